@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef PBOX_OPTIM_H
+#define PBOX_OPTIM_H
+
+/**
+ * @file
+ * Optimisers on the box: the interface, the scalar reference of each, and the fused update.
+ *
+ * Formulas and order of operations are PyTorch's (torch.optim, 1.13; doc/optimisers.md cites
+ * them). All element arithmetic is fp32, no fused multiply-add, one rounding an operation, so
+ * that every implementation gives the bits of the scalar reference; per-round scalars are
+ * computed in binary64 and rounded once.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <pbox_reduce.h>
+
+/** Numbers are those of the wire (doc/protocol.md R5.3). */
+enum pbox_optim_kind {
+	PBOX_OPTIM_NONE = 0,
+	PBOX_OPTIM_SGD = 1,
+	PBOX_OPTIM_MOMENTUM = 2,
+	PBOX_OPTIM_NESTEROV = 3,
+	PBOX_OPTIM_ADAM = 4,
+	PBOX_OPTIM_ADAMW = 5,
+};
+#define PBOX_OPTIM_KINDS 6
+
+/** Hyper-parameters of one tensor group, in binary64 as they come from SET. */
+struct pbox_hyper {
+	double lr, momentum, dampening, weight_decay, beta1, beta2, eps, clip_value;
+	int has_lr; /**< lr was set, or the optimiser has a default for it */
+};
+
+/** What the kernels need for one round: derived once a round and group, not per packet. */
+struct pbox_optim_scalars {
+	float lr;	    /**< SGD family: lr */
+	float momentum;	    /**< momentum */
+	float one_minus_damp; /**< 1 - dampening */
+	float weight_decay; /**< added to the gradient (all but AdamW) */
+	float decay;	    /**< AdamW: 1 - lr * weight_decay */
+	float beta1, beta2, one_minus_beta1, one_minus_beta2;
+	float step_size;    /**< Adam: lr / (1 - beta1^t) */
+	float bias2_sqrt;   /**< Adam: sqrt(1 - beta2^t) */
+	float eps;
+	float clip; /**< 0: off */
+	int first_step;	    /**< t == 1: momentum buffer starts as the gradient */
+};
+
+/** PyTorch's defaults; false in has_lr for the SGD family. */
+void pbox_hyper_defaults(struct pbox_hyper *h, enum pbox_optim_kind kind);
+/** Text of what is out of range (lr < 0, beta >= 1, NaN, ...) or NULL when all is well. */
+const char *pbox_hyper_check(const struct pbox_hyper *h, enum pbox_optim_kind kind);
+/** Scalars of step t = 1, 2, ... (the round). */
+void pbox_optim_scalars(
+	struct pbox_optim_scalars *s, const struct pbox_hyper *h, enum pbox_optim_kind kind,
+	uint32_t t);
+
+/** Number of fp32 state arrays as long as the parameters: 0, 1 or 2. */
+unsigned pbox_optim_states(enum pbox_optim_kind kind);
+const char *pbox_optim_kind_name(enum pbox_optim_kind kind);
+
+/**
+ * One step over @p elems elements: p (parameters), g (gradient: final, scaled and clipped, read
+ * only), s0, s1 (state arrays or NULL). p, s0, s1 are 64-byte aligned; any elems.
+ */
+typedef void (*pbox_optim_step)(
+	float *p, const float *g, float *s0, float *s1, const struct pbox_optim_scalars *k,
+	size_t elems);
+
+struct pbox_optim_ops {
+	const char *name;
+	unsigned rank;
+	int (*usable)(void);
+	pbox_optim_step step[PBOX_OPTIM_KINDS]; /**< [NONE] is NULL */
+};
+
+extern const struct pbox_optim_ops pbox_optim_scalar;
+void pbox_optim_register(const struct pbox_optim_ops *ops);
+const struct pbox_optim_ops *pbox_optim_select(const char *name);
+const struct pbox_optim_ops *pbox_optim_at(unsigned i);
+
+/** A finished fragment: where its result goes. */
+struct pbox_update {
+	const struct pbox_reduce_ops *reduce;
+	const struct pbox_optim_ops *optim;
+	enum pbox_optim_kind kind;	   /**< NONE: all-reduce, param receives the sum */
+	const struct pbox_optim_scalars *k; /**< NULL for NONE */
+	float factor;			   /**< of R5.2; exactly 1.0f: no multiplication */
+	float clip;			   /**< 0: off */
+	float *param, *s0, *s1;
+	void *wire; /**< packed copy of param for answers in bf16/fp16, or NULL */
+	enum pbox_elem wire_elem;
+};
+
+/**
+ * The fused pass: sum, scale, clip, optimise and pack, block by block so that the gradient never
+ * leaves the L1 cache. Any thread that owns the fragment.
+ */
+void pbox_optim_update(const struct pbox_update *u, const struct pbox_sources *s, size_t elems);
+
+#endif /* PBOX_OPTIM_H */

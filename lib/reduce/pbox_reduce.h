@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef PBOX_REDUCE_H
+#define PBOX_REDUCE_H
+
+/**
+ * @file
+ * Summation and conversion kernels: the interface, the scalar reference, and the run-time choice.
+ *
+ * Every implementation gives the same bits as the scalar reference for every length and alignment:
+ * each product and each sum is rounded to fp32 once, sums run from left to right in the order of
+ * the sources (doc/protocol.md R5.2). Sources are packet payloads and may be unaligned;
+ * destinations are 64-byte aligned at element 0.
+ *
+ * Kernels are pure: any thread, no allocation. pbox_reduce_register and pbox_reduce_select run
+ * before data threads start.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+/** Element formats; the numbers are those of the wire (R2.3). */
+enum pbox_elem {
+	PBOX_ELEM_FP32 = 1,
+	PBOX_ELEM_BF16 = 2,
+	PBOX_ELEM_FP16 = 3,
+};
+
+static inline unsigned
+pbox_elem_size(enum pbox_elem e)
+{
+	return e == PBOX_ELEM_FP32 ? 4 : 2;
+}
+
+/** The contributions of one fragment, in worker order. */
+struct pbox_sources {
+	const void *const *src; /**< n pointers; NULL stands for all zeros (flag ZERO) */
+	const float *weight;	/**< n factors, or NULL: all contributions count once */
+	unsigned n;
+	enum pbox_elem elem;
+	const float *acc; /**< the sum of those before src[0] (folded earlier), or NULL */
+};
+
+struct pbox_reduce_ops {
+	const char *name; /**< "scalar", "avx2", "avx512" */
+	unsigned rank;	  /**< the highest usable one is chosen */
+	int (*usable)(void); /**< does this CPU have what it needs */
+
+	/**
+	 * dst[i] = ((acc[i] +) w_0*p_0[i] + w_1*p_1[i] + ...), i in [first, first + elems).
+	 * Offsets are in elements into every source, acc and dst alike. A NULL source is +0.0:
+	 * it is added (a sum of -0.0 and it is +0.0). dst may be equal to acc. n may be 0 if
+	 * acc is given. Without acc the sum starts with w_0*p_0 itself.
+	 */
+	void (*sum)(float *dst, const struct pbox_sources *s, size_t first, size_t elems);
+
+	/**
+	 * dst[i] = clamp(dst[i] * factor, -clip, clip); clip = 0 switches the clamp off.
+	 * NaN stays NaN.
+	 */
+	void (*scale)(float *dst, float factor, float clip, size_t elems);
+
+	/** fp32 -> bf16 / fp16, round to nearest even, NaN -> quiet NaN as PyTorch gives it. */
+	void (*pack)(void *dst, enum pbox_elem elem, const float *src, size_t elems);
+	/** bf16 / fp16 -> fp32 (exact); fp32 is copied. src may be unaligned. */
+	void (*unpack)(float *dst, const void *src, enum pbox_elem elem, size_t elems);
+};
+
+extern const struct pbox_reduce_ops pbox_reduce_scalar;
+
+/** Drivers call this from a constructor. */
+void pbox_reduce_register(const struct pbox_reduce_ops *ops);
+/** By name, or the best usable one for NULL. NULL if the name is unknown or not usable here. */
+const struct pbox_reduce_ops *pbox_reduce_select(const char *name);
+/** The i-th registered implementation (the scalar one first), NULL behind the last. */
+const struct pbox_reduce_ops *pbox_reduce_at(unsigned i);
+
+#endif /* PBOX_REDUCE_H */

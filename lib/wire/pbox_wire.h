@@ -1,0 +1,447 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef PBOX_WIRE_H
+#define PBOX_WIRE_H
+
+/**
+ * @file
+ * Frames of the PBox protocol, version 1 (doc/protocol.md; "R4.2" is rule 2 of its section 4).
+ *
+ * Pure functions over caller's memory: any thread, no allocation, no I/O. Depends on libc and
+ * isa-l alone. Structures here are host structures with natural alignment; the packed layout
+ * exists only in the encoders and decoders.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PBOX_MAGIC	    0xB5
+#define PBOX_VERSION_WIRE   1
+#define PBOX_HDR_LEN	    62
+#define PBOX_TAG_LEN	    16
+#define PBOX_CONTROL_PORT   7269
+#define PBOX_MAX_WORKERS    4096
+#define PBOX_MAX_ENDPOINTS  64
+#define PBOX_MAX_SEGMENTS   64	 /**< segments of one chunk (R5.7) */
+#define PBOX_NAME_LEN	    64	 /**< job and host names, with the final NUL */
+#define PBOX_PROOF_LEN	    32
+#define PBOX_HELLO_LEN	    64	 /**< payload (R4.1) */
+#define PBOX_JOIN_LEN	    512	 /**< payload (R4.3) */
+#define PBOX_MTU_OVERHEAD   90	 /**< IPv4 20 + UDP 8 + header 62 */
+#define PBOX_NO_WORKER	    0xFFFF
+#define PBOX_LR_MUL_ONE	    0x3F80 /**< 1.0 as bf16 */
+
+enum pbox_type {
+	PBOX_HELLO = 0x01,
+	PBOX_RETRY = 0x02,
+	PBOX_JOIN = 0x03,
+	PBOX_WELCOME = 0x04,
+	PBOX_DECLARE = 0x05,
+	PBOX_DECLARED = 0x06,
+	PBOX_MAP = 0x07,
+	PBOX_MAPPED = 0x08,
+	PBOX_SET = 0x09,
+	PBOX_SET_OK = 0x0A,
+	PBOX_STATUS = 0x0B,
+	PBOX_STATUS_OK = 0x0C,
+	PBOX_LEAVE = 0x0D,
+	PBOX_LEFT = 0x0E,
+	PBOX_ERROR = 0x0F,
+	PBOX_PING = 0x10,
+	PBOX_PONG = 0x11,
+	PBOX_NOT_READY = 0x12,
+	PBOX_PUSH = 0x20,
+	PBOX_PUSH_OK = 0x21,
+	PBOX_PULL = 0x22,
+	PBOX_RESULT = 0x23,
+	PBOX_PUSHPULL = 0x24,
+	PBOX_WAIT = 0x25,
+	PBOX_INIT = 0x26,
+	PBOX_INIT_OK = 0x27,
+};
+
+/** Types below this one are control frames (R3.1). */
+#define PBOX_FIRST_DATA_TYPE 0x20
+
+#define PBOX_F_LAST   0x0001
+#define PBOX_F_RETX   0x0002
+#define PBOX_F_ECE    0x0004
+#define PBOX_F_ZERO   0x0008
+#define PBOX_F_AUTH   0x0010
+#define PBOX_F_CUT    0x0020
+#define PBOX_F_HAVE   0x0040
+#define PBOX_F_LATEST 0x0080
+#define PBOX_F_KNOWN  0x00FF
+
+enum pbox_format {
+	PBOX_FMT_NONE = 0,
+	PBOX_FMT_FP32 = 1,
+	PBOX_FMT_BF16 = 2,
+	PBOX_FMT_FP16 = 3,
+};
+
+enum pbox_mode {
+	PBOX_MODE_ALLREDUCE = 0,
+	PBOX_MODE_OPTIMISER = 1,
+};
+
+/** What a round makes of its contributions (R5.2). */
+enum pbox_op {
+	PBOX_OP_SUM = 0,
+	PBOX_OP_MEAN = 1,
+	PBOX_OP_SAMPLE_MEAN = 2,
+	PBOX_OP_WEIGHTED_MEAN = 3,
+};
+
+enum pbox_optimiser {
+	PBOX_OPT_NONE = 0,
+	PBOX_OPT_SGD = 1,
+	PBOX_OPT_MOMENTUM = 2,
+	PBOX_OPT_NESTEROV = 3,
+	PBOX_OPT_ADAM = 4,
+	PBOX_OPT_ADAMW = 5,
+};
+
+/** Ids of hyper-parameters in SET (R7.1). */
+enum pbox_hyper_id {
+	PBOX_HYPER_LR = 1,
+	PBOX_HYPER_MOMENTUM = 2,
+	PBOX_HYPER_DAMPENING = 3,
+	PBOX_HYPER_WEIGHT_DECAY = 4,
+	PBOX_HYPER_BETA1 = 5,
+	PBOX_HYPER_BETA2 = 6,
+	PBOX_HYPER_EPS = 7,
+	PBOX_HYPER_CLIP_VALUE = 8,
+};
+#define PBOX_HYPER_IDS 9 /**< one more than the highest id */
+
+enum pbox_errcode {
+	PBOX_E_NONE = 0,
+	PBOX_E_VERSION = 1,
+	PBOX_E_COOKIE = 2,
+	PBOX_E_NO_JOB = 3,
+	PBOX_E_SECRET = 4,
+	PBOX_E_WORKERS = 5,
+	PBOX_E_WORKER_TAKEN = 6,
+	PBOX_E_FULL = 7,
+	PBOX_E_SESSION = 8,
+	PBOX_E_MISMATCH = 9,
+	PBOX_E_BAD_REQUEST = 10,
+	PBOX_E_SET_LATE = 11,
+	PBOX_E_SET_CONFLICT = 12,
+	PBOX_E_SET_ORDER = 13,
+	PBOX_E_NO_LR = 14,
+	PBOX_E_NO_MEMORY = 15,
+	PBOX_E_SHUTDOWN = 16,
+};
+
+/** A decoded header: the fields of section 2 of the protocol, in host form. */
+struct pbox_hdr {
+	uint64_t token;
+	uint32_t incarnation;
+	uint32_t chunk; /**< control frames: request id */
+	uint32_t round;
+	uint32_t base;
+	uint32_t weight;
+	uint32_t ts;
+	uint32_t held;
+	uint16_t flags;
+	uint16_t job;
+	uint16_t worker;
+	uint16_t frag;
+	uint16_t length; /**< payload bytes */
+	uint16_t map_epoch;
+	uint16_t served;
+	uint16_t aux; /**< lr_mul, contributors, or error code */
+	uint8_t type;
+	uint8_t prio;
+	uint8_t format;
+	uint8_t fmt_arg;
+};
+
+/** Why a frame was refused (R2.1); the order is the order of the checks. */
+enum pbox_wire_drop {
+	PBOX_WIRE_OK = 0,
+	PBOX_WIRE_MAGIC,
+	PBOX_WIRE_VERSION,
+	PBOX_WIRE_TRUNCATED,
+	PBOX_WIRE_CRC,
+	PBOX_WIRE_FLAGS,
+	PBOX_WIRE_TYPE,
+	PBOX_WIRE_AUTH,
+	PBOX_WIRE_TRAILING,
+	PBOX_WIRE_DROPS
+};
+
+/** CRC32C of @p len bytes, continuing @p crc (start with 0; zlib's convention). R2.4. */
+uint32_t pbox_crc32c(uint32_t crc, const void *buf, size_t len);
+
+/**
+ * Decode and check the first frame of a datagram or of the rest of one.
+ *
+ * @param buf   frame; may be unaligned
+ * @param len   bytes from @p buf to the end of the datagram
+ * @param hdr   set on PBOX_WIRE_OK; also as far as readable on PBOX_WIRE_VERSION (for R2.2)
+ * @param size  bytes to the next frame; set on OK, CRC, FLAGS, TYPE, AUTH; on other drops the rest of
+ *              the datagram goes with the frame. The payload stands at @p buf + PBOX_HDR_LEN.
+ * @return PBOX_WIRE_OK or the reason. A remainder of 1 to 61 bytes is TRAILING if @p first is
+ *         false (R1.2) and TRUNCATED if it is true.
+ */
+enum pbox_wire_drop pbox_frame_decode(
+	const void *buf, size_t len, bool first, struct pbox_hdr *hdr, size_t *size);
+
+/**
+ * Write a header, with its CRC, into 62 bytes at @p buf (may be unaligned).
+ *
+ * @param payload_crc  pbox_crc32c(0, payload, hdr->length); 0 for an empty payload
+ */
+void pbox_frame_encode(void *buf, const struct pbox_hdr *hdr, uint32_t payload_crc);
+
+/** Encode header and CRC for the payload that already stands at @p buf + PBOX_HDR_LEN; returns
+ * the frame's size in bytes. */
+size_t pbox_frame_seal(void *buf, const struct pbox_hdr *hdr);
+
+/** Bytes of one element; 0 for formats that version 1 does not carry. */
+static inline unsigned
+pbox_format_size(unsigned format)
+{
+	return format == PBOX_FMT_FP32				      ? 4
+	       : format == PBOX_FMT_BF16 || format == PBOX_FMT_FP16 ? 2
+								      : 0;
+}
+
+/** Elements of a full fragment (R5.8) for an IP MTU and the larger of two element sizes;
+ * 0 when the MTU is too small for 64 bytes of payload. */
+static inline uint32_t
+pbox_frag_elements(unsigned mtu, unsigned push_format, unsigned pull_format)
+{
+	unsigned a = pbox_format_size(push_format), b = pbox_format_size(pull_format);
+
+	if (mtu < PBOX_MTU_OVERHEAD + 64 || a == 0 || b == 0)
+		return 0;
+	return ((mtu - PBOX_MTU_OVERHEAD) & ~63u) / (a > b ? a : b);
+}
+
+/** Elements of one INIT piece (R6.8): what a frame of @p mtu carries in fp32. */
+static inline uint32_t
+pbox_init_elements(unsigned mtu)
+{
+	return pbox_frag_elements(mtu, PBOX_FMT_FP32, PBOX_FMT_FP32);
+}
+
+/* ---- names, for messages ------------------------------------------------------------- */
+
+const char *pbox_type_name(unsigned type);	     /**< "PUSHPULL"; "?" if unknown */
+const char *pbox_wire_drop_name(unsigned drop);	     /**< "frame_crc" */
+const char *pbox_errcode_name(unsigned code);	     /**< "WORKER_TAKEN" */
+const char *pbox_format_name(unsigned format);	     /**< "fp32" */
+const char *pbox_optimiser_name(unsigned optimiser); /**< "adamw" */
+const char *pbox_op_name(unsigned op);		     /**< "weighted_mean" */
+
+/* ---- control payloads ---------------------------------------------------------------- */
+/*
+ * Each encoder writes at most `cap` bytes at `buf` and returns the payload's length, or 0 when it
+ * does not fit. Each decoder checks every length before use and returns 0, or -1 for a payload
+ * that is too short or contradicts itself (control_malformed). Decoded strings are NUL-terminated
+ * copies; unknown trailing bytes are ignored (R3.3). Encoders cut texts to what fits.
+ */
+
+struct pbox_hello {
+	uint8_t min_version, max_version;
+};
+
+struct pbox_retry {
+	uint64_t cookie;
+	uint32_t incarnation;
+};
+
+struct pbox_join {
+	uint64_t cookie, nonce;
+	uint16_t worker, workers, mtu, window;
+	uint8_t policy;
+	uint32_t lease_ms;
+	char job[PBOX_NAME_LEN], host[PBOX_NAME_LEN];
+	uint8_t proof[PBOX_PROOF_LEN];
+};
+
+struct pbox_endpoint {
+	uint8_t ipv4[4];
+	uint16_t udp;
+};
+
+struct pbox_welcome {
+	uint64_t token, nonce;
+	uint16_t job, worker, workers, endpoints;
+	uint32_t incarnation, lease_ms;
+	uint16_t mtu, window;
+	uint8_t proof[PBOX_PROOF_LEN];
+	struct pbox_endpoint endpoint[PBOX_MAX_ENDPOINTS];
+};
+
+size_t pbox_hello_encode(void *buf, size_t cap, const struct pbox_hello *m);
+int pbox_hello_decode(const void *buf, size_t len, struct pbox_hello *m);
+size_t pbox_retry_encode(void *buf, size_t cap, const struct pbox_retry *m);
+int pbox_retry_decode(const void *buf, size_t len, struct pbox_retry *m);
+/** The proof field is written as it stands: zero it, compute the HMAC over the prefix string and
+ * the bytes, and store it at buf + PBOX_JOIN_PROOF_AT. */
+size_t pbox_join_encode(void *buf, size_t cap, const struct pbox_join *m);
+int pbox_join_decode(const void *buf, size_t len, struct pbox_join *m);
+size_t pbox_welcome_encode(void *buf, size_t cap, const struct pbox_welcome *m);
+int pbox_welcome_decode(const void *buf, size_t len, struct pbox_welcome *m);
+
+#define PBOX_JOIN_PROOF_AT	  160
+#define PBOX_JOIN_PROOF_PREFIX	  "PBOX-JOIN-1"
+#define PBOX_WELCOME_PROOF_AT	  40
+#define PBOX_WELCOME_PROOF_PREFIX "PBOX-WELCOME-1"
+
+/** The fixed part of DECLARE (R5.1). */
+struct pbox_declare {
+	uint32_t table, tensors, first;
+	uint16_t count;
+	uint8_t mode, op, optimiser, push_format, pull_format;
+};
+
+struct pbox_tensor_entry {
+	uint64_t elements;
+	uint16_t group;
+	char name[PBOX_NAME_LEN]; /**< cut to 63 bytes */
+};
+
+/**
+ * Cursor over the variable part of a paged payload: for writing, `at`/`end` bound the buffer's
+ * rest; for reading, the payload's rest.
+ */
+struct pbox_cursor {
+	uint8_t *at, *end;
+};
+
+/** Writes the fixed part with count 0; entries follow by pbox_declare_add, which patches count. */
+int pbox_declare_begin(
+	void *buf, size_t cap, const struct pbox_declare *m, struct pbox_cursor *cur);
+/** 0, or -1 when the page is full (send it and begin the next). */
+int pbox_declare_add(void *buf, struct pbox_cursor *cur, const struct pbox_tensor_entry *e);
+int pbox_declare_decode(
+	const void *buf, size_t len, struct pbox_declare *m, struct pbox_cursor *cur);
+int pbox_declare_next(struct pbox_cursor *cur, struct pbox_tensor_entry *e);
+
+struct pbox_declared {
+	uint32_t table, first;
+	uint16_t count;
+};
+
+struct pbox_map {
+	uint32_t table, first;
+};
+
+struct pbox_not_ready {
+	uint16_t expected, joined, declared, first_missing;
+	uint32_t silent_ms;
+	char text[512];
+};
+
+struct pbox_mapped {
+	uint32_t table, chunks, first;
+	uint16_t count;
+	uint32_t frag_elements, first_chunk_id;
+};
+
+struct pbox_segment {
+	uint64_t offset; /**< elements into the tensor */
+	uint32_t tensor, elements;
+};
+
+struct pbox_chunk_entry {
+	uint32_t chunk_id;
+	uint16_t endpoint, segments;
+	uint32_t elements, version;
+	struct pbox_segment segment[PBOX_MAX_SEGMENTS];
+};
+
+size_t pbox_declared_encode(void *buf, size_t cap, const struct pbox_declared *m);
+int pbox_declared_decode(const void *buf, size_t len, struct pbox_declared *m);
+size_t pbox_map_encode(void *buf, size_t cap, const struct pbox_map *m);
+int pbox_map_decode(const void *buf, size_t len, struct pbox_map *m);
+size_t pbox_not_ready_encode(void *buf, size_t cap, const struct pbox_not_ready *m);
+int pbox_not_ready_decode(const void *buf, size_t len, struct pbox_not_ready *m);
+int pbox_mapped_begin(void *buf, size_t cap, const struct pbox_mapped *m, struct pbox_cursor *cur);
+int pbox_mapped_add(void *buf, struct pbox_cursor *cur, const struct pbox_chunk_entry *e);
+int pbox_mapped_decode(const void *buf, size_t len, struct pbox_mapped *m, struct pbox_cursor *cur);
+int pbox_mapped_next(struct pbox_cursor *cur, struct pbox_chunk_entry *e);
+
+#define PBOX_SET_MAX	   16
+#define PBOX_ALL_GROUPS	   0xFFFF
+
+struct pbox_set {
+	uint32_t table;
+	uint16_t group, count;
+	uint32_t from_round;
+	struct {
+		uint16_t id;
+		double value;
+	} param[PBOX_SET_MAX];
+};
+
+struct pbox_status {
+	uint16_t first;
+};
+
+struct pbox_member_entry {
+	uint16_t worker;
+	uint8_t state; /**< enum pbox_member_state */
+	uint32_t silent_ms, declared;
+	char host[21];
+};
+
+enum pbox_member_state {
+	PBOX_MEMBER_ABSENT = 0,
+	PBOX_MEMBER_JOINED = 1,
+	PBOX_MEMBER_LEFT = 2,
+	PBOX_MEMBER_SILENT = 3,
+};
+
+struct pbox_status_ok {
+	uint16_t workers, joined, first, count;
+	uint32_t tables, max_round;
+	char text[512];
+};
+
+struct pbox_error_msg {
+	uint16_t code;
+	uint8_t type;
+	uint32_t detail;
+	char text[512];
+};
+
+size_t pbox_set_encode(void *buf, size_t cap, const struct pbox_set *m);
+int pbox_set_decode(const void *buf, size_t len, struct pbox_set *m);
+size_t pbox_status_encode(void *buf, size_t cap, const struct pbox_status *m);
+int pbox_status_decode(const void *buf, size_t len, struct pbox_status *m);
+int pbox_status_ok_begin(
+	void *buf, size_t cap, const struct pbox_status_ok *m, struct pbox_cursor *cur);
+int pbox_status_ok_add(void *buf, struct pbox_cursor *cur, const struct pbox_member_entry *e);
+int pbox_status_ok_decode(
+	const void *buf, size_t len, struct pbox_status_ok *m, struct pbox_cursor *cur);
+int pbox_status_ok_next(struct pbox_cursor *cur, struct pbox_member_entry *e);
+size_t pbox_error_encode(void *buf, size_t cap, const struct pbox_error_msg *m);
+int pbox_error_decode(const void *buf, size_t len, struct pbox_error_msg *m);
+
+/** Payload length of a page built with begin/add. */
+static inline size_t
+pbox_page_len(const void *buf, const struct pbox_cursor *cur)
+{
+	return (size_t)(cur->at - (const uint8_t *)buf);
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* PBOX_WIRE_H */

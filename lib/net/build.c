@@ -68,6 +68,10 @@ pbox_net_icmp_echo_reply(
 	memcpy(&check, icmp + 2, 2);
 	icmp[0] = 0;
 	check = (uint16_t)~pbox_net_sum_fold((uint64_t)(uint16_t)~check + (uint16_t)~word);
+	/* Both zeros of one's complement are right, but over bytes that are all zero (id, sequence
+	 * and payload 0) only this one is. */
+	if (check == 0)
+		check = 0xFFFF;
 	memcpy(icmp + 2, &check, 2);
 	return (size_t)request->payload_offset + request->payload_len;
 }

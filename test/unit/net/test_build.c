@@ -169,6 +169,25 @@ test_echo_reply(void)
 	}
 }
 
+/* found by the fuzzer: the incremental update gave 0 where the plain sum gives ffff */
+static void
+test_echo_reply_of_zeros(void)
+{
+	static const uint8_t zeros[8];
+	struct pbox_net_if box = box_if();
+	struct pbox_net_pkt out;
+	uint8_t f[64];
+	size_t len = make_echo(f, zeros, sizeof(zeros));
+
+	memset(f + 34 + 4, 0, 4);
+	f[36] = 0xF7;
+	f[37] = 0xFF;
+	CU_ASSERT_EQUAL(pbox_net_parse(f, len, &box, 0, &out), PBOX_NET_ICMP_ECHO);
+	pbox_net_icmp_echo_reply(f, &box, &out);
+	UNIT_EQ_U64(f[36] << 8 | f[37], 0xFFFF);
+	UNIT_EQ_U64(plain_checksum(f + 34, len - 34, 0), 0);
+}
+
 const struct unit_test unit_tests[] = {
 	{"RFC 1071 and other known sums", test_rfc1071},
 	{"the checksum is the plain one", test_checksum_equals_the_plain_one},
@@ -176,5 +195,6 @@ const struct unit_test unit_tests[] = {
 	{"a UDP checksum is never 0", test_udp_checksum_is_never_0},
 	{"ARP request and reply", test_arp_reply},
 	{"echo reply in place", test_echo_reply},
+	{"echo reply of zeros", test_echo_reply_of_zeros},
 	{NULL, NULL},
 };

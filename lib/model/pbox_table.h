@@ -38,7 +38,7 @@ struct pbox_slot {
 	uint16_t contributors;	  /**< of this version */
 	uint8_t init;		  /**< bit i: INIT piece i has arrived */
 	uint8_t has_result;	  /**< an answer can be given from memory */
-};
+} __attribute__((aligned(32)));
 _Static_assert(sizeof(struct pbox_slot) == 32, "two slots a cache line");
 
 struct pbox_chunk {

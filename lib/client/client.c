@@ -111,8 +111,7 @@ client_deadline(const struct pbox_client *c, unsigned timeout_ms)
 bool
 client_sleep(struct pbox_client *c, uint64_t deadline)
 {
-	struct timespec t = {
-		(time_t)(deadline / NS_PER_S), (long)(deadline % NS_PER_S)};
+	struct timespec t = {(time_t)(deadline / NS_PER_S), (long)(deadline % NS_PER_S)};
 
 	return pthread_cond_timedwait(&c->cond, &c->lock, &t) != ETIMEDOUT;
 }
@@ -169,12 +168,13 @@ check_conf(const struct pbox_client_conf *conf, struct pbox_client_error *err)
 		return client_fail(err, PBOX_C_INVALID,
 			"the job's name has %zu bytes; 1 to %d are taken", len, PBOX_NAME_LEN - 1);
 	if (conf->workers < 1 || conf->workers > PBOX_MAX_WORKERS)
-		return client_fail(err, PBOX_C_INVALID, "number of workers is %u; 1 to %d are taken",
-			conf->workers, PBOX_MAX_WORKERS);
+		return client_fail(err, PBOX_C_INVALID,
+			"number of workers is %u; 1 to %d are taken", conf->workers,
+			PBOX_MAX_WORKERS);
 	if (conf->worker < -1 || conf->worker >= (int)conf->workers)
 		return client_fail(err, PBOX_C_INVALID,
-			"worker is %d; with %u workers it must be 0 to %u, or -1 for any", conf->worker,
-			conf->workers, conf->workers - 1);
+			"worker is %d; with %u workers it must be 0 to %u, or -1 for any",
+			conf->worker, conf->workers, conf->workers - 1);
 	return 0;
 }
 
@@ -193,8 +193,8 @@ resolve(struct pbox_client *c, const char *box, struct pbox_client_error *err)
 	if (colon != NULL) {
 		port = strtol(colon + 1, &end, 10);
 		if (colon[1] == 0 || *end != 0 || port < 1 || port > 65535)
-			return client_fail(err, PBOX_C_INVALID,
-				"'%s': '%s' is not a UDP port", box, colon + 1);
+			return client_fail(err, PBOX_C_INVALID, "'%s': '%s' is not a UDP port", box,
+				colon + 1);
 	}
 	if (len == 0 || len >= sizeof(host))
 		return client_fail(err, PBOX_C_INVALID, "'%s' is not ADDRESS or ADDRESS:PORT", box);

@@ -38,9 +38,9 @@
 #define MAX_TABLES     65535
 #define MAX_WINDOW     4096 /* frames in flight per endpoint */
 #define FIRST_WINDOW   16
-#define MIN_THRESH     3 /* later answers that make a loss likely, as in TCP */
-#define ACTIVATE_BATCH 8192 /* pieces made ready in one turn of the loop */
-#define RX_TURNS       4    /* recvmmsg calls in one turn of the loop */
+#define MIN_THRESH     3     /* later answers that make a loss likely, as in TCP */
+#define ACTIVATE_BATCH 8192  /* pieces made ready in one turn of the loop */
+#define RX_TURNS       4     /* recvmmsg calls in one turn of the loop */
 #define MAX_FRAME      65507 /* largest UDP payload */
 
 static inline uint64_t
@@ -75,7 +75,7 @@ void window_sample(struct window *w, uint64_t rtt, uint64_t now);
 void window_answered(struct window *w, bool limited, uint64_t now);
 void window_lost(struct window *w, uint64_t now);   /* a loss that was proven */
 void window_marked(struct window *w, uint64_t now); /* CE seen, by us or by the box */
-void window_silent(struct window *w);		    /* a whole time-out without any answer */
+void window_silent(struct window *w);               /* a whole time-out without any answer */
 static inline uint32_t
 window_frames(const struct window *w)
 {
@@ -99,19 +99,20 @@ struct entry {
 };
 
 struct op {
-	struct op *next; /* in the list that it is in: submitted, finished */
+	struct op *next;                /* in the list that it is in: submitted, finished */
 	struct op *all_next, *all_prev; /* unfinished ones, oldest first; progress thread */
 	struct table *table;
 	pbox_client_handle handle;
 	uint64_t submitted_ns;
 	uint32_t round; /* for messages */
 	uint32_t weight;
-	uint32_t open; /* entries not finished; progress thread */
+	uint32_t open;  /* entries not finished; progress thread */
+	uint32_t order; /* of submission */
 	uint8_t kind, prio;
-	bool failing;	/* progress thread: nothing more is sent for it */
-	int code;	/* valid once done */
-	char *text;	/* of a failure; NULL: none, or no memory for it */
-	bool done;	/* lock */
+	bool failing;     /* progress thread: nothing more is sent for it */
+	int code;         /* valid once done */
+	char *text;       /* of a failure; NULL: none, or no memory for it */
+	bool done;        /* lock */
 	unsigned waiters; /* lock */
 	void (*notify)(void *ctx, int code, const char *text); /* lock until done */
 	void *notify_ctx;
@@ -131,13 +132,14 @@ enum frag_state { FRAG_IDLE, FRAG_QUEUED, FRAG_FLIGHT };
 
 struct frag {
 	struct frag *next; /* in its endpoint's queue */
-	uint32_t chunk;	   /* index in the table */
-	uint32_t piece;	   /* first of its pieces */
-	uint32_t round;	   /* last one sent; at first the version at the time of the map */
+	uint32_t chunk;    /* index in the table */
+	uint32_t piece;    /* first of its pieces */
+	uint32_t round;    /* last one sent; at first the version at the time of the map */
+	uint32_t order;    /* of the operation that made it ready */
 	uint16_t pieces;
-	uint16_t index;	 /* in its chunk */
+	uint16_t index;                /* in its chunk */
 	uint16_t pushes, pulls, inits; /* pieces that want one */
-	uint16_t flight; /* slot at the endpoint while in flight */
+	uint16_t flight;               /* slot at the endpoint while in flight */
 	uint16_t table;
 	uint8_t prio;
 	uint8_t state : 2;
@@ -153,11 +155,11 @@ struct tensor {
 	char *name;
 	uint64_t elements;
 	struct entry *head, **tail;
-	struct tensor *active_next; /* list of those with pieces to make ready */
+	struct tensor *active_next;  /* list of those with pieces to make ready */
 	uint32_t by_first, by_count; /* its part of table.by_tensor */
-	uint32_t active_at;	     /* first of them not yet made ready */
-	uint32_t left;		     /* pieces the first entry waits for */
-	uint32_t submitted;	     /* rounds pushed so far; lock */
+	uint32_t active_at;          /* first of them not yet made ready */
+	uint32_t left;               /* pieces the first entry waits for */
+	uint32_t submitted;          /* rounds pushed so far; lock */
 	uint16_t group;
 };
 
@@ -198,16 +200,17 @@ enum flight_state {
 struct flight {
 	struct flight *prev, *next; /* in order of last transmission; next: also free list */
 	struct frag *frag;
-	uint64_t seq;	     /* of the last transmission at this endpoint */
+	uint64_t seq; /* of the last transmission at this endpoint */
 	uint64_t first_ns, sent_ns, due_ns;
 	uint32_t ts, payload_ts; /* of the last transmission; of the last with payload */
-	uint32_t gap;	     /* later answers after which it is suspected lost */
-	uint32_t base;	     /* INIT: element offset */
-	uint32_t wait_missing; /* from the latest WAIT */
+	uint32_t gap;            /* later answers after which it is suspected lost */
+	uint32_t base;           /* INIT: element offset */
+	uint32_t wait_missing;   /* from the latest WAIT */
 	uint16_t wait_have;
-	uint8_t type;	     /* PBOX_PUSHPULL, PUSH, PULL, INIT */
+	uint8_t type; /* PBOX_PUSHPULL, PUSH, PULL, INIT */
 	uint8_t state, backoff, tries, losses;
 	bool waited; /* wait_* are valid */
+	bool urgent; /* has overtaken older fragments */
 };
 
 struct ep {
@@ -215,40 +218,42 @@ struct ep {
 	struct window win;
 	struct flight *flight; /* win.max of them */
 	struct flight *free, *first, *last;
-	uint32_t in_flight;
-	uint32_t thresh; /* of loss detection, adapted to reordering */
+	uint32_t in_flight, held, urgent; /* all; of these: in FLIGHT_HELD; with urgent set */
+	uint32_t thresh;                  /* of loss detection, adapted to reordering */
 	uint64_t seq, answered_seq;
 	uint64_t next_due, last_rx, silent_at;
+	bool paused;  /* some flight's time-outs have grown long */
 	bool ece;     /* tell the box that CE was seen */
 	bool limited; /* the window kept something from being sent */
 	uint64_t ready_map[4];
 	struct frag *ready[256], *ready_last[256];
+	uint32_t ready_order[256]; /* of the first of each */
 };
 
 /* ---- socket.c --------------------------------------------------------------------------- */
 
-#define TX_MSGS	 64
-#define TX_IOVS	 1024
-#define TX_HDRS	 512
-#define RX_MSGS	 16
-#define RX_SIZE	 65536
+#define TX_MSGS  64
+#define TX_IOVS  1024
+#define TX_HDRS  512
+#define RX_MSGS  16
+#define RX_SIZE  65536
 #define HDR_ROOM 64
 
 struct tx_msg {
 	const struct sockaddr_in *to;
 	uint32_t iov, iovs, bytes;
-	uint16_t seg;  /* GSO: bytes of each frame; 0: none yet */
+	uint16_t seg; /* GSO: bytes of each frame; 0: none yet */
 	uint16_t segs;
 	bool closed, heads; /* heads: header-only frames, sent as one datagram */
 };
 
 struct sock {
 	int fd;
-	unsigned mtu;	/* IP */
+	unsigned mtu; /* IP */
 	size_t rcvbuf;
 	bool gro, gso, gro_seen;
 	uint32_t gso_segs; /* frames of full size in one train */
-	int icmp_errno;	/* latest from the error queue */
+	int icmp_errno;    /* latest from the error queue */
 	uint32_t icmp_mtu;
 	/* batch being built */
 	unsigned n_msgs, n_iovs, n_hdrs;
@@ -298,7 +303,8 @@ struct request {
 	const uint8_t *payload;
 	uint8_t *answer; /* caller's, of answer_cap bytes */
 	size_t answer_cap;
-	uint64_t next_tx, interval;
+	uint64_t next_tx;
+	unsigned tries;
 	uint32_t id;
 	uint16_t length, answer_len, map_epoch;
 	uint8_t type, answer_type; /* 0: none came */
@@ -332,13 +338,14 @@ struct pbox_client {
 	struct sock sock;
 	uint64_t now;
 	uint64_t last_tx, last_rx;
-	uint64_t tx_seen; /* sock.tx_frames when last_tx was set */
+	uint64_t tx_seen;        /* sock.tx_frames when last_tx was set */
 	struct table **table_of; /* by frag.table */
 	uint32_t table_of_cap;
 	struct chunk_ref *refs;
 	uint32_t refs_cap, refs_used; /* cap: a power of two */
 	struct tensor *activating;
 	struct op *ops, *ops_last; /* unfinished */
+	uint32_t next_order;
 	struct op *finished, **finished_tail; /* to be published */
 	struct request *requests;
 	struct pbox_client_stats count; /* its own copy; published under lock */
@@ -357,13 +364,13 @@ struct pbox_client {
 	struct op *submitted, **submitted_tail;
 	atomic_bool kicked; /* the thread has been woken and not yet looked */
 	atomic_uint next_id;
-	unsigned users;	    /* calls inside */
+	unsigned users; /* calls inside */
 	bool closing;
 	int fatal; /* lock; code of the lost session */
 	char fatal_text[512];
-	struct slot *slot; /* of handles */
+	struct slot *slot;         /* of handles */
 	uint32_t slots, free_slot; /* free_slot: index + 1, 0: none */
-	struct table **table; /* those mapped, by number */
+	struct table **table;      /* those mapped, by number */
 	uint32_t tables, tables_cap;
 	struct pbox_client_stats stats;
 };
@@ -395,8 +402,8 @@ void request_cancel(struct pbox_client *c, struct request *r);
 int request_call(struct pbox_client *c, uint8_t type, uint8_t want, const void *payload,
 	size_t length, void *answer, size_t cap, size_t *answer_len, uint64_t deadline,
 	struct pbox_client_error *err);
-int request_result(struct pbox_client *c, const struct request *r, uint8_t want,
-	const char *what, struct pbox_client_error *err);
+int request_result(struct pbox_client *c, const struct request *r, uint8_t want, const char *what,
+	struct pbox_client_error *err);
 void control_tick(struct pbox_client *c); /* progress thread */
 void control_frame(struct pbox_client *c, const struct rx_frame *f);
 void control_fail_all(struct pbox_client *c);
@@ -432,7 +439,8 @@ const struct chunk_ref *refs_find(const struct pbox_client *c, uint32_t id);
 void queue_op(struct pbox_client *c, struct op *op);
 void queue_activate(struct pbox_client *c, unsigned budget);
 void queue_check(struct pbox_client *c, struct table *t, struct frag *f);
-struct frag *queue_pop(struct ep *ep);
+/** The fragment to send next, and whether it overtakes older ones; NULL: none may go now. */
+struct frag *queue_pop(struct pbox_client *c, struct ep *ep, bool *urgent);
 void piece_finish(struct pbox_client *c, struct table *t, struct piece *p);
 void op_fail(struct pbox_client *c, struct op *op, int code, const char *text);
 void op_finish(struct pbox_client *c, struct op *op);
@@ -444,15 +452,16 @@ void transfer_frame(struct pbox_client *c, const struct rx_frame *f);
 void transfer_send(struct pbox_client *c, struct ep *ep, struct flight *fl, bool probe, bool again);
 /** The bytes of @p count elements of the fragment from element @p from on, in @p iov; returns
  * how many entries, or 0 when @p cap is too small. */
-unsigned transfer_gather(const struct table *t, const struct frag *f, uint32_t from,
-	uint32_t count, unsigned size, struct iovec *iov, unsigned cap);
+unsigned transfer_gather(const struct table *t, const struct frag *f, uint32_t from, uint32_t count,
+	unsigned size, struct iovec *iov, unsigned cap);
 #define MAX_PIECES PBOX_MAX_SEGMENTS
 
 /* recover.c: lost frames */
 void recover_armed(struct ep *ep, struct flight *fl, uint64_t now);
 void recover_answer(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint64_t now);
 void recover_result(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint64_t now);
-void recover_wait(struct pbox_client *c, struct ep *ep, struct flight *fl, const struct pbox_hdr *h);
+void recover_wait(
+	struct pbox_client *c, struct ep *ep, struct flight *fl, const struct pbox_hdr *h);
 void recover_evidence(struct pbox_client *c, struct ep *ep);
 void recover_timers(struct pbox_client *c, struct ep *ep);
 

@@ -12,6 +12,7 @@
 
 #define FIRST_INTERVAL (50 * NS_PER_MS)
 #define MAX_INTERVAL   NS_PER_S
+#define MAX_TRIES      9
 
 void
 client_kick(struct pbox_client *c)
@@ -74,8 +75,10 @@ request_send(struct pbox_client *c, struct request *r, bool again)
 	if (again)
 		h.flags |= PBOX_F_RETX;
 	sock_frame(&c->sock, &c->box, &h, &iov, r->length > 0);
-	r->next_tx = c->now + r->interval;
-	r->interval = r->interval * 2 < MAX_INTERVAL ? r->interval * 2 : MAX_INTERVAL;
+	/* double at every second try: see recover.c */
+	r->next_tx =
+		c->now + (r->tries < MAX_TRIES ? FIRST_INTERVAL << r->tries / 2 : MAX_INTERVAL);
+	r->tries++;
 }
 
 static void
@@ -155,7 +158,6 @@ request_issue(struct pbox_client *c, struct request *r, uint8_t type, const void
 		.answer = answer,
 		.answer_cap = cap,
 		.type = type,
-		.interval = FIRST_INTERVAL,
 		.id = atomic_fetch_add(&c->next_id, 1),
 	};
 	cmd_issue(c, &r->cmd);
@@ -208,8 +210,8 @@ request_result(struct pbox_client *c, const struct request *r, uint8_t want, con
 }
 
 int
-request_call(struct pbox_client *c, uint8_t type, uint8_t want, const void *payload,
-	size_t length, void *answer, size_t cap, size_t *answer_len, uint64_t deadline,
+request_call(struct pbox_client *c, uint8_t type, uint8_t want, const void *payload, size_t length,
+	void *answer, size_t cap, size_t *answer_len, uint64_t deadline,
 	struct pbox_client_error *err)
 {
 	const char *what = pbox_type_name(type);
@@ -250,8 +252,8 @@ pbox_client_set(struct pbox_client *c, uint32_t table, uint16_t group, uint32_t 
 	int rc;
 
 	if (n == 0 || n > PBOX_SET_MAX || h == NULL)
-		return client_fail(err, PBOX_C_INVALID, "%u hyper-parameters given, 1 to %d are taken",
-			n, PBOX_SET_MAX);
+		return client_fail(err, PBOX_C_INVALID,
+			"%u hyper-parameters given, 1 to %d are taken", n, PBOX_SET_MAX);
 	rc = client_enter(c, err);
 	if (rc != 0)
 		return rc;
@@ -307,7 +309,8 @@ status_page(struct pbox_client *c, unsigned *next, char *text, size_t cap,
 	if (rc == 0 && pbox_status_ok_decode(answer, len, &m, &cur) != 0)
 		rc = client_fail(err, PBOX_C_REFUSED, "the box's STATUS_OK is malformed");
 	if (rc == 0 && *next == 0)
-		text_add(text, cap, "job '%s' at %s: %u of %u workers joined, %u tables, round %u%s%s\n",
+		text_add(text, cap,
+			"job '%s' at %s: %u of %u workers joined, %u tables, round %u%s%s\n",
 			c->job, c->box_name, m.joined, m.workers, m.tables, m.max_round,
 			m.text[0] != 0 ? "\n" : "", m.text);
 	if (rc == 0) {
@@ -321,7 +324,7 @@ status_page(struct pbox_client *c, unsigned *next, char *text, size_t cap,
 					e.host, e.declared, e.silent_ms / 1000.0);
 			text_add(text, cap, "\n");
 		}
-		if (*next < m.workers && *next > q.first)
+		if (*next<m.workers && * next> q.first)
 			rc = PBOX_C_PENDING;
 	}
 	free(answer);

@@ -8,7 +8,7 @@
 
 /* DECLARE and MAP, in pages with several requests in flight (section 5 of the protocol). */
 
-#define PAGES	     32 /* requests in flight */
+#define PAGES        32 /* requests in flight */
 #define FIRST_PAUSE  (2 * NS_PER_MS)
 #define LAST_PAUSE   (50 * NS_PER_MS)
 #define MAX_ELEMENTS (1ull << 48)
@@ -186,8 +186,8 @@ not_ready(struct pager *g, const struct pbox_not_ready *m)
 		why_member(g->c, m->first_missing, who, sizeof(who));
 	}
 	return client_fail(g->err, PBOX_C_DEADLINE,
-		"table %u: %u of %u workers joined, %u declared it; %s%s%s", g->t->number, m->joined,
-		m->expected, m->declared, who, m->text[0] != 0 ? ": " : "", m->text);
+		"table %u: %u of %u workers joined, %u declared it; %s%s%s", g->t->number,
+		m->joined, m->expected, m->declared, who, m->text[0] != 0 ? ": " : "", m->text);
 }
 
 /** Sleep @p ns, or until the client is closed or the session lost. */
@@ -210,7 +210,8 @@ map_begin(struct pager *g, struct table_map *m, const struct pbox_mapped *h)
 
 	for (unsigned i = 0; i < t->n; i++)
 		elements += t->tensor[i].elements;
-	if (h->chunks > elements || h->chunks > UINT32_MAX / 2 || (h->chunks == 0) != (elements == 0))
+	if (h->chunks > elements || h->chunks > UINT32_MAX / 2 ||
+		(h->chunks == 0) != (elements == 0))
 		return client_fail(g->err, PBOX_C_REFUSED,
 			"the box's map is not sound: %u chunks for %llu elements", h->chunks,
 			(unsigned long long)elements);
@@ -222,8 +223,8 @@ map_begin(struct pager *g, struct table_map *m, const struct pbox_mapped *h)
 	m->count = calloc(h->chunks + 1, sizeof(*m->count));
 	m->got = calloc(h->chunks + 1, 1);
 	if (t->chunk == NULL || m->first == NULL || m->count == NULL || m->got == NULL)
-		return client_fail(g->err, PBOX_C_MEMORY, "no memory for a map of %u chunks",
-			h->chunks);
+		return client_fail(
+			g->err, PBOX_C_MEMORY, "no memory for a map of %u chunks", h->chunks);
 	return 0;
 }
 
@@ -277,8 +278,7 @@ map_page(struct pager *g, struct table_map *m, const struct page *p, uint32_t *c
 	}
 	for (unsigned i = 0; rc == 0 && i < h.count; i++) {
 		if (pbox_mapped_next(&cur, e) != 0)
-			return client_fail(
-				g->err, PBOX_C_REFUSED, "the box's MAPPED is malformed");
+			return client_fail(g->err, PBOX_C_REFUSED, "the box's MAPPED is malformed");
 		rc = map_chunk(g, m, h.first + i, e);
 	}
 	*count = h.count;
@@ -388,8 +388,7 @@ table_add(struct pbox_client *c, struct table *t, struct pbox_client_error *err)
 		list = reallocarray(c->table, c->tables_cap * 2 + 8, sizeof(*list));
 		if (list == NULL) {
 			pthread_mutex_unlock(&c->lock);
-			return client_fail(
-				err, PBOX_C_MEMORY, "no memory for table %u", t->number);
+			return client_fail(err, PBOX_C_MEMORY, "no memory for table %u", t->number);
 		}
 		c->table = list;
 		c->tables_cap = c->tables_cap * 2 + 8;
@@ -411,7 +410,8 @@ check_table(const struct pbox_client_table *d, struct pbox_client_error *err)
 		d->optimiser > PBOX_OPT_ADAMW ||
 		(d->mode == PBOX_MODE_OPTIMISER) != (d->optimiser != PBOX_OPT_NONE))
 		return client_fail(err, PBOX_C_INVALID,
-			"mode %u, op %u, optimiser %u do not go together: mode 0 is without, mode 1 "
+			"mode %u, op %u, optimiser %u do not go together: mode 0 is without, mode "
+			"1 "
 			"with an optimiser (1 to 5); op is 0 to 3",
 			d->mode, d->op, d->optimiser);
 	if (pbox_format_size(d->push_format) == 0 || pbox_format_size(d->pull_format) == 0)

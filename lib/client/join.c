@@ -60,8 +60,8 @@ join_error(struct pbox_client_error *err, const struct pbox_error_msg *m, const 
 
 	if (m->text[0] != 0)
 		return client_fail(err, code, "%s: %s", what, m->text);
-	return client_fail(
-		err, code, "%s: the box answered %s (%u)", what, pbox_errcode_name(m->code), m->code);
+	return client_fail(err, code, "%s: the box answered %s (%u)", what,
+		pbox_errcode_name(m->code), m->code);
 }
 
 /** HMAC-SHA-256 of @p prefix and the payload, whose proof field is zeroed. */
@@ -154,17 +154,18 @@ on_welcome(struct join *j, const struct rx_frame *f)
 	uint8_t copy[128 + 8 * PBOX_MAX_ENDPOINTS], proof[PBOX_PROOF_LEN];
 	struct pbox_welcome *m = &j->welcome;
 
-	if (f->hdr.length > sizeof(copy) || pbox_welcome_decode(f->payload, f->hdr.length, m) != 0 ||
-		m->nonce != j->nonce)
+	if (f->hdr.length > sizeof(copy) ||
+		pbox_welcome_decode(f->payload, f->hdr.length, m) != 0 || m->nonce != j->nonce)
 		return; /* the nonce is known to the box alone: nobody else ends our joining */
 	memcpy(copy, f->payload, f->hdr.length);
 	memset(copy + PBOX_WELCOME_PROOF_AT, 0, PBOX_PROOF_LEN);
 	prove(c->secret, PBOX_WELCOME_PROOF_PREFIX, copy, f->hdr.length, proof);
 	if (sodium_memcmp(proof, m->proof, sizeof(proof)) != 0) {
-		finish(j, client_fail(j->err, PBOX_C_SECRET,
-				  "%s could not prove that it knows the secret of job '%s': compare "
-				  "the secrets, or something else answers at that address",
-				  c->box_name, c->job));
+		finish(j,
+			client_fail(j->err, PBOX_C_SECRET,
+				"%s could not prove that it knows the secret of job '%s': compare "
+				"the secrets, or something else answers at that address",
+				c->box_name, c->job));
 		return;
 	}
 	if (m->endpoints == 0 || m->worker >= m->workers || m->lease_ms == 0 || m->window == 0) {
@@ -206,7 +207,8 @@ on_error(struct join *j, const struct rx_frame *f)
 			m.detail, PBOX_VERSION_WIRE);
 	else if (m.code == PBOX_E_SECRET && m.text[0] == 0)
 		snprintf(m.text, sizeof(m.text),
-			"the secret is wrong: compare it with the job's in the box's configuration");
+			"the secret is wrong: compare it with the job's in the box's "
+			"configuration");
 	else if (m.code == PBOX_E_WORKERS && m.text[0] == 0)
 		snprintf(m.text, sizeof(m.text), "this worker says %u workers, the others say %u",
 			c->conf.workers, m.detail);
@@ -241,24 +243,30 @@ join_expired(struct join *j)
 
 	if (j->taken.code != 0)
 		return client_fail(j->err, PBOX_C_REFUSED,
-			"joining job '%s' at %s: worker %d has a live session, still after %.1f s%s%s: "
-			"another process runs with this number, or a killed one's lease has not ended",
+			"joining job '%s' at %s: worker %d has a live session, still after %.1f "
+			"s%s%s: "
+			"another process runs with this number, or a killed one's lease has not "
+			"ended",
 			c->job, c->box_name, c->conf.worker, s, j->taken.text[0] != 0 ? ": " : "",
 			j->taken.text);
 	if (j->answered)
 		return client_fail(j->err, PBOX_C_UNREACHABLE,
-			"the box at %s answers HELLO, but %u JOINs went unanswered in %.1f s: its log "
-			"names the reason ('control_malformed', 'cookie'), or datagrams of %d bytes do "
+			"the box at %s answers HELLO, but %u JOINs went unanswered in %.1f s: its "
+			"log "
+			"names the reason ('control_malformed', 'cookie'), or datagrams of %d "
+			"bytes do "
 			"not get through",
 			c->box_name, j->joins, s, PBOX_JOIN_LEN + PBOX_HDR_LEN + 28);
 	if (c->sock.icmp_errno == ECONNREFUSED)
 		return client_fail(j->err, PBOX_C_UNREACHABLE,
 			"%s: the host is up, but nothing listens on its UDP port %u (ICMP port "
-			"unreachable; %u HELLOs in %.1f s): is this the address of a port of the box, "
+			"unreachable; %u HELLOs in %.1f s): is this the address of a port of the "
+			"box, "
 			"and not of its management interface?",
 			c->box_name, port, j->hellos, s);
 	return client_fail(j->err, PBOX_C_UNREACHABLE,
-		"no answer from %s: %u HELLOs went unanswered in %.1f s%s%s; check that the box is up "
+		"no answer from %s: %u HELLOs went unanswered in %.1f s%s%s; check that the box is "
+		"up "
 		"and has this address (it answers ping), and that no firewall drops UDP port %u",
 		c->box_name, j->hellos, s, c->sock.icmp_errno != 0 ? ", last error: " : "",
 		c->sock.icmp_errno != 0 ? strerror(c->sock.icmp_errno) : "", port);
@@ -279,8 +287,8 @@ exchange(struct join *j)
 			j->have_cookie = false;
 		if (now >= j->next_tx) {
 			j->next_tx = now + j->interval;
-			j->interval = j->interval * 2 < MAX_INTERVAL ? j->interval * 2
-								     : MAX_INTERVAL;
+			j->interval =
+				j->interval * 2 < MAX_INTERVAL ? j->interval * 2 : MAX_INTERVAL;
 			if (j->have_cookie)
 				send_join(j);
 			else
@@ -340,9 +348,8 @@ settle(struct pbox_client *c, const struct pbox_welcome *w, struct pbox_client_e
 int
 join_session(struct pbox_client *c, struct pbox_client_error *err)
 {
-	struct join j = {.c = c,
-		.err = err,
-		.deadline = clock_ns() + c->conf.join_timeout_ms * NS_PER_MS};
+	struct join j = {
+		.c = c, .err = err, .deadline = clock_ns() + c->conf.join_timeout_ms * NS_PER_MS};
 	char name[64];
 	int rc;
 

@@ -108,13 +108,14 @@ check_io(const struct pbox_client *c, const struct table *t, enum pbox_client_ki
 	for (unsigned i = 0; i < n; i++) {
 		if (io[i].tensor >= t->n)
 			return client_fail(err, PBOX_C_INVALID,
-				"tensor %u does not exist: table %u has %u", io[i].tensor, t->number,
-				t->n);
+				"tensor %u does not exist: table %u has %u", io[i].tensor,
+				t->number, t->n);
 		if (t->tensor[io[i].tensor].elements == 0)
 			continue;
 		if ((in && io[i].in == NULL) || (out && io[i].out == NULL))
-			return client_fail(err, PBOX_C_INVALID, "%s of tensor '%s' without %s buffer",
-				kind_name(kind), t->tensor[io[i].tensor].name,
+			return client_fail(err, PBOX_C_INVALID,
+				"%s of tensor '%s' without %s buffer", kind_name(kind),
+				t->tensor[io[i].tensor].name,
 				in && io[i].in == NULL ? "an input" : "an output");
 	}
 	return 0;
@@ -190,7 +191,8 @@ pbox_client_submit(struct pbox_client *c, uint32_t table, enum pbox_client_kind 
 		return rc;
 	op = op_new(t, kind, io, n, priority, weight);
 	if (op == NULL)
-		return client_fail(err, PBOX_C_MEMORY, "no memory for an operation on %u tensors", n);
+		return client_fail(
+			err, PBOX_C_MEMORY, "no memory for an operation on %u tensors", n);
 	pthread_mutex_lock(&c->lock);
 	if (c->closing || c->fatal != 0)
 		rc = c->closing ? client_fail(err, PBOX_C_CLOSED, "the client was closed")
@@ -225,8 +227,8 @@ op_result(struct pbox_client *c, struct op *op, struct pbox_client_error *err)
 
 	handle_take(c, op);
 	if (code != 0)
-		client_fail(err, code, "%s",
-			op->text != NULL ? op->text : pbox_client_code_name(code));
+		client_fail(
+			err, code, "%s", op->text != NULL ? op->text : pbox_client_code_name(code));
 	if (op->waiters == 0) {
 		free(op->text);
 		free(op);
@@ -266,8 +268,8 @@ why_text(struct pbox_client *c, pbox_client_handle handle, char *text, size_t ca
 }
 
 static int
-wait_expired(struct pbox_client *c, struct op *op, unsigned timeout_ms,
-	struct pbox_client_error *err)
+wait_expired(
+	struct pbox_client *c, struct op *op, unsigned timeout_ms, struct pbox_client_error *err)
 {
 	char text[460] = "";
 
@@ -290,9 +292,9 @@ pbox_client_wait(struct pbox_client *c, pbox_client_handle handle, unsigned time
 	op = handle_find(c, handle);
 	if (op == NULL || op->notify != NULL) {
 		pthread_mutex_unlock(&c->lock);
-		return client_fail(err, PBOX_C_INVALID, op == NULL
-			? "the handle is unknown, or was released already"
-			: "the handle belongs to a notify call");
+		return client_fail(err, PBOX_C_INVALID,
+			op == NULL ? "the handle is unknown, or was released already"
+				   : "the handle belongs to a notify call");
 	}
 	op->waiters++;
 	c->users++;

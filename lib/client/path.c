@@ -108,13 +108,16 @@ check_sizes(struct path *p, uint8_t *payload, uint64_t deadline, struct pbox_cli
 			c->box_name, addr, ntohs(c->ep[bad].addr.sin_port));
 	if (c->sock.icmp_errno == EMSGSIZE && c->sock.icmp_mtu != 0)
 		return client_fail(err, PBOX_C_MTU,
-			"datagrams of %u bytes do not get to %s:%u: the path's MTU is %u; set mtu to "
+			"datagrams of %u bytes do not get to %s:%u: the path's MTU is %u; set mtu "
+			"to "
 			"%u here, or raise the MTU on the way",
 			c->mtu, addr, ntohs(c->ep[bad].addr.sin_port), c->sock.icmp_mtu,
 			c->sock.icmp_mtu);
 	return client_fail(err, PBOX_C_MTU,
-		"datagrams of %u bytes do not get to %s:%u and back (small ones do): a link or switch "
-		"on the way has a smaller MTU than this host and the box; raise it there, or set mtu to "
+		"datagrams of %u bytes do not get to %s:%u and back (small ones do): a link or "
+		"switch "
+		"on the way has a smaller MTU than this host and the box; raise it there, or set "
+		"mtu to "
 		"1500 here",
 		c->mtu, addr, ntohs(c->ep[bad].addr.sin_port));
 }

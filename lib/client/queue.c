@@ -79,6 +79,7 @@ queue_op(struct pbox_client *c, struct op *op)
 	struct table *t = op->table;
 
 	op->next = NULL;
+	op->order = c->next_order++;
 	op->all_prev = c->ops_last;
 	op->all_next = NULL;
 	if (c->ops_last != NULL)
@@ -136,6 +137,7 @@ push_ready(struct ep *ep, struct frag *f)
 	f->next = NULL;
 	if (ep->ready[f->prio] == NULL) {
 		ep->ready[f->prio] = f;
+		ep->ready_order[f->prio] = f->order;
 		ep->ready_map[f->prio / 64] |= 1ull << (f->prio % 64);
 	} else {
 		ep->ready_last[f->prio]->next = f;
@@ -143,23 +145,54 @@ push_ready(struct ep *ep, struct frag *f)
 	ep->ready_last[f->prio] = f;
 }
 
-struct frag *
-queue_pop(struct ep *ep)
+static struct frag *
+take(struct ep *ep, unsigned prio)
 {
-	for (unsigned w = 0; w < 4; w++) {
-		struct frag *f;
-		unsigned prio;
+	struct frag *f = ep->ready[prio];
 
-		if (ep->ready_map[w] == 0)
-			continue;
-		prio = w * 64 + (unsigned)__builtin_ctzll(ep->ready_map[w]);
-		f = ep->ready[prio];
-		ep->ready[prio] = f->next;
-		if (f->next == NULL)
-			ep->ready_map[w] &= ~(1ull << (prio % 64));
-		return f;
-	}
-	return NULL;
+	ep->ready[prio] = f->next;
+	if (f->next == NULL)
+		ep->ready_map[prio / 64] &= ~(1ull << (prio % 64));
+	else
+		ep->ready_order[prio] = f->next->order;
+	return f;
+}
+
+/*
+ * The most urgent fragment goes first, but fragments that overtake older ones may fill only half
+ * of the window. Otherwise one worker's window could be full of fragments that wait for a second
+ * worker, whose window is full of more urgent ones that wait for the first. As it is, the oldest
+ * unfinished fragment of all (workers submit in the same order) finds room everywhere.
+ */
+struct frag *
+queue_pop(struct pbox_client *c, struct ep *ep, bool *urgent)
+{
+	unsigned first = 256, oldest = 256;
+	uint32_t pending = c->next_order; /* oldest operation whose fragments are not all here */
+
+	for (unsigned w = 0; w < 4; w++)
+		for (uint64_t map = ep->ready_map[w]; map != 0; map &= map - 1) {
+			unsigned prio = w * 64 + (unsigned)__builtin_ctzll(map);
+
+			if (first == 256)
+				first = prio;
+			if (oldest == 256 ||
+				(int32_t)(ep->ready_order[prio] - ep->ready_order[oldest]) < 0)
+				oldest = prio;
+		}
+	if (first == 256)
+		return NULL;
+	for (const struct tensor *x = c->activating; x != NULL; x = x->active_next)
+		if ((int32_t)(x->head->op->order - pending) < 0)
+			pending = x->head->op->order;
+	*urgent = (int32_t)(ep->ready_order[oldest] - pending) > 0 ||
+		  ep->ready_order[first] != ep->ready_order[oldest];
+	if (!*urgent || ep->urgent < ep->win.max / 2)
+		return take(ep, first);
+	if ((int32_t)(ep->ready_order[oldest] - pending) > 0)
+		return NULL;
+	*urgent = false;
+	return take(ep, oldest);
 }
 
 void
@@ -178,6 +211,8 @@ activate_piece(struct pbox_client *c, struct table *t, struct piece *p, const st
 	if (f->pushes + f->pulls + f->inits == 0 || op->prio < f->prio)
 		if (f->state != FRAG_QUEUED) /* its queue is that of its priority */
 			f->prio = op->prio;
+	if (f->state == FRAG_IDLE)
+		f->order = op->order;
 	p->want = true;
 	switch (op->kind) {
 	case PBOX_CLIENT_PULL:

@@ -20,7 +20,11 @@
 #define UNKEPT_MAX   (256 * NS_PER_MS)
 #define INTERVAL_MAX NS_PER_S
 #define MAX_SHIFT    8
-#define MANY_LOSSES  4 /* of one fragment: the box may be unable to keep it; slow down */
+/* Time-outs double at every second try: a header costs little, and where 30 % of the frames are
+ * lost each way, eight tries in a row fail for one fragment in 250. */
+#define MAX_BACKOFF   (2 * MAX_SHIFT)
+#define PAUSE_BACKOFF 3
+#define MANY_LOSSES   4 /* of one fragment: the box may be unable to keep it; slow down */
 
 static uint64_t
 shifted(uint64_t base, unsigned shift, uint64_t max)
@@ -39,17 +43,17 @@ arm(struct ep *ep, struct flight *fl, uint64_t now)
 
 	switch (fl->state) {
 	case FLIGHT_HELD:
-		wait = shifted(4 * rto > HELD_FIRST ? 4 * rto : HELD_FIRST, fl->backoff,
-			INTERVAL_MAX);
-		gap = (uint32_t)shifted(2 * window_frames(&ep->win) + MIN_THRESH, fl->tries,
-			UINT32_MAX);
+		wait = shifted(
+			4 * rto > HELD_FIRST ? 4 * rto : HELD_FIRST, fl->backoff / 2, INTERVAL_MAX);
+		gap = (uint32_t)shifted(
+			2 * window_frames(&ep->win) + MIN_THRESH, fl->tries, UINT32_MAX);
 		break;
 	case FLIGHT_UNKEPT:
 		wait = shifted(UNKEPT_FIRST, fl->backoff, UNKEPT_MAX);
 		gap = UINT32_MAX;
 		break;
 	default:
-		wait = shifted(rto, fl->backoff, INTERVAL_MAX);
+		wait = shifted(rto, fl->backoff / 2, INTERVAL_MAX);
 		gap = (uint32_t)shifted(ep->thresh, fl->tries, UINT32_MAX);
 	}
 	fl->due_ns = now + wait;
@@ -83,6 +87,19 @@ recover_armed(struct ep *ep, struct flight *fl, uint64_t now)
 
 /* ---- what answers tell ------------------------------------------------------------------- */
 
+/** A round goes on again after a pause: what was asked about ever more rarely in the pause is asked
+ * about soon, for its answer may be among the lost ones. */
+static void
+resume(struct ep *ep, uint64_t now)
+{
+	ep->paused = false;
+	for (struct flight *fl = ep->first; fl != NULL; fl = fl->next)
+		if (fl->backoff >= PAUSE_BACKOFF && fl->state != FLIGHT_UNKEPT) {
+			fl->backoff = fl->tries = 0;
+			arm(ep, fl, now);
+		}
+}
+
 void
 recover_answer(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint64_t now)
 {
@@ -92,6 +109,8 @@ recover_answer(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint6
 		window_sample(&ep->win, (us > 0 ? us : 1) * NS_PER_US, now);
 	if (h->ts == fl->ts && fl->seq > ep->answered_seq)
 		ep->answered_seq = fl->seq;
+	if (ep->paused && h->type != PBOX_WAIT)
+		resume(ep, now);
 }
 
 static void
@@ -123,6 +142,13 @@ recover_result(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint6
 }
 
 static void
+enter(struct ep *ep, struct flight *fl, enum flight_state state)
+{
+	ep->held += (state == FLIGHT_HELD) - (fl->state == FLIGHT_HELD);
+	fl->state = state;
+}
+
+static void
 resend(struct pbox_client *c, struct ep *ep, struct flight *fl)
 {
 	transfer_send(c, ep, fl, fl->type == PBOX_PULL, true);
@@ -140,7 +166,7 @@ recover_wait(struct pbox_client *c, struct ep *ep, struct flight *fl, const stru
 		if (fl->state == FLIGHT_PROBED && h->ts == fl->ts)
 			was_late(ep);
 		if (fl->state != FLIGHT_HELD) {
-			fl->state = FLIGHT_HELD;
+			enter(ep, fl, FLIGHT_HELD);
 			fl->backoff = fl->tries = 0;
 		}
 		arm(ep, fl, c->now);
@@ -152,7 +178,7 @@ recover_wait(struct pbox_client *c, struct ep *ep, struct flight *fl, const stru
 		was_lost(ep, c->now);
 		fl->tries = fl->backoff = 0;
 		if (++fl->losses < MANY_LOSSES) {
-			fl->state = FLIGHT_SENT;
+			enter(ep, fl, FLIGHT_SENT);
 			resend(c, ep, fl);
 			return;
 		}
@@ -160,7 +186,7 @@ recover_wait(struct pbox_client *c, struct ep *ep, struct flight *fl, const stru
 	}
 	if (fl->state != FLIGHT_UNKEPT)
 		fl->backoff = 0;
-	fl->state = FLIGHT_UNKEPT;
+	enter(ep, fl, FLIGHT_UNKEPT);
 	arm(ep, fl, c->now);
 }
 
@@ -226,8 +252,9 @@ recover_timers(struct pbox_client *c, struct ep *ep)
 
 		next = end ? NULL : fl->next;
 		if (fl->due_ns <= c->now) {
-			if (fl->backoff < MAX_SHIFT)
+			if (fl->backoff < MAX_BACKOFF)
 				fl->backoff++;
+			ep->paused |= fl->backoff >= PAUSE_BACKOFF;
 			silent |= fl->state == FLIGHT_PROBED; /* the probe as well */
 			suspect(c, ep, fl);
 		}

@@ -19,14 +19,14 @@
  * that joined.
  */
 
-#define RCVBUF	     (16 << 20)
-#define SNDBUF	     (4 << 20)
+#define RCVBUF        (16 << 20)
+#define SNDBUF        (4 << 20)
 #define SEND_PATIENCE 100 /* ms that a full send queue is waited for */
-#define GSO_BYTES    65000
-#define ECT0	     0x02
-#define ECN_MASK     0x03
-#define ECN_CE	     0x03
-#define MIN_MTU	     (PBOX_MTU_OVERHEAD + PBOX_JOIN_LEN)
+#define GSO_BYTES     65000
+#define ECT0          0x02
+#define ECN_MASK      0x03
+#define ECN_CE        0x03
+#define MIN_MTU       (PBOX_MTU_OVERHEAD + PBOX_JOIN_LEN)
 
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
@@ -71,8 +71,8 @@ choose_mtu(struct sock *s, unsigned wanted, const struct sockaddr_in *box,
 	if (s->mtu > MAX_FRAME + 28)
 		s->mtu = MAX_FRAME + 28;
 	if (s->mtu < MIN_MTU)
-		return client_fail(err, PBOX_C_INVALID, "mtu is %u, at least %d is needed", s->mtu,
-			MIN_MTU);
+		return client_fail(
+			err, PBOX_C_INVALID, "mtu is %u, at least %d is needed", s->mtu, MIN_MTU);
 	return 0;
 }
 
@@ -331,8 +331,8 @@ parse_datagram(struct sock *s, const uint8_t *buf, size_t len, struct rx_frame *
 }
 
 static void
-parse_message(struct sock *s, struct msghdr *h, const uint8_t *buf, size_t len,
-	rx_handler handler, void *ctx)
+parse_message(struct sock *s, struct msghdr *h, const uint8_t *buf, size_t len, rx_handler handler,
+	void *ctx)
 {
 	struct rx_frame f = {0};
 	size_t seg = len;
@@ -389,8 +389,8 @@ sock_receive(struct sock *s, unsigned turns, rx_handler handler, void *ctx)
 			break;
 		}
 		for (int i = 0; i < n; i++)
-			parse_message(s, &mm[i].msg_hdr, iov[i].iov_base, mm[i].msg_len, handler,
-				ctx);
+			parse_message(
+				s, &mm[i].msg_hdr, iov[i].iov_base, mm[i].msg_len, handler, ctx);
 		total += (unsigned)n;
 		if (n < RX_MSGS)
 			break;

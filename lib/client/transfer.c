@@ -139,14 +139,13 @@ frame_type(const struct table *t, const struct frag *f)
 	if (f->inits == f->pieces)
 		return PBOX_INIT;
 	for (unsigned i = 0; i < f->pieces; i++)
-		if (t->tensor[t->piece[f->piece + i].tensor].head->op->kind ==
-			PBOX_CLIENT_PUSHPULL)
+		if (t->tensor[t->piece[f->piece + i].tensor].head->op->kind == PBOX_CLIENT_PUSHPULL)
 			return PBOX_PUSHPULL;
 	return PBOX_PUSH;
 }
 
 static void
-launch(struct pbox_client *c, struct ep *ep, struct table *t, struct frag *f)
+launch(struct pbox_client *c, struct ep *ep, struct table *t, struct frag *f, bool urgent)
 {
 	struct flight *fl = ep->free;
 
@@ -154,6 +153,7 @@ launch(struct pbox_client *c, struct ep *ep, struct table *t, struct frag *f)
 	*fl = (struct flight){.frag = f,
 		.type = frame_type(t, f),
 		.state = FLIGHT_SENT,
+		.urgent = urgent,
 		.first_ns = c->now};
 	f->state = FRAG_FLIGHT;
 	f->flight = (uint16_t)(fl - ep->flight);
@@ -162,6 +162,7 @@ launch(struct pbox_client *c, struct ep *ep, struct table *t, struct frag *f)
 		f->pushed = true;
 	}
 	ep->in_flight++;
+	ep->urgent += urgent;
 	transfer_send(c, ep, fl, false, false);
 }
 
@@ -178,15 +179,21 @@ transfer_pump(struct pbox_client *c)
 		struct ep *ep = &c->ep[i];
 		uint32_t window = window_frames(&ep->win);
 
-		while (ep->in_flight < window && any_ready(ep)) {
-			struct frag *f = queue_pop(ep);
-			struct table *t = c->table_of[f->table];
+		/* what the box holds for slower workers is not in the network, but counts
+		 * towards what the box has granted (R6.9) */
+		while (ep->in_flight < ep->win.max && ep->in_flight - ep->held < window) {
+			bool urgent;
+			struct frag *f = queue_pop(c, ep, &urgent);
+			struct table *t;
 
+			if (f == NULL)
+				break;
+			t = c->table_of[f->table];
 			f->state = FRAG_IDLE;
 			if (withdraw(c, t, f))
 				queue_check(c, t, f);
 			else
-				launch(c, ep, t, f);
+				launch(c, ep, t, f, urgent);
 		}
 		ep->limited = any_ready(ep);
 	}
@@ -207,6 +214,8 @@ land(struct ep *ep, struct flight *fl)
 		fl->next->prev = fl->prev;
 	else
 		ep->last = fl->prev;
+	ep->held -= fl->state == FLIGHT_HELD;
+	ep->urgent -= fl->urgent;
 	fl->state = FLIGHT_FREE;
 	fl->prev = NULL;
 	fl->next = ep->free;

@@ -11,7 +11,7 @@
 /* What is waited for, in words. */
 
 #define MEMBER_PATIENCE (400 * NS_PER_MS)
-#define QUIET		(500 * NS_PER_MS)
+#define QUIET           (500 * NS_PER_MS)
 
 static void
 missing_worker(char *text, size_t cap, unsigned have, uint32_t missing, unsigned workers)
@@ -35,14 +35,14 @@ why_flight(const struct pbox_client *c, const struct ep *ep, const struct table 
 	if (fl->type == PBOX_INIT)
 		text_add(text, cap, "init of tensor '%s'", name);
 	else
-		text_add(text, cap, "%s %u of tensor '%s'",
-			f->round == 0 ? "version" : "round", f->round, name);
-	if (!fl->waited || c->now - ep->last_rx > 2 * ep->win.rto + QUIET) {
+		text_add(text, cap, "%s %u of tensor '%s'", f->round == 0 ? "version" : "round",
+			f->round, name);
+	if (!fl->waited || (ep->last_rx < fl->sent_ns && c->now - fl->sent_ns > QUIET)) {
 		inet_ntop(AF_INET, &ep->addr.sin_addr, addr, sizeof(addr));
-		text_add(text, cap, ": no answer from the box's endpoint %s:%u for %.1f s%s%s", addr,
-			ntohs(ep->addr.sin_port),
-			(double)(c->now - (ep->last_rx > fl->first_ns ? ep->last_rx
-								      : fl->first_ns)) /
+		text_add(text, cap, ": no answer from the box's endpoint %s:%u for %.1f s%s%s",
+			addr, ntohs(ep->addr.sin_port),
+			(double)(c->now -
+				 (ep->last_rx > fl->first_ns ? ep->last_rx : fl->first_ns)) /
 				NS_PER_S,
 			c->sock.icmp_errno != 0 ? ", last error: " : "",
 			c->sock.icmp_errno != 0 ? strerror(c->sock.icmp_errno) : "");
@@ -59,8 +59,8 @@ why_flight(const struct pbox_client *c, const struct ep *ep, const struct table 
 
 /** A fragment that other tensors of this worker keep from going. */
 static void
-why_local(const struct table *t, const struct frag *f, const struct tensor *x, char *text,
-	size_t cap)
+why_local(
+	const struct table *t, const struct frag *f, const struct tensor *x, char *text, size_t cap)
 {
 	text_add(text, cap, "tensor '%s' shares a fragment with", x->name);
 	for (unsigned i = 0, n = 0; i < f->pieces; i++) {

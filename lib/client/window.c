@@ -5,16 +5,16 @@
 #include "client_impl.h"
 
 /*
- * Additive increase; the decrease is proportional to the share of frames that were lost in a
- * round trip, at most one half. A full queue loses much at once and halves the window, as in
- * TCP; a link that loses one frame in a hundred at random does not collapse it: the window
- * settles near 1/p frames instead of 1/sqrt(p). CE marks count half, as in DCTCP (RFC 8257).
+ * Additive increase; the decrease is half the share of frames that were lost or marked in a round
+ * trip, as DCTCP does with marks (RFC 8257). A full queue loses much at once and nearly halves the
+ * window, as in TCP; a link that loses one frame in a hundred at random does not collapse it: the
+ * window settles near 2/p frames instead of 1/sqrt(p). The box has granted a window that it and
+ * the switch before it can hold, so a sixteenth of it is always safe.
  */
 
-#define MIN_WINDOW   2.0
-#define FIRST_RTO    (20 * NS_PER_MS)
-#define MAX_RTO	     NS_PER_S
-#define PEAK_DECAY   (50 * NS_PER_MS)
+#define FIRST_RTO  (20 * NS_PER_MS)
+#define MAX_RTO    NS_PER_S
+#define PEAK_DECAY (50 * NS_PER_MS)
 
 void
 window_init(struct window *w, uint32_t max, uint64_t min_rto, uint64_t now)
@@ -66,19 +66,29 @@ window_sample(struct window *w, uint64_t rtt, uint64_t now)
 }
 
 static void
+shrink(struct window *w, double by)
+{
+	double min = w->max / 16.0 > 2.0 ? w->max / 16.0 : 2.0;
+
+	w->size *= 1.0 - by;
+	if (w->size < min)
+		w->size = min;
+	if (w->size > w->max)
+		w->size = w->max;
+	w->ssthresh = w->size;
+}
+
+static void
 epoch_end(struct window *w, uint64_t now)
 {
-	double bad = w->lost + w->marked / 2.0;
+	double bad = w->lost + w->marked;
 
 	if (now - w->epoch_at < w->srtt || w->answered + w->lost == 0)
 		return;
 	if (bad > 0) {
 		double share = bad / (w->answered + w->lost);
 
-		w->size *= 1.0 - (share < 0.5 ? share : 0.5);
-		if (w->size < MIN_WINDOW)
-			w->size = w->max < MIN_WINDOW ? w->max : MIN_WINDOW;
-		w->ssthresh = w->size;
+		shrink(w, share < 1.0 ? share / 2 : 0.5);
 	}
 	w->answered = w->lost = w->marked = 0;
 	w->epoch_at = now;
@@ -117,10 +127,7 @@ window_marked(struct window *w, uint64_t now)
 void
 window_silent(struct window *w)
 {
-	double min = w->max < MIN_WINDOW ? w->max : MIN_WINDOW;
-
-	w->ssthresh = w->size / 2 > min ? w->size / 2 : min;
-	w->size = w->ssthresh;
+	shrink(w, 0.5);
 }
 
 uint32_t

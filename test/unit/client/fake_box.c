@@ -159,7 +159,8 @@ fake_main(void *arg)
 			return NULL;
 		}
 		for (unsigned i = 0; i < n; i++)
-			for (unsigned k = 0; (p[i].revents & (POLLIN | POLLERR)) != 0 && k < 64; k++) {
+			for (unsigned k = 0; (p[i].revents & (POLLIN | POLLERR)) != 0 && k < 64;
+				k++) {
 				struct sockaddr_in from;
 				socklen_t flen = sizeof(from);
 				ssize_t len = recvfrom(b->fd[i], b->rx, FAKE_FRAME, MSG_DONTWAIT,

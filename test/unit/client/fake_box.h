@@ -19,11 +19,11 @@
 struct fake_conf {
 	const char *job, *secret; /* NULL: "job", "secret" */
 	unsigned workers;
-	unsigned endpoints; /* 0: 1 */
-	unsigned mtu;	    /* 0: 1500 */
-	unsigned window;    /* 0: 64 */
-	unsigned lease_ms;  /* 0: 10000 */
-	unsigned chunk;	    /* elements; 0: 8192 */
+	unsigned endpoints;        /* 0: 1 */
+	unsigned mtu;              /* 0: 1500 */
+	unsigned window;           /* 0: 64 */
+	unsigned lease_ms;         /* 0: 10000 */
+	unsigned chunk;            /* elements; 0: 8192 */
 	double loss, dup, reorder; /* probabilities, per frame and direction */
 	uint64_t seed;
 	unsigned max_datagram; /* larger ones get lost; 0: none */

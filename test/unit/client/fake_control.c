@@ -41,8 +41,7 @@ void
 fake_error(struct fake_box *b, int fd, const struct sockaddr_in *to, const struct pbox_hdr *q,
 	unsigned code, uint32_t detail, const char *text)
 {
-	struct pbox_error_msg m = {
-		.code = (uint16_t)code, .type = q->type, .detail = detail};
+	struct pbox_error_msg m = {.code = (uint16_t)code, .type = q->type, .detail = detail};
 
 	snprintf(m.text, sizeof(m.text), "%s", text);
 	answer(b, fd, to, q, PBOX_ERROR, pbox_error_encode(payload_room(b), 1024, &m));
@@ -117,8 +116,7 @@ on_join(struct fake_box *b, int fd, const struct sockaddr_in *from, const struct
 				break;
 		if (m.worker != PBOX_NO_WORKER)
 			i = m.worker;
-		if (i >= b->conf.workers ||
-			(b->member[i].live && b->member[i].nonce != m.nonce)) {
+		if (i >= b->conf.workers || (b->member[i].live && b->member[i].nonce != m.nonce)) {
 			fake_error(b, fd, from, h, PBOX_E_WORKER_TAKEN, 0, "");
 			return;
 		}
@@ -141,8 +139,8 @@ static bool
 mismatch(struct fake_box *b, const char *what, unsigned i, unsigned worker)
 {
 	if (b->mismatch[0] == 0)
-		snprintf(b->mismatch, sizeof(b->mismatch),
-			"tensor %u of worker %u differs: %s", i, worker, what);
+		snprintf(b->mismatch, sizeof(b->mismatch), "tensor %u of worker %u differs: %s", i,
+			worker, what);
 	return true;
 }
 
@@ -281,7 +279,7 @@ on_status(struct fake_box *b, int fd, const struct sockaddr_in *from, const stru
 	for (unsigned i = q.first; i < b->conf.workers; i++) {
 		const struct fake_member *w = &b->member[i];
 		struct pbox_member_entry e = {.worker = (uint16_t)i,
-			.state = w->live ? PBOX_MEMBER_JOINED
+			.state = w->live   ? PBOX_MEMBER_JOINED
 				 : w->left ? PBOX_MEMBER_LEFT
 					   : PBOX_MEMBER_ABSENT,
 			.silent_ms = (uint32_t)((fake_now() - w->heard) / 1000)};

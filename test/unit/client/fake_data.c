@@ -317,8 +317,7 @@ fake_data(struct fake_box *b, int fd, const struct pbox_hdr *h, const uint8_t *p
 	uint32_t table = h->chunk >> 20, chunk = h->chunk & 0xFFFFF;
 	struct place p = {.b = b, .q = h, .fd = fd};
 
-	if (table >= b->tables || !b->table[table].mapped ||
-		chunk >= b->table[table].n_chunks ||
+	if (table >= b->tables || !b->table[table].mapped || chunk >= b->table[table].n_chunks ||
 		h->frag >= b->table[table].chunk[chunk].frags ||
 		fd != b->fd[1 + b->table[table].chunk[chunk].e.endpoint]) {
 		b->counts.malformed++;

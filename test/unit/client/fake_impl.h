@@ -44,7 +44,7 @@ struct fake_table {
 	struct fake_chunk *chunk;
 	struct fake_frag *frag;
 	uint8_t *in[FAKE_WORKERS]; /* contributions */
-	uint8_t *out;		   /* result, in the pull format */
+	uint8_t *out;              /* result, in the pull format */
 	float *param;
 	double lr;
 };

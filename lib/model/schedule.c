@@ -104,9 +104,11 @@ pbox_schedule_add(struct pbox_schedule *s, enum pbox_optim_kind kind, const stru
 	if (pbox_serial_diff(m->from_round, finished) <= 0)
 		return refuse(err, PBOX_E_SET_LATE, m, "that round is already finished");
 	if (pbox_serial_diff(m->from_round, last->from_round) < 0)
-		return refuse(err, PBOX_E_SET_ORDER, m, "an earlier SET holds from a later round on");
+		return refuse(
+			err, PBOX_E_SET_ORDER, m, "an earlier SET holds from a later round on");
 	if (pbox_serial_diff(m->from_round, finished) > AHEAD)
-		return refuse(err, PBOX_E_FULL, m, "too many rounds ahead of the latest finished one");
+		return refuse(
+			err, PBOX_E_FULL, m, "too many rounds ahead of the latest finished one");
 	if (oldest_needed(s, count, finished))
 		return refuse(err, PBOX_E_FULL, m,
 			"too many SETs for rounds that are not finished: name several "

@@ -27,7 +27,7 @@ address(struct pbox_shard *s, struct pbox_shard_job *j, unsigned worker, struct 
 }
 
 void
-send_result(struct pbox_shard *s, const struct target *g, uint32_t chunk, uint16_t frag,
+shard_send_result(struct pbox_shard *s, const struct target *g, uint32_t chunk, uint16_t frag,
 	unsigned worker, uint32_t ts, uint32_t held_us)
 {
 	const struct pbox_table *t = g->st->t;
@@ -80,7 +80,7 @@ first_missing(const struct target *g)
 }
 
 void
-send_wait(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+shard_send_wait(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	const struct pbox_round *r = g->slot->round;
 	struct pbox_send out = {
@@ -105,7 +105,7 @@ send_wait(struct pbox_shard *s, const struct target *g, const struct pbox_frame 
 }
 
 void
-send_plain(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f,
+shard_send_plain(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f,
 	enum pbox_type type)
 {
 	struct pbox_send out = {
@@ -126,7 +126,7 @@ send_plain(struct pbox_shard *s, const struct target *g, const struct pbox_frame
 }
 
 void
-send_error(struct pbox_shard *s, const struct pbox_frame *f, enum pbox_errcode code)
+shard_send_error(struct pbox_shard *s, const struct pbox_frame *f, enum pbox_errcode code)
 {
 	struct pbox_send out = {
 		.hdr =
@@ -158,7 +158,7 @@ send_error(struct pbox_shard *s, const struct pbox_frame *f, enum pbox_errcode c
 }
 
 void
-send_pong(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f)
+shard_send_pong(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f)
 {
 	struct pbox_send out = {
 		.hdr =

@@ -118,20 +118,20 @@ void shard_job_free(struct pbox_shard_job *j);
 struct pbox_shard_table *shard_table_create(struct pbox_table *t);
 
 /* Rounds (shard_round.c). */
-struct pbox_round *round_open(
+struct pbox_round *shard_round_open(
 	struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_slot *slot);
-void round_close(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_slot *slot);
-bool contribute(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
-void initialise(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
-void drop_rounds(struct pbox_shard *s, struct pbox_shard_job *j);
+void shard_round_close(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_slot *slot);
+bool shard_contribute(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+void shard_initialise(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+void shard_drop_rounds(struct pbox_shard *s, struct pbox_shard_job *j);
 
 /* Answers (shard_answer.c). ts_of: the frame whose ts is echoed. */
-void send_result(struct pbox_shard *s, const struct target *g, uint32_t chunk, uint16_t frag,
+void shard_send_result(struct pbox_shard *s, const struct target *g, uint32_t chunk, uint16_t frag,
 	unsigned worker, uint32_t ts, uint32_t held_us);
-void send_wait(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
-void send_plain(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f,
+void shard_send_wait(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+void shard_send_plain(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f,
 	enum pbox_type type);
-void send_error(struct pbox_shard *s, const struct pbox_frame *f, enum pbox_errcode code);
-void send_pong(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f);
+void shard_send_error(struct pbox_shard *s, const struct pbox_frame *f, enum pbox_errcode code);
+void shard_send_pong(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f);
 
 #endif /* SHARD_IMPL_H */

@@ -276,7 +276,7 @@ test_target(void)
 	bed_open(&b, "tx_target=1000:0:10/f0+200:00"); /* the frame has no byte 200 */
 	UNIT_EQ_U64(bed_send(&b, 0, 256, got, N), 256);
 	bed_close(&b);
-	bed_open(&b, "tx_target=1000:0:10/f0");
+	bed_open(&b, "tx_target=1000:0:1f/f0"); /* bits outside of the mask do not count */
 	UNIT_EQ_U64(bed_send(&b, 0, 256, got, N), 240);
 	bed_conserves(&b);
 	bed_close(&b);

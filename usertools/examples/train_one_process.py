@@ -9,6 +9,8 @@ do, so the final parameters must have the same bits.
 
 --optimiser torch is torch.optim.SGD, as train_ddp_hook.py has it; box is the box's own order of
 operations, in which each product and each sum is rounded once (torch.optim fuses some).
+
+Set OMP_NUM_THREADS alike everywhere: matrix libraries sum in another order with more threads.
 """
 
 import torch

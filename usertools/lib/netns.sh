@@ -184,7 +184,7 @@ await() {
 		sleep 0.05
 	done
 	wait "$pid"
-}
+} 2>/dev/null # the shell's own lines about children that were killed
 
 # Signal it, and after so many seconds kill it.
 end_process() {
@@ -197,7 +197,7 @@ end_process() {
 		await "$pid" 10
 	fi
 	return 0
-}
+} 2>/dev/null
 
 cleanup_net() {
 	local pid ns

@@ -39,27 +39,28 @@ struct pbox_hyper {
 
 /** What the kernels need for one round: derived once a round and group, not per packet. */
 struct pbox_optim_scalars {
-	float lr;	    /**< SGD family: lr */
-	float momentum;	    /**< momentum */
+	float lr;             /**< SGD family: lr */
+	float momentum;       /**< momentum */
 	float one_minus_damp; /**< 1 - dampening */
-	float weight_decay; /**< added to the gradient (all but AdamW) */
-	float decay;	    /**< AdamW: 1 - lr * weight_decay */
+	float weight_decay;   /**< added to the gradient (all but AdamW) */
+	float decay;          /**< AdamW: 1 - lr * weight_decay */
 	float beta1, beta2, one_minus_beta1, one_minus_beta2;
-	float step_size;    /**< Adam: lr / (1 - beta1^t) */
-	float bias2_sqrt;   /**< Adam: sqrt(1 - beta2^t) */
+	float step_size;  /**< Adam: lr / (1 - beta1^t) */
+	float bias2_sqrt; /**< Adam: sqrt(1 - beta2^t) */
 	float eps;
-	float clip; /**< 0: off */
-	int first_step;	    /**< t == 1: momentum buffer starts as the gradient */
+	float clip;     /**< 0: off */
+	int first_step; /**< t == 1: momentum buffer starts as the gradient */
 };
 
-/** PyTorch's defaults; false in has_lr for the SGD family. */
+/** PyTorch's defaults; false in has_lr for the SGD family. Momentum is 0 there too, which
+ * pbox_hyper_check does not accept for NESTEROV: neither does PyTorch. */
 void pbox_hyper_defaults(struct pbox_hyper *h, enum pbox_optim_kind kind);
-/** Text of what is out of range (lr < 0, beta >= 1, NaN, ...) or NULL when all is well. */
+/** Text of what is out of range (lr < 0, beta >= 1, NaN, ...) or NULL when all is well. Does not
+ * ask for has_lr. */
 const char *pbox_hyper_check(const struct pbox_hyper *h, enum pbox_optim_kind kind);
-/** Scalars of step t = 1, 2, ... (the round). */
-void pbox_optim_scalars(
-	struct pbox_optim_scalars *s, const struct pbox_hyper *h, enum pbox_optim_kind kind,
-	uint32_t t);
+/** Scalars of step t = 1, 2, ... (the round), as torch.optim computes them in Python. */
+void pbox_optim_scalars(struct pbox_optim_scalars *s, const struct pbox_hyper *h,
+	enum pbox_optim_kind kind, uint32_t t);
 
 /** Number of fp32 state arrays as long as the parameters: 0, 1 or 2. */
 unsigned pbox_optim_states(enum pbox_optim_kind kind);
@@ -67,11 +68,11 @@ const char *pbox_optim_kind_name(enum pbox_optim_kind kind);
 
 /**
  * One step over @p elems elements: p (parameters), g (gradient: final, scaled and clipped, read
- * only), s0, s1 (state arrays or NULL). p, s0, s1 are 64-byte aligned; any elems.
+ * only), s0, s1 (state arrays or NULL). p, g, s0, s1 are 64-byte aligned and do not overlap; any
+ * elems. With k->first_step the old content of the state is not looked at.
  */
-typedef void (*pbox_optim_step)(
-	float *p, const float *g, float *s0, float *s1, const struct pbox_optim_scalars *k,
-	size_t elems);
+typedef void (*pbox_optim_step)(float *p, const float *g, float *s0, float *s1,
+	const struct pbox_optim_scalars *k, size_t elems);
 
 struct pbox_optim_ops {
 	const char *name;
@@ -89,10 +90,10 @@ const struct pbox_optim_ops *pbox_optim_at(unsigned i);
 struct pbox_update {
 	const struct pbox_reduce_ops *reduce;
 	const struct pbox_optim_ops *optim;
-	enum pbox_optim_kind kind;	   /**< NONE: all-reduce, param receives the sum */
+	enum pbox_optim_kind kind;          /**< NONE: all-reduce, param receives the sum */
 	const struct pbox_optim_scalars *k; /**< NULL for NONE */
-	float factor;			   /**< of R5.2; exactly 1.0f: no multiplication */
-	float clip;			   /**< 0: off */
+	float factor;                       /**< of R5.2; exactly 1.0f: no multiplication */
+	float clip;                         /**< 0: off */
 	float *param, *s0, *s1;
 	void *wire; /**< packed copy of param for answers in bf16/fp16, or NULL */
 	enum pbox_elem wire_elem;
@@ -100,7 +101,8 @@ struct pbox_update {
 
 /**
  * The fused pass: sum, scale, clip, optimise and pack, block by block so that the gradient never
- * leaves the L1 cache. Any thread that owns the fragment.
+ * leaves the L1 cache. Any thread that owns the fragment. With NONE the sum is made in param itself.
+ * s->acc is read only and may be param with NONE. elems = 0 does nothing.
  */
 void pbox_optim_update(const struct pbox_update *u, const struct pbox_sources *s, size_t elems);
 

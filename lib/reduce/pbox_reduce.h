@@ -11,7 +11,8 @@
  *
  * Every implementation gives the same bits as the scalar reference for every length and alignment:
  * each product and each sum is rounded to fp32 once, sums run from left to right in the order of
- * the sources (doc/protocol.md R5.2). Sources are packet payloads and may be unaligned;
+ * the sources (doc/protocol.md R5.2). One thing is left open: where two different NaNs meet, which
+ * of the two the result is (IEEE 754 leaves it open, and so do compilers). Sources are packet payloads and may be unaligned;
  * destinations are 64-byte aligned at element 0.
  *
  * Kernels are pure: any thread, no allocation. pbox_reduce_register and pbox_reduce_select run
@@ -37,22 +38,24 @@ pbox_elem_size(enum pbox_elem e)
 /** The contributions of one fragment, in worker order. */
 struct pbox_sources {
 	const void *const *src; /**< n pointers; NULL stands for all zeros (flag ZERO) */
-	const float *weight;	/**< n factors, or NULL: all contributions count once */
+	const float *weight;    /**< n factors, or NULL: all contributions count once */
 	unsigned n;
 	enum pbox_elem elem;
 	const float *acc; /**< the sum of those before src[0] (folded earlier), or NULL */
 };
 
 struct pbox_reduce_ops {
-	const char *name; /**< "scalar", "avx2", "avx512" */
-	unsigned rank;	  /**< the highest usable one is chosen */
+	const char *name;    /**< "scalar", "avx2", "avx512" */
+	unsigned rank;       /**< the highest usable one is chosen */
 	int (*usable)(void); /**< does this CPU have what it needs */
 
 	/**
-	 * dst[i] = ((acc[i] +) w_0*p_0[i] + w_1*p_1[i] + ...), i in [first, first + elems).
-	 * Offsets are in elements into every source, acc and dst alike. A NULL source is +0.0:
-	 * it is added (a sum of -0.0 and it is +0.0). dst may be equal to acc. n may be 0 if
-	 * acc is given. Without acc the sum starts with w_0*p_0 itself.
+	 * dst[i] = ((acc[first + i] +) w_0*p_0[first + i] + w_1*p_1[first + i] + ...) for i in
+	 * [0, elems): @p first is an offset in elements into every source and acc, not into dst,
+	 * so that a caller can go through a fragment with one small buffer. A NULL source is
+	 * +0.0 whatever its weight: it is added (a sum of -0.0 and it is +0.0). dst may be equal
+	 * to acc + first. n may be 0; without acc too the result is then +0.0. Without acc the
+	 * sum starts with w_0*p_0 itself.
 	 */
 	void (*sum)(float *dst, const struct pbox_sources *s, size_t first, size_t elems);
 
@@ -62,9 +65,16 @@ struct pbox_reduce_ops {
 	 */
 	void (*scale)(float *dst, float factor, float clip, size_t elems);
 
-	/** fp32 -> bf16 / fp16, round to nearest even, NaN -> quiet NaN as PyTorch gives it. */
+	/**
+	 * fp32 -> bf16 / fp16, round to nearest even; fp32 is copied. A NaN becomes what PyTorch's
+	 * scalar conversions (c10::BFloat16, c10::Half) make of it: 0x7FC0 in bf16, the sign and
+	 * 0x7E00 in fp16. dst may be unaligned.
+	 */
 	void (*pack)(void *dst, enum pbox_elem elem, const float *src, size_t elems);
-	/** bf16 / fp16 -> fp32 (exact); fp32 is copied. src may be unaligned. */
+	/**
+	 * bf16 / fp16 -> fp32 (exact; a signalling NaN in fp16 becomes quiet); fp32 is copied.
+	 * src may be unaligned.
+	 */
 	void (*unpack)(float *dst, const void *src, enum pbox_elem elem, size_t elems);
 };
 

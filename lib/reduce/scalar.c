@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/* The reference: plain C, one operation after the other. Every other implementation is held to its
+ * bits. It is also what runs on a CPU without AVX2, so loops are kept such that compilers can
+ * vectorise them. */
+
+#include <string.h>
+
+#include "pbox_reduce.h"
+
+static uint32_t
+bits_of(float f)
+{
+	uint32_t u;
+
+	memcpy(&u, &f, sizeof(u));
+	return u;
+}
+
+static float
+float_of(uint32_t u)
+{
+	float f;
+
+	memcpy(&f, &u, sizeof(f));
+	return f;
+}
+
+static inline float
+fp32_from_bf16(uint16_t h)
+{
+	return float_of((uint32_t)h << 16);
+}
+
+static inline float
+fp32_from_fp16(uint16_t h)
+{
+	uint32_t sign = (uint32_t)(h & 0x8000) << 16;
+	uint32_t magnitude = (uint32_t)(h & 0x7FFF) << 13; /* the exponent is 112 too small */
+
+	if (magnitude >= 0x7C00u << 13) { /* infinity stays, every NaN is quiet */
+		uint32_t quiet = magnitude > 0x7C00u << 13 ? 0x00400000 : 0;
+
+		return float_of(sign | 0x7F800000 | magnitude | quiet);
+	}
+	/* Multiplying by 2^112 is exact, for subnormal halves too. */
+	return float_of(sign | bits_of(float_of(magnitude) * 0x1p112f));
+}
+
+static inline uint16_t
+bf16_from_fp32(float f)
+{
+	uint32_t u = bits_of(f);
+
+	if (f != f)
+		return 0x7FC0;
+	return (uint16_t)((u + 0x7FFF + (u >> 16 & 1)) >> 16);
+}
+
+static inline uint16_t
+fp16_from_fp32(float f)
+{
+	uint32_t u = bits_of(f), sign = u >> 16 & 0x8000, m = u & 0x7FFFFFFF;
+
+	if (m > 0x7F800000)
+		return (uint16_t)(sign | 0x7E00);
+	if (m >= 0x47800000) /* 2^16 and more; 65520 and more round up to infinity below */
+		return (uint16_t)(sign | 0x7C00);
+	if (m < 0x38800000) {
+		/* Below 2^-14 the result is subnormal, a multiple of 2^-24. Adding 0.5, whose last
+		 * place is 2^-24, makes the FPU round to that, to nearest even. */
+		uint32_t r = bits_of(float_of(m) + 0.5f);
+
+		return (uint16_t)(sign | (r - 0x3F000000));
+	}
+	m += 0x0FFF + (m >> 13 & 1);
+	return (uint16_t)(sign | (m - 0x38000000) >> 13);
+}
+
+/* Element i of a source of any alignment. */
+static inline __attribute__((always_inline)) float
+element(const uint8_t *src, enum pbox_elem elem, size_t i)
+{
+	uint16_t h;
+	float f;
+
+	if (elem == PBOX_ELEM_FP32) {
+		memcpy(&f, src + i * 4, sizeof(f));
+		return f;
+	}
+	memcpy(&h, src + i * 2, sizeof(h));
+	return elem == PBOX_ELEM_BF16 ? fp32_from_bf16(h) : fp32_from_fp16(h);
+}
+
+/* dst (+)= (weight *) src */
+static inline __attribute__((always_inline)) void
+add_source(float *dst, const uint8_t *src, enum pbox_elem elem, const float *weight, int begin,
+	size_t elems)
+{
+	for (size_t i = 0; i < elems; i++) {
+		float x = element(src, elem, i);
+
+		if (weight != NULL)
+			x = *weight * x;
+		dst[i] = begin ? x : dst[i] + x;
+	}
+}
+
+static void
+add_any(float *dst, const uint8_t *src, enum pbox_elem elem, const float *weight, int begin,
+	size_t elems)
+{
+	switch (elem) {
+	case PBOX_ELEM_FP32:
+		add_source(dst, src, PBOX_ELEM_FP32, weight, begin, elems);
+		break;
+	case PBOX_ELEM_BF16:
+		add_source(dst, src, PBOX_ELEM_BF16, weight, begin, elems);
+		break;
+	case PBOX_ELEM_FP16:
+		add_source(dst, src, PBOX_ELEM_FP16, weight, begin, elems);
+		break;
+	}
+}
+
+static void
+scalar_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems)
+{
+	int begin = s->acc == NULL;
+
+	if (s->acc != NULL)
+		memmove(dst, s->acc + first, elems * sizeof(*dst));
+	else if (s->n == 0)
+		memset(dst, 0, elems * sizeof(*dst));
+	for (unsigned k = 0; k < s->n; k++) {
+		const uint8_t *src = s->src[k];
+
+		if (src != NULL)
+			add_any(dst, src + first * pbox_elem_size(s->elem), s->elem,
+				s->weight == NULL ? NULL : &s->weight[k], begin, elems);
+		else
+			for (size_t i = 0; i < elems; i++)
+				dst[i] = begin ? 0.0f : dst[i] + 0.0f;
+		begin = 0;
+	}
+}
+
+static void
+scalar_scale(float *dst, float factor, float clip, size_t elems)
+{
+	for (size_t i = 0; i < elems; i++) {
+		float x = dst[i] * factor;
+
+		if (clip > 0.0f)
+			x = x < -clip ? -clip : x > clip ? clip : x;
+		dst[i] = x;
+	}
+}
+
+static void
+scalar_pack(void *dst, enum pbox_elem elem, const float *src, size_t elems)
+{
+	uint8_t *out = dst;
+
+	if (elem == PBOX_ELEM_FP32) {
+		memcpy(dst, src, elems * sizeof(*src));
+		return;
+	}
+	for (size_t i = 0; i < elems; i++) {
+		uint16_t h =
+			elem == PBOX_ELEM_BF16 ? bf16_from_fp32(src[i]) : fp16_from_fp32(src[i]);
+
+		memcpy(out + i * 2, &h, sizeof(h));
+	}
+}
+
+static void
+scalar_unpack(float *dst, const void *src, enum pbox_elem elem, size_t elems)
+{
+	if (elem == PBOX_ELEM_FP32)
+		memcpy(dst, src, elems * sizeof(*dst));
+	else
+		add_any(dst, src, elem, NULL, 1, elems);
+}
+
+static int
+scalar_usable(void)
+{
+	return 1;
+}
+
+const struct pbox_reduce_ops pbox_reduce_scalar = {
+	.name = "scalar",
+	.rank = 0,
+	.usable = scalar_usable,
+	.sum = scalar_sum,
+	.scale = scalar_scale,
+	.pack = scalar_pack,
+	.unpack = scalar_unpack,
+};

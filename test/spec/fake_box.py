@@ -249,7 +249,8 @@ class FakeBox:
             if seen is not None and seen != m:
                 raise Refuse("MISMATCH", f"table {m.table} differs from that of {other.host}")
         pages[m.first] = m
-        self._answer(h, "DECLARED", proto.Declared(m.table, m.first, len(m.entries)).pack(), peer, 0)
+        done = proto.Declared(m.table, m.first, len(m.entries))
+        self._answer(h, "DECLARED", done.pack(), peer, 0)
 
     @staticmethod
     def _complete(session, number):

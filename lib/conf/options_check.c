@@ -57,9 +57,8 @@ check_ports(const struct pbox_options *o, const struct pbox_conf *conf, struct p
 
 	if (o->n_ports == 0)
 		return pbox_fail(err, EINVAL,
-			"no port is configured (file: %s): add a [port 0] section with an address, "
-			"or "
-			"--port 0:address=10.0.0.1/24",
+			"no port is configured (file: %s): add a [port 0] section with an "
+			"address, or --port 0:address=10.0.0.1/24",
 			o->config);
 	for (unsigned i = 0; i < o->n_ports; i++) {
 		const struct pbox_port_options *p = &o->ports[i];
@@ -77,8 +76,8 @@ check_ports(const struct pbox_options *o, const struct pbox_conf *conf, struct p
 					pbox_conf_where(conf, &p->address, where, sizeof(where)));
 		if (cores > 0 && p->queues > cores)
 			return pbox_fail(err, EINVAL,
-				"%s needs a core for each queue, and %s has %u: add cores, or set "
-				"fewer queues",
+				"%s needs a core for each queue, and %s has %u: add cores, or "
+				"set fewer queues",
 				pbox_conf_where(conf, &p->queues, where, sizeof(where)),
 				pbox_conf_where(conf, &p->cores, other, sizeof(other)), cores);
 	}
@@ -94,8 +93,8 @@ check_job(const struct pbox_options *o, const struct pbox_job_options *j,
 	pbox_conf_where(conf, j, where, sizeof(where));
 	if (j->secret.len == 0 && !j->insecure)
 		return pbox_fail(err, EINVAL,
-			"%s has no secret: add secret = file:PATH, or insecure = yes to let anyone "
-			"join",
+			"%s has no secret: add secret = file:PATH, or insecure = yes to let "
+			"anyone join",
 			where);
 	if (j->secret.len != 0 && j->insecure)
 		return pbox_fail(
@@ -118,9 +117,8 @@ check_jobs(const struct pbox_options *o, const struct pbox_conf *conf, struct pb
 
 	if (o->n_jobs == 0)
 		return pbox_fail(err, EINVAL,
-			"no job is configured, so no worker could join: add a [job NAME] section "
-			"with a "
-			"secret to %s",
+			"no job is configured (file: %s), so no worker could join: add a [job "
+			"NAME] section with a secret",
 			o->config);
 	for (unsigned i = 0; i < o->n_jobs; i++) {
 		ret = check_job(o, &o->jobs[i], conf, err);
@@ -140,9 +138,8 @@ pbox_options_check(
 	/* one fragment of a full job must fit: its last payload may be that of worker 0 */
 	if (o->hold < o->max_workers)
 		return pbox_fail(err, EINVAL,
-			"%s is less than %s: a core must hold a packet of each worker: raise hold, "
-			"or "
-			"lower max-workers",
+			"%s is less than %s: a core must hold a packet of each worker: raise "
+			"hold, or lower max-workers",
 			pbox_conf_where(conf, &o->hold, where, sizeof(where)),
 			pbox_conf_where(conf, &o->max_workers, other, sizeof(other)));
 	if (o->chunk_bytes % 64 != 0)

@@ -27,6 +27,7 @@ struct pbox_frame {
 	const uint8_t *payload;
 	void *handle; /**< the packet buffer that payload stands in, opaque to the engine */
 	struct pbox_peer peer;
+	bool ce; /**< its datagram was marked ECN Congestion Experienced */
 };
 
 /** A frame to send; length is in hdr. */
@@ -49,9 +50,9 @@ struct pbox_engine_endpoint {
 };
 
 enum pbox_mail_kind {
-	PBOX_MAIL_OPEN_JOB,  /**< to the shard; it answers with the same mail */
+	PBOX_MAIL_OPEN_JOB,   /**< to the shard; it answers with the same mail */
 	PBOX_MAIL_OPEN_TABLE, /**< likewise */
-	PBOX_MAIL_CLOSE_JOB, /**< likewise; afterwards the shard knows nothing of the job */
+	PBOX_MAIL_CLOSE_JOB,  /**< likewise; afterwards the shard knows nothing of the job */
 };
 
 /** A message between registrar and shard. Order is kept; the receiver of a pointer owns what it

@@ -61,8 +61,8 @@ struct pbox_registrar_conf {
 	uint16_t max_jobs, max_workers;
 	uint32_t chunk_elements;
 	uint32_t lease_ms; /**< default and upper bound of what a worker may ask for */
-	uint16_t mtu;	   /**< smallest of the ports */
-	uint32_t hold;	   /**< packets that each shard may hold for all jobs */
+	uint16_t mtu;      /**< smallest of the ports */
+	uint32_t hold;     /**< packets that each shard may hold for all jobs */
 	unsigned n_shards;
 	const struct pbox_engine_endpoint *endpoint;
 	unsigned n_endpoints;
@@ -88,15 +88,18 @@ void pbox_registrar_version(struct pbox_registrar *r, const struct pbox_frame *f
 void pbox_registrar_mail(struct pbox_registrar *r, const struct pbox_mail *m, uint64_t now_ns);
 /** Leases; call every 10 to 100 ms. */
 void pbox_registrar_tick(struct pbox_registrar *r, uint64_t now_ns);
-/** Tell all workers that the box stops (LEFT), and close all jobs. */
+/** Tell all workers that the box stops (LEFT); repeat it a few times, frames get lost. No new
+ * session is given from now on. */
 void pbox_registrar_shutdown(struct pbox_registrar *r, uint64_t now_ns);
+/** End all jobs: they are gone (pbox_registrar_jobs() is 0) when every shard has answered. */
+void pbox_registrar_close(struct pbox_registrar *r, uint64_t now_ns);
 
 /** Jobs that exist, including those closing. */
 unsigned pbox_registrar_jobs(const struct pbox_registrar *r);
 /** The i-th existing job, for status and telemetry; NULL behind the last. */
 const struct pbox_job *pbox_registrar_job(const struct pbox_registrar *r, unsigned i);
 /** ns since anything valid was heard from a worker, as of @p now_ns; UINT64_MAX: never. */
-uint64_t pbox_registrar_silence(
-	const struct pbox_registrar *r, const struct pbox_job *job, unsigned worker, uint64_t now_ns);
+uint64_t pbox_registrar_silence(const struct pbox_registrar *r, const struct pbox_job *job,
+	unsigned worker, uint64_t now_ns);
 
 #endif /* PBOX_REGISTRAR_H */

@@ -26,8 +26,8 @@ enum pbox_shard_stat {
 	PBOX_SS_RX_FRAMES,
 	/* accepted */
 	PBOX_SS_RX_CONTRIBUTION, /**< first one of its worker, round and fragment */
-	PBOX_SS_RX_DUP_PENDING,	 /**< repeated, round in progress */
-	PBOX_SS_RX_DUP_DONE,	 /**< repeated, round finished: answered from memory */
+	PBOX_SS_RX_DUP_PENDING,  /**< repeated, round in progress */
+	PBOX_SS_RX_DUP_DONE,     /**< repeated, round finished: answered from memory */
 	PBOX_SS_RX_PULL,
 	PBOX_SS_RX_INIT,
 	PBOX_SS_RX_EARLY, /**< contribution before INIT or without lr: answered, not kept */
@@ -49,15 +49,15 @@ enum pbox_shard_stat {
 	PBOX_SS_DROP_NO_BUFFER,
 	PBOX_SS_DROP_TYPE,
 	/* work done */
-	PBOX_SS_ROUNDS,	 /**< fragments finished */
-	PBOX_SS_FOLDS,	 /**< prefixes folded early */
+	PBOX_SS_ROUNDS,   /**< fragments finished */
+	PBOX_SS_FOLDS,    /**< prefixes folded early */
 	PBOX_SS_RX_BYTES, /**< payload of first contributions */
 	PBOX_SS_TX_RESULT,
 	PBOX_SS_TX_RESULT_BYTES,
 	PBOX_SS_TX_WAIT,
 	PBOX_SS_TX_OTHER,
 	/* levels */
-	PBOX_SS_HELD,	   /**< packets held now */
+	PBOX_SS_HELD,        /**< packets held now */
 	PBOX_SS_ROUNDS_OPEN, /**< fragments with contributions, not finished */
 	PBOX_SS_STATS
 };
@@ -88,7 +88,8 @@ struct pbox_shard_conf {
 	const struct pbox_optim_ops *optim;
 	const struct pbox_shard_ops *ops;
 	void *ctx; /**< for ops */
-	uint64_t *stats; /**< PBOX_SS_STATS values, zeroed; the shard's to write, the caller's memory */
+	uint64_t *
+		stats; /**< PBOX_SS_STATS values, zeroed; the shard's to write, the caller's memory */
 };
 
 struct pbox_shard;

@@ -105,9 +105,9 @@ pbox_job_table_same(const struct pbox_job_table *jt, uint16_t worker, const stru
 			worker, m->tensors, jt->declared_by, f->tensors);
 	if (m->mode != f->mode || m->op != f->op || m->optimiser != f->optimiser)
 		return pbox_fail(err, EEXIST,
-			"table %u: worker %u wants %s/%s, worker %u declared %s/%s", m->table, worker,
-			pbox_op_name(m->op), pbox_optimiser_name(m->optimiser), jt->declared_by,
-			pbox_op_name(f->op), pbox_optimiser_name(f->optimiser));
+			"table %u: worker %u wants %s/%s, worker %u declared %s/%s", m->table,
+			worker, pbox_op_name(m->op), pbox_optimiser_name(m->optimiser),
+			jt->declared_by, pbox_op_name(f->op), pbox_optimiser_name(f->optimiser));
 	if (m->push_format != f->push_format || m->pull_format != f->pull_format)
 		return pbox_fail(err, EEXIST,
 			"table %u: worker %u pushes %s and pulls %s, worker %u declared %s and %s",
@@ -146,7 +146,8 @@ pbox_job_table_declare(struct pbox_job_table *jt, uint16_t worker, uint32_t inde
 	if (jt->has[worker] == NULL) {
 		jt->has[worker] = calloc(jt->fixed.tensors, 1);
 		if (jt->has[worker] == NULL)
-			return pbox_fail(err, ENOMEM, "out of memory for table %u", jt->fixed.table);
+			return pbox_fail(
+				err, ENOMEM, "out of memory for table %u", jt->fixed.table);
 	}
 	if (!jt->has[worker][index]) {
 		jt->has[worker][index] = 1;

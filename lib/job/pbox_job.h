@@ -21,19 +21,19 @@
 #include <pbox_table.h>
 #include <pbox_wire.h>
 
-#define PBOX_MAX_JOBS	256
+#define PBOX_MAX_JOBS   256
 #define PBOX_MAX_TABLES 1024
 #define PBOX_MAX_SHARDS 128
 /** A chunk id is table << PBOX_CHUNK_BITS | index. */
 #define PBOX_CHUNK_BITS 20
-#define PBOX_MAP_EPOCH	1 /**< version 1 never moves chunks */
+#define PBOX_MAP_EPOCH  1 /**< version 1 never moves chunks */
 
 /** Where a worker's frames come from and answers go to. Addresses in network byte order. */
 struct pbox_peer {
-	uint32_t ip, local_ip;	 /**< worker's, ours */
+	uint32_t ip, local_ip;   /**< worker's, ours */
 	uint16_t udp, local_udp; /**< host byte order */
-	uint16_t port;		 /**< ethdev port, or what the caller of the engine likes */
-	uint8_t mac[6];		 /**< worker's, or its router's */
+	uint16_t port;           /**< ethdev port, or what the caller of the engine likes */
+	uint8_t mac[6];          /**< worker's, or its router's */
 };
 
 /** What the operator configured for a job. Strings live as long as the box. */
@@ -63,12 +63,11 @@ struct pbox_member {
 struct pbox_job_table {
 	struct pbox_table t;
 	struct pbox_declare fixed; /**< of the first page seen */
-	uint16_t declared_by;	   /**< worker of that page, for messages */
+	uint16_t declared_by;      /**< worker of that page, for messages */
 	struct pbox_tensor *tensor;
-	uint8_t *known;	      /**< tensor i has been declared by somebody */
-	uint8_t **has;	      /**< has[w][i]: worker w declared tensor i; freed when complete */
+	uint8_t *known;       /**< tensor i has been declared by somebody */
+	uint8_t **has;        /**< has[w][i]: worker w declared tensor i; freed when complete */
 	uint32_t *n_has;      /**< how many, per worker */
-	uint16_t complete;    /**< workers that declared all of it */
 	unsigned shards_open; /**< shards that acknowledged it */
 	bool built, failed;
 	struct pbox_error error; /**< why it failed: MISMATCH or NO_MEMORY */
@@ -89,7 +88,7 @@ struct pbox_job {
 	_Atomic uint64_t *token; /**< per worker; 0: no session */
 	struct pbox_member *member;
 	uint32_t hold_share; /**< packets it may hold on each shard */
-	unsigned shards_open;
+	unsigned shards_open, shards_closed;
 	struct pbox_job_table *table[PBOX_MAX_TABLES];
 	uint32_t n_tables;
 	size_t bytes; /**< parameter memory of its tables */
@@ -124,8 +123,8 @@ int pbox_job_table_same(const struct pbox_job_table *jt, uint16_t worker,
 #define PBOX_COOKIE_KEY_LEN 16
 
 /** SipHash-2-4 of address, port and time slot (8 s). @p slot is now / 8 s. */
-uint64_t pbox_cookie(const uint8_t key[PBOX_COOKIE_KEY_LEN], const struct pbox_peer *peer,
-	uint64_t slot);
+uint64_t pbox_cookie(
+	const uint8_t key[PBOX_COOKIE_KEY_LEN], const struct pbox_peer *peer, uint64_t slot);
 /** Of this slot or the one before. */
 bool pbox_cookie_good(const uint8_t key[PBOX_COOKIE_KEY_LEN], const struct pbox_peer *peer,
 	uint64_t slot, uint64_t cookie);
@@ -137,7 +136,7 @@ bool pbox_cookie_good(const uint8_t key[PBOX_COOKIE_KEY_LEN], const struct pbox_
 void pbox_proof(uint8_t out[PBOX_PROOF_LEN], const void *secret, size_t secret_len,
 	const char *prefix, const void *payload, size_t len, size_t at);
 /** Constant-time comparison of the proof that stands in @p payload. */
-bool pbox_proof_good(const void *secret, size_t secret_len, const char *prefix,
-	const void *payload, size_t len, size_t at);
+bool pbox_proof_good(const void *secret, size_t secret_len, const char *prefix, const void *payload,
+	size_t len, size_t at);
 
 #endif /* PBOX_JOB_H */

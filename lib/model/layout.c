@@ -20,7 +20,8 @@ grow(struct builder *b)
 
 	if (l->n_chunks == b->chunk_cap) {
 		uint32_t cap = b->chunk_cap < 64 ? 64 : b->chunk_cap * 2;
-		void *p = cap > b->chunk_cap ? reallocarray(l->chunk, cap, sizeof(*l->chunk)) : NULL;
+		void *p =
+			cap > b->chunk_cap ? reallocarray(l->chunk, cap, sizeof(*l->chunk)) : NULL;
 
 		if (p == NULL)
 			return -ENOMEM;
@@ -29,9 +30,8 @@ grow(struct builder *b)
 	}
 	if (l->n_segments == b->segment_cap) {
 		uint32_t cap = b->segment_cap < 64 ? 64 : b->segment_cap * 2;
-		void *p = cap > b->segment_cap
-				  ? reallocarray(l->segment, cap, sizeof(*l->segment))
-				  : NULL;
+		void *p = cap > b->segment_cap ? reallocarray(l->segment, cap, sizeof(*l->segment))
+					       : NULL;
 
 		if (p == NULL)
 			return -ENOMEM;
@@ -51,11 +51,11 @@ add_segment(struct builder *b, bool new_chunk, uint32_t tensor, uint16_t group, 
 	if (grow(b) < 0)
 		return -ENOMEM;
 	if (new_chunk)
-		l->chunk[l->n_chunks++] = (struct pbox_layout_chunk){
-			.first_segment = l->n_segments, .group = group};
+		l->chunk[l->n_chunks++] =
+			(struct pbox_layout_chunk){.first_segment = l->n_segments, .group = group};
 	c = &l->chunk[l->n_chunks - 1];
-	l->segment[l->n_segments++] = (struct pbox_segment){
-		.offset = offset, .tensor = tensor, .elements = elements};
+	l->segment[l->n_segments++] =
+		(struct pbox_segment){.offset = offset, .tensor = tensor, .elements = elements};
 	c->segments++;
 	c->elements += elements;
 	l->elements += elements;

@@ -23,28 +23,28 @@
 #include <pbox_optim.h>
 #include <pbox_wire.h>
 
-#define PBOX_MAX_NODES	 8   /**< NUMA nodes */
-#define PBOX_MAX_GROUPS	 256 /**< hyper-parameter groups of a table */
-#define PBOX_SCHEDULE	 64  /**< SETs of one group that are remembered */
+#define PBOX_MAX_NODES  8   /**< NUMA nodes */
+#define PBOX_MAX_GROUPS 256 /**< hyper-parameter groups of a table */
+#define PBOX_SCHEDULE   64  /**< SETs of one group that are remembered */
 
 struct pbox_round; /* of lib/engine */
 
 /** State of one fragment. Owner: the shard of its endpoint. */
 struct pbox_slot {
 	struct pbox_round *round; /**< contributions of round version + 1, or NULL */
-	uint32_t version;	  /**< last finished round */
-	uint32_t payload_crc;	  /**< of the answer with this version */
-	uint32_t samples;	  /**< of this version's contributors */
-	uint16_t contributors;	  /**< of this version */
-	uint8_t init;		  /**< bit i: INIT piece i has arrived */
-	uint8_t has_result;	  /**< an answer can be given from memory */
+	uint32_t version;         /**< last finished round */
+	uint32_t payload_crc;     /**< of the answer with this version */
+	uint32_t samples;         /**< of this version's contributors */
+	uint16_t contributors;    /**< of this version */
+	uint8_t init;             /**< bit i: INIT piece i has arrived */
+	uint8_t has_result;       /**< an answer can be given from memory */
 } __attribute__((aligned(32)));
 _Static_assert(sizeof(struct pbox_slot) == 32, "two slots a cache line");
 
 struct pbox_chunk {
-	float *param;	/**< parameters, or the latest sum */
+	float *param;   /**< parameters, or the latest sum */
 	float *s0, *s1; /**< optimiser state, or NULL */
-	uint8_t *wire;	/**< the same in the pull format when that is not fp32, or NULL */
+	uint8_t *wire;  /**< the same in the pull format when that is not fp32, or NULL */
 	struct pbox_slot *slot;
 	uint32_t elements;
 	uint16_t fragments, group, endpoint;
@@ -77,7 +77,7 @@ struct pbox_table {
 	struct pbox_layout layout;
 	struct pbox_chunk *chunk;
 	struct pbox_schedule *schedule; /**< n_groups */
-	size_t bytes;			/**< taken from the arenas */
+	size_t bytes;                   /**< taken from the arenas */
 
 	struct pbox_arena *arena[PBOX_MAX_NODES];
 	void *block[PBOX_MAX_ENDPOINTS]; /**< one extent for each endpoint used */

@@ -22,7 +22,7 @@ CHUNK = 8192  # R5.9
 DROPS = ("frame_magic", "frame_version", "frame_truncated", "frame_crc", "frame_flags",
          "frame_type", "frame_auth", "frame_trailing", "control_malformed", "session_unknown",
          "session_token", "session_incarnation", "map_epoch", "chunk_unknown", "frag_range",
-         "format", "length", "round_stale", "round_future", "init_forbidden")
+         "format", "length", "partial", "round_stale", "round_future", "init_forbidden")
 
 
 class Refuse(Exception):
@@ -366,6 +366,8 @@ class FakeBox:
         if h.name == "INIT":
             self._init(h, payload, peer, where, frag)
         elif h.name == "PULL":
+            if payload:
+                raise Drop("length")
             self._pull(h, peer, where, frag)
         elif h.name in ("PUSH", "PUSHPULL"):
             self._contribution(h, payload, peer, where, frag)
@@ -437,6 +439,8 @@ class FakeBox:
         size = proto.FORMAT_SIZE[d.push_format] * frag.elements
         if len(payload) != (0 if h.flags & proto.ZERO else size):
             raise Drop("length")
+        if not h.flags & proto.LAST:
+            raise Drop("partial")
         if h.round < frag.version or h.round == 0:
             raise Drop("round_stale")
         if h.round > frag.version + 1:

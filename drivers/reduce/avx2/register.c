@@ -2,12 +2,17 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <cpuid.h>
+
 #include "kernels.h"
 
 static int
 usable(void)
 {
-	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+	unsigned a, b, c = 0, d;
+
+	/* clang 14 does not know the name f16c; that the system saves AVX registers avx2 tells */
+	return __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 
 static const struct pbox_reduce_ops ops = {

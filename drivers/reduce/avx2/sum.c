@@ -7,18 +7,6 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* How far ahead of the sum each source is fetched into the cache, in bytes. */
-#ifndef AHEAD
-#define AHEAD 512
-#endif
-
-INLINE void
-fetch_ahead(const struct group *g, unsigned k, size_t offset, size_t bytes)
-{
-	for (size_t b = 0; AHEAD != 0 && b < bytes; b += 64)
-		_mm_prefetch((const char *)g->src[k] + offset + AHEAD + b, _MM_HINT_T0);
-}
-
 INLINE __m256
 term(const struct group *g, unsigned k, enum pbox_elem elem, int weighted, size_t i)
 {
@@ -45,20 +33,16 @@ INLINE size_t
 sum_vectors(float *dst, const struct group *g, size_t elems, enum pbox_elem elem, int weighted,
 	unsigned n, int fresh)
 {
-	size_t i = 0, size = elem == PBOX_ELEM_FP32 ? 4 : 2;
+	size_t i = 0;
 
 	for (; i + 32 <= elems; i += 32) {
 		__m256 a[4];
 
 		for (unsigned v = 0; v < 4; v++)
 			a[v] = fresh ? term(g, 0, elem, weighted, i + 8 * v) : start(g, i + 8 * v);
-		if (fresh)
-			fetch_ahead(g, 0, i * size, 32 * size);
-		for (unsigned k = fresh; k < n; k++) {
-			fetch_ahead(g, k, i * size, 32 * size);
+		for (unsigned k = fresh; k < n; k++)
 			for (unsigned v = 0; v < 4; v++)
 				a[v] = _mm256_add_ps(a[v], term(g, k, elem, weighted, i + 8 * v));
-		}
 		for (unsigned v = 0; v < 4; v++)
 			_mm256_storeu_ps(dst + i + 8 * v, a[v]);
 	}

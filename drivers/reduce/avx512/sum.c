@@ -7,18 +7,6 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* How far ahead of the sum each source is fetched into the cache, in bytes. */
-#ifndef AHEAD
-#define AHEAD 512
-#endif
-
-INLINE void
-fetch_ahead(const struct group *g, unsigned k, size_t offset, size_t bytes)
-{
-	for (size_t b = 0; AHEAD != 0 && b < bytes; b += 64)
-		_mm_prefetch((const char *)g->src[k] + offset + AHEAD + b, _MM_HINT_T0);
-}
-
 INLINE __m512
 term(const struct group *g, unsigned k, enum pbox_elem elem, int weighted, size_t i, __mmask16 m)
 {
@@ -45,7 +33,7 @@ INLINE void
 sum_vectors(float *dst, const struct group *g, size_t elems, enum pbox_elem elem, int weighted,
 	unsigned n, int fresh)
 {
-	size_t i = 0, size = elem == PBOX_ELEM_FP32 ? 4 : 2;
+	size_t i = 0;
 
 	for (; i + 64 <= elems; i += 64) {
 		__m512 a[4];
@@ -53,14 +41,10 @@ sum_vectors(float *dst, const struct group *g, size_t elems, enum pbox_elem elem
 		for (unsigned v = 0; v < 4; v++)
 			a[v] = fresh ? term(g, 0, elem, weighted, i + 16 * v, 0xFFFF)
 				     : start(g, i + 16 * v, 0xFFFF);
-		if (fresh)
-			fetch_ahead(g, 0, i * size, 64 * size);
-		for (unsigned k = fresh; k < n; k++) {
-			fetch_ahead(g, k, i * size, 64 * size);
+		for (unsigned k = fresh; k < n; k++)
 			for (unsigned v = 0; v < 4; v++)
 				a[v] = _mm512_add_ps(
 					a[v], term(g, k, elem, weighted, i + 16 * v, 0xFFFF));
-		}
 		for (unsigned v = 0; v < 4; v++)
 			_mm512_storeu_ps(dst + i + 16 * v, a[v]);
 	}

@@ -77,7 +77,7 @@ naive(const struct pbox_update *u, const struct pbox_sources *s, size_t n)
 static void
 check(const struct pbox_reduce_ops *reduce, const struct pbox_optim_ops *optim, unsigned turn)
 {
-	static const size_t lengths[] = {0, 1, 15, 352, 1023, 1024, 1025, 2048, 2240, 4200};
+	static const size_t lengths[] = {0, 1, 15, 352, 1151, 1152, 1153, 2048, 2304, 4200};
 	struct pbox_hyper h = {.lr = 0.1,
 		.momentum = 0.9,
 		.weight_decay = 0.01,

@@ -98,8 +98,10 @@ fused(const struct workload *w, size_t f, void *ctx)
 	fragment_sources(w, f, src);
 	u.k = &c->scalars;
 	u.param = w->param + f * w->elems;
-	u.s0 = w->s0 + f * w->elems;
-	u.s1 = w->s1 + f * w->elems;
+	if (pbox_optim_states(u.kind) > 0)
+		u.s0 = w->s0 + f * w->elems;
+	if (pbox_optim_states(u.kind) > 1)
+		u.s1 = w->s1 + f * w->elems;
 	pbox_optim_update(&u, &s, w->elems);
 }
 

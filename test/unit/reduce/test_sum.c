@@ -15,7 +15,7 @@
 const char unit_suite[] = "reduce: sums";
 
 #define SOURCES_MAX 130
-#define ELEMS_MAX   4200
+#define ELEMS_MAX   4224
 #define MARK        0x5A5A5A5Au
 
 /* What the elements of a source are made of. */

@@ -23,21 +23,21 @@
 extern "C" {
 #endif
 
-#define PBOX_MAGIC	    0xB5
-#define PBOX_VERSION_WIRE   1
-#define PBOX_HDR_LEN	    62
-#define PBOX_TAG_LEN	    16
-#define PBOX_CONTROL_PORT   7269
-#define PBOX_MAX_WORKERS    4096
-#define PBOX_MAX_ENDPOINTS  64
-#define PBOX_MAX_SEGMENTS   64	 /**< segments of one chunk (R5.7) */
-#define PBOX_NAME_LEN	    64	 /**< job and host names, with the final NUL */
-#define PBOX_PROOF_LEN	    32
-#define PBOX_HELLO_LEN	    64	 /**< payload (R4.1) */
-#define PBOX_JOIN_LEN	    512	 /**< payload (R4.3) */
-#define PBOX_MTU_OVERHEAD   90	 /**< IPv4 20 + UDP 8 + header 62 */
-#define PBOX_NO_WORKER	    0xFFFF
-#define PBOX_LR_MUL_ONE	    0x3F80 /**< 1.0 as bf16 */
+#define PBOX_MAGIC         0xB5
+#define PBOX_VERSION_WIRE  1
+#define PBOX_HDR_LEN       62
+#define PBOX_TAG_LEN       16
+#define PBOX_CONTROL_PORT  7269
+#define PBOX_MAX_WORKERS   4096
+#define PBOX_MAX_ENDPOINTS 64
+#define PBOX_MAX_SEGMENTS  64 /**< segments of one chunk (R5.7) */
+#define PBOX_NAME_LEN      64 /**< job and host names, with the final NUL */
+#define PBOX_PROOF_LEN     32
+#define PBOX_HELLO_LEN     64  /**< payload (R4.1) */
+#define PBOX_JOIN_LEN      512 /**< payload (R4.3) */
+#define PBOX_MTU_OVERHEAD  90  /**< IPv4 20 + UDP 8 + header 62 */
+#define PBOX_NO_WORKER     0xFFFF
+#define PBOX_LR_MUL_ONE    0x3F80 /**< 1.0 as bf16 */
 
 enum pbox_type {
 	PBOX_HELLO = 0x01,
@@ -213,9 +213,9 @@ size_t pbox_frame_seal(void *buf, const struct pbox_hdr *hdr);
 static inline unsigned
 pbox_format_size(unsigned format)
 {
-	return format == PBOX_FMT_FP32				      ? 4
+	return format == PBOX_FMT_FP32                              ? 4
 	       : format == PBOX_FMT_BF16 || format == PBOX_FMT_FP16 ? 2
-								      : 0;
+								    : 0;
 }
 
 /** Elements of a full fragment (R5.8) for an IP MTU and the larger of two element sizes;
@@ -239,19 +239,22 @@ pbox_init_elements(unsigned mtu)
 
 /* ---- names, for messages ------------------------------------------------------------- */
 
-const char *pbox_type_name(unsigned type);	     /**< "PUSHPULL"; "?" if unknown */
-const char *pbox_wire_drop_name(unsigned drop);	     /**< "frame_crc" */
-const char *pbox_errcode_name(unsigned code);	     /**< "WORKER_TAKEN" */
-const char *pbox_format_name(unsigned format);	     /**< "fp32" */
+const char *pbox_type_name(unsigned type);           /**< "PUSHPULL"; "?" if unknown */
+const char *pbox_wire_drop_name(unsigned drop);      /**< "frame_crc" */
+const char *pbox_errcode_name(unsigned code);        /**< "WORKER_TAKEN" */
+const char *pbox_format_name(unsigned format);       /**< "fp32" */
 const char *pbox_optimiser_name(unsigned optimiser); /**< "adamw" */
-const char *pbox_op_name(unsigned op);		     /**< "weighted_mean" */
+const char *pbox_op_name(unsigned op);               /**< "weighted_mean" */
 
 /* ---- control payloads ---------------------------------------------------------------- */
 /*
  * Each encoder writes at most `cap` bytes at `buf` and returns the payload's length, or 0 when it
- * does not fit. Each decoder checks every length before use and returns 0, or -1 for a payload
- * that is too short or contradicts itself (control_malformed). Decoded strings are NUL-terminated
- * copies; unknown trailing bytes are ignored (R3.3). Encoders cut texts to what fits.
+ * does not fit or a count is beyond its limit. Each decoder checks every length before use and
+ * returns 0, or -1 for a payload that is too short or contradicts itself (control_malformed, R3.3);
+ * it may have written to the message then. It judges no values: a worker number out of range or an
+ * unknown optimiser is the caller's to answer. Decoded strings are NUL-terminated copies, padded
+ * with zeros; unknown trailing bytes are ignored (R3.3). Texts and names are cut to what fits, at a
+ * UTF-8 character.
  */
 
 struct pbox_hello {
@@ -297,9 +300,9 @@ int pbox_join_decode(const void *buf, size_t len, struct pbox_join *m);
 size_t pbox_welcome_encode(void *buf, size_t cap, const struct pbox_welcome *m);
 int pbox_welcome_decode(const void *buf, size_t len, struct pbox_welcome *m);
 
-#define PBOX_JOIN_PROOF_AT	  160
-#define PBOX_JOIN_PROOF_PREFIX	  "PBOX-JOIN-1"
-#define PBOX_WELCOME_PROOF_AT	  40
+#define PBOX_JOIN_PROOF_AT        160
+#define PBOX_JOIN_PROOF_PREFIX    "PBOX-JOIN-1"
+#define PBOX_WELCOME_PROOF_AT     40
 #define PBOX_WELCOME_PROOF_PREFIX "PBOX-WELCOME-1"
 
 /** The fixed part of DECLARE (R5.1). */
@@ -312,12 +315,14 @@ struct pbox_declare {
 struct pbox_tensor_entry {
 	uint64_t elements;
 	uint16_t group;
-	char name[PBOX_NAME_LEN]; /**< cut to 63 bytes */
+	char name[PBOX_NAME_LEN]; /**< cut to 63 bytes (R5.1) */
 };
 
 /**
  * Cursor over the variable part of a paged payload: for writing, `at`/`end` bound the buffer's
- * rest; for reading, the payload's rest.
+ * rest; for reading, the entries not yet read, of the payload given to the decoder, which must
+ * stay. The decoders of pages walk all entries before they return 0, so that after it `count`
+ * calls of the next function succeed, and the one behind them returns -1.
  */
 struct pbox_cursor {
 	uint8_t *at, *end;
@@ -372,12 +377,13 @@ int pbox_map_decode(const void *buf, size_t len, struct pbox_map *m);
 size_t pbox_not_ready_encode(void *buf, size_t cap, const struct pbox_not_ready *m);
 int pbox_not_ready_decode(const void *buf, size_t len, struct pbox_not_ready *m);
 int pbox_mapped_begin(void *buf, size_t cap, const struct pbox_mapped *m, struct pbox_cursor *cur);
+/** 0, or -1 when the page is full; 1 to PBOX_MAX_SEGMENTS segments. */
 int pbox_mapped_add(void *buf, struct pbox_cursor *cur, const struct pbox_chunk_entry *e);
 int pbox_mapped_decode(const void *buf, size_t len, struct pbox_mapped *m, struct pbox_cursor *cur);
 int pbox_mapped_next(struct pbox_cursor *cur, struct pbox_chunk_entry *e);
 
-#define PBOX_SET_MAX	   16
-#define PBOX_ALL_GROUPS	   0xFFFF
+#define PBOX_SET_MAX    16 /**< parameters of one SET (R7.1) */
+#define PBOX_ALL_GROUPS 0xFFFF
 
 struct pbox_set {
 	uint32_t table;
@@ -424,6 +430,7 @@ size_t pbox_set_encode(void *buf, size_t cap, const struct pbox_set *m);
 int pbox_set_decode(const void *buf, size_t len, struct pbox_set *m);
 size_t pbox_status_encode(void *buf, size_t cap, const struct pbox_status *m);
 int pbox_status_decode(const void *buf, size_t len, struct pbox_status *m);
+/** Begin with at most 511 bytes of text, or what fits @p cap, and without members. */
 int pbox_status_ok_begin(
 	void *buf, size_t cap, const struct pbox_status_ok *m, struct pbox_cursor *cur);
 int pbox_status_ok_add(void *buf, struct pbox_cursor *cur, const struct pbox_member_entry *e);

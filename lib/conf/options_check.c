@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <string.h>
+
+#include "pbox_options.h"
+
+#define WHERE_MAX 256
+
+static uint32_t
+number(const uint8_t a[4])
+{
+	return (uint32_t)a[0] << 24 | (uint32_t)a[1] << 16 | (uint32_t)a[2] << 8 | a[3];
+}
+
+static bool
+can_be_a_host(uint32_t a)
+{
+	return a >> 24 != 0 && a >> 24 != 127 && a >> 24 < 224;
+}
+
+static int
+check_address(
+	const struct pbox_port_options *p, const struct pbox_conf *conf, struct pbox_error *err)
+{
+	uint32_t a = number(p->address.addr), gateway = number(p->gateway), host;
+	char where[WHERE_MAX], other[WHERE_MAX];
+
+	host = p->address.len < 32 ? UINT32_MAX >> p->address.len : 0;
+	pbox_conf_where(conf, &p->address, where, sizeof(where));
+	if (!can_be_a_host(a))
+		return pbox_fail(err, EINVAL, "%s: that cannot be the address of a port", where);
+	/* networks of two and one addresses have no others (RFC 3021) */
+	if (p->address.len < 31 && ((a & host) == 0 || (a & host) == host))
+		return pbox_fail(err, EINVAL,
+			"%s: that is the %s address of the network: take one in between", where,
+			(a & host) == 0 ? "first" : "broadcast");
+	if (gateway == 0)
+		return 0;
+	pbox_conf_where(conf, p->gateway, other, sizeof(other));
+	if (gateway == a)
+		return pbox_fail(
+			err, EINVAL, "%s: the gateway is the port itself: %s", other, where);
+	if ((gateway & ~host) != (a & ~host) || !can_be_a_host(gateway))
+		return pbox_fail(err, EINVAL, "%s: the gateway is not in the port's network: %s",
+			other, where);
+	return 0;
+}
+
+static int
+check_ports(const struct pbox_options *o, const struct pbox_conf *conf, struct pbox_error *err)
+{
+	char where[WHERE_MAX], other[WHERE_MAX];
+	int ret;
+
+	if (o->n_ports == 0)
+		return pbox_fail(err, EINVAL,
+			"no port is configured (file: %s): add a [port 0] section with an "
+			"address, or --port 0:address=10.0.0.1/24",
+			o->config);
+	for (unsigned i = 0; i < o->n_ports; i++) {
+		const struct pbox_port_options *p = &o->ports[i];
+		unsigned cores = pbox_conf_cores_count(&p->cores);
+
+		ret = check_address(p, conf, err);
+		if (ret != 0)
+			return ret;
+		for (unsigned j = 0; j < i; j++)
+			if (memcmp(p->address.addr, o->ports[j].address.addr, 4) == 0)
+				return pbox_fail(err, EINVAL,
+					"two ports have the same address: %s, %s",
+					pbox_conf_where(
+						conf, &o->ports[j].address, other, sizeof(other)),
+					pbox_conf_where(conf, &p->address, where, sizeof(where)));
+		if (cores > 0 && p->queues > cores)
+			return pbox_fail(err, EINVAL,
+				"%s needs a core for each queue, and %s has %u: add cores, or "
+				"set fewer queues",
+				pbox_conf_where(conf, &p->queues, where, sizeof(where)),
+				pbox_conf_where(conf, &p->cores, other, sizeof(other)), cores);
+	}
+	return 0;
+}
+
+static int
+check_job(const struct pbox_options *o, const struct pbox_job_options *j,
+	const struct pbox_conf *conf, struct pbox_error *err)
+{
+	char where[WHERE_MAX], other[WHERE_MAX];
+
+	pbox_conf_where(conf, j, where, sizeof(where));
+	if (j->secret.len == 0 && !j->insecure)
+		return pbox_fail(err, EINVAL,
+			"%s has no secret: add secret = file:PATH, or insecure = yes to let "
+			"anyone join",
+			where);
+	if (j->secret.len != 0 && j->insecure)
+		return pbox_fail(
+			err, EINVAL, "%s has a secret and insecure = yes: remove one", where);
+	if (j->workers > o->max_workers)
+		return pbox_fail(err, EINVAL, "%s is more than %s: raise max-workers",
+			pbox_conf_where(conf, &j->workers, where, sizeof(where)),
+			pbox_conf_where(conf, &o->max_workers, other, sizeof(other)));
+	if (j->policy != PBOX_OPT_POLICY_WAIT)
+		return pbox_fail(err, EINVAL,
+			"%s is not in this version: write policy = wait, or nothing",
+			pbox_conf_where(conf, &j->policy, where, sizeof(where)));
+	return 0;
+}
+
+static int
+check_jobs(const struct pbox_options *o, const struct pbox_conf *conf, struct pbox_error *err)
+{
+	int ret;
+
+	if (o->n_jobs == 0)
+		return pbox_fail(err, EINVAL,
+			"no job is configured (file: %s), so no worker could join: add a [job "
+			"NAME] section with a secret",
+			o->config);
+	for (unsigned i = 0; i < o->n_jobs; i++) {
+		ret = check_job(o, &o->jobs[i], conf, err);
+		if (ret != 0)
+			return ret;
+	}
+	return 0;
+}
+
+int
+pbox_options_check(
+	const struct pbox_options *o, const struct pbox_conf *conf, struct pbox_error *err)
+{
+	char where[WHERE_MAX], other[WHERE_MAX];
+	int ret;
+
+	/* one fragment of a full job must fit: its last payload may be that of worker 0 */
+	if (o->hold < o->max_workers)
+		return pbox_fail(err, EINVAL,
+			"%s is less than %s: a core must hold a packet of each worker: raise "
+			"hold, or lower max-workers",
+			pbox_conf_where(conf, &o->hold, where, sizeof(where)),
+			pbox_conf_where(conf, &o->max_workers, other, sizeof(other)));
+	if (o->chunk_bytes % 64 != 0)
+		return pbox_fail(err, EINVAL, "%s is not a multiple of 64",
+			pbox_conf_where(conf, &o->chunk_bytes, where, sizeof(where)));
+	ret = check_ports(o, conf, err);
+	if (ret != 0)
+		return ret;
+	return check_jobs(o, conf, err);
+}
+
+struct pbox_conf *
+pbox_options_load(struct pbox_options *o, int argc, char *const argv[], struct pbox_error *err)
+{
+	struct pbox_error why;
+	struct pbox_conf *conf;
+	int ret;
+
+	memset(o, 0, sizeof(*o));
+	conf = pbox_conf_new(&pbox_options_table, o, err);
+	if (conf == NULL)
+		return NULL;
+	if (pbox_conf_args(conf, argc, argv, err) != 0)
+		goto fail;
+	if (o->help != PBOX_OPT_HELP_NONE || o->version)
+		return conf;
+	if (strcmp(o->config, "none") != 0) {
+		ret = pbox_conf_file(conf, o->config, &why);
+		if (ret != 0 && (ret != -ENOENT ||
+					pbox_conf_source(conf, o->config) != PBOX_CONF_DEFAULT)) {
+			pbox_fail(err, why.code, "%s", why.text);
+			goto fail;
+		}
+	}
+	if (pbox_conf_complete(conf, err) != 0 || pbox_options_check(o, conf, err) != 0)
+		goto fail;
+	return conf;
+
+fail:
+	pbox_conf_free(conf);
+	pbox_options_wipe(o);
+	return NULL;
+}

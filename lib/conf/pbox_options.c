@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <string.h>
+
+#include "pbox_options.h"
+
+#define US UINT64_C(1000)
+#define MS (1000 * US)
+#define S  (1000 * MS)
+#define K  UINT64_C(1024)
+#define M  (1024 * K)
+#define G  (1024 * M)
+
+/* in the order of the enums of pbox_options.h and pbox_base.h */
+static const char *const help_names[] = {"none", "short", "all", NULL};
+static const char *const idle_names[] = {"auto", "poll", "yield", "sleep", "interrupt", NULL};
+static const char *const level_names[] = {"error", "warn", "info", "debug", NULL};
+static const char *const reduce_names[] = {"auto", "scalar", "avx2", "avx512", NULL};
+static const char *const steer_names[] = {"auto", "flow", "ring", NULL};
+static const char *const policy_names[] = {"wait", "shrink", NULL};
+
+#define AT(member) PBOX_CONF_AT(struct pbox_options, member)
+
+static const struct pbox_conf_option global_options[] = {
+	{
+		.name = "config",
+		.letter = 'c',
+		.type = PBOX_CONF_PATH,
+		AT(config),
+		.flags = PBOX_CONF_BASIC | PBOX_CONF_CLI_ONLY,
+		.def = PBOX_OPTIONS_FILE,
+		.brief = "configuration file",
+		.more = "The default one need not exist; none: read no file.",
+	},
+	{
+		.name = "check",
+		.type = PBOX_CONF_BOOL,
+		AT(check),
+		.flags = PBOX_CONF_BASIC | PBOX_CONF_CLI_ONLY,
+		.brief = "check the configuration, print it and exit",
+	},
+	{
+		.name = "help",
+		.letter = 'h',
+		.type = PBOX_CONF_ENUM,
+		AT(help),
+		.names = help_names,
+		.flags = PBOX_CONF_BASIC | PBOX_CONF_CLI_ONLY | PBOX_CONF_OPTIONAL_ARG,
+		.brief = "print this page, or with 'all' every option",
+	},
+	{
+		.name = "version",
+		.letter = 'V',
+		.type = PBOX_CONF_BOOL,
+		AT(version),
+		.flags = PBOX_CONF_BASIC | PBOX_CONF_CLI_ONLY,
+		.brief = "print the version and exit",
+	},
+	{
+		.name = "cores-idle",
+		.type = PBOX_CONF_ENUM,
+		AT(cores_idle),
+		.names = idle_names,
+		.flags = PBOX_CONF_BASIC,
+		.def = "auto",
+		.brief = "what a data core does without packets",
+		.more = "poll has the lowest latency and takes a CPU for each data core; yield, "
+			"sleep and interrupt leave it to others. auto: poll if each data core "
+			"has a CPU of its own, else sleep.",
+	},
+	{
+		.name = "memory",
+		.type = PBOX_CONF_SIZE,
+		AT(memory),
+		.min = M,
+		.max = 1024 * G,
+		.zero = "auto",
+		.def = "auto",
+		.flags = PBOX_CONF_BASIC,
+		.example = "8G",
+		.brief = "memory for parameters, on each NUMA node",
+		.more = "Taken at start, in hugepages where there are any. auto: what is free "
+			"when the packet buffers have theirs.",
+	},
+	{
+		.name = "hold",
+		.type = PBOX_CONF_U32,
+		AT(hold),
+		.min = 64,
+		.max = 1 << 20,
+		.unit = "packets",
+		.def = "4096",
+		.brief = "received packets that a data core may hold",
+		.more = "Gradients wait in their packet buffers until the workers before them "
+			"have sent theirs. It must be at least max-workers.",
+	},
+	{
+		.name = "max-jobs",
+		.type = PBOX_CONF_U32,
+		AT(max_jobs),
+		.min = 1,
+		.max = PBOX_OPTIONS_JOBS,
+		.unit = "jobs",
+		.def = "16",
+		.brief = "jobs at the same time",
+	},
+	{
+		.name = "max-workers",
+		.type = PBOX_CONF_U32,
+		AT(max_workers),
+		.min = 1,
+		.max = 4096,
+		.unit = "workers",
+		.def = "1024",
+		.brief = "workers that one job may have",
+	},
+	{
+		.name = "chunk-bytes",
+		.type = PBOX_CONF_SIZE,
+		AT(chunk_bytes),
+		.min = 4 * K,
+		.max = 4 * M,
+		.def = "32K",
+		.unit = "bytes",
+		.brief = "size of a chunk, the unit that a core owns",
+		.more = "In bytes of fp32; a multiple of 64.",
+	},
+	{
+		.name = "control-port",
+		.type = PBOX_CONF_U32,
+		AT(control_port),
+		.min = 1,
+		.max = 65000,
+		.def = "7269",
+		.flags = PBOX_CONF_BASIC,
+		.brief = "UDP port that workers join at",
+		.more = "The data ports follow it.",
+	},
+	{
+		.name = "lease",
+		.type = PBOX_CONF_DURATION,
+		AT(lease_ns),
+		.min = S,
+		.max = 3600 * S,
+		.def = "30s",
+		.flags = PBOX_CONF_BASIC,
+		.brief = "silence after which a worker counts as dead",
+		.more = "For workers that ask for no other, in jobs that say nothing else.",
+	},
+	{
+		.name = "drain",
+		.type = PBOX_CONF_DURATION,
+		AT(drain_ns),
+		.zero = "none",
+		.min = MS,
+		.max = 60 * S,
+		.def = "2s",
+		.brief = "longest time that a clean stop takes",
+	},
+	{
+		.name = "reduce",
+		.type = PBOX_CONF_ENUM,
+		AT(reduce),
+		.names = reduce_names,
+		.def = "auto",
+		.brief = "kernel that sums gradients",
+		.more = "All give the same bits. auto: the fastest that this CPU has.",
+	},
+	{
+		.name = "log-level",
+		.type = PBOX_CONF_ENUM,
+		AT(log_level),
+		.names = level_names,
+		.def = "info",
+		.flags = PBOX_CONF_BASIC,
+		.brief = "how much to log",
+	},
+	{
+		.name = "log-file",
+		.type = PBOX_CONF_PATH,
+		AT(log_file),
+		.example = "/var/log/pbox.log",
+		.brief = "where to log, instead of standard error",
+	},
+	{
+		.name = "stats-interval",
+		.type = PBOX_CONF_DURATION,
+		AT(stats_interval_ns),
+		.zero = "off",
+		.min = 100 * MS,
+		.max = 86400 * S,
+		.def = "off",
+		.flags = PBOX_CONF_BASIC,
+		.brief = "print a line of statistics this often",
+	},
+};
+#undef AT
+
+#define AT(member) PBOX_CONF_AT(struct pbox_port_options, member)
+static const struct pbox_conf_option port_options[] = {
+	{
+		.name = "address",
+		.type = PBOX_CONF_PREFIX,
+		AT(address),
+		.flags = PBOX_CONF_REQUIRED,
+		.example = "10.0.0.1/24",
+		.brief = "IPv4 address of the port and its network's length",
+	},
+	{
+		.name = "gateway",
+		.type = PBOX_CONF_IPV4,
+		AT(gateway),
+		.example = "10.0.0.254",
+		.brief = "router to workers in other networks",
+	},
+	{
+		.name = "mtu",
+		.type = PBOX_CONF_U32,
+		AT(mtu),
+		.min = 1500,
+		.max = 65000,
+		.unit = "bytes",
+		.zero = "auto",
+		.def = "auto",
+		.example = "9000",
+		.brief = "largest IP packet",
+		.more = "The whole way to the workers must carry it; 9000 is much faster than "
+			"1500. auto: what the port is set to, or 1500.",
+	},
+	{
+		.name = "queues",
+		.type = PBOX_CONF_U32,
+		AT(queues),
+		.min = 1,
+		.max = 64,
+		.unit = "queues",
+		.zero = "auto",
+		.def = "auto",
+		.brief = "receive queues, each polled by one core",
+		.more = "auto: as many as there are cores for it and the port has.",
+	},
+	{
+		.name = "rx-desc",
+		.type = PBOX_CONF_U32,
+		AT(rx_desc),
+		.min = 64,
+		.max = 32768,
+		.unit = "descriptors",
+		.zero = "auto",
+		.def = "auto",
+		.brief = "length of each receive queue",
+	},
+	{
+		.name = "tx-desc",
+		.type = PBOX_CONF_U32,
+		AT(tx_desc),
+		.min = 64,
+		.max = 32768,
+		.unit = "descriptors",
+		.zero = "auto",
+		.def = "auto",
+		.brief = "length of each transmit queue",
+	},
+	{
+		.name = "steer",
+		.type = PBOX_CONF_ENUM,
+		AT(steer),
+		.names = steer_names,
+		.def = "auto",
+		.brief = "how packets come to their core",
+		.more = "flow: the NIC does it by UDP port, or the start fails. ring: cores hand "
+			"packets to each other. auto: flow where the NIC can.",
+	},
+	{
+		.name = "cores",
+		.type = PBOX_CONF_CORES,
+		AT(cores),
+		.zero = "auto",
+		.def = "auto",
+		.example = "2-5",
+		.brief = "lcores that may poll it, like 2,4-7",
+		.more = "auto: all data cores of its NUMA node.",
+	},
+};
+#undef AT
+
+#define AT(member) PBOX_CONF_AT(struct pbox_job_options, member)
+static const struct pbox_conf_option job_options[] = {
+	{
+		.name = "secret",
+		.type = PBOX_CONF_SECRET,
+		AT(secret),
+		.flags = PBOX_CONF_IN_SAMPLE,
+		.min = 8,
+		.example = "file:/etc/pbox/example.secret",
+		.brief = "what workers must know to join",
+		.more = "At least 8 characters, or file:PATH with the secret in that file, which "
+			"only the box should be able to read. Required unless insecure = yes.",
+	},
+	{
+		.name = "insecure",
+		.type = PBOX_CONF_BOOL,
+		AT(insecure),
+		.def = "no",
+		.example = "yes",
+		.brief = "anyone may join, without a secret",
+	},
+	{
+		.name = "workers",
+		.type = PBOX_CONF_U32,
+		AT(workers),
+		.min = 1,
+		.max = 4096,
+		.unit = "workers",
+		.zero = "any",
+		.def = "any",
+		.example = "8",
+		.brief = "number of workers",
+		.more = "any: what the first worker says.",
+	},
+	{
+		.name = "memory",
+		.type = PBOX_CONF_SIZE,
+		AT(memory),
+		.min = M,
+		.max = 16384 * G,
+		.zero = "all",
+		.def = "all",
+		.example = "4G",
+		.brief = "most parameter memory that it may take",
+		.more = "On all NUMA nodes together. all: what is free.",
+	},
+	{
+		.name = "lease",
+		.type = PBOX_CONF_DURATION,
+		AT(lease_ns),
+		.min = S,
+		.max = 3600 * S,
+		.zero = "default",
+		.def = "default",
+		.example = "10s",
+		.brief = "silence after which a worker counts as dead",
+		.more = "default: the global lease.",
+	},
+	{
+		.name = "policy",
+		.type = PBOX_CONF_ENUM,
+		AT(policy),
+		.names = policy_names,
+		.def = "wait",
+		.brief = "what happens when a worker is dead",
+		.more = "wait: the round waits until it has joined again. shrink: go on without "
+			"it (not in this version).",
+	},
+};
+#undef AT
+
+static int
+check_port_name(const char *name, struct pbox_error *err)
+{
+	size_t n = strlen(name), digits = strspn(name, "0123456789");
+
+	if (digits == n) {
+		if (n <= 4 && (name[0] != '0' || n == 1))
+			return 0;
+		return pbox_fail(err, EINVAL, "port numbers are 0 to 9999, without leading zeros");
+	}
+	for (size_t i = 0; i < n; i++)
+		if (!((name[i] >= 'a' && name[i] <= 'z') || (name[i] >= 'A' && name[i] <= 'Z') ||
+			    (name[i] >= '0' && name[i] <= '9') || strchr("._:-", name[i]) != NULL))
+			return pbox_fail(err, EINVAL,
+				"a port is a number or a DPDK device, like 0, net_tap0 or "
+				"0000:03:00.0");
+	return 0;
+}
+
+#define N_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+static const struct pbox_conf_section sections[] = {
+	{
+		.name = "",
+		.brief = "global options",
+		.options = global_options,
+		.n_options = N_OF(global_options),
+	},
+	{
+		.name = "port",
+		.brief = "A port: NAME is its number or the name of its DPDK device.",
+		.more = "Names like net_tap0 and 0000:03:00.0 stay the same when another device "
+			"comes or goes, numbers do not.",
+		.options = port_options,
+		.n_options = N_OF(port_options),
+		.items_at = offsetof(struct pbox_options, ports),
+		.item_size = sizeof(struct pbox_port_options),
+		.count_at = offsetof(struct pbox_options, n_ports),
+		.max = PBOX_OPTIONS_PORTS,
+		.sample_name = "0",
+		.check_name = check_port_name,
+	},
+	{
+		.name = "job",
+		.brief = "A job: NAME is what its workers join, or * for all names without a "
+			 "section.",
+		.more = "A job with a section of its own takes nothing from [job *].",
+		.options = job_options,
+		.n_options = N_OF(job_options),
+		.items_at = offsetof(struct pbox_options, jobs),
+		.item_size = sizeof(struct pbox_job_options),
+		.count_at = offsetof(struct pbox_options, n_jobs),
+		.max = PBOX_OPTIONS_JOBS,
+		.sample_name = "example",
+	},
+};
+
+const struct pbox_conf_table pbox_options_table = {
+	.program = "pbox",
+	.usage = "pbox [EAL options] -- [options]",
+	.summary = "Parameter server: sums the gradients of training jobs at line rate.",
+	.see = "'--help all' tells all options, pbox(8) more, pbox.conf.sample is a start.",
+	.sections = sections,
+	.n_sections = N_OF(sections),
+};
+
+const struct pbox_job_options *
+pbox_options_job(const struct pbox_options *o, const char *name)
+{
+	const struct pbox_job_options *any = NULL;
+
+	for (unsigned i = 0; i < o->n_jobs; i++) {
+		if (strcmp(o->jobs[i].name, "*") == 0)
+			any = &o->jobs[i];
+		else if (strcmp(o->jobs[i].name, name) == 0)
+			return &o->jobs[i];
+	}
+	return any;
+}
+
+void
+pbox_options_wipe(struct pbox_options *o)
+{
+	explicit_bzero(o, sizeof(*o));
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef PBOX_OPTIONS_H
+#define PBOX_OPTIONS_H
+
+/**
+ * @file
+ * The options of the pbox daemon. What each means stands in its table (pbox_options.c), from which
+ * --help, config/pbox.conf.sample and pbox(8) are made.
+ */
+
+#include "pbox_conf.h"
+
+/** Ports and jobs that a configuration may name. */
+#define PBOX_OPTIONS_PORTS 32
+#define PBOX_OPTIONS_JOBS  256
+
+/** Read when there is no --config; it need not exist. */
+#define PBOX_OPTIONS_FILE "/etc/pbox/pbox.conf"
+
+/** In the order of the names in the table. */
+enum pbox_opt_help { PBOX_OPT_HELP_NONE, PBOX_OPT_HELP_SHORT, PBOX_OPT_HELP_ALL };
+enum pbox_opt_idle {
+	PBOX_OPT_IDLE_AUTO, /**< poll if each data core has a CPU of its own, else sleep */
+	PBOX_OPT_IDLE_POLL,
+	PBOX_OPT_IDLE_YIELD,
+	PBOX_OPT_IDLE_SLEEP,
+	PBOX_OPT_IDLE_INTERRUPT,
+};
+enum pbox_opt_reduce {
+	PBOX_OPT_REDUCE_AUTO,
+	PBOX_OPT_REDUCE_SCALAR,
+	PBOX_OPT_REDUCE_AVX2,
+	PBOX_OPT_REDUCE_AVX512,
+};
+enum pbox_opt_steer {
+	PBOX_OPT_STEER_AUTO,
+	PBOX_OPT_STEER_FLOW, /**< the NIC steers, or the start fails */
+	PBOX_OPT_STEER_RING, /**< always by software */
+};
+enum pbox_opt_policy { PBOX_OPT_POLICY_WAIT, PBOX_OPT_POLICY_SHRINK };
+
+/** [port NAME] */
+struct pbox_port_options {
+	char name[PBOX_CONF_NAME_MAX + 1]; /**< port number or DPDK device name */
+	struct pbox_conf_prefix address;
+	uint8_t gateway[4];        /**< 0.0.0.0: none */
+	uint32_t mtu;              /**< 0: what the port has, or 1500 */
+	uint32_t queues;           /**< 0: as many as cores poll it */
+	uint32_t rx_desc, tx_desc; /**< 0: auto */
+	enum pbox_opt_steer steer;
+	struct pbox_conf_cores cores; /**< lcores; empty: all of the port's NUMA node */
+};
+
+/** [job NAME]; [job *] is for all names that have no section of their own. */
+struct pbox_job_options {
+	char name[PBOX_CONF_NAME_MAX + 1];
+	struct pbox_conf_secret secret; /**< len 0 only if insecure */
+	bool insecure;
+	uint32_t workers;  /**< 0: what the first worker says */
+	uint64_t memory;   /**< bytes on all nodes together; 0: no quota */
+	uint64_t lease_ns; /**< 0: the box's default (lease_ns of pbox_options) */
+	enum pbox_opt_policy policy;
+};
+
+/** About 100 KiB: not for a stack. Holds secrets: pbox_options_wipe() when done. */
+struct pbox_options {
+	enum pbox_opt_help help;
+	bool version;
+	bool check;       /**< validate and exit */
+	char config[256]; /**< "none": read no file */
+
+	enum pbox_opt_idle cores_idle;
+	uint64_t memory;      /**< bytes of parameter memory per NUMA node; 0: auto */
+	uint32_t hold;        /**< received packets held per core */
+	uint32_t max_jobs;    /**< at the same time */
+	uint32_t max_workers; /**< per job */
+	uint64_t chunk_bytes;
+	uint32_t control_port;
+	uint64_t lease_ns;
+	uint64_t drain_ns;
+	enum pbox_log_level log_level;
+	char log_file[256];         /**< "": standard error */
+	uint64_t stats_interval_ns; /**< 0: off */
+	enum pbox_opt_reduce reduce;
+
+	unsigned n_ports, n_jobs;
+	struct pbox_port_options ports[PBOX_OPTIONS_PORTS];
+	struct pbox_job_options jobs[PBOX_OPTIONS_JOBS];
+};
+
+/** The table: for pbox_conf_help(), pbox_conf_sample(), pbox_conf_man(). */
+extern const struct pbox_conf_table pbox_options_table;
+
+/**
+ * Read command line and file, and check all.
+ *
+ * With --help or --version nothing else is read or checked: look at o->help and o->version first.
+ * The file is o->config; only the default one may be missing.
+ *
+ * @param o  the caller's; all of it is set. On error wiped.
+ * @return  where the values come from, for pbox_conf_where() and pbox_conf_dump(), to be freed with
+ *   pbox_conf_free() (before @p o is freed); NULL and @p err on errors.
+ */
+struct pbox_conf *pbox_options_load(
+	struct pbox_options *o, int argc, char *const argv[], struct pbox_error *err);
+
+/** Check what options mean together; pbox_options_load() has done that. */
+int pbox_options_check(
+	const struct pbox_options *o, const struct pbox_conf *conf, struct pbox_error *err);
+
+/** The options of job @p name: its own section, else [job *], else NULL (ERROR NO_JOB). */
+const struct pbox_job_options *pbox_options_job(const struct pbox_options *o, const char *name);
+
+/** Overwrite everything, secrets first of all, with zeros. */
+void pbox_options_wipe(struct pbox_options *o);
+
+#endif /* PBOX_OPTIONS_H */

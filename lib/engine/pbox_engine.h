@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef PBOX_ENGINE_H
+#define PBOX_ENGINE_H
+
+/**
+ * @file
+ * The protocol, as a pure machine: (frame, sender, now) -> answers. No sockets, packet buffers,
+ * clocks or logs, so that the same object code runs in the daemon, in the simulator and under the
+ * fuzzer.
+ *
+ * Two kinds of machine. A *shard* (pbox_shard.h) lives on one data core and owns the fragments of
+ * its endpoints: PUSH, PULL, PUSHPULL, INIT, PING. The *registrar* (pbox_registrar.h) lives on
+ * the control thread and owns jobs, sessions and tables: all other types. They talk by mail.
+ */
+
+#include <stdint.h>
+
+#include <pbox_job.h>
+#include <pbox_wire.h>
+
+/** A frame that passed pbox_frame_decode(). */
+struct pbox_frame {
+	struct pbox_hdr hdr;
+	const uint8_t *payload;
+	void *handle; /**< the packet buffer that payload stands in, opaque to the engine */
+	struct pbox_peer peer;
+	bool ce; /**< its datagram was marked ECN Congestion Experienced */
+};
+
+/** A frame to send; length is in hdr. */
+struct pbox_send {
+	struct pbox_hdr hdr;
+	const struct pbox_peer *peer;
+	const void *payload;
+	uint32_t payload_crc; /**< of the payload (R2.4); 0 without one */
+	/** The payload is parameter memory: it stays where it is until its receiver has proven
+	 * that it needs it no more (R6.7), so that it may be sent without a copy. Otherwise it is
+	 * the sender's scratch and gone when send() returns. */
+	bool shared;
+};
+
+/** Where an endpoint's chunks live. */
+struct pbox_engine_endpoint {
+	struct pbox_endpoint addr;
+	uint16_t shard;
+	uint8_t node; /**< NUMA node, index into the arenas */
+};
+
+enum pbox_mail_kind {
+	PBOX_MAIL_OPEN_JOB,   /**< to the shard; it answers with the same mail */
+	PBOX_MAIL_OPEN_TABLE, /**< likewise */
+	PBOX_MAIL_CLOSE_JOB,  /**< likewise; afterwards the shard knows nothing of the job */
+};
+
+/** A message between registrar and shard. Order is kept; the receiver of a pointer owns what it
+ * points to until it sends it back. */
+struct pbox_mail {
+	enum pbox_mail_kind kind;
+	uint16_t shard;
+	struct pbox_shard_job *job;
+	struct pbox_shard_table *table;
+};
+
+#endif /* PBOX_ENGINE_H */

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef PBOX_REGISTRAR_H
+#define PBOX_REGISTRAR_H
+
+/**
+ * @file
+ * The control side of the engine: joining, tables, hyper-parameters, leases, status.
+ *
+ * All functions: the control thread. May allocate. Never blocks.
+ */
+
+#include <pbox_arena.h>
+#include <pbox_engine.h>
+#include <pbox_stats.h>
+
+enum pbox_registrar_stat {
+	PBOX_RS_RX_FRAMES,
+	PBOX_RS_RX_HELLO,
+	PBOX_RS_RX_JOIN,
+	PBOX_RS_RX_DECLARE,
+	PBOX_RS_RX_MAP,
+	PBOX_RS_RX_SET,
+	PBOX_RS_RX_STATUS,
+	PBOX_RS_RX_LEAVE,
+	PBOX_RS_RX_PING,
+	PBOX_RS_DROP_SESSION_UNKNOWN,
+	PBOX_RS_DROP_SESSION_TOKEN,
+	PBOX_RS_DROP_SESSION_INCARNATION,
+	PBOX_RS_DROP_MALFORMED,
+	PBOX_RS_DROP_COOKIE,
+	PBOX_RS_DROP_TYPE,
+	PBOX_RS_REFUSED, /**< requests answered with ERROR */
+	PBOX_RS_JOBS,
+	PBOX_RS_WORKERS,
+	PBOX_RS_TABLES,
+	PBOX_RS_EXPIRED, /**< sessions that fell silent beyond their lease */
+	PBOX_RS_STATS
+};
+
+#define PBOX_RS_FIRST_ACCEPT PBOX_RS_RX_HELLO
+#define PBOX_RS_FIRST_DROP   PBOX_RS_DROP_SESSION_UNKNOWN
+#define PBOX_RS_LAST_DROP    PBOX_RS_DROP_TYPE
+
+extern const struct pbox_stat_def pbox_registrar_stat_defs[PBOX_RS_STATS];
+
+struct pbox_registrar_ops {
+	void (*send)(void *ctx, const struct pbox_send *s);
+	/** Deliver to m->shard, in order, without loss. */
+	void (*post)(void *ctx, const struct pbox_mail *m);
+	/** Unpredictable bytes: tokens, keys. */
+	void (*random)(void *ctx, void *buf, size_t n);
+	/** Something an operator wants to know; may be NULL. */
+	void (*event)(void *ctx, enum pbox_log_level level, const char *text);
+};
+
+struct pbox_registrar_conf {
+	uint32_t incarnation;
+	uint16_t max_jobs, max_workers;
+	uint32_t chunk_elements;
+	uint32_t lease_ms; /**< default and upper bound of what a worker may ask for */
+	uint16_t mtu;      /**< smallest of the ports */
+	uint32_t hold;     /**< packets that each shard may hold for all jobs */
+	unsigned n_shards;
+	const struct pbox_engine_endpoint *endpoint;
+	unsigned n_endpoints;
+	struct pbox_arena *arena[PBOX_MAX_NODES];
+	const struct pbox_job_conf *job;
+	unsigned n_jobs; /**< entries of job */
+	const struct pbox_registrar_ops *ops;
+	void *ctx;
+	uint64_t *stats; /**< PBOX_RS_STATS values, zeroed */
+};
+
+struct pbox_registrar;
+
+struct pbox_registrar *pbox_registrar_create(const struct pbox_registrar_conf *conf);
+/** After the shards are destroyed or have let go of all jobs. */
+void pbox_registrar_destroy(struct pbox_registrar *r);
+
+/** Take a control frame (any type below PBOX_FIRST_DATA_TYPE). Nothing of it is kept. */
+void pbox_registrar_rx(struct pbox_registrar *r, const struct pbox_frame *f, uint64_t now_ns);
+/** A HELLO-sized datagram of another protocol version (R2.2); hdr as far as readable. */
+void pbox_registrar_version(struct pbox_registrar *r, const struct pbox_frame *f);
+/** Take a mail that a shard sent back. */
+void pbox_registrar_mail(struct pbox_registrar *r, const struct pbox_mail *m, uint64_t now_ns);
+/** Leases; call every 10 to 100 ms. */
+void pbox_registrar_tick(struct pbox_registrar *r, uint64_t now_ns);
+/** Tell all workers that the box stops (LEFT); repeat it a few times, frames get lost. No new
+ * session is given from now on. */
+void pbox_registrar_shutdown(struct pbox_registrar *r, uint64_t now_ns);
+/** End all jobs: they are gone (pbox_registrar_jobs() is 0) when every shard has answered. */
+void pbox_registrar_close(struct pbox_registrar *r, uint64_t now_ns);
+
+/** Jobs that exist, including those closing. */
+unsigned pbox_registrar_jobs(const struct pbox_registrar *r);
+/** The i-th existing job, for status and telemetry; NULL behind the last. */
+const struct pbox_job *pbox_registrar_job(const struct pbox_registrar *r, unsigned i);
+/** ns since anything valid was heard from a worker, as of @p now_ns; UINT64_MAX: never. */
+uint64_t pbox_registrar_silence(const struct pbox_registrar *r, const struct pbox_job *job,
+	unsigned worker, uint64_t now_ns);
+
+#endif /* PBOX_REGISTRAR_H */

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef PBOX_SHARD_H
+#define PBOX_SHARD_H
+
+/**
+ * @file
+ * The data side of the engine on one core: slots, rounds, sums, answers.
+ *
+ * All functions: only the core that owns the shard, except the reading of counters. Nothing here
+ * allocates, locks, blocks or logs.
+ */
+
+#include <pbox_engine.h>
+#include <pbox_optim.h>
+#include <pbox_stats.h>
+
+/** Frames of one call of pbox_shard_rx(). */
+#define PBOX_SHARD_BURST 64
+
+/** What became of a frame: each received one counts in exactly one of the accepted or dropped
+ * counters, so that rx_frames = sum of both (a test checks it). */
+enum pbox_shard_stat {
+	PBOX_SS_RX_FRAMES,
+	/* accepted */
+	PBOX_SS_RX_CONTRIBUTION, /**< first one of its worker, round and fragment */
+	PBOX_SS_RX_DUP_PENDING,  /**< repeated, round in progress */
+	PBOX_SS_RX_DUP_DONE,     /**< repeated, round finished: answered from memory */
+	PBOX_SS_RX_PULL,
+	PBOX_SS_RX_INIT,
+	PBOX_SS_RX_EARLY, /**< contribution before INIT or without lr: answered, not kept */
+	PBOX_SS_RX_PING,
+	/* dropped, in the order of the checks (R6.11) */
+	PBOX_SS_DROP_SESSION_UNKNOWN,
+	PBOX_SS_DROP_SESSION_TOKEN,
+	PBOX_SS_DROP_SESSION_INCARNATION,
+	PBOX_SS_DROP_MAP_EPOCH,
+	PBOX_SS_DROP_CHUNK_UNKNOWN,
+	PBOX_SS_DROP_FRAG_RANGE,
+	PBOX_SS_DROP_FORMAT,
+	PBOX_SS_DROP_LENGTH,
+	PBOX_SS_DROP_PARTIAL,
+	PBOX_SS_DROP_ROUND_STALE,
+	PBOX_SS_DROP_ROUND_FUTURE,
+	PBOX_SS_DROP_INIT_FORBIDDEN,
+	PBOX_SS_DROP_NO_SLOT,
+	PBOX_SS_DROP_NO_BUFFER,
+	PBOX_SS_DROP_TYPE,
+	/* work done */
+	PBOX_SS_ROUNDS,   /**< fragments finished */
+	PBOX_SS_FOLDS,    /**< prefixes folded early */
+	PBOX_SS_RX_BYTES, /**< payload of first contributions */
+	PBOX_SS_TX_RESULT,
+	PBOX_SS_TX_RESULT_BYTES,
+	PBOX_SS_TX_WAIT,
+	PBOX_SS_TX_OTHER,
+	/* levels */
+	PBOX_SS_HELD,        /**< packets held now */
+	PBOX_SS_ROUNDS_OPEN, /**< fragments with contributions, not finished */
+	PBOX_SS_STATS
+};
+
+#define PBOX_SS_FIRST_ACCEPT PBOX_SS_RX_CONTRIBUTION
+#define PBOX_SS_FIRST_DROP   PBOX_SS_DROP_SESSION_UNKNOWN
+#define PBOX_SS_LAST_DROP    PBOX_SS_DROP_TYPE
+
+extern const struct pbox_stat_def pbox_shard_stat_defs[PBOX_SS_STATS];
+
+struct pbox_shard_ops {
+	/** Send one frame. Must not fail: what cannot be sent is lost, and the worker asks again. */
+	void (*send)(void *ctx, const struct pbox_send *s);
+	/** Give back packet buffers held since pbox_shard_rx(). */
+	void (*release)(void *ctx, void *const *handle, unsigned n);
+	/** Answer a mail. */
+	void (*mail)(void *ctx, const struct pbox_mail *m);
+};
+
+struct pbox_shard_conf {
+	uint16_t id;
+	int numa_node; /**< of the caller's memory; -1: any */
+	uint32_t incarnation;
+	uint16_t max_jobs;
+	const struct pbox_engine_endpoint *endpoint; /**< all of the box; lives as long */
+	unsigned n_endpoints;
+	const struct pbox_reduce_ops *reduce;
+	const struct pbox_optim_ops *optim;
+	const struct pbox_shard_ops *ops;
+	void *ctx; /**< for ops */
+	uint64_t *
+		stats; /**< PBOX_SS_STATS values, zeroed; the shard's to write, the caller's memory */
+};
+
+struct pbox_shard;
+
+/** Control thread, before the core starts. NULL: out of memory. */
+struct pbox_shard *pbox_shard_create(const struct pbox_shard_conf *conf);
+/** After the core has stopped. Releases what is still held. */
+void pbox_shard_destroy(struct pbox_shard *s);
+
+/**
+ * Take up to PBOX_SHARD_BURST data frames or PINGs.
+ *
+ * @param frame   read during the call only, payloads excepted
+ * @param now_ns  monotonic, any origin
+ * @return bit i set: frame[i].handle is held, and comes back through ops->release. The other
+ *         handles stay the caller's.
+ */
+uint64_t pbox_shard_rx(
+	struct pbox_shard *s, const struct pbox_frame *frame, unsigned n, uint64_t now_ns);
+
+/** Take a mail from the registrar. */
+void pbox_shard_mail(struct pbox_shard *s, const struct pbox_mail *m, uint64_t now_ns);
+
+/** Packets held now. Any thread. */
+uint32_t pbox_shard_held(const struct pbox_shard *s);
+
+#endif /* PBOX_SHARD_H */

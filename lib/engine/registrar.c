@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "registrar_impl.h"
+
+struct pbox_registrar *
+pbox_registrar_create(const struct pbox_registrar_conf *conf)
+{
+	struct pbox_registrar *r = calloc(1, sizeof(*r));
+	unsigned per_shard[PBOX_MAX_SHARDS] = {0};
+
+	if (r == NULL)
+		return NULL;
+	PBOX_ASSERT(conf->n_endpoints > 0 && conf->n_endpoints <= PBOX_MAX_ENDPOINTS);
+	PBOX_ASSERT(conf->n_shards > 0 && conf->n_shards <= PBOX_MAX_SHARDS);
+	r->conf = *conf;
+	r->stats = conf->stats;
+	r->job = calloc(conf->max_jobs, sizeof(*r->job));
+	if (r->job == NULL) {
+		free(r);
+		return NULL;
+	}
+	for (unsigned e = 0; e < conf->n_endpoints; e++) {
+		unsigned n = ++per_shard[conf->endpoint[e].shard];
+
+		r->place[e].node = conf->endpoint[e].node;
+		if (n > r->endpoints_per_shard)
+			r->endpoints_per_shard = n;
+	}
+	conf->ops->random(conf->ctx, r->cookie_key, sizeof(r->cookie_key));
+	return r;
+}
+
+/* What a shard had, when it can no longer answer: all shards are gone. */
+static void
+free_job(struct pbox_registrar *r, struct pbox_job *job)
+{
+	registrar_release_tables(r, job);
+	for (unsigned i = 0; i < r->conf.n_shards; i++)
+		shard_job_free(job->shard[i]);
+	r->reserved -= job->hold_share;
+	r->job[job->id] = NULL;
+	pbox_stat_add(&r->stats[PBOX_RS_JOBS], (uint64_t)-1);
+	pbox_job_free(job);
+}
+
+void
+pbox_registrar_destroy(struct pbox_registrar *r)
+{
+	if (r == NULL)
+		return;
+	for (unsigned i = 0; i < r->conf.max_jobs; i++)
+		if (r->job[i] != NULL)
+			free_job(r, r->job[i]);
+	memset(r->cookie_key, 0, sizeof(r->cookie_key));
+	free(r->job);
+	free(r);
+}
+
+void
+registrar_event(struct pbox_registrar *r, enum pbox_log_level level, const char *fmt, ...)
+{
+	char text[512];
+	va_list ap;
+
+	if (r->conf.ops->event == NULL)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	r->conf.ops->event(r->conf.ctx, level, text);
+}
+
+void
+registrar_reply(
+	struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_type type, size_t len)
+{
+	struct pbox_send out = {
+		.hdr =
+			{
+				.type = (uint8_t)type,
+				.token = f->hdr.token,
+				.job = f->hdr.job,
+				.worker = f->hdr.worker,
+				.incarnation = r->conf.incarnation,
+				.map_epoch = PBOX_MAP_EPOCH,
+				.chunk = f->hdr.chunk,
+				.ts = f->hdr.ts,
+				.length = (uint16_t)len,
+			},
+		.peer = &f->peer,
+		.payload = len > 0 ? r->scratch : NULL,
+		.payload_crc = pbox_crc32c(0, r->scratch, len),
+	};
+
+	r->conf.ops->send(r->conf.ctx, &out);
+}
+
+void
+registrar_refuse(struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_errcode code,
+	uint32_t detail, const char *fmt, ...)
+{
+	struct pbox_error_msg m = {.code = (uint16_t)code, .type = f->hdr.type, .detail = detail};
+	size_t cap = sizeof(r->scratch);
+	va_list ap;
+
+	/* a request without a session may be forged: no answer is longer than it */
+	if ((f->hdr.type == PBOX_HELLO || f->hdr.type == PBOX_JOIN || f->hdr.token == 0) &&
+		cap > f->hdr.length)
+		cap = f->hdr.length;
+	va_start(ap, fmt);
+	vsnprintf(m.text, sizeof(m.text), fmt, ap);
+	va_end(ap);
+	count_control(r, PBOX_RS_REFUSED);
+	registrar_reply(r, f, PBOX_ERROR, pbox_error_encode(r->scratch, cap, &m));
+}
+
+uint64_t
+pbox_registrar_silence(const struct pbox_registrar *r, const struct pbox_job *job, unsigned worker,
+	uint64_t now_ns)
+{
+	uint64_t last = job->member[worker].last_seen;
+
+	for (unsigned i = 0; i < r->conf.n_shards; i++) {
+		uint64_t seen;
+
+		if (job->shard[i] == NULL)
+			continue;
+		seen = atomic_load_explicit(
+			&job->shard[i]->member[worker].last_seen, memory_order_relaxed);
+		if (seen > last)
+			last = seen;
+	}
+	if (last == 0)
+		return UINT64_MAX;
+	return now_ns > last ? now_ns - last : 0;
+}
+
+uint32_t
+registrar_silent_ms(const struct pbox_registrar *r, const struct pbox_job *job, unsigned worker)
+{
+	uint64_t ns = pbox_registrar_silence(r, job, worker, r->now_ns);
+
+	return ns == UINT64_MAX ? NEVER_SEEN : (uint32_t)(ns / NS_PER_MS);
+}
+
+/* The job of an established session, or NULL after answering ERROR SESSION. */
+static struct pbox_job *
+session(struct pbox_registrar *r, const struct pbox_frame *f)
+{
+	struct pbox_job *job = f->hdr.job < r->conf.max_jobs ? r->job[f->hdr.job] : NULL;
+	enum pbox_registrar_stat drop = 0;
+	uint64_t token = 0;
+
+	if (job != NULL && f->hdr.worker < job->workers)
+		token = atomic_load_explicit(&job->token[f->hdr.worker], memory_order_relaxed);
+	if (token == 0)
+		drop = PBOX_RS_DROP_SESSION_UNKNOWN;
+	else if (token != f->hdr.token)
+		drop = PBOX_RS_DROP_SESSION_TOKEN;
+	else if (f->hdr.incarnation != r->conf.incarnation)
+		drop = PBOX_RS_DROP_SESSION_INCARNATION;
+	if (drop != 0) {
+		struct pbox_send out = {
+			.hdr =
+				{
+					.type = PBOX_ERROR,
+					.token = f->hdr.token,
+					.job = f->hdr.job,
+					.worker = f->hdr.worker,
+					.incarnation = r->conf.incarnation,
+					.chunk = f->hdr.chunk,
+					.aux = PBOX_E_SESSION,
+					.ts = f->hdr.ts,
+				},
+			.peer = &f->peer,
+		};
+
+		count_control(r, drop);
+		r->conf.ops->send(r->conf.ctx, &out);
+		return NULL;
+	}
+	job->member[f->hdr.worker].last_seen = r->now_ns;
+	job->member[f->hdr.worker].peer = f->peer;
+	if (job->member[f->hdr.worker].state == PBOX_MEMBER_SILENT)
+		job->member[f->hdr.worker].state = PBOX_MEMBER_JOINED;
+	return job;
+}
+
+static void
+on_ping(struct pbox_registrar *r, const struct pbox_frame *f)
+{
+	size_t len = f->hdr.length < sizeof(r->scratch) ? f->hdr.length : sizeof(r->scratch);
+
+	count_control(r, PBOX_RS_RX_PING);
+	memcpy(r->scratch, f->payload, len);
+	registrar_reply(r, f, PBOX_PONG, len);
+}
+
+void
+pbox_registrar_rx(struct pbox_registrar *r, const struct pbox_frame *f, uint64_t now_ns)
+{
+	struct pbox_job *job;
+
+	r->now_ns = now_ns;
+	count_control(r, PBOX_RS_RX_FRAMES);
+	switch (f->hdr.type) {
+	case PBOX_HELLO:
+		registrar_on_hello(r, f);
+		return;
+	case PBOX_JOIN:
+		registrar_on_join(r, f);
+		return;
+	case PBOX_DECLARE:
+	case PBOX_MAP:
+	case PBOX_SET:
+	case PBOX_STATUS:
+	case PBOX_LEAVE:
+	case PBOX_PING:
+		break;
+	default:
+		count_control(r, PBOX_RS_DROP_TYPE);
+		return;
+	}
+	job = session(r, f);
+	if (job == NULL)
+		return;
+	if (f->hdr.type == PBOX_DECLARE)
+		registrar_on_declare(r, f, job);
+	else if (f->hdr.type == PBOX_MAP)
+		registrar_on_map(r, f, job);
+	else if (f->hdr.type == PBOX_SET)
+		registrar_on_set(r, f, job);
+	else if (f->hdr.type == PBOX_STATUS)
+		registrar_on_status(r, f, job);
+	else if (f->hdr.type == PBOX_LEAVE)
+		registrar_on_leave(r, f, job);
+	else
+		on_ping(r, f);
+}
+
+void
+pbox_registrar_version(struct pbox_registrar *r, const struct pbox_frame *f)
+{
+	struct pbox_frame g = *f;
+
+	g.hdr.type = PBOX_HELLO;
+	g.hdr.token = 0;
+	registrar_refuse(r, &g, PBOX_E_VERSION, PBOX_VERSION_WIRE, "this box speaks version %u",
+		PBOX_VERSION_WIRE);
+}
+
+void
+registrar_close_job(struct pbox_registrar *r, struct pbox_job *job)
+{
+	if (job->state == PBOX_JOB_CLOSING)
+		return;
+	/* a shard that has not answered OPEN_JOB yet gets CLOSE_JOB behind it, in order */
+	job->state = PBOX_JOB_CLOSING;
+	for (unsigned w = 0; w < job->workers; w++)
+		if (atomic_load_explicit(&job->token[w], memory_order_relaxed) != 0)
+			registrar_end_session(r, job, w);
+	registrar_event(r, PBOX_LOG_INFO, "job '%s' ends", job->name);
+	for (unsigned i = 0; i < r->conf.n_shards; i++) {
+		struct pbox_mail m = {
+			.kind = PBOX_MAIL_CLOSE_JOB, .shard = (uint16_t)i, .job = job->shard[i]};
+
+		r->conf.ops->post(r->conf.ctx, &m);
+	}
+}
+
+void
+pbox_registrar_mail(struct pbox_registrar *r, const struct pbox_mail *m, uint64_t now_ns)
+{
+	struct pbox_job *job = m->job->job;
+
+	r->now_ns = now_ns;
+	switch (m->kind) {
+	case PBOX_MAIL_OPEN_JOB:
+		job->shards_open++;
+		if (job->shards_open == r->conf.n_shards && job->state == PBOX_JOB_OPENING) {
+			job->state = PBOX_JOB_OPEN;
+			registrar_on_job_open(r, job);
+		}
+		break;
+	case PBOX_MAIL_OPEN_TABLE:
+		job->table[m->table->t->id]->shards_open++;
+		break;
+	case PBOX_MAIL_CLOSE_JOB:
+		if (++job->shards_closed == r->conf.n_shards)
+			free_job(r, job);
+		break;
+	}
+}
+
+/* Sessions beyond their lease; a job of which nobody is left, or heard, ends (R8.2). */
+static void
+check_leases(struct pbox_registrar *r, struct pbox_job *job)
+{
+	unsigned alive = 0;
+
+	for (unsigned w = 0; w < job->workers; w++) {
+		struct pbox_member *m = &job->member[w];
+		uint64_t silent;
+
+		if (m->state != PBOX_MEMBER_JOINED && m->state != PBOX_MEMBER_SILENT)
+			continue;
+		silent = pbox_registrar_silence(r, job, w, r->now_ns);
+		if (silent <= m->lease_ms * NS_PER_MS) {
+			m->state = PBOX_MEMBER_JOINED;
+			alive++;
+		} else if (m->state == PBOX_MEMBER_JOINED) {
+			m->state = PBOX_MEMBER_SILENT;
+			count_control(r, PBOX_RS_EXPIRED);
+			registrar_event(r, PBOX_LOG_WARN,
+				"job '%s': worker %u (%s) has been silent for %llu ms, longer than "
+				"its "
+				"lease",
+				job->name, w, m->host, (unsigned long long)(silent / NS_PER_MS));
+		}
+	}
+	if (alive == 0)
+		registrar_close_job(r, job);
+}
+
+void
+pbox_registrar_tick(struct pbox_registrar *r, uint64_t now_ns)
+{
+	r->now_ns = now_ns;
+	for (unsigned i = 0; i < r->conf.max_jobs; i++)
+		if (r->job[i] != NULL && r->job[i]->state == PBOX_JOB_OPEN)
+			check_leases(r, r->job[i]);
+}
+
+void
+pbox_registrar_shutdown(struct pbox_registrar *r, uint64_t now_ns)
+{
+	r->now_ns = now_ns;
+	r->stopping = true;
+	for (unsigned i = 0; i < r->conf.max_jobs; i++) {
+		struct pbox_job *job = r->job[i];
+
+		for (unsigned w = 0; job != NULL && w < job->workers; w++) {
+			struct pbox_frame f = {.hdr = {.job = job->id, .worker = (uint16_t)w}};
+			struct pbox_send out;
+
+			f.hdr.token = atomic_load_explicit(&job->token[w], memory_order_relaxed);
+			if (f.hdr.token == 0)
+				continue;
+			out = (struct pbox_send){
+				.hdr = {.type = PBOX_LEFT,
+					.token = f.hdr.token,
+					.job = job->id,
+					.worker = (uint16_t)w,
+					.incarnation = r->conf.incarnation,
+					.aux = 1},
+				.peer = &job->member[w].peer,
+			};
+			r->conf.ops->send(r->conf.ctx, &out);
+		}
+	}
+}
+
+void
+pbox_registrar_close(struct pbox_registrar *r, uint64_t now_ns)
+{
+	r->now_ns = now_ns;
+	r->stopping = true;
+	for (unsigned i = 0; i < r->conf.max_jobs; i++)
+		if (r->job[i] != NULL)
+			registrar_close_job(r, r->job[i]);
+}
+
+unsigned
+pbox_registrar_jobs(const struct pbox_registrar *r)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < r->conf.max_jobs; i++)
+		n += r->job[i] != NULL;
+	return n;
+}
+
+const struct pbox_job *
+pbox_registrar_job(const struct pbox_registrar *r, unsigned i)
+{
+	for (unsigned k = 0; k < r->conf.max_jobs; k++)
+		if (r->job[k] != NULL && i-- == 0)
+			return r->job[k];
+	return NULL;
+}

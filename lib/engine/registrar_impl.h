@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef REGISTRAR_IMPL_H
+#define REGISTRAR_IMPL_H
+
+/* What the files of the registrar share. */
+
+#include "pbox_registrar.h"
+#include "shard_impl.h"
+
+#define NS_PER_MS  UINT64_C(1000000)
+#define COOKIE_NS  (UINT64_C(8000) * NS_PER_MS) /* R4.2 */
+#define NEVER_SEEN UINT32_MAX
+
+/* A control payload fits the smallest MTU that is allowed. */
+#define CONTROL_PAYLOAD (1500 - PBOX_MTU_OVERHEAD)
+
+struct pbox_registrar {
+	struct pbox_registrar_conf conf;
+	uint8_t cookie_key[PBOX_COOKIE_KEY_LEN];
+	struct pbox_job **job; /* max_jobs, by number */
+	uint64_t load[PBOX_MAX_ENDPOINTS];
+	uint32_t reserved; /* of conf.hold, by jobs */
+	unsigned endpoints_per_shard;
+	uint64_t now_ns;
+	bool stopping;
+	struct pbox_place place[PBOX_MAX_ENDPOINTS];
+	uint64_t *stats;
+	uint8_t scratch[CONTROL_PAYLOAD];
+};
+
+static inline void
+count_control(struct pbox_registrar *r, enum pbox_registrar_stat what)
+{
+	pbox_stat_add(&r->stats[what], 1);
+}
+
+/* registrar.c */
+void registrar_event(struct pbox_registrar *r, enum pbox_log_level level, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* Answer with len bytes of scratch. job and worker may be unknown yet. */
+void registrar_reply(
+	struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_type type, size_t len);
+/* Answer ERROR; never longer than the request before the proof (R4.7). */
+void registrar_refuse(struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_errcode code,
+	uint32_t detail, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+uint32_t registrar_silent_ms(
+	const struct pbox_registrar *r, const struct pbox_job *job, unsigned worker);
+void registrar_close_job(struct pbox_registrar *r, struct pbox_job *job);
+
+/* registrar_join.c */
+void registrar_on_hello(struct pbox_registrar *r, const struct pbox_frame *f);
+void registrar_on_join(struct pbox_registrar *r, const struct pbox_frame *f);
+void registrar_on_job_open(struct pbox_registrar *r, struct pbox_job *job);
+void registrar_end_session(struct pbox_registrar *r, struct pbox_job *job, unsigned worker);
+
+/* registrar_table.c */
+void registrar_on_declare(
+	struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
+void registrar_on_map(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
+void registrar_release_tables(struct pbox_registrar *r, struct pbox_job *job);
+
+/* registrar_requests.c */
+void registrar_on_set(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
+void registrar_on_status(
+	struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
+void registrar_on_leave(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
+
+#endif /* REGISTRAR_IMPL_H */

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdio.h>
+#include <string.h>
+
+#include "registrar_impl.h"
+
+/* Most frames a worker may have in flight at one endpoint. */
+#define MAX_WINDOW 1024
+
+void
+registrar_on_hello(struct pbox_registrar *r, const struct pbox_frame *f)
+{
+	struct pbox_hello m;
+	struct pbox_retry a = {.incarnation = r->conf.incarnation};
+
+	if (pbox_hello_decode(f->payload, f->hdr.length, &m) < 0 ||
+		f->hdr.length < PBOX_HELLO_LEN) {
+		count_control(r, PBOX_RS_DROP_MALFORMED);
+		return;
+	}
+	count_control(r, PBOX_RS_RX_HELLO);
+	if (m.min_version > PBOX_VERSION_WIRE || m.max_version < PBOX_VERSION_WIRE) {
+		registrar_refuse(r, f, PBOX_E_VERSION, PBOX_VERSION_WIRE,
+			"this box speaks version %u", PBOX_VERSION_WIRE);
+		return;
+	}
+	a.cookie = pbox_cookie(r->cookie_key, &f->peer, r->now_ns / COOKIE_NS);
+	registrar_reply(r, f, PBOX_RETRY, pbox_retry_encode(r->scratch, sizeof(r->scratch), &a));
+}
+
+static const struct pbox_job_conf *
+find_conf(const struct pbox_registrar *r, const char *name)
+{
+	const struct pbox_job_conf *any = NULL;
+
+	for (unsigned i = 0; i < r->conf.n_jobs; i++) {
+		if (strcmp(r->conf.job[i].name, name) == 0)
+			return &r->conf.job[i];
+		if (strcmp(r->conf.job[i].name, "*") == 0)
+			any = &r->conf.job[i];
+	}
+	return any;
+}
+
+static struct pbox_job *
+find_job(struct pbox_registrar *r, const char *name)
+{
+	for (unsigned i = 0; i < r->conf.max_jobs; i++)
+		if (r->job[i] != NULL && strcmp(r->job[i]->name, name) == 0)
+			return r->job[i];
+	return NULL;
+}
+
+/*
+ * Share out what the shards may hold: a job takes at most a quarter of all and half of what is
+ * free, so that later jobs find room; its workers get equal windows.
+ */
+static uint32_t
+share_of(const struct pbox_registrar *r, unsigned workers, uint16_t *window)
+{
+	uint32_t per_worker = r->endpoints_per_shard, unit = workers * per_worker;
+	uint32_t left = r->conf.hold - r->reserved, share = r->conf.hold / 4;
+
+	if (share > left / 2)
+		share = left / 2;
+	if (share < unit)
+		share = unit;
+	if (share > left)
+		return 0;
+	*window = (uint16_t)(share / unit < MAX_WINDOW ? share / unit : MAX_WINDOW);
+	return unit * *window;
+}
+
+static void
+open_on_shards(struct pbox_registrar *r, struct pbox_job *job)
+{
+	for (unsigned i = 0; i < r->conf.n_shards; i++) {
+		struct pbox_mail m = {
+			.kind = PBOX_MAIL_OPEN_JOB, .shard = (uint16_t)i, .job = job->shard[i]};
+
+		r->conf.ops->post(r->conf.ctx, &m);
+	}
+}
+
+static unsigned
+node_of_shard(const struct pbox_registrar *r, unsigned shard)
+{
+	for (unsigned e = 0; e < r->conf.n_endpoints; e++)
+		if (r->conf.endpoint[e].shard == shard)
+			return r->conf.endpoint[e].node;
+	return r->conf.endpoint[0].node;
+}
+
+/* A job with its memory on every shard; NULL after answering why not. */
+static struct pbox_job *
+create_job(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
+	const struct pbox_job_conf *conf)
+{
+	uint16_t id = 0, window = 0;
+	uint32_t share = share_of(r, m->workers, &window);
+	struct pbox_job *job;
+
+	while (id < r->conf.max_jobs && r->job[id] != NULL)
+		id++;
+	if (id == r->conf.max_jobs) {
+		registrar_refuse(r, f, PBOX_E_FULL, r->conf.max_jobs,
+			"the box has its %u jobs already: raise max-jobs", r->conf.max_jobs);
+		return NULL;
+	}
+	if (share == 0) {
+		registrar_refuse(r, f, PBOX_E_FULL, r->conf.hold - r->reserved,
+			"no packet buffers left for %u workers (%u free): raise 'hold'", m->workers,
+			r->conf.hold - r->reserved);
+		return NULL;
+	}
+	job = pbox_job_create(id, m->job, conf, m->workers);
+	if (job == NULL) {
+		registrar_refuse(r, f, PBOX_E_NO_MEMORY, 0, "out of memory for the job");
+		return NULL;
+	}
+	job->window = window;
+	job->hold_share = share;
+	for (unsigned i = 0; i < r->conf.n_shards; i++) {
+		unsigned node = node_of_shard(r, i);
+
+		/* a 2-byte format makes fragments of twice as many elements as fp32 */
+		job->shard[i] = shard_job_create(job, (uint16_t)i, share, share,
+			2 * (size_t)r->conf.mtu, r->conf.arena[node]);
+		if (job->shard[i] != NULL)
+			continue;
+		registrar_refuse(r, f, PBOX_E_NO_MEMORY, node,
+			"NUMA node %u has no memory for the rounds of %u workers: raise 'memory'",
+			node, m->workers);
+		while (i-- > 0)
+			shard_job_free(job->shard[i]);
+		pbox_job_free(job);
+		return NULL;
+	}
+	r->reserved += share;
+	r->job[id] = job;
+	pbox_stat_add(&r->stats[PBOX_RS_JOBS], 1);
+	registrar_event(r, PBOX_LOG_INFO,
+		"job '%s' begins: %u workers, window %u frames per endpoint", job->name,
+		job->workers, job->window);
+	open_on_shards(r, job);
+	return job;
+}
+
+static void
+send_welcome(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job, unsigned w)
+{
+	struct pbox_member *mb = &job->member[w];
+	struct pbox_frame g = *f;
+	struct pbox_welcome m = {
+		.token = atomic_load_explicit(&job->token[w], memory_order_relaxed),
+		.nonce = mb->nonce,
+		.job = job->id,
+		.worker = (uint16_t)w,
+		.workers = job->workers,
+		.endpoints = (uint16_t)r->conf.n_endpoints,
+		.incarnation = r->conf.incarnation,
+		.lease_ms = mb->lease_ms,
+		.mtu = r->conf.mtu,
+		.window = mb->window,
+	};
+	size_t len;
+
+	for (unsigned e = 0; e < r->conf.n_endpoints; e++)
+		m.endpoint[e] = r->conf.endpoint[e].addr;
+	len = pbox_welcome_encode(r->scratch, sizeof(r->scratch), &m);
+	PBOX_ASSERT(len > 0);
+	pbox_proof(r->scratch + PBOX_WELCOME_PROOF_AT, job->conf->secret, job->conf->secret_len,
+		PBOX_WELCOME_PROOF_PREFIX, r->scratch, len, PBOX_WELCOME_PROOF_AT);
+	g.hdr.token = m.token;
+	g.hdr.job = job->id;
+	g.hdr.worker = (uint16_t)w;
+	g.hdr.chunk = mb->join_request;
+	g.peer = mb->peer;
+	mb->welcome_owed = false;
+	registrar_reply(r, &g, PBOX_WELCOME, len);
+}
+
+void
+registrar_on_job_open(struct pbox_registrar *r, struct pbox_job *job)
+{
+	static const struct pbox_frame none;
+
+	for (unsigned w = 0; w < job->workers; w++)
+		if (job->member[w].welcome_owed)
+			send_welcome(r, &none, job, w);
+}
+
+/* The worker number for a JOIN, or -1 after answering why not. */
+static int
+choose_worker(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
+	struct pbox_job *job)
+{
+	int chosen = -1;
+
+	/* a repeated JOIN keeps its number, also when it asked for any */
+	for (unsigned w = 0; w < job->workers; w++)
+		if (atomic_load_explicit(&job->token[w], memory_order_relaxed) != 0 &&
+			job->member[w].nonce == m->nonce &&
+			(m->worker == PBOX_NO_WORKER || m->worker == w))
+			return (int)w;
+	for (unsigned w = 0; m->worker == PBOX_NO_WORKER && w < job->workers && chosen < 0; w++)
+		if (atomic_load_explicit(&job->token[w], memory_order_relaxed) == 0)
+			chosen = (int)w;
+	for (unsigned w = 0; m->worker == PBOX_NO_WORKER && w < job->workers && chosen < 0; w++)
+		if (job->member[w].state == PBOX_MEMBER_SILENT)
+			chosen = (int)w;
+	if (m->worker == PBOX_NO_WORKER && chosen < 0)
+		registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, job->workers,
+			"all %u workers of job '%s' have joined", job->workers, job->name);
+	if (m->worker == PBOX_NO_WORKER)
+		return chosen;
+	if (atomic_load_explicit(&job->token[m->worker], memory_order_relaxed) != 0 &&
+		pbox_registrar_silence(r, job, m->worker, r->now_ns) <=
+			job->member[m->worker].lease_ms * NS_PER_MS) {
+		registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, registrar_silent_ms(r, job, m->worker),
+			"worker %u of job '%s' is taken by %s, heard %u ms ago: give each worker "
+			"its "
+			"own number, or wait %u ms for its lease to end",
+			m->worker, job->name, job->member[m->worker].host,
+			registrar_silent_ms(r, job, m->worker), job->member[m->worker].lease_ms);
+		return -1;
+	}
+	return m->worker;
+}
+
+static void
+admit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
+	struct pbox_job *job, unsigned w)
+{
+	struct pbox_member *mb = &job->member[w];
+	bool repeated = atomic_load_explicit(&job->token[w], memory_order_relaxed) != 0 &&
+			mb->nonce == m->nonce;
+	uint64_t token = 0;
+
+	if (!repeated) {
+		if (atomic_load_explicit(&job->token[w], memory_order_relaxed) != 0)
+			registrar_end_session(r, job, w);
+		while (token == 0)
+			r->conf.ops->random(r->conf.ctx, &token, sizeof(token));
+		*mb = (struct pbox_member){
+			.nonce = m->nonce,
+			.state = PBOX_MEMBER_JOINED,
+			.lease_ms = m->lease_ms == 0 || m->lease_ms > r->conf.lease_ms
+					    ? r->conf.lease_ms
+					    : m->lease_ms,
+			.mtu = m->mtu,
+			.window =
+				m->window > 0 && m->window < job->window ? m->window : job->window,
+		};
+		snprintf(mb->host, sizeof(mb->host), "%s", m->host);
+		for (unsigned i = 0; i < r->conf.n_shards; i++)
+			atomic_store_explicit(
+				&job->shard[i]->member[w].last_seen, 0, memory_order_relaxed);
+		atomic_store_explicit(&job->token[w], token, memory_order_release);
+		pbox_stat_add(&r->stats[PBOX_RS_WORKERS], 1);
+		registrar_event(r, PBOX_LOG_INFO, "job '%s': worker %u (%s) joined, %u of %u",
+			job->name, w, mb->host, pbox_job_joined(job), job->workers);
+	}
+	mb->peer = f->peer;
+	mb->last_seen = r->now_ns;
+	mb->join_request = f->hdr.chunk;
+	mb->welcome_owed = true;
+	if (job->state == PBOX_JOB_OPEN)
+		send_welcome(r, f, job, w);
+}
+
+void
+registrar_on_join(struct pbox_registrar *r, const struct pbox_frame *f)
+{
+	const struct pbox_job_conf *conf;
+	struct pbox_join m;
+	struct pbox_job *job;
+	int w;
+
+	if (f->hdr.length < PBOX_JOIN_LEN || pbox_join_decode(f->payload, f->hdr.length, &m) < 0) {
+		count_control(r, PBOX_RS_DROP_MALFORMED);
+		return;
+	}
+	if (!pbox_cookie_good(r->cookie_key, &f->peer, r->now_ns / COOKIE_NS, m.cookie)) {
+		count_control(r, PBOX_RS_DROP_COOKIE);
+		registrar_refuse(r, f, PBOX_E_COOKIE, 0, "cookie wrong or too old: HELLO again");
+		return;
+	}
+	count_control(r, PBOX_RS_RX_JOIN);
+	conf = find_conf(r, m.job);
+	if (conf == NULL || m.job[0] == '\0' || strcmp(m.job, "*") == 0) {
+		registrar_refuse(r, f, PBOX_E_NO_JOB, 0, "no job '%s' is configured here", m.job);
+		return;
+	}
+	if (!pbox_proof_good(conf->secret, conf->secret_len, PBOX_JOIN_PROOF_PREFIX, f->payload,
+		    PBOX_JOIN_LEN, PBOX_JOIN_PROOF_AT)) {
+		registrar_event(r, PBOX_LOG_WARN, "job '%s': a worker (%s) has another secret",
+			m.job, m.host);
+		registrar_refuse(
+			r, f, PBOX_E_SECRET, 0, "the secret of job '%s' is another one", m.job);
+		return;
+	}
+	if (r->stopping) {
+		registrar_refuse(r, f, PBOX_E_SHUTDOWN, 0, "the box is stopping");
+		return;
+	}
+	job = find_job(r, m.job);
+	if (job != NULL && job->state == PBOX_JOB_CLOSING)
+		return; /* its end takes a moment: the worker asks again */
+	if (m.workers == 0 || m.workers > r->conf.max_workers) {
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, r->conf.max_workers,
+			"%u workers: this box takes 1 to %u a job", m.workers, r->conf.max_workers);
+		return;
+	}
+	if (m.mtu < PBOX_MTU_OVERHEAD + 64) {
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, PBOX_MTU_OVERHEAD + 64,
+			"an MTU of %u is too small", m.mtu);
+		return;
+	}
+	if ((job != NULL && job->workers != m.workers) ||
+		(conf->workers != 0 && conf->workers != m.workers)) {
+		unsigned have = job != NULL ? job->workers : conf->workers;
+
+		registrar_refuse(r, f, PBOX_E_WORKERS, have,
+			"job '%s' has %u workers, this one (%s) says %u: give all the same number",
+			m.job, have, m.host, m.workers);
+		return;
+	}
+	if (m.worker != PBOX_NO_WORKER && m.worker >= m.workers) {
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m.workers,
+			"worker %u of a job with %u workers: numbers begin at 0", m.worker,
+			m.workers);
+		return;
+	}
+	if (job == NULL)
+		job = create_job(r, f, &m, conf);
+	if (job == NULL)
+		return;
+	w = choose_worker(r, f, &m, job);
+	if (w >= 0)
+		admit(r, f, &m, job, (unsigned)w);
+}
+
+void
+registrar_end_session(struct pbox_registrar *r, struct pbox_job *job, unsigned worker)
+{
+	struct pbox_member *m = &job->member[worker];
+
+	atomic_store_explicit(&job->token[worker], 0, memory_order_release);
+	m->state = PBOX_MEMBER_LEFT;
+	m->welcome_owed = false;
+	m->nonce = 0;
+	pbox_stat_add(&r->stats[PBOX_RS_WORKERS], (uint64_t)-1);
+}

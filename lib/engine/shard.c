@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdlib.h>
+
+#include "shard_impl.h"
+
+struct pbox_shard *
+pbox_shard_create(const struct pbox_shard_conf *conf)
+{
+	struct pbox_shard *s = aligned_alloc(PBOX_CACHE_LINE,
+		(sizeof(*s) + PBOX_CACHE_LINE - 1) & ~(size_t)(PBOX_CACHE_LINE - 1));
+
+	if (s == NULL)
+		return NULL;
+	*s = (struct pbox_shard){.conf = *conf, .stats = conf->stats};
+	s->job = calloc(conf->max_jobs, sizeof(*s->job));
+	s->weight = calloc(PBOX_MAX_WORKERS, sizeof(*s->weight));
+	if (s->job == NULL || s->weight == NULL) {
+		pbox_shard_destroy(s);
+		return NULL;
+	}
+	for (unsigned e = 0; e < conf->n_endpoints; e++)
+		s->own_endpoint[e] = conf->endpoint[e].shard == conf->id;
+	return s;
+}
+
+void
+pbox_shard_destroy(struct pbox_shard *s)
+{
+	if (s == NULL)
+		return;
+	for (unsigned i = 0; s->job != NULL && i < s->conf.max_jobs; i++)
+		if (s->job[i] != NULL)
+			shard_drop_rounds(s, s->job[i]);
+	free(s->job);
+	free(s->weight);
+	free(s);
+}
+
+void
+pbox_shard_mail(struct pbox_shard *s, const struct pbox_mail *m, uint64_t now_ns)
+{
+	struct pbox_shard_job *j = m->job;
+
+	s->now_ns = now_ns;
+	PBOX_ASSERT(j->job->id < s->conf.max_jobs);
+	switch (m->kind) {
+	case PBOX_MAIL_OPEN_JOB:
+		s->job[j->job->id] = j;
+		break;
+	case PBOX_MAIL_OPEN_TABLE:
+		j->table[m->table->t->id] = m->table;
+		break;
+	case PBOX_MAIL_CLOSE_JOB:
+		shard_drop_rounds(s, j);
+		s->job[j->job->id] = NULL;
+		break;
+	}
+	s->conf.ops->mail(s->conf.ctx, m);
+}
+
+/* The session checks of R6.11; 0 or the drop. */
+static enum pbox_shard_stat
+check_session(struct pbox_shard *s, const struct pbox_frame *f, struct pbox_shard_job **out)
+{
+	struct pbox_shard_job *j = f->hdr.job < s->conf.max_jobs ? s->job[f->hdr.job] : NULL;
+	uint64_t token;
+
+	if (j == NULL || f->hdr.worker >= j->job->workers)
+		return PBOX_SS_DROP_SESSION_UNKNOWN;
+	token = atomic_load_explicit(&j->job->token[f->hdr.worker], memory_order_acquire);
+	if (token == 0)
+		return PBOX_SS_DROP_SESSION_UNKNOWN;
+	if (token != f->hdr.token)
+		return PBOX_SS_DROP_SESSION_TOKEN;
+	if (f->hdr.incarnation != s->conf.incarnation)
+		return PBOX_SS_DROP_SESSION_INCARNATION;
+	*out = j;
+	return 0;
+}
+
+/* Format and length of R6.2, R6.4, R6.8; 0 or the drop. */
+static enum pbox_shard_stat
+check_payload(const struct pbox_frame *f, const struct target *g)
+{
+	const struct pbox_table *t = g->st->t;
+	const struct pbox_hdr *h = &f->hdr;
+	uint32_t elements = g->elements;
+	unsigned format = t->push_format;
+
+	if (h->type == PBOX_PULL)
+		return h->length == 0 ? 0 : PBOX_SS_DROP_LENGTH;
+	if (h->type == PBOX_INIT) {
+		if (t->mode != PBOX_MODE_OPTIMISER)
+			return 0; /* forbidden, which comes later in the order */
+		format = PBOX_FMT_FP32;
+		if (h->base >= elements || h->base % t->init_elements != 0)
+			return PBOX_SS_DROP_LENGTH;
+		elements -= h->base;
+		if (elements > t->init_elements)
+			elements = t->init_elements;
+	}
+	if (h->format != format)
+		return PBOX_SS_DROP_FORMAT;
+	if (h->length != ((h->flags & PBOX_F_ZERO) != 0 ? 0 : elements * pbox_format_size(format)))
+		return PBOX_SS_DROP_LENGTH;
+	return (h->flags & PBOX_F_LAST) != 0 || h->type == PBOX_INIT ? 0 : PBOX_SS_DROP_PARTIAL;
+}
+
+/* All checks but those of the round. 0 or the drop. */
+static enum pbox_shard_stat
+resolve(struct pbox_shard *s, const struct pbox_frame *f, struct target *g)
+{
+	const struct pbox_hdr *h = &f->hdr;
+	uint32_t table = h->chunk >> PBOX_CHUNK_BITS;
+	uint32_t index = h->chunk & ((1u << PBOX_CHUNK_BITS) - 1);
+	enum pbox_shard_stat drop = check_session(s, f, &g->j);
+
+	if (drop != 0)
+		return drop;
+	if (h->type == PBOX_PING)
+		return 0;
+	if (h->map_epoch != PBOX_MAP_EPOCH)
+		return PBOX_SS_DROP_MAP_EPOCH;
+	if (table >= PBOX_MAX_TABLES || g->j->table[table] == NULL)
+		return PBOX_SS_DROP_CHUNK_UNKNOWN;
+	g->st = g->j->table[table];
+	if (index >= g->st->t->n_chunks)
+		return PBOX_SS_DROP_CHUNK_UNKNOWN;
+	g->c = &g->st->t->chunk[index];
+	if (!s->own_endpoint[g->c->endpoint])
+		return PBOX_SS_DROP_CHUNK_UNKNOWN;
+	if (h->frag >= g->c->fragments)
+		return PBOX_SS_DROP_FRAG_RANGE;
+	g->slot = &g->c->slot[h->frag];
+	g->elements = pbox_chunk_frag_elements(g->st->t, g->c, h->frag);
+	return check_payload(f, g);
+}
+
+static void
+pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	int32_t ahead = pbox_serial_diff(f->hdr.round, g->slot->version);
+	bool latest = (f->hdr.flags & PBOX_F_LATEST) != 0;
+	struct pbox_round *r;
+
+	if (!latest && ahead > 1) {
+		count(s, PBOX_SS_DROP_ROUND_FUTURE);
+		return;
+	}
+	if (!latest && (ahead < 0 || (ahead == 0 && !g->slot->has_result &&
+					     g->st->t->mode == PBOX_MODE_ALLREDUCE))) {
+		count(s, PBOX_SS_DROP_ROUND_STALE);
+		return;
+	}
+	count(s, PBOX_SS_RX_PULL);
+	if (g->slot->has_result && (latest || ahead == 0)) {
+		shard_send_result(s, g, f->hdr.chunk, f->hdr.frag, f->hdr.worker, f->hdr.ts, 0);
+		return;
+	}
+	/* the result follows when it is there, unless all records are taken: then the worker's
+	 * next probe gets it. Before INIT only version 0 can be waited for. */
+	if (initialised(g) || latest || ahead == 0) {
+		r = shard_round_open(s, g->j, g->slot);
+		if (r != NULL && !bit_get(r->want, f->hdr.worker)) {
+			bit_set(r->want, f->hdr.worker);
+			r->ts[f->hdr.worker] = f->hdr.ts;
+			r->at_us[f->hdr.worker] = (uint32_t)(s->now_ns / 1000);
+		}
+	}
+	shard_send_wait(s, g, f);
+}
+
+static bool
+act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	struct shard_member *m = &g->j->member[f->hdr.worker];
+
+	atomic_store_explicit(&m->last_seen, s->now_ns, memory_order_relaxed);
+	m->ce |= f->ce;
+	if (f->hdr.type == PBOX_PING) {
+		count(s, PBOX_SS_RX_PING);
+		shard_send_pong(s, g->j, f);
+		return false;
+	}
+	m->peer = f->peer;
+	if (f->hdr.type == PBOX_PULL) {
+		pull(s, g, f);
+	} else if (f->hdr.type == PBOX_INIT) {
+		if (g->st->t->mode != PBOX_MODE_OPTIMISER || f->hdr.worker != 0)
+			count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
+		else
+			shard_initialise(s, g, f);
+	} else {
+		return shard_contribute(s, g, f);
+	}
+	return false;
+}
+
+static bool
+is_ours(unsigned type)
+{
+	return type == PBOX_PUSHPULL || type == PBOX_PUSH || type == PBOX_PULL ||
+	       type == PBOX_INIT || type == PBOX_PING;
+}
+
+uint64_t
+pbox_shard_rx(struct pbox_shard *s, const struct pbox_frame *frame, unsigned n, uint64_t now_ns)
+{
+	struct target target[PBOX_SHARD_BURST];
+	enum pbox_shard_stat drop[PBOX_SHARD_BURST];
+	uint64_t held = 0;
+
+	PBOX_ASSERT(n <= PBOX_SHARD_BURST);
+	s->now_ns = now_ns;
+	pbox_stat_add(&s->stats[PBOX_SS_RX_FRAMES], n);
+	/* first look all slots up, so that their cache lines travel while others are worked on */
+	for (unsigned i = 0; i < n; i++) {
+		target[i] = (struct target){0};
+		drop[i] = is_ours(frame[i].hdr.type) ? resolve(s, &frame[i], &target[i])
+						     : PBOX_SS_DROP_TYPE;
+		if (drop[i] == 0 && target[i].slot != NULL)
+			__builtin_prefetch(target[i].slot, 1);
+	}
+	for (unsigned i = 0; i < n; i++) {
+		if (drop[i] == 0) {
+			held |= (uint64_t)act(s, &target[i], &frame[i]) << i;
+			continue;
+		}
+		count(s, drop[i]);
+		if (drop[i] <= PBOX_SS_DROP_SESSION_INCARNATION)
+			shard_send_error(s, &frame[i], PBOX_E_SESSION);
+	}
+	return held;
+}
+
+uint32_t
+pbox_shard_held(const struct pbox_shard *s)
+{
+	return (uint32_t)pbox_stat_get(&s->stats[PBOX_SS_HELD]);
+}

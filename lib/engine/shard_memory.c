@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdlib.h>
+
+#include "shard_impl.h"
+
+/* Fragments of one job that may be folded early at the same time. */
+#define ACC_BUFFERS 64
+
+static size_t
+pad64(size_t n)
+{
+	return (n + PBOX_CACHE_LINE - 1) & ~(size_t)(PBOX_CACHE_LINE - 1);
+}
+
+/* Place the arrays of n workers behind the record; returns the size of all of it. */
+static size_t
+round_layout(struct pbox_round *r, unsigned n)
+{
+	size_t at = pad64(sizeof(*r)), words = (n + 63u) / 64;
+	uint8_t *base = (uint8_t *)r;
+
+	if (r != NULL) {
+		r->payload = (const void **)(void *)(base + at);
+		r->handle = (void **)(void *)(base + at + n * sizeof(void *));
+		r->has = (uint64_t *)(void *)(base + at + 2 * n * sizeof(void *));
+		r->want = r->has + words;
+		r->weight = (uint32_t *)(void *)(r->want + words);
+		r->ts = r->weight + n;
+		r->at_us = r->ts + n;
+	}
+	return pad64(at + 2 * n * sizeof(void *) + 2 * words * sizeof(uint64_t) +
+		     3 * n * sizeof(uint32_t));
+}
+
+struct pbox_shard_job *
+shard_job_create(struct pbox_job *job, uint16_t shard, uint32_t n_rounds, uint32_t hold_share,
+	size_t acc_bytes, struct pbox_arena *arena)
+{
+	struct pbox_shard_job *j = calloc(1, sizeof(*j));
+	uint32_t n_acc = n_rounds < ACC_BUFFERS ? n_rounds : ACC_BUFFERS;
+
+	if (j == NULL)
+		return NULL;
+	acc_bytes = pad64(acc_bytes);
+	j->job = job;
+	j->shard = shard;
+	j->arena = arena;
+	j->hold_share = hold_share;
+	j->n_rounds = n_rounds;
+	j->round_size = round_layout(NULL, job->workers);
+	j->member = calloc(job->workers, sizeof(*j->member));
+	j->table = calloc(PBOX_MAX_TABLES, sizeof(*j->table));
+	j->round_mem = pbox_arena_alloc(arena, n_rounds * j->round_size);
+	j->acc_mem = pbox_arena_alloc(arena, n_acc * acc_bytes);
+	if (j->member == NULL || j->table == NULL || j->round_mem == NULL || j->acc_mem == NULL) {
+		shard_job_free(j);
+		return NULL;
+	}
+	for (uint32_t i = n_rounds; i-- > 0;) {
+		struct pbox_round *r =
+			(struct pbox_round *)(void *)(j->round_mem + i * j->round_size);
+
+		round_layout(r, job->workers);
+		r->next = j->free_round;
+		j->free_round = r;
+	}
+	for (uint32_t i = n_acc; i-- > 0;) {
+		void **acc = (void **)(void *)((uint8_t *)j->acc_mem + i * acc_bytes);
+
+		*acc = j->free_acc;
+		j->free_acc = acc;
+	}
+	return j;
+}
+
+void
+shard_job_free(struct pbox_shard_job *j)
+{
+	if (j == NULL)
+		return;
+	pbox_arena_free(j->arena, j->round_mem);
+	pbox_arena_free(j->arena, j->acc_mem);
+	for (unsigned i = 0; j->table != NULL && i < PBOX_MAX_TABLES; i++)
+		free(j->table[i]);
+	free(j->table);
+	free(j->member);
+	free(j);
+}
+
+struct pbox_shard_table *
+shard_table_create(struct pbox_table *t)
+{
+	struct pbox_shard_table *st = calloc(1, sizeof(*st) + t->n_groups * sizeof(st->group[0]));
+
+	if (st != NULL)
+		st->t = t;
+	return st;
+}

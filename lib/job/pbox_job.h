@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef PBOX_JOB_H
+#define PBOX_JOB_H
+
+/**
+ * @file
+ * Jobs, their members and tables; cookies and proofs of the join.
+ *
+ * A job is created and changed by the control thread (lib/engine's registrar). Shards read its
+ * constant fields, the tokens and the tables handed to them; nothing of a job is freed before
+ * every shard has let go of it.
+ */
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include <pbox_base.h>
+#include <pbox_table.h>
+#include <pbox_wire.h>
+
+#define PBOX_MAX_JOBS   256
+#define PBOX_MAX_TABLES 1024
+#define PBOX_MAX_SHARDS 128
+/** A chunk id is table << PBOX_CHUNK_BITS | index. */
+#define PBOX_CHUNK_BITS 20
+#define PBOX_MAP_EPOCH  1 /**< version 1 never moves chunks */
+
+/** Where a worker's frames come from and answers go to. Addresses in network byte order. */
+struct pbox_peer {
+	uint32_t ip, local_ip;   /**< worker's, ours */
+	uint16_t udp, local_udp; /**< host byte order */
+	uint16_t port;           /**< ethdev port, or what the caller of the engine likes */
+	uint8_t mac[6];          /**< worker's, or its router's */
+};
+
+/** What the operator configured for a job. Strings live as long as the box. */
+struct pbox_job_conf {
+	const char *name; /**< "*": template for names that are not configured */
+	const char *secret;
+	size_t secret_len;
+	uint32_t workers;  /**< 0: what the first worker says */
+	uint64_t memory;   /**< quota in bytes; 0: no limit but the box's */
+	uint32_t lease_ms; /**< 0: the box's default */
+};
+
+struct pbox_member {
+	uint64_t nonce;
+	uint64_t last_seen; /**< by the control thread, ns */
+	struct pbox_peer peer;
+	uint32_t lease_ms;
+	uint32_t join_request; /**< id of the JOIN to answer once the shards know the job */
+	uint16_t window, mtu;
+	uint8_t state; /**< enum pbox_member_state */
+	bool welcome_owed;
+	uint32_t declared; /**< tables declared completely */
+	char host[PBOX_NAME_LEN];
+};
+
+/** A table between its first DECLARE and its release. */
+struct pbox_job_table {
+	struct pbox_table t;
+	struct pbox_declare fixed; /**< of the first page seen */
+	uint16_t declared_by;      /**< worker of that page, for messages */
+	struct pbox_tensor *tensor;
+	uint8_t *known;       /**< tensor i has been declared by somebody */
+	uint8_t **has;        /**< has[w][i]: worker w declared tensor i; freed when complete */
+	uint32_t *n_has;      /**< how many, per worker */
+	unsigned shards_open; /**< shards that acknowledged it */
+	bool built, failed;
+	struct pbox_error error; /**< why it failed: MISMATCH or NO_MEMORY */
+};
+
+enum pbox_job_state {
+	PBOX_JOB_OPENING, /**< shards do not know it yet */
+	PBOX_JOB_OPEN,
+	PBOX_JOB_CLOSING, /**< shards are letting go of it */
+};
+
+struct pbox_job {
+	uint16_t id, workers;
+	uint16_t window; /**< granted to each worker and endpoint */
+	enum pbox_job_state state;
+	const struct pbox_job_conf *conf;
+	char name[PBOX_NAME_LEN];
+	_Atomic uint64_t *token; /**< per worker; 0: no session */
+	struct pbox_member *member;
+	uint32_t hold_share; /**< packets it may hold on each shard */
+	unsigned shards_open, shards_closed;
+	struct pbox_job_table *table[PBOX_MAX_TABLES];
+	uint32_t n_tables;
+	size_t bytes; /**< parameter memory of its tables */
+	struct pbox_shard_job *shard[PBOX_MAX_SHARDS];
+};
+
+/** NULL: out of memory. */
+struct pbox_job *pbox_job_create(
+	uint16_t id, const char *name, const struct pbox_job_conf *conf, uint16_t workers);
+/** Tables must have been released by their owner. */
+void pbox_job_free(struct pbox_job *job);
+/** Workers with a session (joined, perhaps silent). */
+unsigned pbox_job_joined(const struct pbox_job *job);
+
+/** A table record for the first page of a declaration; NULL: out of memory. */
+struct pbox_job_table *pbox_job_table_create(const struct pbox_declare *fixed, uint16_t workers);
+/** Drop what only the declaration phase needs. */
+void pbox_job_table_settle(struct pbox_job_table *jt, uint16_t workers);
+void pbox_job_table_free(struct pbox_job_table *jt, uint16_t workers);
+/**
+ * Take one declared tensor of one worker. 0; or -EEXIST with @p err when it differs from what
+ * was declared before (MISMATCH, text names both).
+ */
+int pbox_job_table_declare(struct pbox_job_table *jt, uint16_t worker, uint32_t index,
+	const struct pbox_tensor_entry *e, struct pbox_error *err);
+/** The same for the fixed part of a page. */
+int pbox_job_table_same(const struct pbox_job_table *jt, uint16_t worker,
+	const struct pbox_declare *m, struct pbox_error *err);
+
+/* ---- cookies and proofs (doc/protocol.md R4.2, R4.3, R4.5) ------------------------------ */
+
+#define PBOX_COOKIE_KEY_LEN 16
+
+/** SipHash-2-4 of address, port and time slot (8 s). @p slot is now / 8 s. */
+uint64_t pbox_cookie(
+	const uint8_t key[PBOX_COOKIE_KEY_LEN], const struct pbox_peer *peer, uint64_t slot);
+/** Of this slot or the one before. */
+bool pbox_cookie_good(const uint8_t key[PBOX_COOKIE_KEY_LEN], const struct pbox_peer *peer,
+	uint64_t slot, uint64_t cookie);
+
+/**
+ * HMAC-SHA-256(secret, prefix ‖ payload with the 32 bytes at @p at zeroed).
+ * @p payload is not changed.
+ */
+void pbox_proof(uint8_t out[PBOX_PROOF_LEN], const void *secret, size_t secret_len,
+	const char *prefix, const void *payload, size_t len, size_t at);
+/** Constant-time comparison of the proof that stands in @p payload. */
+bool pbox_proof_good(const void *secret, size_t secret_len, const char *prefix, const void *payload,
+	size_t len, size_t at);
+
+#endif /* PBOX_JOB_H */

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <string.h>
+
+#include <sodium.h>
+
+#include "pbox_job.h"
+
+_Static_assert(PBOX_COOKIE_KEY_LEN == crypto_shorthash_KEYBYTES, "SipHash key");
+_Static_assert(PBOX_PROOF_LEN == crypto_auth_hmacsha256_BYTES, "HMAC-SHA-256");
+
+uint64_t
+pbox_cookie(const uint8_t key[PBOX_COOKIE_KEY_LEN], const struct pbox_peer *peer, uint64_t slot)
+{
+	uint8_t in[14], out[crypto_shorthash_BYTES];
+	uint64_t cookie;
+
+	memcpy(in, &peer->ip, 4);
+	memcpy(in + 4, &peer->udp, 2);
+	memcpy(in + 6, &slot, 8);
+	crypto_shorthash(out, in, sizeof(in), key);
+	memcpy(&cookie, out, sizeof(cookie));
+	return cookie;
+}
+
+bool
+pbox_cookie_good(const uint8_t key[PBOX_COOKIE_KEY_LEN], const struct pbox_peer *peer,
+	uint64_t slot, uint64_t cookie)
+{
+	return cookie == pbox_cookie(key, peer, slot) ||
+	       (slot > 0 && cookie == pbox_cookie(key, peer, slot - 1));
+}
+
+void
+pbox_proof(uint8_t out[PBOX_PROOF_LEN], const void *secret, size_t secret_len, const char *prefix,
+	const void *payload, size_t len, size_t at)
+{
+	static const uint8_t zero[PBOX_PROOF_LEN];
+	const uint8_t *p = payload;
+	crypto_auth_hmacsha256_state st;
+
+	PBOX_ASSERT(at + PBOX_PROOF_LEN <= len);
+	crypto_auth_hmacsha256_init(&st, secret, secret_len);
+	crypto_auth_hmacsha256_update(&st, (const uint8_t *)prefix, strlen(prefix));
+	crypto_auth_hmacsha256_update(&st, p, at);
+	crypto_auth_hmacsha256_update(&st, zero, sizeof(zero));
+	crypto_auth_hmacsha256_update(&st, p + at + PBOX_PROOF_LEN, len - at - PBOX_PROOF_LEN);
+	crypto_auth_hmacsha256_final(&st, out);
+	sodium_memzero(&st, sizeof(st));
+}
+
+bool
+pbox_proof_good(const void *secret, size_t secret_len, const char *prefix, const void *payload,
+	size_t len, size_t at)
+{
+	uint8_t want[PBOX_PROOF_LEN];
+
+	pbox_proof(want, secret, secret_len, prefix, payload, len, at);
+	return crypto_verify_32(want, (const uint8_t *)payload + at) == 0;
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "pbox_layout.h"
+
+struct builder {
+	struct pbox_layout *l;
+	uint32_t chunk_cap, segment_cap;
+};
+
+/* Room for one more of either kind; the layout stays valid when it fails. */
+static int
+grow(struct builder *b)
+{
+	struct pbox_layout *l = b->l;
+
+	if (l->n_chunks == b->chunk_cap) {
+		uint32_t cap = b->chunk_cap < 64 ? 64 : b->chunk_cap * 2;
+		void *p =
+			cap > b->chunk_cap ? reallocarray(l->chunk, cap, sizeof(*l->chunk)) : NULL;
+
+		if (p == NULL)
+			return -ENOMEM;
+		l->chunk = p;
+		b->chunk_cap = cap;
+	}
+	if (l->n_segments == b->segment_cap) {
+		uint32_t cap = b->segment_cap < 64 ? 64 : b->segment_cap * 2;
+		void *p = cap > b->segment_cap ? reallocarray(l->segment, cap, sizeof(*l->segment))
+					       : NULL;
+
+		if (p == NULL)
+			return -ENOMEM;
+		l->segment = p;
+		b->segment_cap = cap;
+	}
+	return 0;
+}
+
+static int
+add_segment(struct builder *b, bool new_chunk, uint32_t tensor, uint16_t group, uint64_t offset,
+	uint32_t elements)
+{
+	struct pbox_layout *l = b->l;
+	struct pbox_layout_chunk *c;
+
+	if (grow(b) < 0)
+		return -ENOMEM;
+	if (new_chunk)
+		l->chunk[l->n_chunks++] =
+			(struct pbox_layout_chunk){.first_segment = l->n_segments, .group = group};
+	c = &l->chunk[l->n_chunks - 1];
+	l->segment[l->n_segments++] =
+		(struct pbox_segment){.offset = offset, .tensor = tensor, .elements = elements};
+	c->segments++;
+	c->elements += elements;
+	l->elements += elements;
+	return 0;
+}
+
+static int
+add_large(struct builder *b, const struct pbox_tensor *t, uint32_t i, uint32_t chunk_elements)
+{
+	for (uint64_t at = 0; at < t->elements; at += chunk_elements) {
+		uint64_t left = t->elements - at;
+		uint32_t n = left < chunk_elements ? (uint32_t)left : chunk_elements;
+
+		if (add_segment(b, true, i, t->group, at, n) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* All small tensors of one group, in order; a tensor may straddle two chunks. */
+static int
+add_small_of_group(struct builder *b, const struct pbox_tensor *t, uint32_t n, uint32_t first,
+	uint32_t chunk_elements, uint32_t frag_elements)
+{
+	bool open = false;
+
+	for (uint32_t i = first; i < n; i++) {
+		uint64_t at = 0;
+
+		if (t[i].group != t[first].group || t[i].elements >= frag_elements)
+			continue;
+		while (at < t[i].elements) {
+			const struct pbox_layout_chunk *c =
+				open ? &b->l->chunk[b->l->n_chunks - 1] : NULL;
+			uint32_t room = open ? chunk_elements - c->elements : 0;
+			uint64_t left = t[i].elements - at;
+			bool fresh = room == 0 || c->segments == PBOX_MAX_SEGMENTS;
+			uint32_t take;
+
+			if (fresh)
+				room = chunk_elements;
+			take = left < room ? (uint32_t)left : room;
+			if (add_segment(b, fresh, i, t[i].group, at, take) < 0)
+				return -ENOMEM;
+			open = true;
+			at += take;
+		}
+	}
+	return 0;
+}
+
+static bool
+first_small_of_group(const struct pbox_tensor *t, uint32_t i, uint32_t frag_elements)
+{
+	if (t[i].elements == 0 || t[i].elements >= frag_elements)
+		return false;
+	for (uint32_t j = 0; j < i; j++)
+		if (t[j].group == t[i].group && t[j].elements > 0 && t[j].elements < frag_elements)
+			return false;
+	return true;
+}
+
+int
+pbox_layout_build(struct pbox_layout *out, const struct pbox_tensor *t, uint32_t n,
+	uint32_t chunk_elements, uint32_t frag_elements, struct pbox_error *err)
+{
+	struct pbox_layout l = {0};
+	struct builder b = {.l = &l};
+	uint64_t chunks = 0;
+	int ret = 0;
+
+	PBOX_ASSERT(frag_elements > 0);
+	chunk_elements -= chunk_elements % frag_elements;
+	if (chunk_elements == 0)
+		chunk_elements = frag_elements;
+	for (uint32_t i = 0; i < n; i++) {
+		chunks += t[i].elements / chunk_elements + 2;
+		if (chunks > UINT32_MAX / 4)
+			return pbox_fail(err, E2BIG,
+				"tensor %u ('%s', %llu elements) makes the table too large: "
+				"at most %u chunks of %u elements",
+				i, t[i].name, (unsigned long long)t[i].elements, UINT32_MAX / 4,
+				chunk_elements);
+	}
+	for (uint32_t i = 0; i < n && ret == 0; i++) {
+		if (t[i].elements >= frag_elements)
+			ret = add_large(&b, &t[i], i, chunk_elements);
+		else if (first_small_of_group(t, i, frag_elements))
+			ret = add_small_of_group(&b, t, n, i, chunk_elements, frag_elements);
+	}
+	if (ret < 0) {
+		pbox_layout_free(&l);
+		return pbox_fail(err, ENOMEM, "out of memory for the map of %u tensors", n);
+	}
+	*out = l;
+	return 0;
+}
+
+void
+pbox_layout_free(struct pbox_layout *l)
+{
+	free(l->chunk);
+	free(l->segment);
+	*l = (struct pbox_layout){0};
+}

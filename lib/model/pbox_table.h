@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef PBOX_TABLE_H
+#define PBOX_TABLE_H
+
+/**
+ * @file
+ * A mapped table: chunks, their parameter and state memory, and the slots of their fragments.
+ *
+ * Built by the control thread and then handed to the shards. From then on each chunk and its
+ * slots belong to the shard of its endpoint alone; the rest of the structure is constant, except
+ * for the hyper-parameter schedule (see below).
+ */
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include <pbox_arena.h>
+#include <pbox_base.h>
+#include <pbox_layout.h>
+#include <pbox_optim.h>
+#include <pbox_wire.h>
+
+#define PBOX_MAX_NODES  8   /**< NUMA nodes */
+#define PBOX_MAX_GROUPS 256 /**< hyper-parameter groups of a table */
+#define PBOX_SCHEDULE   64  /**< SETs of one group that are remembered */
+
+struct pbox_round; /* of lib/engine */
+
+/** State of one fragment. Owner: the shard of its endpoint. */
+struct pbox_slot {
+	struct pbox_round *round; /**< contributions of round version + 1, or NULL */
+	uint32_t version;         /**< last finished round */
+	uint32_t payload_crc;     /**< of the answer with this version */
+	uint32_t samples;         /**< of this version's contributors */
+	uint16_t contributors;    /**< of this version */
+	uint8_t init;             /**< bit i: INIT piece i has arrived */
+	uint8_t has_result;       /**< an answer can be given from memory */
+} __attribute__((aligned(32)));
+_Static_assert(sizeof(struct pbox_slot) == 32, "two slots a cache line");
+
+struct pbox_chunk {
+	float *param;   /**< parameters, or the latest sum */
+	float *s0, *s1; /**< optimiser state, or NULL */
+	uint8_t *wire;  /**< the same in the pull format when that is not fp32, or NULL */
+	struct pbox_slot *slot;
+	uint32_t elements;
+	uint16_t fragments, group, endpoint;
+};
+
+/** What holds from one round on. */
+struct pbox_schedule_entry {
+	uint32_t from_round;
+	uint32_t set; /**< bit id: this SET named that hyper-parameter */
+	struct pbox_hyper hyper;
+};
+
+/**
+ * The SETs of one group. The control thread appends: it writes entry[count % PBOX_SCHEDULE] and
+ * then raises count with release order; shards read count with acquire order and search
+ * backwards. An entry is never changed while a shard may still need it (pbox_schedule_add).
+ */
+struct pbox_schedule {
+	_Atomic uint32_t count;
+	struct pbox_schedule_entry entry[PBOX_SCHEDULE];
+};
+
+struct pbox_table {
+	uint32_t id;
+	uint8_t mode, op, optimiser, push_format, pull_format;
+	uint8_t init_mask; /**< pbox_slot.init of a fragment that is complete */
+	uint32_t frag_elements, init_elements;
+	uint32_t first_chunk_id, n_chunks;
+	uint16_t n_groups; /**< highest group + 1 */
+	struct pbox_layout layout;
+	struct pbox_chunk *chunk;
+	struct pbox_schedule *schedule; /**< n_groups */
+	size_t bytes;                   /**< taken from the arenas */
+
+	struct pbox_arena *arena[PBOX_MAX_NODES];
+	void *block[PBOX_MAX_ENDPOINTS]; /**< one extent for each endpoint used */
+	uint8_t block_node[PBOX_MAX_ENDPOINTS];
+};
+
+/** Where an endpoint's memory comes from. */
+struct pbox_place {
+	uint8_t node; /**< index into the arenas */
+};
+
+/**
+ * Lay out, place and allocate. Control thread.
+ *
+ * @param t        formats, mode, op, optimiser, frag_elements, init_elements, id and
+ *                 first_chunk_id are the caller's; the rest is filled
+ * @param load     in/out, elements per endpoint (pbox_layout_place)
+ * @param quota    most bytes the table may take
+ * @return 0 or -errno with @p err: -ENOMEM when an arena or the quota is too small
+ */
+int pbox_table_build(struct pbox_table *t, const struct pbox_tensor *tensors, uint32_t n,
+	uint32_t chunk_elements, const struct pbox_place *place, unsigned endpoints,
+	struct pbox_arena *const arena[PBOX_MAX_NODES], uint64_t *load, size_t quota,
+	struct pbox_error *err);
+/** Zero and give back everything; @p load as for build, or NULL. */
+void pbox_table_release(struct pbox_table *t, uint64_t *load);
+
+/** Elements of fragment @p f of a chunk. */
+static inline uint32_t
+pbox_chunk_frag_elements(const struct pbox_table *t, const struct pbox_chunk *c, unsigned f)
+{
+	uint32_t first = f * t->frag_elements, left = c->elements - first;
+
+	return left < t->frag_elements ? left : t->frag_elements;
+}
+
+/**
+ * Append to a schedule. Control thread.
+ *
+ * @param finished  highest round that any fragment of the table has finished
+ * @return 0 (also for an exact repetition), PBOX_E_SET_LATE, PBOX_E_SET_CONFLICT,
+ *         PBOX_E_SET_ORDER, PBOX_E_FULL (too far ahead) or PBOX_E_BAD_REQUEST; on failure err
+ *         has the text
+ */
+int pbox_schedule_add(struct pbox_schedule *s, enum pbox_optim_kind kind, const struct pbox_set *m,
+	uint32_t finished, struct pbox_error *err);
+/** What holds in @p round. Any thread. */
+const struct pbox_hyper *pbox_schedule_at(struct pbox_schedule *s, uint32_t round);
+
+#endif /* PBOX_TABLE_H */

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include "pbox_table.h"
+
+/* Rounds by which SETs may run ahead of the work: far fewer than entries, so that the entry
+ * that holds now is never the one overwritten. */
+#define AHEAD (PBOX_SCHEDULE / 2)
+/* Rounds by which a fragment may lag behind the one that is farthest. */
+#define BEHIND 2
+
+/* The field of a hyper-parameter, or NULL for an unknown id. */
+static double *
+field(struct pbox_hyper *h, unsigned id)
+{
+	switch (id) {
+	case PBOX_HYPER_LR:
+		return &h->lr;
+	case PBOX_HYPER_MOMENTUM:
+		return &h->momentum;
+	case PBOX_HYPER_DAMPENING:
+		return &h->dampening;
+	case PBOX_HYPER_WEIGHT_DECAY:
+		return &h->weight_decay;
+	case PBOX_HYPER_BETA1:
+		return &h->beta1;
+	case PBOX_HYPER_BETA2:
+		return &h->beta2;
+	case PBOX_HYPER_EPS:
+		return &h->eps;
+	case PBOX_HYPER_CLIP_VALUE:
+		return &h->clip_value;
+	default:
+		return NULL;
+	}
+}
+
+static int
+refuse(struct pbox_error *err, int code, const struct pbox_set *m, const char *text)
+{
+	pbox_fail(err, code, "SET of group %u of table %u from round %u on: %s", m->group, m->table,
+		m->from_round, text);
+	return code;
+}
+
+/*
+ * Which of m's hyper-parameters were already set for just this round: 0 with bits in *done, or
+ * PBOX_E_SET_CONFLICT for a different value.
+ */
+static int
+find_repeated(struct pbox_schedule *s, uint32_t count, const struct pbox_set *m, uint32_t *done,
+	struct pbox_error *err)
+{
+	uint32_t used = count < PBOX_SCHEDULE ? count : PBOX_SCHEDULE;
+
+	*done = 0;
+	for (uint32_t k = 0; k < used; k++) {
+		struct pbox_schedule_entry *e = &s->entry[(count - 1 - k) % PBOX_SCHEDULE];
+
+		for (unsigned i = 0; e->from_round == m->from_round && i < m->count; i++) {
+			unsigned id = m->param[i].id;
+
+			if ((e->set & 1u << id) == 0 || (*done & 1u << id) != 0)
+				continue;
+			if (*field(&e->hyper, id) != m->param[i].value)
+				return refuse(err, PBOX_E_SET_CONFLICT, m,
+					"another worker, or an earlier SET, gave another value");
+			*done |= 1u << id;
+		}
+	}
+	return 0;
+}
+
+/* Does the entry that the next one overwrites still hold for a round in progress? With one SET a
+ * round AHEAD prevents that, with several for the same round it does not. */
+static bool
+oldest_needed(const struct pbox_schedule *s, uint32_t count, uint32_t finished)
+{
+	const struct pbox_schedule_entry *successor = &s->entry[(count + 1) % PBOX_SCHEDULE];
+
+	return count >= PBOX_SCHEDULE &&
+	       pbox_serial_diff(successor->from_round, finished) > -BEHIND;
+}
+
+int
+pbox_schedule_add(struct pbox_schedule *s, enum pbox_optim_kind kind, const struct pbox_set *m,
+	uint32_t finished, struct pbox_error *err)
+{
+	uint32_t count = atomic_load_explicit(&s->count, memory_order_relaxed), done, want = 0;
+	const struct pbox_schedule_entry *last = &s->entry[(count - 1) % PBOX_SCHEDULE];
+	struct pbox_schedule_entry fresh = *last;
+	const char *wrong;
+	int ret;
+
+	for (unsigned i = 0; i < m->count; i++) {
+		if (field(&fresh.hyper, m->param[i].id) == NULL)
+			return refuse(err, PBOX_E_BAD_REQUEST, m, "unknown hyper-parameter");
+		want |= 1u << m->param[i].id;
+	}
+	ret = find_repeated(s, count, m, &done, err);
+	if (ret != 0 || done == want)
+		return ret;
+	if (pbox_serial_diff(m->from_round, finished) <= 0)
+		return refuse(err, PBOX_E_SET_LATE, m, "that round is already finished");
+	if (pbox_serial_diff(m->from_round, last->from_round) < 0)
+		return refuse(
+			err, PBOX_E_SET_ORDER, m, "an earlier SET holds from a later round on");
+	if (pbox_serial_diff(m->from_round, finished) > AHEAD)
+		return refuse(
+			err, PBOX_E_FULL, m, "too many rounds ahead of the latest finished one");
+	if (oldest_needed(s, count, finished))
+		return refuse(err, PBOX_E_FULL, m,
+			"too many SETs for rounds that are not finished: name several "
+			"hyper-parameters in one");
+	for (unsigned i = 0; i < m->count; i++)
+		*field(&fresh.hyper, m->param[i].id) = m->param[i].value;
+	if ((want & 1u << PBOX_HYPER_LR) != 0)
+		fresh.hyper.has_lr = 1;
+	wrong = pbox_hyper_check(&fresh.hyper, kind);
+	if (wrong != NULL)
+		return refuse(err, PBOX_E_BAD_REQUEST, m, wrong);
+	fresh.from_round = m->from_round;
+	fresh.set = want;
+	s->entry[count % PBOX_SCHEDULE] = fresh;
+	atomic_store_explicit(&s->count, count + 1, memory_order_release);
+	return 0;
+}
+
+const struct pbox_hyper *
+pbox_schedule_at(struct pbox_schedule *s, uint32_t round)
+{
+	uint32_t count = atomic_load_explicit(&s->count, memory_order_acquire);
+	uint32_t used = count < PBOX_SCHEDULE ? count : PBOX_SCHEDULE;
+
+	for (uint32_t k = 0; k < used; k++) {
+		const struct pbox_schedule_entry *e = &s->entry[(count - 1 - k) % PBOX_SCHEDULE];
+
+		if (pbox_serial_diff(e->from_round, round) <= 0)
+			return &e->hyper;
+	}
+	return &s->entry[(count - used) % PBOX_SCHEDULE].hyper;
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pbox_table.h"
+
+static size_t
+pad64(size_t bytes)
+{
+	return (bytes + PBOX_CACHE_LINE - 1) & ~(size_t)(PBOX_CACHE_LINE - 1);
+}
+
+static uint32_t
+fragments_of(const struct pbox_table *t, uint32_t elements)
+{
+	return (elements + t->frag_elements - 1) / t->frag_elements;
+}
+
+static bool
+has_wire_copy(const struct pbox_table *t)
+{
+	return t->pull_format != PBOX_FMT_FP32;
+}
+
+/* Bytes of one chunk in its endpoint's extent. */
+static size_t
+chunk_bytes(const struct pbox_table *t, uint32_t elements)
+{
+	size_t array = pad64((size_t)elements * sizeof(float));
+	size_t n = array * (1 + pbox_optim_states(t->optimiser));
+
+	if (has_wire_copy(t))
+		n += pad64((size_t)elements * 2);
+	return n + pad64(fragments_of(t, elements) * sizeof(struct pbox_slot));
+}
+
+static uint8_t *
+carve(uint8_t *at, struct pbox_table *t, struct pbox_chunk *c)
+{
+	size_t array = pad64((size_t)c->elements * sizeof(float));
+	unsigned states = pbox_optim_states(t->optimiser);
+
+	c->param = (float *)(void *)at;
+	at += array;
+	if (states > 0) {
+		c->s0 = (float *)(void *)at;
+		at += array;
+	}
+	if (states > 1) {
+		c->s1 = (float *)(void *)at;
+		at += array;
+	}
+	if (has_wire_copy(t)) {
+		c->wire = at;
+		at += pad64((size_t)c->elements * 2);
+	}
+	c->slot = (struct pbox_slot *)(void *)at;
+	return at + pad64(c->fragments * sizeof(struct pbox_slot));
+}
+
+static int
+take_extents(struct pbox_table *t, const struct pbox_place *place, unsigned endpoints, size_t quota,
+	struct pbox_error *err)
+{
+	size_t need[PBOX_MAX_ENDPOINTS] = {0}, total = 0;
+
+	for (uint32_t i = 0; i < t->n_chunks; i++)
+		need[t->layout.chunk[i].endpoint] += chunk_bytes(t, t->layout.chunk[i].elements);
+	for (unsigned e = 0; e < endpoints; e++)
+		total += need[e];
+	if (total > quota)
+		return pbox_fail(err, ENOMEM,
+			"table %u needs %zu bytes and the job may still take %zu: raise 'memory' "
+			"of the job",
+			t->id, total, quota);
+	for (unsigned e = 0; e < endpoints; e++) {
+		struct pbox_arena *a = t->arena[place[e].node];
+
+		if (need[e] == 0)
+			continue;
+		t->block_node[e] = place[e].node;
+		t->block[e] = pbox_arena_alloc(a, need[e]);
+		if (t->block[e] == NULL)
+			return pbox_fail(err, ENOMEM,
+				"table %u needs %zu bytes on NUMA node %u, where the largest free "
+				"piece of %zu has %zu: raise 'memory'",
+				t->id, need[e], place[e].node, pbox_arena_size(a),
+				pbox_arena_largest(a));
+	}
+	t->bytes = total;
+	return 0;
+}
+
+static void
+fill_chunks(struct pbox_table *t)
+{
+	uint8_t *at[PBOX_MAX_ENDPOINTS];
+
+	for (unsigned e = 0; e < PBOX_MAX_ENDPOINTS; e++)
+		at[e] = t->block[e];
+	for (uint32_t i = 0; i < t->n_chunks; i++) {
+		const struct pbox_layout_chunk *lc = &t->layout.chunk[i];
+		struct pbox_chunk *c = &t->chunk[i];
+
+		c->elements = lc->elements;
+		c->fragments = (uint16_t)fragments_of(t, lc->elements);
+		c->group = lc->group;
+		c->endpoint = lc->endpoint;
+		at[lc->endpoint] = carve(at[lc->endpoint], t, c);
+	}
+}
+
+static int
+init_schedules(struct pbox_table *t, const struct pbox_tensor *tensors, uint32_t n)
+{
+	unsigned highest = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (tensors[i].group > highest)
+			highest = tensors[i].group;
+	t->n_groups = (uint16_t)(highest + 1);
+	t->schedule = calloc(t->n_groups, sizeof(*t->schedule));
+	if (t->schedule == NULL)
+		return -ENOMEM;
+	for (unsigned g = 0; g < t->n_groups; g++) {
+		pbox_hyper_defaults(&t->schedule[g].entry[0].hyper, t->optimiser);
+		atomic_store_explicit(&t->schedule[g].count, 1, memory_order_relaxed);
+	}
+	return 0;
+}
+
+int
+pbox_table_build(struct pbox_table *t, const struct pbox_tensor *tensors, uint32_t n,
+	uint32_t chunk_elements, const struct pbox_place *place, unsigned endpoints,
+	struct pbox_arena *const arena[PBOX_MAX_NODES], uint64_t *load, size_t quota,
+	struct pbox_error *err)
+{
+	uint64_t undo[PBOX_MAX_ENDPOINTS];
+	unsigned pieces;
+	int ret;
+
+	PBOX_ASSERT(endpoints > 0 && endpoints <= PBOX_MAX_ENDPOINTS);
+	memcpy(undo, load, endpoints * sizeof(*load));
+	memcpy(t->arena, arena, sizeof(t->arena));
+	memset(t->block, 0, sizeof(t->block));
+	t->chunk = NULL;
+	t->schedule = NULL;
+	ret = pbox_layout_build(&t->layout, tensors, n, chunk_elements, t->frag_elements, err);
+	if (ret < 0)
+		return ret;
+	t->n_chunks = t->layout.n_chunks;
+	pieces = (t->frag_elements + t->init_elements - 1) / t->init_elements;
+	PBOX_ASSERT(pieces >= 1 && pieces <= 8);
+	t->init_mask = (uint8_t)((1u << pieces) - 1);
+	t->chunk = calloc(t->n_chunks + 1, sizeof(*t->chunk));
+	if (t->chunk == NULL || init_schedules(t, tensors, n) < 0 ||
+		pbox_layout_place(&t->layout, endpoints, load) < 0) {
+		ret = pbox_fail(err, ENOMEM, "out of memory for the %u chunks of table %u",
+			t->n_chunks, t->id);
+		goto fail;
+	}
+	ret = take_extents(t, place, endpoints, quota, err);
+	if (ret < 0)
+		goto fail;
+	fill_chunks(t);
+	return 0;
+fail:
+	pbox_table_release(t, NULL);
+	memcpy(load, undo, endpoints * sizeof(*load));
+	return ret;
+}
+
+void
+pbox_table_release(struct pbox_table *t, uint64_t *load)
+{
+	for (uint32_t i = 0; load != NULL && i < t->n_chunks; i++)
+		load[t->layout.chunk[i].endpoint] -= t->layout.chunk[i].elements;
+	for (unsigned e = 0; e < PBOX_MAX_ENDPOINTS; e++) {
+		if (t->block[e] != NULL)
+			pbox_arena_free(t->arena[t->block_node[e]], t->block[e]);
+		t->block[e] = NULL;
+	}
+	free(t->chunk);
+	t->chunk = NULL;
+	free(t->schedule);
+	t->schedule = NULL;
+	pbox_layout_free(&t->layout);
+	t->n_chunks = 0;
+	t->bytes = 0;
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <assert.h>
+
+#include "codec.h"
+#include "pbox_wire.h"
+
+/* Offsets of the header's fields (section 2 of the protocol). */
+enum {
+	AT_MAGIC = 0,
+	AT_VERSION = 1,
+	AT_TYPE = 2,
+	AT_PRIO = 3,
+	AT_FLAGS = 4,
+	AT_TOKEN = 6,
+	AT_JOB = 14,
+	AT_WORKER = 16,
+	AT_INCARNATION = 18,
+	AT_CHUNK = 22,
+	AT_FRAG = 26,
+	AT_LENGTH = 28,
+	AT_ROUND = 30,
+	AT_BASE = 34,
+	AT_MAP_EPOCH = 38,
+	AT_SERVED = 40,
+	AT_FORMAT = 42,
+	AT_FMT_ARG = 43,
+	AT_AUX = 44,
+	AT_WEIGHT = 46,
+	AT_TS = 50,
+	AT_HELD = 54,
+	AT_CRC = 58,
+};
+
+static_assert(AT_CRC + 4 == PBOX_HDR_LEN, "the CRC ends the header");
+static_assert((14 + 20 + 8 + PBOX_HDR_LEN) % 8 == 0, "R1.4");
+static_assert(20 + 8 + PBOX_HDR_LEN == PBOX_MTU_OVERHEAD, "R5.8");
+static_assert(sizeof(struct pbox_hdr) == 56, "a host header has no holes");
+
+/* Bit t is set when version 1 knows type t. */
+#define BIT(t) (UINT64_C(1) << (t))
+#define KNOWN_TYPES \
+	((BIT(PBOX_NOT_READY + 1) - BIT(PBOX_HELLO)) | (BIT(PBOX_INIT_OK + 1) - BIT(PBOX_PUSH)))
+static_assert(PBOX_INIT_OK < 63, "known types fit one word");
+
+static inline bool
+type_known(unsigned type)
+{
+	return type < 64 && (KNOWN_TYPES >> type & 1);
+}
+
+static inline void
+load(struct pbox_hdr *h, const uint8_t *p)
+{
+	h->token = ld64(p + AT_TOKEN);
+	h->incarnation = ld32(p + AT_INCARNATION);
+	h->chunk = ld32(p + AT_CHUNK);
+	h->round = ld32(p + AT_ROUND);
+	h->base = ld32(p + AT_BASE);
+	h->weight = ld32(p + AT_WEIGHT);
+	h->ts = ld32(p + AT_TS);
+	h->held = ld32(p + AT_HELD);
+	h->flags = ld16(p + AT_FLAGS);
+	h->job = ld16(p + AT_JOB);
+	h->worker = ld16(p + AT_WORKER);
+	h->frag = ld16(p + AT_FRAG);
+	h->length = ld16(p + AT_LENGTH);
+	h->map_epoch = ld16(p + AT_MAP_EPOCH);
+	h->served = ld16(p + AT_SERVED);
+	h->aux = ld16(p + AT_AUX);
+	h->type = p[AT_TYPE];
+	h->prio = p[AT_PRIO];
+	h->format = p[AT_FORMAT];
+	h->fmt_arg = p[AT_FMT_ARG];
+}
+
+enum pbox_wire_drop
+pbox_frame_decode(const void *buf, size_t len, bool first, struct pbox_hdr *hdr, size_t *size)
+{
+	const uint8_t *p = buf;
+	size_t payload, need;
+	unsigned flags;
+	uint32_t crc;
+
+	if (__builtin_expect(len < PBOX_HDR_LEN, 0))
+		return first ? PBOX_WIRE_TRUNCATED : PBOX_WIRE_TRAILING;
+	if (__builtin_expect(p[AT_MAGIC] != PBOX_MAGIC, 0))
+		return PBOX_WIRE_MAGIC;
+	if (__builtin_expect(p[AT_VERSION] != PBOX_VERSION_WIRE, 0)) {
+		load(hdr, p); /* whoever answers R2.2 wants to know what it was */
+		return PBOX_WIRE_VERSION;
+	}
+	flags = ld16(p + AT_FLAGS);
+	payload = ld16(p + AT_LENGTH);
+	need = PBOX_HDR_LEN + payload + (flags & PBOX_F_AUTH ? PBOX_TAG_LEN : 0);
+	if (__builtin_expect(need > len, 0))
+		return PBOX_WIRE_TRUNCATED;
+	*size = need;
+	crc = pbox_crc32c(0, p + PBOX_HDR_LEN, payload);
+	crc = pbox_crc32c(crc, p, AT_CRC);
+	if (__builtin_expect(crc != ld32(p + AT_CRC), 0))
+		return PBOX_WIRE_CRC;
+	if (__builtin_expect((flags & ~PBOX_F_KNOWN) != 0, 0))
+		return PBOX_WIRE_FLAGS;
+	if (__builtin_expect(!type_known(p[AT_TYPE]), 0))
+		return PBOX_WIRE_TYPE;
+	if (__builtin_expect((flags & PBOX_F_AUTH) != 0, 0))
+		return PBOX_WIRE_AUTH;
+	load(hdr, p);
+	return PBOX_WIRE_OK;
+}
+
+void
+pbox_frame_encode(void *buf, const struct pbox_hdr *hdr, uint32_t payload_crc)
+{
+	uint8_t *p = buf;
+
+	p[AT_MAGIC] = PBOX_MAGIC;
+	p[AT_VERSION] = PBOX_VERSION_WIRE;
+	p[AT_TYPE] = hdr->type;
+	p[AT_PRIO] = hdr->prio;
+	st16(p + AT_FLAGS, hdr->flags);
+	st64(p + AT_TOKEN, hdr->token);
+	st16(p + AT_JOB, hdr->job);
+	st16(p + AT_WORKER, hdr->worker);
+	st32(p + AT_INCARNATION, hdr->incarnation);
+	st32(p + AT_CHUNK, hdr->chunk);
+	st16(p + AT_FRAG, hdr->frag);
+	st16(p + AT_LENGTH, hdr->length);
+	st32(p + AT_ROUND, hdr->round);
+	st32(p + AT_BASE, hdr->base);
+	st16(p + AT_MAP_EPOCH, hdr->map_epoch);
+	st16(p + AT_SERVED, hdr->served);
+	p[AT_FORMAT] = hdr->format;
+	p[AT_FMT_ARG] = hdr->fmt_arg;
+	st16(p + AT_AUX, hdr->aux);
+	st32(p + AT_WEIGHT, hdr->weight);
+	st32(p + AT_TS, hdr->ts);
+	st32(p + AT_HELD, hdr->held);
+	st32(p + AT_CRC, pbox_crc32c(payload_crc, p, AT_CRC));
+}
+
+size_t
+pbox_frame_seal(void *buf, const struct pbox_hdr *hdr)
+{
+	const uint8_t *payload = (const uint8_t *)buf + PBOX_HDR_LEN;
+
+	pbox_frame_encode(buf, hdr, pbox_crc32c(0, payload, hdr->length));
+	return PBOX_HDR_LEN + (size_t)hdr->length;
+}

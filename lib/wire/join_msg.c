@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/* Payloads of section 4: HELLO, RETRY, JOIN, WELCOME. */
+
+#include <assert.h>
+
+#include "codec.h"
+#include "pbox_wire.h"
+
+#define RETRY_LEN    16
+#define WELCOME_LEN  72 /* without the endpoints */
+#define ENDPOINT_LEN 8
+
+static_assert(PBOX_JOIN_PROOF_AT + PBOX_PROOF_LEN + 320 == PBOX_JOIN_LEN, "R4.3");
+static_assert(PBOX_WELCOME_PROOF_AT + PBOX_PROOF_LEN == WELCOME_LEN, "R4.5");
+
+size_t
+pbox_hello_encode(void *buf, size_t cap, const struct pbox_hello *m)
+{
+	uint8_t *p = buf;
+
+	if (cap < PBOX_HELLO_LEN)
+		return 0;
+	memset(p, 0, PBOX_HELLO_LEN);
+	p[0] = m->min_version;
+	p[1] = m->max_version;
+	return PBOX_HELLO_LEN;
+}
+
+int
+pbox_hello_decode(const void *buf, size_t len, struct pbox_hello *m)
+{
+	const uint8_t *p = buf;
+
+	if (len < PBOX_HELLO_LEN)
+		return -1;
+	m->min_version = p[0];
+	m->max_version = p[1];
+	return 0;
+}
+
+size_t
+pbox_retry_encode(void *buf, size_t cap, const struct pbox_retry *m)
+{
+	uint8_t *p = buf;
+
+	if (cap < RETRY_LEN)
+		return 0;
+	st64(p, m->cookie);
+	st32(p + 8, m->incarnation);
+	st32(p + 12, 0);
+	return RETRY_LEN;
+}
+
+int
+pbox_retry_decode(const void *buf, size_t len, struct pbox_retry *m)
+{
+	const uint8_t *p = buf;
+
+	if (len < RETRY_LEN)
+		return -1;
+	m->cookie = ld64(p);
+	m->incarnation = ld32(p + 8);
+	return 0;
+}
+
+size_t
+pbox_join_encode(void *buf, size_t cap, const struct pbox_join *m)
+{
+	uint8_t *p = buf;
+
+	if (cap < PBOX_JOIN_LEN)
+		return 0;
+	memset(p, 0, PBOX_JOIN_LEN);
+	st64(p, m->cookie);
+	st64(p + 8, m->nonce);
+	st16(p + 16, m->worker);
+	st16(p + 18, m->workers);
+	st16(p + 20, m->mtu);
+	st16(p + 22, m->window);
+	p[24] = m->policy;
+	st32(p + 28, m->lease_ms);
+	text_pad(p + 32, PBOX_NAME_LEN, m->job, sizeof(m->job), PBOX_NAME_LEN - 1);
+	text_pad(p + 96, PBOX_NAME_LEN, m->host, sizeof(m->host), PBOX_NAME_LEN - 1);
+	memcpy(p + PBOX_JOIN_PROOF_AT, m->proof, PBOX_PROOF_LEN);
+	return PBOX_JOIN_LEN;
+}
+
+int
+pbox_join_decode(const void *buf, size_t len, struct pbox_join *m)
+{
+	const uint8_t *p = buf;
+
+	/* A job name is looked up and must not be cut to another job's; a host name is for people. */
+	if (len < PBOX_JOIN_LEN || memchr(p + 32, 0, PBOX_NAME_LEN) == NULL)
+		return -1;
+	m->cookie = ld64(p);
+	m->nonce = ld64(p + 8);
+	m->worker = ld16(p + 16);
+	m->workers = ld16(p + 18);
+	m->mtu = ld16(p + 20);
+	m->window = ld16(p + 22);
+	m->policy = p[24];
+	m->lease_ms = ld32(p + 28);
+	text_get(m->job, sizeof(m->job), p + 32, PBOX_NAME_LEN);
+	text_get(m->host, sizeof(m->host), p + 96, PBOX_NAME_LEN);
+	memcpy(m->proof, p + PBOX_JOIN_PROOF_AT, PBOX_PROOF_LEN);
+	return 0;
+}
+
+size_t
+pbox_welcome_encode(void *buf, size_t cap, const struct pbox_welcome *m)
+{
+	uint8_t *p = buf;
+	size_t len = WELCOME_LEN + (size_t)m->endpoints * ENDPOINT_LEN;
+
+	if (m->endpoints > PBOX_MAX_ENDPOINTS || cap < len)
+		return 0;
+	st64(p, m->token);
+	st64(p + 8, m->nonce);
+	st16(p + 16, m->job);
+	st16(p + 18, m->worker);
+	st16(p + 20, m->workers);
+	st16(p + 22, m->endpoints);
+	st32(p + 24, m->incarnation);
+	st32(p + 28, m->lease_ms);
+	st16(p + 32, m->mtu);
+	st16(p + 34, m->window);
+	st32(p + 36, 0);
+	memcpy(p + PBOX_WELCOME_PROOF_AT, m->proof, PBOX_PROOF_LEN);
+	p += WELCOME_LEN;
+	for (unsigned i = 0; i < m->endpoints; i++, p += ENDPOINT_LEN) {
+		memcpy(p, m->endpoint[i].ipv4, 4);
+		st16(p + 4, m->endpoint[i].udp);
+		st16(p + 6, 0);
+	}
+	return len;
+}
+
+int
+pbox_welcome_decode(const void *buf, size_t len, struct pbox_welcome *m)
+{
+	const uint8_t *p = buf;
+	unsigned endpoints;
+
+	if (len < WELCOME_LEN)
+		return -1;
+	endpoints = ld16(p + 22);
+	if (endpoints > PBOX_MAX_ENDPOINTS || len < WELCOME_LEN + (size_t)endpoints * ENDPOINT_LEN)
+		return -1;
+	memset(m, 0, sizeof(*m));
+	m->token = ld64(p);
+	m->nonce = ld64(p + 8);
+	m->job = ld16(p + 16);
+	m->worker = ld16(p + 18);
+	m->workers = ld16(p + 20);
+	m->endpoints = (uint16_t)endpoints;
+	m->incarnation = ld32(p + 24);
+	m->lease_ms = ld32(p + 28);
+	m->mtu = ld16(p + 32);
+	m->window = ld16(p + 34);
+	memcpy(m->proof, p + PBOX_WELCOME_PROOF_AT, PBOX_PROOF_LEN);
+	p += WELCOME_LEN;
+	for (unsigned i = 0; i < endpoints; i++, p += ENDPOINT_LEN) {
+		memcpy(m->endpoint[i].ipv4, p, 4);
+		m->endpoint[i].udp = ld16(p + 4);
+	}
+	return 0;
+}

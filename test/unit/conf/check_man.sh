@@ -1,0 +1,26 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# The man page named by $1 renders without a word from groff, and tells every option.
+set -eu
+
+if ! command -v man >/dev/null || ! command -v groff >/dev/null; then
+    echo "skipped: man or groff is not installed"
+    exit 77
+fi
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+MANWIDTH=80 LC_ALL=C.UTF-8 man --warnings -P cat -l "$1" >"$dir/page" 2>"$dir/warnings"
+sed 's/.\x08//g' "$dir/page" >"$dir/text" # bold is overstruck
+if [ -s "$dir/warnings" ]; then
+    cat "$dir/warnings"
+    exit 1
+fi
+for word in --cores-idle --stats-interval 'rx-desc = N' 'secret = SECRET' 'CONFIGURATION FILE'; do
+    if ! grep -q -e "$word" "$dir/text"; then
+        echo "the page does not tell of '$word':"
+        cat "$dir/text"
+        exit 1
+    fi
+done

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <pbox_options.h>
+
+#include "unit.h"
+
+const char unit_suite[] = "options of pbox";
+
+static struct pbox_options o;
+static struct pbox_error err;
+static char path[] = P_tmpdir "/pbox-options-XXXXXX";
+
+/* Load the text as a file, with the further arguments (NULL: none). */
+static struct pbox_conf *
+load(const char *text, const char *arg1, const char *arg2)
+{
+	char *argv[] = {(char *)"pbox", (char *)"-c", path, (char *)arg1, (char *)arg2};
+	int fd = mkstemp(strcpy(path, P_tmpdir "/pbox-options-XXXXXX"));
+	struct pbox_conf *conf;
+
+	CU_ASSERT_FATAL(fd >= 0);
+	CU_ASSERT_EQUAL(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	close(fd);
+	memset(&err, 0, sizeof(err));
+	conf = pbox_options_load(&o, arg1 == NULL ? 3 : arg2 == NULL ? 4 : 5, argv, &err);
+	unlink(path);
+	return conf;
+}
+
+static void
+bad(const char *text, const char *message)
+{
+	static const struct pbox_options wiped;
+	struct pbox_conf *conf = load(text, NULL, NULL);
+	char got[sizeof(err.text)], *at;
+
+	CU_ASSERT_PTR_NULL(conf);
+	CU_ASSERT_EQUAL(memcmp(&o, &wiped, sizeof(o)), 0);
+	pbox_conf_free(conf);
+	/* FILE for the name that is another each time */
+	snprintf(got, sizeof(got), "%s", err.text);
+	while ((at = strstr(got, path)) != NULL) {
+		memmove(at + 4, at + strlen(path), strlen(at + strlen(path)) + 1);
+		memcpy(at, "FILE", 4);
+	}
+	CU_ASSERT_STRING_EQUAL(got, message);
+	if (strcmp(got, message) != 0)
+		printf("\n got: %s\nwant: %s\n", got, message);
+}
+
+#define PORT "[port 0]\naddress = 10.0.0.1/24\n"
+#define JOB  "[job a]\nsecret = hunter22\n"
+
+static void
+test_defaults(void)
+{
+	struct pbox_conf *conf = load(PORT JOB, NULL, NULL);
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(conf);
+	CU_ASSERT_EQUAL(o.cores_idle, PBOX_OPT_IDLE_AUTO);
+	UNIT_EQ_U64(o.memory, 0);
+	UNIT_EQ_U64(o.hold, 4096);
+	UNIT_EQ_U64(o.max_jobs, 16);
+	UNIT_EQ_U64(o.max_workers, 1024);
+	UNIT_EQ_U64(o.chunk_bytes, 32768);
+	UNIT_EQ_U64(o.control_port, 7269);
+	UNIT_EQ_U64(o.lease_ns, UINT64_C(30000000000));
+	UNIT_EQ_U64(o.drain_ns, 2000000000);
+	CU_ASSERT_EQUAL(o.log_level, PBOX_LOG_INFO);
+	UNIT_EQ_U64(o.stats_interval_ns, 0);
+	CU_ASSERT_EQUAL(o.reduce, PBOX_OPT_REDUCE_AUTO);
+	UNIT_EQ_U64(o.n_ports, 1);
+	UNIT_EQ_U64(o.ports[0].mtu, 0);
+	UNIT_EQ_U64(o.ports[0].queues, 0);
+	CU_ASSERT_EQUAL(o.ports[0].steer, PBOX_OPT_STEER_AUTO);
+	UNIT_EQ_U64(pbox_conf_cores_count(&o.ports[0].cores), 0);
+	UNIT_EQ_U64(o.n_jobs, 1);
+	UNIT_EQ_U64(o.jobs[0].workers, 0);
+	UNIT_EQ_U64(o.jobs[0].lease_ns, 0);
+	CU_ASSERT_EQUAL(o.jobs[0].policy, PBOX_OPT_POLICY_WAIT);
+	pbox_conf_free(conf);
+	pbox_options_wipe(&o);
+	UNIT_EQ_U64(o.jobs[0].secret.bytes[0], 0);
+}
+
+static void
+test_everything_set(void)
+{
+	struct pbox_conf *conf = load(
+		"cores-idle = interrupt\nmemory = 8G\nhold = 8192\nmax-jobs = 4\nmax-workers = 64\n"
+		"chunk-bytes = 64K\ncontrol-port = 7000\nlease = 5s\ndrain = none\nreduce = "
+		"avx512\n"
+		"log-level = debug\nlog-file = /x/y\nstats-interval = 1s\n"
+		"[port 0000:03:00.0]\naddress = 10.0.0.1/24\ngateway = 10.0.0.254\nmtu = 9000\n"
+		"queues = 2\nrx-desc = 1024\ntx-desc = 512\nsteer = ring\ncores = 2-3\n"
+		"[job *]\ninsecure = yes\n[job a b]\nsecret = hunter22\nworkers = 8\nmemory = 1G\n"
+		"lease = 10s\npolicy = wait\n",
+		"--port", "0000:03:00.0:mtu=1500");
+
+	CU_ASSERT_PTR_NOT_NULL(conf);
+	CU_ASSERT_STRING_EQUAL(err.text, "");
+	CU_ASSERT_EQUAL(o.cores_idle, PBOX_OPT_IDLE_INTERRUPT);
+	UNIT_EQ_U64(o.drain_ns, 0);
+	CU_ASSERT_EQUAL(o.reduce, PBOX_OPT_REDUCE_AVX512);
+	CU_ASSERT_EQUAL(o.log_level, PBOX_LOG_DEBUG);
+	CU_ASSERT_STRING_EQUAL(o.ports[0].name, "0000:03:00.0");
+	UNIT_EQ_U64(o.ports[0].mtu, 1500);
+	UNIT_EQ_U64(o.ports[0].gateway[3], 254);
+	CU_ASSERT_EQUAL(o.ports[0].steer, PBOX_OPT_STEER_RING);
+	CU_ASSERT_PTR_EQUAL(pbox_options_job(&o, "a b"), &o.jobs[1]);
+	CU_ASSERT_PTR_EQUAL(pbox_options_job(&o, "other"), &o.jobs[0]);
+	UNIT_EQ_U64(o.jobs[1].lease_ns, UINT64_C(10000000000));
+	pbox_conf_free(conf);
+	conf = load(PORT JOB, NULL, NULL);
+	CU_ASSERT_PTR_NULL(pbox_options_job(&o, "other"));
+	pbox_conf_free(conf);
+}
+
+static void
+test_contradictions(void)
+{
+	bad(JOB, "no port is configured (file: FILE): add a [port 0] section with an address, "
+		 "or --port 0:address=10.0.0.1/24");
+	bad(PORT, "no job is configured (file: FILE), so no worker could join: add a [job NAME] "
+		  "section with a secret");
+	bad(JOB "[port 0]\nmtu = 9000",
+		"[port 0] (FILE line 3) has no 'address': add address = 10.0.0.1/24");
+	bad(JOB PORT "[port 1]\naddress = 10.0.0.1/16",
+		"two ports have the same address: [port 0] address = 10.0.0.1/24 (FILE line 4), "
+		"[port 1] address = 10.0.0.1/16 (FILE line 6)");
+	bad("hold = 512\n" PORT JOB,
+		"hold = 512 (FILE line 1) is less than max-workers = 1024 (default): a core "
+		"must hold a packet of each worker: raise hold, or lower max-workers");
+	bad("chunk-bytes = 10000\n" PORT JOB,
+		"chunk-bytes = 10000 (FILE line 1) is not a multiple of 64");
+	bad(PORT "queues = 3\ncores = 1,2\n" JOB,
+		"[port 0] queues = 3 (FILE line 3) needs a core for each queue, and [port 0] "
+		"cores = 1-2 (FILE line 4) has 2: add cores, or set fewer queues");
+	bad(PORT "[job a]\n", "[job a] (FILE line 3) has no secret: add secret = file:PATH, or "
+			      "insecure = yes to let anyone join");
+	bad(PORT JOB "insecure = yes",
+		"[job a] (FILE line 3) has a secret and insecure = yes: remove one");
+	bad("max-workers = 4\n" PORT JOB "workers = 5", "[job a] workers = 5 (FILE line 6) is more "
+							"than max-workers = 4 (FILE line 1): "
+							"raise max-workers");
+	bad(PORT JOB "policy = shrink", "[job a] policy = shrink (FILE line 5) is not in this "
+					"version: write policy = wait, or nothing");
+	bad("[port eth/0]",
+		"FILE line 1: [port eth/0]: a port is a number or a DPDK device, like 0, "
+		"net_tap0 or 0000:03:00.0");
+	bad("[port 01]",
+		"FILE line 1: [port 01]: port numbers are 0 to 9999, without leading zeros");
+	bad(PORT "mtu = 1400",
+		"FILE line 3: [port 0] mtu: '1400' is out of range: 1500 to 65000 bytes, or auto");
+}
+
+static void
+test_addresses(void)
+{
+	bad(JOB "[port 0]\naddress = 127.0.0.1/8\n", "[port 0] address = 127.0.0.1/8 (FILE line "
+						     "4): that cannot be the address of a port");
+	bad(JOB "[port 0]\naddress = 10.0.0.0/24\n",
+		"[port 0] address = 10.0.0.0/24 (FILE line 4): that is the first address of the "
+		"network: take one in between");
+	bad(JOB "[port 0]\naddress = 10.0.0.255/24\n",
+		"[port 0] address = 10.0.0.255/24 (FILE line 4): that is the broadcast address "
+		"of the network: take one in between");
+	bad(JOB PORT "gateway = 10.0.0.1\n", "[port 0] gateway = 10.0.0.1 (FILE line 5): the "
+					     "gateway is the port itself: [port 0] address = "
+					     "10.0.0.1/24 (FILE line 4)");
+	bad(JOB PORT "gateway = 10.0.1.1\n", "[port 0] gateway = 10.0.1.1 (FILE line 5): the "
+					     "gateway is not in the port's network: [port 0] "
+					     "address = 10.0.0.1/24 (FILE line 4)");
+	static const char *const ends[] = {"10.0.0.0/31", "10.0.0.1/31", "10.0.0.7/32"};
+
+	for (unsigned i = 0; i < 3; i++) {
+		char text[128];
+		struct pbox_conf *conf;
+
+		snprintf(text, sizeof(text), JOB "[port 0]\naddress = %s\n", ends[i]);
+		conf = load(text, NULL, NULL);
+		CU_ASSERT_PTR_NOT_NULL(conf);
+		pbox_conf_free(conf);
+	}
+}
+
+static void
+test_help_needs_nothing_else(void)
+{
+	struct pbox_conf *conf = load("nonsense", "--help", "all");
+
+	CU_ASSERT_PTR_NOT_NULL(conf);
+	CU_ASSERT_EQUAL(o.help, PBOX_OPT_HELP_ALL);
+	pbox_conf_free(conf);
+	conf = load("nonsense", "-V", NULL);
+	CU_ASSERT_PTR_NOT_NULL(conf);
+	CU_ASSERT_TRUE(o.version);
+	pbox_conf_free(conf);
+}
+
+static void
+test_no_file(void)
+{
+	static const char *const argv[] = {"pbox", "--config", "none", "--port",
+		"0:address=10.0.0.1/24", "--job", "a:insecure=yes"};
+	static const char *const missing[] = {"pbox", "--config", "/nonexistent/pbox.conf"};
+	struct pbox_conf *conf = pbox_options_load(&o, 7, (char *const *)argv, &err);
+
+	CU_ASSERT_PTR_NOT_NULL(conf);
+	pbox_conf_free(conf);
+	CU_ASSERT_PTR_NULL(pbox_options_load(&o, 3, (char *const *)missing, &err));
+	CU_ASSERT_STRING_EQUAL(
+		err.text, "cannot read /nonexistent/pbox.conf: No such file or directory");
+}
+
+/* The sample, or help 1 or 2; good until the next call. */
+static char *
+written(void (*sample)(const struct pbox_conf_table *, FILE *), int help)
+{
+	static char text[65536];
+	FILE *f = fmemopen(text, sizeof(text), "w");
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(f);
+	if (sample != NULL)
+		sample(&pbox_options_table, f);
+	else
+		pbox_conf_help(&pbox_options_table, help == 2, f);
+	CU_ASSERT_EQUAL(fclose(f), 0);
+	return text;
+}
+
+static void
+test_help_fits_a_screen(void)
+{
+	for (int all = 1; all <= 2; all++) {
+		char *text = written(NULL, all);
+		unsigned lines = 0;
+
+		for (char *s = text; *s != '\0'; lines++) {
+			size_t n = strcspn(s, "\n");
+
+			CU_ASSERT(n < 80);
+			CU_ASSERT(n == 0 || s[n - 1] != ' ');
+			s += n + (s[n] == '\n');
+		}
+		CU_ASSERT(all == 2 || lines <= 23); /* and the prompt */
+		CU_ASSERT(all == 1 || lines > 40);
+	}
+}
+
+static void
+test_briefs_are_brief(void)
+{
+	const struct pbox_conf_table *t = &pbox_options_table;
+
+	for (unsigned s = 0; s < t->n_sections; s++)
+		for (unsigned i = 0; i < t->sections[s].n_options; i++) {
+			const char *brief = t->sections[s].options[i].brief;
+
+			CU_ASSERT(strlen(brief) <= 50 && brief[strlen(brief) - 1] != '.');
+		}
+}
+
+static void
+test_committed_sample_is_the_generated_one(void)
+{
+	char *text = written(pbox_conf_sample, 0);
+	static char committed[65536];
+	FILE *f = fopen(SAMPLE_FILE, "r");
+	size_t n;
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(f);
+	n = fread(committed, 1, sizeof(committed) - 1, f);
+	committed[n] = '\0';
+	fclose(f);
+	CU_ASSERT(strcmp(text, committed) == 0);
+	if (strcmp(text, committed) != 0)
+		printf("\nrun: pbox-conf-gen sample > config/pbox.conf.sample\n");
+}
+
+/* As it is but for the secret's file; and with each `#key = value` line made active. */
+static void
+test_the_sample_is_a_good_configuration(void)
+{
+	char *text = written(pbox_conf_sample, 0), *at;
+	static const char secret[] = "file:/etc/pbox/example.secret", other[] = "hunter22";
+	struct pbox_conf *conf;
+
+	at = strstr(text, secret);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(at);
+	memset(at, ' ', strlen(secret));
+	memcpy(at, other, strlen(other));
+	conf = load(text, NULL, NULL);
+	CU_ASSERT_STRING_EQUAL(err.text, "");
+	CU_ASSERT_PTR_NOT_NULL(conf);
+	pbox_conf_free(conf);
+	for (at = text; (at = strstr(at, "\n#")) != NULL; at++)
+		if (at[2] != ' ' && strncmp(at, "\n#insecure", 10) != 0)
+			at[1] = ' ';
+	conf = load(text, NULL, NULL);
+	CU_ASSERT_STRING_EQUAL(err.text, "");
+	CU_ASSERT_PTR_NOT_NULL(conf);
+	if (conf != NULL) {
+		UNIT_EQ_U64(o.ports[0].mtu, 9000);
+		CU_ASSERT_EQUAL(pbox_conf_source(conf, &o.stats_interval_ns), PBOX_CONF_FILE);
+	}
+	pbox_conf_free(conf);
+}
+
+const struct unit_test unit_tests[] = {
+	{"defaults", test_defaults},
+	{"everything set", test_everything_set},
+	{"contradictions", test_contradictions},
+	{"addresses of ports", test_addresses},
+	{"--help needs nothing else", test_help_needs_nothing_else},
+	{"without a file", test_no_file},
+	{"--help fits a screen", test_help_fits_a_screen},
+	{"briefs are brief", test_briefs_are_brief},
+	{"the committed sample is the generated one", test_committed_sample_is_the_generated_one},
+	{"the sample is a good configuration", test_the_sample_is_a_good_configuration},
+	{NULL, NULL},
+};

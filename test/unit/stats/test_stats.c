@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include <pbox_stats.h>
+
+#include "unit.h"
+
+const char unit_suite[] = "stats";
+
+enum { RX_FRAMES, RX_BYTES, DROP_ROUND_STALE, RX_STATS };
+
+static const struct pbox_stat_def rx_defs[RX_STATS] = {
+	[RX_FRAMES] = {"rx_frames", "frames", "frames received", PBOX_STAT_COUNTER},
+	[RX_BYTES] = {"rx_bytes", "bytes", "bytes received", PBOX_STAT_COUNTER},
+	[DROP_ROUND_STALE] = {"drop_round_stale", "frames", "frames of an old round",
+		PBOX_STAT_COUNTER},
+};
+static const struct pbox_stat_def latency_def = {
+	"latency_ns", "ns", "from arrival to answer", PBOX_STAT_COUNTER};
+
+static void
+test_index_and_upper_agree(void)
+{
+	struct pbox_random r;
+
+	pbox_random_seed(&r, 1);
+	for (unsigned i = 0; i < PBOX_HIST_BUCKETS - 1; i++) {
+		UNIT_EQ_U64(pbox_hist_index(pbox_hist_upper(i)), i);
+		UNIT_EQ_U64(pbox_hist_index(pbox_hist_upper(i) + 1), i + 1);
+	}
+	UNIT_EQ_U64(pbox_hist_index(UINT64_MAX), PBOX_HIST_BUCKETS - 1);
+	UNIT_EQ_U64(pbox_hist_index((UINT64_C(1) << PBOX_HIST_BITS) - 1), PBOX_HIST_BUCKETS - 1);
+	for (unsigned i = 0; i < 100000; i++) {
+		uint64_t v = pbox_random_u64(&r) >> (25 + pbox_random_below(&r, 39)), upper;
+
+		upper = pbox_hist_upper(pbox_hist_index(v));
+		CU_ASSERT(upper >= v);
+		if (upper != UINT64_MAX)
+			CU_ASSERT(upper - v <= v / 32);
+	}
+}
+
+static int
+compare(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void
+test_percentiles(void)
+{
+	static const double percents[] = {0, 1, 50, 90, 99, 99.9, 100};
+	static struct pbox_hist h, empty;
+	static uint64_t v[20000];
+	struct pbox_random r;
+	uint64_t sum = 0;
+
+	UNIT_EQ_U64(pbox_hist_percentile(&empty, 50), 0);
+	pbox_random_seed(&r, 7);
+	for (unsigned i = 0; i < 20000; i++) {
+		v[i] = pbox_random_u64(&r) >> (30 + pbox_random_below(&r, 34));
+		sum += v[i];
+		pbox_hist_add(&h, v[i]);
+	}
+	qsort(v, 20000, sizeof(v[0]), compare);
+	UNIT_EQ_U64(pbox_hist_count(&h), 20000);
+	UNIT_EQ_U64(h.sum, sum);
+	UNIT_EQ_U64(h.max, v[19999]);
+	for (unsigned i = 0; i < 7; i++) {
+		double at = percents[i] / 100 * 20000;
+		uint64_t rank = (uint64_t)at + ((double)(uint64_t)at < at), got, want;
+
+		want = v[rank > 0 ? rank - 1 : 0];
+		got = pbox_hist_percentile(&h, percents[i]);
+		CU_ASSERT(got >= want && got - want <= want / 32);
+	}
+	UNIT_EQ_U64(pbox_hist_percentile(&h, 100), h.max);
+	UNIT_EQ_U64(pbox_hist_percentile(&h, 1e9), h.max);
+	CU_ASSERT(pbox_hist_percentile(&h, -3) <= v[0] + v[0] / 32);
+}
+
+static void
+test_merge_is_the_union(void)
+{
+	static struct pbox_hist a, b, both;
+
+	for (uint64_t i = 0; i < 5000; i++) {
+		pbox_hist_add(i % 3 ? &a : &b, i * i);
+		pbox_hist_add(&both, i * i);
+	}
+	pbox_hist_merge(&a, &b);
+	CU_ASSERT_EQUAL(memcmp(&a, &both, sizeof(a)), 0);
+}
+
+static void
+test_huge_values_share_the_last_bucket(void)
+{
+	static struct pbox_hist h;
+
+	pbox_hist_add(&h, UINT64_C(1) << 62);
+	pbox_hist_add(&h, 3);
+	UNIT_EQ_U64(pbox_hist_percentile(&h, 50), 3);
+	UNIT_EQ_U64(pbox_hist_percentile(&h, 99), UINT64_C(1) << 62);
+}
+
+static void
+test_text_tells_the_tail(void)
+{
+	static struct pbox_hist h;
+	struct pbox_stats *s = pbox_stats_new(1);
+	char buf[256];
+
+	/* 20 in 10000 are slow: p999 sees them, p99 does not */
+	for (unsigned i = 0; i < 10000; i++)
+		pbox_hist_add(&h, i < 9980 ? 10 : 60);
+	CU_ASSERT(pbox_stats_register_hist(s, "core", "", &latency_def, &h, NULL) >= 0);
+	pbox_stats_text(s, NULL, 0, buf, sizeof(buf));
+	CU_ASSERT_STRING_EQUAL(buf,
+		"core{} latency_ns count 10000 mean 10 p50 10 p90 10 p99 10 p999"
+		" 60 max 60 ns\n");
+	pbox_stats_free(s);
+}
+
+static void
+test_register_and_unregister(void)
+{
+	struct pbox_stats *s = pbox_stats_new(2), *roomy = pbox_stats_new(9);
+	uint64_t v[RX_STATS] = {1, 2, 3}, w[RX_STATS] = {10, 20, 30};
+	struct pbox_error err;
+	int a, b;
+
+	a = pbox_stats_register(s, "core", "core=1", rx_defs, RX_STATS, v, &err);
+	CU_ASSERT(a >= 0);
+	CU_ASSERT_EQUAL(
+		pbox_stats_register(s, "core", "core=1", rx_defs, RX_STATS, v, &err), -EEXIST);
+	CU_ASSERT_STRING_EQUAL(err.text, "statistics core{core=1} are registered already");
+	b = pbox_stats_register(s, "core", "core=2", rx_defs, RX_STATS, w, &err);
+	CU_ASSERT(b >= 0 && a != b);
+	CU_ASSERT_EQUAL(
+		pbox_stats_register(s, "core", "core=3", rx_defs, RX_STATS, v, &err), -ENOSPC);
+	UNIT_EQ_U64(pbox_stats_total(s, "core", "rx_bytes"), 22);
+	UNIT_EQ_U64(pbox_stats_total(s, "port", "rx_bytes"), 0);
+	UNIT_EQ_U64(pbox_stats_total(s, "core", "nothing"), 0);
+	pbox_stats_unregister(s, a);
+	UNIT_EQ_U64(pbox_stats_total(s, "core", "rx_bytes"), 20);
+	CU_ASSERT_EQUAL(pbox_stats_register(s, "core", "core=3", rx_defs, RX_STATS, v, &err), a);
+	pbox_stats_free(s);
+	/* a job that comes and goes keeps its place while there is room elsewhere, too */
+	for (unsigned i = 0; i < 20; i++) {
+		a = pbox_stats_register(roomy, "core", "", rx_defs, RX_STATS, v, &err);
+		CU_ASSERT_EQUAL(a, 0);
+		pbox_stats_unregister(roomy, a);
+	}
+	pbox_stats_free(roomy);
+	pbox_stats_free(NULL);
+}
+
+static void
+test_malformed_names_are_refused(void)
+{
+	static const struct pbox_stat_def twice[] = {
+		{"rx", "frames", "x", PBOX_STAT_COUNTER}, {"rx", "frames", "x", PBOX_STAT_COUNTER}};
+	static const struct pbox_stat_def upper[] = {{"Rx", "frames", "x", PBOX_STAT_COUNTER}};
+	static const struct pbox_stat_def no_help[] = {{"rx", "frames", NULL, PBOX_STAT_COUNTER}};
+	static const char *const bad_labels[] = {"core", "core=", "=1", "core=1,", "core=1,,a=2",
+		"core=\"", "core=1=2", "C=1", "c=\n"};
+	struct pbox_stats *s = pbox_stats_new(20);
+	uint64_t v[2] = {0};
+
+	CU_ASSERT_EQUAL(pbox_stats_register(s, "x", "", twice, 2, v, NULL), -EINVAL);
+	CU_ASSERT_EQUAL(pbox_stats_register(s, "x", "", upper, 1, v, NULL), -EINVAL);
+	CU_ASSERT_EQUAL(pbox_stats_register(s, "x", "", no_help, 1, v, NULL), -EINVAL);
+	CU_ASSERT_EQUAL(pbox_stats_register(s, "x", "", twice, 0, v, NULL), -EINVAL);
+	CU_ASSERT_EQUAL(pbox_stats_register(s, "", "", twice, 1, v, NULL), -EINVAL);
+	CU_ASSERT_EQUAL(pbox_stats_register(s, "a-b", "", twice, 1, v, NULL), -EINVAL);
+	for (unsigned i = 0; i < sizeof(bad_labels) / sizeof(bad_labels[0]); i++)
+		CU_ASSERT_EQUAL(
+			pbox_stats_register(s, "x", bad_labels[i], twice, 1, v, NULL), -EINVAL);
+	pbox_stats_free(s);
+}
+
+static struct pbox_stats *
+filled(uint64_t *v, struct pbox_hist *h)
+{
+	struct pbox_stats *s = pbox_stats_new(8);
+
+	v[RX_FRAMES] = 42;
+	v[RX_BYTES] = 4200;
+	for (uint64_t i = 1; i <= 10; i++)
+		pbox_hist_add(h, i);
+	pbox_stats_register(s, "core", "core=3,port=net_tap0", rx_defs, RX_STATS, v, NULL);
+	pbox_stats_register_hist(s, "core", "core=3,port=net_tap0", &latency_def, h, NULL);
+	return s;
+}
+
+static void
+test_text(void)
+{
+	static struct pbox_hist h;
+	uint64_t v[RX_STATS] = {0};
+	struct pbox_stats *s = filled(v, &h);
+	char buf[1024], small[20];
+	size_t n;
+	const char *want =
+		"core{core=3,port=net_tap0} rx_frames 42 frames\n"
+		"core{core=3,port=net_tap0} rx_bytes 4200 bytes\n"
+		"core{core=3,port=net_tap0} latency_ns count 10 mean 5 p50 5 p90 9 p99 10 p999 10"
+		" max 10 ns\n";
+
+	n = pbox_stats_text(s, NULL, PBOX_STATS_NONZERO, buf, sizeof(buf));
+	UNIT_EQ_U64(n, strlen(want));
+	CU_ASSERT_STRING_EQUAL(buf, want);
+	UNIT_EQ_U64(pbox_stats_text(s, NULL, PBOX_STATS_NONZERO, small, sizeof(small)), n);
+	CU_ASSERT_EQUAL(strncmp(small, want, sizeof(small) - 1), 0);
+	UNIT_EQ_U64(pbox_stats_text(s, NULL, PBOX_STATS_NONZERO, NULL, 0), n);
+	CU_ASSERT(pbox_stats_text(s, NULL, 0, buf, sizeof(buf)) > n);
+	CU_ASSERT_PTR_NOT_NULL(strstr(buf, "drop_round_stale 0 frames\n"));
+	UNIT_EQ_U64(pbox_stats_text(s, "port", 0, buf, sizeof(buf)), 0);
+	CU_ASSERT_STRING_EQUAL(buf, "");
+	pbox_stats_free(s);
+}
+
+static void
+test_json_is_json(void)
+{
+	static struct pbox_hist h;
+	uint64_t v[RX_STATS] = {0};
+	struct pbox_stats *s = filled(v, &h);
+	char buf[1024];
+	const char *port;
+	json_int_t frames, p50;
+	json_t *j;
+
+	CU_ASSERT(pbox_stats_json(s, NULL, 0, buf, sizeof(buf)) < sizeof(buf));
+	j = json_loads(buf, 0, NULL);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(j);
+	UNIT_EQ_U64(json_array_size(j), 2);
+	CU_ASSERT_EQUAL(
+		json_unpack(j, "[{s{ss}s{sI}},{s{s{sI}}}]", "labels", "port", &port, "values",
+			"rx_frames", &frames, "histograms", "latency_ns", "p50", &p50),
+		0);
+	CU_ASSERT_STRING_EQUAL(port, "net_tap0");
+	UNIT_EQ_U64(frames, 42);
+	UNIT_EQ_U64(p50, 5);
+	json_decref(j);
+	for (unsigned flags = 0; flags < 2; flags++) {
+		CU_ASSERT(pbox_stats_json(s, "port", flags, buf, sizeof(buf)) < sizeof(buf));
+		CU_ASSERT_STRING_EQUAL(buf, "[]\n");
+	}
+	v[RX_FRAMES] = v[RX_BYTES] = 0;
+	memset(&h, 0, sizeof(h));
+	pbox_stats_json(s, NULL, PBOX_STATS_NONZERO, buf, sizeof(buf));
+	j = json_loads(buf, 0, NULL);
+	CU_ASSERT_PTR_NOT_NULL(j);
+	json_decref(j);
+	pbox_stats_free(s);
+}
+
+static void
+test_total_hist(void)
+{
+	static struct pbox_hist a, b, all;
+	struct pbox_stats *s = pbox_stats_new(4);
+
+	pbox_hist_add(&a, 5);
+	pbox_hist_add(&b, 9);
+	CU_ASSERT(pbox_stats_register_hist(s, "core", "core=1", &latency_def, &a, NULL) >= 0);
+	CU_ASSERT(pbox_stats_register_hist(s, "core", "core=2", &latency_def, &b, NULL) >= 0);
+	CU_ASSERT_EQUAL(
+		pbox_stats_register_hist(s, "core", "core=2", &latency_def, &b, NULL), -EEXIST);
+	pbox_stats_total_hist(s, "core", "latency_ns", &all);
+	UNIT_EQ_U64(pbox_hist_count(&all), 2);
+	UNIT_EQ_U64(all.max, 9);
+	pbox_stats_free(s);
+}
+
+struct writer {
+	uint64_t *v;
+	bool *go;
+};
+
+static void *
+write_values(void *ctx)
+{
+	struct writer *w = ctx;
+
+	for (unsigned i = 0; i < 1000000; i++) {
+		pbox_stat_add(&w->v[RX_FRAMES], 1);
+		if (i == 1000)
+			__atomic_store_n(w->go, true, __ATOMIC_RELEASE);
+	}
+	return NULL;
+}
+
+static void
+test_a_reader_sees_a_growing_counter(void)
+{
+	uint64_t v[RX_STATS] = {0}, last = 0;
+	bool go = false;
+	struct writer w = {v, &go};
+	struct pbox_stats *s = pbox_stats_new(1);
+	pthread_t thread;
+
+	pbox_stats_register(s, "core", "", rx_defs, RX_STATS, v, NULL);
+	CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, write_values, &w), 0);
+	while (!__atomic_load_n(&go, __ATOMIC_ACQUIRE))
+		;
+	while (last < 1000000) {
+		uint64_t now = pbox_stats_total(s, "core", "rx_frames");
+
+		CU_ASSERT_FATAL(now >= last && now >= 1000);
+		last = now;
+	}
+	pthread_join(thread, NULL);
+	pbox_stats_free(s);
+}
+
+const struct unit_test unit_tests[] = {
+	{"bucket index and bound agree", test_index_and_upper_agree},
+	{"percentiles are within 1/32 of the sorted truth", test_percentiles},
+	{"merging is the union", test_merge_is_the_union},
+	{"huge values share the last bucket", test_huge_values_share_the_last_bucket},
+	{"the text tells the tail", test_text_tells_the_tail},
+	{"blocks come and go", test_register_and_unregister},
+	{"malformed names are refused", test_malformed_names_are_refused},
+	{"text dump", test_text},
+	{"JSON dump is JSON", test_json_is_json},
+	{"histograms of all cores together", test_total_hist},
+	{"a reader sees a growing counter", test_a_reader_sees_a_growing_counter},
+	{NULL, NULL},
+};

@@ -24,7 +24,7 @@ SKIP = re.compile(r"^skip - (.*)$", re.M)
 SUITES = {
     "lint": "format, licence lines, forbidden functions, exported names, layers, shell scripts",
     "unit": "CUnit tests of each library and driver",
-    "golden": "the frozen frames, from C and from Python",
+    "golden": "the frozen frames, and the Python side written from the specification",
     "sim": "the engine in virtual time on lossy networks, and planted bugs",
     "chaos": "the fault-injecting driver",
     "fuzz": "each fuzz target over its corpus, with address and undefined-behaviour sanitizers",
@@ -171,6 +171,8 @@ def run_suite(suite, result, logs, only):
     elif suite == "golden":
         run_program(result, logs, "golden frames", ["/usr/bin/python3", "test/golden/check.py"],
                     120)
+        run_program(result, logs, "python worker of the specification",
+                    ["/usr/bin/python3", "test/spec/test_spec.py"], 300)
     elif suite == "func":
         for path in scripts("func"):
             if not only or any(x in os.path.basename(path) for x in only):

@@ -241,6 +241,21 @@ send_not_ready(struct pbox_registrar *r, const struct pbox_frame *f, const struc
 		r, f, PBOX_NOT_READY, pbox_not_ready_encode(r->scratch, sizeof(r->scratch), &m));
 }
 
+/* R5.7. Its shard writes the slots meanwhile: a hint for a worker that joins late. */
+static uint32_t
+lowest_version(const struct pbox_chunk *c)
+{
+	uint32_t lowest = __atomic_load_n(&c->slot[0].version, __ATOMIC_RELAXED);
+
+	for (unsigned f = 1; f < c->fragments; f++) {
+		uint32_t v = __atomic_load_n(&c->slot[f].version, __ATOMIC_RELAXED);
+
+		if (pbox_serial_diff(v, lowest) < 0)
+			lowest = v;
+	}
+	return lowest;
+}
+
 static void
 send_page(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_table *t,
 	uint32_t first)
@@ -261,8 +276,7 @@ send_page(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbo
 			.endpoint = lc->endpoint,
 			.segments = lc->segments,
 			.elements = lc->elements,
-			/* its shard writes it meanwhile: a hint for a worker that joins late */
-			.version = __atomic_load_n(&t->chunk[i].slot[0].version, __ATOMIC_RELAXED),
+			.version = lowest_version(&t->chunk[i]),
 		};
 
 		memcpy(e.segment, &t->layout.segment[lc->first_segment],

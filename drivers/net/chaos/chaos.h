@@ -7,8 +7,9 @@
 
 /**
  * @file
- * net_chaos inside: settings (chaos_conf.c), the way of a packet (chaos_queue.c), the Ethernet
- * device (chaos_ethdev.c), telemetry (chaos_telemetry.c).
+ * net_chaos inside: settings (chaos_conf.c), what befalls a packet (chaos_faults.c), its way
+ * through a queue (chaos_queue.c), the Ethernet device (chaos_ethdev.c, chaos_ops.c), telemetry
+ * (chaos_telemetry.c).
  *
  * Threads: control functions and telemetry hold chaos_lock. A queue belongs to the thread that
  * polls it; settings reach it through a sequence lock that it never waits for. A tx queue has a

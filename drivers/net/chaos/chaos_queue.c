@@ -11,48 +11,17 @@
 #include <rte_pause.h>
 
 #include "chaos.h"
+#include "chaos_faults.h"
 
 /*
  * A packet passes, in this order: blackhole, target, loss, burst, Gilbert-Elliott; duplication;
  * then, each copy for itself: damage, truncation, reordering, delay; the ready ring.
  */
 
-static inline void
-count(struct chaos_queue *q, enum chaos_counter c, uint64_t n)
-{
-	/* one writer: no need for an atomic addition, only for a store in one piece */
-	__atomic_store_n(&q->n[c], q->n[c] + n, __ATOMIC_RELAXED);
-}
-
 uint64_t
 chaos_queue_count(const struct chaos_queue *q, enum chaos_counter c)
 {
 	return __atomic_load_n(&q->n[c], __ATOMIC_RELAXED) - q->base[c];
-}
-
-/* splitmix64 */
-static inline uint64_t
-random_u64(uint64_t *state)
-{
-	uint64_t z = (*state += UINT64_C(0x9E3779B97F4A7C15));
-
-	z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-	z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
-	return z ^ (z >> 31);
-}
-
-/* Draws a number only where the fault is on, so that the sequence starts when it is switched on. */
-static inline bool
-strikes(struct chaos_queue *q, enum chaos_fault f, double p)
-{
-	return p > 0 && (double)(random_u64(&q->rng[f]) >> 11) * 0x1p-53 < p;
-}
-
-/* Uniform in 0 to n - 1; the bias of 2^-32 does not matter here. */
-static inline uint32_t
-random_below(struct chaos_queue *q, enum chaos_fault f, uint32_t n)
-{
-	return (uint32_t)(((random_u64(&q->rng[f]) >> 32) * n) >> 32);
 }
 
 static void
@@ -62,7 +31,7 @@ seed(struct chaos_queue *q)
 		uint64_t s = q->conf.seed ^ ((uint64_t)q->dir << 32 | (uint64_t)q->id << 8 | f) *
 						    UINT64_C(0xD6E8FEB86659FD93);
 
-		q->rng[f] = random_u64(&s);
+		q->rng[f] = chaos_random(&s);
 	}
 	q->burst_left = 0;
 	q->gilbert_bad = false;
@@ -163,133 +132,28 @@ heap_take(struct chaos_queue *q)
 	return m;
 }
 
-/* Whether nobody else sees the mbufs or the bytes of a packet. */
-static bool
-is_private(const struct rte_mbuf *m)
-{
-	for (; m != NULL; m = m->next)
-		if (!RTE_MBUF_DIRECT(m) || rte_mbuf_refcnt_read(m) != 1)
-			return false;
-	return true;
-}
-
-/* The first @p len bytes of a packet in mbufs of their own. Received packets are copied within the
- * application's pool, sent ones into ours: theirs may be of any kind. */
-static struct rte_mbuf *
-copy_of(struct chaos_queue *q, struct rte_mbuf *m, uint32_t len)
-{
-	return rte_pktmbuf_copy(m, q->dir == CHAOS_RX ? m->pool : q->port->pool, 0, len);
-}
-
-/* Make a packet ours alone; NULL: no mbuf for it, and the packet stays as it is. */
-static struct rte_mbuf *
-make_private(struct chaos_queue *q, struct rte_mbuf *m, uint32_t len)
-{
-	struct rte_mbuf *copy = copy_of(q, m, len);
-
-	if (copy == NULL)
-		return NULL;
-	count(q, CHAOS_N_copied, 1);
-	rte_pktmbuf_free(m);
-	return copy;
-}
-
-static struct rte_mbuf *
-corrupt(struct chaos_queue *q, struct rte_mbuf *m)
-{
-	uint32_t at = q->conf.corrupt_from, len = m->pkt_len;
-	uint8_t change = (uint8_t)(1 + random_below(q, CHAOS_F_CORRUPT, 255));
-	struct rte_mbuf *own;
-
-	if (at >= len)
-		return m;
-	at += random_below(q, CHAOS_F_CORRUPT, len - at);
-	own = is_private(m) ? m : make_private(q, m, len);
-	if (own == NULL) {
-		count(q, CHAOS_N_nombuf, 1);
-		return m;
-	}
-	m = own;
-	for (; at >= own->data_len; own = own->next)
-		at -= own->data_len;
-	*rte_pktmbuf_mtod_offset(own, uint8_t *, at) ^= change;
-	count(q, CHAOS_N_corrupted, 1);
-	return m;
-}
-
-static void
-cut_in_place(struct rte_mbuf *m, uint32_t len)
-{
-	struct rte_mbuf *seg = m;
-
-	m->pkt_len = len;
-	m->nb_segs = 1;
-	for (; len > seg->data_len; seg = seg->next, m->nb_segs++)
-		len -= seg->data_len;
-	seg->data_len = (uint16_t)len;
-	rte_pktmbuf_free(seg->next);
-	seg->next = NULL;
-}
-
-static struct rte_mbuf *
-cut_short(struct chaos_queue *q, struct rte_mbuf *m)
-{
-	uint32_t min = RTE_MAX(q->conf.truncate_min, 1u), len;
-	struct rte_mbuf *own = m;
-
-	len = random_below(q, CHAOS_F_TRUNCATE, m->pkt_len > min ? m->pkt_len - min : 1) + min;
-	if (len >= m->pkt_len)
-		return m;
-	if (is_private(m))
-		cut_in_place(m, len);
-	else
-		own = make_private(q, m, len);
-	if (own == NULL) {
-		count(q, CHAOS_N_nombuf, 1);
-		return m;
-	}
-	count(q, CHAOS_N_truncated, 1);
-	return own;
-}
-
-/* What is held must not change under us: in a network, packets do not either. */
-static struct rte_mbuf *
-fit_to_hold(struct chaos_queue *q, struct rte_mbuf *m)
-{
-	struct rte_mbuf *own;
-
-	if (q->dir == CHAOS_RX || is_private(m))
-		return m;
-	own = make_private(q, m, m->pkt_len);
-	if (own == NULL) {
-		rte_pktmbuf_free(m);
-		count(q, CHAOS_N_overflow, 1);
-	}
-	return own;
-}
-
 static void
 delay(struct chaos_queue *q, struct rte_mbuf *m, uint64_t now)
 {
 	uint64_t us = q->conf.delay_us;
 
 	if (q->conf.jitter_us > 0)
-		us += random_below(q, CHAOS_F_DELAY, q->conf.jitter_us + 1);
+		us += chaos_random_below(q, CHAOS_F_DELAY, q->conf.jitter_us + 1);
 	if (us == 0) {
 		ready_put(q, m);
 		return;
 	}
 	if (q->n_delayed == q->limit) {
 		rte_pktmbuf_free(m);
-		count(q, CHAOS_N_overflow, 1);
+		chaos_count(q, CHAOS_N_overflow, 1);
 		return;
 	}
-	m = fit_to_hold(q, m);
+	m = chaos_fit_to_hold(q, m);
 	if (m == NULL)
 		return;
 	heap_put(q, (struct chaos_delayed){
 			    .due = now + us * q->port->tsc_per_us, .order = q->order++, .m = m});
-	count(q, CHAOS_N_delayed, 1);
+	chaos_count(q, CHAOS_N_delayed, 1);
 }
 
 static void
@@ -298,24 +162,24 @@ reorder(struct chaos_queue *q, struct rte_mbuf *m, uint64_t now)
 	const struct chaos_conf *c = &q->conf;
 	uint32_t others;
 
-	if (!strikes(q, CHAOS_F_REORDER, c->reorder)) {
+	if (!chaos_strikes(q, CHAOS_F_REORDER, c->reorder)) {
 		q->passed++;
 		delay(q, m, now);
 		return;
 	}
-	others = 1 + random_below(q, CHAOS_F_REORDER, c->reorder_window);
+	others = 1 + chaos_random_below(q, CHAOS_F_REORDER, c->reorder_window);
 	if (q->n_held == RTE_MIN(q->limit, (uint32_t)CHAOS_WINDOW_MAX)) {
 		rte_pktmbuf_free(m);
-		count(q, CHAOS_N_overflow, 1);
+		chaos_count(q, CHAOS_N_overflow, 1);
 		return;
 	}
-	m = fit_to_hold(q, m);
+	m = chaos_fit_to_hold(q, m);
 	if (m == NULL)
 		return;
 	q->held[q->n_held++] = (struct chaos_held){.passed = q->passed + others,
 		.due = now + c->reorder_us * q->port->tsc_per_us,
 		.m = m};
-	count(q, CHAOS_N_reordered, 1);
+	chaos_count(q, CHAOS_N_reordered, 1);
 }
 
 /* Let go what has waited long enough, while @p reserve places of the ready ring stay free. */
@@ -342,73 +206,13 @@ release_delayed(struct chaos_queue *q, uint64_t now)
 		ready_put(q, heap_take(q));
 }
 
-static bool
-matches(const struct chaos_conf *c, const struct rte_mbuf *m)
-{
-	for (uint32_t t = 0; t < c->target_terms; t++) {
-		const struct chaos_term *term = &c->target[t];
-		uint8_t copy[CHAOS_TERM_BYTES];
-		const uint8_t *p = rte_pktmbuf_read(m, term->offset, term->len, copy);
-
-		if (p == NULL)
-			return false;
-		for (uint32_t i = 0; i < term->len; i++)
-			if ((p[i] & term->mask[i]) != term->value[i])
-				return false;
-	}
-	return true;
-}
-
-/* The first so many over all queues of the direction. */
-static bool
-is_target(struct chaos_queue *q, const struct rte_mbuf *m)
-{
-	uint32_t left;
-
-	if (q->conf.target_first == 0 || !matches(&q->conf, m))
-		return false;
-	left = __atomic_load_n(&q->side->target_left, __ATOMIC_RELAXED);
-	while (left > 0)
-		if (__atomic_compare_exchange_n(&q->side->target_left, &left, left - 1, true,
-			    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-			return true;
-	return false;
-}
-
-/* CHAOS_COUNTER_MAX: it lives. Each model sees each packet that the ones before let live. */
-static enum chaos_counter
-cause_of_death(struct chaos_queue *q, const struct rte_mbuf *m)
-{
-	const struct chaos_conf *c = &q->conf;
-
-	if (c->blackhole)
-		return CHAOS_N_blackholed;
-	if (is_target(q, m))
-		return CHAOS_N_target_dropped;
-	if (strikes(q, CHAOS_F_LOSS, c->loss))
-		return CHAOS_N_lost;
-	if (q->burst_left == 0 && strikes(q, CHAOS_F_BURST, c->burst))
-		q->burst_left = c->burst_len;
-	if (q->burst_left > 0) {
-		q->burst_left--;
-		return CHAOS_N_burst_lost;
-	}
-	if (c->gilbert_bad > 0) {
-		if (strikes(q, CHAOS_F_GILBERT, q->gilbert_bad ? c->gilbert_good : c->gilbert_bad))
-			q->gilbert_bad = !q->gilbert_bad;
-		if (q->gilbert_bad && strikes(q, CHAOS_F_GILBERT, c->gilbert_loss))
-			return CHAOS_N_gilbert_lost;
-	}
-	return CHAOS_COUNTER_MAX;
-}
-
 static void
 emit(struct chaos_queue *q, struct rte_mbuf *m, uint64_t now)
 {
-	if (strikes(q, CHAOS_F_CORRUPT, q->conf.corrupt))
-		m = corrupt(q, m);
-	if (strikes(q, CHAOS_F_TRUNCATE, q->conf.truncate))
-		m = cut_short(q, m);
+	if (chaos_strikes(q, CHAOS_F_CORRUPT, q->conf.corrupt))
+		m = chaos_corrupt(q, m);
+	if (chaos_strikes(q, CHAOS_F_TRUNCATE, q->conf.truncate))
+		m = chaos_cut_short(q, m);
 	reorder(q, m, now);
 }
 
@@ -416,17 +220,17 @@ emit(struct chaos_queue *q, struct rte_mbuf *m, uint64_t now)
 static void
 process(struct chaos_queue *q, struct rte_mbuf *m, uint64_t now)
 {
-	enum chaos_counter cause = cause_of_death(q, m);
+	enum chaos_counter cause = chaos_cause_of_death(q, m);
 	struct rte_mbuf *copy = NULL;
 
 	if (cause != CHAOS_COUNTER_MAX) {
 		rte_pktmbuf_free(m);
-		count(q, cause, 1);
+		chaos_count(q, cause, 1);
 		return;
 	}
-	if (strikes(q, CHAOS_F_DUP, q->conf.dup)) {
-		copy = copy_of(q, m, m->pkt_len);
-		count(q, copy != NULL ? CHAOS_N_duplicated : CHAOS_N_nombuf, 1);
+	if (chaos_strikes(q, CHAOS_F_DUP, q->conf.dup)) {
+		copy = chaos_copy(q, m, m->pkt_len);
+		chaos_count(q, copy != NULL ? CHAOS_N_duplicated : CHAOS_N_nombuf, 1);
 	}
 	emit(q, m, now);
 	if (copy != NULL)
@@ -459,7 +263,7 @@ flush(struct chaos_queue *q)
 
 		sent = rte_eth_tx_burst(q->port->wrapped, q->id, &q->ready[at], n);
 		q->ready_head += sent;
-		count(q, CHAOS_N_port_packets, sent);
+		chaos_count(q, CHAOS_N_port_packets, sent);
 		if (sent < n)
 			break;
 	}
@@ -491,16 +295,16 @@ chaos_tx_burst(void *txq, struct rte_mbuf **pkts, uint16_t n)
 
 		/* the port may free what it takes: subtract what it did not */
 		i = rte_eth_tx_burst(q->port->wrapped, q->id, pkts, n);
-		count(q, CHAOS_N_port_packets, i);
-		count(q, CHAOS_N_packets, i);
-		count(q, CHAOS_N_bytes, bytes - bytes_of(pkts + i, n - i));
+		chaos_count(q, CHAOS_N_port_packets, i);
+		chaos_count(q, CHAOS_N_packets, i);
+		chaos_count(q, CHAOS_N_bytes, bytes - bytes_of(pkts + i, n - i));
 		goto out;
 	}
 	tx_work(q);
 	now = rte_rdtsc();
 	for (; i < n && ready_room(q) >= 4; i++) {
-		count(q, CHAOS_N_packets, 1);
-		count(q, CHAOS_N_bytes, pkts[i]->pkt_len);
+		chaos_count(q, CHAOS_N_packets, 1);
+		chaos_count(q, CHAOS_N_bytes, pkts[i]->pkt_len);
 		process(q, pkts[i], now);
 		release_held(q, now, 2);
 	}
@@ -541,13 +345,13 @@ chaos_rx_burst(void *rxq, struct rte_mbuf **pkts, uint16_t n)
 	take_settings(q);
 	if (likely(!q->active && q->waiting == 0)) {
 		out = rte_eth_rx_burst(q->port->wrapped, q->id, pkts, n);
-		count(q, CHAOS_N_port_packets, out);
+		chaos_count(q, CHAOS_N_port_packets, out);
 		goto out;
 	}
 	/* two places for each packet that comes, so that none is dropped for want of them */
 	want = (uint16_t)RTE_MIN((uint32_t)n, ready_room(q) / 2);
 	got = want > 0 ? rte_eth_rx_burst(q->port->wrapped, q->id, pkts, want) : 0;
-	count(q, CHAOS_N_port_packets, got);
+	chaos_count(q, CHAOS_N_port_packets, got);
 	now = rte_rdtsc();
 	for (uint16_t i = 0; i < got; i++) {
 		process(q, pkts[i], now);
@@ -559,8 +363,8 @@ chaos_rx_burst(void *rxq, struct rte_mbuf **pkts, uint16_t n)
 		pkts[out++] = q->ready[q->ready_head++ % CHAOS_READY];
 	update_waiting(q);
 out:
-	count(q, CHAOS_N_packets, out);
-	count(q, CHAOS_N_bytes, bytes_of(pkts, out));
+	chaos_count(q, CHAOS_N_packets, out);
+	chaos_count(q, CHAOS_N_bytes, bytes_of(pkts, out));
 	return out;
 }
 

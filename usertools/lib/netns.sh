@@ -42,7 +42,7 @@ first_file() {
 
 pbox_binary() {
 	[[ -n ${PBOX_BIN:-} ]] && printf '%s\n' "$PBOX_BIN" && return 0
-	first_file "$PBOX_BUILD/app/pbox/pbox" "$PBOX_BUILD/app/pbox" ||
+	first_file "$PBOX_BUILD/app/pbox/pbox" ||
 		net_fail "no pbox in $PBOX_BUILD: build it (meson setup build && meson compile -C build)"
 }
 
@@ -95,7 +95,7 @@ write_conf() {
 	local file=$1 job=$2 secret=$3 workers=$4 port=${5:-net_af_packet0}
 	cat >"$file" <<-EOF
 		# sleep when idle: here there are fewer CPUs than pollers and workers
-		cores-idle = auto
+		cores-idle = sleep
 
 		[port $port]
 		address = $BOX_ADDRESS/24

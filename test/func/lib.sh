@@ -92,7 +92,8 @@ need() {
 			"$PYTHON" -c 'import torch' 2>/dev/null || reason="no torch for $PYTHON"
 			;;
 		box)
-			pbox_binary >/dev/null 2>&1 || reason="no pbox in $PBOX_BUILD"
+			{ pbox_binary && pbox_library; } >/dev/null 2>&1 ||
+				reason="no pbox or no libpbox-client.so.0 in $PBOX_BUILD"
 			;;
 		*) reason="unknown requirement $what" ;;
 		esac

@@ -129,6 +129,14 @@ def optimiser(args):
             same = same and all(reference.equal_bits(p.detach(), q.detach())
                                 for p, q in zip(params, twins))
         result(case, "equal" if same else "different")
+    dtypes = (torch.float32, torch.bfloat16, torch.float16)
+    everybodys = [[numbers(3001, seed=w).clamp(-9, 9).to(d) for d in dtypes]
+                  for w in range(WORLD)]
+    mine = everybodys[RANK]
+    want = [reference.ordered_reduce([e[i] for e in everybodys], "sum").to(d)
+            for i, d in enumerate(dtypes)]
+    pbox.torch.all_reduce(mine, client=client)
+    result("reduced", "equal" if all(map(torch.equal, mine, want)) else "different")
     bn = torch.nn.BatchNorm1d(5)
     bn.running_mean.fill_(float(RANK))
     pbox.torch.sync_buffers(bn, client=client)

@@ -17,9 +17,9 @@
 
 #include <pbox_reduce.h>
 
-/* More streams than this and the hardware prefetchers lose them, fewer and dst is read and written
- * again more often. */
-#define GROUP_MAX 16
+/* More streams at a time than this are slower than going over dst, which stays in the L1 cache, again
+ * (measured on Zen 5 for 16 and 32 sources: 120 GB/s in groups of 8, 80 to 95 GB/s in groups of 16). */
+#define GROUP_MAX 8
 
 /* With several groups dst is summed up in tiles that stay in the L1 cache between them. */
 #define TILE 2048

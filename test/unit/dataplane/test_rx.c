@@ -97,13 +97,12 @@ announce(void)
 static void
 ping(void)
 {
-	uint8_t f[128];
+	uint8_t f[128] = {0}, echo[56] = {0};
 	struct snapshot s;
 	uint16_t sum;
 
 	rig_start(&rig, &(struct rig_options){.queues = 1, .cores = 1});
-	memset(f, 0, sizeof(f));
-	worker_frame(0, 1, f, 56, f);
+	worker_frame(0, 1, echo, sizeof(echo), f);
 	f[23] = 1; /* ICMP in place of UDP */
 	f[24] = f[25] = 0;
 	sum = pbox_net_checksum(f + 14, 20);

@@ -144,7 +144,7 @@ pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	int32_t ahead = pbox_serial_diff(f->hdr.round, g->slot->version);
 	bool latest = (f->hdr.flags & PBOX_F_LATEST) != 0;
-	struct pbox_round *r;
+	struct pbox_round *r = g->slot->round;
 
 	if (!latest && ahead > 1) {
 		count(s, PBOX_SS_DROP_ROUND_FUTURE);
@@ -161,14 +161,15 @@ pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 		return;
 	}
 	/* the result follows when it is there, unless all records are taken: then the worker's
-	 * next probe gets it. Before INIT only version 0 can be waited for. */
-	if (initialised(g) || latest || ahead == 0) {
+	 * next probe gets it. Before INIT only version 0 can be waited for. LATEST takes no record:
+	 * a restarted worker asks so for all fragments at once, far beyond its window. */
+	if (!latest && (initialised(g) || ahead == 0))
 		r = shard_round_open(s, g->j, g->slot);
-		if (r != NULL && !bit_get(r->want, f->hdr.worker)) {
-			bit_set(r->want, f->hdr.worker);
-			r->ts[f->hdr.worker] = f->hdr.ts;
-			r->at_us[f->hdr.worker] = (uint32_t)(s->now_ns / 1000);
-		}
+	if (r != NULL && (initialised(g) || latest || ahead == 0) &&
+		!bit_get(r->want, f->hdr.worker)) {
+		bit_set(r->want, f->hdr.worker);
+		r->ts[f->hdr.worker] = f->hdr.ts;
+		r->at_us[f->hdr.worker] = (uint32_t)(s->now_ns / 1000);
 	}
 	shard_send_wait(s, g, f);
 }

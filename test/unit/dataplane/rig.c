@@ -33,16 +33,16 @@ start_eal(void)
 	CU_ASSERT_FATAL(rte_eal_init(sizeof(argv) / sizeof(*argv) - 1, argv) >= 0);
 }
 
-/* The device: rings that the test holds the other ends of. */
+/* The device: rings [first, first + n) that the test holds the other ends of. */
 static uint16_t
-ring_device(struct rig *r)
+ring_device(struct rig *r, unsigned first, unsigned n)
 {
 	static unsigned number;
 	char name[32];
 	int id;
 
 	number++;
-	for (unsigned q = 0; q < r->o.queues; q++) {
+	for (unsigned q = first; q < first + n; q++) {
 		snprintf(name, sizeof(name), "rig_in_%u_%u", number, q);
 		r->in[q] = rte_ring_create(name, 4096, SOCKET_ID_ANY, 0);
 		snprintf(name, sizeof(name), "rig_out_%u_%u", number, q);
@@ -51,41 +51,60 @@ ring_device(struct rig *r)
 		CU_ASSERT_FATAL(r->in[q] != NULL && r->out[q] != NULL);
 	}
 	snprintf(name, sizeof(name), "rig%u", number);
-	id = rte_eth_from_rings(name, r->in, r->o.queues, r->out, r->o.queues, SOCKET_ID_ANY);
+	id = rte_eth_from_rings(name, &r->in[first], n, &r->out[first], n, SOCKET_ID_ANY);
 	CU_ASSERT_FATAL(id >= 0);
-	snprintf(name, sizeof(name), "rig_pool_%u", number);
-	r->pool = rte_pktmbuf_pool_create(name, POOL_SIZE, 0, 0, 2048 + 128, SOCKET_ID_ANY);
-	CU_ASSERT_PTR_NOT_NULL_FATAL(r->pool);
 	return (uint16_t)id;
 }
 
 static void
-open_port(struct rig *r)
+make_pool(struct rig *r)
 {
-	struct pbox_port_conf c = {.id = ring_device(r),
+	static unsigned number;
+	char name[32];
+
+	snprintf(name, sizeof(name), "rig_pool_%u", number++);
+	r->pool = rte_pktmbuf_pool_create(name, POOL_SIZE, 0, 0, 2048 + 128, SOCKET_ID_ANY);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(r->pool);
+}
+
+static void
+open_port(struct rig *r, unsigned p, struct pbox_port_conf *c)
+{
+	const uint8_t mac[6] = RIG_MAC;
+	struct pbox_error err = {0};
+
+	*c = (struct pbox_port_conf){.id = ring_device(r, p, r->o.ports == 2 ? 1 : r->o.queues),
 		.where = "[port 0]",
-		.ip = RIG_IP,
+		.ip = RIG_IP + (p << 16),
 		.prefix_len = 24,
 		.mtu = 1500,
 		.hold = r->o.hold,
 		.control_port = PBOX_CONTROL_PORT,
 		.n_cores = r->o.cores};
+	for (unsigned i = 0; i < r->o.cores; i++)
+		c->core[i] = (uint16_t)i;
+	CU_ASSERT_FATAL(pbox_port_open(&r->port[p], c, &err) == 0);
+	memcpy(r->port[p].nif.mac, mac, 6);
+	CU_ASSERT_FATAL(pbox_port_start(&r->port[p], &err) == 0);
+	CU_ASSERT(pbox_port_wait_link(&r->port[p], 100));
+	if (r->o.copy)
+		r->port[p].dev.tx_segments = false;
+}
+
+static void
+open_ports(struct rig *r)
+{
+	const uint8_t node_of[4] = {0};
+	struct pbox_port_conf c[RIG_QUEUES];
 	struct pbox_error err = {0};
-	const uint8_t mac[6] = RIG_MAC, node_of[4] = {0};
 	int n;
 
-	for (unsigned i = 0; i < r->o.cores; i++) {
+	for (unsigned i = 0; i < r->o.cores; i++)
 		r->core[i] = (struct pbox_port_core){.lcore = i + 1, .node = -1};
-		c.core[i] = (uint16_t)i;
-	}
-	CU_ASSERT_FATAL(pbox_port_open(&r->port, &c, &err) == 0);
-	memcpy(r->port.nif.mac, mac, 6);
-	CU_ASSERT_FATAL(pbox_port_start(&r->port, &err) == 0);
-	CU_ASSERT(pbox_port_wait_link(&r->port, 100));
-	if (r->o.copy)
-		r->port.dev.tx_segments = false;
-	n = pbox_dp_plan(&c, 1, node_of, PBOX_CONTROL_PORT, r->endpoint, 4, &err);
-	UNIT_EQ_U64(n, r->o.cores);
+	for (unsigned p = 0; p < r->o.ports; p++)
+		open_port(r, p, &c[p]);
+	n = pbox_dp_plan(c, r->o.ports, node_of, PBOX_CONTROL_PORT, r->endpoint, 4, &err);
+	UNIT_EQ_U64(n, r->o.cores * r->o.ports);
 	r->n_endpoints = (unsigned)n;
 }
 
@@ -93,8 +112,8 @@ static void
 create_planes(struct rig *r)
 {
 	const struct pbox_dp_region region = {r->memory, r->memory_size};
-	const struct pbox_dp_conf dc = {.port = &r->port,
-		.n_ports = 1,
+	const struct pbox_dp_conf dc = {.port = r->port,
+		.n_ports = r->o.ports,
 		.core = r->core,
 		.n_cores = r->o.cores,
 		.endpoint = r->endpoint,
@@ -107,8 +126,8 @@ create_planes(struct rig *r)
 		.optim = &pbox_optim_scalar,
 		.region = &region,
 		.n_regions = 1};
-	struct pbox_control_conf cc = {.port = &r->port,
-		.n_ports = 1,
+	struct pbox_control_conf cc = {.port = r->port,
+		.n_ports = r->o.ports,
 		.n_cores = r->o.cores,
 		.core = r->core,
 		.drain_ns = 1000000000,
@@ -141,6 +160,10 @@ rig_start(struct rig *r, const struct rig_options *o)
 {
 	memset(r, 0, sizeof(*r));
 	r->o = *o;
+	if (r->o.ports == 0)
+		r->o.ports = 1;
+	if (r->o.ports == 2)
+		r->o.queues = 2; /* rings */
 	if (r->o.hold == 0)
 		r->o.hold = 1024;
 	start_eal();
@@ -148,7 +171,8 @@ rig_start(struct rig *r, const struct rig_options *o)
 		r->inbox[w] = calloc(RIG_INBOX, sizeof(*r->inbox[w]));
 	r->job = (struct pbox_job_conf){
 		.name = "j", .secret = RIG_SECRET, .secret_len = strlen(RIG_SECRET)};
-	open_port(r);
+	make_pool(r);
+	open_ports(r);
 	r->memory_size = MEMORY;
 	r->memory = rte_zmalloc("rig", MEMORY, 64);
 	CU_ASSERT_PTR_NOT_NULL_FATAL(r->memory);
@@ -167,17 +191,20 @@ rig_stop(struct rig *r)
 		rig_collect(r);
 	pbox_dp_drain(r->dp);
 	rig_collect(r);
-	pbox_port_close(&r->port);
+	for (unsigned p = 0; p < r->o.ports; p++)
+		pbox_port_close(&r->port[p]);
 	rig_conserved(r);
 	UNIT_EQ_U64(pbox_dp_mbufs_missing(r->dp), 0);
-	UNIT_EQ_U64(pbox_port_mbufs_missing(&r->port), 0);
+	for (unsigned p = 0; p < r->o.ports; p++)
+		UNIT_EQ_U64(pbox_port_mbufs_missing(&r->port[p]), 0);
 	UNIT_EQ_U64(rte_mempool_in_use_count(r->pool), 0);
 	pbox_control_destroy(r->control);
 	pbox_dp_destroy(r->dp);
 	UNIT_EQ_U64(pbox_arena_used(r->arena), 0);
 	pbox_arena_destroy(r->arena);
 	rte_free(r->memory);
-	pbox_port_free(&r->port);
+	for (unsigned p = 0; p < r->o.ports; p++)
+		pbox_port_free(&r->port[p]);
 	rte_mempool_free(r->pool);
 	for (unsigned q = 0; q < r->o.queues; q++) {
 		rte_ring_free(r->in[q]);
@@ -205,7 +232,7 @@ rig_put(struct rig *r, unsigned queue, const void *frame, size_t len)
 
 /* File a packet of the box by worker. */
 static void
-file(struct rig *r, struct rte_mbuf *m)
+file(struct rig *r, unsigned ring, struct rte_mbuf *m)
 {
 	const void *payload_at = m->nb_segs > 1 ? rte_pktmbuf_mtod(m->next, void *) : NULL;
 	uint8_t flat[2048];
@@ -214,11 +241,18 @@ file(struct rig *r, struct rte_mbuf *m)
 
 	CU_ASSERT_FATAL(f != NULL && m->pkt_len <= sizeof(flat));
 	w = m->pkt_len >= 42 && f[12] == 8 && f[13] == 0 && f[23] == 17
-		    ? pbox_net_get_be16(f + 36) - 5000u
+		    ? pbox_net_get_be16(f + 36) % 100u
 		    : RIG_WORKERS;
+	if (w < RIG_WORKERS && r->o.ports == 2) {
+		/* to the worker's socket at this port, from our address there */
+		UNIT_EQ_U64(pbox_net_get_be16(f + 36) / 100, 50 + ring);
+		UNIT_EQ_U64(f[28], ring);
+		UNIT_EQ_U64(f[32], ring);
+	}
 	if (w < RIG_WORKERS) {
 		struct rig_datagram *d = &r->inbox[w][r->n_inbox[w]++ % RIG_INBOX];
 
+		d->ring = (uint8_t)ring;
 		d->len = (uint16_t)(m->pkt_len - 42);
 		memcpy(d->bytes, f + 42, d->len);
 		d->payload_at = payload_at;
@@ -236,7 +270,7 @@ rig_collect(struct rig *r)
 
 	for (unsigned q = 0; q < r->o.queues; q++)
 		while (rte_ring_dequeue(r->out[q], (void **)&m) == 0)
-			file(r, m);
+			file(r, q, m);
 }
 
 void

@@ -27,6 +27,7 @@
 
 struct rig_options {
 	unsigned queues, cores;
+	unsigned ports;    /* 0: one; two have one queue each, ring i is that of port i */
 	unsigned out_size; /* packets that the way out holds; 0: many */
 	bool copy;         /* the port takes no chained buffers */
 	bool lcores;       /* cores run on lcores 1, 2, ... */
@@ -36,6 +37,7 @@ struct rig_options {
 /* A datagram of the box to a worker. */
 struct rig_datagram {
 	uint16_t len;
+	uint8_t ring;           /* it left through */
 	uint8_t bytes[2048];    /* UDP payload */
 	const void *payload_at; /* where a shared payload stands, or NULL */
 };
@@ -45,7 +47,7 @@ struct rig {
 	struct rte_ring *in[RIG_QUEUES], *out[RIG_QUEUES];
 	struct rte_mempool *pool;
 	unsigned pool_size;
-	struct pbox_port port;
+	struct pbox_port port[RIG_QUEUES];
 	struct pbox_port_core core[4];
 	struct pbox_engine_endpoint endpoint[4];
 	unsigned n_endpoints;
@@ -72,7 +74,7 @@ void rig_pump(struct rig *r);
 /* Only the cores, once each. */
 void rig_turn(struct rig *r);
 void rig_collect(struct rig *r);
-/* A packet of these bytes arrives at a queue. */
+/* A packet of these bytes arrives at a queue (with two ports: at that port). */
 void rig_put(struct rig *r, unsigned queue, const void *frame, size_t len);
 void rig_put_mbuf(struct rig *r, unsigned queue, struct rte_mbuf *m);
 uint64_t rig_core(const struct rig *r, enum pbox_core_stat what); /* all cores */
@@ -83,7 +85,8 @@ void rig_conserved(const struct rig *r);
 /* worker.c */
 struct worker {
 	struct rig *r;
-	unsigned n; /* its number; UDP port 5000 + n, address 10.78.0.(10 + n) */
+	unsigned
+		n; /* its number; at port p: UDP port 5000 + 100 * p + n, address 10.78.p.(10 + n) */
 	uint64_t token;
 	uint32_t incarnation, request;
 	uint16_t job, workers, endpoints;
@@ -93,7 +96,10 @@ struct worker {
 	struct pbox_chunk_entry chunk[64];
 };
 
-/* Bytes of a frame from worker n to a UDP port of the box: 42 of headers and then the payload. */
+/* Bytes of a frame from worker n to a UDP port of the box: 42 of headers and then the payload. The
+ * second port is in a network of its own, and the worker has another socket there. */
+size_t worker_frame_at(
+	unsigned port, unsigned n, uint16_t to, const void *payload, size_t len, uint8_t *out);
 size_t worker_frame(unsigned n, uint16_t to, const void *payload, size_t len, uint8_t *out);
 /* Send one PBox frame to an UDP port. */
 void worker_send(struct worker *w, unsigned queue, uint16_t to, const struct pbox_hdr *hdr,

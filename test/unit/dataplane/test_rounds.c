@@ -21,15 +21,18 @@ all_reduce(const struct rig_options *o)
 	rig_start(&rig, o);
 	for (unsigned i = 0; i < 2; i++) {
 		CU_ASSERT_FATAL(worker_join(&rig, &w[i], i, 2));
-		UNIT_EQ_U64(w[i].endpoints, o->cores);
+		UNIT_EQ_U64(w[i].endpoints, o->cores * (o->ports == 2 ? 2 : 1));
 	}
 	for (unsigned i = 0; i < 2; i++)
 		CU_ASSERT_FATAL(worker_declare(&w[i], ELEMENTS));
 	for (unsigned i = 0; i < 2; i++)
 		CU_ASSERT_FATAL(worker_map(&w[i]));
 	for (uint32_t round = 1; round <= ROUNDS; round++) {
-		for (unsigned i = 0; i < 2; i++)
-			worker_push(&w[i], i % o->queues, round);
+		for (unsigned i = 0; i < 2; i++) {
+			worker_push(&w[i], o->queues == 2 ? i % 2 : 0, round);
+			if (o->ports == 2) /* the other's last frame was at another port */
+				rig_pump(&rig);
+		}
 		for (unsigned i = 0; i < 2; i++)
 			UNIT_EQ_U64(worker_results(&w[i], round, 2), ELEMENTS);
 	}
@@ -89,6 +92,16 @@ on_lcores(void)
 	all_reduce(&(struct rig_options){.queues = 1, .cores = 2, .lcores = true});
 	rig_stop(&rig);
 	all_reduce(&(struct rig_options){.queues = 2, .cores = 2, .lcores = true});
+	rig_stop(&rig);
+}
+
+/* Two ports, which both cores serve: an answer leaves through the port of its chunk. */
+static void
+two_ports(void)
+{
+	all_reduce(&(struct rig_options){.ports = 2, .cores = 2});
+	rig_stop(&rig);
+	all_reduce(&(struct rig_options){.ports = 2, .cores = 1});
 	rig_stop(&rig);
 }
 
@@ -193,6 +206,7 @@ const struct unit_test unit_tests[] = {
 	{"a port that copies", copying_port},
 	{"a core without a queue", core_without_queue},
 	{"packets at the wrong queue", wrong_queue},
+	{"two ports", two_ports},
 	{"cores on lcores", on_lcores},
 	{"payload shared", payload_shared},
 	{"duplicates", duplicates},

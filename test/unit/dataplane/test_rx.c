@@ -67,9 +67,9 @@ arp(void)
 	UNIT_EQ_U64(rig.n_other, 1);
 	UNIT_EQ_U64(rig.other_len[0], 60);
 	CU_ASSERT(memcmp(rig.other[0], me.mac, 6) == 0);
-	CU_ASSERT(memcmp(rig.other[0] + 20, "\0\2", 2) == 0);           /* a reply */
-	CU_ASSERT(memcmp(rig.other[0] + 22, rig.port.nif.mac, 6) == 0); /* our MAC */
-	CU_ASSERT(memcmp(rig.other[0] + 28, &rig.port.nif.ip, 4) == 0);
+	CU_ASSERT(memcmp(rig.other[0] + 20, "\0\2", 2) == 0);              /* a reply */
+	CU_ASSERT(memcmp(rig.other[0] + 22, rig.port[0].nif.mac, 6) == 0); /* our MAC */
+	CU_ASSERT(memcmp(rig.other[0] + 28, &rig.port[0].nif.ip, 4) == 0);
 	for (unsigned i = 42; i < 60; i++)
 		UNIT_EQ_U64(rig.other[0][i], 0);
 	/* for somebody else */

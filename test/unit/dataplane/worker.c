@@ -12,12 +12,21 @@
 size_t
 worker_frame(unsigned n, uint16_t to, const void *payload, size_t len, uint8_t *out)
 {
-	const struct pbox_net_if nif = {
-		.mac = {2, 0, 0, 0, 1, (uint8_t)n}, .ip = 0x0A004E0A + (n << 24), .prefix_len = 24};
+	return worker_frame_at(0, n, to, payload, len, out);
+}
+
+size_t
+worker_frame_at(
+	unsigned port, unsigned n, uint16_t to, const void *payload, size_t len, uint8_t *out)
+{
+	const struct pbox_net_if nif = {.mac = {2, 0, 0, 0, 1, (uint8_t)n},
+		.ip = 0x0A004E0A + (n << 24) + (port << 16),
+		.prefix_len = 24};
 	const uint8_t box[6] = RIG_MAC;
 	struct pbox_net_udp_template t;
 
-	pbox_net_udp_template(&t, &nif, (uint16_t)(5000 + n), box, RIG_IP, to, 0);
+	pbox_net_udp_template(
+		&t, &nif, (uint16_t)(5000 + 100 * port + n), box, RIG_IP + (port << 16), to, 0);
 	pbox_net_udp_header(&t, out, (uint16_t)len, 1);
 	if (len > 0)
 		memcpy(out + PBOX_NET_HEADERS_LEN, payload, len);
@@ -34,7 +43,8 @@ worker_send(struct worker *w, unsigned queue, uint16_t to, const struct pbox_hdr
 	if (hdr->length > 0)
 		memcpy(frame + PBOX_HDR_LEN, payload, hdr->length);
 	rig_put(w->r, queue, bytes,
-		worker_frame(w->n, to, frame, pbox_frame_seal(frame, hdr), bytes));
+		worker_frame_at(w->r->o.ports == 2 ? queue : 0, w->n, to, frame,
+			pbox_frame_seal(frame, hdr), bytes));
 }
 
 const struct rig_datagram *
@@ -193,7 +203,9 @@ worker_push(struct worker *w, unsigned queue, uint32_t round)
 			h.format = PBOX_FMT_FP32;
 			h.aux = PBOX_LR_MUL_ONE;
 			h.weight = 1;
-			worker_send(w, queue, w->endpoint[k->endpoint].udp, &h, v);
+			worker_send(w,
+				w->r->o.ports == 2 ? w->endpoint[k->endpoint].ipv4[2] : queue,
+				w->endpoint[k->endpoint].udp, &h, v);
 		}
 	}
 }
@@ -220,6 +232,8 @@ worker_results(struct worker *w, uint32_t round, unsigned workers)
 		if (k == NULL)
 			continue;
 		CU_ASSERT(w->r->o.copy == (d->payload_at == NULL));
+		if (w->r->o.ports == 2)
+			UNIT_EQ_U64(d->ring, w->endpoint[k->endpoint].ipv4[2]);
 		for (uint32_t i = 0; i < h.length / 4u; i++) {
 			uint64_t e = k->segment[0].offset + h.frag * (uint64_t)w->frag_elements + i;
 			float got, want = 0;

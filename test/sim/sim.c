@@ -219,6 +219,17 @@ on_tick(struct sim *s)
 }
 
 static void
+arrived(struct sim *s, const struct sim_packet *p)
+{
+	uint32_t crc = 0;
+
+	if (p->len >= PBOX_HDR_LEN)
+		memcpy(&crc, p->data + PBOX_HDR_LEN - sizeof(crc), sizeof(crc));
+	sim_hash(s, sim_mix(p->len, crc));
+	s->frames++;
+}
+
+static void
 handle(struct sim *s, const struct sim_event *e)
 {
 	struct sim_packet *p = e->p;
@@ -226,13 +237,11 @@ handle(struct sim *s, const struct sim_event *e)
 
 	switch (e->kind) {
 	case SIM_TO_BOX:
-		s->frames++;
-		sim_hash(s, sim_mix(p->len, p->data[p->len > 60 ? 58 : 0]));
+		arrived(s, p);
 		sim_box_arrive(s, p);
 		break;
 	case SIM_TO_WORKER:
-		s->frames++;
-		sim_hash(s, sim_mix(p->len, p->data[p->len > 60 ? 58 : 0]));
+		arrived(s, p);
 		to_worker(s, p);
 		break;
 	case SIM_POLL:

@@ -11,6 +11,7 @@ pbox_shard_create(const struct pbox_shard_conf *conf)
 {
 	struct pbox_shard *s = aligned_alloc(PBOX_CACHE_LINE,
 		(sizeof(*s) + PBOX_CACHE_LINE - 1) & ~(size_t)(PBOX_CACHE_LINE - 1));
+	uint8_t n_own = 0;
 
 	if (s == NULL)
 		return NULL;
@@ -22,7 +23,10 @@ pbox_shard_create(const struct pbox_shard_conf *conf)
 		return NULL;
 	}
 	for (unsigned e = 0; e < conf->n_endpoints; e++)
-		s->own_endpoint[e] = conf->endpoint[e].shard == conf->id;
+		if (conf->endpoint[e].shard == conf->id) {
+			s->own_endpoint[e] = true;
+			s->own_index[e] = n_own++;
+		}
 	return s;
 }
 
@@ -186,7 +190,7 @@ act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 		shard_send_pong(s, g->j, f);
 		return false;
 	}
-	m->peer = f->peer;
+	*peer_of(s, g, f->hdr.worker) = f->peer;
 	if (f->hdr.type == PBOX_PULL) {
 		pull(s, g, f);
 	} else if (f->hdr.type == PBOX_INIT) {

@@ -52,7 +52,7 @@ parse_section(struct args *a, struct conf_place at, unsigned section, const char
 	if (strlen(value) >= sizeof(text))
 		return pbox_fail(err, EINVAL, "command line: --%s is longer than %d bytes", name,
 			ARG_MAX_BYTES - 1);
-	strcpy(text, value);
+	memcpy(text, value, strlen(value) + 1);
 	s = strchr(text, '=');
 	colon = s != NULL ? memrchr(text, ':', (size_t)(s - text)) : NULL;
 	if (colon == NULL) {

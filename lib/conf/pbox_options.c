@@ -171,7 +171,6 @@ static const struct pbox_conf_option global_options[] = {
 	},
 	{
 		.name = "log-level",
-		.letter = 'l',
 		.type = PBOX_CONF_ENUM,
 		AT(log_level),
 		.names = level_names,

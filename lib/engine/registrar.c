@@ -40,7 +40,7 @@ pbox_registrar_create(const struct pbox_registrar_conf *conf)
 static void
 free_job(struct pbox_registrar *r, struct pbox_job *job)
 {
-	release_tables(r, job);
+	registrar_release_tables(r, job);
 	for (unsigned i = 0; i < r->conf.n_shards; i++)
 		shard_job_free(job->shard[i]);
 	r->reserved -= job->hold_share;
@@ -63,7 +63,7 @@ pbox_registrar_destroy(struct pbox_registrar *r)
 }
 
 void
-event(struct pbox_registrar *r, enum pbox_log_level level, const char *fmt, ...)
+registrar_event(struct pbox_registrar *r, enum pbox_log_level level, const char *fmt, ...)
 {
 	char text[512];
 	va_list ap;
@@ -77,7 +77,8 @@ event(struct pbox_registrar *r, enum pbox_log_level level, const char *fmt, ...)
 }
 
 void
-reply(struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_type type, size_t len)
+registrar_reply(
+	struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_type type, size_t len)
 {
 	struct pbox_send out = {
 		.hdr =
@@ -101,7 +102,7 @@ reply(struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_type type,
 }
 
 void
-refuse(struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_errcode code,
+registrar_refuse(struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_errcode code,
 	uint32_t detail, const char *fmt, ...)
 {
 	struct pbox_error_msg m = {.code = (uint16_t)code, .type = f->hdr.type, .detail = detail};
@@ -116,7 +117,7 @@ refuse(struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_errcode c
 	vsnprintf(m.text, sizeof(m.text), fmt, ap);
 	va_end(ap);
 	count_control(r, PBOX_RS_REFUSED);
-	reply(r, f, PBOX_ERROR, pbox_error_encode(r->scratch, cap, &m));
+	registrar_reply(r, f, PBOX_ERROR, pbox_error_encode(r->scratch, cap, &m));
 }
 
 uint64_t
@@ -141,7 +142,7 @@ pbox_registrar_silence(const struct pbox_registrar *r, const struct pbox_job *jo
 }
 
 uint32_t
-silent_ms(const struct pbox_registrar *r, const struct pbox_job *job, unsigned worker)
+registrar_silent_ms(const struct pbox_registrar *r, const struct pbox_job *job, unsigned worker)
 {
 	uint64_t ns = pbox_registrar_silence(r, job, worker, r->now_ns);
 
@@ -198,7 +199,7 @@ on_ping(struct pbox_registrar *r, const struct pbox_frame *f)
 
 	count_control(r, PBOX_RS_RX_PING);
 	memcpy(r->scratch, f->payload, len);
-	reply(r, f, PBOX_PONG, len);
+	registrar_reply(r, f, PBOX_PONG, len);
 }
 
 void
@@ -210,10 +211,10 @@ pbox_registrar_rx(struct pbox_registrar *r, const struct pbox_frame *f, uint64_t
 	count_control(r, PBOX_RS_RX_FRAMES);
 	switch (f->hdr.type) {
 	case PBOX_HELLO:
-		on_hello(r, f);
+		registrar_on_hello(r, f);
 		return;
 	case PBOX_JOIN:
-		on_join(r, f);
+		registrar_on_join(r, f);
 		return;
 	case PBOX_DECLARE:
 	case PBOX_MAP:
@@ -230,15 +231,15 @@ pbox_registrar_rx(struct pbox_registrar *r, const struct pbox_frame *f, uint64_t
 	if (job == NULL)
 		return;
 	if (f->hdr.type == PBOX_DECLARE)
-		on_declare(r, f, job);
+		registrar_on_declare(r, f, job);
 	else if (f->hdr.type == PBOX_MAP)
-		on_map(r, f, job);
+		registrar_on_map(r, f, job);
 	else if (f->hdr.type == PBOX_SET)
-		on_set(r, f, job);
+		registrar_on_set(r, f, job);
 	else if (f->hdr.type == PBOX_STATUS)
-		on_status(r, f, job);
+		registrar_on_status(r, f, job);
 	else if (f->hdr.type == PBOX_LEAVE)
-		on_leave(r, f, job);
+		registrar_on_leave(r, f, job);
 	else
 		on_ping(r, f);
 }
@@ -250,12 +251,12 @@ pbox_registrar_version(struct pbox_registrar *r, const struct pbox_frame *f)
 
 	g.hdr.type = PBOX_HELLO;
 	g.hdr.token = 0;
-	refuse(r, &g, PBOX_E_VERSION, PBOX_VERSION_WIRE, "this box speaks version %u",
+	registrar_refuse(r, &g, PBOX_E_VERSION, PBOX_VERSION_WIRE, "this box speaks version %u",
 		PBOX_VERSION_WIRE);
 }
 
 void
-close_job(struct pbox_registrar *r, struct pbox_job *job)
+registrar_close_job(struct pbox_registrar *r, struct pbox_job *job)
 {
 	if (job->state == PBOX_JOB_CLOSING)
 		return;
@@ -263,8 +264,8 @@ close_job(struct pbox_registrar *r, struct pbox_job *job)
 	job->state = PBOX_JOB_CLOSING;
 	for (unsigned w = 0; w < job->workers; w++)
 		if (atomic_load_explicit(&job->token[w], memory_order_relaxed) != 0)
-			end_session(r, job, w);
-	event(r, PBOX_LOG_INFO, "job '%s' ends", job->name);
+			registrar_end_session(r, job, w);
+	registrar_event(r, PBOX_LOG_INFO, "job '%s' ends", job->name);
 	for (unsigned i = 0; i < r->conf.n_shards; i++) {
 		struct pbox_mail m = {
 			.kind = PBOX_MAIL_CLOSE_JOB, .shard = (uint16_t)i, .job = job->shard[i]};
@@ -284,7 +285,7 @@ pbox_registrar_mail(struct pbox_registrar *r, const struct pbox_mail *m, uint64_
 		job->shards_open++;
 		if (job->shards_open == r->conf.n_shards && job->state == PBOX_JOB_OPENING) {
 			job->state = PBOX_JOB_OPEN;
-			on_job_open(r, job);
+			registrar_on_job_open(r, job);
 		}
 		break;
 	case PBOX_MAIL_OPEN_TABLE:
@@ -316,7 +317,7 @@ check_leases(struct pbox_registrar *r, struct pbox_job *job)
 		} else if (m->state == PBOX_MEMBER_JOINED) {
 			m->state = PBOX_MEMBER_SILENT;
 			count_control(r, PBOX_RS_EXPIRED);
-			event(r, PBOX_LOG_WARN,
+			registrar_event(r, PBOX_LOG_WARN,
 				"job '%s': worker %u (%s) has been silent for %llu ms, longer than "
 				"its "
 				"lease",
@@ -324,7 +325,7 @@ check_leases(struct pbox_registrar *r, struct pbox_job *job)
 		}
 	}
 	if (alive == 0)
-		close_job(r, job);
+		registrar_close_job(r, job);
 }
 
 void
@@ -372,7 +373,7 @@ pbox_registrar_close(struct pbox_registrar *r, uint64_t now_ns)
 	r->stopping = true;
 	for (unsigned i = 0; i < r->conf.max_jobs; i++)
 		if (r->job[i] != NULL)
-			close_job(r, r->job[i]);
+			registrar_close_job(r, r->job[i]);
 }
 
 unsigned

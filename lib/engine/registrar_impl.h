@@ -38,30 +38,34 @@ count_control(struct pbox_registrar *r, enum pbox_registrar_stat what)
 }
 
 /* registrar.c */
-void event(struct pbox_registrar *r, enum pbox_log_level level, const char *fmt, ...)
+void registrar_event(struct pbox_registrar *r, enum pbox_log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* Answer with len bytes of scratch. job and worker may be unknown yet. */
-void reply(struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_type type, size_t len);
+void registrar_reply(
+	struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_type type, size_t len);
 /* Answer ERROR; never longer than the request before the proof (R4.7). */
-void refuse(struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_errcode code,
+void registrar_refuse(struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_errcode code,
 	uint32_t detail, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
-uint32_t silent_ms(const struct pbox_registrar *r, const struct pbox_job *job, unsigned worker);
-void close_job(struct pbox_registrar *r, struct pbox_job *job);
+uint32_t registrar_silent_ms(
+	const struct pbox_registrar *r, const struct pbox_job *job, unsigned worker);
+void registrar_close_job(struct pbox_registrar *r, struct pbox_job *job);
 
 /* registrar_join.c */
-void on_hello(struct pbox_registrar *r, const struct pbox_frame *f);
-void on_join(struct pbox_registrar *r, const struct pbox_frame *f);
-void on_job_open(struct pbox_registrar *r, struct pbox_job *job);
-void end_session(struct pbox_registrar *r, struct pbox_job *job, unsigned worker);
+void registrar_on_hello(struct pbox_registrar *r, const struct pbox_frame *f);
+void registrar_on_join(struct pbox_registrar *r, const struct pbox_frame *f);
+void registrar_on_job_open(struct pbox_registrar *r, struct pbox_job *job);
+void registrar_end_session(struct pbox_registrar *r, struct pbox_job *job, unsigned worker);
 
 /* registrar_table.c */
-void on_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
-void on_map(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
-void release_tables(struct pbox_registrar *r, struct pbox_job *job);
+void registrar_on_declare(
+	struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
+void registrar_on_map(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
+void registrar_release_tables(struct pbox_registrar *r, struct pbox_job *job);
 
 /* registrar_requests.c */
-void on_set(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
-void on_status(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
-void on_leave(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
+void registrar_on_set(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
+void registrar_on_status(
+	struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
+void registrar_on_leave(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
 
 #endif /* REGISTRAR_IMPL_H */

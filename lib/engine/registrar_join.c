@@ -11,7 +11,7 @@
 #define MAX_WINDOW 1024
 
 void
-on_hello(struct pbox_registrar *r, const struct pbox_frame *f)
+registrar_on_hello(struct pbox_registrar *r, const struct pbox_frame *f)
 {
 	struct pbox_hello m;
 	struct pbox_retry a = {.incarnation = r->conf.incarnation};
@@ -23,12 +23,12 @@ on_hello(struct pbox_registrar *r, const struct pbox_frame *f)
 	}
 	count_control(r, PBOX_RS_RX_HELLO);
 	if (m.min_version > PBOX_VERSION_WIRE || m.max_version < PBOX_VERSION_WIRE) {
-		refuse(r, f, PBOX_E_VERSION, PBOX_VERSION_WIRE, "this box speaks version %u",
-			PBOX_VERSION_WIRE);
+		registrar_refuse(r, f, PBOX_E_VERSION, PBOX_VERSION_WIRE,
+			"this box speaks version %u", PBOX_VERSION_WIRE);
 		return;
 	}
 	a.cookie = pbox_cookie(r->cookie_key, &f->peer, r->now_ns / COOKIE_NS);
-	reply(r, f, PBOX_RETRY, pbox_retry_encode(r->scratch, sizeof(r->scratch), &a));
+	registrar_reply(r, f, PBOX_RETRY, pbox_retry_encode(r->scratch, sizeof(r->scratch), &a));
 }
 
 static const struct pbox_job_conf *
@@ -106,19 +106,19 @@ create_job(struct pbox_registrar *r, const struct pbox_frame *f, const struct pb
 	while (id < r->conf.max_jobs && r->job[id] != NULL)
 		id++;
 	if (id == r->conf.max_jobs) {
-		refuse(r, f, PBOX_E_FULL, r->conf.max_jobs,
+		registrar_refuse(r, f, PBOX_E_FULL, r->conf.max_jobs,
 			"the box has its %u jobs already: raise max-jobs", r->conf.max_jobs);
 		return NULL;
 	}
 	if (share == 0) {
-		refuse(r, f, PBOX_E_FULL, r->conf.hold - r->reserved,
+		registrar_refuse(r, f, PBOX_E_FULL, r->conf.hold - r->reserved,
 			"no packet buffers left for %u workers (%u free): raise 'hold'", m->workers,
 			r->conf.hold - r->reserved);
 		return NULL;
 	}
 	job = pbox_job_create(id, m->job, conf, m->workers);
 	if (job == NULL) {
-		refuse(r, f, PBOX_E_NO_MEMORY, 0, "out of memory for the job");
+		registrar_refuse(r, f, PBOX_E_NO_MEMORY, 0, "out of memory for the job");
 		return NULL;
 	}
 	job->window = window;
@@ -127,11 +127,11 @@ create_job(struct pbox_registrar *r, const struct pbox_frame *f, const struct pb
 		unsigned node = node_of_shard(r, i);
 
 		/* a 2-byte format makes fragments of twice as many elements as fp32 */
-		job->shard[i] = shard_job_create(job, (uint16_t)i, share, share,
+		job->shard[i] = shard_job_create(job, (uint16_t)i, r->endpoints_per_shard, share, share,
 			2 * (size_t)r->conf.mtu, r->conf.arena[node]);
 		if (job->shard[i] != NULL)
 			continue;
-		refuse(r, f, PBOX_E_NO_MEMORY, node,
+		registrar_refuse(r, f, PBOX_E_NO_MEMORY, node,
 			"NUMA node %u has no memory for the rounds of %u workers: raise 'memory'",
 			node, m->workers);
 		while (i-- > 0)
@@ -142,8 +142,9 @@ create_job(struct pbox_registrar *r, const struct pbox_frame *f, const struct pb
 	r->reserved += share;
 	r->job[id] = job;
 	pbox_stat_add(&r->stats[PBOX_RS_JOBS], 1);
-	event(r, PBOX_LOG_INFO, "job '%s' begins: %u workers, window %u frames per endpoint",
-		job->name, job->workers, job->window);
+	registrar_event(r, PBOX_LOG_INFO,
+		"job '%s' begins: %u workers, window %u frames per endpoint", job->name,
+		job->workers, job->window);
 	open_on_shards(r, job);
 	return job;
 }
@@ -179,11 +180,11 @@ send_welcome(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_j
 	g.hdr.chunk = mb->join_request;
 	g.peer = mb->peer;
 	mb->welcome_owed = false;
-	reply(r, &g, PBOX_WELCOME, len);
+	registrar_reply(r, &g, PBOX_WELCOME, len);
 }
 
 void
-on_job_open(struct pbox_registrar *r, struct pbox_job *job)
+registrar_on_job_open(struct pbox_registrar *r, struct pbox_job *job)
 {
 	static const struct pbox_frame none;
 
@@ -212,19 +213,19 @@ choose_worker(struct pbox_registrar *r, const struct pbox_frame *f, const struct
 		if (job->member[w].state == PBOX_MEMBER_SILENT)
 			chosen = (int)w;
 	if (m->worker == PBOX_NO_WORKER && chosen < 0)
-		refuse(r, f, PBOX_E_WORKER_TAKEN, job->workers,
+		registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, job->workers,
 			"all %u workers of job '%s' have joined", job->workers, job->name);
 	if (m->worker == PBOX_NO_WORKER)
 		return chosen;
 	if (atomic_load_explicit(&job->token[m->worker], memory_order_relaxed) != 0 &&
 		pbox_registrar_silence(r, job, m->worker, r->now_ns) <=
 			job->member[m->worker].lease_ms * NS_PER_MS) {
-		refuse(r, f, PBOX_E_WORKER_TAKEN, silent_ms(r, job, m->worker),
+		registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, registrar_silent_ms(r, job, m->worker),
 			"worker %u of job '%s' is taken by %s, heard %u ms ago: give each worker "
 			"its "
 			"own number, or wait %u ms for its lease to end",
 			m->worker, job->name, job->member[m->worker].host,
-			silent_ms(r, job, m->worker), job->member[m->worker].lease_ms);
+			registrar_silent_ms(r, job, m->worker), job->member[m->worker].lease_ms);
 		return -1;
 	}
 	return m->worker;
@@ -241,7 +242,7 @@ admit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_jo
 
 	if (!repeated) {
 		if (atomic_load_explicit(&job->token[w], memory_order_relaxed) != 0)
-			end_session(r, job, w);
+			registrar_end_session(r, job, w);
 		while (token == 0)
 			r->conf.ops->random(r->conf.ctx, &token, sizeof(token));
 		*mb = (struct pbox_member){
@@ -260,8 +261,8 @@ admit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_jo
 				&job->shard[i]->member[w].last_seen, 0, memory_order_relaxed);
 		atomic_store_explicit(&job->token[w], token, memory_order_release);
 		pbox_stat_add(&r->stats[PBOX_RS_WORKERS], 1);
-		event(r, PBOX_LOG_INFO, "job '%s': worker %u (%s) joined, %u of %u", job->name, w,
-			mb->host, pbox_job_joined(job), job->workers);
+		registrar_event(r, PBOX_LOG_INFO, "job '%s': worker %u (%s) joined, %u of %u",
+			job->name, w, mb->host, pbox_job_joined(job), job->workers);
 	}
 	mb->peer = f->peer;
 	mb->last_seen = r->now_ns;
@@ -272,7 +273,7 @@ admit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_jo
 }
 
 void
-on_join(struct pbox_registrar *r, const struct pbox_frame *f)
+registrar_on_join(struct pbox_registrar *r, const struct pbox_frame *f)
 {
 	const struct pbox_job_conf *conf;
 	struct pbox_join m;
@@ -285,36 +286,37 @@ on_join(struct pbox_registrar *r, const struct pbox_frame *f)
 	}
 	if (!pbox_cookie_good(r->cookie_key, &f->peer, r->now_ns / COOKIE_NS, m.cookie)) {
 		count_control(r, PBOX_RS_DROP_COOKIE);
-		refuse(r, f, PBOX_E_COOKIE, 0, "cookie wrong or too old: HELLO again");
+		registrar_refuse(r, f, PBOX_E_COOKIE, 0, "cookie wrong or too old: HELLO again");
 		return;
 	}
 	count_control(r, PBOX_RS_RX_JOIN);
 	conf = find_conf(r, m.job);
 	if (conf == NULL || m.job[0] == '\0' || strcmp(m.job, "*") == 0) {
-		refuse(r, f, PBOX_E_NO_JOB, 0, "no job '%s' is configured here", m.job);
+		registrar_refuse(r, f, PBOX_E_NO_JOB, 0, "no job '%s' is configured here", m.job);
 		return;
 	}
 	if (!pbox_proof_good(conf->secret, conf->secret_len, PBOX_JOIN_PROOF_PREFIX, f->payload,
 		    PBOX_JOIN_LEN, PBOX_JOIN_PROOF_AT)) {
-		event(r, PBOX_LOG_WARN, "job '%s': a worker (%s) has another secret", m.job,
-			m.host);
-		refuse(r, f, PBOX_E_SECRET, 0, "the secret of job '%s' is another one", m.job);
+		registrar_event(r, PBOX_LOG_WARN, "job '%s': a worker (%s) has another secret",
+			m.job, m.host);
+		registrar_refuse(
+			r, f, PBOX_E_SECRET, 0, "the secret of job '%s' is another one", m.job);
 		return;
 	}
 	if (r->stopping) {
-		refuse(r, f, PBOX_E_SHUTDOWN, 0, "the box is stopping");
+		registrar_refuse(r, f, PBOX_E_SHUTDOWN, 0, "the box is stopping");
 		return;
 	}
 	job = find_job(r, m.job);
 	if (job != NULL && job->state == PBOX_JOB_CLOSING)
 		return; /* its end takes a moment: the worker asks again */
 	if (m.workers == 0 || m.workers > r->conf.max_workers) {
-		refuse(r, f, PBOX_E_BAD_REQUEST, r->conf.max_workers,
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, r->conf.max_workers,
 			"%u workers: this box takes 1 to %u a job", m.workers, r->conf.max_workers);
 		return;
 	}
 	if (m.mtu < PBOX_MTU_OVERHEAD + 64) {
-		refuse(r, f, PBOX_E_BAD_REQUEST, PBOX_MTU_OVERHEAD + 64,
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, PBOX_MTU_OVERHEAD + 64,
 			"an MTU of %u is too small", m.mtu);
 		return;
 	}
@@ -322,13 +324,13 @@ on_join(struct pbox_registrar *r, const struct pbox_frame *f)
 		(conf->workers != 0 && conf->workers != m.workers)) {
 		unsigned have = job != NULL ? job->workers : conf->workers;
 
-		refuse(r, f, PBOX_E_WORKERS, have,
+		registrar_refuse(r, f, PBOX_E_WORKERS, have,
 			"job '%s' has %u workers, this one (%s) says %u: give all the same number",
 			m.job, have, m.host, m.workers);
 		return;
 	}
 	if (m.worker != PBOX_NO_WORKER && m.worker >= m.workers) {
-		refuse(r, f, PBOX_E_BAD_REQUEST, m.workers,
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m.workers,
 			"worker %u of a job with %u workers: numbers begin at 0", m.worker,
 			m.workers);
 		return;
@@ -343,7 +345,7 @@ on_join(struct pbox_registrar *r, const struct pbox_frame *f)
 }
 
 void
-end_session(struct pbox_registrar *r, struct pbox_job *job, unsigned worker)
+registrar_end_session(struct pbox_registrar *r, struct pbox_job *job, unsigned worker)
 {
 	struct pbox_member *m = &job->member[worker];
 

@@ -25,7 +25,7 @@ finished(const struct pbox_registrar *r, const struct pbox_job *job, uint32_t ta
 }
 
 void
-on_set(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
+registrar_on_set(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
 {
 	struct pbox_job_table *jt;
 	struct pbox_error err;
@@ -39,11 +39,12 @@ on_set(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *jo
 	count_control(r, PBOX_RS_RX_SET);
 	jt = m.table < job->n_tables ? job->table[m.table] : NULL;
 	if (jt == NULL || !jt->built || jt->shards_open < r->conf.n_shards) {
-		refuse(r, f, PBOX_E_BAD_REQUEST, m.table, "table %u is not mapped yet", m.table);
+		registrar_refuse(
+			r, f, PBOX_E_BAD_REQUEST, m.table, "table %u is not mapped yet", m.table);
 		return;
 	}
 	if (m.group != PBOX_ALL_GROUPS && m.group >= jt->t.n_groups) {
-		refuse(r, f, PBOX_E_BAD_REQUEST, jt->t.n_groups,
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, jt->t.n_groups,
 			"table %u has groups 0 to %u, not %u", m.table, jt->t.n_groups - 1u,
 			m.group);
 		return;
@@ -55,11 +56,12 @@ on_set(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *jo
 			(enum pbox_optim_kind)jt->t.optimiser, &m, finished(r, job, m.table), &err);
 
 		if (code != 0) {
-			refuse(r, f, (enum pbox_errcode)code, m.from_round, "%s", err.text);
+			registrar_refuse(
+				r, f, (enum pbox_errcode)code, m.from_round, "%s", err.text);
 			return;
 		}
 	}
-	reply(r, f, PBOX_SET_OK, 0);
+	registrar_reply(r, f, PBOX_SET_OK, 0);
 }
 
 static void
@@ -80,7 +82,7 @@ describe(const struct pbox_job *job, char *text, size_t cap)
 }
 
 void
-on_status(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
+registrar_on_status(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
 {
 	struct pbox_status_ok a = {.workers = job->workers,
 		.joined = (uint16_t)pbox_job_joined(job),
@@ -107,26 +109,27 @@ on_status(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job 
 		const struct pbox_member *mb = &job->member[w];
 		struct pbox_member_entry e = {.worker = (uint16_t)w,
 			.state = mb->state,
-			.silent_ms = silent_ms(r, job, w),
+			.silent_ms = registrar_silent_ms(r, job, w),
 			.declared = mb->declared};
 
 		snprintf(e.host, sizeof(e.host), "%.20s", mb->host);
 		if (pbox_status_ok_add(r->scratch, &cur, &e) < 0)
 			break;
 	}
-	reply(r, f, PBOX_STATUS_OK, pbox_page_len(r->scratch, &cur));
+	registrar_reply(r, f, PBOX_STATUS_OK, pbox_page_len(r->scratch, &cur));
 }
 
 void
-on_leave(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
+registrar_on_leave(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
 {
 	struct pbox_frame copy = *f;
 
 	count_control(r, PBOX_RS_RX_LEAVE);
-	end_session(r, job, f->hdr.worker);
-	event(r, PBOX_LOG_INFO, "job '%s': worker %u (%s) left, %u of %u remain", job->name,
-		f->hdr.worker, job->member[f->hdr.worker].host, pbox_job_joined(job), job->workers);
-	reply(r, &copy, PBOX_LEFT, 0);
+	registrar_end_session(r, job, f->hdr.worker);
+	registrar_event(r, PBOX_LOG_INFO, "job '%s': worker %u (%s) left, %u of %u remain",
+		job->name, f->hdr.worker, job->member[f->hdr.worker].host, pbox_job_joined(job),
+		job->workers);
+	registrar_reply(r, &copy, PBOX_LEFT, 0);
 	if (pbox_job_joined(job) == 0 && job->state == PBOX_JOB_OPEN)
-		close_job(r, job);
+		registrar_close_job(r, job);
 }

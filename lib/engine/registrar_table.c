@@ -54,7 +54,7 @@ fail_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table
 	jt->failed = true;
 	jt->error = *err;
 	jt->error.code = code;
-	event(r, PBOX_LOG_WARN, "job '%s': %s", job->name, err->text);
+	registrar_event(r, PBOX_LOG_WARN, "job '%s': %s", job->name, err->text);
 }
 
 /* All workers have declared it: lay out, place, allocate, hand to the shards. */
@@ -96,7 +96,7 @@ build_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_tabl
 	job->bytes += jt->t.bytes;
 	pbox_stat_add(&r->stats[PBOX_RS_TABLES], 1);
 	pbox_job_table_settle(jt, job->workers);
-	event(r, PBOX_LOG_INFO,
+	registrar_event(r, PBOX_LOG_INFO,
 		"job '%s': table %u is mapped: %u tensors, %llu elements, %u chunks, %zu bytes",
 		job->name, d->table, d->tensors, (unsigned long long)jt->t.layout.elements,
 		jt->t.n_chunks, jt->t.bytes);
@@ -152,7 +152,7 @@ all_declared(const struct pbox_job *job, uint32_t table)
 }
 
 void
-on_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
+registrar_on_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
 {
 	struct pbox_member *mb = &job->member[f->hdr.worker];
 	struct pbox_declared a;
@@ -170,14 +170,14 @@ on_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job
 	count_control(r, PBOX_RS_RX_DECLARE);
 	bad = bad_declare(&m, job->n_tables);
 	if (bad != NULL) {
-		refuse(r, f, PBOX_E_BAD_REQUEST, m.table, "table %u: %s", m.table, bad);
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m.table, "table %u: %s", m.table, bad);
 		return;
 	}
 	if (m.table == job->n_tables) {
 		jt = pbox_job_table_create(&m, job->workers);
 		if (jt == NULL) {
-			refuse(r, f, PBOX_E_NO_MEMORY, m.table, "out of memory for table %u",
-				m.table);
+			registrar_refuse(r, f, PBOX_E_NO_MEMORY, m.table,
+				"out of memory for table %u", m.table);
 			return;
 		}
 		jt->declared_by = f->hdr.worker;
@@ -188,7 +188,7 @@ on_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job
 	if (code != 0) {
 		if (code == PBOX_E_MISMATCH && !jt->built)
 			fail_table(r, job, jt, &err, code);
-		refuse(r, f, (enum pbox_errcode)code, m.table, "%s", err.text);
+		registrar_refuse(r, f, (enum pbox_errcode)code, m.table, "%s", err.text);
 		return;
 	}
 	if (mb->declared == m.table && jt->n_has[f->hdr.worker] == m.tensors) {
@@ -197,7 +197,8 @@ on_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job
 			build_table(r, job, jt);
 	}
 	a = (struct pbox_declared){.table = m.table, .first = m.first, .count = m.count};
-	reply(r, f, PBOX_DECLARED, pbox_declared_encode(r->scratch, sizeof(r->scratch), &a));
+	registrar_reply(
+		r, f, PBOX_DECLARED, pbox_declared_encode(r->scratch, sizeof(r->scratch), &a));
 }
 
 /* Name the first worker that a table waits for. */
@@ -222,7 +223,7 @@ send_not_ready(struct pbox_registrar *r, const struct pbox_frame *f, const struc
 			continue;
 		m.first_missing = (uint16_t)w;
 		if (here) {
-			m.silent_ms = silent_ms(r, job, w);
+			m.silent_ms = registrar_silent_ms(r, job, w);
 			snprintf(m.text, sizeof(m.text),
 				"worker %u (%s) has joined but not declared table %u; last heard "
 				"%u ms "
@@ -236,7 +237,23 @@ send_not_ready(struct pbox_registrar *r, const struct pbox_frame *f, const struc
 	if (m.first_missing == PBOX_NO_WORKER)
 		snprintf(m.text, sizeof(m.text), "the cores of the box are taking table %u over",
 			table);
-	reply(r, f, PBOX_NOT_READY, pbox_not_ready_encode(r->scratch, sizeof(r->scratch), &m));
+	registrar_reply(
+		r, f, PBOX_NOT_READY, pbox_not_ready_encode(r->scratch, sizeof(r->scratch), &m));
+}
+
+/* R5.7. Its shard writes the slots meanwhile: a hint for a worker that joins late. */
+static uint32_t
+lowest_version(const struct pbox_chunk *c)
+{
+	uint32_t lowest = __atomic_load_n(&c->slot[0].version, __ATOMIC_RELAXED);
+
+	for (unsigned f = 1; f < c->fragments; f++) {
+		uint32_t v = __atomic_load_n(&c->slot[f].version, __ATOMIC_RELAXED);
+
+		if (pbox_serial_diff(v, lowest) < 0)
+			lowest = v;
+	}
+	return lowest;
 }
 
 static void
@@ -259,8 +276,7 @@ send_page(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbo
 			.endpoint = lc->endpoint,
 			.segments = lc->segments,
 			.elements = lc->elements,
-			/* its shard writes it meanwhile: a hint for a worker that joins late */
-			.version = __atomic_load_n(&t->chunk[i].slot[0].version, __ATOMIC_RELAXED),
+			.version = lowest_version(&t->chunk[i]),
 		};
 
 		memcpy(e.segment, &t->layout.segment[lc->first_segment],
@@ -268,11 +284,11 @@ send_page(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbo
 		if (pbox_mapped_add(r->scratch, &cur, &e) < 0)
 			break;
 	}
-	reply(r, f, PBOX_MAPPED, pbox_page_len(r->scratch, &cur));
+	registrar_reply(r, f, PBOX_MAPPED, pbox_page_len(r->scratch, &cur));
 }
 
 void
-on_map(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
+registrar_on_map(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
 {
 	struct pbox_job_table *jt;
 	struct pbox_map m;
@@ -286,26 +302,27 @@ on_map(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *jo
 		/* declared by nobody, not by this worker, or differently */
 		jt = m.table < job->n_tables ? job->table[m.table] : NULL;
 		if (jt == NULL || !jt->failed) {
-			refuse(r, f, PBOX_E_BAD_REQUEST, m.table, "declare table %u first",
-				m.table);
+			registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m.table,
+				"declare table %u first", m.table);
 			return;
 		}
 	}
 	jt = job->table[m.table];
 	if (jt->failed) {
-		refuse(r, f, (enum pbox_errcode)jt->error.code, m.table, "%s", jt->error.text);
+		registrar_refuse(
+			r, f, (enum pbox_errcode)jt->error.code, m.table, "%s", jt->error.text);
 	} else if (!jt->built || jt->shards_open < r->conf.n_shards) {
 		send_not_ready(r, f, job, m.table);
 	} else if (m.first > jt->t.n_chunks) {
-		refuse(r, f, PBOX_E_BAD_REQUEST, jt->t.n_chunks, "table %u has %u chunks", m.table,
-			jt->t.n_chunks);
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, jt->t.n_chunks, "table %u has %u chunks",
+			m.table, jt->t.n_chunks);
 	} else {
 		send_page(r, f, &jt->t, m.first);
 	}
 }
 
 void
-release_tables(struct pbox_registrar *r, struct pbox_job *job)
+registrar_release_tables(struct pbox_registrar *r, struct pbox_job *job)
 {
 	for (uint32_t i = 0; i < job->n_tables; i++) {
 		if (!job->table[i]->built)

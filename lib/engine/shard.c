@@ -11,6 +11,7 @@ pbox_shard_create(const struct pbox_shard_conf *conf)
 {
 	struct pbox_shard *s = aligned_alloc(PBOX_CACHE_LINE,
 		(sizeof(*s) + PBOX_CACHE_LINE - 1) & ~(size_t)(PBOX_CACHE_LINE - 1));
+	uint8_t n_own = 0;
 
 	if (s == NULL)
 		return NULL;
@@ -22,7 +23,10 @@ pbox_shard_create(const struct pbox_shard_conf *conf)
 		return NULL;
 	}
 	for (unsigned e = 0; e < conf->n_endpoints; e++)
-		s->own_endpoint[e] = conf->endpoint[e].shard == conf->id;
+		if (conf->endpoint[e].shard == conf->id) {
+			s->own_endpoint[e] = true;
+			s->own_index[e] = n_own++;
+		}
 	return s;
 }
 
@@ -33,7 +37,7 @@ pbox_shard_destroy(struct pbox_shard *s)
 		return;
 	for (unsigned i = 0; s->job != NULL && i < s->conf.max_jobs; i++)
 		if (s->job[i] != NULL)
-			drop_rounds(s, s->job[i]);
+			shard_drop_rounds(s, s->job[i]);
 	free(s->job);
 	free(s->weight);
 	free(s);
@@ -54,7 +58,7 @@ pbox_shard_mail(struct pbox_shard *s, const struct pbox_mail *m, uint64_t now_ns
 		j->table[m->table->t->id] = m->table;
 		break;
 	case PBOX_MAIL_CLOSE_JOB:
-		drop_rounds(s, j);
+		shard_drop_rounds(s, j);
 		s->job[j->job->id] = NULL;
 		break;
 	}
@@ -144,7 +148,7 @@ pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	int32_t ahead = pbox_serial_diff(f->hdr.round, g->slot->version);
 	bool latest = (f->hdr.flags & PBOX_F_LATEST) != 0;
-	struct pbox_round *r;
+	struct pbox_round *r = g->slot->round;
 
 	if (!latest && ahead > 1) {
 		count(s, PBOX_SS_DROP_ROUND_FUTURE);
@@ -157,20 +161,21 @@ pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 	}
 	count(s, PBOX_SS_RX_PULL);
 	if (g->slot->has_result && (latest || ahead == 0)) {
-		send_result(s, g, f->hdr.chunk, f->hdr.frag, f->hdr.worker, f->hdr.ts, 0);
+		shard_send_result(s, g, f->hdr.chunk, f->hdr.frag, f->hdr.worker, f->hdr.ts, 0);
 		return;
 	}
 	/* the result follows when it is there, unless all records are taken: then the worker's
-	 * next probe gets it. Before INIT only version 0 can be waited for. */
-	if (initialised(g) || latest || ahead == 0) {
-		r = round_open(s, g->j, g->slot);
-		if (r != NULL && !bit_get(r->want, f->hdr.worker)) {
-			bit_set(r->want, f->hdr.worker);
-			r->ts[f->hdr.worker] = f->hdr.ts;
-			r->at_us[f->hdr.worker] = (uint32_t)(s->now_ns / 1000);
-		}
+	 * next probe gets it. Before INIT only version 0 can be waited for. LATEST takes no record:
+	 * a restarted worker asks so for all fragments at once, far beyond its window. */
+	if (!latest && (initialised(g) || ahead == 0))
+		r = shard_round_open(s, g->j, g->slot);
+	if (r != NULL && (initialised(g) || latest || ahead == 0) &&
+		!bit_get(r->want, f->hdr.worker)) {
+		bit_set(r->want, f->hdr.worker);
+		r->ts[f->hdr.worker] = f->hdr.ts;
+		r->at_us[f->hdr.worker] = (uint32_t)(s->now_ns / 1000);
 	}
-	send_wait(s, g, f);
+	shard_send_wait(s, g, f);
 }
 
 static bool
@@ -182,19 +187,19 @@ act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 	m->ce |= f->ce;
 	if (f->hdr.type == PBOX_PING) {
 		count(s, PBOX_SS_RX_PING);
-		send_pong(s, g->j, f);
+		shard_send_pong(s, g->j, f);
 		return false;
 	}
-	m->peer = f->peer;
+	*peer_of(s, g, f->hdr.worker) = f->peer;
 	if (f->hdr.type == PBOX_PULL) {
 		pull(s, g, f);
 	} else if (f->hdr.type == PBOX_INIT) {
 		if (g->st->t->mode != PBOX_MODE_OPTIMISER || f->hdr.worker != 0)
 			count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
 		else
-			initialise(s, g, f);
+			shard_initialise(s, g, f);
 	} else {
-		return contribute(s, g, f);
+		return shard_contribute(s, g, f);
 	}
 	return false;
 }
@@ -231,7 +236,7 @@ pbox_shard_rx(struct pbox_shard *s, const struct pbox_frame *frame, unsigned n, 
 		}
 		count(s, drop[i]);
 		if (drop[i] <= PBOX_SS_DROP_SESSION_INCARNATION)
-			send_error(s, &frame[i], PBOX_E_SESSION);
+			shard_send_error(s, &frame[i], PBOX_E_SESSION);
 	}
 	return held;
 }

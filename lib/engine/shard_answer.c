@@ -23,11 +23,10 @@ address(struct pbox_shard *s, struct pbox_shard_job *j, unsigned worker, struct 
 		out->hdr.flags |= PBOX_F_ECE;
 		m->ce = false;
 	}
-	out->peer = &m->peer;
 }
 
 void
-send_result(struct pbox_shard *s, const struct target *g, uint32_t chunk, uint16_t frag,
+shard_send_result(struct pbox_shard *s, const struct target *g, uint32_t chunk, uint16_t frag,
 	unsigned worker, uint32_t ts, uint32_t held_us)
 {
 	const struct pbox_table *t = g->st->t;
@@ -56,6 +55,7 @@ send_result(struct pbox_shard *s, const struct target *g, uint32_t chunk, uint16
 	};
 
 	address(s, g->j, worker, &out);
+	out.peer = peer_of(s, g, worker);
 	count(s, PBOX_SS_TX_RESULT);
 	pbox_stat_add(&s->stats[PBOX_SS_TX_RESULT_BYTES], out.hdr.length);
 	s->conf.ops->send(s->conf.ctx, &out);
@@ -80,7 +80,7 @@ first_missing(const struct target *g)
 }
 
 void
-send_wait(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+shard_send_wait(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	const struct pbox_round *r = g->slot->round;
 	struct pbox_send out = {
@@ -100,12 +100,13 @@ send_wait(struct pbox_shard *s, const struct target *g, const struct pbox_frame 
 	if (r != NULL && bit_get(r->has, f->hdr.worker))
 		out.hdr.flags |= PBOX_F_HAVE;
 	address(s, g->j, f->hdr.worker, &out);
+	out.peer = &f->peer;
 	count(s, PBOX_SS_TX_WAIT);
 	s->conf.ops->send(s->conf.ctx, &out);
 }
 
 void
-send_plain(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f,
+shard_send_plain(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f,
 	enum pbox_type type)
 {
 	struct pbox_send out = {
@@ -121,12 +122,13 @@ send_plain(struct pbox_shard *s, const struct target *g, const struct pbox_frame
 	};
 
 	address(s, g->j, f->hdr.worker, &out);
+	out.peer = &f->peer;
 	count(s, PBOX_SS_TX_OTHER);
 	s->conf.ops->send(s->conf.ctx, &out);
 }
 
 void
-send_error(struct pbox_shard *s, const struct pbox_frame *f, enum pbox_errcode code)
+shard_send_error(struct pbox_shard *s, const struct pbox_frame *f, enum pbox_errcode code)
 {
 	struct pbox_send out = {
 		.hdr =
@@ -158,7 +160,7 @@ send_error(struct pbox_shard *s, const struct pbox_frame *f, enum pbox_errcode c
 }
 
 void
-send_pong(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f)
+shard_send_pong(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f)
 {
 	struct pbox_send out = {
 		.hdr =

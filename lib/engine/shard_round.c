@@ -7,7 +7,7 @@
 #include "shard_impl.h"
 
 struct pbox_round *
-round_open(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_slot *slot)
+shard_round_open(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_slot *slot)
 {
 	struct pbox_round *r = slot->round;
 	unsigned words = (j->job->workers + 63u) / 64;
@@ -39,7 +39,7 @@ acc_free(struct pbox_shard_job *j, struct pbox_round *r)
 }
 
 void
-round_close(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_slot *slot)
+shard_round_close(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_slot *slot)
 {
 	struct pbox_round *r = slot->round;
 
@@ -214,9 +214,9 @@ finish(struct pbox_shard *s, const struct target *g, const struct pbox_frame *la
 		atomic_store_explicit(&g->st->max_round, round, memory_order_relaxed);
 	for (unsigned w = 0; w < n; w++)
 		if (bit_get(r->want, w))
-			send_result(s, g, last->hdr.chunk, last->hdr.frag, w, r->ts[w],
+			shard_send_result(s, g, last->hdr.chunk, last->hdr.frag, w, r->ts[w],
 				now_us - r->at_us[w]);
-	round_close(s, j, g->slot);
+	shard_round_close(s, j, g->slot);
 }
 
 /* Put a first contribution into the round; false when there is no room to hold it. */
@@ -268,10 +268,10 @@ static void
 answer_pending(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	if (f->hdr.type == PBOX_PUSH) {
-		send_plain(s, g, f, PBOX_PUSH_OK);
+		shard_send_plain(s, g, f, PBOX_PUSH_OK);
 	} else {
 		want(s, g->slot->round, f);
-		send_wait(s, g, f);
+		shard_send_wait(s, g, f);
 	}
 }
 
@@ -289,10 +289,10 @@ contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_f
 	if (g->st->t->mode == PBOX_MODE_OPTIMISER &&
 		!scalars(g->st, g->c->group, f->hdr.round)->has_lr) {
 		count(s, PBOX_SS_RX_EARLY);
-		send_error(s, f, PBOX_E_NO_LR);
+		shard_send_error(s, f, PBOX_E_NO_LR);
 		return false;
 	}
-	r = round_open(s, g->j, g->slot);
+	r = shard_round_open(s, g->j, g->slot);
 	if (r == NULL) {
 		count(s, PBOX_SS_DROP_NO_SLOT);
 		return false;
@@ -300,7 +300,7 @@ contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_f
 	if (!keep(s, g, f)) {
 		count(s, PBOX_SS_DROP_NO_BUFFER);
 		if (r->arrived == 0)
-			round_close(s, g->j, g->slot);
+			shard_round_close(s, g->j, g->slot);
 		return false;
 	}
 	count(s, PBOX_SS_RX_CONTRIBUTION);
@@ -308,20 +308,20 @@ contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_f
 	if (f->hdr.type == PBOX_PUSHPULL)
 		want(s, r, f);
 	else
-		send_plain(s, g, f, PBOX_PUSH_OK);
+		shard_send_plain(s, g, f, PBOX_PUSH_OK);
 	if (r->arrived == g->j->job->workers)
 		finish(s, g, f);
 	return f->hdr.length > 0; /* if no longer held, it has come back through release */
 }
 
 bool
-contribute(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+shard_contribute(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	int32_t ahead = pbox_serial_diff(f->hdr.round, g->slot->version);
 
 	if (!initialised(g)) {
 		count(s, PBOX_SS_RX_EARLY);
-		send_wait(s, g, f);
+		shard_send_wait(s, g, f);
 		return false;
 	}
 	if (ahead == 1)
@@ -333,15 +333,16 @@ contribute(struct pbox_shard *s, const struct target *g, const struct pbox_frame
 	} else {
 		count(s, PBOX_SS_RX_DUP_DONE);
 		if (f->hdr.type == PBOX_PUSH)
-			send_plain(s, g, f, PBOX_PUSH_OK);
+			shard_send_plain(s, g, f, PBOX_PUSH_OK);
 		else
-			send_result(s, g, f->hdr.chunk, f->hdr.frag, f->hdr.worker, f->hdr.ts, 0);
+			shard_send_result(
+				s, g, f->hdr.chunk, f->hdr.frag, f->hdr.worker, f->hdr.ts, 0);
 	}
 	return false;
 }
 
 void
-initialise(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+shard_initialise(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	struct pbox_table *t = g->st->t;
 	unsigned piece = f->hdr.base / t->init_elements;
@@ -369,17 +370,18 @@ initialise(struct pbox_shard *s, const struct target *g, const struct pbox_frame
 			publish(s, g, f->hdr.frag);
 			for (unsigned w = 0; r != NULL && w < g->j->job->workers; w++)
 				if (bit_get(r->want, w))
-					send_result(s, g, f->hdr.chunk, f->hdr.frag, w, r->ts[w],
+					shard_send_result(s, g, f->hdr.chunk, f->hdr.frag, w,
+						r->ts[w],
 						(uint32_t)(s->now_ns / 1000) - r->at_us[w]);
 			if (r != NULL)
-				round_close(s, g->j, g->slot);
+				shard_round_close(s, g->j, g->slot);
 		}
 	}
-	send_plain(s, g, f, PBOX_INIT_OK);
+	shard_send_plain(s, g, f, PBOX_INIT_OK);
 }
 
 void
-drop_rounds(struct pbox_shard *s, struct pbox_shard_job *j)
+shard_drop_rounds(struct pbox_shard *s, struct pbox_shard_job *j)
 {
 	for (uint32_t i = 0; i < j->n_rounds; i++) {
 		struct pbox_round *r =

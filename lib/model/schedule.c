@@ -7,6 +7,8 @@
 /* Rounds by which SETs may run ahead of the work: far fewer than entries, so that the entry
  * that holds now is never the one overwritten. */
 #define AHEAD (PBOX_SCHEDULE / 2)
+/* Rounds by which a fragment may lag behind the one that is farthest. */
+#define BEHIND 2
 
 /* The field of a hyper-parameter, or NULL for an unknown id. */
 static double *
@@ -70,6 +72,17 @@ find_repeated(struct pbox_schedule *s, uint32_t count, const struct pbox_set *m,
 	return 0;
 }
 
+/* Does the entry that the next one overwrites still hold for a round in progress? With one SET a
+ * round AHEAD prevents that, with several for the same round it does not. */
+static bool
+oldest_needed(const struct pbox_schedule *s, uint32_t count, uint32_t finished)
+{
+	const struct pbox_schedule_entry *successor = &s->entry[(count + 1) % PBOX_SCHEDULE];
+
+	return count >= PBOX_SCHEDULE &&
+	       pbox_serial_diff(successor->from_round, finished) > -BEHIND;
+}
+
 int
 pbox_schedule_add(struct pbox_schedule *s, enum pbox_optim_kind kind, const struct pbox_set *m,
 	uint32_t finished, struct pbox_error *err)
@@ -96,6 +109,10 @@ pbox_schedule_add(struct pbox_schedule *s, enum pbox_optim_kind kind, const stru
 	if (pbox_serial_diff(m->from_round, finished) > AHEAD)
 		return refuse(
 			err, PBOX_E_FULL, m, "too many rounds ahead of the latest finished one");
+	if (oldest_needed(s, count, finished))
+		return refuse(err, PBOX_E_FULL, m,
+			"too many SETs for rounds that are not finished: name several "
+			"hyper-parameters in one");
 	for (unsigned i = 0; i < m->count; i++)
 		*field(&fresh.hyper, m->param[i].id) = m->param[i].value;
 	if ((want & 1u << PBOX_HYPER_LR) != 0)

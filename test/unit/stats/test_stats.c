@@ -114,9 +114,27 @@ test_huge_values_share_the_last_bucket(void)
 }
 
 static void
+test_text_tells_the_tail(void)
+{
+	static struct pbox_hist h;
+	struct pbox_stats *s = pbox_stats_new(1);
+	char buf[256];
+
+	/* 20 in 10000 are slow: p999 sees them, p99 does not */
+	for (unsigned i = 0; i < 10000; i++)
+		pbox_hist_add(&h, i < 9980 ? 10 : 60);
+	CU_ASSERT(pbox_stats_register_hist(s, "core", "", &latency_def, &h, NULL) >= 0);
+	pbox_stats_text(s, NULL, 0, buf, sizeof(buf));
+	CU_ASSERT_STRING_EQUAL(buf,
+		"core{} latency_ns count 10000 mean 10 p50 10 p90 10 p99 10 p999"
+		" 60 max 60 ns\n");
+	pbox_stats_free(s);
+}
+
+static void
 test_register_and_unregister(void)
 {
-	struct pbox_stats *s = pbox_stats_new(2);
+	struct pbox_stats *s = pbox_stats_new(2), *roomy = pbox_stats_new(9);
 	uint64_t v[RX_STATS] = {1, 2, 3}, w[RX_STATS] = {10, 20, 30};
 	struct pbox_error err;
 	int a, b;
@@ -137,6 +155,13 @@ test_register_and_unregister(void)
 	UNIT_EQ_U64(pbox_stats_total(s, "core", "rx_bytes"), 20);
 	CU_ASSERT_EQUAL(pbox_stats_register(s, "core", "core=3", rx_defs, RX_STATS, v, &err), a);
 	pbox_stats_free(s);
+	/* a job that comes and goes keeps its place while there is room elsewhere, too */
+	for (unsigned i = 0; i < 20; i++) {
+		a = pbox_stats_register(roomy, "core", "", rx_defs, RX_STATS, v, &err);
+		CU_ASSERT_EQUAL(a, 0);
+		pbox_stats_unregister(roomy, a);
+	}
+	pbox_stats_free(roomy);
 	pbox_stats_free(NULL);
 }
 
@@ -305,6 +330,7 @@ const struct unit_test unit_tests[] = {
 	{"percentiles are within 1/32 of the sorted truth", test_percentiles},
 	{"merging is the union", test_merge_is_the_union},
 	{"huge values share the last bucket", test_huge_values_share_the_last_bucket},
+	{"the text tells the tail", test_text_tells_the_tail},
 	{"blocks come and go", test_register_and_unregister},
 	{"malformed names are refused", test_malformed_names_are_refused},
 	{"text dump", test_text},

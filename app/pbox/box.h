@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef BOX_H
+#define BOX_H
+
+/* The appliance: what its start makes, in order, and its stop unmakes in reverse. */
+
+#include <pbox_arena.h>
+#include <pbox_control.h>
+#include <pbox_dataplane.h>
+#include <pbox_options.h>
+#include <pbox_port.h>
+
+struct box {
+	struct pbox_options opt;
+	struct pbox_conf *conf; /* where options came from */
+	unsigned n_cpus;        /* that this process may use, before EAL pins it */
+	bool eal;
+
+	/* data cores; NUMA nodes of these, in order of appearance */
+	struct pbox_port_core core[PBOX_PORT_CORES];
+	unsigned lcore_of[PBOX_PORT_CORES];
+	uint8_t node_of[PBOX_PORT_CORES];
+	unsigned n_cores;
+	int node[PBOX_MAX_NODES];
+	unsigned n_nodes;
+	bool cpu_shared;
+	enum pbox_dp_idle idle;
+
+	struct pbox_port port[PBOX_OPTIONS_PORTS];
+	char where[PBOX_OPTIONS_PORTS][128];
+	unsigned n_ports; /* open */
+	struct pbox_engine_endpoint endpoint[PBOX_MAX_ENDPOINTS];
+	unsigned n_endpoints;
+	uint16_t mtu; /* smallest of the ports */
+
+	void *memory[PBOX_MAX_NODES];
+	size_t memory_size[PBOX_MAX_NODES];
+	struct pbox_arena *arena[PBOX_MAX_NODES];
+
+	uint32_t incarnation;
+	const struct pbox_reduce_ops *reduce;
+	const struct pbox_optim_ops *optim;
+	struct pbox_job_conf job[PBOX_OPTIONS_JOBS];
+	struct pbox_dp *dp;
+	struct pbox_control *control;
+	struct pbox_budget budget;
+	char report[16384];
+};
+
+/* host.c: EAL. */
+int host_start(struct box *b, int argc, char **argv, struct pbox_error *err);
+void host_stop(struct box *b);
+/* cores.c: data cores, nodes, idle mode. */
+int cores_find(struct box *b, struct pbox_error *err);
+/* ports.c: open all ports, plan endpoints. */
+int ports_open(struct box *b, struct pbox_error *err);
+int ports_start(struct box *b, struct pbox_error *err);
+void ports_close(struct box *b);
+void ports_free(struct box *b);
+/* memory.c: parameter arenas. */
+int memory_take(struct box *b, struct pbox_error *err);
+void memory_give_back(struct box *b);
+/* serve.c: data plane and control; the report. */
+int planes_create(struct box *b, struct pbox_error *err);
+void planes_destroy(struct box *b);
+int serve(struct box *b, struct pbox_error *err);
+int stopped_line(struct box *b);
+void report_make(struct box *b);
+void report_print(const struct box *b, bool check);
+/* log.c */
+int log_open(const struct pbox_options *o, struct pbox_error *err);
+void log_close(void);
+
+#endif /* BOX_H */

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+
+#include <rte_eal.h>
+#include <rte_errno.h>
+
+#include "box.h"
+
+int
+host_start(struct box *b, int argc, char **argv, struct pbox_error *err)
+{
+	int ret;
+
+	/* EAL reads its arguments up to "--" */
+	ret = rte_eal_init(argc, argv);
+	if (ret < 0)
+		return pbox_fail(err, rte_errno > 0 ? rte_errno : EINVAL,
+			"EAL does not start (%s): see its lines above. Without hugepages: "
+			"--no-huge -m 512; another pbox on this host: --file-prefix NAME",
+			rte_strerror(rte_errno));
+	b->eal = true;
+	return 0;
+}
+
+void
+host_stop(struct box *b)
+{
+	if (b->eal)
+		rte_eal_cleanup();
+	b->eal = false;
+}

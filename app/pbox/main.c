@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "box.h"
+
+#define EXIT_USAGE 2
+
+static struct box box;
+
+/* Where our options begin: behind "--". Without it all are EAL's, but for a lone --help or so. */
+static int
+split(int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++)
+		if (strcmp(argv[i], "--") == 0)
+			return i;
+	if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+				strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0))
+		return 0;
+	return argc;
+}
+
+/* -1: go on; else the exit status. */
+static int
+options(int argc, char **argv)
+{
+	struct pbox_error err = {0};
+
+	box.conf = pbox_options_load(&box.opt, argc, argv, &err);
+	if (box.conf == NULL) {
+		fprintf(stderr, "pbox: %s\n", err.text);
+		return EXIT_USAGE;
+	}
+	if (box.opt.help != PBOX_OPT_HELP_NONE) {
+		pbox_conf_help(&pbox_options_table, box.opt.help == PBOX_OPT_HELP_ALL, stdout);
+		puts("Exit status: 0 stopped cleanly, 1 could not serve, 2 wrong options.");
+		return EXIT_SUCCESS;
+	}
+	if (box.opt.version) {
+		puts("pbox " PBOX_VERSION);
+		return EXIT_SUCCESS;
+	}
+	return -1;
+}
+
+/* In this order; stop() is its mirror. */
+static int
+start(int eal_argc, char **eal_argv, struct pbox_error *err)
+{
+	int ret = log_open(&box.opt, err);
+
+	if (ret == 0)
+		ret = host_start(&box, eal_argc, eal_argv, err);
+	if (ret == 0)
+		ret = cores_find(&box, err);
+	if (ret == 0)
+		ret = ports_open(&box, err);
+	if (ret == 0)
+		ret = memory_take(&box, err);
+	if (ret == 0)
+		ret = planes_create(&box, err);
+	return ret;
+}
+
+static int
+stop(bool served)
+{
+	int ret = 0;
+
+	if (box.dp != NULL)
+		pbox_dp_drain(box.dp);
+	ports_close(&box);
+	if (served)
+		ret = stopped_line(&box);
+	planes_destroy(&box);
+	memory_give_back(&box);
+	ports_free(&box);
+	host_stop(&box);
+	log_close();
+	pbox_conf_free(box.conf);
+	pbox_options_wipe(&box.opt);
+	return ret;
+}
+
+int
+main(int argc, char **argv)
+{
+	int ours = split(argc, argv), status;
+	struct pbox_error err = {0};
+	bool served = false;
+	cpu_set_t cpus;
+	int ret;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	status = options(argc - ours, argv + ours);
+	if (status >= 0)
+		return status;
+	box.n_cpus = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+	ret = start(ours > 0 ? ours : 1, argv, &err);
+	if (ret == 0 && box.opt.check) {
+		report_make(&box);
+		report_print(&box, true);
+	} else if (ret == 0) {
+		served = true;
+		ret = serve(&box, &err);
+	}
+	if (ret != 0 && box.opt.check)
+		printf("FAIL %s\n", err.text);
+	else if (ret != 0)
+		pbox_log(PBOX_LOG_ERROR, "%s", err.text);
+	status = stop(served && ret == 0);
+	return ret == 0 && status == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

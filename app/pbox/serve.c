@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <rte_launch.h>
+#include <rte_lcore.h>
+#include <sodium.h>
+
+#include "box.h"
+
+static const char *const reduce_name[] = {NULL, "scalar", "avx2", "avx512"};
+static const char *const idle_name[] = {"poll", "yield", "sleep", "interrupt"};
+
+/* For the signal handler. */
+static _Atomic(struct pbox_control *) stoppable;
+static volatile sig_atomic_t stop_wanted;
+
+static void
+on_signal(int sig)
+{
+	struct pbox_control *c = atomic_load(&stoppable);
+
+	(void)sig;
+	stop_wanted = 1;
+	if (c != NULL)
+		pbox_control_stop(c);
+}
+
+static int
+kernels(struct box *b, struct pbox_error *err)
+{
+	const char *name = reduce_name[b->opt.reduce];
+
+	b->reduce = pbox_reduce_select(name);
+	if (b->reduce == NULL)
+		return pbox_fail(err, ENOTSUP,
+			"reduce = %s: this CPU, or this build, does not have it: use auto", name);
+	b->optim = name != NULL ? pbox_optim_select(name) : NULL;
+	if (b->optim == NULL)
+		b->optim = pbox_optim_select(NULL);
+	return 0;
+}
+
+static struct pbox_registrar_conf
+registrar_conf(struct box *b)
+{
+	struct pbox_registrar_conf c = {
+		.incarnation = b->incarnation,
+		.max_jobs = (uint16_t)b->opt.max_jobs,
+		.max_workers = (uint16_t)b->opt.max_workers,
+		.chunk_elements = (uint32_t)(b->opt.chunk_bytes / 4),
+		.lease_ms = (uint32_t)(b->opt.lease_ns / 1000000),
+		.mtu = b->mtu,
+		.hold = b->opt.hold,
+		.n_shards = b->n_cores,
+		.endpoint = b->endpoint,
+		.n_endpoints = b->n_endpoints,
+		.job = b->job,
+		.n_jobs = b->opt.n_jobs,
+	};
+
+	for (unsigned i = 0; i < b->opt.n_jobs; i++) {
+		const struct pbox_job_options *o = &b->opt.jobs[i];
+
+		b->job[i] = (struct pbox_job_conf){
+			.name = o->name,
+			.secret = (const char *)o->secret.bytes,
+			.secret_len = o->secret.len,
+			.workers = o->workers,
+			.memory = o->memory,
+			.lease_ms = (uint32_t)(o->lease_ns / 1000000),
+		};
+	}
+	memcpy(c.arena, b->arena, sizeof(c.arena));
+	return c;
+}
+
+int
+planes_create(struct box *b, struct pbox_error *err)
+{
+	struct pbox_dp_region region[PBOX_MAX_NODES];
+	struct pbox_dp_conf dc;
+	struct pbox_control_conf cc;
+	int ret = kernels(b, err);
+
+	if (ret != 0)
+		return ret;
+	if (sodium_init() < 0)
+		return pbox_fail(err, EIO, "libsodium does not start: no random numbers");
+	do
+		b->incarnation = randombytes_random();
+	while (b->incarnation == 0);
+	for (unsigned i = 0; i < b->n_nodes; i++)
+		region[i] = (struct pbox_dp_region){b->memory[i], b->memory_size[i]};
+	dc = (struct pbox_dp_conf){
+		.port = b->port,
+		.n_ports = b->n_ports,
+		.core = b->core,
+		.n_cores = b->n_cores,
+		.endpoint = b->endpoint,
+		.n_endpoints = b->n_endpoints,
+		.control_port = (uint16_t)b->opt.control_port,
+		.incarnation = b->incarnation,
+		.max_jobs = (uint16_t)b->opt.max_jobs,
+		.idle = b->idle,
+		.reduce = b->reduce,
+		.optim = b->optim,
+		.region = region,
+		.n_regions = b->n_nodes,
+	};
+	b->dp = pbox_dp_create(&dc, err);
+	if (b->dp == NULL)
+		return -ENOMEM;
+	cc = (struct pbox_control_conf){
+		.dp = b->dp,
+		.port = b->port,
+		.n_ports = b->n_ports,
+		.n_cores = b->n_cores,
+		.core = b->core,
+		.registrar = registrar_conf(b),
+		.stats_interval_ns = b->opt.stats_interval_ns,
+		.drain_ns = b->opt.drain_ns,
+		.report = b->report,
+	};
+	b->control = pbox_control_create(&cc, err);
+	return b->control != NULL ? 0 : -ENOMEM;
+}
+
+void
+planes_destroy(struct box *b)
+{
+	pbox_control_destroy(b->control);
+	pbox_dp_destroy(b->dp);
+	b->control = NULL;
+	b->dp = NULL;
+}
+
+void
+report_make(struct box *b)
+{
+	size_t at = 0, size = sizeof(b->report);
+
+	for (unsigned i = 0; i < b->n_ports && at < size; i++)
+		at += pbox_port_report(&b->port[i], b->lcore_of, b->report + at, size - at);
+	for (unsigned i = 0; i < b->n_ports; i++)
+		pbox_budget_add(&b->budget, b->port[i].dev.node, b->port[i].pool_bytes,
+			"packets of port %u", b->port[i].conf.id);
+	pbox_budget_add(&b->budget, -1, pbox_dp_bytes(b->dp), "packets for answers");
+	for (unsigned i = 0; i < b->n_nodes; i++)
+		pbox_budget_add(&b->budget, b->node[i], b->memory_size[i], "parameters");
+	if (at < size)
+		at += pbox_budget_report(&b->budget, b->report + at, size - at);
+	if (at < size)
+		snprintf(b->report + at, size - at,
+			"cores: %u data cores, idle %s%s; sums %s, optimisers %s\n", b->n_cores,
+			idle_name[b->idle], b->cpu_shared ? " (they share CPUs)" : "",
+			b->reduce->name, b->optim->name);
+}
+
+/* "OK   line" for --check; notes are warnings. */
+void
+report_print(const struct box *b, bool check)
+{
+	for (const char *p = b->report; *p != '\0'; p += strcspn(p, "\n") + 1)
+		printf("%s%.*s\n", check ? "OK   " : "", (int)strcspn(p, "\n"), p);
+	for (unsigned i = 0; i < b->n_ports; i++)
+		for (unsigned k = 0; k < b->port[i].n_notes; k++)
+			if (check)
+				printf("WARN port %u (%s): %s\n", b->port[i].conf.id,
+					b->port[i].dev.name, b->port[i].note[k]);
+			else
+				pbox_log(PBOX_LOG_WARN, "port %u (%s): %s", b->port[i].conf.id,
+					b->port[i].dev.name, b->port[i].note[k]);
+	if (check)
+		printf("OK   jobs: %u, endpoints: %u\n", b->opt.n_jobs, b->n_endpoints);
+}
+
+static void
+catch_signals(void)
+{
+	struct sigaction sa = {.sa_handler = on_signal};
+
+	sigaction(SIGTERM, &sa, NULL);
+	sigaction(SIGINT, &sa, NULL);
+	sa.sa_handler = SIG_IGN;
+	sigaction(SIGHUP, &sa, NULL);
+	sigaction(SIGPIPE, &sa, NULL);
+}
+
+static void
+ready_line(const struct box *b)
+{
+	const uint8_t *ip = (const uint8_t *)&b->port[0].nif.ip;
+
+	printf("ready: serving %u jobs on %u endpoints, control %u.%u.%u.%u:%u\n", b->opt.n_jobs,
+		b->n_endpoints, ip[0], ip[1], ip[2], ip[3], b->opt.control_port);
+}
+
+/* From the ports' start until a signal; all cores have returned then. The report comes behind the
+ * start, which finds out about links and steering. */
+int
+serve(struct box *b, struct pbox_error *err)
+{
+	unsigned own = 0;
+	int ret;
+
+	catch_signals();
+	ret = ports_start(b, err);
+	if (ret != 0)
+		return ret;
+	report_make(b);
+	report_print(b, false);
+	ret = pbox_control_start(b->control, err);
+	if (ret != 0)
+		return ret;
+	atomic_store(&stoppable, b->control);
+	if (stop_wanted)
+		pbox_control_stop(b->control);
+	for (unsigned i = 0; i < b->n_cores; i++)
+		if (b->lcore_of[i] != rte_get_main_lcore())
+			rte_eal_remote_launch(pbox_dp_run, pbox_dp_core(b->dp, i), b->lcore_of[i]);
+		else
+			own = i;
+	ready_line(b);
+	pbox_dp_run(pbox_dp_core(b->dp, own));
+	rte_eal_mp_wait_lcore();
+	pbox_control_join(b->control);
+	atomic_store(&stoppable, NULL);
+	return 0;
+}
+
+/* After the ports are closed: has everything come back, does everything add up? */
+int
+stopped_line(struct box *b)
+{
+	unsigned all = pbox_dp_mbufs(b->dp), missing = pbox_dp_mbufs_missing(b->dp);
+	uint64_t received, accepted, dropped;
+	bool conserved = pbox_control_conserved(b->dp, &received, &accepted, &dropped);
+
+	for (unsigned i = 0; i < b->n_ports; i++) {
+		all += pbox_port_mbufs(&b->port[i]);
+		missing += pbox_port_mbufs_missing(&b->port[i]);
+	}
+	printf("stopped: mbufs %u of %u returned, received %" PRIu64 " = accepted %" PRIu64
+	       " + dropped %" PRIu64 "%s\n",
+		all - missing, all, received, accepted, dropped,
+		conserved ? "" : " (they do not add up)");
+	return missing == 0 && conserved ? 0 : 1;
+}

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_cycles.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_kvargs.h>
+#include <rte_malloc.h>
+
+#include "chaos.h"
+#include "chaos_ops.h"
+#include "chaos_sdk.h"
+
+#define DEFAULT_LIMIT  1024
+#define DEFAULT_COPIES 2048
+#define MAX_LIMIT      65536
+
+RTE_LOG_REGISTER(chaos_logtype, pmd.net.chaos, NOTICE);
+
+pthread_mutex_t chaos_lock = PTHREAD_MUTEX_INITIALIZER;
+struct chaos_port *chaos_ports;
+
+int
+chaos_port_set(struct chaos_port *port, const char *key, const char *value, char *why, size_t n)
+{
+	enum chaos_dir dir = strncmp(key, "tx_", 3) == 0 ? CHAOS_TX : CHAOS_RX;
+	int ret;
+
+	if (strcmp(key, "seed") == 0) {
+		char *end;
+		uint64_t seed = strtoull(value, &end, 0);
+
+		if (*value < '0' || *value > '9' || *end != '\0') {
+			snprintf(why, n, "seed is a number");
+			return -EINVAL;
+		}
+		for (int d = 0; d < CHAOS_DIRS; d++) {
+			port->side[d].conf.seed = seed;
+			port->side[d].conf.reseed++;
+			chaos_side_publish(&port->side[d], false);
+		}
+		return 0;
+	}
+	if (strncmp(key, "rx_", 3) != 0 && strncmp(key, "tx_", 3) != 0) {
+		snprintf(why, n, "no setting '%s': seed, rx_... or tx_...", key);
+		return -EINVAL;
+	}
+	ret = chaos_conf_set(&port->side[dir].conf, key + 3, value, why, n);
+	if (ret == 0)
+		chaos_side_publish(&port->side[dir], strcmp(key + 3, "target") == 0);
+	return ret;
+}
+
+/* One `key=value` of the device's arguments. */
+static int
+take_argument(const char *key, const char *value, void *ctx)
+{
+	struct chaos_port *port = ctx;
+	char why[256];
+	uint16_t wrapped;
+
+	if (value == NULL) {
+		CHAOS_LOG(ERR, "argument %s has no value", key);
+		return -EINVAL;
+	}
+	if (strcmp(key, "port") == 0) {
+		if (rte_eth_dev_get_port_by_name(value, &wrapped) != 0) {
+			CHAOS_LOG(ERR, "no port '%s': name it in a --vdev or -a before this one",
+				value);
+			return -ENODEV;
+		}
+		port->wrapped = wrapped;
+		return 0;
+	}
+	if (strcmp(key, "limit") == 0 || strcmp(key, "copies") == 0) {
+		char *end;
+		unsigned long v = strtoul(value, &end, 10);
+
+		if (*value < '0' || *value > '9' || *end != '\0' || v < 1 || v > MAX_LIMIT) {
+			CHAOS_LOG(ERR, "%s=%s is not a number from 1 to %d", key, value, MAX_LIMIT);
+			return -EINVAL;
+		}
+		*(key[0] == 'l' ? &port->limit : &port->copies) = (uint32_t)v;
+		return 0;
+	}
+	if (chaos_port_set(port, key, value, why, sizeof(why)) != 0) {
+		CHAOS_LOG(ERR, "%s=%s: %s", key, value, why);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static int
+parse_arguments(struct chaos_port *port, const char *args)
+{
+	struct rte_kvargs *kv = rte_kvargs_parse(args, NULL);
+	int ret;
+
+	if (kv == NULL) {
+		CHAOS_LOG(ERR, "arguments are port=NAME[,key=value]..., not '%s'", args);
+		return -EINVAL;
+	}
+	ret = rte_kvargs_process(kv, NULL, take_argument, port);
+	rte_kvargs_free(kv);
+	if (ret == 0 && port->wrapped == RTE_MAX_ETHPORTS) {
+		CHAOS_LOG(ERR, "port=NAME is missing: which port to wrap");
+		return -EINVAL;
+	}
+	return ret < 0 ? -EINVAL : 0;
+}
+
+/* What the library has just put into a new port, and what it tells of the wrapped one, must stand
+ * where we believe. */
+static bool
+layout_is_right(const struct rte_eth_dev *dev, const char *name, uint16_t wrapped)
+{
+	const struct rte_eth_dev *other;
+	uint16_t mtu = 0;
+
+	if (strcmp(dev->data->name, name) != 0 || dev->data->mtu != RTE_ETHER_MTU ||
+		dev->data->port_id >= RTE_MAX_ETHPORTS ||
+		dev->data->backer_port_id != RTE_MAX_ETHPORTS ||
+		rte_eth_dev_allocated(name) != dev || dev->state != RTE_ETH_DEV_UNUSED)
+		return false;
+	other = dev - dev->data->port_id + wrapped;
+	rte_eth_dev_get_mtu(wrapped, &mtu);
+	return other->data->port_id == wrapped && other->data->mtu == mtu &&
+	       other->state == RTE_ETH_DEV_ATTACHED && other->dev_ops != NULL &&
+	       other->data->numa_node == rte_eth_dev_socket_id(wrapped);
+}
+
+/* Tell our application what the wrapped port tells. */
+static int
+wrapped_event(uint16_t wrapped, enum rte_eth_event_type event, void *ctx, void *ret)
+{
+	struct chaos_port *port = ctx;
+
+	(void)wrapped;
+	(void)ret;
+	if (event == RTE_ETH_EVENT_DESTROY)
+		port->gone = true;
+	else
+		rte_eth_dev_callback_process(port->dev, event, NULL);
+	return 0;
+}
+
+/* Own the wrapped port, so that RTE_ETH_FOREACH_DEV passes over it. */
+static int
+own(struct chaos_port *port)
+{
+	struct rte_eth_dev_owner owner = {.name = "net_chaos"};
+	int ret = rte_eth_dev_owner_new(&owner.id);
+
+	if (ret != 0)
+		return ret;
+	ret = rte_eth_dev_owner_set(port->wrapped, &owner);
+	if (ret != 0) {
+		CHAOS_LOG(ERR, "port %u cannot be wrapped: another device owns it (%s)",
+			port->wrapped, rte_strerror(-ret));
+		return ret;
+	}
+	port->owner = owner.id;
+	rte_eth_dev_callback_register(port->wrapped, RTE_ETH_EVENT_INTR_LSC, wrapped_event, port);
+	rte_eth_dev_callback_register(port->wrapped, RTE_ETH_EVENT_DESTROY, wrapped_event, port);
+	return 0;
+}
+
+static void
+disown(struct chaos_port *port)
+{
+	if (port->gone)
+		return;
+	rte_eth_dev_callback_unregister(port->wrapped, RTE_ETH_EVENT_INTR_LSC, wrapped_event, port);
+	rte_eth_dev_callback_unregister(port->wrapped, RTE_ETH_EVENT_DESTROY, wrapped_event, port);
+	rte_eth_dev_owner_unset(port->wrapped, port->owner);
+}
+
+static int
+fill_device(struct rte_eth_dev *dev, struct chaos_port *port)
+{
+	struct rte_eth_dev_info info;
+	int ret = rte_eth_dev_info_get(port->wrapped, &info);
+
+	if (ret != 0)
+		return ret;
+	port->max_macs = RTE_MAX(info.max_mac_addrs, 1u);
+	dev->data->mac_addrs = rte_zmalloc_socket("net_chaos",
+		port->max_macs * sizeof(struct rte_ether_addr), 0, dev->data->numa_node);
+	if (dev->data->mac_addrs == NULL)
+		return -ENOMEM;
+	rte_eth_macaddr_get(port->wrapped, &dev->data->mac_addrs[0]);
+	rte_eth_dev_get_mtu(port->wrapped, &dev->data->mtu);
+	dev->data->numa_node = rte_eth_dev_socket_id(port->wrapped);
+	dev->data->dev_flags =
+		*info.dev_flags & (RTE_ETH_DEV_INTR_LSC | RTE_ETH_DEV_NOLIVE_MAC_ADDR);
+	dev->data->dev_flags |= RTE_ETH_DEV_AUTOFILL_QUEUE_XSTATS;
+	dev->data->dev_link.link_status = RTE_ETH_LINK_DOWN;
+	dev->data->dev_link.link_duplex = RTE_ETH_LINK_FULL_DUPLEX;
+	dev->dev_ops = &chaos_ops;
+	dev->rx_pkt_burst = chaos_rx_burst;
+	dev->tx_pkt_burst = chaos_tx_burst;
+	dev->tx_pkt_prepare = chaos_tx_prepare;
+	return 0;
+}
+
+static int
+chaos_probe(struct rte_vdev_device *vdev)
+{
+	const char *name = rte_vdev_device_name(vdev), *args = rte_vdev_device_args(vdev);
+	struct chaos_port *port;
+	struct rte_eth_dev *dev;
+	int ret = -ENOMEM;
+
+	if (rte_eal_process_type() != RTE_PROC_PRIMARY) {
+		CHAOS_LOG(ERR, "%s: primary processes only", name);
+		return -ENOTSUP;
+	}
+	port = rte_zmalloc_socket(name, sizeof(*port), 0, SOCKET_ID_ANY);
+	if (port == NULL)
+		return -ENOMEM;
+	port->wrapped = RTE_MAX_ETHPORTS;
+	port->limit = DEFAULT_LIMIT;
+	port->copies = DEFAULT_COPIES;
+	port->tsc_per_us = RTE_MAX(rte_get_tsc_hz() / 1000000, UINT64_C(1));
+	for (int d = 0; d < CHAOS_DIRS; d++) {
+		chaos_conf_defaults(&port->side[d].conf);
+		port->side[d].conf.reseed = 1;
+		chaos_side_publish(&port->side[d], false);
+	}
+	ret = parse_arguments(port, args != NULL ? args : "");
+	if (ret != 0)
+		goto free_port;
+	dev = rte_eth_dev_allocate(name);
+	if (dev == NULL) {
+		ret = -rte_errno;
+		goto free_port;
+	}
+	if (!layout_is_right(dev, name, port->wrapped)) {
+		/* nothing may be touched: not even to give the port back */
+		CHAOS_LOG(ERR, "%s: this DPDK is not laid out like the one net_chaos was built for",
+			name);
+		ret = -ENOTSUP;
+		goto free_port;
+	}
+	dev->data->dev_private = port; /* freed with the port from here on */
+	dev->device = &vdev->device;
+	dev->data->numa_node = vdev->device.numa_node;
+	port->dev = dev;
+	port->port_id = dev->data->port_id;
+	ret = own(port);
+	if (ret != 0)
+		goto release;
+	ret = fill_device(dev, port);
+	if (ret != 0)
+		goto disown;
+	pthread_mutex_lock(&chaos_lock);
+	port->next = chaos_ports;
+	chaos_ports = port;
+	pthread_mutex_unlock(&chaos_lock);
+	rte_eth_dev_probing_finish(dev);
+	return 0;
+disown:
+	disown(port);
+release:
+	rte_eth_dev_release_port(dev);
+	return ret;
+free_port:
+	rte_free(port);
+	return ret;
+}
+
+/* Closes the wrapped port as well: nobody else may. */
+int
+chaos_close(struct rte_eth_dev *dev)
+{
+	struct chaos_port *port = dev->data->dev_private, **p;
+	int ret = 0;
+
+	if (rte_eal_process_type() != RTE_PROC_PRIMARY)
+		return 0;
+	pthread_mutex_lock(&chaos_lock);
+	for (p = &chaos_ports; *p != NULL && *p != port; p = &(*p)->next)
+		;
+	if (*p != NULL)
+		*p = port->next;
+	pthread_mutex_unlock(&chaos_lock);
+	for (uint16_t i = 0; i < dev->data->nb_rx_queues; i++) {
+		chaos_queue_free(dev->data->rx_queues[i]);
+		dev->data->rx_queues[i] = NULL;
+	}
+	for (uint16_t i = 0; i < dev->data->nb_tx_queues; i++) {
+		chaos_queue_free(dev->data->tx_queues[i]);
+		dev->data->tx_queues[i] = NULL;
+	}
+	disown(port);
+	if (!port->gone)
+		ret = rte_eth_dev_close(port->wrapped);
+	chaos_pool_free(port);
+	return ret;
+}
+
+static int
+chaos_remove(struct rte_vdev_device *vdev)
+{
+	uint16_t id;
+	int ret;
+
+	/* not there: the application has closed it */
+	if (rte_eth_dev_get_port_by_name(rte_vdev_device_name(vdev), &id) != 0)
+		return 0;
+	ret = rte_eth_dev_stop(id);
+	return ret != 0 ? ret : rte_eth_dev_close(id);
+}
+
+static struct rte_vdev_driver chaos_driver = {
+	.probe = chaos_probe,
+	.remove = chaos_remove,
+};
+
+RTE_PMD_REGISTER_VDEV(net_chaos, chaos_driver);
+RTE_PMD_REGISTER_PARAM_STRING(net_chaos,
+	"port=<name> seed=<n> limit=<n> copies=<n> "
+	"{rx,tx}_{loss,burst,gilbert,dup,reorder,delay_us,corrupt,truncate,blackhole,target}=...");

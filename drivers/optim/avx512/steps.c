@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/* The steps of lib/optim/scalar.c, operation by operation, 16 elements at a time. Division and square
+ * root are rounded correctly in vectors as well, so the bits are the same. */
+
+#include <immintrin.h>
+#include <string.h>
+
+#include <pbox_optim.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+#define VECTOR 16
+typedef __m512 vec;
+typedef __mmask16 lanes;
+
+INLINE lanes
+lanes_of(size_t n)
+{
+	return n < VECTOR ? (lanes)((1u << n) - 1) : 0xFFFF;
+}
+
+INLINE vec
+load(const float *p)
+{
+	return _mm512_loadu_ps(p);
+}
+
+INLINE void
+store(float *p, vec x)
+{
+	_mm512_storeu_ps(p, x);
+}
+
+INLINE vec
+load_lanes(const float *p, lanes m)
+{
+	return _mm512_maskz_loadu_ps(m, p);
+}
+
+INLINE void
+store_lanes(float *p, lanes m, vec x)
+{
+	_mm512_mask_storeu_ps(p, m, x);
+}
+
+INLINE vec
+all(float x)
+{
+	return _mm512_set1_ps(x);
+}
+
+INLINE vec
+add(vec a, vec b)
+{
+	return _mm512_add_ps(a, b);
+}
+
+INLINE vec
+sub(vec a, vec b)
+{
+	return _mm512_sub_ps(a, b);
+}
+
+INLINE vec
+mul(vec a, vec b)
+{
+	return _mm512_mul_ps(a, b);
+}
+
+INLINE vec
+divide(vec a, vec b)
+{
+	return _mm512_div_ps(a, b);
+}
+
+INLINE vec
+root(vec a)
+{
+	return _mm512_sqrt_ps(a);
+}
+
+static int
+usable(void)
+{
+	return __builtin_cpu_supports("avx512f");
+}
+
+#define NAME "avx512"
+#define RANK 30
+#include "../steps.h"

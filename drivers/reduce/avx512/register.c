@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include "kernels.h"
+
+static int
+usable(void)
+{
+	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+	       __builtin_cpu_supports("avx512vl");
+}
+
+static const struct pbox_reduce_ops ops = {
+	.name = "avx512",
+	.rank = 30,
+	.usable = usable,
+	.sum = avx512_sum,
+	.scale = avx512_scale,
+	.pack = avx512_pack,
+	.unpack = avx512_unpack,
+};
+
+__attribute__((constructor)) static void
+enrol(void)
+{
+	pbox_reduce_register(&ops);
+}

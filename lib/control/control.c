@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <rte_lcore.h>
+#include <sodium.h>
+
+#include "control_priv.h"
+
+#define TICK    (20 * NS_PER_MS)
+#define WATCH   ONE_SECOND
+#define NAP_MIN 50000   /* ns */
+#define NAP_MAX 1000000 /* ns: what a request waits at most when nothing went on */
+
+struct pbox_control *
+pbox_control_create(const struct pbox_control_conf *conf, struct pbox_error *err)
+{
+	struct pbox_control *c = calloc(1, sizeof(*c));
+
+	if (c == NULL || sodium_init() < 0) {
+		free(c);
+		pbox_fail(err, ENOMEM, "out of memory");
+		return NULL;
+	}
+	c->conf = *conf;
+	pthread_mutex_init(&c->lock, NULL);
+	for (unsigned i = 0; i < PBOX_PORT_CORES; i++)
+		c->wait_tail[i] = &c->wait_head[i];
+	c->conf.registrar.ops = &registrar_ops;
+	c->conf.registrar.ctx = c;
+	c->conf.registrar.stats = c->registrar_stat;
+	c->registrar = pbox_registrar_create(&c->conf.registrar);
+	if (c->registrar == NULL) {
+		pbox_fail(err, ENOMEM, "out of memory for %u jobs: lower max-jobs",
+			conf->registrar.max_jobs);
+		pbox_control_destroy(c);
+		return NULL;
+	}
+	if (stats_register(c, err) != 0) {
+		pbox_control_destroy(c);
+		return NULL;
+	}
+	return c;
+}
+
+void
+pbox_control_destroy(struct pbox_control *c)
+{
+	if (c == NULL)
+		return;
+	pbox_registrar_destroy(c->registrar);
+	free_waiting(c);
+	pbox_stats_free(c->stats);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}
+
+static unsigned
+take_mails(struct pbox_control *c)
+{
+	struct pbox_mail m;
+	unsigned n = 0;
+
+	while (pbox_dp_mail(c->conf.dp, &m)) {
+		tally(c, PBOX_CT_MAILS);
+		pbox_registrar_mail(c->registrar, &m, c->now_ns);
+		n++;
+	}
+	post_waiting(c);
+	return n;
+}
+
+unsigned
+pbox_control_step(struct pbox_control *c)
+{
+	unsigned work;
+
+	pthread_mutex_lock(&c->lock);
+	c->now_ns = pbox_dp_now(c->conf.dp);
+	work = take_mails(c);
+	work += control_rx(c);
+	if (c->now_ns >= c->tick_at) {
+		pbox_registrar_tick(c->registrar, c->now_ns);
+		c->tick_at = c->now_ns + TICK;
+	}
+	pthread_mutex_unlock(&c->lock);
+	if (c->now_ns >= c->watch.at) {
+		watch(c);
+		c->watch.at = c->now_ns + WATCH;
+	}
+	return work;
+}
+
+static void
+nap(unsigned empty)
+{
+	long ns = empty < 5 ? NAP_MIN << empty : NAP_MAX;
+	struct timespec t = {.tv_nsec = ns < NAP_MAX ? ns : NAP_MAX};
+
+	nanosleep(&t, NULL);
+}
+
+static void *
+control_main(void *arg)
+{
+	struct pbox_control *c = arg;
+	unsigned empty = 0;
+
+	for (unsigned p = 0; p < c->conf.n_ports; p++)
+		pbox_dp_announce(c->conf.dp, p);
+	while (!atomic_load_explicit(&c->stop, memory_order_relaxed) || !drained(c)) {
+		if (pbox_control_step(c) > 0)
+			empty = 0;
+		else
+			nap(empty++);
+	}
+	pbox_dp_stop(c->conf.dp);
+	return NULL;
+}
+
+int
+pbox_control_start(struct pbox_control *c, struct pbox_error *err)
+{
+	int ret = rte_ctrl_thread_create(&c->thread, "pbox-control", NULL, control_main, c);
+
+	if (ret != 0)
+		return pbox_fail(
+			err, -ret, "the control thread does not start: %s", strerror(-ret));
+	telemetry_start(c);
+	return 0;
+}
+
+void
+pbox_control_stop(struct pbox_control *c)
+{
+	atomic_store_explicit(&c->stop, true, memory_order_relaxed);
+}
+
+void
+pbox_control_join(struct pbox_control *c)
+{
+	pthread_join(c->thread, NULL);
+	telemetry_stop();
+}
+
+struct pbox_stats *
+pbox_control_stats(struct pbox_control *c)
+{
+	return c->stats;
+}
+
+bool
+pbox_control_conserved(
+	const struct pbox_dp *dp, uint64_t *received, uint64_t *accepted, uint64_t *dropped)
+{
+	*received = pbox_dp_total(dp, PBOX_CS_RX_PACKETS);
+	*accepted = *dropped = 0;
+	for (unsigned i = PBOX_CS_FIRST_ACCEPT; i <= PBOX_CS_LAST_ACCEPT; i++)
+		*accepted += pbox_dp_total(dp, i);
+	for (unsigned i = PBOX_CS_FIRST_DROP; i <= PBOX_CS_LAST_DROP; i++)
+		*dropped += pbox_dp_total(dp, i);
+	return *received == *accepted + *dropped &&
+	       pbox_dp_total(dp, PBOX_CS_HANDOFF_IN) == pbox_dp_total(dp, PBOX_CS_HANDOFF_OUT);
+}

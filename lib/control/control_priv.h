@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef CONTROL_PRIV_H
+#define CONTROL_PRIV_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "pbox_control.h"
+
+#define NS_PER_MS  UINT64_C(1000000)
+#define ONE_SECOND UINT64_C(1000000000)
+
+enum port_stat {
+	PORT_RX_PACKETS,
+	PORT_RX_BYTES,
+	PORT_TX_PACKETS,
+	PORT_TX_BYTES,
+	PORT_RX_MISSED,
+	PORT_RX_ERRORS,
+	PORT_RX_NO_MBUF,
+	PORT_TX_ERRORS,
+	PORT_LINK,
+	PORT_STATS
+};
+extern const struct pbox_stat_def port_stat_defs[PORT_STATS];
+
+/* A mail that found its shard's ring full. */
+struct waiting_mail {
+	struct waiting_mail *next;
+	struct pbox_mail m;
+};
+
+/* What the watch saw the last time. */
+struct watch {
+	uint64_t at, line_at;
+	uint64_t loops[PBOX_PORT_CORES];
+	uint64_t rx, rx_bytes, tx_bytes, rounds, drops; /* at the last line */
+	uint64_t drops_seen;
+	bool stuck[PBOX_PORT_CORES], told_partial, told_truncated, told_copied, told_handoff;
+};
+
+struct pbox_control {
+	struct pbox_control_conf conf;
+	struct pbox_registrar *registrar;
+	struct pbox_stats *stats;
+	uint64_t stat[PBOX_CT_STATS], registrar_stat[PBOX_RS_STATS];
+	uint64_t port_stat[RTE_MAX_ETHPORTS][PORT_STATS];
+	pthread_mutex_t lock; /* registrar: this thread and telemetry */
+	pthread_t thread;
+	_Atomic bool stop;
+	uint64_t now_ns, tick_at;
+	struct waiting_mail *wait_head[PBOX_PORT_CORES], **wait_tail[PBOX_PORT_CORES];
+	struct watch watch;
+
+	/* the clean stop */
+	unsigned told; /* times that workers were told */
+	uint64_t stop_began, told_at;
+	bool closing;
+};
+
+static inline void
+tally(struct pbox_control *c, enum pbox_control_stat what)
+{
+	pbox_stat_add(&c->stat[what], 1);
+}
+
+/* registry.c: the registrar's ops and what they need */
+extern const struct pbox_registrar_ops registrar_ops;
+void post_waiting(struct pbox_control *c);
+void free_waiting(struct pbox_control *c);
+/* rx.c */
+unsigned control_rx(struct pbox_control *c);
+/* watch.c: every second */
+void watch(struct pbox_control *c);
+/* drain.c: true when the cores may stop */
+bool drained(struct pbox_control *c);
+/* stats.c */
+int stats_register(struct pbox_control *c, struct pbox_error *err);
+void port_stats_update(struct pbox_control *c);
+/* telemetry.c */
+void telemetry_start(struct pbox_control *c);
+void telemetry_stop(void);
+
+#endif /* CONTROL_PRIV_H */

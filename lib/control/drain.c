@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include "control_priv.h"
+
+/* Workers are told this often: frames get lost. */
+#define TELL       3
+#define TELL_EVERY (10 * NS_PER_MS)
+
+/*
+ * The clean stop, step by step, each time the thread comes by: tell the workers, end the jobs,
+ * wait until the shards have let go of them. true: done, or the time is over.
+ */
+bool
+drained(struct pbox_control *c)
+{
+	uint64_t now = pbox_dp_now(c->conf.dp);
+	bool done;
+
+	pthread_mutex_lock(&c->lock);
+	if (c->stop_began == 0) {
+		c->stop_began = now;
+		pbox_log(PBOX_LOG_INFO, "stopping: %u jobs", pbox_registrar_jobs(c->registrar));
+	}
+	if (c->told < TELL && now >= c->told_at) {
+		pbox_registrar_shutdown(c->registrar, now);
+		c->told++;
+		c->told_at = now + TELL_EVERY;
+		if (pbox_registrar_jobs(c->registrar) == 0)
+			c->told = TELL;
+	} else if (c->told == TELL && !c->closing && now >= c->told_at) {
+		pbox_registrar_close(c->registrar, now);
+		c->closing = true;
+	}
+	done = c->closing && pbox_registrar_jobs(c->registrar) == 0;
+	if (!done && now - c->stop_began > c->conf.drain_ns) {
+		pbox_log(PBOX_LOG_WARN, "%u jobs were not done within the drain time",
+			pbox_registrar_jobs(c->registrar));
+		done = true;
+	}
+	pthread_mutex_unlock(&c->lock);
+	return done;
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef PBOX_CONTROL_H
+#define PBOX_CONTROL_H
+
+/**
+ * @file
+ * The control thread: joining and all that is not data, watching, statistics, and the clean stop.
+ *
+ * It may allocate and log; the data cores never wait for it.
+ */
+
+#include <pbox_dataplane.h>
+#include <pbox_registrar.h>
+
+struct pbox_control_conf {
+	struct pbox_dp *dp;
+	struct pbox_port *port; /**< those of dp */
+	unsigned n_ports, n_cores;
+	const struct pbox_port_core *core;
+	/** ops, ctx and stats are filled in here; what it points to must live as long. */
+	struct pbox_registrar_conf registrar;
+	uint64_t stats_interval_ns; /**< a line of statistics this often; 0: never */
+	uint64_t drain_ns;          /**< longest time that a clean stop may take */
+	const char *report;         /**< for telemetry; lives as long */
+};
+
+/** Counters of the control thread. Frames: frames = to_registrar + version + drops. */
+enum pbox_control_stat {
+	PBOX_CT_DATAGRAMS,
+	PBOX_CT_FRAMES,
+	PBOX_CT_TO_REGISTRAR,
+	PBOX_CT_FRAME_MAGIC, /* the drops, in the order of enum pbox_wire_drop */
+	PBOX_CT_FRAME_VERSION,
+	PBOX_CT_FRAME_TRUNCATED,
+	PBOX_CT_FRAME_CRC,
+	PBOX_CT_FRAME_FLAGS,
+	PBOX_CT_FRAME_TYPE,
+	PBOX_CT_FRAME_AUTH,
+	PBOX_CT_FRAME_TRAILING,
+	PBOX_CT_FRAME_ENDPOINT, /**< data frame at the control port */
+	PBOX_CT_TX,
+	PBOX_CT_TX_LOST,
+	PBOX_CT_MAILS,
+	PBOX_CT_STUCK, /**< seconds that a data core did not turn */
+	PBOX_CT_STATS
+};
+#define PBOX_CT_FIRST_DROP PBOX_CT_FRAME_MAGIC
+#define PBOX_CT_LAST_DROP  PBOX_CT_FRAME_ENDPOINT
+extern const struct pbox_stat_def pbox_control_stat_defs[PBOX_CT_STATS];
+
+struct pbox_control;
+
+/** Everything but the thread. NULL and @p err. */
+struct pbox_control *pbox_control_create(
+	const struct pbox_control_conf *conf, struct pbox_error *err);
+/** Start the thread. The cores may run before or after. */
+int pbox_control_start(struct pbox_control *c, struct pbox_error *err);
+/** Ask for the clean stop: workers are told, jobs end, then the data cores stop. Any thread, also
+ * a signal handler. */
+void pbox_control_stop(struct pbox_control *c);
+/** Wait for the thread; the data cores have been told to stop by then. */
+void pbox_control_join(struct pbox_control *c);
+/** After pbox_dp_drain(). */
+void pbox_control_destroy(struct pbox_control *c);
+
+/** All counters: blocks "core", "shard", "port", "registrar", "control". Any control thread. */
+struct pbox_stats *pbox_control_stats(struct pbox_control *c);
+/** One step of what the thread does, for programs with a loop of their own (tests): returns the
+ * number of frames and mails. Never while the thread runs. */
+unsigned pbox_control_step(struct pbox_control *c);
+/** Packets that all cores received, accepted and dropped; true if they add up. */
+bool pbox_control_conserved(
+	const struct pbox_dp *dp, uint64_t *received, uint64_t *accepted, uint64_t *dropped);
+
+#endif /* PBOX_CONTROL_H */

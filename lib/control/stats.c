@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <stdio.h>
+
+#include <rte_ethdev.h>
+
+#include "control_priv.h"
+
+#define COUNTER(name, unit, help)                   \
+	{                                           \
+		name, unit, help, PBOX_STAT_COUNTER \
+	}
+
+const struct pbox_stat_def pbox_control_stat_defs[PBOX_CT_STATS] = {
+	[PBOX_CT_DATAGRAMS] = COUNTER("datagrams", "packets", "datagrams taken from data cores"),
+	[PBOX_CT_FRAMES] = COUNTER("frames", "frames", "frames found in them"),
+	[PBOX_CT_TO_REGISTRAR] = COUNTER("to_registrar", "frames", "control frames worked on"),
+	[PBOX_CT_FRAME_MAGIC] = COUNTER("frame_magic", "frames", "not a PBox frame"),
+	[PBOX_CT_FRAME_VERSION] =
+		COUNTER("frame_version", "frames", "frame of another version; a HELLO is answered"),
+	[PBOX_CT_FRAME_TRUNCATED] =
+		COUNTER("frame_truncated", "frames", "frame longer than its datagram"),
+	[PBOX_CT_FRAME_CRC] = COUNTER("frame_crc", "frames", "frame damaged on the way"),
+	[PBOX_CT_FRAME_FLAGS] = COUNTER("frame_flags", "frames", "unknown flags"),
+	[PBOX_CT_FRAME_TYPE] = COUNTER("frame_type", "frames", "unknown type"),
+	[PBOX_CT_FRAME_AUTH] =
+		COUNTER("frame_auth", "frames", "authentication tag, which was not granted"),
+	[PBOX_CT_FRAME_TRAILING] =
+		COUNTER("frame_trailing", "frames", "bytes behind the last frame"),
+	[PBOX_CT_FRAME_ENDPOINT] =
+		COUNTER("frame_endpoint", "frames", "data frame at the control port"),
+	[PBOX_CT_TX] = COUNTER("tx", "frames", "frames sent"),
+	[PBOX_CT_TX_LOST] = COUNTER("tx_lost", "frames", "not sent: no packet or no room"),
+	[PBOX_CT_MAILS] = COUNTER("mails", "mails", "answers of shards"),
+	[PBOX_CT_STUCK] = COUNTER("stuck", "seconds", "seconds that a data core did not turn"),
+};
+
+const struct pbox_stat_def port_stat_defs[PORT_STATS] = {
+	[PORT_RX_PACKETS] = COUNTER("rx_packets", "packets", "packets that the device received"),
+	[PORT_RX_BYTES] = COUNTER("rx_bytes", "bytes", "bytes of these packets"),
+	[PORT_TX_PACKETS] = COUNTER("tx_packets", "packets", "packets that the device sent"),
+	[PORT_TX_BYTES] = COUNTER("tx_bytes", "bytes", "bytes of these packets"),
+	[PORT_RX_MISSED] =
+		COUNTER("rx_missed", "packets", "lost: the data cores did not fetch them in time"),
+	[PORT_RX_ERRORS] = COUNTER("rx_errors", "packets", "received damaged"),
+	[PORT_RX_NO_MBUF] = COUNTER("rx_no_mbuf", "packets", "lost: no packet buffer"),
+	[PORT_TX_ERRORS] = COUNTER("tx_errors", "packets", "not sent by the device"),
+	[PORT_LINK] = {"link", "", "1 when the link is up", PBOX_STAT_GAUGE},
+};
+
+int
+stats_register(struct pbox_control *c, struct pbox_error *err)
+{
+	const struct pbox_control_conf *k = &c->conf;
+	char labels[PBOX_STATS_LABELS_MAX + 1];
+	int ret;
+
+	c->stats = pbox_stats_new(2 * k->n_cores + k->n_ports + 8);
+	if (c->stats == NULL)
+		return pbox_fail(err, ENOMEM, "out of memory");
+	ret = pbox_stats_register(
+		c->stats, "control", "", pbox_control_stat_defs, PBOX_CT_STATS, c->stat, err);
+	if (ret >= 0)
+		ret = pbox_stats_register(c->stats, "registrar", "", pbox_registrar_stat_defs,
+			PBOX_RS_STATS, c->registrar_stat, err);
+	for (unsigned i = 0; ret >= 0 && i < k->n_ports; i++) {
+		snprintf(labels, sizeof(labels), "port=%u,device=%s", k->port[i].conf.id,
+			k->port[i].dev.name);
+		ret = pbox_stats_register(
+			c->stats, "port", labels, port_stat_defs, PORT_STATS, c->port_stat[i], err);
+	}
+	for (unsigned i = 0; ret >= 0 && i < k->n_cores; i++) {
+		snprintf(labels, sizeof(labels), "core=%u,lcore=%u", i, k->core[i].lcore);
+		ret = pbox_stats_register(c->stats, "core", labels, pbox_core_stat_defs,
+			PBOX_CS_STATS, pbox_dp_core_stats(k->dp, i), err);
+		if (ret >= 0)
+			ret = pbox_stats_register(c->stats, "shard", labels, pbox_shard_stat_defs,
+				PBOX_SS_STATS, pbox_dp_shard_stats(k->dp, i), err);
+	}
+	return ret < 0 ? ret : 0;
+}
+
+void
+port_stats_update(struct pbox_control *c)
+{
+	for (unsigned i = 0; i < c->conf.n_ports; i++) {
+		uint64_t *v = c->port_stat[i];
+		struct rte_eth_stats s;
+
+		if (rte_eth_stats_get(c->conf.port[i].conf.id, &s) != 0)
+			continue;
+		pbox_stat_set(&v[PORT_RX_PACKETS], s.ipackets);
+		pbox_stat_set(&v[PORT_RX_BYTES], s.ibytes);
+		pbox_stat_set(&v[PORT_TX_PACKETS], s.opackets);
+		pbox_stat_set(&v[PORT_TX_BYTES], s.obytes);
+		pbox_stat_set(&v[PORT_RX_MISSED], s.imissed);
+		pbox_stat_set(&v[PORT_RX_ERRORS], s.ierrors);
+		pbox_stat_set(&v[PORT_RX_NO_MBUF], s.rx_nombuf);
+		pbox_stat_set(&v[PORT_TX_ERRORS], s.oerrors);
+		pbox_stat_set(&v[PORT_LINK], c->conf.port[i].link_up == 1);
+	}
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include "core.h"
+
+/* All headers of a frame, 104 bytes. */
+void
+frame_headers(void *at, const struct pbox_net_udp_template *t, const struct pbox_send *s,
+	uint16_t served, uint16_t ip_id)
+{
+	struct pbox_hdr hdr = s->hdr;
+
+	hdr.served = served;
+	pbox_net_udp_header(t, at, (uint16_t)(PBOX_HDR_LEN + hdr.length), ip_id);
+	pbox_frame_encode((uint8_t *)at + PBOX_NET_HEADERS_LEN, &hdr, s->payload_crc);
+}
+
+struct rte_mbuf *
+frame_copy(struct rte_mempool *mp, const struct pbox_net_udp_template *t, const struct pbox_send *s,
+	uint16_t served, uint16_t ip_id)
+{
+	struct rte_mbuf *m = rte_pktmbuf_alloc(mp);
+	uint32_t len = (uint32_t)FRAME_HEADERS + s->hdr.length;
+	uint8_t *at;
+
+	if (m == NULL)
+		return NULL;
+	if (len > rte_pktmbuf_tailroom(m)) {
+		rte_pktmbuf_free(m);
+		return NULL;
+	}
+	at = rte_pktmbuf_mtod(m, uint8_t *);
+	frame_headers(at, t, s, served, ip_id);
+	if (s->hdr.length > 0)
+		memcpy(at + FRAME_HEADERS, s->payload, s->hdr.length);
+	m->data_len = (uint16_t)len;
+	m->pkt_len = len;
+	m->port = s->peer->port;
+	return m;
+}

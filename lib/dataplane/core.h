@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef CORE_H
+#define CORE_H
+
+/* What the stages of a core share. */
+
+#include <stdatomic.h>
+
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+#include <rte_ring.h>
+
+#include "pbox_dataplane.h"
+
+#define BURST         32
+#define TX_BURST      32
+#define PEERS         64   /* header templates kept by each core; a power of two */
+#define RING_HANDOFF  512  /* packets from one core to another */
+#define RING_CONTROL  1024 /* packets from a core to control, and back */
+#define ETHDEVS       RTE_MAX_ETHPORTS
+#define HEADER_ROOM   (RTE_PKTMBUF_HEADROOM + 128)
+#define FRAME_HEADERS (PBOX_NET_HEADERS_LEN + PBOX_HDR_LEN)
+
+/* Packets that leave together: to a queue, or to the core that has one. */
+struct outbox {
+	uint16_t port, queue;
+	struct rte_ring *via; /* NULL: the queue is this core's own */
+	uint16_t n;
+	struct rte_mbuf *m[TX_BURST];
+};
+
+/* Datagrams for the shard of another core. */
+struct handoff {
+	struct rte_ring *ring; /* NULL: that core needs none from here */
+	uint16_t n;
+	struct rte_mbuf *m[BURST];
+};
+
+/* The headers towards one worker, from one of our UDP ports. */
+struct peer_header {
+	struct pbox_peer peer;
+	struct pbox_net_udp_template t;
+} __rte_aligned(128);
+
+struct rx_queue {
+	struct pbox_port *port;
+	uint16_t queue;
+};
+
+struct core {
+	struct pbox_dp *dp;
+	struct pbox_shard *shard;
+	uint16_t index;
+	int node;
+	uint64_t *stat; /* PBOX_CS_STATS */
+	uint64_t *shard_stat;
+
+	uint64_t tsc, now_ns; /* when this turn of the loop began */
+	struct rx_queue rxq[RTE_MAX_ETHPORTS];
+	unsigned n_rxq;
+	int8_t outbox_of[ETHDEVS]; /* ethdev port -> out[], -1: none */
+	struct outbox out[RTE_MAX_ETHPORTS];
+	unsigned n_out;
+	struct handoff to[PBOX_PORT_CORES]; /* by index of the core */
+	uint16_t target[PBOX_PORT_CORES];   /* those with a ring */
+	unsigned n_targets;
+	struct rte_ring *rx_in[PBOX_PORT_CORES], *tx_in[PBOX_PORT_CORES];
+	unsigned n_rx_in, n_tx_in;
+	struct rte_ring *to_control, *from_control, *mail_in, *mail_out;
+
+	unsigned n_frames;
+	struct pbox_frame frame[PBOX_SHARD_BURST];
+
+	struct rte_mempool *headers; /* of answers, and of the segments behind them */
+	struct peer_header *peer;    /* PEERS */
+	uint16_t ip_id;
+
+	unsigned empty; /* turns without work in a row */
+	bool epoll;     /* receive interrupts are set up */
+};
+
+/* EAL memory that answers are sent from. */
+struct region {
+	uintptr_t base, end;
+	unsigned page_bits; /* of iova */
+	rte_iova_t *iova;   /* of each page; NULL: addresses are the same */
+};
+
+struct pbox_dp {
+	struct pbox_dp_conf conf;
+	_Atomic bool stop;
+	uint64_t ns_mult, us_mult; /* TSC ticks -> time, 32 bits behind the point */
+	struct pbox_port *port_of[ETHDEVS];
+	uint64_t serves[ETHDEVS]; /* bit i: core i serves this port */
+	struct region region[PBOX_MAX_NODES];
+	unsigned n_regions;
+	struct core *core[PBOX_PORT_CORES];
+	struct rte_mempool *headers[PBOX_PORT_CORES];
+	unsigned n_headers[PBOX_PORT_CORES];
+
+	/* control thread */
+	struct rte_mempool *control_pool;
+	unsigned n_control;
+	uint64_t control_lost;
+	uint16_t control_ip_id;
+	unsigned unanswered[PBOX_PORT_CORES]; /* mails */
+	unsigned next_mail;
+};
+
+static inline void
+count(struct core *c, enum pbox_core_stat what, uint64_t n)
+{
+	pbox_stat_add(&c->stat[what], n);
+}
+
+static inline uint64_t
+ticks_to_ns(const struct pbox_dp *dp, uint64_t ticks)
+{
+	return (uint64_t)((unsigned __int128)ticks * dp->ns_mult >> 32);
+}
+
+/* rx.c */
+unsigned take_received(struct core *c);
+unsigned take_handed(struct core *c);
+/* frames.c */
+void datagram_rx(struct core *c, struct rte_mbuf *m);
+void frames_flush(struct core *c);
+/* sink.c: shard ops */
+extern const struct pbox_shard_ops core_ops;
+/* copy.c: a frame in one packet; the headers from a template. NULL: it does not fit */
+struct rte_mbuf *frame_copy(struct rte_mempool *mp, const struct pbox_net_udp_template *t,
+	const struct pbox_send *s, uint16_t served, uint16_t ip_id);
+void frame_headers(void *at, const struct pbox_net_udp_template *t, const struct pbox_send *s,
+	uint16_t served, uint16_t ip_id);
+/* tx.c */
+void tx(struct core *c, unsigned port, struct rte_mbuf *m);
+void tx_flush(struct core *c);
+unsigned take_tx(struct core *c);
+/* mail.c */
+unsigned take_mail(struct core *c);
+/* idle.c */
+void idle(struct core *c);
+void idle_start(struct core *c);
+void idle_stop(struct core *c);
+/* rings.c */
+int rings_create(struct pbox_dp *dp, struct pbox_error *err);
+void rings_free(struct pbox_dp *dp);
+
+#endif /* CORE_H */

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include "core.h"
+
+void
+pbox_dp_datagram(const struct rte_mbuf *m, struct pbox_dp_datagram *d)
+{
+	/* the parser has checked all lengths, and left where IPv4 begins */
+	const uint8_t *eth = rte_pktmbuf_mtod(m, const uint8_t *), *ip = eth + m->l2_len;
+	const uint8_t *udp = ip + PBOX_NET_IP_LEN;
+
+	d->payload = udp + PBOX_NET_UDP_LEN;
+	d->len = (uint16_t)(pbox_net_get_be16(udp + 4) - PBOX_NET_UDP_LEN);
+	d->ce = (ip[1] & 3) == PBOX_NET_ECN_CE;
+	memcpy(&d->peer.ip, ip + 12, 4);
+	memcpy(&d->peer.local_ip, ip + 16, 4);
+	d->peer.udp = pbox_net_get_be16(udp);
+	d->peer.local_udp = pbox_net_get_be16(udp + 2);
+	d->peer.port = m->port;
+	memcpy(d->peer.mac, eth + 6, 6);
+}
+
+void
+frames_flush(struct core *c)
+{
+	unsigned n = c->n_frames;
+	uint64_t held;
+
+	if (n == 0)
+		return;
+	held = pbox_shard_rx(c->shard, c->frame, n, c->now_ns);
+	c->n_frames = 0;
+	/* each frame has a reference of its own: the shard's, or ours to drop */
+	for (unsigned i = 0; i < n; i++)
+		if ((held >> i & 1) == 0)
+			rte_pktmbuf_free(c->frame[i].handle);
+}
+
+static bool
+for_shard(unsigned type)
+{
+	return type >= PBOX_FIRST_DATA_TYPE || type == PBOX_PING;
+}
+
+/* Give the control thread a datagram that came to a data port with a control frame in it. */
+static void
+lend_to_control(struct core *c, struct rte_mbuf *m)
+{
+	rte_mbuf_refcnt_update(m, 1);
+	if (rte_ring_sp_enqueue(c->to_control, m) != 0) {
+		count(c, PBOX_CS_FRAME_CONTROL_FULL, 1);
+		rte_pktmbuf_free(m);
+	} else {
+		count(c, PBOX_CS_FRAMES_CONTROL, 1);
+	}
+}
+
+/* Put a decoded frame in the burst; it takes over a reference to its packet. */
+static void
+frame_add(struct core *c, const struct pbox_dp_datagram *d, const struct pbox_hdr *hdr,
+	const uint8_t *at, struct rte_mbuf *m)
+{
+	struct pbox_frame *f;
+
+	if (c->n_frames == PBOX_SHARD_BURST)
+		frames_flush(c);
+	f = &c->frame[c->n_frames++];
+	f->hdr = *hdr;
+	f->payload = at + PBOX_HDR_LEN;
+	f->handle = m;
+	f->peer = d->peer;
+	f->ce = d->ce;
+}
+
+/* The frames of one datagram; takes over the packet. */
+void
+datagram_rx(struct core *c, struct rte_mbuf *m)
+{
+	struct pbox_dp_datagram d;
+	const uint8_t *at, *end;
+	bool first = true, lent = false, ours = true;
+
+	pbox_dp_datagram(m, &d);
+	count(c, PBOX_CS_RX_DATA, 1);
+	if (d.ce)
+		count(c, PBOX_CS_ECN_CE, 1);
+	at = d.payload;
+	end = at + d.len;
+	do { /* an empty datagram is a truncated frame */
+		struct pbox_hdr hdr;
+		size_t size = 0;
+		enum pbox_wire_drop why =
+			pbox_frame_decode(at, (size_t)(end - at), first, &hdr, &size);
+
+		count(c, PBOX_CS_FRAMES, 1);
+		first = false;
+		if (why != PBOX_WIRE_OK) {
+			count(c, PBOX_CS_FRAME_MAGIC + (why - PBOX_WIRE_MAGIC), 1);
+			if (size == 0)
+				break;
+		} else if (for_shard(hdr.type)) {
+			count(c, PBOX_CS_FRAMES_DATA, 1);
+			/* the last frame gets our reference: no locked instruction for most */
+			ours = at + size < end;
+			if (ours)
+				rte_mbuf_refcnt_update(m, 1);
+			frame_add(c, &d, &hdr, at, m);
+		} else if (!lent) {
+			lend_to_control(c, m);
+			lent = true;
+		} else {
+			count(c, PBOX_CS_FRAMES_CONTROL, 1);
+		}
+		at += size;
+	} while (at < end);
+	if (ours)
+		rte_pktmbuf_free(m);
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+
+#include "core.h"
+
+#define MAIL_BURST 8
+
+/* On the data core. */
+unsigned
+take_mail(struct core *c)
+{
+	struct pbox_mail m[MAIL_BURST];
+	unsigned n = rte_ring_sc_dequeue_burst_elem(c->mail_in, m, sizeof(*m), MAIL_BURST, NULL);
+
+	for (unsigned i = 0; i < n; i++)
+		pbox_shard_mail(c->shard, &m[i], c->now_ns);
+	return n;
+}
+
+/* Each mail is answered once: no more are under way than the answers' ring holds. */
+int
+pbox_dp_post(struct pbox_dp *dp, const struct pbox_mail *m)
+{
+	struct core *c = dp->core[m->shard];
+
+	if (dp->unanswered[m->shard] == PBOX_DP_MAILS ||
+		rte_ring_sp_enqueue_elem(c->mail_in, (void *)(uintptr_t)m, sizeof(*m)) != 0)
+		return -ENOBUFS;
+	dp->unanswered[m->shard]++;
+	return 0;
+}
+
+bool
+pbox_dp_mail(struct pbox_dp *dp, struct pbox_mail *m)
+{
+	for (unsigned i = 0; i < dp->conf.n_cores; i++) {
+		struct core *c = dp->core[dp->next_mail];
+
+		if (rte_ring_sc_dequeue_elem(c->mail_out, m, sizeof(*m)) == 0) {
+			dp->unanswered[c->index]--;
+			return true;
+		}
+		dp->next_mail = (dp->next_mail + 1) % dp->conf.n_cores;
+	}
+	return false;
+}
+
+unsigned
+pbox_dp_control_rx(struct pbox_dp *dp, unsigned i, struct rte_mbuf **m, unsigned n)
+{
+	return rte_ring_sc_dequeue_burst(dp->core[i]->to_control, (void **)m, n, NULL);
+}
+
+/* The core that has the first queue of a port sends for control. */
+static int
+control_tx(struct pbox_dp *dp, const struct pbox_port *p, struct rte_mbuf *m)
+{
+	struct core *c = dp->core[p->conf.core[0]];
+
+	m->port = p->conf.id;
+	if (rte_ring_sp_enqueue(c->from_control, m) == 0)
+		return 0;
+	rte_pktmbuf_free(m);
+	dp->control_lost++;
+	return -ENOBUFS;
+}
+
+int
+pbox_dp_control_send(struct pbox_dp *dp, const struct pbox_send *s)
+{
+	struct pbox_port *p = s->peer->port < ETHDEVS ? dp->port_of[s->peer->port] : NULL;
+	struct pbox_net_udp_template t;
+	struct rte_mbuf *m;
+
+	if (p == NULL)
+		return -ENODEV;
+	pbox_net_udp_template(
+		&t, &p->nif, s->peer->local_udp, s->peer->mac, s->peer->ip, s->peer->udp, 0);
+	m = frame_copy(dp->control_pool, &t, s, 0, dp->control_ip_id++);
+	if (m == NULL) {
+		dp->control_lost++;
+		return -ENOBUFS;
+	}
+	return control_tx(dp, p, m);
+}
+
+int
+pbox_dp_announce(struct pbox_dp *dp, unsigned port)
+{
+	const struct pbox_port *p = &dp->conf.port[port];
+	struct rte_mbuf *m = rte_pktmbuf_alloc(dp->control_pool);
+	size_t len;
+	uint8_t *at;
+
+	if (m == NULL)
+		return -ENOBUFS;
+	at = rte_pktmbuf_mtod(m, uint8_t *);
+	memset(at, 0, RTE_ETHER_MIN_LEN - RTE_ETHER_CRC_LEN);
+	len = pbox_net_arp_request(at, rte_pktmbuf_tailroom(m), &p->nif, p->nif.ip);
+	PBOX_ASSERT(len > 0 && len <= RTE_ETHER_MIN_LEN - RTE_ETHER_CRC_LEN);
+	m->data_len = RTE_ETHER_MIN_LEN - RTE_ETHER_CRC_LEN;
+	m->pkt_len = m->data_len;
+	return control_tx(dp, p, m);
+}
+
+uint64_t
+pbox_dp_control_lost(const struct pbox_dp *dp)
+{
+	return dp->control_lost;
+}

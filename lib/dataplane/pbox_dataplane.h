@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef PBOX_DATAPLANE_H
+#define PBOX_DATAPLANE_H
+
+/**
+ * @file
+ * The data cores. Each polls its queues, owns one shard of the engine, and talks to the other
+ * cores and to the control thread by rings of one producer and one consumer.
+ *
+ *     queue -> parse -> ARP, ping: answered in place
+ *                    -> control port: ring to the control thread
+ *                    -> data port: this core, or ring to the core that owns it
+ *                       -> frames of the datagram -> shard -> answers -> queue of the port
+ *
+ * The cores never log, allocate, lock or block (except for sleeping when idle, if told so).
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <pbox_arena.h>
+#include <pbox_net.h>
+#include <pbox_port.h>
+#include <pbox_shard.h>
+
+struct rte_mbuf;
+
+enum pbox_dp_idle { PBOX_DP_POLL, PBOX_DP_YIELD, PBOX_DP_SLEEP, PBOX_DP_INTERRUPT };
+
+/** Parameter memory, for sending from it without a copy: EAL memory. */
+struct pbox_dp_region {
+	void *base;
+	size_t size;
+};
+
+struct pbox_dp_conf {
+	struct pbox_port *port; /**< opened; started before the cores run */
+	unsigned n_ports;
+	const struct pbox_port_core *core;
+	unsigned n_cores;
+	const struct pbox_engine_endpoint *endpoint; /**< of pbox_dp_plan(); lives as long */
+	unsigned n_endpoints;
+	uint16_t control_port;
+	uint32_t incarnation;
+	uint16_t max_jobs;
+	enum pbox_dp_idle idle;
+	const struct pbox_reduce_ops *reduce;
+	const struct pbox_optim_ops *optim;
+	const struct pbox_dp_region *region;
+	unsigned n_regions;
+};
+
+/** What happened to packets and frames on one core. Packets: rx_packets + handoff_in = accepted +
+ * dropped + handoff_out. Frames: frames = frames_data + frames_control + dropped frames. */
+enum pbox_core_stat {
+	PBOX_CS_RX_PACKETS,
+	PBOX_CS_RX_BYTES,
+	PBOX_CS_HANDOFF_IN,
+	PBOX_CS_HANDOFF_OUT,
+	/* accepted */
+	PBOX_CS_RX_ARP_REQUEST,
+	PBOX_CS_RX_ARP_REPLY,
+	PBOX_CS_RX_ICMP_ECHO,
+	PBOX_CS_RX_CONTROL, /**< handed to the control thread */
+	PBOX_CS_RX_DATA,    /**< read as frames */
+/* dropped */
+#define PBOX_CS_NET_DROP(symbol, name, help) PBOX_CS_DROP_##symbol,
+	PBOX_NET_DROPS(PBOX_CS_NET_DROP)
+#undef PBOX_CS_NET_DROP
+		PBOX_CS_DROP_SEGMENTS,
+	PBOX_CS_DROP_UDP_UNKNOWN_PORT,
+	PBOX_CS_DROP_HANDOFF_FULL,
+	PBOX_CS_DROP_CONTROL_FULL,
+	PBOX_CS_DROP_STOPPED,
+	/* frames */
+	PBOX_CS_FRAMES,
+	PBOX_CS_FRAMES_DATA,
+	PBOX_CS_FRAMES_CONTROL,
+	PBOX_CS_FRAME_MAGIC, /* the drops, in the order of enum pbox_wire_drop */
+	PBOX_CS_FRAME_VERSION,
+	PBOX_CS_FRAME_TRUNCATED,
+	PBOX_CS_FRAME_CRC,
+	PBOX_CS_FRAME_FLAGS,
+	PBOX_CS_FRAME_TYPE,
+	PBOX_CS_FRAME_AUTH,
+	PBOX_CS_FRAME_TRAILING,
+	PBOX_CS_FRAME_CONTROL_FULL,
+	/* looked at, not judged by */
+	PBOX_CS_UDP_CHECKSUM_PARTIAL,
+	PBOX_CS_UDP_CHECKSUM_BAD,
+	PBOX_CS_ECN_CE,
+	/* sent */
+	PBOX_CS_TX_PACKETS,
+	PBOX_CS_TX_BYTES,
+	PBOX_CS_TX_HANDOFF,
+	PBOX_CS_TX_DROPPED,
+	PBOX_CS_TX_NO_MBUF,
+	PBOX_CS_TX_COPIED_BYTES,
+	PBOX_CS_TX_SHARED_BYTES,
+	/* the loop */
+	PBOX_CS_LOOPS,
+	PBOX_CS_LOOPS_BUSY,
+	PBOX_CS_CYCLES_BUSY,
+	PBOX_CS_CYCLES_IDLE,
+	PBOX_CS_SLEEPS,
+	PBOX_CS_STATS
+};
+#define PBOX_CS_FIRST_ACCEPT     PBOX_CS_RX_ARP_REQUEST
+#define PBOX_CS_LAST_ACCEPT      PBOX_CS_RX_DATA
+#define PBOX_CS_FIRST_DROP       PBOX_CS_DROP_ETH_SHORT
+#define PBOX_CS_LAST_DROP        PBOX_CS_DROP_STOPPED
+#define PBOX_CS_FIRST_FRAME_DROP PBOX_CS_FRAME_MAGIC
+#define PBOX_CS_LAST_FRAME_DROP  PBOX_CS_FRAME_CONTROL_FULL
+
+extern const struct pbox_stat_def pbox_core_stat_defs[PBOX_CS_STATS];
+
+/**
+ * Endpoints of the box: for each port and each core that serves it, UDP port control_port + 1 +
+ * index of the core. Pure.
+ *
+ * @param node_of  index into the arenas for each core
+ * @return how many, or -E2BIG with @p err when there are more than @p max or the UDP ports end
+ */
+int pbox_dp_plan(const struct pbox_port_conf *port, unsigned n_ports, const uint8_t *node_of,
+	uint16_t control_port, struct pbox_engine_endpoint *out, unsigned max,
+	struct pbox_error *err);
+
+/**
+ * What auto means: poll if each core has a CPU of its own and one is left for others, else sleep.
+ * Pure. @p shared: two data cores run on one CPU.
+ */
+enum pbox_dp_idle pbox_dp_idle_auto(unsigned n_cores, unsigned n_cpus, bool shared);
+
+/**
+ * Was the UDP checksum left to hardware that is not there (CHECKSUM_PARTIAL)? Then the sender's
+ * kernel has put the sum of the pseudo header in its place, not complemented. Exact but for one
+ * good checksum in 65536.
+ */
+bool pbox_dp_checksum_partial(const void *frame, const struct pbox_net_pkt *pkt);
+
+struct pbox_dp;
+
+/** Control path, before the cores run: shards, rings, pools. NULL and @p err. */
+struct pbox_dp *pbox_dp_create(const struct pbox_dp_conf *conf, struct pbox_error *err);
+/** After the cores have returned: empty all rings, release what shards hold; the packets go back
+ * to the pools of the ports. */
+void pbox_dp_drain(struct pbox_dp *dp);
+/** After pbox_dp_drain() and after the ports are closed. */
+void pbox_dp_destroy(struct pbox_dp *dp);
+/** Packets of the cores' own pools, and those that did not come back. */
+unsigned pbox_dp_mbufs(const struct pbox_dp *dp);
+unsigned pbox_dp_mbufs_missing(const struct pbox_dp *dp);
+/** Bytes of the cores' own pools. */
+size_t pbox_dp_bytes(const struct pbox_dp *dp);
+
+/** The loop of one core, on its lcore, until pbox_dp_stop(). @p core: pbox_dp_core(). Returns 0. */
+int pbox_dp_run(void *core);
+/** One turn of that loop without its idling, for programs with loops of their own (tests): packets
+ * and mails worked on. One thread at a time for each core. */
+unsigned pbox_dp_turn(void *core);
+/** Its argument for data core @p i. */
+void *pbox_dp_core(struct pbox_dp *dp, unsigned i);
+/** Any thread, also a signal handler: cores finish what they are at and return. */
+void pbox_dp_stop(struct pbox_dp *dp);
+bool pbox_dp_stopping(const struct pbox_dp *dp);
+
+/** Nanoseconds, the time that shards see. Any thread. */
+uint64_t pbox_dp_now(const struct pbox_dp *dp);
+/** Counters of core @p i. Any thread may read. */
+const uint64_t *pbox_dp_core_stats(const struct pbox_dp *dp, unsigned i);
+const uint64_t *pbox_dp_shard_stats(const struct pbox_dp *dp, unsigned i);
+/** Sum of a counter over all cores. */
+uint64_t pbox_dp_total(const struct pbox_dp *dp, enum pbox_core_stat what);
+
+/* ---- the control thread's side: one thread -------------------------------------------------- */
+
+/** Take up to @p n datagrams of core @p i; the caller owns them. */
+unsigned pbox_dp_control_rx(struct pbox_dp *dp, unsigned i, struct rte_mbuf **m, unsigned n);
+
+/** A datagram that a core accepted. */
+struct pbox_dp_datagram {
+	const uint8_t *payload; /**< in the packet */
+	uint16_t len;
+	bool ce;
+	struct pbox_peer peer; /**< its port is the one of ethdev */
+};
+void pbox_dp_datagram(const struct rte_mbuf *m, struct pbox_dp_datagram *d);
+
+/** Send a frame through a core that has a queue of its port (copied). -ENOBUFS: lost, and
+ * counted in pbox_dp_control_lost(). */
+int pbox_dp_control_send(struct pbox_dp *dp, const struct pbox_send *s);
+/** Announce the address of a port (gratuitous ARP). */
+int pbox_dp_announce(struct pbox_dp *dp, unsigned port);
+uint64_t pbox_dp_control_lost(const struct pbox_dp *dp);
+
+/** Mails that may be on the way to one shard, answers included. */
+#define PBOX_DP_MAILS 1024
+/** -ENOBUFS: PBOX_DP_MAILS to this shard are unanswered; try again later. */
+int pbox_dp_post(struct pbox_dp *dp, const struct pbox_mail *m);
+/** An answer of any shard. false: there is none. */
+bool pbox_dp_mail(struct pbox_dp *dp, struct pbox_mail *m);
+
+#endif /* PBOX_DATAPLANE_H */

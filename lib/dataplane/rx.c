@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <rte_prefetch.h>
+
+#include "core.h"
+
+bool
+pbox_dp_checksum_partial(const void *frame, const struct pbox_net_pkt *pkt)
+{
+	const uint8_t *ip = (const uint8_t *)frame + pkt->l3_offset;
+	const uint8_t *udp = ip + PBOX_NET_IP_LEN;
+	uint8_t pseudo[12];
+	uint16_t check;
+
+	memcpy(pseudo, ip + 12, 8);
+	pseudo[8] = 0;
+	pseudo[9] = 17;
+	memcpy(pseudo + 10, udp + 4, 2);
+	memcpy(&check, udp + 6, 2);
+	return check != 0 && check == pbox_net_sum_fold(pbox_net_sum(pseudo, sizeof(pseudo), 0));
+}
+
+static void
+drop(struct core *c, struct rte_mbuf *m, enum pbox_core_stat why)
+{
+	count(c, why, 1);
+	rte_pktmbuf_free(m);
+}
+
+/* Answer with @p len bytes in the packet that asked, padded as Ethernet wants it. */
+static void
+answer_in_place(struct core *c, const struct pbox_port *p, struct rte_mbuf *m, size_t len)
+{
+	if (len < RTE_ETHER_MIN_LEN - RTE_ETHER_CRC_LEN) {
+		memset(rte_pktmbuf_mtod_offset(m, uint8_t *, len), 0,
+			RTE_ETHER_MIN_LEN - RTE_ETHER_CRC_LEN - len);
+		len = RTE_ETHER_MIN_LEN - RTE_ETHER_CRC_LEN;
+	}
+	m->data_len = (uint16_t)len;
+	m->pkt_len = (uint32_t)len;
+	m->ol_flags = 0;
+	tx(c, p->conf.id, m);
+}
+
+static void
+to_control(struct core *c, struct rte_mbuf *m)
+{
+	if (rte_ring_sp_enqueue(c->to_control, m) != 0)
+		drop(c, m, PBOX_CS_DROP_CONTROL_FULL);
+	else
+		count(c, PBOX_CS_RX_CONTROL, 1);
+}
+
+static void
+hand_flush(struct core *c, struct handoff *h)
+{
+	unsigned sent = rte_ring_sp_enqueue_burst(h->ring, (void **)h->m, h->n, NULL);
+
+	count(c, PBOX_CS_HANDOFF_OUT, sent);
+	for (unsigned i = sent; i < h->n; i++)
+		drop(c, h->m[i], PBOX_CS_DROP_HANDOFF_FULL);
+	h->n = 0;
+}
+
+/* A datagram for this port: to control, to our shard, or to the core whose shard it is. */
+static void
+dispatch(struct core *c, const struct pbox_port *p, struct rte_mbuf *m,
+	const struct pbox_net_pkt *pkt)
+{
+	unsigned owner = pkt->dst_port - c->dp->conf.control_port - 1u;
+	struct handoff *h;
+
+	if (pkt->dst_port == c->dp->conf.control_port) {
+		to_control(c, m);
+		return;
+	}
+	if (owner >= c->dp->conf.n_cores || (c->dp->serves[p->conf.id] >> owner & 1) == 0) {
+		drop(c, m, PBOX_CS_DROP_UDP_UNKNOWN_PORT);
+		return;
+	}
+	if (owner == c->index) {
+		datagram_rx(c, m);
+		return;
+	}
+	h = &c->to[owner];
+	h->m[h->n++] = m;
+	if (h->n == BURST)
+		hand_flush(c, h);
+}
+
+static void
+look_at_checksum(struct core *c, const struct pbox_port *p, const struct rte_mbuf *m,
+	const struct pbox_net_pkt *pkt)
+{
+	if (p->dev.rx_udp_checksum &&
+		(m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_BAD)
+		count(c, PBOX_CS_UDP_CHECKSUM_BAD, 1);
+	/* only the CRC of a frame reads its payload, which knows better (R2.4) */
+	if (pkt->udp_checksum == PBOX_NET_UDP_UNCHECKED &&
+		pbox_dp_checksum_partial(rte_pktmbuf_mtod(m, const void *), pkt))
+		count(c, PBOX_CS_UDP_CHECKSUM_PARTIAL, 1);
+}
+
+static unsigned
+parse_flags(const struct pbox_port *p, const struct rte_mbuf *m)
+{
+	unsigned flags = PBOX_NET_F_UDP_DEFER;
+
+	if (p->dev.rx_ip_checksum &&
+		(m->ol_flags & RTE_MBUF_F_RX_IP_CKSUM_MASK) == RTE_MBUF_F_RX_IP_CKSUM_GOOD)
+		flags |= PBOX_NET_F_IP_GOOD;
+	if (p->dev.rx_udp_checksum &&
+		(m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_GOOD)
+		flags |= PBOX_NET_F_UDP_GOOD;
+	return flags;
+}
+
+/* One packet. Exactly one counter tells what became of it. */
+static void
+receive(struct core *c, struct pbox_port *p, struct rte_mbuf *m)
+{
+	struct pbox_net_pkt pkt;
+	enum pbox_net_verdict v;
+	void *frame;
+
+	if (m->nb_segs > 1 && rte_pktmbuf_linearize(m) != 0) {
+		drop(c, m, PBOX_CS_DROP_SEGMENTS);
+		return;
+	}
+	m->port = p->conf.id; /* not all drivers set it, and a bond sets its slave's */
+	frame = rte_pktmbuf_mtod(m, void *);
+	v = pbox_net_parse(frame, m->data_len, &p->nif, parse_flags(p, m), &pkt);
+	switch (v) {
+	case PBOX_NET_UDP:
+		m->l2_len = pkt.l3_offset;
+		look_at_checksum(c, p, m, &pkt);
+		dispatch(c, p, m, &pkt);
+		break;
+	case PBOX_NET_ARP_REQUEST:
+		count(c, PBOX_CS_RX_ARP_REQUEST, 1);
+		answer_in_place(c, p, m, pbox_net_arp_reply(frame, m->data_len, &p->nif, &pkt));
+		break;
+	case PBOX_NET_ICMP_ECHO:
+		count(c, PBOX_CS_RX_ICMP_ECHO, 1);
+		answer_in_place(c, p, m, pbox_net_icmp_echo_reply(frame, &p->nif, &pkt));
+		break;
+	case PBOX_NET_ARP_REPLY:
+		/* answers go where requests came from: nothing to learn */
+		count(c, PBOX_CS_RX_ARP_REPLY, 1);
+		rte_pktmbuf_free(m);
+		break;
+	default:
+		drop(c, m, PBOX_CS_FIRST_DROP + (v - PBOX_NET_DROP_FIRST));
+		break;
+	}
+}
+
+unsigned
+take_received(struct core *c)
+{
+	struct rte_mbuf *m[BURST];
+	unsigned total = 0;
+
+	for (unsigned q = 0; q < c->n_rxq; q++) {
+		struct pbox_port *p = c->rxq[q].port;
+		unsigned n = rte_eth_rx_burst(p->conf.id, c->rxq[q].queue, m, BURST);
+		uint64_t bytes = 0;
+
+		for (unsigned i = 0; i < n; i++)
+			rte_prefetch0(rte_pktmbuf_mtod(m[i], void *));
+		for (unsigned i = 0; i < n; i++) {
+			bytes += m[i]->pkt_len;
+			receive(c, p, m[i]);
+		}
+		if (n > 0) {
+			count(c, PBOX_CS_RX_PACKETS, n);
+			count(c, PBOX_CS_RX_BYTES, bytes);
+		}
+		total += n;
+	}
+	for (unsigned i = 0; total > 0 && i < c->n_targets; i++)
+		if (c->to[c->target[i]].n > 0)
+			hand_flush(c, &c->to[c->target[i]]);
+	return total;
+}
+
+unsigned
+take_handed(struct core *c)
+{
+	struct rte_mbuf *m[BURST];
+	unsigned total = 0;
+
+	for (unsigned r = 0; r < c->n_rx_in; r++) {
+		unsigned n = rte_ring_sc_dequeue_burst(c->rx_in[r], (void **)m, BURST, NULL);
+
+		for (unsigned i = 0; i < n; i++)
+			datagram_rx(c, m[i]);
+		if (n > 0)
+			count(c, PBOX_CS_HANDOFF_IN, n);
+		total += n;
+	}
+	return total;
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <rte_cycles.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_malloc.h>
+
+#include "core.h"
+
+#define CONTROL_MBUFS 1024
+#define CONTROL_ROOM  (RTE_PKTMBUF_HEADROOM + 2048)
+
+/* Bus addresses of a region, page by page, so that the data path need not look for them. */
+static int
+region_map(struct region *r, const struct pbox_dp_region *from)
+{
+	const struct rte_memseg *ms = rte_mem_virt2memseg(from->base, NULL);
+	uintptr_t page;
+	size_t n;
+
+	r->base = (uintptr_t)from->base;
+	r->end = r->base + from->size;
+	if (rte_eal_iova_mode() == RTE_IOVA_VA)
+		return 0;
+	if (ms == NULL)
+		return -EINVAL;
+	r->page_bits = (unsigned)__builtin_ctzll(ms->hugepage_sz);
+	page = (uintptr_t)1 << r->page_bits;
+	n = ((r->end - 1) >> r->page_bits) - (r->base >> r->page_bits) + 1;
+	r->iova = calloc(n + 1, sizeof(*r->iova)); /* one more to compare with */
+	if (r->iova == NULL)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		uintptr_t at = (r->base & ~(page - 1)) + i * page;
+
+		ms = rte_mem_virt2memseg((void *)at, NULL);
+		if (ms == NULL)
+			return -EINVAL;
+		r->iova[i] = ms->iova + (at - ms->addr_64);
+	}
+	return 0;
+}
+
+static void
+extbuf_freed(void *addr, void *opaque)
+{
+	(void)addr;
+	/* parameter memory stays; the count is as before */
+	rte_mbuf_ext_refcnt_set(opaque, 1);
+}
+
+/* The count of a payload segment stands in its private area, for good. */
+static void
+init_header(struct rte_mempool *mp, void *arg, void *obj, unsigned i)
+{
+	struct rte_mbuf_ext_shared_info *sh = rte_mbuf_to_priv(obj);
+
+	(void)mp;
+	(void)arg;
+	(void)i;
+	sh->free_cb = extbuf_freed;
+	sh->fcb_opaque = sh;
+	rte_mbuf_ext_refcnt_set(sh, 1);
+}
+
+static int
+core_headers(struct pbox_dp *dp, struct core *c, struct pbox_error *err)
+{
+	/* what lies in the transmit queues of its ports, twice: headers and payload segment */
+	unsigned n = 1024, i = c->index;
+	char name[RTE_MEMPOOL_NAMESIZE];
+
+	_Static_assert(sizeof(struct rte_mbuf_ext_shared_info) <= PBOX_PORT_MBUF_PRIV, "fits");
+	for (unsigned p = 0; p < dp->conf.n_ports; p++)
+		if (dp->serves[dp->conf.port[p].conf.id] >> i & 1)
+			n += 2 * (dp->conf.port[p].n_txd + RING_HANDOFF);
+	snprintf(name, sizeof(name), "pbox_headers_%u", i);
+	dp->headers[i] = pbox_port_pool(name, n, PBOX_PORT_MBUF_PRIV, HEADER_ROOM, c->node);
+	if (dp->headers[i] == NULL)
+		return pbox_memory_fail(err, "packets for answers", c->node,
+			pbox_port_pool_bytes(n, PBOX_PORT_MBUF_PRIV, HEADER_ROOM));
+	dp->n_headers[i] = n;
+	rte_mempool_obj_iter(dp->headers[i], init_header, NULL);
+	c->headers = dp->headers[i];
+	return 0;
+}
+
+static size_t
+values(size_t n)
+{
+	return RTE_ALIGN_CEIL(n * sizeof(uint64_t), 2 * PBOX_CACHE_LINE);
+}
+
+static int
+core_create(struct pbox_dp *dp, unsigned i, struct pbox_error *err)
+{
+	int node = dp->conf.core[i].node < 0 ? SOCKET_ID_ANY : dp->conf.core[i].node;
+	size_t size = RTE_ALIGN_CEIL(sizeof(struct core), 2 * PBOX_CACHE_LINE), at = size;
+	struct pbox_shard_conf sc;
+	struct core *c;
+
+	size += values(PBOX_CS_STATS) + values(PBOX_SS_STATS) + PEERS * sizeof(struct peer_header);
+	c = rte_zmalloc_socket("pbox_core", size, 2 * PBOX_CACHE_LINE, node);
+	if (c == NULL)
+		return pbox_memory_fail(err, "a data core", node, size);
+	dp->core[i] = c;
+	c->dp = dp;
+	c->index = (uint16_t)i;
+	c->node = node;
+	c->stat = (uint64_t *)((uint8_t *)c + at);
+	c->shard_stat = (uint64_t *)((uint8_t *)c->stat + values(PBOX_CS_STATS));
+	c->peer = (struct peer_header *)((uint8_t *)c->shard_stat + values(PBOX_SS_STATS));
+	memset(c->outbox_of, -1, sizeof(c->outbox_of));
+	sc = (struct pbox_shard_conf){
+		.id = (uint16_t)i,
+		.numa_node = node,
+		.incarnation = dp->conf.incarnation,
+		.max_jobs = dp->conf.max_jobs,
+		.endpoint = dp->conf.endpoint,
+		.n_endpoints = dp->conf.n_endpoints,
+		.reduce = dp->conf.reduce,
+		.optim = dp->conf.optim,
+		.ops = &core_ops,
+		.ctx = c,
+		.stats = c->shard_stat,
+	};
+	c->shard = pbox_shard_create(&sc);
+	if (c->shard == NULL)
+		return pbox_fail(err, ENOMEM, "data core %u: out of memory for its shard", i);
+	return core_headers(dp, c, err);
+}
+
+struct pbox_dp *
+pbox_dp_create(const struct pbox_dp_conf *conf, struct pbox_error *err)
+{
+	struct pbox_dp *dp = calloc(1, sizeof(*dp));
+	int ret = 0;
+
+	if (dp == NULL) {
+		pbox_fail(err, ENOMEM, "out of memory");
+		return NULL;
+	}
+	PBOX_ASSERT(conf->n_cores <= PBOX_PORT_CORES && conf->n_regions <= PBOX_MAX_NODES);
+	dp->conf = *conf;
+	dp->ns_mult = (uint64_t)(1e9 * 4294967296.0 / (double)rte_get_tsc_hz());
+	dp->us_mult = (uint64_t)(1e6 * 4294967296.0 / (double)rte_get_tsc_hz());
+	for (unsigned p = 0; p < conf->n_ports; p++) {
+		struct pbox_port *port = &conf->port[p];
+
+		dp->port_of[port->conf.id] = port;
+		for (unsigned i = 0; i < port->conf.n_cores; i++)
+			dp->serves[port->conf.id] |= UINT64_C(1) << port->conf.core[i];
+	}
+	for (unsigned i = 0; ret == 0 && i < conf->n_regions; i++) {
+		ret = region_map(&dp->region[dp->n_regions++], &conf->region[i]);
+		if (ret != 0)
+			pbox_fail(err, -ret, "parameter memory: no bus addresses for it");
+	}
+	for (unsigned i = 0; ret == 0 && i < conf->n_cores; i++)
+		ret = core_create(dp, i, err);
+	if (ret == 0)
+		ret = rings_create(dp, err);
+	if (ret == 0) {
+		dp->control_pool = pbox_port_pool("pbox_control", CONTROL_MBUFS,
+			PBOX_PORT_MBUF_PRIV, CONTROL_ROOM, SOCKET_ID_ANY);
+		dp->n_control = CONTROL_MBUFS;
+		if (dp->control_pool == NULL)
+			ret = pbox_memory_fail(err, "packets of the control thread", -1,
+				pbox_port_pool_bytes(
+					CONTROL_MBUFS, PBOX_PORT_MBUF_PRIV, CONTROL_ROOM));
+	}
+	if (ret != 0) {
+		pbox_dp_destroy(dp);
+		return NULL;
+	}
+	return dp;
+}
+
+void *
+pbox_dp_core(struct pbox_dp *dp, unsigned i)
+{
+	return dp->core[i];
+}
+
+/* Free what is in a ring of packets. @p why: PBOX_CS_STATS for none. */
+static void
+empty_ring(struct core *c, struct rte_ring *r, bool received)
+{
+	void *m;
+
+	while (r != NULL && rte_ring_sc_dequeue(r, &m) == 0) {
+		if (received) {
+			count(c, PBOX_CS_HANDOFF_IN, 1);
+			count(c, PBOX_CS_DROP_STOPPED, 1);
+		} else {
+			count(c, PBOX_CS_TX_DROPPED, 1);
+		}
+		rte_pktmbuf_free(m);
+	}
+}
+
+void
+pbox_dp_drain(struct pbox_dp *dp)
+{
+	for (unsigned i = 0; i < dp->conf.n_cores; i++) {
+		struct core *c = dp->core[i];
+		void *m;
+
+		for (unsigned r = 0; r < c->n_rx_in; r++)
+			empty_ring(c, c->rx_in[r], true);
+		for (unsigned r = 0; r < c->n_tx_in; r++)
+			empty_ring(c, c->tx_in[r], false);
+		empty_ring(c, c->from_control, false);
+		/* the control thread has counted what it took: these it has not */
+		while (rte_ring_sc_dequeue(c->to_control, &m) == 0)
+			rte_pktmbuf_free(m);
+		pbox_shard_destroy(c->shard);
+		c->shard = NULL;
+	}
+}
+
+unsigned
+pbox_dp_mbufs(const struct pbox_dp *dp)
+{
+	unsigned n = dp->n_control;
+
+	for (unsigned i = 0; i < dp->conf.n_cores; i++)
+		n += dp->n_headers[i];
+	return n;
+}
+
+unsigned
+pbox_dp_mbufs_missing(const struct pbox_dp *dp)
+{
+	unsigned n = rte_mempool_in_use_count(dp->control_pool);
+
+	for (unsigned i = 0; i < dp->conf.n_cores; i++)
+		n += rte_mempool_in_use_count(dp->headers[i]);
+	return n;
+}
+
+size_t
+pbox_dp_bytes(const struct pbox_dp *dp)
+{
+	size_t n = pbox_port_pool_bytes(dp->n_control, PBOX_PORT_MBUF_PRIV, CONTROL_ROOM);
+
+	for (unsigned i = 0; i < dp->conf.n_cores; i++)
+		n += pbox_port_pool_bytes(dp->n_headers[i], PBOX_PORT_MBUF_PRIV, HEADER_ROOM);
+	return n;
+}
+
+void
+pbox_dp_destroy(struct pbox_dp *dp)
+{
+	if (dp == NULL)
+		return;
+	rings_free(dp);
+	for (unsigned i = 0; i < dp->conf.n_cores; i++) {
+		if (dp->core[i] != NULL)
+			pbox_shard_destroy(dp->core[i]->shard);
+		rte_free(dp->core[i]);
+		rte_mempool_free(dp->headers[i]);
+	}
+	rte_mempool_free(dp->control_pool);
+	for (unsigned i = 0; i < dp->n_regions; i++)
+		free(dp->region[i].iova);
+	free(dp);
+}

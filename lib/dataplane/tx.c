@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <rte_pause.h>
+
+#include "core.h"
+
+/* A full queue is asked again this often before the rest is dropped: the workers ask again. */
+#define TX_TRIES 64
+
+static unsigned
+push(const struct outbox *o, struct rte_mbuf **m, unsigned n)
+{
+	if (o->via != NULL)
+		return rte_ring_sp_enqueue_burst(o->via, (void **)m, n, NULL);
+	return rte_eth_tx_burst(o->port, o->queue, m, (uint16_t)n);
+}
+
+static void
+outbox_flush(struct core *c, struct outbox *o)
+{
+	uint64_t bytes = 0;
+	unsigned sent = 0;
+
+	/* before they are gone; less what is dropped below */
+	for (unsigned i = 0; i < o->n; i++)
+		bytes += o->m[i]->pkt_len;
+	for (unsigned tries = 0; sent < o->n && tries < TX_TRIES; tries++) {
+		if (tries > 0)
+			rte_pause();
+		sent += push(o, o->m + sent, o->n - sent);
+	}
+	for (unsigned i = sent; i < o->n; i++)
+		bytes -= o->m[i]->pkt_len;
+	if (sent < o->n) {
+		count(c, PBOX_CS_TX_DROPPED, o->n - sent);
+		rte_pktmbuf_free_bulk(o->m + sent, o->n - sent);
+	}
+	if (o->via != NULL) {
+		count(c, PBOX_CS_TX_HANDOFF, sent);
+	} else {
+		count(c, PBOX_CS_TX_PACKETS, sent);
+		count(c, PBOX_CS_TX_BYTES, bytes);
+	}
+	o->n = 0;
+}
+
+/* Send a packet through a port, at the end of this turn at the latest. */
+void
+tx(struct core *c, unsigned port, struct rte_mbuf *m)
+{
+	struct outbox *o;
+
+	if (port >= ETHDEVS || c->outbox_of[port] < 0) {
+		count(c, PBOX_CS_TX_DROPPED, 1);
+		rte_pktmbuf_free(m);
+		return;
+	}
+	o = &c->out[c->outbox_of[port]];
+	o->m[o->n++] = m;
+	if (o->n == TX_BURST)
+		outbox_flush(c, o);
+}
+
+void
+tx_flush(struct core *c)
+{
+	for (unsigned i = 0; i < c->n_out; i++)
+		if (c->out[i].n > 0)
+			outbox_flush(c, &c->out[i]);
+}
+
+static unsigned
+take_ring(struct core *c, struct rte_ring *r)
+{
+	struct rte_mbuf *m[TX_BURST];
+	unsigned n = rte_ring_sc_dequeue_burst(r, (void **)m, TX_BURST, NULL);
+
+	for (unsigned i = 0; i < n; i++)
+		tx(c, m[i]->port, m[i]);
+	return n;
+}
+
+/* What others send through our queues: the control thread, and cores without a queue. */
+unsigned
+take_tx(struct core *c)
+{
+	unsigned n = take_ring(c, c->from_control);
+
+	for (unsigned r = 0; r < c->n_tx_in; r++)
+		n += take_ring(c, c->tx_in[r]);
+	return n;
+}

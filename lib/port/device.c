@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <rte_dev.h>
+#include <rte_devargs.h>
+#include <rte_string_fns.h>
+
+#include "port_priv.h"
+
+/* What AF_PACKET rings take of a frame for themselves: a 32-byte header before, and on receipt
+ * the sockaddr and padding up to the network header. */
+#define AF_PACKET_HEADER   32
+#define AF_PACKET_RX_SPACE 66
+#define AF_PACKET_FRAMESZ  2048
+
+const char *
+pbox_port_name(uint16_t id)
+{
+	static __thread char name[RTE_ETH_NAME_MAX_LEN];
+
+	return rte_eth_dev_get_name_by_port(id, name) == 0 ? name : "?";
+}
+
+int
+pbox_port_node(uint16_t id)
+{
+	return rte_eth_dev_socket_id(id);
+}
+
+static bool
+usable(uint16_t id)
+{
+	struct rte_eth_dev_info info;
+
+	return rte_eth_dev_info_get(id, &info) != 0 ||
+	       (*info.dev_flags & RTE_ETH_DEV_BONDED_SLAVE) == 0;
+}
+
+unsigned
+pbox_port_list(uint16_t *id, unsigned max)
+{
+	unsigned n = 0;
+	uint16_t i;
+
+	/* walks ports without an owner only */
+	RTE_ETH_FOREACH_DEV (i) {
+		if (!usable(i))
+			continue;
+		if (n < max)
+			id[n] = i;
+		n++;
+	}
+	return n;
+}
+
+int
+pbox_port_find(const char *name, uint16_t *id, struct pbox_error *err)
+{
+	uint16_t list[RTE_MAX_ETHPORTS];
+	unsigned n = pbox_port_list(list, RTE_MAX_ETHPORTS);
+	char there[256] = "";
+	char *end;
+	unsigned long number = strtoul(name, &end, 10);
+
+	for (unsigned i = 0; i < n; i++) {
+		size_t at = strlen(there);
+
+		if (*end == '\0' ? number == list[i] : strcmp(pbox_port_name(list[i]), name) == 0) {
+			*id = list[i];
+			return 0;
+		}
+		snprintf(there + at, sizeof(there) - at, "%s%u %s", i > 0 ? ", " : "", list[i],
+			pbox_port_name(list[i]));
+	}
+	return pbox_fail(err, ENODEV, "there is no port '%s': EAL found %s%s. %s", name,
+		n > 0 ? "" : "none", there,
+		n > 0 ? "Use one of these numbers or names"
+		      : "Give it one with --vdev, or bind a NIC (dpdk-devbind.py) and allow it "
+			"with -a");
+}
+
+/* MTU of a kernel interface, 0 if it cannot be told. */
+static uint16_t
+kernel_mtu(const char *ifname)
+{
+	struct ifreq req = {0};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), ret;
+
+	if (fd < 0)
+		return 0;
+	rte_strscpy(req.ifr_name, ifname, sizeof(req.ifr_name));
+	ret = ioctl(fd, SIOCGIFMTU, &req);
+	close(fd);
+	if (ret < 0 || req.ifr_mtu <= 0)
+		return 0;
+	return req.ifr_mtu > UINT16_MAX ? UINT16_MAX : (uint16_t)req.ifr_mtu;
+}
+
+/* AF_PACKET cuts what is longer than its frames, silently, and tells their size to nobody. */
+static void
+af_packet_frames(struct pbox_port_device *d, const struct rte_device *dev)
+{
+	const struct rte_devargs *da = dev != NULL ? rte_dev_devargs(dev) : NULL;
+	const char *at = da != NULL && da->args != NULL ? strstr(da->args, "framesz=") : NULL;
+	unsigned long framesz = at != NULL ? strtoul(at + 8, NULL, 0) : AF_PACKET_FRAMESZ;
+
+	if (framesz <= AF_PACKET_RX_SPACE || framesz > UINT32_MAX)
+		return; /* the driver says what it thinks of that */
+	d->max_frame = (uint32_t)framesz - AF_PACKET_RX_SPACE;
+	d->min_buffer = (uint32_t)framesz - AF_PACKET_HEADER;
+}
+
+static void
+kernel_side(struct pbox_port_device *d, const struct rte_eth_dev_info *info)
+{
+	if (info->if_index > 0 && if_indextoname(info->if_index, d->kernel_if) != NULL)
+		d->mtu_kernel = kernel_mtu(d->kernel_if);
+	if (strcmp(d->driver, "net_af_packet") == 0)
+		af_packet_frames(d, info->device);
+}
+
+static void
+offloads(struct pbox_port_device *d, const struct rte_eth_dev_info *info)
+{
+	uint64_t tx = info->tx_offload_capa | info->tx_queue_offload_capa;
+
+	d->rx_ip_checksum = (info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_IPV4_CKSUM) != 0;
+	d->rx_udp_checksum = (info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_UDP_CKSUM) != 0;
+	d->tx_segments = (tx & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0;
+	d->rss = (info->flow_type_rss_offloads &
+			 (RTE_ETH_RSS_NONFRAG_IPV4_UDP | RTE_ETH_RSS_IPV4)) != 0;
+	d->lsc = (*info->dev_flags & RTE_ETH_DEV_INTR_LSC) != 0;
+}
+
+/* Would DPDK take this MTU? The overhead is reckoned as ethdev does. */
+static bool
+mtu_fits(const struct rte_eth_dev_info *info, unsigned mtu)
+{
+	uint32_t overhead = RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN;
+
+	if (info->max_mtu != UINT16_MAX && info->max_rx_pktlen > info->max_mtu)
+		overhead = info->max_rx_pktlen - info->max_mtu;
+	return mtu <= info->max_mtu && mtu >= info->min_mtu &&
+	       mtu + overhead <= info->max_rx_pktlen;
+}
+
+int
+port_device(struct pbox_port *p, struct rte_eth_dev_info *info, struct pbox_error *err)
+{
+	struct pbox_port_device *d = &p->dev;
+	uint16_t id = p->conf.id, mtu = 0;
+	struct rte_ether_addr mac;
+	int ret;
+
+	rte_strscpy(d->name, pbox_port_name(id), sizeof(d->name));
+	ret = rte_eth_dev_info_get(id, info);
+	if (ret != 0)
+		return pbox_fail(err, -ret, PORT_FMT ": its driver tells nothing about it: %s",
+			PORT_ARGS(p), strerror(-ret));
+	rte_strscpy(d->driver, info->driver_name, sizeof(d->driver));
+	d->node = rte_eth_dev_socket_id(id);
+	d->max_rxq = info->max_rx_queues;
+	d->max_txq = info->max_tx_queues;
+	d->min_buffer = info->min_rx_bufsize;
+	if (d->min_buffer > UINT16_MAX)
+		d->min_buffer = 0; /* "no limit" of some drivers */
+	kernel_side(d, info);
+	offloads(d, info);
+	ret = rte_eth_macaddr_get(id, &mac);
+	if (ret != 0)
+		return pbox_fail(err, -ret, PORT_FMT " has no MAC address: %s", PORT_ARGS(p),
+			strerror(-ret));
+	p->nif = (struct pbox_net_if){.ip = p->conf.ip, .prefix_len = p->conf.prefix_len};
+	memcpy(p->nif.mac, &mac, sizeof(p->nif.mac));
+	if (rte_eth_dev_get_mtu(id, &mtu) != 0 || mtu == 0)
+		mtu = RTE_ETHER_MTU;
+	p->mtu = p->conf.mtu != 0 ? p->conf.mtu : d->mtu_kernel != 0 ? d->mtu_kernel : mtu;
+	d->mtu_set = mtu_fits(info, p->mtu) ? p->mtu : 0;
+	return 0;
+}

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""The Python codec against the golden frames."""
+
+import dataclasses
+import json
+import os
+import struct
+import sys
+
+import make
+import pbox_math
+import pbox_proto as proto
+
+with open(os.path.join(make.HERE, "frames.json"), encoding="utf-8") as file:
+    TEXT = file.read()
+with open(os.path.join(make.HERE, "frames.pcap"), "rb") as file:
+    PCAP = file.read()
+GOLDEN = json.loads(TEXT)
+FRAMES = GOLDEN["frames"]
+
+
+def outcome(raw):
+    """(drop, header, payload, message) as a receiver sees a frame."""
+    drop, header, payload, _ = proto.decode_frame(raw)
+    message = None
+    if drop is None and header.type in proto.MESSAGES and payload:
+        try:
+            message = proto.MESSAGES[header.type].unpack(payload)
+        except proto.Malformed:
+            drop = "control_malformed"
+    return drop, header, payload, message
+
+
+def test_decode():
+    for f in FRAMES:
+        drop, header, payload, message = outcome(bytes.fromhex(f["hex"]))
+        assert drop == f["drop"], (f["name"], drop)
+        if drop is None:
+            assert dataclasses.asdict(header) == f["header"], f["name"]
+            if message is not None:
+                assert make.as_json(message) == f["payload"], f["name"]
+            elif "values" in f["payload"]:
+                values = pbox_math.vector(f["payload"]["values"])
+                assert pbox_math.pack(values, header.format) == payload, f["name"]
+
+
+def test_encode():
+    for f in FRAMES:
+        if not f["canonical"]:
+            continue
+        raw = bytes.fromhex(f["hex"])
+        _, header, payload, message = outcome(raw)
+        again = message.pack() if message is not None else payload
+        assert proto.encode_frame(header, again) == raw, f["name"]
+
+
+def test_datagrams():
+    for d in GOLDEN["datagrams"]:
+        drops = [drop for drop, _, _ in proto.decode_datagram(bytes.fromhex(d["hex"]))]
+        assert drops == d["drops"], (d["name"], drops)
+
+
+def test_everything_is_covered():
+    good = [f for f in FRAMES if f["drop"] is None]
+    assert {f["type"] for f in good} == set(proto.TYPES.values())
+    assert {f["header"]["format"] for f in good} >= set(proto.FORMAT_NAMES)
+    drops = {f["drop"] for f in FRAMES} | {x for d in GOLDEN["datagrams"] for x in d["drops"]}
+    assert drops == {None, "frame_magic", "frame_version", "frame_truncated", "frame_crc",
+                     "frame_flags", "frame_type", "frame_auth", "frame_trailing",
+                     "control_malformed"}, drops
+    flags = 0
+    for f in good:
+        flags |= f["header"]["flags"]
+    assert flags == proto.KNOWN_FLAGS & ~proto.AUTH
+    names = [f["name"] for f in FRAMES]
+    assert len(set(names)) == len(names)
+
+
+def test_pcap():
+    assert struct.unpack_from("<IHHiIII", PCAP) == (0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
+    at, found = 24, []
+    while at < len(PCAP):
+        _, _, kept, full = struct.unpack_from("<IIII", PCAP, at)
+        p = PCAP[at + 16:at + 16 + kept]
+        at += 16 + kept
+        assert kept == full == len(p) and p[12:14] == b"\x08\0" and p[23] == 17
+        assert make.checksum(p[14:34]) == 0
+        length, = struct.unpack_from(">H", p, 38)
+        pseudo = p[26:34] + struct.pack(">HH", 17, length) + p[34:]
+        assert make.checksum(pseudo + b"\0" * (len(pseudo) & 1)) == 0
+        assert 7269 in struct.unpack_from(">HH", p, 34) or 7270 in struct.unpack_from(">HH", p, 34)
+        found.append(p[42:34 + length].hex())
+    assert found == [f["hex"] for f in FRAMES + GOLDEN["datagrams"]]
+
+
+def test_regeneration():
+    golden = make.build()
+    assert make.text(golden) == TEXT
+    assert make.pcap(golden) == PCAP
+
+
+def main():
+    passed = failed = 0
+    for name, test in list(globals().items()):
+        if not name.startswith("test_"):
+            continue
+        try:
+            test()
+            passed += 1
+            print(f"ok    {name}")
+        except Exception as e:  # each test is reported, whatever it raises
+            failed += 1
+            print(f"FAIL  {name}: {type(e).__name__}: {e}")
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,303 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""Writes frames.json and frames.pcap. The files are frozen: they change only with the protocol's
+version, and this script stays so that a reader sees where they came from."""
+
+import dataclasses
+import json
+import os
+import struct
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, os.pardir, "spec"))
+
+import pbox_math
+import pbox_proto as proto
+from pbox_proto import Header, TYPE
+
+BOX = 0x0123456789ABCDEF, 7, 2, 0xCAFEBABE  # token, job, worker, incarnation
+VALUES = [1.0, -2.5, 0.15625, 0.0, 65504.0, -0.0, 2.0 ** -14, 3.0]
+FROM_BOX = {"RETRY", "WELCOME", "DECLARED", "MAPPED", "SET_OK", "STATUS_OK", "LEFT", "ERROR",
+            "PONG", "NOT_READY", "PUSH_OK", "RESULT", "WAIT", "INIT_OK"}
+
+
+def header(kind, joined=True, **more):
+    h = Header(type=TYPE[kind], ts=0x00BC614E)
+    if joined:
+        h.token, h.job, h.worker, h.incarnation = BOX
+    for name, value in more.items():
+        setattr(h, name, value)
+    return h
+
+
+def data(kind, **more):
+    return header(kind, chunk=0x00010003, round=41, map_epoch=5, frag=6, **more)
+
+
+class Set:
+    def __init__(self):
+        self.frames, self.datagrams = [], []
+
+    def add(self, name, rule, h, payload=b"", message=None, drop=None, **bad):
+        """One frame; message is what its payload says, drop what the receiver does with it.
+        frame: canonical is false where an encoder would write other bytes for the same fields."""
+        canonical = bad.pop("canonical", drop is None)
+        raw = bad.pop("raw", None) or proto.encode_frame(h, payload, **bad)
+        entry = {"name": name, "rule": rule, "hex": raw.hex(), "drop": drop,
+                 "from_box": proto.TYPES.get(h.type) in FROM_BOX,
+                 "control": h.type < proto.FIRST_DATA_TYPE, "canonical": canonical,
+                 "type": proto.TYPES.get(h.type, "?"), "header": dataclasses.asdict(h),
+                 "payload": as_json(message)}
+        self.frames.append(entry)
+        return raw
+
+    def control(self, name, rule, message, joined=True, **more):
+        kind = proto.TYPES[message.TYPE]
+        answer = {"served": 17} if kind in FROM_BOX else {}
+        h = header(kind, joined, chunk=len(self.frames) + 1, **answer, **more)
+        return self.add(name, rule, h, message.pack(), message)
+
+    def elements(self, name, rule, h, fmt, values=None):
+        h.format = fmt
+        raw = pbox_math.pack(pbox_math.vector(VALUES if values is None else values), fmt)
+        exact = pbox_math.unpack(raw, fmt).tobytes()
+        return self.add(name, rule, h, raw,
+                        {"values": list(struct.unpack(f"<{len(exact) // 4}f", exact))})
+
+
+def as_json(message):
+    if message is None:
+        return {}
+    if dataclasses.is_dataclass(message):
+        message = dataclasses.asdict(message)
+    return {k: v.hex() if isinstance(v, bytes) else v for k, v in message.items()}
+
+
+def control_frames(s):
+    proof = bytes(range(0x40, 0x60))
+    name63 = "j" * 61 + "é"
+    s.control("hello", "R4.1", proto.Hello(1, 1), joined=False)
+    s.control("hello of newer versions", "R4.1", proto.Hello(1, 3), joined=False)
+    s.control("retry", "R4.2", proto.Retry(0x1020304050607080, BOX[3]), joined=False,
+              incarnation=BOX[3])
+    s.control("join", "R4.3", proto.Join(0x1020304050607080, 0x7766554433221100, 2, 4, 9000, 512, 0,
+                                         2500, "resnet", "node7.example", proof), joined=False)
+    s.control("join of any worker with the longest name", "R4.3", proto.Join(
+        1, 2, proto.ANY_WORKER, 4096, 1500, 64, 1, 0, name63, "", proof), joined=False)
+    s.control("welcome", "R4.5", proto.Welcome(BOX[0], 0x7766554433221100, 7, 2, 4, BOX[3], 5000,
+                                               9000, 256, proof, [["10.0.0.1", 7270],
+                                                                  ["10.0.1.1", 7271]]))
+    s.control("welcome of 64 endpoints", "R4.5", proto.Welcome(
+        1, 2, 3, 4, 5, 6, 7, 1500, 9, proof, [[f"10.1.{i}.1", 7270 + i] for i in range(64)]))
+    s.control("declare", "R5.1", proto.Declare(0, 3, 0, 1, 1, 4, 2, 1, [
+        proto.Tensor(1 << 33, 0, "embedding.weight"), proto.Tensor(10, 1, "größe"),
+        proto.Tensor(0, 1, "")]))
+    s.control("declare, a later page", "R5.1", proto.Declare(3, 1000, 999, 0, 3, 0, 3, 2, [
+        proto.Tensor(1, 65535, "n" * 63)]))
+    s.control("declare of an empty table", "R5.1", proto.Declare(1))
+    s.control("declared", "R5.4", proto.Declared(3, 999, 1))
+    s.control("map", "R5.5", proto.Map(3, 88))
+    s.control("not ready", "R5.6", proto.NotReady(4, 3, 2, 3, 0xFFFFFFFF,
+                                                  "worker 3 has not joined"))
+    s.control("mapped", "R5.7", proto.Mapped(3, 91, 88, 352, 0x00030000, [
+        proto.Chunk(0x00030058, 1, 8192, 12, [[1 << 33, 0, 8192]]),
+        proto.Chunk(0x00030059, 0, 60, 0, [[0, 1, 10], [0, 2, 20], [5, 7, 30]])]))
+    s.control("mapped, the most segments", "R5.7", proto.Mapped(0, 1, 0, 704, 0, [
+        proto.Chunk(0, 0, 2080, 1, [[0, i, i + 1] for i in range(64)])]))
+    s.control("mapped of an empty table", "R5.7", proto.Mapped(1, 0, 0, 352, 0x00010000))
+    s.control("set", "R7.1", proto.Set(0, proto.ALL_GROUPS, 1, [[1, 0.1], [5, 0.9], [7, 1e-8]]))
+    s.control("set of 16 parameters", "R7.1", proto.Set(0, 1, 0x80000000, [
+        [i % 8 + 1, -1.5 * i] for i in range(16)]))
+    s.add("set_ok", "R7.3", header("SET_OK", chunk=90))
+    s.control("status", "R8.3", proto.Status(1))
+    s.control("status_ok", "R8.3", proto.StatusOk(4, 3, 1, 2, 1234, "round 1234: worker 3 silent", [
+        proto.Member(1, 1, 12, 2, "node1"), proto.Member(2, 3, 60000, 2, "a-host-of-20-bytes--"),
+        proto.Member(3, 0, 0xFFFFFFFF, 0, "")]))
+    s.add("leave", "R8.4", header("LEAVE", chunk=91))
+    s.add("left", "R8.4", header("LEFT", chunk=91))
+    s.add("left because the box stops", "R8.4", header("LEFT", aux=1))
+    s.add("ping", "R8.1", header("PING", chunk=92), b"any payload")
+    s.add("pong", "R8.1", header("PONG", chunk=92), b"any payload")
+    for code, name in proto.ERRORS.items():
+        s.control(f"error {name}", "R9.1", proto.Error(code, TYPE["JOIN"], 100 + code,
+                                                       f"what is wrong: {name}"))
+    s.add("error session, header only", "R4.8", header("ERROR", chunk=93, aux=8))
+
+
+def data_frames(s):
+    ask = {"flags": proto.LAST, "aux": proto.LR_MUL_ONE, "weight": 32}
+    done = {"served": 9, "held": 1500}
+    for fmt, name in proto.FORMAT_NAMES.items():
+        s.elements(f"push {name}", "R6.2", data("PUSH", **ask), fmt)
+        s.elements(f"pushpull {name}", "R6.2", data("PUSHPULL", prio=255, **ask), fmt)
+        s.elements(f"result {name}", "R6.5",
+                   data("RESULT", base=41, aux=4, weight=128, **done), fmt)
+    full = [i * 0.25 - 44 for i in range(352)]
+    s.elements("pushpull of a full fragment", "R5.8", data("PUSHPULL", **ask), 1, full)
+    zero = dict(ask, flags=proto.LAST | proto.ZERO)
+    s.add("pushpull of zeros", "R6.2", data("PUSHPULL", format=1, **zero))
+    s.elements("pushpull again", "R6.7", data("PUSHPULL", **dict(ask, flags=3)), 1)
+    s.elements("pushpull that has seen congestion", "R6.10",
+               data("PUSHPULL", **dict(ask, flags=proto.LAST | proto.ECE)), 2)
+    s.add("push_ok", "R6.3", data("PUSH_OK", **done))
+    s.add("pull", "R6.4", data("PULL"))
+    s.add("pull of the latest", "R6.4", data("PULL", flags=proto.LATEST))
+    s.add("pull of a snapshot (reserved)", "R2", data("PULL", flags=proto.CUT))
+    s.add("wait that has it", "R6.6", data("WAIT", flags=proto.HAVE, aux=3, weight=3, served=2))
+    s.add("wait that has not", "R6.6", data("WAIT", aux=0, weight=0xFFFFFFFF))
+    s.elements("init", "R6.8", header("INIT", chunk=3, map_epoch=5, frag=6, base=352), 1)
+    s.add("init_ok", "R6.8", header("INIT_OK", chunk=3, map_epoch=5, frag=6, base=352))
+    s.add("error to a data frame", "R9.1",
+          header("ERROR", chunk=0x00010003, frag=6, round=41, aux=14))
+    # each field has bytes of its own, so that no two can be swapped unnoticed, and the first bit 0,
+    # since JSON parsers hold 63 bits
+    every = {}
+    for i, (name, code) in enumerate(zip(proto.HEADER_FIELDS, proto.HEADER.format[3:])):
+        mask = (1 << 8 * struct.calcsize(code)) - 1
+        every[name] = 0x7172737475767778 - i * 0x0102030405060708 & mask
+    every.update(type=TYPE["RESULT"], flags=0xEF, format=1, crc=0, length=0)
+    s.add("every field", "R2", Header(**every))
+
+
+def dropped_frames(s):
+    def h(**more):
+        return header("PING", chunk=200, **more)
+
+    s.add("another magic", "R2.1", h(), b"x", drop="frame_magic", magic=0xB4)
+    s.add("another version", "R2.1", header("HELLO", False, chunk=200), proto.Hello(2, 2).pack(),
+          drop="frame_version", version=2)
+    good = proto.encode_frame(h(), b"truncated")
+    s.add("a payload that ends too early", "R2.1", h(length=9), drop="frame_truncated",
+          raw=good[:-1])
+    s.add("a header that ends too early", "R2.1", h(length=9), drop="frame_truncated",
+          raw=good[:61])
+    s.add("a tag that ends too early", "R2.1", h(flags=proto.AUTH), b"x", drop="frame_truncated",
+          tag=bytes(15))
+    s.add("a wrong CRC", "R2.4", h(), b"x", drop="frame_crc", crc=0xDEADBEEF)
+    bit = bytearray(proto.encode_frame(h(), b"one bit"))
+    bit[-1] ^= 0x80
+    s.add("a bit of the payload", "R2.4", h(length=7), drop="frame_crc", raw=bytes(bit))
+    s.add("a wrong CRC before unknown flags and type", "R2.1", h(flags=0x8000, type=0x99), b"x",
+          drop="frame_crc", crc=0)
+    s.add("unknown flags", "R2.1", h(flags=0x0100), b"x", drop="frame_flags")
+    s.add("unknown flags before the type", "R2.1", h(flags=0x8000, type=0x99), drop="frame_flags")
+    s.add("an unknown type", "R2.1", h(type=0x13), drop="frame_type")
+    s.add("a reserved type", "R2.1", h(type=0x30), drop="frame_type")
+    s.add("type 0", "R2.1", h(type=0), drop="frame_type")
+    s.add("a type before its tag", "R2.1", h(type=0x40, flags=proto.AUTH), drop="frame_type",
+          tag=bytes(16))
+    s.add("a tag", "R2.1", h(flags=proto.AUTH), b"x", drop="frame_auth", tag=bytes(range(16)))
+
+
+def malformed_frames(s):
+    def bad(name, message, payload):
+        s.add(name, "R3.3", header(proto.TYPES[message], chunk=201), payload,
+              drop="control_malformed")
+
+    samples = {f["header"]["type"]: f for f in s.frames
+               if f["drop"] is None and f["payload"] and f["control"]}
+    for type_, f in sorted(samples.items()):
+        payload = bytes.fromhex(f["hex"])[proto.HEADER_LEN:]
+        bad(f"{f['type']} a byte short", type_, payload[:-1])
+        message = proto.MESSAGES[type_].unpack(payload)
+        s.add(f"{f['type']} with a tail", "R3.3", header(f["type"], chunk=202), payload + b"tail",
+              message, canonical=False)
+    bad("join, name without NUL", 0x03, bytes(32) + b"n" * 64 + bytes(416))
+    bad("welcome of 65 endpoints", 0x04, bytes(22) + b"\x41\0" + bytes(48 + 65 * 8))
+    bad("declare beyond its tensors", 0x05, proto.Declare(0, 1, 1, entries=[proto.Tensor()]).pack())
+    bad("declare, first + count wraps", 0x05,
+        proto.Declare(0, 1, 0xFFFFFFFF, entries=[proto.Tensor()]).pack())
+    chunk = proto.Chunk(0, 0, 30, 1, [[0, 0, 10], [0, 1, 19]])
+    bad("mapped, segments that do not add up", 0x08, proto.Mapped(0, 1, 0, 1, 0, [chunk]).pack())
+    chunk = proto.Chunk(0, 0, 0, 1, [])
+    bad("mapped, no segments", 0x08, proto.Mapped(0, 1, 0, 1, 0, [chunk]).pack())
+    chunk = proto.Chunk(0, 0, 65, 1, [[0, i, 1] for i in range(65)])
+    bad("mapped, 65 segments", 0x08, proto.Mapped(0, 1, 0, 1, 0, [chunk]).pack())
+    bad("mapped beyond its chunks", 0x08, proto.Mapped(0, 0, 0, 1, 0, [
+        proto.Chunk(0, 0, 1, 1, [[0, 0, 1]])]).pack())
+    bad("set of 17 parameters", 0x09, proto.Set(params=[[1, 0.5]] * 17).pack())
+    bad("status_ok beyond its workers", 0x0C, proto.StatusOk(1, 1, 1, 0, 0, "",
+                                                            [proto.Member()]).pack())
+
+
+def datagrams(s):
+    frame = {f["name"]: bytes.fromhex(f["hex"]) for f in s.frames}
+
+    def add(name, rule, raw, drops):
+        s.datagrams.append({"name": name, "rule": rule, "hex": raw.hex(), "drops": drops})
+
+    train = frame["pushpull fp32"] + frame["pull"] + frame["push bf16"]
+    add("a train", "R1.2", train, [None] * 3)
+    add("a train with a byte behind it", "R1.2", train + b"\xB5", [None] * 3 + ["frame_trailing"])
+    add("a train with 61 bytes behind it", "R1.2", train + frame["pull"][:61],
+        [None] * 3 + ["frame_trailing"])
+    add("a train that is cut", "R1.2", train[:-1], [None] * 2 + ["frame_truncated"])
+    add("a train with a damaged frame", "R2.1", frame["pull"] + frame["a wrong CRC"] +
+        frame["unknown flags"] + frame["an unknown type"] + frame["a tag"] + frame["pull"],
+        [None, "frame_crc", "frame_flags", "frame_type", "frame_auth", None])
+    add("a train with a foreign frame", "R2.1", frame["pull"] + frame["another magic"] +
+        frame["pull"], [None, "frame_magic"])
+    add("a train with another version", "R2.1", frame["pull"] + frame["another version"] +
+        frame["pull"], [None, "frame_version"])
+
+
+def build():
+    s = Set()
+    control_frames(s)
+    data_frames(s)
+    dropped_frames(s)
+    malformed_frames(s)
+    datagrams(s)
+    return {"protocol": proto.VERSION, "frames": s.frames, "datagrams": s.datagrams}
+
+
+# ---- pcap -----------------------------------------------------------------------------------
+
+def checksum(data_):
+    total = sum(struct.unpack(f">{len(data_) // 2}H", data_))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return total ^ 0xFFFF
+
+
+def packet(raw, ident, from_box, control):
+    """Ethernet, IPv4 with Don't Fragment, UDP with its checksum."""
+    ends = [(bytes([192, 0, 2, 1]), 7269 if control else 7270, b"\x02\0\0\0\0\x01"),
+            (bytes([192, 0, 2, 12]), 40002, b"\x02\0\0\0\0\x02")]
+    src, dst = ends if from_box else ends[::-1]
+    udp = struct.pack(">HHHH", src[1], dst[1], 8 + len(raw), 0)
+    pseudo = src[0] + dst[0] + struct.pack(">HH", 17, 8 + len(raw))
+    summed = checksum(pseudo + udp + raw + b"\0" * (len(raw) & 1)) or 0xFFFF
+    udp = udp[:6] + struct.pack(">H", summed)
+    ip = struct.pack(">BBHHHBBH", 0x45, 0, 28 + len(raw), ident, 0x4000, 64, 17, 0)
+    ip += src[0] + dst[0]
+    ip = ip[:10] + struct.pack(">H", checksum(ip)) + ip[12:]
+    return dst[2] + src[2] + b"\x08\0" + ip + udp + raw
+
+
+def pcap(golden):
+    out = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
+    entries = [(f["hex"], f["from_box"], f["control"]) for f in golden["frames"]]
+    entries += [(d["hex"], False, False) for d in golden["datagrams"]]
+    for i, (raw, from_box, control) in enumerate(entries):
+        p = packet(bytes.fromhex(raw), i + 1, from_box, control)
+        out += struct.pack("<IIII", 1767225600 + i // 1000, i % 1000 * 1000, len(p), len(p)) + p
+    return out
+
+
+def text(golden):
+    return json.dumps(golden, indent=1, ensure_ascii=False) + "\n"
+
+
+def main():
+    golden = build()
+    with open(os.path.join(HERE, "frames.json"), "w", encoding="utf-8") as f:
+        f.write(text(golden))
+    with open(os.path.join(HERE, "frames.pcap"), "wb") as f:
+        f.write(pcap(golden))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include <pbox_base.h>
+
+#include "measure.h"
+
+#define RUNS      5
+#define HUGE_PAGE ((size_t)2 << 20)
+
+static void *
+map(size_t bytes, int huge)
+{
+	size_t size = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+	uint8_t *p = mmap(
+		NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED) {
+		fprintf(stderr, "no memory for %zu MiB: choose a smaller working set\n",
+			size >> 20);
+		exit(1);
+	}
+	/* the part before the first huge page stays mapped: it takes no memory */
+	p = (uint8_t *)(((uintptr_t)p + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1));
+	madvise(p, size, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+	return p;
+}
+
+static void
+unmap(void *p, size_t bytes)
+{
+	munmap(p, (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
+}
+
+static void
+fill(struct workload *w, struct pbox_random *r)
+{
+	size_t count = w->fragments * w->workers * w->elems;
+
+	for (size_t i = 0; i < count; i++) {
+		float x = (float)pbox_random_unit(r) - 0.5f;
+
+		pbox_reduce_scalar.pack(w->payloads + i * pbox_elem_size(w->elem), w->elem, &x, 1);
+	}
+	for (size_t i = 0; i < w->fragments * w->elems; i++) {
+		w->param[i] = (float)pbox_random_unit(r);
+		w->s0[i] = w->s1[i] = 0.0f;
+	}
+}
+
+void
+workload_make(struct workload *w, size_t working_set, unsigned workers, size_t bytes,
+	enum pbox_elem elem, int huge)
+{
+	struct pbox_random r;
+	size_t places, results;
+
+	pbox_random_seed(&r, 1);
+	memset(w, 0, sizeof(*w));
+	w->workers = workers;
+	w->bytes = bytes;
+	w->elem = elem;
+	w->elems = bytes / pbox_elem_size(elem);
+	w->fragments = working_set / (bytes * workers);
+	if (w->fragments == 0)
+		w->fragments = 1;
+	places = w->fragments * workers;
+	w->mapped = places * bytes;
+	results = w->fragments * w->elems * sizeof(float);
+	w->payloads = map(w->mapped, huge);
+	w->param = map(results, huge);
+	w->s0 = map(results, huge);
+	w->s1 = map(results, huge);
+	w->order = malloc(places * sizeof(*w->order));
+	if (w->order == NULL)
+		exit(1);
+	for (size_t i = 0; i < places; i++) {
+		size_t j = pbox_random_below(&r, i + 1);
+
+		w->order[i] = w->order[j];
+		w->order[j] = (uint32_t)i;
+	}
+	fill(w, &r);
+}
+
+void
+workload_free(struct workload *w)
+{
+	size_t results = w->fragments * w->elems * sizeof(float);
+
+	unmap(w->payloads, w->mapped);
+	unmap(w->param, results);
+	unmap(w->s0, results);
+	unmap(w->s1, results);
+	free(w->order);
+}
+
+void
+fragment_sources(const struct workload *w, size_t f, const void **src)
+{
+	for (unsigned k = 0; k < w->workers; k++)
+		src[k] = w->payloads + w->order[f * w->workers + k] * w->bytes;
+}
+
+/* Processor time: what other programs take of a shared core is not counted. */
+static double
+now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static int
+by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+double
+measure(const struct workload *w, work one, void *ctx, double seconds)
+{
+	size_t rounds = 1 + 1024 / w->fragments; /* between two looks at the clock */
+	double run[RUNS];
+
+	for (int i = -1; i < RUNS; i++) {
+		double begin = now(), t;
+		size_t done = 0;
+
+		do {
+			for (size_t f = 0; f < rounds * w->fragments; f++)
+				one(w, f % w->fragments, ctx);
+			done += rounds * w->fragments;
+			t = now() - begin;
+		} while (t < seconds);
+		if (i >= 0)
+			run[i] = t / (double)done;
+	}
+	qsort(run, RUNS, sizeof(run[0]), by_value);
+	return run[RUNS / 2];
+}

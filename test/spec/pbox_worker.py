@@ -1,0 +1,609 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""A complete, minimal PBox worker in Python, from doc/protocol.md alone: for tests of the box, not
+for speed. One thread, one socket, one frame a datagram; every call has a deadline.
+
+As a command it pushes seeded data and checks what comes back bit by bit; it prints one line of
+JSON and exits 0 if all was right, 1 if not."""
+
+import argparse
+import hashlib
+import hmac
+import json
+import os
+import random
+import select
+import socket
+import sys
+import time
+
+import pbox_math
+import pbox_proto as proto
+from pbox_proto import Header, TYPE
+
+FIRST_RTO, MIN_RTO, MAX_RTO = 0.05, 0.02, 1.0
+PROBE = 0.2  # R6.9: at least 100 ms
+IP_MTU_DISCOVER, IP_PMTUDISC_DO = 10, 2  # Linux; not named in the socket module
+
+
+class Timeout(Exception):
+    """The deadline passed; the text says what was waited for."""
+
+
+class BoxError(Exception):
+    """The box answered ERROR."""
+
+    def __init__(self, code, text="", detail=0):
+        super().__init__(f"{proto.ERRORS.get(code, code)}: {text or 'no text'}")
+        self.code, self.detail = code, detail
+
+
+class ShutDown(Exception):
+    """The box said that it stops (R8.4)."""
+
+
+class Table:
+    def __init__(self, number, tensors, declare):
+        self.number, self.tensors, self.declare = number, tensors, declare
+        self.chunks, self.frag_elements, self.epoch = [], 0, 0
+
+
+class _Item:
+    """A fragment on its way: what to send, and what ends it."""
+
+    def __init__(self, kind, chunk, frag, span, header, payload):
+        self.kind, self.chunk, self.frag, self.span = kind, chunk, frag, span
+        self.header, self.payload = header, payload
+        self.due, self.rto, self.sent, self.probing = 0.0, 0.0, 0, False
+        self.endpoint = chunk.endpoint
+        self.base = header.base
+
+
+class Worker:
+    def __init__(self, box, job, secret, worker=proto.ANY_WORKER, workers=1, mtu=1500, window=64,
+                 lease_ms=0, host=None, deadline=30.0, port=None):
+        ip, _, p = box.partition(":")
+        self.control = (ip, int(port or p or proto.CONTROL_PORT))
+        self.job_name, self.workers, self.mtu = job, workers, mtu
+        self.secret = secret.encode() if isinstance(secret, str) else secret
+        self.wanted, self.window, self.lease_ms = worker, window, lease_ms
+        self.host = host or socket.gethostname()
+        self.deadline = deadline
+        self.token = self.job = self.worker = self.incarnation = 0
+        self.request_id = random.randrange(1, 1 << 30)
+        self.tables = {}
+        self.srtt = None
+        self.counts = {"sent": 0, "received": 0, "retransmitted": 0, "bytes": 0, "ignored": 0}
+        self.sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.sock.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        self.sock.setblocking(False)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.sock.close()
+
+    # ---- datagrams -------------------------------------------------------------------------
+
+    def _send(self, header, payload, to, again=False):
+        header.token, header.job, header.worker = self.token, self.job, self.worker
+        header.incarnation = self.incarnation
+        header.ts = int(time.monotonic() * 1e6) & 0xFFFFFFFF
+        if again:
+            header.flags |= proto.RETX
+            self.counts["retransmitted"] += 1
+        raw = proto.encode_frame(header, payload)
+        self.counts["sent"] += 1
+        self.counts["bytes"] += len(raw)
+        try:
+            self.sock.sendto(raw, to)
+        except (BlockingIOError, ConnectionRefusedError):
+            pass  # as good as lost: the timer repeats it
+
+    def _receive(self, wait):
+        """Good frames that arrived within `wait` seconds."""
+        if not select.select([self.sock], [], [], max(0.0, wait))[0]:
+            return []
+        out = []
+        for _ in range(256):
+            try:
+                raw, peer = self.sock.recvfrom(65536)
+            except BlockingIOError:
+                break
+            except ConnectionRefusedError:
+                continue
+            if peer[0] != self.control[0] and peer not in self.endpoints_known():
+                self.counts["ignored"] += 1
+                continue
+            for drop, header, payload in proto.decode_datagram(raw):
+                if drop or (self.token and header.token != self.token):
+                    self.counts["ignored"] += 1
+                    continue
+                self.counts["received"] += 1
+                if header.name == "LEFT" and header.chunk == 0 and header.aux == 1:
+                    raise ShutDown("the box shuts down")
+                if header.name == "ERROR" and not payload and \
+                        header.aux == proto.ERROR["SESSION"]:
+                    raise BoxError(header.aux, "the box does not know this session")
+                out.append((header, payload))
+        return out
+
+    def endpoints_known(self):
+        return getattr(self, "endpoints", [])
+
+    # ---- control ---------------------------------------------------------------------------
+
+    def request(self, kind, payload=b"", to=None, what=""):
+        """Send a request until it is answered (R3.1); (header, message) of the answer. Raises
+        BoxError for an ERROR."""
+        self.request_id += 1
+        end = time.monotonic() + self.deadline
+        rto, due, sent = FIRST_RTO, 0.0, 0
+        while time.monotonic() < end:
+            now = time.monotonic()
+            if now >= due:
+                header = Header(type=TYPE[kind], chunk=self.request_id)
+                self._send(header, payload, to or self.control, sent > 0)
+                due, rto, sent = now + rto, min(rto * 2, MAX_RTO), sent + 1
+            for header, raw in self._receive(min(due, end) - time.monotonic()):
+                if header.type >= proto.FIRST_DATA_TYPE or header.chunk != self.request_id:
+                    continue
+                message = proto.MESSAGES.get(header.type)
+                try:
+                    message = message.unpack(raw) if message and raw else raw
+                except proto.Malformed:
+                    self.counts["ignored"] += 1
+                    continue
+                if header.name == "ERROR":
+                    code = message.code if raw else header.aux
+                    raise BoxError(code, getattr(message, "text", ""),
+                                   getattr(message, "detail", 0))
+                return header, message, raw
+        raise Timeout(f"no answer to {kind} {what} within {self.deadline} s")
+
+    def join(self):
+        """HELLO, JOIN, WELCOME (section 4)."""
+        join = proto.Join(nonce=int.from_bytes(os.urandom(8), "little"), worker=self.wanted,
+                          workers=self.workers, mtu=self.mtu, window=self.window,
+                          lease_ms=self.lease_ms, job=self.job_name, host=self.host)
+        end = time.monotonic() + self.deadline
+        while True:
+            _, retry, _ = self.request("HELLO", proto.Hello().pack())
+            join.cookie, join.proof = retry.cookie, bytes(proto.PROOF_LEN)
+            join.proof = self._hmac(proto.JOIN_PREFIX, join.pack())
+            try:
+                _, welcome, raw = self.request("JOIN", join.pack())
+                break
+            except BoxError as e:
+                if e.code != proto.ERROR["COOKIE"] or time.monotonic() > end:
+                    raise
+        if welcome.nonce != join.nonce:
+            raise BoxError(proto.ERROR["SECRET"], "WELCOME is not for this JOIN")
+        covered = bytearray(proto.Welcome.proven(raw))
+        at = proto.WELCOME_PROOF_AT
+        covered[at:at + proto.PROOF_LEN] = bytes(proto.PROOF_LEN)
+        if not hmac.compare_digest(self._hmac(proto.WELCOME_PREFIX, bytes(covered)),
+                                   welcome.proof):
+            raise BoxError(proto.ERROR["SECRET"], "the box does not know the secret")
+        self.token, self.job, self.worker = welcome.token, welcome.job, welcome.worker
+        self.incarnation = welcome.incarnation
+        self.welcome = welcome
+        self.endpoints = [tuple(e) for e in welcome.endpoints]
+        self.path_mtu = min(self.mtu, welcome.mtu)
+        self.cwnd = [float(max(1, welcome.window))] * len(self.endpoints)
+        return welcome
+
+    def _hmac(self, prefix, payload):
+        return hmac.new(self.secret, prefix + payload, hashlib.sha256).digest()
+
+    def declare(self, number, tensors, mode=0, op=0, optimiser=0, push_format=1, pull_format=1):
+        """Declare a table: tensors is a list of (elements, group, name)."""
+        entries = [proto.Tensor(*t) for t in tensors]
+        page = proto.Declare(number, len(entries), 0, mode, op, optimiser, push_format, pull_format)
+        self.tables[number] = Table(number, entries, page)
+        room = self.path_mtu - proto.OVERHEAD
+        first = 0
+        while True:
+            page.first, page.entries, size = first, [], 24
+            while first + len(page.entries) < len(entries):
+                entry = entries[first + len(page.entries)]
+                size += len(entry.pack())
+                if size > room:
+                    break
+                page.entries.append(entry)
+            self.request("DECLARE", page.pack(), what=f"table {number}")
+            first += len(page.entries)
+            if first >= len(entries):
+                return self.tables[number]
+
+    def map(self, number):
+        """Wait for the others and learn the chunks of a table (R5.5)."""
+        table = self.tables[number]
+        end = time.monotonic() + self.deadline
+        table.chunks = []
+        while True:
+            ask = proto.Map(number, len(table.chunks)).pack()
+            header, m, _ = self.request("MAP", ask, what=f"table {number}")
+            if header.name == "NOT_READY":
+                if time.monotonic() > end:
+                    raise Timeout(f"not ready: {m.joined} of {m.expected} joined, {m.declared} "
+                                  f"declared, worker {m.first_missing} missing: {m.text}")
+                time.sleep(0.05)
+                continue
+            if m.first != len(table.chunks):
+                continue
+            table.chunks += m.entries
+            table.frag_elements, table.epoch = m.frag_elements, header.map_epoch
+            if len(table.chunks) >= m.chunks:
+                return table
+
+    def set(self, number, params, group=proto.ALL_GROUPS, from_round=1):
+        """Set hyper-parameters by name."""
+        pairs = [(proto.HYPER[name], value) for name, value in params.items()]
+        self.request("SET", proto.Set(number, group, from_round, pairs).pack())
+
+    def status(self):
+        """All pages of STATUS as one."""
+        whole = None
+        while whole is None or len(whole.members) < whole.workers:
+            first = len(whole.members) if whole else 0
+            _, m, _ = self.request("STATUS", proto.Status(first).pack())
+            if whole is None:
+                whole = m
+            else:
+                whole.members += m.members
+            if not m.members:
+                break
+        return whole
+
+    def ping(self, size=0, endpoint=None):
+        """Seconds of the round trip; the datagram has `size` bytes of IP packet."""
+        start = time.monotonic()
+        payload = bytes(i & 0xFF for i in range(max(0, size - proto.OVERHEAD)))
+        to = None if endpoint is None else self.endpoints[endpoint]
+        _, _, raw = self.request("PING", payload, to)
+        if raw != payload:
+            raise BoxError(0, "PONG differs from PING")
+        return time.monotonic() - start
+
+    def leave(self):
+        """End the session (R8.4)."""
+        try:
+            self.request("LEAVE")
+        except BoxError as e:
+            if e.code != proto.ERROR["SESSION"]:
+                raise
+        self.token = 0
+
+    # ---- data ------------------------------------------------------------------------------
+
+    def _items(self, table, kind, type_, round_, raw, fmt, flags=0, weight=0):
+        """One item for each fragment; raw: bytes of each tensor, or None."""
+        size = proto.FORMAT_SIZE[fmt] if raw is not None else 0
+        out = []
+        for chunk in table.chunks:
+            whole = b"" if raw is None else b"".join(
+                raw[tensor][at * size:(at + n) * size] for at, tensor, n in chunk.segments)
+            for frag, (a, b) in enumerate(proto.fragments(chunk.elements, table.frag_elements)):
+                header = Header(type=TYPE[type_], flags=flags, chunk=chunk.chunk_id, frag=frag,
+                                round=round_, map_epoch=table.epoch)
+                payload = whole[a * size:b * size]
+                if raw is not None:
+                    header.format = fmt
+                    if kind != "init":
+                        header.aux, header.weight = proto.LR_MUL_ONE, weight
+                        if payload.count(0) == len(payload):
+                            header.flags |= proto.ZERO
+                            payload = b""
+                out.append(_Item(kind, chunk, frag, (a, b), header, payload))
+        return out
+
+    @staticmethod
+    def _key(item):
+        base = item.base if item.kind == "init" else 0
+        kind = "pull" if item.kind == "pushpull" else item.kind
+        return kind, item.header.chunk, item.header.frag, base
+
+    def _rto(self):
+        return MIN_RTO if self.srtt is None else min(max(4 * self.srtt, MIN_RTO), MAX_RTO)
+
+    def _transmit(self, item, table, now):
+        """Send an item, or probe for it (R6.4)."""
+        header, payload = item.header, item.payload
+        if item.probing and item.kind == "pushpull":
+            header = Header(type=TYPE["PULL"], chunk=header.chunk, frag=header.frag,
+                            round=header.round, map_epoch=table.epoch)
+            payload = b""
+        self._send(header, payload, self.endpoints[item.endpoint], item.sent > 0)
+        item.rto = PROBE if item.probing else min(item.rto * 2, MAX_RTO) or max(self._rto(),
+                                                                                FIRST_RTO)
+        item.sent += 1
+        item.due = now + item.rto
+
+    def _exchange(self, table, items, finish):
+        """Bring all items to their end within the windows of their endpoints (R6.9)."""
+        queues = [[] for _ in self.endpoints]
+        for item in reversed(items):
+            queues[item.endpoint].append(item)
+        active, flying = {}, [0] * len(self.endpoints)
+        left, end = len(items), time.monotonic() + self.deadline
+        while left:
+            now = time.monotonic()
+            if now > end:
+                raise Timeout(f"{left} of {len(items)} fragments of table {table.number} "
+                              f"unfinished after {self.deadline} s")
+            for e, queue in enumerate(queues):
+                while queue and flying[e] < min(int(self.cwnd[e]), self.welcome.window or 1):
+                    item = queue.pop()
+                    active[self._key(item)] = item
+                    flying[e] += 1
+                    self._transmit(item, table, now)
+            due = end
+            for item in active.values():
+                if item.due <= now:
+                    if not item.probing:
+                        self.cwnd[item.endpoint] = max(1.0, self.cwnd[item.endpoint] / 2)
+                    self._transmit(item, table, now)
+                due = min(due, item.due)
+            for header, payload in self._receive(due - time.monotonic()):
+                item = self._answered(header, payload, active, table, finish)
+                if item is not None:
+                    flying[item.endpoint] -= 1
+                    left -= 1
+
+    def _answered(self, header, payload, active, table, finish):
+        """Take an answer to a data frame; the item that it ends, or None."""
+        kind = {"PUSH_OK": "push", "RESULT": "pull", "WAIT": "pull", "INIT_OK": "init"}.get(
+            header.name)
+        if header.name == "ERROR" and not payload:
+            raise BoxError(header.aux, f"chunk {header.chunk} fragment {header.frag} "
+                           f"round {header.round}")
+        key = kind, header.chunk, header.frag, header.base if kind == "init" else 0
+        item = active.get(key)
+        if item is None and header.name == "WAIT":  # a PUSH before INIT is answered WAIT (R6.8)
+            item = active.get(("push",) + key[1:])
+        if item is None or (header.round != item.header.round and
+                            not item.header.flags & proto.LATEST):
+            self.counts["ignored"] += 1
+            return None
+        now = time.monotonic()
+        rtt = ((int(now * 1e6) - header.ts - header.held) & 0xFFFFFFFF) / 1e6
+        if rtt < 10:
+            self.srtt = rtt if self.srtt is None else 0.875 * self.srtt + 0.125 * rtt
+        if header.name == "WAIT":
+            have = header.flags & proto.HAVE or item.kind == "pull"
+            if item.probing and not have:
+                item.probing, item.rto, item.due = False, 0.0, now  # it was lost: again, at once
+            elif have:
+                item.probing, item.due = True, now + PROBE
+            else:
+                item.due = now + PROBE / 2
+            return None
+        if not finish(item, header, payload):
+            self.counts["ignored"] += 1
+            return None
+        window = self.welcome.window or 1
+        at = self.cwnd[item.endpoint]
+        self.cwnd[item.endpoint] = min(window, at + 1 / at)
+        return active.pop(key)
+
+    def _collector(self, table):
+        """(store, finish): finish puts RESULTs into store, the bytes of each tensor."""
+        fmt = table.declare.pull_format
+        size = proto.FORMAT_SIZE[fmt]
+        store = [bytearray(t.elements * size) for t in table.tensors]
+
+        def finish(item, header, payload):
+            a, b = item.span
+            if header.flags & proto.ZERO:
+                payload = bytes((b - a) * size)
+            if header.format != fmt or len(payload) != (b - a) * size:
+                return False
+            at = 0  # first element of the segment within the chunk
+            for offset, tensor, n in item.chunk.segments:
+                lo, hi = max(a, at), min(b, at + n)
+                if lo < hi:
+                    to = (offset + lo - at) * size
+                    store[tensor][to:to + (hi - lo) * size] = \
+                        payload[(lo - a) * size:(hi - a) * size]
+                at += n
+            return True
+
+        return store, finish
+
+    def _packed(self, table, values, fmt):
+        return [pbox_math.pack(v, fmt) for v in values]
+
+    def _unpacked(self, table, store):
+        return [pbox_math.unpack(raw, table.declare.pull_format) for raw in store]
+
+    def init(self, number, values):
+        """Worker 0 of an optimiser table: the initial parameters, a vector for each tensor."""
+        table = self.tables[number]
+        raw = self._packed(table, values, proto.FORMATS["fp32"])
+        step = proto.init_elements(self.path_mtu)
+        items = []
+        # P is of the smallest MTU of box and workers, which F tells where P x 4 bytes are F
+        # elements of the wider format
+        wide = max(proto.FORMAT_SIZE[table.declare.push_format],
+                   proto.FORMAT_SIZE[table.declare.pull_format])
+        step = min(step, table.frag_elements * wide // 4)
+        for item in self._items(table, "init", "INIT", 0, raw, proto.FORMATS["fp32"]):
+            for base in range(0, len(item.payload) // 4, step):
+                header = Header(**vars(item.header))
+                header.base = base
+                items.append(_Item("init", item.chunk, item.frag, item.span, header,
+                                   item.payload[base * 4:(base + step) * 4]))
+        self._exchange(table, items, lambda *_: True)
+
+    def push(self, number, round_, values, weight=1):
+        table = self.tables[number]
+        fmt = table.declare.push_format
+        items = self._items(table, "push", "PUSH", round_, self._packed(table, values, fmt), fmt,
+                            proto.LAST, weight)
+        self._exchange(table, items, lambda *_: True)
+
+    def pull(self, number, round_=0, latest=False):
+        table = self.tables[number]
+        store, finish = self._collector(table)
+        flags = proto.LATEST if latest else 0
+        self._exchange(table, self._items(table, "pull", "PULL", round_, None, 0, flags), finish)
+        return self._unpacked(table, store)
+
+    def pushpull(self, number, round_, values, weight=1):
+        table = self.tables[number]
+        fmt = table.declare.push_format
+        store, finish = self._collector(table)
+        items = self._items(table, "pushpull", "PUSHPULL", round_,
+                            self._packed(table, values, fmt), fmt, proto.LAST, weight)
+        self._exchange(table, items, finish)
+        return self._unpacked(table, store)
+
+
+# ---- the command ----------------------------------------------------------------------------
+
+def split(elements, tensors):
+    """Sizes of tensors: halves of what is left, so that there are large and small ones."""
+    sizes = []
+    for _ in range(tensors - 1):
+        sizes.append(elements - elements // 2 if len(sizes) % 2 == 0 else elements // 3)
+        elements -= sizes[-1]
+    return sizes + [elements]
+
+
+class Check:
+    """What the box must answer, computed here for all workers."""
+
+    def __init__(self, args, sizes):
+        self.args, self.sizes = args, sizes
+        self.push, self.pull = proto.FORMATS[args.format], proto.FORMATS[args.pull_format]
+        self.op = proto.OPS[args.op]
+        kind = proto.OPTIMISERS[args.optimiser]
+        self.boxes = [pbox_math.Optimiser(kind, v) for v in self.initial()] if kind else None
+        for box in self.boxes or []:
+            box.hyper.update(args.hyper)
+        self.mismatches, self.first = 0, None
+
+    def initial(self):
+        return [pbox_math.data(self.args.seed, 1 << 20, i, n) for i, n in enumerate(self.sizes)]
+
+    def sent(self, worker, round_):
+        return [pbox_math.data(self.args.seed + i, worker, round_, n)
+                for i, n in enumerate(self.sizes)]
+
+    def expected(self, round_):
+        args = self.args
+        parts = [[pbox_math.unpack(pbox_math.pack(v, self.push), self.push)
+                  for v in self.sent(w, round_)] for w in range(args.workers)]
+        weights = [w + 1 for w in range(args.workers)]
+        sums = [pbox_math.reduce([p[i] for p in parts], weights, self.op)
+                for i in range(len(self.sizes))]
+        if self.boxes is None:
+            return sums
+        for box, grad in zip(self.boxes, sums):
+            if len(grad):
+                box.step(grad, round_)
+        return [box.params for box in self.boxes]
+
+    def compare(self, got, want, round_):
+        for tensor, (a, b) in enumerate(zip(got, want)):
+            size = proto.FORMAT_SIZE[self.pull]
+            a, b = pbox_math.pack(a, self.pull), pbox_math.pack(b, self.pull)
+            if a == b:
+                continue
+            bad = [i for i in range(len(b) // size)
+                   if a[i * size:(i + 1) * size] != b[i * size:(i + 1) * size]]
+            self.mismatches += len(bad)
+            i = bad[0]
+            self.first = self.first or {
+                "round": round_, "tensor": tensor, "element": i,
+                "got": a[i * size:(i + 1) * size].hex(), "want": b[i * size:(i + 1) * size].hex()}
+
+
+def run(args, worker):
+    sizes = split(args.elements, args.tensors)
+    check = Check(args, sizes)
+    optimiser = proto.OPTIMISERS[args.optimiser]
+    worker.join()
+    number = worker.worker
+    worker.declare(0, [(n, 0, f"tensor.{i}") for i, n in enumerate(sizes)], int(optimiser > 0),
+                   check.op, optimiser, check.push, check.pull)
+    table = worker.map(0)
+    if optimiser:
+        if args.hyper:
+            worker.set(0, args.hyper)
+        if number == 0:
+            worker.init(0, check.initial())
+        check.compare(worker.pull(0, 0), check.initial(), 0)
+    done = min((c.version for c in table.chunks), default=0) if not optimiser else 0
+    for round_ in range(done + 1, done + args.rounds + 1):
+        values, weight = check.sent(number, round_), number + 1
+        if args.split:
+            worker.push(0, round_, values, weight)
+            got = worker.pull(0, round_)
+        else:
+            got = worker.pushpull(0, round_, values, weight)
+        check.compare(got, check.expected(round_), round_)
+    worker.ping(worker.path_mtu, 0 if worker.endpoints else None)
+    joined = worker.status().joined
+    worker.leave()
+    return {"ok": check.mismatches == 0, "worker": number, "rounds": args.rounds,
+            "elements": args.elements, "chunks": len(table.chunks), "joined": joined,
+            "mismatches": check.mismatches, "first_mismatch": check.first, **worker.counts}
+
+
+def options(argv):
+    p = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    p.add_argument("--box", required=True, help="IP[:port] of the box's control endpoint")
+    p.add_argument("--job", required=True)
+    p.add_argument("--secret", required=True)
+    p.add_argument("--worker", type=int, default=proto.ANY_WORKER, help="number, from 0")
+    p.add_argument("--workers", type=int, required=True)
+    p.add_argument("--elements", type=int, required=True)
+    p.add_argument("--rounds", type=int, required=True)
+    p.add_argument("--tensors", type=int, default=4, help="the elements are split into these")
+    p.add_argument("--op", choices=proto.OPS, default="sum")
+    p.add_argument("--optimiser", choices=proto.OPTIMISERS, default="none")
+    p.add_argument("--hyper", action="append", default=[], metavar="NAME=VALUE",
+                   help="hyper-parameter of the optimiser, e.g. lr=0.1; may be repeated")
+    p.add_argument("--format", choices=proto.FORMATS, default="fp32", help="of what is pushed")
+    p.add_argument("--pull-format", choices=proto.FORMATS, default="fp32")
+    p.add_argument("--split", action="store_true", help="PUSH and PULL instead of PUSHPULL")
+    p.add_argument("--mtu", type=int, default=1500)
+    p.add_argument("--window", type=int, default=64)
+    p.add_argument("--lease-ms", type=int, default=0)
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--deadline", type=float, default=30.0, help="seconds for each step")
+    args = p.parse_args(argv)
+    try:
+        args.hyper = {k: float(v) for k, v in (h.split("=", 1) for h in args.hyper)}
+    except ValueError:
+        p.error("--hyper wants NAME=VALUE")
+    unknown = [k for k in args.hyper if k not in proto.HYPER]
+    if unknown:
+        p.error(f"--hyper {unknown[0]}: not one of {', '.join(proto.HYPER)}")
+    if args.optimiser not in ("none", "adam", "adamw"):
+        args.hyper.setdefault("lr", 0.01)
+    return args
+
+
+def main(argv=None):
+    args = options(argv)
+    start = time.monotonic()
+    with Worker(args.box, args.job, args.secret, args.worker, args.workers, args.mtu, args.window,
+                args.lease_ms, deadline=args.deadline) as worker:
+        try:
+            result = run(args, worker)
+        except (Timeout, BoxError, ShutDown, OSError) as e:
+            result = {"ok": False, "worker": args.worker, "error": type(e).__name__,
+                      "text": str(e), **worker.counts}
+    result["seconds"] = round(time.monotonic() - start, 3)
+    print(json.dumps(result))
+    return 0 if result["ok"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,303 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""Tests of the Python codec, and of the worker against the fake box."""
+
+import contextlib
+import json
+import os
+import random
+import struct
+import subprocess
+import sys
+import threading
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import fake_box
+import pbox_math
+import pbox_proto as proto
+import pbox_worker
+from pbox_proto import Header, TYPE
+
+SAMPLES = [
+    proto.Hello(1, 2), proto.Retry(0x1122334455667788, 9),
+    proto.Join(1, 2, 3, 4, 5, 6, 0, 8, "job", "höst", bytes(range(32))),
+    proto.Welcome(1, 2, 3, 4, 5, 6, 7, 8, 9, bytes(range(32)), [["10.0.0.1", 7270]]),
+    proto.Declare(1, 3, 1, 1, 2, 3, 1, 2, [proto.Tensor(7, 1, "w"), proto.Tensor(0, 2, "")]),
+    proto.Declared(1, 2, 3), proto.Map(1, 2), proto.NotReady(4, 3, 2, 1, 9, "wait"),
+    proto.Mapped(1, 9, 2, 352, 5, [proto.Chunk(7, 1, 30, 4, [[0, 0, 10], [5, 1, 20]])]),
+    proto.Set(1, 2, 3, [[1, 0.5], [2, -1.0]]), proto.Status(3),
+    proto.StatusOk(4, 3, 1, 2, 9, "fine", [proto.Member(1, 1, 5, 2, "host")]),
+    proto.Error(6, 3, 1, "taken"),
+]
+
+
+def test_crc32c():
+    assert proto.crc32c(b"123456789") == 0xE3069283
+    assert proto.crc32c(bytes(32)) == 0x8A9136AA  # RFC 3720, B.4
+    for cut in range(10):
+        assert proto.crc32c(b"123456789"[cut:], proto.crc32c(b"123456789"[:cut])) == 0xE3069283
+
+
+def test_header():
+    h = Header(**{name: i + 1 for i, name in enumerate(proto.HEADER_FIELDS)})
+    h.type, h.flags = TYPE["PUSH"], proto.LAST
+    raw = proto.encode_frame(h, b"hello")
+    assert len(raw) == 67 and raw[:3] == b"\xB5\x01\x20"
+    assert struct.unpack_from("<H", raw, 28) == (5,)
+    drop, got, payload, size = proto.decode_frame(raw)
+    assert (drop, got, payload, size) == (None, h, b"hello", 67)
+
+
+def test_payloads():
+    assert {type(m) for m in SAMPLES} == set(proto.MESSAGES.values())
+    for m in SAMPLES:
+        raw = m.pack()
+        assert type(m).unpack(raw) == m, m
+        assert type(m).unpack(raw + b"\xFF" * 5) == m, m
+        for n in range(len(raw)):
+            try:
+                type(m).unpack(raw[:n])
+            except proto.Malformed:
+                continue
+            raise AssertionError(f"{m} of {n} bytes was accepted")
+
+
+def test_noise():
+    rng = random.Random(1)
+    for _ in range(3000):
+        kind = rng.choice(SAMPLES)
+        raw = bytearray(kind.pack())
+        for _ in range(rng.randrange(4)):
+            raw[rng.randrange(len(raw))] = rng.randrange(256)
+        with contextlib.suppress(proto.Malformed):
+            type(kind).unpack(raw[:rng.randrange(len(raw) + 1)])
+        proto.decode_datagram(bytes(raw))
+
+
+def test_formats():
+    v = pbox_math.vector([1.0, -2.5, 0.0, 65504.0, 1e6, 3.14159274, 1.00390625, 1.01171875])
+    assert pbox_math.pack(v, 1) == struct.pack("<8f", 1.0, -2.5, 0.0, 65504.0, 1e6, 3.14159274,
+                                               1.00390625, 1.01171875)
+    bf = struct.unpack("<8H", pbox_math.pack(v, 2))
+    assert bf[:3] == (0x3F80, 0xC020, 0) and bf[5:] == (0x4049, 0x3F80, 0x3F82)
+    assert struct.unpack("<8H", pbox_math.pack(v, 3))[3:5] == (0x7BFF, 0x7C00)
+    for fmt in (1, 2, 3):
+        raw = pbox_math.pack(v, fmt)
+        assert pbox_math.pack(pbox_math.unpack(raw, fmt), fmt) == raw
+
+
+def numbers():
+    """A digest of all of pbox_math, to compare numpy with the standard library."""
+    out = []
+    parts = [pbox_math.data(3, w, 1, 257) for w in range(3)]
+    for op in proto.OPS.values():
+        out.append(pbox_math.reduce(parts, [1, 2, 3], op).tobytes())
+    for kind in list(proto.OPTIMISERS.values())[1:]:
+        box = pbox_math.Optimiser(kind, pbox_math.data(1, 9, 9, 257))
+        box.hyper.update(lr=0.01, momentum=0.9, weight_decay=0.01, clip_value=5.0)
+        for t in range(1, 5):
+            box.step(parts[t % 3], t)
+        out += [box.params.tobytes()] + [pbox_math.pack(box.params, f) for f in (2, 3)]
+    return [b.hex() for b in out]
+
+
+def test_numpy_and_not():
+    with_numpy, pbox_math.numpy = pbox_math.numpy, None
+    try:
+        plain = numbers()
+    finally:
+        pbox_math.numpy = with_numpy
+    assert plain == numbers()
+
+
+# ---- the worker against the fake box --------------------------------------------------------
+
+def play(workers, options, one=(), right=True, box_class=fake_box.FakeBox, **box_options):
+    """Run that many workers of the command against a fake box; their results."""
+    box = box_class(workers=workers, **box_options)
+    thread = threading.Thread(target=box.run)
+    thread.start()
+    results = [None] * workers
+
+    def work(i):
+        argv = ["--box", box.address, "--job", "job", "--secret", "secret", "--worker", str(i),
+                "--workers", str(workers), *options, *(one if i == 0 else ())]
+        args = pbox_worker.options(argv)
+        with pbox_worker.Worker(args.box, args.job, args.secret, args.worker, args.workers,
+                                args.mtu, args.window, deadline=args.deadline) as w:
+            results[i] = pbox_worker.run(args, w)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(workers)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    box.stop()
+    thread.join()
+    for r in results:
+        assert r and r["ok"] is right and r["rounds"] > 0, results
+    return box, results
+
+
+def test_allreduce():
+    box, _ = play(3, ["--elements", "30000", "--rounds", "3"])
+    assert not any(v for k, v in box.drops.items()), box.drops
+    assert len(box.tables[0].chunks) > 3
+
+
+def test_one_worker():
+    play(1, ["--elements", "5000", "--rounds", "2"])
+
+
+class WrongBox(fake_box.FakeBox):
+    """Sums from right to left."""
+
+    def _finish(self, frag, hyper):
+        last = max(frag.parts)
+        frag.parts = {last - n: v for n, v in frag.parts.items()}
+        super()._finish(frag, hyper)
+
+
+def test_another_order_is_noticed():
+    _, results = play(3, ["--elements", "3000", "--rounds", "1"], right=False, box_class=WrongBox)
+    assert all(r["first_mismatch"]["round"] == 1 for r in results), results
+
+
+def test_many_small_tensors():
+    box, _ = play(2, ["--elements", "3000", "--rounds", "2", "--tensors", "150"])
+    assert any(len(c.segments) > 1 for c in box.tables[0].chunks)
+
+
+def test_no_elements():
+    play(2, ["--elements", "0", "--rounds", "1", "--tensors", "1"])
+
+
+def test_push_then_pull():
+    play(3, ["--elements", "9000", "--rounds", "3", "--split"])
+
+
+def test_operations():
+    for op in ("mean", "sample_mean", "weighted_mean"):
+        play(3, ["--elements", "3000", "--rounds", "2", "--op", op])
+
+
+def test_narrow_formats():
+    for push, pull in (("bf16", "fp32"), ("fp16", "fp32"), ("bf16", "bf16"), ("fp32", "fp16")):
+        play(2, ["--elements", "4000", "--rounds", "2", "--format", push, "--pull-format", pull])
+
+
+def test_optimisers():
+    for name in ("sgd", "momentum", "nesterov", "adam", "adamw"):
+        hyper = ["--hyper", "momentum=0.9"] if name in ("momentum", "nesterov") else []
+        play(2, ["--elements", "4000", "--rounds", "3", "--optimiser", name, "--op", "mean",
+                 *hyper])
+
+
+def test_optimiser_with_narrow_formats():
+    play(2, ["--elements", "4000", "--rounds", "2", "--optimiser", "sgd", "--format", "bf16",
+             "--pull-format", "bf16"])
+
+
+def test_small_mtu():
+    play(2, ["--elements", "4000", "--rounds", "2"], one=["--mtu", "576"])
+
+
+def test_loss():
+    _, results = play(3, ["--elements", "9000", "--rounds", "3", "--deadline", "60"], loss=0.1,
+                      repeat=0.1, damage=0.05)
+    assert sum(r["retransmitted"] for r in results) > 0
+
+
+def test_loss_with_optimiser_and_push():
+    play(2, ["--elements", "6000", "--rounds", "3", "--deadline", "60", "--split", "--optimiser",
+             "adam"], loss=0.1, repeat=0.1)
+
+
+def refused(box, **options):
+    """The ERROR that a join with these options brings, by name."""
+    given = {"job": "job", "secret": "secret", "worker": 0, "workers": 2, "deadline": 5.0}
+    with pbox_worker.Worker(box.address, **{**given, **options}) as w:
+        try:
+            w.join()
+        except pbox_worker.BoxError as e:
+            return proto.ERRORS[e.code]
+    return None
+
+
+def test_refusals():
+    box = fake_box.FakeBox(workers=2)
+    thread = threading.Thread(target=box.run)
+    thread.start()
+    try:
+        assert refused(box, job="other") == "NO_JOB"
+        assert refused(box, secret="wrong") == "SECRET"
+        assert refused(box, workers=3) == "WORKERS"
+        assert refused(box, worker=2) == "WORKER_TAKEN"
+        assert refused(box) is None
+        assert refused(box) == "WORKER_TAKEN"
+        with pbox_worker.Worker(box.address, "job", "secret", 1, 2, deadline=0.5) as w:
+            w.join()
+            w.declare(0, [(10, 0, "a")])
+            try:
+                w.map(0)
+                raise AssertionError("mapped without worker 0")
+            except pbox_worker.Timeout as e:
+                assert "worker 0 missing" in str(e), e
+            w.token ^= 1
+            try:
+                w.request("STATUS", proto.Status().pack())
+                raise AssertionError("a foreign token was taken")
+            except pbox_worker.BoxError as e:
+                assert proto.ERRORS[e.code] == "SESSION"
+    finally:
+        box.stop()
+        thread.join()
+
+
+def test_no_box():
+    with pbox_worker.Worker("127.0.0.1:9", "job", "secret", deadline=0.3) as w:
+        try:
+            w.join()
+            raise AssertionError("joined nothing")
+        except pbox_worker.Timeout:
+            pass
+
+
+def test_command():
+    box = fake_box.FakeBox(workers=1)
+    thread = threading.Thread(target=box.run)
+    thread.start()
+    here = os.path.dirname(os.path.abspath(__file__))
+    argv = [sys.executable, os.path.join(here, "pbox_worker.py"), "--box", box.address, "--job",
+            "job", "--worker", "0", "--workers", "1", "--elements", "2000", "--rounds", "2"]
+    good = subprocess.run([*argv, "--secret", "secret"], stdout=subprocess.PIPE, timeout=60,
+                          check=False)
+    bad = subprocess.run([*argv, "--secret", "wrong"], stdout=subprocess.PIPE, timeout=60,
+                         check=False)
+    box.stop()
+    thread.join()
+    assert good.returncode == 0 and json.loads(good.stdout)["ok"] is True, good
+    assert bad.returncode == 1 and "SECRET" in json.loads(bad.stdout)["text"], bad
+
+
+def main():
+    passed = failed = 0
+    wanted = sys.argv[1:]
+    for name, test in list(globals().items()):
+        if not name.startswith("test_") or wanted and name not in wanted:
+            continue
+        try:
+            test()
+            passed += 1
+            print(f"ok    {name}", flush=True)
+        except Exception as e:  # each test is reported, whatever it raises
+            failed += 1
+            print(f"FAIL  {name}: {type(e).__name__}: {e}", flush=True)
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

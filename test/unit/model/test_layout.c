@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <pbox_layout.h>
+
+#include "unit.h"
+
+const char unit_suite[] = "model: layout";
+
+#define F 16u /* elements of a fragment */
+#define C 64u /* of a chunk */
+
+static struct pbox_layout l;
+
+static int
+build(const struct pbox_tensor *t, uint32_t n, uint32_t chunk, uint32_t frag)
+{
+	struct pbox_error err;
+
+	return pbox_layout_build(&l, t, n, chunk, frag, &err);
+}
+
+/* What one tensor must look like: each element in exactly one segment, chunks of its group. */
+static void
+check_tensor(const struct pbox_tensor *t, uint32_t tensor, uint32_t frag)
+{
+	uint8_t *seen = calloc(t->elements + 1, 1);
+	uint64_t total = 0;
+
+	for (uint32_t c = 0; c < l.n_chunks; c++)
+		for (unsigned s = 0; s < l.chunk[c].segments; s++) {
+			const struct pbox_segment *g = &l.segment[l.chunk[c].first_segment + s];
+
+			if (g->tensor != tensor)
+				continue;
+			CU_ASSERT(g->elements > 0);
+			CU_ASSERT_FATAL(g->offset + g->elements <= t->elements);
+			CU_ASSERT_EQUAL(l.chunk[c].group, t->group);
+			CU_ASSERT(t->elements < frag || l.chunk[c].segments == 1);
+			for (uint32_t e = 0; e < g->elements; e++)
+				CU_ASSERT_EQUAL(seen[g->offset + e]++, 0);
+			total += g->elements;
+		}
+	UNIT_EQ_U64(total, t->elements);
+	free(seen);
+}
+
+static void
+check(const struct pbox_tensor *t, uint32_t n, uint32_t chunk, uint32_t frag)
+{
+	uint32_t segments = 0, limit = chunk < frag ? frag : chunk - chunk % frag;
+	uint64_t elements = 0;
+
+	for (uint32_t c = 0; c < l.n_chunks; c++) {
+		uint32_t sum = 0;
+
+		UNIT_EQ_U64(l.chunk[c].first_segment, segments);
+		CU_ASSERT(l.chunk[c].segments >= 1 && l.chunk[c].segments <= PBOX_MAX_SEGMENTS);
+		for (unsigned s = 0; s < l.chunk[c].segments; s++)
+			sum += l.segment[l.chunk[c].first_segment + s].elements;
+		UNIT_EQ_U64(sum, l.chunk[c].elements);
+		CU_ASSERT(sum <= limit);
+		segments += l.chunk[c].segments;
+		elements += sum;
+	}
+	UNIT_EQ_U64(segments, l.n_segments);
+	UNIT_EQ_U64(elements, l.elements);
+	for (uint32_t i = 0; i < n; i++)
+		check_tensor(&t[i], i, frag);
+}
+
+static void
+test_nothing_makes_nothing(void)
+{
+	struct pbox_tensor zero[2] = {{.elements = 0}, {.elements = 0, .group = 3}};
+
+	CU_ASSERT_EQUAL(build(NULL, 0, C, F), 0);
+	UNIT_EQ_U64(l.n_chunks, 0);
+	UNIT_EQ_U64(l.elements, 0);
+	pbox_layout_free(&l);
+	CU_ASSERT_EQUAL(build(zero, 2, C, F), 0);
+	UNIT_EQ_U64(l.n_chunks, 0);
+	pbox_layout_free(&l);
+}
+
+static void
+test_around_one_fragment(void)
+{
+	static const uint64_t size[] = {1, F - 1, F, F + 1, C - 1, C, C + 1, 2 * C + 3};
+
+	for (unsigned i = 0; i < sizeof(size) / sizeof(size[0]); i++) {
+		struct pbox_tensor t = {.elements = size[i], .group = 2};
+
+		CU_ASSERT_EQUAL(build(&t, 1, C, F), 0);
+		UNIT_EQ_U64(l.n_chunks, (size[i] + C - 1) / C);
+		check(&t, 1, C, F);
+		/* all chunks but the last are whole numbers of fragments */
+		for (uint32_t c = 0; c + 1 < l.n_chunks; c++)
+			UNIT_EQ_U64(l.chunk[c].elements % F, 0);
+		pbox_layout_free(&l);
+	}
+}
+
+static void
+test_small_ones_share(void)
+{
+	struct pbox_tensor t[40];
+
+	for (unsigned i = 0; i < 40; i++)
+		t[i] = (struct pbox_tensor){.elements = 5};
+	CU_ASSERT_EQUAL(build(t, 40, C, F), 0);
+	UNIT_EQ_U64(l.n_chunks, 4); /* 200 elements: 64, 64, 64, 8 */
+	UNIT_EQ_U64(l.chunk[0].elements, C);
+	UNIT_EQ_U64(l.chunk[3].elements, 8);
+	UNIT_EQ_U64(l.n_segments, 43); /* three tensors straddle two chunks */
+	check(t, 40, C, F);
+	pbox_layout_free(&l);
+}
+
+static void
+test_at_most_64_segments(void)
+{
+	struct pbox_tensor t[200];
+
+	for (unsigned i = 0; i < 200; i++)
+		t[i] = (struct pbox_tensor){.elements = 1};
+	CU_ASSERT_EQUAL(build(t, 200, 1024, F), 0);
+	UNIT_EQ_U64(l.n_chunks, 4); /* 64, 64, 64, 8 */
+	UNIT_EQ_U64(l.chunk[2].segments, 64);
+	UNIT_EQ_U64(l.chunk[3].segments, 8);
+	check(t, 200, 1024, F);
+	pbox_layout_free(&l);
+}
+
+static void
+test_groups_do_not_mix(void)
+{
+	struct pbox_tensor t[] = {
+		{.elements = 3, .group = 1},
+		{.elements = 4, .group = 0},
+		{.elements = 100, .group = 1},
+		{.elements = 5, .group = 1},
+		{.elements = 0, .group = 7},
+		{.elements = 6, .group = 0},
+	};
+
+	CU_ASSERT_EQUAL(build(t, 6, C, F), 0);
+	UNIT_EQ_U64(l.n_chunks, 4); /* {0,3}, {1,5}, 64 and 36 of tensor 2 */
+	check(t, 6, C, F);
+	pbox_layout_free(&l);
+}
+
+static void
+test_chunk_sizes_are_whole_fragments(void)
+{
+	struct pbox_tensor t = {.elements = 1000};
+
+	CU_ASSERT_EQUAL(build(&t, 1, C + F - 1, F), 0); /* rounded down */
+	UNIT_EQ_U64(l.chunk[0].elements, C);
+	check(&t, 1, C, F);
+	pbox_layout_free(&l);
+	CU_ASSERT_EQUAL(build(&t, 1, 1, F), 0); /* at least one fragment */
+	UNIT_EQ_U64(l.chunk[0].elements, F);
+	check(&t, 1, F, F);
+	pbox_layout_free(&l);
+}
+
+static void
+test_random_lists_are_covered(void)
+{
+	struct pbox_tensor t[60];
+	struct pbox_random r;
+
+	pbox_random_seed(&r, 7);
+	for (unsigned round = 0; round < 300; round++) {
+		uint32_t n = (uint32_t)pbox_random_below(&r, 60);
+		uint32_t frag = 1 + (uint32_t)pbox_random_below(&r, 40);
+		uint32_t chunk = 1 + (uint32_t)pbox_random_below(&r, 300);
+
+		for (unsigned i = 0; i < n; i++)
+			t[i] = (struct pbox_tensor){
+				.elements = pbox_random_below(&r, i % 5 == 0 ? 500 : 20),
+				.group = (uint16_t)pbox_random_below(&r, 3)};
+		CU_ASSERT_EQUAL_FATAL(build(t, n, chunk, frag), 0);
+		check(t, n, chunk, frag);
+		pbox_layout_free(&l);
+	}
+}
+
+static void
+test_too_large(void)
+{
+	struct pbox_tensor t[2] = {{.elements = 5}, {.elements = UINT64_MAX, .name = "huge"}};
+	struct pbox_error err = {0};
+
+	CU_ASSERT_EQUAL(pbox_layout_build(&l, t, 2, C, F, &err), -E2BIG);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "tensor 1 ('huge'"));
+}
+
+const struct unit_test unit_tests[] = {
+	{"no tensors, and tensors without elements", test_nothing_makes_nothing},
+	{"sizes around a fragment and a chunk", test_around_one_fragment},
+	{"small tensors share chunks", test_small_ones_share},
+	{"at most 64 segments a chunk", test_at_most_64_segments},
+	{"groups do not mix", test_groups_do_not_mix},
+	{"chunks are whole fragments", test_chunk_sizes_are_whole_fragments},
+	{"random lists are covered exactly", test_random_lists_are_covered},
+	{"too large for chunk numbers", test_too_large},
+	{NULL, NULL},
+};

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <pbox_table.h>
+
+#include "unit.h"
+
+const char unit_suite[] = "model: schedule";
+
+static struct pbox_schedule s;
+static struct pbox_error err;
+
+static void
+begin(enum pbox_optim_kind kind)
+{
+	memset(&s, 0, sizeof(s));
+	pbox_hyper_defaults(&s.entry[0].hyper, kind);
+	atomic_store(&s.count, 1);
+}
+
+static int
+set1(uint32_t round, unsigned id, double value, uint32_t finished)
+{
+	struct pbox_set m = {.table = 4, .group = 9, .count = 1, .from_round = round};
+
+	m.param[0].id = (uint16_t)id;
+	m.param[0].value = value;
+	return pbox_schedule_add(&s, PBOX_OPTIM_MOMENTUM, &m, finished, &err);
+}
+
+#define LR(round) pbox_schedule_at(&s, round)->lr
+
+static void
+test_holds_from_its_round_on(void)
+{
+	begin(PBOX_OPTIM_MOMENTUM);
+	CU_ASSERT_FALSE(pbox_schedule_at(&s, 1)->has_lr);
+	UNIT_EQ_U64(set1(1, PBOX_HYPER_LR, 0.5, 0), 0);
+	UNIT_EQ_U64(set1(5, PBOX_HYPER_LR, 0.25, 0), 0);
+	CU_ASSERT_TRUE(pbox_schedule_at(&s, 1)->has_lr);
+	CU_ASSERT_EQUAL(LR(1), 0.5);
+	CU_ASSERT_EQUAL(LR(4), 0.5);
+	CU_ASSERT_EQUAL(LR(5), 0.25);
+	CU_ASSERT_EQUAL(LR(1000), 0.25);
+	CU_ASSERT_EQUAL(LR(0), 0.0);
+}
+
+static void
+test_order_and_late(void)
+{
+	begin(PBOX_OPTIM_MOMENTUM);
+	UNIT_EQ_U64(set1(0, PBOX_HYPER_LR, 1, 0), PBOX_E_SET_LATE);
+	UNIT_EQ_U64(set1(5, PBOX_HYPER_LR, 1, 0), 0);
+	UNIT_EQ_U64(set1(4, PBOX_HYPER_LR, 2, 0), PBOX_E_SET_ORDER);
+	CU_ASSERT_STRING_EQUAL(err.text, "SET of group 9 of table 4 from round 4 on: an earlier "
+					 "SET holds from a later round on");
+	UNIT_EQ_U64(set1(5, PBOX_HYPER_MOMENTUM, 0.9, 5), PBOX_E_SET_LATE);
+	CU_ASSERT_STRING_EQUAL(err.text,
+		"SET of group 9 of table 4 from round 5 on: that round is already finished");
+	UNIT_EQ_U64(set1(100, PBOX_HYPER_LR, 1, 5), PBOX_E_FULL);
+	CU_ASSERT_EQUAL(LR(100), 1.0);
+}
+
+static void
+test_repeat_and_conflict(void)
+{
+	begin(PBOX_OPTIM_MOMENTUM);
+	UNIT_EQ_U64(set1(3, PBOX_HYPER_LR, 1, 0), 0);
+	UNIT_EQ_U64(set1(3, PBOX_HYPER_LR, 1, 0), 0);
+	UNIT_EQ_U64(atomic_load(&s.count), 2);
+	UNIT_EQ_U64(set1(3, PBOX_HYPER_LR, 2, 0), PBOX_E_SET_CONFLICT);
+	UNIT_EQ_U64(set1(6, PBOX_HYPER_LR, 3, 0), 0);
+	/* a repetition arrives behind a later SET, and when its round is long finished */
+	UNIT_EQ_U64(set1(3, PBOX_HYPER_LR, 1, 0), 0);
+	UNIT_EQ_U64(set1(3, PBOX_HYPER_LR, 1, 7), 0);
+	UNIT_EQ_U64(atomic_load(&s.count), 3);
+	CU_ASSERT_EQUAL(LR(3), 1.0);
+	CU_ASSERT_EQUAL(LR(6), 3.0);
+}
+
+static void
+test_different_parameters_of_one_round_merge(void)
+{
+	struct pbox_set m = {.from_round = 2,
+		.count = 2,
+		.param = {{PBOX_HYPER_LR, 0.1}, {PBOX_HYPER_MOMENTUM, 0.9}}};
+
+	begin(PBOX_OPTIM_MOMENTUM);
+	UNIT_EQ_U64(set1(2, PBOX_HYPER_WEIGHT_DECAY, 0.5, 0), 0);
+	UNIT_EQ_U64(pbox_schedule_add(&s, PBOX_OPTIM_MOMENTUM, &m, 0, &err), 0);
+	UNIT_EQ_U64(set1(2, PBOX_HYPER_MOMENTUM, 0.9, 0), 0);
+	UNIT_EQ_U64(set1(2, PBOX_HYPER_WEIGHT_DECAY, 0.6, 0), PBOX_E_SET_CONFLICT);
+	CU_ASSERT_EQUAL(pbox_schedule_at(&s, 2)->lr, 0.1);
+	CU_ASSERT_EQUAL(pbox_schedule_at(&s, 2)->momentum, 0.9);
+	CU_ASSERT_EQUAL(pbox_schedule_at(&s, 2)->weight_decay, 0.5);
+	CU_ASSERT_EQUAL(pbox_schedule_at(&s, 1)->weight_decay, 0.0);
+	/* half new, half a contradiction: nothing of it holds */
+	m.param[0] = (typeof(m.param[0])){PBOX_HYPER_DAMPENING, 0.5};
+	m.param[1].value = 0.8;
+	UNIT_EQ_U64(pbox_schedule_add(&s, PBOX_OPTIM_MOMENTUM, &m, 0, &err), PBOX_E_SET_CONFLICT);
+	CU_ASSERT_EQUAL(pbox_schedule_at(&s, 2)->dampening, 0.0);
+}
+
+static void
+test_nonsense(void)
+{
+	begin(PBOX_OPTIM_MOMENTUM);
+	UNIT_EQ_U64(set1(1, 0, 1, 0), PBOX_E_BAD_REQUEST);
+	UNIT_EQ_U64(set1(1, 9, 1, 0), PBOX_E_BAD_REQUEST);
+	UNIT_EQ_U64(set1(1, 77, 1, 0), PBOX_E_BAD_REQUEST);
+	UNIT_EQ_U64(set1(1, PBOX_HYPER_LR, -1, 0), PBOX_E_BAD_REQUEST);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "lr must be a finite number, 0 or more"));
+	UNIT_EQ_U64(set1(1, PBOX_HYPER_BETA1, 1, 0), PBOX_E_BAD_REQUEST);
+	UNIT_EQ_U64(atomic_load(&s.count), 1);
+}
+
+/* A new lr every round for far more rounds than are remembered. */
+static void
+test_many_rounds(void)
+{
+	begin(PBOX_OPTIM_MOMENTUM);
+	for (uint32_t r = 1; r < 1000; r++) {
+		UNIT_EQ_U64(set1(r + 31, PBOX_HYPER_LR, r + 31, r == 1 ? 0 : r - 1), 0);
+		if (r > 31)
+			CU_ASSERT_EQUAL(LR(r), (double)r);
+	}
+}
+
+/* Several SETs a round, far ahead: what holds now must not be overwritten by what comes. */
+static void
+test_what_holds_now_stays(void)
+{
+	unsigned full = 0;
+
+	begin(PBOX_OPTIM_MOMENTUM);
+	UNIT_EQ_U64(set1(1, PBOX_HYPER_LR, 42, 0), 0);
+	for (uint32_t r = 2; r < 32; r++)
+		for (unsigned id = PBOX_HYPER_LR; id <= PBOX_HYPER_WEIGHT_DECAY; id++)
+			full += set1(r, id, 0.5, 0) == PBOX_E_FULL;
+	CU_ASSERT(full > 0);
+	CU_ASSERT_EQUAL(LR(1), 42.0);
+}
+
+static void
+test_rounds_wrap(void)
+{
+	begin(PBOX_OPTIM_MOMENTUM);
+	s.entry[0].from_round = UINT32_MAX - 10;
+	UNIT_EQ_U64(set1(UINT32_MAX - 1, PBOX_HYPER_LR, 1, UINT32_MAX - 5), 0);
+	UNIT_EQ_U64(set1(3, PBOX_HYPER_LR, 2, UINT32_MAX - 5), 0);
+	CU_ASSERT_EQUAL(LR(UINT32_MAX - 2), 0.0);
+	CU_ASSERT_EQUAL(LR(UINT32_MAX), 1.0);
+	CU_ASSERT_EQUAL(LR(2), 1.0);
+	CU_ASSERT_EQUAL(LR(3), 2.0);
+	UNIT_EQ_U64(set1(UINT32_MAX, PBOX_HYPER_LR, 3, 1), PBOX_E_SET_LATE);
+	UNIT_EQ_U64(set1(2, PBOX_HYPER_LR, 3, 1), PBOX_E_SET_ORDER);
+}
+
+const struct unit_test unit_tests[] = {
+	{"a SET holds from its round on", test_holds_from_its_round_on},
+	{"order, late, too far ahead", test_order_and_late},
+	{"repetition and conflict", test_repeat_and_conflict},
+	{"different parameters of one round merge", test_different_parameters_of_one_round_merge},
+	{"values out of range and unknown ids", test_nonsense},
+	{"a SET every round for a long time", test_many_rounds},
+	{"what holds now is never overwritten", test_what_holds_now_stays},
+	{"rounds wrap around", test_rounds_wrap},
+	{NULL, NULL},
+};

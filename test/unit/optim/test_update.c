@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <math.h>
+#include <string.h>
+
+#include <pbox_base.h>
+#include <pbox_optim.h>
+
+#include "unit.h"
+
+const char unit_suite[] = "optim: the fused update";
+
+#define ROOM    4224
+#define WORKERS 9
+#define ALIGNED __attribute__((aligned(64)))
+
+struct fragment {
+	float p[ROOM] ALIGNED, s0[ROOM] ALIGNED, s1[ROOM] ALIGNED;
+	uint8_t wire[ROOM * 4];
+};
+
+static struct fragment want, got;
+static uint8_t payloads[WORKERS][ROOM * 4 + 64];
+static float acc[ROOM] ALIGNED, gradient[ROOM] ALIGNED;
+static const void *src[WORKERS];
+static const float weight[WORKERS] = {1, 2, 3, 4, 5, 60, 7, 8, 9};
+
+static float
+number(struct pbox_random *r)
+{
+	return (float)(pbox_random_unit(r) * 2 - 1);
+}
+
+static void
+make_inputs(struct pbox_random *r, enum pbox_elem elem)
+{
+	for (unsigned k = 0; k < WORKERS; k++) {
+		uint8_t *p = payloads[k] + k * 6;
+
+		for (size_t i = 0; i < ROOM; i++) {
+			float x = number(r);
+
+			pbox_reduce_scalar.pack(p + i * pbox_elem_size(elem), elem, &x, 1);
+		}
+		src[k] = pbox_random_below(r, 5) ? p : NULL;
+	}
+	memset(&want, 0, sizeof(want));
+	for (size_t i = 0; i < ROOM; i++) {
+		want.p[i] = number(r);
+		want.s0[i] = number(r);
+		want.s1[i] = fabsf(number(r));
+		acc[i] = number(r);
+	}
+	got = want;
+}
+
+/* Step by step over the whole fragment, with the scalar kernels. */
+static void
+naive(const struct pbox_update *u, const struct pbox_sources *s, size_t n)
+{
+	float *g = u->kind == PBOX_OPTIM_NONE ? want.p : gradient;
+
+	for (size_t i = 0; i < n; i++) {
+		pbox_reduce_scalar.sum(&g[i], s, i, 1);
+		g[i] = g[i] * u->factor;
+		if (u->clip > 0)
+			g[i] = g[i] < -u->clip ? -u->clip : g[i] > u->clip ? u->clip : g[i];
+	}
+	if (u->kind != PBOX_OPTIM_NONE)
+		pbox_optim_scalar.step[u->kind](want.p, g, want.s0, want.s1, u->k, n);
+	if (u->wire != NULL)
+		pbox_reduce_scalar.pack(want.wire, u->wire_elem, want.p, n);
+}
+
+static void
+check(const struct pbox_reduce_ops *reduce, const struct pbox_optim_ops *optim, unsigned turn)
+{
+	static const size_t lengths[] = {0, 1, 15, 352, 1151, 1152, 1153, 2048, 2304, 4200};
+	struct pbox_hyper h = {.lr = 0.1,
+		.momentum = 0.9,
+		.weight_decay = 0.01,
+		.beta1 = 0.9,
+		.beta2 = 0.999,
+		.eps = 1e-8,
+		.clip_value = turn / 2 % 2 ? 0.2 : 0};
+	struct pbox_sources s = {
+		.src = src,
+		.weight = turn % 4 == 3 ? weight : NULL,
+		.n = 1 + turn % WORKERS,
+		.elem = 1 + turn % 3,
+		.acc = turn / 5 % 2 ? acc : NULL,
+	};
+	struct pbox_update u = {.reduce = reduce, .optim = optim, .kind = turn % PBOX_OPTIM_KINDS};
+	size_t n = lengths[turn / 3 % 10];
+	struct pbox_optim_scalars k;
+	struct pbox_random r;
+
+	pbox_random_seed(&r, turn);
+	make_inputs(&r, s.elem);
+	pbox_optim_scalars(&k, &h, u.kind, 1 + turn % 2);
+	u.k = u.kind == PBOX_OPTIM_NONE ? NULL : &k;
+	u.factor = turn % 7 < 2 ? 1.0f : 1.0f / 3;
+	u.clip = k.clip;
+	u.param = got.p;
+	u.s0 = pbox_optim_states(u.kind) > 0 ? got.s0 : NULL;
+	u.s1 = pbox_optim_states(u.kind) > 1 ? got.s1 : NULL;
+	u.wire = turn / 6 % 4 ? got.wire : NULL;
+	u.wire_elem = 1 + turn / 7 % 3;
+	naive(&u, &s, n);
+	pbox_optim_update(&u, &s, n);
+	if (memcmp(&want, &got, sizeof(want)) != 0) {
+		printf("\n  %s: turn %u\n", reduce->name, turn);
+		CU_FAIL("the fused update is not the separate steps");
+	}
+}
+
+static void
+test_fused_equals_naive(void)
+{
+	for (unsigned j = 0; pbox_reduce_at(j) != NULL; j++) {
+		const struct pbox_optim_ops *optim = pbox_optim_select(pbox_reduce_at(j)->name);
+
+		for (unsigned turn = 0; turn < 1000; turn++)
+			if (pbox_reduce_at(j)->usable())
+				check(pbox_reduce_at(j), optim ? optim : &pbox_optim_scalar, turn);
+	}
+}
+
+/* All-reduce of a fragment whose first contributions were folded into param itself. */
+static void
+test_folded_in_place(void)
+{
+	struct pbox_sources all = {src, NULL, WORKERS, PBOX_ELEM_FP32, NULL};
+	struct pbox_update u = {
+		.reduce = pbox_reduce_select(NULL), .factor = 0.25f, .param = got.p};
+	struct pbox_random r;
+
+	pbox_random_seed(&r, 5);
+	make_inputs(&r, PBOX_ELEM_FP32);
+	for (unsigned folded = 1; folded <= WORKERS; folded++) {
+		struct pbox_sources first = {src, NULL, folded, PBOX_ELEM_FP32, NULL},
+				    rest = {src + folded, NULL, WORKERS - folded, PBOX_ELEM_FP32,
+					    got.p};
+
+		u.param = want.p;
+		pbox_optim_update(&u, &all, 3000);
+		u.param = got.p;
+		u.reduce->sum(got.p, &first, 0, 3000);
+		pbox_optim_update(&u, &rest, 3000);
+		CU_ASSERT_EQUAL(memcmp(&want, &got, sizeof(want)), 0);
+	}
+}
+
+const struct unit_test unit_tests[] = {
+	{"the fused update is sum, scale, clip, step and pack", test_fused_equals_naive},
+	{"contributions folded in place", test_folded_in_place},
+	{NULL, NULL},
+};

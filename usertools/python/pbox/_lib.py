@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""Finds libpbox-client and declares its interface (lib/client/pbox_client.h) to ctypes."""
+
+import ctypes as ct
+import glob
+import os
+from typing import Any, List, Optional
+
+SONAME = "libpbox-client.so.0"
+
+OK, PENDING, INVALID, DEADLINE, CLOSED = 0, 1, -1, -9, -13
+PUSHPULL, PUSH, PULL, INIT = 0, 1, 2, 3
+ALL_GROUPS = 0xFFFF
+
+
+class Error(ct.Structure):
+    _fields_ = [("code", ct.c_int), ("text", ct.c_char * 512)]
+
+
+class Conf(ct.Structure):
+    _fields_ = [
+        ("size", ct.c_size_t),
+        ("box", ct.c_char_p), ("job", ct.c_char_p), ("secret", ct.c_char_p),
+        ("bind", ct.c_char_p), ("host", ct.c_char_p),
+        ("worker", ct.c_int), ("workers", ct.c_uint), ("mtu", ct.c_uint),
+        ("window", ct.c_uint), ("lease_ms", ct.c_uint), ("timeout_ms", ct.c_uint),
+        ("join_timeout_ms", ct.c_uint), ("gso", ct.c_int), ("spin_us", ct.c_int),
+        ("min_rto_us", ct.c_uint),
+    ]
+
+
+class TensorDecl(ct.Structure):
+    _fields_ = [("name", ct.c_char_p), ("elements", ct.c_uint64), ("group", ct.c_uint16)]
+
+
+class TableDecl(ct.Structure):
+    _fields_ = [
+        ("size", ct.c_size_t),
+        ("mode", ct.c_uint8), ("op", ct.c_uint8), ("optimiser", ct.c_uint8),
+        ("push_format", ct.c_uint8), ("pull_format", ct.c_uint8),
+        ("n", ct.c_uint), ("tensors", ct.POINTER(TensorDecl)),
+    ]
+
+
+class Io(ct.Structure):
+    # "in" is a keyword of Python; the layout is what counts
+    _fields_ = [("tensor", ct.c_uint32), ("input", ct.c_void_p), ("output", ct.c_void_p)]
+
+
+class Hyper(ct.Structure):
+    _fields_ = [("id", ct.c_uint16), ("value", ct.c_double)]
+
+
+class Stats(ct.Structure):
+    _fields_ = [("size", ct.c_size_t)] + [
+        (n, ct.c_uint64) for n in (
+            "tx_frames", "tx_bytes", "rx_frames", "rx_bytes",
+            "useful_tx_bytes", "useful_rx_bytes",
+            "retransmitted_frames", "retransmitted_bytes", "probes",
+            "rx_duplicates", "rx_dropped", "fragments_done", "operations_done",
+            "srtt_ns", "rttvar_ns", "min_rtt_ns", "held_ns_sum")
+    ] + [
+        (n, ct.c_uint32) for n in (
+            "window", "window_max", "gso_active", "gro_active", "mtu", "endpoints",
+            "contributors")
+    ] + [("samples", ct.c_uint64)]
+
+
+DoneFn = ct.CFUNCTYPE(None, ct.c_void_p, ct.c_int, ct.c_char_p)
+
+_P = ct.c_void_p  # struct pbox_client *
+_ERR = ct.POINTER(Error)
+
+_PROTOTYPES = {
+    "pbox_client_version": (ct.c_char_p, []),
+    "pbox_client_code_name": (ct.c_char_p, [ct.c_int]),
+    "pbox_client_conf_init": (None, [ct.POINTER(Conf)]),
+    "pbox_client_open": (ct.c_int, [ct.POINTER(_P), ct.POINTER(Conf), _ERR]),
+    "pbox_client_worker": (ct.c_uint, [_P]),
+    "pbox_client_workers": (ct.c_uint, [_P]),
+    "pbox_client_declare": (
+        ct.c_int, [_P, ct.POINTER(TableDecl), ct.c_uint, ct.POINTER(ct.c_uint32), _ERR]),
+    "pbox_client_set": (
+        ct.c_int,
+        [_P, ct.c_uint32, ct.c_uint16, ct.c_uint32, ct.POINTER(Hyper), ct.c_uint, _ERR]),
+    "pbox_client_submit": (
+        ct.c_int,
+        [_P, ct.c_uint32, ct.c_int, ct.POINTER(Io), ct.c_uint, ct.c_uint8, ct.c_uint32,
+         ct.POINTER(ct.c_uint64), _ERR]),
+    "pbox_client_wait": (ct.c_int, [_P, ct.c_uint64, ct.c_uint, _ERR]),
+    "pbox_client_test": (ct.c_int, [_P, ct.c_uint64, _ERR]),
+    "pbox_client_notify": (ct.c_int, [_P, ct.c_uint64, DoneFn, ct.c_void_p]),
+    "pbox_client_status": (ct.c_int, [_P, ct.c_char_p, ct.c_size_t, _ERR]),
+    "pbox_client_why": (ct.c_int, [_P, ct.c_char_p, ct.c_size_t, _ERR]),
+    "pbox_client_stats": (None, [_P, ct.POINTER(Stats)]),
+    "pbox_client_close": (None, [_P]),
+}
+
+
+def _candidates() -> List[str]:
+    """Where to look, in order: what the user says, what is installed, the checkout's build."""
+    env = os.environ.get("PBOX_CLIENT_LIB")
+    if env:
+        return [env]
+    found = [SONAME]
+    root = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
+    if os.path.exists(os.path.join(root, "lib", "client", "pbox_client.h")):
+        for sub in ("lib", os.path.join("lib", "client")):
+            found += sorted(glob.glob(os.path.join(root, "build", sub, SONAME)))
+    return found
+
+
+def _load() -> ct.CDLL:
+    tried = []
+    for path in _candidates():
+        try:
+            lib = ct.CDLL(path)
+        except OSError as e:
+            tried.append(f"  {path}: {e}")
+            continue
+        try:
+            for name, (res, args) in _PROTOTYPES.items():
+                fn = getattr(lib, name)
+                fn.restype, fn.argtypes = res, args
+        except AttributeError as e:
+            tried.append(f"  {path}: not a PBox client library of this version ({e})")
+            continue
+        return lib
+    raise ImportError(
+        "the PBox client library was not found or cannot be loaded:\n" + "\n".join(tried)
+        + "\nBuild it (meson setup build -Ddpdk=disabled && meson compile -C build), install it"
+        f" (meson install -C build), or set PBOX_CLIENT_LIB to the path of {SONAME}.")
+
+
+_lib: Optional[Any] = None
+
+
+def get() -> Any:
+    """The library, loaded at first use so that `import pbox` needs none."""
+    global _lib
+    if _lib is None:
+        _lib = _load()
+    return _lib
+
+
+def use(lib: Optional[Any]) -> None:
+    """Replace the library by an object with the same functions (tests); None: back to it."""
+    global _lib
+    _lib = lib

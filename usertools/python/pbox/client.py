@@ -1,0 +1,561 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""The worker's session with a box.
+
+    with Client(box="10.0.0.1", job="resnet", secret="...", worker=0, workers=4) as c:
+        table = c.declare([Tensor("fc.weight", w.numel()), Tensor("fc.bias", b.numel())],
+                          op="mean")
+        table.run([w.grad, b.grad])          # in place: the mean over the workers
+
+Arrays are torch tensors, numpy arrays or anything with the buffer protocol. Nothing is copied:
+the library sends from and receives into the array's own memory, so between `submit` and
+completion its contents must be left alone. Arrays are kept alive for that time.
+
+All times are seconds. Any thread may call anything; the calls release the interpreter lock, and
+Ctrl-C interrupts them.
+"""
+
+import atexit
+import ctypes as ct
+import itertools
+import os
+import re
+import sys
+import threading
+import time
+import weakref
+from dataclasses import dataclass, make_dataclass
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+
+from . import _buffers, _lib
+from .errors import PBoxClosed, PBoxError, PBoxInvalid, error_of
+
+MODES = {"all-reduce": 0, "optimiser": 1}
+OPS = {"sum": 0, "mean": 1, "sample_mean": 2, "weighted_mean": 3}
+OPTIMISERS = {"none": 0, "sgd": 1, "momentum": 2, "nesterov": 3, "adam": 4, "adamw": 5}
+HYPERS = {
+    "lr": 1, "momentum": 2, "dampening": 3, "weight_decay": 4, "beta1": 5, "beta2": 6, "eps": 7,
+    "clip_value": 8,
+}
+
+# a wait in C cannot be interrupted, so it is cut into pieces of this length: Python handles
+# signals, and sees that the client was closed, between them
+_SLICE_MS = 200
+
+Stats = make_dataclass(
+    "Stats", [(n, int) for n, _ in _lib.Stats._fields_ if n != "size"], frozen=True)
+Stats.__doc__ = "Totals of a session since it was opened; see struct pbox_client_stats."
+Stats.__module__ = __name__
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor as declared; tensors of a `group` share hyper-parameters."""
+
+    name: str
+    elements: int
+    group: int = 0
+
+
+def library_version() -> str:
+    """Version of the C library in use."""
+    return _lib.get().pbox_client_version().decode()
+
+
+def _ms(seconds: Optional[float]) -> int:
+    """Milliseconds for the library; None is its 0, 'as configured'."""
+    if seconds is None:
+        return 0
+    if not 0 <= seconds < 4e6:
+        raise PBoxInvalid(f"a time of {seconds} s is out of range (0 to 4000000)")
+    return max(1, round(seconds * 1000))
+
+
+def _choose(table: Mapping[str, int], value: str, what: str) -> int:
+    try:
+        return table[value]
+    except (KeyError, TypeError):
+        raise PBoxInvalid(f"{what} is {value!r}: one of {', '.join(table)}") from None
+
+
+def _interruptible(fn: Callable[[], Any]) -> Any:
+    """Run a blocking C call so that Ctrl-C gets through: signals reach only the main thread,
+    and only while it is in the interpreter."""
+    if threading.current_thread() is not threading.main_thread():
+        return fn()
+    result: List[Any] = []
+    done = threading.Event()
+
+    def run() -> None:
+        try:
+            result.append((fn(), None))
+        except BaseException as e:
+            result.append((None, e))
+        finally:
+            done.set()
+
+    threading.Thread(target=run, name="pbox-call", daemon=True).start()
+    done.wait()
+    value, err = result[0]
+    if err is not None:
+        raise err
+    return value
+
+
+# ---- completion callbacks --------------------------------------------------------------------
+#
+# One C thunk for the life of the process, and a number as its context: a thunk per operation
+# would have to outlive a call that the progress thread may still be in.
+
+_notify_ids = itertools.count(1)
+_notified: Dict[int, Tuple["Operation", Callable[[Optional[PBoxError]], Any]]] = {}
+_in_callback = threading.local()
+
+
+@_lib.DoneFn
+def _on_done(ctx: int, code: int, text: Optional[bytes]) -> None:
+    op, fn = _notified.pop(ctx)
+    err = error_of(code, (text or b"").decode(errors="replace")) if code < 0 else None
+    op._finish(err)
+    _in_callback.active = True
+    try:
+        fn(err)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())  # nobody above us could catch it
+    finally:
+        _in_callback.active = False
+
+
+class Operation:
+    """A submitted operation. Wait for each, or give it a callback: until then the library and
+    this object hold the arrays."""
+
+    def __init__(self, client: "Client", handle: int, keep: Any) -> None:
+        self._client = client
+        self._handle = handle
+        self._keep = keep
+        self._error: Optional[PBoxError] = None
+        self._done = False
+        self._handed_over = False
+        self._lock = threading.Lock()
+
+    def _finish(self, err: Optional[PBoxError]) -> None:
+        self._error, self._done, self._keep = err, True, None
+        self._client._operations.pop(self._handle, None)
+
+    def _own(self) -> None:
+        if self._handed_over:
+            raise PBoxInvalid("this operation has a callback: it cannot be waited for as well")
+
+    @property
+    def done(self) -> bool:
+        """Has it been found complete (by wait, test or its callback)?"""
+        return self._done
+
+    def wait(self, timeout: Optional[float] = None) -> None:
+        """Return when complete. After PBoxDeadline it may be waited for again."""
+        self._own()
+        total = _ms(timeout) or self._client._timeout_ms
+        end = time.monotonic() + total / 1000
+        with self._lock:
+            while not self._done:
+                left = max(1, round((end - time.monotonic()) * 1000))
+                err = _lib.Error()
+                with self._client._call() as c:
+                    code = _lib.get().pbox_client_wait(
+                        c, self._handle, min(left, _SLICE_MS), ct.byref(err))
+                if code == _lib.DEADLINE:
+                    if left <= _SLICE_MS:
+                        text = err.text.decode(errors="replace")
+                        # the library knows of the last slice only
+                        raise error_of(code, re.sub(r"^(not complete after) [\d.]+ s",
+                                                    rf"\1 {total / 1000:g} s", text))
+                else:
+                    self._finish(self._client._error(code, err))
+        if self._error is not None:
+            raise self._error
+
+    def test(self) -> bool:
+        """Is it complete? Does not block; raises if it failed."""
+        self._own()
+        with self._lock:
+            if not self._done:
+                err = _lib.Error()
+                with self._client._call() as c:
+                    code = _lib.get().pbox_client_test(c, self._handle, ct.byref(err))
+                if code == _lib.PENDING:
+                    return False
+                self._finish(self._client._error(code, err))
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def add_done_callback(self, fn: Callable[[Optional[PBoxError]], Any]) -> None:
+        """Call fn(error or None) once, from the library's progress thread (or at once, from this
+        one, if the operation has ended). It must be short: all traffic waits for it. It may
+        submit, but neither wait nor close."""
+        with self._lock:
+            self._own()
+            if self._done:
+                fn(self._error)
+                return
+            self._handed_over = True
+            key = next(_notify_ids)
+            _notified[key] = (self, fn)
+            with self._client._call() as c:
+                code = _lib.get().pbox_client_notify(c, self._handle, _on_done, key)
+            if code < 0:
+                _notified.pop(key, None)
+                self._handed_over = False
+                raise error_of(code, "this operation cannot be given a callback")
+
+
+class Table:
+    """Tensors declared together; made by Client.declare."""
+
+    def __init__(self, client: "Client", number: int, tensors: Sequence[Tensor], push: str,
+                 pull: str) -> None:
+        self.client = client
+        self.number = number
+        self.tensors = tuple(tensors)
+        self.push_format = push
+        self.pull_format = pull
+        self._index = {t.name: i for i, t in enumerate(self.tensors)}
+
+    def __len__(self) -> int:
+        return len(self.tensors)
+
+    def _numbered(self, arrays: Any) -> List[Tuple[int, Any]]:
+        """Arrays in the table's order, or {name or number: array} for some of its tensors."""
+        if isinstance(arrays, Mapping):
+            out = []
+            for key, a in arrays.items():
+                i = self._index.get(key, -1) if isinstance(key, str) else key
+                if not 0 <= i < len(self.tensors):
+                    raise PBoxInvalid(f"table {self.number} has no tensor {key!r}")
+                out.append((i, a))
+            return out
+        arrays = list(arrays)
+        if len(arrays) != len(self.tensors):
+            raise PBoxInvalid(
+                f"{len(arrays)} arrays for the {len(self.tensors)} tensors of table "
+                f"{self.number}: pass all, or a dict of some by name")
+        return list(enumerate(arrays))
+
+    def submit(self, kind: int, inputs: Any = None, outputs: Any = None, *, priority: int = 0,
+               weight: int = 1) -> Operation:
+        """Start an operation (_lib.PUSHPULL, PUSH, PULL or INIT). `inputs` and `outputs` are
+        arrays for all tensors, or dicts for some, by name or number."""
+        ins = dict(self._numbered(inputs)) if inputs is not None else {}
+        outs = dict(self._numbered(outputs)) if outputs is not None else {}
+        numbers = list(ins if inputs is not None else outs)
+        if inputs is not None and outputs is not None and ins.keys() != outs.keys():
+            raise PBoxInvalid("inputs and outputs are of different tensors")
+        io = (_lib.Io * max(1, len(numbers)))()
+        keep: List[Any] = [io]
+        push = "fp32" if kind == _lib.INIT else self.push_format
+        for k, i in enumerate(numbers):
+            t = self.tensors[i]
+            io[k].tensor = i
+            if inputs is not None:
+                io[k].input, ref = _buffers.address_of(
+                    ins[i], t.elements, push, False, f"input '{t.name}'")
+                keep.append(ref)
+            if outputs is not None:
+                io[k].output, ref = _buffers.address_of(
+                    outs[i], t.elements, self.pull_format, True, f"output '{t.name}'")
+                keep.append(ref)
+        return self.submit_io(kind, io, len(numbers), keep, priority=priority, weight=weight)
+
+    def submit_io(self, kind: int, io: Any, n: int, keep: Any, *, priority: int = 0,
+                  weight: int = 1) -> Operation:
+        """Start an operation on prepared addresses (for bindings): `io` is an array of
+        _lib.Io; `keep` is held until the operation ends."""
+        if not 0 <= priority <= 255:
+            raise PBoxInvalid(f"priority {priority} is not in 0 to 255")
+        if not 0 <= weight < 1 << 32:
+            raise PBoxInvalid(f"weight {weight} is not in 0 to 4294967295")
+        handle = ct.c_uint64()
+        err = _lib.Error()
+        c = self.client
+        with c._call() as p:
+            code = _lib.get().pbox_client_submit(
+                p, self.number, kind, io, n, priority, weight, ct.byref(handle), ct.byref(err))
+        c._check(code, err)
+        op = Operation(c, handle.value, keep)
+        # the library writes into the arrays even if the caller drops the operation
+        c._operations[handle.value] = op
+        return op
+
+    def pushpull(self, inputs: Any, outputs: Any = None, *, priority: int = 0,
+                 weight: int = 1) -> Operation:
+        """Start this worker's next round; the result goes to `outputs` (default: in place)."""
+        return self.submit(_lib.PUSHPULL, inputs, inputs if outputs is None else outputs,
+                           priority=priority, weight=weight)
+
+    def run(self, inputs: Any, outputs: Any = None, *, weight: int = 1,
+            timeout: Optional[float] = None) -> None:
+        """pushpull and wait."""
+        self.pushpull(inputs, outputs, weight=weight).wait(timeout)
+
+    def push(self, inputs: Any, *, priority: int = 0, weight: int = 1) -> Operation:
+        """Start a push: contribute to the next round without asking for its result."""
+        return self.submit(_lib.PUSH, inputs, priority=priority, weight=weight)
+
+    def pull(self, outputs: Any, *, priority: int = 0) -> Operation:
+        """Start a pull of the version that this client's last push leads to; at first: of the
+        initial one."""
+        return self.submit(_lib.PULL, None, outputs, priority=priority)
+
+    def init(self, inputs: Any) -> Operation:
+        """Start sending the initial parameters (fp32; optimiser tables; worker 0 only)."""
+        return self.submit(_lib.INIT, inputs)
+
+    def set_hyper(self, group: Optional[int] = None, from_round: int = 0,
+                  **values: float) -> None:
+        """Set hyper-parameters (lr=..., momentum=..., see HYPERS) of a group (None: all) from a
+        round on (0: this client's next). Returns when the box holds them."""
+        h = (_lib.Hyper * max(1, len(values)))()
+        for k, (name, value) in enumerate(values.items()):
+            h[k].id = _choose(HYPERS, name, "hyper-parameter")
+            h[k].value = float(value)
+        g = _lib.ALL_GROUPS if group is None else group
+        c = self.client
+
+        def call() -> None:
+            err = _lib.Error()
+            with c._call() as p:
+                code = _lib.get().pbox_client_set(
+                    p, self.number, g, from_round, h, len(values), ct.byref(err))
+            c._check(code, err)
+
+        _interruptible(call)
+
+
+TensorLike = Union[Tensor, Tuple[str, int], Tuple[str, int, int], int]
+
+
+class Client:
+    """One worker of one job. A context manager; close() leaves the job.
+
+    box      "10.0.0.1", "10.0.0.1:7269" or a host name
+    worker   0-based number; None: any free one
+    workers  of the job, this one included
+    timeout  default deadline of waits; join_timeout that of joining
+    mtu, window, lease, gso, spin, min_rto, bind, host: see struct pbox_client_conf
+    """
+
+    def __init__(self, box: str, job: str, secret: str = "", worker: Optional[int] = None,
+                 workers: int = 1, *, timeout: float = 60.0, join_timeout: float = 10.0,
+                 bind: Optional[str] = None, host: Optional[str] = None, mtu: int = 0,
+                 window: int = 0, lease: Optional[float] = None, gso: Optional[bool] = None,
+                 spin: float = 0.0, min_rto: float = 0.0) -> None:
+        self._p: Optional[ct.c_void_p] = None
+        self._pid = os.getpid()
+        self._cond = threading.Condition()
+        self._users = 0
+        self._operations: Dict[int, Operation] = {}
+        self.box, self.job, self.timeout = box, job, timeout
+        for name, text in (("box", box), ("job", job)):
+            if not isinstance(text, str) or not text:
+                raise PBoxInvalid(f"{name} is {text!r}: needed is a non-empty string")
+        if worker is not None and not 0 <= worker < workers:
+            raise PBoxInvalid(f"worker {worker} of {workers}: needed is 0 to {workers - 1}")
+        lib = _lib.get()
+        conf = _lib.Conf()
+        lib.pbox_client_conf_init(ct.byref(conf))
+        conf.size = ct.sizeof(_lib.Conf)
+        conf.box, conf.job, conf.secret = box.encode(), job.encode(), (secret or "").encode()
+        conf.bind = bind.encode() if bind else None
+        conf.host = host.encode() if host else None
+        conf.worker = -1 if worker is None else worker
+        conf.workers, conf.mtu, conf.window = workers, mtu, window
+        conf.lease_ms = _ms(lease)
+        conf.timeout_ms = self._timeout_ms = _ms(timeout)
+        conf.join_timeout_ms = _ms(join_timeout)
+        if gso is not None:
+            conf.gso = int(gso)
+        conf.spin_us, conf.min_rto_us = round(spin * 1e6), round(min_rto * 1e6)
+        opened: List[ct.c_void_p] = []
+        abandoned = threading.Event()
+        lock = threading.Lock()
+
+        def call() -> Tuple[int, Any, ct.c_void_p]:
+            p, err = ct.c_void_p(), _lib.Error()
+            code = lib.pbox_client_open(ct.byref(p), ct.byref(conf), ct.byref(err))
+            with lock:
+                if code == 0 and abandoned.is_set():  # Ctrl-C while joining: leave again
+                    lib.pbox_client_close(p)
+                elif code == 0:
+                    opened.append(p)
+            return code, err, p
+
+        try:
+            code, err, p = _interruptible(call)
+        except BaseException:
+            with lock:
+                abandoned.set()
+                for p in opened:
+                    lib.pbox_client_close(p)
+            raise
+        self._check(code, err)
+        self._p = p
+        self.worker = int(lib.pbox_client_worker(p))
+        self.workers = int(lib.pbox_client_workers(p))
+        _open_clients.add(self)
+
+    # ---- calls into the library
+
+    def _call(self) -> "_Call":
+        return _Call(self)
+
+    @staticmethod
+    def _error(code: int, err: Any) -> Optional[PBoxError]:
+        return error_of(code, err.text.decode(errors="replace")) if code < 0 else None
+
+    def _check(self, code: int, err: Any) -> None:
+        e = self._error(code, err)
+        if e is not None:
+            raise e
+
+    # ---- tables
+
+    def declare(self, tensors: Iterable[TensorLike], *, mode: str = "all-reduce",
+                op: str = "mean", optimiser: str = "none", push: str = "fp32",
+                pull: str = "fp32", timeout: Optional[float] = None) -> Table:
+        """Declare a table and wait until all workers have. All workers declare the same tables
+        in the same order. `push` and `pull` are the formats of arrays and wire: fp32, bf16 or
+        fp16; `op` is what a round makes of the contributions: sum, mean, sample_mean,
+        weighted_mean."""
+        specs = []
+        for i, t in enumerate(tensors):
+            if isinstance(t, int):
+                t = Tensor(str(i), t)
+            elif isinstance(t, tuple):
+                t = Tensor(*t)
+            if t.elements < 0 or not 0 <= t.group < _lib.ALL_GROUPS:
+                raise PBoxInvalid(f"tensor '{t.name}': elements {t.elements}, group {t.group}")
+            specs.append(t)
+        decl = (_lib.TensorDecl * max(1, len(specs)))()
+        for d, t in zip(decl, specs):
+            d.name, d.elements, d.group = t.name.encode(), t.elements, t.group
+        td = _lib.TableDecl(
+            size=ct.sizeof(_lib.TableDecl), mode=_choose(MODES, mode, "mode"),
+            op=_choose(OPS, op, "op"), optimiser=_choose(OPTIMISERS, optimiser, "optimiser"),
+            push_format=_choose(_buffers.FORMATS, push, "push"),
+            pull_format=_choose(_buffers.FORMATS, pull, "pull"), n=len(specs), tensors=decl)
+        ms = _ms(timeout)
+
+        def call() -> int:
+            number, err = ct.c_uint32(), _lib.Error()
+            with self._call() as p:
+                code = _lib.get().pbox_client_declare(
+                    p, ct.byref(td), ms, ct.byref(number), ct.byref(err))
+            self._check(code, err)
+            return number.value
+
+        return Table(self, _interruptible(call), specs, push, pull)
+
+    # ---- looking at it
+
+    def _text(self, fn: str) -> str:
+        def call() -> str:
+            buf, err = ct.create_string_buffer(1 << 16), _lib.Error()
+            with self._call() as p:
+                code = getattr(_lib.get(), fn)(p, buf, len(buf), ct.byref(err))
+            self._check(code, err)
+            return buf.value.decode(errors="replace")
+
+        return str(_interruptible(call))
+
+    def status(self) -> str:
+        """What the job looks like from the box: members, silent ones, tables."""
+        return self._text("pbox_client_status")
+
+    def why(self) -> str:
+        """What this client waits for right now, in words; "nothing" when idle."""
+        return self._text("pbox_client_why")
+
+    def stats(self) -> Any:
+        """Totals since open, as a Stats object."""
+        s = _lib.Stats(size=ct.sizeof(_lib.Stats))
+        with self._call() as p:
+            _lib.get().pbox_client_stats(p, ct.byref(s))
+        return Stats(**{n: getattr(s, n) for n, _ in s._fields_ if n != "size"})
+
+    # ---- the end
+
+    @property
+    def closed(self) -> bool:
+        return self._p is None
+
+    def close(self) -> None:
+        """Leave the job and free the session. What is in flight fails with PBoxClosed."""
+        if getattr(_in_callback, "active", False):
+            raise PBoxInvalid("close() inside a completion callback would wait for itself")
+        with self._cond:
+            p, self._p = self._p, None
+            if p is None:
+                return
+            if self._pid != os.getpid():
+                return  # a forked child: the session and its thread are the parent's
+            # calls that other threads are in end within a slice; the library copes with those
+            # that do not (declare)
+            self._cond.wait_for(lambda: self._users == 0, timeout=3 * _SLICE_MS / 1000)
+        _lib.get().pbox_client_close(p)
+        for op in list(self._operations.values()):
+            if not op._handed_over:
+                op._finish(PBoxClosed("the client was closed while the operation was in flight"))
+        self._operations.clear()
+        _open_clients.discard(self)
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_p", None) is not None:
+            self.close()
+
+    def __repr__(self) -> str:
+        who = "closed" if self.closed else f"worker {self.worker} of {self.workers}"
+        return f"<pbox.Client box={self.box} job={self.job} {who}>"
+
+
+class _Call:
+    """The library's pointer for the time of one call; close() waits for it to be given back."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def __enter__(self) -> ct.c_void_p:
+        c = self._client
+        with c._cond:
+            if c._p is None:
+                raise PBoxClosed("the client is closed")
+            if c._pid != os.getpid():
+                raise PBoxClosed(
+                    f"the client belongs to process {c._pid}: open one after the fork")
+            c._users += 1
+            return c._p
+
+    def __exit__(self, *exc: Any) -> None:
+        c = self._client
+        with c._cond:
+            c._users -= 1
+            if c._users == 0:
+                c._cond.notify_all()
+
+
+_open_clients: "weakref.WeakSet[Client]" = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    # the progress thread must not call back into an interpreter that is shutting down
+    for c in list(_open_clients):
+        c.close()

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""PBox for PyTorch (1.13 and later, CPU tensors).
+
+register        a DistributedDataParallel model: its gradients are reduced by the box
+SGD, Adam, AdamW  optimisers that run on the box, with or without torch.distributed
+all_reduce      any tensors, in place
+sync_buffers    the mean of a module's buffers
+"""
+
+from ._collective import all_reduce, sync_buffers
+from ._hook import Hook, hook, register
+from ._optim import SGD, Adam, AdamW, BoxOptimizer
+
+__all__ = ["Adam", "AdamW", "BoxOptimizer", "Hook", "SGD", "all_reduce", "hook", "register",
+           "sync_buffers"]

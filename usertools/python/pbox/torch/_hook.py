@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""The communication hook for DistributedDataParallel.
+
+The parameters are declared once, at registration, as one table a dtype. A bucket is then a set
+of addresses inside its flat buffer, one for each parameter, so DDP may rebuild its buckets after
+the first backward pass (it does) without anything being declared anew, and a worker with another
+model is found, by the name of the parameter, before the first gradient.
+"""
+
+# no `from __future__ import annotations`: DDP compares the hook's annotations with types
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import torch
+import torch.distributed as dist
+
+from .. import _buffers, _lib
+from ..client import Client, Table, Tensor
+from ..errors import PBoxDeadline, PBoxError, PBoxInvalid
+from ._session import connect
+from ._watch import Watch
+
+_WIRE = {"bf16": torch.bfloat16, "fp16": torch.float16}
+_FIRST_BUCKET_BYTES = 1 << 20  # DDP's own default for the bucket that goes first
+
+# after(reduced buffer), or None when this bucket does not matter to the observer
+_After = Optional[Callable[[torch.Tensor], None]]
+Observer = Callable[[dist.GradBucket, torch.Tensor], _After]
+
+
+class Hook:
+    """State of the hook; returned by register().
+
+    client    the session
+    rounds    backward passes that have been submitted
+    samples   with op="weighted_mean": samples of this worker's batch, set it before backward()
+    error     the first failure, as the exception that it was. (DDP turns a failure into a
+              RuntimeError with its text.)
+    observer  for tests: called with (bucket, its buffer with the local gradients); may return a
+              function that is then called with the reduced buffer
+    """
+
+    def __init__(self, ddp: Any, session: Any, op: str, compress: Optional[str],
+                 declare_timeout: Optional[float]) -> None:
+        self._session = session
+        self.client: Client = session.client
+        self.rounds = 0
+        self.samples = 1
+        self.error: Optional[BaseException] = None
+        self.observer: Optional[Observer] = None
+        self._op = op
+        self._compress = compress
+        # parameter -> (table, its number there)
+        self._place: Dict[int, Tuple[Table, int]] = {}
+        self._prepared: Dict[Any, "_Bucket"] = {}
+        self._converter: Optional[ThreadPoolExecutor] = None
+        if compress is not None:
+            # conversions back to fp32 must not hold up the progress thread
+            self._converter = ThreadPoolExecutor(1, thread_name_prefix="pbox-convert")
+        self._declare(ddp, declare_timeout)
+        self._watch = Watch(self.client.timeout)
+
+    def _declare(self, ddp: Any, timeout: Optional[float]) -> None:
+        module = ddp.module
+        for name, m in module.named_modules():
+            if getattr(m, "sparse", False) is True:
+                raise PBoxInvalid(
+                    f"module '{name}' ({type(m).__name__}) makes sparse gradients: create it "
+                    "with sparse=False")
+        ignored = set(getattr(ddp, "parameters_to_ignore", ()))
+        named = [(n, p) for n, p in module.named_parameters()
+                 if p.requires_grad and n not in ignored]
+        cap = getattr(ddp, "bucket_bytes_cap", 25 << 20)
+        by_format: Dict[str, List[Tuple[str, torch.nn.Parameter]]] = {}
+        for n, p in named:
+            if p.device.type != "cpu":
+                raise PBoxInvalid(
+                    f"parameter '{n}' is on {p.device}: PBox sends from host memory; move the "
+                    "model to the CPU (model.cpu())")
+            fmt = _buffers.format_of(p)
+            if fmt is None:
+                raise PBoxInvalid(f"parameter '{n}' has dtype {p.dtype}: PBox sums float32, "
+                                  "bfloat16 and float16")
+            by_format.setdefault(fmt, []).append((n, p))
+        for fmt in sorted(by_format):
+            params = by_format[fmt]
+            wire = self._compress if fmt == "fp32" and self._compress else fmt
+            groups = _expected_buckets([p for _, p in params], cap)
+            table = self.client.declare(
+                [Tensor(n, p.numel(), g) for (n, p), g in zip(params, groups)],
+                op=self._op, push=wire, pull=wire, timeout=timeout)
+            for i, (_, p) in enumerate(params):
+                self._place[id(p)] = (table, i)
+
+    def _prepare(self, bucket: dist.GradBucket) -> "_Bucket":
+        buffer = bucket.buffer()
+        params = bucket.parameters()
+        # same numel and address do not mean the same order: DDP rebuilds a lone bucket reversed
+        key = (buffer.data_ptr(), tuple(map(id, params)))
+        b = self._prepared.get(key)
+        if b is None:
+            if len(self._prepared) > 4 * len(self._place) + 16:
+                self._prepared.clear()  # buffers that move all the time: keep no history
+            b = self._prepared[key] = _Bucket(self, buffer, bucket.gradients(), params)
+        return b
+
+    def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
+        """Start the reduction of a bucket; the future's value is its buffer."""
+        buffer = bucket.buffer()
+        b = self._prepare(bucket)
+        after = self.observer(bucket, buffer) if self.observer is not None else None
+        future: torch.futures.Future = torch.futures.Future()
+
+        number, index = self.rounds + 1, bucket.index()
+
+        def complete(err: Optional[BaseException]) -> None:
+            if not self._watch.remove(watched):
+                return  # too late: the future has failed
+            finish(err)
+
+        def finish(err: Optional[BaseException]) -> None:
+            if err is None and after is not None:
+                try:
+                    after(buffer)
+                except BaseException as e:
+                    err = e
+            if err is not None and self.error is None:
+                self.error = err
+            future.set_result(buffer if err is None else err)
+
+        def restore() -> None:
+            try:
+                buffer.copy_(b.wire)
+                complete(None)
+            except BaseException as e:
+                complete(e)
+
+        def done(err: Optional[PBoxError]) -> None:
+            if err is None and self._converter is not None and b.wire is not buffer:
+                self._converter.submit(restore)
+            else:
+                complete(err)
+
+        def expired() -> None:
+            try:
+                why = self.client.why()
+            except PBoxError as e:
+                why = str(e)
+            finish(PBoxDeadline(
+                f"gradient bucket {index} of backward pass {number} was not reduced within "
+                f"{self._watch.seconds:g} s: {why}"))
+
+        if b.wire is not buffer:
+            b.wire.copy_(buffer)
+        # DDP's last buckets hold the first layers, which the next forward pass needs first
+        priority = max(0, 255 - index)
+        op = b.table.submit_io(_lib.PUSHPULL, b.io, b.n, (b, buffer), priority=priority,
+                               weight=self.samples)
+        watched = self._watch.add(expired)
+        op.add_done_callback(done)
+        if bucket.is_last():
+            self.rounds += 1
+        return future.then(_value_or_raise)
+
+    def close(self) -> None:
+        """Leave the job (unless others share the session). DDP cannot forget a hook: the next
+        backward pass with gradient synchronisation fails."""
+        self._watch.close()
+        self._session.release()
+        if self._converter is not None:
+            self._converter.shutdown()
+
+
+def _value_or_raise(f: torch.futures.Future) -> torch.Tensor:
+    # set_exception would reach DDP as "Unable to cast ... to Tensor"; raised here the text gets
+    # through
+    v = f.value()
+    if isinstance(v, BaseException):
+        raise v
+    return v
+
+
+class _Bucket:
+    """Addresses of a bucket's parameters inside its buffer."""
+
+    def __init__(self, hook: Hook, buffer: torch.Tensor, grads: List[torch.Tensor],
+                 params: List[torch.Tensor]) -> None:
+        _buffers.check_torch(buffer, "the gradient bucket")
+        fmt = _buffers.format_of(buffer)
+        places = [hook._place.get(id(p)) for p in params]
+        if None in places or fmt is None:
+            raise PBoxInvalid(
+                "DDP reduces a parameter that the model did not have, or had in another dtype, "
+                "when pbox.torch.register was called: register after the model is complete")
+        self.table: Table = places[0][0]  # DDP never mixes dtypes in a bucket
+        self.wire = buffer
+        if self.table.push_format != fmt:
+            self.wire = torch.empty_like(buffer, dtype=_WIRE[self.table.push_format])
+        size, old = self.wire.element_size(), buffer.element_size()
+        self.n = len(places)
+        self.io = (_lib.Io * self.n)()
+        for io, place, p, g in zip(self.io, places, params, grads):
+            if p.numel() != g.numel() or place[0] is not self.table:
+                raise PBoxInvalid("a gradient bucket does not match its parameters")
+            at = self.wire.data_ptr() + (g.data_ptr() - buffer.data_ptr()) // old * size
+            io.tensor, io.input, io.output = place[1], at, at
+
+
+def _expected_buckets(params: List[torch.nn.Parameter], cap: int) -> List[int]:
+    """About the buckets that DDP will make: small parameters share fragments within a group, and
+    a fragment shared by two buckets would wait for the later one."""
+    groups = [0] * len(params)
+    group, filled, limit = 0, 0, min(cap, _FIRST_BUCKET_BYTES)
+    for i in reversed(range(len(params))):
+        groups[i] = group
+        filled += params[i].numel() * params[i].element_size()
+        if filled >= limit and group < 0xFFFE:
+            group, filled, limit = group + 1, 0, cap
+    return groups
+
+
+def hook(state: Hook, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """The communication hook itself: ddp.register_comm_hook(state, hook) is what register()
+    does; call it from a hook of your own to do something before or after."""
+    try:
+        return state.reduce(bucket)
+    except BaseException as e:
+        state.error = state.error or e
+        raise
+
+
+def register(ddp: Any, box: Optional[str] = None, job: Optional[str] = None,
+             secret: Optional[str] = None, worker: Optional[int] = None,
+             workers: Optional[int] = None, *, op: str = "mean",
+             compress: Optional[str] = None, client: Optional[Client] = None,
+             declare_timeout: Optional[float] = None, **options: Any) -> Hook:
+    """Let PBox reduce the gradients of a DistributedDataParallel model.
+
+    The only change to a DDP script: after `ddp = DistributedDataParallel(model)`,
+
+        import pbox.torch
+        pbox.torch.register(ddp, box="10.0.0.1", job="resnet", secret="...")
+
+    Blocks until all workers have registered the same model. From then on gradients are the mean
+    over the workers, summed in worker order: the same bits in every run and on every worker,
+    whatever the order of arrival.
+
+    box, job, secret   default: PBOX_BOX, PBOX_JOB, PBOX_SECRET of the environment
+    worker, workers    default: rank and world size of torch.distributed
+    op                 "mean", "sum", or "weighted_mean" (see Hook.samples)
+    compress           None, "bf16" or "fp16": format of fp32 gradients on the wire; they are
+                       summed in fp32 and rounded once
+    options            of pbox.Client: timeout, mtu, window, ...
+    """
+    if compress is not None and compress not in _WIRE:
+        raise PBoxInvalid(f"compress is {compress!r}: None, 'bf16' or 'fp16'")
+    if not hasattr(ddp, "register_comm_hook"):
+        raise PBoxInvalid(
+            f"register() wants a DistributedDataParallel model, not {type(ddp).__name__}: for "
+            "training without DDP see pbox.torch.SGD, Adam and AdamW")
+    session = connect(box, job, secret, worker, workers, client, **options)
+    try:
+        state = Hook(ddp, session, op, compress, declare_timeout)
+        ddp.register_comm_hook(state, hook)
+    except BaseException:
+        session.release()
+        raise
+    return state

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""Sessions shared by hook, optimisers and helpers: a job has one live session a worker."""
+
+import os
+import threading
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch.distributed as dist
+
+from ..client import Client
+from ..errors import PBoxInvalid
+
+_lock = threading.Lock()
+_sessions: Dict[Tuple[str, str, int], "Session"] = {}
+
+
+def rank_and_world(worker: Optional[int], workers: Optional[int]) -> Tuple[int, int]:
+    """What was given, else torch.distributed's, else RANK and WORLD_SIZE."""
+    if worker is not None and workers is not None:
+        return worker, workers
+    if dist.is_available() and dist.is_initialized():
+        rank, world = dist.get_rank(), dist.get_world_size()
+    elif "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+        rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    else:
+        raise PBoxInvalid(
+            "which worker is this, and of how many? Pass worker= and workers=, set RANK and "
+            "WORLD_SIZE, or call torch.distributed.init_process_group first")
+    return (rank if worker is None else worker), (world if workers is None else workers)
+
+
+def _from_env(value: Optional[str], what: str) -> str:
+    if value is None:
+        value = os.environ.get("PBOX_" + what.upper())
+    if value is None:
+        raise PBoxInvalid(f"{what}= is missing: pass it, or set PBOX_{what.upper()}")
+    return value
+
+
+class Session:
+    """A client with a count of its users, and the tables made for all_reduce."""
+
+    def __init__(self, client: Client, key: Optional[Tuple[str, str, int]]) -> None:
+        self.client = client
+        self.tables: Dict[Any, Any] = {}
+        self._key = key
+        self._users = 1
+
+    def release(self) -> None:
+        """The last user closes a session that connect() opened; a client that was passed in
+        stays the caller's."""
+        with _lock:
+            self._users -= 1
+            last = self._users == 0 and self._key is not None
+            if last and self._key is not None:
+                _sessions.pop(self._key, None)
+        if last:
+            self.client.close()
+
+
+_passed_in: Dict[int, Session] = {}
+
+
+def connect(box: Optional[str] = None, job: Optional[str] = None, secret: Optional[str] = None,
+            worker: Optional[int] = None, workers: Optional[int] = None,
+            client: Optional[Client] = None, **options: Any) -> Session:
+    """The session of this worker with that job: the one that is open, or a new one."""
+    if client is not None:
+        with _lock:
+            s = _passed_in.get(id(client))
+            if s is None or s.client is not client:
+                s = _passed_in[id(client)] = Session(client, None)
+            return s
+    box, job = _from_env(box, "box"), _from_env(job, "job")
+    rank, world = rank_and_world(worker, workers)
+    key = (box, job, rank)
+    with _lock:
+        s = _sessions.get(key)
+        if s is not None and not s.client.closed:
+            s._users += 1
+            return s
+    new = Session(Client(box, job, _from_env(secret, "secret"), rank, world, **options), key)
+    with _lock:
+        _sessions[key] = new
+    return new
+
+
+def current() -> Session:
+    """The session that is open, for helpers called without one."""
+    with _lock:
+        live: List[Session] = [s for s in _sessions.values() if not s.client.closed]
+        live += [s for s in _passed_in.values() if not s.client.closed]
+    if len(live) == 1:
+        return live[0]
+    raise PBoxInvalid(
+        "no session is open: call pbox.torch.register or make an optimiser first, or pass "
+        "client=" if not live else f"{len(live)} sessions are open: say which by client=")

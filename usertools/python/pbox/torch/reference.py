@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""What the box computes, operation by operation, in torch and in one process.
+
+For proofs and tests: every product, sum and quotient below is a torch operation of its own, so
+each is rounded once, as on the box (doc/protocol.md R5.2, doc/optimisers.md). torch.optim itself
+fuses some of them into multiply-adds where the CPU can, and so differs in the last bit.
+"""
+
+import math
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+import torch
+
+
+def fp32(x: float) -> float:
+    """x rounded to fp32."""
+    return torch.tensor(x, dtype=torch.float64).to(torch.float32).item()
+
+
+def ordered_reduce(contributions: Sequence[torch.Tensor], op: str = "mean",
+                   samples: Optional[Sequence[int]] = None) -> torch.Tensor:
+    """The contributions of workers 0, 1, ... reduced from left to right in fp32."""
+    n = len(contributions)
+    weights = list(samples) if samples is not None else [1] * n
+    parts = [c.to(torch.float32) for c in contributions]
+    if op == "weighted_mean":
+        parts = [p * float(w) for p, w in zip(parts, weights)]
+    total = parts[0].clone()
+    for p in parts[1:]:
+        total = total + p
+    if op == "sum":
+        return total
+    return total * fp32(1.0 / (n if op == "mean" else sum(weights)))
+
+
+def equal_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Bit for bit: unlike torch.equal, 0.0 is not -0.0 and a NaN equals itself."""
+    return a.shape == b.shape and torch.equal(
+        a.contiguous().view(torch.int32), b.contiguous().view(torch.int32))
+
+
+_State = Dict[str, torch.Tensor]
+
+
+def _momentum(p: torch.Tensor, d: torch.Tensor, s: _State, h: Dict[str, Any], t: int,
+              nesterov: bool) -> torch.Tensor:
+    if h["momentum"] == 0:
+        s.setdefault("b", torch.zeros_like(d))
+        return p - d * fp32(h["lr"])
+    m = fp32(h["momentum"])
+    s["b"] = d.clone() if t == 1 else s["b"] * m + d * fp32(1.0 - h["dampening"])
+    return p - (d + s["b"] * m if nesterov else s["b"]) * fp32(h["lr"])
+
+
+def _adam(p: torch.Tensor, d: torch.Tensor, s: _State, h: Dict[str, Any],
+          t: int) -> torch.Tensor:
+    b1, b2 = h["beta1"], h["beta2"]
+    zero = torch.zeros_like(d)
+    s["m"] = s.get("m", zero) * fp32(b1) + d * fp32(1.0 - b1)
+    s["v"] = s.get("v", zero) * fp32(b2) + (d * fp32(1.0 - b2)) * d
+    step = fp32(h["lr"] / (1.0 - b1 ** t))
+    root = fp32(math.sqrt(1.0 - b2 ** t))
+    return p - (s["m"] * step) / (s["v"].sqrt() / root + fp32(h["eps"]))
+
+
+def update(kind: str, p: torch.Tensor, g: torch.Tensor, state: _State, hyper: Dict[str, Any],
+           t: int) -> torch.Tensor:
+    """Parameters after step t = 1, 2, ... of an optimiser ("sgd", "momentum", "nesterov",
+    "adam", "adamw"); `state` is kept between the steps of a tensor."""
+    wd = hyper["weight_decay"]
+    if hyper.get("clip_value"):
+        c = fp32(hyper["clip_value"])
+        g = g.clamp(-c, c)
+    if kind == "adamw":
+        return _adam(p * fp32(1.0 - hyper["lr"] * wd), g, state, hyper, t)
+    d = g + p * fp32(wd) if wd != 0 else g
+    if kind == "adam":
+        return _adam(p, d, state, hyper, t)
+    if kind == "sgd":
+        return p - d * fp32(hyper["lr"])
+    return _momentum(p, d, state, hyper, t, kind == "nesterov")
+
+
+class Reference(torch.optim.Optimizer):
+    """An optimiser of torch.optim's form that makes the box's steps in this process, from the
+    parameters' grads."""
+
+    def __init__(self, kind: str, params: Any, **hyper: float) -> None:
+        adam = kind in ("adam", "adamw")
+        defaults = dict(lr=1e-3 if adam else None, momentum=0.0, dampening=0.0,
+                        weight_decay=0.01 if kind == "adamw" else 0.0, beta1=0.9, beta2=0.999,
+                        eps=1e-8, clip_value=0.0)
+        defaults.update(hyper)
+        super().__init__(params, defaults)
+        self.kind = kind
+        self._steps = 0
+
+    @torch.no_grad()
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
+        loss = closure() if closure is not None else None
+        self._steps += 1
+        for group in self.param_groups:
+            params: List[torch.nn.Parameter] = group["params"]
+            for p in params:
+                g = p.grad if p.grad is not None else torch.zeros_like(p)
+                p.copy_(update(self.kind, p.data, g, self.state[p], group, self._steps))
+        return loss

@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""A stand-in for libpbox-client and the box behind it, in this process: the functions of
+pbox_client.h over ctypes objects, for as many workers as there are threads. It moves no packet;
+it is there to test what stands above it without a network."""
+
+import ctypes as ct
+import queue
+import threading
+import time
+
+import torch
+
+from pbox import _lib
+from pbox.torch import reference
+
+DTYPES = {1: torch.float32, 2: torch.bfloat16, 3: torch.float16}
+OPS = ["sum", "mean", "sample_mean", "weighted_mean"]
+KINDS = ["none", "sgd", "momentum", "nesterov", "adam", "adamw"]
+HYPERS = ["", "lr", "momentum", "dampening", "weight_decay", "beta1", "beta2", "eps",
+          "clip_value"]
+
+
+def memory(address, elements, fmt):
+    """A tensor over the caller's memory."""
+    dtype = DTYPES[fmt]
+    if elements == 0:
+        return torch.empty(0, dtype=dtype)
+    raw = (ct.c_char * (elements * (4 if fmt == 1 else 2))).from_address(address)
+    return torch.frombuffer(raw, dtype=dtype)
+
+
+class Table:
+    def __init__(self, decl, specs):
+        self.mode, self.op = decl.mode, OPS[decl.op]
+        self.kind = KINDS[decl.optimiser]
+        self.push, self.pull = decl.push_format, decl.pull_format
+        self.specs = specs
+        self.key = (decl.mode, decl.op, decl.optimiser, decl.push_format, decl.pull_format)
+        self.version = [0] * len(specs)
+        self.value = [None] * len(specs)
+        self.state = [{} for _ in specs]
+        self.arrived = [{} for _ in specs]  # tensor -> round -> worker -> (data, weight)
+        self.hyper = {}  # group -> values
+
+
+class Op:
+    def __init__(self, parts):
+        self.left, self.code, self.text, self.notify = parts, None, b"", None
+
+
+class Job:
+    def __init__(self, workers):
+        self.workers, self.members, self.tables, self.declared = workers, {}, [], {}
+
+
+class Client:
+    def __init__(self, job, worker, timeout):
+        self.job, self.worker, self.timeout = job, worker, timeout
+        self.ops, self.next, self.rounds, self.tables, self.closed = {}, 1, {}, 0, False
+        self.waiting = []  # (table, tensor, version, address or None, op)
+        self.n_ops = 0
+        self.queue = queue.Queue()
+        threading.Thread(target=self._progress, daemon=True).start()
+
+    def _progress(self):
+        while True:
+            call = self.queue.get()
+            if call is None:
+                return
+            call()
+
+
+class FakeLib:
+    """Assign one to pbox._lib.use(). `secrets` are the jobs that exist; `hold` delays every
+    result until it is cleared."""
+
+    def __init__(self, secrets=None):
+        self.secrets = secrets
+        self.cond = threading.Condition()
+        self.jobs = {}
+        self.clients = {}
+        self.calls = []
+        self.hold = False
+
+    # ---- helpers
+
+    def _fail(self, err, code, text):
+        if err is not None:
+            err._obj.code, err._obj.text = code, text.encode()
+        return code
+
+    def _c(self, p):
+        return self.clients[p.value if hasattr(p, "value") else p]
+
+    def _end(self, client, op, code=0, text=""):
+        op.code, op.text = code, text.encode()
+        client.n_ops += 1
+        self.cond.notify_all()
+        if op.notify:
+            self._call_back(client, op)
+
+    def _call_back(self, client, op):
+        fn, ctx = op.notify
+        client.queue.put(lambda: fn(ctx, op.code, op.text))
+
+    def _advance(self):
+        """Finish every round that is complete, then answer who waits."""
+        if self.hold:
+            return
+        for job in self.jobs.values():
+            for t in job.tables:
+                for i, rounds in enumerate(t.arrived):
+                    r = t.version[i] + 1
+                    while len(rounds.get(r, ())) == job.workers:
+                        self._round(t, i, r, rounds.pop(r))
+                        r += 1
+            for c in job.members.values():
+                for w in list(c.waiting):
+                    t, i, version, out, op = w
+                    if t.version[i] < version or (version == 0 and t.value[i] is None):
+                        continue
+                    c.waiting.remove(w)
+                    if out is not None:
+                        m = memory(out, t.specs[i][1], t.pull)
+                        m.copy_(t.value[i])
+                    op.left -= 1
+                    if op.left == 0:
+                        self._end(c, op)
+
+    def _round(self, t, i, r, parts):
+        order = sorted(parts)
+        g = reference.ordered_reduce([parts[w][0] for w in order], t.op,
+                                     [parts[w][1] for w in order])
+        t.version[i] = r
+        if t.mode == 0:
+            t.value[i] = g
+        else:
+            h = dict(momentum=0.0, dampening=0.0, weight_decay=0.0, beta1=.9, beta2=.999,
+                     eps=1e-8)
+            h.update(t.hyper[t.specs[i][2]])
+            t.value[i] = reference.update(t.kind, t.value[i], g, t.state[i], h, r)
+
+    # ---- the interface
+
+    def pbox_client_version(self):
+        return b"fake"
+
+    def pbox_client_conf_init(self, conf):
+        conf._obj.timeout_ms, conf._obj.join_timeout_ms, conf._obj.gso = 60000, 10000, -1
+
+    def pbox_client_open(self, out, conf, err):
+        c = conf._obj
+        name = c.job.decode()
+        with self.cond:
+            if self.secrets is not None:
+                if name not in self.secrets:
+                    return self._fail(err, -5, f"the box has no job '{name}'")
+                if self.secrets[name] != c.secret.decode():
+                    return self._fail(err, -6, f"the secret of job '{name}' differs")
+            job = self.jobs.setdefault(name, Job(c.workers))
+            if job.workers != c.workers:
+                return self._fail(err, -8, f"the others joined with {job.workers} workers")
+            worker = c.worker
+            if worker < 0:
+                worker = min(set(range(job.workers)) - set(job.members))
+            if worker in job.members:
+                return self._fail(err, -7, f"worker {worker} has a live session")
+            client = job.members[worker] = Client(job, worker, c.timeout_ms)
+            p = 4096 + len(self.clients)
+            self.clients[p] = client
+            out._obj.value = p
+        return 0
+
+    def pbox_client_worker(self, p):
+        return self._c(p).worker
+
+    def pbox_client_workers(self, p):
+        return self._c(p).job.workers
+
+    def pbox_client_declare(self, p, decl, timeout, number, err):
+        c, d = self._c(p), decl._obj
+        specs = [(d.tensors[i].name.decode(), d.tensors[i].elements, d.tensors[i].group)
+                 for i in range(d.n)]
+        with self.cond:
+            n, c.tables = c.tables, c.tables + 1
+            if n == len(c.job.tables):
+                c.job.tables.append(Table(d, specs))
+            t = c.job.tables[n]
+            for a, b in zip(t.specs, specs):
+                if a != b:
+                    return self._fail(
+                        err, -8, f"tensor '{b[0]}' has {b[1]} elements here and {a[1]} there")
+            if t.key != Table(d, specs).key or len(t.specs) != len(specs):
+                return self._fail(err, -8, "tables differ")
+            c.job.declared.setdefault(n, set()).add(c.worker)
+            self.cond.notify_all()
+            end = time.monotonic() + (timeout or c.timeout) / 1000
+            while len(c.job.declared[n]) < c.job.workers:
+                if c.closed:
+                    return self._fail(err, -13, "closed")
+                if not self.cond.wait(end - time.monotonic()):
+                    return self._fail(
+                        err, -9, f"{len(c.job.declared[n])} of {c.job.workers} have declared")
+        number._obj.value = n
+        return 0
+
+    def pbox_client_set(self, p, table, group, from_round, h, n, err):
+        t = self._c(p).job.tables[table]
+        values = {HYPERS[h[i].id]: h[i].value for i in range(n)}
+        with self.cond:
+            self.calls.append(("set", self._c(p).worker, group, values))
+            groups = {s[2] for s in t.specs} if group == 0xFFFF else {group}
+            for g in groups:
+                t.hyper.setdefault(g, {}).update(values)
+        return 0
+
+    def pbox_client_submit(self, p, table, kind, io, n, priority, weight, handle, err):
+        c = self._c(p)
+        t = c.job.tables[table]
+        with self.cond:
+            if c.closed:
+                return self._fail(err, -13, "closed")
+            op = Op(n)
+            c.ops[c.next] = op
+            handle._obj.value = c.next
+            c.next += 1
+            self.calls.append(("submit", c.worker, table, kind, priority, weight))
+            if n == 0:
+                self._end(c, op)
+            for k in range(n):
+                i, elements = io[k].tensor, t.specs[io[k].tensor][1]
+                r = c.rounds.get((table, i), 0)
+                if kind in (_lib.PUSHPULL, _lib.PUSH):
+                    r += 1
+                    c.rounds[table, i] = r
+                    data = memory(io[k].input, elements, t.push).clone()
+                    t.arrived[i].setdefault(r, {})[c.worker] = (data, weight)
+                elif kind == _lib.INIT:
+                    t.value[i] = memory(io[k].input, elements, 1).clone()
+                if kind in (_lib.PUSH, _lib.INIT):
+                    op.left -= 1
+                    if op.left == 0:
+                        self._end(c, op)
+                else:
+                    c.waiting.append((t, i, r, io[k].output, op))
+            self._advance()
+        return 0
+
+    def pbox_client_wait(self, p, handle, timeout, err):
+        c = self._c(p)
+        with self.cond:
+            op = c.ops[handle]
+            end = time.monotonic() + timeout / 1000
+            while op.code is None:
+                left = end - time.monotonic()
+                if left <= 0 or not self.cond.wait(left):
+                    return self._fail(err, -9, "the other workers have not pushed")
+            del c.ops[handle]
+            return self._fail(err, op.code, op.text.decode()) if op.code else 0
+
+    def pbox_client_test(self, p, handle, err):
+        with self.cond:
+            if self._c(p).ops[handle].code is None:
+                return _lib.PENDING
+        return self.pbox_client_wait(p, handle, 1, err)
+
+    def pbox_client_notify(self, p, handle, fn, ctx):
+        c = self._c(p)
+        with self.cond:
+            op = c.ops.pop(handle)
+            op.notify = (fn, ctx)
+            c.waiting_ops = getattr(c, "waiting_ops", []) + [op]
+            if op.code is not None:
+                self._call_back(c, op)
+        return 0
+
+    def pbox_client_status(self, p, text, cap, err):
+        text.value = b"job: all well"
+        return 0
+
+    def pbox_client_why(self, p, text, cap, err):
+        c = self._c(p)
+        text.value = b"waits for worker 1" if c.waiting else b"nothing"
+        return 0
+
+    def pbox_client_stats(self, p, stats):
+        stats._obj.operations_done = self._c(p).n_ops
+
+    def pbox_client_close(self, p):
+        c = self._c(p)
+        with self.cond:
+            c.closed = True
+            ops = list(c.ops.values()) + getattr(c, "waiting_ops", [])
+            for op in ops:
+                if op.code is None:
+                    self._end(c, op, -13, "the client was closed")
+            c.waiting.clear()
+            c.job.members.pop(c.worker, None)
+            if not c.job.members:
+                self.jobs = {n: j for n, j in self.jobs.items() if j is not c.job}
+            self.cond.notify_all()
+        c.queue.put(None)
+
+    def release(self):
+        with self.cond:
+            self.hold = False
+            self._advance()

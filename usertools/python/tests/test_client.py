@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""pbox.client against the fake of the library: python3 -m unittest discover tests"""
+
+import array
+import ctypes
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+import torch
+
+import pbox
+from pbox import _lib
+from tests import workers
+from tests.fake_box import FakeLib
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.lib = FakeLib({"j": "s"})
+        _lib.use(self.lib)
+        self.addCleanup(_lib.use, None)
+
+    def client(self, worker=0, n=1, **kw):
+        return pbox.Client("box", "j", "s", worker, n, **kw)
+
+
+class Sessions(Case):
+    def test_layout(self):
+        # sizes of the C structures on any 64-bit machine
+        self.assertEqual(
+            [ctypes.sizeof(s) for s in (_lib.Error, _lib.Conf, _lib.TensorDecl, _lib.TableDecl,
+                                        _lib.Io, _lib.Hyper, _lib.Stats)],
+            [516, 88, 24, 32, 24, 16, 184])
+
+    def test_numbers(self):
+        with self.client(1, 3) as c:
+            self.assertEqual((c.worker, c.workers), (1, 3))
+            self.assertIn("worker 1 of 3", repr(c))
+            self.assertEqual(c.status(), "job: all well")
+            self.assertEqual(c.why(), "nothing")
+        self.assertTrue(c.closed)
+        with self.assertRaises(pbox.PBoxClosed):
+            c.status()
+        c.close()
+
+    def test_errors_have_classes(self):
+        with self.assertRaisesRegex(pbox.PBoxSecretError, "secret of job 'j' differs"):
+            pbox.Client("box", "j", "wrong", 0, 1)
+        with self.assertRaises(pbox.PBoxNoJob) as e:
+            pbox.Client("box", "other", "s", 0, 1)
+        self.assertEqual(e.exception.code, -5)
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "worker 4 of 4"):
+            pbox.Client("box", "j", "s", 4, 4)
+        self.assertTrue(issubclass(pbox.PBoxDeadline, TimeoutError))
+        for name in pbox.__all__:
+            cls = getattr(pbox, name)
+            if name.startswith("PBox"):
+                self.assertTrue(issubclass(cls, pbox.PBoxError))
+                self.assertEqual(str(cls("text")), "text")
+
+    def test_import_error_says_what_to_do(self):
+        env = dict(os.environ, PBOX_CLIENT_LIB="/nowhere/lib.so",
+                   PYTHONPATH=os.path.dirname(os.path.dirname(pbox.__file__)))
+        r = subprocess.run(
+            [sys.executable, "-c", "import pbox; pbox.Client('b', 'j')"], env=env,
+            capture_output=True, text=True, timeout=60)
+        self.assertIn("ImportError", r.stderr)
+        self.assertIn("/nowhere/lib.so", r.stderr)
+        self.assertIn("meson compile", r.stderr)
+
+    def test_fork_leaves_session_alone(self):
+        c = self.client()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                c.status()
+            except pbox.PBoxClosed as e:
+                c.close()
+                os._exit(0 if "fork" in str(e) and c.closed else 1)
+            os._exit(2)
+        self.assertEqual(os.waitpid(pid, 0)[1], 0)
+        self.assertEqual(c.status(), "job: all well")
+        c.close()
+
+
+class Tables(Case):
+    def test_mean_in_place(self):
+        def worker(w):
+            with self.client(w, 3) as c:
+                t = c.declare([pbox.Tensor("a", 5), ("b", 2), 3], op="mean")
+                data = [torch.full((n,), float(w + 1)) for n in (5, 2, 3)]
+                t.run(data)
+                t.run({"b": data[1]})
+                return data
+        for data in workers.run(3, worker):
+            self.assertEqual([d.tolist() for d in data], [[2.0] * 5, [2.0] * 2, [2.0] * 3])
+
+    def test_kinds_of_arrays(self):
+        with self.client() as c:
+            t = c.declare([4])
+            a = array.array("f", [1, 2, 3, 4])
+            out = array.array("f", [0] * 4)
+            t.run([a], [out])
+            self.assertEqual(out, a)
+            t.run([memoryview(a)], [memoryview(out).cast("B")])
+            t.run([bytes(16)], [out])
+            self.assertEqual(out.tolist(), [0] * 4)
+            if numpy:
+                n = numpy.arange(4, dtype=numpy.float32)
+                n.flags.writeable = False
+                t.run([n], [out])
+                self.assertEqual(out.tolist(), [0, 1, 2, 3])
+            h = c.declare([4], push="bf16", pull="bf16")
+            b = torch.tensor([1, 2, 3, 4], dtype=torch.bfloat16)
+            h.run([b])
+            self.assertEqual(b.tolist(), [1, 2, 3, 4])
+
+    def test_refused_arrays(self):
+        with self.client() as c:
+            t = c.declare([pbox.Tensor("w", 4)])
+            good = torch.zeros(4)
+            for bad, text in (
+                    (torch.zeros(5), "'w' has 5 elements, declared were 4"),
+                    (torch.zeros(4, dtype=torch.float64), "float64.*declared fp32"),
+                    (torch.zeros(4, 2)[:, 0], "not contiguous"),
+                    (torch.zeros(4).to_sparse(), "sparse"),
+                    (torch.zeros(4, device="meta"), "copy it to the CPU"),
+                    ([1.0] * 4, "is a list"),
+                    (array.array("d", [0] * 4), "format 'd'"),
+                    (array.array("f", [0] * 3), "has 12 bytes")):
+                with self.assertRaisesRegex(pbox.PBoxInvalid, text):
+                    t.run([bad], [good])
+            with self.assertRaisesRegex(pbox.PBoxInvalid, "read-only"):
+                t.run([good], [bytes(16)])
+            with self.assertRaisesRegex(pbox.PBoxInvalid, "2 arrays for the 1"):
+                t.run([good, good])
+            with self.assertRaisesRegex(pbox.PBoxInvalid, "no tensor 'x'"):
+                t.run({"x": good})
+            with self.assertRaisesRegex(pbox.PBoxInvalid, "op is 'avg'"):
+                c.declare([1], op="avg")
+
+    def test_export_is_held_until_done(self):
+        def worker(w):
+            with self.client(w, 2) as c:
+                t = c.declare([4])
+                if w == 1:
+                    started.wait(10)
+                    t.run([array.array("f", [0] * 4)])
+                    return
+                a = bytearray(16)
+                op = t.pushpull([a])
+                with self.assertRaises(BufferError):
+                    a.append(1)
+                started.set()
+                op.wait(10)
+                del op
+                gc.collect()
+                a.append(1)
+        started = threading.Event()
+        workers.run(2, worker)
+
+    def test_empty_tensor(self):
+        with self.client() as c:
+            c.declare([0, 2]).run([torch.zeros(0), torch.zeros(2)])
+
+    def test_push_pull_and_hypers(self):
+        with self.client() as c:
+            t = c.declare([3], mode="optimiser", optimiser="sgd")
+            t.set_hyper(lr=0.5)
+            t.init([torch.ones(3)]).wait()
+            out = torch.zeros(3)
+            t.pull([out]).wait()
+            self.assertEqual(out.tolist(), [1.0] * 3)
+            t.push([torch.ones(3)]).wait()
+            t.pull([out]).wait()
+            self.assertEqual(out.tolist(), [0.5] * 3)
+            with self.assertRaisesRegex(pbox.PBoxInvalid, "'speed'"):
+                t.set_hyper(speed=1)
+
+    def test_mismatch(self):
+        def worker(w):
+            with self.client(w, 2, timeout=0.5) as c:
+                try:
+                    c.declare([("fc", 4 + w)])
+                except pbox.PBoxError as e:
+                    return e
+        kinds = sorted(type(e).__name__ for e in workers.run(2, worker))
+        self.assertEqual(kinds, ["PBoxDeadline", "PBoxMismatch"])
+
+
+class Operations(Case):
+    def test_deadline_then_success(self):
+        with self.client(timeout=0.3) as c:
+            t = c.declare([1])
+            self.lib.hold = True
+            x = torch.ones(1)
+            op = t.pushpull([x])
+            self.assertFalse(op.test())
+            t0 = time.monotonic()
+            with self.assertRaises(pbox.PBoxDeadline):
+                op.wait()
+            self.assertGreater(time.monotonic() - t0, 0.25)
+            self.lib.release()
+            op.wait()
+            self.assertTrue(op.done and op.test())
+            self.assertEqual(c._operations, {})
+
+    def test_callback(self):
+        with self.client() as c:
+            t = c.declare([1])
+            self.lib.hold = True
+            got, seen = [], threading.Event()
+            op = t.pushpull([torch.ones(1)])
+            op.add_done_callback(lambda e: (got.append((e, threading.current_thread())),
+                                            seen.set()))
+            with self.assertRaisesRegex(pbox.PBoxInvalid, "callback"):
+                op.wait()
+            del op
+            gc.collect()
+            self.lib.release()
+            self.assertTrue(seen.wait(10))
+            self.assertIsNone(got[0][0])
+            self.assertIsNot(got[0][1], threading.main_thread())
+
+    def test_close_fails_what_is_in_flight(self):
+        c = self.client()
+        t = c.declare([1])
+        self.lib.hold = True
+        errors, seen = [], threading.Event()
+        t.pushpull([torch.ones(1)]).add_done_callback(lambda e: (errors.append(e), seen.set()))
+
+        def wait():
+            try:
+                op.wait(30)
+            except pbox.PBoxError as e:
+                errors.append(e)
+        op = t.pushpull([torch.ones(1)])
+        waiter = threading.Thread(target=wait)
+        waiter.start()
+        time.sleep(0.1)
+        c.close()
+        waiter.join(10)
+        self.assertTrue(seen.wait(10))
+        self.assertEqual([type(e) for e in errors], [pbox.PBoxClosed] * 2)
+
+    def test_close_inside_callback_is_refused(self):
+        with self.client() as c:
+            t = c.declare([1])
+            got, seen = [], threading.Event()
+
+            def close(_):
+                try:
+                    c.close()
+                except pbox.PBoxInvalid as e:
+                    got.append(e)
+                seen.set()
+            t.pushpull([torch.ones(1)]).add_done_callback(close)
+            self.assertTrue(seen.wait(10))
+            self.assertEqual(len(got), 1)
+
+    def test_ctrl_c_interrupts(self):
+        class Interrupt(Exception):
+            pass
+
+        def handler(*_):
+            raise Interrupt
+        old = signal.signal(signal.SIGALRM, handler)
+        self.addCleanup(signal.signal, signal.SIGALRM, old)
+        with self.client(0, 2) as c:
+            for fn in (lambda: c.declare([1], timeout=30),):
+                t0 = time.monotonic()
+                signal.setitimer(signal.ITIMER_REAL, 0.2)
+                with self.assertRaises(Interrupt):
+                    fn()
+                self.assertLess(time.monotonic() - t0, 5)
+        with pbox.Client("box", "j", "s", 0, 1) as c:
+            t = c.declare([1])
+            self.lib.hold = True
+            op = t.pushpull([torch.ones(1)])
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with self.assertRaises(Interrupt):
+                op.wait(30)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,403 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""pbox.torch against the fake of the library."""
+
+import os
+import tempfile
+import unittest
+import warnings
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import pbox
+import pbox.torch
+from pbox import _lib
+from pbox.torch import _session, reference
+from tests import workers
+from tests.fake_box import FakeLib
+
+HERE = dict(box="box", job="j", secret="s")
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.lib = FakeLib({"j": "s"})
+        _lib.use(self.lib)
+        self.addCleanup(_lib.use, None)
+        self.addCleanup(self.close_all)
+        torch.manual_seed(0)
+
+    def close_all(self):
+        for s in list(_session._sessions.values()):
+            s.client.close()
+        _session._sessions.clear()
+        _session._passed_in.clear()
+
+
+def model():
+    return torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3))
+
+
+class FakeBucket:
+    """The part of dist.GradBucket that the hook uses, for tests with several workers: DDP has
+    one a process."""
+
+    def __init__(self, params, index=0, last=True):
+        self._params, self._index, self._last = params, index, last
+        self._buffer = torch.cat([p.grad.reshape(-1) for p in params])
+
+    def buffer(self):
+        return self._buffer
+
+    def parameters(self):
+        return self._params
+
+    def gradients(self):
+        out, at = [], 0
+        for p in self._params:
+            out.append(self._buffer[at:at + p.numel()].view_as(p))
+            at += p.numel()
+        return out
+
+    def index(self):
+        return self._index
+
+    def is_last(self):
+        return self._last
+
+
+class FakeDDP:
+    def __init__(self, module):
+        self.module = module
+        self.hook = None
+
+    def register_comm_hook(self, state, hook):
+        self.hook = (state, hook)
+
+
+class Hooks(Case):
+    def reduced(self, compress, n=3, **kw):
+        raw = [[torch.randn(17, 3), torch.randn(4)] for _ in range(n)]
+
+        def worker(w):
+            m = torch.nn.ParameterList([torch.nn.Parameter(torch.zeros(17, 3)),
+                                        torch.nn.Parameter(torch.zeros(4))])
+            state = pbox.torch.register(FakeDDP(m), worker=w, workers=n, compress=compress,
+                                        **HERE, **kw)
+            state.samples = w + 1
+            for p, g in zip(m, raw[w]):
+                p.grad = g.clone()
+            for order in (list(m), list(m)[::-1]):
+                b = FakeBucket(order)
+                got = pbox.torch.hook(state, b).wait()
+                assert got is b.buffer() or got.data_ptr() == b.buffer().data_ptr()
+            state.close()
+            return got
+        out = workers.run(n, worker)
+        flat = [torch.cat([g[1].reshape(-1), g[0].reshape(-1)]) for g in raw]
+        return flat, out
+
+    def test_bits_of_the_ordered_mean(self):
+        flat, out = self.reduced(None)
+        for o in out:
+            self.assertTrue(reference.equal_bits(o, reference.ordered_reduce(flat)))
+
+    def test_weighted(self):
+        flat, out = self.reduced(None, op="weighted_mean")
+        want = reference.ordered_reduce(flat, "weighted_mean", [1, 2, 3])
+        self.assertTrue(reference.equal_bits(out[0], want))
+
+    def test_compressed(self):
+        for fmt, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16)):
+            flat, out = self.reduced(fmt)
+            want = reference.ordered_reduce([f.to(dtype) for f in flat]).to(dtype).float()
+            for o in out:
+                self.assertTrue(reference.equal_bits(o, want))
+
+    def test_ddp(self):
+        os.environ.update(RANK="0", WORLD_SIZE="1")
+        with tempfile.TemporaryDirectory() as d:
+            dist.init_process_group("gloo", init_method=f"file://{d}/store", rank=0,
+                                    world_size=1)
+            try:
+                self.ddp()
+            finally:
+                dist.destroy_process_group()
+
+    def ddp(self):
+        for views in (False, True):
+            ddp = DistributedDataParallel(model(), bucket_cap_mb=1e-4,
+                                          gradient_as_bucket_view=views)
+            twin = model()
+            twin.load_state_dict(ddp.module.state_dict())
+            seen = []
+            state = pbox.torch.register(ddp, **HERE)
+
+            def observe(bucket, local):
+                raw = local.clone()
+                return lambda result: seen.append(reference.equal_bits(raw, result))
+            state.observer = observe
+            for _ in range(4):
+                x = torch.randn(7, 6)
+                for m in (ddp, twin):
+                    m.zero_grad()
+                    m(x).square().sum().backward()
+                for p, q in zip(ddp.parameters(), twin.parameters()):
+                    self.assertTrue(reference.equal_bits(p.grad, q.grad))
+            self.assertEqual(state.rounds, 4)
+            self.assertTrue(all(seen) and len(seen) >= 4)
+            # DDP has rebuilt its buckets, and still there was one table
+            self.assertEqual(len(list(self.lib.jobs["j"].tables)), 1)
+            self.lib.hold = True
+            state._watch.seconds = 0.5
+            with self.assertRaisesRegex(RuntimeError, "not reduced within 0.5 s: waits for"):
+                ddp(torch.randn(7, 6)).sum().backward()
+            self.assertIsInstance(state.error, pbox.PBoxDeadline)
+            self.lib.hold = False
+            state.close()
+            with self.assertRaisesRegex(RuntimeError, "PBoxClosed"):
+                ddp(torch.randn(7, 6)).sum().backward()
+
+    def test_refused(self):
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "sparse=False"):
+            pbox.torch.register(FakeDDP(torch.nn.Embedding(4, 2, sparse=True)), worker=0,
+                                workers=1, **HERE)
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "on meta"):
+            pbox.torch.register(FakeDDP(torch.nn.Linear(4, 2, device="meta")), worker=0,
+                                workers=1, **HERE)
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "dtype torch.float64"):
+            pbox.torch.register(FakeDDP(torch.nn.Linear(4, 2).double()), worker=0, workers=1,
+                                **HERE)
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "DistributedDataParallel"):
+            pbox.torch.register(model(), **HERE)
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "compress is 'int8'"):
+            pbox.torch.register(FakeDDP(model()), compress="int8", **HERE)
+        self.assertEqual(_session._sessions, {})
+
+    def test_session_from_environment(self):
+        for k in ("RANK", "WORLD_SIZE", "PBOX_BOX"):
+            os.environ.pop(k, None)
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "RANK and WORLD_SIZE"):
+            pbox.torch.register(FakeDDP(model()), **HERE)
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "box= is missing"):
+            pbox.torch.register(FakeDDP(model()), worker=0, workers=1)
+        os.environ.update(PBOX_BOX="box", PBOX_JOB="j", PBOX_SECRET="s", RANK="0",
+                          WORLD_SIZE="1")
+        try:
+            pbox.torch.register(FakeDDP(model())).close()
+        finally:
+            for k in ("PBOX_BOX", "PBOX_JOB", "PBOX_SECRET", "RANK", "WORLD_SIZE"):
+                del os.environ[k]
+
+
+class Optimisers(Case):
+    def same_steps(self, make, kind, n=3, steps=5, sched=False, **hyper):
+        """n workers on the box against one process with the ordered mean, bit for bit."""
+        torch.manual_seed(1)
+        start = [torch.randn(7, 3), torch.randn(5)]
+        grads = [[[torch.randn(7, 3), torch.randn(5)] for _ in range(n)] for _ in range(steps)]
+
+        def worker(w):
+            # all but worker 0 start elsewhere
+            params = [torch.nn.Parameter(s.clone() + w) for s in start]
+            opt = make(params, worker=w, workers=n, **HERE)
+            lr = torch.optim.lr_scheduler.StepLR(opt, 2, 0.5) if sched else None
+            for s in range(steps):
+                for p, g in zip(params, grads[s][w]):
+                    p.grad = g.clone()
+                opt.step()
+                if lr:
+                    lr.step()
+            opt.close()
+            return [p.detach() for p in params]
+        out = workers.run(n, worker)
+        params = [torch.nn.Parameter(s.clone()) for s in start]
+        ref = reference.Reference(kind, params, **hyper)
+        lr = torch.optim.lr_scheduler.StepLR(ref, 2, 0.5) if sched else None
+        for s in range(steps):
+            for i, p in enumerate(params):
+                p.grad = reference.ordered_reduce([grads[s][w][i] for w in range(n)])
+            ref.step()
+            if lr:
+                lr.step()
+        for got in out:
+            for a, b in zip(got, params):
+                self.assertTrue(reference.equal_bits(a, b.detach()))
+        return params
+
+    def test_kinds(self):
+        o = pbox.torch
+        self.same_steps(lambda p, **k: o.SGD(p, 0.1, **k), "sgd", lr=0.1)
+        self.same_steps(lambda p, **k: o.SGD(p, 0.1, 0.9, weight_decay=0.01, **k), "momentum",
+                        lr=0.1, momentum=0.9, weight_decay=0.01)
+        self.same_steps(lambda p, **k: o.SGD(p, 0.1, 0.9, nesterov=True, **k), "nesterov",
+                        lr=0.1, momentum=0.9)
+        self.same_steps(lambda p, **k: o.Adam(p, 0.01, **k), "adam", lr=0.01)
+        self.same_steps(lambda p, **k: o.AdamW(p, **k), "adamw")
+
+    def test_scheduler_is_followed(self):
+        self.same_steps(lambda p, **k: pbox.torch.SGD(p, 0.1, 0.9, **k), "momentum", sched=True,
+                        lr=0.1, momentum=0.9)
+        sent = [v for c, w, g, v in (c for c in self.lib.calls if c[0] == "set") if w == 0]
+        self.assertEqual([v["lr"] for v in sent], [0.1, 0.05, 0.025])
+        self.assertEqual(sorted(sent[1]), ["lr"])
+
+    def test_reference_is_torchs_within_rounding(self):
+        for kind, make in (
+                ("momentum", lambda p: torch.optim.SGD(p, 0.1, 0.9, weight_decay=0.01)),
+                ("nesterov", lambda p: torch.optim.SGD(p, 0.1, 0.9, weight_decay=0.01,
+                                                       nesterov=True)),
+                ("adam", lambda p: torch.optim.Adam(p, 0.1, weight_decay=0.01)),
+                ("adamw", lambda p: torch.optim.AdamW(p, 0.1, weight_decay=0.01))):
+            p = torch.nn.Parameter(torch.randn(100))
+            q = torch.nn.Parameter(p.detach().clone())
+            a = make([p])
+            b = reference.Reference(kind, [q], lr=0.1, weight_decay=0.01,
+                                    **({"momentum": 0.9} if "adam" not in kind else {}))
+            for _ in range(20):
+                p.grad = torch.randn(100)
+                q.grad = p.grad.clone()
+                a.step()
+                b.step()
+            self.assertTrue(torch.allclose(p, q, rtol=1e-5, atol=1e-6), kind)
+
+    def one(self, make=pbox.torch.SGD, n=4, **kw):
+        p = torch.nn.Parameter(torch.ones(n))
+        return p, make([p], lr=0.5, worker=0, workers=1, **HERE, **kw)
+
+    def test_no_gradient_is_zeros(self):
+        p, opt = self.one(weight_decay=0.5)
+        opt.step()
+        self.assertEqual(p.tolist(), [0.75] * 4)
+
+    def test_groups_are_hyper_groups(self):
+        a, b = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
+        opt = pbox.torch.SGD([{"params": [a]}, {"params": [b], "lr": 0.25}], lr=0.5, worker=0,
+                             workers=1, **HERE)
+        a.grad, b.grad = torch.ones(2), torch.ones(2)
+        opt.step()
+        self.assertEqual((a.tolist(), b.tolist()), ([0.5] * 2, [0.75] * 2))
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "cannot be added"):
+            opt.add_param_group({"params": [torch.nn.Parameter(torch.ones(2))]})
+
+    def test_samples(self):
+        def worker(w):
+            p = torch.nn.Parameter(torch.zeros(2))
+            opt = pbox.torch.SGD([p], 1.0, worker=w, workers=2, op="weighted_mean", **HERE)
+            p.grad = torch.full((2,), float(w))
+            if w == 0:
+                with self.assertRaisesRegex(pbox.PBoxInvalid, "samples"):
+                    opt.step()
+            opt.step(samples=1 if w == 0 else 3)
+            opt.close()
+            return p.tolist()
+        self.assertEqual(workers.run(2, worker), [[-0.75] * 2] * 2)
+
+    def test_formats(self):
+        p, opt = self.one(push="bf16", pull="fp16")
+        p.grad = torch.tensor([1.0, 1 / 3, 0, 1e-3])
+        opt.step()
+        want = (1 - 0.5 * p.grad.bfloat16().float()).half().float()
+        self.assertEqual(p.tolist(), want.tolist())
+
+    def test_clip_and_closure(self):
+        p, opt = self.one(clip_value=0.25)
+
+        def closure():
+            opt.zero_grad()
+            loss = p.sum()
+            loss.backward()
+            return loss
+        self.assertEqual(float(opt.step(closure)), 4.0)
+        self.assertEqual(p.tolist(), [0.875] * 4)
+
+    def test_gradients_of_any_stride(self):
+        p = torch.nn.Parameter(torch.zeros(2, 3))
+        opt = pbox.torch.SGD([p], 1.0, worker=0, workers=1, **HERE)
+        g = torch.arange(6.).reshape(3, 2).t()
+        p.grad = g
+        opt.step()
+        self.assertTrue(torch.equal(p, -g))
+
+    def test_refused(self):
+        for p, text in ((torch.zeros(3, dtype=torch.float64), "float64"),
+                        (torch.zeros(3, device="meta"), "copy it to the CPU"),
+                        (torch.zeros(3, 4).t(), "not contiguous")):
+            with self.assertRaisesRegex(pbox.PBoxInvalid, text):
+                pbox.torch.SGD([torch.nn.Parameter(p)], 0.1, worker=0, workers=1, **HERE)
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "amsgrad"):
+            pbox.torch.Adam([torch.nn.Parameter(torch.zeros(1))], amsgrad=True, worker=0,
+                            workers=1, **HERE)
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "nesterov"):
+            self.one(nesterov=True)
+        emb = torch.nn.Embedding(4, 1, sparse=True)
+        emb(torch.tensor([1])).sum().backward()
+        opt = pbox.torch.SGD(emb.parameters(), 0.1, worker=0, workers=1, **HERE)
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "sparse"):
+            opt.step()
+
+    def test_outside_changes_are_warned_about(self):
+        p, opt = self.one()
+        opt.step()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            opt.step()
+        with torch.no_grad():
+            p.add_(1)
+        with self.assertWarnsRegex(RuntimeWarning, "changed outside"):
+            opt.step()
+
+    def test_state_dict(self):
+        p, opt = self.one(pbox.torch.SGD, momentum=0.9)
+        s = opt.state_dict()
+        s["param_groups"][0]["lr"] = 0.125
+        opt.load_state_dict(s)
+        p.grad = torch.ones(4)
+        opt.step()
+        self.assertEqual(p.tolist(), [0.875] * 4)
+
+    def test_deadline_and_wait(self):
+        p, opt = self.one(timeout=0.3)
+        p.grad = torch.ones(4)
+        self.lib.hold = True
+        with self.assertRaises(pbox.PBoxDeadline):
+            opt.step()
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "not ended"):
+            opt.step()
+        self.lib.release()
+        opt.wait()
+        self.assertEqual((p.tolist(), opt.rounds), ([0.5] * 4, 1))
+
+
+class Helpers(Case):
+    def test_all_reduce_and_buffers(self):
+        def worker(w):
+            c = pbox.Client("box", "j", "s", w, 2)
+            x, y = torch.full((3,), w + 1.0), torch.full((2,), w + 1.0).bfloat16()
+            pbox.torch.all_reduce([x, y], client=c)
+            for op in pbox.torch.all_reduce([x, y], client=c, async_op=True):
+                op.wait()
+            bn = torch.nn.BatchNorm1d(3)
+            bn.running_mean.fill_(w)
+            pbox.torch.sync_buffers(bn, client=c)
+            c.close()
+            return x.tolist(), y.tolist(), bn.running_mean.tolist()
+        for r in workers.run(2, worker):
+            self.assertEqual(r, ([6.0] * 3, [6.0] * 2, [0.5] * 3))
+
+    def test_current_session(self):
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "no session is open"):
+            pbox.torch.all_reduce(torch.ones(1))
+        opt = pbox.torch.SGD([torch.nn.Parameter(torch.ones(1))], 0.1, worker=0, workers=1,
+                             **HERE)
+        x = torch.ones(2)
+        pbox.torch.all_reduce(x)
+        self.assertEqual(x.tolist(), [1, 1])
+        opt.close()
+        self.assertTrue(opt.client.closed)
+
+
+if __name__ == "__main__":
+    unittest.main()

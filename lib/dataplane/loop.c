@@ -7,9 +7,10 @@
 #include "core.h"
 
 /* One turn: everything that came in, and all that it caused goes out. */
-static unsigned
-turn(struct core *c)
+unsigned
+pbox_dp_turn(void *core)
 {
+	struct core *c = core;
 	unsigned work;
 
 	c->tsc = rte_rdtsc();
@@ -20,6 +21,8 @@ turn(struct core *c)
 	frames_flush(c);
 	work += take_tx(c);
 	tx_flush(c);
+	count(c, PBOX_CS_LOOPS, 1);
+	count(c, PBOX_CS_LOOPS_BUSY, work > 0);
 	return work;
 }
 
@@ -30,16 +33,11 @@ pbox_dp_run(void *core)
 
 	idle_start(c);
 	while (!atomic_load_explicit(&c->dp->stop, memory_order_relaxed)) {
-		unsigned work = turn(c);
-		uint64_t took = rte_rdtsc() - c->tsc;
-
-		count(c, PBOX_CS_LOOPS, 1);
-		if (work > 0) {
-			count(c, PBOX_CS_LOOPS_BUSY, 1);
-			count(c, PBOX_CS_CYCLES_BUSY, took);
+		if (pbox_dp_turn(c) > 0) {
+			count(c, PBOX_CS_CYCLES_BUSY, rte_rdtsc() - c->tsc);
 			c->empty = 0;
 		} else {
-			count(c, PBOX_CS_CYCLES_IDLE, took);
+			count(c, PBOX_CS_CYCLES_IDLE, rte_rdtsc() - c->tsc);
 			c->empty++;
 			idle(c);
 		}

@@ -158,6 +158,9 @@ size_t pbox_dp_bytes(const struct pbox_dp *dp);
 
 /** The loop of one core, on its lcore, until pbox_dp_stop(). @p core: pbox_dp_core(). Returns 0. */
 int pbox_dp_run(void *core);
+/** One turn of that loop without its idling, for programs with loops of their own (tests): packets
+ * and mails worked on. One thread at a time for each core. */
+unsigned pbox_dp_turn(void *core);
 /** Its argument for data core @p i. */
 void *pbox_dp_core(struct pbox_dp *dp, unsigned i);
 /** Any thread, also a signal handler: cores finish what they are at and return. */

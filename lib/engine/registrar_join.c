@@ -127,7 +127,7 @@ create_job(struct pbox_registrar *r, const struct pbox_frame *f, const struct pb
 		unsigned node = node_of_shard(r, i);
 
 		/* a 2-byte format makes fragments of twice as many elements as fp32 */
-		job->shard[i] = shard_job_create(job, (uint16_t)i, share, share,
+		job->shard[i] = shard_job_create(job, (uint16_t)i, r->endpoints_per_shard, share, share,
 			2 * (size_t)r->conf.mtu, r->conf.arena[node]);
 		if (job->shard[i] != NULL)
 			continue;

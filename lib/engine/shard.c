@@ -11,6 +11,7 @@ pbox_shard_create(const struct pbox_shard_conf *conf)
 {
 	struct pbox_shard *s = aligned_alloc(PBOX_CACHE_LINE,
 		(sizeof(*s) + PBOX_CACHE_LINE - 1) & ~(size_t)(PBOX_CACHE_LINE - 1));
+	uint8_t n_own = 0;
 
 	if (s == NULL)
 		return NULL;
@@ -22,7 +23,10 @@ pbox_shard_create(const struct pbox_shard_conf *conf)
 		return NULL;
 	}
 	for (unsigned e = 0; e < conf->n_endpoints; e++)
-		s->own_endpoint[e] = conf->endpoint[e].shard == conf->id;
+		if (conf->endpoint[e].shard == conf->id) {
+			s->own_endpoint[e] = true;
+			s->own_index[e] = n_own++;
+		}
 	return s;
 }
 
@@ -144,7 +148,7 @@ pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	int32_t ahead = pbox_serial_diff(f->hdr.round, g->slot->version);
 	bool latest = (f->hdr.flags & PBOX_F_LATEST) != 0;
-	struct pbox_round *r;
+	struct pbox_round *r = g->slot->round;
 
 	if (!latest && ahead > 1) {
 		count(s, PBOX_SS_DROP_ROUND_FUTURE);
@@ -161,14 +165,15 @@ pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 		return;
 	}
 	/* the result follows when it is there, unless all records are taken: then the worker's
-	 * next probe gets it. Before INIT only version 0 can be waited for. */
-	if (initialised(g) || latest || ahead == 0) {
+	 * next probe gets it. Before INIT only version 0 can be waited for. LATEST takes no record:
+	 * a restarted worker asks so for all fragments at once, far beyond its window. */
+	if (!latest && (initialised(g) || ahead == 0))
 		r = shard_round_open(s, g->j, g->slot);
-		if (r != NULL && !bit_get(r->want, f->hdr.worker)) {
-			bit_set(r->want, f->hdr.worker);
-			r->ts[f->hdr.worker] = f->hdr.ts;
-			r->at_us[f->hdr.worker] = (uint32_t)(s->now_ns / 1000);
-		}
+	if (r != NULL && (initialised(g) || latest || ahead == 0) &&
+		!bit_get(r->want, f->hdr.worker)) {
+		bit_set(r->want, f->hdr.worker);
+		r->ts[f->hdr.worker] = f->hdr.ts;
+		r->at_us[f->hdr.worker] = (uint32_t)(s->now_ns / 1000);
 	}
 	shard_send_wait(s, g, f);
 }
@@ -185,7 +190,7 @@ act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 		shard_send_pong(s, g->j, f);
 		return false;
 	}
-	m->peer = f->peer;
+	*peer_of(s, g, f->hdr.worker) = f->peer;
 	if (f->hdr.type == PBOX_PULL) {
 		pull(s, g, f);
 	} else if (f->hdr.type == PBOX_INIT) {

@@ -23,7 +23,6 @@ address(struct pbox_shard *s, struct pbox_shard_job *j, unsigned worker, struct 
 		out->hdr.flags |= PBOX_F_ECE;
 		m->ce = false;
 	}
-	out->peer = &m->peer;
 }
 
 void
@@ -56,6 +55,7 @@ shard_send_result(struct pbox_shard *s, const struct target *g, uint32_t chunk, 
 	};
 
 	address(s, g->j, worker, &out);
+	out.peer = peer_of(s, g, worker);
 	count(s, PBOX_SS_TX_RESULT);
 	pbox_stat_add(&s->stats[PBOX_SS_TX_RESULT_BYTES], out.hdr.length);
 	s->conf.ops->send(s->conf.ctx, &out);
@@ -100,6 +100,7 @@ shard_send_wait(struct pbox_shard *s, const struct target *g, const struct pbox_
 	if (r != NULL && bit_get(r->has, f->hdr.worker))
 		out.hdr.flags |= PBOX_F_HAVE;
 	address(s, g->j, f->hdr.worker, &out);
+	out.peer = &f->peer;
 	count(s, PBOX_SS_TX_WAIT);
 	s->conf.ops->send(s->conf.ctx, &out);
 }
@@ -121,6 +122,7 @@ shard_send_plain(struct pbox_shard *s, const struct target *g, const struct pbox
 	};
 
 	address(s, g->j, f->hdr.worker, &out);
+	out.peer = &f->peer;
 	count(s, PBOX_SS_TX_OTHER);
 	s->conf.ops->send(s->conf.ctx, &out);
 }

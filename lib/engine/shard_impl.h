@@ -14,8 +14,7 @@
 /* One worker of a job, as a shard sees it. */
 struct shard_member {
 	_Atomic uint64_t last_seen; /* ns; read by the registrar */
-	struct pbox_peer peer;
-	bool ce; /* to be echoed with the next answer */
+	bool ce;                    /* to be echoed with the next answer */
 };
 
 /*
@@ -37,6 +36,10 @@ struct pbox_shard_job {
 	struct pbox_job *job;
 	uint16_t shard;
 	struct shard_member *member;
+	/* Where a worker's frames to each endpoint of the shard come from: its answers leave through
+	 * the port of the chunk, to the worker's address there. */
+	struct pbox_peer *peer;
+	unsigned peers;                  /* of one worker */
 	struct pbox_shard_table **table; /* PBOX_MAX_TABLES */
 	struct pbox_round *free_round;
 	uint8_t *round_mem;
@@ -69,6 +72,7 @@ struct pbox_shard {
 	float *weight; /* PBOX_MAX_WORKERS: factors of one sum */
 	uint64_t now_ns, error_tokens_ns;
 	bool own_endpoint[PBOX_MAX_ENDPOINTS];
+	uint8_t own_index[PBOX_MAX_ENDPOINTS]; /* among the shard's own */
 };
 
 /* Where a frame goes, after all checks but those of the round. */
@@ -79,6 +83,12 @@ struct target {
 	struct pbox_slot *slot;
 	uint32_t elements; /* of the fragment */
 };
+
+static inline struct pbox_peer *
+peer_of(const struct pbox_shard *s, const struct target *g, unsigned worker)
+{
+	return &g->j->peer[worker * g->j->peers + s->own_index[g->c->endpoint]];
+}
 
 static inline bool
 bit_get(const uint64_t *map, unsigned i)
@@ -112,8 +122,8 @@ initialised(const struct target *g)
 }
 
 /* Memory of one job's rounds (shard_memory.c); the registrar calls these. */
-struct pbox_shard_job *shard_job_create(struct pbox_job *job, uint16_t shard, uint32_t n_rounds,
-	uint32_t hold_share, size_t acc_bytes, struct pbox_arena *arena);
+struct pbox_shard_job *shard_job_create(struct pbox_job *job, uint16_t shard, unsigned peers,
+	uint32_t n_rounds, uint32_t hold_share, size_t acc_bytes, struct pbox_arena *arena);
 void shard_job_free(struct pbox_shard_job *j);
 struct pbox_shard_table *shard_table_create(struct pbox_table *t);
 

@@ -36,8 +36,8 @@ round_layout(struct pbox_round *r, unsigned n)
 }
 
 struct pbox_shard_job *
-shard_job_create(struct pbox_job *job, uint16_t shard, uint32_t n_rounds, uint32_t hold_share,
-	size_t acc_bytes, struct pbox_arena *arena)
+shard_job_create(struct pbox_job *job, uint16_t shard, unsigned peers, uint32_t n_rounds,
+	uint32_t hold_share, size_t acc_bytes, struct pbox_arena *arena)
 {
 	struct pbox_shard_job *j = calloc(1, sizeof(*j));
 	uint32_t n_acc = n_rounds < ACC_BUFFERS ? n_rounds : ACC_BUFFERS;
@@ -52,10 +52,13 @@ shard_job_create(struct pbox_job *job, uint16_t shard, uint32_t n_rounds, uint32
 	j->n_rounds = n_rounds;
 	j->round_size = round_layout(NULL, job->workers);
 	j->member = calloc(job->workers, sizeof(*j->member));
+	j->peers = peers;
+	j->peer = calloc((size_t)job->workers * peers, sizeof(*j->peer));
 	j->table = calloc(PBOX_MAX_TABLES, sizeof(*j->table));
 	j->round_mem = pbox_arena_alloc(arena, n_rounds * j->round_size);
 	j->acc_mem = pbox_arena_alloc(arena, n_acc * acc_bytes);
-	if (j->member == NULL || j->table == NULL || j->round_mem == NULL || j->acc_mem == NULL) {
+	if (j->member == NULL || j->peer == NULL || j->table == NULL || j->round_mem == NULL ||
+		j->acc_mem == NULL) {
 		shard_job_free(j);
 		return NULL;
 	}
@@ -87,6 +90,7 @@ shard_job_free(struct pbox_shard_job *j)
 		free(j->table[i]);
 	free(j->table);
 	free(j->member);
+	free(j->peer);
 	free(j);
 }
 

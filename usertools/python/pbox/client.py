@@ -19,6 +19,7 @@ import atexit
 import ctypes as ct
 import itertools
 import os
+import re
 import sys
 import threading
 import time
@@ -165,7 +166,10 @@ class Operation:
                         c, self._handle, min(left, _SLICE_MS), ct.byref(err))
                 if code == _lib.DEADLINE:
                     if left <= _SLICE_MS:
-                        raise error_of(code, err.text.decode(errors="replace"))
+                        text = err.text.decode(errors="replace")
+                        # the library knows of the last slice only
+                        raise error_of(code, re.sub(r"^(not complete after) [\d.]+ s",
+                                                    rf"\1 {total / 1000:g} s", text))
                 else:
                     self._finish(self._client._error(code, err))
         if self._error is not None:

@@ -14,7 +14,7 @@ import torch
 
 from .. import _buffers, _lib
 from ..client import Client, Operation, Table, Tensor
-from ..errors import PBoxInvalid
+from ..errors import PBoxInvalid, PBoxMismatch, PBoxRefused
 from ._session import connect
 
 _WIRE = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -156,7 +156,11 @@ class BoxOptimizer(torch.optim.Optimizer):
             if "clip_value" in old and "clip_value" not in new:
                 changed["clip_value"] = 0.0
             if changed:
-                self.table.set_hyper(g, **changed)
+                try:
+                    self.table.set_hyper(g, **changed)
+                except (PBoxMismatch, PBoxRefused) as e:
+                    mine = ", ".join(f"{k}={v:g}" for k, v in changed.items())
+                    raise type(e)(f"{e} (this worker has {mine} in group {g})") from None
                 self._sent[g] = new
 
     # ---- a step

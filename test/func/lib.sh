@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+# shellcheck shell=bash
+#
+# For tests with real processes in network namespaces; to be sourced first. On top of
+# usertools/lib/netns.sh (make_net, start_box, worker_exec, worker_start, await, ...):
+#
+#   need root|torch|chaos...       skip the whole test where something is missing
+#   ok NAME, not_ok NAME [DETAIL], skip NAME REASON
+#   check NAME COMMAND...          ok when the command succeeds
+#   done_testing                   the last line; its status is the test's
+#
+# $RUN_DIR is a fresh folder for logs. It is removed at the end unless something failed, and then
+# its path is printed. Everything started is ended by its process id, also after a signal.
+
+set -uo pipefail
+
+FUNC_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+TOP=$(cd "$FUNC_DIR/../.." && pwd)
+PATH=$PATH:/usr/sbin:/sbin
+export PYTHON=${PYTHON:-/usr/bin/python3} # Debian's: another one on PATH may lack torch
+RUN_DIR=$(mktemp -d)
+# shellcheck source=usertools/lib/netns.sh
+. "$TOP/usertools/lib/netns.sh"
+
+PASSED=0 FAILED=0 SKIPPED=0 SUMMARY=0
+
+ok() {
+	printf 'ok - %s\n' "$1"
+	PASSED=$((PASSED + 1))
+}
+
+not_ok() {
+	printf 'not ok - %s\n' "$1"
+	[[ -z ${2:-} ]] || printf '%s\n' "$2" | sed 's/^/    /'
+	FAILED=$((FAILED + 1))
+}
+
+skip() {
+	printf 'skip - %s: %s\n' "$1" "$2"
+	SKIPPED=$((SKIPPED + 1))
+}
+
+check() {
+	local name=$1 text
+	shift
+	if text=$("$@" 2>&1); then
+		ok "$name"
+	else
+		not_ok "$name" "$text"
+	fi
+}
+
+done_testing() {
+	SUMMARY=1
+	printf '%d passed, %d failed' "$PASSED" "$FAILED"
+	((SKIPPED == 0)) || printf ', %d skipped' "$SKIPPED"
+	printf '\n'
+	((FAILED == 0))
+}
+
+func_finish() {
+	local status=$?
+	trap - EXIT
+	trap '' INT TERM
+	cleanup_net
+	if ((!SUMMARY)); then
+		not_ok "the test came to its end" "it stopped with status $status"
+		done_testing
+		((status)) || status=1
+	fi
+	if ((FAILED)); then
+		printf 'logs: %s\n' "$RUN_DIR"
+	else
+		rm -rf "$RUN_DIR"
+	fi
+	exit "$status"
+}
+trap func_finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+need() {
+	local what reason
+	for what in "$@"; do
+		reason=''
+		case $what in
+		root)
+			((EUID == 0)) || reason="needs root for network namespaces"
+			;;
+		torch)
+			"$PYTHON" -c 'import torch' 2>/dev/null || reason="no torch for $PYTHON"
+			;;
+		box)
+			{ pbox_binary && pbox_library; } >/dev/null 2>&1 ||
+				reason="no pbox or no libpbox-client.so.0 in $PBOX_BUILD"
+			;;
+		*) reason="unknown requirement $what" ;;
+		esac
+		if [[ -n $reason ]]; then
+			skip "${0##*/}" "$reason"
+			done_testing
+			exit 77
+		fi
+	done
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "box.h"
+
+/* Zero at the end of every run, so that it serves the next as it is. */
+static uint8_t region[SIM_NODES][SIM_NODE_BYTES] __attribute__((aligned(PBOX_CACHE_LINE)));
+
+uint8_t *
+sim_box_region(unsigned node)
+{
+	return region[node];
+}
+
+/* A zero-copy answer on its way out: its payload is read later. */
+struct dma {
+	struct pbox_send out;
+	struct pbox_peer peer;
+};
+
+static void
+transmit(struct sim *s, const struct pbox_send *out)
+{
+	struct sim_packet *p = sim_packet_new(PBOX_HDR_LEN + out->hdr.length);
+
+	p->ip = ntohl(out->peer->ip);
+	p->udp = out->peer->udp;
+	p->endpoint = out->hdr.type < PBOX_FIRST_DATA_TYPE ? SIM_CONTROL : 0;
+	if (out->hdr.length > 0)
+		memcpy(p->data + PBOX_HDR_LEN, out->payload, out->hdr.length);
+	pbox_frame_encode(p->data, &out->hdr, out->payload_crc);
+	sim_trace(s, "box -> %u/%u %s chunk %x frag %u round %u flags %x aux %u", p->ip >> 8 & 0xFF,
+		(p->ip & 0xFF) - 1, pbox_type_name(out->hdr.type), out->hdr.chunk, out->hdr.frag,
+		out->hdr.round, out->hdr.flags, out->hdr.aux);
+	sim_net_send(s, p, false);
+}
+
+void
+sim_box_dma(struct sim *s, void *p)
+{
+	struct dma *d = p;
+
+	if (pbox_crc32c(0, d->out.payload, d->out.hdr.length) != d->out.payload_crc)
+		sim_check_overwritten(s, &d->out);
+	transmit(s, &d->out);
+	free(d);
+}
+
+static void
+box_send(struct sim *s, const struct pbox_send *out)
+{
+	sim_check_send(s, out);
+	if (out->shared && s->sc.late_dma) {
+		struct dma *d = malloc(sizeof(*d));
+
+		PBOX_ASSERT(d != NULL);
+		*d = (struct dma){.out = *out, .peer = *out->peer};
+		d->out.peer = &d->peer;
+		sim_at(s, s->now + sim_below(s, 50 * US), SIM_DMA, 0, 0, d);
+		return;
+	}
+	transmit(s, out);
+}
+
+static void
+shard_send(void *ctx, const struct pbox_send *out)
+{
+	struct sim_shard *sh = ctx;
+
+	box_send(sh->sim, out);
+}
+
+static void
+shard_release(void *ctx, void *const *handle, unsigned n)
+{
+	struct sim_shard *sh = ctx;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct sim_packet *p = handle[i];
+
+		if (p->in_burst) {
+			p->early++;
+			continue;
+		}
+		sh->held--;
+		if (--p->held == 0)
+			sim_packet_free(p);
+	}
+}
+
+/* Mail keeps its order, whatever its delay. */
+static void
+post(struct sim *s, const struct pbox_mail *m, bool to_shard)
+{
+	struct sim_shard *sh = &s->box.shard[m->shard];
+	uint64_t *last = to_shard ? &sh->mail_to : &sh->mail_from;
+	struct pbox_mail *copy = malloc(sizeof(*copy));
+	uint64_t at = s->now + sim_below(s, sim_chance(s, 0.1) ? 20 * MS : 100 * US);
+
+	PBOX_ASSERT(copy != NULL);
+	*copy = *m;
+	*last = at > *last ? at : *last;
+	sim_at(s, *last, to_shard ? SIM_MAIL_SHARD : SIM_MAIL_REGISTRAR, 0, m->shard, copy);
+}
+
+static void
+shard_mail(void *ctx, const struct pbox_mail *m)
+{
+	struct sim_shard *sh = ctx;
+
+	if (m->shard != sh->id)
+		sim_fail(sh->sim, "shard %u answered the mail of shard %u", sh->id, m->shard);
+	post(sh->sim, m, false);
+}
+
+void
+sim_box_mail(struct sim *s, unsigned shard, void *p, bool to_shard)
+{
+	struct pbox_mail *m = p;
+
+	if (to_shard)
+		s->engine->shard_mail(s->box.shard[shard].engine, m, s->now);
+	else
+		s->engine->registrar_mail(s->box.registrar, m, s->now);
+	free(m);
+}
+
+static void
+registrar_send(void *ctx, const struct pbox_send *out)
+{
+	box_send(ctx, out);
+}
+
+static void
+registrar_post(void *ctx, const struct pbox_mail *m)
+{
+	struct sim *s = ctx;
+
+	if (m->kind == PBOX_MAIL_OPEN_TABLE)
+		sim_box_advance_rounds(s);
+	post(s, m, true);
+}
+
+static void
+registrar_random(void *ctx, void *buf, size_t n)
+{
+	struct sim *s = ctx;
+	uint8_t *p = buf;
+
+	for (size_t i = 0; i < n; i++)
+		p[i] = (uint8_t)pbox_random_u64(&s->random);
+}
+
+static void
+registrar_event(void *ctx, enum pbox_log_level level, const char *text)
+{
+	(void)level;
+	sim_trace(ctx, "event: %s", text);
+}
+
+static const struct pbox_shard_ops shard_ops = {shard_send, shard_release, shard_mail};
+static const struct pbox_registrar_ops registrar_ops = {
+	registrar_send, registrar_post, registrar_random, registrar_event};
+
+static void
+start_shard(struct sim *s, unsigned i)
+{
+	struct sim_shard *sh = &s->box.shard[i];
+	struct pbox_shard_conf conf = {
+		.id = (uint16_t)i,
+		.numa_node = -1,
+		.incarnation = s->box.incarnation,
+		.max_jobs = SIM_JOBS,
+		.endpoint = s->box.endpoint,
+		.n_endpoints = s->sc.endpoints,
+		.reduce = &pbox_reduce_scalar,
+		.optim = &pbox_optim_scalar,
+		.ops = &shard_ops,
+		.ctx = sh,
+		.stats = sh->stats,
+	};
+
+	sh->sim = s;
+	sh->id = i;
+	sh->last = &sh->first;
+	sh->engine = s->engine->shard_create(&conf);
+	PBOX_ASSERT(sh->engine != NULL);
+}
+
+void
+sim_box_start(struct sim *s)
+{
+	static const char *const name[SIM_JOBS] = {"job0", "job1", "job2", "job3"};
+	struct sim_box *b = &s->box;
+	struct pbox_registrar_conf conf = {
+		.max_jobs = SIM_JOBS,
+		.max_workers = SIM_WORKERS,
+		.chunk_elements = s->sc.chunk_elements,
+		.lease_ms = s->sc.lease_ms,
+		.mtu = s->sc.mtu,
+		.hold = s->sc.hold,
+		.n_shards = s->sc.shards,
+		.endpoint = b->endpoint,
+		.n_endpoints = s->sc.endpoints,
+		.job = b->conf,
+		.n_jobs = s->sc.jobs,
+		.ops = &registrar_ops,
+		.ctx = s,
+		.stats = b->stats,
+	};
+
+	b->incarnation = conf.incarnation = (uint32_t)pbox_random_u64(&s->random) | 1;
+	for (unsigned e = 0; e < s->sc.endpoints; e++)
+		b->endpoint[e] = (struct pbox_engine_endpoint){
+			.addr = {.ipv4 = {10, 255, 0, 1}, .udp = (uint16_t)(7270 + e)},
+			.shard = (uint16_t)(e % s->sc.shards),
+			.node = (uint8_t)(e % s->sc.shards % SIM_NODES)};
+	for (unsigned n = 0; n < SIM_NODES; n++)
+		conf.arena[n] = b->arena[n] = pbox_arena_create(region[n], SIM_NODE_BYTES);
+	for (unsigned i = 0; i < s->sc.jobs; i++)
+		b->conf[i] =
+			(struct pbox_job_conf){.name = name[i], .secret = name[i], .secret_len = 4};
+	for (unsigned i = 0; i < s->sc.shards; i++)
+		start_shard(s, i);
+	b->registrar = s->engine->registrar_create(&conf);
+	PBOX_ASSERT(b->registrar != NULL);
+}
+
+void
+sim_box_stop(struct sim *s)
+{
+	for (unsigned i = 0; i < s->sc.shards; i++) {
+		struct sim_shard *sh = &s->box.shard[i];
+
+		while (sh->first != NULL) {
+			struct sim_packet *p = sh->first;
+
+			sh->first = p->next;
+			sim_packet_free(p);
+		}
+		s->engine->shard_destroy(sh->engine);
+	}
+	s->engine->registrar_destroy(s->box.registrar);
+	for (unsigned n = 0; n < SIM_NODES; n++)
+		pbox_arena_destroy(s->box.arena[n]);
+	if (s->failed) /* nothing is known of what is left there */
+		memset(region, 0, sizeof(region));
+}
+
+void
+sim_box_tick(struct sim *s)
+{
+	s->engine->registrar_tick(s->box.registrar, s->now);
+}

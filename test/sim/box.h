@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef BOX_H
+#define BOX_H
+
+/* What the files of the simulated box share. */
+
+#include "sim.h"
+
+#define SIM_NODE_BYTES (4u << 20)
+
+uint8_t *sim_box_region(unsigned node);
+/* Version numbers of new tables begin at the scenario's first_round. */
+void sim_box_advance_rounds(struct sim *s);
+
+/* Whatever the box sends passes here (check.c). */
+void sim_check_send(struct sim *s, const struct pbox_send *out);
+/* The memory of an answer changed before it was sent: may it? */
+void sim_check_overwritten(struct sim *s, const struct pbox_send *out);
+/* A contribution reaches the box. */
+void sim_check_arrival(struct sim *s, const struct sim_packet *p, const struct pbox_hdr *h);
+/* A forged frame has been given to a shard: nothing has changed but one drop. */
+void sim_check_forged(struct sim *s, const struct sim_shard *sh, const uint64_t *before,
+	uint64_t held_bits, const struct pbox_hdr *h);
+void sim_check_forged_control(struct sim *s, const uint64_t *before, const struct pbox_hdr *h);
+
+#endif /* BOX_H */

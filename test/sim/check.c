@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "box.h"
+
+/* The invariants on the side of the box. */
+
+static struct sim_job *
+job_of(struct sim *s, uint32_t ip)
+{
+	return &s->job[ip >> 8 & 0xFF];
+}
+
+static void
+check_result(struct sim *s, const struct pbox_send *out, unsigned job)
+{
+	struct sim_job *j = &s->job[job];
+	const struct sim_job_spec *spec = &s->sc.job[job];
+	struct sim_fragment *f = sim_find(j, out->hdr.chunk, out->hdr.frag);
+	uint32_t v = out->hdr.round, weight;
+	const uint8_t *want;
+	bool first = v == spec->first_round;
+
+	if (f == NULL) {
+		sim_fail(s, "RESULT of a fragment that nobody knows");
+		return;
+	}
+	for (unsigned w = 0; !first && w < spec->workers; w++)
+		if (pbox_serial_diff(f->arrived[w], v) < 0) {
+			sim_fail(s,
+				"job %u chunk %x frag %u: RESULT of round %u before worker %u "
+				"contributed",
+				job, f->chunk, f->frag, v, w);
+			return;
+		}
+	if (pbox_serial_diff(v, f->published) < 0) {
+		sim_fail(s, "job %u chunk %x frag %u: RESULT of round %u after %u", job, f->chunk,
+			f->frag, v, f->published);
+		return;
+	}
+	f->published = v;
+	want = sim_expected(&s->sc, job, j->life, f, v, &weight);
+	if (out->hdr.format != sim_spec(&s->sc, job, f)->fixed.pull_format ||
+		out->hdr.length != f->elements * pbox_format_size(out->hdr.format)) {
+		sim_fail(s, "RESULT of another format or length");
+		return;
+	}
+	if (first && sim_spec(&s->sc, job, f)->fixed.mode == PBOX_MODE_ALLREDUCE)
+		sim_fail(s, "RESULT of version 0 of an all-reduce");
+	if (memcmp(want, out->payload, out->hdr.length) != 0)
+		sim_fail(s,
+			"job %u chunk %x frag %u: RESULT of round %u differs from the "
+			"reference",
+			job, f->chunk, f->frag, v);
+	else if (!first && (out->hdr.aux != spec->workers || out->hdr.weight != weight))
+		sim_fail(s, "RESULT names %u contributors and %u samples, not %u and %u",
+			out->hdr.aux, out->hdr.weight, spec->workers, weight);
+}
+
+static void
+check_wait(struct sim *s, const struct pbox_hdr *h, unsigned job)
+{
+	unsigned n = s->sc.job[job].workers;
+
+	if (h->aux > n || (h->weight >= n && h->weight != UINT32_MAX))
+		sim_fail(s, "WAIT names %u contributors and worker %u of %u", h->aux, h->weight, n);
+	if ((h->flags & PBOX_F_HAVE) != 0 && h->weight == h->worker)
+		sim_fail(s, "WAIT says HAVE and that worker %u is missing", h->worker);
+}
+
+void
+sim_check_send(struct sim *s, const struct pbox_send *out)
+{
+	uint32_t ip = ntohl(out->peer->ip);
+	unsigned job = ip >> 8 & 0xFF;
+	struct sim_job *j = job_of(s, ip);
+	const struct pbox_hdr *h = &out->hdr;
+
+	if (out->payload_crc != (h->length > 0 ? pbox_crc32c(0, out->payload, h->length) : 0))
+		sim_fail(s, "%s with a wrong CRC of its payload", pbox_type_name(h->type));
+	if (s->box.request != 0 && h->type != PBOX_WELCOME &&
+		(size_t)h->length + PBOX_HDR_LEN > s->box.request)
+		sim_fail(s, "%s of %u bytes answers %zu bytes of nobody", pbox_type_name(h->type),
+			h->length + PBOX_HDR_LEN, s->box.request);
+	if (h->incarnation != s->box.incarnation)
+		sim_fail(s, "%s of another incarnation", pbox_type_name(h->type));
+	if (h->type == PBOX_WELCOME) {
+		struct pbox_welcome m;
+
+		if (pbox_welcome_decode(out->payload, h->length, &m) < 0 ||
+			m.worker >= s->sc.job[job].workers)
+			sim_fail(s, "WELCOME cannot be read");
+		else
+			j->token[m.worker] = m.token;
+	}
+	if (h->type == PBOX_RESULT)
+		check_result(s, out, job);
+	if (h->type == PBOX_WAIT)
+		check_wait(s, h, job);
+}
+
+void
+sim_check_overwritten(struct sim *s, const struct pbox_send *out)
+{
+	uint32_t ip = ntohl(out->peer->ip);
+	struct sim_job *j = job_of(s, ip);
+	const struct sim_worker *w = &j->worker[(ip & 0xFF) - 1];
+	const struct sim_fragment *f = sim_find(j, out->hdr.chunk, out->hdr.frag);
+
+	/* A worker whose token has changed is gone; without work it needs nothing. While it asks
+	 * for the latest version it may well be overtaken. */
+	if (f == NULL || w->state != SIM_WORK || w->token != out->hdr.token)
+		return;
+	if ((w->work[f->number].phase == SIM_PUSHPULL || w->work[f->number].phase == SIM_PULL) &&
+		w->work[f->number].round == out->hdr.round)
+		sim_fail(s,
+			"job %u chunk %x frag %u: version %u was overwritten before worker %u "
+			"had it",
+			w->job, f->chunk, f->frag, out->hdr.round, w->id);
+}
+
+void
+sim_check_arrival(struct sim *s, const struct sim_packet *p, const struct pbox_hdr *h)
+{
+	struct sim_job *j = job_of(s, p->ip);
+	struct sim_fragment *f;
+
+	if ((h->type != PBOX_PUSH && h->type != PBOX_PUSHPULL) || h->worker >= SIM_WORKERS ||
+		h->token != j->token[h->worker])
+		return;
+	f = sim_find(j, h->chunk, h->frag);
+	if (f != NULL && pbox_serial_diff(h->round, f->arrived[h->worker]) > 0)
+		f->arrived[h->worker] = h->round;
+}
+
+void
+sim_check_forged(struct sim *s, const struct sim_shard *sh, const uint64_t *before,
+	uint64_t held_bits, const struct pbox_hdr *h)
+{
+	uint64_t drops = 0, other = 0;
+
+	for (unsigned i = 0; i < PBOX_SS_STATS; i++) {
+		uint64_t d = sh->stats[i] - before[i];
+
+		if (i == PBOX_SS_RX_FRAMES || i == PBOX_SS_TX_OTHER || i == PBOX_SS_TX_WAIT)
+			continue;
+		/* before INIT every round is early */
+		if ((i >= PBOX_SS_FIRST_DROP && i <= PBOX_SS_LAST_DROP) || i == PBOX_SS_RX_EARLY)
+			drops += d;
+		else
+			other += d != 0;
+	}
+	if (drops != 1 || other != 0 || held_bits != 0)
+		sim_fail(s, "a forged %s of job %u worker %u round %u changed something",
+			pbox_type_name(h->type), h->job, h->worker, h->round);
+}
+
+void
+sim_check_forged_control(struct sim *s, const uint64_t *before, const struct pbox_hdr *h)
+{
+	uint64_t drops = 0, other = 0;
+
+	for (unsigned i = PBOX_RS_FIRST_ACCEPT; i < PBOX_RS_STATS; i++) {
+		uint64_t d = s->box.stats[i] - before[i];
+
+		if (i >= PBOX_RS_FIRST_DROP && i <= PBOX_RS_LAST_DROP)
+			drops += d;
+		else
+			other += d != 0;
+	}
+	if (drops != 1 || other != 0)
+		sim_fail(s, "a forged %s of job %u worker %u changed something",
+			pbox_type_name(h->type), h->job, h->worker);
+}
+
+static void
+check_counters(struct sim *s, const uint64_t *v, unsigned first, unsigned last, uint64_t frames,
+	const char *who)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = first; i <= last; i++)
+		sum += v[i];
+	if (sum != v[0] || v[0] != frames)
+		sim_fail(s, "%s: %llu frames given, %llu counted, %llu accepted or dropped", who,
+			(unsigned long long)frames, (unsigned long long)v[0],
+			(unsigned long long)sum);
+}
+
+void
+sim_box_check_end(struct sim *s)
+{
+	uint64_t contributions = 0, rounds = 0, refused = 0;
+	bool lossless_hold = true;
+
+	for (unsigned i = 0; i < s->sc.jobs; i++)
+		lossless_hold &= !s->sc.job[i].greedy && s->sc.job[i].restarts == 0;
+	for (unsigned i = 0; i < s->sc.shards; i++) {
+		const struct sim_shard *sh = &s->box.shard[i];
+
+		check_counters(
+			s, sh->stats, PBOX_SS_FIRST_ACCEPT, PBOX_SS_LAST_DROP, sh->frames, "shard");
+		if (sh->held != 0 || sh->stats[PBOX_SS_HELD] != 0)
+			sim_fail(s, "shard %u still holds %llu packets", i,
+				(unsigned long long)sh->held);
+		if (sh->stats[PBOX_SS_ROUNDS_OPEN] != 0)
+			sim_fail(s, "shard %u has open rounds", i);
+		contributions += sh->stats[PBOX_SS_RX_CONTRIBUTION];
+		rounds += sh->stats[PBOX_SS_ROUNDS];
+		refused += sh->stats[PBOX_SS_DROP_NO_SLOT] + sh->stats[PBOX_SS_DROP_NO_BUFFER];
+	}
+	check_counters(s, s->box.stats, PBOX_RS_FIRST_ACCEPT, PBOX_RS_LAST_DROP, s->box.frames,
+		"registrar");
+	if (s->exact && contributions != s->expected_contributions)
+		sim_fail(s, "%llu contributions counted, %llu made",
+			(unsigned long long)contributions,
+			(unsigned long long)s->expected_contributions);
+	if (lossless_hold && refused != 0)
+		sim_fail(s, "%llu contributions within the window found no room",
+			(unsigned long long)refused);
+	if (s->box.stats[PBOX_RS_JOBS] != 0 || s->box.stats[PBOX_RS_WORKERS] != 0 ||
+		s->box.stats[PBOX_RS_TABLES] != 0)
+		sim_fail(s, "jobs, workers or tables are left");
+	for (unsigned n = 0; n < SIM_NODES; n++) {
+		const uint64_t *p = (const void *)sim_box_region(n);
+
+		if (pbox_arena_used(s->box.arena[n]) != 0)
+			sim_fail(s, "%zu bytes of node %u are still in use",
+				pbox_arena_used(s->box.arena[n]), n);
+		for (size_t i = 0; i < SIM_NODE_BYTES / 8 && !s->failed; i++)
+			if (p[i] != 0)
+				sim_fail(s, "memory given back is not zero");
+	}
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <sodium.h>
+
+#include "sim.h"
+
+static const char help[] =
+	"pbox_sim: the engine in virtual time, on a bad network\n"
+	"\n"
+	"  --seeds A:B         run seeds A to B-1 (default 1:1001)\n"
+	"  --seed N            run one seed\n"
+	"  --regressions FILE  run the seeds of a file first: one a line, '#' begins a comment\n"
+	"  --plant NAME        run an engine with a planted bug; 'list' names them\n"
+	"  --jobs N --workers N --shards N --loss P\n"
+	"                      instead of what the seed says\n"
+	"  --caught            the planted bug must make a seed fail: that is one passed test\n"
+	"  --keep-going        do not stop at the first seed that fails\n"
+	"  --twice             run every seed twice and compare the traces' hashes\n"
+	"  --stats             print the box's counters, summed over all seeds\n"
+	"  -v                  print the scenario and the trace\n"
+	"\n"
+	"A run ends with '<n> passed, <n> failed' and fails if a seed does.\n";
+
+struct options {
+	uint64_t first, end;
+	const char *regressions;
+	struct sim_limits limits;
+	bool verbose, keep_going, twice, stats, caught;
+};
+
+struct totals {
+	unsigned passed, failed;
+	uint64_t hash, events, frames;
+	double virtual_s;
+	uint64_t shard[PBOX_SS_STATS], registrar[PBOX_RS_STATS];
+};
+
+static bool
+run_one(uint64_t seed, const struct options *o, struct totals *t)
+{
+	struct sim_result r, again;
+
+	sim_run(&r, seed, &o->limits, o->verbose);
+	if (o->twice && r.ok) {
+		sim_run(&again, seed, &o->limits, false);
+		if (again.hash != r.hash) {
+			r.ok = false;
+			snprintf(r.why, sizeof(r.why), "a second run took another way");
+		}
+	}
+	for (unsigned i = 0; i < PBOX_SS_STATS; i++)
+		t->shard[i] += r.shard[i];
+	for (unsigned i = 0; i < PBOX_RS_STATS; i++)
+		t->registrar[i] += r.registrar[i];
+	t->hash = sim_mix(t->hash, r.hash);
+	t->events += r.events;
+	t->frames += r.frames;
+	t->virtual_s += (double)r.virtual_ns * 1e-9;
+	if (o->verbose)
+		printf("seed %llu: hash %016llx, %llu events, %.3f s of virtual time\n",
+			(unsigned long long)seed, (unsigned long long)r.hash,
+			(unsigned long long)r.events, (double)r.virtual_ns * 1e-9);
+	if (r.ok) {
+		t->passed++;
+		return true;
+	}
+	t->failed++;
+	printf("seed %llu failed: %s\n", (unsigned long long)seed, r.why);
+	return false;
+}
+
+static int
+run_regressions(const struct options *o, struct totals *t)
+{
+	FILE *f = fopen(o->regressions, "r");
+	char line[256];
+
+	if (f == NULL) {
+		fprintf(stderr, "pbox_sim: cannot read %s\n", o->regressions);
+		return -1;
+	}
+	while (fgets(line, sizeof(line), f) != NULL) {
+		char *end;
+		unsigned long long seed = strtoull(line, &end, 0);
+
+		if (end != line)
+			run_one(seed, o, t);
+	}
+	fclose(f);
+	return 0;
+}
+
+static int
+choose_plant(const char *name)
+{
+	for (int i = 1; sim_plants[i] != NULL; i++) {
+		if (strcmp(name, "list") == 0)
+			puts(sim_plants[i]);
+		if (strcmp(name, sim_plants[i]) == 0) {
+			sim_planted = i;
+			return 0;
+		}
+	}
+	if (strcmp(name, "list") == 0)
+		exit(0);
+	fprintf(stderr, "pbox_sim: no bug is called '%s'; --plant list names them\n", name);
+	return -1;
+}
+
+static int
+parse(int argc, char **argv, struct options *o)
+{
+	static const struct option longs[] = {
+		{"seeds", required_argument, NULL, 's'},
+		{"seed", required_argument, NULL, 'n'},
+		{"regressions", required_argument, NULL, 'r'},
+		{"plant", required_argument, NULL, 'p'},
+		{"jobs", required_argument, NULL, 'j'},
+		{"workers", required_argument, NULL, 'w'},
+		{"shards", required_argument, NULL, 'h'},
+		{"loss", required_argument, NULL, 'l'},
+		{"caught", no_argument, NULL, 'c'},
+		{"keep-going", no_argument, NULL, 'k'},
+		{"twice", no_argument, NULL, 't'},
+		{"stats", no_argument, NULL, 'S'},
+		{"help", no_argument, NULL, '?'},
+		{NULL, 0, NULL, 0},
+	};
+	char *rest;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "v", longs, NULL)) != -1) {
+		switch (c) {
+		case 's':
+			o->first = strtoull(optarg, &rest, 0);
+			o->end = *rest == ':' ? strtoull(rest + 1, NULL, 0) : o->first + 1;
+			break;
+		case 'n':
+			o->first = strtoull(optarg, NULL, 0);
+			o->end = o->first + 1;
+			break;
+		case 'r':
+			o->regressions = optarg;
+			break;
+		case 'p':
+			if (choose_plant(optarg) < 0)
+				return -1;
+			break;
+		case 'j':
+			o->limits.jobs = (unsigned)atoi(optarg) % (SIM_JOBS + 1);
+			break;
+		case 'w':
+			o->limits.workers = (unsigned)atoi(optarg) % (SIM_WORKERS + 1);
+			break;
+		case 'h':
+			o->limits.shards = (unsigned)atoi(optarg) % (SIM_SHARDS + 1);
+			break;
+		case 'l':
+			o->limits.loss = atof(optarg);
+			break;
+		case 'c':
+			o->caught = true;
+			break;
+		case 'k':
+			o->keep_going = true;
+			break;
+		case 't':
+			o->twice = true;
+			break;
+		case 'S':
+			o->stats = true;
+			break;
+		case 'v':
+			o->verbose = true;
+			break;
+		default:
+			fputs(help, stderr);
+			return -1;
+		}
+	}
+	return 0;
+}
+
+static void
+print_stats(const struct totals *t)
+{
+	for (unsigned i = 0; i < PBOX_SS_STATS; i++)
+		printf("%-30s %llu\n", pbox_shard_stat_defs[i].name,
+			(unsigned long long)t->shard[i]);
+	for (unsigned i = 0; i < PBOX_RS_STATS; i++)
+		printf("registrar %-20s %llu\n", pbox_registrar_stat_defs[i].name,
+			(unsigned long long)t->registrar[i]);
+}
+
+/* An assertion of the engine catches a planted bug as well. */
+static void
+caught_by_assertion(int sig)
+{
+	static const char text[] = "the planted bug broke an assertion\n1 passed, 0 failed\n";
+
+	(void)sig;
+	_exit(write(STDOUT_FILENO, text, sizeof(text) - 1) < 0);
+}
+
+int
+main(int argc, char **argv)
+{
+	struct options o = {.first = 1, .end = 1001, .limits = {.loss = -1.0}};
+	struct totals t = {0};
+	struct timespec a, b;
+	double s;
+
+	if (parse(argc, argv, &o) < 0)
+		return 2;
+	if (sodium_init() < 0)
+		return 2;
+	if (o.caught)
+		signal(SIGABRT, caught_by_assertion);
+	clock_gettime(CLOCK_MONOTONIC, &a);
+	if (o.regressions != NULL && run_regressions(&o, &t) < 0)
+		return 2;
+	for (uint64_t seed = o.first; seed < o.end && (t.failed == 0 || o.keep_going); seed++)
+		run_one(seed, &o, &t);
+	clock_gettime(CLOCK_MONOTONIC, &b);
+	s = (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) * 1e-9;
+	if (o.stats)
+		print_stats(&t);
+	printf("%u seeds in %.1f s (%.0f a second), %.0f s of virtual time, %llu events, %llu "
+	       "datagrams, hash %016llx\n",
+		t.passed + t.failed, s, (t.passed + t.failed) / (s > 0 ? s : 1), t.virtual_s,
+		(unsigned long long)t.events, (unsigned long long)t.frames,
+		(unsigned long long)t.hash);
+	if (o.caught) {
+		printf("the planted bug %s by %u seeds\n",
+			t.failed > 0 ? "was caught" : "was missed", t.passed + t.failed);
+		printf("%d passed, %d failed\n", t.failed > 0, t.failed == 0);
+		return t.failed == 0;
+	}
+	printf("%u passed, %u failed\n", t.passed, t.failed);
+	return t.failed > 0 ? 1 : 0;
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdlib.h>
+
+#include "box.h"
+
+#define UNKNOWN UINT32_MAX
+
+struct sim_fragment *
+sim_find(struct sim_job *j, uint32_t chunk, uint32_t frag)
+{
+	uint32_t table = chunk >> PBOX_CHUNK_BITS, index = chunk & ((1u << PBOX_CHUNK_BITS) - 1);
+	uint32_t first;
+
+	if (table >= SIM_TABLES || j->first_number[table] == NULL || index >= j->chunks[table])
+		return NULL;
+	first = j->first_number[table][index];
+	if (first == UNKNOWN || first + frag >= j->n_fragments ||
+		j->fragment[first + frag].chunk != chunk)
+		return NULL;
+	return &j->fragment[first + frag];
+}
+
+static void
+add_fragments(struct sim *s, unsigned job, const struct pbox_chunk_entry *e, uint32_t table)
+{
+	struct sim_job *j = &s->job[job];
+	uint32_t f = j->frag_elements[table];
+	const struct sim_table_spec *t = &s->sc.job[job].table[table];
+
+	j->first_number[table][e->chunk_id & ((1u << PBOX_CHUNK_BITS) - 1)] = j->n_fragments;
+	for (uint32_t at = 0, i = 0; at < e->elements; at += f, i++) {
+		struct sim_fragment *n;
+
+		j->fragment = reallocarray(j->fragment, j->n_fragments + 1, sizeof(*j->fragment));
+		PBOX_ASSERT(j->fragment != NULL);
+		n = &j->fragment[j->n_fragments];
+		*n = (struct sim_fragment){
+			.chunk = e->chunk_id,
+			.elements = e->elements - at < f ? e->elements - at : f,
+			.number = j->n_fragments++,
+			.frag = (uint16_t)i,
+			.endpoint = e->endpoint,
+			.group = t->tensor[e->segment[0].tensor].group,
+			.table = (uint8_t)table,
+			.published = s->sc.job[job].first_round,
+		};
+		for (unsigned w = 0; w < SIM_WORKERS; w++)
+			n->arrived[w] = s->sc.job[job].first_round;
+	}
+}
+
+/* A chunk that an earlier worker was told of. */
+static void
+compare(struct sim *s, unsigned job, const struct pbox_chunk_entry *e, uint32_t table)
+{
+	struct sim_job *j = &s->job[job];
+	struct sim_fragment *f = sim_find(j, e->chunk_id, 0);
+	uint32_t frags = (e->elements + j->frag_elements[table] - 1) / j->frag_elements[table];
+	struct sim_fragment *last = sim_find(j, e->chunk_id, frags - 1);
+
+	if (f == NULL || last == NULL || f->endpoint != e->endpoint ||
+		last->elements != e->elements - (frags - 1) * j->frag_elements[table])
+		sim_fail(s, "the map of chunk %x differs between workers", e->chunk_id);
+}
+
+static void
+check_chunk(struct sim *s, unsigned job, const struct pbox_chunk_entry *e, uint32_t table)
+{
+	const struct sim_table_spec *t = &s->sc.job[job].table[table];
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < e->segments; i++) {
+		const struct pbox_segment *g = &e->segment[i];
+
+		if (g->tensor >= t->fixed.tensors ||
+			g->offset + g->elements > t->tensor[g->tensor].elements) {
+			sim_fail(s, "chunk %x has a segment beyond tensor %u", e->chunk_id,
+				g->tensor);
+			return;
+		}
+		sum += g->elements;
+	}
+	if (sum != e->elements || e->segments == 0 || e->endpoint >= s->sc.endpoints)
+		sim_fail(s, "chunk %x has %u elements in segments of %llu", e->chunk_id,
+			e->elements, (unsigned long long)sum);
+}
+
+void
+sim_map_page(struct sim *s, unsigned job, const struct pbox_mapped *m, struct pbox_cursor *cur)
+{
+	struct sim_job *j = &s->job[job];
+	uint32_t t = m->table;
+
+	if (j->first_number[t] == NULL) {
+		j->chunks[t] = m->chunks;
+		j->frag_elements[t] = m->frag_elements;
+		j->first_number[t] = malloc((m->chunks + 1) * sizeof(uint32_t));
+		PBOX_ASSERT(j->first_number[t] != NULL);
+		for (uint32_t i = 0; i <= m->chunks; i++)
+			j->first_number[t][i] = UNKNOWN;
+	}
+	if (j->chunks[t] != m->chunks || j->frag_elements[t] != m->frag_elements)
+		sim_fail(s, "the map of table %u differs between workers", t);
+	for (unsigned i = 0; i < m->count && !s->failed; i++) {
+		struct pbox_chunk_entry e;
+
+		if (pbox_mapped_next(cur, &e) < 0 ||
+			e.chunk_id != m->first_chunk_id + m->first + i ||
+			m->first + i >= m->chunks || e.elements == 0) {
+			sim_fail(s, "MAPPED: entry %u cannot be read", i);
+			return;
+		}
+		check_chunk(s, job, &e, t);
+		if (s->failed)
+			return;
+		if (j->first_number[t][m->first + i] == UNKNOWN)
+			add_fragments(s, job, &e, t);
+		else
+			compare(s, job, &e, t);
+	}
+}
+
+void
+sim_box_advance_rounds(struct sim *s)
+{
+	const struct pbox_job *job;
+
+	for (unsigned i = 0; (job = s->engine->registrar_job(s->box.registrar, i)) != NULL; i++) {
+		unsigned sim_job = (unsigned)(job->name[3] - '0');
+		uint32_t first = s->sc.job[sim_job].first_round;
+
+		for (uint32_t t = 0; first != 0 && t < job->n_tables; t++) {
+			struct pbox_table *table = &job->table[t]->t;
+
+			/* no shard has it yet, or it is as it should be already */
+			for (uint32_t c = 0; job->table[t]->built && c < table->n_chunks; c++)
+				for (unsigned f = 0; f < table->chunk[c].fragments; f++)
+					if (table->chunk[c].slot[f].version == 0 &&
+						table->chunk[c].slot[f].has_result == 0)
+						table->chunk[c].slot[f].version = first;
+		}
+	}
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <string.h>
+
+#include "sim.h"
+
+/*
+ * Somebody who sees the traffic sends it again with something changed and a right CRC. Each change
+ * is one that the box must notice (R6.11): the forged frame is counted as dropped and changes
+ * nothing. Old datagrams sent again as they were are not noise: the network's repetitions do that.
+ */
+static void
+forge(struct sim *s, struct pbox_hdr *h)
+{
+	uint64_t x = pbox_random_u64(&s->random);
+
+	switch (sim_below(s, 13)) {
+	case 0:
+		h->token ^= x | 1;
+		break;
+	case 1:
+		h->incarnation ^= (uint32_t)x | 1;
+		break;
+	case 2:
+		h->map_epoch = (uint16_t)(h->map_epoch + 1 + x % 60000);
+		break;
+	case 3:
+		h->chunk ^= 0x80000000;
+		break;
+	case 4:
+		h->frag |= 0x8000;
+		break;
+	case 5:
+		h->round -= 2 + (uint32_t)(x % 1000);
+		break;
+	case 6:
+		h->round += 1000 + (uint32_t)(x % 1000); /* later than any copy can be late */
+		break;
+	case 7:
+		h->job = (uint16_t)(h->job + 1000);
+		break;
+	case 8:
+		h->format = (uint8_t)(h->format + 3 + x % 200);
+		break;
+	case 9:
+		h->flags &= (uint16_t)~PBOX_F_LAST;
+		break;
+	case 10:
+		h->type = PBOX_INIT; /* nowhere does a piece begin at element 1 */
+		h->base = 1;
+		break;
+	case 11:
+		h->type = x % 2 == 0 ? PBOX_RESULT : PBOX_WAIT;
+		break;
+	case 12:
+		h->flags ^= PBOX_F_ZERO; /* a payload where none belongs, or none */
+		break;
+	}
+}
+
+/* The same for a request to the registrar: its session does not fit. */
+static bool
+forge_control(struct sim *s, struct pbox_hdr *h)
+{
+	uint32_t x = (uint32_t)pbox_random_u64(&s->random);
+
+	/* ERROR SESSION to a forged LEAVE looks like the answer to a real one whose LEFT was lost */
+	if (h->type == PBOX_HELLO || h->type == PBOX_JOIN || h->type == PBOX_LEAVE)
+		return false;
+	if (x % 2 == 0)
+		h->token ^= x | 1;
+	else
+		h->incarnation ^= x | 1;
+	return true;
+}
+
+void
+sim_noise(struct sim *s, const struct sim_packet *p)
+{
+	struct pbox_hdr h;
+	struct sim_packet *f;
+	size_t size;
+
+	if (pbox_frame_decode(p->data, p->len, true, &h, &size) != PBOX_WIRE_OK)
+		return;
+	if (p->endpoint == SIM_CONTROL ? !forge_control(s, &h)
+				       : h.type != PBOX_PUSHPULL && h.type != PBOX_PUSH)
+		return;
+	f = sim_packet_new((uint32_t)size);
+	f->endpoint = p->endpoint;
+	f->ip = p->ip;
+	f->udp = p->udp;
+	f->forged = true;
+	memcpy(f->data, p->data, size);
+	/* another payload, so that a forged contribution that is taken gives a wrong sum */
+	for (size_t i = PBOX_HDR_LEN; i < size; i++)
+		f->data[i] ^= 0x11;
+	if (p->endpoint != SIM_CONTROL)
+		forge(s, &h);
+	pbox_frame_seal(f->data, &h);
+	sim_net_send(s, f, true);
+}

@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Plant bugs into copies of lib/engine's sources, for the simulator to find.
+
+plant.py OUTDIR ENGINE_DIR
+
+Every plant is a text that stands exactly once in a source file and what stands there instead while
+the plant is switched on (at run time: sim_planted). The production sources know nothing of it. A
+plant whose text has gone stops the build: bring it up to date with the code.
+
+All functions and tables of the engine get other names, so that the real one can be linked beside.
+"""
+
+import pathlib
+import re
+import sys
+
+# name, file, text, text with the bug; P stands for "this plant is on"
+PLANTS = [
+    ("skip-duplicate-check", "shard_round.c",
+     "if (r != NULL && bit_get(r->has, f->hdr.worker)) {",
+     "if (r != NULL && !P && bit_get(r->has, f->hdr.worker)) {"),
+    ("arrival-order", "shard_round.c",
+     "r->payload[w] = holds ? f->payload : NULL;",
+     "r->payload[P ? r->arrived : w] = holds ? f->payload : NULL;"),
+    ("swapped-index", "shard_round.c",
+     "r->handle[w] = holds ? f->handle : NULL;",
+     "r->handle[w] = holds ? f->handle : NULL; if (P && w > 0) r->payload[w - 1] = r->payload[w];"),
+    ("one-early", "shard_round.c",
+     "if (r->arrived == g->j->job->workers)\n\t\tfinish(s, g, f);",
+     "if (r->arrived + (P && g->j->job->workers > 1) == g->j->job->workers)\n\t\tfinish(s, g, f);"),
+    ("first-missing-forgotten", "shard_round.c",
+     "if (f->hdr.type == PBOX_PUSHPULL)\n\t\twant(s, r, f);",
+     "if (P && f->hdr.worker == 0 && r->arrived == g->j->job->workers && r->arrived > 1) return f->hdr.length > 0;\n"
+     "\tif (f->hdr.type == PBOX_PUSHPULL)\n\t\twant(s, r, f);"),
+    ("stale-contribution", "shard_round.c",
+     "if (ahead == 1)\n\t\treturn contribute_now",
+     "if (ahead == 1 || (P && ahead == 0))\n\t\treturn contribute_now"),
+    ("stale-answer", "shard_answer.c",
+     ".round = g->slot->version,\n\t\t\t\t.base",
+     ".round = g->slot->version + (P && g->slot->round != NULL && g->slot->round->arrived > 0),\n\t\t\t\t.base"),
+    ("handle-forgotten", "shard_round.c",
+     "for (unsigned w = first; w < end; w++) {",
+     "for (unsigned w = first; w + (P && end > first + 1) < end; w++) {"),
+    ("release-before-sum", "shard_round.c",
+     "pbox_optim_update(&u, &src, g->elements);",
+     "if (P) release(s, j, r, r->folded, n);\n\tpbox_optim_update(&u, &src, g->elements);"),
+    ("wrong-token", "shard.c",
+     "if (token != f->hdr.token)",
+     "if (!P && token != f->hdr.token)"),
+    ("other-incarnation", "shard.c",
+     "if (f->hdr.incarnation != s->conf.incarnation)",
+     "if (!P && f->hdr.incarnation != s->conf.incarnation)"),
+    ("half-initialised", "shard_round.c",
+     "if (g->slot->init == (1u << pieces) - 1)",
+     "if (P || g->slot->init == (1u << pieces) - 1)"),
+    ("old-hyperparameters", "shard_round.c",
+     "k->round == round && k->sets == sets",
+     "k->round == round && (P || k->sets == sets)"),
+    ("latest-takes-record", "shard.c",
+     "if (!latest && (initialised(g) || ahead == 0))",
+     "if ((P || !latest) && (initialised(g) || ahead == 0))"),
+    ("lease-ignored", "registrar.c",
+     "if (silent <= m->lease_ms * NS_PER_MS) {",
+     "if (P || silent <= m->lease_ms * NS_PER_MS) {"),
+    ("memory-kept", "registrar_table.c",
+     "pbox_table_release(&job->table[i]->t, r->load);",
+     "if (!P) pbox_table_release(&job->table[i]->t, r->load);"),
+]
+
+
+def planted(name: str, text: str) -> str:
+    for number, (_, file, old, new) in enumerate(PLANTS, 1):
+        if file != name:
+            continue
+        if text.count(old) != 1:
+            sys.exit(f"plant.py: '{PLANTS[number - 1][0]}': its text stands {text.count(old)} times in "
+                     f"{file}, not once: bring the plant up to date")
+        text = text.replace(old, re.sub(r"\bP\b", f"(sim_planted == {number})", new))
+    return text
+
+
+def main() -> None:
+    out, engine = map(pathlib.Path, sys.argv[1:3])
+    names = set()
+    for header in engine.glob("*.h"):
+        text = re.sub(r"static inline[^;{]*\{", "{", re.sub(r"/\*.*?\*/", "", header.read_text(), flags=re.S))
+        # declarations at the beginning of a line: functions and extern tables
+        names |= set(re.findall(r"^(?!typedef|static|#)[a-z][\w \t*]*?[\s*](\w+)\(", text, re.M))
+        names |= set(re.findall(r"^extern .*?(\w+)(?:\[|;)", text, re.M))
+    names -= {"__attribute__", "_Static_assert"}
+    lines = "".join(f"#define {n} planted_{n}\n" for n in sorted(names))
+    (out / "planted_names.h").write_text(lines + "extern int sim_planted;\n")
+    for source in engine.glob("*.c"):
+        (out / f"planted_{source.name}").write_text(planted(source.name, source.read_text()))
+    listed = "".join(f'\t"{p[0]}",\n' for p in PLANTS)
+    (out / "planted_list.c").write_text(
+        '#include "sim.h"\n\nint sim_planted;\n'
+        f'const char *const sim_plants[] = {{\n\t"",\n{listed}\tNULL,\n}};\n')
+
+
+main()

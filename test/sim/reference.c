@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim.h"
+
+/*
+ * What the box must answer, computed anew from doc/protocol.md R5.2 and PyTorch's optimisers, one
+ * element after the other, sharing no code with lib/reduce and lib/optim.
+ */
+
+#define MAX_ELEMENTS (SIM_MTU / 2)
+
+const struct sim_table_spec *
+sim_spec(const struct sim_scenario *sc, unsigned job, const struct sim_fragment *f)
+{
+	return &sc->job[job].table[f->table];
+}
+
+static uint64_t
+key(const struct sim_scenario *sc, unsigned job, unsigned life, const struct sim_fragment *f,
+	unsigned w, uint32_t round)
+{
+	uint64_t k = sim_mix(sc->seed, (uint64_t)job << 32 | life);
+
+	return sim_mix(sim_mix(k, (uint64_t)f->chunk << 32 | f->frag), (uint64_t)w << 32 | round);
+}
+
+static uint64_t
+step(uint64_t *x)
+{
+	*x ^= *x << 13;
+	*x ^= *x >> 7;
+	*x ^= *x << 17;
+	return *x;
+}
+
+/* Sign, an exponent within some powers of two of 1 (so that order matters), random mantissa. */
+static uint32_t
+random_fp32(uint64_t x)
+{
+	return (uint32_t)(x & 0x807FFFFF) | (119u + (uint32_t)(x >> 40 & 15)) << 23;
+}
+
+static uint16_t
+random_fp16(uint64_t x)
+{
+	return (uint16_t)((x & 0x83FF) | (10u + (x >> 40 & 7)) << 10);
+}
+
+size_t
+sim_contribution(const struct sim_scenario *sc, unsigned job, unsigned life,
+	const struct sim_fragment *f, unsigned w, uint32_t round, uint8_t *out, uint32_t *weight,
+	bool *zero)
+{
+	unsigned format = sim_spec(sc, job, f)->fixed.push_format;
+	uint64_t x = key(sc, job, life, f, w, round);
+
+	*weight = x % 11 == 0 ? 0 : (uint32_t)(x >> 8 & 63);
+	*zero = sc->job[job].zeros && x % 5 == 0;
+	if (*zero)
+		return 0;
+	x |= 1;
+	for (uint32_t i = 0; i < f->elements; i++) {
+		uint32_t bits = random_fp32(step(&x));
+		uint16_t half = (uint16_t)(bits >> 16);
+
+		if (format == PBOX_FMT_FP16)
+			half = random_fp16(x);
+		if (format == PBOX_FMT_FP32)
+			memcpy(out + (size_t)i * 4, &bits, 4);
+		else
+			memcpy(out + (size_t)i * 2, &half, 2);
+	}
+	return (size_t)f->elements * (format == PBOX_FMT_FP32 ? 4 : 2);
+}
+
+void
+sim_initial(const struct sim_scenario *sc, unsigned job, unsigned life,
+	const struct sim_fragment *f, float *out)
+{
+	uint64_t x = key(sc, job, life, f, 0xFFFFFF, 0) | 1;
+
+	for (uint32_t i = 0; i < f->elements; i++) {
+		uint32_t bits = random_fp32(step(&x));
+
+		memcpy(&out[i], &bits, 4);
+	}
+}
+
+static float
+widen(const uint8_t *p, unsigned format, uint32_t i)
+{
+	uint32_t bits;
+	uint16_t half;
+	float v;
+
+	if (format == PBOX_FMT_FP32) {
+		memcpy(&v, p + (size_t)i * 4, 4);
+		return v;
+	}
+	memcpy(&half, p + (size_t)i * 2, 2);
+	if (format == PBOX_FMT_BF16) {
+		bits = (uint32_t)half << 16;
+		memcpy(&v, &bits, 4);
+		return v;
+	}
+	/* contributions are normal numbers: no infinities, NaNs or subnormals */
+	v = ldexpf((float)((half & 0x3FF) + 1024), (half >> 10 & 31) - 25);
+	return (half & 0x8000) != 0 ? -v : v;
+}
+
+static uint16_t
+to_bf16(float v)
+{
+	uint32_t bits, low;
+
+	if (isnan(v))
+		return 0x7FC0;
+	memcpy(&bits, &v, 4);
+	low = bits & 0xFFFF;
+	bits >>= 16;
+	if (low > 0x8000 || (low == 0x8000 && (bits & 1) != 0))
+		bits++;
+	return (uint16_t)bits;
+}
+
+static uint16_t
+to_fp16(float v)
+{
+	uint16_t sign = signbit(v) ? 0x8000 : 0;
+	float a = fabsf(v), m;
+	int e;
+
+	if (isnan(v))
+		return sign | 0x7E00;
+	if (a < 0x1p-14f)
+		return (uint16_t)(sign | (uint16_t)nearbyintf(a * 0x1p24f));
+	if (a >= 65520.0f)
+		return sign | 0x7C00;
+	e = ilogbf(a);
+	m = nearbyintf(ldexpf(a, 10 - e)); /* 1024 to 2048; the carry goes into the exponent */
+	return (uint16_t)(sign | (((e + 15) << 10) + ((int)m - 1024)));
+}
+
+static void
+narrow(uint8_t *out, unsigned format, const float *v, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		uint16_t half = format == PBOX_FMT_BF16 ? to_bf16(v[i]) : to_fp16(v[i]);
+
+		if (format == PBOX_FMT_FP32)
+			memcpy(out + (size_t)i * 4, &v[i], 4);
+		else
+			memcpy(out + (size_t)i * 2, &half, 2);
+	}
+}
+
+/* R5.2, without the factor. */
+static void
+ordered_sum(const struct sim_scenario *sc, unsigned job, unsigned life,
+	const struct sim_fragment *f, uint32_t round, float *sum, uint64_t *samples)
+{
+	const struct pbox_declare *d = &sim_spec(sc, job, f)->fixed;
+	uint8_t bytes[SIM_MTU];
+
+	*samples = 0;
+	for (unsigned w = 0; w < sc->job[job].workers; w++) {
+		uint32_t weight;
+		bool zero;
+
+		sim_contribution(sc, job, life, f, w, round, bytes, &weight, &zero);
+		*samples += weight;
+		for (uint32_t i = 0; i < f->elements; i++) {
+			float v = zero ? 0.0f : widen(bytes, d->push_format, i);
+
+			if (d->op == PBOX_OP_WEIGHTED_MEAN && !zero)
+				v = (float)weight * v;
+			sum[i] = w == 0 ? v : sum[i] + v;
+		}
+	}
+}
+
+unsigned
+sim_groups(const struct sim_scenario *sc, unsigned job, unsigned table)
+{
+	const struct sim_table_spec *t = &sc->job[job].table[table];
+	unsigned highest = 0;
+
+	for (uint32_t i = 0; i < t->fixed.tensors; i++)
+		if (t->tensor[i].group > highest)
+			highest = t->tensor[i].group;
+	return highest + 1;
+}
+
+static void
+add(struct pbox_set *m, unsigned id, double value)
+{
+	m->param[m->count].id = (uint16_t)id;
+	m->param[m->count].value = value;
+	m->count++;
+}
+
+unsigned
+sim_hyper_change(const struct sim_scenario *sc, unsigned job, unsigned table, unsigned group,
+	uint32_t round, struct pbox_set *m)
+{
+	const struct pbox_declare *d = &sc->job[job].table[table].fixed;
+	uint64_t x = sim_mix(sc->seed ^ 0x5E7,
+		(uint64_t)job << 48 | (uint64_t)table << 40 | (uint64_t)group << 32 | round);
+	bool adam = d->optimiser == PBOX_OPT_ADAM || d->optimiser == PBOX_OPT_ADAMW;
+
+	*m = (struct pbox_set){.table = table, .group = (uint16_t)group, .from_round = round};
+	if (d->mode == PBOX_MODE_OPTIMISER && round == 1) {
+		if (!adam)
+			add(m, PBOX_HYPER_LR, 0.125);
+		if (d->optimiser == PBOX_OPT_MOMENTUM || d->optimiser == PBOX_OPT_NESTEROV)
+			add(m, PBOX_HYPER_MOMENTUM, 0.9);
+		if (d->optimiser == PBOX_OPT_MOMENTUM && x % 2 == 0)
+			add(m, PBOX_HYPER_DAMPENING, 0.1);
+		if (x % 3 == 0)
+			add(m, PBOX_HYPER_WEIGHT_DECAY, 0.01);
+		if (adam && x % 5 == 0) {
+			add(m, PBOX_HYPER_BETA1, 0.8);
+			add(m, PBOX_HYPER_EPS, 1e-6);
+		}
+	}
+	if (sc->job[job].sets && x % 3 == 0) {
+		if (d->mode == PBOX_MODE_OPTIMISER && round > 1)
+			add(m, PBOX_HYPER_LR, (double)(x >> 8 & 1023) / 4096.0);
+		if (x % 2 == 0)
+			add(m, PBOX_HYPER_CLIP_VALUE, (double)(x >> 20 & 3) / 2.0);
+	}
+	return m->count;
+}
+
+/* The values that hold in a round: PyTorch's defaults and every change up to it. */
+static void
+hyper_at(const struct sim_scenario *sc, unsigned job, const struct sim_fragment *f, uint32_t round,
+	double v[PBOX_HYPER_IDS])
+{
+	const struct pbox_declare *d = &sim_spec(sc, job, f)->fixed;
+	bool adam = d->optimiser == PBOX_OPT_ADAM || d->optimiser == PBOX_OPT_ADAMW;
+
+	memset(v, 0, PBOX_HYPER_IDS * sizeof(*v));
+	v[PBOX_HYPER_LR] = adam ? 0.001 : 0.0;
+	v[PBOX_HYPER_BETA1] = 0.9;
+	v[PBOX_HYPER_BETA2] = 0.999;
+	v[PBOX_HYPER_EPS] = 1e-8;
+	v[PBOX_HYPER_WEIGHT_DECAY] = d->optimiser == PBOX_OPT_ADAMW ? 0.01 : 0.0;
+	if (sc->job[job].first_round != 0)
+		return;
+	for (uint32_t r = 1; r <= round; r++) {
+		struct pbox_set m;
+
+		sim_hyper_change(sc, job, f->table, f->group, r, &m);
+		for (unsigned i = 0; i < m.count; i++)
+			v[m.param[i].id] = m.param[i].value;
+	}
+}
+
+static void
+sgd_family(struct sim_fragment *f, unsigned kind, const double v[PBOX_HYPER_IDS], const float *g,
+	uint32_t round)
+{
+	float lr = (float)v[PBOX_HYPER_LR], wd = (float)v[PBOX_HYPER_WEIGHT_DECAY];
+	float mu = (float)v[PBOX_HYPER_MOMENTUM];
+	float keep = (float)(1.0 - v[PBOX_HYPER_DAMPENING]);
+
+	for (uint32_t i = 0; i < f->elements; i++) {
+		float d = g[i], decay = wd * f->param[i], part;
+
+		if (wd != 0.0f)
+			d = d + decay;
+		if (kind != PBOX_OPT_SGD) {
+			if (round == 1) {
+				f->s0[i] = d;
+			} else {
+				float old = mu * f->s0[i], fresh = keep * d;
+
+				f->s0[i] = old + fresh;
+			}
+			part = mu * f->s0[i];
+			d = kind == PBOX_OPT_NESTEROV ? d + part : f->s0[i];
+		}
+		part = lr * d;
+		f->param[i] = f->param[i] - part;
+	}
+}
+
+static void
+adam_family(struct sim_fragment *f, unsigned kind, const double v[PBOX_HYPER_IDS], const float *g,
+	uint32_t round)
+{
+	double b1 = v[PBOX_HYPER_BETA1], b2 = v[PBOX_HYPER_BETA2], lr = v[PBOX_HYPER_LR];
+	float step_size = (float)(lr / (1.0 - pow(b1, round)));
+	float root = (float)sqrt(1.0 - pow(b2, round));
+	float wd = (float)v[PBOX_HYPER_WEIGHT_DECAY];
+	float shrink = (float)(1.0 - lr * v[PBOX_HYPER_WEIGHT_DECAY]);
+
+	for (uint32_t i = 0; i < f->elements; i++) {
+		float d = g[i], p = f->param[i], a, b;
+
+		if (kind == PBOX_OPT_ADAMW) {
+			p = p * shrink;
+		} else if (wd != 0.0f) {
+			a = wd * p;
+			d = d + a;
+		}
+		a = (float)b1 * (round == 1 ? 0.0f : f->s0[i]);
+		b = (float)(1.0 - b1) * d;
+		f->s0[i] = a + b;
+		a = (float)b2 * (round == 1 ? 0.0f : f->s1[i]);
+		b = (float)(1.0 - b2) * d;
+		b = b * d;
+		f->s1[i] = a + b;
+		a = sqrtf(f->s1[i]) / root;
+		a = a + (float)v[PBOX_HYPER_EPS];
+		b = step_size * f->s0[i];
+		f->param[i] = p - b / a;
+	}
+}
+
+/* One round further. */
+static void
+advance(const struct sim_scenario *sc, unsigned job, unsigned life, struct sim_fragment *f)
+{
+	const struct pbox_declare *d = &sim_spec(sc, job, f)->fixed;
+	unsigned slot = (f->version + 1) & 1;
+	uint32_t round = f->version + 1;
+	double v[PBOX_HYPER_IDS];
+	float g[MAX_ELEMENTS], factor = 1.0f, clip;
+	uint64_t samples;
+
+	ordered_sum(sc, job, life, f, round, g, &samples);
+	if (d->op == PBOX_OP_MEAN)
+		factor = (float)(1.0 / sc->job[job].workers);
+	else if (d->op != PBOX_OP_SUM)
+		factor = samples == 0 ? 0.0f : (float)(1.0 / (double)samples);
+	hyper_at(sc, job, f, round, v);
+	clip = (float)v[PBOX_HYPER_CLIP_VALUE];
+	for (uint32_t i = 0; i < f->elements; i++) {
+		g[i] = factor * g[i];
+		if (clip > 0.0f && fabsf(g[i]) > clip)
+			g[i] = copysignf(clip, g[i]);
+	}
+	if (d->mode == PBOX_MODE_ALLREDUCE)
+		memcpy(f->param, g, f->elements * sizeof(float));
+	else if (d->optimiser <= PBOX_OPT_NESTEROV)
+		sgd_family(f, d->optimiser, v, g, round);
+	else
+		adam_family(f, d->optimiser, v, g, round);
+	narrow(f->answer[slot], d->pull_format, f->param, f->elements);
+	f->weight[slot] = (uint32_t)samples;
+	f->version = round;
+}
+
+static void
+prepare(const struct sim_scenario *sc, unsigned job, unsigned life, struct sim_fragment *f)
+{
+	unsigned slot;
+
+	f->param = calloc(f->elements, sizeof(float));
+	f->s0 = calloc(f->elements, sizeof(float));
+	f->s1 = calloc(f->elements, sizeof(float));
+	f->answer[0] = calloc(f->elements, 4);
+	f->answer[1] = calloc(f->elements, 4);
+	f->version = sc->job[job].first_round;
+	f->ready = true;
+	slot = f->version & 1;
+	if (sim_spec(sc, job, f)->fixed.mode == PBOX_MODE_OPTIMISER)
+		sim_initial(sc, job, life, f, f->param);
+	narrow(f->answer[slot], sim_spec(sc, job, f)->fixed.pull_format, f->param, f->elements);
+}
+
+const uint8_t *
+sim_expected(const struct sim_scenario *sc, unsigned job, unsigned life, struct sim_fragment *f,
+	uint32_t version, uint32_t *weight)
+{
+	if (!f->ready)
+		prepare(sc, job, life, f);
+	while (pbox_serial_diff(version, f->version) > 0)
+		advance(sc, job, life, f);
+	if (pbox_serial_diff(f->version, version) > 1)
+		return NULL; /* too old to be known */
+	*weight = f->weight[version & 1];
+	return f->answer[version & 1];
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdio.h>
+#include <string.h>
+
+#include "sim.h"
+
+static uint64_t
+range(struct pbox_random *r, uint64_t low, uint64_t high)
+{
+	return low + pbox_random_below(r, high - low + 1);
+}
+
+static bool
+one_in(struct pbox_random *r, unsigned n)
+{
+	return pbox_random_below(r, n) == 0;
+}
+
+static uint64_t
+tensor_size(struct pbox_random *r, uint32_t f)
+{
+	switch (range(r, 0, 9)) {
+	case 0:
+		return 0;
+	case 1:
+		return 1;
+	case 2:
+		return f - 1;
+	case 3:
+		return f;
+	case 4:
+		return f + 1;
+	case 5:
+		return range(r, 1, 10ull * f);
+	default:
+		return range(r, 1, f - 1);
+	}
+}
+
+static void
+make_table(struct pbox_random *r, struct sim_table_spec *t, uint32_t id, bool all_reduce,
+	unsigned mtu, unsigned size)
+{
+	struct pbox_declare *d = &t->fixed;
+	uint32_t f;
+
+	*d = (struct pbox_declare){
+		.table = id,
+		.tensors = one_in(r, 12) ? 0 : (uint32_t)range(r, 1, size),
+		.mode = all_reduce || one_in(r, 2) ? PBOX_MODE_ALLREDUCE : PBOX_MODE_OPTIMISER,
+		.op = (uint8_t)range(r, PBOX_OP_SUM, PBOX_OP_WEIGHTED_MEAN),
+		.push_format = one_in(r, 2) ? PBOX_FMT_FP32 : (uint8_t)range(r, 1, 3),
+		.pull_format = one_in(r, 2) ? PBOX_FMT_FP32 : (uint8_t)range(r, 1, 3),
+	};
+	if (d->mode == PBOX_MODE_OPTIMISER)
+		d->optimiser = (uint8_t)range(r, PBOX_OPT_SGD, PBOX_OPT_ADAMW);
+	f = pbox_frag_elements(mtu, d->push_format, d->pull_format);
+	for (uint32_t i = 0; i < d->tensors; i++) {
+		t->tensor[i] = (struct pbox_tensor_entry){.elements = tensor_size(r, f),
+			.group = one_in(r, 3) ? (uint16_t)range(r, 0, 2) : 0};
+		snprintf(t->tensor[i].name, sizeof(t->tensor[i].name), "layer%u.weight", i);
+	}
+}
+
+/* Fragments of a job, roughly. */
+static uint64_t
+fragments(const struct sim_job_spec *j, unsigned mtu)
+{
+	uint64_t n = 0;
+
+	for (unsigned t = 0; t < j->tables; t++) {
+		const struct pbox_declare *d = &j->table[t].fixed;
+		uint32_t f = pbox_frag_elements(mtu, d->push_format, d->pull_format);
+
+		for (uint32_t i = 0; i < d->tensors; i++)
+			n += j->table[t].tensor[i].elements / f + 1;
+	}
+	return n;
+}
+
+static void
+make_job(struct pbox_random *r, struct sim_job_spec *j, unsigned mtu, uint64_t budget,
+	unsigned workers)
+{
+	bool wrap = one_in(r, 12);
+	unsigned size = one_in(r, 2) ? SIM_TENSORS : 6;
+	uint64_t per_round;
+
+	j->workers = workers != 0 ? workers : (unsigned)range(r, 1, one_in(r, 3) ? SIM_WORKERS : 5);
+	j->tables = (unsigned)range(r, 1, one_in(r, 3) ? SIM_TABLES : 1);
+	j->mtu = (uint16_t)range(r, 154, mtu);
+	for (unsigned t = 0; t < j->tables; t++)
+		make_table(r, &j->table[t], t, wrap, j->mtu, size);
+	per_round = j->workers * (fragments(j, j->mtu) + 1);
+	j->rounds = (unsigned)range(r, 1, 20);
+	while (j->rounds > 1 && j->rounds * per_round > budget)
+		j->rounds--;
+	if (wrap)
+		j->first_round = UINT32_MAX - (uint32_t)range(r, 0, j->rounds);
+	j->barrier = one_in(r, 2);
+	j->any_number = one_in(r, 4);
+	j->pull0 = !one_in(r, 3);
+	j->greedy = one_in(r, 4);
+	j->sets = one_in(r, 2) && !wrap;
+	j->zeros = one_in(r, 3);
+	j->setters = (unsigned)range(r, 1, j->workers < 3 ? j->workers : 3);
+	/* with all workers silent the job would end (R8.2) */
+	j->restarts = one_in(r, 3) && j->workers > 1
+			      ? (unsigned)range(r, 1, j->workers < 4 ? j->workers - 1 : 3)
+			      : 0;
+	j->rebinds = one_in(r, 6) ? (unsigned)range(r, 1, 3) : 0;
+	j->push_percent = one_in(r, 3) ? (unsigned)range(r, 1, 100) : 0;
+	j->lives = one_in(r, 10) ? 2 : 1;
+	j->compute_ns = one_in(r, 3) ? range(r, 0, 200) * MS : range(r, 0, 2000) * US;
+	j->dies = one_in(r, 15);
+	j->death_ns = range(r, 1, 300) * MS;
+	if (j->dies)
+		j->lives = 1;
+}
+
+static void
+make_network(struct pbox_random *r, struct sim_network_spec *n)
+{
+	n->burst = one_in(r, 3) ? 3 : 1;
+	n->delay_ns = range(r, 1, 200) * US;
+	n->jitter_ns = range(r, 0, 100) * US;
+	if (!one_in(r, 4))
+		n->loss = one_in(r, 4) ? 0.3 * pbox_random_unit(r) : 0.03 * pbox_random_unit(r);
+	if (!one_in(r, 3))
+		n->dup = 0.1 * pbox_random_unit(r);
+	if (!one_in(r, 3)) {
+		/* as if up to 64 later datagrams passed it */
+		n->reorder = pbox_random_unit(r);
+		n->reorder_ns = range(r, 1, 64) * 20 * US;
+	}
+	if (one_in(r, 20)) /* some come very late */
+		n->reorder_ns = range(r, 1, 300) * MS;
+	if (one_in(r, 3))
+		n->corrupt = (one_in(r, 4) ? 0.3 : 0.03) * pbox_random_unit(r);
+	if (one_in(r, 4))
+		n->truncate = 0.05 * pbox_random_unit(r);
+	if (one_in(r, 6))
+		n->target_loss = 0.7 * pbox_random_unit(r);
+	n->holes = one_in(r, 5) ? (unsigned)range(r, 1, 4) : 0;
+	for (unsigned i = 0; i < n->holes; i++) {
+		n->hole[i].from = range(r, 0, 2000) * MS;
+		n->hole[i].to = n->hole[i].from + range(r, 1, one_in(r, 3) ? 2000 : 100) * MS;
+	}
+}
+
+void
+sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limits *limits)
+{
+	struct pbox_random r;
+	uint64_t budget;
+	unsigned units = 0;
+
+	memset(sc, 0, sizeof(*sc));
+	pbox_random_seed(&r, seed);
+	sc->seed = seed;
+	sc->shards = limits->shards != 0 ? limits->shards : (unsigned)range(&r, 1, SIM_SHARDS);
+	sc->endpoints = sc->shards * (unsigned)range(&r, 1, 2);
+	sc->jobs = limits->jobs != 0 ? limits->jobs
+				     : (unsigned)range(&r, 1, one_in(&r, 3) ? SIM_JOBS : 1);
+	sc->mtu = (uint16_t)(one_in(&r, 8) ? SIM_MTU : range(&r, 160, 300));
+	sc->chunk_elements = (uint32_t)range(&r, 1, 400);
+	sc->lease_ms = (uint32_t)range(&r, 5000, 8000);
+	sc->late_dma = one_in(&r, 2);
+	sc->train = one_in(&r, 3) ? (unsigned)range(&r, 2, 8) : 1;
+	sc->noise = one_in(&r, 2) ? (unsigned)range(&r, 1, 100) : 0;
+	make_network(&r, &sc->net);
+	if (limits->loss >= 0.0)
+		sc->net.loss = limits->loss;
+	budget = (one_in(&r, 10) ? 40000 : range(&r, 200, 12000)) / sc->jobs;
+	for (unsigned i = 0; i < sc->jobs; i++) {
+		make_job(&r, &sc->job[i], sc->mtu, budget, limits->workers);
+		units += sc->job[i].workers * 2;
+	}
+	/* what all jobs need at least, up to generous windows */
+	sc->hold = units * (uint32_t)(1 + pbox_random_below(&r, one_in(&r, 2) ? 3 : 40));
+}
+
+static void
+print_job(const struct sim_job_spec *j, unsigned i)
+{
+	printf("  job %u: %u workers, %u rounds from %u, %u lives, mtu %u,%s%s%s%s%s%s%s %u "
+	       "restarts, "
+	       "%u rebinds, %u%% push\n",
+		i, j->workers, j->rounds, j->first_round, j->lives, j->mtu,
+		j->barrier ? " barrier" : "", j->any_number ? " any" : "", j->pull0 ? " pull0" : "",
+		j->greedy ? " greedy" : "", j->dies ? " dies" : "", j->sets ? " sets" : "",
+		j->zeros ? " zeros" : "", j->restarts, j->rebinds, j->push_percent);
+	for (unsigned t = 0; t < j->tables; t++) {
+		const struct pbox_declare *d = &j->table[t].fixed;
+		uint64_t n = 0;
+
+		for (uint32_t k = 0; k < d->tensors; k++)
+			n += j->table[t].tensor[k].elements;
+		printf("    table %u: %u tensors, %llu elements, %s/%s, push %s, pull %s\n", t,
+			d->tensors, (unsigned long long)n, pbox_op_name(d->op),
+			pbox_optimiser_name(d->optimiser), pbox_format_name(d->push_format),
+			pbox_format_name(d->pull_format));
+	}
+}
+
+void
+sim_scenario_print(const struct sim_scenario *sc)
+{
+	const struct sim_network_spec *n = &sc->net;
+
+	printf("seed %llu: %u shards, %u endpoints, %u jobs, mtu %u, chunks of %u, hold %u, lease "
+	       "%u "
+	       "ms, trains of %u, noise %u/1000%s\n",
+		(unsigned long long)sc->seed, sc->shards, sc->endpoints, sc->jobs, sc->mtu,
+		sc->chunk_elements, sc->hold, sc->lease_ms, sc->train, sc->noise,
+		sc->late_dma ? ", late dma" : "");
+	printf("  network: loss %.3f in bursts of %u, target %.2f, dup %.3f, corrupt %.3f, "
+	       "truncate "
+	       "%.3f, delay %llu+%llu us, reorder %.2f by %llu us, %u holes\n",
+		n->loss, n->burst, n->target_loss, n->dup, n->corrupt, n->truncate,
+		(unsigned long long)(n->delay_ns / US), (unsigned long long)(n->jitter_ns / US),
+		n->reorder, (unsigned long long)(n->reorder_ns / US), n->holes);
+	for (unsigned i = 0; i < sc->jobs; i++)
+		print_job(&sc->job[i], i);
+}

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim.h"
+
+#define START    (1000 * SEC) /* the clock of a box that has been up for a while */
+#define TICK     (50 * MS)
+#define PATIENCE (60 * SEC) /* without progress: a hang */
+
+void
+sim_fail(struct sim *s, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (s->failed)
+		return;
+	s->failed = true;
+	va_start(ap, fmt);
+	vsnprintf(s->why, sizeof(s->why), fmt, ap);
+	va_end(ap);
+	sim_trace(s, "FAILED: %s", s->why);
+}
+
+void
+sim_trace(struct sim *s, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (!s->verbose)
+		return;
+	printf("%12.3f us ", (double)(s->now - START) / 1000.0);
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	putchar('\n');
+}
+
+uint64_t
+sim_mix(uint64_t a, uint64_t b)
+{
+	uint64_t x = a ^ (b + UINT64_C(0x9E3779B97F4A7C15) + (a << 6) + (a >> 2));
+
+	x = (x ^ x >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+	x = (x ^ x >> 27) * UINT64_C(0x94D049BB133111EB);
+	return x ^ x >> 31;
+}
+
+void
+sim_hash(struct sim *s, uint64_t x)
+{
+	s->hash = (s->hash ^ x) * UINT64_C(0x100000001B3);
+	s->hash ^= s->hash >> 29;
+}
+
+bool
+sim_chance(struct sim *s, double p)
+{
+	return p > 0.0 && pbox_random_unit(&s->random) < p;
+}
+
+uint64_t
+sim_below(struct sim *s, uint64_t n)
+{
+	return n == 0 ? 0 : pbox_random_below(&s->random, n);
+}
+
+void
+sim_at(struct sim *s, uint64_t at, enum sim_kind kind, unsigned job, unsigned worker, void *p)
+{
+	struct sim_event e = {.at = at, .kind = kind, .job = job, .worker = worker, .p = p};
+
+	sim_queue_push(&s->queue, &e);
+}
+
+static void
+forget_map(struct sim_job *j)
+{
+	for (uint32_t i = 0; i < j->n_fragments; i++) {
+		free(j->fragment[i].param);
+		free(j->fragment[i].s0);
+		free(j->fragment[i].s1);
+		free(j->fragment[i].answer[0]);
+		free(j->fragment[i].answer[1]);
+	}
+	free(j->fragment);
+	j->fragment = NULL;
+	j->n_fragments = 0;
+	j->mapped = false;
+	for (unsigned t = 0; t < SIM_TABLES; t++) {
+		free(j->first_number[t]);
+		j->first_number[t] = NULL;
+	}
+}
+
+/* When killing and moving may happen: anywhere in the first part of a life. */
+static void
+plan_fates(struct sim *s, unsigned job)
+{
+	const struct sim_job_spec *spec = &s->sc.job[job];
+
+	for (unsigned i = 0; i < spec->restarts; i++)
+		sim_at(s, s->now + sim_below(s, 300 * MS), SIM_KILL, job,
+			(unsigned)sim_below(s, spec->workers), NULL);
+	for (unsigned i = 0; i < spec->rebinds; i++)
+		sim_at(s, s->now + sim_below(s, 300 * MS), SIM_REBIND, job,
+			(unsigned)sim_below(s, spec->workers), NULL);
+	if (spec->dies)
+		for (unsigned w = 0; w < spec->workers; w++)
+			sim_at(s, s->now + spec->death_ns, SIM_KILL, job, w, s);
+}
+
+static void
+start_life(struct sim *s, unsigned job)
+{
+	const struct sim_job_spec *spec = &s->sc.job[job];
+
+	for (unsigned w = 0; w < spec->workers; w++)
+		sim_at(s, s->now + sim_below(s, 20 * MS), SIM_START, job, w, NULL);
+	plan_fates(s, job);
+}
+
+static void
+job_over(struct sim *s, struct sim_job *j)
+{
+	if (j->over)
+		return;
+	j->over = true;
+	s->unfinished--;
+}
+
+static void
+end_life(struct sim *s, unsigned job)
+{
+	struct sim_job *j = &s->job[job];
+	const struct sim_job_spec *spec = &s->sc.job[job];
+
+	s->expected_contributions += (uint64_t)j->n_fragments * spec->rounds * spec->workers;
+	for (unsigned w = 0; w < spec->workers; w++)
+		sim_worker_kill(s, &j->worker[w]);
+	forget_map(j);
+	j->done = j->finished = 0;
+	if (++j->life < spec->lives)
+		start_life(s, job);
+	else
+		job_over(s, j);
+}
+
+void
+sim_worker_finished(struct sim *s, struct sim_worker *w)
+{
+	struct sim_job *j = &s->job[w->job];
+
+	if (w->state == SIM_DONE)
+		return;
+	w->state = SIM_DONE;
+	w->control_deadline = 0;
+	s->progress_at = s->now;
+	sim_trace(s, "%u/%u is done", w->job, w->number);
+	if (++j->done == s->sc.job[w->job].workers)
+		sim_at(s, s->now, SIM_START, w->job, SIM_WORKERS, NULL); /* not under its feet */
+}
+
+static void
+on_kill(struct sim *s, struct sim_worker *w, bool forever)
+{
+	if (forever) {
+		sim_worker_kill(s, w);
+		w->state = SIM_DEAD;
+		s->progress_at = s->now;
+		s->exact = false;
+		job_over(s, &s->job[w->job]);
+	} else if (w->state >= SIM_DECLARE && w->state <= SIM_WORK && !w->finished) {
+		sim_worker_kill(s, w);
+		sim_at(s, s->now + sim_below(s, 1000 * MS), SIM_START, w->job, w->number, s);
+	}
+}
+
+static void
+on_start(struct sim *s, const struct sim_event *e)
+{
+	if (e->worker == SIM_WORKERS)
+		end_life(s, e->job);
+	else
+		sim_worker_start(s, &s->job[e->job].worker[e->worker], e->p != NULL);
+}
+
+static void
+to_worker(struct sim *s, struct sim_packet *p)
+{
+	sim_worker_receive(s, &s->job[p->ip >> 8 & 0xFF].worker[(p->ip & 0xFF) - 1], p);
+	sim_packet_free(p);
+}
+
+static void
+on_tick(struct sim *s)
+{
+	sim_box_tick(s);
+	if (s->unfinished > 0 && s->now - s->progress_at > PATIENCE) {
+		char text[256] = "";
+		size_t n = 0;
+
+		for (unsigned i = 0; i < s->sc.jobs; i++)
+			for (unsigned w = 0; w < s->sc.job[i].workers && n < 200; w++)
+				n += (size_t)snprintf(text + n, sizeof(text) - n, " %u/%u:%u", i, w,
+					s->job[i].worker[w].state);
+		sim_fail(s, "nothing has moved for %u s; states:%s", (unsigned)(PATIENCE / SEC),
+			text);
+	}
+	if (s->unfinished == 0 && s->now - s->progress_at > PATIENCE)
+		sim_fail(s, "all workers are gone for %u s, and the box still has jobs",
+			(unsigned)(PATIENCE / SEC));
+	if (s->unfinished > 0 || s->queue.n > 0 || s->engine->registrar_jobs(s->box.registrar) > 0)
+		sim_at(s, s->now + TICK, SIM_TICK, 0, 0, NULL);
+}
+
+static void
+arrived(struct sim *s, const struct sim_packet *p)
+{
+	uint32_t crc = 0;
+
+	if (p->len >= PBOX_HDR_LEN)
+		memcpy(&crc, p->data + PBOX_HDR_LEN - sizeof(crc), sizeof(crc));
+	sim_hash(s, sim_mix(p->len, crc));
+	s->frames++;
+}
+
+static void
+handle(struct sim *s, const struct sim_event *e)
+{
+	struct sim_packet *p = e->p;
+	struct sim_worker *w = e->worker < SIM_WORKERS ? &s->job[e->job].worker[e->worker] : NULL;
+
+	switch (e->kind) {
+	case SIM_TO_BOX:
+		arrived(s, p);
+		sim_box_arrive(s, p);
+		break;
+	case SIM_TO_WORKER:
+		arrived(s, p);
+		to_worker(s, p);
+		break;
+	case SIM_POLL:
+		sim_box_poll(s, e->worker);
+		break;
+	case SIM_DMA:
+		sim_box_dma(s, e->p);
+		break;
+	case SIM_MAIL_SHARD:
+	case SIM_MAIL_REGISTRAR:
+		sim_box_mail(s, e->worker, e->p, e->kind == SIM_MAIL_SHARD);
+		break;
+	case SIM_TICK:
+		on_tick(s);
+		break;
+	case SIM_WORKER_TIMER:
+		sim_worker_timer(s, w);
+		break;
+	case SIM_START:
+		on_start(s, e);
+		break;
+	case SIM_KILL:
+		on_kill(s, w, e->p != NULL);
+		break;
+	case SIM_REBIND:
+		if (w->state == SIM_WORK)
+			w->udp = (uint16_t)(w->udp + 1);
+		break;
+	}
+}
+
+static void
+begin(struct sim *s, uint64_t seed, const struct sim_limits *limits, bool verbose)
+{
+	sim_scenario_make(&s->sc, seed, limits);
+	s->engine = sim_planted != 0 ? &sim_engine_planted : &sim_engine_real;
+	s->verbose = verbose;
+	s->exact = true;
+	s->now = s->progress_at = START;
+	s->unfinished = s->sc.jobs;
+	pbox_random_seed(&s->random, ~seed);
+	for (unsigned i = 0; i < s->sc.net.holes; i++) {
+		s->sc.net.hole[i].from += START;
+		s->sc.net.hole[i].to += START;
+	}
+	if (verbose)
+		sim_scenario_print(&s->sc);
+	for (unsigned j = 0; j < s->sc.jobs; j++) {
+		s->job[j].init_elements = pbox_init_elements(s->sc.job[j].mtu);
+		for (unsigned w = 0; w < SIM_WORKERS; w++)
+			s->job[j].worker[w] = (struct sim_worker){
+				.job = j, .number = w, .ip = 0x0A000001u + (j << 8) + w};
+	}
+	sim_box_start(s);
+	for (unsigned j = 0; j < s->sc.jobs; j++)
+		start_life(s, j);
+	sim_at(s, s->now + TICK, SIM_TICK, 0, 0, NULL);
+}
+
+static void
+end(struct sim *s)
+{
+	struct sim_event e;
+
+	if (!s->failed)
+		sim_box_check_end(s);
+	while (sim_queue_pop(&s->queue, &e)) {
+		if (e.kind == SIM_TO_BOX || e.kind == SIM_TO_WORKER)
+			sim_packet_free(e.p);
+		else if (e.kind == SIM_DMA || e.kind == SIM_MAIL_SHARD ||
+			 e.kind == SIM_MAIL_REGISTRAR)
+			free(e.p);
+	}
+	free(s->queue.e);
+	for (unsigned j = 0; j < s->sc.jobs; j++) {
+		forget_map(&s->job[j]);
+		for (unsigned w = 0; w < SIM_WORKERS; w++)
+			sim_worker_kill(s, &s->job[j].worker[w]);
+	}
+	sim_box_stop(s);
+}
+
+void
+sim_run(struct sim_result *out, uint64_t seed, const struct sim_limits *limits, bool verbose)
+{
+	struct sim *s = calloc(1, sizeof(*s));
+	struct sim_event e;
+
+	PBOX_ASSERT(s != NULL);
+	begin(s, seed, limits, verbose);
+	while (!s->failed && sim_queue_pop(&s->queue, &e)) {
+		PBOX_ASSERT(e.at >= s->now);
+		s->now = e.at;
+		s->events++;
+		sim_hash(s, sim_mix(e.at, (uint64_t)e.kind << 32 | e.job << 16 | e.worker));
+		handle(s, &e);
+	}
+	end(s);
+	*out = (struct sim_result){.ok = !s->failed,
+		.hash = s->hash,
+		.events = s->events,
+		.virtual_ns = s->now - START,
+		.frames = s->frames};
+	for (unsigned i = 0; i < SIM_SHARDS; i++)
+		for (unsigned k = 0; k < PBOX_SS_STATS; k++)
+			out->shard[k] += s->box.shard[i].stats[k];
+	memcpy(out->registrar, s->box.stats, sizeof(out->registrar));
+	memcpy(out->why, s->why, sizeof(out->why));
+	free(s);
+}

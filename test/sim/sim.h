@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef SIM_H
+#define SIM_H
+
+/*
+ * The deterministic simulator: the real engine, the real codec, a model worker, a network that
+ * loses, repeats, delays, cuts and damages, and a checker, in virtual time. Everything follows
+ * from one seed; nothing reads a clock or a random source of the machine.
+ */
+
+#include <pbox_engine.h>
+#include <pbox_registrar.h>
+#include <pbox_shard.h>
+
+#define SIM_JOBS    4
+#define SIM_WORKERS 16
+#define SIM_SHARDS  4
+#define SIM_TABLES  3
+#define SIM_TENSORS 24
+#define SIM_NODES   2
+#define SIM_MTU     1500
+
+#define US  UINT64_C(1000)
+#define MS  UINT64_C(1000000)
+#define SEC UINT64_C(1000000000)
+
+/* Where a datagram goes: an endpoint's number, or this one. */
+#define SIM_CONTROL 0xFFFF
+
+/* ---- the engine, real or planted (engine_table.c, plant.py) ----------------------------- */
+
+struct sim_engine {
+	struct pbox_shard *(*shard_create)(const struct pbox_shard_conf *conf);
+	void (*shard_destroy)(struct pbox_shard *s);
+	uint64_t (*shard_rx)(
+		struct pbox_shard *s, const struct pbox_frame *frame, unsigned n, uint64_t now_ns);
+	void (*shard_mail)(struct pbox_shard *s, const struct pbox_mail *m, uint64_t now_ns);
+	uint32_t (*shard_held)(const struct pbox_shard *s);
+	struct pbox_registrar *(*registrar_create)(const struct pbox_registrar_conf *conf);
+	void (*registrar_destroy)(struct pbox_registrar *r);
+	void (*registrar_rx)(struct pbox_registrar *r, const struct pbox_frame *f, uint64_t now_ns);
+	void (*registrar_mail)(
+		struct pbox_registrar *r, const struct pbox_mail *m, uint64_t now_ns);
+	void (*registrar_tick)(struct pbox_registrar *r, uint64_t now_ns);
+	unsigned (*registrar_jobs)(const struct pbox_registrar *r);
+	const struct pbox_job *(*registrar_job)(const struct pbox_registrar *r, unsigned i);
+};
+
+extern const struct sim_engine sim_engine_real, sim_engine_planted;
+extern int sim_planted;                /* number of the planted bug; 0: none */
+extern const char *const sim_plants[]; /* names from 1 on, ended by NULL; [0] is "" */
+
+/* ---- scenario (scenario.c) --------------------------------------------------------------- */
+
+struct sim_table_spec {
+	struct pbox_declare fixed;
+	struct pbox_tensor_entry tensor[SIM_TENSORS];
+};
+
+struct sim_job_spec {
+	unsigned workers, tables, rounds;
+	struct sim_table_spec table[SIM_TABLES];
+	uint16_t mtu;
+	bool barrier;    /* a round begins when the last one is complete */
+	bool any_number; /* workers take the number they get */
+	bool pull0;      /* workers fetch the initial parameters */
+	bool greedy;     /* windows larger than granted: packets are folded */
+	bool dies;       /* all workers fall silent for ever */
+	bool sets;       /* hyper-parameters change on the way */
+	bool zeros;      /* contributions of zeros without payload */
+	unsigned setters;
+	unsigned restarts, rebinds; /* workers that are killed; that change their address */
+	unsigned push_percent;      /* PUSH and PULL instead of PUSHPULL */
+	unsigned lives;             /* how often the whole job runs */
+	uint32_t first_round;       /* rounds before the first: near 2^32 they wrap */
+	uint64_t compute_ns;
+	uint64_t death_ns;
+};
+
+struct sim_network_spec {
+	double loss, dup, corrupt, truncate, reorder;
+	unsigned burst;     /* datagrams lost in a row */
+	double target_loss; /* one chunk of each job, with its retransmissions */
+	uint64_t delay_ns, jitter_ns, reorder_ns;
+	unsigned holes; /* black holes */
+	struct {
+		uint64_t from, to;
+	} hole[4];
+};
+
+struct sim_scenario {
+	uint64_t seed;
+	unsigned shards, endpoints, jobs;
+	uint32_t chunk_elements, hold, lease_ms;
+	uint16_t mtu;
+	bool late_dma;  /* zero-copy answers are read some time after send() */
+	unsigned train; /* frames a worker puts into one datagram */
+	unsigned noise; /* of 1000 datagrams to the box, how many bring a forged one */
+	struct sim_network_spec net;
+	struct sim_job_spec job[SIM_JOBS];
+};
+
+struct sim_limits {
+	unsigned jobs, workers, shards; /* 0: what the seed says */
+	double loss;                    /* below 0: what the seed says */
+};
+
+void sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limits *limits);
+void sim_scenario_print(const struct sim_scenario *sc);
+
+/* ---- events (event.c) --------------------------------------------------------------------- */
+
+enum sim_kind {
+	SIM_TO_BOX,
+	SIM_TO_WORKER,
+	SIM_POLL,
+	SIM_DMA,
+	SIM_MAIL_SHARD,
+	SIM_MAIL_REGISTRAR,
+	SIM_TICK,
+	SIM_WORKER_TIMER,
+	SIM_START,
+	SIM_KILL,
+	SIM_REBIND,
+};
+
+struct sim_event {
+	uint64_t at, order;
+	enum sim_kind kind;
+	unsigned job, worker; /* or shard in worker */
+	void *p;
+};
+
+struct sim_queue {
+	struct sim_event *e;
+	size_t n, cap;
+	uint64_t order;
+};
+
+void sim_queue_push(struct sim_queue *q, const struct sim_event *e);
+bool sim_queue_pop(struct sim_queue *q, struct sim_event *e);
+
+/* ---- reference: independent scalar code (reference.c) ------------------------------------ */
+
+/* One fragment as the checker knows it. */
+struct sim_fragment {
+	uint32_t chunk, elements, number; /* number: of the fragment in the job */
+	uint16_t frag, endpoint, group;
+	uint8_t table;
+	/* the reference */
+	bool ready; /* param holds version `version` */
+	uint32_t version;
+	float *param, *s0, *s1;
+	uint8_t *answer[2]; /* of the latest version and the one before, in the pull format */
+	uint32_t weight[2];
+	/* what was seen */
+	uint32_t arrived[SIM_WORKERS]; /* latest round that reached the box, by worker */
+	uint32_t published;            /* latest version that the box answered with */
+};
+
+/* Bytes of worker w's contribution to a round; *weight is its sample count. 0 with *zero set for one
+ * of zeros. */
+size_t sim_contribution(const struct sim_scenario *sc, unsigned job, unsigned life,
+	const struct sim_fragment *f, unsigned w, uint32_t round, uint8_t *out, uint32_t *weight,
+	bool *zero);
+void sim_initial(const struct sim_scenario *sc, unsigned job, unsigned life,
+	const struct sim_fragment *f, float *out);
+/* Number of hyper-parameters that are set from this round on; fills m's params. */
+unsigned sim_hyper_change(const struct sim_scenario *sc, unsigned job, unsigned table,
+	unsigned group, uint32_t round, struct pbox_set *m);
+unsigned sim_groups(const struct sim_scenario *sc, unsigned job, unsigned table);
+/* Bring the reference of f to a version; *weight: samples. The answer it must give. */
+const uint8_t *sim_expected(const struct sim_scenario *sc, unsigned job, unsigned life,
+	struct sim_fragment *f, uint32_t version, uint32_t *weight);
+
+/* ---- network (net.c) ----------------------------------------------------------------------- */
+
+struct sim_packet {
+	unsigned held;  /* frames of it that the engine holds */
+	unsigned early; /* of these, given back within the call that took them */
+	bool in_burst, damaged, forged;
+	uint16_t endpoint; /* or SIM_CONTROL */
+	uint32_t ip;       /* the worker's side, as a number */
+	uint16_t udp;
+	uint32_t len;
+	struct sim_packet *next;
+	uint8_t data[];
+};
+
+struct sim;
+
+struct sim_packet *sim_packet_new(uint32_t len);
+void sim_packet_free(struct sim_packet *p);
+/* Takes p; delivers none, one or several copies, perhaps damaged. */
+void sim_net_send(struct sim *s, struct sim_packet *p, bool to_box);
+/* Forged variants of real datagrams (noise.c). */
+void sim_noise(struct sim *s, const struct sim_packet *p);
+
+/* ---- the box (box.c, box_check.c) ------------------------------------------------------------ */
+
+struct sim_shard {
+	struct sim *sim;
+	unsigned id;
+	struct pbox_shard *engine;
+	uint64_t stats[PBOX_SS_STATS];
+	struct sim_packet *first, **last; /* waiting for the poll */
+	bool poll_due;
+	uint64_t mail_to, mail_from; /* when the last mail arrives */
+	uint64_t frames, held;
+};
+
+struct sim_box {
+	struct pbox_registrar *registrar;
+	uint64_t stats[PBOX_RS_STATS];
+	uint64_t frames;
+	struct sim_shard shard[SIM_SHARDS];
+	struct pbox_engine_endpoint endpoint[2 * SIM_SHARDS];
+	struct pbox_arena *arena[PBOX_MAX_NODES];
+	struct pbox_job_conf conf[SIM_JOBS];
+	uint32_t incarnation;
+	size_t request; /* bytes of the request being answered, where answers are bounded; or 0 */
+	uint64_t damaged, rejected;
+};
+
+void sim_box_start(struct sim *s);
+void sim_box_stop(struct sim *s);
+void sim_box_arrive(struct sim *s, struct sim_packet *p);
+void sim_box_poll(struct sim *s, unsigned shard);
+void sim_box_dma(struct sim *s, void *p);
+void sim_box_mail(struct sim *s, unsigned shard, void *p, bool to_shard);
+void sim_box_tick(struct sim *s);
+/* Is everything given back and zero? Counters conserve? */
+void sim_box_check_end(struct sim *s);
+
+/* ---- workers (worker.c, worker_control.c, worker_data.c) ------------------------------------- */
+
+enum sim_phase {
+	SIM_IDLE,
+	SIM_SYNC,     /* PULL LATEST after a restart */
+	SIM_PUSHPULL, /* until RESULT */
+	SIM_PUSH,     /* until PUSH_OK */
+	SIM_PULL,     /* until RESULT */
+	SIM_INIT,     /* until INIT_OK of all pieces */
+};
+
+struct sim_work {
+	uint32_t version, round; /* held; in progress */
+	enum sim_phase phase;
+	bool known;     /* version is */
+	bool have;      /* the box has said that it holds the contribution */
+	bool pushed;    /* PUSH_OK for round has come */
+	uint32_t ok_ts; /* when */
+	uint8_t init;   /* pieces answered */
+	unsigned tries;
+	uint64_t deadline;
+};
+
+enum sim_worker_state {
+	SIM_OFF,
+	SIM_HELLO,
+	SIM_JOIN,
+	SIM_DECLARE,
+	SIM_MAP,
+	SIM_EXTRAS,
+	SIM_WORK,
+	SIM_LEAVE,
+	SIM_DONE,
+	SIM_DEAD,
+};
+
+/* One sequence of fragments: those of an endpoint. */
+struct sim_lane {
+	uint32_t *order; /* numbers of fragments */
+	uint32_t n, at, round, in_flight;
+	bool sync, finished;
+	uint64_t not_before;
+};
+
+struct sim_worker {
+	unsigned job, number; /* number: of the simulated process; id: of the worker */
+	uint16_t id;
+	enum sim_worker_state state;
+	bool restarted;
+	uint32_t ip;
+	uint16_t udp;
+	uint64_t nonce, token, cookie;
+	uint16_t job_no, window, endpoints;
+	uint32_t incarnation;
+	/* the control request that is unanswered */
+	uint32_t request;
+	uint8_t type;
+	size_t len;
+	uint8_t payload[SIM_MTU];
+	uint64_t control_deadline, control_backoff;
+	/* declaring and mapping */
+	uint32_t table, first, declared_to;
+	unsigned extras;
+	/* hyper-parameters: SETs up to this round are answered */
+	uint32_t set_round;
+	unsigned set_table, set_group;
+	bool set_busy;
+	/* data */
+	struct sim_work *work; /* by number of fragment */
+	struct sim_lane lane[2 * SIM_SHARDS];
+	uint32_t *flying, n_flying;
+	bool finished; /* all rounds; some wait for the others before they leave */
+	uint32_t srtt_us;
+	uint64_t timer; /* earliest timer event that is queued; 0: none */
+	struct sim_packet *train;
+	unsigned in_train;
+	uint16_t train_to;
+};
+
+void sim_worker_start(struct sim *s, struct sim_worker *w, bool restarted);
+void sim_worker_kill(struct sim *s, struct sim_worker *w);
+void sim_worker_receive(struct sim *s, struct sim_worker *w, const struct sim_packet *p);
+void sim_worker_timer(struct sim *s, struct sim_worker *w);
+/* Queue a timer event for this time, if none is queued before it. */
+void sim_worker_wake(struct sim *s, struct sim_worker *w, uint64_t at);
+
+void sim_control_answer(
+	struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, const uint8_t *payload);
+void sim_control_resend(struct sim *s, struct sim_worker *w);
+void sim_control_request(struct sim *s, struct sim_worker *w, enum pbox_type type, size_t len);
+bool sim_control_set(struct sim *s, struct sim_worker *w, uint32_t round);
+void sim_control_leave(struct sim *s, struct sim_worker *w);
+
+void sim_data_begin(struct sim *s, struct sim_worker *w);
+void sim_data_go(struct sim *s, struct sim_worker *w);
+void sim_data_answer(
+	struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, const uint8_t *payload);
+uint64_t sim_data_timer(struct sim *s, struct sim_worker *w);
+
+/* Send a frame; len is in the header. */
+void sim_worker_send(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h,
+	const void *payload, uint16_t endpoint);
+void sim_worker_flush(struct sim *s, struct sim_worker *w);
+
+/* ---- jobs and the run (sim.c) ------------------------------------------------------------------ */
+
+struct sim_job {
+	unsigned life, done; /* workers that have finished this life */
+	bool over;
+	unsigned finished;           /* workers that have done all rounds */
+	uint64_t token[SIM_WORKERS]; /* the box's, as told in WELCOME; 0: none */
+	struct sim_worker worker[SIM_WORKERS];
+	/* the map, as the first worker got it */
+	bool mapped;
+	struct sim_fragment *fragment;
+	uint32_t n_fragments;
+	uint32_t chunks[SIM_TABLES];        /* 0xFFFFFFFF: not known */
+	uint32_t *first_number[SIM_TABLES]; /* by chunk: number of its first fragment */
+	uint32_t frag_elements[SIM_TABLES], init_elements;
+	uint64_t contributions; /* counted by the end */
+};
+
+struct sim {
+	struct sim_scenario sc;
+	const struct sim_engine *engine;
+	struct pbox_random random;
+	struct sim_queue queue;
+	uint64_t now, hash, events, progress_at, frames;
+	unsigned unfinished; /* jobs */
+	struct sim_box box;
+	struct sim_job job[SIM_JOBS];
+	bool failed, verbose;
+	unsigned burst_left; /* datagrams still to be lost */
+	uint64_t expected_contributions;
+	bool exact; /* contributions can be counted: nobody dies */
+	char why[512];
+};
+
+/* The first failure is kept; the run ends. */
+void sim_fail(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void sim_trace(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void sim_hash(struct sim *s, uint64_t x);
+uint64_t sim_mix(uint64_t a, uint64_t b);
+bool sim_chance(struct sim *s, double p);
+uint64_t sim_below(struct sim *s, uint64_t n); /* n = 0 gives 0 */
+void sim_at(struct sim *s, uint64_t at, enum sim_kind kind, unsigned job, unsigned worker, void *p);
+struct sim_fragment *sim_find(struct sim_job *j, uint32_t chunk, uint32_t frag);
+/* A page of the map: the first worker's is kept, the others' must be the same. */
+void sim_map_page(
+	struct sim *s, unsigned job, const struct pbox_mapped *m, struct pbox_cursor *cur);
+void sim_worker_finished(struct sim *s, struct sim_worker *w);
+const struct sim_table_spec *sim_spec(
+	const struct sim_scenario *sc, unsigned job, const struct sim_fragment *f);
+
+struct sim_result {
+	bool ok;
+	uint64_t hash, events, virtual_ns, frames;
+	uint64_t shard[PBOX_SS_STATS], registrar[PBOX_RS_STATS];
+	char why[512];
+};
+void sim_run(struct sim_result *out, uint64_t seed, const struct sim_limits *limits, bool verbose);
+
+#endif /* SIM_H */

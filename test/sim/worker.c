@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim.h"
+
+/* A model worker: what doc/protocol.md asks of one, and little more. */
+
+void
+sim_worker_flush(struct sim *s, struct sim_worker *w)
+{
+	struct sim_packet *p = w->train;
+
+	w->train = NULL;
+	w->in_train = 0;
+	if (p != NULL)
+		sim_net_send(s, p, true);
+}
+
+/* Append to the train that is being made up, or begin the next. */
+void
+sim_worker_send(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, const void *payload,
+	uint16_t endpoint)
+{
+	uint32_t size = PBOX_HDR_LEN + h->length, at = 0;
+	struct sim_packet *p;
+
+	if (w->train != NULL && (w->train_to != endpoint || w->in_train == s->sc.train ||
+					w->train->len + size > SIM_MTU - 28))
+		sim_worker_flush(s, w);
+	p = sim_packet_new((w->train != NULL ? w->train->len : 0) + size);
+	if (w->train != NULL) {
+		at = w->train->len;
+		memcpy(p->data, w->train->data, at);
+		sim_packet_free(w->train);
+	}
+	p->ip = w->ip;
+	p->udp = w->udp;
+	p->endpoint = endpoint;
+	if (h->length > 0)
+		memcpy(p->data + at + PBOX_HDR_LEN, payload, h->length);
+	pbox_frame_seal(p->data + at, h);
+	w->train = p;
+	w->train_to = endpoint;
+	w->in_train++;
+	sim_trace(s, "%u/%u sends %s chunk %x frag %u round %u flags %x", w->job, w->number,
+		pbox_type_name(h->type), h->chunk, h->frag, h->round, h->flags);
+	if (endpoint == SIM_CONTROL || w->in_train == s->sc.train)
+		sim_worker_flush(s, w);
+}
+
+void
+sim_worker_wake(struct sim *s, struct sim_worker *w, uint64_t at)
+{
+	if (at < s->now)
+		at = s->now;
+	if (w->timer != 0 && w->timer <= at)
+		return;
+	w->timer = at;
+	sim_at(s, at, SIM_WORKER_TIMER, w->job, w->number, NULL);
+}
+
+void
+sim_worker_timer(struct sim *s, struct sim_worker *w)
+{
+	uint64_t next = UINT64_MAX;
+
+	if (w->timer != s->now)
+		return; /* a later one was replaced by an earlier one that has run */
+	w->timer = 0;
+	if (w->state == SIM_OFF || w->state == SIM_DONE || w->state == SIM_DEAD)
+		return;
+	if (w->control_deadline != 0 && w->control_deadline <= s->now)
+		sim_control_resend(s, w);
+	if (w->state == SIM_WORK)
+		next = sim_data_timer(s, w);
+	sim_worker_flush(s, w);
+	if (w->control_deadline != 0 && w->control_deadline < next)
+		next = w->control_deadline;
+	if (next != UINT64_MAX)
+		sim_worker_wake(s, w, next);
+}
+
+static void
+clear(struct sim_worker *w)
+{
+	free(w->work);
+	free(w->flying);
+	for (unsigned e = 0; e < 2 * SIM_SHARDS; e++)
+		free(w->lane[e].order);
+	if (w->train != NULL)
+		sim_packet_free(w->train);
+	*w = (struct sim_worker){
+		.job = w->job, .number = w->number, .id = w->id, .ip = w->ip, .timer = w->timer};
+}
+
+void
+sim_worker_start(struct sim *s, struct sim_worker *w, bool restarted)
+{
+	struct pbox_hello m = {.min_version = 1, .max_version = 1};
+
+	if (w->state == SIM_DEAD)
+		return;
+	clear(w);
+	w->restarted = restarted;
+	w->udp = (uint16_t)(1024 + sim_below(s, 60000));
+	w->nonce = pbox_random_u64(&s->random);
+	if (!restarted)
+		w->id = s->sc.job[w->job].any_number ? PBOX_NO_WORKER : (uint16_t)w->number;
+	w->state = SIM_HELLO;
+	w->srtt_us = 1000;
+	sim_control_request(
+		s, w, PBOX_HELLO, pbox_hello_encode(w->payload, sizeof(w->payload), &m));
+	sim_worker_flush(s, w);
+}
+
+void
+sim_worker_kill(struct sim *s, struct sim_worker *w)
+{
+	sim_trace(s, "%u/%u is killed", w->job, w->number);
+	(void)s;
+	clear(w);
+}
+
+void
+sim_worker_receive(struct sim *s, struct sim_worker *w, const struct sim_packet *p)
+{
+	struct pbox_hdr h;
+	size_t size;
+	enum pbox_wire_drop drop;
+
+	if (w->state == SIM_OFF || w->state == SIM_DEAD || w->state == SIM_DONE || p->udp != w->udp)
+		return;
+	drop = pbox_frame_decode(p->data, p->len, true, &h, &size);
+	if (drop != PBOX_WIRE_OK)
+		return; /* damaged, or its memory was overwritten: both are checked elsewhere */
+	if (h.type < PBOX_FIRST_DATA_TYPE)
+		sim_control_answer(s, w, &h, p->data + PBOX_HDR_LEN);
+	else if (w->state == SIM_WORK && h.token == w->token)
+		sim_data_answer(s, w, &h, p->data + PBOX_HDR_LEN);
+	sim_worker_flush(s, w);
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "../dataplane/rig.h"
+
+const char unit_suite[] = "control";
+
+static struct rig rig;
+static struct worker w[RIG_WORKERS];
+static char logged[8192];
+
+static void
+remember(enum pbox_log_level level, const char *line, void *ctx)
+{
+	size_t at = strlen(logged);
+
+	(void)level;
+	(void)ctx;
+	snprintf(logged + at, sizeof(logged) - at, "%s\n", line);
+}
+
+static uint64_t
+control(const char *name)
+{
+	return pbox_stats_total(pbox_control_stats(rig.control), "control", name);
+}
+
+/* frames = to_registrar + the drops */
+static void
+control_conserved(void)
+{
+	uint64_t sum = control("to_registrar");
+
+	for (unsigned i = PBOX_CT_FIRST_DROP; i <= PBOX_CT_LAST_DROP; i++)
+		sum += control(pbox_control_stat_defs[i].name);
+	UNIT_EQ_U64(control("frames"), sum);
+	UNIT_EQ_U64(control("datagrams"), rig_core(&rig, PBOX_CS_RX_CONTROL));
+}
+
+/* Send bytes to the control port; the answer, if there is one. */
+static const struct rig_datagram *
+ask(const void *bytes, size_t len)
+{
+	uint8_t f[2048];
+
+	w[0] = (struct worker){.r = &rig};
+	rig_put(&rig, 0, f, worker_frame(0, PBOX_CONTROL_PORT, bytes, len, f));
+	return worker_next(&w[0]);
+}
+
+/* R2.2: a HELLO of another version is answered ERROR VERSION, in version 1, and not by more. */
+static void
+version(void)
+{
+	struct pbox_hdr hello = {.type = PBOX_HELLO, .chunk = 5, .length = PBOX_HELLO_LEN}, a = {0};
+	const struct rig_datagram *d;
+	struct pbox_error_msg m;
+	uint8_t p[256] = {0};
+	size_t n = pbox_frame_seal(p, &hello), size;
+
+	rig_start(&rig, &(struct rig_options){.queues = 1, .cores = 1});
+	p[1] = 2;
+	d = ask(p, n);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(d);
+	CU_ASSERT(d->len <= n);
+	UNIT_EQ_U64(pbox_frame_decode(d->bytes, d->len, true, &a, &size), PBOX_WIRE_OK);
+	UNIT_EQ_U64(a.type, PBOX_ERROR);
+	UNIT_EQ_U64(a.chunk, 5);
+	UNIT_EQ_U64(pbox_error_decode(d->bytes + PBOX_HDR_LEN, a.length, &m), 0);
+	UNIT_EQ_U64(m.code, PBOX_E_VERSION);
+	UNIT_EQ_U64(m.detail, 1);
+	/* less than a HELLO gets nothing */
+	CU_ASSERT_PTR_NULL(ask(p, n - 1));
+	UNIT_EQ_U64(control("frame_version"), 2);
+	control_conserved();
+	rig_stop(&rig);
+}
+
+static void
+wrong_frames(void)
+{
+	struct pbox_hdr h = {.type = PBOX_PUSHPULL}, hello = {.type = PBOX_HELLO, .length = 64};
+	uint8_t p[512] = {0};
+	size_t n = pbox_frame_seal(p, &h);
+
+	rig_start(&rig, &(struct rig_options){.queues = 1, .cores = 1});
+	CU_ASSERT_PTR_NULL(ask(p, n));
+	UNIT_EQ_U64(control("frame_endpoint"), 1);
+	p[20] ^= 1;
+	CU_ASSERT_PTR_NULL(ask(p, n));
+	UNIT_EQ_U64(control("frame_crc"), 1);
+	CU_ASSERT_PTR_NULL(ask(p, 0));
+	CU_ASSERT_PTR_NULL(ask(p, 61));
+	UNIT_EQ_U64(control("frame_truncated"), 2);
+	/* two requests in a datagram: both are answered */
+	memset(p, 0, sizeof(p));
+	n = pbox_frame_seal(p, &hello);
+	n += pbox_frame_seal(p + n, &hello);
+	CU_ASSERT_PTR_NOT_NULL(ask(p, n));
+	UNIT_EQ_U64(rig.n_inbox[0], 2);
+	UNIT_EQ_U64(control("to_registrar"), 2);
+	control_conserved();
+	rig_stop(&rig);
+}
+
+/* The clean stop: every worker is told, three times; jobs end; the cores stop. */
+static void
+clean_stop(void)
+{
+	struct pbox_error err = {0};
+	unsigned told[2] = {0, 0};
+
+	rig_start(&rig, &(struct rig_options){.queues = 1, .cores = 2, .lcores = true});
+	for (unsigned i = 0; i < 2; i++)
+		CU_ASSERT_FATAL(worker_join(&rig, &w[i], i, 2));
+	UNIT_EQ_U64(pbox_stats_total(pbox_control_stats(rig.control), "registrar", "jobs"), 1);
+	UNIT_EQ_U64(pbox_control_start(rig.control, &err), 0);
+	pbox_control_stop(rig.control);
+	pbox_control_join(rig.control);
+	CU_ASSERT(pbox_dp_stopping(rig.dp));
+	UNIT_EQ_U64(pbox_stats_total(pbox_control_stats(rig.control), "registrar", "jobs"), 0);
+	rig_collect(&rig);
+	for (unsigned i = 0; i < 2; i++)
+		for (unsigned k = rig.got[i]; k < rig.n_inbox[i]; k++) {
+			const struct rig_datagram *d = &rig.inbox[i][k];
+			struct pbox_hdr h;
+			size_t size;
+
+			if (pbox_frame_decode(d->bytes, d->len, true, &h, &size) == PBOX_WIRE_OK)
+				told[i] += h.type == PBOX_LEFT && h.aux == 1;
+		}
+	UNIT_EQ_U64(told[0], 3);
+	UNIT_EQ_U64(told[1], 3);
+	rig_stop(&rig);
+}
+
+/* What an operator can mend is told, once. */
+static void
+messages(void)
+{
+	struct pbox_hdr h = {.type = PBOX_PING};
+	uint8_t p[128], f[256];
+	size_t n = pbox_frame_seal(p, &h), len;
+	time_t end = time(NULL) + 10;
+	uint16_t sum;
+
+	rig_start(&rig, &(struct rig_options){.queues = 1, .cores = 1});
+	pbox_log_to(remember, NULL, PBOX_LOG_INFO);
+	logged[0] = '\0';
+	len = worker_frame(0, PBOX_CONTROL_PORT + 1, p, n, f);
+	sum = pbox_net_sum_fold(pbox_net_sum(f + 26, 8, 0) + 0x1100 + ((uint64_t)(n + 8) << 8));
+	memcpy(f + 40, &sum, 2);
+	rig_put(&rig, 0, f, len);
+	rig_put(&rig, 0, f, len - 1);
+	rig_turn(&rig);
+	UNIT_EQ_U64(rig_core(&rig, PBOX_CS_UDP_CHECKSUM_PARTIAL), 1);
+	UNIT_EQ_U64(rig_core(&rig, PBOX_CS_DROP_IP_TRUNCATED), 1);
+	/* the core does not turn any more: that is told too */
+	while (strstr(logged, "has not turned") == NULL && time(NULL) < end) {
+		pbox_control_step(rig.control);
+		usleep(20000);
+	}
+	CU_ASSERT_PTR_NOT_NULL(strstr(logged, "data core 0 (lcore 1) has not turned"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(logged, "1 datagrams came without a finished UDP checksum"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(logged, "ethtool -K <if> tx off"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(logged, "1 packets were cut off"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(logged, "tx-udp-segmentation off"));
+	CU_ASSERT_PTR_NULL(strstr(strstr(logged, "cut off") + 1, "cut off"));
+	pbox_log_to(NULL, NULL, PBOX_LOG_ERROR);
+	rig_stop(&rig);
+}
+
+static void
+statistics(void)
+{
+	static char text[65536];
+	json_t *all, *block;
+	unsigned seen = 0;
+	size_t i;
+
+	rig_start(&rig, &(struct rig_options){.queues = 1, .cores = 2});
+	CU_ASSERT(pbox_stats_json(pbox_control_stats(rig.control), NULL, 0, text, sizeof(text)) <
+		  sizeof(text));
+	all = json_loads(text, 0, NULL);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(all);
+	json_array_foreach(all, i, block)
+	{
+		const char *name = json_string_value(json_object_get(block, "block"));
+
+		CU_ASSERT_PTR_NOT_NULL_FATAL(name);
+		seen += strcmp(name, "core") == 0 ? 1 : 0;
+		seen += strcmp(name, "shard") == 0 ? 10 : 0;
+		seen += strcmp(name, "port") == 0 ? 100 : 0;
+		seen += strcmp(name, "registrar") == 0 ? 1000 : 0;
+		seen += strcmp(name, "control") == 0 ? 10000 : 0;
+	}
+	UNIT_EQ_U64(seen, 11122);
+	json_decref(all);
+	rig_stop(&rig);
+}
+
+const struct unit_test unit_tests[] = {
+	{"another version", version},
+	{"wrong frames", wrong_frames},
+	{"clean stop", clean_stop},
+	{"messages", messages},
+	{"statistics", statistics},
+	{NULL, NULL},
+};

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <string.h>
+#include <unistd.h>
+
+#include <rte_eal.h>
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+
+#include <pbox_port.h>
+
+#include "unit.h"
+
+const char unit_suite[] = "port";
+
+static bool
+lcore_is_odd(unsigned lcore, const void *ctx)
+{
+	(void)ctx;
+	return lcore % 2 == 1;
+}
+
+static bool
+never(unsigned lcore, const void *ctx)
+{
+	(void)ctx;
+	(void)lcore;
+	return false;
+}
+
+static const struct pbox_port_core cores[] = {{10, 0}, {11, 1}, {12, 0}, {13, 1}};
+
+static void
+cores_of_a_port(void)
+{
+	uint16_t out[4];
+
+	UNIT_EQ_U64(pbox_port_plan_cores(0, NULL, NULL, cores, 4, out), 2);
+	UNIT_EQ_U64(out[0], 0);
+	UNIT_EQ_U64(out[1], 2);
+	/* a port of no node takes all; a port of a node without cores too */
+	UNIT_EQ_U64(pbox_port_plan_cores(-1, NULL, NULL, cores, 4, out), 4);
+	UNIT_EQ_U64(pbox_port_plan_cores(7, NULL, NULL, cores, 4, out), 4);
+	UNIT_EQ_U64(out[3], 3);
+	/* the operator's wish beats the node */
+	UNIT_EQ_U64(pbox_port_plan_cores(0, lcore_is_odd, NULL, cores, 4, out), 2);
+	UNIT_EQ_U64(out[0], 1);
+	UNIT_EQ_U64(out[1], 3);
+	UNIT_EQ_U64(pbox_port_plan_cores(0, never, NULL, cores, 4, out), 0);
+}
+
+static void
+queues_of_a_port(void)
+{
+	UNIT_EQ_U64(pbox_port_plan_queues(0, 16, 16, 4), 4);
+	UNIT_EQ_U64(pbox_port_plan_queues(0, 1, 16, 4), 1);
+	UNIT_EQ_U64(pbox_port_plan_queues(0, 16, 2, 4), 2);
+	UNIT_EQ_U64(pbox_port_plan_queues(3, 16, 16, 4), 3);
+	UNIT_EQ_U64(pbox_port_plan_queues(8, 16, 16, 4), 4);
+	UNIT_EQ_U64(pbox_port_plan_queues(0, 0, 16, 4), 0);
+	UNIT_EQ_U64(pbox_port_plan_queues(0, 16, 16, 0), 0);
+	UNIT_EQ_U64(pbox_port_plan_queues(0, 1024, 1024, 200), PBOX_PORT_QUEUES);
+}
+
+static void
+room_of_a_packet(void)
+{
+	UNIT_EQ_U64(pbox_port_plan_room(1500, 0), 2048 + 128);
+	UNIT_EQ_U64(pbox_port_plan_room(9000, 0), 9216 + 128);
+	/* a device with larger frames than its MTU needs */
+	UNIT_EQ_U64(pbox_port_plan_room(1500, 9184), 9216 + 128);
+	/* the largest that 16 bits hold, and beyond */
+	UNIT_EQ_U64(pbox_port_plan_room(65000, 0), 65026 + 128);
+	UNIT_EQ_U64(pbox_port_plan_room(65500, 0), 0);
+}
+
+static void
+packets_of_a_queue(void)
+{
+	struct pbox_port_conf c = {.hold = 4096, .n_cores = 1};
+	uint32_t one = pbox_port_plan_mbufs(&c, 1, 1024, 1024), shared, spread;
+
+	CU_ASSERT(one >= 4096 + 1024 + 1024 + PBOX_PORT_CACHE);
+	/* one queue for four cores: all four may hold its packets */
+	c.n_cores = 4;
+	shared = pbox_port_plan_mbufs(&c, 1, 1024, 1024);
+	CU_ASSERT(shared >= 4 * 4096 + 2048);
+	/* a queue for each: every pool carries one core's share */
+	spread = pbox_port_plan_mbufs(&c, 4, 1024, 1024);
+	CU_ASSERT(spread >= 4096 + 2048 && spread < shared);
+	/* three cores on two queues: the busier one counts */
+	c.n_cores = 3;
+	CU_ASSERT(pbox_port_plan_mbufs(&c, 2, 1024, 1024) >= 2 * 4096 + 2048);
+}
+
+static void
+budget(void)
+{
+	struct pbox_budget b = {0};
+	char text[512];
+	size_t n;
+
+	pbox_budget_add(&b, 0, 100, "packets of port %u", 3);
+	pbox_budget_add(&b, 1, 1 << 20, "parameters");
+	pbox_budget_add(&b, -1, 28, "rest");
+	UNIT_EQ_U64(pbox_budget_sum(&b, 0), 100);
+	UNIT_EQ_U64(pbox_budget_sum(&b, -1), 28);
+	UNIT_EQ_U64(pbox_budget_sum(&b, -2), (1 << 20) + 128);
+	n = pbox_budget_report(&b, text, sizeof(text));
+	UNIT_EQ_U64(n, strlen(text));
+	CU_ASSERT_STRING_EQUAL(text, "memory packets of port 3: 100 B on NUMA node 0\n"
+				     "memory parameters: 1.0 MiB on NUMA node 1\n"
+				     "memory rest: 28 B\nmemory total: 1.0 MiB\n");
+	/* cut like snprintf */
+	UNIT_EQ_U64(pbox_budget_report(&b, text, 10), n);
+	UNIT_EQ_U64(strlen(text), 9);
+	UNIT_EQ_U64(pbox_budget_pages(0, 2 << 20), 0);
+	UNIT_EQ_U64(pbox_budget_pages(1, 2 << 20), 1);
+	UNIT_EQ_U64(pbox_budget_pages((size_t)100 << 20, 2 << 20), 51);
+	UNIT_EQ_U64(pbox_budget_pages(5, 0), 0);
+	CU_ASSERT_STRING_EQUAL(pbox_budget_size(1536, text, sizeof(text)), "1.5 KiB");
+	CU_ASSERT_STRING_EQUAL(pbox_budget_size((size_t)3 << 40, text, sizeof(text)), "3.0 TiB");
+}
+
+static void
+start_eal(void)
+{
+	static char prefix[64];
+	char *argv[] = {"unit_port", "--no-huge", "--no-pci", "-m", "128", "--no-telemetry",
+		"--lcores", "0@0", "--log-level", "error", "--vdev", "net_null0", "--vdev",
+		"net_null1", "--vdev", "net_null2", "--file-prefix", prefix, NULL};
+	static bool started;
+
+	if (started)
+		return;
+	started = true;
+	snprintf(prefix, sizeof(prefix), "unit_port%d", getpid());
+	CU_ASSERT_FATAL(rte_eal_init(sizeof(argv) / sizeof(*argv) - 1, argv) >= 0);
+}
+
+static void
+find_a_port(void)
+{
+	struct rte_eth_dev_owner owner = {.name = "unit"};
+	struct pbox_error err = {0};
+	uint16_t id = 99, list[4];
+
+	start_eal();
+	UNIT_EQ_U64(pbox_port_list(list, 4), 3);
+	UNIT_EQ_U64(pbox_port_find("net_null1", &id, &err), 0);
+	UNIT_EQ_U64(id, 1);
+	UNIT_EQ_U64(pbox_port_find("0", &id, &err), 0);
+	UNIT_EQ_U64(id, 0);
+	CU_ASSERT(pbox_port_find("7", &id, &err) < 0);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "0 net_null0, 1 net_null1, 2 net_null2"));
+	CU_ASSERT(pbox_port_find("net_nul", &id, &err) < 0);
+	/* a port of somebody else is not ours to use */
+	UNIT_EQ_U64(rte_eth_dev_owner_new(&owner.id), 0);
+	UNIT_EQ_U64(rte_eth_dev_owner_set(1, &owner), 0);
+	UNIT_EQ_U64(pbox_port_list(list, 4), 2);
+	CU_ASSERT(pbox_port_find("net_null1", &id, &err) < 0);
+	rte_eth_dev_owner_unset(1, owner.id);
+}
+
+static void
+open_and_close(void)
+{
+	const struct pbox_port_conf conf = {.where = "[port 0]",
+		.ip = 0x01004E0A,
+		.prefix_len = 24,
+		.mtu = 9000,
+		.hold = 256,
+		.control_port = 7269,
+		.n_cores = 2,
+		.core = {0, 1}};
+	const unsigned lcore[] = {4, 5};
+	struct pbox_error err = {0};
+	static struct pbox_port p;
+	struct rte_mbuf *m;
+	char text[2048];
+
+	start_eal();
+	UNIT_EQ_U64(pbox_port_open(&p, &conf, &err), 0);
+	CU_ASSERT_FATAL(p.open);
+	UNIT_EQ_U64(p.n_queues, 2);
+	UNIT_EQ_U64(p.mtu, 9000);
+	UNIT_EQ_U64(pbox_port_start(&p, &err), 0);
+	CU_ASSERT(!p.flow); /* net_null has no rte_flow */
+	CU_ASSERT(pbox_port_wait_link(&p, 100));
+	CU_ASSERT(pbox_port_report(&p, lcore, text, sizeof(text)) < sizeof(text));
+	CU_ASSERT_PTR_NOT_NULL(strstr(text, "driver net_null"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(text, "address 10.78.0.1/24"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(text, "queue 0 lcore 4 queue 1 lcore 5; steering: ring"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(text, "answers: copied"));
+	/* behind all headers a payload begins on a cache line */
+	m = rte_pktmbuf_alloc(p.pool[1]);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(m);
+	UNIT_EQ_U64((rte_pktmbuf_mtod(m, uintptr_t) + 104) % 64, 0);
+	CU_ASSERT(rte_pktmbuf_tailroom(m) >= 9018);
+	UNIT_EQ_U64(pbox_port_mbufs_missing(&p), 1);
+	rte_pktmbuf_free(m);
+	pbox_port_close(&p);
+	UNIT_EQ_U64(pbox_port_mbufs_missing(&p), 0);
+	UNIT_EQ_U64(pbox_port_mbufs(&p), 2 * p.n_mbufs);
+	pbox_port_free(&p);
+}
+
+static void
+refusals(void)
+{
+	struct pbox_port_conf conf = {.id = 1,
+		.where = "[port 1] (x.conf line 3)",
+		.ip = 0x01004E0A,
+		.prefix_len = 24,
+		.hold = 256,
+		.control_port = 7269,
+		.n_cores = 2,
+		.core = {0, 1},
+		.steer = PBOX_PORT_STEER_FLOW};
+	struct pbox_error err = {0};
+	static struct pbox_port p;
+
+	start_eal();
+	/* the operator insists on what the device does not have */
+	UNIT_EQ_U64(pbox_port_open(&p, &conf, &err), 0);
+	CU_ASSERT(pbox_port_start(&p, &err) < 0);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "steer = flow"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "port 1"));
+	pbox_port_close(&p);
+	pbox_port_free(&p);
+	/* more packets than there is memory: says how much */
+	conf.id = 2; /* closed is gone */
+	conf.hold = 1 << 20;
+	CU_ASSERT(pbox_port_open(&p, &conf, &err) < 0);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "start with -m"));
+	CU_ASSERT(!p.open);
+}
+
+const struct unit_test unit_tests[] = {
+	{"cores of a port", cores_of_a_port},
+	{"queues of a port", queues_of_a_port},
+	{"room of a packet", room_of_a_packet},
+	{"packets of a queue", packets_of_a_queue},
+	{"budget", budget},
+	{"find a port", find_a_port},
+	{"open and close", open_and_close},
+	{"refusals", refusals},
+	{NULL, NULL},
+};

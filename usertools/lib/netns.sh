@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+# shellcheck shell=bash
+#
+# A box and its workers in network namespaces of their own, joined by veth through a bridge that
+# has a namespace too: nothing is added to the caller's network, and any number of these can
+# stand side by side. For usertools/quickstart and the tests in test/func; to be sourced.
+#
+#   make_net WORKERS [MTU]         namespaces $NET-sw, $NET-box, $NET-w0, $NET-w1, ...
+#   write_conf FILE JOB SECRET WORKERS [PORT]
+#   start_box CONF [EAL ARGUMENT...]  the daemon, waits for its "ready"; PID in $BOX_PID
+#   stop_box [SIGNAL]
+#   worker_exec I COMMAND...       in the foreground, in worker I's namespace
+#   worker_start I LOG COMMAND...  in the background; PID in $STARTED
+#   await PID SECONDS              its exit status; 124: still running
+#   cleanup_net                    ends what was started here, by its id, and removes the rest
+#
+# Needs root, ip and ethtool. $RUN_DIR holds logs; cleanup_net leaves it to the caller.
+
+NETNS_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+: "${PBOX_BUILD:=$NETNS_ROOT/build}"
+: "${BOX_ADDRESS:=10.78.0.1}"
+: "${BOX_MEMORY:=512}"
+NET='' BOX_PID='' STARTED='' NET_MTU=0 NET_WORKERS=0
+TRACKED=()
+
+net_fail() {
+	printf '%s: %s\n' "${0##*/}" "$*" >&2
+	return 1
+}
+
+worker_address() { printf '10.78.0.%d' $((10 + $1)); }
+
+# The first of the names that exists.
+first_file() {
+	local f
+	for f in "$@"; do
+		[[ -e $f ]] && printf '%s\n' "$f" && return 0
+	done
+	return 1
+}
+
+pbox_binary() {
+	[[ -n ${PBOX_BIN:-} ]] && printf '%s\n' "$PBOX_BIN" && return 0
+	first_file "$PBOX_BUILD/app/pbox/pbox" ||
+		net_fail "no pbox in $PBOX_BUILD: build it (meson setup build && meson compile -C build)"
+}
+
+pbox_library() {
+	[[ -n ${PBOX_CLIENT_LIB:-} ]] && printf '%s\n' "$PBOX_CLIENT_LIB" && return 0
+	first_file "$PBOX_BUILD/lib/client/libpbox-client.so.0" "$PBOX_BUILD/lib/libpbox-client.so.0" ||
+		net_fail "no libpbox-client.so.0 in $PBOX_BUILD: build it first"
+}
+
+# One namespace, one veth into the switch. The kernel must not leave checksums or segmentation to
+# hardware that is not there: the box would see partial checksums and 64 KiB frames.
+net_attach() {
+	local ns=$NET-$1 mtu=$2 address=$3
+	ip netns add "$ns" || return
+	ip -n "$ns" link set lo up
+	ip netns exec "$ns" sysctl -qw net.ipv6.conf.all.disable_ipv6=1 \
+		net.ipv6.conf.default.disable_ipv6=1 2>/dev/null || true
+	ip -n "$NET-sw" link add "p-$1" mtu "$mtu" numtxqueues 1 numrxqueues 1 type veth \
+		peer name eth0 netns "$ns" mtu "$mtu" numtxqueues 1 numrxqueues 1 || return
+	ip -n "$NET-sw" link set "p-$1" master br0 up || return
+	ip netns exec "$ns" ethtool -K eth0 tx off >/dev/null || return
+	# the box's side has no address, so that the kernel behind it stays silent
+	[[ -z $address ]] || ip -n "$ns" addr add "$address/24" dev eth0 || return
+	ip -n "$ns" link set eth0 up
+}
+
+make_net() {
+	local workers=$1 mtu=${2:-9000} i
+	RUN_DIR=${RUN_DIR:-$(mktemp -d)}
+	# names of interfaces and namespaces are short; 24 random bits and the check keep them unique
+	while :; do
+		NET=$(printf 'pb%02x%04x' $((RANDOM & 255)) $(((RANDOM << 1 ^ RANDOM) & 65535)))
+		ip netns add "$NET-sw" 2>/dev/null && break
+		[[ -e /run/netns/$NET-sw ]] || net_fail "cannot make a network namespace: needs root" ||
+			return
+	done
+	NET_MTU=$mtu NET_WORKERS=$workers
+	ip netns exec "$NET-sw" sysctl -qw net.ipv6.conf.all.disable_ipv6=1 \
+		net.ipv6.conf.default.disable_ipv6=1 2>/dev/null || true
+	ip -n "$NET-sw" link add br0 mtu "$mtu" type bridge forward_delay 0 stp_state 0 \
+		mcast_snooping 0 || return
+	ip -n "$NET-sw" link set br0 up || return
+	net_attach box "$mtu" '' || return
+	for ((i = 0; i < workers; i++)); do
+		net_attach "w$i" "$mtu" "$(worker_address "$i")" || return
+	done
+}
+
+write_conf() {
+	local file=$1 job=$2 secret=$3 workers=$4 port=${5:-net_af_packet0}
+	cat >"$file" <<-EOF
+		# sleep when idle: here there are fewer CPUs than pollers and workers
+		cores-idle = sleep
+
+		[port $port]
+		address = $BOX_ADDRESS/24
+		mtu = $NET_MTU
+
+		[job $job]
+		secret = $secret
+		workers = $workers
+	EOF
+}
+
+# Vdev arguments for frames of this MTU: framesz must divide blocksz, and a frame that does not
+# fit is cut without an error.
+box_vdev() {
+	if ((NET_MTU <= 1500)); then
+		printf 'net_af_packet0,iface=eth0,framesz=2048,blocksz=65536,framecnt=4096'
+	else
+		printf 'net_af_packet0,iface=eth0,framesz=9216,blocksz=36864,framecnt=4096'
+	fi
+}
+
+start_box() {
+	local conf=$1 bin log end
+	shift
+	bin=$(pbox_binary) || return
+	log=$RUN_DIR/box.log
+	[[ ! -e $log ]] || mv "$log" "$log.$(date +%s%N)"
+	: >"$log"
+	ip netns exec "$NET-box" "$bin" -l 0 --no-huge -m "$BOX_MEMORY" --no-pci \
+		--file-prefix "$NET" --vdev "$(box_vdev)" "$@" -- --config "$conf" \
+		>"$log" 2>&1 </dev/null &
+	BOX_PID=$!
+	TRACKED+=("$BOX_PID")
+	end=$((SECONDS + 30))
+	while ! grep -qw ready "$log"; do
+		if ! kill -0 "$BOX_PID" 2>/dev/null; then
+			tail -n 15 "$log" >&2
+			net_fail "the box did not start; its log: $log"
+			return 1
+		fi
+		((SECONDS < end)) || net_fail "the box is not ready after 30 s; its log: $log" || return
+		sleep 0.05
+	done
+}
+
+stop_box() {
+	[[ -n $BOX_PID ]] || return 0
+	end_process "$BOX_PID" "${1:-TERM}" 10
+	BOX_PID=''
+}
+
+# Becomes the command: what calls it has the command's process id.
+worker_become() {
+	local i=$1 lib
+	shift
+	lib=$(pbox_library) || return
+	export PBOX_CLIENT_LIB=$lib PBOX_BOX=$BOX_ADDRESS OMP_NUM_THREADS=1 RANK=$i
+	export WORLD_SIZE=$NET_WORKERS MASTER_ADDR MASTER_PORT=29500 GLOO_SOCKET_IFNAME=eth0
+	export PYTHONPATH=$NETNS_ROOT/usertools/python${PYTHONPATH:+:$PYTHONPATH}
+	export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+	MASTER_ADDR=$(worker_address 0)
+	exec ip netns exec "$NET-w$i" "$@"
+}
+
+worker_exec() {
+	(worker_become "$@")
+}
+
+worker_start() {
+	local i=$1 log=$2
+	shift 2
+	(worker_become "$i" "$@") >"$log" 2>&1 </dev/null &
+	STARTED=$!
+	TRACKED+=("$STARTED")
+}
+
+# Only children of this shell that still run: an id that was given to somebody else is not one.
+is_running() {
+	jobs -rp | grep -qx "$1"
+}
+
+await() {
+	local pid=$1 end=$((SECONDS + $2))
+	while is_running "$pid"; do
+		((SECONDS < end)) || return 124
+		sleep 0.05
+	done
+	wait "$pid"
+} 2>/dev/null # the shell's own lines about children that were killed
+
+# Signal it, and after so many seconds kill it.
+end_process() {
+	local pid=$1 signal=$2 seconds=$3
+	is_running "$pid" || return 0
+	kill -s "$signal" "$pid" 2>/dev/null
+	await "$pid" "$seconds"
+	if is_running "$pid"; then
+		kill -s KILL "$pid" 2>/dev/null
+		await "$pid" 10
+	fi
+	return 0
+} 2>/dev/null
+
+cleanup_net() {
+	local pid ns
+	# the workers first: they can still leave
+	for pid in "${TRACKED[@]}"; do
+		[[ $pid == "$BOX_PID" ]] || { is_running "$pid" && kill -s TERM "$pid" 2>/dev/null; }
+	done
+	for pid in "${TRACKED[@]}"; do
+		[[ $pid == "$BOX_PID" ]] || end_process "$pid" TERM 3
+	done
+	stop_box TERM
+	TRACKED=()
+	[[ -n $NET ]] || return 0
+	for ns in $(ip netns list | awk -v n="$NET-" 'index($1, n) == 1 {print $1}'); do
+		# children of what was started; the namespaces are ours, so are their processes
+		for pid in $(ip netns pids "$ns" 2>/dev/null); do
+			kill -s KILL "$pid" 2>/dev/null
+		done
+		ip netns del "$ns"
+	done
+	# EAL leaves its run-time directory behind
+	rm -rf "${XDG_RUNTIME_DIR:-/run}/dpdk/$NET" "/var/run/dpdk/$NET"
+	NET=''
+}

@@ -57,6 +57,12 @@ sim_hash(struct sim *s, uint64_t x)
 	s->hash ^= s->hash >> 29;
 }
 
+uint32_t
+sim_us(const struct sim *s)
+{
+	return (uint32_t)(s->now / US);
+}
+
 bool
 sim_chance(struct sim *s, double p)
 {

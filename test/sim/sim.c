@@ -145,6 +145,7 @@ end_life(struct sim *s, unsigned job)
 	struct sim_job *j = &s->job[job];
 	const struct sim_job_spec *spec = &s->sc.job[job];
 
+	s->expected_rounds += (uint64_t)j->n_fragments * spec->rounds;
 	s->expected_contributions += (uint64_t)j->n_fragments * spec->rounds * spec->workers;
 	for (unsigned w = 0; w < spec->workers; w++)
 		sim_worker_kill(s, &j->worker[w]);

@@ -373,7 +373,7 @@ struct sim {
 	struct sim_job job[SIM_JOBS];
 	bool failed, verbose;
 	unsigned burst_left; /* datagrams still to be lost */
-	uint64_t expected_contributions;
+	uint64_t expected_contributions, expected_rounds;
 	bool exact; /* contributions can be counted: nobody dies */
 	char why[512];
 };

@@ -258,7 +258,7 @@ fx_control(struct fx_worker *w, enum pbox_type type, const void *payload, size_t
 			.chunk = ++w->request,
 			.length = (uint16_t)len,
 			.ts = 77},
-		.payload = payload,
+		.payload = payload != NULL ? payload : (const void *)"",
 		.peer = {.ip = htonl(w->ip), .udp = w->udp},
 	};
 
@@ -441,7 +441,7 @@ fx_rx(unsigned shard, const struct fx_worker *w, const struct pbox_hdr *h, const
 {
 	struct pbox_frame f = {
 		.hdr = *h,
-		.payload = payload,
+		.payload = payload != NULL ? payload : (const void *)"",
 		.handle = (void *)(uintptr_t)payload,
 		.peer = {.ip = htonl(w->ip), .udp = w->udp},
 	};

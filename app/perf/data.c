@@ -358,7 +358,7 @@ reference_round(struct reference *r, unsigned round, unsigned step, uint64_t fir
 static bool
 close_enough(const struct options *o, float got, float want)
 {
-	float rel = o->pull_format == PBOX_FMT_FP32 ? 1e-5f
+	float rel = o->pull_format == PBOX_FMT_FP32   ? 1e-5f
 		    : o->pull_format == PBOX_FMT_BF16 ? 0x1p-7f
 						      : 0x1p-10f;
 
@@ -366,8 +366,8 @@ close_enough(const struct options *o, float got, float want)
 }
 
 uint64_t
-reference_compare(const struct reference *r, const void *got, uint64_t first, uint64_t n,
-	uint64_t *bad)
+reference_compare(
+	const struct reference *r, const void *got, uint64_t first, uint64_t n, uint64_t *bad)
 {
 	const struct options *o = r->o;
 	unsigned size = wire_size(o->pull_format);
@@ -383,8 +383,8 @@ reference_compare(const struct reference *r, const void *got, uint64_t first, ui
 		to_wire(&want, o->pull_format, 0, r->result[first + i]);
 		same = memcmp(&want, (const uint8_t *)got + i * size, size) == 0;
 		if (!same && o->optimiser != PBOX_OPT_NONE)
-			same = close_enough(o, from_wire(got, o->pull_format, i),
-				r->result[first + i]);
+			same = close_enough(
+				o, from_wire(got, o->pull_format, i), r->result[first + i]);
 		if (!same && wrong++ == 0)
 			*bad = i;
 	}

@@ -48,8 +48,8 @@ watch(struct perf *p)
 			next = now + step;
 		}
 		if (start != 0 && now >= next) {
-			report_interval(p, (double)(last - start) / 1e9,
-				(double)(now - start) / 1e9, seen);
+			report_interval(
+				p, (double)(last - start) / 1e9, (double)(now - start) / 1e9, seen);
 			last = now;
 			next += step;
 		}
@@ -69,8 +69,8 @@ main(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	p->w = calloc(p->o.local, sizeof(*p->w));
-	if (p->w == NULL || (p->o.check != CHECK_NONE &&
-				    reference_open(&p->ref, &p->o, p->m.elements) != 0)) {
+	if (p->w == NULL ||
+		(p->o.check != CHECK_NONE && reference_open(&p->ref, &p->o, p->m.elements) != 0)) {
 		fprintf(stderr, "pbox-perf: no memory to check %llu elements; try --check none\n",
 			(unsigned long long)p->m.elements);
 		return EXIT_USAGE;

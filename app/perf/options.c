@@ -43,7 +43,8 @@ static const char help[] =
 	"      --join-timeout S   (10)                      --lease S       (the box's)\n"
 	"Output\n"
 	"      --json             one object at the end -q, --quiet         no interval lines\n"
-	"Exit code: 0 good, 1 wrong elements, 2 usage, 3 cannot join or declare, 4 a round failed.\n"
+	"Exit code: 0 good, 1 wrong elements, 2 usage, 3 cannot join or declare, 4 a round "
+	"failed.\n"
 	"pbox-perf(1) has the details.\n";
 
 enum {
@@ -109,8 +110,7 @@ static const struct option longs[] = {
 	{NULL, 0, NULL, 0},
 };
 
-static void __attribute__((noreturn, format(printf, 1, 2)))
-usage(const char *fmt, ...)
+static void __attribute__((noreturn, format(printf, 1, 2))) usage(const char *fmt, ...)
 {
 	va_list ap;
 

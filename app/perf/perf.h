@@ -20,7 +20,7 @@ enum exit_code {
 	EXIT_GOOD = 0,
 	EXIT_MISMATCH = 1, /* a verified element was wrong */
 	EXIT_USAGE = 2,
-	EXIT_JOIN = 3,	/* could not join or declare */
+	EXIT_JOIN = 3,  /* could not join or declare */
 	EXIT_ROUND = 4, /* a round failed or did not end in time */
 };
 
@@ -80,10 +80,11 @@ struct reference {
 int reference_open(struct reference *r, const struct options *o, uint64_t elements);
 void reference_close(struct reference *r);
 /** Advance elements first .. first + n - 1 by one round. */
-void reference_round(struct reference *r, unsigned round, unsigned step, uint64_t first, uint64_t n);
+void reference_round(
+	struct reference *r, unsigned round, unsigned step, uint64_t first, uint64_t n);
 /** Elements of @p got that are wrong; *bad is the first of them. */
-uint64_t reference_compare(const struct reference *r, const void *got, uint64_t first, uint64_t n,
-	uint64_t *bad);
+uint64_t reference_compare(
+	const struct reference *r, const void *got, uint64_t first, uint64_t n, uint64_t *bad);
 
 /* ---- worker.c ----------------------------------------------------------------------------- */
 
@@ -95,7 +96,7 @@ struct perf;
 struct worker {
 	struct perf *p;
 	pthread_t thread;
-	unsigned index;	 /* among the local ones */
+	unsigned index;  /* among the local ones */
 	unsigned number; /* of the job */
 	struct pbox_client *c;
 	uint32_t table;

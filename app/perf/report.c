@@ -38,7 +38,7 @@ report_start(const struct perf *p)
 		o->optimiser != 0 ? pbox_optimiser_name(o->optimiser) : pbox_op_name(o->op));
 	printf("push %s, pull %s, %s\n", pbox_format_name(o->push_format),
 		pbox_format_name(o->pull_format),
-		o->check == CHECK_ALL	  ? "every element of every round is checked"
+		o->check == CHECK_ALL     ? "every element of every round is checked"
 		: o->check == CHECK_FIRST ? "the first round is checked"
 					  : "nothing is checked");
 	if (!o->quiet)
@@ -113,7 +113,7 @@ print_failures(const struct perf *p)
 
 		if (w->code != EXIT_GOOD)
 			fprintf(stderr, "pbox-perf: worker %u: %s\n",
-				w->c != NULL	   ? w->number
+				w->c != NULL       ? w->number
 				: p->o.worker >= 0 ? (unsigned)p->o.worker + i
 						   : i,
 				w->err.text);
@@ -156,9 +156,8 @@ print_table(const struct perf *p, const struct total *t)
 	       "%u of %u, rtt %.0f us, gso %s, gro %s\n",
 		(unsigned long long)t->checked, (unsigned long long)t->mismatches,
 		t->useful > 0 ? (double)t->tx / (double)t->useful : 0, p->w[0].stats.mtu,
-		p->w[0].stats.window, p->w[0].stats.window_max,
-		(double)p->w[0].stats.srtt_ns / 1e3, p->w[0].stats.gso_active ? "on" : "off",
-		p->w[0].stats.gro_active ? "on" : "off");
+		p->w[0].stats.window, p->w[0].stats.window_max, (double)p->w[0].stats.srtt_ns / 1e3,
+		p->w[0].stats.gso_active ? "on" : "off", p->w[0].stats.gro_active ? "on" : "off");
 }
 
 static void
@@ -182,7 +181,8 @@ json_worker(const struct perf *p, const struct worker *w)
 
 	printf("{\"worker\": %u, \"rounds\": %llu, \"busy_s\": %.6f, \"push_gbps\": %.4f, "
 	       "\"pull_gbps\": %.4f, \"p50_ms\": %.4f, \"p99_ms\": %.4f, \"p999_ms\": %.4f, "
-	       "\"retransmitted\": %llu, \"probes\": %llu, \"duplicates\": %llu, \"tx_bytes\": %llu, "
+	       "\"retransmitted\": %llu, \"probes\": %llu, \"duplicates\": %llu, \"tx_bytes\": "
+	       "%llu, "
 	       "\"useful_tx_bytes\": %llu, \"rx_bytes\": %llu, \"checked\": %llu, "
 	       "\"mismatches\": %llu, \"srtt_us\": %.1f, \"held_us\": %.1f, \"window\": %u, "
 	       "\"window_max\": %u, \"mtu\": %u, \"endpoints\": %u, \"gso\": %u, \"gro\": %u, "
@@ -226,8 +226,8 @@ print_json(const struct perf *p, const struct total *t)
 	       "\"duplicates\": %llu, \"checked\": %llu, \"mismatches\": %llu, \"per_worker\": [",
 		p->o.workers, p->o.local, p->m.n, (unsigned long long)p->m.elements,
 		pbox_format_name(p->o.push_format), pbox_format_name(p->o.pull_format),
-		pbox_op_name(p->o.op), p->o.optimiser != 0 ? pbox_optimiser_name(p->o.optimiser)
-							    : "none",
+		pbox_op_name(p->o.op),
+		p->o.optimiser != 0 ? pbox_optimiser_name(p->o.optimiser) : "none",
 		(unsigned long long)(t->rounds / p->o.local),
 		t->busy > 0 ? (double)t->rounds * 1e9 / (double)t->busy : 0, t->push, t->pull,
 		hist_percentile(t->hist, 0.5) / 1e6, hist_percentile(t->hist, 0.99) / 1e6,

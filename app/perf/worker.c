@@ -165,8 +165,8 @@ prepare(struct worker *w)
 {
 	const struct options *o = &w->p->o;
 	const struct model *m = &w->p->m;
-	struct pbox_client_hyper h[8] = {{PBOX_HYPER_LR, o->lr},
-		{PBOX_HYPER_WEIGHT_DECAY, o->weight_decay}};
+	struct pbox_client_hyper h[8] = {
+		{PBOX_HYPER_LR, o->lr}, {PBOX_HYPER_WEIGHT_DECAY, o->weight_decay}};
 	unsigned n = 2;
 	struct pbox_client_io *io;
 	float *param;
@@ -200,8 +200,7 @@ prepare(struct worker *w)
 		free(io);
 	}
 	if (rc == 0)
-		rc = pbox_client_run(
-			w->c, w->table, PBOX_CLIENT_PULL, w->io, m->n, 1, 0, &w->err);
+		rc = pbox_client_run(w->c, w->table, PBOX_CLIENT_PULL, w->io, m->n, 1, 0, &w->err);
 	return rc;
 }
 
@@ -216,8 +215,8 @@ exchange_data(struct worker *w, unsigned data_round)
 	int rc = 0;
 
 	if (!o->per_tensor)
-		return pbox_client_run(w->c, w->table, PBOX_CLIENT_PUSHPULL, w->io, n, weight, 0,
-			&w->err);
+		return pbox_client_run(
+			w->c, w->table, PBOX_CLIENT_PUSHPULL, w->io, n, weight, 0, &w->err);
 	for (unsigned i = n; i-- > 0 && rc == 0;) /* as a backward pass: last first */
 		rc = pbox_client_submit(w->c, w->table, PBOX_CLIENT_PUSHPULL, &w->io[i], 1,
 			(uint8_t)(i < 255 ? i : 255), weight, &w->handle[i], &w->err);

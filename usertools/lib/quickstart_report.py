@@ -45,6 +45,7 @@ def evaluate(folder, run, kind):
         "useful_rx_bytes": total("useful_rx_bytes"),
         "retransmitted_frames": total("retransmitted_frames"),
         "tx_frames": total("tx_frames"),
+        "probes": total("probes"),
         "checked_rounds": first["checked_rounds"],
         "different_rounds": max(w["different_rounds"] for w in workers),
         "workers_equal": len({w["sha256"] for w in workers}) == 1,
@@ -129,11 +130,11 @@ def main():
     curves(args.folder, png)
     print()
     table(runs)
-    first = next(iter(runs.values()))
+    n = next(iter(runs.values()))["workers"]
     print(f"""
   Compared rounds: all workers exchanged their raw gradients past the box, each added them from
-  left to right in fp32 and multiplied by fp32(1/{first['workers']}); tolerance 0. In the optimiser's run the
-  first of them include the optimiser's step, the later ones compare the workers with each other.
+  left to right in fp32 and multiplied by fp32(1/{n}); tolerance 0. In the optimiser's run
+  the first of them include its step, the later ones compare the workers with each other.
   One process: the same micro-batches one after the other, the same sum; tolerance 0 as well,
   because every operation is the same and rounded in the same order.
 

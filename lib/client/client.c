@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <sodium.h>
+
+#include "client_impl.h"
+
+/* Opening, closing, and what is small. Operations are in operation.c. */
+
+#define LEAVE_PATIENCE NS_PER_S
+
+int
+client_fail(struct pbox_client_error *err, int code, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (err == NULL)
+		return code;
+	err->code = code;
+	va_start(ap, fmt);
+	vsnprintf(err->text, sizeof(err->text), fmt, ap);
+	va_end(ap);
+	return code;
+}
+
+void
+text_add(char *text, size_t cap, const char *fmt, ...)
+{
+	size_t len = strnlen(text, cap);
+	va_list ap;
+
+	if (len + 1 >= cap)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(text + len, cap - len, fmt, ap);
+	va_end(ap);
+}
+
+const char *
+pbox_client_version(void)
+{
+	return PBOX_VERSION;
+}
+
+const char *
+pbox_client_code_name(int code)
+{
+	static const char *const name[] = {"OK", "INVALID", "SYSTEM", "UNREACHABLE", "VERSION",
+		"NO_JOB", "SECRET", "REFUSED", "MISMATCH", "DEADLINE", "LOST", "MTU", "MEMORY",
+		"CLOSED"};
+
+	if (code == PBOX_C_PENDING)
+		return "PENDING";
+	return code <= 0 && -code < (int)(sizeof(name) / sizeof(name[0])) ? name[-code] : "?";
+}
+
+void
+pbox_client_conf_init(struct pbox_client_conf *conf)
+{
+	*conf = (struct pbox_client_conf){
+		.size = sizeof(*conf),
+		.worker = -1,
+		.timeout_ms = 60000,
+		.join_timeout_ms = 10000,
+		.gso = -1,
+	};
+}
+
+/* ---- entering and leaving calls, time ------------------------------------------------------ */
+
+int
+client_enter(struct pbox_client *c, struct pbox_client_error *err)
+{
+	int rc = 0;
+
+	pthread_mutex_lock(&c->lock);
+	if (c->closing)
+		rc = client_fail(err, PBOX_C_CLOSED, "the client was closed");
+	else if (c->fatal != 0)
+		rc = client_fail(err, c->fatal, "%s", c->fatal_text);
+	else
+		c->users++;
+	pthread_mutex_unlock(&c->lock);
+	return rc;
+}
+
+void
+client_leave(struct pbox_client *c)
+{
+	pthread_mutex_lock(&c->lock);
+	c->users--;
+	if (c->closing && c->users == 0)
+		pthread_cond_broadcast(&c->cond);
+	pthread_mutex_unlock(&c->lock);
+}
+
+uint64_t
+client_deadline(const struct pbox_client *c, unsigned timeout_ms)
+{
+	return clock_ns() + (timeout_ms != 0 ? timeout_ms : c->conf.timeout_ms) * NS_PER_MS;
+}
+
+bool
+client_sleep(struct pbox_client *c, uint64_t deadline)
+{
+	struct timespec t = {(time_t)(deadline / NS_PER_S), (long)(deadline % NS_PER_S)};
+
+	return pthread_cond_timedwait(&c->cond, &c->lock, &t) != ETIMEDOUT;
+}
+
+struct table *
+client_table(struct pbox_client *c, uint32_t table)
+{
+	struct table *t;
+
+	pthread_mutex_lock(&c->lock);
+	t = table < c->tables ? c->table[table] : NULL;
+	pthread_mutex_unlock(&c->lock);
+	return t;
+}
+
+unsigned
+pbox_client_worker(const struct pbox_client *c)
+{
+	return c->worker;
+}
+
+unsigned
+pbox_client_workers(const struct pbox_client *c)
+{
+	return c->workers;
+}
+
+void
+pbox_client_stats(const struct pbox_client *c, struct pbox_client_stats *stats)
+{
+	struct pbox_client *w = (struct pbox_client *)(uintptr_t)c;
+	size_t size = stats->size < sizeof(*stats) ? stats->size : sizeof(*stats);
+
+	pthread_mutex_lock(&w->lock);
+	memcpy(stats, &w->stats, size);
+	pthread_mutex_unlock(&w->lock);
+	stats->size = size;
+}
+
+/* ---- open ---------------------------------------------------------------------------------- */
+
+static int
+check_conf(const struct pbox_client_conf *conf, struct pbox_client_error *err)
+{
+	size_t len;
+
+	if (conf == NULL || conf->size < offsetof(struct pbox_client_conf, min_rto_us))
+		return client_fail(err, PBOX_C_INVALID,
+			"the configuration was not set up with pbox_client_conf_init");
+	if (conf->box == NULL || conf->box[0] == 0)
+		return client_fail(err, PBOX_C_INVALID, "no address of the box is given");
+	len = conf->job != NULL ? strlen(conf->job) : 0;
+	if (len < 1 || len >= PBOX_NAME_LEN)
+		return client_fail(err, PBOX_C_INVALID,
+			"the job's name has %zu bytes; 1 to %d are taken", len, PBOX_NAME_LEN - 1);
+	if (conf->workers < 1 || conf->workers > PBOX_MAX_WORKERS)
+		return client_fail(err, PBOX_C_INVALID,
+			"number of workers is %u; 1 to %d are taken", conf->workers,
+			PBOX_MAX_WORKERS);
+	if (conf->worker < -1 || conf->worker >= (int)conf->workers)
+		return client_fail(err, PBOX_C_INVALID,
+			"worker is %d; with %u workers it must be 0 to %u, or -1 for any",
+			conf->worker, conf->workers, conf->workers - 1);
+	return 0;
+}
+
+/** "host", "host:port" -> c->box */
+static int
+resolve(struct pbox_client *c, const char *box, struct pbox_client_error *err)
+{
+	struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_DGRAM}, *found;
+	char host[256];
+	const char *colon = strrchr(box, ':');
+	size_t len = colon != NULL ? (size_t)(colon - box) : strlen(box);
+	char *end = NULL;
+	long port = PBOX_CONTROL_PORT;
+	int rc;
+
+	if (colon != NULL) {
+		port = strtol(colon + 1, &end, 10);
+		if (colon[1] == 0 || *end != 0 || port < 1 || port > 65535)
+			return client_fail(err, PBOX_C_INVALID, "'%s': '%s' is not a UDP port", box,
+				colon + 1);
+	}
+	if (len == 0 || len >= sizeof(host))
+		return client_fail(err, PBOX_C_INVALID, "'%s' is not ADDRESS or ADDRESS:PORT", box);
+	memcpy(host, box, len);
+	host[len] = 0;
+	rc = getaddrinfo(host, NULL, &hints, &found);
+	if (rc != 0)
+		return client_fail(err, PBOX_C_UNREACHABLE, "box '%s': %s (PBox speaks IPv4)", host,
+			gai_strerror(rc));
+	memcpy(&c->box, found->ai_addr, sizeof(c->box));
+	c->box.sin_port = htons((uint16_t)port);
+	freeaddrinfo(found);
+	return 0;
+}
+
+static int
+copy_conf(struct pbox_client *c, const struct pbox_client_conf *conf, struct pbox_client_error *err)
+{
+	char host[256] = "";
+
+	pbox_client_conf_init(&c->conf);
+	memcpy(&c->conf, conf, conf->size < sizeof(*conf) ? conf->size : sizeof(*conf));
+	if (c->conf.min_rto_us == 0)
+		c->conf.min_rto_us = 5000;
+	if (c->conf.timeout_ms == 0)
+		c->conf.timeout_ms = 60000;
+	if (c->conf.join_timeout_ms == 0)
+		c->conf.join_timeout_ms = 10000;
+	gethostname(host, sizeof(host) - 1);
+	c->job = strdup(conf->job);
+	c->secret = strdup(conf->secret != NULL ? conf->secret : "");
+	c->host = strdup(conf->host != NULL ? conf->host : host);
+	if (c->job == NULL || c->secret == NULL || c->host == NULL)
+		return client_fail(err, PBOX_C_MEMORY, "no memory for a client");
+	return 0;
+}
+
+static void
+client_destroy(struct pbox_client *c)
+{
+	for (uint32_t i = 0; i < c->tables; i++)
+		table_free(c->table[i]);
+	free(c->table);
+	for (uint32_t i = 0; i < c->slots; i++)
+		if (c->slot[i].op != NULL) {
+			free(c->slot[i].op->text);
+			free(c->slot[i].op);
+		}
+	free(c->slot);
+	for (unsigned i = 0; c->ep != NULL && i < c->endpoints; i++)
+		free(c->ep[i].flight);
+	free(c->ep);
+	free(c->refs);
+	free(c->table_of);
+	sock_close(&c->sock);
+	if (c->event >= 0)
+		close(c->event);
+	pthread_mutex_destroy(&c->lock);
+	pthread_mutex_destroy(&c->declare_lock);
+	pthread_cond_destroy(&c->cond);
+	if (c->secret != NULL)
+		sodium_memzero(c->secret, strlen(c->secret));
+	free(c->box_name);
+	free(c->secret);
+	free(c->job);
+	free(c->host);
+	free(c);
+}
+
+static struct pbox_client *
+client_create(void)
+{
+	struct pbox_client *c = calloc(1, sizeof(*c));
+	pthread_condattr_t attr;
+
+	if (c == NULL)
+		return NULL;
+	c->sock.fd = c->event = -1;
+	c->cmds_tail = &c->cmds;
+	c->submitted_tail = &c->submitted;
+	c->finished_tail = &c->finished;
+	c->now = clock_ns();
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_mutex_init(&c->declare_lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&c->cond, &attr);
+	pthread_condattr_destroy(&attr);
+	return c;
+}
+
+int
+pbox_client_open(struct pbox_client **out, const struct pbox_client_conf *conf,
+	struct pbox_client_error *err)
+{
+	struct pbox_client *c;
+	int rc = check_conf(conf, err);
+
+	if (rc != 0)
+		return rc;
+	if (sodium_init() < 0)
+		return client_fail(err, PBOX_C_SYSTEM, "libsodium has no source of random numbers");
+	c = client_create();
+	if (c == NULL)
+		return client_fail(err, PBOX_C_MEMORY, "no memory for a client");
+	rc = copy_conf(c, conf, err);
+	if (rc == 0)
+		rc = resolve(c, conf->box, err);
+	if (rc == 0)
+		rc = sock_open(&c->sock, conf, &c->box, err);
+	if (rc == 0)
+		rc = join_session(c, err);
+	if (rc != 0)
+		goto fail;
+	c->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (c->event < 0) {
+		rc = client_fail(err, PBOX_C_SYSTEM, "eventfd: %s", strerror(errno));
+		goto fail;
+	}
+	rc = pthread_create(&c->thread, NULL, session_main, c);
+	if (rc != 0) {
+		rc = client_fail(err, PBOX_C_SYSTEM, "cannot start a thread: %s", strerror(rc));
+		goto fail;
+	}
+	*out = c;
+	return 0;
+fail:
+	client_destroy(c);
+	return rc;
+}
+
+/* ---- close --------------------------------------------------------------------------------- */
+
+static void
+close_run(struct pbox_client *c, struct cmd *cmd)
+{
+	(void)cmd;
+	c->shut = true;
+	control_fail_all(c);
+	while (c->ops != NULL) {
+		op_fail(c, c->ops, PBOX_C_CLOSED, "the client was closed");
+		op_finish(c, c->ops);
+	}
+}
+
+static void
+end_run(struct pbox_client *c, struct cmd *cmd)
+{
+	(void)cmd;
+	c->ending = true;
+}
+
+void
+pbox_client_close(struct pbox_client *c)
+{
+	struct cmd shut = {.run = close_run}, end = {.run = end_run};
+	uint8_t answer[1024];
+
+	if (c == NULL)
+		return;
+	pthread_mutex_lock(&c->lock);
+	c->closing = true;
+	pthread_cond_broadcast(&c->cond);
+	pthread_mutex_unlock(&c->lock);
+	cmd_call(c, &shut);
+	request_call(c, PBOX_LEAVE, PBOX_LEFT, NULL, 0, answer, sizeof(answer), NULL,
+		clock_ns() + LEAVE_PATIENCE, NULL);
+	pthread_mutex_lock(&c->lock);
+	while (c->users > 0)
+		pthread_cond_wait(&c->cond, &c->lock);
+	pthread_mutex_unlock(&c->lock);
+	cmd_call(c, &end);
+	pthread_join(c->thread, NULL);
+	client_destroy(c);
+}

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef CLIENT_IMPL_H
+#define CLIENT_IMPL_H
+
+/**
+ * @file
+ * Inside of libpbox-client; not installed.
+ *
+ * Who may touch what:
+ *   - the *progress thread* alone: sockets (after open), endpoints, windows, flights, fragments,
+ *     the queues of tensors, unfinished operations;
+ *   - *under client.lock*: lists of commands and submitted operations, handles, done flags, the
+ *     published statistics, the list of tables;
+ *   - *fixed after open or declare*: configuration, names, sizes, map.
+ * Everything else reaches the progress thread as a command (struct cmd).
+ */
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+#include <time.h>
+
+#include <pbox_wire.h>
+
+#include "pbox_client.h"
+
+#define NS_PER_US 1000ull
+#define NS_PER_MS 1000000ull
+#define NS_PER_S  1000000000ull
+
+#define MAX_TABLES     65535
+#define MAX_WINDOW     4096 /* frames in flight per endpoint */
+#define FIRST_WINDOW   16
+#define MIN_THRESH     3     /* later answers that make a loss likely, as in TCP */
+#define ACTIVATE_BATCH 8192  /* pieces made ready in one turn of the loop */
+#define RX_TURNS       4     /* recvmmsg calls in one turn of the loop */
+#define MAX_FRAME      65507 /* largest UDP payload */
+
+static inline uint64_t
+clock_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+/** Fill @p err (may be NULL) and return @p code. */
+int client_fail(struct pbox_client_error *err, int code, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/** Append to a text of @p cap bytes, cutting what does not fit. */
+void text_add(char *text, size_t cap, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* ---- window.c: round trip and window of one endpoint ----------------------------------- */
+
+struct window {
+	uint64_t srtt, rttvar, rtt_min, rtt_peak, rto; /* ns; srtt 0: no sample yet */
+	uint64_t min_rto;
+	uint64_t peak_at, epoch_at;
+	double size, ssthresh;
+	uint32_t max;
+	uint32_t answered, lost, marked; /* in this epoch */
+};
+
+void window_init(struct window *w, uint32_t max, uint64_t min_rto, uint64_t now);
+void window_sample(struct window *w, uint64_t rtt, uint64_t now);
+/** An answer came; @p limited: the window was what kept more from being sent. */
+void window_answered(struct window *w, bool limited, uint64_t now);
+void window_lost(struct window *w, uint64_t now);   /* a loss that was proven */
+void window_marked(struct window *w, uint64_t now); /* CE seen, by us or by the box */
+void window_silent(struct window *w);               /* a whole time-out without any answer */
+static inline uint32_t
+window_frames(const struct window *w)
+{
+	return (uint32_t)w->size;
+}
+/** Frames of @p mtu that a receive buffer of @p rcvbuf bytes (as the kernel counts) holds. */
+uint32_t window_of_buffer(size_t rcvbuf, unsigned mtu);
+
+/* ---- operations ------------------------------------------------------------------------ */
+
+struct op;
+struct table;
+
+/** One tensor of an operation. */
+struct entry {
+	struct entry *next; /* in the tensor's queue */
+	struct op *op;
+	const uint8_t *in;
+	uint8_t *out;
+	uint32_t tensor;
+};
+
+struct op {
+	struct op *next;                /* in the list that it is in: submitted, finished */
+	struct op *all_next, *all_prev; /* unfinished ones, oldest first; progress thread */
+	struct table *table;
+	pbox_client_handle handle;
+	uint64_t submitted_ns;
+	uint32_t round; /* for messages */
+	uint32_t weight;
+	uint32_t open;  /* entries not finished; progress thread */
+	uint32_t order; /* of submission */
+	uint8_t kind, prio;
+	bool failing;     /* progress thread: nothing more is sent for it */
+	int code;         /* valid once done */
+	char *text;       /* of a failure; NULL: none, or no memory for it */
+	bool done;        /* lock */
+	unsigned waiters; /* lock */
+	void (*notify)(void *ctx, int code, const char *text); /* lock until done */
+	void *notify_ctx;
+	unsigned n;
+	struct entry e[];
+};
+
+/** What a fragment holds of one tensor. */
+struct piece {
+	uint64_t offset; /* element in the tensor */
+	uint32_t tensor, elements;
+	uint32_t frag; /* index in the table */
+	bool want;     /* the tensor's first entry still waits for it */
+};
+
+enum frag_state { FRAG_IDLE, FRAG_QUEUED, FRAG_FLIGHT };
+
+struct frag {
+	struct frag *next; /* in its endpoint's queue */
+	uint32_t chunk;    /* index in the table */
+	uint32_t piece;    /* first of its pieces */
+	uint32_t round;    /* last one sent; at first the version at the time of the map */
+	uint32_t order;    /* of the operation that made it ready */
+	uint16_t pieces;
+	uint16_t index;                /* in its chunk */
+	uint16_t pushes, pulls, inits; /* pieces that want one */
+	uint16_t flight;               /* slot at the endpoint while in flight */
+	uint16_t table;
+	uint8_t prio;
+	uint8_t state : 2;
+	bool pushed : 1; /* by this client */
+};
+
+struct chunk {
+	uint32_t id, elements, version, frag; /* frag: its first */
+	uint16_t endpoint;
+};
+
+struct tensor {
+	char *name;
+	uint64_t elements;
+	struct entry *head, **tail;
+	struct tensor *active_next;  /* list of those with pieces to make ready */
+	uint32_t by_first, by_count; /* its part of table.by_tensor */
+	uint32_t active_at;          /* first of them not yet made ready */
+	uint32_t left;               /* pieces the first entry waits for */
+	uint32_t submitted;          /* rounds pushed so far; lock */
+	uint16_t group;
+};
+
+struct table {
+	uint32_t number;
+	uint8_t mode, op, optimiser, push_format, pull_format, push_size, pull_size;
+	uint16_t map_epoch;
+	unsigned n;
+	uint32_t chunks, frags, pieces;
+	uint32_t frag_elements, init_elements, first_chunk_id;
+	struct tensor *tensor;
+	struct chunk *chunk;
+	struct frag *frag;
+	struct piece *piece;
+	uint32_t *by_tensor; /* indices of pieces, grouped by tensor, in order of offset */
+	uint32_t base_version, max_submitted; /* lock */
+};
+
+static inline uint32_t
+frag_elements(const struct table *t, const struct frag *f)
+{
+	uint32_t done = f->index * t->frag_elements, e = t->chunk[f->chunk].elements;
+
+	return e - done < t->frag_elements ? e - done : t->frag_elements;
+}
+
+/* ---- endpoints ------------------------------------------------------------------------- */
+
+enum flight_state {
+	FLIGHT_FREE,
+	FLIGHT_SENT,   /* waiting for the answer */
+	FLIGHT_PROBED, /* a loss is likely: a PULL of the round has asked for it */
+	FLIGHT_HELD,   /* the box has our part and waits for others */
+	FLIGHT_UNKEPT, /* the box cannot take it yet: repeat later */
+};
+
+/** A fragment between its first transmission and its answer. */
+struct flight {
+	struct flight *prev, *next; /* in order of last transmission; next: also free list */
+	struct frag *frag;
+	uint64_t seq; /* of the last transmission at this endpoint */
+	uint64_t first_ns, sent_ns, due_ns;
+	uint32_t ts, payload_ts; /* of the last transmission; of the last with payload */
+	uint32_t gap;            /* later answers after which it is suspected lost */
+	uint32_t base;           /* INIT: element offset */
+	uint32_t wait_missing;   /* from the latest WAIT */
+	uint16_t wait_have;
+	uint8_t type; /* PBOX_PUSHPULL, PUSH, PULL, INIT */
+	uint8_t state, backoff, tries, losses;
+	bool waited; /* wait_* are valid */
+	bool urgent; /* has overtaken older fragments */
+};
+
+struct ep {
+	struct sockaddr_in addr;
+	struct window win;
+	struct flight *flight; /* win.max of them */
+	struct flight *free, *first, *last;
+	uint32_t in_flight, held, urgent; /* all; of these: in FLIGHT_HELD; with urgent set */
+	uint32_t thresh;                  /* of loss detection, adapted to reordering */
+	uint64_t seq, answered_seq;
+	uint64_t next_due, last_rx, silent_at;
+	bool paused;  /* some flight's time-outs have grown long */
+	bool ece;     /* tell the box that CE was seen */
+	bool limited; /* the window kept something from being sent */
+	uint64_t ready_map[4];
+	struct frag *ready[256], *ready_last[256];
+	uint32_t ready_order[256]; /* of the first of each */
+};
+
+/* ---- socket.c --------------------------------------------------------------------------- */
+
+#define TX_MSGS  64
+#define TX_IOVS  1024
+#define TX_HDRS  512
+#define RX_MSGS  16
+#define RX_SIZE  65536
+#define HDR_ROOM 64
+
+struct tx_msg {
+	const struct sockaddr_in *to;
+	uint32_t iov, iovs, bytes;
+	uint16_t seg; /* GSO: bytes of each frame; 0: none yet */
+	uint16_t segs;
+	bool closed, heads; /* heads: header-only frames, sent as one datagram */
+};
+
+struct sock {
+	int fd;
+	unsigned mtu; /* IP */
+	size_t rcvbuf;
+	bool gro, gso, gro_seen;
+	uint32_t gso_segs; /* frames of full size in one train */
+	int icmp_errno;    /* latest from the error queue */
+	uint32_t icmp_mtu;
+	/* batch being built */
+	unsigned n_msgs, n_iovs, n_hdrs;
+	struct tx_msg msg[TX_MSGS];
+	struct iovec iov[TX_IOVS];
+	uint8_t hdr[TX_HDRS][HDR_ROOM];
+	uint8_t *rx; /* RX_MSGS x RX_SIZE */
+	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes, rx_dropped, tx_failed;
+};
+
+/** A received frame; payload lives until the handler returns. */
+struct rx_frame {
+	struct pbox_hdr hdr;
+	const uint8_t *payload;
+	struct sockaddr_in from;
+	bool ce;
+};
+typedef void (*rx_handler)(void *ctx, const struct rx_frame *f);
+
+int sock_open(struct sock *s, const struct pbox_client_conf *conf, const struct sockaddr_in *box,
+	struct pbox_client_error *err);
+void sock_close(struct sock *s);
+/** Queue a frame whose payload stands in @p iov; sends the batch when it is full. */
+void sock_frame(struct sock *s, const struct sockaddr_in *to, const struct pbox_hdr *hdr,
+	const struct iovec *iov, unsigned n);
+void sock_flush(struct sock *s);
+/** Up to @p turns x RX_MSGS datagrams; returns how many came. */
+unsigned sock_receive(struct sock *s, unsigned turns, rx_handler handler, void *ctx);
+/** Wait for input on the socket or @p event (-1: none); @p ns of 0 returns at once. */
+void sock_wait(struct sock *s, int event, uint64_t ns);
+void sock_errors(struct sock *s);
+
+/* ---- commands, requests ------------------------------------------------------------------ */
+
+/** Runs in the progress thread; the issuer waits for done, or does not free it until it is. */
+struct cmd {
+	struct cmd *next;
+	void (*run)(struct pbox_client *c, struct cmd *cmd);
+	bool done; /* lock */
+	bool hold; /* not done when run returns: somebody else will say so */
+};
+
+/** A control request; done when answered, cancelled, or the session is lost. */
+struct request {
+	struct cmd cmd;
+	struct request *next;
+	const uint8_t *payload;
+	uint8_t *answer; /* caller's, of answer_cap bytes */
+	size_t answer_cap;
+	uint64_t next_tx;
+	unsigned tries;
+	uint32_t id;
+	uint16_t length, answer_len, map_epoch;
+	uint8_t type, answer_type; /* 0: none came */
+	uint16_t answer_aux;
+	bool listed;
+};
+
+struct chunk_ref {
+	uint32_t id, chunk;
+	struct table *table; /* NULL: empty */
+};
+
+struct slot {
+	struct op *op;
+	uint32_t generation;
+	uint32_t next; /* free list: index + 1 */
+};
+
+struct pbox_client {
+	/* fixed after open */
+	struct pbox_client_conf conf;
+	char *box_name, *job, *secret, *host;
+	struct sockaddr_in box; /* control endpoint */
+	uint64_t token;
+	uint32_t incarnation, lease_ms;
+	uint16_t job_number, worker, workers, endpoints, window;
+	unsigned mtu; /* the smaller one of ours and the box's */
+	struct ep *ep;
+
+	/* progress thread (open uses sock before it starts) */
+	struct sock sock;
+	uint64_t now;
+	uint64_t last_tx, last_rx;
+	uint64_t tx_seen;        /* sock.tx_frames when last_tx was set */
+	struct table **table_of; /* by frag.table */
+	uint32_t table_of_cap;
+	struct chunk_ref *refs;
+	uint32_t refs_cap, refs_used; /* cap: a power of two */
+	struct tensor *activating;
+	struct op *ops, *ops_last; /* unfinished */
+	uint32_t next_order;
+	struct op *finished, **finished_tail; /* to be published */
+	struct request *requests;
+	struct pbox_client_stats count; /* its own copy; published under lock */
+	uint64_t published_at;
+	uint64_t spin_until;
+	bool failed; /* the session is lost */
+	bool shut;   /* closing: all operations have been failed */
+	bool ending; /* the thread leaves its loop */
+	pthread_t thread;
+	int event;
+
+	pthread_mutex_t declare_lock; /* one declare at a time; taken before lock */
+	pthread_mutex_t lock;
+	pthread_cond_t cond;
+	struct cmd *cmds, **cmds_tail;
+	struct op *submitted, **submitted_tail;
+	atomic_bool kicked; /* the thread has been woken and not yet looked */
+	atomic_uint next_id;
+	unsigned users; /* calls inside */
+	bool closing;
+	int fatal; /* lock; code of the lost session */
+	char fatal_text[512];
+	struct slot *slot;         /* of handles */
+	uint32_t slots, free_slot; /* free_slot: index + 1, 0: none */
+	struct table **table;      /* those mapped, by number */
+	uint32_t tables, tables_cap;
+	struct pbox_client_stats stats;
+};
+
+/* client.c */
+int client_enter(struct pbox_client *c, struct pbox_client_error *err);
+void client_leave(struct pbox_client *c);
+/** Deadline in ns for a time-out in ms; 0 means the configuration's. */
+uint64_t client_deadline(const struct pbox_client *c, unsigned timeout_ms);
+/** Wait on the condition variable until @p deadline; false when it has passed. Lock held. */
+bool client_sleep(struct pbox_client *c, uint64_t deadline);
+void client_kick(struct pbox_client *c);
+/** Release the handle and the memory of an operation that is done. */
+void op_free(struct pbox_client *c, struct op *op);
+struct table *client_table(struct pbox_client *c, uint32_t table);
+
+/* join.c */
+int join_session(struct pbox_client *c, struct pbox_client_error *err);
+int join_error(struct pbox_client_error *err, const struct pbox_error_msg *m, const char *what);
+
+/* control.c */
+void cmd_issue(struct pbox_client *c, struct cmd *cmd);
+void cmd_call(struct pbox_client *c, struct cmd *cmd); /* issue and wait */
+/** Issue; completion is seen by request.cmd.done under the lock. */
+void request_issue(struct pbox_client *c, struct request *r, uint8_t type, const void *payload,
+	size_t length, void *answer, size_t cap);
+void request_cancel(struct pbox_client *c, struct request *r);
+/** Issue, wait until answered or @p deadline. 0, or a failure with its text. */
+int request_call(struct pbox_client *c, uint8_t type, uint8_t want, const void *payload,
+	size_t length, void *answer, size_t cap, size_t *answer_len, uint64_t deadline,
+	struct pbox_client_error *err);
+int request_result(struct pbox_client *c, const struct request *r, uint8_t want, const char *what,
+	struct pbox_client_error *err);
+void control_tick(struct pbox_client *c); /* progress thread */
+void control_frame(struct pbox_client *c, const struct rx_frame *f);
+void control_fail_all(struct pbox_client *c);
+uint64_t control_due(const struct pbox_client *c);
+
+/* path.c */
+int path_check(struct pbox_client *c, uint64_t deadline, struct pbox_client_error *err);
+
+/* table.c */
+struct table_map { /* the map as it comes, chunk by chunk */
+	struct pbox_segment *segment;
+	uint32_t *first; /* of chunk i, in segment */
+	uint16_t *count;
+	uint8_t *got;
+	uint32_t n_got;
+	size_t used, cap;
+	struct pbox_chunk_entry entry; /* room to decode one */
+};
+struct table *table_new(const struct pbox_client_table *d, uint32_t number);
+void table_free(struct table *t);
+/** Fragments and pieces, once all chunks are here. */
+int table_layout(struct table *t, const struct table_map *m, struct pbox_client_error *err);
+
+/* session.c */
+void *session_main(void *arg);
+void session_fail(struct pbox_client *c, int code, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+void session_header(const struct pbox_client *c, struct pbox_hdr *h, uint8_t type);
+int refs_add(struct pbox_client *c, struct table *t);
+const struct chunk_ref *refs_find(const struct pbox_client *c, uint32_t id);
+
+/* queue.c: operations -> ready fragments */
+void queue_op(struct pbox_client *c, struct op *op);
+void queue_activate(struct pbox_client *c, unsigned budget);
+void queue_check(struct pbox_client *c, struct table *t, struct frag *f);
+/** The fragment to send next, and whether it overtakes older ones; NULL: none may go now. */
+struct frag *queue_pop(struct pbox_client *c, struct ep *ep, bool *urgent);
+void piece_finish(struct pbox_client *c, struct table *t, struct piece *p);
+void op_fail(struct pbox_client *c, struct op *op, int code, const char *text);
+void op_finish(struct pbox_client *c, struct op *op);
+
+/* transfer.c: ready fragments -> frames -> answers */
+void transfer_pump(struct pbox_client *c);
+void transfer_frame(struct pbox_client *c, const struct rx_frame *f);
+/** Send the flight's payload or, for @p probe, a PULL of its round. */
+void transfer_send(struct pbox_client *c, struct ep *ep, struct flight *fl, bool probe, bool again);
+/** The bytes of @p count elements of the fragment from element @p from on, in @p iov; returns
+ * how many entries, or 0 when @p cap is too small. */
+unsigned transfer_gather(const struct table *t, const struct frag *f, uint32_t from, uint32_t count,
+	unsigned size, struct iovec *iov, unsigned cap);
+#define MAX_PIECES PBOX_MAX_SEGMENTS
+
+/* recover.c: lost frames */
+void recover_armed(struct ep *ep, struct flight *fl, uint64_t now);
+void recover_answer(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint64_t now);
+void recover_result(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint64_t now);
+void recover_wait(
+	struct pbox_client *c, struct ep *ep, struct flight *fl, const struct pbox_hdr *h);
+void recover_evidence(struct pbox_client *c, struct ep *ep);
+void recover_timers(struct pbox_client *c, struct ep *ep);
+
+/* why.c */
+/** What the operation waits for (progress thread); returns the missing worker, or -1. */
+int why_op(struct pbox_client *c, struct op *op, char *text, size_t cap);
+/** Append what the box knows of a member; any other thread. */
+void why_member(struct pbox_client *c, unsigned worker, char *text, size_t cap);
+
+#endif /* CLIENT_IMPL_H */

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "client_impl.h"
+
+/* Commands to the progress thread, and control requests with their repetition (R3.1). */
+
+#define FIRST_INTERVAL (50 * NS_PER_MS)
+#define MAX_INTERVAL   NS_PER_S
+#define MAX_TRIES      9
+
+void
+client_kick(struct pbox_client *c)
+{
+	uint64_t one = 1;
+
+	if (!atomic_exchange(&c->kicked, true) && write(c->event, &one, sizeof(one)) < 0)
+		return; /* the counter is full: it wakes the thread as well */
+}
+
+void
+cmd_issue(struct pbox_client *c, struct cmd *cmd)
+{
+	pthread_mutex_lock(&c->lock);
+	cmd->next = NULL;
+	cmd->done = false;
+	*c->cmds_tail = cmd;
+	c->cmds_tail = &cmd->next;
+	pthread_mutex_unlock(&c->lock);
+	client_kick(c);
+}
+
+void
+cmd_call(struct pbox_client *c, struct cmd *cmd)
+{
+	cmd_issue(c, cmd);
+	pthread_mutex_lock(&c->lock);
+	while (!cmd->done)
+		pthread_cond_wait(&c->cond, &c->lock);
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* ---- progress thread ------------------------------------------------------------------- */
+
+static void
+request_done(struct pbox_client *c, struct request *r)
+{
+	struct request **p = &c->requests;
+
+	while (*p != NULL && *p != r)
+		p = &(*p)->next;
+	if (*p == r)
+		*p = r->next;
+	r->listed = false;
+	pthread_mutex_lock(&c->lock);
+	r->cmd.done = true;
+	pthread_cond_broadcast(&c->cond);
+	pthread_mutex_unlock(&c->lock);
+}
+
+static void
+request_send(struct pbox_client *c, struct request *r, bool again)
+{
+	struct iovec iov = {(void *)(uintptr_t)r->payload, r->length};
+	struct pbox_hdr h;
+
+	session_header(c, &h, r->type);
+	h.chunk = r->id;
+	h.length = r->length;
+	if (again)
+		h.flags |= PBOX_F_RETX;
+	sock_frame(&c->sock, &c->box, &h, &iov, r->length > 0);
+	/* double at every second try: see recover.c */
+	r->next_tx =
+		c->now + (r->tries < MAX_TRIES ? FIRST_INTERVAL << r->tries / 2 : MAX_INTERVAL);
+	r->tries++;
+}
+
+static void
+request_start(struct pbox_client *c, struct cmd *cmd)
+{
+	struct request *r = (struct request *)cmd;
+
+	if (c->failed || (c->shut && r->type != PBOX_LEAVE)) {
+		cmd->hold = false;
+		return;
+	}
+	r->next = c->requests;
+	c->requests = r;
+	r->listed = true;
+	request_send(c, r, false);
+}
+
+void
+control_tick(struct pbox_client *c)
+{
+	for (struct request *r = c->requests; r != NULL; r = r->next)
+		if (r->next_tx <= c->now)
+			request_send(c, r, true);
+}
+
+uint64_t
+control_due(const struct pbox_client *c)
+{
+	uint64_t due = UINT64_MAX;
+
+	for (const struct request *r = c->requests; r != NULL; r = r->next)
+		if (r->next_tx < due)
+			due = r->next_tx;
+	return due;
+}
+
+void
+control_fail_all(struct pbox_client *c)
+{
+	while (c->requests != NULL)
+		request_done(c, c->requests);
+}
+
+void
+control_frame(struct pbox_client *c, const struct rx_frame *f)
+{
+	struct request *r = c->requests;
+
+	while (r != NULL && r->id != f->hdr.chunk)
+		r = r->next;
+	if (r == NULL) {
+		c->count.rx_duplicates++;
+		return;
+	}
+	if (f->hdr.length > r->answer_cap) {
+		c->count.rx_dropped++;
+		return;
+	}
+	memcpy(r->answer, f->payload, f->hdr.length);
+	r->answer_len = f->hdr.length;
+	r->answer_type = f->hdr.type;
+	r->answer_aux = f->hdr.aux;
+	r->map_epoch = f->hdr.map_epoch;
+	request_done(c, r);
+}
+
+/* ---- any thread -------------------------------------------------------------------------- */
+
+void
+request_issue(struct pbox_client *c, struct request *r, uint8_t type, const void *payload,
+	size_t length, void *answer, size_t cap)
+{
+	*r = (struct request){
+		.cmd = {.run = request_start, .hold = true},
+		.payload = payload,
+		.length = (uint16_t)length,
+		.answer = answer,
+		.answer_cap = cap,
+		.type = type,
+		.id = atomic_fetch_add(&c->next_id, 1),
+	};
+	cmd_issue(c, &r->cmd);
+}
+
+struct cancel {
+	struct cmd cmd;
+	struct request *request;
+};
+
+static void
+cancel_run(struct pbox_client *c, struct cmd *cmd)
+{
+	struct request *r = ((struct cancel *)cmd)->request;
+
+	if (r->listed)
+		request_done(c, r);
+}
+
+void
+request_cancel(struct pbox_client *c, struct request *r)
+{
+	struct cancel k = {.cmd = {.run = cancel_run}, .request = r};
+
+	cmd_call(c, &k.cmd);
+}
+
+int
+request_result(struct pbox_client *c, const struct request *r, uint8_t want, const char *what,
+	struct pbox_client_error *err)
+{
+	struct pbox_error_msg m;
+	int rc;
+
+	if (r->answer_type == want)
+		return 0;
+	if (r->answer_type == PBOX_ERROR) {
+		if (pbox_error_decode(r->answer, r->answer_len, &m) != 0)
+			m = (struct pbox_error_msg){.code = r->answer_aux};
+		return join_error(err, &m, what);
+	}
+	if (r->answer_type != 0)
+		return client_fail(err, PBOX_C_REFUSED, "%s: the box answered %s, not %s", what,
+			pbox_type_name(r->answer_type), pbox_type_name(want));
+	pthread_mutex_lock(&c->lock);
+	rc = c->fatal != 0 ? client_fail(err, c->fatal, "%s", c->fatal_text)
+			   : client_fail(err, PBOX_C_CLOSED, "%s: the client was closed", what);
+	pthread_mutex_unlock(&c->lock);
+	return rc;
+}
+
+int
+request_call(struct pbox_client *c, uint8_t type, uint8_t want, const void *payload, size_t length,
+	void *answer, size_t cap, size_t *answer_len, uint64_t deadline,
+	struct pbox_client_error *err)
+{
+	const char *what = pbox_type_name(type);
+	struct request r;
+	bool late = false;
+	int rc;
+
+	request_issue(c, &r, type, payload, length, answer, cap);
+	pthread_mutex_lock(&c->lock);
+	while (!r.cmd.done && !late)
+		late = !client_sleep(c, deadline);
+	late = !r.cmd.done;
+	pthread_mutex_unlock(&c->lock);
+	if (late) {
+		request_cancel(c, &r);
+		if (r.answer_type == 0)
+			return client_fail(err, PBOX_C_DEADLINE,
+				"%s: no answer from the box at %s; check that it is up "
+				"('pbox-perf' and 'ping' reach it?)",
+				what, c->box_name);
+	}
+	rc = request_result(c, &r, want, what, err);
+	if (rc == 0 && answer_len != NULL)
+		*answer_len = r.answer_len;
+	return rc;
+}
+
+/* ---- SET, STATUS -------------------------------------------------------------------------- */
+
+int
+pbox_client_set(struct pbox_client *c, uint32_t table, uint16_t group, uint32_t from_round,
+	const struct pbox_client_hyper *h, unsigned n, struct pbox_client_error *err)
+{
+	struct pbox_set m = {.table = table, .group = group, .from_round = from_round};
+	uint8_t buf[512], answer[1024];
+	struct table *t;
+	size_t len;
+	int rc;
+
+	if (n == 0 || n > PBOX_SET_MAX || h == NULL)
+		return client_fail(err, PBOX_C_INVALID,
+			"%u hyper-parameters given, 1 to %d are taken", n, PBOX_SET_MAX);
+	rc = client_enter(c, err);
+	if (rc != 0)
+		return rc;
+	t = client_table(c, table);
+	if (t == NULL) {
+		rc = client_fail(err, PBOX_C_INVALID, "table %u has not been declared", table);
+		goto out;
+	}
+	if (from_round == 0) {
+		pthread_mutex_lock(&c->lock);
+		m.from_round = t->base_version + t->max_submitted + 1;
+		pthread_mutex_unlock(&c->lock);
+	}
+	m.count = (uint16_t)n;
+	for (unsigned i = 0; i < n; i++) {
+		m.param[i].id = h[i].id;
+		m.param[i].value = h[i].value;
+	}
+	len = pbox_set_encode(buf, sizeof(buf), &m);
+	rc = request_call(c, PBOX_SET, PBOX_SET_OK, buf, len, answer, sizeof(answer), NULL,
+		client_deadline(c, 0), err);
+out:
+	client_leave(c);
+	return rc;
+}
+
+static const char *
+member_state(unsigned state)
+{
+	static const char *const name[] = {"absent", "joined", "left", "silent beyond its lease"};
+
+	return state < 4 ? name[state] : "?";
+}
+
+/** One page of members; sets *next to the first of the following page. */
+static int
+status_page(struct pbox_client *c, unsigned *next, char *text, size_t cap,
+	struct pbox_client_error *err)
+{
+	struct pbox_status q = {.first = (uint16_t)*next};
+	struct pbox_status_ok m;
+	struct pbox_member_entry e;
+	struct pbox_cursor cur;
+	uint8_t buf[64], *answer = malloc(MAX_FRAME);
+	size_t len = 0;
+	int rc;
+
+	if (answer == NULL)
+		return client_fail(err, PBOX_C_MEMORY, "no memory for the status");
+	rc = request_call(c, PBOX_STATUS, PBOX_STATUS_OK, buf,
+		pbox_status_encode(buf, sizeof(buf), &q), answer, MAX_FRAME, &len,
+		client_deadline(c, 0), err);
+	if (rc == 0 && pbox_status_ok_decode(answer, len, &m, &cur) != 0)
+		rc = client_fail(err, PBOX_C_REFUSED, "the box's STATUS_OK is malformed");
+	if (rc == 0 && *next == 0)
+		text_add(text, cap,
+			"job '%s' at %s: %u of %u workers joined, %u tables, round %u%s%s\n",
+			c->job, c->box_name, m.joined, m.workers, m.tables, m.max_round,
+			m.text[0] != 0 ? "\n" : "", m.text);
+	if (rc == 0) {
+		*next = m.count == 0 ? m.workers : m.first + m.count;
+		if (*next > m.workers)
+			*next = m.workers;
+		while (pbox_status_ok_next(&cur, &e) == 0) {
+			text_add(text, cap, "worker %u: %s", e.worker, member_state(e.state));
+			if (e.state != PBOX_MEMBER_ABSENT)
+				text_add(text, cap, ", host %s, %u tables, last heard %.1f s ago",
+					e.host, e.declared, e.silent_ms / 1000.0);
+			text_add(text, cap, "\n");
+		}
+		if (*next<m.workers && * next> q.first)
+			rc = PBOX_C_PENDING;
+	}
+	free(answer);
+	return rc;
+}
+
+int
+pbox_client_status(struct pbox_client *c, char *text, size_t cap, struct pbox_client_error *err)
+{
+	unsigned next = 0;
+	int rc;
+
+	if (text == NULL || cap == 0)
+		return client_fail(err, PBOX_C_INVALID, "no room for the text");
+	text[0] = 0;
+	rc = client_enter(c, err);
+	if (rc != 0)
+		return rc;
+	do
+		rc = status_page(c, &next, text, cap, err);
+	while (rc == PBOX_C_PENDING);
+	client_leave(c);
+	return rc;
+}

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <sodium.h>
+
+#include "client_impl.h"
+
+/* HELLO, RETRY, JOIN, WELCOME (section 4 of the protocol); on the thread of open. */
+
+#define FIRST_INTERVAL (100 * NS_PER_MS)
+#define MAX_INTERVAL   NS_PER_S
+#define TAKEN_INTERVAL (250 * NS_PER_MS)
+#define COOKIE_LIFE    (7 * NS_PER_S) /* R4.2: at least 8 s */
+
+struct join {
+	struct pbox_client *c;
+	struct pbox_client_error *err;
+	uint64_t deadline, next_tx, interval, cookie_at, nonce, cookie;
+	unsigned hellos, joins;
+	uint32_t id;
+	bool have_cookie, answered, done;
+	int rc;
+	struct pbox_error_msg taken; /* the latest WORKER_TAKEN */
+	struct pbox_welcome welcome;
+};
+
+static int
+code_of(unsigned error)
+{
+	switch (error) {
+	case PBOX_E_VERSION:
+		return PBOX_C_VERSION;
+	case PBOX_E_NO_JOB:
+		return PBOX_C_NO_JOB;
+	case PBOX_E_SECRET:
+		return PBOX_C_SECRET;
+	case PBOX_E_WORKERS:
+	case PBOX_E_MISMATCH:
+		return PBOX_C_MISMATCH;
+	case PBOX_E_SESSION:
+	case PBOX_E_SHUTDOWN:
+		return PBOX_C_LOST;
+	case PBOX_E_NO_MEMORY:
+		return PBOX_C_MEMORY;
+	default:
+		return PBOX_C_REFUSED;
+	}
+}
+
+int
+join_error(struct pbox_client_error *err, const struct pbox_error_msg *m, const char *what)
+{
+	int code = code_of(m->code);
+
+	if (m->text[0] != 0)
+		return client_fail(err, code, "%s: %s", what, m->text);
+	return client_fail(err, code, "%s: the box answered %s (%u)", what,
+		pbox_errcode_name(m->code), m->code);
+}
+
+/** HMAC-SHA-256 of @p prefix and the payload, whose proof field is zeroed. */
+static void
+prove(const char *secret, const char *prefix, const uint8_t *payload, size_t len, uint8_t *proof)
+{
+	crypto_auth_hmacsha256_state s;
+
+	crypto_auth_hmacsha256_init(&s, (const uint8_t *)secret, strlen(secret));
+	crypto_auth_hmacsha256_update(&s, (const uint8_t *)prefix, strlen(prefix));
+	crypto_auth_hmacsha256_update(&s, payload, len);
+	crypto_auth_hmacsha256_final(&s, proof);
+}
+
+/* ---- sending --------------------------------------------------------------------------- */
+
+static void
+send_hello(struct join *j)
+{
+	struct pbox_client *c = j->c;
+	struct pbox_hello m = {PBOX_VERSION_WIRE, PBOX_VERSION_WIRE};
+	uint8_t buf[PBOX_HELLO_LEN] = {0};
+	struct pbox_hdr h = {.type = PBOX_HELLO, .chunk = j->id, .length = sizeof(buf)};
+	struct iovec iov = {buf, sizeof(buf)};
+
+	pbox_hello_encode(buf, sizeof(buf), &m);
+	j->hellos++;
+	sock_frame(&c->sock, &c->box, &h, &iov, 1);
+	sock_flush(&c->sock);
+}
+
+static void
+send_join(struct join *j)
+{
+	struct pbox_client *c = j->c;
+	uint32_t window = window_of_buffer(c->sock.rcvbuf, c->sock.mtu);
+	struct pbox_join m = {
+		.cookie = j->cookie,
+		.nonce = j->nonce,
+		.worker = c->conf.worker < 0 ? PBOX_NO_WORKER : (uint16_t)c->conf.worker,
+		.workers = (uint16_t)c->conf.workers,
+		.mtu = (uint16_t)(c->sock.mtu < 65535 ? c->sock.mtu : 65535),
+		.window = (uint16_t)window,
+		.lease_ms = c->conf.lease_ms,
+	};
+	uint8_t buf[PBOX_JOIN_LEN] = {0};
+	struct pbox_hdr h = {.type = PBOX_JOIN,
+		.chunk = j->id,
+		.incarnation = c->incarnation,
+		.length = sizeof(buf)};
+	struct iovec iov = {buf, sizeof(buf)};
+
+	snprintf(m.job, sizeof(m.job), "%s", c->job);
+	snprintf(m.host, sizeof(m.host), "%s", c->host);
+	pbox_join_encode(buf, sizeof(buf), &m);
+	prove(c->secret, PBOX_JOIN_PROOF_PREFIX, buf, sizeof(buf), buf + PBOX_JOIN_PROOF_AT);
+	j->joins++;
+	sock_frame(&c->sock, &c->box, &h, &iov, 1);
+	sock_flush(&c->sock);
+}
+
+/* ---- answers --------------------------------------------------------------------------- */
+
+static void
+finish(struct join *j, int rc)
+{
+	j->rc = rc;
+	j->done = true;
+}
+
+static void
+on_retry(struct join *j, const struct rx_frame *f)
+{
+	struct pbox_retry m;
+
+	if (j->have_cookie || pbox_retry_decode(f->payload, f->hdr.length, &m) != 0)
+		return;
+	j->cookie = m.cookie;
+	j->c->incarnation = m.incarnation;
+	j->have_cookie = true;
+	j->cookie_at = clock_ns();
+	j->next_tx = 0;
+	j->interval = FIRST_INTERVAL;
+}
+
+static void
+on_welcome(struct join *j, const struct rx_frame *f)
+{
+	struct pbox_client *c = j->c;
+	uint8_t copy[128 + 8 * PBOX_MAX_ENDPOINTS], proof[PBOX_PROOF_LEN];
+	struct pbox_welcome *m = &j->welcome;
+
+	if (f->hdr.length > sizeof(copy) ||
+		pbox_welcome_decode(f->payload, f->hdr.length, m) != 0 || m->nonce != j->nonce)
+		return; /* the nonce is known to the box alone: nobody else ends our joining */
+	memcpy(copy, f->payload, f->hdr.length);
+	memset(copy + PBOX_WELCOME_PROOF_AT, 0, PBOX_PROOF_LEN);
+	prove(c->secret, PBOX_WELCOME_PROOF_PREFIX, copy, f->hdr.length, proof);
+	if (sodium_memcmp(proof, m->proof, sizeof(proof)) != 0) {
+		finish(j,
+			client_fail(j->err, PBOX_C_SECRET,
+				"%s could not prove that it knows the secret of job '%s': compare "
+				"the secrets, or something else answers at that address",
+				c->box_name, c->job));
+		return;
+	}
+	if (m->endpoints == 0 || m->worker >= m->workers || m->lease_ms == 0 || m->window == 0) {
+		finish(j, client_fail(j->err, PBOX_C_REFUSED,
+				  "the box's WELCOME is not sound: worker %u of %u, %u endpoints, "
+				  "lease %u ms, window %u",
+				  m->worker, m->workers, m->endpoints, m->lease_ms, m->window));
+		return;
+	}
+	finish(j, 0);
+}
+
+static void
+on_error(struct join *j, const struct rx_frame *f)
+{
+	struct pbox_client *c = j->c;
+	struct pbox_error_msg m;
+	char what[192];
+
+	if (pbox_error_decode(f->payload, f->hdr.length, &m) != 0)
+		return;
+	if (m.code == PBOX_E_COOKIE) {
+		if (j->have_cookie)
+			j->next_tx = clock_ns() + FIRST_INTERVAL;
+		j->have_cookie = false;
+		return;
+	}
+	if (m.code == PBOX_E_WORKER_TAKEN) {
+		/* a worker that was killed and started again waits for its own lease to end */
+		j->taken = m;
+		j->next_tx = clock_ns() + TAKEN_INTERVAL;
+		return;
+	}
+	snprintf(what, sizeof(what), "joining job '%s' at %s", c->job, c->box_name);
+	if (m.code == PBOX_E_VERSION && m.text[0] == 0)
+		snprintf(m.text, sizeof(m.text),
+			"the box speaks protocol version %u, this library %u: install the release "
+			"that fits",
+			m.detail, PBOX_VERSION_WIRE);
+	else if (m.code == PBOX_E_SECRET && m.text[0] == 0)
+		snprintf(m.text, sizeof(m.text),
+			"the secret is wrong: compare it with the job's in the box's "
+			"configuration");
+	else if (m.code == PBOX_E_WORKERS && m.text[0] == 0)
+		snprintf(m.text, sizeof(m.text), "this worker says %u workers, the others say %u",
+			c->conf.workers, m.detail);
+	finish(j, join_error(j->err, &m, what));
+}
+
+static void
+join_frame(void *ctx, const struct rx_frame *f)
+{
+	struct join *j = ctx;
+
+	if (j->done || f->from.sin_addr.s_addr != j->c->box.sin_addr.s_addr ||
+		f->hdr.chunk != j->id)
+		return;
+	j->answered = true;
+	if (f->hdr.type == PBOX_RETRY)
+		on_retry(j, f);
+	else if (f->hdr.type == PBOX_WELCOME)
+		on_welcome(j, f);
+	else if (f->hdr.type == PBOX_ERROR)
+		on_error(j, f);
+}
+
+/* ---- the exchange ---------------------------------------------------------------------- */
+
+static int
+join_expired(struct join *j)
+{
+	struct pbox_client *c = j->c;
+	double s = c->conf.join_timeout_ms / 1000.0;
+	unsigned port = ntohs(c->box.sin_port);
+
+	if (j->taken.code != 0)
+		return client_fail(j->err, PBOX_C_REFUSED,
+			"joining job '%s' at %s: worker %d has a live session, still after %.1f "
+			"s%s%s: "
+			"another process runs with this number, or a killed one's lease has not "
+			"ended",
+			c->job, c->box_name, c->conf.worker, s, j->taken.text[0] != 0 ? ": " : "",
+			j->taken.text);
+	if (j->answered)
+		return client_fail(j->err, PBOX_C_UNREACHABLE,
+			"the box at %s answers HELLO, but %u JOINs went unanswered in %.1f s: its "
+			"log "
+			"names the reason ('control_malformed', 'cookie'), or datagrams of %d "
+			"bytes do "
+			"not get through",
+			c->box_name, j->joins, s, PBOX_JOIN_LEN + PBOX_HDR_LEN + 28);
+	if (c->sock.icmp_errno == ECONNREFUSED)
+		return client_fail(j->err, PBOX_C_UNREACHABLE,
+			"%s: the host is up, but nothing listens on its UDP port %u (ICMP port "
+			"unreachable; %u HELLOs in %.1f s): is this the address of a port of the "
+			"box, "
+			"and not of its management interface?",
+			c->box_name, port, j->hellos, s);
+	return client_fail(j->err, PBOX_C_UNREACHABLE,
+		"no answer from %s: %u HELLOs went unanswered in %.1f s%s%s; check that the box is "
+		"up "
+		"and has this address (it answers ping), and that no firewall drops UDP port %u",
+		c->box_name, j->hellos, s, c->sock.icmp_errno != 0 ? ", last error: " : "",
+		c->sock.icmp_errno != 0 ? strerror(c->sock.icmp_errno) : "", port);
+}
+
+static int
+exchange(struct join *j)
+{
+	struct pbox_client *c = j->c;
+
+	j->interval = FIRST_INTERVAL;
+	while (!j->done) {
+		uint64_t now = clock_ns(), until;
+
+		if (now >= j->deadline)
+			return join_expired(j);
+		if (j->have_cookie && now - j->cookie_at > COOKIE_LIFE)
+			j->have_cookie = false;
+		if (now >= j->next_tx) {
+			j->next_tx = now + j->interval;
+			j->interval =
+				j->interval * 2 < MAX_INTERVAL ? j->interval * 2 : MAX_INTERVAL;
+			if (j->have_cookie)
+				send_join(j);
+			else
+				send_hello(j);
+		}
+		until = j->next_tx < j->deadline ? j->next_tx : j->deadline;
+		now = clock_ns();
+		sock_wait(&c->sock, -1, until > now ? until - now : 0);
+		sock_receive(&c->sock, 1, join_frame, j);
+	}
+	return j->rc;
+}
+
+/** Take over what WELCOME says; allocate the endpoints. */
+static int
+settle(struct pbox_client *c, const struct pbox_welcome *w, struct pbox_client_error *err)
+{
+	uint32_t hold = window_of_buffer(c->sock.rcvbuf, c->sock.mtu) / w->endpoints;
+	uint32_t window = w->window;
+
+	c->token = w->token;
+	c->job_number = w->job;
+	c->worker = w->worker;
+	c->workers = w->workers;
+	c->incarnation = w->incarnation;
+	c->lease_ms = w->lease_ms;
+	c->mtu = w->mtu != 0 && w->mtu < c->sock.mtu ? w->mtu : c->sock.mtu;
+	if (c->conf.window != 0 && c->conf.window < window)
+		window = c->conf.window;
+	if (hold < window)
+		window = hold > 0 ? hold : 1;
+	c->window = (uint16_t)(window < MAX_WINDOW ? window : MAX_WINDOW);
+	c->ep = calloc(w->endpoints, sizeof(*c->ep));
+	if (c->ep == NULL)
+		return client_fail(err, PBOX_C_MEMORY, "no memory for %u endpoints", w->endpoints);
+	c->endpoints = w->endpoints;
+	for (unsigned i = 0; i < c->endpoints; i++) {
+		struct ep *ep = &c->ep[i];
+
+		ep->addr.sin_family = AF_INET;
+		memcpy(&ep->addr.sin_addr, w->endpoint[i].ipv4, 4);
+		ep->addr.sin_port = htons(w->endpoint[i].udp);
+		ep->thresh = MIN_THRESH;
+		window_init(&ep->win, c->window, c->conf.min_rto_us * NS_PER_US, c->now);
+		ep->flight = calloc(c->window, sizeof(*ep->flight));
+		if (ep->flight == NULL)
+			return client_fail(
+				err, PBOX_C_MEMORY, "no memory for a window of %u", c->window);
+		for (unsigned k = c->window; k-- > 0;) {
+			ep->flight[k].next = ep->free;
+			ep->free = &ep->flight[k];
+		}
+	}
+	return 0;
+}
+
+int
+join_session(struct pbox_client *c, struct pbox_client_error *err)
+{
+	struct join j = {
+		.c = c, .err = err, .deadline = clock_ns() + c->conf.join_timeout_ms * NS_PER_MS};
+	char name[64];
+	int rc;
+
+	snprintf(name, sizeof(name), "%s:%u", inet_ntoa(c->box.sin_addr), ntohs(c->box.sin_port));
+	c->box_name = strdup(name);
+	if (c->box_name == NULL)
+		return client_fail(err, PBOX_C_MEMORY, "no memory for a client");
+	randombytes_buf(&j.nonce, sizeof(j.nonce));
+	j.id = randombytes_random();
+	rc = exchange(&j);
+	if (rc == 0)
+		rc = settle(c, &j.welcome, err);
+	if (rc == 0)
+		rc = path_check(c, j.deadline, err);
+	atomic_store(&c->next_id, j.id + 1);
+	return rc;
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdlib.h>
+
+#include "client_impl.h"
+
+/*
+ * From operations to fragments that are ready to go.
+ *
+ * A tensor works on one operation at a time: the first of its queue. All its fragments are then
+ * at the same round, and a fragment shared by several tensors is ready when each of them has an
+ * operation of the kind that it needs. Pulls need nobody else.
+ */
+
+void
+op_fail(struct pbox_client *c, struct op *op, int code, const char *text)
+{
+	(void)c;
+	op->failing = true;
+	if (op->code == 0) {
+		op->code = code;
+		op->text = strdup(text);
+	}
+}
+
+void
+op_finish(struct pbox_client *c, struct op *op)
+{
+	if (op->all_prev != NULL)
+		op->all_prev->all_next = op->all_next;
+	else if (c->ops == op)
+		c->ops = op->all_next;
+	if (op->all_next != NULL)
+		op->all_next->all_prev = op->all_prev;
+	else if (c->ops_last == op)
+		c->ops_last = op->all_prev;
+	op->next = NULL;
+	*c->finished_tail = op;
+	c->finished_tail = &op->next;
+	if (op->code == 0)
+		c->count.operations_done++;
+}
+
+static void
+entry_finish(struct pbox_client *c, struct tensor *x)
+{
+	struct entry *e = x->head;
+
+	x->head = e->next;
+	if (x->head == NULL)
+		x->tail = &x->head;
+	if (--e->op->open == 0)
+		op_finish(c, e->op);
+}
+
+/** Begin the first operation of the queue; those without anything to do end here. */
+static void
+tensor_start(struct pbox_client *c, struct tensor *x)
+{
+	struct tensor **at = &c->activating;
+
+	while (x->head != NULL && (x->by_count == 0 || x->head->op->failing))
+		entry_finish(c, x);
+	if (x->head == NULL)
+		return;
+	x->left = x->by_count;
+	x->active_at = 0;
+	while (*at != NULL && (*at)->head->op->prio <= x->head->op->prio)
+		at = &(*at)->active_next;
+	x->active_next = *at;
+	*at = x;
+}
+
+void
+queue_op(struct pbox_client *c, struct op *op)
+{
+	struct table *t = op->table;
+
+	op->next = NULL;
+	op->order = c->next_order++;
+	op->all_prev = c->ops_last;
+	op->all_next = NULL;
+	if (c->ops_last != NULL)
+		c->ops_last->all_next = op;
+	else
+		c->ops = op;
+	c->ops_last = op;
+	if (c->failed || c->shut) {
+		op_fail(c, op, c->failed ? c->fatal : PBOX_C_CLOSED,
+			c->failed ? c->fatal_text : "the client was closed");
+		op_finish(c, op);
+		return;
+	}
+	op->open = op->n + 1; /* one of our own: it must not end before all are queued */
+	for (unsigned i = 0; i < op->n; i++) {
+		struct tensor *x = &t->tensor[op->e[i].tensor];
+		bool first = x->head == NULL;
+
+		*x->tail = &op->e[i];
+		x->tail = &op->e[i].next;
+		if (first)
+			tensor_start(c, x);
+	}
+	if (--op->open == 0)
+		op_finish(c, op);
+}
+
+void
+piece_finish(struct pbox_client *c, struct table *t, struct piece *p)
+{
+	struct tensor *x = &t->tensor[p->tensor];
+	struct frag *f = &t->frag[p->frag];
+
+	switch (x->head->op->kind) {
+	case PBOX_CLIENT_PULL:
+		f->pulls--;
+		break;
+	case PBOX_CLIENT_INIT:
+		f->inits--;
+		break;
+	default:
+		f->pushes--;
+	}
+	p->want = false;
+	if (--x->left == 0) {
+		entry_finish(c, x);
+		tensor_start(c, x);
+	}
+}
+
+static void
+push_ready(struct ep *ep, struct frag *f)
+{
+	f->state = FRAG_QUEUED;
+	f->next = NULL;
+	if (ep->ready[f->prio] == NULL) {
+		ep->ready[f->prio] = f;
+		ep->ready_order[f->prio] = f->order;
+		ep->ready_map[f->prio / 64] |= 1ull << (f->prio % 64);
+	} else {
+		ep->ready_last[f->prio]->next = f;
+	}
+	ep->ready_last[f->prio] = f;
+}
+
+static struct frag *
+take(struct ep *ep, unsigned prio)
+{
+	struct frag *f = ep->ready[prio];
+
+	ep->ready[prio] = f->next;
+	if (f->next == NULL)
+		ep->ready_map[prio / 64] &= ~(1ull << (prio % 64));
+	else
+		ep->ready_order[prio] = f->next->order;
+	return f;
+}
+
+/*
+ * The most urgent fragment goes first, but fragments that overtake older ones may fill only half
+ * of the window. Otherwise one worker's window could be full of fragments that wait for a second
+ * worker, whose window is full of more urgent ones that wait for the first. As it is, the oldest
+ * unfinished fragment of all (workers submit in the same order) finds room everywhere.
+ */
+struct frag *
+queue_pop(struct pbox_client *c, struct ep *ep, bool *urgent)
+{
+	unsigned first = 256, oldest = 256;
+	uint32_t pending = c->next_order; /* oldest operation whose fragments are not all here */
+
+	for (unsigned w = 0; w < 4; w++)
+		for (uint64_t map = ep->ready_map[w]; map != 0; map &= map - 1) {
+			unsigned prio = w * 64 + (unsigned)__builtin_ctzll(map);
+
+			if (first == 256)
+				first = prio;
+			if (oldest == 256 ||
+				(int32_t)(ep->ready_order[prio] - ep->ready_order[oldest]) < 0)
+				oldest = prio;
+		}
+	if (first == 256)
+		return NULL;
+	for (const struct tensor *x = c->activating; x != NULL; x = x->active_next)
+		if ((int32_t)(x->head->op->order - pending) < 0)
+			pending = x->head->op->order;
+	*urgent = (int32_t)(ep->ready_order[oldest] - pending) > 0 ||
+		  ep->ready_order[first] != ep->ready_order[oldest];
+	if (!*urgent || ep->urgent < ep->win.max / 2)
+		return take(ep, first);
+	if ((int32_t)(ep->ready_order[oldest] - pending) > 0)
+		return NULL;
+	*urgent = false;
+	return take(ep, oldest);
+}
+
+void
+queue_check(struct pbox_client *c, struct table *t, struct frag *f)
+{
+	if (f->state == FRAG_IDLE &&
+		(f->pulls > 0 || f->pushes == f->pieces || f->inits == f->pieces))
+		push_ready(&c->ep[t->chunk[f->chunk].endpoint], f);
+}
+
+static void
+activate_piece(struct pbox_client *c, struct table *t, struct piece *p, const struct op *op)
+{
+	struct frag *f = &t->frag[p->frag];
+
+	if (f->pushes + f->pulls + f->inits == 0 || op->prio < f->prio)
+		if (f->state != FRAG_QUEUED) /* its queue is that of its priority */
+			f->prio = op->prio;
+	if (f->state == FRAG_IDLE)
+		f->order = op->order;
+	p->want = true;
+	switch (op->kind) {
+	case PBOX_CLIENT_PULL:
+		f->pulls++;
+		break;
+	case PBOX_CLIENT_INIT:
+		f->inits++;
+		break;
+	default:
+		f->pushes++;
+	}
+	queue_check(c, t, f);
+}
+
+void
+queue_activate(struct pbox_client *c, unsigned budget)
+{
+	while (c->activating != NULL && budget > 0) {
+		struct tensor *x = c->activating;
+		struct op *op = x->head->op;
+		struct table *t = op->table;
+
+		while (x->active_at < x->by_count && budget > 0 && !op->failing) {
+			uint32_t i = t->by_tensor[x->by_first + x->active_at++];
+
+			activate_piece(c, t, &t->piece[i], op);
+			budget--;
+		}
+		if (x->active_at < x->by_count && !op->failing)
+			return;
+		c->activating = x->active_next;
+		if (x->active_at == x->by_count)
+			continue;
+		x->left -= x->by_count - x->active_at;
+		x->active_at = x->by_count;
+		if (x->left == 0) {
+			entry_finish(c, x);
+			tensor_start(c, x);
+		}
+	}
+}

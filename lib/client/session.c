@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "client_impl.h"
+
+/* The progress thread. */
+
+#define PUBLISH_EVERY (10 * NS_PER_MS)
+#define LONGEST_SLEEP NS_PER_S
+
+void
+session_header(const struct pbox_client *c, struct pbox_hdr *h, uint8_t type)
+{
+	*h = (struct pbox_hdr){
+		.type = type,
+		.token = c->token,
+		.job = c->job_number,
+		.worker = c->worker,
+		.incarnation = c->incarnation,
+		.ts = (uint32_t)(c->now / NS_PER_US),
+	};
+}
+
+void
+session_fail(struct pbox_client *c, int code, const char *fmt, ...)
+{
+	char text[512];
+	va_list ap;
+
+	if (c->failed)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	c->failed = true;
+	pthread_mutex_lock(&c->lock);
+	c->fatal = code;
+	memcpy(c->fatal_text, text, sizeof(text));
+	pthread_mutex_unlock(&c->lock);
+	control_fail_all(c);
+	/* nothing is sent any more: every operation ends here, also those half sent */
+	while (c->ops != NULL) {
+		op_fail(c, c->ops, code, text);
+		op_finish(c, c->ops);
+	}
+}
+
+/* ---- chunk id -> chunk ------------------------------------------------------------------- */
+
+static uint32_t
+ref_hash(uint32_t id, uint32_t cap)
+{
+	return (uint32_t)((id * 0x9E3779B97F4A7C15ull) >> 32) & (cap - 1);
+}
+
+static void
+ref_put(struct chunk_ref *refs, uint32_t cap, struct chunk_ref r)
+{
+	uint32_t i = ref_hash(r.id, cap);
+
+	while (refs[i].table != NULL && refs[i].id != r.id)
+		i = (i + 1) & (cap - 1);
+	refs[i] = r;
+}
+
+const struct chunk_ref *
+refs_find(const struct pbox_client *c, uint32_t id)
+{
+	uint32_t i;
+
+	if (c->refs_cap == 0)
+		return NULL;
+	for (i = ref_hash(id, c->refs_cap); c->refs[i].table != NULL;
+		i = (i + 1) & (c->refs_cap - 1))
+		if (c->refs[i].id == id)
+			return &c->refs[i];
+	return NULL;
+}
+
+int
+refs_add(struct pbox_client *c, struct table *t)
+{
+	uint32_t cap = c->refs_cap > 0 ? c->refs_cap : 1024;
+	uint64_t need = 2ull * ((uint64_t)c->refs_used + t->chunks);
+
+	while (cap < need && cap < 1u << 31)
+		cap *= 2;
+	if (cap < need)
+		return -ENOMEM;
+	if (t->number >= c->table_of_cap) {
+		uint32_t n = t->number * 2 + 8;
+		struct table **list = reallocarray(c->table_of, n, sizeof(*list));
+
+		if (list == NULL)
+			return -ENOMEM;
+		c->table_of = list;
+		c->table_of_cap = n;
+	}
+	c->table_of[t->number] = t;
+	if (cap != c->refs_cap) {
+		struct chunk_ref *refs = calloc(cap, sizeof(*refs));
+
+		if (refs == NULL)
+			return -ENOMEM;
+		for (uint32_t i = 0; i < c->refs_cap; i++)
+			if (c->refs[i].table != NULL)
+				ref_put(refs, cap, c->refs[i]);
+		free(c->refs);
+		c->refs = refs;
+		c->refs_cap = cap;
+	}
+	for (uint32_t i = 0; i < t->chunks; i++)
+		ref_put(c->refs, cap, (struct chunk_ref){t->chunk[i].id, i, t});
+	c->refs_used += t->chunks;
+	return 0;
+}
+
+/* ---- receiving --------------------------------------------------------------------------- */
+
+static bool
+from_box(const struct pbox_client *c, const struct sockaddr_in *a)
+{
+	if (a->sin_addr.s_addr == c->box.sin_addr.s_addr)
+		return true;
+	for (unsigned i = 0; i < c->endpoints; i++)
+		if (a->sin_addr.s_addr == c->ep[i].addr.sin_addr.s_addr)
+			return true;
+	return false;
+}
+
+/** ERRORs and LEFT that end the session. */
+static bool
+ends_session(struct pbox_client *c, const struct rx_frame *f)
+{
+	const struct pbox_hdr *h = &f->hdr;
+	uint16_t code = h->aux;
+	struct pbox_error_msg m;
+
+	if (h->type == PBOX_LEFT && h->chunk == 0 && h->aux == 1) {
+		session_fail(c, PBOX_C_LOST,
+			"the box at %s is shutting down: open the client again when it is back",
+			c->box_name);
+		return true;
+	}
+	if (h->type != PBOX_ERROR)
+		return false;
+	if (h->length > 0 && pbox_error_decode(f->payload, h->length, &m) == 0)
+		code = m.code;
+	if (code == PBOX_E_SESSION)
+		session_fail(c, PBOX_C_LOST,
+			h->incarnation != c->incarnation
+				? "the box at %s was restarted, and the job's state went with it: "
+				  "open the client again"
+				: "the box at %s does not know this session any more (silent for "
+				  "longer than its lease, or the job ended): open the client again",
+			c->box_name);
+	else if (code == PBOX_E_SHUTDOWN)
+		session_fail(c, PBOX_C_LOST,
+			"the box at %s is shutting down: open the client again when it is back",
+			c->box_name);
+	return c->failed;
+}
+
+static void
+session_frame(void *ctx, const struct rx_frame *f)
+{
+	struct pbox_client *c = ctx;
+	const struct pbox_hdr *h = &f->hdr;
+	bool error = h->type == PBOX_ERROR;
+
+	if (c->failed)
+		return;
+	/* an ERROR SESSION of a restarted box cannot know more of us than what it echoes */
+	if (!from_box(c, &f->from) || h->token != c->token ||
+		(!error && (h->incarnation != c->incarnation || h->job != c->job_number ||
+				   h->worker != c->worker))) {
+		c->count.rx_dropped++;
+		return;
+	}
+	c->last_rx = c->now;
+	if (ends_session(c, f))
+		return;
+	if (h->type >= PBOX_FIRST_DATA_TYPE || (error && h->length == 0))
+		transfer_frame(c, f);
+	else if (h->type != PBOX_PONG)
+		control_frame(c, f);
+}
+
+/* ---- the loop ---------------------------------------------------------------------------- */
+
+static void
+run_commands(struct pbox_client *c)
+{
+	struct cmd *cmd;
+	struct op *op;
+
+	if (!atomic_exchange(&c->kicked, false))
+		return;
+	pthread_mutex_lock(&c->lock);
+	cmd = c->cmds;
+	c->cmds = NULL;
+	c->cmds_tail = &c->cmds;
+	op = c->submitted;
+	c->submitted = NULL;
+	c->submitted_tail = &c->submitted;
+	pthread_mutex_unlock(&c->lock);
+	while (op != NULL) {
+		struct op *next = op->next;
+
+		queue_op(c, op);
+		op = next;
+	}
+	while (cmd != NULL) {
+		struct cmd *next = cmd->next;
+
+		cmd->run(c, cmd);
+		if (!cmd->hold) {
+			pthread_mutex_lock(&c->lock);
+			cmd->done = true;
+			pthread_cond_broadcast(&c->cond);
+			pthread_mutex_unlock(&c->lock);
+		}
+		cmd = next;
+	}
+}
+
+static void
+count_up(struct pbox_client *c)
+{
+	struct pbox_client_stats *s = &c->count;
+	double window = 0, srtt = 0, rttvar = 0;
+
+	s->tx_frames = c->sock.tx_frames;
+	s->tx_bytes = c->sock.tx_bytes;
+	s->rx_frames = c->sock.rx_frames;
+	s->rx_bytes = c->sock.rx_bytes;
+	s->gso_active = c->sock.gso;
+	s->gro_active = c->sock.gro && c->sock.gro_seen;
+	s->mtu = c->mtu;
+	s->endpoints = c->endpoints;
+	s->window_max = c->window;
+	s->min_rtt_ns = 0;
+	for (unsigned i = 0; i < c->endpoints; i++) {
+		const struct window *w = &c->ep[i].win;
+
+		window += w->size / c->endpoints;
+		srtt += (double)w->srtt / c->endpoints;
+		rttvar += (double)w->rttvar / c->endpoints;
+		if (s->min_rtt_ns == 0 || (w->rtt_min > 0 && w->rtt_min < s->min_rtt_ns))
+			s->min_rtt_ns = w->rtt_min;
+	}
+	s->window = (uint32_t)window;
+	s->srtt_ns = (uint64_t)srtt;
+	s->rttvar_ns = (uint64_t)rttvar;
+}
+
+/** Hand finished operations to their waiters, and statistics to whoever asks. */
+static void
+publish(struct pbox_client *c, bool idle)
+{
+	struct op *op = c->finished, *calls = NULL, **calls_tail = &calls;
+	bool any = op != NULL;
+
+	if (op == NULL && !idle && c->now - c->published_at < PUBLISH_EVERY)
+		return;
+	count_up(c);
+	c->published_at = c->now;
+	c->finished = NULL;
+	c->finished_tail = &c->finished;
+	pthread_mutex_lock(&c->lock);
+	c->stats = c->count;
+	c->stats.rx_dropped += c->sock.rx_dropped;
+	while (op != NULL) {
+		struct op *next = op->next;
+
+		op->next = NULL;
+		if (op->notify != NULL) {
+			*calls_tail = op;
+			calls_tail = &op->next;
+		}
+		op->done = true; /* without notify it may be gone once the lock is released */
+		op = next;
+	}
+	if (any)
+		pthread_cond_broadcast(&c->cond);
+	pthread_mutex_unlock(&c->lock);
+	while (calls != NULL) {
+		struct op *next = calls->next;
+
+		calls->notify(calls->notify_ctx, calls->code,
+			calls->text != NULL ? calls->text : pbox_client_code_name(calls->code));
+		op_free(c, calls);
+		calls = next;
+	}
+}
+
+static void
+keep_alive(struct pbox_client *c)
+{
+	struct pbox_hdr h;
+
+	if (c->sock.tx_frames != c->tx_seen) {
+		c->tx_seen = c->sock.tx_frames;
+		c->last_tx = c->now;
+	} else if (c->now - c->last_tx >= c->lease_ms * NS_PER_MS / 4) {
+		session_header(c, &h, PBOX_PING);
+		sock_frame(&c->sock, &c->box, &h, NULL, 0);
+	}
+}
+
+static void
+rest(struct pbox_client *c)
+{
+	uint64_t due = c->last_tx + c->lease_ms * NS_PER_MS / 4, now = clock_ns(), t;
+
+	for (unsigned i = 0; i < c->endpoints && !c->shut; i++)
+		if (c->ep[i].first != NULL && c->ep[i].next_due < due)
+			due = c->ep[i].next_due;
+	t = control_due(c);
+	if (t < due)
+		due = t;
+	if (c->failed)
+		due = now + LONGEST_SLEEP;
+	if (now < c->spin_until)
+		return;
+	t = due > now ? due - now : 0;
+	sock_wait(&c->sock, c->event, t < LONGEST_SLEEP ? t : LONGEST_SLEEP);
+}
+
+static void
+transfer_turn(struct pbox_client *c, bool timers)
+{
+	queue_activate(c, ACTIVATE_BATCH);
+	for (unsigned i = 0; i < c->endpoints; i++) {
+		recover_evidence(c, &c->ep[i]);
+		if (timers)
+			recover_timers(c, &c->ep[i]);
+	}
+	transfer_pump(c);
+}
+
+void *
+session_main(void *arg)
+{
+	struct pbox_client *c = arg;
+	uint64_t spin = (uint64_t)c->conf.spin_us * NS_PER_US;
+
+	while (!c->ending) {
+		unsigned got;
+
+		c->now = clock_ns();
+		got = sock_receive(&c->sock, RX_TURNS, session_frame, c);
+		run_commands(c);
+		c->now = clock_ns();
+		if (!c->failed && !c->shut)
+			/* no time-out while answers may still stand in the socket */
+			transfer_turn(c, got < RX_TURNS * RX_MSGS);
+		if (!c->failed) {
+			control_tick(c);
+			keep_alive(c);
+			sock_flush(&c->sock);
+		}
+		if (got > 0)
+			c->spin_until = c->now + spin;
+		publish(c, got == 0);
+		if (got == 0 && (c->activating == NULL || c->failed || c->shut) &&
+			!atomic_load(&c->kicked))
+			rest(c);
+	}
+	publish(c, true);
+	return NULL;
+}

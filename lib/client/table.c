@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "client_impl.h"
+
+/* A declared table in memory: tensors, and the fragments that the box's map makes of them. */
+
+void
+table_free(struct table *t)
+{
+	if (t == NULL)
+		return;
+	for (unsigned i = 0; t->tensor != NULL && i < t->n; i++)
+		free(t->tensor[i].name);
+	free(t->tensor);
+	free(t->chunk);
+	free(t->frag);
+	free(t->piece);
+	free(t->by_tensor);
+	free(t);
+}
+
+struct table *
+table_new(const struct pbox_client_table *d, uint32_t number)
+{
+	struct table *t = calloc(1, sizeof(*t));
+	char name[PBOX_NAME_LEN];
+
+	if (t == NULL)
+		return NULL;
+	t->number = number;
+	t->mode = d->mode;
+	t->op = d->op;
+	t->optimiser = d->optimiser;
+	t->push_format = d->push_format;
+	t->pull_format = d->pull_format;
+	t->push_size = (uint8_t)pbox_format_size(d->push_format);
+	t->pull_size = (uint8_t)pbox_format_size(d->pull_format);
+	t->tensor = calloc(d->n > 0 ? d->n : 1, sizeof(*t->tensor));
+	if (t->tensor == NULL)
+		goto fail;
+	t->n = d->n;
+	for (unsigned i = 0; i < d->n; i++) {
+		const struct pbox_client_tensor *s = &d->tensors[i];
+		struct tensor *x = &t->tensor[i];
+
+		snprintf(name, sizeof(name), "%u", i);
+		x->name = strndup(s->name != NULL ? s->name : name, PBOX_NAME_LEN - 1);
+		if (x->name == NULL)
+			goto fail;
+		x->elements = s->elements;
+		x->group = s->group;
+		x->tail = &x->head;
+	}
+	return t;
+fail:
+	table_free(t);
+	return NULL;
+}
+
+/* ---- layout ------------------------------------------------------------------------------ */
+
+/** Check the chunks' segments; count fragments and pieces. */
+static int
+measure(struct table *t, const struct table_map *m, struct pbox_client_error *err)
+{
+	uint64_t frags = 0, pieces = 0;
+
+	for (uint32_t i = 0; i < t->chunks; i++) {
+		const struct pbox_segment *s = &m->segment[m->first[i]];
+		uint64_t at = 0;
+
+		for (unsigned k = 0; k < m->count[i]; k++) {
+			if (s[k].elements == 0 || s[k].tensor >= t->n ||
+				s[k].offset > t->tensor[s[k].tensor].elements ||
+				s[k].elements > t->tensor[s[k].tensor].elements - s[k].offset)
+				return client_fail(err, PBOX_C_REFUSED,
+					"the box's map is not sound: chunk %u, segment %u", i, k);
+			/* a segment lies in this many fragments */
+			pieces += (at + s[k].elements - 1) / t->frag_elements -
+				  at / t->frag_elements + 1;
+			at += s[k].elements;
+		}
+		if (at != t->chunk[i].elements || at == 0 || at / t->frag_elements > UINT16_MAX)
+			return client_fail(err, PBOX_C_REFUSED,
+				"the box's map is not sound: chunk %u of %u elements", i,
+				t->chunk[i].elements);
+		frags += (at - 1) / t->frag_elements + 1;
+	}
+	if (frags > UINT32_MAX / 2 || pieces > UINT32_MAX / 2)
+		return client_fail(err, PBOX_C_MEMORY, "the table has too many fragments");
+	t->frags = (uint32_t)frags;
+	t->pieces = (uint32_t)pieces;
+	return 0;
+}
+
+/** Cut one chunk's segments into the pieces of its fragments. */
+static void
+cut_chunk(struct table *t, const struct table_map *m, uint32_t i, uint32_t *frag, uint32_t *piece)
+{
+	const struct pbox_segment *s = &m->segment[m->first[i]];
+	uint32_t left = t->chunk[i].elements, used = 0;
+
+	t->chunk[i].frag = *frag;
+	for (unsigned index = 0; left > 0; index++) {
+		struct frag *f = &t->frag[*frag];
+		uint32_t room = left < t->frag_elements ? left : t->frag_elements;
+
+		*f = (struct frag){.chunk = i,
+			.piece = *piece,
+			.round = t->chunk[i].version,
+			.index = (uint16_t)index,
+			.table = (uint16_t)t->number};
+		left -= room;
+		while (room > 0) {
+			uint32_t take = s->elements - used < room ? s->elements - used : room;
+
+			t->piece[*piece] = (struct piece){.offset = s->offset + used,
+				.tensor = s->tensor,
+				.elements = take,
+				.frag = *frag};
+			(*piece)++;
+			f->pieces++;
+			room -= take;
+			used += take;
+			if (used == s->elements) {
+				s++;
+				used = 0;
+			}
+		}
+		(*frag)++;
+	}
+}
+
+static int
+by_offset(const void *a, const void *b, void *ctx)
+{
+	const struct table *t = ctx;
+	uint64_t x = t->piece[*(const uint32_t *)a].offset;
+	uint64_t y = t->piece[*(const uint32_t *)b].offset;
+
+	return x < y ? -1 : x > y;
+}
+
+/** Group the pieces by tensor, in order; each tensor must be covered exactly once. */
+static int
+index_tensors(struct table *t, struct pbox_client_error *err)
+{
+	uint32_t at = 0;
+
+	for (uint32_t i = 0; i < t->pieces; i++)
+		t->tensor[t->piece[i].tensor].by_count++;
+	for (unsigned i = 0; i < t->n; i++) {
+		t->tensor[i].by_first = at;
+		at += t->tensor[i].by_count;
+		t->tensor[i].by_count = 0;
+	}
+	for (uint32_t i = 0; i < t->pieces; i++) {
+		struct tensor *x = &t->tensor[t->piece[i].tensor];
+
+		t->by_tensor[x->by_first + x->by_count++] = i;
+	}
+	for (unsigned i = 0; i < t->n; i++) {
+		struct tensor *x = &t->tensor[i];
+		uint64_t next = 0;
+		bool sorted = true;
+
+		for (uint32_t k = 1; k < x->by_count && sorted; k++)
+			sorted = t->piece[t->by_tensor[x->by_first + k - 1]].offset <
+				 t->piece[t->by_tensor[x->by_first + k]].offset;
+		if (!sorted)
+			qsort_r(&t->by_tensor[x->by_first], x->by_count, sizeof(uint32_t),
+				by_offset, t);
+		for (uint32_t k = 0; k < x->by_count; k++) {
+			const struct piece *p = &t->piece[t->by_tensor[x->by_first + k]];
+
+			if (p->offset != next)
+				break;
+			next += p->elements;
+		}
+		if (next != x->elements)
+			return client_fail(err, PBOX_C_REFUSED,
+				"the box's map does not cover tensor '%s' exactly once", x->name);
+	}
+	return 0;
+}
+
+int
+table_layout(struct table *t, const struct table_map *m, struct pbox_client_error *err)
+{
+	unsigned larger = t->push_size > t->pull_size ? t->push_size : t->pull_size;
+	uint32_t frag = 0, piece = 0;
+	int rc;
+
+	if (t->chunks == 0)
+		return index_tensors(t, err);
+	if (t->frag_elements == 0 || t->frag_elements > (MAX_FRAME - PBOX_HDR_LEN) / larger)
+		return client_fail(err, PBOX_C_REFUSED,
+			"the box's map has fragments of %u elements", t->frag_elements);
+	t->init_elements = t->frag_elements * larger / 4;
+	rc = measure(t, m, err);
+	if (rc != 0)
+		return rc;
+	t->frag = calloc(t->frags, sizeof(*t->frag));
+	t->piece = calloc(t->pieces, sizeof(*t->piece));
+	t->by_tensor = calloc(t->pieces, sizeof(*t->by_tensor));
+	if (t->frag == NULL || t->piece == NULL || t->by_tensor == NULL)
+		return client_fail(err, PBOX_C_MEMORY, "no memory for the %u fragments of table %u",
+			t->frags, t->number);
+	for (uint32_t i = 0; i < t->chunks; i++) {
+		cut_chunk(t, m, i, &frag, &piece);
+		if (t->chunk[i].version > t->base_version)
+			t->base_version = t->chunk[i].version;
+	}
+	return index_tensors(t, err);
+}

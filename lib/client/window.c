@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include "client_impl.h"
+
+/*
+ * Additive increase; the decrease is half the share of frames that were lost or marked in a round
+ * trip, as DCTCP does with marks (RFC 8257). A full queue loses much at once and nearly halves the
+ * window, as in TCP; a link that loses one frame in a hundred at random does not collapse it: the
+ * window settles near 2/p frames instead of 1/sqrt(p). The box has granted a window that it and
+ * the switch before it can hold, so a sixteenth of it is always safe.
+ */
+
+#define FIRST_RTO  (20 * NS_PER_MS)
+#define MAX_RTO    NS_PER_S
+#define PEAK_DECAY (50 * NS_PER_MS)
+
+void
+window_init(struct window *w, uint32_t max, uint64_t min_rto, uint64_t now)
+{
+	memset(w, 0, sizeof(*w));
+	w->max = max;
+	w->size = max < FIRST_WINDOW ? max : FIRST_WINDOW;
+	w->ssthresh = max;
+	w->min_rto = min_rto;
+	w->rto = min_rto > FIRST_RTO ? min_rto : FIRST_RTO;
+	w->epoch_at = now;
+}
+
+void
+window_sample(struct window *w, uint64_t rtt, uint64_t now)
+{
+	uint64_t rto;
+
+	if (w->srtt == 0) {
+		w->srtt = rtt;
+		w->rttvar = rtt / 2;
+		w->rtt_min = rtt;
+	} else {
+		uint64_t dev = rtt > w->srtt ? rtt - w->srtt : w->srtt - rtt;
+
+		w->rttvar += dev / 4;
+		w->rttvar -= w->rttvar / 4;
+		w->srtt += rtt / 8;
+		w->srtt -= w->srtt / 8;
+		if (rtt < w->rtt_min)
+			w->rtt_min = rtt;
+	}
+	/* Thousands of samples a second make the variance forget the pauses of a shared CPU,
+	 * which come a few times a second: remember the peak, and forget it slowly. */
+	if (now - w->peak_at > PEAK_DECAY) {
+		w->rtt_peak -= w->rtt_peak / 8;
+		w->peak_at = now;
+	}
+	if (rtt > w->rtt_peak) {
+		w->rtt_peak = rtt;
+		w->peak_at = now;
+	}
+	rto = w->srtt + 4 * w->rttvar;
+	if (rto < w->rtt_peak + w->rtt_peak / 4)
+		rto = w->rtt_peak + w->rtt_peak / 4;
+	if (rto < w->min_rto)
+		rto = w->min_rto;
+	w->rto = rto < MAX_RTO ? rto : MAX_RTO;
+}
+
+static void
+shrink(struct window *w, double by)
+{
+	double min = w->max / 16.0 > 2.0 ? w->max / 16.0 : 2.0;
+
+	w->size *= 1.0 - by;
+	if (w->size < min)
+		w->size = min;
+	if (w->size > w->max)
+		w->size = w->max;
+	w->ssthresh = w->size;
+}
+
+static void
+epoch_end(struct window *w, uint64_t now)
+{
+	double bad = w->lost + w->marked;
+
+	if (now - w->epoch_at < w->srtt || w->answered + w->lost == 0)
+		return;
+	if (bad > 0) {
+		double share = bad / (w->answered + w->lost);
+
+		shrink(w, share < 1.0 ? share / 2 : 0.5);
+	}
+	w->answered = w->lost = w->marked = 0;
+	w->epoch_at = now;
+}
+
+void
+window_answered(struct window *w, bool limited, uint64_t now)
+{
+	w->answered++;
+	epoch_end(w, now);
+	if (!limited || w->size >= w->max)
+		return;
+	w->size += w->size < w->ssthresh ? 1.0 : 1.0 / w->size;
+	if (w->size > w->max)
+		w->size = w->max;
+}
+
+void
+window_lost(struct window *w, uint64_t now)
+{
+	w->lost++;
+	if (w->ssthresh > w->size)
+		w->ssthresh = w->size; /* slow start ends at the first loss */
+	epoch_end(w, now);
+}
+
+void
+window_marked(struct window *w, uint64_t now)
+{
+	w->marked++;
+	if (w->ssthresh > w->size)
+		w->ssthresh = w->size;
+	epoch_end(w, now);
+}
+
+void
+window_silent(struct window *w)
+{
+	shrink(w, 0.5);
+}
+
+uint32_t
+window_of_buffer(size_t rcvbuf, unsigned mtu)
+{
+	/* The kernel charges a datagram its buffer, not its length: 2304 bytes for one of 1500,
+	 * and the next power of two plus 256 of skb and shared info for larger ones. */
+	size_t truesize = 2048, n;
+
+	while (truesize < mtu + 384u && truesize < (1u << 20))
+		truesize *= 2;
+	truesize += 256;
+	n = rcvbuf / truesize;
+	return n < 1 ? 1 : n > 65535 ? 65535 : (uint32_t)n;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef FAKE_BOX_H
+#define FAKE_BOX_H
+
+/**
+ * @file
+ * A small box for the tests of the client: one thread, kernel sockets on 127.0.0.1, built on
+ * lib/wire alone and written from doc/protocol.md. One job; all-reduce and SGD. It loses, repeats
+ * and reorders frames both ways if told to.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+struct fake_conf {
+	const char *job, *secret; /* NULL: "job", "secret" */
+	unsigned workers;
+	unsigned endpoints;        /* 0: 1 */
+	unsigned mtu;              /* 0: 1500 */
+	unsigned window;           /* 0: 64 */
+	unsigned lease_ms;         /* 0: 10000 */
+	unsigned chunk;            /* elements; 0: 8192 */
+	double loss, dup, reorder; /* probabilities, per frame and direction */
+	uint64_t seed;
+	unsigned max_datagram; /* larger ones get lost; 0: none */
+	bool silent, version_error, no_data, other_secret, full;
+};
+
+struct fake_counts {
+	uint64_t rx_frames, rx_bytes, tx_frames, tx_bytes, lost, malformed, duplicates, rounds;
+	uint64_t order; /* hash of the order in which contributions came */
+};
+
+struct fake_box;
+
+struct fake_box *fake_start(const struct fake_conf *conf);
+/** "127.0.0.1:port" of the control endpoint. */
+const char *fake_address(const struct fake_box *b);
+/** As after kill and start: another incarnation, no sessions, no tables. */
+void fake_restart(struct fake_box *b);
+/** From now on nothing is answered (or is again). */
+void fake_silence(struct fake_box *b, bool on);
+/** Tell every worker that the box stops. */
+void fake_shutdown(struct fake_box *b);
+struct fake_counts fake_counts(struct fake_box *b);
+/** Chunk of the first contribution that came after the last call of this. */
+uint32_t fake_first_chunk(struct fake_box *b);
+void fake_stop(struct fake_box *b);
+
+static inline float
+from_bf16(uint16_t v)
+{
+	uint32_t u = (uint32_t)v << 16;
+	float f;
+
+	memcpy(&f, &u, sizeof(f));
+	return f;
+}
+
+static inline uint16_t
+to_bf16(float f)
+{
+	uint32_t u;
+
+	memcpy(&u, &f, sizeof(u));
+	if ((u & 0x7FFFFFFF) > 0x7F800000)
+		return (uint16_t)(u >> 16 | 0x40);
+	return (uint16_t)((u + 0x7FFF + (u >> 16 & 1)) >> 16);
+}
+
+#endif /* FAKE_BOX_H */

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <sodium.h>
+
+#include "fake_impl.h"
+
+/* Sections 4, 5, 7, 8 of the protocol. */
+
+#define COOKIE 0xC00C1Eull
+
+static uint8_t *
+payload_room(struct fake_box *b)
+{
+	memset(b->tx + PBOX_HDR_LEN, 0, 2048);
+	return b->tx + PBOX_HDR_LEN;
+}
+
+static void
+answer(struct fake_box *b, int fd, const struct sockaddr_in *to, const struct pbox_hdr *q,
+	uint8_t type, size_t length)
+{
+	struct pbox_hdr h = {.type = type,
+		.token = q->token,
+		.job = q->job,
+		.worker = q->worker,
+		.incarnation = b->incarnation,
+		.chunk = q->chunk,
+		.length = (uint16_t)length,
+		.map_epoch = type == PBOX_MAPPED ? 7 : 0,
+		.ts = q->ts};
+
+	fake_send(b, fd, to, &h);
+}
+
+void
+fake_error(struct fake_box *b, int fd, const struct sockaddr_in *to, const struct pbox_hdr *q,
+	unsigned code, uint32_t detail, const char *text)
+{
+	struct pbox_error_msg m = {.code = (uint16_t)code, .type = q->type, .detail = detail};
+
+	snprintf(m.text, sizeof(m.text), "%s", text);
+	answer(b, fd, to, q, PBOX_ERROR, pbox_error_encode(payload_room(b), 1024, &m));
+}
+
+static void
+prove(const char *secret, const char *prefix, uint8_t *payload, size_t len, size_t at)
+{
+	crypto_auth_hmacsha256_state s;
+	uint8_t proof[PBOX_PROOF_LEN];
+
+	memset(payload + at, 0, sizeof(proof));
+	crypto_auth_hmacsha256_init(&s, (const uint8_t *)secret, strlen(secret));
+	crypto_auth_hmacsha256_update(&s, (const uint8_t *)prefix, strlen(prefix));
+	crypto_auth_hmacsha256_update(&s, payload, len);
+	crypto_auth_hmacsha256_final(&s, proof);
+	memcpy(payload + at, proof, sizeof(proof));
+}
+
+static void
+welcome(struct fake_box *b, int fd, const struct sockaddr_in *to, const struct pbox_hdr *q,
+	unsigned worker)
+{
+	struct pbox_welcome m = {.token = b->member[worker].token,
+		.nonce = b->member[worker].nonce,
+		.job = 1,
+		.worker = (uint16_t)worker,
+		.workers = (uint16_t)b->conf.workers,
+		.endpoints = (uint16_t)b->conf.endpoints,
+		.incarnation = b->incarnation,
+		.lease_ms = b->conf.lease_ms,
+		.mtu = (uint16_t)b->conf.mtu,
+		.window = (uint16_t)b->conf.window};
+	uint8_t *p = payload_room(b);
+	size_t len;
+
+	for (unsigned i = 0; i < b->conf.endpoints; i++)
+		m.endpoint[i] = (struct pbox_endpoint){{127, 0, 0, 1}, b->port[1 + i]};
+	len = pbox_welcome_encode(p, 2048, &m);
+	prove(b->conf.other_secret ? "other" : b->conf.secret, PBOX_WELCOME_PROOF_PREFIX, p, len,
+		PBOX_WELCOME_PROOF_AT);
+	answer(b, fd, to, q, PBOX_WELCOME, len);
+}
+
+static void
+on_join(struct fake_box *b, int fd, const struct sockaddr_in *from, const struct pbox_hdr *h,
+	const uint8_t *payload)
+{
+	uint8_t copy[PBOX_JOIN_LEN];
+	struct fake_member *w;
+	struct pbox_join m;
+	unsigned i;
+
+	if (h->length < PBOX_JOIN_LEN || pbox_join_decode(payload, h->length, &m) != 0)
+		return;
+	memcpy(copy, payload, sizeof(copy));
+	prove(b->conf.secret, PBOX_JOIN_PROOF_PREFIX, copy, sizeof(copy), PBOX_JOIN_PROOF_AT);
+	if (m.cookie != COOKIE)
+		fake_error(b, fd, from, h, PBOX_E_COOKIE, 0, "cookie");
+	else if (strcmp(m.job, b->conf.job) != 0)
+		fake_error(b, fd, from, h, PBOX_E_NO_JOB, 0, "no job of that name is configured");
+	else if (memcmp(copy + PBOX_JOIN_PROOF_AT, m.proof, PBOX_PROOF_LEN) != 0 &&
+		 !b->conf.other_secret)
+		fake_error(b, fd, from, h, PBOX_E_SECRET, 0, "");
+	else if (m.workers != b->conf.workers)
+		fake_error(b, fd, from, h, PBOX_E_WORKERS, b->conf.workers, "");
+	else if (b->conf.full)
+		fake_error(b, fd, from, h, PBOX_E_FULL, 0, "limit of jobs reached (max_jobs = 1)");
+	else {
+		for (i = 0; m.worker == PBOX_NO_WORKER && i < b->conf.workers; i++)
+			if (!b->member[i].live || b->member[i].nonce == m.nonce)
+				break;
+		if (m.worker != PBOX_NO_WORKER)
+			i = m.worker;
+		if (i >= b->conf.workers || (b->member[i].live && b->member[i].nonce != m.nonce)) {
+			fake_error(b, fd, from, h, PBOX_E_WORKER_TAKEN, 0, "");
+			return;
+		}
+		w = &b->member[i];
+		w->live = true;
+		w->left = false;
+		w->nonce = m.nonce;
+		w->token = m.nonce * 31 + 7 + b->incarnation;
+		w->addr = *from;
+		w->mtu = m.mtu;
+		w->heard = fake_now();
+		memcpy(w->host, m.host, sizeof(w->host));
+		welcome(b, fd, from, h, i);
+	}
+}
+
+/* ---- tables ---------------------------------------------------------------------------- */
+
+static bool
+mismatch(struct fake_box *b, const char *what, unsigned i, unsigned worker)
+{
+	if (b->mismatch[0] == 0)
+		snprintf(b->mismatch, sizeof(b->mismatch), "tensor %u of worker %u differs: %s", i,
+			worker, what);
+	return true;
+}
+
+/** Take a page; true when it differs from what others declared. */
+static bool
+take_page(struct fake_box *b, struct fake_table *t, unsigned w, const struct pbox_declare *m,
+	struct pbox_cursor *cur)
+{
+	bool any = false;
+
+	for (unsigned i = 0; i < b->conf.workers; i++)
+		any |= t->begun[i];
+	if (!any) {
+		t->head = *m;
+		t->tensor = calloc(m->tensors + 1, sizeof(*t->tensor));
+		for (unsigned i = 0; i < m->tensors; i++)
+			t->tensor[i].elements = UINT64_MAX; /* not told yet */
+	}
+	t->begun[w] = true;
+	if (m->tensors != t->head.tensors || m->mode != t->head.mode || m->op != t->head.op ||
+		m->push_format != t->head.push_format || m->pull_format != t->head.pull_format)
+		return mismatch(b, "number, mode, op or format", m->first, w);
+	for (unsigned i = 0; i < m->count; i++) {
+		struct pbox_tensor_entry e, *have = &t->tensor[m->first + i];
+
+		if (pbox_declare_next(cur, &e) != 0)
+			return mismatch(b, "malformed", m->first + i, w);
+		if (have->elements == UINT64_MAX)
+			*have = e;
+		else if (have->elements != e.elements || have->group != e.group)
+			return mismatch(b, "elements or group", m->first + i, w);
+	}
+	if (m->first == t->declared[w])
+		t->declared[w] += m->count;
+	return false;
+}
+
+static void
+on_declare(struct fake_box *b, int fd, const struct sockaddr_in *from, const struct pbox_hdr *h,
+	const uint8_t *payload)
+{
+	struct pbox_declare m;
+	struct pbox_cursor cur;
+	struct pbox_declared d;
+	struct fake_table *t;
+
+	if (pbox_declare_decode(payload, h->length, &m, &cur) != 0 || m.table >= FAKE_TABLES) {
+		fake_error(b, fd, from, h, PBOX_E_BAD_REQUEST, 0, "DECLARE");
+		return;
+	}
+	t = &b->table[m.table];
+	if (m.table >= b->tables)
+		b->tables = m.table + 1;
+	/* pages come in order here: a later one waits for the repetition of the earlier one */
+	if (m.first > t->declared[h->worker] && m.first < m.tensors)
+		return;
+	if (take_page(b, t, h->worker, &m, &cur)) {
+		fake_error(b, fd, from, h, PBOX_E_MISMATCH, 0, b->mismatch);
+		return;
+	}
+	d = (struct pbox_declared){m.table, m.first, m.count};
+	answer(b, fd, from, h, PBOX_DECLARED, pbox_declared_encode(payload_room(b), 64, &d));
+}
+
+static bool
+complete(struct fake_box *b, const struct fake_table *t, struct pbox_not_ready *n)
+{
+	*n = (struct pbox_not_ready){.expected = (uint16_t)b->conf.workers,
+		.first_missing = PBOX_NO_WORKER,
+		.silent_ms = UINT32_MAX};
+	for (unsigned i = 0; i < b->conf.workers; i++) {
+		bool done = t->begun[i] && t->declared[i] == t->head.tensors;
+
+		n->joined += b->member[i].live;
+		n->declared += done;
+		if (!done && n->first_missing == PBOX_NO_WORKER)
+			n->first_missing = (uint16_t)i;
+	}
+	return n->declared == b->conf.workers;
+}
+
+static void
+on_map(struct fake_box *b, int fd, const struct sockaddr_in *from, const struct pbox_hdr *h,
+	const uint8_t *payload)
+{
+	struct pbox_mapped head;
+	struct pbox_not_ready n;
+	struct pbox_cursor cur;
+	struct fake_table *t;
+	struct pbox_map m;
+	uint8_t *p;
+
+	if (pbox_map_decode(payload, h->length, &m) != 0 || m.table >= b->tables)
+		return;
+	t = &b->table[m.table];
+	if (b->mismatch[0] != 0) {
+		fake_error(b, fd, from, h, PBOX_E_MISMATCH, 0, b->mismatch);
+		return;
+	}
+	p = payload_room(b);
+	if (!complete(b, t, &n)) {
+		answer(b, fd, from, h, PBOX_NOT_READY, pbox_not_ready_encode(p, 1024, &n));
+		return;
+	}
+	if (!t->mapped)
+		fake_map(b, t);
+	head = (struct pbox_mapped){.table = m.table,
+		.chunks = t->n_chunks,
+		.first = m.first,
+		.frag_elements = t->frag_elements,
+		.first_chunk_id = m.table << 20};
+	pbox_mapped_begin(p, b->conf.mtu - PBOX_MTU_OVERHEAD, &head, &cur);
+	for (uint32_t i = m.first; i < t->n_chunks; i++)
+		if (pbox_mapped_add(p, &cur, &t->chunk[i].e) != 0)
+			break;
+	answer(b, fd, from, h, PBOX_MAPPED, pbox_page_len(p, &cur));
+}
+
+/* ---- the rest -------------------------------------------------------------------------- */
+
+static void
+on_status(struct fake_box *b, int fd, const struct sockaddr_in *from, const struct pbox_hdr *h,
+	const uint8_t *payload)
+{
+	struct pbox_status_ok m = {.workers = (uint16_t)b->conf.workers, .tables = b->tables};
+	struct pbox_status q;
+	struct pbox_cursor cur;
+	uint8_t *p = payload_room(b);
+
+	if (pbox_status_decode(payload, h->length, &q) != 0)
+		return;
+	for (unsigned i = 0; i < b->conf.workers; i++)
+		m.joined += b->member[i].live;
+	m.first = q.first;
+	pbox_status_ok_begin(p, 1024, &m, &cur);
+	for (unsigned i = q.first; i < b->conf.workers; i++) {
+		const struct fake_member *w = &b->member[i];
+		struct pbox_member_entry e = {.worker = (uint16_t)i,
+			.state = w->live   ? PBOX_MEMBER_JOINED
+				 : w->left ? PBOX_MEMBER_LEFT
+					   : PBOX_MEMBER_ABSENT,
+			.silent_ms = (uint32_t)((fake_now() - w->heard) / 1000)};
+
+		snprintf(e.host, sizeof(e.host), "%.20s", w->host);
+		if (pbox_status_ok_add(p, &cur, &e) != 0)
+			break;
+	}
+	answer(b, fd, from, h, PBOX_STATUS_OK, pbox_page_len(p, &cur));
+}
+
+static void
+on_set(struct fake_box *b, int fd, const struct sockaddr_in *from, const struct pbox_hdr *h,
+	const uint8_t *payload)
+{
+	struct pbox_set m;
+
+	if (pbox_set_decode(payload, h->length, &m) != 0 || m.table >= b->tables)
+		return;
+	for (unsigned i = 0; i < m.count; i++)
+		if (m.param[i].id == PBOX_HYPER_LR)
+			b->table[m.table].lr = m.param[i].value;
+	answer(b, fd, from, h, PBOX_SET_OK, 0);
+}
+
+void
+fake_control(struct fake_box *b, int fd, const struct sockaddr_in *from, const struct pbox_hdr *h,
+	const uint8_t *payload)
+{
+	struct pbox_retry r = {COOKIE, b->incarnation};
+
+	switch (h->type) {
+	case PBOX_HELLO:
+		if (b->conf.version_error)
+			fake_error(b, fd, from, h, PBOX_E_VERSION, 9, "");
+		else
+			answer(b, fd, from, h, PBOX_RETRY,
+				pbox_retry_encode(payload_room(b), 64, &r));
+		break;
+	case PBOX_JOIN:
+		on_join(b, fd, from, h, payload);
+		break;
+	case PBOX_DECLARE:
+		on_declare(b, fd, from, h, payload);
+		break;
+	case PBOX_MAP:
+		on_map(b, fd, from, h, payload);
+		break;
+	case PBOX_STATUS:
+		on_status(b, fd, from, h, payload);
+		break;
+	case PBOX_SET:
+		on_set(b, fd, from, h, payload);
+		break;
+	case PBOX_PING:
+		memcpy(b->tx + PBOX_HDR_LEN, payload, h->length);
+		answer(b, fd, from, h, PBOX_PONG, h->length);
+		break;
+	case PBOX_LEAVE:
+		answer(b, fd, from, h, PBOX_LEFT, 0);
+		b->member[h->worker].live = false;
+		b->member[h->worker].left = true;
+		break;
+	default:
+		break;
+	}
+}

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdlib.h>
+
+#include "fake_impl.h"
+
+/* Sections 5.7 to 6 of the protocol: the map, rounds, exactly once. */
+
+/* ---- the map --------------------------------------------------------------------------- */
+
+static void
+add_segment(struct fake_chunk *k, uint32_t tensor, uint64_t offset, uint32_t elements)
+{
+	k->e.segment[k->e.segments++] = (struct pbox_segment){offset, tensor, elements};
+	k->e.elements += elements;
+}
+
+/** Large tensors have chunks of their own, small ones of one group share them (R5.9). */
+static void
+place(struct fake_box *b, struct fake_table *t)
+{
+	uint32_t cap = t->elements / 64 + t->head.tensors + t->elements / b->conf.chunk + 4;
+	struct fake_chunk *shared = NULL;
+	unsigned group = 0;
+
+	t->chunk = calloc(cap, sizeof(*t->chunk));
+	for (uint32_t i = 0; i < t->head.tensors; i++) {
+		uint64_t n = t->tensor[i].elements;
+
+		if (n == 0)
+			continue;
+		if (n < t->frag_elements) {
+			if (shared == NULL || group != t->tensor[i].group ||
+				shared->e.segments == PBOX_MAX_SEGMENTS ||
+				shared->e.elements + n > b->conf.chunk)
+				shared = &t->chunk[t->n_chunks++];
+			group = t->tensor[i].group;
+			add_segment(shared, i, 0, (uint32_t)n);
+			continue;
+		}
+		shared = NULL;
+		for (uint64_t at = 0; at < n; at += b->conf.chunk)
+			add_segment(&t->chunk[t->n_chunks++], i, at,
+				(uint32_t)(n - at < b->conf.chunk ? n - at : b->conf.chunk));
+	}
+}
+
+void
+fake_map(struct fake_box *b, struct fake_table *t)
+{
+	unsigned mtu = b->conf.mtu, push = pbox_format_size(t->head.push_format);
+	unsigned pull = pbox_format_size(t->head.pull_format), id = (unsigned)(t - b->table) << 20;
+	uint32_t at = 0;
+
+	for (unsigned i = 0; i < b->conf.workers; i++)
+		if (b->member[i].mtu < mtu)
+			mtu = b->member[i].mtu;
+	for (uint32_t i = 0; i < t->head.tensors; i++)
+		t->elements += (uint32_t)t->tensor[i].elements;
+	t->frag_elements = pbox_frag_elements(mtu, t->head.push_format, t->head.pull_format);
+	place(b, t);
+	for (uint32_t i = 0; i < t->n_chunks; i++) {
+		struct fake_chunk *k = &t->chunk[i];
+
+		k->e.chunk_id = id + i;
+		k->e.endpoint = (uint16_t)(i % b->conf.endpoints);
+		k->frag = t->n_frags;
+		k->frags = (k->e.elements + t->frag_elements - 1) / t->frag_elements;
+		t->n_frags += k->frags;
+	}
+	t->frag = calloc(t->n_frags + 1, sizeof(*t->frag));
+	for (uint32_t i = 0; i < t->n_chunks; i++)
+		for (uint32_t f = 0, left = t->chunk[i].e.elements; f < t->chunk[i].frags; f++) {
+			struct fake_frag *g = &t->frag[t->chunk[i].frag + f];
+
+			g->at = at;
+			g->elements = left < t->frag_elements ? left : t->frag_elements;
+			g->ready = t->head.mode == PBOX_MODE_ALLREDUCE;
+			at += g->elements;
+			left -= g->elements;
+		}
+	for (unsigned i = 0; i < b->conf.workers; i++)
+		t->in[i] = malloc((size_t)t->elements * push + 1);
+	t->out = malloc((size_t)t->elements * pull + 1);
+	t->param = calloc(t->elements + 1, sizeof(float));
+	t->mapped = true;
+}
+
+void
+fake_table_free(struct fake_table *t)
+{
+	free(t->tensor);
+	free(t->chunk);
+	free(t->frag);
+	for (unsigned i = 0; i < FAKE_WORKERS; i++)
+		free(t->in[i]);
+	free(t->out);
+	free(t->param);
+}
+
+/* ---- rounds ---------------------------------------------------------------------------- */
+
+static float
+load(const uint8_t *p, unsigned format, uint32_t i)
+{
+	uint16_t h;
+	float f;
+
+	if (format == PBOX_FMT_BF16) {
+		memcpy(&h, p + 2 * (size_t)i, 2);
+		return from_bf16(h);
+	}
+	memcpy(&f, p + 4 * (size_t)i, 4);
+	return f;
+}
+
+static void
+store(uint8_t *p, unsigned format, uint32_t i, float f)
+{
+	uint16_t h = to_bf16(f);
+
+	if (format == PBOX_FMT_BF16)
+		memcpy(p + 2 * (size_t)i, &h, 2);
+	else
+		memcpy(p + 4 * (size_t)i, &f, 4);
+}
+
+static void
+finish(struct fake_box *b, struct fake_table *t, struct fake_frag *g)
+{
+	unsigned n = b->conf.workers;
+	double by = t->head.op == PBOX_OP_MEAN ? n : 1;
+	float scale;
+
+	g->samples = 0;
+	for (unsigned w = 0; w < n; w++)
+		g->samples += g->weight[w];
+	if (t->head.op >= PBOX_OP_SAMPLE_MEAN)
+		by = g->samples;
+	scale = (float)(1.0 / by);
+	for (uint32_t i = g->at; i < g->at + g->elements; i++) {
+		float s = 0;
+
+		for (unsigned w = 0; w < n; w++) {
+			float v = load(t->in[w], t->head.push_format, i);
+
+			if (t->head.op == PBOX_OP_WEIGHTED_MEAN)
+				v *= (float)g->weight[w];
+			s = w == 0 ? v : s + v;
+		}
+		if (t->head.op != PBOX_OP_SUM)
+			s *= scale;
+		if (t->head.mode == PBOX_MODE_OPTIMISER)
+			s = t->param[i] -= (float)t->lr * s;
+		store(t->out, t->head.pull_format, i, s);
+	}
+	g->version++;
+	g->have = 0;
+	b->counts.rounds++;
+}
+
+struct place {
+	struct fake_box *b;
+	struct fake_table *t;
+	struct fake_frag *g;
+	const struct pbox_hdr *q;
+	int fd;
+};
+
+static void
+reply(const struct place *p, unsigned worker, uint8_t type, uint16_t flags, uint32_t ts,
+	uint32_t held)
+{
+	struct pbox_hdr h = {.type = type,
+		.flags = flags,
+		.token = p->b->member[worker].token,
+		.job = 1,
+		.worker = (uint16_t)worker,
+		.incarnation = p->b->incarnation,
+		.chunk = p->q->chunk,
+		.frag = p->q->frag,
+		.round = p->q->round,
+		.base = p->q->base,
+		.map_epoch = 7,
+		.aux = (uint16_t)__builtin_popcount(p->g->have),
+		.weight = 0xFFFFFFFF,
+		.ts = ts,
+		.held = held};
+
+	if (type == PBOX_WAIT)
+		for (unsigned i = p->b->conf.workers; i-- > 0;)
+			if ((p->g->have >> i & 1) == 0)
+				h.weight = i;
+	if (type == PBOX_RESULT) {
+		unsigned size = pbox_format_size(p->t->head.pull_format);
+
+		h.round = h.base = p->g->version;
+		h.aux = (uint16_t)p->b->conf.workers;
+		h.weight = p->g->samples;
+		h.format = p->t->head.pull_format;
+		h.length = (uint16_t)(p->g->elements * size);
+		memcpy(p->b->tx + PBOX_HDR_LEN, p->t->out + (size_t)p->g->at * size, h.length);
+	}
+	if (type == PBOX_ERROR)
+		h.aux = PBOX_E_NO_LR;
+	fake_send(p->b, p->fd, &p->b->member[worker].addr, &h);
+}
+
+static void
+contribute(const struct place *p, const uint8_t *payload)
+{
+	struct fake_frag *g = p->g;
+	struct fake_table *t = p->t;
+	const struct pbox_hdr *q = p->q;
+	unsigned w = q->worker, size = pbox_format_size(t->head.push_format);
+	bool had = (g->have >> w & 1) != 0, ask = q->type == PBOX_PUSHPULL;
+
+	if (q->length != g->elements * size || q->format != t->head.push_format ||
+		q->map_epoch != 7) {
+		p->b->counts.malformed++;
+		return;
+	}
+	if (!g->ready) {
+		reply(p, w, PBOX_WAIT, 0, q->ts, 0);
+	} else if (t->head.mode == PBOX_MODE_OPTIMISER && t->lr == 0) {
+		reply(p, w, PBOX_ERROR, 0, q->ts, 0);
+	} else if (q->round == g->version && ask) {
+		reply(p, w, PBOX_RESULT, 0, q->ts, 0);
+	} else if (q->round == g->version) {
+		reply(p, w, PBOX_PUSH_OK, 0, q->ts, 0);
+	} else if (q->round == g->version + 1) {
+		if (!p->b->first_seen)
+			p->b->first_chunk = q->chunk;
+		p->b->first_seen = true;
+		p->b->counts.duplicates += had;
+		if (!had)
+			memcpy(t->in[w] + (size_t)g->at * size, payload, q->length);
+		g->weight[w] = q->weight;
+		g->have |= 1u << w;
+		if (!ask)
+			reply(p, w, PBOX_PUSH_OK, 0, q->ts, 0);
+		else {
+			g->asked |= 1u << w;
+			g->ts[w] = q->ts;
+			g->since[w] = fake_now();
+			if (had)
+				reply(p, w, PBOX_WAIT, PBOX_F_HAVE, q->ts, 0);
+		}
+		if (__builtin_popcount(g->have) == (int)p->b->conf.workers) {
+			finish(p->b, t, g);
+			for (unsigned i = 0; i < p->b->conf.workers; i++)
+				if ((g->asked >> i & 1) != 0)
+					reply(p, i, PBOX_RESULT, 0, g->ts[i],
+						(uint32_t)(fake_now() - g->since[i]));
+			g->asked = 0;
+		}
+	}
+}
+
+static void
+on_pull(const struct place *p)
+{
+	struct fake_frag *g = p->g;
+	const struct pbox_hdr *q = p->q;
+	unsigned w = q->worker;
+
+	if (g->ready && (q->round == g->version || (q->flags & PBOX_F_LATEST) != 0)) {
+		if (g->version > 0 || p->t->head.mode == PBOX_MODE_OPTIMISER)
+			reply(p, w, PBOX_RESULT, 0, q->ts, 0);
+	} else if (q->round == g->version + 1 || !g->ready) {
+		g->asked |= 1u << w;
+		g->ts[w] = q->ts;
+		g->since[w] = fake_now();
+		reply(p, w, PBOX_WAIT, (g->have >> w & 1) != 0 ? PBOX_F_HAVE : 0, q->ts, 0);
+	}
+}
+
+static void
+on_init(const struct place *p, const uint8_t *payload)
+{
+	struct fake_frag *g = p->g;
+	const struct pbox_hdr *q = p->q;
+	uint32_t piece = p->t->frag_elements, all;
+	float f;
+
+	if (p->t->head.push_format != PBOX_FMT_FP32 && p->t->head.pull_format != PBOX_FMT_FP32)
+		piece /= 2;
+	if (q->worker != 0 || q->format != PBOX_FMT_FP32 || q->base % piece != 0 ||
+		q->base >= g->elements || q->length % 4 != 0 ||
+		q->length / 4 != (g->elements - q->base < piece ? g->elements - q->base : piece)) {
+		p->b->counts.malformed++;
+		return;
+	}
+	for (uint32_t i = 0; !g->ready && i < q->length / 4; i++) {
+		memcpy(&f, payload + 4 * (size_t)i, 4);
+		p->t->param[g->at + q->base + i] = f;
+		store(p->t->out, p->t->head.pull_format, g->at + q->base + i, f);
+	}
+	reply(p, 0, PBOX_INIT_OK, 0, q->ts, 0);
+	g->init |= 1ull << q->base / piece;
+	all = (g->elements + piece - 1) / piece;
+	if (!g->ready && g->init == (1ull << all) - 1) {
+		g->ready = true;
+		for (unsigned i = 0; i < p->b->conf.workers; i++)
+			if ((g->asked >> i & 1) != 0)
+				reply(p, i, PBOX_RESULT, 0, g->ts[i],
+					(uint32_t)(fake_now() - g->since[i]));
+		g->asked = 0;
+	}
+}
+
+void
+fake_data(struct fake_box *b, int fd, const struct pbox_hdr *h, const uint8_t *payload)
+{
+	uint32_t table = h->chunk >> 20, chunk = h->chunk & 0xFFFFF;
+	struct place p = {.b = b, .q = h, .fd = fd};
+
+	if (table >= b->tables || !b->table[table].mapped || chunk >= b->table[table].n_chunks ||
+		h->frag >= b->table[table].chunk[chunk].frags ||
+		fd != b->fd[1 + b->table[table].chunk[chunk].e.endpoint]) {
+		b->counts.malformed++;
+		return;
+	}
+	p.t = &b->table[table];
+	p.g = &p.t->frag[p.t->chunk[chunk].frag + h->frag];
+	if (h->type == PBOX_PUSH || h->type == PBOX_PUSHPULL)
+		contribute(&p, payload);
+	else if (h->type == PBOX_PULL)
+		on_pull(&p);
+	else if (h->type == PBOX_INIT)
+		on_init(&p, payload);
+}

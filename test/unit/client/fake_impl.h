@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef FAKE_IMPL_H
+#define FAKE_IMPL_H
+
+#include <netinet/in.h>
+#include <pthread.h>
+
+#include <pbox_wire.h>
+
+#include "fake_box.h"
+
+#define FAKE_WORKERS   16
+#define FAKE_TABLES    8
+#define FAKE_ENDPOINTS 8
+#define FAKE_FRAME     65536
+
+struct fake_frag {
+	uint32_t version, have, asked; /* bitmaps of workers */
+	uint32_t ts[FAKE_WORKERS];
+	uint64_t since[FAKE_WORKERS]; /* when the asker came, us */
+	uint32_t weight[FAKE_WORKERS], samples;
+	uint64_t init; /* bitmap of pieces */
+	uint32_t at;   /* first element, in the table */
+	uint32_t elements;
+	bool ready;
+};
+
+struct fake_chunk {
+	struct pbox_chunk_entry e;
+	uint32_t frag; /* first */
+	uint32_t frags;
+};
+
+struct fake_table {
+	struct pbox_declare head;
+	struct pbox_tensor_entry *tensor;
+	uint32_t declared[FAKE_WORKERS]; /* tensors */
+	bool begun[FAKE_WORKERS];
+	bool mapped;
+	uint32_t elements, frag_elements, n_chunks, n_frags;
+	struct fake_chunk *chunk;
+	struct fake_frag *frag;
+	uint8_t *in[FAKE_WORKERS]; /* contributions */
+	uint8_t *out;              /* result, in the pull format */
+	float *param;
+	double lr;
+};
+
+struct fake_member {
+	bool live, left;
+	uint64_t token, nonce, heard;
+	uint16_t mtu;
+	struct sockaddr_in addr;
+	char host[PBOX_NAME_LEN];
+};
+
+struct held_frame {
+	struct sockaddr_in to;
+	int fd;
+	size_t len;
+	uint8_t *data;
+};
+
+struct fake_box {
+	struct fake_conf conf;
+	pthread_t thread;
+	pthread_mutex_t lock; /* everything below; the thread holds it while it works */
+	int fd[1 + FAKE_ENDPOINTS];
+	uint16_t port[1 + FAKE_ENDPOINTS];
+	char address[64];
+	bool stop;
+	uint32_t incarnation, first_chunk;
+	bool first_seen;
+	uint64_t random;
+	struct fake_member member[FAKE_WORKERS];
+	struct fake_table table[FAKE_TABLES];
+	unsigned tables;
+	char mismatch[512];
+	struct held_frame held;
+	struct fake_counts counts;
+	uint8_t *rx, *tx;
+};
+
+uint64_t fake_now(void); /* us */
+/** Send a frame whose payload stands at b->tx + PBOX_HDR_LEN. */
+void fake_send(struct fake_box *b, int fd, const struct sockaddr_in *to, struct pbox_hdr *h);
+void fake_control(struct fake_box *b, int fd, const struct sockaddr_in *from,
+	const struct pbox_hdr *h, const uint8_t *payload);
+void fake_data(struct fake_box *b, int fd, const struct pbox_hdr *h, const uint8_t *payload);
+void fake_map(struct fake_box *b, struct fake_table *t);
+void fake_table_free(struct fake_table *t);
+void fake_error(struct fake_box *b, int fd, const struct sockaddr_in *to, const struct pbox_hdr *q,
+	unsigned code, uint32_t detail, const char *text);
+
+#endif /* FAKE_IMPL_H */

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <pbox_wire.h>
+
+#include "harness.h"
+
+#define MAX_TENSORS 512
+
+struct worker {
+	pthread_t thread;
+	const struct run *r;
+	struct fake_box *box;
+	unsigned id;
+	int rc;
+	struct pbox_client_error err;
+	struct pbox_client_stats stats;
+	uint64_t mismatches, checked;
+	uint8_t *in[MAX_TENSORS], *out[MAX_TENSORS];
+	double seconds;
+};
+
+float
+harness_value(unsigned worker, unsigned round, unsigned tensor, uint64_t i, unsigned format)
+{
+	uint64_t x =
+		((uint64_t)worker << 56) ^ ((uint64_t)round << 40) ^ ((uint64_t)tensor << 28) ^ i;
+	float f;
+
+	x = (x + 0x9E3779B97F4A7C15ull) * 0xBF58476D1CE4E5B9ull;
+	x = (x ^ x >> 31) * 0x94D049BB133111EBull;
+	f = (float)((double)(int64_t)(x ^ x >> 30) / 9.3e18);
+	return format == PBOX_FMT_BF16 ? from_bf16(to_bf16(f)) : f;
+}
+
+struct pbox_client_conf
+harness_conf(const struct fake_box *b, int worker, unsigned workers)
+{
+	struct pbox_client_conf conf;
+
+	pbox_client_conf_init(&conf);
+	conf.box = fake_address(b);
+	conf.job = "job";
+	conf.secret = "secret";
+	conf.worker = worker;
+	conf.workers = workers;
+	conf.mtu = 1500;
+	conf.timeout_ms = 10000;
+	conf.host = worker >= 0 ? (worker == 0 ? "gpu0" : worker == 1 ? "gpu1" : "gpuN") : "any";
+	return conf;
+}
+
+static void
+store(uint8_t *p, unsigned format, uint64_t i, float f)
+{
+	uint16_t h = to_bf16(f);
+
+	if (format == PBOX_FMT_BF16)
+		memcpy(p + 2 * i, &h, 2);
+	else
+		memcpy(p + 4 * i, &f, 4);
+}
+
+static void
+fill(struct worker *w, unsigned round)
+{
+	const struct run *r = w->r;
+
+	for (unsigned t = 0; t < r->n; t++)
+		for (uint64_t i = 0; i < r->tensors[t].elements; i++)
+			store(w->in[t], r->push_format, i,
+				harness_value(w->id, round, t, i, r->push_format));
+}
+
+static void
+check(struct worker *w, unsigned round)
+{
+	const struct run *r = w->r;
+	unsigned size = pbox_format_size(r->pull_format);
+
+	for (unsigned t = 0; t < r->n; t++)
+		for (uint64_t i = 0; i < r->tensors[t].elements; i++) {
+			float s = harness_value(0, round, t, i, r->push_format);
+			uint8_t want[4];
+
+			for (unsigned k = 1; k < r->box.workers; k++)
+				s = s + harness_value(k, round, t, i, r->push_format);
+			if (r->op != PBOX_OP_SUM)
+				s *= (float)(1.0 / r->box.workers);
+			store(want, r->pull_format, 0, s);
+			w->mismatches += memcmp(want, w->out[t] + i * size, size) != 0;
+			w->checked++;
+		}
+}
+
+static int
+one_round(struct worker *w, struct pbox_client *c, uint32_t table)
+{
+	const struct run *r = w->r;
+	struct pbox_client_io io[MAX_TENSORS];
+	pbox_client_handle h[MAX_TENSORS];
+	unsigned n = r->per_tensor ? r->n : 1;
+	int rc = 0;
+
+	for (unsigned t = 0; t < r->n; t++)
+		io[t] = (struct pbox_client_io){t, w->in[t], w->out[t]};
+	if (r->push_then_pull) {
+		rc = pbox_client_submit(c, table, PBOX_CLIENT_PUSH, io, r->n, 0, 1, &h[0], &w->err);
+		if (rc == 0)
+			rc = pbox_client_run(
+				c, table, PBOX_CLIENT_PULL, io, r->n, 1, r->timeout_ms, &w->err);
+		return rc != 0 ? rc : pbox_client_wait(c, h[0], 0, &w->err);
+	}
+	if (!r->per_tensor)
+		return pbox_client_run(
+			c, table, PBOX_CLIENT_PUSHPULL, io, r->n, 1, r->timeout_ms, &w->err);
+	for (unsigned t = 0; t < n && rc == 0; t++)
+		rc = pbox_client_submit(c, table, PBOX_CLIENT_PUSHPULL, &io[t], 1,
+			(uint8_t)(255 - t % 256), 1, &h[t], &w->err);
+	for (unsigned t = 0; t < n && rc == 0; t++)
+		rc = pbox_client_wait(c, h[n - 1 - t], r->timeout_ms, &w->err);
+	return rc;
+}
+
+static double
+seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static int
+rounds(struct worker *w, struct pbox_client *c)
+{
+	const struct run *r = w->r;
+	struct pbox_client_table d = {.size = sizeof(d),
+		.op = r->op,
+		.push_format = r->push_format,
+		.pull_format = r->pull_format,
+		.n = r->n,
+		.tensors = r->tensors};
+	uint32_t table[8] = {0};
+	unsigned tables = r->tables != 0 ? r->tables : 1;
+	int rc = 0;
+
+	for (unsigned k = 0; k < tables && rc == 0; k++)
+		rc = pbox_client_declare(c, &d, 0, &table[k], &w->err);
+	for (unsigned i = 1; i <= r->rounds && rc == 0; i++)
+		for (unsigned k = 0; k < tables && rc == 0; k++) {
+			double t;
+
+			fill(w, i);
+			t = seconds();
+			rc = one_round(w, c, table[k]);
+			w->seconds += seconds() - t;
+			if (rc == 0)
+				check(w, i);
+		}
+	return rc;
+}
+
+static void *
+worker_main(void *arg)
+{
+	struct worker *w = arg;
+	struct pbox_client_conf conf = harness_conf(w->box, (int)w->id, w->r->box.workers);
+	struct pbox_client *c;
+
+	conf.mtu = w->r->box.mtu != 0 ? w->r->box.mtu : 1500;
+	conf.gso = w->r->gso == 0 ? -1 : w->r->gso > 0;
+	conf.window = w->r->window;
+	w->stats.size = sizeof(w->stats);
+	w->rc = pbox_client_open(&c, &conf, &w->err);
+	if (w->rc != 0)
+		return NULL;
+	w->rc = rounds(w, c);
+	pbox_client_stats(c, &w->stats);
+	pbox_client_close(c);
+	return NULL;
+}
+
+void
+harness_run(const struct run *r, struct run_result *out)
+{
+	struct worker *w = calloc(r->box.workers, sizeof(*w));
+	unsigned in = pbox_format_size(r->push_format), pull = pbox_format_size(r->pull_format);
+
+	memset(out, 0, sizeof(*out));
+	struct fake_box *box = fake_start(&r->box);
+	for (unsigned i = 0; i < r->box.workers; i++) {
+		w[i].r = r;
+		w[i].box = box;
+		w[i].id = i;
+		for (unsigned t = 0; t < r->n; t++) {
+			w[i].in[t] = malloc(r->tensors[t].elements * in + 1);
+			w[i].out[t] = r->in_place ? w[i].in[t]
+						  : malloc(r->tensors[t].elements * pull + 1);
+		}
+		pthread_create(&w[i].thread, NULL, worker_main, &w[i]);
+	}
+	for (unsigned i = 0; i < r->box.workers; i++) {
+		pthread_join(w[i].thread, NULL);
+		if (w[i].rc != 0 && out->failed++ == 0)
+			snprintf(out->text, sizeof(out->text), "%.500s", w[i].err.text);
+		if (w[i].rc != 0 && getenv("HARNESS_VERBOSE") != NULL)
+			fprintf(stderr, "worker %u: %s\n", i, w[i].err.text);
+		out->mismatches += w[i].mismatches;
+		out->checked += w[i].checked;
+		for (unsigned t = 0; t < r->n; t++) {
+			free(w[i].in[t]);
+			if (!r->in_place)
+				free(w[i].out[t]);
+		}
+	}
+	out->stats = w[0].stats;
+	out->seconds = w[0].seconds;
+	out->box = fake_counts(box);
+	fake_stop(box);
+	free(w);
+}

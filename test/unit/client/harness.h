@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef HARNESS_H
+#define HARNESS_H
+
+/**
+ * @file
+ * N workers as threads against a fake box; every result is compared bit for bit with the sum in
+ * worker order.
+ */
+
+#include <pbox_client.h>
+
+#include "fake_box.h"
+
+struct run {
+	struct fake_conf box;
+	const struct pbox_client_tensor *tensors;
+	unsigned n, rounds, tables; /* tables: 0 means 1; the same tensors in each */
+	uint8_t op, push_format, pull_format;
+	bool per_tensor; /* each tensor its own operation, with falling priority */
+	bool push_then_pull;
+	bool in_place;
+	unsigned timeout_ms;
+	int gso; /* 0: probe, 1: on, -1: off */
+	unsigned window;
+};
+
+struct run_result {
+	unsigned failed;     /* workers that got an error */
+	uint64_t mismatches; /* elements */
+	uint64_t checked;
+	char text[512];                 /* of the first failure */
+	struct pbox_client_stats stats; /* of worker 0 */
+	struct fake_counts box;
+	double seconds;
+};
+
+void harness_run(const struct run *r, struct run_result *out);
+/** The element that a worker pushes, rounded to the format. */
+float harness_value(unsigned worker, unsigned round, unsigned tensor, uint64_t i, unsigned format);
+/** Configuration of a worker for the box. */
+struct pbox_client_conf harness_conf(const struct fake_box *b, int worker, unsigned workers);
+
+#endif /* HARNESS_H */

@@ -127,8 +127,8 @@ create_job(struct pbox_registrar *r, const struct pbox_frame *f, const struct pb
 		unsigned node = node_of_shard(r, i);
 
 		/* a 2-byte format makes fragments of twice as many elements as fp32 */
-		job->shard[i] = shard_job_create(job, (uint16_t)i, r->endpoints_per_shard, share, share,
-			2 * (size_t)r->conf.mtu, r->conf.arena[node]);
+		job->shard[i] = shard_job_create(job, (uint16_t)i, r->endpoints_per_shard, share,
+			share, 2 * (size_t)r->conf.mtu, r->conf.arena[node]);
 		if (job->shard[i] != NULL)
 			continue;
 		registrar_refuse(r, f, PBOX_E_NO_MEMORY, node,
@@ -353,5 +353,7 @@ registrar_end_session(struct pbox_registrar *r, struct pbox_job *job, unsigned w
 	m->state = PBOX_MEMBER_LEFT;
 	m->welcome_owed = false;
 	m->nonce = 0;
+	m->declared = 0;
+	registrar_forget_tables(job, worker);
 	pbox_stat_add(&r->stats[PBOX_RS_WORKERS], (uint64_t)-1);
 }

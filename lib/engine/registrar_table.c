@@ -47,13 +47,14 @@ job_mtu(const struct pbox_registrar *r, const struct pbox_job *job)
 
 static void
 fail_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt,
-	const struct pbox_error *err, int code)
+	const struct pbox_error *err, int code, uint16_t by)
 {
 	if (jt->failed)
 		return;
 	jt->failed = true;
 	jt->error = *err;
 	jt->error.code = code;
+	jt->failed_by = by;
 	registrar_event(r, PBOX_LOG_WARN, "job '%s': %s", job->name, err->text);
 }
 
@@ -81,7 +82,7 @@ build_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_tabl
 		quota = job->conf->memory > job->bytes ? job->conf->memory - job->bytes : 0;
 	if (pbox_table_build(&jt->t, jt->tensor, d->tensors, r->conf.chunk_elements, r->place,
 		    r->conf.n_endpoints, r->conf.arena, r->load, quota, &err) < 0) {
-		fail_table(r, job, jt, &err, PBOX_E_NO_MEMORY);
+		fail_table(r, job, jt, &err, PBOX_E_NO_MEMORY, PBOX_NO_WORKER);
 		return;
 	}
 	if (jt->t.n_chunks > 1u << PBOX_CHUNK_BITS) {
@@ -89,7 +90,7 @@ build_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_tabl
 			"table %u has %u chunks, at most %u fit: raise chunk-bytes", d->table,
 			jt->t.n_chunks, 1u << PBOX_CHUNK_BITS);
 		pbox_table_release(&jt->t, r->load);
-		fail_table(r, job, jt, &err, PBOX_E_FULL);
+		fail_table(r, job, jt, &err, PBOX_E_FULL, PBOX_NO_WORKER);
 		return;
 	}
 	jt->built = true;
@@ -187,7 +188,7 @@ registrar_on_declare(struct pbox_registrar *r, const struct pbox_frame *f, struc
 	code = take_page(jt, f->hdr.worker, &m, &cur, &err);
 	if (code != 0) {
 		if (code == PBOX_E_MISMATCH && !jt->built)
-			fail_table(r, job, jt, &err, code);
+			fail_table(r, job, jt, &err, code, f->hdr.worker);
 		registrar_refuse(r, f, (enum pbox_errcode)code, m.table, "%s", err.text);
 		return;
 	}
@@ -318,6 +319,31 @@ registrar_on_map(struct pbox_registrar *r, const struct pbox_frame *f, struct pb
 			m.table, jt->t.n_chunks);
 	} else {
 		send_page(r, f, &jt->t, m.first);
+	}
+}
+
+/* R5.4: a mismatch lasts until its sender leaves; what it alone declared is forgotten. */
+void
+registrar_forget_tables(struct pbox_job *job, unsigned worker)
+{
+	bool last = true;
+
+	for (uint32_t i = job->n_tables; i-- > 0;) {
+		struct pbox_job_table *jt = job->table[i];
+
+		if (jt->built) {
+			last = false;
+			continue;
+		}
+		last &= !pbox_job_table_forget(jt, (uint16_t)worker, job->workers);
+		for (unsigned w = 0; w < job->workers;
+			w++) /* an empty table leaves no other trace */
+			last &= job->member[w].declared <= i;
+		if (last) {
+			pbox_job_table_free(jt, job->workers);
+			job->table[i] = NULL;
+			job->n_tables = i;
+		}
 	}
 }
 

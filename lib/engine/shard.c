@@ -100,14 +100,16 @@ check_payload(const struct pbox_frame *f, const struct target *g)
 		if (t->mode != PBOX_MODE_OPTIMISER)
 			return 0; /* forbidden, which comes later in the order */
 		format = PBOX_FMT_FP32;
+	}
+	if (h->format != format)
+		return PBOX_SS_DROP_FORMAT;
+	if (h->type == PBOX_INIT) {
 		if (h->base >= elements || h->base % t->init_elements != 0)
 			return PBOX_SS_DROP_LENGTH;
 		elements -= h->base;
 		if (elements > t->init_elements)
 			elements = t->init_elements;
 	}
-	if (h->format != format)
-		return PBOX_SS_DROP_FORMAT;
 	if (h->length != ((h->flags & PBOX_F_ZERO) != 0 ? 0 : elements * pbox_format_size(format)))
 		return PBOX_SS_DROP_LENGTH;
 	return (h->flags & PBOX_F_LAST) != 0 || h->type == PBOX_INIT ? 0 : PBOX_SS_DROP_PARTIAL;

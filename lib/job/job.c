@@ -93,6 +93,21 @@ pbox_job_table_free(struct pbox_job_table *jt, uint16_t workers)
 	free(jt);
 }
 
+bool
+pbox_job_table_forget(struct pbox_job_table *jt, uint16_t worker, uint16_t workers)
+{
+	bool any = false;
+
+	free(jt->has[worker]);
+	jt->has[worker] = NULL;
+	jt->n_has[worker] = 0;
+	if (jt->failed && jt->failed_by == worker)
+		jt->failed = false;
+	for (unsigned w = 0; w < workers; w++)
+		any |= jt->n_has[w] > 0;
+	return any;
+}
+
 int
 pbox_job_table_same(const struct pbox_job_table *jt, uint16_t worker, const struct pbox_declare *m,
 	struct pbox_error *err)

@@ -70,6 +70,7 @@ struct pbox_job_table {
 	uint32_t *n_has;      /**< how many, per worker */
 	unsigned shards_open; /**< shards that acknowledged it */
 	bool built, failed;
+	uint16_t failed_by;      /**< worker whose page differed; PBOX_NO_WORKER: nobody's fault */
 	struct pbox_error error; /**< why it failed: MISMATCH or NO_MEMORY */
 };
 
@@ -108,6 +109,8 @@ struct pbox_job_table *pbox_job_table_create(const struct pbox_declare *fixed, u
 /** Drop what only the declaration phase needs. */
 void pbox_job_table_settle(struct pbox_job_table *jt, uint16_t workers);
 void pbox_job_table_free(struct pbox_job_table *jt, uint16_t workers);
+/** A worker's session has ended: forget what it declared. False: nobody has declared any of it. */
+bool pbox_job_table_forget(struct pbox_job_table *jt, uint16_t worker, uint16_t workers);
 /**
  * Take one declared tensor of one worker. 0; or -EEXIST with @p err when it differs from what
  * was declared before (MISMATCH, text names both).

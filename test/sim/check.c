@@ -219,6 +219,9 @@ sim_box_check_end(struct sim *s)
 		sim_fail(s, "%llu contributions counted, %llu made",
 			(unsigned long long)contributions,
 			(unsigned long long)s->expected_contributions);
+	if (s->exact && rounds != s->expected_rounds)
+		sim_fail(s, "%llu rounds of fragments finished, of %llu",
+			(unsigned long long)rounds, (unsigned long long)s->expected_rounds);
 	if (lossless_hold && refused != 0)
 		sim_fail(s, "%llu contributions within the window found no room",
 			(unsigned long long)refused);

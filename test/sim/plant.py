@@ -76,7 +76,7 @@ def planted(name: str, text: str) -> str:
         if text.count(old) != 1:
             sys.exit(f"plant.py: '{PLANTS[number - 1][0]}': its text stands {text.count(old)} times in "
                      f"{file}, not once: bring the plant up to date")
-        text = text.replace(old, re.sub(r"\bP\b", f"(sim_planted == {number})", new))
+        text = text.replace(old, re.sub(r"\bP\b", f"sim_is_planted({number})", new))
     return text
 
 
@@ -90,7 +90,9 @@ def main() -> None:
         names |= set(re.findall(r"^extern .*?(\w+)(?:\[|;)", text, re.M))
     names -= {"__attribute__", "_Static_assert"}
     lines = "".join(f"#define {n} planted_{n}\n" for n in sorted(names))
-    (out / "planted_names.h").write_text(lines + "extern int sim_planted;\n")
+    (out / "planted_names.h").write_text(
+        lines + "extern int sim_planted;\n"
+        "static inline int\nsim_is_planted(int n)\n{\n\treturn sim_planted == n;\n}\n")
     for source in engine.glob("*.c"):
         (out / f"planted_{source.name}").write_text(planted(source.name, source.read_text()))
     listed = "".join(f'\t"{p[0]}",\n' for p in PLANTS)

@@ -57,6 +57,12 @@ sim_hash(struct sim *s, uint64_t x)
 	s->hash ^= s->hash >> 29;
 }
 
+uint32_t
+sim_us(const struct sim *s)
+{
+	return (uint32_t)(s->now / US);
+}
+
 bool
 sim_chance(struct sim *s, double p)
 {
@@ -139,6 +145,7 @@ end_life(struct sim *s, unsigned job)
 	struct sim_job *j = &s->job[job];
 	const struct sim_job_spec *spec = &s->sc.job[job];
 
+	s->expected_rounds += (uint64_t)j->n_fragments * spec->rounds;
 	s->expected_contributions += (uint64_t)j->n_fragments * spec->rounds * spec->workers;
 	for (unsigned w = 0; w < spec->workers; w++)
 		sim_worker_kill(s, &j->worker[w]);

@@ -23,9 +23,10 @@
 #define SIM_NODES   2
 #define SIM_MTU     1500
 
-#define US  UINT64_C(1000)
-#define MS  UINT64_C(1000000)
-#define SEC UINT64_C(1000000000)
+#define US        UINT64_C(1000)
+#define MS        UINT64_C(1000000)
+#define SIM_PROBE (100 * MS) /* R6.9 */
+#define SEC       UINT64_C(1000000000)
 
 /* Where a datagram goes: an endpoint's number, or this one. */
 #define SIM_CONTROL 0xFFFF
@@ -332,6 +333,10 @@ void sim_data_begin(struct sim *s, struct sim_worker *w);
 void sim_data_go(struct sim *s, struct sim_worker *w);
 void sim_data_answer(
 	struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, const uint8_t *payload);
+/* Send what the phase of a fragment asks for; the fragment's work is over. */
+void sim_data_transmit(struct sim *s, struct sim_worker *w, const struct sim_fragment *f);
+void sim_data_finish(
+	struct sim *s, struct sim_worker *w, const struct sim_fragment *f, uint32_t version);
 uint64_t sim_data_timer(struct sim *s, struct sim_worker *w);
 
 /* Send a frame; len is in the header. */
@@ -368,7 +373,7 @@ struct sim {
 	struct sim_job job[SIM_JOBS];
 	bool failed, verbose;
 	unsigned burst_left; /* datagrams still to be lost */
-	uint64_t expected_contributions;
+	uint64_t expected_contributions, expected_rounds;
 	bool exact; /* contributions can be counted: nobody dies */
 	char why[512];
 };
@@ -377,6 +382,7 @@ struct sim {
 void sim_fail(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void sim_trace(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void sim_hash(struct sim *s, uint64_t x);
+uint32_t sim_us(const struct sim *s); /* what the workers' clocks say */
 uint64_t sim_mix(uint64_t a, uint64_t b);
 bool sim_chance(struct sim *s, double p);
 uint64_t sim_below(struct sim *s, uint64_t n); /* n = 0 gives 0 */

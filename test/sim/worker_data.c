@@ -7,14 +7,6 @@
 
 #include "sim.h"
 
-#define PROBE (100 * MS) /* R6.9 */
-
-static uint32_t
-now_us(const struct sim *s)
-{
-	return (uint32_t)(s->now / US);
-}
-
 /*
  * The order of a lane in a round is random, but the same for all workers: a window is released by
  * others' contributions to the same fragments, so that workers with different orders and full
@@ -90,7 +82,7 @@ header(const struct sim *s, const struct sim_worker *w, const struct sim_fragmen
 		.round = k->round,
 		.base = k->version,
 		.map_epoch = PBOX_MAP_EPOCH,
-		.ts = now_us(s),
+		.ts = sim_us(s),
 		.flags = k->tries > 0 ? PBOX_F_RETX : 0,
 	};
 }
@@ -160,8 +152,8 @@ timeout(struct sim *s, const struct sim_worker *w, const struct sim_work *k)
 	return ns + sim_below(s, ns / 2);
 }
 
-static void
-transmit(struct sim *s, struct sim_worker *w, const struct sim_fragment *f)
+void
+sim_data_transmit(struct sim *s, struct sim_worker *w, const struct sim_fragment *f)
 {
 	struct sim_work *k = &w->work[f->number];
 
@@ -199,12 +191,12 @@ begin(struct sim *s, struct sim_worker *w, uint32_t number, enum sim_phase phase
 		.version = k->version, .known = k->known, .phase = phase, .round = round};
 	w->flying[w->n_flying++] = number;
 	w->lane[f->endpoint].in_flight++;
-	transmit(s, w, f);
+	sim_data_transmit(s, w, f);
 	sim_worker_wake(s, w, k->deadline);
 }
 
-static void
-finish(struct sim *s, struct sim_worker *w, const struct sim_fragment *f, uint32_t version)
+void
+sim_data_finish(struct sim *s, struct sim_worker *w, const struct sim_fragment *f, uint32_t version)
 {
 	struct sim_work *k = &w->work[f->number];
 
@@ -370,9 +362,9 @@ sim_data_timer(struct sim *s, struct sim_worker *w)
 
 		if (k->deadline <= s->now) {
 			k->tries++;
-			transmit(s, w, &j->fragment[w->flying[i]]);
+			sim_data_transmit(s, w, &j->fragment[w->flying[i]]);
 			if (k->have)
-				k->deadline = s->now + PROBE + sim_below(s, PROBE);
+				k->deadline = s->now + SIM_PROBE + sim_below(s, SIM_PROBE);
 		}
 		if (k->deadline < next)
 			next = k->deadline;
@@ -385,165 +377,4 @@ sim_data_timer(struct sim *s, struct sim_worker *w)
 		if (w->lane[e].not_before > s->now && w->lane[e].not_before < next)
 			next = w->lane[e].not_before;
 	return next;
-}
-
-static void
-on_result(struct sim *s, struct sim_worker *w, const struct sim_fragment *f,
-	const struct pbox_hdr *h, const uint8_t *payload)
-{
-	struct sim_work *k = &w->work[f->number];
-	uint32_t weight;
-	const uint8_t *want;
-
-	if (pbox_serial_diff(h->round, f->published) > 0) {
-		sim_fail(s, "RESULT of round %u, which the box never sent", h->round);
-		return;
-	}
-	want = sim_expected(
-		&s->sc, w->job, s->job[w->job].life, (struct sim_fragment *)f, h->round, &weight);
-	if (want != NULL && memcmp(want, payload, h->length) != 0) {
-		sim_fail(s, "job %u worker %u: RESULT of round %u arrives with other bytes", w->job,
-			w->id, h->round);
-		return;
-	}
-	if (k->phase == SIM_SYNC) {
-		finish(s, w, f, h->round);
-		return;
-	}
-	if (k->phase == SIM_IDLE || pbox_serial_diff(h->round, k->round) < 0)
-		return; /* repeated */
-	if (h->round != k->round)
-		sim_fail(s, "job %u worker %u: RESULT of round %u, while it works on %u", w->job,
-			w->id, h->round, k->round);
-	else if (k->phase == SIM_PULL || k->phase == SIM_PUSHPULL)
-		finish(s, w, f, h->round);
-}
-
-/* In mode 1 worker 0 learns that a fragment has no parameters, in mode 0 that no round is done. */
-static void
-on_wait_in_sync(
-	struct sim *s, struct sim_worker *w, const struct sim_fragment *f, const struct pbox_hdr *h)
-{
-	struct sim_work *k = &w->work[f->number];
-
-	if (sim_spec(&s->sc, w->job, f)->fixed.mode == PBOX_MODE_ALLREDUCE) {
-		if (h->base != s->sc.job[w->job].first_round)
-			sim_fail(s, "PULL LATEST is told to wait at version %u", h->base);
-		finish(s, w, f, h->base);
-	} else if (w->id == 0) {
-		k->phase = SIM_INIT;
-		k->round = 0;
-		k->deadline = s->now;
-	} else {
-		k->deadline = s->now + PROBE;
-	}
-}
-
-static void
-on_wait(struct sim *s, struct sim_worker *w, const struct sim_fragment *f, const struct pbox_hdr *h)
-{
-	struct sim_work *k = &w->work[f->number];
-	bool have = (h->flags & PBOX_F_HAVE) != 0;
-
-	if (k->phase == SIM_SYNC) {
-		on_wait_in_sync(s, w, f, h);
-		return;
-	}
-	if (k->phase == SIM_IDLE || k->phase == SIM_INIT || h->round != k->round)
-		return;
-	/* asked after it had been said that the contribution is there */
-	if (!have && (k->have || k->pushed) && pbox_serial_diff(h->ts, k->ok_ts) > 0) {
-		sim_fail(s,
-			"job %u worker %u chunk %x frag %u: the box has lost its contribution to "
-			"round %u",
-			w->job, w->id, f->chunk, f->frag, k->round);
-		return;
-	}
-	if (have && !k->have) {
-		k->have = true;
-		k->ok_ts = now_us(s);
-	}
-	if (k->phase == SIM_PULL || k->have) {
-		k->deadline = s->now + PROBE + sim_below(s, PROBE / 4);
-	} else { /* lost, or before INIT */
-		k->tries = k->tries > 0 ? k->tries : 1;
-		k->deadline = s->now + 200 * US + sim_below(s, 5 * MS);
-	}
-	sim_worker_wake(s, w, k->deadline);
-}
-
-static void
-on_init_ok(
-	struct sim *s, struct sim_worker *w, const struct sim_fragment *f, const struct pbox_hdr *h)
-{
-	struct sim_work *k = &w->work[f->number];
-	uint32_t piece = s->job[w->job].init_elements;
-	unsigned pieces = (f->elements + piece - 1) / piece;
-
-	if (k->phase != SIM_INIT)
-		return;
-	if (h->base % piece != 0 || h->base >= f->elements) {
-		sim_fail(s, "INIT_OK of element %u", h->base);
-		return;
-	}
-	k->init |= (uint8_t)(1u << h->base / piece);
-	if (k->init == (1u << pieces) - 1)
-		finish(s, w, f, 0);
-}
-
-static void
-on_push_ok(
-	struct sim *s, struct sim_worker *w, const struct sim_fragment *f, const struct pbox_hdr *h)
-{
-	struct sim_work *k = &w->work[f->number];
-
-	if (k->phase != SIM_PUSH || h->round != k->round)
-		return;
-	k->phase = SIM_PULL;
-	k->pushed = true;
-	k->ok_ts = now_us(s);
-	k->tries = 0;
-	transmit(s, w, f);
-	sim_worker_wake(s, w, k->deadline);
-}
-
-static void
-measure(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h)
-{
-	int32_t rtt = pbox_serial_diff(now_us(s), h->ts);
-
-	/* both sides round down to whole microseconds */
-	if (rtt < 0 || (int64_t)h->held > (int64_t)rtt + 1) {
-		sim_fail(s, "%s: sent %d us ago, held for %u us", pbox_type_name(h->type), rtt,
-			h->held);
-		return;
-	}
-	rtt -= (int32_t)h->held;
-	w->srtt_us = (uint32_t)((w->srtt_us * 7 + (rtt > 0 ? (uint32_t)rtt : 1)) / 8);
-}
-
-void
-sim_data_answer(
-	struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, const uint8_t *payload)
-{
-	const struct sim_fragment *f = sim_find(&s->job[w->job], h->chunk, h->frag);
-
-	if (f == NULL) {
-		sim_fail(s, "%s of a fragment that nobody knows", pbox_type_name(h->type));
-		return;
-	}
-	measure(s, w, h);
-	if (h->type == PBOX_RESULT) {
-		on_result(s, w, f, h, payload);
-	} else if (h->type == PBOX_WAIT) {
-		on_wait(s, w, f, h);
-	} else if (h->type == PBOX_INIT_OK) {
-		on_init_ok(s, w, f, h);
-	} else if (h->type == PBOX_PUSH_OK) {
-		on_push_ok(s, w, f, h);
-	} else if (h->type == PBOX_ERROR && w->work[f->number].phase != SIM_IDLE) {
-		/* NO_LR: the worker that sets it is late */
-		w->work[f->number].deadline = s->now + 1 * MS + sim_below(s, 5 * MS);
-		sim_worker_wake(s, w, w->work[f->number].deadline);
-	}
 }

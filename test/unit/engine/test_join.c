@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <string.h>
+
+#include "fixture.h"
+
+const char unit_suite[] = "engine: joining";
+
+static struct fx_worker w[4];
+
+static struct fx_worker
+stranger(const char *job, uint16_t worker, uint16_t workers)
+{
+	return (struct fx_worker){.job = job,
+		.worker = worker,
+		.workers = workers,
+		.ip = 0x0A000200u + worker,
+		.udp = 6000,
+		.mtu = 1500,
+		.nonce = 55u + worker};
+}
+
+static void
+test_hello(void)
+{
+	struct pbox_hello m = {2, 3};
+	uint8_t payload[PBOX_HELLO_LEN];
+
+	fx_begin();
+	w[0] = stranger("vision", 0, 1);
+	fx_hello(&w[0]);
+	pbox_hello_encode(payload, sizeof(payload), &m);
+	fx_control(&w[0], PBOX_HELLO, payload, sizeof(payload));
+	UNIT_EQ_U64(fx_error(), PBOX_E_VERSION);
+	CU_ASSERT_PTR_NULL(fx_control(&w[0], PBOX_HELLO, payload, 63));
+	UNIT_EQ_U64(fx.rs[PBOX_RS_DROP_MALFORMED], 1);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_JOBS], 0); /* nothing is kept */
+	fx_end();
+}
+
+static void
+test_version(void)
+{
+	struct pbox_frame f = {.hdr = {.type = 0x77, .length = PBOX_HELLO_LEN, .token = 5}};
+
+	fx_begin();
+	pbox_registrar_version(fx.registrar, &f);
+	UNIT_EQ_U64(fx_error(), PBOX_E_VERSION);
+	CU_ASSERT(fx_last()->hdr.length <= PBOX_HELLO_LEN);
+	fx_end();
+}
+
+static void
+test_welcome(void)
+{
+	fx_begin();
+	fx_join(&w[0], "vision", 1, 2);
+	UNIT_EQ_U64(w[0].welcome.worker, 1);
+	UNIT_EQ_U64(w[0].welcome.workers, 2);
+	UNIT_EQ_U64(w[0].welcome.endpoints, 2);
+	UNIT_EQ_U64(w[0].welcome.endpoint[1].udp, 7271);
+	UNIT_EQ_U64(w[0].welcome.lease_ms, 10000);
+	CU_ASSERT(w[0].welcome.token != 0);
+	CU_ASSERT(w[0].welcome.window > 0 && w[0].welcome.window <= 100);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_WORKERS], 1);
+	fx_end();
+}
+
+/* Everything is wrong; one thing after the other is put right (R4.4). */
+static void
+test_errors_come_in_order(void)
+{
+	struct pbox_join m;
+
+	fx_begin();
+	fx_join(&w[0], "vision", 0, 2);
+	w[1] = stranger("nobody", 0, 3);
+	m = fx_join_message(&w[1]);
+	fx_join_with(&w[1], &m, "wrong");
+	UNIT_EQ_U64(fx_error(), PBOX_E_COOKIE);
+	fx_hello(&w[1]);
+	m = fx_join_message(&w[1]);
+	fx_join_with(&w[1], &m, "wrong");
+	UNIT_EQ_U64(fx_error(), PBOX_E_NO_JOB);
+	CU_ASSERT_STRING_EQUAL(fx_error_text(), "no job 'nobody' is configured here");
+	strcpy(m.job, "vision");
+	fx_join_with(&w[1], &m, "wrong");
+	UNIT_EQ_U64(fx_error(), PBOX_E_SECRET);
+	CU_ASSERT_STRING_EQUAL(fx_error_text(), "the secret of job 'vision' is another one");
+	fx_join_with(&w[1], &m, "key");
+	UNIT_EQ_U64(fx_error(), PBOX_E_WORKERS);
+	CU_ASSERT_PTR_NOT_NULL(strstr(fx_error_text(), "job 'vision' has 2 workers"));
+	m.workers = 2;
+	fx_join_with(&w[1], &m, "key");
+	UNIT_EQ_U64(fx_error(), PBOX_E_WORKER_TAKEN);
+	CU_ASSERT_PTR_NOT_NULL(
+		strstr(fx_error_text(), "worker 0 of job 'vision' is taken by host0"));
+	m.worker = 1;
+	CU_ASSERT_EQUAL(fx_join_with(&w[1], &m, "key")->hdr.type, PBOX_WELCOME);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_REFUSED], 5);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_DROP_COOKIE], 1);
+	fx_end();
+}
+
+static void
+test_fields_out_of_range(void)
+{
+	struct pbox_join m;
+
+	fx_begin();
+	w[0] = stranger("vision", 2, 2);
+	fx_hello(&w[0]);
+	m = fx_join_message(&w[0]);
+	fx_join_with(&w[0], &m, "key");
+	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+	m.worker = 0;
+	m.workers = 0;
+	fx_join_with(&w[0], &m, "key");
+	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+	m.workers = 65; /* of at most 64 */
+	fx_join_with(&w[0], &m, "key");
+	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+	m.workers = 2;
+	m.mtu = 153;
+	fx_join_with(&w[0], &m, "key");
+	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+	strcpy(m.job, "three"); /* configured for three */
+	m.mtu = 1500;
+	fx_join_with(&w[0], &m, "key");
+	UNIT_EQ_U64(fx_error(), PBOX_E_WORKERS);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_JOBS], 0);
+	fx_end();
+}
+
+static void
+test_repeated_join(void)
+{
+	struct pbox_join m;
+	uint64_t token;
+
+	fx_begin();
+	fx_join(&w[0], "vision", 0, 2);
+	token = w[0].token;
+	m = fx_join_message(&w[0]);
+	w[0].token = 0;
+	CU_ASSERT_EQUAL(fx_join_with(&w[0], &m, "key")->hdr.type, PBOX_WELCOME);
+	UNIT_EQ_U64(fx_last()->hdr.token, token);
+	m.worker = PBOX_NO_WORKER; /* also when it asked for any */
+	CU_ASSERT_EQUAL(fx_join_with(&w[0], &m, "key")->hdr.type, PBOX_WELCOME);
+	UNIT_EQ_U64(fx_last()->hdr.token, token);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_WORKERS], 1);
+	w[0].token = token;
+	fx_end();
+}
+
+static void
+test_any_number(void)
+{
+	fx_begin();
+	fx_join(&w[0], "vision", 1, 3);
+	for (unsigned i = 1; i < 3; i++) {
+		struct pbox_join m;
+		struct pbox_welcome a;
+		struct fx_sent *s;
+
+		w[i] = stranger("vision", PBOX_NO_WORKER, 3);
+		w[i].nonce = i;
+		w[i].udp = (uint16_t)(100 + i);
+		fx_hello(&w[i]);
+		m = fx_join_message(&w[i]);
+		s = fx_join_with(&w[i], &m, "key");
+		CU_ASSERT_EQUAL_FATAL(s->hdr.type, PBOX_WELCOME);
+		pbox_welcome_decode(s->payload, s->hdr.length, &a);
+		UNIT_EQ_U64(a.worker, i == 1 ? 0 : 2);
+		if (i == 2) {
+			m.nonce = 99;
+			fx_join_with(&w[i], &m, "key");
+			UNIT_EQ_U64(fx_error(), PBOX_E_WORKER_TAKEN);
+			CU_ASSERT_STRING_EQUAL(
+				fx_error_text(), "all 3 workers of job 'vision' have joined");
+		}
+	}
+	fx_end();
+}
+
+/* R4.6: another nonce gets the number when the session has been silent beyond its lease. */
+static void
+test_takeover_after_the_lease(void)
+{
+	struct pbox_join m;
+	uint64_t old;
+
+	fx_begin();
+	fx_join(&w[0], "vision", 0, 2);
+	fx_join(&w[1], "vision", 1, 2);
+	old = w[0].token;
+	fx.now += UINT64_C(9999000000);
+	fx_control(&w[1], PBOX_PING, NULL, 0);
+	w[2] = stranger("vision", 0, 2);
+	fx_hello(&w[2]);
+	m = fx_join_message(&w[2]);
+	fx_join_with(&w[2], &m, "key");
+	UNIT_EQ_U64(fx_error(), PBOX_E_WORKER_TAKEN);
+	fx.now += UINT64_C(2000000);
+	pbox_registrar_tick(fx.registrar, fx.now);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_EXPIRED], 1);
+	CU_ASSERT_EQUAL(fx_join_with(&w[2], &m, "key")->hdr.type, PBOX_WELCOME);
+	CU_ASSERT(fx_last()->hdr.token != old);
+	CU_ASSERT_EQUAL(fx_control(&w[0], PBOX_PING, NULL, 0)->hdr.type, PBOX_ERROR);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_DROP_SESSION_TOKEN], 1);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_WORKERS], 2);
+	fx_end();
+}
+
+static void
+test_cookie_ages(void)
+{
+	struct pbox_join m;
+
+	fx_begin();
+	w[0] = stranger("vision", 0, 1);
+	fx_hello(&w[0]);
+	m = fx_join_message(&w[0]);
+	fx.now += UINT64_C(16000000000);
+	fx_join_with(&w[0], &m, "key");
+	UNIT_EQ_U64(fx_error(), PBOX_E_COOKIE);
+	fx_hello(&w[0]);
+	m = fx_join_message(&w[0]);
+	w[0].udp++; /* from another port */
+	fx_join_with(&w[0], &m, "key");
+	UNIT_EQ_U64(fx_error(), PBOX_E_COOKIE);
+	w[0].udp--;
+	fx.now += UINT64_C(7900000000);
+	CU_ASSERT_EQUAL(fx_join_with(&w[0], &m, "key")->hdr.type, PBOX_WELCOME);
+	fx_end();
+}
+
+/* The WELCOME waits until all shards know the job. */
+static void
+test_welcome_waits_for_the_shards(void)
+{
+	struct pbox_join m;
+
+	fx.hold_mail = true;
+	fx_begin();
+	w[0] = stranger("vision", 0, 1);
+	fx_hello(&w[0]);
+	m = fx_join_message(&w[0]);
+	CU_ASSERT_PTR_NULL(fx_join_with(&w[0], &m, "key"));
+	CU_ASSERT_PTR_NULL(fx_join_with(&w[0], &m, "key")); /* repeated meanwhile */
+	fx_mail();
+	UNIT_EQ_U64(fx_count(PBOX_WELCOME), 1);
+	UNIT_EQ_U64(fx_last()->hdr.chunk, w[0].request);
+	fx_end();
+}
+
+static void
+test_full(void)
+{
+	struct pbox_join m;
+
+	fx.max_jobs = 1;
+	fx.hold = 4;
+	fx_begin();
+	w[0] = stranger("vision", 0, 5);
+	fx_hello(&w[0]);
+	m = fx_join_message(&w[0]);
+	fx_join_with(&w[0], &m, "key");
+	UNIT_EQ_U64(fx_error(), PBOX_E_FULL);
+	CU_ASSERT_STRING_EQUAL(
+		fx_error_text(), "no packet buffers left for 5 workers (4 free): raise 'hold'");
+	fx_join(&w[1], "vision", 0, 1);
+	w[2] = stranger("speech", 0, 1);
+	fx_hello(&w[2]);
+	m = fx_join_message(&w[2]);
+	fx_join_with(&w[2], &m, "key");
+	UNIT_EQ_U64(fx_error(), PBOX_E_FULL);
+	CU_ASSERT_STRING_EQUAL(fx_error_text(), "the box has its 1 jobs already: raise max-jobs");
+	fx_end();
+}
+
+static void
+test_no_memory_for_rounds(void)
+{
+	struct pbox_join m;
+
+	fx.arena_size = 4096;
+	fx_begin();
+	w[0] = stranger("vision", 0, 4);
+	fx_hello(&w[0]);
+	m = fx_join_message(&w[0]);
+	fx_join_with(&w[0], &m, "key");
+	UNIT_EQ_U64(fx_error(), PBOX_E_NO_MEMORY);
+	UNIT_EQ_U64(pbox_registrar_jobs(fx.registrar), 0);
+	UNIT_EQ_U64(pbox_arena_used(fx.arena), 0);
+	fx_end();
+}
+
+const struct unit_test unit_tests[] = {
+	{"HELLO", test_hello},
+	{"another version", test_version},
+	{"WELCOME", test_welcome},
+	{"errors in the order of R4.4", test_errors_come_in_order},
+	{"fields out of range", test_fields_out_of_range},
+	{"a repeated JOIN", test_repeated_join},
+	{"any number", test_any_number},
+	{"a number is free when its lease is over", test_takeover_after_the_lease},
+	{"a cookie ages, and belongs to an address", test_cookie_ages},
+	{"WELCOME waits for the shards", test_welcome_waits_for_the_shards},
+	{"no room", test_full},
+	{"no memory for rounds", test_no_memory_for_rounds},
+	{NULL, NULL},
+};

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <string.h>
+
+#include "fixture.h"
+
+const char unit_suite[] = "engine: requests, leases, the end";
+
+static struct fx_worker w[3];
+static const struct fx_table sgd = {
+	.elements = 4, .mode = PBOX_MODE_OPTIMISER, .optimiser = PBOX_OPT_SGD};
+
+static void
+test_set(void)
+{
+	fx_begin();
+	fx_job(w, "vision", 2, &sgd);
+	CU_ASSERT_EQUAL(fx_set(&w[0], 0, 1, PBOX_HYPER_LR, 0.5)->hdr.type, PBOX_SET_OK);
+	CU_ASSERT_EQUAL(fx_set(&w[1], 0, 1, PBOX_HYPER_LR, 0.5)->hdr.type, PBOX_SET_OK);
+	fx_set(&w[1], 0, 1, PBOX_HYPER_LR, 0.25);
+	UNIT_EQ_U64(fx_error(), PBOX_E_SET_CONFLICT);
+	CU_ASSERT_EQUAL(fx_set(&w[0], 0, 3, PBOX_HYPER_LR, 0.5)->hdr.type, PBOX_SET_OK);
+	fx_set(&w[1], 0, 2, PBOX_HYPER_LR, 0.5);
+	UNIT_EQ_U64(fx_error(), PBOX_E_SET_ORDER);
+	fx_set(&w[1], 0, 0, PBOX_HYPER_LR, 0.5);
+	UNIT_EQ_U64(fx_error(), PBOX_E_SET_LATE);
+	fx_set(&w[1], 0, 3, PBOX_HYPER_LR, -1.0);
+	UNIT_EQ_U64(fx_error(), PBOX_E_SET_CONFLICT);
+	fx_set(&w[1], 0, 4, PBOX_HYPER_LR, -1.0);
+	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+	fx_set(&w[1], 7, 4, PBOX_HYPER_LR, 1.0);
+	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+	CU_ASSERT_STRING_EQUAL(fx_error_text(), "table 7 is not mapped yet");
+	CU_ASSERT_PTR_NULL(fx_control(&w[0], PBOX_SET, "short", 5));
+	UNIT_EQ_U64(fx.rs[PBOX_RS_DROP_MALFORMED], 1);
+	fx_end();
+}
+
+static void
+test_set_of_unknown_group(void)
+{
+	struct pbox_set m = {.group = 1, .from_round = 1};
+	uint8_t payload[64];
+
+	fx_begin();
+	fx_job(w, "vision", 1, &sgd);
+	fx_control(&w[0], PBOX_SET, payload, pbox_set_encode(payload, sizeof(payload), &m));
+	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+	CU_ASSERT_STRING_EQUAL(fx_error_text(), "table 0 has groups 0 to 0, not 1");
+	fx_end();
+}
+
+static void
+test_status(void)
+{
+	struct pbox_status m = {0};
+	struct pbox_status_ok a;
+	struct pbox_member_entry e;
+	struct pbox_cursor cur;
+	uint8_t payload[8];
+	struct fx_sent *s;
+	size_t len = pbox_status_encode(payload, sizeof(payload), &m);
+
+	fx_begin();
+	fx_join(&w[0], "vision", 0, 3);
+	fx_join(&w[1], "vision", 1, 3);
+	fx_leave(&w[1]);
+	fx.now += UINT64_C(250000000);
+	s = fx_control(&w[0], PBOX_STATUS, payload, len);
+	CU_ASSERT_EQUAL_FATAL(s->hdr.type, PBOX_STATUS_OK);
+	CU_ASSERT_EQUAL_FATAL(pbox_status_ok_decode(s->payload, s->hdr.length, &a, &cur), 0);
+	UNIT_EQ_U64(a.workers, 3);
+	UNIT_EQ_U64(a.joined, 1);
+	UNIT_EQ_U64(a.count, 3);
+	CU_ASSERT_STRING_EQUAL(
+		a.text, "job 'vision': 1 of 3 workers have joined; first missing: worker 1 (left)");
+	pbox_status_ok_next(&cur, &e);
+	UNIT_EQ_U64(e.state, PBOX_MEMBER_JOINED);
+	UNIT_EQ_U64(e.silent_ms, 0);
+	CU_ASSERT_STRING_EQUAL(e.host, "host0");
+	pbox_status_ok_next(&cur, &e);
+	UNIT_EQ_U64(e.state, PBOX_MEMBER_LEFT);
+	UNIT_EQ_U64(e.silent_ms, 250);
+	pbox_status_ok_next(&cur, &e);
+	UNIT_EQ_U64(e.state, PBOX_MEMBER_ABSENT);
+	UNIT_EQ_U64(e.silent_ms, UINT32_MAX);
+	CU_ASSERT_PTR_NULL(fx_control(&w[0], PBOX_STATUS, payload, 1));
+	fx_end();
+}
+
+static void
+test_ping_and_unknown_types(void)
+{
+	struct fx_sent *s;
+
+	fx_begin();
+	fx_join(&w[0], "vision", 0, 1);
+	s = fx_control(&w[0], PBOX_PING, "hello", 5);
+	CU_ASSERT_EQUAL(s->hdr.type, PBOX_PONG);
+	UNIT_EQ_U64(s->hdr.length, 5);
+	UNIT_EQ_U64(s->hdr.ts, 77);
+	CU_ASSERT_EQUAL(memcmp(s->payload, "hello", 5), 0);
+	CU_ASSERT_PTR_NULL(fx_control(&w[0], PBOX_WELCOME, NULL, 0));
+	UNIT_EQ_U64(fx.rs[PBOX_RS_DROP_TYPE], 1);
+	fx_end();
+}
+
+static void
+test_sessions_are_checked(void)
+{
+	struct fx_worker x;
+
+	fx_begin();
+	fx_join(&w[0], "vision", 0, 2);
+	x = w[0];
+	x.token++;
+	CU_ASSERT_EQUAL(fx_control(&x, PBOX_LEAVE, NULL, 0)->hdr.type, PBOX_ERROR);
+	UNIT_EQ_U64(fx_last()->hdr.aux, PBOX_E_SESSION);
+	UNIT_EQ_U64(fx_last()->hdr.length, 0);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_DROP_SESSION_TOKEN], 1);
+	x = w[0];
+	x.worker = 1;
+	fx_control(&x, PBOX_LEAVE, NULL, 0);
+	x.worker = 2;
+	fx_control(&x, PBOX_LEAVE, NULL, 0);
+	x = w[0];
+	x.job_no = 3;
+	fx_control(&x, PBOX_LEAVE, NULL, 0);
+	x.job_no = 60000;
+	fx_control(&x, PBOX_LEAVE, NULL, 0);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_DROP_SESSION_UNKNOWN], 4);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_WORKERS], 1);
+	fx_end();
+}
+
+static void
+test_last_leave_ends_the_job(void)
+{
+	static const float v[4] = {1, 2, 3, 4};
+	struct fx_table t = {.elements = 4};
+
+	fx_begin();
+	fx_job(w, "vision", 2, &t);
+	CU_ASSERT_TRUE(fx_pushpull(&w[0], 1, v, 4)); /* held in an open round */
+	CU_ASSERT(pbox_arena_used(fx.arena) > 0);
+	fx_leave(&w[0]);
+	UNIT_EQ_U64(pbox_registrar_jobs(fx.registrar), 1);
+	UNIT_EQ_U64(fx.released, 0);
+	fx_leave(&w[1]);
+	UNIT_EQ_U64(pbox_registrar_jobs(fx.registrar), 0);
+	UNIT_EQ_U64(fx.released, 1);
+	UNIT_EQ_U64(pbox_arena_used(fx.arena), 0);
+	/* a repeated LEAVE: the session is gone */
+	CU_ASSERT_EQUAL(fx_control(&w[1], PBOX_LEAVE, NULL, 0)->hdr.type, PBOX_ERROR);
+	fx_end();
+}
+
+static void
+test_lease_end_ends_the_job(void)
+{
+	static const float v[4] = {1, 2, 3, 4};
+	struct fx_table t = {.elements = 4};
+
+	fx_begin();
+	fx_job(w, "vision", 2, &t);
+	fx.now += UINT64_C(8000000000);
+	CU_ASSERT_TRUE(fx_pushpull(&w[0], 1, v, 4)); /* data keep a session alive too */
+	fx.now += UINT64_C(8000000000);
+	pbox_registrar_tick(fx.registrar, fx.now);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_EXPIRED], 1);
+	CU_ASSERT_PTR_NOT_NULL(strstr(fx.event, "worker 1 (host1) has been silent for 16000 ms"));
+	UNIT_EQ_U64(pbox_registrar_jobs(fx.registrar), 1);
+	UNIT_EQ_U64(pbox_registrar_silence(
+			    fx.registrar, pbox_registrar_job(fx.registrar, 0), 0, fx.now),
+		UINT64_C(8000000000));
+	pbox_registrar_tick(fx.registrar, fx.now); /* told once */
+	UNIT_EQ_U64(fx.rs[PBOX_RS_EXPIRED], 1);
+	fx.now += UINT64_C(3000000000);
+	pbox_registrar_tick(fx.registrar, fx.now);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_EXPIRED], 2);
+	UNIT_EQ_U64(pbox_registrar_jobs(fx.registrar), 0);
+	UNIT_EQ_U64(fx.released, 1);
+	fx_end();
+}
+
+static void
+test_a_silent_worker_comes_back(void)
+{
+	fx_begin();
+	fx_join(&w[0], "vision", 0, 2);
+	fx_join(&w[1], "vision", 1, 2);
+	fx.now += UINT64_C(9000000000);
+	fx_control(&w[1], PBOX_PING, NULL, 0);
+	fx.now += UINT64_C(2000000000);
+	pbox_registrar_tick(fx.registrar, fx.now);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_EXPIRED], 1);
+	CU_ASSERT_EQUAL(fx_control(&w[0], PBOX_PING, NULL, 0)->hdr.type, PBOX_PONG);
+	UNIT_EQ_U64(pbox_registrar_job(fx.registrar, 0)->member[0].state, PBOX_MEMBER_JOINED);
+	fx_end();
+}
+
+static void
+test_shutdown(void)
+{
+	struct pbox_join m;
+
+	fx_begin();
+	fx_join(&w[0], "vision", 0, 2);
+	fx_join(&w[1], "speech", 0, 1);
+	fx_clear();
+	pbox_registrar_shutdown(fx.registrar, fx.now);
+	UNIT_EQ_U64(fx.n_sent, 2);
+	UNIT_EQ_U64(fx_count(PBOX_LEFT), 2);
+	UNIT_EQ_U64(fx_nth(0)->hdr.chunk, 0);
+	UNIT_EQ_U64(fx_nth(0)->hdr.aux, 1);
+	UNIT_EQ_U64(fx_nth(0)->hdr.token, w[0].token);
+	fx_clear();
+	pbox_registrar_shutdown(fx.registrar, fx.now); /* frames get lost */
+	UNIT_EQ_U64(fx_count(PBOX_LEFT), 2);
+	w[2] = (struct fx_worker){
+		.job = "vision", .worker = 1, .workers = 2, .mtu = 1500, .nonce = 9};
+	fx_hello(&w[2]);
+	m = fx_join_message(&w[2]);
+	fx_join_with(&w[2], &m, "key");
+	UNIT_EQ_U64(fx_error(), PBOX_E_SHUTDOWN);
+	pbox_registrar_close(fx.registrar, fx.now);
+	UNIT_EQ_U64(pbox_registrar_jobs(fx.registrar), 0);
+	fx_end();
+}
+
+const struct unit_test unit_tests[] = {
+	{"SET and its errors", test_set},
+	{"SET of a group that does not exist", test_set_of_unknown_group},
+	{"STATUS", test_status},
+	{"PING, and types that are not for the box", test_ping_and_unknown_types},
+	{"sessions are checked", test_sessions_are_checked},
+	{"the last LEAVE ends the job", test_last_leave_ends_the_job},
+	{"the end of all leases ends the job", test_lease_end_ends_the_job},
+	{"a silent worker comes back", test_a_silent_worker_comes_back},
+	{"shutdown", test_shutdown},
+	{NULL, NULL},
+};

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <string.h>
+
+#include "fixture.h"
+
+const char unit_suite[] = "engine: tables";
+
+static struct fx_worker w[3];
+
+static struct pbox_not_ready *
+not_ready(const struct fx_sent *s)
+{
+	static struct pbox_not_ready m;
+
+	memset(&m, 0, sizeof(m));
+	CU_ASSERT_EQUAL(s->hdr.type, PBOX_NOT_READY);
+	if (s->hdr.type == PBOX_NOT_READY)
+		CU_ASSERT_EQUAL(pbox_not_ready_decode(s->payload, s->hdr.length, &m), 0);
+	return &m;
+}
+
+static void
+test_not_ready_names_who_is_missing(void)
+{
+	struct fx_table t = {.elements = 100};
+	struct pbox_not_ready *m;
+
+	fx_begin();
+	fx_join(&w[0], "vision", 0, 3);
+	fx_map(&w[0], 0, 0);
+	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST); /* declare first */
+	fx_declare(&w[0], 0, &t);
+	m = not_ready(fx_map(&w[0], 0, 0));
+	UNIT_EQ_U64(m->expected, 3);
+	UNIT_EQ_U64(m->joined, 1);
+	UNIT_EQ_U64(m->declared, 1);
+	UNIT_EQ_U64(m->first_missing, 1);
+	UNIT_EQ_U64(m->silent_ms, UINT32_MAX);
+	CU_ASSERT_STRING_EQUAL(m->text, "worker 1 has not joined");
+	fx_join(&w[1], "vision", 1, 3);
+	fx_join(&w[2], "vision", 2, 3);
+	fx.now += UINT64_C(1500000000);
+	m = not_ready(fx_map(&w[0], 0, 0));
+	UNIT_EQ_U64(m->joined, 3);
+	UNIT_EQ_U64(m->first_missing, 1);
+	UNIT_EQ_U64(m->silent_ms, 1500);
+	CU_ASSERT_STRING_EQUAL(m->text,
+		"worker 1 (host1) has joined but not declared table 0; last heard 1500 ms ago");
+	fx_declare(&w[1], 0, &t);
+	fx_leave(&w[2]);
+	m = not_ready(fx_map(&w[0], 0, 0));
+	UNIT_EQ_U64(m->first_missing, 2);
+	CU_ASSERT_STRING_EQUAL(m->text, "worker 2 has left");
+	fx_join(&w[2], "vision", 2, 3);
+	fx_declare(&w[2], 0, &t);
+	CU_ASSERT_EQUAL(fx_map(&w[0], 0, 0)->hdr.type, PBOX_MAPPED);
+	fx_end();
+}
+
+static void
+test_mapped_waits_for_the_shards(void)
+{
+	struct fx_table t = {.elements = 100};
+
+	fx_begin();
+	fx_join(&w[0], "vision", 0, 1);
+	fx.hold_mail = true;
+	fx_declare(&w[0], 0, &t);
+	CU_ASSERT_PTR_NOT_NULL(strstr(not_ready(fx_map(&w[0], 0, 0))->text, "are taking table 0"));
+	fx_mail();
+	CU_ASSERT_EQUAL(fx_map(&w[0], 0, 0)->hdr.type, PBOX_MAPPED);
+	fx_end();
+}
+
+static void
+test_map_pages(void)
+{
+	struct fx_table t = {.elements = 16 * 4 * 100 + 5};
+	struct pbox_chunk_entry e;
+	struct pbox_mapped m;
+	struct pbox_cursor cur;
+	uint32_t at = 0, pages = 0;
+	uint64_t elements = 0;
+
+	fx.mtu = 154; /* fragments of 16 elements, chunks of 64 */
+	fx_begin();
+	fx_join(&w[0], "vision", 0, 1);
+	fx_declare(&w[0], 0, &t);
+	do {
+		struct fx_sent *s = fx_map(&w[0], 0, at);
+
+		CU_ASSERT_EQUAL_FATAL(s->hdr.type, PBOX_MAPPED);
+		UNIT_EQ_U64(s->hdr.map_epoch, PBOX_MAP_EPOCH);
+		CU_ASSERT_EQUAL_FATAL(pbox_mapped_decode(s->payload, s->hdr.length, &m, &cur), 0);
+		UNIT_EQ_U64(m.chunks, 101);
+		UNIT_EQ_U64(m.first, at);
+		UNIT_EQ_U64(m.frag_elements, 16);
+		CU_ASSERT_FATAL(m.count > 0);
+		for (unsigned i = 0; i < m.count; i++) {
+			CU_ASSERT_EQUAL_FATAL(pbox_mapped_next(&cur, &e), 0);
+			UNIT_EQ_U64(e.chunk_id, at + i);
+			UNIT_EQ_U64(e.segment[0].offset, elements);
+			elements += e.elements;
+		}
+		at += m.count;
+		pages++;
+	} while (at < m.chunks);
+	CU_ASSERT(pages > 1);
+	UNIT_EQ_U64(elements, t.elements);
+	fx_map(&w[0], 0, 102);
+	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+	CU_ASSERT_STRING_EQUAL(fx_error_text(), "table 0 has 101 chunks");
+	fx_map(&w[0], 1, 0);
+	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+	fx_end();
+}
+
+static void
+test_empty_table(void)
+{
+	struct pbox_declare d = {.push_format = PBOX_FMT_FP32, .pull_format = PBOX_FMT_FP32};
+	struct pbox_mapped m;
+	struct pbox_cursor cur;
+	struct fx_sent *s;
+
+	fx_begin();
+	fx_join(&w[0], "vision", 0, 1);
+	CU_ASSERT_EQUAL(fx_declare_list(&w[0], &d, NULL, 0)->hdr.type, PBOX_DECLARED);
+	s = fx_map(&w[0], 0, 0);
+	CU_ASSERT_EQUAL_FATAL(s->hdr.type, PBOX_MAPPED);
+	pbox_mapped_decode(s->payload, s->hdr.length, &m, &cur);
+	UNIT_EQ_U64(m.chunks, 0);
+	UNIT_EQ_U64(m.count, 0);
+	fx_end();
+}
+
+static void
+test_pages_in_any_order(void)
+{
+	struct pbox_declare d = {
+		.tensors = 3, .push_format = PBOX_FMT_FP32, .pull_format = PBOX_FMT_BF16};
+	struct pbox_tensor_entry e[3] = {{.elements = 1, .name = "a"}, {.elements = 2, .name = "b"},
+		{.elements = 3, .name = "c"}};
+	struct pbox_declared a;
+	struct fx_sent *s;
+
+	fx_begin();
+	fx_join(&w[0], "vision", 0, 1);
+	d.first = 2;
+	s = fx_declare_list(&w[0], &d, &e[2], 1);
+	CU_ASSERT_EQUAL_FATAL(s->hdr.type, PBOX_DECLARED);
+	CU_ASSERT_EQUAL(pbox_declared_decode(s->payload, s->hdr.length, &a), 0);
+	UNIT_EQ_U64(a.first, 2);
+	UNIT_EQ_U64(a.count, 1);
+	fx_map(&w[0], 0, 0);
+	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+	fx_declare_list(&w[0], &d, &e[2], 1);
+	d.first = 0;
+	fx_declare_list(&w[0], &d, e, 2);
+	CU_ASSERT_EQUAL(fx_map(&w[0], 0, 0)->hdr.type, PBOX_MAPPED);
+	/* repeated after it is mapped */
+	CU_ASSERT_EQUAL(fx_declare_list(&w[0], &d, e, 2)->hdr.type, PBOX_DECLARED);
+	fx_end();
+}
+
+static void
+expect_bad(struct pbox_declare d, const char *text)
+{
+	struct pbox_tensor_entry e = {.elements = 1, .group = 256};
+
+	fx_declare_list(&w[0], &d, &e, d.count);
+	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+	CU_ASSERT_PTR_NOT_NULL(strstr(fx_error_text(), text));
+}
+
+static void
+test_bad_declarations(void)
+{
+	struct pbox_declare ok = {.tensors = 1, .push_format = 1, .pull_format = 1}, d;
+
+	fx_begin();
+	fx_join(&w[0], "vision", 0, 1);
+	d = ok;
+	d.table = 1;
+	expect_bad(d, "in order");
+	d = ok;
+	d.mode = 2;
+	expect_bad(d, "unknown mode");
+	d = ok;
+	d.op = 4;
+	expect_bad(d, "unknown mode or operation");
+	d = ok;
+	d.optimiser = 1;
+	expect_bad(d, "do not fit");
+	d = ok;
+	d.mode = 1;
+	expect_bad(d, "do not fit");
+	d = ok;
+	d.push_format = 16;
+	expect_bad(d, "format");
+	d = ok;
+	d.tensors = 1u << 21;
+	expect_bad(d, "too many tensors");
+	d = ok;
+	d.count = 1;
+	expect_bad(d, "group 256");
+	d = ok;
+	d.first = 2; /* beyond the table: contradicts itself */
+	CU_ASSERT_PTR_NULL(fx_declare_list(&w[0], &d, NULL, 0));
+	UNIT_EQ_U64(fx.rs[PBOX_RS_DROP_MALFORMED], 1);
+	fx_end();
+}
+
+static void
+test_mismatch(void)
+{
+	struct fx_table t = {.elements = 100}, other = {.elements = 101};
+
+	fx_begin();
+	fx_join(&w[0], "vision", 0, 2);
+	fx_join(&w[1], "vision", 1, 2);
+	fx_declare(&w[0], 0, &t);
+	fx_declare(&w[1], 0, &other);
+	UNIT_EQ_U64(fx_error(), PBOX_E_MISMATCH);
+	CU_ASSERT_PTR_NOT_NULL(strstr(fx_error_text(),
+		"worker 1 declares 'weight' with 101 elements, another worker declared 'weight' "
+		"with 100"));
+	/* the others learn it from MAP */
+	fx_map(&w[0], 0, 0);
+	UNIT_EQ_U64(fx_error(), PBOX_E_MISMATCH);
+	CU_ASSERT_PTR_NOT_NULL(strstr(fx_error_text(), "with 101 elements"));
+	fx_end();
+}
+
+/* R5.4: until the sender leaves. */
+static void
+test_mismatch_ends_when_its_sender_leaves(void)
+{
+	struct fx_table t = {.elements = 100}, other = {.elements = 101};
+
+	fx_begin();
+	fx_join(&w[0], "vision", 0, 2);
+	fx_join(&w[1], "vision", 1, 2);
+	fx_declare(&w[0], 0, &t);
+	fx_declare(&w[1], 0, &other);
+	fx_leave(&w[1]);
+	CU_ASSERT_EQUAL(fx_map(&w[0], 0, 0)->hdr.type, PBOX_NOT_READY);
+	fx_join(&w[1], "vision", 1, 2);
+	CU_ASSERT_EQUAL(fx_declare(&w[1], 0, &t)->hdr.type, PBOX_DECLARED);
+	CU_ASSERT_EQUAL(fx_map(&w[0], 0, 0)->hdr.type, PBOX_MAPPED);
+	fx_end();
+}
+
+/* What only the one who left has declared binds nobody. */
+static void
+test_declarations_of_the_gone_are_forgotten(void)
+{
+	struct fx_table t = {.elements = 100}, other = {.elements = 7, .op = PBOX_OP_MEAN};
+
+	fx_begin();
+	fx_join(&w[0], "vision", 0, 2);
+	fx_join(&w[1], "vision", 1, 2);
+	fx_declare(&w[1], 0, &other);
+	fx_declare(&w[1], 1, &other);
+	fx_leave(&w[1]);
+	CU_ASSERT_EQUAL(fx_declare(&w[0], 0, &t)->hdr.type, PBOX_DECLARED);
+	fx_join(&w[1], "vision", 1, 2);
+	CU_ASSERT_EQUAL(fx_declare(&w[1], 0, &t)->hdr.type, PBOX_DECLARED);
+	CU_ASSERT_EQUAL(fx_map(&w[0], 0, 0)->hdr.type, PBOX_MAPPED);
+	fx_end();
+}
+
+static void
+test_quota(void)
+{
+	struct fx_table t = {.elements = 1000};
+
+	fx.memory = 3000;
+	fx_begin();
+	fx_join(&w[0], "quota", 0, 1);
+	CU_ASSERT_EQUAL(fx_declare(&w[0], 0, &t)->hdr.type, PBOX_DECLARED);
+	fx_map(&w[0], 0, 0);
+	UNIT_EQ_U64(fx_error(), PBOX_E_NO_MEMORY);
+	CU_ASSERT_PTR_NOT_NULL(strstr(fx_error_text(), "the job may still take 3000"));
+	fx_end();
+}
+
+/* A worker that comes again finds the table, and need only declare the same. */
+static void
+test_rejoin(void)
+{
+	struct fx_table t = {.elements = 100};
+
+	fx_begin();
+	fx_job(w, "vision", 2, &t);
+	fx_leave(&w[1]);
+	fx_join(&w[1], "vision", 1, 2);
+	fx_map(&w[1], 0, 0);
+	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+	fx_declare(&w[1], 0, &t);
+	CU_ASSERT_EQUAL(fx_map(&w[1], 0, 0)->hdr.type, PBOX_MAPPED);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_TABLES], 1);
+	fx_end();
+}
+
+static void
+test_smallest_mtu_decides(void)
+{
+	struct fx_table t = {.elements = 100};
+	struct pbox_mapped m;
+	struct pbox_cursor cur;
+	struct fx_sent *s;
+
+	fx.mtu = 200;
+	fx_begin();
+	for (uint16_t i = 0; i < 2; i++) {
+		struct pbox_join j;
+
+		fx_join(&w[i], "vision", i, 2);
+		fx_leave(&w[i]);
+		w[i].token = 0;
+		w[i].mtu = i == 0 ? 160 : 1500;
+		fx_hello(&w[i]);
+		j = fx_join_message(&w[i]);
+		s = fx_join_with(&w[i], &j, "key");
+		CU_ASSERT_EQUAL_FATAL(s->hdr.type, PBOX_WELCOME);
+		w[i].token = s->hdr.token;
+	}
+	fx_declare(&w[0], 0, &t);
+	fx_declare(&w[1], 0, &t);
+	s = fx_map(&w[1], 0, 0);
+	CU_ASSERT_EQUAL_FATAL(s->hdr.type, PBOX_MAPPED);
+	pbox_mapped_decode(s->payload, s->hdr.length, &m, &cur);
+	UNIT_EQ_U64(m.frag_elements, 16);
+	fx_end();
+}
+
+const struct unit_test unit_tests[] = {
+	{"NOT_READY names who is missing", test_not_ready_names_who_is_missing},
+	{"MAPPED waits for the shards", test_mapped_waits_for_the_shards},
+	{"pages of the map", test_map_pages},
+	{"an empty table", test_empty_table},
+	{"pages of a declaration", test_pages_in_any_order},
+	{"bad declarations", test_bad_declarations},
+	{"mismatch", test_mismatch},
+	{"mismatch ends when its sender leaves", test_mismatch_ends_when_its_sender_leaves},
+	{"declarations of the gone are forgotten", test_declarations_of_the_gone_are_forgotten},
+	{"the quota of a job", test_quota},
+	{"a worker comes again", test_rejoin},
+	{"the smallest MTU decides", test_smallest_mtu_decides},
+	{NULL, NULL},
+};

@@ -222,9 +222,10 @@ struct ep {
 	uint32_t thresh;                  /* of loss detection, adapted to reordering */
 	uint64_t seq, answered_seq;
 	uint64_t next_due, last_rx, silent_at;
-	bool paused;  /* some flight's time-outs have grown long */
-	bool ece;     /* tell the box that CE was seen */
-	bool limited; /* the window kept something from being sent */
+	uint64_t asked_ns; /* first transmission after last_rx */
+	bool paused;       /* some flight's time-outs have grown long */
+	bool ece;          /* tell the box that CE was seen */
+	bool limited;      /* the window kept something from being sent */
 	uint64_t ready_map[4];
 	struct frag *ready[256], *ready_last[256];
 	uint32_t ready_order[256]; /* of the first of each */

@@ -345,6 +345,21 @@ settle(struct pbox_client *c, const struct pbox_welcome *w, struct pbox_client_e
 	return 0;
 }
 
+/** Leave a session that cannot be used, without waiting for the answer: the number is free for the
+ * next attempt, also when one of these gets lost. */
+static void
+give_back(struct pbox_client *c)
+{
+	struct pbox_hdr h;
+
+	session_header(c, &h, PBOX_LEAVE);
+	h.chunk = 1;
+	sock_frame(&c->sock, &c->box, &h, NULL, 0);
+	sock_flush(&c->sock);
+	sock_frame(&c->sock, &c->box, &h, NULL, 0);
+	sock_flush(&c->sock);
+}
+
 int
 join_session(struct pbox_client *c, struct pbox_client_error *err)
 {
@@ -364,6 +379,8 @@ join_session(struct pbox_client *c, struct pbox_client_error *err)
 		rc = settle(c, &j.welcome, err);
 	if (rc == 0)
 		rc = path_check(c, j.deadline, err);
+	if (rc != 0 && c->token != 0)
+		give_back(c);
 	atomic_store(&c->next_id, j.id + 1);
 	return rc;
 }

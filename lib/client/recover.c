@@ -82,6 +82,8 @@ recover_armed(struct ep *ep, struct flight *fl, uint64_t now)
 	else
 		ep->first = fl;
 	ep->last = fl;
+	if (ep->asked_ns <= ep->last_rx)
+		ep->asked_ns = now;
 	arm(ep, fl, now);
 }
 

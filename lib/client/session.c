@@ -368,7 +368,7 @@ session_main(void *arg)
 		if (got > 0)
 			c->spin_until = c->now + spin;
 		publish(c, got == 0);
-		if (got == 0 && (c->activating == NULL || c->failed || c->shut) &&
+		if (got == 0 && !c->ending && (c->activating == NULL || c->failed || c->shut) &&
 			!atomic_load(&c->kicked))
 			rest(c);
 	}

@@ -42,12 +42,13 @@ skip() {
 }
 
 check() {
-	local name=$1 text
+	# long names: the command may be a function of the test, which sees these
+	local check_name=$1 check_text
 	shift
-	if text=$("$@" 2>&1); then
-		ok "$name"
+	if check_text=$("$@" 2>&1); then
+		ok "$check_name"
 	else
-		not_ok "$name" "$text"
+		not_ok "$check_name" "$check_text"
 	fi
 }
 

@@ -128,8 +128,8 @@ one_round(struct worker *w, struct pbox_client *c, uint32_t table)
 	return rc;
 }
 
-static double
-seconds(void)
+double
+harness_seconds(void)
 {
 	struct timespec t;
 
@@ -158,9 +158,9 @@ rounds(struct worker *w, struct pbox_client *c)
 			double t;
 
 			fill(w, i);
-			t = seconds();
+			t = harness_seconds();
 			rc = one_round(w, c, table[k]);
-			w->seconds += seconds() - t;
+			w->seconds += harness_seconds() - t;
 			if (rc == 0)
 				check(w, i);
 		}

@@ -38,6 +38,7 @@ struct run_result {
 	double seconds;
 };
 
+double harness_seconds(void);
 void harness_run(const struct run *r, struct run_result *out);
 /** The element that a worker pushes, rounded to the format. */
 float harness_value(unsigned worker, unsigned round, unsigned tensor, uint64_t i, unsigned format);

@@ -1,0 +1,551 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <pbox_wire.h>
+
+#include "harness.h"
+#include "unit.h"
+
+const char unit_suite[] = "client: sessions, errors, deadlines";
+
+static struct pbox_client_error err;
+
+/** Assert, and show the text when it is another one. */
+#define HAS(part)                                                \
+	do {                                                     \
+		if (strstr(err.text, part) == NULL)              \
+			printf("\n    text is: %s\n", err.text); \
+		CU_ASSERT(strstr(err.text, part) != NULL);       \
+	} while (0)
+
+static struct pbox_client *
+must_open(struct fake_box *b, int worker, unsigned workers)
+{
+	struct pbox_client_conf conf = harness_conf(b, worker, workers);
+	struct pbox_client *c = NULL;
+
+	err.text[0] = 0;
+	if (pbox_client_open(&c, &conf, &err) != 0)
+		CU_assertImplementation(CU_FALSE, __LINE__, err.text, __FILE__, "", CU_TRUE);
+	return c;
+}
+
+static int
+try_open(const struct fake_box *b, unsigned workers, unsigned join_ms, const char *job,
+	const char *secret)
+{
+	struct pbox_client_conf conf = harness_conf(b, 0, workers);
+	struct pbox_client *c = NULL;
+	int rc;
+
+	conf.join_timeout_ms = join_ms;
+	conf.job = job;
+	conf.secret = secret;
+	rc = pbox_client_open(&c, &conf, &err);
+	if (rc == 0)
+		pbox_client_close(c);
+	return rc;
+}
+
+static uint32_t
+declare(struct pbox_client *c, const struct pbox_client_tensor *t, unsigned n, unsigned mode,
+	unsigned timeout_ms, int *rc)
+{
+	struct pbox_client_table d = {.size = sizeof(d),
+		.mode = (uint8_t)mode,
+		.optimiser = mode ? PBOX_OPT_SGD : PBOX_OPT_NONE,
+		.push_format = PBOX_FMT_FP32,
+		.pull_format = PBOX_FMT_FP32,
+		.n = n,
+		.tensors = t};
+	uint32_t table = 99;
+
+	*rc = pbox_client_declare(c, &d, timeout_ms, &table, &err);
+	return table;
+}
+
+/* ---- joining ---------------------------------------------------------------------------- */
+
+static void
+test_refusals(void)
+{
+	struct fake_conf conf = {.workers = 2};
+	struct fake_box *b = fake_start(&conf);
+
+	CU_ASSERT_EQUAL(try_open(b, 2, 2000, "other", "secret"), PBOX_C_NO_JOB);
+	HAS("no job of that name");
+	CU_ASSERT_EQUAL(try_open(b, 2, 2000, "job", "wrong"), PBOX_C_SECRET);
+	HAS("secret is wrong");
+	CU_ASSERT_EQUAL(try_open(b, 3, 2000, "job", "secret"), PBOX_C_MISMATCH);
+	HAS("this worker says 3 workers, the others say 2");
+	fake_stop(b);
+	conf.version_error = true;
+	b = fake_start(&conf);
+	CU_ASSERT_EQUAL(try_open(b, 2, 2000, "job", "secret"), PBOX_C_VERSION);
+	HAS("version 9");
+	fake_stop(b);
+	conf.version_error = false;
+	conf.other_secret = true;
+	b = fake_start(&conf);
+	CU_ASSERT_EQUAL(try_open(b, 2, 2000, "job", "secret"), PBOX_C_SECRET);
+	HAS("could not prove");
+	fake_stop(b);
+	conf.other_secret = false;
+	conf.full = true;
+	b = fake_start(&conf);
+	CU_ASSERT_EQUAL(try_open(b, 2, 2000, "job", "secret"), PBOX_C_REFUSED);
+	HAS("max_jobs");
+	fake_stop(b);
+}
+
+static void
+test_unreachable(void)
+{
+	struct fake_conf conf = {.workers = 1, .silent = true};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client_conf cc;
+	struct pbox_client *c;
+
+	CU_ASSERT_EQUAL(try_open(b, 1, 500, "job", "secret"), PBOX_C_UNREACHABLE);
+	HAS("HELLOs went unanswered");
+	fake_stop(b);
+	conf.silent = false;
+	conf.no_data = true;
+	b = fake_start(&conf);
+	CU_ASSERT_EQUAL(try_open(b, 1, 700, "job", "secret"), PBOX_C_UNREACHABLE);
+	HAS("does not answer PING");
+	cc = harness_conf(b, 0, 1);
+	fake_stop(b); /* the port is closed now: ICMP */
+	cc.box = "127.0.0.1:9";
+	cc.join_timeout_ms = 400;
+	CU_ASSERT_EQUAL(pbox_client_open(&c, &cc, &err), PBOX_C_UNREACHABLE);
+	HAS("nothing listens");
+}
+
+static void
+test_mtu(void)
+{
+	struct fake_conf conf = {.workers = 1, .mtu = 9000, .max_datagram = 1472};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client_conf cc = harness_conf(b, 0, 1);
+	struct pbox_client *c;
+
+	cc.mtu = 9000;
+	cc.join_timeout_ms = 1000;
+	CU_ASSERT_EQUAL(pbox_client_open(&c, &cc, &err), PBOX_C_MTU);
+	HAS("9000 bytes");
+	cc.mtu = 1500;
+	cc.join_timeout_ms = 5000;
+	c = NULL;
+	CU_ASSERT_EQUAL(pbox_client_open(&c, &cc, &err), 0);
+	pbox_client_close(c);
+	cc.mtu = 100;
+	CU_ASSERT_EQUAL(pbox_client_open(&c, &cc, &err), PBOX_C_INVALID);
+	fake_stop(b);
+}
+
+static void
+test_worker_numbers(void)
+{
+	struct fake_conf conf = {.workers = 2};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client *c0 = must_open(b, -1, 2), *c1;
+
+	UNIT_EQ_U64(pbox_client_worker(c0), 0);
+	UNIT_EQ_U64(pbox_client_workers(c0), 2);
+	CU_ASSERT_EQUAL(try_open(b, 2, 600, "job", "secret"), PBOX_C_REFUSED);
+	HAS("has a live session");
+	c1 = must_open(b, -1, 2);
+	UNIT_EQ_U64(pbox_client_worker(c1), 1);
+	pbox_client_close(c0);
+	c0 = must_open(b, 0, 2); /* free again */
+	pbox_client_close(c0);
+	pbox_client_close(c1);
+	fake_stop(b);
+}
+
+static void
+test_arguments(void)
+{
+	static const struct pbox_client_tensor t[] = {{"a", 10, 0}};
+	struct fake_conf conf = {.workers = 1};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client *c = must_open(b, 0, 1);
+	float v[10] = {0};
+	struct pbox_client_io io = {0, v, v};
+	pbox_client_handle h;
+	uint32_t table;
+	int rc;
+
+	CU_ASSERT_EQUAL(try_open(b, 0, 100, "job", "secret"), PBOX_C_INVALID);
+	CU_ASSERT_EQUAL(try_open(b, 1, 100, "", "secret"), PBOX_C_INVALID);
+	CU_ASSERT_EQUAL(
+		pbox_client_submit(c, 0, PBOX_CLIENT_PUSH, &io, 1, 0, 1, &h, &err), PBOX_C_INVALID);
+	table = declare(c, t, 1, 0, 0, &rc);
+	CU_ASSERT_EQUAL(rc, 0);
+	UNIT_EQ_U64(table, 0);
+	CU_ASSERT_EQUAL(
+		pbox_client_submit(c, 0, PBOX_CLIENT_INIT, &io, 1, 0, 1, &h, &err), PBOX_C_INVALID);
+	CU_ASSERT_EQUAL(
+		pbox_client_submit(c, 0, PBOX_CLIENT_PULL, &io, 1, 0, 1, &h, &err), PBOX_C_INVALID);
+	HAS("before its first push");
+	io.tensor = 1;
+	CU_ASSERT_EQUAL(
+		pbox_client_submit(c, 0, PBOX_CLIENT_PUSH, &io, 1, 0, 1, &h, &err), PBOX_C_INVALID);
+	HAS("tensor 1 does not exist");
+	CU_ASSERT_EQUAL(pbox_client_wait(c, 12345, 10, &err), PBOX_C_INVALID);
+	CU_ASSERT_EQUAL(pbox_client_test(c, 0, &err), PBOX_C_INVALID);
+	pbox_client_close(c);
+	pbox_client_close(NULL);
+	fake_stop(b);
+}
+
+/* ---- tables ------------------------------------------------------------------------------ */
+
+struct second {
+	struct fake_box *b;
+	const struct pbox_client_tensor *t;
+	unsigned n;
+	int rc;
+	struct pbox_client_error err;
+	pthread_t thread;
+};
+
+static void *
+declare_second(void *arg)
+{
+	struct second *s = arg;
+	struct pbox_client_conf conf = harness_conf(s->b, 1, 2);
+	struct pbox_client_table d = {.size = sizeof(d),
+		.push_format = PBOX_FMT_FP32,
+		.pull_format = PBOX_FMT_FP32,
+		.n = s->n,
+		.tensors = s->t};
+	struct pbox_client *c;
+	uint32_t table;
+
+	s->rc = pbox_client_open(&c, &conf, &s->err);
+	if (s->rc != 0)
+		return NULL;
+	s->rc = pbox_client_declare(c, &d, 5000, &table, &s->err);
+	usleep(300000); /* the mismatch holds until its sender leaves */
+	pbox_client_close(c);
+	return NULL;
+}
+
+static void
+test_mismatch_at_both_ends(void)
+{
+	static const struct pbox_client_tensor t[] = {{"a", 10, 0}, {"b", 5, 0}};
+	static const struct pbox_client_tensor u[] = {{"a", 10, 0}, {"b", 6, 0}};
+	struct fake_conf conf = {.workers = 2};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client *c = must_open(b, 0, 2);
+	struct second s = {.b = b, .t = u, .n = 2};
+	int rc;
+
+	pthread_create(&s.thread, NULL, declare_second, &s);
+	declare(c, t, 2, 0, 5000, &rc);
+	pthread_join(s.thread, NULL);
+	CU_ASSERT_EQUAL(rc, PBOX_C_MISMATCH);
+	HAS("differs");
+	CU_ASSERT_EQUAL(s.rc, PBOX_C_MISMATCH);
+	CU_ASSERT(strstr(s.err.text, "differs") != NULL);
+	pbox_client_close(c);
+	fake_stop(b);
+}
+
+static void
+test_declare_deadline_names_the_missing(void)
+{
+	static const struct pbox_client_tensor t[] = {{"a", 10, 0}};
+	struct fake_conf conf = {.workers = 2};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client *c = must_open(b, 0, 2), *late;
+	char text[1024];
+	int rc;
+
+	declare(c, t, 1, 0, 200, &rc);
+	CU_ASSERT_EQUAL(rc, PBOX_C_DEADLINE);
+	HAS("missing worker 1 (has not joined)");
+	late = must_open(b, 1, 2);
+	declare(c, t, 1, 0, 200, &rc);
+	CU_ASSERT_EQUAL(rc, PBOX_C_DEADLINE);
+	HAS("missing worker 1 (host gpu1");
+	CU_ASSERT_EQUAL(pbox_client_status(c, text, sizeof(text), &err), 0);
+	CU_ASSERT(strstr(text, "worker 1: joined, host gpu1") != NULL);
+	pbox_client_close(late);
+	pbox_client_close(c);
+	fake_stop(b);
+}
+
+static void
+test_large_table(void)
+{
+	static const struct pbox_client_tensor t[] = {{"huge", 100000000, 0}, {"small", 3, 0}};
+	struct fake_conf conf = {.workers = 1};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client *c = must_open(b, 0, 1);
+	double t0 = harness_seconds();
+	int rc;
+
+	declare(c, t, 2, 0, 0, &rc);
+	printf("%.0f ms ... ", 1e3 * (harness_seconds() - t0));
+	CU_ASSERT_EQUAL(rc, 0);
+	pbox_client_close(c);
+	fake_stop(b);
+}
+
+/* ---- rounds that do not end ---------------------------------------------------------------- */
+
+static void
+test_deadline_names_worker_and_tensor(void)
+{
+	static const struct pbox_client_tensor t[] = {{"fc.weight", 1000, 0}};
+	struct fake_conf conf = {.workers = 2};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client *c = must_open(b, 0, 2);
+	struct second s = {.b = b, .t = t, .n = 1};
+	float v[1000] = {0};
+	struct pbox_client_io io = {0, v, v};
+	pbox_client_handle h;
+	char text[512];
+	int rc;
+
+	pthread_create(&s.thread, NULL, declare_second, &s);
+	declare(c, t, 1, 0, 5000, &rc);
+	CU_ASSERT_EQUAL(rc, 0);
+	CU_ASSERT_EQUAL(pbox_client_why(c, text, sizeof(text), &err), 0);
+	CU_ASSERT_STRING_EQUAL(text, "nothing");
+	rc = pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err);
+	CU_ASSERT_EQUAL(rc, 0);
+	CU_ASSERT_EQUAL(pbox_client_test(c, h, &err), PBOX_C_PENDING);
+	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 150, &err), PBOX_C_DEADLINE);
+	HAS("round 1 of tensor 'fc.weight': 1 of 2 workers have pushed; missing worker 1 (host "
+	    "gpu1");
+	CU_ASSERT_EQUAL(pbox_client_why(c, text, sizeof(text), &err), 0);
+	CU_ASSERT(strstr(text, "missing worker 1") != NULL);
+	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 50, &err), PBOX_C_DEADLINE); /* still valid */
+	fake_silence(b, true);
+	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 2500, &err), PBOX_C_DEADLINE);
+	HAS("no answer from the box's endpoint");
+	fake_silence(b, false);
+	pthread_join(s.thread, NULL);
+	pbox_client_close(c); /* in flight */
+	fake_stop(b);
+}
+
+static void
+test_shared_fragment_names_the_local_tensor(void)
+{
+	static const struct pbox_client_tensor t[] = {{"bias", 10, 0}, {"scale", 20, 0}};
+	struct fake_conf conf = {.workers = 1};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client *c = must_open(b, 0, 1);
+	float v[20] = {1, 2, 3};
+	struct pbox_client_io io[2] = {{0, v, v}, {1, v, v}};
+	pbox_client_handle h, k;
+	int rc;
+
+	declare(c, t, 2, 0, 0, &rc);
+	rc = pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, io, 1, 0, 1, &h, &err);
+	CU_ASSERT_EQUAL(rc, 0);
+	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 100, &err), PBOX_C_DEADLINE);
+	HAS("'bias' shares a fragment with 'scale'");
+	HAS("not submitted by this worker for round 1");
+	rc = pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io[1], 1, 0, 1, &k, &err);
+	CU_ASSERT_EQUAL(rc, 0);
+	CU_ASSERT_EQUAL(pbox_client_wait(c, k, 0, &err), 0);
+	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 0, &err), 0);
+	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 0, &err), PBOX_C_INVALID);
+	pbox_client_close(c);
+	fake_stop(b);
+}
+
+static void
+count_done(void *ctx, int code, const char *text)
+{
+	(void)text;
+	__atomic_store_n((int *)ctx, code == 0 ? 1 : code, __ATOMIC_RELEASE);
+}
+
+static void
+test_notify_and_close_in_flight(void)
+{
+	static const struct pbox_client_tensor t[] = {{"w", 100000, 0}};
+	struct fake_conf conf = {.workers = 1};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client *c = must_open(b, 0, 1);
+	float *v = calloc(100000, 4);
+	struct pbox_client_io io = {0, v, v};
+	pbox_client_handle h;
+	int rc, done = 0, lost = 0;
+
+	declare(c, t, 1, 0, 0, &rc);
+	pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err);
+	CU_ASSERT_EQUAL(pbox_client_notify(c, h, count_done, &done), 0);
+	for (int i = 0; i < 5000 && __atomic_load_n(&done, __ATOMIC_ACQUIRE) == 0; i++)
+		usleep(1000);
+	CU_ASSERT_EQUAL(__atomic_load_n(&done, __ATOMIC_ACQUIRE), 1);
+	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 0, &err), PBOX_C_INVALID);
+	fake_silence(b, true);
+	pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err);
+	CU_ASSERT_EQUAL(pbox_client_notify(c, h, count_done, &lost), 0);
+	pbox_client_close(c);
+	CU_ASSERT_EQUAL(__atomic_load_n(&lost, __ATOMIC_ACQUIRE), PBOX_C_CLOSED);
+	free(v);
+	fake_stop(b);
+}
+
+static void
+test_restart_and_shutdown(void)
+{
+	static const struct pbox_client_tensor t[] = {{"w", 100000, 0}};
+	struct fake_conf conf = {.workers = 2};
+	struct fake_box *b = fake_start(&conf);
+
+	for (int shutdown = 0; shutdown < 2; shutdown++) {
+		struct pbox_client *c = must_open(b, 0, 2);
+		struct second s = {.b = b, .t = t, .n = 1};
+		float *v = calloc(100000, 4);
+		struct pbox_client_io io = {0, v, v};
+		pbox_client_handle h;
+		int rc;
+
+		pthread_create(&s.thread, NULL, declare_second, &s);
+		declare(c, t, 1, 0, 5000, &rc);
+		CU_ASSERT_EQUAL(rc, 0);
+		pthread_join(s.thread, NULL);
+		pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err);
+		if (shutdown)
+			fake_shutdown(b);
+		else
+			fake_restart(b);
+		CU_ASSERT_EQUAL(pbox_client_wait(c, h, 5000, &err), PBOX_C_LOST);
+		HAS(shutdown ? "shutting down" : "was restarted");
+		CU_ASSERT_EQUAL(
+			pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err),
+			PBOX_C_LOST);
+		CU_ASSERT_EQUAL(pbox_client_status(c, (char *)v, 100, &err), PBOX_C_LOST);
+		pbox_client_close(c);
+		fake_restart(b);
+		free(v);
+	}
+	fake_stop(b);
+}
+
+/* ---- parameters on the box ------------------------------------------------------------------ */
+
+static void
+test_init_pull_set_and_steps(void)
+{
+	static const struct pbox_client_tensor t[] = {{"w", 1000, 0}, {"b", 10, 0}};
+	struct pbox_client_hyper lr = {PBOX_HYPER_LR, 0.5};
+	struct fake_conf conf = {.workers = 1};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client *c = must_open(b, 0, 1);
+	float p[1000], g[1000], out[1000];
+	struct pbox_client_io init[2] = {{0, p, NULL}, {1, p, NULL}};
+	struct pbox_client_io pull[2] = {{0, NULL, out}, {1, NULL, out + 500}};
+	struct pbox_client_io step[2] = {{0, g, out}, {1, g, p}};
+	pbox_client_handle h;
+	int rc;
+
+	for (int i = 0; i < 1000; i++) {
+		p[i] = (float)i;
+		g[i] = 2;
+	}
+	declare(c, t, 2, PBOX_MODE_OPTIMISER, 0, &rc);
+	CU_ASSERT_EQUAL(rc, 0);
+	/* a pull waits for the parameters */
+	pbox_client_submit(c, 0, PBOX_CLIENT_PULL, pull, 1, 0, 1, &h, &err);
+	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 100, &err), PBOX_C_DEADLINE);
+	HAS("missing worker 0's init");
+	/* init queues behind the pull on the same tensor, so it goes by another client here:
+	 * close, and begin anew */
+	pbox_client_close(c);
+	fake_restart(b);
+	c = must_open(b, 0, 1);
+	declare(c, t, 2, PBOX_MODE_OPTIMISER, 0, &rc);
+	CU_ASSERT_EQUAL(pbox_client_run(c, 0, PBOX_CLIENT_INIT, init, 2, 1, 0, &err), 0);
+	CU_ASSERT_EQUAL(pbox_client_run(c, 0, PBOX_CLIENT_PULL, pull, 1, 1, 0, &err), 0);
+	CU_ASSERT_EQUAL(memcmp(p, out, sizeof(p)), 0);
+	CU_ASSERT_EQUAL(
+		pbox_client_run(c, 0, PBOX_CLIENT_PUSHPULL, step, 2, 1, 0, &err), PBOX_C_REFUSED);
+	HAS("no learning rate");
+	CU_ASSERT_EQUAL(pbox_client_set(c, 0, PBOX_ALL_GROUPS, 0, &lr, 1, &err), 0);
+	CU_ASSERT_EQUAL(pbox_client_run(c, 0, PBOX_CLIENT_PUSHPULL, step, 2, 1, 0, &err), 0);
+	CU_ASSERT_EQUAL(out[7], 6.0f);
+	CU_ASSERT_EQUAL(pbox_client_run(c, 0, PBOX_CLIENT_PUSH, step, 2, 1, 0, &err), 0);
+	CU_ASSERT_EQUAL(pbox_client_run(c, 0, PBOX_CLIENT_PULL, pull, 1, 1, 0, &err), 0);
+	CU_ASSERT_EQUAL(out[7], 5.0f);
+	pbox_client_close(c);
+	fake_stop(b);
+}
+
+static void
+test_priorities(void)
+{
+	static const struct pbox_client_tensor t[] = {
+		{"plug", 70000, 0}, {"late", 20000, 0}, {"soon", 20000, 0}};
+	struct fake_conf conf = {.workers = 1, .window = 4};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client *c = must_open(b, 0, 1);
+	float *v = calloc(70000, 4);
+	struct pbox_client_io io[3] = {{0, v, v}, {1, v, v}, {2, v, v}};
+	pbox_client_handle h[3];
+	int rc;
+
+	declare(c, t, 3, 0, 0, &rc);
+	fake_silence(b, true); /* the window fills with the first tensor, the others queue */
+	pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io[0], 1, 9, 1, &h[0], &err);
+	pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io[1], 1, 9, 1, &h[1], &err);
+	pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io[2], 1, 1, 1, &h[2], &err);
+	fake_silence(b, false);
+	CU_ASSERT_EQUAL(pbox_client_wait(c, h[2], 0, &err), 0);
+	CU_ASSERT_EQUAL(pbox_client_test(c, h[1], &err), PBOX_C_PENDING);
+	CU_ASSERT_EQUAL(pbox_client_wait(c, h[1], 0, &err), 0);
+	CU_ASSERT_EQUAL(pbox_client_wait(c, h[0], 0, &err), 0);
+	pbox_client_close(c);
+	free(v);
+	fake_stop(b);
+}
+
+static void
+test_keep_alive(void)
+{
+	struct fake_conf conf = {.workers = 1, .lease_ms = 200};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client *c = must_open(b, 0, 1);
+	uint64_t before = fake_counts(b).rx_frames;
+
+	usleep(600000);
+	CU_ASSERT(fake_counts(b).rx_frames >= before + 6);
+	CU_ASSERT(fake_counts(b).rx_frames <= before + 20);
+	pbox_client_close(c);
+	fake_stop(b);
+}
+
+const struct unit_test unit_tests[] = {
+	{"refusals have their code and text", test_refusals},
+	{"a box that does not answer", test_unreachable},
+	{"a path that is too narrow", test_mtu},
+	{"worker numbers", test_worker_numbers},
+	{"arguments", test_arguments},
+	{"mismatch at both ends", test_mismatch_at_both_ends},
+	{"declare names the missing worker", test_declare_deadline_names_the_missing},
+	{"a table of 100 M elements", test_large_table},
+	{"deadline names worker and tensor", test_deadline_names_worker_and_tensor},
+	{"shared fragment names the local tensor", test_shared_fragment_names_the_local_tensor},
+	{"notify; close while in flight", test_notify_and_close_in_flight},
+	{"restart and shutdown of the box", test_restart_and_shutdown},
+	{"init, pull, set, steps", test_init_pull_set_and_steps},
+	{"urgent tensors overtake", test_priorities},
+	{"keep-alive", test_keep_alive},
+	{NULL, NULL},
+};

@@ -35,20 +35,20 @@ extern "C" {
 /** Return codes; negative ones are failures. */
 enum pbox_client_code {
 	PBOX_C_OK = 0,
-	PBOX_C_PENDING = 1,	   /**< pbox_client_test: not complete yet */
-	PBOX_C_INVALID = -1,	   /**< an argument is out of range */
-	PBOX_C_SYSTEM = -2,	   /**< a system call failed; text has errno's meaning */
-	PBOX_C_UNREACHABLE = -3,   /**< nothing answered within the deadline */
-	PBOX_C_VERSION = -4,	   /**< box and library speak different versions */
-	PBOX_C_NO_JOB = -5,	   /**< the box has no such job */
-	PBOX_C_SECRET = -6,	   /**< the job's secret differs (ours or the box's) */
-	PBOX_C_REFUSED = -7,	   /**< the box refused for another reason; text has it */
-	PBOX_C_MISMATCH = -8,	   /**< workers disagree on tensors or numbers */
-	PBOX_C_DEADLINE = -9,	   /**< a wait expired; text says what was missing */
-	PBOX_C_LOST = -10,	   /**< the session ended: box restarted, stopped, or lease lost */
-	PBOX_C_MTU = -11,	   /**< frames of the configured size do not get through */
-	PBOX_C_MEMORY = -12,	   /**< out of memory, here or on the box (text says) */
-	PBOX_C_CLOSED = -13,	   /**< the client was closed while waiting */
+	PBOX_C_PENDING = 1,      /**< pbox_client_test: not complete yet */
+	PBOX_C_INVALID = -1,     /**< an argument is out of range */
+	PBOX_C_SYSTEM = -2,      /**< a system call failed; text has errno's meaning */
+	PBOX_C_UNREACHABLE = -3, /**< nothing answered within the deadline */
+	PBOX_C_VERSION = -4,     /**< box and library speak different versions */
+	PBOX_C_NO_JOB = -5,      /**< the box has no such job */
+	PBOX_C_SECRET = -6,      /**< the job's secret differs (ours or the box's) */
+	PBOX_C_REFUSED = -7,     /**< the box refused for another reason; text has it */
+	PBOX_C_MISMATCH = -8,    /**< workers disagree on tensors or numbers */
+	PBOX_C_DEADLINE = -9,    /**< a wait expired; text says what was missing */
+	PBOX_C_LOST = -10,       /**< the session ended: box restarted, stopped, or lease lost */
+	PBOX_C_MTU = -11,        /**< frames of the configured size do not get through */
+	PBOX_C_MEMORY = -12,     /**< out of memory, here or on the box (text says) */
+	PBOX_C_CLOSED = -13,     /**< the client was closed while waiting */
 };
 
 struct pbox_client_error {
@@ -58,39 +58,39 @@ struct pbox_client_error {
 
 /** Configuration; start from pbox_client_conf_init(). Strings are copied by open. */
 struct pbox_client_conf {
-	size_t size;	      /**< sizeof(struct pbox_client_conf), for later fields */
-	const char *box;      /**< "10.0.0.1" or "10.0.0.1:7269" or a host name */
-	const char *job;      /**< 1 to 63 bytes */
-	const char *secret;   /**< the job's; may be empty for jobs marked insecure */
-	const char *bind;     /**< local address, or NULL */
-	const char *host;     /**< name of this worker in messages; NULL: host name */
-	int worker;	      /**< 0-based; -1: any free one */
-	unsigned workers;     /**< of the job, including this one */
-	unsigned mtu;	      /**< IP MTU; 0: the interface's, checked end to end at open */
-	unsigned window;      /**< frames in flight per endpoint; 0: what box and socket allow */
-	unsigned lease_ms;    /**< 0: the box's default */
-	unsigned timeout_ms;  /**< default deadline of waits; init sets 60000 */
+	size_t size;         /**< sizeof(struct pbox_client_conf), for later fields */
+	const char *box;     /**< "10.0.0.1" or "10.0.0.1:7269" or a host name */
+	const char *job;     /**< 1 to 63 bytes */
+	const char *secret;  /**< the job's; may be empty for jobs marked insecure */
+	const char *bind;    /**< local address, or NULL */
+	const char *host;    /**< name of this worker in messages; NULL: host name */
+	int worker;          /**< 0-based; -1: any free one */
+	unsigned workers;    /**< of the job, including this one */
+	unsigned mtu;        /**< IP MTU; 0: the interface's, checked end to end at open */
+	unsigned window;     /**< frames in flight per endpoint; 0: what box and socket allow */
+	unsigned lease_ms;   /**< 0: the box's default */
+	unsigned timeout_ms; /**< default deadline of waits; init sets 60000 */
 	unsigned join_timeout_ms; /**< deadline of open; init sets 10000 */
-	int gso;	      /**< UDP segmentation offload: 1 on, 0 off, -1 probe (init) */
-	int spin_us;	      /**< busy-poll this long before sleeping; init sets 0 */
-	unsigned min_rto_us;  /**< floor of the retransmission time-out; 0: default 5000 */
+	int gso;                  /**< UDP segmentation offload: 1 on, 0 off, -1 probe (init) */
+	int spin_us;              /**< busy-poll this long before sleeping; init sets 0 */
+	unsigned min_rto_us;      /**< floor of the retransmission time-out; 0: default 5000 */
 };
 
 /** A tensor as declared. */
 struct pbox_client_tensor {
 	const char *name;  /**< for messages; NULL: its number */
 	uint64_t elements; /**< 0 is allowed */
-	uint16_t group;	   /**< hyper-parameter group */
+	uint16_t group;    /**< hyper-parameter group */
 };
 
 /** Numbers are those of the protocol (R2.3, R5.1 to R5.3). */
 struct pbox_client_table {
-	size_t size;		/**< sizeof(struct pbox_client_table) */
-	uint8_t mode;		/**< 0 all-reduce, 1 optimiser on the box */
-	uint8_t op;		/**< 0 sum, 1 mean, 2 sample mean, 3 weighted mean */
-	uint8_t optimiser;	/**< 0 none, 1 SGD, 2 momentum, 3 Nesterov, 4 Adam, 5 AdamW */
-	uint8_t push_format;	/**< 1 fp32, 2 bf16, 3 fp16: of `in` buffers and on the wire */
-	uint8_t pull_format;	/**< of `out` buffers and on the wire */
+	size_t size;         /**< sizeof(struct pbox_client_table) */
+	uint8_t mode;        /**< 0 all-reduce, 1 optimiser on the box */
+	uint8_t op;          /**< 0 sum, 1 mean, 2 sample mean, 3 weighted mean */
+	uint8_t optimiser;   /**< 0 none, 1 SGD, 2 momentum, 3 Nesterov, 4 Adam, 5 AdamW */
+	uint8_t push_format; /**< 1 fp32, 2 bf16, 3 fp16: of `in` buffers and on the wire */
+	uint8_t pull_format; /**< of `out` buffers and on the wire */
 	unsigned n;
 	const struct pbox_client_tensor *tensors;
 };
@@ -98,14 +98,15 @@ struct pbox_client_table {
 /** One tensor of a submitted operation. */
 struct pbox_client_io {
 	uint32_t tensor; /**< index in its table */
-	const void *in;	 /**< elements in the push format; NULL for pull */
-	void *out;	 /**< elements in the pull format; NULL for push and init */
+	const void *in;  /**< elements in the push format; NULL for pull */
+	void *out;       /**< elements in the pull format; NULL for push and init */
 };
 
 enum pbox_client_kind {
 	PBOX_CLIENT_PUSHPULL = 0,
 	PBOX_CLIENT_PUSH = 1,
-	PBOX_CLIENT_PULL = 2, /**< the version that this client's last push leads to; at first: initial */
+	PBOX_CLIENT_PULL =
+		2, /**< the version that this client's last push leads to; at first: initial */
 	PBOX_CLIENT_INIT = 3, /**< fp32 `in`; worker 0 only */
 };
 
@@ -118,12 +119,12 @@ struct pbox_client_hyper {
 struct pbox_client_stats {
 	size_t size; /**< set by the caller to sizeof(struct pbox_client_stats) */
 	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes; /**< UDP payload bytes */
-	uint64_t useful_tx_bytes, useful_rx_bytes;	   /**< element bytes, each counted once */
+	uint64_t useful_tx_bytes, useful_rx_bytes;         /**< element bytes, each counted once */
 	uint64_t retransmitted_frames, retransmitted_bytes, probes;
 	uint64_t rx_duplicates, rx_dropped;
 	uint64_t fragments_done, operations_done;
 	uint64_t srtt_ns, rttvar_ns, min_rtt_ns;
-	uint64_t held_ns_sum;	/**< time answers were held for other workers */
+	uint64_t held_ns_sum; /**< time answers were held for other workers */
 	uint32_t window, window_max;
 	uint32_t gso_active, gro_active, mtu, endpoints;
 	uint32_t contributors; /**< of the latest result */
@@ -139,8 +140,8 @@ PBOX_CLIENT_API const char *pbox_client_code_name(int code); /**< "SECRET" */
 PBOX_CLIENT_API void pbox_client_conf_init(struct pbox_client_conf *conf);
 
 /** Join. On success *out owns the session until pbox_client_close. */
-PBOX_CLIENT_API int pbox_client_open(struct pbox_client **out,
-	const struct pbox_client_conf *conf, struct pbox_client_error *err);
+PBOX_CLIENT_API int pbox_client_open(struct pbox_client **out, const struct pbox_client_conf *conf,
+	struct pbox_client_error *err);
 
 /** Number given to this worker, and the job's number of workers. */
 PBOX_CLIENT_API unsigned pbox_client_worker(const struct pbox_client *c);
@@ -151,9 +152,8 @@ PBOX_CLIENT_API unsigned pbox_client_workers(const struct pbox_client *c);
  * @param table  set to its number: 0, 1, ... in the order of calls, which must be the same on
  *               all workers
  */
-PBOX_CLIENT_API int pbox_client_declare(struct pbox_client *c,
-	const struct pbox_client_table *t, unsigned timeout_ms, uint32_t *table,
-	struct pbox_client_error *err);
+PBOX_CLIENT_API int pbox_client_declare(struct pbox_client *c, const struct pbox_client_table *t,
+	unsigned timeout_ms, uint32_t *table, struct pbox_client_error *err);
 
 /** Hyper-parameters of a group (0xFFFF: all) from a round on; returns when they hold (R7.3).
  * @param from_round  0: from this client's next round of the table on */

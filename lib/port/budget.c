@@ -2,6 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,14 +121,29 @@ hugepages(int node, size_t page, const char *what)
 	return read_number(path);
 }
 
-static int
-first_page(const struct rte_memseg_list *msl, void *ctx)
+/* All sizes of pages that the kernel has reserved; @p page: the largest of them, else 2 MiB. */
+static size_t
+all_hugepages(int node, size_t *page)
 {
-	size_t *page = ctx;
+	DIR *dir = opendir("/sys/kernel/mm/hugepages");
+	const struct dirent *e;
+	size_t sum = 0;
 
-	if (!msl->external && msl->page_sz > *page)
-		*page = msl->page_sz;
-	return 0;
+	*page = 0;
+	while (dir != NULL && (e = readdir(dir)) != NULL) {
+		unsigned long kib;
+
+		if (sscanf(e->d_name, "hugepages-%lukB", &kib) != 1)
+			continue;
+		sum += hugepages(node, kib * 1024, "free_hugepages") * kib * 1024;
+		if (hugepages(node, kib * 1024, "nr_hugepages") > 0 && kib * 1024 > *page)
+			*page = kib * 1024;
+	}
+	if (dir != NULL)
+		closedir(dir);
+	if (*page == 0)
+		*page = (size_t)2 << 20;
+	return sum;
 }
 
 size_t
@@ -136,19 +152,17 @@ pbox_memory_free(int node, size_t *page)
 	struct rte_malloc_socket_stats st;
 	size_t heap = 0;
 
-	*page = 0;
-	rte_memseg_list_walk(first_page, page);
-	if (*page == 0)
-		*page = (size_t)sysconf(_SC_PAGESIZE);
 	for (unsigned i = 0; i < rte_socket_count(); i++) {
 		int s = rte_socket_id_by_idx(i);
 
 		if ((node < 0 || s == node) && rte_malloc_get_socket_stats(s, &st) == 0)
 			heap += st.heap_freesz_bytes;
 	}
-	/* without hugepages EAL has all that it will ever have */
-	return rte_eal_has_hugepages() ? heap + hugepages(node, *page, "free_hugepages") * *page
-				       : heap;
+	if (rte_eal_has_hugepages())
+		return heap + all_hugepages(node, page);
+	/* EAL has all that it will ever have */
+	*page = (size_t)sysconf(_SC_PAGESIZE);
+	return heap;
 }
 
 int

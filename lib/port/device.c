@@ -154,12 +154,23 @@ mtu_fits(const struct rte_eth_dev_info *info, unsigned mtu)
 	       mtu + overhead <= info->max_rx_pktlen;
 }
 
+void
+port_mac(struct pbox_port *p)
+{
+	struct rte_ether_addr mac = {0};
+
+	if (rte_eth_macaddr_get(p->conf.id, &mac) != 0 || rte_is_zero_ether_addr(&mac)) {
+		rte_eth_random_addr(mac.addr_bytes);
+		port_note(p, "it has no MAC address: it gets one at random");
+	}
+	memcpy(p->nif.mac, &mac, sizeof(p->nif.mac));
+}
+
 int
 port_device(struct pbox_port *p, struct rte_eth_dev_info *info, struct pbox_error *err)
 {
 	struct pbox_port_device *d = &p->dev;
 	uint16_t id = p->conf.id, mtu = 0;
-	struct rte_ether_addr mac;
 	int ret;
 
 	rte_strscpy(d->name, pbox_port_name(id), sizeof(d->name));
@@ -176,12 +187,8 @@ port_device(struct pbox_port *p, struct rte_eth_dev_info *info, struct pbox_erro
 		d->min_buffer = 0; /* "no limit" of some drivers */
 	kernel_side(d, info);
 	offloads(d, info);
-	ret = rte_eth_macaddr_get(id, &mac);
-	if (ret != 0)
-		return pbox_fail(err, -ret, PORT_FMT " has no MAC address: %s", PORT_ARGS(p),
-			strerror(-ret));
 	p->nif = (struct pbox_net_if){.ip = p->conf.ip, .prefix_len = p->conf.prefix_len};
-	memcpy(p->nif.mac, &mac, sizeof(p->nif.mac));
+	rte_eth_macaddr_get(id, (struct rte_ether_addr *)p->nif.mac); /* for --check */
 	if (rte_eth_dev_get_mtu(id, &mtu) != 0 || mtu == 0)
 		mtu = RTE_ETHER_MTU;
 	p->mtu = p->conf.mtu != 0 ? p->conf.mtu : d->mtu_kernel != 0 ? d->mtu_kernel : mtu;

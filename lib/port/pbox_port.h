@@ -118,6 +118,8 @@ int pbox_port_link_change(struct pbox_port *p);
 void pbox_port_close(struct pbox_port *p);
 /** Packets that did not come back to the pools. */
 unsigned pbox_port_mbufs_missing(const struct pbox_port *p);
+/** Of these, what the device's driver is known to keep after its close. */
+unsigned pbox_port_mbufs_kept(const struct pbox_port *p);
 unsigned pbox_port_mbufs(const struct pbox_port *p);
 /** After everything: free the pools. */
 void pbox_port_free(struct pbox_port *p);

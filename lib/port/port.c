@@ -46,28 +46,41 @@ wanted_conf(const struct pbox_port *p, const struct rte_eth_dev_info *info)
 	return c;
 }
 
-/* Configure; interrupts are asked for and done without. */
+static int
+try_configure(struct pbox_port *p, const struct rte_eth_dev_info *info, struct rte_eth_conf *c)
+{
+	*c = wanted_conf(p, info);
+	return rte_eth_dev_configure(p->conf.id, p->n_queues, p->n_queues, c);
+}
+
+/* Configure. Interrupts, and more than one queue, are asked for and done without: a bond tells of
+ * queues that its slaves do not have. */
 static int
 configure(struct pbox_port *p, const struct rte_eth_dev_info *info, struct rte_eth_conf *c,
 	struct pbox_error *err)
 {
+	unsigned wanted = p->n_queues;
 	int ret;
 
 	p->rx_intr = p->conf.rx_intr;
-	*c = wanted_conf(p, info);
-	ret = rte_eth_dev_configure(p->conf.id, p->n_queues, p->n_queues, c);
+	ret = try_configure(p, info, c);
 	if (ret != 0 && p->rx_intr) {
 		p->rx_intr = false;
-		*c = wanted_conf(p, info);
-		ret = rte_eth_dev_configure(p->conf.id, p->n_queues, p->n_queues, c);
+		ret = try_configure(p, info, c);
 		if (ret == 0)
 			port_note(p, "no receive interrupts: its cores sleep instead");
+	}
+	if (ret != 0 && wanted > 1) {
+		p->n_queues = 1;
+		ret = try_configure(p, info, c);
+		if (ret == 0)
+			port_note(p, "one queue: the device refuses %u", wanted);
 	}
 	if (ret != 0)
 		return pbox_fail(err, -ret,
 			PORT_FMT " refuses its configuration (%u queue pairs, MTU %u): %s. Try "
-				 "queues = 1 in %s",
-			PORT_ARGS(p), p->n_queues, p->mtu, strerror(-ret), p->conf.where);
+				 "another mtu in %s",
+			PORT_ARGS(p), wanted, p->mtu, strerror(-ret), p->conf.where);
 	return 0;
 }
 
@@ -168,7 +181,12 @@ pbox_port_open(struct pbox_port *p, const struct pbox_port_conf *conf, struct pb
 	if (ret != 0)
 		return ret;
 	p->open = true;
-	ret = set_mtu(p, err);
+	/* a bond has its slaves, and what they can, from now on */
+	ret = port_device(p, &info, err);
+	if (ret == 0 && c.txmode.offloads != wanted_conf(p, &info).txmode.offloads)
+		ret = configure(p, &info, &c, err);
+	if (ret == 0)
+		ret = set_mtu(p, err);
 	if (ret == 0)
 		ret = descriptors(p, err);
 	if (ret == 0)
@@ -193,6 +211,8 @@ pbox_port_start(struct pbox_port *p, struct pbox_error *err)
 		return pbox_fail(
 			err, -ret, PORT_FMT " does not start: %s", PORT_ARGS(p), strerror(-ret));
 	p->started = true;
+	/* that of a bond is its slave's, which it has by now */
+	port_mac(p);
 	return port_steer(p, err);
 }
 

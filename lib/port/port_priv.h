@@ -11,6 +11,8 @@
 
 /* device.c: what it is and can, for the wanted MTU (0: what it has). */
 int port_device(struct pbox_port *p, struct rte_eth_dev_info *info, struct pbox_error *err);
+/* Its MAC address, into nif. */
+void port_mac(struct pbox_port *p);
 /* check.c: does kernel interface, frame size and MTU fit together; adds notes or fails. */
 int port_check_mtu(struct pbox_port *p, struct pbox_error *err);
 /* pool.c */

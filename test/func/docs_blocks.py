@@ -18,7 +18,7 @@ Behind `run: WHERE` may follow, separated by commas:
     start                              it does not end: go on when the output block has occurred
     setup                              the guides after this one begin with it too
     status N                           the exit status that it must have
-    needs WHAT                         skip it where WHAT (torch, client, perf, cc) is missing
+    needs WHAT                         skip it where WHAT (torch, numpy, client, perf, cc) is missing
 
 In output blocks `...` stands for anything within a line.
 """

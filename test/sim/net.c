@@ -84,8 +84,11 @@ damage(struct sim *s, struct sim_packet *p)
 {
 	unsigned flips = 1 + (unsigned)sim_below(s, 4);
 
-	for (unsigned i = 0; i < flips; i++)
-		p->data[sim_below(s, p->len)] ^= (uint8_t)(1 + sim_below(s, 255));
+	for (unsigned i = 0; i < flips; i++) {
+		uint64_t at = sim_below(s, p->len);
+
+		p->data[at] ^= (uint8_t)(1 + sim_below(s, 255));
+	}
 	p->damaged = true;
 	return p;
 }

@@ -7,6 +7,8 @@
 
 #include "sim.h"
 
+/* One call a statement, or nested: C leaves the order of operands open, and a seed must mean the same
+ * to all compilers. */
 static uint64_t
 range(struct pbox_random *r, uint64_t low, uint64_t high)
 {
@@ -47,20 +49,18 @@ make_table(struct pbox_random *r, struct sim_table_spec *t, uint32_t id, bool al
 	struct pbox_declare *d = &t->fixed;
 	uint32_t f;
 
-	*d = (struct pbox_declare){
-		.table = id,
-		.tensors = one_in(r, 12) ? 0 : (uint32_t)range(r, 1, size),
-		.mode = all_reduce || one_in(r, 2) ? PBOX_MODE_ALLREDUCE : PBOX_MODE_OPTIMISER,
-		.op = (uint8_t)range(r, PBOX_OP_SUM, PBOX_OP_WEIGHTED_MEAN),
-		.push_format = one_in(r, 2) ? PBOX_FMT_FP32 : (uint8_t)range(r, 1, 3),
-		.pull_format = one_in(r, 2) ? PBOX_FMT_FP32 : (uint8_t)range(r, 1, 3),
-	};
+	*d = (struct pbox_declare){.table = id};
+	d->tensors = one_in(r, 12) ? 0 : (uint32_t)range(r, 1, size);
+	d->mode = all_reduce || one_in(r, 2) ? PBOX_MODE_ALLREDUCE : PBOX_MODE_OPTIMISER;
+	d->op = (uint8_t)range(r, PBOX_OP_SUM, PBOX_OP_WEIGHTED_MEAN);
+	d->push_format = one_in(r, 2) ? PBOX_FMT_FP32 : (uint8_t)range(r, 1, 3);
+	d->pull_format = one_in(r, 2) ? PBOX_FMT_FP32 : (uint8_t)range(r, 1, 3);
 	if (d->mode == PBOX_MODE_OPTIMISER)
 		d->optimiser = (uint8_t)range(r, PBOX_OPT_SGD, PBOX_OPT_ADAMW);
 	f = pbox_frag_elements(mtu, d->push_format, d->pull_format);
 	for (uint32_t i = 0; i < d->tensors; i++) {
-		t->tensor[i] = (struct pbox_tensor_entry){.elements = tensor_size(r, f),
-			.group = one_in(r, 3) ? (uint16_t)range(r, 0, 2) : 0};
+		t->tensor[i].elements = tensor_size(r, f);
+		t->tensor[i].group = one_in(r, 3) ? (uint16_t)range(r, 0, 2) : 0;
 		snprintf(t->tensor[i].name, sizeof(t->tensor[i].name), "layer%u.weight", i);
 	}
 }
@@ -139,7 +139,7 @@ make_network(struct pbox_random *r, struct sim_network_spec *n)
 	if (one_in(r, 20)) /* some come very late */
 		n->reorder_ns = range(r, 1, 300) * MS;
 	if (one_in(r, 3))
-		n->corrupt = (one_in(r, 4) ? 0.3 : 0.03) * pbox_random_unit(r);
+		n->corrupt = one_in(r, 4) ? 0.3 * pbox_random_unit(r) : 0.03 * pbox_random_unit(r);
 	if (one_in(r, 4))
 		n->truncate = 0.05 * pbox_random_unit(r);
 	if (one_in(r, 6))

@@ -109,12 +109,13 @@ plan_fates(struct sim *s, unsigned job)
 {
 	const struct sim_job_spec *spec = &s->sc.job[job];
 
-	for (unsigned i = 0; i < spec->restarts; i++)
-		sim_at(s, s->now + sim_below(s, 300 * MS), SIM_KILL, job,
+	for (unsigned i = 0; i < spec->restarts + spec->rebinds; i++) {
+		/* often while the first rounds are under way */
+		uint64_t at = s->now + sim_below(s, sim_chance(s, 0.5) ? 50 * MS : 300 * MS);
+
+		sim_at(s, at, i < spec->restarts ? SIM_KILL : SIM_REBIND, job,
 			(unsigned)sim_below(s, spec->workers), NULL);
-	for (unsigned i = 0; i < spec->rebinds; i++)
-		sim_at(s, s->now + sim_below(s, 300 * MS), SIM_REBIND, job,
-			(unsigned)sim_below(s, spec->workers), NULL);
+	}
 	if (spec->dies)
 		for (unsigned w = 0; w < spec->workers; w++)
 			sim_at(s, s->now + spec->death_ns, SIM_KILL, job, w, s);
@@ -150,7 +151,7 @@ end_life(struct sim *s, unsigned job)
 	for (unsigned w = 0; w < spec->workers; w++)
 		sim_worker_kill(s, &j->worker[w]);
 	forget_map(j);
-	j->done = j->finished = 0;
+	j->done = j->finished = j->down = 0;
 	if (++j->life < spec->lives)
 		start_life(s, job);
 	else
@@ -181,7 +182,9 @@ on_kill(struct sim *s, struct sim_worker *w, bool forever)
 		s->progress_at = s->now;
 		s->exact = false;
 		job_over(s, &s->job[w->job]);
-	} else if (w->state >= SIM_DECLARE && w->state <= SIM_WORK && !w->finished) {
+	} else if (w->state >= SIM_DECLARE && w->state <= SIM_WORK && !w->finished &&
+		   s->job[w->job].down + 1 < s->sc.job[w->job].workers) {
+		s->job[w->job].down++;
 		sim_worker_kill(s, w);
 		sim_at(s, s->now + sim_below(s, 1000 * MS), SIM_START, w->job, w->number, s);
 	}

@@ -349,6 +349,7 @@ void sim_worker_flush(struct sim *s, struct sim_worker *w);
 struct sim_job {
 	unsigned life, done; /* workers that have finished this life */
 	bool over;
+	unsigned down;               /* workers that were killed and have no session yet */
 	unsigned finished;           /* workers that have done all rounds */
 	uint64_t token[SIM_WORKERS]; /* the box's, as told in WELCOME; 0: none */
 	struct sim_worker worker[SIM_WORKERS];

@@ -186,6 +186,7 @@ on_welcome(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, const 
 	w->window = m.window;
 	w->endpoints = m.endpoints;
 	w->table = w->first = 0;
+	s->job[w->job].down -= w->restarted;
 	go(s, w, SIM_DECLARE);
 }
 

@@ -24,9 +24,12 @@ extern const char unit_suite[];
 extern const struct unit_test unit_tests[];
 
 /** Assert with the values of both sides in the message. */
-#define UNIT_EQ_U64(a, b) unit_eq_u64((unsigned long long)(a), (unsigned long long)(b), #a " == " #b, __FILE__, __LINE__)
+#define UNIT_EQ_U64(a, b)                                                                     \
+	unit_eq_u64((unsigned long long)(a), (unsigned long long)(b), #a " == " #b, __FILE__, \
+		__LINE__)
 static inline void
-unit_eq_u64(unsigned long long a, unsigned long long b, const char *what, const char *file, int line)
+unit_eq_u64(
+	unsigned long long a, unsigned long long b, const char *what, const char *file, int line)
 {
 	char text[256];
 

@@ -17,13 +17,21 @@
 #define MEMORY    ((size_t)16 << 20)
 #define POOL_SIZE 4096
 
+/* EAL leaves its folder, which is empty without a shared configuration. */
+static void
+remove_runtime_dir(void)
+{
+	rmdir(rte_eal_get_runtime_dir());
+}
+
 static void
 start_eal(void)
 {
 	static char prefix[64];
 	/* more lcores than CPUs: they share the first */
 	char *argv[] = {"unit_dataplane", "--no-huge", "--no-pci", "-m", "256", "--no-telemetry",
-		"--lcores", "0@0,1@0,2@0", "--log-level", "error", "--file-prefix", prefix, NULL};
+		"--no-shconf", "--lcores", "0@0,1@0,2@0", "--log-level", "error", "--file-prefix",
+		prefix, NULL};
 	static bool started;
 
 	if (started)
@@ -31,6 +39,7 @@ start_eal(void)
 	started = true;
 	snprintf(prefix, sizeof(prefix), "unit_dp%d", getpid());
 	CU_ASSERT_FATAL(rte_eal_init(sizeof(argv) / sizeof(*argv) - 1, argv) >= 0);
+	atexit(remove_runtime_dir);
 }
 
 /* The device: rings [first, first + n) that the test holds the other ends of. */
@@ -84,8 +93,8 @@ open_port(struct rig *r, unsigned p, struct pbox_port_conf *c)
 	for (unsigned i = 0; i < r->o.cores; i++)
 		c->core[i] = (uint16_t)i;
 	CU_ASSERT_FATAL(pbox_port_open(&r->port[p], c, &err) == 0);
-	memcpy(r->port[p].nif.mac, mac, 6);
 	CU_ASSERT_FATAL(pbox_port_start(&r->port[p], &err) == 0);
+	memcpy(r->port[p].nif.mac, mac, 6);
 	CU_ASSERT(pbox_port_wait_link(&r->port[p], 100));
 	if (r->o.copy)
 		r->port[p].dev.tx_segments = false;

@@ -183,16 +183,13 @@ test_gather(void)
 	int rc;
 	struct table *t = sample(&rc, 0);
 	float a[10], c[60]; /* the third tensor's buffer, and the first's right behind it */
-	struct {
-		struct op op;
-		struct entry e[2];
-	} o = {0};
+	struct op *op = calloc(1, sizeof(*op) + 2 * sizeof(op->e[0]));
 	struct iovec iov[4];
 
-	o.e[0] = (struct entry){.op = &o.op, .in = (const uint8_t *)a};
-	o.e[1] = (struct entry){.op = &o.op, .in = (const uint8_t *)c};
-	t->tensor[0].head = &o.e[0];
-	t->tensor[2].head = &o.e[1];
+	op->e[0] = (struct entry){.op = op, .in = (const uint8_t *)a};
+	op->e[1] = (struct entry){.op = op, .in = (const uint8_t *)c};
+	t->tensor[0].head = &op->e[0];
+	t->tensor[2].head = &op->e[1];
 	UNIT_EQ_U64(transfer_gather(t, &t->frag[0], 0, 16, 4, iov, 4), 1);
 	CU_ASSERT(iov[0].iov_base == c && iov[0].iov_len == 64);
 	UNIT_EQ_U64(transfer_gather(t, &t->frag[1], 0, 16, 4, iov, 4), 2);
@@ -204,10 +201,10 @@ test_gather(void)
 	CU_ASSERT(iov[1].iov_base == a && iov[1].iov_len == 4);
 	UNIT_EQ_U64(transfer_gather(t, &t->frag[1], 15, 1, 4, iov, 4), 1);
 	CU_ASSERT(iov[0].iov_base == a + 1 && iov[0].iov_len == 4);
-	o.e[0].in = (const uint8_t *)(c + 30); /* neighbours in memory are one entry */
+	op->e[0].in = (const uint8_t *)(c + 30); /* neighbours in memory are one entry */
 	UNIT_EQ_U64(transfer_gather(t, &t->frag[1], 0, 16, 4, iov, 4), 1);
 	CU_ASSERT(iov[0].iov_base == c + 16 && iov[0].iov_len == 64);
-	t->tensor[0].head = t->tensor[2].head = NULL;
+	free(op);
 	table_free(t);
 }
 

@@ -187,7 +187,8 @@ size_t pbox_budget_report(const struct pbox_budget *b, char *buf, size_t size);
 
 /** Free memory that EAL has, or could still take, on @p node (-1: any), and the page size. */
 size_t pbox_memory_free(int node, size_t *page);
-/** "needs 512 hugepages of 2048 kB on node 0, 100 are free: echo ... > /sys/..." */
+/** @p what, which ends with its verb ("a ring needs"), then "1 GiB (512 hugepages of 2048 kB), and
+ * 200 MiB is left on its NUMA node: echo ... > /sys/..." */
 int pbox_memory_fail(struct pbox_error *err, const char *what, int node, size_t bytes);
 
 #endif /* PBOX_PORT_H */

@@ -243,6 +243,7 @@ refusals(void)
 	conf.id = 2; /* closed is gone */
 	conf.hold = 1 << 20;
 	CU_ASSERT(pbox_port_open(&p, &conf, &err) < 0);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "bytes) need "));
 	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "start with -m"));
 	CU_ASSERT(!p.open);
 }

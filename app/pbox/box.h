@@ -7,6 +7,8 @@
 
 /* The appliance: what its start makes, in order, and its stop unmakes in reverse. */
 
+#include <sched.h>
+
 #include <pbox_arena.h>
 #include <pbox_control.h>
 #include <pbox_dataplane.h>
@@ -16,7 +18,7 @@
 struct box {
 	struct pbox_options opt;
 	struct pbox_conf *conf; /* where options came from */
-	unsigned n_cpus;        /* that this process may use, before EAL pins it */
+	cpu_set_t cpus;         /* that this process may use, before EAL pins it */
 	bool eal;
 
 	/* data cores; NUMA nodes of these, in order of appearance */

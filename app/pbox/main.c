@@ -2,7 +2,6 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,14 +93,14 @@ main(int argc, char **argv)
 	int ours = split(argc, argv), status;
 	struct pbox_error err = {0};
 	bool served = false;
-	cpu_set_t cpus;
 	int ret;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	status = options(argc - ours, argv + ours);
 	if (status >= 0)
 		return status;
-	box.n_cpus = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+	if (sched_getaffinity(0, sizeof(box.cpus), &box.cpus) != 0)
+		CPU_ZERO(&box.cpus);
 	ret = start(ours > 0 ? ours : 1, argv, &err);
 	if (ret == 0 && box.opt.check) {
 		report_make(&box);

@@ -69,7 +69,7 @@ static const struct pbox_conf_option global_options[] = {
 		.brief = "what a data core does without packets",
 		.more = "poll has the lowest latency and takes a CPU for each data core; yield, "
 			"sleep and interrupt leave it to others. auto: poll if each data core "
-			"has a CPU of its own, else sleep.",
+			"has a CPU of its own and two more are left, else sleep.",
 	},
 	{
 		.name = "memory",

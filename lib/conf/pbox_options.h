@@ -23,7 +23,7 @@
 /** In the order of the names in the table. */
 enum pbox_opt_help { PBOX_OPT_HELP_NONE, PBOX_OPT_HELP_SHORT, PBOX_OPT_HELP_ALL };
 enum pbox_opt_idle {
-	PBOX_OPT_IDLE_AUTO, /**< poll if each data core has a CPU of its own, else sleep */
+	PBOX_OPT_IDLE_AUTO, /**< poll if CPUs are left beside the data cores', else sleep */
 	PBOX_OPT_IDLE_POLL,
 	PBOX_OPT_IDLE_YIELD,
 	PBOX_OPT_IDLE_SLEEP,

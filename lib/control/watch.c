@@ -40,16 +40,15 @@ watch_links(struct pbox_control *c)
 	for (unsigned i = 0; i < c->conf.n_ports; i++) {
 		struct pbox_port *p = &c->conf.port[i];
 		int change = pbox_port_link_change(p);
+		char advice[64];
 
-		if (change == 0)
+		if (change < 0)
+			pbox_log(PBOX_LOG_WARN, "port %u (%s) lost its link: %s", p->conf.id,
+				p->dev.name, pbox_port_link_advice(p, advice, sizeof(advice)));
+		if (change <= 0)
 			continue;
-		pbox_log(change > 0 ? PBOX_LOG_INFO : PBOX_LOG_WARN,
-			change > 0
-				? "port %u (%s): the link is up"
-				: "port %u (%s) lost its link: check the cable and the other side",
-			p->conf.id, p->dev.name);
-		if (change > 0)
-			pbox_dp_announce(c->conf.dp, i);
+		pbox_log(PBOX_LOG_INFO, "port %u (%s): the link is up", p->conf.id, p->dev.name);
+		pbox_dp_announce(c->conf.dp, i);
 	}
 }
 

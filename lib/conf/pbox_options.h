@@ -107,6 +107,12 @@ extern const struct pbox_conf_table pbox_options_table;
 struct pbox_conf *pbox_options_load(
 	struct pbox_options *o, int argc, char *const argv[], struct pbox_error *err);
 
+/**
+ * The first of EAL's arguments (all before "--") that is an option of pbox, without its value; NULL:
+ * there is none. Short options and those that EAL has too are taken for EAL's.
+ */
+const char *pbox_options_misplaced(int argc, char *const argv[]);
+
 /** Check what options mean together; pbox_options_load() has done that. */
 int pbox_options_check(
 	const struct pbox_options *o, const struct pbox_conf *conf, struct pbox_error *err);

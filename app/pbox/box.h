@@ -32,7 +32,7 @@ struct box {
 	enum pbox_dp_idle idle;
 
 	struct pbox_port port[PBOX_OPTIONS_PORTS];
-	char where[PBOX_OPTIONS_PORTS][128];
+	char where[PBOX_OPTIONS_PORTS][128], steer_where[PBOX_OPTIONS_PORTS][256];
 	unsigned n_ports; /* open */
 	struct pbox_engine_endpoint endpoint[PBOX_MAX_ENDPOINTS];
 	unsigned n_endpoints;

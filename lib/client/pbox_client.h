@@ -165,7 +165,8 @@ PBOX_CLIENT_API int pbox_client_set(struct pbox_client *c, uint32_t table, uint1
  * Submit an operation on some or all tensors of a table; returns at once.
  *
  * Each PUSHPULL or PUSH of a tensor is its next round. Small tensors may share a fragment, which
- * goes when all of them have been submitted for that round.
+ * goes when all of them have been submitted for that round. All workers must submit their tensors
+ * in the same order; priorities change the order on the wire, not that of submission.
  *
  * @param priority  0 goes first; lower ones overtake queued fragments, not those in flight
  * @param weight    sample count of this contribution (1 where it does not matter)
@@ -181,8 +182,8 @@ PBOX_CLIENT_API int pbox_client_wait(struct pbox_client *c, pbox_client_handle h
 /** PBOX_C_PENDING, or as wait, and then the handle is released. */
 PBOX_CLIENT_API int pbox_client_test(
 	struct pbox_client *c, pbox_client_handle handle, struct pbox_client_error *err);
-/** Call @p done from the progress thread when the operation ends (at once if it has). The
- * handle is released when it returns. For bindings that complete futures. */
+/** Call @p done from the progress thread when the operation ends (at once, from this thread, if
+ * it has). It may submit, but must not wait or close. The handle is released when it returns. For bindings that complete futures. */
 PBOX_CLIENT_API int pbox_client_notify(struct pbox_client *c, pbox_client_handle handle,
 	void (*done)(void *ctx, int code, const char *text), void *ctx);
 

@@ -137,10 +137,10 @@ recover_result(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint6
 {
 	if (fl->state != FLIGHT_PROBED && fl->state != FLIGHT_HELD)
 		return;
-	if (h->ts != fl->ts)
-		was_late(ep); /* the answer to the push itself: we asked too early */
-	else if (h->held == 0)
+	if (h->ts == fl->ts && h->held == 0)
 		was_lost(ep, now); /* it had been answered before: that answer was lost */
+	else if (h->ts != fl->ts && fl->state == FLIGHT_PROBED)
+		was_late(ep); /* the answer to the push itself: we asked too early */
 }
 
 static void

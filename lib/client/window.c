@@ -9,7 +9,7 @@
  * trip, as DCTCP does with marks (RFC 8257). A full queue loses much at once and nearly halves the
  * window, as in TCP; a link that loses one frame in a hundred at random does not collapse it: the
  * window settles near 2/p frames instead of 1/sqrt(p). The box has granted a window that it and
- * the switch before it can hold, so a sixteenth of it is always safe.
+ * the switch before it can hold, so an eighth of it is always safe.
  */
 
 #define FIRST_RTO  (20 * NS_PER_MS)
@@ -40,10 +40,8 @@ window_sample(struct window *w, uint64_t rtt, uint64_t now)
 	} else {
 		uint64_t dev = rtt > w->srtt ? rtt - w->srtt : w->srtt - rtt;
 
-		w->rttvar += dev / 4;
-		w->rttvar -= w->rttvar / 4;
-		w->srtt += rtt / 8;
-		w->srtt -= w->srtt / 8;
+		w->rttvar = w->rttvar - w->rttvar / 4 + dev / 4;
+		w->srtt = w->srtt - w->srtt / 8 + rtt / 8;
 		if (rtt < w->rtt_min)
 			w->rtt_min = rtt;
 	}
@@ -68,7 +66,7 @@ window_sample(struct window *w, uint64_t rtt, uint64_t now)
 static void
 shrink(struct window *w, double by)
 {
-	double min = w->max / 16.0 > 2.0 ? w->max / 16.0 : 2.0;
+	double min = w->max / 8.0 > 2.0 ? w->max / 8.0 : 2.0;
 
 	w->size *= 1.0 - by;
 	if (w->size < min)

@@ -62,6 +62,7 @@ void registrar_on_declare(
 	struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
 void registrar_on_map(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
 void registrar_forget_tables(struct pbox_job *job, unsigned worker);
+void registrar_forgive_tables(struct pbox_job *job);
 void registrar_release_tables(struct pbox_registrar *r, struct pbox_job *job);
 
 /* registrar_requests.c */

@@ -243,6 +243,8 @@ admit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_jo
 	if (!repeated) {
 		if (atomic_load_explicit(&job->token[w], memory_order_relaxed) != 0)
 			registrar_end_session(r, job, w);
+		if (mb->state == PBOX_MEMBER_LEFT)
+			registrar_forgive_tables(job);
 		while (token == 0)
 			r->conf.ops->random(r->conf.ctx, &token, sizeof(token));
 		*mb = (struct pbox_member){

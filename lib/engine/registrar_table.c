@@ -322,7 +322,16 @@ registrar_on_map(struct pbox_registrar *r, const struct pbox_frame *f, struct pb
 	}
 }
 
-/* R5.4: a mismatch lasts until its sender leaves; what it alone declared is forgotten. */
+/* R5.4: a worker that comes back may declare anew; until then the others are told why they wait. */
+void
+registrar_forgive_tables(struct pbox_job *job)
+{
+	for (uint32_t i = 0; i < job->n_tables; i++)
+		if (job->table[i]->failed && job->table[i]->failed_by != PBOX_NO_WORKER)
+			job->table[i]->failed = false;
+}
+
+/* What only a worker that is gone declared binds nobody. */
 void
 registrar_forget_tables(struct pbox_job *job, unsigned worker)
 {

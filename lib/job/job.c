@@ -101,8 +101,6 @@ pbox_job_table_forget(struct pbox_job_table *jt, uint16_t worker, uint16_t worke
 	free(jt->has[worker]);
 	jt->has[worker] = NULL;
 	jt->n_has[worker] = 0;
-	if (jt->failed && jt->failed_by == worker)
-		jt->failed = false;
 	for (unsigned w = 0; w < workers; w++)
 		any |= jt->n_has[w] > 0;
 	return any;

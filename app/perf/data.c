@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <pbox_wire.h>
+
+#include "perf.h"
+
+/* ---- model -------------------------------------------------------------------------------- */
+
+static int
+model_add(struct model *m, const char *name, uint64_t elements)
+{
+	if ((m->n & (m->n - 1)) == 0) {
+		unsigned cap = m->n > 0 ? m->n * 2 : 1;
+		void *t = reallocarray(m->tensor, cap, sizeof(*m->tensor));
+		void *f = t != NULL ? reallocarray(m->first, cap, sizeof(*m->first)) : NULL;
+
+		if (t != NULL)
+			m->tensor = t;
+		if (f == NULL)
+			return -1;
+		m->first = f;
+	}
+	m->tensor[m->n] = (struct pbox_client_tensor){strdup(name), elements, 0};
+	m->first[m->n++] = m->elements;
+	m->elements += elements;
+	return 0;
+}
+
+/** Lines "name,elements"; a first line without a number is the header, # begins a comment. */
+int
+model_load(struct model *m, const struct options *o, char *err, size_t cap)
+{
+	char line[1024];
+	unsigned at = 0;
+	FILE *f;
+
+	memset(m, 0, sizeof(*m));
+	if (o->model == NULL)
+		return model_add(m, "data", o->elements);
+	f = fopen(o->model, "r");
+	if (f == NULL) {
+		snprintf(err, cap, "%s: %s", o->model, strerror(errno));
+		return -1;
+	}
+	while (fgets(line, sizeof(line), f) != NULL) {
+		char *comma = strrchr(line, ','), *end;
+		unsigned long long n;
+
+		at++;
+		line[strcspn(line, "\r\n")] = 0;
+		if (line[0] == 0 || line[0] == '#')
+			continue;
+		n = comma != NULL ? strtoull(comma + 1, &end, 10) : 0;
+		if (comma == NULL || end == comma + 1 || *end != 0) {
+			if (comma != NULL && m->n == 0 && at == 1)
+				continue;
+			snprintf(err, cap, "%s line %u: 'tensor,elements' is wanted", o->model, at);
+			goto fail;
+		}
+		*comma = 0;
+		if (model_add(m, line, n) != 0) {
+			snprintf(err, cap, "no memory for the model");
+			goto fail;
+		}
+	}
+	if (m->elements == 0) {
+		snprintf(err, cap, "%s: the model has no elements", o->model);
+		goto fail;
+	}
+	fclose(f);
+	return 0;
+fail:
+	fclose(f);
+	model_free(m);
+	return -1;
+}
+
+void
+model_free(struct model *m)
+{
+	for (unsigned i = 0; i < m->n; i++)
+		free((void *)(uintptr_t)m->tensor[i].name);
+	free(m->tensor);
+	free(m->first);
+	memset(m, 0, sizeof(*m));
+}
+
+/* ---- formats, on purpose not those of the box ----------------------------------------------- */
+
+static uint32_t
+bits_of(float f)
+{
+	uint32_t u;
+
+	memcpy(&u, &f, sizeof(u));
+	return u;
+}
+
+static float
+float_of(uint32_t u)
+{
+	float f;
+
+	memcpy(&f, &u, sizeof(f));
+	return f;
+}
+
+static uint16_t
+to_bf16(float f)
+{
+	uint32_t u = bits_of(f);
+
+	if ((u & 0x7FFFFFFF) > 0x7F800000)
+		return (uint16_t)(u >> 16 | 0x40);
+	return (uint16_t)((u + 0x7FFF + (u >> 16 & 1)) >> 16);
+}
+
+static uint16_t
+to_fp16(float f)
+{
+	uint32_t u = bits_of(f), sign = u >> 16 & 0x8000, rest, half;
+	int e;
+
+	u &= 0x7FFFFFFF;
+	if (u >= 0x7F800000)
+		return (uint16_t)(sign | 0x7C00 | (u > 0x7F800000 ? 0x200 | (u >> 13 & 0x3FF) : 0));
+	e = (int)(u >> 23) - 127 + 15;
+	if (e >= 31)
+		return (uint16_t)(sign | 0x7C00);
+	if (e <= 0) {
+		if (e < -10)
+			return (uint16_t)sign;
+		u = (u & 0x7FFFFF) | 0x800000;
+		rest = u & ((1u << (14 - e)) - 1);
+		half = u >> (14 - e);
+		e = 13 - e; /* position of the rounding bit */
+	} else {
+		rest = u & 0x1FFF;
+		half = (uint32_t)e << 10 | (u >> 13 & 0x3FF);
+		e = 12;
+	}
+	if (rest > 1u << e || (rest == 1u << e && (half & 1) != 0))
+		half++; /* may carry into the exponent, up to infinity: as it should */
+	return (uint16_t)(sign | half);
+}
+
+static float
+from_fp16(uint16_t h)
+{
+	uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = h >> 10 & 31, m = h & 0x3FF;
+
+	if (e == 31)
+		return float_of(sign | 0x7F800000 | m << 13);
+	if (e == 0) {
+		float f = (float)m * 0x1p-24f;
+
+		return sign != 0 ? -f : f;
+	}
+	return float_of(sign | (e + 112) << 23 | m << 13);
+}
+
+unsigned
+wire_size(unsigned format)
+{
+	return format == PBOX_FMT_FP32 ? 4 : 2;
+}
+
+float
+from_wire(const void *p, unsigned format, uint64_t i)
+{
+	uint16_t h;
+
+	if (format == PBOX_FMT_FP32)
+		return ((const float *)p)[i];
+	h = ((const uint16_t *)p)[i];
+	return format == PBOX_FMT_BF16 ? float_of((uint32_t)h << 16) : from_fp16(h);
+}
+
+void
+to_wire(void *p, unsigned format, uint64_t i, float f)
+{
+	if (format == PBOX_FMT_FP32)
+		((float *)p)[i] = f;
+	else
+		((uint16_t *)p)[i] = format == PBOX_FMT_BF16 ? to_bf16(f) : to_fp16(f);
+}
+
+/* ---- data ------------------------------------------------------------------------------------ */
+
+static uint32_t
+mix(uint64_t a, uint64_t b, uint64_t c)
+{
+	uint64_t x = a * 0x9E3779B97F4A7C15ull ^ b * 0xC2B2AE3D27D4EB4Full ^ c;
+
+	x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9ull;
+	x = (x ^ x >> 27) * 0x94D049BB133111EBull;
+	return (uint32_t)(x ^ x >> 31);
+}
+
+/** In [-1, 1); any order of summation but the right one shows in the last bits. */
+static inline float
+value(uint32_t base, uint32_t i)
+{
+	uint32_t x = i * 0x9E3779B1u ^ base;
+
+	x = (x ^ x >> 15) * 0x85EBCA77u;
+	x = (x ^ x >> 13) * 0xC2B2AE3Du;
+	x ^= x >> 16;
+	return (float)(int32_t)x * 0x1p-31f;
+}
+
+void
+data_fill(const struct options *o, unsigned worker, unsigned round, uint64_t first, uint64_t n,
+	void *out)
+{
+	uint32_t base = mix(o->seed, worker + 1, round);
+
+	if (o->push_format == PBOX_FMT_FP32)
+		for (uint64_t i = 0; i < n; i++)
+			((float *)out)[i] = value(base, (uint32_t)(first + i));
+	else
+		for (uint64_t i = 0; i < n; i++)
+			to_wire(out, o->push_format, i, value(base, (uint32_t)(first + i)));
+}
+
+uint32_t
+data_weight(const struct options *o, unsigned worker, unsigned round)
+{
+	return o->op < PBOX_OP_SAMPLE_MEAN ? 1 : 1 + (worker * 7 + round) % 64;
+}
+
+void
+data_init(const struct options *o, uint64_t first, uint64_t n, float *out)
+{
+	uint32_t base = mix(o->seed, 0, 0);
+
+	for (uint64_t i = 0; i < n; i++)
+		out[i] = value(base, (uint32_t)(first + i));
+}
+
+/* ---- reference --------------------------------------------------------------------------------- */
+
+int
+reference_open(struct reference *r, const struct options *o, uint64_t elements)
+{
+	*r = (struct reference){.o = o, .result = calloc(elements, sizeof(float))};
+	if (o->optimiser >= PBOX_OPT_MOMENTUM)
+		r->s0 = calloc(elements, sizeof(float));
+	if (o->optimiser >= PBOX_OPT_ADAM)
+		r->s1 = calloc(elements, sizeof(float));
+	if (r->result == NULL || (o->optimiser >= PBOX_OPT_MOMENTUM && r->s0 == NULL) ||
+		(o->optimiser >= PBOX_OPT_ADAM && r->s1 == NULL)) {
+		reference_close(r);
+		return -1;
+	}
+	if (o->optimiser != PBOX_OPT_NONE)
+		data_init(o, 0, elements, r->result);
+	return 0;
+}
+
+void
+reference_close(struct reference *r)
+{
+	free(r->result);
+	free(r->s0);
+	free(r->s1);
+	memset(r, 0, sizeof(*r));
+}
+
+#define BLOCK 1024
+
+/** One block of R5.2: what the round makes of the contributions. */
+static void
+reduce(const struct options *o, unsigned round, uint64_t first, uint64_t n, float *g)
+{
+	uint8_t buf[BLOCK * 4];
+	double by = o->op == PBOX_OP_MEAN ? o->workers : 0;
+	float scale;
+
+	for (unsigned w = 0; w < o->workers; w++) {
+		float weight = (float)data_weight(o, w, round);
+
+		data_fill(o, w, round, first, n, buf);
+		if (o->op >= PBOX_OP_SAMPLE_MEAN)
+			by += data_weight(o, w, round);
+		for (uint64_t i = 0; i < n; i++) {
+			float v = from_wire(buf, o->push_format, i);
+
+			if (o->op == PBOX_OP_WEIGHTED_MEAN)
+				v = weight * v;
+			g[i] = w == 0 ? v : g[i] + v;
+		}
+	}
+	if (o->op == PBOX_OP_SUM)
+		return;
+	scale = (float)(1.0 / by);
+	for (uint64_t i = 0; i < n; i++)
+		g[i] *= scale;
+}
+
+/** torch.optim's formulas in fp32, one element. */
+static float
+step_element(const struct options *o, double t, float p, float g, float *s0, float *s1)
+{
+	float lr = (float)o->lr, wd = (float)o->weight_decay;
+	float b1 = (float)o->beta1, b2 = (float)o->beta2, mu = (float)o->momentum;
+	float bias1, bias2;
+
+	if (o->optimiser == PBOX_OPT_ADAMW)
+		p *= (float)(1.0 - o->lr * o->weight_decay);
+	else
+		g += wd * p;
+	switch (o->optimiser) {
+	case PBOX_OPT_SGD:
+		return p - lr * g;
+	case PBOX_OPT_MOMENTUM:
+	case PBOX_OPT_NESTEROV:
+		*s0 = t == 1 ? g : mu * *s0 + (1.0f - (float)o->dampening) * g;
+		return p - lr * (o->optimiser == PBOX_OPT_MOMENTUM ? *s0 : g + mu * *s0);
+	default:
+		*s0 = b1 * *s0 + (1.0f - b1) * g;
+		*s1 = b2 * *s1 + (1.0f - b2) * g * g;
+		bias1 = (float)(o->lr / (1.0 - pow(o->beta1, t)));
+		bias2 = (float)sqrt(1.0 - pow(o->beta2, t));
+		return p - bias1 * *s0 / (sqrtf(*s1) / bias2 + (float)o->eps);
+	}
+}
+
+void
+reference_round(struct reference *r, unsigned round, unsigned step, uint64_t first, uint64_t n)
+{
+	const struct options *o = r->o;
+	float g[BLOCK], dummy = 0;
+
+	for (uint64_t at = first; at < first + n; at += BLOCK) {
+		uint64_t m = first + n - at < BLOCK ? first + n - at : BLOCK;
+
+		if (o->optimiser == PBOX_OPT_NONE) {
+			reduce(o, round, at, m, r->result + at);
+			continue;
+		}
+		reduce(o, round, at, m, g);
+		for (uint64_t i = 0; i < m; i++)
+			r->result[at + i] = step_element(o, step, r->result[at + i], g[i],
+				r->s0 != NULL ? &r->s0[at + i] : &dummy,
+				r->s1 != NULL ? &r->s1[at + i] : &dummy);
+	}
+}
+
+/** Sums are exact; parameters may differ by what roundings of another order make. */
+static bool
+close_enough(const struct options *o, float got, float want)
+{
+	float rel = o->pull_format == PBOX_FMT_FP32   ? 1e-5f
+		    : o->pull_format == PBOX_FMT_BF16 ? 0x1p-7f
+						      : 0x1p-10f;
+
+	return fabsf(got - want) <= rel * fabsf(want) + 1e-6f;
+}
+
+uint64_t
+reference_compare(
+	const struct reference *r, const void *got, uint64_t first, uint64_t n, uint64_t *bad)
+{
+	const struct options *o = r->o;
+	unsigned size = wire_size(o->pull_format);
+	uint64_t wrong = 0;
+
+	if (o->optimiser == PBOX_OPT_NONE && o->pull_format == PBOX_FMT_FP32 &&
+		memcmp(got, r->result + first, n * 4) == 0)
+		return 0;
+	for (uint64_t i = 0; i < n; i++) {
+		uint32_t want = 0;
+		bool same;
+
+		to_wire(&want, o->pull_format, 0, r->result[first + i]);
+		same = memcmp(&want, (const uint8_t *)got + i * size, size) == 0;
+		if (!same && o->optimiser != PBOX_OPT_NONE)
+			same = close_enough(
+				o, from_wire(got, o->pull_format, i), r->result[first + i]);
+		if (!same && wrong++ == 0)
+			*bad = i;
+	}
+	return wrong;
+}

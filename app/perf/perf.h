@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef PERF_H
+#define PERF_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <pbox_client.h>
+
+#define MAX_LOCAL 256
+
+/** Exit codes; also in pbox-perf(1). */
+enum exit_code {
+	EXIT_GOOD = 0,
+	EXIT_MISMATCH = 1, /* a verified element was wrong */
+	EXIT_USAGE = 2,
+	EXIT_JOIN = 3,  /* could not join or declare */
+	EXIT_ROUND = 4, /* a round failed or did not end in time */
+};
+
+enum check { CHECK_ALL, CHECK_FIRST, CHECK_NONE };
+
+struct options {
+	const char *box, *job, *bind, *model;
+	char *secret;
+	unsigned workers, local;
+	int worker; /* -1: any */
+	uint64_t elements;
+	unsigned rounds, warmup;
+	double seconds, interval;
+	unsigned op, optimiser, push_format, pull_format;
+	double lr, momentum, dampening, weight_decay, beta1, beta2, eps;
+	unsigned mtu, window, timeout_ms, join_timeout_ms, spin_us, lease_ms;
+	int gso;
+	uint64_t seed;
+	enum check check;
+	bool per_tensor, json, quiet;
+};
+
+/** Parse; exits for --help, --version and errors. */
+void options_parse(struct options *o, int argc, char **argv);
+
+/* ---- data.c: what workers push, and what must come back --------------------------------- */
+
+struct model {
+	struct pbox_client_tensor *tensor;
+	uint64_t *first; /* element of the whole */
+	unsigned n;
+	uint64_t elements;
+};
+
+int model_load(struct model *m, const struct options *o, char *err, size_t cap);
+void model_free(struct model *m);
+
+/** fp32 <-> wire formats, round to nearest even. */
+float from_wire(const void *p, unsigned format, uint64_t i);
+void to_wire(void *p, unsigned format, uint64_t i, float f);
+unsigned wire_size(unsigned format);
+
+/** What @p worker pushes in @p round, elements first .. first + n - 1, in the push format. */
+void data_fill(const struct options *o, unsigned worker, unsigned round, uint64_t first, uint64_t n,
+	void *out);
+uint32_t data_weight(const struct options *o, unsigned worker, unsigned round);
+/** Initial parameters. */
+void data_init(const struct options *o, uint64_t first, uint64_t n, float *out);
+
+/** Replica of the box, for checking: the result of each round, computed here. */
+struct reference {
+	const struct options *o;
+	float *result; /* sum or parameters, fp32 */
+	float *s0, *s1;
+	unsigned steps;
+};
+int reference_open(struct reference *r, const struct options *o, uint64_t elements);
+void reference_close(struct reference *r);
+/** Advance elements first .. first + n - 1 by one round. */
+void reference_round(
+	struct reference *r, unsigned round, unsigned step, uint64_t first, uint64_t n);
+/** Elements of @p got that are wrong; *bad is the first of them. */
+uint64_t reference_compare(
+	const struct reference *r, const void *got, uint64_t first, uint64_t n, uint64_t *bad);
+
+/* ---- worker.c ----------------------------------------------------------------------------- */
+
+#define HIST_SUB     32 /* buckets per power of two: 3 % wide */
+#define HIST_BUCKETS (40 * HIST_SUB)
+
+struct perf;
+
+struct worker {
+	struct perf *p;
+	pthread_t thread;
+	unsigned index;  /* among the local ones */
+	unsigned number; /* of the job */
+	struct pbox_client *c;
+	uint32_t table;
+	uint8_t *in, *out;
+	struct pbox_client_io *io;
+	pbox_client_handle *handle;
+	/* workers of several processes agree on the last round of --time by a sum of their own */
+	uint32_t vote_table;
+	float vote, votes;
+	struct pbox_client_error err;
+	struct pbox_client_stats begin, stats;
+	enum exit_code code;
+	uint64_t checked, mismatches, first_bad;
+	unsigned first_bad_round;
+	float first_got, first_want;
+	uint32_t hist[HIST_BUCKETS]; /* of round times in ns */
+	/* read by the reporter while running */
+	atomic_uint_fast64_t rounds, busy_ns, last_ns;
+	atomic_uint_fast64_t retransmitted, probes;
+};
+
+struct perf {
+	struct options o;
+	struct model m;
+	struct reference ref;
+	struct worker *w;
+	pthread_barrier_t barrier;
+	pthread_mutex_t lock;
+	bool abort; /* lock; set before a barrier, looked at after it */
+	bool stop;  /* lock; the leader has decided that the round is the last one */
+	uint64_t end_ns;
+	atomic_bool interrupted;
+	atomic_uint running;
+};
+
+void *worker_main(void *arg);
+uint64_t now_ns(void);
+/** Do workers of other processes take part in the decision to stop? */
+static inline bool
+uses_votes(const struct options *o)
+{
+	return o->seconds > 0 && o->local < o->workers;
+}
+/** Value below which @p share of the entries lie, in ns. */
+double hist_percentile(const uint32_t *hist, double share);
+
+/* ---- report.c ----------------------------------------------------------------------------- */
+
+void report_start(const struct perf *p);
+void report_interval(struct perf *p, double from, double to, uint64_t *seen);
+void report_end(struct perf *p);
+
+#endif /* PERF_H */

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <pbox_wire.h>
+
+#include "perf.h"
+
+uint64_t
+now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* ---- histogram: 32 buckets per power of two ------------------------------------------------ */
+
+static unsigned
+bucket_of(uint64_t ns)
+{
+	unsigned e, b;
+
+	if (ns < HIST_SUB)
+		return (unsigned)ns;
+	e = 63 - (unsigned)__builtin_clzll(ns);
+	b = (e - 4) * HIST_SUB + (unsigned)(ns >> (e - 5) & (HIST_SUB - 1));
+	return b < HIST_BUCKETS ? b : HIST_BUCKETS - 1;
+}
+
+static double
+bucket_value(unsigned b)
+{
+	unsigned e = b / HIST_SUB + 4;
+
+	if (b < HIST_SUB)
+		return b;
+	return (double)((uint64_t)(HIST_SUB + b % HIST_SUB) << (e - 5)) * (1 + 0.5 / HIST_SUB);
+}
+
+double
+hist_percentile(const uint32_t *hist, double share)
+{
+	uint64_t total = 0, at = 0;
+
+	for (unsigned i = 0; i < HIST_BUCKETS; i++)
+		total += hist[i];
+	for (unsigned i = 0; i < HIST_BUCKETS; i++) {
+		at += hist[i];
+		if (at > 0 && (double)at >= share * (double)total)
+			return bucket_value(i);
+	}
+	return 0;
+}
+
+/* ---- all local workers together --------------------------------------------------------------- */
+
+/** Meet; false when one of us has failed. */
+static bool
+meet(struct worker *w)
+{
+	struct perf *p = w->p;
+	bool good;
+
+	if (w->code != EXIT_GOOD) {
+		pthread_mutex_lock(&p->lock);
+		p->abort = true;
+		pthread_mutex_unlock(&p->lock);
+	}
+	pthread_barrier_wait(&p->barrier);
+	pthread_mutex_lock(&p->lock);
+	good = !p->abort;
+	pthread_mutex_unlock(&p->lock);
+	pthread_barrier_wait(&p->barrier);
+	return good;
+}
+
+/* ---- joining ------------------------------------------------------------------------------------ */
+
+static int
+join(struct worker *w)
+{
+	const struct options *o = &w->p->o;
+	struct pbox_client_conf conf;
+
+	pbox_client_conf_init(&conf);
+	conf.box = o->box;
+	conf.job = o->job;
+	conf.secret = o->secret;
+	conf.bind = o->bind;
+	conf.worker = o->worker < 0 ? -1 : o->worker + (int)w->index;
+	conf.workers = o->workers;
+	conf.mtu = o->mtu;
+	conf.window = o->window;
+	conf.gso = o->gso;
+	conf.spin_us = (int)o->spin_us;
+	conf.lease_ms = o->lease_ms;
+	conf.timeout_ms = o->timeout_ms;
+	if (o->join_timeout_ms != 0)
+		conf.join_timeout_ms = o->join_timeout_ms;
+	if (pbox_client_open(&w->c, &conf, &w->err) != 0)
+		return -1;
+	w->number = pbox_client_worker(w->c);
+	return 0;
+}
+
+static int
+declare(struct worker *w)
+{
+	const struct options *o = &w->p->o;
+	const struct model *m = &w->p->m;
+	struct pbox_client_table t = {.size = sizeof(t),
+		.mode = o->optimiser != PBOX_OPT_NONE ? PBOX_MODE_OPTIMISER : PBOX_MODE_ALLREDUCE,
+		.op = (uint8_t)o->op,
+		.optimiser = (uint8_t)o->optimiser,
+		.push_format = (uint8_t)o->push_format,
+		.pull_format = (uint8_t)o->pull_format,
+		.n = m->n,
+		.tensors = m->tensor};
+
+	static const struct pbox_client_tensor vote = {"vote", 1, 0};
+	struct pbox_client_table v = {.size = sizeof(v),
+		.push_format = PBOX_FMT_FP32,
+		.pull_format = PBOX_FMT_FP32,
+		.n = 1,
+		.tensors = &vote};
+	int rc = pbox_client_declare(w->c, &t, 0, &w->table, &w->err);
+
+	if (rc == 0 && uses_votes(o))
+		rc = pbox_client_declare(w->c, &v, 0, &w->vote_table, &w->err);
+	return rc;
+}
+
+static int
+allocate(struct worker *w)
+{
+	const struct options *o = &w->p->o;
+	const struct model *m = &w->p->m;
+	unsigned in = wire_size(o->push_format), out = wire_size(o->pull_format);
+
+	w->in = malloc(m->elements * in + 1);
+	w->out = malloc(m->elements * out + 1);
+	w->io = calloc(m->n, sizeof(*w->io));
+	w->handle = calloc(m->n, sizeof(*w->handle));
+	if (w->in == NULL || w->out == NULL || w->io == NULL || w->handle == NULL) {
+		w->err.code = PBOX_C_MEMORY;
+		snprintf(w->err.text, sizeof(w->err.text), "no memory for %llu elements",
+			(unsigned long long)m->elements);
+		return -1;
+	}
+	for (unsigned i = 0; i < m->n; i++)
+		w->io[i] = (struct pbox_client_io){
+			i, w->in + m->first[i] * in, w->out + m->first[i] * out};
+	return 0;
+}
+
+/** Initial parameters and hyper-parameters. */
+static int
+prepare(struct worker *w)
+{
+	const struct options *o = &w->p->o;
+	const struct model *m = &w->p->m;
+	struct pbox_client_hyper h[8] = {
+		{PBOX_HYPER_LR, o->lr}, {PBOX_HYPER_WEIGHT_DECAY, o->weight_decay}};
+	unsigned n = 2;
+	struct pbox_client_io *io;
+	float *param;
+	int rc = 0;
+
+	if (o->optimiser == PBOX_OPT_NONE)
+		return 0;
+	if (o->optimiser == PBOX_OPT_MOMENTUM || o->optimiser == PBOX_OPT_NESTEROV) {
+		h[n++] = (struct pbox_client_hyper){PBOX_HYPER_MOMENTUM, o->momentum};
+		h[n++] = (struct pbox_client_hyper){PBOX_HYPER_DAMPENING, o->dampening};
+	} else if (o->optimiser >= PBOX_OPT_ADAM) {
+		h[n++] = (struct pbox_client_hyper){PBOX_HYPER_BETA1, o->beta1};
+		h[n++] = (struct pbox_client_hyper){PBOX_HYPER_BETA2, o->beta2};
+		h[n++] = (struct pbox_client_hyper){PBOX_HYPER_EPS, o->eps};
+	}
+	rc = pbox_client_set(w->c, w->table, PBOX_ALL_GROUPS, 0, h, n, &w->err);
+	if (rc == 0 && w->number == 0) {
+		param = malloc(m->elements * sizeof(*param) + 1);
+		io = calloc(m->n, sizeof(*io));
+		if (param == NULL || io == NULL) {
+			snprintf(w->err.text, sizeof(w->err.text), "no memory for parameters");
+			free(param);
+			free(io);
+			return -1;
+		}
+		data_init(o, 0, m->elements, param);
+		for (unsigned i = 0; i < m->n; i++)
+			io[i] = (struct pbox_client_io){i, param + m->first[i], NULL};
+		rc = pbox_client_run(w->c, w->table, PBOX_CLIENT_INIT, io, m->n, 1, 0, &w->err);
+		free(param);
+		free(io);
+	}
+	if (rc == 0)
+		rc = pbox_client_run(w->c, w->table, PBOX_CLIENT_PULL, w->io, m->n, 1, 0, &w->err);
+	return rc;
+}
+
+/* ---- rounds ---------------------------------------------------------------------------------------- */
+
+static int
+exchange_data(struct worker *w, unsigned data_round)
+{
+	const struct options *o = &w->p->o;
+	unsigned n = w->p->m.n;
+	uint32_t weight = data_weight(o, w->number, data_round);
+	int rc = 0;
+
+	if (!o->per_tensor)
+		return pbox_client_run(
+			w->c, w->table, PBOX_CLIENT_PUSHPULL, w->io, n, weight, 0, &w->err);
+	for (unsigned i = n; i-- > 0 && rc == 0;) /* as a backward pass: last first */
+		rc = pbox_client_submit(w->c, w->table, PBOX_CLIENT_PUSHPULL, &w->io[i], 1,
+			(uint8_t)(i < 255 ? i : 255), weight, &w->handle[i], &w->err);
+	for (unsigned i = 0; i < n && rc == 0; i++)
+		rc = pbox_client_wait(w->c, w->handle[i], 0, &w->err);
+	return rc;
+}
+
+static int
+exchange(struct worker *w, unsigned data_round)
+{
+	struct pbox_client_io io = {0, &w->vote, &w->votes};
+	pbox_client_handle h;
+	int rc;
+
+	if (!uses_votes(&w->p->o))
+		return exchange_data(w, data_round);
+	rc = pbox_client_submit(
+		w->c, w->vote_table, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &w->err);
+	if (rc == 0)
+		rc = exchange_data(w, data_round);
+	return rc == 0 ? pbox_client_wait(w->c, h, 0, &w->err) : rc;
+}
+
+/** Elements that this local worker computes of the reference. */
+static void
+share(const struct worker *w, uint64_t *first, uint64_t *n)
+{
+	uint64_t all = w->p->m.elements, k = w->p->o.local;
+
+	*first = all / k * w->index;
+	*n = w->index + 1 == k ? all - *first : all / k;
+}
+
+static void
+verify(struct worker *w, unsigned round)
+{
+	const struct reference *ref = &w->p->ref;
+	uint64_t bad = 0, wrong = reference_compare(ref, w->out, 0, w->p->m.elements, &bad);
+
+	w->checked += w->p->m.elements;
+	if (wrong > 0 && w->mismatches == 0) {
+		w->first_bad = bad;
+		w->first_bad_round = round;
+		w->first_got = from_wire(w->out, w->p->o.pull_format, bad);
+		w->first_want = ref->result[bad];
+	}
+	w->mismatches += wrong;
+}
+
+/** Does the leader want another round? The same answer for all local workers. */
+static bool
+another(struct worker *w, unsigned round)
+{
+	struct perf *p = w->p;
+	bool stop;
+
+	if (w->index == 0) {
+		pthread_mutex_lock(&p->lock);
+		if (round == p->o.warmup + 1 && p->o.seconds > 0)
+			p->end_ns = now_ns() + (uint64_t)(p->o.seconds * 1e9);
+		p->stop = atomic_load(&p->interrupted) ||
+			  (p->o.seconds > 0 ? p->end_ns != 0 && now_ns() >= p->end_ns
+					    : round > p->o.warmup + p->o.rounds);
+		pthread_mutex_unlock(&p->lock);
+	}
+	if (!meet(w))
+		return false;
+	pthread_mutex_lock(&p->lock);
+	stop = p->stop;
+	pthread_mutex_unlock(&p->lock);
+	w->vote = stop;
+	return uses_votes(&p->o) ? w->votes == 0 : !stop;
+}
+
+static void
+count_round(struct worker *w, uint64_t ns)
+{
+	struct pbox_client_stats s = {.size = sizeof(s)};
+
+	w->hist[bucket_of(ns)]++;
+	atomic_fetch_add(&w->busy_ns, ns);
+	atomic_store(&w->last_ns, now_ns());
+	atomic_fetch_add(&w->rounds, 1);
+	pbox_client_stats(w->c, &s);
+	atomic_store(&w->retransmitted, s.retransmitted_frames - w->begin.retransmitted_frames);
+	atomic_store(&w->probes, s.probes - w->begin.probes);
+}
+
+static void
+rounds(struct worker *w)
+{
+	const struct options *o = &w->p->o;
+	uint64_t first, n;
+
+	share(w, &first, &n);
+	for (unsigned round = 1; another(w, round); round++) {
+		/* the data of a round are new where they are checked, else those of the first */
+		unsigned data_round = o->check == CHECK_ALL ? round : 1;
+		bool check = o->check == CHECK_ALL || (o->check == CHECK_FIRST && round == 1);
+		uint64_t start;
+
+		if (round == o->warmup + 1)
+			pbox_client_stats(w->c, &w->begin);
+		if (round == 1 || o->check == CHECK_ALL)
+			data_fill(o, w->number, data_round, 0, w->p->m.elements, w->in);
+		if (check)
+			reference_round(&w->p->ref, data_round, round, first, n);
+		if (!meet(w))
+			return;
+		start = now_ns();
+		if (exchange(w, data_round) != 0) {
+			w->code = EXIT_ROUND;
+			atomic_store(&w->p->interrupted, true);
+		} else if (round > o->warmup) {
+			count_round(w, now_ns() - start);
+		}
+		if (check && w->code == EXIT_GOOD)
+			verify(w, round);
+	}
+}
+
+void *
+worker_main(void *arg)
+{
+	struct worker *w = arg;
+
+	w->begin.size = w->stats.size = sizeof(w->stats);
+	if (allocate(w) != 0 || join(w) != 0)
+		w->code = EXIT_JOIN;
+	/* with --worker 0 to K-1 all here, a failure of one must not leave others waiting */
+	if (meet(w)) {
+		if (declare(w) != 0 || prepare(w) != 0)
+			w->code = EXIT_JOIN;
+		if (w->c != NULL)
+			pbox_client_stats(w->c, &w->begin);
+		if (meet(w))
+			rounds(w);
+	}
+	if (w->c != NULL) {
+		pbox_client_stats(w->c, &w->stats);
+		pbox_client_close(w->c);
+	}
+	free(w->in);
+	free(w->out);
+	free(w->io);
+	free(w->handle);
+	atomic_fetch_sub(&w->p->running, 1);
+	return NULL;
+}

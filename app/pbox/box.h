@@ -7,6 +7,8 @@
 
 /* The appliance: what its start makes, in order, and its stop unmakes in reverse. */
 
+#include <sched.h>
+
 #include <pbox_arena.h>
 #include <pbox_control.h>
 #include <pbox_dataplane.h>
@@ -16,7 +18,7 @@
 struct box {
 	struct pbox_options opt;
 	struct pbox_conf *conf; /* where options came from */
-	unsigned n_cpus;        /* that this process may use, before EAL pins it */
+	cpu_set_t cpus;         /* that this process may use, before EAL pins it */
 	bool eal;
 
 	/* data cores; NUMA nodes of these, in order of appearance */
@@ -30,7 +32,7 @@ struct box {
 	enum pbox_dp_idle idle;
 
 	struct pbox_port port[PBOX_OPTIONS_PORTS];
-	char where[PBOX_OPTIONS_PORTS][128];
+	char where[PBOX_OPTIONS_PORTS][128], steer_where[PBOX_OPTIONS_PORTS][256];
 	unsigned n_ports; /* open */
 	struct pbox_engine_endpoint endpoint[PBOX_MAX_ENDPOINTS];
 	unsigned n_endpoints;

@@ -22,9 +22,13 @@ node_index(struct box *b, int node)
 	return (int)b->n_nodes++;
 }
 
+/* @p used: CPUs of data cores, which need not be among those of the process: isolcpus takes them
+ * out of its set. */
 static enum pbox_dp_idle
-idle_mode(const struct box *b)
+idle_mode(const struct box *b, const rte_cpuset_t *used)
 {
+	rte_cpuset_t all;
+
 	switch (b->opt.cores_idle) {
 	case PBOX_OPT_IDLE_POLL:
 		return PBOX_DP_POLL;
@@ -37,7 +41,8 @@ idle_mode(const struct box *b)
 	case PBOX_OPT_IDLE_AUTO:
 		break;
 	}
-	return pbox_dp_idle_auto(b->n_cores, b->n_cpus, b->cpu_shared);
+	CPU_OR(&all, &b->cpus, used);
+	return pbox_dp_idle_auto(b->n_cores, (unsigned)CPU_COUNT(&all), b->cpu_shared);
 }
 
 /* All lcores are data cores; the control thread is none of EAL's. */
@@ -71,6 +76,6 @@ cores_find(struct box *b, struct pbox_error *err)
 		b->lcore_of[b->n_cores] = lcore;
 		b->node_of[b->n_cores++] = (uint8_t)i;
 	}
-	b->idle = idle_mode(b);
+	b->idle = idle_mode(b, &used);
 	return 0;
 }

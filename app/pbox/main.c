@@ -2,7 +2,6 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,12 +25,22 @@ split(int argc, char **argv)
 	return argc;
 }
 
-/* -1: go on; else the exit status. */
+/* -1: go on; else the exit status. @p ours: index of "--". */
 static int
-options(int argc, char **argv)
+options(int all, char **argv, int ours)
 {
+	const char *wrong = pbox_options_misplaced(ours, argv);
 	struct pbox_error err = {0};
+	int argc = all - ours;
 
+	if (wrong != NULL) {
+		fprintf(stderr,
+			"pbox: %s is an option of pbox, not of EAL: these stand behind --: pbox "
+			"[EAL options] -- %s ...\n",
+			wrong, wrong);
+		return EXIT_USAGE;
+	}
+	argv += ours;
 	box.conf = pbox_options_load(&box.opt, argc, argv, &err);
 	if (box.conf == NULL) {
 		fprintf(stderr, "pbox: %s\n", err.text);
@@ -94,15 +103,22 @@ main(int argc, char **argv)
 	int ours = split(argc, argv), status;
 	struct pbox_error err = {0};
 	bool served = false;
-	cpu_set_t cpus;
 	int ret;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	status = options(argc - ours, argv + ours);
+	status = options(argc, argv, ours);
 	if (status >= 0)
 		return status;
-	box.n_cpus = sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+	if (sched_getaffinity(0, sizeof(box.cpus), &box.cpus) != 0)
+		CPU_ZERO(&box.cpus);
+	if (box.opt.check) {
+		pbox_conf_dump(box.conf, stdout);
+		putchar('\n');
+	}
 	ret = start(ours > 0 ? ours : 1, argv, &err);
+	/* links, interrupts and flow rules show only then */
+	if (ret == 0 && box.opt.check)
+		ret = ports_start(&box, &err);
 	if (ret == 0 && box.opt.check) {
 		report_make(&box);
 		report_print(&box, true);

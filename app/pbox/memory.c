@@ -48,8 +48,8 @@ memory_take(struct box *b, struct pbox_error *err)
 		else
 			b->memory[i] = take_auto(b, b->node[i], &size);
 		if (b->memory[i] == NULL) {
-			snprintf(
-				what, sizeof(what), "parameter memory of NUMA node %d", b->node[i]);
+			snprintf(what, sizeof(what), "parameter memory of NUMA node %d needs",
+				b->node[i]);
 			return pbox_memory_fail(err, what, b->node[i], size);
 		}
 		b->memory_size[i] = size;

@@ -22,10 +22,12 @@ port_conf(struct box *b, const struct pbox_port_options *o, struct pbox_port_con
 	struct pbox_error *err)
 {
 	char *where = b->where[o - b->opt.ports];
+	char *steer_where = b->steer_where[o - b->opt.ports];
 	bool choice = pbox_conf_cores_count(&o->cores) > 0;
 	int ret;
 
 	pbox_conf_where(b->conf, o, where, sizeof(b->where[0]));
+	pbox_conf_where(b->conf, &o->steer, steer_where, sizeof(b->steer_where[0]));
 	*c = (struct pbox_port_conf){
 		.where = where,
 		.prefix_len = o->address.len,
@@ -36,6 +38,7 @@ port_conf(struct box *b, const struct pbox_port_options *o, struct pbox_port_con
 		.steer = o->steer == PBOX_OPT_STEER_FLOW   ? PBOX_PORT_STEER_FLOW
 			 : o->steer == PBOX_OPT_STEER_RING ? PBOX_PORT_STEER_RING
 							   : PBOX_PORT_STEER_AUTO,
+		.steer_where = steer_where,
 		.rx_intr = b->idle == PBOX_DP_INTERRUPT,
 		.hold = b->opt.hold,
 		.control_port = (uint16_t)b->opt.control_port,

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -142,6 +143,20 @@ planes_destroy(struct box *b)
 	b->dp = NULL;
 }
 
+/* What the cores really do without packets: ports may have no interrupts. */
+static const char *
+idle_text(const struct box *b)
+{
+	unsigned granted = 0;
+
+	for (unsigned i = 0; i < b->n_ports; i++)
+		granted += b->port[i].rx_intr;
+	if (b->idle != PBOX_DP_INTERRUPT || granted == b->n_ports)
+		return idle_name[b->idle];
+	return granted == 0 ? "sleep (no port has interrupts)"
+			    : "interrupt, sleep where a port has none";
+}
+
 void
 report_make(struct box *b)
 {
@@ -160,24 +175,44 @@ report_make(struct box *b)
 	if (at < size)
 		snprintf(b->report + at, size - at,
 			"cores: %u data cores, idle %s%s; sums %s, optimisers %s\n", b->n_cores,
-			idle_name[b->idle], b->cpu_shared ? " (they share CPUs)" : "",
-			b->reduce->name, b->optim->name);
+			idle_text(b), b->cpu_shared ? " (they share CPUs)" : "", b->reduce->name,
+			b->optim->name);
+}
+
+static void
+warn(bool check, const char *fmt, ...)
+{
+	char text[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (check)
+		printf("WARN %s\n", text);
+	else
+		pbox_log(PBOX_LOG_WARN, "%s", text);
 }
 
 /* "OK   line" for --check; notes are warnings. */
 void
 report_print(const struct box *b, bool check)
 {
+	char where[256];
+
 	for (const char *p = b->report; *p != '\0'; p += strcspn(p, "\n") + 1)
 		printf("%s%.*s\n", check ? "OK   " : "", (int)strcspn(p, "\n"), p);
 	for (unsigned i = 0; i < b->n_ports; i++)
 		for (unsigned k = 0; k < b->port[i].n_notes; k++)
-			if (check)
-				printf("WARN port %u (%s): %s\n", b->port[i].conf.id,
-					b->port[i].dev.name, b->port[i].note[k]);
-			else
-				pbox_log(PBOX_LOG_WARN, "port %u (%s): %s", b->port[i].conf.id,
-					b->port[i].dev.name, b->port[i].note[k]);
+			warn(check, "port %u (%s): %s", b->port[i].conf.id, b->port[i].dev.name,
+				b->port[i].note[k]);
+	for (unsigned i = 0; i < b->opt.n_jobs; i++) {
+		const struct pbox_conf_secret *s = &b->opt.jobs[i].secret;
+
+		if (s->exposed)
+			warn(check, "%s: others may read the file, and join: chmod go= it",
+				pbox_conf_where(b->conf, s, where, sizeof(where)));
+	}
 	if (check)
 		printf("OK   jobs: %u, endpoints: %u\n", b->opt.n_jobs, b->n_endpoints);
 }

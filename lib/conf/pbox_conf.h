@@ -59,6 +59,7 @@ struct pbox_conf_cores {
 /** A secret, given as it is or as `file:PATH` (one trailing newline does not belong to it). */
 struct pbox_conf_secret {
 	uint16_t len; /**< 0: not set */
+	bool exposed; /**< others than its owner may read, or change, the file that it is from */
 	uint8_t bytes[PBOX_CONF_SECRET_MAX];
 };
 

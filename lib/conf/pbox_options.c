@@ -69,7 +69,7 @@ static const struct pbox_conf_option global_options[] = {
 		.brief = "what a data core does without packets",
 		.more = "poll has the lowest latency and takes a CPU for each data core; yield, "
 			"sleep and interrupt leave it to others. auto: poll if each data core "
-			"has a CPU of its own, else sleep.",
+			"has a CPU of its own and two more are left, else sleep.",
 	},
 	{
 		.name = "memory",
@@ -436,6 +436,43 @@ pbox_options_job(const struct pbox_options *o, const char *name)
 			return &o->jobs[i];
 	}
 	return any;
+}
+
+static bool
+is_ours(const char *name, size_t n)
+{
+	for (unsigned s = 1; s < N_OF(sections); s++)
+		if (strncmp(sections[s].name, name, n) == 0 && sections[s].name[n] == '\0')
+			return true;
+	for (unsigned i = 0; i < N_OF(global_options); i++)
+		if (strncmp(global_options[i].name, name, n) == 0 &&
+			global_options[i].name[n] == '\0')
+			return true;
+	return false;
+}
+
+const char *
+pbox_options_misplaced(int argc, char *const argv[])
+{
+	static const char *const also_eal[] = {"help", "version", "log-level"};
+	static char found[PBOX_CONF_NAME_MAX];
+
+	for (int i = 1; i < argc; i++) {
+		const char *name = argv[i] + 2;
+		size_t n = strcspn(argv[i], "="), k = 0;
+
+		if (strncmp(argv[i], "--", 2) != 0 || n < 3 || n >= sizeof(found))
+			continue;
+		while (k < N_OF(also_eal) &&
+			(strncmp(also_eal[k], name, n - 2) != 0 || also_eal[k][n - 2] != '\0'))
+			k++;
+		if (k == N_OF(also_eal) && is_ours(name, n - 2)) {
+			memcpy(found, argv[i], n);
+			found[n] = '\0';
+			return found;
+		}
+	}
+	return NULL;
 }
 
 void

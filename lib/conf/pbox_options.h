@@ -23,7 +23,7 @@
 /** In the order of the names in the table. */
 enum pbox_opt_help { PBOX_OPT_HELP_NONE, PBOX_OPT_HELP_SHORT, PBOX_OPT_HELP_ALL };
 enum pbox_opt_idle {
-	PBOX_OPT_IDLE_AUTO, /**< poll if each data core has a CPU of its own, else sleep */
+	PBOX_OPT_IDLE_AUTO, /**< poll if CPUs are left beside the data cores', else sleep */
 	PBOX_OPT_IDLE_POLL,
 	PBOX_OPT_IDLE_YIELD,
 	PBOX_OPT_IDLE_SLEEP,
@@ -106,6 +106,12 @@ extern const struct pbox_conf_table pbox_options_table;
  */
 struct pbox_conf *pbox_options_load(
 	struct pbox_options *o, int argc, char *const argv[], struct pbox_error *err);
+
+/**
+ * The first of EAL's arguments (all before "--") that is an option of pbox, without its value; NULL:
+ * there is none. Short options and those that EAL has too are taken for EAL's.
+ */
+const char *pbox_options_misplaced(int argc, char *const argv[]);
 
 /** Check what options mean together; pbox_options_load() has done that. */
 int pbox_options_check(

@@ -257,6 +257,7 @@ read_secret(const char *path, struct pbox_conf_secret *value, char *why, size_t 
 	}
 	memset(value, 0, sizeof(*value));
 	value->len = (uint16_t)n;
+	value->exposed = (st.st_mode & (S_IRWXG | S_IRWXO)) != 0;
 	memcpy(value->bytes, buf, (size_t)n);
 	ret = 0;
 out:

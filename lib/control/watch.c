@@ -6,6 +6,12 @@
 
 #include "control_priv.h"
 
+/* Datagrams that are looked at together, and of them how many unfinished checksums, and more than
+ * one in how many, are no chance. */
+#define PARTIAL_INTERVAL 100
+#define PARTIAL_LEAST    8
+#define PARTIAL_SHARE    100
+
 static void
 watch_cores(struct pbox_control *c)
 {
@@ -34,17 +40,44 @@ watch_links(struct pbox_control *c)
 	for (unsigned i = 0; i < c->conf.n_ports; i++) {
 		struct pbox_port *p = &c->conf.port[i];
 		int change = pbox_port_link_change(p);
+		char advice[64];
 
-		if (change == 0)
+		if (change < 0)
+			pbox_log(PBOX_LOG_WARN, "port %u (%s) lost its link: %s", p->conf.id,
+				p->dev.name, pbox_port_link_advice(p, advice, sizeof(advice)));
+		if (change <= 0)
 			continue;
-		pbox_log(change > 0 ? PBOX_LOG_INFO : PBOX_LOG_WARN,
-			change > 0
-				? "port %u (%s): the link is up"
-				: "port %u (%s) lost its link: check the cable and the other side",
-			p->conf.id, p->dev.name);
-		if (change > 0)
-			pbox_dp_announce(c->conf.dp, i);
+		pbox_log(PBOX_LOG_INFO, "port %u (%s): the link is up", p->conf.id, p->dev.name);
+		pbox_dp_announce(c->conf.dp, i);
 	}
+}
+
+/*
+ * One finished checksum in 65536 equals an unfinished one, so single datagrams mean nothing: a
+ * sender that leaves them to hardware does so with all of its datagrams. The interval is a second,
+ * or longer where little comes.
+ */
+static void
+watch_checksums(struct pbox_control *c)
+{
+	const struct pbox_dp *dp = c->conf.dp;
+	struct watch *w = &c->watch;
+	uint64_t all = pbox_dp_total(dp, PBOX_CS_RX_CONTROL) + pbox_dp_total(dp, PBOX_CS_RX_DATA);
+	uint64_t partial = pbox_dp_total(dp, PBOX_CS_UDP_CHECKSUM_PARTIAL);
+	uint64_t came = all - w->datagrams, bad = partial - w->partial;
+
+	if (w->told_partial || came < PARTIAL_INTERVAL)
+		return;
+	w->datagrams = all;
+	w->partial = partial;
+	if (bad < PARTIAL_LEAST || bad * PARTIAL_SHARE <= came)
+		return;
+	w->told_partial = true;
+	pbox_log(PBOX_LOG_WARN,
+		"%" PRIu64 " of %" PRIu64 " datagrams came without a finished UDP checksum: their "
+		"sender leaves it to hardware that its link does not have. They are accepted, "
+		"their own CRC is good; on the workers, 'ethtool -K <if> tx off' mends it",
+		bad, came);
 }
 
 /* Things that an operator can mend, each told once. */
@@ -55,15 +88,7 @@ watch_packets(struct pbox_control *c)
 	struct watch *w = &c->watch;
 	uint64_t n;
 
-	n = pbox_dp_total(dp, PBOX_CS_UDP_CHECKSUM_PARTIAL);
-	if (n > 0 && !w->told_partial) {
-		w->told_partial = true;
-		pbox_log(PBOX_LOG_WARN,
-			"%" PRIu64 " datagrams came without a finished UDP checksum: their sender "
-			"leaves it to hardware that its link does not have. They are accepted, "
-			"their own CRC is good; on the workers, 'ethtool -K <if> tx off' mends it",
-			n);
-	}
+	watch_checksums(c);
 	n = pbox_dp_total(dp, PBOX_CS_DROP_IP_TRUNCATED);
 	if (n > 0 && !w->told_truncated) {
 		w->told_truncated = true;

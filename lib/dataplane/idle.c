@@ -23,7 +23,8 @@
 enum pbox_dp_idle
 pbox_dp_idle_auto(unsigned n_cores, unsigned n_cpus, bool shared)
 {
-	return shared || n_cpus <= n_cores ? PBOX_DP_SLEEP : PBOX_DP_POLL;
+	/* one for the control thread, and one for whatever else runs here */
+	return shared || n_cpus < n_cores + 2 ? PBOX_DP_SLEEP : PBOX_DP_POLL;
 }
 
 static void

@@ -129,8 +129,11 @@ int pbox_dp_plan(const struct pbox_port_conf *port, unsigned n_ports, const uint
 	struct pbox_error *err);
 
 /**
- * What auto means: poll if each core has a CPU of its own and one is left for others, else sleep.
- * Pure. @p shared: two data cores run on one CPU.
+ * What auto means: poll if each core has a CPU of its own and two are left, one for the control
+ * thread and one for others, else sleep. Pure.
+ *
+ * @param n_cpus  CPUs of data cores, and those that the process may use besides
+ * @param shared  two data cores run on one CPU
  */
 enum pbox_dp_idle pbox_dp_idle_auto(unsigned n_cores, unsigned n_cpus, bool shared);
 

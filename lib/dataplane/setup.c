@@ -83,7 +83,7 @@ core_headers(struct pbox_dp *dp, struct core *c, struct pbox_error *err)
 	snprintf(name, sizeof(name), "pbox_headers_%u", i);
 	dp->headers[i] = pbox_port_pool(name, n, PBOX_PORT_MBUF_PRIV, HEADER_ROOM, c->node);
 	if (dp->headers[i] == NULL)
-		return pbox_memory_fail(err, "packets for answers", c->node,
+		return pbox_memory_fail(err, "packets for answers need", c->node,
 			pbox_port_pool_bytes(n, PBOX_PORT_MBUF_PRIV, HEADER_ROOM));
 	dp->n_headers[i] = n;
 	rte_mempool_obj_iter(dp->headers[i], init_header, NULL);
@@ -108,7 +108,7 @@ core_create(struct pbox_dp *dp, unsigned i, struct pbox_error *err)
 	size += values(PBOX_CS_STATS) + values(PBOX_SS_STATS) + PEERS * sizeof(struct peer_header);
 	c = rte_zmalloc_socket("pbox_core", size, 2 * PBOX_CACHE_LINE, node);
 	if (c == NULL)
-		return pbox_memory_fail(err, "a data core", node, size);
+		return pbox_memory_fail(err, "a data core needs", node, size);
 	dp->core[i] = c;
 	c->dp = dp;
 	c->index = (uint16_t)i;
@@ -171,7 +171,7 @@ pbox_dp_create(const struct pbox_dp_conf *conf, struct pbox_error *err)
 			PBOX_PORT_MBUF_PRIV, CONTROL_ROOM, SOCKET_ID_ANY);
 		dp->n_control = CONTROL_MBUFS;
 		if (dp->control_pool == NULL)
-			ret = pbox_memory_fail(err, "packets of the control thread", -1,
+			ret = pbox_memory_fail(err, "packets of the control thread need", -1,
 				pbox_port_pool_bytes(
 					CONTROL_MBUFS, PBOX_PORT_MBUF_PRIV, CONTROL_ROOM));
 	}

@@ -149,7 +149,7 @@ registrar_silent_ms(const struct pbox_registrar *r, const struct pbox_job *job, 
 	return ns == UINT64_MAX ? NEVER_SEEN : (uint32_t)(ns / NS_PER_MS);
 }
 
-/* The job of an established session, or NULL after answering ERROR SESSION. */
+/* The job of an established session, or NULL after answering ERROR SESSION (R4.8). */
 static struct pbox_job *
 session(struct pbox_registrar *r, const struct pbox_frame *f)
 {
@@ -182,7 +182,8 @@ session(struct pbox_registrar *r, const struct pbox_frame *f)
 		};
 
 		count_control(r, drop);
-		r->conf.ops->send(r->conf.ctx, &out);
+		if (error_rate_take(&r->error_rate, r->now_ns))
+			r->conf.ops->send(r->conf.ctx, &out);
 		return NULL;
 	}
 	job->member[f->hdr.worker].last_seen = r->now_ns;

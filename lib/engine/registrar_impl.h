@@ -25,6 +25,7 @@ struct pbox_registrar {
 	uint32_t reserved; /* of conf.hold, by jobs */
 	unsigned endpoints_per_shard;
 	uint64_t now_ns;
+	struct error_rate error_rate;
 	bool stopping;
 	struct pbox_place place[PBOX_MAX_ENDPOINTS];
 	uint64_t *stats;

@@ -24,6 +24,26 @@ finished(const struct pbox_registrar *r, const struct pbox_job *job, uint32_t ta
 	return max;
 }
 
+/* A SET for groups first to end - 1: all of them take it or none does. */
+static int
+set_groups(struct pbox_table *t, struct pbox_set *m, unsigned first, unsigned end, uint32_t done,
+	struct pbox_error *err)
+{
+	int code = 0;
+
+	for (unsigned g = first; code == 0 && g < end; g++) {
+		m->group = (uint16_t)g;
+		code = pbox_schedule_check(
+			&t->schedule[g], (enum pbox_optim_kind)t->optimiser, m, done, err);
+	}
+	for (unsigned g = first; code == 0 && g < end; g++) {
+		m->group = (uint16_t)g;
+		code = pbox_schedule_add(
+			&t->schedule[g], (enum pbox_optim_kind)t->optimiser, m, done, err);
+	}
+	return code;
+}
+
 void
 registrar_on_set(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
 {
@@ -31,6 +51,7 @@ registrar_on_set(struct pbox_registrar *r, const struct pbox_frame *f, struct pb
 	struct pbox_error err;
 	struct pbox_set m;
 	unsigned first, end;
+	int code;
 
 	if (pbox_set_decode(f->payload, f->hdr.length, &m) < 0) {
 		count_control(r, PBOX_RS_DROP_MALFORMED);
@@ -51,17 +72,11 @@ registrar_on_set(struct pbox_registrar *r, const struct pbox_frame *f, struct pb
 	}
 	first = m.group == PBOX_ALL_GROUPS ? 0 : m.group;
 	end = m.group == PBOX_ALL_GROUPS ? jt->t.n_groups : m.group + 1u;
-	for (unsigned g = first; g < end; g++) {
-		int code = pbox_schedule_add(&jt->t.schedule[g],
-			(enum pbox_optim_kind)jt->t.optimiser, &m, finished(r, job, m.table), &err);
-
-		if (code != 0) {
-			registrar_refuse(
-				r, f, (enum pbox_errcode)code, m.from_round, "%s", err.text);
-			return;
-		}
-	}
-	registrar_reply(r, f, PBOX_SET_OK, 0);
+	code = set_groups(&jt->t, &m, first, end, finished(r, job, m.table), &err);
+	if (code != 0)
+		registrar_refuse(r, f, (enum pbox_errcode)code, m.from_round, "%s", err.text);
+	else
+		registrar_reply(r, f, PBOX_SET_OK, 0);
 }
 
 static void

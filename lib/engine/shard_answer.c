@@ -4,11 +4,6 @@
 
 #include "shard_impl.h"
 
-/* ERROR SESSION answers a second, and how many in a burst: enough to tell restarted workers,
- * useless for reflection. */
-#define ERROR_INTERVAL_NS UINT64_C(5000000)
-#define ERROR_BURST_NS    (UINT64_C(64) * ERROR_INTERVAL_NS)
-
 static void
 address(struct pbox_shard *s, struct pbox_shard_job *j, unsigned worker, struct pbox_send *out)
 {
@@ -147,14 +142,8 @@ shard_send_error(struct pbox_shard *s, const struct pbox_frame *f, enum pbox_err
 		.peer = &f->peer,
 	};
 
-	if (code == PBOX_E_SESSION) {
-		/* a token bucket in units of time: error_tokens_ns is when it was last empty */
-		if (s->now_ns - s->error_tokens_ns > ERROR_BURST_NS)
-			s->error_tokens_ns = s->now_ns - ERROR_BURST_NS;
-		if (s->now_ns - s->error_tokens_ns < ERROR_INTERVAL_NS)
-			return;
-		s->error_tokens_ns += ERROR_INTERVAL_NS;
-	}
+	if (code == PBOX_E_SESSION && !error_rate_take(&s->error_rate, s->now_ns))
+		return;
 	count(s, PBOX_SS_TX_OTHER);
 	s->conf.ops->send(s->conf.ctx, &out);
 }

@@ -9,6 +9,7 @@
 
 #include <pbox_optim.h>
 
+#include "error_rate.h"
 #include "pbox_shard.h"
 
 /* One worker of a job, as a shard sees it. */
@@ -70,7 +71,8 @@ struct pbox_shard {
 	struct pbox_shard_job **job; /* max_jobs, by number */
 	uint64_t *stats;
 	float *weight; /* PBOX_MAX_WORKERS: factors of one sum */
-	uint64_t now_ns, error_tokens_ns;
+	uint64_t now_ns;
+	struct error_rate error_rate;
 	bool own_endpoint[PBOX_MAX_ENDPOINTS];
 	uint8_t own_index[PBOX_MAX_ENDPOINTS]; /* among the shard's own */
 };

@@ -124,6 +124,9 @@ pbox_chunk_frag_elements(const struct pbox_table *t, const struct pbox_chunk *c,
  */
 int pbox_schedule_add(struct pbox_schedule *s, enum pbox_optim_kind kind, const struct pbox_set *m,
 	uint32_t finished, struct pbox_error *err);
+/** What pbox_schedule_add() would return; nothing is changed. */
+int pbox_schedule_check(struct pbox_schedule *s, enum pbox_optim_kind kind,
+	const struct pbox_set *m, uint32_t finished, struct pbox_error *err);
 /** What holds in @p round. Any thread. */
 const struct pbox_hyper *pbox_schedule_at(struct pbox_schedule *s, uint32_t round);
 

@@ -83,23 +83,26 @@ oldest_needed(const struct pbox_schedule *s, uint32_t count, uint32_t finished)
 	       pbox_serial_diff(successor->from_round, finished) > -BEHIND;
 }
 
-int
-pbox_schedule_add(struct pbox_schedule *s, enum pbox_optim_kind kind, const struct pbox_set *m,
-	uint32_t finished, struct pbox_error *err)
+/* All checks, and the entry to append; none (*repeated) where m says nothing new. */
+static int
+prepare(struct pbox_schedule *s, enum pbox_optim_kind kind, const struct pbox_set *m,
+	uint32_t finished, struct pbox_schedule_entry *fresh, bool *repeated,
+	struct pbox_error *err)
 {
 	uint32_t count = atomic_load_explicit(&s->count, memory_order_relaxed), done, want = 0;
 	const struct pbox_schedule_entry *last = &s->entry[(count - 1) % PBOX_SCHEDULE];
-	struct pbox_schedule_entry fresh = *last;
 	const char *wrong;
 	int ret;
 
+	*fresh = *last;
 	for (unsigned i = 0; i < m->count; i++) {
-		if (field(&fresh.hyper, m->param[i].id) == NULL)
+		if (field(&fresh->hyper, m->param[i].id) == NULL)
 			return refuse(err, PBOX_E_BAD_REQUEST, m, "unknown hyper-parameter");
 		want |= 1u << m->param[i].id;
 	}
 	ret = find_repeated(s, count, m, &done, err);
-	if (ret != 0 || done == want)
+	*repeated = ret == 0 && done == want;
+	if (ret != 0 || *repeated)
 		return ret;
 	if (pbox_serial_diff(m->from_round, finished) <= 0)
 		return refuse(err, PBOX_E_SET_LATE, m, "that round is already finished");
@@ -114,14 +117,38 @@ pbox_schedule_add(struct pbox_schedule *s, enum pbox_optim_kind kind, const stru
 			"too many SETs for rounds that are not finished: name several "
 			"hyper-parameters in one");
 	for (unsigned i = 0; i < m->count; i++)
-		*field(&fresh.hyper, m->param[i].id) = m->param[i].value;
+		*field(&fresh->hyper, m->param[i].id) = m->param[i].value;
 	if ((want & 1u << PBOX_HYPER_LR) != 0)
-		fresh.hyper.has_lr = 1;
-	wrong = pbox_hyper_check(&fresh.hyper, kind);
+		fresh->hyper.has_lr = 1;
+	wrong = pbox_hyper_check(&fresh->hyper, kind);
 	if (wrong != NULL)
 		return refuse(err, PBOX_E_BAD_REQUEST, m, wrong);
-	fresh.from_round = m->from_round;
-	fresh.set = want;
+	fresh->from_round = m->from_round;
+	fresh->set = want;
+	return 0;
+}
+
+int
+pbox_schedule_check(struct pbox_schedule *s, enum pbox_optim_kind kind, const struct pbox_set *m,
+	uint32_t finished, struct pbox_error *err)
+{
+	struct pbox_schedule_entry fresh;
+	bool repeated;
+
+	return prepare(s, kind, m, finished, &fresh, &repeated, err);
+}
+
+int
+pbox_schedule_add(struct pbox_schedule *s, enum pbox_optim_kind kind, const struct pbox_set *m,
+	uint32_t finished, struct pbox_error *err)
+{
+	uint32_t count = atomic_load_explicit(&s->count, memory_order_relaxed);
+	struct pbox_schedule_entry fresh;
+	bool repeated;
+	int ret = prepare(s, kind, m, finished, &fresh, &repeated, err);
+
+	if (ret != 0 || repeated)
+		return ret;
 	s->entry[count % PBOX_SCHEDULE] = fresh;
 	atomic_store_explicit(&s->count, count + 1, memory_order_release);
 	return 0;

@@ -76,7 +76,8 @@ pbox_hyper_check(const struct pbox_hyper *h, enum pbox_optim_kind kind)
 	if (kind == PBOX_OPTIM_SGD && h->momentum != 0.0)
 		return "sgd keeps no momentum: declare the table with momentum or nesterov";
 	if (kind == PBOX_OPTIM_NESTEROV && !(h->momentum > 0.0 && h->dampening == 0.0))
-		return "nesterov needs momentum above 0 and dampening 0";
+		return "nesterov needs momentum above 0 and dampening 0: set momentum and lr in "
+		       "one SET";
 	return NULL;
 }
 

@@ -175,12 +175,12 @@ pbox_memory_fail(struct pbox_error *err, const char *what, int node, size_t byte
 	pbox_budget_size(have, b, sizeof(b));
 	if (!rte_eal_has_hugepages())
 		return pbox_fail(err, ENOMEM,
-			"%s needs %s, and EAL has %s left: start with -m %zu or more (MiB)", what,
-			a, b, (bytes + bytes / 10 + rte_eal_get_physmem_size()) / 1048576 + 1);
+			"%s %s, and EAL has %s left: start with -m %zu or more (MiB)", what, a, b,
+			(bytes + bytes / 10 + rte_eal_get_physmem_size()) / 1048576 + 1);
 	need = bytes > have ? bytes - have : bytes / 10;
 	pages = hugepages(node, page, "nr_hugepages") + pbox_budget_pages(need, page);
 	return pbox_fail(err, ENOMEM,
-		"%s needs %s (%zu hugepages of %zu kB), and %s is left%s: echo %zu > "
+		"%s %s (%zu hugepages of %zu kB), and %s is left%s: echo %zu > "
 		"/sys/devices/system/node/node%d/hugepages/hugepages-%zukB/nr_hugepages, or lower "
 		"memory or hold",
 		what, a, pbox_budget_pages(bytes, page), page / 1024, b,

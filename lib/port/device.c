@@ -89,19 +89,35 @@ pbox_port_find(const char *name, uint16_t *id, struct pbox_error *err)
 			"with -a");
 }
 
+/* Ask the kernel about an interface. */
+static int
+kernel_ask(const char *ifname, unsigned long what, struct ifreq *req)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), ret;
+
+	if (fd < 0)
+		return -1;
+	rte_strscpy(req->ifr_name, ifname, sizeof(req->ifr_name));
+	ret = ioctl(fd, what, req);
+	close(fd);
+	return ret;
+}
+
+int
+port_kernel_flags(const char *ifname)
+{
+	struct ifreq req = {0};
+
+	return kernel_ask(ifname, SIOCGIFFLAGS, &req) < 0 ? -1 : (uint16_t)req.ifr_flags;
+}
+
 /* MTU of a kernel interface, 0 if it cannot be told. */
 static uint16_t
 kernel_mtu(const char *ifname)
 {
 	struct ifreq req = {0};
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), ret;
 
-	if (fd < 0)
-		return 0;
-	rte_strscpy(req.ifr_name, ifname, sizeof(req.ifr_name));
-	ret = ioctl(fd, SIOCGIFMTU, &req);
-	close(fd);
-	if (ret < 0 || req.ifr_mtu <= 0)
+	if (kernel_ask(ifname, SIOCGIFMTU, &req) < 0 || req.ifr_mtu <= 0)
 		return 0;
 	return req.ifr_mtu > UINT16_MAX ? UINT16_MAX : (uint16_t)req.ifr_mtu;
 }

@@ -2,7 +2,9 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <net/if.h>
 #include <stdatomic.h>
+#include <stdio.h>
 
 #include <rte_cycles.h>
 
@@ -37,25 +39,51 @@ port_link_unwatch(struct pbox_port *p)
 		rte_eth_dev_callback_unregister(p->conf.id, RTE_ETH_EVENT_INTR_LSC, on_link, p);
 }
 
+/* Virtual drivers claim a link whatever the interface behind them does: ask the kernel too. */
 static bool
 is_up(const struct pbox_port *p)
 {
+	int flags = p->dev.kernel_if[0] != '\0' ? port_kernel_flags(p->dev.kernel_if) : -1;
 	struct rte_eth_link link = {0};
 
+	if (flags >= 0 && (flags & IFF_RUNNING) == 0)
+		return false;
 	/* a device that cannot tell is taken for connected */
 	return rte_eth_link_get_nowait(p->conf.id, &link) != 0 ||
 	       link.link_status == RTE_ETH_LINK_UP;
 }
 
+/* Switched off by the administrator: waiting does not help. */
+static bool
+switched_off(const struct pbox_port *p)
+{
+	int flags = p->dev.kernel_if[0] != '\0' ? port_kernel_flags(p->dev.kernel_if) : -1;
+
+	return flags >= 0 && (flags & IFF_UP) == 0;
+}
+
+const char *
+pbox_port_link_advice(const struct pbox_port *p, char *buf, size_t size)
+{
+	if (switched_off(p))
+		snprintf(buf, size, "ip link set %s up", p->dev.kernel_if);
+	else
+		snprintf(buf, size, "check the cable and the other side");
+	return buf;
+}
+
 bool
 pbox_port_wait_link(struct pbox_port *p, unsigned timeout_ms)
 {
-	for (unsigned waited = 0; !is_up(p) && waited < timeout_ms; waited += POLL_MS)
+	char advice[64];
+
+	for (unsigned waited = 0; !is_up(p) && !switched_off(p) && waited < timeout_ms;
+		waited += POLL_MS)
 		rte_delay_us_sleep(POLL_MS * 1000);
 	p->link_up = is_up(p);
 	if (!p->link_up)
-		port_note(p, "no link: check the cable and the other side, or remove %s",
-			p->conf.where);
+		port_note(p, "link down: %s, or remove %s",
+			pbox_port_link_advice(p, advice, sizeof(advice)), p->conf.where);
 	return p->link_up;
 }
 
@@ -66,7 +94,7 @@ pbox_port_link_change(struct pbox_port *p)
 	int up;
 
 	/* with interrupts nothing is asked of the device until it says something */
-	if (p->dev.lsc && p->link_up >= 0 && events == p->link_seen)
+	if (p->dev.lsc && p->dev.kernel_if[0] == '\0' && p->link_up >= 0 && events == p->link_seen)
 		return 0;
 	p->link_seen = events;
 	up = is_up(p);

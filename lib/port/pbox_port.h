@@ -48,9 +48,10 @@ struct pbox_port_conf {
 	uint16_t queues;           /**< 0: as many as there are cores and the device has */
 	uint16_t rx_desc, tx_desc; /**< 0: auto */
 	enum pbox_port_steer steer;
-	bool rx_intr;          /**< wanted: receive interrupts */
-	uint32_t hold;         /**< received packets that each core may keep */
-	uint16_t control_port; /**< UDP; that of core i is control_port + 1 + i */
+	const char *steer_where; /**< for messages: "[port 0] steer = flow (pbox.conf line 5)" */
+	bool rx_intr;            /**< wanted: receive interrupts */
+	uint32_t hold;           /**< received packets that each core may keep */
+	uint16_t control_port;   /**< UDP; that of core i is control_port + 1 + i */
 	unsigned n_cores;
 	uint16_t core[PBOX_PORT_CORES]; /**< data cores that serve the port, by their index */
 };
@@ -112,6 +113,8 @@ int pbox_port_open(struct pbox_port *p, const struct pbox_port_conf *conf, struc
 int pbox_port_start(struct pbox_port *p, struct pbox_error *err);
 /** Wait for the link. false: none within @p timeout_ms (a note is added). */
 bool pbox_port_wait_link(struct pbox_port *p, unsigned timeout_ms);
+/** What to do about a link that is down: "ip link set eth0 up". Returns @p buf. */
+const char *pbox_port_link_advice(const struct pbox_port *p, char *buf, size_t size);
 /** Look at the link. 1: it came up, 0: unchanged, -1: it went down. Call it every second. */
 int pbox_port_link_change(struct pbox_port *p);
 /** Stop and close the device; its pools stay for pbox_port_mbufs_missing(). */
@@ -187,7 +190,8 @@ size_t pbox_budget_report(const struct pbox_budget *b, char *buf, size_t size);
 
 /** Free memory that EAL has, or could still take, on @p node (-1: any), and the page size. */
 size_t pbox_memory_free(int node, size_t *page);
-/** "needs 512 hugepages of 2048 kB on node 0, 100 are free: echo ... > /sys/..." */
+/** @p what, which ends with its verb ("a ring needs"), then "1 GiB (512 hugepages of 2048 kB), and
+ * 200 MiB is left on its NUMA node: echo ... > /sys/..." */
 int pbox_memory_fail(struct pbox_error *err, const char *what, int node, size_t bytes);
 
 #endif /* PBOX_PORT_H */

@@ -126,7 +126,8 @@ port_pools(struct pbox_port *p, struct pbox_error *err)
 			char what[160];
 
 			snprintf(what, sizeof(what),
-				PORT_FMT ": packet pools (%u queues of %u buffers of %u bytes)",
+				PORT_FMT
+				": packet pools (%u queues of %u buffers of %u bytes) need",
 				PORT_ARGS(p), p->n_queues, p->n_mbufs, p->data_room);
 			return pbox_memory_fail(err, what, p->dev.node, p->pool_bytes);
 		}

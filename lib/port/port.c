@@ -12,6 +12,8 @@
 #define RX_DESC 1024
 #define TX_DESC 1024
 
+#define NO_INTERRUPTS "no receive interrupts: its cores sleep instead"
+
 void
 port_note(struct pbox_port *p, const char *fmt, ...)
 {
@@ -68,7 +70,7 @@ configure(struct pbox_port *p, const struct rte_eth_dev_info *info, struct rte_e
 		p->rx_intr = false;
 		ret = try_configure(p, info, c);
 		if (ret == 0)
-			port_note(p, "no receive interrupts: its cores sleep instead");
+			port_note(p, NO_INTERRUPTS);
 	}
 	if (ret != 0 && wanted > 1) {
 		p->n_queues = 1;
@@ -200,6 +202,16 @@ pbox_port_open(struct pbox_port *p, const struct pbox_port_conf *conf, struct pb
 	return ret;
 }
 
+/* Some drivers take the wish for interrupts and have none: after the start it shows. */
+static void
+check_interrupts(struct pbox_port *p)
+{
+	for (uint16_t q = 0; p->rx_intr && q < p->n_queues; q++)
+		p->rx_intr = rte_eth_dev_rx_intr_ctl_q_get_fd(p->conf.id, q) >= 0;
+	if (!p->rx_intr)
+		port_note(p, NO_INTERRUPTS);
+}
+
 int
 pbox_port_start(struct pbox_port *p, struct pbox_error *err)
 {
@@ -213,6 +225,8 @@ pbox_port_start(struct pbox_port *p, struct pbox_error *err)
 	p->started = true;
 	/* that of a bond is its slave's, which it has by now */
 	port_mac(p);
+	if (p->rx_intr)
+		check_interrupts(p);
 	return port_steer(p, err);
 }
 

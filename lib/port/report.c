@@ -39,7 +39,7 @@ put_device(struct text *t, const struct pbox_port *p)
 		ip[1], ip[2], ip[3], p->nif.prefix_len, mac[0], mac[1], mac[2], mac[3], mac[4],
 		mac[5], p->mtu, p->dev.mtu_set != 0 ? "" : " (MTU is set outside DPDK: ip link)");
 	if (p->started && rte_eth_link_get_nowait(p->conf.id, &link) == 0) {
-		if (link.link_status != RTE_ETH_LINK_UP)
+		if (p->link_up == 0)
 			put(t, ", no link");
 		else if (link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN)
 			put(t, ", link %u Mbit/s", link.link_speed);

@@ -73,7 +73,7 @@ port_steer(struct pbox_port *p, struct pbox_error *err)
 	snprintf(p->steer_why, sizeof(p->steer_why), "the device has no such rule: %s",
 		e.message != NULL ? e.message : "no reason given");
 	if (p->conf.steer == PBOX_PORT_STEER_FLOW)
-		return pbox_fail(err, ENOTSUP, PORT_FMT ": steer = flow, and %s. Use steer = auto",
-			PORT_ARGS(p), p->steer_why);
+		return pbox_fail(err, ENOTSUP, PORT_FMT ": %s, and %s. Use steer = auto",
+			PORT_ARGS(p), p->conf.steer_where, p->steer_why);
 	return 0;
 }

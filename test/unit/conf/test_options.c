@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <pbox_options.h>
@@ -57,6 +58,44 @@ bad(const char *text, const char *message)
 
 #define PORT "[port 0]\naddress = 10.0.0.1/24\n"
 #define JOB  "[job a]\nsecret = hunter22\n"
+
+static void
+test_misplaced(void)
+{
+	char *eal[] = {(char *)"pbox", (char *)"-l", (char *)"0", (char *)"--log-level=8",
+		(char *)"--vdev", (char *)"net_null0", (char *)"--no-huge", NULL};
+	char *ours[] = {(char *)"pbox", (char *)"-l", (char *)"0", (char *)"--config=x.conf",
+		(char *)"--check", NULL};
+	char *port[] = {(char *)"pbox", (char *)"--port", (char *)"0:address=10.0.0.1/24", NULL};
+
+	CU_ASSERT_PTR_NULL(pbox_options_misplaced(7, eal));
+	CU_ASSERT_PTR_NULL(pbox_options_misplaced(1, ours));
+	CU_ASSERT_STRING_EQUAL(pbox_options_misplaced(5, ours), "--config");
+	CU_ASSERT_STRING_EQUAL(pbox_options_misplaced(3, port), "--port");
+}
+
+static void
+test_exposed_secret(void)
+{
+	static const mode_t mode[] = {0600, 0400, 0640, 0604, 0602};
+	char text[256], file[] = P_tmpdir "/pbox-secret-XXXXXX";
+	int fd = mkstemp(file);
+
+	CU_ASSERT_FATAL(fd >= 0);
+	CU_ASSERT_EQUAL(write(fd, "hunter22\n", 9), 9);
+	snprintf(text, sizeof(text), PORT "[job a]\nsecret = file:%s\n", file);
+	for (unsigned i = 0; i < sizeof(mode) / sizeof(mode[0]); i++) {
+		struct pbox_conf *conf;
+
+		CU_ASSERT_EQUAL(fchmod(fd, mode[i]), 0);
+		conf = load(text, NULL, NULL);
+		CU_ASSERT_PTR_NOT_NULL_FATAL(conf);
+		CU_ASSERT_EQUAL(o.jobs[0].secret.exposed, i >= 2);
+		pbox_conf_free(conf);
+	}
+	close(fd);
+	unlink(file);
+}
 
 static void
 test_defaults(void)
@@ -316,6 +355,8 @@ test_the_sample_is_a_good_configuration(void)
 
 const struct unit_test unit_tests[] = {
 	{"defaults", test_defaults},
+	{"options of pbox before --", test_misplaced},
+	{"a secret that others can read", test_exposed_secret},
 	{"everything set", test_everything_set},
 	{"contradictions", test_contradictions},
 	{"addresses of ports", test_addresses},

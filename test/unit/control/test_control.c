@@ -158,10 +158,13 @@ messages(void)
 	len = worker_frame(0, PBOX_CONTROL_PORT + 1, p, n, f);
 	sum = pbox_net_sum_fold(pbox_net_sum(f + 26, 8, 0) + 0x1100 + ((uint64_t)(n + 8) << 8));
 	memcpy(f + 40, &sum, 2);
-	rig_put(&rig, 0, f, len);
+	for (unsigned i = 0; i < 100; i++) {
+		rig_put(&rig, 0, f, len);
+		rig_turn(&rig);
+	}
 	rig_put(&rig, 0, f, len - 1);
 	rig_turn(&rig);
-	UNIT_EQ_U64(rig_core(&rig, PBOX_CS_UDP_CHECKSUM_PARTIAL), 1);
+	UNIT_EQ_U64(rig_core(&rig, PBOX_CS_UDP_CHECKSUM_PARTIAL), 100);
 	UNIT_EQ_U64(rig_core(&rig, PBOX_CS_DROP_IP_TRUNCATED), 1);
 	/* the core does not turn any more: that is told too */
 	while (strstr(logged, "has not turned") == NULL && time(NULL) < end) {
@@ -169,11 +172,43 @@ messages(void)
 		usleep(20000);
 	}
 	CU_ASSERT_PTR_NOT_NULL(strstr(logged, "data core 0 (lcore 1) has not turned"));
-	CU_ASSERT_PTR_NOT_NULL(strstr(logged, "1 datagrams came without a finished UDP checksum"));
+	CU_ASSERT_PTR_NOT_NULL(
+		strstr(logged, "100 of 100 datagrams came without a finished UDP checksum"));
 	CU_ASSERT_PTR_NOT_NULL(strstr(logged, "ethtool -K <if> tx off"));
 	CU_ASSERT_PTR_NOT_NULL(strstr(logged, "1 packets were cut off"));
 	CU_ASSERT_PTR_NOT_NULL(strstr(logged, "tx-udp-segmentation off"));
 	CU_ASSERT_PTR_NULL(strstr(strstr(logged, "cut off") + 1, "cut off"));
+	pbox_log_to(NULL, NULL, PBOX_LOG_ERROR);
+	rig_stop(&rig);
+}
+
+/* A finished checksum may look like an unfinished one by chance: a few say nothing. */
+static void
+checksums_by_chance(void)
+{
+	struct pbox_hdr h = {.type = PBOX_PING};
+	uint8_t p[128], good[256], odd[256];
+	size_t n = pbox_frame_seal(p, &h), len;
+	time_t end = time(NULL) + 10;
+	uint16_t sum;
+
+	rig_start(&rig, &(struct rig_options){.queues = 1, .cores = 1});
+	pbox_log_to(remember, NULL, PBOX_LOG_INFO);
+	logged[0] = '\0';
+	len = worker_frame(0, PBOX_CONTROL_PORT + 1, p, n, good);
+	memcpy(odd, good, len);
+	sum = pbox_net_sum_fold(pbox_net_sum(odd + 26, 8, 0) + 0x1100 + ((uint64_t)(n + 8) << 8));
+	memcpy(odd + 40, &sum, 2);
+	for (unsigned i = 0; i < 400; i++) {
+		rig_put(&rig, 0, i < 4 ? odd : good, len);
+		rig_turn(&rig);
+	}
+	UNIT_EQ_U64(rig_core(&rig, PBOX_CS_UDP_CHECKSUM_PARTIAL), 4);
+	while (strstr(logged, "has not turned") == NULL && time(NULL) < end) {
+		pbox_control_step(rig.control);
+		usleep(20000);
+	}
+	CU_ASSERT_PTR_NULL(strstr(logged, "UDP checksum"));
 	pbox_log_to(NULL, NULL, PBOX_LOG_ERROR);
 	rig_stop(&rig);
 }
@@ -212,6 +247,7 @@ const struct unit_test unit_tests[] = {
 	{"wrong frames", wrong_frames},
 	{"clean stop", clean_stop},
 	{"messages", messages},
+	{"checksums by chance", checksums_by_chance},
 	{"statistics", statistics},
 	{NULL, NULL},
 };

@@ -369,7 +369,7 @@ fx_declare_list(struct fx_worker *w, const struct pbox_declare *fixed,
 struct fx_sent *
 fx_declare(struct fx_worker *w, uint32_t table, const struct fx_table *t)
 {
-	struct pbox_tensor_entry e = {.elements = t->elements, .name = "weight"};
+	struct pbox_tensor_entry e = {.elements = t->elements, .group = t->group, .name = "weight"};
 	struct pbox_declare d = {
 		.table = table,
 		.tensors = 1,

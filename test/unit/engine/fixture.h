@@ -65,6 +65,7 @@ struct fx_worker {
 struct fx_table {
 	uint32_t elements;
 	uint8_t mode, op, optimiser, push, pull;
+	uint16_t group;
 };
 
 extern struct fx fx;

@@ -135,6 +135,61 @@ test_sessions_are_checked(void)
 	fx_end();
 }
 
+/* R4.8: whoever guesses tokens, or forges senders, gets few answers; a restarted worker gets one. */
+static void
+test_session_errors_are_few(void)
+{
+	struct fx_worker x;
+	unsigned answers = 0;
+
+	fx_begin();
+	fx_join(&w[0], "vision", 0, 2);
+	x = w[0];
+	x.token++;
+	for (unsigned i = 0; i < 1000; i++)
+		answers += fx_control(&x, PBOX_LEAVE, NULL, 0) != NULL;
+	UNIT_EQ_U64(answers, 64);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_DROP_SESSION_TOKEN], 1000);
+	fx.now += UINT64_C(5000000);
+	CU_ASSERT_PTR_NOT_NULL(fx_control(&x, PBOX_LEAVE, NULL, 0));
+	CU_ASSERT_PTR_NULL(fx_control(&x, PBOX_LEAVE, NULL, 0));
+	/* those with a session do not suffer from it */
+	CU_ASSERT_EQUAL(fx_control(&w[0], PBOX_PING, NULL, 0)->hdr.type, PBOX_PONG);
+	fx_end();
+}
+
+/* A SET for all groups that one of them refuses leaves the others as they were. */
+static void
+test_set_of_all_groups_is_whole(void)
+{
+	static const struct fx_table two = {
+		.elements = 4, .mode = PBOX_MODE_OPTIMISER, .optimiser = PBOX_OPT_SGD, .group = 1};
+	struct pbox_set m = {
+		.group = 1, .from_round = 3, .count = 1, .param = {{PBOX_HYPER_LR, 0.5}}};
+	struct pbox_schedule *s;
+	uint8_t payload[64];
+
+	fx_begin();
+	fx_job(w, "vision", 1, &two);
+	s = pbox_registrar_job(fx.registrar, 0)->table[0]->t.schedule;
+	UNIT_EQ_U64(pbox_registrar_job(fx.registrar, 0)->table[0]->t.n_groups, 2);
+	fx_control(&w[0], PBOX_SET, payload, pbox_set_encode(payload, sizeof(payload), &m));
+	CU_ASSERT_EQUAL(fx_last()->hdr.type, PBOX_SET_OK);
+	/* group 0 would take it, group 1 has another value */
+	m.group = PBOX_ALL_GROUPS;
+	m.param[0].value = 0.25;
+	fx_control(&w[0], PBOX_SET, payload, pbox_set_encode(payload, sizeof(payload), &m));
+	UNIT_EQ_U64(fx_error(), PBOX_E_SET_CONFLICT);
+	CU_ASSERT_PTR_NOT_NULL(strstr(fx_error_text(), "SET of group 1 of table 0"));
+	CU_ASSERT_FALSE(pbox_schedule_at(&s[0], 3)->has_lr);
+	m.from_round = 4;
+	fx_control(&w[0], PBOX_SET, payload, pbox_set_encode(payload, sizeof(payload), &m));
+	CU_ASSERT_EQUAL(fx_last()->hdr.type, PBOX_SET_OK);
+	CU_ASSERT_EQUAL(pbox_schedule_at(&s[0], 4)->lr, 0.25);
+	CU_ASSERT_EQUAL(pbox_schedule_at(&s[1], 4)->lr, 0.25);
+	fx_end();
+}
+
 static void
 test_last_leave_ends_the_job(void)
 {
@@ -236,6 +291,8 @@ const struct unit_test unit_tests[] = {
 	{"STATUS", test_status},
 	{"PING, and types that are not for the box", test_ping_and_unknown_types},
 	{"sessions are checked", test_sessions_are_checked},
+	{"errors to strangers are few", test_session_errors_are_few},
+	{"SET of all groups: of all or of none", test_set_of_all_groups_is_whole},
 	{"the last LEAVE ends the job", test_last_leave_ends_the_job},
 	{"the end of all leases ends the job", test_lease_end_ends_the_job},
 	{"a silent worker comes back", test_a_silent_worker_comes_back},

@@ -118,6 +118,36 @@ test_nonsense(void)
 	UNIT_EQ_U64(atomic_load(&s.count), 1);
 }
 
+/* The check says what add would, and changes nothing. */
+static void
+test_check_changes_nothing(void)
+{
+	struct pbox_set m = {.count = 1, .from_round = 2, .param = {{PBOX_HYPER_LR, 0.5}}};
+
+	begin(PBOX_OPTIM_MOMENTUM);
+	UNIT_EQ_U64(pbox_schedule_check(&s, PBOX_OPTIM_MOMENTUM, &m, 0, &err), 0);
+	UNIT_EQ_U64(atomic_load(&s.count), 1);
+	CU_ASSERT_FALSE(pbox_schedule_at(&s, 2)->has_lr);
+	UNIT_EQ_U64(pbox_schedule_check(&s, PBOX_OPTIM_MOMENTUM, &m, 2, &err), PBOX_E_SET_LATE);
+	UNIT_EQ_U64(pbox_schedule_add(&s, PBOX_OPTIM_MOMENTUM, &m, 0, &err), 0);
+	m.param[0].value = 1;
+	UNIT_EQ_U64(pbox_schedule_check(&s, PBOX_OPTIM_MOMENTUM, &m, 0, &err), PBOX_E_SET_CONFLICT);
+}
+
+/* Nesterov without momentum is nothing that PyTorch has: the text tells the way. */
+static void
+test_nesterov(void)
+{
+	struct pbox_set m = {.count = 1, .from_round = 1, .param = {{PBOX_HYPER_LR, 0.5}}};
+
+	begin(PBOX_OPTIM_NESTEROV);
+	UNIT_EQ_U64(pbox_schedule_add(&s, PBOX_OPTIM_NESTEROV, &m, 0, &err), PBOX_E_BAD_REQUEST);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "set momentum and lr in one SET"));
+	m.count = 2;
+	m.param[1] = (typeof(m.param[1])){PBOX_HYPER_MOMENTUM, 0.9};
+	UNIT_EQ_U64(pbox_schedule_add(&s, PBOX_OPTIM_NESTEROV, &m, 0, &err), 0);
+}
+
 /* A new lr every round for far more rounds than are remembered. */
 static void
 test_many_rounds(void)
@@ -166,6 +196,8 @@ const struct unit_test unit_tests[] = {
 	{"repetition and conflict", test_repeat_and_conflict},
 	{"different parameters of one round merge", test_different_parameters_of_one_round_merge},
 	{"values out of range and unknown ids", test_nonsense},
+	{"a check changes nothing", test_check_changes_nothing},
+	{"nesterov wants momentum and lr together", test_nesterov},
 	{"a SET every round for a long time", test_many_rounds},
 	{"what holds now is never overwritten", test_what_holds_now_stays},
 	{"rounds wrap around", test_rounds_wrap},

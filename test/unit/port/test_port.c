@@ -227,7 +227,9 @@ refusals(void)
 		.control_port = 7269,
 		.n_cores = 2,
 		.core = {0, 1},
-		.steer = PBOX_PORT_STEER_FLOW};
+		.steer = PBOX_PORT_STEER_FLOW,
+		.steer_where = "[port 1] steer = flow (x.conf line 5)",
+		.rx_intr = true};
 	struct pbox_error err = {0};
 	static struct pbox_port p;
 
@@ -235,7 +237,11 @@ refusals(void)
 	/* the operator insists on what the device does not have */
 	UNIT_EQ_U64(pbox_port_open(&p, &conf, &err), 0);
 	CU_ASSERT(pbox_port_start(&p, &err) < 0);
-	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "steer = flow"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "[port 1] steer = flow (x.conf line 5), and"));
+	/* nor has it interrupts: that is told, and done without */
+	CU_ASSERT_FALSE(p.rx_intr);
+	UNIT_EQ_U64(p.n_notes, 1);
+	CU_ASSERT_PTR_NOT_NULL(strstr(p.note[0], "no receive interrupts: its cores sleep instead"));
 	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "port 1"));
 	pbox_port_close(&p);
 	pbox_port_free(&p);
@@ -243,6 +249,7 @@ refusals(void)
 	conf.id = 2; /* closed is gone */
 	conf.hold = 1 << 20;
 	CU_ASSERT(pbox_port_open(&p, &conf, &err) < 0);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "bytes) need "));
 	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "start with -m"));
 	CU_ASSERT(!p.open);
 }

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef ERROR_RATE_H
+#define ERROR_RATE_H
+
+/* ERROR SESSION answers whoever sends a wrong token, and that may be anybody (R4.8). */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* One answer in this time, and how many in a burst: enough to tell restarted workers, useless for
+ * reflection. */
+#define ERROR_INTERVAL_NS UINT64_C(5000000)
+#define ERROR_BURST       64
+
+/* A token bucket in units of time. */
+struct error_rate {
+	uint64_t empty_ns; /* when it was, or would have been, last empty; 0: full */
+};
+
+/* May one more be sent? Takes it. */
+static inline bool
+error_rate_take(struct error_rate *r, uint64_t now_ns)
+{
+	if (r->empty_ns == 0 || now_ns - r->empty_ns > ERROR_BURST * ERROR_INTERVAL_NS)
+		r->empty_ns = now_ns - ERROR_BURST * ERROR_INTERVAL_NS;
+	if (now_ns - r->empty_ns < ERROR_INTERVAL_NS)
+		return false;
+	r->empty_ns += ERROR_INTERVAL_NS;
+	return true;
+}
+
+#endif /* ERROR_RATE_H */

@@ -22,6 +22,8 @@
 #define AF_PACKET_HEADER   32
 #define AF_PACKET_RX_SPACE 66
 #define AF_PACKET_FRAMESZ  2048
+/* XDP_PACKET_HEADROOM of the kernel */
+#define XDP_HEADROOM 256
 
 const char *
 pbox_port_name(uint16_t id)
@@ -120,6 +122,21 @@ af_packet_frames(struct pbox_port_device *d, const struct rte_device *dev)
 	d->min_buffer = (uint32_t)framesz - AF_PACKET_HEADER;
 }
 
+/* XDP puts a header of its own before a frame, and a buffer with all that belongs to it must not be
+ * larger than a page. */
+static void
+af_xdp_frames(struct pbox_port_device *d, unsigned mtu)
+{
+	const uint32_t page = (uint32_t)sysconf(_SC_PAGESIZE);
+	uint32_t room = page;
+
+	while (rte_mempool_calc_obj_size(PORT_MBUF_SIZE(room), 0, NULL) > page)
+		room -= 8;
+	d->max_buffer = room - RTE_PKTMBUF_HEADROOM;
+	d->max_frame = d->max_buffer - XDP_HEADROOM;
+	d->min_buffer = mtu + RTE_ETHER_HDR_LEN + XDP_HEADROOM;
+}
+
 static void
 kernel_side(struct pbox_port_device *d, const struct rte_eth_dev_info *info)
 {
@@ -192,6 +209,8 @@ port_device(struct pbox_port *p, struct rte_eth_dev_info *info, struct pbox_erro
 	if (rte_eth_dev_get_mtu(id, &mtu) != 0 || mtu == 0)
 		mtu = RTE_ETHER_MTU;
 	p->mtu = p->conf.mtu != 0 ? p->conf.mtu : d->mtu_kernel != 0 ? d->mtu_kernel : mtu;
+	if (strcmp(d->driver, "net_af_xdp") == 0)
+		af_xdp_frames(d, p->mtu);
 	d->mtu_set = mtu_fits(info, p->mtu) ? p->mtu : 0;
 	return 0;
 }

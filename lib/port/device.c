@@ -108,12 +108,19 @@ kernel_mtu(const char *ifname)
 	return req.ifr_mtu > UINT16_MAX ? UINT16_MAX : (uint16_t)req.ifr_mtu;
 }
 
+static const char *
+device_args(const struct rte_device *dev)
+{
+	const struct rte_devargs *da = dev != NULL ? rte_dev_devargs(dev) : NULL;
+
+	return da != NULL && da->args != NULL ? da->args : "";
+}
+
 /* AF_PACKET cuts what is longer than its frames, silently, and tells their size to nobody. */
 static void
 af_packet_frames(struct pbox_port_device *d, const struct rte_device *dev)
 {
-	const struct rte_devargs *da = dev != NULL ? rte_dev_devargs(dev) : NULL;
-	const char *at = da != NULL && da->args != NULL ? strstr(da->args, "framesz=") : NULL;
+	const char *at = strstr(device_args(dev), "framesz=");
 	unsigned long framesz = at != NULL ? strtoul(at + 8, NULL, 0) : AF_PACKET_FRAMESZ;
 
 	if (framesz <= AF_PACKET_RX_SPACE || framesz > UINT32_MAX)
@@ -171,6 +178,19 @@ mtu_fits(const struct rte_eth_dev_info *info, unsigned mtu)
 	       mtu + overhead <= info->max_rx_pktlen;
 }
 
+/* TAP gives the device the address of its kernel interface, which is another host to us: between
+ * two hosts of one address nothing is answered, and no bridge forwards to them. It hands over all
+ * frames that the kernel sends, whatever their destination. With remote= it is that interface. */
+static void
+tap_mac(struct pbox_port *p)
+{
+	struct rte_eth_dev_info info;
+
+	if (strcmp(p->dev.driver, "net_tap") == 0 && rte_eth_dev_info_get(p->conf.id, &info) == 0 &&
+		strstr(device_args(info.device), "remote=") == NULL)
+		p->nif.mac[5] ^= 1;
+}
+
 void
 port_mac(struct pbox_port *p)
 {
@@ -181,6 +201,7 @@ port_mac(struct pbox_port *p)
 		port_note(p, "it has no MAC address: it gets one at random");
 	}
 	memcpy(p->nif.mac, &mac, sizeof(p->nif.mac));
+	tap_mac(p);
 }
 
 int
@@ -205,7 +226,8 @@ port_device(struct pbox_port *p, struct rte_eth_dev_info *info, struct pbox_erro
 	kernel_side(d, info);
 	offloads(d, info);
 	p->nif = (struct pbox_net_if){.ip = p->conf.ip, .prefix_len = p->conf.prefix_len};
-	rte_eth_macaddr_get(id, (struct rte_ether_addr *)p->nif.mac); /* for --check */
+	if (rte_eth_macaddr_get(id, (struct rte_ether_addr *)p->nif.mac) == 0)
+		tap_mac(p); /* for --check */
 	if (rte_eth_dev_get_mtu(id, &mtu) != 0 || mtu == 0)
 		mtu = RTE_ETHER_MTU;
 	p->mtu = p->conf.mtu != 0 ? p->conf.mtu : d->mtu_kernel != 0 ? d->mtu_kernel : mtu;

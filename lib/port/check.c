@@ -15,6 +15,11 @@ port_check_mtu(struct pbox_port *p, struct pbox_error *err)
 	if (p->mtu < 576)
 		return pbox_fail(err, EINVAL, PORT_FMT " has an MTU of %u: set mtu in %s",
 			PORT_ARGS(p), p->mtu, p->conf.where);
+	if (d->max_buffer > 0 && frame > d->max_frame)
+		return pbox_fail(err, EINVAL,
+			PORT_FMT " takes an MTU of %u at most, not %u: set mtu in %s and on the "
+				 "interface",
+			PORT_ARGS(p), d->max_frame - RTE_ETHER_HDR_LEN, p->mtu, p->conf.where);
 	if (d->max_frame > 0 && frame > d->max_frame) {
 		framesz = RTE_ALIGN_CEIL(frame + 66, 512u);
 		return pbox_fail(err, EINVAL,

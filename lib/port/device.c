@@ -22,6 +22,8 @@
 #define AF_PACKET_HEADER   32
 #define AF_PACKET_RX_SPACE 66
 #define AF_PACKET_FRAMESZ  2048
+/* XDP_PACKET_HEADROOM of the kernel */
+#define XDP_HEADROOM 256
 
 const char *
 pbox_port_name(uint16_t id)
@@ -122,18 +124,40 @@ kernel_mtu(const char *ifname)
 	return req.ifr_mtu > UINT16_MAX ? UINT16_MAX : (uint16_t)req.ifr_mtu;
 }
 
+static const char *
+device_args(const struct rte_device *dev)
+{
+	const struct rte_devargs *da = dev != NULL ? rte_dev_devargs(dev) : NULL;
+
+	return da != NULL && da->args != NULL ? da->args : "";
+}
+
 /* AF_PACKET cuts what is longer than its frames, silently, and tells their size to nobody. */
 static void
 af_packet_frames(struct pbox_port_device *d, const struct rte_device *dev)
 {
-	const struct rte_devargs *da = dev != NULL ? rte_dev_devargs(dev) : NULL;
-	const char *at = da != NULL && da->args != NULL ? strstr(da->args, "framesz=") : NULL;
+	const char *at = strstr(device_args(dev), "framesz=");
 	unsigned long framesz = at != NULL ? strtoul(at + 8, NULL, 0) : AF_PACKET_FRAMESZ;
 
 	if (framesz <= AF_PACKET_RX_SPACE || framesz > UINT32_MAX)
 		return; /* the driver says what it thinks of that */
 	d->max_frame = (uint32_t)framesz - AF_PACKET_RX_SPACE;
 	d->min_buffer = (uint32_t)framesz - AF_PACKET_HEADER;
+}
+
+/* XDP puts a header of its own before a frame, and a buffer with all that belongs to it must not be
+ * larger than a page. */
+static void
+af_xdp_frames(struct pbox_port_device *d, unsigned mtu)
+{
+	const uint32_t page = (uint32_t)sysconf(_SC_PAGESIZE);
+	uint32_t room = page;
+
+	while (rte_mempool_calc_obj_size(PORT_MBUF_SIZE(room), 0, NULL) > page)
+		room -= 8;
+	d->max_buffer = room - RTE_PKTMBUF_HEADROOM;
+	d->max_frame = d->max_buffer - XDP_HEADROOM;
+	d->min_buffer = mtu + RTE_ETHER_HDR_LEN + XDP_HEADROOM;
 }
 
 static void
@@ -170,6 +194,19 @@ mtu_fits(const struct rte_eth_dev_info *info, unsigned mtu)
 	       mtu + overhead <= info->max_rx_pktlen;
 }
 
+/* TAP gives the device the address of its kernel interface, which is another host to us: between
+ * two hosts of one address nothing is answered, and no bridge forwards to them. It hands over all
+ * frames that the kernel sends, whatever their destination. With remote= it is that interface. */
+static void
+tap_mac(struct pbox_port *p)
+{
+	struct rte_eth_dev_info info;
+
+	if (strcmp(p->dev.driver, "net_tap") == 0 && rte_eth_dev_info_get(p->conf.id, &info) == 0 &&
+		strstr(device_args(info.device), "remote=") == NULL)
+		p->nif.mac[5] ^= 1;
+}
+
 void
 port_mac(struct pbox_port *p)
 {
@@ -180,6 +217,7 @@ port_mac(struct pbox_port *p)
 		port_note(p, "it has no MAC address: it gets one at random");
 	}
 	memcpy(p->nif.mac, &mac, sizeof(p->nif.mac));
+	tap_mac(p);
 }
 
 int
@@ -204,10 +242,13 @@ port_device(struct pbox_port *p, struct rte_eth_dev_info *info, struct pbox_erro
 	kernel_side(d, info);
 	offloads(d, info);
 	p->nif = (struct pbox_net_if){.ip = p->conf.ip, .prefix_len = p->conf.prefix_len};
-	rte_eth_macaddr_get(id, (struct rte_ether_addr *)p->nif.mac); /* for --check */
+	if (rte_eth_macaddr_get(id, (struct rte_ether_addr *)p->nif.mac) == 0)
+		tap_mac(p); /* for --check */
 	if (rte_eth_dev_get_mtu(id, &mtu) != 0 || mtu == 0)
 		mtu = RTE_ETHER_MTU;
 	p->mtu = p->conf.mtu != 0 ? p->conf.mtu : d->mtu_kernel != 0 ? d->mtu_kernel : mtu;
+	if (strcmp(d->driver, "net_af_xdp") == 0)
+		af_xdp_frames(d, p->mtu);
 	d->mtu_set = mtu_fits(info, p->mtu) ? p->mtu : 0;
 	return 0;
 }

@@ -66,6 +66,7 @@ struct pbox_port_device {
 	char kernel_if[16];  /**< its name, or "" */
 	uint32_t max_frame;  /**< longest frame that it delivers whole; 0: unknown */
 	uint32_t min_buffer; /**< bytes that a receive buffer must have */
+	uint32_t max_buffer; /**< bytes that it may have at most; 0: any number */
 	bool rx_ip_checksum, rx_udp_checksum, tx_segments, rss, lsc;
 };
 
@@ -159,8 +160,9 @@ unsigned pbox_port_plan_cores(int node, bool (*wanted)(unsigned lcore, const voi
 unsigned pbox_port_plan_queues(
 	unsigned wanted, unsigned max_rxq, unsigned max_txq, unsigned n_cores);
 /** Data room of packet buffers for an MTU: headers, a VLAN tag or two and the FCS, whole KiB as
- * many devices want it; 0: does not fit 16 bits. */
-uint32_t pbox_port_plan_room(unsigned mtu, uint32_t min_buffer);
+ * many devices want it; no more than max_buffer (0: any), even if that is too little; 0: does not
+ * fit 16 bits. */
+uint32_t pbox_port_plan_room(unsigned mtu, uint32_t min_buffer, uint32_t max_buffer);
 /** Packets of the pool of one queue. */
 uint32_t pbox_port_plan_mbufs(
 	const struct pbox_port_conf *c, unsigned n_queues, unsigned n_rxd, unsigned n_txd);

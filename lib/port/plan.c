@@ -40,7 +40,7 @@ pbox_port_plan_queues(unsigned wanted, unsigned max_rxq, unsigned max_txq, unsig
 }
 
 uint32_t
-pbox_port_plan_room(unsigned mtu, uint32_t min_buffer)
+pbox_port_plan_room(unsigned mtu, uint32_t min_buffer, uint32_t max_buffer)
 {
 	/* Ethernet, two VLAN tags, FCS */
 	uint32_t frame = mtu + 14 + 8 + 4, least = RTE_MAX(frame, min_buffer), room;
@@ -50,6 +50,8 @@ pbox_port_plan_room(unsigned mtu, uint32_t min_buffer)
 		room = 2048;
 	if (room + RTE_PKTMBUF_HEADROOM > UINT16_MAX)
 		room = least;
+	if (max_buffer > 0 && room > max_buffer)
+		room = max_buffer;
 	room += RTE_PKTMBUF_HEADROOM;
 	return room <= UINT16_MAX ? room : 0;
 }

@@ -107,7 +107,7 @@ pbox_port_pool_bytes(unsigned n, uint16_t priv, uint32_t data_room)
 int
 port_pools(struct pbox_port *p, struct pbox_error *err)
 {
-	p->data_room = pbox_port_plan_room(p->mtu, p->dev.min_buffer);
+	p->data_room = pbox_port_plan_room(p->mtu, p->dev.min_buffer, p->dev.max_buffer);
 	if (p->data_room == 0)
 		return pbox_fail(err, EINVAL,
 			PORT_FMT ": MTU %u, or framesz of the device, does not fit a packet buffer "

@@ -29,6 +29,9 @@ void port_link_unwatch(struct pbox_port *p);
 /* port.c */
 void port_note(struct pbox_port *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* Bytes of a packet buffer, its head included. */
+#define PORT_MBUF_SIZE(room) ((uint32_t)sizeof(struct rte_mbuf) + PBOX_PORT_MBUF_PRIV + (room))
+
 /* "port 0 (net_tap0)" */
 #define PORT_FMT     "port %u (%s)"
 #define PORT_ARGS(p) (p)->conf.id, (p)->dev.name

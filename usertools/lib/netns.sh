@@ -218,7 +218,7 @@ cleanup_net() {
 		done
 		ip netns del "$ns"
 	done
-	# EAL leaves its run-time directory behind
-	rm -rf "${XDG_RUNTIME_DIR:-/run}/dpdk/$NET" "/var/run/dpdk/$NET"
+	# EAL leaves its run-time directory behind; other DPDK programs of a test add to the name
+	rm -rf "${XDG_RUNTIME_DIR:-/run}/dpdk/$NET"{,-*} "/var/run/dpdk/$NET"{,-*}
 	NET=''
 }

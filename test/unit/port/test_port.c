@@ -68,13 +68,16 @@ queues_of_a_port(void)
 static void
 room_of_a_packet(void)
 {
-	UNIT_EQ_U64(pbox_port_plan_room(1500, 0), 2048 + 128);
-	UNIT_EQ_U64(pbox_port_plan_room(9000, 0), 9216 + 128);
+	UNIT_EQ_U64(pbox_port_plan_room(1500, 0, 0), 2048 + 128);
+	UNIT_EQ_U64(pbox_port_plan_room(9000, 0, 0), 9216 + 128);
 	/* a device with larger frames than its MTU needs */
-	UNIT_EQ_U64(pbox_port_plan_room(1500, 9184), 9216 + 128);
+	UNIT_EQ_U64(pbox_port_plan_room(1500, 9184, 0), 9216 + 128);
 	/* the largest that 16 bits hold, and beyond */
-	UNIT_EQ_U64(pbox_port_plan_room(65000, 0), 65026 + 128);
-	UNIT_EQ_U64(pbox_port_plan_room(65500, 0), 0);
+	UNIT_EQ_U64(pbox_port_plan_room(65000, 0, 0), 65026 + 128);
+	UNIT_EQ_U64(pbox_port_plan_room(65500, 0, 0), 0);
+	/* buffers of a page: what there is, where whole KiB are too much */
+	UNIT_EQ_U64(pbox_port_plan_room(1500, 1770, 3688), 2048 + 128);
+	UNIT_EQ_U64(pbox_port_plan_room(3400, 3670, 3688), 3688 + 128);
 }
 
 static void

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+# shellcheck shell=bash
+#
+# For tests of the daemon with workers that need no library, but Python alone; to be sourced behind
+# lib.sh:
+#
+#   has FILE PATTERN [SECONDS]
+#   two_workers NAME ARGUMENT...   a job of two; the arguments are those of test/spec/pbox_worker.py
+#   counter PATTERN                in /pbox/stats
+#   clean_stop NAME [kept]         kept: the driver keeps some packet buffers, and the log says so
+
+export PBOX_CLIENT_LIB=none PYTHONDONTWRITEBYTECODE=1
+SECRET=right-secret
+WORKER=$TOP/test/spec/pbox_worker.py
+WORKER_SECONDS=60
+PIDS=()
+
+# has FILE PATTERN [SECONDS]: within that time
+has() {
+	local end=$((SECONDS + ${3:-5}))
+	until grep -qE "$2" "$1"; do
+		((SECONDS < end)) || {
+			printf 'no /%s/ in:\n' "$2"
+			tail -n 8 "$1"
+			return 1
+		}
+		sleep 0.05
+	done
+}
+
+# two_workers NAME ARGUMENT...: both end well, and all that they got was right
+two_workers() {
+	local name=$1 i status=0
+	shift
+	for i in 0 1; do
+		worker_start "$i" "$RUN_DIR/worker.$i" "$PYTHON" "$WORKER" --box "$BOX_ADDRESS" \
+			--job j1 --secret "$SECRET" --worker "$i" --workers 2 --mtu "$NET_MTU" --deadline "$WORKER_SECONDS" "$@"
+		PIDS[i]=$STARTED
+	done
+	for i in 0 1; do
+		await "${PIDS[i]}" "$WORKER_SECONDS" || status=1
+		end_process "${PIDS[i]}" KILL 1
+		grep -q '"ok": true' "$RUN_DIR/worker.$i" || status=1
+	done
+	if ((status)); then
+		not_ok "$name" "$(cat "$RUN_DIR"/worker.[01])"
+	else
+		ok "$name"
+	fi
+}
+
+# The stop: exit status 0, and its last line says that nothing is missing.
+clean_stop() {
+	local name=$1 kept=${2:-} pid=$BOX_PID status line
+	kill -TERM "$pid"
+	await "$pid" 10
+	status=$?
+	BOX_PID=''
+	line=$(grep '^stopped: ' "$RUN_DIR/box.log")
+	if [[ $status == 0 && $line =~ ^stopped:\ mbufs\ ([0-9]+)\ of\ ([0-9]+)\ returned,\ received\ ([0-9]+)\ =\ accepted\ ([0-9]+)\ \+\ dropped\ ([0-9]+)$ ]] &&
+		{ ((BASH_REMATCH[1] == BASH_REMATCH[2])) || [[ $kept == kept ]]; } &&
+		((BASH_REMATCH[3] == BASH_REMATCH[4] + BASH_REMATCH[5])); then
+		ok "$name"
+	else
+		not_ok "$name" "status $status: $(tail -n 5 "$RUN_DIR/box.log")"
+	fi
+}
+
+counter() { # PATTERN in /pbox/stats
+	printf '/pbox/stats\n' | dpdk-telemetry.py -f "$NET" | tail -n 1 | grep -qE "$1"
+}

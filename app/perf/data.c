@@ -70,8 +70,8 @@ model_load(struct model *m, const struct options *o, char *err, size_t cap)
 			goto fail;
 		}
 	}
-	if (m->elements == 0) {
-		snprintf(err, cap, "%s: the model has no elements", o->model);
+	if (at == 0) {
+		snprintf(err, cap, "%s: the file is empty: not even a header", o->model);
 		goto fail;
 	}
 	fclose(f);
@@ -250,11 +250,11 @@ data_init(const struct options *o, uint64_t first, uint64_t n, float *out)
 int
 reference_open(struct reference *r, const struct options *o, uint64_t elements)
 {
-	*r = (struct reference){.o = o, .result = calloc(elements, sizeof(float))};
+	*r = (struct reference){.o = o, .result = calloc(elements + 1, sizeof(float))};
 	if (o->optimiser >= PBOX_OPT_MOMENTUM)
-		r->s0 = calloc(elements, sizeof(float));
+		r->s0 = calloc(elements + 1, sizeof(float));
 	if (o->optimiser >= PBOX_OPT_ADAM)
-		r->s1 = calloc(elements, sizeof(float));
+		r->s1 = calloc(elements + 1, sizeof(float));
 	if (r->result == NULL || (o->optimiser >= PBOX_OPT_MOMENTUM && r->s0 == NULL) ||
 		(o->optimiser >= PBOX_OPT_ADAM && r->s1 == NULL)) {
 		reference_close(r);

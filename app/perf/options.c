@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -216,7 +217,7 @@ parse_number(struct options *o, int c, const char *name, const char *arg)
 		o->local = (unsigned)number(name, arg, 1, MAX_LOCAL);
 		return true;
 	case 'e':
-		o->elements = (uint64_t)number(name, arg, 1, 1e12);
+		o->elements = (uint64_t)number(name, arg, 0, 1e12);
 		return true;
 	case 'r':
 		o->rounds = (unsigned)number(name, arg, 1, 4e9);
@@ -348,9 +349,7 @@ validate(struct options *o, double size)
 		usage("--worker %d --local %u: with %u workers the last number is %u", o->worker,
 			o->local, o->workers, o->workers - 1);
 	if (size > 0)
-		o->elements = (uint64_t)(size / wire_size(o->push_format));
-	if (o->elements == 0)
-		o->elements = size > 0 ? 1 : 1000000;
+		o->elements = (uint64_t)fmax(size / wire_size(o->push_format), 1);
 	if (o->op == 255)
 		o->op = o->optimiser != 0 ? PBOX_OP_MEAN : PBOX_OP_SUM;
 	if (o->lr < 0)
@@ -372,6 +371,7 @@ options_parse(struct options *o, int argc, char **argv)
 	*o = (struct options){
 		.worker = -1,
 		.local = 1,
+		.elements = 1000000,
 		.rounds = 100,
 		.warmup = 3,
 		.interval = 1,

@@ -19,8 +19,8 @@ static const char help[] =
 	"\n"
 	"  pbox-perf BOX[:PORT] --job NAME --workers N [options]\n"
 	"\n"
-	"  -j, --job NAME         job (required)        -s, --secret TEXT   its secret\n"
-	"      --secret-file F    or: its first line    -B, --bind ADDRESS  local address\n"
+	"  -j, --job NAME         job (required)        -s, --secret TEXT|file:PATH\n"
+	"      --secret-file F    its secret            -B, --bind ADDRESS  local address\n"
 	"  -w, --workers N        workers of the job    -i, --worker I      number of this one\n"
 	"  -l, --local K          run K workers here: I, I+1, ... (default 1)\n"
 	"Data\n"
@@ -195,7 +195,7 @@ read_secret(const char *path)
 	char line[1024] = "";
 
 	if (f == NULL)
-		usage("--secret-file %s: %s", path, strerror(errno));
+		usage("secret file %s: %s", path, strerror(errno));
 	if (fgets(line, sizeof(line), f) != NULL)
 		line[strcspn(line, "\r\n")] = 0;
 	fclose(f);
@@ -284,7 +284,7 @@ parse_one(struct options *o, int c, const char *name, const char *arg, double *s
 		o->job = arg;
 		break;
 	case 's':
-		o->secret = strdup(arg);
+		o->secret = strncmp(arg, "file:", 5) == 0 ? read_secret(arg + 5) : strdup(arg);
 		break;
 	case OPT_SECRET_FILE:
 		o->secret = read_secret(arg);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +19,8 @@ static const char help[] =
 	"\n"
 	"  pbox-perf BOX[:PORT] --job NAME --workers N [options]\n"
 	"\n"
-	"  -j, --job NAME         job (required)        -s, --secret TEXT   its secret\n"
-	"      --secret-file F    or: its first line    -B, --bind ADDRESS  local address\n"
+	"  -j, --job NAME         job (required)        -s, --secret TEXT|file:PATH\n"
+	"      --secret-file F    its secret            -B, --bind ADDRESS  local address\n"
 	"  -w, --workers N        workers of the job    -i, --worker I      number of this one\n"
 	"  -l, --local K          run K workers here: I, I+1, ... (default 1)\n"
 	"Data\n"
@@ -194,7 +195,7 @@ read_secret(const char *path)
 	char line[1024] = "";
 
 	if (f == NULL)
-		usage("--secret-file %s: %s", path, strerror(errno));
+		usage("secret file %s: %s", path, strerror(errno));
 	if (fgets(line, sizeof(line), f) != NULL)
 		line[strcspn(line, "\r\n")] = 0;
 	fclose(f);
@@ -216,7 +217,7 @@ parse_number(struct options *o, int c, const char *name, const char *arg)
 		o->local = (unsigned)number(name, arg, 1, MAX_LOCAL);
 		return true;
 	case 'e':
-		o->elements = (uint64_t)number(name, arg, 1, 1e12);
+		o->elements = (uint64_t)number(name, arg, 0, 1e12);
 		return true;
 	case 'r':
 		o->rounds = (unsigned)number(name, arg, 1, 4e9);
@@ -283,7 +284,7 @@ parse_one(struct options *o, int c, const char *name, const char *arg, double *s
 		o->job = arg;
 		break;
 	case 's':
-		o->secret = strdup(arg);
+		o->secret = strncmp(arg, "file:", 5) == 0 ? read_secret(arg + 5) : strdup(arg);
 		break;
 	case OPT_SECRET_FILE:
 		o->secret = read_secret(arg);
@@ -348,9 +349,7 @@ validate(struct options *o, double size)
 		usage("--worker %d --local %u: with %u workers the last number is %u", o->worker,
 			o->local, o->workers, o->workers - 1);
 	if (size > 0)
-		o->elements = (uint64_t)(size / wire_size(o->push_format));
-	if (o->elements == 0)
-		o->elements = size > 0 ? 1 : 1000000;
+		o->elements = (uint64_t)fmax(size / wire_size(o->push_format), 1);
 	if (o->op == 255)
 		o->op = o->optimiser != 0 ? PBOX_OP_MEAN : PBOX_OP_SUM;
 	if (o->lr < 0)
@@ -372,6 +371,7 @@ options_parse(struct options *o, int argc, char **argv)
 	*o = (struct options){
 		.worker = -1,
 		.local = 1,
+		.elements = 1000000,
 		.rounds = 100,
 		.warmup = 3,
 		.interval = 1,

@@ -82,9 +82,10 @@ void reference_close(struct reference *r);
 /** Advance elements first .. first + n - 1 by one round. */
 void reference_round(
 	struct reference *r, unsigned round, unsigned step, uint64_t first, uint64_t n);
-/** Elements of @p got that are wrong; *bad is the first of them. */
-uint64_t reference_compare(
-	const struct reference *r, const void *got, uint64_t first, uint64_t n, uint64_t *bad);
+/** Elements of @p got that differ in any bit; *bad is the first of them. *off becomes the largest
+ * difference if that is larger. */
+uint64_t reference_compare(const struct reference *r, const void *got, uint64_t first, uint64_t n,
+	uint64_t *bad, double *off);
 
 /* ---- worker.c ----------------------------------------------------------------------------- */
 
@@ -112,6 +113,7 @@ struct worker {
 	uint64_t checked, mismatches, first_bad;
 	unsigned first_bad_round;
 	float first_got, first_want;
+	double largest_off;
 	uint32_t hist[HIST_BUCKETS]; /* of round times in ns */
 	/* read by the reporter while running */
 	atomic_uint_fast64_t rounds, busy_ns, last_ns;

@@ -2,6 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <math.h>
 #include <string.h>
 
 #include <pbox_wire.h>
@@ -120,10 +121,11 @@ print_failures(const struct perf *p)
 		if (w->mismatches > 0)
 			fprintf(stderr,
 				"pbox-perf: worker %u: %llu wrong elements; the first: round %u, "
-				"element %llu is %.9g, should be %.9g\n",
+				"element %llu is %.9g, should be %.9g; the largest difference is "
+				"%g\n",
 				w->number, (unsigned long long)w->mismatches, w->first_bad_round,
 				(unsigned long long)w->first_bad, (double)w->first_got,
-				(double)w->first_want);
+				(double)w->first_want, w->largest_off);
 	}
 }
 
@@ -184,7 +186,8 @@ json_worker(const struct perf *p, const struct worker *w)
 	       "\"retransmitted\": %llu, \"probes\": %llu, \"duplicates\": %llu, \"tx_bytes\": "
 	       "%llu, "
 	       "\"useful_tx_bytes\": %llu, \"rx_bytes\": %llu, \"checked\": %llu, "
-	       "\"mismatches\": %llu, \"srtt_us\": %.1f, \"held_us\": %.1f, \"window\": %u, "
+	       "\"mismatches\": %llu, \"largest_deviation\": %.9g, \"srtt_us\": %.1f, \"held_us\": "
+	       "%.1f, \"window\": %u, "
 	       "\"window_max\": %u, \"mtu\": %u, \"endpoints\": %u, \"gso\": %u, \"gro\": %u, "
 	       "\"error\": ",
 		w->number, (unsigned long long)n, (double)ns / 1e9,
@@ -198,7 +201,7 @@ json_worker(const struct perf *p, const struct worker *w)
 		(unsigned long long)(w->stats.useful_tx_bytes - w->begin.useful_tx_bytes),
 		(unsigned long long)(w->stats.rx_bytes - w->begin.rx_bytes),
 		(unsigned long long)w->checked, (unsigned long long)w->mismatches,
-		(double)w->stats.srtt_ns / 1e3,
+		isinf(w->largest_off) ? 1e308 : w->largest_off, (double)w->stats.srtt_ns / 1e3,
 		w->stats.fragments_done > w->begin.fragments_done
 			? (double)(w->stats.held_ns_sum - w->begin.held_ns_sum) /
 				  (double)(w->stats.fragments_done - w->begin.fragments_done) / 1e3

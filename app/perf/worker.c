@@ -255,8 +255,9 @@ static void
 verify(struct worker *w, unsigned round)
 {
 	const struct reference *ref = &w->p->ref;
-	uint64_t bad = 0, wrong = reference_compare(ref, w->out, 0, w->p->m.elements, &bad);
+	uint64_t bad = 0, wrong;
 
+	wrong = reference_compare(ref, w->out, 0, w->p->m.elements, &bad, &w->largest_off);
 	w->checked += w->p->m.elements;
 	if (wrong > 0 && w->mismatches == 0) {
 		w->first_bad = bad;

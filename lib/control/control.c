@@ -31,7 +31,7 @@ pbox_control_create(const struct pbox_control_conf *conf, struct pbox_error *err
 	pthread_mutex_init(&c->lock, NULL);
 	for (unsigned i = 0; i < PBOX_PORT_CORES; i++)
 		c->wait_tail[i] = &c->wait_head[i];
-	c->conf.registrar.ops = &registrar_ops;
+	c->conf.registrar.ops = &control_registrar_ops;
 	c->conf.registrar.ctx = c;
 	c->conf.registrar.stats = c->registrar_stat;
 	c->registrar = pbox_registrar_create(&c->conf.registrar);
@@ -54,7 +54,7 @@ pbox_control_destroy(struct pbox_control *c)
 	if (c == NULL)
 		return;
 	pbox_registrar_destroy(c->registrar);
-	free_waiting(c);
+	control_free_waiting(c);
 	pbox_stats_free(c->stats);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
@@ -71,7 +71,7 @@ take_mails(struct pbox_control *c)
 		pbox_registrar_mail(c->registrar, &m, c->now_ns);
 		n++;
 	}
-	post_waiting(c);
+	control_post_waiting(c);
 	return n;
 }
 
@@ -90,7 +90,7 @@ pbox_control_step(struct pbox_control *c)
 	}
 	pthread_mutex_unlock(&c->lock);
 	if (c->now_ns >= c->watch.at) {
-		watch(c);
+		control_watch(c);
 		c->watch.at = c->now_ns + WATCH;
 	}
 	return work;
@@ -113,7 +113,7 @@ control_main(void *arg)
 
 	for (unsigned p = 0; p < c->conf.n_ports; p++)
 		pbox_dp_announce(c->conf.dp, p);
-	while (!atomic_load_explicit(&c->stop, memory_order_relaxed) || !drained(c)) {
+	while (!atomic_load_explicit(&c->stop, memory_order_relaxed) || !control_drained(c)) {
 		if (pbox_control_step(c) > 0)
 			empty = 0;
 		else

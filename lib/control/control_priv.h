@@ -25,7 +25,7 @@ enum port_stat {
 	PORT_LINK,
 	PORT_STATS
 };
-extern const struct pbox_stat_def port_stat_defs[PORT_STATS];
+extern const struct pbox_stat_def control_port_stat_defs[PORT_STATS];
 
 /* A mail that found its shard's ring full. */
 struct waiting_mail {
@@ -69,18 +69,18 @@ tally(struct pbox_control *c, enum pbox_control_stat what)
 }
 
 /* registry.c: the registrar's ops and what they need */
-extern const struct pbox_registrar_ops registrar_ops;
-void post_waiting(struct pbox_control *c);
-void free_waiting(struct pbox_control *c);
+extern const struct pbox_registrar_ops control_registrar_ops;
+void control_post_waiting(struct pbox_control *c);
+void control_free_waiting(struct pbox_control *c);
 /* rx.c */
 unsigned control_rx(struct pbox_control *c);
 /* watch.c: every second */
-void watch(struct pbox_control *c);
+void control_watch(struct pbox_control *c);
 /* drain.c: true when the cores may stop */
-bool drained(struct pbox_control *c);
+bool control_drained(struct pbox_control *c);
 /* stats.c */
 int stats_register(struct pbox_control *c, struct pbox_error *err);
-void port_stats_update(struct pbox_control *c);
+void control_port_stats_update(struct pbox_control *c);
 /* telemetry.c */
 void telemetry_start(struct pbox_control *c);
 void telemetry_stop(void);

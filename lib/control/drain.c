@@ -13,7 +13,7 @@
  * wait until the shards have let go of them. true: done, or the time is over.
  */
 bool
-drained(struct pbox_control *c)
+control_drained(struct pbox_control *c)
 {
 	uint64_t now = pbox_dp_now(c->conf.dp);
 	bool done;

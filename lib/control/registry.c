@@ -33,7 +33,7 @@ on_post(void *ctx, const struct pbox_mail *m)
 }
 
 void
-post_waiting(struct pbox_control *c)
+control_post_waiting(struct pbox_control *c)
 {
 	for (unsigned i = 0; i < c->conf.n_cores; i++) {
 		struct waiting_mail *w;
@@ -48,7 +48,7 @@ post_waiting(struct pbox_control *c)
 }
 
 void
-free_waiting(struct pbox_control *c)
+control_free_waiting(struct pbox_control *c)
 {
 	for (unsigned i = 0; i < PBOX_PORT_CORES; i++)
 		for (struct waiting_mail *w = c->wait_head[i], *next; w != NULL; w = next) {
@@ -71,5 +71,5 @@ on_event(void *ctx, enum pbox_log_level level, const char *text)
 	pbox_log(level, "%s", text);
 }
 
-const struct pbox_registrar_ops registrar_ops = {
+const struct pbox_registrar_ops control_registrar_ops = {
 	.send = on_send, .post = on_post, .random = on_random, .event = on_event};

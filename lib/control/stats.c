@@ -38,7 +38,7 @@ const struct pbox_stat_def pbox_control_stat_defs[PBOX_CT_STATS] = {
 	[PBOX_CT_STUCK] = COUNTER("stuck", "seconds", "seconds that a data core did not turn"),
 };
 
-const struct pbox_stat_def port_stat_defs[PORT_STATS] = {
+const struct pbox_stat_def control_port_stat_defs[PORT_STATS] = {
 	[PORT_RX_PACKETS] = COUNTER("rx_packets", "packets", "packets that the device received"),
 	[PORT_RX_BYTES] = COUNTER("rx_bytes", "bytes", "bytes of these packets"),
 	[PORT_TX_PACKETS] = COUNTER("tx_packets", "packets", "packets that the device sent"),
@@ -69,8 +69,8 @@ stats_register(struct pbox_control *c, struct pbox_error *err)
 	for (unsigned i = 0; ret >= 0 && i < k->n_ports; i++) {
 		snprintf(labels, sizeof(labels), "port=%u,device=%s", k->port[i].conf.id,
 			k->port[i].dev.name);
-		ret = pbox_stats_register(
-			c->stats, "port", labels, port_stat_defs, PORT_STATS, c->port_stat[i], err);
+		ret = pbox_stats_register(c->stats, "port", labels, control_port_stat_defs,
+			PORT_STATS, c->port_stat[i], err);
 	}
 	for (unsigned i = 0; ret >= 0 && i < k->n_cores; i++) {
 		snprintf(labels, sizeof(labels), "core=%u,lcore=%u", i, k->core[i].lcore);
@@ -84,7 +84,7 @@ stats_register(struct pbox_control *c, struct pbox_error *err)
 }
 
 void
-port_stats_update(struct pbox_control *c)
+control_port_stats_update(struct pbox_control *c)
 {
 	for (unsigned i = 0; i < c->conf.n_ports; i++) {
 		uint64_t *v = c->port_stat[i];

@@ -163,14 +163,14 @@ line(struct pbox_control *c, double s)
 }
 
 void
-watch(struct pbox_control *c)
+control_watch(struct pbox_control *c)
 {
 	struct watch *w = &c->watch;
 
 	watch_cores(c);
 	watch_links(c);
 	watch_packets(c);
-	port_stats_update(c);
+	control_port_stats_update(c);
 	if (c->conf.stats_interval_ns == 0)
 		return;
 	if (w->line_at == 0) {

@@ -6,7 +6,7 @@
 
 /* All headers of a frame, 104 bytes. */
 void
-frame_headers(void *at, const struct pbox_net_udp_template *t, const struct pbox_send *s,
+core_frame_headers(void *at, const struct pbox_net_udp_template *t, const struct pbox_send *s,
 	uint16_t served, uint16_t ip_id)
 {
 	struct pbox_hdr hdr = s->hdr;
@@ -17,8 +17,8 @@ frame_headers(void *at, const struct pbox_net_udp_template *t, const struct pbox
 }
 
 struct rte_mbuf *
-frame_copy(struct rte_mempool *mp, const struct pbox_net_udp_template *t, const struct pbox_send *s,
-	uint16_t served, uint16_t ip_id)
+core_frame_copy(struct rte_mempool *mp, const struct pbox_net_udp_template *t,
+	const struct pbox_send *s, uint16_t served, uint16_t ip_id)
 {
 	struct rte_mbuf *m = rte_pktmbuf_alloc(mp);
 	uint32_t len = (uint32_t)FRAME_HEADERS + s->hdr.length;
@@ -31,7 +31,7 @@ frame_copy(struct rte_mempool *mp, const struct pbox_net_udp_template *t, const 
 		return NULL;
 	}
 	at = rte_pktmbuf_mtod(m, uint8_t *);
-	frame_headers(at, t, s, served, ip_id);
+	core_frame_headers(at, t, s, served, ip_id);
 	if (s->hdr.length > 0)
 		memcpy(at + FRAME_HEADERS, s->payload, s->hdr.length);
 	m->data_len = (uint16_t)len;

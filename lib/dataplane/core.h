@@ -123,26 +123,26 @@ ticks_to_ns(const struct pbox_dp *dp, uint64_t ticks)
 }
 
 /* rx.c */
-unsigned take_received(struct core *c);
-unsigned take_handed(struct core *c);
+unsigned core_take_received(struct core *c);
+unsigned core_take_handed(struct core *c);
 /* frames.c */
-void datagram_rx(struct core *c, struct rte_mbuf *m);
+void core_datagram_rx(struct core *c, struct rte_mbuf *m);
 void frames_flush(struct core *c);
 /* sink.c: shard ops */
 extern const struct pbox_shard_ops core_ops;
 /* copy.c: a frame in one packet; the headers from a template. NULL: it does not fit */
-struct rte_mbuf *frame_copy(struct rte_mempool *mp, const struct pbox_net_udp_template *t,
+struct rte_mbuf *core_frame_copy(struct rte_mempool *mp, const struct pbox_net_udp_template *t,
 	const struct pbox_send *s, uint16_t served, uint16_t ip_id);
-void frame_headers(void *at, const struct pbox_net_udp_template *t, const struct pbox_send *s,
+void core_frame_headers(void *at, const struct pbox_net_udp_template *t, const struct pbox_send *s,
 	uint16_t served, uint16_t ip_id);
 /* tx.c */
-void tx(struct core *c, unsigned port, struct rte_mbuf *m);
+void core_tx(struct core *c, unsigned port, struct rte_mbuf *m);
 void tx_flush(struct core *c);
-unsigned take_tx(struct core *c);
+unsigned core_take_tx(struct core *c);
 /* mail.c */
-unsigned take_mail(struct core *c);
+unsigned core_take_mail(struct core *c);
 /* idle.c */
-void idle(struct core *c);
+void core_idle(struct core *c);
 void idle_start(struct core *c);
 void idle_stop(struct core *c);
 /* rings.c */

@@ -76,7 +76,7 @@ frame_add(struct core *c, const struct pbox_dp_datagram *d, const struct pbox_hd
 
 /* The frames of one datagram; takes over the packet. */
 void
-datagram_rx(struct core *c, struct rte_mbuf *m)
+core_datagram_rx(struct core *c, struct rte_mbuf *m)
 {
 	struct pbox_dp_datagram d;
 	const uint8_t *at, *end;

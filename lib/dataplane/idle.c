@@ -87,7 +87,7 @@ wait_interrupt(struct core *c)
 }
 
 void
-idle(struct core *c)
+core_idle(struct core *c)
 {
 	switch (c->dp->conf.idle) {
 	case PBOX_DP_POLL:

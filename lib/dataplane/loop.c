@@ -15,11 +15,11 @@ pbox_dp_turn(void *core)
 
 	c->tsc = rte_rdtsc();
 	c->now_ns = ticks_to_ns(c->dp, c->tsc);
-	work = take_mail(c);
-	work += take_handed(c);
-	work += take_received(c);
+	work = core_take_mail(c);
+	work += core_take_handed(c);
+	work += core_take_received(c);
 	frames_flush(c);
-	work += take_tx(c);
+	work += core_take_tx(c);
 	tx_flush(c);
 	count(c, PBOX_CS_LOOPS, 1);
 	count(c, PBOX_CS_LOOPS_BUSY, work > 0);
@@ -39,7 +39,7 @@ pbox_dp_run(void *core)
 		} else {
 			count(c, PBOX_CS_CYCLES_IDLE, rte_rdtsc() - c->tsc);
 			c->empty++;
-			idle(c);
+			core_idle(c);
 		}
 	}
 	idle_stop(c);

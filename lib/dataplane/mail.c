@@ -10,7 +10,7 @@
 
 /* On the data core. */
 unsigned
-take_mail(struct core *c)
+core_take_mail(struct core *c)
 {
 	struct pbox_mail m[MAIL_BURST];
 	unsigned n = rte_ring_sc_dequeue_burst_elem(c->mail_in, m, sizeof(*m), MAIL_BURST, NULL);
@@ -79,7 +79,7 @@ pbox_dp_control_send(struct pbox_dp *dp, const struct pbox_send *s)
 		return -ENODEV;
 	pbox_net_udp_template(
 		&t, &p->nif, s->peer->local_udp, s->peer->mac, s->peer->ip, s->peer->udp, 0);
-	m = frame_copy(dp->control_pool, &t, s, 0, dp->control_ip_id++);
+	m = core_frame_copy(dp->control_pool, &t, s, 0, dp->control_ip_id++);
 	if (m == NULL) {
 		dp->control_lost++;
 		return -ENOBUFS;

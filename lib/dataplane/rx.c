@@ -41,7 +41,7 @@ answer_in_place(struct core *c, const struct pbox_port *p, struct rte_mbuf *m, s
 	m->data_len = (uint16_t)len;
 	m->pkt_len = (uint32_t)len;
 	m->ol_flags = 0;
-	tx(c, p->conf.id, m);
+	core_tx(c, p->conf.id, m);
 }
 
 static void
@@ -81,7 +81,7 @@ dispatch(struct core *c, const struct pbox_port *p, struct rte_mbuf *m,
 		return;
 	}
 	if (owner == c->index) {
-		datagram_rx(c, m);
+		core_datagram_rx(c, m);
 		return;
 	}
 	h = &c->to[owner];
@@ -158,7 +158,7 @@ receive(struct core *c, struct pbox_port *p, struct rte_mbuf *m)
 }
 
 unsigned
-take_received(struct core *c)
+core_take_received(struct core *c)
 {
 	struct rte_mbuf *m[BURST];
 	unsigned total = 0;
@@ -187,7 +187,7 @@ take_received(struct core *c)
 }
 
 unsigned
-take_handed(struct core *c)
+core_take_handed(struct core *c)
 {
 	struct rte_mbuf *m[BURST];
 	unsigned total = 0;
@@ -196,7 +196,7 @@ take_handed(struct core *c)
 		unsigned n = rte_ring_sc_dequeue_burst(c->rx_in[r], (void **)m, BURST, NULL);
 
 		for (unsigned i = 0; i < n; i++)
-			datagram_rx(c, m[i]);
+			core_datagram_rx(c, m[i]);
 		if (n > 0)
 			count(c, PBOX_CS_HANDOFF_IN, n);
 		total += n;

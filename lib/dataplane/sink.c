@@ -83,7 +83,7 @@ frame_shared(struct core *c, const struct pbox_net_udp_template *t, const struct
 
 	if (m == NULL)
 		return NULL;
-	frame_headers(rte_pktmbuf_mtod(m, void *), t, s, served_us(c), c->ip_id++);
+	core_frame_headers(rte_pktmbuf_mtod(m, void *), t, s, served_us(c), c->ip_id++);
 	m->data_len = FRAME_HEADERS;
 	m->pkt_len = FRAME_HEADERS + s->hdr.length;
 	m->port = s->peer->port;
@@ -118,17 +118,18 @@ core_send(void *ctx, const struct pbox_send *s)
 	}
 	t = headers_of(c, p, s->peer);
 	if (s->hdr.length == 0) {
-		m = frame_copy(c->headers, t, s, served_us(c), c->ip_id++);
+		m = core_frame_copy(c->headers, t, s, served_us(c), c->ip_id++);
 	} else if (s->shared && p->dev.tx_segments) {
 		m = frame_shared(c, t, s);
 		count(c, PBOX_CS_TX_SHARED_BYTES, m != NULL ? s->hdr.length : 0);
 	} else {
-		m = frame_copy(p->pool[c->index % p->n_queues], t, s, served_us(c), c->ip_id++);
+		m = core_frame_copy(
+			p->pool[c->index % p->n_queues], t, s, served_us(c), c->ip_id++);
 		/* of parameters: an echo is no matter */
 		count(c, PBOX_CS_TX_COPIED_BYTES, m != NULL && s->shared ? s->hdr.length : 0);
 	}
 	if (m != NULL)
-		tx(c, p->conf.id, m);
+		core_tx(c, p->conf.id, m);
 	else
 		count(c, PBOX_CS_TX_NO_MBUF, 1);
 }

@@ -48,7 +48,7 @@ outbox_flush(struct core *c, struct outbox *o)
 
 /* Send a packet through a port, at the end of this turn at the latest. */
 void
-tx(struct core *c, unsigned port, struct rte_mbuf *m)
+core_tx(struct core *c, unsigned port, struct rte_mbuf *m)
 {
 	struct outbox *o;
 
@@ -78,13 +78,13 @@ take_ring(struct core *c, struct rte_ring *r)
 	unsigned n = rte_ring_sc_dequeue_burst(r, (void **)m, TX_BURST, NULL);
 
 	for (unsigned i = 0; i < n; i++)
-		tx(c, m[i]->port, m[i]);
+		core_tx(c, m[i]->port, m[i]);
 	return n;
 }
 
 /* What others send through our queues: the control thread, and cores without a queue. */
 unsigned
-take_tx(struct core *c)
+core_take_tx(struct core *c)
 {
 	unsigned n = take_ring(c, c->from_control);
 

@@ -200,8 +200,13 @@ report_print(const struct box *b, bool check)
 {
 	char where[256];
 
-	for (const char *p = b->report; *p != '\0'; p += strcspn(p, "\n") + 1)
-		printf("%s%.*s\n", check ? "OK   " : "", (int)strcspn(p, "\n"), p);
+	for (const char *p = b->report; p != NULL && *p != '\0';) {
+		size_t n = strcspn(p, "\n");
+
+		printf("%s%.*s\n", check ? "OK   " : "", (int)n, p);
+		p += n;
+		p += *p == '\n';
+	}
 	for (unsigned i = 0; i < b->n_ports; i++)
 		for (unsigned k = 0; k < b->port[i].n_notes; k++)
 			warn(check, "port %u (%s): %s", b->port[i].conf.id, b->port[i].dev.name,

@@ -142,7 +142,7 @@ def scripts(folder, *prefixes):
 
 
 def run_fuzz(result, logs):
-    build("build-fuzz", ["-Dfuzzers=true", "-Ddpdk=disabled", "-Dtests=disabled",
+    build("build-fuzz", ["-Dwerror=true", "-Dfuzzers=true", "-Ddpdk=disabled", "-Dtests=disabled",
                          "-Dbuildtype=debugoptimized", "-Db_sanitize=address,undefined",
                          "-Db_lundef=false"], {"CC": "clang"})
     for folder in sorted(os.listdir(os.path.join(TOP, "test", "fuzz"))):
@@ -162,8 +162,8 @@ def run_suite(suite, result, logs, only):
     elif suite == "fuzz":
         run_fuzz(result, logs)
     elif suite == "sanitize":
-        build("build-asan", ["-Dbuildtype=debugoptimized", "-Db_sanitize=address,undefined",
-                             "-Db_lundef=false", "-Ddpdk=disabled"])
+        build("build-asan", ["-Dwerror=true", "-Dbuildtype=debugoptimized", "-Db_sanitize=address,undefined",
+                             "-Db_lundef=false"])
         for s, name, cmd, test_env, timeout in meson_tests("build-asan"):
             if s == "unit":
                 run_program(result, logs, f"sanitize {name}", cmd, 4 * timeout, test_env,

@@ -84,6 +84,8 @@ make_net() {
 		net.ipv6.conf.default.disable_ipv6=1 2>/dev/null || true
 	ip -n "$NET-sw" link add br0 mtu "$mtu" type bridge forward_delay 0 stp_state 0 \
 		mcast_snooping 0 || return
+	# where the kernel has bridge netfilter, every frame would pass iptables as well
+	ip netns exec "$NET-sw" sysctl -qw net.bridge.bridge-nf-call-iptables=0 2>/dev/null || true
 	ip -n "$NET-sw" link set br0 up || return
 	net_attach box "$mtu" '' || return
 	for ((i = 0; i < workers; i++)); do

@@ -15,6 +15,7 @@
  * So the NULL sources of a group are left out, and its sum starts from +0.0 instead.
  */
 
+#include <pbox_base.h>
 #include <pbox_reduce.h>
 
 /* More streams at a time than this are slower than going over dst, which stays in the L1 cache, again
@@ -24,9 +25,14 @@
 /* With several groups dst is summed up in tiles that stay in the L1 cache between them. */
 #define TILE 2048
 
+/* The sources of a group are checked tile by tile right before they are summed: 8 of these fit any L1
+ * data cache. */
+#define CHECKED_TILE 2048 /* bytes */
+
 struct group {
 	const uint8_t *src[GROUP_MAX]; /**< first byte of this tile, any alignment */
 	float weight[GROUP_MAX];
+	uint32_t *crc[GROUP_MAX]; /**< of the bytes before this tile; NULL when nobody asks */
 	unsigned n;
 	const float *acc; /**< what the sum starts with, or NULL; may be dst */
 	int zero;         /**< +0.0 is to be added at the start */
@@ -50,21 +56,50 @@ group_fill(struct group *g, const struct pbox_sources *s, unsigned k, size_t fir
 		}
 		g->src[g->n] = src + first * pbox_elem_size(s->elem);
 		g->weight[g->n] = s->weight == NULL ? 1.0f : s->weight[k];
+		g->crc[g->n] = s->crc == NULL ? NULL : &s->crc[k];
 		g->n++;
 	}
 	return k;
 }
 
 static inline void
+group_check(const struct group *g, size_t bytes)
+{
+	for (unsigned k = 0; k < g->n && g->crc[k] != NULL; k++)
+		*g->crc[k] = pbox_reduce_crc32c(*g->crc[k], g->src[k], bytes);
+}
+
+/* The same stretch of each of the payloads to come. */
+static inline void
+prefetch_next(const struct pbox_sources *s, size_t at, size_t bytes)
+{
+	for (unsigned k = 0; k < s->n_next; k++)
+		for (size_t i = 0; s->next[k] != NULL && i < bytes; i += PBOX_CACHE_LINE)
+			__builtin_prefetch((const uint8_t *)s->next[k] + at + i, 0, 2);
+}
+
+static inline size_t
+tile_of(const struct pbox_sources *s, size_t elems)
+{
+	if (s->crc != NULL || s->next != NULL)
+		return CHECKED_TILE / pbox_elem_size(s->elem);
+	return s->n > GROUP_MAX ? TILE : elems;
+}
+
+static inline void
 groups_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems, group_sum pass)
 {
-	size_t tile = s->n > GROUP_MAX ? TILE : elems;
+	size_t tile = tile_of(s, elems), size = pbox_elem_size(s->elem);
 
+	for (unsigned k = 0; s->crc != NULL && k < s->n; k++)
+		s->crc[k] = 0;
 	for (size_t done = 0; done < elems; done += tile) {
 		size_t n = elems - done < tile ? elems - done : tile;
 		const float *acc = s->acc == NULL ? NULL : s->acc + first + done;
 		unsigned k = 0;
 
+		if (s->next != NULL)
+			prefetch_next(s, (first + done) * size, n * size);
 		do {
 			struct group g;
 
@@ -72,10 +107,13 @@ groups_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems,
 			g.acc = acc;
 			if (g.n == 0 && acc == NULL)
 				g.zero = 1;
+			group_check(&g, n * size);
 			pass(dst + done, &g, n);
 			acc = dst + done;
 		} while (k < s->n);
 	}
+	if (s->crc_dst != NULL)
+		*s->crc_dst = pbox_reduce_crc32c(0, dst, elems * sizeof(*dst));
 }
 
 #endif /* GROUPS_H */

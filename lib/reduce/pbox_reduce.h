@@ -42,6 +42,20 @@ struct pbox_sources {
 	unsigned n;
 	enum pbox_elem elem;
 	const float *acc; /**< the sum of those before src[0] (folded earlier), or NULL */
+
+	/**
+	 * The checked sum. NULL, or n entries: sum() sets crc[k] to the CRC32C (as zlib chains it, first
+	 * crc 0) of those bytes of source k that this call reads, that is of its elements [first,
+	 * first + elems); 0 for a NULL source. Weights do not matter to it.
+	 */
+	uint32_t *crc;
+	uint32_t *crc_dst; /**< NULL, or set to the CRC32C of the elems floats written to dst */
+	/**
+	 * NULL, or n_next payloads as long as these, which will be read soon: the same elements of
+	 * theirs are prefetched while this sum runs. A hint, nothing is read; entries may be NULL.
+	 */
+	const void *const *next;
+	unsigned n_next;
 };
 
 struct pbox_reduce_ops {
@@ -55,7 +69,8 @@ struct pbox_reduce_ops {
 	 * so that a caller can go through a fragment with one small buffer. A NULL source is
 	 * +0.0 whatever its weight: it is added (a sum of -0.0 and it is +0.0). dst may be equal
 	 * to acc + first. n may be 0; without acc too the result is then +0.0. Without acc the
-	 * sum starts with w_0*p_0 itself.
+	 * sum starts with w_0*p_0 itself. With s->crc every byte is read from memory once for
+	 * both purposes; the sum is made whether or not the contributions turn out to be intact.
 	 */
 	void (*sum)(float *dst, const struct pbox_sources *s, size_t first, size_t elems);
 
@@ -79,6 +94,9 @@ struct pbox_reduce_ops {
 };
 
 extern const struct pbox_reduce_ops pbox_reduce_scalar;
+
+/** CRC32C of a buffer that is in a cache already; @p crc: 0, or that of the bytes before. Any thread. */
+uint32_t pbox_reduce_crc32c(uint32_t crc, const void *buf, size_t len);
 
 /** Drivers call this from a constructor. */
 void pbox_reduce_register(const struct pbox_reduce_ops *ops);

@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include <pbox_base.h>
+
 #include "pbox_reduce.h"
 
 static uint32_t
@@ -125,9 +127,22 @@ add_any(float *dst, const uint8_t *src, enum pbox_elem elem, const float *weight
 	}
 }
 
+/* While source k of n is added, its share of the payloads to come is fetched. */
+static void
+prefetch_share(const struct pbox_sources *s, unsigned k, size_t at, size_t bytes)
+{
+	unsigned end = (unsigned)((uint64_t)s->n_next * (k + 1) / s->n);
+
+	for (unsigned j = (unsigned)((uint64_t)s->n_next * k / s->n); j < end; j++)
+		for (size_t i = 0; s->next[j] != NULL && i < bytes; i += PBOX_CACHE_LINE)
+			__builtin_prefetch((const uint8_t *)s->next[j] + at + i, 0, 2);
+}
+
+/* A source is checked right before it is added: the addition finds it in the L1 cache. */
 static void
 scalar_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems)
 {
+	size_t size = pbox_elem_size(s->elem);
 	int begin = s->acc == NULL;
 
 	if (s->acc != NULL)
@@ -137,14 +152,22 @@ scalar_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems)
 	for (unsigned k = 0; k < s->n; k++) {
 		const uint8_t *src = s->src[k];
 
+		if (s->next != NULL)
+			prefetch_share(s, k, first * size, elems * size);
+		if (s->crc != NULL)
+			s->crc[k] = src == NULL ? 0
+						: pbox_reduce_crc32c(
+							  0, src + first * size, elems * size);
 		if (src != NULL)
-			add_any(dst, src + first * pbox_elem_size(s->elem), s->elem,
+			add_any(dst, src + first * size, s->elem,
 				s->weight == NULL ? NULL : &s->weight[k], begin, elems);
 		else
 			for (size_t i = 0; i < elems; i++)
 				dst[i] = begin ? 0.0f : dst[i] + 0.0f;
 		begin = 0;
 	}
+	if (s->crc_dst != NULL)
+		*s->crc_dst = pbox_reduce_crc32c(0, dst, elems * sizeof(*dst));
 }
 
 static void

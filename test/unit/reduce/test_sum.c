@@ -16,6 +16,7 @@ const char unit_suite[] = "reduce: sums";
 
 #define SOURCES_MAX 130
 #define ELEMS_MAX   4224
+#define NEXT        24
 #define MARK        0x5A5A5A5Au
 
 /* What the elements of a source are made of. */
@@ -31,6 +32,7 @@ struct fixture {
 	uint8_t *memory; /* SOURCES_MAX stretches, each ended by a page that must not be touched */
 	size_t stretch;
 	const void *src[SOURCES_MAX];
+	const void *next[NEXT]; /* to be fetched, not read: most of it is not there */
 	float weight[SOURCES_MAX];
 	float *acc, *want, *got; /* ELEMS_MAX + 16 each */
 	enum material material;
@@ -101,6 +103,8 @@ set_up(void)
 	CU_ASSERT_FATAL(fx.memory != MAP_FAILED);
 	for (unsigned k = 0; k < SOURCES_MAX; k++)
 		mprotect(fx.memory + (k + 1) * fx.stretch - page, page, PROT_NONE);
+	for (unsigned k = 0; k < NEXT; k++)
+		fx.next[k] = k % 5 == 3 ? NULL : fx.memory + (k + 1) * fx.stretch - 4096 - 64 * k;
 	fx.acc = aligned_alloc(64, (ELEMS_MAX + 16) * 4);
 	fx.want = aligned_alloc(64, (ELEMS_MAX + 16) * 4);
 	fx.got = aligned_alloc(64, (ELEMS_MAX + 16) * 4);
@@ -171,13 +175,51 @@ mark(float *p, size_t n)
 		memcpy(&p[i], &u, 4);
 }
 
+/* The same sum checked on the way: same bits, and the CRC of what was read and of what was written. */
+static void
+check_crc(const struct pbox_reduce_ops *ops, const struct pbox_sources *s, size_t first, size_t n)
+{
+	size_t size = pbox_elem_size(s->elem);
+	uint32_t crc[SOURCES_MAX + 1], crc_dst = MARK;
+	struct pbox_sources c = *s;
+
+	for (unsigned k = 0; k <= s->n; k++)
+		crc[k] = MARK;
+	c.crc = crc;
+	c.crc_dst = &crc_dst;
+	c.next = fx.next;
+	c.n_next = s->n < NEXT ? s->n : NEXT;
+	mark(fx.got, n);
+	ops->sum(fx.got, &c, first, n);
+	compare(ops->name, s, first, n);
+	for (unsigned k = 0; k < s->n; k++) {
+		uint32_t want =
+			s->src[k] == NULL
+				? 0
+				: pbox_reduce_crc32c(
+					  0, (const uint8_t *)s->src[k] + first * size, n * size);
+
+		if (crc[k] == want)
+			continue;
+		printf("\n  %s: n=%u format=%d weights=%d acc=%d first=%zu elems=%zu: CRC of "
+		       "source "
+		       "%u is %08x, not %08x\n",
+			ops->name, s->n, s->elem, s->weight != NULL, s->acc != NULL, first, n, k,
+			crc[k], want);
+		CU_FAIL("the CRC of a source is wrong");
+		return;
+	}
+	UNIT_EQ_U64(crc[s->n], MARK);
+	UNIT_EQ_U64(crc_dst, pbox_reduce_crc32c(0, fx.got, n * 4));
+}
+
 /* All implementations against the scalar one, with dst apart from acc and in its place. */
 static void
 check(const struct pbox_sources *s, size_t first, size_t n)
 {
 	mark(fx.want, n);
 	pbox_reduce_scalar.sum(fx.want, s, first, n);
-	for (unsigned j = 1; pbox_reduce_at(j) != NULL; j++) {
+	for (unsigned j = 0; pbox_reduce_at(j) != NULL; j++) {
 		const struct pbox_reduce_ops *ops = pbox_reduce_at(j);
 
 		if (!ops->usable())
@@ -185,6 +227,7 @@ check(const struct pbox_sources *s, size_t first, size_t n)
 		mark(fx.got, n);
 		ops->sum(fx.got, s, first, n);
 		compare(ops->name, s, first, n);
+		check_crc(ops, s, first, n);
 		if (s->acc != NULL && first == 0) {
 			struct pbox_sources in_place = *s;
 
@@ -215,6 +258,40 @@ arrange(struct pbox_sources *s, size_t elems, unsigned nulls)
 
 static const unsigned counts[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 33, 64, 65, 130};
 #define COUNTS (sizeof(counts) / sizeof(counts[0]))
+
+/* Bit by bit, from the polynomial. */
+static uint32_t
+crc32c_by_definition(const uint8_t *p, size_t n)
+{
+	uint32_t crc = 0xFFFFFFFF;
+
+	for (size_t i = 0; i < n; i++) {
+		crc ^= p[i];
+		for (int bit = 0; bit < 8; bit++)
+			crc = crc >> 1 ^ (crc & 1 ? 0x82F63B78 : 0);
+	}
+	return ~crc;
+}
+
+static void
+test_the_crc_is_crc32c(void)
+{
+	uint8_t text[300] = "123456789";
+
+	UNIT_EQ_U64(pbox_reduce_crc32c(0, text, 9), 0xE3069283);
+	UNIT_EQ_U64(pbox_reduce_crc32c(0, text, 0), 0);
+	set_up();
+	for (size_t i = 0; i < sizeof(text); i++)
+		text[i] = (uint8_t)pbox_random_u64(&fx.r);
+	for (size_t n = 0; n <= sizeof(text); n++) {
+		uint32_t whole = crc32c_by_definition(text, n);
+
+		UNIT_EQ_U64(pbox_reduce_crc32c(0, text, n), whole);
+		UNIT_EQ_U64(pbox_reduce_crc32c(
+				    pbox_reduce_crc32c(0, text, n / 3), text + n / 3, n - n / 3),
+			whole);
+	}
+}
 
 static void
 test_the_reference_is_the_rule(void)
@@ -352,6 +429,7 @@ test_fragments_of_a_jumbo_frame(void)
 }
 
 const struct unit_test unit_tests[] = {
+	{"the checksum is CRC32C", test_the_crc_is_crc32c},
 	{"the reference is rule R5.2 to the letter", test_the_reference_is_the_rule},
 	{"the rule about zeros", test_the_rule_about_zeros},
 	{"sums run in worker order", test_worker_order},

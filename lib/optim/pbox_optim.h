@@ -15,6 +15,7 @@
  * computed in binary64 and rounded once.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -97,13 +98,28 @@ struct pbox_update {
 	float *param, *s0, *s1;
 	void *wire; /**< packed copy of param for answers in bf16/fp16, or NULL */
 	enum pbox_elem wire_elem;
+	/** NULL, or set to the CRC32C of the answer: elems elements of wire, without it of param. */
+	uint32_t *answer_crc;
+
+	/** With s->crc only: room for elems floats, 64-byte aligned; its content is lost. */
+	float *scratch;
+	/** With s->crc only: called once with s->crc; are all contributions what was sent? */
+	bool (*verify)(void *ctx, const uint32_t *crc);
+	void *verify_ctx;
 };
 
 /**
  * The fused pass: sum, scale, clip, optimise and pack, block by block so that the gradient never
  * leaves the L1 cache. Any thread that owns the fragment. With NONE the sum is made in param itself.
- * s->acc is read only and may be param with NONE. elems = 0 does nothing.
+ * s->acc is read only and may be param with NONE. elems = 0 does nothing (but verify).
+ *
+ * With s->crc the contributions are checked in the pass that sums them, so the sum of the whole
+ * fragment comes first, in scratch; s->acc may be scratch. Then u->verify decides
+ * from the checksums; parameters, state and wire change only after it said true.
+ *
+ * s->next is fetched on the way. s->crc_dst is not looked at.
+ * @return false: u->verify said so, and nothing but scratch and s->crc has changed
  */
-void pbox_optim_update(const struct pbox_update *u, const struct pbox_sources *s, size_t elems);
+bool pbox_optim_update(const struct pbox_update *u, const struct pbox_sources *s, size_t elems);
 
 #endif /* PBOX_OPTIM_H */

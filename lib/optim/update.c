@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <string.h>
+
 #include <pbox_base.h>
 
 #include "pbox_optim.h"
@@ -17,38 +19,86 @@
  * slower where all of it is in the L2 cache.)
  */
 static void
-fetch(const float *x, size_t n)
+fetch(const float *x, size_t first, size_t n)
 {
 	for (size_t i = 0; x != NULL && i < n; i += PBOX_CACHE_LINE / sizeof(*x))
-		__builtin_prefetch(x + i, 1);
+		__builtin_prefetch(x + first + i, 1);
 }
 
 static void
-update_block(const struct pbox_update *u, const struct pbox_sources *s, size_t first, size_t n)
+fetch_state(const struct pbox_update *u, size_t first, size_t n)
 {
-	float gradient[BLOCK] __attribute__((aligned(PBOX_CACHE_LINE)));
-	float *p = u->param + first, *g = u->kind == PBOX_OPTIM_NONE ? p : gradient;
-	float *s0 = u->s0 == NULL ? NULL : u->s0 + first;
-	float *s1 = u->s1 == NULL ? NULL : u->s1 + first;
+	fetch(u->param, first, n);
+	fetch(u->s0, first, n);
+	fetch(u->s1, first, n);
+}
 
-	if (u->kind != PBOX_OPTIM_NONE) {
-		fetch(p, n);
-		fetch(s0, n);
-		fetch(s1, n);
-	}
-	u->reduce->sum(g, s, first, n);
+/* What is done with the n sums at g from element first on; with NONE g may be the parameters. */
+static void
+apply_block(const struct pbox_update *u, float *g, size_t first, size_t n, uint32_t *crc)
+{
+	size_t size = pbox_elem_size(u->wire_elem);
+	float *p = u->param + first;
+	const void *answer = p;
+
 	if (u->factor != 1.0f || u->clip > 0.0f)
 		u->reduce->scale(g, u->factor, u->clip, n);
 	if (u->kind != PBOX_OPTIM_NONE)
-		u->optim->step[u->kind](p, g, s0, s1, u->k, n);
-	if (u->wire != NULL)
-		u->reduce->pack((uint8_t *)u->wire + first * pbox_elem_size(u->wire_elem),
-			u->wire_elem, p, n);
+		u->optim->step[u->kind](p, g, u->s0 == NULL ? NULL : u->s0 + first,
+			u->s1 == NULL ? NULL : u->s1 + first, u->k, n);
+	else if (p != g)
+		memcpy(p, g, n * sizeof(*p));
+	if (u->wire != NULL) {
+		answer = (uint8_t *)u->wire + first * size;
+		u->reduce->pack((uint8_t *)u->wire + first * size, u->wire_elem, p, n);
+	}
+	if (u->answer_crc != NULL)
+		*crc = pbox_reduce_crc32c(*crc, answer, n * (u->wire != NULL ? size : sizeof(*p)));
 }
 
-void
+static void
+update_block(const struct pbox_update *u, const struct pbox_sources *s, size_t first, size_t n,
+	uint32_t *crc)
+{
+	float gradient[BLOCK] __attribute__((aligned(PBOX_CACHE_LINE)));
+	float *g = u->kind == PBOX_OPTIM_NONE ? u->param + first : gradient;
+
+	if (u->kind != PBOX_OPTIM_NONE)
+		fetch_state(u, first, n);
+	u->reduce->sum(g, s, first, n);
+	apply_block(u, g, first, n, crc);
+}
+
+static bool
+update_checked(const struct pbox_update *u, const struct pbox_sources *s, size_t elems)
+{
+	uint32_t crc = 0;
+
+	fetch_state(u, 0, elems);
+	u->reduce->sum(u->scratch, s, 0, elems);
+	if (!u->verify(u->verify_ctx, s->crc))
+		return false;
+	for (size_t first = 0; first < elems; first += BLOCK)
+		apply_block(u, u->scratch + first, first,
+			elems - first < BLOCK ? elems - first : BLOCK, &crc);
+	if (u->answer_crc != NULL)
+		*u->answer_crc = crc;
+	return true;
+}
+
+bool
 pbox_optim_update(const struct pbox_update *u, const struct pbox_sources *s, size_t elems)
 {
+	struct pbox_sources sources = *s;
+	uint32_t crc = 0;
+
+	sources.crc_dst = NULL;
+	if (s->crc != NULL)
+		return update_checked(u, &sources, elems);
 	for (size_t first = 0; first < elems; first += BLOCK)
-		update_block(u, s, first, elems - first < BLOCK ? elems - first : BLOCK);
+		update_block(
+			u, &sources, first, elems - first < BLOCK ? elems - first : BLOCK, &crc);
+	if (u->answer_crc != NULL)
+		*u->answer_crc = crc;
+	return true;
 }

@@ -23,7 +23,7 @@ struct fragment {
 
 static struct fragment want, got;
 static uint8_t payloads[WORKERS][ROOM * 4 + 64];
-static float acc[ROOM] ALIGNED, gradient[ROOM] ALIGNED;
+static float acc[ROOM] ALIGNED, gradient[ROOM] ALIGNED, scratch[ROOM] ALIGNED;
 static const void *src[WORKERS];
 static const float weight[WORKERS] = {1, 2, 3, 4, 5, 60, 7, 8, 9};
 
@@ -74,9 +74,61 @@ naive(const struct pbox_update *u, const struct pbox_sources *s, size_t n)
 		pbox_reduce_scalar.pack(want.wire, u->wire_elem, want.p, n);
 }
 
-static void
-check(const struct pbox_reduce_ops *reduce, const struct pbox_optim_ops *optim, unsigned turn)
+struct verdict {
+	const struct pbox_sources *s;
+	size_t bytes;
+	unsigned calls;
+	bool accept;
+};
+
+static bool
+verify(void *ctx, const uint32_t *crc)
 {
+	struct verdict *v = ctx;
+
+	v->calls++;
+	for (unsigned k = 0; k < v->s->n; k++)
+		UNIT_EQ_U64(crc[k],
+			v->s->src[k] == NULL ? 0 : pbox_reduce_crc32c(0, v->s->src[k], v->bytes));
+	return v->accept;
+}
+
+static uint32_t
+crc_of_answer(const struct pbox_update *u, const struct fragment *f, size_t n)
+{
+	return u->wire == NULL ? pbox_reduce_crc32c(0, f->p, n * 4)
+			       : pbox_reduce_crc32c(0, f->wire, n * pbox_elem_size(u->wire_elem));
+}
+
+/* With contributions that are checked while they are summed: refused once, then accepted. */
+static bool
+update_checked(struct pbox_update *u, struct pbox_sources *s, size_t n)
+{
+	static struct fragment before;
+	uint32_t crc[WORKERS], *answer = u->answer_crc;
+	struct verdict v = {.s = s, .bytes = n * pbox_elem_size(s->elem)};
+	bool ok;
+
+	before = got;
+	s->crc = crc;
+	u->scratch = scratch;
+	u->verify = verify;
+	u->verify_ctx = &v;
+	*answer = 77;
+	if (pbox_optim_update(u, s, n) || v.calls != 1 || *answer != 77 ||
+		memcmp(&before, &got, sizeof(got)) != 0)
+		CU_FAIL("refused contributions changed something");
+	v.accept = true;
+	ok = pbox_optim_update(u, s, n);
+	CU_ASSERT_EQUAL(v.calls, 2);
+	return ok;
+}
+
+static void
+check(const struct pbox_reduce_ops *reduce, const struct pbox_optim_ops *optim, unsigned turn,
+	bool checked)
+{
+	uint32_t answer = 0;
 	static const size_t lengths[] = {0, 1, 15, 352, 1151, 1152, 1153, 2048, 2304, 4200};
 	struct pbox_hyper h = {.lr = 0.1,
 		.momentum = 0.9,
@@ -109,23 +161,41 @@ check(const struct pbox_reduce_ops *reduce, const struct pbox_optim_ops *optim, 
 	u.wire = turn / 6 % 4 ? got.wire : NULL;
 	u.wire_elem = 1 + turn / 7 % 3;
 	naive(&u, &s, n);
-	pbox_optim_update(&u, &s, n);
+	u.answer_crc = checked || turn % 3 ? &answer : NULL;
+	s.next = src;
+	s.n_next = s.n;
+	CU_ASSERT_TRUE(checked ? update_checked(&u, &s, n) : pbox_optim_update(&u, &s, n));
+	if (u.answer_crc != NULL)
+		UNIT_EQ_U64(answer, crc_of_answer(&u, &want, n));
 	if (memcmp(&want, &got, sizeof(want)) != 0) {
-		printf("\n  %s: turn %u\n", reduce->name, turn);
+		printf("\n  %s: turn %u%s\n", reduce->name, turn, checked ? ", checked" : "");
 		CU_FAIL("the fused update is not the separate steps");
 	}
 }
 
 static void
-test_fused_equals_naive(void)
+fused_equals_naive(bool checked)
 {
 	for (unsigned j = 0; pbox_reduce_at(j) != NULL; j++) {
 		const struct pbox_optim_ops *optim = pbox_optim_select(pbox_reduce_at(j)->name);
 
 		for (unsigned turn = 0; turn < 1000; turn++)
 			if (pbox_reduce_at(j)->usable())
-				check(pbox_reduce_at(j), optim ? optim : &pbox_optim_scalar, turn);
+				check(pbox_reduce_at(j), optim ? optim : &pbox_optim_scalar, turn,
+					checked);
 	}
+}
+
+static void
+test_fused_equals_naive(void)
+{
+	fused_equals_naive(false);
+}
+
+static void
+test_checked_equals_naive(void)
+{
+	fused_equals_naive(true);
 }
 
 /* All-reduce of a fragment whose first contributions were folded into param itself. */
@@ -155,6 +225,7 @@ test_folded_in_place(void)
 
 const struct unit_test unit_tests[] = {
 	{"the fused update is sum, scale, clip, step and pack", test_fused_equals_naive},
+	{"the same with contributions checked on the way", test_checked_equals_naive},
 	{"contributions folded in place", test_folded_in_place},
 	{NULL, NULL},
 };

@@ -6,7 +6,6 @@
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <sodium.h>
@@ -204,8 +203,8 @@ resolve(struct pbox_client *c, const char *box, struct pbox_client_error *err)
 	if (rc != 0)
 		return client_fail(err, PBOX_C_UNREACHABLE, "box '%s': %s (PBox speaks IPv4)", host,
 			gai_strerror(rc));
-	memcpy(&c->box, found->ai_addr, sizeof(c->box));
-	c->box.sin_port = htons((uint16_t)port);
+	memcpy(&c->box.addr, found->ai_addr, sizeof(c->box.addr));
+	c->box.addr.sin_port = htons((uint16_t)port);
 	freeaddrinfo(found);
 	return 0;
 }
@@ -249,9 +248,7 @@ client_destroy(struct pbox_client *c)
 	free(c->ep);
 	free(c->refs);
 	free(c->table_of);
-	sock_close(&c->sock);
-	if (c->event >= 0)
-		close(c->event);
+	link_close(&c->link);
 	pthread_mutex_destroy(&c->lock);
 	pthread_mutex_destroy(&c->declare_lock);
 	pthread_cond_destroy(&c->cond);
@@ -272,7 +269,6 @@ client_create(void)
 
 	if (c == NULL)
 		return NULL;
-	c->sock.fd = c->event = -1;
 	c->cmds_tail = &c->cmds;
 	c->submitted_tail = &c->submitted;
 	c->finished_tail = &c->finished;
@@ -304,16 +300,11 @@ pbox_client_open(struct pbox_client **out, const struct pbox_client_conf *conf,
 	if (rc == 0)
 		rc = resolve(c, conf->box, err);
 	if (rc == 0)
-		rc = sock_open(&c->sock, conf, &c->box, err);
+		rc = link_open(&c->link, &c->conf, &c->box.addr, err);
 	if (rc == 0)
 		rc = join_session(c, err);
 	if (rc != 0)
 		goto fail;
-	c->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (c->event < 0) {
-		rc = client_fail(err, PBOX_C_SYSTEM, "eventfd: %s", strerror(errno));
-		goto fail;
-	}
 	rc = pthread_create(&c->thread, NULL, session_main, c);
 	if (rc != 0) {
 		rc = client_fail(err, PBOX_C_SYSTEM, "cannot start a thread: %s", strerror(rc));

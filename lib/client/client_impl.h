@@ -30,6 +30,7 @@
 #include <pbox_wire.h>
 
 #include "pbox_client.h"
+#include "pbox_client_transport.h"
 
 #define NS_PER_US 1000ull
 #define NS_PER_MS 1000000ull
@@ -40,7 +41,7 @@
 #define FIRST_WINDOW   16
 #define MIN_THRESH     3     /* later answers that make a loss likely, as in TCP */
 #define ACTIVATE_BATCH 8192  /* pieces made ready in one turn of the loop */
-#define RX_TURNS       4     /* recvmmsg calls in one turn of the loop */
+#define RX_TURNS       4     /* receive bursts in one turn of the loop */
 #define MAX_FRAME      65507 /* largest UDP payload */
 
 static inline uint64_t
@@ -214,7 +215,7 @@ struct flight {
 };
 
 struct ep {
-	struct sockaddr_in addr;
+	struct pbox_client_peer peer;
 	struct window win;
 	struct flight *flight; /* win.max of them */
 	struct flight *free, *first, *last;
@@ -231,38 +232,23 @@ struct ep {
 	uint32_t ready_order[256]; /* of the first of each */
 };
 
-/* ---- socket.c --------------------------------------------------------------------------- */
+/* ---- link.c: frames in datagrams; transport.c: who carries them ---------------------------- */
 
-#define TX_MSGS  64
-#define TX_IOVS  1024
-#define TX_HDRS  512
-#define RX_MSGS  16
-#define RX_SIZE  65536
-#define HDR_ROOM 64
+#define LINK_IOVS    1024
+#define LINK_HDRS    512
+#define LINK_HDR     64 /* room of one */
+#define LINK_ECN_CE  3
+#define LINK_MIN_MTU (PBOX_MTU_OVERHEAD + PBOX_JOIN_LEN)
 
-struct tx_msg {
-	const struct sockaddr_in *to;
-	uint32_t iov, iovs, bytes;
-	uint16_t seg; /* GSO: bytes of each frame; 0: none yet */
-	uint16_t segs;
-	bool closed, heads; /* heads: header-only frames, sent as one datagram */
-};
-
-struct sock {
-	int fd;
-	unsigned mtu; /* IP */
-	size_t rcvbuf;
-	bool gro, gso, gro_seen;
-	uint32_t gso_segs; /* frames of full size in one train */
-	int icmp_errno;    /* latest from the error queue */
-	uint32_t icmp_mtu;
+struct link {
+	struct pbox_client_transport *t;
 	/* batch being built */
-	unsigned n_msgs, n_iovs, n_hdrs;
-	struct tx_msg msg[TX_MSGS];
-	struct iovec iov[TX_IOVS];
-	uint8_t hdr[TX_HDRS][HDR_ROOM];
-	uint8_t *rx; /* RX_MSGS x RX_SIZE */
-	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes, rx_dropped, tx_failed;
+	unsigned n_tx, n_iovs, n_hdrs;
+	bool heads; /* the last datagram has header-only frames */
+	struct pbox_client_tx tx[PBOX_CLIENT_TX_BATCH];
+	struct iovec iov[LINK_IOVS];
+	uint8_t hdr[LINK_HDRS][LINK_HDR];
+	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes, rx_dropped;
 };
 
 /** A received frame; payload lives until the handler returns. */
@@ -274,18 +260,27 @@ struct rx_frame {
 };
 typedef void (*rx_handler)(void *ctx, const struct rx_frame *f);
 
-int sock_open(struct sock *s, const struct pbox_client_conf *conf, const struct sockaddr_in *box,
+int link_open(struct link *l, const struct pbox_client_conf *conf, const struct sockaddr_in *box,
 	struct pbox_client_error *err);
-void sock_close(struct sock *s);
-/** Queue a frame whose payload stands in @p iov; sends the batch when it is full. */
-void sock_frame(struct sock *s, const struct sockaddr_in *to, const struct pbox_hdr *hdr,
-	const struct iovec *iov, unsigned n);
-void sock_flush(struct sock *s);
-/** Up to @p turns x RX_MSGS datagrams; returns how many came. */
-unsigned sock_receive(struct sock *s, unsigned turns, rx_handler handler, void *ctx);
-/** Wait for input on the socket or @p event (-1: none); @p ns of 0 returns at once. */
-void sock_wait(struct sock *s, int event, uint64_t ns);
-void sock_errors(struct sock *s);
+void link_close(struct link *l);
+/** Queue a frame whose payload stands in @p iov; sends the batch when it is full.
+ * @param stays  the payload does, as pbox_client_tx.stays has it; else until link_flush */
+void link_frame(struct link *l, struct pbox_client_peer *to, const struct pbox_hdr *hdr,
+	const struct iovec *iov, unsigned n, bool stays);
+void link_flush(struct link *l);
+/** Up to @p turns bursts; returns how many datagrams came. link.t->more: there may be others. */
+unsigned link_receive(struct link *l, unsigned turns, rx_handler handler, void *ctx);
+/** Wait for input, @p ns, or link_wake. */
+static inline void
+link_wait(struct link *l, uint64_t ns)
+{
+	l->t->ops->wait(l->t, ns);
+}
+
+extern const struct pbox_client_transport_ops transport_udp;
+/** By name (NULL or empty: udp), loaded if need be; NULL with @p err. */
+const struct pbox_client_transport_ops *transport_find(
+	const char *name, struct pbox_client_error *err);
 
 /* ---- commands, requests ------------------------------------------------------------------ */
 
@@ -328,18 +323,18 @@ struct pbox_client {
 	/* fixed after open */
 	struct pbox_client_conf conf;
 	char *box_name, *job, *secret, *host;
-	struct sockaddr_in box; /* control endpoint */
+	struct pbox_client_peer box; /* control endpoint */
 	uint64_t token;
 	uint32_t incarnation, lease_ms;
 	uint16_t job_number, worker, workers, endpoints, window;
 	unsigned mtu; /* the smaller one of ours and the box's */
 	struct ep *ep;
 
-	/* progress thread (open uses sock before it starts) */
-	struct sock sock;
+	/* progress thread (open uses link before it starts) */
+	struct link link;
 	uint64_t now;
 	uint64_t last_tx, last_rx;
-	uint64_t tx_seen;        /* sock.tx_frames when last_tx was set */
+	uint64_t tx_seen;        /* link.tx_frames when last_tx was set */
 	struct table **table_of; /* by frag.table */
 	uint32_t table_of_cap;
 	struct chunk_ref *refs;
@@ -356,7 +351,6 @@ struct pbox_client {
 	bool shut;   /* closing: all operations have been failed */
 	bool ending; /* the thread leaves its loop */
 	pthread_t thread;
-	int event;
 
 	pthread_mutex_t declare_lock; /* one declare at a time; taken before lock */
 	pthread_mutex_t lock;

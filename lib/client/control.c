@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "client_impl.h"
 
@@ -17,10 +16,8 @@
 void
 client_kick(struct pbox_client *c)
 {
-	uint64_t one = 1;
-
-	if (!atomic_exchange(&c->kicked, true) && write(c->event, &one, sizeof(one)) < 0)
-		return; /* the counter is full: it wakes the thread as well */
+	if (!atomic_exchange(&c->kicked, true))
+		c->link.t->ops->wake(c->link.t);
 }
 
 void
@@ -74,7 +71,7 @@ request_send(struct pbox_client *c, struct request *r, bool again)
 	h.length = r->length;
 	if (again)
 		h.flags |= PBOX_F_RETX;
-	sock_frame(&c->sock, &c->box, &h, &iov, r->length > 0);
+	link_frame(&c->link, &c->box, &h, &iov, r->length > 0, false);
 	/* double at every second try: see recover.c */
 	r->next_tx =
 		c->now + (r->tries < MAX_TRIES ? FIRST_INTERVAL << r->tries / 2 : MAX_INTERVAL);

@@ -89,21 +89,21 @@ send_hello(struct join *j)
 
 	pbox_hello_encode(buf, sizeof(buf), &m);
 	j->hellos++;
-	sock_frame(&c->sock, &c->box, &h, &iov, 1);
-	sock_flush(&c->sock);
+	link_frame(&c->link, &c->box, &h, &iov, 1, false);
+	link_flush(&c->link);
 }
 
 static void
 send_join(struct join *j)
 {
 	struct pbox_client *c = j->c;
-	uint32_t window = window_of_buffer(c->sock.rcvbuf, c->sock.mtu);
+	uint32_t window = c->link.t->window;
 	struct pbox_join m = {
 		.cookie = j->cookie,
 		.nonce = j->nonce,
 		.worker = c->conf.worker < 0 ? PBOX_NO_WORKER : (uint16_t)c->conf.worker,
 		.workers = (uint16_t)c->conf.workers,
-		.mtu = (uint16_t)(c->sock.mtu < 65535 ? c->sock.mtu : 65535),
+		.mtu = (uint16_t)(c->link.t->mtu < 65535 ? c->link.t->mtu : 65535),
 		.window = (uint16_t)window,
 		.lease_ms = c->conf.lease_ms,
 	};
@@ -119,8 +119,8 @@ send_join(struct join *j)
 	pbox_join_encode(buf, sizeof(buf), &m);
 	prove(c->secret, PBOX_JOIN_PROOF_PREFIX, buf, sizeof(buf), buf + PBOX_JOIN_PROOF_AT);
 	j->joins++;
-	sock_frame(&c->sock, &c->box, &h, &iov, 1);
-	sock_flush(&c->sock);
+	link_frame(&c->link, &c->box, &h, &iov, 1, false);
+	link_flush(&c->link);
 }
 
 /* ---- answers --------------------------------------------------------------------------- */
@@ -220,7 +220,7 @@ join_frame(void *ctx, const struct rx_frame *f)
 {
 	struct join *j = ctx;
 
-	if (j->done || f->from.sin_addr.s_addr != j->c->box.sin_addr.s_addr ||
+	if (j->done || f->from.sin_addr.s_addr != j->c->box.addr.sin_addr.s_addr ||
 		f->hdr.chunk != j->id)
 		return;
 	j->answered = true;
@@ -239,7 +239,7 @@ join_expired(struct join *j)
 {
 	struct pbox_client *c = j->c;
 	double s = c->conf.join_timeout_ms / 1000.0;
-	unsigned port = ntohs(c->box.sin_port);
+	unsigned port = ntohs(c->box.addr.sin_port);
 
 	if (j->taken.code != 0)
 		return client_fail(j->err, PBOX_C_REFUSED,
@@ -257,7 +257,7 @@ join_expired(struct join *j)
 			"bytes do "
 			"not get through",
 			c->box_name, j->joins, s, PBOX_JOIN_LEN + PBOX_HDR_LEN + 28);
-	if (c->sock.icmp_errno == ECONNREFUSED)
+	if (c->link.t->path_errno == ECONNREFUSED)
 		return client_fail(j->err, PBOX_C_UNREACHABLE,
 			"%s: the host is up, but nothing listens on its UDP port %u (ICMP port "
 			"unreachable; %u HELLOs in %.1f s): is this the address of a port of the "
@@ -268,8 +268,8 @@ join_expired(struct join *j)
 		"no answer from %s: %u HELLOs went unanswered in %.1f s%s%s; check that the box is "
 		"up "
 		"and has this address (it answers ping), and that no firewall drops UDP port %u",
-		c->box_name, j->hellos, s, c->sock.icmp_errno != 0 ? ", last error: " : "",
-		c->sock.icmp_errno != 0 ? strerror(c->sock.icmp_errno) : "", port);
+		c->box_name, j->hellos, s, c->link.t->path_errno != 0 ? ", last error: " : "",
+		c->link.t->path_errno != 0 ? strerror(c->link.t->path_errno) : "", port);
 }
 
 static int
@@ -296,8 +296,8 @@ exchange(struct join *j)
 		}
 		until = j->next_tx < j->deadline ? j->next_tx : j->deadline;
 		now = clock_ns();
-		sock_wait(&c->sock, -1, until > now ? until - now : 0);
-		sock_receive(&c->sock, 1, join_frame, j);
+		link_wait(&c->link, until > now ? until - now : 0);
+		link_receive(&c->link, 1, join_frame, j);
 	}
 	return j->rc;
 }
@@ -306,7 +306,7 @@ exchange(struct join *j)
 static int
 settle(struct pbox_client *c, const struct pbox_welcome *w, struct pbox_client_error *err)
 {
-	uint32_t hold = window_of_buffer(c->sock.rcvbuf, c->sock.mtu) / w->endpoints;
+	uint32_t hold = c->link.t->window / w->endpoints;
 	uint32_t window = w->window;
 
 	c->token = w->token;
@@ -315,7 +315,7 @@ settle(struct pbox_client *c, const struct pbox_welcome *w, struct pbox_client_e
 	c->workers = w->workers;
 	c->incarnation = w->incarnation;
 	c->lease_ms = w->lease_ms;
-	c->mtu = w->mtu != 0 && w->mtu < c->sock.mtu ? w->mtu : c->sock.mtu;
+	c->mtu = w->mtu != 0 && w->mtu < c->link.t->mtu ? w->mtu : c->link.t->mtu;
 	if (c->conf.window != 0 && c->conf.window < window)
 		window = c->conf.window;
 	if (hold < window)
@@ -328,9 +328,9 @@ settle(struct pbox_client *c, const struct pbox_welcome *w, struct pbox_client_e
 	for (unsigned i = 0; i < c->endpoints; i++) {
 		struct ep *ep = &c->ep[i];
 
-		ep->addr.sin_family = AF_INET;
-		memcpy(&ep->addr.sin_addr, w->endpoint[i].ipv4, 4);
-		ep->addr.sin_port = htons(w->endpoint[i].udp);
+		ep->peer.addr.sin_family = AF_INET;
+		memcpy(&ep->peer.addr.sin_addr, w->endpoint[i].ipv4, 4);
+		ep->peer.addr.sin_port = htons(w->endpoint[i].udp);
 		ep->thresh = MIN_THRESH;
 		window_init(&ep->win, c->window, c->conf.min_rto_us * NS_PER_US, c->now);
 		ep->flight = calloc(c->window, sizeof(*ep->flight));
@@ -354,10 +354,10 @@ give_back(struct pbox_client *c)
 
 	session_header(c, &h, PBOX_LEAVE);
 	h.chunk = 1;
-	sock_frame(&c->sock, &c->box, &h, NULL, 0);
-	sock_flush(&c->sock);
-	sock_frame(&c->sock, &c->box, &h, NULL, 0);
-	sock_flush(&c->sock);
+	link_frame(&c->link, &c->box, &h, NULL, 0, false);
+	link_flush(&c->link);
+	link_frame(&c->link, &c->box, &h, NULL, 0, false);
+	link_flush(&c->link);
 }
 
 int
@@ -368,7 +368,8 @@ join_session(struct pbox_client *c, struct pbox_client_error *err)
 	char name[64];
 	int rc;
 
-	snprintf(name, sizeof(name), "%s:%u", inet_ntoa(c->box.sin_addr), ntohs(c->box.sin_port));
+	snprintf(name, sizeof(name), "%s:%u", inet_ntoa(c->box.addr.sin_addr),
+		ntohs(c->box.addr.sin_port));
 	c->box_name = strdup(name);
 	if (c->box_name == NULL)
 		return client_fail(err, PBOX_C_MEMORY, "no memory for a client");

@@ -10,19 +10,19 @@
 
 /* Does the path carry full frames, and trains of them? PINGs to the data endpoints (R8.1). */
 
-#define PATIENCE  (2 * NS_PER_S)
-#define AT_LEAST  (500 * NS_PER_MS)
-#define INTERVAL  (40 * NS_PER_MS)
-#define GSO_TRIES 3
-#define GSO_WAIT  (60 * NS_PER_MS)
-#define GSO_TRAIN 32
-#define ID_SMALL  0x50000000u
-#define ID_FULL   0x51000000u
-#define ID_TRAIN  0x52000000u
+#define PATIENCE    (2 * NS_PER_S)
+#define AT_LEAST    (500 * NS_PER_MS)
+#define INTERVAL    (40 * NS_PER_MS)
+#define TRAIN_TRIES 3
+#define TRAIN_WAIT  (60 * NS_PER_MS)
+#define TRAIN_MAX   32
+#define ID_SMALL    0x50000000u
+#define ID_FULL     0x51000000u
+#define ID_TRAIN    0x52000000u
 
 struct path {
 	struct pbox_client *c;
-	bool small[PBOX_MAX_ENDPOINTS], full[PBOX_MAX_ENDPOINTS], train[GSO_TRAIN];
+	bool small[PBOX_MAX_ENDPOINTS], full[PBOX_MAX_ENDPOINTS], train[TRAIN_MAX];
 	uint32_t full_length;
 };
 
@@ -38,7 +38,7 @@ path_frame(void *ctx, const struct rx_frame *f)
 		p->small[i] = true;
 	else if (kind == ID_FULL && i < p->c->endpoints && f->hdr.length == p->full_length)
 		p->full[i] = true;
-	else if (kind == ID_TRAIN && i < GSO_TRAIN)
+	else if (kind == ID_TRAIN && i < TRAIN_MAX)
 		p->train[i] = true;
 }
 
@@ -53,7 +53,7 @@ ping(struct path *p, unsigned ep, uint32_t id, void *payload, uint32_t length)
 	session_header(c, &h, PBOX_PING);
 	h.chunk = id;
 	h.length = (uint16_t)length;
-	sock_frame(&c->sock, &c->ep[ep].addr, &h, &iov, length > 0);
+	link_frame(&c->link, &c->ep[ep].peer, &h, &iov, length > 0, false);
 }
 
 static unsigned
@@ -71,8 +71,8 @@ collect(struct path *p, uint64_t until, const bool *seen, unsigned n)
 	uint64_t now;
 
 	while (missing(seen, n) < n && (now = clock_ns()) < until) {
-		sock_wait(&p->c->sock, -1, until - now);
-		sock_receive(&p->c->sock, 1, path_frame, p);
+		link_wait(&p->c->link, until - now);
+		link_receive(&p->c->link, 1, path_frame, p);
 	}
 }
 
@@ -83,7 +83,7 @@ check_sizes(struct path *p, uint8_t *payload, uint64_t deadline, struct pbox_cli
 	unsigned n = c->endpoints, bad;
 	char addr[INET_ADDRSTRLEN];
 
-	c->sock.icmp_errno = 0;
+	c->link.t->path_errno = 0;
 	do {
 		uint64_t until = clock_ns() + INTERVAL;
 
@@ -93,33 +93,33 @@ check_sizes(struct path *p, uint8_t *payload, uint64_t deadline, struct pbox_cli
 			if (!p->full[i])
 				ping(p, i, ID_FULL + i, payload, p->full_length);
 		}
-		sock_flush(&c->sock);
+		link_flush(&c->link);
 		collect(p, until, p->full, n);
 	} while (missing(p->full, n) < n && clock_ns() < deadline);
 	bad = missing(p->full, n);
 	if (bad == n)
 		return 0;
-	inet_ntop(AF_INET, &c->ep[bad].addr.sin_addr, addr, sizeof(addr));
+	inet_ntop(AF_INET, &c->ep[bad].peer.addr.sin_addr, addr, sizeof(addr));
 	if (!p->small[bad])
 		return client_fail(err, PBOX_C_UNREACHABLE,
 			"the box at %s took this worker in, but its data endpoint %s:%u does not "
 			"answer PING: a firewall may drop that UDP port, or the address is not "
 			"reachable from here",
-			c->box_name, addr, ntohs(c->ep[bad].addr.sin_port));
-	if (c->sock.icmp_errno == EMSGSIZE && c->sock.icmp_mtu != 0)
+			c->box_name, addr, ntohs(c->ep[bad].peer.addr.sin_port));
+	if (c->link.t->path_errno == EMSGSIZE && c->link.t->path_mtu != 0)
 		return client_fail(err, PBOX_C_MTU,
 			"datagrams of %u bytes do not get to %s:%u: the path's MTU is %u; set mtu "
 			"to "
 			"%u here, or raise the MTU on the way",
-			c->mtu, addr, ntohs(c->ep[bad].addr.sin_port), c->sock.icmp_mtu,
-			c->sock.icmp_mtu);
+			c->mtu, addr, ntohs(c->ep[bad].peer.addr.sin_port), c->link.t->path_mtu,
+			c->link.t->path_mtu);
 	return client_fail(err, PBOX_C_MTU,
 		"datagrams of %u bytes do not get to %s:%u and back (small ones do): a link or "
 		"switch "
 		"on the way has a smaller MTU than this host and the box; raise it there, or set "
 		"mtu to "
 		"1500 here",
-		c->mtu, addr, ntohs(c->ep[bad].addr.sin_port));
+		c->mtu, addr, ntohs(c->ep[bad].peer.addr.sin_port));
 }
 
 /** Trains that the kernel cuts into frames; what gets through is what is used later. */
@@ -127,24 +127,26 @@ static void
 check_trains(struct path *p, uint8_t *payload)
 {
 	struct pbox_client *c = p->c;
+	struct pbox_client_transport *t = c->link.t;
 	uint32_t n = 65000 / (c->mtu - 28);
 
-	if (n > GSO_TRAIN)
-		n = GSO_TRAIN;
+	if (n > TRAIN_MAX)
+		n = TRAIN_MAX;
+	if (n > t->train_max)
+		n = t->train_max;
 	if (n > c->window)
 		n = c->window;
-	c->sock.gso_segs = n;
-	c->sock.gso = c->conf.gso != 0 && n >= 2;
-	if (!c->sock.gso || c->conf.gso > 0)
+	t->train = c->conf.gso != 0 && n >= 2 ? n : 1;
+	if (t->train == 1 || c->conf.gso > 0)
 		return;
-	for (unsigned try = 0; try < GSO_TRIES && missing(p->train, n) < n; try++) {
+	for (unsigned try = 0; try < TRAIN_TRIES && missing(p->train, n) < n; try++) {
 		for (uint32_t i = 0; i < n; i++)
 			ping(p, 0, ID_TRAIN + i, payload, p->full_length);
-		sock_flush(&c->sock);
-		collect(p, clock_ns() + GSO_WAIT, p->train, n);
+		link_flush(&c->link);
+		collect(p, clock_ns() + TRAIN_WAIT, p->train, n);
 	}
 	if (missing(p->train, n) < n)
-		c->sock.gso = false;
+		t->train = 1;
 }
 
 int

@@ -7,7 +7,8 @@
 
 /**
  * @file
- * The worker side of PBox: push gradients, get sums or parameters, over a kernel UDP socket.
+ * The worker side of PBox: push gradients, get sums or parameters, over a kernel UDP socket or
+ * another transport (pbox_client_transport.h).
  *
  * A client is one session: one worker of one job. It owns one progress thread, which does all
  * sending, receiving, retransmission and keep-alive; the functions below hand it work and may be
@@ -70,10 +71,12 @@ struct pbox_client_conf {
 	unsigned window;     /**< frames in flight per endpoint; 0: what box and socket allow */
 	unsigned lease_ms;   /**< 0: the box's default */
 	unsigned timeout_ms; /**< default deadline of waits; init sets 60000 */
-	unsigned join_timeout_ms; /**< deadline of open; init sets 10000 */
-	int gso;                  /**< UDP segmentation offload: 1 on, 0 off, -1 probe (init) */
-	int spin_us;              /**< busy-poll this long before sleeping; init sets 0 */
-	unsigned min_rto_us;      /**< floor of the retransmission time-out; 0: default 5000 */
+	unsigned join_timeout_ms;   /**< deadline of open; init sets 10000 */
+	int gso;                    /**< UDP segmentation offload: 1 on, 0 off, -1 probe (init) */
+	int spin_us;                /**< busy-poll this long before sleeping; init sets 0 */
+	unsigned min_rto_us;        /**< floor of the retransmission time-out; 0: default 5000 */
+	const char *transport;      /**< what carries the datagrams; NULL: "udp", kernel sockets */
+	const char *transport_args; /**< for it; see its own page */
 };
 
 /** A tensor as declared. */
@@ -127,8 +130,11 @@ struct pbox_client_stats {
 	uint64_t held_ns_sum; /**< time answers were held for other workers */
 	uint32_t window, window_max;
 	uint32_t gso_active, gro_active, mtu, endpoints;
-	uint32_t contributors; /**< of the latest result */
-	uint64_t samples;      /**< of the latest result */
+	uint32_t contributors;         /**< of the latest result */
+	uint64_t samples;              /**< of the latest result */
+	uint64_t tx_by_ref, tx_copied; /**< payload bytes that the transport took from the caller's
+					  memory, and those that it copied; udp: 0, 0 */
+	uint64_t tx_failed, rx_failed; /**< datagrams that the transport lost */
 };
 
 struct pbox_client;

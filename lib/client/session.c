@@ -125,10 +125,10 @@ refs_add(struct pbox_client *c, struct table *t)
 static bool
 from_box(const struct pbox_client *c, const struct sockaddr_in *a)
 {
-	if (a->sin_addr.s_addr == c->box.sin_addr.s_addr)
+	if (a->sin_addr.s_addr == c->box.addr.sin_addr.s_addr)
 		return true;
 	for (unsigned i = 0; i < c->endpoints; i++)
-		if (a->sin_addr.s_addr == c->ep[i].addr.sin_addr.s_addr)
+		if (a->sin_addr.s_addr == c->ep[i].peer.addr.sin_addr.s_addr)
 			return true;
 	return false;
 }
@@ -233,14 +233,19 @@ static void
 count_up(struct pbox_client *c)
 {
 	struct pbox_client_stats *s = &c->count;
+	const struct pbox_client_transport *t = c->link.t;
 	double window = 0, srtt = 0, rttvar = 0;
 
-	s->tx_frames = c->sock.tx_frames;
-	s->tx_bytes = c->sock.tx_bytes;
-	s->rx_frames = c->sock.rx_frames;
-	s->rx_bytes = c->sock.rx_bytes;
-	s->gso_active = c->sock.gso;
-	s->gro_active = c->sock.gro && c->sock.gro_seen;
+	s->tx_frames = c->link.tx_frames;
+	s->tx_bytes = c->link.tx_bytes;
+	s->rx_frames = c->link.rx_frames;
+	s->rx_bytes = c->link.rx_bytes;
+	s->tx_by_ref = t->tx_by_ref;
+	s->tx_copied = t->tx_copied;
+	s->tx_failed = t->tx_failed;
+	s->rx_failed = t->rx_failed;
+	s->gso_active = t->train > 1;
+	s->gro_active = t->merging;
 	s->mtu = c->mtu;
 	s->endpoints = c->endpoints;
 	s->window_max = c->window;
@@ -268,13 +273,20 @@ publish(struct pbox_client *c, bool idle)
 
 	if (op == NULL && !idle && c->now - c->published_at < PUBLISH_EVERY)
 		return;
+	for (; op != NULL; op = op->next)
+		if (op->code != 0) { /* no answer says that what was sent for it has left */
+			if (c->link.t->ops->quiesce != NULL)
+				c->link.t->ops->quiesce(c->link.t);
+			break;
+		}
+	op = c->finished;
 	count_up(c);
 	c->published_at = c->now;
 	c->finished = NULL;
 	c->finished_tail = &c->finished;
 	pthread_mutex_lock(&c->lock);
 	c->stats = c->count;
-	c->stats.rx_dropped += c->sock.rx_dropped;
+	c->stats.rx_dropped += c->link.rx_dropped;
 	while (op != NULL) {
 		struct op *next = op->next;
 
@@ -304,12 +316,12 @@ keep_alive(struct pbox_client *c)
 {
 	struct pbox_hdr h;
 
-	if (c->sock.tx_frames != c->tx_seen) {
-		c->tx_seen = c->sock.tx_frames;
+	if (c->link.tx_frames != c->tx_seen) {
+		c->tx_seen = c->link.tx_frames;
 		c->last_tx = c->now;
 	} else if (c->now - c->last_tx >= c->lease_ms * NS_PER_MS / 4) {
 		session_header(c, &h, PBOX_PING);
-		sock_frame(&c->sock, &c->box, &h, NULL, 0);
+		link_frame(&c->link, &c->box, &h, NULL, 0, false);
 	}
 }
 
@@ -329,7 +341,7 @@ rest(struct pbox_client *c)
 	if (now < c->spin_until)
 		return;
 	t = due > now ? due - now : 0;
-	sock_wait(&c->sock, c->event, t < LONGEST_SLEEP ? t : LONGEST_SLEEP);
+	link_wait(&c->link, t < LONGEST_SLEEP ? t : LONGEST_SLEEP);
 }
 
 static void
@@ -348,22 +360,25 @@ void *
 session_main(void *arg)
 {
 	struct pbox_client *c = arg;
+	struct pbox_client_transport *t = c->link.t;
 	uint64_t spin = (uint64_t)c->conf.spin_us * NS_PER_US;
 
+	if (t->ops->attach != NULL)
+		t->ops->attach(t);
 	while (!c->ending) {
 		unsigned got;
 
 		c->now = clock_ns();
-		got = sock_receive(&c->sock, RX_TURNS, session_frame, c);
+		got = link_receive(&c->link, RX_TURNS, session_frame, c);
 		run_commands(c);
 		c->now = clock_ns();
 		if (!c->failed && !c->shut)
-			/* no time-out while answers may still stand in the socket */
-			transfer_turn(c, got < RX_TURNS * RX_MSGS);
+			/* no time-out while answers may still stand in the port */
+			transfer_turn(c, got == 0 || !t->more);
 		if (!c->failed) {
 			control_tick(c);
 			keep_alive(c);
-			sock_flush(&c->sock);
+			link_flush(&c->link);
 		}
 		if (got > 0)
 			c->spin_until = c->now + spin;
@@ -373,5 +388,7 @@ session_main(void *arg)
 			rest(c);
 	}
 	publish(c, true);
+	if (t->ops->detach != NULL)
+		t->ops->detach(t);
 	return NULL;
 }

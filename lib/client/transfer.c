@@ -95,7 +95,9 @@ transfer_send(struct pbox_client *c, struct ep *ep, struct flight *fl, bool prob
 	}
 	if (again)
 		h.flags |= PBOX_F_RETX;
-	sock_frame(&c->sock, &ep->addr, &h, iov, n);
+	/* what goes for the first time stays until its answer is here; an answer to that may come
+	 * while a repetition is still on its way out, and then the caller has the memory back */
+	link_frame(&c->link, &ep->peer, &h, iov, n, !again);
 	fl->ts = h.ts;
 	fl->seq = ++ep->seq;
 	fl->sent_ns = c->now;

@@ -38,11 +38,12 @@ why_flight(const struct pbox_client *c, const struct ep *ep, const struct table 
 		text_add(text, cap, "%s %u of tensor '%s'", f->round == 0 ? "version" : "round",
 			f->round, name);
 	if (!fl->waited || (ep->asked_ns > ep->last_rx && c->now - ep->asked_ns > QUIET)) {
-		inet_ntop(AF_INET, &ep->addr.sin_addr, addr, sizeof(addr));
+		inet_ntop(AF_INET, &ep->peer.addr.sin_addr, addr, sizeof(addr));
 		text_add(text, cap, ": no answer from the box's endpoint %s:%u for %.1f s%s%s",
-			addr, ntohs(ep->addr.sin_port), (double)(c->now - ep->asked_ns) / NS_PER_S,
-			c->sock.icmp_errno != 0 ? ", last error: " : "",
-			c->sock.icmp_errno != 0 ? strerror(c->sock.icmp_errno) : "");
+			addr, ntohs(ep->peer.addr.sin_port),
+			(double)(c->now - ep->asked_ns) / NS_PER_S,
+			c->link.t->path_errno != 0 ? ", last error: " : "",
+			c->link.t->path_errno != 0 ? strerror(c->link.t->path_errno) : "");
 		return -1;
 	}
 	if (fl->state == FLIGHT_UNKEPT || (f->round == 0 && fl->type == PBOX_PULL)) {

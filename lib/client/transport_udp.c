@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/udp.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <linux/errqueue.h>
+
+#include "client_impl.h"
+
+/*
+ * Kernel sockets: one unconnected socket for the control and all data endpoints; the box answers
+ * the address that joined.
+ */
+
+#define RCVBUF        (16 << 20)
+#define SNDBUF        (4 << 20)
+#define SEND_PATIENCE 100 /* ms that a full send queue is waited for */
+#define TX_MSGS       64  /* in one sendmmsg */
+#define TRAIN_BYTES   65000
+#define TRAIN_MAX     64 /* UDP_MAX_SEGMENTS of the kernel */
+#define RX_MSGS       16
+#define RX_SIZE       65536
+#define RX_VIEWS      (RX_MSGS * 128)
+#define ECT0          0x02
+#define ECN_MASK      0x03
+
+/** Datagrams that leave as one message of the kernel's. */
+struct train {
+	struct pbox_client_peer *to;
+	const struct iovec *iov;
+	uint32_t iovs, bytes;
+	uint16_t seg, segs; /* bytes of each but the last; how many */
+	bool closed;
+};
+
+struct udp {
+	struct pbox_client_transport t;
+	int fd, event;
+	uint8_t *buf; /* RX_MSGS x RX_SIZE */
+	struct pbox_client_rx view[RX_VIEWS];
+};
+
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+
+static void
+set_buffer(int fd, int force, int plain, int bytes)
+{
+	if (setsockopt(fd, SOL_SOCKET, force, &bytes, sizeof(bytes)) != 0)
+		setsockopt(fd, SOL_SOCKET, plain, &bytes, sizeof(bytes));
+}
+
+/** MTU of the route to the box, as the kernel knows it. */
+static unsigned
+route_mtu(const struct sockaddr_in *box)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), mtu = 0;
+	socklen_t len = sizeof(mtu);
+
+	if (fd < 0)
+		return 0;
+	if (connect(fd, (const struct sockaddr *)box, sizeof(*box)) != 0 ||
+		getsockopt(fd, IPPROTO_IP, IP_MTU, &mtu, &len) != 0)
+		mtu = 0;
+	close(fd);
+	return mtu > 0 ? (unsigned)mtu : 0;
+}
+
+static int
+choose_mtu(
+	struct udp *s, const struct pbox_client_transport_conf *conf, struct pbox_client_error *err)
+{
+	s->t.mtu = conf->mtu != 0 ? conf->mtu : route_mtu(&conf->box);
+	if (s->t.mtu == 0)
+		return client_fail(err, PBOX_C_UNREACHABLE,
+			"no route to the box at %s: check the address and the routing table "
+			"('ip route get %s')",
+			inet_ntoa(conf->box.sin_addr), inet_ntoa(conf->box.sin_addr));
+	if (s->t.mtu > MAX_FRAME + 28)
+		s->t.mtu = MAX_FRAME + 28;
+	return 0;
+}
+
+static int
+bind_to(int fd, const char *address, struct pbox_client_error *err)
+{
+	struct sockaddr_in local = {.sin_family = AF_INET};
+
+	if (inet_pton(AF_INET, address, &local.sin_addr) != 1)
+		return client_fail(
+			err, PBOX_C_INVALID, "bind: '%s' is not an IPv4 address", address);
+	if (bind(fd, (struct sockaddr *)&local, sizeof(local)) != 0)
+		return client_fail(err, PBOX_C_SYSTEM,
+			"cannot bind to %s: %s; it must be an address of this host", address,
+			strerror(errno));
+	return 0;
+}
+
+/** Returns the size of the receive buffer. */
+static size_t
+set_options(int fd)
+{
+	int on = 1, tos = ECT0, discover = IP_PMTUDISC_DO, got = 0;
+	socklen_t len = sizeof(got);
+
+	set_buffer(fd, SO_RCVBUFFORCE, SO_RCVBUF, RCVBUF);
+	set_buffer(fd, SO_SNDBUFFORCE, SO_SNDBUF, SNDBUF);
+	setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof(discover));
+	setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof(on));
+	setsockopt(fd, IPPROTO_IP, IP_RECVTOS, &on, sizeof(on));
+	setsockopt(fd, IPPROTO_IP, IP_TOS, &tos, sizeof(tos));
+	setsockopt(fd, IPPROTO_UDP, UDP_GRO, &on, sizeof(on));
+	return getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &got, &len) == 0 && got > 0 ? (size_t)got : 0;
+}
+
+static void
+udp_close(struct pbox_client_transport *t)
+{
+	struct udp *s = (struct udp *)t;
+
+	if (s->fd >= 0)
+		close(s->fd);
+	if (s->event >= 0)
+		close(s->event);
+	free(s->buf);
+	free(s);
+}
+
+static int
+udp_open(struct pbox_client_transport **out, const struct pbox_client_transport_conf *conf,
+	struct pbox_client_error *err)
+{
+	struct udp *s = calloc(1, sizeof(*s));
+	int rc;
+
+	if (s == NULL)
+		return client_fail(err, PBOX_C_MEMORY, "no memory for a client");
+	s->fd = s->event = -1;
+	s->t.ops = &transport_udp;
+	if (conf->args != NULL && conf->args[0] != 0) {
+		rc = client_fail(err, PBOX_C_INVALID,
+			"transport_args are given, but kernel sockets take none");
+		goto fail;
+	}
+	rc = choose_mtu(s, conf, err);
+	if (rc != 0)
+		goto fail;
+	s->buf = malloc((size_t)RX_MSGS * RX_SIZE);
+	if (s->buf == NULL) {
+		rc = client_fail(err, PBOX_C_MEMORY, "no memory for receive buffers");
+		goto fail;
+	}
+	s->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	s->fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (s->fd < 0 || s->event < 0) {
+		rc = client_fail(err, PBOX_C_SYSTEM, "cannot open %s: %s",
+			s->event < 0 ? "an eventfd" : "a UDP socket", strerror(errno));
+		goto fail;
+	}
+	if (conf->bind != NULL) {
+		rc = bind_to(s->fd, conf->bind, err);
+		if (rc != 0)
+			goto fail;
+	}
+	s->t.window = window_of_buffer(set_options(s->fd), s->t.mtu);
+	s->t.batch = TX_MSGS;
+	s->t.train_max = TRAIN_MAX;
+	*out = &s->t;
+	return 0;
+fail:
+	udp_close(&s->t);
+	return rc;
+}
+
+static void
+read_errors(struct udp *s)
+{
+	for (;;) {
+		uint8_t control[512];
+		struct sockaddr_in to;
+		struct msghdr msg = {.msg_name = &to,
+			.msg_namelen = sizeof(to),
+			.msg_control = control,
+			.msg_controllen = sizeof(control)};
+
+		if (recvmsg(s->fd, &msg, MSG_ERRQUEUE | MSG_DONTWAIT) < 0)
+			return;
+		for (struct cmsghdr *h = CMSG_FIRSTHDR(&msg); h != NULL; h = CMSG_NXTHDR(&msg, h)) {
+			struct sock_extended_err e;
+
+			if (h->cmsg_level != IPPROTO_IP || h->cmsg_type != IP_RECVERR)
+				continue;
+			memcpy(&e, CMSG_DATA(h), sizeof(e));
+			s->t.path_errno = (int)e.ee_errno;
+			if (e.ee_errno == EMSGSIZE)
+				s->t.path_mtu = e.ee_info;
+		}
+	}
+}
+
+/* ---- sending -------------------------------------------------------------------------- */
+
+/** Can the datagram be the next of the train? */
+static bool
+joins(const struct udp *s, const struct train *m, const struct pbox_client_tx *d)
+{
+	return !m->closed && m->to == d->to && d->bytes <= m->seg && m->segs < s->t.train &&
+	       m->bytes + d->bytes <= TRAIN_BYTES;
+}
+
+/** Put datagrams together, at most TX_MSGS trains; returns how many datagrams these take. */
+static unsigned
+couple(const struct udp *s, const struct pbox_client_tx *d, unsigned n, struct train *m,
+	unsigned *trains)
+{
+	unsigned i, k = 0;
+
+	for (i = 0; i < n; i++) {
+		struct train *last = k > 0 ? &m[k - 1] : NULL;
+
+		if (last == NULL || !joins(s, last, &d[i])) {
+			if (k == TX_MSGS)
+				break;
+			last = &m[k++];
+			*last = (struct train){
+				.to = d[i].to, .iov = d[i].iov, .seg = (uint16_t)d[i].bytes};
+		}
+		last->closed = d[i].bytes < last->seg; /* only the last one may be shorter */
+		last->segs++;
+		last->iovs += d[i].n;
+		last->bytes += d[i].bytes;
+	}
+	*trains = k;
+	return i;
+}
+
+/** Deal with the failure of one message; true: try it again. */
+static bool
+send_failed(struct udp *s, int error, unsigned *patience)
+{
+	struct pollfd p = {.fd = s->fd, .events = POLLOUT};
+
+	switch (error) {
+	case EINTR:
+		return true;
+	case EAGAIN:
+	case ENOBUFS:
+		if (*patience == 0)
+			break;
+		(*patience)--;
+		poll(&p, 1, error == EAGAIN ? SEND_PATIENCE : 1);
+		return true;
+	case EMSGSIZE:
+		s->t.path_errno = EMSGSIZE;
+		read_errors(s);
+		break;
+	case EIO: /* no checksum offload below, and a kernel that needs it for trains */
+	case EINVAL:
+		s->t.train = 1;
+		break;
+	default: /* an ICMP error of an earlier datagram is reported by the next call */
+		read_errors(s);
+		if (*patience == 0)
+			break;
+		(*patience)--;
+		return true;
+	}
+	return false;
+}
+
+static void
+send_trains(struct udp *s, const struct train *m, unsigned n)
+{
+	struct mmsghdr mm[TX_MSGS];
+	union {
+		char room[CMSG_SPACE(sizeof(uint16_t))];
+		struct cmsghdr align;
+	} control[TX_MSGS];
+	unsigned patience = 4;
+
+	memset(mm, 0, sizeof(mm[0]) * n);
+	for (unsigned i = 0; i < n; i++) {
+		struct msghdr *h = &mm[i].msg_hdr;
+
+		h->msg_name = &m[i].to->addr;
+		h->msg_namelen = sizeof(m[i].to->addr);
+		h->msg_iov = (struct iovec *)(uintptr_t)m[i].iov;
+		h->msg_iovlen = m[i].iovs;
+		if (m[i].segs > 1) {
+			struct cmsghdr *cm = &control[i].align;
+
+			cm->cmsg_level = IPPROTO_UDP;
+			cm->cmsg_type = UDP_SEGMENT;
+			cm->cmsg_len = CMSG_LEN(sizeof(uint16_t));
+			memcpy(CMSG_DATA(cm), &m[i].seg, sizeof(m[i].seg));
+			h->msg_control = control[i].room;
+			h->msg_controllen = sizeof(control[i].room);
+		}
+	}
+	for (unsigned at = 0; at < n;) {
+		int sent = sendmmsg(s->fd, mm + at, n - at, 0);
+
+		if (sent > 0) {
+			at += (unsigned)sent;
+		} else if (!send_failed(s, errno, &patience)) {
+			/* a loss like any other: the timers see to it */
+			s->t.tx_failed += m[at].segs;
+			at++;
+		}
+	}
+}
+
+static void
+udp_send(struct pbox_client_transport *t, const struct pbox_client_tx *d, unsigned n)
+{
+	struct udp *s = (struct udp *)t;
+
+	while (n > 0) {
+		struct train m[TX_MSGS];
+		unsigned trains, taken = couple(s, d, n, m, &trains);
+
+		send_trains(s, m, trains);
+		d += taken;
+		n -= taken;
+	}
+	t->batch = t->train > 1 ? PBOX_CLIENT_TX_BATCH : TX_MSGS;
+}
+
+/* ---- receiving ------------------------------------------------------------------------ */
+
+/** The datagrams of one message, as views from @p v on; returns how many. */
+static unsigned
+split(struct udp *s, struct msghdr *h, const uint8_t *buf, uint32_t len, struct pbox_client_rx *v,
+	unsigned room)
+{
+	struct pbox_client_rx one = {0};
+	uint32_t seg = len;
+	unsigned n = 0;
+
+	for (struct cmsghdr *cm = CMSG_FIRSTHDR(h); cm != NULL; cm = CMSG_NXTHDR(h, cm)) {
+		if (cm->cmsg_level == IPPROTO_UDP && cm->cmsg_type == UDP_GRO) {
+			int size;
+
+			memcpy(&size, CMSG_DATA(cm), sizeof(size));
+			if (size > 0 && (uint32_t)size < len) {
+				seg = (uint32_t)size;
+				s->t.merging = true;
+			}
+		} else if (cm->cmsg_level == IPPROTO_IP && cm->cmsg_type == IP_TOS) {
+			one.ecn = *CMSG_DATA(cm) & ECN_MASK;
+		}
+	}
+	memcpy(&one.from, h->msg_name, sizeof(one.from));
+	while (len > 0 && n < room) {
+		one.data = buf;
+		one.len = len < seg ? len : seg;
+		v[n++] = one;
+		buf += one.len;
+		len -= one.len;
+	}
+	if (len > 0)
+		s->t.rx_failed += (len + seg - 1) / seg;
+	return n;
+}
+
+static unsigned
+udp_recv(struct pbox_client_transport *t, const struct pbox_client_rx **out)
+{
+	struct udp *s = (struct udp *)t;
+	struct mmsghdr mm[RX_MSGS];
+	struct iovec iov[RX_MSGS];
+	struct sockaddr_in from[RX_MSGS];
+	uint64_t control[RX_MSGS][16];
+	unsigned views = 0;
+	int n;
+
+	for (unsigned i = 0; i < RX_MSGS; i++) {
+		iov[i] = (struct iovec){s->buf + (size_t)i * RX_SIZE, RX_SIZE};
+		mm[i].msg_hdr = (struct msghdr){.msg_name = &from[i],
+			.msg_namelen = sizeof(from[i]),
+			.msg_iov = &iov[i],
+			.msg_iovlen = 1,
+			.msg_control = control[i],
+			.msg_controllen = sizeof(control[i])};
+	}
+	n = recvmmsg(s->fd, mm, RX_MSGS, MSG_DONTWAIT, NULL);
+	t->more = n == RX_MSGS;
+	*out = s->view;
+	if (n < 0 && errno != EAGAIN && errno != EINTR)
+		read_errors(s);
+	for (int i = 0; i < n; i++)
+		views += split(s, &mm[i].msg_hdr, iov[i].iov_base, mm[i].msg_len, s->view + views,
+			RX_VIEWS - views);
+	return views;
+}
+
+static void
+udp_wait(struct pbox_client_transport *t, uint64_t ns)
+{
+	struct udp *s = (struct udp *)t;
+	struct pollfd p[2] = {{.fd = s->fd, .events = POLLIN}, {.fd = s->event, .events = POLLIN}};
+	struct timespec ts = {(time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S)};
+	uint64_t drain;
+
+	if (ppoll(p, 2, &ts, NULL) <= 0)
+		return;
+	if ((p[0].revents & POLLERR) != 0)
+		read_errors(s);
+	if ((p[1].revents & POLLIN) != 0 && read(s->event, &drain, sizeof(drain)) < 0)
+		return; /* somebody else was faster; there is nobody else */
+}
+
+static void
+udp_wake(struct pbox_client_transport *t)
+{
+	uint64_t one = 1;
+
+	if (write(((struct udp *)t)->event, &one, sizeof(one)) < 0)
+		return; /* the counter is full: it wakes the thread as well */
+}
+
+const struct pbox_client_transport_ops transport_udp = {
+	.abi = PBOX_CLIENT_TRANSPORT_ABI,
+	.name = "udp",
+	.open = udp_open,
+	.close = udp_close,
+	.send = udp_send,
+	.recv = udp_recv,
+	.wait = udp_wait,
+	.wake = udp_wake,
+};

@@ -130,6 +130,8 @@ struct perf {
 	bool abort; /* lock; set before a barrier, looked at after it */
 	bool stop;  /* lock; the leader has decided that the round is the last one */
 	uint64_t end_ns;
+	double cpu_begin,
+		cpu_end; /* of the process, at the first and behind the last counted round */
 	atomic_bool interrupted;
 	atomic_uint running;
 };

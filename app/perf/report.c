@@ -226,7 +226,8 @@ print_json(const struct perf *p, const struct total *t)
 	       "\"optimiser\": \"%s\", \"rounds\": %llu, \"rounds_per_s\": %.3f, "
 	       "\"push_gbps\": %.4f, \"pull_gbps\": %.4f, \"p50_ms\": %.4f, \"p99_ms\": %.4f, "
 	       "\"p999_ms\": %.4f, \"retransmitted\": %llu, \"probes\": %llu, "
-	       "\"duplicates\": %llu, \"checked\": %llu, \"mismatches\": %llu, \"per_worker\": [",
+	       "\"duplicates\": %llu, \"checked\": %llu, \"mismatches\": %llu, \"cpu_s\": %.6f, "
+	       "\"per_worker\": [",
 		p->o.workers, p->o.local, p->m.n, (unsigned long long)p->m.elements,
 		pbox_format_name(p->o.push_format), pbox_format_name(p->o.pull_format),
 		pbox_op_name(p->o.op),
@@ -236,7 +237,8 @@ print_json(const struct perf *p, const struct total *t)
 		hist_percentile(t->hist, 0.5) / 1e6, hist_percentile(t->hist, 0.99) / 1e6,
 		hist_percentile(t->hist, 0.999) / 1e6, (unsigned long long)t->repeated,
 		(unsigned long long)t->probes, (unsigned long long)t->duplicates,
-		(unsigned long long)t->checked, (unsigned long long)t->mismatches);
+		(unsigned long long)t->checked, (unsigned long long)t->mismatches,
+		fmax(p->cpu_end - p->cpu_begin, 0));
 	for (unsigned i = 0; i < p->o.local; i++) {
 		printf("%s", i > 0 ? ", " : "");
 		json_worker(p, &p->w[i]);

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include <pbox_wire.h>
@@ -17,6 +18,16 @@ now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static double
+cpu_seconds(void)
+{
+	struct rusage r;
+
+	getrusage(RUSAGE_SELF, &r);
+	return (double)(r.ru_utime.tv_sec + r.ru_stime.tv_sec) +
+	       (double)(r.ru_utime.tv_usec + r.ru_stime.tv_usec) * 1e-6;
 }
 
 /* ---- histogram: 32 buckets per power of two ------------------------------------------------ */
@@ -320,8 +331,11 @@ rounds(struct worker *w)
 		bool check = o->check == CHECK_ALL || (o->check == CHECK_FIRST && round == 1);
 		uint64_t start;
 
-		if (round == o->warmup + 1)
+		if (round == o->warmup + 1) {
 			pbox_client_stats(w->c, &w->begin);
+			if (w->index == 0)
+				w->p->cpu_begin = cpu_seconds();
+		}
 		if (round == 1 || o->check == CHECK_ALL)
 			data_fill(o, w->number, data_round, 0, w->p->m.elements, w->in);
 		if (check)
@@ -338,6 +352,8 @@ rounds(struct worker *w)
 		if (check && w->code == EXIT_GOOD)
 			verify(w, round);
 	}
+	if (w->index == 0)
+		w->p->cpu_end = cpu_seconds();
 }
 
 void *

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""The daemon and pbox-perf in a bed."""
+
+import glob
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+from bed import await_text, processor_seconds
+
+# device string of a port; {i} is its number and that of the box's interface
+VDEVS = {
+    "af_packet": "net_af_packet{i},iface=eth{i},framesz={framesz},blocksz={blocksz},framecnt={framecnt}",
+    "af_xdp": "net_af_xdp{i},iface=eth{i},busy_budget=0",
+}
+XDP_MTU = 3400  # veth lets no larger frames pass to AF_XDP
+
+
+def vdev(kind, i, mtu):
+    """Frames of net_af_packet must fit: framesz divides blocksz, longer frames are cut."""
+    small = mtu <= 1500
+    return VDEVS.get(kind, kind).format(
+        i=i, mtu=mtu, framesz=2048 if small else 9216, blocksz=65536 if small else 36864,
+        framecnt=4096)
+
+
+def device_name(text):
+    return text.split(",")[0]
+
+
+def hugepages_free():
+    """{page KiB: pages free}."""
+    free = {}
+    for path in glob.glob("/sys/kernel/mm/hugepages/hugepages-*kB"):
+        with open(path + "/free_hugepages", encoding="ascii") as f:
+            free[int(path.rsplit("-", 1)[1][:-2])] = int(f.read())
+    return free
+
+
+def memory_arguments(mib, pages="auto"):
+    """EAL arguments, and what they take: hugepages where enough are free."""
+    if pages == "none":
+        return ["--no-huge", "-m", str(mib)], "none"
+    for kib, free in sorted(hugepages_free().items()):
+        if free * kib >= mib * 1024 and pages in ("auto", str(kib)):
+            return ["--in-memory", "-m", str(mib)], f"{kib} KiB"
+    if pages != "auto":
+        raise RuntimeError(f"not enough free hugepages of {pages} KiB for {mib} MiB")
+    return ["--no-huge", "-m", str(mib)], "none"
+
+
+class Box:
+    """A daemon that serves any job on the bed's box ports first, first + 1, ..."""
+
+    def __init__(self, bed, build, kind, n_ports=1, first=0, memory=1536, idle="sleep", lcores="0",
+                 options=(), eal=(), pages="auto"):
+        self.bed, self.kind = bed, kind
+        self.dir = tempfile.mkdtemp(prefix=bed.prefix + "-box")
+        self.log = os.path.join(self.dir, "log")
+        self.address = bed.box_address(first)
+        devices = [vdev(kind, first + k, bed.mtu) for k in range(n_ports)]
+        self.prefix = f"{bed.prefix}-{first}"
+        with open(os.path.join(self.dir, "conf"), "w", encoding="ascii") as f:
+            f.write(f"cores-idle = {idle}\nlease = 20s\n" + "".join(f"{o}\n" for o in options))
+            for k, device in enumerate(devices):
+                f.write(f"\n[port {device_name(device)}]\naddress = "
+                        f"{bed.box_address(first + k)}/24\nmtu = {bed.mtu}\n")
+            f.write("\n[job *]\ninsecure = yes\n")
+        memory_words, self.pages = memory_arguments(memory, pages)
+        drivers = sorted(glob.glob(os.path.join(build, "drivers/net/*/librte_net_*.so")))
+        cmd = [os.path.join(build, "app/pbox/pbox"), "--lcores", lcores, *memory_words, "--no-pci",
+               "--file-prefix", self.prefix]
+        for device in devices:
+            cmd += ["--vdev", device]
+            cmd += [w for d in drivers if needs(device, d) for w in ("-d", d)]
+        cmd += [*eal, "--", "--config", os.path.join(self.dir, "conf")]
+        begin = time.monotonic()
+        open(self.log, "w", encoding="ascii").close()
+        self.child = bed.start("box", cmd, log=self.log)
+        try:
+            await_text(self.log, r"\bready\b", self.child, 60)
+        except BaseException:
+            self.stop()
+            raise
+        self.start_seconds = time.monotonic() - begin
+
+    def pause(self):
+        self.child.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        self.child.send_signal(signal.SIGCONT)
+
+    def cpu(self):
+        return processor_seconds([self.child.pid])
+
+    def telemetry(self, command):
+        """A reply of the telemetry socket, parsed."""
+        done = subprocess.run(["dpdk-telemetry.py", "-f", self.prefix], input=command + "\n",
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                              timeout=10, check=True)
+        return json.loads(done.stdout.strip().splitlines()[-1])[command.split(",")[0]]
+
+    def text(self):
+        with open(self.log, encoding="utf-8", errors="replace") as f:
+            return f.read()
+
+    def stop(self):
+        self.bed.end(self.child)
+        shutil.rmtree(self.dir, ignore_errors=True)
+        for run_dir in ("/run", "/var/run"):
+            shutil.rmtree(f"{run_dir}/dpdk/{self.prefix}", ignore_errors=True)
+
+
+def needs(device, library):
+    """Is this the driver of the device? Those of DPDK's package load by themselves."""
+    name = os.path.basename(library)[len("librte_"):-len(".so")]
+    return device_name(device).rstrip("0123456789") == name
+
+
+def perf_batch(bed, build, address, arguments, seconds=120, job="perf"):
+    """pbox-perf once in each worker's namespace, all for one job; what each has printed.
+
+    Any failure or wrong element is an exception."""
+    children = []
+    with tempfile.TemporaryDirectory(prefix=bed.prefix) as d:
+        try:
+            for i in range(bed.workers):
+                with open(os.path.join(d, f"{i}.json"), "wb") as out:
+                    children.append(bed.start(
+                        f"w{i}", [os.path.join(build, "app/perf/pbox-perf"), address, "--job",
+                                  job, "--workers", str(bed.workers), "--worker", str(i),
+                                  "--quiet", "--json", *map(str, arguments)],
+                        stdout=out, log=os.path.join(d, f"{i}.log")))
+            end = time.monotonic() + seconds
+            for child in children:
+                child.wait(max(0.01, end - time.monotonic()))
+        finally:
+            for child in children:
+                bed.end(child)
+        result = []
+        for i, child in enumerate(children):
+            if child.returncode != 0:
+                with open(os.path.join(d, f"{i}.log"), encoding="utf-8") as f:
+                    raise RuntimeError(f"pbox-perf of worker {i}: {f.read().strip()}")
+            with open(os.path.join(d, f"{i}.json"), encoding="utf-8") as f:
+                result.append(json.load(f))
+    return result

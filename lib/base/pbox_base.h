@@ -23,6 +23,13 @@ void pbox_assert_failed(const char *cond, const char *file, int line) __attribut
 
 #define PBOX_CACHE_LINE 64
 
+/** Up to the next cache line; @p bytes at most SIZE_MAX - 63. */
+static inline size_t
+pbox_pad_line(size_t bytes)
+{
+	return (bytes + PBOX_CACHE_LINE - 1) & ~(size_t)(PBOX_CACHE_LINE - 1);
+}
+
 /** An error for a person: what is wrong, with what, and the next step. */
 struct pbox_error {
 	int code; /**< errno value or a protocol code */

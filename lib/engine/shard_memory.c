@@ -9,17 +9,11 @@
 /* Fragments of one job that may be folded early at the same time. */
 #define ACC_BUFFERS 64
 
-static size_t
-pad64(size_t n)
-{
-	return (n + PBOX_CACHE_LINE - 1) & ~(size_t)(PBOX_CACHE_LINE - 1);
-}
-
 /* Place the arrays of n workers behind the record; returns the size of all of it. */
 static size_t
 round_layout(struct pbox_round *r, unsigned n)
 {
-	size_t at = pad64(sizeof(*r)), words = (n + 63u) / 64;
+	size_t at = pbox_pad_line(sizeof(*r)), words = (n + 63u) / 64;
 	uint8_t *base = (uint8_t *)r;
 
 	if (r != NULL) {
@@ -31,8 +25,8 @@ round_layout(struct pbox_round *r, unsigned n)
 		r->ts = r->weight + n;
 		r->at_us = r->ts + n;
 	}
-	return pad64(at + 2 * n * sizeof(void *) + 2 * words * sizeof(uint64_t) +
-		     3 * n * sizeof(uint32_t));
+	return pbox_pad_line(at + 2 * n * sizeof(void *) + 2 * words * sizeof(uint64_t) +
+			     3 * n * sizeof(uint32_t));
 }
 
 struct pbox_shard_job *
@@ -44,7 +38,7 @@ shard_job_create(struct pbox_job *job, uint16_t shard, unsigned peers, uint32_t 
 
 	if (j == NULL)
 		return NULL;
-	acc_bytes = pad64(acc_bytes);
+	acc_bytes = pbox_pad_line(acc_bytes);
 	j->job = job;
 	j->shard = shard;
 	j->arena = arena;

@@ -61,7 +61,7 @@ pbox_arena_alloc(struct pbox_arena *a, size_t size)
 
 	if (size == 0 || size > a->size)
 		return NULL;
-	size = (size + PBOX_CACHE_LINE - 1) & ~(size_t)(PBOX_CACHE_LINE - 1);
+	size = pbox_pad_line(size);
 	for (i = 0; i <= a->n; i++)
 		if (gap(a, i, &at) >= size)
 			break;

@@ -8,12 +8,6 @@
 
 #include "pbox_table.h"
 
-static size_t
-pad64(size_t bytes)
-{
-	return (bytes + PBOX_CACHE_LINE - 1) & ~(size_t)(PBOX_CACHE_LINE - 1);
-}
-
 static uint32_t
 fragments_of(const struct pbox_table *t, uint32_t elements)
 {
@@ -30,18 +24,18 @@ has_wire_copy(const struct pbox_table *t)
 static size_t
 chunk_bytes(const struct pbox_table *t, uint32_t elements)
 {
-	size_t array = pad64((size_t)elements * sizeof(float));
+	size_t array = pbox_pad_line((size_t)elements * sizeof(float));
 	size_t n = array * (1 + pbox_optim_states(t->optimiser));
 
 	if (has_wire_copy(t))
-		n += pad64((size_t)elements * 2);
-	return n + pad64(fragments_of(t, elements) * sizeof(struct pbox_slot));
+		n += pbox_pad_line((size_t)elements * 2);
+	return n + pbox_pad_line(fragments_of(t, elements) * sizeof(struct pbox_slot));
 }
 
 static uint8_t *
 carve(uint8_t *at, struct pbox_table *t, struct pbox_chunk *c)
 {
-	size_t array = pad64((size_t)c->elements * sizeof(float));
+	size_t array = pbox_pad_line((size_t)c->elements * sizeof(float));
 	unsigned states = pbox_optim_states(t->optimiser);
 
 	c->param = (float *)(void *)at;
@@ -56,10 +50,10 @@ carve(uint8_t *at, struct pbox_table *t, struct pbox_chunk *c)
 	}
 	if (has_wire_copy(t)) {
 		c->wire = at;
-		at += pad64((size_t)c->elements * 2);
+		at += pbox_pad_line((size_t)c->elements * 2);
 	}
 	c->slot = (struct pbox_slot *)(void *)at;
-	return at + pad64(c->fragments * sizeof(struct pbox_slot));
+	return at + pbox_pad_line(c->fragments * sizeof(struct pbox_slot));
 }
 
 static int

@@ -82,6 +82,10 @@ test_sizes_and_serials(void)
 	CU_ASSERT_FALSE(pbox_size_madd(SIZE_MAX, 1, 1, &out));
 	CU_ASSERT_EQUAL(pbox_serial_diff(1, UINT32_MAX), 2);
 	CU_ASSERT_EQUAL(pbox_serial_diff(UINT32_MAX, 1), -2);
+	UNIT_EQ_U64(pbox_pad_line(0), 0);
+	UNIT_EQ_U64(pbox_pad_line(1), 64);
+	UNIT_EQ_U64(pbox_pad_line(64), 64);
+	UNIT_EQ_U64(pbox_pad_line(65), 128);
 }
 
 const struct unit_test unit_tests[] = {

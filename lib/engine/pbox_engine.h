@@ -49,6 +49,11 @@ struct pbox_engine_endpoint {
 	uint8_t node; /**< NUMA node, index into the arenas */
 };
 
+/** What placement must know of endpoints: core, its NUMA node, and the port, which has one address
+ * and is numbered by its first endpoint. */
+void pbox_engine_places(
+	const struct pbox_engine_endpoint *endpoint, unsigned n, struct pbox_place *out);
+
 enum pbox_mail_kind {
 	PBOX_MAIL_OPEN_JOB,   /**< to the shard; it answers with the same mail */
 	PBOX_MAIL_OPEN_TABLE, /**< likewise */

@@ -8,6 +8,19 @@
 
 #include "registrar_impl.h"
 
+void
+pbox_engine_places(const struct pbox_engine_endpoint *endpoint, unsigned n, struct pbox_place *out)
+{
+	for (unsigned e = 0; e < n; e++) {
+		unsigned port = 0;
+
+		while (memcmp(endpoint[port].addr.ipv4, endpoint[e].addr.ipv4, 4) != 0)
+			port++;
+		out[e] = (struct pbox_place){
+			.node = endpoint[e].node, .port = (uint8_t)port, .core = endpoint[e].shard};
+	}
+}
+
 struct pbox_registrar *
 pbox_registrar_create(const struct pbox_registrar_conf *conf)
 {
@@ -28,10 +41,10 @@ pbox_registrar_create(const struct pbox_registrar_conf *conf)
 	for (unsigned e = 0; e < conf->n_endpoints; e++) {
 		unsigned n = ++per_shard[conf->endpoint[e].shard];
 
-		r->place[e].node = conf->endpoint[e].node;
 		if (n > r->endpoints_per_shard)
 			r->endpoints_per_shard = n;
 	}
+	pbox_engine_places(conf->endpoint, conf->n_endpoints, r->place);
 	conf->ops->random(conf->ctx, r->cookie_key, sizeof(r->cookie_key));
 	return r;
 }

@@ -63,16 +63,34 @@ add_segment(struct builder *b, bool new_chunk, uint32_t tensor, uint16_t group, 
 }
 
 static int
-add_large(struct builder *b, const struct pbox_tensor *t, uint32_t i, uint32_t chunk_elements)
+add_large(struct builder *b, const struct pbox_tensor *t, uint32_t i, uint32_t chunk_elements,
+	uint32_t frag_elements)
 {
-	for (uint64_t at = 0; at < t->elements; at += chunk_elements) {
+	for (uint64_t at = 0; at < t->elements;) {
 		uint64_t left = t->elements - at;
-		uint32_t n = left < chunk_elements ? (uint32_t)left : chunk_elements;
+		/* a rest that is no fragment goes with the chunk before it */
+		uint32_t n = left < (uint64_t)chunk_elements + frag_elements ? (uint32_t)left
+									     : chunk_elements;
 
 		if (add_segment(b, true, i, t->group, at, n) < 0)
 			return -ENOMEM;
+		at += n;
 	}
 	return 0;
+}
+
+/* The last chunk joins the one before it if it is no whole fragment, as in add_large(). */
+static void
+join_rest(struct pbox_layout *l, uint32_t first_chunk, uint32_t frag_elements)
+{
+	struct pbox_layout_chunk *last = l->chunk + l->n_chunks - 1;
+
+	if (l->n_chunks - first_chunk < 2 || last->elements >= frag_elements ||
+		last[-1].segments + last->segments > PBOX_MAX_SEGMENTS)
+		return;
+	last[-1].elements += last->elements;
+	last[-1].segments = (uint16_t)(last[-1].segments + last->segments);
+	l->n_chunks--;
 }
 
 /* All small tensors of one group, in order; a tensor may straddle two chunks. */
@@ -80,6 +98,7 @@ static int
 add_small_of_group(struct builder *b, const struct pbox_tensor *t, uint32_t n, uint32_t first,
 	uint32_t chunk_elements, uint32_t frag_elements)
 {
+	uint32_t first_chunk = b->l->n_chunks;
 	bool open = false;
 
 	for (uint32_t i = first; i < n; i++) {
@@ -104,6 +123,7 @@ add_small_of_group(struct builder *b, const struct pbox_tensor *t, uint32_t n, u
 			at += take;
 		}
 	}
+	join_rest(b->l, first_chunk, frag_elements);
 	return 0;
 }
 
@@ -118,6 +138,31 @@ first_small_of_group(const struct pbox_tensor *t, uint32_t i, uint32_t frag_elem
 	return true;
 }
 
+static uint32_t
+whole_fragments(uint64_t elements, uint32_t frag_elements)
+{
+	return elements < frag_elements ? frag_elements
+					: (uint32_t)(elements - elements % frag_elements);
+}
+
+uint32_t
+pbox_layout_chunk(const struct pbox_tensor *t, uint32_t n, unsigned cores, uint32_t wanted,
+	uint32_t frag_elements)
+{
+	uint64_t all = 0, most;
+
+	PBOX_ASSERT(frag_elements > 0);
+	if (cores < 2)
+		return whole_fragments(wanted, frag_elements);
+	for (uint32_t i = 0; i < n; i++)
+		if (__builtin_add_overflow(all, t[i].elements, &all))
+			all = UINT64_MAX;
+	/* the last chunk of a tensor may be larger by less than a fragment */
+	most = all / cores / PBOX_LAYOUT_PARTS;
+	most = most >= frag_elements ? most - (frag_elements - 1) : 0;
+	return whole_fragments(most < wanted ? most : wanted, frag_elements);
+}
+
 int
 pbox_layout_build(struct pbox_layout *out, const struct pbox_tensor *t, uint32_t n,
 	uint32_t chunk_elements, uint32_t frag_elements, struct pbox_error *err)
@@ -128,9 +173,7 @@ pbox_layout_build(struct pbox_layout *out, const struct pbox_tensor *t, uint32_t
 	int ret = 0;
 
 	PBOX_ASSERT(frag_elements > 0);
-	chunk_elements -= chunk_elements % frag_elements;
-	if (chunk_elements == 0)
-		chunk_elements = frag_elements;
+	chunk_elements = whole_fragments(chunk_elements, frag_elements);
 	for (uint32_t i = 0; i < n; i++) {
 		chunks += t[i].elements / chunk_elements + 2;
 		if (chunks > UINT32_MAX / 4)
@@ -142,7 +185,7 @@ pbox_layout_build(struct pbox_layout *out, const struct pbox_tensor *t, uint32_t
 	}
 	for (uint32_t i = 0; i < n && ret == 0; i++) {
 		if (t[i].elements >= frag_elements)
-			ret = add_large(&b, &t[i], i, chunk_elements);
+			ret = add_large(&b, &t[i], i, chunk_elements, frag_elements);
 		else if (first_small_of_group(t, i, frag_elements))
 			ret = add_small_of_group(&b, t, n, i, chunk_elements, frag_elements);
 	}

@@ -13,7 +13,9 @@
  * A tensor of at least one full fragment has chunks of its own; smaller ones of the same group
  * are laid one behind the other and share chunks, so that no chunk is a 40-byte packet
  * (doc/protocol.md R5.9). All chunks but the last of a tensor, or of a packed run, are whole
- * numbers of fragments.
+ * numbers of fragments; what is left behind them and is no whole fragment belongs to the last
+ * one. It does not join other tensors' rests: that would save less than one packet a tensor, and
+ * make operations on large tensors wait for each other.
  */
 
 #include <stdint.h>
@@ -40,7 +42,8 @@ struct pbox_layout {
 };
 
 /**
- * @param chunk_elements  wanted size of a chunk; rounded down to whole fragments, at least one
+ * @param chunk_elements  wanted size of a chunk; rounded down to whole fragments, at least one.
+ *                        The last one of a tensor may be larger by less than a fragment
  * @param frag_elements   elements of a full fragment, > 0
  * @return 0, or -errno with @p err filled: -ENOMEM, -E2BIG (more than 2^32 - 1 chunks)
  */
@@ -48,14 +51,43 @@ int pbox_layout_build(struct pbox_layout *out, const struct pbox_tensor *t, uint
 	uint32_t chunk_elements, uint32_t frag_elements, struct pbox_error *err);
 void pbox_layout_free(struct pbox_layout *l);
 
+/** A chunk is at most this part of what one core should get: 1 / 20 keeps max / mean below 1.05. */
+#define PBOX_LAYOUT_PARTS 20
+
 /**
- * Set partition of the chunks over @p endpoints by elements, largest first, each to the least
- * loaded one (Graham's LPT rule, 1969: at most 4/3 of the optimum, and close to it for many small
- * items). Ties go to the lower number, so that every box places alike.
+ * Size of the chunks of a table, in elements: @p wanted, or less where a table is so small, or has
+ * to be spread over so many @p cores, that chunks of that size could not be shared out evenly.
+ * Never less than a fragment, which nothing spreads further. @p wanted where one core has all.
  *
- * @param load  in/out, per endpoint: elements already placed there by other tables
+ * With chunks of this size pbox_layout_place() gives no core more than the mean plus one chunk:
+ * max / mean < 1.05 from 20 x (2 x fragment - 1) elements a core on.
+ */
+uint32_t pbox_layout_chunk(const struct pbox_tensor *t, uint32_t n, unsigned cores, uint32_t wanted,
+	uint32_t frag_elements);
+
+/** What an endpoint is: one core behind one port. */
+struct pbox_place {
+	uint8_t node;  /**< of the core: index into the arenas */
+	uint8_t port;  /**< any numbers, as long as they differ */
+	uint16_t core; /**< likewise */
+};
+
+/** Different cores of @p endpoints places. */
+unsigned pbox_place_cores(const struct pbox_place *place, unsigned endpoints);
+
+/**
+ * Set partition of the chunks over endpoints by elements, largest first, each to the core that has
+ * least (Graham's LPT rule, 1969: at most 4/3 of the optimum, and at most the mean plus one of the
+ * smaller items), there to the endpoint that lags most behind its share. Cores come first because a
+ * core behind two ports is no faster than one behind one; shares are such that ports get the same
+ * where their cores allow it. Ties go to the lower endpoint, so that every box places alike. Pure.
+ *
+ * @param place      of each endpoint
+ * @param endpoints  1 to PBOX_MAX_ENDPOINTS
+ * @param load       in/out, per endpoint: elements already placed there by other tables
  * @return 0 or -ENOMEM
  */
-int pbox_layout_place(struct pbox_layout *l, unsigned endpoints, uint64_t *load);
+int pbox_layout_place(
+	struct pbox_layout *l, const struct pbox_place *place, unsigned endpoints, uint64_t *load);
 
 #endif /* PBOX_LAYOUT_H */

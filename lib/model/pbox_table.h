@@ -84,16 +84,12 @@ struct pbox_table {
 	uint8_t block_node[PBOX_MAX_ENDPOINTS];
 };
 
-/** Where an endpoint's memory comes from. */
-struct pbox_place {
-	uint8_t node; /**< index into the arenas */
-};
-
 /**
  * Lay out, place and allocate. Control thread.
  *
  * @param t        formats, mode, op, optimiser, frag_elements, init_elements, id and
  *                 first_chunk_id are the caller's; the rest is filled
+ * @param chunk_elements  wanted size of chunks (pbox_layout_chunk)
  * @param load     in/out, elements per endpoint (pbox_layout_place)
  * @param quota    most bytes the table may take
  * @return 0 or -errno with @p err: -ENOMEM when an arena or the quota is too small

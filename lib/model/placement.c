@@ -21,25 +21,120 @@ larger_first(const void *a, const void *b)
 	return x->chunk < y->chunk ? -1 : x->chunk > y->chunk;
 }
 
+/*
+ * What each endpoint should get of a table, so that cores get the same, ports too as far as cores
+ * allow it, and endpoints of one core no more unequal shares than that takes: iterative proportional
+ * fitting (Deming, Stephan 1940) from equal shares on. It ends with the cores: their shares are
+ * exact, whatever the ports are.
+ */
+#define FIT_ROUNDS 100
+
+struct fit {
+	double share[PBOX_MAX_ENDPOINTS];
+	/* numbered by the first endpoint that has them */
+	uint8_t core_of[PBOX_MAX_ENDPOINTS], port_of[PBOX_MAX_ENDPOINTS];
+};
+
+static unsigned
+first_of_core(const struct pbox_place *place, unsigned e)
+{
+	unsigned i = 0;
+
+	while (place[i].core != place[e].core)
+		i++;
+	return i;
+}
+
+static unsigned
+first_of_port(const struct pbox_place *place, unsigned e)
+{
+	unsigned i = 0;
+
+	while (place[i].port != place[e].port)
+		i++;
+	return i;
+}
+
+/* Scale the shares so that each member of a side (cores or ports) has 1. */
+static void
+fit_side(struct fit *f, const uint8_t *of, unsigned endpoints)
+{
+	double sum[PBOX_MAX_ENDPOINTS] = {0};
+
+	for (unsigned e = 0; e < endpoints; e++)
+		sum[of[e]] += f->share[e];
+	for (unsigned e = 0; e < endpoints; e++)
+		f->share[e] /= sum[of[e]];
+}
+
+static void
+fit(struct fit *f, const struct pbox_place *place, unsigned endpoints)
+{
+	for (unsigned e = 0; e < endpoints; e++) {
+		f->share[e] = 1;
+		f->core_of[e] = (uint8_t)first_of_core(place, e);
+		f->port_of[e] = (uint8_t)first_of_port(place, e);
+	}
+	for (unsigned i = 0; i < FIT_ROUNDS; i++) {
+		fit_side(f, f->port_of, endpoints);
+		fit_side(f, f->core_of, endpoints);
+	}
+}
+
+unsigned
+pbox_place_cores(const struct pbox_place *place, unsigned endpoints)
+{
+	unsigned n = 0;
+
+	for (unsigned e = 0; e < endpoints; e++)
+		n += first_of_core(place, e) == e;
+	return n;
+}
+
+/* The core that has least, and there the endpoint that is the last to fill up its share. */
+static unsigned
+choose(const struct fit *f, unsigned endpoints, const uint64_t *core, const uint64_t *load,
+	uint32_t elements)
+{
+	unsigned best = 0;
+	double least = 0;
+
+	for (unsigned e = 0; e < endpoints; e++) {
+		double full = (double)(load[e] + elements) / f->share[e];
+
+		if (e > 0 && core[f->core_of[e]] > core[f->core_of[best]])
+			continue;
+		if (e > 0 && core[f->core_of[e]] == core[f->core_of[best]] && full >= least)
+			continue;
+		best = e;
+		least = full;
+	}
+	return best;
+}
+
 int
-pbox_layout_place(struct pbox_layout *l, unsigned endpoints, uint64_t *load)
+pbox_layout_place(
+	struct pbox_layout *l, const struct pbox_place *place, unsigned endpoints, uint64_t *load)
 {
 	struct item *item = reallocarray(NULL, l->n_chunks + 1, sizeof(*item));
+	uint64_t core[PBOX_MAX_ENDPOINTS] = {0};
+	struct fit f;
 
-	PBOX_ASSERT(endpoints > 0);
+	PBOX_ASSERT(endpoints > 0 && endpoints <= PBOX_MAX_ENDPOINTS);
 	if (item == NULL)
 		return -ENOMEM;
+	fit(&f, place, endpoints);
+	for (unsigned e = 0; e < endpoints; e++)
+		core[f.core_of[e]] += load[e];
 	for (uint32_t i = 0; i < l->n_chunks; i++)
 		item[i] = (struct item){.elements = l->chunk[i].elements, .chunk = i};
 	qsort(item, l->n_chunks, sizeof(*item), larger_first);
 	for (uint32_t i = 0; i < l->n_chunks; i++) {
-		unsigned best = 0;
+		unsigned e = choose(&f, endpoints, core, load, item[i].elements);
 
-		for (unsigned e = 1; e < endpoints; e++)
-			if (load[e] < load[best])
-				best = e;
-		l->chunk[item[i].chunk].endpoint = (uint16_t)best;
-		load[best] += item[i].elements;
+		l->chunk[item[i].chunk].endpoint = (uint16_t)e;
+		load[e] += item[i].elements;
+		core[f.core_of[e]] += item[i].elements;
 	}
 	free(item);
 	return 0;

@@ -143,6 +143,8 @@ pbox_table_build(struct pbox_table *t, const struct pbox_tensor *tensors, uint32
 	memset(t->block, 0, sizeof(t->block));
 	t->chunk = NULL;
 	t->schedule = NULL;
+	chunk_elements = pbox_layout_chunk(
+		tensors, n, pbox_place_cores(place, endpoints), chunk_elements, t->frag_elements);
 	ret = pbox_layout_build(&t->layout, tensors, n, chunk_elements, t->frag_elements, err);
 	if (ret < 0)
 		return ret;
@@ -152,7 +154,7 @@ pbox_table_build(struct pbox_table *t, const struct pbox_tensor *tensors, uint32
 	t->init_mask = (uint8_t)((1u << pieces) - 1);
 	t->chunk = calloc(t->n_chunks + 1, sizeof(*t->chunk));
 	if (t->chunk == NULL || init_schedules(t, tensors, n) < 0 ||
-		pbox_layout_place(&t->layout, endpoints, load) < 0) {
+		pbox_layout_place(&t->layout, place, endpoints, load) < 0) {
 		ret = pbox_fail(err, ENOMEM, "out of memory for the %u chunks of table %u",
 			t->n_chunks, t->id);
 		goto fail;

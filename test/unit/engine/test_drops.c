@@ -10,7 +10,8 @@ const char unit_suite[] = "engine: what a shard drops";
 
 static struct fx_worker w[3];
 static const float v[64] = {1, 2, 3, 4};
-static const struct fx_table sum = {.elements = 64}; /* fragments of 16 */
+static const struct fx_table sum = {.elements = 64};       /* fragments of 16 */
+static const struct fx_table wide = {.elements = 64 * 50}; /* enough for chunks of 64 */
 
 static void
 begin(const struct fx_table *t)
@@ -247,7 +248,7 @@ test_no_slot(void)
 	struct pbox_hdr h;
 
 	fx.hold = 2; /* two workers, a window of one */
-	begin(&sum);
+	begin(&wide);
 	h = good();
 	UNIT_EQ_U64(w[0].welcome.window, 1);
 	CU_ASSERT_TRUE(fx_rx(0, &w[0], &h, v));
@@ -273,7 +274,7 @@ test_no_buffer(void)
 	fx.mtu = 154;
 	fx.hold = 3;
 	fx_begin();
-	fx_job(w, "vision", 3, &sum);
+	fx_job(w, "vision", 3, &wide);
 	for (uint16_t i = 0; i < 3; i++) {
 		h = fx_data(&w[1], PBOX_PUSHPULL, 0, i, 1);
 		h.format = PBOX_FMT_FP32;

@@ -420,7 +420,7 @@ static void
 test_fold(void)
 {
 	static const float tiny[4] = {1e-8f, 1e8f, 3, -1}, big[4] = {1, -1e8f, 1e-7f, 1};
-	struct fx_table t = {.elements = 64 * 2, .op = PBOX_OP_WEIGHTED_MEAN};
+	struct fx_table t = {.elements = 64 * 50, .op = PBOX_OP_WEIGHTED_MEAN};
 	float want[4];
 
 	fx.mtu = 154;

@@ -95,7 +95,7 @@ test_map_pages(void)
 		CU_ASSERT_EQUAL_FATAL(s->hdr.type, PBOX_MAPPED);
 		UNIT_EQ_U64(s->hdr.map_epoch, PBOX_MAP_EPOCH);
 		CU_ASSERT_EQUAL_FATAL(pbox_mapped_decode(s->payload, s->hdr.length, &m, &cur), 0);
-		UNIT_EQ_U64(m.chunks, 101);
+		UNIT_EQ_U64(m.chunks, 100); /* the rest of 5 goes with the last */
 		UNIT_EQ_U64(m.first, at);
 		UNIT_EQ_U64(m.frag_elements, 16);
 		CU_ASSERT_FATAL(m.count > 0);
@@ -112,7 +112,7 @@ test_map_pages(void)
 	UNIT_EQ_U64(elements, t.elements);
 	fx_map(&w[0], 0, 102);
 	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
-	CU_ASSERT_STRING_EQUAL(fx_error_text(), "table 0 has 101 chunks");
+	CU_ASSERT_STRING_EQUAL(fx_error_text(), "table 0 has 100 chunks");
 	fx_map(&w[0], 1, 0);
 	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
 	fx_end();

@@ -76,13 +76,11 @@ load(struct pbox_hdr *h, const uint8_t *p)
 	h->fmt_arg = p[AT_FMT_ARG];
 }
 
-enum pbox_wire_drop
-pbox_frame_decode(const void *buf, size_t len, bool first, struct pbox_hdr *hdr, size_t *size)
+/* Everything of R2.1 but the CRC, in two halves: what stands before it, and what stands behind. */
+static inline enum pbox_wire_drop
+check_shape(const uint8_t *p, size_t len, bool first, struct pbox_hdr *hdr, size_t *size)
 {
-	const uint8_t *p = buf;
-	size_t payload, need;
-	unsigned flags;
-	uint32_t crc;
+	size_t need;
 
 	if (__builtin_expect(len < PBOX_HDR_LEN, 0))
 		return first ? PBOX_WIRE_TRUNCATED : PBOX_WIRE_TRAILING;
@@ -92,22 +90,67 @@ pbox_frame_decode(const void *buf, size_t len, bool first, struct pbox_hdr *hdr,
 		load(hdr, p); /* whoever answers R2.2 wants to know what it was */
 		return PBOX_WIRE_VERSION;
 	}
-	flags = ld16(p + AT_FLAGS);
-	payload = ld16(p + AT_LENGTH);
-	need = PBOX_HDR_LEN + payload + (flags & PBOX_F_AUTH ? PBOX_TAG_LEN : 0);
+	need = PBOX_HDR_LEN + (size_t)ld16(p + AT_LENGTH) +
+	       (ld16(p + AT_FLAGS) & PBOX_F_AUTH ? PBOX_TAG_LEN : 0);
 	if (__builtin_expect(need > len, 0))
 		return PBOX_WIRE_TRUNCATED;
 	*size = need;
-	crc = pbox_crc32c(0, p + PBOX_HDR_LEN, payload);
-	crc = pbox_crc32c(crc, p, AT_CRC);
-	if (__builtin_expect(crc != ld32(p + AT_CRC), 0))
-		return PBOX_WIRE_CRC;
+	return PBOX_WIRE_OK;
+}
+
+static inline enum pbox_wire_drop
+check_meaning(const uint8_t *p, struct pbox_hdr *hdr)
+{
+	unsigned flags = ld16(p + AT_FLAGS);
+
 	if (__builtin_expect((flags & ~PBOX_F_KNOWN) != 0, 0))
 		return PBOX_WIRE_FLAGS;
 	if (__builtin_expect(!type_known(p[AT_TYPE]), 0))
 		return PBOX_WIRE_TYPE;
 	if (__builtin_expect((flags & PBOX_F_AUTH) != 0, 0))
 		return PBOX_WIRE_AUTH;
+	load(hdr, p);
+	return PBOX_WIRE_OK;
+}
+
+bool
+pbox_frame_verify(const void *payload, uint32_t payload_crc)
+{
+	const uint8_t *p = (const uint8_t *)payload - PBOX_HDR_LEN;
+
+	return pbox_crc32c(payload_crc, p, AT_CRC) == ld32(p + AT_CRC);
+}
+
+enum pbox_wire_drop
+pbox_frame_decode(const void *buf, size_t len, bool first, struct pbox_hdr *hdr, size_t *size)
+{
+	const uint8_t *p = buf, *payload = p + PBOX_HDR_LEN;
+	enum pbox_wire_drop why = check_shape(p, len, first, hdr, size);
+
+	if (__builtin_expect(why != PBOX_WIRE_OK, 0))
+		return why;
+	if (__builtin_expect(
+		    !pbox_frame_verify(payload, pbox_crc32c(0, payload, ld16(p + AT_LENGTH))), 0))
+		return PBOX_WIRE_CRC;
+	return check_meaning(p, hdr);
+}
+
+enum pbox_wire_drop
+pbox_frame_open(const void *buf, size_t len, struct pbox_hdr *hdr, size_t *size, bool *unverified)
+{
+	const uint8_t *p = buf;
+
+	*unverified = false;
+	/* a lone contribution that fills its datagram; all else is short or rare */
+	if (__builtin_expect(len < PBOX_HDR_LEN + PBOX_DEFER_MIN || p[AT_TYPE] != PBOX_PUSHPULL ||
+				     ld16(p + AT_FLAGS) & (PBOX_F_AUTH | ~PBOX_F_KNOWN) ||
+				     len != (size_t)PBOX_HDR_LEN + ld16(p + AT_LENGTH) ||
+				     p[AT_MAGIC] != PBOX_MAGIC ||
+				     p[AT_VERSION] != PBOX_VERSION_WIRE,
+		    0))
+		return pbox_frame_decode(buf, len, true, hdr, size);
+	*unverified = true;
+	*size = len;
 	load(hdr, p);
 	return PBOX_WIRE_OK;
 }

@@ -198,6 +198,24 @@ uint32_t pbox_crc32c(uint32_t crc, const void *buf, size_t len);
 enum pbox_wire_drop pbox_frame_decode(
 	const void *buf, size_t len, bool first, struct pbox_hdr *hdr, size_t *size);
 
+/** Shorter payloads are cheaper to verify at once than to remember. */
+#define PBOX_DEFER_MIN 256
+
+/**
+ * pbox_frame_decode() of the first frame of a datagram, but the CRC of a contribution that fills its
+ * datagram is left for later (R2.5): whoever reads the payload anyway, to sum it, computes the CRC in
+ * the same pass and calls pbox_frame_verify() with it.
+ *
+ * @param unverified set: true if the CRC was not looked at. Nothing in such a frame may be acted
+ *                   upon for good, and its buffer must stay as it is, before it is verified.
+ */
+enum pbox_wire_drop pbox_frame_open(
+	const void *buf, size_t len, struct pbox_hdr *hdr, size_t *size, bool *unverified);
+
+/** Whether the CRC of a frame is right. @p payload stands behind its header, as in a datagram;
+ * @p payload_crc is pbox_crc32c(0, payload, length). */
+bool pbox_frame_verify(const void *payload, uint32_t payload_crc);
+
 /**
  * Write a header, with its CRC, into 62 bytes at @p buf (may be unaligned).
  *

@@ -107,7 +107,8 @@ recover_answer(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint6
 {
 	uint32_t us = (uint32_t)(now / NS_PER_US) - h->ts - h->held;
 
-	if (us < 60u * 1000000u)
+	/* the ts of a WAIT without HAVE may be that of a damaged frame (R2.5) */
+	if (us < 60u * 1000000u && (h->type != PBOX_WAIT || (h->flags & PBOX_F_HAVE) != 0))
 		window_sample(&ep->win, (us > 0 ? us : 1) * NS_PER_US, now);
 	if (h->ts == fl->ts && fl->seq > ep->answered_seq)
 		ep->answered_seq = fl->seq;

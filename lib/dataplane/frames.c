@@ -57,21 +57,13 @@ lend_to_control(struct core *c, struct rte_mbuf *m)
 	}
 }
 
-/* Put a decoded frame in the burst; it takes over a reference to its packet. */
-static void
-frame_add(struct core *c, const struct pbox_dp_datagram *d, const struct pbox_hdr *hdr,
-	const uint8_t *at, struct rte_mbuf *m)
+/* Room for the next frame of the burst. */
+static struct pbox_frame *
+frame_next(struct core *c)
 {
-	struct pbox_frame *f;
-
 	if (c->n_frames == PBOX_SHARD_BURST)
 		frames_flush(c);
-	f = &c->frame[c->n_frames++];
-	f->hdr = *hdr;
-	f->payload = at + PBOX_HDR_LEN;
-	f->handle = m;
-	f->peer = d->peer;
-	f->ce = d->ce;
+	return &c->frame[c->n_frames];
 }
 
 /* The frames of one datagram; takes over the packet. */
@@ -89,24 +81,30 @@ core_datagram_rx(struct core *c, struct rte_mbuf *m)
 	at = d.payload;
 	end = at + d.len;
 	do { /* an empty datagram is a truncated frame */
-		struct pbox_hdr hdr;
-		size_t size = 0;
-		enum pbox_wire_drop why =
-			pbox_frame_decode(at, (size_t)(end - at), first, &hdr, &size);
+		struct pbox_frame *f = frame_next(c);
+		size_t size = 0, left = (size_t)(end - at);
+		enum pbox_wire_drop why;
 
+		f->unverified = false;
+		why = first ? pbox_frame_open(at, left, &f->hdr, &size, &f->unverified)
+			    : pbox_frame_decode(at, left, false, &f->hdr, &size);
 		count(c, PBOX_CS_FRAMES, 1);
 		first = false;
 		if (why != PBOX_WIRE_OK) {
 			count(c, PBOX_CS_FRAME_MAGIC + (why - PBOX_WIRE_MAGIC), 1);
 			if (size == 0)
 				break;
-		} else if (for_shard(hdr.type)) {
+		} else if (for_shard(f->hdr.type)) {
 			count(c, PBOX_CS_FRAMES_DATA, 1);
 			/* the last frame gets our reference: no locked instruction for most */
 			ours = at + size < end;
 			if (ours)
 				rte_mbuf_refcnt_update(m, 1);
-			frame_add(c, &d, &hdr, at, m);
+			f->payload = at + PBOX_HDR_LEN;
+			f->handle = m;
+			f->peer = d.peer;
+			f->ce = d.ce;
+			c->n_frames++;
 		} else if (!lent) {
 			lend_to_control(c, m);
 			lent = true;

@@ -21,13 +21,14 @@
 #include <pbox_job.h>
 #include <pbox_wire.h>
 
-/** A frame that passed pbox_frame_decode(). */
+/** A frame that passed pbox_frame_decode(), or pbox_frame_open(). */
 struct pbox_frame {
 	struct pbox_hdr hdr;
 	const uint8_t *payload;
 	void *handle; /**< the packet buffer that payload stands in, opaque to the engine */
 	struct pbox_peer peer;
-	bool ce; /**< its datagram was marked ECN Congestion Experienced */
+	bool ce;         /**< its datagram was marked ECN Congestion Experienced */
+	bool unverified; /**< its CRC was not looked at yet (R2.5); the header stands before payload */
 };
 
 /** A frame to send; length is in hdr. */

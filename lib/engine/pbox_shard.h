@@ -47,11 +47,13 @@ enum pbox_shard_stat {
 	PBOX_SS_DROP_INIT_FORBIDDEN,
 	PBOX_SS_DROP_NO_SLOT,
 	PBOX_SS_DROP_NO_BUFFER,
+	PBOX_SS_DROP_CRC, /**< of a frame that came unverified */
 	PBOX_SS_DROP_TYPE,
 	/* work done */
-	PBOX_SS_ROUNDS,   /**< fragments finished */
-	PBOX_SS_FOLDS,    /**< prefixes folded early */
-	PBOX_SS_RX_BYTES, /**< payload of first contributions */
+	PBOX_SS_ROUNDS,     /**< fragments finished */
+	PBOX_SS_FOLDS,      /**< prefixes folded early */
+	PBOX_SS_TAKEN_BACK, /**< contributions forgotten again: damaged (R2.5) */
+	PBOX_SS_RX_BYTES,   /**< payload of first contributions */
 	PBOX_SS_TX_RESULT,
 	PBOX_SS_TX_RESULT_BYTES,
 	PBOX_SS_TX_WAIT,

@@ -3,6 +3,7 @@
  */
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "shard_impl.h"
 
@@ -18,7 +19,9 @@ pbox_shard_create(const struct pbox_shard_conf *conf)
 	*s = (struct pbox_shard){.conf = *conf, .stats = conf->stats};
 	s->job = calloc(conf->max_jobs, sizeof(*s->job));
 	s->weight = calloc(PBOX_MAX_WORKERS, sizeof(*s->weight));
-	if (s->job == NULL || s->weight == NULL) {
+	s->crc = calloc(PBOX_MAX_WORKERS, sizeof(*s->crc));
+	s->scratch = aligned_alloc(PBOX_CACHE_LINE, FRAGMENT_MAX * sizeof(*s->scratch));
+	if (s->job == NULL || s->weight == NULL || s->crc == NULL || s->scratch == NULL) {
 		pbox_shard_destroy(s);
 		return NULL;
 	}
@@ -40,6 +43,8 @@ pbox_shard_destroy(struct pbox_shard *s)
 			shard_drop_rounds(s, s->job[i]);
 	free(s->job);
 	free(s->weight);
+	free(s->crc);
+	free(s->scratch);
 	free(s);
 }
 
@@ -141,6 +146,8 @@ resolve(struct pbox_shard *s, const struct pbox_frame *f, struct target *g)
 	if (h->frag >= g->c->fragments)
 		return PBOX_SS_DROP_FRAG_RANGE;
 	g->slot = &g->c->slot[h->frag];
+	g->chunk = h->chunk;
+	g->frag = h->frag;
 	g->elements = pbox_chunk_frag_elements(g->st->t, g->c, h->frag);
 	return check_payload(f, g);
 }
@@ -163,7 +170,7 @@ pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 	}
 	count(s, PBOX_SS_RX_PULL);
 	if (g->slot->has_result && (latest || ahead == 0)) {
-		shard_send_result(s, g, f->hdr.chunk, f->hdr.frag, f->hdr.worker, f->hdr.ts, 0);
+		shard_send_result(s, g, f->hdr.worker, f->hdr.ts);
 		return;
 	}
 	/* the result follows when it is there, unless all records are taken: then the worker's
@@ -171,20 +178,39 @@ pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 	 * a restarted worker asks so for all fragments at once, far beyond its window. */
 	if (!latest && (initialised(g) || ahead == 0))
 		r = shard_round_open(s, g->j, g->slot);
-	if (r != NULL && (initialised(g) || latest || ahead == 0) &&
-		!bit_get(r->want, f->hdr.worker)) {
-		bit_set(r->want, f->hdr.worker);
-		r->ts[f->hdr.worker] = f->hdr.ts;
-		r->at_us[f->hdr.worker] = (uint32_t)(s->now_ns / 1000);
-	}
+	if (r != NULL && (initialised(g) || latest || ahead == 0))
+		shard_want(s, r, f);
 	shard_send_wait(s, g, f);
+}
+
+bool
+shard_verify(const struct pbox_frame *f)
+{
+	return pbox_frame_verify(f->payload, pbox_crc32c(0, f->payload, f->hdr.length));
+}
+
+_Static_assert(sizeof(struct pbox_peer) == 20, "compared as two words and a half");
+
+static inline bool
+same_peer(const struct pbox_peer *a, const struct pbox_peer *b)
+{
+	uint64_t x[2], y[2];
+	uint32_t u, v;
+
+	memcpy(x, a, 16);
+	memcpy(y, b, 16);
+	memcpy(&u, (const uint8_t *)a + 16, 4);
+	memcpy(&v, (const uint8_t *)b + 16, 4);
+	return ((x[0] ^ y[0]) | (x[1] ^ y[1]) | (u ^ v)) == 0;
 }
 
 static bool
 act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	struct shard_member *m = &g->j->member[f->hdr.worker];
+	struct pbox_peer *peer;
 
+	/* the token was right: the worker lives, whatever happened to the rest of the frame */
 	atomic_store_explicit(&m->last_seen, s->now_ns, memory_order_relaxed);
 	m->ce |= f->ce;
 	if (f->hdr.type == PBOX_PING) {
@@ -192,7 +218,14 @@ act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 		shard_send_pong(s, g->j, f);
 		return false;
 	}
-	*peer_of(s, g, f->hdr.worker) = f->peer;
+	peer = peer_of(s, g, f->hdr.worker);
+	if (!same_peer(peer, &f->peer)) {
+		if (f->unverified && !shard_verify(f)) {
+			count(s, PBOX_SS_DROP_CRC);
+			return false;
+		}
+		*peer = f->peer;
+	}
 	if (f->hdr.type == PBOX_PULL) {
 		pull(s, g, f);
 	} else if (f->hdr.type == PBOX_INIT) {
@@ -213,6 +246,42 @@ is_ours(unsigned type)
 	       type == PBOX_INIT || type == PBOX_PING;
 }
 
+static void
+refuse(struct pbox_shard *s, const struct pbox_frame *f, enum pbox_shard_stat why)
+{
+	if (f->unverified && !shard_verify(f)) {
+		count(s, PBOX_SS_DROP_CRC);
+		return;
+	}
+	count(s, why);
+	if (why <= PBOX_SS_DROP_SESSION_INCARNATION)
+		shard_send_error(s, f, PBOX_E_SESSION);
+}
+
+/* Fetch ahead: the slot, then what it points to. */
+static void
+look_up(struct pbox_shard *s, const struct pbox_frame *frame, unsigned n, struct target *target,
+	enum pbox_shard_stat *drop)
+{
+	for (unsigned i = 0; i < n; i++) {
+		target[i].slot = NULL;
+		drop[i] = is_ours(frame[i].hdr.type) ? resolve(s, &frame[i], &target[i])
+						     : PBOX_SS_DROP_TYPE;
+		if (drop[i] == 0 && target[i].slot != NULL)
+			__builtin_prefetch(target[i].slot, 1);
+	}
+	for (unsigned i = 0; i < n; i++) {
+		const struct pbox_round *r;
+
+		if (drop[i] != 0 || target[i].slot == NULL)
+			continue;
+		r = target[i].slot->round;
+		if (r == NULL)
+			continue;
+		__builtin_prefetch(r, 1);
+	}
+}
+
 uint64_t
 pbox_shard_rx(struct pbox_shard *s, const struct pbox_frame *frame, unsigned n, uint64_t now_ns)
 {
@@ -224,22 +293,14 @@ pbox_shard_rx(struct pbox_shard *s, const struct pbox_frame *frame, unsigned n, 
 	s->now_ns = now_ns;
 	pbox_stat_add(&s->stats[PBOX_SS_RX_FRAMES], n);
 	/* first look all slots up, so that their cache lines travel while others are worked on */
+	look_up(s, frame, n, target, drop);
 	for (unsigned i = 0; i < n; i++) {
-		target[i] = (struct target){0};
-		drop[i] = is_ours(frame[i].hdr.type) ? resolve(s, &frame[i], &target[i])
-						     : PBOX_SS_DROP_TYPE;
-		if (drop[i] == 0 && target[i].slot != NULL)
-			__builtin_prefetch(target[i].slot, 1);
-	}
-	for (unsigned i = 0; i < n; i++) {
-		if (drop[i] == 0) {
+		if (drop[i] == 0)
 			held |= (uint64_t)act(s, &target[i], &frame[i]) << i;
-			continue;
-		}
-		count(s, drop[i]);
-		if (drop[i] <= PBOX_SS_DROP_SESSION_INCARNATION)
-			shard_send_error(s, &frame[i], PBOX_E_SESSION);
+		else
+			refuse(s, &frame[i], drop[i]);
 	}
+	shard_finish_ready(s);
 	return held;
 }
 

@@ -20,40 +20,81 @@ address(struct pbox_shard *s, struct pbox_shard_job *j, unsigned worker, struct 
 	}
 }
 
-void
-shard_send_result(struct pbox_shard *s, const struct target *g, uint32_t chunk, uint16_t frag,
-	unsigned worker, uint32_t ts, uint32_t held_us)
+const void *
+shard_answer_at(const struct target *g)
+{
+	size_t first = (size_t)g->frag * g->st->t->frag_elements;
+
+	return g->c->wire != NULL ? g->c->wire + first * 2 /* bf16, fp16 */
+				  : (const void *)(g->c->param + first);
+}
+
+/* What all answers with the current version of a fragment have in common. */
+static struct pbox_send
+result(const struct target *g)
 {
 	const struct pbox_table *t = g->st->t;
-	unsigned size = pbox_format_size(t->pull_format);
-	size_t first = (size_t)frag * t->frag_elements;
-	struct pbox_send out = {
+
+	return (struct pbox_send){
 		.hdr =
 			{
 				.type = PBOX_RESULT,
 				.flags = PBOX_F_LAST,
-				.chunk = chunk,
-				.frag = frag,
-				.length = (uint16_t)(g->elements * size),
+				.chunk = g->chunk,
+				.frag = g->frag,
+				.length =
+					(uint16_t)(g->elements * pbox_format_size(t->pull_format)),
 				.round = g->slot->version,
 				.base = g->slot->version,
 				.format = t->pull_format,
 				.aux = g->slot->contributors,
 				.weight = g->slot->samples,
-				.ts = ts,
-				.held = held_us,
 			},
-		.payload = g->c->wire != NULL ? g->c->wire + first * size
-					      : (const void *)(g->c->param + first),
+		.payload = shard_answer_at(g),
 		.payload_crc = g->slot->payload_crc,
 		.shared = true,
 	};
+}
 
-	address(s, g->j, worker, &out);
-	out.peer = peer_of(s, g, worker);
+static inline void
+send_result_to(struct pbox_shard *s, const struct target *g, struct pbox_send *out, unsigned worker)
+{
+	out->hdr.flags = PBOX_F_LAST;
+	address(s, g->j, worker, out);
+	out->peer = peer_of(s, g, worker);
+	s->conf.ops->send(s->conf.ctx, out);
+}
+
+void
+shard_send_result(struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts)
+{
+	struct pbox_send out = result(g);
+
+	out.hdr.ts = ts;
 	count(s, PBOX_SS_TX_RESULT);
 	pbox_stat_add(&s->stats[PBOX_SS_TX_RESULT_BYTES], out.hdr.length);
-	s->conf.ops->send(s->conf.ctx, &out);
+	send_result_to(s, g, &out, worker);
+}
+
+void
+shard_send_results(struct pbox_shard *s, const struct target *g)
+{
+	const struct pbox_round *r = g->slot->round;
+	unsigned words = (g->j->job->workers + 63u) / 64, n = 0;
+	uint32_t now_us = (uint32_t)(s->now_ns / 1000);
+	struct pbox_send out = result(g);
+
+	for (unsigned i = 0; i < words; i++)
+		for (uint64_t left = r->want[i]; left != 0; left &= left - 1) {
+			unsigned w = i * 64 + (unsigned)__builtin_ctzll(left);
+
+			out.hdr.ts = r->from[w].ts;
+			out.hdr.held = now_us - r->from[w].at_us;
+			send_result_to(s, g, &out, w);
+			n++;
+		}
+	pbox_stat_add(&s->stats[PBOX_SS_TX_RESULT], n);
+	pbox_stat_add(&s->stats[PBOX_SS_TX_RESULT_BYTES], (uint64_t)n * out.hdr.length);
 }
 
 /* First worker that has not contributed to the round in progress. */
@@ -96,6 +137,30 @@ shard_send_wait(struct pbox_shard *s, const struct target *g, const struct pbox_
 		out.hdr.flags |= PBOX_F_HAVE;
 	address(s, g->j, f->hdr.worker, &out);
 	out.peer = &f->peer;
+	count(s, PBOX_SS_TX_WAIT);
+	s->conf.ops->send(s->conf.ctx, &out);
+}
+
+void
+shard_send_taken_back(struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts)
+{
+	const struct pbox_round *r = g->slot->round;
+	struct pbox_send out = {
+		.hdr =
+			{
+				.type = PBOX_WAIT,
+				.chunk = g->chunk,
+				.frag = g->frag,
+				.round = g->slot->version + 1,
+				.base = g->slot->version,
+				.aux = r->arrived,
+				.weight = first_missing(g),
+				.ts = ts,
+			},
+	};
+
+	address(s, g->j, worker, &out);
+	out.peer = peer_of(s, g, worker);
 	count(s, PBOX_SS_TX_WAIT);
 	s->conf.ops->send(s->conf.ctx, &out);
 }

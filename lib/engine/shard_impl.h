@@ -18,6 +18,13 @@ struct shard_member {
 	bool ce;                    /* to be echoed with the next answer */
 };
 
+/* What is kept of one worker's contribution, or of its wish for the result. */
+struct contribution {
+	void *handle; /* NULL: nothing is held */
+	uint32_t weight, ts, at_us;
+	bool unverified;
+};
+
 /*
  * The contributions of one fragment to the round in progress. The arrays, one entry a worker,
  * stand behind it in one piece of memory (round_layout).
@@ -26,10 +33,10 @@ struct pbox_round {
 	struct pbox_round *next; /* free list */
 	float *acc;              /* sum of workers 0 .. folded-1, or NULL */
 	uint16_t arrived, folded;
+	uint16_t unverified; /* of those that are held */
 	bool open;
-	void **handle;
 	const void **payload; /* NULL: all zeros */
-	uint32_t *weight, *ts, *at_us;
+	struct contribution *from;
 	uint64_t *has, *want; /* bitmaps: contributed; wants the result */
 };
 
@@ -66,17 +73,6 @@ struct pbox_shard_table {
 	struct shard_group group[][2];
 };
 
-struct pbox_shard {
-	struct pbox_shard_conf conf;
-	struct pbox_shard_job **job; /* max_jobs, by number */
-	uint64_t *stats;
-	float *weight; /* PBOX_MAX_WORKERS: factors of one sum */
-	uint64_t now_ns;
-	struct error_rate error_rate;
-	bool own_endpoint[PBOX_MAX_ENDPOINTS];
-	uint8_t own_index[PBOX_MAX_ENDPOINTS]; /* among the shard's own */
-};
-
 /* Where a frame goes, after all checks but those of the round. */
 struct target {
 	struct pbox_shard_job *j;
@@ -84,7 +80,29 @@ struct target {
 	struct pbox_chunk *c;
 	struct pbox_slot *slot;
 	uint32_t elements; /* of the fragment */
+	uint32_t chunk;    /* id, as answers name it */
+	uint16_t frag;
 };
+
+struct pbox_shard {
+	struct pbox_shard_conf conf;
+	struct pbox_shard_job **job; /* max_jobs, by number */
+	uint64_t *stats;
+	uint64_t now_ns;
+	/* Fragments that are complete since this burst began: finished together at its end, so that
+	 * the payloads of the next are fetched while one is summed. */
+	unsigned n_ready;
+	struct target ready[PBOX_SHARD_BURST];
+	float *weight;  /* PBOX_MAX_WORKERS: factors of one sum */
+	uint32_t *crc;  /* PBOX_MAX_WORKERS: of its payloads */
+	float *scratch; /* FRAGMENT_MAX: a sum that is not verified yet */
+	struct error_rate error_rate;
+	bool own_endpoint[PBOX_MAX_ENDPOINTS];
+	uint8_t own_index[PBOX_MAX_ENDPOINTS]; /* among the shard's own */
+};
+
+/* Elements that the 16-bit length of a frame can say, in the smallest format. */
+#define FRAGMENT_MAX (65536 / 2)
 
 static inline struct pbox_peer *
 peer_of(const struct pbox_shard *s, const struct target *g, unsigned worker)
@@ -129,21 +147,40 @@ struct pbox_shard_job *shard_job_create(struct pbox_job *job, uint16_t shard, un
 void shard_job_free(struct pbox_shard_job *j);
 struct pbox_shard_table *shard_table_create(struct pbox_table *t);
 
+/* Unverified frames: is the CRC right? Without a side effect. */
+bool shard_verify(const struct pbox_frame *f);
+
 /* Rounds (shard_round.c). */
 struct pbox_round *shard_round_open(
 	struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_slot *slot);
 void shard_round_close(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_slot *slot);
+/* Remember whom to answer when the round is finished. */
+void shard_want(struct pbox_shard *s, struct pbox_round *r, const struct pbox_frame *f);
 bool shard_contribute(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
-void shard_initialise(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 void shard_drop_rounds(struct pbox_shard *s, struct pbox_shard_job *j);
 
-/* Answers (shard_answer.c). ts_of: the frame whose ts is echoed. */
-void shard_send_result(struct pbox_shard *s, const struct target *g, uint32_t chunk, uint16_t frag,
-	unsigned worker, uint32_t ts, uint32_t held_us);
+/* Sums (shard_sum.c). */
+void shard_fold(struct pbox_shard *s, const struct target *g);
+void shard_finish_ready(struct pbox_shard *s);
+void shard_initialise(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+/* Give back the packets of workers first .. end-1. */
+void shard_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_round *r,
+	unsigned first, unsigned end);
+struct shard_group *shard_scalars(struct pbox_shard_table *st, unsigned group, uint32_t round);
+
+/* Answers (shard_answer.c). ts: of the frame that is answered. */
+void shard_send_result(struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts);
+/* To all that want it. */
+void shard_send_results(struct pbox_shard *s, const struct target *g);
 void shard_send_wait(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+/* Without being asked: the worker's contribution is not there. */
+void shard_send_taken_back(
+	struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts);
 void shard_send_plain(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f,
 	enum pbox_type type);
 void shard_send_error(struct pbox_shard *s, const struct pbox_frame *f, enum pbox_errcode code);
 void shard_send_pong(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f);
+/* Where answers read the fragment's payload. */
+const void *shard_answer_at(const struct target *g);
 
 #endif /* SHARD_IMPL_H */

@@ -18,15 +18,12 @@ round_layout(struct pbox_round *r, unsigned n)
 
 	if (r != NULL) {
 		r->payload = (const void **)(void *)(base + at);
-		r->handle = (void **)(void *)(base + at + n * sizeof(void *));
-		r->has = (uint64_t *)(void *)(base + at + 2 * n * sizeof(void *));
+		r->from = (struct contribution *)(void *)(base + at + n * sizeof(void *));
+		r->has = (uint64_t *)(void *)(r->from + n);
 		r->want = r->has + words;
-		r->weight = (uint32_t *)(void *)(r->want + words);
-		r->ts = r->weight + n;
-		r->at_us = r->ts + n;
 	}
-	return pbox_pad_line(at + 2 * n * sizeof(void *) + 2 * words * sizeof(uint64_t) +
-			     3 * n * sizeof(uint32_t));
+	return pbox_pad_line(at + n * (sizeof(void *) + sizeof(struct contribution)) +
+			     2 * words * sizeof(uint64_t));
 }
 
 struct pbox_shard_job *

@@ -73,6 +73,9 @@ on_wait(struct sim *s, struct sim_worker *w, const struct sim_fragment *f, const
 	if (k->phase == SIM_IDLE || k->phase == SIM_INIT || h->round != k->round)
 		return;
 	/* asked after it had been said that the contribution is there */
+	if (!have && k->have && !k->pushed && s->sc.net.corrupt > 0.0 &&
+		pbox_serial_diff(h->ts, k->ok_ts) > 0)
+		k->have = false; /* it was damaged, and has been taken back (R2.5) */
 	if (!have && (k->have || k->pushed) && pbox_serial_diff(h->ts, k->ok_ts) > 0) {
 		sim_fail(s,
 			"job %u worker %u chunk %x frag %u: the box has lost its contribution to "
@@ -133,6 +136,8 @@ measure(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h)
 {
 	int32_t rtt = pbox_serial_diff(sim_us(s), h->ts);
 
+	if (h->type == PBOX_WAIT && (h->flags & PBOX_F_HAVE) == 0)
+		return; /* R2.5 */
 	/* both sides round down to whole microseconds */
 	if (rtt < 0 || (int64_t)h->held > (int64_t)rtt + 1) {
 		sim_fail(s, "%s: sent %d us ago, held for %u us", pbox_type_name(h->type), rtt,

@@ -193,6 +193,8 @@ one_drop_each(void)
 	pbox_frame_seal(p, h);
 	try(DATA, p, n - 1, PBOX_CS_RX_DATA, PBOX_CS_FRAME_TRUNCATED, 0);
 	p[n - 1] ^= 1;
+	h->type = PBOX_PUSH; /* of a PUSHPULL the shard verifies the CRC, and late */
+	memcpy(p, "\xB5\x01\x21", 3);
 	try(DATA, p, n, PBOX_CS_RX_DATA, PBOX_CS_FRAME_CRC, 0);
 	p[1] = 2;
 	try(DATA, p, n, PBOX_CS_RX_DATA, PBOX_CS_FRAME_VERSION, 0);

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <string.h>
+
+#include "shard_impl.h"
+
+/* Packets that go back together. */
+#define RELEASE_BATCH 64
+
+void
+shard_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_round *r, unsigned first,
+	unsigned end)
+{
+	void *batch[RELEASE_BATCH];
+	unsigned n = 0, total = 0;
+
+	for (unsigned w = first; w < end; w++) {
+		struct contribution *c = &r->from[w];
+
+		if (!bit_get(r->has, w) || c->handle == NULL)
+			continue;
+		batch[n++] = c->handle;
+		c->handle = NULL;
+		r->unverified -= c->unverified;
+		total++;
+		if (n == RELEASE_BATCH) {
+			s->conf.ops->release(s->conf.ctx, batch, n);
+			n = 0;
+		}
+	}
+	if (n > 0)
+		s->conf.ops->release(s->conf.ctx, batch, n);
+	j->held -= total;
+	pbox_stat_add(&s->stats[PBOX_SS_HELD], (uint64_t)0 - total);
+}
+
+static struct pbox_sources
+sources(struct pbox_shard *s, const struct target *g, unsigned end)
+{
+	const struct pbox_round *r = g->slot->round;
+	struct pbox_sources src = {
+		.src = r->payload + r->folded,
+		.n = end - r->folded,
+		.elem = (enum pbox_elem)g->st->t->push_format,
+		.acc = r->acc,
+		.crc = r->unverified > 0 ? s->crc : NULL,
+	};
+
+	if (g->st->t->op == PBOX_OP_WEIGHTED_MEAN) {
+		for (unsigned i = 0; i < src.n; i++)
+			s->weight[i] = (float)r->from[r->folded + i].weight;
+		src.weight = s->weight;
+	}
+	return src;
+}
+
+/* Contributions end .. of a sum: which CRC belongs to which. */
+struct proof {
+	const struct pbox_round *r;
+	unsigned first, end;
+};
+
+static inline bool
+intact(const struct pbox_round *r, unsigned w, uint32_t crc)
+{
+	return !r->from[w].unverified || pbox_frame_verify(r->payload[w], crc);
+}
+
+static bool
+all_intact(void *ctx, const uint32_t *crc)
+{
+	const struct proof *p = ctx;
+
+	for (unsigned w = p->first; w < p->end; w++)
+		if (!intact(p->r, w, crc[w - p->first]))
+			return false;
+	return true;
+}
+
+/* A sum has found damaged contributions among first .. end-1: forget them, and ask for them. */
+static void
+take_back(struct pbox_shard *s, const struct target *g, unsigned first, unsigned end)
+{
+	struct pbox_round *r = g->slot->round;
+
+	for (unsigned w = first; w < end; w++) {
+		if (intact(r, w, s->crc[w - first]))
+			continue;
+		shard_release(s, g->j, r, w, w + 1);
+		r->from[w].unverified = false;
+		bit_clear(r->want, w); /* it may have been this frame's wish: nothing of it stays */
+		bit_clear(r->has, w);
+		r->arrived--;
+		count(s, PBOX_SS_TAKEN_BACK);
+		shard_send_taken_back(s, g, w, r->from[w].ts);
+	}
+}
+
+/*
+ * Sum what stands complete at the front of this round and give the packets back. Same order, same
+ * bits.
+ */
+void
+shard_fold(struct pbox_shard *s, const struct target *g)
+{
+	struct pbox_shard_job *j = g->j;
+	struct pbox_round *r = g->slot->round;
+	unsigned first = r->folded, end = first;
+	struct pbox_sources src;
+	struct proof proof;
+
+	while (end < j->job->workers && bit_get(r->has, end))
+		end++;
+	if (end == first || (r->acc == NULL && j->free_acc == NULL))
+		return;
+	src = sources(s, g, end);
+	proof = (struct proof){r, first, end};
+	s->conf.reduce->sum(s->scratch, &src, 0, g->elements);
+	if (src.crc != NULL && !all_intact(&proof, src.crc)) {
+		take_back(s, g, first, end);
+		return;
+	}
+	if (r->acc == NULL) {
+		r->acc = j->free_acc;
+		j->free_acc = *(void **)j->free_acc;
+	}
+	memcpy(r->acc, s->scratch, g->elements * sizeof(*r->acc));
+	shard_release(s, j, r, first, end);
+	r->folded = (uint16_t)end;
+	count(s, PBOX_SS_FOLDS);
+}
+
+struct shard_group *
+shard_scalars(struct pbox_shard_table *st, unsigned group, uint32_t round)
+{
+	struct shard_group *k = &st->group[group][round & 1];
+	struct pbox_schedule *sched = &st->t->schedule[group];
+	uint32_t sets = atomic_load_explicit(&sched->count, memory_order_acquire);
+	const struct pbox_hyper *h;
+
+	/* a SET for this round may come after the first contribution to it */
+	if (k->valid && k->round == round && k->sets == sets)
+		return k;
+	h = pbox_schedule_at(sched, round);
+	k->round = round;
+	k->sets = sets;
+	k->valid = true;
+	k->has_lr = h->has_lr != 0;
+	k->clip = (float)h->clip_value;
+	if (st->t->mode == PBOX_MODE_OPTIMISER && k->has_lr)
+		pbox_optim_scalars(&k->k, h, (enum pbox_optim_kind)st->t->optimiser, round);
+	return k;
+}
+
+/* R5.2. The samples are 64 bit: 4096 workers x 2^32 do not fit the header, the factor is exact. */
+static float
+factor(const struct pbox_table *t, unsigned workers, uint64_t samples)
+{
+	switch (t->op) {
+	case PBOX_OP_MEAN:
+		return (float)(1.0 / workers);
+	case PBOX_OP_SAMPLE_MEAN:
+	case PBOX_OP_WEIGHTED_MEAN:
+		return samples == 0 ? 0.0f : (float)(1.0 / (double)samples);
+	default:
+		return 1.0f;
+	}
+}
+
+/* What finish() does in the end: the fragment has a new version. */
+static void
+publish(struct pbox_shard *s, const struct target *g, uint32_t round, uint64_t samples)
+{
+	struct pbox_slot *slot = g->slot;
+
+	slot->version = round;
+	slot->samples = samples > UINT32_MAX ? UINT32_MAX : (uint32_t)samples;
+	slot->contributors = (uint16_t)g->j->job->workers;
+	slot->has_result = 1;
+	count(s, PBOX_SS_ROUNDS);
+	if (pbox_serial_diff(round, atomic_load_explicit(&g->st->max_round, memory_order_relaxed)) >
+		0)
+		atomic_store_explicit(&g->st->max_round, round, memory_order_relaxed);
+}
+
+/* All have contributed: sum, optimise, publish, answer. */
+static void
+finish(struct pbox_shard *s, const struct target *g, const struct pbox_round *next)
+{
+	struct pbox_shard_job *j = g->j;
+	struct pbox_table *t = g->st->t;
+	struct pbox_round *r = g->slot->round;
+	unsigned n = j->job->workers;
+	uint32_t round = g->slot->version + 1;
+	struct shard_group *k = shard_scalars(g->st, g->c->group, round);
+	struct pbox_sources src = sources(s, g, n);
+	size_t first = (size_t)g->frag * t->frag_elements;
+	uint64_t samples = 0;
+	struct proof proof = {r, r->folded, n};
+	struct pbox_update u = {
+		.reduce = s->conf.reduce,
+		.optim = s->conf.optim,
+		.kind = (enum pbox_optim_kind)t->optimiser,
+		.k = t->mode == PBOX_MODE_OPTIMISER ? &k->k : NULL,
+		.clip = k->clip,
+		.param = g->c->param + first,
+		.s0 = g->c->s0 != NULL ? g->c->s0 + first : NULL,
+		.s1 = g->c->s1 != NULL ? g->c->s1 + first : NULL,
+		.wire = g->c->wire != NULL ? g->c->wire + first * 2 : NULL,
+		.wire_elem = (enum pbox_elem)t->pull_format,
+		.scratch = s->scratch,
+		.verify = all_intact,
+		.verify_ctx = &proof,
+		.answer_crc = &g->slot->payload_crc,
+	};
+
+	if (next != NULL) {
+		src.next = next->payload + next->folded;
+		src.n_next = n - next->folded;
+	}
+	for (unsigned w = 0; w < n; w++)
+		samples += r->from[w].weight;
+	u.factor = factor(t, n, samples);
+	if (!pbox_optim_update(&u, &src, g->elements)) {
+		take_back(s, g, proof.first, n);
+		return;
+	}
+	publish(s, g, round, samples);
+	shard_release(s, j, r, r->folded, n);
+	shard_send_results(s, g);
+	shard_round_close(s, j, g->slot);
+}
+
+void
+shard_finish_ready(struct pbox_shard *s)
+{
+	for (unsigned i = 0; i < s->n_ready; i++) {
+		const struct target *g = &s->ready[i], *next = g + 1;
+		bool more = i + 1 < s->n_ready && next->j == g->j;
+
+		finish(s, g, more ? next->slot->round : NULL);
+	}
+	s->n_ready = 0;
+}
+
+/* A piece of the initial parameters was new; was it the last? */
+static void
+piece(struct pbox_shard *s, const struct target *g, unsigned which, unsigned pieces)
+{
+	struct pbox_table *t = g->st->t;
+	size_t first = (size_t)g->frag * t->frag_elements;
+
+	g->slot->init |= (uint8_t)(1u << which);
+	if (g->slot->init == (1u << pieces) - 1) {
+		if (g->c->wire != NULL)
+			s->conf.reduce->pack(g->c->wire + first * 2, (enum pbox_elem)t->pull_format,
+				g->c->param + first, g->elements);
+		g->slot->payload_crc = pbox_crc32c(0, shard_answer_at(g),
+			(size_t)g->elements * pbox_format_size(t->pull_format));
+		g->slot->has_result = 1;
+		if (g->slot->round != NULL) {
+			shard_send_results(s, g);
+			shard_round_close(s, g->j, g->slot);
+		}
+	}
+}
+
+void
+shard_initialise(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	struct pbox_table *t = g->st->t;
+	unsigned which = f->hdr.base / t->init_elements;
+	unsigned pieces = (g->elements + t->init_elements - 1) / t->init_elements;
+	float *at = g->c->param + (size_t)g->frag * t->frag_elements + f->hdr.base;
+	uint32_t left = g->elements - f->hdr.base;
+
+	count(s, PBOX_SS_RX_INIT);
+	if (!g->slot->has_result && (g->slot->init & 1u << which) == 0) {
+		if ((f->hdr.flags & PBOX_F_ZERO) != 0)
+			memset(at, 0,
+				sizeof(*at) * (left < t->init_elements ? left : t->init_elements));
+		else
+			memcpy(at, f->payload, f->hdr.length);
+		piece(s, g, which, pieces);
+	}
+	shard_send_plain(s, g, f, PBOX_INIT_OK);
+}

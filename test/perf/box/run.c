@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <rte_cycles.h>
+#include <rte_launch.h>
+#include <rte_lcore.h>
+#include <rte_malloc.h>
+#include <rte_pause.h>
+
+#include "bench.h"
+
+#define BURST      32 /* packets of the generator between two turns, as the box takes them */
+#define DEADLINE_S 120
+/* Longer than any turn, and than any wait for the next packets: another program had the CPU. */
+#define INTERRUPTED_US 400
+
+/* What the box's core is told, and what it tells. */
+enum { BOX_TURN, BOX_REST, BOX_CLEAR, BOX_KERNEL, BOX_CLOCK, BOX_END };
+static struct {
+	_Atomic int wanted __attribute__((aligned(64)));
+	_Atomic int done;
+	struct rig *rig;
+	struct gen *gen;
+	struct run_times t;
+	uint64_t last, too_long;
+	void (*kernel)(const struct rig *r, const struct gen_log *log);
+	double ghz_ratio;
+} box;
+
+/* One turn of the box, timed. */
+static inline void
+turn(struct rig *r)
+{
+	void *core = pbox_dp_core(r->dp, 0);
+	uint64_t begin = rte_rdtsc_precise(), end;
+	unsigned work = pbox_dp_turn(core);
+
+	end = rte_rdtsc_precise();
+	if (work == 0)
+		return;
+	if (box.last != 0 && end - box.last < box.too_long) {
+		box.t.total += end - box.last;
+		box.t.total_packets += work;
+	}
+	if (end - begin < box.too_long) {
+		box.t.busy += end - begin;
+		box.t.packets += work;
+	}
+	box.t.all_packets += work;
+	box.last = end;
+}
+
+void
+box_turn(struct rig *r)
+{
+	if (r->o->lockstep)
+		turn(r);
+	else
+		rte_pause();
+}
+
+/* The same slots with the same payloads in the same order, and nothing around. */
+static void
+bare_sum(const struct rig *r, const struct gen_log *log)
+{
+	unsigned n = r->o->workers;
+
+	for (size_t i = 0; i < log->n; i++) {
+		struct pbox_sources s = {
+			.src = &log->payload[i * n], .n = n, .elem = r->o->format, .acc = NULL};
+
+		r->real_reduce->sum(log->result[i], &s, 0, r->frag_elements);
+	}
+}
+
+static float *scratch_s0, *scratch_s1;
+static float *scratch;
+
+/* The same with the optimiser fused in, on parameters and states that are not the box's. */
+static void
+bare_update(const struct rig *r, const struct gen_log *log)
+{
+	struct pbox_optim_scalars k;
+	struct pbox_hyper h;
+	unsigned n = r->o->workers;
+
+	pbox_hyper_defaults(&h, r->o->optimiser);
+	h.lr = 0.01;
+	h.momentum = r->o->optimiser == PBOX_OPTIM_SGD ? 0.0 : 0.9;
+	pbox_optim_scalars(&k, &h, r->o->optimiser, 10);
+	for (size_t i = 0; i < log->n; i++) {
+		struct pbox_sources s = {
+			.src = &log->payload[i * n], .n = n, .elem = r->o->format, .acc = NULL};
+		size_t at = (size_t)(log->result[i] - scratch);
+		struct pbox_update u = {.reduce = r->real_reduce,
+			.optim = r->real_optim,
+			.kind = r->o->optimiser,
+			.k = &k,
+			.factor = 1.0f / (float)n,
+			.param = log->result[i],
+			.s0 = scratch_s0 != NULL ? scratch_s0 + at : NULL,
+			.s1 = scratch_s1 != NULL ? scratch_s1 + at : NULL};
+
+		pbox_optim_update(&u, &s, r->frag_elements);
+	}
+}
+
+/* Additions that wait for each other take a cycle each: how fast does the core really run? */
+static double
+real_ratio(void)
+{
+	double best = 0;
+
+	for (int k = 0; k < 5; k++) {
+		uint64_t x = 1, n = 4000000, begin = rte_rdtsc_precise();
+
+		for (uint64_t i = 0; i < n / 8; i++)
+			__asm__ volatile("add $1,%0\n\tadd $1,%0\n\tadd $1,%0\n\tadd $1,%0\n\t"
+					 "add $1,%0\n\tadd $1,%0\n\tadd $1,%0\n\tadd $1,%0"
+					 : "+r"(x));
+		begin = rte_rdtsc_precise() - begin;
+		if ((double)n / (double)begin > best)
+			best = (double)n / (double)begin;
+	}
+	return best;
+}
+
+static void
+obey(int what)
+{
+	switch (what) {
+	case BOX_CLEAR:
+		memset(&box.t, 0, sizeof(box.t));
+		box.last = 0;
+		box.too_long = rte_get_tsc_hz() / 1000000 * INTERRUPTED_US;
+		box.t.allocations = alloc_count();
+		break;
+	case BOX_REST:
+		box.t.allocations = alloc_count() - box.t.allocations;
+		break;
+	case BOX_KERNEL: {
+		uint64_t begin = rte_rdtsc_precise();
+
+		box.kernel(box.rig, &box.gen->log);
+		box.t.kernel = rte_rdtsc_precise() - begin;
+		break;
+	}
+	case BOX_CLOCK:
+		box.ghz_ratio = real_ratio();
+		break;
+	}
+}
+
+/* On the box's core. */
+static int
+box_main(void *arg)
+{
+	struct rig *r = arg;
+	int last = BOX_REST, wanted;
+
+	for (;;) {
+		wanted = atomic_load_explicit(&box.wanted, memory_order_acquire);
+		if (wanted == BOX_END)
+			return 0;
+		if (wanted == BOX_TURN)
+			turn(r);
+		else if (wanted != last)
+			obey(wanted);
+		if (wanted != last)
+			atomic_store_explicit(&box.done, wanted, memory_order_release);
+		last = wanted;
+	}
+}
+
+static void
+tell(const struct rig *r, int what)
+{
+	if (r->o->lockstep) {
+		obey(what);
+		return;
+	}
+	atomic_store_explicit(&box.wanted, what, memory_order_release);
+	if (what == BOX_END)
+		return;
+	while (atomic_load_explicit(&box.done, memory_order_acquire) != what)
+		rte_pause();
+}
+
+/* One run of one kind of packets; false: it does not come to its end. */
+static bool
+run(struct rig *r, struct gen *g, enum traffic kind, uint64_t packets, struct run_times *t)
+{
+	time_t end = time(NULL) + DEADLINE_S;
+	uint64_t before = rig_core(r, PBOX_CS_RX_PACKETS);
+	unsigned idle = 0;
+
+	gen_begin(g, kind, packets);
+	tell(r, BOX_CLEAR);
+	tell(r, BOX_TURN);
+	while (!gen_done(g)) {
+		bool moved = gen_step(g, BURST);
+
+		if (r->o->lockstep)
+			turn(r);
+		if (moved)
+			idle = 0;
+		else if (++idle % 65536 == 0 && time(NULL) > end)
+			return false;
+	}
+	/* what is only dropped shows in the box's counters alone */
+	while (rig_core(r, PBOX_CS_RX_PACKETS) - before < g->sent) {
+		if (r->o->lockstep)
+			turn(r);
+		else
+			rte_delay_us_block(20);
+		if (++idle % 65536 == 0 && time(NULL) > end)
+			return false;
+	}
+	tell(r, BOX_REST);
+	*t = box.t;
+	t->bytes = g->payload_bytes / g->sent;
+	t->slots = g->log.n;
+	return true;
+}
+
+static void
+kernel(struct rig *r, struct run_times *t, void (*f)(const struct rig *, const struct gen_log *))
+{
+	box.kernel = f;
+	tell(r, BOX_KERNEL);
+	tell(r, BOX_TURN); /* so that the next order is a new one */
+	tell(r, BOX_REST);
+	t->kernel = box.t.kernel;
+}
+
+static int
+by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double
+median(double *v, unsigned n)
+{
+	qsort(v, n, sizeof(*v), by_value);
+	return v[n / 2];
+}
+
+/* Results of the bare kernel go where the box put its own, or where nothing of the box stands. */
+static void
+places(struct rig *r, struct gen *g)
+{
+	size_t unit = r->frag_elements, n = r->elements / unit;
+
+	if (n > ((size_t)64 << 20) / (unit * 4))
+		n = ((size_t)64 << 20) / (unit * 4);
+	for (size_t i = 0; i < g->log.n; i++)
+		if (scratch != NULL)
+			g->log.result[i] = scratch + i % n * unit;
+}
+
+static void
+make_scratch(const struct rig *r)
+{
+	size_t bytes = r->elements * 4, most = (size_t)64 << 20;
+	unsigned states = pbox_optim_states(r->o->optimiser);
+
+	if (r->o->optimiser == PBOX_OPTIM_NONE && r->o->format == PBOX_ELEM_FP32)
+		return;
+	bytes = bytes < most ? bytes : most;
+	scratch = calloc(1 + states, bytes + 64);
+	scratch = (float *)(void *)(((uintptr_t)scratch + 63) & ~(uintptr_t)63);
+	bytes &= ~(size_t)63;
+	scratch_s0 = states > 0 ? scratch + bytes / 4 : NULL;
+	scratch_s1 = states > 1 ? scratch + bytes / 2 : NULL;
+}
+
+static void
+no_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems)
+{
+	(void)dst;
+	(void)s;
+	(void)first;
+	(void)elems;
+}
+
+static void
+no_scale(float *dst, float factor, float clip, size_t elems)
+{
+	(void)dst;
+	(void)factor;
+	(void)clip;
+	(void)elems;
+}
+
+static void
+no_pack(void *dst, enum pbox_elem elem, const float *src, size_t elems)
+{
+	(void)dst;
+	(void)elem;
+	(void)src;
+	(void)elems;
+}
+
+static void
+no_step(float *p, const float *g, float *s0, float *s1, const struct pbox_optim_scalars *k,
+	size_t elems)
+{
+	(void)p;
+	(void)g;
+	(void)s0;
+	(void)s1;
+	(void)k;
+	(void)elems;
+}
+
+/* The box keeps pointers to our copies of the operations: kernels that do nothing, or the real. */
+static void
+kernels_on(struct rig *r, bool on)
+{
+	r->reduce = *r->real_reduce;
+	r->optim = *r->real_optim;
+	if (on)
+		return;
+	r->reduce.sum = no_sum;
+	r->reduce.scale = no_scale;
+	r->reduce.pack = no_pack;
+	for (int k = 1; k < PBOX_OPTIM_KINDS; k++)
+		r->optim.step[k] = no_step;
+}
+
+/*
+ * Where the time goes, from the differences of runs that leave parts of the way out (TSC cycles a
+ * packet; everything else stays the same, and no run is disturbed by looking at the clock inside):
+ *
+ *   FOREIGN            receive, parse, give back
+ *   EMPTY  - FOREIGN   decode the header with its CRC, look session and slot up
+ *   STALE  - EMPTY     CRC of the payload
+ *   PULL   - EMPTY     build an answer and transmit it
+ *   ROUNDS - ROUNDS without kernels: the kernel in its place (it finds the payload where the CRC
+ *                      has just read it)
+ *   and the rest       hold, finish and release a contribution
+ */
+static bool
+stages(struct rig *r, struct gen *g, struct result *res)
+{
+	/* the last with kernels */
+	static const enum traffic kind[] = {
+		T_FOREIGN, T_EMPTY, T_STALE, T_PULL, T_ROUNDS, T_ROUNDS};
+	double cost[6][MAX_RUNS], m[6];
+
+	for (unsigned i = 0; i < r->o->runs; i++)
+		for (unsigned k = 0; k < 6; k++) {
+			struct run_times t;
+
+			kernels_on(r, k == 5);
+			g->check_sums = false;
+			if (!run(r, g, kind[k], r->o->packets, &t))
+				return false;
+			kernels_on(r, true);
+			cost[k][i] = (double)t.busy / (double)t.packets;
+		}
+	for (unsigned k = 0; k < 6; k++)
+		m[k] = median(cost[k], r->o->runs);
+	res->receive = m[0];
+	res->lookup = m[1] - m[0];
+	res->crc = m[2] - m[1];
+	res->answer = m[3] - m[1];
+	res->sum = m[5] - m[4];
+	res->engine = m[4] - m[2] - res->answer;
+	res->outside = m[4] - res->answer;
+	res->outside_no_crc = res->outside - res->crc;
+	return true;
+}
+
+static double
+tsc_ghz(void)
+{
+	return (double)rte_get_tsc_hz() * 1e-9;
+}
+
+static bool
+measure(struct rig *r, struct gen *g, struct result *res)
+{
+	double total[MAX_RUNS], busy[MAX_RUNS], bare[MAX_RUNS], share[MAX_RUNS], part[MAX_RUNS],
+		fused[MAX_RUNS];
+	unsigned n = r->o->runs;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct rte_malloc_socket_stats before = {0}, after = {0};
+		struct run_times t, u;
+		double packets;
+
+		g->logging = g->check_sums = true;
+		rte_malloc_get_socket_stats((int)rte_socket_id(), &before);
+		if (!run(r, g, T_ROUNDS, r->o->packets, &t))
+			return false;
+		g->logging = false;
+		rte_malloc_get_socket_stats((int)rte_socket_id(), &after);
+		res->allocations += t.allocations + (after.alloc_count - before.alloc_count);
+		res->packets = g->sent;
+		/* all a packet */
+		busy[i] = (double)t.busy / (double)t.packets;
+		total[i] = r->o->lockstep ? busy[i] : (double)t.total / (double)t.total_packets;
+		part[i] = busy[i] / total[i];
+		bare[i] = share[i] = fused[i] = 0;
+		if (r->o->only_rounds)
+			continue;
+		places(r, g);
+		packets = (double)g->log.n * (double)r->o->workers;
+		kernel(r, &u, bare_sum);
+		bare[i] = (double)u.kernel / packets;
+		share[i] = bare[i] / total[i];
+		fused[i] = 1;
+		if (r->o->optimiser != PBOX_OPTIM_NONE) {
+			kernel(r, &u, bare_update);
+			fused[i] = (double)u.kernel / packets / bare[i];
+		}
+		pbox_control_step(r->control);
+	}
+	res->share = median(share, n);
+	res->optim_ratio = median(fused, n);
+	res->busy_share = median(part, n);
+	res->tsc_fragment = median(busy, n);
+	res->ns_fragment = res->tsc_fragment / tsc_ghz();
+	res->kernel_tsc = median(bare, n);
+	res->mpps = tsc_ghz() * 1e3 / median(total, n);
+	res->gbit = res->mpps * r->o->fragment * 8e-3;
+	res->kernel_gbit =
+		res->kernel_tsc > 0 ? tsc_ghz() / res->kernel_tsc * r->o->fragment * 8 : 0;
+	return true;
+}
+
+static void
+counters(struct rig *r, const struct gen *g, struct result *res)
+{
+	res->copied = rig_core(r, PBOX_CS_TX_COPIED_BYTES);
+	res->shared = rig_core(r, PBOX_CS_TX_SHARED_BYTES);
+	res->dropped = rig_core(r, PBOX_CS_TX_DROPPED) + rig_core(r, PBOX_CS_TX_NO_MBUF) +
+		       rig_shard(r, PBOX_SS_DROP_NO_SLOT) + rig_shard(r, PBOX_SS_DROP_NO_BUFFER);
+	res->folds = rig_shard(r, PBOX_SS_FOLDS);
+	res->verified = g->verified;
+	res->wrong = g->wrong;
+	res->resident_bytes = (double)g->buffers * r->o->fragment;
+	res->rx_desc = r->rx_desc;
+	res->window = r->job[0].window;
+	res->slots = r->o->slots;
+}
+
+static void
+describe(struct rig *r, struct result *res)
+{
+	snprintf(res->kernel, sizeof(res->kernel), "%s", r->real_reduce->name);
+	snprintf(res->optim, sizeof(res->optim), "%s", r->real_optim->name);
+	res->huge = r->huge;
+	res->n_runs = r->o->runs;
+	tell(r, BOX_CLOCK);
+	res->tsc_ghz = tsc_ghz();
+	res->core_ghz = box.ghz_ratio * tsc_ghz();
+}
+
+void
+run_all(const struct options *o, struct result *res)
+{
+	static struct rig r;
+	static struct gen g;
+	struct run_times t;
+
+	*res = (struct result){.o = *o};
+	res->receive = res->lookup = res->crc = res->engine = res->sum = res->answer = -1;
+	res->outside = res->outside_no_crc = -1;
+	rig_start(&r, o);
+	box.rig = &r;
+	box.gen = &g;
+	if (!o->lockstep) {
+		rte_eal_remote_launch(box_main, &r, 0);
+		tell(&r, BOX_REST);
+		tell(&r, BOX_TURN);
+	}
+	rig_join(&r);
+	gen_start(&g, &r);
+	make_scratch(&r);
+	g.check_sums = true;
+	/* to warm up: all buffers get their payloads */
+	res->ok = run(&r, &g, T_ROUNDS, o->only_rounds ? o->packets : 4096 + o->packets / 8, &t);
+	describe(&r, res);
+	res->ok = res->ok && measure(&r, &g, res);
+	if (res->ok && o->stages)
+		res->ok = stages(&r, &g, res);
+	if (res->ok)
+		counters(&r, &g, res);
+	else
+		snprintf(res->why, sizeof(res->why), "a run does not end");
+	res->real_fragment = res->tsc_fragment * res->core_ghz / res->tsc_ghz;
+	tell(&r, BOX_END);
+	rte_eal_mp_wait_lcore();
+	if (g.wrong > 0)
+		snprintf(res->why, sizeof(res->why), "%s", g.why);
+	res->ok = res->ok && g.wrong == 0;
+	gen_free(&g);
+	if (!rig_stop(&r) && res->ok) {
+		res->ok = false;
+		snprintf(res->why, sizeof(res->why),
+			"packets are missing, or counters do not add up");
+	}
+}

@@ -15,6 +15,7 @@
 /* Opening, closing, and what is small. Operations are in operation.c. */
 
 #define LEAVE_PATIENCE NS_PER_S
+#define MEMORY_ALIGN   64
 
 int
 client_fail(struct pbox_client_error *err, int code, const char *fmt, ...)
@@ -124,6 +125,30 @@ client_table(struct pbox_client *c, uint32_t table)
 	t = table < c->tables ? c->table[table] : NULL;
 	pthread_mutex_unlock(&c->lock);
 	return t;
+}
+
+void *
+pbox_client_alloc(struct pbox_client *c, size_t bytes)
+{
+	struct pbox_client_transport *t = c->link.t;
+
+	if (t->ops->alloc != NULL)
+		return t->ops->alloc(t, bytes);
+	return bytes <= SIZE_MAX - MEMORY_ALIGN
+		       ? aligned_alloc(MEMORY_ALIGN,
+				 (bytes + MEMORY_ALIGN - 1) & ~(size_t)(MEMORY_ALIGN - 1))
+		       : NULL;
+}
+
+void
+pbox_client_free(struct pbox_client *c, void *memory)
+{
+	struct pbox_client_transport *t = c->link.t;
+
+	if (t->ops->free != NULL)
+		t->ops->free(t, memory);
+	else
+		free(memory);
 }
 
 unsigned

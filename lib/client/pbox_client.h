@@ -149,6 +149,12 @@ PBOX_CLIENT_API void pbox_client_conf_init(struct pbox_client_conf *conf);
 PBOX_CLIENT_API int pbox_client_open(struct pbox_client **out, const struct pbox_client_conf *conf,
 	struct pbox_client_error *err);
 
+/** Memory for tensors that the client's transport can send from without copying (with kernel
+ * sockets: any memory), aligned to 64 bytes, not cleared. NULL: there is not enough. Any thread.
+ * The caller's until pbox_client_free(), which must come before pbox_client_close(). */
+PBOX_CLIENT_API void *pbox_client_alloc(struct pbox_client *c, size_t bytes);
+PBOX_CLIENT_API void pbox_client_free(struct pbox_client *c, void *memory);
+
 /** Number given to this worker, and the job's number of workers. */
 PBOX_CLIENT_API unsigned pbox_client_worker(const struct pbox_client *c);
 PBOX_CLIENT_API unsigned pbox_client_workers(const struct pbox_client *c);

@@ -17,8 +17,8 @@
  *
  * Threads: one instance belongs to one client. open is called by the thread of pbox_client_open,
  * which goes on to send, receive and wait until the session stands; then the progress thread does,
- * between attach and detach; close comes after its end. No two of these at the same time. wake
- * alone may be called by any thread at any time between open and close. Opens of several clients
+ * between attach and detach; close comes after its end. No two of these at the same time. Only
+ * wake, alloc and free may be called by any thread at any time between open and close. Opens of several clients
  * may run at the same time.
  */
 
@@ -126,6 +126,10 @@ struct pbox_client_transport_ops {
 	/** First and last call of the progress thread. May be NULL. */
 	void (*attach)(struct pbox_client_transport *t);
 	void (*detach)(struct pbox_client_transport *t);
+	/** Memory that the back end can send from without copying, for pbox_client_alloc: any
+	 * thread, also at the same time as other calls. Both or none: then malloc's will do. */
+	void *(*alloc)(struct pbox_client_transport *t, size_t bytes);
+	void (*free)(struct pbox_client_transport *t, void *memory);
 };
 
 /**

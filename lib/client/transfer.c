@@ -97,7 +97,7 @@ transfer_send(struct pbox_client *c, struct ep *ep, struct flight *fl, bool prob
 		h.flags |= PBOX_F_RETX;
 	/* what goes for the first time stays until its answer is here; an answer to that may come
 	 * while a repetition is still on its way out, and then the caller has the memory back */
-	link_frame(&c->link, &ep->peer, &h, iov, n, !again);
+	link_frame(&c->link, &ep->peer, &h, iov, n, n > 0 && !again);
 	fl->ts = h.ts;
 	fl->seq = ++ep->seq;
 	fl->sent_ns = c->now;

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <rte_pause.h>
+#include <rte_prefetch.h>
+
+#include "dpdk.h"
+
+#define SPIN_NS (20 * NS_US) /* with idle=sleep: looked on after the last packet */
+#define NAP_NS  (50 * NS_US) /* between looks */
+
+void
+dpdk_pad(struct rte_mbuf *m, size_t len)
+{
+	const size_t least = RTE_ETHER_MIN_LEN - RTE_ETHER_CRC_LEN;
+
+	if (len < least) {
+		memset(rte_pktmbuf_mtod_offset(m, uint8_t *, len), 0, least - len);
+		len = least;
+	}
+	m->data_len = (uint16_t)len;
+	m->pkt_len = (uint32_t)len;
+}
+
+static void
+answer_in_place(struct dpdk *s, struct rte_mbuf *m, size_t len)
+{
+	m->ol_flags = 0;
+	dpdk_pad(m, len);
+	dpdk_tx(s, m);
+	dpdk_tx_flush(s);
+}
+
+static unsigned
+parse_flags(const struct pbox_port *p, const struct rte_mbuf *m)
+{
+	return PBOX_NET_F_UDP_DEFER |
+	       (p->dev.rx_ip_checksum && (m->ol_flags & RTE_MBUF_F_RX_IP_CKSUM_MASK) ==
+						 RTE_MBUF_F_RX_IP_CKSUM_GOOD
+			       ? PBOX_NET_F_IP_GOOD
+			       : 0);
+}
+
+/** A datagram for us becomes a view, and its packet is held; everything else ends here. */
+static void
+take(struct dpdk *s, struct rte_mbuf *m)
+{
+	const struct pbox_port *p = &s->port->p;
+	struct pbox_net_pkt k;
+	uint8_t *frame;
+
+	if (m->nb_segs > 1 && rte_pktmbuf_linearize(m) != 0) {
+		s->t.rx_failed++;
+		rte_pktmbuf_free(m);
+		return;
+	}
+	frame = rte_pktmbuf_mtod(m, uint8_t *);
+	switch (pbox_net_parse(frame, m->data_len, &p->nif, parse_flags(p, m), &k)) {
+	case PBOX_NET_UDP:
+		if (k.dst_port != s->udp)
+			break;
+		s->view[s->n_held] = (struct pbox_client_rx){.data = frame + k.payload_offset,
+			.len = k.payload_len,
+			.ecn = k.ecn,
+			.from = {.sin_family = AF_INET,
+				.sin_port = rte_cpu_to_be_16(k.src_port),
+				.sin_addr = {k.src_ip}}};
+		s->held[s->n_held++] = m;
+		return;
+	case PBOX_NET_ARP_REQUEST:
+		answer_in_place(s, m, pbox_net_arp_reply(frame, m->data_len, &p->nif, &k));
+		return;
+	case PBOX_NET_ICMP_ECHO:
+		answer_in_place(s, m, pbox_net_icmp_echo_reply(frame, &p->nif, &k));
+		return;
+	case PBOX_NET_ARP_REPLY:
+		pbox_arp_reply(&s->arp, &k, dpdk_now_ns() / NS_US);
+		break;
+	case PBOX_NET_DROP_IP_TRUNCATED:
+	case PBOX_NET_DROP_IP_CHECKSUM:
+	case PBOX_NET_DROP_IP_FRAGMENT:
+	case PBOX_NET_DROP_UDP_LENGTH:
+		s->t.rx_failed++; /* it may have been for us */
+		break;
+	default:
+		break;
+	}
+	rte_pktmbuf_free(m);
+}
+
+unsigned
+dpdk_recv(struct pbox_client_transport *t, const struct pbox_client_rx **out)
+{
+	struct dpdk *s = (struct dpdk *)t;
+	unsigned n = s->n_ahead;
+
+	if (s->n_held > 0)
+		rte_pktmbuf_free_bulk(s->held, s->n_held);
+	s->n_held = s->n_ahead = 0;
+	if (n == 0)
+		n = rte_eth_rx_burst(s->id, 0, s->ahead, DPDK_RX_BURST);
+	for (unsigned i = 0; i < n; i++)
+		rte_prefetch0(rte_pktmbuf_mtod(s->ahead[i], void *));
+	for (unsigned i = 0; i < n; i++)
+		take(s, s->ahead[i]);
+	t->more = n == DPDK_RX_BURST;
+	*out = s->view;
+	return s->n_held;
+}
+
+void
+dpdk_rx_free(struct dpdk *s)
+{
+	rte_pktmbuf_free_bulk(s->held, s->n_held);
+	rte_pktmbuf_free_bulk(s->ahead, s->n_ahead);
+	s->n_held = s->n_ahead = 0;
+}
+
+/* ---- waiting -------------------------------------------------------------------------- */
+
+/** Off the CPU for a moment, unless somebody wakes us. */
+static void
+nap(struct dpdk *s, uint64_t ns)
+{
+	struct pollfd p = {.fd = s->event, .events = POLLIN};
+	struct timespec ts = {0, (long)ns};
+	uint64_t drain;
+
+	atomic_store(&s->sleeping, true);
+	if (!atomic_load(&s->woken) && ppoll(&p, 1, &ts, NULL) > 0 &&
+		read(s->event, &drain, sizeof(drain)) < 0)
+		p.revents = 0; /* nothing to drain: it was a late wake of an earlier nap */
+	atomic_store(&s->sleeping, false);
+}
+
+void
+dpdk_wait(struct pbox_client_transport *t, uint64_t ns)
+{
+	struct dpdk *s = (struct dpdk *)t;
+	uint64_t begin = dpdk_now_ns(), end = begin + ns, now = begin;
+
+	while (s->n_ahead == 0 && !atomic_exchange(&s->woken, false)) {
+		s->n_ahead = rte_eth_rx_burst(s->id, 0, s->ahead, DPDK_RX_BURST);
+		if (s->n_ahead > 0)
+			break;
+		now = dpdk_now_ns();
+		if (now >= end)
+			break;
+		if (s->o.sleep && now - begin >= SPIN_NS)
+			nap(s, end - now < NAP_NS ? end - now : NAP_NS);
+		else
+			rte_pause();
+	}
+}
+
+void
+dpdk_wake(struct pbox_client_transport *t)
+{
+	struct dpdk *s = (struct dpdk *)t;
+	uint64_t one = 1;
+
+	atomic_store(&s->woken, true);
+	if (atomic_load(&s->sleeping) && write(s->event, &one, sizeof(one)) < 0)
+		return; /* the counter is full: it wakes the thread as well */
+}

@@ -41,6 +41,8 @@ static const char help[] =
 	"Network\n"
 	"  -M, --mtu N            (the interface's)     -W, --window N      frames per endpoint\n"
 	"      --gso on|off|probe                           --spin US       busy-poll\n"
+	"      --transport NAME   udp (default) or dpdk;    --transport-args TEXT for it, %i\n"
+	"                         stands for the number of the local worker\n"
 	"      --join-timeout S   (10)                      --lease S       (the box's)\n"
 	"Output\n"
 	"      --json             one object at the end -q, --quiet         no interval lines\n"
@@ -61,6 +63,8 @@ enum {
 	OPT_PER_TENSOR,
 	OPT_WARMUP,
 	OPT_SEED,
+	OPT_TRANSPORT,
+	OPT_TRANSPORT_ARGS,
 	OPT_GSO,
 	OPT_SPIN,
 	OPT_JOIN_TIMEOUT,
@@ -101,6 +105,8 @@ static const struct option longs[] = {
 	{"mtu", 1, NULL, 'M'},
 	{"window", 1, NULL, 'W'},
 	{"gso", 1, NULL, OPT_GSO},
+	{"transport", 1, NULL, OPT_TRANSPORT},
+	{"transport-args", 1, NULL, OPT_TRANSPORT_ARGS},
 	{"spin", 1, NULL, OPT_SPIN},
 	{"join-timeout", 1, NULL, OPT_JOIN_TIMEOUT},
 	{"lease", 1, NULL, OPT_LEASE},
@@ -315,6 +321,12 @@ parse_one(struct options *o, int c, const char *name, const char *arg, double *s
 		break;
 	case OPT_GSO:
 		o->gso = choice(name, arg, gso, 3) == 2 ? -1 : (int)choice(name, arg, gso, 3);
+		break;
+	case OPT_TRANSPORT:
+		o->transport = arg;
+		break;
+	case OPT_TRANSPORT_ARGS:
+		o->transport_args = arg;
 		break;
 	case OPT_JSON:
 		o->json = true;

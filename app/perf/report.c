@@ -155,11 +155,16 @@ print_table(const struct perf *p, const struct total *t)
 		hist_percentile(t->hist, 0.999) / 1e6, (unsigned long long)t->repeated,
 		(unsigned long long)t->probes);
 	printf("checked %llu elements, %llu wrong; sent %.4f bytes per useful one; mtu %u, window "
-	       "%u of %u, rtt %.0f us, gso %s, gro %s\n",
+	       "%u of %u, rtt %.0f us, gso %s, gro %s",
 		(unsigned long long)t->checked, (unsigned long long)t->mismatches,
 		t->useful > 0 ? (double)t->tx / (double)t->useful : 0, p->w[0].stats.mtu,
 		p->w[0].stats.window, p->w[0].stats.window_max, (double)p->w[0].stats.srtt_ns / 1e3,
 		p->w[0].stats.gso_active ? "on" : "off", p->w[0].stats.gro_active ? "on" : "off");
+	if (p->o.transport != NULL)
+		printf(", %.1f MB sent by reference, %.1f MB copied",
+			(double)p->w[0].stats.tx_by_ref / 1e6,
+			(double)p->w[0].stats.tx_copied / 1e6);
+	putchar('\n');
 }
 
 static void
@@ -189,6 +194,8 @@ json_worker(const struct perf *p, const struct worker *w)
 	       "\"mismatches\": %llu, \"largest_deviation\": %.9g, \"srtt_us\": %.1f, \"held_us\": "
 	       "%.1f, \"window\": %u, "
 	       "\"window_max\": %u, \"mtu\": %u, \"endpoints\": %u, \"gso\": %u, \"gro\": %u, "
+	       "\"tx_by_ref\": %llu, \"tx_copied\": %llu, \"tx_failed\": %llu, \"rx_failed\": "
+	       "%llu, "
 	       "\"error\": ",
 		w->number, (unsigned long long)n, (double)ns / 1e9,
 		gbps(round_bits(p, p->o.push_format), n, ns),
@@ -207,7 +214,11 @@ json_worker(const struct perf *p, const struct worker *w)
 				  (double)(w->stats.fragments_done - w->begin.fragments_done) / 1e3
 			: 0.0,
 		w->stats.window, w->stats.window_max, w->stats.mtu, w->stats.endpoints,
-		w->stats.gso_active, w->stats.gro_active);
+		w->stats.gso_active, w->stats.gro_active,
+		(unsigned long long)(w->stats.tx_by_ref - w->begin.tx_by_ref),
+		(unsigned long long)(w->stats.tx_copied - w->begin.tx_copied),
+		(unsigned long long)(w->stats.tx_failed - w->begin.tx_failed),
+		(unsigned long long)(w->stats.rx_failed - w->begin.rx_failed));
 	json_string(w->code != EXIT_GOOD ? w->err.text : "");
 	printf("}");
 }

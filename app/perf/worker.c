@@ -93,11 +93,32 @@ meet(struct worker *w)
 
 /* ---- joining ------------------------------------------------------------------------------------ */
 
+/** A copy of @p text, with the number of the local worker for each "%i". NULL: no memory. */
+static char *
+numbered(const char *text, unsigned index)
+{
+	size_t cap = 11 * strlen(text) + 1, at = 0;
+	char *out = malloc(cap);
+
+	for (const char *p = text; out != NULL && *p != 0; p++)
+		if (p[0] == '%' && p[1] == 'i') {
+			at += (size_t)snprintf(out + at, cap - at, "%u", index);
+			p++;
+		} else {
+			out[at++] = *p;
+		}
+	if (out != NULL)
+		out[at] = 0;
+	return out;
+}
+
 static int
 join(struct worker *w)
 {
 	const struct options *o = &w->p->o;
+	char *args = o->transport_args != NULL ? numbered(o->transport_args, w->index) : NULL;
 	struct pbox_client_conf conf;
+	int rc;
 
 	pbox_client_conf_init(&conf);
 	conf.box = o->box;
@@ -114,7 +135,11 @@ join(struct worker *w)
 	conf.timeout_ms = o->timeout_ms;
 	if (o->join_timeout_ms != 0)
 		conf.join_timeout_ms = o->join_timeout_ms;
-	if (pbox_client_open(&w->c, &conf, &w->err) != 0)
+	conf.transport = o->transport;
+	conf.transport_args = args;
+	rc = pbox_client_open(&w->c, &conf, &w->err);
+	free(args);
+	if (rc != 0)
 		return -1;
 	w->number = pbox_client_worker(w->c);
 	return 0;
@@ -154,7 +179,7 @@ allocate(struct worker *w)
 	const struct model *m = &w->p->m;
 	unsigned in = wire_size(o->push_format), out = wire_size(o->pull_format);
 
-	w->in = malloc(m->elements * in + 1);
+	w->in = pbox_client_alloc(w->c, m->elements * in + 1);
 	w->out = malloc(m->elements * out + 1);
 	w->io = calloc(m->n, sizeof(*w->io));
 	w->handle = calloc(m->n, sizeof(*w->handle));
@@ -362,7 +387,7 @@ worker_main(void *arg)
 	struct worker *w = arg;
 
 	w->begin.size = w->stats.size = sizeof(w->stats);
-	if (allocate(w) != 0 || join(w) != 0)
+	if (join(w) != 0 || allocate(w) != 0)
 		w->code = EXIT_JOIN;
 	/* with --worker 0 to K-1 all here, a failure of one must not leave others waiting */
 	if (meet(w)) {
@@ -375,9 +400,9 @@ worker_main(void *arg)
 	}
 	if (w->c != NULL) {
 		pbox_client_stats(w->c, &w->stats);
+		pbox_client_free(w->c, w->in);
 		pbox_client_close(w->c);
 	}
-	free(w->in);
 	free(w->out);
 	free(w->io);
 	free(w->handle);

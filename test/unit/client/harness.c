@@ -177,6 +177,8 @@ worker_main(void *arg)
 	conf.mtu = w->r->box.mtu != 0 ? w->r->box.mtu : 1500;
 	conf.gso = w->r->gso == 0 ? -1 : w->r->gso > 0;
 	conf.window = w->r->window;
+	conf.transport = w->r->transport;
+	conf.transport_args = w->r->transport_args;
 	w->stats.size = sizeof(w->stats);
 	w->rc = pbox_client_open(&c, &conf, &w->err);
 	if (w->rc != 0)

@@ -26,6 +26,7 @@ struct run {
 	unsigned timeout_ms;
 	int gso; /* 0: probe, 1: on, -1: off */
 	unsigned window;
+	const char *transport, *transport_args;
 };
 
 struct run_result {

@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "client_impl.h"
+#include "unit.h"
+
+#include "harness.h"
+
+/*
+ * A transport that holds the library to its word: kernel sockets, but what may be read late is read
+ * late (at the next call, as a port would that sends from the caller's memory), what may not is
+ * copied and the caller's entries are forgotten.
+ */
+
+const char unit_suite[] = "client: transports";
+
+#define LATE 256 /* datagrams that are kept back; fewer than a fake box's window */
+
+struct late {
+	struct pbox_client_peer to;
+	struct iovec iov[8];
+	uint8_t *copy; /* of iov[0], or of everything */
+	unsigned n;
+};
+
+struct fake {
+	struct pbox_client_transport t;
+	struct pbox_client_transport *udp;
+	struct late late[LATE];
+	unsigned n_late;
+	pthread_t thread;
+};
+
+static atomic_uint opened, closed, attached, detached, wakes, quiesced, stayed, broken, allocated;
+static atomic_bool quiet; /* since the last send */
+
+static void
+mirror(struct fake *f)
+{
+	f->t.more = f->udp->more;
+	f->t.path_errno = f->udp->path_errno;
+	f->t.path_mtu = f->udp->path_mtu;
+	f->udp->train = f->t.train;
+}
+
+/** Now the memory is read. */
+static void
+let_go(struct fake *f)
+{
+	for (unsigned i = 0; i < f->n_late; i++) {
+		struct late *l = &f->late[i];
+		struct pbox_client_tx d = {.to = &l->to, .iov = l->iov, .n = l->n};
+
+		for (unsigned k = 0; k < l->n; k++)
+			d.bytes += (uint32_t)l->iov[k].iov_len;
+		f->udp->ops->send(f->udp, &d, 1);
+		free(l->copy);
+	}
+	f->n_late = 0;
+}
+
+static uint8_t *
+flatten(uint8_t *out, const struct pbox_client_tx *d)
+{
+	uint32_t at = 0;
+
+	for (uint32_t i = 0; i < d->n; at += (uint32_t)d->iov[i++].iov_len)
+		memcpy(out + at, d->iov[i].iov_base, d->iov[i].iov_len);
+	return out;
+}
+
+static void
+keep(struct fake *f, const struct pbox_client_tx *d)
+{
+	struct late *l;
+
+	if (f->n_late == LATE)
+		let_go(f);
+	l = &f->late[f->n_late++];
+	l->to = *d->to;
+	l->copy = malloc(d->bytes);
+	if (d->stays && d->n <= 8) {
+		memcpy(l->iov, d->iov, d->n * sizeof(l->iov[0]));
+		memcpy(l->copy, d->iov[0].iov_base, d->iov[0].iov_len);
+		l->iov[0].iov_base = l->copy;
+		l->n = d->n;
+		stayed++;
+		return;
+	}
+	flatten(l->copy, d);
+	l->iov[0] = (struct iovec){l->copy, d->bytes};
+	l->n = 1;
+}
+
+static void
+fake_tx(struct pbox_client_transport *t, const struct pbox_client_tx *d, unsigned n)
+{
+	struct fake *f = (struct fake *)t;
+
+	quiet = false;
+	broken += n == 0 || n > t->batch;
+	for (unsigned i = 0; i < n; i++) {
+		struct pbox_hdr h = {0};
+		uint8_t flat[2048];
+		uint32_t bytes = 0;
+		size_t size;
+
+		for (uint32_t k = 0; k < d[i].n; k++)
+			bytes += (uint32_t)d[i].iov[k].iov_len;
+		broken += bytes != d[i].bytes || d[i].bytes > t->mtu - 28;
+		broken += i + 1 < n && d[i + 1].iov != d[i].iov + d[i].n;
+		broken += d[i].to->addr.sin_family != AF_INET;
+		/* the same peer always: what was written there is still there */
+		broken += d[i].to->cookie != 0 && d[i].to->cookie != (uintptr_t)d[i].to;
+		d[i].to->cookie = (uintptr_t)d[i].to;
+		if (d[i].stays) {
+			/* with a payload, and not one that goes again; only the header is read */
+			broken += d[i].n < 2 || d[i].iov[0].iov_len != PBOX_HDR_LEN;
+			broken += pbox_frame_decode(flatten(flat, &d[i]), d[i].bytes, true, &h,
+					  &size) != PBOX_WIRE_OK;
+			broken += (h.flags & PBOX_F_RETX) != 0;
+		}
+		keep(f, &d[i]);
+	}
+}
+
+static unsigned
+fake_rx(struct pbox_client_transport *t, const struct pbox_client_rx **out)
+{
+	struct fake *f = (struct fake *)t;
+	unsigned n;
+
+	let_go(f);
+	n = f->udp->ops->recv(f->udp, out);
+	mirror(f);
+	return n;
+}
+
+static void
+fake_wait(struct pbox_client_transport *t, uint64_t ns)
+{
+	struct fake *f = (struct fake *)t;
+
+	let_go(f);
+	f->udp->ops->wait(f->udp, ns);
+	mirror(f);
+}
+
+static void
+fake_wake(struct pbox_client_transport *t)
+{
+	struct fake *f = (struct fake *)t;
+
+	wakes++;
+	f->udp->ops->wake(f->udp);
+}
+
+static void
+fake_quiesce(struct pbox_client_transport *t)
+{
+	let_go((struct fake *)t);
+	quiesced++;
+	quiet = true;
+}
+
+static void
+fake_attach(struct pbox_client_transport *t)
+{
+	attached++;
+	((struct fake *)t)->thread = pthread_self();
+}
+
+static void
+fake_detach(struct pbox_client_transport *t)
+{
+	detached++;
+	broken += !pthread_equal(((struct fake *)t)->thread, pthread_self());
+}
+
+static void *
+fake_alloc(struct pbox_client_transport *t, size_t bytes)
+{
+	(void)t;
+	allocated++;
+	return malloc(bytes);
+}
+
+static void
+fake_free(struct pbox_client_transport *t, void *memory)
+{
+	(void)t;
+	allocated--;
+	free(memory);
+}
+
+static void
+fake_close(struct pbox_client_transport *t)
+{
+	struct fake *f = (struct fake *)t;
+
+	let_go(f);
+	f->udp->ops->close(f->udp);
+	free(f);
+	closed++;
+}
+
+static const struct pbox_client_transport_ops fake_ops;
+
+static int
+fake_open(struct pbox_client_transport **out, const struct pbox_client_transport_conf *conf,
+	struct pbox_client_error *err)
+{
+	struct pbox_client_transport_conf plain = *conf;
+	struct fake *f;
+	int rc;
+
+	if (conf->args == NULL || strcmp(conf->args, "these") != 0)
+		return client_fail(err, PBOX_C_INVALID, "fake: not these arguments");
+	plain.args = NULL;
+	f = calloc(1, sizeof(*f));
+	rc = transport_udp.open(&f->udp, &plain, err);
+	if (rc != 0) {
+		free(f);
+		return rc;
+	}
+	f->t = *f->udp;
+	f->t.ops = &fake_ops;
+	f->t.batch = 7;
+	f->t.train_max = 0;
+	f->udp->train = 1;
+	opened++;
+	*out = &f->t;
+	return 0;
+}
+
+static const struct pbox_client_transport_ops fake_ops = {
+	.abi = PBOX_CLIENT_TRANSPORT_ABI,
+	.name = "fake",
+	.open = fake_open,
+	.close = fake_close,
+	.send = fake_tx,
+	.recv = fake_rx,
+	.wait = fake_wait,
+	.wake = fake_wake,
+	.quiesce = fake_quiesce,
+	.attach = fake_attach,
+	.detach = fake_detach,
+	.alloc = fake_alloc,
+	.free = fake_free,
+};
+
+/* ---- names ------------------------------------------------------------------------------- */
+
+static struct pbox_client_error err;
+
+#define HAS(part)                \
+	CU_assertImplementation( \
+		strstr(err.text, part) != NULL, __LINE__, err.text, __FILE__, "", CU_FALSE)
+
+static void
+test_register(void)
+{
+	struct pbox_client_transport_ops o = fake_ops;
+
+	CU_ASSERT_EQUAL(pbox_client_transport_register(NULL, &err), PBOX_C_INVALID);
+	o.abi++;
+	CU_ASSERT_EQUAL(pbox_client_transport_register(&o, &err), PBOX_C_INVALID);
+	HAS("speaks interface 2, this library 1");
+	o.abi--;
+	o.name = "../x";
+	CU_ASSERT_EQUAL(pbox_client_transport_register(&o, &err), PBOX_C_INVALID);
+	o.name = "udp";
+	CU_ASSERT_EQUAL(pbox_client_transport_register(&o, &err), PBOX_C_INVALID);
+	HAS("another transport 'udp'");
+	CU_ASSERT_EQUAL(pbox_client_transport_register(&fake_ops, &err), 0);
+	CU_ASSERT_EQUAL(pbox_client_transport_register(&fake_ops, &err), 0); /* again */
+	CU_ASSERT_EQUAL(pbox_client_transport_register(&fake_ops, NULL), 0);
+}
+
+static int
+try_transport(const char *name, const char *args)
+{
+	struct fake_conf conf = {.workers = 1};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client_conf cc = harness_conf(b, 0, 1);
+	struct pbox_client *c = NULL;
+	int rc;
+
+	cc.transport = name;
+	cc.transport_args = args;
+	memset(&err, 0, sizeof(err));
+	rc = pbox_client_open(&c, &cc, &err);
+	if (rc == 0)
+		pbox_client_close(c);
+	fake_stop(b);
+	return rc;
+}
+
+static void
+test_names(void)
+{
+	CU_ASSERT_EQUAL(try_transport("", NULL), 0);
+	CU_ASSERT_EQUAL(try_transport("udp", ""), 0);
+	CU_ASSERT_EQUAL(try_transport("udp", "x=1"), PBOX_C_INVALID);
+	HAS("take none");
+	CU_ASSERT_EQUAL(try_transport("../../lib/x", NULL), PBOX_C_INVALID);
+	HAS("is not a name");
+	CU_ASSERT_EQUAL(try_transport("no_such_thing", NULL), PBOX_C_INVALID);
+	HAS("libpbox-client-no_such_thing.so.0");
+	CU_ASSERT_EQUAL(try_transport("fake", "others"), PBOX_C_INVALID);
+	HAS("not these arguments");
+	CU_ASSERT_EQUAL(try_transport("fake", "these"), 0);
+	UNIT_EQ_U64(opened, closed);
+	UNIT_EQ_U64(attached, opened);
+	UNIT_EQ_U64(detached, opened);
+}
+
+/* ---- rounds ------------------------------------------------------------------------------ */
+
+static const struct pbox_client_tensor model[] = {
+	{"weight", 50000, 0}, {"bias", 64, 0}, {"scalar", 1, 0}, {"more", 4000, 0}};
+
+static void
+run(double loss, bool per_tensor, bool in_place)
+{
+	struct run r = {.box = {.workers = 3, .seed = 5, .loss = loss, .window = 200},
+		.tensors = model,
+		.n = 4,
+		.rounds = 3,
+		.push_format = PBOX_FMT_FP32,
+		.pull_format = PBOX_FMT_FP32,
+		.per_tensor = per_tensor,
+		.in_place = in_place,
+		.transport = "fake",
+		.transport_args = "these"};
+	struct run_result out;
+	unsigned before = stayed;
+
+	harness_run(&r, &out);
+	if (out.failed != 0)
+		CU_assertImplementation(CU_FALSE, __LINE__, out.text, __FILE__, "", CU_FALSE);
+	UNIT_EQ_U64(out.mismatches, 0);
+	UNIT_EQ_U64(out.checked, 3 * 3 * 54065u);
+	UNIT_EQ_U64(broken, 0);
+	CU_ASSERT(stayed > before);
+	UNIT_EQ_U64(opened, closed);
+}
+
+static void
+test_rounds(void)
+{
+	run(0, false, false);
+	run(0, true, true); /* results overwrite what was sent from */
+}
+
+static void
+test_loss(void)
+{
+	run(0.05, false, true);
+	run(0.05, true, true);
+}
+
+/* ---- failures, wakes, memory -------------------------------------------------------------- */
+
+struct declaring {
+	struct pbox_client *c;
+	const struct pbox_client_table *t;
+};
+
+static void *
+declare_other(void *arg)
+{
+	const struct declaring *o = arg;
+	uint32_t table;
+
+	pbox_client_declare(o->c, o->t, 5000, &table, NULL);
+	return NULL;
+}
+
+static void
+test_quiesce(void)
+{
+	struct fake_conf conf = {.workers = 2};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client_conf cc = harness_conf(b, 0, 2), cd = harness_conf(b, 1, 2);
+	struct pbox_client *c = NULL, *d = NULL;
+	struct pbox_client_io io = {.tensor = 0};
+	struct pbox_client_table t = {.size = sizeof(t),
+		.push_format = PBOX_FMT_FP32,
+		.pull_format = PBOX_FMT_FP32,
+		.n = 1,
+		.tensors = model};
+	struct declaring other;
+	pbox_client_handle h;
+	pthread_t thread;
+	uint32_t table;
+	unsigned before;
+	float *v;
+
+	cc.transport = cd.transport = "fake";
+	cc.transport_args = cd.transport_args = "these";
+	CU_ASSERT_EQUAL_FATAL(pbox_client_open(&c, &cc, &err), 0);
+	CU_ASSERT_EQUAL_FATAL(pbox_client_open(&d, &cd, &err), 0);
+	v = pbox_client_alloc(c, 50000 * sizeof(*v));
+	CU_ASSERT_PTR_NOT_NULL_FATAL(v);
+	UNIT_EQ_U64(allocated, 1);
+	memset(v, 0, 50000 * sizeof(*v));
+	io.in = io.out = v;
+
+	/* both have to declare before either is answered */
+	other = (struct declaring){d, &t};
+	pthread_create(&thread, NULL, declare_other, &other);
+	CU_ASSERT_EQUAL_FATAL(pbox_client_declare(c, &t, 5000, &table, &err), 0);
+	pthread_join(thread, NULL);
+	before = quiesced;
+	CU_ASSERT_EQUAL(pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err), 0);
+	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 100, &err), PBOX_C_DEADLINE); /* d has not pushed */
+	UNIT_EQ_U64(quiesced, before);
+	fake_restart(b);
+	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 5000, &err), PBOX_C_LOST);
+	CU_ASSERT(quiesced > before);
+	CU_ASSERT(quiet); /* nothing was sent after it: v is ours again */
+	pbox_client_free(c, v);
+	UNIT_EQ_U64(allocated, 0);
+	pbox_client_close(c);
+	pbox_client_close(d);
+	fake_stop(b);
+	UNIT_EQ_U64(broken, 0);
+}
+
+static void
+test_wake(void)
+{
+	struct fake_conf conf = {.workers = 1};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client_conf cc = harness_conf(b, 0, 1);
+	struct pbox_client *c = NULL;
+	unsigned before;
+	char text[256];
+	double begin;
+
+	cc.transport = "fake";
+	cc.transport_args = "these";
+	CU_ASSERT_EQUAL_FATAL(pbox_client_open(&c, &cc, &err), 0);
+	usleep(20000); /* it rests, for a second or until its lease wants something */
+	before = wakes;
+	begin = harness_seconds();
+	CU_ASSERT_EQUAL(pbox_client_why(c, text, sizeof(text), &err), 0);
+	CU_ASSERT(harness_seconds() - begin < 0.5);
+	CU_ASSERT(wakes > before);
+	pbox_client_close(c);
+	fake_stop(b);
+}
+
+static void
+test_plain_memory(void)
+{
+	struct fake_conf conf = {.workers = 1};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client_conf cc = harness_conf(b, 0, 1);
+	struct pbox_client *c = NULL;
+	void *p;
+
+	CU_ASSERT_EQUAL_FATAL(pbox_client_open(&c, &cc, &err), 0);
+	p = pbox_client_alloc(c, 1000);
+	CU_ASSERT_PTR_NOT_NULL(p);
+	UNIT_EQ_U64((uintptr_t)p % 64, 0);
+	memset(p, 1, 1000);
+	pbox_client_free(c, p);
+	pbox_client_free(c, NULL);
+	CU_ASSERT_PTR_NULL(pbox_client_alloc(c, SIZE_MAX - 3));
+	pbox_client_close(c);
+	fake_stop(b);
+}
+
+const struct unit_test unit_tests[] = {
+	{"registering", test_register},
+	{"names", test_names},
+	{"rounds from memory that stays", test_rounds},
+	{"the same with loss", test_loss},
+	{"a failed operation gives its memory back", test_quiesce},
+	{"a resting thread is woken", test_wake},
+	{"memory with kernel sockets", test_plain_memory},
+	{NULL, NULL},
+};

@@ -24,6 +24,7 @@
 #define DPDK_TX_BURST 64
 #define DPDK_PEERS    128 /* control endpoint and at most 64 of data, of boxes to come */
 #define DPDK_WORD     128 /* bytes of an argument */
+#define DPDK_BLANKS   " \t\n"
 
 #define NS_US UINT64_C(1000)
 #define NS_MS UINT64_C(1000000)

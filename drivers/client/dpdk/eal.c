@@ -52,7 +52,8 @@ start(struct pbox_client_error *err)
 	char *argv[MAX_ARGS + 6] = {name}, *save = NULL;
 	int argc = 1;
 
-	for (char *w = strtok_r(eal_words, " ", &save); w != NULL; w = strtok_r(NULL, " ", &save)) {
+	for (char *w = strtok_r(eal_words, DPDK_BLANKS, &save); w != NULL;
+		w = strtok_r(NULL, DPDK_BLANKS, &save)) {
 		if (argc > MAX_ARGS)
 			return dpdk_fail(err, PBOX_C_INVALID,
 				"transport_args: more than %d arguments of EAL", MAX_ARGS);
@@ -81,7 +82,7 @@ dpdk_eal_start(const char *text, size_t len, struct pbox_client_error *err)
 {
 	int rc = 0;
 
-	while (len > 0 && text[len - 1] == ' ')
+	while (len > 0 && strchr(DPDK_BLANKS, text[len - 1]) != NULL)
 		len--;
 	if (len == 0)
 		return 0; /* the application has, or an earlier open */

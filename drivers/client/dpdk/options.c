@@ -80,7 +80,8 @@ static const char *
 find_own(const char *args)
 {
 	for (const char *p = strstr(args, "--"); p != NULL; p = strstr(p + 2, "--"))
-		if ((p == args || p[-1] == ' ') && (p[2] == ' ' || p[2] == 0))
+		if ((p == args || strchr(DPDK_BLANKS, p[-1]) != NULL) &&
+			(p[2] == 0 || strchr(DPDK_BLANKS, p[2]) != NULL))
 			return p;
 	return NULL;
 }
@@ -102,8 +103,8 @@ dpdk_options(struct dpdk_options *o, const char *args, size_t *eal, struct pbox_
 		char word[DPDK_WORD];
 		size_t len;
 
-		own += strspn(own, " ");
-		len = strcspn(own, " ");
+		own += strspn(own, DPDK_BLANKS);
+		len = strcspn(own, DPDK_BLANKS);
 		if (len == 0)
 			break;
 		if (len >= sizeof(word))

@@ -59,7 +59,7 @@ test_options(void)
 	UNIT_EQ_U64(eal, 29);
 	CU_ASSERT(o.ip == inet_addr("10.0.0.2") && o.gateway == inet_addr("10.0.0.9"));
 	CU_ASSERT(o.prefix_len == 24 && o.sleep && o.copy && strcmp(o.port, "net_x") == 0);
-	CU_ASSERT_EQUAL(dpdk_options(&o, "-- address=10.0.0.2/32", &eal, &err), 0);
+	CU_ASSERT_EQUAL(dpdk_options(&o, "--\n\taddress=10.0.0.2/32\n", &eal, &err), 0);
 	CU_ASSERT(eal == 0 && !o.sleep && !o.copy && o.port[0] == 0 && o.gateway == 0);
 }
 

@@ -41,6 +41,9 @@ struct group {
 /** One pass: dst = (acc +) (0.0 +) the sources of the group. */
 typedef void (*group_sum)(float *dst, const struct group *g, size_t elems);
 
+/** The same, and are the sources, 2 or more, intact? (pbox_sources.intact). elems > 0. */
+typedef bool (*group_sum_checked)(float *dst, const struct group *g, size_t elems, unsigned header);
+
 /* Takes sources from s->src[k] on until the group is full; returns the next k. */
 static inline unsigned
 group_fill(struct group *g, const struct pbox_sources *s, unsigned k, size_t first)
@@ -63,34 +66,57 @@ group_fill(struct group *g, const struct pbox_sources *s, unsigned k, size_t fir
 }
 
 static inline void
-group_check(const struct group *g, size_t bytes)
+group_crc(const struct group *g, size_t bytes)
 {
 	for (unsigned k = 0; k < g->n && g->crc[k] != NULL; k++)
 		*g->crc[k] = pbox_reduce_crc32c(*g->crc[k], g->src[k], bytes);
 }
 
-/* The same stretch of each of the payloads to come. */
-static inline void
-prefetch_next(const struct pbox_sources *s, size_t at, size_t bytes)
+static inline bool
+group_intact(const struct group *g, size_t bytes, unsigned header)
 {
-	for (unsigned k = 0; k < s->n_next; k++)
-		for (size_t i = 0; s->next[k] != NULL && i < bytes; i += PBOX_CACHE_LINE)
-			__builtin_prefetch((const uint8_t *)s->next[k] + at + i, 0, 2);
+	bool intact = true;
+
+	for (unsigned k = 0; k < g->n; k++)
+		intact &= pbox_reduce_intact(g->src[k], bytes, header);
+	return intact;
+}
+
+/* The header and the first bytes of each of the payloads to come. More of them only cost (measured: 1
+ * to 4 lines win 5 % to 10 % in the last-level cache, all lines lose 20 % there and 80 % in L2). */
+static inline void
+prefetch_next(const struct pbox_sources *s, size_t at)
+{
+	for (unsigned k = 0; k < s->n_next; k++) {
+		const uint8_t *p = (const uint8_t *)s->next[k] + at;
+
+		if (s->next[k] == NULL)
+			continue;
+		__builtin_prefetch(p - PBOX_CACHE_LINE);
+		__builtin_prefetch(p);
+		__builtin_prefetch(p + PBOX_CACHE_LINE);
+	}
 }
 
 static inline size_t
 tile_of(const struct pbox_sources *s, size_t elems)
 {
-	if (s->crc != NULL || s->next != NULL)
+	if (s->intact != NULL)
+		return elems; /* the check is over whole payloads */
+	if (s->crc != NULL)
 		return CHECKED_TILE / pbox_elem_size(s->elem);
 	return s->n > GROUP_MAX ? TILE : elems;
 }
 
 static inline void
-groups_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems, group_sum pass)
+groups_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems, group_sum pass,
+	group_sum_checked checked)
 {
 	size_t tile = tile_of(s, elems), size = pbox_elem_size(s->elem);
+	bool intact = true;
 
+	if (s->next != NULL)
+		prefetch_next(s, first * size);
 	for (unsigned k = 0; s->crc != NULL && k < s->n; k++)
 		s->crc[k] = 0;
 	for (size_t done = 0; done < elems; done += tile) {
@@ -98,8 +124,6 @@ groups_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems,
 		const float *acc = s->acc == NULL ? NULL : s->acc + first + done;
 		unsigned k = 0;
 
-		if (s->next != NULL)
-			prefetch_next(s, (first + done) * size, n * size);
 		do {
 			struct group g;
 
@@ -107,11 +131,21 @@ groups_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems,
 			g.acc = acc;
 			if (g.n == 0 && acc == NULL)
 				g.zero = 1;
-			group_check(&g, n * size);
-			pass(dst + done, &g, n);
+			group_crc(&g, n * size);
+			if (s->intact != NULL && checked != NULL && g.n > 1) {
+				intact &= checked(dst + done, &g, n, s->header);
+			} else {
+				if (s->intact != NULL)
+					intact &= group_intact(&g, n * size, s->header);
+				pass(dst + done, &g, n);
+			}
 			acc = dst + done;
 		} while (k < s->n);
 	}
+	for (unsigned k = 0; s->intact != NULL && elems == 0 && k < s->n; k++)
+		intact &= s->src[k] == NULL || pbox_reduce_intact(s->src[k], 0, s->header);
+	if (s->intact != NULL)
+		*s->intact = intact;
 	if (s->crc_dst != NULL)
 		*s->crc_dst = pbox_reduce_crc32c(0, dst, elems * sizeof(*dst));
 }

@@ -3,6 +3,7 @@
  */
 
 #include <limits.h>
+#include <string.h>
 
 #include <isa-l/crc.h>
 
@@ -21,4 +22,14 @@ pbox_reduce_crc32c(uint32_t crc, const void *buf, size_t len)
 		len -= INT_MAX;
 	}
 	return ~crc32_iscsi(p, (int)len, crc);
+}
+
+bool
+pbox_reduce_intact(const void *payload, size_t bytes, unsigned header)
+{
+	const uint8_t *p = payload;
+	uint32_t crc = pbox_reduce_crc32c(0, p, bytes), sent;
+
+	memcpy(&sent, p - sizeof(sent), sizeof(sent));
+	return pbox_reduce_crc32c(crc, p - header, header - sizeof(sent)) == sent;
 }

@@ -19,6 +19,7 @@
  * before data threads start.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -44,15 +45,31 @@ struct pbox_sources {
 	const float *acc; /**< the sum of those before src[0] (folded earlier), or NULL */
 
 	/**
-	 * The checked sum. NULL, or n entries: sum() sets crc[k] to the CRC32C (as zlib chains it, first
-	 * crc 0) of those bytes of source k that this call reads, that is of its elements [first,
-	 * first + elems); 0 for a NULL source. Weights do not matter to it.
+	 * The checked sum: NULL, or set to whether all of these contributions are what was sent. Each
+	 * source is then the payload of a frame as doc/protocol.md R2.4 has it: its last 4 bytes
+	 * before the payload are the CRC32C of the payload and of the header without them, in this
+	 * order. (A NULL source is not looked at.) first must be 0 and elems all of the payload.
+	 *
+	 * A contribution that is damaged is found with the certainty of its CRC32C, two or more at
+	 * a time with that of 64 bits: the CRC32C of their sum and that of their sum with each
+	 * shifted against the one before are compared, which costs little more than nothing.
+	 * Which ones are damaged pbox_reduce_intact() tells.
+	 */
+	bool *intact;
+	unsigned header; /**< with intact: bytes of the header before each payload, 4 to 64 */
+
+	/**
+	 * NULL, or n entries: sum() sets crc[k] to the CRC32C (as zlib chains it, first crc 0) of
+	 * those bytes of source k that this call reads, that is of its elements [first, first +
+	 * elems); 0 for a NULL source. At the cost of a CRC32C, unlike intact.
 	 */
 	uint32_t *crc;
 	uint32_t *crc_dst; /**< NULL, or set to the CRC32C of the elems floats written to dst */
+
 	/**
-	 * NULL, or n_next payloads as long as these, which will be read soon: the same elements of
-	 * theirs are prefetched while this sum runs. A hint, nothing is read; entries may be NULL.
+	 * NULL, or n_next payloads as long as these, which will be summed next: their beginnings
+	 * (the CPU's own prefetchers go on from there) are fetched while this sum runs. A hint,
+	 * nothing is read; entries may be NULL.
 	 */
 	const void *const *next;
 	unsigned n_next;
@@ -70,7 +87,7 @@ struct pbox_reduce_ops {
 	 * +0.0 whatever its weight: it is added (a sum of -0.0 and it is +0.0). dst may be equal
 	 * to acc + first. n may be 0; without acc too the result is then +0.0. Without acc the
 	 * sum starts with w_0*p_0 itself. With s->crc every byte is read from memory once for
-	 * both purposes; the sum is made whether or not the contributions turn out to be intact.
+	 * both purposes; so with s->intact. The sum is made whether or not they are intact.
 	 */
 	void (*sum)(float *dst, const struct pbox_sources *s, size_t first, size_t elems);
 
@@ -97,6 +114,8 @@ extern const struct pbox_reduce_ops pbox_reduce_scalar;
 
 /** CRC32C of a buffer that is in a cache already; @p crc: 0, or that of the bytes before. Any thread. */
 uint32_t pbox_reduce_crc32c(uint32_t crc, const void *buf, size_t len);
+/** Is the frame intact whose payload of @p bytes stands behind its header? As s->intact. Any thread. */
+bool pbox_reduce_intact(const void *payload, size_t bytes, unsigned header);
 
 /** Drivers call this from a constructor. */
 void pbox_reduce_register(const struct pbox_reduce_ops *ops);

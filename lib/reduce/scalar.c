@@ -127,15 +127,23 @@ add_any(float *dst, const uint8_t *src, enum pbox_elem elem, const float *weight
 	}
 }
 
-/* While source k of n is added, its share of the payloads to come is fetched. */
 static void
-prefetch_share(const struct pbox_sources *s, unsigned k, size_t at, size_t bytes)
+prefetch_next(const struct pbox_sources *s, size_t at)
 {
-	unsigned end = (unsigned)((uint64_t)s->n_next * (k + 1) / s->n);
+	for (unsigned j = 0; j < s->n_next; j++)
+		if (s->next[j] != NULL)
+			__builtin_prefetch((const uint8_t *)s->next[j] + at);
+}
 
-	for (unsigned j = (unsigned)((uint64_t)s->n_next * k / s->n); j < end; j++)
-		for (size_t i = 0; s->next[j] != NULL && i < bytes; i += PBOX_CACHE_LINE)
-			__builtin_prefetch((const uint8_t *)s->next[j] + at + i, 0, 2);
+static void
+check_source(const struct pbox_sources *s, unsigned k, size_t at, size_t bytes)
+{
+	const uint8_t *src = s->src[k];
+
+	if (s->crc != NULL)
+		s->crc[k] = src == NULL ? 0 : pbox_reduce_crc32c(0, src + at, bytes);
+	if (s->intact != NULL && src != NULL && !pbox_reduce_intact(src, bytes, s->header))
+		*s->intact = false;
 }
 
 /* A source is checked right before it is added: the addition finds it in the L1 cache. */
@@ -145,6 +153,10 @@ scalar_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems)
 	size_t size = pbox_elem_size(s->elem);
 	int begin = s->acc == NULL;
 
+	if (s->next != NULL)
+		prefetch_next(s, first * size);
+	if (s->intact != NULL)
+		*s->intact = true;
 	if (s->acc != NULL)
 		memmove(dst, s->acc + first, elems * sizeof(*dst));
 	else if (s->n == 0)
@@ -152,12 +164,7 @@ scalar_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems)
 	for (unsigned k = 0; k < s->n; k++) {
 		const uint8_t *src = s->src[k];
 
-		if (s->next != NULL)
-			prefetch_share(s, k, first * size, elems * size);
-		if (s->crc != NULL)
-			s->crc[k] = src == NULL ? 0
-						: pbox_reduce_crc32c(
-							  0, src + first * size, elems * size);
+		check_source(s, k, first * size, elems * size);
 		if (src != NULL)
 			add_any(dst, src + first * size, s->elem,
 				s->weight == NULL ? NULL : &s->weight[k], begin, elems);

@@ -90,50 +90,10 @@ sum_group(float *dst, const struct group *g, size_t elems, enum pbox_elem elem, 
 		sum_rest(dst, g, done, elems, elem, weighted);
 }
 
-static void
-sum_fp32(float *dst, const struct group *g, size_t elems)
-{
-	sum_group(dst, g, elems, PBOX_ELEM_FP32, 0);
-}
-
-static void
-sum_fp32_weighted(float *dst, const struct group *g, size_t elems)
-{
-	sum_group(dst, g, elems, PBOX_ELEM_FP32, 1);
-}
-
-static void
-sum_bf16(float *dst, const struct group *g, size_t elems)
-{
-	sum_group(dst, g, elems, PBOX_ELEM_BF16, 0);
-}
-
-static void
-sum_bf16_weighted(float *dst, const struct group *g, size_t elems)
-{
-	sum_group(dst, g, elems, PBOX_ELEM_BF16, 1);
-}
-
-static void
-sum_fp16(float *dst, const struct group *g, size_t elems)
-{
-	sum_group(dst, g, elems, PBOX_ELEM_FP16, 0);
-}
-
-static void
-sum_fp16_weighted(float *dst, const struct group *g, size_t elems)
-{
-	sum_group(dst, g, elems, PBOX_ELEM_FP16, 1);
-}
+#include "../sum.h"
 
 void
 avx2_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems)
 {
-	static const group_sum passes[][2] = {
-		[PBOX_ELEM_FP32] = {sum_fp32, sum_fp32_weighted},
-		[PBOX_ELEM_BF16] = {sum_bf16, sum_bf16_weighted},
-		[PBOX_ELEM_FP16] = {sum_fp16, sum_fp16_weighted},
-	};
-
-	groups_sum(dst, s, first, elems, passes[s->elem][s->weight != NULL]);
+	groups_sum(dst, s, first, elems, pass_of(s), NULL);
 }

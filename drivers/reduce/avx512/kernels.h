@@ -9,8 +9,13 @@
 
 #include <pbox_reduce.h>
 
+#include "../groups.h"
+
 /** sum.c */
 void avx512_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems);
+
+/** checked.c; NULL without VPCLMULQDQ */
+group_sum_checked avx512_checked(const struct pbox_sources *s);
 
 /** convert.c */
 void avx512_scale(float *dst, float factor, float clip, size_t elems);

@@ -17,6 +17,7 @@ const char unit_suite[] = "reduce: sums";
 #define SOURCES_MAX 130
 #define ELEMS_MAX   4224
 #define NEXT        24
+#define HEADER      62
 #define MARK        0x5A5A5A5Au
 
 /* What the elements of a source are made of. */
@@ -124,6 +125,19 @@ place(unsigned k, enum pbox_elem elem, size_t n, size_t gap, int nan_here)
 	fx.src[k] = p;
 }
 
+/* A header before the payload, and in it the CRC of both. */
+static void
+seal(const void *payload, size_t bytes)
+{
+	uint8_t *p = (uint8_t *)(uintptr_t)payload;
+	uint32_t crc;
+
+	for (unsigned i = 0; i < HEADER; i++)
+		p[(int)i - HEADER] = (uint8_t)pbox_random_u64(&fx.r);
+	crc = pbox_reduce_crc32c(pbox_reduce_crc32c(0, p, bytes), p - HEADER, HEADER - 4);
+	memcpy(p - 4, &crc, 4);
+}
+
 /* R5.2 to the letter, one element. */
 static float
 one_element(const struct pbox_sources *s, size_t i)
@@ -213,6 +227,59 @@ check_crc(const struct pbox_reduce_ops *ops, const struct pbox_sources *s, size_
 	UNIT_EQ_U64(crc_dst, pbox_reduce_crc32c(0, fx.got, n * 4));
 }
 
+/* Any bit of any frame, header and checksum too, and of more than one. */
+static void
+check_damage(const struct pbox_reduce_ops *ops, const struct pbox_sources *s, size_t n)
+{
+	size_t bytes = n * pbox_elem_size(s->elem) + HEADER;
+	unsigned damaged = 0, times = 1 + (unsigned)pbox_random_below(&fx.r, 3);
+	struct {
+		uint8_t *p;
+		uint8_t bit;
+	} at[3];
+
+	for (unsigned i = 0; i < times; i++) {
+		unsigned k = (unsigned)pbox_random_below(&fx.r, s->n);
+
+		if (s->src[k] == NULL)
+			continue;
+		at[damaged].p =
+			(uint8_t *)(uintptr_t)s->src[k] - HEADER + pbox_random_below(&fx.r, bytes);
+		at[damaged].bit = (uint8_t)(1 << pbox_random_below(&fx.r, 8));
+		*at[damaged].p ^= at[damaged].bit;
+		damaged++;
+	}
+	ops->sum(fx.got, s, 0, n);
+	/* the same bit flipped twice is none */
+	if (damaged == 2 && at[0].p == at[1].p && at[0].bit == at[1].bit)
+		damaged = 0;
+	CU_ASSERT_EQUAL(*s->intact, damaged == 0);
+	for (unsigned i = 0; i < damaged; i++)
+		*at[i].p ^= at[i].bit;
+}
+
+/* The same sum with frames that are verified by it. */
+static void
+check_intact(const struct pbox_reduce_ops *ops, const struct pbox_sources *s, size_t n)
+{
+	struct pbox_sources c = *s;
+	bool intact = false;
+
+	for (unsigned k = 0; k < s->n; k++)
+		if (s->src[k] != NULL)
+			seal(s->src[k], n * pbox_elem_size(s->elem));
+	c.intact = &intact;
+	c.header = HEADER;
+	c.next = fx.next;
+	c.n_next = s->n < NEXT ? s->n : NEXT;
+	mark(fx.got, n);
+	ops->sum(fx.got, &c, 0, n);
+	compare(ops->name, s, 0, n);
+	CU_ASSERT_TRUE(intact);
+	if (s->n > 0)
+		check_damage(ops, &c, n);
+}
+
 /* All implementations against the scalar one, with dst apart from acc and in its place. */
 static void
 check(const struct pbox_sources *s, size_t first, size_t n)
@@ -228,6 +295,8 @@ check(const struct pbox_sources *s, size_t first, size_t n)
 		ops->sum(fx.got, s, first, n);
 		compare(ops->name, s, first, n);
 		check_crc(ops, s, first, n);
+		if (first == 0)
+			check_intact(ops, s, n);
 		if (s->acc != NULL && first == 0) {
 			struct pbox_sources in_place = *s;
 

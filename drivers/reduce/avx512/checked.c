@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/*
+ * The checked sum. A CRC32C costs two carry-less multiplications for 64 bytes, as much time as 4 to 8
+ * additions of floats; of n payloads it would take more time than their sum. But a CRC is linear:
+ * what is multiplied here is, column by column of 64 bytes, not each payload but
+ *
+ *	plain:   the XOR of all n payloads D_k, and
+ *	shifted: the XOR of D_k moved k columns towards the end.
+ *
+ * Their residues are the sums over k of r_k and of x^(512 (n-1-k)) r_k modulo P, where r_k is the
+ * residue of payload k, and the same sums are made of the residues r'_k that the headers promise. If
+ * only payload k is damaged, plain is right only if r_k = r'_k: the CRC32C's own judgement. If i
+ * and j are, both are right only if their errors e_i and e_j have e_i = e_j and (1 + x^(512 (j-i)))
+ * e_i = 0 modulo P = (x + 1) Q, that is if e_i and e_j are both multiples of Q (Q is irreducible of
+ * degree 31 and the order of x is 2^31 - 1): two coincidences of one in 2^31, as if each had been looked
+ * at alone. More at a time are two independent conditions of 32 bits.
+ *
+ * shifted is made in registers: late[k] is what payloads k, k+1, ... have to say to the column in
+ * which payload k is (late[k] = D_k ^ late[k+1] of the column before); late[0] is ready.
+ *
+ * Residues are bit-reflected: bit 31 is x^0. A product of two reflected numbers is one bit lower than
+ * it should be; exponents of constants make up for it.
+ */
+
+#include <string.h>
+
+#include "kernels.h"
+
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 8")
+
+#define COLUMN     64
+#define POLYNOMIAL 0x82F63B78u
+
+/* Constants of the field, computed at start. */
+static struct {
+	__m512i fold;           /* by one column, for both halves of each lane */
+	__m512i last;           /* each lane to the end of its column */
+	uint32_t bytes[COLUMN]; /* x^(8 i - 32): what times() takes to append i bytes of zeros */
+	uint32_t columns[GROUP_MAX];   /* x^(512 i - 32) */
+	uint32_t plain[GROUP_MAX + 1]; /* what the preset of n CRCs is before the first column */
+	uint32_t shifted[GROUP_MAX + 1];
+} k;
+
+static int clmul;
+
+/* x^n modulo P */
+static uint32_t
+power(int n)
+{
+	uint32_t r = 0x80000000u;
+
+	for (; n > 0; n--)
+		r = r & 1 ? r >> 1 ^ POLYNOMIAL : r >> 1;
+	for (; n < 0; n++)
+		r = r & 0x80000000u ? (r ^ POLYNOMIAL) << 1 | 1 : r << 1;
+	return r;
+}
+
+/* The preset, 32 bits of ones at the beginning of a column, n columns before it. */
+static uint32_t
+preset(int n)
+{
+	uint32_t r = 0;
+
+	for (int bit = 0; bit < 32; bit++)
+		r ^= power(bit - n * 8 * COLUMN);
+	return r;
+}
+
+__attribute__((constructor)) static void
+make_constants(void)
+{
+	uint64_t fold[8], last[8];
+
+	clmul = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+		__builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("pclmul") &&
+		__builtin_cpu_supports("sse4.2");
+	if (!clmul)
+		return;
+	for (int i = 0; i < 8; i++) {
+		int half = i % 2 == 0 ? 31 : -33; /* the first of two words has the higher powers */
+
+		fold[i] = power(8 * COLUMN + half);
+		last[i] = power(128 * (3 - i / 2) + half);
+	}
+	k.fold = _mm512_loadu_si512(fold);
+	k.last = _mm512_loadu_si512(last);
+	for (int i = 0; i < COLUMN; i++)
+		k.bytes[i] = power(8 * i - 32);
+	for (int i = 0; i < GROUP_MAX; i++) {
+		k.columns[i] = power(8 * COLUMN * i - 32);
+		k.plain[i + 1] = k.plain[i] ^ preset(1);
+		k.shifted[i + 1] = k.shifted[i] ^ preset(i + 1);
+	}
+}
+
+/* (a moved one column to the front) + d */
+INLINE __m512i
+fold(__m512i a, __m512i d)
+{
+	return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(a, k.fold, 0x00),
+		_mm512_clmulepi64_epi128(a, k.fold, 0x11), d, 0x96);
+}
+
+INLINE __m512i
+begin(uint32_t residue)
+{
+	return _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)residue));
+}
+
+/* What a column is modulo P, times x^32 as a CRC has it. */
+static uint32_t
+residue(__m512i a)
+{
+	__m512i x = _mm512_xor_si512(_mm512_clmulepi64_epi128(a, k.last, 0x00),
+		_mm512_clmulepi64_epi128(a, k.last, 0x11));
+	__m256i y = _mm256_xor_si256(_mm512_castsi512_si256(x), _mm512_extracti64x4_epi64(x, 1));
+	__m128i z = _mm_xor_si128(_mm256_castsi256_si128(y), _mm256_extracti128_si256(y, 1));
+	uint64_t crc = _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(z));
+
+	return (uint32_t)_mm_crc32_u64(crc, (uint64_t)_mm_extract_epi64(z, 1));
+}
+
+INLINE __m128i
+product(uint32_t a, uint32_t b)
+{
+	return _mm_clmulepi64_si128(_mm_cvtsi32_si128((int)a), _mm_cvtsi32_si128((int)b), 0);
+}
+
+INLINE uint32_t
+reduced(__m128i p)
+{
+	return (uint32_t)_mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(p) << 1);
+}
+
+/* a * b * x^32 */
+INLINE uint32_t
+times(uint32_t a, uint32_t b)
+{
+	return reduced(product(a, b));
+}
+
+/* The CRC of the header behind a payload whose residue is 0, and what the frame says: what remains
+ * is the residue of the payload, with `covered` bytes of zeros behind it. */
+static uint32_t
+promised(const uint8_t *payload, unsigned covered)
+{
+	const uint8_t *p = payload - covered - 4;
+	uint64_t crc = 0, word;
+	uint32_t sent;
+
+	for (; covered >= 8; covered -= 8, p += 8) {
+		memcpy(&word, p, 8);
+		crc = _mm_crc32_u64(crc, word);
+	}
+	for (; covered > 0; covered--, p++)
+		crc = _mm_crc32_u8((uint32_t)crc, *p);
+	memcpy(&sent, payload - 4, 4);
+	return ~sent ^ (uint32_t)crc;
+}
+
+struct promise {
+	uint32_t plain, shifted;
+};
+
+INLINE struct promise
+promises(const struct group *g, unsigned n, unsigned covered)
+{
+	__m128i sum = _mm_setzero_si128();
+	struct promise p = {0, 0};
+
+	for (unsigned j = 0; j < n; j++) {
+		uint32_t r = promised(g->src[j], covered);
+
+		p.plain ^= r;
+		sum = _mm_xor_si128(sum, product(r, k.columns[n - 1 - j]));
+	}
+	p.shifted = reduced(sum);
+	return p;
+}
+
+struct state {
+	__m512i plain, shifted;
+	__m512i late[GROUP_MAX + 1]; /* late[n] is 0 */
+	__m512 zero; /* what is added at the start: +0.0, or -0.0, which is nothing */
+};
+
+/* The 16 elements of a column that element i is the first of. */
+INLINE __m512
+elements(__m512i d, enum pbox_elem elem, unsigned half)
+{
+	__m256i h = half ? _mm512_extracti64x4_epi64(d, 1) : _mm512_castsi512_si256(d);
+
+	if (elem == PBOX_ELEM_FP32)
+		return _mm512_castsi512_ps(d);
+	if (elem == PBOX_ELEM_FP16)
+		return _mm512_cvtph_ps(h);
+	return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+}
+
+INLINE __m512
+start(const struct group *g, const struct state *c, size_t i, __mmask16 m)
+{
+	if (g->acc == NULL)
+		return c->zero;
+	return _mm512_add_ps(_mm512_maskz_loadu_ps(m, g->acc + i), c->zero);
+}
+
+/* One column, of which `bytes` are there, from element i on. */
+INLINE void
+column(float *dst, const struct group *g, struct state *c, size_t i, size_t bytes,
+	enum pbox_elem elem, int weighted, unsigned n)
+{
+	unsigned size = elem == PBOX_ELEM_FP32 ? 4 : 2, halves = 4 / size;
+	__mmask64 there = bytes < COLUMN ? ((__mmask64)1 << bytes) - 1 : ~(__mmask64)0;
+	size_t left = bytes / size;
+	__m512i all = _mm512_setzero_si512();
+	__mmask16 m[2] = {lanes(left), lanes(left > 16 ? left - 16 : 0)};
+	__m512 sum[2];
+
+	for (unsigned v = 0; v < halves; v++)
+		sum[v] = start(g, c, i + 16 * v, m[v]);
+	UNROLL for (unsigned j = 0; j < n; j++)
+	{
+		__m512i d = _mm512_maskz_loadu_epi8(there, g->src[j] + i * size);
+
+		all = _mm512_xor_si512(all, d);
+		c->late[j] = _mm512_xor_si512(d, c->late[j + 1]);
+		for (unsigned v = 0; v < halves; v++) {
+			__m512 x = elements(d, elem, v);
+
+			if (weighted)
+				x = _mm512_mul_ps(_mm512_set1_ps(g->weight[j]), x);
+			sum[v] = _mm512_add_ps(sum[v], x);
+		}
+	}
+	c->plain = fold(c->plain, all);
+	c->shifted = fold(c->shifted, c->late[0]);
+	for (unsigned v = 0; v < halves; v++)
+		_mm512_mask_storeu_ps(dst + i + 16 * v, m[v], sum[v]);
+}
+
+/* elem, weighted and n are constants where this is inlined. */
+INLINE bool
+sum_checked(float *dst, const struct group *g, size_t elems, unsigned header, enum pbox_elem elem,
+	int weighted, unsigned n)
+{
+	unsigned size = elem == PBOX_ELEM_FP32 ? 4 : 2, covered = header - 4;
+	size_t in_column = COLUMN / size, i = 0, rest = elems % in_column * size;
+	struct promise p = promises(g, n, covered);
+	struct state c = {
+		.plain = begin(k.plain[n]),
+		.shifted = begin(k.shifted[n]),
+		.zero = _mm512_set1_ps(g->zero ? 0.0f : -0.0f),
+	};
+	uint32_t pad = 0;
+
+	UNROLL for (unsigned j = 0; j <= GROUP_MAX; j++) c.late[j] = _mm512_setzero_si512();
+	for (; i + in_column <= elems; i += in_column)
+		column(dst, g, &c, i, COLUMN, elem, weighted, n);
+	if (rest > 0) {
+		column(dst, g, &c, i, rest, elem, weighted, n);
+		pad = COLUMN - (uint32_t)rest;
+	}
+	UNROLL for (unsigned j = 1; j < n; j++) c.shifted = fold(c.shifted, c.late[j]);
+	/* the promises have the header's place behind them, the residues zeros up to a column */
+	return times(residue(c.plain), k.bytes[covered]) == times(p.plain, k.bytes[pad]) &&
+	       times(residue(c.shifted), k.bytes[covered]) == times(p.shifted, k.bytes[pad]);
+}
+
+#define CHECKED(name, elem, weighted)                                                      \
+	static bool name(float *dst, const struct group *g, size_t elems, unsigned header) \
+	{                                                                                  \
+		switch (g->n) {                                                            \
+		case 2:                                                                    \
+			return sum_checked(dst, g, elems, header, elem, weighted, 2);      \
+		case 3:                                                                    \
+			return sum_checked(dst, g, elems, header, elem, weighted, 3);      \
+		case 4:                                                                    \
+			return sum_checked(dst, g, elems, header, elem, weighted, 4);      \
+		case 5:                                                                    \
+			return sum_checked(dst, g, elems, header, elem, weighted, 5);      \
+		case 6:                                                                    \
+			return sum_checked(dst, g, elems, header, elem, weighted, 6);      \
+		case 7:                                                                    \
+			return sum_checked(dst, g, elems, header, elem, weighted, 7);      \
+		default:                                                                   \
+			return sum_checked(dst, g, elems, header, elem, weighted, 8);      \
+		}                                                                          \
+	}
+
+CHECKED(checked_fp32, PBOX_ELEM_FP32, 0)
+CHECKED(checked_fp32_weighted, PBOX_ELEM_FP32, 1)
+CHECKED(checked_bf16, PBOX_ELEM_BF16, 0)
+CHECKED(checked_bf16_weighted, PBOX_ELEM_BF16, 1)
+CHECKED(checked_fp16, PBOX_ELEM_FP16, 0)
+CHECKED(checked_fp16_weighted, PBOX_ELEM_FP16, 1)
+
+group_sum_checked
+avx512_checked(const struct pbox_sources *s)
+{
+	static const group_sum_checked passes[][2] = {
+		[PBOX_ELEM_FP32] = {checked_fp32, checked_fp32_weighted},
+		[PBOX_ELEM_BF16] = {checked_bf16, checked_bf16_weighted},
+		[PBOX_ELEM_FP16] = {checked_fp16, checked_fp16_weighted},
+	};
+
+	return clmul ? passes[s->elem][s->weight != NULL] : NULL;
+}

@@ -76,7 +76,9 @@ update_checked(const struct pbox_update *u, const struct pbox_sources *s, size_t
 
 	fetch_state(u, 0, elems);
 	u->reduce->sum(u->scratch, s, 0, elems);
-	if (!u->verify(u->verify_ctx, s->crc))
+	if (s->intact != NULL && !*s->intact)
+		return false;
+	if (s->crc != NULL && !u->verify(u->verify_ctx, s->crc))
 		return false;
 	for (size_t first = 0; first < elems; first += BLOCK)
 		apply_block(u, u->scratch + first, first,
@@ -93,7 +95,7 @@ pbox_optim_update(const struct pbox_update *u, const struct pbox_sources *s, siz
 	uint32_t crc = 0;
 
 	sources.crc_dst = NULL;
-	if (s->crc != NULL)
+	if (s->intact != NULL || s->crc != NULL)
 		return update_checked(u, &sources, elems);
 	for (size_t first = 0; first < elems; first += BLOCK)
 		update_block(

@@ -14,6 +14,7 @@ const char unit_suite[] = "optim: the fused update";
 
 #define ROOM    4224
 #define WORKERS 9
+#define HEADER  62
 #define ALIGNED __attribute__((aligned(64)))
 
 struct fragment {
@@ -22,7 +23,7 @@ struct fragment {
 };
 
 static struct fragment want, got;
-static uint8_t payloads[WORKERS][ROOM * 4 + 64];
+static uint8_t payloads[WORKERS][ROOM * 4 + 128];
 static float acc[ROOM] ALIGNED, gradient[ROOM] ALIGNED, scratch[ROOM] ALIGNED;
 static const void *src[WORKERS];
 static const float weight[WORKERS] = {1, 2, 3, 4, 5, 60, 7, 8, 9};
@@ -37,7 +38,7 @@ static void
 make_inputs(struct pbox_random *r, enum pbox_elem elem)
 {
 	for (unsigned k = 0; k < WORKERS; k++) {
-		uint8_t *p = payloads[k] + k * 6;
+		uint8_t *p = payloads[k] + HEADER + k * 6;
 
 		for (size_t i = 0; i < ROOM; i++) {
 			float x = number(r);
@@ -100,33 +101,72 @@ crc_of_answer(const struct pbox_update *u, const struct fragment *f, size_t n)
 			       : pbox_reduce_crc32c(0, f->wire, n * pbox_elem_size(u->wire_elem));
 }
 
+static void
+seal(const struct pbox_sources *s, size_t bytes)
+{
+	for (unsigned k = 0; k < s->n; k++) {
+		uint8_t *p = (uint8_t *)(uintptr_t)s->src[k];
+		uint32_t crc;
+
+		if (p == NULL)
+			continue;
+		crc = pbox_reduce_crc32c(
+			pbox_reduce_crc32c(0, p, bytes), p - HEADER, HEADER - sizeof(crc));
+		memcpy(p - sizeof(crc), &crc, sizeof(crc));
+	}
+}
+
+enum mode { UNCHECKED, CALLBACK, FRAMES };
+
+static bool
+damage_any(const struct pbox_sources *s)
+{
+	for (unsigned k = 0; k < s->n; k++)
+		if (s->src[k] != NULL) {
+			*((uint8_t *)(uintptr_t)s->src[k] - HEADER) ^= 4;
+			return true;
+		}
+	return false;
+}
+
 /* With contributions that are checked while they are summed: refused once, then accepted. */
 static bool
-update_checked(struct pbox_update *u, struct pbox_sources *s, size_t n)
+update_checked(struct pbox_update *u, struct pbox_sources *s, size_t n, enum mode mode)
 {
 	static struct fragment before;
 	uint32_t crc[WORKERS], *answer = u->answer_crc;
 	struct verdict v = {.s = s, .bytes = n * pbox_elem_size(s->elem)};
-	bool ok;
+	bool intact = true, ok;
 
 	before = got;
-	s->crc = crc;
 	u->scratch = scratch;
-	u->verify = verify;
-	u->verify_ctx = &v;
 	*answer = 77;
-	if (pbox_optim_update(u, s, n) || v.calls != 1 || *answer != 77 ||
-		memcmp(&before, &got, sizeof(got)) != 0)
+	if (mode == CALLBACK) {
+		s->crc = crc;
+		u->verify = verify;
+		u->verify_ctx = &v;
+	} else {
+		s->intact = &intact;
+		s->header = HEADER;
+		seal(s, v.bytes);
+		if (!damage_any(s))
+			return pbox_optim_update(u, s, n);
+	}
+	if (pbox_optim_update(u, s, n) || *answer != 77 || memcmp(&before, &got, sizeof(got)) != 0)
 		CU_FAIL("refused contributions changed something");
+	if (mode == FRAMES) {
+		CU_ASSERT_FALSE(intact);
+		damage_any(s);
+	}
 	v.accept = true;
 	ok = pbox_optim_update(u, s, n);
-	CU_ASSERT_EQUAL(v.calls, 2);
+	CU_ASSERT_EQUAL(v.calls, mode == CALLBACK ? 2 : 0);
 	return ok;
 }
 
 static void
 check(const struct pbox_reduce_ops *reduce, const struct pbox_optim_ops *optim, unsigned turn,
-	bool checked)
+	enum mode mode)
 {
 	uint32_t answer = 0;
 	static const size_t lengths[] = {0, 1, 15, 352, 1151, 1152, 1153, 2048, 2304, 4200};
@@ -161,20 +201,21 @@ check(const struct pbox_reduce_ops *reduce, const struct pbox_optim_ops *optim, 
 	u.wire = turn / 6 % 4 ? got.wire : NULL;
 	u.wire_elem = 1 + turn / 7 % 3;
 	naive(&u, &s, n);
-	u.answer_crc = checked || turn % 3 ? &answer : NULL;
+	u.answer_crc = mode != UNCHECKED || turn % 3 ? &answer : NULL;
 	s.next = src;
 	s.n_next = s.n;
-	CU_ASSERT_TRUE(checked ? update_checked(&u, &s, n) : pbox_optim_update(&u, &s, n));
+	CU_ASSERT_TRUE(
+		mode != UNCHECKED ? update_checked(&u, &s, n, mode) : pbox_optim_update(&u, &s, n));
 	if (u.answer_crc != NULL)
 		UNIT_EQ_U64(answer, crc_of_answer(&u, &want, n));
 	if (memcmp(&want, &got, sizeof(want)) != 0) {
-		printf("\n  %s: turn %u%s\n", reduce->name, turn, checked ? ", checked" : "");
+		printf("\n  %s: turn %u, mode %d\n", reduce->name, turn, mode);
 		CU_FAIL("the fused update is not the separate steps");
 	}
 }
 
 static void
-fused_equals_naive(bool checked)
+fused_equals_naive(enum mode mode)
 {
 	for (unsigned j = 0; pbox_reduce_at(j) != NULL; j++) {
 		const struct pbox_optim_ops *optim = pbox_optim_select(pbox_reduce_at(j)->name);
@@ -182,20 +223,21 @@ fused_equals_naive(bool checked)
 		for (unsigned turn = 0; turn < 1000; turn++)
 			if (pbox_reduce_at(j)->usable())
 				check(pbox_reduce_at(j), optim ? optim : &pbox_optim_scalar, turn,
-					checked);
+					mode);
 	}
 }
 
 static void
 test_fused_equals_naive(void)
 {
-	fused_equals_naive(false);
+	fused_equals_naive(UNCHECKED);
 }
 
 static void
 test_checked_equals_naive(void)
 {
-	fused_equals_naive(true);
+	fused_equals_naive(CALLBACK);
+	fused_equals_naive(FRAMES);
 }
 
 /* All-reduce of a fragment whose first contributions were folded into param itself. */

@@ -31,7 +31,6 @@ enum traffic {
 	T_ROUNDS,  /**< PUSHPULL of all workers: what the box is for */
 	T_FOREIGN, /**< not PBox frames: received, parsed, dropped at the first look */
 	T_EMPTY,   /**< contributions to a finished round without payload: dropped by the shard */
-	T_STALE,   /**< the same with payload: its CRC is checked */
 	T_PULL,    /**< header-only requests, each answered with a fragment */
 	T_KINDS
 };
@@ -142,6 +141,9 @@ bool gen_step(struct gen *g, unsigned burst);
 /* All packets of the run sent and answered. */
 bool gen_done(const struct gen *g);
 
+/* CRC of a payload that was sent. */
+uint32_t gen_payload_crc(const struct gen *g, const void *payload);
+
 /* Times of one run, in TSC ticks. Turns in which another program had the CPU count nowhere. */
 struct run_times {
 	uint64_t total, total_packets; /**< from the end of a busy turn to the end of the next */
@@ -162,11 +164,12 @@ struct result {
 	/* medians */
 	double gbit, mpps, kernel_gbit, share, busy_share;
 	double ns_fragment, tsc_fragment, real_fragment;
-	double kernel_tsc; /**< of the bare kernel, a received fragment */
+	double kernel_tsc;                 /**< of the bare kernel, a received fragment */
+	double checked_tsc, checked_share; /**< the same for the kernel that computes CRCs too */
 	/* stages, TSC cycles a received fragment; < 0: not measured */
 	double receive, lookup, crc, engine, sum, answer;
-	double outside, outside_no_crc; /**< kernel (and CRC) and answer taken off */
-	double optim_ratio;             /**< fused time over that of the sum alone */
+	double outside;     /**< kernel, CRC of payloads and answer taken off */
+	double optim_ratio; /**< fused time over that of the sum alone */
 	uint64_t copied, shared, allocations, verified, wrong, folds, dropped, packets;
 };
 

@@ -320,6 +320,14 @@ mark_of(const struct gen *g, uint8_t *buffer, uint32_t room)
 	return (struct mark *)(void *)(buffer + ((room - sizeof(struct mark)) & ~7u));
 }
 
+uint32_t
+gen_payload_crc(const struct gen *g, const void *payload)
+{
+	uint8_t *buffer = (uint8_t *)(uintptr_t)payload - HEADERS;
+
+	return mark_of(g, buffer, g->r->port.data_room - RTE_PKTMBUF_HEADROOM)->crc;
+}
+
 /* Write headers into the i-th posted buffer; returns the payload behind them. */
 static inline const void *
 frame(struct gen *g, uint32_t i, unsigned worker, const struct pbox_hdr *h)
@@ -402,7 +410,7 @@ part_packet(struct gen *g, uint32_t i)
 	uint64_t done = g->group / o->jobs * o->train, slot = g->sent / o->workers;
 	unsigned worker = (unsigned)(g->sent % o->workers);
 	uint32_t fragment;
-	bool pull = g->kind == T_PULL, payload = g->kind == T_STALE || g->kind == T_FOREIGN;
+	bool pull = g->kind == T_PULL, payload = g->kind == T_FOREIGN;
 
 	if (pull && g->sent - g->answered >= (uint64_t)o->slots * o->workers)
 		return false;

@@ -17,8 +17,9 @@
 
 #define BURST      32 /* packets of the generator between two turns, as the box takes them */
 #define DEADLINE_S 120
-/* Longer than any turn, and than any wait for the next packets: another program had the CPU. */
-#define INTERRUPTED_US 400
+/* Longer than any turn, and than any wait for the next packets: another program had the CPU. A turn
+ * may finish a fragment of all workers. */
+#define INTERRUPTED_US(workers) (400 + 2 * (workers))
 
 /* What the box's core is told, and what it tells. */
 enum { BOX_TURN, BOX_REST, BOX_CLEAR, BOX_KERNEL, BOX_CLOCK, BOX_END };
@@ -74,6 +75,25 @@ bare_sum(const struct rig *r, const struct gen_log *log)
 	for (size_t i = 0; i < log->n; i++) {
 		struct pbox_sources s = {
 			.src = &log->payload[i * n], .n = n, .elem = r->o->format, .acc = NULL};
+
+		r->real_reduce->sum(log->result[i], &s, 0, r->frag_elements);
+	}
+}
+
+/* The same with the CRC of every payload, and the next payloads on their way. */
+static void
+bare_checked(const struct rig *r, const struct gen_log *log)
+{
+	static uint32_t crc[PBOX_MAX_WORKERS];
+	unsigned n = r->o->workers;
+
+	for (size_t i = 0; i < log->n; i++) {
+		struct pbox_sources s = {.src = &log->payload[i * n],
+			.n = n,
+			.elem = r->o->format,
+			.crc = crc,
+			.next = i + 1 < log->n ? &log->payload[(i + 1) * n] : NULL,
+			.n_next = i + 1 < log->n ? n : 0};
 
 		r->real_reduce->sum(log->result[i], &s, 0, r->frag_elements);
 	}
@@ -138,7 +158,7 @@ obey(int what)
 	case BOX_CLEAR:
 		memset(&box.t, 0, sizeof(box.t));
 		box.last = 0;
-		box.too_long = rte_get_tsc_hz() / 1000000 * INTERRUPTED_US;
+		box.too_long = rte_get_tsc_hz() / 1000000 * INTERRUPTED_US(box.rig->o->workers);
 		box.t.allocations = alloc_count();
 		break;
 	case BOX_REST:
@@ -283,13 +303,26 @@ make_scratch(const struct rig *r)
 	scratch_s1 = states > 1 ? scratch + bytes / 2 : NULL;
 }
 
+/* No sum, and the checksums that the generator has noted: the payload is not read. */
 static void
 no_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems)
 {
 	(void)dst;
-	(void)s;
 	(void)first;
 	(void)elems;
+	for (unsigned k = 0; s->crc != NULL && k < s->n; k++)
+		s->crc[k] = gen_payload_crc(box.gen, s->src[k]);
+}
+
+/* The sum with those checksums. */
+static void
+unchecked_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems)
+{
+	struct pbox_sources plain = *s;
+
+	plain.crc = NULL;
+	box.rig->real_reduce->sum(dst, &plain, first, elems);
+	no_sum(dst, s, first, elems);
 }
 
 static void
@@ -322,13 +355,17 @@ no_step(float *p, const float *g, float *s0, float *s1, const struct pbox_optim_
 	(void)elems;
 }
 
-/* The box keeps pointers to our copies of the operations: kernels that do nothing, or the real. */
+enum kernels { K_NONE, K_UNCHECKED, K_REAL };
+
+/* The box keeps pointers to our copies of the operations. */
 static void
-kernels_on(struct rig *r, bool on)
+use_kernels(struct rig *r, enum kernels which)
 {
 	r->reduce = *r->real_reduce;
 	r->optim = *r->real_optim;
-	if (on)
+	if (which == K_UNCHECKED)
+		r->reduce.sum = unchecked_sum;
+	if (which != K_NONE)
 		return;
 	r->reduce.sum = no_sum;
 	r->reduce.scale = no_scale;
@@ -341,43 +378,46 @@ kernels_on(struct rig *r, bool on)
  * Where the time goes, from the differences of runs that leave parts of the way out (TSC cycles a
  * packet; everything else stays the same, and no run is disturbed by looking at the clock inside):
  *
- *   FOREIGN            receive, parse, give back
- *   EMPTY  - FOREIGN   decode the header with its CRC, look session and slot up
- *   STALE  - EMPTY     CRC of the payload
- *   PULL   - EMPTY     build an answer and transmit it
- *   ROUNDS - ROUNDS without kernels: the kernel in its place (it finds the payload where the CRC
- *                      has just read it)
- *   and the rest       hold, finish and release a contribution
+ *   foreign                     receive, parse, give back
+ *   empty   - foreign           open the header, look session and slot up (and the CRC of a header)
+ *   pull    - empty             build an answer and transmit it
+ *   rounds  - unchecked         CRC of the payloads, in the pass that sums them
+ *   unchecked - without kernels sum and optimiser
+ *   and the rest                hold, finish and release a contribution; CRC of the answer
  */
 static bool
 stages(struct rig *r, struct gen *g, struct result *res)
 {
-	/* the last with kernels */
-	static const enum traffic kind[] = {
-		T_FOREIGN, T_EMPTY, T_STALE, T_PULL, T_ROUNDS, T_ROUNDS};
-	double cost[6][MAX_RUNS], m[6];
+	enum { FOREIGN, EMPTY, PULL, NONE, UNCHECKED, ALL, PARTS };
+	static const struct {
+		enum traffic kind;
+		enum kernels kernels;
+	} part[PARTS] = {{T_FOREIGN, K_REAL}, {T_EMPTY, K_REAL}, {T_PULL, K_REAL},
+		{T_ROUNDS, K_NONE}, {T_ROUNDS, K_UNCHECKED}, {T_ROUNDS, K_REAL}};
+	double cost[PARTS][MAX_RUNS], m[PARTS];
 
+	g->check_sums = false;
 	for (unsigned i = 0; i < r->o->runs; i++)
-		for (unsigned k = 0; k < 6; k++) {
+		for (unsigned k = 0; k < PARTS; k++) {
 			struct run_times t;
+			bool ended;
 
-			kernels_on(r, k == 5);
-			g->check_sums = false;
-			if (!run(r, g, kind[k], r->o->packets, &t))
+			use_kernels(r, part[k].kernels);
+			ended = run(r, g, part[k].kind, r->o->packets, &t);
+			use_kernels(r, K_REAL);
+			if (!ended)
 				return false;
-			kernels_on(r, true);
 			cost[k][i] = (double)t.busy / (double)t.packets;
 		}
-	for (unsigned k = 0; k < 6; k++)
+	for (unsigned k = 0; k < PARTS; k++)
 		m[k] = median(cost[k], r->o->runs);
-	res->receive = m[0];
-	res->lookup = m[1] - m[0];
-	res->crc = m[2] - m[1];
-	res->answer = m[3] - m[1];
-	res->sum = m[5] - m[4];
-	res->engine = m[4] - m[2] - res->answer;
-	res->outside = m[4] - res->answer;
-	res->outside_no_crc = res->outside - res->crc;
+	res->receive = m[FOREIGN];
+	res->lookup = m[EMPTY] - m[FOREIGN];
+	res->answer = m[PULL] - m[EMPTY];
+	res->crc = m[ALL] - m[UNCHECKED];
+	res->sum = m[UNCHECKED] - m[NONE];
+	res->engine = m[NONE] - m[EMPTY] - res->answer;
+	res->outside = m[NONE] - res->answer;
 	return true;
 }
 
@@ -391,7 +431,7 @@ static bool
 measure(struct rig *r, struct gen *g, struct result *res)
 {
 	double total[MAX_RUNS], busy[MAX_RUNS], bare[MAX_RUNS], share[MAX_RUNS], part[MAX_RUNS],
-		fused[MAX_RUNS];
+		fused[MAX_RUNS], checked[MAX_RUNS], checked_share[MAX_RUNS];
 	unsigned n = r->o->runs;
 
 	for (unsigned i = 0; i < n; i++) {
@@ -411,7 +451,7 @@ measure(struct rig *r, struct gen *g, struct result *res)
 		busy[i] = (double)t.busy / (double)t.packets;
 		total[i] = r->o->lockstep ? busy[i] : (double)t.total / (double)t.total_packets;
 		part[i] = busy[i] / total[i];
-		bare[i] = share[i] = fused[i] = 0;
+		bare[i] = share[i] = fused[i] = checked[i] = checked_share[i] = 0;
 		if (r->o->only_rounds)
 			continue;
 		places(r, g);
@@ -419,6 +459,9 @@ measure(struct rig *r, struct gen *g, struct result *res)
 		kernel(r, &u, bare_sum);
 		bare[i] = (double)u.kernel / packets;
 		share[i] = bare[i] / total[i];
+		kernel(r, &u, bare_checked);
+		checked[i] = (double)u.kernel / packets;
+		checked_share[i] = checked[i] / total[i];
 		fused[i] = 1;
 		if (r->o->optimiser != PBOX_OPTIM_NONE) {
 			kernel(r, &u, bare_update);
@@ -428,6 +471,8 @@ measure(struct rig *r, struct gen *g, struct result *res)
 	}
 	res->share = median(share, n);
 	res->optim_ratio = median(fused, n);
+	res->checked_tsc = median(checked, n);
+	res->checked_share = median(checked_share, n);
 	res->busy_share = median(part, n);
 	res->tsc_fragment = median(busy, n);
 	res->ns_fragment = res->tsc_fragment / tsc_ghz();
@@ -476,7 +521,7 @@ run_all(const struct options *o, struct result *res)
 
 	*res = (struct result){.o = *o};
 	res->receive = res->lookup = res->crc = res->engine = res->sum = res->answer = -1;
-	res->outside = res->outside_no_crc = -1;
+	res->outside = -1;
 	rig_start(&r, o);
 	box.rig = &r;
 	box.gen = &g;

@@ -27,6 +27,7 @@ class Conf(ct.Structure):
         ("window", ct.c_uint), ("lease_ms", ct.c_uint), ("timeout_ms", ct.c_uint),
         ("join_timeout_ms", ct.c_uint), ("gso", ct.c_int), ("spin_us", ct.c_int),
         ("min_rto_us", ct.c_uint),
+        ("transport", ct.c_char_p), ("transport_args", ct.c_char_p),
     ]
 
 
@@ -64,7 +65,10 @@ class Stats(ct.Structure):
         (n, ct.c_uint32) for n in (
             "window", "window_max", "gso_active", "gro_active", "mtu", "endpoints",
             "contributors")
-    ] + [("samples", ct.c_uint64)]
+    ] + [
+        (n, ct.c_uint64) for n in (
+            "samples", "tx_by_ref", "tx_copied", "tx_failed", "rx_failed")
+    ]
 
 
 DoneFn = ct.CFUNCTYPE(None, ct.c_void_p, ct.c_int, ct.c_char_p)

@@ -343,13 +343,17 @@ class Client:
     workers  of the job, this one included
     timeout  default deadline of waits; join_timeout that of joining
     mtu, window, lease, gso, spin, min_rto, bind, host: see struct pbox_client_conf
+    transport, transport_args: what carries the datagrams, "udp" or "dpdk", and its arguments;
+             None: the variables PBOX_TRANSPORT and PBOX_TRANSPORT_ARGS, or kernel sockets
     """
 
     def __init__(self, box: str, job: str, secret: str = "", worker: Optional[int] = None,
                  workers: int = 1, *, timeout: float = 60.0, join_timeout: float = 10.0,
                  bind: Optional[str] = None, host: Optional[str] = None, mtu: int = 0,
                  window: int = 0, lease: Optional[float] = None, gso: Optional[bool] = None,
-                 spin: float = 0.0, min_rto: float = 0.0) -> None:
+                 spin: float = 0.0, min_rto: float = 0.0,
+                 transport: Optional[str] = None,
+                 transport_args: Optional[str] = None) -> None:
         self._p: Optional[ct.c_void_p] = None
         self._pid = os.getpid()
         self._cond = threading.Condition()
@@ -376,6 +380,11 @@ class Client:
         if gso is not None:
             conf.gso = int(gso)
         conf.spin_us, conf.min_rto_us = round(spin * 1e6), round(min_rto * 1e6)
+        if transport is None:
+            transport = os.environ.get("PBOX_TRANSPORT", "")
+            transport_args = os.environ.get("PBOX_TRANSPORT_ARGS", "")
+        conf.transport = transport.encode() if transport else None
+        conf.transport_args = transport_args.encode() if transport_args else None
         opened: List[ct.c_void_p] = []
         abandoned = threading.Event()
         lock = threading.Lock()

@@ -151,6 +151,7 @@ class FakeLib:
 
     def pbox_client_open(self, out, conf, err):
         c = conf._obj
+        self.transport = c.transport, c.transport_args
         name = c.job.decode()
         with self.cond:
             if self.secrets is not None:

@@ -42,7 +42,7 @@ class Sessions(Case):
         self.assertEqual(
             [ctypes.sizeof(s) for s in (_lib.Error, _lib.Conf, _lib.TensorDecl, _lib.TableDecl,
                                         _lib.Io, _lib.Hyper, _lib.Stats)],
-            [516, 88, 24, 32, 24, 16, 184])
+            [516, 104, 24, 32, 24, 16, 216])
 
     def test_numbers(self):
         with self.client(1, 3) as c:
@@ -54,6 +54,20 @@ class Sessions(Case):
         with self.assertRaises(pbox.PBoxClosed):
             c.status()
         c.close()
+
+    def test_transport(self):
+        names = "PBOX_TRANSPORT", "PBOX_TRANSPORT_ARGS"
+        for name in names:
+            self.addCleanup(os.environ.pop, name, None)
+            os.environ.pop(name, None)
+        self.client().close()
+        self.assertEqual(self.lib.transport, (None, None))
+        os.environ["PBOX_TRANSPORT_ARGS"] = "-- address=10.0.0.2/24"
+        os.environ["PBOX_TRANSPORT"] = "dpdk"
+        self.client().close()
+        self.assertEqual(self.lib.transport, (b"dpdk", b"-- address=10.0.0.2/24"))
+        self.client(transport="udp").close()  # what is said goes before what is set
+        self.assertEqual(self.lib.transport, (b"udp", None))
 
     def test_errors_have_classes(self):
         with self.assertRaisesRegex(pbox.PBoxSecretError, "secret of job 'j' differs"):

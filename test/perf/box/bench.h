@@ -93,6 +93,8 @@ void box_turn(struct rig *r);
 void rig_start(struct rig *r, const struct options *o);
 /* Everything joined, declared, mapped and initialised; the box must turn by itself or by box_turn. */
 void rig_join(struct rig *r);
+/* The hyper-parameters that the jobs are given. */
+void rig_hyper(const struct options *o, struct pbox_hyper *h);
 /* true: all packets came back, all counters add up. */
 bool rig_stop(struct rig *r);
 uint64_t rig_core(const struct rig *r, enum pbox_core_stat what);
@@ -128,6 +130,7 @@ struct gen {
 	bool logging, check_sums;
 	uint64_t buffers; /**< different ones used */
 	float *scratch;
+	float *mirror[3]; /**< parameters and states of all jobs, or NULL */
 	uint8_t *flat;
 	char why[160]; /**< of the first wrong answer */
 };

@@ -94,6 +94,14 @@ gen_start(struct gen *g, struct rig *r)
 	g->log.result = must(calloc(g->log.cap, sizeof(float *)));
 	g->scratch = must(aligned_alloc(64, 2 * (size_t)r->frag_elements * sizeof(float) + 64));
 	g->flat = must(aligned_alloc(64, 65536 + 256));
+	for (unsigned i = 0; o->verify == 1 && !o->stages && o->optimiser != PBOX_OPTIM_NONE &&
+			     i <= pbox_optim_states(o->optimiser);
+		i++) {
+		size_t bytes = o->jobs * r->elements * sizeof(float);
+
+		g->mirror[i] = must(aligned_alloc(64, bytes));
+		memset(g->mirror[i], 0, bytes);
+	}
 	/* a fragment of all workers, or with trains a train of each worker */
 	for (unsigned w = 0; w < o->workers; w++)
 		for (unsigned f = 0; f < o->train; f++)
@@ -119,6 +127,8 @@ gen_free(struct gen *g)
 	free(g->log.result);
 	free(g->scratch);
 	free(g->flat);
+	for (unsigned i = 0; i < 3; i++)
+		free(g->mirror[i]);
 }
 
 void
@@ -174,6 +184,44 @@ sum_right(struct gen *g, const struct flight *f, const void *payload, size_t len
 	return len == r->frag_elements * 2u && memcmp(packed, payload, len) == 0;
 }
 
+/* With every answer checked, the optimiser's parameters are kept beside: one step for the flight. */
+static void
+mirror_step(struct gen *g, const struct flight *f)
+{
+	const struct rig *r = g->r;
+	const struct options *o = r->o;
+	size_t at = f->job * r->elements + (size_t)f->fragment * r->frag_elements;
+	struct pbox_sources s = {.src = f->payload, .n = o->workers, .elem = o->format};
+	struct pbox_optim_scalars k;
+	struct pbox_hyper h;
+	struct pbox_update u = {.reduce = &pbox_reduce_scalar,
+		.optim = &pbox_optim_scalar,
+		.kind = o->optimiser,
+		.k = &k,
+		.factor = (float)(1.0 / o->workers),
+		.param = g->mirror[0] + at,
+		.s0 = g->mirror[1] != NULL ? g->mirror[1] + at : NULL,
+		.s1 = g->mirror[2] != NULL ? g->mirror[2] + at : NULL};
+
+	pbox_hyper_defaults(&h, o->optimiser);
+	rig_hyper(o, &h);
+	pbox_optim_scalars(&k, &h, o->optimiser, f->round);
+	pbox_optim_update(&u, &s, r->frag_elements);
+}
+
+static bool
+step_right(struct gen *g, const struct flight *f, const void *payload, size_t len)
+{
+	const struct rig *r = g->r;
+	const float *p =
+		g->mirror[0] + f->job * r->elements + (size_t)f->fragment * r->frag_elements;
+
+	if (r->o->format == PBOX_ELEM_FP32)
+		return len == r->frag_elements * sizeof(float) && memcmp(p, payload, len) == 0;
+	pbox_reduce_scalar.pack(g->scratch, r->o->format, p, r->frag_elements);
+	return len == r->frag_elements * 2u && memcmp(g->scratch, payload, len) == 0;
+}
+
 /* A frame in full: the CRC, and the sum. @p n segments from @p i on. */
 static void
 verify(struct gen *g, uint32_t i, uint32_t n, const struct flight *f)
@@ -196,6 +244,9 @@ verify(struct gen *g, uint32_t i, uint32_t n, const struct flight *f)
 		wrong(g, "the frame is damaged", g->flat + PBOX_NET_HEADERS_LEN);
 	else if (h.length != g->r->o->fragment)
 		wrong(g, "another length", g->flat + PBOX_NET_HEADERS_LEN);
+	else if (f != NULL && g->mirror[0] != NULL &&
+		 !step_right(g, f, g->flat + HEADERS, h.length))
+		wrong(g, "not the parameters after this step", g->flat + PBOX_NET_HEADERS_LEN);
 	else if (f != NULL && g->check_sums && g->r->o->optimiser == PBOX_OPTIM_NONE &&
 		 !sum_right(g, f, g->flat + HEADERS, h.length))
 		wrong(g, "not the sum of its payloads", g->flat + PBOX_NET_HEADERS_LEN);
@@ -250,6 +301,8 @@ answer(struct gen *g, uint32_t i, uint32_t n)
 			wrong(g, "another round, or another worker's", p);
 			return;
 		}
+		if (f->answers == 0 && g->mirror[0] != NULL)
+			mirror_step(g, f);
 		if (++f->answers == o->workers && g->logging)
 			note(g, f,
 				n > 1 && o->format == PBOX_ELEM_FP32

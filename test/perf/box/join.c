@@ -211,18 +211,27 @@ map(struct rig *r, unsigned job)
 	j->map_epoch = answer.hdr.map_epoch;
 }
 
+void
+rig_hyper(const struct options *o, struct pbox_hyper *h)
+{
+	h->lr = 0.01;
+	if (o->optimiser == PBOX_OPTIM_MOMENTUM || o->optimiser == PBOX_OPTIM_NESTEROV)
+		h->momentum = 0.9;
+}
+
 static void
 set_lr(struct rig *r, unsigned job)
 {
 	struct pbox_set m = {.group = PBOX_ALL_GROUPS, .count = 2, .from_round = 1};
+	struct pbox_hyper h = {0};
 	uint8_t buf[128];
 
+	rig_hyper(r->o, &h);
 	m.param[0].id = PBOX_HYPER_LR;
-	m.param[0].value = 0.01;
+	m.param[0].value = h.lr;
 	m.param[1].id = PBOX_HYPER_MOMENTUM;
-	m.param[1].value = 0.9;
-	if (r->o->optimiser != PBOX_OPTIM_MOMENTUM && r->o->optimiser != PBOX_OPTIM_NESTEROV)
-		m.count = 1;
+	m.param[1].value = h.momentum;
+	m.count = h.momentum > 0 ? 2 : 1;
 	ask(r, job, 0, PBOX_SET, buf, pbox_set_encode(buf, sizeof(buf), &m), PBOX_SET_OK);
 }
 

@@ -111,8 +111,7 @@ bare_update(const struct rig *r, const struct gen_log *log)
 	unsigned n = r->o->workers;
 
 	pbox_hyper_defaults(&h, r->o->optimiser);
-	h.lr = 0.01;
-	h.momentum = r->o->optimiser == PBOX_OPTIM_SGD ? 0.0 : 0.9;
+	rig_hyper(r->o, &h);
 	pbox_optim_scalars(&k, &h, r->o->optimiser, 10);
 	for (size_t i = 0; i < log->n; i++) {
 		struct pbox_sources s = {

@@ -2,9 +2,12 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <limits.h>
 #include <stdio.h>
 
 #include "client_impl.h"
+
+#define PUMP_TURN 8 /* frames */
 
 /* Ready fragments become frames, answers become finished pieces (section 6 of the protocol). */
 
@@ -174,30 +177,53 @@ any_ready(const struct ep *ep)
 	return (ep->ready_map[0] | ep->ready_map[1] | ep->ready_map[2] | ep->ready_map[3]) != 0;
 }
 
+/** Launch up to @p most fragments; their number. */
+static unsigned
+pump_endpoint(struct pbox_client *c, struct ep *ep, unsigned most)
+{
+	uint32_t window = window_frames(&ep->win);
+	unsigned n = 0;
+
+	/* what the box holds for slower workers is not in the network, but counts
+	 * towards what the box has granted (R6.9) */
+	while (n < most && ep->in_flight < ep->win.max && ep->in_flight - ep->held < window) {
+		bool urgent;
+		struct frag *f = queue_pop(c, ep, &urgent);
+		struct table *t;
+
+		if (f == NULL)
+			break;
+		t = c->table_of[f->table];
+		f->state = FRAG_IDLE;
+		if (withdraw(c, t, f)) {
+			queue_check(c, t, f);
+		} else {
+			launch(c, ep, t, f, urgent);
+			n++;
+		}
+	}
+	ep->limited = any_ready(ep);
+	return n;
+}
+
+/*
+ * Endpoints in turn, each worker beginning with another: where they are ports with links of their
+ * own, a whole window for the first while the others get nothing would leave those idle, and all
+ * workers would meet at the same one. A turn is long enough for a train of frames (GSO).
+ */
 void
 transfer_pump(struct pbox_client *c)
 {
-	for (unsigned i = 0; i < c->endpoints; i++) {
-		struct ep *ep = &c->ep[i];
-		uint32_t window = window_frames(&ep->win);
+	unsigned turn = c->endpoints > 1 ? PUMP_TURN : UINT_MAX;
+	bool more = true;
 
-		/* what the box holds for slower workers is not in the network, but counts
-		 * towards what the box has granted (R6.9) */
-		while (ep->in_flight < ep->win.max && ep->in_flight - ep->held < window) {
-			bool urgent;
-			struct frag *f = queue_pop(c, ep, &urgent);
-			struct table *t;
+	while (more) {
+		more = false;
+		for (unsigned i = 0; i < c->endpoints; i++) {
+			struct ep *ep = &c->ep[(c->worker + i) % c->endpoints];
 
-			if (f == NULL)
-				break;
-			t = c->table_of[f->table];
-			f->state = FRAG_IDLE;
-			if (withdraw(c, t, f))
-				queue_check(c, t, f);
-			else
-				launch(c, ep, t, f, urgent);
+			more |= pump_endpoint(c, ep, turn) == turn;
 		}
-		ep->limited = any_ready(ep);
 	}
 }
 

@@ -21,12 +21,12 @@ VDEVS = {
 XDP_MTU = 3400  # veth lets no larger frames pass to AF_XDP
 
 
-def vdev(kind, i, mtu):
+def vdev(kind, i, mtu, framecnt=4096):
     """Frames of net_af_packet must fit: framesz divides blocksz, longer frames are cut."""
     small = mtu <= 1500
     return VDEVS.get(kind, kind).format(
         i=i, mtu=mtu, framesz=2048 if small else 9216, blocksz=65536 if small else 36864,
-        framecnt=4096)
+        framecnt=framecnt)
 
 
 def device_name(text):
@@ -54,16 +54,21 @@ def memory_arguments(mib, pages="auto"):
     return ["--no-huge", "-m", str(mib)], "none"
 
 
+def floating():
+    """An lcore that runs, like every other process here, on whichever CPU is free."""
+    return "0@(" + ",".join(map(str, sorted(os.sched_getaffinity(0)))) + ")"
+
+
 class Box:
     """A daemon that serves any job on the bed's box ports first, first + 1, ..."""
 
-    def __init__(self, bed, build, kind, n_ports=1, first=0, memory=1536, idle="sleep", lcores="0",
-                 options=(), eal=(), pages="auto"):
+    def __init__(self, bed, build, kind, n_ports=1, first=0, memory=1536, idle="sleep", lcores=None,
+                 options=(), eal=(), pages="auto", framecnt=4096):
         self.bed, self.kind = bed, kind
         self.dir = tempfile.mkdtemp(prefix=bed.prefix + "-box")
         self.log = os.path.join(self.dir, "log")
         self.address = bed.box_address(first)
-        devices = [vdev(kind, first + k, bed.mtu) for k in range(n_ports)]
+        devices = [vdev(kind, first + k, bed.mtu, framecnt) for k in range(n_ports)]
         self.prefix = f"{bed.prefix}-{first}"
         with open(os.path.join(self.dir, "conf"), "w", encoding="ascii") as f:
             f.write(f"cores-idle = {idle}\nlease = 20s\n" + "".join(f"{o}\n" for o in options))
@@ -73,7 +78,8 @@ class Box:
             f.write("\n[job *]\ninsecure = yes\n")
         memory_words, self.pages = memory_arguments(memory, pages)
         drivers = sorted(glob.glob(os.path.join(build, "drivers/net/*/librte_net_*.so")))
-        cmd = [os.path.join(build, "app/pbox/pbox"), "--lcores", lcores, *memory_words, "--no-pci",
+        cmd = [os.path.join(build, "app/pbox/pbox"), "--lcores", lcores or floating(),
+               *memory_words, "--no-pci",
                "--file-prefix", self.prefix]
         for device in devices:
             cmd += ["--vdev", device]

@@ -38,8 +38,10 @@ struct box {
 	unsigned n_endpoints;
 	uint16_t mtu; /* smallest of the ports */
 
+	/* NULL: no endpoint's core is on that node */
 	void *memory[PBOX_MAX_NODES];
 	size_t memory_size[PBOX_MAX_NODES];
+	int memory_far[PBOX_MAX_NODES]; /* another node that it lies on, or -1 */
 	struct pbox_arena *arena[PBOX_MAX_NODES];
 
 	uint32_t incarnation;
@@ -57,12 +59,15 @@ int host_start(struct box *b, int argc, char **argv, struct pbox_error *err);
 void host_stop(struct box *b);
 /* cores.c: data cores, nodes, idle mode. */
 int cores_find(struct box *b, struct pbox_error *err);
-/* ports.c: open all ports, plan endpoints. */
+/* ports.c: configure all ports, plan endpoints; then their pools and queues. */
+int ports_prepare(struct box *b, struct pbox_error *err);
 int ports_open(struct box *b, struct pbox_error *err);
 int ports_start(struct box *b, struct pbox_error *err);
 void ports_close(struct box *b);
 void ports_free(struct box *b);
-/* memory.c: parameter arenas. */
+/* memory.c: what the box takes altogether, and is it there; parameter arenas. */
+int memory_plan(struct box *b, struct pbox_error *err);
+void memory_budget(const struct box *b, struct pbox_budget *budget);
 int memory_take(struct box *b, struct pbox_error *err);
 void memory_give_back(struct box *b);
 /* serve.c: data plane and control; the report. */

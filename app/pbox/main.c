@@ -69,9 +69,13 @@ start(int eal_argc, char **eal_argv, struct pbox_error *err)
 	if (ret == 0)
 		ret = cores_find(&box, err);
 	if (ret == 0)
-		ret = ports_open(&box, err);
+		ret = ports_prepare(&box, err);
+	if (ret == 0)
+		ret = memory_plan(&box, err);
 	if (ret == 0)
 		ret = memory_take(&box, err);
+	if (ret == 0)
+		ret = ports_open(&box, err);
 	if (ret == 0)
 		ret = planes_create(&box, err);
 	return ret;

@@ -5,27 +5,147 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include <rte_eal.h>
+#include <rte_lcore.h>
 #include <rte_malloc.h>
 
 #include "box.h"
 
-/* What the cores still take after the arenas: pools for answers, rings. */
-#define CORE_NEEDS ((size_t)6 << 20)
-#define BASE_NEEDS ((size_t)8 << 20)
-#define LEAST      ((size_t)1 << 20)
-#define ALIGN      64
+#define LEAST ((size_t)1 << 20) /* of parameter memory, on a node */
+#define ALIGN 64
 
-/* All that is left but for a quarter, and less where it is in pieces. */
-static void *
-take_auto(const struct box *b, int node, size_t *size)
+/* Chunks live on the node of their endpoint's core: others need no memory. */
+static bool
+has_endpoints(const struct box *b, unsigned node)
 {
-	size_t page, left = pbox_memory_free(node, &page);
-	size_t keep = BASE_NEEDS + b->n_cores * CORE_NEEDS;
+	unsigned e = 0;
 
-	left = left > keep ? (left - keep) / 4 * 3 : 0;
+	while (e < b->n_endpoints && b->endpoint[e].node != node)
+		e++;
+	return e < b->n_endpoints;
+}
+
+/* All but the parameters. */
+static void
+budget_packets(const struct box *b, struct pbox_budget *budget)
+{
+	for (unsigned i = 0; i < b->n_ports; i++)
+		pbox_budget_add(budget, b->port[i].dev.node, b->port[i].pool_bytes,
+			"packets of port %u", b->port[i].conf.id);
+	for (unsigned i = 0; i < b->n_nodes; i++) {
+		size_t bytes = 0;
+		unsigned n = 0;
+
+		for (unsigned c = 0; c < b->n_cores; c++)
+			if (b->node_of[c] == i) {
+				bytes += pbox_dp_core_bytes(b->port, b->n_ports, c);
+				n++;
+			}
+		pbox_budget_add(budget, b->node[i], bytes, "answers and rings of %u data core%s", n,
+			n == 1 ? "" : "s");
+	}
+	pbox_budget_add(budget, -1, pbox_dp_control_bytes(), "packets of the control thread");
+}
+
+void
+memory_budget(const struct box *b, struct pbox_budget *budget)
+{
+	budget->n = 0;
+	budget_packets(b, budget);
+	for (unsigned i = 0; i < b->n_nodes; i++)
+		if (b->memory_size[i] > 0)
+			pbox_budget_add(budget, b->node[i], b->memory_size[i], "parameters");
+}
+
+/* Each pool begins with pages of its own, and what is left of its last one may stay unused. */
+#define POOL_REST ((size_t)2 << 20)
+
+/* Of one node (an index), but for parameters. What wants no node is the main core's. */
+static size_t
+packets_of(const struct box *b, unsigned i)
+{
+	struct pbox_budget budget = {0};
+	bool main_node = b->node[i] == (int)rte_lcore_to_socket_id(rte_get_main_lcore());
+	size_t bytes;
+
+	budget_packets(b, &budget);
+	bytes = pbox_budget_sum(&budget, b->node[i]);
+	if (main_node)
+		bytes += pbox_budget_sum(&budget, -1);
+	for (unsigned p = 0; p < b->n_ports; p++)
+		if (b->port[p].dev.node == b->node[i] || (b->port[p].dev.node < 0 && main_node))
+			bytes += b->port[p].n_queues * POOL_REST;
+	for (unsigned c = 0; c < b->n_cores; c++)
+		if (b->node_of[c] == i)
+			bytes += POOL_REST;
+	return bytes;
+}
+
+static int
+check_node(const struct box *b, unsigned i, struct pbox_error *err)
+{
+	char what[64];
+
+	snprintf(what, sizeof(what), "packets and parameters of NUMA node %d need", b->node[i]);
+	return pbox_memory_check(err, what, b->node[i], b->memory_size[i], packets_of(b, i));
+}
+
+/* Without hugepages EAL has one heap for all nodes, and the host need not have what it promised. */
+static int
+check_host(const struct box *b, struct pbox_error *err)
+{
+	size_t bytes = 0, host = pbox_memory_host();
+	char need[24], have[24];
+	int ret;
+
+	for (unsigned i = 0; i < b->n_nodes; i++)
+		bytes += packets_of(b, i) + b->memory_size[i];
+	ret = pbox_memory_check(err, "packets and parameters need", -1, bytes, 0);
+	if (ret != 0 || host == 0 || bytes <= host)
+		return ret;
+	return pbox_fail(err, ENOMEM,
+		"packets and parameters need %s, and the host has %s left: lower memory or hold",
+		pbox_budget_size(bytes, need, sizeof(need)),
+		pbox_budget_size(host, have, sizeof(have)));
+}
+
+int
+memory_plan(struct box *b, struct pbox_error *err)
+{
+	size_t wanted = b->opt.memory & ~(uint64_t)(ALIGN - 1);
+	int ret = 0;
+
+	for (unsigned i = 0; i < b->n_nodes; i++)
+		if (has_endpoints(b, i))
+			b->memory_size[i] = wanted > 0 ? wanted : LEAST;
+	if (!rte_eal_has_hugepages())
+		return check_host(b, err);
+	for (unsigned i = 0; ret == 0 && i < b->n_nodes; i++)
+		ret = check_node(b, i, err);
+	return ret;
+}
+
+/* Three quarters of what packets leave, and less where it is in pieces. Without hugepages all nodes
+ * share one heap. */
+static void *
+take_auto(const struct box *b, unsigned i, size_t *size)
+{
+	size_t page, left = pbox_memory_free(b->node[i], &page), host = pbox_memory_host();
+	size_t keep = packets_of(b, i);
+	unsigned sharers = 1;
+
+	if (!rte_eal_has_hugepages()) {
+		left = host > 0 && host < left ? host : left;
+		for (unsigned k = i + 1; k < b->n_nodes; k++) {
+			keep += packets_of(b, k);
+			sharers += has_endpoints(b, k);
+		}
+	}
+	keep = pbox_budget_padded(keep);
+	left = left > keep ? (left - keep) / 4 * 3 / sharers : 0;
 	for (; left >= LEAST; left = left / 4 * 3) {
-		void *p =
-			rte_zmalloc_socket("pbox_arena", left & ~(size_t)(ALIGN - 1), ALIGN, node);
+		void *p = rte_zmalloc_socket(
+			"pbox_arena", left & ~(size_t)(ALIGN - 1), ALIGN, b->node[i]);
 
 		if (p != NULL) {
 			*size = left & ~(size_t)(ALIGN - 1);
@@ -36,36 +156,57 @@ take_auto(const struct box *b, int node, size_t *size)
 	return NULL;
 }
 
+/* The first and the last page tell. */
+static int
+far_node(const uint8_t *p, size_t size, int node)
+{
+	int first = pbox_memory_node_of(p), last = pbox_memory_node_of(p + size - 1);
+
+	if (node < 0 || first < 0 || last < 0)
+		return -1;
+	return first != node ? first : last != node ? last : -1;
+}
+
+static int
+take(struct box *b, unsigned i, struct pbox_error *err)
+{
+	size_t size = b->memory_size[i];
+	char what[64];
+
+	b->memory_far[i] = -1;
+	if (size == 0)
+		return 0;
+	if (b->opt.memory > 0)
+		b->memory[i] = rte_zmalloc_socket("pbox_arena", size, ALIGN, b->node[i]);
+	else
+		b->memory[i] = take_auto(b, i, &size);
+	if (b->memory[i] == NULL) {
+		snprintf(what, sizeof(what), "parameter memory of NUMA node %d needs", b->node[i]);
+		return pbox_memory_fail(err, what, b->node[i], size);
+	}
+	b->memory_size[i] = size;
+	if (pbox_memory_place(b->memory[i], size, b->node[i]) == 0)
+		b->memory_far[i] = far_node(b->memory[i], size, b->node[i]);
+	b->arena[i] = pbox_arena_create(b->memory[i], size);
+	return b->arena[i] != NULL ? 0 : pbox_fail(err, ENOMEM, "out of memory");
+}
+
+/* Before the pools: the largest piece wants pages of its own, and leaves them what it does not fill. */
 int
 memory_take(struct box *b, struct pbox_error *err)
 {
-	for (unsigned i = 0; i < b->n_nodes; i++) {
-		size_t size = b->opt.memory & ~(uint64_t)(ALIGN - 1);
-		char what[64];
+	int ret = 0;
 
-		if (size > 0)
-			b->memory[i] = rte_zmalloc_socket("pbox_arena", size, ALIGN, b->node[i]);
-		else
-			b->memory[i] = take_auto(b, b->node[i], &size);
-		if (b->memory[i] == NULL) {
-			snprintf(what, sizeof(what), "parameter memory of NUMA node %d needs",
-				b->node[i]);
-			return pbox_memory_fail(err, what, b->node[i], size);
-		}
-		b->memory_size[i] = size;
-		b->arena[i] = pbox_arena_create(b->memory[i], size);
-		if (b->arena[i] == NULL)
-			return pbox_fail(err, ENOMEM, "out of memory");
-	}
-	return 0;
+	for (unsigned i = 0; ret == 0 && i < b->n_nodes; i++)
+		ret = take(b, i, err);
+	return ret;
 }
 
 void
 memory_give_back(struct box *b)
 {
 	for (unsigned i = 0; i < b->n_nodes; i++) {
-		if (b->arena[i] != NULL)
-			pbox_arena_destroy(b->arena[i]);
+		pbox_arena_destroy(b->arena[i]);
 		rte_free(b->memory[i]);
 	}
 }

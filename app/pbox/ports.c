@@ -42,6 +42,7 @@ port_conf(struct box *b, const struct pbox_port_options *o, struct pbox_port_con
 		.rx_intr = b->idle == PBOX_DP_INTERRUPT,
 		.hold = b->opt.hold,
 		.control_port = (uint16_t)b->opt.control_port,
+		.cores = b->core,
 	};
 	memcpy(&c->ip, o->address.addr, 4);
 	memcpy(&c->gateway, o->gateway, 4);
@@ -101,7 +102,7 @@ plan_endpoints(struct box *b, struct pbox_error *err)
 }
 
 int
-ports_open(struct box *b, struct pbox_error *err)
+ports_prepare(struct box *b, struct pbox_error *err)
 {
 	int ret;
 
@@ -114,13 +115,23 @@ ports_open(struct box *b, struct pbox_error *err)
 				ret = pbox_fail(err, EEXIST, "%s and %s are the same port",
 					b->port[k].conf.where, c.where);
 		if (ret == 0)
-			ret = pbox_port_open(&b->port[b->n_ports], &c, err);
+			ret = pbox_port_prepare(&b->port[b->n_ports], &c, err);
 		if (ret != 0)
 			return ret;
 		b->n_ports++;
 	}
 	ret = check_all_named(b, err);
 	return ret != 0 ? ret : plan_endpoints(b, err);
+}
+
+int
+ports_open(struct box *b, struct pbox_error *err)
+{
+	int ret = 0;
+
+	for (unsigned i = 0; ret == 0 && i < b->n_ports; i++)
+		ret = pbox_port_queues(&b->port[i], err);
+	return ret;
 }
 
 int

@@ -89,6 +89,7 @@ planes_create(struct box *b, struct pbox_error *err)
 	struct pbox_dp_region region[PBOX_MAX_NODES];
 	struct pbox_dp_conf dc;
 	struct pbox_control_conf cc;
+	unsigned n_regions = 0;
 	int ret = kernels(b, err);
 
 	if (ret != 0)
@@ -99,7 +100,9 @@ planes_create(struct box *b, struct pbox_error *err)
 		b->incarnation = randombytes_random();
 	while (b->incarnation == 0);
 	for (unsigned i = 0; i < b->n_nodes; i++)
-		region[i] = (struct pbox_dp_region){b->memory[i], b->memory_size[i]};
+		if (b->memory[i] != NULL)
+			region[n_regions++] =
+				(struct pbox_dp_region){b->memory[i], b->memory_size[i]};
 	dc = (struct pbox_dp_conf){
 		.port = b->port,
 		.n_ports = b->n_ports,
@@ -114,7 +117,7 @@ planes_create(struct box *b, struct pbox_error *err)
 		.reduce = b->reduce,
 		.optim = b->optim,
 		.region = region,
-		.n_regions = b->n_nodes,
+		.n_regions = n_regions,
 	};
 	b->dp = pbox_dp_create(&dc, err);
 	if (b->dp == NULL)
@@ -164,12 +167,7 @@ report_make(struct box *b)
 
 	for (unsigned i = 0; i < b->n_ports && at < size; i++)
 		at += pbox_port_report(&b->port[i], b->lcore_of, b->report + at, size - at);
-	for (unsigned i = 0; i < b->n_ports; i++)
-		pbox_budget_add(&b->budget, b->port[i].dev.node, b->port[i].pool_bytes,
-			"packets of port %u", b->port[i].conf.id);
-	pbox_budget_add(&b->budget, -1, pbox_dp_bytes(b->dp), "packets for answers");
-	for (unsigned i = 0; i < b->n_nodes; i++)
-		pbox_budget_add(&b->budget, b->node[i], b->memory_size[i], "parameters");
+	memory_budget(b, &b->budget);
 	if (at < size)
 		at += pbox_budget_report(&b->budget, b->report + at, size - at);
 	if (at < size)
@@ -177,6 +175,16 @@ report_make(struct box *b)
 			"cores: %u data cores, idle %s%s; sums %s, optimisers %s\n", b->n_cores,
 			idle_text(b), b->cpu_shared ? " (they share CPUs)" : "", b->reduce->name,
 			b->optim->name);
+}
+
+static bool
+core_serves(const struct box *b, unsigned core)
+{
+	unsigned e = 0;
+
+	while (e < b->n_endpoints && b->endpoint[e].shard != core)
+		e++;
+	return e < b->n_endpoints;
 }
 
 static void
@@ -211,6 +219,18 @@ report_print(const struct box *b, bool check)
 		for (unsigned k = 0; k < b->port[i].n_notes; k++)
 			warn(check, "port %u (%s): %s", b->port[i].conf.id, b->port[i].dev.name,
 				b->port[i].note[k]);
+	for (unsigned i = 0; i < b->n_cores; i++)
+		if (!core_serves(b, i))
+			warn(check,
+				"lcore %u (NUMA node %d) serves no port: give EAL lcores of the "
+				"ports' nodes with -l, or name it in cores of a port",
+				b->core[i].lcore, b->core[i].node);
+	for (unsigned i = 0; i < b->n_nodes; i++)
+		if (b->memory_far[i] >= 0)
+			warn(check,
+				"parameters of NUMA node %d lie on node %d: use hugepages, or free "
+				"memory there",
+				b->node[i], b->memory_far[i]);
 	for (unsigned i = 0; i < b->opt.n_jobs; i++) {
 		const struct pbox_conf_secret *s = &b->opt.jobs[i].secret;
 

@@ -147,6 +147,9 @@ void idle_start(struct core *c);
 void idle_stop(struct core *c);
 /* rings.c */
 int rings_create(struct pbox_dp *dp, struct pbox_error *err);
+/* What a core's rings take: those to and from control, and those of a port that it serves. */
+size_t rings_control_bytes(void);
+size_t rings_port_bytes(const struct pbox_port *p);
 void rings_free(struct pbox_dp *dp);
 
 #endif /* CORE_H */

@@ -83,6 +83,29 @@ control_rings(struct core *c)
 		       : 0;
 }
 
+static size_t
+ring_bytes(unsigned n, unsigned elem)
+{
+	/* of exact size: one more, then a power of two */
+	ssize_t size = rte_ring_get_memsize_elem(elem, rte_align32pow2(n + 1));
+
+	return size > 0 ? (size_t)size : 0;
+}
+
+size_t
+rings_control_bytes(void)
+{
+	return 2 * ring_bytes(RING_CONTROL, sizeof(void *)) +
+	       2 * ring_bytes(PBOX_DP_MAILS, sizeof(struct pbox_mail));
+}
+
+size_t
+rings_port_bytes(const struct pbox_port *p)
+{
+	/* one from each core that has a queue, and one to it */
+	return (p->n_queues + 1u) * ring_bytes(RING_HANDOFF, sizeof(void *));
+}
+
 int
 rings_create(struct pbox_dp *dp, struct pbox_error *err)
 {

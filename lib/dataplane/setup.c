@@ -69,17 +69,35 @@ init_header(struct rte_mempool *mp, void *arg, void *obj, unsigned i)
 	rte_mbuf_ext_refcnt_set(sh, 1);
 }
 
+static bool
+is_served(const struct pbox_port *port, unsigned core)
+{
+	unsigned i = 0;
+
+	while (i < port->conf.n_cores && port->conf.core[i] != core)
+		i++;
+	return i < port->conf.n_cores;
+}
+
+/* What lies in the transmit queues of its ports, twice: headers and payload segment. */
+static unsigned
+header_mbufs(const struct pbox_port *port, unsigned n_ports, unsigned core)
+{
+	unsigned n = 1024;
+
+	for (unsigned p = 0; p < n_ports; p++)
+		if (is_served(&port[p], core))
+			n += 2 * (port[p].n_txd + RING_HANDOFF);
+	return n;
+}
+
 static int
 core_headers(struct pbox_dp *dp, struct core *c, struct pbox_error *err)
 {
-	/* what lies in the transmit queues of its ports, twice: headers and payload segment */
-	unsigned n = 1024, i = c->index;
+	unsigned i = c->index, n = header_mbufs(dp->conf.port, dp->conf.n_ports, i);
 	char name[RTE_MEMPOOL_NAMESIZE];
 
 	_Static_assert(sizeof(struct rte_mbuf_ext_shared_info) <= PBOX_PORT_MBUF_PRIV, "fits");
-	for (unsigned p = 0; p < dp->conf.n_ports; p++)
-		if (dp->serves[dp->conf.port[p].conf.id] >> i & 1)
-			n += 2 * (dp->conf.port[p].n_txd + RING_HANDOFF);
 	snprintf(name, sizeof(name), "pbox_headers_%u", i);
 	dp->headers[i] = pbox_port_pool(name, n, PBOX_PORT_MBUF_PRIV, HEADER_ROOM, c->node);
 	if (dp->headers[i] == NULL)
@@ -97,15 +115,24 @@ values(size_t n)
 	return RTE_ALIGN_CEIL(n * sizeof(uint64_t), 2 * PBOX_CACHE_LINE);
 }
 
+#define CORE_STRUCT RTE_ALIGN_CEIL(sizeof(struct core), 2 * PBOX_CACHE_LINE)
+
+/* The core with its counters and peers behind it. */
+static size_t
+core_size(void)
+{
+	return CORE_STRUCT + values(PBOX_CS_STATS) + values(PBOX_SS_STATS) +
+	       PEERS * sizeof(struct peer_header);
+}
+
 static int
 core_create(struct pbox_dp *dp, unsigned i, struct pbox_error *err)
 {
 	int node = dp->conf.core[i].node < 0 ? SOCKET_ID_ANY : dp->conf.core[i].node;
-	size_t size = RTE_ALIGN_CEIL(sizeof(struct core), 2 * PBOX_CACHE_LINE), at = size;
+	size_t size = core_size(), at = CORE_STRUCT;
 	struct pbox_shard_conf sc;
 	struct core *c;
 
-	size += values(PBOX_CS_STATS) + values(PBOX_SS_STATS) + PEERS * sizeof(struct peer_header);
 	c = rte_zmalloc_socket("pbox_core", size, 2 * PBOX_CACHE_LINE, node);
 	if (c == NULL)
 		return pbox_memory_fail(err, "a data core needs", node, size);
@@ -172,8 +199,7 @@ pbox_dp_create(const struct pbox_dp_conf *conf, struct pbox_error *err)
 		dp->n_control = CONTROL_MBUFS;
 		if (dp->control_pool == NULL)
 			ret = pbox_memory_fail(err, "packets of the control thread need", -1,
-				pbox_port_pool_bytes(
-					CONTROL_MBUFS, PBOX_PORT_MBUF_PRIV, CONTROL_ROOM));
+				pbox_dp_control_bytes());
 	}
 	if (ret != 0) {
 		pbox_dp_destroy(dp);
@@ -246,13 +272,21 @@ pbox_dp_mbufs_missing(const struct pbox_dp *dp)
 }
 
 size_t
-pbox_dp_bytes(const struct pbox_dp *dp)
+pbox_dp_core_bytes(const struct pbox_port *port, unsigned n_ports, unsigned core)
 {
-	size_t n = pbox_port_pool_bytes(dp->n_control, PBOX_PORT_MBUF_PRIV, CONTROL_ROOM);
+	size_t n = core_size() + rings_control_bytes();
 
-	for (unsigned i = 0; i < dp->conf.n_cores; i++)
-		n += pbox_port_pool_bytes(dp->n_headers[i], PBOX_PORT_MBUF_PRIV, HEADER_ROOM);
-	return n;
+	for (unsigned p = 0; p < n_ports; p++)
+		if (is_served(&port[p], core))
+			n += rings_port_bytes(&port[p]);
+	return n + pbox_port_pool_bytes(
+			   header_mbufs(port, n_ports, core), PBOX_PORT_MBUF_PRIV, HEADER_ROOM);
+}
+
+size_t
+pbox_dp_control_bytes(void)
+{
+	return pbox_port_pool_bytes(CONTROL_MBUFS, PBOX_PORT_MBUF_PRIV, CONTROL_ROOM);
 }
 
 void

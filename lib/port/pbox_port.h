@@ -54,6 +54,8 @@ struct pbox_port_conf {
 	uint16_t control_port;   /**< UDP; that of core i is control_port + 1 + i */
 	unsigned n_cores;
 	uint16_t core[PBOX_PORT_CORES]; /**< data cores that serve the port, by their index */
+	const struct pbox_port_core
+		*cores; /**< all data cores, for a note about far ones; or NULL */
 };
 
 /** What a device is called and what it can. */
@@ -95,6 +97,12 @@ struct pbox_port {
 	int link_up; /**< -1: not known yet */
 };
 
+/** A data core. */
+struct pbox_port_core {
+	unsigned lcore;
+	int node; /**< NUMA node, -1: any */
+};
+
 /** Find a port by number or device name. -ENODEV, with @p err naming those that exist. */
 int pbox_port_find(const char *name, uint16_t *id, struct pbox_error *err);
 /** Ports that a program may use, in order (not owned by others, not slaves of a bond).
@@ -106,9 +114,15 @@ const char *pbox_port_name(uint16_t id);
 int pbox_port_node(uint16_t id);
 
 /**
- * Configure the port, its queues and pools; not started yet. On error nothing stays behind and
+ * Configure the port, and find out what memory it needs: data_room, n_mbufs and pool_bytes of @p p.
+ * Takes none yet, so that the whole box can be reckoned first. On error nothing stays behind and
  * @p err names the port and the next step.
  */
+int pbox_port_prepare(
+	struct pbox_port *p, const struct pbox_port_conf *conf, struct pbox_error *err);
+/** Then its pools, on its NUMA node, and its queues; not started yet. Errors likewise. */
+int pbox_port_queues(struct pbox_port *p, struct pbox_error *err);
+/** Both. */
 int pbox_port_open(struct pbox_port *p, const struct pbox_port_conf *conf, struct pbox_error *err);
 /** Start, and install the steering rules. */
 int pbox_port_start(struct pbox_port *p, struct pbox_error *err);
@@ -142,12 +156,6 @@ size_t pbox_port_pool_bytes(unsigned n, uint16_t priv, uint32_t data_room);
 
 /* ---- decisions, pure -------------------------------------------------------------------- */
 
-/** A data core. */
-struct pbox_port_core {
-	unsigned lcore;
-	int node;
-};
-
 /**
  * Cores that serve a port: the wanted lcores, or those of the port's NUMA node, or all.
  *
@@ -156,6 +164,10 @@ struct pbox_port_core {
  */
 unsigned pbox_port_plan_cores(int node, bool (*wanted)(unsigned lcore, const void *ctx),
 	const void *ctx, const struct pbox_port_core *core, unsigned n, uint16_t *out);
+/** Of the @p n cores that serve a port of @p node, those on another node: how many; their places in
+ * @p serves are in @p out (room for n). */
+unsigned pbox_port_plan_far(int node, const struct pbox_port_core *core, const uint16_t *serves,
+	unsigned n, uint16_t *out);
 /** Queue pairs: what is wanted (0: n_cores), at most what the device has and there are cores. */
 unsigned pbox_port_plan_queues(
 	unsigned wanted, unsigned max_rxq, unsigned max_txq, unsigned n_cores);
@@ -183,15 +195,32 @@ void pbox_budget_add(struct pbox_budget *b, int node, size_t bytes, const char *
 	__attribute__((format(printf, 4, 5)));
 /** Sum over one node; node -2: over all. */
 size_t pbox_budget_sum(const struct pbox_budget *b, int node);
-/** Pages of @p page bytes that @p bytes need, with 2 % for the allocator's own. */
+/** With 2 % for the allocator's own, and for what does not fit the rest of a page. */
+size_t pbox_budget_padded(size_t bytes);
+/** Pages of @p page bytes that @p bytes, padded, need. */
 size_t pbox_budget_pages(size_t bytes, size_t page);
+/** Hugepages that one large piece, taken first, and then @p others (padded here) need beside a heap of
+ * which @p heap bytes are free, @p largest of them in one piece. */
+size_t pbox_budget_fresh(size_t heap, size_t largest, size_t page, size_t piece, size_t others);
 /** "12.3 MiB". Returns buf. */
 const char *pbox_budget_size(size_t bytes, char *buf, size_t size);
 /** The budget as text, one line an item and the sum. As snprintf. */
 size_t pbox_budget_report(const struct pbox_budget *b, char *buf, size_t size);
 
-/** Free memory that EAL has, or could still take, on @p node (-1: any), and the page size. */
+/** Free memory that EAL has, or could still take, on @p node (-1: any; without hugepages it is
+ * always any), and the page size. */
 size_t pbox_memory_free(int node, size_t *page);
+/** Memory that the host could still give to programs, without hugepages. */
+size_t pbox_memory_host(void);
+/** Have the pages of @p p on @p node (-1: anywhere) where EAL does not see to that: without
+ * hugepages. Best before they are used. 0 or -errno. */
+int pbox_memory_place(void *p, size_t size, int node);
+/** NUMA node that the page of @p p lies on, -1 if it cannot be told. */
+int pbox_memory_node_of(const void *p);
+/** Are one large piece and then @p others to be had on @p node? If not -ENOMEM with the number of
+ * hugepages, or of MiB, that makes it so. @p what as for pbox_memory_fail(). */
+int pbox_memory_check(
+	struct pbox_error *err, const char *what, int node, size_t piece, size_t others);
 /** @p what, which ends with its verb ("a ring needs"), then "1 GiB (512 hugepages of 2048 kB), and
  * 200 MiB is left on its NUMA node: echo ... > /sys/..." */
 int pbox_memory_fail(struct pbox_error *err, const char *what, int node, size_t bytes);

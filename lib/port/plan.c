@@ -29,6 +29,18 @@ pbox_port_plan_cores(int node, bool (*wanted)(unsigned lcore, const void *ctx), 
 }
 
 unsigned
+pbox_port_plan_far(int node, const struct pbox_port_core *core, const uint16_t *serves, unsigned n,
+	uint16_t *out)
+{
+	unsigned k = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		if (node >= 0 && core[serves[i]].node >= 0 && core[serves[i]].node != node)
+			out[k++] = (uint16_t)i;
+	return k;
+}
+
+unsigned
 pbox_port_plan_queues(unsigned wanted, unsigned max_rxq, unsigned max_txq, unsigned n_cores)
 {
 	unsigned n = wanted > 0 ? wanted : n_cores;

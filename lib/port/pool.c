@@ -105,7 +105,7 @@ pbox_port_pool_bytes(unsigned n, uint16_t priv, uint32_t data_room)
 }
 
 int
-port_pools(struct pbox_port *p, struct pbox_error *err)
+port_pools_plan(struct pbox_port *p, struct pbox_error *err)
 {
 	p->data_room = pbox_port_plan_room(p->mtu, p->dev.min_buffer, p->dev.max_buffer);
 	if (p->data_room == 0)
@@ -116,6 +116,12 @@ port_pools(struct pbox_port *p, struct pbox_error *err)
 	p->n_mbufs = pbox_port_plan_mbufs(&p->conf, p->n_queues, p->n_rxd, p->n_txd);
 	p->pool_bytes =
 		p->n_queues * pbox_port_pool_bytes(p->n_mbufs, PBOX_PORT_MBUF_PRIV, p->data_room);
+	return 0;
+}
+
+int
+port_pools(struct pbox_port *p, struct pbox_error *err)
+{
 	for (unsigned q = 0; q < p->n_queues; q++) {
 		char name[RTE_MEMPOOL_NAMESIZE];
 

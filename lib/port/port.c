@@ -127,16 +127,16 @@ descriptors(struct pbox_port *p, struct pbox_error *err)
 }
 
 static int
-queues(struct pbox_port *p, const struct rte_eth_dev_info *info, const struct rte_eth_conf *c,
-	struct pbox_error *err)
+queues(struct pbox_port *p, const struct rte_eth_dev_info *info, struct pbox_error *err)
 {
 	struct rte_eth_rxconf rx = info->default_rxconf;
 	struct rte_eth_txconf tx = info->default_txconf;
 	/* a node of "any" is one for these calls */
 	unsigned node = p->dev.node < 0 ? (unsigned)SOCKET_ID_ANY : (unsigned)p->dev.node;
+	const struct rte_eth_conf c = wanted_conf(p, info);
 
-	rx.offloads = c->rxmode.offloads;
-	tx.offloads = c->txmode.offloads;
+	rx.offloads = c.rxmode.offloads;
+	tx.offloads = c.txmode.offloads;
 	if (p->dev.tx_segments)
 		tx.offloads |= RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
 	for (uint16_t q = 0; q < p->n_queues; q++) {
@@ -157,8 +157,29 @@ queues(struct pbox_port *p, const struct rte_eth_dev_info *info, const struct rt
 	return 0;
 }
 
+/* A core of another node works, slowly: the operator should know. */
+static void
+note_far_cores(struct pbox_port *p)
+{
+	uint16_t far[PBOX_PORT_CORES];
+	unsigned n, used = 0;
+	char list[64] = "";
+
+	if (p->conf.cores == NULL)
+		return;
+	n = pbox_port_plan_far(p->dev.node, p->conf.cores, p->conf.core, p->conf.n_cores, far);
+	for (unsigned i = 0; i < n && used < sizeof(list) - 8; i++)
+		used += (unsigned)snprintf(list + used, sizeof(list) - used, "%s%u",
+			i > 0 ? "," : "", p->conf.cores[p->conf.core[far[i]]].lcore);
+	if (n > 0)
+		port_note(p,
+			"lcores %s are not on its NUMA node %d: every packet crosses between "
+			"nodes. Give EAL lcores of node %d with -l, or change cores in %s",
+			list, p->dev.node, p->dev.node, p->conf.where);
+}
+
 int
-pbox_port_open(struct pbox_port *p, const struct pbox_port_conf *conf, struct pbox_error *err)
+pbox_port_prepare(struct pbox_port *p, const struct pbox_port_conf *conf, struct pbox_error *err)
 {
 	struct rte_eth_dev_info info;
 	struct rte_eth_conf c;
@@ -192,14 +213,40 @@ pbox_port_open(struct pbox_port *p, const struct pbox_port_conf *conf, struct pb
 	if (ret == 0)
 		ret = descriptors(p, err);
 	if (ret == 0)
-		ret = port_pools(p, err);
+		ret = port_pools_plan(p, err);
+	if (ret != 0)
+		pbox_port_close(p);
+	else
+		note_far_cores(p);
+	return ret;
+}
+
+int
+pbox_port_queues(struct pbox_port *p, struct pbox_error *err)
+{
+	struct rte_eth_dev_info info;
+	int ret = rte_eth_dev_info_get(p->conf.id, &info);
+
 	if (ret == 0)
-		ret = queues(p, &info, &c, err);
+		ret = port_pools(p, err);
+	else
+		pbox_fail(err, -ret, PORT_FMT ": its driver tells nothing about it: %s",
+			PORT_ARGS(p), strerror(-ret));
+	if (ret == 0)
+		ret = queues(p, &info, err);
 	if (ret != 0) {
 		pbox_port_close(p);
 		pbox_port_free(p);
 	}
 	return ret;
+}
+
+int
+pbox_port_open(struct pbox_port *p, const struct pbox_port_conf *conf, struct pbox_error *err)
+{
+	int ret = pbox_port_prepare(p, conf, err);
+
+	return ret == 0 ? pbox_port_queues(p, err) : ret;
 }
 
 /* Some drivers take the wish for interrupts and have none: after the start it shows. */

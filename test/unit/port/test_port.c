@@ -52,6 +52,27 @@ cores_of_a_port(void)
 	UNIT_EQ_U64(pbox_port_plan_cores(0, never, NULL, cores, 4, out), 0);
 }
 
+/* Machines with two nodes, which the tests run on rarely: the decisions alone. */
+static void
+far_cores_of_a_port(void)
+{
+	const uint16_t all[] = {0, 1, 2, 3}, odd[] = {1, 3}, even[] = {0, 2};
+	const struct pbox_port_core any[] = {{10, -1}, {11, 1}};
+	uint16_t out[4] = {9, 9, 9, 9};
+
+	UNIT_EQ_U64(pbox_port_plan_far(0, cores, even, 2, out), 0);
+	UNIT_EQ_U64(pbox_port_plan_far(0, cores, all, 4, out), 2);
+	UNIT_EQ_U64(out[0], 1);
+	UNIT_EQ_U64(out[1], 3);
+	UNIT_EQ_U64(pbox_port_plan_far(0, cores, odd, 2, out), 2);
+	UNIT_EQ_U64(out[0], 0);
+	UNIT_EQ_U64(pbox_port_plan_far(2, cores, all, 4, out), 4);
+	/* a port, or a core, of no node is near everything */
+	UNIT_EQ_U64(pbox_port_plan_far(-1, cores, all, 4, out), 0);
+	UNIT_EQ_U64(pbox_port_plan_far(0, any, all, 2, out), 1);
+	UNIT_EQ_U64(out[0], 1);
+}
+
 static void
 queues_of_a_port(void)
 {
@@ -117,6 +138,17 @@ budget(void)
 	CU_ASSERT_STRING_EQUAL(text, "memory packets of port 3: 100 B on NUMA node 0\n"
 				     "memory parameters: 1.0 MiB on NUMA node 1\n"
 				     "memory rest: 28 B\nmemory total: 1.0 MiB\n");
+	UNIT_EQ_U64(pbox_budget_padded(100), 102);
+	/* the piece has room in the heap, and the others too */
+	UNIT_EQ_U64(pbox_budget_fresh(1 << 20, 1 << 20, 2 << 20, 900 << 10, 50 << 10), 0);
+	/* it has not: pages of its own, whose rest is for the others */
+	UNIT_EQ_U64(pbox_budget_fresh(1 << 20, 1 << 19, 2 << 20, 900 << 10, 50 << 10), 1);
+	UNIT_EQ_U64(pbox_budget_fresh(0, 0, 2 << 20, 4 << 20, 0), 3);
+	UNIT_EQ_U64(pbox_budget_fresh(0, 0, 2 << 20, 4 << 20, 1 << 20), 3);
+	UNIT_EQ_U64(pbox_budget_fresh(0, 0, 2 << 20, 4 << 20, 2 << 20), 4);
+	UNIT_EQ_U64(pbox_budget_fresh((size_t)1 << 30, 1 << 29, (size_t)1 << 30, (size_t)1 << 30,
+			    (size_t)70 << 20),
+		2);
 	/* cut like snprintf */
 	UNIT_EQ_U64(pbox_budget_report(&b, text, 10), n);
 	UNIT_EQ_U64(strlen(text), 9);
@@ -141,7 +173,8 @@ start_eal(void)
 	static char prefix[64];
 	char *argv[] = {"unit_port", "--no-huge", "--no-pci", "-m", "128", "--no-telemetry",
 		"--no-shconf", "--lcores", "0@0", "--log-level", "error", "--vdev", "net_null0",
-		"--vdev", "net_null1", "--vdev", "net_null2", "--file-prefix", prefix, NULL};
+		"--vdev", "net_null1", "--vdev", "net_null2", "--vdev", "net_null3",
+		"--file-prefix", prefix, NULL};
 	static bool started;
 
 	if (started)
@@ -160,7 +193,7 @@ find_a_port(void)
 	uint16_t id = 99, list[4];
 
 	start_eal();
-	UNIT_EQ_U64(pbox_port_list(list, 4), 3);
+	UNIT_EQ_U64(pbox_port_list(list, 4), 4);
 	UNIT_EQ_U64(pbox_port_find("net_null1", &id, &err), 0);
 	UNIT_EQ_U64(id, 1);
 	UNIT_EQ_U64(pbox_port_find("0", &id, &err), 0);
@@ -171,7 +204,7 @@ find_a_port(void)
 	/* a port of somebody else is not ours to use */
 	UNIT_EQ_U64(rte_eth_dev_owner_new(&owner.id), 0);
 	UNIT_EQ_U64(rte_eth_dev_owner_set(1, &owner), 0);
-	UNIT_EQ_U64(pbox_port_list(list, 4), 2);
+	UNIT_EQ_U64(pbox_port_list(list, 4), 3);
 	CU_ASSERT(pbox_port_find("net_null1", &id, &err) < 0);
 	rte_eth_dev_owner_unset(1, owner.id);
 }
@@ -219,6 +252,67 @@ open_and_close(void)
 	pbox_port_free(&p);
 }
 
+/* The named warning about cores on another node than their port's, and pools on the port's. */
+static void
+far_cores_are_told(void)
+{
+	struct pbox_port_core two[] = {{4, 0}, {5, 0}};
+	struct pbox_port_conf conf = {.id = 3,
+		.where = "[port 3] (x.conf line 7)",
+		.ip = 0x01004E0A,
+		.prefix_len = 24,
+		.hold = 256,
+		.control_port = 7269,
+		.n_cores = 2,
+		.core = {0, 1},
+		.cores = two};
+	struct pbox_error err = {0};
+	static struct pbox_port p;
+	int node;
+
+	start_eal();
+	node = pbox_port_node(3);
+	CU_ASSERT_FATAL(node >= 0);
+	two[0].node = node;
+	two[1].node = node + 1;
+	UNIT_EQ_U64(pbox_port_prepare(&p, &conf, &err), 0);
+	CU_ASSERT_PTR_NULL(p.pool[0]); /* reckoned, not taken */
+	CU_ASSERT(p.pool_bytes > 0);
+	UNIT_EQ_U64(pbox_port_queues(&p, &err), 0);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(p.pool[1]);
+	UNIT_EQ_U64(p.pool[1]->socket_id, node);
+	CU_ASSERT_FATAL(p.n_notes >= 1);
+	CU_ASSERT_PTR_NOT_NULL(strstr(p.note[0], "lcores 5 are not on its NUMA node"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(p.note[0], "[port 3] (x.conf line 7)"));
+	pbox_port_close(&p);
+	pbox_port_free(&p);
+}
+
+/* Where memory really lies, and asking the kernel for it. */
+static void
+memory_of_a_node(void)
+{
+	size_t page, size = (size_t)1 << 20;
+	uint8_t *p;
+	int node;
+
+	start_eal();
+	CU_ASSERT(pbox_memory_free(-1, &page) > size);
+	/* without hugepages there is one heap, whatever the node */
+	UNIT_EQ_U64(pbox_memory_free(5, &page), pbox_memory_free(-1, &page));
+	CU_ASSERT(pbox_memory_host() > size);
+	p = aligned_alloc(4096, size);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(p);
+	UNIT_EQ_U64(pbox_memory_place(p, size, -1), 0);
+	UNIT_EQ_U64(pbox_memory_place(p, size, 0), 0);
+	CU_ASSERT(pbox_memory_place(p, size, 100000) < 0);
+	memset(p, 1, size);
+	node = pbox_memory_node_of(p + size - 1);
+	UNIT_EQ_U64(node, 0);
+	UNIT_EQ_U64(pbox_memory_node_of((void *)64), -1); /* nobody's */
+	free(p);
+}
+
 static void
 refusals(void)
 {
@@ -259,12 +353,15 @@ refusals(void)
 
 const struct unit_test unit_tests[] = {
 	{"cores of a port", cores_of_a_port},
+	{"far cores of a port", far_cores_of_a_port},
 	{"queues of a port", queues_of_a_port},
 	{"room of a packet", room_of_a_packet},
 	{"packets of a queue", packets_of_a_queue},
 	{"budget", budget},
 	{"find a port", find_a_port},
 	{"open and close", open_and_close},
+	{"far cores are told", far_cores_are_told},
+	{"memory of a node", memory_of_a_node},
 	{"refusals", refusals},
 	{NULL, NULL},
 };

@@ -55,17 +55,27 @@ find_job(struct pbox_registrar *r, const char *name)
 }
 
 /*
- * Share out what the shards may hold: a job takes at most a quarter of all and half of what is
- * free, so that later jobs find room; its workers get equal windows.
+ * Share out what the shards may hold: a job takes at most a quarter of all, half of what is free,
+ * and of that not what stays for jobs to come: half of all, in equal parts, so that max-jobs find
+ * room. Its workers get equal windows.
  */
 static uint32_t
 share_of(const struct pbox_registrar *r, unsigned workers, uint16_t *window)
 {
 	uint32_t per_worker = r->endpoints_per_shard, unit = workers * per_worker;
 	uint32_t left = r->conf.hold - r->reserved, share = r->conf.hold / 4;
+	uint32_t part = r->conf.hold / 2 / r->conf.max_jobs;
+	unsigned jobs = pbox_registrar_jobs(r) + 1;
+	uint32_t later = jobs < r->conf.max_jobs ? (r->conf.max_jobs - jobs) * part : 0;
+	uint32_t mine = left > later ? left - later : 0;
 
 	if (share > left / 2)
 		share = left / 2;
+	if (share > mine)
+		share = mine;
+	/* with many jobs half of what is free falls below the part that was kept for this one */
+	if (share < part && part <= left)
+		share = part;
 	if (share < unit)
 		share = unit;
 	if (share > left)

@@ -23,6 +23,10 @@ static struct pbox_job_conf job_conf[] = {
 	{.name = "speech", .secret = "key", .secret_len = 3},
 	{.name = "three", .secret = "key", .secret_len = 3, .workers = 3},
 	{.name = "quota", .secret = "key", .secret_len = 3, .memory = 1},
+	{.name = "five", .secret = "key", .secret_len = 3},
+	{.name = "six", .secret = "key", .secret_len = 3},
+	{.name = "seven", .secret = "key", .secret_len = 3},
+	{.name = "eight", .secret = "key", .secret_len = 3},
 };
 
 static void

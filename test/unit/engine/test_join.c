@@ -256,6 +256,25 @@ test_welcome_waits_for_the_shards(void)
 	fx_end();
 }
 
+/* As many jobs as there may be find room, the last ones with less. */
+static void
+test_max_jobs_find_room(void)
+{
+	static const char *const name[] = {
+		"vision", "speech", "three", "quota", "five", "six", "seven", "eight"};
+	static const unsigned window[] = {8, 8, 4, 2, 2, 2, 2, 2};
+	static struct fx_worker j[8];
+
+	fx.max_jobs = 8;
+	fx.hold = 64;
+	fx_begin();
+	for (unsigned i = 0; i < 8; i++) {
+		fx_join(&j[i], name[i], 0, i == 2 ? 3 : 2);
+		UNIT_EQ_U64(j[i].welcome.window, window[i]);
+	}
+	fx_end();
+}
+
 static void
 test_full(void)
 {
@@ -309,6 +328,7 @@ const struct unit_test unit_tests[] = {
 	{"a number is free when its lease is over", test_takeover_after_the_lease},
 	{"a cookie ages, and belongs to an address", test_cookie_ages},
 	{"WELCOME waits for the shards", test_welcome_waits_for_the_shards},
+	{"as many jobs as there may be find room", test_max_jobs_find_room},
 	{"no room", test_full},
 	{"no memory for rounds", test_no_memory_for_rounds},
 	{NULL, NULL},

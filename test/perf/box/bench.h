@@ -12,8 +12,8 @@
  *
  *     options.c  what to measure            rig.c     EAL, port, data plane, control; joining
  *     gen.c      the workers' packets       run.c     timed runs, the bare kernel, the stages
- *     result.c   figures and their output   suite.c   the list of configurations
- *     alloc.c    counts allocations
+ *     join.c     sessions, tables           result.c  figures and their output
+ *     alloc.c    counts allocations         bench     the list of configurations
  *
  * Two ways of running. With two cores the box turns on the first and the generator on the second,
  * as a NIC would: gbit_per_s is what comes through. In lockstep both take turns on one core, and only
@@ -43,7 +43,7 @@ struct options {
 	enum pbox_elem format;
 	const char *kernel; /**< NULL: the best one */
 	const char *resident_name;
-	bool shuffle, lockstep, no_huge, json, suite, quick, stages, kinds[T_KINDS];
+	bool shuffle, lockstep, no_huge, json, stages;
 	bool only_rounds; /**< lockstep: nothing but the rounds, for callgrind */
 };
 
@@ -125,7 +125,6 @@ struct gen {
 	struct flight *flight;          /**< groups x train */
 	uint64_t sent, answered, limit; /**< packets of this run */
 	uint64_t verified, wrong, elements_verified, since_verified;
-	uint64_t payload_bytes;
 	struct gen_log log;
 	bool logging, check_sums;
 	uint64_t buffers; /**< different ones used */
@@ -152,8 +151,8 @@ struct run_times {
 	uint64_t total, total_packets; /**< from the end of a busy turn to the end of the next */
 	uint64_t busy, packets;        /**< turns with work */
 	uint64_t all_packets;
-	uint64_t kernel; /**< the bare kernel over the same slots */
-	uint64_t slots, bytes, allocations;
+	uint64_t kernel, slots; /**< the bare kernel over the same slots */
+	uint64_t allocations;
 };
 
 struct result {
@@ -178,7 +177,6 @@ struct result {
 
 void run_all(const struct options *o, struct result *res);
 void result_print(const struct result *res, bool json, bool first);
-int suite_run(const struct options *o);
 
 /* alloc.c: calls of this thread. */
 uint64_t alloc_count(void);

@@ -138,7 +138,6 @@ gen_begin(struct gen *g, enum traffic kind, uint64_t packets)
 
 	g->kind = kind;
 	g->sent = g->answered = 0;
-	g->payload_bytes = 0;
 	g->limit = kind == T_ROUNDS ? (packets + unit - 1) / unit * unit : packets;
 	g->log.n = 0;
 }
@@ -398,7 +397,6 @@ frame(struct gen *g, uint32_t i, unsigned worker, const struct pbox_hdr *h)
 	if (g->kind == T_FOREIGN)
 		at[PBOX_NET_HEADERS_LEN] ^= 0xFF; /* the magic */
 	pbox_mem_peer_fill(p, i, HEADERS + h->length, PBOX_MEM_IP_GOOD | PBOX_MEM_L4_GOOD);
-	g->payload_bytes += h->length;
 	g->sent++;
 	return at + HEADERS;
 }

@@ -38,8 +38,6 @@ usage(FILE *f)
 	      "  --only-rounds   lockstep without anything beside (for callgrind)\n"
 	      "  --cpus B[,G]    CPUs of box and generator (0,1)\n"
 	      "  --no-huge       4 KiB pages (2 MiB pages where enough are free)\n"
-	      "  --suite         all configurations of doc/performance.md; --quick: fewer and "
-	      "shorter\n"
 	      "  --json          one object\n",
 		f);
 }
@@ -142,7 +140,7 @@ set(struct options *o, int c)
 int
 options_parse(struct options *o, int argc, char **argv)
 {
-	enum { SHUFFLE = 256, LOCKSTEP, STAGES, NO_HUGE, SUITE, QUICK, JSON, HELP, ONLY };
+	enum { SHUFFLE = 256, LOCKSTEP, STAGES, NO_HUGE, JSON, HELP, ONLY };
 	static const struct option table[] = {{"fragment", 1, NULL, 'f'}, {"workers", 1, NULL, 'w'},
 		{"jobs", 1, NULL, 'j'}, {"model", 1, NULL, 'm'}, {"optimiser", 1, NULL, 'o'},
 		{"format", 1, NULL, 'F'}, {"push-format", 1, NULL, 'F'}, {"kernel", 1, NULL, 'k'},
@@ -150,9 +148,8 @@ options_parse(struct options *o, int argc, char **argv)
 		{"packets", 1, NULL, 'p'}, {"runs", 1, NULL, 'R'}, {"verify", 1, NULL, 'v'},
 		{"cpus", 1, NULL, 'c'}, {"shuffle", 0, NULL, SHUFFLE},
 		{"lockstep", 0, NULL, LOCKSTEP}, {"stages", 0, NULL, STAGES},
-		{"no-huge", 0, NULL, NO_HUGE}, {"suite", 0, NULL, SUITE}, {"quick", 0, NULL, QUICK},
-		{"json", 0, NULL, JSON}, {"help", 0, NULL, HELP}, {"only-rounds", 0, NULL, ONLY},
-		{NULL, 0, NULL, 0}};
+		{"no-huge", 0, NULL, NO_HUGE}, {"json", 0, NULL, JSON}, {"help", 0, NULL, HELP},
+		{"only-rounds", 0, NULL, ONLY}, {NULL, 0, NULL, 0}};
 	int c;
 
 	*o = (struct options){.fragment = 8192,
@@ -179,12 +176,6 @@ options_parse(struct options *o, int argc, char **argv)
 			break;
 		case NO_HUGE:
 			o->no_huge = true;
-			break;
-		case SUITE:
-			o->suite = true;
-			break;
-		case QUICK:
-			o->quick = true;
 			break;
 		case JSON:
 			o->json = true;

@@ -16,7 +16,7 @@
 
 #include "chaos.h"
 #include "chaos_ops.h"
-#include "chaos_sdk.h"
+#include "driver_sdk.h"
 
 #define DEFAULT_LIMIT  1024
 #define DEFAULT_COPIES 2048

@@ -5,7 +5,7 @@
 #ifndef CHAOS_OPS_H
 #define CHAOS_OPS_H
 
-#include "chaos_sdk.h"
+#include "driver_sdk.h"
 
 /* Between probing (chaos_ethdev.c) and the functions of the device (chaos_ops.c). */
 

@@ -18,7 +18,7 @@
 #include <rte_log.h>
 #include <rte_mbuf.h>
 
-#include "../chaos/chaos_sdk.h"
+#include "driver_sdk.h"
 #include "pbox_mem_peer.h"
 
 extern int mem_logtype;

@@ -2,18 +2,18 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-#ifndef CHAOS_ABI_22_11_H
-#define CHAOS_ABI_22_11_H
+#ifndef DRIVER_ABI_22_11_H
+#define DRIVER_ABI_22_11_H
 
 /**
  * @file
  * What a virtual Ethernet driver must know of DPDK 22.11 beyond its public headers.
  *
  * Distributions ship the libraries with the driver entry points, but not the headers that go with
- * them (-Denable_driver_sdk=true installs those: chaos_sdk.h prefers them). So here is the binary
- * interface of the LTS release 22.11 on 64-bit machines, reduced to what net_chaos touches. It is
+ * them (-Denable_driver_sdk=true installs those: driver_sdk.h prefers them). So here is the binary
+ * interface of the LTS release 22.11 on 64-bit machines, reduced to what our drivers touch. It is
  * held in place three times: this file compiles for 22.11 alone, the offsets below are asserted,
- * and chaos_layout_check() compares it with the running library before the first port comes up.
+ * and each driver compares it with the running library before its first port comes up.
  */
 
 #include <assert.h>
@@ -24,11 +24,12 @@
 #include <rte_dev.h>
 #include <rte_devargs.h>
 #include <rte_ethdev.h>
+#include <rte_flow.h>
 #include <rte_tailq.h>
 #include <rte_version.h>
 
 #if RTE_VER_YEAR != 22 || RTE_VER_MONTH != 11
-#error "net_chaos needs the driver headers of this DPDK: build it with -Denable_driver_sdk=true"
+#error "drivers/net needs the driver headers of this DPDK: build it with -Denable_driver_sdk=true"
 #endif
 
 /* buses and devices */
@@ -136,7 +137,20 @@ struct rte_eth_dev {
 #define RTE_ETH_QUEUE_STATE_STOPPED 0
 #define RTE_ETH_QUEUE_STATE_STARTED 1
 
-/* the 113 functions of a driver; those that net_chaos leaves out count as unused pointers */
+struct rte_flow_ops {
+	int (*validate)(struct rte_eth_dev *dev, const struct rte_flow_attr *attr,
+		const struct rte_flow_item *items, const struct rte_flow_action *actions,
+		struct rte_flow_error *error);
+	struct rte_flow *(*create)(struct rte_eth_dev *dev, const struct rte_flow_attr *attr,
+		const struct rte_flow_item *items, const struct rte_flow_action *actions,
+		struct rte_flow_error *error);
+	int (*destroy)(
+		struct rte_eth_dev *dev, struct rte_flow *flow, struct rte_flow_error *error);
+	int (*flush)(struct rte_eth_dev *dev, struct rte_flow_error *error);
+	void (*unused4[33])(void);
+};
+
+/* the 113 functions of a driver; those that ours leave out count as unused pointers */
 struct eth_dev_ops {
 	int (*dev_configure)(struct rte_eth_dev *dev);
 	int (*dev_start)(struct rte_eth_dev *dev);
@@ -169,11 +183,14 @@ struct eth_dev_ops {
 	int (*rx_queue_setup)(struct rte_eth_dev *dev, uint16_t queue, uint16_t descs,
 		unsigned int socket, const struct rte_eth_rxconf *conf, struct rte_mempool *mp);
 	void (*rx_queue_release)(struct rte_eth_dev *dev, uint16_t queue);
-	void (*unused43[2])(void);
+	int (*rx_queue_intr_enable)(struct rte_eth_dev *dev, uint16_t queue);
+	int (*rx_queue_intr_disable)(struct rte_eth_dev *dev, uint16_t queue);
 	int (*tx_queue_setup)(struct rte_eth_dev *dev, uint16_t queue, uint16_t descs,
 		unsigned int socket, const struct rte_eth_txconf *conf);
 	void (*tx_queue_release)(struct rte_eth_dev *dev, uint16_t queue);
-	void (*unused47[66])(void);
+	void (*unused47[23])(void);
+	int (*flow_ops_get)(struct rte_eth_dev *dev, const struct rte_flow_ops **ops);
+	void (*unused71[42])(void);
 };
 
 struct rte_eth_dev *rte_eth_dev_allocate(const char *name);
@@ -204,10 +221,11 @@ static_assert(offsetof(struct rte_eth_dev, dev_ops) == 64, "ABI");
 static_assert(offsetof(struct rte_eth_dev, state) == 16488, "ABI");
 static_assert(sizeof(struct rte_eth_dev) == 16512, "ABI");
 #endif
-#define CHAOS_OP(name) (offsetof(struct eth_dev_ops, name) / sizeof(void (*)(void)))
-static_assert(CHAOS_OP(link_update) == 7 && CHAOS_OP(mac_addr_set) == 15, "ABI");
-static_assert(CHAOS_OP(mtu_set) == 17 && CHAOS_OP(dev_infos_get) == 24, "ABI");
-static_assert(CHAOS_OP(rx_queue_setup) == 41 && CHAOS_OP(tx_queue_setup) == 45, "ABI");
+#define DRIVER_OP(name) (offsetof(struct eth_dev_ops, name) / sizeof(void (*)(void)))
+static_assert(DRIVER_OP(link_update) == 7 && DRIVER_OP(mac_addr_set) == 15, "ABI");
+static_assert(DRIVER_OP(mtu_set) == 17 && DRIVER_OP(dev_infos_get) == 24, "ABI");
+static_assert(DRIVER_OP(rx_queue_setup) == 41 && DRIVER_OP(tx_queue_setup) == 45, "ABI");
+static_assert(DRIVER_OP(rx_queue_intr_enable) == 43 && DRIVER_OP(flow_ops_get) == 70, "ABI");
 static_assert(sizeof(struct eth_dev_ops) == 113 * sizeof(void (*)(void)), "ABI");
 
-#endif /* CHAOS_ABI_22_11_H */
+#endif /* DRIVER_ABI_22_11_H */

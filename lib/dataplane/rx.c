@@ -111,8 +111,10 @@ parse_flags(const struct pbox_port *p, const struct rte_mbuf *m)
 	if (p->dev.rx_ip_checksum &&
 		(m->ol_flags & RTE_MBUF_F_RX_IP_CKSUM_MASK) == RTE_MBUF_F_RX_IP_CKSUM_GOOD)
 		flags |= PBOX_NET_F_IP_GOOD;
+	/* NONE: the port vouches for the data, and nobody has written a checksum */
 	if (p->dev.rx_udp_checksum &&
-		(m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_GOOD)
+		((m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_GOOD ||
+			(m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_NONE))
 		flags |= PBOX_NET_F_UDP_GOOD;
 	return flags;
 }

@@ -17,7 +17,9 @@ from bed import await_text, processor_seconds
 VDEVS = {
     "af_packet": "net_af_packet{i},iface=eth{i},framesz={framesz},blocksz={blocksz},framecnt={framecnt}",
     "af_xdp": "net_af_xdp{i},iface=eth{i},busy_budget=0",
+    "packet": "net_packet{i},iface=eth{i}",
 }
+LINKED = ("net_chaos", "net_packet")  # into the daemon
 XDP_MTU = 3400  # veth lets no larger frames pass to AF_XDP
 
 
@@ -123,9 +125,9 @@ class Box:
 
 
 def needs(device, library):
-    """Is this the driver of the device? Those of DPDK's package load by themselves."""
+    """Is this the driver of the device? Those of DPDK's package, and ours in the daemon, need none."""
     name = os.path.basename(library)[len("librte_"):-len(".so")]
-    return device_name(device).rstrip("0123456789") == name
+    return name not in LINKED and device_name(device).rstrip("0123456789") == name
 
 
 def perf_batch(bed, build, address, arguments, seconds=120, job="perf"):

@@ -57,6 +57,7 @@ struct dpdk_peer {
 /** Memory that EAL knows, the piece that was found last. */
 struct dpdk_region {
 	uintptr_t base, end;
+	const struct rte_memseg_list *list;
 	bool va; /* bus addresses are virtual ones */
 };
 

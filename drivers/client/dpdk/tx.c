@@ -121,6 +121,17 @@ dpdk_tx(struct dpdk *s, struct rte_mbuf *m)
 
 /* ---- datagrams ------------------------------------------------------------------------ */
 
+/** Bus address of a byte that EAL knows. (rte_mem_virt2iova() asks the kernel for each.) */
+static rte_iova_t
+bus_of(const struct rte_memseg_list *l, uintptr_t a)
+{
+	const struct rte_memseg *page = rte_mem_virt2memseg((const void *)a, l);
+
+	if (page == NULL || page->iova == RTE_BAD_IOVA)
+		return RTE_BAD_IOVA;
+	return page->iova + (a - (uintptr_t)page->addr);
+}
+
 /** Bus address of the caller's memory; false: the port cannot read there as one piece. */
 static bool
 bus_address(struct dpdk *s, const void *at, size_t len, rte_iova_t *iova)
@@ -133,9 +144,10 @@ bus_address(struct dpdk *s, const void *at, size_t len, rte_iova_t *iova)
 
 		if (l == NULL || (l->external && s->virtio_user))
 			return false;
-		r->base = (uintptr_t)l->base_va;
-		r->end = r->base + l->len;
-		r->va = rte_eal_iova_mode() == RTE_IOVA_VA && !l->external;
+		*r = (struct dpdk_region){.base = (uintptr_t)l->base_va,
+			.end = (uintptr_t)l->base_va + l->len,
+			.list = l,
+			.va = rte_eal_iova_mode() == RTE_IOVA_VA && !l->external};
 		if (a + len > r->end)
 			return false;
 	}
@@ -143,9 +155,8 @@ bus_address(struct dpdk *s, const void *at, size_t len, rte_iova_t *iova)
 		*iova = a;
 		return true;
 	}
-	*iova = rte_mem_virt2iova(at);
-	return *iova != RTE_BAD_IOVA &&
-	       rte_mem_virt2iova((const uint8_t *)at + len - 1) == *iova + len - 1;
+	*iova = bus_of(r->list, a);
+	return *iova != RTE_BAD_IOVA && bus_of(r->list, a + len - 1) == *iova + len - 1;
 }
 
 static void

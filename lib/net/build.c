@@ -100,6 +100,17 @@ pbox_net_udp_template(struct pbox_net_udp_template *t, const struct pbox_net_if 
 }
 
 void
+pbox_net_udp_origin(struct pbox_net_udp_origin *o, const struct pbox_net_if *nif, uint8_t tos)
+{
+	static const uint8_t nobody[6];
+	struct pbox_net_udp_template t;
+
+	pbox_net_udp_template(&t, nif, 0, nobody, 0, 0, tos);
+	memcpy(o->bytes, t.bytes, sizeof(o->bytes));
+	o->ip_sum = t.ip_sum;
+}
+
+void
 pbox_net_udp_checksum_set(void *frame, const void *payload, size_t payload_len)
 {
 	uint8_t *p = (uint8_t *)frame, *udp = p + PBOX_NET_ETH_LEN + PBOX_NET_IP_LEN;

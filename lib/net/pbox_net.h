@@ -246,6 +246,55 @@ pbox_net_udp_header(
 	pbox_net_put_be16(p + PBOX_NET_ETH_LEN + PBOX_NET_IP_LEN + 4, udp_len);
 }
 
+/*
+ * The same for a sender with thousands of peers, whose templates would not stay in a cache: one
+ * template a port.
+ */
+
+/** The headers of all datagrams from one port, written once. Readable by all. */
+struct pbox_net_udp_origin {
+	uint8_t bytes[PBOX_NET_ETH_LEN + PBOX_NET_IP_LEN];
+	uint16_t ip_sum; /**< folded sum of the IPv4 header without what is added for a peer */
+} __attribute__((aligned(64)));
+
+/** Where a datagram goes, and from which UDP port. */
+struct pbox_net_to {
+	uint8_t mac[6];
+	uint16_t src_port, dst_port; /**< host order */
+	uint32_t ip;
+};
+
+/** Fill @p o: from nif, Don't Fragment, TTL 64, DSCP and ECN as in @p tos. */
+void pbox_net_udp_origin(struct pbox_net_udp_origin *o, const struct pbox_net_if *nif, uint8_t tos);
+
+/** What pbox_net_udp_header() writes. */
+static inline void
+pbox_net_udp_header_to(const struct pbox_net_udp_origin *o, void *frame,
+	const struct pbox_net_to *to, uint16_t payload_len, uint16_t ip_id)
+{
+	uint8_t *p = (uint8_t *)frame, v[8];
+	uint16_t udp_len = (uint16_t)(payload_len + PBOX_NET_UDP_LEN), words[2], check;
+	uint64_t sum = o->ip_sum;
+
+	pbox_net_put_be16(v, (uint16_t)(udp_len + PBOX_NET_IP_LEN));
+	pbox_net_put_be16(v + 2, ip_id);
+	memcpy(words, v, 4);
+	sum += (uint64_t)words[0] + words[1] + (to->ip & 0xFFFF) + (to->ip >> 16);
+	check = (uint16_t)~pbox_net_sum_fold(sum);
+	memcpy(p, o->bytes, PBOX_NET_ETH_LEN + PBOX_NET_IP_LEN);
+	memcpy(p, to->mac, 6);
+	p += PBOX_NET_ETH_LEN;
+	memcpy(p + 2, v, 4);
+	memcpy(p + 10, &check, 2);
+	memcpy(p + 16, &to->ip, 4);
+	p += PBOX_NET_IP_LEN;
+	pbox_net_put_be16(v, to->src_port);
+	pbox_net_put_be16(v + 2, to->dst_port);
+	pbox_net_put_be16(v + 4, udp_len);
+	v[6] = v[7] = 0; /* no checksum */
+	memcpy(p, v, 8);
+}
+
 /** Add the UDP checksum to a header written by pbox_net_udp_header(), whose payload of the same
  * length may stand elsewhere. */
 void pbox_net_udp_checksum_set(void *frame, const void *payload, size_t payload_len);

@@ -68,7 +68,12 @@ test_udp_header(void)
 {
 	struct pbox_net_if box = box_if();
 	struct pbox_net_if host = {.mac = HOST_MAC, .prefix_len = 24, .ip = ip4(10, 0, 0, 7)};
+	struct pbox_net_to to = {
+		.mac = HOST_MAC, .src_port = 7270, .dst_port = 4242, .ip = host.ip};
 	struct pbox_net_udp_template t;
+	struct pbox_net_udp_origin origin;
+	uint8_t from_origin[PBOX_NET_HEADERS_LEN];
+	uint16_t id;
 	struct pbox_net_pkt out;
 	static uint8_t f[65600], payload[PBOX_NET_PAYLOAD_MAX];
 	struct pbox_random r;
@@ -77,11 +82,15 @@ test_udp_header(void)
 	for (size_t i = 0; i < sizeof(payload); i++)
 		payload[i] = (uint8_t)pbox_random_u64(&r);
 	pbox_net_udp_template(&t, &box, 7270, host.mac, host.ip, 4242, 0xB9);
+	pbox_net_udp_origin(&origin, &box, 0xB9);
 	for (unsigned i = 0; i < 2000; i++) {
 		uint16_t len =
 			(uint16_t)(i == 0 ? PBOX_NET_PAYLOAD_MAX : pbox_random_below(&r, 9000));
 
-		pbox_net_udp_header(&t, f, len, (uint16_t)pbox_random_u64(&r));
+		id = (uint16_t)pbox_random_u64(&r);
+		pbox_net_udp_header(&t, f, len, id);
+		pbox_net_udp_header_to(&origin, from_origin, &to, len, id);
+		CU_ASSERT_EQUAL(memcmp(f, from_origin, sizeof(from_origin)), 0);
 		memcpy(f + PBOX_NET_HEADERS_LEN, payload, len);
 		if (i % 2 == 0)
 			pbox_net_udp_checksum_set(f, payload, len);

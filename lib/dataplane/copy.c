@@ -6,30 +6,28 @@
 
 /* All headers of a frame, 104 bytes. */
 void
-core_frame_headers(void *at, const struct pbox_net_udp_template *t, const struct pbox_send *s,
+core_frame_headers(void *at, const struct pbox_net_udp_origin *t, const struct pbox_send *s,
 	uint16_t served, uint16_t ip_id)
 {
+	const struct pbox_peer *p = s->peer;
+	struct pbox_net_to to = {.src_port = p->local_udp, .dst_port = p->udp, .ip = p->ip};
 	struct pbox_hdr hdr = s->hdr;
 
+	memcpy(to.mac, p->mac, sizeof(to.mac));
 	hdr.served = served;
-	pbox_net_udp_header(t, at, (uint16_t)(PBOX_HDR_LEN + hdr.length), ip_id);
+	pbox_net_udp_header_to(t, at, &to, (uint16_t)(PBOX_HDR_LEN + hdr.length), ip_id);
 	pbox_frame_encode((uint8_t *)at + PBOX_NET_HEADERS_LEN, &hdr, s->payload_crc);
 }
 
-struct rte_mbuf *
-core_frame_copy(struct rte_mempool *mp, const struct pbox_net_udp_template *t,
-	const struct pbox_send *s, uint16_t served, uint16_t ip_id)
+bool
+core_frame_copy(struct rte_mbuf *m, const struct pbox_net_udp_origin *t, const struct pbox_send *s,
+	uint16_t served, uint16_t ip_id)
 {
-	struct rte_mbuf *m = rte_pktmbuf_alloc(mp);
 	uint32_t len = (uint32_t)FRAME_HEADERS + s->hdr.length;
 	uint8_t *at;
 
-	if (m == NULL)
-		return NULL;
-	if (len > rte_pktmbuf_tailroom(m)) {
-		rte_pktmbuf_free(m);
-		return NULL;
-	}
+	if (len > rte_pktmbuf_tailroom(m))
+		return false;
 	at = rte_pktmbuf_mtod(m, uint8_t *);
 	core_frame_headers(at, t, s, served, ip_id);
 	if (s->hdr.length > 0)
@@ -37,5 +35,5 @@ core_frame_copy(struct rte_mempool *mp, const struct pbox_net_udp_template *t,
 	m->data_len = (uint16_t)len;
 	m->pkt_len = len;
 	m->port = s->peer->port;
-	return m;
+	return true;
 }

@@ -15,9 +15,9 @@
 
 #include "pbox_dataplane.h"
 
-#define BURST         32
-#define TX_BURST      32
-#define PEERS         64   /* header templates kept by each core; a power of two */
+#define BURST         PBOX_SHARD_BURST
+#define TX_BURST      64
+#define STASH         64   /* packets taken from a pool at a time */
 #define RING_HANDOFF  512  /* packets from one core to another */
 #define RING_CONTROL  1024 /* packets from a core to control, and back */
 #define ETHDEVS       RTE_MAX_ETHPORTS
@@ -39,11 +39,12 @@ struct handoff {
 	struct rte_mbuf *m[BURST];
 };
 
-/* The headers towards one worker, from one of our UDP ports. */
-struct peer_header {
-	struct pbox_peer peer;
-	struct pbox_net_udp_template t;
-} __rte_aligned(128);
+/* Packets for answers that were taken from their pool together. */
+struct stash {
+	struct rte_mempool *pool;
+	unsigned n;
+	struct rte_mbuf *m[STASH];
+};
 
 struct rx_queue {
 	struct pbox_port *port;
@@ -74,8 +75,9 @@ struct core {
 	unsigned n_frames;
 	struct pbox_frame frame[PBOX_SHARD_BURST];
 
-	struct rte_mempool *headers; /* of answers, and of the segments behind them */
-	struct peer_header *peer;    /* PEERS */
+	struct stash header, segment; /* of answers: headers, and the payloads behind them */
+	const void *payload;          /* of the latest answer; how long it has been served: */
+	uint16_t served;
 	uint16_t ip_id;
 
 	unsigned empty; /* turns without work in a row */
@@ -98,8 +100,9 @@ struct pbox_dp {
 	struct region region[PBOX_MAX_NODES];
 	unsigned n_regions;
 	struct core *core[PBOX_PORT_CORES];
-	struct rte_mempool *headers[PBOX_PORT_CORES];
-	unsigned n_headers[PBOX_PORT_CORES];
+	struct pbox_net_udp_origin from[ETHDEVS]; /* datagrams of ports */
+	struct rte_mempool *headers[PBOX_PORT_CORES], *segments[PBOX_PORT_CORES];
+	unsigned n_headers[PBOX_PORT_CORES]; /* in each of the two */
 
 	/* control thread */
 	struct rte_mempool *control_pool;
@@ -130,10 +133,11 @@ void core_datagram_rx(struct core *c, struct rte_mbuf *m);
 void frames_flush(struct core *c);
 /* sink.c: shard ops */
 extern const struct pbox_shard_ops core_ops;
-/* copy.c: a frame in one packet; the headers from a template. NULL: it does not fit */
-struct rte_mbuf *core_frame_copy(struct rte_mempool *mp, const struct pbox_net_udp_template *t,
+/* copy.c: a frame in packet m, which is as it comes from a pool. False: it does not fit, and is
+ * unchanged */
+bool core_frame_copy(struct rte_mbuf *m, const struct pbox_net_udp_origin *t,
 	const struct pbox_send *s, uint16_t served, uint16_t ip_id);
-void core_frame_headers(void *at, const struct pbox_net_udp_template *t, const struct pbox_send *s,
+void core_frame_headers(void *at, const struct pbox_net_udp_origin *t, const struct pbox_send *s,
 	uint16_t served, uint16_t ip_id);
 /* tx.c */
 void core_tx(struct core *c, unsigned port, struct rte_mbuf *m);

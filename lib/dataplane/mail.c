@@ -72,15 +72,13 @@ int
 pbox_dp_control_send(struct pbox_dp *dp, const struct pbox_send *s)
 {
 	struct pbox_port *p = s->peer->port < ETHDEVS ? dp->port_of[s->peer->port] : NULL;
-	struct pbox_net_udp_template t;
 	struct rte_mbuf *m;
 
 	if (p == NULL)
 		return -ENODEV;
-	pbox_net_udp_template(
-		&t, &p->nif, s->peer->local_udp, s->peer->mac, s->peer->ip, s->peer->udp, 0);
-	m = core_frame_copy(dp->control_pool, &t, s, 0, dp->control_ip_id++);
-	if (m == NULL) {
+	m = rte_pktmbuf_alloc(dp->control_pool);
+	if (m == NULL || !core_frame_copy(m, &dp->from[s->peer->port], s, 0, dp->control_ip_id++)) {
+		rte_pktmbuf_free(m);
 		dp->control_lost++;
 		return -ENOBUFS;
 	}

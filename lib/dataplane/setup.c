@@ -55,11 +55,16 @@ extbuf_freed(void *addr, void *opaque)
 	rte_mbuf_ext_refcnt_set(opaque, 1);
 }
 
-/* The count of a payload segment stands in its private area, for good. */
+/*
+ * A segment has no memory of its own: it is an external buffer for good, pinned to it in DPDK's
+ * words, of which only the address changes. So that it need not be attached and detached for every
+ * answer, its count stands in its private area and is set up once.
+ */
 static void
-init_header(struct rte_mempool *mp, void *arg, void *obj, unsigned i)
+init_segment(struct rte_mempool *mp, void *arg, void *obj, unsigned i)
 {
 	struct rte_mbuf_ext_shared_info *sh = rte_mbuf_to_priv(obj);
+	struct rte_mbuf *m = obj;
 
 	(void)mp;
 	(void)arg;
@@ -67,6 +72,23 @@ init_header(struct rte_mempool *mp, void *arg, void *obj, unsigned i)
 	sh->free_cb = extbuf_freed;
 	sh->fcb_opaque = sh;
 	rte_mbuf_ext_refcnt_set(sh, 1);
+	m->shinfo = sh;
+	m->ol_flags = RTE_MBUF_F_EXTERNAL;
+}
+
+static struct rte_mempool *
+segment_pool(const char *name, unsigned n, int node)
+{
+	struct rte_mempool *mp = pbox_port_pool(name, n, PBOX_PORT_MBUF_PRIV, 0, node);
+	struct rte_pktmbuf_pool_private *info;
+
+	_Static_assert(sizeof(struct rte_mbuf_ext_shared_info) <= PBOX_PORT_MBUF_PRIV, "fits");
+	if (mp == NULL)
+		return NULL;
+	info = rte_mempool_get_priv(mp);
+	info->flags |= RTE_PKTMBUF_POOL_F_PINNED_EXT_BUF;
+	rte_mempool_obj_iter(mp, init_segment, NULL);
+	return mp;
 }
 
 static bool
@@ -79,16 +101,23 @@ is_served(const struct pbox_port *port, unsigned core)
 	return i < port->conf.n_cores;
 }
 
-/* What lies in the transmit queues of its ports, twice: headers and payload segment. */
+/* What lies in the transmit queues of its ports: headers, and as many payload segments. */
 static unsigned
 header_mbufs(const struct pbox_port *port, unsigned n_ports, unsigned core)
 {
-	unsigned n = 1024;
+	unsigned n = 512 + STASH;
 
 	for (unsigned p = 0; p < n_ports; p++)
 		if (is_served(&port[p], core))
-			n += 2 * (port[p].n_txd + RING_HANDOFF);
+			n += port[p].n_txd + RING_HANDOFF;
 	return n;
+}
+
+static size_t
+headers_bytes(unsigned n)
+{
+	return pbox_port_pool_bytes(n, PBOX_PORT_MBUF_PRIV, HEADER_ROOM) +
+	       pbox_port_pool_bytes(n, PBOX_PORT_MBUF_PRIV, 0);
 }
 
 static int
@@ -97,15 +126,15 @@ core_headers(struct pbox_dp *dp, struct core *c, struct pbox_error *err)
 	unsigned i = c->index, n = header_mbufs(dp->conf.port, dp->conf.n_ports, i);
 	char name[RTE_MEMPOOL_NAMESIZE];
 
-	_Static_assert(sizeof(struct rte_mbuf_ext_shared_info) <= PBOX_PORT_MBUF_PRIV, "fits");
 	snprintf(name, sizeof(name), "pbox_headers_%u", i);
 	dp->headers[i] = pbox_port_pool(name, n, PBOX_PORT_MBUF_PRIV, HEADER_ROOM, c->node);
-	if (dp->headers[i] == NULL)
-		return pbox_memory_fail(err, "packets for answers need", c->node,
-			pbox_port_pool_bytes(n, PBOX_PORT_MBUF_PRIV, HEADER_ROOM));
+	snprintf(name, sizeof(name), "pbox_segments_%u", i);
+	dp->segments[i] = segment_pool(name, n, c->node);
+	if (dp->headers[i] == NULL || dp->segments[i] == NULL)
+		return pbox_memory_fail(err, "packets for answers need", c->node, headers_bytes(n));
 	dp->n_headers[i] = n;
-	rte_mempool_obj_iter(dp->headers[i], init_header, NULL);
-	c->headers = dp->headers[i];
+	c->header.pool = dp->headers[i];
+	c->segment.pool = dp->segments[i];
 	return 0;
 }
 
@@ -117,12 +146,11 @@ values(size_t n)
 
 #define CORE_STRUCT RTE_ALIGN_CEIL(sizeof(struct core), 2 * PBOX_CACHE_LINE)
 
-/* The core with its counters and peers behind it. */
+/* The core with its counters behind it. */
 static size_t
 core_size(void)
 {
-	return CORE_STRUCT + values(PBOX_CS_STATS) + values(PBOX_SS_STATS) +
-	       PEERS * sizeof(struct peer_header);
+	return CORE_STRUCT + values(PBOX_CS_STATS) + values(PBOX_SS_STATS);
 }
 
 static int
@@ -142,7 +170,6 @@ core_create(struct pbox_dp *dp, unsigned i, struct pbox_error *err)
 	c->node = node;
 	c->stat = (uint64_t *)((uint8_t *)c + at);
 	c->shard_stat = (uint64_t *)((uint8_t *)c->stat + values(PBOX_CS_STATS));
-	c->peer = (struct peer_header *)((uint8_t *)c->shard_stat + values(PBOX_SS_STATS));
 	memset(c->outbox_of, -1, sizeof(c->outbox_of));
 	sc = (struct pbox_shard_conf){
 		.id = (uint16_t)i,
@@ -181,6 +208,7 @@ pbox_dp_create(const struct pbox_dp_conf *conf, struct pbox_error *err)
 		struct pbox_port *port = &conf->port[p];
 
 		dp->port_of[port->conf.id] = port;
+		pbox_net_udp_origin(&dp->from[port->conf.id], &port->nif, 0);
 		for (unsigned i = 0; i < port->conf.n_cores; i++)
 			dp->serves[port->conf.id] |= UINT64_C(1) << port->conf.core[i];
 	}
@@ -231,6 +259,14 @@ empty_ring(struct core *c, struct rte_ring *r, bool received)
 	}
 }
 
+static void
+empty_stash(struct stash *s)
+{
+	if (s->n > 0)
+		rte_mempool_put_bulk(s->pool, (void **)s->m, s->n);
+	s->n = 0;
+}
+
 void
 pbox_dp_drain(struct pbox_dp *dp)
 {
@@ -248,6 +284,8 @@ pbox_dp_drain(struct pbox_dp *dp)
 			rte_pktmbuf_free(m);
 		pbox_shard_destroy(c->shard);
 		c->shard = NULL;
+		empty_stash(&c->header);
+		empty_stash(&c->segment);
 	}
 }
 
@@ -257,7 +295,7 @@ pbox_dp_mbufs(const struct pbox_dp *dp)
 	unsigned n = dp->n_control;
 
 	for (unsigned i = 0; i < dp->conf.n_cores; i++)
-		n += dp->n_headers[i];
+		n += 2 * dp->n_headers[i];
 	return n;
 }
 
@@ -267,7 +305,8 @@ pbox_dp_mbufs_missing(const struct pbox_dp *dp)
 	unsigned n = rte_mempool_in_use_count(dp->control_pool);
 
 	for (unsigned i = 0; i < dp->conf.n_cores; i++)
-		n += rte_mempool_in_use_count(dp->headers[i]);
+		n += rte_mempool_in_use_count(dp->headers[i]) +
+		     rte_mempool_in_use_count(dp->segments[i]);
 	return n;
 }
 
@@ -279,8 +318,7 @@ pbox_dp_core_bytes(const struct pbox_port *port, unsigned n_ports, unsigned core
 	for (unsigned p = 0; p < n_ports; p++)
 		if (is_served(&port[p], core))
 			n += rings_port_bytes(&port[p]);
-	return n + pbox_port_pool_bytes(
-			   header_mbufs(port, n_ports, core), PBOX_PORT_MBUF_PRIV, HEADER_ROOM);
+	return n + headers_bytes(header_mbufs(port, n_ports, core));
 }
 
 size_t
@@ -300,6 +338,7 @@ pbox_dp_destroy(struct pbox_dp *dp)
 			pbox_shard_destroy(dp->core[i]->shard);
 		rte_free(dp->core[i]);
 		rte_mempool_free(dp->headers[i]);
+		rte_mempool_free(dp->segments[i]);
 	}
 	rte_mempool_free(dp->control_pool);
 	for (unsigned i = 0; i < dp->n_regions; i++)

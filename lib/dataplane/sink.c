@@ -6,28 +6,52 @@
 
 #include "core.h"
 
-/* Headers towards a worker: from the few that are kept, or written anew. */
-static const struct pbox_net_udp_template *
-headers_of(struct core *c, const struct pbox_port *p, const struct pbox_peer *peer)
+/* A packet as its pool keeps it: one segment, nobody else's. NULL: there is none. */
+static inline struct rte_mbuf *
+take(struct stash *s)
 {
-	uint32_t key = (peer->ip ^ peer->ip >> 16 ^ peer->udp ^ peer->local_udp) * 0x9E3779B1u;
-	struct peer_header *h = &c->peer[key >> 16 & (PEERS - 1)];
-
-	if (memcmp(&h->peer, peer, sizeof(*peer)) != 0) {
-		h->peer = *peer;
-		pbox_net_udp_template(
-			&h->t, &p->nif, peer->local_udp, peer->mac, peer->ip, peer->udp, 0);
+	if (s->n == 0) {
+		if (rte_mempool_get_bulk(s->pool, (void **)s->m, STASH) != 0)
+			return NULL;
+		s->n = STASH;
 	}
-	return &h->t;
+	return s->m[--s->n];
 }
 
-/* Microseconds since this turn began, when the packet was fetched. */
-static uint16_t
-served_us(const struct core *c)
+static inline void
+put_back(struct stash *s, struct rte_mbuf *m)
 {
-	uint64_t us = (uint64_t)((unsigned __int128)(rte_rdtsc() - c->tsc) * c->dp->us_mult >> 32);
+	s->m[s->n++] = m;
+}
 
-	return us < UINT16_MAX ? (uint16_t)us : UINT16_MAX;
+static struct rte_mbuf *
+take_header(struct core *c)
+{
+	struct rte_mbuf *m = take(&c->header);
+
+	if (m != NULL) {
+		m->data_off = RTE_PKTMBUF_HEADROOM;
+		m->data_len = 0; /* else a used one has no room */
+		m->ol_flags = 0;
+		m->tx_offload = 0;
+	}
+	return m;
+}
+
+/* Microseconds since this turn began, when the packet was fetched. One reading of the clock serves
+ * all answers with the same payload. */
+static uint16_t
+served_us(struct core *c, const void *payload)
+{
+	if (payload == NULL || payload != c->payload) {
+		uint64_t us =
+			(uint64_t)((unsigned __int128)(rte_rdtsc() - c->tsc) * c->dp->us_mult >>
+				   32);
+
+		c->served = us < UINT16_MAX ? (uint16_t)us : UINT16_MAX;
+		c->payload = payload;
+	}
+	return c->served;
 }
 
 /* Bus address of parameter memory, and how far it is contiguous; 0: not in EAL memory. */
@@ -57,17 +81,18 @@ bus_address(const struct pbox_dp *dp, const void *at, size_t len, rte_iova_t *io
 	return 0;
 }
 
-/* A segment that is the payload itself. Its reference count lives in its own private area and is
- * set up once (setup.c), so that cores do not share it. */
+/* A segment that is the payload itself (setup.c). */
 static struct rte_mbuf *
 segment(struct core *c, const void *at, size_t len, rte_iova_t iova)
 {
-	struct rte_mbuf *e = rte_pktmbuf_alloc(c->headers);
+	struct rte_mbuf *e = take(&c->segment);
 
 	if (e == NULL)
 		return NULL;
-	rte_pktmbuf_attach_extbuf(
-		e, (void *)(uintptr_t)at, iova, (uint16_t)len, rte_mbuf_to_priv(e));
+	e->buf_addr = (void *)(uintptr_t)at;
+	rte_mbuf_iova_set(e, iova);
+	e->buf_len = (uint16_t)len;
+	e->data_off = 0;
 	e->data_len = (uint16_t)len;
 	e->pkt_len = (uint32_t)len;
 	return e;
@@ -75,15 +100,15 @@ segment(struct core *c, const void *at, size_t len, rte_iova_t iova)
 
 /* Headers in a small packet, the payload behind them where it is. NULL: no packets. */
 static struct rte_mbuf *
-frame_shared(struct core *c, const struct pbox_net_udp_template *t, const struct pbox_send *s)
+frame_shared(struct core *c, const struct pbox_net_udp_origin *t, const struct pbox_send *s)
 {
 	const uint8_t *at = s->payload;
 	size_t left = s->hdr.length;
-	struct rte_mbuf *m = rte_pktmbuf_alloc(c->headers), *tail = m;
+	struct rte_mbuf *m = take_header(c), *tail = m;
 
 	if (m == NULL)
 		return NULL;
-	core_frame_headers(rte_pktmbuf_mtod(m, void *), t, s, served_us(c), c->ip_id++);
+	core_frame_headers(rte_pktmbuf_mtod(m, void *), t, s, served_us(c, s->payload), c->ip_id++);
 	m->data_len = FRAME_HEADERS;
 	m->pkt_len = FRAME_HEADERS + s->hdr.length;
 	m->port = s->peer->port;
@@ -104,27 +129,43 @@ frame_shared(struct core *c, const struct pbox_net_udp_template *t, const struct
 	return m;
 }
 
+static struct rte_mbuf *
+frame_copied(struct core *c, const struct pbox_port *p, const struct pbox_net_udp_origin *t,
+	const struct pbox_send *s)
+{
+	bool small = s->hdr.length == 0;
+	struct rte_mbuf *m =
+		small ? take_header(c) : rte_pktmbuf_alloc(p->pool[c->index % p->n_queues]);
+
+	if (m == NULL)
+		return NULL;
+	if (core_frame_copy(m, t, s, served_us(c, NULL), c->ip_id++))
+		return m;
+	if (small)
+		put_back(&c->header, m);
+	else
+		rte_pktmbuf_free(m);
+	return NULL;
+}
+
 static void
 core_send(void *ctx, const struct pbox_send *s)
 {
 	struct core *c = ctx;
 	struct pbox_port *p = s->peer->port < ETHDEVS ? c->dp->port_of[s->peer->port] : NULL;
-	const struct pbox_net_udp_template *t;
+	const struct pbox_net_udp_origin *t;
 	struct rte_mbuf *m;
 
 	if (p == NULL) {
 		count(c, PBOX_CS_TX_DROPPED, 1);
 		return;
 	}
-	t = headers_of(c, p, s->peer);
-	if (s->hdr.length == 0) {
-		m = core_frame_copy(c->headers, t, s, served_us(c), c->ip_id++);
-	} else if (s->shared && p->dev.tx_segments) {
+	t = &c->dp->from[s->peer->port];
+	if (s->shared && s->hdr.length > 0 && p->dev.tx_segments) {
 		m = frame_shared(c, t, s);
 		count(c, PBOX_CS_TX_SHARED_BYTES, m != NULL ? s->hdr.length : 0);
 	} else {
-		m = core_frame_copy(
-			p->pool[c->index % p->n_queues], t, s, served_us(c), c->ip_id++);
+		m = frame_copied(c, p, t, s);
 		/* of parameters: an echo is no matter */
 		count(c, PBOX_CS_TX_COPIED_BYTES, m != NULL && s->shared ? s->hdr.length : 0);
 	}
@@ -139,8 +180,7 @@ core_release(void *ctx, void *const *handle, unsigned n)
 {
 	(void)ctx;
 	/* a train's packet has a reference for each of its frames */
-	for (unsigned i = 0; i < n; i++)
-		rte_pktmbuf_free(handle[i]);
+	rte_pktmbuf_free_bulk((struct rte_mbuf **)(uintptr_t)handle, n);
 }
 
 static void

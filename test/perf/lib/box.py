@@ -130,10 +130,10 @@ def needs(device, library):
     return name not in LINKED and device_name(device).rstrip("0123456789") == name
 
 
-def perf_batch(bed, build, address, arguments, seconds=120, job="perf"):
+def perf_batch(bed, build, address, arguments, seconds=120, job="perf", local=1):
     """pbox-perf once in each worker's namespace, all for one job; what each has printed.
 
-    Any failure or wrong element is an exception."""
+    local: workers in each namespace. Any failure or wrong element is an exception."""
     children = []
     with tempfile.TemporaryDirectory(prefix=bed.prefix) as d:
         try:
@@ -141,7 +141,8 @@ def perf_batch(bed, build, address, arguments, seconds=120, job="perf"):
                 with open(os.path.join(d, f"{i}.json"), "wb") as out:
                     children.append(bed.start(
                         f"w{i}", [os.path.join(build, "app/perf/pbox-perf"), address, "--job",
-                                  job, "--workers", str(bed.workers), "--worker", str(i),
+                                  job, "--workers", str(bed.workers * local), "--worker",
+                                  str(i * local), "--local", str(local),
                                   "--quiet", "--json", *map(str, arguments)],
                         stdout=out, log=os.path.join(d, f"{i}.log")))
             end = time.monotonic() + seconds

@@ -8,9 +8,9 @@
  * what is multiplied here is, column by column of 64 bytes, not each payload but
  *
  *	plain:   the XOR of all n payloads D_k, and
- *	shifted: the XOR of D_k moved k columns towards the end.
+ *	shifted: the XOR of D_k moved n-1-k columns towards the end.
  *
- * Their residues are the sums over k of r_k and of x^(512 (n-1-k)) r_k modulo P, where r_k is the
+ * Their residues are the sums over k of r_k and of x^(512 k) r_k modulo P, where r_k is the
  * residue of payload k, and the same sums are made of the residues r'_k that the headers promise. If
  * only payload k is damaged, plain is right only if r_k = r'_k: the CRC32C's own judgement. If i
  * and j are, both are right only if their errors e_i and e_j have e_i = e_j and (1 + x^(512 (j-i)))
@@ -18,8 +18,8 @@
  * degree 31 and the order of x is 2^31 - 1): two coincidences of one in 2^31, as if each had been looked
  * at alone. More at a time are two independent conditions of 32 bits.
  *
- * shifted is made in registers: late[k] is what payloads k, k+1, ... have to say to the column in
- * which payload k is (late[k] = D_k ^ late[k+1] of the column before); late[0] is ready.
+ * shifted is made in registers: late[k] is what payloads 0 to k have to say to the column in which
+ * payload k is (late[k] = D_k ^ late[k-1] of the column before); late[n-1] is ready.
  *
  * Residues are bit-reflected: bit 31 is x^0. A product of two reflected numbers is one bit lower than
  * it should be; exponents of constants make up for it.
@@ -33,6 +33,8 @@
 #define UNROLL _Pragma("GCC unroll 8")
 
 #define COLUMN     64
+#define AT_ONCE    2   /* columns; 4 need more registers than there are */
+#define AHEAD      256 /* elements of dst that are fetched early: from the last-level cache 10 % */
 #define POLYNOMIAL 0x82F63B78u
 
 /* Constants of the field, computed at start. */
@@ -100,10 +102,10 @@ make_constants(void)
 
 /* (a moved one column to the front) + d */
 INLINE __m512i
-fold(__m512i a, __m512i d)
+fold(__m512i a, __m512i d, __m512i by)
 {
-	return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(a, k.fold, 0x00),
-		_mm512_clmulepi64_epi128(a, k.fold, 0x11), d, 0x96);
+	return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(a, by, 0x00),
+		_mm512_clmulepi64_epi128(a, by, 0x11), d, 0x96);
 }
 
 INLINE __m512i
@@ -177,15 +179,19 @@ promises(const struct group *g, unsigned n, unsigned covered)
 		uint32_t r = promised(g->src[j], covered);
 
 		p.plain ^= r;
-		sum = _mm_xor_si128(sum, product(r, k.columns[n - 1 - j]));
+		sum = _mm_xor_si128(sum, product(r, k.columns[j]));
 	}
 	p.shifted = reduced(sum);
 	return p;
 }
 
+/* Everything that the loop needs, in registers: a store to dst could change what g points to. */
 struct state {
-	__m512i plain, shifted;
-	__m512i late[GROUP_MAX + 1]; /* late[n] is 0 */
+	const uint8_t *src[GROUP_MAX];
+	float weight[GROUP_MAX];
+	const float *acc;
+	__m512i plain, shifted, fold;
+	__m512i late[GROUP_MAX];
 	__m512 zero; /* what is added at the start: +0.0, or -0.0, which is nothing */
 };
 
@@ -203,45 +209,60 @@ elements(__m512i d, enum pbox_elem elem, unsigned half)
 }
 
 INLINE __m512
-start(const struct group *g, const struct state *c, size_t i, __mmask16 m)
+start(const struct state *c, size_t i, __mmask16 m)
 {
-	if (g->acc == NULL)
+	if (c->acc == NULL)
 		return c->zero;
-	return _mm512_add_ps(_mm512_maskz_loadu_ps(m, g->acc + i), c->zero);
+	return _mm512_add_ps(_mm512_maskz_loadu_ps(m, c->acc + i), c->zero);
 }
 
-/* One column, of which `bytes` are there, from element i on. */
+/* `count` columns from element i on, source by source; of the last one `bytes` are there. count is a
+ * constant. */
 INLINE void
-column(float *dst, const struct group *g, struct state *c, size_t i, size_t bytes,
-	enum pbox_elem elem, int weighted, unsigned n)
+columns(float *dst, struct state *c, size_t i, unsigned count, size_t bytes, enum pbox_elem elem,
+	int weighted, unsigned n)
 {
 	unsigned size = elem == PBOX_ELEM_FP32 ? 4 : 2, halves = 4 / size;
 	__mmask64 there = bytes < COLUMN ? ((__mmask64)1 << bytes) - 1 : ~(__mmask64)0;
 	size_t left = bytes / size;
-	__m512i all = _mm512_setzero_si512();
 	__mmask16 m[2] = {lanes(left), lanes(left > 16 ? left - 16 : 0)};
-	__m512 sum[2];
+	__m512i all[AT_ONCE], late[AT_ONCE], before = _mm512_setzero_si512();
+	__m512 sum[AT_ONCE * 2];
 
-	for (unsigned v = 0; v < halves; v++)
-		sum[v] = start(g, c, i + 16 * v, m[v]);
+	for (unsigned v = 0; v < count * halves; v++)
+		sum[v] = start(c, i + 16 * v, m[v % halves]);
+	for (unsigned v = 0; v < count * halves; v++)
+		__builtin_prefetch(dst + i + AHEAD + 16 * v, 1);
+	for (unsigned v = 0; v < count; v++)
+		all[v] = late[v] = _mm512_setzero_si512();
 	UNROLL for (unsigned j = 0; j < n; j++)
 	{
-		__m512i d = _mm512_maskz_loadu_epi8(there, g->src[j] + i * size);
+		for (unsigned v = 0; v < count; v++) {
+			__m512i d = _mm512_maskz_loadu_epi8(
+					there, c->src[j] + i * size + v * COLUMN),
+				moved = before;
 
-		all = _mm512_xor_si512(all, d);
-		c->late[j] = _mm512_xor_si512(d, c->late[j + 1]);
-		for (unsigned v = 0; v < halves; v++) {
-			__m512 x = elements(d, elem, v);
+			__asm__("" : "+v"(d)); /* or it is loaded again for each of its uses */
+			all[v] = _mm512_xor_si512(all[v], d);
+			before = late[v];
+			late[v] = _mm512_xor_si512(d, moved);
+			for (unsigned h = 0; h < halves; h++) {
+				__m512 x = elements(d, elem, h), *s = &sum[v * halves + h];
 
-			if (weighted)
-				x = _mm512_mul_ps(_mm512_set1_ps(g->weight[j]), x);
-			sum[v] = _mm512_add_ps(sum[v], x);
+				if (weighted)
+					x = _mm512_mul_ps(_mm512_set1_ps(c->weight[j]), x);
+				*s = _mm512_add_ps(*s, x);
+			}
 		}
+		before = c->late[j];
+		c->late[j] = late[count - 1];
 	}
-	c->plain = fold(c->plain, all);
-	c->shifted = fold(c->shifted, c->late[0]);
-	for (unsigned v = 0; v < halves; v++)
-		_mm512_mask_storeu_ps(dst + i + 16 * v, m[v], sum[v]);
+	for (unsigned v = 0; v < count; v++) {
+		c->plain = fold(c->plain, all[v], c->fold);
+		c->shifted = fold(c->shifted, late[v], c->fold);
+	}
+	for (unsigned v = 0; v < count * halves; v++)
+		_mm512_mask_storeu_ps(dst + i + 16 * v, m[v % halves], sum[v]);
 }
 
 /* elem, weighted and n are constants where this is inlined. */
@@ -250,23 +271,33 @@ sum_checked(float *dst, const struct group *g, size_t elems, unsigned header, en
 	int weighted, unsigned n)
 {
 	unsigned size = elem == PBOX_ELEM_FP32 ? 4 : 2, covered = header - 4;
+	unsigned count = elem == PBOX_ELEM_FP32 ? AT_ONCE : AT_ONCE / 2;
 	size_t in_column = COLUMN / size, i = 0, rest = elems % in_column * size;
 	struct promise p = promises(g, n, covered);
 	struct state c = {
+		.acc = g->acc,
+		.fold = k.fold,
 		.plain = begin(k.plain[n]),
 		.shifted = begin(k.shifted[n]),
 		.zero = _mm512_set1_ps(g->zero ? 0.0f : -0.0f),
 	};
-	uint32_t pad = 0;
+	uint32_t pad = rest > 0 ? COLUMN - (uint32_t)rest : 0;
 
-	UNROLL for (unsigned j = 0; j <= GROUP_MAX; j++) c.late[j] = _mm512_setzero_si512();
-	for (; i + in_column <= elems; i += in_column)
-		column(dst, g, &c, i, COLUMN, elem, weighted, n);
-	if (rest > 0) {
-		column(dst, g, &c, i, rest, elem, weighted, n);
-		pad = COLUMN - (uint32_t)rest;
+	for (unsigned j = 0; j < n; j++) {
+		c.src[j] = g->src[j];
+		c.weight[j] = g->weight[j];
 	}
-	UNROLL for (unsigned j = 1; j < n; j++) c.shifted = fold(c.shifted, c.late[j]);
+	for (unsigned j = 0; j < n; j++)
+		c.late[j] = _mm512_setzero_si512();
+	for (; i + count * in_column <= elems; i += count * in_column)
+		columns(dst, &c, i, count, COLUMN, elem, weighted, n);
+	for (; i < elems; i += in_column) {
+		size_t left = (elems - i) * size;
+
+		columns(dst, &c, i, 1, left < COLUMN ? left : COLUMN, elem, weighted, n);
+	}
+	UNROLL for (unsigned j = 1; j < n; j++) c.shifted =
+		fold(c.shifted, c.late[n - 1 - j], c.fold);
 	/* the promises have the header's place behind them, the residues zeros up to a column */
 	return times(residue(c.plain), k.bytes[covered]) == times(p.plain, k.bytes[pad]) &&
 	       times(residue(c.shifted), k.bytes[covered]) == times(p.shifted, k.bytes[pad]);

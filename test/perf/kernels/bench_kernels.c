@@ -10,173 +10,138 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "measure.h"
+#include "variants.h"
 
 struct options {
-	unsigned workers;
+	unsigned workers; /**< 0: the whole programme */
 	size_t bytes;
 	double seconds;
 	enum pbox_elem elem;
-	const char *kernels; /**< only this implementation, or NULL for all */
-	int json, huge;
+	const char *kernels; /**< only this implementation, or NULL for the best */
+	int json, huge, quick;
+	unsigned runs;
 	size_t largest;
 };
 
-struct context {
-	const struct pbox_reduce_ops *reduce;
-	struct pbox_update update;
-	struct pbox_optim_scalars scalars;
-	uint64_t sink;
-};
+static const char *const elem_names[] = {"", "fp32", "bf16", "fp16"};
+static unsigned rows;
+
+/* What a summary is made of. */
+static struct summary {
+	double sum[2], checked[2], momentum[2], checked_momentum[2], one_by_one[2];
+} summary;
 
 static void
-one_pass(const struct workload *w, size_t f, void *ctx)
+note(const struct workload *w, const char *name, int set, double gbit, double ratio)
 {
-	struct context *c = ctx;
-	const void *src[WORKERS_MAX];
-	struct pbox_sources s = {src, NULL, w->workers, w->elem, NULL};
-
-	fragment_sources(w, f, src);
-	c->reduce->sum(w->param + f * w->elems, &s, 0, w->elems);
-}
-
-/* As a box does that adds each packet when it comes. */
-static void
-one_by_one(const struct workload *w, size_t f, void *ctx)
-{
-	struct context *c = ctx;
-	const void *src[WORKERS_MAX];
-	float *dst = w->param + f * w->elems;
-
-	fragment_sources(w, f, src);
-	for (unsigned k = 0; k < w->workers; k++) {
-		struct pbox_sources s = {&src[k], NULL, 1, w->elem, k == 0 ? NULL : dst};
-
-		c->reduce->sum(dst, &s, 0, w->elems);
-	}
-}
-
-/* All payloads copied to one place: what a copying receiver pays before it sums. */
-static void
-copy(const struct workload *w, size_t f, void *ctx)
-{
-	const void *src[WORKERS_MAX];
-
-	(void)ctx;
-	fragment_sources(w, f, src);
-	for (unsigned k = 0; k < w->workers; k++)
-		memcpy(w->param + f * w->elems, src[k], w->bytes);
-}
-
-/* One load a cache line and nothing else: what the memory gives, without prefetching of our own. */
-static void
-read_only(const struct workload *w, size_t f, void *ctx)
-{
-	struct context *c = ctx;
-	const void *src[WORKERS_MAX];
-	uint64_t x = 0, word;
-
-	fragment_sources(w, f, src);
-	for (unsigned k = 0; k < w->workers; k++)
-		for (size_t i = 0; i < w->bytes; i += 64) {
-			memcpy(&word, (const uint8_t *)src[k] + i, sizeof(word));
-			x |= word;
-		}
-	c->sink += x;
+	if (w->workers != 8 || w->elem != PBOX_ELEM_FP32 || set < 0)
+		return;
+	if (strcmp(name, "sum") == 0)
+		summary.sum[set] = gbit;
+	else if (strcmp(name, "checked sum") == 0)
+		summary.checked[set] = gbit;
+	else if (strcmp(name, "fused momentum") == 0)
+		summary.momentum[set] = ratio;
+	else if (strcmp(name, "checked fused momentum") == 0)
+		summary.checked_momentum[set] = ratio;
+	else if (strcmp(name, "one by one") == 0)
+		summary.one_by_one[set] = ratio;
 }
 
 static void
-fused(const struct workload *w, size_t f, void *ctx)
-{
-	struct context *c = ctx;
-	const void *src[WORKERS_MAX];
-	struct pbox_sources s = {src, NULL, w->workers, w->elem, NULL};
-	struct pbox_update u = c->update;
-
-	fragment_sources(w, f, src);
-	u.k = &c->scalars;
-	u.param = w->param + f * w->elems;
-	if (pbox_optim_states(u.kind) > 0)
-		u.s0 = w->s0 + f * w->elems;
-	if (pbox_optim_states(u.kind) > 1)
-		u.s1 = w->s1 + f * w->elems;
-	pbox_optim_update(&u, &s, w->elems);
-}
-
-static void
-report(const struct options *o, const struct workload *w, const char *kernels, const char *what,
-	double seconds, double bare)
+report(const struct options *o, const struct workload *w, const struct variant *v, double seconds,
+	double ratio, double clock)
 {
 	double gbytes = (double)(w->bytes * w->workers) / seconds * 1e-9;
+	size_t payloads = w->fragments * w->workers * w->bytes;
 
-	if (o->json) {
-		printf("{\"kernels\":\"%s\",\"what\":\"%s\",\"working_set\":%zu,\"workers\":%u,"
-		       "\"payload\":%zu,\"huge_pages\":%s,\"ns_per_fragment\":%.1f,"
-		       "\"gbytes_per_s\":%.2f,\"gbit_per_s\":%.1f",
-			kernels, what, w->mapped, w->workers, w->bytes, o->huge ? "true" : "false",
-			seconds * 1e9, gbytes, gbytes * 8);
-		if (bare > 0)
-			printf(",\"ratio_to_bare_sum\":%.3f", seconds / bare);
-		printf("}\n");
-	} else {
-		printf("%6zu MB  %-8s %-16s %9.1f ns/fragment %8.2f GB/s %8.1f Gbit/s",
-			w->mapped >> 20, kernels, what, seconds * 1e9, gbytes, gbytes * 8);
-		if (bare > 0)
-			printf("  %.2f x the bare sum", seconds / bare);
+	if (!o->json) {
+		printf("%5zu KB %-6s %-4s %2u  %-23s %9.1f ns/fragment %7.2f GB/s %7.1f Gbit/s "
+		       "%5.1f B/cycle",
+			payloads >> 10, v->ctx.reduce->name, elem_names[w->elem], w->workers,
+			v->name, seconds * 1e9, gbytes, gbytes * 8, gbytes / clock);
+		if (v->base >= 0)
+			printf("  %.2f x the %s", ratio, v->base ? "checked sum" : "sum");
 		printf("\n");
+		fflush(stdout);
+		return;
 	}
-	fflush(stdout);
+	printf("%s{\"table\":\"%s of %zu bytes, %zu KB of them\",\"what\":\"%s\",\"workers\":%u,"
+	       "\"kernels\":\"%s\",\"format\":\"%s\",\"payload\":%zu,\"working_set_kb\":%zu,"
+	       "\"huge_pages\":%s,\"gbit_per_s\":%.1f,\"gb_per_s\":%.2f,\"bytes_per_cycle\":%.2f,"
+	       "\"ns_per_fragment\":%.1f,",
+		rows++ ? ",\n" : "", elem_names[w->elem], w->bytes, payloads >> 10, v->name,
+		w->workers, v->ctx.reduce->name, elem_names[w->elem], w->bytes, payloads >> 10,
+		o->huge ? "true" : "false", gbytes * 8, gbytes, gbytes / clock, seconds * 1e9);
+	if (v->base >= 0)
+		printf("\"time_ratio\":%.3f,\"ratio_to\":\"%s\"}", ratio,
+			v->base ? "checked sum" : "sum");
+	else
+		printf("\"time_ratio\":null,\"ratio_to\":null}");
 }
 
+/* All variants take turns, so that a ratio compares what ran at the same time. */
 static void
-bench_optimisers(const struct options *o, const struct workload *w, struct context *c, double bare)
+bench_set(const struct options *o, size_t kbytes, unsigned workers, size_t bytes,
+	enum pbox_elem elem, const struct pbox_reduce_ops *reduce, int few)
 {
-	for (int kind = PBOX_OPTIM_NONE; kind < PBOX_OPTIM_KINDS; kind++) {
-		struct pbox_hyper h;
-		char what[32];
-
-		pbox_hyper_defaults(&h, kind);
-		h.lr = 1e-6;
-		h.momentum = kind == PBOX_OPTIM_SGD ? 0.0 : 0.9;
-		pbox_optim_scalars(&c->scalars, &h, kind, 10);
-		c->update = (struct pbox_update){
-			.reduce = c->reduce,
-			.optim = pbox_optim_select(c->reduce->name),
-			.kind = kind,
-			.factor = kind == PBOX_OPTIM_NONE ? 1.0f : 1.0f / (float)w->workers,
-		};
-		if (c->update.optim == NULL)
-			c->update.optim = &pbox_optim_scalar;
-		snprintf(what, sizeof(what), "fused %s", pbox_optim_kind_name(kind));
-		report(o, w, c->reduce->name, what, measure(w, fused, c, o->seconds), bare);
-	}
-}
-
-static void
-bench_working_set(const struct options *o, size_t working_set)
-{
-	struct context c = {0};
+	static struct variant v[VARIANTS_MAX];
+	static double t[VARIANTS_MAX][RUNS_MAX], ratio[RUNS_MAX];
+	unsigned n = variants_make(v, reduce, workers, few);
+	int set = kbytes == 512 ? 0 : kbytes == 16384 ? 1 : -1;
+	double clock = core_clock();
 	struct workload w;
 
-	workload_make(&w, working_set, o->workers, o->bytes, o->elem, o->huge);
-	report(o, &w, "-", "read only", measure(&w, read_only, &c, o->seconds), 0);
-	report(o, &w, "-", "memcpy", measure(&w, copy, &c, o->seconds), 0);
-	for (unsigned i = 0; pbox_reduce_at(i) != NULL; i++) {
-		double bare;
+	workload_make(&w, kbytes << 10, workers, bytes, elem, o->huge);
+	for (unsigned run = 0; run < o->runs; run++)
+		for (unsigned i = 0; i < n; i++)
+			t[i][run] = measure(&w, v[i].run, &v[i].ctx, o->seconds);
+	for (unsigned i = 0; i < n; i++) {
+		double middle = median(t[i], o->runs);
 
-		c.reduce = pbox_reduce_at(i);
-		if (!c.reduce->usable() ||
-			(o->kernels != NULL && strcmp(o->kernels, c.reduce->name) != 0))
-			continue;
-		bare = measure(&w, one_pass, &c, o->seconds);
-		report(o, &w, c.reduce->name, "one pass", bare, 0);
-		report(o, &w, c.reduce->name, "one by one", measure(&w, one_by_one, &c, o->seconds),
-			bare);
-		bench_optimisers(o, &w, &c, bare);
+		for (unsigned run = 0; v[i].base >= 0 && run < o->runs; run++)
+			ratio[run] = t[i][run] / t[v[i].base][run];
+		if (v[i].ctx.refused > 0) {
+			fprintf(stderr, "bench_kernels: %s refused intact frames\n", v[i].name);
+			exit(1);
+		}
+		report(o, &w, &v[i], middle, median(ratio, o->runs), clock);
+		note(&w, v[i].name, set, (double)(bytes * workers) / middle * 8e-9,
+			median(ratio, o->runs));
 	}
-	if (c.sink == 1)
-		printf("\n"); /* so that reading is not optimised away */
 	workload_free(&w);
+}
+
+static void
+programme(const struct options *o, const struct pbox_reduce_ops *best)
+{
+	static const size_t sets[] = {512, 16 << 10, 64 << 10, 1 << 20}; /* KB */
+	static const unsigned workers[] = {1, 2, 4, 16, 64};
+	const struct pbox_reduce_ops *avx2 = pbox_reduce_select("avx2");
+
+	for (unsigned i = 0; i < sizeof(sets) / sizeof(sets[0]); i++)
+		if (sets[i] <= o->largest << 10)
+			bench_set(o, sets[i], 8, o->bytes, PBOX_ELEM_FP32, best, 0);
+	for (unsigned set = 0; set < 2 && !o->quick; set++) {
+		for (unsigned i = 0; i < sizeof(workers) / sizeof(workers[0]); i++)
+			bench_set(o, sets[set], workers[i], o->bytes, PBOX_ELEM_FP32, best, 1);
+		for (enum pbox_elem e = PBOX_ELEM_BF16; e <= PBOX_ELEM_FP16; e++)
+			bench_set(o, sets[set], 8, o->bytes, e, best, 1);
+		bench_set(o, sets[set], 8, 1408, PBOX_ELEM_FP32, best, 1);
+		if (avx2 != NULL && avx2 != best)
+			bench_set(o, sets[set], 8, o->bytes, PBOX_ELEM_FP32, avx2, 1);
+		bench_set(o, sets[set], 8, o->bytes, PBOX_ELEM_FP32, &pbox_reduce_scalar, 1);
+	}
+}
+
+static void
+one_case(const struct options *o, const struct pbox_reduce_ops *best)
+{
+	static const size_t sets[] = {512, 16 << 10, 64 << 10, 1 << 20};
+
+	for (unsigned i = 0; i < sizeof(sets) / sizeof(sets[0]); i++)
+		if (sets[i] <= o->largest << 10)
+			bench_set(o, sets[i], o->workers, o->bytes, o->elem, best, 0);
 }
 
 static void
@@ -184,44 +149,50 @@ usage(FILE *f)
 {
 	fprintf(f, "Usage: bench_kernels [options]\n"
 		   "Times the summation and optimiser kernels on payloads at random places.\n"
-		   "  --workers N      payloads a fragment (8)\n"
+		   "  --workers N      payloads a fragment, and nothing else (a whole programme)\n"
 		   "  --payload BYTES  of each, a multiple of 64 (8192)\n"
-		   "  --format F       fp32, bf16 or fp16 (fp32)\n"
-		   "  --kernels NAME   only scalar, avx2 or avx512 (all that this CPU can run)\n"
+		   "  --format F       with --workers: fp32, bf16 or fp16 (fp32)\n"
+		   "  --kernels NAME   scalar, avx2 or avx512 (the best that this CPU can run)\n"
 		   "  --largest MB     leave out larger working sets (1024)\n"
-		   "  --seconds S      of each of the 5 runs a median is taken of (0.1)\n"
-		   "  --huge           transparent huge pages (4 KiB pages)\n"
-		   "  --json           one object a line\n");
+		   "  --seconds S      of each run (0.05)\n"
+		   "  --runs N         the median is taken of (5)\n"
+		   "  --small-pages    4 KiB pages (transparent huge pages)\n"
+		   "  --quick          least that shows that all works\n"
+		   "  --json           one object\n");
 }
 
 static enum pbox_elem
 format_of(const char *name)
 {
-	if (strcmp(name, "bf16") == 0)
-		return PBOX_ELEM_BF16;
-	if (strcmp(name, "fp16") == 0)
-		return PBOX_ELEM_FP16;
-	if (strcmp(name, "fp32") == 0)
-		return PBOX_ELEM_FP32;
+	for (int e = PBOX_ELEM_FP32; e <= PBOX_ELEM_FP16; e++)
+		if (strcmp(name, elem_names[e]) == 0)
+			return (enum pbox_elem)e;
 	fprintf(stderr, "bench_kernels: no format %s: choose fp32, bf16 or fp16\n", name);
 	exit(2);
 }
 
 static void
+check(const struct options *o)
+{
+	if (o->workers > WORKERS_MAX || o->bytes == 0 || o->bytes % 64 != 0) {
+		fprintf(stderr, "bench_kernels: --workers is 1 to %d, --payload a multiple of 64\n",
+			WORKERS_MAX);
+		exit(2);
+	}
+	if (o->runs == 0 || o->runs > RUNS_MAX) {
+		fprintf(stderr, "bench_kernels: --runs is 1 to %d\n", RUNS_MAX);
+		exit(2);
+	}
+}
+
+static void
 parse(struct options *o, int argc, char **argv)
 {
-	static const struct option table[] = {
-		{"workers", 1, NULL, 'w'},
-		{"payload", 1, NULL, 'p'},
-		{"format", 1, NULL, 'f'},
-		{"kernels", 1, NULL, 'k'},
-		{"largest", 1, NULL, 'l'},
-		{"seconds", 1, NULL, 's'},
-		{"huge", 0, NULL, 'H'},
-		{"json", 0, NULL, 'j'},
-		{"help", 0, NULL, 'h'},
-		{NULL, 0, NULL, 0},
-	};
+	static const struct option table[] = {{"workers", 1, NULL, 'w'}, {"payload", 1, NULL, 'p'},
+		{"format", 1, NULL, 'f'}, {"kernels", 1, NULL, 'k'}, {"largest", 1, NULL, 'l'},
+		{"seconds", 1, NULL, 's'}, {"runs", 1, NULL, 'r'}, {"small-pages", 0, NULL, 'S'},
+		{"quick", 0, NULL, 'q'}, {"json", 0, NULL, 'j'}, {"help", 0, NULL, 'h'},
+		{NULL, 0, NULL, 0}};
 	int c;
 
 	while ((c = getopt_long(argc, argv, "h", table, NULL)) != -1) {
@@ -244,8 +215,16 @@ parse(struct options *o, int argc, char **argv)
 		case 's':
 			o->seconds = strtod(optarg, NULL);
 			break;
-		case 'H':
-			o->huge = 1;
+		case 'r':
+			o->runs = (unsigned)strtoul(optarg, NULL, 10);
+			break;
+		case 'S':
+			o->huge = 0;
+			break;
+		case 'q':
+			o->quick = 1;
+			o->largest = 16;
+			o->seconds = 0.01;
 			break;
 		case 'j':
 			o->json = 1;
@@ -255,22 +234,51 @@ parse(struct options *o, int argc, char **argv)
 			exit(c == 'h' ? 0 : 2);
 		}
 	}
-	if (o->workers == 0 || o->workers > WORKERS_MAX || o->bytes == 0 || o->bytes % 64 != 0) {
-		fprintf(stderr, "bench_kernels: --workers is 1 to %d, --payload a multiple of 64\n",
-			WORKERS_MAX);
-		exit(2);
-	}
+	check(o);
+}
+
+static void
+print_summary(const struct pbox_reduce_ops *best, double clock)
+{
+	static const char *const where[] = {"l2", "llc"};
+
+	printf("],\n\"summary\":{\"kernels\":\"%s\",\"core_ghz\":%.2f", best->name, clock);
+	for (int i = 0; i < 2; i++)
+		printf(",\"sum_%s_gbit_per_s\":%.1f,\"checked_sum_%s_gbit_per_s\":%.1f,"
+		       "\"momentum_to_sum_%s\":%.3f,\"checked_momentum_to_checked_sum_%s\":%.3f,"
+		       "\"one_by_one_to_sum_%s\":%.3f",
+			where[i], summary.sum[i], where[i], summary.checked[i], where[i],
+			summary.momentum[i], where[i], summary.checked_momentum[i], where[i],
+			summary.one_by_one[i]);
+	printf("}}\n");
 }
 
 int
 main(int argc, char **argv)
 {
-	static const size_t sets[] = {1, 16, 64, 1024}; /* MB: L2, last-level cache, memory */
-	struct options o = {8, 8192, 0.1, PBOX_ELEM_FP32, NULL, 0, 0, 1024};
+	struct options o = {
+		.bytes = 8192,
+		.seconds = 0.05,
+		.elem = PBOX_ELEM_FP32,
+		.huge = 1,
+		.runs = 5,
+		.largest = 1024,
+	};
+	const struct pbox_reduce_ops *best;
 
 	parse(&o, argc, argv);
-	for (unsigned i = 0; i < sizeof(sets) / sizeof(sets[0]); i++)
-		if (sets[i] <= o.largest)
-			bench_working_set(&o, sets[i] << 20);
+	best = pbox_reduce_select(o.kernels);
+	if (best == NULL) {
+		fprintf(stderr, "bench_kernels: no kernels %s on this CPU\n", o.kernels);
+		return 2;
+	}
+	if (o.json)
+		printf("{\"benchmark\":\"kernels\",\"results\":[\n");
+	if (o.workers > 0)
+		one_case(&o, best);
+	else
+		programme(&o, best);
+	if (o.json)
+		print_summary(best, core_clock());
 	return 0;
 }

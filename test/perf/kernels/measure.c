@@ -12,7 +12,6 @@
 
 #include "measure.h"
 
-#define RUNS      5
 #define HUGE_PAGE ((size_t)2 << 20)
 
 static void *
@@ -42,12 +41,18 @@ unmap(void *p, size_t bytes)
 static void
 fill(struct workload *w, struct pbox_random *r)
 {
-	size_t count = w->fragments * w->workers * w->elems;
+	for (size_t k = 0; k < w->fragments * w->workers; k++) {
+		uint8_t *p = w->payloads + k * w->stride;
+		uint32_t crc;
 
-	for (size_t i = 0; i < count; i++) {
-		float x = (float)pbox_random_unit(r) - 0.5f;
+		for (size_t i = 0; i < w->elems; i++) {
+			float x = (float)pbox_random_unit(r) - 0.5f;
 
-		pbox_reduce_scalar.pack(w->payloads + i * pbox_elem_size(w->elem), w->elem, &x, 1);
+			pbox_reduce_scalar.pack(p + i * pbox_elem_size(w->elem), w->elem, &x, 1);
+		}
+		crc = pbox_reduce_crc32c(0, p, w->bytes);
+		crc = pbox_reduce_crc32c(crc, p - HEADER, HEADER - sizeof(crc));
+		memcpy(p - sizeof(crc), &crc, sizeof(crc));
 	}
 	for (size_t i = 0; i < w->fragments * w->elems; i++) {
 		w->param[i] = (float)pbox_random_unit(r);
@@ -72,9 +77,11 @@ workload_make(struct workload *w, size_t working_set, unsigned workers, size_t b
 	if (w->fragments == 0)
 		w->fragments = 1;
 	places = w->fragments * workers;
-	w->mapped = places * bytes;
+	w->stride = (bytes + HEADER + PBOX_CACHE_LINE - 1) / PBOX_CACHE_LINE * PBOX_CACHE_LINE;
+	w->mapped = places * w->stride + PBOX_CACHE_LINE;
 	results = w->fragments * w->elems * sizeof(float);
-	w->payloads = map(w->mapped, huge);
+	w->payloads = (uint8_t *)map(w->mapped, huge) + PBOX_CACHE_LINE;
+	w->scratch = map(w->elems * sizeof(float), 0);
 	w->param = map(results, huge);
 	w->s0 = map(results, huge);
 	w->s1 = map(results, huge);
@@ -95,7 +102,8 @@ workload_free(struct workload *w)
 {
 	size_t results = w->fragments * w->elems * sizeof(float);
 
-	unmap(w->payloads, w->mapped);
+	unmap(w->payloads - PBOX_CACHE_LINE, w->mapped);
+	unmap(w->scratch, w->elems * sizeof(float));
 	unmap(w->param, results);
 	unmap(w->s0, results);
 	unmap(w->s1, results);
@@ -106,7 +114,7 @@ void
 fragment_sources(const struct workload *w, size_t f, const void **src)
 {
 	for (unsigned k = 0; k < w->workers; k++)
-		src[k] = w->payloads + w->order[f * w->workers + k] * w->bytes;
+		src[k] = w->payloads + w->order[f * w->workers + k] * w->stride;
 }
 
 /* Processor time: what other programs take of a shared core is not counted. */
@@ -128,24 +136,51 @@ by_value(const void *a, const void *b)
 }
 
 double
+median(const double *x, unsigned n)
+{
+	double sorted[RUNS_MAX];
+
+	memcpy(sorted, x, n * sizeof(*x));
+	qsort(sorted, n, sizeof(*x), by_value);
+	return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+}
+
+double
 measure(const struct workload *w, work one, void *ctx, double seconds)
 {
-	size_t rounds = 1 + 1024 / w->fragments; /* between two looks at the clock */
-	double run[RUNS];
+	size_t rounds = 1 + 256 / w->fragments; /* between two looks at the clock */
+	size_t done = 0;
+	double begin, t;
 
-	for (int i = -1; i < RUNS; i++) {
-		double begin = now(), t;
-		size_t done = 0;
+	for (size_t f = 0; f < w->fragments && f < 4096; f++)
+		one(w, f, ctx); /* caches as this work leaves them */
+	begin = now();
+	do {
+		for (size_t i = 0; i < rounds; i++)
+			for (size_t f = 0; f < w->fragments; f++)
+				one(w, f, ctx);
+		done += rounds * w->fragments;
+		t = now() - begin;
+	} while (t < seconds);
+	return t / (double)done;
+}
 
-		do {
-			for (size_t f = 0; f < rounds * w->fragments; f++)
-				one(w, f % w->fragments, ctx);
-			done += rounds * w->fragments;
-			t = now() - begin;
-		} while (t < seconds);
-		if (i >= 0)
-			run[i] = t / (double)done;
+double
+core_clock(void)
+{
+	double best = 0;
+
+	for (int run = 0; run < 10; run++) {
+		double begin = now(), rate;
+		uint64_t x = 1;
+
+		for (int i = 0; i < 200000; i++)
+			for (int k = 0; k < 10; k++) {
+				x += x; /* one after the other */
+				__asm__ volatile("" : "+r"(x));
+			}
+		rate = 2e6 / (now() - begin) * 1e-9;
+		best = rate > best ? rate : best;
 	}
-	qsort(run, RUNS, sizeof(run[0]), by_value);
-	return run[RUNS / 2];
+	return best;
 }

@@ -7,7 +7,7 @@
 
 /**
  * @file
- * Fragments at random places of a working set, and the median of some timed runs over them.
+ * Fragments at random places of a working set, and timed runs over them that take turns.
  */
 
 #include <stddef.h>
@@ -16,19 +16,23 @@
 #include <pbox_optim.h>
 
 #define WORKERS_MAX 64
+#define HEADER      62 /**< bytes of a frame's header, doc/protocol.md R2.1 */
+#define RUNS_MAX    32
 
-/** What a run works on: n payloads of `bytes` each a fragment, and the result's places. */
+/** What a run works on: n frames of `bytes` of payload each a fragment, and the result's places. */
 struct workload {
 	unsigned workers;
 	size_t bytes; /**< of a payload */
 	size_t elems;
 	enum pbox_elem elem;
-	size_t fragments;  /**< in the working set */
-	uint32_t *order;   /**< of the payloads: fragments x workers places */
-	uint8_t *payloads; /**< fragments x workers x bytes */
-	float *param;      /**< fragments x elems, each; state of the optimisers */
+	size_t fragments; /**< in the working set */
+	uint32_t *order;  /**< of the payloads: fragments x workers places */
+	uint8_t *payloads;
+	size_t stride; /**< from one payload to the next: a header stands before each */
+	float *param;  /**< fragments x elems, each; state of the optimisers */
 	float *s0, *s1;
-	size_t mapped; /**< bytes of payloads mapped */
+	float *scratch; /**< elems */
+	size_t mapped;  /**< bytes of payloads, headers included */
 };
 
 /** Exits with a message if there is no memory. huge: ask for transparent huge pages. */
@@ -39,10 +43,15 @@ void workload_free(struct workload *w);
 /** One fragment's worth of work; f counts through the fragments. */
 typedef void (*work)(const struct workload *w, size_t f, void *ctx);
 
-/** Seconds a fragment: the median of 5 runs of at least `seconds` each, after one to warm up. */
+/** Seconds of processor time a fragment, in one run of at least `seconds`. */
 double measure(const struct workload *w, work one, void *ctx, double seconds);
 
 /** The payloads of fragment f, in worker order. */
 void fragment_sources(const struct workload *w, size_t f, const void **src);
+
+/** The core's clock now, in GHz: additions that wait for each other, one a cycle. */
+double core_clock(void);
+
+double median(const double *x, unsigned n);
 
 #endif /* MEASURE_H */

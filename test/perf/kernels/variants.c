@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdio.h>
+#include <string.h>
+
+#include "variants.h"
+
+static void
+one_pass(const struct workload *w, size_t f, void *ctx)
+{
+	struct context *c = ctx;
+	const void *src[WORKERS_MAX];
+	struct pbox_sources s = {src, NULL, w->workers, w->elem, NULL};
+
+	fragment_sources(w, f, src);
+	c->reduce->sum(w->param + f * w->elems, &s, 0, w->elems);
+}
+
+static void
+one_pass_hinted(const struct workload *w, size_t f, void *ctx)
+{
+	struct context *c = ctx;
+	const void *src[WORKERS_MAX], *next[WORKERS_MAX];
+	struct pbox_sources s = {src, NULL, w->workers, w->elem, NULL};
+
+	fragment_sources(w, f, src);
+	fragment_sources(w, f + 1 == w->fragments ? 0 : f + 1, next);
+	s.next = next;
+	s.n_next = w->workers;
+	c->reduce->sum(w->param + f * w->elems, &s, 0, w->elems);
+}
+
+/* As a box does that adds each packet when it comes. */
+static void
+one_by_one(const struct workload *w, size_t f, void *ctx)
+{
+	struct context *c = ctx;
+	const void *src[WORKERS_MAX];
+	float *dst = w->param + f * w->elems;
+
+	fragment_sources(w, f, src);
+	for (unsigned k = 0; k < w->workers; k++) {
+		struct pbox_sources s = {&src[k], NULL, 1, w->elem, k == 0 ? NULL : dst};
+
+		c->reduce->sum(dst, &s, 0, w->elems);
+	}
+}
+
+/* The frames verified in the pass that sums them. */
+static void
+checked(const struct workload *w, size_t f, void *ctx)
+{
+	struct context *c = ctx;
+	const void *src[WORKERS_MAX], *next[WORKERS_MAX];
+	bool intact;
+	struct pbox_sources s = {src, NULL, w->workers, w->elem, NULL};
+
+	fragment_sources(w, f, src);
+	fragment_sources(w, f + 1 == w->fragments ? 0 : f + 1, next);
+	s.next = next;
+	s.n_next = w->workers;
+	s.intact = &intact;
+	s.header = HEADER;
+	c->reduce->sum(w->param + f * w->elems, &s, 0, w->elems);
+	c->refused += !intact;
+}
+
+/* Each frame verified by itself, then the sum: two passes. */
+static void
+verified_then_summed(const struct workload *w, size_t f, void *ctx)
+{
+	struct context *c = ctx;
+	const void *src[WORKERS_MAX];
+	struct pbox_sources s = {src, NULL, w->workers, w->elem, NULL};
+
+	fragment_sources(w, f, src);
+	for (unsigned k = 0; k < w->workers; k++)
+		c->refused += !pbox_reduce_intact(src[k], w->bytes, HEADER);
+	c->reduce->sum(w->param + f * w->elems, &s, 0, w->elems);
+}
+
+/* All payloads copied to one place: what a copying receiver pays before it sums. */
+static void
+copy(const struct workload *w, size_t f, void *ctx)
+{
+	const void *src[WORKERS_MAX];
+
+	(void)ctx;
+	fragment_sources(w, f, src);
+	for (unsigned k = 0; k < w->workers; k++)
+		memcpy(w->scratch, src[k], w->bytes);
+}
+
+/* One load a cache line and nothing else: what the memory gives, without prefetching of our own. */
+static void
+read_only(const struct workload *w, size_t f, void *ctx)
+{
+	struct context *c = ctx;
+	const void *src[WORKERS_MAX];
+	uint64_t x = 0, word;
+
+	fragment_sources(w, f, src);
+	for (unsigned k = 0; k < w->workers; k++)
+		for (size_t i = 0; i < w->bytes; i += 64) {
+			memcpy(&word, (const uint8_t *)src[k] + i, sizeof(word));
+			x |= word;
+		}
+	c->sink += x;
+}
+
+static void
+fused(const struct workload *w, size_t f, void *ctx)
+{
+	struct context *c = ctx;
+	const void *src[WORKERS_MAX];
+	bool intact = true;
+	struct pbox_sources s = {src, NULL, w->workers, w->elem, NULL};
+	struct pbox_update u = c->update;
+
+	fragment_sources(w, f, src);
+	if (c->checked) {
+		s.intact = &intact;
+		s.header = HEADER;
+	}
+	u.scratch = w->scratch;
+	u.k = &c->scalars;
+	u.param = w->param + f * w->elems;
+	if (pbox_optim_states(u.kind) > 0)
+		u.s0 = w->s0 + f * w->elems;
+	if (pbox_optim_states(u.kind) > 1)
+		u.s1 = w->s1 + f * w->elems;
+	c->refused += !pbox_optim_update(&u, &s, w->elems);
+}
+
+static void
+make_fused(struct context *c, enum pbox_optim_kind kind, unsigned workers, int check)
+{
+	struct pbox_hyper h;
+
+	pbox_hyper_defaults(&h, kind);
+	h.lr = 1e-6;
+	h.momentum = kind == PBOX_OPTIM_SGD ? 0.0 : 0.9;
+	pbox_optim_scalars(&c->scalars, &h, kind, 10);
+	c->checked = check;
+	c->update = (struct pbox_update){
+		.reduce = c->reduce,
+		.optim = pbox_optim_select(c->reduce->name),
+		.kind = kind,
+		.factor = kind == PBOX_OPTIM_NONE ? 1.0f : 1.0f / (float)workers,
+	};
+	if (c->update.optim == NULL)
+		c->update.optim = &pbox_optim_scalar;
+}
+
+unsigned
+variants_make(struct variant *v, const struct pbox_reduce_ops *reduce, unsigned workers, int few)
+{
+	static const struct {
+		const char *name;
+		work run;
+		int base;
+	} sums[] = {
+		{"sum", one_pass, -1},
+		{"checked sum", checked, 0},
+		{"sum, next fetched", one_pass_hinted, 0},
+		{"one by one", one_by_one, 0},
+		{"verify, then sum", verified_then_summed, 0},
+		{"read only", read_only, 0},
+		{"memcpy", copy, 0},
+	};
+	unsigned n = 0, count = few ? 5 : sizeof(sums) / sizeof(sums[0]);
+
+	memset(v, 0, VARIANTS_MAX * sizeof(*v));
+	for (; n < count; n++) {
+		snprintf(v[n].name, sizeof(v[n].name), "%s", sums[n].name);
+		v[n].run = sums[n].run;
+		v[n].base = sums[n].base;
+		v[n].ctx.reduce = reduce;
+	}
+	for (int check = 0; check < 2 && !few; check++)
+		for (int kind = PBOX_OPTIM_NONE; kind < PBOX_OPTIM_KINDS; kind++, n++) {
+			snprintf(v[n].name, sizeof(v[n].name), "%s %s",
+				check ? "checked fused" : "fused", pbox_optim_kind_name(kind));
+			v[n].run = fused;
+			v[n].base = check;
+			v[n].optimiser = kind != PBOX_OPTIM_NONE;
+			v[n].ctx.reduce = reduce;
+			make_fused(&v[n].ctx, (enum pbox_optim_kind)kind, workers, check);
+		}
+	return n;
+}

@@ -178,7 +178,10 @@ obey(int what)
 	case BOX_CLEAR:
 		memset(&box.t, 0, sizeof(box.t));
 		box.last = 0;
-		box.too_long = rte_get_tsc_hz() / 1000000 * INTERRUPTED_US(box.rig->o->workers);
+		box.too_long =
+			box.rig->o->only_rounds
+				? UINT64_MAX
+				: rte_get_tsc_hz() / 1000000 * INTERRUPTED_US(box.rig->o->workers);
 		box.t.allocations = alloc_count();
 		break;
 	case BOX_REST:
@@ -521,7 +524,8 @@ describe(struct rig *r, struct result *res)
 	snprintf(res->optim, sizeof(res->optim), "%s", r->real_optim->name);
 	res->huge = r->huge;
 	res->n_runs = r->o->runs;
-	tell(r, BOX_CLOCK);
+	if (!r->o->only_rounds)
+		tell(r, BOX_CLOCK);
 	res->tsc_ghz = tsc_ghz();
 	res->core_ghz = box.ghz_ratio * tsc_ghz();
 }

@@ -19,9 +19,8 @@ pbox_shard_create(const struct pbox_shard_conf *conf)
 	*s = (struct pbox_shard){.conf = *conf, .stats = conf->stats};
 	s->job = calloc(conf->max_jobs, sizeof(*s->job));
 	s->weight = calloc(PBOX_MAX_WORKERS, sizeof(*s->weight));
-	s->crc = calloc(PBOX_MAX_WORKERS, sizeof(*s->crc));
 	s->scratch = aligned_alloc(PBOX_CACHE_LINE, FRAGMENT_MAX * sizeof(*s->scratch));
-	if (s->job == NULL || s->weight == NULL || s->crc == NULL || s->scratch == NULL) {
+	if (s->job == NULL || s->weight == NULL || s->scratch == NULL) {
 		pbox_shard_destroy(s);
 		return NULL;
 	}
@@ -43,7 +42,6 @@ pbox_shard_destroy(struct pbox_shard *s)
 			shard_drop_rounds(s, s->job[i]);
 	free(s->job);
 	free(s->weight);
-	free(s->crc);
 	free(s->scratch);
 	free(s);
 }

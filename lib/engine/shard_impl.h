@@ -94,7 +94,7 @@ struct pbox_shard {
 	unsigned n_ready;
 	struct target ready[PBOX_SHARD_BURST];
 	float *weight;  /* PBOX_MAX_WORKERS: factors of one sum */
-	uint32_t *crc;  /* PBOX_MAX_WORKERS: of its payloads */
+	bool intact;    /* its contributions are */
 	float *scratch; /* FRAGMENT_MAX: a sum that is not verified yet */
 	struct error_rate error_rate;
 	bool own_endpoint[PBOX_MAX_ENDPOINTS];

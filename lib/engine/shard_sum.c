@@ -45,7 +45,8 @@ sources(struct pbox_shard *s, const struct target *g, unsigned end)
 		.n = end - r->folded,
 		.elem = (enum pbox_elem)g->st->t->push_format,
 		.acc = r->acc,
-		.crc = r->unverified > 0 ? s->crc : NULL,
+		.intact = r->unverified > 0 ? &s->intact : NULL,
+		.header = PBOX_HDR_LEN,
 	};
 
 	if (g->st->t->op == PBOX_OP_WEIGHTED_MEAN) {
@@ -56,37 +57,17 @@ sources(struct pbox_shard *s, const struct target *g, unsigned end)
 	return src;
 }
 
-/* Contributions end .. of a sum: which CRC belongs to which. */
-struct proof {
-	const struct pbox_round *r;
-	unsigned first, end;
-};
-
-static inline bool
-intact(const struct pbox_round *r, unsigned w, uint32_t crc)
-{
-	return !r->from[w].unverified || pbox_frame_verify(r->payload[w], crc);
-}
-
-static bool
-all_intact(void *ctx, const uint32_t *crc)
-{
-	const struct proof *p = ctx;
-
-	for (unsigned w = p->first; w < p->end; w++)
-		if (!intact(p->r, w, crc[w - p->first]))
-			return false;
-	return true;
-}
-
-/* A sum has found damaged contributions among first .. end-1: forget them, and ask for them. */
+/* A sum has found that not all of the contributions first .. end-1 are what was sent: forget those
+ * that are not, and ask for them. */
 static void
 take_back(struct pbox_shard *s, const struct target *g, unsigned first, unsigned end)
 {
 	struct pbox_round *r = g->slot->round;
+	size_t bytes = (size_t)g->elements * pbox_format_size(g->st->t->push_format);
 
 	for (unsigned w = first; w < end; w++) {
-		if (intact(r, w, s->crc[w - first]))
+		if (!r->from[w].unverified ||
+			pbox_reduce_intact(r->payload[w], bytes, PBOX_HDR_LEN))
 			continue;
 		shard_release(s, g->j, r, w, w + 1);
 		r->from[w].unverified = false;
@@ -109,16 +90,14 @@ shard_fold(struct pbox_shard *s, const struct target *g)
 	struct pbox_round *r = g->slot->round;
 	unsigned first = r->folded, end = first;
 	struct pbox_sources src;
-	struct proof proof;
 
 	while (end < j->job->workers && bit_get(r->has, end))
 		end++;
 	if (end == first || (r->acc == NULL && j->free_acc == NULL))
 		return;
 	src = sources(s, g, end);
-	proof = (struct proof){r, first, end};
 	s->conf.reduce->sum(s->scratch, &src, 0, g->elements);
-	if (src.crc != NULL && !all_intact(&proof, src.crc)) {
+	if (src.intact != NULL && !*src.intact) {
 		take_back(s, g, first, end);
 		return;
 	}
@@ -198,7 +177,6 @@ finish(struct pbox_shard *s, const struct target *g, const struct pbox_round *ne
 	struct pbox_sources src = sources(s, g, n);
 	size_t first = (size_t)g->frag * t->frag_elements;
 	uint64_t samples = 0;
-	struct proof proof = {r, r->folded, n};
 	struct pbox_update u = {
 		.reduce = s->conf.reduce,
 		.optim = s->conf.optim,
@@ -211,8 +189,6 @@ finish(struct pbox_shard *s, const struct target *g, const struct pbox_round *ne
 		.wire = g->c->wire != NULL ? g->c->wire + first * 2 : NULL,
 		.wire_elem = (enum pbox_elem)t->pull_format,
 		.scratch = s->scratch,
-		.verify = all_intact,
-		.verify_ctx = &proof,
 		.answer_crc = &g->slot->payload_crc,
 	};
 
@@ -224,7 +200,7 @@ finish(struct pbox_shard *s, const struct target *g, const struct pbox_round *ne
 		samples += r->from[w].weight;
 	u.factor = factor(t, n, samples);
 	if (!pbox_optim_update(&u, &src, g->elements)) {
-		take_back(s, g, proof.first, n);
+		take_back(s, g, r->folded, n);
 		return;
 	}
 	publish(s, g, round, samples);

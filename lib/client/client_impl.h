@@ -236,7 +236,6 @@ struct ep {
 
 #define LINK_IOVS    1024
 #define LINK_HDRS    512
-#define LINK_HDR     64 /* room of one */
 #define LINK_ECN_CE  3
 #define LINK_MIN_MTU (PBOX_MTU_OVERHEAD + PBOX_JOIN_LEN)
 
@@ -247,7 +246,7 @@ struct link {
 	bool heads; /* the last datagram has header-only frames */
 	struct pbox_client_tx tx[PBOX_CLIENT_TX_BATCH];
 	struct iovec iov[LINK_IOVS];
-	uint8_t hdr[LINK_HDRS][LINK_HDR];
+	uint8_t hdr[LINK_HDRS][PBOX_HDR_LEN]; /* no gap between them */
 	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes, rx_dropped;
 };
 

@@ -83,10 +83,13 @@ link_frame(struct link *l, struct pbox_client_peer *to, const struct pbox_hdr *h
 		*d = (struct pbox_client_tx){.to = to, .iov = &l->iov[l->n_iovs], .stays = stays};
 		l->heads = bytes == PBOX_HDR_LEN;
 	}
-	l->iov[l->n_iovs++] = (struct iovec){head, PBOX_HDR_LEN};
+	if (d->n > 0) /* header-only frames stand one behind the other */
+		l->iov[l->n_iovs - 1].iov_len += PBOX_HDR_LEN;
+	else
+		l->iov[l->n_iovs++] = (struct iovec){head, PBOX_HDR_LEN};
 	for (unsigned i = 0; i < n; i++)
 		l->iov[l->n_iovs++] = iov[i];
-	d->n += n + 1;
+	d->n = n + 1;
 	d->bytes += bytes;
 	l->tx_frames++;
 	l->tx_bytes += bytes;

@@ -26,25 +26,14 @@ fail(const char *what, const char *why)
 	exit(1);
 }
 
-/* What the registrar's share_of() gives the last of the jobs; 0: nothing. */
+/* Windows are what the registrar's share_of() gives: an equal part of one half for each job that may
+ * come, so many times the workers. With twice that every job has its window whatever the others took. */
 static uint32_t
-last_window(uint32_t hold, unsigned jobs, unsigned workers)
+hold_for(unsigned jobs, unsigned workers, uint32_t window)
 {
-	uint32_t reserved = 0, window = 0;
+	uint64_t hold = (uint64_t)4 * jobs * workers * window;
 
-	for (unsigned j = 0; j < jobs; j++) {
-		uint32_t left = hold - reserved, share = hold / 4;
-
-		if (share > left / 2)
-			share = left / 2;
-		if (share < workers)
-			share = workers;
-		if (share > left)
-			return 0;
-		window = share / workers;
-		reserved += workers * window;
-	}
-	return window;
+	return hold > UINT32_MAX / 2 ? UINT32_MAX / 2 : (uint32_t)hold;
 }
 
 /* Sizes that follow from the options. */
@@ -60,9 +49,9 @@ plan(struct rig *r)
 	r->frag_elements = pbox_frag_elements(r->mtu, o->format, o->format);
 	r->chunk_elements = 8192;
 	r->elements = o->model / 4;
-	/* what the workers may hold, as little as gives every job its window */
-	for (r->hold = 64; r->hold < 1u << 18 && last_window(r->hold, o->jobs, o->workers) < need;)
-		r->hold *= 2;
+	r->hold = hold_for(o->jobs, o->workers, need);
+	if (r->hold < 64)
+		r->hold = 64;
 	/* posted and held buffers together are the working set: the pool gives back the last used */
 	desc = buffers > flight + 32 ? buffers - flight : 32;
 	if (desc < buffers / 2)
@@ -217,7 +206,7 @@ create_planes(struct rig *r)
 		.n_endpoints = 1,
 		.control_port = PBOX_CONTROL_PORT,
 		.incarnation = 77,
-		.max_jobs = 64,
+		.max_jobs = (uint16_t)r->o->jobs,
 		.idle = PBOX_DP_POLL,
 		.reduce = &r->reduce,
 		.optim = &r->optim,
@@ -229,7 +218,7 @@ create_planes(struct rig *r)
 		.core = &r->core,
 		.drain_ns = 1000000000,
 		.registrar = {.incarnation = 77,
-			.max_jobs = 64,
+			.max_jobs = (uint16_t)r->o->jobs,
 			.max_workers = PBOX_MAX_WORKERS,
 			.chunk_elements = r->chunk_elements,
 			.lease_ms = 24 * 3600 * 1000,

@@ -16,7 +16,6 @@
 #include "pbox_dataplane.h"
 
 #define BURST         PBOX_SHARD_BURST
-#define TX_BURST      64
 #define STASH         64   /* packets taken from a pool at a time */
 #define RING_HANDOFF  512  /* packets from one core to another */
 #define RING_CONTROL  1024 /* packets from a core to control, and back */
@@ -28,8 +27,8 @@
 struct outbox {
 	uint16_t port, queue;
 	struct rte_ring *via; /* NULL: the queue is this core's own */
-	uint16_t n;
-	struct rte_mbuf *m[TX_BURST];
+	uint16_t n, burst;
+	struct rte_mbuf *m[PBOX_PORT_BURST_MAX];
 };
 
 /* Datagrams for the shard of another core. */

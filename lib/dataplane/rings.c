@@ -47,6 +47,7 @@ serve(struct pbox_dp *dp, struct pbox_port *p, unsigned i)
 
 	c->outbox_of[p->conf.id] = (int8_t)c->n_out++;
 	o->port = p->conf.id;
+	o->burst = p->dev.burst;
 	o->queue = (uint16_t)(i % p->n_queues);
 	if (i < p->n_queues) {
 		c->rxq[c->n_rxq++] = (struct rx_queue){p, (uint16_t)i};

@@ -59,7 +59,7 @@ core_tx(struct core *c, unsigned port, struct rte_mbuf *m)
 	}
 	o = &c->out[c->outbox_of[port]];
 	o->m[o->n++] = m;
-	if (o->n == TX_BURST)
+	if (o->n == o->burst)
 		outbox_flush(c, o);
 }
 
@@ -74,8 +74,8 @@ tx_flush(struct core *c)
 static unsigned
 take_ring(struct core *c, struct rte_ring *r)
 {
-	struct rte_mbuf *m[TX_BURST];
-	unsigned n = rte_ring_sc_dequeue_burst(r, (void **)m, TX_BURST, NULL);
+	struct rte_mbuf *m[BURST];
+	unsigned n = rte_ring_sc_dequeue_burst(r, (void **)m, BURST, NULL);
 
 	for (unsigned i = 0; i < n; i++)
 		core_tx(c, m[i]->port, m[i]);

@@ -179,6 +179,9 @@ offloads(struct pbox_port_device *d, const struct rte_eth_dev_info *info)
 	d->tx_segments = (tx & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0;
 	d->rss = (info->flow_type_rss_offloads &
 			 (RTE_ETH_RSS_NONFRAG_IPV4_UDP | RTE_ETH_RSS_IPV4)) != 0;
+	d->burst = (uint16_t)RTE_MIN(
+		RTE_MAX((unsigned)info->default_txportconf.burst_size, (unsigned)PBOX_PORT_BURST),
+		(unsigned)PBOX_PORT_BURST_MAX);
 	d->lsc = (*info->dev_flags & RTE_ETH_DEV_INTR_LSC) != 0;
 }
 

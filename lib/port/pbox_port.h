@@ -28,6 +28,10 @@ struct rte_flow;
 #define PBOX_PORT_QUEUES 64
 #define PBOX_PORT_NOTES  8
 
+/** Packets of a burst: what suits caches, and the most for devices that gain by longer ones. */
+#define PBOX_PORT_BURST     64
+#define PBOX_PORT_BURST_MAX 256
+
 /** Private area and headroom of packet buffers: 128 (struct) + 24 + 128 + 104 bytes of headers put
  * the payload on a 64-byte boundary (doc/protocol.md R1.4). */
 #define PBOX_PORT_MBUF_PRIV 24
@@ -69,6 +73,7 @@ struct pbox_port_device {
 	uint32_t max_frame;  /**< longest frame that it delivers whole; 0: unknown */
 	uint32_t min_buffer; /**< bytes that a receive buffer must have */
 	uint32_t max_buffer; /**< bytes that it may have at most; 0: any number */
+	uint16_t burst;      /**< packets that it likes to get, and give, together */
 	bool rx_ip_checksum, rx_udp_checksum, tx_segments, rss, lsc;
 };
 

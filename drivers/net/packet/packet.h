@@ -53,7 +53,7 @@ extern int packet_logtype;
 #define PACKET_SLOTS_MAX  32768
 #define PACKET_SOCKET_BUF (32 << 20)
 
-#define PACKET_TX_FRAMES 128  /* that are looked at together */
+#define PACKET_TX_FRAMES 256  /* that are looked at together */
 #define PACKET_TX_IOVS   1024 /* of one system call */
 #define PACKET_TX_SEGS   64   /* of one frame */
 

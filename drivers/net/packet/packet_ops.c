@@ -59,6 +59,8 @@ packet_infos_get(struct rte_eth_dev *dev, struct rte_eth_dev_info *info)
 		.nb_mtu_seg_max = PACKET_TX_SEGS};
 	info->default_rxportconf.ring_size = 1024;
 	info->default_txportconf.ring_size = 1024;
+	info->default_rxportconf.burst_size = PACKET_TX_FRAMES;
+	info->default_txportconf.burst_size = PACKET_TX_FRAMES; /* more to gather */
 	return 0;
 }
 

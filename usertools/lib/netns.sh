@@ -21,6 +21,7 @@ NETNS_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 : "${PBOX_BUILD:=$NETNS_ROOT/build}"
 : "${BOX_ADDRESS:=10.78.0.1}"
 : "${BOX_MEMORY:=512}"
+: "${BOX_PORT:=net_af_packet0}" # or net_packet0: ours, faster
 NET='' BOX_PID='' STARTED='' NET_MTU=0 NET_WORKERS=0
 TRACKED=()
 
@@ -94,7 +95,7 @@ make_net() {
 }
 
 write_conf() {
-	local file=$1 job=$2 secret=$3 workers=$4 port=${5:-net_af_packet0}
+	local file=$1 job=$2 secret=$3 workers=$4 port=${5:-$BOX_PORT}
 	cat >"$file" <<-EOF
 		# sleep when idle: here there are fewer CPUs than pollers and workers
 		cores-idle = sleep
@@ -112,7 +113,9 @@ write_conf() {
 # Vdev arguments for frames of this MTU: framesz must divide blocksz, and a frame that does not
 # fit is cut without an error.
 box_vdev() {
-	if ((NET_MTU <= 1500)); then
+	if [[ $BOX_PORT == net_packet0 ]]; then
+		printf 'net_packet0,iface=eth0'
+	elif ((NET_MTU <= 1500)); then
 		printf 'net_af_packet0,iface=eth0,framesz=2048,blocksz=65536,framecnt=4096'
 	else
 		printf 'net_af_packet0,iface=eth0,framesz=9216,blocksz=36864,framecnt=4096'

@@ -79,13 +79,11 @@ class Box:
                         f"{bed.box_address(first + k)}/24\nmtu = {bed.mtu}\n")
             f.write("\n[job *]\ninsecure = yes\n")
         memory_words, self.pages = memory_arguments(memory, pages)
-        drivers = sorted(glob.glob(os.path.join(build, "drivers/net/*/librte_net_*.so")))
         cmd = [os.path.join(build, "app/pbox/pbox"), "--lcores", lcores or floating(),
                *memory_words, "--no-pci",
                "--file-prefix", self.prefix]
         for device in devices:
             cmd += ["--vdev", device]
-            cmd += [w for d in drivers if needs(device, d) for w in ("-d", d)]
         cmd += [*eal, "--", "--config", os.path.join(self.dir, "conf")]
         begin = time.monotonic()
         open(self.log, "w", encoding="ascii").close()
@@ -122,12 +120,6 @@ class Box:
         shutil.rmtree(self.dir, ignore_errors=True)
         for run_dir in ("/run", "/var/run"):
             shutil.rmtree(f"{run_dir}/dpdk/{self.prefix}", ignore_errors=True)
-
-
-def needs(device, library):
-    """Is this the driver of the device? Those of DPDK's package, and ours in the daemon, need none."""
-    name = os.path.basename(library)[len("librte_"):-len(".so")]
-    return name not in LINKED and device_name(device).rstrip("0123456789") == name
 
 
 def perf_batch(bed, build, address, arguments, seconds=120, job="perf", local=1):

@@ -130,6 +130,9 @@ def parse():
         epilog="benchmarks: " + " ".join(available()))
     p.add_argument("name", nargs="*", help="default: all")
     p.add_argument("--json", metavar="FILE", help="write everything there")
+    p.add_argument("--plots", metavar="DIR", help="draw SVG figures there")
+    p.add_argument("--doc", action="store_true",
+                   help="write doc/figures and the tables of doc/performance.md")
     p.add_argument("--merge", metavar="FILE",
                    help="results of benchmarks that do not run now come from this JSON")
     p.add_argument("--runs", type=int, default=5, help="median of so many (5)")
@@ -177,6 +180,7 @@ def main():
     except Stop:
         print("interrupted", file=sys.stderr)
         return 130
+    publish(args, everything)
     for name in failed:
         print(f"failed: {name}", file=sys.stderr)
     return 1 if failed else 0
@@ -189,6 +193,19 @@ def save(args, everything):
         json.dump(everything, f, indent=1)
         f.write("\n")
     os.replace(args.json + ".new", args.json)
+
+
+def publish(args, everything):
+    directories = ([args.plots] if args.plots else []) + (
+        [os.path.join(TOP, "doc", "figures")] if args.doc else [])
+    if not directories:
+        return
+    import plot  # pylint: disable=import-outside-toplevel
+    for d in directories:
+        plot.draw(everything, d)
+    if args.doc:
+        import pages  # pylint: disable=import-outside-toplevel
+        pages.fill(everything, os.path.join(TOP, "doc", "performance.md"))
 
 
 if __name__ == "__main__":

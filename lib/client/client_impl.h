@@ -82,6 +82,8 @@ window_frames(const struct window *w)
 {
 	return (uint32_t)w->size;
 }
+/** For how long answers may gather (ns; 0: not at all), with @p out frames in the network. */
+uint64_t window_gather(const struct window *w, uint32_t out);
 /** Frames of @p mtu that a receive buffer of @p rcvbuf bytes (as the kernel counts) holds. */
 uint32_t window_of_buffer(size_t rcvbuf, unsigned mtu);
 

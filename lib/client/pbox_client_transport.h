@@ -91,6 +91,11 @@ struct pbox_client_transport {
 
 	/* set by the library after open */
 	unsigned train; /**< datagrams that may leave as one unit; the back end may lower it to 1 */
+	/**
+	 * For the next wait: it need not return for a datagram until so much time has passed, so
+	 * that more can come. 0: at once. A back end to which waking up costs nothing ignores it.
+	 */
+	uint64_t gather_ns;
 };
 
 #define PBOX_CLIENT_TX_BATCH 512

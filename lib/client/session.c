@@ -325,8 +325,27 @@ keep_alive(struct pbox_client *c)
 	}
 }
 
+/** For how long answers may gather: 0 as soon as one endpoint wants to see them at once. */
+static uint64_t
+gather(const struct pbox_client *c)
+{
+	uint64_t least = UINT64_MAX;
+
+	if (c->conf.spin_us > 0 || c->shut || c->failed)
+		return 0;
+	for (unsigned i = 0; i < c->endpoints; i++) {
+		const struct ep *ep = &c->ep[i];
+		uint64_t t = window_gather(&ep->win, ep->in_flight - ep->held);
+
+		if (ep->in_flight > ep->held && t < least)
+			least = t;
+	}
+	return least != UINT64_MAX ? least : 0;
+}
+
+/** Sleep until something happens; @p gathering: answers are coming, more may come first. */
 static void
-rest(struct pbox_client *c)
+rest(struct pbox_client *c, uint64_t gathering)
 {
 	uint64_t due = c->last_tx + c->lease_ms * NS_PER_MS / 4, now = clock_ns(), t;
 
@@ -341,6 +360,7 @@ rest(struct pbox_client *c)
 	if (now < c->spin_until)
 		return;
 	t = due > now ? due - now : 0;
+	c->link.t->gather_ns = gathering;
 	link_wait(&c->link, t < LONGEST_SLEEP ? t : LONGEST_SLEEP);
 }
 
@@ -366,6 +386,7 @@ session_main(void *arg)
 	if (t->ops->attach != NULL)
 		t->ops->attach(t);
 	while (!c->ending) {
+		uint64_t gathering;
 		unsigned got;
 
 		c->now = clock_ns();
@@ -383,9 +404,10 @@ session_main(void *arg)
 		if (got > 0)
 			c->spin_until = c->now + spin;
 		publish(c, got == 0);
-		if (got == 0 && !c->ending && (c->activating == NULL || c->failed || c->shut) &&
-			!atomic_load(&c->kicked))
-			rest(c);
+		gathering = got > 0 && !t->more ? gather(c) : 0;
+		if ((got == 0 || gathering > 0) && !c->ending &&
+			(c->activating == NULL || c->failed || c->shut) && !atomic_load(&c->kicked))
+			rest(c, gathering);
 	}
 	publish(c, true);
 	if (t->ops->detach != NULL)

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -26,9 +27,12 @@
 #define TX_MSGS       64  /* in one sendmmsg */
 #define TRAIN_BYTES   65000
 #define TRAIN_MAX     64 /* UDP_MAX_SEGMENTS of the kernel */
-#define RX_MSGS       16
+#define RX_MSGS       64
 #define RX_SIZE       65536
-#define RX_VIEWS      (RX_MSGS * 128)
+#define RX_STRIDE     (RX_SIZE + 33 * 64) /* or all datagrams would meet in the same cache sets */
+#define RX_CONTROL    16                  /* words */
+#define RX_VIEWS      (RX_MSGS * 64)
+#define TIMER_SLACK   (10 * NS_PER_US) /* the default of 50 us is as long as a short wait */
 #define ECT0          0x02
 #define ECN_MASK      0x03
 
@@ -44,7 +48,11 @@ struct train {
 struct udp {
 	struct pbox_client_transport t;
 	int fd, event;
-	uint8_t *buf; /* RX_MSGS x RX_SIZE */
+	uint8_t *buf; /* RX_MSGS x RX_STRIDE */
+	struct mmsghdr rx[RX_MSGS];
+	struct iovec rx_iov[RX_MSGS];
+	struct sockaddr_in rx_from[RX_MSGS];
+	uint64_t rx_control[RX_MSGS][RX_CONTROL];
 	struct pbox_client_rx view[RX_VIEWS];
 };
 
@@ -125,6 +133,21 @@ set_options(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &got, &len) == 0 && got > 0 ? (size_t)got : 0;
 }
 
+/** Make room in messages 0 to @p n - 1: the kernel leaves there how much of it it used. */
+static void
+rx_arm(struct udp *s, int n)
+{
+	for (int i = 0; i < n; i++) {
+		s->rx_iov[i] = (struct iovec){s->buf + (size_t)i * RX_STRIDE, RX_SIZE};
+		s->rx[i].msg_hdr = (struct msghdr){.msg_name = &s->rx_from[i],
+			.msg_namelen = sizeof(s->rx_from[i]),
+			.msg_iov = &s->rx_iov[i],
+			.msg_iovlen = 1,
+			.msg_control = s->rx_control[i],
+			.msg_controllen = sizeof(s->rx_control[i])};
+	}
+}
+
 static void
 udp_close(struct pbox_client_transport *t)
 {
@@ -157,7 +180,7 @@ udp_open(struct pbox_client_transport **out, const struct pbox_client_transport_
 	rc = choose_mtu(s, conf, err);
 	if (rc != 0)
 		goto fail;
-	s->buf = malloc((size_t)RX_MSGS * RX_SIZE);
+	s->buf = malloc((size_t)RX_MSGS * RX_STRIDE);
 	if (s->buf == NULL) {
 		rc = client_fail(err, PBOX_C_MEMORY, "no memory for receive buffers");
 		goto fail;
@@ -174,6 +197,7 @@ udp_open(struct pbox_client_transport **out, const struct pbox_client_transport_
 		if (rc != 0)
 			goto fail;
 	}
+	rx_arm(s, RX_MSGS);
 	s->t.window = window_of_buffer(set_options(s->fd), s->t.mtu);
 	s->t.batch = TX_MSGS;
 	s->t.train_max = TRAIN_MAX;
@@ -379,30 +403,17 @@ static unsigned
 udp_recv(struct pbox_client_transport *t, const struct pbox_client_rx **out)
 {
 	struct udp *s = (struct udp *)t;
-	struct mmsghdr mm[RX_MSGS];
-	struct iovec iov[RX_MSGS];
-	struct sockaddr_in from[RX_MSGS];
-	uint64_t control[RX_MSGS][16];
+	int n = recvmmsg(s->fd, s->rx, RX_MSGS, MSG_DONTWAIT, NULL);
 	unsigned views = 0;
-	int n;
 
-	for (unsigned i = 0; i < RX_MSGS; i++) {
-		iov[i] = (struct iovec){s->buf + (size_t)i * RX_SIZE, RX_SIZE};
-		mm[i].msg_hdr = (struct msghdr){.msg_name = &from[i],
-			.msg_namelen = sizeof(from[i]),
-			.msg_iov = &iov[i],
-			.msg_iovlen = 1,
-			.msg_control = control[i],
-			.msg_controllen = sizeof(control[i])};
-	}
-	n = recvmmsg(s->fd, mm, RX_MSGS, MSG_DONTWAIT, NULL);
 	t->more = n == RX_MSGS;
 	*out = s->view;
 	if (n < 0 && errno != EAGAIN && errno != EINTR)
 		read_errors(s);
 	for (int i = 0; i < n; i++)
-		views += split(s, &mm[i].msg_hdr, iov[i].iov_base, mm[i].msg_len, s->view + views,
-			RX_VIEWS - views);
+		views += split(s, &s->rx[i].msg_hdr, s->rx_iov[i].iov_base, s->rx[i].msg_len,
+			s->view + views, RX_VIEWS - views);
+	rx_arm(s, n);
 	return views;
 }
 
@@ -410,16 +421,25 @@ static void
 udp_wait(struct pbox_client_transport *t, uint64_t ns)
 {
 	struct udp *s = (struct udp *)t;
-	struct pollfd p[2] = {{.fd = s->fd, .events = POLLIN}, {.fd = s->event, .events = POLLIN}};
-	struct timespec ts = {(time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S)};
-	uint64_t drain;
+	/* who does not look at the socket is not woken for each of its datagrams */
+	bool look = t->gather_ns == 0 || t->gather_ns >= ns;
+	uint64_t time = look ? ns : t->gather_ns, drain;
+	struct pollfd p[2] = {{.fd = s->event, .events = POLLIN}, {.fd = s->fd, .events = POLLIN}};
+	struct timespec ts = {(time_t)(time / NS_PER_S), (long)(time % NS_PER_S)};
 
-	if (ppoll(p, 2, &ts, NULL) <= 0)
+	if (ppoll(p, look ? 2 : 1, &ts, NULL) <= 0)
 		return;
-	if ((p[0].revents & POLLERR) != 0)
+	if ((p[1].revents & POLLERR) != 0)
 		read_errors(s);
-	if ((p[1].revents & POLLIN) != 0 && read(s->event, &drain, sizeof(drain)) < 0)
+	if ((p[0].revents & POLLIN) != 0 && read(s->event, &drain, sizeof(drain)) < 0)
 		return; /* somebody else was faster; there is nobody else */
+}
+
+static void
+udp_attach(struct pbox_client_transport *t)
+{
+	(void)t;
+	prctl(PR_SET_TIMERSLACK, TIMER_SLACK, 0, 0, 0);
 }
 
 static void
@@ -440,4 +460,5 @@ const struct pbox_client_transport_ops transport_udp = {
 	.recv = udp_recv,
 	.wait = udp_wait,
 	.wake = udp_wake,
+	.attach = udp_attach,
 };

@@ -16,6 +16,10 @@
 #define MAX_RTO    NS_PER_S
 #define PEAK_DECAY (50 * NS_PER_MS)
 
+#define GATHER_LEAST 32 /* frames in the network */
+#define GATHER_MIN   (50 * NS_PER_US)
+#define GATHER_MAX   (500 * NS_PER_US)
+
 void
 window_init(struct window *w, uint32_t max, uint64_t min_rto, uint64_t now)
 {
@@ -126,6 +130,27 @@ void
 window_silent(struct window *w)
 {
 	shrink(w, 0.5);
+}
+
+/*
+ * A turn of the loop costs the same system calls and the same wake-up for one answer as for a
+ * hundred, and what it sends leaves as one train. So while much is under way and queues somewhere
+ * (the round trip is longer than it must be), answers may wait for each other for a part of the
+ * time that the queue takes: three quarters of the window remain under way meanwhile. Few frames,
+ * or a path without a queue, are not kept waiting.
+ */
+uint64_t
+window_gather(const struct window *w, uint32_t out)
+{
+	uint64_t t = w->srtt / 4;
+
+	if (out < GATHER_LEAST || w->srtt <= w->rtt_min)
+		return 0;
+	if (t > (w->srtt - w->rtt_min) / 2)
+		t = (w->srtt - w->rtt_min) / 2;
+	if (t < GATHER_MIN)
+		return 0;
+	return t < GATHER_MAX ? t : GATHER_MAX;
 }
 
 uint32_t

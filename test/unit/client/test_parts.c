@@ -102,6 +102,30 @@ test_window_on_marks_and_silence(void)
 }
 
 static void
+test_window_gathers(void)
+{
+	struct window w;
+
+	window_init(&w, 256, 5 * NS_PER_MS, 0);
+	UNIT_EQ_U64(window_gather(&w, 256), 0); /* no round trip is known */
+	for (unsigned i = 1; i <= 100; i++)
+		window_sample(&w, 100 * NS_PER_US, i * NS_PER_MS);
+	UNIT_EQ_U64(window_gather(&w, 256), 0); /* nothing queues */
+	for (unsigned i = 100; i <= 300; i++)
+		window_sample(&w, 600 * NS_PER_US, i * NS_PER_MS);
+	CU_ASSERT(window_gather(&w, 256) > 140 * NS_PER_US);
+	CU_ASSERT(window_gather(&w, 256) <= w.srtt / 4);
+	UNIT_EQ_U64(window_gather(&w, 31), 0); /* few: each of them counts */
+	UNIT_EQ_U64(window_gather(&w, 0), 0);
+	for (unsigned i = 300; i <= 600; i++)
+		window_sample(&w, 9 * NS_PER_MS, i * NS_PER_MS);
+	UNIT_EQ_U64(window_gather(&w, 32), 500 * NS_PER_US); /* the limit */
+	for (unsigned i = 600; i <= 900; i++)
+		window_sample(&w, 160 * NS_PER_US, i * NS_PER_MS);
+	UNIT_EQ_U64(window_gather(&w, 256), 0); /* shorter than a sleep is */
+}
+
+static void
 test_window_of_buffer(void)
 {
 	UNIT_EQ_U64(window_of_buffer(2304 * 100, 1500), 100);
@@ -246,6 +270,7 @@ test_example(void)
 const struct unit_test unit_tests[] = {
 	{"round trips and time-outs", test_rtt_and_rto},
 	{"the window grows, and settles under loss", test_window_grows_and_settles},
+	{"answers may gather where they queue", test_window_gathers},
 	{"the window on marks and silence", test_window_on_marks_and_silence},
 	{"what a receive buffer holds", test_window_of_buffer},
 	{"layout of a map", test_layout},

@@ -203,7 +203,8 @@ enum flight_state {
 struct flight {
 	struct flight *prev, *next; /* in order of last transmission; next: also free list */
 	struct frag *frag;
-	uint64_t seq; /* of the last transmission at this endpoint */
+	uint64_t seq;   /* of the last transmission at this endpoint */
+	uint64_t order; /* of the first one of what it carries now */
 	uint64_t first_ns, sent_ns, due_ns;
 	uint32_t ts, payload_ts; /* of the last transmission; of the last with payload */
 	uint32_t gap;            /* later answers after which it is suspected lost */
@@ -223,12 +224,17 @@ struct ep {
 	struct flight *free, *first, *last;
 	uint32_t in_flight, held, urgent; /* all; of these: in FLIGHT_HELD; with urgent set */
 	uint32_t thresh;                  /* of loss detection, adapted to reordering */
-	uint64_t seq, answered_seq;
+	uint64_t seq, answered_seq;       /* answered: the highest order with a final answer */
 	uint64_t next_due, last_rx, silent_at;
-	uint64_t asked_ns; /* first transmission after last_rx */
-	bool paused;       /* some flight's time-outs have grown long */
-	bool ece;          /* tell the box that CE was seen */
-	bool limited;      /* the window kept something from being sent */
+	uint64_t asked_ns;   /* first transmission after last_rx */
+	uint64_t lost_ns;    /* last proven loss; 0: none */
+	uint64_t final_ns;   /* last final answer: RESULT, PUSH_OK, INIT_OK */
+	uint64_t doubt_ns;   /* since then timers have run out ... */
+	uint32_t doubts;     /* ... for so many flights; */
+	uint8_t doubt_shift; /* what is allowed at once, ever more rarely */
+	bool paused;         /* some flight's time-outs have grown long */
+	bool ece;            /* tell the box that CE was seen */
+	bool limited;        /* the window kept something from being sent */
 	uint64_t ready_map[4];
 	struct frag *ready[256], *ready_last[256];
 	uint32_t ready_order[256]; /* of the first of each */

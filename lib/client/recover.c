@@ -7,18 +7,29 @@
 /*
  * What is lost, and what is done about it.
  *
- * A frame is suspected lost when answers to frames sent later at the same endpoint have come (the
- * clock of a busy endpoint), or when its timer runs out (the tail of a round). A suspected
- * PUSHPULL is not repeated: a PULL of its round, a header only, asks what the box knows. RESULT
- * was lost: it comes again. WAIT with HAVE: a slower worker, not a loss. WAIT without HAVE: the
- * push was lost, and now is repeated. So a late worker costs its peers a header and not a
- * payload, and bytes go twice only where they were lost.
+ * A frame is suspected lost when final answers to what was sent later at the same endpoint have
+ * come (the clock of a busy endpoint), or when its timer runs out (the tail of a round). A
+ * suspected PUSHPULL is not repeated: a PULL of its round, a header only, asks what the box knows.
+ * RESULT was lost: it comes again. WAIT with HAVE: a slower worker, not a loss. WAIT without HAVE:
+ * the push was lost, or was found damaged (R2.5), and now is repeated. So a late worker costs its
+ * peers a header and not a payload, and bytes go twice only where they were lost.
+ *
+ * A box that answers nothing for a while is more often short of CPU, or waits for a slower worker,
+ * than gone; all that is under way stands in its queue. So while final answers come, evidence
+ * alone counts; and when none come, timers may ask for a few frames, not for a window full of
+ * them, and ever more rarely. The answer to one of these tells: after a final answer they may ask
+ * for the next few at once, and after a proven loss, for a while, for all: each answer is evidence
+ * then.
  */
 
 #define HELD_FIRST   (20 * NS_PER_MS)
 #define UNKEPT_FIRST (4 * NS_PER_MS)
 #define UNKEPT_MAX   (256 * NS_PER_MS)
 #define INTERVAL_MAX NS_PER_S
+#define PROBED_MAX   (250 * NS_PER_MS) /* while the box may not have it */
+#define DOUBTS       4                 /* flights that timers ask for at once, */
+#define LOSSY        (200 * NS_PER_MS) /* for so long after a proven loss others are likely */
+#define DOUBTS_SHARE 32                /* and one more for so many under way */
 #define MAX_SHIFT    8
 /* Time-outs double at every second try: a header costs little, and where 30 % of the frames are
  * lost each way, eight tries in a row fail for one fragment in 250. */
@@ -53,7 +64,7 @@ arm(struct ep *ep, struct flight *fl, uint64_t now)
 		gap = UINT32_MAX;
 		break;
 	default:
-		wait = shifted(rto, fl->backoff / 2, INTERVAL_MAX);
+		wait = shifted(rto, fl->backoff / 2, rto > PROBED_MAX ? rto : PROBED_MAX);
 		gap = (uint32_t)shifted(ep->thresh, fl->tries, UINT32_MAX);
 	}
 	fl->due_ns = now + wait;
@@ -102,6 +113,21 @@ resume(struct ep *ep, uint64_t now)
 		}
 }
 
+static bool
+is_lossy(const struct ep *ep, uint64_t now)
+{
+	return ep->lost_ns != 0 && now - ep->lost_ns < LOSSY;
+}
+
+/** Timers may ask again: the box has told something that matters. */
+static void
+doubts_end(struct ep *ep, uint64_t now)
+{
+	if (ep->doubts > 0 && ep->next_due > now)
+		ep->next_due = now; /* of those that were put off */
+	ep->doubts = ep->doubt_shift = 0;
+}
+
 void
 recover_answer(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint64_t now)
 {
@@ -110,9 +136,17 @@ recover_answer(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint6
 	/* the ts of a WAIT without HAVE may be that of a damaged frame (R2.5) */
 	if (us < 60u * 1000000u && (h->type != PBOX_WAIT || (h->flags & PBOX_F_HAVE) != 0))
 		window_sample(&ep->win, (us > 0 ? us : 1) * NS_PER_US, now);
-	if (h->ts == fl->ts && fl->seq > ep->answered_seq)
+	if (is_lossy(ep, now) && h->ts == fl->ts && fl->seq > ep->answered_seq)
 		ep->answered_seq = fl->seq;
-	if (ep->paused && h->type != PBOX_WAIT)
+	if (h->type == PBOX_WAIT)
+		return;
+	/* Workers send in the same order, so that rounds end in it. What was repeated counts as
+	 * of its first time: it is then that the others sent it. */
+	if (fl->order > ep->answered_seq)
+		ep->answered_seq = fl->order;
+	ep->final_ns = now;
+	doubts_end(ep, now);
+	if (ep->paused)
 		resume(ep, now);
 }
 
@@ -120,6 +154,7 @@ static void
 was_lost(struct ep *ep, uint64_t now)
 {
 	window_lost(&ep->win, now);
+	ep->lost_ns = now;
 	if (ep->thresh > MIN_THRESH)
 		ep->thresh--;
 }
@@ -157,44 +192,6 @@ resend(struct pbox_client *c, struct ep *ep, struct flight *fl)
 	transfer_send(c, ep, fl, fl->type == PBOX_PULL, true);
 }
 
-void
-recover_wait(struct pbox_client *c, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
-{
-	bool probed = fl->state == FLIGHT_PROBED || fl->state == FLIGHT_HELD;
-
-	fl->waited = true;
-	fl->wait_have = h->aux;
-	fl->wait_missing = h->weight;
-	if ((h->flags & PBOX_F_HAVE) != 0 || fl->type == PBOX_PULL) {
-		if (fl->state == FLIGHT_PROBED && h->ts == fl->ts)
-			was_late(ep);
-		if (fl->state != FLIGHT_HELD) {
-			enter(ep, fl, FLIGHT_HELD);
-			fl->backoff = fl->tries = 0;
-		}
-		arm(ep, fl, c->now);
-		return;
-	}
-	if (h->ts != fl->ts)
-		return; /* about the time before the latest transmission */
-	if (probed) {
-		was_lost(ep, c->now);
-		fl->tries = fl->backoff = 0;
-		if (++fl->losses < MANY_LOSSES) {
-			enter(ep, fl, FLIGHT_SENT);
-			resend(c, ep, fl);
-			return;
-		}
-		fl->losses = MANY_LOSSES;
-	}
-	if (fl->state != FLIGHT_UNKEPT)
-		fl->backoff = 0;
-	enter(ep, fl, FLIGHT_UNKEPT);
-	arm(ep, fl, c->now);
-}
-
-/* ---- suspicion --------------------------------------------------------------------------- */
-
 static void
 suspect(struct pbox_client *c, struct ep *ep, struct flight *fl)
 {
@@ -222,6 +219,57 @@ suspect(struct pbox_client *c, struct ep *ep, struct flight *fl)
 	}
 }
 
+/** Can it be that the fragment has no initial parameters yet, and so takes no contribution (R6.8)? */
+static bool
+may_be_early(const struct pbox_client *c, const struct flight *fl)
+{
+	return c->table_of[fl->frag->table]->mode == PBOX_MODE_OPTIMISER && fl->frag->round == 1;
+}
+
+void
+recover_wait(struct pbox_client *c, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
+{
+	bool probed = fl->state == FLIGHT_PROBED || fl->state == FLIGHT_HELD;
+
+	fl->waited = true;
+	fl->wait_have = h->aux;
+	fl->wait_missing = h->weight;
+	if ((h->flags & PBOX_F_HAVE) != 0 || fl->type == PBOX_PULL) {
+		if (fl->state == FLIGHT_PROBED && h->ts == fl->ts)
+			was_late(ep);
+		if (fl->state != FLIGHT_HELD) {
+			enter(ep, fl, FLIGHT_HELD);
+			fl->backoff = fl->tries = 0;
+		}
+		arm(ep, fl, c->now);
+		return;
+	}
+	if ((int32_t)(h->ts - fl->payload_ts) < 0 || (int32_t)(fl->ts - h->ts) < 0) {
+		/* about the time before the latest payload; or about a contribution that was taken
+		 * back, with a damaged ts: the box knows */
+		if (fl->state == FLIGHT_HELD)
+			suspect(c, ep, fl);
+		return;
+	}
+	if (probed || !may_be_early(c, fl)) {
+		was_lost(ep, c->now);
+		doubts_end(ep, c->now);
+		fl->tries = fl->backoff = 0;
+		if (++fl->losses < MANY_LOSSES) {
+			enter(ep, fl, FLIGHT_SENT);
+			resend(c, ep, fl);
+			return;
+		}
+		fl->losses = MANY_LOSSES;
+	}
+	if (fl->state != FLIGHT_UNKEPT)
+		fl->backoff = 0;
+	enter(ep, fl, FLIGHT_UNKEPT);
+	arm(ep, fl, c->now);
+}
+
+/* ---- suspicion --------------------------------------------------------------------------- */
+
 void
 recover_evidence(struct pbox_client *c, struct ep *ep)
 {
@@ -241,6 +289,31 @@ recover_evidence(struct pbox_client *c, struct ep *ep)
 	}
 }
 
+/** May a timer that has run out ask? If not: *@p later, look again then. */
+static bool
+may_ask(struct ep *ep, const struct flight *fl, uint64_t now, uint64_t *later)
+{
+	uint64_t rto = ep->win.rto;
+
+	if (is_lossy(ep, now))
+		return true;
+	*later = ep->final_ns + rto;
+	if (fl->state == FLIGHT_SENT && *later > now)
+		return false; /* final answers are coming: evidence will tell */
+	*later = ep->doubt_ns + shifted(rto, ep->doubt_shift, rto > PROBED_MAX ? rto : PROBED_MAX);
+	if (ep->doubts == 0 || *later <= now) {
+		if (ep->doubts > 0 && ep->doubt_shift < MAX_SHIFT)
+			ep->doubt_shift++;
+		ep->doubts = 0;
+		ep->doubt_ns = now;
+	}
+	*later = ep->doubt_ns + shifted(rto, ep->doubt_shift, rto > PROBED_MAX ? rto : PROBED_MAX);
+	if (ep->doubts >= DOUBTS + ep->in_flight / DOUBTS_SHARE)
+		return false;
+	ep->doubts++;
+	return true;
+}
+
 void
 recover_timers(struct pbox_client *c, struct ep *ep)
 {
@@ -251,18 +324,21 @@ recover_timers(struct pbox_client *c, struct ep *ep)
 	if (ep->first == NULL || c->now < ep->next_due)
 		return;
 	for (struct flight *fl = ep->first; fl != NULL; fl = next) {
+		uint64_t when = fl->due_ns;
 		bool end = fl == last;
 
 		next = end ? NULL : fl->next;
-		if (fl->due_ns <= c->now) {
+		if (when <= c->now &&
+			(fl->state == FLIGHT_UNKEPT || may_ask(ep, fl, c->now, &when))) {
 			if (fl->backoff < MAX_BACKOFF)
 				fl->backoff++;
 			ep->paused |= fl->backoff >= PAUSE_BACKOFF;
 			silent |= fl->state == FLIGHT_PROBED; /* the probe as well */
 			suspect(c, ep, fl);
+			when = fl->due_ns;
 		}
-		if (fl->due_ns < due)
-			due = fl->due_ns;
+		if (when < due)
+			due = when;
 	}
 	ep->next_due = due;
 	if (silent && c->now - ep->last_rx > ep->win.rto && c->now - ep->silent_at > ep->win.rto) {

@@ -103,6 +103,8 @@ transfer_send(struct pbox_client *c, struct ep *ep, struct flight *fl, bool prob
 	link_frame(&c->link, &ep->peer, &h, iov, n, n > 0 && !again);
 	fl->ts = h.ts;
 	fl->seq = ++ep->seq;
+	if (fl->order == 0)
+		fl->order = fl->seq;
 	fl->sent_ns = c->now;
 	recover_armed(ep, fl, c->now);
 }
@@ -349,6 +351,7 @@ on_init_ok(struct pbox_client *c, struct table *t, struct ep *ep, struct flight 
 		fl->base += t->init_elements;
 		fl->state = FLIGHT_SENT;
 		fl->backoff = fl->tries = 0;
+		fl->order = 0;
 		transfer_send(c, ep, fl, false, false);
 		return;
 	}

@@ -146,6 +146,7 @@ fake_main(void *arg)
 {
 	struct fake_box *b = arg;
 	unsigned n = 1 + b->conf.endpoints;
+	uint64_t since = fake_now();
 
 	for (;;) {
 		struct pollfd p[1 + FAKE_ENDPOINTS];
@@ -153,6 +154,10 @@ fake_main(void *arg)
 		for (unsigned i = 0; i < n; i++)
 			p[i] = (struct pollfd){.fd = b->fd[i], .events = POLLIN};
 		poll(p, n, 5);
+		if (b->conf.pause_ms != 0 && fake_now() - since > b->conf.work_ms * 1000) {
+			usleep(b->conf.pause_ms * 1000);
+			since = fake_now();
+		}
 		pthread_mutex_lock(&b->lock);
 		if (b->stop) {
 			pthread_mutex_unlock(&b->lock);

@@ -27,12 +27,18 @@ struct fake_conf {
 	double loss, dup, reorder; /* probabilities, per frame and direction */
 	uint64_t seed;
 	unsigned max_datagram; /* larger ones get lost; 0: none */
+	/* Each so-manieth PUSHPULL is found damaged late: the box says that it has it (HAVE) when
+	 * asked, and then that it has not, with the ts of the PUSHPULL or a damaged one (R2.5). */
+	unsigned take_back;
+	bool take_back_ts;
+	unsigned work_ms, pause_ms; /* a box that gets the CPU for a part of the time */
 	bool silent, version_error, no_data, other_secret, full;
 };
 
 struct fake_counts {
 	uint64_t rx_frames, rx_bytes, tx_frames, tx_bytes, lost, malformed, duplicates, rounds;
-	uint64_t order; /* hash of the order in which contributions came */
+	uint64_t order;                   /* hash of the order in which contributions came */
+	uint64_t taken_back, asked_after; /* PULLs sent 10 ms and more after that was told */
 };
 
 struct fake_box;

@@ -234,6 +234,14 @@ contribute(const struct place *p, const uint8_t *payload)
 		if (!p->b->first_seen)
 			p->b->first_chunk = q->chunk;
 		p->b->first_seen = true;
+		g->told &= ~(1u << w);
+		if (p->b->conf.take_back != 0 && ask && !had && (g->damaged >> w & 1) == 0 &&
+			++p->b->contributions % p->b->conf.take_back == 0) {
+			g->damaged |= 1u << w;
+			g->ts[w] = q->ts;
+			return;
+		}
+		g->damaged &= ~(1u << w); /* in time: the repetition takes its place */
 		p->b->counts.duplicates += had;
 		if (!had)
 			memcpy(t->in[w] + (size_t)g->at * size, payload, q->length);
@@ -259,6 +267,27 @@ contribute(const struct place *p, const uint8_t *payload)
 	}
 }
 
+/** The worker asks about a contribution that is damaged, or was. */
+static bool
+take_back(const struct place *p)
+{
+	struct fake_frag *g = p->g;
+	const struct pbox_hdr *q = p->q;
+	unsigned w = q->worker;
+
+	if ((g->told >> w & 1) != 0 && (int32_t)(q->ts - g->told_us[w]) >= 10000)
+		p->b->counts.asked_after++;
+	if ((g->damaged >> w & 1) == 0 || q->round != g->version + 1)
+		return false;
+	reply(p, w, PBOX_WAIT, PBOX_F_HAVE, q->ts, 0);
+	reply(p, w, PBOX_WAIT, 0, g->ts[w] ^ (p->b->conf.take_back_ts ? 1u << 20 : 0), 0);
+	g->damaged &= ~(1u << w);
+	g->told |= 1u << w;
+	g->told_us[w] = (uint32_t)fake_now();
+	p->b->counts.taken_back++;
+	return true;
+}
+
 static void
 on_pull(const struct place *p)
 {
@@ -266,6 +295,8 @@ on_pull(const struct place *p)
 	const struct pbox_hdr *q = p->q;
 	unsigned w = q->worker;
 
+	if (take_back(p))
+		return;
 	if (g->ready && (q->round == g->version || (q->flags & PBOX_F_LATEST) != 0)) {
 		if (g->version > 0 || p->t->head.mode == PBOX_MODE_OPTIMISER)
 			reply(p, w, PBOX_RESULT, 0, q->ts, 0);

@@ -19,6 +19,8 @@
 
 struct fake_frag {
 	uint32_t version, have, asked; /* bitmaps of workers */
+	uint32_t damaged, told;        /* contributions not yet, and already, taken back */
+	uint32_t told_us[FAKE_WORKERS];
 	uint32_t ts[FAKE_WORKERS];
 	uint64_t since[FAKE_WORKERS]; /* when the asker came, us */
 	uint32_t weight[FAKE_WORKERS], samples;
@@ -79,6 +81,7 @@ struct fake_box {
 	struct fake_table table[FAKE_TABLES];
 	unsigned tables;
 	char mismatch[512];
+	uint64_t contributions;
 	struct held_frame held;
 	struct fake_counts counts;
 	uint8_t *rx, *tx;

@@ -140,6 +140,48 @@ test_loss(void)
 }
 
 static void
+test_taken_back(void)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		struct run r = plain(2);
+		struct run_result out;
+
+		r.box.take_back = 7;
+		r.box.take_back_ts = i == 1;
+		harness_run(&r, &out);
+		UNIT_EQ_U64(out.failed, 0);
+		UNIT_EQ_U64(out.mismatches, 0);
+		CU_ASSERT(out.box.taken_back > 0);
+		UNIT_EQ_U64(out.box.asked_after, 0); /* repeated at once, not asked about */
+	}
+}
+
+/** Who gets no answer because the box has no CPU asks for a few fragments, not for all. */
+static void
+test_probes_of_a_slow_box(void)
+{
+	static const struct pbox_client_tensor big[] = {{"big", 2000000, 0}};
+	struct run r = {.box = {.workers = 2, .work_ms = 25, .pause_ms = 75},
+		.tensors = big,
+		.n = 1,
+		.rounds = 3,
+		.timeout_ms = 60000,
+		.push_format = PBOX_FMT_FP32,
+		.pull_format = PBOX_FMT_FP32};
+	struct run_result out;
+	uint64_t frags = (2000000 / 352 + 1) * 3ull;
+
+	harness_run(&r, &out);
+	UNIT_EQ_U64(out.failed, 0);
+	UNIT_EQ_U64(out.mismatches, 0);
+	printf("\n    %llu probes of %llu fragments, %llu repeated ",
+		(unsigned long long)out.stats.probes, (unsigned long long)frags,
+		(unsigned long long)out.stats.retransmitted_frames);
+	CU_ASSERT(out.stats.probes * 100 < frags);
+	UNIT_EQ_U64(out.stats.retransmitted_frames, 0);
+}
+
+static void
 test_duplicates_and_reordering(void)
 {
 	struct run r = plain(4);
@@ -191,6 +233,8 @@ const struct unit_test unit_tests[] = {
 	{"empty lists, many tables", test_empty_list_and_many_tables},
 	{"push, then pull", test_push_then_pull},
 	{"loss of 2, 10 and 30 %", test_loss},
+	{"contributions that the box takes back", test_taken_back},
+	{"probes of a box with a quarter of a CPU", test_probes_of_a_slow_box},
 	{"duplicates and reordering", test_duplicates_and_reordering},
 	{"bytes sent under loss", test_bytes_under_loss},
 	{NULL, NULL},

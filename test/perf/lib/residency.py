@@ -12,6 +12,7 @@ import signal
 import socket
 import struct
 import sys
+import time
 
 SO_RCVBUFFORCE, SO_TIMESTAMPNS = 33, 35
 HEADERS = 14 + 20 + 8  # Ethernet, IPv4 without options, UDP
@@ -25,7 +26,7 @@ def percentile(values, share):
 def main():
     device, workers = sys.argv[1], int(sys.argv[2])
     stop = []
-    signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
+    signal.signal(signal.SIGTERM, lambda *_: stop.append(time.monotonic()))
     s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     s.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 256 << 20)
     s.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
@@ -34,10 +35,13 @@ def main():
     print("ready", flush=True)
     # what a packet says is kept as it is: the time to judge it is after the run
     seen = []
-    while not stop:
+    # what came before the signal counts: until the queue is empty, but not for ever
+    while not stop or time.monotonic() < stop[0] + 5:
         try:
             data, extra, _, _ = s.recvmsg(HEADERS + 62, 64)
         except TimeoutError:
+            if stop:
+                break
             continue
         if len(data) == HEADERS + 62 and data[HEADERS] == MAGIC and extra:
             seen.append((extra[0][2], data[HEADERS:]))

@@ -8,6 +8,8 @@
 
 /* Packets that go back together. */
 #define RELEASE_BATCH 64
+/* How many packets ahead what their owner keeps of them is fetched. */
+#define RELEASE_AHEAD 16
 
 void
 shard_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_round *r, unsigned first,
@@ -19,6 +21,13 @@ shard_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_round 
 	for (unsigned w = first; w < end; w++) {
 		struct contribution *c = &r->from[w];
 
+		/* packets of many workers have left the caches since they came */
+		if (w + RELEASE_AHEAD < end) {
+			const char *later = r->from[w + RELEASE_AHEAD].handle;
+
+			__builtin_prefetch(later, 1);
+			__builtin_prefetch(later + PBOX_CACHE_LINE, 1);
+		}
 		if (!bit_get(r->has, w) || c->handle == NULL)
 			continue;
 		batch[n++] = c->handle;

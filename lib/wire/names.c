@@ -36,6 +36,8 @@ pbox_type_name(unsigned type)
 		[PBOX_WAIT] = "WAIT",
 		[PBOX_INIT] = "INIT",
 		[PBOX_INIT_OK] = "INIT_OK",
+		[PBOX_RESTORE] = "RESTORE",
+		[PBOX_RESTORE_OK] = "RESTORE_OK",
 	};
 
 	return NAME(names, type);
@@ -130,4 +132,17 @@ pbox_op_name(unsigned op)
 	};
 
 	return NAME(names, op);
+}
+
+const char *
+pbox_restore_name(unsigned restore)
+{
+	static const char *const names[] = {
+		[PBOX_RESTORE_DONE] = "done",
+		[PBOX_RESTORE_NOTED] = "noted",
+		[PBOX_RESTORE_GIVE] = "give",
+		[PBOX_RESTORE_LOST] = "lost",
+	};
+
+	return NAME(names, restore);
 }

@@ -66,6 +66,8 @@ enum pbox_type {
 	PBOX_WAIT = 0x25,
 	PBOX_INIT = 0x26,
 	PBOX_INIT_OK = 0x27,
+	PBOX_RESTORE = 0x28,
+	PBOX_RESTORE_OK = 0x29,
 };
 
 /** Types below this one are control frames (R3.1). */
@@ -108,6 +110,17 @@ enum pbox_optimiser {
 	PBOX_OPT_NESTEROV = 3,
 	PBOX_OPT_ADAM = 4,
 	PBOX_OPT_ADAMW = 5,
+};
+
+/** Flags of DECLARE (R5.1). */
+#define PBOX_DECLARE_RESTORE 0x1u /**< the sender holds versions of the table's fragments (R10.2) */
+
+/** How a fragment stands: aux of RESTORE_OK (R10.5). */
+enum pbox_restore {
+	PBOX_RESTORE_DONE = 0,
+	PBOX_RESTORE_NOTED = 1,
+	PBOX_RESTORE_GIVE = 2,
+	PBOX_RESTORE_LOST = 3,
 };
 
 /** Ids of hyper-parameters in SET (R7.1). */
@@ -263,6 +276,7 @@ const char *pbox_errcode_name(unsigned code);        /**< "WORKER_TAKEN" */
 const char *pbox_format_name(unsigned format);       /**< "fp32" */
 const char *pbox_optimiser_name(unsigned optimiser); /**< "adamw" */
 const char *pbox_op_name(unsigned op);               /**< "weighted_mean" */
+const char *pbox_restore_name(unsigned restore);     /**< "noted" */
 
 /* ---- control payloads ---------------------------------------------------------------- */
 /*
@@ -328,6 +342,7 @@ struct pbox_declare {
 	uint32_t table, tensors, first;
 	uint16_t count;
 	uint8_t mode, op, optimiser, push_format, pull_format;
+	uint32_t flags; /**< PBOX_DECLARE_RESTORE */
 };
 
 struct pbox_tensor_entry {

@@ -20,7 +20,7 @@ from pbox_proto import Header, TYPE
 BOX = 0x0123456789ABCDEF, 7, 2, 0xCAFEBABE  # token, job, worker, incarnation
 VALUES = [1.0, -2.5, 0.15625, 0.0, 65504.0, -0.0, 2.0 ** -14, 3.0]
 FROM_BOX = {"RETRY", "WELCOME", "DECLARED", "MAPPED", "SET_OK", "STATUS_OK", "LEFT", "ERROR",
-            "PONG", "NOT_READY", "PUSH_OK", "RESULT", "WAIT", "INIT_OK"}
+            "PONG", "NOT_READY", "PUSH_OK", "RESULT", "WAIT", "INIT_OK", "RESTORE_OK"}
 
 
 def header(kind, joined=True, **more):
@@ -44,9 +44,10 @@ class Set:
         """One frame; message is what its payload says, drop what the receiver does with it.
         frame: canonical is false where an encoder would write other bytes for the same fields."""
         canonical = bad.pop("canonical", drop is None)
+        from_box = bad.pop("from_box", proto.TYPES.get(h.type) in FROM_BOX)
         raw = bad.pop("raw", None) or proto.encode_frame(h, payload, **bad)
         entry = {"name": name, "rule": rule, "hex": raw.hex(), "drop": drop,
-                 "from_box": proto.TYPES.get(h.type) in FROM_BOX,
+                 "from_box": from_box,
                  "control": h.type < proto.FIRST_DATA_TYPE, "canonical": canonical,
                  "type": proto.TYPES.get(h.type, "?"), "header": dataclasses.asdict(h),
                  "payload": as_json(message)}
@@ -222,6 +223,23 @@ def malformed_frames(s):
                                                             [proto.Member()]).pack())
 
 
+def restart_frames(s):
+    """Section 10. Behind the others, whose request ids are their places in the list."""
+    s.control("declare after a restart", "R10.2", proto.Declare(
+        0, 2, 0, 1, 1, 4, 2, 1, [proto.Tensor(1 << 33, 0, "embedding.weight")],
+        proto.DECLARE_RESTORE))
+    s.control("declare with unknown flags", "R3.3", proto.Declare(0, 0, 0, flags=0x80402010))
+    s.add("ping of the box", "R8.1", header("PING", chunk=0), from_box=True)
+    hold = {"flags": proto.HAVE, "aux": 4, "weight": 128}
+    s.add("restore", "R10.5", data("RESTORE", format=1, **hold))
+    s.add("restore of what it cannot give", "R10.5", data("RESTORE", format=3))
+    for fmt, name in proto.FORMAT_NAMES.items():
+        s.elements(f"restore {name}", "R10.5", data("RESTORE", **hold), fmt)
+    for aux, name in enumerate(("done", "noted", "give", "lost")):
+        s.add(f"restore_ok {name}", "R10.5",
+              data("RESTORE_OK", base=42, aux=aux, weight=3 if name == "noted" else 0, served=2))
+
+
 def datagrams(s):
     frame = {f["name"]: bytes.fromhex(f["hex"]) for f in s.frames}
 
@@ -249,6 +267,7 @@ def build():
     data_frames(s)
     dropped_frames(s)
     malformed_frames(s)
+    restart_frames(s)
     datagrams(s)
     return {"protocol": proto.VERSION, "frames": s.frames, "datagrams": s.datagrams}
 

@@ -31,7 +31,7 @@ TYPES = {
     0x0B: "STATUS", 0x0C: "STATUS_OK", 0x0D: "LEAVE", 0x0E: "LEFT", 0x0F: "ERROR",
     0x10: "PING", 0x11: "PONG", 0x12: "NOT_READY", 0x20: "PUSH", 0x21: "PUSH_OK",
     0x22: "PULL", 0x23: "RESULT", 0x24: "PUSHPULL", 0x25: "WAIT", 0x26: "INIT",
-    0x27: "INIT_OK",
+    0x27: "INIT_OK", 0x28: "RESTORE", 0x29: "RESTORE_OK",
 }
 TYPE = {name: number for number, name in TYPES.items()}
 FIRST_DATA_TYPE = 0x20
@@ -44,6 +44,8 @@ KNOWN_FLAGS = 0xFF
 FORMATS = {"fp32": 1, "bf16": 2, "fp16": 3}
 FORMAT_NAMES = {number: name for name, number in FORMATS.items()}
 FORMAT_SIZE = {1: 4, 2: 2, 3: 2}
+DECLARE_RESTORE = 0x1
+RESTORE_DONE, RESTORE_NOTED, RESTORE_GIVE, RESTORE_LOST = range(4)  # aux of RESTORE_OK (R10.5)
 OPS = {"sum": 0, "mean": 1, "sample_mean": 2, "weighted_mean": 3}
 OPTIMISERS = {"none": 0, "sgd": 1, "momentum": 2, "nesterov": 3, "adam": 4, "adamw": 5}
 HYPER = {"lr": 1, "momentum": 2, "dampening": 3, "weight_decay": 4, "beta1": 5, "beta2": 6,
@@ -342,23 +344,24 @@ class Declare:
     push_format: int = 1
     pull_format: int = 1
     entries: list = field(default_factory=list)  # of Tensor
+    flags: int = 0
 
     def pack(self):
         return struct.pack(
-            "<IIIHBBBBB5x", self.table, self.tensors, self.first, len(self.entries), self.mode,
-            self.op, self.optimiser, self.push_format, self.pull_format) + b"".join(
+            "<IIIHBBBBBxI", self.table, self.tensors, self.first, len(self.entries), self.mode,
+            self.op, self.optimiser, self.push_format, self.pull_format, self.flags) + b"".join(
                 e.pack() for e in self.entries)
 
     @classmethod
     def unpack(cls, data):
         r = _Reader(data)
-        table, tensors, first, count, *rest = r.get("IIIHBBBBB5x")
+        table, tensors, first, count, *rest, flags = r.get("IIIHBBBBBxI")
         _malformed_if(first + count > tensors, "first + count")
         entries = []
         for _ in range(count):
             elements, group, n = r.get("QHH")
             entries.append(Tensor(elements, group, _unpad(r.take(n), 63)))
-        return cls(table, tensors, first, *rest, entries)
+        return cls(table, tensors, first, *rest, entries, flags)
 
 
 @dataclass

@@ -164,7 +164,7 @@ test_types_and_flags(void)
 
 	make(f, 0);
 	for (unsigned type = 0; type < 256; type++) {
-		bool known = (type >= 0x01 && type <= 0x12) || (type >= 0x20 && type <= 0x27);
+		bool known = (type >= 0x01 && type <= 0x12) || (type >= 0x20 && type <= 0x29);
 
 		f[2] = (uint8_t)type;
 		reseal(f);
@@ -350,6 +350,8 @@ test_names(void)
 	CU_ASSERT_STRING_EQUAL(pbox_optimiser_name(6), "?");
 	CU_ASSERT_STRING_EQUAL(pbox_op_name(PBOX_OP_WEIGHTED_MEAN), "weighted_mean");
 	CU_ASSERT_STRING_EQUAL(pbox_op_name(4), "?");
+	CU_ASSERT_STRING_EQUAL(pbox_restore_name(PBOX_RESTORE_LOST), "lost");
+	CU_ASSERT_STRING_EQUAL(pbox_restore_name(4), "?");
 	for (unsigned i = 0; i < PBOX_WIRE_DROPS; i++)
 		CU_ASSERT_STRING_NOT_EQUAL(pbox_wire_drop_name(i), "?");
 	for (unsigned i = 0; i <= PBOX_E_SHUTDOWN; i++)

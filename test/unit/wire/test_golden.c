@@ -175,6 +175,7 @@ check_declare(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t ca
 	N(optimiser);
 	N(push_format);
 	N(pull_format);
+	N(flags);
 	same(m.count, json_array_size(entries), "count");
 	CU_ASSERT_EQUAL(pbox_declare_begin(out, cap, &m, &to), 0);
 	for (unsigned i = 0; i < m.count; i++) {

@@ -268,7 +268,7 @@ client_destroy(struct pbox_client *c)
 			free(c->slot[i].op);
 		}
 	free(c->slot);
-	for (unsigned i = 0; c->ep != NULL && i < c->endpoints; i++)
+	for (unsigned i = 0; c->ep != NULL && i < PBOX_MAX_ENDPOINTS; i++)
 		free(c->ep[i].flight);
 	free(c->ep);
 	free(c->refs);

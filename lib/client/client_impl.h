@@ -220,7 +220,8 @@ struct flight {
 struct ep {
 	struct pbox_client_peer peer;
 	struct window win;
-	struct flight *flight; /* win.max of them */
+	struct flight *flight; /* room for `flights`; win.max of them are used */
+	uint32_t flights;
 	struct flight *free, *first, *last;
 	uint32_t in_flight, held, urgent; /* all; of these: in FLIGHT_HELD; with urgent set */
 	uint32_t thresh;                  /* of loss detection, adapted to reordering */
@@ -331,11 +332,15 @@ struct pbox_client {
 	struct pbox_client_conf conf;
 	char *box_name, *job, *secret, *host;
 	struct pbox_client_peer box; /* control endpoint */
+	uint64_t nonce;              /* of all its sessions */
+	struct ep *ep;               /* room for PBOX_MAX_ENDPOINTS */
+
+	/* of the session: progress thread; written under lock */
 	uint64_t token;
 	uint32_t incarnation, lease_ms;
 	uint16_t job_number, worker, workers, endpoints, window;
-	unsigned mtu; /* the smaller one of ours and the box's */
-	struct ep *ep;
+	unsigned mtu;        /* the smaller one of ours and the box's */
+	uint32_t generation; /* how many sessions there have been */
 
 	/* progress thread (open uses link before it starts) */
 	struct link link;

@@ -9,26 +9,15 @@
 
 #include <sodium.h>
 
-#include "client_impl.h"
+#include "join.h"
 
-/* HELLO, RETRY, JOIN, WELCOME (section 4 of the protocol); on the thread of open. */
+/* HELLO, RETRY, JOIN, WELCOME (section 4 of the protocol): on the thread of open, which waits for the
+ * end, and again on the progress thread when the session was lost (rejoin.c). */
 
 #define FIRST_INTERVAL (100 * NS_PER_MS)
 #define MAX_INTERVAL   NS_PER_S
 #define TAKEN_INTERVAL (250 * NS_PER_MS)
 #define COOKIE_LIFE    (7 * NS_PER_S) /* R4.2: at least 8 s */
-
-struct join {
-	struct pbox_client *c;
-	struct pbox_client_error *err;
-	uint64_t deadline, next_tx, interval, cookie_at, nonce, cookie;
-	unsigned hellos, joins;
-	uint32_t id;
-	bool have_cookie, answered, done;
-	int rc;
-	struct pbox_error_msg taken; /* the latest WORKER_TAKEN */
-	struct pbox_welcome welcome;
-};
 
 static int
 code_of(unsigned error)
@@ -101,7 +90,7 @@ send_join(struct join *j)
 	struct pbox_join m = {
 		.cookie = j->cookie,
 		.nonce = j->nonce,
-		.worker = c->conf.worker < 0 ? PBOX_NO_WORKER : (uint16_t)c->conf.worker,
+		.worker = j->worker < 0 ? PBOX_NO_WORKER : (uint16_t)j->worker,
 		.workers = (uint16_t)c->conf.workers,
 		.mtu = (uint16_t)(c->link.t->mtu < 65535 ? c->link.t->mtu : 65535),
 		.window = (uint16_t)window,
@@ -110,7 +99,7 @@ send_join(struct join *j)
 	uint8_t buf[PBOX_JOIN_LEN] = {0};
 	struct pbox_hdr h = {.type = PBOX_JOIN,
 		.chunk = j->id,
-		.incarnation = c->incarnation,
+		.incarnation = j->incarnation,
 		.length = sizeof(buf)};
 	struct iovec iov = {buf, sizeof(buf)};
 
@@ -140,7 +129,7 @@ on_retry(struct join *j, const struct rx_frame *f)
 	if (j->have_cookie || pbox_retry_decode(f->payload, f->hdr.length, &m) != 0)
 		return;
 	j->cookie = m.cookie;
-	j->c->incarnation = m.incarnation;
+	j->incarnation = m.incarnation;
 	j->have_cookie = true;
 	j->cookie_at = clock_ns();
 	j->next_tx = 0;
@@ -178,6 +167,30 @@ on_welcome(struct join *j, const struct rx_frame *f)
 	finish(j, 0);
 }
 
+/** An error that may pass: asked again, ever more rarely. */
+static void
+put_off(struct join *j, const struct pbox_error_msg *m)
+{
+	uint64_t wait = TAKEN_INTERVAL;
+
+	j->refused = *m;
+	if (m->code != PBOX_E_WORKER_TAKEN) {
+		wait = j->interval > TAKEN_INTERVAL ? j->interval : TAKEN_INTERVAL;
+		j->interval = wait * 2 < MAX_INTERVAL ? wait * 2 : MAX_INTERVAL;
+	}
+	j->next_tx = clock_ns() + wait;
+}
+
+static bool
+may_pass(const struct join *j, unsigned code)
+{
+	/* a worker that was killed and started again waits for its own lease to end */
+	if (code == PBOX_E_WORKER_TAKEN)
+		return true;
+	return j->patient && code != PBOX_E_NO_JOB && code != PBOX_E_SECRET &&
+	       code != PBOX_E_WORKERS && code != PBOX_E_MISMATCH && code != PBOX_E_VERSION;
+}
+
 static void
 on_error(struct join *j, const struct rx_frame *f)
 {
@@ -193,10 +206,8 @@ on_error(struct join *j, const struct rx_frame *f)
 		j->have_cookie = false;
 		return;
 	}
-	if (m.code == PBOX_E_WORKER_TAKEN) {
-		/* a worker that was killed and started again waits for its own lease to end */
-		j->taken = m;
-		j->next_tx = clock_ns() + TAKEN_INTERVAL;
+	if (may_pass(j, m.code)) {
+		put_off(j, &m);
 		return;
 	}
 	snprintf(what, sizeof(what), "joining job '%s' at %s", c->job, c->box_name);
@@ -215,7 +226,7 @@ on_error(struct join *j, const struct rx_frame *f)
 	finish(j, join_error(j->err, &m, what));
 }
 
-static void
+void
 join_frame(void *ctx, const struct rx_frame *f)
 {
 	struct join *j = ctx;
@@ -234,21 +245,46 @@ join_frame(void *ctx, const struct rx_frame *f)
 
 /* ---- the exchange ---------------------------------------------------------------------- */
 
+void
+join_begin(struct join *j, struct pbox_client *c, uint64_t nonce, int worker,
+	struct pbox_client_error *err)
+{
+	*j = (struct join){
+		.c = c, .err = err, .nonce = nonce, .worker = worker, .interval = FIRST_INTERVAL};
+	j->id = atomic_fetch_add(&c->next_id, 1);
+}
+
+uint64_t
+join_tick(struct join *j, uint64_t now)
+{
+	if (j->have_cookie && now - j->cookie_at > COOKIE_LIFE)
+		j->have_cookie = false;
+	if (now >= j->next_tx) {
+		j->next_tx = now + j->interval;
+		j->interval = j->interval * 2 < MAX_INTERVAL ? j->interval * 2 : MAX_INTERVAL;
+		if (j->have_cookie)
+			send_join(j);
+		else
+			send_hello(j);
+	}
+	return j->next_tx;
+}
+
 static int
-join_expired(struct join *j)
+expired(struct join *j)
 {
 	struct pbox_client *c = j->c;
 	double s = c->conf.join_timeout_ms / 1000.0;
 	unsigned port = ntohs(c->box.addr.sin_port);
 
-	if (j->taken.code != 0)
+	if (j->refused.code != 0)
 		return client_fail(j->err, PBOX_C_REFUSED,
 			"joining job '%s' at %s: worker %d has a live session, still after %.1f "
 			"s%s%s: "
 			"another process runs with this number, or a killed one's lease has not "
 			"ended",
-			c->job, c->box_name, c->conf.worker, s, j->taken.text[0] != 0 ? ": " : "",
-			j->taken.text);
+			c->job, c->box_name, c->conf.worker, s, j->refused.text[0] != 0 ? ": " : "",
+			j->refused.text);
 	if (j->answered)
 		return client_fail(j->err, PBOX_C_UNREACHABLE,
 			"the box at %s answers HELLO, but %u JOINs went unanswered in %.1f s: its "
@@ -273,28 +309,18 @@ join_expired(struct join *j)
 }
 
 static int
-exchange(struct join *j)
+exchange(struct join *j, uint64_t deadline)
 {
 	struct pbox_client *c = j->c;
 
-	j->interval = FIRST_INTERVAL;
 	while (!j->done) {
 		uint64_t now = clock_ns(), until;
 
-		if (now >= j->deadline)
-			return join_expired(j);
-		if (j->have_cookie && now - j->cookie_at > COOKIE_LIFE)
-			j->have_cookie = false;
-		if (now >= j->next_tx) {
-			j->next_tx = now + j->interval;
-			j->interval =
-				j->interval * 2 < MAX_INTERVAL ? j->interval * 2 : MAX_INTERVAL;
-			if (j->have_cookie)
-				send_join(j);
-			else
-				send_hello(j);
-		}
-		until = j->next_tx < j->deadline ? j->next_tx : j->deadline;
+		if (now >= deadline)
+			return expired(j);
+		until = join_tick(j, now);
+		if (until > deadline)
+			until = deadline;
 		now = clock_ns();
 		link_wait(&c->link, until > now ? until - now : 0);
 		link_receive(&c->link, 1, join_frame, j);
@@ -302,13 +328,50 @@ exchange(struct join *j)
 	return j->rc;
 }
 
-/** Take over what WELCOME says; allocate the endpoints. */
+/** Take over what WELCOME says of an endpoint, and begin there as new. */
 static int
-settle(struct pbox_client *c, const struct pbox_welcome *w, struct pbox_client_error *err)
+settle_endpoint(
+	struct pbox_client *c, struct ep *ep, const struct pbox_endpoint *e, uint32_t window)
+{
+	struct flight *flight = ep->flight;
+	struct sockaddr_in addr = {.sin_family = AF_INET, .sin_port = htons(e->udp)};
+
+	memcpy(&addr.sin_addr, e->ipv4, 4);
+	if (window > ep->flights) {
+		flight = reallocarray(flight, window, sizeof(*flight));
+		if (flight == NULL)
+			return -ENOMEM;
+	}
+	/* the transport knows an endpoint by the address of its peer, and may have more to remember
+	 * than the address */
+	if (memcmp(&addr, &ep->peer.addr, sizeof(addr)) != 0)
+		ep->peer = (struct pbox_client_peer){.addr = addr};
+	*ep = (struct ep){.peer = ep->peer,
+		.flight = flight,
+		.flights = window > ep->flights ? window : ep->flights,
+		.thresh = MIN_THRESH};
+	window_init(&ep->win, window, c->conf.min_rto_us * NS_PER_US, c->now);
+	memset(flight, 0, window * sizeof(*flight));
+	for (uint32_t k = window; k-- > 0;) {
+		flight[k].next = ep->free;
+		ep->free = &flight[k];
+	}
+	return 0;
+}
+
+int
+join_settle(struct pbox_client *c, const struct pbox_welcome *w, struct pbox_client_error *err)
 {
 	uint32_t hold = c->link.t->window / w->endpoints;
 	uint32_t window = w->window;
 
+	if (c->conf.window != 0 && c->conf.window < window)
+		window = c->conf.window;
+	if (hold < window)
+		window = hold > 0 ? hold : 1;
+	if (window > MAX_WINDOW)
+		window = MAX_WINDOW;
+	pthread_mutex_lock(&c->lock); /* of some of this others ask (declare.c) */
 	c->token = w->token;
 	c->job_number = w->job;
 	c->worker = w->worker;
@@ -316,32 +379,14 @@ settle(struct pbox_client *c, const struct pbox_welcome *w, struct pbox_client_e
 	c->incarnation = w->incarnation;
 	c->lease_ms = w->lease_ms;
 	c->mtu = w->mtu != 0 && w->mtu < c->link.t->mtu ? w->mtu : c->link.t->mtu;
-	if (c->conf.window != 0 && c->conf.window < window)
-		window = c->conf.window;
-	if (hold < window)
-		window = hold > 0 ? hold : 1;
-	c->window = (uint16_t)(window < MAX_WINDOW ? window : MAX_WINDOW);
-	c->ep = calloc(w->endpoints, sizeof(*c->ep));
-	if (c->ep == NULL)
-		return client_fail(err, PBOX_C_MEMORY, "no memory for %u endpoints", w->endpoints);
+	c->window = (uint16_t)window;
 	c->endpoints = w->endpoints;
-	for (unsigned i = 0; i < c->endpoints; i++) {
-		struct ep *ep = &c->ep[i];
-
-		ep->peer.addr.sin_family = AF_INET;
-		memcpy(&ep->peer.addr.sin_addr, w->endpoint[i].ipv4, 4);
-		ep->peer.addr.sin_port = htons(w->endpoint[i].udp);
-		ep->thresh = MIN_THRESH;
-		window_init(&ep->win, c->window, c->conf.min_rto_us * NS_PER_US, c->now);
-		ep->flight = calloc(c->window, sizeof(*ep->flight));
-		if (ep->flight == NULL)
+	c->generation++;
+	pthread_mutex_unlock(&c->lock);
+	for (unsigned i = 0; i < w->endpoints; i++)
+		if (settle_endpoint(c, &c->ep[i], &w->endpoint[i], window) != 0)
 			return client_fail(
-				err, PBOX_C_MEMORY, "no memory for a window of %u", c->window);
-		for (unsigned k = c->window; k-- > 0;) {
-			ep->flight[k].next = ep->free;
-			ep->free = &ep->flight[k];
-		}
-	}
+				err, PBOX_C_MEMORY, "no memory for a window of %u", window);
 	return 0;
 }
 
@@ -363,25 +408,26 @@ give_back(struct pbox_client *c)
 int
 join_session(struct pbox_client *c, struct pbox_client_error *err)
 {
-	struct join j = {
-		.c = c, .err = err, .deadline = clock_ns() + c->conf.join_timeout_ms * NS_PER_MS};
+	uint64_t deadline = clock_ns() + c->conf.join_timeout_ms * NS_PER_MS;
+	struct join j;
 	char name[64];
 	int rc;
 
 	snprintf(name, sizeof(name), "%s:%u", inet_ntoa(c->box.addr.sin_addr),
 		ntohs(c->box.addr.sin_port));
 	c->box_name = strdup(name);
-	if (c->box_name == NULL)
+	c->ep = calloc(PBOX_MAX_ENDPOINTS, sizeof(*c->ep));
+	if (c->box_name == NULL || c->ep == NULL)
 		return client_fail(err, PBOX_C_MEMORY, "no memory for a client");
-	randombytes_buf(&j.nonce, sizeof(j.nonce));
-	j.id = randombytes_random();
-	rc = exchange(&j);
+	randombytes_buf(&c->nonce, sizeof(c->nonce));
+	atomic_store(&c->next_id, randombytes_random() | 1);
+	join_begin(&j, c, c->nonce, c->conf.worker, err);
+	rc = exchange(&j, deadline);
 	if (rc == 0)
-		rc = settle(c, &j.welcome, err);
+		rc = join_settle(c, &j.welcome, err);
 	if (rc == 0)
-		rc = path_check(c, j.deadline, err);
+		rc = path_check(c, deadline, err);
 	if (rc != 0 && c->token != 0)
 		give_back(c);
-	atomic_store(&c->next_id, j.id + 1);
 	return rc;
 }

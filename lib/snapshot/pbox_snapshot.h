@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef PBOX_SNAPSHOT_H
+#define PBOX_SNAPSHOT_H
+
+/**
+ * @file
+ * Snapshots of a table on disk: parameters and optimiser state of one round, with all that is
+ * needed to read them without the box (doc/snapshot.md).
+ *
+ * libc and ISA-L only: tools use it too. Any thread, one a reader. Blocks in file operations.
+ */
+
+#include <stdint.h>
+
+#include <pbox_base.h>
+
+#define PBOX_SNAPSHOT_NAME   64  /**< bytes of a job's or tensor's name, with its NUL */
+#define PBOX_SNAPSHOT_HYPERS 8   /**< values of a schedule entry: ids 1 to 8 of SET */
+#define PBOX_SNAPSHOT_ARRAYS 3   /**< parameters, s0, s1 */
+#define PBOX_SNAPSHOT_PATH   512 /**< longest name of a snapshot with its directory */
+
+/* Bounds of what a file may say. */
+#define PBOX_SNAPSHOT_DATA_MAX   64
+#define PBOX_SNAPSHOT_PARITY_MAX 16
+
+struct pbox_snapshot_tensor {
+	uint64_t elements;
+	uint16_t group;
+	char name[PBOX_SNAPSHOT_NAME];
+};
+
+struct pbox_snapshot_segment {
+	uint64_t offset; /**< element of the tensor */
+	uint32_t tensor, elements;
+};
+
+struct pbox_snapshot_chunk {
+	uint32_t elements, first_segment;
+	uint16_t segments, group;
+};
+
+struct pbox_snapshot_fragment {
+	uint32_t version, samples;
+	uint16_t contributors;
+};
+
+/** What holds for a group from one round on. Groups ascend, in them rounds do not descend. */
+struct pbox_snapshot_entry {
+	uint32_t from_round, set; /**< set: bit id, this SET named it */
+	uint16_t group;
+	bool has_lr;
+	double value[PBOX_SNAPSHOT_HYPERS]; /**< [id - 1] */
+};
+
+/** What a snapshot is of. The numbers of mode, op, optimiser and formats are the protocol's. */
+struct pbox_snapshot_meta {
+	char job[PBOX_SNAPSHOT_NAME];
+	uint32_t table, round, incarnation;
+	uint64_t created_ns; /**< since 1970 */
+	uint16_t workers;
+	uint8_t mode, op, optimiser, push_format, pull_format;
+	uint8_t arrays; /**< 1 + arrays of optimiser state */
+	uint32_t frag_elements;
+	uint64_t elements; /**< of one array: those of all chunks */
+	uint32_t n_tensors, n_chunks, n_segments, n_fragments, n_groups, n_entries;
+	struct pbox_snapshot_tensor *tensor;
+	struct pbox_snapshot_chunk *chunk;
+	struct pbox_snapshot_segment *segment;
+	struct pbox_snapshot_fragment *fragment; /**< of chunk 0, then of chunk 1, ... */
+	struct pbox_snapshot_entry *entry;
+};
+
+/** Take memory for the counts that stand in @p m. -ENOMEM or -E2BIG. */
+int pbox_snapshot_meta_alloc(struct pbox_snapshot_meta *m);
+void pbox_snapshot_meta_free(struct pbox_snapshot_meta *m);
+/** As bytes (malloc); NULL: out of memory, or more than a snapshot may have. */
+uint8_t *pbox_snapshot_meta_encode(const struct pbox_snapshot_meta *m, size_t *len);
+/** 0 and @p m to be freed; -EINVAL with @p err, -ENOMEM. */
+int pbox_snapshot_meta_decode(
+	struct pbox_snapshot_meta *m, const uint8_t *at, size_t len, struct pbox_error *err);
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+struct pbox_snapshot_write {
+	const char *dir;
+	const struct pbox_snapshot_meta
+		*meta;             /**< its first fields name the file; or with bytes: */
+	const uint8_t *meta_bytes; /**< NULL, or pbox_snapshot_meta_encode()d */
+	size_t meta_len;
+	/** The arrays one behind the other, meta->arrays x meta->elements floats: consumed where
+	 * compressed. */
+	uint8_t *data;
+	unsigned stripe_data, stripe_parity; /**< blocks of a stripe; parity 0: none */
+	bool compress;
+};
+
+struct pbox_snapshot_written {
+	char path[PBOX_SNAPSHOT_PATH];
+	uint64_t bytes; /**< of the file */
+};
+
+/** Write a new file, make it durable, then give it its name. On failure nothing is left of it.
+ * -errno with @p err. */
+int pbox_snapshot_write(const struct pbox_snapshot_write *w, struct pbox_snapshot_written *done,
+	struct pbox_error *err);
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+struct pbox_snapshot_report {
+	uint64_t blocks;         /**< of the file, parity too */
+	uint64_t damaged;        /**< of these unreadable or not what was written */
+	uint64_t lost;           /**< data blocks that parity cannot rebuild */
+	uint64_t lost_bytes;     /**< of the arrays */
+	unsigned supers_damaged; /**< of the two copies */
+	bool wrong;              /**< rebuilt, but not what was written */
+};
+
+struct pbox_snapshot_reader;
+
+/** Open, and read what it is of. NULL and @p err (-ENOENT, -EINVAL, -EIO beyond repair, -ENOMEM). */
+struct pbox_snapshot_reader *pbox_snapshot_open(const char *path, struct pbox_error *err);
+/** The same of an open file, which stays the caller's. @p name: for messages. */
+struct pbox_snapshot_reader *pbox_snapshot_open_fd(
+	int fd, const char *name, struct pbox_error *err);
+void pbox_snapshot_close(struct pbox_snapshot_reader *r);
+const struct pbox_snapshot_meta *pbox_snapshot_meta(const struct pbox_snapshot_reader *r);
+/** How it was written: blocks of a stripe, size of a block, compressed or not. */
+void pbox_snapshot_shape(const struct pbox_snapshot_reader *r, unsigned *data, unsigned *parity,
+	unsigned *block, bool *compressed);
+
+/** Bytes @p at to @p at + @p len of the arrays; NULL: lost. @return 0, or what ends the reading. */
+typedef int (*pbox_snapshot_sink)(void *ctx, uint64_t at, const uint8_t *bytes, size_t len);
+/** Read everything, from the beginning; @p sink may be NULL. 0 when all of it is what was written
+ * (rebuilt where need be), -EIO with @p err when something is beyond repair, -errno, or what the sink
+ * returned. @p report is filled in any case. */
+int pbox_snapshot_read(struct pbox_snapshot_reader *r, pbox_snapshot_sink sink, void *ctx,
+	struct pbox_snapshot_report *report, struct pbox_error *err);
+/** Write the file anew with everything rebuilt. -EIO: something is beyond repair, and the file stays
+ * as it is. */
+int pbox_snapshot_repair(
+	const char *path, struct pbox_snapshot_report *report, struct pbox_error *err);
+
+/** A piece of a tensor that lies in one place of an array. */
+struct pbox_snapshot_piece {
+	uint64_t at;     /**< element of the array */
+	uint64_t offset; /**< element of the tensor */
+	uint32_t tensor, elements;
+};
+/** All pieces in the order of the array, n_segments of them (malloc). NULL: out of memory. */
+struct pbox_snapshot_piece *pbox_snapshot_pieces(const struct pbox_snapshot_meta *m);
+/** The piece that has element @p at of an array. */
+const struct pbox_snapshot_piece *pbox_snapshot_piece_at(
+	const struct pbox_snapshot_piece *p, uint32_t n, uint64_t at);
+
+/* ---- a directory of them ---------------------------------------------------------------------- */
+
+struct pbox_snapshot_file {
+	char path[PBOX_SNAPSHOT_PATH];
+	char job[PBOX_SNAPSHOT_NAME];
+	uint32_t table, round, incarnation;
+	uint64_t created_ns, bytes;
+	bool aside; /**< of an earlier run of the job: pbox_snapshot_set_aside() */
+};
+
+/** Most files that are looked at. */
+#define PBOX_SNAPSHOT_FILES 4096
+
+/** All snapshots, newest first; of @p job alone, of @p table alone (NULL, -1: all). Files whose first
+ * and last block are damaged are left out.
+ * @return how many, in @p out (malloc); or -errno with @p err */
+int pbox_snapshot_list(const char *dir, const char *job, int64_t table,
+	struct pbox_snapshot_file **out, struct pbox_error *err);
+/** Remove all but the newest @p keep of a table: of those set aside, and of the others.
+ * @return how many were removed */
+int pbox_snapshot_prune(const char *dir, const char *job, uint32_t table, unsigned keep);
+/** A new run begins: the ones that are there belong to an earlier one. @return how many */
+int pbox_snapshot_set_aside(const char *dir, const char *job, uint32_t table);
+/** Remove what a broken write left behind. @return how many */
+int pbox_snapshot_clean(const char *dir);
+/** Can files be made there? 0 or -errno with @p err. */
+int pbox_snapshot_dir_check(const char *dir, struct pbox_error *err);
+
+#endif /* PBOX_SNAPSHOT_H */

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "snapshot_impl.h"
+
+#define LIVE  ".snap"
+#define ASIDE ".old"
+#define TMP   ".tmp"
+
+/* Names may have any byte: all but letters, digits, - and _ become %XX. */
+static void
+escape(char out[3 * PBOX_SNAPSHOT_NAME], const char *name)
+{
+	static const char hex[] = "0123456789ABCDEF";
+
+	for (; *name != '\0'; name++) {
+		unsigned char c = (unsigned char)*name;
+
+		if ((c < 128 && isalnum(c)) || c == '-' || c == '_') {
+			*out++ = (char)c;
+		} else {
+			*out++ = '%';
+			*out++ = hex[c >> 4];
+			*out++ = hex[c & 15];
+		}
+	}
+	*out = '\0';
+}
+
+int
+store_path(char *out, size_t size, const char *dir, const struct pbox_snapshot_meta *m)
+{
+	char name[3 * PBOX_SNAPSHOT_NAME];
+	int n;
+
+	escape(name, m->job);
+	n = snprintf(out, size, "%s/%s.%u.%010u.%08x" LIVE, dir, name, m->table, m->round,
+		m->incarnation);
+	/* room for the suffix of a draft */
+	return n > 0 && (size_t)n + sizeof(TMP) < size ? 0 : -ENAMETOOLONG;
+}
+
+static bool
+ends_with(const char *name, const char *end)
+{
+	size_t n = strlen(name), e = strlen(end);
+
+	return n > e && strcmp(name + n - e, end) == 0;
+}
+
+/* Is it a file of table @p table (-1: any) of the job whose escaped name is @p job (NULL: any)? */
+static bool
+belongs(const char *name, const char *job, int64_t table)
+{
+	size_t n = strcspn(name, ".");
+	char *end;
+
+	if (job != NULL && (strncmp(name, job, n) != 0 || job[n] != '\0'))
+		return false;
+	if (name[n] != '.' || !isdigit((unsigned char)name[n + 1]))
+		return false;
+	return (int64_t)strtoul(name + n + 1, &end, 10) == table || table < 0;
+}
+
+static bool
+look_at(struct pbox_snapshot_file *f)
+{
+	int fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	unsigned damaged;
+	struct super s;
+	struct stat st;
+	bool ok;
+
+	if (fd < 0)
+		return false;
+	ok = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+	     super_read(&s, fd, (uint64_t)st.st_size, &damaged, NULL) == 0;
+	close(fd);
+	if (!ok)
+		return false;
+	memcpy(f->job, s.job, sizeof(f->job));
+	f->table = s.table;
+	f->round = s.round;
+	f->incarnation = s.incarnation;
+	f->created_ns = s.created_ns;
+	f->bytes = (uint64_t)st.st_size;
+	return true;
+}
+
+static int
+newer_first(const void *a, const void *b)
+{
+	const struct pbox_snapshot_file *x = a, *y = b;
+
+	if (x->created_ns != y->created_ns)
+		return x->created_ns > y->created_ns ? -1 : 1;
+	return strcmp(x->path, y->path);
+}
+
+static struct pbox_snapshot_file *
+more(struct pbox_snapshot_file *all, int n)
+{
+	if (n % 64 != 0)
+		return all;
+	return realloc(all, (size_t)(n + 64) * sizeof(*all));
+}
+
+int
+pbox_snapshot_list(const char *dir, const char *job, int64_t table, struct pbox_snapshot_file **out,
+	struct pbox_error *err)
+{
+	struct pbox_snapshot_file *all = NULL, *grown;
+	char name[3 * PBOX_SNAPSHOT_NAME];
+	struct dirent *e;
+	DIR *d = opendir(dir);
+	int n = 0;
+
+	*out = NULL;
+	if (d == NULL) {
+		int code = errno;
+
+		return pbox_fail(err, code, "cannot read directory %s: %s", dir, strerror(code));
+	}
+	if (job != NULL)
+		escape(name, job);
+	while (n < PBOX_SNAPSHOT_FILES && (e = readdir(d)) != NULL) {
+		bool aside = ends_with(e->d_name, ASIDE);
+		struct pbox_snapshot_file *f;
+		int len;
+
+		if ((!aside && !ends_with(e->d_name, LIVE)) ||
+			!belongs(e->d_name, job != NULL ? name : NULL, table))
+			continue;
+		grown = more(all, n);
+		if (grown == NULL) {
+			free(all);
+			closedir(d);
+			return pbox_fail(err, ENOMEM, "out of memory");
+		}
+		all = grown;
+		f = &all[n];
+		*f = (struct pbox_snapshot_file){.aside = aside};
+		len = snprintf(f->path, sizeof(f->path), "%s/%s", dir, e->d_name);
+		if (len > 0 && (size_t)len < sizeof(f->path) && look_at(f))
+			n++;
+	}
+	closedir(d);
+	if (n > 1)
+		qsort(all, (size_t)n, sizeof(*all), newer_first);
+	*out = all;
+	return n;
+}
+
+int
+pbox_snapshot_prune(const char *dir, const char *job, uint32_t table, unsigned keep)
+{
+	struct pbox_snapshot_file *f;
+	int n = pbox_snapshot_list(dir, job, table, &f, NULL), gone = 0;
+	unsigned seen[2] = {0};
+
+	for (int i = 0; i < n; i++)
+		if (seen[f[i].aside]++ >= keep)
+			gone += unlink(f[i].path) == 0;
+	free(f);
+	return gone;
+}
+
+int
+pbox_snapshot_set_aside(const char *dir, const char *job, uint32_t table)
+{
+	struct pbox_snapshot_file *f;
+	int n = pbox_snapshot_list(dir, job, table, &f, NULL), moved = 0;
+
+	for (int i = 0; i < n; i++) {
+		char to[PBOX_SNAPSHOT_PATH];
+		size_t stem = strlen(f[i].path) - strlen(LIVE);
+
+		if (f[i].aside)
+			continue;
+		snprintf(to, sizeof(to), "%.*s" ASIDE, (int)stem, f[i].path);
+		moved += rename(f[i].path, to) == 0;
+	}
+	free(f);
+	return moved;
+}
+
+int
+pbox_snapshot_clean(const char *dir)
+{
+	DIR *d = opendir(dir);
+	struct dirent *e;
+	int n = 0;
+
+	while (d != NULL && (e = readdir(d)) != NULL) {
+		char path[PBOX_SNAPSHOT_PATH];
+		int len;
+
+		if (!ends_with(e->d_name, LIVE TMP) || !belongs(e->d_name, NULL, -1))
+			continue;
+		len = snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
+		n += len > 0 && (size_t)len < sizeof(path) && unlink(path) == 0;
+	}
+	if (d != NULL)
+		closedir(d);
+	return n;
+}
+
+int
+pbox_snapshot_dir_check(const char *dir, struct pbox_error *err)
+{
+	char path[PBOX_SNAPSHOT_PATH];
+	int fd, n = snprintf(path, sizeof(path), "%s/.pbox-XXXXXX", dir);
+
+	if (n < 0 || (size_t)n >= sizeof(path))
+		return pbox_fail(err, ENAMETOOLONG, "the name of directory %s is too long", dir);
+	fd = mkostemp(path, O_CLOEXEC);
+	if (fd < 0) {
+		int code = errno;
+
+		return pbox_fail(
+			err, code, "snapshots cannot be written to %s: %s", dir, strerror(code));
+	}
+	close(fd);
+	unlink(path);
+	return 0;
+}

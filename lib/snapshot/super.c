@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <unistd.h>
+
+#include <pbox_wire.h>
+
+#include "snapshot_impl.h"
+
+static const char magic[8] = "PBOXSNAP";
+#define BLOCK_MAGIC UINT32_C(0x4b4c4250) /* "PBLK" */
+
+void
+super_encode(uint8_t out[FORMAT_SUPER], const struct super *s)
+{
+	memset(out, 0, FORMAT_SUPER);
+	memcpy(out, magic, sizeof(magic));
+	put32(out + 8, FORMAT_VERSION);
+	put32(out + 12, FORMAT_ORDER);
+	put32(out + 16, s->block);
+	put16(out + 20, s->data);
+	put16(out + 22, s->parity);
+	put16(out + 24, s->stripes);
+	put32(out + 28, s->unit);
+	put64(out + 32, s->meta_len);
+	put64(out + 40, s->stored_len);
+	put64(out + 48, s->raw_len);
+	put32(out + 56, s->crc);
+	put32(out + 60, s->id);
+	put64(out + 64, s->created_ns);
+	put32(out + 72, s->table);
+	put32(out + 76, s->round);
+	put32(out + 80, s->incarnation);
+	put32(out + 84, s->n_units);
+	memcpy(out + 88, s->job, PBOX_SNAPSHOT_NAME);
+	put32(out + FORMAT_SUPER - 4, pbox_crc32c(0, out, FORMAT_SUPER - 4));
+}
+
+/* All bounds, so that no size made of these numbers overflows. */
+static const char *
+unsound(const struct super *s)
+{
+	if (s->block < FORMAT_BLOCK_MIN || s->block > FORMAT_BLOCK_MAX || s->block % 64 != 0)
+		return "the size of its blocks";
+	if (s->data == 0 || s->data > PBOX_SNAPSHOT_DATA_MAX ||
+		s->parity > PBOX_SNAPSHOT_PARITY_MAX)
+		return "the blocks of a stripe";
+	if (s->stripes == 0 || s->stripes > FORMAT_STRIPES_MAX ||
+		(uint64_t)s->block * s->stripes * (s->data + s->parity) > FORMAT_GROUP_MAX)
+		return "the size of a group";
+	if (s->unit < 64 || s->unit > FORMAT_UNIT_MAX || s->unit % 4 != 0)
+		return "the size of a unit";
+	if (s->meta_len == 0 || s->meta_len > FORMAT_META_MAX)
+		return "the length of its description";
+	if (s->raw_len > (uint64_t)s->unit * s->n_units || s->stored_len > s->raw_len ||
+		(s->raw_len + s->unit - 1) / s->unit != s->n_units)
+		return "the length of its data";
+	if (s->job[PBOX_SNAPSHOT_NAME - 1] != '\0')
+		return "the name of its job";
+	return NULL;
+}
+
+int
+super_decode(struct super *s, const uint8_t in[FORMAT_SUPER], struct pbox_error *err)
+{
+	const char *wrong;
+
+	if (memcmp(in, magic, sizeof(magic)) != 0)
+		return pbox_fail(err, EINVAL, "no snapshot of PBox");
+	if (get32(in + FORMAT_SUPER - 4) != pbox_crc32c(0, in, FORMAT_SUPER - 4))
+		return pbox_fail(err, EINVAL, "its first or last block is damaged");
+	if (get32(in + 8) != FORMAT_VERSION || get32(in + 12) != FORMAT_ORDER)
+		return pbox_fail(err, EINVAL,
+			"a snapshot of format %u, this program knows %u: use a newer one",
+			get32(in + 8), FORMAT_VERSION);
+	*s = (struct super){
+		.block = get32(in + 16),
+		.data = get16(in + 20),
+		.parity = get16(in + 22),
+		.stripes = get16(in + 24),
+		.unit = get32(in + 28),
+		.meta_len = get64(in + 32),
+		.stored_len = get64(in + 40),
+		.raw_len = get64(in + 48),
+		.crc = get32(in + 56),
+		.id = get32(in + 60),
+		.created_ns = get64(in + 64),
+		.table = get32(in + 72),
+		.round = get32(in + 76),
+		.incarnation = get32(in + 80),
+		.n_units = get32(in + 84),
+	};
+	memcpy(s->job, in + 88, PBOX_SNAPSHOT_NAME);
+	wrong = unsound(s);
+	if (wrong != NULL)
+		return pbox_fail(err, EINVAL, "%s is out of range", wrong);
+	return 0;
+}
+
+int
+super_read(struct super *s, int fd, uint64_t size, unsigned *damaged, struct pbox_error *err)
+{
+	uint8_t in[FORMAT_SUPER];
+	struct super last;
+	bool first;
+
+	*damaged = 0;
+	if (size < FORMAT_SUPER)
+		return pbox_fail(err, EINVAL, "too short for a snapshot: %llu bytes",
+			(unsigned long long)size);
+	first = pread(fd, in, FORMAT_SUPER, 0) == FORMAT_SUPER && super_decode(s, in, err) == 0;
+	*damaged += !first;
+	if (pread(fd, in, FORMAT_SUPER, (off_t)(size - FORMAT_SUPER)) == FORMAT_SUPER &&
+		super_decode(&last, in, first ? NULL : err) == 0) {
+		if (!first)
+			*s = last;
+		return 0;
+	}
+	(*damaged)++;
+	return first ? 0 : -EINVAL;
+}
+
+void
+super_plan(const struct super *s, struct plan *p)
+{
+	uint64_t full, rest, stripes;
+
+	p->payload = s->block - FORMAT_HEAD;
+	p->content = s->meta_len + 4 * (uint64_t)s->n_units + s->stored_len;
+	p->n_data = (p->content + p->payload - 1) / p->payload;
+	p->group_data = (uint32_t)s->data * s->stripes;
+	p->groups = (p->n_data + p->group_data - 1) / p->group_data;
+	full = p->n_data / p->group_data;
+	rest = p->n_data % p->group_data;
+	stripes = full * s->stripes + (rest < s->stripes ? rest : s->stripes);
+	p->file = (p->n_data + stripes * s->parity) * s->block + 2 * FORMAT_SUPER;
+}
+
+void
+super_group(const struct super *s, const struct plan *p, uint64_t g, struct group *out)
+{
+	uint64_t left = p->n_data - g * p->group_data;
+
+	out->first = g * p->group_data;
+	out->disk = g * (p->group_data + (uint64_t)s->stripes * s->parity);
+	out->n_data = left < p->group_data ? (uint32_t)left : p->group_data;
+	out->stripes = out->n_data < s->stripes ? out->n_data : s->stripes;
+	out->blocks = out->n_data + out->stripes * s->parity;
+}
+
+static uint32_t
+block_crc(const struct super *s, const uint8_t *block)
+{
+	return pbox_crc32c(pbox_crc32c(0, block, 16), block + FORMAT_HEAD, s->block - FORMAT_HEAD);
+}
+
+void
+super_stamp(const struct super *s, uint64_t index, uint8_t *block)
+{
+	memset(block, 0, FORMAT_HEAD);
+	put32(block, BLOCK_MAGIC);
+	put32(block + 4, s->id);
+	put64(block + 8, index);
+	put32(block + 16, block_crc(s, block));
+}
+
+bool
+super_block_good(const struct super *s, uint64_t index, const uint8_t *block)
+{
+	return get32(block) == BLOCK_MAGIC && get32(block + 4) == s->id &&
+	       get64(block + 8) == index && get32(block + 16) == block_crc(s, block);
+}

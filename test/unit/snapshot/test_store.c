@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "made.h"
+#include "unit.h"
+
+/* ---- the disk under the writer --------------------------------------------------------------- */
+
+static int calls, dies_at = -1; /* from this call on nothing is done any more */
+static int fails_at = -1, fails_with;
+static bool halves; /* the call at which it dies does half of its work */
+
+ssize_t __real_write(int fd, const void *at, size_t n);
+int __real_fsync(int fd);
+int __real_rename(const char *from, const char *to);
+ssize_t __wrap_write(int fd, const void *at, size_t n);
+int __wrap_fsync(int fd);
+int __wrap_rename(const char *from, const char *to);
+
+/* 0: do it; 1: it fails; 2: half of it is done */
+static int
+what_now(void)
+{
+	int now = calls++;
+
+	if (now == fails_at) {
+		errno = fails_with;
+		return 1;
+	}
+	if (dies_at < 0 || now < dies_at)
+		return 0;
+	errno = EIO;
+	return now == dies_at && halves ? 2 : 1;
+}
+
+ssize_t
+__wrap_write(int fd, const void *at, size_t n)
+{
+	int now;
+
+	if (fd <= 2)
+		return __real_write(fd, at, n);
+	now = what_now();
+	if (now == 2) {
+		ssize_t half = __real_write(fd, at, n / 2);
+
+		(void)half;
+	}
+	return now == 0 ? __real_write(fd, at, n) : -1;
+}
+
+int
+__wrap_fsync(int fd)
+{
+	return what_now() == 0 ? __real_fsync(fd) : -1;
+}
+
+int
+__wrap_rename(const char *from, const char *to)
+{
+	return what_now() == 0 ? __real_rename(from, to) : -1;
+}
+
+static void
+disk_is_well(void)
+{
+	calls = 0;
+	dies_at = fails_at = -1;
+}
+
+/* ---- tests ----------------------------------------------------------------------------------- */
+
+static unsigned
+count_files(const char *dir)
+{
+	DIR *d = opendir(dir);
+	struct dirent *e;
+	unsigned n = 0;
+
+	CU_ASSERT_FATAL(d != NULL);
+	while ((e = readdir(d)) != NULL)
+		n += e->d_name[0] != '.';
+	closedir(d);
+	return n;
+}
+
+/* Whatever the moment, the old snapshot is there and good, and the new one is whole or not there. */
+static void
+power_cut_at_every_call(void)
+{
+	struct pbox_snapshot_report rep;
+	struct pbox_error err = {0};
+	struct pbox_snapshot_file *f;
+	char old_path[PBOX_SNAPSHOT_PATH];
+	struct made t;
+	int all, n;
+
+	made_new(&t, 400000);
+	disk_is_well();
+	CU_ASSERT_FATAL(made_write(&t, 16, 2, true, &err) == 0);
+	all = calls;
+	CU_ASSERT(all > 4);
+	snprintf(old_path, sizeof(old_path), "%s", t.path);
+	for (int cut = 0; cut < 2 * all; cut++) {
+		disk_is_well();
+		dies_at = cut / 2;
+		halves = cut % 2 == 1;
+		t.m.round = 8;
+		t.m.created_ns = 2000;
+		CU_ASSERT(made_write(&t, 16, 2, true, &err) != 0);
+		CU_ASSERT(err.text[0] != '\0');
+		disk_is_well();
+		n = pbox_snapshot_list(t.dir, t.m.job, t.m.table, &f, &err);
+		CU_ASSERT(n == 1 || n == 2);
+		for (int i = 0; i < n; i++) {
+			snprintf(t.path, sizeof(t.path), "%s", f[i].path);
+			t.m.round = f[i].round;
+			t.m.created_ns = f[i].created_ns;
+			UNIT_EQ_U64(made_compare(&t, &rep, &err), 0);
+		}
+		CU_ASSERT(strcmp(f[n - 1].path, old_path) == 0);
+		if (n == 2)
+			unlink(f[0].path);
+		free(f);
+	}
+	made_free(&t);
+}
+
+static void
+a_full_disk_is_named(void)
+{
+	struct pbox_snapshot_report rep;
+	struct pbox_error err = {0};
+	struct made t;
+	char path[PBOX_SNAPSHOT_PATH];
+
+	made_new(&t, 400000);
+	disk_is_well();
+	CU_ASSERT_FATAL(made_write(&t, 16, 2, false, &err) == 0);
+	snprintf(path, sizeof(path), "%s", t.path);
+	for (int at = 0; at < 3; at++) {
+		disk_is_well();
+		fails_at = at;
+		fails_with = ENOSPC;
+		t.m.round = 9;
+		UNIT_EQ_U64(made_write(&t, 16, 2, false, &err), (unsigned long long)-ENOSPC);
+		CU_ASSERT(strstr(err.text, "No space left") != NULL);
+		CU_ASSERT(strstr(err.text, t.dir) != NULL);
+		UNIT_EQ_U64(count_files(t.dir), 1);
+	}
+	disk_is_well();
+	t.m.round = 7;
+	snprintf(t.path, sizeof(t.path), "%s", path);
+	UNIT_EQ_U64(made_compare(&t, &rep, &err), 0);
+	made_free(&t);
+}
+
+static void
+a_draft_left_behind_is_cleaned(void)
+{
+	struct pbox_error err = {0};
+	struct made t;
+	char tmp[PBOX_SNAPSHOT_PATH + 8], other[PBOX_SNAPSHOT_PATH];
+	FILE *f;
+
+	made_new(&t, 1000);
+	disk_is_well();
+	CU_ASSERT_FATAL(made_write(&t, 16, 2, false, &err) == 0);
+	snprintf(tmp, sizeof(tmp), "%s.tmp", t.path);
+	snprintf(other, sizeof(other), "%s/notes.tmp", t.dir);
+	f = fopen(tmp, "w");
+	CU_ASSERT_FATAL(f != NULL);
+	fclose(f);
+	f = fopen(other, "w");
+	CU_ASSERT_FATAL(f != NULL);
+	fclose(f);
+	UNIT_EQ_U64(pbox_snapshot_clean(t.dir), 1);
+	UNIT_EQ_U64(access(tmp, F_OK) == 0, 0);
+	UNIT_EQ_U64(access(other, F_OK), 0);
+	made_free(&t);
+}
+
+static void
+the_newest_are_kept(void)
+{
+	struct pbox_snapshot_file *f;
+	struct pbox_error err = {0};
+	struct made t;
+	int n;
+
+	made_new(&t, 1000);
+	disk_is_well();
+	for (unsigned i = 0; i < 5; i++) {
+		t.m.round = 10 + i;
+		t.m.created_ns = 100 * (i + 1);
+		CU_ASSERT_FATAL(made_write(&t, 16, 2, false, &err) == 0);
+	}
+	t.m.table = 3;
+	CU_ASSERT_FATAL(made_write(&t, 16, 2, false, &err) == 0);
+	/* a job whose name begins alike is another */
+	snprintf(t.m.job, sizeof(t.m.job), "a/job");
+	t.m.table = 2;
+	CU_ASSERT_FATAL(made_write(&t, 16, 2, false, &err) == 0);
+	UNIT_EQ_U64(pbox_snapshot_prune(t.dir, "a/job.1", 2, 2), 3);
+	n = pbox_snapshot_list(t.dir, "a/job.1", 2, &f, &err);
+	CU_ASSERT_FATAL(n == 2);
+	UNIT_EQ_U64(f[0].round, 14);
+	UNIT_EQ_U64(f[1].round, 13);
+	CU_ASSERT_STRING_EQUAL(f[0].job, "a/job.1");
+	CU_ASSERT(!f[0].aside && f[0].bytes > 8192);
+	free(f);
+	UNIT_EQ_U64(pbox_snapshot_list(t.dir, NULL, -1, &f, &err), 4);
+	free(f);
+	UNIT_EQ_U64(pbox_snapshot_set_aside(t.dir, "a/job.1", 2), 2);
+	n = pbox_snapshot_list(t.dir, "a/job.1", 2, &f, &err);
+	CU_ASSERT_FATAL(n == 2);
+	CU_ASSERT(f[0].aside && f[1].aside);
+	free(f);
+	UNIT_EQ_U64(pbox_snapshot_prune(t.dir, "a/job.1", 2, 1), 1);
+	UNIT_EQ_U64(pbox_snapshot_set_aside(t.dir, "a/job.1", 2), 0);
+	made_free(&t);
+}
+
+static void
+directories_are_checked(void)
+{
+	struct pbox_snapshot_file *f;
+	struct pbox_error err = {0};
+	struct made t;
+
+	made_new(&t, 1000);
+	disk_is_well();
+	UNIT_EQ_U64(pbox_snapshot_dir_check(t.dir, &err), 0);
+	UNIT_EQ_U64(count_files(t.dir), 0);
+	UNIT_EQ_U64(pbox_snapshot_dir_check("/nowhere/at/all", &err), (unsigned long long)-ENOENT);
+	CU_ASSERT(strstr(err.text, "/nowhere/at/all") != NULL);
+	UNIT_EQ_U64(pbox_snapshot_list("/nowhere/at/all", NULL, -1, &f, &err),
+		(unsigned long long)-ENOENT);
+	made_free(&t);
+}
+
+const char unit_suite[] = "snapshot store";
+const struct unit_test unit_tests[] = {
+	{"a power cut at every call of the writer", power_cut_at_every_call},
+	{"a full disk is named, and the old snapshot stays", a_full_disk_is_named},
+	{"drafts left behind are cleaned, other files are not", a_draft_left_behind_is_cleaned},
+	{"the newest are kept, others set aside", the_newest_are_kept},
+	{"directories are checked", directories_are_checked},
+	{0},
+};

@@ -17,6 +17,8 @@
 #define FIRST_INTERVAL (100 * NS_PER_MS)
 #define MAX_INTERVAL   NS_PER_S
 #define TAKEN_INTERVAL (250 * NS_PER_MS)
+#define TAKEN_MIN      50 /* ms: what the box may say instead */
+#define TAKEN_MAX      2000
 #define COOKIE_LIFE    (7 * NS_PER_S) /* R4.2: at least 8 s */
 
 static int
@@ -174,6 +176,9 @@ put_off(struct join *j, const struct pbox_error_msg *m)
 	uint64_t wait = TAKEN_INTERVAL;
 
 	j->refused = *m;
+	/* a worker that was killed and started again: the box finds out, and says when (R4.6) */
+	if (m->code == PBOX_E_WORKER_TAKEN && m->detail >= TAKEN_MIN && m->detail <= TAKEN_MAX)
+		wait = m->detail * NS_PER_MS;
 	if (m->code != PBOX_E_WORKER_TAKEN) {
 		wait = j->interval > TAKEN_INTERVAL ? j->interval : TAKEN_INTERVAL;
 		j->interval = wait * 2 < MAX_INTERVAL ? wait * 2 : MAX_INTERVAL;
@@ -184,7 +189,6 @@ put_off(struct join *j, const struct pbox_error_msg *m)
 static bool
 may_pass(const struct join *j, unsigned code)
 {
-	/* a worker that was killed and started again waits for its own lease to end */
 	if (code == PBOX_E_WORKER_TAKEN)
 		return true;
 	return j->patient && code != PBOX_E_NO_JOB && code != PBOX_E_SECRET &&

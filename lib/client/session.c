@@ -167,6 +167,15 @@ ends_session(struct pbox_client *c, const struct rx_frame *f)
 }
 
 static void
+send_ping(struct pbox_client *c)
+{
+	struct pbox_hdr h;
+
+	session_header(c, &h, PBOX_PING);
+	link_frame(&c->link, &c->box, &h, NULL, 0, false);
+}
+
+static void
 session_frame(void *ctx, const struct rx_frame *f)
 {
 	struct pbox_client *c = ctx;
@@ -183,6 +192,10 @@ session_frame(void *ctx, const struct rx_frame *f)
 		return;
 	}
 	c->last_rx = c->now;
+	if (h->type == PBOX_PING) { /* somebody claims our number, and the box asks (R4.6) */
+		send_ping(c);
+		return;
+	}
 	if (ends_session(c, f))
 		return;
 	if (h->type >= PBOX_FIRST_DATA_TYPE || (error && h->length == 0))
@@ -314,14 +327,11 @@ publish(struct pbox_client *c, bool idle)
 static void
 keep_alive(struct pbox_client *c)
 {
-	struct pbox_hdr h;
-
 	if (c->link.tx_frames != c->tx_seen) {
 		c->tx_seen = c->link.tx_frames;
 		c->last_tx = c->now;
 	} else if (c->now - c->last_tx >= c->lease_ms * NS_PER_MS / 4) {
-		session_header(c, &h, PBOX_PING);
-		link_frame(&c->link, &c->box, &h, NULL, 0, false);
+		send_ping(c);
 	}
 }
 

@@ -258,6 +258,18 @@ fake_silence(struct fake_box *b, bool on)
 }
 
 void
+fake_ping(struct fake_box *b, unsigned worker)
+{
+	struct pbox_hdr h = {.type = PBOX_PING, .job = 1, .worker = (uint16_t)worker};
+
+	pthread_mutex_lock(&b->lock);
+	h.token = b->member[worker].token;
+	h.incarnation = b->incarnation;
+	fake_send(b, b->fd[0], &b->member[worker].addr, &h);
+	pthread_mutex_unlock(&b->lock);
+}
+
+void
 fake_shutdown(struct fake_box *b)
 {
 	pthread_mutex_lock(&b->lock);

@@ -38,6 +38,7 @@ struct fake_conf {
 struct fake_counts {
 	uint64_t rx_frames, rx_bytes, tx_frames, tx_bytes, lost, malformed, duplicates, rounds;
 	uint64_t order;                   /* hash of the order in which contributions came */
+	uint64_t pings;                   /* to the control endpoint */
 	uint64_t taken_back, asked_after; /* PULLs sent 10 ms and more after that was told */
 };
 
@@ -50,6 +51,8 @@ const char *fake_address(const struct fake_box *b);
 void fake_restart(struct fake_box *b);
 /** From now on nothing is answered (or is again). */
 void fake_silence(struct fake_box *b, bool on);
+/** Ask a worker whether it lives (R4.6). */
+void fake_ping(struct fake_box *b, unsigned worker);
 /** Tell every worker that the box stops. */
 void fake_shutdown(struct fake_box *b);
 struct fake_counts fake_counts(struct fake_box *b);

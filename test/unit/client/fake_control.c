@@ -335,6 +335,7 @@ fake_control(struct fake_box *b, int fd, const struct sockaddr_in *from, const s
 		on_set(b, fd, from, h, payload);
 		break;
 	case PBOX_PING:
+		b->counts.pings++;
 		memcpy(b->tx + PBOX_HDR_LEN, payload, h->length);
 		answer(b, fd, from, h, PBOX_PONG, h->length);
 		break;

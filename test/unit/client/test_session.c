@@ -531,6 +531,30 @@ test_keep_alive(void)
 	fake_stop(b);
 }
 
+/* R4.6: the box asks whether this worker lives; its program is busy, the answer comes at once. */
+static void
+test_answers_ping(void)
+{
+	struct fake_conf conf = {.workers = 1, .lease_ms = 60000};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client *c = must_open(b, 0, 1);
+	uint64_t before = fake_counts(b).pings;
+	double t0, longest = 0;
+
+	for (unsigned i = 1; i <= 20; i++) {
+		fake_ping(b, 0);
+		for (t0 = harness_seconds(); harness_seconds() - t0 < 2;)
+			if (fake_counts(b).pings == before + i)
+				break;
+		if (harness_seconds() - t0 > longest)
+			longest = harness_seconds() - t0;
+	}
+	UNIT_EQ_U64(fake_counts(b).pings, before + 20);
+	printf("within %.1f ms ... ", 1e3 * longest);
+	pbox_client_close(c);
+	fake_stop(b);
+}
+
 const struct unit_test unit_tests[] = {
 	{"refusals have their code and text", test_refusals},
 	{"a box that does not answer", test_unreachable},
@@ -547,5 +571,6 @@ const struct unit_test unit_tests[] = {
 	{"init, pull, set, steps", test_init_pull_set_and_steps},
 	{"urgent tensors overtake", test_priorities},
 	{"keep-alive", test_keep_alive},
+	{"a PING of the box is answered", test_answers_ping},
 	{NULL, NULL},
 };

@@ -37,6 +37,8 @@ enum pbox_registrar_stat {
 	PBOX_RS_WORKERS,
 	PBOX_RS_TABLES,
 	PBOX_RS_EXPIRED, /**< sessions that fell silent beyond their lease */
+	PBOX_RS_PINGS,   /**< PINGs to sessions whose number is claimed (R4.6) */
+	PBOX_RS_TAKEN_OVER,
 	PBOX_RS_STATS
 };
 

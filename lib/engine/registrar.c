@@ -347,8 +347,10 @@ pbox_registrar_tick(struct pbox_registrar *r, uint64_t now_ns)
 {
 	r->now_ns = now_ns;
 	for (unsigned i = 0; i < r->conf.max_jobs; i++)
-		if (r->job[i] != NULL && r->job[i]->state == PBOX_JOB_OPEN)
+		if (r->job[i] != NULL && r->job[i]->state == PBOX_JOB_OPEN) {
+			registrar_claim_tick(r, r->job[i]);
 			check_leases(r, r->job[i]);
+		}
 }
 
 void

@@ -10,9 +10,10 @@
 #include "pbox_registrar.h"
 #include "shard_impl.h"
 
-#define NS_PER_MS  UINT64_C(1000000)
-#define COOKIE_NS  (UINT64_C(8000) * NS_PER_MS) /* R4.2 */
-#define NEVER_SEEN UINT32_MAX
+#define NS_PER_MS   UINT64_C(1000000)
+#define COOKIE_NS   (UINT64_C(8000) * NS_PER_MS) /* R4.2 */
+#define NEVER_SEEN  UINT32_MAX
+#define LEFT_NONCES PBOX_MAX_WORKERS
 
 /* A control payload fits the smallest MTU that is allowed. */
 #define CONTROL_PAYLOAD (1500 - PBOX_MTU_OVERHEAD)
@@ -26,6 +27,9 @@ struct pbox_registrar {
 	unsigned endpoints_per_shard;
 	uint64_t now_ns;
 	struct error_rate error_rate;
+	/* Of the latest sessions that left: a JOIN of theirs that comes late opens none. */
+	uint64_t left[LEFT_NONCES];
+	unsigned n_left;
 	bool stopping;
 	struct pbox_place place[PBOX_MAX_ENDPOINTS];
 	uint64_t *stats;
@@ -56,6 +60,13 @@ void registrar_on_hello(struct pbox_registrar *r, const struct pbox_frame *f);
 void registrar_on_join(struct pbox_registrar *r, const struct pbox_frame *f);
 void registrar_on_job_open(struct pbox_registrar *r, struct pbox_job *job);
 void registrar_end_session(struct pbox_registrar *r, struct pbox_job *job, unsigned worker);
+
+/* registrar_claim.c */
+/* Somebody (host) claims the number of worker w, who has a session, or any number: true when it is
+ * free for him; else he was answered. */
+bool registrar_claim(struct pbox_registrar *r, struct pbox_job *job, unsigned w,
+	const struct pbox_frame *f, const char *host, bool any);
+void registrar_claim_tick(struct pbox_registrar *r, struct pbox_job *job);
 
 /* registrar_table.c */
 void registrar_on_declare(

@@ -203,42 +203,71 @@ registrar_on_job_open(struct pbox_registrar *r, struct pbox_job *job)
 			send_welcome(r, &none, job, w);
 }
 
+static bool
+has_left(const struct pbox_registrar *r, uint64_t nonce)
+{
+	for (unsigned i = 0; i < LEFT_NONCES && i < r->n_left; i++)
+		if (r->left[i] == nonce)
+			return true;
+	return false;
+}
+
+static bool
+has_session(const struct pbox_job *job, unsigned w)
+{
+	return atomic_load_explicit(&job->token[w], memory_order_relaxed) != 0;
+}
+
+/* Any number: one without a session, or that of who has been silent for longest. */
+static unsigned
+any_worker(const struct pbox_registrar *r, const struct pbox_job *job)
+{
+	uint64_t longest = 0;
+	unsigned chosen = 0;
+
+	for (unsigned w = 0; w < job->workers; w++) {
+		uint64_t silent;
+
+		if (!has_session(job, w))
+			return w;
+		silent = pbox_registrar_silence(r, job, w, r->now_ns);
+		if (silent > longest) {
+			longest = silent;
+			chosen = w;
+		}
+	}
+	return chosen;
+}
+
 /* The worker number for a JOIN, or -1 after answering why not. */
 static int
 choose_worker(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
 	struct pbox_job *job)
 {
-	int chosen = -1;
+	unsigned chosen = m->worker;
 
 	/* a repeated JOIN keeps its number, also when it asked for any */
 	for (unsigned w = 0; w < job->workers; w++)
-		if (atomic_load_explicit(&job->token[w], memory_order_relaxed) != 0 &&
-			job->member[w].nonce == m->nonce &&
+		if (has_session(job, w) && job->member[w].nonce == m->nonce &&
 			(m->worker == PBOX_NO_WORKER || m->worker == w))
 			return (int)w;
-	for (unsigned w = 0; m->worker == PBOX_NO_WORKER && w < job->workers && chosen < 0; w++)
-		if (atomic_load_explicit(&job->token[w], memory_order_relaxed) == 0)
-			chosen = (int)w;
-	for (unsigned w = 0; m->worker == PBOX_NO_WORKER && w < job->workers && chosen < 0; w++)
-		if (job->member[w].state == PBOX_MEMBER_SILENT)
-			chosen = (int)w;
-	if (m->worker == PBOX_NO_WORKER && chosen < 0)
-		registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, job->workers,
-			"all %u workers of job '%s' have joined", job->workers, job->name);
-	if (m->worker == PBOX_NO_WORKER)
-		return chosen;
-	if (atomic_load_explicit(&job->token[m->worker], memory_order_relaxed) != 0 &&
-		pbox_registrar_silence(r, job, m->worker, r->now_ns) <=
-			job->member[m->worker].lease_ms * NS_PER_MS) {
-		registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, registrar_silent_ms(r, job, m->worker),
-			"worker %u of job '%s' is taken by %s, heard %u ms ago: give each worker "
-			"its "
-			"own number, or wait %u ms for its lease to end",
-			m->worker, job->name, job->member[m->worker].host,
-			registrar_silent_ms(r, job, m->worker), job->member[m->worker].lease_ms);
+	if (job->map_mtu != 0 && m->mtu < job->map_mtu) {
+		registrar_event(r, PBOX_LOG_WARN,
+			"job '%s': a worker (%s) with an MTU of %u wants to join, and the tables "
+			"are mapped for %u",
+			job->name, m->host, m->mtu, job->map_mtu);
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, job->map_mtu,
+			"the tables of job '%s' are mapped for an MTU of %u, and this worker (%s) "
+			"has %u: raise it there, or end the job",
+			job->name, job->map_mtu, m->host, m->mtu);
 		return -1;
 	}
-	return m->worker;
+	if (m->worker == PBOX_NO_WORKER)
+		chosen = any_worker(r, job);
+	if (has_session(job, chosen) &&
+		!registrar_claim(r, job, chosen, f, m->host, m->worker == PBOX_NO_WORKER))
+		return -1;
+	return (int)chosen;
 }
 
 static void
@@ -246,12 +275,12 @@ admit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_jo
 	struct pbox_job *job, unsigned w)
 {
 	struct pbox_member *mb = &job->member[w];
-	bool repeated = atomic_load_explicit(&job->token[w], memory_order_relaxed) != 0 &&
-			mb->nonce == m->nonce;
+	bool repeated = has_session(job, w) && mb->nonce == m->nonce;
+	uint32_t lease_ms = job->conf->lease_ms != 0 ? job->conf->lease_ms : r->conf.lease_ms;
 	uint64_t token = 0;
 
 	if (!repeated) {
-		if (atomic_load_explicit(&job->token[w], memory_order_relaxed) != 0)
+		if (has_session(job, w))
 			registrar_end_session(r, job, w);
 		if (mb->state == PBOX_MEMBER_LEFT)
 			registrar_forgive_tables(job);
@@ -260,9 +289,8 @@ admit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_jo
 		*mb = (struct pbox_member){
 			.nonce = m->nonce,
 			.state = PBOX_MEMBER_JOINED,
-			.lease_ms = m->lease_ms == 0 || m->lease_ms > r->conf.lease_ms
-					    ? r->conf.lease_ms
-					    : m->lease_ms,
+			.lease_ms =
+				m->lease_ms == 0 || m->lease_ms > lease_ms ? lease_ms : m->lease_ms,
 			.mtu = m->mtu,
 			.window =
 				m->window > 0 && m->window < job->window ? m->window : job->window,
@@ -345,6 +373,11 @@ registrar_on_join(struct pbox_registrar *r, const struct pbox_frame *f)
 		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m.workers,
 			"worker %u of a job with %u workers: numbers begin at 0", m.worker,
 			m.workers);
+		return;
+	}
+	if (has_left(r, m.nonce)) {
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, 0,
+			"the session of this JOIN has left: join with a new nonce");
 		return;
 	}
 	if (job == NULL)

@@ -140,6 +140,7 @@ registrar_on_leave(struct pbox_registrar *r, const struct pbox_frame *f, struct 
 	struct pbox_frame copy = *f;
 
 	count_control(r, PBOX_RS_RX_LEAVE);
+	r->left[r->n_left++ % LEFT_NONCES] = job->member[f->hdr.worker].nonce;
 	registrar_end_session(r, job, f->hdr.worker);
 	registrar_event(r, PBOX_LOG_INFO, "job '%s': worker %u (%s) left, %u of %u remain",
 		job->name, f->hdr.worker, job->member[f->hdr.worker].host, pbox_job_joined(job),

@@ -94,6 +94,8 @@ build_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_tabl
 		return;
 	}
 	jt->built = true;
+	if (mtu > job->map_mtu)
+		job->map_mtu = (uint16_t)mtu;
 	job->bytes += jt->t.bytes;
 	pbox_stat_add(&r->stats[PBOX_RS_TABLES], 1);
 	pbox_job_table_settle(jt, job->workers);

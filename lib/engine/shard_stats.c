@@ -90,4 +90,8 @@ const struct pbox_stat_def pbox_registrar_stat_defs[PBOX_RS_STATS] = {
 	GAUGE(PBOX_RS_WORKERS, "workers", "workers", "workers with a session"),
 	GAUGE(PBOX_RS_TABLES, "tables", "tables", "tables mapped"),
 	COUNTER(PBOX_RS_EXPIRED, "expired", "sessions", "sessions silent beyond their lease"),
+	COUNTER(PBOX_RS_PINGS, "tx_ping", "frames",
+		"pings to sessions whose number another process wants"),
+	COUNTER(PBOX_RS_TAKEN_OVER, "taken_over", "sessions",
+		"sessions that did not answer and lost their number to another process"),
 };

@@ -55,7 +55,12 @@ struct pbox_member {
 	uint16_t window, mtu;
 	uint8_t state; /**< enum pbox_member_state */
 	bool welcome_owed;
-	uint32_t declared; /**< tables declared completely */
+	/* R4.6: another process claims this worker's number */
+	uint8_t claim_pings;    /**< sent since claim_ns */
+	uint64_t claim_ns;      /**< first PING; 0: nobody did */
+	uint64_t claim_next_ns; /**< when the next PING may leave */
+	uint64_t claim_told_ns; /**< when it was last logged */
+	uint32_t declared;      /**< tables declared completely */
 	char host[PBOX_NAME_LEN];
 };
 
@@ -92,7 +97,8 @@ struct pbox_job {
 	unsigned shards_open, shards_closed;
 	struct pbox_job_table *table[PBOX_MAX_TABLES];
 	uint32_t n_tables;
-	size_t bytes; /**< parameter memory of its tables */
+	size_t bytes;     /**< parameter memory of its tables */
+	uint16_t map_mtu; /**< IP MTU that its tables' fragments need; 0: none is mapped */
 	struct pbox_shard_job *shard[PBOX_MAX_SHARDS];
 };
 

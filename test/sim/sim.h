@@ -284,6 +284,7 @@ struct sim_worker {
 	unsigned job, number; /* number: of the simulated process; id: of the worker */
 	uint16_t id;
 	enum sim_worker_state state;
+	uint64_t began; /* this life */
 	bool restarted;
 	uint32_t ip;
 	uint16_t udp;

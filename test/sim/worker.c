@@ -106,6 +106,7 @@ sim_worker_start(struct sim *s, struct sim_worker *w, bool restarted)
 		return;
 	clear(w);
 	w->restarted = restarted;
+	w->began = s->now;
 	w->udp = (uint16_t)(1024 + sim_below(s, 60000));
 	w->nonce = pbox_random_u64(&s->random);
 	if (!restarted)

@@ -8,6 +8,8 @@
 
 #include "sim.h"
 
+#define TAKEOVER (2 * SEC) /* R4.6: leases are 5 s and more */
+
 static void next_step(struct sim *s, struct sim_worker *w);
 
 static void
@@ -164,6 +166,15 @@ go(struct sim *s, struct sim_worker *w, enum sim_worker_state state)
 	next_step(s, w);
 }
 
+/* A network on which a worker that was killed is back long before its lease ends. */
+static bool
+calm(const struct sim *s)
+{
+	const struct sim_network_spec *n = &s->sc.net;
+
+	return n->loss < 0.05 && n->corrupt < 0.05 && n->holes == 0 && n->reorder_ns < 50 * MS;
+}
+
 static void
 on_welcome(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, const uint8_t *payload)
 {
@@ -179,6 +190,9 @@ on_welcome(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, const 
 		m.endpoints != s->sc.endpoints || m.workers != s->sc.job[w->job].workers)
 		sim_fail(
 			s, "WELCOME for worker %u of %u, window %u", m.worker, m.workers, m.window);
+	if (w->restarted && calm(s) && s->now - w->began > TAKEOVER)
+		sim_fail(s, "job %u worker %u came back only after %llu ms", w->job, w->id,
+			(unsigned long long)((s->now - w->began) / MS));
 	w->token = m.token;
 	w->job_no = m.job;
 	w->id = m.worker;
@@ -280,6 +294,21 @@ on_error(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, const ui
 	}
 }
 
+static void
+send_ping(struct sim *s, struct sim_worker *w)
+{
+	struct pbox_hdr h = {
+		.type = PBOX_PING,
+		.token = w->token,
+		.job = w->job_no,
+		.worker = w->id,
+		.incarnation = w->incarnation,
+		.ts = sim_us(s),
+	};
+
+	sim_worker_send(s, w, &h, NULL, SIM_CONTROL);
+}
+
 void
 sim_control_answer(
 	struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, const uint8_t *payload)
@@ -296,6 +325,11 @@ sim_control_answer(
 			return; /* forged frames of ours are answered so as well */
 		sim_fail(s, "job %u worker %u in state %u: its session is gone", w->job, w->id,
 			w->state);
+		return;
+	}
+	if (h->type == PBOX_PING) { /* R4.6; no request of ours */
+		if (w->token != 0 && h->token == w->token)
+			send_ping(s, w);
 		return;
 	}
 	if (h->chunk != w->request || w->type == 0 || (w->token != 0 && h->token != w->token))

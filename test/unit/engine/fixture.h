@@ -39,6 +39,7 @@ struct fx {
 	bool hold_mail;
 	struct pbox_mail mail[64]; /* held back */
 	unsigned n_mail;
+	unsigned joins;    /* each with a nonce of its own */
 	unsigned released; /* handles given back */
 	void *last_released;
 	size_t request; /* frame bytes of the last request */

@@ -325,6 +325,7 @@ test_smallest_mtu_decides(void)
 		fx_leave(&w[i]);
 		w[i].token = 0;
 		w[i].mtu = i == 0 ? 160 : 1500;
+		w[i].nonce++;
 		fx_hello(&w[i]);
 		j = fx_join_message(&w[i]);
 		s = fx_join_with(&w[i], &j, "key");

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <arpa/inet.h>
+
+#include "registrar_impl.h"
+
+/*
+ * R4.6: somebody who knows the secret claims the number of a live session. It may be a worker that
+ * was killed and started again, long before its lease ends; or a second process with the same
+ * number. The session is asked whether it lives: it answers at once, or it is dead.
+ */
+
+#define CLAIM_PINGS      5
+#define CLAIM_PINGS_MIN  3
+#define CLAIM_PING_EVERY (100 * NS_PER_MS)
+#define CLAIM_NS         (500 * NS_PER_MS)
+#define CLAIM_AGAIN_MS   200 /* when the claimant is to ask again */
+#define CLAIM_TELL_EVERY (10000 * NS_PER_MS)
+
+static bool
+heard_since(const struct pbox_registrar *r, const struct pbox_job *job, unsigned w, uint64_t ns)
+{
+	return pbox_registrar_silence(r, job, w, r->now_ns) < r->now_ns - ns;
+}
+
+static void
+ping(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
+{
+	struct pbox_member *m = &job->member[w];
+	struct pbox_send out = {
+		.hdr =
+			{
+				.type = PBOX_PING,
+				.token = atomic_load_explicit(&job->token[w], memory_order_relaxed),
+				.job = job->id,
+				.worker = (uint16_t)w,
+				.incarnation = r->conf.incarnation,
+				.map_epoch = PBOX_MAP_EPOCH,
+			},
+		.peer = &m->peer,
+	};
+
+	m->claim_pings++;
+	m->claim_next_ns = r->now_ns + CLAIM_PING_EVERY;
+	count_control(r, PBOX_RS_PINGS);
+	r->conf.ops->send(r->conf.ctx, &out);
+}
+
+void
+registrar_claim_tick(struct pbox_registrar *r, struct pbox_job *job)
+{
+	for (unsigned w = 0; w < job->workers; w++) {
+		struct pbox_member *m = &job->member[w];
+
+		if (m->claim_ns != 0 && m->claim_pings < CLAIM_PINGS &&
+			r->now_ns >= m->claim_next_ns && !heard_since(r, job, w, m->claim_ns))
+			ping(r, job, w);
+	}
+}
+
+/* It lives, and another process has its number: worth a line, not one each time it asks. */
+static void
+tell(struct pbox_registrar *r, struct pbox_job *job, unsigned w, const struct pbox_frame *f,
+	const char *host)
+{
+	struct pbox_member *m = &job->member[w];
+	char ip[INET_ADDRSTRLEN] = "";
+
+	if (m->claim_told_ns != 0 && r->now_ns - m->claim_told_ns < CLAIM_TELL_EVERY)
+		return;
+	m->claim_told_ns = r->now_ns;
+	inet_ntop(AF_INET, &f->peer.ip, ip, sizeof(ip));
+	registrar_event(r, PBOX_LOG_WARN,
+		"job '%s': a second process (%s, %s) wants to be worker %u, which %s is and "
+		"answers: give each worker its own number",
+		job->name, host, ip, w, m->host);
+}
+
+bool
+registrar_claim(struct pbox_registrar *r, struct pbox_job *job, unsigned w,
+	const struct pbox_frame *f, const char *host, bool any)
+{
+	struct pbox_member *m = &job->member[w];
+	uint64_t silent = pbox_registrar_silence(r, job, w, r->now_ns);
+	bool alive = m->claim_ns != 0 && heard_since(r, job, w, m->claim_ns), over;
+
+	if (silent > m->lease_ms * NS_PER_MS)
+		return true;
+	over = m->claim_ns == 0 || r->now_ns - m->claim_ns >= CLAIM_NS;
+	if (over && m->claim_ns != 0 && !alive && m->claim_pings >= CLAIM_PINGS_MIN) {
+		registrar_event(r, PBOX_LOG_WARN,
+			"job '%s': worker %u (%s) answers no PING and has been silent for %llu ms: "
+			"its number goes to %s",
+			job->name, w, m->host, (unsigned long long)(silent / NS_PER_MS), host);
+		count_control(r, PBOX_RS_TAKEN_OVER);
+		return true;
+	}
+	if (alive && !any)
+		tell(r, job, w, f, host);
+	if (over && (m->claim_ns == 0 || alive)) {
+		m->claim_ns = r->now_ns;
+		m->claim_pings = 0;
+		ping(r, job, w);
+	}
+	if (any)
+		registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, CLAIM_AGAIN_MS,
+			"all %u workers of job '%s' have joined; worker %u (%s), heard %u ms ago, "
+			"is being asked whether it still lives",
+			job->workers, job->name, w, m->host, (unsigned)(silent / NS_PER_MS));
+	else
+		registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, CLAIM_AGAIN_MS,
+			alive ? "worker %u of job '%s' is taken by %s, which answers (heard %u ms "
+				"ago): "
+				"give each worker its own number"
+			      : "worker %u of job '%s' is taken by %s, heard %u ms ago: asking "
+				"whether it "
+				"still lives",
+			w, job->name, m->host, (unsigned)(silent / NS_PER_MS));
+	return false;
+}

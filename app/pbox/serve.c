@@ -76,6 +76,7 @@ registrar_conf(struct box *b)
 			.secret_len = o->secret.len,
 			.workers = o->workers,
 			.memory = o->memory,
+			.rate = o->rate,
 			.lease_ms = (uint32_t)(o->lease_ns / 1000000),
 		};
 	}

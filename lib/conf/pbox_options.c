@@ -334,6 +334,20 @@ static const struct pbox_conf_option job_options[] = {
 		.more = "On all NUMA nodes together. all: what is free.",
 	},
 	{
+		.name = "rate",
+		.type = PBOX_CONF_U32,
+		AT(rate),
+		.min = 1000,
+		.max = 1000000000,
+		.unit = "frames/s",
+		.zero = "all",
+		.def = "all",
+		.example = "500000",
+		.brief = "most data frames a second, on each data core",
+		.more = "What exceeds it is dropped (drop_rate) and comes again: the job slows "
+			"down, others do not. all: no limit.",
+	},
+	{
 		.name = "lease",
 		.type = PBOX_CONF_DURATION,
 		AT(lease_ns),

@@ -129,6 +129,8 @@ resolve(struct pbox_shard *s, const struct pbox_frame *f, struct target *g)
 
 	if (drop != 0)
 		return drop;
+	if (!job_rate_take(&g->j->rate, s->now_ns))
+		return PBOX_SS_DROP_RATE;
 	if (h->type == PBOX_PING)
 		return 0;
 	if (h->map_epoch != PBOX_MAP_EPOCH)
@@ -211,6 +213,11 @@ act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 	/* the token was right: the worker lives, whatever happened to the rest of the frame */
 	atomic_store_explicit(&m->last_seen, s->now_ns, memory_order_relaxed);
 	m->ce |= f->ce;
+	if (f->hdr.type != PBOX_PUSHPULL && f->hdr.type != PBOX_PUSH &&
+		!repeat_spend(&m->repeat, s->now_ns)) {
+		count(s, PBOX_SS_DROP_RATE);
+		return false;
+	}
 	if (f->hdr.type == PBOX_PING) {
 		count(s, PBOX_SS_RX_PING);
 		shard_send_pong(s, g->j, f);
@@ -247,7 +254,8 @@ is_ours(unsigned type)
 static void
 refuse(struct pbox_shard *s, const struct pbox_frame *f, enum pbox_shard_stat why)
 {
-	if (f->unverified && !shard_verify(f)) {
+	/* who sends too much is not worth a look at the payload */
+	if (why != PBOX_SS_DROP_RATE && f->unverified && !shard_verify(f)) {
 		count(s, PBOX_SS_DROP_CRC);
 		return;
 	}

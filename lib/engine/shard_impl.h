@@ -11,11 +11,13 @@
 
 #include "error_rate.h"
 #include "pbox_shard.h"
+#include "shard_quota.h"
 
 /* One worker of a job, as a shard sees it. */
 struct shard_member {
 	_Atomic uint64_t last_seen; /* ns; read by the registrar */
 	bool ce;                    /* to be echoed with the next answer */
+	struct repeat_credit repeat;
 };
 
 /* What is kept of one worker's contribution, or of its wish for the result. */
@@ -55,6 +57,7 @@ struct pbox_shard_job {
 	uint32_t n_rounds;
 	void *free_acc; /* list through the first word */
 	uint32_t held, hold_share;
+	struct job_rate rate;
 	struct pbox_arena *arena; /* of round_mem and acc_mem */
 	void *acc_mem;
 };

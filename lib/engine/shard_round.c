@@ -129,6 +129,7 @@ contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_f
 		return false;
 	}
 	count(s, PBOX_SS_RX_CONTRIBUTION);
+	repeat_earn(&g->j->member[f->hdr.worker].repeat);
 	pbox_stat_add(&s->stats[PBOX_SS_RX_BYTES], f->hdr.length);
 	if (f->hdr.type == PBOX_PUSHPULL)
 		shard_want(s, r, f);
@@ -186,6 +187,8 @@ shard_contribute(struct pbox_shard *s, const struct target *g, const struct pbox
 	/* all else is rare, and answered or counted by what the frame says */
 	if (f->unverified && !shard_verify(f)) {
 		count(s, PBOX_SS_DROP_CRC);
+	} else if (!repeat_spend(&g->j->member[f->hdr.worker].repeat, s->now_ns)) {
+		count(s, PBOX_SS_DROP_RATE);
 	} else if (!ready) {
 		count(s, PBOX_SS_RX_EARLY);
 		shard_send_wait(s, g, f);

@@ -27,6 +27,9 @@ const struct pbox_stat_def pbox_shard_stat_defs[PBOX_SS_STATS] = {
 		"token is not that of the worker's session"),
 	COUNTER(PBOX_SS_DROP_SESSION_INCARNATION, "drop_session_incarnation", "frames",
 		"meant for an earlier start of the box"),
+	COUNTER(PBOX_SS_DROP_RATE, "drop_rate", "frames",
+		"more than the job's rate, or more repetitions, pulls and pings of a worker than "
+		"it has credit for"),
 	COUNTER(PBOX_SS_DROP_MAP_EPOCH, "drop_map_epoch", "frames", "stale chunk map"),
 	COUNTER(PBOX_SS_DROP_CHUNK_UNKNOWN, "drop_chunk_unknown", "frames",
 		"no such chunk, or not at this endpoint"),

@@ -43,6 +43,7 @@ struct pbox_job_conf {
 	size_t secret_len;
 	uint32_t workers;  /**< 0: what the first worker says */
 	uint64_t memory;   /**< quota in bytes; 0: no limit but the box's */
+	uint64_t rate;     /**< quota in data frames a second and core; 0: no limit */
 	uint32_t lease_ms; /**< 0: the box's default */
 };
 

@@ -27,6 +27,7 @@ static struct pbox_job_conf job_conf[] = {
 	{.name = "six", .secret = "key", .secret_len = 3},
 	{.name = "seven", .secret = "key", .secret_len = 3},
 	{.name = "eight", .secret = "key", .secret_len = 3},
+	{.name = "slow", .secret = "key", .secret_len = 3, .rate = 1000, .lease_ms = 700},
 };
 
 static void

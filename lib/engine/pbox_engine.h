@@ -56,9 +56,11 @@ void pbox_engine_places(
 	const struct pbox_engine_endpoint *endpoint, unsigned n, struct pbox_place *out);
 
 enum pbox_mail_kind {
-	PBOX_MAIL_OPEN_JOB,   /**< to the shard; it answers with the same mail */
-	PBOX_MAIL_OPEN_TABLE, /**< likewise */
-	PBOX_MAIL_CLOSE_JOB,  /**< likewise; afterwards the shard knows nothing of the job */
+	PBOX_MAIL_OPEN_JOB,     /**< to the shard; it answers with the same mail */
+	PBOX_MAIL_OPEN_TABLE,   /**< likewise */
+	PBOX_MAIL_CLOSE_JOB,    /**< likewise; afterwards the shard knows nothing of the job */
+	PBOX_MAIL_SNAPSHOT,     /**< likewise: begin, or go on, to copy its part of a table */
+	PBOX_MAIL_SNAPSHOT_END, /**< likewise: let go of the memory of that copy */
 };
 
 /** A message between registrar and shard. Order is kept; the receiver of a pointer owns what it
@@ -68,6 +70,7 @@ struct pbox_mail {
 	uint16_t shard;
 	struct pbox_shard_job *job;
 	struct pbox_shard_table *table;
+	struct pbox_stage *stage; /**< of a snapshot (pbox_stage.h) */
 };
 
 #endif /* PBOX_ENGINE_H */

@@ -14,6 +14,7 @@
 
 #include <pbox_arena.h>
 #include <pbox_engine.h>
+#include <pbox_stage.h>
 #include <pbox_stats.h>
 
 enum pbox_registrar_stat {
@@ -56,6 +57,15 @@ struct pbox_registrar_ops {
 	void (*random)(void *ctx, void *buf, size_t n);
 	/** Something an operator wants to know; may be NULL. */
 	void (*event)(void *ctx, enum pbox_log_level level, const char *text);
+	/**
+	 * A table has been laid out, and no shard knows it yet: may it begin with a snapshot? NULL:
+	 * there are none. It may fill chunks (param, s0, s1 and wire) and slots (version, samples,
+	 * contributors, payload_crc, has_result); without @p restoring the schedules too: workers
+	 * that restore a table (R10.2) repeat their SETs. May take as long as the reading of a file
+	 * does.
+	 * @return 0; -ENOENT: the table begins with nothing; -EIO: it should have, and cannot
+	 */
+	int (*restore)(void *ctx, const struct pbox_job *job, struct pbox_table *t, bool restoring);
 };
 
 struct pbox_registrar_conf {
@@ -95,6 +105,22 @@ void pbox_registrar_tick(struct pbox_registrar *r, uint64_t now_ns);
 void pbox_registrar_shutdown(struct pbox_registrar *r, uint64_t now_ns);
 /** End all jobs: they are gone (pbox_registrar_jobs() is 0) when every shard has answered. */
 void pbox_registrar_close(struct pbox_registrar *r, uint64_t now_ns);
+
+/**
+ * Begin to copy table @p table of @p job into @p memory (64-byte aligned): as it is after the round
+ * that is its highest finished one plus @p ahead. One copy at a time.
+ *
+ * @return 0; -ENOENT, -EAGAIN (no round is finished), -ENOMEM (@p size is too small) with @p err
+ */
+int pbox_registrar_stage(struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
+	uint32_t ahead, struct pbox_stage *stage, void *memory, size_t size, uint64_t now_ns,
+	struct pbox_error *err);
+/** Go on; call it often. -EINPROGRESS; or how it ended, and memory is the caller's again: 0, -ESTALE
+ * (a fragment was beyond the round: try a later one), -ECANCELED (the job ended), -ETIMEDOUT
+ * (cancelled). */
+int pbox_registrar_stage_step(struct pbox_registrar *r, uint64_t now_ns);
+/** Give up: pbox_registrar_stage_step() tells when. */
+void pbox_registrar_stage_cancel(struct pbox_registrar *r, uint64_t now_ns);
 
 /** Jobs that exist, including those closing. */
 unsigned pbox_registrar_jobs(const struct pbox_registrar *r);

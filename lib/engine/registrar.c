@@ -53,6 +53,7 @@ pbox_registrar_create(const struct pbox_registrar_conf *conf)
 static void
 free_job(struct pbox_registrar *r, struct pbox_job *job)
 {
+	registrar_stage_job_gone(r, job);
 	registrar_release_tables(r, job);
 	for (unsigned i = 0; i < r->conf.n_shards; i++)
 		shard_job_free(job->shard[i]);
@@ -304,6 +305,10 @@ pbox_registrar_mail(struct pbox_registrar *r, const struct pbox_mail *m, uint64_
 		break;
 	case PBOX_MAIL_OPEN_TABLE:
 		job->table[m->table->t->id]->shards_open++;
+		break;
+	case PBOX_MAIL_SNAPSHOT:
+	case PBOX_MAIL_SNAPSHOT_END:
+		registrar_stage_mail(r, m);
 		break;
 	case PBOX_MAIL_CLOSE_JOB:
 		if (++job->shards_closed == r->conf.n_shards)

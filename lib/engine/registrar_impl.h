@@ -33,6 +33,15 @@ struct pbox_registrar {
 	bool stopping;
 	struct pbox_place place[PBOX_MAX_ENDPOINTS];
 	uint64_t *stats;
+	struct {
+		struct pbox_stage *stage; /* NULL: no copy is under way */
+		struct pbox_job *job;     /* NULL: it is gone */
+		uint32_t table;
+		unsigned mails; /* unanswered */
+		bool ending;
+		int outcome;
+		uint64_t asked_at;
+	} staged;
 	uint8_t scratch[CONTROL_PAYLOAD];
 };
 
@@ -75,6 +84,13 @@ void registrar_on_map(struct pbox_registrar *r, const struct pbox_frame *f, stru
 void registrar_forget_tables(struct pbox_job *job, unsigned worker);
 void registrar_forgive_tables(struct pbox_job *job);
 void registrar_release_tables(struct pbox_registrar *r, struct pbox_job *job);
+
+/* registrar_stage.c */
+void registrar_stage_mail(struct pbox_registrar *r, const struct pbox_mail *m);
+void registrar_stage_job_gone(struct pbox_registrar *r, const struct pbox_job *job);
+/* Highest finished round of a table on any shard. */
+uint32_t registrar_finished(
+	const struct pbox_registrar *r, const struct pbox_job *job, uint32_t table);
 
 /* registrar_requests.c */
 void registrar_on_set(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);

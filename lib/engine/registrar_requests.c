@@ -7,23 +7,6 @@
 
 #include "registrar_impl.h"
 
-/* Highest finished round of a table on any shard. */
-static uint32_t
-finished(const struct pbox_registrar *r, const struct pbox_job *job, uint32_t table)
-{
-	uint32_t max = 0;
-
-	for (unsigned i = 0; i < r->conf.n_shards; i++) {
-		struct pbox_shard_table *st = job->shard[i]->table[table];
-		uint32_t x =
-			st == NULL ? 0 : atomic_load_explicit(&st->max_round, memory_order_relaxed);
-
-		if (pbox_serial_diff(x, max) > 0)
-			max = x;
-	}
-	return max;
-}
-
 /* A SET for groups first to end - 1: all of them take it or none does. */
 static int
 set_groups(struct pbox_table *t, struct pbox_set *m, unsigned first, unsigned end, uint32_t done,
@@ -72,7 +55,7 @@ registrar_on_set(struct pbox_registrar *r, const struct pbox_frame *f, struct pb
 	}
 	first = m.group == PBOX_ALL_GROUPS ? 0 : m.group;
 	end = m.group == PBOX_ALL_GROUPS ? jt->t.n_groups : m.group + 1u;
-	code = set_groups(&jt->t, &m, first, end, finished(r, job, m.table), &err);
+	code = set_groups(&jt->t, &m, first, end, registrar_finished(r, job, m.table), &err);
 	if (code != 0)
 		registrar_refuse(r, f, (enum pbox_errcode)code, m.from_round, "%s", err.text);
 	else
@@ -111,7 +94,7 @@ registrar_on_status(struct pbox_registrar *r, const struct pbox_frame *f, struct
 	}
 	count_control(r, PBOX_RS_RX_STATUS);
 	for (uint32_t i = 0; i < job->n_tables; i++) {
-		uint32_t x = finished(r, job, i);
+		uint32_t x = registrar_finished(r, job, i);
 
 		if (pbox_serial_diff(x, a.max_round) > 0)
 			a.max_round = x;

@@ -58,6 +58,19 @@ fail_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table
 	registrar_event(r, PBOX_LOG_WARN, "job '%s': %s", job->name, err->text);
 }
 
+/* Not 0 where it began with a snapshot: these rounds are finished. */
+static uint32_t
+highest_version(const struct pbox_table *t)
+{
+	uint32_t max = 0;
+
+	for (uint32_t i = 0; i < t->n_chunks; i++)
+		for (unsigned f = 0; f < t->chunk[i].fragments; f++)
+			if (pbox_serial_diff(t->chunk[i].slot[f].version, max) > 0)
+				max = t->chunk[i].slot[f].version;
+	return max;
+}
+
 /* All workers have declared it: lay out, place, allocate, hand to the shards. */
 static void
 build_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
@@ -99,6 +112,8 @@ build_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_tabl
 	job->bytes += jt->t.bytes;
 	pbox_stat_add(&r->stats[PBOX_RS_TABLES], 1);
 	pbox_job_table_settle(jt, job->workers);
+	if (r->conf.ops->restore != NULL)
+		r->conf.ops->restore(r->conf.ctx, job, &jt->t, false);
 	registrar_event(r, PBOX_LOG_INFO,
 		"job '%s': table %u is mapped: %u tensors, %llu elements, %u chunks, %zu bytes",
 		job->name, d->table, d->tensors, (unsigned long long)jt->t.layout.elements,
@@ -110,6 +125,8 @@ build_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_tabl
 			.table = shard_table_create(&jt->t)};
 
 		PBOX_ASSERT(m.table != NULL);
+		atomic_store_explicit(
+			&m.table->max_round, highest_version(&jt->t), memory_order_relaxed);
 		r->conf.ops->post(r->conf.ctx, &m);
 	}
 }

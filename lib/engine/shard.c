@@ -60,6 +60,10 @@ pbox_shard_mail(struct pbox_shard *s, const struct pbox_mail *m, uint64_t now_ns
 	case PBOX_MAIL_OPEN_TABLE:
 		j->table[m->table->t->id] = m->table;
 		break;
+	case PBOX_MAIL_SNAPSHOT:
+	case PBOX_MAIL_SNAPSHOT_END:
+		shard_stage_mail(s, m);
+		break;
 	case PBOX_MAIL_CLOSE_JOB:
 		shard_drop_rounds(s, j);
 		s->job[j->job->id] = NULL;

@@ -12,6 +12,7 @@
 #include "error_rate.h"
 #include "pbox_shard.h"
 #include "shard_quota.h"
+#include "pbox_stage.h"
 
 /* One worker of a job, as a shard sees it. */
 struct shard_member {
@@ -72,6 +73,7 @@ struct shard_group {
 
 struct pbox_shard_table {
 	struct pbox_table *t;
+	struct pbox_stage *stage;   /* NULL: no copy of it is being taken */
 	_Atomic uint32_t max_round; /* highest finished one; read by the registrar */
 	struct shard_group group[][2];
 };
@@ -170,6 +172,11 @@ void shard_initialise(struct pbox_shard *s, const struct target *g, const struct
 void shard_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_round *r,
 	unsigned first, unsigned end);
 struct shard_group *shard_scalars(struct pbox_shard_table *st, unsigned group, uint32_t round);
+
+/* Copies of a table (shard_stage.c): before a fragment gets a new version, and with that. */
+void shard_stage_mail(struct pbox_shard *s, const struct pbox_mail *m);
+void shard_stage_before(struct pbox_stage *stage, const struct target *g);
+void shard_stage_after(struct pbox_shard *s, struct pbox_stage *stage, const struct target *g);
 
 /* Answers (shard_answer.c). ts: of the frame that is answered. */
 void shard_send_result(struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts);

@@ -173,9 +173,9 @@ publish(struct pbox_shard *s, const struct target *g, uint32_t round, uint64_t s
 		atomic_store_explicit(&g->st->max_round, round, memory_order_relaxed);
 }
 
-/* All have contributed: sum, optimise, publish, answer. */
-static void
-finish(struct pbox_shard *s, const struct target *g, const struct pbox_round *next)
+/* All have contributed: sum, optimise, publish, answer. False: not all of them are good. */
+static inline bool
+finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_round *next)
 {
 	struct pbox_shard_job *j = g->j;
 	struct pbox_table *t = g->st->t;
@@ -210,12 +210,27 @@ finish(struct pbox_shard *s, const struct target *g, const struct pbox_round *ne
 	u.factor = factor(t, n, samples);
 	if (!pbox_optim_update(&u, &src, g->elements)) {
 		take_back(s, g, r->folded, n);
-		return;
+		return false;
 	}
 	publish(s, g, round, samples);
 	shard_release(s, j, r, r->folded, n);
 	shard_send_results(s, g);
 	shard_round_close(s, j, g->slot);
+	return true;
+}
+
+static void
+finish(struct pbox_shard *s, const struct target *g, const struct pbox_round *next)
+{
+	struct pbox_stage *stage = g->st->stage;
+
+	if (__builtin_expect(stage == NULL, 1)) {
+		finish_round(s, g, next);
+		return;
+	}
+	shard_stage_before(stage, g);
+	if (finish_round(s, g, next))
+		shard_stage_after(s, stage, g);
 }
 
 void

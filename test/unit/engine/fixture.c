@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <stdlib.h>
+#include <errno.h>
 #include <string.h>
 
 #include "fixture.h"
@@ -109,7 +110,15 @@ on_event(void *ctx, enum pbox_log_level level, const char *text)
 }
 
 static const struct pbox_shard_ops shard_ops = {on_send, on_release, on_shard_mail};
-static const struct pbox_registrar_ops registrar_ops = {on_send, on_post, on_random, on_event};
+static int
+on_restore(void *ctx, const struct pbox_job *job, struct pbox_table *t, bool restoring)
+{
+	(void)ctx;
+	return fx.restore != NULL ? fx.restore(job, t, restoring) : -ENOENT;
+}
+
+static const struct pbox_registrar_ops registrar_ops = {
+	on_send, on_post, on_random, on_event, on_restore};
 
 void
 fx_begin(void)

@@ -44,6 +44,7 @@ struct fx {
 	void *last_released;
 	size_t request; /* frame bytes of the last request */
 	char event[512];
+	int (*restore)(const struct pbox_job *job, struct pbox_table *t, bool restoring);
 	/* set before fx_begin(), or left 0 */
 	uint32_t hold, lease_ms, chunk_elements;
 	uint16_t mtu, max_jobs;

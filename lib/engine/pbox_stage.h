@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef PBOX_STAGE_H
+#define PBOX_STAGE_H
+
+/**
+ * @file
+ * A copy of one table at one round, taken while its rounds go on.
+ *
+ * The control thread chooses the round and gives the memory. Each shard copies its own fragments when
+ * they stand at just that round: a few with each mail (those that stand there already), one when it
+ * finishes it, and one before it goes beyond it. Nobody waits. A fragment that was beyond already is
+ * missed, and then all of it is done again for a later round.
+ */
+
+#include <pbox_job.h>
+
+/** One fragment, in the order of chunks. Its shard writes it. */
+struct pbox_stage_fragment {
+	uint32_t version, samples;
+	uint16_t contributors;
+	bool copied;
+};
+
+/** Where a chunk's copy stands. */
+struct pbox_stage_chunk {
+	uint64_t element;  /**< of an array */
+	uint32_t fragment; /**< its first one */
+};
+
+/** What a shard has done; its own until it has answered the mail. */
+struct pbox_stage_shard {
+	uint32_t chunk, fragment; /**< where it looks next */
+	uint32_t waiting;         /**< looked at, and not at the round yet */
+	uint32_t missed;
+	bool looked; /**< at all of them */
+} __attribute__((aligned(PBOX_CACHE_LINE)));
+
+struct pbox_stage {
+	const struct pbox_table *table;
+	uint32_t round;
+	unsigned arrays; /**< parameters, and arrays of optimiser state */
+	uint64_t elements;
+	uint32_t n_fragments;
+	struct pbox_stage_chunk *chunk;
+	struct pbox_stage_fragment *fragment;
+	float *array[3]; /**< one behind the other */
+	struct pbox_stage_shard shard[PBOX_MAX_SHARDS];
+};
+
+/** What the copy of a table needs: arrays, fragments, chunks. */
+size_t pbox_stage_bytes(const struct pbox_table *t);
+/** Lay the copy of @p t out in @p memory, 64-byte aligned, of pbox_stage_bytes(). Control thread. */
+void pbox_stage_begin(
+	struct pbox_stage *stage, const struct pbox_table *t, void *memory, uint32_t round);
+
+#endif /* PBOX_STAGE_H */

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+
+#include "registrar_impl.h"
+
+/* How often shards that wait for the round are asked. */
+#define ASK_EVERY (2 * NS_PER_MS)
+
+static void
+post(struct pbox_registrar *r, unsigned shard, enum pbox_mail_kind kind)
+{
+	struct pbox_mail m = {.kind = kind,
+		.shard = (uint16_t)shard,
+		.job = r->staged.job->shard[shard],
+		.table = r->staged.job->shard[shard]->table[r->staged.table],
+		.stage = r->staged.stage};
+
+	r->staged.mails++;
+	r->conf.ops->post(r->conf.ctx, &m);
+}
+
+uint32_t
+registrar_finished(const struct pbox_registrar *r, const struct pbox_job *job, uint32_t table)
+{
+	uint32_t max = 0;
+
+	for (unsigned i = 0; i < r->conf.n_shards; i++) {
+		struct pbox_shard_table *st = job->shard[i]->table[table];
+		uint32_t x =
+			st == NULL ? 0 : atomic_load_explicit(&st->max_round, memory_order_relaxed);
+
+		if (pbox_serial_diff(x, max) > 0)
+			max = x;
+	}
+	return max;
+}
+
+int
+pbox_registrar_stage(struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
+	uint32_t ahead, struct pbox_stage *stage, void *memory, size_t size, uint64_t now_ns,
+	struct pbox_error *err)
+{
+	struct pbox_job_table *jt = table < job->n_tables ? job->table[table] : NULL;
+	uint32_t round;
+	size_t need;
+
+	PBOX_ASSERT(r->staged.stage == NULL);
+	r->now_ns = now_ns;
+	if (job->state != PBOX_JOB_OPEN || jt == NULL || !jt->built ||
+		jt->shards_open < r->conf.n_shards)
+		return pbox_fail(err, ENOENT, "table %u is not mapped", table);
+	round = registrar_finished(r, job, table);
+	if (round == 0)
+		return pbox_fail(err, EAGAIN, "table %u has finished no round yet", table);
+	need = pbox_stage_bytes(&jt->t);
+	if (need > size)
+		return pbox_fail(err, ENOMEM,
+			"table %u needs %zu bytes and snapshot-memory has %zu: raise it", table,
+			need, size);
+	pbox_stage_begin(stage, &jt->t, memory, round + ahead);
+	r->staged.stage = stage;
+	r->staged.job = r->job[job->id];
+	r->staged.table = table;
+	r->staged.ending = false;
+	r->staged.outcome = 0;
+	r->staged.mails = 0;
+	for (unsigned i = 0; i < r->conf.n_shards; i++)
+		post(r, i, PBOX_MAIL_SNAPSHOT);
+	r->staged.asked_at = now_ns;
+	return 0;
+}
+
+/* All shards let go of the memory; what was copied stays. */
+static void
+end(struct pbox_registrar *r, int outcome)
+{
+	r->staged.ending = true;
+	r->staged.outcome = outcome;
+	for (unsigned i = 0; i < r->conf.n_shards; i++)
+		post(r, i, PBOX_MAIL_SNAPSHOT_END);
+}
+
+void
+registrar_stage_mail(struct pbox_registrar *r, const struct pbox_mail *m)
+{
+	PBOX_ASSERT(r->staged.stage == m->stage && r->staged.mails > 0);
+	r->staged.mails--;
+}
+
+/* Its shards are gone, and with them whoever wrote to the memory. */
+void
+registrar_stage_job_gone(struct pbox_registrar *r, const struct pbox_job *job)
+{
+	if (r->staged.stage == NULL || r->staged.job != job)
+		return;
+	r->staged.job = NULL;
+	r->staged.mails = 0;
+	r->staged.outcome = -ECANCELED;
+}
+
+int
+pbox_registrar_stage_step(struct pbox_registrar *r, uint64_t now_ns)
+{
+	struct pbox_stage *stage = r->staged.stage;
+	bool done = true, looking = false;
+
+	PBOX_ASSERT(stage != NULL);
+	r->now_ns = now_ns;
+	if (r->staged.job == NULL || (r->staged.ending && r->staged.mails == 0)) {
+		r->staged.stage = NULL;
+		return r->staged.outcome;
+	}
+	/* a job that closes: CLOSE_JOB is behind the mails that are under way */
+	if (r->staged.mails > 0 || r->staged.job->state != PBOX_JOB_OPEN)
+		return -EINPROGRESS;
+	for (unsigned i = 0; i < r->conf.n_shards; i++) {
+		const struct pbox_stage_shard *p = &stage->shard[i];
+
+		if (p->missed > 0) {
+			end(r, -ESTALE);
+			return -EINPROGRESS;
+		}
+		done &= p->looked && p->waiting == 0;
+		looking |= !p->looked;
+	}
+	if (done) {
+		end(r, 0);
+	} else if (looking || now_ns - r->staged.asked_at >= ASK_EVERY) {
+		for (unsigned i = 0; i < r->conf.n_shards; i++)
+			post(r, i, PBOX_MAIL_SNAPSHOT);
+		r->staged.asked_at = now_ns;
+	}
+	return -EINPROGRESS;
+}
+
+void
+pbox_registrar_stage_cancel(struct pbox_registrar *r, uint64_t now_ns)
+{
+	r->now_ns = now_ns;
+	if (r->staged.job == NULL || r->staged.ending || r->staged.job->state != PBOX_JOB_OPEN)
+		return;
+	/* behind the mails that are under way: rings keep the order */
+	end(r, -ETIMEDOUT);
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <string.h>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+#include "shard_impl.h"
+
+/* What one mail makes a shard do at most: its packets wait meanwhile. */
+#define COPY_BYTES (96u << 10)
+#define LOOKS      2048
+
+size_t
+pbox_stage_bytes(const struct pbox_table *t)
+{
+	size_t fragments = 0, arrays = 1 + pbox_optim_states((enum pbox_optim_kind)t->optimiser);
+
+	for (uint32_t i = 0; i < t->n_chunks; i++)
+		fragments += t->chunk[i].fragments;
+	return pbox_pad_line(arrays * t->layout.elements * sizeof(float)) +
+	       pbox_pad_line(t->n_chunks * sizeof(struct pbox_stage_chunk)) +
+	       pbox_pad_line(fragments * sizeof(struct pbox_stage_fragment));
+}
+
+void
+pbox_stage_begin(struct pbox_stage *stage, const struct pbox_table *t, void *memory, uint32_t round)
+{
+	uint8_t *at = memory;
+	uint64_t element = 0;
+	uint32_t fragment = 0;
+
+	memset(stage, 0, sizeof(*stage));
+	stage->table = t;
+	stage->round = round;
+	stage->elements = t->layout.elements;
+	stage->arrays = 1 + pbox_optim_states((enum pbox_optim_kind)t->optimiser);
+	for (unsigned a = 0; a < stage->arrays; a++)
+		stage->array[a] = (float *)(void *)at + a * stage->elements;
+	at += pbox_pad_line(stage->arrays * stage->elements * sizeof(float));
+	stage->chunk = (struct pbox_stage_chunk *)(void *)at;
+	at += pbox_pad_line(t->n_chunks * sizeof(*stage->chunk));
+	stage->fragment = (struct pbox_stage_fragment *)(void *)at;
+	for (uint32_t i = 0; i < t->n_chunks; i++) {
+		stage->chunk[i] =
+			(struct pbox_stage_chunk){.element = element, .fragment = fragment};
+		element += t->chunk[i].elements;
+		fragment += t->chunk[i].fragments;
+	}
+	stage->n_fragments = fragment;
+	memset(stage->fragment, 0, fragment * sizeof(*stage->fragment));
+}
+
+/* Past the caches: nobody here reads the copy, and what it would push out of them is needed. */
+static void
+stream(float *to, const float *from, size_t n)
+{
+#if defined(__SSE2__)
+	while (n > 0 && (uintptr_t)to % 16 != 0) {
+		*to++ = *from++;
+		n--;
+	}
+	for (; n >= 16; n -= 16, to += 16, from += 16) {
+		__m128i a = _mm_loadu_si128((const __m128i *)(const void *)from);
+		__m128i b = _mm_loadu_si128((const __m128i *)(const void *)(from + 4));
+		__m128i c = _mm_loadu_si128((const __m128i *)(const void *)(from + 8));
+		__m128i d = _mm_loadu_si128((const __m128i *)(const void *)(from + 12));
+
+		_mm_stream_si128((__m128i *)(void *)to, a);
+		_mm_stream_si128((__m128i *)(void *)(to + 4), b);
+		_mm_stream_si128((__m128i *)(void *)(to + 8), c);
+		_mm_stream_si128((__m128i *)(void *)(to + 12), d);
+	}
+#endif
+	memcpy(to, from, n * sizeof(*to));
+}
+
+/* Streamed stores are not ordered with those that hand the copy over. */
+static void
+settle(void)
+{
+#if defined(__SSE2__)
+	_mm_sfence();
+#endif
+}
+
+/* The fragment stands at the round. Returns bytes. */
+static size_t
+copy(struct pbox_stage *stage, const struct pbox_chunk *c, uint32_t chunk, uint32_t f)
+{
+	const struct pbox_table *t = stage->table;
+	struct pbox_stage_fragment *to = &stage->fragment[stage->chunk[chunk].fragment + f];
+	size_t first = (size_t)f * t->frag_elements, n = pbox_chunk_frag_elements(t, c, f);
+	size_t at = stage->chunk[chunk].element + first;
+	const float *const from[] = {c->param, c->s0, c->s1};
+
+	for (unsigned a = 0; a < stage->arrays; a++)
+		stream(stage->array[a] + at, from[a] + first, n);
+	to->version = c->slot[f].version;
+	to->samples = c->slot[f].samples;
+	to->contributors = c->slot[f].contributors;
+	to->copied = true;
+	return stage->arrays * n * sizeof(float);
+}
+
+/* Was it looked at before? */
+static bool
+looked_at(const struct pbox_stage_shard *p, uint32_t chunk, uint32_t f)
+{
+	return p->looked || chunk < p->chunk || (chunk == p->chunk && f < p->fragment);
+}
+
+static uint32_t
+index_of(const struct target *g)
+{
+	return g->chunk & ((1u << PBOX_CHUNK_BITS) - 1);
+}
+
+void
+shard_stage_before(struct pbox_stage *stage, const struct target *g)
+{
+	uint32_t chunk = index_of(g);
+
+	if (g->slot->version == stage->round &&
+		!stage->fragment[stage->chunk[chunk].fragment + g->frag].copied)
+		copy(stage, g->c, chunk, g->frag);
+}
+
+void
+shard_stage_after(struct pbox_shard *s, struct pbox_stage *stage, const struct target *g)
+{
+	struct pbox_stage_shard *p = &stage->shard[s->conf.id];
+	uint32_t chunk = index_of(g);
+
+	if (g->slot->version != stage->round)
+		return;
+	copy(stage, g->c, chunk, g->frag);
+	if (looked_at(p, chunk, g->frag))
+		p->waiting--;
+}
+
+static size_t
+look(struct pbox_stage *stage, struct pbox_stage_shard *p, uint32_t f)
+{
+	const struct pbox_chunk *c = &stage->table->chunk[p->chunk];
+	int32_t ahead = pbox_serial_diff(c->slot[f].version, stage->round);
+
+	if (stage->fragment[stage->chunk[p->chunk].fragment + f].copied)
+		return 0;
+	if (ahead > 0)
+		p->missed++;
+	else if (ahead < 0 || c->slot[f].has_result == 0)
+		p->waiting++;
+	else
+		return copy(stage, c, p->chunk, f);
+	return 0;
+}
+
+void
+shard_stage_mail(struct pbox_shard *s, const struct pbox_mail *m)
+{
+	struct pbox_stage *stage = m->stage;
+	struct pbox_stage_shard *p = &stage->shard[s->conf.id];
+	const struct pbox_table *t = stage->table;
+	size_t bytes = 0;
+
+	if (m->kind == PBOX_MAIL_SNAPSHOT_END) {
+		m->table->stage = NULL;
+		settle();
+		return;
+	}
+	m->table->stage = stage;
+	for (unsigned looks = 0; !p->looked && looks < LOOKS && bytes < COPY_BYTES; looks++) {
+		if (p->chunk == t->n_chunks) {
+			p->looked = true;
+		} else if (!s->own_endpoint[t->chunk[p->chunk].endpoint] ||
+			   p->fragment == t->chunk[p->chunk].fragments) {
+			p->chunk++;
+			p->fragment = 0;
+		} else {
+			bytes += look(stage, p, p->fragment);
+			p->fragment++;
+		}
+	}
+	settle();
+}

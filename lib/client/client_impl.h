@@ -63,6 +63,7 @@ void text_add(char *text, size_t cap, const char *fmt, ...) __attribute__((forma
 
 struct window {
 	uint64_t srtt, rttvar, rtt_min, rtt_peak, rto; /* ns; srtt 0: no sample yet */
+	uint64_t pto; /* the rto without its margins: where losses are proven, a probe is cheap */
 	uint64_t min_rto;
 	uint64_t peak_at, epoch_at;
 	double size, ssthresh;

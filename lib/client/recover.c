@@ -23,6 +23,7 @@
  */
 
 #define HELD_FIRST   (20 * NS_PER_MS)
+#define HELD_LOSSY   (4 * NS_PER_MS) /* the result may be among the lost ones */
 #define UNKEPT_FIRST (4 * NS_PER_MS)
 #define UNKEPT_MAX   (256 * NS_PER_MS)
 #define INTERVAL_MAX NS_PER_S
@@ -45,19 +46,27 @@ shifted(uint64_t base, unsigned shift, uint64_t max)
 	return v < max ? v : max;
 }
 
+static bool
+is_lossy(const struct ep *ep, uint64_t now)
+{
+	return ep->lost_ns != 0 && now - ep->lost_ns < LOSSY;
+}
+
 /** Timer and evidence for the state that the flight is in. */
 static void
 arm(struct ep *ep, struct flight *fl, uint64_t now)
 {
-	uint64_t rto = ep->win.rto, wait;
-	uint32_t gap;
+	bool lossy = is_lossy(ep, now);
+	uint64_t rto = lossy ? ep->win.pto : ep->win.rto, wait;
+	uint64_t held = lossy ? HELD_LOSSY : HELD_FIRST;
+	uint32_t gap, window = window_frames(&ep->win);
 
 	switch (fl->state) {
 	case FLIGHT_HELD:
-		wait = shifted(
-			4 * rto > HELD_FIRST ? 4 * rto : HELD_FIRST, fl->backoff / 2, INTERVAL_MAX);
+		wait = (lossy ? 2 : 4) * rto;
+		wait = shifted(wait > held ? wait : held, fl->backoff / 2, INTERVAL_MAX);
 		gap = (uint32_t)shifted(
-			2 * window_frames(&ep->win) + MIN_THRESH, fl->tries, UINT32_MAX);
+			(lossy ? window : 2 * window) + MIN_THRESH, fl->tries, UINT32_MAX);
 		break;
 	case FLIGHT_UNKEPT:
 		wait = shifted(UNKEPT_FIRST, fl->backoff, UNKEPT_MAX);
@@ -111,12 +120,6 @@ resume(struct ep *ep, uint64_t now)
 			fl->backoff = fl->tries = 0;
 			arm(ep, fl, now);
 		}
-}
-
-static bool
-is_lossy(const struct ep *ep, uint64_t now)
-{
-	return ep->lost_ns != 0 && now - ep->lost_ns < LOSSY;
 }
 
 /** Timers may ask again: the box has told something that matters. */
@@ -293,13 +296,14 @@ recover_evidence(struct pbox_client *c, struct ep *ep)
 static bool
 may_ask(struct ep *ep, const struct flight *fl, uint64_t now, uint64_t *later)
 {
-	uint64_t rto = ep->win.rto;
+	bool lossy = is_lossy(ep, now);
+	uint64_t rto = lossy ? ep->win.pto : ep->win.rto;
 
-	if (is_lossy(ep, now))
-		return true;
 	*later = ep->final_ns + rto;
 	if (fl->state == FLIGHT_SENT && *later > now)
 		return false; /* final answers are coming: evidence will tell */
+	if (lossy)
+		return true;
 	*later = ep->doubt_ns + shifted(rto, ep->doubt_shift, rto > PROBED_MAX ? rto : PROBED_MAX);
 	if (ep->doubts == 0 || *later <= now) {
 		if (ep->doubts > 0 && ep->doubt_shift < MAX_SHIFT)

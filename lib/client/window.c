@@ -5,15 +5,20 @@
 #include "client_impl.h"
 
 /*
- * Additive increase; the decrease is half the share of frames that were lost or marked in a round
- * trip, as DCTCP does with marks (RFC 8257). A full queue loses much at once and nearly halves the
- * window, as in TCP; a link that loses one frame in a hundred at random does not collapse it: the
- * window settles near 2/p frames instead of 1/sqrt(p). The box has granted a window that it and
- * the switch before it can hold, so an eighth of it is always safe.
+ * Additive increase; the decrease is half the share of frames that were marked, or lost beyond what
+ * is tolerated, in a round trip, as DCTCP does with marks (RFC 8257). A full queue loses much at
+ * once and nearly halves the window, as in TCP. Losses of a few in a hundred are those of a bad
+ * link, which does not get better from being used less; BBRv2 draws the same line. Where a queue
+ * overflows ever so little, it loses about that much and no more; who wants it to lose nothing
+ * marks. The box has granted a window that it and the switch before it can hold, so an eighth of it
+ * is always safe.
  */
+
+#define TOLERATED (1.0 / 32) /* of the frames of a round trip, both ways together */
 
 #define FIRST_RTO  (20 * NS_PER_MS)
 #define MAX_RTO    NS_PER_S
+#define MIN_PTO    NS_PER_MS
 #define PEAK_DECAY (50 * NS_PER_MS)
 
 #define GATHER_LEAST 32 /* frames in the network */
@@ -29,6 +34,7 @@ window_init(struct window *w, uint32_t max, uint64_t min_rto, uint64_t now)
 	w->ssthresh = max;
 	w->min_rto = min_rto;
 	w->rto = min_rto > FIRST_RTO ? min_rto : FIRST_RTO;
+	w->pto = w->rto;
 	w->epoch_at = now;
 }
 
@@ -60,11 +66,14 @@ window_sample(struct window *w, uint64_t rtt, uint64_t now)
 		w->peak_at = now;
 	}
 	rto = w->srtt + 4 * w->rttvar;
+	w->pto = rto < MIN_PTO ? MIN_PTO : rto;
 	if (rto < w->rtt_peak + w->rtt_peak / 4)
 		rto = w->rtt_peak + w->rtt_peak / 4;
 	if (rto < w->min_rto)
 		rto = w->min_rto;
 	w->rto = rto < MAX_RTO ? rto : MAX_RTO;
+	if (w->pto > w->rto)
+		w->pto = w->rto;
 }
 
 static void
@@ -83,15 +92,15 @@ shrink(struct window *w, double by)
 static void
 epoch_end(struct window *w, uint64_t now)
 {
-	double bad = w->lost + w->marked;
+	double all = w->answered + w->lost, lost, bad;
 
-	if (now - w->epoch_at < w->srtt || w->answered + w->lost == 0)
+	/* a window's worth of frames: of fewer, one lost would seem many */
+	if (now - w->epoch_at < w->srtt || all < w->size)
 		return;
-	if (bad > 0) {
-		double share = bad / (w->answered + w->lost);
-
-		shrink(w, share < 1.0 ? share / 2 : 0.5);
-	}
+	lost = w->lost / all - TOLERATED;
+	bad = w->marked / all + (lost > 0 ? lost : 0);
+	if (bad > 0)
+		shrink(w, bad < 1.0 ? bad / 2 : 0.5);
 	w->answered = w->lost = w->marked = 0;
 	w->epoch_at = now;
 }
@@ -112,8 +121,6 @@ void
 window_lost(struct window *w, uint64_t now)
 {
 	w->lost++;
-	if (w->ssthresh > w->size)
-		w->ssthresh = w->size; /* slow start ends at the first loss */
 	epoch_end(w, now);
 }
 

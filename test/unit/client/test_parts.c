@@ -65,12 +65,43 @@ settle(double loss, unsigned seed)
 static void
 test_window_grows_and_settles(void)
 {
-	double one = settle(0.01, 1), ten = settle(0.1, 2), half = settle(0.5, 3);
+	double one = settle(0.01, 1), four = settle(0.04, 5), ten = settle(0.1, 2);
 
 	CU_ASSERT_EQUAL(settle(0, 4), 1000);
-	CU_ASSERT(one > 125 && one < 400);  /* near 2/p */
-	CU_ASSERT(ten >= 125 && ten < 130); /* an eighth of what the box granted */
-	CU_ASSERT(half >= 125 && half < 130);
+	CU_ASSERT(one > 950);                /* a bad link is used none the less */
+	CU_ASSERT(four > 125 && four < 400); /* near 2/(p - 1/32) */
+	CU_ASSERT(ten >= 125 && ten < 130);  /* an eighth of what the box granted */
+	CU_ASSERT(settle(0.5, 3) < 130);
+}
+
+/* A queue that takes so many frames a round trip, and loses what exceeds them. */
+static void
+test_window_fits_a_queue(void)
+{
+	struct window w;
+	uint64_t now = 0;
+	double sent = 0, lost = 0, largest = 0;
+
+	window_init(&w, 1000, 5 * NS_PER_MS, 0);
+	for (unsigned rtt = 0; rtt < 3000; rtt++) {
+		uint32_t n = window_frames(&w), fits = 400;
+
+		now += 100 * NS_PER_US;
+		window_sample(&w, 100 * NS_PER_US, now);
+		for (uint32_t i = 0; i < n; i++)
+			if (i < fits)
+				window_answered(&w, true, now);
+			else
+				window_lost(&w, now);
+		if (rtt < 1000)
+			continue;
+		sent += n;
+		lost += n > fits ? n - fits : 0;
+		largest = n > largest ? n : largest;
+	}
+	CU_ASSERT(sent / 2000 > 390);
+	CU_ASSERT(lost / sent < 0.04);
+	CU_ASSERT(largest < 440);
 }
 
 static void
@@ -270,6 +301,7 @@ test_example(void)
 const struct unit_test unit_tests[] = {
 	{"round trips and time-outs", test_rtt_and_rto},
 	{"the window grows, and settles under loss", test_window_grows_and_settles},
+	{"the window fits a queue that overflows", test_window_fits_a_queue},
 	{"answers may gather where they queue", test_window_gathers},
 	{"the window on marks and silence", test_window_on_marks_and_silence},
 	{"what a receive buffer holds", test_window_of_buffer},

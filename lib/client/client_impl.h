@@ -67,6 +67,7 @@ struct window {
 	uint64_t min_rto;
 	uint64_t peak_at, epoch_at;
 	double size, ssthresh;
+	double share; /* of frames that were lost, of late */
 	uint32_t max;
 	uint32_t answered, lost, marked; /* in this epoch */
 };

@@ -17,9 +17,9 @@
  * A box that answers nothing for a while is more often short of CPU, or waits for a slower worker,
  * than gone; all that is under way stands in its queue. So while final answers come, evidence
  * alone counts; and when none come, timers may ask for a few frames, not for a window full of
- * them, and ever more rarely. The answer to one of these tells: after a final answer they may ask
- * for the next few at once, and after a proven loss, for a while, for all: each answer is evidence
- * then.
+ * them, and ever more rarely. The answer to one of these tells: after a final answer or a proven
+ * loss they may ask for the next few at once, and for a while for as many more as the losses of
+ * late make likely: each answer is evidence then.
  */
 
 #define HELD_FIRST   (20 * NS_PER_MS)
@@ -30,7 +30,8 @@
 #define PROBED_MAX   (250 * NS_PER_MS) /* while the box may not have it */
 #define DOUBTS       4                 /* flights that timers ask for at once, */
 #define LOSSY        (200 * NS_PER_MS) /* for so long after a proven loss others are likely */
-#define DOUBTS_SHARE 32                /* and one more for so many under way */
+#define DOUBTS_SHARE 32                /* and one more for so many under way; */
+#define DOUBTS_LOSSY 4 /* or so many for each that may be lost, if some were of late */
 #define MAX_SHIFT    8
 /* Time-outs double at every second try: a header costs little, and where 30 % of the frames are
  * lost each way, eight tries in a row fail for one fragment in 250. */
@@ -298,12 +299,11 @@ may_ask(struct ep *ep, const struct flight *fl, uint64_t now, uint64_t *later)
 {
 	bool lossy = is_lossy(ep, now);
 	uint64_t rto = lossy ? ep->win.pto : ep->win.rto;
+	uint32_t most;
 
 	*later = ep->final_ns + rto;
 	if (fl->state == FLIGHT_SENT && *later > now)
 		return false; /* final answers are coming: evidence will tell */
-	if (lossy)
-		return true;
 	*later = ep->doubt_ns + shifted(rto, ep->doubt_shift, rto > PROBED_MAX ? rto : PROBED_MAX);
 	if (ep->doubts == 0 || *later <= now) {
 		if (ep->doubts > 0 && ep->doubt_shift < MAX_SHIFT)
@@ -312,7 +312,10 @@ may_ask(struct ep *ep, const struct flight *fl, uint64_t now, uint64_t *later)
 		ep->doubt_ns = now;
 	}
 	*later = ep->doubt_ns + shifted(rto, ep->doubt_shift, rto > PROBED_MAX ? rto : PROBED_MAX);
-	if (ep->doubts >= DOUBTS + ep->in_flight / DOUBTS_SHARE)
+	most = DOUBTS + ep->in_flight / DOUBTS_SHARE;
+	if (lossy && ep->win.share * DOUBTS_LOSSY * ep->in_flight > most)
+		most = (uint32_t)(ep->win.share * DOUBTS_LOSSY * ep->in_flight);
+	if (ep->doubts >= most)
 		return false;
 	ep->doubts++;
 	return true;

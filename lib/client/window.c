@@ -97,6 +97,7 @@ epoch_end(struct window *w, uint64_t now)
 	/* a window's worth of frames: of fewer, one lost would seem many */
 	if (now - w->epoch_at < w->srtt || all < w->size)
 		return;
+	w->share += (w->lost / all - w->share) / 4;
 	lost = w->lost / all - TOLERATED;
 	bad = w->marked / all + (lost > 0 ? lost : 0);
 	if (bad > 0)

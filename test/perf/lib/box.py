@@ -65,7 +65,8 @@ class Box:
     """A daemon that serves any job on the bed's box ports first, first + 1, ..."""
 
     def __init__(self, bed, build, kind, n_ports=1, first=0, memory=1536, idle="sleep", lcores=None,
-                 options=(), eal=(), pages="auto", framecnt=4096):
+                 options=(), eal=(), pages="auto", framecnt=4096, below=()):
+        """below: devices that those of the ports stand on, as net_chaos does."""
         self.bed, self.kind = bed, kind
         self.dir = tempfile.mkdtemp(prefix=bed.prefix + "-box")
         self.log = os.path.join(self.dir, "log")
@@ -82,7 +83,7 @@ class Box:
         cmd = [os.path.join(build, "app/pbox/pbox"), "--lcores", lcores or floating(),
                *memory_words, "--no-pci",
                "--file-prefix", self.prefix]
-        for device in devices:
+        for device in [*below, *devices]:
             cmd += ["--vdev", device]
         cmd += [*eal, "--", "--config", os.path.join(self.dir, "conf")]
         begin = time.monotonic()

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""A box behind net_chaos in network namespaces, and how its test programs tell what they found.
+
+The bed is that of the benchmarks; here it serves to be disturbed."""
+
+import os
+import sys
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(TOP, "test", "perf", "lib"))
+# pylint: disable=wrong-import-position,unused-import
+from bed import Bed, run, say, signals_raise  # noqa: E402
+from box import Box, perf_batch  # noqa: E402
+
+BUILD = os.environ.get("PBOX_BUILD", os.path.join(TOP, "build"))
+PORT = "net_chaos0"
+OFF = {"loss": "0", "burst": "0", "gilbert": "0", "dup": "0", "corrupt": "0", "truncate": "0",
+       "reorder": "0", "delay_us": "0", "blackhole": "0", "target": "0"}
+
+
+class Tests:
+    """One line a test, and the last one that test/run reads."""
+
+    def __init__(self):
+        self.passed = self.failed = self.skipped = 0
+
+    def check(self, name, good, detail=""):
+        print(f"{'ok' if good else 'not ok'} - {name}"
+              + (f": {detail}" if detail and not good else ""), flush=True)
+        self.passed += bool(good)
+        self.failed += not good
+        return good
+
+    def skip(self, name, reason):
+        print(f"skip - {name}: {reason}", flush=True)
+        self.skipped += 1
+
+    def done(self):
+        print(f"{self.passed} passed, {self.failed} failed"
+              + (f", {self.skipped} skipped" if self.skipped else ""), flush=True)
+        return 1 if self.failed or not self.passed else 0
+
+
+def skip_unless_possible(name):
+    """Ends the program with 77 where a test cannot run."""
+    reason = None
+    if os.geteuid() != 0:
+        reason = "needs root for network namespaces"
+    elif not os.access(os.path.join(BUILD, "app/pbox/pbox"), os.X_OK):
+        reason = f"no pbox in {BUILD}"
+    if reason:
+        print(f"skip - {name}: {reason}\n0 passed, 0 failed, 1 skipped")
+        sys.exit(77)
+
+
+class ChaosBox(Box):
+    """One port: net_chaos over net_packet."""
+
+    def __init__(self, bed, options=(), **more):
+        super().__init__(bed, BUILD, f"{PORT},port=net_packet0,seed=1", memory=512,
+                         options=options, below=["net_packet0,iface=eth0"], **more)
+        self.now = {}
+
+    def faults(self, seed=1, **settings):
+        """rx_loss=..., tx_loss=...; or loss=... for both. All others are off."""
+        wanted = {f"{d}_{k}": v for d in ("rx", "tx") for k, v in OFF.items()}
+        for key, value in settings.items():
+            for d in ("rx_", "tx_"):
+                if key.startswith(d):
+                    wanted[key] = str(value)
+                elif not key.startswith(("rx_", "tx_")):
+                    wanted[d + key] = str(value)
+        # in pieces: telemetry takes about 1 KB a command
+        change = [f"{k}={v}" for k, v in wanted.items()
+                  if self.now.get(k) != v or k.endswith("target")] + [f"seed={seed}"]
+        for i in range(0, len(change), 8):
+            answer = self.telemetry(f"/net_chaos/set,{PORT}," + ",".join(change[i:i + 8]))
+            if "error" in answer:
+                raise RuntimeError(answer["error"])
+        self.now = wanted
+
+    def injected(self):
+        """What net_chaos has counted: {"rx_lost": ...}."""
+        port = self.telemetry("/net_chaos/list")[0]
+        return {k: v for k, v in self.telemetry(f"/ethdev/xstats,{port}").items()
+                if k.startswith(("rx_", "tx_"))}
+
+    def counters(self):
+        """All of /pbox/stats, summed over instances by name."""
+        return flat(self.telemetry("/pbox/stats"))
+
+
+def flat(tree, into=None):
+    """Numbers of a tree by their last name; those of the same name are added."""
+    into = {} if into is None else into
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree)
+    for key, value in items:
+        if isinstance(value, (dict, list)):
+            flat(value, into)
+        elif isinstance(value, (int, float)) and isinstance(key, str):
+            into[key] = into.get(key, 0) + value
+    return into
+
+
+def difference(after, before):
+    return {k: v - before.get(k, 0) for k, v in after.items() if v != before.get(k, 0)}

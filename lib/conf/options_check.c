@@ -49,6 +49,28 @@ check_address(
 	return 0;
 }
 
+/** One address for several ports is a mistake unless all of them say that it is none. */
+static int
+check_same_address(const struct pbox_port_options *a, const struct pbox_port_options *b,
+	const struct pbox_conf *conf, struct pbox_error *err)
+{
+	char where[WHERE_MAX], other[WHERE_MAX];
+
+	if (memcmp(a->address.addr, b->address.addr, 4) != 0)
+		return 0;
+	pbox_conf_where(conf, &a->address, other, sizeof(other));
+	pbox_conf_where(conf, &b->address, where, sizeof(where));
+	if (!a->shared || !b->shared)
+		return pbox_fail(err, EINVAL,
+			"two ports have the same address: %s, %s (where no switch connects their "
+			"links, write shared = yes in both)",
+			other, where);
+	if (a->address.len != b->address.len)
+		return pbox_fail(err, EINVAL,
+			"a shared address has one length of its network: %s, %s", other, where);
+	return 0;
+}
+
 static int
 check_ports(const struct pbox_options *o, const struct pbox_conf *conf, struct pbox_error *err)
 {
@@ -65,15 +87,10 @@ check_ports(const struct pbox_options *o, const struct pbox_conf *conf, struct p
 		unsigned cores = pbox_conf_cores_count(&p->cores);
 
 		ret = check_address(p, conf, err);
+		for (unsigned j = 0; j < i && ret == 0; j++)
+			ret = check_same_address(&o->ports[j], p, conf, err);
 		if (ret != 0)
 			return ret;
-		for (unsigned j = 0; j < i; j++)
-			if (memcmp(p->address.addr, o->ports[j].address.addr, 4) == 0)
-				return pbox_fail(err, EINVAL,
-					"two ports have the same address: %s, %s",
-					pbox_conf_where(
-						conf, &o->ports[j].address, other, sizeof(other)),
-					pbox_conf_where(conf, &p->address, where, sizeof(where)));
 		if (cores > 0 && p->queues > cores)
 			return pbox_fail(err, EINVAL,
 				"%s needs a core for each queue, and %s has %u: add cores, or "

@@ -210,6 +210,16 @@ static const struct pbox_conf_option port_options[] = {
 		.brief = "IPv4 address of the port and its network's length",
 	},
 	{
+		.name = "shared",
+		.type = PBOX_CONF_BOOL,
+		AT(shared),
+		.def = "no",
+		.brief = "other ports have this address as well",
+		.more = "For links that no switch connects: each worker, or each rack, reaches "
+			"the box by the port that it hangs on. All ports of the address say so, "
+			"and have the same cores.",
+	},
+	{
 		.name = "gateway",
 		.type = PBOX_CONF_IPV4,
 		AT(gateway),

@@ -118,11 +118,13 @@ enum pbox_core_stat {
 extern const struct pbox_stat_def pbox_core_stat_defs[PBOX_CS_STATS];
 
 /**
- * Endpoints of the box: for each port and each core that serves it, UDP port control_port + 1 +
- * index of the core. Pure.
+ * Endpoints of the box: for each address and each core that serves its ports, UDP port control_port
+ * + 1 + index of the core. Ports may share an address (links that no switch connects); answers leave
+ * by the port that was asked. Pure.
  *
  * @param node_of  index into the arenas for each core
- * @return how many, or -E2BIG with @p err when there are more than @p max or the UDP ports end
+ * @return how many, -E2BIG with @p err when there are more than @p max or the UDP ports end, -EINVAL
+ *         when ports with one address have different cores
  */
 int pbox_dp_plan(const struct pbox_port_conf *port, unsigned n_ports, const uint8_t *node_of,
 	uint16_t control_port, struct pbox_engine_endpoint *out, unsigned max,

@@ -6,6 +6,24 @@
 
 #include "pbox_dataplane.h"
 
+/* An earlier port with the address of port @p p, or @p p. */
+static unsigned
+same_address(const struct pbox_port_conf *port, unsigned p)
+{
+	unsigned k = 0;
+
+	while (port[k].ip != port[p].ip)
+		k++;
+	return k;
+}
+
+static bool
+same_cores(const struct pbox_port_conf *a, const struct pbox_port_conf *b)
+{
+	return a->n_cores == b->n_cores &&
+	       memcmp(a->core, b->core, a->n_cores * sizeof(a->core[0])) == 0;
+}
+
 int
 pbox_dp_plan(const struct pbox_port_conf *port, unsigned n_ports, const uint8_t *node_of,
 	uint16_t control_port, struct pbox_engine_endpoint *out, unsigned max,
@@ -13,8 +31,16 @@ pbox_dp_plan(const struct pbox_port_conf *port, unsigned n_ports, const uint8_t 
 {
 	unsigned n = 0;
 
-	for (unsigned p = 0; p < n_ports; p++)
-		for (unsigned i = 0; i < port[p].n_cores; i++) {
+	for (unsigned p = 0; p < n_ports; p++) {
+		unsigned first = same_address(port, p);
+
+		/* whoever reaches one of them must find all cores behind it */
+		if (!same_cores(&port[first], &port[p]))
+			return pbox_fail(err, EINVAL,
+				"%s and %s share an address and have different cores: give both "
+				"the same (cores = ...)",
+				port[first].where, port[p].where);
+		for (unsigned i = 0; i < port[p].n_cores && first == p; i++) {
 			uint16_t core = port[p].core[i];
 
 			if (control_port + 1u + core > UINT16_MAX)
@@ -33,5 +59,6 @@ pbox_dp_plan(const struct pbox_port_conf *port, unsigned n_ports, const uint8_t 
 			out[n].node = node_of[core];
 			n++;
 		}
+	}
 	return (int)n;
 }

@@ -165,6 +165,8 @@ test_everything_set(void)
 static void
 test_contradictions(void)
 {
+	struct pbox_conf *conf;
+
 	bad(JOB, "no port is configured (file: FILE): add a [port 0] section with an address, "
 		 "or --port 0:address=10.0.0.1/24");
 	bad(PORT, "no job is configured (file: FILE), so no worker could join: add a [job NAME] "
@@ -173,7 +175,19 @@ test_contradictions(void)
 		"[port 0] (FILE line 3) has no 'address': add address = 10.0.0.1/24");
 	bad(JOB PORT "[port 1]\naddress = 10.0.0.1/16",
 		"two ports have the same address: [port 0] address = 10.0.0.1/24 (FILE line 4), "
-		"[port 1] address = 10.0.0.1/16 (FILE line 6)");
+		"[port 1] address = 10.0.0.1/16 (FILE line 6) (where no switch connects their "
+		"links, write shared = yes in both)");
+	bad(JOB PORT "shared = yes\n[port 1]\naddress = 10.0.0.1/24",
+		"two ports have the same address: [port 0] address = 10.0.0.1/24 (FILE line 4), "
+		"[port 1] address = 10.0.0.1/24 (FILE line 7) (where no switch connects their "
+		"links, write shared = yes in both)");
+	bad(JOB PORT "shared = yes\n[port 1]\nshared = yes\naddress = 10.0.0.1/16",
+		"a shared address has one length of its network: [port 0] address = 10.0.0.1/24 "
+		"(FILE line 4), [port 1] address = 10.0.0.1/16 (FILE line 8)");
+	conf = load(
+		JOB PORT "shared = yes\n[port 1]\nshared = yes\naddress = 10.0.0.1/24", NULL, NULL);
+	CU_ASSERT(o.ports[0].shared && o.ports[1].shared);
+	pbox_conf_free(conf);
 	bad("hold = 512\n" PORT JOB,
 		"hold = 512 (FILE line 1) is less than max-workers = 1024 (default): a core "
 		"must hold a packet of each worker: raise hold, or lower max-workers");

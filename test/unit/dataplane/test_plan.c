@@ -38,6 +38,30 @@ endpoints(void)
 	UNIT_EQ_U64(pbox_dp_plan(port, 2, node_of, 65531, e, 8, &err), 4);
 }
 
+/* Links without a switch: one address, whichever port a worker hangs on. */
+static void
+shared_address(void)
+{
+	struct pbox_port_conf port[3] = {
+		{.ip = 0x01004E0A, .n_cores = 2, .core = {0, 1}, .where = "[port 0]"},
+		{.ip = 0x01014E0A, .n_cores = 1, .core = {1}, .where = "[port 1]"},
+		{.ip = 0x01004E0A, .n_cores = 2, .core = {0, 1}, .where = "[port 2]"},
+	};
+	const uint8_t node_of[2] = {0, 0};
+	struct pbox_engine_endpoint e[8];
+	struct pbox_error err = {0};
+
+	UNIT_EQ_U64(pbox_dp_plan(port, 3, node_of, 7269, e, 8, &err), 3);
+	CU_ASSERT(memcmp(e[0].addr.ipv4, "\x0a\x4e\x00\x01", 4) == 0);
+	UNIT_EQ_U64(e[1].shard, 1);
+	CU_ASSERT(memcmp(e[2].addr.ipv4, "\x0a\x4e\x01\x01", 4) == 0);
+	port[2].core[1] = 2;
+	CU_ASSERT(pbox_dp_plan(port, 3, node_of, 7269, e, 8, &err) < 0);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "[port 0] and [port 2] share an address"));
+	port[2].n_cores = 1;
+	CU_ASSERT(pbox_dp_plan(port, 3, node_of, 7269, e, 8, &err) < 0);
+}
+
 static void
 idle_auto(void)
 {
@@ -95,6 +119,7 @@ counter_names(void)
 
 const struct unit_test unit_tests[] = {
 	{"endpoints", endpoints},
+	{"shared address", shared_address},
 	{"idle auto", idle_auto},
 	{"partial checksum", partial_checksum},
 	{"counter names", counter_names},

@@ -11,7 +11,7 @@
 
 #include "dpdk.h"
 
-#define SPIN_NS (20 * NS_US) /* with idle=sleep: looked on after the last packet */
+#define SPIN_NS (2 * NS_US)  /* with idle=sleep: looked on after the last packet */
 #define NAP_NS  (50 * NS_US) /* between looks */
 
 void
@@ -144,6 +144,11 @@ dpdk_wait(struct pbox_client_transport *t, uint64_t ns)
 	struct dpdk *s = (struct dpdk *)t;
 	uint64_t begin = dpdk_now_ns(), end = begin + ns, now = begin;
 
+	if (s->o.sleep && t->gather_ns > 0 && t->gather_ns < ns && s->n_ahead == 0 &&
+		!atomic_exchange(&s->woken, false)) {
+		nap(s, t->gather_ns);
+		return;
+	}
 	while (s->n_ahead == 0 && !atomic_exchange(&s->woken, false)) {
 		s->n_ahead = rte_eth_rx_burst(s->id, 0, s->ahead, DPDK_RX_BURST);
 		if (s->n_ahead > 0)

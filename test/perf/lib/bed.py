@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 the PBox authors
-"""A box and its workers in network namespaces, joined by veth through one Linux bridge.
+"""A box and its workers in network namespaces, joined by veth.
 
-The bridge has a namespace too: nothing is added to the caller's network. Namespaces carry the id
-of the process that made them; what a killed process left behind goes when the next bed is made.
+Two topologies. bridge: one Linux bridge, to which each worker and each port of the box have a veth.
+direct: the box's own namespace has the other ends of the workers' veths, and a port of the box on
+each, as a box with a NIC a worker has; for others, who talk among themselves, a bridge joins the
+same ends.
+
+Nothing is added to the caller's network. Namespaces carry the id of the process that made them;
+what a killed process left behind goes when the next bed is made.
 """
 
 import ctypes
@@ -76,19 +81,27 @@ def softirq_seconds():
 
 
 class Bed:
-    """Namespaces NAME<pid>-sw (the bridge br0), -box (eth0, eth1, ...), -w0, -w1, ... (eth0)."""
+    """Namespaces NAME<pid>-sw (the bridge br0), -box (eth0, eth1, ...), -w0, -w1, ... (eth0).
+
+    direct: the box is in -sw, its ports on p-w0, p-w1, ..."""
 
     SWITCH = "10.78.0.254"
 
-    def __init__(self, name, workers, mtu, ports=1):
+    def __init__(self, name, workers, mtu, ports=1, direct=False):
         self.prefix = f"{name}{os.getpid()}"
-        self.workers, self.mtu, self.ports = workers, mtu, ports
+        self.workers, self.mtu, self.direct = workers, mtu, direct
+        self.ports = 0 if direct else ports
+        self.bridged = True
         self.running = []
         self.offloads = None
         remove_leftovers(name)
 
     def ns(self, who):
-        return f"{self.prefix}-{who}"
+        return f"{self.prefix}-{'sw' if self.direct and who == 'box' else who}"
+
+    def box_device(self, k):
+        """The interface of port k of the box."""
+        return f"p-w{k}" if self.direct else f"eth{k}"
 
     def worker_address(self, i):
         return f"10.78.0.{10 + i}"
@@ -112,7 +125,7 @@ class Bed:
     def _make(self):
         sw = self.ns("sw")
         names = [sw, self.ns("box")] + [self.ns(f"w{i}") for i in range(self.workers)]
-        for n in names:
+        for n in dict.fromkeys(names):
             run(["ip", "netns", "add", n])
             run(["ip", "netns", "exec", n, "sysctl", "-qw",
                  "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1"])
@@ -176,11 +189,22 @@ class Bed:
                 raise RuntimeError(f"{ns} {dev}: {', '.join(left)} cannot be switched off")
         self.offloads = wanted
 
+    def join(self, bridged):
+        """Of a direct bed: do the workers' veths meet in the bridge, or end at the box?"""
+        if not self.direct or bridged == self.bridged:
+            return
+        self._batch(self.ns("sw"), [
+            f"link set p-w{i} " + ("master br0" if bridged else "nomaster")
+            for i in range(self.workers)])
+        self.bridged = bridged
+
     def packets(self):
-        """Packets and bytes that have entered the bridge: each frame once."""
+        """Packets and bytes that have entered the bridge: each frame once. Without a bridge those
+        that the box has sent as well."""
         links = json.loads(run(["ip", "-n", self.ns("sw"), "-s", "-j", "link"]))
-        rx = [x["stats64"]["rx"] for x in links if x["ifname"].startswith("p-")]
-        return sum(x["packets"] for x in rx), sum(x["bytes"] for x in rx)
+        count = [x["stats64"][way] for x in links if x["ifname"].startswith("p-")
+                 for way in (("rx",) if self.bridged else ("rx", "tx"))]
+        return sum(x["packets"] for x in count), sum(x["bytes"] for x in count)
 
     def shape(self, rate_mbit, burst, limit):
         """A token bucket at both ends of every veth: so much each way for each worker and port."""

@@ -13,21 +13,27 @@ import time
 
 from bed import await_text, processor_seconds
 
-# device string of a port; {i} is its number and that of the box's interface
+# device string of a port; {i} is its number, {dev} the box's interface
 VDEVS = {
-    "af_packet": "net_af_packet{i},iface=eth{i},framesz={framesz},blocksz={blocksz},framecnt={framecnt}",
-    "af_xdp": "net_af_xdp{i},iface=eth{i},busy_budget=0",
-    "packet": "net_packet{i},iface=eth{i}",
+    "af_packet": "net_af_packet{i},iface={dev},framesz={framesz},blocksz={blocksz},framecnt={framecnt}",
+    "af_xdp": "net_af_xdp{i},iface={dev},busy_budget=0",
+    "packet": "net_packet{i},iface={dev}",
+    "vhost": "net_vhost{i},iface={dir}/vhost{i},queues=1",
+}
+# what a worker with a port of its own has on the other side
+WORKER_VDEVS = {
+    "packet": "net_packet0,iface=eth0",
+    "vhost": "net_virtio_user0,path={dir}/vhost{i},queues=1,packed_vq=1,in_order=1,queue_size=1024",
 }
 LINKED = ("net_chaos", "net_packet")  # into the daemon
 XDP_MTU = 3400  # veth lets no larger frames pass to AF_XDP
 
 
-def vdev(kind, i, mtu, framecnt=4096):
+def vdev(kind, i, mtu, dev, directory, framecnt=4096):
     """Frames of net_af_packet must fit: framesz divides blocksz, longer frames are cut."""
     small = mtu <= 1500
     return VDEVS.get(kind, kind).format(
-        i=i, mtu=mtu, framesz=2048 if small else 9216, blocksz=65536 if small else 36864,
+        i=i, mtu=mtu, dev=dev, dir=directory, framesz=2048 if small else 9216, blocksz=65536 if small else 36864,
         framecnt=framecnt)
 
 
@@ -62,7 +68,9 @@ def floating():
 
 
 class Box:
-    """A daemon that serves any job on the bed's box ports first, first + 1, ..."""
+    """A daemon that serves any job on the bed's box ports first, first + 1, ...
+
+    In a direct bed all of them have one address."""
 
     def __init__(self, bed, build, kind, n_ports=1, first=0, memory=1536, idle="sleep", lcores=None,
                  options=(), eal=(), pages="auto", framecnt=4096, below=()):
@@ -71,13 +79,15 @@ class Box:
         self.dir = tempfile.mkdtemp(prefix=bed.prefix + "-box")
         self.log = os.path.join(self.dir, "log")
         self.address = bed.box_address(first)
-        devices = [vdev(kind, first + k, bed.mtu, framecnt) for k in range(n_ports)]
+        devices = [vdev(kind, first + k, bed.mtu, bed.box_device(first + k), self.dir, framecnt)
+                   for k in range(n_ports)]
         self.prefix = f"{bed.prefix}-{first}"
         with open(os.path.join(self.dir, "conf"), "w", encoding="ascii") as f:
             f.write(f"cores-idle = {idle}\nlease = 20s\n" + "".join(f"{o}\n" for o in options))
             for k, device in enumerate(devices):
-                f.write(f"\n[port {device_name(device)}]\naddress = "
-                        f"{bed.box_address(first + k)}/24\nmtu = {bed.mtu}\n")
+                f.write(f"\n[port {device_name(device)}]\nmtu = {bed.mtu}\naddress = "
+                        f"{bed.box_address(0 if bed.direct else first + k)}/24\n"
+                        + ("shared = yes\n" if bed.direct and n_ports > 1 else ""))
             f.write("\n[job *]\ninsecure = yes\n")
         memory_words, self.pages = memory_arguments(memory, pages)
         cmd = [os.path.join(build, "app/pbox/pbox"), "--lcores", lcores or floating(),
@@ -123,10 +133,22 @@ class Box:
             shutil.rmtree(f"{run_dir}/dpdk/{self.prefix}", ignore_errors=True)
 
 
-def perf_batch(bed, build, address, arguments, seconds=120, job="perf", local=1):
+def port_arguments(bed, kind, directory, memory):
+    """What gives worker i a port of its own instead of kernel sockets: a function of i."""
+    def words(i):
+        device = WORKER_VDEVS[kind].format(i=i, dir=directory)
+        return ["--transport", "dpdk", "--transport-args",
+                f"--no-huge -m {memory} --no-pci --file-prefix {bed.prefix}-w{i} "
+                f"-d librte_net_packet.so --lcores {floating()} --vdev {device} -- "
+                f"address=10.78.0.{60 + i}/24 idle=sleep"]
+    return words
+
+
+def perf_batch(bed, build, address, arguments, seconds=120, job="perf", local=1, own=None):
     """pbox-perf once in each worker's namespace, all for one job; what each has printed.
 
-    local: workers in each namespace. Any failure or wrong element is an exception."""
+    local: workers in each namespace. own: arguments of worker i. Any failure or wrong element is
+    an exception."""
     children = []
     with tempfile.TemporaryDirectory(prefix=bed.prefix) as d:
         try:
@@ -136,8 +158,11 @@ def perf_batch(bed, build, address, arguments, seconds=120, job="perf", local=1)
                         f"w{i}", [os.path.join(build, "app/perf/pbox-perf"), address, "--job",
                                   job, "--workers", str(bed.workers * local), "--worker",
                                   str(i * local), "--local", str(local),
-                                  "--quiet", "--json", *map(str, arguments)],
-                        stdout=out, log=os.path.join(d, f"{i}.log")))
+                                  "--quiet", "--json", *map(str, arguments),
+                                  *(own(i) if own else [])],
+                        stdout=out, log=os.path.join(d, f"{i}.log"),
+                        # EAL trusts no driver named by a path below a directory like /tmp
+                        env={"LD_LIBRARY_PATH": os.path.join(build, "drivers/net/packet")}))
             end = time.monotonic() + seconds
             for child in children:
                 child.wait(max(0.01, end - time.monotonic()))

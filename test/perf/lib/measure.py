@@ -24,6 +24,18 @@ def arguments(doc):
     return p
 
 
+def narrow(parser, args):
+    """--only KEY=VALUE[+VALUE...],...: as if the options --KEY had these values alone."""
+    for word in filter(None, args.only.split(",")):
+        key, equals, values = word.partition("=")
+        if not equals or not isinstance(getattr(args, key, None), (str, type(None))) \
+                or not hasattr(args, key):
+            parser.error(f"--only: '{word}' is not KEY=VALUE of an option that takes a list")
+        # the driver of a port may have a + of its own
+        setattr(args, key, values.replace("+dpdk", "@dpdk").replace("+", ",").replace("@", "+"))
+    return args
+
+
 def need_root():
     if os.geteuid() != 0:
         sys.exit("network namespaces need root: run it with sudo")
@@ -53,31 +65,55 @@ def model_arguments(model):
 
 
 class PboxSide:
-    """A box and pbox-perf as workers; the daemon is stopped while others are measured."""
+    """A box and pbox-perf as workers; the daemon is stopped while others are measured.
+
+    In a direct bed it does not even exist then: its sockets would see the others' packets.
+    worker_memory: the workers have ports of their own, and so many MiB; 0: kernel sockets."""
 
     uncounted = 1  # round of each batch, the warm-up
 
-    def __init__(self, bed, build, name, kind, perf=(), **box_options):
+    def __init__(self, bed, build, name, kind, perf=(), worker_memory=0, **box_options):
         self.bed, self.build, self.name, self.perf = bed, build, name, list(perf)
-        self.box = boxes.Box(bed, build, kind, **box_options)
-        self.batches = 0
-        self.box.pause()
+        self.kind, self.options, self.worker_memory = kind, box_options, worker_memory
+        self.box, self.batches = None, 0
+        if not bed.direct:
+            self._begin()
+            self.box.pause()
+
+    def _begin(self):
+        if self.box is None:
+            self.box = boxes.Box(self.bed, self.build, self.kind, **self.options)
+        else:
+            self.box.resume()
+
+    def _end(self):
+        if not self.bed.direct:
+            self.box.pause()
+        elif self.box is not None:
+            self.box.stop()
+            self.box = None
+
+    def prepare(self):
+        """The wires as this side wants them."""
+        self.bed.join(False)
 
     def batch(self, model, rounds, check):
         """(seconds, CPU seconds of all, facts)."""
         self.batches += 1
-        self.box.resume()
+        self._begin()
+        own = (boxes.port_arguments(self.bed, self.kind, self.box.dir, self.worker_memory)
+               if self.worker_memory else None)
         try:
             used = self.box.cpu()
             got = boxes.perf_batch(
                 self.bed, self.build, self.box.address,
                 [*model_arguments(model), "--rounds", rounds, "--warmup", 1, "--timeout", 60,
                  "--check", "first" if check else "none", *self.perf],
-                job=f"{self.name}{self.batches}")
+                job=f"{self.name}{self.batches}", own=own)
             # with the round that is not counted
             used = (self.box.cpu() - used) * rounds / (rounds + 1)
         finally:
-            self.box.pause()
+            self._end()
         seconds = max(w["busy_s"] for g in got for w in g["per_worker"])
         if check and sum(g["checked"] for g in got) != elements_of(model) * self.bed.workers:
             raise RuntimeError(f"{self.name}: not every element was checked")
@@ -89,7 +125,8 @@ class PboxSide:
         }
 
     def stop(self):
-        self.box.stop()
+        if self.box is not None:
+            self.box.stop()
 
 
 class PeerSide:
@@ -97,6 +134,9 @@ class PeerSide:
 
     def __init__(self, bed, peer):
         self.bed, self.peer, self.name = bed, peer, peer.name
+
+    def prepare(self):
+        self.bed.join(True)
 
     def batch(self, model, rounds, check):
         elements = elements_of(model)
@@ -119,6 +159,7 @@ def interleave(bed, sides, model, runs, target, most=40):
     element and tells how many rounds make `target` seconds."""
     rows, rounds = {}, {}
     for side in sides:
+        side.prepare()
         seconds, _, _ = side.batch(model, 2, True)
         limit = min(most, growth_limit(bed.workers))
         rounds[side.name] = max(2, min(limit, round(target / (seconds / 2))))
@@ -126,6 +167,7 @@ def interleave(bed, sides, model, runs, target, most=40):
     for _ in range(runs):
         for side in sides:
             n, row = rounds[side.name], rows[side.name]
+            side.prepare()
             before, softirq = bed.packets(), beds.softirq_seconds()
             seconds, cpu, facts = side.batch(model, n, False)
             after, softirq = bed.packets(), beds.softirq_seconds() - softirq

@@ -10,7 +10,8 @@ import re
 import environment
 
 COLUMNS = {
-    "wire": [("workers", "workers"), ("mtu", "MTU"), ("offloads", "offloads"), ("model", "model"),
+    "wire": [("workers", "workers"), ("topology", "topology"), ("mtu", "MTU"),
+             ("offloads", "offloads"), ("model", "model"),
              ("side", "side"), ("round_ms", "round ms"), ("gbytes_per_s", "GB/s"),
              ("cpu_s_per_round", "CPU s"), ("wire_packets_per_round", "packets"),
              ("largest_frame", "largest frame"), ("ratio", "x best peer")],

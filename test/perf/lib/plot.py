@@ -52,17 +52,21 @@ def wire(everything, directory):
     workers = 4 if 4 in counts else counts[0]
     data = [r for r in data if r["workers"] == workers]
     conditions = ordered((r["mtu"], r["offloads"]) for r in data)
-    figure, all_axes = plt.subplots(1, len(conditions), figsize=(2.6 * len(conditions), 3),
-                                    squeeze=False)
+    topologies = ordered(r.get("topology", "bridge") for r in data)
+    figure, all_axes = plt.subplots(
+        len(topologies), len(conditions), squeeze=False,
+        figsize=(2.6 * len(conditions), 2.8 * len(topologies)))
     sides = ordered(r["side"] for r in data)
-    for axes, (mtu, offloads) in zip(all_axes[0], conditions):
-        here = {(r["model"], r["side"]): r["gbytes_per_s"] for r in data
-                if (r["mtu"], r["offloads"]) == (mtu, offloads)}
-        models = ordered(m for m, _ in here)
-        grouped(axes, models, sides, lambda m, s, h=here: h.get((m, s)), str)
-        axes.set_xticklabels([m + " MB" if m.isdigit() else m for m in models])
-        axes.set_title(f"{workers} workers, MTU {mtu}, {offloads}", fontsize=8)
-    all_axes[0][0].set_ylabel("GB/s of one worker's data")
+    for topology, row in zip(topologies, all_axes):
+        for axes, (mtu, offloads) in zip(row, conditions):
+            here = {(r["model"], r["side"]): r["gbytes_per_s"] for r in data
+                    if (r["mtu"], r["offloads"]) == (mtu, offloads)
+                    and r.get("topology", "bridge") == topology}
+            models = ordered(m for m, _ in here)
+            grouped(axes, models, sides, lambda m, s, h=here: h.get((m, s)), str)
+            axes.set_xticklabels([m + " MB" if m.isdigit() else m for m in models])
+            axes.set_title(f"{topology}, {workers} workers, MTU {mtu}, {offloads}", fontsize=8)
+        row[0].set_ylabel("GB/s of one worker's data")
     all_axes[0][-1].legend(fontsize=7)
     save(figure, directory, "wire")
 

@@ -29,6 +29,24 @@ HIDDEN = {"cpu_s_per_round", "wire_mbytes_per_round", "round_ms_min", "round_ms_
           "p50_ms", "box_cpu_s_per_round", "mbytes"}
 
 
+# benchmarks that can run in slices, and what tells their rows' conditions, in order of the table
+SLICED = {"wire", "shaped"}
+CONDITION = ("workers", "topology", "mtu", "link_mbit", "offloads", "model")
+
+
+def condition(row):
+    return tuple(row.get(k) for k in CONDITION)
+
+
+def with_slice(old, new):
+    """Results of a benchmark: those of before under other conditions, and the new ones."""
+    fresh = {condition(r) for r in new["results"]}
+    rows = [r for r in old["results"] if condition(r) not in fresh] + new["results"]
+    rows.sort(key=lambda r: tuple((x is None, str(x).rjust(12)) for x in condition(r)))
+    return {**new, "results": rows, "summary": {**old["summary"], **new["summary"]},
+            "seconds": round(old.get("seconds", 0) + new["seconds"], 1)}
+
+
 def available():
     found = {d for d in os.listdir(PERF)
              if os.access(os.path.join(PERF, d, "bench"), os.X_OK)}
@@ -48,6 +66,7 @@ def run_benchmark(name, args):
     deadline = DEADLINE_QUICK if args.quick else DEADLINE.get(name, DEADLINE_OTHER)
     cmd = [os.path.join(PERF, name, "bench"), "--build", args.build, "--runs", str(args.runs)]
     cmd += ["--quick"] if args.quick else []
+    cmd += ["--only", args.only] if args.only else []
     child = subprocess.Popen(cmd, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
                              start_new_session=True)
     timer = threading.Timer(deadline, lambda: os.killpg(child.pid, signal.SIGTERM))
@@ -135,6 +154,9 @@ def parse():
                    help="write doc/figures and the tables of doc/performance.md")
     p.add_argument("--merge", metavar="FILE",
                    help="results of benchmarks that do not run now come from this JSON")
+    p.add_argument("--only", metavar="KEY=VALUE[+VALUE...],...",
+                   help="a slice of wire or shaped, as their --only takes it; with --merge the "
+                   "other rows stay")
     p.add_argument("--runs", type=int, default=5, help="median of so many (5)")
     p.add_argument("--quick", action="store_true", help="least that shows that all works")
     p.add_argument("--build", metavar="DIR", default=os.path.join(TOP, "build"))
@@ -143,6 +165,10 @@ def parse():
     for name in args.name:
         if name not in available():
             p.error(f"no benchmark '{name}'; there are: {' '.join(available())}")
+    if args.only and not set(args.name) <= SLICED:
+        p.error(f"--only is for {' and '.join(sorted(SLICED))}")
+    if args.only and not args.name:
+        p.error("--only needs the name of a benchmark")
     if args.runs < 1:
         p.error("--runs must be 1 or more")
     args.build = os.path.abspath(args.build)
@@ -174,6 +200,8 @@ def main():
             # the state of the machine may have changed since the start
             got["load_average"] = os.getloadavg()
             got["revision"], got["date"] = env["revision"], env["date"]
+            if args.only and name in everything["benchmarks"]:
+                got = with_slice(everything["benchmarks"][name], got)
             everything["benchmarks"][name] = got
             print(f"{name} ({got['seconds']:.0f} s)\n\n{table(got['results'])}", flush=True)
             save(args, everything)

@@ -61,6 +61,7 @@ enum pbox_mail_kind {
 	PBOX_MAIL_CLOSE_JOB,    /**< likewise; afterwards the shard knows nothing of the job */
 	PBOX_MAIL_SNAPSHOT,     /**< likewise: begin, or go on, to copy its part of a table */
 	PBOX_MAIL_SNAPSHOT_END, /**< likewise: let go of the memory of that copy */
+	PBOX_MAIL_RESTORERS,    /**< likewise: tables of the job have fewer restorers now (R10.7) */
 };
 
 /** A message between registrar and shard. Order is kept; the receiver of a pointer owns what it

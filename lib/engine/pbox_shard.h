@@ -32,6 +32,7 @@ enum pbox_shard_stat {
 	PBOX_SS_RX_INIT,
 	PBOX_SS_RX_EARLY, /**< contribution before INIT or without lr: answered, not kept */
 	PBOX_SS_RX_PING,
+	PBOX_SS_RX_RESTORE,
 	/* dropped, in the order of the checks (R6.11) */
 	PBOX_SS_DROP_SESSION_UNKNOWN,
 	PBOX_SS_DROP_SESSION_TOKEN,
@@ -54,7 +55,9 @@ enum pbox_shard_stat {
 	PBOX_SS_ROUNDS,     /**< fragments finished */
 	PBOX_SS_FOLDS,      /**< prefixes folded early */
 	PBOX_SS_TAKEN_BACK, /**< contributions forgotten again: damaged (R2.5) */
-	PBOX_SS_RX_BYTES,   /**< payload of first contributions */
+	PBOX_SS_RESTORED,   /**< fragments restored after a restart (R10.6) */
+	PBOX_SS_RESTORE_LOST,
+	PBOX_SS_RX_BYTES, /**< payload of first contributions */
 	PBOX_SS_TX_RESULT,
 	PBOX_SS_TX_RESULT_BYTES,
 	PBOX_SS_TX_WAIT,

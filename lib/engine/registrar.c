@@ -310,6 +310,8 @@ pbox_registrar_mail(struct pbox_registrar *r, const struct pbox_mail *m, uint64_
 	case PBOX_MAIL_SNAPSHOT_END:
 		registrar_stage_mail(r, m);
 		break;
+	case PBOX_MAIL_RESTORERS:
+		break;
 	case PBOX_MAIL_CLOSE_JOB:
 		if (++job->shards_closed == r->conf.n_shards)
 			free_job(r, job);
@@ -354,6 +356,7 @@ pbox_registrar_tick(struct pbox_registrar *r, uint64_t now_ns)
 	for (unsigned i = 0; i < r->conf.max_jobs; i++)
 		if (r->job[i] != NULL && r->job[i]->state == PBOX_JOB_OPEN) {
 			registrar_claim_tick(r, r->job[i]);
+			registrar_restore_tick(r, r->job[i]);
 			check_leases(r, r->job[i]);
 		}
 }

@@ -84,6 +84,33 @@ void registrar_on_map(struct pbox_registrar *r, const struct pbox_frame *f, stru
 void registrar_forget_tables(struct pbox_job *job, unsigned worker);
 void registrar_forgive_tables(struct pbox_job *job);
 void registrar_release_tables(struct pbox_registrar *r, struct pbox_job *job);
+/* MAP is answered with this error from now on. by: whose fault it is, or PBOX_NO_WORKER. */
+void registrar_fail_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt,
+	const struct pbox_error *err, int code, uint16_t by);
+
+/* registrar_restore.c */
+bool registrar_is_restorer(const struct pbox_job_table *jt, unsigned worker);
+/* A page of a declaration, the worker's first of this table or a later one; 0 or -EINVAL. */
+int registrar_restore_page(struct pbox_job_table *jt, unsigned worker, bool first, uint32_t flags,
+	struct pbox_error *err);
+/* The table is laid out and no shard knows it: which fragments take contributions, which wait for
+ * INIT or for its restorers? */
+void registrar_restore_begin(
+	struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt);
+/* What shard i has to do of it, before it knows it. */
+void registrar_restore_shard(const struct pbox_registrar *r, struct pbox_job_table *jt,
+	unsigned shard, struct pbox_shard_table *st);
+/* Fragments that are not restored yet. With the last one ends the restoring. */
+uint32_t registrar_restoring(
+	struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt);
+/* Restoring, and no fragment is restored yet: no shard looks at its schedules. */
+bool registrar_restore_untouched(const struct pbox_registrar *r, const struct pbox_job *job,
+	const struct pbox_job_table *jt);
+void registrar_restore_text(const struct pbox_job_table *jt, uint32_t left,
+	const struct pbox_job *job, char *text, size_t cap);
+void registrar_restore_tick(struct pbox_registrar *r, struct pbox_job *job);
+/* A session ends, or its worker is not expected any more (R10.7). */
+void registrar_restorer_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned worker);
 
 /* registrar_stage.c */
 void registrar_stage_mail(struct pbox_registrar *r, const struct pbox_mail *m);

@@ -399,6 +399,7 @@ registrar_end_session(struct pbox_registrar *r, struct pbox_job *job, unsigned w
 	m->welcome_owed = false;
 	m->nonce = 0;
 	m->declared = 0;
+	registrar_restorer_gone(r, job, worker);
 	registrar_forget_tables(job, worker);
 	pbox_stat_add(&r->stats[PBOX_RS_WORKERS], (uint64_t)-1);
 }

@@ -10,16 +10,21 @@
 /* A SET for groups first to end - 1: all of them take it or none does. */
 static int
 set_groups(struct pbox_table *t, struct pbox_set *m, unsigned first, unsigned end, uint32_t done,
-	struct pbox_error *err)
+	bool restoring, struct pbox_error *err)
 {
 	int code = 0;
 
-	for (unsigned g = first; code == 0 && g < end; g++) {
+	for (unsigned g = first; restoring && code == 0 && g < end; g++) {
+		m->group = (uint16_t)g;
+		code = pbox_schedule_restore(
+			&t->schedule[g], (enum pbox_optim_kind)t->optimiser, m, err);
+	}
+	for (unsigned g = first; !restoring && code == 0 && g < end; g++) {
 		m->group = (uint16_t)g;
 		code = pbox_schedule_check(
 			&t->schedule[g], (enum pbox_optim_kind)t->optimiser, m, done, err);
 	}
-	for (unsigned g = first; code == 0 && g < end; g++) {
+	for (unsigned g = first; !restoring && code == 0 && g < end; g++) {
 		m->group = (uint16_t)g;
 		code = pbox_schedule_add(
 			&t->schedule[g], (enum pbox_optim_kind)t->optimiser, m, done, err);
@@ -55,7 +60,8 @@ registrar_on_set(struct pbox_registrar *r, const struct pbox_frame *f, struct pb
 	}
 	first = m.group == PBOX_ALL_GROUPS ? 0 : m.group;
 	end = m.group == PBOX_ALL_GROUPS ? jt->t.n_groups : m.group + 1u;
-	code = set_groups(&jt->t, &m, first, end, registrar_finished(r, job, m.table), &err);
+	code = set_groups(&jt->t, &m, first, end, registrar_finished(r, job, m.table),
+		registrar_restore_untouched(r, job, jt), &err);
 	if (code != 0)
 		registrar_refuse(r, f, (enum pbox_errcode)code, m.from_round, "%s", err.text);
 	else

@@ -45,8 +45,8 @@ job_mtu(const struct pbox_registrar *r, const struct pbox_job *job)
 	return mtu;
 }
 
-static void
-fail_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt,
+void
+registrar_fail_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt,
 	const struct pbox_error *err, int code, uint16_t by)
 {
 	if (jt->failed)
@@ -95,7 +95,7 @@ build_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_tabl
 		quota = job->conf->memory > job->bytes ? job->conf->memory - job->bytes : 0;
 	if (pbox_table_build(&jt->t, jt->tensor, d->tensors, r->conf.chunk_elements, r->place,
 		    r->conf.n_endpoints, r->conf.arena, r->load, quota, &err) < 0) {
-		fail_table(r, job, jt, &err, PBOX_E_NO_MEMORY, PBOX_NO_WORKER);
+		registrar_fail_table(r, job, jt, &err, PBOX_E_NO_MEMORY, PBOX_NO_WORKER);
 		return;
 	}
 	if (jt->t.n_chunks > 1u << PBOX_CHUNK_BITS) {
@@ -103,7 +103,7 @@ build_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_tabl
 			"table %u has %u chunks, at most %u fit: raise chunk-bytes", d->table,
 			jt->t.n_chunks, 1u << PBOX_CHUNK_BITS);
 		pbox_table_release(&jt->t, r->load);
-		fail_table(r, job, jt, &err, PBOX_E_FULL, PBOX_NO_WORKER);
+		registrar_fail_table(r, job, jt, &err, PBOX_E_FULL, PBOX_NO_WORKER);
 		return;
 	}
 	jt->built = true;
@@ -112,8 +112,7 @@ build_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_tabl
 	job->bytes += jt->t.bytes;
 	pbox_stat_add(&r->stats[PBOX_RS_TABLES], 1);
 	pbox_job_table_settle(jt, job->workers);
-	if (r->conf.ops->restore != NULL)
-		r->conf.ops->restore(r->conf.ctx, job, &jt->t, false);
+	registrar_restore_begin(r, job, jt);
 	registrar_event(r, PBOX_LOG_INFO,
 		"job '%s': table %u is mapped: %u tensors, %llu elements, %u chunks, %zu bytes",
 		job->name, d->table, d->tensors, (unsigned long long)jt->t.layout.elements,
@@ -125,8 +124,9 @@ build_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_tabl
 			.table = shard_table_create(&jt->t)};
 
 		PBOX_ASSERT(m.table != NULL);
-		atomic_store_explicit(
-			&m.table->max_round, highest_version(&jt->t), memory_order_relaxed);
+		atomic_store_explicit(&m.table->max_round,
+			jt->restoring ? 0 : highest_version(&jt->t), memory_order_relaxed);
+		registrar_restore_shard(r, jt, i, m.table);
 		r->conf.ops->post(r->conf.ctx, &m);
 	}
 }
@@ -204,10 +204,15 @@ registrar_on_declare(struct pbox_registrar *r, const struct pbox_frame *f, struc
 		job->table[job->n_tables++] = jt;
 	}
 	jt = job->table[m.table];
+	if (registrar_restore_page(jt, f->hdr.worker,
+		    mb->declared <= m.table && jt->n_has[f->hdr.worker] == 0, m.flags, &err) < 0) {
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m.table, "%s", err.text);
+		return;
+	}
 	code = take_page(jt, f->hdr.worker, &m, &cur, &err);
 	if (code != 0) {
 		if (code == PBOX_E_MISMATCH && !jt->built)
-			fail_table(r, job, jt, &err, code, f->hdr.worker);
+			registrar_fail_table(r, job, jt, &err, code, f->hdr.worker);
 		registrar_refuse(r, f, (enum pbox_errcode)code, m.table, "%s", err.text);
 		return;
 	}
@@ -224,7 +229,7 @@ registrar_on_declare(struct pbox_registrar *r, const struct pbox_frame *f, struc
 /* Name the first worker that a table waits for. */
 static void
 send_not_ready(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_job *job,
-	uint32_t table)
+	uint32_t table, uint32_t restoring)
 {
 	struct pbox_not_ready m = {.expected = job->workers,
 		.joined = (uint16_t)pbox_job_joined(job),
@@ -254,7 +259,9 @@ send_not_ready(struct pbox_registrar *r, const struct pbox_frame *f, const struc
 				mb->state == PBOX_MEMBER_LEFT ? "left" : "not joined");
 		}
 	}
-	if (m.first_missing == PBOX_NO_WORKER)
+	if (m.first_missing == PBOX_NO_WORKER && restoring > 0)
+		registrar_restore_text(job->table[table], restoring, job, m.text, sizeof(m.text));
+	else if (m.first_missing == PBOX_NO_WORKER)
 		snprintf(m.text, sizeof(m.text), "the cores of the box are taking table %u over",
 			table);
 	registrar_reply(
@@ -312,6 +319,7 @@ registrar_on_map(struct pbox_registrar *r, const struct pbox_frame *f, struct pb
 {
 	struct pbox_job_table *jt;
 	struct pbox_map m;
+	uint32_t restoring;
 
 	if (pbox_map_decode(f->payload, f->hdr.length, &m) < 0) {
 		count_control(r, PBOX_RS_DROP_MALFORMED);
@@ -328,11 +336,13 @@ registrar_on_map(struct pbox_registrar *r, const struct pbox_frame *f, struct pb
 		}
 	}
 	jt = job->table[m.table];
+	restoring = registrar_restoring(r, job, jt);
 	if (jt->failed) {
 		registrar_refuse(
 			r, f, (enum pbox_errcode)jt->error.code, m.table, "%s", jt->error.text);
-	} else if (!jt->built || jt->shards_open < r->conf.n_shards) {
-		send_not_ready(r, f, job, m.table);
+	} else if (!jt->built || jt->shards_open < r->conf.n_shards ||
+		   (restoring > 0 && !registrar_is_restorer(jt, f->hdr.worker))) {
+		send_not_ready(r, f, job, m.table, restoring);
 	} else if (m.first > jt->t.n_chunks) {
 		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, jt->t.n_chunks, "table %u has %u chunks",
 			m.table, jt->t.n_chunks);

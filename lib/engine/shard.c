@@ -64,6 +64,9 @@ pbox_shard_mail(struct pbox_shard *s, const struct pbox_mail *m, uint64_t now_ns
 	case PBOX_MAIL_SNAPSHOT_END:
 		shard_stage_mail(s, m);
 		break;
+	case PBOX_MAIL_RESTORERS:
+		shard_restorers_changed(s, j);
+		break;
 	case PBOX_MAIL_CLOSE_JOB:
 		shard_drop_rounds(s, j);
 		s->job[j->job->id] = NULL;
@@ -103,6 +106,13 @@ check_payload(const struct pbox_frame *f, const struct target *g)
 
 	if (h->type == PBOX_PULL)
 		return h->length == 0 ? 0 : PBOX_SS_DROP_LENGTH;
+	if (h->type == PBOX_RESTORE) {
+		if (h->format != t->pull_format)
+			return PBOX_SS_DROP_FORMAT;
+		return h->length == 0 || h->length == elements * pbox_format_size(t->pull_format)
+			       ? 0
+			       : PBOX_SS_DROP_LENGTH;
+	}
 	if (h->type == PBOX_INIT) {
 		if (t->mode != PBOX_MODE_OPTIMISER)
 			return 0; /* forbidden, which comes later in the order */
@@ -163,6 +173,11 @@ pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 	bool latest = (f->hdr.flags & PBOX_F_LATEST) != 0;
 	struct pbox_round *r = g->slot->round;
 
+	if ((g->slot->closed & (PBOX_SLOT_RESTORING | PBOX_SLOT_LOST)) != 0) {
+		count(s, PBOX_SS_RX_EARLY);
+		shard_send_wait(s, g, f);
+		return;
+	}
 	if (!latest && ahead > 1) {
 		count(s, PBOX_SS_DROP_ROUND_FUTURE);
 		return;
@@ -242,6 +257,8 @@ act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 			count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
 		else
 			shard_initialise(s, g, f);
+	} else if (f->hdr.type == PBOX_RESTORE) {
+		shard_restore(s, g, f);
 	} else {
 		return shard_contribute(s, g, f);
 	}
@@ -252,7 +269,7 @@ static bool
 is_ours(unsigned type)
 {
 	return type == PBOX_PUSHPULL || type == PBOX_PUSH || type == PBOX_PULL ||
-	       type == PBOX_INIT || type == PBOX_PING;
+	       type == PBOX_INIT || type == PBOX_RESTORE || type == PBOX_PING;
 }
 
 static void

@@ -118,7 +118,7 @@ first_missing(const struct target *g)
 void
 shard_send_wait(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
-	const struct pbox_round *r = g->slot->round;
+	const struct pbox_round *r = initialised(g) ? g->slot->round : NULL;
 	struct pbox_send out = {
 		.hdr =
 			{
@@ -185,6 +185,15 @@ shard_send_plain(struct pbox_shard *s, const struct target *g, const struct pbox
 	out.peer = &f->peer;
 	count(s, PBOX_SS_TX_OTHER);
 	s->conf.ops->send(s->conf.ctx, &out);
+}
+
+void
+shard_send_to(struct pbox_shard *s, const struct target *g, struct pbox_send *out, unsigned worker)
+{
+	address(s, g->j, worker, out);
+	out->peer = peer_of(s, g, worker);
+	count(s, PBOX_SS_TX_OTHER);
+	s->conf.ops->send(s->conf.ctx, out);
 }
 
 void

@@ -23,7 +23,13 @@ struct shard_member {
 
 /* What is kept of one worker's contribution, or of its wish for the result. */
 struct contribution {
-	void *handle; /* NULL: nothing is held */
+	union {
+		void *handle; /* NULL: nothing is held */
+		struct {
+			uint32_t round;
+			uint16_t contributors;
+		} told; /* while the fragment is restored, in place of a contribution */
+	};
 	uint32_t weight, ts, at_us;
 	bool unverified;
 };
@@ -38,6 +44,7 @@ struct pbox_round {
 	uint16_t arrived, folded;
 	uint16_t unverified; /* of those that are held */
 	bool open;
+	uint32_t told;        /* while the fragment is restored: highest version told */
 	const void **payload; /* NULL: all zeros */
 	struct contribution *from;
 	uint64_t *has, *want; /* bitmaps: contributed; wants the result */
@@ -75,6 +82,11 @@ struct pbox_shard_table {
 	struct pbox_table *t;
 	struct pbox_stage *stage;   /* NULL: no copy of it is being taken */
 	_Atomic uint32_t max_round; /* highest finished one; read by the registrar */
+	/* Section 10; the registrar reads how far it is. */
+	const _Atomic uint64_t *restorer; /* bitmap of workers, the registrar's */
+	_Atomic uint32_t restoring, lost; /* fragments of this shard */
+	uint32_t lost_chunk;              /* of the first that is lost, if any */
+	uint16_t lost_frag;
 	struct shard_group group[][2];
 };
 
@@ -139,11 +151,12 @@ count(struct pbox_shard *s, enum pbox_shard_stat what)
 	pbox_stat_add(&s->stats[what], 1);
 }
 
-/* In mode 1 a fragment without parameters takes nothing and gives nothing. */
+/* In mode 1 a fragment without parameters takes nothing and gives nothing; neither does one that is
+ * being restored. */
 static inline bool
 initialised(const struct target *g)
 {
-	return g->st->t->mode == PBOX_MODE_ALLREDUCE || g->slot->has_result;
+	return g->slot->closed == 0;
 }
 
 /* Memory of one job's rounds (shard_memory.c); the registrar calls these. */
@@ -163,6 +176,10 @@ void shard_round_close(struct pbox_shard *s, struct pbox_shard_job *j, struct pb
 void shard_want(struct pbox_shard *s, struct pbox_round *r, const struct pbox_frame *f);
 bool shard_contribute(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 void shard_drop_rounds(struct pbox_shard *s, struct pbox_shard_job *j);
+
+/* After a restart (shard_restore.c). */
+void shard_restore(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+void shard_restorers_changed(struct pbox_shard *s, struct pbox_shard_job *j);
 
 /* Sums (shard_sum.c). */
 void shard_fold(struct pbox_shard *s, const struct target *g);
@@ -190,6 +207,9 @@ void shard_send_plain(struct pbox_shard *s, const struct target *g, const struct
 	enum pbox_type type);
 void shard_send_error(struct pbox_shard *s, const struct pbox_frame *f, enum pbox_errcode code);
 void shard_send_pong(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f);
+/* An answer without payload that the caller has made. */
+void shard_send_to(
+	struct pbox_shard *s, const struct target *g, struct pbox_send *out, unsigned worker);
 /* Where answers read the fragment's payload. */
 const void *shard_answer_at(const struct target *g);
 

@@ -19,8 +19,12 @@ const struct pbox_stat_def pbox_shard_stat_defs[PBOX_SS_STATS] = {
 	COUNTER(PBOX_SS_RX_PULL, "rx_pull", "frames", "pulls and probes"),
 	COUNTER(PBOX_SS_RX_INIT, "rx_init", "frames", "initial parameters"),
 	COUNTER(PBOX_SS_RX_EARLY, "rx_early", "frames",
-		"contributions before INIT or without a learning rate, answered but not kept"),
+		"contributions before INIT, without a learning rate or while the fragment is "
+		"restored: "
+		"answered, not kept"),
 	COUNTER(PBOX_SS_RX_PING, "rx_ping", "frames", "pings of workers"),
+	COUNTER(PBOX_SS_RX_RESTORE, "rx_restore", "frames",
+		"workers telling what they hold, after a restart of the box"),
 	COUNTER(PBOX_SS_DROP_SESSION_UNKNOWN, "drop_session_unknown", "frames",
 		"job or worker does not exist"),
 	COUNTER(PBOX_SS_DROP_SESSION_TOKEN, "drop_session_token", "frames",
@@ -58,6 +62,10 @@ const struct pbox_stat_def pbox_shard_stat_defs[PBOX_SS_STATS] = {
 	COUNTER(PBOX_SS_TAKEN_BACK, "taken_back", "frames",
 		"contributions whose CRC was wrong when they were to be summed; their workers were "
 		"asked again"),
+	COUNTER(PBOX_SS_RESTORED, "restored", "fragments",
+		"restored from workers or a snapshot after a restart"),
+	COUNTER(PBOX_SS_RESTORE_LOST, "restore_lost", "fragments",
+		"not restored: no worker could give the version that the box had"),
 	COUNTER(PBOX_SS_RX_BYTES, "rx_bytes", "bytes", "payload of first contributions"),
 	COUNTER(PBOX_SS_TX_RESULT, "tx_result", "frames", "results sent"),
 	COUNTER(PBOX_SS_TX_RESULT_BYTES, "tx_result_bytes", "bytes", "payload of results sent"),

@@ -260,6 +260,7 @@ piece(struct pbox_shard *s, const struct target *g, unsigned which, unsigned pie
 		g->slot->payload_crc = pbox_crc32c(0, shard_answer_at(g),
 			(size_t)g->elements * pbox_format_size(t->pull_format));
 		g->slot->has_result = 1;
+		g->slot->closed = 0;
 		if (g->slot->round != NULL) {
 			shard_send_results(s, g);
 			shard_round_close(s, g->j, g->slot);
@@ -276,6 +277,11 @@ shard_initialise(struct pbox_shard *s, const struct target *g, const struct pbox
 	float *at = g->c->param + (size_t)g->frag * t->frag_elements + f->hdr.base;
 	uint32_t left = g->elements - f->hdr.base;
 
+	if ((g->slot->closed & (PBOX_SLOT_RESTORING | PBOX_SLOT_LOST)) != 0) {
+		count(s, PBOX_SS_RX_EARLY); /* what the workers hold comes first */
+		shard_send_wait(s, g, f);
+		return;
+	}
 	count(s, PBOX_SS_RX_INIT);
 	if (!g->slot->has_result && (g->slot->init & 1u << which) == 0) {
 		if ((f->hdr.flags & PBOX_F_ZERO) != 0)

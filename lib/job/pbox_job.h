@@ -76,6 +76,10 @@ struct pbox_job_table {
 	uint32_t *n_has;      /**< how many, per worker */
 	unsigned shards_open; /**< shards that acknowledged it */
 	bool built, failed;
+	/** R10.2: who declared it with RESTORE. The control thread writes, shards read. */
+	_Atomic uint64_t restorer[PBOX_MAX_WORKERS / 64];
+	unsigned restorers;
+	bool restoring;          /**< built, and its restorers have not told all yet */
 	uint16_t failed_by;      /**< worker whose page differed; PBOX_NO_WORKER: nobody's fault */
 	struct pbox_error error; /**< why it failed: MISMATCH or NO_MEMORY */
 };

@@ -29,6 +29,13 @@
 
 struct pbox_round; /* of lib/engine */
 
+/** Why a fragment takes no contributions (pbox_slot.closed). */
+enum pbox_slot_closed {
+	PBOX_SLOT_UNINITIALISED = 1, /**< mode 1, before INIT */
+	PBOX_SLOT_RESTORING = 2,     /**< its restorers have not all told (R10.6) */
+	PBOX_SLOT_LOST = 4,          /**< nobody could give the version that the box had */
+};
+
 /** State of one fragment. Owner: the shard of its endpoint. */
 struct pbox_slot {
 	struct pbox_round *round; /**< contributions of round version + 1, or NULL */
@@ -38,6 +45,7 @@ struct pbox_slot {
 	uint16_t contributors;    /**< of this version */
 	uint8_t init;             /**< bit i: INIT piece i has arrived */
 	uint8_t has_result;       /**< an answer can be given from memory */
+	uint8_t closed;           /**< bits of enum pbox_slot_closed; 0: takes contributions */
 } __attribute__((aligned(32)));
 _Static_assert(sizeof(struct pbox_slot) == 32, "two slots a cache line");
 
@@ -123,6 +131,16 @@ int pbox_schedule_add(struct pbox_schedule *s, enum pbox_optim_kind kind, const 
 /** What pbox_schedule_add() would return; nothing is changed. */
 int pbox_schedule_check(struct pbox_schedule *s, enum pbox_optim_kind kind,
 	const struct pbox_set *m, uint32_t finished, struct pbox_error *err);
+/**
+ * The same for a table that is being restored, before any of it is (R10.4): workers repeat the SETs
+ * that still matter, each from where it stands, so they come in any order and for any round. One
+ * is put where its round says, and the later ones inherit from it what they did not set.
+ * Control thread, while no shard looks at the schedule.
+ *
+ * @return 0, PBOX_E_SET_CONFLICT, PBOX_E_FULL or PBOX_E_BAD_REQUEST
+ */
+int pbox_schedule_restore(struct pbox_schedule *s, enum pbox_optim_kind kind,
+	const struct pbox_set *m, struct pbox_error *err);
 /** What holds in @p round. Any thread. */
 const struct pbox_hyper *pbox_schedule_at(struct pbox_schedule *s, uint32_t round);
 

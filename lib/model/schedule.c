@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <string.h>
+
 #include "pbox_table.h"
 
 /* Rounds by which SETs may run ahead of the work: far fewer than entries, so that the entry
@@ -151,6 +153,81 @@ pbox_schedule_add(struct pbox_schedule *s, enum pbox_optim_kind kind, const stru
 		return ret;
 	s->entry[count % PBOX_SCHEDULE] = fresh;
 	atomic_store_explicit(&s->count, count + 1, memory_order_release);
+	return 0;
+}
+
+/* Values that an entry did not set come from the one before it. */
+static void
+inherit(struct pbox_schedule_entry *e, const struct pbox_schedule_entry *before)
+{
+	struct pbox_hyper own = e->hyper;
+
+	e->hyper = before->hyper;
+	for (unsigned id = 1; id < PBOX_HYPER_IDS; id++)
+		if ((e->set & 1u << id) != 0)
+			*field(&e->hyper, id) = *field(&own, id);
+	e->hyper.has_lr |= (e->set & 1u << PBOX_HYPER_LR) != 0;
+}
+
+/* Put m into s, which is a copy. */
+static int
+insert(struct pbox_schedule *s, enum pbox_optim_kind kind, const struct pbox_set *m,
+	struct pbox_error *err)
+{
+	uint32_t n = atomic_load_explicit(&s->count, memory_order_relaxed), at = n, done;
+	struct pbox_schedule_entry *e;
+	const char *wrong;
+	int ret = find_repeated(s, n, m, &done, err);
+
+	if (ret != 0)
+		return ret;
+	while (at > 1 && pbox_serial_diff(s->entry[at - 1].from_round, m->from_round) > 0)
+		at--;
+	if (at == 1 || s->entry[at - 1].from_round != m->from_round) {
+		if (n >= PBOX_SCHEDULE)
+			return refuse(err, PBOX_E_FULL, m, "too many SETs to restore");
+		memmove(&s->entry[at + 1], &s->entry[at], (n - at) * sizeof(s->entry[0]));
+		s->entry[at] = (struct pbox_schedule_entry){.from_round = m->from_round};
+		atomic_store_explicit(&s->count, ++n, memory_order_relaxed);
+		at++;
+	}
+	e = &s->entry[at - 1];
+	for (unsigned i = 0; i < m->count; i++) {
+		*field(&e->hyper, m->param[i].id) = m->param[i].value;
+		e->set |= 1u << m->param[i].id;
+	}
+	for (uint32_t i = at - 1; i < n; i++) {
+		inherit(&s->entry[i], &s->entry[i - 1]);
+		/* what belongs together may come from two workers, one after the other */
+		wrong = pbox_hyper_check(&s->entry[i].hyper,
+			kind == PBOX_OPTIM_NESTEROV ? PBOX_OPTIM_MOMENTUM : kind);
+		if (wrong != NULL)
+			return refuse(err, PBOX_E_BAD_REQUEST, m, wrong);
+	}
+	return 0;
+}
+
+int
+pbox_schedule_restore(struct pbox_schedule *s, enum pbox_optim_kind kind, const struct pbox_set *m,
+	struct pbox_error *err)
+{
+	uint32_t n = atomic_load_explicit(&s->count, memory_order_relaxed);
+	struct pbox_schedule copy;
+	int ret;
+
+	for (unsigned i = 0; i < m->count; i++)
+		if (field(&copy.entry[0].hyper, m->param[i].id) == NULL)
+			return refuse(err, PBOX_E_BAD_REQUEST, m, "unknown hyper-parameter");
+	if (n > PBOX_SCHEDULE) /* a table that begins has no history */
+		return refuse(err, PBOX_E_FULL, m, "too many SETs to restore");
+	memcpy(copy.entry, s->entry, sizeof(copy.entry));
+	atomic_init(&copy.count, n);
+	ret = insert(&copy, kind, m, err);
+	if (ret != 0)
+		return ret;
+	memcpy(s->entry, copy.entry, sizeof(copy.entry));
+	n = atomic_load_explicit(&copy.count, memory_order_relaxed);
+	atomic_store_explicit(&s->count, n, memory_order_release);
 	return 0;
 }
 

@@ -82,6 +82,7 @@ pbox_errcode_name(unsigned code)
 		[PBOX_E_NO_LR] = "NO_LR",
 		[PBOX_E_NO_MEMORY] = "NO_MEMORY",
 		[PBOX_E_SHUTDOWN] = "SHUTDOWN",
+		[PBOX_E_LOST] = "LOST",
 	};
 
 	return NAME(names, code);

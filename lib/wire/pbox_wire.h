@@ -154,6 +154,7 @@ enum pbox_errcode {
 	PBOX_E_NO_LR = 14,
 	PBOX_E_NO_MEMORY = 15,
 	PBOX_E_SHUTDOWN = 16,
+	PBOX_E_LOST = 17,
 };
 
 /** A decoded header: the fields of section 2 of the protocol, in host form. */

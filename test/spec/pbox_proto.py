@@ -54,6 +54,7 @@ ERRORS = {
     1: "VERSION", 2: "COOKIE", 3: "NO_JOB", 4: "SECRET", 5: "WORKERS", 6: "WORKER_TAKEN",
     7: "FULL", 8: "SESSION", 9: "MISMATCH", 10: "BAD_REQUEST", 11: "SET_LATE",
     12: "SET_CONFLICT", 13: "SET_ORDER", 14: "NO_LR", 15: "NO_MEMORY", 16: "SHUTDOWN",
+    17: "LOST",
 }
 ERROR = {name: number for number, name in ERRORS.items()}
 JOIN_PREFIX = b"PBOX-JOIN-1"

@@ -3,8 +3,8 @@
  */
 
 #include <arpa/inet.h>
-#include <stdlib.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "fixture.h"
@@ -280,7 +280,8 @@ fx_control(struct fx_worker *w, enum pbox_type type, const void *payload, size_t
 	fx.request = PBOX_HDR_LEN + len;
 	pbox_registrar_rx(fx.registrar, &f, fx.now);
 	for (unsigned i = 0; i < fx.n_sent; i++) {
-		if (fx.sent[i].hdr.type == PBOX_PING) /* to another session (R4.6) */
+		/* to another session (R4.6), or of a shard that was told of it */
+		if (fx.sent[i].hdr.type == PBOX_PING || fx.sent[i].hdr.type >= PBOX_FIRST_DATA_TYPE)
 			continue;
 		UNIT_EQ_U64(fx.sent[i].hdr.chunk, w->request);
 		if (w->token == 0 && fx.sent[i].hdr.type != PBOX_WELCOME) /* R4.7 */
@@ -394,6 +395,7 @@ fx_declare(struct fx_worker *w, uint32_t table, const struct fx_table *t)
 		.optimiser = t->optimiser,
 		.push_format = t->push != 0 ? t->push : PBOX_FMT_FP32,
 		.pull_format = t->pull != 0 ? t->pull : PBOX_FMT_FP32,
+		.flags = t->flags,
 	};
 
 	return fx_declare_list(w, &d, &e, 1);

@@ -68,6 +68,7 @@ struct fx_table {
 	uint32_t elements;
 	uint8_t mode, op, optimiser, push, pull;
 	uint16_t group;
+	uint32_t flags; /* of DECLARE */
 };
 
 extern struct fx fx;

@@ -341,7 +341,7 @@ test_names(void)
 	CU_ASSERT_STRING_EQUAL(pbox_wire_drop_name(PBOX_WIRE_DROPS), "?");
 	CU_ASSERT_STRING_EQUAL(pbox_errcode_name(PBOX_E_WORKER_TAKEN), "WORKER_TAKEN");
 	CU_ASSERT_STRING_EQUAL(pbox_errcode_name(PBOX_E_SHUTDOWN), "SHUTDOWN");
-	CU_ASSERT_STRING_EQUAL(pbox_errcode_name(17), "?");
+	CU_ASSERT_STRING_EQUAL(pbox_errcode_name(18), "?");
 	CU_ASSERT_STRING_EQUAL(pbox_format_name(PBOX_FMT_FP32), "fp32");
 	CU_ASSERT_STRING_EQUAL(pbox_format_name(4), "?");
 	CU_ASSERT_STRING_EQUAL(pbox_format_name(16), "int8");
@@ -354,7 +354,7 @@ test_names(void)
 	CU_ASSERT_STRING_EQUAL(pbox_restore_name(4), "?");
 	for (unsigned i = 0; i < PBOX_WIRE_DROPS; i++)
 		CU_ASSERT_STRING_NOT_EQUAL(pbox_wire_drop_name(i), "?");
-	for (unsigned i = 0; i <= PBOX_E_SHUTDOWN; i++)
+	for (unsigned i = 0; i <= PBOX_E_LOST; i++)
 		CU_ASSERT_STRING_NOT_EQUAL(pbox_errcode_name(i), "?");
 }
 

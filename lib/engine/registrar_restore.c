@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/* After a restart of the box: whose copies a table is restored from (section 10 of the protocol). */
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "registrar_impl.h"
+
+bool
+registrar_is_restorer(const struct pbox_job_table *jt, unsigned worker)
+{
+	return (atomic_load_explicit(&jt->restorer[worker / 64], memory_order_relaxed) >>
+			       worker % 64 &
+		       1) != 0;
+}
+
+static void
+set_restorer(struct pbox_job_table *jt, unsigned worker, bool on)
+{
+	uint64_t bit = UINT64_C(1) << worker % 64;
+
+	if (registrar_is_restorer(jt, worker) == on)
+		return;
+	if (on)
+		atomic_fetch_or_explicit(&jt->restorer[worker / 64], bit, memory_order_release);
+	else
+		atomic_fetch_and_explicit(&jt->restorer[worker / 64], ~bit, memory_order_release);
+	jt->restorers += on ? 1u : -1u;
+}
+
+int
+registrar_restore_page(struct pbox_job_table *jt, unsigned worker, bool first, uint32_t flags,
+	struct pbox_error *err)
+{
+	bool restores = (flags & PBOX_DECLARE_RESTORE) != 0;
+
+	if (jt->built)
+		return 0; /* its session was lost, the box was not */
+	if (!first && registrar_is_restorer(jt, worker) != restores)
+		return pbox_fail(err, EINVAL,
+			"table %u: worker %u declares pages with and without RESTORE",
+			jt->fixed.table, worker);
+	set_restorer(jt, worker, restores);
+	return 0;
+}
+
+void
+registrar_restore_begin(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
+{
+	jt->restoring = jt->restorers > 0;
+	if (r->conf.ops->restore != NULL)
+		r->conf.ops->restore(r->conf.ctx, job, &jt->t, jt->restoring);
+	for (uint32_t i = 0; i < jt->t.n_chunks; i++)
+		for (unsigned f = 0; f < jt->t.chunk[i].fragments; f++) {
+			struct pbox_slot *slot = &jt->t.chunk[i].slot[f];
+
+			if (jt->t.mode == PBOX_MODE_OPTIMISER && !slot->has_result)
+				slot->closed = PBOX_SLOT_UNINITIALISED;
+			if (jt->restoring)
+				slot->closed |= PBOX_SLOT_RESTORING;
+		}
+	if (jt->restoring)
+		registrar_event(r, PBOX_LOG_INFO,
+			"job '%s': table %u is restored from what %u of %u workers hold", job->name,
+			jt->t.id, jt->restorers, job->workers);
+}
+
+void
+registrar_restore_shard(const struct pbox_registrar *r, struct pbox_job_table *jt, unsigned shard,
+	struct pbox_shard_table *st)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; jt->restoring && i < jt->t.n_chunks; i++)
+		if (r->conf.endpoint[jt->t.chunk[i].endpoint].shard == shard)
+			n += jt->t.chunk[i].fragments;
+	st->restorer = jt->restorer;
+	atomic_store_explicit(&st->restoring, n, memory_order_relaxed);
+}
+
+static uint32_t
+fragments(const struct pbox_table *t)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < t->n_chunks; i++)
+		n += t->chunk[i].fragments;
+	return n;
+}
+
+static struct pbox_shard_table *
+shard_table(const struct pbox_job *job, unsigned shard, const struct pbox_job_table *jt)
+{
+	return job->shard[shard]->table[jt->fixed.table];
+}
+
+static uint32_t
+left_of(const struct pbox_registrar *r, const struct pbox_job *job, const struct pbox_job_table *jt)
+{
+	uint32_t left = 0;
+
+	for (unsigned i = 0; i < r->conf.n_shards; i++)
+		left += atomic_load_explicit(
+			&shard_table(job, i, jt)->restoring, memory_order_acquire);
+	return left;
+}
+
+bool
+registrar_restore_untouched(
+	const struct pbox_registrar *r, const struct pbox_job *job, const struct pbox_job_table *jt)
+{
+	return jt->restoring && left_of(r, job, jt) == fragments(&jt->t);
+}
+
+/* All is restored: say so, and what is lost. */
+static void
+end(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
+{
+	struct pbox_error err;
+	uint32_t lost = 0;
+	const struct pbox_shard_table *first = NULL;
+
+	jt->restoring = false;
+	for (unsigned i = 0; i < r->conf.n_shards; i++) {
+		struct pbox_shard_table *st = shard_table(job, i, jt);
+		uint32_t n = atomic_load_explicit(&st->lost, memory_order_acquire);
+
+		if (n > 0 && first == NULL)
+			first = st;
+		lost += n;
+	}
+	if (lost == 0) {
+		registrar_event(
+			r, PBOX_LOG_INFO, "job '%s': table %u is restored", job->name, jt->t.id);
+		return;
+	}
+	pbox_fail(&err, EIO,
+		"table %u: %u of %u fragments are lost in a restart of the box, the first is "
+		"fragment %u of chunk %u: no worker that is left can give the version that it had",
+		jt->t.id, lost, fragments(&jt->t), first->lost_frag, first->lost_chunk);
+	registrar_fail_table(r, job, jt, &err, PBOX_E_LOST, PBOX_NO_WORKER);
+}
+
+uint32_t
+registrar_restoring(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
+{
+	uint32_t left;
+
+	if (!jt->restoring || jt->shards_open < r->conf.n_shards)
+		return 0;
+	left = left_of(r, job, jt);
+	if (left == 0)
+		end(r, job, jt);
+	return left;
+}
+
+void
+registrar_restore_text(const struct pbox_job_table *jt, uint32_t left, const struct pbox_job *job,
+	char *text, size_t cap)
+{
+	snprintf(text, cap,
+		"table %u is being restored from what %u of %u workers hold: %u of %u "
+		"fragments are left",
+		jt->fixed.table, jt->restorers, job->workers, left, fragments(&jt->t));
+}
+
+void
+registrar_restore_tick(struct pbox_registrar *r, struct pbox_job *job)
+{
+	for (uint32_t i = 0; i < job->n_tables; i++)
+		registrar_restoring(r, job, job->table[i]);
+}
+
+void
+registrar_restorer_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned worker)
+{
+	bool tell = false;
+
+	for (uint32_t i = 0; i < job->n_tables; i++) {
+		struct pbox_job_table *jt = job->table[i];
+
+		if (!registrar_is_restorer(jt, worker))
+			continue;
+		set_restorer(jt, worker, false);
+		if (!jt->restoring || job->state != PBOX_JOB_OPEN)
+			continue;
+		tell = true;
+		registrar_event(r, PBOX_LOG_WARN,
+			"job '%s': worker %u is gone while table %u is restored: what it holds is "
+			"not waited for",
+			job->name, worker, jt->t.id);
+	}
+	for (unsigned k = 0; tell && k < r->conf.n_shards; k++) {
+		struct pbox_mail m = {
+			.kind = PBOX_MAIL_RESTORERS, .shard = (uint16_t)k, .job = job->shard[k]};
+
+		r->conf.ops->post(r->conf.ctx, &m);
+	}
+}

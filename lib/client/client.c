@@ -10,7 +10,7 @@
 
 #include <sodium.h>
 
-#include "client_impl.h"
+#include "restart.h"
 
 /* Opening, closing, and what is small. Operations are in operation.c. */
 
@@ -63,15 +63,25 @@ pbox_client_code_name(int code)
 }
 
 void
-pbox_client_conf_init(struct pbox_client_conf *conf)
+pbox_client_conf_init_sized(struct pbox_client_conf *conf, size_t size)
 {
-	*conf = (struct pbox_client_conf){
-		.size = sizeof(*conf),
+	struct pbox_client_conf all = {
 		.worker = -1,
 		.timeout_ms = 60000,
 		.join_timeout_ms = 10000,
 		.gso = -1,
+		.keep_copies = 1,
 	};
+
+	all.size = size < sizeof(all) ? size : sizeof(all);
+	memcpy(conf, &all, all.size);
+}
+
+#undef pbox_client_conf_init
+void
+pbox_client_conf_init(struct pbox_client_conf *conf)
+{
+	pbox_client_conf_init_sized(conf, offsetof(struct pbox_client_conf, keep_copies));
 }
 
 /* ---- entering and leaving calls, time ------------------------------------------------------ */
@@ -149,6 +159,20 @@ pbox_client_free(struct pbox_client *c, void *memory)
 		t->ops->free(t, memory);
 	else
 		free(memory);
+}
+
+uint32_t
+pbox_client_next_round(struct pbox_client *c, uint32_t table)
+{
+	struct table *t = client_table(c, table);
+	uint32_t round;
+
+	if (t == NULL)
+		return 0;
+	pthread_mutex_lock(&c->lock);
+	round = t->base_version + t->max_submitted + 1;
+	pthread_mutex_unlock(&c->lock);
+	return round;
 }
 
 unsigned
@@ -239,7 +263,7 @@ copy_conf(struct pbox_client *c, const struct pbox_client_conf *conf, struct pbo
 {
 	char host[256] = "";
 
-	pbox_client_conf_init(&c->conf);
+	pbox_client_conf_init_sized(&c->conf, sizeof(c->conf));
 	memcpy(&c->conf, conf, conf->size < sizeof(*conf) ? conf->size : sizeof(*conf));
 	if (c->conf.min_rto_us == 0)
 		c->conf.min_rto_us = 5000;
@@ -274,6 +298,7 @@ client_destroy(struct pbox_client *c)
 	free(c->refs);
 	free(c->table_of);
 	link_close(&c->link);
+	rejoin_close(c);
 	pthread_mutex_destroy(&c->lock);
 	pthread_mutex_destroy(&c->declare_lock);
 	pthread_cond_destroy(&c->cond);
@@ -319,6 +344,10 @@ pbox_client_open(struct pbox_client **out, const struct pbox_client_conf *conf,
 	if (sodium_init() < 0)
 		return client_fail(err, PBOX_C_SYSTEM, "libsodium has no source of random numbers");
 	c = client_create();
+	if (c != NULL && rejoin_open(c) != 0) {
+		client_destroy(c);
+		c = NULL;
+	}
 	if (c == NULL)
 		return client_fail(err, PBOX_C_MEMORY, "no memory for a client");
 	rc = copy_conf(c, conf, err);
@@ -349,6 +378,7 @@ close_run(struct pbox_client *c, struct cmd *cmd)
 {
 	(void)cmd;
 	c->shut = true;
+	restore_end(c);
 	control_fail_all(c);
 	while (c->ops != NULL) {
 		op_fail(c, c->ops, PBOX_C_CLOSED, "the client was closed");

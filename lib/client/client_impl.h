@@ -152,8 +152,17 @@ struct frag {
 };
 
 struct chunk {
+	uint64_t at;                          /* elements of the chunks before it */
 	uint32_t id, elements, version, frag; /* frag: its first */
 	uint16_t endpoint;
+};
+
+/** What this worker holds of a fragment (copy.c). */
+struct held {
+	uint32_t version; /* the last one that came */
+	uint32_t samples;
+	uint16_t contributors;
+	bool have; /* its payload stands in table.copy */
 };
 
 struct tensor {
@@ -181,6 +190,12 @@ struct table {
 	struct piece *piece;
 	uint32_t *by_tensor; /* indices of pieces, grouped by tensor, in order of offset */
 	uint32_t base_version, max_submitted; /* lock */
+	/* progress thread */
+	uint8_t *copy;        /* chunk after chunk in the pull format; NULL: none are kept */
+	struct held *held;    /* by fragment */
+	struct set_log *sets; /* that the box has answered with SET_OK */
+	bool restoring;       /* the box must be told what we hold, before operations go on */
+	bool resumed;         /* its rounds go on where the program says (first_round) */
 };
 
 static inline uint32_t
@@ -213,10 +228,11 @@ struct flight {
 	uint32_t base;           /* INIT: element offset */
 	uint32_t wait_missing;   /* from the latest WAIT */
 	uint16_t wait_have;
-	uint8_t type; /* PBOX_PUSHPULL, PUSH, PULL, INIT */
+	uint8_t type; /* PBOX_PUSHPULL, PUSH, PULL, INIT, RESTORE */
 	uint8_t state, backoff, tries, losses;
 	bool waited; /* wait_* are valid */
 	bool urgent; /* has overtaken older fragments */
+	bool give;   /* RESTORE: with the payload */
 };
 
 struct ep {
@@ -306,6 +322,9 @@ struct cmd {
 struct request {
 	struct cmd cmd;
 	struct request *next;
+	/* progress thread, before it is done; may be NULL */
+	void (*answered)(struct pbox_client *c, struct request *r);
+	uint32_t generation; /* of the session that it belongs to; 0: any */
 	const uint8_t *payload;
 	uint8_t *answer; /* caller's, of answer_cap bytes */
 	size_t answer_cap;
@@ -316,7 +335,12 @@ struct request {
 	uint8_t type, answer_type; /* 0: none came */
 	uint16_t answer_aux;
 	bool listed;
+	bool own;     /* of rejoin.c: goes while others wait */
+	bool renewed; /* not answered, because that session is gone and there is a new one */
 };
+
+/** Internal result: the session was renewed meanwhile, begin again. */
+#define CLIENT_RENEWED 100
 
 struct chunk_ref {
 	uint32_t id, chunk;
@@ -361,7 +385,8 @@ struct pbox_client {
 	struct pbox_client_stats count; /* its own copy; published under lock */
 	uint64_t published_at;
 	uint64_t spin_until;
-	bool failed; /* the session is lost */
+	struct rejoin *rejoin;
+	bool failed; /* the session is lost for good */
 	bool shut;   /* closing: all operations have been failed */
 	bool ending; /* the thread leaves its loop */
 	pthread_t thread;
@@ -401,11 +426,17 @@ int join_session(struct pbox_client *c, struct pbox_client_error *err);
 int join_error(struct pbox_client_error *err, const struct pbox_error_msg *m, const char *what);
 
 /* control.c */
+void request_begin(struct pbox_client *c, struct request *r, uint8_t type, const void *payload,
+	size_t length, void *answer, size_t cap);            /* progress thread */
+void request_drop(struct pbox_client *c, struct request *r); /* progress thread */
+/** A new session: what belonged to the old one ends, the rest goes again. */
+void control_renewed(struct pbox_client *c);
 void cmd_issue(struct pbox_client *c, struct cmd *cmd);
 void cmd_call(struct pbox_client *c, struct cmd *cmd); /* issue and wait */
-/** Issue; completion is seen by request.cmd.done under the lock. */
-void request_issue(struct pbox_client *c, struct request *r, uint8_t type, const void *payload,
-	size_t length, void *answer, size_t cap);
+/** Issue; completion is seen by request.cmd.done under the lock.
+ * @param generation  of the session that it belongs to; 0: any */
+void request_issue(struct pbox_client *c, struct request *r, uint32_t generation, uint8_t type,
+	const void *payload, size_t length, void *answer, size_t cap);
 void request_cancel(struct pbox_client *c, struct request *r);
 /** Issue, wait until answered or @p deadline. 0, or a failure with its text. */
 int request_call(struct pbox_client *c, uint8_t type, uint8_t want, const void *payload,
@@ -448,6 +479,10 @@ const struct chunk_ref *refs_find(const struct pbox_client *c, uint32_t id);
 void queue_op(struct pbox_client *c, struct op *op);
 void queue_activate(struct pbox_client *c, unsigned budget);
 void queue_check(struct pbox_client *c, struct table *t, struct frag *f);
+/** Forget what is ready. */
+void queue_clear(struct pbox_client *c);
+/** Find again what is ready, in the order of operations. */
+void queue_rebuild(struct pbox_client *c);
 /** The fragment to send next, and whether it overtakes older ones; NULL: none may go now. */
 struct frag *queue_pop(struct pbox_client *c, struct ep *ep, bool *urgent);
 void piece_finish(struct pbox_client *c, struct table *t, struct piece *p);
@@ -464,6 +499,15 @@ void transfer_send(struct pbox_client *c, struct ep *ep, struct flight *fl, bool
 unsigned transfer_gather(const struct table *t, const struct frag *f, uint32_t from, uint32_t count,
 	unsigned size, struct iovec *iov, unsigned cap);
 #define MAX_PIECES PBOX_MAX_SEGMENTS
+/** Take a flight for the fragment, and send. */
+struct flight *transfer_launch(
+	struct pbox_client *c, struct ep *ep, struct frag *f, uint8_t type, bool urgent);
+void transfer_land(struct ep *ep, struct flight *fl);
+/** The session is gone: nothing is under way any more, all that was is to be done again. */
+void transfer_withdraw_all(struct pbox_client *c);
+/** Fail all that waits for the fragment. */
+void transfer_fail(
+	struct pbox_client *c, struct table *t, struct frag *f, int code, const char *text);
 
 /* recover.c: lost frames */
 void recover_armed(struct ep *ep, struct flight *fl, uint64_t now);
@@ -471,6 +515,8 @@ void recover_answer(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, 
 void recover_result(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint64_t now);
 void recover_wait(
 	struct pbox_client *c, struct ep *ep, struct flight *fl, const struct pbox_hdr *h);
+/** The box has it, and waits for others. */
+void recover_hold(struct ep *ep, struct flight *fl, uint64_t now);
 void recover_evidence(struct pbox_client *c, struct ep *ep);
 void recover_timers(struct pbox_client *c, struct ep *ep);
 

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "client_impl.h"
+#include "restart.h"
 
 /* Commands to the progress thread, and control requests with their repetition (R3.1). */
 
@@ -45,7 +45,7 @@ cmd_call(struct pbox_client *c, struct cmd *cmd)
 /* ---- progress thread ------------------------------------------------------------------- */
 
 static void
-request_done(struct pbox_client *c, struct request *r)
+request_unlist(struct pbox_client *c, struct request *r)
 {
 	struct request **p = &c->requests;
 
@@ -54,6 +54,12 @@ request_done(struct pbox_client *c, struct request *r)
 	if (*p == r)
 		*p = r->next;
 	r->listed = false;
+}
+
+static void
+request_done(struct pbox_client *c, struct request *r)
+{
+	request_unlist(c, r);
 	pthread_mutex_lock(&c->lock);
 	r->cmd.done = true;
 	pthread_cond_broadcast(&c->cond);
@@ -87,18 +93,64 @@ request_start(struct pbox_client *c, struct cmd *cmd)
 		cmd->hold = false;
 		return;
 	}
+	if (r->generation != 0 && r->generation != c->generation) {
+		r->renewed = true;
+		cmd->hold = false;
+		return;
+	}
 	r->next = c->requests;
 	c->requests = r;
 	r->listed = true;
-	request_send(c, r, false);
+	r->next_tx = c->now;
+	if (rejoin_admits(c, r))
+		request_send(c, r, false);
+}
+
+void
+request_begin(struct pbox_client *c, struct request *r, uint8_t type, const void *payload,
+	size_t length, void *answer, size_t cap)
+{
+	*r = (struct request){
+		.payload = payload,
+		.length = (uint16_t)length,
+		.answer = answer,
+		.answer_cap = cap,
+		.type = type,
+		.id = atomic_fetch_add(&c->next_id, 1),
+		.own = true,
+	};
+	request_start(c, &r->cmd);
+}
+
+void
+request_drop(struct pbox_client *c, struct request *r)
+{
+	if (r->listed)
+		request_unlist(c, r);
+}
+
+void
+control_renewed(struct pbox_client *c)
+{
+	struct request *r = c->requests, *next;
+
+	for (; r != NULL; r = next) {
+		next = r->next;
+		r->next_tx = c->now;
+		r->tries = 0;
+		if (r->generation != 0 && r->generation != c->generation) {
+			r->renewed = true;
+			request_done(c, r);
+		}
+	}
 }
 
 void
 control_tick(struct pbox_client *c)
 {
 	for (struct request *r = c->requests; r != NULL; r = r->next)
-		if (r->next_tx <= c->now)
-			request_send(c, r, true);
+		if (r->next_tx <= c->now && rejoin_admits(c, r))
+			request_send(c, r, r->tries > 0);
 }
 
 uint64_t
@@ -107,7 +159,7 @@ control_due(const struct pbox_client *c)
 	uint64_t due = UINT64_MAX;
 
 	for (const struct request *r = c->requests; r != NULL; r = r->next)
-		if (r->next_tx < due)
+		if (r->next_tx < due && rejoin_admits(c, r))
 			due = r->next_tx;
 	return due;
 }
@@ -139,13 +191,15 @@ control_frame(struct pbox_client *c, const struct rx_frame *f)
 	r->answer_type = f->hdr.type;
 	r->answer_aux = f->hdr.aux;
 	r->map_epoch = f->hdr.map_epoch;
+	if (r->answered != NULL)
+		r->answered(c, r);
 	request_done(c, r);
 }
 
 /* ---- any thread -------------------------------------------------------------------------- */
 
-void
-request_issue(struct pbox_client *c, struct request *r, uint8_t type, const void *payload,
+static void
+request_fill(struct pbox_client *c, struct request *r, uint8_t type, const void *payload,
 	size_t length, void *answer, size_t cap)
 {
 	*r = (struct request){
@@ -157,6 +211,14 @@ request_issue(struct pbox_client *c, struct request *r, uint8_t type, const void
 		.type = type,
 		.id = atomic_fetch_add(&c->next_id, 1),
 	};
+}
+
+void
+request_issue(struct pbox_client *c, struct request *r, uint32_t generation, uint8_t type,
+	const void *payload, size_t length, void *answer, size_t cap)
+{
+	request_fill(c, r, type, payload, length, answer, cap);
+	r->generation = generation;
 	cmd_issue(c, &r->cmd);
 }
 
@@ -191,6 +253,8 @@ request_result(struct pbox_client *c, const struct request *r, uint8_t want, con
 
 	if (r->answer_type == want)
 		return 0;
+	if (r->renewed)
+		return CLIENT_RENEWED;
 	if (r->answer_type == PBOX_ERROR) {
 		if (pbox_error_decode(r->answer, r->answer_len, &m) != 0)
 			m = (struct pbox_error_msg){.code = r->answer_aux};
@@ -206,31 +270,46 @@ request_result(struct pbox_client *c, const struct request *r, uint8_t want, con
 	return rc;
 }
 
+/** Wait until answered or @p deadline. */
+static int
+request_wait(struct pbox_client *c, struct request *r, uint8_t want, uint64_t deadline,
+	struct pbox_client_error *err)
+{
+	const char *what = pbox_type_name(r->type);
+	bool late = false;
+	char text[400];
+
+	pthread_mutex_lock(&c->lock);
+	while (!r->cmd.done && !late)
+		late = !client_sleep(c, deadline);
+	late = !r->cmd.done;
+	pthread_mutex_unlock(&c->lock);
+	if (!late)
+		return request_result(c, r, want, what, err);
+	request_cancel(c, r);
+	if (r->answer_type != 0)
+		return request_result(c, r, want, what, err);
+	if (err != NULL) {
+		rejoin_text(c, text, sizeof(text));
+		if (text[0] != 0)
+			return client_fail(err, PBOX_C_DEADLINE, "%s: %s", what, text);
+	}
+	return client_fail(err, PBOX_C_DEADLINE,
+		"%s: no answer from the box at %s; check that it is up ('pbox-perf' and 'ping' "
+		"reach it?)",
+		what, c->box_name);
+}
+
 int
 request_call(struct pbox_client *c, uint8_t type, uint8_t want, const void *payload, size_t length,
 	void *answer, size_t cap, size_t *answer_len, uint64_t deadline,
 	struct pbox_client_error *err)
 {
-	const char *what = pbox_type_name(type);
 	struct request r;
-	bool late = false;
 	int rc;
 
-	request_issue(c, &r, type, payload, length, answer, cap);
-	pthread_mutex_lock(&c->lock);
-	while (!r.cmd.done && !late)
-		late = !client_sleep(c, deadline);
-	late = !r.cmd.done;
-	pthread_mutex_unlock(&c->lock);
-	if (late) {
-		request_cancel(c, &r);
-		if (r.answer_type == 0)
-			return client_fail(err, PBOX_C_DEADLINE,
-				"%s: no answer from the box at %s; check that it is up "
-				"('pbox-perf' and 'ping' reach it?)",
-				what, c->box_name);
-	}
-	rc = request_result(c, &r, want, what, err);
+	request_issue(c, &r, 0, type, payload, length, answer, cap);
+	rc = request_wait(c, &r, want, deadline, err);
 	if (rc == 0 && answer_len != NULL)
 		*answer_len = r.answer_len;
 	return rc;
@@ -238,11 +317,27 @@ request_call(struct pbox_client *c, uint8_t type, uint8_t want, const void *payl
 
 /* ---- SET, STATUS -------------------------------------------------------------------------- */
 
+struct set_request {
+	struct request request;
+	struct table *table;
+	struct pbox_set m;
+};
+
+/** What the box has taken it must be told again after a restart. */
+static void
+set_answered(struct pbox_client *c, struct request *r)
+{
+	struct set_request *q = (struct set_request *)r;
+
+	if (r->answer_type == PBOX_SET_OK && c->conf.keep_copies && sets_add(q->table, &q->m) != 0)
+		session_fail(c, PBOX_C_MEMORY, "no memory to remember hyper-parameters");
+}
+
 int
 pbox_client_set(struct pbox_client *c, uint32_t table, uint16_t group, uint32_t from_round,
 	const struct pbox_client_hyper *h, unsigned n, struct pbox_client_error *err)
 {
-	struct pbox_set m = {.table = table, .group = group, .from_round = from_round};
+	struct set_request q = {.m = {.table = table, .group = group, .from_round = from_round}};
 	uint8_t buf[512], answer[1024];
 	struct table *t;
 	size_t len;
@@ -261,17 +356,20 @@ pbox_client_set(struct pbox_client *c, uint32_t table, uint16_t group, uint32_t 
 	}
 	if (from_round == 0) {
 		pthread_mutex_lock(&c->lock);
-		m.from_round = t->base_version + t->max_submitted + 1;
+		q.m.from_round = t->base_version + t->max_submitted + 1;
 		pthread_mutex_unlock(&c->lock);
 	}
-	m.count = (uint16_t)n;
+	q.m.count = (uint16_t)n;
 	for (unsigned i = 0; i < n; i++) {
-		m.param[i].id = h[i].id;
-		m.param[i].value = h[i].value;
+		q.m.param[i].id = h[i].id;
+		q.m.param[i].value = h[i].value;
 	}
-	len = pbox_set_encode(buf, sizeof(buf), &m);
-	rc = request_call(c, PBOX_SET, PBOX_SET_OK, buf, len, answer, sizeof(answer), NULL,
-		client_deadline(c, 0), err);
+	q.table = t;
+	len = pbox_set_encode(buf, sizeof(buf), &q.m);
+	request_fill(c, &q.request, PBOX_SET, buf, len, answer, sizeof(answer));
+	q.request.answered = set_answered;
+	cmd_issue(c, &q.request.cmd);
+	rc = request_wait(c, &q.request, PBOX_SET_OK, client_deadline(c, 0), err);
 out:
 	client_leave(c);
 	return rc;

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "client_impl.h"
+#include "restart.h"
 
 /* DECLARE and MAP, in pages with several requests in flight (section 5 of the protocol). */
 
@@ -26,7 +26,8 @@ struct pager {
 	struct table *t;
 	uint64_t deadline;
 	size_t cap;
-	unsigned busy;
+	unsigned busy, endpoints;
+	uint32_t generation; /* of the session */
 	uint8_t *room;
 	struct page page[PAGES];
 };
@@ -34,7 +35,11 @@ struct pager {
 static int
 pager_open(struct pager *g)
 {
+	pthread_mutex_lock(&g->c->lock);
 	g->cap = g->c->mtu - PBOX_MTU_OVERHEAD;
+	g->endpoints = g->c->endpoints;
+	g->generation = g->c->generation;
+	pthread_mutex_unlock(&g->c->lock);
 	g->room = malloc(2 * PAGES * g->cap);
 	if (g->room == NULL)
 		return client_fail(g->err, PBOX_C_MEMORY, "no memory for pages");
@@ -69,7 +74,8 @@ pager_send(struct pager *g, struct page *p, uint8_t type, size_t length)
 {
 	p->busy = true;
 	g->busy++;
-	request_issue(g->c, &p->request, type, p->payload, length, p->answer, g->cap);
+	request_issue(
+		g->c, &p->request, g->generation, type, p->payload, length, p->answer, g->cap);
 }
 
 /** The next page that has an answer; NULL at the deadline. */
@@ -100,43 +106,18 @@ pager_wait(struct pager *g)
 static int
 no_answer(struct pager *g, const char *what)
 {
+	char text[400];
+
+	rejoin_text(g->c, text, sizeof(text));
+	if (text[0] != 0)
+		return client_fail(
+			g->err, PBOX_C_DEADLINE, "%s of table %u: %s", what, g->t->number, text);
 	return client_fail(g->err, PBOX_C_DEADLINE,
 		"%s of table %u: no answer from the box at %s; check that it is up", what,
 		g->t->number, g->c->box_name);
 }
 
 /* ---- DECLARE ------------------------------------------------------------------------------ */
-
-/** Fill a page from tensor @p first on; returns how many fit. */
-static unsigned
-declare_page(struct pager *g, struct page *p, unsigned first, size_t *length)
-{
-	const struct table *t = g->t;
-	struct pbox_declare m = {.table = t->number,
-		.tensors = t->n,
-		.first = first,
-		.mode = t->mode,
-		.op = t->op,
-		.optimiser = t->optimiser,
-		.push_format = t->push_format,
-		.pull_format = t->pull_format};
-	struct pbox_cursor cur;
-	unsigned n = 0;
-
-	*length = 0;
-	if (pbox_declare_begin(p->payload, g->cap, &m, &cur) != 0)
-		return 0;
-	for (; first + n < t->n && n < UINT16_MAX; n++) {
-		const struct tensor *x = &t->tensor[first + n];
-		struct pbox_tensor_entry e = {.elements = x->elements, .group = x->group};
-
-		memcpy(e.name, x->name, strlen(x->name) + 1);
-		if (pbox_declare_add(p->payload, &cur, &e) != 0)
-			break;
-	}
-	*length = pbox_page_len(p->payload, &cur);
-	return n;
-}
 
 static int
 declare_all(struct pager *g)
@@ -150,7 +131,7 @@ declare_all(struct pager *g)
 		int rc;
 
 		if (p != NULL) {
-			next += declare_page(g, p, next, &length);
+			next += page_declare(g->t, 0, next, p->payload, g->cap, &length);
 			first = false;
 			pager_send(g, p, PBOX_DECLARE, length);
 			continue;
@@ -203,88 +184,9 @@ pause_for(struct pbox_client *c, uint64_t ns)
 }
 
 static int
-map_begin(struct pager *g, struct table_map *m, const struct pbox_mapped *h)
-{
-	struct table *t = g->t;
-	uint64_t elements = 0;
-
-	for (unsigned i = 0; i < t->n; i++)
-		elements += t->tensor[i].elements;
-	if (h->chunks > elements || h->chunks > UINT32_MAX / 2 ||
-		(h->chunks == 0) != (elements == 0))
-		return client_fail(g->err, PBOX_C_REFUSED,
-			"the box's map is not sound: %u chunks for %llu elements", h->chunks,
-			(unsigned long long)elements);
-	t->chunks = h->chunks;
-	t->frag_elements = h->frag_elements;
-	t->first_chunk_id = h->first_chunk_id;
-	t->chunk = calloc(h->chunks + 1, sizeof(*t->chunk));
-	m->first = calloc(h->chunks + 1, sizeof(*m->first));
-	m->count = calloc(h->chunks + 1, sizeof(*m->count));
-	m->got = calloc(h->chunks + 1, 1);
-	if (t->chunk == NULL || m->first == NULL || m->count == NULL || m->got == NULL)
-		return client_fail(
-			g->err, PBOX_C_MEMORY, "no memory for a map of %u chunks", h->chunks);
-	return 0;
-}
-
-static int
-map_chunk(struct pager *g, struct table_map *m, uint32_t i, const struct pbox_chunk_entry *e)
-{
-	struct table *t = g->t;
-
-	if (i >= t->chunks || e->endpoint >= g->c->endpoints)
-		return client_fail(g->err, PBOX_C_REFUSED,
-			"the box's map is not sound: chunk %u at endpoint %u", i, e->endpoint);
-	if (m->got[i])
-		return 0;
-	if (m->used + e->segments > m->cap) {
-		size_t cap = m->cap * 2 + t->chunks + PBOX_MAX_SEGMENTS;
-		struct pbox_segment *s = reallocarray(m->segment, cap, sizeof(*s));
-
-		if (s == NULL || cap > UINT32_MAX)
-			return client_fail(g->err, PBOX_C_MEMORY, "no memory for the map");
-		m->segment = s;
-		m->cap = cap;
-	}
-	t->chunk[i] = (struct chunk){.id = e->chunk_id,
-		.elements = e->elements,
-		.version = e->version,
-		.endpoint = e->endpoint};
-	m->first[i] = (uint32_t)m->used;
-	m->count[i] = e->segments;
-	memcpy(m->segment + m->used, e->segment, e->segments * sizeof(e->segment[0]));
-	m->used += e->segments;
-	m->got[i] = 1;
-	m->n_got++;
-	return 0;
-}
-
-/** Take a page; *count is how many chunks stood in it. */
-static int
 map_page(struct pager *g, struct table_map *m, const struct page *p, uint32_t *count)
 {
-	struct pbox_chunk_entry *e = &m->entry;
-	struct pbox_mapped h;
-	struct pbox_cursor cur;
-	int rc = 0;
-
-	if (pbox_mapped_decode(p->answer, p->request.answer_len, &h, &cur) != 0 ||
-		h.table != g->t->number)
-		return client_fail(g->err, PBOX_C_REFUSED, "the box's MAPPED is malformed");
-	if (m->got == NULL) {
-		g->t->map_epoch = p->request.map_epoch;
-		rc = map_begin(g, m, &h);
-	}
-	for (unsigned i = 0; rc == 0 && i < h.count; i++) {
-		if (pbox_mapped_next(&cur, e) != 0)
-			return client_fail(g->err, PBOX_C_REFUSED, "the box's MAPPED is malformed");
-		rc = map_chunk(g, m, h.first + i, e);
-	}
-	*count = h.count;
-	if (rc == 0 && h.count == 0 && g->t->chunks > 0)
-		return client_fail(g->err, PBOX_C_REFUSED, "the box's MAPPED is empty");
-	return rc;
+	return page_mapped(g->t, m, &p->request, g->endpoints, count, g->err);
 }
 
 /** The first page: asked for until all workers have declared. */
@@ -363,39 +265,39 @@ map_all(struct pager *g, struct table_map *m)
 struct add {
 	struct cmd cmd;
 	struct table *table;
+	uint32_t generation;
 	int rc;
 };
+
+/** The table becomes one of the session. */
+static int
+add_table(struct pbox_client *c, struct table *t)
+{
+	struct table **list = c->table;
+	int rc = 0;
+
+	pthread_mutex_lock(&c->lock);
+	if (c->tables == c->tables_cap) {
+		list = reallocarray(c->table, c->tables_cap * 2 + 8, sizeof(*list));
+		if (list != NULL) {
+			c->table = list;
+			c->tables_cap = c->tables_cap * 2 + 8;
+		}
+	}
+	if (list == NULL || refs_add(c, t) != 0)
+		rc = PBOX_C_MEMORY;
+	else
+		c->table[c->tables++] = t;
+	pthread_mutex_unlock(&c->lock);
+	return rc;
+}
 
 static void
 add_run(struct pbox_client *c, struct cmd *cmd)
 {
 	struct add *a = (struct add *)cmd;
 
-	a->rc = refs_add(c, a->table);
-}
-
-static int
-table_add(struct pbox_client *c, struct table *t, struct pbox_client_error *err)
-{
-	struct add a = {.cmd = {.run = add_run}, .table = t};
-	struct table **list;
-
-	cmd_call(c, &a.cmd);
-	if (a.rc != 0)
-		return client_fail(err, PBOX_C_MEMORY, "no memory for table %u", t->number);
-	pthread_mutex_lock(&c->lock);
-	if (c->tables == c->tables_cap) {
-		list = reallocarray(c->table, c->tables_cap * 2 + 8, sizeof(*list));
-		if (list == NULL) {
-			pthread_mutex_unlock(&c->lock);
-			return client_fail(err, PBOX_C_MEMORY, "no memory for table %u", t->number);
-		}
-		c->table = list;
-		c->tables_cap = c->tables_cap * 2 + 8;
-	}
-	c->table[c->tables++] = t;
-	pthread_mutex_unlock(&c->lock);
-	return 0;
+	a->rc = a->generation == c->generation ? add_table(c, a->table) : CLIENT_RENEWED;
 }
 
 static int
@@ -403,7 +305,8 @@ check_table(const struct pbox_client_table *d, struct pbox_client_error *err)
 {
 	uint64_t sum = 0;
 
-	if (d == NULL || d->size < sizeof(*d) || (d->n > 0 && d->tensors == NULL))
+	if (d->size < offsetof(struct pbox_client_table, first_round) ||
+		(d->n > 0 && d->tensors == NULL))
 		return client_fail(err, PBOX_C_INVALID,
 			"the table's description is incomplete (size field, list of tensors)");
 	if (d->mode > PBOX_MODE_OPTIMISER || d->op > PBOX_OP_WEIGHTED_MEAN ||
@@ -428,23 +331,64 @@ check_table(const struct pbox_client_table *d, struct pbox_client_error *err)
 	return 0;
 }
 
+/** Where a resumed worker goes on (pbox_client_table.first_round). */
 static int
-declare_locked(struct pbox_client *c, const struct pbox_client_table *d, unsigned timeout_ms,
+resume(const struct pbox_client *c, struct table *t, uint32_t first_round,
+	struct pbox_client_error *err)
+{
+	uint32_t low = UINT32_MAX, high = 0;
+
+	for (uint32_t i = 0; i < t->chunks; i++) {
+		low = t->chunk[i].version < low ? t->chunk[i].version : low;
+		high = t->chunk[i].version > high ? t->chunk[i].version : high;
+	}
+	if (first_round == 0 || high == 0)
+		return 0;
+	if (high > first_round)
+		return client_fail(err, PBOX_C_MISMATCH,
+			"table %u: this worker wants to go on with round %u, but the box at %s "
+			"has finished round %u: the checkpoint is too old for a job that goes on; "
+			"start all workers from one of the same round",
+			t->number, first_round, c->box_name, high);
+	if (low + 1 < first_round)
+		return client_fail(err, PBOX_C_MISMATCH,
+			"table %u: this worker wants to go on with round %u, but the box at %s "
+			"has finished round %u only: the checkpoint is newer than what the box "
+			"and the other workers have; start all workers from one of the same round",
+			t->number, first_round, c->box_name, low);
+	for (uint32_t i = 0; i < t->frags; i++)
+		t->frag[i].round = first_round - 1;
+	t->base_version = first_round - 1;
+	t->resumed = true;
+	return 0;
+}
+
+static void
+map_free(struct table_map *m)
+{
+	free(m->segment);
+	free(m->first);
+	free(m->count);
+	free(m->got);
+	free(m);
+}
+
+/** Within one session; CLIENT_RENEWED if that was lost. */
+static int
+declare_once(struct pbox_client *c, const struct pbox_client_table *d, uint64_t deadline,
 	uint32_t *table, struct pbox_client_error *err)
 {
 	struct pager *g = calloc(1, sizeof(*g));
 	struct table_map *m = calloc(1, sizeof(*m));
 	struct table *t = table_new(d, c->tables);
+	struct add a = {.cmd = {.run = add_run}, .table = t};
 	int rc = PBOX_C_MEMORY;
 
 	if (g == NULL || m == NULL || t == NULL || c->tables >= MAX_TABLES) {
 		client_fail(err, rc, "no memory for table %u of %u tensors", c->tables, d->n);
 		goto out;
 	}
-	g->c = c;
-	g->err = err;
-	g->t = t;
-	g->deadline = client_deadline(c, timeout_ms);
+	*g = (struct pager){.c = c, .err = err, .t = t, .deadline = deadline};
 	rc = pager_open(g);
 	if (rc == 0)
 		rc = declare_all(g);
@@ -454,20 +398,38 @@ declare_locked(struct pbox_client *c, const struct pbox_client_table *d, unsigne
 	if (rc == 0)
 		rc = table_layout(t, m, err);
 	if (rc == 0)
-		rc = table_add(c, t, err);
+		rc = resume(c, t, d->first_round, err);
+	if (rc == 0 && c->conf.keep_copies && copy_open(t) != 0)
+		rc = client_fail(err, PBOX_C_MEMORY,
+			"no memory for a copy of table %u (keep_copies)", t->number);
+	if (rc == 0) {
+		a.generation = g->generation;
+		cmd_call(c, &a.cmd);
+		rc = a.rc;
+		if (rc == PBOX_C_MEMORY)
+			client_fail(err, rc, "no memory for table %u", t->number);
+	}
 	if (rc == 0)
 		*table = t->number;
 out:
-	if (m != NULL) {
-		free(m->segment);
-		free(m->first);
-		free(m->count);
-		free(m->got);
-	}
-	free(m);
+	if (m != NULL)
+		map_free(m);
 	free(g);
 	if (rc != 0)
 		table_free(t);
+	return rc;
+}
+
+static int
+declare_locked(struct pbox_client *c, const struct pbox_client_table *d, unsigned timeout_ms,
+	uint32_t *table, struct pbox_client_error *err)
+{
+	uint64_t deadline = client_deadline(c, timeout_ms);
+	int rc;
+
+	do
+		rc = declare_once(c, d, deadline, table, err);
+	while (rc == CLIENT_RENEWED);
 	return rc;
 }
 
@@ -475,15 +437,20 @@ int
 pbox_client_declare(struct pbox_client *c, const struct pbox_client_table *t, unsigned timeout_ms,
 	uint32_t *table, struct pbox_client_error *err)
 {
-	int rc = check_table(t, err);
+	struct pbox_client_table d = {0};
+	int rc;
 
+	if (t == NULL)
+		return client_fail(err, PBOX_C_INVALID, "no description of a table is given");
+	memcpy(&d, t, t->size < sizeof(d) ? t->size : sizeof(d));
+	rc = check_table(&d, err);
 	if (rc != 0)
 		return rc;
 	rc = client_enter(c, err);
 	if (rc != 0)
 		return rc;
 	pthread_mutex_lock(&c->declare_lock);
-	rc = declare_locked(c, t, timeout_ms, table, err);
+	rc = declare_locked(c, &d, timeout_ms, table, err);
 	pthread_mutex_unlock(&c->declare_lock);
 	client_leave(c);
 	return rc;

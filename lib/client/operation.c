@@ -133,6 +133,12 @@ take_rounds(struct table *t, struct op *op, struct pbox_client_error *err)
 			return client_fail(err, PBOX_C_INVALID,
 				"pull of tensor '%s' before its first push: there is no sum yet",
 				x->name);
+		if (op->kind == PBOX_CLIENT_PULL && t->resumed && x->submitted == 0 &&
+			x->elements > 0)
+			return client_fail(err, PBOX_C_INVALID,
+				"pull of tensor '%s' before its first push: a worker that goes on "
+				"with round %u has the version before it from its checkpoint",
+				x->name, t->base_version + 1);
 	}
 	for (unsigned i = 0; i < op->n; i++) {
 		struct tensor *x = &t->tensor[op->e[i].tensor];

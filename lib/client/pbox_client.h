@@ -46,7 +46,7 @@ enum pbox_client_code {
 	PBOX_C_REFUSED = -7,     /**< the box refused for another reason; text has it */
 	PBOX_C_MISMATCH = -8,    /**< workers disagree on tensors or numbers */
 	PBOX_C_DEADLINE = -9,    /**< a wait expired; text says what was missing */
-	PBOX_C_LOST = -10,       /**< the session ended: box restarted, stopped, or lease lost */
+	PBOX_C_LOST = -10,       /**< the session ended, and what it held cannot be had again */
 	PBOX_C_MTU = -11,        /**< frames of the configured size do not get through */
 	PBOX_C_MEMORY = -12,     /**< out of memory, here or on the box (text says) */
 	PBOX_C_CLOSED = -13,     /**< the client was closed while waiting */
@@ -77,6 +77,9 @@ struct pbox_client_conf {
 	unsigned min_rto_us;        /**< floor of the retransmission time-out; 0: default 5000 */
 	const char *transport;      /**< what carries the datagrams; NULL: "udp", kernel sockets */
 	const char *transport_args; /**< for it; see its own page */
+	/** 1 (init): keep a copy of the last result of every fragment (memory of one model), so that
+	 * this worker goes on after a restart of the box; 0: PBOX_C_LOST then. */
+	int keep_copies;
 };
 
 /** A tensor as declared. */
@@ -96,6 +99,11 @@ struct pbox_client_table {
 	uint8_t pull_format; /**< of `out` buffers and on the wire */
 	unsigned n;
 	const struct pbox_client_tensor *tensors;
+	/** Round of the first push. 0: the one after the box's version. A worker that was killed and
+	 * goes on from its own checkpoint of round s says s + 1: fragments that have had its
+	 * contribution to that round answer with their result, the others take it. In a job that
+	 * has not begun rounds count from 1 whatever this says. */
+	uint32_t first_round;
 };
 
 /** One tensor of a submitted operation. */
@@ -135,6 +143,10 @@ struct pbox_client_stats {
 	uint64_t tx_by_ref, tx_copied; /**< payload bytes that the transport took from the caller's
 					  memory, and those that it copied; udp: 0, 0 */
 	uint64_t tx_failed, rx_failed; /**< datagrams that the transport lost */
+	uint64_t restarts;             /**< sessions begun anew: of the box, mostly */
+	uint64_t restored_fragments;   /**< that the box was told of then */
+	uint64_t restore_ms;           /**< from the loss of the session on until all was told, the
+					  last time */
 };
 
 struct pbox_client;
@@ -143,7 +155,11 @@ typedef uint64_t pbox_client_handle; /**< 0 is never valid */
 PBOX_CLIENT_API const char *pbox_client_version(void);
 PBOX_CLIENT_API const char *pbox_client_code_name(int code); /**< "SECRET" */
 
+/** The defaults, into as many bytes as the caller's structure has. */
+PBOX_CLIENT_API void pbox_client_conf_init_sized(struct pbox_client_conf *conf, size_t size);
+/** For programs that were built before there was keep_copies: fills what they know. */
 PBOX_CLIENT_API void pbox_client_conf_init(struct pbox_client_conf *conf);
+#define pbox_client_conf_init(conf) pbox_client_conf_init_sized((conf), sizeof(*(conf)))
 
 /** Join. On success *out owns the session until pbox_client_close. */
 PBOX_CLIENT_API int pbox_client_open(struct pbox_client **out, const struct pbox_client_conf *conf,
@@ -166,6 +182,9 @@ PBOX_CLIENT_API unsigned pbox_client_workers(const struct pbox_client *c);
  */
 PBOX_CLIENT_API int pbox_client_declare(struct pbox_client *c, const struct pbox_client_table *t,
 	unsigned timeout_ms, uint32_t *table, struct pbox_client_error *err);
+
+/** Round of this client's next push to a table; 0: there is no such table. */
+PBOX_CLIENT_API uint32_t pbox_client_next_round(struct pbox_client *c, uint32_t table);
 
 /** Hyper-parameters of a group (0xFFFF: all) from a round on; returns when they hold (R7.3).
  * @param from_round  0: from this client's next round of the table on */

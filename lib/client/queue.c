@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "client_impl.h"
+#include "restart.h"
 
 /*
  * From operations to fragments that are ready to go.
@@ -185,7 +185,8 @@ queue_pop(struct pbox_client *c, struct ep *ep, bool *urgent)
 	for (const struct tensor *x = c->activating; x != NULL; x = x->active_next)
 		if ((int32_t)(x->head->op->order - pending) < 0)
 			pending = x->head->op->order;
-	*urgent = (int32_t)(ep->ready_order[oldest] - pending) > 0 ||
+	/* a table that is told of after a restart needs room in the window, whatever it waits for */
+	*urgent = rejoin_restoring(c) || (int32_t)(ep->ready_order[oldest] - pending) > 0 ||
 		  ep->ready_order[first] != ep->ready_order[oldest];
 	if (!*urgent || ep->urgent < ep->win.max / 2)
 		return take(ep, first);
@@ -195,12 +196,74 @@ queue_pop(struct pbox_client *c, struct ep *ep, bool *urgent)
 	return take(ep, oldest);
 }
 
+static bool
+is_ready(const struct frag *f)
+{
+	return f->state == FRAG_IDLE &&
+	       (f->pulls > 0 || f->pushes == f->pieces || f->inits == f->pieces);
+}
+
 void
 queue_check(struct pbox_client *c, struct table *t, struct frag *f)
 {
-	if (f->state == FRAG_IDLE &&
-		(f->pulls > 0 || f->pushes == f->pieces || f->inits == f->pieces))
+	if (!t->restoring && is_ready(f))
 		push_ready(&c->ep[t->chunk[f->chunk].endpoint], f);
+}
+
+void
+queue_clear(struct pbox_client *c)
+{
+	for (unsigned i = 0; i < c->endpoints; i++)
+		for (unsigned prio = 0; prio < 256; prio++)
+			while ((c->ep[i].ready_map[prio / 64] >> prio % 64 & 1) != 0)
+				take(&c->ep[i], prio)->state = FRAG_IDLE;
+}
+
+static int
+by_order(const void *a, const void *b)
+{
+	const struct frag *x = *(struct frag *const *)a, *y = *(struct frag *const *)b;
+	int32_t d = (int32_t)(x->order - y->order);
+
+	if (d != 0)
+		return d < 0 ? -1 : 1;
+	if (x->table != y->table)
+		return x->table < y->table ? -1 : 1;
+	return x->piece < y->piece ? -1 : x->piece > y->piece;
+}
+
+void
+queue_rebuild(struct pbox_client *c)
+{
+	struct frag **list = NULL;
+	size_t n = 0, cap = 0;
+
+	queue_clear(c);
+	for (uint32_t i = 0; i < c->tables; i++) {
+		struct table *t = c->table[i];
+
+		for (uint32_t k = 0; k < t->frags && !t->restoring; k++) {
+			if (!is_ready(&t->frag[k]))
+				continue;
+			if (n == cap) {
+				struct frag **more =
+					reallocarray(list, cap * 2 + 1024, sizeof(*list));
+
+				if (more == NULL) { /* in another order than the other workers */
+					queue_check(c, t, &t->frag[k]);
+					continue;
+				}
+				list = more;
+				cap = cap * 2 + 1024;
+			}
+			list[n++] = &t->frag[k];
+		}
+	}
+	if (n > 0)
+		qsort(list, n, sizeof(*list), by_order);
+	for (size_t i = 0; i < n; i++)
+		queue_check(c, c->table_of[list[i]->table], list[i]);
+	free(list);
 }
 
 static void

@@ -216,6 +216,11 @@ suspect(struct pbox_client *c, struct ep *ep, struct flight *fl)
 		c->count.probes++;
 		transfer_send(c, ep, fl, true, true);
 		return;
+	case PBOX_RESTORE:
+		if (fl->state == FLIGHT_SENT)
+			was_lost(ep, c->now);
+		resend(c, ep, fl);
+		return;
 	default: /* answered at once: what is not answered was lost */
 		if (fl->state != FLIGHT_UNKEPT)
 			was_lost(ep, c->now);
@@ -270,6 +275,16 @@ recover_wait(struct pbox_client *c, struct ep *ep, struct flight *fl, const stru
 		fl->backoff = 0;
 	enter(ep, fl, FLIGHT_UNKEPT);
 	arm(ep, fl, c->now);
+}
+
+void
+recover_hold(struct ep *ep, struct flight *fl, uint64_t now)
+{
+	if (fl->state != FLIGHT_HELD) {
+		enter(ep, fl, FLIGHT_HELD);
+		fl->backoff = fl->tries = 0;
+	}
+	arm(ep, fl, now);
 }
 
 /* ---- suspicion --------------------------------------------------------------------------- */

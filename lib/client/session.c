@@ -6,12 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "client_impl.h"
+#include "restart.h"
 
 /* The progress thread. */
 
 #define PUBLISH_EVERY (10 * NS_PER_MS)
 #define LONGEST_SLEEP NS_PER_S
+#define LONGEST_QUIET NS_PER_S
 
 void
 session_header(const struct pbox_client *c, struct pbox_hdr *h, uint8_t type)
@@ -133,6 +134,32 @@ from_box(const struct pbox_client *c, const struct sockaddr_in *a)
 	return false;
 }
 
+static void
+shutting_down(struct pbox_client *c)
+{
+	if (c->conf.keep_copies && !c->shut)
+		rejoin_begin(c, REJOIN_SHUTDOWN);
+	else
+		session_fail(c, PBOX_C_LOST,
+			"the box at %s is shutting down: open the client again when it is back",
+			c->box_name);
+}
+
+static void
+session_unknown(struct pbox_client *c, bool restarted)
+{
+	if (c->conf.keep_copies && !c->shut)
+		rejoin_begin(c, restarted ? REJOIN_RESTARTED : REJOIN_FORGOTTEN);
+	else
+		session_fail(c, PBOX_C_LOST,
+			restarted ? "the box at %s was restarted, and the job's state went with "
+				    "it: open the client again"
+				  : "the box at %s does not know this session any more (silent for "
+				    "longer than its lease, or the job ended): open the client "
+				    "again",
+			c->box_name);
+}
+
 /** ERRORs and LEFT that end the session. */
 static bool
 ends_session(struct pbox_client *c, const struct rx_frame *f)
@@ -142,9 +169,7 @@ ends_session(struct pbox_client *c, const struct rx_frame *f)
 	struct pbox_error_msg m;
 
 	if (h->type == PBOX_LEFT && h->chunk == 0 && h->aux == 1) {
-		session_fail(c, PBOX_C_LOST,
-			"the box at %s is shutting down: open the client again when it is back",
-			c->box_name);
+		shutting_down(c);
 		return true;
 	}
 	if (h->type != PBOX_ERROR)
@@ -152,18 +177,10 @@ ends_session(struct pbox_client *c, const struct rx_frame *f)
 	if (h->length > 0 && pbox_error_decode(f->payload, h->length, &m) == 0)
 		code = m.code;
 	if (code == PBOX_E_SESSION)
-		session_fail(c, PBOX_C_LOST,
-			h->incarnation != c->incarnation
-				? "the box at %s was restarted, and the job's state went with it: "
-				  "open the client again"
-				: "the box at %s does not know this session any more (silent for "
-				  "longer than its lease, or the job ended): open the client again",
-			c->box_name);
+		session_unknown(c, h->incarnation != c->incarnation);
 	else if (code == PBOX_E_SHUTDOWN)
-		session_fail(c, PBOX_C_LOST,
-			"the box at %s is shutting down: open the client again when it is back",
-			c->box_name);
-	return c->failed;
+		shutting_down(c);
+	return code == PBOX_E_SESSION || code == PBOX_E_SHUTDOWN;
 }
 
 static void
@@ -182,7 +199,7 @@ session_frame(void *ctx, const struct rx_frame *f)
 	const struct pbox_hdr *h = &f->hdr;
 	bool error = h->type == PBOX_ERROR;
 
-	if (c->failed)
+	if (c->failed || rejoin_frame(c, f))
 		return;
 	/* an ERROR SESSION of a restarted box cannot know more of us than what it echoes */
 	if (!from_box(c, &f->from) || h->token != c->token ||
@@ -198,6 +215,7 @@ session_frame(void *ctx, const struct rx_frame *f)
 	}
 	if (ends_session(c, f))
 		return;
+	rejoin_heard(c);
 	if (h->type >= PBOX_FIRST_DATA_TYPE || (error && h->length == 0))
 		transfer_frame(c, f);
 	else if (h->type != PBOX_PONG)
@@ -324,13 +342,22 @@ publish(struct pbox_client *c, bool idle)
 	}
 }
 
+/** How long nothing needs to be sent: a restart of the box is noticed by what it answers. */
+static uint64_t
+quiet_for(const struct pbox_client *c)
+{
+	uint64_t t = c->lease_ms * NS_PER_MS / 4;
+
+	return t < LONGEST_QUIET || !c->conf.keep_copies ? t : LONGEST_QUIET;
+}
+
 static void
 keep_alive(struct pbox_client *c)
 {
 	if (c->link.tx_frames != c->tx_seen) {
 		c->tx_seen = c->link.tx_frames;
 		c->last_tx = c->now;
-	} else if (c->now - c->last_tx >= c->lease_ms * NS_PER_MS / 4) {
+	} else if (c->now - c->last_tx >= quiet_for(c)) {
 		send_ping(c);
 	}
 }
@@ -357,12 +384,15 @@ gather(const struct pbox_client *c)
 static void
 rest(struct pbox_client *c, uint64_t gathering)
 {
-	uint64_t due = c->last_tx + c->lease_ms * NS_PER_MS / 4, now = clock_ns(), t;
+	uint64_t due = c->last_tx + quiet_for(c), now = clock_ns(), t;
 
-	for (unsigned i = 0; i < c->endpoints && !c->shut; i++)
+	for (unsigned i = 0; i < c->endpoints && !c->shut && !rejoin_pauses(c); i++)
 		if (c->ep[i].first != NULL && c->ep[i].next_due < due)
 			due = c->ep[i].next_due;
 	t = control_due(c);
+	if (t < due)
+		due = t;
+	t = c->shut ? UINT64_MAX : rejoin_due(c);
 	if (t < due)
 		due = t;
 	if (c->failed)
@@ -378,6 +408,8 @@ static void
 transfer_turn(struct pbox_client *c, bool timers)
 {
 	queue_activate(c, ACTIVATE_BATCH);
+	if (rejoin_pauses(c))
+		return;
 	for (unsigned i = 0; i < c->endpoints; i++) {
 		recover_evidence(c, &c->ep[i]);
 		if (timers)
@@ -403,6 +435,8 @@ session_main(void *arg)
 		got = link_receive(&c->link, RX_TURNS, session_frame, c);
 		run_commands(c);
 		c->now = clock_ns();
+		if (!c->failed && !c->shut)
+			rejoin_tick(c);
 		if (!c->failed && !c->shut)
 			/* no time-out while answers may still stand in the port */
 			transfer_turn(c, got == 0 || !t->more);

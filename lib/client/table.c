@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "client_impl.h"
+#include "restart.h"
 
 /* A declared table in memory: tensors, and the fragments that the box's map makes of them. */
 
@@ -21,6 +21,9 @@ table_free(struct table *t)
 	free(t->frag);
 	free(t->piece);
 	free(t->by_tensor);
+	free(t->copy);
+	free(t->held);
+	sets_free(t);
 	free(t);
 }
 
@@ -194,6 +197,7 @@ table_layout(struct table *t, const struct table_map *m, struct pbox_client_erro
 {
 	unsigned larger = t->push_size > t->pull_size ? t->push_size : t->pull_size;
 	uint32_t frag = 0, piece = 0;
+	uint64_t at = 0;
 	int rc;
 
 	if (t->chunks == 0)
@@ -213,6 +217,8 @@ table_layout(struct table *t, const struct table_map *m, struct pbox_client_erro
 			t->frags, t->number);
 	for (uint32_t i = 0; i < t->chunks; i++) {
 		cut_chunk(t, m, i, &frag, &piece);
+		t->chunk[i].at = at;
+		at += t->chunk[i].elements;
 		if (t->chunk[i].version > t->base_version)
 			t->base_version = t->chunk[i].version;
 	}

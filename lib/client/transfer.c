@@ -5,7 +5,7 @@
 #include <limits.h>
 #include <stdio.h>
 
-#include "client_impl.h"
+#include "restart.h"
 
 #define PUMP_TURN 8 /* frames */
 
@@ -67,7 +67,9 @@ transfer_send(struct pbox_client *c, struct ep *ep, struct flight *fl, bool prob
 		h.flags |= PBOX_F_ECE;
 		ep->ece = false;
 	}
-	if (h.type == PBOX_PULL) {
+	if (h.type == PBOX_RESTORE) {
+		n = copy_restore(t, f, fl, &h, iov);
+	} else if (h.type == PBOX_PULL) {
 		if (!f->pushed && f->round > 0)
 			h.flags |= PBOX_F_LATEST; /* joined a running job: any version will do */
 	} else {
@@ -151,14 +153,14 @@ frame_type(const struct table *t, const struct frag *f)
 	return PBOX_PUSH;
 }
 
-static void
-launch(struct pbox_client *c, struct ep *ep, struct table *t, struct frag *f, bool urgent)
+struct flight *
+transfer_launch(struct pbox_client *c, struct ep *ep, struct frag *f, uint8_t type, bool urgent)
 {
 	struct flight *fl = ep->free;
 
 	ep->free = fl->next;
 	*fl = (struct flight){.frag = f,
-		.type = frame_type(t, f),
+		.type = type,
 		.state = FLIGHT_SENT,
 		.urgent = urgent,
 		.first_ns = c->now};
@@ -171,6 +173,7 @@ launch(struct pbox_client *c, struct ep *ep, struct table *t, struct frag *f, bo
 	ep->in_flight++;
 	ep->urgent += urgent;
 	transfer_send(c, ep, fl, false, false);
+	return fl;
 }
 
 static bool
@@ -184,7 +187,7 @@ static unsigned
 pump_endpoint(struct pbox_client *c, struct ep *ep, unsigned most)
 {
 	uint32_t window = window_frames(&ep->win);
-	unsigned n = 0;
+	unsigned n = restore_pump(c, ep, most);
 
 	/* what the box holds for slower workers is not in the network, but counts
 	 * towards what the box has granted (R6.9) */
@@ -200,7 +203,7 @@ pump_endpoint(struct pbox_client *c, struct ep *ep, unsigned most)
 		if (withdraw(c, t, f)) {
 			queue_check(c, t, f);
 		} else {
-			launch(c, ep, t, f, urgent);
+			transfer_launch(c, ep, f, frame_type(t, f), urgent);
 			n++;
 		}
 	}
@@ -231,8 +234,8 @@ transfer_pump(struct pbox_client *c)
 
 /* ---- answers --------------------------------------------------------------------------- */
 
-static void
-land(struct ep *ep, struct flight *fl)
+void
+transfer_land(struct ep *ep, struct flight *fl)
 {
 	struct frag *f = fl->frag;
 
@@ -254,6 +257,30 @@ land(struct ep *ep, struct flight *fl)
 	f->state = FRAG_IDLE;
 }
 
+void
+transfer_withdraw_all(struct pbox_client *c)
+{
+	for (unsigned i = 0; i < c->endpoints; i++)
+		while (c->ep[i].first != NULL) {
+			struct flight *fl = c->ep[i].first;
+
+			if (fl->type == PBOX_PUSH || fl->type == PBOX_PUSHPULL)
+				fl->frag->round--;
+			transfer_land(&c->ep[i], fl);
+		}
+}
+
+void
+transfer_fail(struct pbox_client *c, struct table *t, struct frag *f, int code, const char *text)
+{
+	for (unsigned i = 0; i < f->pieces; i++) {
+		struct piece *p = &t->piece[f->piece + i];
+
+		if (p->want)
+			op_fail(c, t->tensor[p->tensor].head->op, code, text);
+	}
+}
+
 /** The flight has done its work: finish its pieces, with @p payload (NULL: nothing to deliver,
  * or zeroes if @p zero). */
 static void
@@ -264,7 +291,7 @@ complete(struct pbox_client *c, struct table *t, struct flight *fl, struct ep *e
 	bool pull = fl->type == PBOX_PULL;
 	size_t at = 0;
 
-	land(ep, fl);
+	transfer_land(ep, fl);
 	for (unsigned i = 0; i < f->pieces; i++) {
 		struct piece *p = &t->piece[f->piece + i];
 		size_t bytes = (size_t)p->elements * t->pull_size;
@@ -309,6 +336,7 @@ on_result(struct pbox_client *c, struct table *t, struct ep *ep, struct flight *
 	recover_result(ep, fl, h, c->now);
 	window_answered(&ep->win, ep->limited, c->now);
 	f->round = h->round;
+	copy_result(t, f, h, zero ? NULL : r->payload);
 	c->count.useful_rx_bytes += bytes;
 	c->count.held_ns_sum += h->held * NS_PER_US;
 	c->count.contributors = h->aux;
@@ -355,6 +383,7 @@ on_init_ok(struct pbox_client *c, struct table *t, struct ep *ep, struct flight 
 		transfer_send(c, ep, fl, false, false);
 		return;
 	}
+	copy_init(t, fl->frag);
 	complete(c, t, fl, ep, NULL, false);
 }
 
@@ -378,12 +407,7 @@ on_error(struct pbox_client *c, struct table *t, struct ep *ep, struct flight *f
 	else
 		snprintf(text, sizeof(text), "round %u of tensor '%s': the box answered %s (%u)",
 			f->round, x->name, pbox_errcode_name(h->aux), h->aux);
-	for (unsigned i = 0; i < f->pieces; i++) {
-		struct piece *p = &t->piece[f->piece + i];
-
-		if (p->want)
-			op_fail(c, t->tensor[p->tensor].head->op, PBOX_C_REFUSED, text);
-	}
+	transfer_fail(c, t, f, PBOX_C_REFUSED, text);
 	if (fl->type == PBOX_PUSH || fl->type == PBOX_PUSHPULL)
 		f->round--; /* the box has not taken it: the next push is this round again */
 	complete(c, t, fl, ep, NULL, false);
@@ -419,7 +443,9 @@ transfer_frame(struct pbox_client *c, const struct rx_frame *r)
 		return;
 	}
 	fl = &ep->flight[f->flight];
-	if (h->type == PBOX_RESULT)
+	if (fl->type == PBOX_RESTORE)
+		restore_answer(c, t, ep, fl, h);
+	else if (h->type == PBOX_RESULT)
 		on_result(c, t, ep, fl, r);
 	else if (h->type == PBOX_WAIT)
 		on_wait(c, t, ep, fl, h);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "client_impl.h"
+#include "restart.h"
 
 /* What is waited for, in words. */
 
@@ -80,8 +80,11 @@ why_op(struct pbox_client *c, struct op *op, char *text, size_t cap)
 	const struct frag *local = NULL, *queued = NULL;
 	const struct tensor *local_x = NULL, *behind = NULL;
 	struct ep *ep = NULL;
+	int missing;
 
 	text[0] = 0;
+	if (rejoin_why(c, t, &missing, text, cap))
+		return missing;
 	for (unsigned i = 0; i < op->n; i++) {
 		const struct tensor *x = &t->tensor[op->e[i].tensor];
 

@@ -76,6 +76,8 @@ fake_send(struct fake_box *b, int fd, const struct sockaddr_in *to, struct pbox_
 	release_held(b);
 }
 
+static void count_down(struct fake_box *b, unsigned *left);
+
 static void
 frame(struct fake_box *b, unsigned e, const struct sockaddr_in *from, const struct pbox_hdr *h,
 	const uint8_t *payload)
@@ -102,6 +104,12 @@ frame(struct fake_box *b, unsigned e, const struct sockaddr_in *from, const stru
 		return;
 	}
 	m->heard = fake_now();
+	if (h->type == PBOX_RESTORE)
+		count_down(b, &b->after_restores);
+	else if (h->type == PBOX_DECLARE)
+		count_down(b, &b->after_declares);
+	if (!m->live)
+		return;
 	if (h->type >= PBOX_FIRST_DATA_TYPE) {
 		if (!b->conf.no_data)
 			fake_data(b, b->fd[e], h, payload);
@@ -118,7 +126,8 @@ datagram(struct fake_box *b, unsigned e, const struct sockaddr_in *from, const u
 	bool first = true;
 
 	b->counts.rx_bytes += len;
-	if (b->conf.silent || (b->conf.max_datagram != 0 && len > b->conf.max_datagram))
+	if (b->conf.silent || b->conf.deaf ||
+		(b->conf.max_datagram != 0 && len > b->conf.max_datagram))
 		return;
 	while (len > 0) {
 		size_t size = 0;
@@ -243,9 +252,66 @@ forget(struct fake_box *b)
 void
 fake_restart(struct fake_box *b)
 {
+	fake_restart_chunk(b, 0);
+}
+
+void
+fake_restart_chunk(struct fake_box *b, unsigned chunk)
+{
 	pthread_mutex_lock(&b->lock);
 	forget(b);
 	b->incarnation++;
+	b->conf.deaf = false;
+	if (chunk != 0)
+		b->conf.chunk = chunk;
+	pthread_mutex_unlock(&b->lock);
+}
+
+void
+fake_restart_after(struct fake_box *b, unsigned restores, unsigned declares)
+{
+	pthread_mutex_lock(&b->lock);
+	b->after_restores = restores;
+	b->after_declares = declares;
+	pthread_mutex_unlock(&b->lock);
+}
+
+/** The restart that was asked for, if this frame is the one. */
+static void
+count_down(struct fake_box *b, unsigned *left)
+{
+	if (*left == 0 || --*left > 0)
+		return;
+	forget(b);
+	b->incarnation++;
+}
+
+void
+fake_forge(struct fake_box *b)
+{
+	pthread_mutex_lock(&b->lock);
+	for (unsigned i = 0; i < b->conf.workers; i++) {
+		struct pbox_hdr h = {.type = PBOX_ERROR,
+			.token = b->member[i].token,
+			.job = 1,
+			.worker = (uint16_t)i,
+			.incarnation = b->incarnation + 5,
+			.aux = PBOX_E_SESSION};
+
+		if (b->member[i].live)
+			fake_send(b, b->fd[0], &b->member[i].addr, &h);
+	}
+	pthread_mutex_unlock(&b->lock);
+}
+
+void
+fake_end_sessions(struct fake_box *b)
+{
+	pthread_mutex_lock(&b->lock);
+	for (unsigned i = 0; i < b->conf.workers; i++) {
+		b->member[i].live = false;
+		b->member[i].joins++; /* the next token is another one */
+	}
 	pthread_mutex_unlock(&b->lock);
 }
 
@@ -284,6 +350,7 @@ fake_shutdown(struct fake_box *b)
 		if (b->member[i].live)
 			fake_send(b, b->fd[0], &b->member[i].addr, &h);
 	}
+	b->conf.deaf = true;
 	pthread_mutex_unlock(&b->lock);
 }
 

@@ -32,14 +32,15 @@ struct fake_conf {
 	unsigned take_back;
 	bool take_back_ts;
 	unsigned work_ms, pause_ms; /* a box that gets the CPU for a part of the time */
-	bool silent, version_error, no_data, other_secret, full;
+	bool silent, deaf, version_error, no_data, other_secret, full;
 };
 
 struct fake_counts {
 	uint64_t rx_frames, rx_bytes, tx_frames, tx_bytes, lost, malformed, duplicates, rounds;
-	uint64_t order;                   /* hash of the order in which contributions came */
-	uint64_t pings;                   /* to the control endpoint */
-	uint64_t taken_back, asked_after; /* PULLs sent 10 ms and more after that was told */
+	uint64_t order;                       /* hash of the order in which contributions came */
+	uint64_t restores, given, gone, sets; /* RESTOREs; payloads; fragments lost; SETs */
+	uint64_t pings;                       /* to the control endpoint */
+	uint64_t taken_back, asked_after;     /* PULLs sent 10 ms and more after that was told */
 };
 
 struct fake_box;
@@ -49,11 +50,19 @@ struct fake_box *fake_start(const struct fake_conf *conf);
 const char *fake_address(const struct fake_box *b);
 /** As after kill and start: another incarnation, no sessions, no tables. */
 void fake_restart(struct fake_box *b);
+/** The same, and its chunks have another size from now on. */
+void fake_restart_chunk(struct fake_box *b, unsigned chunk);
+/** One ERROR SESSION to each worker, as if from another incarnation; nothing else happens. */
+void fake_forge(struct fake_box *b);
+/** The sessions end (as when leases have run out), tables and rounds stay. */
+void fake_end_sessions(struct fake_box *b);
+/** How many RESTOREs there may be before the box is restarted once more; 0: never. */
+void fake_restart_after(struct fake_box *b, unsigned restores, unsigned declares);
 /** From now on nothing is answered (or is again). */
 void fake_silence(struct fake_box *b, bool on);
 /** Ask a worker whether it lives (R4.6). */
 void fake_ping(struct fake_box *b, unsigned worker);
-/** Tell every worker that the box stops. */
+/** Tell every worker that the box stops; from then on it hears nothing, until it is restarted. */
 void fake_shutdown(struct fake_box *b);
 struct fake_counts fake_counts(struct fake_box *b);
 /** Chunk of the first contribution that came after the last call of this. */

@@ -124,7 +124,7 @@ on_join(struct fake_box *b, int fd, const struct sockaddr_in *from, const struct
 		w->live = true;
 		w->left = false;
 		w->nonce = m.nonce;
-		w->token = m.nonce * 31 + 7 + b->incarnation;
+		w->token = m.nonce * 31 + 7 + b->incarnation + (w->joins << 32);
 		w->addr = *from;
 		w->mtu = m.mtu;
 		w->heard = fake_now();
@@ -160,6 +160,8 @@ take_page(struct fake_box *b, struct fake_table *t, unsigned w, const struct pbo
 			t->tensor[i].elements = UINT64_MAX; /* not told yet */
 	}
 	t->begun[w] = true;
+	if ((m->flags & PBOX_DECLARE_RESTORE) != 0 && !t->mapped)
+		t->restorers |= 1u << w;
 	if (m->tensors != t->head.tensors || m->mode != t->head.mode || m->op != t->head.op ||
 		m->push_format != t->head.push_format || m->pull_format != t->head.pull_format)
 		return mismatch(b, "number, mode, op or format", m->first, w);
@@ -245,17 +247,31 @@ on_map(struct fake_box *b, int fd, const struct sockaddr_in *from, const struct 
 		answer(b, fd, from, h, PBOX_NOT_READY, pbox_not_ready_encode(p, 1024, &n));
 		return;
 	}
-	if (!t->mapped)
+	if (!t->mapped) {
 		fake_map(b, t);
+		t->left = t->restorers != 0 ? t->n_frags : 0;
+	}
+	if (t->left > 0 && (t->restorers >> h->worker & 1) == 0) {
+		snprintf(n.text, sizeof(n.text), "table %u is being restored", m.table);
+		answer(b, fd, from, h, PBOX_NOT_READY, pbox_not_ready_encode(p, 1024, &n));
+		return;
+	}
 	head = (struct pbox_mapped){.table = m.table,
 		.chunks = t->n_chunks,
 		.first = m.first,
 		.frag_elements = t->frag_elements,
 		.first_chunk_id = m.table << 20};
 	pbox_mapped_begin(p, b->conf.mtu - PBOX_MTU_OVERHEAD, &head, &cur);
-	for (uint32_t i = m.first; i < t->n_chunks; i++)
-		if (pbox_mapped_add(p, &cur, &t->chunk[i].e) != 0)
+	for (uint32_t i = m.first; i < t->n_chunks; i++) {
+		struct fake_chunk *k = &t->chunk[i];
+
+		k->e.version = t->frag[k->frag].version;
+		for (uint32_t f = 1; f < k->frags; f++)
+			if (t->frag[k->frag + f].version < k->e.version)
+				k->e.version = t->frag[k->frag + f].version;
+		if (pbox_mapped_add(p, &cur, &k->e) != 0)
 			break;
+	}
 	answer(b, fd, from, h, PBOX_MAPPED, pbox_page_len(p, &cur));
 }
 
@@ -299,6 +315,7 @@ on_set(struct fake_box *b, int fd, const struct sockaddr_in *from, const struct 
 
 	if (pbox_set_decode(payload, h->length, &m) != 0 || m.table >= b->tables)
 		return;
+	b->counts.sets++;
 	for (unsigned i = 0; i < m.count; i++)
 		if (m.param[i].id == PBOX_HYPER_LR)
 			b->table[m.table].lr = m.param[i].value;

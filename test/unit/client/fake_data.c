@@ -222,7 +222,7 @@ contribute(const struct place *p, const uint8_t *payload)
 		p->b->counts.malformed++;
 		return;
 	}
-	if (!g->ready) {
+	if (!g->ready || fake_restoring(t, g)) {
 		reply(p, w, PBOX_WAIT, 0, q->ts, 0);
 	} else if (t->head.mode == PBOX_MODE_OPTIMISER && t->lr == 0) {
 		reply(p, w, PBOX_ERROR, 0, q->ts, 0);
@@ -297,6 +297,10 @@ on_pull(const struct place *p)
 
 	if (take_back(p))
 		return;
+	if (fake_restoring(p->t, g)) {
+		reply(p, w, PBOX_WAIT, 0, q->ts, 0);
+		return;
+	}
 	if (g->ready && (q->round == g->version || (q->flags & PBOX_F_LATEST) != 0)) {
 		if (g->version > 0 || p->t->head.mode == PBOX_MODE_OPTIMISER)
 			reply(p, w, PBOX_RESULT, 0, q->ts, 0);
@@ -360,6 +364,8 @@ fake_data(struct fake_box *b, int fd, const struct pbox_hdr *h, const uint8_t *p
 		contribute(&p, payload);
 	else if (h->type == PBOX_PULL)
 		on_pull(&p);
+	else if (h->type == PBOX_RESTORE)
+		fake_restore(b, p.t, p.g, fd, h, payload);
 	else if (h->type == PBOX_INIT)
 		on_init(&p, payload);
 }

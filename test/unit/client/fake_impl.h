@@ -28,6 +28,11 @@ struct fake_frag {
 	uint32_t at;   /* first element, in the table */
 	uint32_t elements;
 	bool ready;
+	/* after a restart; version is then the highest told */
+	uint32_t tellers, havers; /* bitmaps: have told; can give that version */
+	uint16_t contributors;    /* of the version */
+	bool behind;              /* somebody told less */
+	bool payload, restored;
 };
 
 struct fake_chunk {
@@ -42,6 +47,8 @@ struct fake_table {
 	uint32_t declared[FAKE_WORKERS]; /* tensors */
 	bool begun[FAKE_WORKERS];
 	bool mapped;
+	uint32_t restorers; /* bitmap */
+	uint32_t left;      /* fragments not restored */
 	uint32_t elements, frag_elements, n_chunks, n_frags;
 	struct fake_chunk *chunk;
 	struct fake_frag *frag;
@@ -53,6 +60,7 @@ struct fake_table {
 
 struct fake_member {
 	bool live, left;
+	uint64_t joins;
 	uint64_t token, nonce, heard;
 	uint16_t mtu;
 	struct sockaddr_in addr;
@@ -82,6 +90,7 @@ struct fake_box {
 	unsigned tables;
 	char mismatch[512];
 	uint64_t contributions;
+	unsigned after_restores, after_declares;
 	struct held_frame held;
 	struct fake_counts counts;
 	uint8_t *rx, *tx;
@@ -93,6 +102,15 @@ void fake_send(struct fake_box *b, int fd, const struct sockaddr_in *to, struct 
 void fake_control(struct fake_box *b, int fd, const struct sockaddr_in *from,
 	const struct pbox_hdr *h, const uint8_t *payload);
 void fake_data(struct fake_box *b, int fd, const struct pbox_hdr *h, const uint8_t *payload);
+/** RESTORE; the fragment's chunk is at @p fd. */
+void fake_restore(struct fake_box *b, struct fake_table *t, struct fake_frag *g, int fd,
+	const struct pbox_hdr *q, const uint8_t *payload);
+/** Still to be told by workers. */
+static inline bool
+fake_restoring(const struct fake_table *t, const struct fake_frag *g)
+{
+	return t->restorers != 0 && !g->restored;
+}
 void fake_map(struct fake_box *b, struct fake_table *t);
 void fake_table_free(struct fake_table *t);
 void fake_error(struct fake_box *b, int fd, const struct sockaddr_in *to, const struct pbox_hdr *q,

@@ -3,9 +3,11 @@
  */
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <pbox_wire.h>
 
@@ -158,6 +160,8 @@ rounds(struct worker *w, struct pbox_client *c)
 			double t;
 
 			fill(w, i);
+			if (r->before != NULL && w->id == 0 && k == 0)
+				r->before(w->box, i);
 			t = harness_seconds();
 			rc = one_round(w, c, table[k]);
 			w->seconds += harness_seconds() - t;
@@ -189,14 +193,45 @@ worker_main(void *arg)
 	return NULL;
 }
 
+struct restarter {
+	struct fake_box *box;
+	unsigned n, ms;
+	atomic_bool stop;
+	unsigned done;
+};
+
+static void *
+restart_main(void *arg)
+{
+	struct restarter *s = arg;
+	uint64_t x = 88172645463325252ull;
+
+	while (s->done < s->n && !atomic_load(&s->stop)) {
+		x ^= x << 13;
+		x ^= x >> 7;
+		x ^= x << 17;
+		usleep(5000 + (unsigned)(x % (s->ms * 1000)));
+		fake_restart(s->box);
+		s->done++;
+	}
+	return NULL;
+}
+
 void
 harness_run(const struct run *r, struct run_result *out)
 {
 	struct worker *w = calloc(r->box.workers, sizeof(*w));
 	unsigned in = pbox_format_size(r->push_format), pull = pbox_format_size(r->pull_format);
 
+	struct restarter restarter = {
+		.n = r->restarts, .ms = r->restart_ms != 0 ? r->restart_ms : 100};
+	pthread_t restart_thread;
+
 	memset(out, 0, sizeof(*out));
 	struct fake_box *box = fake_start(&r->box);
+	restarter.box = box;
+	if (r->restarts > 0)
+		pthread_create(&restart_thread, NULL, restart_main, &restarter);
 	for (unsigned i = 0; i < r->box.workers; i++) {
 		w[i].r = r;
 		w[i].box = box;
@@ -221,6 +256,11 @@ harness_run(const struct run *r, struct run_result *out)
 			if (!r->in_place)
 				free(w[i].out[t]);
 		}
+	}
+	if (r->restarts > 0) {
+		atomic_store(&restarter.stop, true);
+		pthread_join(restart_thread, NULL);
+		out->restarts = restarter.done;
 	}
 	out->stats = w[0].stats;
 	out->seconds = w[0].seconds;

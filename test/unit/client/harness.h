@@ -27,6 +27,10 @@ struct run {
 	int gso; /* 0: probe, 1: on, -1: off */
 	unsigned window;
 	const char *transport, *transport_args;
+	/* called by worker 0 before each round (1, ...), with its fake box; may be NULL */
+	void (*before)(struct fake_box *b, unsigned round);
+	unsigned restarts;   /* the box is restarted so often, at random moments ... */
+	unsigned restart_ms; /* ... with at most this between two; 0: 100 */
 };
 
 struct run_result {
@@ -37,6 +41,7 @@ struct run_result {
 	struct pbox_client_stats stats; /* of worker 0 */
 	struct fake_counts box;
 	double seconds;
+	unsigned restarts; /* that there were */
 };
 
 double harness_seconds(void);

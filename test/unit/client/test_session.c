@@ -410,13 +410,16 @@ test_restart_and_shutdown(void)
 	struct fake_box *b = fake_start(&conf);
 
 	for (int shutdown = 0; shutdown < 2; shutdown++) {
-		struct pbox_client *c = must_open(b, 0, 2);
+		struct pbox_client_conf cc = harness_conf(b, 0, 2);
 		struct second s = {.b = b, .t = t, .n = 1};
+		struct pbox_client *c = NULL;
 		float *v = calloc(100000, 4);
 		struct pbox_client_io io = {0, v, v};
 		pbox_client_handle h;
 		int rc;
 
+		cc.keep_copies = 0; /* with them: test_restart.c */
+		CU_ASSERT_EQUAL_FATAL(pbox_client_open(&c, &cc, &err), 0);
 		pthread_create(&s.thread, NULL, declare_second, &s);
 		declare(c, t, 1, 0, 5000, &rc);
 		CU_ASSERT_EQUAL(rc, 0);
@@ -567,7 +570,7 @@ const struct unit_test unit_tests[] = {
 	{"deadline names worker and tensor", test_deadline_names_worker_and_tensor},
 	{"shared fragment names the local tensor", test_shared_fragment_names_the_local_tensor},
 	{"notify; close while in flight", test_notify_and_close_in_flight},
-	{"restart and shutdown of the box", test_restart_and_shutdown},
+	{"restart and shutdown of the box, without copies", test_restart_and_shutdown},
 	{"init, pull, set, steps", test_init_pull_set_and_steps},
 	{"urgent tensors overtake", test_priorities},
 	{"keep-alive", test_keep_alive},

@@ -403,6 +403,7 @@ test_quiesce(void)
 
 	cc.transport = cd.transport = "fake";
 	cc.transport_args = cd.transport_args = "these";
+	cc.keep_copies = cd.keep_copies = 0; /* a restart of the box is the end */
 	CU_ASSERT_EQUAL_FATAL(pbox_client_open(&c, &cc, &err), 0);
 	CU_ASSERT_EQUAL_FATAL(pbox_client_open(&d, &cd, &err), 0);
 	v = pbox_client_alloc(c, 50000 * sizeof(*v));

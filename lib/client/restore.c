@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdio.h>
+
+#include "restart.h"
+
+/*
+ * RESTORE of the fragments of one table, in the order of chunks, as all workers do (R10.5). They are
+ * flights as any others: window, timers and suspicion are those of transfer.c and recover.c.
+ */
+
+void
+restore_begin(struct pbox_client *c, struct table *t)
+{
+	struct rejoin *r = c->rejoin;
+
+	r->told = t;
+	r->left = t->frags;
+	memset(r->chunk, 0, sizeof(r->chunk));
+	memset(r->frag, 0, sizeof(r->frag));
+}
+
+void
+restore_end(struct pbox_client *c)
+{
+	c->rejoin->told = NULL;
+}
+
+bool
+restore_done(const struct pbox_client *c)
+{
+	return c->rejoin->told != NULL && c->rejoin->left == 0;
+}
+
+/** The next fragment of this endpoint, or NULL. */
+static struct frag *
+next_of(struct rejoin *r, const struct table *t, unsigned endpoint)
+{
+	uint32_t *chunk = &r->chunk[endpoint], *index = &r->frag[endpoint];
+
+	for (; *chunk < t->chunks; (*chunk)++, *index = 0) {
+		const struct chunk *k = &t->chunk[*chunk];
+
+		if (k->endpoint != endpoint || *index * t->frag_elements >= k->elements)
+			continue;
+		return &t->frag[k->frag + (*index)++];
+	}
+	return NULL;
+}
+
+unsigned
+restore_pump(struct pbox_client *c, struct ep *ep, unsigned most)
+{
+	struct rejoin *r = c->rejoin;
+	unsigned n = 0;
+
+	if (r->told == NULL)
+		return 0;
+	while (n < most && ep->in_flight < ep->win.max &&
+		ep->in_flight - ep->held < window_frames(&ep->win)) {
+		struct frag *f = next_of(r, r->told, (unsigned)(ep - c->ep));
+
+		if (f == NULL)
+			break;
+		transfer_launch(c, ep, f, PBOX_RESTORE, false);
+		n++;
+	}
+	return n;
+}
+
+/** What an answer of the box means for the operations that wait, and for the next one. */
+static void
+take_version(struct pbox_client *c, struct table *t, struct frag *f, uint32_t version)
+{
+	const char *name = t->tensor[t->piece[f->piece].tensor].name;
+	char text[300];
+
+	if (f->round > version) {
+		/* a push whose result was not asked for: the box had said that it has it, and so
+		 * nobody has it any more */
+		snprintf(text, sizeof(text),
+			"round %u of tensor '%s': the box at %s was restarted after this worker's "
+			"push of it and before the round ended, and has lost it: push it again",
+			f->round, name, c->box_name);
+		if (f->pulls > 0 || !f->pushed)
+			transfer_fail(c, t, f, PBOX_C_LOST, text);
+		f->round = version;
+	} else if (version > f->round + 1) {
+		snprintf(text, sizeof(text),
+			"rounds %u to %u of tensor '%s' ended without this worker, whose session "
+			"was lost: the next push is round %u",
+			f->round + 1, version, name, version + 1);
+		transfer_fail(c, t, f, PBOX_C_LOST, text);
+		f->round = version;
+	}
+}
+
+static void
+fragment_done(struct pbox_client *c, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
+{
+	recover_answer(ep, fl, h, c->now);
+	window_answered(&ep->win, ep->limited, c->now);
+	transfer_land(ep, fl);
+	c->rejoin->left--;
+	c->count.restored_fragments++;
+}
+
+void
+restore_answer(struct pbox_client *c, struct table *t, struct ep *ep, struct flight *fl,
+	const struct pbox_hdr *h)
+{
+	struct frag *f = fl->frag;
+	const char *name = t->tensor[t->piece[f->piece].tensor].name;
+	struct pbox_hdr wait;
+
+	if (t != c->rejoin->told || h->round != copy_version(t, f)) {
+		c->count.rx_duplicates++;
+		return;
+	}
+	if (h->type == PBOX_ERROR) {
+		session_fail(c, PBOX_C_REFUSED,
+			"telling the box at %s, which was restarted, what this worker holds of "
+			"tensor '%s': it answered %s (%u)",
+			c->box_name, name, pbox_errcode_name(h->aux), h->aux);
+		return;
+	}
+	if (h->type != PBOX_RESTORE_OK) {
+		c->count.rx_duplicates++;
+		return;
+	}
+	switch (h->aux) {
+	case PBOX_RESTORE_DONE:
+		fragment_done(c, ep, fl, h);
+		take_version(c, t, f, h->base);
+		return;
+	case PBOX_RESTORE_LOST:
+		session_fail(c, PBOX_C_LOST,
+			"the box at %s was restarted, and no worker could give it round %u of "
+			"tensor '%s' back (a worker without keep_copies, or one that was killed "
+			"as well): start the job again from a checkpoint",
+			c->box_name, h->base, name);
+		return;
+	case PBOX_RESTORE_GIVE:
+		if (fl->give && fl->ts != h->ts)
+			return; /* it is on its way */
+		fl->give = true;
+		fl->backoff = fl->tries = 0;
+		transfer_send(c, ep, fl, false, false);
+		return;
+	default:
+		wait = *h;
+		wait.type = PBOX_WAIT;
+		wait.flags = PBOX_F_HAVE;
+		recover_answer(ep, fl, &wait, c->now);
+		fl->give = false;
+		fl->waited = true;
+		fl->wait_missing = h->weight;
+		recover_hold(ep, fl, c->now);
+	}
+}

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "restart.h"
+
+/*
+ * The SETs of a table that the box has taken, in their order. A restarted box is told those that
+ * still matter (R10.4): what holds in the next round of the fragment that is furthest behind, and
+ * all that comes later.
+ */
+
+#define COMPACT_AT 64
+
+struct set_log {
+	unsigned n, cap, compact_at;
+	struct pbox_set set[];
+};
+
+void
+sets_free(struct table *t)
+{
+	free(t->sets);
+	t->sets = NULL;
+}
+
+unsigned
+sets_count(const struct table *t)
+{
+	return t->sets != NULL ? t->sets->n : 0;
+}
+
+const struct pbox_set *
+sets_at(const struct table *t, unsigned i)
+{
+	return &t->sets->set[i];
+}
+
+/** The round that the table's last fragment comes to next. */
+static uint32_t
+next_round(const struct table *t)
+{
+	uint32_t low = UINT32_MAX;
+
+	for (uint32_t i = 0; i < t->frags; i++) {
+		const struct frag *f = &t->frag[i];
+		uint32_t done = f->round;
+
+		if (t->held != NULL && t->held[i].version < done)
+			done = t->held[i].version;
+		if (done < low)
+			low = done;
+	}
+	return low == UINT32_MAX ? 1 : low + 1;
+}
+
+/** Values of @p from on top of those of @p to. */
+static void
+merge(struct pbox_set *to, const struct pbox_set *from)
+{
+	for (unsigned i = 0; i < from->count; i++) {
+		unsigned k = 0;
+
+		while (k < to->count && to->param[k].id != from->param[i].id)
+			k++;
+		if (k == PBOX_SET_MAX)
+			continue; /* there are fewer ids than that */
+		to->param[k] = from->param[i];
+		if (k == to->count)
+			to->count++;
+	}
+	to->from_round = from->from_round;
+}
+
+static bool
+concerns(const struct pbox_set *m, uint16_t group)
+{
+	return m->group == group || m->group == PBOX_ALL_GROUPS;
+}
+
+/** What the first @p n entries come to for @p group (which may be "all"), as one. */
+static void
+fold(const struct set_log *l, unsigned n, uint16_t group, struct pbox_set *out)
+{
+	*out = (struct pbox_set){.table = l->set[0].table, .group = group};
+	for (unsigned i = 0; i < n; i++)
+		if (concerns(&l->set[i], group))
+			merge(out, &l->set[i]);
+}
+
+static bool
+named_before(const struct set_log *l, unsigned i)
+{
+	for (unsigned k = 0; k < i; k++)
+		if (l->set[k].group == l->set[i].group)
+			return true;
+	return false;
+}
+
+unsigned
+sets_compact(struct table *t)
+{
+	struct set_log *l = t->sets;
+	uint32_t next = next_round(t);
+	unsigned old = 0, n = 0;
+	struct pbox_set *folded;
+
+	if (l == NULL)
+		return 0;
+	while (old < l->n && l->set[old].from_round <= next)
+		old++;
+	folded = calloc(old + 1, sizeof(*folded));
+	if (folded == NULL)
+		return l->n; /* more than needed: harmless */
+	/* those of all groups first: what groups have of their own comes on top of it */
+	fold(l, old, PBOX_ALL_GROUPS, &folded[0]);
+	n = folded[0].count > 0;
+	for (unsigned i = 0; i < old; i++)
+		if (l->set[i].group != PBOX_ALL_GROUPS && !named_before(l, i))
+			fold(l, old, l->set[i].group, &folded[n++]);
+	if (n <= old) { /* one a group, and each has an entry */
+		memcpy(l->set, folded, n * sizeof(*folded));
+		memmove(&l->set[n], &l->set[old], (l->n - old) * sizeof(*folded));
+		l->n -= old - n;
+	}
+	free(folded);
+	return l->n;
+}
+
+int
+sets_add(struct table *t, const struct pbox_set *m)
+{
+	struct set_log *l = t->sets;
+	unsigned at;
+
+	if (l != NULL && l->n >= l->compact_at) {
+		sets_compact(t);
+		l->compact_at = 2 * l->n > COMPACT_AT ? 2 * l->n : COMPACT_AT;
+	}
+	if (l == NULL || l->n == l->cap) {
+		unsigned cap = l != NULL ? 2 * l->cap : COMPACT_AT;
+
+		l = realloc(l, sizeof(*l) + cap * sizeof(l->set[0]));
+		if (l == NULL)
+			return -ENOMEM;
+		if (t->sets == NULL)
+			*l = (struct set_log){.compact_at = COMPACT_AT};
+		l->cap = cap;
+		t->sets = l;
+	}
+	/* answers may come in another order than the box took them; it takes none that is earlier
+	 * than the last of its group */
+	for (at = l->n; at > 0 && l->set[at - 1].from_round > m->from_round; at--)
+		l->set[at] = l->set[at - 1];
+	l->set[at] = *m;
+	l->n++;
+	return 0;
+}

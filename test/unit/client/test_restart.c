@@ -1,0 +1,534 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <pbox_wire.h>
+
+#include "harness.h"
+#include "unit.h"
+
+const char unit_suite[] = "client: restarts of the box";
+
+static struct pbox_client_error err;
+static const struct pbox_client_tensor model[] = {{"embed", 20000, 0}, {"a", 10, 0}, {"b", 300, 0},
+	{"none", 0, 0}, {"fc", 9000, 1}, {"fc.bias", 77, 1}};
+
+#define HAS(part)                                                \
+	do {                                                     \
+		if (strstr(err.text, part) == NULL)              \
+			printf("\n    text is: %s\n", err.text); \
+		CU_ASSERT(strstr(err.text, part) != NULL);       \
+	} while (0)
+
+/* ---- whole runs: every result is compared with the ordered sum ----------------------------------- */
+
+static struct run
+base(unsigned workers, unsigned rounds)
+{
+	return (struct run){.box = {.workers = workers, .seed = 7},
+		.tensors = model,
+		.n = 6,
+		.rounds = rounds,
+		.push_format = PBOX_FMT_FP32,
+		.pull_format = PBOX_FMT_FP32};
+}
+
+static void
+expect(const struct run *r, uint64_t restarts)
+{
+	uint64_t all = 0;
+	struct run_result o;
+
+	for (unsigned i = 0; i < r->n; i++)
+		all += r->tensors[i].elements;
+	harness_run(r, &o);
+	if (o.failed > 0)
+		printf("\n    %s\n", o.text);
+	UNIT_EQ_U64(o.failed, 0);
+	UNIT_EQ_U64(o.mismatches, 0);
+	UNIT_EQ_U64(o.checked, all * r->rounds * r->box.workers * (r->tables > 0 ? r->tables : 1));
+	UNIT_EQ_U64(o.box.malformed, 0);
+	UNIT_EQ_U64(o.box.gone, 0);
+	if (r->restarts > 0) {
+		printf("%u restarts, %llu seen, %llu RESTOREs, %llu given ... ", o.restarts,
+			(unsigned long long)o.stats.restarts, (unsigned long long)o.box.restores,
+			(unsigned long long)o.box.given);
+		CU_ASSERT(o.stats.restarts > 0);
+	} else {
+		UNIT_EQ_U64(o.stats.restarts, restarts);
+	}
+	CU_ASSERT(restarts == 0 || o.stats.restored_fragments > 0);
+}
+
+static void
+restart_at_3(struct fake_box *b, unsigned round)
+{
+	if (round == 3) {
+		usleep(50000); /* the others are in the round, and wait */
+		fake_restart(b);
+	}
+}
+
+static void
+restart_before_1(struct fake_box *b, unsigned round)
+{
+	if (round == 1)
+		fake_restart(b);
+}
+
+static void
+twice_at_3(struct fake_box *b, unsigned round)
+{
+	if (round == 3) {
+		fake_restart(b);
+		usleep(1300000); /* an idle worker looks once a second */
+		fake_restart(b);
+	}
+}
+
+static void
+again_while_restoring(struct fake_box *b, unsigned round)
+{
+	if (round == 3) {
+		fake_restart_after(b, 9, 0);
+		fake_restart(b);
+	}
+}
+
+static void
+again_while_declaring(struct fake_box *b, unsigned round)
+{
+	if (round == 3) {
+		fake_restart_after(b, 0, 2);
+		fake_restart(b);
+	}
+}
+
+static void
+forge_always(struct fake_box *b, unsigned round)
+{
+	(void)round;
+	fake_forge(b);
+}
+
+static void
+end_sessions(struct fake_box *b, unsigned round)
+{
+	if (round == 3)
+		fake_end_sessions(b);
+}
+
+static void
+test_between_rounds(void)
+{
+	struct run r = base(1, 6);
+
+	r.before = restart_at_3;
+	expect(&r, 1);
+	r = base(3, 6);
+	r.before = restart_at_3;
+	expect(&r, 1);
+	r.before = restart_before_1;
+	expect(&r, 1);
+}
+
+static void
+test_twice(void)
+{
+	struct run r = base(2, 6);
+
+	r.before = twice_at_3;
+	expect(&r, 2);
+}
+
+static void
+test_while_rejoining(void)
+{
+	struct run r = base(2, 6);
+
+	r.before = again_while_restoring;
+	expect(&r, 2);
+	r.before = again_while_declaring;
+	expect(&r, 2);
+}
+
+static void
+test_in_mid_round(void)
+{
+	struct run r = base(3, 300);
+
+	r.restarts = 15;
+	expect(&r, 15);
+	r.per_tensor = true;
+	r.box.endpoints = 3;
+	r.box.window = 5;
+	expect(&r, 15);
+}
+
+static void
+test_formats_tables_ops(void)
+{
+	struct run r = base(2, 150);
+
+	r.restarts = 8;
+	r.tables = 3;
+	r.op = PBOX_OP_MEAN;
+	expect(&r, 8);
+	r.tables = 1;
+	r.push_format = r.pull_format = PBOX_FMT_BF16;
+	r.in_place = true;
+	expect(&r, 8);
+}
+
+static void
+test_with_loss(void)
+{
+	struct run r = base(3, 60);
+
+	r.restarts = 6;
+	r.restart_ms = 600;
+	r.box.loss = 0.1;
+	r.box.dup = 0.05;
+	r.box.reorder = 0.05;
+	expect(&r, 6);
+}
+
+static void
+test_forged(void)
+{
+	struct run r = base(2, 20);
+
+	r.before = forge_always;
+	expect(&r, 0);
+}
+
+static void
+test_session_ended(void)
+{
+	struct run r = base(2, 6);
+
+	r.before = end_sessions;
+	expect(&r, 1);
+}
+
+/* ---- single steps ---------------------------------------------------------------------------------- */
+
+struct peer {
+	pthread_t thread;
+	struct fake_box *b;
+	int id;
+	unsigned workers, rounds;
+	uint32_t first_round;
+	uint8_t mode;
+	int rc;
+	struct pbox_client_error err;
+	struct pbox_client *c; /* left open */
+	float last[1000];
+};
+
+static const struct pbox_client_tensor one[] = {{"fc.weight", 1000, 0}};
+
+static int
+open_table(struct peer *p)
+{
+	struct pbox_client_conf conf = harness_conf(p->b, p->id, p->workers);
+	struct pbox_client_table d = {.size = sizeof(d),
+		.mode = p->mode,
+		.optimiser = p->mode ? PBOX_OPT_SGD : PBOX_OPT_NONE,
+		.push_format = PBOX_FMT_FP32,
+		.pull_format = PBOX_FMT_FP32,
+		.n = 1,
+		.tensors = one,
+		.first_round = p->first_round};
+	uint32_t table;
+
+	p->rc = pbox_client_open(&p->c, &conf, &p->err);
+	if (p->rc == 0)
+		p->rc = pbox_client_declare(p->c, &d, 0, &table, &p->err);
+	return p->rc;
+}
+
+static void *
+peer_main(void *arg)
+{
+	struct peer *p = arg;
+	struct pbox_client_io io = {0, p->last, p->last};
+
+	if (open_table(p) != 0)
+		return NULL;
+	for (unsigned i = 0; i < p->rounds && p->rc == 0; i++) {
+		for (unsigned k = 0; k < 1000; k++)
+			p->last[k] = (float)p->id + (float)i;
+		p->rc = pbox_client_run(p->c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 1, 0, &p->err);
+	}
+	return NULL;
+}
+
+static void
+peers_start(struct fake_box *b, struct peer *p, unsigned n, unsigned rounds)
+{
+	for (unsigned i = 0; i < n; i++) {
+		p[i] = (struct peer){.b = b, .id = (int)i, .workers = n, .rounds = rounds};
+		pthread_create(&p[i].thread, NULL, peer_main, &p[i]);
+	}
+}
+
+static void
+peers_join(struct peer *p, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		pthread_join(p[i].thread, NULL);
+		if (p[i].rc != 0)
+			printf("\n    worker %u: %s\n", i, p[i].err.text);
+		CU_ASSERT_EQUAL(p[i].rc, 0);
+	}
+}
+
+static void
+test_shutdown_and_back(void)
+{
+	struct fake_conf conf = {.workers = 1};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client_stats st = {.size = sizeof(st)};
+	float v[1000] = {4};
+	struct pbox_client_io io = {0, v, v};
+	struct pbox_client_hyper lr = {PBOX_HYPER_LR, 0.5};
+	pbox_client_handle h;
+	struct peer p;
+
+	peers_start(b, &p, 1, 2);
+	peers_join(&p, 1);
+	fake_shutdown(b);
+	CU_ASSERT_EQUAL(
+		pbox_client_submit(p.c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err), 0);
+	CU_ASSERT_EQUAL(pbox_client_wait(p.c, h, 300, &err), PBOX_C_DEADLINE);
+	HAS("shut down");
+	HAS("does not answer yet");
+	CU_ASSERT_EQUAL(pbox_client_why(p.c, err.text, sizeof(err.text), NULL), 0);
+	HAS("shut down");
+	fake_restart(b);
+	CU_ASSERT_EQUAL(pbox_client_set(p.c, 0, PBOX_ALL_GROUPS, 0, &lr, 1, &err), 0);
+	CU_ASSERT_EQUAL(pbox_client_wait(p.c, h, 5000, &err), 0);
+	pbox_client_stats(p.c, &st);
+	CU_ASSERT_EQUAL(st.restarts, 1);
+	CU_ASSERT(st.restore_ms >= 300 && st.restore_ms < 5000);
+	pbox_client_close(p.c);
+	fake_stop(b);
+}
+
+static void
+test_silence(void)
+{
+	struct fake_conf conf = {.workers = 1};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client_stats st = {.size = sizeof(st)};
+	float v[1000] = {4};
+	struct pbox_client_io io = {0, v, v};
+	pbox_client_handle h;
+	struct peer p;
+
+	peers_start(b, &p, 1, 2);
+	peers_join(&p, 1);
+	/* a box that was stopped for a while: nothing was lost */
+	fake_silence(b, true);
+	pbox_client_submit(p.c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err);
+	CU_ASSERT_EQUAL(pbox_client_wait(p.c, h, 3500, &err), PBOX_C_DEADLINE);
+	HAS("no answer from the box");
+	fake_silence(b, false);
+	CU_ASSERT_EQUAL(pbox_client_wait(p.c, h, 5000, &err), 0);
+	pbox_client_stats(p.c, &st);
+	CU_ASSERT_EQUAL(st.restarts, 0);
+	pbox_client_close(p.c);
+	fake_stop(b);
+}
+
+static void
+test_layout_changed(void)
+{
+	struct fake_conf conf = {.workers = 1, .chunk = 700};
+	struct fake_box *b = fake_start(&conf);
+	float v[1000] = {4};
+	struct pbox_client_io io = {0, v, v};
+	struct peer p;
+
+	peers_start(b, &p, 1, 2);
+	peers_join(&p, 1);
+	fake_restart_chunk(b, 1400);
+	CU_ASSERT_EQUAL(pbox_client_run(p.c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 1, 5000, &err),
+		PBOX_C_MISMATCH);
+	HAS("came back with another layout of table 0 (1 chunks, there were 2)");
+	pbox_client_close(p.c);
+	fake_stop(b);
+}
+
+static void
+test_names_whom_it_waits_for(void)
+{
+	struct fake_conf conf = {.workers = 2};
+	struct fake_box *b = fake_start(&conf);
+	float v[1000] = {4};
+	struct pbox_client_io io = {0, v, v};
+	struct peer p[2];
+	pbox_client_handle h;
+
+	peers_start(b, p, 2, 2);
+	peers_join(p, 2);
+	pbox_client_close(p[1].c); /* and does not come back */
+	fake_restart(b);
+	CU_ASSERT_EQUAL(
+		pbox_client_submit(p[0].c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err), 0);
+	CU_ASSERT_EQUAL(pbox_client_wait(p[0].c, h, 1500, &err), PBOX_C_DEADLINE);
+	HAS("was restarted");
+	HAS("waiting for worker 1 to declare table 0 again (has not joined)");
+	/* a new process in its place, at the round that it says: it gets what the first one gave */
+	p[1] = (struct peer){.b = b, .id = 1, .workers = 2, .rounds = 1, .first_round = 3};
+	pthread_create(&p[1].thread, NULL, peer_main, &p[1]);
+	peers_join(&p[1], 1);
+	CU_ASSERT_EQUAL(pbox_client_wait(p[0].c, h, 5000, &err), 0);
+	CU_ASSERT_EQUAL(v[1], 1.0f); /* 0 + 1 */
+	CU_ASSERT_EQUAL(p[1].last[0], 5.0f);
+	pbox_client_close(p[0].c);
+	pbox_client_close(p[1].c);
+	fake_stop(b);
+}
+
+static void
+test_first_round(void)
+{
+	struct fake_conf conf = {.workers = 1};
+	struct fake_box *b = fake_start(&conf);
+	struct fake_counts before;
+	struct peer p;
+
+	p = (struct peer){.b = b, .workers = 1, .rounds = 5, .first_round = 77};
+	pthread_create(&p.thread, NULL, peer_main, &p); /* the job is new: rounds 1 to 5 */
+	peers_join(&p, 1);
+	CU_ASSERT_EQUAL(pbox_client_next_round(p.c, 0), 6);
+	pbox_client_close(p.c);
+	before = fake_counts(b);
+	/* its checkpoint is of round 4: round 5 is not computed once more */
+	p = (struct peer){.b = b, .workers = 1, .rounds = 2, .first_round = 5};
+	pthread_create(&p.thread, NULL, peer_main, &p);
+	peers_join(&p, 1);
+	CU_ASSERT_EQUAL(pbox_client_next_round(p.c, 0), 7);
+	UNIT_EQ_U64(fake_counts(b).rounds - before.rounds, 3); /* fragments of round 6 */
+	pbox_client_close(p.c);
+	for (unsigned round = 3; round <= 9; round += 6) {
+		p = (struct peer){.b = b, .workers = 1, .first_round = round};
+		CU_ASSERT_EQUAL(open_table(&p), PBOX_C_MISMATCH);
+		err = p.err;
+		HAS(round == 3 ? "is too old" : "is newer than");
+		pbox_client_close(p.c);
+	}
+	fake_stop(b);
+}
+
+static void
+test_parameters_on_the_box(void)
+{
+	struct fake_conf conf = {.workers = 1};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client_hyper lr = {PBOX_HYPER_LR, 0.5}, lr2 = {PBOX_HYPER_LR, 0.25};
+	struct pbox_client_hyper clip = {PBOX_HYPER_CLIP_VALUE, 100};
+	struct peer p = {.b = b, .workers = 1, .mode = PBOX_MODE_OPTIMISER};
+	float w[1000], g[1000];
+	struct pbox_client_io init = {0, w, NULL}, step = {0, g, w};
+
+	for (int i = 0; i < 1000; i++) {
+		w[i] = (float)i;
+		g[i] = 2;
+	}
+	CU_ASSERT_EQUAL(open_table(&p), 0);
+	CU_ASSERT_EQUAL(pbox_client_set(p.c, 0, PBOX_ALL_GROUPS, 0, &clip, 1, &err), 0);
+	CU_ASSERT_EQUAL(pbox_client_set(p.c, 0, 0, 0, &lr, 1, &err), 0);
+	CU_ASSERT_EQUAL(pbox_client_run(p.c, 0, PBOX_CLIENT_INIT, &init, 1, 1, 0, &err), 0);
+	fake_restart(b); /* before the first pull: the parameters are what init sent */
+	CU_ASSERT_EQUAL(pbox_client_run(p.c, 0, PBOX_CLIENT_PUSHPULL, &step, 1, 1, 5000, &err), 0);
+	CU_ASSERT_EQUAL(w[7], 6.0f);
+	fake_restart(b);
+	CU_ASSERT_EQUAL(pbox_client_run(p.c, 0, PBOX_CLIENT_PUSHPULL, &step, 1, 1, 5000, &err), 0);
+	CU_ASSERT_EQUAL(w[7], 5.0f); /* with the lr that was set once */
+	CU_ASSERT_EQUAL(pbox_client_set(p.c, 0, 0, 0, &lr2, 1, &err), 0);
+	fake_restart(b);
+	CU_ASSERT_EQUAL(pbox_client_run(p.c, 0, PBOX_CLIENT_PUSHPULL, &step, 1, 1, 5000, &err), 0);
+	CU_ASSERT_EQUAL(w[7], 4.5f);
+	pbox_client_close(p.c);
+	fake_stop(b);
+}
+
+static void
+test_push_alone_is_lost(void)
+{
+	struct fake_conf conf = {.workers = 2};
+	struct fake_box *b = fake_start(&conf);
+	float v[1000] = {4};
+	struct pbox_client_io io = {0, v, v};
+	struct peer p[2];
+
+	peers_start(b, p, 2, 2);
+	peers_join(p, 2);
+	CU_ASSERT_EQUAL(pbox_client_run(p[0].c, 0, PBOX_CLIENT_PUSH, &io, 1, 1, 5000, &err), 0);
+	fake_restart(b);
+	CU_ASSERT_EQUAL(
+		pbox_client_run(p[0].c, 0, PBOX_CLIENT_PULL, &io, 1, 1, 5000, &err), PBOX_C_LOST);
+	HAS("round 3 of tensor 'fc.weight'");
+	HAS("push it again");
+	pbox_client_close(p[0].c);
+	pbox_client_close(p[1].c);
+	fake_stop(b);
+}
+
+static void
+test_nobody_has_it(void)
+{
+	struct fake_conf conf = {.workers = 2};
+	struct fake_box *b = fake_start(&conf);
+	float v[1000] = {4};
+	struct pbox_client_io io = {0, v, v};
+	struct peer p[2];
+
+	/* worker 0 holds round 2, and worker 1 of it only that it has been: by a push alone */
+	peers_start(b, p, 2, 2);
+	peers_join(p, 2);
+	for (unsigned i = 0; i < 2; i++)
+		CU_ASSERT_EQUAL(
+			pbox_client_run(p[i].c, 0, PBOX_CLIENT_PUSH, &io, 1, 1, 5000, &err), 0);
+	for (unsigned i = 0; i < 2; i++)
+		CU_ASSERT_EQUAL(
+			pbox_client_run(p[i].c, 0, PBOX_CLIENT_PUSH, &io, 1, 1, 5000, &err), 0);
+	pbox_client_close(p[1].c);
+	fake_restart(b);
+	p[1] = (struct peer){.b = b, .id = 1, .workers = 2};
+	pthread_create(&p[1].thread, NULL, peer_main, &p[1]);
+	CU_ASSERT_EQUAL(
+		pbox_client_run(p[0].c, 0, PBOX_CLIENT_PULL, &io, 1, 1, 5000, &err), PBOX_C_LOST);
+	HAS("no worker could give it round 3 of tensor 'fc.weight' back");
+	pbox_client_close(p[0].c);
+	pthread_join(p[1].thread, NULL);
+	pbox_client_close(p[1].c);
+	fake_stop(b);
+}
+
+const struct unit_test unit_tests[] = {
+	{"between rounds, and before the first", test_between_rounds},
+	{"twice in a row", test_twice},
+	{"while rejoining", test_while_rejoining},
+	{"in mid-round, often", test_in_mid_round},
+	{"formats, tables, ops", test_formats_tables_ops},
+	{"with 10 % loss", test_with_loss},
+	{"forged ERROR SESSION", test_forged},
+	{"sessions end, the box goes on", test_session_ended},
+	{"shutdown, and back", test_shutdown_and_back},
+	{"a box that is silent for a while", test_silence},
+	{"another layout", test_layout_changed},
+	{"names whom it waits for", test_names_whom_it_waits_for},
+	{"a worker goes on from its checkpoint", test_first_round},
+	{"parameters on the box, SETs", test_parameters_on_the_box},
+	{"a push without pull is lost", test_push_alone_is_lost},
+	{"what nobody has", test_nobody_has_it},
+	{NULL, NULL},
+};

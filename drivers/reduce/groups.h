@@ -42,7 +42,13 @@ struct group {
 typedef void (*group_sum)(float *dst, const struct group *g, size_t elems);
 
 /** The same, and are the sources, 2 or more, intact? (pbox_sources.intact). elems > 0. */
-typedef bool (*group_sum_checked)(float *dst, const struct group *g, size_t elems, unsigned header);
+typedef bool (*group_sum_checked)(
+	float *dst, const struct group *g, size_t elems, unsigned header, uint32_t *crc_dst);
+
+struct checked_passes {
+	group_sum_checked plain; /**< crc_dst is not looked at; NULL: there is none */
+	group_sum_checked crc;   /**< sets *crc_dst to the CRC32C of what is in dst; or NULL */
+};
 
 /* Takes sources from s->src[k] on until the group is full; returns the next k. */
 static inline unsigned
@@ -110,10 +116,10 @@ tile_of(const struct pbox_sources *s, size_t elems)
 
 static inline void
 groups_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems, group_sum pass,
-	group_sum_checked checked)
+	struct checked_passes checked)
 {
 	size_t tile = tile_of(s, elems), size = pbox_elem_size(s->elem);
-	bool intact = true;
+	bool intact = true, has_crc = s->crc_dst == NULL;
 
 	if (s->next != NULL)
 		prefetch_next(s, first * size);
@@ -132,8 +138,12 @@ groups_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems,
 			if (g.n == 0 && acc == NULL)
 				g.zero = 1;
 			group_crc(&g, n * size);
-			if (s->intact != NULL && checked != NULL && g.n > 1) {
-				intact &= checked(dst + done, &g, n, s->header);
+			if (s->intact != NULL && checked.plain != NULL && g.n > 1) {
+				bool with_crc = !has_crc && k == s->n && checked.crc != NULL;
+
+				intact &= (with_crc ? checked.crc : checked.plain)(
+					dst + done, &g, n, s->header, s->crc_dst);
+				has_crc |= with_crc;
 			} else {
 				if (s->intact != NULL)
 					intact &= group_intact(&g, n * size, s->header);
@@ -146,7 +156,7 @@ groups_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems,
 		intact &= s->src[k] == NULL || pbox_reduce_intact(s->src[k], 0, s->header);
 	if (s->intact != NULL)
 		*s->intact = intact;
-	if (s->crc_dst != NULL)
+	if (!has_crc)
 		*s->crc_dst = pbox_reduce_crc32c(0, dst, elems * sizeof(*dst));
 }
 

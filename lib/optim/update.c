@@ -69,18 +69,31 @@ update_block(const struct pbox_update *u, const struct pbox_sources *s, size_t f
 	apply_block(u, g, first, n, crc);
 }
 
+/* Is the answer the sum as it is? Then its CRC is made with it. */
 static bool
-update_checked(const struct pbox_update *u, const struct pbox_sources *s, size_t elems)
+sum_is_answer(const struct pbox_update *u)
+{
+	return u->kind == PBOX_OPTIM_NONE && u->factor == 1.0f && !(u->clip > 0.0f) &&
+	       u->wire == NULL;
+}
+
+static bool
+update_checked(const struct pbox_update *u, struct pbox_sources *s, size_t elems)
 {
 	uint32_t crc = 0;
+	bool summed = sum_is_answer(u);
 
 	fetch_state(u, 0, elems);
+	if (summed)
+		s->crc_dst = u->answer_crc != NULL ? &crc : NULL;
 	u->reduce->sum(u->scratch, s, 0, elems);
 	if (s->intact != NULL && !*s->intact)
 		return false;
 	if (s->crc != NULL && !u->verify(u->verify_ctx, s->crc))
 		return false;
-	for (size_t first = 0; first < elems; first += BLOCK)
+	if (summed && u->param != u->scratch)
+		memcpy(u->param, u->scratch, elems * sizeof(*u->param));
+	for (size_t first = 0; !summed && first < elems; first += BLOCK)
 		apply_block(u, u->scratch + first, first,
 			elems - first < BLOCK ? elems - first : BLOCK, &crc);
 	if (u->answer_crc != NULL)

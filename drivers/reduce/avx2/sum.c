@@ -95,5 +95,5 @@ sum_group(float *dst, const struct group *g, size_t elems, enum pbox_elem elem, 
 void
 avx2_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems)
 {
-	groups_sum(dst, s, first, elems, pass_of(s), NULL);
+	groups_sum(dst, s, first, elems, pass_of(s), (struct checked_passes){NULL, NULL});
 }

@@ -21,6 +21,8 @@
  * shifted is made in registers: late[k] is what payloads 0 to k have to say to the column in which
  * payload k is (late[k] = D_k ^ late[k-1] of the column before); late[n-1] is ready.
  *
+ * The CRC of the sum itself, which answers carry, is made on the way while the sum is in registers.
+ *
  * Residues are bit-reflected: bit 31 is x^0. A product of two reflected numbers is one bit lower than
  * it should be; exponents of constants make up for it.
  */
@@ -42,6 +44,7 @@ static struct {
 	__m512i fold;           /* by one column, for both halves of each lane */
 	__m512i last;           /* each lane to the end of its column */
 	uint32_t bytes[COLUMN]; /* x^(8 i - 32): what times() takes to append i bytes of zeros */
+	uint32_t back[COLUMN];  /* x^(-8 i - 32): to take i bytes of zeros away */
 	uint32_t columns[GROUP_MAX];   /* x^(512 i - 32) */
 	uint32_t plain[GROUP_MAX + 1]; /* what the preset of n CRCs is before the first column */
 	uint32_t shifted[GROUP_MAX + 1];
@@ -92,7 +95,7 @@ make_constants(void)
 	k.fold = _mm512_loadu_si512(fold);
 	k.last = _mm512_loadu_si512(last);
 	for (int i = 0; i < COLUMN; i++)
-		k.bytes[i] = power(8 * i - 32);
+		k.bytes[i] = power(8 * i - 32), k.back[i] = power(-8 * i - 32);
 	for (int i = 0; i < GROUP_MAX; i++) {
 		k.columns[i] = power(8 * COLUMN * i - 32);
 		k.plain[i + 1] = k.plain[i] ^ preset(1);
@@ -190,7 +193,7 @@ struct state {
 	const uint8_t *src[GROUP_MAX];
 	float weight[GROUP_MAX];
 	const float *acc;
-	__m512i plain, shifted, fold;
+	__m512i plain, shifted, result, fold;
 	__m512i late[GROUP_MAX];
 	__m512 zero; /* what is added at the start: +0.0, or -0.0, which is nothing */
 };
@@ -216,11 +219,11 @@ start(const struct state *c, size_t i, __mmask16 m)
 	return _mm512_add_ps(_mm512_maskz_loadu_ps(m, c->acc + i), c->zero);
 }
 
-/* `count` columns from element i on, source by source; of the last one `bytes` are there. count is a
- * constant. */
+/* `count` columns from element i on, source by source; of the last one `bytes` are there. count and
+ * with_crc (the CRC of the result is asked for) are constants. */
 INLINE void
 columns(float *dst, struct state *c, size_t i, unsigned count, size_t bytes, enum pbox_elem elem,
-	int weighted, unsigned n)
+	int weighted, int with_crc, unsigned n)
 {
 	unsigned size = elem == PBOX_ELEM_FP32 ? 4 : 2, halves = 4 / size;
 	__mmask64 there = bytes < COLUMN ? ((__mmask64)1 << bytes) - 1 : ~(__mmask64)0;
@@ -261,14 +264,21 @@ columns(float *dst, struct state *c, size_t i, unsigned count, size_t bytes, enu
 		c->plain = fold(c->plain, all[v], c->fold);
 		c->shifted = fold(c->shifted, late[v], c->fold);
 	}
-	for (unsigned v = 0; v < count * halves; v++)
-		_mm512_mask_storeu_ps(dst + i + 16 * v, m[v % halves], sum[v]);
+	for (unsigned v = 0; v < count * halves; v++) {
+		__mmask16 part = m[v % halves];
+
+		_mm512_mask_storeu_ps(dst + i + 16 * v, part, sum[v]);
+		/* 2-byte elements may end in the first half */
+		if (with_crc && (v % halves == 0 || part != 0))
+			c->result = fold(c->result,
+				_mm512_castps_si512(_mm512_maskz_mov_ps(part, sum[v])), c->fold);
+	}
 }
 
-/* elem, weighted and n are constants where this is inlined. */
+/* elem, weighted, with_crc and n are constants where this is inlined. */
 INLINE bool
-sum_checked(float *dst, const struct group *g, size_t elems, unsigned header, enum pbox_elem elem,
-	int weighted, unsigned n)
+sum_checked(float *dst, const struct group *g, size_t elems, unsigned header, uint32_t *crc_dst,
+	enum pbox_elem elem, int weighted, int with_crc, unsigned n)
 {
 	unsigned size = elem == PBOX_ELEM_FP32 ? 4 : 2, covered = header - 4;
 	unsigned count = elem == PBOX_ELEM_FP32 ? AT_ONCE : AT_ONCE / 2;
@@ -279,6 +289,7 @@ sum_checked(float *dst, const struct group *g, size_t elems, unsigned header, en
 		.fold = k.fold,
 		.plain = begin(k.plain[n]),
 		.shifted = begin(k.shifted[n]),
+		.result = begin(k.plain[1]),
 		.zero = _mm512_set1_ps(g->zero ? 0.0f : -0.0f),
 	};
 	uint32_t pad = rest > 0 ? COLUMN - (uint32_t)rest : 0;
@@ -290,12 +301,14 @@ sum_checked(float *dst, const struct group *g, size_t elems, unsigned header, en
 	for (unsigned j = 0; j < n; j++)
 		c.late[j] = _mm512_setzero_si512();
 	for (; i + count * in_column <= elems; i += count * in_column)
-		columns(dst, &c, i, count, COLUMN, elem, weighted, n);
+		columns(dst, &c, i, count, COLUMN, elem, weighted, with_crc, n);
 	for (; i < elems; i += in_column) {
 		size_t left = (elems - i) * size;
 
-		columns(dst, &c, i, 1, left < COLUMN ? left : COLUMN, elem, weighted, n);
+		columns(dst, &c, i, 1, left < COLUMN ? left : COLUMN, elem, weighted, with_crc, n);
 	}
+	if (with_crc)
+		*crc_dst = ~times(residue(c.result), k.back[(0 - elems * sizeof(*dst)) % COLUMN]);
 	UNROLL for (unsigned j = 1; j < n; j++) c.shifted =
 		fold(c.shifted, c.late[n - 1 - j], c.fold);
 	/* the promises have the header's place behind them, the residues zeros up to a column */
@@ -303,42 +316,52 @@ sum_checked(float *dst, const struct group *g, size_t elems, unsigned header, en
 	       times(residue(c.shifted), k.bytes[covered]) == times(p.shifted, k.bytes[pad]);
 }
 
-#define CHECKED(name, elem, weighted)                                                      \
-	static bool name(float *dst, const struct group *g, size_t elems, unsigned header) \
-	{                                                                                  \
-		switch (g->n) {                                                            \
-		case 2:                                                                    \
-			return sum_checked(dst, g, elems, header, elem, weighted, 2);      \
-		case 3:                                                                    \
-			return sum_checked(dst, g, elems, header, elem, weighted, 3);      \
-		case 4:                                                                    \
-			return sum_checked(dst, g, elems, header, elem, weighted, 4);      \
-		case 5:                                                                    \
-			return sum_checked(dst, g, elems, header, elem, weighted, 5);      \
-		case 6:                                                                    \
-			return sum_checked(dst, g, elems, header, elem, weighted, 6);      \
-		case 7:                                                                    \
-			return sum_checked(dst, g, elems, header, elem, weighted, 7);      \
-		default:                                                                   \
-			return sum_checked(dst, g, elems, header, elem, weighted, 8);      \
-		}                                                                          \
+#define CASE(count) \
+	case count: \
+		return sum_checked(dst, g, elems, header, crc_dst, elem, weighted, with_crc, count)
+
+/* elem, weighted and with_crc are constants where this is inlined. */
+INLINE bool
+sum_checked_of(float *dst, const struct group *g, size_t elems, unsigned header, uint32_t *crc_dst,
+	enum pbox_elem elem, int weighted, int with_crc)
+{
+	switch (g->n) {
+		CASE(2);
+		CASE(3);
+		CASE(4);
+		CASE(5);
+		CASE(6);
+		CASE(7);
+	default:
+		return sum_checked(dst, g, elems, header, crc_dst, elem, weighted, with_crc, 8);
+	}
+}
+
+#define CHECKED(name, elem, weighted, with_crc)                                                  \
+	static bool name(float *dst, const struct group *g, size_t elems, unsigned header,       \
+		uint32_t *crc_dst)                                                               \
+	{                                                                                        \
+		return sum_checked_of(dst, g, elems, header, crc_dst, elem, weighted, with_crc); \
 	}
 
-CHECKED(checked_fp32, PBOX_ELEM_FP32, 0)
-CHECKED(checked_fp32_weighted, PBOX_ELEM_FP32, 1)
-CHECKED(checked_bf16, PBOX_ELEM_BF16, 0)
-CHECKED(checked_bf16_weighted, PBOX_ELEM_BF16, 1)
-CHECKED(checked_fp16, PBOX_ELEM_FP16, 0)
-CHECKED(checked_fp16_weighted, PBOX_ELEM_FP16, 1)
+CHECKED(checked_fp32, PBOX_ELEM_FP32, 0, 0)
+CHECKED(checked_fp32_weighted, PBOX_ELEM_FP32, 1, 0)
+CHECKED(checked_fp32_crc, PBOX_ELEM_FP32, 0, 1)
+CHECKED(checked_bf16, PBOX_ELEM_BF16, 0, 0)
+CHECKED(checked_bf16_weighted, PBOX_ELEM_BF16, 1, 0)
+CHECKED(checked_bf16_crc, PBOX_ELEM_BF16, 0, 1)
+CHECKED(checked_fp16, PBOX_ELEM_FP16, 0, 0)
+CHECKED(checked_fp16_weighted, PBOX_ELEM_FP16, 1, 0)
+CHECKED(checked_fp16_crc, PBOX_ELEM_FP16, 0, 1)
 
-group_sum_checked
+struct checked_passes
 avx512_checked(const struct pbox_sources *s)
 {
-	static const group_sum_checked passes[][2] = {
-		[PBOX_ELEM_FP32] = {checked_fp32, checked_fp32_weighted},
-		[PBOX_ELEM_BF16] = {checked_bf16, checked_bf16_weighted},
-		[PBOX_ELEM_FP16] = {checked_fp16, checked_fp16_weighted},
+	static const struct checked_passes passes[][2] = {
+		[PBOX_ELEM_FP32] = {{checked_fp32, checked_fp32_crc}, {checked_fp32_weighted}},
+		[PBOX_ELEM_BF16] = {{checked_bf16, checked_bf16_crc}, {checked_bf16_weighted}},
+		[PBOX_ELEM_FP16] = {{checked_fp16, checked_fp16_crc}, {checked_fp16_weighted}},
 	};
 
-	return clmul ? passes[s->elem][s->weight != NULL] : NULL;
+	return clmul ? passes[s->elem][s->weight != NULL] : (struct checked_passes){NULL, NULL};
 }

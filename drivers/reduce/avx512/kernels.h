@@ -14,8 +14,8 @@
 /** sum.c */
 void avx512_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems);
 
-/** checked.c; NULL without VPCLMULQDQ */
-group_sum_checked avx512_checked(const struct pbox_sources *s);
+/** checked.c; none without VPCLMULQDQ */
+struct checked_passes avx512_checked(const struct pbox_sources *s);
 
 /** convert.c */
 void avx512_scale(float *dst, float factor, float clip, size_t elems);

@@ -323,7 +323,7 @@ make_scratch(const struct rig *r)
 }
 
 /* No sum, and all is taken for intact, or has the checksum that the generator has noted: the payload
- * is not read. */
+ * is not read. Of the result there is no checksum. */
 static void
 no_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems)
 {
@@ -334,6 +334,8 @@ no_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems)
 		*s->intact = true;
 	for (unsigned k = 0; s->crc != NULL && k < s->n; k++)
 		s->crc[k] = gen_payload_crc(box.gen, s->src[k]);
+	if (s->crc_dst != NULL)
+		*s->crc_dst = 0;
 }
 
 /* The sum, unchecked. */
@@ -343,6 +345,7 @@ unchecked_sum(float *dst, const struct pbox_sources *s, size_t first, size_t ele
 	struct pbox_sources plain = *s;
 
 	plain.crc = NULL;
+	plain.crc_dst = NULL;
 	plain.intact = NULL;
 	box.rig->real_reduce->sum(dst, &plain, first, elems);
 	no_sum(dst, s, first, elems);
@@ -404,9 +407,10 @@ use_kernels(struct rig *r, enum kernels which)
  *   foreign                     receive, parse, give back
  *   empty   - foreign           open the header, look session and slot up (and the CRC of a header)
  *   pull    - empty             build an answer and transmit it
- *   rounds  - unchecked         CRC of the payloads, in the pass that sums them
+ *   rounds  - unchecked         CRCs of payloads and result, in the pass that sums them
  *   unchecked - without kernels sum and optimiser
- *   and the rest                hold, finish and release a contribution; CRC of the answer
+ *   and the rest                hold, finish and release a contribution; CRC of the answer where it
+ *                               is not just the sum
  */
 static bool
 stages(struct rig *r, struct gen *g, struct result *res)

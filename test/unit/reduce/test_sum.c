@@ -263,6 +263,7 @@ static void
 check_intact(const struct pbox_reduce_ops *ops, const struct pbox_sources *s, size_t n)
 {
 	struct pbox_sources c = *s;
+	uint32_t crc_dst = MARK;
 	bool intact = false;
 
 	for (unsigned k = 0; k < s->n; k++)
@@ -270,12 +271,14 @@ check_intact(const struct pbox_reduce_ops *ops, const struct pbox_sources *s, si
 			seal(s->src[k], n * pbox_elem_size(s->elem));
 	c.intact = &intact;
 	c.header = HEADER;
+	c.crc_dst = &crc_dst;
 	c.next = fx.next;
 	c.n_next = s->n < NEXT ? s->n : NEXT;
 	mark(fx.got, n);
 	ops->sum(fx.got, &c, 0, n);
 	compare(ops->name, s, 0, n);
 	CU_ASSERT_TRUE(intact);
+	UNIT_EQ_U64(crc_dst, pbox_reduce_crc32c(0, fx.got, n * 4));
 	if (s->n > 0)
 		check_damage(ops, &c, n);
 }

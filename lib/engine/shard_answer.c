@@ -23,10 +23,11 @@ address(struct pbox_shard *s, struct pbox_shard_job *j, unsigned worker, struct 
 const void *
 shard_answer_at(const struct target *g)
 {
-	size_t first = (size_t)g->frag * g->st->t->frag_elements;
+	const struct pbox_table *t = g->st->t;
 
-	return g->c->wire != NULL ? g->c->wire + first * 2 /* bf16, fp16 */
-				  : (const void *)(g->c->param + first);
+	if (g->c->wire != NULL) /* bf16, fp16 */
+		return g->c->wire + (size_t)g->frag * t->frag_elements * 2;
+	return pbox_chunk_frag_param(t, g->c, g->frag);
 }
 
 /* What all answers with the current version of a fragment have in common. */

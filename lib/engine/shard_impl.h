@@ -87,6 +87,7 @@ struct pbox_shard_table {
 	_Atomic uint32_t restoring, lost; /* fragments of this shard */
 	uint32_t lost_chunk;              /* of the first that is lost, if any */
 	uint16_t lost_frag;
+	float *spare[PBOX_MAX_ENDPOINTS]; /* the table's, exchanged with those of slots */
 	struct shard_group group[][2];
 };
 

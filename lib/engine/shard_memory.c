@@ -3,6 +3,7 @@
  */
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "shard_impl.h"
 
@@ -91,7 +92,9 @@ shard_table_create(struct pbox_table *t)
 {
 	struct pbox_shard_table *st = calloc(1, sizeof(*st) + t->n_groups * sizeof(st->group[0]));
 
-	if (st != NULL)
-		st->t = t;
+	if (st == NULL)
+		return NULL;
+	st->t = t;
+	memcpy(st->spare, t->spare, sizeof(st->spare));
 	return st;
 }

@@ -140,8 +140,8 @@ take(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 	const struct pbox_table *t = g->st->t;
 	size_t first = (size_t)g->frag * t->frag_elements;
 
-	s->conf.reduce->unpack(
-		g->c->param + first, f->payload, (enum pbox_elem)t->pull_format, g->elements);
+	s->conf.reduce->unpack(pbox_chunk_frag_param(t, g->c, g->frag), f->payload,
+		(enum pbox_elem)t->pull_format, g->elements);
 	if (g->c->wire != NULL)
 		memcpy(g->c->wire + first * 2, f->payload, f->hdr.length);
 	g->slot->payload_crc = pbox_crc32c(0, f->payload, f->hdr.length);

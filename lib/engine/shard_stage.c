@@ -95,10 +95,11 @@ copy(struct pbox_stage *stage, const struct pbox_chunk *c, uint32_t chunk, uint3
 	struct pbox_stage_fragment *to = &stage->fragment[stage->chunk[chunk].fragment + f];
 	size_t first = (size_t)f * t->frag_elements, n = pbox_chunk_frag_elements(t, c, f);
 	size_t at = stage->chunk[chunk].element + first;
-	const float *const from[] = {c->param, c->s0, c->s1};
+	const float *const state[] = {c->s0, c->s1};
 
-	for (unsigned a = 0; a < stage->arrays; a++)
-		stream(stage->array[a] + at, from[a] + first, n);
+	stream(stage->array[0] + at, pbox_chunk_frag_param(t, c, f), n);
+	for (unsigned a = 1; a < stage->arrays; a++)
+		stream(stage->array[a] + at, state[a - 1] + first, n);
 	to->version = c->slot[f].version;
 	to->samples = c->slot[f].samples;
 	to->contributors = c->slot[f].contributors;

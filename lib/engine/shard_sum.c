@@ -173,6 +173,18 @@ publish(struct pbox_shard *s, const struct target *g, uint32_t round, uint64_t s
 		atomic_store_explicit(&g->st->max_round, round, memory_order_relaxed);
 }
 
+/*
+ * A sum that is only sent is made in the spare room of its extent, and its slot takes that in
+ * exchange for its own: nobody needs the version before any more, as all have proven by intact
+ * contributions. If one is damaged, that version still stands. NULL: the last fragment of a chunk may be
+ * shorter than the others, and keeps its place.
+ */
+static float *
+spare_for(const struct target *g)
+{
+	return g->elements == g->st->t->frag_elements ? g->st->spare[g->c->endpoint] : NULL;
+}
+
 /* All have contributed: sum, optimise, publish, answer. False: not all of them are good. */
 static inline bool
 finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_round *next)
@@ -184,6 +196,7 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rou
 	uint32_t round = g->slot->version + 1;
 	struct shard_group *k = shard_scalars(g->st, g->c->group, round);
 	struct pbox_sources src = sources(s, g, n);
+	float *now = pbox_chunk_frag_param(t, g->c, g->frag), *spare = spare_for(g);
 	size_t first = (size_t)g->frag * t->frag_elements;
 	uint64_t samples = 0;
 	struct pbox_update u = {
@@ -192,12 +205,12 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rou
 		.kind = (enum pbox_optim_kind)t->optimiser,
 		.k = t->mode == PBOX_MODE_OPTIMISER ? &k->k : NULL,
 		.clip = k->clip,
-		.param = g->c->param + first,
+		.param = spare != NULL ? spare : now,
 		.s0 = g->c->s0 != NULL ? g->c->s0 + first : NULL,
 		.s1 = g->c->s1 != NULL ? g->c->s1 + first : NULL,
 		.wire = g->c->wire != NULL ? g->c->wire + first * 2 : NULL,
 		.wire_elem = (enum pbox_elem)t->pull_format,
-		.scratch = s->scratch,
+		.scratch = spare != NULL ? spare : s->scratch,
 		.answer_crc = &g->slot->payload_crc,
 	};
 
@@ -211,6 +224,10 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rou
 	if (!pbox_optim_update(&u, &src, g->elements)) {
 		take_back(s, g, r->folded, n);
 		return false;
+	}
+	if (spare != NULL) {
+		pbox_chunk_frag_move(t, g->c, g->frag, spare);
+		g->st->spare[g->c->endpoint] = now;
 	}
 	publish(s, g, round, samples);
 	shard_release(s, j, r, r->folded, n);

@@ -46,11 +46,12 @@ struct pbox_slot {
 	uint8_t init;             /**< bit i: INIT piece i has arrived */
 	uint8_t has_result;       /**< an answer can be given from memory */
 	uint8_t closed;           /**< bits of enum pbox_slot_closed; 0: takes contributions */
+	uint32_t sum; /**< 1 + where this version is in its extent, floats; 0: in param */
 } __attribute__((aligned(32)));
 _Static_assert(sizeof(struct pbox_slot) == 32, "two slots a cache line");
 
 struct pbox_chunk {
-	float *param;   /**< parameters, or the latest sum */
+	float *param;   /**< parameters, or the latest sums (pbox_chunk_frag_param) */
 	float *s0, *s1; /**< optimiser state, or NULL */
 	uint8_t *wire;  /**< the same in the pull format when that is not fp32, or NULL */
 	struct pbox_slot *slot;
@@ -90,6 +91,9 @@ struct pbox_table {
 	struct pbox_arena *arena[PBOX_MAX_NODES];
 	void *block[PBOX_MAX_ENDPOINTS]; /**< one extent for each endpoint used */
 	uint8_t block_node[PBOX_MAX_ENDPOINTS];
+	/** All-reduce with fp32 answers: room for one more fragment in each extent. The next sum is
+	 * made there, and is not copied: what it replaces is the next one's room. Else NULL. */
+	float *spare[PBOX_MAX_ENDPOINTS];
 };
 
 /**
@@ -116,6 +120,23 @@ pbox_chunk_frag_elements(const struct pbox_table *t, const struct pbox_chunk *c,
 	uint32_t first = f * t->frag_elements, left = c->elements - first;
 
 	return left < t->frag_elements ? left : t->frag_elements;
+}
+
+/** Where its parameters or its latest sum stand. Owner: as of its slot. */
+static inline float *
+pbox_chunk_frag_param(const struct pbox_table *t, const struct pbox_chunk *c, unsigned f)
+{
+	if (c->slot[f].sum != 0)
+		return (float *)t->block[c->endpoint] + (c->slot[f].sum - 1);
+	return c->param + (size_t)f * t->frag_elements;
+}
+
+/** Put it elsewhere in its extent. */
+static inline void
+pbox_chunk_frag_move(
+	const struct pbox_table *t, const struct pbox_chunk *c, unsigned f, const float *to)
+{
+	c->slot[f].sum = (uint32_t)(to - (const float *)t->block[c->endpoint]) + 1;
 }
 
 /**

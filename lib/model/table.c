@@ -32,6 +32,15 @@ chunk_bytes(const struct pbox_table *t, uint32_t elements)
 	return n + pbox_pad_line(fragments_of(t, elements) * sizeof(struct pbox_slot));
 }
 
+/* One fragment, where nothing is done to a sum but to send it. */
+static size_t
+spare_bytes(const struct pbox_table *t)
+{
+	return t->mode == PBOX_MODE_ALLREDUCE && !has_wire_copy(t)
+		       ? pbox_pad_line((size_t)t->frag_elements * sizeof(float))
+		       : 0;
+}
+
 static uint8_t *
 carve(uint8_t *at, struct pbox_table *t, struct pbox_chunk *c)
 {
@@ -64,8 +73,10 @@ take_extents(struct pbox_table *t, const struct pbox_place *place, unsigned endp
 
 	for (uint32_t i = 0; i < t->n_chunks; i++)
 		need[t->layout.chunk[i].endpoint] += chunk_bytes(t, t->layout.chunk[i].elements);
-	for (unsigned e = 0; e < endpoints; e++)
+	for (unsigned e = 0; e < endpoints; e++) {
+		need[e] += need[e] > 0 ? spare_bytes(t) : 0;
 		total += need[e];
+	}
 	if (total > quota)
 		return pbox_fail(err, ENOMEM,
 			"table %u needs %zu bytes and the job may still take %zu: raise 'memory' "
@@ -106,6 +117,13 @@ fill_chunks(struct pbox_table *t)
 		c->endpoint = lc->endpoint;
 		at[lc->endpoint] = carve(at[lc->endpoint], t, c);
 	}
+	/* slots say in 32 bits where they have exchanged it to */
+	for (unsigned e = 0; e < PBOX_MAX_ENDPOINTS; e++)
+		t->spare[e] = spare_bytes(t) > 0 && t->block[e] != NULL &&
+					      (size_t)(at[e] - (uint8_t *)t->block[e]) <
+						      UINT32_MAX * sizeof(float)
+				      ? (float *)(void *)at[e]
+				      : NULL;
 }
 
 static int

@@ -101,7 +101,8 @@ struct pbox_update {
 	/** NULL, or set to the CRC32C of the answer: elems elements of wire, without it of param. */
 	uint32_t *answer_crc;
 
-	/** With s->intact or s->crc: room for elems floats, 64-byte aligned; its content is lost. */
+	/** With s->intact or s->crc: room for elems floats, 64-byte aligned; its content is lost. With
+	 * NONE it may be param, whose content is then lost as well. */
 	float *scratch;
 	/** With s->crc: called once with s->crc; are all contributions what was sent? */
 	bool (*verify)(void *ctx, const uint32_t *crc);

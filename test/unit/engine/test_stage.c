@@ -56,10 +56,11 @@ note(uint32_t chunk, uint16_t frag, uint32_t round)
 	const struct pbox_table *t = table();
 	const struct pbox_chunk *c = &t->chunk[chunk];
 	size_t in = (size_t)frag * t->frag_elements, n = pbox_chunk_frag_elements(t, c, frag);
-	const float *from[] = {c->param, c->s0, c->s1};
+	const float *state[] = {c->s0, c->s1};
 
-	for (unsigned a = 0; a < 3 && from[a] != NULL; a++)
-		memcpy(&history[round][a][first_of(chunk) + in], from[a] + in, n * 4);
+	memcpy(&history[round][0][first_of(chunk) + in], pbox_chunk_frag_param(t, c, frag), n * 4);
+	for (unsigned a = 1; a < 3 && state[a - 1] != NULL; a++)
+		memcpy(&history[round][a][first_of(chunk) + in], state[a - 1] + in, n * 4);
 }
 
 static void

@@ -105,7 +105,7 @@ test_arrays_do_not_overlap(void)
 }
 
 static void
-test_all_reduce_in_fp32_has_one_array(void)
+test_all_reduce_in_fp32_has_one_array_and_spare_room(void)
 {
 	struct pbox_tensor tensor = {.elements = 256};
 
@@ -116,7 +116,16 @@ test_all_reduce_in_fp32_has_one_array(void)
 	CU_ASSERT_EQUAL_FATAL(build(&tensor, 1, SIZE_MAX), 0);
 	CU_ASSERT_PTR_NULL(t.chunk[0].s0);
 	CU_ASSERT_PTR_NULL(t.chunk[0].wire);
-	UNIT_EQ_U64(t.bytes, 4 * (64 * 4 + 2 * sizeof(struct pbox_slot))); /* four chunks */
+	/* four chunks, and one fragment in each of three extents */
+	UNIT_EQ_U64(t.bytes, 4 * (64 * 4 + 2 * sizeof(struct pbox_slot)) + ENDPOINTS * 64 * 4);
+	for (unsigned i = 0; i < 4; i++) {
+		struct pbox_chunk *c = &t.chunk[i];
+
+		paint(c->param, c->elements * 4ul, place[c->endpoint].node, 1);
+		paint(c->slot, c->fragments * sizeof(*c->slot), place[c->endpoint].node, 2);
+	}
+	for (unsigned e = 0; e < ENDPOINTS; e++)
+		paint(t.spare[e], 64 * 4, place[e].node, 3);
 	pbox_table_release(&t, NULL);
 	end();
 }
@@ -183,7 +192,8 @@ test_layout_error_is_passed_on(void)
 
 const struct unit_test unit_tests[] = {
 	{"arrays do not overlap and lie on their node", test_arrays_do_not_overlap},
-	{"all-reduce in fp32 has one array", test_all_reduce_in_fp32_has_one_array},
+	{"all-reduce in fp32 has one array and spare room",
+		test_all_reduce_in_fp32_has_one_array_and_spare_room},
 	{"an empty table", test_empty_table},
 	{"quota", test_quota},
 	{"an arena is too small", test_arena_too_small},

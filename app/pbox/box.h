@@ -43,6 +43,7 @@ struct box {
 	size_t memory_size[PBOX_MAX_NODES];
 	int memory_far[PBOX_MAX_NODES]; /* another node that it lies on, or -1 */
 	struct pbox_arena *arena[PBOX_MAX_NODES];
+	void *snapshot; /* memory of the copy that is being written, or NULL */
 
 	uint32_t incarnation;
 	const struct pbox_reduce_ops *reduce;

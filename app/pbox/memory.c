@@ -25,7 +25,7 @@ has_endpoints(const struct box *b, unsigned node)
 	return e < b->n_endpoints;
 }
 
-/* All but the parameters. */
+/* All but the parameters, which are as much as is left. */
 static void
 budget_packets(const struct box *b, struct pbox_budget *budget)
 {
@@ -45,6 +45,8 @@ budget_packets(const struct box *b, struct pbox_budget *budget)
 			n == 1 ? "" : "s");
 	}
 	pbox_budget_add(budget, -1, pbox_dp_control_bytes(), "packets of the control thread");
+	if (b->opt.snapshot_memory > 0)
+		pbox_budget_add(budget, -1, b->opt.snapshot_memory, "copies for snapshots");
 }
 
 void
@@ -199,12 +201,20 @@ memory_take(struct box *b, struct pbox_error *err)
 
 	for (unsigned i = 0; ret == 0 && i < b->n_nodes; i++)
 		ret = take(b, i, err);
+	if (ret == 0 && b->opt.snapshot_memory > 0) {
+		b->snapshot = rte_zmalloc("pbox_snapshot", b->opt.snapshot_memory, ALIGN);
+		if (b->snapshot == NULL)
+			ret = pbox_memory_fail(
+				err, "copies for snapshots need", -1, b->opt.snapshot_memory);
+	}
 	return ret;
 }
 
 void
 memory_give_back(struct box *b)
 {
+	rte_free(b->snapshot);
+	b->snapshot = NULL;
 	for (unsigned i = 0; i < b->n_nodes; i++) {
 		pbox_arena_destroy(b->arena[i]);
 		rte_free(b->memory[i]);

@@ -78,6 +78,7 @@ registrar_conf(struct box *b)
 			.memory = o->memory,
 			.rate = o->rate,
 			.lease_ms = (uint32_t)(o->lease_ns / 1000000),
+			.snapshot = o->snapshot,
 		};
 	}
 	memcpy(c.arena, b->arena, sizeof(c.arena));
@@ -133,7 +134,18 @@ planes_create(struct box *b, struct pbox_error *err)
 		.stats_interval_ns = b->opt.stats_interval_ns,
 		.drain_ns = b->opt.drain_ns,
 		.report = b->report,
+		.snapshot =
+			{
+				.dir = b->snapshot != NULL ? b->opt.snapshot_dir : NULL,
+				.memory = b->snapshot,
+				.size = b->opt.snapshot_memory,
+				.interval_ns = b->opt.snapshot_interval_ns,
+				.keep = b->opt.snapshot_keep,
+				.compress = b->opt.snapshot_compress,
+			},
 	};
+	pbox_options_parity(
+		b->opt.snapshot_parity, &cc.snapshot.stripe_data, &cc.snapshot.stripe_parity, NULL);
 	b->control = pbox_control_create(&cc, err);
 	return b->control != NULL ? 0 : -ENOMEM;
 }

@@ -3,6 +3,7 @@
  */
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "pbox_options.h"
@@ -146,6 +147,38 @@ check_jobs(const struct pbox_options *o, const struct pbox_conf *conf, struct pb
 }
 
 int
+pbox_options_parity(const char *text, unsigned *data, unsigned *parity, struct pbox_error *err)
+{
+	int end = 0;
+
+	if (sscanf(text, "%2u+%2u%n", data, parity, &end) == 2 && text[end] == '\0' && *data >= 1 &&
+		*data <= 64 && *parity <= 16)
+		return 0;
+	return pbox_fail(err, EINVAL, "write 1 to 64, +, and 0 to 16, like 16+2");
+}
+
+static int
+check_snapshots(const struct pbox_options *o, const struct pbox_conf *conf, struct pbox_error *err)
+{
+	char where[WHERE_MAX];
+	struct pbox_error why;
+	unsigned data, parity;
+
+	if (pbox_options_parity(o->snapshot_parity, &data, &parity, &why) != 0)
+		return pbox_fail(err, EINVAL, "%s: %s",
+			pbox_conf_where(conf, o->snapshot_parity, where, sizeof(where)), why.text);
+	if (o->snapshot_dir[0] != '\0' && o->snapshot_memory == 0)
+		return pbox_fail(err, EINVAL,
+			"%s needs snapshot-memory: as much as the largest table with its optimiser "
+			"state takes, like 2G",
+			pbox_conf_where(conf, o->snapshot_dir, where, sizeof(where)));
+	if (o->snapshot_dir[0] == '\0' && o->snapshot_memory > 0)
+		return pbox_fail(err, EINVAL, "%s needs snapshot-dir: where they are written",
+			pbox_conf_where(conf, &o->snapshot_memory, where, sizeof(where)));
+	return 0;
+}
+
+int
 pbox_options_check(
 	const struct pbox_options *o, const struct pbox_conf *conf, struct pbox_error *err)
 {
@@ -162,7 +195,9 @@ pbox_options_check(
 	if (o->chunk_bytes % 64 != 0)
 		return pbox_fail(err, EINVAL, "%s is not a multiple of 64",
 			pbox_conf_where(conf, &o->chunk_bytes, where, sizeof(where)));
-	ret = check_ports(o, conf, err);
+	ret = check_snapshots(o, conf, err);
+	if (ret == 0)
+		ret = check_ports(o, conf, err);
 	if (ret != 0)
 		return ret;
 	return check_jobs(o, conf, err);

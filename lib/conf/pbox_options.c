@@ -170,6 +170,69 @@ static const struct pbox_conf_option global_options[] = {
 		.more = "All give the same bits. auto: the fastest that this CPU has.",
 	},
 	{
+		.name = "snapshot-dir",
+		.type = PBOX_CONF_PATH,
+		AT(snapshot_dir),
+		.example = "/var/lib/pbox",
+		.brief = "where snapshots are written; none without it",
+		.more = "Parameters and optimiser state of tables that are optimised on the box, "
+			"so "
+			"that they outlive it. Its file system should be local and have room for "
+			"snapshot-keep + 1 times all tables.",
+	},
+	{
+		.name = "snapshot-memory",
+		.type = PBOX_CONF_SIZE,
+		AT(snapshot_memory),
+		.min = M,
+		.max = 1024 * G,
+		.zero = "none",
+		.def = "none",
+		.example = "2G",
+		.brief = "memory for the copy that is being written",
+		.more = "As much as the largest table takes: its parameters times 2 with momentum, "
+			"times 3 with Adam. Taken at start.",
+	},
+	{
+		.name = "snapshot-interval",
+		.type = PBOX_CONF_DURATION,
+		AT(snapshot_interval_ns),
+		.zero = "off",
+		.min = S,
+		.max = 86400 * S,
+		.def = "60s",
+		.brief = "time between two snapshots of a table",
+		.more = "off: only when pbox-ctl asks for one.",
+	},
+	{
+		.name = "snapshot-keep",
+		.type = PBOX_CONF_U32,
+		AT(snapshot_keep),
+		.min = 1,
+		.max = 1000,
+		.unit = "files",
+		.def = "2",
+		.brief = "snapshots of a table that are kept",
+	},
+	{
+		.name = "snapshot-parity",
+		.type = PBOX_CONF_STRING,
+		AT(snapshot_parity),
+		.def = "16+2",
+		.brief = "blocks of data + parity blocks, like 16+2",
+		.more = "So many blocks of a stripe may be damaged and are rebuilt: up to 64+16; "
+			"16+0 "
+			"has no parity.",
+	},
+	{
+		.name = "snapshot-compress",
+		.type = PBOX_CONF_BOOL,
+		AT(snapshot_compress),
+		.def = "no",
+		.brief = "compress snapshots",
+		.more = "Trained parameters hardly shrink; optimiser state with many zeros does.",
+	},
+	{
 		.name = "log-level",
 		.type = PBOX_CONF_ENUM,
 		AT(log_level),
@@ -378,6 +441,15 @@ static const struct pbox_conf_option job_options[] = {
 		.brief = "what happens when a worker is dead",
 		.more = "wait: the round waits until it has joined again. shrink: go on without "
 			"it (not in this version).",
+	},
+	{
+		.name = "snapshot",
+		.type = PBOX_CONF_BOOL,
+		AT(snapshot),
+		.def = "yes",
+		.brief = "take snapshots of it, where there is snapshot-dir",
+		.more = "Of its tables that are optimised on the box: of all-reduce, workers have "
+			"all.",
 	},
 };
 #undef AT

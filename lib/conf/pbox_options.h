@@ -65,6 +65,7 @@ struct pbox_job_options {
 	uint32_t rate;     /**< data frames a second and core; 0: no quota */
 	uint64_t lease_ns; /**< 0: the box's default (lease_ns of pbox_options) */
 	enum pbox_opt_policy policy;
+	bool snapshot; /**< snapshots of its tables with an optimiser */
 };
 
 /** About 100 KiB: not for a stack. Holds secrets: pbox_options_wipe() when done. */
@@ -87,6 +88,12 @@ struct pbox_options {
 	char log_file[256];         /**< "": standard error */
 	uint64_t stats_interval_ns; /**< 0: off */
 	enum pbox_opt_reduce reduce;
+	char snapshot_dir[256];   /**< "": no snapshots */
+	uint64_t snapshot_memory; /**< bytes for a copy of the largest table; 0: no snapshots */
+	uint64_t snapshot_interval_ns; /**< 0: only when asked for */
+	uint32_t snapshot_keep;
+	char snapshot_parity[16]; /**< "16+2": pbox_options_parity() */
+	bool snapshot_compress;
 
 	unsigned n_ports, n_jobs;
 	struct pbox_port_options ports[PBOX_OPTIONS_PORTS];
@@ -118,6 +125,9 @@ const char *pbox_options_misplaced(int argc, char *const argv[]);
 /** Check what options mean together; pbox_options_load() has done that. */
 int pbox_options_check(
 	const struct pbox_options *o, const struct pbox_conf *conf, struct pbox_error *err);
+
+/** Blocks of data and of parity in a stripe, from "K+M". -EINVAL with @p err. */
+int pbox_options_parity(const char *text, unsigned *data, unsigned *parity, struct pbox_error *err);
 
 /** The options of job @p name: its own section, else [job *], else NULL (ERROR NO_JOB). */
 const struct pbox_job_options *pbox_options_job(const struct pbox_options *o, const char *name);

@@ -41,7 +41,7 @@ pbox_control_create(const struct pbox_control_conf *conf, struct pbox_error *err
 		pbox_control_destroy(c);
 		return NULL;
 	}
-	if (stats_register(c, err) != 0) {
+	if (snapshot_create(c, err) != 0 || stats_register(c, err) != 0) {
 		pbox_control_destroy(c);
 		return NULL;
 	}
@@ -54,6 +54,7 @@ pbox_control_destroy(struct pbox_control *c)
 	if (c == NULL)
 		return;
 	pbox_registrar_destroy(c->registrar);
+	snapshot_destroy(c);
 	control_free_waiting(c);
 	pbox_stats_free(c->stats);
 	pthread_mutex_destroy(&c->lock);
@@ -88,6 +89,7 @@ pbox_control_step(struct pbox_control *c)
 		pbox_registrar_tick(c->registrar, c->now_ns);
 		c->tick_at = c->now_ns + TICK;
 	}
+	snapshot_step(c);
 	pthread_mutex_unlock(&c->lock);
 	if (c->now_ns >= c->watch.at) {
 		control_watch(c);
@@ -126,7 +128,11 @@ control_main(void *arg)
 int
 pbox_control_start(struct pbox_control *c, struct pbox_error *err)
 {
-	int ret = rte_ctrl_thread_create(&c->thread, "pbox-control", NULL, control_main, c);
+	int ret = snapshot_start(c, err);
+
+	if (ret != 0)
+		return ret;
+	ret = rte_ctrl_thread_create(&c->thread, "pbox-control", NULL, control_main, c);
 
 	if (ret != 0)
 		return pbox_fail(
@@ -146,6 +152,7 @@ pbox_control_join(struct pbox_control *c)
 {
 	pthread_join(c->thread, NULL);
 	telemetry_stop();
+	snapshot_stop(c);
 }
 
 struct pbox_stats *

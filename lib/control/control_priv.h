@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "pbox_control.h"
+#include "snapshot.h"
 
 #define NS_PER_MS  UINT64_C(1000000)
 #define ONE_SECOND UINT64_C(1000000000)
@@ -55,6 +56,7 @@ struct pbox_control {
 	uint64_t now_ns, tick_at;
 	struct waiting_mail *wait_head[PBOX_PORT_CORES], **wait_tail[PBOX_PORT_CORES];
 	struct watch watch;
+	struct snapshots snapshots;
 
 	/* the clean stop */
 	unsigned told; /* times that workers were told */
@@ -84,5 +86,8 @@ void control_port_stats_update(struct pbox_control *c);
 /* telemetry.c */
 void telemetry_start(struct pbox_control *c);
 void telemetry_stop(void);
+/* The control with its lock, or NULL when it has gone; both are for telemetry_unlock(). */
+struct pbox_control *telemetry_lock(void);
+void telemetry_unlock(struct pbox_control *c);
 
 #endif /* CONTROL_PRIV_H */

@@ -15,6 +15,17 @@
 #include <pbox_dataplane.h>
 #include <pbox_registrar.h>
 
+/** Snapshots of parameters and optimiser state. */
+struct pbox_control_snapshot {
+	const char *dir; /**< NULL: none */
+	void *memory;    /**< 64-byte aligned, for a copy of the largest table */
+	size_t size;
+	uint64_t interval_ns; /**< 0: only when asked for */
+	unsigned keep;        /**< of each table */
+	unsigned stripe_data, stripe_parity;
+	bool compress;
+};
+
 struct pbox_control_conf {
 	struct pbox_dp *dp;
 	struct pbox_port *port; /**< those of dp */
@@ -22,9 +33,10 @@ struct pbox_control_conf {
 	const struct pbox_port_core *core;
 	/** ops, ctx and stats are filled in here; what it points to must live as long. */
 	struct pbox_registrar_conf registrar;
-	uint64_t stats_interval_ns; /**< a line of statistics this often; 0: never */
-	uint64_t drain_ns;          /**< longest time that a clean stop may take */
-	const char *report;         /**< for telemetry; lives as long */
+	uint64_t stats_interval_ns;            /**< a line of statistics this often; 0: never */
+	uint64_t drain_ns;                     /**< longest time that a clean stop may take */
+	const char *report;                    /**< for telemetry; lives as long */
+	struct pbox_control_snapshot snapshot; /**< its strings and memory live as long */
 };
 
 /** Counters of the control thread. Frames: frames = to_registrar + version + drops. */
@@ -45,6 +57,8 @@ enum pbox_control_stat {
 	PBOX_CT_TX_LOST,
 	PBOX_CT_MAILS,
 	PBOX_CT_STUCK, /**< seconds that a data core did not turn */
+	PBOX_CT_SNAPSHOTS,
+	PBOX_CT_SNAPSHOTS_FAILED,
 	PBOX_CT_STATS
 };
 #define PBOX_CT_FIRST_DROP PBOX_CT_FRAME_MAGIC

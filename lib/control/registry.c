@@ -72,4 +72,9 @@ on_event(void *ctx, enum pbox_log_level level, const char *text)
 }
 
 const struct pbox_registrar_ops control_registrar_ops = {
-	.send = on_send, .post = on_post, .random = on_random, .event = on_event};
+	.send = on_send,
+	.post = on_post,
+	.random = on_random,
+	.event = on_event,
+	.restore = snapshot_restore,
+};

@@ -36,6 +36,9 @@ const struct pbox_stat_def pbox_control_stat_defs[PBOX_CT_STATS] = {
 	[PBOX_CT_TX_LOST] = COUNTER("tx_lost", "frames", "not sent: no packet or no room"),
 	[PBOX_CT_MAILS] = COUNTER("mails", "mails", "answers of shards"),
 	[PBOX_CT_STUCK] = COUNTER("stuck", "seconds", "seconds that a data core did not turn"),
+	[PBOX_CT_SNAPSHOTS] = COUNTER("snapshots", "files", "snapshots of tables written"),
+	[PBOX_CT_SNAPSHOTS_FAILED] = COUNTER(
+		"snapshots_failed", "files", "snapshots that could not be taken or written"),
 };
 
 const struct pbox_stat_def control_port_stat_defs[PORT_STATS] = {

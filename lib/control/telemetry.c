@@ -173,6 +173,23 @@ on_report(const char *cmd, const char *params, struct rte_tel_data *d)
 	return 0;
 }
 
+struct pbox_control *
+telemetry_lock(void)
+{
+	pthread_mutex_lock(&tel.lock);
+	if (tel.c != NULL)
+		pthread_mutex_lock(&tel.c->lock);
+	return tel.c;
+}
+
+void
+telemetry_unlock(struct pbox_control *c)
+{
+	if (c != NULL)
+		pthread_mutex_unlock(&c->lock);
+	pthread_mutex_unlock(&tel.lock);
+}
+
 void
 telemetry_start(struct pbox_control *c)
 {
@@ -185,6 +202,7 @@ telemetry_start(struct pbox_control *c)
 			"/pbox/jobs", on_jobs, "Jobs and their workers (the first 64).");
 		rte_telemetry_register_cmd(
 			"/pbox/report", on_report, "The start-up report: ports, cores, memory.");
+		snapshot_telemetry();
 		tel.registered = true;
 	}
 	pthread_mutex_unlock(&tel.lock);

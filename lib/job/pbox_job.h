@@ -45,6 +45,7 @@ struct pbox_job_conf {
 	uint64_t memory;   /**< quota in bytes; 0: no limit but the box's */
 	uint64_t rate;     /**< quota in data frames a second and core; 0: no limit */
 	uint32_t lease_ms; /**< 0: the box's default */
+	bool snapshot;     /**< its tables are written now and then (lib/control) */
 };
 
 struct pbox_member {

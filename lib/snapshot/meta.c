@@ -8,7 +8,7 @@
 #include "snapshot_impl.h"
 
 /* Bytes of the fixed part and of one record of each kind; of names at least their length. */
-#define FIXED    (PBOX_SNAPSHOT_NAME + 68)
+#define FIXED    (PBOX_SNAPSHOT_NAME + 64)
 #define TENSOR   12
 #define CHUNK    8
 #define SEGMENT  16
@@ -82,7 +82,7 @@ encode_fixed(uint8_t *p, const struct pbox_snapshot_meta *m)
 	put32(p + 52, m->n_fragments);
 	put32(p + 56, m->n_groups);
 	put32(p + 60, m->n_entries);
-	return p + 68;
+	return p + 64;
 }
 
 static uint8_t *

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/* Snapshots of the box: look at them, check and repair them, take tensors out. */
+
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tool.h"
+
+static const char help[] =
+	"Usage: pbox-snapshot COMMAND FILE [options]\n"
+	"\n"
+	"  list DIR                  the snapshots in a directory, newest first\n"
+	"  inspect FILE              what it is of\n"
+	"  verify FILE               read all of it; names what is beyond repair\n"
+	"  repair FILE               write it anew with everything rebuilt\n"
+	"  extract FILE TENSOR -o OUT  one tensor, as fp32\n"
+	"      -f, --format npy|raw    NumPy's format, or the bytes alone (default npy)\n"
+	"      -a, --array NAME        parameters (default), s0 or s1: the optimiser's state\n"
+	"  -h, --help                print this page\n"
+	"  -V, --version             print the version\n"
+	"\n"
+	"Exit status: 0 good, 1 damaged beyond repair, not there or not written, 2 wrong usage.\n";
+
+static int
+usage(const char *wrong)
+{
+	fprintf(stderr, "pbox-snapshot: %s: see pbox-snapshot --help\n", wrong);
+	return USAGE;
+}
+
+static int
+array_of(const char *name, unsigned *out)
+{
+	static const char *const names[] = {"parameters", "s0", "s1"};
+
+	for (*out = 0; *out < 3; (*out)++)
+		if (strcmp(name, names[*out]) == 0)
+			return 0;
+	return -1;
+}
+
+/* -1: go on */
+static int
+options(int argc, char **argv, struct tool *t)
+{
+	static const struct option known[] = {{"format", required_argument, NULL, 'f'},
+		{"array", required_argument, NULL, 'a'}, {"output", required_argument, NULL, 'o'},
+		{"help", no_argument, NULL, 'h'}, {"version", no_argument, NULL, 'V'}, {0}};
+	int c;
+
+	while ((c = getopt_long(argc, argv, "f:a:o:hV", known, NULL)) != -1) {
+		switch (c) {
+		case 'f':
+			if (strcmp(optarg, "npy") != 0 && strcmp(optarg, "raw") != 0)
+				return usage("--format is npy or raw");
+			t->npy = optarg[0] == 'n';
+			break;
+		case 'a':
+			if (array_of(optarg, &t->array) != 0)
+				return usage("--array is parameters, s0 or s1");
+			break;
+		case 'o':
+			t->output = optarg;
+			break;
+		case 'h':
+			fputs(help, stdout);
+			return GOOD;
+		case 'V':
+			puts("pbox-snapshot " PBOX_VERSION);
+			return GOOD;
+		default:
+			return USAGE;
+		}
+	}
+	return -1;
+}
+
+int
+main(int argc, char **argv)
+{
+	struct tool t = {.npy = true};
+	int status = options(argc, argv, &t), n;
+	const char *command;
+
+	if (status >= 0)
+		return status;
+	n = argc - optind;
+	if (n < 2)
+		return usage("a command and a file");
+	command = argv[optind];
+	t.file = argv[optind + 1];
+	if (strcmp(command, "extract") == 0) {
+		if (n != 3 || t.output == NULL)
+			return usage("extract FILE TENSOR -o OUT");
+		t.tensor = argv[optind + 2];
+		return extract(&t);
+	}
+	if (n != 2)
+		return usage("one file");
+	if (strcmp(command, "list") == 0)
+		return show_list(t.file);
+	if (strcmp(command, "inspect") == 0)
+		return show_inspect(&t);
+	if (strcmp(command, "verify") == 0)
+		return show_verify(&t);
+	if (strcmp(command, "repair") == 0)
+		return show_repair(&t);
+	return usage("unknown command");
+}

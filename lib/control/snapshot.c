@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_lcore.h>
+
+#include "control_priv.h"
+
+/* Fragments come to the round together or not at all: a worker is missing. */
+#define COPY_DEADLINE (60 * ONE_SECOND)
+/* How far ahead of the highest finished round to try in turn. */
+static const uint32_t ahead[] = {0, 1, 2, 2, 4};
+#define TRIES (sizeof(ahead) / sizeof(ahead[0]))
+
+int
+snapshot_create(struct pbox_control *c, struct pbox_error *err)
+{
+	struct snapshots *s = &c->snapshots;
+	int ret;
+
+	s->conf = &c->conf.snapshot;
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_cond_init(&s->wake, NULL);
+	if (s->conf->dir == NULL)
+		return 0;
+	ret = pbox_snapshot_dir_check(s->conf->dir, err);
+	if (ret == 0)
+		pbox_snapshot_clean(s->conf->dir);
+	return ret;
+}
+
+int
+snapshot_start(struct pbox_control *c, struct pbox_error *err)
+{
+	struct snapshots *s = &c->snapshots;
+	int ret;
+
+	if (s->conf->dir == NULL)
+		return 0;
+	ret = rte_ctrl_thread_create(&s->thread, "pbox-snapshot", NULL, snapshot_writer, s);
+	if (ret != 0)
+		return pbox_fail(err, -ret, "the thread that writes snapshots does not start: %s",
+			strerror(-ret));
+	s->started = true;
+	return 0;
+}
+
+void
+snapshot_stop(struct pbox_control *c)
+{
+	struct snapshots *s = &c->snapshots;
+
+	if (!s->started)
+		return;
+	pthread_mutex_lock(&s->lock);
+	s->quit = true;
+	pthread_cond_signal(&s->wake);
+	pthread_mutex_unlock(&s->lock);
+	pthread_join(s->thread, NULL);
+	s->started = false;
+}
+
+void
+snapshot_destroy(struct pbox_control *c)
+{
+	if (c->snapshots.conf == NULL)
+		return;
+	free(c->snapshots.order.bytes);
+	pthread_cond_destroy(&c->snapshots.wake);
+	pthread_mutex_destroy(&c->snapshots.lock);
+}
+
+struct snapshot_result *
+snapshot_result(struct snapshots *s, const char *job, uint32_t table)
+{
+	struct snapshot_result *oldest = &s->result[0];
+
+	for (unsigned i = 0; i < s->n_results; i++) {
+		struct snapshot_result *x = &s->result[i];
+
+		if (x->table == table && strcmp(x->job, job) == 0)
+			return x;
+		if (x->at_ns < oldest->at_ns)
+			oldest = x;
+	}
+	if (s->n_results < SNAPSHOT_RESULTS)
+		oldest = &s->result[s->n_results++];
+	*oldest = (struct snapshot_result){.table = table};
+	snprintf(oldest->job, sizeof(oldest->job), "%s", job);
+	return oldest;
+}
+
+static void
+failed(struct pbox_control *c, const char *text)
+{
+	struct snapshots *s = &c->snapshots;
+	struct snapshot_result *x = snapshot_result(s, s->job, s->table);
+
+	x->failed++;
+	snprintf(x->error, sizeof(x->error), "%s", text);
+	tally(c, PBOX_CT_SNAPSHOTS_FAILED);
+	pbox_log(PBOX_LOG_WARN, "job '%s': no snapshot of table %u: %s", s->job, s->table, text);
+	s->state = SNAPSHOT_IDLE;
+}
+
+/* The copy begins, or begins again for a later round. */
+static void
+begin(struct pbox_control *c)
+{
+	struct snapshots *s = &c->snapshots;
+	const struct pbox_job *job = snapshot_job(c, s->job);
+	struct pbox_error err = {.text = "the job has ended"};
+	int ret = -ENOENT;
+
+	if (job != NULL && job->id == s->job_id)
+		ret = pbox_registrar_stage(c->registrar, job, s->table, ahead[s->ahead], &s->stage,
+			s->conf->memory, s->conf->size, c->now_ns, &err);
+	if (ret != 0) {
+		failed(c, err.text);
+		return;
+	}
+	s->state = SNAPSHOT_COPYING;
+}
+
+/* All fragments are there: describe them while the job is there, then it is the writer's. */
+static void
+hand_over(struct pbox_control *c)
+{
+	struct snapshots *s = &c->snapshots;
+	const struct pbox_job *job = snapshot_job(c, s->job);
+	struct snapshot_order *o = &s->order;
+	struct pbox_snapshot_meta m;
+
+	if (job == NULL || job->id != s->job_id ||
+		snapshot_describe(&m, job, s->table, &s->stage, c->conf.registrar.incarnation) !=
+			0) {
+		failed(c, "out of memory for its description, or the job has ended");
+		return;
+	}
+	free(o->bytes);
+	*o = (struct snapshot_order){.meta = m, .data = (uint8_t *)s->stage.array[0]};
+	o->bytes = pbox_snapshot_meta_encode(&m, &o->len);
+	pbox_snapshot_meta_free(&m);
+	o->meta.tensor = NULL;
+	o->meta.chunk = NULL;
+	o->meta.segment = NULL;
+	o->meta.fragment = NULL;
+	o->meta.entry = NULL;
+	if (o->bytes == NULL) {
+		failed(c, "out of memory for its description");
+		return;
+	}
+	s->copy_us = (c->now_ns - s->since) / 1000;
+	s->state = SNAPSHOT_WRITING;
+	snapshot_order(s);
+}
+
+static void
+copying(struct pbox_control *c)
+{
+	struct snapshots *s = &c->snapshots;
+	int ret = pbox_registrar_stage_step(c->registrar, c->now_ns);
+	char text[128];
+
+	if (ret == -EINPROGRESS) {
+		if (c->now_ns - s->since > COPY_DEADLINE)
+			pbox_registrar_stage_cancel(c->registrar, c->now_ns);
+		return;
+	}
+	if (ret == 0) {
+		hand_over(c);
+	} else if (ret == -ESTALE && ++s->ahead < TRIES) {
+		begin(c);
+	} else {
+		snprintf(text, sizeof(text),
+			ret == -ECANCELED ? "the job has ended"
+			: ret == -ETIMEDOUT
+				? "not all fragments came to round %u within a minute: do "
+				  "workers wait?"
+				: "rounds were faster than the copy (round %u)",
+			s->stage.round);
+		failed(c, text);
+	}
+}
+
+static void
+writing(struct pbox_control *c)
+{
+	struct snapshots *s = &c->snapshots;
+	const struct snapshot_order *o = &s->order;
+	struct snapshot_result *x;
+
+	if (!snapshot_written(s))
+		return;
+	if (o->ret != 0) {
+		failed(c, o->err.text);
+		return;
+	}
+	x = snapshot_result(s, s->job, s->table);
+	x->taken++;
+	x->round = o->meta.round;
+	x->at_ns = c->now_ns;
+	x->bytes = o->written.bytes;
+	x->copy_us = s->copy_us;
+	x->write_us = o->us;
+	x->error[0] = '\0';
+	tally(c, PBOX_CT_SNAPSHOTS);
+	pbox_log(PBOX_LOG_INFO,
+		"job '%s': snapshot of table %u at round %u: %llu bytes, copied in %llu ms, "
+		"written "
+		"in %llu ms",
+		s->job, s->table, x->round, (unsigned long long)x->bytes,
+		(unsigned long long)(x->copy_us / 1000), (unsigned long long)(x->write_us / 1000));
+	s->state = SNAPSHOT_IDLE;
+}
+
+/* Is it worth it? All-reduce keeps nothing that workers do not have; what has not moved is on disk. */
+static bool
+wanted(const struct snapshots *s, const struct pbox_job *job, const struct pbox_job_table *jt,
+	uint32_t table)
+{
+	if (job->state != PBOX_JOB_OPEN || !jt->built)
+		return false;
+	if (s->forced)
+		return true;
+	if (!job->conf->snapshot || jt->t.mode != PBOX_MODE_OPTIMISER)
+		return false;
+	for (unsigned i = 0; i < s->n_results; i++)
+		if (s->result[i].table == table && strcmp(s->result[i].job, job->name) == 0 &&
+			s->result[i].at_ns > 0)
+			return jt->t.n_chunks > 0 &&
+			       __atomic_load_n(&jt->t.chunk[0].slot[0].version, __ATOMIC_RELAXED) !=
+				       s->result[i].round;
+	return jt->t.n_chunks > 0 &&
+	       __atomic_load_n(&jt->t.chunk[0].slot[0].version, __ATOMIC_RELAXED) > 0;
+}
+
+/* The next table of the walk, if any. */
+static void
+walk(struct pbox_control *c)
+{
+	struct snapshots *s = &c->snapshots;
+	const struct pbox_job *job;
+
+	for (; (job = pbox_registrar_job(c->registrar, s->job_i)) != NULL; s->job_i++) {
+		if (s->only[0] != '\0' && strcmp(job->name, s->only) != 0)
+			continue;
+		while (s->next_table < job->n_tables) {
+			uint32_t t = s->next_table++;
+
+			if (!wanted(s, job, job->table[t], t))
+				continue;
+			s->job_id = job->id;
+			snprintf(s->job, sizeof(s->job), "%s", job->name);
+			s->table = t;
+			s->ahead = 0;
+			s->since = c->now_ns;
+			begin(c);
+			return;
+		}
+		s->next_table = 0;
+	}
+	s->walking = false;
+}
+
+static void
+idle(struct pbox_control *c)
+{
+	struct snapshots *s = &c->snapshots;
+
+	if (!s->walking && s->n_asked > 0) {
+		s->walking = s->forced = true;
+		memcpy(s->only, s->asked[0], sizeof(s->only));
+		memmove(s->asked, s->asked + 1, --s->n_asked * sizeof(s->asked[0]));
+	} else if (!s->walking && s->conf->interval_ns > 0 && c->now_ns >= s->due_at) {
+		s->walking = s->due_at > 0; /* not at the very start */
+		s->forced = false;
+		s->only[0] = '\0';
+		s->due_at = c->now_ns + s->conf->interval_ns;
+	} else if (s->walking) {
+		walk(c);
+		return;
+	}
+	s->job_i = 0;
+	s->next_table = 0;
+}
+
+/* A wish holds for one run of the job. */
+static void
+drop_wishes(struct pbox_control *c)
+{
+	struct snapshots *s = &c->snapshots;
+
+	for (unsigned i = 0; i < s->n_wishes; i++) {
+		const struct pbox_job *job;
+
+		if (!s->wish[i].begun)
+			continue;
+		job = snapshot_job(c, s->wish[i].job);
+		if (job == NULL || job->id != s->wish[i].id)
+			s->wish[i--] = s->wish[--s->n_wishes];
+	}
+}
+
+void
+snapshot_step(struct pbox_control *c)
+{
+	struct snapshots *s = &c->snapshots;
+
+	if (s->conf->dir == NULL)
+		return;
+	if (s->n_wishes > 0)
+		drop_wishes(c);
+	if (s->state == SNAPSHOT_COPYING)
+		copying(c);
+	else if (s->state == SNAPSHOT_WRITING)
+		writing(c);
+	else
+		idle(c);
+}
+
+const struct pbox_job *
+snapshot_job(struct pbox_control *c, const char *name)
+{
+	const struct pbox_job *job;
+
+	for (unsigned i = 0; (job = pbox_registrar_job(c->registrar, i)) != NULL; i++)
+		if (strcmp(job->name, name) == 0 && job->state != PBOX_JOB_CLOSING)
+			return job;
+	return NULL;
+}
+
+static int
+no_dir(struct pbox_error *err)
+{
+	return pbox_fail(
+		err, ENOTSUP, "the box takes no snapshots: set snapshot-dir and snapshot-memory");
+}
+
+int
+snapshot_ask(struct pbox_control *c, const char *name, unsigned *tables, struct pbox_error *err)
+{
+	struct snapshots *s = &c->snapshots;
+	const struct pbox_job *job = snapshot_job(c, name);
+
+	if (s->conf->dir == NULL)
+		return no_dir(err);
+	if (job == NULL)
+		return pbox_fail(err, ENOENT, "there is no job '%s' now", name);
+	if (s->n_asked == SNAPSHOT_ASKED)
+		return pbox_fail(
+			err, EBUSY, "%u jobs wait for their snapshots already", s->n_asked);
+	*tables = job->n_tables;
+	snprintf(s->asked[s->n_asked++], sizeof(s->asked[0]), "%s", name);
+	return 0;
+}
+
+int
+snapshot_wish(struct pbox_control *c, const char *name, char *text, size_t cap)
+{
+	struct snapshots *s = &c->snapshots;
+	const struct pbox_job *job = snapshot_job(c, name);
+	struct pbox_snapshot_file *f = NULL;
+	struct pbox_error err;
+	int n;
+
+	if (s->conf->dir == NULL) {
+		int ret = no_dir(&err);
+
+		snprintf(text, cap, "%s", err.text);
+		return ret;
+	}
+	n = pbox_snapshot_list(s->conf->dir, name, -1, &f, &err);
+	if (n <= 0) {
+		snprintf(text, cap, "%s has no snapshot of job '%s'", s->conf->dir, name);
+		return -ENOENT;
+	}
+	snprintf(text, cap, "its newest snapshot is of round %u", f[0].round);
+	free(f);
+	for (uint32_t i = 0; job != NULL && i < job->n_tables; i++)
+		if (job->table[i]->built) {
+			snprintf(text, cap, "job '%s' is running: end it first", name);
+			return -EBUSY;
+		}
+	for (unsigned i = 0; i < s->n_wishes; i++)
+		if (strcmp(s->wish[i].job, name) == 0)
+			return 0;
+	if (s->n_wishes == SNAPSHOT_ASKED) {
+		snprintf(text, cap, "%u jobs wait to be restored already", s->n_wishes);
+		return -EBUSY;
+	}
+	s->wish[s->n_wishes] = (struct snapshot_wish){.begun = false};
+	snprintf(s->wish[s->n_wishes++].job, sizeof(s->wish[0].job), "%s", name);
+	return 0;
+}

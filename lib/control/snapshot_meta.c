@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "snapshot.h"
+
+_Static_assert(PBOX_SNAPSHOT_NAME == PBOX_NAME_LEN, "names are copied whole");
+
+static uint64_t
+real_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static uint32_t
+remembered(const struct pbox_schedule *s)
+{
+	uint32_t n = atomic_load_explicit(&s->count, memory_order_relaxed);
+
+	return n < PBOX_SCHEDULE ? n : PBOX_SCHEDULE;
+}
+
+static void
+take_schedules(struct pbox_snapshot_meta *m, const struct pbox_table *t)
+{
+	uint32_t at = 0;
+
+	for (unsigned g = 0; g < t->n_groups; g++) {
+		const struct pbox_schedule *s = &t->schedule[g];
+		uint32_t count = atomic_load_explicit(&s->count, memory_order_relaxed);
+
+		for (uint32_t k = remembered(s); k-- > 0;) {
+			const struct pbox_schedule_entry *e =
+				&s->entry[(count - 1 - k) % PBOX_SCHEDULE];
+			const struct pbox_hyper *h = &e->hyper;
+
+			m->entry[at++] = (struct pbox_snapshot_entry){
+				.from_round = e->from_round,
+				.set = e->set,
+				.group = (uint16_t)g,
+				.has_lr = h->has_lr != 0,
+				.value = {h->lr, h->momentum, h->dampening, h->weight_decay,
+					h->beta1, h->beta2, h->eps, h->clip_value},
+			};
+		}
+	}
+}
+
+static void
+take_layout(struct pbox_snapshot_meta *m, const struct pbox_job_table *jt)
+{
+	const struct pbox_table *t = &jt->t;
+
+	for (uint32_t i = 0; i < m->n_tensors; i++) {
+		m->tensor[i].elements = jt->tensor[i].elements;
+		m->tensor[i].group = jt->tensor[i].group;
+		memcpy(m->tensor[i].name, jt->tensor[i].name, PBOX_SNAPSHOT_NAME);
+	}
+	for (uint32_t i = 0; i < m->n_chunks; i++)
+		m->chunk[i] = (struct pbox_snapshot_chunk){
+			.elements = t->layout.chunk[i].elements,
+			.first_segment = t->layout.chunk[i].first_segment,
+			.segments = t->layout.chunk[i].segments,
+			.group = t->layout.chunk[i].group,
+		};
+	for (uint32_t i = 0; i < m->n_segments; i++)
+		m->segment[i] = (struct pbox_snapshot_segment){
+			.offset = t->layout.segment[i].offset,
+			.tensor = t->layout.segment[i].tensor,
+			.elements = t->layout.segment[i].elements,
+		};
+}
+
+int
+snapshot_describe(struct pbox_snapshot_meta *m, const struct pbox_job *job, uint32_t table,
+	const struct pbox_stage *stage, uint32_t incarnation)
+{
+	const struct pbox_job_table *jt = job->table[table];
+	const struct pbox_table *t = &jt->t;
+
+	*m = (struct pbox_snapshot_meta){
+		.table = table,
+		.round = stage->round,
+		.incarnation = incarnation,
+		.created_ns = real_ns(),
+		.workers = job->workers,
+		.mode = t->mode,
+		.op = t->op,
+		.optimiser = t->optimiser,
+		.push_format = t->push_format,
+		.pull_format = t->pull_format,
+		.arrays = (uint8_t)stage->arrays,
+		.frag_elements = t->frag_elements,
+		.elements = stage->elements,
+		.n_tensors = jt->fixed.tensors,
+		.n_chunks = t->n_chunks,
+		.n_segments = t->layout.n_segments,
+		.n_fragments = stage->n_fragments,
+		.n_groups = t->n_groups,
+	};
+	memcpy(m->job, job->name, sizeof(m->job));
+	for (unsigned g = 0; g < t->n_groups; g++)
+		m->n_entries += remembered(&t->schedule[g]);
+	if (pbox_snapshot_meta_alloc(m) != 0)
+		return -ENOMEM;
+	take_layout(m, jt);
+	take_schedules(m, t);
+	for (uint32_t i = 0; i < m->n_fragments; i++)
+		m->fragment[i] = (struct pbox_snapshot_fragment){stage->fragment[i].version,
+			stage->fragment[i].samples, stage->fragment[i].contributors};
+	return 0;
+}
+
+static const char *
+different_tensors(
+	const struct pbox_snapshot_meta *m, const struct pbox_job_table *jt, char *text, size_t cap)
+{
+	if (m->n_tensors != jt->fixed.tensors) {
+		snprintf(text, cap, "it has %u tensors, the table %u", m->n_tensors,
+			jt->fixed.tensors);
+		return text;
+	}
+	for (uint32_t i = 0; i < m->n_tensors; i++) {
+		const struct pbox_snapshot_tensor *a = &m->tensor[i];
+		const struct pbox_tensor *b = &jt->tensor[i];
+
+		if (a->elements == b->elements && a->group == b->group &&
+			strcmp(a->name, b->name) == 0)
+			continue;
+		snprintf(text, cap,
+			"its tensor %u is '%s' with %llu elements in group %u, the table's is '%s' "
+			"with %llu in group %u",
+			i, a->name, (unsigned long long)a->elements, a->group, b->name,
+			(unsigned long long)b->elements, b->group);
+		return text;
+	}
+	return NULL;
+}
+
+static bool
+same_chunks(const struct pbox_snapshot_meta *m, const struct pbox_table *t)
+{
+	if (m->n_chunks != t->n_chunks || m->n_segments != t->layout.n_segments ||
+		m->frag_elements != t->frag_elements)
+		return false;
+	for (uint32_t i = 0; i < m->n_chunks; i++)
+		if (m->chunk[i].elements != t->layout.chunk[i].elements ||
+			m->chunk[i].segments != t->layout.chunk[i].segments)
+			return false;
+	for (uint32_t i = 0; i < m->n_segments; i++) {
+		const struct pbox_segment *s = &t->layout.segment[i];
+
+		if (m->segment[i].offset != s->offset || m->segment[i].tensor != s->tensor ||
+			m->segment[i].elements != s->elements)
+			return false;
+	}
+	return true;
+}
+
+const char *
+snapshot_difference(const struct pbox_snapshot_meta *m, const struct pbox_job *job,
+	const struct pbox_table *t, char *text, size_t cap)
+{
+	const struct pbox_job_table *jt = job->table[t->id];
+
+	if (m->mode != t->mode || m->op != t->op) {
+		snprintf(text, cap, "its mode and operation are %u and %u, the table's %u and %u",
+			m->mode, m->op, t->mode, t->op);
+		return text;
+	}
+	if (m->optimiser != t->optimiser ||
+		m->arrays != 1 + pbox_optim_states((enum pbox_optim_kind)t->optimiser)) {
+		snprintf(text, cap, "its optimiser is %s, the table's %s",
+			pbox_optim_kind_name((enum pbox_optim_kind)m->optimiser),
+			pbox_optim_kind_name((enum pbox_optim_kind)t->optimiser));
+		return text;
+	}
+	if (m->push_format != t->push_format || m->pull_format != t->pull_format) {
+		snprintf(text, cap,
+			"its push and pull formats are %u and %u, the table's %u and %u",
+			m->push_format, m->pull_format, t->push_format, t->pull_format);
+		return text;
+	}
+	if (different_tensors(m, jt, text, cap) != NULL)
+		return text;
+	if (m->n_groups != t->n_groups)
+		return "its groups of hyper-parameters are others";
+	if (!same_chunks(m, t)) {
+		snprintf(text, cap,
+			"its %u chunks have fragments of %u elements, the table's %u of %u: the "
+			"MTU, "
+			"chunk-bytes or the number of cores has changed",
+			m->n_chunks, m->frag_elements, t->n_chunks, t->frag_elements);
+		return text;
+	}
+	return NULL;
+}

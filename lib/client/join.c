@@ -36,6 +36,7 @@ code_of(unsigned error)
 		return PBOX_C_MISMATCH;
 	case PBOX_E_SESSION:
 	case PBOX_E_SHUTDOWN:
+	case PBOX_E_LOST:
 		return PBOX_C_LOST;
 	case PBOX_E_NO_MEMORY:
 		return PBOX_C_MEMORY;

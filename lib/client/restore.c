@@ -6,6 +6,8 @@
 
 #include "restart.h"
 
+#define ANCIENT_US 100000000u
+
 /*
  * RESTORE of the fragments of one table, in the order of chunks, as all workers do (R10.5). They are
  * flights as any others: window, timers and suspicion are those of transfer.c and recover.c.
@@ -100,7 +102,13 @@ take_version(struct pbox_client *c, struct table *t, struct frag *f, uint32_t ve
 static void
 fragment_done(struct pbox_client *c, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 {
-	recover_answer(ep, fl, h, c->now);
+	struct pbox_hdr answer = *h;
+
+	/* the box says so unasked as well, and then ts is that of some RESTORE of before: nothing
+	 * about the round trip (one of more than a minute is none) */
+	if (fl->waited)
+		answer.ts = (uint32_t)(c->now / NS_PER_US) - h->held - ANCIENT_US;
+	recover_answer(ep, fl, &answer, c->now);
 	window_answered(&ep->win, ep->limited, c->now);
 	transfer_land(ep, fl);
 	c->rejoin->left--;
@@ -143,7 +151,7 @@ restore_answer(struct pbox_client *c, struct table *t, struct ep *ep, struct fli
 			c->box_name, h->base, name);
 		return;
 	case PBOX_RESTORE_GIVE:
-		if (fl->give && fl->ts != h->ts)
+		if (fl->give && fl->ts != h->ts && c->now - fl->sent_ns < ep->win.rto)
 			return; /* it is on its way */
 		fl->give = true;
 		fl->backoff = fl->tries = 0;

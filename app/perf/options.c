@@ -41,6 +41,8 @@ static const char help[] =
 	"Network\n"
 	"  -M, --mtu N            (the interface's)     -W, --window N      frames per endpoint\n"
 	"      --gso on|off|probe                           --spin US       busy-poll\n"
+	"      --keep-copies on|off                         goes on after a restart of the box "
+	"(on)\n"
 	"      --transport NAME   udp (default) or dpdk;    --transport-args TEXT for it, %i\n"
 	"                         stands for the number of the local worker\n"
 	"      --join-timeout S   (10)                      --lease S       (the box's)\n"
@@ -66,6 +68,7 @@ enum {
 	OPT_TRANSPORT,
 	OPT_TRANSPORT_ARGS,
 	OPT_GSO,
+	OPT_COPIES,
 	OPT_SPIN,
 	OPT_JOIN_TIMEOUT,
 	OPT_LEASE,
@@ -105,6 +108,7 @@ static const struct option longs[] = {
 	{"mtu", 1, NULL, 'M'},
 	{"window", 1, NULL, 'W'},
 	{"gso", 1, NULL, OPT_GSO},
+	{"keep-copies", 1, NULL, OPT_COPIES},
 	{"transport", 1, NULL, OPT_TRANSPORT},
 	{"transport-args", 1, NULL, OPT_TRANSPORT_ARGS},
 	{"spin", 1, NULL, OPT_SPIN},
@@ -322,6 +326,9 @@ parse_one(struct options *o, int c, const char *name, const char *arg, double *s
 	case OPT_GSO:
 		o->gso = choice(name, arg, gso, 3) == 2 ? -1 : (int)choice(name, arg, gso, 3);
 		break;
+	case OPT_COPIES:
+		o->keep_copies = (int)choice(name, arg, gso, 2);
+		break;
 	case OPT_TRANSPORT:
 		o->transport = arg;
 		break;
@@ -398,6 +405,7 @@ options_parse(struct options *o, int argc, char **argv)
 		.eps = 1e-8,
 		.timeout_ms = 30000,
 		.gso = -1,
+		.keep_copies = 1,
 		.seed = 1,
 	};
 	while ((c = getopt_long(argc, argv, "j:s:B:w:i:l:e:b:m:O:f:r:t:I:c:T:M:W:qhV", longs,

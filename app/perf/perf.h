@@ -37,7 +37,7 @@ struct options {
 	unsigned op, optimiser, push_format, pull_format;
 	double lr, momentum, dampening, weight_decay, beta1, beta2, eps;
 	unsigned mtu, window, timeout_ms, join_timeout_ms, spin_us, lease_ms;
-	int gso;
+	int gso, keep_copies;
 	uint64_t seed;
 	enum check check;
 	bool per_tensor, json, quiet;

@@ -28,6 +28,7 @@ class Conf(ct.Structure):
         ("join_timeout_ms", ct.c_uint), ("gso", ct.c_int), ("spin_us", ct.c_int),
         ("min_rto_us", ct.c_uint),
         ("transport", ct.c_char_p), ("transport_args", ct.c_char_p),
+        ("keep_copies", ct.c_int),
     ]
 
 
@@ -41,6 +42,7 @@ class TableDecl(ct.Structure):
         ("mode", ct.c_uint8), ("op", ct.c_uint8), ("optimiser", ct.c_uint8),
         ("push_format", ct.c_uint8), ("pull_format", ct.c_uint8),
         ("n", ct.c_uint), ("tensors", ct.POINTER(TensorDecl)),
+        ("first_round", ct.c_uint32),
     ]
 
 
@@ -67,7 +69,8 @@ class Stats(ct.Structure):
             "contributors")
     ] + [
         (n, ct.c_uint64) for n in (
-            "samples", "tx_by_ref", "tx_copied", "tx_failed", "rx_failed")
+            "samples", "tx_by_ref", "tx_copied", "tx_failed", "rx_failed",
+            "restarts", "restored_fragments", "restore_ms")
     ]
 
 
@@ -79,12 +82,13 @@ _ERR = ct.POINTER(Error)
 _PROTOTYPES = {
     "pbox_client_version": (ct.c_char_p, []),
     "pbox_client_code_name": (ct.c_char_p, [ct.c_int]),
-    "pbox_client_conf_init": (None, [ct.POINTER(Conf)]),
+    "pbox_client_conf_init_sized": (None, [ct.POINTER(Conf), ct.c_size_t]),
     "pbox_client_open": (ct.c_int, [ct.POINTER(_P), ct.POINTER(Conf), _ERR]),
     "pbox_client_worker": (ct.c_uint, [_P]),
     "pbox_client_workers": (ct.c_uint, [_P]),
     "pbox_client_declare": (
         ct.c_int, [_P, ct.POINTER(TableDecl), ct.c_uint, ct.POINTER(ct.c_uint32), _ERR]),
+    "pbox_client_next_round": (ct.c_uint32, [_P, ct.c_uint32]),
     "pbox_client_set": (
         ct.c_int,
         [_P, ct.c_uint32, ct.c_uint16, ct.c_uint32, ct.POINTER(Hyper), ct.c_uint, _ERR]),
@@ -146,6 +150,20 @@ def get() -> Any:
     if _lib is None:
         _lib = _load()
     return _lib
+
+
+def conf() -> Conf:
+    """A configuration with the library's defaults. Structures carry their size, so a library
+    may be newer than this module; one that knows less than it is refused."""
+    lib, c = get(), Conf()
+    lib.pbox_client_conf_init_sized(ct.byref(c), ct.sizeof(Conf))
+    if c.size != ct.sizeof(Conf):
+        raise ImportError(
+            f"the PBox client library in use ({lib.pbox_client_version().decode()}) is older "
+            f"than this Python package: its configuration has {c.size} bytes, {ct.sizeof(Conf)} "
+            "are needed. Install both from the same release, or set PBOX_CLIENT_LIB to the path "
+            f"of the newer {SONAME}.")
+    return c
 
 
 def use(lib: Optional[Any]) -> None:

@@ -287,6 +287,13 @@ class Table:
         c._operations[handle.value] = op
         return op
 
+    @property
+    def next_round(self) -> int:
+        """Number of the round that the next push contributes to. A checkpoint taken now is that
+        of the round before; who starts again from it says first_round=next_round."""
+        with self.client._call() as p:
+            return int(_lib.get().pbox_client_next_round(p, self.number))
+
     def pushpull(self, inputs: Any, outputs: Any = None, *, priority: int = 0,
                  weight: int = 1) -> Operation:
         """Start this worker's next round; the result goes to `outputs` (default: in place)."""
@@ -345,6 +352,8 @@ class Client:
     mtu, window, lease, gso, spin, min_rto, bind, host: see struct pbox_client_conf
     transport, transport_args: what carries the datagrams, "udp" or "dpdk", and its arguments;
              None: the variables PBOX_TRANSPORT and PBOX_TRANSPORT_ARGS, or kernel sockets
+    keep_copies  keep the last result of every tensor (memory of one model), and go on after a
+             restart of the box; without, that raises PBoxLost
     """
 
     def __init__(self, box: str, job: str, secret: str = "", worker: Optional[int] = None,
@@ -353,7 +362,7 @@ class Client:
                  window: int = 0, lease: Optional[float] = None, gso: Optional[bool] = None,
                  spin: float = 0.0, min_rto: float = 0.0,
                  transport: Optional[str] = None,
-                 transport_args: Optional[str] = None) -> None:
+                 transport_args: Optional[str] = None, keep_copies: bool = True) -> None:
         self._p: Optional[ct.c_void_p] = None
         self._pid = os.getpid()
         self._cond = threading.Condition()
@@ -366,9 +375,7 @@ class Client:
         if worker is not None and not 0 <= worker < workers:
             raise PBoxInvalid(f"worker {worker} of {workers}: needed is 0 to {workers - 1}")
         lib = _lib.get()
-        conf = _lib.Conf()
-        lib.pbox_client_conf_init(ct.byref(conf))
-        conf.size = ct.sizeof(_lib.Conf)
+        conf = _lib.conf()
         conf.box, conf.job, conf.secret = box.encode(), job.encode(), (secret or "").encode()
         conf.bind = bind.encode() if bind else None
         conf.host = host.encode() if host else None
@@ -383,6 +390,7 @@ class Client:
         if transport is None:
             transport = os.environ.get("PBOX_TRANSPORT", "")
             transport_args = os.environ.get("PBOX_TRANSPORT_ARGS", "")
+        conf.keep_copies = int(keep_copies)
         conf.transport = transport.encode() if transport else None
         conf.transport_args = transport_args.encode() if transport_args else None
         opened: List[ct.c_void_p] = []
@@ -431,11 +439,16 @@ class Client:
 
     def declare(self, tensors: Iterable[TensorLike], *, mode: str = "all-reduce",
                 op: str = "mean", optimiser: str = "none", push: str = "fp32",
-                pull: str = "fp32", timeout: Optional[float] = None) -> Table:
+                pull: str = "fp32", timeout: Optional[float] = None,
+                first_round: int = 0) -> Table:
         """Declare a table and wait until all workers have. All workers declare the same tables
         in the same order. `push` and `pull` are the formats of arrays and wire: fp32, bf16 or
         fp16; `op` is what a round makes of the contributions: sum, mean, sample_mean,
-        weighted_mean."""
+        weighted_mean. `first_round` is for a worker that was killed and goes on from its own
+        checkpoint of round s: s + 1 (see Table.next_round). In a job that has not begun, rounds
+        count from 1 all the same."""
+        if not 0 <= first_round < 1 << 32:
+            raise PBoxInvalid(f"first_round {first_round} is not in 0 to 4294967295")
         specs = []
         for i, t in enumerate(tensors):
             if isinstance(t, int):
@@ -452,7 +465,8 @@ class Client:
             size=ct.sizeof(_lib.TableDecl), mode=_choose(MODES, mode, "mode"),
             op=_choose(OPS, op, "op"), optimiser=_choose(OPTIMISERS, optimiser, "optimiser"),
             push_format=_choose(_buffers.FORMATS, push, "push"),
-            pull_format=_choose(_buffers.FORMATS, pull, "pull"), n=len(specs), tensors=decl)
+            pull_format=_choose(_buffers.FORMATS, pull, "pull"), n=len(specs), tensors=decl,
+            first_round=first_round)
         ms = _ms(timeout)
 
         def call() -> int:

@@ -79,7 +79,7 @@ class PBoxDeadline(PBoxError, TimeoutError):
 
 
 class PBoxLost(PBoxError, ConnectionError):
-    """The session ended: the box was restarted or stopped, or the lease was lost."""
+    """The session ended, and what it held cannot be had again."""
 
     code = -10
 

@@ -143,15 +143,19 @@ class FakeLib:
 
     # ---- the interface
 
+    conf_size = 1 << 20  # of a library that is as new as it can be
+
     def pbox_client_version(self):
         return b"fake"
 
-    def pbox_client_conf_init(self, conf):
+    def pbox_client_conf_init_sized(self, conf, size):
+        conf._obj.size, conf._obj.keep_copies = min(size, self.conf_size), 1
         conf._obj.timeout_ms, conf._obj.join_timeout_ms, conf._obj.gso = 60000, 10000, -1
 
     def pbox_client_open(self, out, conf, err):
         c = conf._obj
         self.transport = c.transport, c.transport_args
+        self.keep_copies = c.keep_copies
         name = c.job.decode()
         with self.cond:
             if self.secrets is not None:
@@ -205,6 +209,11 @@ class FakeLib:
                         err, -9, f"{len(c.job.declared[n])} of {c.job.workers} have declared")
         number._obj.value = n
         return 0
+
+    def pbox_client_next_round(self, p, table):
+        c = self._c(p)
+        with self.cond:
+            return 1 + max([r for (t, _), r in c.rounds.items() if t == table], default=0)
 
     def pbox_client_set(self, p, table, group, from_round, h, n, err):
         t = self._c(p).job.tables[table]

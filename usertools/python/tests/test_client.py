@@ -42,7 +42,27 @@ class Sessions(Case):
         self.assertEqual(
             [ctypes.sizeof(s) for s in (_lib.Error, _lib.Conf, _lib.TensorDecl, _lib.TableDecl,
                                         _lib.Io, _lib.Hyper, _lib.Stats)],
-            [516, 104, 24, 32, 24, 16, 216])
+            [516, 112, 24, 40, 24, 16, 240])
+
+    def test_older_library(self):
+        self.lib.conf_size = 104
+        with self.assertRaisesRegex(ImportError, "older than this Python package"):
+            self.client()
+
+    def test_keep_copies(self):
+        self.client().close()
+        self.assertEqual(self.lib.keep_copies, 1)
+        self.client(keep_copies=False).close()
+        self.assertEqual(self.lib.keep_copies, 0)
+
+    def test_next_round(self):
+        with self.client() as c:
+            t = c.declare([("a", 2)], first_round=7)  # the job is new
+            self.assertEqual(t.next_round, 1)
+            t.run([array.array("f", [1, 2])])
+            self.assertEqual(t.next_round, 2)
+            with self.assertRaises(pbox.PBoxInvalid):
+                c.declare([("a", 2)], first_round=-1)
 
     def test_numbers(self):
         with self.client(1, 3) as c:

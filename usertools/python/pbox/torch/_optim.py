@@ -45,6 +45,10 @@ class BoxOptimizer(torch.optim.Optimizer):
     step still applies momentum and weight decay to it: other workers may have a gradient for it,
     and all must do the same.
 
+    first_round        for a worker that was killed and goes on from its own checkpoint: what
+                       next_round was when that was taken. params (and lr of the groups) must be
+                       the checkpoint's; they are neither sent nor overwritten.
+
     state_dict() holds the hyper-parameters only. Momentum and moments live on the box for as long
     as the job does; after load_state_dict() in a new job they start from zero.
     """
@@ -57,7 +61,7 @@ class BoxOptimizer(torch.optim.Optimizer):
                  worker: Optional[int] = None, workers: Optional[int] = None, op: str = "mean",
                  push: str = "fp32", pull: str = "fp32", clip_value: float = 0.0,
                  client: Optional[Client] = None, declare_timeout: Optional[float] = None,
-                 **options: Any) -> None:
+                 first_round: int = 0, **options: Any) -> None:
         self._declared = False
         if not 0 <= clip_value < math.inf:
             raise PBoxInvalid(f"clip_value is {clip_value}: needed is 0 (off) or more")
@@ -82,12 +86,15 @@ class BoxOptimizer(torch.optim.Optimizer):
             self.client: Client = self._session.client
             self.table: Table = self.client.declare(
                 specs, mode="optimiser", op=op, optimiser=self._optimiser, push=push, pull=pull,
-                timeout=declare_timeout)
+                timeout=declare_timeout, first_round=first_round)
             self._declared = True
             self._prepare()
             self._sent: List[Dict[str, float]] = [{} for _ in self.param_groups]
-            self._send_hypers()
-            self._share_parameters()
+            # in a job that has not begun, rounds begin with 1, and there is nothing to go on with
+            self._resumed = first_round > 0 and self.table.next_round == first_round > 1
+            if not self._resumed:
+                self._send_hypers()
+                self._share_parameters()
         except BaseException:
             self._session.release()
             raise
@@ -135,6 +142,12 @@ class BoxOptimizer(torch.optim.Optimizer):
                 "declared them): make a second optimiser for them")
         super().add_param_group(param_group)
 
+    @property
+    def next_round(self) -> int:
+        """Number of the next step's round: `first_round` of who goes on from a checkpoint that is
+        taken now."""
+        return self.table.next_round
+
     # ---- hyper-parameters
 
     def _hyper_values(self, group: Dict[str, Any]) -> Dict[str, float]:
@@ -159,6 +172,11 @@ class BoxOptimizer(torch.optim.Optimizer):
                 try:
                     self.table.set_hyper(g, **changed)
                 except (PBoxMismatch, PBoxRefused) as e:
+                    if self._resumed and "already finished" in str(e):
+                        # our gradient of this round had arrived before we were killed, so these
+                        # values had been sent before it
+                        self._sent[g] = new
+                        continue
                     mine = ", ".join(f"{k}={v:g}" for k, v in changed.items())
                     raise type(e)(f"{e} (this worker has {mine} in group {g})") from None
                 self._sent[g] = new
@@ -235,6 +253,7 @@ class BoxOptimizer(torch.optim.Optimizer):
             return
         self._pending.wait(timeout)
         self._pending = None
+        self._resumed = False
         if self._narrow_pull:
             with torch.no_grad():
                 self._widen()

@@ -49,7 +49,8 @@ enum pbox_shard_stat {
 	PBOX_SS_DROP_INIT_FORBIDDEN,
 	PBOX_SS_DROP_NO_SLOT,
 	PBOX_SS_DROP_NO_BUFFER,
-	PBOX_SS_DROP_CRC, /**< of a frame that came unverified */
+	PBOX_SS_DROP_CRC,      /**< of a frame that came unverified */
+	PBOX_SS_DROP_REPLAYED, /**< an older PULL, from another address (R4.9) */
 	PBOX_SS_DROP_TYPE,
 	/* work done */
 	PBOX_SS_ROUNDS,     /**< fragments finished */

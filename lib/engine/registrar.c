@@ -163,6 +163,18 @@ registrar_silent_ms(const struct pbox_registrar *r, const struct pbox_job *job, 
 	return ns == UINT64_MAX ? NEVER_SEEN : (uint32_t)(ns / NS_PER_MS);
 }
 
+/* What the box says unasked goes where the newest frame came from: an old one that somebody caught
+ * does not turn it elsewhere (R4.9). */
+static void
+follow(struct pbox_member *m, const struct pbox_frame *f)
+{
+	if (m->heard && (int32_t)(f->hdr.ts - m->ts) <= 0)
+		return;
+	m->heard = true;
+	m->ts = f->hdr.ts;
+	m->peer = f->peer;
+}
+
 /* The job of an established session, or NULL after answering ERROR SESSION (R4.8). */
 static struct pbox_job *
 session(struct pbox_registrar *r, const struct pbox_frame *f)
@@ -201,7 +213,7 @@ session(struct pbox_registrar *r, const struct pbox_frame *f)
 		return NULL;
 	}
 	job->member[f->hdr.worker].last_seen = r->now_ns;
-	job->member[f->hdr.worker].peer = f->peer;
+	follow(&job->member[f->hdr.worker], f);
 	if (job->member[f->hdr.worker].state == PBOX_MEMBER_SILENT)
 		job->member[f->hdr.worker].state = PBOX_MEMBER_JOINED;
 	return job;

@@ -304,7 +304,9 @@ admit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_jo
 		registrar_event(r, PBOX_LOG_INFO, "job '%s': worker %u (%s) joined, %u of %u",
 			job->name, w, mb->host, pbox_job_joined(job), job->workers);
 	}
-	mb->peer = f->peer;
+	/* a copy of the first one comes from no other address: its cookie says which */
+	if (!repeated || !mb->heard || mb->peer.ip != f->peer.ip || mb->peer.udp != f->peer.udp)
+		mb->peer = f->peer;
 	mb->last_seen = r->now_ns;
 	mb->join_request = f->hdr.chunk;
 	mb->welcome_owed = true;

@@ -166,6 +166,26 @@ resolve(struct pbox_shard *s, const struct pbox_frame *f, struct target *g)
 	return check_payload(f, g);
 }
 
+/* A worker whose address has changed asks from the new one with a newer clock than ever before; a
+ * PULL that somebody caught and sends from elsewhere has an old one (R4.9). */
+static bool
+is_newest_pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	struct shard_member *m = &g->j->member[f->hdr.worker];
+	bool newer = m->pull_token != f->hdr.token || (int32_t)(f->hdr.ts - m->pull_ts) > 0;
+
+	if (shard_is_elsewhere(s, g, f)) {
+		if (!newer)
+			return false;
+		shard_moved(s, g, f);
+	}
+	if (newer) {
+		m->pull_token = f->hdr.token;
+		m->pull_ts = f->hdr.ts;
+	}
+	return true;
+}
+
 static void
 pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
@@ -185,6 +205,10 @@ pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 	if (!latest && (ahead < 0 || (ahead == 0 && !g->slot->has_result &&
 					     g->st->t->mode == PBOX_MODE_ALLREDUCE))) {
 		count(s, PBOX_SS_DROP_ROUND_STALE);
+		return;
+	}
+	if (!is_newest_pull(s, g, f)) {
+		count(s, PBOX_SS_DROP_REPLAYED);
 		return;
 	}
 	count(s, PBOX_SS_RX_PULL);
@@ -208,26 +232,10 @@ shard_verify(const struct pbox_frame *f)
 	return pbox_frame_verify(f->payload, pbox_crc32c(0, f->payload, f->hdr.length));
 }
 
-_Static_assert(sizeof(struct pbox_peer) == 20, "compared as two words and a half");
-
-static inline bool
-same_peer(const struct pbox_peer *a, const struct pbox_peer *b)
-{
-	uint64_t x[2], y[2];
-	uint32_t u, v;
-
-	memcpy(x, a, 16);
-	memcpy(y, b, 16);
-	memcpy(&u, (const uint8_t *)a + 16, 4);
-	memcpy(&v, (const uint8_t *)b + 16, 4);
-	return ((x[0] ^ y[0]) | (x[1] ^ y[1]) | (u ^ v)) == 0;
-}
-
 static bool
 act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	struct shard_member *m = &g->j->member[f->hdr.worker];
-	struct pbox_peer *peer;
 
 	/* the token was right: the worker lives, whatever happened to the rest of the frame */
 	atomic_store_explicit(&m->last_seen, s->now_ns, memory_order_relaxed);
@@ -242,13 +250,14 @@ act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 		shard_send_pong(s, g->j, f);
 		return false;
 	}
-	peer = peer_of(s, g, f->hdr.worker);
-	if (!same_peer(peer, &f->peer)) {
+	if (shard_is_elsewhere(s, g, f)) {
 		if (f->unverified && !shard_verify(f)) {
 			count(s, PBOX_SS_DROP_CRC);
 			return false;
 		}
-		*peer = f->peer;
+		/* the first frame of a session there; others move it when they are known to be new */
+		if (peer_of(s, g, f->hdr.worker)->token != f->hdr.token)
+			shard_moved(s, g, f);
 	}
 	if (f->hdr.type == PBOX_PULL) {
 		pull(s, g, f);

@@ -62,7 +62,7 @@ send_result_to(struct pbox_shard *s, const struct target *g, struct pbox_send *o
 {
 	out->hdr.flags = PBOX_F_LAST;
 	address(s, g->j, worker, out);
-	out->peer = peer_of(s, g, worker);
+	out->peer = &peer_of(s, g, worker)->at;
 	s->conf.ops->send(s->conf.ctx, out);
 }
 
@@ -161,7 +161,7 @@ shard_send_taken_back(struct pbox_shard *s, const struct target *g, unsigned wor
 	};
 
 	address(s, g->j, worker, &out);
-	out.peer = peer_of(s, g, worker);
+	out.peer = &peer_of(s, g, worker)->at;
 	count(s, PBOX_SS_TX_WAIT);
 	s->conf.ops->send(s->conf.ctx, &out);
 }
@@ -192,7 +192,7 @@ void
 shard_send_to(struct pbox_shard *s, const struct target *g, struct pbox_send *out, unsigned worker)
 {
 	address(s, g->j, worker, out);
-	out->peer = peer_of(s, g, worker);
+	out->peer = &peer_of(s, g, worker)->at;
 	count(s, PBOX_SS_TX_OTHER);
 	s->conf.ops->send(s->conf.ctx, out);
 }

@@ -7,18 +7,28 @@
 
 /* What the files of the shard share, and what the registrar allocates for it. */
 
+#include <string.h>
+
 #include <pbox_optim.h>
 
 #include "error_rate.h"
 #include "pbox_shard.h"
-#include "shard_quota.h"
 #include "pbox_stage.h"
+#include "shard_quota.h"
 
 /* One worker of a job, as a shard sees it. */
 struct shard_member {
 	_Atomic uint64_t last_seen; /* ns; read by the registrar */
 	bool ce;                    /* to be echoed with the next answer */
 	struct repeat_credit repeat;
+	uint64_t pull_token; /* of the session in which pull_ts came */
+	uint32_t pull_ts;    /* of its newest PULL */
+};
+
+/* Where a worker's frames to one endpoint come from, in the session with that token. */
+struct shard_peer {
+	uint64_t token;
+	struct pbox_peer at;
 };
 
 /* What is kept of one worker's contribution, or of its wish for the result. */
@@ -56,7 +66,7 @@ struct pbox_shard_job {
 	struct shard_member *member;
 	/* Where a worker's frames to each endpoint of the shard come from: its answers leave through
 	 * the port of the chunk, to the worker's address there. */
-	struct pbox_peer *peer;
+	struct shard_peer *peer;
 	unsigned peers;                  /* of one worker */
 	struct pbox_shard_table **table; /* PBOX_MAX_TABLES */
 	struct pbox_round *free_round;
@@ -122,7 +132,7 @@ struct pbox_shard {
 /* Elements that the 16-bit length of a frame can say, in the smallest format. */
 #define FRAGMENT_MAX (65536 / 2)
 
-static inline struct pbox_peer *
+static inline struct shard_peer *
 peer_of(const struct pbox_shard *s, const struct target *g, unsigned worker)
 {
 	return &g->j->peer[worker * g->j->peers + s->own_index[g->c->endpoint]];
@@ -165,6 +175,29 @@ struct pbox_shard_job *shard_job_create(struct pbox_job *job, uint16_t shard, un
 	uint32_t n_rounds, uint32_t hold_share, size_t acc_bytes, struct pbox_arena *arena);
 void shard_job_free(struct pbox_shard_job *j);
 struct pbox_shard_table *shard_table_create(struct pbox_table *t);
+
+/* From elsewhere than the worker's earlier frames to this endpoint, in this session? */
+static inline bool
+shard_is_elsewhere(const struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	const struct shard_peer *p = peer_of(s, g, f->hdr.worker);
+	uint64_t x[2], y[2];
+	uint32_t u, v;
+
+	_Static_assert(sizeof(struct pbox_peer) == 20, "compared as two words and a half");
+	memcpy(x, &p->at, 16);
+	memcpy(y, &f->peer, 16);
+	memcpy(&u, (const uint8_t *)&p->at + 16, 4);
+	memcpy(&v, (const uint8_t *)&f->peer + 16, 4);
+	return ((x[0] ^ y[0]) | (x[1] ^ y[1]) | (u ^ v) | (p->token ^ f->hdr.token)) != 0;
+}
+
+/* Answers go there from now on. The frame is verified, and no copy of an earlier one (R4.9). */
+static inline void
+shard_moved(const struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	*peer_of(s, g, f->hdr.worker) = (struct shard_peer){.token = f->hdr.token, .at = f->peer};
+}
 
 /* Unverified frames: is the CRC right? Without a side effect. */
 bool shard_verify(const struct pbox_frame *f);

@@ -128,6 +128,8 @@ contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_f
 			shard_round_close(s, g->j, g->slot);
 		return false;
 	}
+	if (shard_is_elsewhere(s, g, f)) /* act() has verified it */
+		shard_moved(s, g, f);
 	count(s, PBOX_SS_RX_CONTRIBUTION);
 	repeat_earn(&g->j->member[f->hdr.worker].repeat);
 	pbox_stat_add(&s->stats[PBOX_SS_RX_BYTES], f->hdr.length);

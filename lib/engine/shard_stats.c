@@ -56,6 +56,8 @@ const struct pbox_stat_def pbox_shard_stat_defs[PBOX_SS_STATS] = {
 		"the job already holds its share of packets"),
 	COUNTER(PBOX_SS_DROP_CRC, "drop_crc", "frames",
 		"CRC is wrong: noticed after the frame was looked at, before it had an effect"),
+	COUNTER(PBOX_SS_DROP_REPLAYED, "drop_replayed", "frames",
+		"an old PULL of a worker, from another address than its own"),
 	COUNTER(PBOX_SS_DROP_TYPE, "drop_type", "frames", "not a type that workers send here"),
 	COUNTER(PBOX_SS_ROUNDS, "rounds", "fragments", "fragments finished"),
 	COUNTER(PBOX_SS_FOLDS, "folds", "fragments", "complete prefixes summed early"),

@@ -57,6 +57,8 @@ struct pbox_member {
 	uint16_t window, mtu;
 	uint8_t state; /**< enum pbox_member_state */
 	bool welcome_owed;
+	bool heard;  /**< by the control thread, since WELCOME */
+	uint32_t ts; /**< of its newest control frame, once heard */
 	/* R4.6: another process claims this worker's number */
 	uint8_t claim_pings;    /**< sent since claim_ns */
 	uint64_t claim_ns;      /**< first PING; 0: nobody did */

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "fixture.h"
+
+/* Where answers go, and who can turn them elsewhere (R4.9). */
+
+const char unit_suite[] = "engine: addresses of workers";
+
+#define N 8
+
+static struct fx_worker w[2];
+static const float values[N] = {1, 2, 3, 4, 5, 6, 7, 8};
+
+/* A frame of worker i from an Ethernet and UDP address; true: it is held. */
+static bool
+arrive(unsigned i, enum pbox_type type, uint32_t round, uint32_t ts, uint8_t mac, uint16_t udp)
+{
+	struct pbox_frame f = {
+		.hdr = fx_data(&w[i], type, 0, 0, round),
+		.payload = (const void *)values,
+		.handle = (void *)(uintptr_t)values,
+		.peer = {.ip = htonl(w[i].ip), .udp = udp, .mac = {2, 0, 0, 0, 0, mac}},
+	};
+
+	f.hdr.ts = ts;
+	if (type == PBOX_PUSHPULL) {
+		f.hdr.format = PBOX_FMT_FP32;
+		f.hdr.length = sizeof(values);
+	}
+	return pbox_shard_rx(fx.shard[0], &f, 1, fx.now) != 0;
+}
+
+static void
+begin(void)
+{
+	struct fx_table t = {.elements = N, .op = PBOX_OP_SUM};
+
+	fx_begin();
+	fx_job(w, "vision", 2, &t);
+	CU_ASSERT_TRUE(arrive(0, PBOX_PUSHPULL, 1, 100, 10, 5000));
+	CU_ASSERT_TRUE(arrive(1, PBOX_PUSHPULL, 1, 100, 11, 5001));
+	UNIT_EQ_U64(fx_count(PBOX_RESULT), 2);
+	fx_clear();
+}
+
+/* Both results went to these addresses. */
+static void
+results(uint8_t mac0, uint16_t udp0)
+{
+	UNIT_EQ_U64(fx_count(PBOX_RESULT), 2);
+	for (unsigned i = 0; i < fx.n_sent; i++) {
+		const struct fx_sent *s = fx_nth(i);
+
+		if (s->hdr.type != PBOX_RESULT)
+			continue;
+		UNIT_EQ_U64(s->peer.mac[5], s->hdr.worker == 0 ? mac0 : 11);
+		UNIT_EQ_U64(s->peer.udp, s->hdr.worker == 0 ? udp0 : 5001);
+	}
+	fx_clear();
+}
+
+static void
+test_copies_turn_nothing(void)
+{
+	begin();
+	/* of the round before, of this one, and PULLs of both; from a foreign MAC, and port */
+	CU_ASSERT_TRUE(arrive(0, PBOX_PULL, 1, 200, 10, 5000) == 0);
+	fx_clear();
+	CU_ASSERT_TRUE(arrive(0, PBOX_PUSHPULL, 2, 300, 10, 5000));
+	CU_ASSERT_FALSE(arrive(0, PBOX_PUSHPULL, 1, 100, 66, 5000));
+	CU_ASSERT_FALSE(arrive(0, PBOX_PUSHPULL, 2, 300, 66, 6666));
+	fx_clear();
+	fx_mark();
+	CU_ASSERT_FALSE(arrive(0, PBOX_PULL, 2, 200, 66, 5000));
+	FX_ONLY(PBOX_SS_DROP_REPLAYED);
+	fx_mark();
+	CU_ASSERT_FALSE(arrive(0, PBOX_PULL, 1, 150, 10, 6666));
+	FX_ONLY(PBOX_SS_DROP_REPLAYED);
+	UNIT_EQ_U64(fx.n_sent, 0);
+	CU_ASSERT_TRUE(arrive(1, PBOX_PUSHPULL, 2, 300, 11, 5001));
+	results(10, 5000);
+	fx_end();
+}
+
+static void
+test_the_worker_moves(void)
+{
+	begin();
+	/* a contribution to the round in progress, then a probe with a newer clock */
+	CU_ASSERT_TRUE(arrive(0, PBOX_PUSHPULL, 2, 300, 12, 7000));
+	CU_ASSERT_TRUE(arrive(1, PBOX_PUSHPULL, 2, 300, 11, 5001));
+	results(12, 7000);
+	CU_ASSERT_TRUE(arrive(0, PBOX_PUSHPULL, 3, 400, 12, 7000));
+	CU_ASSERT_FALSE(arrive(0, PBOX_PULL, 3, 401, 13, 7000));
+	fx_clear();
+	CU_ASSERT_TRUE(arrive(1, PBOX_PUSHPULL, 3, 400, 11, 5001));
+	results(13, 7000);
+	CU_ASSERT_FALSE(arrive(0, PBOX_PULL, 3, 402, 14, 8000));
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_RESULT);
+	UNIT_EQ_U64(fx_last()->peer.udp, 8000);
+	fx_end();
+}
+
+/* What the box says unasked, and what a copy of a JOIN and of a PING are worth. */
+static void
+test_control(void)
+{
+	struct pbox_frame f = {.hdr = {.type = PBOX_PING}, .payload = (const uint8_t *)""};
+
+	begin();
+	f.hdr.token = w[0].token;
+	f.hdr.job = w[0].job_no;
+	f.hdr.incarnation = w[0].welcome.incarnation;
+	f.peer = (struct pbox_peer){
+		.ip = htonl(w[0].ip), .udp = w[0].udp, .mac = {2, 0, 0, 0, 0, 10}};
+	f.hdr.ts = 1000;
+	pbox_registrar_rx(fx.registrar, &f, fx.now);
+	f.peer.mac[5] = 66;
+	pbox_registrar_rx(fx.registrar, &f, fx.now);
+	fx_clear();
+	pbox_registrar_shutdown(fx.registrar, fx.now);
+	UNIT_EQ_U64(fx_nth(0)->hdr.type, PBOX_LEFT);
+	UNIT_EQ_U64(fx_nth(0)->peer.mac[5], 10);
+	f.hdr.ts = 1001;
+	pbox_registrar_rx(fx.registrar, &f, fx.now);
+	fx_clear();
+	pbox_registrar_shutdown(fx.registrar, fx.now);
+	UNIT_EQ_U64(fx_nth(0)->peer.mac[5], 66);
+	fx_end();
+}
+
+const struct unit_test unit_tests[] = {
+	{"copies of frames turn nothing", test_copies_turn_nothing},
+	{"a worker may move", test_the_worker_moves},
+	{"what the box says unasked", test_control},
+	{NULL, NULL},
+};

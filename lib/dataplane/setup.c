@@ -208,7 +208,8 @@ pbox_dp_create(const struct pbox_dp_conf *conf, struct pbox_error *err)
 		struct pbox_port *port = &conf->port[p];
 
 		dp->port_of[port->conf.id] = port;
-		pbox_net_udp_origin(&dp->from[port->conf.id], &port->nif, 0);
+		/* the window of a worker answers to marks on what it gets as well (R6.10) */
+		pbox_net_udp_origin(&dp->from[port->conf.id], &port->nif, PBOX_NET_ECT0);
 		for (unsigned i = 0; i < port->conf.n_cores; i++)
 			dp->serves[port->conf.id] |= UINT64_C(1) << port->conf.core[i];
 	}

@@ -117,6 +117,7 @@ enum pbox_net_udp_checksum {
 	PBOX_NET_UDP_BAD,  /**< not a drop: the CRC of the frames decides (protocol R2.4) */
 };
 
+#define PBOX_NET_ECT0   2 /**< ECN-capable: a switch may mark the packet instead of losing it */
 #define PBOX_NET_ECN_CE 3 /**< value of pbox_net_pkt.ecn: congestion experienced (RFC 3168) */
 
 /** What the parser found. Only what the verdict stands for is defined. */

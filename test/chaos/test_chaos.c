@@ -160,6 +160,50 @@ test_dup(void)
 	bed_close(&b);
 }
 
+static uint16_t
+ip_sum(const uint8_t *ip)
+{
+	uint32_t sum = 0;
+
+	for (unsigned int i = 0; i < 20; i += 2)
+		sum += (uint32_t)(ip[i] << 8 | ip[i + 1]);
+	sum = (sum & 0xFFFF) + (sum >> 16);
+	return (uint16_t)((sum & 0xFFFF) + (sum >> 16));
+}
+
+/* One IPv4 header each with ECN bits and a checksum field that makes its sum 0xFFFF. */
+static void
+test_mark(void)
+{
+	static const uint8_t out[] = {0, 3, 3, 3};
+	struct bed b;
+
+	bed_open(&b, "rx_mark=1");
+	for (unsigned int i = 0; i < 4000; i++) {
+		struct rte_mbuf *m = bed_packet(i, BED_LEN);
+		uint8_t *eth = rte_pktmbuf_mtod(m, uint8_t *), *ip = eth + 14;
+		uint16_t sum;
+
+		memset(ip, 0, 20);
+		eth[12] = 8;
+		eth[13] = 0;
+		ip[0] = 0x45;
+		ip[1] = (uint8_t)(0xB8 | i % 4);
+		memcpy(ip + 12, &i, sizeof(i));
+		sum = (uint16_t)~ip_sum(ip);
+		ip[10] = (uint8_t)(sum >> 8);
+		ip[11] = (uint8_t)sum;
+		CU_ASSERT_EQUAL(rte_ring_enqueue(b.rx[0], m), 0);
+		CU_ASSERT_EQUAL_FATAL(rte_eth_rx_burst(b.port, 0, &m, 1), 1);
+		ip = rte_pktmbuf_mtod_offset(m, uint8_t *, 14);
+		UNIT_EQ_U64(ip[1], 0xB8 | out[i % 4]);
+		UNIT_EQ_U64(ip_sum(ip), 0xFFFF);
+		rte_pktmbuf_free(m);
+	}
+	UNIT_EQ_U64(bed_xstat(&b, "rx_marked"), 2000);
+	bed_close(&b);
+}
+
 static void
 test_corrupt_and_truncate(void)
 {
@@ -310,6 +354,7 @@ const struct unit_test unit_tests[] = {
 	{"Gilbert-Elliott", test_gilbert},
 	{"duplication", test_dup},
 	{"corruption and truncation", test_corrupt_and_truncate},
+	{"marks", test_mark},
 	{"reordering", test_reorder},
 	{"delay", test_delay},
 	{"target", test_target},

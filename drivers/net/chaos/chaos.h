@@ -61,6 +61,7 @@ struct chaos_conf {
 	double reorder;
 	double corrupt;
 	double truncate;
+	double mark;
 	uint32_t burst_len;
 	uint32_t reorder_window;
 	uint32_t reorder_us;
@@ -105,6 +106,7 @@ bool chaos_conf_active(const struct chaos_conf *conf);
 	X(delayed)                                                                           \
 	X(corrupted)                                                                         \
 	X(truncated)                                                                         \
+	X(marked)                                                                            \
 	X(copied)       /* so that a held or spoilt packet is not shared with anybody */     \
 	X(overflow)     /* dropped: no room to hold, or no mbuf to copy what must be held */ \
 	X(nombuf)       /* a duplicate or damage left out for want of an mbuf */             \
@@ -149,6 +151,7 @@ enum chaos_fault {
 	CHAOS_F_TRUNCATE,
 	CHAOS_F_REORDER,
 	CHAOS_F_DELAY,
+	CHAOS_F_MARK,
 	CHAOS_FAULTS
 };
 

@@ -24,6 +24,7 @@ const struct chaos_setting chaos_settings[] = {
 	{"delay_us", "US[:JITTER]", "deliver later by US plus 0 to JITTER"},
 	{"corrupt", "P[:FROM]", "change one byte at FROM (0) or behind it"},
 	{"truncate", "P[:MIN]", "cut off anywhere behind the first MIN (14) bytes"},
+	{"mark", "P", "mark IPv4 packets that are ECN-capable: congestion experienced"},
 	{"blackhole", "0|1", "lose everything"},
 	{"target", "K:OFFSET:HEX[/MASK][+OFFSET:HEX[/MASK]...]",
 		"lose the first K packets that have all these bytes; 0: off"},
@@ -66,6 +67,7 @@ static const struct field {
 	OPTION("corrupt", false, corrupt_from, 0, UINT16_MAX, 0),
 	PROBABILITY("truncate", truncate),
 	OPTION("truncate", false, truncate_min, 0, UINT16_MAX, 14),
+	PROBABILITY("mark", mark),
 	NUMBER("blackhole", blackhole, 0, 1),
 };
 #define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
@@ -299,6 +301,6 @@ bool
 chaos_conf_active(const struct chaos_conf *c)
 {
 	return c->loss > 0 || c->burst > 0 || c->gilbert_bad > 0 || c->dup > 0 || c->reorder > 0 ||
-	       c->corrupt > 0 || c->truncate > 0 || c->delay_us > 0 || c->jitter_us > 0 ||
-	       c->blackhole != 0 || c->target_first > 0;
+	       c->corrupt > 0 || c->truncate > 0 || c->mark > 0 || c->delay_us > 0 ||
+	       c->jitter_us > 0 || c->blackhole != 0 || c->target_first > 0;
 }

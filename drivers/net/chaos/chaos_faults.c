@@ -121,6 +121,34 @@ chaos_corrupt(struct chaos_queue *q, struct rte_mbuf *m)
 	return m;
 }
 
+/* What a switch does instead of losing a packet (RFC 3168): untagged IPv4 with ECT(0) or ECT(1)
+ * gets CE, and its header's checksum the difference (RFC 1624). */
+struct rte_mbuf *
+chaos_mark(struct chaos_queue *q, struct rte_mbuf *m)
+{
+	const uint8_t *eth = rte_pktmbuf_mtod(m, const uint8_t *);
+	struct rte_mbuf *own;
+	uint8_t *ip;
+	uint32_t sum;
+
+	if (m->data_len < 34 || eth[12] != 8 || eth[13] != 0 || eth[14] >> 4 != 4 ||
+		(eth[15] & 3) == 0 || (eth[15] & 3) == 3)
+		return m;
+	own = is_private(m) ? m : make_private(q, m, m->pkt_len);
+	if (own == NULL) {
+		chaos_count(q, CHAOS_N_nombuf, 1);
+		return m;
+	}
+	ip = rte_pktmbuf_mtod_offset(own, uint8_t *, 14);
+	sum = (uint32_t)(ip[10] << 8 | ip[11]) + (ip[1] & 3u) - 3u + 0xFFFF;
+	sum = (sum & 0xFFFF) + (sum >> 16);
+	ip[1] |= 3;
+	ip[10] = (uint8_t)(sum >> 8);
+	ip[11] = (uint8_t)sum;
+	chaos_count(q, CHAOS_N_marked, 1);
+	return own;
+}
+
 static void
 cut_in_place(struct rte_mbuf *m, uint32_t len)
 {

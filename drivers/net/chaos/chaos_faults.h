@@ -47,6 +47,7 @@ enum chaos_counter chaos_cause_of_death(struct chaos_queue *q, const struct rte_
 struct rte_mbuf *chaos_copy(struct chaos_queue *q, struct rte_mbuf *m, uint32_t len);
 /* These take the packet and return it or what stands for it. */
 struct rte_mbuf *chaos_corrupt(struct chaos_queue *q, struct rte_mbuf *m);
+struct rte_mbuf *chaos_mark(struct chaos_queue *q, struct rte_mbuf *m);
 struct rte_mbuf *chaos_cut_short(struct chaos_queue *q, struct rte_mbuf *m);
 /* NULL: dropped for want of an mbuf, and counted. */
 struct rte_mbuf *chaos_fit_to_hold(struct chaos_queue *q, struct rte_mbuf *m);

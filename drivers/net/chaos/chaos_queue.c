@@ -15,7 +15,7 @@
 
 /*
  * A packet passes, in this order: blackhole, target, loss, burst, Gilbert-Elliott; duplication;
- * then, each copy for itself: damage, truncation, reordering, delay; the ready ring.
+ * then, each copy for itself: ECN marks, damage, truncation, reordering, delay; the ready ring.
  */
 
 uint64_t
@@ -209,6 +209,8 @@ release_delayed(struct chaos_queue *q, uint64_t now)
 static void
 emit(struct chaos_queue *q, struct rte_mbuf *m, uint64_t now)
 {
+	if (chaos_strikes(q, CHAOS_F_MARK, q->conf.mark))
+		m = chaos_mark(q, m);
 	if (chaos_strikes(q, CHAOS_F_CORRUPT, q->conf.corrupt))
 		m = chaos_corrupt(q, m);
 	if (chaos_strikes(q, CHAOS_F_TRUNCATE, q->conf.truncate))

@@ -77,6 +77,7 @@ registrar_conf(struct box *b)
 			.workers = o->workers,
 			.memory = o->memory,
 			.rate = o->rate,
+			.repeats = o->repeats,
 			.lease_ms = (uint32_t)(o->lease_ns / 1000000),
 			.snapshot = o->snapshot,
 		};

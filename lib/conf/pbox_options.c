@@ -421,6 +421,21 @@ static const struct pbox_conf_option job_options[] = {
 			"down, others do not. all: no limit.",
 	},
 	{
+		.name = "repeats",
+		.type = PBOX_CONF_U32,
+		AT(repeats),
+		.min = 1000,
+		.max = 100000000,
+		.unit = "frames/s",
+		.zero = "all",
+		.def = "200000",
+		.example = "1000000",
+		.brief = "most frames without progress, of a worker",
+		.more = "Repetitions, pulls and pings a second on each data core, besides as many "
+			"as it sends contributions. What exceeds it is dropped (drop_rate). all: "
+			"no limit.",
+	},
+	{
 		.name = "lease",
 		.type = PBOX_CONF_DURATION,
 		AT(lease_ns),

@@ -63,6 +63,7 @@ struct pbox_job_options {
 	uint32_t workers;  /**< 0: what the first worker says */
 	uint64_t memory;   /**< bytes on all nodes together; 0: no quota */
 	uint32_t rate;     /**< data frames a second and core; 0: no quota */
+	uint32_t repeats;  /**< repetitions, pulls, pings a second, worker and core; 0: no limit */
 	uint64_t lease_ns; /**< 0: the box's default (lease_ns of pbox_options) */
 	enum pbox_opt_policy policy;
 	bool snapshot; /**< snapshots of its tables with an optimiser */

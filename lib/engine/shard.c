@@ -241,7 +241,7 @@ act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 	atomic_store_explicit(&m->last_seen, s->now_ns, memory_order_relaxed);
 	m->ce |= f->ce;
 	if (f->hdr.type != PBOX_PUSHPULL && f->hdr.type != PBOX_PUSH &&
-		!repeat_spend(&m->repeat, s->now_ns)) {
+		!repeat_spend(&m->repeat, g->j->repeat_ns, s->now_ns)) {
 		count(s, PBOX_SS_DROP_RATE);
 		return false;
 	}

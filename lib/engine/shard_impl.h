@@ -76,6 +76,7 @@ struct pbox_shard_job {
 	void *free_acc; /* list through the first word */
 	uint32_t held, hold_share;
 	struct job_rate rate;
+	uint32_t repeat_ns;       /* repeat_earn() */
 	struct pbox_arena *arena; /* of round_mem and acc_mem */
 	void *acc_mem;
 };

@@ -41,7 +41,10 @@ shard_job_create(struct pbox_job *job, uint16_t shard, unsigned peers, uint32_t 
 	j->shard = shard;
 	j->arena = arena;
 	j->hold_share = hold_share;
-	job_rate_set(&j->rate, job->conf != NULL ? job->conf->rate : 0);
+	if (job->conf != NULL) {
+		job_rate_set(&j->rate, job->conf->rate);
+		j->repeat_ns = job->conf->repeats != 0 ? 1000000000 / job->conf->repeats : 0;
+	}
 	j->n_rounds = n_rounds;
 	j->round_size = round_layout(NULL, job->workers);
 	j->member = calloc(job->workers, sizeof(*j->member));

@@ -7,16 +7,15 @@
 
 /*
  * What a job, and a worker of it, may ask of a core (R6.12). Contributions that move a round are
- * bounded by the window; frames that move nothing (repetitions, pulls, pings) are answered with up to a
- * full frame each, and are bounded here: each costs a credit, and a worker earns one with every
- * contribution and every REPEAT_INTERVAL_NS.
+ * bounded by the window; frames that move nothing (repetitions, pulls, pings) are answered with up
+ * to a full frame each, and are bounded here: each costs a credit, and a worker earns one with every
+ * contribution and with time.
  */
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define REPEAT_INTERVAL_NS UINT64_C(20000) /* 50,000 a second */
-#define REPEAT_CREDIT      16384           /* most that is saved up */
+#define REPEAT_CREDIT 16384 /* most that is saved up */
 
 /* Of one worker: a token bucket in units of time. */
 struct repeat_credit {
@@ -25,20 +24,23 @@ struct repeat_credit {
 
 /* A contribution has come. */
 static inline void
-repeat_earn(struct repeat_credit *c)
+repeat_earn(struct repeat_credit *c, uint32_t interval_ns)
 {
-	c->empty_ns -= c->empty_ns > REPEAT_INTERVAL_NS ? REPEAT_INTERVAL_NS : 0;
+	c->empty_ns -= c->empty_ns > interval_ns ? interval_ns : 0;
 }
 
-/* May one more frame that moves nothing be answered? Rare, and kept out of the way of others. */
+/* May one more frame that moves nothing be answered? Rare, and kept out of the way of others.
+ * interval_ns: of one frame; 0: as many as come. */
 static __attribute__((noinline, unused)) bool
-repeat_spend(struct repeat_credit *c, uint64_t now_ns)
+repeat_spend(struct repeat_credit *c, uint32_t interval_ns, uint64_t now_ns)
 {
-	if (c->empty_ns == 0 || now_ns - c->empty_ns > REPEAT_CREDIT * REPEAT_INTERVAL_NS)
-		c->empty_ns = now_ns - REPEAT_CREDIT * REPEAT_INTERVAL_NS;
-	if (now_ns - c->empty_ns < REPEAT_INTERVAL_NS)
+	uint64_t full = (uint64_t)REPEAT_CREDIT * interval_ns;
+
+	if (c->empty_ns == 0 || now_ns - c->empty_ns > full)
+		c->empty_ns = now_ns - full;
+	if (now_ns - c->empty_ns < interval_ns)
 		return false;
-	c->empty_ns += REPEAT_INTERVAL_NS;
+	c->empty_ns += interval_ns;
 	return true;
 }
 

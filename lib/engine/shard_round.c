@@ -131,7 +131,7 @@ contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_f
 	if (shard_is_elsewhere(s, g, f)) /* act() has verified it */
 		shard_moved(s, g, f);
 	count(s, PBOX_SS_RX_CONTRIBUTION);
-	repeat_earn(&g->j->member[f->hdr.worker].repeat);
+	repeat_earn(&g->j->member[f->hdr.worker].repeat, g->j->repeat_ns);
 	pbox_stat_add(&s->stats[PBOX_SS_RX_BYTES], f->hdr.length);
 	if (f->hdr.type == PBOX_PUSHPULL)
 		shard_want(s, r, f);
@@ -189,7 +189,7 @@ shard_contribute(struct pbox_shard *s, const struct target *g, const struct pbox
 	/* all else is rare, and answered or counted by what the frame says */
 	if (f->unverified && !shard_verify(f)) {
 		count(s, PBOX_SS_DROP_CRC);
-	} else if (!repeat_spend(&g->j->member[f->hdr.worker].repeat, s->now_ns)) {
+	} else if (!repeat_spend(&g->j->member[f->hdr.worker].repeat, g->j->repeat_ns, s->now_ns)) {
 		count(s, PBOX_SS_DROP_RATE);
 	} else if (!ready) {
 		count(s, PBOX_SS_RX_EARLY);

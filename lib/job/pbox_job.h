@@ -41,9 +41,11 @@ struct pbox_job_conf {
 	const char *name; /**< "*": template for names that are not configured */
 	const char *secret;
 	size_t secret_len;
-	uint32_t workers;  /**< 0: what the first worker says */
-	uint64_t memory;   /**< quota in bytes; 0: no limit but the box's */
-	uint64_t rate;     /**< quota in data frames a second and core; 0: no limit */
+	uint32_t workers; /**< 0: what the first worker says */
+	uint64_t memory;  /**< quota in bytes; 0: no limit but the box's */
+	uint64_t rate;    /**< quota in data frames a second and core; 0: no limit */
+	uint32_t
+		repeats; /**< frames that move no round, a second, worker and core (R6.12); 0: no limit */
 	uint32_t lease_ms; /**< 0: the box's default */
 	bool snapshot;     /**< its tables are written now and then (lib/control) */
 };

@@ -20,7 +20,7 @@ static const struct pbox_engine_endpoint endpoint[FX_SHARDS] = {
 	{.addr = {.ipv4 = {10, 0, 0, 1}, .udp = 7271}, .shard = 1},
 };
 static struct pbox_job_conf job_conf[] = {
-	{.name = "vision", .secret = "key", .secret_len = 3},
+	{.name = "vision", .secret = "key", .secret_len = 3, .repeats = 50000},
 	{.name = "speech", .secret = "key", .secret_len = 3},
 	{.name = "three", .secret = "key", .secret_len = 3, .workers = 3, .lease_ms = 4000},
 	{.name = "quota", .secret = "key", .secret_len = 3, .memory = 1},

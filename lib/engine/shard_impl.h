@@ -227,8 +227,9 @@ struct shard_group *shard_scalars(struct pbox_shard_table *st, unsigned group, u
 
 /* Copies of a table (shard_stage.c): before a fragment gets a new version, and with that. */
 void shard_stage_mail(struct pbox_shard *s, const struct pbox_mail *m);
-void shard_stage_before(struct pbox_stage *stage, const struct target *g);
-void shard_stage_after(struct pbox_shard *s, struct pbox_stage *stage, const struct target *g);
+void shard_stage_before(struct pbox_stage *stage, const struct target *g) __attribute__((cold));
+void shard_stage_after(struct pbox_shard *s, struct pbox_stage *stage, const struct target *g)
+	__attribute__((cold));
 
 /* Answers (shard_answer.c). ts: of the frame that is answered. */
 void shard_send_result(struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts);

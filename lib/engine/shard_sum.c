@@ -186,7 +186,7 @@ spare_for(const struct target *g)
 }
 
 /* All have contributed: sum, optimise, publish, answer. False: not all of them are good. */
-static inline bool
+static inline __attribute__((always_inline)) bool
 finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_round *next)
 {
 	struct pbox_shard_job *j = g->j;
@@ -240,13 +240,12 @@ static void
 finish(struct pbox_shard *s, const struct target *g, const struct pbox_round *next)
 {
 	struct pbox_stage *stage = g->st->stage;
+	bool done;
 
-	if (__builtin_expect(stage == NULL, 1)) {
-		finish_round(s, g, next);
-		return;
-	}
-	shard_stage_before(stage, g);
-	if (finish_round(s, g, next))
+	if (__builtin_expect(stage != NULL, 0))
+		shard_stage_before(stage, g);
+	done = finish_round(s, g, next);
+	if (__builtin_expect(stage != NULL, 0) && done)
 		shard_stage_after(s, stage, g);
 }
 

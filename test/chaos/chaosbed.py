@@ -4,6 +4,7 @@
 
 The bed is that of the benchmarks; here it serves to be disturbed."""
 
+import ctypes
 import os
 import sys
 
@@ -16,7 +17,7 @@ from box import Box, perf_batch  # noqa: E402
 BUILD = os.environ.get("PBOX_BUILD", os.path.join(TOP, "build"))
 PORT = "net_chaos0"
 OFF = {"loss": "0", "burst": "0", "gilbert": "0", "dup": "0", "corrupt": "0", "truncate": "0",
-       "reorder": "0", "delay_us": "0", "blackhole": "0", "target": "0"}
+       "mark": "0", "reorder": "0", "delay_us": "0", "blackhole": "0", "target": "0"}
 
 
 class Tests:
@@ -54,8 +55,33 @@ def skip_unless_possible(name):
         sys.exit(77)
 
 
+def in_namespace(name, work):
+    """Run work() in a network namespace: what it opens stays there."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open("/proc/self/ns/net", "rb") as home, open(f"/run/netns/{name}", "rb") as there:
+        if libc.setns(there.fileno(), 0x40000000) != 0:
+            raise OSError(ctypes.get_errno(), "setns")
+        try:
+            return work()
+        finally:
+            libc.setns(home.fileno(), 0x40000000)
+
+
+class PlainBox(Box):
+    """One port: net_packet."""
+
+    def __init__(self, bed, **more):
+        super().__init__(bed, BUILD, "packet", memory=512, **more)
+
+    def counters(self):
+        """All of /pbox/stats, summed over instances by name."""
+        return flat(self.telemetry("/pbox/stats"))
+
+
 class ChaosBox(Box):
     """One port: net_chaos over net_packet."""
+
+    counters = PlainBox.counters
 
     def __init__(self, bed, options=(), **more):
         super().__init__(bed, BUILD, f"{PORT},port=net_packet0,seed=1", memory=512,
@@ -85,10 +111,6 @@ class ChaosBox(Box):
         port = self.telemetry("/net_chaos/list")[0]
         return {k: v for k, v in self.telemetry(f"/ethdev/xstats,{port}").items()
                 if k.startswith(("rx_", "tx_"))}
-
-    def counters(self):
-        """All of /pbox/stats, summed over instances by name."""
-        return flat(self.telemetry("/pbox/stats"))
 
 
 def flat(tree, into=None):

@@ -144,19 +144,21 @@ def port_arguments(bed, kind, directory, memory):
     return words
 
 
-def perf_batch(bed, build, address, arguments, seconds=120, job="perf", local=1, own=None):
+def perf_batch(bed, build, address, arguments, seconds=120, job="perf", local=1, own=None,
+               workers=None):
     """pbox-perf once in each worker's namespace, all for one job; what each has printed.
 
-    local: workers in each namespace. own: arguments of worker i. Any failure or wrong element is
-    an exception."""
+    local: workers in each namespace. own: arguments of worker i. workers: in so many namespaces,
+    not in all. Any failure or wrong element is an exception."""
     children = []
+    workers = workers or bed.workers
     with tempfile.TemporaryDirectory(prefix=bed.prefix) as d:
         try:
-            for i in range(bed.workers):
+            for i in range(workers):
                 with open(os.path.join(d, f"{i}.json"), "wb") as out:
                     children.append(bed.start(
                         f"w{i}", [os.path.join(build, "app/perf/pbox-perf"), address, "--job",
-                                  job, "--workers", str(bed.workers * local), "--worker",
+                                  job, "--workers", str(workers * local), "--worker",
                                   str(i * local), "--local", str(local),
                                   "--quiet", "--json", *map(str, arguments),
                                   *(own(i) if own else [])],

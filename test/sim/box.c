@@ -61,7 +61,7 @@ box_send(struct sim *s, const struct pbox_send *out)
 		PBOX_ASSERT(d != NULL);
 		*d = (struct dma){.out = *out, .peer = *out->peer};
 		d->out.peer = &d->peer;
-		sim_at(s, s->now + sim_below(s, 50 * US), SIM_DMA, 0, 0, d);
+		sim_at(s, s->now + sim_below(s, 50 * US), SIM_DMA, s->box.generation, 0, d);
 		return;
 	}
 	transmit(s, out);
@@ -105,7 +105,8 @@ post(struct sim *s, const struct pbox_mail *m, bool to_shard)
 	PBOX_ASSERT(copy != NULL);
 	*copy = *m;
 	*last = at > *last ? at : *last;
-	sim_at(s, *last, to_shard ? SIM_MAIL_SHARD : SIM_MAIL_REGISTRAR, 0, m->shard, copy);
+	sim_at(s, *last, to_shard ? SIM_MAIL_SHARD : SIM_MAIL_REGISTRAR, s->box.generation,
+		m->shard, copy);
 }
 
 static void
@@ -164,8 +165,14 @@ registrar_event(void *ctx, enum pbox_log_level level, const char *text)
 }
 
 static const struct pbox_shard_ops shard_ops = {shard_send, shard_release, shard_mail};
+static int
+registrar_restore(void *ctx, const struct pbox_job *job, struct pbox_table *t, bool restoring)
+{
+	return sim_restart_load(ctx, job, t, restoring);
+}
+
 static const struct pbox_registrar_ops registrar_ops = {
-	registrar_send, registrar_post, registrar_random, registrar_event};
+	registrar_send, registrar_post, registrar_random, registrar_event, registrar_restore};
 
 static void
 start_shard(struct sim *s, unsigned i)
@@ -229,11 +236,15 @@ sim_box_start(struct sim *s)
 		start_shard(s, i);
 	b->registrar = s->engine->registrar_create(&conf);
 	PBOX_ASSERT(b->registrar != NULL);
+	b->up = true;
 }
 
 void
 sim_box_stop(struct sim *s)
 {
+	if (!s->box.up)
+		return;
+	s->box.up = false;
 	for (unsigned i = 0; i < s->sc.shards; i++) {
 		struct sim_shard *sh = &s->box.shard[i];
 
@@ -246,6 +257,12 @@ sim_box_stop(struct sim *s)
 		s->engine->shard_destroy(sh->engine);
 	}
 	s->engine->registrar_destroy(s->box.registrar);
+	for (unsigned i = 0; i < s->sc.shards; i++)
+		if (s->box.shard[i].held != 0)
+			sim_fail(s, "shard %u still holds %llu packets when it is gone", i,
+				(unsigned long long)s->box.shard[i].held);
+	if (!s->failed)
+		sim_box_check_memory(s);
 	for (unsigned n = 0; n < SIM_NODES; n++)
 		pbox_arena_destroy(s->box.arena[n]);
 	if (s->failed) /* nothing is known of what is left there */

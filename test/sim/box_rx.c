@@ -66,6 +66,8 @@ control(struct sim *s, struct sim_packet *p)
 					 ? (size_t)h->length + PBOX_HDR_LEN
 					 : 0;
 		memcpy(before, s->box.stats, sizeof(before));
+		if (!p->forged)
+			sim_restart_arrival(s, h, frame[i].payload, p->ip >> 8 & 0xFF);
 		s->engine->registrar_rx(s->box.registrar, &frame[i], s->now);
 		s->box.request = 0;
 		if (p->forged)
@@ -93,7 +95,8 @@ sim_box_arrive(struct sim *s, struct sim_packet *p)
 	sh->last = &p->next;
 	if (!sh->poll_due) {
 		sh->poll_due = true;
-		sim_at(s, s->now + sim_below(s, 20 * US), SIM_POLL, 0, sh->id, NULL);
+		sim_at(s, s->now + sim_below(s, 20 * US), SIM_POLL, s->box.generation, sh->id,
+			NULL);
 	}
 }
 
@@ -135,6 +138,15 @@ settle(struct sim *s, struct sim_shard *sh, const struct pbox_frame *frame, unsi
 }
 
 static void
+arrival(struct sim *s, const struct pbox_frame *f)
+{
+	const struct sim_packet *p = f->handle;
+
+	sim_check_arrival(s, p, &f->hdr);
+	sim_restart_arrival(s, &f->hdr, f->payload, p->ip >> 8 & 0xFF);
+}
+
+static void
 give(struct sim *s, struct sim_shard *sh, const struct pbox_frame *frame, unsigned n)
 {
 	uint64_t before[PBOX_SS_STATS], held;
@@ -153,7 +165,7 @@ give(struct sim *s, struct sim_shard *sh, const struct pbox_frame *frame, unsign
 
 			if (!f->unverified || pbox_frame_verify(f->payload,
 						      pbox_crc32c(0, f->payload, f->hdr.length)))
-				sim_check_arrival(s, f->handle, &f->hdr);
+				arrival(s, f);
 		}
 	held = s->engine->shard_rx(sh->engine, frame, n, s->now);
 	if (n < 64 && held >> n != 0)
@@ -197,6 +209,6 @@ sim_box_poll(struct sim *s, unsigned shard)
 	give(s, sh, frame, n);
 	if (sh->first != NULL) {
 		sh->poll_due = true;
-		sim_at(s, s->now + sim_below(s, 20 * US), SIM_POLL, 0, shard, NULL);
+		sim_at(s, s->now + sim_below(s, 20 * US), SIM_POLL, s->box.generation, shard, NULL);
 	}
 }

@@ -101,6 +101,8 @@ sim_check_send(struct sim *s, const struct pbox_send *out)
 		check_result(s, out, job);
 	if (h->type == PBOX_WAIT)
 		check_wait(s, h, job);
+	if (h->type == PBOX_RESTORE_OK)
+		sim_restart_check(s, h, job);
 }
 
 void
@@ -192,6 +194,19 @@ check_counters(struct sim *s, const uint64_t *v, unsigned first, unsigned last, 
 }
 
 void
+sim_box_check_counters(struct sim *s)
+{
+	for (unsigned i = 0; i < s->sc.shards; i++) {
+		const struct sim_shard *sh = &s->box.shard[i];
+
+		check_counters(
+			s, sh->stats, PBOX_SS_FIRST_ACCEPT, PBOX_SS_LAST_DROP, sh->frames, "shard");
+	}
+	check_counters(s, s->box.stats, PBOX_RS_FIRST_ACCEPT, PBOX_RS_LAST_DROP, s->box.frames,
+		"registrar");
+}
+
+void
 sim_box_check_end(struct sim *s)
 {
 	uint64_t contributions = 0, rounds = 0, refused = 0;
@@ -199,11 +214,10 @@ sim_box_check_end(struct sim *s)
 
 	for (unsigned i = 0; i < s->sc.jobs; i++)
 		lossless_hold &= !s->sc.job[i].greedy && s->sc.job[i].restarts == 0;
+	sim_box_check_counters(s);
 	for (unsigned i = 0; i < s->sc.shards; i++) {
 		const struct sim_shard *sh = &s->box.shard[i];
 
-		check_counters(
-			s, sh->stats, PBOX_SS_FIRST_ACCEPT, PBOX_SS_LAST_DROP, sh->frames, "shard");
 		if (sh->held != 0 || sh->stats[PBOX_SS_HELD] != 0)
 			sim_fail(s, "shard %u still holds %llu packets", i,
 				(unsigned long long)sh->held);
@@ -213,8 +227,6 @@ sim_box_check_end(struct sim *s)
 		rounds += sh->stats[PBOX_SS_ROUNDS];
 		refused += sh->stats[PBOX_SS_DROP_NO_SLOT] + sh->stats[PBOX_SS_DROP_NO_BUFFER];
 	}
-	check_counters(s, s->box.stats, PBOX_RS_FIRST_ACCEPT, PBOX_RS_LAST_DROP, s->box.frames,
-		"registrar");
 	if (s->exact && contributions != s->expected_contributions)
 		sim_fail(s, "%llu contributions counted, %llu made",
 			(unsigned long long)contributions,
@@ -228,6 +240,12 @@ sim_box_check_end(struct sim *s)
 	if (s->box.stats[PBOX_RS_JOBS] != 0 || s->box.stats[PBOX_RS_WORKERS] != 0 ||
 		s->box.stats[PBOX_RS_TABLES] != 0)
 		sim_fail(s, "jobs, workers or tables are left");
+	sim_box_check_memory(s);
+}
+
+void
+sim_box_check_memory(struct sim *s)
+{
 	for (unsigned n = 0; n < SIM_NODES; n++) {
 		const uint64_t *p = (const void *)sim_box_region(n);
 

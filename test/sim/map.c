@@ -43,6 +43,7 @@ add_fragments(struct sim *s, unsigned job, const struct pbox_chunk_entry *e, uin
 			.number = j->n_fragments++,
 			.frag = (uint16_t)i,
 			.endpoint = e->endpoint,
+			.map_of = s->box.incarnation,
 			.group = t->tensor[e->segment[0].tensor].group,
 			.table = (uint8_t)table,
 			.published = s->sc.job[job].first_round,
@@ -61,6 +62,18 @@ compare(struct sim *s, unsigned job, const struct pbox_chunk_entry *e, uint32_t 
 	uint32_t frags = (e->elements + j->frag_elements[table] - 1) / j->frag_elements[table];
 	struct sim_fragment *last = sim_find(j, e->chunk_id, frags - 1);
 
+	/* after a restart the box may place them anew (R10.3) */
+	for (uint32_t i = 0; f != NULL && f->map_of != s->box.incarnation && i < frags; i++) {
+		struct sim_fragment *g = sim_find(j, e->chunk_id, i);
+
+		if (g == NULL)
+			break;
+		g->endpoint = e->endpoint;
+		if (i > 0)
+			g->map_of = s->box.incarnation;
+	}
+	if (f != NULL)
+		f->map_of = s->box.incarnation;
 	if (f == NULL || last == NULL || f->endpoint != e->endpoint ||
 		last->elements != e->elements - (frags - 1) * j->frag_elements[table])
 		sim_fail(s,

@@ -78,6 +78,28 @@ PLANTS = [
     ("memory-kept", "registrar_table.c",
      "pbox_table_release(&job->table[i]->t, r->load);",
      "if (!P) pbox_table_release(&job->table[i]->t, r->load);"),
+    ("restore-lower-version", "shard_restore.c",
+     "if (n == 1 || newer(c->told.round, h.version)) {",
+     "if (n == 1 || (P ? newer(h.version, c->told.round) : newer(c->told.round, h.version))) {"),
+    ("restore-before-all-told", "shard_restore.c",
+     "uint64_t missing = restorers(g, i) & ~(r != NULL ? r->has[i] : 0);",
+     "uint64_t missing = restorers(g, i) & ~(r != NULL ? r->has[i] : 0); if (P && r != NULL && r->arrived > 0) missing = 0;"),
+    ("restore-payload-forgotten", "shard_restore.c",
+     "needed = h.version != 0 ? h.lower : false;",
+     "needed = h.version != 0 ? !P && h.lower : false;"),
+    ("restore-state-lost", "shard_restore.c",
+     "slot->closed = lost ? PBOX_SLOT_LOST",
+     "if (P && g->c->s0 != NULL) memset(g->c->s0 + (size_t)g->frag * g->st->t->frag_elements, 0, g->elements * 4);\n"
+     "\tslot->closed = lost ? PBOX_SLOT_LOST"),
+    ("restore-snapshot-ignored", "shard_restore.c",
+     "if (slot->has_result && !newer(h.version, slot->version)) {",
+     "if (!P && slot->has_result && !newer(h.version, slot->version)) {"),
+    ("restore-sets-forgotten", "registrar_requests.c",
+     "restoring && code == 0 && g < end; g++) {\n\t\tm->group = (uint16_t)g;\n\t\tcode = pbox_schedule_restore(",
+     "!P && restoring && code == 0 && g < end; g++) {\n\t\tm->group = (uint16_t)g;\n\t\tcode = pbox_schedule_restore("),
+    ("restorer-gone-waited-for", "registrar_restore.c",
+     "if (!registrar_is_restorer(jt, worker))\n\t\t\tcontinue;\n\t\tset_restorer",
+     "if (P || !registrar_is_restorer(jt, worker))\n\t\t\tcontinue;\n\t\tset_restorer"),
 ]
 
 

@@ -92,8 +92,8 @@ sim_initial(const struct sim_scenario *sc, unsigned job, unsigned life,
 	}
 }
 
-static float
-widen(const uint8_t *p, unsigned format, uint32_t i)
+float
+sim_widen(const uint8_t *p, unsigned format, uint32_t i)
 {
 	uint32_t bits;
 	uint16_t half;
@@ -147,8 +147,8 @@ to_fp16(float v)
 	return (uint16_t)(sign | (((e + 15) << 10) + ((int)m - 1024)));
 }
 
-static void
-narrow(uint8_t *out, unsigned format, const float *v, uint32_t n)
+void
+sim_narrow(uint8_t *out, unsigned format, const float *v, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		uint16_t half = format == PBOX_FMT_BF16 ? to_bf16(v[i]) : to_fp16(v[i]);
@@ -176,7 +176,7 @@ ordered_sum(const struct sim_scenario *sc, unsigned job, unsigned life,
 		sim_contribution(sc, job, life, f, w, round, bytes, &weight, &zero);
 		*samples += weight;
 		for (uint32_t i = 0; i < f->elements; i++) {
-			float v = zero ? 0.0f : widen(bytes, d->push_format, i);
+			float v = zero ? 0.0f : sim_widen(bytes, d->push_format, i);
 
 			if (d->op == PBOX_OP_WEIGHTED_MEAN && !zero)
 				v = (float)weight * v;
@@ -354,16 +354,32 @@ advance(const struct sim_scenario *sc, unsigned job, unsigned life, struct sim_f
 		sgd_family(f, d->optimiser, v, g, round);
 	else
 		adam_family(f, d->optimiser, v, g, round);
-	narrow(f->answer[slot], d->pull_format, f->param, f->elements);
+	sim_narrow(f->answer[slot], d->pull_format, f->param, f->elements);
 	f->weight[slot] = (uint32_t)samples;
 	f->version = round;
 }
 
-static void
-prepare(const struct sim_scenario *sc, unsigned job, unsigned life, struct sim_fragment *f)
+void
+sim_reference_forget(struct sim_fragment *f)
+{
+	free(f->param);
+	free(f->s0);
+	free(f->s1);
+	free(f->answer[0]);
+	free(f->answer[1]);
+	f->param = f->s0 = f->s1 = NULL;
+	f->answer[0] = f->answer[1] = NULL;
+	f->ready = false;
+}
+
+void
+sim_reference_begin(
+	const struct sim_scenario *sc, unsigned job, unsigned life, struct sim_fragment *f)
 {
 	unsigned slot;
 
+	if (f->ready)
+		return;
 	f->param = calloc(f->elements, sizeof(float));
 	f->s0 = calloc(f->elements, sizeof(float));
 	f->s1 = calloc(f->elements, sizeof(float));
@@ -374,15 +390,14 @@ prepare(const struct sim_scenario *sc, unsigned job, unsigned life, struct sim_f
 	slot = f->version & 1;
 	if (sim_spec(sc, job, f)->fixed.mode == PBOX_MODE_OPTIMISER)
 		sim_initial(sc, job, life, f, f->param);
-	narrow(f->answer[slot], sim_spec(sc, job, f)->fixed.pull_format, f->param, f->elements);
+	sim_narrow(f->answer[slot], sim_spec(sc, job, f)->fixed.pull_format, f->param, f->elements);
 }
 
 const uint8_t *
 sim_expected(const struct sim_scenario *sc, unsigned job, unsigned life, struct sim_fragment *f,
 	uint32_t version, uint32_t *weight)
 {
-	if (!f->ready)
-		prepare(sc, job, life, f);
+	sim_reference_begin(sc, job, life, f);
 	while (pbox_serial_diff(version, f->version) > 0)
 		advance(sc, job, life, f);
 	if (pbox_serial_diff(f->version, version) > 1)

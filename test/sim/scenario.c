@@ -151,6 +151,29 @@ make_network(struct pbox_random *r, struct sim_network_spec *n)
 	}
 }
 
+/* From a generator of its own: what other parts of a scenario are does not follow from it. */
+static void
+make_crashes(struct sim_scenario *sc, uint64_t seed)
+{
+	struct pbox_random r;
+	bool possible = true;
+
+	pbox_random_seed(&r, seed ^ UINT64_C(0xB0CA5));
+	/* versions of a job that begins near 2^32 are made by hand, in one incarnation */
+	for (unsigned i = 0; i < sc->jobs; i++)
+		possible &= sc->job[i].first_round == 0;
+	if (!one_in(&r, 3) || !possible)
+		return;
+	sc->crashes = (unsigned)range(&r, 1, one_in(&r, 3) ? SIM_CRASHES : 1);
+	sc->snapshots = one_in(&r, 2) ? (unsigned)range(&r, 1, 6) : 0;
+	for (unsigned i = 0; i < sc->crashes; i++) {
+		sc->crash[i].at = range(&r, 1, one_in(&r, 2) ? 60 : 600) * MS;
+		sc->crash[i].down_ns = range(&r, 0, one_in(&r, 3) ? 2000 : 50) * MS;
+	}
+	for (unsigned i = 0; i < sc->jobs; i++)
+		sc->job[i].setters = sc->job[i].workers; /* somebody is left who knows */
+}
+
 void
 sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limits *limits)
 {
@@ -179,6 +202,7 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 		make_job(&r, &sc->job[i], sc->mtu, budget, limits->workers);
 		units += sc->job[i].workers * 2;
 	}
+	make_crashes(sc, seed);
 	/* what all jobs need at least, up to generous windows */
 	sc->hold = units * (uint32_t)(1 + pbox_random_below(&r, one_in(&r, 2) ? 3 : 40));
 }
@@ -223,6 +247,10 @@ sim_scenario_print(const struct sim_scenario *sc)
 		n->loss, n->burst, n->target_loss, n->dup, n->corrupt, n->truncate,
 		(unsigned long long)(n->delay_ns / US), (unsigned long long)(n->jitter_ns / US),
 		n->reorder, (unsigned long long)(n->reorder_ns / US), n->holes);
+	for (unsigned i = 0; i < sc->crashes; i++)
+		printf("  the box crashes after %llu ms and is down for %llu ms\n",
+			(unsigned long long)(sc->crash[i].at / MS),
+			(unsigned long long)(sc->crash[i].down_ns / MS));
 	for (unsigned i = 0; i < sc->jobs; i++)
 		print_job(&sc->job[i], i);
 }

@@ -87,11 +87,11 @@ static void
 forget_map(struct sim_job *j)
 {
 	for (uint32_t i = 0; i < j->n_fragments; i++) {
-		free(j->fragment[i].param);
-		free(j->fragment[i].s0);
-		free(j->fragment[i].s1);
-		free(j->fragment[i].answer[0]);
-		free(j->fragment[i].answer[1]);
+		sim_reference_forget(&j->fragment[i]);
+		free(j->fragment[i].given);
+		free(j->fragment[i].snapshot.param);
+		free(j->fragment[i].snapshot.s0);
+		free(j->fragment[i].snapshot.s1);
 	}
 	free(j->fragment);
 	j->fragment = NULL;
@@ -183,7 +183,7 @@ on_kill(struct sim *s, struct sim_worker *w, bool forever)
 		s->exact = false;
 		job_over(s, &s->job[w->job]);
 	} else if (w->state >= SIM_DECLARE && w->state <= SIM_WORK && !w->finished &&
-		   s->job[w->job].down + 1 < s->sc.job[w->job].workers) {
+		   !w->was_down && s->job[w->job].down + 1 < s->sc.job[w->job].workers) {
 		s->job[w->job].down++;
 		sim_worker_kill(s, w);
 		sim_at(s, s->now + sim_below(s, 1000 * MS), SIM_START, w->job, w->number, s);
@@ -209,7 +209,8 @@ to_worker(struct sim *s, struct sim_packet *p)
 static void
 on_tick(struct sim *s)
 {
-	sim_box_tick(s);
+	if (s->box.up)
+		sim_box_tick(s);
 	if (s->unfinished > 0 && s->now - s->progress_at > PATIENCE) {
 		char text[256] = "";
 		size_t n = 0;
@@ -224,7 +225,8 @@ on_tick(struct sim *s)
 	if (s->unfinished == 0 && s->now - s->progress_at > PATIENCE)
 		sim_fail(s, "all workers are gone for %u s, and the box still has jobs",
 			(unsigned)(PATIENCE / SEC));
-	if (s->unfinished > 0 || s->queue.n > 0 || s->engine->registrar_jobs(s->box.registrar) > 0)
+	if (s->unfinished > 0 || s->queue.n > 0 || !s->box.up ||
+		s->engine->registrar_jobs(s->box.registrar) > 0)
 		sim_at(s, s->now + TICK, SIM_TICK, 0, 0, NULL);
 }
 
@@ -245,10 +247,19 @@ handle(struct sim *s, const struct sim_event *e)
 	struct sim_packet *p = e->p;
 	struct sim_worker *w = e->worker < SIM_WORKERS ? &s->job[e->job].worker[e->worker] : NULL;
 
+	if ((e->kind == SIM_POLL || e->kind == SIM_DMA || e->kind == SIM_MAIL_SHARD ||
+		    e->kind == SIM_MAIL_REGISTRAR) &&
+		e->job != s->box.generation) {
+		free(e->p); /* of a box that is no more */
+		return;
+	}
 	switch (e->kind) {
 	case SIM_TO_BOX:
 		arrived(s, p);
-		sim_box_arrive(s, p);
+		if (s->box.up)
+			sim_box_arrive(s, p);
+		else
+			sim_packet_free(p);
 		break;
 	case SIM_TO_WORKER:
 		arrived(s, p);
@@ -280,6 +291,15 @@ handle(struct sim *s, const struct sim_event *e)
 		if (w->state == SIM_WORK)
 			w->udp = (uint16_t)(w->udp + 1);
 		break;
+	case SIM_CRASH:
+		sim_restart_crash(s);
+		break;
+	case SIM_BOX_START:
+		sim_restart_start(s);
+		break;
+	case SIM_SNAPSHOT:
+		sim_restart_snapshot(s);
+		break;
 	}
 }
 
@@ -306,6 +326,7 @@ begin(struct sim *s, uint64_t seed, const struct sim_limits *limits, bool verbos
 				.job = j, .number = w, .ip = 0x0A000001u + (j << 8) + w};
 	}
 	sim_box_start(s);
+	sim_restart_plan(s);
 	for (unsigned j = 0; j < s->sc.jobs; j++)
 		start_life(s, j);
 	sim_at(s, s->now + TICK, SIM_TICK, 0, 0, NULL);
@@ -358,7 +379,10 @@ sim_run(struct sim_result *out, uint64_t seed, const struct sim_limits *limits, 
 	for (unsigned i = 0; i < SIM_SHARDS; i++)
 		for (unsigned k = 0; k < PBOX_SS_STATS; k++)
 			out->shard[k] += s->box.shard[i].stats[k];
-	memcpy(out->registrar, s->box.stats, sizeof(out->registrar));
+	for (unsigned k = 0; k < PBOX_SS_STATS; k++)
+		out->shard[k] += s->box.past_shard[k];
+	for (unsigned k = 0; k < PBOX_RS_STATS; k++)
+		out->registrar[k] = s->box.stats[k] + s->box.past_registrar[k];
 	memcpy(out->why, s->why, sizeof(out->why));
 	free(s);
 }

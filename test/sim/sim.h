@@ -21,6 +21,7 @@
 #define SIM_TABLES  3
 #define SIM_TENSORS 24
 #define SIM_NODES   2
+#define SIM_CRASHES 3
 #define SIM_MTU     1500
 
 #define US        UINT64_C(1000)
@@ -100,6 +101,11 @@ struct sim_scenario {
 	bool late_dma;  /* zero-copy answers are read some time after send() */
 	unsigned train; /* frames a worker puts into one datagram */
 	unsigned noise; /* of 1000 datagrams to the box, how many bring a forged one */
+	/* the box is killed and started again */
+	unsigned crashes, snapshots;
+	struct {
+		uint64_t at, down_ns;
+	} crash[SIM_CRASHES];
 	struct sim_network_spec net;
 	struct sim_job_spec job[SIM_JOBS];
 };
@@ -126,6 +132,9 @@ enum sim_kind {
 	SIM_START,
 	SIM_KILL,
 	SIM_REBIND,
+	SIM_CRASH, /* of the box */
+	SIM_BOX_START,
+	SIM_SNAPSHOT, /* what the disk has is renewed */
 };
 
 struct sim_event {
@@ -160,6 +169,21 @@ struct sim_fragment {
 	/* what was seen */
 	uint32_t arrived[SIM_WORKERS]; /* latest round that reached the box, by worker */
 	uint32_t published;            /* latest version that the box answered with */
+	uint32_t map_of;               /* incarnation that told the endpoint */
+	/* restarts of the box (restart.c) */
+	uint32_t restored_in; /* incarnation */
+	struct {
+		uint64_t token; /* of the session that told; 0: none */
+		uint32_t version;
+		bool have;
+	} told[SIM_WORKERS];
+	uint8_t *given; /* payload that a worker gave, of given_version */
+	uint32_t given_version;
+	bool has_snapshot, used_snapshot, no_result;
+	struct {
+		uint32_t version, weight;
+		float *param, *s0, *s1;
+	} snapshot;
 };
 
 /* Bytes of worker w's contribution to a round; *weight is its sample count. 0 with *zero set for one
@@ -174,6 +198,12 @@ unsigned sim_hyper_change(const struct sim_scenario *sc, unsigned job, unsigned 
 	unsigned group, uint32_t round, struct pbox_set *m);
 unsigned sim_groups(const struct sim_scenario *sc, unsigned job, unsigned table);
 /* Bring the reference of f to a version; *weight: samples. The answer it must give. */
+void sim_narrow(uint8_t *out, unsigned format, const float *v, uint32_t n);
+float sim_widen(const uint8_t *p, unsigned format, uint32_t i);
+/* Memory for a reference that has none yet. */
+void sim_reference_begin(
+	const struct sim_scenario *sc, unsigned job, unsigned life, struct sim_fragment *f);
+void sim_reference_forget(struct sim_fragment *f);
 const uint8_t *sim_expected(const struct sim_scenario *sc, unsigned job, unsigned life,
 	struct sim_fragment *f, uint32_t version, uint32_t *weight);
 
@@ -222,6 +252,9 @@ struct sim_box {
 	struct pbox_arena *arena[PBOX_MAX_NODES];
 	struct pbox_job_conf conf[SIM_JOBS];
 	uint32_t incarnation;
+	bool up;
+	unsigned generation; /* how often it has crashed; events of an earlier one are void */
+	uint64_t past_shard[PBOX_SS_STATS], past_registrar[PBOX_RS_STATS];
 	size_t request; /* bytes of the request being answered, where answers are bounded; or 0 */
 	uint64_t damaged, rejected;
 };
@@ -235,6 +268,22 @@ void sim_box_mail(struct sim *s, unsigned shard, void *p, bool to_shard);
 void sim_box_tick(struct sim *s);
 /* Is everything given back and zero? Counters conserve? */
 void sim_box_check_end(struct sim *s);
+void sim_box_check_counters(struct sim *s);
+void sim_box_check_memory(struct sim *s);
+
+/* ---- restarts of the box (restart.c) ---------------------------------------------------------- */
+
+void sim_restart_plan(struct sim *s);
+void sim_restart_crash(struct sim *s);
+void sim_restart_start(struct sim *s);
+void sim_restart_snapshot(struct sim *s);
+/* The registrar's hook. */
+int sim_restart_load(
+	struct sim *s, const struct pbox_job *job, struct pbox_table *t, bool restoring);
+/* A frame of a worker reaches the box, an answer leaves it. */
+void sim_restart_arrival(
+	struct sim *s, const struct pbox_hdr *h, const uint8_t *payload, unsigned job);
+void sim_restart_check(struct sim *s, const struct pbox_hdr *h, unsigned job);
 
 /* ---- workers (worker.c, worker_control.c, worker_data.c) ------------------------------------- */
 
@@ -245,6 +294,14 @@ enum sim_phase {
 	SIM_PUSH,     /* until PUSH_OK */
 	SIM_PULL,     /* until RESULT */
 	SIM_INIT,     /* until INIT_OK of all pieces */
+	SIM_TELL,     /* RESTORE until it is done */
+};
+
+/* The last result of a fragment, as every worker keeps it (section 10 of the protocol). */
+struct sim_copy {
+	uint32_t version, weight;
+	uint16_t contributors;
+	uint8_t *bytes; /* NULL: none */
 };
 
 struct sim_work {
@@ -253,6 +310,7 @@ struct sim_work {
 	bool known;     /* version is */
 	bool have;      /* the box has said that it holds the contribution */
 	bool pushed;    /* PUSH_OK for round has come */
+	bool give;      /* RESTORE with the payload */
 	uint32_t ok_ts; /* when */
 	uint8_t init;   /* pieces answered */
 	unsigned tries;
@@ -276,6 +334,7 @@ enum sim_worker_state {
 struct sim_lane {
 	uint32_t *order; /* numbers of fragments */
 	uint32_t n, at, round, in_flight;
+	uint32_t told; /* fragments of the job told of, or of other lanes */
 	bool sync, finished;
 	uint64_t not_before;
 };
@@ -286,6 +345,9 @@ struct sim_worker {
 	enum sim_worker_state state;
 	uint64_t began; /* this life */
 	bool restarted;
+	bool was_down;  /* killed, and has no session yet */
+	bool rejoins;   /* the box was restarted, and this worker has copies */
+	bool restoring; /* telling them */
 	uint32_t ip;
 	uint16_t udp;
 	uint64_t nonce, token, cookie;
@@ -301,11 +363,13 @@ struct sim_worker {
 	uint32_t table, first, declared_to;
 	unsigned extras;
 	/* hyper-parameters: SETs up to this round are answered */
-	uint32_t set_round;
+	uint32_t set_round, set_done;
 	unsigned set_table, set_group;
 	bool set_busy;
 	/* data */
 	struct sim_work *work; /* by number of fragment */
+	struct sim_copy *copy; /* likewise */
+	uint32_t n_copies;
 	struct sim_lane lane[2 * SIM_SHARDS];
 	uint32_t *flying, n_flying;
 	bool finished; /* all rounds; some wait for the others before they leave */
@@ -339,6 +403,20 @@ void sim_data_transmit(struct sim *s, struct sim_worker *w, const struct sim_fra
 void sim_data_finish(
 	struct sim *s, struct sim_worker *w, const struct sim_fragment *f, uint32_t version);
 uint64_t sim_data_timer(struct sim *s, struct sim_worker *w);
+void sim_data_lanes(struct sim *s, struct sim_worker *w);
+/* Begin to tell what it holds of a fragment. */
+void sim_data_tell(struct sim *s, struct sim_worker *w, uint32_t number);
+
+/* After a restart of the box (worker_restore.c). */
+void sim_restore_rejoin(struct sim *s, struct sim_worker *w);
+void sim_restore_begin(struct sim *s, struct sim_worker *w);
+void sim_restore_go(struct sim *s, struct sim_worker *w);
+void sim_restore_send(struct sim *s, struct sim_worker *w, const struct sim_fragment *f);
+void sim_restore_answer(struct sim *s, struct sim_worker *w, const struct sim_fragment *f,
+	const struct pbox_hdr *h);
+void sim_restore_keep(struct sim_worker *w, const struct sim_fragment *f, const struct pbox_hdr *h,
+	const uint8_t *payload);
+void sim_restore_keep_initial(struct sim *s, struct sim_worker *w, const struct sim_fragment *f);
 
 /* Send a frame; len is in the header. */
 void sim_worker_send(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h,
@@ -350,8 +428,12 @@ void sim_worker_flush(struct sim *s, struct sim_worker *w);
 struct sim_job {
 	unsigned life, done; /* workers that have finished this life */
 	bool over;
-	unsigned down;               /* workers that were killed and have no session yet */
-	unsigned finished;           /* workers that have done all rounds */
+	unsigned down;     /* workers that were killed and have no session yet */
+	unsigned finished; /* workers that have done all rounds */
+	bool lost;         /* a restart of the box has lost a fragment */
+	struct {
+		uint64_t token; /* the session that declared it so; 0: none */
+	} restorer[SIM_WORKERS];
 	uint64_t token[SIM_WORKERS]; /* the box's, as told in WELCOME; 0: none */
 	struct sim_worker worker[SIM_WORKERS];
 	/* the map, as the first worker got it */

@@ -87,6 +87,9 @@ sim_worker_timer(struct sim *s, struct sim_worker *w)
 static void
 clear(struct sim_worker *w)
 {
+	for (uint32_t i = 0; w->copy != NULL && i < w->n_copies; i++)
+		free(w->copy[i].bytes);
+	free(w->copy);
 	free(w->work);
 	free(w->flying);
 	for (unsigned e = 0; e < 2 * SIM_SHARDS; e++)
@@ -105,7 +108,7 @@ sim_worker_start(struct sim *s, struct sim_worker *w, bool restarted)
 	if (w->state == SIM_DEAD)
 		return;
 	clear(w);
-	w->restarted = restarted;
+	w->restarted = w->was_down = restarted;
 	w->began = s->now;
 	w->udp = (uint16_t)(1024 + sim_below(s, 60000));
 	w->nonce = pbox_random_u64(&s->random);

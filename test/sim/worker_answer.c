@@ -27,7 +27,10 @@ on_result(struct sim *s, struct sim_worker *w, const struct sim_fragment *f,
 			w->id, h->round);
 		return;
 	}
+	if (k->phase == SIM_TELL)
+		return; /* a result that it has */
 	if (k->phase == SIM_SYNC) {
+		sim_restore_keep(w, f, h, payload);
 		sim_data_finish(s, w, f, h->round);
 		return;
 	}
@@ -36,8 +39,10 @@ on_result(struct sim *s, struct sim_worker *w, const struct sim_fragment *f,
 	if (h->round != k->round)
 		sim_fail(s, "job %u worker %u: RESULT of round %u, while it works on %u", w->job,
 			w->id, h->round, k->round);
-	else if (k->phase == SIM_PULL || k->phase == SIM_PUSHPULL)
+	else if (k->phase == SIM_PULL || k->phase == SIM_PUSHPULL) {
+		sim_restore_keep(w, f, h, payload);
 		sim_data_finish(s, w, f, h->round);
+	}
 }
 
 /* In mode 1 worker 0 learns that a fragment has no parameters, in mode 0 that no round is done. */
@@ -48,7 +53,8 @@ on_wait_in_sync(
 	struct sim_work *k = &w->work[f->number];
 
 	if (sim_spec(&s->sc, w->job, f)->fixed.mode == PBOX_MODE_ALLREDUCE) {
-		if (h->base != s->sc.job[w->job].first_round)
+		if (h->base != s->sc.job[w->job].first_round &&
+			!(f->no_result && h->base == f->version))
 			sim_fail(s, "PULL LATEST is told to wait at version %u", h->base);
 		sim_data_finish(s, w, f, h->base);
 	} else if (w->id == 0) {
@@ -70,7 +76,8 @@ on_wait(struct sim *s, struct sim_worker *w, const struct sim_fragment *f, const
 		on_wait_in_sync(s, w, f, h);
 		return;
 	}
-	if (k->phase == SIM_IDLE || k->phase == SIM_INIT || h->round != k->round)
+	if (k->phase == SIM_IDLE || k->phase == SIM_INIT || k->phase == SIM_TELL ||
+		h->round != k->round)
 		return;
 	/* asked after it had been said that the contribution is there */
 	if (!have && k->have && !k->pushed && s->sc.net.corrupt > 0.0 &&
@@ -111,8 +118,10 @@ on_init_ok(
 		return;
 	}
 	k->init |= (uint8_t)(1u << h->base / piece);
-	if (k->init == (1u << pieces) - 1)
+	if (k->init == (1u << pieces) - 1) {
+		sim_restore_keep_initial(s, w, f);
 		sim_data_finish(s, w, f, 0);
+	}
 }
 
 static void
@@ -156,6 +165,10 @@ sim_data_answer(
 
 	if (f == NULL) {
 		sim_fail(s, "%s of a fragment that nobody knows", pbox_type_name(h->type));
+		return;
+	}
+	if (h->type == PBOX_RESTORE_OK) { /* also unasked: no round trip is taken from it */
+		sim_restore_answer(s, w, f, h);
 		return;
 	}
 	measure(s, w, h);

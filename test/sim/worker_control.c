@@ -94,6 +94,7 @@ request_declare(struct sim *s, struct sim_worker *w)
 	struct pbox_declare m = t->fixed;
 	struct pbox_cursor cur;
 
+	m.flags = w->rejoins ? PBOX_DECLARE_RESTORE : 0;
 	m.first = w->first;
 	m.count = 0;
 	if (pbox_declare_begin(w->payload, cap, &m, &cur) < 0)
@@ -172,7 +173,8 @@ calm(const struct sim *s)
 {
 	const struct sim_network_spec *n = &s->sc.net;
 
-	return n->loss < 0.05 && n->corrupt < 0.05 && n->holes == 0 && n->reorder_ns < 50 * MS;
+	return s->sc.crashes == 0 && n->loss < 0.05 && n->corrupt < 0.05 && n->holes == 0 &&
+	       n->reorder_ns < 50 * MS;
 }
 
 static void
@@ -200,7 +202,8 @@ on_welcome(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, const 
 	w->window = m.window;
 	w->endpoints = m.endpoints;
 	w->table = w->first = 0;
-	s->job[w->job].down -= w->restarted;
+	s->job[w->job].down -= w->was_down;
+	w->was_down = false;
 	go(s, w, SIM_DECLARE);
 }
 
@@ -247,6 +250,13 @@ on_mapped(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, const u
 		return;
 	}
 	j->mapped = true;
+	if (w->rejoins) {
+		w->control_deadline = 0;
+		w->type = 0;
+		w->state = SIM_WORK;
+		sim_restore_begin(s, w);
+		return;
+	}
 	w->extras = 0;
 	go(s, w, SIM_EXTRAS);
 }
@@ -264,6 +274,16 @@ on_extra(struct sim *s, struct sim_worker *w)
 	sim_data_begin(s, w);
 }
 
+static bool
+somebody_works(const struct sim *s, unsigned job)
+{
+	bool any = false;
+
+	for (unsigned i = 0; i < s->sc.job[job].workers; i++)
+		any |= s->job[job].worker[i].work != NULL;
+	return any;
+}
+
 static void
 on_error(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, const uint8_t *payload)
 {
@@ -278,6 +298,9 @@ on_error(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, const ui
 	} else if ((m.code == PBOX_E_WORKER_TAKEN || m.code == PBOX_E_FULL ||
 			   m.code == PBOX_E_NO_MEMORY) &&
 		   w->state == SIM_JOIN) {
+		/* its number went to another that took any, while the box was down */
+		if (s->sc.crashes > 0 && s->sc.job[w->job].any_number && !somebody_works(s, w->job))
+			w->id = PBOX_NO_WORKER;
 		w->state = SIM_HELLO;
 		later(s, w, 100 * MS + sim_below(s, 200 * MS));
 	} else if (m.code == PBOX_E_SESSION && w->state == SIM_LEAVE) {
@@ -321,12 +344,18 @@ sim_control_answer(
 	}
 	if (h->type == PBOX_ERROR && h->aux == PBOX_E_SESSION && h->token == w->token &&
 		w->token != 0 && w->state != SIM_LEAVE) {
+		if (h->incarnation != w->incarnation && s->box.generation > 0) {
+			sim_restore_rejoin(s, w);
+			return;
+		}
 		if (s->sc.noise > 0)
 			return; /* forged frames of ours are answered so as well */
 		sim_fail(s, "job %u worker %u in state %u: its session is gone", w->job, w->id,
 			w->state);
 		return;
 	}
+	if (h->type == PBOX_ERROR && h->aux == PBOX_E_SESSION && h->token != w->token)
+		return;             /* to a frame of a session that is no more */
 	if (h->type == PBOX_PING) { /* R4.6; no request of ours */
 		if (w->token != 0 && h->token == w->token)
 			send_ping(s, w);

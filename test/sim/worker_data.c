@@ -39,9 +39,11 @@ sim_data_begin(struct sim *s, struct sim_worker *w)
 	struct sim_job *j = &s->job[w->job];
 	uint32_t n = j->n_fragments;
 
+	w->n_copies = n;
+	w->copy = calloc(n + 1, sizeof(*w->copy));
 	w->work = calloc(n + 1, sizeof(*w->work));
 	w->flying = calloc(n + 1, sizeof(*w->flying));
-	PBOX_ASSERT(w->work != NULL && w->flying != NULL);
+	PBOX_ASSERT(w->work != NULL && w->flying != NULL && w->copy != NULL);
 	/* Windows are what keeps the box from running out of packets and records. Where all
 	 * fragments have a record anyway, a worker that does not care makes the box fold. */
 	if (spec->greedy && n <= 64 && n <= spec->workers * w->window)
@@ -63,6 +65,36 @@ sim_data_begin(struct sim *s, struct sim_worker *w)
 						 PBOX_MODE_ALLREDUCE;
 	}
 	sim_data_go(s, w);
+}
+
+/* The lanes anew: endpoints have changed, or what is known of fragments. */
+void
+sim_data_lanes(struct sim *s, struct sim_worker *w)
+{
+	const struct sim_job_spec *spec = &s->sc.job[w->job];
+	struct sim_job *j = &s->job[w->job];
+	uint32_t lowest = UINT32_MAX;
+	bool unknown = false;
+
+	for (uint32_t i = 0; i < j->n_fragments; i++) {
+		unknown |= !w->work[i].known;
+		if (w->work[i].version < lowest)
+			lowest = w->work[i].version;
+	}
+	w->n_flying = 0;
+	for (unsigned e = 0; e < s->sc.endpoints; e++) {
+		struct sim_lane *l = &w->lane[e];
+
+		free(l->order);
+		*l = (struct sim_lane){.sync = w->restarted && unknown};
+		for (uint32_t i = 0; i < j->n_fragments; i++)
+			l->n += j->fragment[i].endpoint == e;
+		l->order = calloc(l->n + 1, sizeof(*l->order));
+		PBOX_ASSERT(l->order != NULL);
+		if (!unknown && j->n_fragments > 0)
+			l->round = lowest < spec->rounds ? lowest : spec->rounds;
+		shuffle(s, w, e);
+	}
 }
 
 static void
@@ -175,6 +207,9 @@ sim_data_transmit(struct sim *s, struct sim_worker *w, const struct sim_fragment
 	case SIM_INIT:
 		send_init(s, w, f);
 		break;
+	case SIM_TELL:
+		sim_restore_send(s, w, f);
+		break;
 	case SIM_IDLE:
 		return;
 	}
@@ -196,13 +231,21 @@ begin(struct sim *s, struct sim_worker *w, uint32_t number, enum sim_phase phase
 }
 
 void
+sim_data_tell(struct sim *s, struct sim_worker *w, uint32_t number)
+{
+	const struct sim_work *k = &w->work[number];
+
+	begin(s, w, number, SIM_TELL, k->known ? k->version : 0);
+}
+
+void
 sim_data_finish(struct sim *s, struct sim_worker *w, const struct sim_fragment *f, uint32_t version)
 {
 	struct sim_work *k = &w->work[f->number];
 
+	k->known |= k->phase != SIM_TELL;
 	k->phase = SIM_IDLE;
 	k->version = version;
-	k->known = true;
 	for (uint32_t i = 0; i < w->n_flying; i++)
 		if (w->flying[i] == f->number) {
 			w->flying[i] = w->flying[--w->n_flying];
@@ -249,6 +292,8 @@ issue(struct sim *s, struct sim_worker *w, struct sim_lane *l)
 
 	if (l->in_flight >= w->window || k->phase != SIM_IDLE)
 		return false;
+	if (l->sync && k->known)
+		return true;
 	if (l->sync) {
 		begin(s, w, number, SIM_SYNC, spec->first_round);
 		return true;
@@ -328,7 +373,8 @@ finish_job(struct sim *s, struct sim_worker *w)
 		w->finished = true;
 		j->finished++;
 	}
-	if (s->sc.job[w->job].restarts == 0 || j->finished == s->sc.job[w->job].workers) {
+	if ((s->sc.job[w->job].restarts == 0 && s->sc.crashes == 0) ||
+		j->finished == s->sc.job[w->job].workers) {
 		sim_control_leave(s, w);
 		return;
 	}
@@ -343,6 +389,10 @@ sim_data_go(struct sim *s, struct sim_worker *w)
 
 	if (w->state != SIM_WORK || w->work == NULL)
 		return;
+	if (w->restoring) {
+		sim_restore_go(s, w);
+		return;
+	}
 	for (unsigned e = 0; e < s->sc.endpoints; e++) {
 		go_lane(s, w, e);
 		finished &= w->lane[e].finished;

@@ -12,6 +12,7 @@
 #include <pbox_arena.h>
 #include <pbox_control.h>
 #include <pbox_dataplane.h>
+#include <pbox_guard.h>
 #include <pbox_options.h>
 #include <pbox_port.h>
 
@@ -52,12 +53,19 @@ struct box {
 	struct pbox_dp *dp;
 	struct pbox_control *control;
 	struct pbox_budget budget;
+	struct pbox_guard_user user; /* name "": none to become */
+	bool guarded, sandboxed;
+	char no_sandbox[sizeof(((struct pbox_error *)NULL)->text)]; /* why */
 	char report[16384];
 };
 
 /* host.c: EAL. */
 int host_start(struct box *b, int argc, char **argv, struct pbox_error *err);
 void host_stop(struct box *b);
+/* guard.c: who the box becomes; its run-time files; then all privileges go. */
+int guard_prepare(struct box *b, struct pbox_error *err);
+void guard_files(const struct box *b);
+int guard_on(struct box *b, struct pbox_error *err);
 /* cores.c: data cores, nodes, idle mode. */
 int cores_find(struct box *b, struct pbox_error *err);
 /* ports.c: configure all ports, plan endpoints; then their pools and queues. */

@@ -22,6 +22,7 @@ host_start(struct box *b, int argc, char **argv, struct pbox_error *err)
 			"--no-huge -m 512; another pbox on this host: --file-prefix NAME",
 			rte_strerror(rte_errno));
 	b->eal = true;
+	guard_files(b);
 	return 0;
 }
 

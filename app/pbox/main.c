@@ -65,6 +65,8 @@ start(int eal_argc, char **eal_argv, struct pbox_error *err)
 	int ret = log_open(&box.opt, err);
 
 	if (ret == 0)
+		ret = guard_prepare(&box, err);
+	if (ret == 0)
 		ret = host_start(&box, eal_argc, eal_argv, err);
 	if (ret == 0)
 		ret = cores_find(&box, err);

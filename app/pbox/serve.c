@@ -178,6 +178,7 @@ void
 report_make(struct box *b)
 {
 	size_t at = 0, size = sizeof(b->report);
+	char guard[512];
 
 	for (unsigned i = 0; i < b->n_ports && at < size; i++)
 		at += pbox_port_report(&b->port[i], b->lcore_of, b->report + at, size - at);
@@ -185,10 +186,15 @@ report_make(struct box *b)
 	if (at < size)
 		at += pbox_budget_report(&b->budget, b->report + at, size - at);
 	if (at < size)
-		snprintf(b->report + at, size - at,
+		at += (size_t)snprintf(b->report + at, size - at,
 			"cores: %u data cores, idle %s%s; sums %s, optimisers %s\n", b->n_cores,
 			idle_text(b), b->cpu_shared ? " (they share CPUs)" : "", b->reduce->name,
 			b->optim->name);
+	if (at < size && b->guarded) {
+		pbox_guard_report(guard, sizeof(guard));
+		snprintf(b->report + at, size - at, "guard: %s, system calls %s\n", guard,
+			b->sandboxed ? "filtered" : "not filtered");
+	}
 }
 
 static bool
@@ -245,6 +251,8 @@ report_print(const struct box *b, bool check)
 				"parameters of NUMA node %d lie on node %d: use hugepages, or free "
 				"memory there",
 				b->node[i], b->memory_far[i]);
+	if (b->guarded && !b->sandboxed && b->opt.sandbox == PBOX_OPT_SANDBOX_AUTO)
+		warn(check, "no sandbox: %s", b->no_sandbox);
 	for (unsigned i = 0; i < b->opt.n_jobs; i++) {
 		const struct pbox_conf_secret *s = &b->opt.jobs[i].secret;
 
@@ -287,6 +295,8 @@ serve(struct box *b, struct pbox_error *err)
 
 	catch_signals();
 	ret = ports_start(b, err);
+	if (ret == 0)
+		ret = guard_on(b, err);
 	if (ret != 0)
 		return ret;
 	report_make(b);

@@ -20,6 +20,7 @@ static const char *const idle_names[] = {"auto", "poll", "yield", "sleep", "inte
 static const char *const level_names[] = {"error", "warn", "info", "debug", NULL};
 static const char *const reduce_names[] = {"auto", "scalar", "avx2", "avx512", NULL};
 static const char *const steer_names[] = {"auto", "flow", "ring", NULL};
+static const char *const sandbox_names[] = {"auto", "no", "yes", NULL};
 static const char *const policy_names[] = {"wait", "shrink", NULL};
 
 #define AT(member) PBOX_CONF_AT(struct pbox_options, member)
@@ -231,6 +232,25 @@ static const struct pbox_conf_option global_options[] = {
 		.def = "no",
 		.brief = "compress snapshots",
 		.more = "Trained parameters hardly shrink; optimiser state with many zeros does.",
+	},
+	{
+		.name = "user",
+		.type = PBOX_CONF_STRING,
+		AT(user),
+		.example = "pbox",
+		.brief = "user to become when all is set up",
+		.more = "A name or a number; only root can. Ports and memory are taken before. "
+			"Capabilities are given up with and without it.",
+	},
+	{
+		.name = "sandbox",
+		.type = PBOX_CONF_ENUM,
+		AT(sandbox),
+		.names = sandbox_names,
+		.def = "auto",
+		.brief = "refuse system calls that a box has no use for",
+		.more = "auto: where the kernel can (seccomp). yes: or the start fails. A refused "
+			"call is logged with its name.",
 	},
 	{
 		.name = "log-level",

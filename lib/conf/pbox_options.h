@@ -40,6 +40,11 @@ enum pbox_opt_steer {
 	PBOX_OPT_STEER_FLOW, /**< the NIC steers, or the start fails */
 	PBOX_OPT_STEER_RING, /**< always by software */
 };
+enum pbox_opt_sandbox {
+	PBOX_OPT_SANDBOX_AUTO, /**< where the kernel has it */
+	PBOX_OPT_SANDBOX_NO,
+	PBOX_OPT_SANDBOX_YES, /**< or the start fails */
+};
 enum pbox_opt_policy { PBOX_OPT_POLICY_WAIT, PBOX_OPT_POLICY_SHRINK };
 
 /** [port NAME] */
@@ -95,6 +100,8 @@ struct pbox_options {
 	uint32_t snapshot_keep;
 	char snapshot_parity[16]; /**< "16+2": pbox_options_parity() */
 	bool snapshot_compress;
+	char user[64]; /**< to become after the start; "": stay */
+	enum pbox_opt_sandbox sandbox;
 
 	unsigned n_ports, n_jobs;
 	struct pbox_port_options ports[PBOX_OPTIONS_PORTS];

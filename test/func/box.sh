@@ -9,6 +9,7 @@
 #   two_workers NAME ARGUMENT...   a job of two; the arguments are those of test/spec/pbox_worker.py
 #   counter PATTERN                in /pbox/stats
 #   clean_stop NAME [kept]         kept: the driver keeps some packet buffers, and the log says so
+#                                  The sandbox has refused nothing up to then.
 
 export PBOX_CLIENT_LIB=none PYTHONDONTWRITEBYTECODE=1
 SECRET=right-secret
@@ -60,10 +61,14 @@ clean_stop() {
 	line=$(grep '^stopped: ' "$RUN_DIR/box.log")
 	if [[ $status == 0 && $line =~ ^stopped:\ mbufs\ ([0-9]+)\ of\ ([0-9]+)\ returned,\ received\ ([0-9]+)\ =\ accepted\ ([0-9]+)\ \+\ dropped\ ([0-9]+)$ ]] &&
 		{ ((BASH_REMATCH[1] == BASH_REMATCH[2])) || [[ $kept == kept ]]; } &&
-		((BASH_REMATCH[3] == BASH_REMATCH[4] + BASH_REMATCH[5])); then
+		((BASH_REMATCH[3] == BASH_REMATCH[4] + BASH_REMATCH[5])) &&
+		! grep -q 'the sandbox refused' "$RUN_DIR/box.log"; then
 		ok "$name"
 	else
-		not_ok "$name" "status $status: $(tail -n 5 "$RUN_DIR/box.log")"
+		not_ok "$name" "status $status: $(
+			grep 'the sandbox refused' "$RUN_DIR/box.log"
+			tail -n 5 "$RUN_DIR/box.log"
+		)"
 	fi
 }
 

@@ -166,8 +166,8 @@ resolve(struct pbox_shard *s, const struct pbox_frame *f, struct target *g)
 	return check_payload(f, g);
 }
 
-/* A worker whose address has changed asks from the new one with a newer clock than ever before; a
- * PULL that somebody caught and sends from elsewhere has an old one (R4.9). */
+/* A worker whose address has changed asks (PULL, RESTORE) from the new one with a newer clock than
+ * ever before; a frame that somebody caught and sends from elsewhere has an old one (R4.9). */
 static bool
 is_newest_pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
@@ -267,7 +267,10 @@ act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 		else
 			shard_initialise(s, g, f);
 	} else if (f->hdr.type == PBOX_RESTORE) {
-		shard_restore(s, g, f);
+		if (is_newest_pull(s, g, f))
+			shard_restore(s, g, f);
+		else
+			count(s, PBOX_SS_DROP_REPLAYED);
 	} else {
 		return shard_contribute(s, g, f);
 	}

@@ -104,6 +104,36 @@ test_two_versions(void)
 	fx_end();
 }
 
+/* R4.9: its address has changed since it told. */
+static void
+test_another_address(void)
+{
+	struct pbox_hdr h;
+	uint16_t old;
+
+	fx_begin();
+	begin(2, reduce, ALL);
+	tell(0, 5, true);
+	old = w[0].udp;
+	w[0].udp = 9999;
+	h = restore(0, 5, true);
+	h.ts += 1000;
+	fx_clear();
+	fx_rx(0, &w[0], &h, NULL);
+	EXPECT(0, NOTED, 5, 1);
+	UNIT_EQ_U64(fx_last()->peer.udp, 9999);
+	w[0].udp = old; /* a copy of the first one, from where it came */
+	fx_mark();
+	tell(0, 5, true);
+	FX_ONLY(PBOX_SS_DROP_REPLAYED);
+	UNIT_EQ_U64(fx.n_sent, 0);
+	tell(1, 5, true);
+	EXPECT(0, DONE, 5, 0);
+	UNIT_EQ_U64(fx_nth(0)->hdr.worker, 0);
+	UNIT_EQ_U64(fx_nth(0)->peer.udp, 9999);
+	fx_end();
+}
+
 /* Mode 0: all hold the same version, nobody needs its payload. */
 static void
 test_one_version(void)
@@ -377,6 +407,7 @@ const struct unit_test unit_tests[] = {
 	{"who is a restorer", test_who_is_a_restorer},
 	{"nothing to restore", test_nothing_to_restore},
 	{"two versions", test_two_versions},
+	{"another address", test_another_address},
 	{"one version", test_one_version},
 	{"a member without copies", test_a_member_without_copies},
 	{"closed meanwhile", test_closed_meanwhile},

@@ -109,8 +109,10 @@ sim_widen(const uint8_t *p, unsigned format, uint32_t i)
 		memcpy(&v, &bits, 4);
 		return v;
 	}
-	/* contributions are normal numbers: no infinities, NaNs or subnormals */
-	v = ldexpf((float)((half & 0x3FF) + 1024), (half >> 10 & 31) - 25);
+	v = (half >> 10 & 31) != 0 ? ldexpf((float)((half & 0x3FF) + 1024), (half >> 10 & 31) - 25)
+				   : ldexpf((float)(half & 0x3FF), -24);
+	if ((half >> 10 & 31) == 31) /* parameters may grow beyond what fp16 holds */
+		v = (half & 0x3FF) != 0 ? NAN : INFINITY;
 	return (half & 0x8000) != 0 ? -v : v;
 }
 

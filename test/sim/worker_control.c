@@ -274,13 +274,15 @@ on_extra(struct sim *s, struct sim_worker *w)
 	sim_data_begin(s, w);
 }
 
+/* A worker that has copies is on its way back to its number. */
 static bool
-somebody_works(const struct sim *s, unsigned job)
+somebody_rejoins(const struct sim *s, unsigned job)
 {
 	bool any = false;
 
 	for (unsigned i = 0; i < s->sc.job[job].workers; i++)
-		any |= s->job[job].worker[i].work != NULL;
+		any |= s->job[job].worker[i].work != NULL &&
+		       s->job[job].worker[i].token != s->job[job].token[s->job[job].worker[i].id];
 	return any;
 }
 
@@ -299,7 +301,8 @@ on_error(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, const ui
 			   m.code == PBOX_E_NO_MEMORY) &&
 		   w->state == SIM_JOIN) {
 		/* its number went to another that took any, while the box was down */
-		if (s->sc.crashes > 0 && s->sc.job[w->job].any_number && !somebody_works(s, w->job))
+		if (s->box.generation > 0 && s->sc.job[w->job].any_number &&
+			!somebody_rejoins(s, w->job))
 			w->id = PBOX_NO_WORKER;
 		w->state = SIM_HELLO;
 		later(s, w, 100 * MS + sim_below(s, 200 * MS));

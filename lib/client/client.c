@@ -223,6 +223,10 @@ check_conf(const struct pbox_client_conf *conf, struct pbox_client_error *err)
 		return client_fail(err, PBOX_C_INVALID,
 			"worker is %d; with %u workers it must be 0 to %u, or -1 for any",
 			conf->worker, conf->workers, conf->workers - 1);
+	if (conf->size >= offsetof(struct pbox_client_conf, policy) + sizeof(conf->policy) &&
+		conf->policy > 1)
+		return client_fail(err, PBOX_C_INVALID,
+			"policy is %u; 0 (wait) and 1 (shrink) are taken", conf->policy);
 	return 0;
 }
 

@@ -98,6 +98,7 @@ send_join(struct join *j)
 		.mtu = (uint16_t)(c->link.t->mtu < 65535 ? c->link.t->mtu : 65535),
 		.window = (uint16_t)window,
 		.lease_ms = c->conf.lease_ms,
+		.policy = (uint8_t)c->conf.policy,
 	};
 	uint8_t buf[PBOX_JOIN_LEN] = {0};
 	struct pbox_hdr h = {.type = PBOX_JOIN,

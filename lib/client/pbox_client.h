@@ -80,6 +80,7 @@ struct pbox_client_conf {
 	/** 1 (init): keep a copy of the last result of every fragment (memory of one model), so that
 	 * this worker goes on after a restart of the box; 0: PBOX_C_LOST then. */
 	int keep_copies;
+	unsigned policy; /**< when a worker is dead, rounds 0: wait for it, 1: go on without it */
 };
 
 /** A tensor as declared. */

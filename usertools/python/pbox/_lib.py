@@ -28,7 +28,7 @@ class Conf(ct.Structure):
         ("join_timeout_ms", ct.c_uint), ("gso", ct.c_int), ("spin_us", ct.c_int),
         ("min_rto_us", ct.c_uint),
         ("transport", ct.c_char_p), ("transport_args", ct.c_char_p),
-        ("keep_copies", ct.c_int),
+        ("keep_copies", ct.c_int), ("policy", ct.c_uint),
     ]
 
 

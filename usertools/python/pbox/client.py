@@ -349,6 +349,7 @@ class Client:
     worker   0-based number; None: any free one
     workers  of the job, this one included
     timeout  default deadline of waits; join_timeout that of joining
+    policy   what rounds do when a worker is dead: "wait" for it, or "shrink": go on without it
     mtu, window, lease, gso, spin, min_rto, bind, host: see struct pbox_client_conf
     transport, transport_args: what carries the datagrams, "udp" or "dpdk", and its arguments;
              None: the variables PBOX_TRANSPORT and PBOX_TRANSPORT_ARGS, or kernel sockets
@@ -359,7 +360,8 @@ class Client:
     def __init__(self, box: str, job: str, secret: str = "", worker: Optional[int] = None,
                  workers: int = 1, *, timeout: float = 60.0, join_timeout: float = 10.0,
                  bind: Optional[str] = None, host: Optional[str] = None, mtu: int = 0,
-                 window: int = 0, lease: Optional[float] = None, gso: Optional[bool] = None,
+                 window: int = 0, lease: Optional[float] = None, policy: str = "wait",
+                 gso: Optional[bool] = None,
                  spin: float = 0.0, min_rto: float = 0.0,
                  transport: Optional[str] = None,
                  transport_args: Optional[str] = None, keep_copies: bool = True) -> None:
@@ -374,6 +376,8 @@ class Client:
                 raise PBoxInvalid(f"{name} is {text!r}: needed is a non-empty string")
         if worker is not None and not 0 <= worker < workers:
             raise PBoxInvalid(f"worker {worker} of {workers}: needed is 0 to {workers - 1}")
+        if policy not in ("wait", "shrink"):
+            raise PBoxInvalid(f"policy is {policy!r}: 'wait' and 'shrink' are taken")
         lib = _lib.get()
         conf = _lib.conf()
         conf.box, conf.job, conf.secret = box.encode(), job.encode(), (secret or "").encode()
@@ -382,6 +386,7 @@ class Client:
         conf.worker = -1 if worker is None else worker
         conf.workers, conf.mtu, conf.window = workers, mtu, window
         conf.lease_ms = _ms(lease)
+        conf.policy = ("wait", "shrink").index(policy)
         conf.timeout_ms = self._timeout_ms = _ms(timeout)
         conf.join_timeout_ms = _ms(join_timeout)
         if gso is not None:

@@ -62,6 +62,28 @@ enum pbox_mail_kind {
 	PBOX_MAIL_SNAPSHOT,     /**< likewise: begin, or go on, to copy its part of a table */
 	PBOX_MAIL_SNAPSHOT_END, /**< likewise: let go of the memory of that copy */
 	PBOX_MAIL_RESTORERS,    /**< likewise: tables of the job have fewer restorers now (R10.7) */
+	PBOX_MAIL_MEMBERS,      /**< likewise: rounds wait for another set of workers */
+	PBOX_MAIL_WHY,          /**< likewise: why is filled */
+};
+
+/** Rounds of one shard that pbox_registrar_why() tells of. */
+#define PBOX_WHY_ROUNDS 64
+
+/** A round in progress: what it waits for. */
+struct pbox_why_round {
+	uint32_t chunk, round;
+	uint16_t frag, arrived; /**< arrived: contributions that are there */
+	bool uninitialised;     /**< it waits for INIT, and this is who asked for it */
+	uint64_t since_ns;      /**< its first contribution, or the first wish for its result */
+	uint64_t missing[PBOX_MAX_WORKERS / 64]; /**< bitmap of workers */
+};
+
+/** What one shard says, oldest rounds first. */
+struct pbox_why_page {
+	struct pbox_why *of;
+	uint32_t open; /**< rounds in progress */
+	unsigned n;    /**< entries of round */
+	struct pbox_why_round round[PBOX_WHY_ROUNDS];
 };
 
 /** A message between registrar and shard. Order is kept; the receiver of a pointer owns what it
@@ -72,6 +94,7 @@ struct pbox_mail {
 	struct pbox_shard_job *job;
 	struct pbox_shard_table *table;
 	struct pbox_stage *stage; /**< of a snapshot (pbox_stage.h) */
+	struct pbox_why_page *why;
 };
 
 #endif /* PBOX_ENGINE_H */

@@ -40,6 +40,7 @@ enum pbox_registrar_stat {
 	PBOX_RS_EXPIRED, /**< sessions that fell silent beyond their lease */
 	PBOX_RS_PINGS,   /**< PINGs to sessions whose number is claimed (R4.6) */
 	PBOX_RS_TAKEN_OVER,
+	PBOX_RS_REMOVED, /**< workers that a job went on without (R8.5) */
 	PBOX_RS_STATS
 };
 
@@ -129,5 +130,16 @@ const struct pbox_job *pbox_registrar_job(const struct pbox_registrar *r, unsign
 /** ns since anything valid was heard from a worker, as of @p now_ns; UINT64_MAX: never. */
 uint64_t pbox_registrar_silence(const struct pbox_registrar *r, const struct pbox_job *job,
 	unsigned worker, uint64_t now_ns);
+
+/** What a job waits for; complete when answered == shards. */
+struct pbox_why {
+	unsigned shards, answered;
+	bool abandoned;
+	struct pbox_why_page page[];
+};
+/** Ask all shards; their answers come by mail. NULL: out of memory, or the job is not open. */
+struct pbox_why *pbox_registrar_why(struct pbox_registrar *r, const struct pbox_job *job);
+/** Give it back, complete or not. */
+void pbox_registrar_why_end(struct pbox_why *why);
 
 #endif /* PBOX_REGISTRAR_H */

@@ -328,6 +328,12 @@ pbox_registrar_mail(struct pbox_registrar *r, const struct pbox_mail *m, uint64_
 		if (++job->shards_closed == r->conf.n_shards)
 			free_job(r, job);
 		break;
+	case PBOX_MAIL_MEMBERS:
+		registrar_members_back(r, m->job);
+		break;
+	case PBOX_MAIL_WHY:
+		registrar_why_back(m->why);
+		break;
 	}
 }
 
@@ -336,6 +342,7 @@ static void
 check_leases(struct pbox_registrar *r, struct pbox_job *job)
 {
 	unsigned alive = 0;
+	bool removed = false;
 
 	for (unsigned w = 0; w < job->workers; w++) {
 		struct pbox_member *m = &job->member[w];
@@ -357,8 +364,15 @@ check_leases(struct pbox_registrar *r, struct pbox_job *job)
 				job->name, w, m->host, (unsigned long long)(silent / NS_PER_MS));
 		}
 	}
-	if (alive == 0)
+	if (alive == 0) {
 		registrar_close_job(r, job);
+		return;
+	}
+	for (unsigned w = 0; w < job->workers; w++)
+		if (job->member[w].state == PBOX_MEMBER_SILENT)
+			removed |= registrar_remove(r, job, w);
+	if (removed)
+		registrar_removed(r, job);
 }
 
 void

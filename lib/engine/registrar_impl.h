@@ -77,7 +77,20 @@ bool registrar_claim(struct pbox_registrar *r, struct pbox_job *job, unsigned w,
 	const struct pbox_frame *f, const char *host, bool any);
 void registrar_claim_tick(struct pbox_registrar *r, struct pbox_job *job);
 
+/* registrar_members.c */
+/* Policy shrink: go on without a worker that is silent or has left. True: so it is, and
+ * registrar_removed() must follow, once for all that are removed at this moment. */
+bool registrar_remove(struct pbox_registrar *r, struct pbox_job *job, unsigned w);
+void registrar_removed(struct pbox_registrar *r, struct pbox_job *job);
+/* And with one that has come back. */
+void registrar_expect(struct pbox_registrar *r, struct pbox_job *job, unsigned w);
+/* All shards know who is waited for. */
+bool registrar_members_settled(const struct pbox_registrar *r, const struct pbox_job *job);
+void registrar_members_back(struct pbox_registrar *r, struct pbox_shard_job *j);
+void registrar_why_back(struct pbox_why_page *page);
+
 /* registrar_table.c */
+void registrar_build_tables(struct pbox_registrar *r, struct pbox_job *job);
 void registrar_on_declare(
 	struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
 void registrar_on_map(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);

@@ -132,6 +132,7 @@ create_job(struct pbox_registrar *r, const struct pbox_frame *f, const struct pb
 		return NULL;
 	}
 	job->window = window;
+	job->policy = conf->policy == PBOX_POLICY_ANY ? m->policy : conf->policy;
 	job->hold_share = share;
 	for (unsigned i = 0; i < r->conf.n_shards; i++) {
 		unsigned node = node_of_shard(r, i);
@@ -153,8 +154,8 @@ create_job(struct pbox_registrar *r, const struct pbox_frame *f, const struct pb
 	r->job[id] = job;
 	pbox_stat_add(&r->stats[PBOX_RS_JOBS], 1);
 	registrar_event(r, PBOX_LOG_INFO,
-		"job '%s' begins: %u workers, window %u frames per endpoint", job->name,
-		job->workers, job->window);
+		"job '%s' begins: %u workers, policy %s, window %u frames per endpoint", job->name,
+		job->workers, pbox_policy_name(job->policy), job->window);
 	open_on_shards(r, job);
 	return job;
 }
@@ -287,6 +288,7 @@ admit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_jo
 		while (token == 0)
 			r->conf.ops->random(r->conf.ctx, &token, sizeof(token));
 		*mb = (struct pbox_member){
+			.removed = mb->removed,
 			.nonce = m->nonce,
 			.state = PBOX_MEMBER_JOINED,
 			.lease_ms =
@@ -366,6 +368,9 @@ registrar_on_join(struct pbox_registrar *r, const struct pbox_frame *f)
 		(conf->workers != 0 && conf->workers != m.workers)) {
 		unsigned have = job != NULL ? job->workers : conf->workers;
 
+		registrar_event(r, PBOX_LOG_WARN,
+			"job '%s' has %u workers, and a worker (%s) says %u", m.job, have, m.host,
+			m.workers);
 		registrar_refuse(r, f, PBOX_E_WORKERS, have,
 			"job '%s' has %u workers, this one (%s) says %u: give all the same number",
 			m.job, have, m.host, m.workers);
@@ -375,6 +380,21 @@ registrar_on_join(struct pbox_registrar *r, const struct pbox_frame *f)
 		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m.workers,
 			"worker %u of a job with %u workers: numbers begin at 0", m.worker,
 			m.workers);
+		return;
+	}
+	if (m.policy > PBOX_POLICY_SHRINK) {
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, PBOX_POLICY_SHRINK,
+			"policy %u is unknown: 0 wait, 1 shrink", m.policy);
+		return;
+	}
+	if (job != NULL && conf->policy == PBOX_POLICY_ANY && job->policy != m.policy) {
+		registrar_event(r, PBOX_LOG_WARN,
+			"job '%s': a worker (%s) asks for policy %s, the others for %s", m.job,
+			m.host, pbox_policy_name(m.policy), pbox_policy_name(job->policy));
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, job->policy,
+			"the other workers of job '%s' ask for policy %s, this one (%s) for %s: "
+			"give all the same, or set policy in the job's section",
+			m.job, pbox_policy_name(job->policy), m.host, pbox_policy_name(m.policy));
 		return;
 	}
 	if (has_left(r, m.nonce)) {

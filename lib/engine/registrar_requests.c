@@ -137,4 +137,6 @@ registrar_on_leave(struct pbox_registrar *r, const struct pbox_frame *f, struct 
 	registrar_reply(r, &copy, PBOX_LEFT, 0);
 	if (pbox_job_joined(job) == 0 && job->state == PBOX_JOB_OPEN)
 		registrar_close_job(r, job);
+	else if (registrar_remove(r, job, f->hdr.worker))
+		registrar_removed(r, job);
 }

@@ -157,18 +157,33 @@ take_page(struct pbox_job_table *jt, unsigned w, const struct pbox_declare *m,
 	return 0;
 }
 
-/* All workers are here and have declared it. Counted anew each time: workers come and go. */
+/* All workers are here and have declared it. Counted anew each time: workers come and go. Those that
+ * the job goes on without are not waited for, but there must be somebody. */
 static bool
 all_declared(const struct pbox_job *job, uint32_t table)
 {
+	unsigned n = 0;
+
 	for (unsigned w = 0; w < job->workers; w++) {
 		const struct pbox_member *mb = &job->member[w];
 
+		if (mb->removed)
+			continue;
 		if ((mb->state != PBOX_MEMBER_JOINED && mb->state != PBOX_MEMBER_SILENT) ||
 			mb->declared <= table)
 			return false;
+		n++;
 	}
-	return true;
+	return n > 0;
+}
+
+/* Those that waited only for a worker that is removed now. */
+void
+registrar_build_tables(struct pbox_registrar *r, struct pbox_job *job)
+{
+	for (uint32_t i = 0; i < job->n_tables; i++)
+		if (!job->table[i]->built && !job->table[i]->failed && all_declared(job, i))
+			build_table(r, job, job->table[i]);
 }
 
 void
@@ -244,7 +259,7 @@ send_not_ready(struct pbox_registrar *r, const struct pbox_frame *f, const struc
 			m.declared++;
 			continue;
 		}
-		if (m.first_missing != PBOX_NO_WORKER)
+		if (m.first_missing != PBOX_NO_WORKER || mb->removed)
 			continue;
 		m.first_missing = (uint16_t)w;
 		if (here) {
@@ -314,6 +329,16 @@ send_page(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbo
 	registrar_reply(r, f, PBOX_MAPPED, pbox_page_len(r->scratch, &cur));
 }
 
+/* R8.5: who comes back is waited for from now on. Its map tells versions: they are read when all
+ * shards know. */
+static bool
+taken_in(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
+{
+	if (job->member[f->hdr.worker].removed)
+		registrar_expect(r, job, f->hdr.worker);
+	return job->policy != PBOX_POLICY_SHRINK || registrar_members_settled(r, job);
+}
+
 void
 registrar_on_map(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
 {
@@ -340,7 +365,7 @@ registrar_on_map(struct pbox_registrar *r, const struct pbox_frame *f, struct pb
 	if (jt->failed) {
 		registrar_refuse(
 			r, f, (enum pbox_errcode)jt->error.code, m.table, "%s", jt->error.text);
-	} else if (!jt->built || jt->shards_open < r->conf.n_shards ||
+	} else if (!jt->built || jt->shards_open < r->conf.n_shards || !taken_in(r, f, job) ||
 		   (restoring > 0 && !registrar_is_restorer(jt, f->hdr.worker))) {
 		send_not_ready(r, f, job, m.table, restoring);
 	} else if (m.first > jt->t.n_chunks) {

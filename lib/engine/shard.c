@@ -19,8 +19,9 @@ pbox_shard_create(const struct pbox_shard_conf *conf)
 	*s = (struct pbox_shard){.conf = *conf, .stats = conf->stats};
 	s->job = calloc(conf->max_jobs, sizeof(*s->job));
 	s->weight = calloc(PBOX_MAX_WORKERS, sizeof(*s->weight));
+	s->present = calloc(PBOX_MAX_WORKERS, sizeof(*s->present));
 	s->scratch = aligned_alloc(PBOX_CACHE_LINE, FRAGMENT_MAX * sizeof(*s->scratch));
-	if (s->job == NULL || s->weight == NULL || s->scratch == NULL) {
+	if (s->job == NULL || s->weight == NULL || s->present == NULL || s->scratch == NULL) {
 		pbox_shard_destroy(s);
 		return NULL;
 	}
@@ -42,6 +43,7 @@ pbox_shard_destroy(struct pbox_shard *s)
 			shard_drop_rounds(s, s->job[i]);
 	free(s->job);
 	free(s->weight);
+	free(s->present);
 	free(s->scratch);
 	free(s);
 }
@@ -70,6 +72,12 @@ pbox_shard_mail(struct pbox_shard *s, const struct pbox_mail *m, uint64_t now_ns
 	case PBOX_MAIL_CLOSE_JOB:
 		shard_drop_rounds(s, j);
 		s->job[j->job->id] = NULL;
+		break;
+	case PBOX_MAIL_MEMBERS:
+		shard_members(s, j);
+		break;
+	case PBOX_MAIL_WHY:
+		shard_why(j, m->why);
 		break;
 	}
 	s->conf.ops->mail(s->conf.ctx, m);
@@ -220,7 +228,7 @@ pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 	 * next probe gets it. Before INIT only version 0 can be waited for. LATEST takes no record:
 	 * a restarted worker asks so for all fragments at once, far beyond its window. */
 	if (!latest && (initialised(g) || ahead == 0))
-		r = shard_round_open(s, g->j, g->slot);
+		r = shard_round_open(s, g);
 	if (r != NULL && (initialised(g) || latest || ahead == 0))
 		shard_want(s, r, f);
 	shard_send_wait(s, g, f);

@@ -107,12 +107,15 @@ first_missing(const struct target *g)
 
 	if (r == NULL || !initialised(g))
 		return 0;
-	for (unsigned i = 0; i < (n + 63) / 64; i++)
-		if (~r->has[i] != 0) {
-			unsigned w = i * 64 + (unsigned)__builtin_ctzll(~r->has[i]);
+	for (unsigned i = 0; i < (n + 63) / 64; i++) {
+		uint64_t left = (r->partial ? r->expect[i] : UINT64_MAX) & ~r->has[i];
+
+		if (left != 0) {
+			unsigned w = i * 64 + (unsigned)__builtin_ctzll(left);
 
 			return w < n ? w : UINT32_MAX;
 		}
+	}
 	return UINT32_MAX;
 }
 
@@ -161,6 +164,8 @@ shard_send_taken_back(struct pbox_shard *s, const struct target *g, unsigned wor
 	};
 
 	address(s, g->j, worker, &out);
+	if (out.hdr.token == 0) /* it is gone, and with it what it sent */
+		return;
 	out.peer = &peer_of(s, g, worker)->at;
 	count(s, PBOX_SS_TX_WAIT);
 	s->conf.ops->send(s->conf.ctx, &out);

@@ -49,15 +49,23 @@ struct contribution {
  * stand behind it in one piece of memory (round_layout).
  */
 struct pbox_round {
-	struct pbox_round *next; /* free list */
-	float *acc;              /* sum of workers 0 .. folded-1, or NULL */
+	union {
+		struct pbox_round *next; /* free list */
+		uint64_t since_ns;       /* when it was opened */
+	};
+	float *acc; /* sum of workers 0 .. folded-1, or NULL */
 	uint16_t arrived, folded;
+	uint16_t need;       /* complete when as many have arrived */
 	uint16_t unverified; /* of those that are held */
 	bool open;
+	bool partial; /* expect holds; else all workers are expected */
+	uint16_t frag;
+	uint32_t chunk;       /* id */
 	uint32_t told;        /* while the fragment is restored: highest version told */
 	const void **payload; /* NULL: all zeros */
 	struct contribution *from;
 	uint64_t *has, *want; /* bitmaps: contributed; wants the result */
+	uint64_t *expect;     /* and: is waited for */
 };
 
 struct pbox_shard_job {
@@ -76,8 +84,13 @@ struct pbox_shard_job {
 	void *free_acc; /* list through the first word */
 	uint32_t held, hold_share;
 	struct job_rate rate;
-	uint32_t repeat_ns;       /* repeat_earn() */
-	struct pbox_arena *arena; /* of round_mem and acc_mem */
+	uint32_t repeat_ns;  /* repeat_earn() */
+	uint16_t n_expected; /* workers that new rounds wait for, */
+	uint64_t *expected;  /* and which */
+	/* The next such set: the registrar's, and the shard's while its mail is out. */
+	uint64_t *members;
+	bool members_out, members_changed; /* the registrar's */
+	struct pbox_arena *arena;          /* of round_mem and acc_mem */
 	void *acc_mem;
 };
 
@@ -122,9 +135,10 @@ struct pbox_shard {
 	 * the payloads of the next are fetched while one is summed. */
 	unsigned n_ready;
 	struct target ready[PBOX_SHARD_BURST];
-	float *weight;  /* PBOX_MAX_WORKERS: factors of one sum */
-	bool intact;    /* its contributions are */
-	float *scratch; /* FRAGMENT_MAX: a sum that is not verified yet */
+	float *weight;        /* PBOX_MAX_WORKERS: factors of one sum */
+	const void **present; /* PBOX_MAX_WORKERS: its sources, where some are missing */
+	bool intact;          /* its contributions are */
+	float *scratch;       /* FRAGMENT_MAX: a sum that is not verified yet */
 	struct error_rate error_rate;
 	bool own_endpoint[PBOX_MAX_ENDPOINTS];
 	uint8_t own_index[PBOX_MAX_ENDPOINTS]; /* among the shard's own */
@@ -204,8 +218,7 @@ shard_moved(const struct pbox_shard *s, const struct target *g, const struct pbo
 bool shard_verify(const struct pbox_frame *f);
 
 /* Rounds (shard_round.c). */
-struct pbox_round *shard_round_open(
-	struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_slot *slot);
+struct pbox_round *shard_round_open(struct pbox_shard *s, const struct target *g);
 void shard_round_close(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_slot *slot);
 /* Remember whom to answer when the round is finished. */
 void shard_want(struct pbox_shard *s, struct pbox_round *r, const struct pbox_frame *f);
@@ -215,6 +228,17 @@ void shard_drop_rounds(struct pbox_shard *s, struct pbox_shard_job *j);
 /* After a restart (shard_restore.c). */
 void shard_restore(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 void shard_restorers_changed(struct pbox_shard *s, struct pbox_shard_job *j);
+/* Is the worker's contribution none that the round waits for? */
+static inline bool
+is_extra(const struct pbox_round *r, unsigned worker)
+{
+	return r->partial && !bit_get(r->expect, worker);
+}
+
+/* Members (shard_members.c). */
+void shard_members(struct pbox_shard *s, struct pbox_shard_job *j);
+void shard_members_all(const struct pbox_shard_job *j, uint64_t *set);
+void shard_why(struct pbox_shard_job *j, struct pbox_why_page *page);
 
 /* Sums (shard_sum.c). */
 void shard_fold(struct pbox_shard *s, const struct target *g);

@@ -22,9 +22,10 @@ round_layout(struct pbox_round *r, unsigned n)
 		r->from = (struct contribution *)(void *)(base + at + n * sizeof(void *));
 		r->has = (uint64_t *)(void *)(r->from + n);
 		r->want = r->has + words;
+		r->expect = r->want + words;
 	}
 	return pbox_pad_line(at + n * (sizeof(void *) + sizeof(struct contribution)) +
-			     2 * words * sizeof(uint64_t));
+			     3 * words * sizeof(uint64_t));
 }
 
 struct pbox_shard_job *
@@ -51,13 +52,17 @@ shard_job_create(struct pbox_job *job, uint16_t shard, unsigned peers, uint32_t 
 	j->peers = peers;
 	j->peer = calloc((size_t)job->workers * peers, sizeof(*j->peer));
 	j->table = calloc(PBOX_MAX_TABLES, sizeof(*j->table));
+	j->expected = calloc((job->workers + 63u) / 64, sizeof(*j->expected));
+	j->members = calloc((job->workers + 63u) / 64, sizeof(*j->members));
 	j->round_mem = pbox_arena_alloc(arena, n_rounds * j->round_size);
 	j->acc_mem = pbox_arena_alloc(arena, n_acc * acc_bytes);
 	if (j->member == NULL || j->peer == NULL || j->table == NULL || j->round_mem == NULL ||
-		j->acc_mem == NULL) {
+		j->acc_mem == NULL || j->expected == NULL || j->members == NULL) {
 		shard_job_free(j);
 		return NULL;
 	}
+	shard_members_all(j, j->expected);
+	j->n_expected = job->workers;
 	for (uint32_t i = n_rounds; i-- > 0;) {
 		struct pbox_round *r =
 			(struct pbox_round *)(void *)(j->round_mem + i * j->round_size);
@@ -85,6 +90,8 @@ shard_job_free(struct pbox_shard_job *j)
 	for (unsigned i = 0; j->table != NULL && i < PBOX_MAX_TABLES; i++)
 		free(j->table[i]);
 	free(j->table);
+	free(j->expected);
+	free(j->members);
 	free(j->member);
 	free(j->peer);
 	free(j);

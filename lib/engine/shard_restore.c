@@ -251,7 +251,7 @@ shard_restore(struct pbox_shard *s, const struct target *g, const struct pbox_fr
 			silent != PBOX_NO_WORKER ? silent : UINT32_MAX);
 		return;
 	}
-	if (shard_round_open(s, g->j, slot) == NULL) {
+	if (shard_round_open(s, g) == NULL) {
 		count(s, PBOX_SS_DROP_NO_SLOT);
 		return;
 	}

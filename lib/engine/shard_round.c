@@ -7,9 +7,10 @@
 #include "shard_impl.h"
 
 struct pbox_round *
-shard_round_open(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_slot *slot)
+shard_round_open(struct pbox_shard *s, const struct target *g)
 {
-	struct pbox_round *r = slot->round;
+	struct pbox_shard_job *j = g->j;
+	struct pbox_round *r = g->slot->round;
 	unsigned words = (j->job->workers + 63u) / 64;
 
 	if (r != NULL)
@@ -21,9 +22,16 @@ shard_round_open(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_slo
 	r->arrived = r->folded = r->unverified = 0;
 	r->acc = NULL;
 	r->open = true;
+	r->since_ns = s->now_ns;
+	r->chunk = g->chunk;
+	r->frag = g->frag;
+	r->need = j->n_expected;
+	r->partial = j->n_expected != j->job->workers;
+	if (r->partial)
+		memcpy(r->expect, j->expected, words * sizeof(*r->expect));
 	memset(r->has, 0, words * sizeof(*r->has));
 	memset(r->want, 0, words * sizeof(*r->want));
-	slot->round = r;
+	g->slot->round = r;
 	pbox_stat_add(&s->stats[PBOX_SS_ROUNDS_OPEN], 1);
 	return r;
 }
@@ -67,11 +75,12 @@ keep(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 	r->unverified += f->unverified;
 	bit_set(r->has, w);
 	r->arrived++;
+	r->need += is_extra(r, w);
 	if (holds) {
 		j->held++;
 		pbox_stat_add(&s->stats[PBOX_SS_HELD], 1);
 	}
-	if (r->arrived == j->job->workers || j->held <= j->hold_share)
+	if (r->arrived == r->need || j->held <= j->hold_share)
 		return true;
 	/* the job is at its bound: first what stands complete, then the front of this round */
 	shard_finish_ready(s);
@@ -82,6 +91,7 @@ keep(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 	r->from[w].handle = NULL;
 	bit_clear(r->has, w);
 	r->arrived--;
+	r->need -= is_extra(r, w);
 	r->unverified -= f->unverified;
 	j->held--;
 	pbox_stat_add(&s->stats[PBOX_SS_HELD], (uint64_t)-1);
@@ -103,11 +113,11 @@ shard_want(struct pbox_shard *s, struct pbox_round *r, const struct pbox_frame *
 static struct pbox_round *
 record(struct pbox_shard *s, const struct target *g)
 {
-	struct pbox_round *r = shard_round_open(s, g->j, g->slot);
+	struct pbox_round *r = shard_round_open(s, g);
 
 	if (r == NULL && s->n_ready > 0) { /* these are about to be free */
 		shard_finish_ready(s);
-		r = shard_round_open(s, g->j, g->slot);
+		r = shard_round_open(s, g);
 	}
 	return r;
 }
@@ -137,7 +147,8 @@ contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_f
 		shard_want(s, r, f);
 	else
 		shard_send_plain(s, g, f, PBOX_PUSH_OK);
-	if (r->arrived == g->j->job->workers)
+	/* one that nobody waits for completes nothing, but where nobody is waited for at all */
+	if (r->arrived == r->need && (!is_extra(r, f->hdr.worker) || r->arrived == 1))
 		s->ready[s->n_ready++] = *g;
 	return f->hdr.length > 0; /* if no longer held, it has come back through release */
 }

@@ -107,4 +107,5 @@ const struct pbox_stat_def pbox_registrar_stat_defs[PBOX_RS_STATS] = {
 		"pings to sessions whose number another process wants"),
 	COUNTER(PBOX_RS_TAKEN_OVER, "taken_over", "sessions",
 		"sessions that did not answer and lost their number to another process"),
+	COUNTER(PBOX_RS_REMOVED, "removed", "workers", "workers that a job went on without"),
 };

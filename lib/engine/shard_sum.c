@@ -66,6 +66,35 @@ sources(struct pbox_shard *s, const struct target *g, unsigned end)
 	return src;
 }
 
+/* Some workers are missing: the sources of the others, in worker order. */
+static void
+close_ranks(struct pbox_shard *s, const struct target *g, struct pbox_sources *src)
+{
+	const struct pbox_round *r = g->slot->round;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < src->n; i++) {
+		if (!bit_get(r->has, r->folded + i))
+			continue;
+		s->present[n] = src->src[i];
+		if (src->weight != NULL)
+			s->weight[n] = s->weight[i];
+		n++;
+	}
+	src->src = s->present;
+	src->n = n;
+}
+
+static uint64_t
+samples_of(const struct pbox_round *r, unsigned workers)
+{
+	uint64_t samples = 0;
+
+	for (unsigned w = 0; w < workers; w++)
+		samples += r->arrived == workers || bit_get(r->has, w) ? r->from[w].weight : 0;
+	return samples;
+}
+
 /* A sum has found that not all of the contributions first .. end-1 are what was sent: forget those
  * that are not, and ask for them. */
 static void
@@ -75,7 +104,7 @@ take_back(struct pbox_shard *s, const struct target *g, unsigned first, unsigned
 	size_t bytes = (size_t)g->elements * pbox_format_size(g->st->t->push_format);
 
 	for (unsigned w = first; w < end; w++) {
-		if (!r->from[w].unverified ||
+		if (!bit_get(r->has, w) || !r->from[w].unverified ||
 			pbox_reduce_intact(r->payload[w], bytes, PBOX_HDR_LEN))
 			continue;
 		shard_release(s, g->j, r, w, w + 1);
@@ -83,6 +112,7 @@ take_back(struct pbox_shard *s, const struct target *g, unsigned first, unsigned
 		bit_clear(r->want, w); /* it may have been this frame's wish: nothing of it stays */
 		bit_clear(r->has, w);
 		r->arrived--;
+		r->need -= is_extra(r, w);
 		count(s, PBOX_SS_TAKEN_BACK);
 		shard_send_taken_back(s, g, w, r->from[w].ts);
 	}
@@ -159,13 +189,14 @@ factor(const struct pbox_table *t, unsigned workers, uint64_t samples)
 
 /* What finish() does in the end: the fragment has a new version. */
 static void
-publish(struct pbox_shard *s, const struct target *g, uint32_t round, uint64_t samples)
+publish(struct pbox_shard *s, const struct target *g, uint32_t round, unsigned contributors,
+	uint64_t samples)
 {
 	struct pbox_slot *slot = g->slot;
 
 	slot->version = round;
 	slot->samples = samples > UINT32_MAX ? UINT32_MAX : (uint32_t)samples;
-	slot->contributors = (uint16_t)g->j->job->workers;
+	slot->contributors = (uint16_t)contributors;
 	slot->has_result = 1;
 	count(s, PBOX_SS_ROUNDS);
 	if (pbox_serial_diff(round, atomic_load_explicit(&g->st->max_round, memory_order_relaxed)) >
@@ -185,7 +216,8 @@ spare_for(const struct target *g)
 	return g->elements == g->st->t->frag_elements ? g->st->spare[g->c->endpoint] : NULL;
 }
 
-/* All have contributed: sum, optimise, publish, answer. False: not all of them are good. */
+/* All that are waited for have contributed: sum, optimise, publish, answer. False: some of them
+ * were damaged, and are waited for again. */
 static inline __attribute__((always_inline)) bool
 finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_round *next)
 {
@@ -198,7 +230,7 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rou
 	struct pbox_sources src = sources(s, g, n);
 	float *now = pbox_chunk_frag_param(t, g->c, g->frag), *spare = spare_for(g);
 	size_t first = (size_t)g->frag * t->frag_elements;
-	uint64_t samples = 0;
+	uint64_t samples = samples_of(r, n);
 	struct pbox_update u = {
 		.reduce = s->conf.reduce,
 		.optim = s->conf.optim,
@@ -214,13 +246,13 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rou
 		.answer_crc = &g->slot->payload_crc,
 	};
 
+	if (r->arrived < n)
+		close_ranks(s, g, &src);
 	if (next != NULL) {
 		src.next = next->payload + next->folded;
 		src.n_next = n - next->folded;
 	}
-	for (unsigned w = 0; w < n; w++)
-		samples += r->from[w].weight;
-	u.factor = factor(t, n, samples);
+	u.factor = factor(t, r->arrived, samples);
 	if (!pbox_optim_update(&u, &src, g->elements)) {
 		take_back(s, g, r->folded, n);
 		return false;
@@ -229,14 +261,14 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rou
 		pbox_chunk_frag_move(t, g->c, g->frag, spare);
 		g->st->spare[g->c->endpoint] = now;
 	}
-	publish(s, g, round, samples);
+	publish(s, g, round, r->arrived, samples);
 	shard_release(s, j, r, r->folded, n);
 	shard_send_results(s, g);
 	shard_round_close(s, j, g->slot);
 	return true;
 }
 
-static void
+static bool
 finish(struct pbox_shard *s, const struct target *g, const struct pbox_round *next)
 {
 	struct pbox_stage *stage = g->st->stage;
@@ -247,6 +279,7 @@ finish(struct pbox_shard *s, const struct target *g, const struct pbox_round *ne
 	done = finish_round(s, g, next);
 	if (__builtin_expect(stage != NULL, 0) && done)
 		shard_stage_after(s, stage, g);
+	return done;
 }
 
 void
@@ -255,8 +288,15 @@ shard_finish_ready(struct pbox_shard *s)
 	for (unsigned i = 0; i < s->n_ready; i++) {
 		const struct target *g = &s->ready[i], *next = g + 1;
 		bool more = i + 1 < s->n_ready && next->j == g->j;
+		const struct pbox_round *r = g->slot->round, *ahead = NULL;
 
-		finish(s, g, more ? next->slot->round : NULL);
+		if (more && next->slot->round->arrived == g->j->job->workers)
+			ahead = next->slot->round;
+		/* where the damage was of one that is gone, the others are complete without it */
+		for (unsigned had = r->arrived; !finish(s, g, ahead) && r->arrived == r->need &&
+						r->arrived > 0 && r->arrived < had;
+			had = r->arrived)
+			;
 	}
 	s->n_ready = 0;
 }

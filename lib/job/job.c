@@ -41,6 +41,36 @@ pbox_job_free(struct pbox_job *job)
 	free(job);
 }
 
+const char *
+pbox_policy_name(unsigned policy)
+{
+	static const char *const name[] = {"wait", "shrink", "any"};
+
+	return policy < sizeof(name) / sizeof(name[0]) ? name[policy] : "?";
+}
+
+const char *
+pbox_job_tensor(const struct pbox_job *job, uint32_t chunk, unsigned frag)
+{
+	uint32_t table = chunk >> PBOX_CHUNK_BITS, at;
+	uint32_t index = chunk & ((1u << PBOX_CHUNK_BITS) - 1);
+	const struct pbox_job_table *jt = table < job->n_tables ? job->table[table] : NULL;
+	const struct pbox_layout_chunk *lc;
+
+	if (jt == NULL || !jt->built || index >= jt->t.n_chunks)
+		return "?";
+	lc = &jt->t.layout.chunk[index];
+	at = frag * jt->t.frag_elements;
+	for (unsigned i = 0; i < lc->segments; i++) {
+		const struct pbox_segment *s = &jt->t.layout.segment[lc->first_segment + i];
+
+		if (at < s->elements)
+			return jt->tensor[s->tensor].name;
+		at -= s->elements;
+	}
+	return "?";
+}
+
 unsigned
 pbox_job_joined(const struct pbox_job *job)
 {

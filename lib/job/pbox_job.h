@@ -36,6 +36,14 @@ struct pbox_peer {
 	uint8_t mac[6];          /**< worker's, or its router's */
 };
 
+/** What happens when a worker is dead (R8.5); the first two are what a JOIN says. */
+enum pbox_policy {
+	PBOX_POLICY_WAIT,
+	PBOX_POLICY_SHRINK,
+	PBOX_POLICY_ANY,
+};
+const char *pbox_policy_name(unsigned policy);
+
 /** What the operator configured for a job. Strings live as long as the box. */
 struct pbox_job_conf {
 	const char *name; /**< "*": template for names that are not configured */
@@ -48,6 +56,7 @@ struct pbox_job_conf {
 		repeats; /**< frames that move no round, a second, worker and core (R6.12); 0: no limit */
 	uint32_t lease_ms; /**< 0: the box's default */
 	bool snapshot;     /**< its tables are written now and then (lib/control) */
+	uint8_t policy;    /**< enum pbox_policy: ANY: what the workers ask for, all the same */
 };
 
 struct pbox_member {
@@ -59,8 +68,9 @@ struct pbox_member {
 	uint16_t window, mtu;
 	uint8_t state; /**< enum pbox_member_state */
 	bool welcome_owed;
-	bool heard;  /**< by the control thread, since WELCOME */
-	uint32_t ts; /**< of its newest control frame, once heard */
+	bool heard;   /**< by the control thread, since WELCOME */
+	uint32_t ts;  /**< of its newest control frame, once heard */
+	bool removed; /**< the job goes on without it (R8.5) */
 	/* R4.6: another process claims this worker's number */
 	uint8_t claim_pings;    /**< sent since claim_ns */
 	uint64_t claim_ns;      /**< first PING; 0: nobody did */
@@ -98,6 +108,7 @@ enum pbox_job_state {
 struct pbox_job {
 	uint16_t id, workers;
 	uint16_t window; /**< granted to each worker and endpoint */
+	uint8_t policy;  /**< PBOX_POLICY_WAIT or _SHRINK */
 	enum pbox_job_state state;
 	const struct pbox_job_conf *conf;
 	char name[PBOX_NAME_LEN];
@@ -119,6 +130,9 @@ struct pbox_job *pbox_job_create(
 void pbox_job_free(struct pbox_job *job);
 /** Workers with a session (joined, perhaps silent). */
 unsigned pbox_job_joined(const struct pbox_job *job);
+
+/** Name of the tensor that a fragment begins with; "?" where there is none such. */
+const char *pbox_job_tensor(const struct pbox_job *job, uint32_t chunk, unsigned frag);
 
 /** A table record for the first page of a declaration; NULL: out of memory. */
 struct pbox_job_table *pbox_job_table_create(const struct pbox_declare *fixed, uint16_t workers);

@@ -27,8 +27,8 @@ PLANTS = [
      "r->from[w].weight = f->hdr.weight;",
      "r->from[w].weight = f->hdr.weight; if (P && w > 0) r->payload[w - 1] = r->payload[w];"),
     ("one-early", "shard_round.c",
-     "if (r->arrived == g->j->job->workers)\n\t\ts->ready",
-     "if (r->arrived + (P && g->j->job->workers > 1) == g->j->job->workers)\n\t\ts->ready"),
+     "if (r->arrived == r->need && (!is_extra",
+     "if (r->arrived + (P && r->need > 1) == r->need && (!is_extra"),
     ("first-missing-forgotten", "shard_round.c",
      "if (f->hdr.type == PBOX_PUSHPULL)\n\t\tshard_want(s, r, f);",
      "if (P && f->hdr.worker == 0 && r->arrived == g->j->job->workers && r->arrived > 1) return f->hdr.length > 0;\n"

@@ -24,8 +24,8 @@ static struct pbox_job_conf job_conf[] = {
 	{.name = "speech", .secret = "key", .secret_len = 3},
 	{.name = "three", .secret = "key", .secret_len = 3, .workers = 3, .lease_ms = 4000},
 	{.name = "quota", .secret = "key", .secret_len = 3, .memory = 1},
-	{.name = "five", .secret = "key", .secret_len = 3},
-	{.name = "six", .secret = "key", .secret_len = 3},
+	{.name = "five", .secret = "key", .secret_len = 3, .policy = PBOX_POLICY_ANY},
+	{.name = "six", .secret = "key", .secret_len = 3, .policy = PBOX_POLICY_SHRINK},
 	{.name = "seven", .secret = "key", .secret_len = 3},
 	{.name = "eight", .secret = "key", .secret_len = 3},
 	{.name = "slow", .secret = "key", .secret_len = 3, .rate = 1000, .lease_ms = 700},
@@ -367,7 +367,8 @@ fx_join(struct fx_worker *w, const char *job, uint16_t worker, uint16_t workers)
 void
 fx_leave(struct fx_worker *w)
 {
-	CU_ASSERT_EQUAL(fx_control(w, PBOX_LEAVE, NULL, 0)->hdr.type, PBOX_LEFT);
+	fx_control(w, PBOX_LEAVE, NULL, 0);
+	CU_ASSERT_EQUAL(fx_nth(0)->hdr.type, PBOX_LEFT);
 }
 
 struct fx_sent *

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdlib.h>
+
+#include "registrar_impl.h"
+
+/*
+ * Policy shrink (R8.5): who is waited for is decided here, once for all shards. And what a job
+ * waits for.
+ */
+
+static void
+post_members(struct pbox_registrar *r, struct pbox_job *job, unsigned shard)
+{
+	struct pbox_shard_job *j = job->shard[shard];
+	struct pbox_mail m = {.kind = PBOX_MAIL_MEMBERS, .shard = (uint16_t)shard, .job = j};
+
+	if (j->members_out) { /* the set is the shard's until it comes back */
+		j->members_changed = true;
+		return;
+	}
+	shard_members_all(j, j->members);
+	for (unsigned w = 0; w < job->workers; w++)
+		if (job->member[w].removed)
+			bit_clear(j->members, w);
+	j->members_out = true;
+	j->members_changed = false;
+	r->conf.ops->post(r->conf.ctx, &m);
+}
+
+static void
+members_changed(struct pbox_registrar *r, struct pbox_job *job)
+{
+	for (unsigned i = 0; i < r->conf.n_shards; i++)
+		post_members(r, job, i);
+}
+
+void
+registrar_members_back(struct pbox_registrar *r, struct pbox_shard_job *j)
+{
+	j->members_out = false;
+	if (j->members_changed && j->job->state == PBOX_JOB_OPEN)
+		post_members(r, j->job, j->shard);
+}
+
+bool
+registrar_members_settled(const struct pbox_registrar *r, const struct pbox_job *job)
+{
+	for (unsigned i = 0; i < r->conf.n_shards; i++)
+		if (job->shard[i]->members_out)
+			return false;
+	return true;
+}
+
+/* Before its first table is mapped a job waits for everybody. */
+bool
+registrar_remove(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
+{
+	struct pbox_member *m = &job->member[w];
+	bool left = m->state == PBOX_MEMBER_LEFT;
+	unsigned remain = 0;
+
+	if (job->policy != PBOX_POLICY_SHRINK || job->map_mtu == 0 || m->removed ||
+		job->state != PBOX_JOB_OPEN)
+		return false;
+	m->removed = true;
+	if (atomic_load_explicit(&job->token[w], memory_order_relaxed) != 0)
+		registrar_end_session(r, job, w);
+	for (unsigned i = 0; i < job->workers; i++)
+		remain += !job->member[i].removed;
+	count_control(r, PBOX_RS_REMOVED);
+	registrar_event(r, left ? PBOX_LOG_INFO : PBOX_LOG_WARN,
+		"job '%s' goes on without worker %u (%s), which %s: %u of %u contribute", job->name,
+		w, m->host, left ? "left" : "is silent", remain, job->workers);
+	return true;
+}
+
+void
+registrar_removed(struct pbox_registrar *r, struct pbox_job *job)
+{
+	members_changed(r, job);
+	registrar_build_tables(r, job);
+}
+
+void
+registrar_expect(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
+{
+	job->member[w].removed = false;
+	registrar_event(r, PBOX_LOG_INFO,
+		"job '%s': worker %u (%s) is waited for again from the next round on", job->name, w,
+		job->member[w].host);
+	members_changed(r, job);
+}
+
+struct pbox_why *
+pbox_registrar_why(struct pbox_registrar *r, const struct pbox_job *job)
+{
+	unsigned n = r->conf.n_shards;
+	struct pbox_why *why;
+
+	if (job->state != PBOX_JOB_OPEN)
+		return NULL;
+	why = calloc(1, sizeof(*why) + n * sizeof(why->page[0]));
+	if (why == NULL)
+		return NULL;
+	why->shards = n;
+	for (unsigned i = 0; i < n; i++) {
+		struct pbox_mail m = {.kind = PBOX_MAIL_WHY,
+			.shard = (uint16_t)i,
+			.job = job->shard[i],
+			.why = &why->page[i]};
+
+		why->page[i].of = why;
+		r->conf.ops->post(r->conf.ctx, &m);
+	}
+	return why;
+}
+
+void
+pbox_registrar_why_end(struct pbox_why *why)
+{
+	if (why == NULL)
+		return;
+	why->abandoned = true;
+	if (why->answered == why->shards)
+		free(why);
+}
+
+void
+registrar_why_back(struct pbox_why_page *page)
+{
+	struct pbox_why *why = page->of;
+
+	why->answered++;
+	if (why->abandoned && why->answered == why->shards)
+		free(why);
+}

@@ -89,5 +89,8 @@ void telemetry_stop(void);
 /* The control with its lock, or NULL when it has gone; both are for telemetry_unlock(). */
 struct pbox_control *telemetry_lock(void);
 void telemetry_unlock(struct pbox_control *c);
+/* why.c: fills d, a dictionary; waits for the data cores, half a second at most */
+struct rte_tel_data;
+void control_why(struct pbox_control *c, const char *name, struct rte_tel_data *d);
 
 #endif /* CONTROL_PRIV_H */

@@ -147,6 +147,19 @@ on_jobs(const char *cmd, const char *params, struct rte_tel_data *d)
 }
 
 static int
+on_why(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	(void)cmd;
+	pthread_mutex_lock(&tel.lock);
+	if (tel.c != NULL && params != NULL)
+		control_why(tel.c, params, d);
+	else
+		rte_tel_data_start_dict(d);
+	pthread_mutex_unlock(&tel.lock);
+	return 0;
+}
+
+static int
 on_report(const char *cmd, const char *params, struct rte_tel_data *d)
 {
 	(void)cmd;
@@ -200,6 +213,9 @@ telemetry_start(struct pbox_control *c)
 			"Counters that are not 0, by core, shard, port, registrar and control.");
 		rte_telemetry_register_cmd(
 			"/pbox/jobs", on_jobs, "Jobs and their workers (the first 64).");
+		rte_telemetry_register_cmd("/pbox/why", on_why,
+			"What a job waits for: workers, tables, rounds. Parameter: its name or "
+			"number.");
 		rte_telemetry_register_cmd(
 			"/pbox/report", on_report, "The start-up report: ports, cores, memory.");
 		snapshot_telemetry();

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <rte_telemetry.h>
+
+#include "control_priv.h"
+
+/* Telemetry's /pbox/why,JOB: whom and what a job waits for. */
+
+#define PATIENCE    (500 * NS_PER_MS) /* for the data cores' answers */
+#define ASK_EVERY   200000            /* ns */
+#define MAX_ROUNDS  16                /* of an answer: it has 16 KiB */
+#define MAX_MISSING 32
+#define RANGES      100 /* bytes: a string has 127 */
+
+/* "1,3-7": the set bits below n; "..." where there is no room for more. */
+static void
+ranges(const uint64_t *map, unsigned n, char *out, size_t cap)
+{
+	size_t len = 0;
+
+	out[0] = '\0';
+	for (unsigned i = 0; i < n; i++) {
+		unsigned first = i;
+
+		if ((map[i / 64] >> i % 64 & 1) == 0)
+			continue;
+		while (i + 1 < n && (map[(i + 1) / 64] >> (i + 1) % 64 & 1) != 0)
+			i++;
+		if (len + 16 > cap) {
+			snprintf(out + len, cap - len, ",...");
+			return;
+		}
+		len += (size_t)snprintf(out + len, cap - len, first == i ? "%s%u" : "%s%u-%u",
+			len > 0 ? "," : "", first, i);
+	}
+}
+
+static const struct pbox_job *
+find(const struct pbox_control *c, const char *name)
+{
+	const struct pbox_job *job;
+	char number[16];
+
+	for (unsigned i = 0; (job = pbox_registrar_job(c->registrar, i)) != NULL; i++) {
+		snprintf(number, sizeof(number), "%u", job->id);
+		if (strcmp(job->name, name) == 0 || strcmp(number, name) == 0)
+			return job;
+	}
+	return NULL;
+}
+
+/* The oldest rounds of all shards, one behind the other. */
+static unsigned
+merge(const struct pbox_why *why, const struct pbox_why_round **out, uint64_t *open)
+{
+	unsigned n = 0;
+
+	*open = 0;
+	for (unsigned s = 0; s < why->shards; s++) {
+		*open += why->page[s].open;
+		for (unsigned i = 0; i < why->page[s].n; i++) {
+			const struct pbox_why_round *r = &why->page[s].round[i];
+			unsigned k;
+
+			for (k = n; k > 0 && out[k - 1]->since_ns > r->since_ns; k--)
+				if (k < MAX_ROUNDS)
+					out[k] = out[k - 1];
+			if (k == MAX_ROUNDS)
+				break; /* those behind it are younger */
+			out[k] = r;
+			n += n < MAX_ROUNDS;
+		}
+	}
+	return n;
+}
+
+static void
+add_container(struct rte_tel_data *all, const char *name, struct rte_tel_data *d)
+{
+	if (rte_tel_data_add_dict_container(all, name, d, 0) != 0)
+		rte_tel_data_free(d);
+}
+
+static struct rte_tel_data *
+new_dict(void)
+{
+	struct rte_tel_data *d = rte_tel_data_alloc();
+
+	PBOX_ASSERT(d != NULL);
+	rte_tel_data_start_dict(d);
+	return d;
+}
+
+static void
+add_rounds(const struct pbox_control *c, const struct pbox_job *job, const struct pbox_why *why,
+	uint64_t *missing, struct rte_tel_data *d)
+{
+	const struct pbox_why_round *oldest[MAX_ROUNDS];
+	struct rte_tel_data *all = new_dict();
+	uint64_t open, now = pbox_dp_now(c->conf.dp);
+	unsigned n = merge(why, oldest, &open);
+
+	for (unsigned i = 0; i < n; i++) {
+		const struct pbox_why_round *r = oldest[i];
+		struct rte_tel_data *e = new_dict();
+		char text[RANGES + 8], number[16];
+
+		for (unsigned k = 0; k < (job->workers + 63u) / 64; k++)
+			missing[k] |= r->missing[k];
+		ranges(r->missing, job->workers, text, sizeof(text));
+		rte_tel_data_add_dict_string(e, "tensor", pbox_job_tensor(job, r->chunk, r->frag));
+		rte_tel_data_add_dict_u64(e, "table", r->chunk >> PBOX_CHUNK_BITS);
+		rte_tel_data_add_dict_u64(e, "chunk", r->chunk & ((1u << PBOX_CHUNK_BITS) - 1));
+		rte_tel_data_add_dict_u64(e, "fragment", r->frag);
+		rte_tel_data_add_dict_u64(e, "round", r->round);
+		rte_tel_data_add_dict_u64(e, "arrived", r->arrived);
+		rte_tel_data_add_dict_string(e, "missing", r->uninitialised ? "0" : text);
+		if (r->uninitialised)
+			rte_tel_data_add_dict_string(e, "needs", "init");
+		rte_tel_data_add_dict_u64(
+			e, "ms", now > r->since_ns ? (now - r->since_ns) / NS_PER_MS : 0);
+		snprintf(number, sizeof(number), "%u", i);
+		add_container(all, number, e);
+	}
+	rte_tel_data_add_dict_u64(d, "rounds_open", open);
+	add_container(d, "rounds", all);
+}
+
+static bool
+has_session(const struct pbox_member *m)
+{
+	return m->state == PBOX_MEMBER_JOINED || m->state == PBOX_MEMBER_SILENT;
+}
+
+/* Tables that are not mapped yet wait for workers that have not joined, or not declared them. */
+static void
+add_tables(const struct pbox_job *job, uint64_t *missing, struct rte_tel_data *d)
+{
+	struct rte_tel_data *all = new_dict();
+	uint32_t last = job->n_tables > 0 ? job->n_tables : 1;
+
+	for (uint32_t t = 0; t < last; t++) {
+		uint64_t wait[PBOX_MAX_WORKERS / 64] = {0};
+		char text[RANGES + 8], number[16];
+		bool any = false;
+
+		if (t < job->n_tables && job->table[t]->built)
+			continue;
+		for (unsigned w = 0; w < job->workers; w++) {
+			const struct pbox_member *m = &job->member[w];
+
+			if (m->removed || (has_session(m) && m->declared > t))
+				continue;
+			wait[w / 64] |= UINT64_C(1) << w % 64;
+			missing[w / 64] |= UINT64_C(1) << w % 64;
+			any = true;
+		}
+		if (!any)
+			continue;
+		ranges(wait, job->workers, text, sizeof(text));
+		snprintf(number, sizeof(number), "%u", t);
+		rte_tel_data_add_dict_string(all, number, text);
+	}
+	add_container(d, "tables", all);
+}
+
+/* Those that are missing, with what is known of them. */
+static void
+add_missing(const struct pbox_control *c, const struct pbox_job *job, const uint64_t *missing,
+	struct rte_tel_data *d)
+{
+	static const char *const state[] = {
+		[PBOX_MEMBER_ABSENT] = "never joined",
+		[PBOX_MEMBER_JOINED] = "joined",
+		[PBOX_MEMBER_LEFT] = "left",
+		[PBOX_MEMBER_SILENT] = "silent beyond its lease",
+	};
+	struct rte_tel_data *all = new_dict();
+	uint64_t now = pbox_dp_now(c->conf.dp);
+	unsigned n = 0;
+
+	for (unsigned w = 0; w < job->workers && n < MAX_MISSING; w++) {
+		const struct pbox_member *m = &job->member[w];
+		uint64_t ns = pbox_registrar_silence(c->registrar, job, w, now);
+		struct rte_tel_data *e;
+		char number[16];
+
+		if ((missing[w / 64] >> w % 64 & 1) == 0)
+			continue;
+		e = new_dict();
+		rte_tel_data_add_dict_string(e, "host", m->host);
+		rte_tel_data_add_dict_string(e, "state", state[m->state]);
+		if (ns != UINT64_MAX)
+			rte_tel_data_add_dict_u64(e, "silent_ms", ns / NS_PER_MS);
+		rte_tel_data_add_dict_u64(e, "tables", m->declared);
+		snprintf(number, sizeof(number), "%u", w);
+		add_container(all, number, e);
+		n++;
+	}
+	add_container(d, "workers", all);
+}
+
+static bool
+answered(struct pbox_control *c, const struct pbox_why *why)
+{
+	bool yes;
+
+	pthread_mutex_lock(&c->lock);
+	yes = why->answered == why->shards;
+	pthread_mutex_unlock(&c->lock);
+	return yes;
+}
+
+static void
+add_all(struct pbox_control *c, const char *name, const struct pbox_why *why,
+	struct rte_tel_data *d)
+{
+	uint64_t missing[PBOX_MAX_WORKERS / 64] = {0};
+	const struct pbox_job *job = find(c, name);
+	char text[RANGES + 8];
+
+	if (job == NULL) {
+		rte_tel_data_add_dict_string(d, "error", "no job of that name or number");
+		return;
+	}
+	rte_tel_data_add_dict_string(d, "job", job->name);
+	rte_tel_data_add_dict_string(d, "policy", pbox_policy_name(job->policy));
+	rte_tel_data_add_dict_u64(d, "workers", job->workers);
+	rte_tel_data_add_dict_u64(d, "joined", pbox_job_joined(job));
+	add_tables(job, missing, d);
+	if (why != NULL && why->answered == why->shards)
+		add_rounds(c, job, why, missing, d);
+	else if (job->state == PBOX_JOB_OPEN)
+		rte_tel_data_add_dict_string(d, "error", "a data core does not answer");
+	ranges(missing, job->workers, text, sizeof(text));
+	rte_tel_data_add_dict_string(d, "missing", text);
+	add_missing(c, job, missing, d);
+}
+
+void
+control_why(struct pbox_control *c, const char *name, struct rte_tel_data *d)
+{
+	struct timespec nap = {.tv_nsec = ASK_EVERY};
+	const struct pbox_job *job;
+	struct pbox_why *why = NULL;
+	uint64_t end;
+
+	rte_tel_data_start_dict(d);
+	pthread_mutex_lock(&c->lock);
+	job = find(c, name);
+	if (job != NULL)
+		why = pbox_registrar_why(c->registrar, job);
+	pthread_mutex_unlock(&c->lock);
+	end = pbox_dp_now(c->conf.dp) + PATIENCE;
+	while (why != NULL && !answered(c, why) && pbox_dp_now(c->conf.dp) < end)
+		nanosleep(&nap, NULL);
+	pthread_mutex_lock(&c->lock);
+	add_all(c, name, why, d);
+	pbox_registrar_why_end(why);
+	pthread_mutex_unlock(&c->lock);
+}

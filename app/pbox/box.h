@@ -83,6 +83,8 @@ void memory_give_back(struct box *b);
 int planes_create(struct box *b, struct pbox_error *err);
 void planes_destroy(struct box *b);
 int serve(struct box *b, struct pbox_error *err);
+/* SIGTERM or SIGINT has come. */
+bool serve_stop_wanted(void);
 int stopped_line(struct box *b);
 void report_make(struct box *b);
 void report_print(const struct box *b, bool check);

@@ -146,7 +146,7 @@ ports_start(struct box *b, struct pbox_error *err)
 			return ret;
 	}
 	for (unsigned i = 0; i < b->n_ports; i++)
-		if (!pbox_port_wait_link(&b->port[i], wait_ms))
+		if (!pbox_port_wait_link(&b->port[i], wait_ms, serve_stop_wanted))
 			wait_ms = 0; /* the others have had the same time */
 	return 0;
 }

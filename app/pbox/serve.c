@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <rte_launch.h>
 #include <rte_lcore.h>
@@ -264,6 +265,24 @@ report_print(const struct box *b, bool check)
 		printf("OK   jobs: %u, endpoints: %u\n", b->opt.n_jobs, b->n_endpoints);
 }
 
+bool
+serve_stop_wanted(void)
+{
+	return stop_wanted != 0;
+}
+
+/* What a program says that has no reload: the log is not for a signal handler. */
+static void
+on_hangup(int sig)
+{
+	static const char text[] = "SIGHUP: nothing is reloaded; restart pbox for a new "
+				   "configuration\n";
+
+	(void)sig;
+	if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0)
+		return;
+}
+
 static void
 catch_signals(void)
 {
@@ -271,8 +290,10 @@ catch_signals(void)
 
 	sigaction(SIGTERM, &sa, NULL);
 	sigaction(SIGINT, &sa, NULL);
-	sa.sa_handler = SIG_IGN;
+	sa.sa_handler = on_hangup;
+	sa.sa_flags = SA_RESTART;
 	sigaction(SIGHUP, &sa, NULL);
+	sa.sa_handler = SIG_IGN;
 	sigaction(SIGPIPE, &sa, NULL);
 }
 

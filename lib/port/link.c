@@ -73,11 +73,12 @@ pbox_port_link_advice(const struct pbox_port *p, char *buf, size_t size)
 }
 
 bool
-pbox_port_wait_link(struct pbox_port *p, unsigned timeout_ms)
+pbox_port_wait_link(struct pbox_port *p, unsigned timeout_ms, bool (*stop)(void))
 {
 	char advice[64];
 
-	for (unsigned waited = 0; !is_up(p) && !switched_off(p) && waited < timeout_ms;
+	for (unsigned waited = 0;
+		!is_up(p) && !switched_off(p) && waited < timeout_ms && (stop == NULL || !stop());
 		waited += POLL_MS)
 		rte_delay_us_sleep(POLL_MS * 1000);
 	p->link_up = is_up(p);

@@ -131,8 +131,9 @@ int pbox_port_queues(struct pbox_port *p, struct pbox_error *err);
 int pbox_port_open(struct pbox_port *p, const struct pbox_port_conf *conf, struct pbox_error *err);
 /** Start, and install the steering rules. */
 int pbox_port_start(struct pbox_port *p, struct pbox_error *err);
-/** Wait for the link. false: none within @p timeout_ms (a note is added). */
-bool pbox_port_wait_link(struct pbox_port *p, unsigned timeout_ms);
+/** Wait for the link. false: none within @p timeout_ms, or before @p stop (or NULL) said so (a note is
+ * added). */
+bool pbox_port_wait_link(struct pbox_port *p, unsigned timeout_ms, bool (*stop)(void));
 /** What to do about a link that is down: "ip link set eth0 up". Returns @p buf. */
 const char *pbox_port_link_advice(const struct pbox_port *p, char *buf, size_t size);
 /** Look at the link. 1: it came up, 0: unchanged, -1: it went down. Call it every second. */

@@ -136,7 +136,7 @@ dpdk_port_take(struct dpdk_port **out, const struct dpdk_options *o, unsigned mt
 	pthread_mutex_unlock(&port_lock);
 	if (rc != 0)
 		return rc;
-	if (!pbox_port_wait_link(&d->p, LINK_PATIENCE)) {
+	if (!pbox_port_wait_link(&d->p, LINK_PATIENCE, NULL)) {
 		char advice[64];
 
 		rc = dpdk_fail(err, PBOX_C_UNREACHABLE, "port %u (%s) has no link: %s",

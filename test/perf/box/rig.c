@@ -172,7 +172,7 @@ open_port(struct rig *r)
 	r->port_id = c.id;
 	if (pbox_port_open(&r->port, &c, &err) != 0 || pbox_port_start(&r->port, &err) != 0)
 		fail("port", err.text);
-	pbox_port_wait_link(&r->port, 100);
+	pbox_port_wait_link(&r->port, 100, NULL);
 	if (pbox_dp_plan(&c, 1, node_of, PBOX_CONTROL_PORT, &r->endpoint, 1, &err) != 1)
 		fail("endpoints", err.text);
 	if (pbox_mem_peer_open(&r->peer, c.id, 0) != 0)

@@ -95,7 +95,7 @@ open_port(struct rig *r, unsigned p, struct pbox_port_conf *c)
 	CU_ASSERT_FATAL(pbox_port_open(&r->port[p], c, &err) == 0);
 	CU_ASSERT_FATAL(pbox_port_start(&r->port[p], &err) == 0);
 	memcpy(r->port[p].nif.mac, mac, 6);
-	CU_ASSERT(pbox_port_wait_link(&r->port[p], 100));
+	CU_ASSERT(pbox_port_wait_link(&r->port[p], 100, NULL));
 	if (r->o.copy)
 		r->port[p].dev.tx_segments = false;
 }

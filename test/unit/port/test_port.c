@@ -233,7 +233,7 @@ open_and_close(void)
 	UNIT_EQ_U64(p.mtu, 9000);
 	UNIT_EQ_U64(pbox_port_start(&p, &err), 0);
 	CU_ASSERT(!p.flow); /* net_null has no rte_flow */
-	CU_ASSERT(pbox_port_wait_link(&p, 100));
+	CU_ASSERT(pbox_port_wait_link(&p, 100, NULL));
 	CU_ASSERT(pbox_port_report(&p, lcore, text, sizeof(text)) < sizeof(text));
 	CU_ASSERT_PTR_NOT_NULL(strstr(text, "driver net_null"));
 	CU_ASSERT_PTR_NOT_NULL(strstr(text, "address 10.78.0.1/24"));

@@ -53,6 +53,11 @@ kernels(struct box *b, struct pbox_error *err)
 static struct pbox_registrar_conf
 registrar_conf(struct box *b)
 {
+	static const uint8_t policy[] = {
+		[PBOX_OPT_POLICY_ANY] = PBOX_POLICY_ANY,
+		[PBOX_OPT_POLICY_WAIT] = PBOX_POLICY_WAIT,
+		[PBOX_OPT_POLICY_SHRINK] = PBOX_POLICY_SHRINK,
+	};
 	struct pbox_registrar_conf c = {
 		.incarnation = b->incarnation,
 		.max_jobs = (uint16_t)b->opt.max_jobs,
@@ -81,6 +86,7 @@ registrar_conf(struct box *b)
 			.repeats = o->repeats,
 			.lease_ms = (uint32_t)(o->lease_ns / 1000000),
 			.snapshot = o->snapshot,
+			.policy = policy[o->policy],
 		};
 	}
 	memcpy(c.arena, b->arena, sizeof(c.arena));

@@ -121,10 +121,6 @@ check_job(const struct pbox_options *o, const struct pbox_job_options *j,
 		return pbox_fail(err, EINVAL, "%s is more than %s: raise max-workers",
 			pbox_conf_where(conf, &j->workers, where, sizeof(where)),
 			pbox_conf_where(conf, &o->max_workers, other, sizeof(other)));
-	if (j->policy != PBOX_OPT_POLICY_WAIT)
-		return pbox_fail(err, EINVAL,
-			"%s is not in this version: write policy = wait, or nothing",
-			pbox_conf_where(conf, &j->policy, where, sizeof(where)));
 	return 0;
 }
 

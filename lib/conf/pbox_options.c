@@ -21,7 +21,7 @@ static const char *const level_names[] = {"error", "warn", "info", "debug", NULL
 static const char *const reduce_names[] = {"auto", "scalar", "avx2", "avx512", NULL};
 static const char *const steer_names[] = {"auto", "flow", "ring", NULL};
 static const char *const sandbox_names[] = {"auto", "no", "yes", NULL};
-static const char *const policy_names[] = {"wait", "shrink", NULL};
+static const char *const policy_names[] = {"any", "wait", "shrink", NULL};
 
 #define AT(member) PBOX_CONF_AT(struct pbox_options, member)
 
@@ -472,10 +472,11 @@ static const struct pbox_conf_option job_options[] = {
 		.type = PBOX_CONF_ENUM,
 		AT(policy),
 		.names = policy_names,
-		.def = "wait",
+		.def = "any",
 		.brief = "what happens when a worker is dead",
-		.more = "wait: the round waits until it has joined again. shrink: go on without "
-			"it (not in this version).",
+		.more = "wait: rounds wait until it has joined again. shrink: they go on without "
+			"it. any: what the workers ask for, all the same; else it holds whatever "
+			"they ask for.",
 	},
 	{
 		.name = "snapshot",

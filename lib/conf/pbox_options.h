@@ -45,7 +45,7 @@ enum pbox_opt_sandbox {
 	PBOX_OPT_SANDBOX_NO,
 	PBOX_OPT_SANDBOX_YES, /**< or the start fails */
 };
-enum pbox_opt_policy { PBOX_OPT_POLICY_WAIT, PBOX_OPT_POLICY_SHRINK };
+enum pbox_opt_policy { PBOX_OPT_POLICY_ANY, PBOX_OPT_POLICY_WAIT, PBOX_OPT_POLICY_SHRINK };
 
 /** [port NAME] */
 struct pbox_port_options {

@@ -123,7 +123,7 @@ test_defaults(void)
 	UNIT_EQ_U64(o.n_jobs, 1);
 	UNIT_EQ_U64(o.jobs[0].workers, 0);
 	UNIT_EQ_U64(o.jobs[0].lease_ns, 0);
-	CU_ASSERT_EQUAL(o.jobs[0].policy, PBOX_OPT_POLICY_WAIT);
+	CU_ASSERT_EQUAL(o.jobs[0].policy, PBOX_OPT_POLICY_ANY);
 	pbox_conf_free(conf);
 	pbox_options_wipe(&o);
 	UNIT_EQ_U64(o.jobs[0].secret.bytes[0], 0);
@@ -140,7 +140,7 @@ test_everything_set(void)
 		"[port 0000:03:00.0]\naddress = 10.0.0.1/24\ngateway = 10.0.0.254\nmtu = 9000\n"
 		"queues = 2\nrx-desc = 1024\ntx-desc = 512\nsteer = ring\ncores = 2-3\n"
 		"[job *]\ninsecure = yes\n[job a b]\nsecret = hunter22\nworkers = 8\nmemory = 1G\n"
-		"lease = 10s\npolicy = wait\n",
+		"lease = 10s\npolicy = shrink\n",
 		"--port", "0000:03:00.0:mtu=1500");
 
 	CU_ASSERT_PTR_NOT_NULL(conf);
@@ -203,8 +203,9 @@ test_contradictions(void)
 	bad("max-workers = 4\n" PORT JOB "workers = 5", "[job a] workers = 5 (FILE line 6) is more "
 							"than max-workers = 4 (FILE line 1): "
 							"raise max-workers");
-	bad(PORT JOB "policy = shrink", "[job a] policy = shrink (FILE line 5) is not in this "
-					"version: write policy = wait, or nothing");
+	bad(PORT JOB "policy = shirnk",
+		"FILE line 5: [job a] policy: 'shirnk' is not any, wait or shrink: did you mean "
+		"'shrink'?");
 	bad("[port eth/0]",
 		"FILE line 1: [port eth/0]: a port is a number or a DPDK device, like 0, "
 		"net_tap0 or 0000:03:00.0");

@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""One worker for test/func/box_liveness: rounds of an all-reduce, a line for each.
+
+    joined SECONDS                     how long joining took
+    round NUMBER CONTRIBUTORS TIME     TIME: CLOCK_MONOTONIC, the same for all processes
+    error CLASS TEXT
+"""
+
+import argparse
+import array
+import time
+
+import pbox
+
+
+def main() -> None:
+    p = argparse.ArgumentParser()
+    p.add_argument("--box", required=True)
+    p.add_argument("--worker", type=int, required=True)
+    p.add_argument("--workers", type=int, default=3)
+    p.add_argument("--policy", default="wait")
+    p.add_argument("--secret", default="right-secret")
+    p.add_argument("--host", default=None)
+    p.add_argument("--lease", type=float, default=None)
+    p.add_argument("--timeout", type=float, default=20.0)
+    p.add_argument("--join-timeout", type=float, default=15.0)
+    p.add_argument("--rounds", type=int, default=1000000)
+    p.add_argument("--elements", type=int, default=2000)
+    p.add_argument("--pause", type=float, default=0.01)
+    a = p.parse_args()
+    began = time.monotonic()
+    try:
+        c = pbox.Client(a.box, "j1", a.secret, a.worker, a.workers, policy=a.policy, host=a.host,
+                        lease=a.lease, timeout=a.timeout, join_timeout=a.join_timeout)
+        print(f"joined {time.monotonic() - began:.3f}", flush=True)
+        table = c.declare([("fc.weight", a.elements)], op="sum")
+        data = array.array("f", [1.0]) * a.elements
+        for number in range(1, a.rounds + 1):
+            out = array.array("f", bytes(4 * a.elements))
+            table.run([data], [out])
+            n = round(out[0])
+            print(f"round {number} {n} {time.monotonic():.4f}", flush=True)
+            if any(x != n for x in out):
+                print("error parts of the sum are of other rounds", flush=True)
+            time.sleep(a.pause)
+        c.close()
+    except pbox.PBoxError as e:
+        print(f"error {type(e).__name__} {e}", flush=True)
+
+
+main()

@@ -230,8 +230,10 @@ sim_box_start(struct sim *s)
 	for (unsigned n = 0; n < SIM_NODES; n++)
 		conf.arena[n] = b->arena[n] = pbox_arena_create(region[n], SIM_NODE_BYTES);
 	for (unsigned i = 0; i < s->sc.jobs; i++)
-		b->conf[i] =
-			(struct pbox_job_conf){.name = name[i], .secret = name[i], .secret_len = 4};
+		b->conf[i] = (struct pbox_job_conf){.name = name[i],
+			.secret = name[i],
+			.secret_len = 4,
+			.policy = PBOX_POLICY_ANY};
 	for (unsigned i = 0; i < s->sc.shards; i++)
 		start_shard(s, i);
 	b->registrar = s->engine->registrar_create(&conf);

@@ -15,6 +15,17 @@ job_of(struct sim *s, uint32_t ip)
 	return &s->job[ip >> 8 & 0xFF];
 }
 
+/* Policy shrink: a version is of those whose contribution was there when it was published. */
+static void
+note_members(const struct sim_job_spec *spec, struct sim_fragment *f, uint32_t version)
+{
+	if (f->ready ? version != f->version + 1 : version != spec->first_round + 1)
+		return;
+	f->members = 0;
+	for (unsigned w = 0; w < spec->workers; w++)
+		f->members |= (uint32_t)(pbox_serial_diff(f->arrived[w], version) >= 0) << w;
+}
+
 static void
 check_result(struct sim *s, const struct pbox_send *out, unsigned job)
 {
@@ -29,7 +40,9 @@ check_result(struct sim *s, const struct pbox_send *out, unsigned job)
 		sim_fail(s, "RESULT of a fragment that nobody knows");
 		return;
 	}
-	for (unsigned w = 0; !first && w < spec->workers; w++)
+	if (spec->shrink && !first)
+		note_members(spec, f, v);
+	for (unsigned w = 0; !first && !spec->shrink && w < spec->workers; w++)
 		if (pbox_serial_diff(f->arrived[w], v) < 0) {
 			sim_fail(s,
 				"job %u chunk %x frag %u: RESULT of round %u before worker %u "
@@ -56,9 +69,9 @@ check_result(struct sim *s, const struct pbox_send *out, unsigned job)
 			"job %u chunk %x frag %u: RESULT of round %u differs from the "
 			"reference",
 			job, f->chunk, f->frag, v);
-	else if (!first && (out->hdr.aux != spec->workers || out->hdr.weight != weight))
+	else if (!first && (out->hdr.aux != f->contributors[v & 1] || out->hdr.weight != weight))
 		sim_fail(s, "RESULT names %u contributors and %u samples, not %u and %u",
-			out->hdr.aux, out->hdr.weight, spec->workers, weight);
+			out->hdr.aux, out->hdr.weight, f->contributors[v & 1], weight);
 }
 
 static void

@@ -170,10 +170,15 @@ ordered_sum(const struct sim_scenario *sc, unsigned job, unsigned life,
 	const struct pbox_declare *d = &sim_spec(sc, job, f)->fixed;
 	uint8_t bytes[SIM_MTU];
 
+	bool first = true;
+
 	*samples = 0;
 	for (unsigned w = 0; w < sc->job[job].workers; w++) {
 		uint32_t weight;
 		bool zero;
+
+		if (sc->job[job].shrink && (f->members >> w & 1) == 0)
+			continue;
 
 		sim_contribution(sc, job, life, f, w, round, bytes, &weight, &zero);
 		*samples += weight;
@@ -182,8 +187,9 @@ ordered_sum(const struct sim_scenario *sc, unsigned job, unsigned life,
 
 			if (d->op == PBOX_OP_WEIGHTED_MEAN && !zero)
 				v = (float)weight * v;
-			sum[i] = w == 0 ? v : sum[i] + v;
+			sum[i] = first ? v : sum[i] + v;
 		}
+		first = false;
 	}
 }
 
@@ -337,10 +343,13 @@ advance(const struct sim_scenario *sc, unsigned job, unsigned life, struct sim_f
 	double v[PBOX_HYPER_IDS];
 	float g[MAX_ELEMENTS], factor = 1.0f, clip;
 	uint64_t samples;
+	unsigned n = sc->job[job].workers;
 
+	if (sc->job[job].shrink)
+		n = (unsigned)__builtin_popcount(f->members);
 	ordered_sum(sc, job, life, f, round, g, &samples);
 	if (d->op == PBOX_OP_MEAN)
-		factor = (float)(1.0 / sc->job[job].workers);
+		factor = (float)(1.0 / n);
 	else if (d->op != PBOX_OP_SUM)
 		factor = samples == 0 ? 0.0f : (float)(1.0 / (double)samples);
 	hyper_at(sc, job, f, round, v);
@@ -358,6 +367,7 @@ advance(const struct sim_scenario *sc, unsigned job, unsigned life, struct sim_f
 		adam_family(f, d->optimiser, v, g, round);
 	sim_narrow(f->answer[slot], d->pull_format, f->param, f->elements);
 	f->weight[slot] = (uint32_t)samples;
+	f->contributors[slot] = n;
 	f->version = round;
 }
 

@@ -81,6 +81,18 @@ fragments(const struct sim_job_spec *j, unsigned mtu)
 	return n;
 }
 
+/* Nothing is drawn for it: the other scenarios of old seeds stay what they were. */
+static void
+choose_policy(struct sim_job_spec *j)
+{
+	j->shrink =
+		j->restarts > 0 && !j->greedy && !j->sets && !j->dies && j->death_ns / MS % 2 == 0;
+	for (unsigned t = 0; j->shrink && t < j->tables; t++)
+		j->shrink = j->table[t].fixed.mode == PBOX_MODE_ALLREDUCE;
+	if (j->shrink)
+		j->push_percent = 0;
+}
+
 static void
 make_job(struct pbox_random *r, struct sim_job_spec *j, unsigned mtu, uint64_t budget,
 	unsigned workers)
@@ -119,6 +131,7 @@ make_job(struct pbox_random *r, struct sim_job_spec *j, unsigned mtu, uint64_t b
 	j->death_ns = range(r, 1, 300) * MS;
 	if (j->dies)
 		j->lives = 1;
+	choose_policy(j);
 }
 
 static void
@@ -210,13 +223,14 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 static void
 print_job(const struct sim_job_spec *j, unsigned i)
 {
-	printf("  job %u: %u workers, %u rounds from %u, %u lives, mtu %u,%s%s%s%s%s%s%s %u "
+	printf("  job %u: %u workers, %u rounds from %u, %u lives, mtu %u,%s%s%s%s%s%s%s%s %u "
 	       "restarts, "
 	       "%u rebinds, %u%% push\n",
 		i, j->workers, j->rounds, j->first_round, j->lives, j->mtu,
 		j->barrier ? " barrier" : "", j->any_number ? " any" : "", j->pull0 ? " pull0" : "",
 		j->greedy ? " greedy" : "", j->dies ? " dies" : "", j->sets ? " sets" : "",
-		j->zeros ? " zeros" : "", j->restarts, j->rebinds, j->push_percent);
+		j->zeros ? " zeros" : "", j->shrink ? " shrink" : "", j->restarts, j->rebinds,
+		j->push_percent);
 	for (unsigned t = 0; t < j->tables; t++) {
 		const struct pbox_declare *d = &j->table[t].fixed;
 		uint64_t n = 0;

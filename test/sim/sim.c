@@ -176,6 +176,8 @@ sim_worker_finished(struct sim *s, struct sim_worker *w)
 static void
 on_kill(struct sim *s, struct sim_worker *w, bool forever)
 {
+	uint64_t back;
+
 	if (forever) {
 		sim_worker_kill(s, w);
 		w->state = SIM_DEAD;
@@ -186,7 +188,13 @@ on_kill(struct sim *s, struct sim_worker *w, bool forever)
 		   !w->was_down && s->job[w->job].down + 1 < s->sc.job[w->job].workers) {
 		s->job[w->job].down++;
 		sim_worker_kill(s, w);
-		sim_at(s, s->now + sim_below(s, 1000 * MS), SIM_START, w->job, w->number, s);
+		back = s->now + sim_below(s, 1000 * MS);
+		if (s->sc.job[w->job].shrink) { /* often it is gone for longer than its lease */
+			s->exact = false;
+			if (sim_chance(s, 0.7))
+				back += s->sc.lease_ms * MS;
+		}
+		sim_at(s, back, SIM_START, w->job, w->number, s);
 	}
 }
 

@@ -71,6 +71,7 @@ struct sim_job_spec {
 	bool pull0;      /* workers fetch the initial parameters */
 	bool greedy;     /* windows larger than granted: packets are folded */
 	bool dies;       /* all workers fall silent for ever */
+	bool shrink;     /* rounds go on without the dead (R8.5) */
 	bool sets;       /* hyper-parameters change on the way */
 	bool zeros;      /* contributions of zeros without payload */
 	unsigned setters;
@@ -166,6 +167,8 @@ struct sim_fragment {
 	float *param, *s0, *s1;
 	uint8_t *answer[2]; /* of the latest version and the one before, in the pull format */
 	uint32_t weight[2];
+	uint32_t members; /* policy shrink: who has contributed to the version after it */
+	unsigned contributors[2];
 	/* what was seen */
 	uint32_t arrived[SIM_WORKERS]; /* latest round that reached the box, by worker */
 	uint32_t published;            /* latest version that the box answered with */

@@ -75,6 +75,7 @@ request_join(struct sim *s, struct sim_worker *w)
 		.workers = (uint16_t)spec->workers,
 		.mtu = spec->mtu,
 		.window = 1000,
+		.policy = spec->shrink,
 	};
 	size_t len;
 

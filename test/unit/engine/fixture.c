@@ -368,7 +368,7 @@ void
 fx_leave(struct fx_worker *w)
 {
 	fx_control(w, PBOX_LEAVE, NULL, 0);
-	CU_ASSERT_EQUAL(fx_nth(0)->hdr.type, PBOX_LEFT);
+	UNIT_EQ_U64(fx_count(PBOX_LEFT), 1); /* others may have got something as well */
 }
 
 struct fx_sent *

@@ -183,8 +183,10 @@ make_crashes(struct sim_scenario *sc, uint64_t seed)
 		sc->crash[i].at = range(&r, 1, one_in(&r, 2) ? 60 : 600) * MS;
 		sc->crash[i].down_ns = range(&r, 0, one_in(&r, 3) ? 2000 : 50) * MS;
 	}
-	for (unsigned i = 0; i < sc->jobs; i++)
+	for (unsigned i = 0; i < sc->jobs; i++) {
 		sc->job[i].setters = sc->job[i].workers; /* somebody is left who knows */
+		sc->job[i].shrink = false; /* after a crash all must come back (R8.5) */
+	}
 }
 
 void

@@ -19,7 +19,7 @@ PIDS=()
 
 # has FILE PATTERN [SECONDS]: within that time
 has() {
-	local end=$((SECONDS + ${3:-5}))
+	local end=$((SECONDS + ${3:-20}))
 	until grep -qE "$2" "$1"; do
 		((SECONDS < end)) || {
 			printf 'no /%s/ in:\n' "$2"

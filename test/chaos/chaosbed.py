@@ -6,6 +6,7 @@ The bed is that of the benchmarks; here it serves to be disturbed."""
 
 import ctypes
 import os
+import re
 import sys
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -87,6 +88,15 @@ class ChaosBox(Box):
         super().__init__(bed, BUILD, f"{PORT},port=net_packet0,seed=1", memory=512,
                          options=options, below=["net_packet0,iface=eth0"], **more)
         self.now = {}
+        self._neighbours()
+
+    def _neighbours(self):
+        """Workers know the box's MAC address for good. A damaged ARP answer is believed: all that
+        protects it on a real link is Ethernet's check sequence, which a packet has lost here."""
+        mac = re.search(r"\bMAC ([0-9a-f:]{17})", self.text()).group(1)
+        for i in range(self.bed.workers):
+            run(["ip", "-n", self.bed.ns(f"w{i}"), "neigh", "replace", self.address, "lladdr", mac,
+                 "dev", "eth0", "nud", "permanent"])
 
     def faults(self, seed=1, **settings):
         """rx_loss=..., tx_loss=...; or loss=... for both. All others are off."""

@@ -131,6 +131,10 @@ pbox_snapshot_list(const char *dir, const char *job, int64_t table, struct pbox_
 
 		return pbox_fail(err, code, "cannot read directory %s: %s", dir, strerror(code));
 	}
+	if (job != NULL && strlen(job) >= PBOX_SNAPSHOT_NAME) {
+		closedir(d);
+		return 0; /* no job can have that name, but whoever asks may give it */
+	}
 	if (job != NULL)
 		escape(name, job);
 	while (n < PBOX_SNAPSHOT_FILES && (e = readdir(d)) != NULL) {

@@ -247,12 +247,35 @@ directories_are_checked(void)
 	made_free(&t);
 }
 
+/* Who asks for snapshots may give any name: telemetry's parameters come from outside. */
+static void
+a_name_too_long_for_a_job_has_no_snapshots(void)
+{
+	char name[1024];
+	struct pbox_snapshot_file *f;
+	struct pbox_error err = {0};
+	struct made t;
+
+	made_new(&t, 100);
+	memset(name, '%', sizeof(name));
+	for (size_t n = PBOX_SNAPSHOT_NAME - 1; n < sizeof(name); n *= 2) {
+		name[n] = '\0';
+		UNIT_EQ_U64(pbox_snapshot_list(t.dir, name, -1, &f, &err), 0);
+		CU_ASSERT_PTR_NULL(f);
+		UNIT_EQ_U64(pbox_snapshot_prune(t.dir, name, 0, 0), 0);
+		UNIT_EQ_U64(pbox_snapshot_set_aside(t.dir, name, 0), 0);
+		name[n] = '%';
+	}
+	made_free(&t);
+}
+
 const char unit_suite[] = "snapshot store";
 const struct unit_test unit_tests[] = {
 	{"a power cut at every call of the writer", power_cut_at_every_call},
 	{"a full disk is named, and the old snapshot stays", a_full_disk_is_named},
 	{"drafts left behind are cleaned, other files are not", a_draft_left_behind_is_cleaned},
 	{"the newest are kept, others set aside", the_newest_are_kept},
+	{"a name too long for a job has no snapshots", a_name_too_long_for_a_job_has_no_snapshots},
 	{"directories are checked", directories_are_checked},
 	{0},
 };

@@ -385,6 +385,7 @@ pbox_client_why(struct pbox_client *c, char *text, size_t cap, struct pbox_clien
 
 	if (text == NULL || cap == 0)
 		return client_fail(err, PBOX_C_INVALID, "no room for the text");
+	text[0] = 0;
 	rc = client_enter(c, err);
 	if (rc != 0)
 		return rc;

@@ -435,6 +435,9 @@ test_restart_and_shutdown(void)
 			pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err),
 			PBOX_C_LOST);
 		CU_ASSERT_EQUAL(pbox_client_status(c, (char *)v, 100, &err), PBOX_C_LOST);
+		memset(v, 'x', 100); /* a call that fails leaves no text of before */
+		CU_ASSERT_EQUAL(pbox_client_why(c, (char *)v, 100, &err), PBOX_C_LOST);
+		CU_ASSERT_EQUAL(((char *)v)[0], '\0');
 		pbox_client_close(c);
 		fake_restart(b);
 		free(v);

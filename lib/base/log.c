@@ -2,6 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "pbox_base.h"
@@ -9,7 +10,7 @@
 static struct {
 	pbox_log_sink sink;
 	void *ctx;
-	enum pbox_log_level max;
+	_Atomic int max;
 } log_to;
 
 void
@@ -17,7 +18,27 @@ pbox_log_to(pbox_log_sink sink, void *ctx, enum pbox_log_level max)
 {
 	log_to.sink = sink;
 	log_to.ctx = ctx;
-	log_to.max = max;
+	pbox_log_level(max);
+}
+
+void
+pbox_log_level(enum pbox_log_level max)
+{
+	atomic_store_explicit(&log_to.max, (int)max, memory_order_relaxed);
+}
+
+enum pbox_log_level
+pbox_log_level_get(void)
+{
+	return (enum pbox_log_level)atomic_load_explicit(&log_to.max, memory_order_relaxed);
+}
+
+const char *
+pbox_log_level_name(unsigned level)
+{
+	static const char *const name[] = {"error", "warn", "info", "debug"};
+
+	return level < sizeof(name) / sizeof(name[0]) ? name[level] : NULL;
 }
 
 void
@@ -26,7 +47,7 @@ pbox_log(enum pbox_log_level level, const char *fmt, ...)
 	char line[1024];
 	va_list ap;
 
-	if (log_to.sink == NULL || level > log_to.max)
+	if (log_to.sink == NULL || level > pbox_log_level_get())
 		return;
 	va_start(ap, fmt);
 	vsnprintf(line, sizeof(line), fmt, ap);

@@ -45,6 +45,11 @@ enum pbox_log_level { PBOX_LOG_ERROR, PBOX_LOG_WARN, PBOX_LOG_INFO, PBOX_LOG_DEB
 /** Where lines go; libraries never print. Set once before threads start; NULL: nowhere. */
 typedef void (*pbox_log_sink)(enum pbox_log_level level, const char *line, void *ctx);
 void pbox_log_to(pbox_log_sink sink, void *ctx, enum pbox_log_level max);
+/** What is logged from now on. Any thread. */
+void pbox_log_level(enum pbox_log_level max);
+enum pbox_log_level pbox_log_level_get(void);
+/** "error", "warn", "info", "debug", as in the configuration; NULL behind the last. */
+const char *pbox_log_level_name(unsigned level);
 /** Control path only: any thread, never a data core. */
 void pbox_log(enum pbox_log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));

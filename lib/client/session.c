@@ -146,10 +146,12 @@ shutting_down(struct pbox_client *c)
 }
 
 static void
-session_unknown(struct pbox_client *c, bool restarted)
+session_unknown(struct pbox_client *c, bool restarted, const char *why)
 {
 	if (c->conf.keep_copies && !c->shut)
 		rejoin_begin(c, restarted ? REJOIN_RESTARTED : REJOIN_FORGOTTEN);
+	else if (why[0] != 0)
+		session_fail(c, PBOX_C_LOST, "the box at %s: %s", c->box_name, why);
 	else
 		session_fail(c, PBOX_C_LOST,
 			restarted ? "the box at %s was restarted, and the job's state went with "
@@ -166,7 +168,7 @@ ends_session(struct pbox_client *c, const struct rx_frame *f)
 {
 	const struct pbox_hdr *h = &f->hdr;
 	uint16_t code = h->aux;
-	struct pbox_error_msg m;
+	struct pbox_error_msg m = {0};
 
 	if (h->type == PBOX_LEFT && h->chunk == 0 && h->aux == 1) {
 		shutting_down(c);
@@ -177,7 +179,7 @@ ends_session(struct pbox_client *c, const struct rx_frame *f)
 	if (h->length > 0 && pbox_error_decode(f->payload, h->length, &m) == 0)
 		code = m.code;
 	if (code == PBOX_E_SESSION)
-		session_unknown(c, h->incarnation != c->incarnation);
+		session_unknown(c, h->incarnation != c->incarnation, m.text);
 	else if (code == PBOX_E_SHUTDOWN)
 		shutting_down(c);
 	return code == PBOX_E_SESSION || code == PBOX_E_SHUTDOWN;

@@ -171,3 +171,42 @@ pbox_stats_json(
 	put(&o, "]\n");
 	return o.used;
 }
+
+const char *
+pbox_stat_kind_name(enum pbox_stat_kind kind)
+{
+	return kind == PBOX_STAT_GAUGE ? "gauge" : "counter";
+}
+
+/* Texts of definitions are ours: of what JSON would have to escape they have at most quotes. */
+static void
+json_text(struct out *o, const char *name, const char *text)
+{
+	put(o, "\"%s\":\"", name);
+	for (; *text != '\0'; text++)
+		put(o, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+	put(o, "\"");
+}
+
+size_t
+pbox_stats_defs_json(const struct pbox_stats_table *table, unsigned n, char *buf, size_t size)
+{
+	struct out o = {.buf = buf, .size = size};
+	const char *sep = "[";
+
+	for (unsigned t = 0; t < n; t++)
+		for (unsigned i = 0; i < table[t].n; i++) {
+			const struct pbox_stat_def *d = &table[t].defs[i];
+
+			put(&o,
+				"%s{\"block\":\"%s\",\"name\":\"%s\",\"unit\":\"%s\",\"kind\":\"%"
+				"s\",",
+				sep, table[t].block, d->name, d->unit,
+				pbox_stat_kind_name(d->kind));
+			json_text(&o, "help", d->help);
+			put(&o, "}");
+			sep = ",\n";
+		}
+	put(&o, "]\n");
+	return o.used;
+}

@@ -42,6 +42,15 @@ struct pbox_stat_def {
 	enum pbox_stat_kind kind;
 };
 
+/** All definitions of one kind of block: a program lists its tables, and what shows counters, or tells
+ * of them, goes by the list. */
+struct pbox_stats_table {
+	const char *block; /**< the prefix that it is registered with */
+	const char *help;  /**< of what: one line, no full stop */
+	const struct pbox_stat_def *defs;
+	unsigned n;
+};
+
 /* ---- values: the owner writes, anyone reads; no locked instruction, no fence ---- */
 
 /** Add to a value. Only the core that owns the block. */
@@ -192,5 +201,14 @@ size_t pbox_stats_text(
  */
 size_t pbox_stats_json(
 	struct pbox_stats *stats, const char *prefix, unsigned flags, char *buf, size_t size);
+/**
+ * The definitions of @p n tables as one JSON document, one line each:
+ * `[{"block":"core","name":"rx_packets","unit":"packets","kind":"counter","help":"..."},...]`.
+ * Returns like pbox_stats_text().
+ */
+size_t pbox_stats_defs_json(
+	const struct pbox_stats_table *table, unsigned n, char *buf, size_t size);
+/** "counter" or "gauge". */
+const char *pbox_stat_kind_name(enum pbox_stat_kind kind);
 
 #endif /* PBOX_STATS_H */

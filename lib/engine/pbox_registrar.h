@@ -131,6 +131,39 @@ const struct pbox_job *pbox_registrar_job(const struct pbox_registrar *r, unsign
 uint64_t pbox_registrar_silence(const struct pbox_registrar *r, const struct pbox_job *job,
 	unsigned worker, uint64_t now_ns);
 
+/** What all shards have counted of a worker since the job began. They grow only; sessions of its
+ * number add up. */
+struct pbox_worker_stats {
+	uint64_t contributions; /**< fragments that it brought to a round */
+	uint64_t bytes;         /**< payload of these */
+	uint64_t repeats;       /**< contributions that it sent again */
+	uint64_t pulls;         /**< pulls and probes */
+	uint64_t last;          /**< fragments that were complete with its contribution */
+	uint64_t waited_ns;     /**< sum over these: since the first contribution came */
+	uint32_t round;         /**< the newest one that it contributed to, of any table */
+};
+/** Any thread that holds what keeps the job from ending. */
+void pbox_registrar_worker(const struct pbox_registrar *r, const struct pbox_job *job,
+	unsigned worker, struct pbox_worker_stats *out);
+/** Highest round that any fragment of a table has finished. */
+uint32_t pbox_registrar_round(
+	const struct pbox_registrar *r, const struct pbox_job *job, uint32_t table);
+/** Fragments of a table that are not restored yet, and that could not be (R10.6). */
+void pbox_registrar_restoring(const struct pbox_registrar *r, const struct pbox_job *job,
+	uint32_t table, uint32_t *restoring, uint32_t *lost);
+
+/**
+ * End the session of a worker for good: it is told so, and @p why, also when it joins again. Its
+ * process may be started anew.
+ *
+ * @return 0; -ENOENT with @p err: it has no session
+ */
+int pbox_registrar_kick(struct pbox_registrar *r, uint16_t job, unsigned worker, const char *why,
+	uint64_t now_ns, struct pbox_error *err);
+/** Begin no new jobs from now on (or again); workers of those that exist may still join. */
+void pbox_registrar_drain(struct pbox_registrar *r, bool on);
+bool pbox_registrar_draining(const struct pbox_registrar *r);
+
 /** What a job waits for; complete when answered == shards. */
 struct pbox_why {
 	unsigned shards, answered;

@@ -18,6 +18,14 @@
 /* A control payload fits the smallest MTU that is allowed. */
 #define CONTROL_PAYLOAD (1500 - PBOX_MTU_OVERHEAD)
 
+#define KICKED 64
+
+/* A session that an operator has ended. */
+struct kicked {
+	uint64_t nonce;
+	char why[256];
+};
+
 struct pbox_registrar {
 	struct pbox_registrar_conf conf;
 	uint8_t cookie_key[PBOX_COOKIE_KEY_LEN];
@@ -30,7 +38,9 @@ struct pbox_registrar {
 	/* Of the latest sessions that left: a JOIN of theirs that comes late opens none. */
 	uint64_t left[LEFT_NONCES];
 	unsigned n_left;
-	bool stopping;
+	struct kicked kicked[KICKED]; /* the latest ones */
+	unsigned n_kicked;
+	bool stopping, draining;
 	struct pbox_place place[PBOX_MAX_ENDPOINTS];
 	uint64_t *stats;
 	struct {
@@ -131,6 +141,9 @@ void registrar_stage_job_gone(struct pbox_registrar *r, const struct pbox_job *j
 /* Highest finished round of a table on any shard. */
 uint32_t registrar_finished(
 	const struct pbox_registrar *r, const struct pbox_job *job, uint32_t table);
+
+/* registrar_operator.c: a JOIN with this nonce is refused, and was answered so. */
+bool registrar_was_kicked(struct pbox_registrar *r, const struct pbox_frame *f, uint64_t nonce);
 
 /* registrar_requests.c */
 void registrar_on_set(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);

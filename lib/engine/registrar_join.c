@@ -131,6 +131,7 @@ create_job(struct pbox_registrar *r, const struct pbox_frame *f, const struct pb
 		registrar_refuse(r, f, PBOX_E_NO_MEMORY, 0, "out of memory for the job");
 		return NULL;
 	}
+	job->begun_ns = r->now_ns;
 	job->window = window;
 	job->policy = conf->policy == PBOX_POLICY_ANY ? m->policy : conf->policy;
 	job->hold_share = share;
@@ -351,7 +352,14 @@ registrar_on_join(struct pbox_registrar *r, const struct pbox_frame *f)
 		registrar_refuse(r, f, PBOX_E_SHUTDOWN, 0, "the box is stopping");
 		return;
 	}
+	if (registrar_was_kicked(r, f, m.nonce))
+		return;
 	job = find_job(r, m.job);
+	if (job == NULL && r->draining) {
+		registrar_refuse(
+			r, f, PBOX_E_FULL, 0, "the box takes no new jobs: its operator drains it");
+		return;
+	}
 	if (job != NULL && job->state == PBOX_JOB_CLOSING)
 		return; /* its end takes a moment: the worker asks again */
 	if (m.workers == 0 || m.workers > r->conf.max_workers) {

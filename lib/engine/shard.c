@@ -220,6 +220,7 @@ pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 		return;
 	}
 	count(s, PBOX_SS_RX_PULL);
+	pbox_stat_add(&g->j->member[f->hdr.worker].pulls, 1);
 	if (g->slot->has_result && (latest || ahead == 0)) {
 		shard_send_result(s, g, f->hdr.worker, f->hdr.ts);
 		return;

@@ -16,14 +16,21 @@
 #include "pbox_stage.h"
 #include "shard_quota.h"
 
-/* One worker of a job, as a shard sees it. */
+/* One worker of a job, as a shard sees it: a cache line for its frames, and one for the rounds that
+ * it was the last of. Any thread reads the counters. */
 struct shard_member {
 	_Atomic uint64_t last_seen; /* ns; read by the registrar */
-	bool ce;                    /* to be echoed with the next answer */
 	struct repeat_credit repeat;
-	uint64_t pull_token; /* of the session in which pull_ts came */
-	uint32_t pull_ts;    /* of its newest PULL */
-};
+	uint64_t pull_token;                    /* of the session in which pull_ts came */
+	uint64_t contributions, bytes, repeats; /* counters: struct pbox_worker_stats */
+	uint32_t pull_ts;                       /* of its newest PULL */
+	uint32_t round;                         /* the newest one that it contributed to */
+	bool ce;                                /* to be echoed with the next answer */
+
+	uint64_t last __attribute__((aligned(PBOX_CACHE_LINE))); /* counters, too */
+	uint64_t waited_ns, pulls;
+} __attribute__((aligned(PBOX_CACHE_LINE)));
+_Static_assert(sizeof(struct shard_member) == 2 * PBOX_CACHE_LINE, "two lines");
 
 /* Where a worker's frames to one endpoint come from, in the session with that token. */
 struct shard_peer {

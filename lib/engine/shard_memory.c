@@ -48,7 +48,7 @@ shard_job_create(struct pbox_job *job, uint16_t shard, unsigned peers, uint32_t 
 	}
 	j->n_rounds = n_rounds;
 	j->round_size = round_layout(NULL, job->workers);
-	j->member = calloc(job->workers, sizeof(*j->member));
+	j->member = aligned_alloc(PBOX_CACHE_LINE, job->workers * sizeof(*j->member));
 	j->peers = peers;
 	j->peer = calloc((size_t)job->workers * peers, sizeof(*j->peer));
 	j->table = calloc(PBOX_MAX_TABLES, sizeof(*j->table));
@@ -61,6 +61,7 @@ shard_job_create(struct pbox_job *job, uint16_t shard, unsigned peers, uint32_t 
 		shard_job_free(j);
 		return NULL;
 	}
+	memset(j->member, 0, job->workers * sizeof(*j->member));
 	shard_members_all(j, j->expected);
 	j->n_expected = job->workers;
 	for (uint32_t i = n_rounds; i-- > 0;) {

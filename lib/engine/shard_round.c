@@ -110,6 +110,24 @@ shard_want(struct pbox_shard *s, struct pbox_round *r, const struct pbox_frame *
 	bit_set(r->want, w);
 }
 
+static inline void
+count_contribution(struct shard_member *m, uint32_t repeat_ns, const struct pbox_frame *f)
+{
+	repeat_earn(&m->repeat, repeat_ns);
+	pbox_stat_add(&m->contributions, 1);
+	pbox_stat_add(&m->bytes, f->hdr.length);
+	if (pbox_serial_diff(f->hdr.round, m->round) > 0)
+		__atomic_store_n(&m->round, f->hdr.round, __ATOMIC_RELAXED);
+}
+
+/* The others' contributions have waited for this one. */
+static inline void
+count_last(struct shard_member *m, uint64_t waited_ns)
+{
+	pbox_stat_add(&m->last, 1);
+	pbox_stat_add(&m->waited_ns, waited_ns);
+}
+
 static struct pbox_round *
 record(struct pbox_shard *s, const struct target *g)
 {
@@ -141,15 +159,17 @@ contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_f
 	if (shard_is_elsewhere(s, g, f)) /* act() has verified it */
 		shard_moved(s, g, f);
 	count(s, PBOX_SS_RX_CONTRIBUTION);
-	repeat_earn(&g->j->member[f->hdr.worker].repeat, g->j->repeat_ns);
 	pbox_stat_add(&s->stats[PBOX_SS_RX_BYTES], f->hdr.length);
+	count_contribution(&g->j->member[f->hdr.worker], g->j->repeat_ns, f);
 	if (f->hdr.type == PBOX_PUSHPULL)
 		shard_want(s, r, f);
 	else
 		shard_send_plain(s, g, f, PBOX_PUSH_OK);
 	/* one that nobody waits for completes nothing, but where nobody is waited for at all */
-	if (r->arrived == r->need && (!is_extra(r, f->hdr.worker) || r->arrived == 1))
+	if (r->arrived == r->need && (!is_extra(r, f->hdr.worker) || r->arrived == 1)) {
+		count_last(&g->j->member[f->hdr.worker], s->now_ns - r->since_ns);
 		s->ready[s->n_ready++] = *g;
+	}
 	return f->hdr.length > 0; /* if no longer held, it has come back through release */
 }
 
@@ -157,6 +177,7 @@ static void
 repeated_now(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	count(s, PBOX_SS_RX_DUP_PENDING);
+	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, 1);
 	if (f->hdr.type == PBOX_PUSH) {
 		shard_send_plain(s, g, f, PBOX_PUSH_OK);
 	} else {
@@ -169,6 +190,7 @@ static void
 repeated_done(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	count(s, PBOX_SS_RX_DUP_DONE);
+	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, 1);
 	if (f->hdr.type == PBOX_PUSH)
 		shard_send_plain(s, g, f, PBOX_PUSH_OK);
 	else

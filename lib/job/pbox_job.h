@@ -107,8 +107,9 @@ enum pbox_job_state {
 
 struct pbox_job {
 	uint16_t id, workers;
-	uint16_t window; /**< granted to each worker and endpoint */
-	uint8_t policy;  /**< PBOX_POLICY_WAIT or _SHRINK */
+	uint64_t begun_ns; /**< when it was created: no two jobs of a box have the same */
+	uint16_t window;   /**< granted to each worker and endpoint */
+	uint8_t policy;    /**< PBOX_POLICY_WAIT or _SHRINK */
 	enum pbox_job_state state;
 	const struct pbox_job_conf *conf;
 	char name[PBOX_NAME_LEN];

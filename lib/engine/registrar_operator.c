@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "registrar_impl.h"
+
+/*
+ * What an operator sees of jobs, and does to them.
+ */
+
+void
+pbox_registrar_worker(const struct pbox_registrar *r, const struct pbox_job *job, unsigned worker,
+	struct pbox_worker_stats *out)
+{
+	*out = (struct pbox_worker_stats){0};
+	for (unsigned i = 0; i < r->conf.n_shards; i++) {
+		const struct shard_member *m;
+		uint32_t round;
+
+		if (job->shard[i] == NULL)
+			continue;
+		m = &job->shard[i]->member[worker];
+		out->contributions += pbox_stat_get(&m->contributions);
+		out->bytes += pbox_stat_get(&m->bytes);
+		out->repeats += pbox_stat_get(&m->repeats);
+		out->pulls += pbox_stat_get(&m->pulls);
+		out->last += pbox_stat_get(&m->last);
+		out->waited_ns += pbox_stat_get(&m->waited_ns);
+		round = __atomic_load_n(&m->round, __ATOMIC_RELAXED);
+		if (pbox_serial_diff(round, out->round) > 0)
+			out->round = round;
+	}
+}
+
+uint32_t
+pbox_registrar_round(const struct pbox_registrar *r, const struct pbox_job *job, uint32_t table)
+{
+	return registrar_finished(r, job, table);
+}
+
+void
+pbox_registrar_restoring(const struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
+	uint32_t *restoring, uint32_t *lost)
+{
+	*restoring = *lost = 0;
+	for (unsigned i = 0; i < r->conf.n_shards; i++) {
+		const struct pbox_shard_table *st = job->shard[i]->table[table];
+
+		if (st == NULL)
+			continue;
+		*restoring += atomic_load_explicit(&st->restoring, memory_order_relaxed);
+		*lost += atomic_load_explicit(&st->lost, memory_order_relaxed);
+	}
+}
+
+/* The nonce of a session that was ended, and why: its process joins again, and is told. */
+bool
+registrar_was_kicked(struct pbox_registrar *r, const struct pbox_frame *f, uint64_t nonce)
+{
+	for (unsigned i = 0; i < KICKED && i < r->n_kicked; i++)
+		if (r->kicked[i].nonce == nonce) {
+			registrar_refuse(r, f, PBOX_E_NO_JOB, 0, "%s", r->kicked[i].why);
+			return true;
+		}
+	return false;
+}
+
+/* As to a frame of the session, without one: its client then joins again, and hears the rest. */
+static void
+tell(struct pbox_registrar *r, const struct pbox_job *job, unsigned w, const char *why)
+{
+	struct pbox_error_msg m = {.code = PBOX_E_SESSION};
+	struct pbox_send out = {
+		.hdr =
+			{
+				.type = PBOX_ERROR,
+				.token = atomic_load_explicit(&job->token[w], memory_order_relaxed),
+				.job = job->id,
+				.worker = (uint16_t)w,
+				.incarnation = r->conf.incarnation,
+				.map_epoch = PBOX_MAP_EPOCH,
+				.aux = PBOX_E_SESSION,
+			},
+		.peer = &job->member[w].peer,
+		.payload = r->scratch,
+	};
+	size_t len;
+
+	snprintf(m.text, sizeof(m.text), "%s", why);
+	len = pbox_error_encode(r->scratch, sizeof(r->scratch), &m);
+	out.hdr.length = (uint16_t)len;
+	out.payload_crc = pbox_crc32c(0, r->scratch, len);
+	r->conf.ops->send(r->conf.ctx, &out);
+}
+
+int
+pbox_registrar_kick(struct pbox_registrar *r, uint16_t id, unsigned w, const char *why,
+	uint64_t now_ns, struct pbox_error *err)
+{
+	struct pbox_job *job = id < r->conf.max_jobs ? r->job[id] : NULL;
+	struct kicked *k;
+
+	r->now_ns = now_ns;
+	if (job == NULL)
+		return pbox_fail(err, ENOENT, "there is no job %u", id);
+	if (w >= job->workers)
+		return pbox_fail(
+			err, ENOENT, "job '%s' has workers 0 to %u", job->name, job->workers - 1u);
+	if (atomic_load_explicit(&job->token[w], memory_order_relaxed) == 0)
+		return pbox_fail(err, ENOENT, "worker %u of job '%s' has no session", w, job->name);
+	k = &r->kicked[r->n_kicked++ % KICKED];
+	k->nonce = job->member[w].nonce;
+	snprintf(k->why, sizeof(k->why), "the operator of the box ended worker %u of job '%s'%s%s",
+		w, job->name, why[0] != '\0' ? ": " : "", why);
+	tell(r, job, w, k->why);
+	registrar_end_session(r, job, w);
+	registrar_event(r, PBOX_LOG_WARN, "%s (its host: %s)", k->why, job->member[w].host);
+	if (pbox_job_joined(job) == 0 && job->state == PBOX_JOB_OPEN)
+		registrar_close_job(r, job);
+	else if (registrar_remove(r, job, w))
+		registrar_removed(r, job);
+	return 0;
+}
+
+void
+pbox_registrar_drain(struct pbox_registrar *r, bool on)
+{
+	if (r->draining != on)
+		registrar_event(r, PBOX_LOG_INFO,
+			on ? "draining: no new jobs from now on; %u are left"
+			   : "new jobs are taken again; %u are there",
+			pbox_registrar_jobs(r));
+	r->draining = on;
+}
+
+bool
+pbox_registrar_draining(const struct pbox_registrar *r)
+{
+	return r->draining;
+}

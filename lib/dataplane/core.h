@@ -80,7 +80,13 @@ struct core {
 	uint16_t ip_id;
 
 	unsigned empty; /* turns without work in a row */
-	bool epoll;     /* receive interrupts are set up */
+	_Atomic int tid;
+
+	/* A turn that is looked at stage by stage (loop.c), and its cycles. */
+	bool sampled;
+	uint32_t turns;
+	uint64_t engine_tsc, answer_tsc, transmit_tsc;
+	bool epoll; /* receive interrupts are set up */
 };
 
 /* EAL memory that answers are sent from. */
@@ -122,6 +128,13 @@ static inline uint64_t
 ticks_to_ns(const struct pbox_dp *dp, uint64_t ticks)
 {
 	return (uint64_t)((unsigned __int128)ticks * dp->ns_mult >> 32);
+}
+
+/* Cycles that were counted for a stage within another one. */
+static inline uint64_t
+counted_tsc(const struct core *c)
+{
+	return c->engine_tsc + c->answer_tsc + c->transmit_tsc;
 }
 
 /* rx.c */

@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <rte_cycles.h>
+
 #include "core.h"
 
 void
@@ -25,17 +27,21 @@ pbox_dp_datagram(const struct rte_mbuf *m, struct pbox_dp_datagram *d)
 void
 frames_flush(struct core *c)
 {
+	uint64_t held, began = 0;
 	unsigned n = c->n_frames;
-	uint64_t held;
 
 	if (n == 0)
 		return;
+	if (unlikely(c->sampled))
+		began = rte_rdtsc() - counted_tsc(c);
 	held = pbox_shard_rx(c->shard, c->frame, n, c->now_ns);
 	c->n_frames = 0;
 	/* each frame has a reference of its own: the shard's, or ours to drop */
 	for (unsigned i = 0; i < n; i++)
 		if ((held >> i & 1) == 0)
 			rte_pktmbuf_free(c->frame[i].handle);
+	if (unlikely(c->sampled))
+		c->engine_tsc += rte_rdtsc() - counted_tsc(c) - began;
 }
 
 /* Bytes of a payload that are fetched while packets are looked at: the longest at MTU 1500. The last-

@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#include <rte_eal.h>
 #include <rte_ethdev.h>
 #include <rte_interrupts.h>
 #include <rte_pause.h>
@@ -127,6 +128,7 @@ idle_start(struct core *c)
 {
 	/* else the kernel adds 50 us to each sleep */
 	prctl(PR_SET_TIMERSLACK, 1UL);
+	atomic_store_explicit(&c->tid, rte_sys_gettid(), memory_order_relaxed);
 	if (c->dp->conf.idle != PBOX_DP_INTERRUPT || c->n_rxq == 0)
 		return;
 	for (unsigned q = 0; q < c->n_rxq; q++)

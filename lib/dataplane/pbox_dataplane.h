@@ -106,8 +106,17 @@ enum pbox_core_stat {
 	PBOX_CS_CYCLES_BUSY,
 	PBOX_CS_CYCLES_IDLE,
 	PBOX_CS_SLEEPS,
+	/* where the time of busy turns goes: one turn of PBOX_DP_SAMPLE is looked at */
+	PBOX_CS_STAGE_TURNS,
+	PBOX_CS_STAGE_PACKETS,
+	PBOX_CS_STAGE_MAIL,
+	PBOX_CS_STAGE_RECEIVE,
+	PBOX_CS_STAGE_ENGINE,
+	PBOX_CS_STAGE_ANSWER,
+	PBOX_CS_STAGE_TRANSMIT,
 	PBOX_CS_STATS
 };
+#define PBOX_DP_SAMPLE           64
 #define PBOX_CS_FIRST_ACCEPT     PBOX_CS_RX_ARP_REQUEST
 #define PBOX_CS_LAST_ACCEPT      PBOX_CS_RX_DATA
 #define PBOX_CS_FIRST_DROP       PBOX_CS_DROP_ETH_SHORT
@@ -180,6 +189,8 @@ uint64_t pbox_dp_now(const struct pbox_dp *dp);
 /** Counters of core @p i. Any thread may read. */
 const uint64_t *pbox_dp_core_stats(const struct pbox_dp *dp, unsigned i);
 const uint64_t *pbox_dp_shard_stats(const struct pbox_dp *dp, unsigned i);
+/** Thread id of core @p i, for the kernel's figures about it; 0: it has not run yet. Any thread. */
+int pbox_dp_core_tid(const struct pbox_dp *dp, unsigned i);
 /** Sum of a counter over all cores. */
 uint64_t pbox_dp_total(const struct pbox_dp *dp, enum pbox_core_stat what);
 

@@ -148,10 +148,9 @@ frame_copied(struct core *c, const struct pbox_port *p, const struct pbox_net_ud
 	return NULL;
 }
 
-static void
-core_send(void *ctx, const struct pbox_send *s)
+static inline __attribute__((always_inline)) void
+send_frame(struct core *c, const struct pbox_send *s)
 {
-	struct core *c = ctx;
 	struct pbox_port *p = s->peer->port < ETHDEVS ? c->dp->port_of[s->peer->port] : NULL;
 	const struct pbox_net_udp_origin *t;
 	struct rte_mbuf *m;
@@ -173,6 +172,21 @@ core_send(void *ctx, const struct pbox_send *s)
 		core_tx(c, p->conf.id, m);
 	else
 		count(c, PBOX_CS_TX_NO_MBUF, 1);
+}
+
+static void
+core_send(void *ctx, const struct pbox_send *s)
+{
+	struct core *c = ctx;
+
+	if (unlikely(c->sampled)) {
+		uint64_t began = rte_rdtsc() - counted_tsc(c);
+
+		send_frame(c, s);
+		c->answer_tsc += rte_rdtsc() - counted_tsc(c) - began;
+	} else {
+		send_frame(c, s);
+	}
 }
 
 static void

@@ -62,6 +62,18 @@ const struct pbox_stat_def pbox_core_stat_defs[PBOX_CS_STATS] = {
 	COUNTER(CYCLES_IDLE, "cycles_idle", "cycles",
 		"TSC cycles of turns without work, sleep excepted"),
 	COUNTER(SLEEPS, "sleeps", "sleeps", "times that the core slept"),
+	COUNTER(STAGE_TURNS, "stage_turns", "turns",
+		"turns with work that were looked at stage by stage: one of 64"),
+	COUNTER(STAGE_PACKETS, "stage_packets", "packets", "packets and mails of these turns"),
+	COUNTER(STAGE_MAIL, "stage_mail", "cycles", "TSC cycles of these turns: mail of control"),
+	COUNTER(STAGE_RECEIVE, "stage_receive", "cycles",
+		"TSC cycles of these turns: receiving, parsing, handing to other cores"),
+	COUNTER(STAGE_ENGINE, "stage_engine", "cycles",
+		"TSC cycles of these turns: look-up, sums, optimiser"),
+	COUNTER(STAGE_ANSWER, "stage_answer", "cycles",
+		"TSC cycles of these turns: making answers"),
+	COUNTER(STAGE_TRANSMIT, "stage_transmit", "cycles",
+		"TSC cycles of these turns: giving packets to ports"),
 };
 
 const uint64_t *
@@ -74,6 +86,12 @@ const uint64_t *
 pbox_dp_shard_stats(const struct pbox_dp *dp, unsigned i)
 {
 	return dp->core[i]->shard_stat;
+}
+
+int
+pbox_dp_core_tid(const struct pbox_dp *dp, unsigned i)
+{
+	return atomic_load_explicit(&dp->core[i]->tid, memory_order_relaxed);
 }
 
 uint64_t

@@ -2,6 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <rte_cycles.h>
 #include <rte_pause.h>
 
 #include "core.h"
@@ -20,7 +21,7 @@ push(const struct outbox *o, struct rte_mbuf **m, unsigned n)
 static void
 outbox_flush(struct core *c, struct outbox *o)
 {
-	uint64_t bytes = 0;
+	uint64_t bytes = 0, began = unlikely(c->sampled) ? rte_rdtsc() : 0;
 	unsigned sent = 0;
 
 	/* before they are gone; less what is dropped below */
@@ -44,6 +45,8 @@ outbox_flush(struct core *c, struct outbox *o)
 		count(c, PBOX_CS_TX_BYTES, bytes);
 	}
 	o->n = 0;
+	if (unlikely(c->sampled))
+		c->transmit_tsc += rte_rdtsc() - began;
 }
 
 /* Send a packet through a port, at the end of this turn at the latest. */

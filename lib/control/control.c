@@ -10,7 +10,7 @@
 #include <rte_lcore.h>
 #include <sodium.h>
 
-#include "control_priv.h"
+#include "health.h"
 
 #define TICK    (20 * NS_PER_MS)
 #define WATCH   ONE_SECOND
@@ -41,6 +41,12 @@ pbox_control_create(const struct pbox_control_conf *conf, struct pbox_error *err
 		pbox_control_destroy(c);
 		return NULL;
 	}
+	c->health = health_create(c);
+	if (c->health == NULL) {
+		pbox_fail(err, ENOMEM, "out of memory");
+		pbox_control_destroy(c);
+		return NULL;
+	}
 	if (snapshot_create(c, err) != 0 || stats_register(c, err) != 0) {
 		pbox_control_destroy(c);
 		return NULL;
@@ -56,6 +62,7 @@ pbox_control_destroy(struct pbox_control *c)
 	pbox_registrar_destroy(c->registrar);
 	snapshot_destroy(c);
 	control_free_waiting(c);
+	health_destroy(c->health);
 	pbox_stats_free(c->stats);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
@@ -90,6 +97,9 @@ pbox_control_step(struct pbox_control *c)
 		c->tick_at = c->now_ns + TICK;
 	}
 	snapshot_step(c);
+	health_step(c);
+	if (c->stop_when_drained && pbox_registrar_jobs(c->registrar) == 0)
+		pbox_control_stop(c);
 	pthread_mutex_unlock(&c->lock);
 	if (c->now_ns >= c->watch.at) {
 		control_watch(c);

@@ -57,6 +57,8 @@ struct pbox_control {
 	struct waiting_mail *wait_head[PBOX_PORT_CORES], **wait_tail[PBOX_PORT_CORES];
 	struct watch watch;
 	struct snapshots snapshots;
+	struct health *health;
+	bool stop_when_drained;
 
 	/* the clean stop */
 	unsigned told; /* times that workers were told */

@@ -36,6 +36,7 @@ struct pbox_control_conf {
 	uint64_t stats_interval_ns;            /**< a line of statistics this often; 0: never */
 	uint64_t drain_ns;                     /**< longest time that a clean stop may take */
 	const char *report;                    /**< for telemetry; lives as long */
+	bool capture;                          /**< pdump runs: telemetry tells so */
 	struct pbox_control_snapshot snapshot; /**< its strings and memory live as long */
 };
 
@@ -64,6 +65,17 @@ enum pbox_control_stat {
 #define PBOX_CT_FIRST_DROP PBOX_CT_FRAME_MAGIC
 #define PBOX_CT_LAST_DROP  PBOX_CT_FRAME_ENDPOINT
 extern const struct pbox_stat_def pbox_control_stat_defs[PBOX_CT_STATS];
+
+/** All counters that a box has: every block of pbox_control_stats() is of one of these. */
+enum pbox_control_table {
+	PBOX_COUNTERS_PORT,
+	PBOX_COUNTERS_CORE,
+	PBOX_COUNTERS_SHARD,
+	PBOX_COUNTERS_REGISTRAR,
+	PBOX_COUNTERS_CONTROL,
+	PBOX_COUNTERS_TABLES
+};
+extern const struct pbox_stats_table pbox_control_tables[PBOX_COUNTERS_TABLES];
 
 struct pbox_control;
 

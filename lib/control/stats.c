@@ -54,6 +54,28 @@ const struct pbox_stat_def control_port_stat_defs[PORT_STATS] = {
 	[PORT_LINK] = {"link", "", "1 when the link is up", PBOX_STAT_GAUGE},
 };
 
+const struct pbox_stats_table pbox_control_tables[PBOX_COUNTERS_TABLES] = {
+	[PBOX_COUNTERS_PORT] = {"port", "a port, as its device counts", control_port_stat_defs,
+		PORT_STATS},
+	[PBOX_COUNTERS_CORE] = {"core", "packets and time of a data core", pbox_core_stat_defs,
+		PBOX_CS_STATS},
+	[PBOX_COUNTERS_SHARD] = {"shard", "data frames of a data core", pbox_shard_stat_defs,
+		PBOX_SS_STATS},
+	[PBOX_COUNTERS_REGISTRAR] = {"registrar", "control frames: sessions and tables",
+		pbox_registrar_stat_defs, PBOX_RS_STATS},
+	[PBOX_COUNTERS_CONTROL] = {"control", "the control thread", pbox_control_stat_defs,
+		PBOX_CT_STATS},
+};
+
+static int
+add(struct pbox_control *c, enum pbox_control_table which, const char *labels,
+	const uint64_t *values, struct pbox_error *err)
+{
+	const struct pbox_stats_table *t = &pbox_control_tables[which];
+
+	return pbox_stats_register(c->stats, t->block, labels, t->defs, t->n, values, err);
+}
+
 int
 stats_register(struct pbox_control *c, struct pbox_error *err)
 {
@@ -64,24 +86,20 @@ stats_register(struct pbox_control *c, struct pbox_error *err)
 	c->stats = pbox_stats_new(2 * k->n_cores + k->n_ports + 8);
 	if (c->stats == NULL)
 		return pbox_fail(err, ENOMEM, "out of memory");
-	ret = pbox_stats_register(
-		c->stats, "control", "", pbox_control_stat_defs, PBOX_CT_STATS, c->stat, err);
+	ret = add(c, PBOX_COUNTERS_CONTROL, "", c->stat, err);
 	if (ret >= 0)
-		ret = pbox_stats_register(c->stats, "registrar", "", pbox_registrar_stat_defs,
-			PBOX_RS_STATS, c->registrar_stat, err);
+		ret = add(c, PBOX_COUNTERS_REGISTRAR, "", c->registrar_stat, err);
 	for (unsigned i = 0; ret >= 0 && i < k->n_ports; i++) {
 		snprintf(labels, sizeof(labels), "port=%u,device=%s", k->port[i].conf.id,
 			k->port[i].dev.name);
-		ret = pbox_stats_register(c->stats, "port", labels, control_port_stat_defs,
-			PORT_STATS, c->port_stat[i], err);
+		ret = add(c, PBOX_COUNTERS_PORT, labels, c->port_stat[i], err);
 	}
 	for (unsigned i = 0; ret >= 0 && i < k->n_cores; i++) {
 		snprintf(labels, sizeof(labels), "core=%u,lcore=%u", i, k->core[i].lcore);
-		ret = pbox_stats_register(c->stats, "core", labels, pbox_core_stat_defs,
-			PBOX_CS_STATS, pbox_dp_core_stats(k->dp, i), err);
+		ret = add(c, PBOX_COUNTERS_CORE, labels, pbox_dp_core_stats(k->dp, i), err);
 		if (ret >= 0)
-			ret = pbox_stats_register(c->stats, "shard", labels, pbox_shard_stat_defs,
-				PBOX_SS_STATS, pbox_dp_shard_stats(k->dp, i), err);
+			ret = add(
+				c, PBOX_COUNTERS_SHARD, labels, pbox_dp_shard_stats(k->dp, i), err);
 	}
 	return ret < 0 ? ret : 0;
 }

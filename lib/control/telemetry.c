@@ -6,28 +6,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <rte_telemetry.h>
-
-#include "control_priv.h"
+#include "tell.h"
 
 /* Commands cannot be taken back: they find no control when it has gone. */
+static const struct tell_command *const commands[] = {
+	tell_box_commands, tell_job_commands, operate_commands};
 static struct {
 	pthread_mutex_t lock;
 	struct pbox_control *c;
 	bool registered;
 } tel = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static const char *const member_state[] = {
-	[PBOX_MEMBER_ABSENT] = "absent",
-	[PBOX_MEMBER_JOINED] = "joined",
-	[PBOX_MEMBER_LEFT] = "left",
-	[PBOX_MEMBER_SILENT] = "silent",
-};
-static const char *const job_state[] = {
-	[PBOX_JOB_OPENING] = "opening",
-	[PBOX_JOB_OPEN] = "open",
-	[PBOX_JOB_CLOSING] = "closing",
-};
 
 /* "core=0,lcore=3" of "core" -> "core_0_lcore_3": names have letters, digits, _ and /. */
 static void
@@ -78,74 +66,6 @@ on_stats(const char *cmd, const char *params, struct rte_tel_data *d)
 	return 0;
 }
 
-static struct rte_tel_data *
-workers(struct pbox_control *c, const struct pbox_job *job)
-{
-	struct rte_tel_data *d = rte_tel_data_alloc();
-	uint64_t now = pbox_dp_now(c->conf.dp);
-
-	if (d == NULL)
-		return NULL;
-	rte_tel_data_start_array(d, RTE_TEL_STRING_VAL);
-	for (unsigned w = 0; w < job->workers && w < 64; w++) {
-		const struct pbox_member *m = &job->member[w];
-		uint64_t ns = pbox_registrar_silence(c->registrar, job, w, now);
-		char text[128];
-
-		snprintf(text, sizeof(text), "%u %s %s %lld ms, tables %u", w,
-			m->state <= PBOX_MEMBER_SILENT ? member_state[m->state] : "?",
-			m->host[0] != '\0' ? m->host : "-",
-			ns == UINT64_MAX ? -1 : (long long)(ns / NS_PER_MS), m->declared);
-		rte_tel_data_add_array_string(d, text);
-	}
-	return d;
-}
-
-static void
-add_job(struct pbox_control *c, struct rte_tel_data *all, const struct pbox_job *job)
-{
-	struct rte_tel_data *d = rte_tel_data_alloc(), *w = workers(c, job);
-	char name[PBOX_NAME_LEN];
-
-	if (d == NULL || w == NULL) {
-		rte_tel_data_free(d);
-		rte_tel_data_free(w);
-		return;
-	}
-	rte_tel_data_start_dict(d);
-	rte_tel_data_add_dict_string(d, "name", job->name);
-	rte_tel_data_add_dict_string(d, "state", job_state[job->state]);
-	rte_tel_data_add_dict_u64(d, "workers", job->workers);
-	rte_tel_data_add_dict_u64(d, "joined", pbox_job_joined(job));
-	rte_tel_data_add_dict_u64(d, "tables", job->n_tables);
-	rte_tel_data_add_dict_u64(d, "bytes", job->bytes);
-	rte_tel_data_add_dict_u64(d, "window", job->window);
-	if (rte_tel_data_add_dict_container(d, "members", w, 0) != 0)
-		rte_tel_data_free(w);
-	snprintf(name, sizeof(name), "%u", job->id);
-	if (rte_tel_data_add_dict_container(all, name, d, 0) != 0)
-		rte_tel_data_free(d);
-}
-
-static int
-on_jobs(const char *cmd, const char *params, struct rte_tel_data *d)
-{
-	const struct pbox_job *job;
-
-	(void)cmd;
-	(void)params;
-	rte_tel_data_start_dict(d);
-	pthread_mutex_lock(&tel.lock);
-	if (tel.c != NULL) {
-		pthread_mutex_lock(&tel.c->lock);
-		for (unsigned i = 0; (job = pbox_registrar_job(tel.c->registrar, i)) != NULL; i++)
-			add_job(tel.c, d, job);
-		pthread_mutex_unlock(&tel.c->lock);
-	}
-	pthread_mutex_unlock(&tel.lock);
-	return 0;
-}
-
 static int
 on_why(const char *cmd, const char *params, struct rte_tel_data *d)
 {
@@ -186,6 +106,39 @@ on_report(const char *cmd, const char *params, struct rte_tel_data *d)
 	return 0;
 }
 
+#define WORDS 3
+
+static void
+run(const struct tell_command *k, struct pbox_control *c, const char *params,
+	struct rte_tel_data *d)
+{
+	char word[WORDS][TELL_WORD];
+	int n = tell_words(params, word, WORDS);
+
+	if (c == NULL)
+		tell_error(d, "the box is stopping");
+	else if (n < 0)
+		tell_error(d, "a parameter is longer than %u bytes", TELL_WORD - 1);
+	else if ((unsigned)n > k->words)
+		tell_error(d, "%s takes %u parameters at most", k->name, k->words);
+	else
+		k->fn(c, n, word, d);
+}
+
+static int
+on_command(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	struct pbox_control *c = telemetry_lock();
+
+	rte_tel_data_start_dict(d);
+	for (unsigned i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		for (const struct tell_command *k = commands[i]; k->name != NULL; k++)
+			if (strcmp(cmd, k->name) == 0)
+				run(k, c, params, d);
+	telemetry_unlock(c);
+	return 0;
+}
+
 struct pbox_control *
 telemetry_lock(void)
 {
@@ -211,8 +164,9 @@ telemetry_start(struct pbox_control *c)
 	if (!tel.registered) {
 		rte_telemetry_register_cmd("/pbox/stats", on_stats,
 			"Counters that are not 0, by core, shard, port, registrar and control.");
-		rte_telemetry_register_cmd(
-			"/pbox/jobs", on_jobs, "Jobs and their workers (the first 64).");
+		for (unsigned i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+			for (const struct tell_command *k = commands[i]; k->name != NULL; k++)
+				rte_telemetry_register_cmd(k->name, on_command, k->help);
 		rte_telemetry_register_cmd("/pbox/why", on_why,
 			"What a job waits for: workers, tables, rounds. Parameter: its name or "
 			"number.");

@@ -8,9 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-#include <rte_telemetry.h>
-
-#include "control_priv.h"
+#include "health.h"
+#include "tell.h"
 
 /* Telemetry's /pbox/why,JOB: whom and what a job waits for. */
 
@@ -18,6 +17,7 @@
 #define ASK_EVERY   200000            /* ns */
 #define MAX_ROUNDS  16                /* of an answer: it has 16 KiB */
 #define MAX_MISSING 32
+#define MAX_FOUND   8
 #define RANGES      100 /* bytes: a string has 127 */
 
 /* "1,3-7": the set bits below n; "..." where there is no room for more. */
@@ -41,20 +41,6 @@ ranges(const uint64_t *map, unsigned n, char *out, size_t cap)
 		len += (size_t)snprintf(out + len, cap - len, first == i ? "%s%u" : "%s%u-%u",
 			len > 0 ? "," : "", first, i);
 	}
-}
-
-static const struct pbox_job *
-find(const struct pbox_control *c, const char *name)
-{
-	const struct pbox_job *job;
-	char number[16];
-
-	for (unsigned i = 0; (job = pbox_registrar_job(c->registrar, i)) != NULL; i++) {
-		snprintf(number, sizeof(number), "%u", job->id);
-		if (strcmp(job->name, name) == 0 || strcmp(number, name) == 0)
-			return job;
-	}
-	return NULL;
 }
 
 /* The oldest rounds of all shards, one behind the other. */
@@ -83,34 +69,17 @@ merge(const struct pbox_why *why, const struct pbox_why_round **out, uint64_t *o
 }
 
 static void
-add_container(struct rte_tel_data *all, const char *name, struct rte_tel_data *d)
-{
-	if (rte_tel_data_add_dict_container(all, name, d, 0) != 0)
-		rte_tel_data_free(d);
-}
-
-static struct rte_tel_data *
-new_dict(void)
-{
-	struct rte_tel_data *d = rte_tel_data_alloc();
-
-	PBOX_ASSERT(d != NULL);
-	rte_tel_data_start_dict(d);
-	return d;
-}
-
-static void
 add_rounds(const struct pbox_control *c, const struct pbox_job *job, const struct pbox_why *why,
 	uint64_t *missing, struct rte_tel_data *d)
 {
 	const struct pbox_why_round *oldest[MAX_ROUNDS];
-	struct rte_tel_data *all = new_dict();
+	struct rte_tel_data *all = tell_dict();
 	uint64_t open, now = pbox_dp_now(c->conf.dp);
 	unsigned n = merge(why, oldest, &open);
 
 	for (unsigned i = 0; i < n; i++) {
 		const struct pbox_why_round *r = oldest[i];
-		struct rte_tel_data *e = new_dict();
+		struct rte_tel_data *e = tell_dict();
 		char text[RANGES + 8], number[16];
 
 		for (unsigned k = 0; k < (job->workers + 63u) / 64; k++)
@@ -128,10 +97,10 @@ add_rounds(const struct pbox_control *c, const struct pbox_job *job, const struc
 		rte_tel_data_add_dict_u64(
 			e, "ms", now > r->since_ns ? (now - r->since_ns) / NS_PER_MS : 0);
 		snprintf(number, sizeof(number), "%u", i);
-		add_container(all, number, e);
+		tell_add(all, number, e);
 	}
 	rte_tel_data_add_dict_u64(d, "rounds_open", open);
-	add_container(d, "rounds", all);
+	tell_add(d, "rounds", all);
 }
 
 static bool
@@ -144,7 +113,7 @@ has_session(const struct pbox_member *m)
 static void
 add_tables(const struct pbox_job *job, uint64_t *missing, struct rte_tel_data *d)
 {
-	struct rte_tel_data *all = new_dict();
+	struct rte_tel_data *all = tell_dict();
 	uint32_t last = job->n_tables > 0 ? job->n_tables : 1;
 
 	for (uint32_t t = 0; t < last; t++) {
@@ -169,7 +138,7 @@ add_tables(const struct pbox_job *job, uint64_t *missing, struct rte_tel_data *d
 		snprintf(number, sizeof(number), "%u", t);
 		rte_tel_data_add_dict_string(all, number, text);
 	}
-	add_container(d, "tables", all);
+	tell_add(d, "tables", all);
 }
 
 /* Those that are missing, with what is known of them. */
@@ -183,7 +152,7 @@ add_missing(const struct pbox_control *c, const struct pbox_job *job, const uint
 		[PBOX_MEMBER_LEFT] = "left",
 		[PBOX_MEMBER_SILENT] = "silent beyond its lease",
 	};
-	struct rte_tel_data *all = new_dict();
+	struct rte_tel_data *all = tell_dict();
 	uint64_t now = pbox_dp_now(c->conf.dp);
 	unsigned n = 0;
 
@@ -195,17 +164,31 @@ add_missing(const struct pbox_control *c, const struct pbox_job *job, const uint
 
 		if ((missing[w / 64] >> w % 64 & 1) == 0)
 			continue;
-		e = new_dict();
+		e = tell_dict();
 		rte_tel_data_add_dict_string(e, "host", m->host);
 		rte_tel_data_add_dict_string(e, "state", state[m->state]);
 		if (ns != UINT64_MAX)
 			rte_tel_data_add_dict_u64(e, "silent_ms", ns / NS_PER_MS);
 		rte_tel_data_add_dict_u64(e, "tables", m->declared);
 		snprintf(number, sizeof(number), "%u", w);
-		add_container(all, number, e);
+		tell_add(all, number, e);
 		n++;
 	}
-	add_container(d, "workers", all);
+	tell_add(d, "waited_for", all);
+}
+
+/* What is known of the box or of this job that makes it slow. */
+static void
+add_findings(struct pbox_control *c, const struct pbox_job *job, struct rte_tel_data *d)
+{
+	struct health_finding f[HEALTH_FINDINGS];
+	unsigned found = health_findings(c, f, HEALTH_FINDINGS), n = 0;
+	struct rte_tel_data *all = tell_dict();
+
+	for (unsigned i = 0; i < found && n < MAX_FOUND; i++)
+		if (f[i].job[0] == '\0' || strcmp(f[i].job, job->name) == 0)
+			health_tell(&f[i], n++, all);
+	tell_add(d, "findings", all);
 }
 
 static bool
@@ -224,13 +207,11 @@ add_all(struct pbox_control *c, const char *name, const struct pbox_why *why,
 	struct rte_tel_data *d)
 {
 	uint64_t missing[PBOX_MAX_WORKERS / 64] = {0};
-	const struct pbox_job *job = find(c, name);
+	const struct pbox_job *job = tell_job(c, name, d);
 	char text[RANGES + 8];
 
-	if (job == NULL) {
-		rte_tel_data_add_dict_string(d, "error", "no job of that name or number");
+	if (job == NULL)
 		return;
-	}
 	rte_tel_data_add_dict_string(d, "job", job->name);
 	rte_tel_data_add_dict_string(d, "policy", pbox_policy_name(job->policy));
 	rte_tel_data_add_dict_u64(d, "workers", job->workers);
@@ -243,6 +224,7 @@ add_all(struct pbox_control *c, const char *name, const struct pbox_why *why,
 	ranges(missing, job->workers, text, sizeof(text));
 	rte_tel_data_add_dict_string(d, "missing", text);
 	add_missing(c, job, missing, d);
+	add_findings(c, job, d);
 }
 
 void
@@ -250,15 +232,16 @@ control_why(struct pbox_control *c, const char *name, struct rte_tel_data *d)
 {
 	struct timespec nap = {.tv_nsec = ASK_EVERY};
 	const struct pbox_job *job;
-	struct pbox_why *why = NULL;
+	struct pbox_why *why;
 	uint64_t end;
 
 	rte_tel_data_start_dict(d);
 	pthread_mutex_lock(&c->lock);
-	job = find(c, name);
-	if (job != NULL)
-		why = pbox_registrar_why(c->registrar, job);
+	job = tell_job(c, name, d);
+	why = job != NULL ? pbox_registrar_why(c->registrar, job) : NULL;
 	pthread_mutex_unlock(&c->lock);
+	if (job == NULL)
+		return;
 	end = pbox_dp_now(c->conf.dp) + PATIENCE;
 	while (why != NULL && !answered(c, why) && pbox_dp_now(c->conf.dp) < end)
 		nanosleep(&nap, NULL);

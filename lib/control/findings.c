@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "health_priv.h"
+#include "tell.h"
+
+/* What the samples say, in words. */
+
+#define STUCK_NS       (300 * NS_PER_MS) /* a core that turns not even when idle */
+#define STOLEN         100               /* permille of the time that others have its CPU */
+#define FULL           950               /* permille of the time that a core is busy */
+#define POOL_LOW       16                /* one in so many packets is left */
+#define SLOW_SHARE     4 / 5             /* of the fragments come last from one worker, */
+#define SLOW_TIME      200               /* permille of the time: that long the others waited */
+#define SLOW_FRAGMENTS 4                 /* fewer are chance */
+#define LOSSY          10                /* permille of contributions that are sent again */
+#define LOSSY_FRAMES   8
+
+struct list {
+	struct pbox_control *c;
+	const struct health_sample *a, *b; /* the window */
+	struct health_finding *f;
+	unsigned n, max;
+};
+
+/* Room for one more; harmful ones come before others, or push them out. */
+static struct health_finding *
+next(struct list *l, const char *cause, bool harmful)
+{
+	unsigned at = l->n;
+
+	if (harmful)
+		while (at > 0 && !l->f[at - 1].harmful)
+			at--;
+	if (at == l->max)
+		return NULL;
+	if (l->n < l->max)
+		l->n++;
+	memmove(&l->f[at + 1], &l->f[at], (l->n - 1 - at) * sizeof(l->f[0]));
+	l->f[at] = (struct health_finding){.cause = cause, .harmful = harmful, .worker = -1};
+	return &l->f[at];
+}
+
+static void say(struct health_finding *f, const char *advice, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static void
+say(struct health_finding *f, const char *advice, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(f->text, sizeof(f->text), fmt, ap);
+	va_end(ap);
+	snprintf(f->next, sizeof(f->next), "%s", advice);
+}
+
+static void
+find_cores(struct list *l)
+{
+	static const char other[] = "another program runs on its CPU: isolate it (isolcpus), or "
+				    "give EAL other CPUs (-l)";
+
+	for (unsigned i = 0; i < l->c->conf.n_cores; i++) {
+		unsigned lcore = l->c->conf.core[i].lcore;
+		struct health_finding *f = NULL;
+		struct health_core h;
+
+		health_core(l->c, i, &h);
+		if (l->b->core[i][PBOX_CS_LOOPS] == 0)
+			continue; /* it has not begun */
+		if (h.heartbeat_ns > STUCK_NS && (f = next(l, "stuck_core", true)) != NULL)
+			say(f, other, "data core %u (lcore %u) has not turned for %" PRIu64 " ms",
+				i, lcore, h.heartbeat_ns / NS_PER_MS);
+		else if (h.stolen_permille > STOLEN && (f = next(l, "starved_core", true)) != NULL)
+			say(f, other,
+				"data core %u (lcore %u) is starved: %u %% of the time it waits "
+				"for "
+				"its CPU",
+				i, lcore, h.stolen_permille / 10);
+		else if (h.busy_permille > FULL && (f = next(l, "busy_core", false)) != NULL)
+			say(f, "more data cores (-l), or queues of the port, would go faster",
+				"data core %u (lcore %u) is busy for %u %% of the time: it bounds "
+				"the rate",
+				i, lcore, h.busy_permille / 10);
+	}
+}
+
+static void
+find_ports(struct list *l)
+{
+	static const struct {
+		enum port_stat what;
+		const char *cause, *text, *advice;
+	} lost[] = {
+		{PORT_RX_MISSED, "missed", "packets came and were not fetched in time",
+			"more cores or queues; cores-idle = poll; larger rx-desc"},
+		{PORT_RX_NO_MBUF, "full_pool", "packets came and found no packet buffer",
+			"raise hold"},
+		{PORT_RX_ERRORS, "bad_link", "packets came damaged", "cable, transceiver, duplex"},
+		{PORT_TX_ERRORS, "bad_link", "packets were not sent", "is the interface up?"},
+	};
+
+	for (unsigned i = 0; i < l->c->conf.n_ports; i++) {
+		struct pbox_port *p = &l->c->conf.port[i];
+		struct health_finding *f;
+
+		if (p->link_up == 0 && (f = next(l, "link_down", true)) != NULL) {
+			char advice[96];
+
+			say(f, pbox_port_link_advice(p, advice, sizeof(advice)),
+				"port %u (%s) has no link", p->conf.id, p->dev.name);
+		}
+		for (unsigned k = 0; k < sizeof(lost) / sizeof(lost[0]); k++) {
+			uint64_t n = l->b->port[i][lost[k].what] - l->a->port[i][lost[k].what];
+
+			if (n > 0 && (f = next(l, lost[k].cause, true)) != NULL)
+				say(f, lost[k].advice, "port %u (%s): %" PRIu64 " %s", p->conf.id,
+					p->dev.name, n, lost[k].text);
+		}
+	}
+}
+
+static void
+find_pools(struct list *l)
+{
+	struct health_finding *f;
+	struct health_pool p;
+
+	for (unsigned i = 0; health_pool(l->c, i, &p); i++)
+		if (p.window_low < p.size / POOL_LOW && (f = next(l, "full_pool", true)) != NULL)
+			say(f, "raise hold; is somebody slow, so that many packets are held?",
+				"pool %s is full: %u of %u packets were free", p.name, p.window_low,
+				p.size);
+}
+
+/* Drops that are not noise of the network. */
+static void
+find_drops(struct list *l)
+{
+	static const struct {
+		bool shard;
+		unsigned what;
+		const char *cause, *advice;
+	} drops[] = {
+		{false, PBOX_CS_DROP_HANDOFF_FULL, "ring_full",
+			"a data core is overloaded, or shares its CPU"},
+		{false, PBOX_CS_DROP_CONTROL_FULL, "ring_full",
+			"leave the control thread a CPU; or somebody floods the control port"},
+		{false, PBOX_CS_DROP_SEGMENTS, "mtu",
+			"equal MTUs everywhere; ethtool -K IFACE tx-udp-segmentation off"},
+		{false, PBOX_CS_DROP_IP_FRAGMENT, "mtu",
+			"a worker's MTU is larger than the path's"},
+		{false, PBOX_CS_FRAME_CRC, "damaged", "memory or offload of a host or a switch"},
+		{false, PBOX_CS_TX_DROPPED, "not_sent", "larger tx-desc; a slow virtual port"},
+		{false, PBOX_CS_TX_NO_MBUF, "full_pool", "raise hold; larger tx-desc"},
+		{true, PBOX_SS_DROP_CRC, "damaged", "memory or offload of a host or a switch"},
+		{true, PBOX_SS_DROP_RATE, "rate",
+			"raise the job's rate or repeats; or look at "
+			"who sends so much"},
+		{true, PBOX_SS_DROP_NO_SLOT, "full_pool",
+			"raise hold; a worker exceeds its window: a foreign client?"},
+		{true, PBOX_SS_DROP_NO_BUFFER, "full_pool",
+			"raise hold; a worker exceeds its window: a foreign client?"},
+		{true, PBOX_SS_DROP_REPLAYED, "replayed", "who is on that network?"},
+	};
+
+	for (unsigned k = 0; k < sizeof(drops) / sizeof(drops[0]); k++) {
+		const struct pbox_stat_def *d = drops[k].shard
+							? &pbox_shard_stat_defs[drops[k].what]
+							: &pbox_core_stat_defs[drops[k].what];
+		struct health_finding *f;
+		uint64_t n = 0;
+
+		for (unsigned i = 0; !drops[k].shard && i < l->c->conf.n_cores; i++)
+			n += l->b->core[i][drops[k].what] - l->a->core[i][drops[k].what];
+		if (drops[k].shard)
+			n = l->b->shard[drops[k].what] - l->a->shard[drops[k].what];
+		if (n > 0 && (f = next(l, drops[k].cause, true)) != NULL)
+			say(f, drops[k].advice, "%s: %" PRIu64 " %s", d->name, n, d->unit);
+	}
+}
+
+static struct health_finding *
+next_of_worker(struct list *l, const char *cause, const struct pbox_job *job, unsigned w)
+{
+	struct health_finding *f = next(l, cause, true);
+
+	if (f != NULL) {
+		snprintf(f->job, sizeof(f->job), "%s", job->name);
+		f->worker = (int)w;
+	}
+	return f;
+}
+
+/* Of all fragments that were finished: who came last nearly always, and how long was that? */
+static void
+find_last(struct list *l, const struct pbox_job *job, const struct pbox_worker_stats *a,
+	uint32_t rounds)
+{
+	uint64_t all = 0, most = 0, waited_ns = 0, window = l->b->at_ns - l->a->at_ns, lost;
+	struct health_finding *f;
+	unsigned who = 0;
+
+	for (unsigned w = 0; w < job->workers; w++) {
+		struct pbox_worker_stats b;
+
+		pbox_registrar_worker(l->c->registrar, job, w, &b);
+		all += b.last - a[w].last;
+		if (b.last - a[w].last <= most)
+			continue;
+		most = b.last - a[w].last;
+		waited_ns = b.waited_ns - a[w].waited_ns;
+		who = w;
+	}
+	if (job->workers < 2 || most < SLOW_FRAGMENTS || most < all * SLOW_SHARE)
+		return;
+	/* fragments of a round wait at the same time */
+	lost = waited_ns / most * rounds;
+	if (lost * 1000 < window * SLOW_TIME)
+		return;
+	f = next_of_worker(l, "slow_worker", job, who);
+	if (f != NULL)
+		say(f,
+			"its host is slower, does more, or its packets get lost: top, ethtool -S "
+			"there",
+			"job '%.24s': worker %u (%.20s) is slow: last with %" PRIu64
+			" %% of the fragments, %" PRIu64 " ms each",
+			job->name, who, job->member[who].host, most * 100 / all,
+			waited_ns / most / NS_PER_MS);
+}
+
+/* No round was finished, and somebody has begun a new one: who has not? */
+static void
+find_behind(struct list *l, const struct pbox_job *job, const struct pbox_worker_stats *a,
+	uint32_t done)
+{
+	uint32_t newest = done;
+	unsigned behind = 0, who = 0;
+	uint64_t silent;
+	struct health_finding *f;
+
+	for (unsigned w = 0; w < job->workers; w++)
+		if (pbox_serial_diff(a[w].round, newest) > 0)
+			newest = a[w].round;
+	if (newest == done) /* when the window began nobody waited */
+		return;
+	for (unsigned w = 0; w < job->workers; w++) {
+		struct pbox_worker_stats b;
+
+		pbox_registrar_worker(l->c->registrar, job, w, &b);
+		if (job->member[w].removed || pbox_serial_diff(newest, b.round) <= 0)
+			continue;
+		if (behind++ == 0)
+			who = w;
+	}
+	f = behind > 0 ? next_of_worker(l, "slow_worker", job, who) : NULL;
+	if (f == NULL)
+		return;
+	silent = pbox_registrar_silence(l->c->registrar, job, who, l->b->at_ns);
+	if (job->member[who].state != PBOX_MEMBER_JOINED) {
+		f->cause = "dead_worker";
+		say(f, "start it again, or see policy = shrink",
+			"job '%.24s' waits for worker %u (%.20s), which is %s", job->name, who,
+			job->member[who].host[0] != '\0' ? job->member[who].host : "no host",
+			job->member[who].state == PBOX_MEMBER_SILENT ? "silent beyond its lease"
+			: job->member[who].state == PBOX_MEMBER_LEFT ? "gone"
+								     : "not here yet");
+		return;
+	}
+	say(f, "pbox-ctl why JOB names tensors and rounds; on its host: is it alive, is it busy?",
+		"job '%.24s' waits for worker %u (%.20s), heard %" PRIu64 " ms ago%s", job->name,
+		who, job->member[who].host, silent == UINT64_MAX ? 0 : silent / NS_PER_MS,
+		behind > 1 ? ", and for others" : "");
+}
+
+/* Who sends contributions again loses packets, his or the answers. */
+static void
+find_lossy(struct list *l, const struct pbox_job *job, const struct pbox_worker_stats *a)
+{
+	uint64_t worst = 0, sum_repeats = 0, sum = 0;
+	unsigned lossy = 0, who = 0, active = 0;
+	struct health_finding *f;
+
+	for (unsigned w = 0; w < job->workers; w++) {
+		struct pbox_worker_stats b;
+		uint64_t repeats, all;
+
+		pbox_registrar_worker(l->c->registrar, job, w, &b);
+		repeats = b.repeats - a[w].repeats;
+		all = b.contributions - a[w].contributions + repeats;
+		active += all > 0;
+		sum_repeats += repeats;
+		sum += all;
+		if (repeats < LOSSY_FRAMES || repeats * 1000 < all * LOSSY)
+			continue;
+		lossy++;
+		if (repeats * 1000 / all > worst) {
+			worst = repeats * 1000 / all;
+			who = w;
+		}
+	}
+	if (lossy == 0)
+		return;
+	if (lossy > 1 && lossy * 2 > active) {
+		f = next(l, "lossy_link", true);
+		if (f == NULL)
+			return;
+		snprintf(f->job, sizeof(f->job), "%s", job->name);
+		say(f,
+			"the port of the box, or its switch: ethtool -S, /pbox/ports; buffers, "
+			"flow control",
+			"job '%.24s': %u workers send %.1f %% again: the box's link loses packets",
+			job->name, lossy, (double)sum_repeats * 100 / (double)sum);
+		return;
+	}
+	f = next_of_worker(l, "lossy_link", job, who);
+	if (f != NULL)
+		say(f,
+			"cable, switch port and socket buffers of that host: ethtool -S, "
+			"doc/train.md",
+			"job '%.24s': worker %u (%.20s) sends %.1f %% again: its link loses "
+			"packets",
+			job->name, who, job->member[who].host, (double)worst / 10);
+}
+
+static void
+find_jobs(struct list *l)
+{
+	const struct pbox_job *job;
+
+	for (unsigned i = 0; (job = pbox_registrar_job(l->c->registrar, i)) != NULL; i++) {
+		const struct pbox_worker_stats *a;
+		uint32_t was, now;
+
+		if (job->state != PBOX_JOB_OPEN)
+			continue;
+		a = health_job_begin(l->c->health, job, &was);
+		if (a == NULL)
+			continue;
+		now = health_job_round(l->c, job);
+		if (now != was)
+			find_last(l, job, a, now - was);
+		else
+			find_behind(l, job, a, now);
+		find_lossy(l, job, a);
+	}
+}
+
+unsigned
+health_findings(struct pbox_control *c, struct health_finding *f, unsigned max)
+{
+	struct list l = {.c = c, .a = health_begin(c->health), .f = f, .max = max};
+
+	if (l.a == NULL)
+		return 0;
+	l.b = health_now(c);
+	find_cores(&l);
+	find_ports(&l);
+	find_pools(&l);
+	find_jobs(&l);
+	find_drops(&l);
+	return l.n;
+}
+
+void
+health_tell(const struct health_finding *f, unsigned number, struct rte_tel_data *d)
+{
+	struct rte_tel_data *e = tell_dict();
+
+	tell_text(e, "cause", "%s", f->cause);
+	rte_tel_data_add_dict_int(e, "harmful", f->harmful);
+	if (f->job[0] != '\0')
+		tell_text(e, "job", "%s", f->job);
+	if (f->worker >= 0)
+		rte_tel_data_add_dict_int(e, "worker", f->worker);
+	tell_text(e, "text", "%s", f->text);
+	tell_text(e, "next", "%s", f->next);
+	tell_add_numbered(d, "finding", number, e);
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tell.h"
+
+/* What telemetry may change. Its socket is its owner's alone. */
+
+#define WHY_MAX 120 /* bytes of a reason; a worker is told */
+
+static void
+on_log(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_data *d)
+{
+	const char *name;
+
+	(void)c;
+	for (unsigned i = 0; n > 0 && (name = pbox_log_level_name(i)) != NULL; i++)
+		if (strcmp(word[0], name) == 0) {
+			pbox_log_level((enum pbox_log_level)i);
+			pbox_log(PBOX_LOG_INFO, "log-level is %s now", name);
+			n = 0;
+		}
+	if (n > 0)
+		tell_error(d, "LEVEL is error, warn, info or debug");
+	else
+		tell_text(d, "level", "%s", pbox_log_level_name(pbox_log_level_get()));
+}
+
+/* "10s", "500ms", "off". */
+static bool
+duration(const char *text, uint64_t *ns)
+{
+	char *end;
+
+	*ns = 0;
+	if (strcmp(text, "off") == 0)
+		return true;
+	if (*text < '0' || *text > '9' || strlen(text) > 9)
+		return false;
+	*ns = strtoull(text, &end, 10);
+	if (strcmp(end, "ms") == 0)
+		*ns *= NS_PER_MS;
+	else if (strcmp(end, "s") == 0)
+		*ns *= ONE_SECOND;
+	else
+		return false;
+	return *ns > 0;
+}
+
+static const struct setting {
+	const char *name;
+	size_t offset;
+	uint64_t min;
+	bool off; /* may be "off" */
+} settings[] = {
+	{"stats-interval", offsetof(struct pbox_control_conf, stats_interval_ns), ONE_SECOND, true},
+	{"drain", offsetof(struct pbox_control_conf, drain_ns), NS_PER_MS, false},
+	{"snapshot-interval", offsetof(struct pbox_control_conf, snapshot.interval_ns), ONE_SECOND,
+		true},
+};
+#define SETTINGS (sizeof(settings) / sizeof(settings[0]))
+
+static uint64_t *
+place(struct pbox_control *c, const struct setting *s)
+{
+	return (uint64_t *)(void *)((uint8_t *)&c->conf + s->offset);
+}
+
+/* Names of answers have no dashes. */
+static void
+tell_duration(struct rte_tel_data *d, const char *name, uint64_t ns)
+{
+	char key[32];
+
+	snprintf(key, sizeof(key), "%s", name);
+	for (char *p = key; *p != '\0'; p++)
+		if (*p == '-')
+			*p = '_';
+	if (ns == 0)
+		tell_text(d, key, "off");
+	else if (ns % ONE_SECOND == 0)
+		tell_text(d, key, "%us", (unsigned)(ns / ONE_SECOND));
+	else
+		tell_text(d, key, "%ums", (unsigned)(ns / NS_PER_MS));
+}
+
+static void
+on_set(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_data *d)
+{
+	const struct setting *s = NULL;
+	uint64_t ns;
+
+	if (n == 2 && strcmp(word[0], "log-level") == 0) {
+		on_log(c, 1, &word[1], d);
+		return;
+	}
+	for (unsigned i = 0; n > 0 && i < SETTINGS; i++)
+		if (strcmp(word[0], settings[i].name) == 0)
+			s = &settings[i];
+	if (n == 2 && s != NULL) {
+		if (!duration(word[1], &ns) || (ns == 0 ? !s->off : ns < s->min)) {
+			tell_error(d, "%s is a time as 10s or 500ms, at least %u ms%s", s->name,
+				(unsigned)(s->min / NS_PER_MS), s->off ? ", or off" : "");
+			return;
+		}
+		*place(c, s) = ns;
+		pbox_log(PBOX_LOG_INFO, "%s is %s now", s->name, word[1]);
+	} else if (n > 0) {
+		tell_error(d, "NAME,VALUE: log-level, stats-interval, drain or snapshot-interval");
+		return;
+	}
+	tell_text(d, "log_level", "%s", pbox_log_level_name(pbox_log_level_get()));
+	for (unsigned i = 0; i < SETTINGS; i++)
+		tell_duration(d, settings[i].name, *place(c, &settings[i]));
+}
+
+static void
+on_kick(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_data *d)
+{
+	const struct pbox_job *job;
+	struct pbox_error err = {0};
+	unsigned worker;
+
+	if (n < 2) {
+		tell_error(d, "whom? /pbox/kick,JOB,WORKER[,WHY]");
+		return;
+	}
+	job = tell_job(c, word[0], d);
+	if (job == NULL)
+		return;
+	if (!tell_number(word[1], job->workers - 1u, &worker)) {
+		tell_error(d, "WORKER is a worker of the job, 0 to %u", job->workers - 1u);
+		return;
+	}
+	if (n > 2 && strlen(word[2]) > WHY_MAX) {
+		tell_error(d, "WHY has %u bytes at most", WHY_MAX);
+		return;
+	}
+	if (pbox_registrar_kick(c->registrar, job->id, worker, n > 2 ? word[2] : "",
+		    pbox_dp_now(c->conf.dp), &err) != 0) {
+		tell_error(d, "%s", err.text);
+		return;
+	}
+	tell_text(d, "kicked", "%u", worker);
+}
+
+static void
+on_drain(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_data *d)
+{
+	const char *what = n > 0 ? word[0] : "";
+
+	if (strcmp(what, "on") == 0 || strcmp(what, "stop") == 0) {
+		pbox_registrar_drain(c->registrar, true);
+		c->stop_when_drained = strcmp(what, "stop") == 0;
+	} else if (strcmp(what, "off") == 0) {
+		pbox_registrar_drain(c->registrar, false);
+		c->stop_when_drained = false;
+	} else if (n > 0) {
+		tell_error(d, "on, off, or stop: on, and the box stops with its last job");
+		return;
+	}
+	tell_text(d, "draining", "%s",
+		!pbox_registrar_draining(c->registrar) ? "off"
+		: c->stop_when_drained                 ? "stop"
+						       : "on");
+	rte_tel_data_add_dict_u64(d, "jobs", pbox_registrar_jobs(c->registrar));
+}
+
+static void
+on_capture(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_data *d)
+{
+	(void)n;
+	(void)word;
+	if (c->conf.capture)
+		tell_text(d, "capture", "possible");
+	else
+		tell_error(d, "nothing can be captured: the box runs without hugepages, or with "
+			      "--in-memory");
+}
+
+const struct tell_command operate_commands[] = {
+	{"/pbox/capture", 0, on_capture, "Can another process (dpdk-dumpcap) capture packets?"},
+	{"/pbox/log", 1, on_log, "What is logged. Parameter, to change it: LEVEL."},
+	{"/pbox/set", 2, on_set, "What can be set while the box runs. Parameters: NAME,VALUE."},
+	{"/pbox/kick", 3, on_kick,
+		"End a worker's session; it is told. Parameters: JOB,WORKER[,WHY]."},
+	{"/pbox/drain", 1, on_drain,
+		"Take no new jobs. Parameter: on, off, or stop (with the last job)."},
+	{0},
+};

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef TELL_H
+#define TELL_H
+
+/*
+ * What the handlers of telemetry share. An answer has 16 KiB, a string of it 127 bytes, a dictionary 256
+ * entries: long lists come in pages. Their shapes stand in doc/telemetry.md.
+ *
+ * Handlers run on DPDK's telemetry thread, one at a time, with the control's lock. What data cores write is
+ * read with relaxed loads, and nothing is asked of them.
+ */
+
+#include <rte_telemetry.h>
+
+#include "control_priv.h"
+
+/* A new dictionary; as with all of the box's control side, there is memory or it ends. */
+struct rte_tel_data *tell_dict(void);
+/* Put it into another one; it is gone then. */
+void tell_add(struct rte_tel_data *all, const char *name, struct rte_tel_data *d);
+/* The same under "PREFIX_I". */
+void tell_add_numbered(
+	struct rte_tel_data *all, const char *prefix, unsigned i, struct rte_tel_data *d);
+/* A string of any length: what does not fit is cut. */
+void tell_text(struct rte_tel_data *d, const char *name, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* Of a command that cannot be done; d has nothing else. */
+void tell_error(struct rte_tel_data *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* "12" and nothing else, at most max. */
+bool tell_number(const char *text, unsigned max, unsigned *out);
+/*
+ * Take parameters apart at commas: at most n words, of which each has a place of TELL_WORD bytes; the last
+ * one takes the rest, commas included. How many there are, or -1 when one is too long.
+ */
+#define TELL_WORD 128
+int tell_words(const char *params, char word[][TELL_WORD], unsigned n);
+
+/* The job of that name or number, or NULL and the error is told. */
+const struct pbox_job *tell_job(struct pbox_control *c, const char *name, struct rte_tel_data *d);
+/* "10.0.0.1:7269" */
+#define TELL_ADDRESS 24
+const char *tell_address(uint32_t ip, uint16_t udp, char buf[TELL_ADDRESS]);
+
+/* A handler: d is an empty dictionary; word[0 .. n-1] are the parameters. */
+struct tell_command {
+	const char *name;
+	unsigned words; /* that it takes at most */
+	void (*fn)(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_data *d);
+	const char *help;
+};
+/* tell_box.c, tell_jobs.c, operate.c: {NULL} is the last one */
+extern const struct tell_command tell_box_commands[], tell_job_commands[], operate_commands[];
+
+#endif /* TELL_H */

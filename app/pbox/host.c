@@ -6,6 +6,7 @@
 
 #include <rte_eal.h>
 #include <rte_errno.h>
+#include <rte_pdump.h>
 
 #include "box.h"
 
@@ -22,6 +23,8 @@ host_start(struct box *b, int argc, char **argv, struct pbox_error *err)
 			"--no-huge -m 512; another pbox on this host: --file-prefix NAME",
 			rte_strerror(rte_errno));
 	b->eal = true;
+	/* without hugepages, or with --in-memory, there is none, and nothing is captured */
+	b->capture = rte_eal_has_hugepages() && rte_pdump_init() == 0;
 	guard_files(b);
 	return 0;
 }
@@ -29,6 +32,8 @@ host_start(struct box *b, int argc, char **argv, struct pbox_error *err)
 void
 host_stop(struct box *b)
 {
+	if (b->capture)
+		rte_pdump_uninit();
 	if (b->eal)
 		rte_eal_cleanup();
 	b->eal = false;

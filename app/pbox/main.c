@@ -20,9 +20,24 @@ split(int argc, char **argv)
 		if (strcmp(argv[i], "--") == 0)
 			return i;
 	if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-				strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0))
+				strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0 ||
+				strcmp(argv[1], "--counters") == 0))
 		return 0;
 	return argc;
+}
+
+static int
+counters(void)
+{
+	size_t n = pbox_stats_defs_json(pbox_control_tables, PBOX_COUNTERS_TABLES, NULL, 0);
+	char *text = malloc(n + 1);
+
+	if (text == NULL)
+		return EXIT_FAILURE;
+	pbox_stats_defs_json(pbox_control_tables, PBOX_COUNTERS_TABLES, text, n + 1);
+	fputs(text, stdout);
+	free(text);
+	return EXIT_SUCCESS;
 }
 
 /* -1: go on; else the exit status. @p ours: index of "--". */
@@ -55,6 +70,8 @@ options(int all, char **argv, int ours)
 		puts("pbox " PBOX_VERSION);
 		return EXIT_SUCCESS;
 	}
+	if (box.opt.counters)
+		return counters();
 	return -1;
 }
 

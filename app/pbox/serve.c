@@ -142,6 +142,7 @@ planes_create(struct box *b, struct pbox_error *err)
 		.stats_interval_ns = b->opt.stats_interval_ns,
 		.drain_ns = b->opt.drain_ns,
 		.report = b->report,
+		.capture = b->capture,
 		.snapshot =
 			{
 				.dir = b->snapshot != NULL ? b->opt.snapshot_dir : NULL,

@@ -61,6 +61,13 @@ static const struct pbox_conf_option global_options[] = {
 		.brief = "print the version and exit",
 	},
 	{
+		.name = "counters",
+		.type = PBOX_CONF_BOOL,
+		AT(counters),
+		.flags = PBOX_CONF_CLI_ONLY,
+		.brief = "print all counters that there are as JSON and exit",
+	},
+	{
 		.name = "cores-idle",
 		.type = PBOX_CONF_ENUM,
 		AT(cores_idle),

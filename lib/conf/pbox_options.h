@@ -78,6 +78,7 @@ struct pbox_job_options {
 struct pbox_options {
 	enum pbox_opt_help help;
 	bool version;
+	bool counters;    /**< print the table of counters and exit */
 	bool check;       /**< validate and exit */
 	char config[256]; /**< "none": read no file */
 

@@ -2,14 +2,20 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-/* At build time: writes the sample file or the man page of pbox to standard output.
+/* At build time: writes the sample file or the man page of a program to standard output.
  *     pbox-conf-gen sample | man TEMPLATE | help | help-all
+ * Whose: GEN_HEADER declares GEN_TABLE; without them that of pbox.
  */
 
 #include <stdio.h>
 #include <string.h>
 
+#ifdef GEN_HEADER
+#include GEN_HEADER
+#else
 #include "pbox_options.h"
+#define GEN_TABLE pbox_options_table
+#endif
 
 /* The template, with the options in place of the line @OPTIONS@. */
 static int
@@ -24,7 +30,7 @@ man(const char *template)
 	}
 	while (fgets(line, sizeof(line), from) != NULL) {
 		if (strcmp(line, "@OPTIONS@\n") == 0)
-			pbox_conf_man(&pbox_options_table, stdout);
+			pbox_conf_man(&GEN_TABLE, stdout);
 		else
 			fputs(line, stdout);
 	}
@@ -36,9 +42,9 @@ int
 main(int argc, char **argv)
 {
 	if (argc == 2 && strcmp(argv[1], "sample") == 0)
-		pbox_conf_sample(&pbox_options_table, stdout);
+		pbox_conf_sample(&GEN_TABLE, stdout);
 	else if (argc == 2 && strncmp(argv[1], "help", 4) == 0)
-		pbox_conf_help(&pbox_options_table, strcmp(argv[1], "help-all") == 0, stdout);
+		pbox_conf_help(&GEN_TABLE, strcmp(argv[1], "help-all") == 0, stdout);
 	else if (argc == 3 && strcmp(argv[1], "man") == 0)
 		return man(argv[2]);
 	else {

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/*
+ * Gradients that cost nothing to make, and results that are compared bit for bit at the speed of a
+ * memory comparison.
+ *
+ * There are 16 payloads of random numbers. Fragment f of round r has a seed s(f, r), and worker w
+ * sends pattern (s + w) mod 16 of it, or its beginning. So there are 16 different sums over all
+ * workers, and they are made once, in worker order, by the scalar reference. A result must be its
+ * seed's sum, every bit of it, and its frame must have that sum's CRC; neighbours in f and in r have
+ * different seeds. Contributions that were lost, or counted twice, are among 16 (mod 16 the same for
+ * workers far apart), so their sample counts differ too: worker w says w + 1, and the result their
+ * sum.
+ *
+ * With an optimiser the parameters are kept beside, and get one step for each fragment and round.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "testps.h"
+
+static size_t
+padded(size_t bytes)
+{
+	return (bytes + 63) & ~(size_t)63;
+}
+
+void
+mirror_hyper(struct pbox_hyper *h, unsigned optimiser)
+{
+	pbox_hyper_defaults(h, optimiser);
+	h->lr = 0.01;
+	if (optimiser == PBOX_OPTIM_MOMENTUM || optimiser == PBOX_OPTIM_NESTEROV)
+		h->momentum = 0.9;
+}
+
+static void
+make_patterns(struct data *d, uint32_t n)
+{
+	struct pbox_random r;
+	float *x = d->init;
+
+	pbox_random_seed(&r, 20261);
+	for (unsigned i = 0; i < PATTERNS; i++) {
+		for (uint32_t k = 0; k < n; k++)
+			x[k] = (float)pbox_random_unit(&r) - 0.5f;
+		pbox_reduce_scalar.pack(d->pattern[i], (enum pbox_elem)d->push, x, n);
+	}
+}
+
+static int
+make_sums(struct data *d, uint32_t n)
+{
+	const void **src = calloc(d->workers, sizeof(*src));
+
+	if (src == NULL)
+		return -ENOMEM;
+	for (unsigned s = 0; s < PATTERNS; s++) {
+		struct pbox_sources from = {
+			.src = src, .n = d->workers, .elem = (enum pbox_elem)d->push};
+
+		for (unsigned w = 0; w < d->workers; w++)
+			src[w] = d->pattern[(s + w) % PATTERNS];
+		pbox_reduce_scalar.sum(d->sum[s], &from, 0, n);
+		if (d->reflected)
+			memcpy(d->want[s], d->pattern[s], n * d->push_size);
+		else
+			pbox_reduce_scalar.pack(d->want[s], (enum pbox_elem)d->pull, d->sum[s], n);
+	}
+	free(src);
+	return 0;
+}
+
+int
+data_make(struct data *d, const struct plan *p, const struct testps_load *load, bool reflected,
+	struct pbox_error *err)
+{
+	uint32_t n = p->frag_elements;
+	size_t wire, fp32 = padded(n * sizeof(float)), at = 0;
+
+	*d = (struct data){.reduce = pbox_reduce_select(NULL),
+		.optim = pbox_optim_select(NULL),
+		.workers = load->workers,
+		.push = load->push,
+		.pull = reflected ? load->push : load->pull,
+		.optimiser = load->optimiser,
+		.reflected = reflected,
+		.push_size = pbox_format_size(load->push),
+		.pull_size = pbox_format_size(reflected ? load->push : load->pull)};
+	wire = padded(n * (d->push_size > d->pull_size ? d->push_size : d->pull_size));
+	d->zone = rte_memzone_reserve_aligned(
+		"testps_patterns", PATTERNS * wire, SOCKET_ID_ANY, RTE_MEMZONE_IOVA_CONTIG, 64);
+	d->memory = aligned_alloc(64, PATTERNS * (wire + fp32) + fp32);
+	d->pattern_crc = calloc((size_t)p->n_lengths * PATTERNS, sizeof(uint32_t));
+	d->want_crc = calloc((size_t)p->n_lengths * PATTERNS, sizeof(uint32_t));
+	if (d->zone == NULL || d->memory == NULL || d->pattern_crc == NULL || d->want_crc == NULL) {
+		data_free(d);
+		return pbox_fail(err, ENOMEM, "no memory for gradients: give EAL more with -m");
+	}
+	for (unsigned i = 0; i < PATTERNS; i++) {
+		d->pattern[i] = (uint8_t *)d->zone->addr + i * wire;
+		d->want[i] = d->memory + at;
+		at += wire;
+	}
+	for (unsigned i = 0; i < PATTERNS; i++, at += fp32)
+		d->sum[i] = (float *)(void *)(d->memory + at);
+	d->init = (float *)(void *)(d->memory + at);
+	make_patterns(d, n);
+	if (make_sums(d, n) != 0) {
+		data_free(d);
+		return pbox_fail(err, ENOMEM, "no memory for the reference sums");
+	}
+	for (unsigned k = 0; k < p->n_lengths; k++)
+		for (unsigned i = 0; i < PATTERNS; i++) {
+			d->pattern_crc[k * PATTERNS + i] =
+				pbox_crc32c(0, d->pattern[i], (size_t)p->length[k] * d->push_size);
+			d->want_crc[k * PATTERNS + i] =
+				pbox_crc32c(0, d->want[i], (size_t)p->length[k] * d->pull_size);
+		}
+	return 0;
+}
+
+void
+data_free(struct data *d)
+{
+	rte_memzone_free(d->zone);
+	free(d->memory);
+	free(d->pattern_crc);
+	free(d->want_crc);
+	*d = (struct data){0};
+}
+
+int
+mirror_make(struct mirror *m, const struct data *d, const struct plan *p, struct pbox_error *err)
+{
+	size_t bytes = padded(p->elements * sizeof(float));
+	unsigned states = pbox_optim_states(d->optimiser);
+
+	*m = (struct mirror){0};
+	if (d->optimiser == PBOX_OPT_NONE)
+		return 0;
+	mirror_hyper(&m->hyper, d->optimiser);
+	m->param = aligned_alloc(64, bytes);
+	m->s0 = states > 0 ? aligned_alloc(64, bytes) : NULL;
+	m->s1 = states > 1 ? aligned_alloc(64, bytes) : NULL;
+	m->wire = d->pull != PBOX_FMT_FP32 ? aligned_alloc(64, bytes) : NULL;
+	m->round = calloc(p->n, sizeof(*m->round));
+	m->crc = calloc(p->n, sizeof(*m->crc));
+	if (m->param == NULL || (states > 0 && m->s0 == NULL) || (states > 1 && m->s1 == NULL) ||
+		(d->pull != PBOX_FMT_FP32 && m->wire == NULL) || m->round == NULL ||
+		m->crc == NULL) {
+		mirror_free(m);
+		return pbox_fail(err, ENOMEM,
+			"no memory to keep the parameters (%zu MiB): use a smaller model or "
+			"--no-check",
+			bytes >> 20);
+	}
+	memset(m->param, 0, bytes);
+	if (m->s0 != NULL)
+		memset(m->s0, 0, bytes);
+	if (m->s1 != NULL)
+		memset(m->s1, 0, bytes);
+	for (uint32_t f = 0; f < p->n; f++)
+		memcpy(m->param + p->f[f].at, d->init, p->f[f].elements * sizeof(float));
+	return 0;
+}
+
+void
+mirror_free(struct mirror *m)
+{
+	free(m->param);
+	free(m->s0);
+	free(m->s1);
+	free(m->wire);
+	free(m->round);
+	free(m->crc);
+	*m = (struct mirror){0};
+}
+
+/* The first result of a round is here: all workers have sent theirs, so nobody wants the one before. */
+static void
+step(const struct data *d, struct mirror *m, const struct plan *p, uint32_t f, uint32_t round)
+{
+	const struct fragment *x = &p->f[f];
+	const void *src = d->sum[data_seed(round, f)];
+	const struct pbox_sources s = {.src = &src, .n = 1, .elem = PBOX_ELEM_FP32};
+	struct pbox_update u = {.reduce = d->reduce,
+		.optim = d->optim,
+		.kind = d->optimiser,
+		.k = &m->k,
+		.factor = (float)(1.0 / d->workers),
+		.param = m->param + x->at,
+		.s0 = m->s0 != NULL ? m->s0 + x->at : NULL,
+		.s1 = m->s1 != NULL ? m->s1 + x->at : NULL,
+		.wire = m->wire != NULL ? m->wire + x->at * d->pull_size : NULL,
+		.wire_elem = (enum pbox_elem)d->pull};
+
+	if (m->k_round != round) {
+		pbox_optim_scalars(&m->k, &m->hyper, d->optimiser, round);
+		m->k_round = round;
+	}
+	pbox_optim_update(&u, &s, x->elements);
+	m->crc[f] = pbox_crc32c(0, u.wire != NULL ? (const void *)u.wire : u.param,
+		(size_t)x->elements * d->pull_size);
+	m->round[f] = round;
+}
+
+const uint8_t *
+data_want(const struct data *d, struct mirror *m, const struct plan *p, uint32_t f, uint32_t round,
+	unsigned worker, uint32_t *crc)
+{
+	const struct fragment *x = &p->f[f];
+	unsigned s = data_seed(round, f);
+
+	if (d->reflected) /* its own */
+		s = (s + worker) % PATTERNS;
+
+	if (d->optimiser == PBOX_OPT_NONE) {
+		*crc = d->want_crc[x->length * PATTERNS + s];
+		return d->want[s];
+	}
+	if (m->round[f] + 1 == round)
+		step(d, m, p, f, round);
+	*crc = m->crc[f];
+	return m->wire != NULL ? m->wire + x->at * d->pull_size
+			       : (const uint8_t *)(m->param + x->at);
+}

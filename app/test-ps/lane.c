@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <netinet/in.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <rte_byteorder.h>
+#include <rte_cycles.h>
+#include <rte_ethdev.h>
+#include <rte_pause.h>
+#include <rte_prefetch.h>
+
+#include "testps.h"
+
+#define PREFETCH 4
+#define SLEEP_NS 20000
+/* Offsets in a frame of the box (doc/protocol.md section 2). */
+#define AT_TYPE   2
+#define AT_LENGTH 28
+
+uint64_t
+testps_now(const struct testps *t)
+{
+	return (uint64_t)((double)(rte_rdtsc() - t->tsc0) * t->us_tick);
+}
+
+void
+lane_fail(struct lane *l, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (atomic_load(&l->failed))
+		return;
+	va_start(ap, fmt);
+	vsnprintf(l->err.text, sizeof(l->err.text), fmt, ap);
+	va_end(ap);
+	atomic_store(&l->failed, true);
+}
+
+/* ---- sending -------------------------------------------------------------------------------- */
+
+struct rte_mbuf *
+lane_packet(struct lane *l, struct rte_mempool *pool)
+{
+	struct rte_mbuf *m = rte_pktmbuf_alloc(pool);
+
+	if (m == NULL)
+		count(l, LS_NO_MBUF, 1);
+	return m;
+}
+
+static void
+flush(struct lane *l, struct out *o)
+{
+	uint16_t n = rte_eth_tx_burst(o->id, o->queue, o->m, (uint16_t)o->n);
+
+	if (n == o->n) {
+		o->n = 0;
+		return;
+	}
+	count(l, LS_TX_FULL, 1);
+	o->n -= n;
+	memmove(o->m, o->m + n, o->n * sizeof(o->m[0]));
+}
+
+void
+lane_out(struct lane *l, unsigned worker, struct rte_mbuf *m)
+{
+	struct out *o = &l->out[port_of(l->t, worker)];
+	uint32_t loss = atomic_load_explicit(&l->t->loss, memory_order_relaxed);
+
+	count(l, LS_TX_PACKETS, 1);
+	count(l, LS_TX_BYTES, m->pkt_len);
+	if (__builtin_expect(loss != 0, 0) && (uint32_t)pbox_random_u64(&l->random) < loss) {
+		count(l, LS_LOSS, 1);
+		rte_pktmbuf_free(m);
+		return;
+	}
+	if (o->n == RTE_DIM(o->m)) /* a control frame in front of a full queue */
+		flush(l, o);
+	if (o->n == RTE_DIM(o->m)) {
+		rte_pktmbuf_free(m);
+		return;
+	}
+	o->m[o->n++] = m;
+}
+
+void
+lane_frame(struct lane *l, unsigned worker, const struct pbox_net_udp_template *to,
+	const struct pbox_hdr *h, const void *payload)
+{
+	struct rte_mbuf *m = lane_packet(l, l->frames);
+	uint8_t *p;
+
+	if (m == NULL)
+		return; /* lost like any other */
+	p = rte_pktmbuf_mtod(m, uint8_t *);
+	if (FRAME_HEADERS + h->length > rte_pktmbuf_tailroom(m)) {
+		rte_pktmbuf_free(m);
+		return;
+	}
+	pbox_net_udp_header(to, p, (uint16_t)(PBOX_HDR_LEN + h->length), l->ip_id++);
+	if (payload != NULL)
+		memcpy(p + FRAME_HEADERS, payload, h->length);
+	pbox_frame_seal(p + PBOX_NET_HEADERS_LEN, h);
+	m->data_len = (uint16_t)(FRAME_HEADERS + h->length);
+	m->pkt_len = m->data_len;
+	lane_out(l, worker, m);
+}
+
+/* ---- ARP -------------------------------------------------------------------------------------- */
+
+static void
+raw_out(struct lane *l, unsigned port, struct rte_mbuf *m, size_t len)
+{
+	if (len < 60) {
+		memset(rte_pktmbuf_mtod_offset(m, uint8_t *, len), 0, 60 - len);
+		len = 60;
+	}
+	m->data_len = (uint16_t)len;
+	m->pkt_len = (uint32_t)len;
+	lane_out(l, port, m); /* worker p is one of port p */
+}
+
+/* Ask for the next hosts that main wants to know. */
+static void
+ask_hops(struct lane *l)
+{
+	struct testps *t = l->t;
+	unsigned n = atomic_load(&t->hops);
+
+	for (unsigned p = 0; p < t->n_ports && p < t->workers; p++)
+		for (unsigned i = 0; i < n; i++) {
+			struct rte_mbuf *m;
+
+			if (atomic_load(&t->hop[p][i].known))
+				continue;
+			m = lane_packet(l, l->frames);
+			if (m != NULL)
+				raw_out(l, p, m,
+					pbox_net_arp_request(rte_pktmbuf_mtod(m, void *),
+						rte_pktmbuf_tailroom(m), &t->nif[p],
+						t->hop[p][i].ip));
+		}
+}
+
+static void
+learn_hop(struct testps *t, unsigned port, const struct pbox_net_pkt *k)
+{
+	unsigned n = atomic_load(&t->hops);
+
+	for (unsigned i = 0; i < n; i++) {
+		struct hop *h = &t->hop[port][i];
+
+		if (h->ip == k->src_ip && !atomic_load(&h->known)) {
+			memcpy(h->mac, k->arp_mac, sizeof(h->mac));
+			atomic_store_explicit(&h->known, true, memory_order_release);
+		}
+	}
+}
+
+/* ---- receiving -------------------------------------------------------------------------------- */
+
+/* The worker that a frame is for, by what the parser needs to know before it looks: -1: none. */
+static int
+addressee(const struct testps *t, unsigned port, const uint8_t *frame, size_t len)
+{
+	uint32_t ip, first;
+	size_t at;
+
+	if (!t->opt.hosts)
+		return (int)port;
+	if (len < 42)
+		return -1;
+	at = frame[12] == 8 && frame[13] == 6 ? 38 : 30; /* ARP, IPv4 */
+	memcpy(&ip, frame + at, sizeof(ip));
+	memcpy(&first, t->opt.address.addr, sizeof(first));
+	ip = rte_be_to_cpu_32(ip) - rte_be_to_cpu_32(first);
+	return ip < t->workers && port_of(t, ip) == port ? (int)ip : -1;
+}
+
+static void
+arp_request(struct lane *l, unsigned port, const struct pbox_net_if *nif, const struct rte_mbuf *m,
+	const struct pbox_net_pkt *k)
+{
+	struct rte_mbuf *r = lane_packet(l, l->frames);
+
+	if (r == NULL)
+		return;
+	memcpy(rte_pktmbuf_mtod(r, void *), rte_pktmbuf_mtod(m, const void *), PBOX_NET_ARP_LEN);
+	raw_out(l, port, r,
+		pbox_net_arp_reply(rte_pktmbuf_mtod(r, void *), rte_pktmbuf_tailroom(r), nif, k));
+}
+
+static void
+slow_frame(struct lane *l, unsigned worker, const uint8_t *at, size_t len)
+{
+	struct pbox_hdr h;
+
+	for (bool first = true; len > 0; first = false) {
+		enum pbox_wire_drop why;
+		size_t size = 0;
+
+		why = pbox_frame_decode(at, len, first, &h, &size);
+		if (why != PBOX_WIRE_OK)
+			count(l, LS_DROP_FRAME, 1);
+		else if (h.type < PBOX_FIRST_DATA_TYPE)
+			control_frame(l, worker, &h, at + PBOX_HDR_LEN);
+		else if (h.token != l->t->token[worker])
+			count(l, LS_DROP_SESSION, 1);
+		else if (h.type == PBOX_RESULT)
+			rounds_result(l, worker, at, at + PBOX_HDR_LEN, false);
+		else if (h.type == PBOX_WAIT)
+			rounds_wait(l, worker, &h);
+		else if (h.type == PBOX_INIT_OK)
+			control_init_ok(l, &h);
+		if (size == 0)
+			return;
+		at += size;
+		len -= size;
+	}
+}
+
+/* A datagram for a worker of this lane. */
+static void
+datagram(struct lane *l, unsigned worker, const struct rte_mbuf *m, const struct pbox_net_pkt *k)
+{
+	const uint8_t *p = rte_pktmbuf_mtod(m, const uint8_t *), *head = p + k->payload_offset;
+	unsigned in_first = m->data_len - k->payload_offset, len = k->payload_len;
+	const uint8_t *payload = head + PBOX_HDR_LEN;
+	unsigned wanted = l->t->opt.reflected ? PBOX_PUSHPULL : PBOX_RESULT;
+
+	if (k->ecn == PBOX_NET_ECN_CE)
+		count(l, LS_ECN, 1);
+	if (in_first == PBOX_HDR_LEN && m->nb_segs == 2 && len <= in_first + m->next->data_len) {
+		payload = rte_pktmbuf_mtod(m->next, const uint8_t *);
+	} else if (in_first < len) {
+		if (rte_pktmbuf_read(m, k->payload_offset, len, l->flat) == NULL) {
+			count(l, LS_DROP_NET, 1);
+			return;
+		}
+		head = l->flat;
+		payload = head + PBOX_HDR_LEN;
+	}
+	/* what nearly all are: one result */
+	if (len > PBOX_HDR_LEN && head[AT_TYPE] == wanted && head[0] == PBOX_MAGIC &&
+		head[1] == PBOX_VERSION_WIRE &&
+		len == PBOX_HDR_LEN + (unsigned)(head[AT_LENGTH] | head[AT_LENGTH + 1] << 8)) {
+		rounds_result(l, worker, head, payload, k->ecn == PBOX_NET_ECN_CE);
+		return;
+	}
+	if (payload != head + PBOX_HDR_LEN) { /* apart, and not what it seemed to be */
+		if (rte_pktmbuf_read(m, k->payload_offset, len, l->flat) == NULL)
+			return;
+		head = l->flat;
+	}
+	slow_frame(l, worker, head, len);
+}
+
+static void
+packet(struct lane *l, unsigned port, struct rte_mbuf *m)
+{
+	const uint8_t *p = rte_pktmbuf_mtod(m, const uint8_t *);
+	struct testps *t = l->t;
+	int to = addressee(t, port, p, m->data_len);
+	struct pbox_net_pkt k;
+	unsigned worker;
+
+	/* of a chain the first segment has the headers, and the parser reads no more of a datagram */
+	if (to < 0 || (unsigned)to >= t->workers ||
+		(m->nb_segs > 1 && (m->data_len < FRAME_HEADERS || p[23] != IPPROTO_UDP))) {
+		count(l, LS_DROP_NET, 1);
+		return;
+	}
+	switch (pbox_net_parse(p, m->nb_segs > 1 ? m->pkt_len : m->data_len, &t->nif[to],
+		PBOX_NET_F_UDP_DEFER, &k)) {
+	case PBOX_NET_UDP:
+		break;
+	case PBOX_NET_ARP_REQUEST:
+		arp_request(l, port, &t->nif[to], m, &k);
+		return;
+	case PBOX_NET_ARP_REPLY:
+		learn_hop(t, port, &k);
+		return;
+	default:
+		count(l, LS_DROP_NET, 1);
+		return;
+	}
+	worker = (unsigned)(k.dst_port - t->udp[0]);
+	if (worker >= t->workers || (t->opt.hosts && worker != (unsigned)to)) {
+		count(l, LS_DROP_NET, 1);
+		return;
+	}
+	if (worker % t->lanes != l->index) { /* the device gave it to the wrong queue */
+		struct lane *other = t->lane[worker % t->lanes];
+
+		rte_mbuf_refcnt_update(m, 1);
+		if (rte_ring_enqueue(other->mail, m) != 0) {
+			rte_mbuf_refcnt_update(m, -1);
+			count(l, LS_DROP_NET, 1);
+		}
+		return;
+	}
+	datagram(l, worker, m, &k);
+}
+
+static unsigned
+take(struct lane *l, unsigned port, struct rte_mbuf **m, unsigned n)
+{
+	uint32_t loss = atomic_load_explicit(&l->t->loss, memory_order_relaxed);
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < n && i < PREFETCH; i++)
+		rte_prefetch0(rte_pktmbuf_mtod(m[i], void *));
+	for (unsigned i = 0; i < n; i++) {
+		if (i + PREFETCH < n)
+			rte_prefetch0(rte_pktmbuf_mtod(m[i + PREFETCH], void *));
+		bytes += m[i]->pkt_len;
+		if (loss != 0 && (uint32_t)pbox_random_u64(&l->random) < loss)
+			count(l, LS_LOSS, 1);
+		else
+			packet(l, port, m[i]);
+	}
+	rte_pktmbuf_free_bulk(m, n);
+	count(l, LS_RX_BYTES, bytes);
+	return n;
+}
+
+static unsigned
+receive(struct lane *l)
+{
+	struct rte_mbuf *m[TESTPS_BURST_MAX];
+	uint16_t burst = (uint16_t)l->t->opt.burst;
+	unsigned all = 0;
+
+	for (unsigned p = 0; p < l->t->n_ports; p++) {
+		uint16_t n = rte_eth_rx_burst(l->out[p].id, l->out[p].queue, m, burst);
+
+		if (n > 0)
+			all += take(l, p, m, n);
+	}
+	count(l, LS_RX_PACKETS, all);
+	if (l->t->lanes > 1) {
+		unsigned n = rte_ring_dequeue_burst(l->mail, (void **)m, burst, NULL);
+
+		for (unsigned i = 0; i < n; i++) {
+			unsigned p = 0;
+
+			while (p + 1 < l->t->n_ports && l->out[p].id != m[i]->port)
+				p++;
+			packet(l, p, m[i]);
+		}
+		if (n > 0)
+			rte_pktmbuf_free_bulk(m, n);
+		all += n;
+	}
+	return all;
+}
+
+/* ---- the loop ----------------------------------------------------------------------------------- */
+
+static void
+rest(enum testps_idle how)
+{
+	static const struct timespec nap = {.tv_nsec = SLEEP_NS};
+
+	switch (how) {
+	case TESTPS_POLL:
+		rte_pause();
+		break;
+	case TESTPS_YIELD:
+		sched_yield();
+		break;
+	case TESTPS_SLEEP:
+		nanosleep(&nap, NULL);
+		break;
+	}
+}
+
+int
+lane_main(void *lane)
+{
+	struct lane *l = lane;
+	struct testps *t = l->t;
+	bool running = false;
+
+	while (!atomic_load_explicit(&l->end, memory_order_acquire)) {
+		bool wanted = atomic_load_explicit(&l->running, memory_order_acquire);
+		unsigned work;
+
+		l->now = testps_now(t);
+		work = receive(l);
+		if (wanted && !running)
+			rounds_begin(l);
+		running = wanted;
+		if (running)
+			rounds_turn(l);
+		if (l->now >= l->tick_us) {
+			l->tick_us = l->now + 500;
+			control_tick(l);
+			if (l->index == 0 && l->now >= l->arp_us) {
+				l->arp_us = l->now + US_SECOND / 4;
+				ask_hops(l);
+			}
+		}
+		for (unsigned p = 0; p < t->n_ports; p++)
+			if (l->out[p].n > 0) {
+				work += l->out[p].n;
+				flush(l, &l->out[p]);
+			}
+		count(l, LS_TURNS, 1);
+		if (work > 0)
+			count(l, LS_TURNS_BUSY, 1);
+		else if (t->opt.idle != TESTPS_POLL)
+			rest(t->opt.idle);
+	}
+	return 0;
+}

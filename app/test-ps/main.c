@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <rte_cycles.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_lcore.h>
+#include <sodium.h>
+
+#include "loopback.h"
+#include "run.h"
+#include "testps.h"
+
+#define EXIT_WRONG 1
+#define EXIT_USAGE 2
+#define EXIT_START 3
+
+static struct testps testps;
+static volatile sig_atomic_t stop_wanted;
+
+static void
+on_signal(int sig)
+{
+	(void)sig;
+	stop_wanted = 1;
+}
+
+bool
+run_stop_wanted(void)
+{
+	return stop_wanted != 0;
+}
+
+void
+run_stop_taken(void)
+{
+	stop_wanted = 0;
+}
+
+/* Index of "--"; without it a lone --help and the like are ours. */
+static int
+split(int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++)
+		if (strcmp(argv[i], "--") == 0)
+			return i;
+	if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+				strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0))
+		return 0;
+	return argc;
+}
+
+/* -1: go on; else the exit status. */
+static int
+options(struct testps *t, int argc, char **argv, struct pbox_conf **conf)
+{
+	struct pbox_error err = {0};
+
+	*conf = testps_options_load(&t->opt, argc, argv, &err);
+	if (*conf == NULL || testps_load_of(&t->load, &t->opt, &err) != 0) {
+		fprintf(stderr, "pbox-testps: %s\n", err.text);
+		return EXIT_USAGE;
+	}
+	if (t->opt.help != TESTPS_HELP_NONE) {
+		pbox_conf_help(&testps_options_table, t->opt.help == TESTPS_HELP_ALL, stdout);
+		puts("Exit status: 0 all right, 1 wrong results or a run that failed, 2 wrong "
+		     "options, 3 no start.");
+		return EXIT_SUCCESS;
+	}
+	if (t->opt.version) {
+		puts("pbox-testps " PBOX_VERSION);
+		return EXIT_SUCCESS;
+	}
+	return -1;
+}
+
+static int
+eal(struct testps *t, int argc, char **argv, struct pbox_error *err)
+{
+	unsigned need;
+
+	if (rte_eal_init(argc, argv) < 0)
+		return pbox_fail(err, rte_errno,
+			"EAL does not start (%s): see its lines above; its options stand before --",
+			rte_strerror(rte_errno));
+	need = 1 + t->opt.nb_cores + t->opt.loopback;
+	if (rte_lcore_count() < need)
+		return pbox_fail(err, EINVAL,
+			"%u lcores are too few: the main one, %u for workers%s: -l 0-%u, or more "
+			"of them on a CPU: --lcores '0@0,1@0%s'",
+			rte_lcore_count(), t->opt.nb_cores,
+			t->opt.loopback ? " and one for the box of --loopback" : "", need - 1,
+			t->opt.loopback ? ",2@1" : "");
+	return 0;
+}
+
+static void
+to_standard_error(enum pbox_log_level level, const char *line, void *ctx)
+{
+	(void)level;
+	(void)ctx;
+	fprintf(stderr, "pbox-testps: %s\n", line);
+}
+
+static int
+start(struct testps *t, int argc, char **argv, struct pbox_error *err)
+{
+	int ret = eal(t, argc, argv, err);
+
+	if (ret != 0)
+		return ret;
+	pbox_log_to(to_standard_error, NULL, PBOX_LOG_WARN);
+	if (sodium_init() < 0)
+		return pbox_fail(err, EIO, "libsodium does not start: no random numbers");
+	t->tsc0 = rte_rdtsc();
+	t->us_tick = 1e6 / (double)rte_get_tsc_hz();
+	t->lanes = t->opt.nb_cores;
+	run_settings(t);
+	if (t->opt.box[0] != '\0')
+		ret = testps_box(t->opt.box, &t->box_ip, &t->box_port, err);
+	if (ret == 0 && t->opt.loopback)
+		ret = loopback_open(t, err);
+	if (ret == 0)
+		ret = ports_open(t, err);
+	if (ret == 0)
+		ret = ports_lanes(t, err);
+	if (ret == 0 && t->opt.loopback)
+		ret = loopback_start(t, err);
+	return ret;
+}
+
+static void
+stop(struct testps *t)
+{
+	session_close(t);
+	loopback_stop(t);
+	ports_close(t);
+	rte_eal_cleanup();
+}
+
+int
+main(int argc, char **argv)
+{
+	int ours = split(argc, argv), status;
+	struct sigaction sa = {.sa_handler = on_signal};
+	struct testps *t = &testps;
+	struct pbox_error err = {0};
+	struct pbox_conf *conf;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	status = options(t, argc - ours, argv + ours, &conf);
+	if (status >= 0)
+		return status;
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	if (start(t, ours > 0 ? ours : 1, argv, &err) != 0) {
+		fprintf(stderr, "pbox-testps: %s\n", err.text);
+		status = EXIT_START;
+	} else {
+		run_ports(t, stdout);
+		status = run(t);
+	}
+	stop(t);
+	pbox_conf_free(conf);
+	return status;
+}

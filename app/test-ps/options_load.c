@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "options.h"
+
+int
+testps_box(const char *text, uint32_t *ip, uint16_t *port, struct pbox_error *err)
+{
+	char host[64];
+	const char *colon = strchr(text, ':');
+	size_t n = colon != NULL ? (size_t)(colon - text) : strlen(text);
+	unsigned long number = PBOX_CONTROL_PORT;
+	char *end = NULL;
+
+	if (n >= sizeof(host))
+		n = sizeof(host) - 1;
+	memcpy(host, text, n);
+	host[n] = '\0';
+	if (colon != NULL)
+		number = strtoul(colon + 1, &end, 10);
+	if (inet_pton(AF_INET, host, ip) != 1 ||
+		(colon != NULL && (end == colon + 1 || *end != '\0')) || number < 1 ||
+		number > UINT16_MAX)
+		return pbox_fail(err, EINVAL,
+			"--box %s: an IPv4 address, or one with a port: --box 10.0.0.1 or --box "
+			"10.0.0.1:7269",
+			text);
+	*port = (uint16_t)number;
+	return 0;
+}
+
+static int
+format_of(const char *name, size_t n)
+{
+	for (unsigned f = PBOX_FMT_FP32; f <= PBOX_FMT_FP16; f++)
+		if (strlen(pbox_format_name(f)) == n && memcmp(pbox_format_name(f), name, n) == 0)
+			return (int)f;
+	return -1;
+}
+
+int
+testps_dtype(struct testps_load *l, const char *text, struct pbox_error *err)
+{
+	size_t n = strcspn(text, ",");
+	int push = format_of(text, n);
+	int pull = text[n] == ',' ? format_of(text + n + 1, strlen(text + n + 1)) : push;
+
+	if (push < 0 || pull < 0)
+		return pbox_fail(err, EINVAL,
+			"dtype %s: one of fp32, bf16, fp16, or two of them for push and pull: "
+			"bf16,fp32",
+			text);
+	l->push = (uint8_t)push;
+	l->pull = (uint8_t)pull;
+	return 0;
+}
+
+int
+testps_percent(double *share, const char *text, struct pbox_error *err)
+{
+	char *end;
+	double v = strtod(text, &end);
+
+	if (end != text && *end == '%')
+		end++;
+	if (end == text || *end != '\0' || !(v >= 0 && v <= 90))
+		return pbox_fail(err, EINVAL, "loss %s: per cent of the frames, 0 to 90", text);
+	*share = v / 100;
+	return 0;
+}
+
+/* "250us", "20ms", "1s", at most an hour; -1 */
+static int64_t
+microseconds(const char *text)
+{
+	char *end;
+	double v = strtod(text, &end);
+
+	if (end == text || !(v >= 0))
+		return -1;
+	if (strcmp(end, "ms") == 0)
+		v *= 1e3;
+	else if (strcmp(end, "s") == 0)
+		v *= 1e6;
+	else if (strcmp(end, "us") != 0 && !(v == 0 && *end == '\0'))
+		return -1;
+	return v <= 3600e6 ? (int64_t)v : -1;
+}
+
+int
+testps_straggler(struct testps_load *l, const char *text, struct pbox_error *err)
+{
+	char *end;
+	unsigned long worker = strtoul(text, &end, 10);
+	int64_t us;
+
+	if (strcmp(text, "none") == 0) {
+		l->straggler = -1;
+		l->straggler_us = 0;
+		return 0;
+	}
+	us = end != text && *end == ':' ? microseconds(end + 1) : -1;
+	if (us < 0 || worker >= TESTPS_WORKERS_MAX)
+		return pbox_fail(err, EINVAL,
+			"straggler %s: a worker and how late it is in every round: 3:20ms, or none",
+			text);
+	l->straggler = (int)worker;
+	l->straggler_us = (uint32_t)us;
+	return 0;
+}
+
+int
+testps_optimiser(struct testps_load *l, const char *text, struct pbox_error *err)
+{
+	for (unsigned k = PBOX_OPT_NONE; k <= PBOX_OPT_ADAMW; k++)
+		if (strcmp(pbox_optimiser_name(k), text) == 0) {
+			l->optimiser = (uint8_t)k;
+			return 0;
+		}
+	return pbox_fail(err, EINVAL,
+		"optimiser %s: one of none, sgd, momentum, nesterov, adam, adamw", text);
+}
+
+static int
+compute_of(struct testps_load *l, const char *text, struct pbox_error *err)
+{
+	int64_t us =
+		strcmp(text, "zero") == 0 || strcmp(text, "profile") == 0 ? 0 : microseconds(text);
+
+	if (us < 0)
+		return pbox_fail(err, EINVAL,
+			"compute %s: zero, profile, or the time of a round such as 20ms", text);
+	l->profile = strcmp(text, "profile") == 0;
+	l->compute_us = (uint64_t)us;
+	return 0;
+}
+
+int
+testps_load_of(struct testps_load *l, const struct testps_options *o, struct pbox_error *err)
+{
+	int ret;
+
+	*l = (struct testps_load){.workers = o->workers,
+		.fragment = o->fragment,
+		.window = o->window,
+		.optimiser = (uint8_t)o->optimiser,
+		.rate = o->rate,
+		.straggler = -1};
+	snprintf(l->model, sizeof(l->model), "%s", o->model);
+	if (o->fragment % 64 != 0)
+		return pbox_fail(err, EINVAL, "--fragment %u: a multiple of 64", o->fragment);
+	ret = testps_dtype(l, o->dtype, err);
+	if (ret == 0)
+		ret = testps_percent(&l->loss, o->loss, err);
+	if (ret == 0)
+		ret = testps_straggler(l, o->straggler, err);
+	if (ret == 0)
+		ret = compute_of(l, o->compute, err);
+	return ret;
+}
+
+/* What contradicts itself. */
+static int
+check(const struct testps_options *o, struct pbox_error *err)
+{
+	uint32_t ip;
+	uint16_t port;
+
+	if (o->help != TESTPS_HELP_NONE || o->version)
+		return 0;
+	if (o->box[0] == '\0' && !o->loopback)
+		return pbox_fail(err, EINVAL,
+			"no box: give its address with --box, or make one here with --loopback");
+	if (o->box[0] != '\0' && testps_box(o->box, &ip, &port, err) != 0)
+		return -EINVAL;
+	if (o->address.len == 0 && !o->loopback)
+		return pbox_fail(err, EINVAL,
+			"no address of our own: --address ADDRESS/LENGTH, such as 10.0.0.2/24; the "
+			"kernel's is not used");
+	if (o->rxq != o->txq)
+		return pbox_fail(err, EINVAL,
+			"--rxq %u and --txq %u: queues come in pairs: give the same number", o->rxq,
+			o->txq);
+	if (o->rxq != 0 && o->rxq != o->nb_cores)
+		return pbox_fail(err, EINVAL,
+			"--rxq %u with --nb-cores %u: each lcore has a queue pair of each port: "
+			"give the same number",
+			o->rxq, o->nb_cores);
+	if (o->loopback && o->nb_cores > 1)
+		return pbox_fail(err, EINVAL,
+			"--loopback has one queue pair: --nb-cores %u needs a real port",
+			o->nb_cores);
+	if (o->reflected && o->optimiser != PBOX_OPT_NONE)
+		return pbox_fail(err, EINVAL,
+			"--reflected returns gradients: --optimiser %s needs a box",
+			pbox_optimiser_name((unsigned)o->optimiser));
+	if (o->hosts && o->address.len > 22 && o->workers > (1u << (32 - o->address.len)) - 2)
+		return pbox_fail(err, EINVAL,
+			"--hosts: the network of --address has no room for %u workers: use a "
+			"shorter "
+			"prefix, such as /16",
+			o->workers);
+	return 0;
+}
+
+struct pbox_conf *
+testps_options_load(struct testps_options *o, int argc, char *const argv[], struct pbox_error *err)
+{
+	struct pbox_conf *conf = pbox_conf_new(&testps_options_table, o, err);
+	struct testps_load load;
+
+	if (conf == NULL)
+		return NULL;
+	if (pbox_conf_args(conf, argc, argv, err) != 0 || check(o, err) != 0 ||
+		testps_load_of(&load, o, err) != 0) {
+		pbox_conf_free(conf);
+		return NULL;
+	}
+	return conf;
+}

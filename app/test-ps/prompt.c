@@ -1,0 +1,570 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/*
+ * testpmd's prompt, on librte_cmdline: its parser and completion, and its line editor. The loop is our
+ * own: it looks at the run between two keys, and an unknown command says which there are.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmdline.h>
+#include <cmdline_parse.h>
+#include <cmdline_parse_num.h>
+#include <cmdline_parse_string.h>
+#include <cmdline_rdline.h>
+#include <cmdline_socket.h>
+#include <rte_ethdev.h>
+
+#include "json.h"
+#include "run.h"
+#include "show.h"
+#include "testps.h"
+
+#define PROMPT  "testps> "
+#define LOOK_MS 50
+#define LINE    1024 /* longer than the editor takes */
+
+static struct {
+	struct testps *t;
+	struct cmdline *cl;
+	struct rdline *line;
+	struct figures begin;
+	uint64_t end_us; /* of the run, by --duration */
+	bool running, quit, failed;
+} self;
+
+/* What the tokens of all commands are read into. */
+struct words {
+	cmdline_fixed_string_t first, second, third, value;
+	uint16_t number; /* where value is empty */
+};
+
+static void
+complain(const struct pbox_error *err)
+{
+	printf("error: %s\n", err->text);
+	self.failed = true;
+}
+
+/* ---- the run ------------------------------------------------------------------------------------- */
+
+static void
+finish(void)
+{
+	struct testps *t = self.t;
+	struct pbox_error err = {0};
+	struct figures f;
+	int ret = run_stop(t, &err);
+
+	self.running = false;
+	figures_take(t, &f);
+	f.at_us = t->ended_us;
+	self.begin.at_us = t->begun_us;
+	figures_latency(t, &f);
+	figures_since(&f, &self.begin, t->workers);
+	run_summary(&f, stdout);
+	if (ret != 0)
+		complain(&err);
+	if (t->opt.json[0] != '\0' && json_write(t, &f, &err) != 0)
+		complain(&err);
+}
+
+/* Between two keys: has the run come to its end by itself? */
+static void
+look(void)
+{
+	struct testps *t = self.t;
+
+	if (!self.running ||
+		(session_running(t) && !session_failed(t, NULL) && testps_now(t) < self.end_us))
+		return;
+	putchar('\n');
+	finish();
+	if (self.line != NULL)
+		rdline_redisplay(self.line);
+	fflush(stdout);
+}
+
+static void
+do_start(struct testps *t, const struct words *w)
+{
+	uint32_t rounds = t->opt.rounds;
+	struct pbox_error err = {0};
+
+	if (self.running) {
+		puts("it runs already: stop first");
+		return;
+	}
+	if (w->second[0] != '\0') {
+		char *end;
+		unsigned long v = strtoul(w->second, &end, 10);
+
+		if (*end != '\0' || v < 1 || v >= NO_LIMIT) {
+			printf("error: start %s: a number of rounds, 1 or more\n", w->second);
+			self.failed = true;
+			return;
+		}
+		rounds = (uint32_t)v;
+	}
+	if (run_start(t, &err) != 0) {
+		complain(&err);
+		return;
+	}
+	stats_clear(t);
+	figures_take(t, &self.begin);
+	if (session_run(t, rounds, &err) != 0) {
+		complain(&err);
+		return;
+	}
+	self.end_us = t->opt.duration_ns > 0 ? t->begun_us + t->opt.duration_ns / 1000 : UINT64_MAX;
+	self.running = true;
+	puts("started");
+}
+
+static void
+do_stop(struct testps *t, const struct words *w)
+{
+	(void)t;
+	(void)w;
+	if (self.running)
+		finish();
+	else
+		puts("it does not run: start first");
+}
+
+static void
+do_quit(struct testps *t, const struct words *w)
+{
+	(void)t;
+	(void)w;
+	if (self.running)
+		finish();
+	self.quit = true;
+	if (self.line != NULL)
+		rdline_quit(self.line);
+}
+
+static void
+do_clear(struct testps *t, const struct words *w)
+{
+	(void)w;
+	stats_clear(t);
+	for (unsigned p = 0; p < t->n_ports; p++) {
+		rte_eth_stats_reset(t->port[p].conf.id);
+		rte_eth_xstats_reset(t->port[p].conf.id);
+	}
+	figures_take(t, &self.begin);
+	t->begun_us = testps_now(t);
+	puts("counters are 0");
+}
+
+/* ---- show ---------------------------------------------------------------------------------------- */
+
+static void
+do_show_port(struct testps *t, const struct words *w)
+{
+	if (!show_port(t, w->third, w->value[0] != '\0' ? -1 : w->number)) {
+		printf("error: port %u: 'all', or one of", w->number);
+		for (unsigned p = 0; p < t->n_ports; p++)
+			printf(" %u", t->port[p].conf.id);
+		putchar('\n');
+		self.failed = true;
+	}
+}
+
+static void
+do_show(struct testps *t, const struct words *w)
+{
+	if (strcmp(w->second, "workers") == 0)
+		show_workers(t);
+	else if (strcmp(w->second, "jobs") == 0)
+		show_jobs(t);
+	else if (strcmp(w->second, "slots") == 0)
+		show_slots(t);
+	else
+		show_settings(t);
+}
+
+/* ---- set ----------------------------------------------------------------------------------------- */
+
+static int
+number(const char *what, const char *text, unsigned long min, unsigned long max, unsigned *out,
+	struct pbox_error *err)
+{
+	char *end;
+	unsigned long v = strtoul(text, &end, 10);
+
+	if (min == 0 && strcmp(text, "auto") == 0)
+		v = 0;
+	else if (end == text || *end != '\0' || v < min || v > max)
+		return pbox_fail(err, EINVAL, "%s %s: a number from %lu to %lu%s", what, text,
+			min == 0 ? 1 : min, max, min == 0 ? ", or auto" : "");
+	*out = (unsigned)v;
+	return 0;
+}
+
+static int
+set_model(struct testps_load *l, const char *text, struct pbox_error *err)
+{
+	struct model m;
+	int ret = model_read(&m, text, err);
+
+	if (ret != 0)
+		return ret;
+	model_free(&m);
+	snprintf(l->model, sizeof(l->model), "%s", text);
+	return 0;
+}
+
+static int
+set_fragment(struct testps *t, struct testps_load *l, const char *text, struct pbox_error *err)
+{
+	unsigned most = (t->port[0].mtu - PBOX_MTU_OVERHEAD) & ~63u;
+	int ret = number("fragment", text, 0, most, &l->fragment, err);
+
+	if (ret == 0 && l->fragment % 64 != 0)
+		ret = pbox_fail(
+			err, EINVAL, "fragment %s: a multiple of 64, at most %u", text, most);
+	return ret;
+}
+
+static int
+set_rate(struct testps_load *l, const char *text, struct pbox_error *err)
+{
+	char *end;
+	unsigned long long v = strtoull(text, &end, 10);
+
+	if (strcmp(text, "none") == 0)
+		v = 0;
+	else if (end == text || *end != '\0' || v < 1)
+		return pbox_fail(err, EINVAL, "rate %s: contributions a second, or none", text);
+	l->rate = v;
+	return 0;
+}
+
+/* 1: it holds at once, 0: for the next session, or negative. */
+static int
+set(struct testps *t, struct testps_load *l, const char *what, const char *text,
+	struct pbox_error *err)
+{
+	int ret;
+
+	if (strcmp(what, "workers") == 0)
+		return number(what, text, 1, TESTPS_WORKERS_MAX, &l->workers, err);
+	if (strcmp(what, "window") == 0)
+		return number(what, text, 0, 4096, &l->window, err);
+	if (strcmp(what, "fragment") == 0)
+		return set_fragment(t, l, text, err);
+	if (strcmp(what, "model") == 0)
+		return set_model(l, text, err);
+	if (strcmp(what, "dtype") == 0)
+		return testps_dtype(l, text, err);
+	if (strcmp(what, "optimiser") == 0)
+		return testps_optimiser(l, text, err);
+	if (strcmp(what, "loss") == 0)
+		ret = testps_percent(&l->loss, text, err);
+	else if (strcmp(what, "straggler") == 0)
+		ret = testps_straggler(l, text, err);
+	else
+		ret = set_rate(l, text, err);
+	return ret == 0 ? 1 : ret;
+}
+
+static void
+do_set(struct testps *t, const struct words *w)
+{
+	struct testps_load l = t->load;
+	struct pbox_error err = {0};
+	int ret = set(t, &l, w->second, w->value, &err);
+
+	if (ret == 0 && self.running)
+		ret = pbox_fail(
+			&err, EBUSY, "%s cannot change while rounds run: stop first", w->second);
+	if (ret < 0) {
+		complain(&err);
+		return;
+	}
+	t->load = l;
+	run_settings(t);
+	if (ret == 0 && t->open)
+		session_close(t); /* the next start joins with it */
+	printf("%s is %s%s\n", w->second, w->value, ret == 0 ? ", from the next start on" : "");
+}
+
+/* ---- the commands ---------------------------------------------------------------------------------- */
+
+static void do_help(struct testps *t, const struct words *w);
+
+#define TOKEN(name_, field_, text_)                         \
+	static cmdline_parse_token_string_t token_##name_ = \
+		TOKEN_STRING_INITIALIZER(struct words, field_, text_)
+
+TOKEN(start, first, "start");
+TOKEN(stop, first, "stop");
+TOKEN(quit, first, "quit#exit");
+TOKEN(help, first, "help");
+TOKEN(clear, first, "clear");
+TOKEN(show, first, "show");
+TOKEN(set, first, "set");
+TOKEN(rounds, second, NULL);
+TOKEN(port, second, "port");
+TOKEN(port_what, third, "stats#xstats#info");
+static cmdline_parse_token_num_t token_port_number =
+	TOKEN_NUM_INITIALIZER(struct words, number, RTE_UINT16);
+TOKEN(port_all, value, "all");
+TOKEN(show_what, second, "workers#jobs#slots#settings");
+TOKEN(set_what, second, "workers#model#fragment#window#dtype#optimiser#loss#straggler#rate");
+TOKEN(set_value, value, NULL);
+
+static void
+call(void *parsed, struct cmdline *cl, void *data)
+{
+	void (*f)(struct testps * t, const struct words *w);
+
+	(void)cl;
+	memcpy(&f, data, sizeof(f));
+	f(self.t, parsed);
+}
+
+typedef void (*command)(struct testps *t, const struct words *w);
+static command start_f = do_start, stop_f = do_stop, quit_f = do_quit, help_f = do_help,
+	       clear_f = do_clear, show_port_f = do_show_port, show_f = do_show, set_f = do_set;
+
+#define HDR(token) (void *)&token_##token
+#define COMMAND(name_, function_, help_, ...)        \
+	static cmdline_parse_inst_t inst_##name_ = { \
+		.f = call,                           \
+		.data = &function_,                  \
+		.help_str = help_,                   \
+		.tokens = {__VA_ARGS__, NULL},       \
+	}
+
+COMMAND(start, start_f, "start: join the box if need be, and begin rounds", HDR(start));
+COMMAND(start_rounds, start_f, "start ROUNDS: so many, then stop", HDR(start), HDR(rounds));
+COMMAND(stop, stop_f, "stop: finish the round in progress, and say what was reached", HDR(stop));
+COMMAND(show_port, show_port_f,
+	"show port stats|xstats|info all|NUMBER: what the ports have counted, and what they are",
+	HDR(show), HDR(port), HDR(port_what), HDR(port_all));
+COMMAND(show_port_number, show_port_f, "", HDR(show), HDR(port), HDR(port_what), HDR(port_number));
+COMMAND(show, show_f,
+	"show workers|jobs|slots|settings: rounds of each worker, the job, fragments under way, "
+	"what is set",
+	HDR(show), HDR(show_what));
+COMMAND(set, set_f,
+	"set workers|model|fragment|window|dtype|optimiser VALUE: for the next start; "
+	"set loss|straggler|rate VALUE: at once",
+	HDR(set), HDR(set_what), HDR(set_value));
+COMMAND(clear, clear_f, "clear: counters and latencies begin at 0", HDR(clear));
+COMMAND(help, help_f, "help: this list; Tab completes, the arrows bring back earlier lines",
+	HDR(help));
+COMMAND(quit, quit_f, "quit: stop, leave the box and end", HDR(quit));
+
+static cmdline_parse_ctx_t commands[] = {&inst_start, &inst_start_rounds, &inst_stop,
+	&inst_show_port, &inst_show_port_number, &inst_show, &inst_set, &inst_clear, &inst_help,
+	&inst_quit, NULL};
+
+/* Help of the commands that begin with the first @p n bytes of @p word; how many. */
+static unsigned
+print_help(const char *word, size_t n)
+{
+	unsigned found = 0;
+
+	for (unsigned i = 0; commands[i] != NULL; i++) {
+		const char *help = commands[i]->help_str;
+
+		if (help[0] == '\0' || strncmp(help, word, n) != 0 ||
+			(n > 0 && strchr(" :", help[n]) == NULL))
+			continue;
+		printf("  %s\n", help);
+		found++;
+	}
+	return found;
+}
+
+static void
+do_help(struct testps *t, const struct words *w)
+{
+	(void)t;
+	(void)w;
+	print_help("", 0);
+	puts("Values: set workers 1 to 1024; model FILE or 64K, 4M, 1G; fragment BYTES or auto; "
+	     "window FRAMES or auto;\n  dtype fp32, bf16, fp16 or two of them; optimiser none, "
+	     "sgd, momentum, nesterov, adam, adamw;\n  loss PER CENT; straggler WORKER:TIME or "
+	     "none; rate CONTRIBUTIONS A SECOND or none");
+}
+
+static void
+obey(const char *text)
+{
+	size_t blank = strspn(text, " \t\r\n"), word;
+	int ret;
+
+	text += blank;
+	if (*text == '\0' || *text == '#')
+		return;
+	ret = cmdline_parse(self.cl, text);
+	if (ret >= 0)
+		return;
+	self.failed = true;
+	word = strcspn(text, " \t\r\n");
+	printf("%.*s: %s\n", (int)strcspn(text, "\r\n"), text,
+		ret == CMDLINE_PARSE_BAD_ARGS    ? "something is missing, or wrong, behind that"
+		: ret == CMDLINE_PARSE_AMBIGUOUS ? "that may be several commands"
+						 : "there is no such command");
+	if (print_help(text, word) == 0) {
+		puts("there are:");
+		print_help("", 0);
+	}
+}
+
+/* ---- the loop ---------------------------------------------------------------------------------------- */
+
+static int
+on_char(struct rdline *rdl, char c)
+{
+	(void)rdl;
+	return putchar(c) == EOF ? -1 : 0;
+}
+
+static void
+on_line(struct rdline *rdl, const char *buf, unsigned size)
+{
+	(void)rdl;
+	(void)size;
+	fflush(stdout);
+	obey(buf);
+}
+
+static int
+on_tab(struct rdline *rdl, const char *buf, char *dst, unsigned size, int *state)
+{
+	(void)rdl;
+	return cmdline_complete(self.cl, buf, state, dst, size);
+}
+
+/* A line was entered: remember it, and show the prompt again. */
+static void
+next_line(void)
+{
+	char text[LINE];
+
+	snprintf(text, sizeof(text), "%s", rdline_get_buffer(self.line));
+	text[strcspn(text, "\n")] = '\0';
+	if (text[0] != '\0')
+		rdline_add_history(self.line, text);
+	if (!self.quit)
+		rdline_newline(self.line, PROMPT);
+}
+
+static void
+keys(int fd)
+{
+	while (!self.quit && !run_stop_wanted()) {
+		struct pollfd p = {.fd = fd, .events = POLLIN};
+		int ready;
+		char c;
+
+		fflush(stdout);
+		ready = poll(&p, 1, LOOK_MS);
+		look();
+		if (ready <= 0)
+			continue;
+		if (read(fd, &c, 1) != 1) {
+			do_quit(self.t, NULL);
+			return;
+		}
+		switch (rdline_char_in(self.line, c)) {
+		case RDLINE_RES_VALIDATED:
+			next_line();
+			break;
+		case RDLINE_RES_EOF:
+		case RDLINE_RES_EXITED:
+			putchar('\n');
+			do_quit(self.t, NULL);
+			break;
+		default:
+			break;
+		}
+	}
+	if (run_stop_wanted() && !self.quit) {
+		putchar('\n');
+		do_quit(self.t, NULL);
+	}
+}
+
+/* Lines of a file, or of a pipe: each is shown as if it had been typed. */
+static void
+lines(int fd)
+{
+	char text[LINE];
+	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	FILE *f = copy >= 0 ? fdopen(copy, "r") : NULL;
+
+	while (f != NULL && !self.quit && !run_stop_wanted() &&
+		fgets(text, sizeof(text), f) != NULL) {
+		unsigned pause;
+
+		printf(PROMPT "%s%s", text, strchr(text, '\n') != NULL ? "" : "\n");
+		/* for scripts alone: rounds need time */
+		if (sscanf(text, "sleep %u", &pause) == 1) {
+			uint64_t end = testps_now(self.t) + pause * US_SECOND;
+
+			while (testps_now(self.t) < end && !run_stop_wanted()) {
+				poll(NULL, 0, LOOK_MS);
+				look();
+			}
+			continue;
+		}
+		obey(text);
+		fflush(stdout);
+	}
+	if (f != NULL)
+		fclose(f);
+	else if (copy >= 0)
+		close(copy);
+}
+
+int
+prompt(struct testps *t, int fd, bool script)
+{
+	bool terminal = !script && isatty(fd);
+
+	self.t = t;
+	self.quit = false;
+	/* the terminal's mode is its work, and its context the parser's */
+	self.cl = terminal ? cmdline_stdin_new(commands, "") : cmdline_new(commands, "", -1, -1);
+	if (self.cl == NULL) {
+		fprintf(stderr, "pbox-testps: no memory for the prompt\n");
+		return 1;
+	}
+	if (t->opt.auto_start && !self.running) {
+		const struct words none = {0};
+
+		do_start(t, &none);
+	}
+	if (terminal)
+		self.line = rdline_new(on_char, on_line, on_tab, NULL);
+	if (terminal && self.line != NULL) {
+		rdline_newline(self.line, PROMPT);
+		keys(fd);
+		rdline_free(self.line);
+		self.line = NULL;
+		self.failed = false; /* somebody has seen it */
+	} else {
+		lines(fd);
+	}
+	if (terminal)
+		cmdline_stdin_exit(self.cl);
+	cmdline_free(self.cl);
+	if (self.running && (!t->opt.interactive || !script))
+		do_quit(t, NULL);
+	return self.failed ? 1 : self.quit ? -1 : 0;
+}

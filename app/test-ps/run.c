@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "json.h"
+#include "run.h"
+#include "testps.h"
+
+#define DURATION_US (10 * US_SECOND)
+#define NAP_NS      2000000
+
+static void
+nap(void)
+{
+	static const struct timespec t = {.tv_nsec = NAP_NS};
+
+	nanosleep(&t, NULL);
+}
+
+void
+run_settings(struct testps *t)
+{
+	atomic_store(&t->loss, (uint32_t)(t->load.loss * (double)UINT32_MAX));
+	atomic_store(&t->rate, t->load.rate);
+	atomic_store(&t->straggler_us, t->load.straggler_us);
+	atomic_store(&t->straggler, t->load.straggler);
+}
+
+void
+run_ports(const struct testps *t, FILE *to)
+{
+	unsigned lcore_of[TESTPS_CORES_MAX];
+	char text[2048];
+
+	for (unsigned i = 0; i < t->lanes; i++)
+		lcore_of[i] = t->lane[i]->lcore;
+	for (unsigned p = 0; p < t->n_ports; p++) {
+		pbox_port_report(&t->port[p], lcore_of, text, sizeof(text));
+		fprintf(to, "%.*s\n", (int)strcspn(text, "\n"), text);
+		for (unsigned k = 0; k < t->port[p].n_notes; k++)
+			fprintf(to, "port %u: %s\n", t->port[p].conf.id, t->port[p].note[k]);
+	}
+}
+
+static void
+joined_line(const struct testps *t)
+{
+	printf("%s: %u worker%s, %u tensors, %" PRIu64 " elements in %u fragments of %zu bytes, "
+	       "%u endpoint%s, window %u\n",
+		t->opt.reflected ? "reflected" : "joined", t->workers, t->workers == 1 ? "" : "s",
+		t->model.n, t->model.elements, t->plan.n,
+		(size_t)t->plan.frag_elements * t->data.push_size, t->session.endpoints,
+		t->session.endpoints == 1 ? "" : "s",
+		t->now.window != 0 && t->now.window < t->session.window ? t->now.window
+									: t->session.window);
+}
+
+int
+run_start(struct testps *t, struct pbox_error *err)
+{
+	int ret = 0;
+
+	if (t->open && session_failed(t, NULL))
+		session_close(t);
+	if (!t->open) {
+		ret = session_open(t, err);
+		if (ret == 0)
+			joined_line(t);
+	}
+	return ret;
+}
+
+static bool
+wrong(struct testps *t, struct pbox_error *err)
+{
+	struct figures f;
+
+	figures_take(t, &f);
+	if (f.v[LS_WRONG] == 0)
+		return false;
+	for (unsigned i = 0; i < t->lanes; i++)
+		if (t->lane[i]->stats[LS_WRONG] > 0)
+			pbox_fail(err, EBADMSG, "%" PRIu64 " results were wrong, the first: %s",
+				f.v[LS_WRONG], t->lane[i]->err.text);
+	return true;
+}
+
+int
+run_stop(struct testps *t, struct pbox_error *err)
+{
+	int ret = session_stop(t, err);
+
+	if (ret == 0 && wrong(t, err))
+		ret = -EBADMSG;
+	return ret;
+}
+
+/* Until @p us have passed or there is another end. */
+static int
+wait_until(struct testps *t, uint64_t until, struct pbox_error *err)
+{
+	while (testps_now(t) < until && session_running(t)) {
+		if (run_stop_wanted())
+			return pbox_fail(err, EINTR, "interrupted");
+		if (session_failed(t, err))
+			return -EIO;
+		nap();
+	}
+	return 0;
+}
+
+void
+run_summary(const struct figures *f, FILE *to)
+{
+	fprintf(to,
+		"%.2f s: %.2f rounds/s, push %.2f Gbit/s, pull %.2f Gbit/s, %.0f contributions/s, "
+		"sent again %.3f %%\n"
+		"latency p50 %.1f us, p90 %.1f us, p99 %.1f us, max %.1f us\n"
+		"checked %" PRIu64 " results, %" PRIu64 " wrong; %" PRIu64 " rounds, %" PRIu64
+		" repeated, %" PRIu64 " lost results, %" PRIu64 " probes\n",
+		f->seconds, f->rounds, f->push_gbit, f->pull_gbit, f->contributions, f->again * 100,
+		(double)f->p50 * 1e-3, (double)f->p90 * 1e-3, (double)f->p99 * 1e-3,
+		(double)f->max * 1e-3, f->v[LS_CHECKED], f->v[LS_WRONG], f->v[LS_ROUNDS],
+		f->v[LS_REPEATED], f->v[LS_LOST_RESULTS], f->v[LS_PROBES]);
+}
+
+/* As the options say, with a line every --stats-period. */
+static int
+rounds(struct testps *t, struct figures *f, struct pbox_error *err)
+{
+	uint64_t us = t->opt.duration_ns / 1000, end, line, period;
+	struct figures begin, last, now;
+	int ret = run_start(t, err);
+
+	if (ret != 0)
+		return ret;
+	stats_clear(t);
+	figures_take(t, &begin);
+	last = begin;
+	ret = session_run(t, t->opt.rounds, err);
+	if (us == 0)
+		us = t->opt.rounds > 0 ? UINT64_MAX / 4 : DURATION_US;
+	period = (uint64_t)t->opt.stats_period * US_SECOND;
+	end = t->begun_us + us;
+	line = period > 0 ? t->begun_us + period : UINT64_MAX;
+	if (period > 0)
+		stats_heading(stdout);
+	while (ret == 0 && testps_now(t) < end && session_running(t) && !run_stop_wanted()) {
+		ret = wait_until(t, line < end ? line : end, err);
+		if (run_stop_wanted())
+			ret = 0;
+		if (ret == 0 && testps_now(t) >= line) {
+			figures_take(t, f);
+			now = *f;
+			figures_since(f, &last, t->workers);
+			last = now;
+			stats_line(f, stdout);
+			line += period;
+		}
+	}
+	if (ret == 0)
+		ret = run_stop(t, err);
+	figures_take(t, f);
+	f->at_us = t->ended_us != 0 ? t->ended_us : f->at_us;
+	begin.at_us = t->begun_us;
+	figures_latency(t, f);
+	figures_since(f, &begin, t->workers);
+	return ret;
+}
+
+/* Commands of a file; then the prompt, or the end. */
+static int
+commands(struct testps *t)
+{
+	int status = EXIT_SUCCESS;
+
+	if (t->opt.cmdline_file[0] != '\0') {
+		int fd = open(t->opt.cmdline_file, O_RDONLY | O_CLOEXEC);
+
+		if (fd < 0) {
+			fprintf(stderr, "pbox-testps: --cmdline-file %s: %s\n", t->opt.cmdline_file,
+				strerror(errno));
+			return EXIT_FAILURE;
+		}
+		status = prompt(t, fd, true);
+		close(fd);
+	}
+	if (t->opt.interactive && status >= 0)
+		status = prompt(t, STDIN_FILENO, false);
+	return status > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int
+run(struct testps *t)
+{
+	struct pbox_error err = {0};
+	struct figures f = {0};
+	int ret;
+
+	if (t->opt.interactive || t->opt.cmdline_file[0] != '\0')
+		return commands(t);
+	ret = rounds(t, &f, &err);
+	if (f.v[LS_CONTRIBUTIONS] > 0)
+		run_summary(&f, stdout);
+	if (t->opt.json[0] != '\0') {
+		struct pbox_error why = {0};
+
+		if (json_write(t, &f, &why) != 0) {
+			fprintf(stderr, "pbox-testps: %s\n", why.text);
+			ret = ret != 0 ? ret : -EIO;
+		}
+	}
+	if (ret != 0)
+		fprintf(stderr, "pbox-testps: %s\n", err.text);
+	return ret == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef TESTPS_RUN_H
+#define TESTPS_RUN_H
+
+/** @file What the program does once it has its ports. Main thread. */
+
+#include <stdbool.h>
+#include <stdio.h>
+
+struct testps;
+struct pbox_error;
+struct figures;
+
+/** Was there a signal (in main.c); it is dealt with. */
+bool run_stop_wanted(void);
+void run_stop_taken(void);
+
+/** Settings of the load that lanes read while they run. */
+void run_settings(struct testps *t);
+/** A line for each port. */
+void run_ports(const struct testps *t, FILE *to);
+/** Rounds, a search, or the prompt, as the options say; the exit status. */
+int run(struct testps *t);
+
+/** Join if need be, and begin; says what was agreed. */
+int run_start(struct testps *t, struct pbox_error *err);
+/** Finish the round in progress, and say what came of it. */
+int run_stop(struct testps *t, struct pbox_error *err);
+void run_summary(const struct figures *f, FILE *to);
+
+/* prompt.c */
+/** Until quit. @p fd: a terminal or a file of commands. */
+int prompt(struct testps *t, int fd, bool echo);
+
+#endif /* TESTPS_RUN_H */

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/* What the prompt shows. Lanes go on meanwhile: figures of one table may be a moment apart. */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_ethdev.h>
+
+#include "run.h"
+#include "show.h"
+#include "testps.h"
+
+static const char *const level_name[] = {"absent", "joined", "declared", "mapped", "ready"};
+
+static void
+port_heading(const struct pbox_port *p, const char *what)
+{
+	printf("  ######## port %u %s: %s ########\n", p->conf.id, p->dev.name, what);
+}
+
+static void
+port_stats(const struct pbox_port *p)
+{
+	struct rte_eth_stats s = {0};
+
+	port_heading(p, "statistics");
+	rte_eth_stats_get(p->conf.id, &s);
+	printf("  RX-packets: %-12" PRIu64 " RX-missed: %-10" PRIu64 " RX-bytes:  %" PRIu64 "\n",
+		s.ipackets, s.imissed, s.ibytes);
+	printf("  RX-errors:  %-12" PRIu64 " RX-nombuf: %-10" PRIu64 "\n", s.ierrors, s.rx_nombuf);
+	printf("  TX-packets: %-12" PRIu64 " TX-errors: %-10" PRIu64 " TX-bytes:  %" PRIu64 "\n",
+		s.opackets, s.oerrors, s.obytes);
+}
+
+static void
+port_xstats(const struct pbox_port *p)
+{
+	int n = rte_eth_xstats_get(p->conf.id, NULL, 0);
+	struct rte_eth_xstat *v = n > 0 ? calloc((size_t)n, sizeof(*v)) : NULL;
+	struct rte_eth_xstat_name *name = n > 0 ? calloc((size_t)n, sizeof(*name)) : NULL;
+
+	port_heading(p, "extended statistics");
+	if (v != NULL && name != NULL && rte_eth_xstats_get(p->conf.id, v, (unsigned)n) == n &&
+		rte_eth_xstats_get_names(p->conf.id, name, (unsigned)n) == n)
+		for (int i = 0; i < n; i++)
+			printf("%s: %" PRIu64 "\n", name[v[i].id].name, v[i].value);
+	free(v);
+	free(name);
+}
+
+static void
+port_info(const struct testps *t, const struct pbox_port *p)
+{
+	unsigned lcore_of[TESTPS_CORES_MAX];
+	char text[2048];
+
+	for (unsigned i = 0; i < t->lanes; i++)
+		lcore_of[i] = t->lane[i]->lcore;
+	port_heading(p, "information");
+	pbox_port_report(p, lcore_of, text, sizeof(text));
+	fputs(text, stdout);
+	printf("port %u payloads: %s\n", p->conf.id,
+		t->copy ? "copied into packets" : "sent from where they are");
+	for (unsigned k = 0; k < p->n_notes; k++)
+		printf("port %u: %s\n", p->conf.id, p->note[k]);
+}
+
+static void
+lanes(const struct testps *t)
+{
+	struct figures f;
+
+	figures_take(t, &f);
+	printf("  ######## lcores that play workers: %u ########\n", t->lanes);
+	for (unsigned k = 0; k < LS_STATS; k++)
+		if (f.v[k] != 0)
+			printf("  %-14s %14" PRIu64 " %-8s %s\n", lane_stat_defs[k].name, f.v[k],
+				lane_stat_defs[k].unit, lane_stat_defs[k].help);
+}
+
+bool
+show_port(const struct testps *t, const char *what, int id)
+{
+	bool any = false;
+
+	for (unsigned i = 0; i < t->n_ports; i++) {
+		const struct pbox_port *p = &t->port[i];
+
+		if (id >= 0 && p->conf.id != id)
+			continue;
+		any = true;
+		if (strcmp(what, "stats") == 0)
+			port_stats(p);
+		else if (strcmp(what, "xstats") == 0)
+			port_xstats(p);
+		else
+			port_info(t, p);
+	}
+	if (id < 0 && strcmp(what, "stats") == 0)
+		lanes(t);
+	return any;
+}
+
+static void
+nothing(void)
+{
+	puts("no session: start joins the box");
+}
+
+/* Under way at an endpoint, and of these what the box has. */
+static void
+under_way(const struct lane *l, unsigned s, uint64_t *out, uint64_t *held, uint32_t *oldest_us)
+{
+	uint64_t from = l->oldest[s], to = l->next[s];
+
+	for (uint64_t at = from; at < to && at - from < l->slots; at++) {
+		size_t slot = (size_t)s * l->slots + (at & (l->slots - 1));
+		uint32_t age = (uint32_t)testps_now(l->t) - l->begun[slot];
+
+		if (l->state[slot] == SLOT_DONE)
+			continue;
+		++*out;
+		*held += l->state[slot] == SLOT_HELD;
+		if ((int32_t)age > 0 && age > *oldest_us)
+			*oldest_us = age;
+	}
+}
+
+void
+show_workers(const struct testps *t)
+{
+	unsigned n = t->plan.endpoints;
+
+	if (!t->open) {
+		nothing();
+		return;
+	}
+	puts("worker address               state     round in flight  held  oldest ms");
+	for (unsigned w = 0; w < t->workers; w++) {
+		const struct lane *l = t->lane[w % t->lanes];
+		const uint8_t *ip = (const uint8_t *)&t->nif[w].ip;
+		unsigned k = w / t->lanes;
+		uint64_t out = 0, held = 0;
+		uint32_t oldest = 0;
+		char where[24];
+
+		for (unsigned e = 0; e < n; e++)
+			under_way(l, k * n + e, &out, &held, &oldest);
+		snprintf(where, sizeof(where), "%u.%u.%u.%u:%u", ip[0], ip[1], ip[2], ip[3],
+			t->udp[w]);
+		printf("%6u %-21s %-9s %5u %9" PRIu64 " %5" PRIu64 " %10.1f%s\n", w, where,
+			t->opt.reflected ? "reflected" : level_name[l->c[k].level],
+			l->round_of[k] - 1, out, held, oldest * 1e-3,
+			atomic_load(&t->straggler) == (int)w ? "  straggler" : "");
+	}
+}
+
+void
+show_jobs(const struct testps *t)
+{
+	const struct testps_load *l = &t->now;
+	struct figures f, zero = {.at_us = t->begun_us};
+
+	if (!t->open) {
+		nothing();
+		return;
+	}
+	figures_take(t, &f);
+	figures_since(&f, &zero, t->workers);
+	printf("job %s: number %u, %u workers, %s, push %s, pull %s\n", t->opt.job, t->session.job,
+		t->workers,
+		l->optimiser == PBOX_OPT_NONE ? "all-reduce" : pbox_optimiser_name(l->optimiser),
+		pbox_format_name(l->push), pbox_format_name(l->pull));
+	printf("  model %s: %u tensors, %" PRIu64 " elements, %u chunks, %u fragments of %u "
+	       "elements\n",
+		l->model, t->model.n, t->model.elements, t->plan.chunks, t->plan.n,
+		t->plan.frag_elements);
+	printf("  %s, %" PRIu64 " rounds of all workers, %" PRIu64 " results checked, %" PRIu64
+	       " wrong\n",
+		session_running(t) ? "running" : "stopped", f.v[LS_ROUNDS] / t->workers,
+		f.v[LS_CHECKED], f.v[LS_WRONG]);
+}
+
+void
+show_slots(const struct testps *t)
+{
+	if (!t->open) {
+		nothing();
+		return;
+	}
+	puts("endpoint address               fragments in flight   held  oldest ms  window  srtt "
+	     "us");
+	for (unsigned e = 0; e < t->plan.endpoints; e++) {
+		const struct pbox_endpoint *a = &t->session.endpoint[e];
+		uint64_t out = 0, held = 0;
+		uint32_t oldest = 0, srtt = 0;
+		double window = 0;
+		char where[24];
+
+		for (unsigned i = 0; i < t->lanes; i++) {
+			const struct lane *l = t->lane[i];
+
+			for (unsigned k = 0; k < l->workers; k++)
+				under_way(l, k * t->plan.endpoints + e, &out, &held, &oldest);
+			window = l->path[e].window > window ? l->path[e].window : window;
+			srtt = l->path[e].srtt > srtt ? l->path[e].srtt : srtt;
+		}
+		snprintf(where, sizeof(where), "%u.%u.%u.%u:%u", a->ipv4[0], a->ipv4[1], a->ipv4[2],
+			a->ipv4[3], a->udp);
+		printf("%8u %-21s %9u %9" PRIu64 " %6" PRIu64 " %10.1f %7.0f %8u\n", e, where,
+			t->plan.first[e + 1] - t->plan.first[e], out, held, oldest * 1e-3, window,
+			srtt);
+	}
+}
+
+void
+show_settings(const struct testps *t)
+{
+	const struct testps_load *l = &t->load;
+	uint64_t rate = atomic_load(&t->rate);
+	int straggler = atomic_load(&t->straggler);
+
+	printf("workers %u\nmodel %s\n", l->workers, l->model);
+	printf(l->fragment > 0 ? "fragment %u\n" : "fragment auto\n", l->fragment);
+	printf(l->window > 0 ? "window %u\n" : "window auto\n", l->window);
+	printf("dtype %s,%s\noptimiser %s\nloss %.3g %%\n", pbox_format_name(l->push),
+		pbox_format_name(l->pull), pbox_optimiser_name(l->optimiser),
+		atomic_load(&t->loss) * 100.0 / UINT32_MAX);
+	if (straggler >= 0)
+		printf("straggler %d:%uus\n", straggler, atomic_load(&t->straggler_us));
+	else
+		puts("straggler none");
+	if (rate > 0)
+		printf("rate %" PRIu64 " contributions/s\n", rate);
+	else
+		puts("rate no limit");
+}

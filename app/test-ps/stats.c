@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "testps.h"
+
+#define COUNTER(symbol, name, unit, help) [LS_##symbol] = {name, unit, help, PBOX_STAT_COUNTER}
+
+const struct pbox_stat_def lane_stat_defs[LS_STATS] = {
+	COUNTER(TX_PACKETS, "tx_packets", "packets", "packets sent"),
+	COUNTER(TX_BYTES, "tx_bytes", "bytes", "bytes of packets sent"),
+	COUNTER(RX_PACKETS, "rx_packets", "packets", "packets received"),
+	COUNTER(RX_BYTES, "rx_bytes", "bytes", "bytes of packets received"),
+	COUNTER(CONTRIBUTIONS, "contributions", "frames", "contributions sent for the first time"),
+	COUNTER(RESULTS, "results", "frames", "results that were waited for"),
+	COUNTER(PUSH_BYTES, "push_bytes", "bytes", "elements of contributions, each once"),
+	COUNTER(PULL_BYTES, "pull_bytes", "bytes", "elements of results, each once"),
+	COUNTER(REPEATED, "repeated", "frames", "contributions that were lost and sent again"),
+	COUNTER(LOST_RESULTS, "lost_results", "frames",
+		"results that were lost and came when asked for"),
+	COUNTER(PROBES, "probes", "frames", "questions after a suspected loss, or a slow worker"),
+	COUNTER(WAITS, "waits", "frames", "answers that the result is not there yet"),
+	COUNTER(DUPLICATES, "duplicates", "frames", "answers to what was answered already"),
+	COUNTER(CHECKED, "checked", "frames", "results compared with the reference sum"),
+	COUNTER(WRONG, "wrong", "frames", "results that were not the reference sum"),
+	COUNTER(ROUNDS, "rounds", "rounds", "rounds finished, of each worker"),
+	COUNTER(CONTROL, "control", "frames", "requests sent to the control endpoint"),
+	COUNTER(ECN, "ecn_ce", "packets", "packets that a switch marked as congested"),
+	COUNTER(DROP_NET, "drop_net", "packets", "packets for others, or not understood"),
+	COUNTER(DROP_FRAME, "drop_frame", "frames", "damaged frames"),
+	COUNTER(DROP_SESSION, "drop_session", "frames", "frames of another session"),
+	COUNTER(LOSS, "loss", "packets", "packets thrown away here, by set loss"),
+	COUNTER(TX_FULL, "tx_full", "bursts", "bursts that found a transmit queue full"),
+	COUNTER(NO_MBUF, "no_mbuf", "packets", "packets that no buffer was there for"),
+	COUNTER(TURNS, "turns", "turns", "turns of the loop"),
+	COUNTER(TURNS_BUSY, "turns_busy", "turns", "turns that had something to do"),
+};
+
+void
+figures_take(const struct testps *t, struct figures *f)
+{
+	*f = (struct figures){.at_us = testps_now(t)};
+	for (unsigned i = 0; i < t->lanes && t->lane[i] != NULL; i++)
+		for (unsigned k = 0; k < LS_STATS; k++)
+			f->v[k] += pbox_stat_get(&t->lane[i]->stats[k]);
+}
+
+void
+figures_since(struct figures *f, const struct figures *from, unsigned workers)
+{
+	double s = (double)(f->at_us - from->at_us) / US_SECOND, sent;
+
+	if (s <= 0)
+		s = 1e-6;
+	for (unsigned k = 0; k < LS_STATS; k++)
+		f->v[k] -= from->v[k];
+	sent = (double)f->v[LS_CONTRIBUTIONS];
+	f->seconds = s;
+	f->push_gbit = (double)f->v[LS_PUSH_BYTES] * 8e-9 / s;
+	f->pull_gbit = (double)f->v[LS_PULL_BYTES] * 8e-9 / s;
+	f->contributions = (double)f->v[LS_RESULTS] / s;
+	f->rounds = (double)f->v[LS_ROUNDS] / (workers > 0 ? workers : 1) / s;
+	f->again = sent > 0 ? (double)(f->v[LS_REPEATED] + f->v[LS_LOST_RESULTS]) / sent : 0;
+	f->busy = f->v[LS_TURNS] > 0 ? (double)f->v[LS_TURNS_BUSY] / (double)f->v[LS_TURNS] : 0;
+}
+
+void
+figures_latency(const struct testps *t, struct figures *f)
+{
+	static struct pbox_hist all;
+
+	memset(&all, 0, sizeof(all));
+	for (unsigned i = 0; i < t->lanes && t->lane[i] != NULL; i++)
+		pbox_hist_merge(&all, &t->lane[i]->latency);
+	f->p50 = pbox_hist_percentile(&all, 50);
+	f->p90 = pbox_hist_percentile(&all, 90);
+	f->p99 = pbox_hist_percentile(&all, 99);
+	f->max = all.max;
+}
+
+/* While lanes count: what is added in between may be lost, which matters to no figure of a run that
+ * begins now. */
+void
+stats_clear(struct testps *t)
+{
+	for (unsigned i = 0; i < t->lanes && t->lane[i] != NULL; i++) {
+		for (unsigned k = 0; k < LS_STATS; k++)
+			pbox_stat_set(&t->lane[i]->stats[k], 0);
+		memset(&t->lane[i]->latency, 0, sizeof(t->lane[i]->latency));
+	}
+}
+
+void
+stats_heading(FILE *to)
+{
+	fprintf(to, "  seconds  rounds/s    push    pull Gbit/s  kfragments/s   again %%  wrong\n");
+}
+
+void
+stats_line(const struct figures *f, FILE *to)
+{
+	fprintf(to, "%9.1f %9.2f %7.2f %7.2f %19.1f %9.3f %6" PRIu64 "\n", f->seconds, f->rounds,
+		f->push_gbit, f->pull_gbit, f->contributions * 1e-3, f->again * 100,
+		f->v[LS_WRONG]);
+}

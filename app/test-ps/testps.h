@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef TESTPS_H
+#define TESTPS_H
+
+/**
+ * @file
+ * The workers of a job on DPDK ports.
+ *
+ *     options.c, options_load.c  the command line         model.c    tensors, fragments in order
+ *     ports.c     ports, addresses, packets               check.c    gradients and reference sums
+ *     lane.c      the loop of one lcore                   control.c  join, declare, map, leave
+ *     rounds.c    contributions, results, timers          session.c  all lanes together: start, stop
+ *     loopback.c  a box, or a mirror, in this process     stats.c    counters, figures
+ *     show.c, prompt.c  the prompt                        json.c     results as JSON
+ *     run.c, main.c
+ *
+ * Threads: a *lane* is an lcore that plays every n-th worker, with a queue pair of each port. It owns
+ * its workers' state; the main thread tells it what to reach by a few atomics, and reads its counters.
+ * Times are microseconds since the start, from the TSC.
+ */
+
+#include <stdatomic.h>
+
+#include <rte_config.h>
+#include <rte_mbuf.h>
+#include <rte_memzone.h>
+#include <rte_ring.h>
+
+#include <pbox_net.h>
+#include <pbox_optim.h>
+#include <pbox_port.h>
+#include <pbox_stats.h>
+
+#include "options.h"
+
+#define TESTPS_PORTS  16
+#define TESTPS_HOPS   65 /* the control address, and those of the endpoints */
+#define FRAME_HEADERS (PBOX_NET_HEADERS_LEN + PBOX_HDR_LEN)
+#define PATTERNS      16 /* different payloads; see check.c */
+#define US_SECOND     UINT64_C(1000000)
+#define NO_LIMIT      UINT32_MAX
+
+/* ---- model.c ------------------------------------------------------------------------------ */
+
+struct tensor {
+	uint64_t elements;
+	uint32_t compute_us;
+	char name[PBOX_NAME_LEN];
+};
+
+struct model {
+	unsigned n;
+	struct tensor *tensor;
+	uint64_t elements, compute_us;
+};
+
+/** A list of tensors, or one of a size. -errno and @p err. */
+int model_read(struct model *m, const char *text, struct pbox_error *err);
+void model_free(struct model *m);
+
+/** A chunk as MAPPED told it. */
+struct map_chunk {
+	uint32_t id, elements, version;
+	uint16_t endpoint;
+	uint32_t first_tensor, last_tensor;
+};
+
+struct fragment {
+	uint32_t chunk, release_us;
+	uint16_t frag, elements, length; /**< length: index of its number of elements */
+	uint16_t endpoint;
+	uint64_t at; /**< in the mirror of the parameters: elements */
+};
+
+/** What is sent in a round, in this order at each endpoint. Constant while lanes run. */
+struct plan {
+	uint32_t n, chunks, first_chunk, frag_elements;
+	unsigned endpoints;
+	uint16_t map_epoch;
+	bool timed;                             /**< some release_us is not 0 */
+	uint32_t first[PBOX_MAX_ENDPOINTS + 1]; /**< of each endpoint in f */
+	struct fragment *f;
+	uint32_t *chunk_first; /**< of each chunk, in f */
+	unsigned n_lengths;
+	uint16_t *length; /**< different numbers of elements */
+	uint64_t elements;
+	uint32_t round; /**< the last one that is finished */
+};
+
+int plan_make(struct plan *p, const struct map_chunk *chunk, uint32_t chunks,
+	uint32_t frag_elements, uint16_t map_epoch, unsigned endpoints, const struct model *m,
+	const struct testps_load *load, struct pbox_error *err);
+/** For a peer that only reflects: equal chunks at one endpoint. */
+int plan_reflected(struct plan *p, uint32_t frag_elements, const struct model *m,
+	const struct testps_load *load, struct pbox_error *err);
+void plan_free(struct plan *p);
+
+/* ---- check.c ------------------------------------------------------------------------------ */
+
+/** All payloads that there are, and what their sums must be. Constant while lanes run. */
+struct data {
+	const struct pbox_reduce_ops *reduce;
+	const struct pbox_optim_ops *optim;
+	unsigned workers, push_size, pull_size;
+	uint8_t push, pull, optimiser;
+	bool reflected;
+	const struct rte_memzone *zone; /**< of the patterns: devices read them */
+	uint8_t *memory;                /**< of the others */
+	uint8_t *pattern[PATTERNS];
+	float *sum[PATTERNS];    /**< of all workers; [s] for the seed s */
+	uint8_t *want[PATTERNS]; /**< the sum in the pull format, or what comes back reflected */
+	float *init;             /**< parameters at the beginning */
+	uint32_t *pattern_crc, *want_crc; /**< [length * PATTERNS + i] */
+};
+
+/** The parameters as they must be, of one lane. */
+struct mirror {
+	float *param, *s0, *s1;
+	uint8_t *wire; /**< in the pull format, or NULL: fp32 */
+	uint32_t *round, *crc;
+	struct pbox_hyper hyper;
+	struct pbox_optim_scalars k;
+	uint32_t k_round;
+};
+
+int data_make(struct data *d, const struct plan *p, const struct testps_load *load, bool reflected,
+	struct pbox_error *err);
+void data_free(struct data *d);
+int mirror_make(
+	struct mirror *m, const struct data *d, const struct plan *p, struct pbox_error *err);
+void mirror_free(struct mirror *m);
+/** lr and what else is set, for all groups. */
+void mirror_hyper(struct pbox_hyper *h, unsigned optimiser);
+
+/** Which of the patterns: of worker @p w it is pattern[(seed + w) % PATTERNS]. */
+static inline unsigned
+data_seed(uint32_t round, uint32_t f)
+{
+	return (f * 7 + (f >> 4) + round * 5) % PATTERNS;
+}
+
+/** What the result of fragment @p f in @p round must be, for @p worker, and the CRC of its payload. */
+const uint8_t *data_want(const struct data *d, struct mirror *m, const struct plan *p, uint32_t f,
+	uint32_t round, unsigned worker, uint32_t *crc);
+
+/* ---- counters ------------------------------------------------------------------------------ */
+
+enum lane_stat {
+	LS_TX_PACKETS,
+	LS_TX_BYTES,
+	LS_RX_PACKETS,
+	LS_RX_BYTES,
+	LS_CONTRIBUTIONS, /**< sent for the first time */
+	LS_RESULTS,
+	LS_PUSH_BYTES, /**< of elements */
+	LS_PULL_BYTES,
+	LS_REPEATED,     /**< contributions that were lost, sent again */
+	LS_LOST_RESULTS, /**< results that were lost, asked for again */
+	LS_PROBES,
+	LS_WAITS,
+	LS_DUPLICATES,
+	LS_CHECKED, /**< results compared with the reference */
+	LS_WRONG,
+	LS_ROUNDS, /**< that one worker has finished, all workers together */
+	LS_CONTROL,
+	LS_ECN,
+	LS_DROP_NET,     /**< not for us, or not what we understand */
+	LS_DROP_FRAME,   /**< damaged frames */
+	LS_DROP_SESSION, /**< of another session */
+	LS_LOSS,         /**< thrown away here: set loss */
+	LS_TX_FULL,      /**< turns that found a transmit queue full */
+	LS_NO_MBUF,
+	LS_TURNS,
+	LS_TURNS_BUSY,
+	LS_STATS
+};
+extern const struct pbox_stat_def lane_stat_defs[LS_STATS];
+
+/* ---- lanes --------------------------------------------------------------------------------- */
+
+/** What a worker has reached; main wants all at one of these. */
+enum level { LEVEL_NONE, LEVEL_JOINED, LEVEL_DECLARED, LEVEL_MAPPED, LEVEL_READY };
+
+enum slot_state {
+	SLOT_DONE,
+	SLOT_SENT,
+	SLOT_ASKED,  /**< a timer asked about it: late, or the last of many */
+	SLOT_PROBED, /**< asked about while answers to later ones are here: it is lost */
+	SLOT_HELD    /**< the box has it */
+};
+
+/** Packets on their way to one port. */
+struct out {
+	uint16_t id, queue;
+	unsigned n;
+	struct rte_mbuf *m[TESTPS_BURST_MAX + 64];
+};
+
+/** The control side of one worker. */
+struct control {
+	uint64_t nonce, cookie, cookie_us, due_us, heard_us;
+	uint32_t request, interval_us;
+	uint32_t first; /**< tensor of the next DECLARE, or chunk of the next MAP */
+	uint8_t level;
+	bool waiting, have_cookie, leaving;
+};
+
+/** Round trip and losses at one endpoint, of all workers of a lane. */
+struct path {
+	uint32_t srtt, rttvar, peak;
+	uint64_t peak_us;
+	double window; /**< of each worker */
+	double threshold;
+	uint32_t answered, lost, marked;
+	uint64_t epoch_us, lossy_us;
+	bool full;
+};
+
+struct lane {
+	struct testps *t;
+	unsigned index, lcore;
+	unsigned workers; /**< its own: index, index + lanes, ... */
+	uint64_t now;     /**< us, of this turn */
+	uint64_t stats[LS_STATS] __rte_cache_aligned;
+	struct pbox_hist latency; /**< ns, from the contribution to its result */
+
+	/* from main */
+	_Atomic int level_wanted; /**< enum level */
+	_Atomic bool running, frozen, end;
+	/* to main */
+	_Atomic unsigned level; /**< what all have reached */
+	_Atomic unsigned left;  /**< workers that have no session (any more) */
+	_Atomic bool failed, idle, acknowledged;
+	_Atomic uint32_t round; /**< the highest that was begun */
+	struct pbox_error err;
+
+	/* packets */
+	struct out out[TESTPS_PORTS];
+	struct rte_mempool *frames, *heads; /**< whole ones; headers before a payload */
+	struct rte_mbuf **payload;          /**< [length * PATTERNS + pattern], shared; or NULL */
+	struct rte_mempool *payload_pool;
+	struct rte_ring *mail; /**< packets that came to another lane's queue */
+	uint16_t ip_id;
+	uint8_t *flat; /**< a datagram in one piece */
+	struct pbox_random random;
+
+	/* control */
+	struct control *c;
+	unsigned waiting; /**< requests that are not answered */
+	uint64_t tick_us, arp_us;
+	uint32_t init_next, init_base, init_out; /**< INIT: the next piece, and those under way */
+	struct init_piece {
+		uint32_t f, base;
+		uint64_t sent;
+	} init[32];
+	bool set_done;
+
+	/* streams: s = worker of the lane * endpoints + endpoint */
+	unsigned streams, slots; /**< slots of each, a power of two */
+	uint64_t *next, *oldest, *newest, *due;
+	uint32_t *next_round, *next_frag;
+	uint8_t *queued;
+	uint32_t *sent, *begun; /**< [s * slots + position % slots], us */
+	uint8_t *state, *tries;
+	uint32_t *ready; /**< ring of streams that may send */
+	uint32_t ready_head, ready_tail, ready_mask;
+	uint32_t *left_of_round; /**< of each worker: results until the end of its round */
+	uint32_t *round_of;
+	uint64_t *start_us; /**< its round began, or may begin */
+	uint32_t *slowest_us;
+	struct path path[PBOX_MAX_ENDPOINTS];
+	struct mirror mirror;
+	double tokens;
+	uint64_t tokens_us, scan_us, gate_us;
+	uint32_t cap; /**< last round to be begun by this lane */
+} __rte_cache_aligned;
+
+/** One address that frames go to, from one port. */
+struct hop {
+	uint32_t ip; /**< of the next host: network order */
+	uint8_t mac[6];
+	_Atomic bool known;
+};
+
+/** What WELCOME told; the same for all workers. */
+struct session {
+	uint16_t job, endpoints, window, mtu;
+	uint32_t incarnation, lease_ms;
+	struct pbox_endpoint endpoint[PBOX_MAX_ENDPOINTS];
+	_Atomic bool known;
+};
+
+struct testps {
+	struct testps_options opt;
+	struct testps_load load; /**< of the next start */
+	struct testps_load now;  /**< of the session */
+	_Atomic uint32_t loss;   /**< of 2^32 */
+	_Atomic uint64_t rate;
+	_Atomic int straggler;
+	_Atomic uint32_t straggler_us;
+	_Atomic uint32_t limit; /**< last round to be begun */
+	uint32_t box_ip;        /**< network order */
+	uint16_t box_port;
+	unsigned n_ports;
+	struct pbox_port port[TESTPS_PORTS];
+	struct hop hop[TESTPS_PORTS][TESTPS_HOPS];
+	_Atomic unsigned hops;
+	bool copy; /**< payloads are copied into packets */
+	uint16_t mtu;
+	uint64_t tsc0;
+	double us_tick;
+
+	unsigned lanes;
+	struct lane *lane[TESTPS_CORES_MAX];
+
+	/* workers, by number */
+	unsigned workers; /**< with an address */
+	struct pbox_net_if *nif;
+	uint16_t *udp;
+	uint64_t *token;
+	struct pbox_net_udp_template *control_to, *data_to; /**< data: [worker * endpoints + e] */
+
+	/* the session */
+	bool open; /**< all workers are ready */
+	bool lanes_run;
+	struct model model;
+	struct session session;
+	struct map_chunk *chunk; /**< lane 0's until it is mapped */
+	_Atomic bool mapped;     /**< worker 0 has the map */
+	uint32_t n_chunks, frag_elements;
+	uint16_t map_epoch;
+	struct plan plan;
+	struct data data;
+	uint64_t begun_us, ended_us; /**< of the last run */
+	struct loopback *loopback;
+};
+
+/* lane.c */
+int lane_main(void *lane);
+/** A packet to be sent behind a header; NULL: none left (counted). */
+struct rte_mbuf *lane_packet(struct lane *l, struct rte_mempool *pool);
+/** Send a control frame, or one whose payload is copied; NULL payload: it has none. */
+void lane_frame(struct lane *l, unsigned worker, const struct pbox_net_udp_template *to,
+	const struct pbox_hdr *h, const void *payload);
+void lane_out(struct lane *l, unsigned worker, struct rte_mbuf *m);
+/** The first failure stays. */
+void lane_fail(struct lane *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+uint64_t testps_now(const struct testps *t);
+
+static inline unsigned
+worker_of(const struct lane *l, unsigned k)
+{
+	return k * l->t->lanes + l->index;
+}
+
+static inline unsigned
+port_of(const struct testps *t, unsigned worker)
+{
+	return worker % t->n_ports;
+}
+
+static inline void
+count(struct lane *l, enum lane_stat what, uint64_t n)
+{
+	pbox_stat_add(&l->stats[what], n);
+}
+
+/* control.c */
+void control_tick(struct lane *l);
+void control_frame(
+	struct lane *l, unsigned worker, const struct pbox_hdr *h, const uint8_t *payload);
+void control_init_ok(struct lane *l, const struct pbox_hdr *h);
+
+/* rounds.c */
+int rounds_make(struct lane *l, struct pbox_error *err);
+void rounds_free(struct lane *l);
+/** A run begins: all streams may send. */
+void rounds_begin(struct lane *l);
+void rounds_turn(struct lane *l);
+/** A result for @p worker whose length was checked; its payload may stand apart from its header. */
+void rounds_result(
+	struct lane *l, unsigned worker, const uint8_t *head, const uint8_t *payload, bool ce);
+void rounds_wait(struct lane *l, unsigned worker, const struct pbox_hdr *h);
+void rounds_error(struct lane *l, const struct pbox_hdr *h);
+
+/* ports.c */
+int ports_open(struct testps *t, struct pbox_error *err);
+int ports_lanes(struct testps *t, struct pbox_error *err);
+/** The payloads as packets, of each lane. */
+int ports_payloads(struct testps *t, struct pbox_error *err);
+void ports_payloads_free(struct testps *t);
+void ports_close(struct testps *t);
+int workers_address(struct testps *t, struct pbox_error *err);
+void workers_free(struct testps *t);
+
+/* session.c: main */
+int session_lanes_start(struct testps *t, struct pbox_error *err);
+void session_lanes_stop(struct testps *t);
+/** Join, declare, map, initialise: as t->load says. */
+int session_open(struct testps *t, struct pbox_error *err);
+void session_close(struct testps *t);
+/** Begin rounds, up to @p rounds more (0: no limit). */
+int session_run(struct testps *t, uint32_t rounds, struct pbox_error *err);
+bool session_running(const struct testps *t);
+/** All rounds that were begun are finished. */
+int session_stop(struct testps *t, struct pbox_error *err);
+/** Has a lane failed? */
+bool session_failed(struct testps *t, struct pbox_error *err);
+
+/* stats.c */
+struct figures {
+	uint64_t v[LS_STATS];
+	uint64_t at_us;
+	double seconds;                                            /**< since the other */
+	double push_gbit, pull_gbit, contributions, rounds, again; /**< a second; share */
+	double busy;
+	uint64_t p50, p90, p99, max; /**< ns */
+};
+/** Sums over all lanes, now. */
+void figures_take(const struct testps *t, struct figures *f);
+/** Rates since @p from. */
+void figures_since(struct figures *f, const struct figures *from, unsigned workers);
+void figures_latency(const struct testps *t, struct figures *f);
+void stats_clear(struct testps *t);
+void stats_heading(FILE *to);
+void stats_line(const struct figures *f, FILE *to);
+
+#endif /* TESTPS_H */

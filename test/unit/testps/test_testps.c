@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rte_eal.h>
+
+#include <pbox_reduce.h>
+
+#include "testps.h"
+#include "unit.h"
+
+static struct pbox_error err;
+
+/* EAL leaves its folder, which is empty without a shared configuration. */
+static void
+remove_runtime_dir(void)
+{
+	rmdir(rte_eal_get_runtime_dir());
+}
+
+static void
+start_eal(void)
+{
+	static char prefix[64];
+	char *argv[] = {"unit_testps", "--no-huge", "--no-pci", "-m", "64", "--no-telemetry",
+		"--no-shconf", "--lcores", "0@0", "--log-level", "error", "--file-prefix", prefix,
+		NULL};
+	static bool started;
+
+	if (started)
+		return;
+	started = true;
+	snprintf(prefix, sizeof(prefix), "unit_tp%d", getpid());
+	CU_ASSERT_FATAL(rte_eal_init(sizeof(argv) / sizeof(*argv) - 1, argv) >= 0);
+	atexit(remove_runtime_dir);
+}
+
+/* 0, or negative with err: of words behind the program's name. */
+static int
+load(struct testps_options *o, const char *words)
+{
+	char text[256], *argv[32] = {"pbox-testps"}, *save = NULL;
+	struct pbox_conf *conf;
+	int argc = 1;
+
+	snprintf(text, sizeof(text), "%s", words);
+	for (char *w = strtok_r(text, " ", &save); w != NULL; w = strtok_r(NULL, " ", &save))
+		argv[argc++] = w;
+	memset(o, 0, sizeof(*o));
+	memset(&err, 0, sizeof(err));
+	conf = testps_options_load(o, argc, argv, &err);
+	pbox_conf_free(conf);
+	return conf != NULL ? 0 : -1;
+}
+
+#define BOX "--box 10.0.0.1 --address 10.0.0.2/24 "
+
+static void
+test_options(void)
+{
+	static const struct {
+		const char *words, *error;
+	} wrong[] = {
+		{"", "no box"},
+		{"--box 10.0.0.1", "no address of our own"},
+		{"--box host --address 10.0.0.2/24", "an IPv4 address"},
+		{"--box 10.0.0.1:0 --address 10.0.0.2/24", "an IPv4 address"},
+		{BOX "--workers 1025", "1025"},
+		{BOX "--fragment 1000", "a multiple of 64"},
+		{BOX "--rxq 2", "queues come in pairs"},
+		{BOX "--rxq 2 --txq 2", "each lcore has a queue pair"},
+		{BOX "--dtype fp8", "one of fp32, bf16, fp16"},
+		{BOX "--dtype fp32,", "one of fp32, bf16, fp16"},
+		{BOX "--loss 91", "per cent"},
+		{BOX "--straggler 3", "3:20ms"},
+		{BOX "--straggler 3:20", "3:20ms"},
+		{BOX "--compute 20", "zero, profile"},
+		{BOX "--hosts --workers 300", "has no room for 300 workers"},
+		{BOX "--reflected --optimiser adam", "needs a box"},
+		{"--loopback --nb-cores 2", "one queue pair"},
+	};
+	struct testps_options o;
+	struct testps_load l;
+
+	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		CU_ASSERT(load(&o, wrong[i].words) != 0);
+		if (strstr(err.text, wrong[i].error) == NULL) {
+			printf("'%s': %s\n", wrong[i].words, err.text);
+			CU_FAIL("another error");
+		}
+	}
+	CU_ASSERT_FATAL(load(&o, BOX "--workers 1024 --dtype bf16,fp32 --loss 0.5% --straggler "
+				     "7:20ms --compute 3ms --optimiser adamw") == 0);
+	CU_ASSERT_FATAL(testps_load_of(&l, &o, &err) == 0);
+	CU_ASSERT(l.workers == 1024 && l.push == PBOX_FMT_BF16 && l.pull == PBOX_FMT_FP32);
+	CU_ASSERT(l.loss == 0.005 && l.straggler == 7 && l.straggler_us == 20000);
+	CU_ASSERT(l.compute_us == 3000 && !l.profile && l.optimiser == PBOX_OPT_ADAMW);
+	CU_ASSERT(load(&o, "--loopback") == 0);
+	CU_ASSERT(load(&o, "--help") == 0);
+}
+
+static void
+write_model(char *path, const char *text)
+{
+	int fd = mkstemp(path);
+
+	CU_ASSERT_FATAL(fd >= 0);
+	CU_ASSERT_FATAL(write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+	close(fd);
+}
+
+static void
+test_model(void)
+{
+	char good[] = "/tmp/testps-XXXXXX", bad[] = "/tmp/testps-XXXXXX";
+	struct model m;
+
+	CU_ASSERT(model_read(&m, "64K", &err) == 0 && m.n == 1 && m.elements == 16384);
+	model_free(&m);
+	CU_ASSERT(model_read(&m, "1G", &err) == 0 && m.elements == 1u << 28);
+	model_free(&m);
+	CU_ASSERT(model_read(&m, "3", &err) != 0);
+	CU_ASSERT(model_read(&m, "4MB", &err) != 0 && strstr(err.text, "neither a size") != NULL);
+	write_model(good, "tensor,elements\n# comment\na,10,250\nb,0\n\nc,90,750\r\n");
+	CU_ASSERT(model_read(&m, good, &err) == 0);
+	CU_ASSERT(m.n == 3 && m.elements == 100 && m.compute_us == 1000);
+	CU_ASSERT(strcmp(m.tensor[2].name, "c") == 0 && m.tensor[2].elements == 90);
+	model_free(&m);
+	write_model(bad, "a,10\nb,x\n");
+	CU_ASSERT(model_read(&m, bad, &err) != 0 && strstr(err.text, "line 2") != NULL);
+	unlink(good);
+	unlink(bad);
+}
+
+/* Every fragment of every chunk once, those of an endpoint together, and the last tensor first. */
+static void
+test_plan(void)
+{
+	static const struct map_chunk chunk[] = {
+		{.id = 100, .elements = 250, .endpoint = 0, .first_tensor = 0, .last_tensor = 0},
+		{.id = 101, .elements = 100, .endpoint = 2, .first_tensor = 1, .last_tensor = 2},
+		{.id = 102, .elements = 30, .endpoint = 0, .first_tensor = 2, .last_tensor = 2},
+	};
+	struct tensor tensor[] = {{.elements = 250}, {.elements = 90}, {.elements = 40}};
+	const struct model m = {.n = 3, .tensor = tensor, .elements = 380};
+	struct testps_load load = {.compute_us = 3000};
+	struct plan p;
+
+	CU_ASSERT_FATAL(plan_make(&p, chunk, 3, 100, 1, 3, &m, &load, &err) == 0);
+	CU_ASSERT(p.n == 5 && p.timed && p.round == 0);
+	CU_ASSERT(p.first[0] == 0 && p.first[1] == 4 && p.first[2] == 4 && p.first[3] == 5);
+	/* tensor 2 is ready before tensor 0 */
+	CU_ASSERT(p.f[0].chunk == 102 && p.f[0].elements == 30 && p.f[0].release_us > 1000);
+	CU_ASSERT(p.f[1].chunk == 100 && p.f[3].frag == 2 && p.f[3].elements == 50);
+	CU_ASSERT(p.f[1].release_us > p.f[0].release_us && p.f[3].release_us <= 3000);
+	CU_ASSERT(p.f[4].chunk == 101 && p.f[4].endpoint == 2);
+	CU_ASSERT(p.f[p.chunk_first[1]].chunk == 101 && p.chunk_first[2] == 0);
+	CU_ASSERT(p.n_lengths == 3 && p.length[p.f[4].length] == 100);
+	for (unsigned i = 1; i < p.n; i++)
+		CU_ASSERT(p.f[i].at >= p.f[i - 1].at + p.f[i - 1].elements);
+	plan_free(&p);
+	load.compute_us = 0;
+	CU_ASSERT(plan_make(&p, chunk, 3, 100, 1, 3, &m, &load, &err) == 0 && !p.timed);
+	CU_ASSERT(p.f[0].chunk == 100);
+	plan_free(&p);
+}
+
+/* What is expected is the sum of what is sent, in worker order, for every seed and length. */
+static void
+check_sums(unsigned workers, uint8_t push, uint8_t pull, uint8_t optimiser)
+{
+	struct tensor tensor = {.elements = 5000};
+	const struct model m = {.n = 1, .tensor = &tensor, .elements = 5000};
+	struct testps_load load = {
+		.workers = workers, .push = push, .pull = pull, .optimiser = optimiser};
+	const unsigned size = pbox_format_size(push);
+	float *x = malloc(64 * sizeof(float)), *sum = malloc(64 * sizeof(float));
+	uint8_t packed[64 * sizeof(float)];
+	struct mirror mirror;
+	struct data d;
+	struct plan p;
+
+	CU_ASSERT_FATAL(plan_reflected(&p, 64, &m, &load, &err) == 0);
+	CU_ASSERT_FATAL(data_make(&d, &p, &load, false, &err) == 0);
+	CU_ASSERT_FATAL(mirror_make(&mirror, &d, &p, &err) == 0);
+	for (uint32_t round = 1; round < 4; round++)
+		for (uint32_t f = 0; f < p.n; f++) {
+			uint32_t n = p.f[f].elements, crc;
+			const uint8_t *want = data_want(&d, &mirror, &p, f, round, 0, &crc);
+
+			CU_ASSERT(crc == pbox_crc32c(0, want, n * pbox_format_size(pull)));
+			if (optimiser != PBOX_OPT_NONE)
+				continue;
+			for (unsigned w = 0; w < workers; w++) {
+				const uint8_t *sent =
+					d.pattern[(data_seed(round, f) + w) % PATTERNS];
+
+				pbox_reduce_scalar.unpack(x, sent, (enum pbox_elem)push, n);
+				CU_ASSERT(d.pattern_crc[p.f[f].length * PATTERNS +
+							(data_seed(round, f) + w) % PATTERNS] ==
+					  pbox_crc32c(0, sent, (size_t)n * size));
+				for (uint32_t i = 0; i < n; i++)
+					sum[i] = w == 0 ? x[i] : sum[i] + x[i];
+			}
+			pbox_reduce_scalar.pack(packed, (enum pbox_elem)pull, sum, n);
+			CU_ASSERT(memcmp(packed, want, n * pbox_format_size(pull)) == 0);
+		}
+	/* neighbours are different */
+	CU_ASSERT(data_seed(1, 0) != data_seed(1, 1) && data_seed(1, 0) != data_seed(2, 0));
+	mirror_free(&mirror);
+	data_free(&d);
+	plan_free(&p);
+	free(x);
+	free(sum);
+}
+
+static void
+test_sums(void)
+{
+	start_eal();
+	check_sums(1, PBOX_FMT_FP32, PBOX_FMT_FP32, PBOX_OPT_NONE);
+	check_sums(40, PBOX_FMT_FP32, PBOX_FMT_BF16, PBOX_OPT_NONE);
+	check_sums(3, PBOX_FMT_FP16, PBOX_FMT_FP32, PBOX_OPT_NONE);
+	check_sums(5, PBOX_FMT_BF16, PBOX_FMT_FP16, PBOX_OPT_ADAM);
+}
+
+/* One step of SGD, by hand. */
+static void
+test_step(void)
+{
+	struct tensor tensor = {.elements = 100};
+	const struct model m = {.n = 1, .tensor = &tensor, .elements = 100};
+	const struct testps_load load = {.workers = 2,
+		.push = PBOX_FMT_FP32,
+		.pull = PBOX_FMT_FP32,
+		.optimiser = PBOX_OPT_SGD};
+	struct mirror mirror;
+	struct data d;
+	struct plan p;
+	uint32_t crc;
+	float got[100];
+
+	start_eal();
+	CU_ASSERT_FATAL(plan_reflected(&p, 112, &m, &load, &err) == 0);
+	CU_ASSERT_FATAL(data_make(&d, &p, &load, false, &err) == 0);
+	CU_ASSERT_FATAL(mirror_make(&mirror, &d, &p, &err) == 0);
+	memcpy(got, data_want(&d, &mirror, &p, 0, 1, 0, &crc), sizeof(got));
+	for (unsigned i = 0; i < 100; i++) {
+		float g = d.sum[data_seed(1, 0)][i] * 0.5f;
+
+		CU_ASSERT(got[i] == d.init[i] - 0.01f * g);
+	}
+	/* a second look is the same step */
+	CU_ASSERT(memcmp(got, data_want(&d, &mirror, &p, 0, 1, 1, &crc), sizeof(got)) == 0);
+	CU_ASSERT(memcmp(got, data_want(&d, &mirror, &p, 0, 2, 0, &crc), sizeof(got)) != 0);
+	mirror_free(&mirror);
+	data_free(&d);
+	plan_free(&p);
+}
+
+const char unit_suite[] = "testps";
+const struct unit_test unit_tests[] = {
+	{"options", test_options},
+	{"model", test_model},
+	{"plan", test_plan},
+	{"sums", test_sums},
+	{"step", test_step},
+	{NULL, NULL},
+};

@@ -100,10 +100,16 @@ post(struct sim *s, const struct pbox_mail *m, bool to_shard)
 	struct sim_shard *sh = &s->box.shard[m->shard];
 	uint64_t *last = to_shard ? &sh->mail_to : &sh->mail_from;
 	struct pbox_mail *copy = malloc(sizeof(*copy));
-	uint64_t at = s->now + sim_below(s, sim_chance(s, 0.1) ? 20 * MS : 100 * US);
+	uint64_t at = s->now;
+	bool slow = sim_chance(s, 0.1);
+	uint64_t way = sim_below(s, slow ? 20 * MS : 100 * US);
+	struct sim_fault k = {
+		.to_box = to_shard, .worker = (uint8_t)m->shard, .round = m->kind, .value = {way}};
 
 	PBOX_ASSERT(copy != NULL);
 	*copy = *m;
+	k.nth = sim_fault_nth(s, &k);
+	at += sim_fault(s, &k, SIM_FAULT_SLOW_MAIL, slow) ? k.value[0] : way % (100 * US);
 	*last = at > *last ? at : *last;
 	sim_at(s, *last, to_shard ? SIM_MAIL_SHARD : SIM_MAIL_REGISTRAR, s->box.generation,
 		m->shard, copy);
@@ -161,7 +167,7 @@ static void
 registrar_event(void *ctx, enum pbox_log_level level, const char *text)
 {
 	(void)level;
-	sim_trace(ctx, "event: %s", text);
+	sim_note(ctx, "the box says: %s", text);
 }
 
 static const struct pbox_shard_ops shard_ops = {shard_send, shard_release, shard_mail};

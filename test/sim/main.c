@@ -3,16 +3,20 @@
  */
 
 #include <getopt.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <sodium.h>
 
-#include "sim.h"
+#include "shrink.h"
+
+#define MILLION UINT64_C(1000000)
+#define EFFORT  20 /* to shrink a seed: million events */
+/* What a planted bug must become: a person reads this. Most take 0 to 3 faults, below 100 datagrams. */
+#define FEW_FAULTS 200
+#define FEW_FRAMES 4000
 
 static const char help[] =
 	"pbox_sim: the engine in virtual time, on a bad network\n"
@@ -23,7 +27,16 @@ static const char help[] =
 	"  --plant NAME        run an engine with a planted bug; 'list' names them\n"
 	"  --jobs N --workers N --shards N --loss P\n"
 	"                      instead of what the seed says\n"
-	"  --caught            the planted bug must make a seed fail: that is one passed test\n"
+	"  --caught            the planted bug must make a seed fail, and that seed must shrink to "
+	"a\n"
+	"                      short trace: two passed tests\n"
+	"  --shrink N          make seed N, if it fails, small enough to be read; done of itself "
+	"with\n"
+	"                      the first seed that fails\n"
+	"  --effort N          million events that shrinking may take (default 20; 0: no "
+	"shrinking)\n"
+	"  --replay FILE       run what was shrunk, and tell in words what happens (-v: "
+	"everything)\n"
 	"  --keep-going        do not stop at the first seed that fails\n"
 	"  --twice             run every seed twice and compare the traces' hashes\n"
 	"  --stats             print the box's counters, summed over all seeds\n"
@@ -35,7 +48,9 @@ struct options {
 	uint64_t first, end;
 	const char *regressions;
 	struct sim_limits limits;
-	bool verbose, keep_going, twice, stats, caught;
+	bool verbose, keep_going, twice, stats, caught, shrink;
+	uint64_t effort;
+	const char *replay;
 };
 
 struct totals {
@@ -45,14 +60,86 @@ struct totals {
 	uint64_t shard[PBOX_SS_STATS], registrar[PBOX_RS_STATS];
 };
 
+/* Shrink a seed that fails, print what is left of it, and check that it is the same each time. */
+static bool
+shrink(uint64_t seed, const struct options *o, bool short_one)
+{
+	struct sim_case c = {.seed = seed, .limits = o->limits}, d = c;
+	struct sim_outcome out, again;
+	bool good = sim_shrink(&c, o->effort, &out);
+
+	if (!good) {
+		printf("seed %llu does not fail\n", (unsigned long long)seed);
+		return false;
+	}
+	good = sim_case_report(&c, &out);
+	if (good && o->twice) {
+		sim_shrink(&d, o->effort, &again);
+		good = again.run.hash == out.run.hash && again.run.events == out.run.events &&
+		       c.faults.n == d.faults.n && strcmp(again.why, out.why) == 0;
+		printf("shrunk a second time, it %s\n", good ? "is the same" : "is another one");
+	}
+	if (short_one && (c.faults.n > FEW_FAULTS || out.run.moving > FEW_FRAMES)) {
+		printf("this is too long: %d faults and %d datagrams were to be enough\n",
+			FEW_FAULTS, FEW_FRAMES);
+		good = false;
+	}
+	free(c.faults.f);
+	free(d.faults.f);
+	return good;
+}
+
+/* A planted bug: the first seed that it makes fail, perhaps by the death of the process. */
+static int catch (const struct options *o)
+{
+	struct sim_case c = {.limits = o->limits};
+	struct sim_outcome out = {.ok = true};
+	bool good = false;
+
+	for (c.seed = o->first; c.seed < o->end; c.seed++) {
+		sim_isolated(&c, &out);
+		if (!out.ok)
+			break;
+	}
+	printf("the planted bug was %s by seed %llu\n%s\n", out.ok ? "missed" : "caught",
+		(unsigned long long)c.seed, out.why);
+	if (!out.ok && o->effort > 0)
+		good = shrink(c.seed, o, true);
+	printf("%d passed, %d failed\n", !out.ok + good, out.ok + (o->effort > 0 && !good));
+	return out.ok || (o->effort > 0 && !good);
+}
+
+static int
+replay(const struct options *o)
+{
+	FILE *f = fopen(o->replay, "r");
+	struct sim_case c;
+	int rc = 2;
+
+	if (f == NULL) {
+		fprintf(stderr, "pbox_sim: cannot read %s\n", o->replay);
+		return rc;
+	}
+	if (sim_case_read(&c, f)) {
+		sim_case_tell(&c, o->verbose);
+		rc = 0;
+	}
+	free(c.faults.f);
+	fclose(f);
+	return rc;
+}
+
 static bool
 run_one(uint64_t seed, const struct options *o, struct totals *t)
 {
+	struct sim_how how = {.verbose = o->verbose}, silent = {0};
 	struct sim_result r, again;
+	struct sim_scenario sc;
 
-	sim_run(&r, seed, &o->limits, o->verbose);
+	sim_scenario_make(&sc, seed, &o->limits);
+	sim_run(&r, &sc, &how);
 	if (o->twice && r.ok) {
-		sim_run(&again, seed, &o->limits, false);
+		sim_run(&again, &sc, &silent);
 		if (again.hash != r.hash) {
 			r.ok = false;
 			snprintf(r.why, sizeof(r.why), "a second run took another way");
@@ -74,8 +161,9 @@ run_one(uint64_t seed, const struct options *o, struct totals *t)
 		t->passed++;
 		return true;
 	}
-	t->failed++;
 	printf("seed %llu failed: %s\n", (unsigned long long)seed, r.why);
+	if (t->failed++ == 0 && o->effort > 0 && !o->verbose)
+		shrink(seed, o, false);
 	return false;
 }
 
@@ -130,6 +218,9 @@ parse(int argc, char **argv, struct options *o)
 		{"shards", required_argument, NULL, 'h'},
 		{"loss", required_argument, NULL, 'l'},
 		{"caught", no_argument, NULL, 'c'},
+		{"shrink", required_argument, NULL, 'm'},
+		{"effort", required_argument, NULL, 'T'},
+		{"replay", required_argument, NULL, 'R'},
 		{"keep-going", no_argument, NULL, 'k'},
 		{"twice", no_argument, NULL, 't'},
 		{"stats", no_argument, NULL, 'S'},
@@ -171,6 +262,16 @@ parse(int argc, char **argv, struct options *o)
 		case 'c':
 			o->caught = true;
 			break;
+		case 'm':
+			o->first = strtoull(optarg, NULL, 0);
+			o->shrink = true;
+			break;
+		case 'T':
+			o->effort = strtoull(optarg, NULL, 0) * MILLION;
+			break;
+		case 'R':
+			o->replay = optarg;
+			break;
 		case 'k':
 			o->keep_going = true;
 			break;
@@ -202,20 +303,11 @@ print_stats(const struct totals *t)
 			(unsigned long long)t->registrar[i]);
 }
 
-/* An assertion of the engine catches a planted bug as well. */
-static void
-caught_by_assertion(int sig)
-{
-	static const char text[] = "the planted bug broke an assertion\n1 passed, 0 failed\n";
-
-	(void)sig;
-	_exit(write(STDOUT_FILENO, text, sizeof(text) - 1) < 0);
-}
-
 int
 main(int argc, char **argv)
 {
-	struct options o = {.first = 1, .end = 1001, .limits = {.loss = -1.0}};
+	struct options o = {
+		.first = 1, .end = 1001, .limits = {.loss = -1.0}, .effort = EFFORT * MILLION};
 	struct totals t = {0};
 	struct timespec a, b;
 	double s;
@@ -224,8 +316,12 @@ main(int argc, char **argv)
 		return 2;
 	if (sodium_init() < 0)
 		return 2;
+	if (o.replay != NULL)
+		return replay(&o);
+	if (o.shrink)
+		return shrink(o.first, &o, false) ? 0 : 1;
 	if (o.caught)
-		signal(SIGABRT, caught_by_assertion);
+		return catch (&o);
 	clock_gettime(CLOCK_MONOTONIC, &a);
 	if (o.regressions != NULL && run_regressions(&o, &t) < 0)
 		return 2;
@@ -240,12 +336,6 @@ main(int argc, char **argv)
 		t.passed + t.failed, s, (t.passed + t.failed) / (s > 0 ? s : 1), t.virtual_s,
 		(unsigned long long)t.events, (unsigned long long)t.frames,
 		(unsigned long long)t.hash);
-	if (o.caught) {
-		printf("the planted bug %s by %u seeds\n",
-			t.failed > 0 ? "was caught" : "was missed", t.passed + t.failed);
-		printf("%d passed, %d failed\n", t.failed > 0, t.failed == 0);
-		return t.failed == 0;
-	}
 	printf("%u passed, %u failed\n", t.passed, t.failed);
 	return t.failed > 0 ? 1 : 0;
 }

@@ -79,55 +79,107 @@ lost(struct sim *s, const struct sim_packet *p)
 	return targeted(s, p) && sim_chance(s, n->target_loss);
 }
 
-static struct sim_packet *
-damage(struct sim *s, struct sim_packet *p)
+static void
+draw_damage(struct sim *s, const struct sim_packet *p, struct sim_fault *k)
 {
 	unsigned flips = 1 + (unsigned)sim_below(s, 4);
 
 	for (unsigned i = 0; i < flips; i++) {
-		uint64_t at = sim_below(s, p->len);
-
-		p->data[at] ^= (uint8_t)(1 + sim_below(s, 255));
+		k->value[0] |= sim_below(s, p->len) << (16 * i);
+		k->value[1] |= (1 + sim_below(s, 255)) << (8 * i);
 	}
+}
+
+static struct sim_packet *
+damage(struct sim_packet *p, const struct sim_fault *k)
+{
+	for (unsigned i = 0; i < 4; i++)
+		p->data[(k->value[0] >> (16 * i) & 0xFFFF) % p->len] ^=
+			(uint8_t)(k->value[1] >> (8 * i));
 	p->damaged = true;
 	return p;
 }
 
 static struct sim_packet *
-cut(struct sim *s, struct sim_packet *p)
+cut(struct sim_packet *p, const struct sim_fault *k)
 {
-	struct sim_packet *c = copy(p, (uint32_t)sim_below(s, p->len));
+	struct sim_packet *c = copy(p, (uint32_t)(k->value[0] % p->len));
 
 	c->damaged = true;
 	sim_packet_free(p);
 	return c;
 }
 
+static bool
+damaged(struct sim *s, struct sim_packet *p, struct sim_fault *k)
+{
+	bool drawn = sim_chance(s, s->sc.net.corrupt);
+
+	k->value[0] = k->value[1] = 0;
+	if (drawn)
+		draw_damage(s, p, k);
+	return sim_fault(s, k, SIM_FAULT_DAMAGE, drawn) && p->len > 0;
+}
+
+static bool
+truncated(struct sim *s, const struct sim_packet *p, struct sim_fault *k)
+{
+	bool drawn = p->len > 0 && sim_chance(s, s->sc.net.truncate);
+
+	k->value[0] = drawn ? sim_below(s, p->len) : 0;
+	k->value[1] = 0;
+	return sim_fault(s, k, SIM_FAULT_CUT, drawn) && p->len > 0;
+}
+
+static bool
+delayed(struct sim *s, struct sim_fault *k)
+{
+	bool drawn = sim_chance(s, s->sc.net.reorder);
+
+	k->value[0] = drawn ? sim_below(s, s->sc.net.reorder_ns) : 0;
+	k->value[1] = 0;
+	return sim_fault(s, k, SIM_FAULT_DELAY, drawn);
+}
+
 static void
-deliver(struct sim *s, struct sim_packet *p, bool to_box)
+deliver(struct sim *s, struct sim_packet *p, struct sim_fault *k)
 {
 	const struct sim_network_spec *n = &s->sc.net;
 	uint64_t at = s->now + n->delay_ns + sim_below(s, n->jitter_ns);
 
-	if (sim_chance(s, n->reorder))
-		at += sim_below(s, n->reorder_ns);
-	if (sim_chance(s, n->corrupt))
-		p = damage(s, p);
-	else if (p->len > 0 && sim_chance(s, n->truncate))
-		p = cut(s, p);
-	sim_at(s, at, to_box ? SIM_TO_BOX : SIM_TO_WORKER, 0, 0, p);
+	if (delayed(s, k))
+		at += k->value[0];
+	sim_words_deliver(s, at);
+	if (damaged(s, p, k)) {
+		p = damage(p, k);
+		sim_words(s, " damaged");
+	} else if (truncated(s, p, k)) {
+		p = cut(p, k);
+		sim_words(s, " cut to %u bytes", p->len);
+	}
+	sim_at(s, at, k->to_box ? SIM_TO_BOX : SIM_TO_WORKER, 0, 0, p);
 }
 
 void
 sim_net_send(struct sim *s, struct sim_packet *p, bool to_box)
 {
-	if (to_box && !p->forged && sim_below(s, 1000) < s->sc.noise)
-		sim_noise(s, p);
-	if (lost(s, p)) {
+	struct sim_fault k;
+
+	sim_fault_of(s, &k, p, to_box);
+	if (to_box && !p->forged)
+		sim_noise(s, p, &k, sim_below(s, 1000) < s->sc.noise);
+	sim_words_send(s, p, &k);
+	if (sim_fault(s, &k, SIM_FAULT_LOSE, lost(s, p))) {
+		sim_words(s, "lost\n");
 		sim_packet_free(p);
 		return;
 	}
-	while (sim_chance(s, s->sc.net.dup))
-		deliver(s, copy(p, p->len), to_box);
-	deliver(s, p, to_box);
+	while (sim_fault(s, &k, SIM_FAULT_REPEAT, sim_chance(s, s->sc.net.dup))) {
+		deliver(s, copy(p, p->len), &k);
+		sim_words(s, "; and again, ");
+		if (++k.copy == UINT8_MAX)
+			break;
+	}
+	deliver(s, p, &k);
+	sim_words(s, "\n");
 }

@@ -12,11 +12,9 @@
  * nothing. Old datagrams sent again as they were are not noise: the network's repetitions do that.
  */
 static void
-forge(struct sim *s, struct pbox_hdr *h)
+forge(struct pbox_hdr *h, uint64_t x, uint64_t what)
 {
-	uint64_t x = pbox_random_u64(&s->random);
-
-	switch (sim_below(s, 13)) {
+	switch (what) {
 	case 0:
 		h->token ^= x | 1;
 		break;
@@ -61,32 +59,47 @@ forge(struct sim *s, struct pbox_hdr *h)
 }
 
 /* The same for a request to the registrar: its session does not fit. */
-static bool
-forge_control(struct sim *s, struct pbox_hdr *h)
+static void
+forge_control(struct pbox_hdr *h, uint32_t x)
 {
-	uint32_t x = (uint32_t)pbox_random_u64(&s->random);
-
-	/* ERROR SESSION to a forged LEAVE looks like the answer to a real one whose LEFT was lost */
-	if (h->type == PBOX_HELLO || h->type == PBOX_JOIN || h->type == PBOX_LEAVE)
-		return false;
 	if (x % 2 == 0)
 		h->token ^= x | 1;
 	else
 		h->incarnation ^= x | 1;
-	return true;
+}
+
+static bool
+worth_forging(const struct pbox_hdr *h, bool control)
+{
+	/* ERROR SESSION to a forged LEAVE looks like the answer to a real one whose LEFT was lost */
+	if (control)
+		return h->type != PBOX_HELLO && h->type != PBOX_JOIN && h->type != PBOX_LEAVE;
+	return h->type == PBOX_PUSHPULL || h->type == PBOX_PUSH;
 }
 
 void
-sim_noise(struct sim *s, const struct sim_packet *p)
+sim_noise(struct sim *s, const struct sim_packet *p, struct sim_fault *k, bool drawn)
 {
+	bool control = p->endpoint == SIM_CONTROL;
 	struct pbox_hdr h;
 	struct sim_packet *f;
 	size_t size;
 
+	if (!drawn && s->only == NULL)
+		return;
 	if (pbox_frame_decode(p->data, p->len, true, &h, &size) != PBOX_WIRE_OK)
 		return;
-	if (p->endpoint == SIM_CONTROL ? !forge_control(s, &h)
-				       : h.type != PBOX_PUSHPULL && h.type != PBOX_PUSH)
+	k->value[0] = k->value[1] = 0;
+	/* drawn for control frames that are not forged, too: seeds stay what they were */
+	if (drawn && control)
+		k->value[0] = pbox_random_u64(&s->random);
+	if (!worth_forging(&h, control))
+		return;
+	if (drawn && !control) {
+		k->value[0] = pbox_random_u64(&s->random);
+		k->value[1] = sim_below(s, 13);
+	}
+	if (!sim_fault(s, k, SIM_FAULT_FORGE, drawn))
 		return;
 	f = sim_packet_new((uint32_t)size);
 	f->endpoint = p->endpoint;
@@ -97,8 +110,10 @@ sim_noise(struct sim *s, const struct sim_packet *p)
 	/* another payload, so that a forged contribution that is taken gives a wrong sum */
 	for (size_t i = PBOX_HDR_LEN; i < size; i++)
 		f->data[i] ^= 0x11;
-	if (p->endpoint != SIM_CONTROL)
-		forge(s, &h);
+	if (control)
+		forge_control(&h, (uint32_t)k->value[0]);
+	else
+		forge(&h, k->value[0], k->value[1]);
 	pbox_frame_seal(f->data, &h);
 	sim_net_send(s, f, true);
 }

@@ -17,10 +17,18 @@
 void
 sim_restart_plan(struct sim *s)
 {
-	for (unsigned i = 0; i < s->sc.crashes; i++)
-		sim_at(s, s->now + s->sc.crash[i].at, SIM_CRASH, 0, i, NULL);
-	for (unsigned i = 0; i < s->sc.snapshots; i++)
-		sim_at(s, s->now + sim_below(s, 300 * MS), SIM_SNAPSHOT, 0, 0, NULL);
+	for (unsigned i = 0; i < s->sc.crashes; i++) {
+		struct sim_fault k = {.nth = i, .value = {s->sc.crash[i].at}};
+
+		if (sim_fault(s, &k, SIM_FAULT_CRASH, true))
+			sim_at(s, s->now + k.value[0], SIM_CRASH, 0, i, NULL);
+	}
+	for (unsigned i = 0; i < s->sc.snapshots; i++) {
+		struct sim_fault k = {.nth = i, .value = {sim_below(s, 300 * MS)}};
+
+		if (sim_fault(s, &k, SIM_FAULT_SNAPSHOT, true))
+			sim_at(s, s->now + k.value[0], SIM_SNAPSHOT, 0, 0, NULL);
+	}
 }
 
 void
@@ -31,7 +39,7 @@ sim_restart_crash(struct sim *s)
 
 	if (!b->up || s->unfinished == 0)
 		return; /* it is down already, or has nothing to lose */
-	sim_trace(s, "the box crashes");
+	sim_note(s, "the box crashes");
 	sim_box_check_counters(s);
 	sim_box_stop(s);
 	for (unsigned i = 0; i < s->sc.shards; i++) {
@@ -59,7 +67,7 @@ sim_restart_start(struct sim *s)
 {
 	sim_box_start(s);
 	s->progress_at = s->now;
-	sim_trace(s, "the box starts again: incarnation %x", s->box.incarnation);
+	sim_note(s, "the box starts again: incarnation %x", s->box.incarnation);
 }
 
 static float *

@@ -8,7 +8,6 @@
 
 #include "sim.h"
 
-#define START    (1000 * SEC) /* the clock of a box that has been up for a while */
 #define TICK     (50 * MS)
 #define PATIENCE (60 * SEC) /* without progress: a hang */
 
@@ -20,10 +19,11 @@ sim_fail(struct sim *s, const char *fmt, ...)
 	if (s->failed)
 		return;
 	s->failed = true;
+	s->invariant = fmt;
 	va_start(ap, fmt);
 	vsnprintf(s->why, sizeof(s->why), fmt, ap);
 	va_end(ap);
-	sim_trace(s, "FAILED: %s", s->why);
+	sim_note(s, "FAILED: %s", s->why);
 }
 
 void
@@ -33,7 +33,7 @@ sim_trace(struct sim *s, const char *fmt, ...)
 
 	if (!s->verbose)
 		return;
-	printf("%12.3f us ", (double)(s->now - START) / 1000.0);
+	printf("%12.3f us ", (double)(s->now - SIM_BEGIN) / 1000.0);
 	va_start(ap, fmt);
 	vprintf(fmt, ap);
 	va_end(ap);
@@ -110,11 +110,17 @@ plan_fates(struct sim *s, unsigned job)
 	const struct sim_job_spec *spec = &s->sc.job[job];
 
 	for (unsigned i = 0; i < spec->restarts + spec->rebinds; i++) {
+		bool kill = i < spec->restarts;
 		/* often while the first rounds are under way */
-		uint64_t at = s->now + sim_below(s, sim_chance(s, 0.5) ? 50 * MS : 300 * MS);
+		struct sim_fault k = {.job = (uint8_t)job,
+			.nth = i,
+			.round = s->job[job].life,
+			.value = {sim_below(s, sim_chance(s, 0.5) ? 50 * MS : 300 * MS)}};
 
-		sim_at(s, at, i < spec->restarts ? SIM_KILL : SIM_REBIND, job,
-			(unsigned)sim_below(s, spec->workers), NULL);
+		k.worker = (uint8_t)sim_below(s, spec->workers);
+		if (sim_fault(s, &k, kill ? SIM_FAULT_KILL : SIM_FAULT_REBIND, true))
+			sim_at(s, s->now + k.value[0], kill ? SIM_KILL : SIM_REBIND, job, k.worker,
+				NULL);
 	}
 	if (spec->dies)
 		for (unsigned w = 0; w < spec->workers; w++)
@@ -168,7 +174,7 @@ sim_worker_finished(struct sim *s, struct sim_worker *w)
 	w->state = SIM_DONE;
 	w->control_deadline = 0;
 	s->progress_at = s->now;
-	sim_trace(s, "%u/%u is done", w->job, w->number);
+	sim_note(s, "worker %u/%u is done", w->job, w->number);
 	if (++j->done == s->sc.job[w->job].workers)
 		sim_at(s, s->now, SIM_START, w->job, SIM_WORKERS, NULL); /* not under its feet */
 }
@@ -179,6 +185,7 @@ on_kill(struct sim *s, struct sim_worker *w, bool forever)
 	uint64_t back;
 
 	if (forever) {
+		sim_note(s, "worker %u/%u falls silent for ever", w->job, w->number);
 		sim_worker_kill(s, w);
 		w->state = SIM_DEAD;
 		s->progress_at = s->now;
@@ -186,6 +193,7 @@ on_kill(struct sim *s, struct sim_worker *w, bool forever)
 		job_over(s, &s->job[w->job]);
 	} else if (w->state >= SIM_DECLARE && w->state <= SIM_WORK && !w->finished &&
 		   !w->was_down && s->job[w->job].down + 1 < s->sc.job[w->job].workers) {
+		sim_note(s, "worker %u/%u is killed", w->job, w->number);
 		s->job[w->job].down++;
 		sim_worker_kill(s, w);
 		back = s->now + sim_below(s, 1000 * MS);
@@ -205,6 +213,15 @@ on_start(struct sim *s, const struct sim_event *e)
 		end_life(s, e->job);
 	else
 		sim_worker_start(s, &s->job[e->job].worker[e->worker], e->p != NULL);
+}
+
+static void
+on_rebind(struct sim *s, struct sim_worker *w)
+{
+	if (w->state != SIM_WORK)
+		return;
+	sim_note(s, "worker %u/%u gets another UDP port", w->job, w->number);
+	w->udp = (uint16_t)(w->udp + 1);
 }
 
 static void
@@ -296,8 +313,7 @@ handle(struct sim *s, const struct sim_event *e)
 		on_kill(s, w, e->p != NULL);
 		break;
 	case SIM_REBIND:
-		if (w->state == SIM_WORK)
-			w->udp = (uint16_t)(w->udp + 1);
+		on_rebind(s, w);
 		break;
 	case SIM_CRASH:
 		sim_restart_crash(s);
@@ -312,20 +328,23 @@ handle(struct sim *s, const struct sim_event *e)
 }
 
 static void
-begin(struct sim *s, uint64_t seed, const struct sim_limits *limits, bool verbose)
+begin(struct sim *s, const struct sim_scenario *sc, const struct sim_how *how)
 {
-	sim_scenario_make(&s->sc, seed, limits);
+	s->sc = *sc;
 	s->engine = sim_planted != 0 ? &sim_engine_planted : &sim_engine_real;
-	s->verbose = verbose;
+	s->verbose = how->verbose;
+	s->words = how->words;
+	s->only = how->only;
+	s->made = how->made;
 	s->exact = true;
-	s->now = s->progress_at = START;
+	s->now = s->progress_at = SIM_BEGIN;
 	s->unfinished = s->sc.jobs;
-	pbox_random_seed(&s->random, ~seed);
+	pbox_random_seed(&s->random, ~sc->seed ^ how->salt);
 	for (unsigned i = 0; i < s->sc.net.holes; i++) {
-		s->sc.net.hole[i].from += START;
-		s->sc.net.hole[i].to += START;
+		s->sc.net.hole[i].from += SIM_BEGIN;
+		s->sc.net.hole[i].to += SIM_BEGIN;
 	}
-	if (verbose)
+	if (how->verbose)
 		sim_scenario_print(&s->sc);
 	for (unsigned j = 0; j < s->sc.jobs; j++) {
 		s->job[j].init_elements = pbox_init_elements(s->sc.job[j].mtu);
@@ -361,29 +380,41 @@ end(struct sim *s)
 			sim_worker_kill(s, &s->job[j].worker[w]);
 	}
 	sim_box_stop(s);
+	free(s->alike);
 }
 
 void
-sim_run(struct sim_result *out, uint64_t seed, const struct sim_limits *limits, bool verbose)
+sim_run(struct sim_result *out, const struct sim_scenario *sc, const struct sim_how *how)
 {
 	struct sim *s = calloc(1, sizeof(*s));
 	struct sim_event e;
 
 	PBOX_ASSERT(s != NULL);
-	begin(s, seed, limits, verbose);
+	begin(s, sc, how);
 	while (!s->failed && sim_queue_pop(&s->queue, &e)) {
 		PBOX_ASSERT(e.at >= s->now);
 		s->now = e.at;
-		s->events++;
+		if (++s->events == how->events)
+			sim_fail(s, "%llu events are no end", (unsigned long long)how->events);
 		sim_hash(s, sim_mix(e.at, (uint64_t)e.kind << 32 | e.job << 16 | e.worker));
 		handle(s, &e);
+		if (s->progress_at != s->moved_at) {
+			s->moved_at = s->progress_at;
+			s->moving = s->frames;
+		}
+		if (how->live != NULL) {
+			how->live->events = s->events;
+			how->live->frames = how->live->moving = s->frames;
+		}
 	}
 	end(s);
 	*out = (struct sim_result){.ok = !s->failed,
 		.hash = s->hash,
 		.events = s->events,
-		.virtual_ns = s->now - START,
-		.frames = s->frames};
+		.virtual_ns = s->now - SIM_BEGIN,
+		.frames = s->frames,
+		.moving = s->moving,
+		.invariant = s->invariant};
 	for (unsigned i = 0; i < SIM_SHARDS; i++)
 		for (unsigned k = 0; k < PBOX_SS_STATS; k++)
 			out->shard[k] += s->box.shard[i].stats[k];

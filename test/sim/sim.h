@@ -11,6 +11,8 @@
  * from one seed; nothing reads a clock or a random source of the machine.
  */
 
+#include <stdio.h>
+
 #include <pbox_engine.h>
 #include <pbox_registrar.h>
 #include <pbox_shard.h>
@@ -28,6 +30,7 @@
 #define MS        UINT64_C(1000000)
 #define SIM_PROBE (100 * MS) /* R6.9 */
 #define SEC       UINT64_C(1000000000)
+#define SIM_BEGIN (1000 * SEC) /* the clock of a box that has been up for a while */
 
 /* Where a datagram goes: an endpoint's number, or this one. */
 #define SIM_CONTROL 0xFFFF
@@ -230,8 +233,67 @@ struct sim_packet *sim_packet_new(uint32_t len);
 void sim_packet_free(struct sim_packet *p);
 /* Takes p; delivers none, one or several copies, perhaps damaged. */
 void sim_net_send(struct sim *s, struct sim_packet *p, bool to_box);
-/* Forged variants of real datagrams (noise.c). */
-void sim_noise(struct sim *s, const struct sim_packet *p);
+/* A forged variant of a real datagram (noise.c), if one is drawn, or that of the fault list. */
+struct sim_fault;
+void sim_noise(struct sim *s, const struct sim_packet *p, struct sim_fault *k, bool drawn);
+
+/* ---- faults (fault.c) ---------------------------------------------------------------------- */
+
+/*
+ * What goes wrong in a run, as a list: every decision that was drawn against a datagram, a mail, a
+ * worker or the box. A run can be repeated with some of them only (shrink.c). A decision is known by
+ * what it hits, not by when it was drawn, so that the others stay what they are.
+ */
+enum sim_fault_kind {
+	SIM_FAULT_LOSE,
+	SIM_FAULT_REPEAT,
+	SIM_FAULT_DELAY,     /* value[0]: ns more than the way takes */
+	SIM_FAULT_DAMAGE,    /* value[0]: up to four places, 16 bits each; value[1]: 8 bits each */
+	SIM_FAULT_CUT,       /* value[0]: bytes left */
+	SIM_FAULT_FORGE,     /* value[0]: random number, value[1]: what is forged */
+	SIM_FAULT_SLOW_MAIL, /* value[0]: ns */
+	SIM_FAULT_KILL,      /* value[0]: ns after the beginning of the worker's job */
+	SIM_FAULT_REBIND,    /* likewise */
+	SIM_FAULT_CRASH,     /* value[0]: ns after the beginning */
+	SIM_FAULT_SNAPSHOT,  /* likewise; no fault, but what a crash is survived by */
+	SIM_FAULT_KINDS
+};
+
+struct sim_fault {
+	uint32_t chunk, round, nth; /* nth: of all that are alike */
+	uint16_t frag;
+	uint8_t kind, type, job, worker; /* type of the first frame */
+	bool to_box, forged;
+	uint8_t copy; /* 0: the first to be delivered */
+	uint64_t value[2];
+};
+
+struct sim_faults {
+	struct sim_fault *f;
+	size_t n, cap;
+	bool fixed; /* f is not to be moved: what is beyond cap is forgotten */
+};
+
+/* k is the fault as drawn, or not drawn: does it happen? Its values may become others. */
+bool sim_fault(struct sim *s, struct sim_fault *k, enum sim_fault_kind kind, bool drawn);
+/* Begin k for this datagram: which one it is. */
+void sim_fault_of(struct sim *s, struct sim_fault *k, const struct sim_packet *p, bool to_box);
+/* Number of those before it that are alike. */
+uint32_t sim_fault_nth(struct sim *s, const struct sim_fault *k);
+void sim_faults_add(struct sim_faults *l, const struct sim_fault *k);
+void sim_faults_sort(struct sim_faults *l);
+/* One line a fault, for people and for sim_faults_read(). */
+void sim_faults_print(const struct sim_faults *l, FILE *to);
+bool sim_faults_line(struct sim_faults *l, const char *line);
+
+/* ---- the trace in words (words.c) ------------------------------------------------------------ */
+
+void sim_words(const struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* A line of its own, in both kinds of trace. */
+void sim_note(const struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Begin the line of a datagram; when a copy of it arrives. */
+void sim_words_send(const struct sim *s, const struct sim_packet *p, const struct sim_fault *k);
+void sim_words_deliver(const struct sim *s, uint64_t at);
 
 /* ---- the box (box.c, box_check.c) ------------------------------------------------------------ */
 
@@ -454,15 +516,19 @@ struct sim {
 	const struct sim_engine *engine;
 	struct pbox_random random;
 	struct sim_queue queue;
-	uint64_t now, hash, events, progress_at, frames;
+	uint64_t now, hash, events, progress_at, frames, moved_at, moving;
 	unsigned unfinished; /* jobs */
 	struct sim_box box;
 	struct sim_job job[SIM_JOBS];
-	bool failed, verbose;
+	bool failed, verbose, words;
 	unsigned burst_left; /* datagrams still to be lost */
 	uint64_t expected_contributions, expected_rounds;
 	bool exact; /* contributions can be counted: nobody dies */
 	char why[512];
+	const char *invariant;         /* the form of why */
+	const struct sim_faults *only; /* these faults and no others; NULL: as they are drawn */
+	struct sim_faults *made;       /* what was done, or NULL */
+	uint32_t *alike;               /* counters for sim_fault_nth(), where one is needed */
 };
 
 /* The first failure is kept; the run ends. */
@@ -485,9 +551,22 @@ const struct sim_table_spec *sim_spec(
 struct sim_result {
 	bool ok;
 	uint64_t hash, events, virtual_ns, frames;
+	uint64_t moving; /* frames until nothing moved any more */
 	uint64_t shard[PBOX_SS_STATS], registrar[PBOX_RS_STATS];
 	char why[512];
+	const char *invariant; /* NULL: ok */
 };
-void sim_run(struct sim_result *out, uint64_t seed, const struct sim_limits *limits, bool verbose);
+
+/* How to run a scenario; all zero: as its seed says, in silence. */
+struct sim_how {
+	bool verbose; /* everything */
+	bool words;   /* one line a datagram, and what becomes of it */
+	uint64_t salt;
+	uint64_t events; /* at most; 0: no limit */
+	const struct sim_faults *only;
+	struct sim_faults *made;
+	struct sim_result *live; /* events and frames as they come, for one who outlives it */
+};
+void sim_run(struct sim_result *out, const struct sim_scenario *sc, const struct sim_how *how);
 
 #endif /* SIM_H */

@@ -124,7 +124,6 @@ sim_worker_start(struct sim *s, struct sim_worker *w, bool restarted)
 void
 sim_worker_kill(struct sim *s, struct sim_worker *w)
 {
-	sim_trace(s, "%u/%u is killed", w->job, w->number);
 	(void)s;
 	clear(w);
 }

@@ -48,7 +48,7 @@ sim_restore_rejoin(struct sim *s, struct sim_worker *w)
 		sim_worker_finished(s, w); /* nobody needs it any more */
 		return;
 	}
-	sim_trace(s, "%u/%u has lost its session", w->job, w->number);
+	sim_note(s, "worker %u/%u has lost its session", w->job, w->number);
 	w->rejoins = w->work != NULL;
 	w->restoring = false;
 	w->token = 0;
@@ -83,7 +83,7 @@ end(struct sim *s, struct sim_worker *w)
 {
 	w->restoring = w->rejoins = false;
 	s->progress_at = s->now;
-	sim_trace(s, "%u/%u has told all", w->job, w->number);
+	sim_note(s, "worker %u/%u has told all", w->job, w->number);
 	sim_data_lanes(s, w);
 	sim_data_go(s, w);
 }

@@ -16,25 +16,14 @@
 
 #include <rte_common.h>
 
-#include "testps.h"
+#include "rounds.h"
 
-#define TURN       8 /* fragments of one worker in a row */
-#define SLOTS_MAX  4096
-#define SCAN_US    1000
-#define GATE_US    20
-#define PTO_MIN    1000 /* us */
-#define RTO_MIN    20000
-#define RTO_FIRST  100000
-#define HELD_FIRST 20000
-#define HELD_LOSSY 4000
-#define WAIT_MAX   1000000
-#define LOSSY_US   200000
-#define EVIDENCE   32 /* answers to later ones: it is lost, not late */
-#define ASK        4  /* time-outs of a stream that may ask at once */
-#define ASK_LOSSY  16
-#define TOLERATED  (1.0 / 32) /* of the frames; beyond that the window shrinks (R6.10) */
-#define FIRST_ALL  1024       /* frames of a lane under way at first */
-#define SAVED_US   20000      /* of the rate, while nothing can be sent */
+#define TURN      8 /* fragments of one worker in a row */
+#define SLOTS_MAX 4096
+#define GATE_US   20
+#define LOSSY_US  200000
+#define FIRST_ALL 1024  /* frames of a lane under way at first */
+#define SAVED_US  20000 /* of the rate, while nothing can be sent */
 
 /* Offsets in a frame of the box (doc/protocol.md section 2). */
 enum {
@@ -79,12 +68,6 @@ get64(const uint8_t *p)
 	return v;
 }
 
-static inline uint32_t
-fragments_at(const struct plan *p, unsigned e)
-{
-	return p->first[e + 1] - p->first[e];
-}
-
 /* ---- what may be sent ------------------------------------------------------------------------- */
 
 /* Workers with compute times take one round after another; the others one fragment after another. */
@@ -95,8 +78,8 @@ is_gated(const struct lane *l, unsigned k)
 	       atomic_load_explicit(&l->t->straggler, memory_order_relaxed) == (int)worker_of(l, k);
 }
 
-static inline bool
-may_send(const struct lane *l, unsigned s)
+bool
+rounds_may_send(const struct lane *l, unsigned s)
 {
 	const struct plan *p = &l->t->plan;
 	unsigned e = s % p->endpoints, k = s / p->endpoints;
@@ -113,8 +96,8 @@ may_send(const struct lane *l, unsigned s)
 	       l->now >= l->start_us[k] + p->f[p->first[e] + l->next_frag[s]].release_us;
 }
 
-static inline void
-make_ready(struct lane *l, unsigned s)
+void
+rounds_ready(struct lane *l, unsigned s)
 {
 	if (l->queued[s])
 		return;
@@ -124,8 +107,8 @@ make_ready(struct lane *l, unsigned s)
 
 /* ---- sending ------------------------------------------------------------------------------------ */
 
-static inline struct pbox_hdr
-header(const struct lane *l, unsigned worker, const struct fragment *f, enum pbox_type type,
+struct pbox_hdr
+rounds_header(const struct lane *l, unsigned worker, const struct fragment *f, enum pbox_type type,
 	uint32_t round)
 {
 	const struct testps *t = l->t;
@@ -142,15 +125,15 @@ header(const struct lane *l, unsigned worker, const struct fragment *f, enum pbo
 		.ts = (uint32_t)l->now};
 }
 
-static struct rte_mbuf *
-contribution(struct lane *l, unsigned worker, uint32_t i, uint32_t round, unsigned flags)
+struct rte_mbuf *
+rounds_contribution(struct lane *l, unsigned worker, uint32_t i, uint32_t round, unsigned flags)
 {
 	const struct testps *t = l->t;
 	const struct plan *p = &t->plan;
 	const struct fragment *f = &p->f[i];
 	unsigned pattern = (data_seed(round, i) + worker) % PATTERNS;
 	unsigned at = f->length * PATTERNS + pattern;
-	struct pbox_hdr h = header(l, worker, f, PBOX_PUSHPULL, round);
+	struct pbox_hdr h = rounds_header(l, worker, f, PBOX_PUSHPULL, round);
 	struct rte_mbuf *m = lane_packet(l, t->copy ? l->frames : l->heads);
 	uint8_t *b;
 
@@ -187,7 +170,7 @@ send_next(struct lane *l, unsigned s)
 	unsigned e = s % p->endpoints, worker = worker_of(l, s / p->endpoints);
 	uint32_t i = p->first[e] + l->next_frag[s], round = l->next_round[s];
 	size_t slot = (size_t)s * l->slots + (l->next[s] & (l->slots - 1));
-	struct rte_mbuf *m = contribution(l, worker, i, round, 0);
+	struct rte_mbuf *m = rounds_contribution(l, worker, i, round, 0);
 
 	if (m == NULL)
 		return false;
@@ -246,7 +229,7 @@ send_ready(struct lane *l)
 	while (waiting-- > 0 && budget > 0 && l->tokens >= 1 && room(l)) {
 		unsigned s = l->ready[l->ready_head++ & l->ready_mask], n = 0;
 
-		while (n < TURN && budget > 0 && l->tokens >= 1 && may_send(l, s)) {
+		while (n < TURN && budget > 0 && l->tokens >= 1 && rounds_may_send(l, s)) {
 			if (!send_next(l, s)) {
 				budget = 0;
 				break;
@@ -256,8 +239,8 @@ send_ready(struct lane *l)
 			l->tokens -= 1;
 		}
 		l->queued[s] = 0;
-		if (may_send(l, s))
-			make_ready(l, s);
+		if (rounds_may_send(l, s))
+			rounds_ready(l, s);
 	}
 }
 
@@ -343,8 +326,8 @@ land(struct lane *l, const struct answer *a)
 		l->start_us[k] = l->now + l->slowest_us[k];
 		count(l, LS_ROUNDS, 1);
 	}
-	if (!l->queued[s] && may_send(l, s))
-		make_ready(l, s);
+	if (!l->queued[s] && rounds_may_send(l, s))
+		rounds_ready(l, s);
 }
 
 /* The payload is what it must be and the CRC says so too; else *damaged: or it was not sent so. */
@@ -434,7 +417,7 @@ rounds_wait(struct lane *l, unsigned worker, const struct pbox_hdr *h)
 		return;
 	}
 	/* the contribution was lost (R6.4), or found damaged (R2.5) */
-	m = contribution(l, worker, a.i, h->round, PBOX_F_RETX);
+	m = rounds_contribution(l, worker, a.i, h->round, PBOX_F_RETX);
 	if (m == NULL)
 		return;
 	l->sent[a.slot] = (uint32_t)l->now;
@@ -447,158 +430,7 @@ rounds_wait(struct lane *l, unsigned worker, const struct pbox_hdr *h)
 	lane_out(l, worker, m);
 }
 
-/* ---- timers ------------------------------------------------------------------------------------- */
-
-/* Who only reflects answers no question: the contribution goes again. */
-static void
-reflect_again(struct lane *l, unsigned worker, uint32_t i, uint32_t round)
-{
-	struct rte_mbuf *m = contribution(l, worker, i, round, PBOX_F_RETX);
-
-	if (m == NULL)
-		return;
-	count(l, LS_REPEATED, 1);
-	lane_out(l, worker, m);
-}
-
-/* A suspected loss: a header asks what the box knows of it (R6.4). */
-static void
-probe(struct lane *l, unsigned s, uint64_t position, size_t slot)
-{
-	const struct plan *p = &l->t->plan;
-	unsigned e = s % p->endpoints, worker = worker_of(l, s / p->endpoints);
-	uint32_t n = fragments_at(p, e);
-	const struct fragment *f = &p->f[p->first[e] + position % n];
-	uint32_t round = p->round + 1 + (uint32_t)(position / n);
-	struct pbox_hdr h = header(l, worker, f, PBOX_PULL, round);
-
-	l->sent[slot] = (uint32_t)l->now;
-	if (l->tries[slot] < UINT8_MAX)
-		l->tries[slot]++;
-	if (l->t->opt.reflected) {
-		reflect_again(l, worker, p->first[e] + (uint32_t)(position % n), round);
-		return;
-	}
-	if (l->state[slot] != SLOT_HELD)
-		l->state[slot] = l->newest[s] > position ? SLOT_PROBED : SLOT_ASKED;
-	count(l, LS_PROBES, 1);
-	lane_frame(l, worker, &l->t->data_to[worker * p->endpoints + e], &h, NULL);
-}
-
-static uint32_t
-backed_off(uint32_t wait, unsigned shift)
-{
-	uint64_t v = (uint64_t)wait << (shift < 10 ? shift : 10);
-
-	return v < WAIT_MAX ? (uint32_t)v : WAIT_MAX;
-}
-
-/* How long the answer to what a slot sent last may take. */
-static uint32_t
-patience(const struct lane *l, unsigned s, uint64_t position, size_t slot)
-{
-	const struct path *p = &l->path[s % l->t->plan.endpoints];
-	uint32_t pto = RTE_MAX(p->srtt + 4 * p->rttvar, (uint32_t)PTO_MIN), rto;
-	bool lossy = l->now < p->lossy_us;
-
-	rto = RTE_MAX(pto, p->peak + p->peak / 4);
-	rto = p->srtt == 0 ? RTO_FIRST : RTE_MAX(rto, (uint32_t)RTO_MIN);
-	if (lossy)
-		rto = pto;
-	if (l->state[slot] == SLOT_HELD)
-		return backed_off(
-			RTE_MAX(4 * rto, lossy ? (uint32_t)HELD_LOSSY : (uint32_t)HELD_FIRST),
-			l->tries[slot] / 2);
-	if (p->srtt != 0 && l->newest[s] > position + EVIDENCE && l->tries[slot] == 0)
-		return pto;
-	return backed_off(rto, l->tries[slot] / 2);
-}
-
-static void
-scan(struct lane *l, unsigned s)
-{
-	bool lossy = l->now < l->path[s % l->t->plan.endpoints].lossy_us;
-	unsigned asked = 0, most = lossy ? ASK_LOSSY : ASK;
-	uint64_t next = l->now + WAIT_MAX;
-
-	for (uint64_t at = l->oldest[s]; at != l->next[s]; at++) {
-		size_t slot = (size_t)s * l->slots + (at & (l->slots - 1));
-		uint32_t age = (uint32_t)l->now - l->sent[slot], wait;
-
-		if (l->state[slot] == SLOT_DONE)
-			continue;
-		wait = patience(l, s, at, slot);
-		if (age >= wait && asked < most) {
-			probe(l, s, at, slot);
-			asked++;
-			wait = patience(l, s, at, slot);
-			age = 0;
-		}
-		if (l->now + (age < wait ? wait - age : SCAN_US) < next)
-			next = l->now + (age < wait ? wait - age : SCAN_US);
-	}
-	/* evidence and samples may make it sooner */
-	l->due[s] = RTE_MIN(next, l->now + 4 * SCAN_US);
-}
-
-/* Windows grow while nothing gets lost, and shrink by half of what is lost beyond what a bad link
- * explains (R6.10). */
-static void
-pace(struct lane *l, struct path *p, double most)
-{
-	double all = (double)p->answered + p->lost, bad;
-
-	if (l->now - p->epoch_us < RTE_MAX(p->srtt, (uint32_t)SCAN_US) || all < p->window)
-		return;
-	bad = p->lost / all - TOLERATED;
-	bad = (bad > 0 ? bad : 0) + p->marked / all;
-	if (bad > 0) {
-		double least = most / 8 > 1 ? most / 8 : 1;
-
-		p->window *= 1 - (bad < 1 ? bad : 1) / 2;
-		p->window = p->window > least ? p->window : least;
-		p->threshold = p->window;
-	} else {
-		p->window += p->window < p->threshold ? p->window / 2 + 1 : 1;
-		p->window = p->window < most ? p->window : most;
-	}
-	p->answered = p->lost = p->marked = 0;
-	p->epoch_us = l->now;
-}
-
-static double
-granted(const struct lane *l)
-{
-	const struct testps *t = l->t;
-	unsigned most = t->session.window;
-
-	if (t->now.window != 0 && t->now.window < most)
-		most = t->now.window;
-	return most < l->slots ? most : l->slots;
-}
-
-static void
-look_at_timers(struct lane *l)
-{
-	const struct testps *t = l->t;
-	uint32_t limit = atomic_load(&t->limit);
-	bool idle = true;
-
-	for (unsigned e = 0; e < t->plan.endpoints; e++)
-		pace(l, &l->path[e], granted(l));
-	for (unsigned s = 0; s < l->streams; s++) {
-		bool empty = l->next[s] == l->oldest[s];
-
-		idle &= empty && (l->next_round[s] > limit ||
-					 fragments_at(&t->plan, s % t->plan.endpoints) == 0);
-		if (!empty && l->now >= l->due[s])
-			scan(l, s);
-		/* the window or the limit may have grown */
-		if (!l->queued[s] && may_send(l, s))
-			make_ready(l, s);
-	}
-	atomic_store(&l->idle, idle);
-}
+/* ---- a run ---------------------------------------------------------------------------------------- */
 
 /* Compute times that have passed. */
 static void
@@ -611,12 +443,10 @@ open_gates(struct lane *l)
 		l->slowest_us[k] =
 			straggler == (int)worker_of(l, k) ? atomic_load(&l->t->straggler_us) : 0;
 		for (unsigned e = 0; e < endpoints && is_gated(l, k); e++)
-			if (!l->queued[k * endpoints + e] && may_send(l, k * endpoints + e))
-				make_ready(l, k * endpoints + e);
+			if (!l->queued[k * endpoints + e] && rounds_may_send(l, k * endpoints + e))
+				rounds_ready(l, k * endpoints + e);
 	}
 }
-
-/* ---- a run ---------------------------------------------------------------------------------------- */
 
 void
 rounds_begin(struct lane *l)
@@ -628,7 +458,7 @@ rounds_begin(struct lane *l)
 	for (unsigned k = 0; k < l->workers; k++)
 		l->start_us[k] = l->now;
 	open_gates(l);
-	look_at_timers(l);
+	timers_look(l);
 }
 
 void
@@ -651,7 +481,7 @@ rounds_turn(struct lane *l)
 	send_ready(l);
 	if (l->now >= l->scan_us) {
 		l->scan_us = l->now + SCAN_US;
-		look_at_timers(l);
+		timers_look(l);
 	}
 }
 

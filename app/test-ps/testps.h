@@ -12,7 +12,8 @@
  *     options.c, options_load.c  the command line         model.c    tensors, fragments in order
  *     ports.c     ports, addresses, packets               check.c    gradients and reference sums
  *     lane.c      the loop of one lcore                   control.c  join, declare, map, leave
- *     rounds.c    contributions, results, timers          session.c  all lanes together: start, stop
+ *     rounds.c    contributions, results                  timers.c   losses, windows
+ *     session.c   all lanes together: start, stop
  *     loopback.c  a box, or a mirror, in this process     stats.c    counters, figures
  *     show.c, prompt.c  the prompt                        json.c     results as JSON
  *     run.c, main.c

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef TESTPS_ROUNDS_H
+#define TESTPS_ROUNDS_H
+
+/** @file What rounds.c and timers.c share. A lane's own thread. */
+
+#include "testps.h"
+
+#define SCAN_US 1000 /* between two looks at the timers */
+
+static inline uint32_t
+fragments_at(const struct plan *p, unsigned e)
+{
+	return p->first[e + 1] - p->first[e];
+}
+
+/** May stream @p s send its next fragment? */
+bool rounds_may_send(const struct lane *l, unsigned s);
+/** It stands in the ring of those that may. */
+void rounds_ready(struct lane *l, unsigned s);
+struct pbox_hdr rounds_header(const struct lane *l, unsigned worker, const struct fragment *f,
+	enum pbox_type type, uint32_t round);
+/** The frame of fragment @p i; NULL: no packet was to be had. */
+struct rte_mbuf *rounds_contribution(
+	struct lane *l, unsigned worker, uint32_t i, uint32_t round, unsigned flags);
+
+/* timers.c */
+/** Every SCAN_US: ask about what is late, adapt the windows, find out whether all is done. */
+void timers_look(struct lane *l);
+
+#endif /* TESTPS_ROUNDS_H */

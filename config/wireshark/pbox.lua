@@ -464,6 +464,23 @@ end
 
 -- ---- payloads --------------------------------------------------------------------------------------
 
+local UTF8 = { "^[\0-\127]+", "^[\194-\223][\128-\191]", "^\224[\160-\191][\128-\191]",
+	"^[\225-\236\238\239][\128-\191][\128-\191]", "^\237[\128-\159][\128-\191]",
+	"^\240[\144-\191][\128-\191][\128-\191]", "^[\241-\243][\128-\191][\128-\191][\128-\191]",
+	"^\244[\128-\143][\128-\191][\128-\191]" }
+
+-- a text, with damaged UTF-8 replaced
+local function readable(s)
+	local out, at = {}, 1
+	while at <= #s do
+		local good
+		for _, p in ipairs(UTF8) do good = good or s:match(p, at) end
+		out[#out + 1] = good or "?"
+		at = at + (good and #good or 1)
+	end
+	return table.concat(out)
+end
+
 -- One set of rows at `at` of a payload; the values by name, and where they end. nil: it ends too early.
 local function add_rows(tree, buf, at, name)
 	local v = { entries = {} }
@@ -485,10 +502,10 @@ local function add_rows(tree, buf, at, name)
 			elseif kind:sub(1, 3) == "str" then
 				local s = r:raw()
 				if kind:sub(1, 4) == "strz" and not s:find("\0", 1, true) then return nil, at end
-				v[row[1]] = s:match("^[^%z]*")
+				v[row[1]] = readable(s:match("^[^\0]*"))
 				tree:add(field, r, v[row[1]])
 			elseif kind == "text" then
-				v[row[1]] = r:string(ENC_UTF_8)
+				v[row[1]] = readable(r:raw())
 				tree:add(field, r, v[row[1]])
 			else
 				tree:add(field, r)

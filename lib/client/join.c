@@ -212,6 +212,8 @@ on_error(struct join *j, const struct rx_frame *f)
 		j->have_cookie = false;
 		return;
 	}
+	if (m.code == PBOX_E_VERSION && m.detail == PBOX_VERSION_WIRE)
+		return; /* it speaks ours: the HELLO was damaged on its way, and goes again */
 	if (may_pass(j, m.code)) {
 		put_off(j, &m);
 		return;

@@ -32,7 +32,7 @@ struct fake_conf {
 	unsigned take_back;
 	bool take_back_ts;
 	unsigned work_ms, pause_ms; /* a box that gets the CPU for a part of the time */
-	bool silent, deaf, version_error, no_data, other_secret, full;
+	bool silent, deaf, version_error, hello_damaged, no_data, other_secret, full;
 };
 
 struct fake_counts {

@@ -332,6 +332,8 @@ fake_control(struct fake_box *b, int fd, const struct sockaddr_in *from, const s
 	case PBOX_HELLO:
 		if (b->conf.version_error)
 			fake_error(b, fd, from, h, PBOX_E_VERSION, 9, "");
+		else if (b->conf.hello_damaged && b->hellos++ == 0)
+			fake_error(b, fd, from, h, PBOX_E_VERSION, PBOX_VERSION_WIRE, "");
 		else
 			answer(b, fd, from, h, PBOX_RETRY,
 				pbox_retry_encode(payload_room(b), 64, &r));

@@ -82,7 +82,7 @@ struct fake_box {
 	uint16_t port[1 + FAKE_ENDPOINTS];
 	char address[64];
 	bool stop;
-	uint32_t incarnation, first_chunk;
+	uint32_t incarnation, first_chunk, hellos;
 	bool first_seen;
 	uint64_t random;
 	struct fake_member member[FAKE_WORKERS];

@@ -90,6 +90,11 @@ test_refusals(void)
 	HAS("version 9");
 	fake_stop(b);
 	conf.version_error = false;
+	conf.hello_damaged = true; /* on its way, so that it seemed to be of another version */
+	b = fake_start(&conf);
+	CU_ASSERT_EQUAL(try_open(b, 2, 2000, "job", "secret"), 0);
+	fake_stop(b);
+	conf.hello_damaged = false;
 	conf.other_secret = true;
 	b = fake_start(&conf);
 	CU_ASSERT_EQUAL(try_open(b, 2, 2000, "job", "secret"), PBOX_C_SECRET);

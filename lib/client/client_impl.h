@@ -63,7 +63,8 @@ void text_add(char *text, size_t cap, const char *fmt, ...) __attribute__((forma
 
 struct window {
 	uint64_t srtt, rttvar, rtt_min, rtt_peak, rto; /* ns; srtt 0: no sample yet */
-	uint64_t pto; /* the rto without its margins: where losses are proven, a probe is cheap */
+	uint64_t pto;   /* the rto without its margins: where losses are proven, a probe is cheap */
+	uint64_t pause; /* that, and as long as answers have taken of late */
 	uint64_t min_rto;
 	uint64_t peak_at, epoch_at;
 	double size, ssthresh;
@@ -518,7 +519,9 @@ void recover_wait(
 /** The box has it, and waits for others. */
 void recover_hold(struct ep *ep, struct flight *fl, uint64_t now);
 void recover_evidence(struct pbox_client *c, struct ep *ep);
-void recover_timers(struct pbox_client *c, struct ep *ep);
+/** @p now: what had come by then has been looked at. That is earlier than c->now by what the processor
+ * did meanwhile, or did for others: answers may stand in the socket since. */
+void recover_timers(struct pbox_client *c, struct ep *ep, uint64_t now);
 
 /* why.c */
 /** What the operation waits for (progress thread); returns the missing worker, or -1. */

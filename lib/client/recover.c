@@ -27,6 +27,8 @@
 #define UNKEPT_FIRST (4 * NS_PER_MS)
 #define UNKEPT_MAX   (256 * NS_PER_MS)
 #define INTERVAL_MAX NS_PER_S
+#define FEW          16 /* frames under way, which may all be lost */
+#define FEW_INTERVAL (50 * NS_PER_MS)
 #define PROBED_MAX   (250 * NS_PER_MS) /* while the box may not have it */
 #define DOUBTS       4                 /* flights that timers ask for at once, */
 #define LOSSY        (200 * NS_PER_MS) /* for so long after a proven loss others are likely */
@@ -37,7 +39,9 @@
  * lost each way, eight tries in a row fail for one fragment in 250. */
 #define MAX_BACKOFF   (2 * MAX_SHIFT)
 #define PAUSE_BACKOFF 3
-#define MANY_LOSSES   4 /* of one fragment: the box may be unable to keep it; slow down */
+#define MANY_LOSSES   4  /* of one fragment: the box may be unable to keep it; slow down */
+#define MANY_ON_BAD   16 /* but where one in ten is lost, so are some fragments many times */
+#define BAD_LINK      0.1
 
 static uint64_t
 shifted(uint64_t base, unsigned shift, uint64_t max)
@@ -47,10 +51,31 @@ shifted(uint64_t base, unsigned shift, uint64_t max)
 	return v < max ? v : max;
 }
 
+/** How long an answer may take. Where frames were lost of late, no longer than answers have taken;
+ * and where few are under way, so that all may be lost, no longer than the variance says: a pause of
+ * the box is unlikelier then. */
+static uint64_t
+patience(const struct ep *ep, bool lossy)
+{
+	if (!lossy)
+		return ep->win.rto;
+	return ep->in_flight - ep->held < FEW ? ep->win.pto : ep->win.pause;
+}
+
 static bool
 is_lossy(const struct ep *ep, uint64_t now)
 {
-	return ep->lost_ns != 0 && now - ep->lost_ns < LOSSY;
+	return ep->lost_ns != 0 && now < ep->lost_ns + LOSSY;
+}
+
+/** Asking about a few fragments costs next to nothing, and may be all that a job waits for. */
+static uint64_t
+interval_max(const struct ep *ep, uint64_t least)
+{
+	uint64_t most = ep->in_flight * FEW_INTERVAL;
+
+	most = most > least ? most : least;
+	return most < INTERVAL_MAX ? most : INTERVAL_MAX;
 }
 
 /** Timer and evidence for the state that the flight is in. */
@@ -58,14 +83,15 @@ static void
 arm(struct ep *ep, struct flight *fl, uint64_t now)
 {
 	bool lossy = is_lossy(ep, now);
-	uint64_t rto = lossy ? ep->win.pto : ep->win.rto, wait;
+	uint64_t rto = patience(ep, lossy), wait;
 	uint64_t held = lossy ? HELD_LOSSY : HELD_FIRST;
 	uint32_t gap, window = window_frames(&ep->win);
 
 	switch (fl->state) {
 	case FLIGHT_HELD:
 		wait = (lossy ? 2 : 4) * rto;
-		wait = shifted(wait > held ? wait : held, fl->backoff / 2, INTERVAL_MAX);
+		wait = wait > held ? wait : held;
+		wait = shifted(wait, fl->backoff / 2, interval_max(ep, wait));
 		gap = (uint32_t)shifted(
 			(lossy ? window : 2 * window) + MIN_THRESH, fl->tries, UINT32_MAX);
 		break;
@@ -264,12 +290,12 @@ recover_wait(struct pbox_client *c, struct ep *ep, struct flight *fl, const stru
 		was_lost(ep, c->now);
 		doubts_end(ep, c->now);
 		fl->tries = fl->backoff = 0;
-		if (++fl->losses < MANY_LOSSES) {
+		if (++fl->losses < (ep->win.share > BAD_LINK ? MANY_ON_BAD : MANY_LOSSES)) {
 			enter(ep, fl, FLIGHT_SENT);
 			resend(c, ep, fl);
 			return;
 		}
-		fl->losses = MANY_LOSSES;
+		fl->losses--;
 	}
 	if (fl->state != FLIGHT_UNKEPT)
 		fl->backoff = 0;
@@ -313,7 +339,7 @@ static bool
 may_ask(struct ep *ep, const struct flight *fl, uint64_t now, uint64_t *later)
 {
 	bool lossy = is_lossy(ep, now);
-	uint64_t rto = lossy ? ep->win.pto : ep->win.rto;
+	uint64_t rto = patience(ep, lossy);
 	uint32_t most;
 
 	*later = ep->final_ns + rto;
@@ -337,21 +363,20 @@ may_ask(struct ep *ep, const struct flight *fl, uint64_t now, uint64_t *later)
 }
 
 void
-recover_timers(struct pbox_client *c, struct ep *ep)
+recover_timers(struct pbox_client *c, struct ep *ep, uint64_t now)
 {
 	struct flight *last = ep->last, *next;
 	uint64_t due = UINT64_MAX;
 	bool silent = false;
 
-	if (ep->first == NULL || c->now < ep->next_due)
+	if (ep->first == NULL || now < ep->next_due)
 		return;
 	for (struct flight *fl = ep->first; fl != NULL; fl = next) {
 		uint64_t when = fl->due_ns;
 		bool end = fl == last;
 
 		next = end ? NULL : fl->next;
-		if (when <= c->now &&
-			(fl->state == FLIGHT_UNKEPT || may_ask(ep, fl, c->now, &when))) {
+		if (when <= now && (fl->state == FLIGHT_UNKEPT || may_ask(ep, fl, now, &when))) {
 			if (fl->backoff < MAX_BACKOFF)
 				fl->backoff++;
 			ep->paused |= fl->backoff >= PAUSE_BACKOFF;
@@ -363,8 +388,8 @@ recover_timers(struct pbox_client *c, struct ep *ep)
 			due = when;
 	}
 	ep->next_due = due;
-	if (silent && c->now - ep->last_rx > ep->win.rto && c->now - ep->silent_at > ep->win.rto) {
+	if (silent && now - ep->last_rx > ep->win.rto && now - ep->silent_at > ep->win.rto) {
 		window_silent(&ep->win);
-		ep->silent_at = c->now;
+		ep->silent_at = now;
 	}
 }

@@ -406,16 +406,17 @@ rest(struct pbox_client *c, uint64_t gathering)
 	link_wait(&c->link, t < LONGEST_SLEEP ? t : LONGEST_SLEEP);
 }
 
+/** @p drained: until then all that came has been looked at; 0: more stands in the port */
 static void
-transfer_turn(struct pbox_client *c, bool timers)
+transfer_turn(struct pbox_client *c, uint64_t drained)
 {
 	queue_activate(c, ACTIVATE_BATCH);
 	if (rejoin_pauses(c))
 		return;
 	for (unsigned i = 0; i < c->endpoints; i++) {
 		recover_evidence(c, &c->ep[i]);
-		if (timers)
-			recover_timers(c, &c->ep[i]);
+		if (drained != 0)
+			recover_timers(c, &c->ep[i], drained);
 	}
 	transfer_pump(c);
 }
@@ -430,10 +431,10 @@ session_main(void *arg)
 	if (t->ops->attach != NULL)
 		t->ops->attach(t);
 	while (!c->ending) {
-		uint64_t gathering;
+		uint64_t gathering, began = clock_ns();
 		unsigned got;
 
-		c->now = clock_ns();
+		c->now = began;
 		got = link_receive(&c->link, RX_TURNS, session_frame, c);
 		run_commands(c);
 		c->now = clock_ns();
@@ -441,7 +442,7 @@ session_main(void *arg)
 			rejoin_tick(c);
 		if (!c->failed && !c->shut)
 			/* no time-out while answers may still stand in the port */
-			transfer_turn(c, got == 0 || !t->more);
+			transfer_turn(c, got == 0 || !t->more ? began : 0);
 		if (!c->failed) {
 			control_tick(c);
 			keep_alive(c);

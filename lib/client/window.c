@@ -34,7 +34,7 @@ window_init(struct window *w, uint32_t max, uint64_t min_rto, uint64_t now)
 	w->ssthresh = max;
 	w->min_rto = min_rto;
 	w->rto = min_rto > FIRST_RTO ? min_rto : FIRST_RTO;
-	w->pto = w->rto;
+	w->pto = w->pause = w->rto;
 	w->epoch_at = now;
 }
 
@@ -69,11 +69,14 @@ window_sample(struct window *w, uint64_t rtt, uint64_t now)
 	w->pto = rto < MIN_PTO ? MIN_PTO : rto;
 	if (rto < w->rtt_peak + w->rtt_peak / 4)
 		rto = w->rtt_peak + w->rtt_peak / 4;
+	w->pause = rto < MIN_PTO ? MIN_PTO : rto;
 	if (rto < w->min_rto)
 		rto = w->min_rto;
 	w->rto = rto < MAX_RTO ? rto : MAX_RTO;
 	if (w->pto > w->rto)
 		w->pto = w->rto;
+	if (w->pause > w->rto)
+		w->pause = w->rto;
 }
 
 static void

@@ -161,11 +161,14 @@ on_welcome(struct join *j, const struct rx_frame *f)
 				c->box_name, c->job));
 		return;
 	}
-	if (m->endpoints == 0 || m->worker >= m->workers || m->lease_ms == 0 || m->window == 0) {
+	/* what was too small for our JOIN is not the MTU of any port */
+	if (m->endpoints == 0 || m->worker >= m->workers || m->lease_ms == 0 || m->window == 0 ||
+		(m->mtu != 0 && m->mtu < LINK_MIN_MTU)) {
 		finish(j, client_fail(j->err, PBOX_C_REFUSED,
 				  "the box's WELCOME is not sound: worker %u of %u, %u endpoints, "
-				  "lease %u ms, window %u",
-				  m->worker, m->workers, m->endpoints, m->lease_ms, m->window));
+				  "lease %u ms, window %u, mtu %u",
+				  m->worker, m->workers, m->endpoints, m->lease_ms, m->window,
+				  m->mtu));
 		return;
 	}
 	finish(j, 0);

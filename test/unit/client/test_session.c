@@ -152,6 +152,12 @@ test_mtu(void)
 	cc.mtu = 100;
 	CU_ASSERT_EQUAL(pbox_client_open(&c, &cc, &err), PBOX_C_INVALID);
 	fake_stop(b);
+	/* what the box says of its own must carry a page */
+	conf = (struct fake_conf){.workers = 1, .mtu = 100};
+	b = fake_start(&conf);
+	CU_ASSERT_EQUAL(try_open(b, 1, 2000, "job", "secret"), PBOX_C_REFUSED);
+	HAS("mtu 100");
+	fake_stop(b);
 }
 
 static void

@@ -16,6 +16,9 @@
 
 #define MEMORY    ((size_t)16 << 20)
 #define POOL_SIZE 4096
+#define STAGING   ((size_t)1 << 20)
+
+bool rig_telemetry;
 
 /* EAL leaves its folder, which is empty without a shared configuration. */
 static void
@@ -29,9 +32,9 @@ start_eal(void)
 {
 	static char prefix[64];
 	/* more lcores than CPUs: they share the first */
-	char *argv[] = {"unit_dataplane", "--no-huge", "--no-pci", "-m", "256", "--no-telemetry",
-		"--no-shconf", "--lcores", "0@0,1@0,2@0", "--log-level", "error", "--file-prefix",
-		prefix, NULL};
+	char *argv[] = {"unit_dataplane", "--no-huge", "--no-pci", "-m", "256",
+		rig_telemetry ? "--telemetry" : "--no-telemetry", "--no-shconf", "--lcores",
+		"0@0,1@0,2@0", "--log-level", "error", "--file-prefix", prefix, NULL};
 	static bool started;
 
 	if (started)
@@ -140,6 +143,13 @@ create_planes(struct rig *r)
 		.n_cores = r->o.cores,
 		.core = r->core,
 		.drain_ns = 1000000000,
+		.report = r->o.report,
+		.snapshot = {.dir = r->o.snapshot_dir,
+			.memory = r->staging,
+			.size = STAGING,
+			.keep = 2,
+			.stripe_data = 4,
+			.stripe_parity = 1},
 		.registrar = {.incarnation = 77,
 			.max_jobs = 4,
 			.max_workers = 16,
@@ -186,6 +196,8 @@ rig_start(struct rig *r, const struct rig_options *o)
 	r->memory = rte_zmalloc("rig", MEMORY, 64);
 	CU_ASSERT_PTR_NOT_NULL_FATAL(r->memory);
 	r->arena = pbox_arena_create(r->memory, MEMORY);
+	r->staging = aligned_alloc(64, STAGING);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(r->staging);
 	create_planes(r);
 	for (unsigned i = 0; r->o.lcores && i < r->o.cores; i++)
 		rte_eal_remote_launch(pbox_dp_run, pbox_dp_core(r->dp, i), i + 1);
@@ -212,6 +224,7 @@ rig_stop(struct rig *r)
 	UNIT_EQ_U64(pbox_arena_used(r->arena), 0);
 	pbox_arena_destroy(r->arena);
 	rte_free(r->memory);
+	free(r->staging);
 	for (unsigned p = 0; p < r->o.ports; p++)
 		pbox_port_free(&r->port[p]);
 	rte_mempool_free(r->pool);
@@ -297,7 +310,8 @@ rig_pump(struct rig *r)
 		uint64_t before = rig_core(r, PBOX_CS_LOOPS_BUSY);
 
 		rig_turn(r);
-		if (pbox_control_step(r->control) > 0 || rig_core(r, PBOX_CS_LOOPS_BUSY) != before)
+		if ((!r->o.threads && pbox_control_step(r->control) > 0) ||
+			rig_core(r, PBOX_CS_LOOPS_BUSY) != before)
 			quiet = 0;
 		rig_collect(r);
 		if (r->o.lcores)

@@ -31,7 +31,9 @@ struct rig_options {
 	unsigned out_size; /* packets that the way out holds; 0: many */
 	bool copy;         /* the port takes no chained buffers */
 	bool lcores;       /* cores run on lcores 1, 2, ... */
+	bool threads;      /* and the test starts the control thread */
 	uint32_t hold;
+	const char *report, *snapshot_dir; /* of the control thread; may be NULL */
 };
 
 /* A datagram of the box to a worker. */
@@ -51,7 +53,7 @@ struct rig {
 	struct pbox_port_core core[4];
 	struct pbox_engine_endpoint endpoint[4];
 	unsigned n_endpoints;
-	void *memory;
+	void *memory, *staging;
 	size_t memory_size;
 	struct pbox_arena *arena;
 	struct pbox_job_conf job;
@@ -65,6 +67,9 @@ struct rig {
 	uint16_t other_len[64];
 	unsigned n_other;
 };
+
+/* Before the first start: EAL serves telemetry. */
+extern bool rig_telemetry;
 
 void rig_start(struct rig *r, const struct rig_options *o);
 /* Stop; assert that counters add up and all packets came back. */

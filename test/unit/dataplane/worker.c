@@ -96,8 +96,9 @@ request(struct worker *w, enum pbox_type type, const void *payload, size_t len,
 bool
 worker_join(struct rig *r, struct worker *w, unsigned n, unsigned workers)
 {
+	static uint64_t joins; /* each asks for a session of its own */
 	const struct pbox_hello hello = {1, 1};
-	struct pbox_join join = {.nonce = 1000 + n,
+	struct pbox_join join = {.nonce = 1000 + joins++,
 		.worker = (uint16_t)n,
 		.workers = (uint16_t)workers,
 		.mtu = 1500,

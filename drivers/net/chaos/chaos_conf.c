@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "chaos.h"
+#include "chaos_conf.h"
 
 #define SECONDS_60_US 60000000u
 
@@ -181,7 +181,7 @@ parse_target(struct chaos_conf *conf, const char *text, char *why, size_t n)
 	if (!isdigit((unsigned char)*text))
 		goto bad;
 	first = strtoul(text, &end, 10);
-	got.target_first = (uint32_t)RTE_MIN(first, (unsigned long)UINT32_MAX);
+	got.target_first = first < UINT32_MAX ? (uint32_t)first : UINT32_MAX;
 	got.target_terms = 0;
 	text = end;
 	if (*text != '\0' || first != 0) {
@@ -243,6 +243,59 @@ chaos_conf_set(struct chaos_conf *conf, const char *key, const char *value, char
 	}
 	*conf = got;
 	return 0;
+}
+
+int
+chaos_conf_set_port(struct chaos_conf *const side[CHAOS_DIRS], const char *key, const char *value,
+	char *why, size_t n)
+{
+	enum chaos_dir dir = strncmp(key, "tx_", 3) == 0 ? CHAOS_TX : CHAOS_RX;
+	uint64_t seed;
+	char *end;
+
+	if (strcmp(key, "seed") == 0) {
+		seed = strtoull(value, &end, 0);
+		if (*value < '0' || *value > '9' || *end != '\0') {
+			snprintf(why, n, "seed is a number");
+			return -EINVAL;
+		}
+		for (int d = 0; d < CHAOS_DIRS; d++) {
+			side[d]->seed = seed;
+			side[d]->reseed++;
+		}
+		return 1 << CHAOS_RX | 1 << CHAOS_TX;
+	}
+	if (strncmp(key, "rx_", 3) != 0 && strncmp(key, "tx_", 3) != 0) {
+		snprintf(why, n, "no setting '%s': seed, rx_... or tx_...", key);
+		return -EINVAL;
+	}
+	if (chaos_conf_set(side[dir], key + 3, value, why, n) != 0)
+		return -EINVAL;
+	return 1 << dir;
+}
+
+int
+chaos_conf_each(char *text,
+	int (*set)(void *ctx, const char *key, const char *value, char *why, size_t n), void *ctx,
+	char *why, size_t n)
+{
+	char *save = NULL, *value;
+	int ret = -EINVAL;
+
+	snprintf(why, n, "nothing to set: PORT,KEY=VALUE");
+	for (char *key = strtok_r(text, ",", &save); key != NULL;
+		key = strtok_r(NULL, ",", &save)) {
+		value = strchr(key, '=');
+		if (value == NULL) {
+			snprintf(why, n, "'%s' is not KEY=VALUE", key);
+			return -EINVAL;
+		}
+		*value++ = '\0';
+		ret = set(ctx, key, value, why, n);
+		if (ret != 0)
+			break;
+	}
+	return ret;
 }
 
 static void

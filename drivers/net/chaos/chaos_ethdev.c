@@ -30,32 +30,16 @@ struct chaos_port *chaos_ports;
 int
 chaos_port_set(struct chaos_port *port, const char *key, const char *value, char *why, size_t n)
 {
-	enum chaos_dir dir = strncmp(key, "tx_", 3) == 0 ? CHAOS_TX : CHAOS_RX;
-	int ret;
+	struct chaos_conf *const side[CHAOS_DIRS] = {
+		&port->side[CHAOS_RX].conf, &port->side[CHAOS_TX].conf};
+	int sides = chaos_conf_set_port(side, key, value, why, n);
 
-	if (strcmp(key, "seed") == 0) {
-		char *end;
-		uint64_t seed = strtoull(value, &end, 0);
-
-		if (*value < '0' || *value > '9' || *end != '\0') {
-			snprintf(why, n, "seed is a number");
-			return -EINVAL;
-		}
-		for (int d = 0; d < CHAOS_DIRS; d++) {
-			port->side[d].conf.seed = seed;
-			port->side[d].conf.reseed++;
-			chaos_side_publish(&port->side[d], false);
-		}
-		return 0;
-	}
-	if (strncmp(key, "rx_", 3) != 0 && strncmp(key, "tx_", 3) != 0) {
-		snprintf(why, n, "no setting '%s': seed, rx_... or tx_...", key);
-		return -EINVAL;
-	}
-	ret = chaos_conf_set(&port->side[dir].conf, key + 3, value, why, n);
-	if (ret == 0)
-		chaos_side_publish(&port->side[dir], strcmp(key + 3, "target") == 0);
-	return ret;
+	if (sides < 0)
+		return sides;
+	for (int d = 0; d < CHAOS_DIRS; d++)
+		if ((sides >> d & 1) != 0)
+			chaos_side_publish(&port->side[d], strcmp(key + 3, "target") == 0);
+	return 0;
 }
 
 /* One `key=value` of the device's arguments. */

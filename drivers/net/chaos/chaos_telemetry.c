@@ -86,11 +86,17 @@ chaos_get(const char *cmd, const char *params, struct rte_tel_data *d)
 	return port != NULL ? 0 : -EINVAL;
 }
 
+static int
+set_one(void *ctx, const char *key, const char *value, char *why, size_t n)
+{
+	return chaos_port_set(ctx, key, value, why, n);
+}
+
 /* PORT,KEY=VALUE[,KEY=VALUE]...: all or, from the first wrong one on, none. */
 static int
 chaos_set(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	char text[2 * VALUE_MAX], why[256] = "no such port", *save = NULL, *name, *key, *value;
+	char text[2 * VALUE_MAX], why[256] = "no such port", *rest;
 	struct chaos_port *port;
 	int ret = -EINVAL;
 
@@ -98,23 +104,13 @@ chaos_set(const char *cmd, const char *params, struct rte_tel_data *d)
 	if (params == NULL || strlen(params) >= sizeof(text))
 		return -EINVAL;
 	memcpy(text, params, strlen(params) + 1);
+	rest = text + strcspn(text, ",");
+	if (*rest != '\0')
+		*rest++ = '\0';
 	pthread_mutex_lock(&chaos_lock);
-	name = strtok_r(text, ",", &save);
-	port = name == NULL ? NULL : find(name);
+	port = find(text);
 	if (port != NULL)
-		snprintf(why, sizeof(why), "nothing to set: PORT,KEY=VALUE");
-	while (port != NULL && (key = strtok_r(NULL, ",", &save)) != NULL) {
-		value = strchr(key, '=');
-		if (value == NULL) {
-			ret = -EINVAL;
-			snprintf(why, sizeof(why), "'%s' is not KEY=VALUE", key);
-			break;
-		}
-		*value++ = '\0';
-		ret = chaos_port_set(port, key, value, why, sizeof(why));
-		if (ret != 0)
-			break;
-	}
+		ret = chaos_conf_each(rest, set_one, port, why, sizeof(why));
 	rte_tel_data_start_dict(d);
 	if (ret == 0)
 		put_settings(d, port);

@@ -123,6 +123,17 @@ class ChaosBox(Box):
                 if k.startswith(("rx_", "tx_"))}
 
 
+def stop_counted(box, tests):
+    """End the box, which says what it has received, and what became of it."""
+    box.child.terminate()
+    box.child.wait(20)
+    text = box.text()
+    found = re.search(r"received (\d+) = accepted (\d+) \+ dropped (\d+)", text)
+    tests.check("all that was received is accounted for",
+                found and int(found[1]) == int(found[2]) + int(found[3])
+                and box.child.returncode == 0, text[-500:])
+
+
 def flat(tree, into=None):
     """Numbers of a tree by their last name; those of the same name are added."""
     into = {} if into is None else into

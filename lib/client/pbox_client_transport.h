@@ -9,7 +9,7 @@
  * @file
  * What carries the datagrams of a client. libpbox-client has one back end built in, "udp" (kernel
  * sockets); others register here, or are found by their name (pbox_client_conf.transport):
- * for "NAME" the library loads libpbox-client-NAME.so.0 and takes its symbol
+ * for "NAME" the library loads libpbox-client-NAME.so.1 and takes its symbol
  * pbox_client_transport_NAME, a `struct pbox_client_transport_ops`.
  *
  * A back end knows addresses and bytes, nothing of the protocol: frames, checksums, windows and

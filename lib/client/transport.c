@@ -84,7 +84,7 @@ load(const char *name, struct pbox_client_error *err)
 	void *lib;
 	int rc;
 
-	snprintf(file, sizeof(file), "libpbox-client-%s.so.0", name);
+	snprintf(file, sizeof(file), "libpbox-client-%s.so.1", name);
 	snprintf(symbol, sizeof(symbol), "pbox_client_transport_%s", name);
 	lib = dlopen(file, RTLD_NOW | RTLD_LOCAL);
 	if (lib == NULL)

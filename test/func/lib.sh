@@ -94,7 +94,7 @@ need() {
 			;;
 		box)
 			{ pbox_binary && pbox_library; } >/dev/null 2>&1 ||
-				reason="no pbox or no libpbox-client.so.0 in $PBOX_BUILD"
+				reason="no pbox or no libpbox-client.so.1 in $PBOX_BUILD"
 			;;
 		*) reason="unknown requirement $what" ;;
 		esac

@@ -13,7 +13,7 @@
  *	conf.transport = "dpdk";
  *	conf.transport_args = "--in-memory -a 0000:3b:00.1 -- address=10.0.0.2/24";
  *
- * Nothing has to be linked for that: libpbox-client loads libpbox-client-dpdk.so.0. A program that
+ * Nothing has to be linked for that: libpbox-client loads libpbox-client-dpdk.so.1. A program that
  * links it anyway, or the static library, registers it first:
  *
  *	pbox_client_transport_register(&pbox_client_transport_dpdk, &err);

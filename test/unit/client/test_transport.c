@@ -310,7 +310,7 @@ test_names(void)
 	CU_ASSERT_EQUAL(try_transport("../../lib/x", NULL), PBOX_C_INVALID);
 	HAS("is not a name");
 	CU_ASSERT_EQUAL(try_transport("no_such_thing", NULL), PBOX_C_INVALID);
-	HAS("libpbox-client-no_such_thing.so.0");
+	HAS("libpbox-client-no_such_thing.so.1");
 	CU_ASSERT_EQUAL(try_transport("fake", "others"), PBOX_C_INVALID);
 	HAS("not these arguments");
 	CU_ASSERT_EQUAL(try_transport("fake", "these"), 0);

@@ -7,7 +7,7 @@ import glob
 import os
 from typing import Any, List, Optional
 
-SONAME = "libpbox-client.so.0"
+SONAME = "libpbox-client.so.1"
 
 OK, PENDING, INVALID, DEADLINE, CLOSED = 0, 1, -1, -9, -13
 PUSHPULL, PUSH, PULL, INIT = 0, 1, 2, 3

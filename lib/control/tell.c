@@ -4,7 +4,6 @@
 
 #include <arpa/inet.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tell.h"
@@ -61,44 +60,6 @@ tell_error(struct rte_tel_data *d, const char *fmt, ...)
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	tell_text(d, "error", "%s", text);
-}
-
-bool
-tell_number(const char *text, unsigned max, unsigned *out)
-{
-	unsigned long n = 0;
-
-	if (*text == '\0')
-		return false;
-	for (; *text != '\0'; text++) {
-		if (*text < '0' || *text > '9')
-			return false;
-		n = n * 10 + (unsigned)(*text - '0');
-		if (n > max)
-			return false;
-	}
-	*out = (unsigned)n;
-	return true;
-}
-
-int
-tell_words(const char *params, char word[][TELL_WORD], unsigned n)
-{
-	unsigned k = 0;
-
-	if (params == NULL || *params == '\0')
-		return 0;
-	for (;;) {
-		size_t len = k + 1 < n ? strcspn(params, ",") : strlen(params);
-
-		if (len >= TELL_WORD)
-			return -1;
-		memcpy(word[k], params, len);
-		word[k++][len] = '\0';
-		if (params[len] == '\0')
-			return (int)k;
-		params += len + 1;
-	}
 }
 
 const struct pbox_job *

@@ -16,6 +16,7 @@
 #include <rte_telemetry.h>
 
 #include "control_priv.h"
+#include "words.h"
 
 /* A new dictionary; as with all of the box's control side, there is memory or it ends. */
 struct rte_tel_data *tell_dict(void);
@@ -29,15 +30,6 @@ void tell_text(struct rte_tel_data *d, const char *name, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* Of a command that cannot be done; d has nothing else. */
 void tell_error(struct rte_tel_data *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-/* "12" and nothing else, at most max. */
-bool tell_number(const char *text, unsigned max, unsigned *out);
-/*
- * Take parameters apart at commas: at most n words, of which each has a place of TELL_WORD bytes; the last
- * one takes the rest, commas included. How many there are, or -1 when one is too long.
- */
-#define TELL_WORD 128
-int tell_words(const char *params, char word[][TELL_WORD], unsigned n);
 
 /* The job of that name or number, or NULL and the error is told. */
 const struct pbox_job *tell_job(struct pbox_control *c, const char *name, struct rte_tel_data *d);

@@ -368,6 +368,45 @@ test_the_sample_is_a_good_configuration(void)
 	pbox_conf_free(conf);
 }
 
+/* Every option stands in the manual page, and every line of it is a request or text for roff. */
+static void
+test_the_manual_page_has_all(void)
+{
+	char *text = NULL, want[128];
+	size_t size;
+	FILE *f = open_memstream(&text, &size);
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(f);
+	pbox_conf_man(&pbox_options_table, f);
+	CU_ASSERT_EQUAL_FATAL(fclose(f), 0);
+	CU_ASSERT(strncmp(text, ".SH OPTIONS\n", 12) == 0);
+	for (unsigned s = 0; s < pbox_options_table.n_sections; s++) {
+		const struct pbox_conf_section *sec = &pbox_options_table.sections[s];
+
+		snprintf(want, sizeof(want), ".SS [%s ", sec->name);
+		CU_ASSERT(s == 0 || strstr(text, want) != NULL);
+		for (unsigned i = 0; i < sec->n_options; i++) {
+			const char *name = sec->options[i].name;
+			char roff[80];
+			size_t n = 0;
+
+			for (const char *p = name; *p != '\0'; p++) {
+				if (*p == '-' && s == 0)
+					roff[n++] = '\\';
+				roff[n++] = *p;
+			}
+			roff[n] = '\0';
+			snprintf(want, sizeof(want), "\\fB%s%s\\fR", s == 0 ? "\\-\\-" : "", roff);
+			if (strstr(text, want) == NULL)
+				printf("no %s\n", want);
+			CU_ASSERT(strstr(text, want) != NULL);
+		}
+	}
+	for (const char *p = text; (p = strstr(p, "\n.")) != NULL; p++)
+		CU_ASSERT(strncmp(p + 1, ".TP\n", 4) == 0 || strncmp(p + 1, ".SS ", 4) == 0);
+	free(text);
+}
+
 const struct unit_test unit_tests[] = {
 	{"defaults", test_defaults},
 	{"options of pbox before --", test_misplaced},
@@ -380,6 +419,7 @@ const struct unit_test unit_tests[] = {
 	{"--help fits a screen", test_help_fits_a_screen},
 	{"briefs are brief", test_briefs_are_brief},
 	{"the committed sample is the generated one", test_committed_sample_is_the_generated_one},
+	{"the manual page has all", test_the_manual_page_has_all},
 	{"the sample is a good configuration", test_the_sample_is_a_good_configuration},
 	{NULL, NULL},
 };

@@ -4,8 +4,12 @@
 
 train    a worker: RANK, WORLD_SIZE, PBOX_BOX and PBOX_SECRET say who and where. After every step it
          writes a checkpoint (--folder), from which the next process of that rank goes on. It ends
-         with --steps, or after the step in which worker 0 has seen the file `stop` there. It
-         prints `open T`, `step N T` (seconds of the machine's clock), `digest HEX`, `steps N`.
+         with --steps, or after the step in which worker 0 has seen the file `stop` there. After
+         the step in which it has seen `hold` all workers write `held.RANK` with the number of
+         that step, and wait until `hold` is gone. It prints `open T`, `step N T` (seconds of the machine's clock), `digest HEX`, `steps N`.
+expect   the digest that a run of --steps must have, computed here: after each step that the file
+         `rollbacks` names (lines `STEP SNAPSHOT`) the optimiser's state is that of the step of
+         the snapshot, and parameters stay
 report   what `event NAME T` lines and the workers' logs tell: how long until it went on
 """
 
@@ -23,8 +27,8 @@ def say(*what):
     print(*what, flush=True)
 
 
-def batch(torch, step):
-    g = torch.Generator().manual_seed(1000 * step + RANK)
+def batch(torch, step, rank=RANK):
+    g = torch.Generator().manual_seed(1000 * step + rank)
     x = torch.randn(16, 301, generator=g)
     return x, x[:, :1].sin()
 
@@ -55,8 +59,12 @@ class Box:
 
     def __init__(self, torch, client, model, args, first_round):
         import pbox.torch
-        self.opt = pbox.torch.SGD(model.parameters(), args.lr, args.momentum, client=client,
-                                  first_round=first_round)
+        if args.optimiser == "adam":
+            self.opt = pbox.torch.Adam(model.parameters(), args.lr, client=client,
+                                       first_round=first_round)
+        else:
+            self.opt = pbox.torch.SGD(model.parameters(), args.lr, args.momentum, client=client,
+                                      first_round=first_round)
         self.table = self.opt.table
 
     def step(self):
@@ -74,14 +82,44 @@ def save(torch, path, what):
     os.rename(path + ".new", path)
 
 
+def network(torch):
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    return torch.nn.Sequential(torch.nn.Linear(301, 257), torch.nn.Tanh(),
+                               torch.nn.Linear(257, 63), torch.nn.Tanh(),
+                               torch.nn.Linear(63, 1))
+
+
+def loss_of(torch, model, step, rank):
+    x, y = batch(torch, step, rank)
+    model.zero_grad(set_to_none=True)
+    loss = (model(x) - y).square().mean()
+    loss.backward()
+    return loss
+
+
+def digest(model):
+    h = hashlib.sha256()
+    for p in model.parameters():
+        h.update(p.detach().numpy().tobytes())
+    return h.hexdigest()[:32]
+
+
+def hold(folder, step):
+    """All workers stand at this step until the file `hold` is gone."""
+    mine = os.path.join(folder, f"held.{RANK}")
+    with open(mine + ".new", "w") as f:
+        f.write(f"{step}\n")
+    os.rename(mine + ".new", mine)
+    while os.path.exists(os.path.join(folder, "hold")):
+        time.sleep(0.02)
+    os.remove(mine)
+
+
 def train(args):
     import torch
     import pbox
-    torch.set_num_threads(1)
-    torch.manual_seed(1)
-    model = torch.nn.Sequential(torch.nn.Linear(301, 257), torch.nn.Tanh(),
-                                torch.nn.Linear(257, 63), torch.nn.Tanh(),
-                                torch.nn.Linear(63, 1))
+    model = network(torch)
     path = os.path.join(args.folder, f"checkpoint.{RANK}")
     done, first_round, state = 0, 0, None
     if os.path.exists(path):
@@ -97,31 +135,58 @@ def train(args):
     votes = client.declare([("stop", 1)], op="sum", first_round=first_round)
     vote, stop = torch.zeros(1), False
     while not stop and done < args.steps:
-        x, y = batch(torch, done)
-        model.zero_grad(set_to_none=True)
-        loss = (model(x) - y).square().mean()
-        loss.backward()
+        loss = loss_of(torch, model, done, RANK)
         opt.step()
-        vote.fill_(RANK == 0 and os.path.exists(os.path.join(args.folder, "stop")))
+        seen = [RANK == 0 and os.path.exists(os.path.join(args.folder, f)) for f in ("stop", "hold")]
+        vote.fill_(2 * seen[0] + seen[1])
         votes.run([vote])
-        stop = bool(vote.item() > 0)
+        stop, held = vote.item() >= 2, vote.item() == 1
         done += 1
         save(torch, path, {"step": done, "next_round": opt.table.next_round,
                            "model": model.state_dict(), "state": opt.state()})
         say("step", done, time.monotonic())
+        if held:
+            hold(args.folder, done)
         time.sleep(args.pause)
-    h = hashlib.sha256()
-    for p in model.parameters():
-        h.update(p.detach().numpy().tobytes())
     s = client.stats()
     norm = torch.cat([p.detach().flatten() for p in model.parameters()]).double()
-    say("digest", h.hexdigest()[:32])
+    say("digest", digest(model))
     say("steps", done)
     say("loss", f"{loss.item():.6f}")
     say("restarts", s.restarts, "fragments", s.restored_fragments, "ms", s.restore_ms)
     if RANK == 0:
         torch.save(norm, os.path.join(args.folder, "final"))
     client.close()
+
+
+def expect(args):
+    import torch
+    from pbox.torch.reference import Reference, ordered_reduce
+    model, back, kept = network(torch), {}, {}
+    path = os.path.join(args.folder, "rollbacks")
+    if os.path.exists(path):
+        with open(path) as f:
+            back = {int(a): int(b) for a, b in (line.split() for line in f)}
+    hyper = {} if args.optimiser == "adam" else {"momentum": args.momentum}
+    opt = Reference("adam" if args.optimiser == "adam" else "momentum", model.parameters(),
+                    lr=args.lr, **hyper)
+    params = list(model.parameters())
+    for done in range(1, args.steps + 1):
+        grads = []
+        for rank in range(args.workers):
+            loss_of(torch, model, done - 1, rank)
+            grads.append([p.grad.clone() for p in params])
+        for i, p in enumerate(params):
+            p.grad = ordered_reduce([g[i] for g in grads])
+        opt.step()
+        if done in back.values():
+            kept[done] = [{k: v.clone() for k, v in opt.state[p].items()} for p in params]
+        if done in back:
+            for p, s in zip(params, kept[back[done]]):
+                opt.state[p].update({k: v.clone() for k, v in s.items()})
+    say("digest", digest(model))
+    torch.save(torch.cat([p.detach().flatten() for p in params]).double(),
+               os.path.join(args.folder, "final"))
 
 
 def times(path, word):
@@ -163,11 +228,13 @@ def compare(args):
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("command", choices=("train", "report", "compare"))
+    p.add_argument("command", choices=("train", "expect", "report", "compare"))
     p.add_argument("--folder", required=True)
     p.add_argument("--other")
     p.add_argument("--job", default="test")
     p.add_argument("--mode", choices=("mean", "box"), default="mean")
+    p.add_argument("--optimiser", choices=("sgd", "adam"), default="sgd")
+    p.add_argument("--workers", type=int, default=3)
     p.add_argument("--lr", type=float, default=0.05)
     p.add_argument("--momentum", type=float, default=0)
     p.add_argument("--steps", type=int, default=10 ** 9)

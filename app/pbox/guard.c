@@ -4,15 +4,77 @@
 
 #include <errno.h>
 #include <glob.h>
+#include <grp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <rte_eal.h>
 #include <rte_ethdev.h>
 
 #include "box.h"
+
+/* As that user, in a process of its own: the kernel judges, with all that it knows. Exit status: errno. */
+static int
+try_directory(const char *dir, const struct pbox_guard_user *u)
+{
+	char pattern[512];
+	glob_t found;
+	int ret = 0;
+
+	if (u->uid != geteuid() &&
+		(initgroups(u->name, u->gid) != 0 || setgid(u->gid) != 0 || setuid(u->uid) != 0))
+		return errno;
+	if (access(dir, R_OK | W_OK | X_OK) != 0)
+		return errno;
+	snprintf(pattern, sizeof(pattern), "%s/*.snap", dir);
+	if (glob(pattern, 0, NULL, &found) != 0)
+		return 0;
+	for (size_t i = 0; ret == 0 && i < found.gl_pathc; i++)
+		ret = access(found.gl_pathv[i], R_OK) != 0 ? EEXIST : 0;
+	globfree(&found);
+	return ret;
+}
+
+/* Can who the box will be write to snapshot-dir, and read what is there? */
+static int
+check_snapshot_dir(const struct box *b, struct pbox_error *err)
+{
+	const char *dir = b->opt.snapshot_dir, *user = b->user.name;
+	struct stat st;
+	pid_t pid;
+	int status = 0;
+
+	if (dir[0] == '\0')
+		return 0;
+	if (stat(dir, &st) != 0 || !S_ISDIR(st.st_mode))
+		return pbox_fail(err, ENOTDIR,
+			"snapshot-dir = %s: there is no such directory: install -d -m 750 -o %s %s",
+			dir, user, dir);
+	pid = fork();
+	if (pid == 0)
+		_exit(try_directory(dir, &b->user));
+	while (pid > 0 && waitpid(pid, &status, 0) != pid)
+		;
+	if (pid < 0 || !WIFEXITED(status))
+		return pbox_fail(err, EAGAIN, "snapshot-dir = %s cannot be examined", dir);
+	if (WEXITSTATUS(status) == EEXIST)
+		return pbox_fail(err, EACCES,
+			"snapshot-dir = %s: user %s cannot read snapshots that are there: chown -R "
+			"%s "
+			"%s",
+			dir, user, user, dir);
+	if (WEXITSTATUS(status) != 0)
+		return pbox_fail(err, WEXITSTATUS(status),
+			"snapshot-dir = %s (mode %o, of user %u): user %s cannot read and write "
+			"there: "
+			"%s: chown %s %s, and mode 750",
+			dir, (unsigned)st.st_mode & 07777, (unsigned)st.st_uid, user,
+			strerror(WEXITSTATUS(status)), user, dir);
+	return 0;
+}
 
 /* Before anything is touched: does that user exist, and can the box become it? */
 int
@@ -29,7 +91,7 @@ guard_prepare(struct box *b, struct pbox_error *err)
 			"user = %s: only root can become another user: start pbox as root, or as "
 			"%s",
 			name, name);
-	return ret;
+	return ret != 0 ? ret : check_snapshot_dir(b, err);
 }
 
 static void

@@ -149,6 +149,7 @@ planes_create(struct box *b, struct pbox_error *err)
 				.memory = b->snapshot,
 				.size = b->opt.snapshot_memory,
 				.interval_ns = b->opt.snapshot_interval_ns,
+				.final_ns = b->opt.snapshot_final_ns,
 				.keep = b->opt.snapshot_keep,
 				.compress = b->opt.snapshot_compress,
 			},

@@ -213,6 +213,19 @@ static const struct pbox_conf_option global_options[] = {
 		.more = "off: only when pbox-ctl asks for one.",
 	},
 	{
+		.name = "snapshot-final",
+		.type = PBOX_CONF_DURATION,
+		AT(snapshot_final_ns),
+		.zero = "off",
+		.min = 100 * MS,
+		.max = 60 * S,
+		.def = "10s",
+		.brief = "longest time that snapshots of a clean stop take",
+		.more = "SIGTERM writes what has moved since the last snapshot, before workers are "
+			"told. "
+			"off: it does not.",
+	},
+	{
 		.name = "snapshot-keep",
 		.type = PBOX_CONF_U32,
 		AT(snapshot_keep),

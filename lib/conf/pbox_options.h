@@ -98,6 +98,7 @@ struct pbox_options {
 	char snapshot_dir[256];   /**< "": no snapshots */
 	uint64_t snapshot_memory; /**< bytes for a copy of the largest table; 0: no snapshots */
 	uint64_t snapshot_interval_ns; /**< 0: only when asked for */
+	uint64_t snapshot_final_ns;    /**< 0: none at a clean stop */
 	uint32_t snapshot_keep;
 	char snapshot_parity[16]; /**< "16+2": pbox_options_parity() */
 	bool snapshot_compress;

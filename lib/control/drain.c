@@ -9,7 +9,7 @@
 #define TELL_EVERY (10 * NS_PER_MS)
 
 /*
- * The clean stop, step by step, each time the thread comes by: tell the workers, end the jobs,
+ * The clean stop, step by step, each time the thread comes by: take the last snapshots, tell the workers, end the jobs,
  * wait until the shards have let go of them. true: done, or the time is over.
  */
 bool
@@ -19,6 +19,11 @@ control_drained(struct pbox_control *c)
 	bool done;
 
 	pthread_mutex_lock(&c->lock);
+	/* while workers still work: fragments come to a round together only so */
+	if (c->stop_began == 0 && !snapshot_final(c, now)) {
+		pthread_mutex_unlock(&c->lock);
+		return false;
+	}
 	if (c->stop_began == 0) {
 		c->stop_began = now;
 		pbox_log(PBOX_LOG_INFO, "stopping: %u jobs", pbox_registrar_jobs(c->registrar));

@@ -21,6 +21,7 @@ struct pbox_control_snapshot {
 	void *memory;    /**< 64-byte aligned, for a copy of the largest table */
 	size_t size;
 	uint64_t interval_ns; /**< 0: only when asked for */
+	uint64_t final_ns;    /**< for those of a clean stop, at most; 0: none are taken then */
 	unsigned keep;        /**< of each table */
 	unsigned stripe_data, stripe_parity;
 	bool compress;

@@ -277,7 +277,12 @@ idle(struct pbox_control *c)
 		s->walking = s->forced = true;
 		memcpy(s->only, s->asked[0], sizeof(s->only));
 		memmove(s->asked, s->asked + 1, --s->n_asked * sizeof(s->asked[0]));
-	} else if (!s->walking && s->conf->interval_ns > 0 && c->now_ns >= s->due_at) {
+	} else if (!s->walking && s->final_due) {
+		s->walking = true;
+		s->forced = s->final_due = false;
+		s->only[0] = '\0';
+	} else if (!s->walking && s->final_by == 0 && s->conf->interval_ns > 0 &&
+		   c->now_ns >= s->due_at) {
 		s->walking = s->due_at > 0; /* not at the very start */
 		s->forced = false;
 		s->only[0] = '\0';
@@ -324,6 +329,37 @@ snapshot_step(struct pbox_control *c)
 		idle(c);
 }
 
+bool
+snapshot_final(struct pbox_control *c, uint64_t now)
+{
+	struct snapshots *s = &c->snapshots;
+	bool busy;
+
+	if (!s->started || s->conf->final_ns == 0)
+		return true;
+	if (s->final_by == 0) {
+		s->final_by = now + s->conf->final_ns;
+		s->final_due = true;
+	}
+	busy = s->final_due || s->walking || s->n_asked > 0 || s->state != SNAPSHOT_IDLE;
+	if (busy && now < s->final_by)
+		return false;
+	if (busy) {
+		pbox_log(PBOX_LOG_WARN,
+			"the last snapshots are not all there after %u s (snapshot-final): what "
+			"was %s, table %u of job '%s', is given up",
+			(unsigned)(s->conf->final_ns / ONE_SECOND),
+			s->state == SNAPSHOT_WRITING ? "being written" : "waited for", s->table,
+			s->job);
+		s->n_asked = 0;
+		s->walking = s->final_due = false;
+		atomic_store(&s->give_up, true);
+		if (s->state == SNAPSHOT_COPYING)
+			pbox_registrar_stage_cancel(c->registrar, now);
+	}
+	return true;
+}
+
 const struct pbox_job *
 snapshot_job(struct pbox_control *c, const char *name)
 {
@@ -356,6 +392,9 @@ snapshot_ask(struct pbox_control *c, const char *name, unsigned *tables, struct 
 		return pbox_fail(
 			err, EBUSY, "%u jobs wait for their snapshots already", s->n_asked);
 	*tables = job->n_tables;
+	for (unsigned i = 0; i < s->n_asked; i++)
+		if (strcmp(s->asked[i], name) == 0)
+			return 0; /* one that has not begun serves both */
 	snprintf(s->asked[s->n_asked++], sizeof(s->asked[0]), "%s", name);
 	return 0;
 }

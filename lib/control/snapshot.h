@@ -55,6 +55,11 @@ struct snapshots {
 	struct pbox_stage stage;
 	uint64_t since, due_at;
 
+	/* the clean stop */
+	uint64_t final_by; /* 0: not yet; else until then */
+	bool final_due;
+	_Atomic bool give_up; /* the writer ends as soon as it can */
+
 	/* the tables in turn: all of one job, or of all */
 	bool walking, forced;
 	char only[PBOX_NAME_LEN]; /* "": all jobs */
@@ -93,6 +98,9 @@ void snapshot_stop(struct pbox_control *c);
 void snapshot_destroy(struct pbox_control *c);
 /* Called with each turn of the control thread. */
 void snapshot_step(struct pbox_control *c);
+/* The clean stop: what has moved since its last snapshot is written, as long as the time allows. True:
+ * done, or the time is over. */
+bool snapshot_final(struct pbox_control *c, uint64_t now);
 /* An operator asks. 0 or -errno with err. */
 int snapshot_ask(struct pbox_control *c, const char *job, unsigned *tables, struct pbox_error *err);
 int snapshot_wish(struct pbox_control *c, const char *job, char *text, size_t cap);

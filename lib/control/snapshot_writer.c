@@ -20,8 +20,10 @@ now_us(void)
 }
 
 static void
-write_it(const struct pbox_control_snapshot *conf, struct snapshot_order *o)
+write_it(struct snapshots *s)
 {
+	const struct pbox_control_snapshot *conf = s->conf;
+	struct snapshot_order *o = &s->order;
 	const struct pbox_snapshot_write w = {
 		.dir = conf->dir,
 		.meta = &o->meta,
@@ -31,6 +33,7 @@ write_it(const struct pbox_control_snapshot *conf, struct snapshot_order *o)
 		.stripe_data = conf->stripe_data,
 		.stripe_parity = conf->stripe_parity,
 		.compress = conf->compress,
+		.give_up = &s->give_up,
 	};
 	uint64_t begin = now_us();
 
@@ -53,7 +56,7 @@ snapshot_writer(void *arg)
 			continue;
 		}
 		pthread_mutex_unlock(&s->lock);
-		write_it(s->conf, &s->order);
+		write_it(s);
 		pthread_mutex_lock(&s->lock);
 		s->ordered = false;
 		s->written = true;

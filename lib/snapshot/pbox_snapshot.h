@@ -13,6 +13,7 @@
  * libc and ISA-L only: tools use it too. Any thread, one a reader. Blocks in file operations.
  */
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include <pbox_base.h>
@@ -95,6 +96,8 @@ struct pbox_snapshot_write {
 	uint8_t *data;
 	unsigned stripe_data, stripe_parity; /**< blocks of a stripe; parity 0: none */
 	bool compress;
+	const _Atomic bool
+		*give_up; /**< NULL, or: becomes true, and it ends with -ECANCELED soon */
 };
 
 struct pbox_snapshot_written {

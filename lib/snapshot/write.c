@@ -3,6 +3,7 @@
  */
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,13 +123,24 @@ content_take(struct content *c, uint8_t *out, size_t n)
 	memset(out, 0, n);
 }
 
+static int
+given_up(const struct pbox_snapshot_write *w, struct pbox_error *err)
+{
+	if (w->give_up == NULL || !atomic_load_explicit(w->give_up, memory_order_relaxed))
+		return 0;
+	return pbox_fail(err, ECANCELED, "given up: the box stops");
+}
+
 /*
  * Compress the data in place, unit by unit: none becomes larger than it was. Fills the directory with
  * stored lengths. Returns the stored length of all.
  */
 static int
-pack(uint8_t *data, struct super *s, bool compress, uint8_t *directory, struct pbox_error *err)
+pack(const struct pbox_snapshot_write *w, struct super *s, uint8_t *directory,
+	struct pbox_error *err)
 {
+	bool compress = w->compress;
+	uint8_t *data = w->data;
 	uint8_t *level = NULL, *out = NULL;
 	struct isal_zstream *z = NULL;
 	uint64_t to = 0;
@@ -165,6 +177,7 @@ pack(uint8_t *data, struct super *s, bool compress, uint8_t *directory, struct p
 			memmove(data + to, data + from, raw);
 		put32(directory + 4 * (size_t)i, n < raw ? n | FORMAT_PACKED : n);
 		to += n;
+		ret = given_up(w, err);
 	}
 	s->stored_len = to;
 	free(level);
@@ -174,7 +187,8 @@ pack(uint8_t *data, struct super *s, bool compress, uint8_t *directory, struct p
 }
 
 static int
-write_groups(struct draft *d, const struct super *s, struct content *c, struct pbox_error *err)
+write_groups(struct draft *d, const struct pbox_snapshot_write *w, const struct super *s,
+	struct content *c, struct pbox_error *err)
 {
 	struct parity *parity = parity_new(s);
 	uint8_t *blocks;
@@ -194,7 +208,9 @@ write_groups(struct draft *d, const struct super *s, struct content *c, struct p
 		parity_encode(parity, &group, blocks);
 		for (uint32_t i = 0; i < group.blocks; i++)
 			super_stamp(s, group.disk + i, blocks + (size_t)i * s->block);
-		ret = write_all(d, blocks, (size_t)group.blocks * s->block, err);
+		ret = given_up(w, err);
+		if (ret == 0)
+			ret = write_all(d, blocks, (size_t)group.blocks * s->block, err);
 	}
 	parity_free(parity);
 	free(blocks);
@@ -202,8 +218,8 @@ write_groups(struct draft *d, const struct super *s, struct content *c, struct p
 }
 
 static int
-write_file(const char *dir, const char *path, const struct super *s, struct content *c,
-	struct pbox_error *err)
+write_file(const struct pbox_snapshot_write *w, const char *path, const struct super *s,
+	struct content *c, struct pbox_error *err)
 {
 	uint8_t super[FORMAT_SUPER];
 	struct draft d = {.fd = -1};
@@ -213,11 +229,11 @@ write_file(const char *dir, const char *path, const struct super *s, struct cont
 	if (ret == 0)
 		ret = write_all(&d, super, sizeof(super), err);
 	if (ret == 0)
-		ret = write_groups(&d, s, c, err);
+		ret = write_groups(&d, w, s, c, err);
 	if (ret == 0)
 		ret = write_all(&d, super, sizeof(super), err);
 	if (ret == 0)
-		return write_commit(&d, dir, path, err);
+		return write_commit(&d, w->dir, path, err);
 	write_drop(&d);
 	return ret;
 }
@@ -278,7 +294,7 @@ pbox_snapshot_write(const struct pbox_snapshot_write *w, struct pbox_snapshot_wr
 		pbox_fail(err, ENAMETOOLONG, "the name of directory %s is too long", w->dir);
 	if (ret == 0) {
 		directory = malloc(4 * (size_t)s.n_units + 1);
-		ret = directory != NULL ? pack(w->data, &s, w->compress, directory, err)
+		ret = directory != NULL ? pack(w, &s, directory, err)
 					: pbox_fail(err, ENOMEM, "out of memory for the directory");
 	}
 	if (ret == 0) {
@@ -291,7 +307,7 @@ pbox_snapshot_write(const struct pbox_snapshot_write *w, struct pbox_snapshot_wr
 			s.crc = pbox_crc32c(s.crc, c.part[i], c.len[i]);
 		super_plan(&s, &plan);
 		done->bytes = plan.file;
-		ret = write_file(w->dir, done->path, &s, &c, err);
+		ret = write_file(w, done->path, &s, &c, err);
 	}
 	free(directory);
 	free(own);

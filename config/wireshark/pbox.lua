@@ -101,7 +101,8 @@ local LAYOUT = {
 		{ "cookie", "x64", "Cookie", "of RETRY" }, { "nonce", "x64", "Nonce", "chosen once per session" },
 		{ "worker", "u16", "Worker", "number wanted; 65535: any" }, { "workers", "u16", "Workers", "of the job" },
 		{ "mtu", "u16", "MTU", "IP MTU of the path" }, { "window", "u16", "Window", "frames that fit the receiver" },
-		{ "policy", "u8", "Policy", "for dead workers", POLICY }, { nil, 3 },
+		{ "policy", "u8", "Policy", "for dead workers", POLICY },
+		{ "auth", "u8", "Auth", "1: the worker can send and check tags" }, { nil, 2 },
 		{ "lease_ms", "u32", "Lease", "milliseconds; 0: the box's default" },
 		{ "job", "strz64", "Job", "name" }, { "host", "str64", "Host", "name of the worker's" },
 		{ "proof", "bytes32", "Proof", "HMAC-SHA-256 with the job's secret" }, { nil, 320 } },
@@ -110,7 +111,8 @@ local LAYOUT = {
 		{ "worker", "u16", "Worker", "number" }, { "workers", "u16", "Workers", "of the job" },
 		{ "endpoints", "u16", "Endpoints", "count" }, { "incarnation", "x32", "Incarnation" },
 		{ "lease_ms", "u32", "Lease", "milliseconds" }, { "mtu", "u16", "MTU", "of the box's ports" },
-		{ "window", "u16", "Window", "frames in flight per endpoint" }, { nil, 4 },
+		{ "window", "u16", "Window", "frames in flight per endpoint" },
+		{ "flags", "x32", "Flags", "bit 0: AUTH, frames of the session have tags" },
 		{ "proof", "bytes32", "Proof", "HMAC-SHA-256 with the job's secret" } },
 	endpoint = { { "ipv4", "ipv4", "Address" }, { "udp", "u16", "UDP port" }, { nil, 2 } },
 	declare = {
@@ -265,7 +267,7 @@ for _, e in ipairs({
 	{ "frame_crc", "Bad CRC", "CHECKSUM", "ERROR" },
 	{ "frame_flags", "Unknown flags", "PROTOCOL", "WARN" },
 	{ "frame_type", "Unknown type", "PROTOCOL", "WARN" },
-	{ "frame_auth", "A tag, which no version 1 box grants", "SECURITY", "WARN" },
+	{ "frame_auth", "A tag before there is a session", "SECURITY", "WARN" },
 	{ "frame_trailing", "Bytes behind the last frame", "MALFORMED", "WARN" },
 	{ "control_malformed", "Payload too short, or it contradicts itself", "MALFORMED", "ERROR" },
 	{ "length", "Payload is not a whole number of elements", "MALFORMED", "WARN" },
@@ -675,7 +677,7 @@ local function verdict(h, crc)
 	if crc == 0 then return "frame_crc" end
 	if band(h.flags, bit.bnot(KNOWN_FLAGS)) ~= 0 then return "frame_flags" end
 	if not TYPE[h.type] then return "frame_type" end
-	if band(h.flags, 0x10) ~= 0 then return "frame_auth" end
+	if band(h.flags, 0x10) ~= 0 and h.type >= 0x01 and h.type <= 0x03 then return "frame_auth" end
 	if h.control then return nil end
 	local carries = h.type == 0x20 or h.type == 0x23 or h.type == 0x24 or h.type == 0x26
 	if carries and not ELEMENT[h.format] then return "format" end

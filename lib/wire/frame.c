@@ -41,6 +41,7 @@ enum {
 static_assert(AT_CRC + 4 == PBOX_HDR_LEN, "the CRC ends the header");
 static_assert((14 + 20 + 8 + PBOX_HDR_LEN) % 8 == 0, "R1.4");
 static_assert(20 + 8 + PBOX_HDR_LEN == PBOX_MTU_OVERHEAD, "R5.8");
+static_assert(PBOX_F_AUTH == PBOX_TAG_LEN, "pbox_tag_len()");
 static_assert(sizeof(struct pbox_hdr) == 56, "a host header has no holes");
 
 /* Bit t is set when version 1 knows type t. */
@@ -53,6 +54,13 @@ static inline bool
 type_known(unsigned type)
 {
 	return type < 64 && (KNOWN_TYPES >> type & 1);
+}
+
+/* Nobody has keys then (R11.1). */
+static inline bool
+before_session(unsigned type)
+{
+	return type == PBOX_HELLO || type == PBOX_RETRY || type == PBOX_JOIN;
 }
 
 static inline void
@@ -94,8 +102,7 @@ check_shape(const uint8_t *p, size_t len, bool first, struct pbox_hdr *hdr, size
 		load(hdr, p); /* whoever answers R2.2 wants to know what it was */
 		return PBOX_WIRE_VERSION;
 	}
-	need = PBOX_HDR_LEN + (size_t)ld16(p + AT_LENGTH) +
-	       (ld16(p + AT_FLAGS) & PBOX_F_AUTH ? PBOX_TAG_LEN : 0);
+	need = PBOX_HDR_LEN + (size_t)ld16(p + AT_LENGTH) + pbox_tag_len(ld16(p + AT_FLAGS));
 	if (__builtin_expect(need > len, 0))
 		return PBOX_WIRE_TRUNCATED;
 	*size = need;
@@ -111,7 +118,7 @@ check_meaning(const uint8_t *p, struct pbox_hdr *hdr)
 		return PBOX_WIRE_FLAGS;
 	if (__builtin_expect(!type_known(p[AT_TYPE]), 0))
 		return PBOX_WIRE_TYPE;
-	if (__builtin_expect((flags & PBOX_F_AUTH) != 0, 0))
+	if (__builtin_expect((flags & PBOX_F_AUTH) != 0, 0) && before_session(p[AT_TYPE]))
 		return PBOX_WIRE_AUTH;
 	load(hdr, p);
 	return PBOX_WIRE_OK;
@@ -177,8 +184,9 @@ pbox_frame_open(const void *buf, size_t len, struct pbox_hdr *hdr, size_t *size,
 	*unverified = false;
 	/* a lone contribution that fills its datagram; all else is short or rare */
 	if (__builtin_expect(len < PBOX_HDR_LEN + PBOX_DEFER_MIN || p[AT_TYPE] != PBOX_PUSHPULL ||
-				     ld16(p + AT_FLAGS) & (PBOX_F_AUTH | ~PBOX_F_KNOWN) ||
-				     len != (size_t)PBOX_HDR_LEN + ld16(p + AT_LENGTH) ||
+				     ld16(p + AT_FLAGS) & ~PBOX_F_KNOWN ||
+				     len != PBOX_HDR_LEN + (size_t)ld16(p + AT_LENGTH) +
+						     pbox_tag_len(ld16(p + AT_FLAGS)) ||
 				     p[AT_MAGIC] != PBOX_MAGIC ||
 				     p[AT_VERSION] != PBOX_VERSION_WIRE,
 		    0))
@@ -221,5 +229,5 @@ pbox_frame_seal(void *buf, const struct pbox_hdr *hdr)
 	const uint8_t *payload = (const uint8_t *)buf + PBOX_HDR_LEN;
 
 	pbox_frame_encode(buf, hdr, pbox_crc32c(0, payload, hdr->length));
-	return PBOX_HDR_LEN + (size_t)hdr->length;
+	return PBOX_HDR_LEN + (size_t)hdr->length + pbox_tag_len(hdr->flags);
 }

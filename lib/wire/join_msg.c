@@ -81,6 +81,7 @@ pbox_join_encode(void *buf, size_t cap, const struct pbox_join *m)
 	st16(p + 20, m->mtu);
 	st16(p + 22, m->window);
 	p[24] = m->policy;
+	p[25] = m->auth;
 	st32(p + 28, m->lease_ms);
 	text_pad(p + 32, PBOX_NAME_LEN, m->job, sizeof(m->job), PBOX_NAME_LEN - 1);
 	text_pad(p + 96, PBOX_NAME_LEN, m->host, sizeof(m->host), PBOX_NAME_LEN - 1);
@@ -103,6 +104,7 @@ pbox_join_decode(const void *buf, size_t len, struct pbox_join *m)
 	m->mtu = ld16(p + 20);
 	m->window = ld16(p + 22);
 	m->policy = p[24];
+	m->auth = p[25];
 	m->lease_ms = ld32(p + 28);
 	text_get(m->job, sizeof(m->job), p + 32, PBOX_NAME_LEN);
 	text_get(m->host, sizeof(m->host), p + 96, PBOX_NAME_LEN);
@@ -128,7 +130,7 @@ pbox_welcome_encode(void *buf, size_t cap, const struct pbox_welcome *m)
 	st32(p + 28, m->lease_ms);
 	st16(p + 32, m->mtu);
 	st16(p + 34, m->window);
-	st32(p + 36, 0);
+	st32(p + 36, m->flags);
 	memcpy(p + PBOX_WELCOME_PROOF_AT, m->proof, PBOX_PROOF_LEN);
 	p += WELCOME_LEN;
 	for (unsigned i = 0; i < m->endpoints; i++, p += ENDPOINT_LEN) {
@@ -161,6 +163,7 @@ pbox_welcome_decode(const void *buf, size_t len, struct pbox_welcome *m)
 	m->lease_ms = ld32(p + 28);
 	m->mtu = ld16(p + 32);
 	m->window = ld16(p + 34);
+	m->flags = ld32(p + 36);
 	memcpy(m->proof, p + PBOX_WELCOME_PROOF_AT, PBOX_PROOF_LEN);
 	p += WELCOME_LEN;
 	for (unsigned i = 0; i < endpoints; i++, p += ENDPOINT_LEN) {

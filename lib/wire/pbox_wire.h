@@ -157,6 +157,13 @@ enum pbox_errcode {
 	PBOX_E_LOST = 17,
 };
 
+/** Bytes of the tag behind the payload of a frame with these flags. */
+static inline unsigned
+pbox_tag_len(unsigned flags)
+{
+	return flags & PBOX_F_AUTH; /* the flag's value is the tag's length */
+}
+
 /** A decoded header: the fields of section 2 of the protocol, in host form. */
 struct pbox_hdr {
 	uint64_t token;
@@ -205,7 +212,8 @@ uint32_t pbox_crc32c(uint32_t crc, const void *buf, size_t len);
  * @param len   bytes from @p buf to the end of the datagram
  * @param hdr   set on PBOX_WIRE_OK; also as far as readable on PBOX_WIRE_VERSION (for R2.2)
  * @param size  bytes to the next frame; set on OK, CRC, FLAGS, TYPE, AUTH; on other drops the rest of
- *              the datagram goes with the frame. The payload stands at @p buf + PBOX_HDR_LEN.
+ *              the datagram goes with the frame. The payload stands at @p buf + PBOX_HDR_LEN,
+ *              and behind it the tag of a frame with flag AUTH, unchecked.
  * @return PBOX_WIRE_OK or the reason. A remainder of 1 to 61 bytes is TRAILING if @p first is
  *         false (R1.2) and TRUNCATED if it is true.
  */
@@ -238,7 +246,7 @@ bool pbox_frame_verify(const void *payload, uint32_t payload_crc);
 void pbox_frame_encode(void *buf, const struct pbox_hdr *hdr, uint32_t payload_crc);
 
 /** Encode header and CRC for the payload that already stands at @p buf + PBOX_HDR_LEN; returns
- * the frame's size in bytes. */
+ * the frame's size in bytes. With flag AUTH that includes the tag, which is the caller's to write. */
 size_t pbox_frame_seal(void *buf, const struct pbox_hdr *hdr);
 
 /** Bytes of one element; 0 for formats that version 1 does not carry. */
@@ -302,7 +310,7 @@ struct pbox_retry {
 struct pbox_join {
 	uint64_t cookie, nonce;
 	uint16_t worker, workers, mtu, window;
-	uint8_t policy;
+	uint8_t policy, auth; /**< auth: 1: it can send and check tags */
 	uint32_t lease_ms;
 	char job[PBOX_NAME_LEN], host[PBOX_NAME_LEN];
 	uint8_t proof[PBOX_PROOF_LEN];
@@ -318,6 +326,7 @@ struct pbox_welcome {
 	uint16_t job, worker, workers, endpoints;
 	uint32_t incarnation, lease_ms;
 	uint16_t mtu, window;
+	uint32_t flags; /**< PBOX_WELCOME_AUTH */
 	uint8_t proof[PBOX_PROOF_LEN];
 	struct pbox_endpoint endpoint[PBOX_MAX_ENDPOINTS];
 };
@@ -332,6 +341,8 @@ size_t pbox_join_encode(void *buf, size_t cap, const struct pbox_join *m);
 int pbox_join_decode(const void *buf, size_t len, struct pbox_join *m);
 size_t pbox_welcome_encode(void *buf, size_t cap, const struct pbox_welcome *m);
 int pbox_welcome_decode(const void *buf, size_t len, struct pbox_welcome *m);
+
+#define PBOX_WELCOME_AUTH 0x1u /**< frames of this session have tags (R11.1) */
 
 #define PBOX_JOIN_PROOF_AT        160
 #define PBOX_JOIN_PROOF_PREFIX    "PBOX-JOIN-1"

@@ -10,6 +10,7 @@ import struct
 import sys
 
 import make
+import pbox_auth
 import pbox_math
 import pbox_proto as proto
 
@@ -73,7 +74,7 @@ def test_everything_is_covered():
     flags = 0
     for f in good:
         flags |= f["header"]["flags"]
-    assert flags == proto.KNOWN_FLAGS & ~proto.AUTH
+    assert flags == proto.KNOWN_FLAGS
     names = [f["name"] for f in FRAMES]
     assert len(set(names)) == len(names)
 
@@ -93,6 +94,30 @@ def test_pcap():
         assert 7269 in struct.unpack_from(">HH", p, 34) or 7270 in struct.unpack_from(">HH", p, 34)
         found.append(p[42:34 + length].hex())
     assert found == [f["hex"] for f in FRAMES + GOLDEN["datagrams"]]
+
+
+def test_auth():
+    # SipHash's own vectors, and those of AES-256 in the paper on GCM
+    key = bytes(range(16))
+    assert pbox_auth.siphash128(key, b"").hex() == "a3817f04ba25a8e66df67214c7550293"
+    assert pbox_auth.siphash128(key, bytes(range(8))).hex() == "3b62a9ba6258f5610f83e264f31497b4"
+    assert pbox_auth.siphash128(key, bytes(range(63))).hex() == "5150d1772f50834a503e069a973fbd7c"
+    assert pbox_auth.aes256(bytes(range(32)), bytes.fromhex(
+        "00112233445566778899aabbccddeeff")).hex() == "8ea2b7ca516745bfeafc49904b496089"
+    zero = bytes(32), bytes(12)
+    assert pbox_auth.gcm_tag(*zero, b"", b"").hex() == "530f8afbc74536b9a963b4f1c4cb738b"
+    assert pbox_auth.gcm_tag(*zero, b"", bytes.fromhex(
+        "cea7403d4d606b6e074ec5d3baf39d18")).hex() == "d0d1c8a799996bf0265b98b5d48ab919"
+    a = GOLDEN["auth"]
+    job, worker, box = (bytes.fromhex(a[k]) for k in ("job_key", "worker_key", "box_key"))
+    for f in FRAMES:
+        if f["name"] in a["frames"]:
+            raw = bytes.fromhex(f["hex"])
+            assert pbox_auth.good(raw, box if f["from_box"] else worker, job), f["name"]
+            assert not pbox_auth.good(raw, worker if f["from_box"] else box, job), f["name"]
+            for at in (0, 40, 60, len(raw) - 17, len(raw) - 1):
+                other = raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1:]
+                assert not pbox_auth.good(other, box if f["from_box"] else worker, job), f["name"]
 
 
 def test_regeneration():

@@ -13,6 +13,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, os.pardir, "spec"))
 
+import pbox_auth
 import pbox_math
 import pbox_proto as proto
 from pbox_proto import Header, TYPE
@@ -189,7 +190,8 @@ def dropped_frames(s):
     s.add("type 0", "R2.1", h(type=0), drop="frame_type")
     s.add("a type before its tag", "R2.1", h(type=0x40, flags=proto.AUTH), drop="frame_type",
           tag=bytes(16))
-    s.add("a tag", "R2.1", h(flags=proto.AUTH), b"x", drop="frame_auth", tag=bytes(range(16)))
+    s.add("a tag", "R2.1", header("HELLO", False, chunk=200, flags=proto.AUTH),
+          proto.Hello().pack(), drop="frame_auth", tag=bytes(range(16)))
 
 
 def malformed_frames(s):
@@ -240,6 +242,32 @@ def restart_frames(s):
               data("RESTORE_OK", base=42, aux=aux, weight=3 if name == "noted" else 0, served=2))
 
 
+def auth_frames(s):
+    """Section 11. How to make their tags is told beside them."""
+    secret = b"a secret of 26 characters."
+    w = proto.Welcome(BOX[0], 0x7766554433221100, BOX[1], BOX[2], 4, BOX[3], 5000, 9000, 256,
+                      bytes(range(0x40, 0x60)), [["10.0.0.1", 7270]], proto.WELCOME_AUTH)
+    job = pbox_auth.job_key(secret, BOX[3], BOX[1])
+    worker, box = pbox_auth.session_keys(secret, w)
+    s.control("join with auth", "R11.1", proto.Join(1, 2, 3, 4, 1500, 64, 0, 0, "resnet", "node7",
+                                                    bytes(32), 1), joined=False)
+    first = len(s.frames)
+
+    def add(name, h, payload=b"", message=None):
+        key = box if h.name in FROM_BOX else worker
+        s.add(name, "R11.4", h, payload, message, raw=pbox_auth.seal(h, payload, key, job),
+              canonical=False)
+
+    add("welcome with a tag", header("WELCOME", chunk=94), w.pack(), w)
+    add("pull with a tag", data("PULL"))
+    add("pushpull with a tag", data("PUSHPULL", flags=proto.LAST, format=1), bytes(range(256)) * 4)
+    add("result with a tag", data("RESULT", format=1, served=7), bytes(range(200)) * 5 + b"end.")
+    add("ping with a tag", header("PING", chunk=95), b"odd")
+    return {"secret": secret.decode(), "job_key": job.hex(), "worker_key": worker.hex(),
+            "box_key": box.hex(), "welcome": as_json(w),
+            "frames": [f["name"] for f in s.frames[first:]]}
+
+
 def datagrams(s):
     frame = {f["name"]: bytes.fromhex(f["hex"]) for f in s.frames}
 
@@ -268,8 +296,9 @@ def build():
     dropped_frames(s)
     malformed_frames(s)
     restart_frames(s)
+    auth = auth_frames(s)
     datagrams(s)
-    return {"protocol": proto.VERSION, "frames": s.frames, "datagrams": s.datagrams}
+    return {"protocol": proto.VERSION, "frames": s.frames, "datagrams": s.datagrams, "auth": auth}
 
 
 # ---- pcap -----------------------------------------------------------------------------------

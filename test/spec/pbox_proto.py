@@ -58,6 +58,7 @@ ERRORS = {
 }
 ERROR = {name: number for number, name in ERRORS.items()}
 JOIN_PREFIX = b"PBOX-JOIN-1"
+WELCOME_AUTH = 0x1
 WELCOME_PREFIX = b"PBOX-WELCOME-1"
 JOIN_PROOF_AT = 160
 WELCOME_PROOF_AT = 40
@@ -164,7 +165,7 @@ def decode_frame(data, first=True):
         return "frame_flags", header, payload, size
     if header.type not in TYPES:
         return "frame_type", header, payload, size
-    if header.flags & AUTH:
+    if header.flags & AUTH and TYPES[header.type] in ("HELLO", "RETRY", "JOIN"):
         return "frame_auth", header, payload, size
     return None, header, payload, size
 
@@ -268,18 +269,19 @@ class Join:
     job: str = ""
     host: str = ""
     proof: bytes = bytes(PROOF_LEN)
+    auth: int = 0
 
     def pack(self):
         return struct.pack(
-            "<QQHHHHB3xI64s64s32s320x", self.cookie, self.nonce, self.worker, self.workers,
-            self.mtu, self.window, self.policy, self.lease_ms, _padded(self.job, 64, 63),
+            "<QQHHHHBB2xI64s64s32s320x", self.cookie, self.nonce, self.worker, self.workers,
+            self.mtu, self.window, self.policy, self.auth, self.lease_ms, _padded(self.job, 64, 63),
             _padded(self.host, 64, 63), self.proof)
 
     @classmethod
     def unpack(cls, data):
-        *head, job, host, proof = _Reader(data).get("QQHHHHB3xI64s64s32s320x")
+        *head, auth, lease, job, host, proof = _Reader(data).get("QQHHHHBB2xI64s64s32s320x")
         _malformed_if(b"\0" not in job, "job name without NUL")
-        return cls(*head, _unpad(job, 63), _unpad(host, 63), proof)
+        return cls(*head, lease, _unpad(job, 63), _unpad(host, 63), proof, auth)
 
 
 @dataclass
@@ -296,11 +298,13 @@ class Welcome:
     window: int = 0
     proof: bytes = bytes(PROOF_LEN)
     endpoints: list = field(default_factory=list)  # of (dotted IPv4, port)
+    flags: int = 0
 
     def pack(self):
         out = struct.pack(
-            "<QQHHHHIIHH4x32s", self.token, self.nonce, self.job, self.worker, self.workers,
-            len(self.endpoints), self.incarnation, self.lease_ms, self.mtu, self.window, self.proof)
+            "<QQHHHHIIHHI32s", self.token, self.nonce, self.job, self.worker, self.workers,
+            len(self.endpoints), self.incarnation, self.lease_ms, self.mtu, self.window,
+            self.flags, self.proof)
         for ip, port in self.endpoints:
             out += bytes(int(b) for b in ip.split(".")) + struct.pack("<H2x", port)
         return out
@@ -308,13 +312,13 @@ class Welcome:
     @classmethod
     def unpack(cls, data):
         r = _Reader(data)
-        token, nonce, job, worker, workers, n, *rest = r.get("QQHHHHIIHH4x32s")
+        token, nonce, job, worker, workers, n, *rest, flags, proof = r.get("QQHHHHIIHHI32s")
         _malformed_if(n > MAX_ENDPOINTS, "endpoints")
         ends = []
         for _ in range(n):
             *ip, port = r.get("BBBBH2x")
             ends.append([".".join(map(str, ip)), port])
-        return cls(token, nonce, job, worker, workers, *rest, ends)
+        return cls(token, nonce, job, worker, workers, *rest, proof, ends, flags)
 
     @staticmethod
     def proven(data):

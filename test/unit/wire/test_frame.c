@@ -188,6 +188,7 @@ test_order_of_drops(void)
 	uint8_t f[PBOX_HDR_LEN + 8 + PBOX_TAG_LEN];
 	size_t n = make(f, 8);
 
+	f[2] = PBOX_JOIN;
 	f[4] = PBOX_F_AUTH;
 	reseal(f);
 	n += PBOX_TAG_LEN;
@@ -218,8 +219,48 @@ test_auth_tag_counts(void)
 	f[4] = PBOX_F_AUTH;
 	reseal(f);
 	UNIT_EQ_U64(check(f, n + PBOX_TAG_LEN - 1), PBOX_WIRE_TRUNCATED);
-	UNIT_EQ_U64(pbox_frame_decode(f, sizeof(f), true, &h, &size), PBOX_WIRE_AUTH);
-	UNIT_EQ_U64(size, n + PBOX_TAG_LEN); /* what follows the tag can still be good */
+	UNIT_EQ_U64(pbox_frame_decode(f, sizeof(f), true, &h, &size), PBOX_WIRE_OK);
+	UNIT_EQ_U64(size, n + PBOX_TAG_LEN);
+	UNIT_EQ_U64(h.flags, PBOX_F_AUTH);
+	UNIT_EQ_U64(h.length, 8);
+	UNIT_EQ_U64(pbox_frame_seal(f, &h), size);
+	/* the tag is somebody else's to check */
+	f[n] ^= 1;
+	UNIT_EQ_U64(check(f, n + PBOX_TAG_LEN), PBOX_WIRE_OK);
+	for (unsigned type = 0; type < 256; type++) {
+		bool never = type == PBOX_HELLO || type == PBOX_RETRY || type == PBOX_JOIN;
+
+		f[2] = (uint8_t)type;
+		reseal(f);
+		if (strcmp(pbox_type_name(type), "?") == 0)
+			continue;
+		UNIT_EQ_U64(pbox_frame_decode(f, sizeof(f), true, &h, &size),
+			never ? PBOX_WIRE_AUTH : PBOX_WIRE_OK);
+		UNIT_EQ_U64(size, n + PBOX_TAG_LEN); /* what follows the tag can still be good */
+	}
+}
+
+/* A contribution with a tag that fills its datagram is left for later as one without is. */
+static void
+test_open_with_tag(void)
+{
+	uint8_t f[PBOX_HDR_LEN + PBOX_DEFER_MIN + PBOX_TAG_LEN + 1] = {0};
+	size_t size = 0, n = make(f, PBOX_DEFER_MIN);
+	struct pbox_hdr h;
+	bool later;
+
+	f[2] = PBOX_PUSHPULL;
+	f[4] = PBOX_F_AUTH;
+	reseal(f);
+	n += PBOX_TAG_LEN;
+	UNIT_EQ_U64(pbox_frame_open(f, n, &h, &size, &later), PBOX_WIRE_OK);
+	CU_ASSERT(later);
+	UNIT_EQ_U64(size, n);
+	CU_ASSERT(pbox_frame_verify(
+		f + PBOX_HDR_LEN, pbox_crc32c(0, f + PBOX_HDR_LEN, PBOX_DEFER_MIN)));
+	UNIT_EQ_U64(pbox_frame_open(f, n + 1, &h, &size, &later), PBOX_WIRE_OK);
+	CU_ASSERT_FALSE(later); /* another frame follows */
+	UNIT_EQ_U64(pbox_frame_open(f, n - 1, &h, &size, &later), PBOX_WIRE_TRUNCATED);
 }
 
 static void
@@ -365,6 +406,7 @@ const struct unit_test unit_tests[] = {
 	{"known types and flags", test_types_and_flags},
 	{"drops in the order of R2.1", test_order_of_drops},
 	{"the tag of AUTH counts", test_auth_tag_counts},
+	{"a contribution with a tag is opened", test_open_with_tag},
 	{"every truncation is refused", test_every_truncation},
 	{"every bit is guarded", test_every_bit_is_guarded},
 	{"another version tells its header", test_version_tells_the_header},

@@ -119,6 +119,7 @@ check_join(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t cap)
 	N(mtu);
 	N(window);
 	N(policy);
+	N(auth);
 	N(lease_ms);
 	check_text(p, "job", m.job);
 	check_text(p, "host", m.host);
@@ -143,6 +144,7 @@ check_welcome(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t ca
 	N(lease_ms);
 	N(mtu);
 	N(window);
+	N(flags);
 	check_proof(p, m.proof);
 	same(m.endpoints, json_array_size(ends), "endpoints");
 	for (unsigned i = 0; i < m.endpoints; i++) {

@@ -85,6 +85,7 @@ registrar_conf(struct box *b)
 			.rate = o->rate,
 			.repeats = o->repeats,
 			.lease_ms = (uint32_t)(o->lease_ns / 1000000),
+			.auth = o->auth,
 			.snapshot = o->snapshot,
 			.policy = policy[o->policy],
 		};

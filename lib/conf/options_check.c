@@ -114,6 +114,12 @@ check_job(const struct pbox_options *o, const struct pbox_job_options *j,
 			"%s has no secret: add secret = file:PATH, or insecure = yes to let "
 			"anyone join",
 			where);
+	if (j->auth && j->secret.len == 0)
+		return pbox_fail(err, EINVAL,
+			"%s has auth = yes and no secret, from which the keys are made: add secret "
+			"= "
+			"file:PATH",
+			where);
 	if (j->secret.len != 0 && j->insecure)
 		return pbox_fail(
 			err, EINVAL, "%s has a secret and insecure = yes: remove one", where);

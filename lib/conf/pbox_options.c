@@ -422,6 +422,17 @@ static const struct pbox_conf_option job_options[] = {
 		.brief = "anyone may join, without a secret",
 	},
 	{
+		.name = "auth",
+		.type = PBOX_CONF_BOOL,
+		AT(auth),
+		.def = "no",
+		.example = "yes",
+		.brief = "each frame has a tag that nobody else can make",
+		.more = "For networks where others may see the frames, or send. Costs time for "
+			"each "
+			"byte, on both ends, and 16 bytes a frame.",
+	},
+	{
 		.name = "workers",
 		.type = PBOX_CONF_U32,
 		AT(workers),

@@ -65,6 +65,7 @@ struct pbox_job_options {
 	char name[PBOX_CONF_NAME_MAX + 1];
 	struct pbox_conf_secret secret; /**< len 0 only if insecure */
 	bool insecure;
+	bool auth;         /**< frames have tags; needs a secret */
 	uint32_t workers;  /**< 0: what the first worker says */
 	uint64_t memory;   /**< bytes on all nodes together; 0: no quota */
 	uint32_t rate;     /**< data frames a second and core; 0: no quota */

@@ -27,7 +27,7 @@ const struct pbox_stat_def pbox_control_stat_defs[PBOX_CT_STATS] = {
 	[PBOX_CT_FRAME_FLAGS] = COUNTER("frame_flags", "frames", "unknown flags"),
 	[PBOX_CT_FRAME_TYPE] = COUNTER("frame_type", "frames", "unknown type"),
 	[PBOX_CT_FRAME_AUTH] =
-		COUNTER("frame_auth", "frames", "authentication tag, which was not granted"),
+		COUNTER("frame_auth", "frames", "a tag where there is no session yet"),
 	[PBOX_CT_FRAME_TRAILING] =
 		COUNTER("frame_trailing", "frames", "bytes behind the last frame"),
 	[PBOX_CT_FRAME_ENDPOINT] =

@@ -4,6 +4,8 @@
 
 #include <rte_cycles.h>
 
+#include <pbox_auth.h>
+
 #include "core.h"
 
 /* A packet as its pool keeps it: one segment, nobody else's. NULL: there is none. */
@@ -98,6 +100,20 @@ segment(struct core *c, const void *at, size_t len, rte_iova_t iova)
 	return e;
 }
 
+/* The tag, in a packet of its own behind the payload. */
+static struct rte_mbuf *
+tag_segment(struct core *c, const struct pbox_send *s, const void *header)
+{
+	struct rte_mbuf *m = take_header(c);
+
+	if (m == NULL)
+		return NULL;
+	pbox_auth_tag(s->tag_key, header, s->digest, rte_pktmbuf_mtod(m, void *));
+	m->data_len = PBOX_TAG_LEN;
+	m->pkt_len = PBOX_TAG_LEN;
+	return m;
+}
+
 /* Headers in a small packet, the payload behind them where it is. NULL: no packets. */
 static struct rte_mbuf *
 frame_shared(struct core *c, const struct pbox_net_udp_origin *t, const struct pbox_send *s)
@@ -125,6 +141,16 @@ frame_shared(struct core *c, const struct pbox_net_udp_origin *t, const struct p
 		m->nb_segs++;
 		at += n;
 		left -= n;
+	}
+	if (s->tag_key != NULL) {
+		tail->next = tag_segment(
+			c, s, rte_pktmbuf_mtod_offset(m, const void *, PBOX_NET_HEADERS_LEN));
+		if (tail->next == NULL) {
+			rte_pktmbuf_free(m);
+			return NULL;
+		}
+		m->nb_segs++;
+		m->pkt_len += PBOX_TAG_LEN;
 	}
 	return m;
 }

@@ -38,7 +38,7 @@ const struct pbox_stat_def pbox_core_stat_defs[PBOX_CS_STATS] = {
 	COUNTER(FRAME_CRC, "frame_crc", "frames", "frame damaged on the way"),
 	COUNTER(FRAME_FLAGS, "frame_flags", "frames", "unknown flags"),
 	COUNTER(FRAME_TYPE, "frame_type", "frames", "unknown type"),
-	COUNTER(FRAME_AUTH, "frame_auth", "frames", "authentication tag, which was not granted"),
+	COUNTER(FRAME_AUTH, "frame_auth", "frames", "a tag where there is no session yet"),
 	COUNTER(FRAME_TRAILING, "frame_trailing", "frames", "bytes behind the last frame"),
 	COUNTER(FRAME_CONTROL_FULL, "frame_control_full", "frames",
 		"control frame at a data port, and the control thread was busy"),

@@ -27,8 +27,10 @@ struct pbox_frame {
 	const uint8_t *payload;
 	void *handle; /**< the packet buffer that payload stands in, opaque to the engine */
 	struct pbox_peer peer;
-	bool ce;         /**< its datagram was marked ECN Congestion Experienced */
-	bool unverified; /**< its CRC was not looked at yet (R2.5); the header stands before payload */
+	bool ce; /**< its datagram was marked ECN Congestion Experienced */
+	/** Its CRC was not looked at yet (R2.5). The header stands before payload, also of a frame with
+	 * flag AUTH, and behind it the tag, which is the engine's to check. */
+	bool unverified;
 };
 
 /** A frame to send; length is in hdr. */
@@ -41,6 +43,9 @@ struct pbox_send {
 	 * that it needs it no more (R6.7), so that it may be sent without a copy. Otherwise it is
 	 * the sender's scratch and gone when send() returns. */
 	bool shared;
+	/** hdr.flags has AUTH: to be written behind the payload, by pbox_auth_tag() with the header as
+	 * it leaves. Both are gone when send() returns. */
+	const uint8_t *tag_key, *digest;
 };
 
 /** Where an endpoint's chunks live. */

@@ -30,6 +30,7 @@ enum pbox_registrar_stat {
 	PBOX_RS_DROP_SESSION_UNKNOWN,
 	PBOX_RS_DROP_SESSION_TOKEN,
 	PBOX_RS_DROP_SESSION_INCARNATION,
+	PBOX_RS_DROP_AUTH, /**< no tag, a wrong one, or one in a session without (R11.5) */
 	PBOX_RS_DROP_MALFORMED,
 	PBOX_RS_DROP_COOKIE,
 	PBOX_RS_DROP_TYPE,

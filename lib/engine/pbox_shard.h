@@ -37,6 +37,7 @@ enum pbox_shard_stat {
 	PBOX_SS_DROP_SESSION_UNKNOWN,
 	PBOX_SS_DROP_SESSION_TOKEN,
 	PBOX_SS_DROP_SESSION_INCARNATION,
+	PBOX_SS_DROP_AUTH, /**< no tag, a wrong one, or one in a session without (R11.5) */
 	PBOX_SS_DROP_RATE, /**< beyond what a job or a worker may ask (R6.12) */
 	PBOX_SS_DROP_MAP_EPOCH,
 	PBOX_SS_DROP_CHUNK_UNKNOWN,

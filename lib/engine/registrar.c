@@ -91,6 +91,14 @@ registrar_event(struct pbox_registrar *r, enum pbox_log_level level, const char 
 }
 
 void
+registrar_send(struct pbox_registrar *r, const struct pbox_job *job, struct pbox_send *out)
+{
+	if (job->auth != NULL)
+		engine_auth_seal(job, out->hdr.worker, &r->tag, out);
+	r->conf.ops->send(r->conf.ctx, out);
+}
+
+void
 registrar_reply(
 	struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_type type, size_t len)
 {
@@ -112,7 +120,11 @@ registrar_reply(
 		.payload_crc = pbox_crc32c(0, r->scratch, len),
 	};
 
-	r->conf.ops->send(r->conf.ctx, &out);
+	/* a request with a tag got here because that is right; WELCOME has one as well */
+	if ((f->hdr.flags & PBOX_F_AUTH) != 0)
+		registrar_send(r, r->job[f->hdr.job], &out);
+	else
+		r->conf.ops->send(r->conf.ctx, &out);
 }
 
 void
@@ -212,6 +224,10 @@ session(struct pbox_registrar *r, const struct pbox_frame *f)
 			r->conf.ops->send(r->conf.ctx, &out);
 		return NULL;
 	}
+	if (!engine_auth_good(job, f)) {
+		count_control(r, PBOX_RS_DROP_AUTH);
+		return NULL;
+	}
 	job->member[f->hdr.worker].last_seen = r->now_ns;
 	follow(&job->member[f->hdr.worker], f);
 	if (job->member[f->hdr.worker].state == PBOX_MEMBER_SILENT)
@@ -278,6 +294,7 @@ pbox_registrar_version(struct pbox_registrar *r, const struct pbox_frame *f)
 
 	g.hdr.type = PBOX_HELLO;
 	g.hdr.token = 0;
+	g.hdr.flags = 0;
 	registrar_refuse(r, &g, PBOX_E_VERSION, PBOX_VERSION_WIRE, "this box speaks version %u",
 		PBOX_VERSION_WIRE);
 }
@@ -411,7 +428,7 @@ pbox_registrar_shutdown(struct pbox_registrar *r, uint64_t now_ns)
 					.aux = 1},
 				.peer = &job->member[w].peer,
 			};
-			r->conf.ops->send(r->conf.ctx, &out);
+			registrar_send(r, job, &out);
 		}
 	}
 }

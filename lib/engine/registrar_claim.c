@@ -45,7 +45,7 @@ ping(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 	m->claim_pings++;
 	m->claim_next_ns = r->now_ns + CLAIM_PING_EVERY;
 	count_control(r, PBOX_RS_PINGS);
-	r->conf.ops->send(r->conf.ctx, &out);
+	registrar_send(r, job, &out);
 }
 
 void

@@ -7,6 +7,7 @@
 
 /* What the files of the registrar share. */
 
+#include "engine_auth.h"
 #include "pbox_registrar.h"
 #include "shard_impl.h"
 
@@ -15,8 +16,8 @@
 #define NEVER_SEEN  UINT32_MAX
 #define LEFT_NONCES PBOX_MAX_WORKERS
 
-/* A control payload fits the smallest MTU that is allowed. */
-#define CONTROL_PAYLOAD (1500 - PBOX_MTU_OVERHEAD)
+/* A control payload fits the smallest MTU that is allowed, with a tag behind it. */
+#define CONTROL_PAYLOAD (1500 - PBOX_MTU_OVERHEAD - PBOX_TAG_LEN)
 
 #define KICKED 64
 
@@ -52,6 +53,7 @@ struct pbox_registrar {
 		int outcome;
 		uint64_t asked_at;
 	} staged;
+	struct engine_tag tag;
 	uint8_t scratch[CONTROL_PAYLOAD];
 };
 
@@ -70,6 +72,8 @@ void registrar_reply(
 /* Answer ERROR; never longer than the request before the proof (R4.7). */
 void registrar_refuse(struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_errcode code,
 	uint32_t detail, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+/* To a worker of the job, in its session: with a tag if it has them. */
+void registrar_send(struct pbox_registrar *r, const struct pbox_job *job, struct pbox_send *out);
 uint32_t registrar_silent_ms(
 	const struct pbox_registrar *r, const struct pbox_job *job, unsigned worker);
 void registrar_close_job(struct pbox_registrar *r, struct pbox_job *job);

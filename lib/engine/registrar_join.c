@@ -132,6 +132,16 @@ create_job(struct pbox_registrar *r, const struct pbox_frame *f, const struct pb
 		return NULL;
 	}
 	job->begun_ns = r->now_ns;
+	if (conf->auth) {
+		job->auth = pbox_auth_job_create(
+			NULL, conf->secret, conf->secret_len, r->conf.incarnation, id);
+		if (job->auth == NULL) {
+			registrar_refuse(r, f, PBOX_E_NO_MEMORY, 0,
+				"no memory for the keys of the job, or no AES in this CPU");
+			pbox_job_free(job);
+			return NULL;
+		}
+	}
 	job->window = window;
 	job->policy = conf->policy == PBOX_POLICY_ANY ? m->policy : conf->policy;
 	job->hold_share = share;
@@ -177,6 +187,7 @@ send_welcome(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_j
 		.lease_ms = mb->lease_ms,
 		.mtu = r->conf.mtu,
 		.window = mb->window,
+		.flags = job->auth != NULL ? PBOX_WELCOME_AUTH : 0,
 	};
 	size_t len;
 
@@ -186,6 +197,7 @@ send_welcome(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_j
 	PBOX_ASSERT(len > 0);
 	pbox_proof(r->scratch + PBOX_WELCOME_PROOF_AT, job->conf->secret, job->conf->secret_len,
 		PBOX_WELCOME_PROOF_PREFIX, r->scratch, len, PBOX_WELCOME_PROOF_AT);
+	g.hdr.flags = job->auth != NULL ? PBOX_F_AUTH : 0;
 	g.hdr.token = m.token;
 	g.hdr.job = job->id;
 	g.hdr.worker = (uint16_t)w;
@@ -302,6 +314,8 @@ admit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_jo
 		for (unsigned i = 0; i < r->conf.n_shards; i++)
 			atomic_store_explicit(
 				&job->shard[i]->member[w].last_seen, 0, memory_order_relaxed);
+		if (job->auth != NULL)
+			engine_auth_begin(job, w, token, r->conf.incarnation);
 		atomic_store_explicit(&job->token[w], token, memory_order_release);
 		pbox_stat_add(&r->stats[PBOX_RS_WORKERS], 1);
 		registrar_event(r, PBOX_LOG_INFO, "job '%s': worker %u (%s) joined, %u of %u",
@@ -323,6 +337,7 @@ registrar_on_join(struct pbox_registrar *r, const struct pbox_frame *f)
 	const struct pbox_job_conf *conf;
 	struct pbox_join m;
 	struct pbox_job *job;
+	unsigned least = PBOX_MTU_OVERHEAD + 64;
 	int w;
 
 	if (f->hdr.length < PBOX_JOIN_LEN || pbox_join_decode(f->payload, f->hdr.length, &m) < 0) {
@@ -367,9 +382,11 @@ registrar_on_join(struct pbox_registrar *r, const struct pbox_frame *f)
 			"%u workers: this box takes 1 to %u a job", m.workers, r->conf.max_workers);
 		return;
 	}
-	if (m.mtu < PBOX_MTU_OVERHEAD + 64) {
-		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, PBOX_MTU_OVERHEAD + 64,
-			"an MTU of %u is too small", m.mtu);
+	if (conf->auth)
+		least += PBOX_TAG_LEN;
+	if (m.mtu < least) {
+		registrar_refuse(
+			r, f, PBOX_E_BAD_REQUEST, least, "an MTU of %u is too small", m.mtu);
 		return;
 	}
 	if ((job != NULL && job->workers != m.workers) ||
@@ -393,6 +410,17 @@ registrar_on_join(struct pbox_registrar *r, const struct pbox_frame *f)
 	if (m.policy > PBOX_POLICY_SHRINK) {
 		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, PBOX_POLICY_SHRINK,
 			"policy %u is unknown: 0 wait, 1 shrink", m.policy);
+		return;
+	}
+	if (conf->auth && m.auth == 0) {
+		registrar_event(r, PBOX_LOG_WARN,
+			"job '%s' has auth = yes, and a worker (%s) cannot send tags", m.job,
+			m.host);
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, 0,
+			"job '%s' has auth = yes, and this worker's library or CPU (%s) cannot "
+			"send "
+			"tags: install the box's release, or run it where there is AES",
+			m.job, m.host);
 		return;
 	}
 	if (job != NULL && conf->policy == PBOX_POLICY_ANY && job->policy != m.policy) {

@@ -94,7 +94,7 @@ tell(struct pbox_registrar *r, const struct pbox_job *job, unsigned w, const cha
 	len = pbox_error_encode(r->scratch, sizeof(r->scratch), &m);
 	out.hdr.length = (uint16_t)len;
 	out.payload_crc = pbox_crc32c(0, r->scratch, len);
-	r->conf.ops->send(r->conf.ctx, &out);
+	registrar_send(r, job, &out);
 }
 
 int

@@ -76,7 +76,7 @@ static void
 build_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
 {
 	const struct pbox_declare *d = &jt->fixed;
-	unsigned mtu = job_mtu(r, job);
+	unsigned mtu = job_mtu(r, job), room = mtu - (job->auth != NULL ? PBOX_TAG_LEN : 0);
 	size_t quota = SIZE_MAX;
 	struct pbox_error err;
 
@@ -87,8 +87,8 @@ build_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_tabl
 		.optimiser = d->optimiser,
 		.push_format = d->push_format,
 		.pull_format = d->pull_format,
-		.frag_elements = pbox_frag_elements(mtu, d->push_format, d->pull_format),
-		.init_elements = pbox_init_elements(mtu),
+		.frag_elements = pbox_frag_elements(room, d->push_format, d->pull_format),
+		.init_elements = pbox_init_elements(room),
 		.first_chunk_id = d->table << PBOX_CHUNK_BITS,
 	};
 	if (job->conf->memory != 0)

@@ -83,6 +83,15 @@ pbox_shard_mail(struct pbox_shard *s, const struct pbox_mail *m, uint64_t now_ns
 	s->conf.ops->mail(s->conf.ctx, m);
 }
 
+/* The rest of a session's checks, where it has tags, or the frame has one, or another incarnation. */
+static __attribute__((noinline, cold)) enum pbox_shard_stat
+check_tag(struct pbox_shard *s, const struct pbox_frame *f, struct pbox_shard_job *j)
+{
+	if (f->hdr.incarnation != s->conf.incarnation)
+		return PBOX_SS_DROP_SESSION_INCARNATION;
+	return engine_auth_good(j->job, f) ? 0 : PBOX_SS_DROP_AUTH;
+}
+
 /* The session checks of R6.11; 0 or the drop. */
 static enum pbox_shard_stat
 check_session(struct pbox_shard *s, const struct pbox_frame *f, struct pbox_shard_job **out)
@@ -97,9 +106,10 @@ check_session(struct pbox_shard *s, const struct pbox_frame *f, struct pbox_shar
 		return PBOX_SS_DROP_SESSION_UNKNOWN;
 	if (token != f->hdr.token)
 		return PBOX_SS_DROP_SESSION_TOKEN;
-	if (f->hdr.incarnation != s->conf.incarnation)
-		return PBOX_SS_DROP_SESSION_INCARNATION;
 	*out = j;
+	if (((f->hdr.incarnation ^ s->conf.incarnation) | (f->hdr.flags & PBOX_F_AUTH) |
+		    j->tagged) != 0)
+		return check_tag(s, f, j);
 	return 0;
 }
 

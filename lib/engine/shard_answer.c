@@ -18,6 +18,8 @@ address(struct pbox_shard *s, struct pbox_shard_job *j, unsigned worker, struct 
 		out->hdr.flags |= PBOX_F_ECE;
 		m->ce = false;
 	}
+	if (__builtin_expect(j->tagged != 0, 0))
+		engine_auth_seal(j->job, worker, &s->tag, out);
 }
 
 const void *
@@ -224,6 +226,8 @@ shard_send_error(struct pbox_shard *s, const struct pbox_frame *f, enum pbox_err
 
 	if (code == PBOX_E_SESSION && !error_rate_take(&s->error_rate, s->now_ns))
 		return;
+	if (code != PBOX_E_SESSION && (f->hdr.flags & PBOX_F_AUTH) != 0)
+		engine_auth_seal(s->job[f->hdr.job]->job, f->hdr.worker, &s->tag, &out);
 	count(s, PBOX_SS_TX_OTHER);
 	s->conf.ops->send(s->conf.ctx, &out);
 }

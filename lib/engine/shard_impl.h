@@ -11,6 +11,7 @@
 
 #include <pbox_optim.h>
 
+#include "engine_auth.h"
 #include "error_rate.h"
 #include "pbox_shard.h"
 #include "pbox_stage.h"
@@ -78,6 +79,7 @@ struct pbox_round {
 struct pbox_shard_job {
 	struct pbox_job *job;
 	uint16_t shard;
+	uint16_t tagged; /* PBOX_F_AUTH where the job has auth, else 0 */
 	struct shard_member *member;
 	/* Where a worker's frames to each endpoint of the shard come from: its answers leave through
 	 * the port of the chunk, to the worker's address there. */
@@ -147,6 +149,7 @@ struct pbox_shard {
 	bool intact;          /* its contributions are */
 	float *scratch;       /* FRAGMENT_MAX: a sum that is not verified yet */
 	struct error_rate error_rate;
+	struct engine_tag tag; /* of the frame that is being sent */
 	bool own_endpoint[PBOX_MAX_ENDPOINTS];
 	uint8_t own_index[PBOX_MAX_ENDPOINTS]; /* among the shard's own */
 };

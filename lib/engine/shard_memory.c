@@ -40,6 +40,7 @@ shard_job_create(struct pbox_job *job, uint16_t shard, unsigned peers, uint32_t 
 	acc_bytes = pbox_pad_line(acc_bytes);
 	j->job = job;
 	j->shard = shard;
+	j->tagged = job->auth != NULL ? PBOX_F_AUTH : 0;
 	j->arena = arena;
 	j->hold_share = hold_share;
 	if (job->conf != NULL) {

@@ -31,6 +31,8 @@ const struct pbox_stat_def pbox_shard_stat_defs[PBOX_SS_STATS] = {
 		"token is not that of the worker's session"),
 	COUNTER(PBOX_SS_DROP_SESSION_INCARNATION, "drop_session_incarnation", "frames",
 		"meant for an earlier start of the box"),
+	COUNTER(PBOX_SS_DROP_AUTH, "drop_auth", "frames",
+		"tag missing or wrong (or there, in a job without auth): forged, or replayed"),
 	COUNTER(PBOX_SS_DROP_RATE, "drop_rate", "frames",
 		"more than the job's rate, or more repetitions, pulls and pings of a worker than "
 		"it has credit for"),
@@ -94,6 +96,8 @@ const struct pbox_stat_def pbox_registrar_stat_defs[PBOX_RS_STATS] = {
 		"token is not that of the worker's session"),
 	COUNTER(PBOX_RS_DROP_SESSION_INCARNATION, "drop_session_incarnation", "frames",
 		"meant for an earlier start of the box"),
+	COUNTER(PBOX_RS_DROP_AUTH, "drop_auth", "frames",
+		"tag missing or wrong (or there, in a job without auth): forged, or replayed"),
 	COUNTER(PBOX_RS_DROP_MALFORMED, "drop_control_malformed", "frames",
 		"payload too short or contradictory"),
 	COUNTER(PBOX_RS_DROP_COOKIE, "drop_cookie", "frames", "JOINs with a wrong or old cookie"),

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <pbox_auth.h>
+
 #include "pbox_job.h"
 
 struct pbox_job *
@@ -22,7 +24,10 @@ pbox_job_create(uint16_t id, const char *name, const struct pbox_job_conf *conf,
 	snprintf(job->name, sizeof(job->name), "%s", name);
 	job->token = calloc(workers, sizeof(*job->token));
 	job->member = calloc(workers, sizeof(*job->member));
-	if (job->token == NULL || job->member == NULL) {
+	if (conf != NULL && conf->auth)
+		job->key = calloc(workers, sizeof(*job->key));
+	if (job->token == NULL || job->member == NULL ||
+		(conf != NULL && conf->auth && job->key == NULL)) {
 		pbox_job_free(job);
 		return NULL;
 	}
@@ -37,6 +42,8 @@ pbox_job_free(struct pbox_job *job)
 	for (uint32_t i = 0; i < job->n_tables; i++)
 		pbox_job_table_free(job->table[i], job->workers);
 	free((void *)job->token);
+	free((void *)job->key);
+	pbox_auth_job_destroy(job->auth);
 	free(job->member);
 	free(job);
 }

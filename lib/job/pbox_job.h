@@ -44,6 +44,8 @@ enum pbox_policy {
 };
 const char *pbox_policy_name(unsigned policy);
 
+struct pbox_auth_job; /* pbox_auth.h */
+
 /** What the operator configured for a job. Strings live as long as the box. */
 struct pbox_job_conf {
 	const char *name; /**< "*": template for names that are not configured */
@@ -55,6 +57,7 @@ struct pbox_job_conf {
 	uint32_t
 		repeats; /**< frames that move no round, a second, worker and core (R6.12); 0: no limit */
 	uint32_t lease_ms; /**< 0: the box's default */
+	bool auth;         /**< frames have tags (section 11 of the protocol) */
 	bool snapshot;     /**< its tables are written now and then (lib/control) */
 	uint8_t policy;    /**< enum pbox_policy: ANY: what the workers ask for, all the same */
 };
@@ -105,6 +108,12 @@ enum pbox_job_state {
 	PBOX_JOB_CLOSING, /**< shards are letting go of it */
 };
 
+/** Keys of a session (R11.2), as words that shards read while they change: a frame that meets a torn
+ * one is dropped, and its session is no more. */
+struct pbox_job_keys {
+	_Atomic uint64_t worker[2], box[2];
+};
+
 struct pbox_job {
 	uint16_t id, workers;
 	uint64_t begun_ns; /**< when it was created: no two jobs of a box have the same */
@@ -113,7 +122,9 @@ struct pbox_job {
 	enum pbox_job_state state;
 	const struct pbox_job_conf *conf;
 	char name[PBOX_NAME_LEN];
-	_Atomic uint64_t *token; /**< per worker; 0: no session */
+	_Atomic uint64_t *token;    /**< per worker; 0: no session */
+	struct pbox_auth_job *auth; /**< NULL: its frames have no tags */
+	struct pbox_job_keys *key;  /**< per worker, with auth; written before token */
 	struct pbox_member *member;
 	uint32_t hold_share; /**< packets it may hold on each shard */
 	unsigned shards_open, shards_closed;

@@ -21,12 +21,14 @@ sim_box_region(unsigned node)
 struct dma {
 	struct pbox_send out;
 	struct pbox_peer peer;
+	uint8_t tag_key[PBOX_AUTH_KEY_LEN], digest[PBOX_AUTH_DIGEST_LEN];
 };
 
 static void
 transmit(struct sim *s, const struct pbox_send *out)
 {
-	struct sim_packet *p = sim_packet_new(PBOX_HDR_LEN + out->hdr.length);
+	struct sim_packet *p =
+		sim_packet_new(PBOX_HDR_LEN + out->hdr.length + pbox_tag_len(out->hdr.flags));
 
 	p->ip = ntohl(out->peer->ip);
 	p->udp = out->peer->udp;
@@ -34,6 +36,9 @@ transmit(struct sim *s, const struct pbox_send *out)
 	if (out->hdr.length > 0)
 		memcpy(p->data + PBOX_HDR_LEN, out->payload, out->hdr.length);
 	pbox_frame_encode(p->data, &out->hdr, out->payload_crc);
+	if (out->tag_key != NULL)
+		pbox_auth_tag(out->tag_key, p->data, out->digest,
+			p->data + PBOX_HDR_LEN + out->hdr.length);
 	sim_trace(s, "box -> %u/%u %s chunk %x frag %u round %u flags %x aux %u", p->ip >> 8 & 0xFF,
 		(p->ip & 0xFF) - 1, pbox_type_name(out->hdr.type), out->hdr.chunk, out->hdr.frag,
 		out->hdr.round, out->hdr.flags, out->hdr.aux);
@@ -61,6 +66,12 @@ box_send(struct sim *s, const struct pbox_send *out)
 		PBOX_ASSERT(d != NULL);
 		*d = (struct dma){.out = *out, .peer = *out->peer};
 		d->out.peer = &d->peer;
+		if (out->tag_key != NULL) {
+			memcpy(d->tag_key, out->tag_key, sizeof(d->tag_key));
+			memcpy(d->digest, out->digest, sizeof(d->digest));
+			d->out.tag_key = d->tag_key;
+			d->out.digest = d->digest;
+		}
 		sim_at(s, s->now + sim_below(s, 50 * US), SIM_DMA, s->box.generation, 0, d);
 		return;
 	}
@@ -239,6 +250,7 @@ sim_box_start(struct sim *s)
 		b->conf[i] = (struct pbox_job_conf){.name = name[i],
 			.secret = name[i],
 			.secret_len = 4,
+			.auth = s->sc.job[i].auth,
 			.policy = PBOX_POLICY_ANY};
 	for (unsigned i = 0; i < s->sc.shards; i++)
 		start_shard(s, i);

@@ -146,6 +146,18 @@ arrival(struct sim *s, const struct pbox_frame *f)
 	sim_restart_arrival(s, &f->hdr, f->payload, p->ip >> 8 & 0xFF);
 }
 
+/* The CRC does not cover the tag: damage there is found by the engine alone. */
+static bool
+tag_damaged(const struct sim *s, const struct pbox_frame *f)
+{
+	const struct sim_packet *p = f->handle;
+	const struct sim_worker *w = &s->job[p->ip >> 8 & 0xFF].worker[(p->ip & 0xFF) - 1];
+
+	return p->damaged && w->auth != NULL && f->hdr.token == w->token &&
+	       ((f->hdr.flags & PBOX_F_AUTH) == 0 ||
+		       !pbox_auth_good(w->keys.worker, w->auth, f->payload, f->hdr.length));
+}
+
 static void
 give(struct sim *s, struct sim_shard *sh, const struct pbox_frame *frame, unsigned n)
 {
@@ -163,8 +175,10 @@ give(struct sim *s, struct sim_shard *sh, const struct pbox_frame *frame, unsign
 		for (unsigned i = 0; i < n; i++) {
 			const struct pbox_frame *f = &frame[i];
 
-			if (!f->unverified || pbox_frame_verify(f->payload,
-						      pbox_crc32c(0, f->payload, f->hdr.length)))
+			if ((!f->unverified ||
+				    pbox_frame_verify(f->payload,
+					    pbox_crc32c(0, f->payload, f->hdr.length))) &&
+				!tag_damaged(s, f))
 				arrival(s, f);
 		}
 	held = s->engine->shard_rx(sh->engine, frame, n, s->now);

@@ -80,7 +80,7 @@ worth_forging(const struct pbox_hdr *h, bool control)
 void
 sim_noise(struct sim *s, const struct sim_packet *p, struct sim_fault *k, bool drawn)
 {
-	bool control = p->endpoint == SIM_CONTROL;
+	bool control = p->endpoint == SIM_CONTROL, changed;
 	struct pbox_hdr h;
 	struct sim_packet *f;
 	size_t size;
@@ -110,9 +110,11 @@ sim_noise(struct sim *s, const struct sim_packet *p, struct sim_fault *k, bool d
 	/* another payload, so that a forged contribution that is taken gives a wrong sum */
 	for (size_t i = PBOX_HDR_LEN; i < size; i++)
 		f->data[i] ^= 0x11;
-	if (control)
+	/* with tags the box notices any change: that of the payload is enough */
+	changed = (h.flags & PBOX_F_AUTH) == 0 || k->value[0] >> 63 != 0;
+	if (changed && control)
 		forge_control(&h, (uint32_t)k->value[0]);
-	else
+	else if (changed)
 		forge(&h, k->value[0], k->value[1]);
 	pbox_frame_seal(f->data, &h);
 	sim_net_send(s, f, true);

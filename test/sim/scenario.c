@@ -189,6 +189,25 @@ make_crashes(struct sim_scenario *sc, uint64_t seed)
 	}
 }
 
+/* Likewise. */
+static void
+make_auth(struct sim_scenario *sc, uint64_t seed)
+{
+	struct pbox_random r;
+
+	pbox_random_seed(&r, seed ^ UINT64_C(0xA07));
+	for (unsigned i = 0; i < sc->jobs; i++) {
+		struct sim_job_spec *j = &sc->job[i];
+
+		j->auth = one_in(&r, 3);
+		/* the least that has room for 64 bytes and a tag */
+		if (j->auth && sc->mtu < PBOX_MTU_OVERHEAD + 64 + PBOX_TAG_LEN)
+			sc->mtu = PBOX_MTU_OVERHEAD + 64 + PBOX_TAG_LEN;
+		if (j->auth && j->mtu < PBOX_MTU_OVERHEAD + 64 + PBOX_TAG_LEN)
+			j->mtu = PBOX_MTU_OVERHEAD + 64 + PBOX_TAG_LEN;
+	}
+}
+
 void
 sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limits *limits)
 {
@@ -218,6 +237,7 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 		units += sc->job[i].workers * 2;
 	}
 	make_crashes(sc, seed);
+	make_auth(sc, seed);
 	/* what all jobs need at least, up to generous windows */
 	sc->hold = units * (uint32_t)(1 + pbox_random_below(&r, one_in(&r, 2) ? 3 : 40));
 }
@@ -225,14 +245,14 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 static void
 print_job(const struct sim_job_spec *j, unsigned i)
 {
-	printf("  job %u: %u workers, %u rounds from %u, %u lives, mtu %u,%s%s%s%s%s%s%s%s %u "
+	printf("  job %u: %u workers, %u rounds from %u, %u lives, mtu %u,%s%s%s%s%s%s%s%s%s %u "
 	       "restarts, "
 	       "%u rebinds, %u%% push\n",
 		i, j->workers, j->rounds, j->first_round, j->lives, j->mtu,
 		j->barrier ? " barrier" : "", j->any_number ? " any" : "", j->pull0 ? " pull0" : "",
 		j->greedy ? " greedy" : "", j->dies ? " dies" : "", j->sets ? " sets" : "",
-		j->zeros ? " zeros" : "", j->shrink ? " shrink" : "", j->restarts, j->rebinds,
-		j->push_percent);
+		j->zeros ? " zeros" : "", j->shrink ? " shrink" : "", j->auth ? " auth" : "",
+		j->restarts, j->rebinds, j->push_percent);
 	for (unsigned t = 0; t < j->tables; t++) {
 		const struct pbox_declare *d = &j->table[t].fixed;
 		uint64_t n = 0;

@@ -347,7 +347,8 @@ begin(struct sim *s, const struct sim_scenario *sc, const struct sim_how *how)
 	if (how->verbose)
 		sim_scenario_print(&s->sc);
 	for (unsigned j = 0; j < s->sc.jobs; j++) {
-		s->job[j].init_elements = pbox_init_elements(s->sc.job[j].mtu);
+		s->job[j].init_elements = pbox_init_elements(
+			s->sc.job[j].mtu - (s->sc.job[j].auth ? PBOX_TAG_LEN : 0));
 		for (unsigned w = 0; w < SIM_WORKERS; w++)
 			s->job[j].worker[w] = (struct sim_worker){
 				.job = j, .number = w, .ip = 0x0A000001u + (j << 8) + w};

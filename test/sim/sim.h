@@ -13,6 +13,7 @@
 
 #include <stdio.h>
 
+#include <pbox_auth.h>
 #include <pbox_engine.h>
 #include <pbox_registrar.h>
 #include <pbox_shard.h>
@@ -77,6 +78,7 @@ struct sim_job_spec {
 	bool shrink;     /* rounds go on without the dead (R8.5) */
 	bool sets;       /* hyper-parameters change on the way */
 	bool zeros;      /* contributions of zeros without payload */
+	bool auth;       /* frames have tags */
 	unsigned setters;
 	unsigned restarts, rebinds; /* workers that are killed; that change their address */
 	unsigned push_percent;      /* PUSH and PULL instead of PUSHPULL */
@@ -416,6 +418,8 @@ struct sim_worker {
 	uint32_t ip;
 	uint16_t udp;
 	uint64_t nonce, token, cookie;
+	struct pbox_auth_job *auth; /* NULL: no session, or one without tags */
+	struct pbox_auth_keys keys;
 	uint16_t job_no, window, endpoints;
 	uint32_t incarnation;
 	/* the control request that is unanswered */
@@ -446,6 +450,9 @@ struct sim_worker {
 };
 
 void sim_worker_start(struct sim *s, struct sim_worker *w, bool restarted);
+/* Of WELCOME; false: it is not sound. */
+bool sim_worker_keys(struct sim *s, struct sim_worker *w, const struct pbox_welcome *m,
+	const struct pbox_hdr *h, const uint8_t *payload);
 void sim_worker_kill(struct sim *s, struct sim_worker *w);
 void sim_worker_receive(struct sim *s, struct sim_worker *w, const struct sim_packet *p);
 void sim_worker_timer(struct sim *s, struct sim_worker *w);

@@ -25,7 +25,9 @@ void
 sim_worker_send(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, const void *payload,
 	uint16_t endpoint)
 {
-	uint32_t size = PBOX_HDR_LEN + h->length, at = 0;
+	bool tag = w->auth != NULL && h->type != PBOX_HELLO && h->type != PBOX_JOIN;
+	uint32_t size = PBOX_HDR_LEN + h->length + (tag ? PBOX_TAG_LEN : 0), at = 0;
+	struct pbox_hdr tagged = *h;
 	struct sim_packet *p;
 
 	if (w->train != NULL && (w->train_to != endpoint || w->in_train == s->sc.train ||
@@ -42,7 +44,11 @@ sim_worker_send(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, c
 	p->endpoint = endpoint;
 	if (h->length > 0)
 		memcpy(p->data + at + PBOX_HDR_LEN, payload, h->length);
-	pbox_frame_seal(p->data + at, h);
+	tagged.flags |= PBOX_F_AUTH;
+	if (tag)
+		pbox_auth_seal(w->keys.worker, w->auth, p->data + at, &tagged);
+	else
+		pbox_frame_seal(p->data + at, h);
 	w->train = p;
 	w->train_to = endpoint;
 	w->in_train++;
@@ -96,6 +102,7 @@ clear(struct sim_worker *w)
 		free(w->lane[e].order);
 	if (w->train != NULL)
 		sim_packet_free(w->train);
+	pbox_auth_job_destroy(w->auth);
 	*w = (struct sim_worker){
 		.job = w->job, .number = w->number, .id = w->id, .ip = w->ip, .timer = w->timer};
 }
@@ -128,6 +135,47 @@ sim_worker_kill(struct sim *s, struct sim_worker *w)
 	clear(w);
 }
 
+bool
+sim_worker_keys(struct sim *s, struct sim_worker *w, const struct pbox_welcome *m,
+	const struct pbox_hdr *h, const uint8_t *payload)
+{
+	const struct pbox_job_conf *conf = &s->box.conf[w->job];
+	bool tags = (m->flags & PBOX_WELCOME_AUTH) != 0;
+
+	if (tags != s->sc.job[w->job].auth || tags != ((h->flags & PBOX_F_AUTH) != 0)) {
+		sim_fail(s, "WELCOME of job %u says %s auth", w->job, tags ? "" : "no");
+		return false;
+	}
+	pbox_auth_job_destroy(w->auth);
+	w->auth = NULL;
+	if (!tags)
+		return true;
+	w->auth =
+		pbox_auth_job_create(NULL, conf->secret, conf->secret_len, m->incarnation, m->job);
+	PBOX_ASSERT(w->auth != NULL);
+	pbox_auth_keys(&w->keys, conf->secret, conf->secret_len, m);
+	if (!pbox_auth_good(w->keys.box, w->auth, payload, h->length))
+		sim_fail(s, "WELCOME with a wrong tag");
+	return true;
+}
+
+/* R11.5; what has the session's token and another tag is the box's mistake. */
+static bool
+authentic(struct sim *s, const struct sim_worker *w, const struct pbox_hdr *h,
+	const uint8_t *payload, bool damaged)
+{
+	bool tag = (h->flags & PBOX_F_AUTH) != 0;
+
+	if (w->auth == NULL || h->type == PBOX_RETRY || h->type == PBOX_WELCOME ||
+		(h->type == PBOX_ERROR && !tag))
+		return true;
+	if (tag && pbox_auth_good(w->keys.box, w->auth, payload, h->length))
+		return true;
+	if (h->token == w->token && !damaged)
+		sim_fail(s, "a %s with %s tag", pbox_type_name(h->type), tag ? "a wrong" : "no");
+	return false;
+}
+
 void
 sim_worker_receive(struct sim *s, struct sim_worker *w, const struct sim_packet *p)
 {
@@ -140,6 +188,8 @@ sim_worker_receive(struct sim *s, struct sim_worker *w, const struct sim_packet 
 	drop = pbox_frame_decode(p->data, p->len, true, &h, &size);
 	if (drop != PBOX_WIRE_OK)
 		return; /* damaged, or its memory was overwritten: both are checked elsewhere */
+	if (!authentic(s, w, &h, p->data + PBOX_HDR_LEN, p->damaged))
+		return;
 	if (h.type < PBOX_FIRST_DATA_TYPE)
 		sim_control_answer(s, w, &h, p->data + PBOX_HDR_LEN);
 	else if (w->state == SIM_WORK && h.token == w->token)

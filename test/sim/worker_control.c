@@ -76,6 +76,7 @@ request_join(struct sim *s, struct sim_worker *w)
 		.mtu = spec->mtu,
 		.window = 1000,
 		.policy = spec->shrink,
+		.auth = 1,
 	};
 	size_t len;
 
@@ -98,6 +99,8 @@ request_declare(struct sim *s, struct sim_worker *w)
 	m.flags = w->rejoins ? PBOX_DECLARE_RESTORE : 0;
 	m.first = w->first;
 	m.count = 0;
+	if (w->auth != NULL && cap > SIM_MTU - PBOX_MTU_OVERHEAD - PBOX_TAG_LEN)
+		cap = SIM_MTU - PBOX_MTU_OVERHEAD - PBOX_TAG_LEN;
 	if (pbox_declare_begin(w->payload, cap, &m, &cur) < 0)
 		sim_fail(s, "DECLARE does not fit");
 	w->declared_to = w->first;
@@ -196,6 +199,8 @@ on_welcome(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, const 
 	if (w->restarted && calm(s) && s->now - w->began > TAKEOVER)
 		sim_fail(s, "job %u worker %u came back only after %llu ms", w->job, w->id,
 			(unsigned long long)((s->now - w->began) / MS));
+	if (!sim_worker_keys(s, w, &m, h, payload))
+		return;
 	w->token = m.token;
 	w->job_no = m.job;
 	w->id = m.worker;

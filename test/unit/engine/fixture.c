@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <sodium.h>
+
 #include "fixture.h"
 
 #define INCARNATION 0xB0B0
@@ -28,6 +30,7 @@ static struct pbox_job_conf job_conf[] = {
 	{.name = "six", .secret = "key", .secret_len = 3, .policy = PBOX_POLICY_SHRINK},
 	{.name = "seven", .secret = "key", .secret_len = 3},
 	{.name = "eight", .secret = "key", .secret_len = 3},
+	{.name = "tagged", .secret = "key", .secret_len = 3, .auth = true, .rate = 1000},
 	{.name = "slow", .secret = "key", .secret_len = 3, .rate = 1000, .lease_ms = 700},
 };
 
@@ -44,6 +47,13 @@ capture(const struct pbox_send *s)
 		memcpy(c->payload, s->payload, s->hdr.length);
 	UNIT_EQ_U64(s->payload_crc, pbox_crc32c(0, c->payload, s->hdr.length));
 	UNIT_EQ_U64(s->hdr.incarnation, INCARNATION);
+	CU_ASSERT_EQUAL((s->hdr.flags & PBOX_F_AUTH) != 0, s->tag_key != NULL);
+	if (s->tag_key != NULL) {
+		uint8_t head[PBOX_HDR_LEN];
+
+		pbox_frame_encode(head, &s->hdr, s->payload_crc);
+		pbox_auth_tag(s->tag_key, head, s->digest, c->tag);
+	}
 }
 
 static void
@@ -142,6 +152,7 @@ fx_begin(void)
 
 	if (fx.memory != 0)
 		job_conf[3].memory = fx.memory;
+	CU_ASSERT_FATAL(sodium_init() >= 0);
 	fx.now = UINT64_C(100000000000);
 	fx.arena = pbox_arena_create(region, fx.arena_size != 0 ? fx.arena_size : FX_ARENA);
 	conf.arena[0] = fx.arena;
@@ -202,6 +213,7 @@ fx_end(void)
 		dirty |= region[i] != 0;
 	CU_ASSERT_FALSE(dirty);
 	job_conf[3].memory = 1;
+	pbox_auth_job_destroy(fx.auth);
 	memset(&fx, 0, sizeof(fx));
 }
 
@@ -276,6 +288,8 @@ fx_control(struct fx_worker *w, enum pbox_type type, const void *payload, size_t
 		.peer = {.ip = htonl(w->ip), .udp = w->udp},
 	};
 
+	if (w->tagged)
+		f.payload = fx_tagged(w, &f.hdr, payload);
 	fx_clear();
 	fx.request = PBOX_HDR_LEN + len;
 	pbox_registrar_rx(fx.registrar, &f, fx.now);
@@ -316,6 +330,7 @@ fx_join_message(const struct fx_worker *w)
 		.workers = w->workers,
 		.mtu = w->mtu,
 		.window = 100,
+		.auth = 1,
 	};
 
 	snprintf(m.job, sizeof(m.job), "%s", w->job);
@@ -345,6 +360,28 @@ welcome(struct fx_worker *w, const struct fx_sent *s)
 	w->token = w->welcome.token;
 	w->job_no = w->welcome.job;
 	w->worker = w->welcome.worker;
+	w->tagged = (w->welcome.flags & PBOX_WELCOME_AUTH) != 0;
+	CU_ASSERT_EQUAL(w->tagged, (s->hdr.flags & PBOX_F_AUTH) != 0);
+	if (!w->tagged)
+		return;
+	pbox_auth_keys(&w->keys, "key", 3, &w->welcome);
+	if (fx.auth == NULL)
+		fx.auth = pbox_auth_job_create(NULL, "key", 3, INCARNATION, w->job_no);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(fx.auth);
+}
+
+uint8_t *
+fx_tagged(const struct fx_worker *w, struct pbox_hdr *h, const void *payload)
+{
+	/* payloads are aligned, as in packets */
+	uint8_t *at = fx.frame[fx.n_frames++ % 32] + 2;
+
+	CU_ASSERT_FATAL(h->length + PBOX_HDR_LEN + PBOX_TAG_LEN + 2u <= sizeof(fx.frame[0]));
+	if (h->length > 0)
+		memcpy(at + PBOX_HDR_LEN, payload, h->length);
+	h->flags |= PBOX_F_AUTH;
+	pbox_auth_seal(w->keys.worker, fx.auth, at, h);
+	return at + PBOX_HDR_LEN;
 }
 
 void
@@ -465,6 +502,8 @@ fx_rx(unsigned shard, const struct fx_worker *w, const struct pbox_hdr *h, const
 		.peer = {.ip = htonl(w->ip), .udp = w->udp},
 	};
 
+	if (w->tagged)
+		f.payload = fx_tagged(w, &f.hdr, payload);
 	return pbox_shard_rx(fx.shard[shard], &f, 1, fx.now) != 0;
 }
 

@@ -10,6 +10,7 @@
  * delivered at once, unless a test holds it back.
  */
 
+#include <pbox_auth.h>
 #include <pbox_registrar.h>
 #include <pbox_shard.h>
 
@@ -23,7 +24,7 @@
 struct fx_sent {
 	struct pbox_hdr hdr;
 	struct pbox_peer peer;
-	uint8_t payload[1500];
+	uint8_t payload[1500], tag[PBOX_TAG_LEN];
 	bool shared;
 };
 
@@ -44,6 +45,9 @@ struct fx {
 	void *last_released;
 	size_t request; /* frame bytes of the last request */
 	char event[512];
+	struct pbox_auth_job *auth; /* of job "tagged", once there is a session */
+	uint8_t frame[32][2048];    /* with tags, in turn */
+	unsigned n_frames;
 	int (*restore)(const struct pbox_job *job, struct pbox_table *t, bool restoring);
 	/* set before fx_begin(), or left 0 */
 	uint32_t hold, lease_ms, chunk_elements;
@@ -61,6 +65,8 @@ struct fx_worker {
 	uint64_t token, nonce, cookie;
 	uint32_t request;
 	struct pbox_welcome welcome;
+	bool tagged; /* the session has tags: what is sent has them */
+	struct pbox_auth_keys keys;
 };
 
 /* What a table looks like; one tensor unless said otherwise. */
@@ -111,6 +117,8 @@ void fx_job(struct fx_worker *w, const char *job, uint16_t n, const struct fx_ta
 /* A data frame as the worker would send it; fields may be changed before fx_rx(). */
 struct pbox_hdr fx_data(const struct fx_worker *w, enum pbox_type type, uint32_t chunk,
 	uint16_t frag, uint32_t round);
+/* A whole frame with the worker's tag, its payload at the address that is returned. */
+uint8_t *fx_tagged(const struct fx_worker *w, struct pbox_hdr *h, const void *payload);
 /* To one shard; true: the frame is held. */
 bool fx_rx(
 	unsigned shard, const struct fx_worker *w, const struct pbox_hdr *h, const void *payload);

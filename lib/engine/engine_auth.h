@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef ENGINE_AUTH_H
+#define ENGINE_AUTH_H
+
+/* Tags of sessions (section 11 of the protocol). */
+
+#include <pbox_auth.h>
+
+#include "pbox_engine.h"
+
+/* What a frame needs that is being sent. */
+struct engine_tag {
+	uint64_t key[2];
+	uint8_t digest[PBOX_AUTH_DIGEST_LEN];
+};
+
+/* A session of a job with auth is about to begin: its keys. The control thread, before the token is
+ * published. */
+void engine_auth_begin(struct pbox_job *job, unsigned worker, uint64_t token, uint32_t incarnation);
+/* A frame of a worker that the job has: with the right tag, or rightly without? */
+bool engine_auth_good(const struct pbox_job *job, const struct pbox_frame *f);
+/* A frame to a worker of a job with auth. Its digest is made unless it has one: of the same payload to
+ * another worker. @p t lives until it is sent. */
+void engine_auth_seal(
+	const struct pbox_job *job, unsigned worker, struct engine_tag *t, struct pbox_send *out);
+
+#endif /* ENGINE_AUTH_H */

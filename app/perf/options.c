@@ -43,6 +43,7 @@ static const char help[] =
 	"      --gso on|off|probe                           --spin US       busy-poll\n"
 	"      --keep-copies on|off                         goes on after a restart of the box "
 	"(on)\n"
+	"      --auth             refuse a box whose frames have no tags for this job\n"
 	"      --transport NAME   udp (default) or dpdk;    --transport-args TEXT for it, %i\n"
 	"                         stands for the number of the local worker\n"
 	"      --join-timeout S   (10)                      --lease S       (the box's)\n"
@@ -68,6 +69,7 @@ enum {
 	OPT_TRANSPORT,
 	OPT_TRANSPORT_ARGS,
 	OPT_GSO,
+	OPT_AUTH,
 	OPT_COPIES,
 	OPT_SPIN,
 	OPT_JOIN_TIMEOUT,
@@ -109,6 +111,7 @@ static const struct option longs[] = {
 	{"window", 1, NULL, 'W'},
 	{"gso", 1, NULL, OPT_GSO},
 	{"keep-copies", 1, NULL, OPT_COPIES},
+	{"auth", 0, NULL, OPT_AUTH},
 	{"transport", 1, NULL, OPT_TRANSPORT},
 	{"transport-args", 1, NULL, OPT_TRANSPORT_ARGS},
 	{"spin", 1, NULL, OPT_SPIN},
@@ -295,6 +298,9 @@ parse_one(struct options *o, int c, const char *name, const char *arg, double *s
 		break;
 	case 's':
 		o->secret = strncmp(arg, "file:", 5) == 0 ? read_secret(arg + 5) : strdup(arg);
+		break;
+	case OPT_AUTH:
+		o->auth = true;
 		break;
 	case OPT_SECRET_FILE:
 		o->secret = read_secret(arg);

@@ -38,6 +38,7 @@ struct options {
 	double lr, momentum, dampening, weight_decay, beta1, beta2, eps;
 	unsigned mtu, window, timeout_ms, join_timeout_ms, spin_us, lease_ms;
 	int gso, keep_copies;
+	bool auth;
 	uint64_t seed;
 	enum check check;
 	bool per_tensor, json, quiet;

@@ -130,6 +130,7 @@ join(struct worker *w)
 	conf.mtu = o->mtu;
 	conf.window = o->window;
 	conf.gso = o->gso;
+	conf.auth = o->auth;
 	conf.keep_copies = o->keep_copies;
 	conf.spin_us = (int)o->spin_us;
 	conf.lease_ms = o->lease_ms;

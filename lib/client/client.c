@@ -227,6 +227,10 @@ check_conf(const struct pbox_client_conf *conf, struct pbox_client_error *err)
 		conf->policy > 1)
 		return client_fail(err, PBOX_C_INVALID,
 			"policy is %u; 0 (wait) and 1 (shrink) are taken", conf->policy);
+	if (conf->size >= offsetof(struct pbox_client_conf, auth) + sizeof(conf->auth) &&
+		conf->auth > 1)
+		return client_fail(err, PBOX_C_INVALID,
+			"auth is %u; 0 (as the box has it) and 1 (required) are taken", conf->auth);
 	return 0;
 }
 

@@ -27,6 +27,7 @@
 #include <sys/uio.h>
 #include <time.h>
 
+#include <pbox_auth.h>
 #include <pbox_wire.h>
 
 #include "pbox_client.h"
@@ -267,15 +268,24 @@ struct ep {
 #define LINK_ECN_CE  3
 #define LINK_MIN_MTU (PBOX_MTU_OVERHEAD + PBOX_JOIN_LEN)
 
+/** Keys of a session with tags (auth.c). */
+struct auth {
+	struct pbox_auth_job *job;
+	struct pbox_auth_keys keys;
+	uint8_t gathered[UINT16_MAX]; /* a payload that does not stand in one piece */
+};
+
 struct link {
 	struct pbox_client_transport *t;
+	struct auth *auth; /* NULL: frames have no tags */
 	/* batch being built */
 	unsigned n_tx, n_iovs, n_hdrs;
-	bool heads; /* the last datagram has header-only frames */
+	size_t head_bytes; /* used of head */
+	bool heads;        /* the last datagram has header-only frames */
 	struct pbox_client_tx tx[PBOX_CLIENT_TX_BATCH];
 	struct iovec iov[LINK_IOVS];
-	uint8_t hdr[LINK_HDRS][PBOX_HDR_LEN]; /* no gap between them */
-	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes, rx_dropped;
+	uint8_t head[LINK_HDRS * (PBOX_HDR_LEN + PBOX_TAG_LEN)]; /* no gap between them */
+	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes, rx_dropped, rx_drop_auth;
 };
 
 /** A received frame; payload lives until the handler returns. */
@@ -284,6 +294,7 @@ struct rx_frame {
 	const uint8_t *payload;
 	struct sockaddr_in from;
 	bool ce;
+	bool sure; /* its tag is right, or the session has none */
 };
 typedef void (*rx_handler)(void *ctx, const struct rx_frame *f);
 
@@ -366,13 +377,15 @@ struct pbox_client {
 	uint64_t token;
 	uint32_t incarnation, lease_ms;
 	uint16_t job_number, worker, workers, endpoints, window;
-	unsigned mtu;        /* the smaller one of ours and the box's */
+	unsigned mtu;        /* the smaller one of ours and the box's, less tag */
+	unsigned tag;        /* bytes behind each payload */
 	uint32_t generation; /* how many sessions there have been */
 
 	/* progress thread (open uses link before it starts) */
 	struct link link;
 	uint64_t now;
 	uint64_t last_tx, last_rx;
+	uint64_t doubt_ns;       /* since when the session may be gone; 0: it is not (R11.6) */
 	uint64_t tx_seen;        /* link.tx_frames when last_tx was set */
 	struct table **table_of; /* by frag.table */
 	uint32_t table_of_cap;
@@ -421,6 +434,21 @@ void client_kick(struct pbox_client *c);
 /** Release the handle and the memory of an operation that is done. */
 void op_free(struct pbox_client *c, struct op *op);
 struct table *client_table(struct pbox_client *c, uint32_t table);
+
+/* auth.c */
+struct join;
+void auth_end(struct auth *a);
+bool auth_possible(void);
+/** What WELCOME (j->welcome, of frame @p f) says of tags: 0 with j->auth as it shall be, a failure, or
+ * AUTH_IGNORE: it is not from the box, or of another time. */
+#define AUTH_IGNORE 1
+int auth_welcome(struct join *j, const struct rx_frame *f);
+bool auth_good(const struct auth *a, const struct rx_frame *f);
+/** Write the tag of the frame with this header and the payload in @p iov. */
+void auth_tag(
+	struct auth *a, const void *header, const struct iovec *iov, unsigned n, uint8_t *tag);
+/** An ERROR SESSION without a tag: not to be believed yet (R11.6)? */
+bool auth_doubts(struct pbox_client *c);
 
 /* join.c */
 int join_session(struct pbox_client *c, struct pbox_client_error *err);

@@ -99,6 +99,7 @@ send_join(struct join *j)
 		.window = (uint16_t)window,
 		.lease_ms = c->conf.lease_ms,
 		.policy = (uint8_t)c->conf.policy,
+		.auth = auth_possible(),
 	};
 	uint8_t buf[PBOX_JOIN_LEN] = {0};
 	struct pbox_hdr h = {.type = PBOX_JOIN,
@@ -146,6 +147,7 @@ on_welcome(struct join *j, const struct rx_frame *f)
 	struct pbox_client *c = j->c;
 	uint8_t copy[128 + 8 * PBOX_MAX_ENDPOINTS], proof[PBOX_PROOF_LEN];
 	struct pbox_welcome *m = &j->welcome;
+	int rc;
 
 	if (f->hdr.length > sizeof(copy) ||
 		pbox_welcome_decode(f->payload, f->hdr.length, m) != 0 || m->nonce != j->nonce)
@@ -171,7 +173,9 @@ on_welcome(struct join *j, const struct rx_frame *f)
 				  m->mtu));
 		return;
 	}
-	finish(j, 0);
+	rc = auth_welcome(j, f);
+	if (rc != AUTH_IGNORE)
+		finish(j, rc);
 }
 
 /** An error that may pass: asked again, ever more rarely. */
@@ -260,9 +264,17 @@ void
 join_begin(struct join *j, struct pbox_client *c, uint64_t nonce, int worker,
 	struct pbox_client_error *err)
 {
+	join_end(j);
 	*j = (struct join){
 		.c = c, .err = err, .nonce = nonce, .worker = worker, .interval = FIRST_INTERVAL};
 	j->id = atomic_fetch_add(&c->next_id, 1);
+}
+
+void
+join_end(struct join *j)
+{
+	auth_end(j->auth);
+	j->auth = NULL;
 }
 
 uint64_t
@@ -371,8 +383,9 @@ settle_endpoint(
 }
 
 int
-join_settle(struct pbox_client *c, const struct pbox_welcome *w, struct pbox_client_error *err)
+join_settle(struct pbox_client *c, struct join *j, struct pbox_client_error *err)
 {
+	const struct pbox_welcome *w = &j->welcome;
 	uint32_t hold = c->link.t->window / w->endpoints;
 	uint32_t window = w->window;
 
@@ -389,11 +402,16 @@ join_settle(struct pbox_client *c, const struct pbox_welcome *w, struct pbox_cli
 	c->workers = w->workers;
 	c->incarnation = w->incarnation;
 	c->lease_ms = w->lease_ms;
-	c->mtu = w->mtu != 0 && w->mtu < c->link.t->mtu ? w->mtu : c->link.t->mtu;
+	c->tag = j->auth != NULL ? PBOX_TAG_LEN : 0;
+	c->mtu = (w->mtu != 0 && w->mtu < c->link.t->mtu ? w->mtu : c->link.t->mtu) - c->tag;
 	c->window = (uint16_t)window;
 	c->endpoints = w->endpoints;
 	c->generation++;
 	pthread_mutex_unlock(&c->lock);
+	auth_end(c->link.auth);
+	c->link.auth = j->auth;
+	j->auth = NULL;
+	c->doubt_ns = 0;
 	for (unsigned i = 0; i < w->endpoints; i++)
 		if (settle_endpoint(c, &c->ep[i], &w->endpoint[i], window) != 0)
 			return client_fail(
@@ -420,7 +438,7 @@ int
 join_session(struct pbox_client *c, struct pbox_client_error *err)
 {
 	uint64_t deadline = clock_ns() + c->conf.join_timeout_ms * NS_PER_MS;
-	struct join j;
+	struct join j = {0};
 	char name[64];
 	int rc;
 
@@ -435,7 +453,8 @@ join_session(struct pbox_client *c, struct pbox_client_error *err)
 	join_begin(&j, c, c->nonce, c->conf.worker, err);
 	rc = exchange(&j, deadline);
 	if (rc == 0)
-		rc = join_settle(c, &j.welcome, err);
+		rc = join_settle(c, &j, err);
+	join_end(&j);
 	if (rc == 0)
 		rc = path_check(c, deadline, err);
 	if (rc != 0 && c->token != 0)

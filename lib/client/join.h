@@ -24,6 +24,7 @@ struct join {
 	bool have_cookie, answered;
 	bool patient; /* ask again after errors that may pass */
 	bool done;
+	struct auth *auth;             /* of welcome; join_settle takes it */
 	int rc;                        /* once done */
 	struct pbox_error_msg refused; /* the latest error that was put off; code 0: none */
 	struct pbox_welcome welcome;   /* once done with rc 0 */
@@ -36,6 +37,8 @@ uint64_t join_tick(struct join *j, uint64_t now);
 /** @param ctx  the struct join; frames that are not for it are ignored */
 void join_frame(void *ctx, const struct rx_frame *f);
 /** Take over what WELCOME says. All endpoints begin as new: nothing may be under way. */
-int join_settle(struct pbox_client *c, const struct pbox_welcome *w, struct pbox_client_error *err);
+int join_settle(struct pbox_client *c, struct join *j, struct pbox_client_error *err);
+/** The join is over, and nobody took what it has. */
+void join_end(struct join *j);
 
 #endif /* JOIN_H */

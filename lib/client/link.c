@@ -38,6 +38,8 @@ link_close(struct link *l)
 	if (l->t != NULL)
 		l->t->ops->close(l->t);
 	l->t = NULL;
+	auth_end(l->auth);
+	l->auth = NULL;
 }
 
 /* ---- sending -------------------------------------------------------------------------- */
@@ -48,6 +50,7 @@ link_flush(struct link *l)
 	unsigned n = l->n_tx;
 
 	l->n_tx = l->n_iovs = l->n_hdrs = 0;
+	l->head_bytes = 0;
 	if (n > 0)
 		l->t->ops->send(l->t, l->tx, n);
 }
@@ -57,45 +60,68 @@ static bool
 joins(const struct link *l, const struct pbox_client_tx *d, const struct pbox_client_peer *to,
 	uint32_t bytes)
 {
-	return bytes == PBOX_HDR_LEN && l->heads && d->to == to &&
-	       d->bytes + bytes <= l->t->mtu - 28;
+	return l->heads && d->to == to && d->bytes + bytes <= l->t->mtu - 28;
 }
 
 void
 link_frame(struct link *l, struct pbox_client_peer *to, const struct pbox_hdr *hdr,
 	const struct iovec *iov, unsigned n, bool stays)
 {
-	uint32_t bytes = PBOX_HDR_LEN, crc = 0;
+	uint32_t tag = pbox_tag_len(hdr->flags), bytes = PBOX_HDR_LEN + tag, crc = 0;
+	uint32_t lead = n == 0 ? bytes : PBOX_HDR_LEN; /* of the first entry */
 	struct pbox_client_tx *d;
 	uint8_t *head;
 
-	if (l->n_iovs + n + 1 > LINK_IOVS || l->n_hdrs == LINK_HDRS || l->n_tx >= l->t->batch)
+	if (l->n_iovs + n + 2 > LINK_IOVS || l->n_hdrs == LINK_HDRS || l->n_tx >= l->t->batch)
 		link_flush(l);
 	for (unsigned i = 0; i < n; i++) {
 		crc = pbox_crc32c(crc, iov[i].iov_base, iov[i].iov_len);
 		bytes += (uint32_t)iov[i].iov_len;
 	}
-	head = l->hdr[l->n_hdrs++];
+	head = l->head + l->head_bytes;
+	l->n_hdrs++;
+	l->head_bytes += PBOX_HDR_LEN + tag;
 	pbox_frame_encode(head, hdr, crc);
+	if (tag > 0)
+		auth_tag(l->auth, head, iov, n, head + PBOX_HDR_LEN);
 	d = l->n_tx > 0 ? &l->tx[l->n_tx - 1] : NULL;
-	if (d == NULL || !joins(l, d, to, bytes)) {
+	if (d == NULL || n > 0 || !joins(l, d, to, bytes)) {
 		d = &l->tx[l->n_tx++];
-		*d = (struct pbox_client_tx){.to = to, .iov = &l->iov[l->n_iovs], .stays = stays};
-		l->heads = bytes == PBOX_HDR_LEN;
+		/* a tag does not stay */
+		*d = (struct pbox_client_tx){
+			.to = to, .iov = &l->iov[l->n_iovs], .stays = stays && tag == 0};
+		l->heads = n == 0;
 	}
 	if (d->n > 0) /* header-only frames stand one behind the other */
-		l->iov[l->n_iovs - 1].iov_len += PBOX_HDR_LEN;
+		l->iov[l->n_iovs - 1].iov_len += lead;
 	else
-		l->iov[l->n_iovs++] = (struct iovec){head, PBOX_HDR_LEN};
+		l->iov[l->n_iovs++] = (struct iovec){head, lead};
 	for (unsigned i = 0; i < n; i++)
 		l->iov[l->n_iovs++] = iov[i];
-	d->n = n + 1;
+	if (n > 0 && tag > 0)
+		l->iov[l->n_iovs++] = (struct iovec){head + PBOX_HDR_LEN, tag};
+	d->n = n + 1 + (n > 0 && tag > 0);
 	d->bytes += bytes;
 	l->tx_frames++;
 	l->tx_bytes += bytes;
 }
 
 /* ---- receiving ------------------------------------------------------------------------ */
+
+/** Is the frame from somebody who knows the job's secret? Sets f->sure; false: drop it. */
+static bool
+authentic(const struct link *l, struct rx_frame *f)
+{
+	bool tagged = (f->hdr.flags & PBOX_F_AUTH) != 0;
+
+	f->sure = false;
+	if (f->hdr.type == PBOX_WELCOME) /* who joins looks at its proof and its tag */
+		return true;
+	if (tagged)
+		return f->sure = l->auth != NULL && auth_good(l->auth, f);
+	f->sure = l->auth == NULL;
+	return f->sure || f->hdr.type == PBOX_RETRY || f->hdr.type == PBOX_ERROR;
+}
 
 static void
 parse_datagram(struct link *l, const uint8_t *buf, size_t len, struct rx_frame *f,
@@ -110,7 +136,10 @@ parse_datagram(struct link *l, const uint8_t *buf, size_t len, struct rx_frame *
 		if (drop == PBOX_WIRE_OK && size >= PBOX_HDR_LEN && size <= len) {
 			l->rx_frames++;
 			f->payload = buf + PBOX_HDR_LEN;
-			handler(ctx, f);
+			if (authentic(l, f))
+				handler(ctx, f);
+			else
+				l->rx_drop_auth++;
 		} else {
 			l->rx_dropped++;
 			if ((drop != PBOX_WIRE_CRC && drop != PBOX_WIRE_FLAGS &&

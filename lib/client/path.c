@@ -111,15 +111,15 @@ check_sizes(struct path *p, uint8_t *payload, uint64_t deadline, struct pbox_cli
 			"datagrams of %u bytes do not get to %s:%u: the path's MTU is %u; set mtu "
 			"to "
 			"%u here, or raise the MTU on the way",
-			c->mtu, addr, ntohs(c->ep[bad].peer.addr.sin_port), c->link.t->path_mtu,
-			c->link.t->path_mtu);
+			c->mtu + c->tag, addr, ntohs(c->ep[bad].peer.addr.sin_port),
+			c->link.t->path_mtu, c->link.t->path_mtu);
 	return client_fail(err, PBOX_C_MTU,
 		"datagrams of %u bytes do not get to %s:%u and back (small ones do): a link or "
 		"switch "
 		"on the way has a smaller MTU than this host and the box; raise it there, or set "
 		"mtu to "
 		"1500 here",
-		c->mtu, addr, ntohs(c->ep[bad].peer.addr.sin_port));
+		c->mtu + c->tag, addr, ntohs(c->ep[bad].peer.addr.sin_port));
 }
 
 /** Trains that the kernel cuts into frames; what gets through is what is used later. */
@@ -128,7 +128,7 @@ check_trains(struct path *p, uint8_t *payload)
 {
 	struct pbox_client *c = p->c;
 	struct pbox_client_transport *t = c->link.t;
-	uint32_t n = 65000 / (c->mtu - 28);
+	uint32_t n = 65000 / (c->mtu + c->tag - 28);
 
 	if (n > TRAIN_MAX)
 		n = TRAIN_MAX;

@@ -81,6 +81,9 @@ struct pbox_client_conf {
 	 * this worker goes on after a restart of the box; 0: PBOX_C_LOST then. */
 	int keep_copies;
 	unsigned policy; /**< when a worker is dead, rounds 0: wait for it, 1: go on without it */
+	/** Frames have tags that nobody can forge who does not know the secret, 0: if the job has
+	 * auth on the box; 1: required, PBOX_C_REFUSED if it has not. */
+	unsigned auth;
 };
 
 /** A tensor as declared. */
@@ -148,6 +151,8 @@ struct pbox_client_stats {
 	uint64_t restored_fragments;   /**< that the box was told of then */
 	uint64_t restore_ms;           /**< from the loss of the session on until all was told, the
 					  last time */
+	uint64_t rx_drop_auth; /**< frames of somebody else: without a tag, or a wrong one */
+	uint64_t auth;         /**< 1: frames have tags */
 };
 
 struct pbox_client;

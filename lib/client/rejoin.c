@@ -37,8 +37,10 @@ room_free(struct rejoin *r)
 void
 rejoin_close(struct pbox_client *c)
 {
-	if (c->rejoin != NULL)
+	if (c->rejoin != NULL) {
 		room_free(c->rejoin);
+		join_end(&c->rejoin->join);
+	}
 	free(c->rejoin);
 	c->rejoin = NULL;
 }
@@ -220,9 +222,10 @@ finish(struct pbox_client *c)
 }
 
 static void
-begin_anew(struct pbox_client *c, const struct pbox_welcome *w)
+begin_anew(struct pbox_client *c)
 {
 	struct rejoin *r = c->rejoin;
+	const struct pbox_welcome *w = &r->join.welcome;
 
 	if (w->worker != c->worker || w->workers != c->workers) {
 		session_fail(c, PBOX_C_REFUSED,
@@ -238,7 +241,7 @@ begin_anew(struct pbox_client *c, const struct pbox_welcome *w)
 	restore_end(c);
 	transfer_withdraw_all(c);
 	queue_clear(c);
-	if (join_settle(c, w, &r->err) != 0 || room_make(c) != 0) {
+	if (join_settle(c, &r->join, &r->err) != 0 || room_make(c) != 0) {
 		session_fail(c, PBOX_C_MEMORY, "no memory to join the box again");
 		return;
 	}
@@ -262,7 +265,8 @@ join_ended(struct pbox_client *c)
 	if (r->join.rc != 0)
 		session_fail(c, r->err.code, "%s", r->err.text);
 	else if (!same_session(c, &r->join.welcome))
-		begin_anew(c, &r->join.welcome);
+		begin_anew(c);
+	join_end(&r->join);
 }
 
 /* ---- tables: DECLARE, MAP, SET ------------------------------------------------------------------ */

@@ -13,12 +13,14 @@
 #define PUBLISH_EVERY (10 * NS_PER_MS)
 #define LONGEST_SLEEP NS_PER_S
 #define LONGEST_QUIET NS_PER_S
+#define DOUBTFUL      (100 * NS_PER_MS)
 
 void
 session_header(const struct pbox_client *c, struct pbox_hdr *h, uint8_t type)
 {
 	*h = (struct pbox_hdr){
 		.type = type,
+		.flags = c->link.auth != NULL ? PBOX_F_AUTH : 0,
 		.token = c->token,
 		.job = c->job_number,
 		.worker = c->worker,
@@ -194,6 +196,14 @@ send_ping(struct pbox_client *c)
 	link_frame(&c->link, &c->box, &h, NULL, 0, false);
 }
 
+/** ERROR SESSION: a box that does not have the session has no key for a tag either (R11.6). */
+static bool
+unsure_session(const struct pbox_client *c, const struct rx_frame *f)
+{
+	return f->hdr.type == PBOX_ERROR && f->hdr.length == 0 && f->hdr.aux == PBOX_E_SESSION &&
+	       f->hdr.token == c->token;
+}
+
 static void
 session_frame(void *ctx, const struct rx_frame *f)
 {
@@ -203,6 +213,10 @@ session_frame(void *ctx, const struct rx_frame *f)
 
 	if (c->failed || rejoin_frame(c, f))
 		return;
+	if (!f->sure && !unsure_session(c, f)) {
+		c->link.rx_drop_auth++;
+		return;
+	}
 	/* an ERROR SESSION of a restarted box cannot know more of us than what it echoes */
 	if (!from_box(c, &f->from) || h->token != c->token ||
 		(!error && (h->incarnation != c->incarnation || h->job != c->job_number ||
@@ -210,7 +224,10 @@ session_frame(void *ctx, const struct rx_frame *f)
 		c->count.rx_dropped++;
 		return;
 	}
+	if (!f->sure && auth_doubts(c)) /* keep_alive() asks */
+		return;
 	c->last_rx = c->now;
+	c->doubt_ns = 0;
 	if (h->type == PBOX_PING) { /* somebody claims our number, and the box asks (R4.6) */
 		send_ping(c);
 		return;
@@ -279,7 +296,9 @@ count_up(struct pbox_client *c)
 	s->rx_failed = t->rx_failed;
 	s->gso_active = t->train > 1;
 	s->gro_active = t->merging;
-	s->mtu = c->mtu;
+	s->mtu = c->mtu + c->tag;
+	s->rx_drop_auth = c->link.rx_drop_auth;
+	s->auth = c->tag > 0;
 	s->endpoints = c->endpoints;
 	s->window_max = c->window;
 	s->min_rtt_ns = 0;
@@ -350,6 +369,8 @@ quiet_for(const struct pbox_client *c)
 {
 	uint64_t t = c->lease_ms * NS_PER_MS / 4;
 
+	if (c->doubt_ns != 0 && t > DOUBTFUL)
+		return DOUBTFUL;
 	return t < LONGEST_QUIET || !c->conf.keep_copies ? t : LONGEST_QUIET;
 }
 

@@ -59,8 +59,17 @@ release_held(struct fake_box *b)
 void
 fake_send(struct fake_box *b, int fd, const struct sockaddr_in *to, struct pbox_hdr *h)
 {
-	size_t len = pbox_frame_seal(b->tx, h);
+	const struct fake_member *m = h->worker < b->conf.workers ? &b->member[h->worker] : NULL;
+	bool tag = b->auth != NULL && !b->attacking && m != NULL && m->live &&
+		   h->token == m->token && h->incarnation == b->incarnation;
+	size_t len;
 
+	if (tag) {
+		h->flags |= PBOX_F_AUTH;
+		len = pbox_auth_seal(m->keys.box, b->auth, b->tx, h);
+	} else {
+		len = pbox_frame_seal(b->tx, h);
+	}
 	if (b->conf.silent || chance(b, b->conf.loss)) {
 		b->counts.lost++;
 		return;
@@ -101,6 +110,11 @@ frame(struct fake_box *b, unsigned e, const struct sockaddr_in *from, const stru
 			.round = h->round,
 			.aux = PBOX_E_SESSION};
 		fake_send(b, b->fd[e], from, &a);
+		return;
+	}
+	if (b->conf.auth && ((h->flags & PBOX_F_AUTH) == 0 ||
+				    !pbox_auth_good(m->keys.worker, b->auth, payload, h->length))) {
+		b->counts.malformed++;
 		return;
 	}
 	m->heard = fake_now();
@@ -305,6 +319,41 @@ fake_forge(struct fake_box *b)
 }
 
 void
+fake_attack(struct fake_box *b)
+{
+	const struct pbox_hdr forged[] = {
+		{.type = PBOX_LEFT, .aux = 1},
+		{.type = PBOX_ERROR, .aux = PBOX_E_SHUTDOWN},
+		{.type = PBOX_ERROR, .aux = PBOX_E_NO_LR, .round = 1},
+		{.type = PBOX_PING},
+		{.type = PBOX_RESULT, .round = 1, .flags = PBOX_F_ZERO, .format = PBOX_FMT_FP32},
+		{.type = PBOX_RESULT,
+			.round = 2,
+			.flags = PBOX_F_ZERO | PBOX_F_AUTH, /* whatever stands there is its tag */
+			.format = PBOX_FMT_FP32},
+		{.type = PBOX_PUSH_OK, .round = 1},
+	};
+
+	pthread_mutex_lock(&b->lock);
+	b->attacking = true;
+	for (unsigned i = 0; i < b->conf.workers; i++)
+		for (unsigned k = 0; k < sizeof(forged) / sizeof(forged[0]); k++) {
+			struct pbox_hdr h = forged[k];
+
+			h.token = b->member[i].token;
+			h.job = 1;
+			h.worker = (uint16_t)i;
+			h.incarnation = b->incarnation;
+			memset(b->tx + PBOX_HDR_LEN, 0x55, PBOX_TAG_LEN);
+			if (b->member[i].live)
+				fake_send(b, b->fd[h.type >= PBOX_FIRST_DATA_TYPE],
+					&b->member[i].addr, &h);
+		}
+	b->attacking = false;
+	pthread_mutex_unlock(&b->lock);
+}
+
+void
 fake_end_sessions(struct fake_box *b)
 {
 	pthread_mutex_lock(&b->lock);
@@ -389,6 +438,7 @@ fake_stop(struct fake_box *b)
 	for (unsigned i = 0; i <= b->conf.endpoints; i++)
 		close(b->fd[i]);
 	pthread_mutex_destroy(&b->lock);
+	pbox_auth_job_destroy(b->auth);
 	free(b->rx);
 	free(b->tx);
 	free(b);

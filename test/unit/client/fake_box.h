@@ -33,6 +33,7 @@ struct fake_conf {
 	bool take_back_ts;
 	unsigned work_ms, pause_ms; /* a box that gets the CPU for a part of the time */
 	bool silent, deaf, version_error, hello_damaged, no_data, other_secret, full;
+	bool auth; /* frames have tags */
 };
 
 struct fake_counts {
@@ -54,6 +55,8 @@ void fake_restart(struct fake_box *b);
 void fake_restart_chunk(struct fake_box *b, unsigned chunk);
 /** One ERROR SESSION to each worker, as if from another incarnation; nothing else happens. */
 void fake_forge(struct fake_box *b);
+/** Somebody without keys sends each worker: that the box stops, a result, an answer to everything. */
+void fake_attack(struct fake_box *b);
 /** The sessions end (as when leases have run out), tables and rounds stay. */
 void fake_end_sessions(struct fake_box *b);
 /** How many RESTOREs there may be before the box is restarted once more; 0: never. */

@@ -74,8 +74,10 @@ welcome(struct fake_box *b, int fd, const struct sockaddr_in *to, const struct p
 		.incarnation = b->incarnation,
 		.lease_ms = b->conf.lease_ms,
 		.mtu = (uint16_t)b->conf.mtu,
-		.window = (uint16_t)b->conf.window};
+		.window = (uint16_t)b->conf.window,
+		.flags = b->conf.auth ? PBOX_WELCOME_AUTH : 0};
 	uint8_t *p = payload_room(b);
+	struct pbox_hdr to_member = *q;
 	size_t len;
 
 	for (unsigned i = 0; i < b->conf.endpoints; i++)
@@ -83,7 +85,15 @@ welcome(struct fake_box *b, int fd, const struct sockaddr_in *to, const struct p
 	len = pbox_welcome_encode(p, 2048, &m);
 	prove(b->conf.other_secret ? "other" : b->conf.secret, PBOX_WELCOME_PROOF_PREFIX, p, len,
 		PBOX_WELCOME_PROOF_AT);
-	answer(b, fd, to, q, PBOX_WELCOME, len);
+	if (b->conf.auth) {
+		pbox_auth_job_destroy(b->auth);
+		b->auth = pbox_auth_job_create(
+			NULL, b->conf.secret, strlen(b->conf.secret), b->incarnation, 1);
+		pbox_auth_keys(&b->member[worker].keys, b->conf.secret, strlen(b->conf.secret), &m);
+	}
+	to_member.token = m.token;
+	to_member.worker = m.worker;
+	answer(b, fd, to, &to_member, PBOX_WELCOME, len);
 }
 
 static void
@@ -261,7 +271,8 @@ on_map(struct fake_box *b, int fd, const struct sockaddr_in *from, const struct 
 		.first = m.first,
 		.frag_elements = t->frag_elements,
 		.first_chunk_id = m.table << 20};
-	pbox_mapped_begin(p, b->conf.mtu - PBOX_MTU_OVERHEAD, &head, &cur);
+	pbox_mapped_begin(p, b->conf.mtu - PBOX_MTU_OVERHEAD - (b->conf.auth ? PBOX_TAG_LEN : 0),
+		&head, &cur);
 	for (uint32_t i = m.first; i < t->n_chunks; i++) {
 		struct fake_chunk *k = &t->chunk[i];
 

@@ -59,6 +59,8 @@ fake_map(struct fake_box *b, struct fake_table *t)
 			mtu = b->member[i].mtu;
 	for (uint32_t i = 0; i < t->head.tensors; i++)
 		t->elements += (uint32_t)t->tensor[i].elements;
+	if (b->conf.auth)
+		mtu -= PBOX_TAG_LEN;
 	t->frag_elements = pbox_frag_elements(mtu, t->head.push_format, t->head.pull_format);
 	place(b, t);
 	for (uint32_t i = 0; i < t->n_chunks; i++) {

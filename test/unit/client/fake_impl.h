@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 
+#include <pbox_auth.h>
 #include <pbox_wire.h>
 
 #include "fake_box.h"
@@ -65,6 +66,7 @@ struct fake_member {
 	uint16_t mtu;
 	struct sockaddr_in addr;
 	char host[PBOX_NAME_LEN];
+	struct pbox_auth_keys keys;
 };
 
 struct held_frame {
@@ -93,6 +95,8 @@ struct fake_box {
 	unsigned after_restores, after_declares;
 	struct held_frame held;
 	struct fake_counts counts;
+	struct pbox_auth_job *auth; /* since the first JOIN of an incarnation; NULL: no tags */
+	bool attacking;             /* what is sent has no tag */
 	uint8_t *rx, *tx;
 };
 

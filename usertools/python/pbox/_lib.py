@@ -28,7 +28,7 @@ class Conf(ct.Structure):
         ("join_timeout_ms", ct.c_uint), ("gso", ct.c_int), ("spin_us", ct.c_int),
         ("min_rto_us", ct.c_uint),
         ("transport", ct.c_char_p), ("transport_args", ct.c_char_p),
-        ("keep_copies", ct.c_int), ("policy", ct.c_uint),
+        ("keep_copies", ct.c_int), ("policy", ct.c_uint), ("auth", ct.c_uint),
     ]
 
 
@@ -70,7 +70,8 @@ class Stats(ct.Structure):
     ] + [
         (n, ct.c_uint64) for n in (
             "samples", "tx_by_ref", "tx_copied", "tx_failed", "rx_failed",
-            "restarts", "restored_fragments", "restore_ms")
+            "restarts", "restored_fragments", "restore_ms",
+            "rx_drop_auth", "auth")
     ]
 
 

@@ -353,6 +353,8 @@ class Client:
     mtu, window, lease, gso, spin, min_rto, bind, host: see struct pbox_client_conf
     transport, transport_args: what carries the datagrams, "udp" or "dpdk", and its arguments;
              None: the variables PBOX_TRANSPORT and PBOX_TRANSPORT_ARGS, or kernel sockets
+    auth     "require": only a box that authenticates every frame of the job (auth = yes there);
+             "": as the box has it; None: the variable PBOX_AUTH, or ""
     keep_copies  keep the last result of every tensor (memory of one model), and go on after a
              restart of the box; without, that raises PBoxLost
     """
@@ -364,7 +366,8 @@ class Client:
                  gso: Optional[bool] = None,
                  spin: float = 0.0, min_rto: float = 0.0,
                  transport: Optional[str] = None,
-                 transport_args: Optional[str] = None, keep_copies: bool = True) -> None:
+                 transport_args: Optional[str] = None, keep_copies: bool = True,
+                 auth: Optional[str] = None) -> None:
         self._p: Optional[ct.c_void_p] = None
         self._pid = os.getpid()
         self._cond = threading.Condition()
@@ -378,8 +381,13 @@ class Client:
             raise PBoxInvalid(f"worker {worker} of {workers}: needed is 0 to {workers - 1}")
         if policy not in ("wait", "shrink"):
             raise PBoxInvalid(f"policy is {policy!r}: 'wait' and 'shrink' are taken")
+        if auth is None:
+            auth = os.environ.get("PBOX_AUTH", "")
+        if auth not in ("", "require"):
+            raise PBoxInvalid(f"auth is {auth!r}: 'require' and '' are taken")
         lib = _lib.get()
         conf = _lib.conf()
+        conf.auth = int(auth == "require")
         conf.box, conf.job, conf.secret = box.encode(), job.encode(), (secret or "").encode()
         conf.bind = bind.encode() if bind else None
         conf.host = host.encode() if host else None

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <sodium.h>
+
+#include "join.h"
+
+/* Tags (section 11 of the protocol): the keys of a session, and what a worker believes without. */
+
+/** R11.6: so long must the box have said nothing with a tag. */
+#define DOUBT (500 * NS_PER_MS)
+
+void
+auth_end(struct auth *a)
+{
+	if (a == NULL)
+		return;
+	pbox_auth_job_destroy(a->job);
+	sodium_memzero(a, sizeof(*a));
+	free(a);
+}
+
+bool
+auth_possible(void)
+{
+	return pbox_auth_select(NULL) != NULL;
+}
+
+static struct auth *
+begin(const struct pbox_client *c, const struct pbox_welcome *w)
+{
+	struct auth *a = calloc(1, sizeof(*a));
+	size_t len = strlen(c->secret);
+
+	if (a == NULL)
+		return NULL;
+	a->job = pbox_auth_job_create(NULL, c->secret, len, w->incarnation, w->job);
+	if (a->job == NULL) {
+		auth_end(a);
+		return NULL;
+	}
+	pbox_auth_keys(&a->keys, c->secret, len, w);
+	return a;
+}
+
+int
+auth_welcome(struct join *j, const struct rx_frame *f)
+{
+	struct pbox_client *c = j->c;
+	const struct pbox_welcome *w = &j->welcome;
+
+	auth_end(j->auth);
+	j->auth = NULL;
+	if ((w->flags & PBOX_WELCOME_AUTH) == 0) {
+		if (c->conf.auth == 0)
+			return 0;
+		return client_fail(j->err, PBOX_C_REFUSED,
+			"this worker requires auth, and job '%s' at %s has none: set auth = yes in "
+			"the job's section of the box's configuration",
+			c->job, c->box_name);
+	}
+	j->auth = begin(c, w);
+	if (j->auth == NULL)
+		return client_fail(j->err, PBOX_C_MEMORY,
+			"job '%s' has auth, and there is no memory for its keys, or no AES in this "
+			"CPU",
+			c->job);
+	return auth_good(j->auth, f) ? 0 : AUTH_IGNORE;
+}
+
+bool
+auth_good(const struct auth *a, const struct rx_frame *f)
+{
+	return (f->hdr.flags & PBOX_F_AUTH) != 0 &&
+	       pbox_auth_good(a->keys.box, a->job, f->payload, f->hdr.length);
+}
+
+void
+auth_tag(struct auth *a, const void *header, const struct iovec *iov, unsigned n, uint8_t *tag)
+{
+	uint8_t digest[PBOX_AUTH_DIGEST_LEN];
+	size_t at = 0;
+
+	if (n == 1) {
+		pbox_auth_digest(a->job, iov->iov_base, iov->iov_len, digest);
+	} else {
+		for (unsigned i = 0; i < n; i++) {
+			memcpy(a->gathered + at, iov[i].iov_base, iov[i].iov_len);
+			at += iov[i].iov_len;
+		}
+		pbox_auth_digest(a->job, a->gathered, at, digest);
+	}
+	pbox_auth_tag(a->keys.worker, header, digest, tag);
+}
+
+bool
+auth_doubts(struct pbox_client *c)
+{
+	if (c->doubt_ns == 0)
+		c->doubt_ns = c->now;
+	return !c->shut && c->now - c->doubt_ns < DOUBT;
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <pbox_wire.h>
+
+#include "harness.h"
+#include "unit.h"
+
+/* Sessions with tags (section 11 of the protocol). */
+
+const char unit_suite[] = "client: authentication";
+
+/* Fragments in one piece, of many pieces, and short ones. */
+static const struct pbox_client_tensor tensors[] = {{"conv", 20000, 0}, {"bias", 64, 0},
+	{"none", 0, 0}, {"bn", 3, 0}, {"bn.bias", 5, 0}, {"fc", 9000, 1}, {"fc.bias", 77, 1}};
+
+static struct run
+base(unsigned workers, unsigned rounds)
+{
+	return (struct run){
+		.box = {.workers = workers, .auth = true, .endpoints = 2},
+		.tensors = tensors,
+		.n = sizeof(tensors) / sizeof(tensors[0]),
+		.rounds = rounds,
+		.push_format = PBOX_FMT_FP32,
+		.pull_format = PBOX_FMT_FP32,
+	};
+}
+
+static struct run_result
+expect_exact(const struct run *r)
+{
+	struct run_result o;
+
+	harness_run(r, &o);
+	if (o.failed > 0)
+		printf("\n    %s\n", o.text);
+	UNIT_EQ_U64(o.failed, 0);
+	UNIT_EQ_U64(o.mismatches, 0);
+	CU_ASSERT(o.checked > 0);
+	UNIT_EQ_U64(o.stats.auth, r->box.auth);
+	UNIT_EQ_U64(o.box.malformed, 0);
+	UNIT_EQ_U64(o.stats.mtu, 1500);
+	return o;
+}
+
+static void
+test_exact(void)
+{
+	struct run r = base(3, 10);
+	struct run_result o = expect_exact(&r);
+
+	UNIT_EQ_U64(o.stats.rx_drop_auth, 0);
+	r.per_tensor = true;
+	r.push_format = r.pull_format = PBOX_FMT_BF16;
+	expect_exact(&r);
+	r = base(2, 10);
+	r.gso = -1;
+	r.push_then_pull = true;
+	expect_exact(&r);
+	r = base(2, 5);
+	r.box.auth = false;
+	expect_exact(&r);
+}
+
+static void
+test_with_loss(void)
+{
+	struct run r = base(3, 10);
+
+	r.box.loss = r.box.dup = r.box.reorder = 0.05;
+	r.box.seed = 7;
+	expect_exact(&r);
+}
+
+static void
+restart_at_3(struct fake_box *b, unsigned round)
+{
+	if (round == 3)
+		fake_restart(b);
+}
+
+static void
+end_sessions_at_3(struct fake_box *b, unsigned round)
+{
+	if (round == 3)
+		fake_end_sessions(b);
+}
+
+/* Keys change with the incarnation, and with the session. */
+static void
+test_restarts(void)
+{
+	struct run r = base(2, 6);
+
+	r.timeout_ms = 20000;
+	r.before = restart_at_3;
+	UNIT_EQ_U64(expect_exact(&r).stats.restarts, 1);
+	r.before = end_sessions_at_3;
+	UNIT_EQ_U64(expect_exact(&r).stats.restarts, 1);
+}
+
+static void
+attack(struct fake_box *b, unsigned round)
+{
+	(void)round;
+	fake_attack(b);
+	fake_forge(b);
+}
+
+/* Frames that end a session, or fail an operation, or bring a result, if they are believed. */
+static void
+test_attacked(void)
+{
+	struct run r = base(2, 20);
+	struct run_result o;
+
+	r.before = attack;
+	o = expect_exact(&r);
+	UNIT_EQ_U64(o.stats.restarts, 0);
+	CU_ASSERT(o.stats.rx_drop_auth >= 20 * 7);
+}
+
+static int
+open_with(struct fake_box *b, unsigned auth, int keep_copies, struct pbox_client **c,
+	struct pbox_client_error *err)
+{
+	struct pbox_client_conf conf = harness_conf(b, 0, 1);
+
+	conf.auth = auth;
+	conf.keep_copies = keep_copies;
+	return pbox_client_open(c, &conf, err);
+}
+
+static void
+test_required(void)
+{
+	struct fake_conf conf = {.workers = 1};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client_error err;
+	struct pbox_client *c;
+
+	UNIT_EQ_U64(open_with(b, 0, 1, &c, &err), 0);
+	pbox_client_close(c);
+	UNIT_EQ_U64(open_with(b, 1, 1, &c, &err), PBOX_C_REFUSED);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "requires auth"));
+	UNIT_EQ_U64(open_with(b, 2, 1, &c, &err), PBOX_C_INVALID);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "auth is 2"));
+	fake_stop(b);
+	conf.auth = true;
+	b = fake_start(&conf);
+	UNIT_EQ_U64(open_with(b, 1, 1, &c, &err), 0);
+	pbox_client_close(c);
+	fake_stop(b);
+}
+
+/* R11.6: without copies an ERROR SESSION is the end, so it had better be true. */
+static void
+test_doubt(void)
+{
+	struct fake_conf conf = {.workers = 1, .auth = true};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client_stats s = {.size = sizeof(s)};
+	struct pbox_client_error err;
+	struct pbox_client *c;
+	char text[512];
+	double t;
+	int rc = 0;
+
+	UNIT_EQ_U64(open_with(b, 0, 0, &c, &err), 0);
+	for (unsigned i = 0; i < 15; i++) {
+		fake_forge(b);
+		usleep(100000);
+		CU_ASSERT_EQUAL(pbox_client_status(c, text, sizeof(text), &err), 0);
+	}
+	CU_ASSERT(fake_counts(b).pings > 0);
+	fake_end_sessions(b);
+	t = harness_seconds();
+	while (rc != PBOX_C_LOST && harness_seconds() - t < 20)
+		rc = pbox_client_status(c, text, sizeof(text), &err);
+	UNIT_EQ_U64(rc, PBOX_C_LOST);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "does not know this session"));
+	pbox_client_close(c);
+	fake_stop(b);
+}
+
+const struct unit_test unit_tests[] = {
+	{"exact", test_exact},
+	{"with loss", test_with_loss},
+	{"restarts of the box, and sessions that end", test_restarts},
+	{"attacked", test_attacked},
+	{"required", test_required},
+	{"a session that may be gone", test_doubt},
+	{NULL, NULL},
+};

@@ -45,7 +45,6 @@ port_conf(struct box *b, const struct pbox_port_options *o, struct pbox_port_con
 		.cores = b->core,
 	};
 	memcpy(&c->ip, o->address.addr, 4);
-	memcpy(&c->gateway, o->gateway, 4);
 	ret = pbox_port_find(o->name, &c->id, err);
 	if (ret != 0)
 		return ret;

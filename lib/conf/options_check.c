@@ -26,8 +26,8 @@ static int
 check_address(
 	const struct pbox_port_options *p, const struct pbox_conf *conf, struct pbox_error *err)
 {
-	uint32_t a = number(p->address.addr), gateway = number(p->gateway), host;
-	char where[WHERE_MAX], other[WHERE_MAX];
+	uint32_t a = number(p->address.addr), host;
+	char where[WHERE_MAX];
 
 	host = p->address.len < 32 ? UINT32_MAX >> p->address.len : 0;
 	pbox_conf_where(conf, &p->address, where, sizeof(where));
@@ -38,15 +38,6 @@ check_address(
 		return pbox_fail(err, EINVAL,
 			"%s: that is the %s address of the network: take one in between", where,
 			(a & host) == 0 ? "first" : "broadcast");
-	if (gateway == 0)
-		return 0;
-	pbox_conf_where(conf, p->gateway, other, sizeof(other));
-	if (gateway == a)
-		return pbox_fail(
-			err, EINVAL, "%s: the gateway is the port itself: %s", other, where);
-	if ((gateway & ~host) != (a & ~host) || !can_be_a_host(gateway))
-		return pbox_fail(err, EINVAL, "%s: the gateway is not in the port's network: %s",
-			other, where);
 	return 0;
 }
 

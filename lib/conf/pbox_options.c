@@ -323,13 +323,6 @@ static const struct pbox_conf_option port_options[] = {
 			"and have the same cores.",
 	},
 	{
-		.name = "gateway",
-		.type = PBOX_CONF_IPV4,
-		AT(gateway),
-		.example = "10.0.0.254",
-		.brief = "router to workers in other networks",
-	},
-	{
 		.name = "mtu",
 		.type = PBOX_CONF_U32,
 		AT(mtu),

@@ -52,7 +52,6 @@ struct pbox_port_options {
 	char name[PBOX_CONF_NAME_MAX + 1]; /**< port number or DPDK device name */
 	struct pbox_conf_prefix address;
 	bool shared;               /* by several ports */
-	uint8_t gateway[4];        /**< 0.0.0.0: none */
 	uint32_t mtu;              /**< 0: what the port has, or 1500 */
 	uint32_t queues;           /**< 0: as many as cores poll it */
 	uint32_t rx_desc, tx_desc; /**< 0: auto */

@@ -137,7 +137,7 @@ test_everything_set(void)
 		"chunk-bytes = 64K\ncontrol-port = 7000\nlease = 5s\ndrain = none\nreduce = "
 		"avx512\n"
 		"log-level = debug\nlog-file = /x/y\nstats-interval = 1s\n"
-		"[port 0000:03:00.0]\naddress = 10.0.0.1/24\ngateway = 10.0.0.254\nmtu = 9000\n"
+		"[port 0000:03:00.0]\naddress = 10.0.0.1/24\nmtu = 9000\n"
 		"queues = 2\nrx-desc = 1024\ntx-desc = 512\nsteer = ring\ncores = 2-3\n"
 		"[job *]\ninsecure = yes\n[job a b]\nsecret = hunter22\nworkers = 8\nmemory = 1G\n"
 		"lease = 10s\npolicy = shrink\n",
@@ -151,7 +151,6 @@ test_everything_set(void)
 	CU_ASSERT_EQUAL(o.log_level, PBOX_LOG_DEBUG);
 	CU_ASSERT_STRING_EQUAL(o.ports[0].name, "0000:03:00.0");
 	UNIT_EQ_U64(o.ports[0].mtu, 1500);
-	UNIT_EQ_U64(o.ports[0].gateway[3], 254);
 	CU_ASSERT_EQUAL(o.ports[0].steer, PBOX_OPT_STEER_RING);
 	CU_ASSERT_PTR_EQUAL(pbox_options_job(&o, "a b"), &o.jobs[1]);
 	CU_ASSERT_PTR_EQUAL(pbox_options_job(&o, "other"), &o.jobs[0]);
@@ -226,12 +225,6 @@ test_addresses(void)
 	bad(JOB "[port 0]\naddress = 10.0.0.255/24\n",
 		"[port 0] address = 10.0.0.255/24 (FILE line 4): that is the broadcast address "
 		"of the network: take one in between");
-	bad(JOB PORT "gateway = 10.0.0.1\n", "[port 0] gateway = 10.0.0.1 (FILE line 5): the "
-					     "gateway is the port itself: [port 0] address = "
-					     "10.0.0.1/24 (FILE line 4)");
-	bad(JOB PORT "gateway = 10.0.1.1\n", "[port 0] gateway = 10.0.1.1 (FILE line 5): the "
-					     "gateway is not in the port's network: [port 0] "
-					     "address = 10.0.0.1/24 (FILE line 4)");
 	static const char *const ends[] = {"10.0.0.0/31", "10.0.0.1/31", "10.0.0.7/32"};
 
 	for (unsigned i = 0; i < 3; i++) {

@@ -22,6 +22,7 @@
 
 #include <stdatomic.h>
 
+#include <pbox_auth.h>
 #include <pbox_control.h>
 #include <pbox_mem_peer.h>
 
@@ -44,6 +45,7 @@ struct options {
 	const char *kernel; /**< NULL: the best one */
 	const char *resident_name;
 	bool shuffle, lockstep, no_huge, json, stages;
+	bool auth;        /**< frames have tags */
 	bool only_rounds; /**< lockstep: nothing but the rounds, for callgrind */
 };
 
@@ -56,7 +58,9 @@ struct bench_job {
 	uint16_t id;
 	uint32_t incarnation, first_chunk, fragments, per_chunk, chunks, window;
 	uint16_t map_epoch;
-	uint64_t *token; /**< of each worker */
+	uint64_t *token;             /**< of each worker */
+	struct pbox_auth_job *auth;  /**< NULL: no tags */
+	struct pbox_auth_keys *keys; /**< of each worker */
 };
 
 struct rig {

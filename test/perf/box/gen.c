@@ -25,6 +25,7 @@
 struct mark {
 	uint64_t magic;
 	uint32_t crc, unused;
+	uint8_t digest[PBOX_AUTH_DIGEST_LEN];
 };
 
 /* Offsets in a frame of the box (doc/protocol.md section 2). */
@@ -221,6 +222,16 @@ step_right(struct gen *g, const struct flight *f, const void *payload, size_t le
 	return len == r->frag_elements * 2u && memcmp(g->scratch, payload, len) == 0;
 }
 
+static bool
+tag_right(const struct gen *g, const struct flight *f, const struct pbox_hdr *h)
+{
+	const struct bench_job *j = &g->r->job[f != NULL ? f->job : 0];
+
+	return j->auth == NULL ||
+	       ((h->flags & PBOX_F_AUTH) != 0 && pbox_auth_good(j->keys[h->worker].box, j->auth,
+							 g->flat + HEADERS, h->length));
+}
+
 /* A frame in full: the CRC, and the sum. @p n segments from @p i on. */
 static void
 verify(struct gen *g, uint32_t i, uint32_t n, const struct flight *f)
@@ -244,6 +255,8 @@ verify(struct gen *g, uint32_t i, uint32_t n, const struct flight *f)
 		return;
 	if (why != PBOX_WIRE_OK || size != len - PBOX_NET_HEADERS_LEN)
 		wrong(g, "the frame is damaged", g->flat + PBOX_NET_HEADERS_LEN);
+	else if (!tag_right(g, f, &h))
+		wrong(g, "a wrong tag", g->flat + PBOX_NET_HEADERS_LEN);
 	else if (h.length != g->r->o->fragment)
 		wrong(g, "another length", g->flat + PBOX_NET_HEADERS_LEN);
 	else if (f != NULL && g->mirror[0] != NULL &&
@@ -352,7 +365,7 @@ take_answers(struct gen *g)
 
 /* A buffer that is used for the first time gets its numbers. */
 static void
-fill(struct gen *g, uint8_t *payload, struct mark *m)
+fill(struct gen *g, const struct bench_job *j, uint8_t *payload, struct mark *m)
 {
 	const struct rig *r = g->r;
 	struct pbox_random rnd;
@@ -365,13 +378,15 @@ fill(struct gen *g, uint8_t *payload, struct mark *m)
 			payload + i * pbox_elem_size(r->o->format), r->o->format, &x, 1);
 	}
 	m->crc = pbox_crc32c(0, payload, r->o->fragment);
+	if (j->auth != NULL)
+		pbox_auth_digest(j->auth, payload, r->o->fragment, m->digest);
 	m->magic = MAGIC;
 }
 
 static inline struct mark *
 mark_of(const struct gen *g, uint8_t *buffer, uint32_t room)
 {
-	PBOX_ASSERT(room >= HEADERS + g->r->o->fragment + sizeof(struct mark) + 8);
+	PBOX_ASSERT(room >= HEADERS + g->r->o->fragment + PBOX_TAG_LEN + sizeof(struct mark) + 8);
 	return (struct mark *)(void *)(buffer + ((room - sizeof(struct mark)) & ~7u));
 }
 
@@ -385,21 +400,27 @@ gen_payload_crc(const struct gen *g, const void *payload)
 
 /* Write headers into the i-th posted buffer; returns the payload behind them. */
 static inline const void *
-frame(struct gen *g, uint32_t i, unsigned worker, const struct pbox_hdr *h)
+frame(struct gen *g, uint32_t i, const struct bench_job *j, struct pbox_hdr *h)
 {
+	static const uint8_t nothing[PBOX_AUTH_DIGEST_LEN];
 	struct pbox_mem_peer *p = &g->r->peer;
+	uint32_t tag = j->auth != NULL ? PBOX_TAG_LEN : 0;
 	uint32_t room;
 	uint8_t *at = pbox_mem_peer_buffer(p, i, &room);
 	struct mark *m = mark_of(g, at, room);
 
 	if (__builtin_expect(m->magic != MAGIC, 0))
-		fill(g, at + HEADERS, m);
-	pbox_net_udp_header(&g->r->headers[worker], at, (uint16_t)(PBOX_HDR_LEN + h->length),
-		(uint16_t)g->sent);
+		fill(g, j, at + HEADERS, m);
+	pbox_net_udp_header(&g->r->headers[h->worker], at,
+		(uint16_t)(PBOX_HDR_LEN + h->length + tag), (uint16_t)g->sent);
+	h->flags |= tag > 0 ? PBOX_F_AUTH : 0;
 	pbox_frame_encode(at + PBOX_NET_HEADERS_LEN, h, h->length > 0 ? m->crc : 0);
+	if (tag > 0)
+		pbox_auth_tag(j->keys[h->worker].worker, at + PBOX_NET_HEADERS_LEN,
+			h->length > 0 ? m->digest : nothing, at + HEADERS + h->length);
 	if (g->kind == T_FOREIGN)
 		at[PBOX_NET_HEADERS_LEN] ^= 0xFF; /* the magic */
-	pbox_mem_peer_fill(p, i, HEADERS + h->length, PBOX_MEM_IP_GOOD | PBOX_MEM_L4_GOOD);
+	pbox_mem_peer_fill(p, i, HEADERS + h->length + tag, PBOX_MEM_IP_GOOD | PBOX_MEM_L4_GOOD);
 	g->sent++;
 	return at + HEADERS;
 }
@@ -432,7 +453,7 @@ round_packet(struct gen *g, uint32_t i)
 			n->job = (uint16_t)(g->group % o->jobs);
 			n->answers = 0;
 		}
-	f->payload[worker] = frame(g, i, worker,
+	f->payload[worker] = frame(g, i, j,
 		&(struct pbox_hdr){.type = PBOX_PUSHPULL,
 			.flags = PBOX_F_LAST,
 			.token = j->token[worker],
@@ -469,7 +490,7 @@ part_packet(struct gen *g, uint32_t i)
 	if (pull && g->sent - g->answered >= (uint64_t)o->slots * o->workers)
 		return false;
 	fragment = (uint32_t)(slot % (done < j->fragments ? done : j->fragments));
-	frame(g, i, worker,
+	frame(g, i, j,
 		&(struct pbox_hdr){.type = pull ? PBOX_PULL : PBOX_PUSHPULL,
 			.flags = pull      ? PBOX_F_LATEST
 				 : payload ? PBOX_F_LAST

@@ -58,9 +58,10 @@ take(struct rig *r)
 }
 
 static void
-put(struct rig *r, const struct pbox_net_udp_template *t, const struct pbox_hdr *hdr,
-	const void *payload)
+put(struct rig *r, const struct pbox_net_udp_template *t, const struct bench_job *j,
+	struct pbox_hdr *hdr, const void *payload)
 {
+	bool tag = j->auth != NULL && hdr->token != 0;
 	time_t end = time(NULL) + DEADLINE_S;
 	uint32_t room;
 	uint8_t *p;
@@ -71,11 +72,18 @@ put(struct rig *r, const struct pbox_net_udp_template *t, const struct pbox_hdr 
 			fail("port", "it has no buffers");
 	}
 	p = pbox_mem_peer_buffer(&r->peer, 0, &room);
-	pbox_net_udp_header(t, p, (uint16_t)(PBOX_HDR_LEN + hdr->length), 1);
+	hdr->flags |= tag ? PBOX_F_AUTH : 0;
+	pbox_net_udp_header(
+		t, p, (uint16_t)(PBOX_HDR_LEN + hdr->length + pbox_tag_len(hdr->flags)), 1);
 	if (hdr->length > 0 && payload != NULL)
 		memcpy(p + PBOX_NET_HEADERS_LEN + PBOX_HDR_LEN, payload, hdr->length);
-	pbox_frame_seal(p + PBOX_NET_HEADERS_LEN, hdr);
-	pbox_mem_peer_fill(&r->peer, 0, (uint32_t)PBOX_NET_HEADERS_LEN + PBOX_HDR_LEN + hdr->length,
+	if (tag)
+		pbox_auth_seal(j->keys[hdr->worker].worker, j->auth, p + PBOX_NET_HEADERS_LEN, hdr);
+	else
+		pbox_frame_seal(p + PBOX_NET_HEADERS_LEN, hdr);
+	pbox_mem_peer_fill(&r->peer, 0,
+		(uint32_t)PBOX_NET_HEADERS_LEN + PBOX_HDR_LEN + hdr->length +
+			pbox_tag_len(hdr->flags),
 		PBOX_MEM_IP_GOOD | PBOX_MEM_L4_GOOD);
 	pbox_mem_peer_send(&r->peer, 1);
 }
@@ -111,7 +119,7 @@ ask(struct rig *r, unsigned job, unsigned worker, enum pbox_type type, const voi
 		.chunk = ++r->request,
 		.length = (uint16_t)len};
 
-	put(r, &r->control_headers[worker], &h, payload);
+	put(r, &r->control_headers[worker], j, &h, payload);
 	await(r, h.chunk);
 	if (answer.hdr.type == expected)
 		return;
@@ -130,6 +138,7 @@ join(struct rig *r, unsigned job, unsigned worker)
 		.workers = (uint16_t)r->o->workers,
 		.mtu = r->mtu,
 		.window = 1024,
+		.auth = r->o->auth,
 		.host = "bench"};
 	struct bench_job *j = &r->job[job];
 	struct pbox_welcome w;
@@ -152,6 +161,14 @@ join(struct rig *r, unsigned job, unsigned worker)
 	j->id = w.job;
 	j->incarnation = w.incarnation;
 	j->window = w.window;
+	if ((w.flags & PBOX_WELCOME_AUTH) == 0)
+		return;
+	if (j->auth == NULL)
+		j->auth = pbox_auth_job_create(
+			NULL, r->job_conf.secret, r->job_conf.secret_len, w.incarnation, w.job);
+	if (j->auth == NULL)
+		fail("auth", "no memory, or no AES in this CPU");
+	pbox_auth_keys(&j->keys[worker], r->job_conf.secret, r->job_conf.secret_len, &w);
 }
 
 static void
@@ -240,7 +257,8 @@ static void
 initialise(struct rig *r, unsigned job)
 {
 	const struct bench_job *j = &r->job[job];
-	uint32_t piece = pbox_init_elements(r->mtu), sent = 0, back = 0;
+	uint32_t piece = pbox_init_elements(r->mtu - (j->auth != NULL ? PBOX_TAG_LEN : 0)),
+		 sent = 0, back = 0;
 	time_t end = time(NULL) + DEADLINE_S;
 
 	for (uint32_t f = 0; f < j->fragments; f++)
@@ -256,7 +274,7 @@ initialise(struct rig *r, unsigned job)
 				.map_epoch = j->map_epoch,
 				.format = PBOX_FMT_FP32};
 
-			put(r, &r->headers[0], &h, NULL);
+			put(r, &r->headers[0], j, &h, NULL);
 			sent++;
 			while (sent - back == INIT_BURST) {
 				box_turn(r);
@@ -306,6 +324,7 @@ rig_join(struct rig *r)
 	r->job = calloc(o->jobs, sizeof(*r->job));
 	for (unsigned j = 0; j < o->jobs; j++) {
 		r->job[j].token = calloc(o->workers, sizeof(*r->job[j].token));
+		r->job[j].keys = calloc(o->workers, sizeof(*r->job[j].keys));
 		for (unsigned w = 0; w < o->workers; w++)
 			join(r, j, w);
 		for (unsigned w = 0; w < o->workers; w++)

@@ -30,6 +30,7 @@ usage(FILE *f)
 	      "  --slots N       fragments in flight (so many that 128 packets are)\n"
 	      "  --train N       fragments that a worker sends in a row (1)\n"
 	      "  --shuffle       the packets of as many fragments in random order\n"
+	      "  --auth          frames have tags\n"
 	      "  --packets N     of each run (as many as take about 0.2 s)\n"
 	      "  --runs N        an odd number; the median counts (5)\n"
 	      "  --verify N      every Nth answer is checked in full (4096; lockstep 64)\n"
@@ -140,7 +141,7 @@ set(struct options *o, int c)
 int
 options_parse(struct options *o, int argc, char **argv)
 {
-	enum { SHUFFLE = 256, LOCKSTEP, STAGES, NO_HUGE, JSON, HELP, ONLY };
+	enum { SHUFFLE = 256, LOCKSTEP, STAGES, NO_HUGE, JSON, HELP, ONLY, AUTH };
 	static const struct option table[] = {{"fragment", 1, NULL, 'f'}, {"workers", 1, NULL, 'w'},
 		{"jobs", 1, NULL, 'j'}, {"model", 1, NULL, 'm'}, {"optimiser", 1, NULL, 'o'},
 		{"format", 1, NULL, 'F'}, {"push-format", 1, NULL, 'F'}, {"kernel", 1, NULL, 'k'},
@@ -149,7 +150,7 @@ options_parse(struct options *o, int argc, char **argv)
 		{"cpus", 1, NULL, 'c'}, {"shuffle", 0, NULL, SHUFFLE},
 		{"lockstep", 0, NULL, LOCKSTEP}, {"stages", 0, NULL, STAGES},
 		{"no-huge", 0, NULL, NO_HUGE}, {"json", 0, NULL, JSON}, {"help", 0, NULL, HELP},
-		{"only-rounds", 0, NULL, ONLY}, {NULL, 0, NULL, 0}};
+		{"only-rounds", 0, NULL, ONLY}, {"auth", 0, NULL, AUTH}, {NULL, 0, NULL, 0}};
 	int c;
 
 	*o = (struct options){.fragment = 8192,
@@ -167,6 +168,9 @@ options_parse(struct options *o, int argc, char **argv)
 			break;
 		case ONLY:
 			o->only_rounds = o->lockstep = true;
+			break;
+		case AUTH:
+			o->auth = true;
 			break;
 		case STAGES:
 			o->stages = o->lockstep = true;
@@ -215,6 +219,8 @@ options_complete(struct options *o)
 		return bad("--workers is 1 to 4096");
 	if (o->jobs < 1 || o->jobs > 64)
 		return bad("--jobs is 1 to 64");
+	if (o->auth && o->jobs > 1) /* the digest of a payload is kept for one key */
+		return bad("--auth takes one job");
 	if (o->resident < 4 * o->fragment)
 		return bad("--resident is l2, llc or at least four fragments");
 	if (o->runs < 1 || o->runs > MAX_RUNS || o->runs % 2 == 0)

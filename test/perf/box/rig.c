@@ -47,6 +47,8 @@ plan(struct rig *r)
 
 	r->mtu = (uint16_t)(o->fragment + PBOX_MTU_OVERHEAD);
 	r->frag_elements = pbox_frag_elements(r->mtu, o->format, o->format);
+	if (o->auth)
+		r->mtu += PBOX_TAG_LEN;
 	r->chunk_elements = 8192;
 	r->elements = o->model / 4;
 	r->hold = hold_for(o->jobs, o->workers, need);
@@ -250,8 +252,8 @@ rig_start(struct rig *r, const struct options *o)
 	start_eal(r);
 	choose_kernels(r);
 	r->core = (struct pbox_port_core){.lcore = 0, .node = (int)rte_socket_id()};
-	r->job_conf =
-		(struct pbox_job_conf){.name = "*", .secret = SECRET, .secret_len = strlen(SECRET)};
+	r->job_conf = (struct pbox_job_conf){
+		.name = "*", .secret = SECRET, .secret_len = strlen(SECRET), .auth = o->auth};
 	open_port(r);
 	r->memory_size = arena_bytes(r);
 	r->memory = rte_zmalloc("bench_arena", r->memory_size, 64);
@@ -278,8 +280,11 @@ rig_stop(struct rig *r)
 	rte_free(r->memory);
 	pbox_port_free(&r->port);
 	rte_vdev_uninit(DEVICE);
-	for (unsigned j = 0; r->job != NULL && j < r->o->jobs; j++)
+	for (unsigned j = 0; r->job != NULL && j < r->o->jobs; j++) {
 		free(r->job[j].token);
+		free(r->job[j].keys);
+		pbox_auth_job_destroy(r->job[j].auth);
+	}
 	free(r->job);
 	free(r->headers);
 	free(r->control_headers);

@@ -321,7 +321,8 @@ static cmdline_parse_token_num_t token_port_number =
 	TOKEN_NUM_INITIALIZER(struct words, number, RTE_UINT16);
 TOKEN(port_all, value, "all");
 TOKEN(show_what, second, "workers#jobs#slots#settings");
-TOKEN(set_what, second, "workers#model#fragment#window#dtype#optimiser#loss#straggler#rate");
+TOKEN(set_what, second, "workers#model#fragment#window#dtype#optimiser");
+TOKEN(set_now_what, second, "loss#straggler#rate");
 TOKEN(set_value, value, NULL);
 
 static void
@@ -359,17 +360,18 @@ COMMAND(show, show_f,
 	"what is set",
 	HDR(show), HDR(show_what));
 COMMAND(set, set_f,
-	"set workers|model|fragment|window|dtype|optimiser VALUE: for the next start; "
-	"set loss|straggler|rate VALUE: at once",
-	HDR(set), HDR(set_what), HDR(set_value));
+	"set workers|model|fragment|window|dtype|optimiser VALUE: from the next start on", HDR(set),
+	HDR(set_what), HDR(set_value));
+COMMAND(set_now, set_f, "set loss|straggler|rate VALUE: at once", HDR(set), HDR(set_now_what),
+	HDR(set_value));
 COMMAND(clear, clear_f, "clear: counters and latencies begin at 0", HDR(clear));
 COMMAND(help, help_f, "help: this list; Tab completes, the arrows bring back earlier lines",
 	HDR(help));
 COMMAND(quit, quit_f, "quit: stop, leave the box and end", HDR(quit));
 
 static cmdline_parse_ctx_t commands[] = {&inst_start, &inst_start_rounds, &inst_stop,
-	&inst_show_port, &inst_show_port_number, &inst_show, &inst_set, &inst_clear, &inst_help,
-	&inst_quit, NULL};
+	&inst_show_port, &inst_show_port_number, &inst_show, &inst_set, &inst_set_now, &inst_clear,
+	&inst_help, &inst_quit, NULL};
 
 /* Help of the commands that begin with the first @p n bytes of @p word; how many. */
 static unsigned
@@ -562,8 +564,9 @@ prompt(struct testps *t, int fd, bool script)
 		lines(fd);
 	}
 	if (terminal)
-		cmdline_stdin_exit(self.cl);
-	cmdline_free(self.cl);
+		cmdline_stdin_exit(self.cl); /* and frees it */
+	else
+		cmdline_free(self.cl);
 	if (self.running && (!t->opt.interactive || !script))
 		do_quit(t, NULL);
 	return self.failed ? 1 : self.quit ? -1 : 0;

@@ -12,6 +12,7 @@
 /* in the order of the enums */
 static const char *const help_names[] = {"none", "short", "all", NULL};
 static const char *const idle_names[] = {"poll", "yield", "sleep", NULL};
+static const char *const search_names[] = {"none", "ndr", "pdr", NULL};
 static const char *const optimiser_names[] = {
 	"none", "sgd", "momentum", "nesterov", "adam", "adamw", NULL};
 
@@ -168,6 +169,29 @@ static const struct pbox_conf_option options[] = {
 		AT(json),
 		.flags = BASIC,
 		.brief = "write the results there at the end"},
+	{.name = "search",
+		.type = PBOX_CONF_ENUM,
+		AT(search),
+		.names = search_names,
+		.def = "none",
+		.flags = BASIC,
+		.brief = "find the highest rate: ndr or pdr",
+		.more = "The highest offered rate of which 99 % is delivered while nothing (ndr), "
+			"or at most 0.5 % (pdr), is sent again. Then latency at 10, 50 and 90 % of "
+			"it, a sweep of losses, and the recovery after an overload."},
+	{.name = "trial",
+		.type = PBOX_CONF_DURATION,
+		AT(trial_ns),
+		.min = SEC / 20,
+		.max = 3600 * SEC,
+		.def = "2s",
+		.flags = CLI,
+		.brief = "length of one trial of a search"},
+	{.name = "sweep-workers",
+		.type = PBOX_CONF_STRING,
+		AT(sweep_workers),
+		.flags = CLI,
+		.brief = "a trial with each number: 1,8,64"},
 	{.name = "nb-cores",
 		.type = PBOX_CONF_U32,
 		AT(nb_cores),

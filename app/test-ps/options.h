@@ -17,6 +17,7 @@
 
 enum testps_help { TESTPS_HELP_NONE, TESTPS_HELP_SHORT, TESTPS_HELP_ALL };
 enum testps_idle { TESTPS_POLL, TESTPS_YIELD, TESTPS_SLEEP };
+enum testps_search { TESTPS_SEARCH_NONE, TESTPS_NDR, TESTPS_PDR };
 
 /** The target of the table, as it was written. */
 struct testps_options {
@@ -40,6 +41,10 @@ struct testps_options {
 	uint64_t duration_ns, rate, timeout_ns;
 	bool no_check;
 	enum testps_idle idle;
+	/* searches */
+	enum testps_search search;
+	uint64_t trial_ns;
+	char sweep_workers[128];
 };
 
 extern const struct pbox_conf_table testps_options_table;
@@ -70,4 +75,7 @@ int testps_straggler(struct testps_load *l, const char *text, struct pbox_error 
 int testps_optimiser(struct testps_load *l, const char *text, struct pbox_error *err);
 /** "10.0.0.1" or "10.0.0.1:7269"; @p ip in network order. */
 int testps_box(const char *text, uint32_t *ip, uint16_t *port, struct pbox_error *err);
+/** Numbers apart by commas, each 1 to TESTPS_WORKERS_MAX: how many, or -EINVAL. */
+int testps_numbers(const char *text, unsigned *out, unsigned max, struct pbox_error *err);
+
 #endif /* TESTPS_OPTIONS_H */

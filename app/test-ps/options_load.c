@@ -129,6 +129,27 @@ testps_optimiser(struct testps_load *l, const char *text, struct pbox_error *err
 		"optimiser %s: one of none, sgd, momentum, nesterov, adam, adamw", text);
 }
 
+int
+testps_numbers(const char *text, unsigned *out, unsigned max, struct pbox_error *err)
+{
+	unsigned n = 0;
+
+	for (const char *p = text; *p != '\0';) {
+		char *end;
+		unsigned long v = strtoul(p, &end, 10);
+
+		if (end == p || v < 1 || v > TESTPS_WORKERS_MAX || n == max ||
+			(*end != ',' && *end != '\0'))
+			return pbox_fail(err, EINVAL,
+				"sweep-workers %s: at most %u numbers from 1 to %d, apart by "
+				"commas: 1,8,64",
+				text, max, TESTPS_WORKERS_MAX);
+		out[n++] = (unsigned)v;
+		p = *end == ',' ? end + 1 : end;
+	}
+	return (int)n;
+}
+
 static int
 compute_of(struct testps_load *l, const char *text, struct pbox_error *err)
 {
@@ -171,6 +192,7 @@ testps_load_of(struct testps_load *l, const struct testps_options *o, struct pbo
 static int
 check(const struct testps_options *o, struct pbox_error *err)
 {
+	unsigned numbers[16];
 	uint32_t ip;
 	uint16_t port;
 
@@ -208,7 +230,7 @@ check(const struct testps_options *o, struct pbox_error *err)
 			"shorter "
 			"prefix, such as /16",
 			o->workers);
-	return 0;
+	return testps_numbers(o->sweep_workers, numbers, 16, err) < 0 ? -EINVAL : 0;
 }
 
 struct pbox_conf *

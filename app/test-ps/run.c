@@ -118,6 +118,30 @@ wait_until(struct testps *t, uint64_t until, struct pbox_error *err)
 	return 0;
 }
 
+int
+run_trial(
+	struct testps *t, uint64_t warm_us, uint64_t us, struct figures *f, struct pbox_error *err)
+{
+	struct figures from;
+	int ret = run_start(t, err);
+
+	if (ret == 0)
+		ret = session_run(t, 0, err);
+	if (ret == 0)
+		ret = wait_until(t, testps_now(t) + warm_us, err);
+	if (ret != 0)
+		return ret;
+	stats_clear_latency(t);
+	figures_take(t, &from);
+	ret = wait_until(t, testps_now(t) + us, err);
+	figures_take(t, f);
+	figures_latency(t, f);
+	figures_since(f, &from, t->workers);
+	if (ret == 0)
+		ret = run_stop(t, err);
+	return ret;
+}
+
 void
 run_summary(const struct figures *f, FILE *to)
 {
@@ -177,6 +201,20 @@ rounds(struct testps *t, struct figures *f, struct pbox_error *err)
 	return ret;
 }
 
+static int
+rounds_as_told(struct testps *t, struct pbox_error *err)
+{
+	struct pbox_error why = {0};
+	struct figures f = {0};
+	int ret = rounds(t, &f, err);
+
+	if (f.v[LS_CONTRIBUTIONS] > 0)
+		run_summary(&f, stdout);
+	if (t->opt.json[0] != '\0' && json_write(t, &f, ret == 0 ? err : &why) != 0)
+		ret = ret != 0 ? ret : -EIO;
+	return ret;
+}
+
 /* Commands of a file; then the prompt, or the end. */
 static int
 commands(struct testps *t)
@@ -203,22 +241,14 @@ int
 run(struct testps *t)
 {
 	struct pbox_error err = {0};
-	struct figures f = {0};
 	int ret;
 
 	if (t->opt.interactive || t->opt.cmdline_file[0] != '\0')
 		return commands(t);
-	ret = rounds(t, &f, &err);
-	if (f.v[LS_CONTRIBUTIONS] > 0)
-		run_summary(&f, stdout);
-	if (t->opt.json[0] != '\0') {
-		struct pbox_error why = {0};
-
-		if (json_write(t, &f, &why) != 0) {
-			fprintf(stderr, "pbox-testps: %s\n", why.text);
-			ret = ret != 0 ? ret : -EIO;
-		}
-	}
+	if (t->opt.search != TESTPS_SEARCH_NONE || t->opt.sweep_workers[0] != '\0')
+		ret = search(t, &err);
+	else
+		ret = rounds_as_told(t, &err);
 	if (ret != 0)
 		fprintf(stderr, "pbox-testps: %s\n", err.text);
 	return ret == 0 ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -29,7 +29,14 @@ int run(struct testps *t);
 int run_start(struct testps *t, struct pbox_error *err);
 /** Finish the round in progress, and say what came of it. */
 int run_stop(struct testps *t, struct pbox_error *err);
+/** Rounds for so long, measured from @p warm_us on. */
+int run_trial(
+	struct testps *t, uint64_t warm_us, uint64_t us, struct figures *f, struct pbox_error *err);
 void run_summary(const struct figures *f, FILE *to);
+
+/* search.c */
+/** What --search and --sweep-workers say. 0 or -errno. */
+int search(struct testps *t, struct pbox_error *err);
 
 /* prompt.c */
 /** Until quit. @p fd: a terminal or a file of commands. */

@@ -86,11 +86,17 @@ figures_latency(const struct testps *t, struct figures *f)
 void
 stats_clear(struct testps *t)
 {
-	for (unsigned i = 0; i < t->lanes && t->lane[i] != NULL; i++) {
+	for (unsigned i = 0; i < t->lanes && t->lane[i] != NULL; i++)
 		for (unsigned k = 0; k < LS_STATS; k++)
 			pbox_stat_set(&t->lane[i]->stats[k], 0);
+	stats_clear_latency(t);
+}
+
+void
+stats_clear_latency(struct testps *t)
+{
+	for (unsigned i = 0; i < t->lanes && t->lane[i] != NULL; i++)
 		memset(&t->lane[i]->latency, 0, sizeof(t->lane[i]->latency));
-	}
 }
 
 void

@@ -16,7 +16,7 @@
  *     session.c   all lanes together: start, stop
  *     loopback.c  a box, or a mirror, in this process     stats.c    counters, figures
  *     show.c, prompt.c  the prompt                        json.c     results as JSON
- *     run.c, main.c
+ *     run.c       what the options say                   search.c   rates, latency, sweeps; main.c
  *
  * Threads: a *lane* is an lcore that plays every n-th worker, with a queue pair of each port. It owns
  * its workers' state; the main thread tells it what to reach by a few atomics, and reads its counters.
@@ -426,6 +426,7 @@ void figures_take(const struct testps *t, struct figures *f);
 void figures_since(struct figures *f, const struct figures *from, unsigned workers);
 void figures_latency(const struct testps *t, struct figures *f);
 void stats_clear(struct testps *t);
+void stats_clear_latency(struct testps *t);
 void stats_heading(FILE *to);
 void stats_line(const struct figures *f, FILE *to);
 

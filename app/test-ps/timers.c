@@ -17,7 +17,7 @@
 #define HELD_FIRST 20000
 #define HELD_LOSSY 4000
 #define WAIT_MAX   1000000
-#define EVIDENCE   32 /* answers to later ones: it is lost, not late */
+#define EVIDENCE   8 /* answers to later ones: it is lost, not late */
 #define ASK_LOSSY  16
 #define ASK        4          /* time-outs of a stream that may ask at once */
 #define TOLERATED  (1.0 / 32) /* of the frames; beyond that the window shrinks (R6.10) */

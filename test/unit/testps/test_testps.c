@@ -83,6 +83,9 @@ test_options(void)
 		{BOX "--hosts --workers 300", "has no room for 300 workers"},
 		{BOX "--reflected --optimiser adam", "needs a box"},
 		{"--loopback --nb-cores 2", "one queue pair"},
+		{"--loopback --sweep-workers 1,,2", "apart by commas"},
+		{"--loopback --sweep-workers 1,1025", "from 1 to 1024"},
+		{"--loopback --search best", "best"},
 	};
 	struct testps_options o;
 	struct testps_load l;

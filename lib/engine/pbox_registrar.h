@@ -137,7 +137,7 @@ uint64_t pbox_registrar_silence(const struct pbox_registrar *r, const struct pbo
 struct pbox_worker_stats {
 	uint64_t contributions; /**< fragments that it brought to a round */
 	uint64_t bytes;         /**< payload of these */
-	uint64_t repeats;       /**< contributions that it sent again */
+	uint64_t repeats;       /**< what it sent or asked for again: packets were lost */
 	uint64_t pulls;         /**< pulls and probes */
 	uint64_t last;          /**< fragments that were complete with its contribution */
 	uint64_t waited_ns;     /**< sum over these: since the first contribution came */

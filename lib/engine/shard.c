@@ -204,6 +204,18 @@ is_newest_pull(struct pbox_shard *s, const struct target *g, const struct pbox_f
 	return true;
 }
 
+/* Somebody whose contributions ask for results needs no PULL, unless a packet was lost: its
+ * contribution to the round in progress, or the result of the one before. */
+static bool
+has_lost(const struct target *g, const struct pbox_frame *f, int32_t ahead)
+{
+	const struct pbox_round *r = g->slot->round;
+
+	if ((f->hdr.flags & PBOX_F_LATEST) != 0 || !g->j->member[f->hdr.worker].pushpull)
+		return false;
+	return ahead == 0 ? g->slot->has_result != 0 : r == NULL || !bit_get(r->has, f->hdr.worker);
+}
+
 static void
 pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
@@ -231,6 +243,7 @@ pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 	}
 	count(s, PBOX_SS_RX_PULL);
 	pbox_stat_add(&g->j->member[f->hdr.worker].pulls, 1);
+	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, has_lost(g, f, ahead));
 	if (g->slot->has_result && (latest || ahead == 0)) {
 		shard_send_result(s, g, f->hdr.worker, f->hdr.ts);
 		return;

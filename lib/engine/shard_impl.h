@@ -27,6 +27,7 @@ struct shard_member {
 	uint32_t pull_ts;                       /* of its newest PULL */
 	uint32_t round;                         /* the newest one that it contributed to */
 	bool ce;                                /* to be echoed with the next answer */
+	bool pushpull;                          /* its newest contribution asked for the result */
 
 	uint64_t last __attribute__((aligned(PBOX_CACHE_LINE))); /* counters, too */
 	uint64_t waited_ns, pulls;

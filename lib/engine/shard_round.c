@@ -116,6 +116,7 @@ count_contribution(struct shard_member *m, uint32_t repeat_ns, const struct pbox
 	repeat_earn(&m->repeat, repeat_ns);
 	pbox_stat_add(&m->contributions, 1);
 	pbox_stat_add(&m->bytes, f->hdr.length);
+	m->pushpull = f->hdr.type == PBOX_PUSHPULL;
 	if (pbox_serial_diff(f->hdr.round, m->round) > 0)
 		__atomic_store_n(&m->round, f->hdr.round, __ATOMIC_RELAXED);
 }

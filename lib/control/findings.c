@@ -315,7 +315,7 @@ find_lossy(struct list *l, const struct pbox_job *job, const struct pbox_worker_
 		say(f,
 			"the port of the box, or its switch: ethtool -S, /pbox/ports; buffers, "
 			"flow control",
-			"job '%.24s': %u workers send %.1f %% again: the box's link loses packets",
+			"job '%.24s': %u workers repeat %.1f %%: the box's link loses packets",
 			job->name, lossy, (double)sum_repeats * 100 / (double)sum);
 		return;
 	}
@@ -324,7 +324,7 @@ find_lossy(struct list *l, const struct pbox_job *job, const struct pbox_worker_
 		say(f,
 			"cable, switch port and socket buffers of that host: ethtool -S, "
 			"doc/train.md",
-			"job '%.24s': worker %u (%.20s) sends %.1f %% again: its link loses "
+			"job '%.24s': worker %u (%.20s) repeats %.1f %%: its link loses "
 			"packets",
 			job->name, who, job->member[who].host, (double)worst / 10);
 }

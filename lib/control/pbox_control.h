@@ -67,13 +67,18 @@ enum pbox_control_stat {
 #define PBOX_CT_LAST_DROP  PBOX_CT_FRAME_ENDPOINT
 extern const struct pbox_stat_def pbox_control_stat_defs[PBOX_CT_STATS];
 
-/** All counters that a box has: every block of pbox_control_stats() is of one of these. */
+/** All counters that a box has: every block of pbox_control_stats() is of one of these, and those from
+ * LOAD on are made when telemetry is asked. */
 enum pbox_control_table {
 	PBOX_COUNTERS_PORT,
 	PBOX_COUNTERS_CORE,
 	PBOX_COUNTERS_SHARD,
 	PBOX_COUNTERS_REGISTRAR,
 	PBOX_COUNTERS_CONTROL,
+	PBOX_COUNTERS_LOAD,
+	PBOX_COUNTERS_POOL,
+	PBOX_COUNTERS_JOB,
+	PBOX_COUNTERS_WORKER,
 	PBOX_COUNTERS_TABLES
 };
 extern const struct pbox_stats_table pbox_control_tables[PBOX_COUNTERS_TABLES];

@@ -54,19 +54,6 @@ const struct pbox_stat_def control_port_stat_defs[PORT_STATS] = {
 	[PORT_LINK] = {"link", "", "1 when the link is up", PBOX_STAT_GAUGE},
 };
 
-const struct pbox_stats_table pbox_control_tables[PBOX_COUNTERS_TABLES] = {
-	[PBOX_COUNTERS_PORT] = {"port", "a port, as its device counts", control_port_stat_defs,
-		PORT_STATS},
-	[PBOX_COUNTERS_CORE] = {"core", "packets and time of a data core", pbox_core_stat_defs,
-		PBOX_CS_STATS},
-	[PBOX_COUNTERS_SHARD] = {"shard", "data frames of a data core", pbox_shard_stat_defs,
-		PBOX_SS_STATS},
-	[PBOX_COUNTERS_REGISTRAR] = {"registrar", "control frames: sessions and tables",
-		pbox_registrar_stat_defs, PBOX_RS_STATS},
-	[PBOX_COUNTERS_CONTROL] = {"control", "the control thread", pbox_control_stat_defs,
-		PBOX_CT_STATS},
-};
-
 static int
 add(struct pbox_control *c, enum pbox_control_table which, const char *labels,
 	const uint64_t *values, struct pbox_error *err)

@@ -2,7 +2,6 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,55 +15,6 @@ static struct {
 	struct pbox_control *c;
 	bool registered;
 } tel = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-/* "core=0,lcore=3" of "core" -> "core_0_lcore_3": names have letters, digits, _ and /. */
-static void
-block_name(const struct pbox_stats_block *b, char *out, size_t size)
-{
-	snprintf(out, size, "%s%s%s", b->prefix, b->labels[0] != '\0' ? "/" : "", b->labels);
-	for (char *p = out; *p != '\0'; p++)
-		if (!isalnum((unsigned char)*p) && *p != '/')
-			*p = '_';
-}
-
-/* Values that are not 0: an answer has 16 KiB. */
-static int
-add_block(const struct pbox_stats_block *b, void *ctx)
-{
-	struct rte_tel_data *d;
-	char name[192];
-	unsigned n = 0;
-
-	if (b->hist != NULL)
-		return 0;
-	d = rte_tel_data_alloc();
-	if (d == NULL)
-		return 0;
-	rte_tel_data_start_dict(d);
-	for (unsigned i = 0; i < b->n; i++) {
-		uint64_t v = pbox_stat_get(&b->values[i]);
-
-		if (v != 0 && rte_tel_data_add_dict_u64(d, b->defs[i].name, v) == 0)
-			n++;
-	}
-	block_name(b, name, sizeof(name));
-	if (n == 0 || rte_tel_data_add_dict_container(ctx, name, d, 0) != 0)
-		rte_tel_data_free(d);
-	return 0;
-}
-
-static int
-on_stats(const char *cmd, const char *params, struct rte_tel_data *d)
-{
-	(void)cmd;
-	(void)params;
-	rte_tel_data_start_dict(d);
-	pthread_mutex_lock(&tel.lock);
-	if (tel.c != NULL)
-		pbox_stats_walk(tel.c->stats, add_block, d);
-	pthread_mutex_unlock(&tel.lock);
-	return 0;
-}
 
 static int
 on_why(const char *cmd, const char *params, struct rte_tel_data *d)
@@ -162,8 +112,6 @@ telemetry_start(struct pbox_control *c)
 	pthread_mutex_lock(&tel.lock);
 	tel.c = c;
 	if (!tel.registered) {
-		rte_telemetry_register_cmd("/pbox/stats", on_stats,
-			"Counters that are not 0, by core, shard, port, registrar and control.");
 		for (unsigned i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
 			for (const struct tell_command *k = commands[i]; k->name != NULL; k++)
 				rte_telemetry_register_cmd(k->name, on_command, k->help);

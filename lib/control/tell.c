@@ -51,6 +51,15 @@ tell_text(struct rte_tel_data *d, const char *name, const char *fmt, ...)
 }
 
 void
+tell_values(struct rte_tel_data *d, enum pbox_control_table which, const uint64_t *v)
+{
+	const struct pbox_stats_table *t = &pbox_control_tables[which];
+
+	for (unsigned i = 0; i < t->n; i++)
+		rte_tel_data_add_dict_u64(d, t->defs[i].name, pbox_stat_get(&v[i]));
+}
+
+void
 tell_error(struct rte_tel_data *d, const char *fmt, ...)
 {
 	char text[RTE_TEL_MAX_STRING_LEN];

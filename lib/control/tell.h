@@ -15,7 +15,7 @@
 
 #include <rte_telemetry.h>
 
-#include "control_priv.h"
+#include "tables.h"
 #include "words.h"
 
 /* A new dictionary; as with all of the box's control side, there is memory or it ends. */
@@ -28,6 +28,8 @@ void tell_add_numbered(
 /* A string of any length: what does not fit is cut. */
 void tell_text(struct rte_tel_data *d, const char *name, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+/* All values of a table, under their names. */
+void tell_values(struct rte_tel_data *d, enum pbox_control_table which, const uint64_t *v);
 /* Of a command that cannot be done; d has nothing else. */
 void tell_error(struct rte_tel_data *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -2,6 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,70 @@
 /* Telemetry of the box itself: counters, cores, ports, pools, drops. */
 
 #define CORES_PAGE 16
+#define STATS_PAGE 4
+
+/* "core=0,lcore=3" of "core" -> "core/core_0_lcore_3": names have letters, digits, _ and /. */
+static void
+block_name(const struct pbox_stats_block *b, char *out, size_t size)
+{
+	snprintf(out, size, "%s%s%s", b->prefix, b->labels[0] != '\0' ? "/" : "", b->labels);
+	for (char *p = out; *p != '\0'; p++)
+		if (!isalnum((unsigned char)*p) && *p != '/')
+			*p = '_';
+}
+
+/* Which blocks to show. */
+struct stats_page {
+	struct rte_tel_data *d;
+	const char *only; /* NULL: values of all that are not 0 */
+	unsigned first, seen;
+};
+
+static int
+add_block(const struct pbox_stats_block *b, void *ctx)
+{
+	struct stats_page *p = ctx;
+	struct rte_tel_data *d;
+	char name[192];
+	unsigned n = 0;
+
+	if (b->hist != NULL || (p->only != NULL && strcmp(b->prefix, p->only) != 0) ||
+		p->seen++ < p->first)
+		return 0;
+	if (p->only != NULL && p->seen > p->first + STATS_PAGE) {
+		rte_tel_data_add_dict_u64(p->d, "next", p->seen - 1);
+		return 1;
+	}
+	d = tell_dict();
+	for (unsigned i = 0; i < b->n; i++) {
+		uint64_t v = pbox_stat_get(&b->values[i]);
+
+		if ((v != 0 || p->only != NULL) &&
+			rte_tel_data_add_dict_u64(d, b->defs[i].name, v) == 0)
+			n++;
+	}
+	block_name(b, name, sizeof(name));
+	if (n == 0)
+		rte_tel_data_free(d);
+	else
+		tell_add(p->d, name, d);
+	return 0;
+}
+
+static void
+on_stats(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_data *d)
+{
+	struct stats_page p = {.d = d, .only = n > 0 ? word[0] : NULL};
+
+	if (n > 1 && !tell_number(word[1], UINT16_MAX, &p.first)) {
+		tell_error(d, "FIRST is a number, what next was in the page before");
+		return;
+	}
+	control_port_stats_update(c);
+	pbox_stats_walk(c->stats, add_block, &p);
+	if (n > 0 && p.seen == 0)
+		tell_error(d, "no block '%.40s' is counted: /pbox/counters names them", word[0]);
+}
 
 static void
 on_counters(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_data *d)
@@ -62,25 +127,25 @@ add_core(struct pbox_control *c, unsigned i, struct rte_tel_data *d)
 		{PBOX_CS_CYCLES_BUSY, "cycles_busy"},
 		{PBOX_CS_CYCLES_IDLE, "cycles_idle"},
 	};
-	static const char *const stage[HEALTH_STAGES] = {
-		"share_mail", "share_receive", "share_engine", "share_answer", "share_transmit"};
 	const uint64_t *v = pbox_dp_core_stats(c->conf.dp, i);
+	uint64_t load[LOAD_STATS];
 	struct health_core h;
 
 	health_core(c, i, &h);
 	rte_tel_data_add_dict_u64(d, "lcore", c->conf.core[i].lcore);
 	rte_tel_data_add_dict_int(d, "node", c->conf.core[i].node);
-	rte_tel_data_add_dict_u64(d, "heartbeat_ms", h.heartbeat_ns / NS_PER_MS);
-	rte_tel_data_add_dict_u64(d, "busy_permille", h.busy_permille);
-	rte_tel_data_add_dict_u64(d, "stolen_permille", h.stolen_permille);
-	rte_tel_data_add_dict_u64(d, "cycles_per_packet", h.cycles_per_packet);
+	load[LOAD_HEARTBEAT_MS] = h.heartbeat_ns / NS_PER_MS;
+	load[LOAD_BUSY] = h.busy_permille;
+	load[LOAD_STOLEN] = h.stolen_permille;
+	load[LOAD_CYCLES_PER_PACKET] = h.cycles_per_packet;
 	for (unsigned k = 0; k < HEALTH_STAGES; k++)
-		rte_tel_data_add_dict_u64(d, stage[k], h.stage_permille[k]);
+		load[LOAD_MAIL + k] = h.stage_permille[k];
+	load[LOAD_STOLEN_NS] = h.stolen_ns;
+	tell_values(d, PBOX_COUNTERS_LOAD, load);
 	rte_tel_data_add_dict_u64(
 		d, "held", pbox_stat_get(&pbox_dp_shard_stats(c->conf.dp, i)[PBOX_SS_HELD]));
 	for (unsigned k = 0; k < sizeof(raw) / sizeof(raw[0]); k++)
 		rte_tel_data_add_dict_u64(d, raw[k].name, pbox_stat_get(&v[raw[k].what]));
-	rte_tel_data_add_dict_u64(d, "stolen_ns", h.stolen_ns);
 }
 
 static void
@@ -126,8 +191,7 @@ add_port(struct pbox_control *c, const struct pbox_port *p, const uint64_t *v,
 	if (rte_eth_link_get_nowait(p->conf.id, &link) == 0 &&
 		link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN)
 		rte_tel_data_add_dict_u64(d, "link_mbps", link.link_speed);
-	for (unsigned i = 0; i < PORT_STATS; i++)
-		rte_tel_data_add_dict_u64(d, control_port_stat_defs[i].name, pbox_stat_get(&v[i]));
+	tell_values(d, PBOX_COUNTERS_PORT, v);
 }
 
 /* Those that are not 0, as many as an answer holds. */
@@ -181,6 +245,7 @@ on_ports(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_d
 static void
 on_pools(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_data *d)
 {
+	uint64_t v[POOL_STATS];
 	struct health_pool p;
 
 	(void)n;
@@ -188,11 +253,12 @@ on_pools(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_d
 	for (unsigned i = 0; health_pool(c, i, &p); i++) {
 		struct rte_tel_data *e = tell_dict();
 
-		rte_tel_data_add_dict_u64(e, "size", p.size);
-		rte_tel_data_add_dict_u64(e, "in_use", p.size - p.free);
-		rte_tel_data_add_dict_u64(e, "free", p.free);
-		rte_tel_data_add_dict_u64(e, "cached", p.cached);
-		rte_tel_data_add_dict_u64(e, "low_water", p.low);
+		v[POOL_SIZE] = p.size;
+		v[POOL_IN_USE] = p.size - p.free;
+		v[POOL_FREE] = p.free;
+		v[POOL_CACHED] = p.cached;
+		v[POOL_LOW_WATER] = p.low;
+		tell_values(e, PBOX_COUNTERS_POOL, v);
 		rte_tel_data_add_dict_int(e, "node", p.node);
 		tell_add(d, p.name, e);
 	}
@@ -333,6 +399,8 @@ on_health(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_
 }
 
 const struct tell_command tell_box_commands[] = {
+	{"/pbox/stats", 2, on_stats,
+		"Counters that are not 0; or all of a block. Parameters: BLOCK[,FIRST]."},
 	{"/pbox/counters", 1, on_counters,
 		"What the box counts: blocks; of one block names, units, help. Parameter: BLOCK."},
 	{"/pbox/cores", 1, on_cores, "Data cores: busy, cycles, stages. Parameter: FIRST."},

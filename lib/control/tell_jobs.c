@@ -26,48 +26,45 @@ static const char *const job_state[] = {
 	[PBOX_JOB_CLOSING] = "closing",
 };
 
+/* Adds up: WORKER_COUNTERS values. */
 static void
-add_counters(const struct pbox_worker_stats *s, struct rte_tel_data *d)
+count_worker(struct pbox_control *c, const struct pbox_job *job, unsigned w, uint64_t *v,
+	uint32_t *round)
 {
-	rte_tel_data_add_dict_u64(d, "contributions", s->contributions);
-	rte_tel_data_add_dict_u64(d, "contributed_bytes", s->bytes);
-	rte_tel_data_add_dict_u64(d, "repeats", s->repeats);
-	rte_tel_data_add_dict_u64(d, "pulls", s->pulls);
-	rte_tel_data_add_dict_u64(d, "last", s->last);
-	rte_tel_data_add_dict_u64(d, "waited_ns", s->waited_ns);
+	struct pbox_worker_stats s;
+
+	pbox_registrar_worker(c->registrar, job, w, &s);
+	v[WORKER_CONTRIBUTIONS] += s.contributions;
+	v[WORKER_CONTRIBUTED_BYTES] += s.bytes;
+	v[WORKER_REPEATS] += s.repeats;
+	v[WORKER_PULLS] += s.pulls;
+	v[WORKER_LAST] += s.last;
+	v[WORKER_WAITED_NS] += s.waited_ns;
+	*round = s.round;
 }
 
 static void
 add_job(struct pbox_control *c, const struct pbox_job *job, struct rte_tel_data *d)
 {
-	struct pbox_worker_stats sum = {0};
-	unsigned silent = 0;
+	uint64_t v[JOB_STATS] = {0};
+	uint32_t round;
 
+	_Static_assert((int)JOB_WAITED_NS == (int)WORKER_WAITED_NS, "in the same order");
 	for (unsigned w = 0; w < job->workers; w++) {
-		struct pbox_worker_stats s;
-
-		pbox_registrar_worker(c->registrar, job, w, &s);
-		sum.contributions += s.contributions;
-		sum.bytes += s.bytes;
-		sum.repeats += s.repeats;
-		sum.pulls += s.pulls;
-		sum.last += s.last;
-		sum.waited_ns += s.waited_ns;
-		silent += job->member[w].state == PBOX_MEMBER_SILENT;
+		count_worker(c, job, w, v, &round);
+		v[JOB_SILENT] += job->member[w].state == PBOX_MEMBER_SILENT;
 	}
+	v[JOB_WORKERS] = job->workers;
+	v[JOB_JOINED] = pbox_job_joined(job);
+	v[JOB_TABLES] = job->n_tables;
+	v[JOB_BYTES] = job->bytes;
+	v[JOB_WINDOW] = job->window;
+	v[JOB_ROUND] = health_job_round(c, job);
+	v[JOB_AGE_MS] = (pbox_dp_now(c->conf.dp) - job->begun_ns) / NS_PER_MS;
 	tell_text(d, "name", "%s", job->name);
 	tell_text(d, "state", "%s", job_state[job->state]);
 	tell_text(d, "policy", "%s", pbox_policy_name(job->policy));
-	rte_tel_data_add_dict_u64(d, "workers", job->workers);
-	rte_tel_data_add_dict_u64(d, "joined", pbox_job_joined(job));
-	rte_tel_data_add_dict_u64(d, "silent", silent);
-	rte_tel_data_add_dict_u64(d, "tables", job->n_tables);
-	rte_tel_data_add_dict_u64(d, "bytes", job->bytes);
-	rte_tel_data_add_dict_u64(d, "window", job->window);
-	rte_tel_data_add_dict_u64(d, "round", health_job_round(c, job));
-	rte_tel_data_add_dict_u64(
-		d, "age_ms", (pbox_dp_now(c->conf.dp) - job->begun_ns) / NS_PER_MS);
-	add_counters(&sum, d);
+	tell_values(d, PBOX_COUNTERS_JOB, v);
 }
 
 static void
@@ -102,24 +99,23 @@ add_worker(struct pbox_control *c, const struct pbox_job *job, unsigned w, uint3
 {
 	const struct pbox_member *m = &job->member[w];
 	uint64_t silent = pbox_registrar_silence(c->registrar, job, w, pbox_dp_now(c->conf.dp));
-	struct pbox_worker_stats s;
+	uint64_t v[WORKER_STATS] = {0};
 	char address[TELL_ADDRESS];
-	int32_t lag;
+	uint32_t round;
 
-	pbox_registrar_worker(c->registrar, job, w, &s);
-	lag = pbox_serial_diff(newest, s.round);
+	count_worker(c, job, w, v, &round);
+	v[WORKER_SILENT_MS] = silent != UINT64_MAX ? silent / NS_PER_MS : 0;
+	v[WORKER_LEASE_MS] = m->lease_ms;
+	v[WORKER_WINDOW] = m->window;
+	v[WORKER_TABLES] = m->declared;
+	v[WORKER_ROUND] = round;
+	if (pbox_serial_diff(newest, round) > 0)
+		v[WORKER_LAG] = (uint64_t)pbox_serial_diff(newest, round);
 	tell_text(d, "host", "%s", m->host);
 	tell_text(d, "address", "%s",
 		m->peer.ip != 0 ? tell_address(m->peer.ip, m->peer.udp, address) : "");
 	tell_text(d, "state", "%s", m->removed ? "removed" : member_state[m->state]);
-	if (silent != UINT64_MAX)
-		rte_tel_data_add_dict_u64(d, "silent_ms", silent / NS_PER_MS);
-	rte_tel_data_add_dict_u64(d, "lease_ms", m->lease_ms);
-	rte_tel_data_add_dict_u64(d, "window", m->window);
-	rte_tel_data_add_dict_u64(d, "tables", m->declared);
-	rte_tel_data_add_dict_u64(d, "round", s.round);
-	rte_tel_data_add_dict_u64(d, "lag", lag > 0 ? (uint64_t)lag : 0);
-	add_counters(&s, d);
+	tell_values(d, PBOX_COUNTERS_WORKER, v);
 }
 
 static void

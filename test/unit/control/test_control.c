@@ -9,7 +9,10 @@
 
 #include <jansson.h>
 
+#include <rte_mempool.h>
+
 #include "../dataplane/rig.h"
+#include "health.h"
 
 const char unit_suite[] = "control";
 
@@ -242,7 +245,55 @@ statistics(void)
 	rig_stop(&rig);
 }
 
+/* The finding that names a pool, as of now; "" when there is none. */
+static const char *
+full_pool(void)
+{
+	static struct health_finding f[HEALTH_FINDINGS];
+	unsigned n;
+
+	pbox_control_step(rig.control);
+	n = health_findings(rig.control, f, HEALTH_FINDINGS);
+	for (unsigned i = 0; i < n; i++)
+		if (strcmp(f[i].cause, "full_pool") == 0)
+			return f[i].text;
+	return "";
+}
+
+static void
+health(void)
+{
+	static void *taken[16384];
+	struct rte_mempool *pool;
+	time_t end = time(NULL) + 30;
+	unsigned n;
+
+	rig_start(&rig, &(struct rig_options){.queues = 1, .cores = 1});
+	pool = rte_mempool_lookup("pbox_headers_0");
+	CU_ASSERT_PTR_NOT_NULL_FATAL(pool);
+	while (health_window_ns(rig.control) == 0 && time(NULL) < end) {
+		CU_ASSERT_STRING_EQUAL(full_pool(), "");
+		usleep(10000);
+	}
+	CU_ASSERT(health_window_ns(rig.control) > 0);
+	n = rte_mempool_avail_count(pool) - 5;
+	CU_ASSERT_FATAL(n <= 16384 && rte_mempool_get_bulk(pool, taken, n) == 0);
+	/* at once: what is free now is looked at when somebody asks */
+	CU_ASSERT_PTR_NOT_NULL(strstr(full_pool(), "pool pbox_headers_0 is full: 5 of "));
+	for (unsigned i = 0; i < 10; i++) { /* and also when it was so for a moment */
+		usleep(10000);
+		full_pool();
+	}
+	rte_mempool_put_bulk(pool, taken, n);
+	CU_ASSERT_PTR_NOT_NULL(strstr(full_pool(), "pool pbox_headers_0 is full: 5 of "));
+	while (full_pool()[0] != '\0' && time(NULL) < end)
+		usleep(20000);
+	CU_ASSERT_STRING_EQUAL(full_pool(), "");
+	rig_stop(&rig);
+}
+
 const struct unit_test unit_tests[] = {
+	{"health", health},
 	{"another version", version},
 	{"wrong frames", wrong_frames},
 	{"clean stop", clean_stop},

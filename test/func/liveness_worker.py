@@ -20,6 +20,7 @@ def main() -> None:
     p.add_argument("--box", required=True)
     p.add_argument("--worker", type=int, required=True)
     p.add_argument("--workers", type=int, default=3)
+    p.add_argument("--job", default="j1")
     p.add_argument("--policy", default="wait")
     p.add_argument("--secret", default="right-secret")
     p.add_argument("--host", default=None)
@@ -32,7 +33,7 @@ def main() -> None:
     a = p.parse_args()
     began = time.monotonic()
     try:
-        c = pbox.Client(a.box, "j1", a.secret, a.worker, a.workers, policy=a.policy, host=a.host,
+        c = pbox.Client(a.box, a.job, a.secret, a.worker, a.workers, policy=a.policy, host=a.host,
                         lease=a.lease, timeout=a.timeout, join_timeout=a.join_timeout)
         print(f"joined {time.monotonic() - began:.3f}", flush=True)
         table = c.declare([("fc.weight", a.elements)], op="sum")

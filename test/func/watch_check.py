@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""What test/func/watch looks at, one check a call: watch_check.py CHECK ARGUMENT...; exit status 0 is good."""
+
+import glob
+import importlib.machinery
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.dont_write_bytecode = True
+
+
+def read(*path):
+    with open(os.path.join(TOP, *path), encoding="utf-8") as f:
+        return f.read()
+
+
+def program(name):
+    path = os.path.join(TOP, "usertools", name)
+    loader = importlib.machinery.SourceFileLoader(name.replace("-", "_"), path)
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+def same(what, a, b):
+    a, b = set(a), set(b)
+    assert a == b, f"{what}: only here {sorted(a - b)[:9]}, only there {sorted(b - a)[:9]}"
+
+
+def table_of(pbox):
+    counters = json.loads(subprocess.check_output([pbox, "--counters"], text=True))
+    blocks = {}
+    for c in counters:
+        assert c["name"] not in blocks.setdefault(c["block"], {}), c
+        assert c["help"] and c["kind"] in ("counter", "gauge"), c
+        blocks[c["block"]][c["name"]] = c
+    return blocks
+
+
+def check_source():
+    """Every array of definitions is in the one list, and blocks are registered from there only."""
+    listed = read("lib/control/tables.c")
+    arrays = []
+    for path in glob.glob(os.path.join(TOP, "lib/**/*.[ch]"), recursive=True) + \
+            glob.glob(os.path.join(TOP, "drivers/**/*.[ch]"), recursive=True) + \
+            glob.glob(os.path.join(TOP, "app/pbox/*.[ch]")):
+        name, text = os.path.relpath(path, TOP), read(path)
+        text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+        found = re.findall(r"\bstruct\s+pbox_stat_def\s+(\w+)\s*\[", text)
+        arrays += [x for x in found if name.endswith(".c")]
+        if name.startswith("lib/stats/"):
+            continue
+        assert "pbox_stats_register_hist(" not in text, f"{name}: the list has no histograms"
+        if "pbox_stats_register(" in text:
+            assert name == "lib/control/stats.c", f"{name} registers a block that is not of the list"
+    assert len(arrays) >= 9, arrays
+    for x in arrays:
+        rows = re.findall(r"\[PBOX_COUNTERS_\w+\] = \{[^}]*\b" + x + r"\b[^}]*\}", listed)
+        assert len(rows) == 1, f"{x} stands in lib/control/tables.c {len(rows)} times"
+
+
+def check_doc(pbox):
+    made = subprocess.run([os.path.join(TOP, "usertools/mkcounters")], check=True, text=True, stdout=subprocess.PIPE,
+                          input=subprocess.check_output([pbox, "--counters"], text=True)).stdout
+    assert made == read("doc/counters.md"), "pbox --counters | usertools/mkcounters > doc/counters.md"
+
+
+def check_telemetry(pbox, prefix):
+    """A box with a job shows every name of the table, and no other."""
+    ctl, table = program("pbox-ctl"), table_of(pbox)
+    box = ctl.Box(prefix)
+    same("blocks", box.ask("/pbox/counters"), table)
+    for block, defs in table.items():
+        told = box.ask("/pbox/counters", block)
+        same(block, told, defs)
+        for name, x in told.items():
+            assert (x["unit"], x["kind"], x["help"]) == tuple(defs[name][k] for k in ("unit", "kind", "help")), x
+    for block in ("port", "core", "shard", "registrar", "control"):
+        instances = [x for x in ctl.pages(box, "/pbox/stats", block).values() if isinstance(x, dict)]
+        assert instances, block
+        for x in instances:
+            same(block, x, table[block])
+    for command, word, prefix_, block in (("/pbox/cores", None, "core", "load"), ("/pbox/jobs", None, "job", "job"),
+                                          ("/pbox/workers", "j1", "worker", "worker"), ("/pbox/ports", None, "port", "port")):
+        found = ctl.entries(ctl.pages(box, command, word), prefix_)
+        assert found, command
+        for _, x in found:
+            assert set(table[block]) <= set(x), (command, set(table[block]) - set(x))
+    for x in box.ask("/pbox/pools").values():
+        assert set(table["pool"]) <= set(x), x
+
+
+def parse(text):
+    """Prometheus' text format: family -> (kind, help, samples)."""
+    families, name = {}, None
+    for line in text.splitlines():
+        if line.startswith("# HELP "):
+            name, _, rest = line[7:].partition(" ")
+            families.setdefault(name, {"samples": []})["help"] = rest
+        elif line.startswith("# TYPE "):
+            name, _, rest = line[7:].partition(" ")
+            families.setdefault(name, {"samples": []})["kind"] = rest
+        elif line and not line.startswith("#"):
+            found = re.fullmatch(r"(\w+)(?:\{(.*)\})? ([-+.e\d]+)", line)
+            assert found, line
+            families[found[1]]["samples"].append((dict(re.findall(r'(\w+)="([^"]*)"', found[2] or "")), float(found[3])))
+    return families
+
+
+def expected(export, table):
+    names = {}
+    for block, defs in table.items():
+        for c in defs.values():
+            name = export.family(block, c["name"], c["unit"]) + ("_total" if c["kind"] == "counter" else "")
+            assert name not in names, f"{name} is two counters"
+            names[name] = c
+    return names
+
+
+def check_exporter(pbox, prefix):
+    export, table = program("pbox-exporter"), table_of(pbox)
+    text = subprocess.check_output([os.path.join(TOP, "usertools/pbox-exporter"), "-f", prefix, "--once"], text=True)
+    families, names = parse(text), expected(export, table)
+    same("metrics", set(families) - {"pbox_finding"}, set(names) | set(export.OWN) - {"pbox_finding"})
+    for name, c in names.items():
+        f = families[name]
+        assert f["kind"] == c["kind"] and f["help"] == c["help"] and f["samples"], (name, f)
+    assert families["pbox_up"]["samples"] == [({}, 1.0)]
+    for x in ("pbox_job_joined_workers", "pbox_worker_round", "pbox_core_rx_packets_total", "pbox_shard_rounds_fragments_total"):
+        assert all(v > 0 for _, v in families[x]["samples"]), x
+    promtool = subprocess.run(["promtool", "check", "metrics"], input=text, text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, check=False)
+    assert promtool.returncode == 0, promtool.stdout
+
+
+def check_gone(prefix):
+    """A box that is not there is pbox_up 0, and exit status 1."""
+    run = subprocess.run([os.path.join(TOP, "usertools/pbox-exporter"), "-f", prefix + "-not", "--once"], text=True,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    assert run.returncode == 1 and parse(run.stdout)["pbox_up"]["samples"] == [({}, 0.0)] and "no" in run.stderr.lower(), run
+
+
+def check_dashboard(pbox):
+    """The dashboard and the alerts use what exists."""
+    export = program("pbox-exporter")
+    exist = set(expected(export, table_of(pbox))) | set(export.OWN)
+    board = json.loads(read("config/prometheus/pbox-dashboard.json"))
+    used = [t["expr"] for panel in board["panels"] for t in panel["targets"]]
+    used += [x["query"] for x in board["templating"]["list"]]
+    used += re.findall(r"expr: (.*?)\n        (?:for|labels):", read("config/prometheus/alerts.yml"), re.S)
+    names = {x for text in used for x in re.findall(r"\bpbox_\w+", text)}
+    assert len(names) > 20 and names <= exist, names - exist
+
+
+def check_rules():
+    for cmd in (["check", "rules", "alerts.yml"], ["test", "rules", "alerts_test.yml"]):
+        run = subprocess.run(["promtool", *cmd], cwd=os.path.join(TOP, "config/prometheus"), text=True,
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        assert run.returncode == 0 and "SUCCESS" in run.stdout, run.stdout
+
+
+def get(url, accept=None):
+    # no proxy is asked for what is on this machine
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(urllib.request.Request(url, headers={"Accept": accept} if accept else {}), timeout=10) as r:
+        return r.headers["Content-Type"], r.read().decode()
+
+
+def check_scrape(exporter, prometheus):
+    """OpenMetrics over HTTP, and a real Prometheus that takes it."""
+    kind, text = get(f"http://{exporter}/metrics", "application/openmetrics-text; version=1.0.0")
+    assert kind.startswith("application/openmetrics-text"), kind
+    assert text.endswith("# EOF\n") and "# UNIT pbox_core_rx_bytes bytes\n" in text, text[-80:]
+    for line in text.splitlines():
+        unit = re.fullmatch(r"# UNIT (\w+) (\w+)", line)
+        assert not unit or unit[1].endswith("_" + unit[2]), line
+    try:
+        get(f"http://{exporter}/other")
+        raise AssertionError("only /metrics is there")
+    except urllib.error.HTTPError as e:
+        assert e.code == 404
+    end = time.monotonic() + 40
+    while True:
+        try:
+            target = json.loads(get(f"http://{prometheus}/api/v1/targets")[1])["data"]["activeTargets"][0]
+            query = urllib.parse.quote('pbox_worker_contributions_fragments_total{job_name="j1"}')
+            found = json.loads(get(f"http://{prometheus}/api/v1/query?query={query}")[1])["data"]["result"]
+            if target["health"] == "up" and len(found) == 2 and all(float(x["value"][1]) > 0 for x in found):
+                break
+            text = json.dumps([target, found])
+        except (OSError, KeyError, IndexError) as e:
+            text = repr(e)
+        assert time.monotonic() < end, text
+        time.sleep(0.3)
+    meta = json.loads(get(f"http://{prometheus}/api/v1/metadata?metric=pbox_core_rx_bytes")[1])["data"]
+    assert meta["pbox_core_rx_bytes"][0]["type"] == "counter" and meta["pbox_core_rx_bytes"][0]["unit"] == "bytes", meta
+
+
+def check_balance(prefix):
+    """At rest all that was received is accounted for, at every level; on every core, too."""
+    ctl = program("pbox-ctl")
+    box = ctl.Box(prefix)
+    end = time.monotonic() + 20
+    while True:
+        answers = [box.ask("/pbox/drops")] + [box.ask("/pbox/drops", i) for i in range(box.ask("/pbox/cores")["cores"])]
+        levels = [(name, x) for a in answers for name, x in a.items() if isinstance(x, dict) and "received" in x]
+        if all(x["unaccounted"] == 0 for _, x in levels) or time.monotonic() > end:
+            break
+        time.sleep(0.05)
+    assert len(levels) >= 8
+    for name, x in levels:
+        drops = sum((x["drops"] or {}).values())
+        assert x["unaccounted"] == 0 and x["dropped"] == drops, (name, x)
+        assert x["received"] + x.get("from_other_cores", 0) == x["accepted"] + drops, (name, x)
+    return answers[0]
+
+
+def check_hostile(prefix):
+    """What the enemies sent is in the drops, by name."""
+    a = check_balance(prefix)
+    assert a["frames"]["dropped"] > 0 and a["control_frames"]["dropped"] > 0 and a["packets"]["dropped"] > 0, a
+    assert {"frame_magic", "frame_truncated"} & set(a["frames"]["drops"]), a["frames"]
+    assert "drop_session_unknown" in a["data_frames"]["drops"], a["data_frames"]
+
+
+def check_errors(prefix):
+    """Parameters are taken strictly, and errors say what is possible."""
+    box = program("pbox-ctl").Box(prefix)
+    wrong = ["/pbox/workers", "/pbox/workers,nobody", "/pbox/workers,j1,2", "/pbox/workers,j1,-1", "/pbox/workers,j1,0,1",
+             "/pbox/slots,j1,x", "/pbox/slots", "/pbox/cores,1x", "/pbox/cores,99", "/pbox/cores,0,0", "/pbox/ports,77",
+             "/pbox/ports, 0", "/pbox/pools,1", "/pbox/drops,9", "/pbox/drops,+0", "/pbox/counters,none", "/pbox/stats,none",
+             "/pbox/stats,job", "/pbox/jobs,99999999999999999999", "/pbox/log,loud", "/pbox/log,info,x", "/pbox/set,drain",
+             "/pbox/set,drain,3", "/pbox/set,drain,off", "/pbox/set,drain,1h", "/pbox/set,drain,-1s", "/pbox/set,nothing,1s",
+             "/pbox/set,stats-interval,10ms", "/pbox/kick", "/pbox/kick,j1", "/pbox/kick,j1,2", "/pbox/kick,j1,x",
+             "/pbox/kick,nobody,0", "/pbox/drain,maybe", "/pbox/log," + "x" * 300, "/pbox/why,nobody", "/pbox/health,1"]
+    for text in wrong:
+        answer = box.ask(*text.split(",", 1))
+        assert list(answer) == ["error"] and len(answer["error"]) > 8, (text, answer)
+
+
+def main():
+    globals()["check_" + sys.argv[1]](*sys.argv[2:])
+
+
+if __name__ == "__main__":
+    main()

@@ -15,7 +15,7 @@
 #define STOLEN         100               /* permille of the time that others have its CPU */
 #define FULL           950               /* permille of the time that a core is busy */
 #define POOL_LOW       16                /* one in so many packets is left */
-#define SLOW_SHARE     4 / 5             /* of the fragments come last from one worker, */
+#define SLOW_SHARE     4 / 5             /* of the time that contributions wait, for one worker, */
 #define SLOW_TIME      200               /* permille of the time: that long the others waited */
 #define SLOW_FRAGMENTS 4                 /* fewer are chance */
 #define LOSSY          10                /* permille of contributions that are sent again */
@@ -198,12 +198,12 @@ next_of_worker(struct list *l, const char *cause, const struct pbox_job *job, un
 	return f;
 }
 
-/* Of all fragments that were finished: who came last nearly always, and how long was that? */
+/* Of all the time that contributions waited for the last one: who came last, and for how long? */
 static void
 find_last(struct list *l, const struct pbox_job *job, const struct pbox_worker_stats *a,
 	uint32_t rounds)
 {
-	uint64_t all = 0, most = 0, waited_ns = 0, window = l->b->at_ns - l->a->at_ns, lost;
+	uint64_t all = 0, most = 0, fragments = 0, window = l->b->at_ns - l->a->at_ns, each;
 	struct health_finding *f;
 	unsigned who = 0;
 
@@ -211,28 +211,53 @@ find_last(struct list *l, const struct pbox_job *job, const struct pbox_worker_s
 		struct pbox_worker_stats b;
 
 		pbox_registrar_worker(l->c->registrar, job, w, &b);
-		all += b.last - a[w].last;
-		if (b.last - a[w].last <= most)
+		all += b.waited_ns - a[w].waited_ns;
+		if (b.waited_ns - a[w].waited_ns <= most)
 			continue;
-		most = b.last - a[w].last;
-		waited_ns = b.waited_ns - a[w].waited_ns;
+		most = b.waited_ns - a[w].waited_ns;
+		fragments = b.last - a[w].last;
 		who = w;
 	}
-	if (job->workers < 2 || most < SLOW_FRAGMENTS || most < all * SLOW_SHARE)
+	if (job->workers < 2 || fragments < SLOW_FRAGMENTS || most < all * SLOW_SHARE)
 		return;
 	/* fragments of a round wait at the same time */
-	lost = waited_ns / most * rounds;
-	if (lost * 1000 < window * SLOW_TIME)
+	each = most / fragments;
+	if (each * rounds * 1000 < window * SLOW_TIME)
 		return;
 	f = next_of_worker(l, "slow_worker", job, who);
 	if (f != NULL)
 		say(f,
 			"its host is slower, does more, or its packets get lost: top, ethtool -S "
 			"there",
-			"job '%.24s': worker %u (%.20s) is slow: last with %" PRIu64
-			" %% of the fragments, %" PRIu64 " ms each",
-			job->name, who, job->member[who].host, most * 100 / all,
-			waited_ns / most / NS_PER_MS);
+			"job '%.24s': worker %u (%.20s) is slow: %" PRIu64
+			" %% of all waiting is for it, %" PRIu64 " ms each time",
+			job->name, who, job->member[who].host, most * 100 / all, each / NS_PER_MS);
+}
+
+/* Contributions are there, none came since the window began: fragments of one round may be further than
+ * others, and then only the data cores know who is missing. */
+static void
+find_stalled(struct list *l, const struct pbox_job *job, const struct pbox_worker_stats *a)
+{
+	uint64_t before = 0, came = 0, complete = 0;
+	struct health_finding *f;
+
+	for (unsigned w = 0; w < job->workers; w++) {
+		struct pbox_worker_stats b;
+
+		pbox_registrar_worker(l->c->registrar, job, w, &b);
+		before += a[w].contributions;
+		came += b.contributions;
+		complete += b.last;
+	}
+	if (came != before || came <= complete * job->workers)
+		return;
+	f = next(l, "slow_worker", true);
+	if (f == NULL)
+		return;
+	snprintf(f->job, sizeof(f->job), "%s", job->name);
+	say(f, "pbox-ctl why JOB names them", "job '%.40s' stands still: it waits for workers",
+		job->name);
 }
 
 /* No round was finished, and somebody has begun a new one: who has not? */
@@ -248,8 +273,11 @@ find_behind(struct list *l, const struct pbox_job *job, const struct pbox_worker
 	for (unsigned w = 0; w < job->workers; w++)
 		if (pbox_serial_diff(a[w].round, newest) > 0)
 			newest = a[w].round;
-	if (newest == done) /* when the window began nobody waited */
+	if (newest ==
+		done) { /* nobody is further than what is finished, of which there may be a part */
+		find_stalled(l, job, a);
 		return;
+	}
 	for (unsigned w = 0; w < job->workers; w++) {
 		struct pbox_worker_stats b;
 

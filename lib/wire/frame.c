@@ -199,28 +199,66 @@ pbox_frame_open(const void *buf, size_t len, struct pbox_hdr *hdr, size_t *size,
 
 static_assert(AT_TOKEN == 6 && AT_WORKER == 16 && AT_FRAG == 26 && AT_BASE == 34 &&
 		      AT_SERVED == 40 && AT_WEIGHT == 46 && AT_TS == 50 && AT_HELD == 54,
-	"the words of pbox_frame_encode()");
+	"the words of a header");
+
+static inline void template(
+	struct pbox_frame_template *t, const struct pbox_hdr *h, uint32_t payload_crc)
+{
+	t->w[0] = PBOX_MAGIC | PBOX_VERSION_WIRE << 8 | (uint64_t)h->type << 16 |
+		  (uint64_t)h->prio << 24;
+	t->w[1] = (uint64_t)h->job << 48;
+	t->w[2] = (uint64_t)h->incarnation << 16 | (uint64_t)h->chunk << 48;
+	t->w[3] = h->chunk >> 16 | (uint64_t)h->frag << 16 | (uint64_t)h->length << 32 |
+		  (uint64_t)h->round << 48;
+	t->w[4] = h->round >> 16 | (uint64_t)h->base << 16 | (uint64_t)h->map_epoch << 48;
+	t->w[5] = h->served | (uint64_t)h->format << 16 | (uint64_t)h->fmt_arg << 24 |
+		  (uint64_t)h->aux << 32 | (uint64_t)h->weight << 48;
+	t->w[6] = h->weight >> 16;
+	t->payload_crc = payload_crc;
+}
+
+static inline void
+encode_to(uint8_t *p, const struct pbox_frame_template *t, const struct pbox_hdr_to *to)
+{
+	struct words x;
+
+	x.w[0] = htole64(t->w[0] | (uint64_t)to->flags << 32 | to->token << 48);
+	x.w[1] = htole64(t->w[1] | to->token >> 16);
+	x.w[2] = htole64(t->w[2] | to->worker);
+	x.w[3] = htole64(t->w[3]);
+	x.w[4] = htole64(t->w[4]);
+	x.w[5] = htole64(t->w[5]);
+	x.w[6] = htole64(t->w[6] | (uint64_t)to->ts << 16 | (uint64_t)to->held << 48);
+	x.last = htole16((uint16_t)(to->held >> 16));
+	memcpy(p, x.w, sizeof(x.w));
+	memcpy(p + sizeof(x.w), &x.last, sizeof(x.last));
+	st32(p + AT_CRC, header_crc(t->payload_crc, &x));
+}
+
+void
+pbox_frame_template(struct pbox_frame_template *t, const struct pbox_hdr *h, uint32_t payload_crc)
+{
+	template(t, h, payload_crc);
+}
+
+void
+pbox_frame_encode_to(void *buf, const struct pbox_frame_template *t, const struct pbox_hdr_to *to)
+{
+	encode_to(buf, t, to);
+}
 
 void
 pbox_frame_encode(void *buf, const struct pbox_hdr *h, uint32_t payload_crc)
 {
-	uint8_t *p = buf;
-	struct words x;
+	const struct pbox_hdr_to to = {.token = h->token,
+		.ts = h->ts,
+		.held = h->held,
+		.worker = h->worker,
+		.flags = h->flags};
+	struct pbox_frame_template t;
 
-	x.w[0] = htole64(PBOX_MAGIC | PBOX_VERSION_WIRE << 8 | (uint64_t)h->type << 16 |
-			 (uint64_t)h->prio << 24 | (uint64_t)h->flags << 32 | h->token << 48);
-	x.w[1] = htole64(h->token >> 16 | (uint64_t)h->job << 48);
-	x.w[2] = htole64(h->worker | (uint64_t)h->incarnation << 16 | (uint64_t)h->chunk << 48);
-	x.w[3] = htole64(h->chunk >> 16 | (uint64_t)h->frag << 16 | (uint64_t)h->length << 32 |
-			 (uint64_t)h->round << 48);
-	x.w[4] = htole64(h->round >> 16 | (uint64_t)h->base << 16 | (uint64_t)h->map_epoch << 48);
-	x.w[5] = htole64(h->served | (uint64_t)h->format << 16 | (uint64_t)h->fmt_arg << 24 |
-			 (uint64_t)h->aux << 32 | (uint64_t)h->weight << 48);
-	x.w[6] = htole64(h->weight >> 16 | (uint64_t)h->ts << 16 | (uint64_t)h->held << 48);
-	x.last = htole16((uint16_t)(h->held >> 16));
-	memcpy(p, x.w, sizeof(x.w));
-	memcpy(p + sizeof(x.w), &x.last, sizeof(x.last));
-	st32(p + AT_CRC, header_crc(payload_crc, &x));
+	template(&t, h, payload_crc);
+	encode_to(buf, &t, &to);
 }
 
 size_t

@@ -245,6 +245,26 @@ bool pbox_frame_verify(const void *payload, uint32_t payload_crc);
  */
 void pbox_frame_encode(void *buf, const struct pbox_hdr *hdr, uint32_t payload_crc);
 
+/** The fields of a header in which answers with one payload differ. */
+struct pbox_hdr_to {
+	uint64_t token;
+	uint32_t ts, held;
+	uint16_t worker, flags;
+};
+
+/** The rest of it, ready to be written. */
+struct pbox_frame_template {
+	uint64_t w[7];
+	uint32_t payload_crc;
+};
+
+/** As for pbox_frame_encode(); the fields of struct pbox_hdr_to are not looked at. */
+void pbox_frame_template(
+	struct pbox_frame_template *t, const struct pbox_hdr *hdr, uint32_t payload_crc);
+/** What pbox_frame_encode() writes for a header with these fields. */
+void pbox_frame_encode_to(
+	void *buf, const struct pbox_frame_template *t, const struct pbox_hdr_to *to);
+
 /** Encode header and CRC for the payload that already stands at @p buf + PBOX_HDR_LEN; returns
  * the frame's size in bytes. With flag AUTH that includes the tag, which is the caller's to write. */
 size_t pbox_frame_seal(void *buf, const struct pbox_hdr *hdr);

@@ -138,6 +138,44 @@ test_header_layout(void)
 	CU_ASSERT_EQUAL(with[PBOX_HDR_LEN], 0xEE);
 }
 
+static uint64_t
+next_random(uint64_t *x)
+{
+	*x = *x * 6364136223846793005u + 1442695040888963407u;
+	return *x >> 32 | *x << 32;
+}
+
+/* one template, and what each of its receivers gets */
+static void
+test_template(void)
+{
+	uint64_t x = 3;
+
+	for (unsigned i = 0; i < 1000; i++) {
+		uint8_t want[PBOX_HDR_LEN], got[PBOX_HDR_LEN];
+		struct pbox_frame_template t;
+		struct pbox_hdr h, other;
+		struct pbox_hdr_to to;
+		uint32_t crc = (uint32_t)next_random(&x);
+
+		for (size_t k = 0; k < sizeof(h); k++)
+			((uint8_t *)&h)[k] = (uint8_t)next_random(&x);
+		other = h; /* of which these fields are not looked at */
+		other.token = next_random(&x);
+		other.ts = other.held = (uint32_t)next_random(&x);
+		other.worker = other.flags = (uint16_t)next_random(&x);
+		to = (struct pbox_hdr_to){.token = h.token,
+			.ts = h.ts,
+			.held = h.held,
+			.worker = h.worker,
+			.flags = h.flags};
+		pbox_frame_encode(want, &h, crc);
+		pbox_frame_template(&t, &other, crc);
+		pbox_frame_encode_to(got, &t, &to);
+		CU_ASSERT_EQUAL(memcmp(got, want, sizeof(want)), 0);
+	}
+}
+
 static void
 test_round_trip(void)
 {
@@ -402,6 +440,7 @@ test_names(void)
 const struct unit_test unit_tests[] = {
 	{"CRC32C against RFC 3720 and its definition", test_crc32c},
 	{"each field stands at its offset", test_header_layout},
+	{"one header for several receivers", test_template},
 	{"decode returns what encode wrote", test_round_trip},
 	{"known types and flags", test_types_and_flags},
 	{"drops in the order of R2.1", test_order_of_drops},

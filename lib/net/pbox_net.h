@@ -268,24 +268,24 @@ struct pbox_net_to {
 /** Fill @p o: from nif, Don't Fragment, TTL 64, DSCP and ECN as in @p tos. */
 void pbox_net_udp_origin(struct pbox_net_udp_origin *o, const struct pbox_net_if *nif, uint8_t tos);
 
-/** What pbox_net_udp_header() writes. */
+/** Everything of it but the total length; @p sum is that of the IPv4 header without id, destination
+ * and checksum. */
 static inline void
-pbox_net_udp_header_to(const struct pbox_net_udp_origin *o, void *frame,
-	const struct pbox_net_to *to, uint16_t payload_len, uint16_t ip_id)
+pbox_net_udp_header_from(const struct pbox_net_udp_origin *o, void *frame,
+	const struct pbox_net_to *to, uint32_t sum, uint16_t udp_len, uint16_t ip_id)
 {
 	uint8_t *p = (uint8_t *)frame, v[8];
-	uint16_t udp_len = (uint16_t)(payload_len + PBOX_NET_UDP_LEN), words[2], check;
-	uint64_t sum = o->ip_sum;
+	uint16_t id, check;
 
-	pbox_net_put_be16(v, (uint16_t)(udp_len + PBOX_NET_IP_LEN));
-	pbox_net_put_be16(v + 2, ip_id);
-	memcpy(words, v, 4);
-	sum += (uint64_t)words[0] + words[1] + (to->ip & 0xFFFF) + (to->ip >> 16);
-	check = (uint16_t)~pbox_net_sum_fold(sum);
+	pbox_net_put_be16(v, ip_id);
+	memcpy(&id, v, 2);
+	sum += id + (to->ip & 0xFFFF) + (to->ip >> 16);
+	sum = (sum & 0xFFFF) + (sum >> 16);
+	check = (uint16_t) ~((sum & 0xFFFF) + (sum >> 16));
 	memcpy(p, o->bytes, PBOX_NET_ETH_LEN + PBOX_NET_IP_LEN);
 	memcpy(p, to->mac, 6);
 	p += PBOX_NET_ETH_LEN;
-	memcpy(p + 2, v, 4);
+	memcpy(p + 4, v, 2);
 	memcpy(p + 10, &check, 2);
 	memcpy(p + 16, &to->ip, 4);
 	p += PBOX_NET_IP_LEN;
@@ -294,6 +294,43 @@ pbox_net_udp_header_to(const struct pbox_net_udp_origin *o, void *frame,
 	pbox_net_put_be16(v + 4, udp_len);
 	v[6] = v[7] = 0; /* no checksum */
 	memcpy(p, v, 8);
+}
+
+/** What pbox_net_udp_header() writes. */
+static inline void
+pbox_net_udp_header_to(const struct pbox_net_udp_origin *o, void *frame,
+	const struct pbox_net_to *to, uint16_t payload_len, uint16_t ip_id)
+{
+	uint16_t udp_len = (uint16_t)(payload_len + PBOX_NET_UDP_LEN), word;
+	uint8_t total[2];
+
+	pbox_net_put_be16(total, (uint16_t)(udp_len + PBOX_NET_IP_LEN));
+	memcpy(&word, total, 2);
+	pbox_net_udp_header_from(o, frame, to, (uint32_t)o->ip_sum + word, udp_len, ip_id);
+	memcpy((uint8_t *)frame + PBOX_NET_ETH_LEN + 2, total, 2);
+}
+
+/** The headers of datagrams from one port that have one length. */
+static inline void
+pbox_net_udp_origin_sized(struct pbox_net_udp_origin *sized, const struct pbox_net_udp_origin *o,
+	uint16_t payload_len)
+{
+	uint16_t word;
+
+	*sized = *o;
+	pbox_net_put_be16(sized->bytes + PBOX_NET_ETH_LEN + 2,
+		(uint16_t)(payload_len + PBOX_NET_UDP_LEN + PBOX_NET_IP_LEN));
+	memcpy(&word, sized->bytes + PBOX_NET_ETH_LEN + 2, 2);
+	sized->ip_sum = pbox_net_sum_fold((uint64_t)o->ip_sum + word);
+}
+
+/** What pbox_net_udp_header() writes, for the @p payload_len that @p sized was made with. */
+static inline void
+pbox_net_udp_header_sized(const struct pbox_net_udp_origin *sized, void *frame,
+	const struct pbox_net_to *to, uint16_t payload_len, uint16_t ip_id)
+{
+	pbox_net_udp_header_from(
+		sized, frame, to, sized->ip_sum, (uint16_t)(payload_len + PBOX_NET_UDP_LEN), ip_id);
 }
 
 /** Add the UDP checksum to a header written by pbox_net_udp_header(), whose payload of the same

@@ -71,7 +71,7 @@ test_udp_header(void)
 	struct pbox_net_to to = {
 		.mac = HOST_MAC, .src_port = 7270, .dst_port = 4242, .ip = host.ip};
 	struct pbox_net_udp_template t;
-	struct pbox_net_udp_origin origin;
+	struct pbox_net_udp_origin origin, sized;
 	uint8_t from_origin[PBOX_NET_HEADERS_LEN];
 	uint16_t id;
 	struct pbox_net_pkt out;
@@ -90,6 +90,10 @@ test_udp_header(void)
 		id = (uint16_t)pbox_random_u64(&r);
 		pbox_net_udp_header(&t, f, len, id);
 		pbox_net_udp_header_to(&origin, from_origin, &to, len, id);
+		CU_ASSERT_EQUAL(memcmp(f, from_origin, sizeof(from_origin)), 0);
+		memset(from_origin, 0xEE, sizeof(from_origin));
+		pbox_net_udp_origin_sized(&sized, &origin, len);
+		pbox_net_udp_header_sized(&sized, from_origin, &to, len, id);
 		CU_ASSERT_EQUAL(memcmp(f, from_origin, sizeof(from_origin)), 0);
 		memcpy(f + PBOX_NET_HEADERS_LEN, payload, len);
 		if (i % 2 == 0)

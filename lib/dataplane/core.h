@@ -74,8 +74,8 @@ struct core {
 	unsigned n_frames;
 	struct pbox_frame frame[PBOX_SHARD_BURST];
 
-	struct stash header, segment; /* of answers: headers, and the payloads behind them */
-	const void *payload;          /* of the latest answer; how long it has been served: */
+	struct stash packets; /* of answers: headers, and the payloads behind them */
+	const void *payload;  /* of the latest answers; how long it has been served: */
 	uint16_t served;
 	uint16_t ip_id;
 
@@ -99,15 +99,16 @@ struct region {
 struct pbox_dp {
 	struct pbox_dp_conf conf;
 	_Atomic bool stop;
+	bool iova_is_va;
 	uint64_t ns_mult, us_mult; /* TSC ticks -> time, 32 bits behind the point */
 	struct pbox_port *port_of[ETHDEVS];
 	uint64_t serves[ETHDEVS]; /* bit i: core i serves this port */
 	struct region region[PBOX_MAX_NODES];
 	unsigned n_regions;
 	struct core *core[PBOX_PORT_CORES];
-	struct pbox_net_udp_origin from[ETHDEVS]; /* datagrams of ports */
-	struct rte_mempool *headers[PBOX_PORT_CORES], *segments[PBOX_PORT_CORES];
-	unsigned n_headers[PBOX_PORT_CORES]; /* in each of the two */
+	struct pbox_net_udp_origin from[ETHDEVS];     /* datagrams of ports */
+	struct rte_mempool *packets[PBOX_PORT_CORES]; /* for answers */
+	unsigned n_packets[PBOX_PORT_CORES];
 
 	/* control thread */
 	struct rte_mempool *control_pool;
@@ -153,6 +154,7 @@ void core_frame_headers(void *at, const struct pbox_net_udp_origin *t, const str
 	uint16_t served, uint16_t ip_id);
 /* tx.c */
 void core_tx(struct core *c, unsigned port, struct rte_mbuf *m);
+void core_tx_all(struct core *c, unsigned port, struct rte_mbuf **m, unsigned n);
 void tx_flush(struct core *c);
 unsigned core_take_tx(struct core *c);
 /* mail.c */

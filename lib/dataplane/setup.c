@@ -56,12 +56,13 @@ extbuf_freed(void *addr, void *opaque)
 }
 
 /*
- * A segment has no memory of its own: it is an external buffer for good, pinned to it in DPDK's
- * words, of which only the address changes. So that it need not be attached and detached for every
- * answer, its count stands in its private area and is set up once.
+ * A packet of an answer is its headers, in the packet's own room, or its payload: then it is an external
+ * buffer, pinned to it in DPDK's words, of which only the address changes. So that nothing need be
+ * attached and detached for every answer, its count stands in its private area and is set up
+ * once. Both kinds are of one pool, as drivers give packets of one pool back together.
  */
 static void
-init_segment(struct rte_mempool *mp, void *arg, void *obj, unsigned i)
+init_packet(struct rte_mempool *mp, void *arg, void *obj, unsigned i)
 {
 	struct rte_mbuf_ext_shared_info *sh = rte_mbuf_to_priv(obj);
 	struct rte_mbuf *m = obj;
@@ -73,13 +74,12 @@ init_segment(struct rte_mempool *mp, void *arg, void *obj, unsigned i)
 	sh->fcb_opaque = sh;
 	rte_mbuf_ext_refcnt_set(sh, 1);
 	m->shinfo = sh;
-	m->ol_flags = RTE_MBUF_F_EXTERNAL;
 }
 
 static struct rte_mempool *
-segment_pool(const char *name, unsigned n, int node)
+packet_pool(const char *name, unsigned n, int node)
 {
-	struct rte_mempool *mp = pbox_port_pool(name, n, PBOX_PORT_MBUF_PRIV, 0, node);
+	struct rte_mempool *mp = pbox_port_pool(name, n, PBOX_PORT_MBUF_PRIV, HEADER_ROOM, node);
 	struct rte_pktmbuf_pool_private *info;
 
 	_Static_assert(sizeof(struct rte_mbuf_ext_shared_info) <= PBOX_PORT_MBUF_PRIV, "fits");
@@ -87,7 +87,7 @@ segment_pool(const char *name, unsigned n, int node)
 		return NULL;
 	info = rte_mempool_get_priv(mp);
 	info->flags |= RTE_PKTMBUF_POOL_F_PINNED_EXT_BUF;
-	rte_mempool_obj_iter(mp, init_segment, NULL);
+	rte_mempool_obj_iter(mp, init_packet, NULL);
 	return mp;
 }
 
@@ -101,40 +101,36 @@ is_served(const struct pbox_port *port, unsigned core)
 	return i < port->conf.n_cores;
 }
 
-/* What lies in the transmit queues of its ports: headers, and as many payload segments. */
+/* What lies in the transmit queues of its ports: headers, and as many payloads. */
 static unsigned
-header_mbufs(const struct pbox_port *port, unsigned n_ports, unsigned core)
+packets_of(const struct pbox_port *port, unsigned n_ports, unsigned core)
 {
 	unsigned n = 512 + STASH;
 
 	for (unsigned p = 0; p < n_ports; p++)
 		if (is_served(&port[p], core))
 			n += port[p].n_txd + RING_HANDOFF;
-	return n;
+	return 2 * n;
 }
 
 static size_t
-headers_bytes(unsigned n)
+packets_bytes(unsigned n)
 {
-	return pbox_port_pool_bytes(n, PBOX_PORT_MBUF_PRIV, HEADER_ROOM) +
-	       pbox_port_pool_bytes(n, PBOX_PORT_MBUF_PRIV, 0);
+	return pbox_port_pool_bytes(n, PBOX_PORT_MBUF_PRIV, HEADER_ROOM);
 }
 
 static int
-core_headers(struct pbox_dp *dp, struct core *c, struct pbox_error *err)
+core_packets(struct pbox_dp *dp, struct core *c, struct pbox_error *err)
 {
-	unsigned i = c->index, n = header_mbufs(dp->conf.port, dp->conf.n_ports, i);
+	unsigned i = c->index, n = packets_of(dp->conf.port, dp->conf.n_ports, i);
 	char name[RTE_MEMPOOL_NAMESIZE];
 
-	snprintf(name, sizeof(name), "pbox_headers_%u", i);
-	dp->headers[i] = pbox_port_pool(name, n, PBOX_PORT_MBUF_PRIV, HEADER_ROOM, c->node);
-	snprintf(name, sizeof(name), "pbox_segments_%u", i);
-	dp->segments[i] = segment_pool(name, n, c->node);
-	if (dp->headers[i] == NULL || dp->segments[i] == NULL)
-		return pbox_memory_fail(err, "packets for answers need", c->node, headers_bytes(n));
-	dp->n_headers[i] = n;
-	c->header.pool = dp->headers[i];
-	c->segment.pool = dp->segments[i];
+	snprintf(name, sizeof(name), "pbox_answers_%u", i);
+	dp->packets[i] = packet_pool(name, n, c->node);
+	if (dp->packets[i] == NULL)
+		return pbox_memory_fail(err, "packets for answers need", c->node, packets_bytes(n));
+	dp->n_packets[i] = n;
+	c->packets.pool = dp->packets[i];
 	return 0;
 }
 
@@ -187,7 +183,7 @@ core_create(struct pbox_dp *dp, unsigned i, struct pbox_error *err)
 	c->shard = pbox_shard_create(&sc);
 	if (c->shard == NULL)
 		return pbox_fail(err, ENOMEM, "data core %u: out of memory for its shard", i);
-	return core_headers(dp, c, err);
+	return core_packets(dp, c, err);
 }
 
 struct pbox_dp *
@@ -202,6 +198,7 @@ pbox_dp_create(const struct pbox_dp_conf *conf, struct pbox_error *err)
 	}
 	PBOX_ASSERT(conf->n_cores <= PBOX_PORT_CORES && conf->n_regions <= PBOX_MAX_NODES);
 	dp->conf = *conf;
+	dp->iova_is_va = rte_eal_iova_mode() == RTE_IOVA_VA;
 	dp->ns_mult = (uint64_t)(1e9 * 4294967296.0 / (double)rte_get_tsc_hz());
 	dp->us_mult = (uint64_t)(1e6 * 4294967296.0 / (double)rte_get_tsc_hz());
 	for (unsigned p = 0; p < conf->n_ports; p++) {
@@ -285,8 +282,7 @@ pbox_dp_drain(struct pbox_dp *dp)
 			rte_pktmbuf_free(m);
 		pbox_shard_destroy(c->shard);
 		c->shard = NULL;
-		empty_stash(&c->header);
-		empty_stash(&c->segment);
+		empty_stash(&c->packets);
 	}
 }
 
@@ -296,7 +292,7 @@ pbox_dp_mbufs(const struct pbox_dp *dp)
 	unsigned n = dp->n_control;
 
 	for (unsigned i = 0; i < dp->conf.n_cores; i++)
-		n += 2 * dp->n_headers[i];
+		n += dp->n_packets[i];
 	return n;
 }
 
@@ -306,8 +302,7 @@ pbox_dp_mbufs_missing(const struct pbox_dp *dp)
 	unsigned n = rte_mempool_in_use_count(dp->control_pool);
 
 	for (unsigned i = 0; i < dp->conf.n_cores; i++)
-		n += rte_mempool_in_use_count(dp->headers[i]) +
-		     rte_mempool_in_use_count(dp->segments[i]);
+		n += rte_mempool_in_use_count(dp->packets[i]);
 	return n;
 }
 
@@ -319,7 +314,7 @@ pbox_dp_core_bytes(const struct pbox_port *port, unsigned n_ports, unsigned core
 	for (unsigned p = 0; p < n_ports; p++)
 		if (is_served(&port[p], core))
 			n += rings_port_bytes(&port[p]);
-	return n + headers_bytes(header_mbufs(port, n_ports, core));
+	return n + packets_bytes(packets_of(port, n_ports, core));
 }
 
 size_t
@@ -338,8 +333,7 @@ pbox_dp_destroy(struct pbox_dp *dp)
 		if (dp->core[i] != NULL)
 			pbox_shard_destroy(dp->core[i]->shard);
 		rte_free(dp->core[i]);
-		rte_mempool_free(dp->headers[i]);
-		rte_mempool_free(dp->segments[i]);
+		rte_mempool_free(dp->packets[i]);
 	}
 	rte_mempool_free(dp->control_pool);
 	for (unsigned i = 0; i < dp->n_regions; i++)

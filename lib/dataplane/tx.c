@@ -49,21 +49,29 @@ outbox_flush(struct core *c, struct outbox *o)
 		c->transmit_tsc += rte_rdtsc() - began;
 }
 
-/* Send a packet through a port, at the end of this turn at the latest. */
+/* Send packets through a port, at the end of this turn at the latest. */
 void
-core_tx(struct core *c, unsigned port, struct rte_mbuf *m)
+core_tx_all(struct core *c, unsigned port, struct rte_mbuf **m, unsigned n)
 {
 	struct outbox *o;
 
 	if (port >= ETHDEVS || c->outbox_of[port] < 0) {
-		count(c, PBOX_CS_TX_DROPPED, 1);
-		rte_pktmbuf_free(m);
+		count(c, PBOX_CS_TX_DROPPED, n);
+		rte_pktmbuf_free_bulk(m, n);
 		return;
 	}
 	o = &c->out[c->outbox_of[port]];
-	o->m[o->n++] = m;
-	if (o->n == o->burst)
-		outbox_flush(c, o);
+	for (unsigned i = 0; i < n; i++) {
+		o->m[o->n++] = m[i];
+		if (o->n == o->burst)
+			outbox_flush(c, o);
+	}
+}
+
+void
+core_tx(struct core *c, unsigned port, struct rte_mbuf *m)
+{
+	core_tx_all(c, port, &m, 1);
 }
 
 void

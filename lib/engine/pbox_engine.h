@@ -48,6 +48,27 @@ struct pbox_send {
 	const uint8_t *tag_key, *digest;
 };
 
+/** A receiver of a frame that goes to several. */
+struct pbox_send_to {
+	struct pbox_hdr_to hdr; /**< in place of these fields of the frame */
+	const struct pbox_peer *peer;
+};
+
+/** What one of them gets. */
+static inline struct pbox_send
+pbox_send_for(const struct pbox_send *s, const struct pbox_send_to *to)
+{
+	struct pbox_send one = *s;
+
+	one.hdr.token = to->hdr.token;
+	one.hdr.ts = to->hdr.ts;
+	one.hdr.held = to->hdr.held;
+	one.hdr.worker = to->hdr.worker;
+	one.hdr.flags = to->hdr.flags;
+	one.peer = to->peer;
+	return one;
+}
+
 /** Where an endpoint's chunks live. */
 struct pbox_engine_endpoint {
 	struct pbox_endpoint addr;

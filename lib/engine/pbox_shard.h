@@ -83,6 +83,10 @@ struct pbox_shard_ops {
 	void (*release)(void *ctx, void *const *handle, unsigned n);
 	/** Answer a mail. */
 	void (*mail)(void *ctx, const struct pbox_mail *m);
+	/** Send one frame to @p n receivers, as send() of pbox_send_for() would to each. NULL: that is
+	 * done. */
+	void (*send_all)(
+		void *ctx, const struct pbox_send *s, const struct pbox_send_to *to, unsigned n);
 };
 
 struct pbox_shard_conf {

@@ -299,6 +299,7 @@ act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 		else
 			shard_initialise(s, g, f);
 	} else if (f->hdr.type == PBOX_RESTORE) {
+		shard_send_late(s);
 		if (is_newest_pull(s, g, f))
 			shard_restore(s, g, f);
 		else

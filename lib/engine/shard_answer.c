@@ -34,7 +34,7 @@ shard_answer_at(const struct target *g)
 
 /* What all answers with the current version of a fragment have in common. */
 static struct pbox_send
-result(const struct target *g)
+result(const struct pbox_shard *s, const struct target *g)
 {
 	const struct pbox_table *t = g->st->t;
 
@@ -42,13 +42,15 @@ result(const struct target *g)
 		.hdr =
 			{
 				.type = PBOX_RESULT,
-				.flags = PBOX_F_LAST,
+				.job = g->j->job->id,
+				.incarnation = s->conf.incarnation,
 				.chunk = g->chunk,
 				.frag = g->frag,
 				.length =
 					(uint16_t)(g->elements * pbox_format_size(t->pull_format)),
 				.round = g->slot->version,
 				.base = g->slot->version,
+				.map_epoch = PBOX_MAP_EPOCH,
 				.format = t->pull_format,
 				.aux = g->slot->contributors,
 				.weight = g->slot->samples,
@@ -59,24 +61,70 @@ result(const struct target *g)
 	};
 }
 
-static inline void
-send_result_to(struct pbox_shard *s, const struct target *g, struct pbox_send *out, unsigned worker)
+static inline struct pbox_send_to
+receiver(struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts, uint32_t held)
 {
-	out->hdr.flags = PBOX_F_LAST;
-	address(s, g->j, worker, out);
-	out->peer = &peer_of(s, g, worker)->at;
-	s->conf.ops->send(s->conf.ctx, out);
+	struct shard_member *m = &g->j->member[worker];
+	bool ce = m->ce;
+
+	if (ce)
+		m->ce = false;
+	return (struct pbox_send_to){
+		.hdr = {.token = atomic_load_explicit(
+				&g->j->job->token[worker], memory_order_relaxed),
+			.ts = ts,
+			.held = held,
+			.worker = (uint16_t)worker,
+			.flags = ce ? PBOX_F_LAST | PBOX_F_ECE : PBOX_F_LAST},
+		.peer = &peer_of(s, g, worker)->at,
+	};
+}
+
+static void
+send_result(struct pbox_shard *s, const struct target *g, const struct pbox_send *out,
+	const struct pbox_send_to *to, unsigned n)
+{
+	bool tagged = g->j->tagged != 0;
+	const uint8_t *digest = NULL;
+
+	pbox_stat_add(&s->stats[PBOX_SS_TX_RESULT], n);
+	pbox_stat_add(&s->stats[PBOX_SS_TX_RESULT_BYTES], (uint64_t)n * out->hdr.length);
+	if (s->conf.ops->send_all != NULL && !tagged) {
+		s->conf.ops->send_all(s->conf.ctx, out, to, n);
+		return;
+	}
+	for (unsigned i = 0; i < n; i++) {
+		struct pbox_send one = pbox_send_for(out, &to[i]);
+
+		if (tagged) {
+			one.digest = digest; /* one for all */
+			engine_auth_seal(g->j->job, to[i].hdr.worker, &s->tag, &one);
+			digest = one.digest;
+		}
+		s->conf.ops->send(s->conf.ctx, &one);
+	}
+}
+
+void
+shard_send_late(struct pbox_shard *s)
+{
+	struct pbox_send out;
+
+	if (s->n_late == 0)
+		return;
+	out = result(s, &s->late);
+	send_result(s, &s->late, &out, s->late_to, s->n_late);
+	s->n_late = 0;
 }
 
 void
 shard_send_result(struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts)
 {
-	struct pbox_send out = result(g);
-
-	out.hdr.ts = ts;
-	count(s, PBOX_SS_TX_RESULT);
-	pbox_stat_add(&s->stats[PBOX_SS_TX_RESULT_BYTES], out.hdr.length);
-	send_result_to(s, g, &out, worker);
+	if (s->n_late == SHARD_RECEIVERS || (s->n_late > 0 && s->late.slot != g->slot))
+		shard_send_late(s);
+	if (s->n_late == 0)
+		s->late = *g;
+	s->late_to[s->n_late++] = receiver(s, g, worker, ts, 0);
 }
 
 void
@@ -85,19 +133,21 @@ shard_send_results(struct pbox_shard *s, const struct target *g)
 	const struct pbox_round *r = g->slot->round;
 	unsigned words = (g->j->job->workers + 63u) / 64, n = 0;
 	uint32_t now_us = (uint32_t)(s->now_ns / 1000);
-	struct pbox_send out = result(g);
+	struct pbox_send out = result(s, g);
+	struct pbox_send_to to[SHARD_RECEIVERS];
 
 	for (unsigned i = 0; i < words; i++)
 		for (uint64_t left = r->want[i]; left != 0; left &= left - 1) {
 			unsigned w = i * 64 + (unsigned)__builtin_ctzll(left);
 
-			out.hdr.ts = r->from[w].ts;
-			out.hdr.held = now_us - r->from[w].at_us;
-			send_result_to(s, g, &out, w);
-			n++;
+			to[n++] = receiver(s, g, w, r->from[w].ts, now_us - r->from[w].at_us);
+			if (n == SHARD_RECEIVERS) {
+				send_result(s, g, &out, to, n);
+				n = 0;
+			}
 		}
-	pbox_stat_add(&s->stats[PBOX_SS_TX_RESULT], n);
-	pbox_stat_add(&s->stats[PBOX_SS_TX_RESULT_BYTES], (uint64_t)n * out.hdr.length);
+	if (n > 0)
+		send_result(s, g, &out, to, n);
 }
 
 /* First worker that has not contributed to the round in progress. */

@@ -136,6 +136,9 @@ struct target {
 	uint16_t frag;
 };
 
+/* Answers with one payload that are built together. */
+#define SHARD_RECEIVERS 32
+
 struct pbox_shard {
 	struct pbox_shard_conf conf;
 	struct pbox_shard_job **job; /* max_jobs, by number */
@@ -145,6 +148,10 @@ struct pbox_shard {
 	 * the payloads of the next are fetched while one is summed. */
 	unsigned n_ready;
 	struct target ready[PBOX_SHARD_BURST];
+	/* Results that were asked for in a row, all of one fragment. */
+	unsigned n_late;
+	struct target late;
+	struct pbox_send_to late_to[SHARD_RECEIVERS];
 	float *weight;        /* PBOX_MAX_WORKERS: factors of one sum */
 	const void **present; /* PBOX_MAX_WORKERS: its sources, where some are missing */
 	bool intact;          /* its contributions are */
@@ -267,7 +274,9 @@ void shard_stage_after(struct pbox_shard *s, struct pbox_stage *stage, const str
 	__attribute__((cold));
 
 /* Answers (shard_answer.c). ts: of the frame that is answered. */
+/* At the end of the burst at the latest, and before the fragment gets a new version. */
 void shard_send_result(struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts);
+void shard_send_late(struct pbox_shard *s);
 /* To all that want it. */
 void shard_send_results(struct pbox_shard *s, const struct target *g);
 void shard_send_wait(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);

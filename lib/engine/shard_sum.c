@@ -285,6 +285,7 @@ finish(struct pbox_shard *s, const struct target *g, const struct pbox_round *ne
 void
 shard_finish_ready(struct pbox_shard *s)
 {
+	shard_send_late(s); /* while their versions stand */
 	for (unsigned i = 0; i < s->n_ready; i++) {
 		const struct target *g = &s->ready[i], *next = g + 1;
 		bool more = i + 1 < s->n_ready && next->j == g->j;

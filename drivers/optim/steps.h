@@ -6,7 +6,8 @@
  * @file
  * The steps in terms of `vec`: the file that includes this one says what a vector and its
  * operations are (VECTOR, vec, lanes, lanes_of, load, store, load_lanes, store_lanes, all, add, sub,
- * mul, divide, root), and NAME, RANK and usable(). Included once in each translation unit.
+ * mul, divide, root, minimum, maximum), and NAME, RANK and usable(). Included once in each translation
+ * unit.
  */
 
 /* One element of everything that a step reads and writes, a vector at a time. */
@@ -21,6 +22,7 @@ for_each(float *p, const float *g, float *s0, float *s1, const struct pbox_optim
 	size_t elems, unsigned states, element_step step)
 {
 	struct element e = {all(0.0f), all(0.0f), all(0.0f)};
+	const struct pbox_optim_scalars c = *k; /* a store could change what k points to */
 	size_t i = 0;
 	lanes m;
 
@@ -30,7 +32,7 @@ for_each(float *p, const float *g, float *s0, float *s1, const struct pbox_optim
 			e.s0 = load(s0 + i);
 		if (states > 1)
 			e.s1 = load(s1 + i);
-		e = step(e, load(g + i), k);
+		e = step(e, load(g + i), &c);
 		store(p + i, e.p);
 		if (states > 0)
 			store(s0 + i, e.s0);
@@ -45,7 +47,7 @@ for_each(float *p, const float *g, float *s0, float *s1, const struct pbox_optim
 		e.s0 = load_lanes(s0 + i, m);
 	if (states > 1)
 		e.s1 = load_lanes(s1 + i, m);
-	e = step(e, load_lanes(g + i, m), k);
+	e = step(e, load_lanes(g + i, m), &c);
 	store_lanes(p + i, m, e.p);
 	if (states > 0)
 		store_lanes(s0 + i, m, e.s0);
@@ -53,9 +55,21 @@ for_each(float *p, const float *g, float *s0, float *s1, const struct pbox_optim
 		store_lanes(s1 + i, m, e.s1);
 }
 
+/* Of a NaN and a number minimum and maximum give the second operand: NaN stays NaN. */
+INLINE vec
+final(vec g, const struct pbox_optim_scalars *k)
+{
+	if (k->factor != 1.0f)
+		g = mul(g, all(k->factor));
+	if (k->clip > 0.0f)
+		g = minimum(all(k->clip), maximum(all(-k->clip), g));
+	return g;
+}
+
 INLINE vec
 decayed(vec g, vec p, const struct pbox_optim_scalars *k)
 {
+	g = final(g, k);
 	return k->weight_decay != 0.0f ? add(g, mul(all(k->weight_decay), p)) : g;
 }
 
@@ -112,7 +126,7 @@ INLINE struct element
 adamw_element(struct element e, vec g, const struct pbox_optim_scalars *k)
 {
 	e.p = mul(e.p, all(k->decay));
-	return adam_moments(e, g, k);
+	return adam_moments(e, final(g, k), k);
 }
 
 static void

@@ -86,6 +86,7 @@ pbox_optim_scalars(struct pbox_optim_scalars *s, const struct pbox_hyper *h,
 	enum pbox_optim_kind kind, uint32_t t)
 {
 	memset(s, 0, sizeof(*s));
+	s->factor = 1.0f;
 	s->clip = (float)h->clip_value;
 	s->first_step = t == 1;
 	s->lr = (float)h->lr;

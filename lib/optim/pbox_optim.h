@@ -49,7 +49,8 @@ struct pbox_optim_scalars {
 	float step_size;  /**< Adam: lr / (1 - beta1^t) */
 	float bias2_sqrt; /**< Adam: sqrt(1 - beta2^t) */
 	float eps;
-	float clip;     /**< 0: off */
+	float factor;   /**< the gradient is multiplied by it; 1: is not */
+	float clip;     /**< and clamped to [-clip, clip]; 0: off */
 	int first_step; /**< t == 1: momentum buffer starts as the gradient */
 };
 
@@ -68,7 +69,7 @@ unsigned pbox_optim_states(enum pbox_optim_kind kind);
 const char *pbox_optim_kind_name(enum pbox_optim_kind kind);
 
 /**
- * One step over @p elems elements: p (parameters), g (gradient: final, scaled and clipped, read
+ * One step over @p elems elements: p (parameters), g (gradient before factor and clip of k, read
  * only), s0, s1 (state arrays or NULL). p, g, s0, s1 are 64-byte aligned and do not overlap; any
  * elems. With k->first_step the old content of the state is not looked at.
  */

@@ -11,10 +11,22 @@
 
 #include "pbox_optim.h"
 
+/* As scale() of lib/reduce does it. */
+static inline float
+final(float g, const struct pbox_optim_scalars *k)
+{
+	if (k->factor != 1.0f)
+		g = g * k->factor;
+	if (k->clip > 0.0f)
+		g = g < -k->clip ? -k->clip : g > k->clip ? k->clip : g;
+	return g;
+}
+
 /* torch: d_p.add(param, alpha=weight_decay), left out when it is 0 */
 static inline float
 decayed(float g, float p, const struct pbox_optim_scalars *k)
 {
+	g = final(g, k);
 	return k->weight_decay != 0.0f ? g + k->weight_decay * p : g;
 }
 
@@ -97,7 +109,7 @@ adamw(float *p, const float *g, float *m, float *v, const struct pbox_optim_scal
 	size_t elems)
 {
 	for (size_t i = 0; i < elems; i++)
-		p[i] = adam_element(p[i] * k->decay, g[i], &m[i], &v[i], k);
+		p[i] = adam_element(p[i] * k->decay, final(g[i], k), &m[i], &v[i], k);
 }
 
 static int

@@ -41,19 +41,24 @@ apply_block(const struct pbox_update *u, float *g, size_t first, size_t n, uint3
 	float *p = u->param + first;
 	const void *answer = p;
 
-	if (u->factor != 1.0f || u->clip > 0.0f)
-		u->reduce->scale(g, u->factor, u->clip, n);
-	if (u->kind != PBOX_OPTIM_NONE)
+	if (u->kind != PBOX_OPTIM_NONE) {
+		struct pbox_optim_scalars k = *u->k;
+
+		k.factor = u->factor;
+		k.clip = u->clip;
 		u->optim->step[u->kind](p, g, u->s0 == NULL ? NULL : u->s0 + first,
-			u->s1 == NULL ? NULL : u->s1 + first, u->k, n);
-	else if (p != g)
+			u->s1 == NULL ? NULL : u->s1 + first, &k, n);
+	} else if (u->factor != 1.0f || u->clip > 0.0f) {
+		u->reduce->scale(g, u->factor, u->clip, n);
+	}
+	if (u->kind == PBOX_OPTIM_NONE && p != g)
 		memcpy(p, g, n * sizeof(*p));
 	if (u->wire != NULL) {
 		answer = (uint8_t *)u->wire + first * size;
 		u->reduce->pack((uint8_t *)u->wire + first * size, u->wire_elem, p, n);
 	}
 	if (u->answer_crc != NULL)
-		*crc = pbox_reduce_crc32c(*crc, answer, n * (u->wire != NULL ? size : sizeof(*p)));
+		*crc = u->reduce->crc32c(*crc, answer, n * (u->wire != NULL ? size : sizeof(*p)));
 }
 
 static void

@@ -108,6 +108,9 @@ struct pbox_reduce_ops {
 	 * src may be unaligned.
 	 */
 	void (*unpack)(float *dst, const void *src, enum pbox_elem elem, size_t elems);
+
+	/** pbox_reduce_crc32c(), or what does the same faster. */
+	uint32_t (*crc32c)(uint32_t crc, const void *buf, size_t len);
 };
 
 extern const struct pbox_reduce_ops pbox_reduce_scalar;

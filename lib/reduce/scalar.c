@@ -229,4 +229,5 @@ const struct pbox_reduce_ops pbox_reduce_scalar = {
 	.scale = scalar_scale,
 	.pack = scalar_pack,
 	.unpack = scalar_unpack,
+	.crc32c = pbox_reduce_crc32c,
 };

@@ -84,6 +84,18 @@ root(vec a)
 	return _mm256_sqrt_ps(a);
 }
 
+INLINE vec
+minimum(vec a, vec b)
+{
+	return _mm256_min_ps(a, b);
+}
+
+INLINE vec
+maximum(vec a, vec b)
+{
+	return _mm256_max_ps(a, b);
+}
+
 static int
 usable(void)
 {

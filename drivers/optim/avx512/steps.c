@@ -82,6 +82,18 @@ root(vec a)
 	return _mm512_sqrt_ps(a);
 }
 
+INLINE vec
+minimum(vec a, vec b)
+{
+	return _mm512_min_ps(a, b);
+}
+
+INLINE vec
+maximum(vec a, vec b)
+{
+	return _mm512_max_ps(a, b);
+}
+
 static int
 usable(void)
 {

@@ -23,6 +23,7 @@ static const struct pbox_reduce_ops ops = {
 	.scale = avx2_scale,
 	.pack = avx2_pack,
 	.unpack = avx2_unpack,
+	.crc32c = pbox_reduce_crc32c,
 };
 
 __attribute__((constructor)) static void

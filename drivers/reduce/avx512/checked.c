@@ -37,11 +37,13 @@
 #define COLUMN     64
 #define AT_ONCE    2   /* columns; 4 need more registers than there are */
 #define AHEAD      256 /* elements of dst that are fetched early: from the last-level cache 10 % */
+#define CHAINS     4   /* of a CRC alone: a fold takes as long as four begin in */
 #define POLYNOMIAL 0x82F63B78u
 
 /* Constants of the field, computed at start. */
 static struct {
 	__m512i fold;           /* by one column, for both halves of each lane */
+	__m512i far;            /* by CHAINS */
 	__m512i last;           /* each lane to the end of its column */
 	uint32_t bytes[COLUMN]; /* x^(8 i - 32): what times() takes to append i bytes of zeros */
 	uint32_t back[COLUMN];  /* x^(-8 i - 32): to take i bytes of zeros away */
@@ -79,7 +81,7 @@ preset(int n)
 __attribute__((constructor)) static void
 make_constants(void)
 {
-	uint64_t fold[8], last[8];
+	uint64_t fold[8], far[8], last[8];
 
 	clmul = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
 		__builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("pclmul") &&
@@ -90,9 +92,11 @@ make_constants(void)
 		int half = i % 2 == 0 ? 31 : -33; /* the first of two words has the higher powers */
 
 		fold[i] = power(8 * COLUMN + half);
+		far[i] = power(8 * COLUMN * CHAINS + half);
 		last[i] = power(128 * (3 - i / 2) + half);
 	}
 	k.fold = _mm512_loadu_si512(fold);
+	k.far = _mm512_loadu_si512(far);
 	k.last = _mm512_loadu_si512(last);
 	for (int i = 0; i < COLUMN; i++)
 		k.bytes[i] = power(8 * i - 32), k.back[i] = power(-8 * i - 32);
@@ -128,6 +132,32 @@ residue(__m512i a)
 	uint64_t crc = _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(z));
 
 	return (uint32_t)_mm_crc32_u64(crc, (uint64_t)_mm_extract_epi64(z, 1));
+}
+
+/* Of a buffer that is in a cache: CHAINS columns at a time, each folded onto the one as far behind. */
+uint32_t
+avx512_crc32c(uint32_t crc, const void *buf, size_t len)
+{
+	const uint8_t *p = buf, *end = p + len;
+	__m512i a[CHAINS];
+	uint64_t state;
+
+	if (!clmul || len < 2 * CHAINS * COLUMN)
+		return pbox_reduce_crc32c(crc, buf, len);
+	for (unsigned v = 0; v < CHAINS; v++)
+		a[v] = _mm512_loadu_si512(p + v * COLUMN);
+	a[0] = _mm512_xor_si512(a[0], begin(~crc));
+	for (p += CHAINS * COLUMN; p + CHAINS * COLUMN <= end; p += CHAINS * COLUMN)
+		for (unsigned v = 0; v < CHAINS; v++)
+			a[v] = fold(a[v], _mm512_loadu_si512(p + v * COLUMN), k.far);
+	for (unsigned v = 1; v < CHAINS; v++)
+		a[0] = fold(a[0], a[v], k.fold);
+	for (; p + COLUMN <= end; p += COLUMN)
+		a[0] = fold(a[0], _mm512_loadu_si512(p), k.fold);
+	state = residue(a[0]);
+	for (; p < end; p++)
+		state = _mm_crc32_u8((uint32_t)state, *p);
+	return ~(uint32_t)state;
 }
 
 INLINE __m128i

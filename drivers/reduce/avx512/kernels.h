@@ -16,6 +16,7 @@ void avx512_sum(float *dst, const struct pbox_sources *s, size_t first, size_t e
 
 /** checked.c; none without VPCLMULQDQ */
 struct checked_passes avx512_checked(const struct pbox_sources *s);
+uint32_t avx512_crc32c(uint32_t crc, const void *buf, size_t len);
 
 /** convert.c */
 void avx512_scale(float *dst, float factor, float clip, size_t elems);

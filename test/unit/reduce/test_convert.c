@@ -270,7 +270,34 @@ test_every_implementation_scales_alike(void)
 	}
 }
 
+/* Any length and alignment, and what one call returns the next goes on with. */
+static void
+test_every_implementation_has_one_crc(void)
+{
+	static uint8_t bytes[5000];
+	struct pbox_random r;
+
+	pbox_random_seed(&r, 13);
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)pbox_random_u64(&r);
+	for (unsigned i = 0; pbox_reduce_at(i) != NULL; i++) {
+		const struct pbox_reduce_ops *ops = pbox_reduce_at(i);
+		uint32_t crc = 0;
+
+		if (!ops->usable())
+			continue;
+		UNIT_EQ_U64(ops->crc32c(0, "123456789", 9), 0xE3069283);
+		for (size_t n = 0; n <= 4800; n += n < 1100 ? 1 : 37) {
+			uint32_t want = pbox_reduce_crc32c(crc, bytes + n % 64, n);
+
+			crc = ops->crc32c(crc, bytes + n % 64, n);
+			UNIT_EQ_U64(crc, want);
+		}
+	}
+}
+
 const struct unit_test unit_tests[] = {
+	{"every implementation has one CRC", test_every_implementation_has_one_crc},
 	{"unpack is the definition of the formats", test_unpack_is_the_definition_of_the_formats},
 	{"NaN becomes what PyTorch makes of it", test_nan_becomes_what_pytorch_makes_of_it},
 	{"pack rounds to nearest even", test_pack_rounds_to_nearest_even},

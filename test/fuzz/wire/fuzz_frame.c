@@ -36,15 +36,15 @@ reseal(uint8_t *p, size_t len)
 		p[58 + i] = (uint8_t)(crc >> 8 * i);
 }
 
-/** What was accepted is what an encoder writes, byte for byte. */
+/** What was accepted is what an encoder writes, byte for byte. A tag is the caller's. */
 static void
 encode_again(const uint8_t *p, const struct pbox_hdr *h, size_t size)
 {
 	uint8_t *out = malloc(size);
 
-	REQUIRE(size == PBOX_HDR_LEN + (size_t)h->length);
+	REQUIRE(size == PBOX_HDR_LEN + (size_t)h->length + pbox_tag_len(h->flags));
 	REQUIRE(out != NULL);
-	memcpy(out + PBOX_HDR_LEN, p + PBOX_HDR_LEN, h->length);
+	memcpy(out + PBOX_HDR_LEN, p + PBOX_HDR_LEN, size - PBOX_HDR_LEN);
 	REQUIRE(pbox_frame_seal(out, h) == size);
 	REQUIRE(memcmp(out, p, size) == 0);
 	free(out);

@@ -61,6 +61,7 @@ struct box {
 
 /* host.c: EAL. */
 int host_start(struct box *b, int argc, char **argv, struct pbox_error *err);
+void host_capture(struct box *b);
 void host_stop(struct box *b);
 /* guard.c: who the box becomes; its run-time files; then all privileges go. */
 int guard_prepare(struct box *b, struct pbox_error *err);

@@ -23,10 +23,16 @@ host_start(struct box *b, int argc, char **argv, struct pbox_error *err)
 			"--no-huge -m 512; another pbox on this host: --file-prefix NAME",
 			rte_strerror(rte_errno));
 	b->eal = true;
-	/* without hugepages, or with --in-memory, there is none, and nothing is captured */
-	b->capture = rte_eal_has_hugepages() && rte_pdump_init() == 0;
 	guard_files(b);
 	return 0;
+}
+
+/* Not before the box has what it needs: where memory is short, nothing can be captured. Nor without
+ * hugepages, or with --in-memory. */
+void
+host_capture(struct box *b)
+{
+	b->capture = rte_eal_has_hugepages() && rte_pdump_init() == 0;
 }
 
 void

@@ -133,6 +133,7 @@ planes_create(struct box *b, struct pbox_error *err)
 	b->dp = pbox_dp_create(&dc, err);
 	if (b->dp == NULL)
 		return -ENOMEM;
+	host_capture(b);
 	cc = (struct pbox_control_conf){
 		.dp = b->dp,
 		.port = b->port,

@@ -269,7 +269,7 @@ health(void)
 	unsigned n;
 
 	rig_start(&rig, &(struct rig_options){.queues = 1, .cores = 1});
-	pool = rte_mempool_lookup("pbox_headers_0");
+	pool = rte_mempool_lookup("pbox_answers_0");
 	CU_ASSERT_PTR_NOT_NULL_FATAL(pool);
 	while (health_window_ns(rig.control) == 0 && time(NULL) < end) {
 		CU_ASSERT_STRING_EQUAL(full_pool(), "");
@@ -279,13 +279,13 @@ health(void)
 	n = rte_mempool_avail_count(pool) - 5;
 	CU_ASSERT_FATAL(n <= 16384 && rte_mempool_get_bulk(pool, taken, n) == 0);
 	/* at once: what is free now is looked at when somebody asks */
-	CU_ASSERT_PTR_NOT_NULL(strstr(full_pool(), "pool pbox_headers_0 is full: 5 of "));
+	CU_ASSERT_PTR_NOT_NULL(strstr(full_pool(), "pool pbox_answers_0 is full: 5 of "));
 	for (unsigned i = 0; i < 10; i++) { /* and also when it was so for a moment */
 		usleep(10000);
 		full_pool();
 	}
 	rte_mempool_put_bulk(pool, taken, n);
-	CU_ASSERT_PTR_NOT_NULL(strstr(full_pool(), "pool pbox_headers_0 is full: 5 of "));
+	CU_ASSERT_PTR_NOT_NULL(strstr(full_pool(), "pool pbox_answers_0 is full: 5 of "));
 	while (full_pool()[0] != '\0' && time(NULL) < end)
 		usleep(20000);
 	CU_ASSERT_STRING_EQUAL(full_pool(), "");

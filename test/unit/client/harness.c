@@ -178,6 +178,8 @@ worker_main(void *arg)
 	struct pbox_client_conf conf = harness_conf(w->box, (int)w->id, w->r->box.workers);
 	struct pbox_client *c;
 
+	/* only what hangs: the machine may have other work */
+	conf.timeout_ms = 60000;
 	conf.mtu = w->r->box.mtu != 0 ? w->r->box.mtu : 1500;
 	conf.gso = w->r->gso == 0 ? -1 : w->r->gso > 0;
 	conf.window = w->r->window;

@@ -16,6 +16,7 @@
 #define MAX_TENSORS 512
 
 struct worker {
+	atomic_uint *busy; /* workers that have not done all rounds yet */
 	pthread_t thread;
 	const struct run *r;
 	struct fake_box *box;
@@ -176,7 +177,7 @@ worker_main(void *arg)
 {
 	struct worker *w = arg;
 	struct pbox_client_conf conf = harness_conf(w->box, (int)w->id, w->r->box.workers);
-	struct pbox_client *c;
+	struct pbox_client *c = NULL;
 
 	/* only what hangs: the machine may have other work */
 	conf.timeout_ms = 60000;
@@ -187,9 +188,14 @@ worker_main(void *arg)
 	conf.transport_args = w->r->transport_args;
 	w->stats.size = sizeof(w->stats);
 	w->rc = pbox_client_open(&c, &conf, &w->err);
-	if (w->rc != 0)
+	if (w->rc == 0)
+		w->rc = rounds(w, c);
+	atomic_fetch_sub(w->busy, 1);
+	if (c == NULL)
 		return NULL;
-	w->rc = rounds(w, c);
+	/* who leaves cannot give back what a box that is restarted now has lost */
+	while (atomic_load(w->busy) > 0)
+		usleep(1000);
 	pbox_client_stats(c, &w->stats);
 	pbox_client_close(c);
 	return NULL;
@@ -234,7 +240,10 @@ harness_run(const struct run *r, struct run_result *out)
 	restarter.box = box;
 	if (r->restarts > 0)
 		pthread_create(&restart_thread, NULL, restart_main, &restarter);
+	atomic_uint busy = r->box.workers;
+
 	for (unsigned i = 0; i < r->box.workers; i++) {
+		w[i].busy = &busy;
 		w[i].r = r;
 		w[i].box = box;
 		w[i].id = i;

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../reseal.h"
 #include "machine.h"
 
 #define INCARNATION 0xB0B0
@@ -299,23 +300,6 @@ packet_of(const uint8_t *data, size_t size)
 	packets = p;
 	memcpy(p->data, data, size);
 	return p;
-}
-
-/* The right CRC for the frame at @p p, if it is all there. */
-static void
-reseal(uint8_t *p, size_t len)
-{
-	size_t payload;
-	uint32_t crc;
-
-	if (len < PBOX_HDR_LEN)
-		return;
-	payload = p[28] | (size_t)p[29] << 8;
-	if (PBOX_HDR_LEN + payload > len)
-		return;
-	crc = pbox_crc32c(pbox_crc32c(0, p + PBOX_HDR_LEN, payload), p, 58);
-	for (unsigned i = 0; i < 4; i++)
-		p[58 + i] = (uint8_t)(crc >> 8 * i);
 }
 
 static bool

@@ -11,6 +11,8 @@
 
 #include <pbox_wire.h>
 
+#include "../reseal.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define REQUIRE(cond)            \
@@ -18,23 +20,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 		if (!(cond))     \
 			abort(); \
 	} while (0)
-
-/** The right CRC for the frame at @p p, if it is all there. */
-static void
-reseal(uint8_t *p, size_t len)
-{
-	size_t payload;
-	uint32_t crc;
-
-	if (len < PBOX_HDR_LEN)
-		return;
-	payload = p[28] | (size_t)p[29] << 8;
-	if (PBOX_HDR_LEN + payload > len)
-		return;
-	crc = pbox_crc32c(pbox_crc32c(0, p + PBOX_HDR_LEN, payload), p, 58);
-	for (unsigned i = 0; i < 4; i++)
-		p[58 + i] = (uint8_t)(crc >> 8 * i);
-}
 
 /** What was accepted is what an encoder writes, byte for byte. A tag is the caller's. */
 static void

@@ -162,7 +162,10 @@ take(struct ep *ep, unsigned prio)
  * The most urgent fragment goes first, but fragments that overtake older ones may fill only half
  * of the window. Otherwise one worker's window could be full of fragments that wait for a second
  * worker, whose window is full of more urgent ones that wait for the first. As it is, the oldest
- * unfinished fragment of all (workers submit in the same order) finds room everywhere.
+ * unfinished fragment of all (workers submit in the same order) finds room everywhere. While tables
+ * are told of after a restart, the oldest is one of these, and all others overtake it: half of the
+ * window is left to RESTORE, or that of a worker full of pushes and that of another full of RESTOREs
+ * would wait for each other.
  */
 struct frag *
 queue_pop(struct pbox_client *c, struct ep *ep, bool *urgent)
@@ -185,12 +188,11 @@ queue_pop(struct pbox_client *c, struct ep *ep, bool *urgent)
 	for (const struct tensor *x = c->activating; x != NULL; x = x->active_next)
 		if ((int32_t)(x->head->op->order - pending) < 0)
 			pending = x->head->op->order;
-	/* a table that is told of after a restart needs room in the window, whatever it waits for */
 	*urgent = rejoin_restoring(c) || (int32_t)(ep->ready_order[oldest] - pending) > 0 ||
 		  ep->ready_order[first] != ep->ready_order[oldest];
 	if (!*urgent || ep->urgent < ep->win.max / 2)
 		return take(ep, first);
-	if ((int32_t)(ep->ready_order[oldest] - pending) > 0)
+	if (rejoin_restoring(c) || (int32_t)(ep->ready_order[oldest] - pending) > 0)
 		return NULL;
 	*urgent = false;
 	return take(ep, oldest);
@@ -271,11 +273,11 @@ activate_piece(struct pbox_client *c, struct table *t, struct piece *p, const st
 {
 	struct frag *f = &t->frag[p->frag];
 
-	if (f->pushes + f->pulls + f->inits == 0 || op->prio < f->prio)
-		if (f->state != FRAG_QUEUED) /* its queue is that of its priority */
+	if (f->state != FRAG_QUEUED) { /* its queue is that of its priority */
+		if (f->pushes + f->pulls + f->inits == 0 || op->prio < f->prio)
 			f->prio = op->prio;
-	if (f->state == FRAG_IDLE)
 		f->order = op->order;
+	}
 	p->want = true;
 	switch (op->kind) {
 	case PBOX_CLIENT_PULL:

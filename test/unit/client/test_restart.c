@@ -81,6 +81,16 @@ restart_before_1(struct fake_box *b, unsigned round)
 }
 
 static void
+restart_then_idle(struct fake_box *b, unsigned round)
+{
+	if (round == 3) {
+		usleep(50000);
+		fake_restart(b);
+		usleep(1300000); /* this worker has nothing to push until all tables are told of */
+	}
+}
+
+static void
 twice_at_3(struct fake_box *b, unsigned round)
 {
 	if (round == 3) {
@@ -154,6 +164,18 @@ test_while_rejoining(void)
 	expect(&r, 2);
 	r.before = again_while_declaring;
 	expect(&r, 2);
+}
+
+/** One worker's window is full of pushes, the other's of RESTOREs of the next table. */
+static void
+test_windows_full(void)
+{
+	struct run r = base(2, 4);
+
+	r.before = restart_then_idle;
+	r.tables = 3;
+	for (r.box.window = 1; r.box.window < 64; r.box.window *= 4)
+		expect(&r, 1);
 }
 
 static void
@@ -517,6 +539,7 @@ const struct unit_test unit_tests[] = {
 	{"between rounds, and before the first", test_between_rounds},
 	{"twice in a row", test_twice},
 	{"while rejoining", test_while_rejoining},
+	{"with full windows", test_windows_full},
 	{"in mid-round, often", test_in_mid_round},
 	{"formats, tables, ops", test_formats_tables_ops},
 	{"with 10 % loss", test_with_loss},

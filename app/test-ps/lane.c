@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include <pbox_wire_at.h>
 #include <rte_byteorder.h>
 #include <rte_cycles.h>
 #include <rte_ethdev.h>
@@ -19,9 +20,6 @@
 
 #define PREFETCH 4
 #define SLEEP_NS 20000
-/* Offsets in a frame of the box (doc/protocol.md section 2). */
-#define AT_TYPE   2
-#define AT_LENGTH 28
 
 uint64_t
 testps_now(const struct testps *t)
@@ -248,9 +246,9 @@ datagram(struct lane *l, unsigned worker, const struct rte_mbuf *m, const struct
 		payload = head + PBOX_HDR_LEN;
 	}
 	/* what nearly all are: one result */
-	if (len > PBOX_HDR_LEN && head[AT_TYPE] == wanted && head[0] == PBOX_MAGIC &&
+	if (len > PBOX_HDR_LEN && head[PBOX_AT_TYPE] == wanted && head[0] == PBOX_MAGIC &&
 		head[1] == PBOX_VERSION_WIRE &&
-		len == PBOX_HDR_LEN + (unsigned)(head[AT_LENGTH] | head[AT_LENGTH + 1] << 8)) {
+		len == PBOX_HDR_LEN + (unsigned)pbox_ld16(head + PBOX_AT_LENGTH)) {
 		rounds_result(l, worker, head, payload, k->ecn == PBOX_NET_ECN_CE);
 		return;
 	}

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <pbox_wire_at.h>
 #include <rte_common.h>
 
 #include "rounds.h"
@@ -24,49 +25,6 @@
 #define LOSSY_US  200000
 #define FIRST_ALL 1024  /* frames of a lane under way at first */
 #define SAVED_US  20000 /* of the rate, while nothing can be sent */
-
-/* Offsets in a frame of the box (doc/protocol.md section 2). */
-enum {
-	AT_TOKEN = 6,
-	AT_WORKER = 16,
-	AT_CHUNK = 22,
-	AT_FRAG = 26,
-	AT_LENGTH = 28,
-	AT_ROUND = 30,
-	AT_FLAGS = 4,
-	AT_AUX = 44,
-	AT_WEIGHT = 46,
-	AT_TS = 50,
-	AT_HELD = 54,
-	AT_CRC = 58
-};
-
-static inline uint16_t
-get16(const uint8_t *p)
-{
-	uint16_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return v;
-}
-
-static inline uint32_t
-get32(const uint8_t *p)
-{
-	uint32_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return v;
-}
-
-static inline uint64_t
-get64(const uint8_t *p)
-{
-	uint64_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return v;
-}
 
 /* ---- what may be sent ------------------------------------------------------------------------- */
 
@@ -336,23 +294,23 @@ right(struct lane *l, unsigned worker, const struct answer *a, const uint8_t *he
 	const uint8_t *payload, uint32_t length, bool *damaged)
 {
 	const struct testps *t = l->t;
-	uint32_t crc, round = get32(head + AT_ROUND);
+	uint32_t crc, round = pbox_ld32(head + PBOX_AT_ROUND);
 	const uint8_t *want = NULL;
 
 	if (!t->opt.no_check) {
 		want = data_want(&t->data, &l->mirror, &t->plan, a->i, round, worker, &crc);
 		if (memcmp(payload, want, length) == 0 &&
-			pbox_crc32c(crc, head, AT_CRC) == get32(head + AT_CRC)) {
+			pbox_crc32c(crc, head, PBOX_AT_CRC) == pbox_ld32(head + PBOX_AT_CRC)) {
 			*damaged = false;
 			count(l, LS_CHECKED, 1);
 			return t->opt.reflected ||
-			       (get16(head + AT_AUX) == t->workers &&
-				       get32(head + AT_WEIGHT) ==
+			       (pbox_ld16(head + PBOX_AT_AUX) == t->workers &&
+				       pbox_ld32(head + PBOX_AT_WEIGHT) ==
 					       t->workers * (t->workers + 1) / 2);
 		}
 	}
-	crc = pbox_crc32c(pbox_crc32c(0, payload, length), head, AT_CRC);
-	*damaged = crc != get32(head + AT_CRC);
+	crc = pbox_crc32c(pbox_crc32c(0, payload, length), head, PBOX_AT_CRC);
+	*damaged = crc != pbox_ld32(head + PBOX_AT_CRC);
 	return !*damaged && t->opt.no_check;
 }
 
@@ -360,15 +318,18 @@ void
 rounds_result(struct lane *l, unsigned worker, const uint8_t *head, const uint8_t *payload, bool ce)
 {
 	const struct testps *t = l->t;
-	uint32_t round = get32(head + AT_ROUND), length = get16(head + AT_LENGTH), ts;
+	uint32_t round = pbox_ld32(head + PBOX_AT_ROUND), length = pbox_ld16(head + PBOX_AT_LENGTH),
+		 ts;
 	struct answer a;
 	bool damaged;
 
-	if (get64(head + AT_TOKEN) != t->token[worker] || get16(head + AT_WORKER) != worker) {
+	if (pbox_ld64(head + PBOX_AT_TOKEN) != t->token[worker] ||
+		pbox_ld16(head + PBOX_AT_WORKER) != worker) {
 		count(l, LS_DROP_SESSION, 1);
 		return;
 	}
-	if (!find(l, worker, get32(head + AT_CHUNK), get16(head + AT_FRAG), round, &a)) {
+	if (!find(l, worker, pbox_ld32(head + PBOX_AT_CHUNK), pbox_ld16(head + PBOX_AT_FRAG), round,
+		    &a)) {
 		count(l, LS_DUPLICATES, 1);
 		return;
 	}
@@ -384,17 +345,18 @@ rounds_result(struct lane *l, unsigned worker, const uint8_t *head, const uint8_
 		if (l->stats[LS_WRONG] == 0)
 			snprintf(l->err.text, sizeof(l->err.text),
 				"worker %u, round %u, fragment %u of chunk %u: not the sum", worker,
-				round, get16(head + AT_FRAG), get32(head + AT_CHUNK));
+				round, pbox_ld16(head + PBOX_AT_FRAG),
+				pbox_ld32(head + PBOX_AT_CHUNK));
 		count(l, LS_WRONG, 1);
 	}
-	ts = get32(head + AT_TS);
+	ts = pbox_ld32(head + PBOX_AT_TS);
 	if (l->state[a.slot] == SLOT_PROBED && ts == l->sent[a.slot]) {
 		count(l, LS_LOST_RESULTS, 1);
 		lost(l, a.e);
 	}
 	l->path[a.e].answered++;
-	l->path[a.e].marked += ce || (get16(head + AT_FLAGS) & PBOX_F_ECE) != 0;
-	sample(l, &l->path[a.e], ts, get32(head + AT_HELD));
+	l->path[a.e].marked += ce || (pbox_ld16(head + PBOX_AT_FLAGS) & PBOX_F_ECE) != 0;
+	sample(l, &l->path[a.e], ts, pbox_ld32(head + PBOX_AT_HELD));
 	pbox_hist_add(&l->latency, (uint64_t)((uint32_t)l->now - l->begun[a.slot]) * 1000);
 	count(l, LS_RESULTS, 1);
 	count(l, LS_PULL_BYTES, length);

@@ -7,41 +7,14 @@
 
 /**
  * @file
- * Private to lib/wire: unaligned little-endian loads and stores, and the texts in payloads.
+ * Private to lib/wire: unaligned little-endian stores, and the texts in payloads.
  */
 
 #include <endian.h>
 #include <stdint.h>
 #include <string.h>
 
-/* The memcpy of a constant size is one mov; nothing in a datagram is aligned. */
-
-static inline uint16_t
-ld16(const uint8_t *p)
-{
-	uint16_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return le16toh(v);
-}
-
-static inline uint32_t
-ld32(const uint8_t *p)
-{
-	uint32_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return le32toh(v);
-}
-
-static inline uint64_t
-ld64(const uint8_t *p)
-{
-	uint64_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return le64toh(v);
-}
+#include "pbox_wire_at.h"
 
 static inline void
 st16(uint8_t *p, uint16_t v)

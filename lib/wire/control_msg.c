@@ -56,19 +56,19 @@ pbox_set_decode(const void *buf, size_t len, struct pbox_set *m)
 
 	if (len < SET_LEN)
 		return -1;
-	count = ld16(p + 6);
+	count = pbox_ld16(p + 6);
 	if (count > PBOX_SET_MAX || len < SET_LEN + (size_t)count * PARAM_LEN)
 		return -1;
 	memset(m, 0, sizeof(*m));
-	m->table = ld32(p);
-	m->group = ld16(p + 4);
+	m->table = pbox_ld32(p);
+	m->group = pbox_ld16(p + 4);
 	m->count = (uint16_t)count;
-	m->from_round = ld32(p + 8);
+	m->from_round = pbox_ld32(p + 8);
 	p += SET_LEN;
 	for (unsigned i = 0; i < count; i++, p += PARAM_LEN) {
-		uint64_t bits = ld64(p + 8);
+		uint64_t bits = pbox_ld64(p + 8);
 
-		m->param[i].id = ld16(p);
+		m->param[i].id = pbox_ld16(p);
 		memcpy(&m->param[i].value, &bits, sizeof(bits));
 	}
 	return 0;
@@ -91,7 +91,7 @@ pbox_status_decode(const void *buf, size_t len, struct pbox_status *m)
 {
 	if (len < STATUS_LEN)
 		return -1;
-	m->first = ld16(buf);
+	m->first = pbox_ld16(buf);
 	return 0;
 }
 
@@ -126,7 +126,7 @@ pbox_status_ok_add(void *buf, struct pbox_cursor *cur, const struct pbox_member_
 	if ((size_t)(cur->end - p) < MEMBER_LEN)
 		return -1;
 	/* a page of 64 KiB holds fewer than the count can say */
-	st16(count, (uint16_t)(ld16(count) + 1));
+	st16(count, (uint16_t)(pbox_ld16(count) + 1));
 	st16(p, e->worker);
 	p[2] = e->state;
 	p[3] = 0;
@@ -147,18 +147,18 @@ pbox_status_ok_decode(
 
 	if (len < STATUS_OK_LEN)
 		return -1;
-	workers = ld16(p);
-	first = ld16(p + 4);
-	count = ld16(p + STATUS_OK_COUNT_AT);
-	text = ld16(p + 16);
+	workers = pbox_ld16(p);
+	first = pbox_ld16(p + 4);
+	count = pbox_ld16(p + STATUS_OK_COUNT_AT);
+	text = pbox_ld16(p + 16);
 	if (first + count > workers || len < STATUS_OK_LEN + text + (size_t)count * MEMBER_LEN)
 		return -1;
 	m->workers = (uint16_t)workers;
-	m->joined = ld16(p + 2);
+	m->joined = pbox_ld16(p + 2);
 	m->first = (uint16_t)first;
 	m->count = (uint16_t)count;
-	m->tables = ld32(p + 8);
-	m->max_round = ld32(p + 12);
+	m->tables = pbox_ld32(p + 8);
+	m->max_round = pbox_ld32(p + 12);
 	text_get(m->text, sizeof(m->text), p + STATUS_OK_LEN, text);
 	cur->at = p + STATUS_OK_LEN + text;
 	cur->end = cur->at + (size_t)count * MEMBER_LEN;
@@ -172,10 +172,10 @@ pbox_status_ok_next(struct pbox_cursor *cur, struct pbox_member_entry *e)
 
 	if ((size_t)(cur->end - cur->at) < MEMBER_LEN)
 		return -1;
-	e->worker = ld16(p);
+	e->worker = pbox_ld16(p);
 	e->state = p[2];
-	e->silent_ms = ld32(p + 4);
-	e->declared = ld32(p + 8);
+	e->silent_ms = pbox_ld32(p + 4);
+	e->declared = pbox_ld32(p + 8);
 	text_get(e->host, sizeof(e->host), p + 12, MEMBER_HOST);
 	cur->at += MEMBER_LEN;
 	return 0;
@@ -208,12 +208,12 @@ pbox_error_decode(const void *buf, size_t len, struct pbox_error_msg *m)
 
 	if (len < ERROR_LEN)
 		return -1;
-	text = ld16(p + 8);
+	text = pbox_ld16(p + 8);
 	if (text > len - ERROR_LEN)
 		return -1;
-	m->code = ld16(p);
+	m->code = pbox_ld16(p);
 	m->type = p[2];
-	m->detail = ld32(p + 4);
+	m->detail = pbox_ld32(p + 4);
 	text_get(m->text, sizeof(m->text), p + ERROR_LEN, text);
 	return 0;
 }

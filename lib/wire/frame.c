@@ -11,34 +11,7 @@
 #include "codec.h"
 #include "pbox_wire.h"
 
-/* Offsets of the header's fields (section 2 of the protocol). */
-enum {
-	AT_MAGIC = 0,
-	AT_VERSION = 1,
-	AT_TYPE = 2,
-	AT_PRIO = 3,
-	AT_FLAGS = 4,
-	AT_TOKEN = 6,
-	AT_JOB = 14,
-	AT_WORKER = 16,
-	AT_INCARNATION = 18,
-	AT_CHUNK = 22,
-	AT_FRAG = 26,
-	AT_LENGTH = 28,
-	AT_ROUND = 30,
-	AT_BASE = 34,
-	AT_MAP_EPOCH = 38,
-	AT_SERVED = 40,
-	AT_FORMAT = 42,
-	AT_FMT_ARG = 43,
-	AT_AUX = 44,
-	AT_WEIGHT = 46,
-	AT_TS = 50,
-	AT_HELD = 54,
-	AT_CRC = 58,
-};
-
-static_assert(AT_CRC + 4 == PBOX_HDR_LEN, "the CRC ends the header");
+static_assert(PBOX_AT_CRC + 4 == PBOX_HDR_LEN, "the CRC ends the header");
 static_assert((14 + 20 + 8 + PBOX_HDR_LEN) % 8 == 0, "R1.4");
 static_assert(20 + 8 + PBOX_HDR_LEN == PBOX_MTU_OVERHEAD, "R5.8");
 static_assert(PBOX_F_AUTH == PBOX_TAG_LEN, "pbox_tag_len()");
@@ -66,26 +39,26 @@ before_session(unsigned type)
 static inline void
 load(struct pbox_hdr *h, const uint8_t *p)
 {
-	h->token = ld64(p + AT_TOKEN);
-	h->incarnation = ld32(p + AT_INCARNATION);
-	h->chunk = ld32(p + AT_CHUNK);
-	h->round = ld32(p + AT_ROUND);
-	h->base = ld32(p + AT_BASE);
-	h->weight = ld32(p + AT_WEIGHT);
-	h->ts = ld32(p + AT_TS);
-	h->held = ld32(p + AT_HELD);
-	h->flags = ld16(p + AT_FLAGS);
-	h->job = ld16(p + AT_JOB);
-	h->worker = ld16(p + AT_WORKER);
-	h->frag = ld16(p + AT_FRAG);
-	h->length = ld16(p + AT_LENGTH);
-	h->map_epoch = ld16(p + AT_MAP_EPOCH);
-	h->served = ld16(p + AT_SERVED);
-	h->aux = ld16(p + AT_AUX);
-	h->type = p[AT_TYPE];
-	h->prio = p[AT_PRIO];
-	h->format = p[AT_FORMAT];
-	h->fmt_arg = p[AT_FMT_ARG];
+	h->token = pbox_ld64(p + PBOX_AT_TOKEN);
+	h->incarnation = pbox_ld32(p + PBOX_AT_INCARNATION);
+	h->chunk = pbox_ld32(p + PBOX_AT_CHUNK);
+	h->round = pbox_ld32(p + PBOX_AT_ROUND);
+	h->base = pbox_ld32(p + PBOX_AT_BASE);
+	h->weight = pbox_ld32(p + PBOX_AT_WEIGHT);
+	h->ts = pbox_ld32(p + PBOX_AT_TS);
+	h->held = pbox_ld32(p + PBOX_AT_HELD);
+	h->flags = pbox_ld16(p + PBOX_AT_FLAGS);
+	h->job = pbox_ld16(p + PBOX_AT_JOB);
+	h->worker = pbox_ld16(p + PBOX_AT_WORKER);
+	h->frag = pbox_ld16(p + PBOX_AT_FRAG);
+	h->length = pbox_ld16(p + PBOX_AT_LENGTH);
+	h->map_epoch = pbox_ld16(p + PBOX_AT_MAP_EPOCH);
+	h->served = pbox_ld16(p + PBOX_AT_SERVED);
+	h->aux = pbox_ld16(p + PBOX_AT_AUX);
+	h->type = p[PBOX_AT_TYPE];
+	h->prio = p[PBOX_AT_PRIO];
+	h->format = p[PBOX_AT_FORMAT];
+	h->fmt_arg = p[PBOX_AT_FMT_ARG];
 }
 
 /* Everything of R2.1 but the CRC, in two halves: what stands before it, and what stands behind. */
@@ -96,13 +69,14 @@ check_shape(const uint8_t *p, size_t len, bool first, struct pbox_hdr *hdr, size
 
 	if (__builtin_expect(len < PBOX_HDR_LEN, 0))
 		return first ? PBOX_WIRE_TRUNCATED : PBOX_WIRE_TRAILING;
-	if (__builtin_expect(p[AT_MAGIC] != PBOX_MAGIC, 0))
+	if (__builtin_expect(p[PBOX_AT_MAGIC] != PBOX_MAGIC, 0))
 		return PBOX_WIRE_MAGIC;
-	if (__builtin_expect(p[AT_VERSION] != PBOX_VERSION_WIRE, 0)) {
+	if (__builtin_expect(p[PBOX_AT_VERSION] != PBOX_VERSION_WIRE, 0)) {
 		load(hdr, p); /* whoever answers R2.2 wants to know what it was */
 		return PBOX_WIRE_VERSION;
 	}
-	need = PBOX_HDR_LEN + (size_t)ld16(p + AT_LENGTH) + pbox_tag_len(ld16(p + AT_FLAGS));
+	need = PBOX_HDR_LEN + (size_t)pbox_ld16(p + PBOX_AT_LENGTH) +
+	       pbox_tag_len(pbox_ld16(p + PBOX_AT_FLAGS));
 	if (__builtin_expect(need > len, 0))
 		return PBOX_WIRE_TRUNCATED;
 	*size = need;
@@ -112,13 +86,13 @@ check_shape(const uint8_t *p, size_t len, bool first, struct pbox_hdr *hdr, size
 static inline enum pbox_wire_drop
 check_meaning(const uint8_t *p, struct pbox_hdr *hdr)
 {
-	unsigned flags = ld16(p + AT_FLAGS);
+	unsigned flags = pbox_ld16(p + PBOX_AT_FLAGS);
 
 	if (__builtin_expect((flags & ~PBOX_F_KNOWN) != 0, 0))
 		return PBOX_WIRE_FLAGS;
-	if (__builtin_expect(!type_known(p[AT_TYPE]), 0))
+	if (__builtin_expect(!type_known(p[PBOX_AT_TYPE]), 0))
 		return PBOX_WIRE_TYPE;
-	if (__builtin_expect((flags & PBOX_F_AUTH) != 0, 0) && before_session(p[AT_TYPE]))
+	if (__builtin_expect((flags & PBOX_F_AUTH) != 0, 0) && before_session(p[PBOX_AT_TYPE]))
 		return PBOX_WIRE_AUTH;
 	load(hdr, p);
 	return PBOX_WIRE_OK;
@@ -143,7 +117,7 @@ header_crc(uint32_t crc, const struct words *x)
 		c = _mm_crc32_u64(c, x->w[i]);
 	return ~_mm_crc32_u16((uint32_t)c, x->last);
 #else
-	uint8_t bytes[AT_CRC];
+	uint8_t bytes[PBOX_AT_CRC];
 
 	memcpy(bytes, x->w, sizeof(x->w));
 	memcpy(bytes + sizeof(x->w), &x->last, sizeof(x->last));
@@ -159,7 +133,7 @@ pbox_frame_verify(const void *payload, uint32_t payload_crc)
 
 	memcpy(x.w, p, sizeof(x.w));
 	memcpy(&x.last, p + sizeof(x.w), sizeof(x.last));
-	return header_crc(payload_crc, &x) == ld32(p + AT_CRC);
+	return header_crc(payload_crc, &x) == pbox_ld32(p + PBOX_AT_CRC);
 }
 
 enum pbox_wire_drop
@@ -170,8 +144,9 @@ pbox_frame_decode(const void *buf, size_t len, bool first, struct pbox_hdr *hdr,
 
 	if (__builtin_expect(why != PBOX_WIRE_OK, 0))
 		return why;
-	if (__builtin_expect(
-		    !pbox_frame_verify(payload, pbox_crc32c(0, payload, ld16(p + AT_LENGTH))), 0))
+	if (__builtin_expect(!pbox_frame_verify(payload,
+				     pbox_crc32c(0, payload, pbox_ld16(p + PBOX_AT_LENGTH))),
+		    0))
 		return PBOX_WIRE_CRC;
 	return check_meaning(p, hdr);
 }
@@ -183,12 +158,13 @@ pbox_frame_open(const void *buf, size_t len, struct pbox_hdr *hdr, size_t *size,
 
 	*unverified = false;
 	/* a lone contribution that fills its datagram; all else is short or rare */
-	if (__builtin_expect(len < PBOX_HDR_LEN + PBOX_DEFER_MIN || p[AT_TYPE] != PBOX_PUSHPULL ||
-				     ld16(p + AT_FLAGS) & ~PBOX_F_KNOWN ||
-				     len != PBOX_HDR_LEN + (size_t)ld16(p + AT_LENGTH) +
-						     pbox_tag_len(ld16(p + AT_FLAGS)) ||
-				     p[AT_MAGIC] != PBOX_MAGIC ||
-				     p[AT_VERSION] != PBOX_VERSION_WIRE,
+	if (__builtin_expect(len < PBOX_HDR_LEN + PBOX_DEFER_MIN ||
+				     p[PBOX_AT_TYPE] != PBOX_PUSHPULL ||
+				     pbox_ld16(p + PBOX_AT_FLAGS) & ~PBOX_F_KNOWN ||
+				     len != PBOX_HDR_LEN + (size_t)pbox_ld16(p + PBOX_AT_LENGTH) +
+						     pbox_tag_len(pbox_ld16(p + PBOX_AT_FLAGS)) ||
+				     p[PBOX_AT_MAGIC] != PBOX_MAGIC ||
+				     p[PBOX_AT_VERSION] != PBOX_VERSION_WIRE,
 		    0))
 		return pbox_frame_decode(buf, len, true, hdr, size);
 	*unverified = true;
@@ -197,8 +173,9 @@ pbox_frame_open(const void *buf, size_t len, struct pbox_hdr *hdr, size_t *size,
 	return PBOX_WIRE_OK;
 }
 
-static_assert(AT_TOKEN == 6 && AT_WORKER == 16 && AT_FRAG == 26 && AT_BASE == 34 &&
-		      AT_SERVED == 40 && AT_WEIGHT == 46 && AT_TS == 50 && AT_HELD == 54,
+static_assert(PBOX_AT_TOKEN == 6 && PBOX_AT_WORKER == 16 && PBOX_AT_FRAG == 26 &&
+		      PBOX_AT_BASE == 34 && PBOX_AT_SERVED == 40 && PBOX_AT_WEIGHT == 46 &&
+		      PBOX_AT_TS == 50 && PBOX_AT_HELD == 54,
 	"the words of a header");
 
 static inline void template(
@@ -232,7 +209,7 @@ encode_to(uint8_t *p, const struct pbox_frame_template *t, const struct pbox_hdr
 	x.last = htole16((uint16_t)(to->held >> 16));
 	memcpy(p, x.w, sizeof(x.w));
 	memcpy(p + sizeof(x.w), &x.last, sizeof(x.last));
-	st32(p + AT_CRC, header_crc(t->payload_crc, &x));
+	st32(p + PBOX_AT_CRC, header_crc(t->payload_crc, &x));
 }
 
 void

@@ -61,8 +61,8 @@ pbox_retry_decode(const void *buf, size_t len, struct pbox_retry *m)
 
 	if (len < RETRY_LEN)
 		return -1;
-	m->cookie = ld64(p);
-	m->incarnation = ld32(p + 8);
+	m->cookie = pbox_ld64(p);
+	m->incarnation = pbox_ld32(p + 8);
 	return 0;
 }
 
@@ -97,15 +97,15 @@ pbox_join_decode(const void *buf, size_t len, struct pbox_join *m)
 	/* A job name is looked up and must not be cut to another job's; a host name is for people. */
 	if (len < PBOX_JOIN_LEN || memchr(p + 32, 0, PBOX_NAME_LEN) == NULL)
 		return -1;
-	m->cookie = ld64(p);
-	m->nonce = ld64(p + 8);
-	m->worker = ld16(p + 16);
-	m->workers = ld16(p + 18);
-	m->mtu = ld16(p + 20);
-	m->window = ld16(p + 22);
+	m->cookie = pbox_ld64(p);
+	m->nonce = pbox_ld64(p + 8);
+	m->worker = pbox_ld16(p + 16);
+	m->workers = pbox_ld16(p + 18);
+	m->mtu = pbox_ld16(p + 20);
+	m->window = pbox_ld16(p + 22);
 	m->policy = p[24];
 	m->auth = p[25];
-	m->lease_ms = ld32(p + 28);
+	m->lease_ms = pbox_ld32(p + 28);
 	text_get(m->job, sizeof(m->job), p + 32, PBOX_NAME_LEN);
 	text_get(m->host, sizeof(m->host), p + 96, PBOX_NAME_LEN);
 	memcpy(m->proof, p + PBOX_JOIN_PROOF_AT, PBOX_PROOF_LEN);
@@ -149,26 +149,26 @@ pbox_welcome_decode(const void *buf, size_t len, struct pbox_welcome *m)
 
 	if (len < WELCOME_LEN)
 		return -1;
-	endpoints = ld16(p + 22);
+	endpoints = pbox_ld16(p + 22);
 	if (endpoints > PBOX_MAX_ENDPOINTS || len < WELCOME_LEN + (size_t)endpoints * ENDPOINT_LEN)
 		return -1;
 	memset(m, 0, sizeof(*m));
-	m->token = ld64(p);
-	m->nonce = ld64(p + 8);
-	m->job = ld16(p + 16);
-	m->worker = ld16(p + 18);
-	m->workers = ld16(p + 20);
+	m->token = pbox_ld64(p);
+	m->nonce = pbox_ld64(p + 8);
+	m->job = pbox_ld16(p + 16);
+	m->worker = pbox_ld16(p + 18);
+	m->workers = pbox_ld16(p + 20);
 	m->endpoints = (uint16_t)endpoints;
-	m->incarnation = ld32(p + 24);
-	m->lease_ms = ld32(p + 28);
-	m->mtu = ld16(p + 32);
-	m->window = ld16(p + 34);
-	m->flags = ld32(p + 36);
+	m->incarnation = pbox_ld32(p + 24);
+	m->lease_ms = pbox_ld32(p + 28);
+	m->mtu = pbox_ld16(p + 32);
+	m->window = pbox_ld16(p + 34);
+	m->flags = pbox_ld32(p + 36);
 	memcpy(m->proof, p + PBOX_WELCOME_PROOF_AT, PBOX_PROOF_LEN);
 	p += WELCOME_LEN;
 	for (unsigned i = 0; i < endpoints; i++, p += ENDPOINT_LEN) {
 		memcpy(m->endpoint[i].ipv4, p, 4);
-		m->endpoint[i].udp = ld16(p + 4);
+		m->endpoint[i].udp = pbox_ld16(p + 4);
 	}
 	return 0;
 }

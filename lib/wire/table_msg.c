@@ -28,7 +28,7 @@ static_assert(MAPPED_LEN + CHUNK_LEN + PBOX_MAX_SEGMENTS * SEGMENT_LEN <= 1500 -
 static bool
 count_up(uint8_t *count)
 {
-	unsigned n = ld16(count);
+	unsigned n = pbox_ld16(count);
 
 	if (n == UINT16_MAX)
 		return false;
@@ -87,7 +87,7 @@ tensor_size(const uint8_t *p, const uint8_t *end)
 
 	if (have < TENSOR_LEN)
 		return 0;
-	size = TENSOR_LEN + (size_t)ld16(p + 10);
+	size = TENSOR_LEN + (size_t)pbox_ld16(p + 10);
 	return size <= have ? size : 0;
 }
 
@@ -101,9 +101,9 @@ pbox_declare_decode(const void *buf, size_t len, struct pbox_declare *m, struct 
 
 	if (len < DECLARE_LEN)
 		return -1;
-	tensors = ld32(p + 4);
-	first = ld32(p + 8);
-	count = ld16(p + DECLARE_COUNT_AT);
+	tensors = pbox_ld32(p + 4);
+	first = pbox_ld32(p + 8);
+	count = pbox_ld16(p + DECLARE_COUNT_AT);
 	if ((uint64_t)first + count > tensors)
 		return -1;
 	at = p + DECLARE_LEN;
@@ -114,7 +114,7 @@ pbox_declare_decode(const void *buf, size_t len, struct pbox_declare *m, struct 
 			return -1;
 		at += size;
 	}
-	m->table = ld32(p);
+	m->table = pbox_ld32(p);
 	m->tensors = tensors;
 	m->first = first;
 	m->count = (uint16_t)count;
@@ -123,7 +123,7 @@ pbox_declare_decode(const void *buf, size_t len, struct pbox_declare *m, struct 
 	m->optimiser = p[16];
 	m->push_format = p[17];
 	m->pull_format = p[18];
-	m->flags = ld32(p + 20);
+	m->flags = pbox_ld32(p + 20);
 	cur->at = p + DECLARE_LEN;
 	cur->end = at;
 	return 0;
@@ -137,8 +137,8 @@ pbox_declare_next(struct pbox_cursor *cur, struct pbox_tensor_entry *e)
 
 	if (size == 0)
 		return -1;
-	e->elements = ld64(p);
-	e->group = ld16(p + 8);
+	e->elements = pbox_ld64(p);
+	e->group = pbox_ld16(p + 8);
 	text_get(e->name, sizeof(e->name), p + TENSOR_LEN, size - TENSOR_LEN);
 	cur->at += size;
 	return 0;
@@ -165,9 +165,9 @@ pbox_declared_decode(const void *buf, size_t len, struct pbox_declared *m)
 
 	if (len < DECLARED_LEN)
 		return -1;
-	m->table = ld32(p);
-	m->first = ld32(p + 4);
-	m->count = ld16(p + 8);
+	m->table = pbox_ld32(p);
+	m->first = pbox_ld32(p + 4);
+	m->count = pbox_ld16(p + 8);
 	return 0;
 }
 
@@ -192,8 +192,8 @@ pbox_map_decode(const void *buf, size_t len, struct pbox_map *m)
 
 	if (len < MAP_LEN)
 		return -1;
-	m->table = ld32(p);
-	m->first = ld32(p + 4);
+	m->table = pbox_ld32(p);
+	m->first = pbox_ld32(p + 4);
 	return 0;
 }
 
@@ -225,14 +225,14 @@ pbox_not_ready_decode(const void *buf, size_t len, struct pbox_not_ready *m)
 
 	if (len < NOT_READY_LEN)
 		return -1;
-	text = ld16(p + 12);
+	text = pbox_ld16(p + 12);
 	if (text > len - NOT_READY_LEN)
 		return -1;
-	m->expected = ld16(p);
-	m->joined = ld16(p + 2);
-	m->declared = ld16(p + 4);
-	m->first_missing = ld16(p + 6);
-	m->silent_ms = ld32(p + 8);
+	m->expected = pbox_ld16(p);
+	m->joined = pbox_ld16(p + 2);
+	m->declared = pbox_ld16(p + 4);
+	m->first_missing = pbox_ld16(p + 6);
+	m->silent_ms = pbox_ld32(p + 8);
 	text_get(m->text, sizeof(m->text), p + NOT_READY_LEN, text);
 	return 0;
 }
@@ -294,13 +294,13 @@ chunk_size(const uint8_t *p, const uint8_t *end)
 
 	if (have < CHUNK_LEN)
 		return 0;
-	segments = ld16(p + 6);
+	segments = pbox_ld16(p + 6);
 	size = CHUNK_LEN + (size_t)segments * SEGMENT_LEN;
 	if (segments == 0 || segments > PBOX_MAX_SEGMENTS || size > have)
 		return 0;
 	for (unsigned i = 0; i < segments; i++)
-		sum += ld32(p + CHUNK_LEN + i * SEGMENT_LEN + 12);
-	return sum == ld32(p + 8) ? size : 0;
+		sum += pbox_ld32(p + CHUNK_LEN + i * SEGMENT_LEN + 12);
+	return sum == pbox_ld32(p + 8) ? size : 0;
 }
 
 int
@@ -313,9 +313,9 @@ pbox_mapped_decode(const void *buf, size_t len, struct pbox_mapped *m, struct pb
 
 	if (len < MAPPED_LEN)
 		return -1;
-	chunks = ld32(p + 4);
-	first = ld32(p + 8);
-	count = ld16(p + MAPPED_COUNT_AT);
+	chunks = pbox_ld32(p + 4);
+	first = pbox_ld32(p + 8);
+	count = pbox_ld16(p + MAPPED_COUNT_AT);
 	if ((uint64_t)first + count > chunks)
 		return -1;
 	at = p + MAPPED_LEN;
@@ -326,12 +326,12 @@ pbox_mapped_decode(const void *buf, size_t len, struct pbox_mapped *m, struct pb
 			return -1;
 		at += size;
 	}
-	m->table = ld32(p);
+	m->table = pbox_ld32(p);
 	m->chunks = chunks;
 	m->first = first;
 	m->count = (uint16_t)count;
-	m->frag_elements = ld32(p + 16);
-	m->first_chunk_id = ld32(p + 20);
+	m->frag_elements = pbox_ld32(p + 16);
+	m->first_chunk_id = pbox_ld32(p + 20);
 	cur->at = p + MAPPED_LEN;
 	cur->end = at;
 	return 0;
@@ -345,16 +345,16 @@ pbox_mapped_next(struct pbox_cursor *cur, struct pbox_chunk_entry *e)
 
 	if (size == 0)
 		return -1;
-	e->chunk_id = ld32(p);
-	e->endpoint = ld16(p + 4);
-	e->segments = ld16(p + 6);
-	e->elements = ld32(p + 8);
-	e->version = ld32(p + 12);
+	e->chunk_id = pbox_ld32(p);
+	e->endpoint = pbox_ld16(p + 4);
+	e->segments = pbox_ld16(p + 6);
+	e->elements = pbox_ld32(p + 8);
+	e->version = pbox_ld32(p + 12);
 	p += CHUNK_LEN;
 	for (unsigned i = 0; i < e->segments; i++, p += SEGMENT_LEN) {
-		e->segment[i].offset = ld64(p);
-		e->segment[i].tensor = ld32(p + 8);
-		e->segment[i].elements = ld32(p + 12);
+		e->segment[i].offset = pbox_ld64(p);
+		e->segment[i].tensor = pbox_ld32(p + 8);
+		e->segment[i].elements = pbox_ld32(p + 12);
 	}
 	cur->at += size;
 	return 0;

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include <pbox_base.h>
+#include <pbox_wire_at.h>
 
 #include "bench.h"
 
@@ -27,44 +28,6 @@ struct mark {
 	uint32_t crc, unused;
 	uint8_t digest[PBOX_AUTH_DIGEST_LEN];
 };
-
-/* Offsets in a frame of the box (doc/protocol.md section 2). */
-enum {
-	AT_TYPE = 2,
-	AT_TOKEN = 6,
-	AT_WORKER = 16,
-	AT_CHUNK = 22,
-	AT_FRAG = 26,
-	AT_ROUND = 30,
-	AT_TS = 50
-};
-
-static inline uint16_t
-get16(const uint8_t *p)
-{
-	uint16_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return v;
-}
-
-static inline uint32_t
-get32(const uint8_t *p)
-{
-	uint32_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return v;
-}
-
-static inline uint64_t
-get64(const uint8_t *p)
-{
-	uint64_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return v;
-}
 
 static void *
 must(void *p)
@@ -162,8 +125,8 @@ wrong(struct gen *g, const char *why, const uint8_t *frame)
 {
 	if (g->wrong++ == 0)
 		snprintf(g->why, sizeof(g->why), "%s (%s, round %u, fragment %u of chunk %u)", why,
-			pbox_type_name(frame[AT_TYPE]), get32(frame + AT_ROUND),
-			get16(frame + AT_FRAG), get32(frame + AT_CHUNK));
+			pbox_type_name(frame[PBOX_AT_TYPE]), pbox_ld32(frame + PBOX_AT_ROUND),
+			pbox_ld16(frame + PBOX_AT_FRAG), pbox_ld32(frame + PBOX_AT_CHUNK));
 }
 
 /* Is the payload the sum of the flight's payloads, bit for bit? */
@@ -299,20 +262,20 @@ answer(struct gen *g, uint32_t i, uint32_t n)
 	const struct options *o = g->r->o;
 	struct pbox_mem_seg s = pbox_mem_peer_segment(&g->r->peer, i);
 	const uint8_t *p = (const uint8_t *)s.addr + PBOX_NET_HEADERS_LEN;
-	unsigned worker = get16(p + AT_WORKER);
+	unsigned worker = pbox_ld16(p + PBOX_AT_WORKER);
 	struct flight *f = NULL;
 
 	g->answered++;
 	if (g->kind == T_ROUNDS) {
-		uint32_t ts = get32(p + AT_TS);
+		uint32_t ts = pbox_ld32(p + PBOX_AT_TS);
 
-		if (p[AT_TYPE] != PBOX_RESULT || worker >= o->workers || ts >= o->slots) {
+		if (p[PBOX_AT_TYPE] != PBOX_RESULT || worker >= o->workers || ts >= o->slots) {
 			wrong(g, "not an answer to what was sent", p);
 			return;
 		}
 		f = &g->flight[ts];
-		if (get32(p + AT_ROUND) != f->round ||
-			get64(p + AT_TOKEN) != g->r->job[f->job].token[worker]) {
+		if (pbox_ld32(p + PBOX_AT_ROUND) != f->round ||
+			pbox_ld64(p + PBOX_AT_TOKEN) != g->r->job[f->job].token[worker]) {
 			wrong(g, "another round, or another worker's", p);
 			return;
 		}
@@ -323,7 +286,7 @@ answer(struct gen *g, uint32_t i, uint32_t n)
 				n > 1 && o->format == PBOX_ELEM_FP32
 					? pbox_mem_peer_segment(&g->r->peer, i + 1).addr
 					: NULL);
-	} else if (p[AT_TYPE] != PBOX_RESULT) {
+	} else if (p[PBOX_AT_TYPE] != PBOX_RESULT) {
 		wrong(g, "a pull was not answered", p);
 		return;
 	}

@@ -234,51 +234,53 @@ find_last(struct list *l, const struct pbox_job *job, const struct pbox_worker_s
 			job->name, who, job->member[who].host, most * 100 / all, each / NS_PER_MS);
 }
 
-/* Contributions are there, none came since the window began: fragments of one round may be further than
- * others, and then only the data cores know who is missing. */
-static void
-find_stalled(struct list *l, const struct pbox_job *job, const struct pbox_worker_stats *a)
+static const char *
+absence(const struct pbox_member *m)
 {
-	uint64_t before = 0, came = 0, complete = 0;
-	struct health_finding *f;
-
-	for (unsigned w = 0; w < job->workers; w++) {
-		struct pbox_worker_stats b;
-
-		pbox_registrar_worker(l->c->registrar, job, w, &b);
-		before += a[w].contributions;
-		came += b.contributions;
-		complete += b.last;
-	}
-	if (came != before || came <= complete * job->workers)
-		return;
-	f = next(l, "slow_worker", true);
-	if (f == NULL)
-		return;
-	snprintf(f->job, sizeof(f->job), "%s", job->name);
-	say(f, "pbox-ctl why JOB names them", "job '%.40s' stands still: it waits for workers",
-		job->name);
+	return m->state == PBOX_MEMBER_SILENT ? "silent beyond its lease"
+	       : m->state == PBOX_MEMBER_LEFT ? "gone"
+					      : "not here yet";
 }
 
-/* No round was finished, and somebody has begun a new one: who has not? */
+static void
+waits_for(struct list *l, const struct pbox_job *job, unsigned who, unsigned behind)
+{
+	const struct pbox_member *m = &job->member[who];
+	uint64_t silent = pbox_registrar_silence(l->c->registrar, job, who, l->b->at_ns);
+	struct health_finding *f = next_of_worker(l, "slow_worker", job, who);
+	const char *others = behind > 1 ? ", and for others" : "";
+
+	if (f == NULL)
+		return;
+	if (m->state != PBOX_MEMBER_JOINED) {
+		f->cause = "dead_worker";
+		say(f, "start it again, or see policy = shrink",
+			"job '%.24s' waits for worker %u (%.20s), which is %s%s", job->name, who,
+			m->host[0] != '\0' ? m->host : "no host", absence(m), others);
+		return;
+	}
+	say(f, "pbox-ctl why JOB names tensors and rounds; on its host: is it alive, is it busy?",
+		"job '%.24s' waits for worker %u (%.20s), heard %" PRIu64 " ms ago%s", job->name,
+		who, m->host, silent == UINT64_MAX ? 0 : silent / NS_PER_MS, others);
+}
+
+/* No round was finished. While nothing came at all the data cores have said who is missing; else: if
+ * somebody has begun a new round, who has not? */
 static void
 find_behind(struct list *l, const struct pbox_job *job, const struct pbox_worker_stats *a,
 	uint32_t done)
 {
 	uint32_t newest = done;
-	unsigned behind = 0, who = 0;
-	uint64_t silent;
-	struct health_finding *f;
+	unsigned who = 0, behind = health_job_missing(l->c->health, job, &who);
 
+	if (behind > 0) {
+		waits_for(l, job, who, behind);
+		return;
+	}
 	for (unsigned w = 0; w < job->workers; w++)
 		if (pbox_serial_diff(a[w].round, newest) > 0)
 			newest = a[w].round;
-	if (newest ==
-		done) { /* nobody is further than what is finished, of which there may be a part */
-		find_stalled(l, job, a);
-		return;
-	}
-	for (unsigned w = 0; w < job->workers; w++) {
+	for (unsigned w = 0; w < job->workers && newest != done; w++) {
 		struct pbox_worker_stats b;
 
 		pbox_registrar_worker(l->c->registrar, job, w, &b);
@@ -287,24 +289,8 @@ find_behind(struct list *l, const struct pbox_job *job, const struct pbox_worker
 		if (behind++ == 0)
 			who = w;
 	}
-	f = behind > 0 ? next_of_worker(l, "slow_worker", job, who) : NULL;
-	if (f == NULL)
-		return;
-	silent = pbox_registrar_silence(l->c->registrar, job, who, l->b->at_ns);
-	if (job->member[who].state != PBOX_MEMBER_JOINED) {
-		f->cause = "dead_worker";
-		say(f, "start it again, or see policy = shrink",
-			"job '%.24s' waits for worker %u (%.20s), which is %s", job->name, who,
-			job->member[who].host[0] != '\0' ? job->member[who].host : "no host",
-			job->member[who].state == PBOX_MEMBER_SILENT ? "silent beyond its lease"
-			: job->member[who].state == PBOX_MEMBER_LEFT ? "gone"
-								     : "not here yet");
-		return;
-	}
-	say(f, "pbox-ctl why JOB names tensors and rounds; on its host: is it alive, is it busy?",
-		"job '%.24s' waits for worker %u (%.20s), heard %" PRIu64 " ms ago%s", job->name,
-		who, job->member[who].host, silent == UINT64_MAX ? 0 : silent / NS_PER_MS,
-		behind > 1 ? ", and for others" : "");
+	if (behind > 0)
+		waits_for(l, job, who, behind);
 }
 
 /* Who sends contributions again loses packets, his or the answers. */

@@ -53,6 +53,7 @@ health_destroy(struct health *h)
 		if (h->stat_fd[i] >= 0)
 			close(h->stat_fd[i]);
 	for (unsigned i = 0; i < PBOX_MAX_JOBS; i++) {
+		free(h->job[i].asked); /* nobody answers any more */
 		free(h->job[i].at[0]);
 		free(h->job[i].at[1]);
 	}
@@ -117,6 +118,48 @@ health_job_round(struct pbox_control *c, const struct pbox_job *job)
 	return max;
 }
 
+/* The rounds of a job are where the counters do not say it: fragments of one round may be further than
+ * others. The data cores know who is missing; they are asked while nothing comes, of an idle job once. */
+static void
+ask(struct pbox_control *c, const struct pbox_job *job)
+{
+	struct health_job *j = &c->health->job[job->id];
+	const struct pbox_worker_stats *young = j->at[c->health->young];
+	const struct pbox_worker_stats *old = j->at[c->health->young ^ 1];
+	bool came = false;
+
+	for (unsigned w = 0; w < job->workers && !came; w++)
+		came = young[w].contributions != old[w].contributions;
+	if (came)
+		j->told_ns = 0;
+	else if (j->asked == NULL && (j->told_ns == 0 || j->n_missing > 0))
+		j->asked = pbox_registrar_why(c->registrar, job);
+}
+
+static void
+hear(struct pbox_control *c, const struct pbox_job *job)
+{
+	struct health_job *j = &c->health->job[job->id];
+	const struct pbox_why_round *oldest = NULL;
+	struct pbox_why *why = j->asked;
+
+	if (why == NULL || why->answered < why->shards)
+		return;
+	for (unsigned s = 0; s < why->shards; s++)
+		if (why->page[s].n > 0 &&
+			(oldest == NULL || why->page[s].round[0].since_ns < oldest->since_ns))
+			oldest = &why->page[s].round[0];
+	j->told_ns = c->now_ns;
+	j->n_missing = 0;
+	for (unsigned w = job->workers; oldest != NULL && w-- > 0;)
+		if (oldest->uninitialised ? w == 0 : oldest->missing[w / 64] >> w % 64 & 1) {
+			j->n_missing++;
+			j->missing = w;
+		}
+	pbox_registrar_why_end(why);
+	j->asked = NULL;
+}
+
 static void
 take_job(struct pbox_control *c, const struct pbox_job *job)
 {
@@ -124,6 +167,9 @@ take_job(struct pbox_control *c, const struct pbox_job *job)
 	struct health_job *j = &h->job[job->id];
 
 	if (j->begun_ns != job->begun_ns || j->workers != job->workers) {
+		pbox_registrar_why_end(j->asked);
+		j->asked = NULL;
+		j->told_ns = 0;
 		for (unsigned k = 0; k < 2; k++) {
 			free(j->at[k]);
 			j->at[k] = calloc(job->workers, sizeof(*j->at[k]));
@@ -136,6 +182,7 @@ take_job(struct pbox_control *c, const struct pbox_job *job)
 	for (unsigned w = 0; w < job->workers; w++)
 		pbox_registrar_worker(c->registrar, job, w, &j->at[h->young][w]);
 	j->round[h->young] = health_job_round(c, job);
+	ask(c, job);
 }
 
 /* Heartbeats, and how low pools get between two samples. */
@@ -172,6 +219,8 @@ health_step(struct pbox_control *c)
 		return;
 	h->tick_at = c->now_ns + HEALTH_TICK;
 	tick(c);
+	for (unsigned i = 0; (job = pbox_registrar_job(c->registrar, i)) != NULL; i++)
+		hear(c, job);
 	if (h->sample[h->young].at_ns != 0 && c->now_ns - h->sample[h->young].at_ns < HEALTH_HALF)
 		return;
 	h->young ^= 1;
@@ -207,6 +256,17 @@ health_job_begin(const struct health *h, const struct pbox_job *job, uint32_t *r
 		return NULL;
 	*round = j->round[h->young ^ 1];
 	return j->at[h->young ^ 1];
+}
+
+unsigned
+health_job_missing(const struct health *h, const struct pbox_job *job, unsigned *who)
+{
+	const struct health_job *j = &h->job[job->id];
+
+	if (j->begun_ns != job->begun_ns || j->told_ns == 0)
+		return 0;
+	*who = j->missing;
+	return j->n_missing;
 }
 
 uint64_t

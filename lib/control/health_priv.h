@@ -26,6 +26,10 @@ struct health_job {
 	uint16_t workers;
 	struct pbox_worker_stats *at[2];
 	uint32_t round[2];
+	/* While nothing comes: whom its oldest rounds wait for, as its data cores said. */
+	struct pbox_why *asked; /* not answered yet; or NULL */
+	uint64_t told_ns;       /* 0: nobody was asked */
+	unsigned n_missing, missing;
 };
 
 struct health_pool_seen {
@@ -53,5 +57,7 @@ const struct health_sample *health_now(struct pbox_control *c);
 const struct pbox_worker_stats *health_job_begin(
 	const struct health *h, const struct pbox_job *job, uint32_t *round);
 uint32_t health_job_round(struct pbox_control *c, const struct pbox_job *job);
+/* Workers that the job's oldest rounds wait for, *who is the first; 0: not known, or something came. */
+unsigned health_job_missing(const struct health *h, const struct pbox_job *job, unsigned *who);
 
 #endif /* HEALTH_PRIV_H */

@@ -10,6 +10,7 @@
 
 import argparse
 import array
+import signal
 import time
 
 import pbox
@@ -30,7 +31,13 @@ def main() -> None:
     p.add_argument("--rounds", type=int, default=1000000)
     p.add_argument("--elements", type=int, default=2000)
     p.add_argument("--pause", type=float, default=0.01)
+    p.add_argument("--slow", type=float, default=0.1, help="pause after SIGUSR1")
     a = p.parse_args()
+
+    def slow(_signal, _frame) -> None:
+        a.pause = a.slow
+
+    signal.signal(signal.SIGUSR1, slow)
     began = time.monotonic()
     try:
         c = pbox.Client(a.box, a.job, a.secret, a.worker, a.workers, policy=a.policy, host=a.host,

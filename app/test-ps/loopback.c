@@ -2,8 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-/* The other side in this process, on an lcore of its own, behind a pair of rings: a box (its own
- * libraries, as the daemon puts them together), or a mirror that sends back what it gets. */
+/* The other side in this process, on an lcore of its own: behind a pair of rings a box (its own
+ * libraries, as the daemon puts them together), or a mirror that sends back what it gets (reflect.c). */
 
 #include <errno.h>
 #include <stdlib.h>
@@ -21,6 +21,7 @@
 #include <pbox_control.h>
 
 #include "loopback.h"
+#include "reflect.h"
 #include "testps.h"
 
 #define RING        4096
@@ -31,14 +32,13 @@
 #define MEMORY_MIN  ((size_t)64 << 20)
 #define MEMORY_MAX  ((size_t)4 << 30)
 #define DRAIN_NS    UINT64_C(1000000000)
-#define SWAP_PORTS  34 /* offset of the UDP ports */
-#define SWAP_ADDRS  26 /* of the IPv4 addresses */
+#define MIRROR_MAC  "02:50:42:00:ff:01"
 
 struct loopback {
 	uint16_t ours, theirs;
 	unsigned lcore;
 	struct rte_ring *to, *from;
-	_Atomic bool end;
+	struct reflect *mirror;
 	struct pbox_port port;
 	struct pbox_port_core core;
 	struct pbox_engine_endpoint endpoint;
@@ -56,15 +56,11 @@ loopback_port(const struct loopback *b)
 	return b->ours;
 }
 
-int
-loopback_open(struct testps *t, struct pbox_error *err)
+static int
+open_rings(struct loopback *b, struct pbox_error *err)
 {
-	struct loopback *b = rte_zmalloc("loopback", sizeof(*b), 64);
 	int ours, theirs;
 
-	if (b == NULL)
-		return pbox_fail(err, ENOMEM, "no memory for a box: give EAL more with -m");
-	t->loopback = b;
 	b->to = rte_ring_create("testps_to", RING, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
 	b->from =
 		rte_ring_create("testps_from", RING, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
@@ -76,6 +72,25 @@ loopback_open(struct testps *t, struct pbox_error *err)
 		return pbox_fail(err, EIO, "the driver net_ring does not start");
 	b->ours = (uint16_t)ours;
 	b->theirs = (uint16_t)theirs;
+	return 0;
+}
+
+int
+loopback_open(struct testps *t, struct pbox_error *err)
+{
+	struct loopback *b = rte_zmalloc("loopback", sizeof(*b), 64);
+	int ret;
+
+	if (b == NULL)
+		return pbox_fail(err, ENOMEM, "no memory for a box: give EAL more with -m");
+	b->lcore = RTE_MAX_LCORE;
+	t->loopback = b;
+	ret = t->opt.reflected ? reflect_open(&b->ours, err) : open_rings(b, err);
+	if (ret != 0)
+		return ret;
+	/* nobody answers ARP there */
+	if (t->opt.reflected)
+		snprintf(t->opt.box_mac, sizeof(t->opt.box_mac), "%s", MIRROR_MAC);
 	if (t->opt.address.len == 0)
 		t->opt.address = (struct pbox_conf_prefix){{10, 78, 4, 1}, 16};
 	if (t->opt.box[0] == '\0') {
@@ -186,60 +201,10 @@ box_open(struct testps *t, struct loopback *b, struct pbox_error *err)
 		return ret;
 	pbox_port_wait_link(&b->port, 100, NULL);
 	b->core = (struct pbox_port_core){.lcore = b->lcore, .node = -1};
-	if (t->opt.reflected)
-		return 0;
 	if (pbox_dp_plan(&c, 1, node_of, t->box_port, &b->endpoint, 1, err) != 1)
 		return -EINVAL;
 	ret = box_memory(t, b, err);
 	return ret == 0 ? box_planes(t, b, err) : ret;
-}
-
-/* ---- a mirror ------------------------------------------------------------------------------------- */
-
-static void
-swap(uint8_t *a, uint8_t *b, unsigned n)
-{
-	uint8_t x[8];
-
-	memcpy(x, a, n);
-	memcpy(a, b, n);
-	memcpy(b, x, n);
-}
-
-static int
-mirror_main(void *arg)
-{
-	struct loopback *b = arg;
-	struct rte_mbuf *m[64];
-
-	while (!atomic_load_explicit(&b->end, memory_order_acquire)) {
-		uint16_t n = rte_eth_rx_burst(b->theirs, 0, m, 64), sent = 0;
-
-		for (uint16_t i = 0; i < n; i++) {
-			uint8_t *p = rte_pktmbuf_mtod(m[i], uint8_t *);
-
-			swap(p, p + 6, 6);
-			swap(p + SWAP_ADDRS, p + SWAP_ADDRS + 4, 4);
-			swap(p + SWAP_PORTS, p + SWAP_PORTS + 2, 2);
-		}
-		while (sent < n && !atomic_load(&b->end))
-			sent = (uint16_t)(sent + rte_eth_tx_burst(b->theirs, 0, m + sent,
-							 (uint16_t)(n - sent)));
-		rte_pktmbuf_free_bulk(m + sent, n - sent);
-		if (n == 0)
-			rte_pause();
-	}
-	return 0;
-}
-
-/* The MAC address to be reflected from: nobody answers ARP. */
-static void
-mirror_address(struct testps *t, struct loopback *b)
-{
-	struct rte_ether_addr mac;
-
-	memcpy(mac.addr_bytes, b->port.nif.mac, sizeof(mac.addr_bytes));
-	rte_ether_format_addr(t->opt.box_mac, sizeof(t->opt.box_mac), &mac);
 }
 
 /* ---- both ----------------------------------------------------------------------------------------- */
@@ -251,7 +216,6 @@ loopback_start(struct testps *t, struct pbox_error *err)
 	unsigned lcore;
 	int ret;
 
-	b->lcore = RTE_MAX_LCORE;
 	RTE_LCORE_FOREACH_WORKER(lcore)
 	{
 		bool taken = false;
@@ -263,13 +227,13 @@ loopback_start(struct testps *t, struct pbox_error *err)
 			break;
 		}
 	}
+	if (t->opt.reflected) {
+		b->mirror = reflect_start(b->ours, t->lanes, b->lcore, err);
+		return b->mirror != NULL ? 0 : -EIO;
+	}
 	ret = box_open(t, b, err);
 	if (ret != 0)
 		return ret;
-	if (t->opt.reflected) {
-		mirror_address(t, b);
-		return rte_eal_remote_launch(mirror_main, b, b->lcore);
-	}
 	ret = pbox_control_start(b->control, err);
 	if (ret != 0)
 		return ret;
@@ -283,13 +247,11 @@ loopback_stop(struct testps *t)
 
 	if (b == NULL)
 		return;
-	atomic_store(&b->end, true);
+	reflect_stop(b->mirror);
 	if (b->control != NULL) {
 		pbox_control_stop(b->control);
 		rte_eal_wait_lcore(b->lcore);
 		pbox_control_join(b->control);
-	} else if (b->lcore < RTE_MAX_LCORE) {
-		rte_eal_wait_lcore(b->lcore);
 	}
 	if (b->dp != NULL)
 		pbox_dp_drain(b->dp);

@@ -216,9 +216,9 @@ check(const struct testps_options *o, struct pbox_error *err)
 			"--rxq %u with --nb-cores %u: each lcore has a queue pair of each port: "
 			"give the same number",
 			o->rxq, o->nb_cores);
-	if (o->loopback && o->nb_cores > 1)
+	if (o->loopback && o->nb_cores > 1 && !o->reflected)
 		return pbox_fail(err, EINVAL,
-			"--loopback has one queue pair: --nb-cores %u needs a real port",
+			"the box of --loopback has one queue pair: --nb-cores %u needs a real port",
 			o->nb_cores);
 	if (o->reflected && o->optimiser != PBOX_OPT_NONE)
 		return pbox_fail(err, EINVAL,

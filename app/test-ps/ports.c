@@ -91,7 +91,7 @@ ports_open(struct testps *t, struct pbox_error *err)
 			"with -a");
 	if (n > TESTPS_PORTS)
 		n = TESTPS_PORTS;
-	t->copy = t->loopback != NULL; /* a box takes no chains */
+	t->copy = t->loopback != NULL && !t->opt.reflected; /* a box takes no chains */
 	for (unsigned i = 0; i < n; i++) {
 		int ret = open_port(t, i, list[i], err);
 

@@ -14,8 +14,9 @@
  *     lane.c      the loop of one lcore                   control.c  join, declare, map, leave
  *     rounds.c    contributions, results                  timers.c   losses, windows
  *     session.c   all lanes together: start, stop
- *     loopback.c  a box, or a mirror, in this process     stats.c    counters, figures
- *     show.c, prompt.c  the prompt                        json.c     results as JSON
+ *     loopback.c  a box in this process                   reflect.c  or a mirror
+ *     stats.c     counters, figures                       json.c     results as JSON
+ *     show.c, prompt.c  the prompt
  *     run.c       what the options say                   search.c   rates, latency, sweeps; main.c
  *
  * Threads: a *lane* is an lcore that plays every n-th worker, with a queue pair of each port. It owns

@@ -3,6 +3,7 @@
  */
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -105,6 +106,7 @@ pbox_control_step(struct pbox_control *c)
 		control_watch(c);
 		c->watch.at = c->now_ns + WATCH;
 	}
+	service_step(c);
 	return work;
 }
 
@@ -117,6 +119,27 @@ nap(unsigned empty)
 	nanosleep(&t, NULL);
 }
 
+/* A core that is stuck returns never: whoever waits for it must not. */
+static void
+await_cores(struct pbox_control *c)
+{
+	uint64_t end = pbox_dp_now(c->conf.dp) + PBOX_CONTROL_LATE_NS;
+
+	for (unsigned i = 0; i < c->conf.n_cores; i++) {
+		while (pbox_dp_running(c->conf.dp, i) && pbox_dp_now(c->conf.dp) < end)
+			nap(UINT_MAX);
+		if (!pbox_dp_running(c->conf.dp, i))
+			continue;
+		pbox_log(PBOX_LOG_ERROR,
+			"data core %u (lcore %u) has not returned %u s after it was told to: the "
+			"box "
+			"ends without it",
+			i, c->conf.core[i].lcore, (unsigned)(PBOX_CONTROL_LATE_NS / ONE_SECOND));
+		if (c->conf.late != NULL)
+			c->conf.late(i);
+	}
+}
+
 static void *
 control_main(void *arg)
 {
@@ -125,13 +148,19 @@ control_main(void *arg)
 
 	for (unsigned p = 0; p < c->conf.n_ports; p++)
 		pbox_dp_announce(c->conf.dp, p);
-	while (!atomic_load_explicit(&c->stop, memory_order_relaxed) || !control_drained(c)) {
+	for (;;) {
+		if (atomic_load_explicit(&c->stop, memory_order_relaxed)) {
+			service_stopping(c);
+			if (control_drained(c))
+				break;
+		}
 		if (pbox_control_step(c) > 0)
 			empty = 0;
 		else
 			nap(empty++);
 	}
 	pbox_dp_stop(c->conf.dp);
+	await_cores(c);
 	return NULL;
 }
 

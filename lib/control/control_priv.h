@@ -44,6 +44,14 @@ struct watch {
 	bool stuck[PBOX_PORT_CORES], told_partial, told_truncated, told_copied, told_handoff;
 };
 
+/* What the service manager was told (service.c). */
+struct service {
+	bool ready, stopping;
+	uint64_t look_at, status_at, sign_ns; /* sign: the last one of life */
+	uint64_t turns[PBOX_PORT_CORES];      /* of the data cores then */
+	char status[128];
+};
+
 struct pbox_control {
 	struct pbox_control_conf conf;
 	struct pbox_registrar *registrar;
@@ -56,6 +64,7 @@ struct pbox_control {
 	uint64_t now_ns, tick_at;
 	struct waiting_mail *wait_head[PBOX_PORT_CORES], **wait_tail[PBOX_PORT_CORES];
 	struct watch watch;
+	struct service service;
 	struct snapshots snapshots;
 	struct health *health;
 	bool stop_when_drained;
@@ -80,6 +89,9 @@ void control_free_waiting(struct pbox_control *c);
 unsigned control_rx(struct pbox_control *c);
 /* watch.c: every second */
 void control_watch(struct pbox_control *c);
+/* service.c: often; and when the stop begins */
+void service_step(struct pbox_control *c);
+void service_stopping(struct pbox_control *c);
 /* drain.c: true when the cores may stop */
 bool control_drained(struct pbox_control *c);
 /* stats.c */

@@ -15,6 +15,8 @@
 #include <pbox_dataplane.h>
 #include <pbox_registrar.h>
 
+#include "pbox_notify.h"
+
 /** Snapshots of parameters and optimiser state. */
 struct pbox_control_snapshot {
 	const char *dir; /**< NULL: none */
@@ -27,6 +29,9 @@ struct pbox_control_snapshot {
 	bool compress;
 };
 
+/** What data cores get to return in when all is stopped. */
+#define PBOX_CONTROL_LATE_NS UINT64_C(5000000000)
+
 struct pbox_control_conf {
 	struct pbox_dp *dp;
 	struct pbox_port *port; /**< those of dp */
@@ -34,10 +39,14 @@ struct pbox_control_conf {
 	const struct pbox_port_core *core;
 	/** ops, ctx and stats are filled in here; what it points to must live as long. */
 	struct pbox_registrar_conf registrar;
-	uint64_t stats_interval_ns;            /**< a line of statistics this often; 0: never */
-	uint64_t drain_ns;                     /**< longest time that a clean stop may take */
-	const char *report;                    /**< for telemetry; lives as long */
-	bool capture;                          /**< pdump runs: telemetry tells so */
+	uint64_t stats_interval_ns; /**< a line of statistics this often; 0: never */
+	uint64_t drain_ns;          /**< longest time that a clean stop may take */
+	/** A data core had PBOX_CONTROL_LATE_NS to return and did not: nothing of the box can be closed. The control
+	 * thread's; need not return. NULL: the thread ends as usual. */
+	void (*late)(unsigned core);
+	const struct pbox_notify *notify; /**< the service manager; lives as long; NULL: none */
+	const char *report;               /**< for telemetry; lives as long */
+	bool capture;                     /**< pdump runs: telemetry tells so */
 	struct pbox_control_snapshot snapshot; /**< its strings and memory live as long */
 };
 

@@ -81,6 +81,7 @@ struct core {
 
 	unsigned empty; /* turns without work in a row */
 	_Atomic int tid;
+	_Atomic bool running; /* pbox_dp_run() */
 
 	/* A turn that is looked at stage by stage (loop.c), and its cycles. */
 	bool sampled;

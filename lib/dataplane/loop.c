@@ -72,6 +72,7 @@ pbox_dp_run(void *core)
 {
 	struct core *c = core;
 
+	atomic_store_explicit(&c->running, true, memory_order_relaxed);
 	idle_start(c);
 	while (!atomic_load_explicit(&c->dp->stop, memory_order_relaxed)) {
 		if (pbox_dp_turn(c) > 0) {
@@ -84,6 +85,8 @@ pbox_dp_run(void *core)
 		}
 	}
 	idle_stop(c);
+	/* whoever sees it sees all that the core did */
+	atomic_store_explicit(&c->running, false, memory_order_release);
 	return 0;
 }
 

@@ -191,6 +191,8 @@ const uint64_t *pbox_dp_core_stats(const struct pbox_dp *dp, unsigned i);
 const uint64_t *pbox_dp_shard_stats(const struct pbox_dp *dp, unsigned i);
 /** Thread id of core @p i, for the kernel's figures about it; 0: it has not run yet. Any thread. */
 int pbox_dp_core_tid(const struct pbox_dp *dp, unsigned i);
+/** Is core @p i in pbox_dp_run()? Any thread. */
+bool pbox_dp_running(const struct pbox_dp *dp, unsigned i);
 /** Sum of a counter over all cores. */
 uint64_t pbox_dp_total(const struct pbox_dp *dp, enum pbox_core_stat what);
 

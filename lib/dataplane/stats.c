@@ -88,6 +88,12 @@ pbox_dp_shard_stats(const struct pbox_dp *dp, unsigned i)
 	return dp->core[i]->shard_stat;
 }
 
+bool
+pbox_dp_running(const struct pbox_dp *dp, unsigned i)
+{
+	return atomic_load_explicit(&dp->core[i]->running, memory_order_acquire);
+}
+
 int
 pbox_dp_core_tid(const struct pbox_dp *dp, unsigned i)
 {

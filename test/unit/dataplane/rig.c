@@ -144,6 +144,7 @@ create_planes(struct rig *r)
 		.core = r->core,
 		.drain_ns = 1000000000,
 		.report = r->o.report,
+		.notify = r->o.notify,
 		.snapshot = {.dir = r->o.snapshot_dir,
 			.memory = r->staging,
 			.size = STAGING,

@@ -34,6 +34,7 @@ struct rig_options {
 	bool threads;      /* and the test starts the control thread */
 	uint32_t hold;
 	const char *report, *snapshot_dir; /* of the control thread; may be NULL */
+	const struct pbox_notify *notify;
 };
 
 /* A datagram of the box to a worker. */

@@ -21,6 +21,7 @@ struct box {
 	struct pbox_conf *conf; /* where options came from */
 	cpu_set_t cpus;         /* that this process may use, before EAL pins it */
 	bool eal, capture;
+	struct pbox_notify notify; /* the service manager */
 
 	/* data cores; NUMA nodes of these, in order of appearance */
 	struct pbox_port_core core[PBOX_PORT_CORES];

@@ -79,8 +79,12 @@ options(int all, char **argv, int ours)
 static int
 start(int eal_argc, char **eal_argv, struct pbox_error *err)
 {
+	struct pbox_error unheard = {0};
 	int ret = log_open(&box.opt, err);
 
+	if (pbox_notify_open(&box.notify, &unheard) != 0)
+		pbox_log(PBOX_LOG_WARN, "%s: the service manager is told nothing", unheard.text);
+	pbox_notify_send(&box.notify, "STATUS=starting: EAL");
 	if (ret == 0)
 		ret = guard_prepare(&box, err);
 	if (ret == 0)
@@ -91,8 +95,10 @@ start(int eal_argc, char **eal_argv, struct pbox_error *err)
 		ret = ports_prepare(&box, err);
 	if (ret == 0)
 		ret = memory_plan(&box, err);
+	pbox_notify_send(&box.notify, "STATUS=starting: memory");
 	if (ret == 0)
 		ret = memory_take(&box, err);
+	pbox_notify_send(&box.notify, "STATUS=starting: ports");
 	if (ret == 0)
 		ret = ports_open(&box, err);
 	if (ret == 0)
@@ -114,6 +120,7 @@ stop(bool served)
 	memory_give_back(&box);
 	ports_free(&box);
 	host_stop(&box);
+	pbox_notify_close(&box.notify);
 	log_close();
 	pbox_conf_free(box.conf);
 	pbox_options_wipe(&box.opt);
@@ -149,10 +156,12 @@ main(int argc, char **argv)
 		served = true;
 		ret = serve(&box, &err);
 	}
-	if (ret != 0 && box.opt.check)
+	if (ret != 0 && box.opt.check) {
 		printf("FAIL %s\n", err.text);
-	else if (ret != 0)
+	} else if (ret != 0) {
 		pbox_log(PBOX_LOG_ERROR, "%s", err.text);
+		pbox_notify_send(&box.notify, "STATUS=%s", err.text);
+	}
 	status = stop(served && ret == 0);
 	return ret == 0 && status == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -94,6 +95,14 @@ registrar_conf(struct box *b)
 	return c;
 }
 
+/* A stuck core may be the main thread: there is nobody to return to. What it holds, the kernel takes. */
+static void
+end_without(unsigned core)
+{
+	(void)core;
+	_exit(EXIT_FAILURE);
+}
+
 int
 planes_create(struct box *b, struct pbox_error *err)
 {
@@ -143,6 +152,8 @@ planes_create(struct box *b, struct pbox_error *err)
 		.registrar = registrar_conf(b),
 		.stats_interval_ns = b->opt.stats_interval_ns,
 		.drain_ns = b->opt.drain_ns,
+		.late = end_without,
+		.notify = b->notify.fd >= 0 ? &b->notify : NULL,
 		.report = b->report,
 		.capture = b->capture,
 		.snapshot =

@@ -21,6 +21,7 @@ NETNS_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 : "${PBOX_BUILD:=$NETNS_ROOT/build}"
 : "${BOX_ADDRESS:=10.78.0.1}"
 : "${BOX_MEMORY:=512}"
+: "${BOX_LCORES:=0}"
 : "${BOX_PORT:=net_af_packet0}" # or net_packet0: ours, faster
 NET='' BOX_PID='' STARTED='' NET_MTU=0 NET_WORKERS=0
 TRACKED=()
@@ -129,7 +130,7 @@ start_box() {
 	log=$RUN_DIR/box.log
 	[[ ! -e $log ]] || mv "$log" "$log.$(date +%s%N)"
 	: >"$log"
-	ip netns exec "$NET-box" "$bin" -l 0 --no-huge -m "$BOX_MEMORY" --no-pci \
+	ip netns exec "$NET-box" "$bin" -l "$BOX_LCORES" --no-huge -m "$BOX_MEMORY" --no-pci \
 		--file-prefix "$NET" --vdev "$(box_vdev)" "$@" -- --config "$conf" \
 		>"$log" 2>&1 </dev/null &
 	BOX_PID=$!

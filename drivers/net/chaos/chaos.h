@@ -7,8 +7,8 @@
 
 /**
  * @file
- * net_chaos inside: settings (chaos_conf.c), what befalls a packet (chaos_faults.c), its way
- * through a queue (chaos_queue.c), the Ethernet device (chaos_ethdev.c, chaos_ops.c), telemetry
+ * net_chaos inside: mbufs as frames of a line of lib/fault (chaos_frames.c), a queue before and
+ * behind its line (chaos_queue.c), the Ethernet device (chaos_ethdev.c, chaos_ops.c), telemetry
  * (chaos_telemetry.c).
  *
  * Threads: control functions and telemetry hold chaos_lock. A queue belongs to the thread that
@@ -27,7 +27,7 @@
 #include <rte_log.h>
 #include <rte_mbuf.h>
 
-#include "chaos_conf.h"
+#include <pbox_fault.h>
 
 struct rte_eth_dev;
 
@@ -35,91 +35,32 @@ extern int chaos_logtype;
 #define CHAOS_LOG(level, fmt, ...) \
 	rte_log(RTE_LOG_##level, chaos_logtype, "net_chaos: " fmt "\n", ##__VA_ARGS__)
 
-#define CHAOS_READY 1024 /**< packets on their way to the application or to the port */
-
-/** What happened in a queue; all but packets, bytes and port_packets are xstats by these names. */
-#define CHAOS_COUNTERS(X)                                                                    \
-	X(lost)                                                                              \
-	X(burst_lost)                                                                        \
-	X(gilbert_lost)                                                                      \
-	X(blackholed)                                                                        \
-	X(target_dropped)                                                                    \
-	X(duplicated)                                                                        \
-	X(reordered)                                                                         \
-	X(delayed)                                                                           \
-	X(corrupted)                                                                         \
-	X(truncated)                                                                         \
-	X(marked)                                                                            \
-	X(copied)       /* so that a held or spoilt packet is not shared with anybody */     \
-	X(overflow)     /* dropped: no room to hold, or no mbuf to copy what must be held */ \
-	X(nombuf)       /* a duplicate or damage left out for want of an mbuf */             \
-	X(port_packets) /* at the wrapped port */                                            \
-	X(packets)      /* at the application */                                             \
-	X(bytes)
-
+/** What a queue counts itself, behind the counters of its line (enum pbox_fault_counter). */
 enum chaos_counter {
-#define CHAOS_COUNTER_SYMBOL(name) CHAOS_N_##name,
-	CHAOS_COUNTERS(CHAOS_COUNTER_SYMBOL)
-#undef CHAOS_COUNTER_SYMBOL
-		CHAOS_COUNTER_MAX
+	CHAOS_N_port_packets = PBOX_FAULT_COUNTER_MAX, /* at the wrapped port; an xstat as well */
+	CHAOS_N_packets,                               /* at the application */
+	CHAOS_N_bytes,
+	CHAOS_COUNTER_MAX
 };
 
 /** Settings on their way from chaos_lock's holder to the queues. */
 struct chaos_side {
-	struct chaos_conf conf; /* the holder's own */
-	uint64_t seq;           /* odd while words change */
-	uint64_t words[CHAOS_CONF_WORDS];
+	struct pbox_fault_conf conf; /* the holder's own */
+	uint64_t seq;                /* odd while words change */
+	uint64_t words[PBOX_FAULT_CONF_WORDS];
 	uint32_t target_left;
-};
-
-struct chaos_delayed {
-	uint64_t due; /* TSC */
-	uint64_t order;
-	struct rte_mbuf *m;
-};
-
-struct chaos_held {
-	uint64_t due;    /* TSC, at the latest */
-	uint64_t passed; /* when that many have passed */
-	struct rte_mbuf *m;
-};
-
-/** One independent sequence of random numbers a fault: switching one on does not shift another. */
-enum chaos_fault {
-	CHAOS_F_LOSS,
-	CHAOS_F_BURST,
-	CHAOS_F_GILBERT,
-	CHAOS_F_DUP,
-	CHAOS_F_CORRUPT,
-	CHAOS_F_TRUNCATE,
-	CHAOS_F_REORDER,
-	CHAOS_F_DELAY,
-	CHAOS_F_MARK,
-	CHAOS_FAULTS
 };
 
 struct chaos_queue {
 	struct chaos_port *port;
 	struct chaos_side *side;
+	struct pbox_fault_line *line; /* its memory follows */
 	uint16_t id;
 	uint8_t dir;
-	bool active;
-	bool gilbert_bad;
 	uint32_t busy; /* tx: taken by the sender, or by the rx queue that helps */
-	uint32_t burst_left;
-	uint32_t limit;
 	uint64_t conf_seq;
-	uint64_t rng[CHAOS_FAULTS];
-	uint64_t passed;
-	uint64_t order;
-	uint32_t n_held, n_delayed, ready_head, ready_tail;
-	uint32_t waiting; /* all of them; read by the helping rx queue */
-	uint64_t n[CHAOS_COUNTER_MAX];
+	uint64_t n[CHAOS_COUNTER_MAX - PBOX_FAULT_COUNTER_MAX];
 	uint64_t base[CHAOS_COUNTER_MAX]; /* at the last reset of statistics */
-	struct chaos_conf conf;
-	struct chaos_held held[CHAOS_WINDOW_MAX];
-	struct rte_mbuf *ready[CHAOS_READY];
-	struct chaos_delayed delayed[]; /* heap by due and order */
 } __rte_cache_aligned;
 
 struct chaos_port {
@@ -136,7 +77,7 @@ struct chaos_port {
 	uint16_t n_rx, n_tx;      /* queues while started */
 	struct chaos_queue *rx[RTE_MAX_QUEUES_PER_PORT];
 	struct chaos_queue *tx[RTE_MAX_QUEUES_PER_PORT];
-	struct chaos_side side[CHAOS_DIRS];
+	struct chaos_side side[PBOX_FAULT_DIRS];
 	struct chaos_port *next;
 };
 
@@ -149,15 +90,17 @@ void chaos_side_publish(struct chaos_side *side, bool target_again);
 int chaos_port_set(
 	struct chaos_port *port, const char *key, const char *value, char *why, size_t n);
 
+extern const struct pbox_fault_ops chaos_frames; /**< mbufs; ctx is the queue */
+
 struct chaos_queue *chaos_queue_create(
-	struct chaos_port *port, enum chaos_dir dir, uint16_t id, int socket);
+	struct chaos_port *port, enum pbox_fault_dir dir, uint16_t id, int socket);
 /** Free what it holds and start its sequences again; nobody polls it. */
 void chaos_queue_reset(struct chaos_queue *q);
 void chaos_queue_free(struct chaos_queue *q);
 uint16_t chaos_rx_burst(void *rxq, struct rte_mbuf **pkts, uint16_t n);
 uint16_t chaos_tx_burst(void *txq, struct rte_mbuf **pkts, uint16_t n);
 uint16_t chaos_tx_prepare(void *txq, struct rte_mbuf **pkts, uint16_t n);
-/** Statistics may be read by any thread. */
-uint64_t chaos_queue_count(const struct chaos_queue *q, enum chaos_counter c);
+/** A counter of the queue or of its line; any thread. */
+uint64_t chaos_queue_count(const struct chaos_queue *q, unsigned int c);
 
 #endif /* CHAOS_H */

@@ -30,13 +30,13 @@ struct chaos_port *chaos_ports;
 int
 chaos_port_set(struct chaos_port *port, const char *key, const char *value, char *why, size_t n)
 {
-	struct chaos_conf *const side[CHAOS_DIRS] = {
-		&port->side[CHAOS_RX].conf, &port->side[CHAOS_TX].conf};
-	int sides = chaos_conf_set_port(side, key, value, why, n);
+	struct pbox_fault_conf *const side[PBOX_FAULT_DIRS] = {
+		&port->side[PBOX_FAULT_RX].conf, &port->side[PBOX_FAULT_TX].conf};
+	int sides = pbox_fault_conf_set_side(side, key, value, why, n);
 
 	if (sides < 0)
 		return sides;
-	for (int d = 0; d < CHAOS_DIRS; d++)
+	for (int d = 0; d < PBOX_FAULT_DIRS; d++)
 		if ((sides >> d & 1) != 0)
 			chaos_side_publish(&port->side[d], strcmp(key + 3, "target") == 0);
 	return 0;
@@ -213,8 +213,8 @@ chaos_probe(struct rte_vdev_device *vdev)
 	port->limit = DEFAULT_LIMIT;
 	port->copies = DEFAULT_COPIES;
 	port->tsc_per_us = RTE_MAX(rte_get_tsc_hz() / 1000000, UINT64_C(1));
-	for (int d = 0; d < CHAOS_DIRS; d++) {
-		chaos_conf_defaults(&port->side[d].conf);
+	for (int d = 0; d < PBOX_FAULT_DIRS; d++) {
+		pbox_fault_conf_defaults(&port->side[d].conf);
 		port->side[d].conf.reseed = 1;
 		chaos_side_publish(&port->side[d], false);
 	}

@@ -52,7 +52,7 @@ static int
 chaos_rx_setup(struct rte_eth_dev *dev, uint16_t id, uint16_t descs, unsigned int socket,
 	const struct rte_eth_rxconf *conf, struct rte_mempool *mp)
 {
-	struct chaos_queue *q = chaos_queue_create(port_of(dev), CHAOS_RX, id, (int)socket);
+	struct chaos_queue *q = chaos_queue_create(port_of(dev), PBOX_FAULT_RX, id, (int)socket);
 	int ret;
 
 	if (q == NULL)
@@ -70,7 +70,7 @@ static int
 chaos_tx_setup(struct rte_eth_dev *dev, uint16_t id, uint16_t descs, unsigned int socket,
 	const struct rte_eth_txconf *conf)
 {
-	struct chaos_queue *q = chaos_queue_create(port_of(dev), CHAOS_TX, id, (int)socket);
+	struct chaos_queue *q = chaos_queue_create(port_of(dev), PBOX_FAULT_TX, id, (int)socket);
 	int ret;
 
 	if (q == NULL)
@@ -249,7 +249,7 @@ chaos_mtu_set(struct rte_eth_dev *dev, uint16_t mtu)
 }
 
 static uint64_t
-sum(void **queues, uint16_t n, enum chaos_counter c)
+sum(void **queues, uint16_t n, unsigned int c)
 {
 	uint64_t s = 0;
 
@@ -309,13 +309,15 @@ chaos_stats_reset(struct rte_eth_dev *dev)
 
 /* rx_lost, ...; then packets held now, the last of a direction */
 #define XSTATS_PER_SIDE (CHAOS_N_packets + 1)
-#define XSTATS          (CHAOS_DIRS * XSTATS_PER_SIDE)
+#define XSTATS          (PBOX_FAULT_DIRS * XSTATS_PER_SIDE)
 
-static const char *const counter_names[] = {
-#define NAME(name) #name,
-	CHAOS_COUNTERS(NAME)
-#undef NAME
-};
+static const char *
+xstat_name(unsigned int c)
+{
+	if (c < PBOX_FAULT_COUNTER_MAX)
+		return pbox_fault_counter_names[c];
+	return c == CHAOS_N_port_packets ? "port_packets" : "held";
+}
 
 static int
 chaos_xstats_names(struct rte_eth_dev *dev, struct rte_eth_xstat_name *names, unsigned int n)
@@ -325,8 +327,7 @@ chaos_xstats_names(struct rte_eth_dev *dev, struct rte_eth_xstat_name *names, un
 		unsigned int c = i % XSTATS_PER_SIDE;
 
 		snprintf(names[i].name, sizeof(names[i].name), "%s_%s",
-			i < XSTATS_PER_SIDE ? "rx" : "tx",
-			c < CHAOS_N_packets ? counter_names[c] : "held");
+			i < XSTATS_PER_SIDE ? "rx" : "tx", xstat_name(c));
 	}
 	return XSTATS;
 }
@@ -354,7 +355,7 @@ chaos_xstats_get(struct rte_eth_dev *dev, struct rte_eth_xstat *stats, unsigned 
 			const struct chaos_queue *q = queues[k];
 
 			if (q != NULL)
-				stats[i].value += __atomic_load_n(&q->waiting, __ATOMIC_RELAXED);
+				stats[i].value += pbox_fault_line_waiting(q->line);
 		}
 	}
 	return XSTATS;

@@ -16,8 +16,6 @@
 
 /* Commands run in telemetry's own thread; chaos_lock keeps ports from closing meanwhile. */
 
-#define VALUE_MAX 640 /* a target of 8 terms of 16 bytes with masks */
-
 static struct chaos_port *
 find(const char *name)
 {
@@ -51,19 +49,19 @@ chaos_list(const char *cmd, const char *params, struct rte_tel_data *d)
 static void
 put_settings(struct rte_tel_data *d, const struct chaos_port *port)
 {
-	char key[32], value[VALUE_MAX];
+	char key[32], value[PBOX_FAULT_VALUE_MAX];
 
 	rte_tel_data_add_dict_int(d, "wrapped_port", port->wrapped);
-	snprintf(value, sizeof(value), "%" PRIu64, port->side[CHAOS_RX].conf.seed);
+	snprintf(value, sizeof(value), "%" PRIu64, port->side[PBOX_FAULT_RX].conf.seed);
 	rte_tel_data_add_dict_string(d, "seed", value);
-	for (int dir = 0; dir < CHAOS_DIRS; dir++) {
-		for (unsigned int i = 0; chaos_settings[i].key != NULL; i++) {
-			snprintf(key, sizeof(key), "%s_%s", dir == CHAOS_RX ? "rx" : "tx",
-				chaos_settings[i].key);
-			chaos_conf_get(&port->side[dir].conf, i, value, sizeof(value));
+	for (int dir = 0; dir < PBOX_FAULT_DIRS; dir++) {
+		for (unsigned int i = 0; pbox_fault_settings[i].key != NULL; i++) {
+			snprintf(key, sizeof(key), "%s_%s", dir == PBOX_FAULT_RX ? "rx" : "tx",
+				pbox_fault_settings[i].key);
+			pbox_fault_conf_get(&port->side[dir].conf, i, value, sizeof(value));
 			rte_tel_data_add_dict_string(d, key, value);
 		}
-		snprintf(key, sizeof(key), "%s_target_left", dir == CHAOS_RX ? "rx" : "tx");
+		snprintf(key, sizeof(key), "%s_target_left", dir == PBOX_FAULT_RX ? "rx" : "tx");
 		snprintf(value, sizeof(value), "%" PRIu32,
 			__atomic_load_n(&port->side[dir].target_left, __ATOMIC_RELAXED));
 		rte_tel_data_add_dict_string(d, key, value);
@@ -96,7 +94,7 @@ set_one(void *ctx, const char *key, const char *value, char *why, size_t n)
 static int
 chaos_set(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	char text[2 * VALUE_MAX], why[256] = "no such port", *rest;
+	char text[2 * PBOX_FAULT_VALUE_MAX], why[256] = "no such port", *rest;
 	struct chaos_port *port;
 	int ret = -EINVAL;
 
@@ -110,7 +108,7 @@ chaos_set(const char *cmd, const char *params, struct rte_tel_data *d)
 	pthread_mutex_lock(&chaos_lock);
 	port = find(text);
 	if (port != NULL)
-		ret = chaos_conf_each(rest, set_one, port, why, sizeof(why));
+		ret = pbox_fault_conf_each(rest, set_one, port, why, sizeof(why));
 	rte_tel_data_start_dict(d);
 	if (ret == 0)
 		put_settings(d, port);

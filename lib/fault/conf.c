@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "chaos_conf.h"
+#include "pbox_fault.h"
 
 #define SECONDS_60_US 60000000u
 
-const struct chaos_setting chaos_settings[] = {
+const struct pbox_fault_setting pbox_fault_settings[] = {
 	{"loss", "P", "lose a packet"},
 	{"burst", "P:LEN", "begin to lose LEN packets in a row"},
 	{"gilbert", "BAD:GOOD[:P]", "turn bad, turn good again, lose while bad (1)"},
@@ -39,17 +39,17 @@ static const struct field {
 	size_t at;
 	uint32_t min, max, preset;
 } fields[] = {
-#define PROBABILITY(key, member)                                               \
-	{                                                                      \
-		key, true, false, offsetof(struct chaos_conf, member), 0, 1, 0 \
+#define PROBABILITY(key, member)                                                    \
+	{                                                                           \
+		key, true, false, offsetof(struct pbox_fault_conf, member), 0, 1, 0 \
 	}
-#define NUMBER(key, member, min, max)                                                 \
-	{                                                                             \
-		key, false, false, offsetof(struct chaos_conf, member), min, max, min \
+#define NUMBER(key, member, min, max)                                                      \
+	{                                                                                  \
+		key, false, false, offsetof(struct pbox_fault_conf, member), min, max, min \
 	}
-#define OPTION(key, real, member, min, max, preset)                                    \
-	{                                                                              \
-		key, real, true, offsetof(struct chaos_conf, member), min, max, preset \
+#define OPTION(key, real, member, min, max, preset)                                         \
+	{                                                                                   \
+		key, real, true, offsetof(struct pbox_fault_conf, member), min, max, preset \
 	}
 	PROBABILITY("loss", loss),
 	PROBABILITY("burst", burst),
@@ -59,7 +59,7 @@ static const struct field {
 	OPTION("gilbert", true, gilbert_loss, 0, 1, 1),
 	PROBABILITY("dup", dup),
 	PROBABILITY("reorder", reorder),
-	NUMBER("reorder", reorder_window, 1, CHAOS_WINDOW_MAX),
+	NUMBER("reorder", reorder_window, 1, PBOX_FAULT_WINDOW_MAX),
 	OPTION("reorder", false, reorder_us, 0, SECONDS_60_US, 2000),
 	NUMBER("delay_us", delay_us, 0, SECONDS_60_US),
 	OPTION("delay_us", false, jitter_us, 0, SECONDS_60_US, 0),
@@ -73,7 +73,7 @@ static const struct field {
 #define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
 
 static void
-store(struct chaos_conf *conf, const struct field *f, double v)
+store(struct pbox_fault_conf *conf, const struct field *f, double v)
 {
 	uint32_t u = (uint32_t)v;
 
@@ -84,7 +84,7 @@ store(struct chaos_conf *conf, const struct field *f, double v)
 }
 
 static double
-load(const struct chaos_conf *conf, const struct field *f)
+load(const struct pbox_fault_conf *conf, const struct field *f)
 {
 	double d;
 	uint32_t u;
@@ -98,7 +98,7 @@ load(const struct chaos_conf *conf, const struct field *f)
 }
 
 void
-chaos_conf_defaults(struct chaos_conf *conf)
+pbox_fault_conf_defaults(struct pbox_fault_conf *conf)
 {
 	memset(conf, 0, sizeof(*conf));
 	for (unsigned i = 0; i < N_FIELDS; i++)
@@ -133,7 +133,7 @@ parse_hex(const char **text, uint8_t *bytes, uint32_t *len)
 	const char *p = *text;
 
 	for (*len = 0; isxdigit((unsigned char)p[0]) && isxdigit((unsigned char)p[1]); p += 2) {
-		if (*len == CHAOS_TERM_BYTES)
+		if (*len == PBOX_FAULT_TERM_BYTES)
 			return -EINVAL;
 		bytes[(*len)++] = (uint8_t)((strchr(digits, tolower(p[0])) - digits) << 4 |
 					    (strchr(digits, tolower(p[1])) - digits));
@@ -144,7 +144,7 @@ parse_hex(const char **text, uint8_t *bytes, uint32_t *len)
 
 /* OFFSET:HEX[/MASK] */
 static int
-parse_term(const char **text, struct chaos_term *term)
+parse_term(const char **text, struct pbox_fault_term *term)
 {
 	uint32_t mask_len;
 	char *end;
@@ -172,9 +172,9 @@ parse_term(const char **text, struct chaos_term *term)
 }
 
 static int
-parse_target(struct chaos_conf *conf, const char *text, char *why, size_t n)
+parse_target(struct pbox_fault_conf *conf, const char *text, char *why, size_t n)
 {
-	struct chaos_conf got = *conf;
+	struct pbox_fault_conf got = *conf;
 	char *end;
 	unsigned long first;
 
@@ -186,7 +186,7 @@ parse_target(struct chaos_conf *conf, const char *text, char *why, size_t n)
 	text = end;
 	if (*text != '\0' || first != 0) {
 		do {
-			if (got.target_terms == CHAOS_TERMS || *text == '\0')
+			if (got.target_terms == PBOX_FAULT_TERMS || *text == '\0')
 				goto bad;
 			text++; /* ':' before the first, '+' before others */
 			if (parse_term(&text, &got.target[got.target_terms++]) != 0)
@@ -201,14 +201,15 @@ bad:
 	snprintf(why, n,
 		"target is K:OFFSET:HEX[/MASK], up to %d of OFFSET:HEX[/MASK] joined by '+', up to "
 		"%d bytes each",
-		CHAOS_TERMS, CHAOS_TERM_BYTES);
+		PBOX_FAULT_TERMS, PBOX_FAULT_TERM_BYTES);
 	return -EINVAL;
 }
 
 int
-chaos_conf_set(struct chaos_conf *conf, const char *key, const char *value, char *why, size_t n)
+pbox_fault_conf_set(
+	struct pbox_fault_conf *conf, const char *key, const char *value, char *why, size_t n)
 {
-	struct chaos_conf got = *conf;
+	struct pbox_fault_conf got = *conf;
 	bool known = false;
 	double v;
 
@@ -246,10 +247,10 @@ chaos_conf_set(struct chaos_conf *conf, const char *key, const char *value, char
 }
 
 int
-chaos_conf_set_port(struct chaos_conf *const side[CHAOS_DIRS], const char *key, const char *value,
-	char *why, size_t n)
+pbox_fault_conf_set_side(struct pbox_fault_conf *const side[PBOX_FAULT_DIRS], const char *key,
+	const char *value, char *why, size_t n)
 {
-	enum chaos_dir dir = strncmp(key, "tx_", 3) == 0 ? CHAOS_TX : CHAOS_RX;
+	enum pbox_fault_dir dir = strncmp(key, "tx_", 3) == 0 ? PBOX_FAULT_TX : PBOX_FAULT_RX;
 	uint64_t seed;
 	char *end;
 
@@ -259,23 +260,23 @@ chaos_conf_set_port(struct chaos_conf *const side[CHAOS_DIRS], const char *key, 
 			snprintf(why, n, "seed is a number");
 			return -EINVAL;
 		}
-		for (int d = 0; d < CHAOS_DIRS; d++) {
+		for (int d = 0; d < PBOX_FAULT_DIRS; d++) {
 			side[d]->seed = seed;
 			side[d]->reseed++;
 		}
-		return 1 << CHAOS_RX | 1 << CHAOS_TX;
+		return 1 << PBOX_FAULT_RX | 1 << PBOX_FAULT_TX;
 	}
 	if (strncmp(key, "rx_", 3) != 0 && strncmp(key, "tx_", 3) != 0) {
 		snprintf(why, n, "no setting '%s': seed, rx_... or tx_...", key);
 		return -EINVAL;
 	}
-	if (chaos_conf_set(side[dir], key + 3, value, why, n) != 0)
+	if (pbox_fault_conf_set(side[dir], key + 3, value, why, n) != 0)
 		return -EINVAL;
 	return 1 << dir;
 }
 
 int
-chaos_conf_each(char *text,
+pbox_fault_conf_each(char *text,
 	int (*set)(void *ctx, const char *key, const char *value, char *why, size_t n), void *ctx,
 	char *why, size_t n)
 {
@@ -307,13 +308,13 @@ append(char *text, size_t n, const char *more)
 }
 
 static void
-get_target(const struct chaos_conf *conf, char *text, size_t n)
+get_target(const struct pbox_fault_conf *conf, char *text, size_t n)
 {
 	char part[32];
 
 	snprintf(text, n, "%" PRIu32, conf->target_first);
 	for (uint32_t i = 0; i < conf->target_terms; i++) {
-		const struct chaos_term *t = &conf->target[i];
+		const struct pbox_fault_term *t = &conf->target[i];
 		bool masked = false;
 
 		snprintf(part, sizeof(part), "%c%" PRIu32 ":", i == 0 ? ':' : '+', t->offset);
@@ -331,9 +332,9 @@ get_target(const struct chaos_conf *conf, char *text, size_t n)
 }
 
 void
-chaos_conf_get(const struct chaos_conf *conf, unsigned i, char *text, size_t n)
+pbox_fault_conf_get(const struct pbox_fault_conf *conf, unsigned i, char *text, size_t n)
 {
-	const char *key = chaos_settings[i].key;
+	const char *key = pbox_fault_settings[i].key;
 	char part[32];
 
 	if (strcmp(key, "target") == 0) {
@@ -351,7 +352,7 @@ chaos_conf_get(const struct chaos_conf *conf, unsigned i, char *text, size_t n)
 }
 
 bool
-chaos_conf_active(const struct chaos_conf *c)
+pbox_fault_conf_active(const struct pbox_fault_conf *c)
 {
 	return c->loss > 0 || c->burst > 0 || c->gilbert_bad > 0 || c->dup > 0 || c->reorder > 0 ||
 	       c->corrupt > 0 || c->truncate > 0 || c->mark > 0 || c->delay_us > 0 ||

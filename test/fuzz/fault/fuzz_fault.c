@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <chaos_conf.h>
+#include <pbox_fault.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -19,10 +19,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 			abort(); \
 	} while (0)
 
-#define VALUE_MAX 640 /* as in chaos_telemetry.c */
-
-static struct chaos_conf conf[CHAOS_DIRS];
-static struct chaos_conf *const side[CHAOS_DIRS] = {&conf[CHAOS_RX], &conf[CHAOS_TX]};
+static struct pbox_fault_conf conf[PBOX_FAULT_DIRS];
+static struct pbox_fault_conf *const side[PBOX_FAULT_DIRS] = {
+	&conf[PBOX_FAULT_RX], &conf[PBOX_FAULT_TX]};
 
 static bool
 probability(double p)
@@ -31,7 +30,7 @@ probability(double p)
 }
 
 static void
-within_limits(const struct chaos_conf *c)
+within_limits(const struct pbox_fault_conf *c)
 {
 	REQUIRE(probability(c->loss) && probability(c->burst) && probability(c->gilbert_bad));
 	REQUIRE(probability(c->gilbert_good) && probability(c->gilbert_loss) &&
@@ -39,26 +38,27 @@ within_limits(const struct chaos_conf *c)
 	REQUIRE(probability(c->reorder) && probability(c->corrupt) && probability(c->truncate));
 	REQUIRE(probability(c->mark) && c->blackhole <= 1);
 	REQUIRE(c->burst_len >= 1 && c->burst_len <= 1000000);
-	REQUIRE(c->reorder_window >= 1 && c->reorder_window <= CHAOS_WINDOW_MAX);
+	REQUIRE(c->reorder_window >= 1 && c->reorder_window <= PBOX_FAULT_WINDOW_MAX);
 	REQUIRE(c->reorder_us <= 60000000 && c->delay_us <= 60000000 && c->jitter_us <= 60000000);
-	REQUIRE(c->target_terms <= CHAOS_TERMS);
+	REQUIRE(c->target_terms <= PBOX_FAULT_TERMS);
 	for (unsigned i = 0; i < c->target_terms; i++)
-		REQUIRE(c->target[i].len >= 1 && c->target[i].len <= CHAOS_TERM_BYTES &&
+		REQUIRE(c->target[i].len >= 1 && c->target[i].len <= PBOX_FAULT_TERM_BYTES &&
 			c->target[i].offset <= UINT16_MAX);
 }
 
 static void
-same_again(const struct chaos_conf *c)
+same_again(const struct pbox_fault_conf *c)
 {
-	char text[VALUE_MAX], again[VALUE_MAX], why[256];
-	struct chaos_conf other;
+	char text[PBOX_FAULT_VALUE_MAX], again[PBOX_FAULT_VALUE_MAX], why[256];
+	struct pbox_fault_conf other;
 
-	chaos_conf_defaults(&other);
-	for (unsigned i = 0; chaos_settings[i].key != NULL; i++) {
-		chaos_conf_get(c, i, text, sizeof(text));
+	pbox_fault_conf_defaults(&other);
+	for (unsigned i = 0; pbox_fault_settings[i].key != NULL; i++) {
+		pbox_fault_conf_get(c, i, text, sizeof(text));
 		REQUIRE(strlen(text) < sizeof(text) - 1); /* all of it */
-		REQUIRE(chaos_conf_set(&other, chaos_settings[i].key, text, why, sizeof(why)) == 0);
-		chaos_conf_get(&other, i, again, sizeof(again));
+		REQUIRE(pbox_fault_conf_set(
+				&other, pbox_fault_settings[i].key, text, why, sizeof(why)) == 0);
+		pbox_fault_conf_get(&other, i, again, sizeof(again));
 		REQUIRE(strcmp(text, again) == 0);
 	}
 }
@@ -66,19 +66,19 @@ same_again(const struct chaos_conf *c)
 static int
 set(void *ctx, const char *key, const char *value, char *why, size_t n)
 {
-	struct chaos_conf before[CHAOS_DIRS];
+	struct pbox_fault_conf before[PBOX_FAULT_DIRS];
 	int ret;
 
 	(void)ctx;
 	memcpy(before, conf, sizeof(conf));
 	why[0] = '\0';
-	ret = chaos_conf_set_port(side, key, value, why, n);
+	ret = pbox_fault_conf_set_side(side, key, value, why, n);
 	if (ret < 0) {
 		REQUIRE(why[0] != '\0' && memcmp(before, conf, sizeof(conf)) == 0);
 		return ret;
 	}
 	REQUIRE(ret > 0 && ret <= 3);
-	for (int d = 0; d < CHAOS_DIRS; d++) {
+	for (int d = 0; d < PBOX_FAULT_DIRS; d++) {
 		REQUIRE((ret >> d & 1) != 0 || memcmp(&before[d], &conf[d], sizeof(conf[d])) == 0);
 		within_limits(&conf[d]);
 	}
@@ -93,13 +93,13 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	REQUIRE(text != NULL);
 	memcpy(text, data, size);
 	text[size] = '\0';
-	for (int d = 0; d < CHAOS_DIRS; d++) {
-		chaos_conf_defaults(&conf[d]);
-		REQUIRE(!chaos_conf_active(&conf[d]));
+	for (int d = 0; d < PBOX_FAULT_DIRS; d++) {
+		pbox_fault_conf_defaults(&conf[d]);
+		REQUIRE(!pbox_fault_conf_active(&conf[d]));
 	}
-	if (chaos_conf_each(text, set, NULL, why, sizeof(why)) != 0)
+	if (pbox_fault_conf_each(text, set, NULL, why, sizeof(why)) != 0)
 		REQUIRE(why[0] != '\0');
-	for (int d = 0; d < CHAOS_DIRS; d++)
+	for (int d = 0; d < PBOX_FAULT_DIRS; d++)
 		same_again(&conf[d]);
 	free(text);
 	return 0;

@@ -73,8 +73,9 @@ class Box:
     In a direct bed all of them have one address."""
 
     def __init__(self, bed, build, kind, n_ports=1, first=0, memory=1536, idle="sleep", lcores=None,
-                 options=(), eal=(), pages="auto", framecnt=4096, below=()):
-        """below: devices that those of the ports stand on, as net_chaos does."""
+                 options=(), eal=(), pages="auto", framecnt=4096, below=(), jobs=()):
+        """below: devices that those of the ports stand on, as net_chaos does. jobs: lines of
+        sections of jobs, besides the one that lets anybody in."""
         self.bed, self.kind = bed, kind
         self.dir = tempfile.mkdtemp(prefix=bed.prefix + "-box")
         self.log = os.path.join(self.dir, "log")
@@ -88,7 +89,7 @@ class Box:
                 f.write(f"\n[port {device_name(device)}]\nmtu = {bed.mtu}\naddress = "
                         f"{bed.box_address(0 if bed.direct else first + k)}/24\n"
                         + ("shared = yes\n" if bed.direct and n_ports > 1 else ""))
-            f.write("\n[job *]\ninsecure = yes\n")
+            f.write("\n[job *]\ninsecure = yes\n" + "".join(f"{j}\n" for j in jobs))
         memory_words, self.pages = memory_arguments(memory, pages)
         cmd = [os.path.join(build, "app/pbox/pbox"), "--lcores", lcores or floating(),
                *memory_words, "--no-pci",

@@ -3,20 +3,16 @@
 """A configuration for the hardware that pbox-setup finds: each NIC but those of the management becomes a port."""
 
 import ipaddress
+import os
 import shutil
 import subprocess
-import tempfile
 
 from pbox_host import BIFURCATED, USERSPACE
 from setup_plan import in_use, known_driver, nic_list
 
 MARK = "# written by pbox-setup auto"
 NET = 100  # the first port's address is 192.168.100.1
-# udhcpc runs it with what it got: IPv4 address, length of the network, MTU if the server tells
-DHCP_SCRIPT = """#!/bin/sh
-[ "$1" = bound ] && echo "$ip/$mask ${mtu:-}"
-exit 0
-"""
+LEASE = os.path.join(os.path.dirname(os.path.realpath(__file__)), "setup_lease.sh")
 
 
 class AutoError(Exception):
@@ -71,9 +67,10 @@ def kernel_networks(machine):
     return found
 
 
-def addresses(machine, ports, seconds):
+def addresses(machine, ports, seconds, notes):
     """Each port's address: by DHCP within so many seconds (0: not asked), else 192.168.(100 + i).1/24."""
-    leases, taken, number = dhcp([p["interface"] for p in ports if p["interface"]], seconds), kernel_networks(machine), NET
+    leases, taken, number = dhcp([p["interface"] for p in ports if p["interface"]], seconds, notes), kernel_networks(machine), NET
+    taken += [ipaddress.ip_network(address, strict=False) for address, _ in leases.values()]
     for port in ports:
         lease = leases.get(port["interface"])
         if lease:
@@ -85,30 +82,28 @@ def addresses(machine, ports, seconds):
             number += 1
 
 
-def dhcp(ifaces, seconds):
+def dhcp(ifaces, seconds, notes):
     """{interface: (address/length, MTU or None)}; all are asked at the same time."""
     client = [shutil.which("udhcpc")] if shutil.which("udhcpc") else [shutil.which("busybox"), "udhcpc"]
-    if seconds <= 0 or client[0] is None:
+    if seconds <= 0:
         return {}
-    with tempfile.NamedTemporaryFile("w", suffix=".sh") as script:
-        script.write(DHCP_SCRIPT)
-        script.flush()
-        asked = {}
-        for iface in ifaces:
-            subprocess.run(["ip", "link", "set", iface, "up"], check=False)
-            # the script is a shell's: it need not be executable where /tmp is mounted noexec
-            asked[iface] = subprocess.Popen(client + ["-i", iface, "-q", "-n", "-f", "-t", str(max(seconds // 2, 1)), "-T", "2", "-O", "mtu",
-                                                      "-s", script.name], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        found = {}
-        for iface, child in asked.items():
-            try:
-                text, _ = child.communicate(timeout=seconds + 5)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                text, _ = child.communicate()
-            words = text.split() if text else []
-            if words and "/" in words[0]:
-                found[iface] = words[0], words[1] if len(words) > 1 else None
+    if client[0] is None:
+        notes.append("there is no udhcpc, nor busybox, to ask for addresses with: all ports have the default")
+        return {}
+    asked, found = {}, {}
+    for iface in ifaces:
+        subprocess.run(["ip", "link", "set", iface, "up"], check=False)
+        asked[iface] = subprocess.Popen(client + ["-i", iface, "-q", "-n", "-f", "-t", str(max(seconds // 2, 1)), "-T", "2", "-O", "mtu",
+                                                  "-s", LEASE], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    for iface, child in asked.items():
+        try:
+            text, _ = child.communicate(timeout=seconds + 5)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            text, _ = child.communicate()
+        words = text.split()
+        if words and "/" in words[0]:
+            found[iface] = words[0], words[1] if len(words) > 1 else None
     return found
 
 
@@ -118,7 +113,7 @@ def conf_text(ports, secret):
         about = ", ".join(x for x in (p["pci"], p["interface"], p["mac"], p["driver"],
                                       f"node {p['node']}" if p["node"] is not None else None) if x)
         lines += [f"# {about}; address: {p['origin']}", f"[port {p['name']}]", f"address = {p['address']}"]
-        if (p["mtu"] or "1500") not in ("1500", "0"):
+        if int(p["mtu"] or 0) > 1500:  # the least that pbox takes, and its default
             lines.append(f"mtu = {p['mtu']}")
         lines.append("")
     lines += ["[job *]", f"secret = file:{secret}" if secret else

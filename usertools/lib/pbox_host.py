@@ -213,6 +213,19 @@ class Machine:
         """All devices of its IOMMU group; empty: it has none."""
         return self.ls(f"{self.device(pci)}/iommu_group/devices")
 
+    def holder(self, pci):
+        """A process that has the device by vfio: its number and name. None: nobody, or this user may not see it."""
+        group = self.link(f"{self.device(pci)}/iommu_group")
+        files = {f"/dev/vfio/{group}", f"/dev/vfio/noiommu-{group}"}
+        for pid in self.ls("proc") if group else []:
+            for fd in self.ls(f"proc/{pid}/fd") if pid.isdigit() else []:
+                try:
+                    if os.readlink(self.path(f"proc/{pid}/fd/{fd}")) in files:
+                        return f"process {pid} ({self.read(f'proc/{pid}/comm')})"
+                except OSError:
+                    continue  # closed meanwhile
+        return None
+
     def default_routes(self):
         """Interfaces that the host's default routes go through."""
         found = set()

@@ -79,6 +79,9 @@ class Changer:
     def bind(self, pci, driver):
         """Give a device to a driver; '' leaves the choice to the kernel."""
         m, base = self.machine, self.machine.device(pci)
+        holder = m.holder(pci)
+        if holder:  # the kernel would wait for it, without end
+            raise ApplyError(f"port {pci}", f"is used by {holder}", "systemctl stop pbox, or end that process")
         self.put(f"{base}/driver_override", (driver or "") + "\n")
         if m.driver(pci):
             self.put(f"{base}/driver/unbind", pci)

@@ -13,7 +13,7 @@ from setup_plan import BOOT_FILE, BOOT_MARK, GIB, MIB
 RUN = "run/pbox-setup"
 STATE = f"{RUN}/state.json"
 EAL = f"{RUN}/eal"
-BIND_SECONDS = 3
+BIND_SECONDS = 5
 
 
 class ApplyError(Exception):

@@ -32,11 +32,12 @@ still(const struct pbox_control *c)
 	return i;
 }
 
+/* @p line NULL: nobody waits for it, but the status goes by the last one. */
 static bool
 sign(struct pbox_control *c, const char *line)
 {
 	/* what was not heard is said again at the next look */
-	if (!pbox_notify_send(c->conf.notify, "%s", line))
+	if (line != NULL && !pbox_notify_send(c->conf.notify, "%s", line))
 		return false;
 	for (unsigned i = 0; i < c->conf.n_cores; i++)
 		c->service.turns[i] = turns(c, i);
@@ -87,7 +88,7 @@ service_step(struct pbox_control *c)
 	if (!s->ready)
 		s->ready = sign(c, "READY=1");
 	else if (still(c) == c->conf.n_cores)
-		sign(c, "WATCHDOG=1");
+		sign(c, c->conf.notify->watchdog_ns > 0 ? "WATCHDOG=1" : NULL);
 	if (c->now_ns >= s->status_at)
 		status(c);
 }

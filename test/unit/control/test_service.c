@@ -147,6 +147,9 @@ a_deaf_manager(void)
 		CU_ASSERT_PTR_NULL(strstr(heard, "READY"));
 	step(LATER);
 	CU_ASSERT_PTR_NOT_NULL(strstr(hear(), "READY=1|"));
+	rig_turn(&rig);
+	step(LATER);
+	CU_ASSERT_STRING_EQUAL(hear(), ""); /* it has not asked for signs of life */
 	rig_stop(&rig);
 	pbox_notify_close(&n);
 	close(manager);

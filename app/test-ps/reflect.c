@@ -22,7 +22,7 @@
 #include "reflect.h"
 #include "testps.h"
 
-#define DEVICE     "net_mem_mirror"
+#define DEVICE     "net_memory_mirror"
 #define FRAMES     32 /* in a burst */
 #define SWAP_ADDRS 26 /* offset of the IPv4 addresses */
 #define SWAP_PORTS 34 /* of the UDP ports */

@@ -327,4 +327,5 @@ static struct rte_vdev_driver mem_driver = {
 	.remove = mem_remove,
 };
 
-RTE_PMD_REGISTER_VDEV(net_mem, mem_driver);
+/* a driver takes all devices whose names begin with its own: net_mem would take those of net_memif */
+RTE_PMD_REGISTER_VDEV(net_memory, mem_driver);

@@ -16,7 +16,7 @@
 #include "bench.h"
 
 #define SECRET "bench"
-#define DEVICE "net_mem0"
+#define DEVICE "net_memory0"
 
 /* Ends the program: nothing can be measured. */
 __attribute__((noreturn)) static void

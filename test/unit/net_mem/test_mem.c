@@ -22,7 +22,7 @@
 
 const char unit_suite[] = "net_mem";
 
-#define NAME    "net_mem0"
+#define NAME    "net_memory0"
 #define POOL    1023
 #define DESCS   128
 #define BURST   32

@@ -77,7 +77,7 @@ make_sums(struct data *d, uint32_t n)
 
 int
 data_make(struct data *d, const struct plan *p, const struct testps_load *load, bool reflected,
-	struct pbox_error *err)
+	const struct pbox_auth_job *auth, struct pbox_error *err)
 {
 	uint32_t n = p->frag_elements;
 	size_t wire, fp32 = padded(n * sizeof(float)), at = 0;
@@ -97,7 +97,10 @@ data_make(struct data *d, const struct plan *p, const struct testps_load *load, 
 	d->memory = aligned_alloc(64, PATTERNS * (wire + fp32) + fp32);
 	d->pattern_crc = calloc((size_t)p->n_lengths * PATTERNS, sizeof(uint32_t));
 	d->want_crc = calloc((size_t)p->n_lengths * PATTERNS, sizeof(uint32_t));
-	if (d->zone == NULL || d->memory == NULL || d->pattern_crc == NULL || d->want_crc == NULL) {
+	d->pattern_digest = calloc((size_t)p->n_lengths * PATTERNS, PBOX_AUTH_DIGEST_LEN);
+	d->want_digest = calloc((size_t)p->n_lengths * PATTERNS, PBOX_AUTH_DIGEST_LEN);
+	if (d->zone == NULL || d->memory == NULL || d->pattern_crc == NULL || d->want_crc == NULL ||
+		d->pattern_digest == NULL || d->want_digest == NULL) {
 		data_free(d);
 		return pbox_fail(err, ENOMEM, "no memory for gradients: give EAL more with -m");
 	}
@@ -114,14 +117,26 @@ data_make(struct data *d, const struct plan *p, const struct testps_load *load, 
 		data_free(d);
 		return pbox_fail(err, ENOMEM, "no memory for the reference sums");
 	}
-	for (unsigned k = 0; k < p->n_lengths; k++)
-		for (unsigned i = 0; i < PATTERNS; i++) {
-			d->pattern_crc[k * PATTERNS + i] =
-				pbox_crc32c(0, d->pattern[i], (size_t)p->length[k] * d->push_size);
-			d->want_crc[k * PATTERNS + i] =
-				pbox_crc32c(0, d->want[i], (size_t)p->length[k] * d->pull_size);
-		}
+	for (unsigned k = 0; k < p->n_lengths * PATTERNS; k++) {
+		d->pattern_crc[k] = pbox_crc32c(0, d->pattern[k % PATTERNS],
+			(size_t)p->length[k / PATTERNS] * d->push_size);
+		d->want_crc[k] = pbox_crc32c(
+			0, d->want[k % PATTERNS], (size_t)p->length[k / PATTERNS] * d->pull_size);
+	}
+	data_keys(d, p, auth);
 	return 0;
+}
+
+void
+data_keys(struct data *d, const struct plan *p, const struct pbox_auth_job *auth)
+{
+	d->auth = auth;
+	for (unsigned k = 0; auth != NULL && k < p->n_lengths * PATTERNS; k++) {
+		pbox_auth_digest(auth, d->pattern[k % PATTERNS],
+			(size_t)p->length[k / PATTERNS] * d->push_size, d->pattern_digest[k]);
+		pbox_auth_digest(auth, d->want[k % PATTERNS],
+			(size_t)p->length[k / PATTERNS] * d->pull_size, d->want_digest[k]);
+	}
 }
 
 void
@@ -131,6 +146,8 @@ data_free(struct data *d)
 	free(d->memory);
 	free(d->pattern_crc);
 	free(d->want_crc);
+	free(d->pattern_digest);
+	free(d->want_digest);
 	*d = (struct data){0};
 }
 
@@ -150,9 +167,11 @@ mirror_make(struct mirror *m, const struct data *d, const struct plan *p, struct
 	m->wire = d->pull != PBOX_FMT_FP32 ? aligned_alloc(64, bytes) : NULL;
 	m->round = calloc(p->n, sizeof(*m->round));
 	m->crc = calloc(p->n, sizeof(*m->crc));
+	m->digest = calloc(d->auth != NULL ? p->n : 1, sizeof(*m->digest));
+	m->restored = calloc(p->n, sizeof(*m->restored));
 	if (m->param == NULL || (states > 0 && m->s0 == NULL) || (states > 1 && m->s1 == NULL) ||
 		(d->pull != PBOX_FMT_FP32 && m->wire == NULL) || m->round == NULL ||
-		m->crc == NULL) {
+		m->crc == NULL || m->digest == NULL || m->restored == NULL) {
 		mirror_free(m);
 		return pbox_fail(err, ENOMEM,
 			"no memory to keep the parameters (%zu MiB): use a smaller model or "
@@ -178,7 +197,37 @@ mirror_free(struct mirror *m)
 	free(m->wire);
 	free(m->round);
 	free(m->crc);
+	free(m->digest);
+	free(m->restored);
 	*m = (struct mirror){0};
+}
+
+/* What is sent of a fragment's parameters. */
+static const void *
+wire_of(const struct mirror *m, const struct data *d, const struct fragment *x)
+{
+	return m->wire != NULL ? (const void *)(m->wire + x->at * d->pull_size) : m->param + x->at;
+}
+
+void
+mirror_keys(struct mirror *m, const struct data *d, const struct plan *p)
+{
+	for (uint32_t f = 0; m->param != NULL && d->auth != NULL && f < p->n; f++)
+		pbox_auth_digest(d->auth, wire_of(m, d, &p->f[f]),
+			(size_t)p->f[f].elements * d->pull_size, m->digest[f]);
+}
+
+/* R10.8: parameters as the pull format has them, and no state. */
+static void
+start_again(const struct data *d, struct mirror *m, const struct fragment *x)
+{
+	if (m->s0 != NULL)
+		memset(m->s0 + x->at, 0, x->elements * sizeof(float));
+	if (m->s1 != NULL)
+		memset(m->s1 + x->at, 0, x->elements * sizeof(float));
+	if (m->wire != NULL)
+		pbox_reduce_scalar.unpack(
+			m->param + x->at, wire_of(m, d, x), (enum pbox_elem)d->pull, x->elements);
 }
 
 /* The first result of a round is here: all workers have sent theirs, so nobody wants the one before. */
@@ -199,33 +248,37 @@ step(const struct data *d, struct mirror *m, const struct plan *p, uint32_t f, u
 		.wire = m->wire != NULL ? m->wire + x->at * d->pull_size : NULL,
 		.wire_elem = (enum pbox_elem)d->pull};
 
+	if (m->restored[f] != 0 && m->restored[f] + 1 == round)
+		start_again(d, m, x);
 	if (m->k_round != round) {
 		pbox_optim_scalars(&m->k, &m->hyper, d->optimiser, round);
 		m->k_round = round;
 	}
 	pbox_optim_update(&u, &s, x->elements);
-	m->crc[f] = pbox_crc32c(0, u.wire != NULL ? (const void *)u.wire : u.param,
-		(size_t)x->elements * d->pull_size);
+	m->crc[f] = pbox_crc32c(0, wire_of(m, d, x), (size_t)x->elements * d->pull_size);
+	if (d->auth != NULL)
+		pbox_auth_digest(d->auth, wire_of(m, d, x), (size_t)x->elements * d->pull_size,
+			m->digest[f]);
 	m->round[f] = round;
 }
 
-const uint8_t *
+void
 data_want(const struct data *d, struct mirror *m, const struct plan *p, uint32_t f, uint32_t round,
-	unsigned worker, uint32_t *crc)
+	unsigned worker, struct wanted *out)
 {
 	const struct fragment *x = &p->f[f];
-	unsigned s = data_seed(round, f);
+	unsigned s = data_seed(round, f), at;
 
 	if (d->reflected) /* its own */
 		s = (s + worker) % PATTERNS;
-
 	if (d->optimiser == PBOX_OPT_NONE) {
-		*crc = d->want_crc[x->length * PATTERNS + s];
-		return d->want[s];
+		at = x->length * PATTERNS + s;
+		*out = (struct wanted){d->want[s], d->want_digest[at], d->want_crc[at]};
+		return;
 	}
 	if (m->round[f] + 1 == round)
 		step(d, m, p, f, round);
-	*crc = m->crc[f];
-	return m->wire != NULL ? m->wire + x->at * d->pull_size
-			       : (const uint8_t *)(m->param + x->at);
+	*out = (struct wanted){.payload = wire_of(m, d, x),
+		.digest = m->digest[d->auth != NULL ? f : 0],
+		.crc = m->crc[f]};
 }

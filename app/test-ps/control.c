@@ -89,6 +89,7 @@ ask_session(struct lane *l, unsigned worker, struct control *c)
 		.workers = (uint16_t)t->workers,
 		.mtu = t->mtu,
 		.window = t->now.window != 0 ? (uint16_t)t->now.window : 4096,
+		.auth = pbox_auth_select(NULL) != NULL,
 		.host = "testps"};
 	const struct pbox_hello hello = {PBOX_VERSION_WIRE, PBOX_VERSION_WIRE};
 	uint8_t buf[PBOX_JOIN_LEN];
@@ -120,8 +121,9 @@ ask_declare(struct lane *l, unsigned worker, struct control *c)
 		.op = optimise ? PBOX_OP_MEAN : PBOX_OP_SUM,
 		.optimiser = t->now.optimiser,
 		.push_format = t->now.push,
-		.pull_format = t->now.pull};
-	size_t cap = RTE_MIN((size_t)t->mtu - PBOX_MTU_OVERHEAD, (size_t)UINT16_MAX);
+		.pull_format = t->now.pull,
+		.flags = l->rejoins ? PBOX_DECLARE_RESTORE : 0};
+	size_t cap = RTE_MIN((size_t)t->mtu - PBOX_MTU_OVERHEAD - tag_of(l), (size_t)UINT16_MAX);
 	struct pbox_cursor cur;
 
 	if (pbox_declare_begin(l->flat, cap, &m, &cur) != 0)
@@ -151,8 +153,10 @@ ask_map(struct lane *l, unsigned worker, struct control *c)
 static void
 ask_set(struct lane *l, unsigned worker)
 {
-	struct pbox_set m = {
-		.group = PBOX_ALL_GROUPS, .from_round = l->t->plan.round + 1, .count = 1};
+	struct pbox_set m = {.group = PBOX_ALL_GROUPS,
+		/* R10.4: a box that was started again begins with version 0 */
+		.from_round = l->rejoins ? 1 : l->t->plan.round + 1,
+		.count = 1};
 	struct pbox_hyper h;
 	uint8_t buf[128];
 
@@ -169,12 +173,18 @@ ask_set(struct lane *l, unsigned worker)
 
 /* ---- INIT: worker 0 alone --------------------------------------------------------------------- */
 
+static uint32_t
+piece_elements(const struct lane *l)
+{
+	return pbox_init_elements(RTE_MIN(l->t->mtu, l->t->session.mtu) - tag_of(l));
+}
+
 static void
 send_piece(struct lane *l, struct init_piece *i)
 {
 	const struct testps *t = l->t;
 	const struct fragment *f = &t->plan.f[i->f];
-	uint32_t most = pbox_init_elements(RTE_MIN(t->mtu, t->session.mtu));
+	uint32_t most = piece_elements(l);
 	uint32_t n = RTE_MIN(f->elements - i->base, most);
 	struct pbox_hdr h = header(l, 0, PBOX_INIT, f->chunk);
 
@@ -192,7 +202,7 @@ static void
 initialise(struct lane *l)
 {
 	const struct plan *p = &l->t->plan;
-	uint32_t most = pbox_init_elements(RTE_MIN(l->t->mtu, l->t->session.mtu));
+	uint32_t most = piece_elements(l);
 
 	for (unsigned k = 0; k < RTE_DIM(l->init); k++) {
 		struct init_piece *i = &l->init[k];
@@ -259,16 +269,30 @@ step(struct lane *l, unsigned worker, struct control *c)
 		ask_map(l, worker, c);
 		break;
 	case LEVEL_MAPPED:
-		if (worker != 0 || l->t->now.optimiser == PBOX_OPT_NONE)
-			c->level = LEVEL_READY;
-		else if (!l->set_done)
+		if (worker == 0 && l->t->now.optimiser != PBOX_OPT_NONE && !l->set_done)
 			ask_set(l, worker);
-		else
+		else if (l->rejoins && !restore_turn(l, worker))
+			break;
+		else if (worker == 0 && l->t->now.optimiser != PBOX_OPT_NONE)
 			initialise(l);
+		else
+			c->level = LEVEL_READY;
 		break;
 	case LEVEL_READY:
 		break;
 	}
+}
+
+void
+control_ping(struct lane *l, unsigned worker)
+{
+	struct pbox_hdr h;
+
+	/* worker 0 may be welcomed last, and in another lane */
+	if (!atomic_load(&l->t->session.known))
+		return;
+	h = header(l, worker, PBOX_PING, PING_ID);
+	lane_frame(l, worker, &l->t->control_to[worker], &h, NULL);
 }
 
 /* A worker that has nothing to do keeps its session. */
@@ -276,13 +300,40 @@ static void
 keep(struct lane *l, unsigned worker, struct control *c)
 {
 	uint64_t every = (uint64_t)l->t->session.lease_ms * 1000 / PING_EVERY;
-	struct pbox_hdr h;
 
-	if (c->level == LEVEL_NONE || l->now - c->heard_us < every)
+	if (c->level == LEVEL_NONE || every == 0 || l->now - c->heard_us < every)
 		return;
 	c->heard_us = l->now;
-	h = header(l, worker, PBOX_PING, PING_ID);
-	lane_frame(l, worker, &l->t->control_to[worker], &h, NULL);
+	control_ping(l, worker);
+}
+
+/* All sessions are gone. A session keeps its nonce: if the box still has it, it is the same (R10.1). */
+static void
+forget(struct lane *l)
+{
+	for (unsigned k = 0; k < l->workers; k++) {
+		struct control *c = &l->c[k];
+
+		*c = (struct control){.nonce = c->nonce, .request = c->request + 1};
+	}
+	l->waiting = l->init_next = l->init_base = l->init_out = 0;
+	memset(l->init, 0, sizeof(l->init));
+	l->set_done = false;
+	lane_auth_end(l);
+	l->rejoins = true;
+	atomic_store(&l->level, LEVEL_NONE);
+	atomic_store(&l->lost, false);
+	atomic_store(&l->forget, false);
+}
+
+/* The box does not have the session: with rounds under way, that can be mended. */
+static void
+session_gone(struct lane *l, unsigned worker, const char *why)
+{
+	if (l->c[worker / l->t->lanes].level == LEVEL_READY)
+		atomic_store(&l->lost, true);
+	else if (!atomic_load(&l->t->rejoining))
+		lane_fail(l, "%s", why);
 }
 
 void
@@ -293,6 +344,8 @@ control_tick(struct lane *l)
 
 	if (l->t->opt.reflected || l->c == NULL)
 		return;
+	if (atomic_load(&l->forget))
+		forget(l);
 	for (unsigned k = 0; k < l->workers; k++) {
 		struct control *c = &l->c[k];
 		bool leaves = wanted == LEVEL_NONE && c->level != LEVEL_NONE;
@@ -315,12 +368,13 @@ control_tick(struct lane *l)
 /* ---- answers ------------------------------------------------------------------------------------ */
 
 static void
-on_welcome(struct lane *l, unsigned worker, struct control *c, const uint8_t *payload, size_t len)
+on_welcome(struct lane *l, unsigned worker, struct control *c, const struct pbox_hdr *h,
+	const uint8_t *payload)
 {
 	struct testps *t = l->t;
 	struct pbox_welcome w;
 
-	if (c->level != LEVEL_NONE || pbox_welcome_decode(payload, len, &w) != 0 ||
+	if (c->level != LEVEL_NONE || pbox_welcome_decode(payload, h->length, &w) != 0 ||
 		w.nonce != c->nonce || w.worker != worker || w.endpoints == 0)
 		return;
 	if (!pbox_proof_good(secret(l)->bytes, secret(l)->len, PBOX_WELCOME_PROOF_PREFIX, payload,
@@ -331,6 +385,8 @@ on_welcome(struct lane *l, unsigned worker, struct control *c, const uint8_t *pa
 			t->opt.job);
 		return;
 	}
+	if (!auth_welcome(l, worker, h, payload, &w))
+		return;
 	t->token[worker] = w.token;
 	if (worker == 0) {
 		t->session.job = w.job;
@@ -343,6 +399,7 @@ on_welcome(struct lane *l, unsigned worker, struct control *c, const uint8_t *pa
 		atomic_store(&t->session.known, true);
 	}
 	answered(l, c, 0);
+	c->heard_us = l->now;
 	c->level = LEVEL_JOINED;
 	c->first = 0;
 }
@@ -393,6 +450,14 @@ on_mapped(struct lane *l, unsigned worker, struct control *c, const struct pbox_
 	atomic_store(&t->mapped, true);
 }
 
+/* Errors of a box that comes, or goes (R10.1). */
+static bool
+passes(unsigned code)
+{
+	return code != PBOX_E_NO_JOB && code != PBOX_E_SECRET && code != PBOX_E_WORKERS &&
+	       code != PBOX_E_MISMATCH && code != PBOX_E_BAD_REQUEST;
+}
+
 static void
 on_error(struct lane *l, unsigned worker, struct control *c, const struct pbox_hdr *h,
 	const uint8_t *payload)
@@ -405,10 +470,9 @@ on_error(struct lane *l, unsigned worker, struct control *c, const struct pbox_h
 				answered(l, c, 0);
 			c->level = LEVEL_NONE;
 		} else if (h->aux == PBOX_E_SESSION && h->token == l->t->token[worker]) {
-			lane_fail(l,
-				"the box knows the session of worker %u no more: it was started "
-				"again, or the lease ended: start again",
-				worker);
+			session_gone(l, worker,
+				"the box knows the sessions no more: it was started again, or the "
+				"lease ended: start again");
 		} else if (h->token == l->t->token[worker]) {
 			lane_fail(l, "worker %u: the box answered %s", worker,
 				pbox_errcode_name(h->aux));
@@ -425,6 +489,8 @@ on_error(struct lane *l, unsigned worker, struct control *c, const struct pbox_h
 		c->due_us = l->now + INTERVAL;
 	} else if (m.code == PBOX_E_WORKER_TAKEN && m.detail > 0 && m.detail <= 2000) {
 		c->due_us = l->now + m.detail * 1000;
+	} else if (atomic_load(&l->t->rejoining) && passes(m.code)) {
+		c->due_us = l->now + 2 * INTERVAL;
 	} else {
 		lane_fail(l, "worker %u: the box answered %s to %s%s%s", worker,
 			pbox_errcode_name(m.code), pbox_type_name(m.type),
@@ -465,16 +531,12 @@ on_declared(struct lane *l, struct control *c, const uint8_t *payload, size_t le
 static void
 unasked(struct lane *l, unsigned worker, const struct pbox_hdr *h)
 {
-	struct pbox_hdr ping;
-
 	if (h->token != l->t->token[worker])
 		return;
-	if (h->type == PBOX_PING) {
-		ping = header(l, worker, PBOX_PING, PING_ID);
-		lane_frame(l, worker, &l->t->control_to[worker], &ping, NULL);
-	} else if (h->type == PBOX_LEFT && h->aux == 1) {
-		lane_fail(l, "the box is stopping");
-	}
+	if (h->type == PBOX_PING)
+		control_ping(l, worker);
+	else if (h->type == PBOX_LEFT && h->aux == 1)
+		session_gone(l, worker, "the box is stopping");
 }
 
 void
@@ -493,7 +555,7 @@ control_frame(struct lane *l, unsigned worker, const struct pbox_hdr *h, const u
 		if (h->type == PBOX_RETRY)
 			on_retry(l, c, payload, h->length);
 		else if (h->type == PBOX_WELCOME)
-			on_welcome(l, worker, c, payload, h->length);
+			on_welcome(l, worker, c, h, payload);
 		else if (h->type == PBOX_DECLARED)
 			on_declared(l, c, payload, h->length);
 		else if (h->type == PBOX_MAPPED && c->level == LEVEL_DECLARED)

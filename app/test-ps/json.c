@@ -71,6 +71,25 @@ ports(const struct testps *t)
 }
 
 static json_t *
+lcores(const struct testps *t)
+{
+	json_t *list = json_array();
+
+	for (unsigned i = 0; i < t->lanes; i++) {
+		const struct lane *l = t->lane[i];
+		uint64_t turns = pbox_stat_get(&l->stats[LS_TURNS]);
+		uint64_t busy = pbox_stat_get(&l->stats[LS_TURNS_BUSY]);
+		uint64_t sent = pbox_stat_get(&l->stats[LS_CONTRIBUTIONS]);
+
+		json_array_append_new(
+			list, json_pack("{s:i, s:I, s:f}", "lcore", (int)l->lcore, "contributions",
+				      (json_int_t)sent, "busy",
+				      turns > 0 ? (double)busy / (double)turns : 0.0));
+	}
+	return list;
+}
+
+static json_t *
 settings(const struct testps *t)
 {
 	const struct testps_load *l = t->open ? &t->now : &t->load;
@@ -118,9 +137,10 @@ json_results(struct testps *t)
 	struct tm tm;
 
 	strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &tm));
-	return json_pack("{s:s, s:i, s:s, s:s, s:o, s:o, s:o}", "program", "pbox-testps", "format",
-		FORMAT, "version", PBOX_VERSION, "time", when, "machine", machine(), "settings",
-		settings(t), "ports", ports(t));
+	return json_pack("{s:s, s:i, s:s, s:s, s:i, s:o, s:o, s:o, s:o}", "program", "pbox-testps",
+		"format", FORMAT, "version", PBOX_VERSION, "time", when, "rejoined",
+		(int)t->rejoined, "machine", machine(), "settings", settings(t), "ports", ports(t),
+		"lcores", lcores(t));
 }
 
 void

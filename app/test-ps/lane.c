@@ -9,7 +9,6 @@
 #include <string.h>
 #include <time.h>
 
-#include <pbox_wire_at.h>
 #include <rte_byteorder.h>
 #include <rte_cycles.h>
 #include <rte_ethdev.h>
@@ -93,20 +92,29 @@ lane_frame(struct lane *l, unsigned worker, const struct pbox_net_udp_template *
 	const struct pbox_hdr *h, const void *payload)
 {
 	struct rte_mbuf *m = lane_packet(l, l->frames);
+	unsigned tag = h->token != 0 ? tag_of(l) : 0; /* before a session there are no keys */
 	uint8_t *p;
 
 	if (m == NULL)
 		return; /* lost like any other */
 	p = rte_pktmbuf_mtod(m, uint8_t *);
-	if (FRAME_HEADERS + h->length > rte_pktmbuf_tailroom(m)) {
+	if (FRAME_HEADERS + h->length + tag > rte_pktmbuf_tailroom(m)) {
 		rte_pktmbuf_free(m);
 		return;
 	}
-	pbox_net_udp_header(to, p, (uint16_t)(PBOX_HDR_LEN + h->length), l->ip_id++);
+	pbox_net_udp_header(to, p, (uint16_t)(PBOX_HDR_LEN + h->length + tag), l->ip_id++);
 	if (payload != NULL)
 		memcpy(p + FRAME_HEADERS, payload, h->length);
-	pbox_frame_seal(p + PBOX_NET_HEADERS_LEN, h);
-	m->data_len = (uint16_t)(FRAME_HEADERS + h->length);
+	if (tag > 0) {
+		struct pbox_hdr tagged = *h;
+
+		tagged.flags |= PBOX_F_AUTH;
+		pbox_auth_seal(
+			l->t->keys[worker].worker, l->auth, p + PBOX_NET_HEADERS_LEN, &tagged);
+	} else {
+		pbox_frame_seal(p + PBOX_NET_HEADERS_LEN, h);
+	}
+	m->data_len = (uint16_t)(FRAME_HEADERS + h->length + tag);
 	m->pkt_len = m->data_len;
 	lane_out(l, worker, m);
 }
@@ -207,6 +215,8 @@ slow_frame(struct lane *l, unsigned worker, const uint8_t *at, size_t len)
 		why = pbox_frame_decode(at, len, first, &h, &size);
 		if (why != PBOX_WIRE_OK)
 			count(l, LS_DROP_FRAME, 1);
+		else if (h.type != PBOX_RESULT && !auth_good(l, worker, &h, at + PBOX_HDR_LEN))
+			count(l, LS_DROP_AUTH, 1); /* of results by themselves */
 		else if (h.type < PBOX_FIRST_DATA_TYPE)
 			control_frame(l, worker, &h, at + PBOX_HDR_LEN);
 		else if (h.token != l->t->token[worker])
@@ -217,6 +227,8 @@ slow_frame(struct lane *l, unsigned worker, const uint8_t *at, size_t len)
 			rounds_wait(l, worker, &h);
 		else if (h.type == PBOX_INIT_OK)
 			control_init_ok(l, &h);
+		else if (h.type == PBOX_RESTORE_OK)
+			restore_ok(l, worker, &h);
 		if (size == 0)
 			return;
 		at += size;
@@ -248,7 +260,8 @@ datagram(struct lane *l, unsigned worker, const struct rte_mbuf *m, const struct
 	/* what nearly all are: one result */
 	if (len > PBOX_HDR_LEN && head[PBOX_AT_TYPE] == wanted && head[0] == PBOX_MAGIC &&
 		head[1] == PBOX_VERSION_WIRE &&
-		len == PBOX_HDR_LEN + (unsigned)pbox_ld16(head + PBOX_AT_LENGTH)) {
+		len == PBOX_HDR_LEN + (unsigned)pbox_ld16(head + PBOX_AT_LENGTH) +
+				pbox_tag_len(pbox_ld16(head + PBOX_AT_FLAGS))) {
 		rounds_result(l, worker, head, payload, k->ecn == PBOX_NET_ECN_CE);
 		return;
 	}

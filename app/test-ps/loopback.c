@@ -169,7 +169,8 @@ box_planes(struct testps *t, struct loopback *b, struct pbox_error *err)
 
 	b->job = (struct pbox_job_conf){.name = "*",
 		.secret = (const char *)t->opt.secret.bytes,
-		.secret_len = t->opt.secret.len};
+		.secret_len = t->opt.secret.len,
+		.auth = t->opt.auth};
 	b->dp = pbox_dp_create(&dc, err);
 	if (b->dp == NULL)
 		return -ENOMEM;

@@ -63,6 +63,14 @@ static const struct pbox_conf_option options[] = {
 		.flags = BASIC,
 		.brief = "its secret, or file:PATH",
 		.more = "Without one the job must be insecure in the box's configuration."},
+	{.name = "auth",
+		.type = PBOX_CONF_BOOL,
+		AT(auth),
+		.flags = CLI,
+		.brief = "accept no job without authentication",
+		.more = "Of every frame, by a tag. Otherwise as the box has it; the one of "
+			"--loopback "
+			"has it with this option."},
 	{.name = "workers",
 		.letter = 'w',
 		.type = PBOX_CONF_U32,

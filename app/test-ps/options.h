@@ -32,7 +32,7 @@ struct testps_options {
 	struct pbox_conf_secret secret;
 	struct pbox_conf_prefix address;
 	uint8_t gateway[4];
-	bool hosts, loopback, reflected;
+	bool hosts, loopback, reflected, auth;
 	/* the load */
 	uint32_t workers, fragment, window;
 	char model[256], dtype[32], compute[32], loss[16], straggler[32];

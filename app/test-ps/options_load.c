@@ -224,6 +224,8 @@ check(const struct testps_options *o, struct pbox_error *err)
 		return pbox_fail(err, EINVAL,
 			"--reflected returns gradients: --optimiser %s needs a box",
 			pbox_optimiser_name((unsigned)o->optimiser));
+	if (o->reflected && o->auth)
+		return pbox_fail(err, EINVAL, "--reflected has no keys: --auth needs a box");
 	if (o->hosts && o->address.len > 22 && o->workers > (1u << (32 - o->address.len)) - 2)
 		return pbox_fail(err, EINVAL,
 			"--hosts: the network of --address has no room for %u workers: use a "

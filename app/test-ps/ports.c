@@ -12,6 +12,7 @@
 #include <rte_ethdev.h>
 #include <rte_lcore.h>
 #include <rte_malloc.h>
+#include <sodium.h>
 
 #include "loopback.h"
 #include "testps.h"
@@ -288,8 +289,10 @@ workers_address(struct testps *t, struct pbox_error *err)
 	t->nif = calloc(n, sizeof(*t->nif));
 	t->udp = calloc(n, sizeof(*t->udp));
 	t->token = calloc(n, sizeof(*t->token));
+	t->keys = calloc(n, sizeof(*t->keys));
 	t->control_to = aligned_alloc(64, n * sizeof(*t->control_to));
-	if (t->nif == NULL || t->udp == NULL || t->token == NULL || t->control_to == NULL) {
+	if (t->nif == NULL || t->udp == NULL || t->token == NULL || t->keys == NULL ||
+		t->control_to == NULL) {
 		workers_free(t);
 		return pbox_fail(err, ENOMEM, "no memory for %u workers", n);
 	}
@@ -315,11 +318,15 @@ workers_free(struct testps *t)
 	free(t->nif);
 	free(t->udp);
 	free(t->token);
+	if (t->keys != NULL)
+		sodium_memzero(t->keys, t->workers * sizeof(*t->keys));
+	free(t->keys);
 	free(t->control_to);
 	free(t->data_to);
 	t->nif = NULL;
 	t->udp = NULL;
 	t->token = NULL;
+	t->keys = NULL;
 	t->control_to = t->data_to = NULL;
 	t->workers = 0;
 }

@@ -82,7 +82,10 @@ static void
 look(void)
 {
 	struct testps *t = self.t;
+	struct pbox_error err = {0};
 
+	if (self.running && session_lost(t))
+		session_rejoin(t, &err); /* what fails ends the run */
 	if (!self.running ||
 		(session_running(t) && !session_failed(t, NULL) && testps_now(t) < self.end_us))
 		return;

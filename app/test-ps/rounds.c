@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <pbox_wire_at.h>
 #include <rte_common.h>
 
 #include "rounds.h"
@@ -22,7 +21,6 @@
 #define TURN      8 /* fragments of one worker in a row */
 #define SLOTS_MAX 4096
 #define GATE_US   20
-#define LOSSY_US  200000
 #define FIRST_ALL 1024  /* frames of a lane under way at first */
 #define SAVED_US  20000 /* of the rate, while nothing can be sent */
 
@@ -83,6 +81,26 @@ rounds_header(const struct lane *l, unsigned worker, const struct fragment *f, e
 		.ts = (uint32_t)l->now};
 }
 
+/* The tag behind a payload that others share: as segments that are this frame's alone. */
+static bool
+tagged_payload(struct lane *l, struct rte_mbuf *m, struct rte_mbuf *shared, const uint8_t *tag)
+{
+	struct rte_mbuf *payload = lane_packet(l, l->heads), *last = lane_packet(l, l->heads);
+
+	if (payload == NULL || last == NULL) {
+		rte_pktmbuf_free(payload);
+		rte_pktmbuf_free(last);
+		return false;
+	}
+	rte_pktmbuf_attach(payload, shared);
+	memcpy(rte_pktmbuf_mtod(last, uint8_t *), tag, PBOX_TAG_LEN);
+	last->data_len = PBOX_TAG_LEN;
+	payload->next = last;
+	m->next = payload;
+	m->nb_segs = 3;
+	return true;
+}
+
 struct rte_mbuf *
 rounds_contribution(struct lane *l, unsigned worker, uint32_t i, uint32_t round, unsigned flags)
 {
@@ -93,11 +111,12 @@ rounds_contribution(struct lane *l, unsigned worker, uint32_t i, uint32_t round,
 	unsigned at = f->length * PATTERNS + pattern;
 	struct pbox_hdr h = rounds_header(l, worker, f, PBOX_PUSHPULL, round);
 	struct rte_mbuf *m = lane_packet(l, t->copy ? l->frames : l->heads);
-	uint8_t *b;
+	unsigned len = tag_of(l);
+	uint8_t *b, tag[PBOX_TAG_LEN];
 
 	if (__builtin_expect(m == NULL, 0))
 		return NULL;
-	h.flags = (uint16_t)(PBOX_F_LAST | flags);
+	h.flags = (uint16_t)(PBOX_F_LAST | flags | (len > 0 ? PBOX_F_AUTH : 0));
 	h.length = (uint16_t)(f->elements * t->data.push_size);
 	h.base = round - 1;
 	h.format = t->data.push;
@@ -105,18 +124,28 @@ rounds_contribution(struct lane *l, unsigned worker, uint32_t i, uint32_t round,
 	h.weight = worker + 1;
 	b = rte_pktmbuf_mtod(m, uint8_t *);
 	pbox_net_udp_header(&t->data_to[worker * p->endpoints + f->endpoint], b,
-		(uint16_t)(PBOX_HDR_LEN + h.length), l->ip_id++);
+		(uint16_t)(PBOX_HDR_LEN + h.length + len), l->ip_id++);
 	pbox_frame_encode(b + PBOX_NET_HEADERS_LEN, &h, t->data.pattern_crc[at]);
+	if (len > 0)
+		pbox_auth_tag(t->keys[worker].worker, b + PBOX_NET_HEADERS_LEN,
+			t->data.pattern_digest[at], tag);
 	if (t->copy) {
 		memcpy(b + FRAME_HEADERS, t->data.pattern[pattern], h.length);
-		m->data_len = (uint16_t)(FRAME_HEADERS + h.length);
+		memcpy(b + FRAME_HEADERS + h.length, tag, len);
+		m->data_len = (uint16_t)(FRAME_HEADERS + h.length + len);
+	} else if (len > 0) {
+		m->data_len = FRAME_HEADERS;
+		if (!tagged_payload(l, m, l->payload[at], tag)) {
+			rte_pktmbuf_free(m);
+			return NULL;
+		}
 	} else {
 		m->data_len = FRAME_HEADERS;
 		m->nb_segs = 2;
 		m->next = l->payload[at];
 		rte_mbuf_refcnt_update(m->next, 1);
 	}
-	m->pkt_len = FRAME_HEADERS + h.length;
+	m->pkt_len = FRAME_HEADERS + h.length + len;
 	return m;
 }
 
@@ -202,196 +231,6 @@ send_ready(struct lane *l)
 	}
 }
 
-/* ---- answers -------------------------------------------------------------------------------------- */
-
-struct answer {
-	unsigned s, e;
-	uint32_t i; /* fragment */
-	uint64_t position;
-	size_t slot;
-};
-
-/* What an answer is about; false: nothing that is under way. */
-static bool
-find(struct lane *l, unsigned worker, uint32_t chunk, uint32_t frag, uint32_t round,
-	struct answer *a)
-{
-	const struct plan *p = &l->t->plan;
-	uint32_t c = chunk - p->first_chunk;
-
-	if (c >= p->chunks || l->next == NULL)
-		return false;
-	a->i = p->chunk_first[c] + frag;
-	if (a->i >= p->n || p->f[a->i].chunk != chunk)
-		return false;
-	a->e = p->f[a->i].endpoint;
-	a->s = worker / l->t->lanes * p->endpoints + a->e;
-	a->position =
-		(uint64_t)(round - 1 - p->round) * fragments_at(p, a->e) + (a->i - p->first[a->e]);
-	if (a->position - l->oldest[a->s] >= l->next[a->s] - l->oldest[a->s])
-		return false;
-	a->slot = (size_t)a->s * l->slots + (a->position & (l->slots - 1));
-	return l->state[a->slot] != SLOT_DONE;
-}
-
-static void
-sample(struct lane *l, struct path *p, uint32_t ts, uint32_t held)
-{
-	uint32_t rtt = (uint32_t)l->now - ts - held, dev;
-
-	if (rtt > 60 * US_SECOND) /* held is rounded up */
-		rtt = 0;
-	if (p->srtt == 0) {
-		p->srtt = rtt;
-		p->rttvar = rtt / 2;
-	}
-	dev = rtt > p->srtt ? rtt - p->srtt : p->srtt - rtt;
-	p->rttvar = p->rttvar - p->rttvar / 4 + dev / 4;
-	p->srtt = p->srtt - p->srtt / 8 + rtt / 8;
-	if (l->now - p->peak_us > 50000) {
-		p->peak -= p->peak / 8;
-		p->peak_us = l->now;
-	}
-	if (rtt > p->peak) {
-		p->peak = rtt;
-		p->peak_us = l->now;
-	}
-}
-
-static void
-lost(struct lane *l, unsigned e)
-{
-	l->path[e].lost++;
-	l->path[e].lossy_us = l->now + LOSSY_US;
-}
-
-/* A worker's result is complete: its round may be. */
-static void
-land(struct lane *l, const struct answer *a)
-{
-	const struct plan *p = &l->t->plan;
-	unsigned s = a->s, k = s / p->endpoints;
-
-	l->state[a->slot] = SLOT_DONE;
-	if (a->position > l->newest[s])
-		l->newest[s] = a->position;
-	while (l->oldest[s] != l->next[s] &&
-		l->state[(size_t)s * l->slots + (l->oldest[s] & (l->slots - 1))] == SLOT_DONE)
-		l->oldest[s]++;
-	if (--l->left_of_round[k] == 0) {
-		l->left_of_round[k] = p->n;
-		l->round_of[k]++;
-		l->start_us[k] = l->now + l->slowest_us[k];
-		count(l, LS_ROUNDS, 1);
-	}
-	if (!l->queued[s] && rounds_may_send(l, s))
-		rounds_ready(l, s);
-}
-
-/* The payload is what it must be and the CRC says so too; else *damaged: or it was not sent so. */
-static bool
-right(struct lane *l, unsigned worker, const struct answer *a, const uint8_t *head,
-	const uint8_t *payload, uint32_t length, bool *damaged)
-{
-	const struct testps *t = l->t;
-	uint32_t crc, round = pbox_ld32(head + PBOX_AT_ROUND);
-	const uint8_t *want = NULL;
-
-	if (!t->opt.no_check) {
-		want = data_want(&t->data, &l->mirror, &t->plan, a->i, round, worker, &crc);
-		if (memcmp(payload, want, length) == 0 &&
-			pbox_crc32c(crc, head, PBOX_AT_CRC) == pbox_ld32(head + PBOX_AT_CRC)) {
-			*damaged = false;
-			count(l, LS_CHECKED, 1);
-			return t->opt.reflected ||
-			       (pbox_ld16(head + PBOX_AT_AUX) == t->workers &&
-				       pbox_ld32(head + PBOX_AT_WEIGHT) ==
-					       t->workers * (t->workers + 1) / 2);
-		}
-	}
-	crc = pbox_crc32c(pbox_crc32c(0, payload, length), head, PBOX_AT_CRC);
-	*damaged = crc != pbox_ld32(head + PBOX_AT_CRC);
-	return !*damaged && t->opt.no_check;
-}
-
-void
-rounds_result(struct lane *l, unsigned worker, const uint8_t *head, const uint8_t *payload, bool ce)
-{
-	const struct testps *t = l->t;
-	uint32_t round = pbox_ld32(head + PBOX_AT_ROUND), length = pbox_ld16(head + PBOX_AT_LENGTH),
-		 ts;
-	struct answer a;
-	bool damaged;
-
-	if (pbox_ld64(head + PBOX_AT_TOKEN) != t->token[worker] ||
-		pbox_ld16(head + PBOX_AT_WORKER) != worker) {
-		count(l, LS_DROP_SESSION, 1);
-		return;
-	}
-	if (!find(l, worker, pbox_ld32(head + PBOX_AT_CHUNK), pbox_ld16(head + PBOX_AT_FRAG), round,
-		    &a)) {
-		count(l, LS_DUPLICATES, 1);
-		return;
-	}
-	if (length != t->plan.f[a.i].elements * t->data.pull_size) {
-		count(l, LS_WRONG, 1);
-		return;
-	}
-	if (!right(l, worker, &a, head, payload, length, &damaged)) {
-		if (damaged) { /* on its way: it is asked for again */
-			count(l, LS_DROP_FRAME, 1);
-			return;
-		}
-		if (l->stats[LS_WRONG] == 0)
-			snprintf(l->err.text, sizeof(l->err.text),
-				"worker %u, round %u, fragment %u of chunk %u: not the sum", worker,
-				round, pbox_ld16(head + PBOX_AT_FRAG),
-				pbox_ld32(head + PBOX_AT_CHUNK));
-		count(l, LS_WRONG, 1);
-	}
-	ts = pbox_ld32(head + PBOX_AT_TS);
-	if (l->state[a.slot] == SLOT_PROBED && ts == l->sent[a.slot]) {
-		count(l, LS_LOST_RESULTS, 1);
-		lost(l, a.e);
-	}
-	l->path[a.e].answered++;
-	l->path[a.e].marked += ce || (pbox_ld16(head + PBOX_AT_FLAGS) & PBOX_F_ECE) != 0;
-	sample(l, &l->path[a.e], ts, pbox_ld32(head + PBOX_AT_HELD));
-	pbox_hist_add(&l->latency, (uint64_t)((uint32_t)l->now - l->begun[a.slot]) * 1000);
-	count(l, LS_RESULTS, 1);
-	count(l, LS_PULL_BYTES, length);
-	land(l, &a);
-}
-
-void
-rounds_wait(struct lane *l, unsigned worker, const struct pbox_hdr *h)
-{
-	struct rte_mbuf *m;
-	struct answer a;
-
-	count(l, LS_WAITS, 1);
-	if (!find(l, worker, h->chunk, h->frag, h->round, &a)) {
-		count(l, LS_DUPLICATES, 1);
-		return;
-	}
-	if (h->flags & PBOX_F_HAVE) {
-		l->state[a.slot] = SLOT_HELD;
-		return;
-	}
-	/* the contribution was lost (R6.4), or found damaged (R2.5) */
-	m = rounds_contribution(l, worker, a.i, h->round, PBOX_F_RETX);
-	if (m == NULL)
-		return;
-	l->sent[a.slot] = (uint32_t)l->now;
-	l->state[a.slot] = SLOT_SENT;
-	if (l->tries[a.slot] < UINT8_MAX)
-		l->tries[a.slot]++;
-	l->due[a.s] = 0;
-	count(l, LS_REPEATED, 1);
-	lost(l, a.e);
-	lane_out(l, worker, m);
-}
-
 /* ---- a run ---------------------------------------------------------------------------------------- */
 
 /* Compute times that have passed. */
@@ -410,9 +249,36 @@ open_gates(struct lane *l)
 	}
 }
 
+/* The box does not know what was under way, or it does: timers ask about all of it. */
+static void
+ask_again(struct lane *l)
+{
+	for (unsigned s = 0; s < l->streams; s++) {
+		l->due[s] = 0;
+		for (uint64_t at = l->oldest[s]; at != l->next[s]; at++) {
+			size_t slot = (size_t)s * l->slots + (at & (l->slots - 1));
+
+			if (l->state[slot] == SLOT_DONE)
+				continue;
+			l->state[slot] = SLOT_SENT;
+			l->sent[slot] = (uint32_t)l->now;
+			l->tries[slot] = 0;
+		}
+	}
+	for (unsigned e = 0; e < l->t->plan.endpoints; e++) {
+		struct path *p = &l->path[e];
+
+		*p = (struct path){
+			.window = p->window, .threshold = p->threshold, .epoch_us = l->now};
+	}
+	atomic_store(&l->again, false);
+}
+
 void
 rounds_begin(struct lane *l)
 {
+	if (atomic_load(&l->again))
+		ask_again(l);
 	l->tokens = 0;
 	l->tokens_us = l->now;
 	l->cap = NO_LIMIT;

@@ -21,8 +21,6 @@ fragments_at(const struct plan *p, unsigned e)
 bool rounds_may_send(const struct lane *l, unsigned s);
 /** It stands in the ring of those that may. */
 void rounds_ready(struct lane *l, unsigned s);
-struct pbox_hdr rounds_header(const struct lane *l, unsigned worker, const struct fragment *f,
-	enum pbox_type type, uint32_t round);
 /** The frame of fragment @p i; NULL: no packet was to be had. */
 struct rte_mbuf *rounds_contribution(
 	struct lane *l, unsigned worker, uint32_t i, uint32_t round, unsigned flags);

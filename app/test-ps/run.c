@@ -113,6 +113,8 @@ wait_until(struct testps *t, uint64_t until, struct pbox_error *err)
 			return pbox_fail(err, EINTR, "interrupted");
 		if (session_failed(t, err))
 			return -EIO;
+		if (session_lost(t) && session_rejoin(t, err) != 0)
+			return -EIO;
 		nap();
 	}
 	return 0;

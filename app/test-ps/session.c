@@ -17,7 +17,7 @@
 #include <rte_pause.h>
 #include <sodium.h>
 
-#include "testps.h"
+#include "session.h"
 
 #define LEAVE_US US_SECOND
 
@@ -42,9 +42,9 @@ session_failed(struct testps *t, struct pbox_error *err)
 }
 
 /* Until @p done says so for all lanes. */
-static int
-await(struct testps *t, bool (*done)(const struct lane *l, int want), int want, uint64_t patience,
-	struct pbox_error *err)
+int
+session_await(struct testps *t, bool (*done)(const struct lane *l, int want), int want,
+	uint64_t patience, struct pbox_error *err)
 {
 	uint64_t end = testps_now(t) + patience;
 	unsigned i = 0;
@@ -58,6 +58,11 @@ await(struct testps *t, bool (*done)(const struct lane *l, int want), int want, 
 			return -EIO;
 		if (testps_now(t) > end)
 			return -ETIMEDOUT;
+		if (session_lost(t) && !atomic_load(&t->rejoining)) {
+			if (session_rejoin(t, err) != 0)
+				return -EIO;
+			end = testps_now(t) + patience;
+		}
 		nap();
 	}
 }
@@ -68,14 +73,14 @@ at_level(const struct lane *l, int want)
 	return (int)atomic_load(&l->level) >= want;
 }
 
-static int
-reach(struct testps *t, enum level want, const char *what, struct pbox_error *err)
+int
+session_reach(struct testps *t, enum level want, const char *what, struct pbox_error *err)
 {
 	int ret;
 
 	for (unsigned i = 0; i < t->lanes; i++)
 		atomic_store(&t->lane[i]->level_wanted, (int)want);
-	ret = await(t, at_level, (int)want, t->opt.timeout_ns / 1000, err);
+	ret = session_await(t, at_level, (int)want, t->opt.timeout_ns / 1000, err);
 	if (ret == -ETIMEDOUT)
 		pbox_fail(err, ETIMEDOUT, "%s did not end in %.1f s: %s", what,
 			(double)t->opt.timeout_ns / 1e9,
@@ -154,7 +159,8 @@ static int
 resolve(struct testps *t, struct pbox_error *err)
 {
 	const uint8_t *b = (const uint8_t *)&t->box_ip;
-	int ret = await(t, all_known, (int)atomic_load(&t->hops), t->opt.timeout_ns / 1000, err);
+	int ret = session_await(
+		t, all_known, (int)atomic_load(&t->hops), t->opt.timeout_ns / 1000, err);
 
 	if (ret == -ETIMEDOUT)
 		pbox_fail(err, EHOSTUNREACH,
@@ -172,8 +178,21 @@ control_templates(struct testps *t, unsigned hop)
 			t->hop[port_of(t, w)][hop].mac, t->box_ip, t->box_port, 0);
 }
 
-static int
-data_templates(struct testps *t, struct pbox_error *err)
+int
+session_find_box(struct testps *t, struct pbox_error *err)
+{
+	int hop, ret;
+
+	atomic_store(&t->hops, 0);
+	hop = hop_add(t, t->box_ip, err);
+	ret = hop < 0 ? hop : resolve(t, err);
+	if (ret == 0)
+		control_templates(t, (unsigned)hop);
+	return ret;
+}
+
+int
+session_find_endpoints(struct testps *t, struct pbox_error *err)
 {
 	unsigned n = t->session.endpoints;
 	int hop[PBOX_MAX_ENDPOINTS], ret;
@@ -189,6 +208,7 @@ data_templates(struct testps *t, struct pbox_error *err)
 	ret = resolve(t, err);
 	if (ret != 0)
 		return ret;
+	free(t->data_to);
 	t->data_to = aligned_alloc(64, (size_t)t->workers * n * sizeof(*t->data_to));
 	if (t->data_to == NULL)
 		return pbox_fail(err, ENOMEM, "no memory for %u workers", t->workers);
@@ -223,7 +243,10 @@ session_lanes_start(struct testps *t, struct pbox_error *err)
 		}
 		l->waiting = l->init_next = l->init_base = l->init_out = 0;
 		memset(l->init, 0, sizeof(l->init));
-		l->set_done = false;
+		l->set_done = l->rejoins = false;
+		atomic_store(&l->lost, false);
+		atomic_store(&l->forget, false);
+		atomic_store(&l->again, false);
 		atomic_store(&l->level_wanted, LEVEL_NONE);
 		atomic_store(&l->level, LEVEL_NONE);
 		atomic_store(&l->left, 0);
@@ -274,7 +297,7 @@ open_reflected(struct testps *t, struct pbox_error *err)
 	s->endpoint[0].udp = (uint16_t)(t->box_port + 1);
 	for (unsigned w = 0; w < t->workers; w++)
 		t->token[w] = w + 1;
-	if (t->session.endpoints != 0 && data_templates(t, err) != 0)
+	if (t->session.endpoints != 0 && session_find_endpoints(t, err) != 0)
 		return -EHOSTUNREACH;
 	return plan_reflected(&t->plan, elements, &t->model, &t->now, err);
 }
@@ -282,12 +305,12 @@ open_reflected(struct testps *t, struct pbox_error *err)
 static int
 open_box(struct testps *t, struct pbox_error *err)
 {
-	int ret = reach(t, LEVEL_JOINED, "joining", err);
+	int ret = session_reach(t, LEVEL_JOINED, "joining", err);
 
 	if (ret == 0)
-		ret = data_templates(t, err);
+		ret = session_find_endpoints(t, err);
 	if (ret == 0)
-		ret = reach(t, LEVEL_MAPPED, "declaring the tensors", err);
+		ret = session_reach(t, LEVEL_MAPPED, "declaring the tensors", err);
 	if (ret == 0)
 		ret = plan_make(&t->plan, t->chunk, t->n_chunks, t->frag_elements, t->map_epoch,
 			t->session.endpoints, &t->model, &t->now, err);
@@ -297,7 +320,7 @@ open_box(struct testps *t, struct pbox_error *err)
 static int
 make_rounds(struct testps *t, struct pbox_error *err)
 {
-	int ret = data_make(&t->data, &t->plan, &t->now, t->opt.reflected, err);
+	int ret = data_make(&t->data, &t->plan, &t->now, t->opt.reflected, t->lane[0]->auth, err);
 
 	if (ret == 0)
 		ret = ports_payloads(t, err);
@@ -309,7 +332,7 @@ make_rounds(struct testps *t, struct pbox_error *err)
 static int
 open_all(struct testps *t, struct pbox_error *err)
 {
-	int hop, ret = model_read(&t->model, t->load.model, err);
+	int ret = model_read(&t->model, t->load.model, err);
 
 	if (ret == 0)
 		ret = workers_address(t, err);
@@ -317,16 +340,14 @@ open_all(struct testps *t, struct pbox_error *err)
 		ret = session_lanes_start(t, err);
 	if (ret != 0)
 		return ret;
-	hop = hop_add(t, t->box_ip, err);
-	ret = hop < 0 ? hop : resolve(t, err);
+	ret = session_find_box(t, err);
 	if (ret != 0)
 		return ret;
-	control_templates(t, (unsigned)hop);
 	ret = t->opt.reflected ? open_reflected(t, err) : open_box(t, err);
 	if (ret == 0)
 		ret = make_rounds(t, err);
 	if (ret == 0 && !t->opt.reflected)
-		ret = reach(t, LEVEL_READY, "initialising the parameters", err);
+		ret = session_reach(t, LEVEL_READY, "initialising the parameters", err);
 	return ret;
 }
 
@@ -355,6 +376,7 @@ session_open(struct testps *t, struct pbox_error *err)
 			(mtu_of(t, 0) - PBOX_MTU_OVERHEAD) & ~63u);
 	t->mtu = (uint16_t)mtu;
 	t->now = t->load;
+	t->rejoined = 0;
 	atomic_store(&t->limit, 0);
 	ret = open_all(t, err);
 	if (ret != 0)
@@ -374,6 +396,7 @@ has_left(const struct lane *l, int want)
 void
 session_close(struct testps *t)
 {
+	t->open = false;
 	if (t->lanes_run) {
 		for (unsigned i = 0; i < t->lanes; i++) {
 			atomic_store(&t->lane[i]->running, false);
@@ -381,7 +404,7 @@ session_close(struct testps *t)
 			atomic_store(&t->lane[i]->level_wanted, LEVEL_NONE);
 		}
 		if (!t->opt.reflected)
-			await(t, has_left, 0, LEAVE_US, NULL);
+			session_await(t, has_left, 0, LEAVE_US, NULL);
 		session_lanes_stop(t);
 	}
 	ports_payloads_free(t);
@@ -391,6 +414,7 @@ session_close(struct testps *t)
 		rounds_free(l);
 		rte_mempool_free(l->payload_pool);
 		l->payload_pool = NULL;
+		lane_auth_end(l);
 	}
 	data_free(&t->data);
 	plan_free(&t->plan);
@@ -402,7 +426,6 @@ session_close(struct testps *t)
 	atomic_store(&t->mapped, false);
 	t->session = (struct session){0};
 	atomic_store(&t->hops, 0);
-	t->open = false;
 }
 
 /* ---- rounds --------------------------------------------------------------------------------------- */
@@ -465,7 +488,7 @@ freeze(struct testps *t, bool on)
 {
 	for (unsigned i = 0; i < t->lanes; i++)
 		atomic_store(&t->lane[i]->frozen, on);
-	await(t, has_acknowledged, on, US_SECOND, NULL);
+	session_await(t, has_acknowledged, on, US_SECOND, NULL);
 }
 
 int
@@ -480,7 +503,7 @@ session_stop(struct testps *t, struct pbox_error *err)
 		atomic_store(&t->limit, highest_round(t));
 		freeze(t, false);
 	}
-	ret = await(t, is_idle, 0, t->opt.timeout_ns / 1000, err);
+	ret = session_await(t, is_idle, 0, t->opt.timeout_ns / 1000, err);
 	if (t->ended_us == 0)
 		t->ended_us = testps_now(t);
 	for (unsigned i = 0; i < t->lanes; i++)

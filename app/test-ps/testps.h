@@ -12,8 +12,10 @@
  *     options.c, options_load.c  the command line         model.c    tensors, fragments in order
  *     ports.c     ports, addresses, packets               check.c    gradients and reference sums
  *     lane.c      the loop of one lcore                   control.c  join, declare, map, leave
- *     rounds.c    contributions, results                  timers.c   losses, windows
- *     session.c   all lanes together: start, stop
+ *     auth.c      tags of frames                          restore.c  what a new box is told
+ *     rounds.c    contributions                           results.c  what comes back
+ *     timers.c    losses, windows
+ *     session.c   all lanes together: start, stop         rejoin.c   a box that was started again
  *     loopback.c  a box in this process                   reflect.c  or a mirror
  *     stats.c     counters, figures                       json.c     results as JSON
  *     show.c, prompt.c  the prompt
@@ -31,10 +33,12 @@
 #include <rte_memzone.h>
 #include <rte_ring.h>
 
+#include <pbox_auth.h>
 #include <pbox_net.h>
 #include <pbox_optim.h>
 #include <pbox_port.h>
 #include <pbox_stats.h>
+#include <pbox_wire_at.h>
 
 #include "options.h"
 
@@ -116,6 +120,15 @@ struct data {
 	uint8_t *want[PATTERNS]; /**< the sum in the pull format, or what comes back reflected */
 	float *init;             /**< parameters at the beginning */
 	uint32_t *pattern_crc, *want_crc; /**< [length * PATTERNS + i] */
+	/* likewise, of a job with auth; else NULL */
+	const struct pbox_auth_job *auth;
+	uint8_t (*pattern_digest)[PBOX_AUTH_DIGEST_LEN], (*want_digest)[PBOX_AUTH_DIGEST_LEN];
+};
+
+/** What a result must be, how its CRC begins and, of a job with auth, its digest (R11.3). */
+struct wanted {
+	const uint8_t *payload, *digest;
+	uint32_t crc;
 };
 
 /** The parameters as they must be, of one lane. */
@@ -123,17 +136,24 @@ struct mirror {
 	float *param, *s0, *s1;
 	uint8_t *wire; /**< in the pull format, or NULL: fp32 */
 	uint32_t *round, *crc;
+	uint8_t (*digest)[PBOX_AUTH_DIGEST_LEN]; /**< of a job with auth */
+	uint32_t *restored; /**< the box has no state from before that round's end; 0 */
 	struct pbox_hyper hyper;
 	struct pbox_optim_scalars k;
 	uint32_t k_round;
 };
 
+/** @param auth  of a job with auth, as long as @p d lives; else NULL */
 int data_make(struct data *d, const struct plan *p, const struct testps_load *load, bool reflected,
-	struct pbox_error *err);
+	const struct pbox_auth_job *auth, struct pbox_error *err);
 void data_free(struct data *d);
+/** Digests anew: the job has another key. NULL: the job has no auth. */
+void data_keys(struct data *d, const struct plan *p, const struct pbox_auth_job *auth);
 int mirror_make(
 	struct mirror *m, const struct data *d, const struct plan *p, struct pbox_error *err);
 void mirror_free(struct mirror *m);
+/** Likewise. */
+void mirror_keys(struct mirror *m, const struct data *d, const struct plan *p);
 /** lr and what else is set, for all groups. */
 void mirror_hyper(struct pbox_hyper *h, unsigned optimiser);
 
@@ -144,9 +164,9 @@ data_seed(uint32_t round, uint32_t f)
 	return (f * 7 + (f >> 4) + round * 5) % PATTERNS;
 }
 
-/** What the result of fragment @p f in @p round must be, for @p worker, and the CRC of its payload. */
-const uint8_t *data_want(const struct data *d, struct mirror *m, const struct plan *p, uint32_t f,
-	uint32_t round, unsigned worker, uint32_t *crc);
+/** What the result of fragment @p f in @p round must be, for @p worker. */
+void data_want(const struct data *d, struct mirror *m, const struct plan *p, uint32_t f,
+	uint32_t round, unsigned worker, struct wanted *out);
 
 /* ---- counters ------------------------------------------------------------------------------ */
 
@@ -166,12 +186,14 @@ enum lane_stat {
 	LS_DUPLICATES,
 	LS_CHECKED, /**< results compared with the reference */
 	LS_WRONG,
-	LS_ROUNDS, /**< that one worker has finished, all workers together */
+	LS_RESTORED, /**< fragments that were told to a box that was started again */
+	LS_ROUNDS,   /**< that one worker has finished, all workers together */
 	LS_CONTROL,
 	LS_ECN,
 	LS_DROP_NET,     /**< not for us, or not what we understand */
 	LS_DROP_FRAME,   /**< damaged frames */
 	LS_DROP_SESSION, /**< of another session */
+	LS_DROP_AUTH,    /**< without the right tag */
 	LS_LOSS,         /**< thrown away here: set loss */
 	LS_TX_FULL,      /**< turns that found a transmit queue full */
 	LS_NO_MBUF,
@@ -204,6 +226,7 @@ struct out {
 /** The control side of one worker. */
 struct control {
 	uint64_t nonce, cookie, cookie_us, due_us, heard_us;
+	uint64_t doubt_us; /**< since the box, or somebody, denied the session; 0 */
 	uint32_t request, interval_us;
 	uint32_t first; /**< tensor of the next DECLARE, or chunk of the next MAP */
 	uint8_t level;
@@ -232,10 +255,13 @@ struct lane {
 	/* from main */
 	_Atomic int level_wanted; /**< enum level */
 	_Atomic bool running, frozen, end;
+	_Atomic bool forget; /**< begin at HELLO again; the lane clears it */
+	_Atomic bool again;  /**< all that was under way is to be asked about; likewise */
 	/* to main */
 	_Atomic unsigned level; /**< what all have reached */
 	_Atomic unsigned left;  /**< workers that have no session (any more) */
 	_Atomic bool failed, idle, acknowledged;
+	_Atomic bool lost;      /**< the box does not have the sessions (any more) */
 	_Atomic uint32_t round; /**< the highest that was begun */
 	struct pbox_error err;
 
@@ -251,7 +277,8 @@ struct lane {
 
 	/* control */
 	struct control *c;
-	unsigned waiting; /**< requests that are not answered */
+	struct pbox_auth_job *auth; /**< NULL: no auth, or not joined */
+	unsigned waiting;           /**< requests that are not answered */
 	uint64_t tick_us, arp_us;
 	uint32_t init_next, init_base, init_out; /**< INIT: the next piece, and those under way */
 	struct init_piece {
@@ -259,6 +286,8 @@ struct lane {
 		uint64_t sent;
 	} init[32];
 	bool set_done;
+	bool rejoins;            /**< after forget: tables are declared to be restored */
+	struct restore *restore; /**< of each worker; NULL: nothing is told */
 
 	/* streams: s = worker of the lane * endpoints + endpoint */
 	unsigned streams, slots; /**< slots of each, a power of two */
@@ -323,10 +352,13 @@ struct testps {
 	struct pbox_net_if *nif;
 	uint16_t *udp;
 	uint64_t *token;
+	struct pbox_auth_keys *keys;
 	struct pbox_net_udp_template *control_to, *data_to; /**< data: [worker * endpoints + e] */
 
 	/* the session */
 	bool open; /**< all workers are ready */
+	_Atomic bool rejoining;
+	unsigned rejoined; /**< times */
 	bool lanes_run;
 	struct model model;
 	struct session session;
@@ -375,6 +407,32 @@ void control_tick(struct lane *l);
 void control_frame(
 	struct lane *l, unsigned worker, const struct pbox_hdr *h, const uint8_t *payload);
 void control_init_ok(struct lane *l, const struct pbox_hdr *h);
+void control_ping(struct lane *l, unsigned worker);
+
+/* restore.c */
+/** -1: no memory. Main, while rounds rest, as restore_end(). */
+int restore_begin(struct lane *l);
+void restore_end(struct lane *l);
+/** Tell on what a worker holds: true when all is told, and restored. */
+bool restore_turn(struct lane *l, unsigned worker);
+void restore_ok(struct lane *l, unsigned worker, const struct pbox_hdr *h);
+
+/* auth.c */
+/** Bytes behind the payload of each frame of the session. */
+static inline unsigned
+tag_of(const struct lane *l)
+{
+	return l->auth != NULL ? PBOX_TAG_LEN : 0;
+}
+/** Keys of a session, if the job has auth; false: a WELCOME that is not to be taken. */
+bool auth_welcome(struct lane *l, unsigned worker, const struct pbox_hdr *h, const uint8_t *payload,
+	const struct pbox_welcome *w);
+/** R11.5: is a frame, its header before the payload, to be taken? */
+bool auth_good(struct lane *l, unsigned worker, const struct pbox_hdr *h, const uint8_t *payload);
+/** The tag behind @p payload, which may stand apart from its header; NULL digest: not known. */
+bool auth_tag_good(const struct lane *l, unsigned worker, const uint8_t *head,
+	const uint8_t *payload, uint32_t length, const uint8_t *digest);
+void lane_auth_end(struct lane *l);
 
 /* rounds.c */
 int rounds_make(struct lane *l, struct pbox_error *err);
@@ -387,6 +445,9 @@ void rounds_result(
 	struct lane *l, unsigned worker, const uint8_t *head, const uint8_t *payload, bool ce);
 void rounds_wait(struct lane *l, unsigned worker, const struct pbox_hdr *h);
 void rounds_error(struct lane *l, const struct pbox_hdr *h);
+/** Of a data frame of a worker. */
+struct pbox_hdr rounds_header(const struct lane *l, unsigned worker, const struct fragment *f,
+	enum pbox_type type, uint32_t round);
 
 /* ports.c */
 int ports_open(struct testps *t, struct pbox_error *err);
@@ -409,6 +470,10 @@ int session_run(struct testps *t, uint32_t rounds, struct pbox_error *err);
 bool session_running(const struct testps *t);
 /** All rounds that were begun are finished. */
 int session_stop(struct testps *t, struct pbox_error *err);
+/** Has the box forgotten the workers? Then session_rejoin(), or an end. */
+bool session_lost(const struct testps *t);
+/** Join anew, restore, go on. -errno and @p err: all lanes have failed. */
+int session_rejoin(struct testps *t, struct pbox_error *err);
 /** Has a lane failed? */
 bool session_failed(struct testps *t, struct pbox_error *err);
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <rte_eal.h>
+#include <sodium.h>
 
 #include <pbox_reduce.h>
 
@@ -38,6 +39,7 @@ start_eal(void)
 	snprintf(prefix, sizeof(prefix), "unit_tp%d", getpid());
 	CU_ASSERT_FATAL(rte_eal_init(sizeof(argv) / sizeof(*argv) - 1, argv) >= 0);
 	atexit(remove_runtime_dir);
+	CU_ASSERT_FATAL(sodium_init() >= 0);
 }
 
 /* 0, or negative with err: of words behind the program's name. */
@@ -184,19 +186,26 @@ check_sums(unsigned workers, uint8_t push, uint8_t pull, uint8_t optimiser)
 	const unsigned size = pbox_format_size(push);
 	float *x = malloc(64 * sizeof(float)), *sum = malloc(64 * sizeof(float));
 	uint8_t packed[64 * sizeof(float)];
+	struct pbox_auth_job *auth = pbox_auth_job_create(NULL, "secret", 6, 1, 0);
 	struct mirror mirror;
 	struct data d;
 	struct plan p;
 
 	CU_ASSERT_FATAL(plan_reflected(&p, 64, &m, &load, &err) == 0);
-	CU_ASSERT_FATAL(data_make(&d, &p, &load, false, &err) == 0);
+	CU_ASSERT_FATAL(auth != NULL);
+	CU_ASSERT_FATAL(data_make(&d, &p, &load, false, auth, &err) == 0);
 	CU_ASSERT_FATAL(mirror_make(&mirror, &d, &p, &err) == 0);
 	for (uint32_t round = 1; round < 4; round++)
 		for (uint32_t f = 0; f < p.n; f++) {
-			uint32_t n = p.f[f].elements, crc;
-			const uint8_t *want = data_want(&d, &mirror, &p, f, round, 0, &crc);
+			uint32_t n = p.f[f].elements;
+			size_t bytes = n * pbox_format_size(pull);
+			uint8_t digest[PBOX_AUTH_DIGEST_LEN];
+			struct wanted want;
 
-			CU_ASSERT(crc == pbox_crc32c(0, want, n * pbox_format_size(pull)));
+			data_want(&d, &mirror, &p, f, round, 0, &want);
+			CU_ASSERT(want.crc == pbox_crc32c(0, want.payload, bytes));
+			pbox_auth_digest(auth, want.payload, bytes, digest);
+			CU_ASSERT(memcmp(digest, want.digest, sizeof(digest)) == 0);
 			if (optimiser != PBOX_OPT_NONE)
 				continue;
 			for (unsigned w = 0; w < workers; w++) {
@@ -211,13 +220,14 @@ check_sums(unsigned workers, uint8_t push, uint8_t pull, uint8_t optimiser)
 					sum[i] = w == 0 ? x[i] : sum[i] + x[i];
 			}
 			pbox_reduce_scalar.pack(packed, (enum pbox_elem)pull, sum, n);
-			CU_ASSERT(memcmp(packed, want, n * pbox_format_size(pull)) == 0);
+			CU_ASSERT(memcmp(packed, want.payload, bytes) == 0);
 		}
 	/* neighbours are different */
 	CU_ASSERT(data_seed(1, 0) != data_seed(1, 1) && data_seed(1, 0) != data_seed(2, 0));
 	mirror_free(&mirror);
 	data_free(&d);
 	plan_free(&p);
+	pbox_auth_job_destroy(auth);
 	free(x);
 	free(sum);
 }
@@ -245,22 +255,25 @@ test_step(void)
 	struct mirror mirror;
 	struct data d;
 	struct plan p;
-	uint32_t crc;
+	struct wanted want;
 	float got[100];
 
 	start_eal();
 	CU_ASSERT_FATAL(plan_reflected(&p, 112, &m, &load, &err) == 0);
-	CU_ASSERT_FATAL(data_make(&d, &p, &load, false, &err) == 0);
+	CU_ASSERT_FATAL(data_make(&d, &p, &load, false, NULL, &err) == 0);
 	CU_ASSERT_FATAL(mirror_make(&mirror, &d, &p, &err) == 0);
-	memcpy(got, data_want(&d, &mirror, &p, 0, 1, 0, &crc), sizeof(got));
+	data_want(&d, &mirror, &p, 0, 1, 0, &want);
+	memcpy(got, want.payload, sizeof(got));
 	for (unsigned i = 0; i < 100; i++) {
 		float g = d.sum[data_seed(1, 0)][i] * 0.5f;
 
 		CU_ASSERT(got[i] == d.init[i] - 0.01f * g);
 	}
 	/* a second look is the same step */
-	CU_ASSERT(memcmp(got, data_want(&d, &mirror, &p, 0, 1, 1, &crc), sizeof(got)) == 0);
-	CU_ASSERT(memcmp(got, data_want(&d, &mirror, &p, 0, 2, 0, &crc), sizeof(got)) != 0);
+	data_want(&d, &mirror, &p, 0, 1, 1, &want);
+	CU_ASSERT(memcmp(got, want.payload, sizeof(got)) == 0);
+	data_want(&d, &mirror, &p, 0, 2, 0, &want);
+	CU_ASSERT(memcmp(got, want.payload, sizeof(got)) != 0);
 	mirror_free(&mirror);
 	data_free(&d);
 	plan_free(&p);

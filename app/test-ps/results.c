@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/* What comes back: results, each compared with what it must be, and the box's word on what is missing. */
+
+#include <stdio.h>
+#include <string.h>
+
+#include "rounds.h"
+
+#define LOSSY_US 200000
+
+struct answer {
+	unsigned s, e;
+	uint32_t i; /* fragment */
+	uint64_t position;
+	size_t slot;
+};
+
+/* What an answer is about; false: nothing that is under way. */
+static bool
+find(struct lane *l, unsigned worker, uint32_t chunk, uint32_t frag, uint32_t round,
+	struct answer *a)
+{
+	const struct plan *p = &l->t->plan;
+	uint32_t c = chunk - p->first_chunk;
+
+	if (c >= p->chunks || l->next == NULL)
+		return false;
+	a->i = p->chunk_first[c] + frag;
+	if (a->i >= p->n || p->f[a->i].chunk != chunk)
+		return false;
+	a->e = p->f[a->i].endpoint;
+	a->s = worker / l->t->lanes * p->endpoints + a->e;
+	a->position =
+		(uint64_t)(round - 1 - p->round) * fragments_at(p, a->e) + (a->i - p->first[a->e]);
+	if (a->position - l->oldest[a->s] >= l->next[a->s] - l->oldest[a->s])
+		return false;
+	a->slot = (size_t)a->s * l->slots + (a->position & (l->slots - 1));
+	return l->state[a->slot] != SLOT_DONE;
+}
+
+static void
+sample(struct lane *l, struct path *p, uint32_t ts, uint32_t held)
+{
+	uint32_t rtt = (uint32_t)l->now - ts - held, dev;
+
+	if (rtt > 60 * US_SECOND) /* held is rounded up */
+		rtt = 0;
+	if (p->srtt == 0) {
+		p->srtt = rtt;
+		p->rttvar = rtt / 2;
+	}
+	dev = rtt > p->srtt ? rtt - p->srtt : p->srtt - rtt;
+	p->rttvar = p->rttvar - p->rttvar / 4 + dev / 4;
+	p->srtt = p->srtt - p->srtt / 8 + rtt / 8;
+	if (l->now - p->peak_us > 50000) {
+		p->peak -= p->peak / 8;
+		p->peak_us = l->now;
+	}
+	if (rtt > p->peak) {
+		p->peak = rtt;
+		p->peak_us = l->now;
+	}
+}
+
+static void
+lost(struct lane *l, unsigned e)
+{
+	l->path[e].lost++;
+	l->path[e].lossy_us = l->now + LOSSY_US;
+}
+
+/* A worker's result is complete: its round may be. */
+static void
+land(struct lane *l, const struct answer *a)
+{
+	const struct plan *p = &l->t->plan;
+	unsigned s = a->s, k = s / p->endpoints;
+
+	l->state[a->slot] = SLOT_DONE;
+	if (a->position > l->newest[s])
+		l->newest[s] = a->position;
+	while (l->oldest[s] != l->next[s] &&
+		l->state[(size_t)s * l->slots + (l->oldest[s] & (l->slots - 1))] == SLOT_DONE)
+		l->oldest[s]++;
+	if (--l->left_of_round[k] == 0) {
+		l->left_of_round[k] = p->n;
+		l->round_of[k]++;
+		l->start_us[k] = l->now + l->slowest_us[k];
+		count(l, LS_ROUNDS, 1);
+	}
+	if (!l->queued[s] && rounds_may_send(l, s))
+		rounds_ready(l, s);
+}
+
+enum verdict { RIGHT, WRONG, DAMAGED, FORGED };
+
+/* The payload is what it must be, and CRC and tag say so too; or it was damaged on its way, or the tag is
+ * none of the box: both are as if it had not come. */
+static enum verdict
+judge(struct lane *l, unsigned worker, const struct answer *a, const uint8_t *head,
+	const uint8_t *payload, uint32_t length)
+{
+	const struct testps *t = l->t;
+	uint32_t sum = t->workers * (t->workers + 1) / 2, crc = pbox_ld32(head + PBOX_AT_CRC);
+	struct wanted want;
+
+	if (!t->opt.no_check) {
+		data_want(&t->data, &l->mirror, &t->plan, a->i, pbox_ld32(head + PBOX_AT_ROUND),
+			worker, &want);
+		if (memcmp(payload, want.payload, length) == 0 &&
+			pbox_crc32c(want.crc, head, PBOX_AT_CRC) == crc) {
+			if (!auth_tag_good(l, worker, head, payload, length, want.digest))
+				return FORGED;
+			count(l, LS_CHECKED, 1);
+			return t->opt.reflected || (pbox_ld16(head + PBOX_AT_AUX) == t->workers &&
+							   pbox_ld32(head + PBOX_AT_WEIGHT) == sum)
+				       ? RIGHT
+				       : WRONG;
+		}
+	}
+	if (pbox_crc32c(pbox_crc32c(0, payload, length), head, PBOX_AT_CRC) != crc)
+		return DAMAGED;
+	if (!auth_tag_good(l, worker, head, payload, length, NULL))
+		return FORGED;
+	return t->opt.no_check ? RIGHT : WRONG;
+}
+
+void
+rounds_result(struct lane *l, unsigned worker, const uint8_t *head, const uint8_t *payload, bool ce)
+{
+	const struct testps *t = l->t;
+	uint32_t round = pbox_ld32(head + PBOX_AT_ROUND), length = pbox_ld16(head + PBOX_AT_LENGTH),
+		 ts;
+	enum verdict verdict;
+	struct answer a;
+
+	if (pbox_ld64(head + PBOX_AT_TOKEN) != t->token[worker] ||
+		pbox_ld16(head + PBOX_AT_WORKER) != worker) {
+		count(l, LS_DROP_SESSION, 1);
+		return;
+	}
+	if (!find(l, worker, pbox_ld32(head + PBOX_AT_CHUNK), pbox_ld16(head + PBOX_AT_FRAG), round,
+		    &a)) {
+		count(l, LS_DUPLICATES, 1);
+		return;
+	}
+	if (length != t->plan.f[a.i].elements * t->data.pull_size) {
+		count(l, LS_WRONG, 1);
+		return;
+	}
+	verdict = judge(l, worker, &a, head, payload, length);
+	if (verdict == DAMAGED || verdict == FORGED) { /* it is asked for again */
+		count(l, verdict == FORGED ? LS_DROP_AUTH : LS_DROP_FRAME, 1);
+		return;
+	}
+	if (verdict == WRONG) {
+		if (l->stats[LS_WRONG] == 0)
+			snprintf(l->err.text, sizeof(l->err.text),
+				"worker %u, round %u, fragment %u of chunk %u: not the sum", worker,
+				round, pbox_ld16(head + PBOX_AT_FRAG),
+				pbox_ld32(head + PBOX_AT_CHUNK));
+		count(l, LS_WRONG, 1);
+	}
+	ts = pbox_ld32(head + PBOX_AT_TS);
+	if (l->state[a.slot] == SLOT_PROBED && ts == l->sent[a.slot]) {
+		count(l, LS_LOST_RESULTS, 1);
+		lost(l, a.e);
+	}
+	l->path[a.e].answered++;
+	l->path[a.e].marked += ce || (pbox_ld16(head + PBOX_AT_FLAGS) & PBOX_F_ECE) != 0;
+	sample(l, &l->path[a.e], ts, pbox_ld32(head + PBOX_AT_HELD));
+	pbox_hist_add(&l->latency, (uint64_t)((uint32_t)l->now - l->begun[a.slot]) * 1000);
+	count(l, LS_RESULTS, 1);
+	count(l, LS_PULL_BYTES, length);
+	land(l, &a);
+}
+
+void
+rounds_wait(struct lane *l, unsigned worker, const struct pbox_hdr *h)
+{
+	struct rte_mbuf *m;
+	struct answer a;
+
+	count(l, LS_WAITS, 1);
+	if (!find(l, worker, h->chunk, h->frag, h->round, &a)) {
+		count(l, LS_DUPLICATES, 1);
+		return;
+	}
+	if (h->flags & PBOX_F_HAVE) {
+		l->state[a.slot] = SLOT_HELD;
+		return;
+	}
+	/* the contribution was lost (R6.4), or found damaged (R2.5) */
+	m = rounds_contribution(l, worker, a.i, h->round, PBOX_F_RETX);
+	if (m == NULL)
+		return;
+	l->sent[a.slot] = (uint32_t)l->now;
+	l->state[a.slot] = SLOT_SENT;
+	if (l->tries[a.slot] < UINT8_MAX)
+		l->tries[a.slot]++;
+	l->due[a.s] = 0;
+	count(l, LS_REPEATED, 1);
+	lost(l, a.e);
+	lane_out(l, worker, m);
+}

@@ -17,7 +17,8 @@ import sys
 import seccomp
 
 # socket(2)'s domains
-FAMILIES = {"AF_UNIX": 1, "AF_INET": 2, "AF_NETLINK": 16, "AF_PACKET": 17}
+FAMILIES = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16, "AF_PACKET": 17}
+INSIDE = "PBOX_UNDER_UNIT"
 
 
 def settings(path):
@@ -83,14 +84,15 @@ def load_filter(unit):
 def main():
     path, uid, directory, command = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]
     unit = settings(path)
-    if os.geteuid() == 0:
+    if os.geteuid() == 0 and not os.environ.pop(INSIDE, None):
         mounts(directory)
-        caps = [c.removeprefix("CAP_").lower() for c in unit["AmbientCapabilities"][0].split()]
+        os.environ[INSIDE] = "1"
+        caps = [c.removeprefix("CAP_").lower() for c in unit.get("AmbientCapabilities", [""])[0].split()]
         bound = [c.removeprefix("CAP_").lower() for c in unit["CapabilityBoundingSet"][0].split()]
-        gained = ",".join("+" + c for c in caps)
+        gained = ",".join("+" + c for c in caps) or "-all"
         os.execvp("setpriv", ["setpriv", "--reuid", uid, "--regid", uid, "--clear-groups",
                               "--inh-caps", gained, "--ambient-caps", gained,
-                              "--bounding-set", "-all," + ",".join("+" + c for c in bound),
+                              "--bounding-set", ",".join(["-all"] + ["+" + c for c in bound]),
                               "--no-new-privs", sys.executable, *sys.argv])
     os.environ["RUNTIME_DIRECTORY"] = directory
     os.umask(int(unit["UMask"][0], 8))

@@ -179,6 +179,8 @@ class Changer:
 def apply(plan, say):
     """All of a plan without errors, or nothing: what was done is undone when a step fails."""
     c, m, args = Changer(plan.machine, say), plan.machine, plan.args
+    if args.boot_args:  # first, and it stays: it mends what may fail below
+        c.boot_file(plan.kernel_args)
     try:
         for node in plan.memory:
             c.reserve(node)
@@ -196,8 +198,6 @@ def apply(plan, say):
         for p in plan.ports:
             if p["action"] == "up":
                 c.up(p["interfaces"][0], p["mtu"])
-        if args.boot_args:
-            c.boot_file(plan.kernel_args)
         c.save()
         write_file(m.path(EAL), "EAL_ARGS=" + " ".join(plan.eal_args) + "\n")
     except ApplyError:

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 
 from pbox_host import BIFURCATED, USERSPACE
-from setup_plan import in_use, known_driver, nic_list
+from setup_plan import in_use, iommu_args, known_driver, nic_list
 
 MARK = "# written by pbox-setup auto"
 NET = 100  # the first port's address is 192.168.100.1
@@ -42,7 +42,7 @@ def found_ports(machine, management_ports, args):
         if driver and not known_driver(driver):
             why = f"DPDK has no driver for devices of {driver}"
         elif driver not in BIFURCATED + USERSPACE and not machine.group(pci) and not args.noiommu and args.driver == "vfio-pci":
-            why = "it has no IOMMU group"
+            why = f"it has no IOMMU group (firmware; boot with {iommu_args(machine)}; auto again)"
         if why and not iface:
             notes.append(f"{names} is left alone: {why}, and the kernel has no interface of it")
             continue

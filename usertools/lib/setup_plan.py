@@ -29,6 +29,7 @@ class Plan:
     def __init__(self, machine, conf, eal, args):
         self.machine, self.conf, self.eal, self.args = machine, conf, eal, args
         self.errors, self.notes = [], []
+        self.boot_mends = 0  # errors that the kernel's arguments mend
         self.management = management(machine, args.management, self.errors)
         self.ports = self._ports()
         self._cores()
@@ -100,6 +101,7 @@ class Plan:
             return
         if not m.group(pci):
             if not self.args.noiommu:
+                self.boot_mends += 1
                 self._wrong(name, "has no IOMMU group: vfio-pci cannot keep it from memory that is not its own",
                             "switch VT-d or AMD-Vi on in the firmware, boot with " + iommu_args(m) + " (pbox-setup apply "
                             "--boot-args); or leave it to the kernel as a net_packet port; or --noiommu")

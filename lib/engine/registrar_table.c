@@ -79,6 +79,7 @@ build_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_tabl
 	unsigned mtu = job_mtu(r, job), room = mtu - (job->auth != NULL ? PBOX_TAG_LEN : 0);
 	size_t quota = SIZE_MAX;
 	struct pbox_error err;
+	int ret;
 
 	jt->t = (struct pbox_table){
 		.id = d->table,
@@ -93,17 +94,11 @@ build_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_tabl
 	};
 	if (job->conf->memory != 0)
 		quota = job->conf->memory > job->bytes ? job->conf->memory - job->bytes : 0;
-	if (pbox_table_build(&jt->t, jt->tensor, d->tensors, r->conf.chunk_elements, r->place,
-		    r->conf.n_endpoints, r->conf.arena, r->load, quota, &err) < 0) {
-		registrar_fail_table(r, job, jt, &err, PBOX_E_NO_MEMORY, PBOX_NO_WORKER);
-		return;
-	}
-	if (jt->t.n_chunks > 1u << PBOX_CHUNK_BITS) {
-		pbox_fail(&err, PBOX_E_FULL,
-			"table %u has %u chunks, at most %u fit: raise chunk-bytes", d->table,
-			jt->t.n_chunks, 1u << PBOX_CHUNK_BITS);
-		pbox_table_release(&jt->t, r->load);
-		registrar_fail_table(r, job, jt, &err, PBOX_E_FULL, PBOX_NO_WORKER);
+	ret = pbox_table_build(&jt->t, jt->tensor, d->tensors, r->conf.chunk_elements, r->place,
+		r->conf.n_endpoints, r->conf.arena, r->load, quota, &err);
+	if (ret < 0) {
+		registrar_fail_table(r, job, jt, &err,
+			ret == -E2BIG ? PBOX_E_FULL : PBOX_E_NO_MEMORY, PBOX_NO_WORKER);
 		return;
 	}
 	jt->built = true;

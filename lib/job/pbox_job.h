@@ -24,8 +24,6 @@
 #define PBOX_MAX_JOBS   256
 #define PBOX_MAX_TABLES 1024
 #define PBOX_MAX_SHARDS 128
-/** A chunk id is table << PBOX_CHUNK_BITS | index. */
-#define PBOX_CHUNK_BITS 20
 #define PBOX_MAP_EPOCH  1 /**< version 1 never moves chunks */
 
 /** Where a worker's frames come from and answers go to. Addresses in network byte order. */

@@ -7,9 +7,12 @@
 
 #include "pbox_layout.h"
 
+#define NONE UINT32_MAX
+
 struct builder {
 	struct pbox_layout *l;
 	uint32_t chunk_cap, segment_cap;
+	uint32_t tensor; /* the last one that was laid out, or did not fit */
 };
 
 /* Room for one more of either kind; the layout stays valid when it fails. */
@@ -48,6 +51,9 @@ add_segment(struct builder *b, bool new_chunk, uint32_t tensor, uint16_t group, 
 	struct pbox_layout *l = b->l;
 	struct pbox_layout_chunk *c;
 
+	b->tensor = tensor;
+	if (new_chunk && l->n_chunks == 1u << PBOX_CHUNK_BITS)
+		return -E2BIG;
 	if (grow(b) < 0)
 		return -ENOMEM;
 	if (new_chunk)
@@ -71,9 +77,10 @@ add_large(struct builder *b, const struct pbox_tensor *t, uint32_t i, uint32_t c
 		/* a rest that is no fragment goes with the chunk before it */
 		uint32_t n = left < (uint64_t)chunk_elements + frag_elements ? (uint32_t)left
 									     : chunk_elements;
+		int ret = add_segment(b, true, i, t->group, at, n);
 
-		if (add_segment(b, true, i, t->group, at, n) < 0)
-			return -ENOMEM;
+		if (ret < 0)
+			return ret;
 		at += n;
 	}
 	return 0;
@@ -95,17 +102,15 @@ join_rest(struct pbox_layout *l, uint32_t first_chunk, uint32_t frag_elements)
 
 /* All small tensors of one group, in order; a tensor may straddle two chunks. */
 static int
-add_small_of_group(struct builder *b, const struct pbox_tensor *t, uint32_t n, uint32_t first,
-	uint32_t chunk_elements, uint32_t frag_elements)
+add_small_of_group(struct builder *b, const struct pbox_tensor *t, const uint32_t *next,
+	uint32_t first, uint32_t chunk_elements, uint32_t frag_elements)
 {
 	uint32_t first_chunk = b->l->n_chunks;
 	bool open = false;
 
-	for (uint32_t i = first; i < n; i++) {
+	for (uint32_t i = first; i != NONE; i = next[i]) {
 		uint64_t at = 0;
 
-		if (t[i].group != t[first].group || t[i].elements >= frag_elements)
-			continue;
 		while (at < t[i].elements) {
 			const struct pbox_layout_chunk *c =
 				open ? &b->l->chunk[b->l->n_chunks - 1] : NULL;
@@ -113,12 +118,14 @@ add_small_of_group(struct builder *b, const struct pbox_tensor *t, uint32_t n, u
 			uint64_t left = t[i].elements - at;
 			bool fresh = room == 0 || c->segments == PBOX_MAX_SEGMENTS;
 			uint32_t take;
+			int ret;
 
 			if (fresh)
 				room = chunk_elements;
 			take = left < room ? (uint32_t)left : room;
-			if (add_segment(b, fresh, i, t[i].group, at, take) < 0)
-				return -ENOMEM;
+			ret = add_segment(b, fresh, i, t[i].group, at, take);
+			if (ret < 0)
+				return ret;
 			open = true;
 			at += take;
 		}
@@ -127,15 +134,24 @@ add_small_of_group(struct builder *b, const struct pbox_tensor *t, uint32_t n, u
 	return 0;
 }
 
-static bool
-first_small_of_group(const struct pbox_tensor *t, uint32_t i, uint32_t frag_elements)
+/* The small tensors of each group as a list, so that a table of a million takes no longer than it
+ * must. Returns what follows each one, for free(). */
+static uint32_t *
+chain_small(const struct pbox_tensor *t, uint32_t n, uint32_t frag_elements,
+	uint32_t first[PBOX_MAX_GROUPS])
 {
-	if (t[i].elements == 0 || t[i].elements >= frag_elements)
-		return false;
-	for (uint32_t j = 0; j < i; j++)
-		if (t[j].group == t[i].group && t[j].elements > 0 && t[j].elements < frag_elements)
-			return false;
-	return true;
+	uint32_t *next = reallocarray(NULL, (size_t)n + 1, sizeof(*next));
+
+	for (unsigned g = 0; g < PBOX_MAX_GROUPS; g++)
+		first[g] = NONE;
+	for (uint32_t i = n; next != NULL && i-- > 0;) {
+		PBOX_ASSERT(t[i].group < PBOX_MAX_GROUPS);
+		if (t[i].elements == 0 || t[i].elements >= frag_elements)
+			continue;
+		next[i] = first[t[i].group];
+		first[t[i].group] = i;
+	}
+	return next;
 }
 
 static uint32_t
@@ -169,32 +185,33 @@ pbox_layout_build(struct pbox_layout *out, const struct pbox_tensor *t, uint32_t
 {
 	struct pbox_layout l = {0};
 	struct builder b = {.l = &l};
-	uint64_t chunks = 0;
+	uint32_t first[PBOX_MAX_GROUPS], *next;
 	int ret = 0;
 
 	PBOX_ASSERT(frag_elements > 0);
 	chunk_elements = whole_fragments(chunk_elements, frag_elements);
-	for (uint32_t i = 0; i < n; i++) {
-		chunks += t[i].elements / chunk_elements + 2;
-		if (chunks > UINT32_MAX / 4)
-			return pbox_fail(err, E2BIG,
-				"tensor %u ('%s', %llu elements) makes the table too large: "
-				"at most %u chunks of %u elements",
-				i, t[i].name, (unsigned long long)t[i].elements, UINT32_MAX / 4,
-				chunk_elements);
-	}
+	next = chain_small(t, n, frag_elements, first);
+	if (next == NULL)
+		ret = -ENOMEM;
 	for (uint32_t i = 0; i < n && ret == 0; i++) {
 		if (t[i].elements >= frag_elements)
 			ret = add_large(&b, &t[i], i, chunk_elements, frag_elements);
-		else if (first_small_of_group(t, i, frag_elements))
-			ret = add_small_of_group(&b, t, n, i, chunk_elements, frag_elements);
+		else if (first[t[i].group] == i)
+			ret = add_small_of_group(&b, t, next, i, chunk_elements, frag_elements);
 	}
-	if (ret < 0) {
-		pbox_layout_free(&l);
-		return pbox_fail(err, ENOMEM, "out of memory for the map of %u tensors", n);
+	free(next);
+	if (ret == 0) {
+		*out = l;
+		return 0;
 	}
-	*out = l;
-	return 0;
+	pbox_layout_free(&l);
+	if (ret == -E2BIG)
+		return pbox_fail(err, E2BIG,
+			"tensor %u ('%s', %llu elements) makes the table too large: at most %u "
+			"chunks of %u elements: raise 'chunk-bytes'",
+			b.tensor, t[b.tensor].name, (unsigned long long)t[b.tensor].elements,
+			1u << PBOX_CHUNK_BITS, chunk_elements);
+	return pbox_fail(err, ENOMEM, "out of memory for the map of %u tensors", n);
 }
 
 void

@@ -23,9 +23,13 @@
 #include <pbox_base.h>
 #include <pbox_wire.h>
 
+#define PBOX_MAX_GROUPS 256 /**< hyper-parameter groups of a table */
+/** A chunk id is table << PBOX_CHUNK_BITS | index. */
+#define PBOX_CHUNK_BITS 20
+
 struct pbox_tensor {
 	uint64_t elements;
-	uint16_t group;
+	uint16_t group; /**< below PBOX_MAX_GROUPS */
 	char name[PBOX_NAME_LEN];
 };
 
@@ -45,7 +49,8 @@ struct pbox_layout {
  * @param chunk_elements  wanted size of a chunk; rounded down to whole fragments, at least one.
  *                        The last one of a tensor may be larger by less than a fragment
  * @param frag_elements   elements of a full fragment, > 0
- * @return 0, or -errno with @p err filled: -ENOMEM, -E2BIG (more than 2^32 - 1 chunks)
+ * @return 0, or -errno with @p err filled: -ENOMEM, -E2BIG (more chunks than ids: found before
+ *         much is done)
  */
 int pbox_layout_build(struct pbox_layout *out, const struct pbox_tensor *t, uint32_t n,
 	uint32_t chunk_elements, uint32_t frag_elements, struct pbox_error *err);

@@ -23,9 +23,8 @@
 #include <pbox_optim.h>
 #include <pbox_wire.h>
 
-#define PBOX_MAX_NODES  8   /**< NUMA nodes */
-#define PBOX_MAX_GROUPS 256 /**< hyper-parameter groups of a table */
-#define PBOX_SCHEDULE   64  /**< SETs of one group that are remembered */
+#define PBOX_MAX_NODES 8  /**< NUMA nodes */
+#define PBOX_SCHEDULE  64 /**< SETs of one group that are remembered */
 
 struct pbox_round; /* of lib/engine */
 
@@ -104,7 +103,8 @@ struct pbox_table {
  * @param chunk_elements  wanted size of chunks (pbox_layout_chunk)
  * @param load     in/out, elements per endpoint (pbox_layout_place)
  * @param quota    most bytes the table may take
- * @return 0 or -errno with @p err: -ENOMEM when an arena or the quota is too small
+ * @return 0 or -errno with @p err: -ENOMEM when an arena or the quota is too small, -E2BIG
+ *         (pbox_layout_build)
  */
 int pbox_table_build(struct pbox_table *t, const struct pbox_tensor *tensors, uint32_t n,
 	uint32_t chunk_elements, const struct pbox_place *place, unsigned endpoints,

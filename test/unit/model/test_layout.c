@@ -260,14 +260,44 @@ test_tiny_tensors_make_few_packets(void)
 	pbox_layout_free(&l);
 }
 
+/* As many chunks as there are ids, and one more. */
 static void
 test_too_large(void)
 {
 	struct pbox_tensor t[2] = {{.elements = 5}, {.elements = UINT64_MAX, .name = "huge"}};
+	struct pbox_tensor most = {.elements = 1u << PBOX_CHUNK_BITS};
 	struct pbox_error err = {0};
 
 	CU_ASSERT_EQUAL(pbox_layout_build(&l, t, 2, C, F, &err), -E2BIG);
-	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "tensor 1 ('huge'"));
+	CU_ASSERT_STRING_EQUAL(err.text,
+		"tensor 1 ('huge', 18446744073709551615 elements) makes the table too large: at "
+		"most 1048576 chunks of 64 elements: raise 'chunk-bytes'");
+	CU_ASSERT_EQUAL_FATAL(build(&most, 1, 1, 1), 0);
+	UNIT_EQ_U64(l.n_chunks, most.elements);
+	pbox_layout_free(&l);
+	most.elements++;
+	CU_ASSERT_EQUAL(build(&most, 1, 1, 1), -E2BIG);
+}
+
+/* As many as a worker may declare, in the order that is worst for finding the small ones: if each
+ * were looked for among all, this would take minutes. */
+static void
+test_a_million_tensors(void)
+{
+	uint32_t n = 1u << 20;
+	struct pbox_tensor *t = calloc(n, sizeof(*t));
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(t);
+	for (uint32_t i = 0; i < n; i++)
+		t[i] = (struct pbox_tensor){
+			.elements = i < n / 2 ? F : 1, .group = (uint16_t)(i % PBOX_MAX_GROUPS)};
+	CU_ASSERT_EQUAL_FATAL(build(t, n, C, F), 0);
+	/* 2048 small ones of each group fill 32 chunks */
+	UNIT_EQ_U64(l.n_chunks, n / 2 + PBOX_MAX_GROUPS * 32);
+	UNIT_EQ_U64(l.n_segments, n);
+	UNIT_EQ_U64(l.elements, (uint64_t)n / 2 * (F + 1));
+	pbox_layout_free(&l);
+	free(t);
 }
 
 const struct unit_test unit_tests[] = {
@@ -281,5 +311,6 @@ const struct unit_test unit_tests[] = {
 	{"real models make few packets", test_real_models_make_few_packets},
 	{"tiny tensors make few packets", test_tiny_tensors_make_few_packets},
 	{"too large for chunk numbers", test_too_large},
+	{"a million tensors", test_a_million_tensors},
 	{NULL, NULL},
 };

@@ -96,7 +96,8 @@ struct pbox_table {
 };
 
 /**
- * Lay out, place and allocate. Control thread.
+ * Lay out, place and allocate. Control thread. What cannot fit is refused before it is laid out: the
+ * time that a table takes is bounded by the memory it gets, not by what a worker declares.
  *
  * @param t        formats, mode, op, optimiser, frag_elements, init_elements, id and
  *                 first_chunk_id are the caller's; the rest is filled

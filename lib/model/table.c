@@ -126,6 +126,49 @@ fill_chunks(struct pbox_table *t)
 				      : NULL;
 }
 
+/* What the table takes wherever it is placed; slots and padding come on top. */
+static size_t
+least_bytes(const struct pbox_table *t, const struct pbox_tensor *tensors, uint32_t n)
+{
+	size_t element = sizeof(float) * (1 + pbox_optim_states(t->optimiser));
+	uint64_t all = 0;
+	size_t bytes;
+
+	element += has_wire_copy(t) ? 2 : 0;
+	for (uint32_t i = 0; i < n; i++)
+		if (__builtin_add_overflow(all, tensors[i].elements, &all))
+			return SIZE_MAX;
+	return pbox_size_madd(all, element, 0, &bytes) ? bytes : SIZE_MAX;
+}
+
+/* Before it is laid out: a table of more chunks than memory would keep the control thread busy, and
+ * other jobs' requests waiting. */
+static int
+refuse_hopeless(const struct pbox_table *t, const struct pbox_tensor *tensors, uint32_t n,
+	const struct pbox_place *place, unsigned endpoints, size_t quota, struct pbox_error *err)
+{
+	size_t need = least_bytes(t, tensors, n), left = 0;
+	bool counted[PBOX_MAX_NODES] = {false};
+
+	if (need > quota)
+		return pbox_fail(err, ENOMEM,
+			"table %u needs at least %zu bytes and the job may still take %zu: raise "
+			"'memory' of the job",
+			t->id, need, quota);
+	for (unsigned e = 0; e < endpoints; e++) {
+		const struct pbox_arena *a = t->arena[place[e].node];
+
+		if (!counted[place[e].node])
+			left += pbox_arena_size(a) - pbox_arena_used(a);
+		counted[place[e].node] = true;
+	}
+	if (need > left)
+		return pbox_fail(err, ENOMEM,
+			"table %u needs at least %zu bytes and %zu are left: raise 'memory'", t->id,
+			need, left);
+	return 0;
+}
+
 static int
 init_schedules(struct pbox_table *t, const struct pbox_tensor *tensors, uint32_t n)
 {
@@ -161,6 +204,9 @@ pbox_table_build(struct pbox_table *t, const struct pbox_tensor *tensors, uint32
 	memset(t->block, 0, sizeof(t->block));
 	t->chunk = NULL;
 	t->schedule = NULL;
+	ret = refuse_hopeless(t, tensors, n, place, endpoints, quota, err);
+	if (ret < 0)
+		return ret;
 	chunk_elements = pbox_layout_chunk(
 		tensors, n, pbox_place_cores(place, endpoints), chunk_elements, t->frag_elements);
 	ret = pbox_layout_build(&t->layout, tensors, n, chunk_elements, t->frag_elements, err);

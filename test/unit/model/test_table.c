@@ -179,14 +179,30 @@ test_arena_too_small(void)
 	end();
 }
 
+/* Refused by what it needs at least: a layout of so many chunks would take seconds, or all memory. */
 static void
-test_layout_error_is_passed_on(void)
+test_hopeless_sizes_are_not_laid_out(void)
 {
-	struct pbox_tensor tensor = {.elements = UINT64_MAX / 2};
+	struct pbox_tensor tensor[2] = {{.elements = UINT64_MAX / 2}, {.elements = UINT64_MAX / 2}};
 
 	begin(SIZE, SIZE);
-	CU_ASSERT_EQUAL(build(&tensor, 1, SIZE_MAX), -E2BIG);
-	pbox_table_release(&t, NULL); /* harmless */
+	load[1] = 7;
+	for (uint32_t n = 1; n <= 2; n++) { /* too many bytes, too many elements */
+		CU_ASSERT_EQUAL(build(tensor, n, SIZE_MAX), -ENOMEM);
+		CU_ASSERT_STRING_EQUAL(err.text,
+			"table 5 needs at least 18446744073709551615 bytes and 524288 are left: "
+			"raise 'memory'");
+		UNIT_EQ_U64(load[1], 7);
+		pbox_table_release(&t, NULL); /* harmless */
+	}
+	tensor[0].elements = 1 << 16;
+	CU_ASSERT_EQUAL(build(tensor, 1, 1000), -ENOMEM);
+	CU_ASSERT_STRING_EQUAL(err.text,
+		"table 5 needs at least 917504 bytes and the job may still take 1000: raise "
+		"'memory' of the job");
+	CU_ASSERT_EQUAL(build(tensor, 1, SIZE_MAX), -ENOMEM);
+	CU_ASSERT_STRING_EQUAL(err.text,
+		"table 5 needs at least 917504 bytes and 524288 are left: raise 'memory'");
 	end();
 }
 
@@ -197,6 +213,6 @@ const struct unit_test unit_tests[] = {
 	{"an empty table", test_empty_table},
 	{"quota", test_quota},
 	{"an arena is too small", test_arena_too_small},
-	{"the map is too large", test_layout_error_is_passed_on},
+	{"hopeless sizes are not laid out", test_hopeless_sizes_are_not_laid_out},
 	{NULL, NULL},
 };

@@ -3,13 +3,16 @@
  */
 
 /* A box with one job of one worker that answers at once and rightly, and then what the script does
- * to its answers. */
+ * to its answers. Its first byte says how many endpoints there are and, from 128 on, that the job has
+ * auth: then what is done to an answer is done by somebody with the keys, or without. */
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <sodium.h>
+
+#include <pbox_auth.h>
 
 #include "world.h"
 
@@ -48,6 +51,9 @@ enum act {
 	ACTS
 };
 
+/* Who does it: step[0] / ACTS. */
+enum { FORGED_TAG = 1, FORGED_NO_TAG };
+
 struct table {
 	struct pbox_declare head;
 	struct pbox_tensor_entry tensor[TENSORS];
@@ -63,6 +69,9 @@ static struct {
 	unsigned frames;
 	uint32_t incarnation, restarts;
 	uint64_t token;
+	bool auth; /* its job has it; the session, once there is job_auth */
+	struct pbox_auth_job *job_auth;
+	struct pbox_auth_keys keys;
 	unsigned endpoints;
 	struct table table[TABLES];
 	struct {
@@ -111,6 +120,14 @@ welcome(const uint8_t *q, size_t len)
 	}
 	for (unsigned i = 0; i < m.endpoints; i++)
 		m.endpoint[i] = (struct pbox_endpoint){{127, 0, 0, 1}, (uint16_t)(7270 + i)};
+	if (box.auth) {
+		REQUIRE(j.auth == 1);
+		m.flags = PBOX_WELCOME_AUTH;
+		pbox_auth_job_destroy(box.job_auth);
+		box.job_auth = pbox_auth_job_create(NULL, "key", 3, m.incarnation, m.job);
+		REQUIRE(box.job_auth != NULL);
+		pbox_auth_keys(&box.keys, "key", 3, &m);
+	}
 	len = pbox_welcome_encode(payload, 1400, &m);
 	prove(payload, len);
 	return len;
@@ -143,7 +160,8 @@ place(struct table *t, unsigned number)
 {
 	struct pbox_chunk_entry *k = NULL;
 
-	t->frag_elements = pbox_frag_elements(WORLD_MTU, t->head.push_format, t->head.pull_format);
+	t->frag_elements = pbox_frag_elements(WORLD_MTU - (box.auth ? PBOX_TAG_LEN : 0),
+		t->head.push_format, t->head.pull_format);
 	for (unsigned i = 0; i < t->head.tensors; i++)
 		for (uint64_t at = 0; at < t->tensor[i].elements;) {
 			uint64_t n = t->tensor[i].elements - at;
@@ -181,7 +199,7 @@ mapped(const uint8_t *q, size_t len)
 		.first = m.first,
 		.frag_elements = t->frag_elements,
 		.first_chunk_id = m.table << 16};
-	pbox_mapped_begin(payload, 1410, &head, &cur);
+	pbox_mapped_begin(payload, box.auth ? 1394 : 1410, &head, &cur);
 	for (unsigned i = m.first; i < t->n_chunks; i++)
 		if (pbox_mapped_add(payload, &cur, &t->chunk[i]) != 0)
 			break;
@@ -288,6 +306,38 @@ answer(const struct pbox_hdr *q, const uint8_t *p, struct pbox_hdr *h)
 	}
 }
 
+/* R11.1 */
+static bool
+tagged(const struct pbox_hdr *h)
+{
+	return box.job_auth != NULL && h->type > PBOX_JOIN &&
+	       !(h->type == PBOX_ERROR && h->aux == PBOX_E_SESSION);
+}
+
+static size_t
+seal(struct pbox_hdr *h)
+{
+	unsigned who = box.step[0] / ACTS;
+	size_t size;
+
+	if (!tagged(h) || who == FORGED_NO_TAG)
+		return pbox_frame_seal(out, h);
+	h->flags |= PBOX_F_AUTH;
+	size = pbox_auth_seal(box.keys.box, box.job_auth, out, h);
+	out[size - 1] ^= who == FORGED_TAG;
+	return size;
+}
+
+/* A frame of the client's; a wrong tag where it has taken another WELCOME than the last. */
+static bool
+authentic(const struct pbox_hdr *q, const uint8_t *p)
+{
+	if (!box.auth || q->type <= PBOX_JOIN)
+		return true;
+	REQUIRE((q->flags & PBOX_F_AUTH) != 0);
+	return pbox_auth_good(box.keys.worker, box.job_auth, p, q->length);
+}
+
 /* ---- what is done to it ---------------------------------------------------------------------- */
 
 static void
@@ -377,10 +427,10 @@ bend(const struct pbox_hdr *q, struct pbox_hdr *h)
 }
 
 static void
-emit(const struct pbox_hdr *h)
+emit(struct pbox_hdr *h)
 {
 	const uint8_t *s = box.step;
-	size_t len = pbox_frame_seal(out, h);
+	size_t len = seal(h);
 	unsigned act = s[0] % ACTS;
 
 	if (act == ACT_BITS)
@@ -401,7 +451,7 @@ box_frame(const struct pbox_hdr *q, const uint8_t *p)
 	static const uint8_t right[STEP];
 	struct pbox_hdr h;
 
-	if (++box.frames > FRAMES)
+	if (++box.frames > FRAMES || !authentic(q, p))
 		return;
 	box.step = right;
 	if (box.len - box.at >= STEP) {
@@ -417,7 +467,7 @@ box_frame(const struct pbox_hdr *q, const uint8_t *p)
 
 		ping.type = PBOX_PING;
 		ping.length = ping.format = 0;
-		world_deliver(out, pbox_frame_seal(out, &ping), 1, 0);
+		world_deliver(out, seal(&ping), 1, 0);
 		if (!answer(q, p, &h))
 			return;
 	}
@@ -436,6 +486,7 @@ box_idle(void)
 void
 box_begin(const uint8_t *script, size_t len)
 {
+	pbox_auth_job_destroy(box.job_auth);
 	memset(&box, 0, sizeof(box));
 	box.script = script;
 	box.len = len;
@@ -443,5 +494,6 @@ box_begin(const uint8_t *script, size_t len)
 	box.endpoints = 1;
 	if (len > 0)
 		box.endpoints = 1 + script[0] % WORLD_ENDPOINTS;
+	box.auth = len > 0 && script[0] >= 128;
 	box.at = len > 0;
 }

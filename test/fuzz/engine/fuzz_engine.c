@@ -22,11 +22,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define STEPS   512
 
 enum step {
-	STEP_JOIN,     /* HELLO, and JOIN with its cookie: a spoil, b workers, c job */
+	STEP_JOIN, /* HELLO, and JOIN with its cookie: a spoil, b workers, c job (from 128: auth) */
 	STEP_DECLARE,  /* a table, b mode and formats, c elements, d tensors, e spoil */
 	STEP_MAP,      /* a table, b first */
 	STEP_SET,      /* a table, b parameter, c value, d round, e group */
-	STEP_CONTROL,  /* a type, f bytes of payload */
+	STEP_CONTROL,  /* a type, b spoil, f bytes of payload */
 	STEP_DATA,     /* a type and spoil, b chunk, c fragment, d round, e value */
 	STEP_TIME,     /* a: 2^a us; b: and shards' mail is held back, or delivered */
 	STEP_DATAGRAM, /* f bytes as they are, their CRCs mended unless a */
@@ -34,8 +34,17 @@ enum step {
 	STEP_KINDS
 };
 
-/* Spoils of STEP_DATA (bits 3 to 7 of a). */
-enum { SPOIL_HDR = 1, SPOIL_CRC, SPOIL_LENGTH, SPOIL_TOKEN, SPOIL_FORMAT, SPOIL_TWICE };
+/* Spoils of STEP_DATA (bits 3 to 7 of a); the last two of STEP_CONTROL too, in sessions with auth. */
+enum {
+	SPOIL_HDR = 1,
+	SPOIL_CRC,
+	SPOIL_LENGTH,
+	SPOIL_TOKEN,
+	SPOIL_FORMAT,
+	SPOIL_TWICE,
+	SPOIL_TAG,
+	SPOIL_NO_TAG
+};
 
 struct worker {
 	struct pbox_peer peer;
@@ -69,19 +78,43 @@ header(struct worker *w, unsigned type, size_t len)
 	};
 }
 
+/* Without the secret: whatever else is right, nothing of it is accepted (R11.5). */
+static size_t
+forge(unsigned spoil, uint8_t bit, struct pbox_hdr *h, size_t size)
+{
+	if (spoil == SPOIL_TAG) {
+		out[size - 1 - bit / 8 % PBOX_TAG_LEN] ^= 1u << bit % 8;
+		return size;
+	}
+	h->flags &= (uint16_t)~PBOX_F_AUTH;
+	return pbox_frame_seal(out, h);
+}
+
 /* The payload stands in out. */
+static void
+control_as(struct worker *w, unsigned type, size_t len, unsigned spoil, uint8_t bit)
+{
+	struct pbox_hdr h = header(w, type, len);
+	size_t size = m_seal(out, &h);
+	uint64_t before = m_accepted();
+	bool forged = (spoil == SPOIL_TAG || spoil == SPOIL_NO_TAG) && (h.flags & PBOX_F_AUTH) != 0;
+
+	if (forged)
+		size = forge(spoil, bit, &h, size);
+	m_datagram(0, &w->peer, out, size, false);
+	PBOX_ASSERT(!forged || m_accepted() == before);
+}
+
 static void
 control(struct worker *w, unsigned type, size_t len)
 {
-	struct pbox_hdr h = header(w, type, len);
-
-	m_datagram(0, &w->peer, out, pbox_frame_seal(out, &h), false);
+	control_as(w, type, len, 0, 0);
 }
 
 static void
 join(struct worker *w, const uint8_t *s)
 {
-	static const char *const names[] = {"a", "b", "c", "d"};
+	static const char *const names[] = {"a", "b", "c", "d", "e"};
 	struct pbox_hello hello = {1, 1};
 	struct pbox_join m = {
 		.nonce = s[1] + (s[2] == 1 ? 1000u * s[5] : 0),
@@ -92,15 +125,17 @@ join(struct worker *w, const uint8_t *s)
 		.mtu = s[2] == 4 ? (uint16_t)(s[5] * 40) : 1500,
 		.window = s[2] == 5 ? s[5] : 100,
 		.policy = s[2] == 6 ? s[5] : 0,
+		.auth = s[2] != 11,
 		.lease_ms = s[2] == 7 ? s[5] * 100u : 0,
 	};
 	uint64_t before = m_seen.welcome.token;
-	const char *secret = s[4] % 4 < 2 ? "key" : "";
+	unsigned job = s[4] < 128 ? s[4] % 4 : 4;
+	const char *secret = job < 2 || job == 4 ? "key" : "";
 	uint8_t *p = out + PBOX_HDR_LEN;
 
 	control(w, PBOX_HELLO, pbox_hello_encode(p, PBOX_HELLO_LEN, &hello));
 	m.cookie = m_seen.cookie ^ (s[2] == 8);
-	memcpy(m.job, names[s[4] % 4], 2);
+	memcpy(m.job, names[job], 2);
 	memcpy(m.host, "host", 5);
 	pbox_join_encode(p, PBOX_JOIN_LEN, &m);
 	if (s[2] == 9)
@@ -183,6 +218,8 @@ data_frame(struct worker *w, const uint8_t *s)
 	unsigned n = m_seen.n_chunks, chunk = n > 0 ? s[3] % n : 0, spoil = s[2] >> 3;
 	unsigned table = m_seen.chunk[chunk].table & 3;
 	struct pbox_hdr h = header(w, types[s[2] & 7], 0);
+	uint64_t before = m_accepted();
+	bool forged;
 	size_t size;
 
 	if (h.type != PBOX_PING) {
@@ -203,12 +240,15 @@ data_frame(struct worker *w, const uint8_t *s)
 		h.length = (uint16_t)fragment_bytes(chunk, h.frag, h.format);
 	if (spoil == SPOIL_LENGTH)
 		h.length = (uint16_t)(h.length + s[7] - 128);
-	h.length = h.length < 1438 ? h.length : 1438;
+	h.length = h.length < 1438 - PBOX_TAG_LEN ? h.length : 1438 - PBOX_TAG_LEN;
 	h.token ^= spoil == SPOIL_TOKEN;
 	if (spoil == SPOIL_FORMAT)
 		h.format = s[7];
 	memset(out + PBOX_HDR_LEN, s[6], h.length);
-	size = pbox_frame_seal(out, &h);
+	size = m_seal(out, &h);
+	forged = (spoil == SPOIL_TAG || spoil == SPOIL_NO_TAG) && (h.flags & PBOX_F_AUTH) != 0;
+	if (forged)
+		size = forge(spoil, s[7], &h, size);
 	if (spoil == SPOIL_HDR) /* behind the CRC's mending: any field */
 		out[s[7] % PBOX_HDR_LEN] ^= s[6];
 	if (spoil == SPOIL_CRC && h.length > 0)
@@ -220,6 +260,7 @@ data_frame(struct worker *w, const uint8_t *s)
 	w->peer.local_udp = 7270;
 	m_datagram(n > 0 && (s[7] & 8) == 0 ? m_seen.chunk[chunk].endpoint % M_SHARDS : s[7] & 1u,
 		&w->peer, out, size, spoil == SPOIL_HDR);
+	PBOX_ASSERT(!forged || m_accepted() == before);
 	w->peer.local_udp = 0;
 }
 
@@ -246,7 +287,7 @@ step(const uint8_t *s, size_t more)
 		return 0;
 	case STEP_CONTROL:
 		memcpy(out + PBOX_HDR_LEN, s + STEP, n);
-		control(w, s[2] % PBOX_FIRST_DATA_TYPE, n);
+		control_as(w, s[2] % PBOX_FIRST_DATA_TYPE, n, s[3], s[4]);
 		return n;
 	case STEP_DATA:
 		data_frame(w, s);

@@ -7,6 +7,7 @@
  * - received = accepted + dropped, of each shard and of the registrar, after every datagram;
  * - a packet that is held is given back exactly once, and the counter of held ones is right;
  * - what is sent has the right CRC and incarnation, and fits the MTU;
+ * - all of it has the right tag in a session with auth, and none elsewhere (R11.1);
  * - who has shown no token that the box gave out gets no more bytes than it sent (R4.7);
  * - at the end no job, worker, table, round, packet or byte of parameter memory is left, and the
  *   memory is zero again.
@@ -15,6 +16,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+
+#include <sodium.h>
+
+#include <pbox_auth.h>
 
 #include "../reseal.h"
 #include "machine.h"
@@ -32,6 +37,13 @@ struct packet {
 	uint8_t data[];
 };
 
+/* As a worker remembers it. */
+struct session {
+	uint64_t token;
+	struct pbox_auth_job *auth; /* NULL: without tags */
+	struct pbox_auth_keys keys;
+};
+
 struct m_seen m_seen;
 uint64_t m_now;
 bool m_hold_mail;
@@ -44,8 +56,8 @@ static uint8_t region[ARENA] __attribute__((aligned(PBOX_CACHE_LINE)));
 static struct pbox_arena *arena;
 static struct packet *packets;
 static unsigned held; /* references that shards have */
-static uint64_t token[TOKENS];
-static unsigned n_tokens;
+static struct session session[TOKENS];
+static unsigned n_sessions;
 static struct pbox_mail mail[MAILS];
 static unsigned n_mail;
 static uint64_t random_state;
@@ -58,6 +70,7 @@ static const struct pbox_engine_endpoint endpoint[M_SHARDS] = {
 static const struct pbox_job_conf job_conf[] = {
 	{.name = "a", .secret = "key", .secret_len = 3},
 	{.name = "b", .secret = "key", .secret_len = 3, .memory = 8192, .workers = 2},
+	{.name = "e", .secret = "key", .secret_len = 3, .auth = true},
 	{.name = "*", .secret = ""},
 };
 
@@ -71,6 +84,77 @@ packet_drop(struct packet *p)
 	if (p->next != NULL)
 		p->next->link = p->link;
 	free(p);
+}
+
+static struct session *
+session_of(uint64_t token)
+{
+	for (unsigned i = 0; i < TOKENS && i < n_sessions; i++)
+		if (session[i].token == token)
+			return &session[i];
+	return NULL;
+}
+
+static void
+welcome(const struct pbox_welcome *w)
+{
+	struct session *s;
+
+	if (session_of(w->token) != NULL)
+		return;
+	s = &session[n_sessions++ % TOKENS];
+	pbox_auth_job_destroy(s->auth);
+	*s = (struct session){.token = w->token};
+	if ((w->flags & PBOX_WELCOME_AUTH) == 0)
+		return;
+	s->auth = pbox_auth_job_create(NULL, "key", 3, INCARNATION, w->job);
+	PBOX_ASSERT(s->auth != NULL);
+	pbox_auth_keys(&s->keys, "key", 3, w);
+}
+
+static bool
+tagged(const struct pbox_hdr *h, const struct session *s)
+{
+	return s != NULL && s->auth != NULL && h->type > PBOX_JOIN;
+}
+
+size_t
+m_seal(uint8_t *buf, struct pbox_hdr *h)
+{
+	const struct session *s = session_of(h->token);
+
+	if (!tagged(h, s))
+		return pbox_frame_seal(buf, h);
+	h->flags |= PBOX_F_AUTH;
+	return pbox_auth_seal(s->keys.worker, s->auth, buf, h);
+}
+
+static void
+check_tag(const struct pbox_send *s)
+{
+	const struct session *to = session_of(s->hdr.token);
+	uint8_t head[PBOX_HDR_LEN], digest[PBOX_AUTH_DIGEST_LEN];
+	uint8_t is[PBOX_TAG_LEN], should[PBOX_TAG_LEN];
+
+	PBOX_ASSERT((s->tag_key != NULL) == ((s->hdr.flags & PBOX_F_AUTH) != 0));
+	if (s->tag_key == NULL) {
+		/* but for errors to who has no session (R11.1): to HELLO, JOIN, a wrong token */
+		bool to_nobody =
+			s->hdr.type == PBOX_ERROR &&
+			(s->hdr.length == 0 ? s->hdr.aux == PBOX_E_SESSION
+					    : ((const uint8_t *)s->payload)[2] <= PBOX_JOIN);
+
+		PBOX_ASSERT(to_nobody || !tagged(&s->hdr, to));
+		return;
+	}
+	if (to == NULL) /* the box stops before its WELCOME could leave */
+		return;
+	PBOX_ASSERT(to->auth != NULL);
+	pbox_frame_encode(head, &s->hdr, s->payload_crc);
+	pbox_auth_tag(s->tag_key, head, s->digest, is);
+	pbox_auth_digest(to->auth, s->payload, s->hdr.length, digest);
+	pbox_auth_tag(to->keys.box, head, digest, should);
+	PBOX_ASSERT(memcmp(is, should, sizeof(is)) == 0);
 }
 
 static void
@@ -87,7 +171,7 @@ see(const struct pbox_send *s)
 	}
 	if (s->hdr.type == PBOX_WELCOME) {
 		PBOX_ASSERT(pbox_welcome_decode(s->payload, s->hdr.length, &m_seen.welcome) == 0);
-		token[n_tokens++ % TOKENS] = m_seen.welcome.token;
+		welcome(&m_seen.welcome);
 	}
 	if (s->hdr.type != PBOX_MAPPED)
 		return;
@@ -117,12 +201,14 @@ on_send(void *ctx, const struct pbox_send *s)
 		s->payload_crc == (s->hdr.length > 0 ? pbox_crc32c(0, copy, s->hdr.length) : 0));
 	free(copy);
 	PBOX_ASSERT(s->hdr.incarnation == INCARNATION);
-	PBOX_ASSERT(s->hdr.length + PBOX_HDR_LEN + 28 <= MTU);
+	PBOX_ASSERT(
+		s->hdr.length + PBOX_HDR_LEN + (s->tag_key != NULL ? PBOX_TAG_LEN : 0) + 28 <= MTU);
 	PBOX_ASSERT(s->peer != NULL && pbox_type_name(s->hdr.type)[0] != '?');
 	/* WELCOME has proof of the secret before it */
 	if (s->hdr.type != PBOX_WELCOME)
 		answered += s->hdr.length + PBOX_HDR_LEN;
 	see(s);
+	check_tag(s);
 }
 
 static void
@@ -208,12 +294,12 @@ m_begin(void)
 		.stats = rs,
 	};
 
+	PBOX_ASSERT(sodium_init() >= 0);
 	memset(rs, 0, sizeof(rs));
 	memset(ss, 0, sizeof(ss));
 	memset(ss_given, 0, sizeof(ss_given));
 	memset(&m_seen, 0, sizeof(m_seen));
 	rs_given = 0;
-	n_tokens = 0;
 	random_state = 1;
 	m_hold_mail = false;
 	m_now = UINT64_C(100000000000);
@@ -248,6 +334,19 @@ check_sum(const uint64_t *v, unsigned first, unsigned last, uint64_t given)
 	for (unsigned i = first; i <= last; i++)
 		sum += v[i];
 	PBOX_ASSERT(v[0] == given && sum == given);
+}
+
+uint64_t
+m_accepted(void)
+{
+	uint64_t n = 0;
+
+	for (unsigned i = 0; i < M_SHARDS; i++)
+		for (unsigned k = PBOX_SS_FIRST_ACCEPT; k < PBOX_SS_FIRST_DROP; k++)
+			n += ss[i][k];
+	for (unsigned k = PBOX_RS_FIRST_ACCEPT; k < PBOX_RS_FIRST_DROP; k++)
+		n += rs[k];
+	return n;
 }
 
 static void
@@ -286,6 +385,10 @@ m_end(void)
 	pbox_arena_destroy(arena);
 	for (size_t i = 0; i < ARENA; i += 8)
 		PBOX_ASSERT(*(const uint64_t *)(const void *)(region + i) == 0);
+	for (unsigned i = 0; i < TOKENS && i < n_sessions; i++)
+		pbox_auth_job_destroy(session[i].auth);
+	memset(session, 0, sizeof(session));
+	n_sessions = 0;
 }
 
 static struct packet *
@@ -300,15 +403,6 @@ packet_of(const uint8_t *data, size_t size)
 	packets = p;
 	memcpy(p->data, data, size);
 	return p;
-}
-
-static bool
-known(uint64_t t)
-{
-	for (unsigned i = 0; i < TOKENS && i < n_tokens; i++)
-		if (token[i] == t)
-			return true;
-	return false;
 }
 
 static void
@@ -353,7 +447,7 @@ m_datagram(unsigned at, const struct pbox_peer *from, const uint8_t *data, size_
 		f->handle = p;
 		f->peer = *from;
 		f->ce = (p->data[pos] & 1) != 0;
-		proven |= why == PBOX_WIRE_OK && known(f->hdr.token);
+		proven |= why == PBOX_WIRE_OK && session_of(f->hdr.token) != NULL;
 		if (why == PBOX_WIRE_VERSION && pos == 0 && size >= PBOX_HDR_LEN + PBOX_HELLO_LEN) {
 			f->hdr.length = (uint16_t)(size - PBOX_HDR_LEN);
 			pbox_registrar_version(registrar, f);

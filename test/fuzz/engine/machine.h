@@ -30,6 +30,11 @@ extern uint64_t m_now;
 extern bool m_hold_mail;
 
 void m_begin(void);
+/* Encode header and CRC, and in a session with auth the flag and the tag, around the payload at
+ * @p buf + PBOX_HDR_LEN. Returns the frame's size. */
+size_t m_seal(uint8_t *buf, struct pbox_hdr *h);
+/* Frames that shards and the registrar have accepted. */
+uint64_t m_accepted(void);
 /* Ends all jobs: everything must be given back. */
 void m_end(void);
 /* A datagram as it came from the network, to the core of one shard; @p size up to 65535. Control

@@ -90,6 +90,7 @@ enum pbox_mail_kind {
 	PBOX_MAIL_RESTORERS,    /**< likewise: tables of the job have fewer restorers now (R10.7) */
 	PBOX_MAIL_MEMBERS,      /**< likewise: rounds wait for another set of workers */
 	PBOX_MAIL_WHY,          /**< likewise: why is filled */
+	PBOX_MAIL_QUOTA,        /**< likewise: rate and repeats hold from now on */
 };
 
 /** Rounds of one shard that pbox_registrar_why() tells of. */
@@ -121,6 +122,8 @@ struct pbox_mail {
 	struct pbox_shard_table *table;
 	struct pbox_stage *stage; /**< of a snapshot (pbox_stage.h) */
 	struct pbox_why_page *why;
+	uint64_t rate; /**< as in struct pbox_job_conf */
+	uint32_t repeats;
 };
 
 #endif /* PBOX_ENGINE_H */

@@ -81,8 +81,8 @@ struct pbox_registrar_conf {
 	const struct pbox_engine_endpoint *endpoint;
 	unsigned n_endpoints;
 	struct pbox_arena *arena[PBOX_MAX_NODES];
-	const struct pbox_job_conf *job;
-	unsigned n_jobs; /**< entries of job */
+	const struct pbox_job_conf *job; /**< lives until it is replaced (pbox_registrar_reload) */
+	unsigned n_jobs;                 /**< entries of job */
 	const struct pbox_registrar_ops *ops;
 	void *ctx;
 	uint64_t *stats; /**< PBOX_RS_STATS values, zeroed */
@@ -161,6 +161,13 @@ void pbox_registrar_restoring(const struct pbox_registrar *r, const struct pbox_
  */
 int pbox_registrar_kick(struct pbox_registrar *r, uint16_t job, unsigned worker, const char *why,
 	uint64_t now_ns, struct pbox_error *err);
+/**
+ * Other sections of jobs, and another default lease, from now on. A job that runs keeps what it began
+ * with, but for what can change under it: quotas and snapshots at once, the lease of sessions to
+ * come. One whose section is gone runs on, and does not begin again.
+ */
+void pbox_registrar_reload(struct pbox_registrar *r, const struct pbox_job_conf *job,
+	unsigned n_jobs, uint32_t lease_ms, uint64_t now_ns);
 /** Begin no new jobs from now on (or again); workers of those that exist may still join. */
 void pbox_registrar_drain(struct pbox_registrar *r, bool on);
 bool pbox_registrar_draining(const struct pbox_registrar *r);

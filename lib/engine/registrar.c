@@ -340,6 +340,7 @@ pbox_registrar_mail(struct pbox_registrar *r, const struct pbox_mail *m, uint64_
 		registrar_stage_mail(r, m);
 		break;
 	case PBOX_MAIL_RESTORERS:
+	case PBOX_MAIL_QUOTA:
 		break;
 	case PBOX_MAIL_CLOSE_JOB:
 		if (++job->shards_closed == r->conf.n_shards)

@@ -63,6 +63,8 @@ count_control(struct pbox_registrar *r, enum pbox_registrar_stat what)
 	pbox_stat_add(&r->stats[what], 1);
 }
 
+/* registrar_join.c: the section of the configuration for a job of that name, or NULL */
+const struct pbox_job_conf *registrar_find_conf(const struct pbox_registrar *r, const char *name);
 /* registrar.c */
 void registrar_event(struct pbox_registrar *r, enum pbox_log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));

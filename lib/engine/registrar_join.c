@@ -31,8 +31,8 @@ registrar_on_hello(struct pbox_registrar *r, const struct pbox_frame *f)
 	registrar_reply(r, f, PBOX_RETRY, pbox_retry_encode(r->scratch, sizeof(r->scratch), &a));
 }
 
-static const struct pbox_job_conf *
-find_conf(const struct pbox_registrar *r, const char *name)
+const struct pbox_job_conf *
+registrar_find_conf(const struct pbox_registrar *r, const char *name)
 {
 	const struct pbox_job_conf *any = NULL;
 
@@ -350,7 +350,10 @@ registrar_on_join(struct pbox_registrar *r, const struct pbox_frame *f)
 		return;
 	}
 	count_control(r, PBOX_RS_RX_JOIN);
-	conf = find_conf(r, m.job);
+	job = find_job(r, m.job);
+	/* a job that runs goes on as it began, whatever its section says by now */
+	conf = job != NULL && job->state != PBOX_JOB_CLOSING ? job->conf
+							     : registrar_find_conf(r, m.job);
 	if (conf == NULL || m.job[0] == '\0' || strcmp(m.job, "*") == 0) {
 		registrar_refuse(r, f, PBOX_E_NO_JOB, 0, "no job '%s' is configured here", m.job);
 		return;
@@ -369,7 +372,6 @@ registrar_on_join(struct pbox_registrar *r, const struct pbox_frame *f)
 	}
 	if (registrar_was_kicked(r, f, m.nonce))
 		return;
-	job = find_job(r, m.job);
 	if (job == NULL && r->draining) {
 		registrar_refuse(
 			r, f, PBOX_E_FULL, 0, "the box takes no new jobs: its operator drains it");

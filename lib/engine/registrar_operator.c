@@ -142,3 +142,49 @@ pbox_registrar_draining(const struct pbox_registrar *r)
 {
 	return r->draining;
 }
+
+static void
+take_over(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_job_conf *now)
+{
+	struct pbox_job_conf *own = job->conf;
+	bool quota = own->rate != now->rate || own->repeats != now->repeats;
+
+	own->memory = now->memory;
+	own->lease_ms = now->lease_ms;
+	own->snapshot = now->snapshot;
+	own->rate = now->rate;
+	own->repeats = now->repeats;
+	for (unsigned i = 0; quota && i < r->conf.n_shards; i++) {
+		struct pbox_mail m = {.kind = PBOX_MAIL_QUOTA,
+			.shard = (uint16_t)i,
+			.job = job->shard[i],
+			.rate = now->rate,
+			.repeats = now->repeats};
+
+		r->conf.ops->post(r->conf.ctx, &m);
+	}
+}
+
+void
+pbox_registrar_reload(struct pbox_registrar *r, const struct pbox_job_conf *job, unsigned n_jobs,
+	uint32_t lease_ms, uint64_t now_ns)
+{
+	r->now_ns = now_ns;
+	r->conf.job = job;
+	r->conf.n_jobs = n_jobs;
+	r->conf.lease_ms = lease_ms;
+	for (unsigned i = 0; i < r->conf.max_jobs; i++) {
+		const struct pbox_job_conf *now;
+
+		if (r->job[i] == NULL || r->job[i]->state == PBOX_JOB_CLOSING)
+			continue;
+		now = registrar_find_conf(r, r->job[i]->name);
+		if (now != NULL)
+			take_over(r, r->job[i], now);
+		else
+			registrar_event(r, PBOX_LOG_WARN,
+				"job '%s' has no section any more: it runs on, and does not begin "
+				"again",
+				r->job[i]->name);
+	}
+}

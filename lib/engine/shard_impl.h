@@ -203,6 +203,8 @@ initialised(const struct target *g)
 	return g->slot->closed == 0;
 }
 
+/* shard_memory.c: what a job may ask of the core from now on (R6.12) */
+void shard_job_quota(struct pbox_shard_job *j, uint64_t rate, uint32_t repeats);
 /* Memory of one job's rounds (shard_memory.c); the registrar calls these. */
 struct pbox_shard_job *shard_job_create(struct pbox_job *job, uint16_t shard, unsigned peers,
 	uint32_t n_rounds, uint32_t hold_share, size_t acc_bytes, struct pbox_arena *arena);

@@ -28,6 +28,13 @@ round_layout(struct pbox_round *r, unsigned n)
 			     3 * words * sizeof(uint64_t));
 }
 
+void
+shard_job_quota(struct pbox_shard_job *j, uint64_t rate, uint32_t repeats)
+{
+	job_rate_set(&j->rate, rate);
+	j->repeat_ns = repeats != 0 ? 1000000000 / repeats : 0;
+}
+
 struct pbox_shard_job *
 shard_job_create(struct pbox_job *job, uint16_t shard, unsigned peers, uint32_t n_rounds,
 	uint32_t hold_share, size_t acc_bytes, struct pbox_arena *arena)
@@ -43,10 +50,7 @@ shard_job_create(struct pbox_job *job, uint16_t shard, unsigned peers, uint32_t 
 	j->tagged = job->auth != NULL ? PBOX_F_AUTH : 0;
 	j->arena = arena;
 	j->hold_share = hold_share;
-	if (job->conf != NULL) {
-		job_rate_set(&j->rate, job->conf->rate);
-		j->repeat_ns = job->conf->repeats != 0 ? 1000000000 / job->conf->repeats : 0;
-	}
+	shard_job_quota(j, job->conf->rate, job->conf->repeats);
 	j->n_rounds = n_rounds;
 	j->round_size = round_layout(NULL, job->workers);
 	j->member = aligned_alloc(PBOX_CACHE_LINE, job->workers * sizeof(*j->member));

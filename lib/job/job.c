@@ -11,6 +11,31 @@
 
 #include "pbox_job.h"
 
+static struct pbox_job_conf *
+conf_copy(const struct pbox_job_conf *conf)
+{
+	size_t name = strlen(conf->name) + 1;
+	struct pbox_job_conf *own = malloc(sizeof(*own) + name + conf->secret_len);
+	char *at = (char *)(own + 1);
+
+	if (own == NULL)
+		return NULL;
+	*own = *conf;
+	own->name = memcpy(at, conf->name, name);
+	if (conf->secret_len > 0)
+		own->secret = memcpy(at + name, conf->secret, conf->secret_len);
+	return own;
+}
+
+static void
+conf_free(struct pbox_job_conf *own)
+{
+	if (own == NULL)
+		return;
+	explicit_bzero((char *)(own + 1) + strlen(own->name) + 1, own->secret_len);
+	free(own);
+}
+
 struct pbox_job *
 pbox_job_create(uint16_t id, const char *name, const struct pbox_job_conf *conf, uint16_t workers)
 {
@@ -20,14 +45,14 @@ pbox_job_create(uint16_t id, const char *name, const struct pbox_job_conf *conf,
 		return NULL;
 	job->id = id;
 	job->workers = workers;
-	job->conf = conf;
+	job->conf = conf_copy(conf);
 	snprintf(job->name, sizeof(job->name), "%s", name);
 	job->token = calloc(workers, sizeof(*job->token));
 	job->member = calloc(workers, sizeof(*job->member));
-	if (conf != NULL && conf->auth)
+	if (conf->auth)
 		job->key = calloc(workers, sizeof(*job->key));
-	if (job->token == NULL || job->member == NULL ||
-		(conf != NULL && conf->auth && job->key == NULL)) {
+	if (job->conf == NULL || job->token == NULL || job->member == NULL ||
+		(conf->auth && job->key == NULL)) {
 		pbox_job_free(job);
 		return NULL;
 	}
@@ -45,6 +70,7 @@ pbox_job_free(struct pbox_job *job)
 	free((void *)job->key);
 	pbox_auth_job_destroy(job->auth);
 	free(job->member);
+	conf_free(job->conf);
 	free(job);
 }
 

@@ -44,7 +44,7 @@ const char *pbox_policy_name(unsigned policy);
 
 struct pbox_auth_job; /* pbox_auth.h */
 
-/** What the operator configured for a job. Strings live as long as the box. */
+/** What the operator configured for a job: a section of the configuration. */
 struct pbox_job_conf {
 	const char *name; /**< "*": template for names that are not configured */
 	const char *secret;
@@ -118,7 +118,9 @@ struct pbox_job {
 	uint16_t window;   /**< granted to each worker and endpoint */
 	uint8_t policy;    /**< PBOX_POLICY_WAIT or _SHRINK */
 	enum pbox_job_state state;
-	const struct pbox_job_conf *conf;
+	/** Its own copy of its section: as it was when the job began, with the quotas of now (control
+	 * thread only). */
+	struct pbox_job_conf *conf;
 	char name[PBOX_NAME_LEN];
 	_Atomic uint64_t *token;    /**< per worker; 0: no session */
 	struct pbox_auth_job *auth; /**< NULL: its frames have no tags */
@@ -133,7 +135,7 @@ struct pbox_job {
 	struct pbox_shard_job *shard[PBOX_MAX_SHARDS];
 };
 
-/** NULL: out of memory. */
+/** @p conf is copied, its secret too. NULL: out of memory. */
 struct pbox_job *pbox_job_create(
 	uint16_t id, const char *name, const struct pbox_job_conf *conf, uint16_t workers);
 /** Tables must have been released by their owner. */

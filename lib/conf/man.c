@@ -55,6 +55,10 @@ man_option(const struct pbox_conf_option *o, bool global, FILE *to)
 	fputs(".\n", to);
 	if (o->flags & PBOX_CONF_REQUIRED)
 		fputs("Required.\n", to);
+	if (o->flags & PBOX_CONF_LIVE)
+		fputs("SIGHUP reads it again.\n", to);
+	if (o->flags & PBOX_CONF_NEXT)
+		fputs("SIGHUP reads it again, for what begins from then on.\n", to);
 	if (o->more != NULL) {
 		roff(o->more, to);
 		fputc('\n', to);

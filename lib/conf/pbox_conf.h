@@ -96,6 +96,8 @@ enum pbox_conf_type {
 	8u /**< ENUM: without one of its names behind it, it means the second: --help, --help all */
 
 #define PBOX_CONF_IN_SAMPLE 16u /**< not behind a # in the sample file (required ones never are) */
+#define PBOX_CONF_LIVE      32u /**< the program can take another value over while it runs */
+#define PBOX_CONF_NEXT      64u /**< likewise, for what begins from then on */
 
 /** One option. All pointers live as long as the table: static const. */
 struct pbox_conf_option {
@@ -184,6 +186,18 @@ enum pbox_conf_source pbox_conf_source(const struct pbox_conf *conf, const void 
  */
 const char *pbox_conf_where(
 	const struct pbox_conf *conf, const void *member, char *buf, size_t size);
+
+enum pbox_conf_change { PBOX_CONF_CHANGED, PBOX_CONF_NEW, PBOX_CONF_GONE };
+/**
+ * Compare what two files (or runs) said of the same table: calls @p tell for each option of global
+ * ones and of items in both whose value differs, with what is there @p now as pbox_conf_where() says
+ * it, and for each item that only one of them has (@p option NULL). Items are the same by their
+ * name.
+ */
+void pbox_conf_differ(const struct pbox_conf *old, const struct pbox_conf *now,
+	void (*tell)(void *ctx, enum pbox_conf_change what, const struct pbox_conf_section *section,
+		const struct pbox_conf_option *option, const char *text),
+	void *ctx);
 
 /** Write all values with their origins, in the syntax of the file (secrets as comments). */
 void pbox_conf_dump(const struct pbox_conf *conf, FILE *to);

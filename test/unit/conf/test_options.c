@@ -400,6 +400,72 @@ test_the_manual_page_has_all(void)
 	free(text);
 }
 
+/* ---- two files compared -------------------------------------------------------------------- */
+
+static char told[1024];
+
+static void
+tell(void *ctx, enum pbox_conf_change what, const struct pbox_conf_section *section,
+	const struct pbox_conf_option *option, const char *text)
+{
+	static const char *const word[] = {"=", "+", "-"};
+	size_t at = strlen(told);
+	unsigned flags = option != NULL ? option->flags : 0;
+
+	(void)ctx;
+	/* without where it stands */
+	snprintf(told + at, sizeof(told) - at, "%s %s%s %.*s\n", word[what],
+		section->name[0] != '\0' ? section->name : "global",
+		flags & PBOX_CONF_LIVE   ? " live"
+		: flags & PBOX_CONF_NEXT ? " next"
+					 : "",
+		(int)strcspn(text, "("), text);
+}
+
+static void
+differ(const char *old, const char *now, const char *want)
+{
+	static struct pbox_options before;
+	struct pbox_conf *a, *b;
+
+	told[0] = '\0';
+	a = pbox_conf_new(&pbox_options_table, &before, &err);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(a);
+	CU_ASSERT_EQUAL_FATAL(pbox_conf_text(a, "old", old, strlen(old), &err), 0);
+	b = load(now, NULL, NULL);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(b);
+	memcpy(before.config, o.config, sizeof(o.config)); /* another name each time */
+	pbox_conf_differ(a, b, tell, NULL);
+	CU_ASSERT_STRING_EQUAL(told, want);
+	if (strcmp(told, want) != 0)
+		printf("\n got: %s\nwant: %s\n", told, want);
+	pbox_conf_free(a);
+	pbox_conf_free(b);
+	pbox_options_wipe(&before);
+}
+
+static void
+test_differ(void)
+{
+	differ(PORT JOB, "# nothing but a comment\n" PORT JOB, "");
+	/* the same in other words */
+	differ("lease = 2s\n" PORT JOB, "lease = 2000ms\n" PORT JOB, "");
+	differ(PORT JOB, "hold = 8192\nlog-level = debug\n" PORT "mtu = 9000\n" JOB "rate = 5000\n",
+		"= global hold = 8192 \n= global live log-level = debug \n= port [port 0] mtu = "
+		"9000 \n"
+		"= job live [job a] rate = 5000 \n");
+	/* back to the default */
+	differ("memory = 8M\n" PORT JOB "workers = 2\n", PORT JOB,
+		"= global memory = auto \n= job next [job a] workers = any \n");
+	/* a secret is compared, not shown; one that only begins like the other is another */
+	differ(PORT JOB, PORT "[job a]\nsecret = hunter222\n", "= job next [job a] secret = \n");
+	/* by their names, in whatever order */
+	differ(PORT JOB "[job b]\nsecret = hunter22\n", PORT "[job c]\nsecret = hunter22\n" JOB,
+		"+ job [job c] \n- job [job b] \n");
+	differ(PORT JOB, "[port 1]\naddress = 10.0.0.1/24\n" JOB,
+		"+ port [port 1] \n- port [port 0] \n");
+}
+
 const struct unit_test unit_tests[] = {
 	{"defaults", test_defaults},
 	{"options of pbox before --", test_misplaced},
@@ -413,6 +479,7 @@ const struct unit_test unit_tests[] = {
 	{"briefs are brief", test_briefs_are_brief},
 	{"the committed sample is the generated one", test_committed_sample_is_the_generated_one},
 	{"the manual page has all", test_the_manual_page_has_all},
+	{"two files compared", test_differ},
 	{"the sample is a good configuration", test_the_sample_is_a_good_configuration},
 	{NULL, NULL},
 };

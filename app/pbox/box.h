@@ -17,9 +17,12 @@
 #include <pbox_port.h>
 
 struct box {
+	int argc; /* ours, from "--" on */
+	char **argv;
 	struct pbox_options opt;
-	struct pbox_conf *conf; /* where options came from */
-	cpu_set_t cpus;         /* that this process may use, before EAL pins it */
+	struct pbox_conf *conf;    /* where options came from */
+	struct reloaded *reloaded; /* what holds of them since the last SIGHUP, or NULL */
+	cpu_set_t cpus;            /* that this process may use, before EAL pins it */
 	bool eal, capture;
 	struct pbox_notify notify; /* the service manager */
 
@@ -50,7 +53,7 @@ struct box {
 	uint32_t incarnation;
 	const struct pbox_reduce_ops *reduce;
 	const struct pbox_optim_ops *optim;
-	struct pbox_job_conf job[PBOX_OPTIONS_JOBS];
+	struct pbox_job_conf job[PBOX_OPTIONS_JOBS]; /* as it started */
 	struct pbox_dp *dp;
 	struct pbox_control *control;
 	struct pbox_budget budget;
@@ -88,10 +91,18 @@ int serve(struct box *b, struct pbox_error *err);
 /* SIGTERM or SIGINT has come. */
 bool serve_stop_wanted(void);
 int stopped_line(struct box *b);
+/* What the registrar knows of [job] sections; out has room for all. Points into o. */
+void jobs_conf(const struct pbox_options *o, struct pbox_job_conf *out);
+void jobs_warn(const struct pbox_options *o, const struct pbox_conf *conf, bool check);
 void report_make(struct box *b);
 void report_print(const struct box *b, bool check);
+/* reload.c: SIGHUP. On the control thread. */
+void reload(void *box, struct pbox_control *c);
+void reload_free(struct box *b);
 /* log.c */
 int log_open(const struct pbox_options *o, struct pbox_error *err);
+/* The file again, which may have been renamed. */
+void log_reopen(const struct pbox_options *o);
 void log_close(void);
 
 #endif /* BOX_H */

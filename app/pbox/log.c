@@ -3,9 +3,11 @@
  */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "box.h"
 
@@ -45,6 +47,23 @@ log_open(const struct pbox_options *o, struct pbox_error *err)
 	setvbuf(to, NULL, _IOLBF, 0);
 	pbox_log_to(sink, NULL, o->log_level);
 	return 0;
+}
+
+void
+log_reopen(const struct pbox_options *o)
+{
+	int fd;
+
+	if (to == NULL || to == stderr)
+		return;
+	fd = open(o->log_file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+	/* at once for all threads that log */
+	if (fd < 0 || dup3(fd, fileno(to), O_CLOEXEC) < 0)
+		pbox_log(PBOX_LOG_WARN,
+			"log-file %s cannot be opened again: %s; the old one is kept", o->log_file,
+			strerror(errno));
+	if (fd >= 0)
+		close(fd);
 }
 
 void

@@ -56,6 +56,8 @@ options(int all, char **argv, int ours)
 		return EXIT_USAGE;
 	}
 	argv += ours;
+	box.argc = argc;
+	box.argv = argv;
 	box.conf = pbox_options_load(&box.opt, argc, argv, &err);
 	if (box.conf == NULL) {
 		fprintf(stderr, "pbox: %s\n", err.text);
@@ -122,6 +124,7 @@ stop(bool served)
 	host_stop(&box);
 	pbox_notify_close(&box.notify);
 	log_close();
+	reload_free(&box);
 	pbox_conf_free(box.conf);
 	pbox_options_wipe(&box.opt);
 	return ret;

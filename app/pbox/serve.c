@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <rte_launch.h>
 #include <rte_lcore.h>
@@ -23,7 +22,7 @@ static const char *const idle_name[] = {"poll", "yield", "sleep", "interrupt"};
 
 /* For the signal handler. */
 static _Atomic(struct pbox_control *) stoppable;
-static volatile sig_atomic_t stop_wanted;
+static volatile sig_atomic_t stop_wanted, reload_wanted;
 
 static void
 on_signal(int sig)
@@ -51,14 +50,37 @@ kernels(struct box *b, struct pbox_error *err)
 	return 0;
 }
 
-static struct pbox_registrar_conf
-registrar_conf(struct box *b)
+void
+jobs_conf(const struct pbox_options *opt, struct pbox_job_conf *out)
 {
 	static const uint8_t policy[] = {
 		[PBOX_OPT_POLICY_ANY] = PBOX_POLICY_ANY,
 		[PBOX_OPT_POLICY_WAIT] = PBOX_POLICY_WAIT,
 		[PBOX_OPT_POLICY_SHRINK] = PBOX_POLICY_SHRINK,
 	};
+
+	for (unsigned i = 0; i < opt->n_jobs; i++) {
+		const struct pbox_job_options *o = &opt->jobs[i];
+
+		out[i] = (struct pbox_job_conf){
+			.name = o->name,
+			.secret = (const char *)o->secret.bytes,
+			.secret_len = o->secret.len,
+			.workers = o->workers,
+			.memory = o->memory,
+			.rate = o->rate,
+			.repeats = o->repeats,
+			.lease_ms = (uint32_t)(o->lease_ns / 1000000),
+			.auth = o->auth,
+			.snapshot = o->snapshot,
+			.policy = policy[o->policy],
+		};
+	}
+}
+
+static struct pbox_registrar_conf
+registrar_conf(struct box *b)
+{
 	struct pbox_registrar_conf c = {
 		.incarnation = b->incarnation,
 		.max_jobs = (uint16_t)b->opt.max_jobs,
@@ -74,23 +96,7 @@ registrar_conf(struct box *b)
 		.n_jobs = b->opt.n_jobs,
 	};
 
-	for (unsigned i = 0; i < b->opt.n_jobs; i++) {
-		const struct pbox_job_options *o = &b->opt.jobs[i];
-
-		b->job[i] = (struct pbox_job_conf){
-			.name = o->name,
-			.secret = (const char *)o->secret.bytes,
-			.secret_len = o->secret.len,
-			.workers = o->workers,
-			.memory = o->memory,
-			.rate = o->rate,
-			.repeats = o->repeats,
-			.lease_ms = (uint32_t)(o->lease_ns / 1000000),
-			.auth = o->auth,
-			.snapshot = o->snapshot,
-			.policy = policy[o->policy],
-		};
-	}
+	jobs_conf(&b->opt, b->job);
 	memcpy(c.arena, b->arena, sizeof(c.arena));
 	return c;
 }
@@ -156,6 +162,8 @@ planes_create(struct box *b, struct pbox_error *err)
 		.notify = b->notify.fd >= 0 ? &b->notify : NULL,
 		.report = b->report,
 		.capture = b->capture,
+		.reload = reload,
+		.reload_ctx = b,
 		.snapshot =
 			{
 				.dir = b->snapshot != NULL ? b->opt.snapshot_dir : NULL,
@@ -244,12 +252,24 @@ warn(bool check, const char *fmt, ...)
 		pbox_log(PBOX_LOG_WARN, "%s", text);
 }
 
+void
+jobs_warn(const struct pbox_options *o, const struct pbox_conf *conf, bool check)
+{
+	char where[256];
+
+	for (unsigned i = 0; i < o->n_jobs; i++) {
+		const struct pbox_conf_secret *s = &o->jobs[i].secret;
+
+		if (s->exposed)
+			warn(check, "%s: others may read the file, and join: chmod go= it",
+				pbox_conf_where(conf, s, where, sizeof(where)));
+	}
+}
+
 /* "OK   line" for --check; notes are warnings. */
 void
 report_print(const struct box *b, bool check)
 {
-	char where[256];
-
 	for (const char *p = b->report; p != NULL && *p != '\0';) {
 		size_t n = strcspn(p, "\n");
 
@@ -275,13 +295,7 @@ report_print(const struct box *b, bool check)
 				b->node[i], b->memory_far[i]);
 	if (b->guarded && !b->sandboxed && b->opt.sandbox == PBOX_OPT_SANDBOX_AUTO)
 		warn(check, "no sandbox: %s", b->no_sandbox);
-	for (unsigned i = 0; i < b->opt.n_jobs; i++) {
-		const struct pbox_conf_secret *s = &b->opt.jobs[i].secret;
-
-		if (s->exposed)
-			warn(check, "%s: others may read the file, and join: chmod go= it",
-				pbox_conf_where(b->conf, s, where, sizeof(where)));
-	}
+	jobs_warn(&b->opt, b->conf, check);
 	if (check)
 		printf("OK   jobs: %u, endpoints: %u\n", b->opt.n_jobs, b->n_endpoints);
 }
@@ -292,16 +306,16 @@ serve_stop_wanted(void)
 	return stop_wanted != 0;
 }
 
-/* What a program says that has no reload: the log is not for a signal handler. */
+/* The control thread reads the configuration again. */
 static void
 on_hangup(int sig)
 {
-	static const char text[] = "SIGHUP: nothing is reloaded; restart pbox for a new "
-				   "configuration\n";
+	struct pbox_control *c = atomic_load(&stoppable);
 
 	(void)sig;
-	if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0)
-		return;
+	reload_wanted = 1;
+	if (c != NULL)
+		pbox_control_reload(c);
 }
 
 static void
@@ -349,6 +363,8 @@ serve(struct box *b, struct pbox_error *err)
 	atomic_store(&stoppable, b->control);
 	if (stop_wanted)
 		pbox_control_stop(b->control);
+	if (reload_wanted)
+		pbox_control_reload(b->control);
 	for (unsigned i = 0; i < b->n_cores; i++)
 		if (b->lcore_of[i] != rte_get_main_lcore())
 			rte_eal_remote_launch(pbox_dp_run, pbox_dp_core(b->dp, i), b->lcore_of[i]);

@@ -89,6 +89,9 @@ pbox_control_step(struct pbox_control *c)
 {
 	unsigned work;
 
+	if (atomic_exchange_explicit(&c->reload, false, memory_order_relaxed) &&
+		c->conf.reload != NULL)
+		c->conf.reload(c->conf.reload_ctx, c);
 	pthread_mutex_lock(&c->lock);
 	c->now_ns = pbox_dp_now(c->conf.dp);
 	work = take_mails(c);
@@ -184,6 +187,25 @@ void
 pbox_control_stop(struct pbox_control *c)
 {
 	atomic_store_explicit(&c->stop, true, memory_order_relaxed);
+}
+
+void
+pbox_control_reload(struct pbox_control *c)
+{
+	atomic_store_explicit(&c->reload, true, memory_order_relaxed);
+}
+
+void
+pbox_control_change(struct pbox_control *c, const struct pbox_control_live *live)
+{
+	pthread_mutex_lock(&c->lock); /* telemetry reads it, and sets some of it */
+	c->conf.stats_interval_ns = live->stats_interval_ns;
+	c->conf.drain_ns = live->drain_ns;
+	c->conf.snapshot.interval_ns = live->snapshot_interval_ns;
+	c->conf.snapshot.final_ns = live->snapshot_final_ns;
+	pbox_registrar_reload(
+		c->registrar, live->job, live->n_jobs, live->lease_ms, pbox_dp_now(c->conf.dp));
+	pthread_mutex_unlock(&c->lock);
 }
 
 void

@@ -60,7 +60,7 @@ struct pbox_control {
 	uint64_t port_stat[RTE_MAX_ETHPORTS][PORT_STATS];
 	pthread_mutex_t lock; /* registrar: this thread and telemetry */
 	pthread_t thread;
-	_Atomic bool stop;
+	_Atomic bool stop, reload;
 	uint64_t now_ns, tick_at;
 	struct waiting_mail *wait_head[PBOX_PORT_CORES], **wait_tail[PBOX_PORT_CORES];
 	struct watch watch;

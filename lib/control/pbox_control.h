@@ -17,6 +17,8 @@
 
 #include "pbox_notify.h"
 
+struct pbox_control;
+
 /** Snapshots of parameters and optimiser state. */
 struct pbox_control_snapshot {
 	const char *dir; /**< NULL: none */
@@ -48,6 +50,17 @@ struct pbox_control_conf {
 	const char *report;               /**< for telemetry; lives as long */
 	bool capture;                     /**< pdump runs: telemetry tells so */
 	struct pbox_control_snapshot snapshot; /**< its strings and memory live as long */
+	/** On the control thread, when pbox_control_reload() has been called; NULL: never. */
+	void (*reload)(void *ctx, struct pbox_control *c);
+	void *reload_ctx;
+};
+
+/** What can change while a box runs. */
+struct pbox_control_live {
+	const struct pbox_job_conf *job; /**< lives until it is replaced */
+	unsigned n_jobs;
+	uint32_t lease_ms;
+	uint64_t stats_interval_ns, drain_ns, snapshot_interval_ns, snapshot_final_ns;
 };
 
 /** Counters of the control thread. Frames: frames = to_registrar + version + drops. */
@@ -92,8 +105,6 @@ enum pbox_control_table {
 };
 extern const struct pbox_stats_table pbox_control_tables[PBOX_COUNTERS_TABLES];
 
-struct pbox_control;
-
 /** Everything but the thread. NULL and @p err. */
 struct pbox_control *pbox_control_create(
 	const struct pbox_control_conf *conf, struct pbox_error *err);
@@ -102,6 +113,10 @@ int pbox_control_start(struct pbox_control *c, struct pbox_error *err);
 /** Ask for the clean stop: workers are told, jobs end, then the data cores stop. Any thread, also
  * a signal handler. */
 void pbox_control_stop(struct pbox_control *c);
+/** Ask for conf.reload. Any thread, also a signal handler. */
+void pbox_control_reload(struct pbox_control *c);
+/** From conf.reload: this holds from now on (pbox_registrar_reload() says of which jobs). */
+void pbox_control_change(struct pbox_control *c, const struct pbox_control_live *live);
 /** Wait for the thread; the data cores have been told to stop by then. */
 void pbox_control_join(struct pbox_control *c);
 /** After pbox_dp_drain(). */

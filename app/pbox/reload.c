@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "box.h"
+
+/*
+ * SIGHUP: the configuration again, while the box serves. All of it is read and checked before any of
+ * it holds. What needs a restart is named and left as it was; jobs that run keep what they began
+ * with but for their quotas (pbox_registrar_reload).
+ */
+
+struct reloaded {
+	struct pbox_options opt;
+	struct pbox_conf *conf;
+	struct pbox_job_conf job[PBOX_OPTIONS_JOBS];
+};
+
+static void
+discard(struct reloaded *r)
+{
+	if (r == NULL)
+		return;
+	pbox_conf_free(r->conf);
+	pbox_options_wipe(&r->opt);
+	free(r);
+}
+
+/* Which part of the differences is told of, and how many there were. */
+struct telling {
+	bool live;
+	unsigned n;
+};
+
+static void
+tell(void *ctx, enum pbox_conf_change what, const struct pbox_conf_section *section,
+	const struct pbox_conf_option *o, const char *text)
+{
+	struct telling *t = ctx;
+	bool job = strcmp(section->name, "job") == 0;
+	bool next = o != NULL && (o->flags & PBOX_CONF_NEXT) != 0;
+	bool live = o != NULL ? next || (o->flags & PBOX_CONF_LIVE) != 0 : job;
+
+	if (live != t->live)
+		return;
+	t->n++;
+	if (!live)
+		pbox_log(PBOX_LOG_WARN, "SIGHUP: %s%s: not before a restart",
+			what == PBOX_CONF_GONE ? "without " : "", text);
+	else if (what == PBOX_CONF_GONE)
+		pbox_log(PBOX_LOG_INFO, "SIGHUP: %s is gone", text);
+	else
+		pbox_log(PBOX_LOG_INFO, "SIGHUP: %s%s", text,
+			next ? ", when the job begins again" : "");
+}
+
+static void
+change(struct pbox_control *c, const struct reloaded *r)
+{
+	const struct pbox_options *o = &r->opt;
+	struct pbox_control_live live = {
+		.job = r->job,
+		.n_jobs = o->n_jobs,
+		.lease_ms = (uint32_t)(o->lease_ns / 1000000),
+		.stats_interval_ns = o->stats_interval_ns,
+		.drain_ns = o->drain_ns,
+		.snapshot_interval_ns = o->snapshot_interval_ns,
+		.snapshot_final_ns = o->snapshot_final_ns,
+	};
+
+	pbox_log_level(o->log_level);
+	pbox_control_change(c, &live);
+}
+
+void
+reload(void *box, struct pbox_control *c)
+{
+	struct box *b = box;
+	struct reloaded *r = calloc(1, sizeof(*r));
+	struct telling fixed = {.live = false}, live = {.live = true};
+	struct pbox_error err = {.text = "out of memory"};
+
+	log_reopen(&b->opt);
+	if (r != NULL)
+		r->conf = pbox_options_load(&r->opt, b->argc, b->argv, &err);
+	if (r == NULL || r->conf == NULL) {
+		pbox_log(PBOX_LOG_ERROR, "SIGHUP: %s: nothing has changed", err.text);
+		free(r);
+		return;
+	}
+	jobs_conf(&r->opt, r->job);
+	change(c, r);
+	pbox_conf_differ(b->conf, r->conf, tell, &fixed);
+	pbox_conf_differ(b->reloaded != NULL ? b->reloaded->conf : b->conf, r->conf, tell, &live);
+	jobs_warn(&r->opt, r->conf, false);
+	pbox_log(PBOX_LOG_INFO, "SIGHUP: %s is read again: %u jobs; %u changes hold, %u do not",
+		b->opt.config, r->opt.n_jobs, live.n, fixed.n);
+	discard(b->reloaded);
+	b->reloaded = r;
+}
+
+void
+reload_free(struct box *b)
+{
+	discard(b->reloaded);
+	b->reloaded = NULL;
+}

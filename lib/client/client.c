@@ -44,6 +44,43 @@ text_add(char *text, size_t cap, const char *fmt, ...)
 	va_end(ap);
 }
 
+/** C0 and DEL; C1 in UTF-8. */
+static bool
+steers(const uint8_t *p)
+{
+	return p[0] < 0x20 || p[0] == 0x7f || (p[0] == 0xc2 && (p[1] & 0xe0) == 0x80);
+}
+
+const char *
+text_name(char *out, const char *name)
+{
+	const uint8_t *p = (const uint8_t *)name;
+	size_t at = 0;
+
+	for (; *p != 0 && at + 5 < TEXT_NAME; p++) {
+		if (steers(p) || (p > (const uint8_t *)name && steers(p - 1) && p[-1] == 0xc2))
+			at += (size_t)snprintf(out + at, TEXT_NAME - at, "\\x%02x", *p);
+		else if (*p == '\'' || *p == '"' || *p == '\\')
+			at += (size_t)snprintf(out + at, TEXT_NAME - at, "\\%c", *p);
+		else
+			out[at++] = (char)*p;
+	}
+	out[at] = 0;
+	return out;
+}
+
+void
+text_tame(char *text)
+{
+	for (uint8_t *p = (uint8_t *)text; *p != 0; p++) {
+		if (!steers(p))
+			continue;
+		if (*p == 0xc2)
+			*p++ = '?';
+		*p = '?';
+	}
+}
+
 const char *
 pbox_client_version(void)
 {

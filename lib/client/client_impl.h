@@ -59,6 +59,12 @@ int client_fail(struct pbox_client_error *err, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /** Append to a text of @p cap bytes, cutting what does not fit. */
 void text_add(char *text, size_t cap, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+#define TEXT_NAME (4 * PBOX_NAME_LEN)
+/** A name that another host has chosen, for a text: what would end a quotation or a line, or steer a
+ * terminal, as \' or \x1b. Returns @p out, of TEXT_NAME bytes. */
+const char *text_name(char *out, const char *name);
+/** The same for what the box says: it may quote, but not steer. In place. */
+void text_tame(char *text);
 
 /* ---- window.c: round trip and window of one endpoint ----------------------------------- */
 

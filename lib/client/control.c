@@ -3,6 +3,7 @@
  */
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "restart.h"
@@ -272,10 +273,9 @@ request_result(struct pbox_client *c, const struct request *r, uint8_t want, con
 
 /** Wait until answered or @p deadline. */
 static int
-request_wait(struct pbox_client *c, struct request *r, uint8_t want, uint64_t deadline,
-	struct pbox_client_error *err)
+request_wait(struct pbox_client *c, struct request *r, uint8_t want, const char *what,
+	uint64_t deadline, struct pbox_client_error *err)
 {
-	const char *what = pbox_type_name(r->type);
 	bool late = false;
 	char text[400];
 
@@ -309,7 +309,7 @@ request_call(struct pbox_client *c, uint8_t type, uint8_t want, const void *payl
 	int rc;
 
 	request_issue(c, &r, 0, type, payload, length, answer, cap);
-	rc = request_wait(c, &r, want, deadline, err);
+	rc = request_wait(c, &r, want, pbox_type_name(type), deadline, err);
 	if (rc == 0 && answer_len != NULL)
 		*answer_len = r.answer_len;
 	return rc;
@@ -339,6 +339,7 @@ pbox_client_set(struct pbox_client *c, uint32_t table, uint16_t group, uint32_t 
 {
 	struct set_request q = {.m = {.table = table, .group = group, .from_round = from_round}};
 	uint8_t buf[512], answer[1024];
+	char what[64];
 	struct table *t;
 	size_t len;
 	int rc;
@@ -369,7 +370,8 @@ pbox_client_set(struct pbox_client *c, uint32_t table, uint16_t group, uint32_t 
 	request_fill(c, &q.request, PBOX_SET, buf, len, answer, sizeof(answer));
 	q.request.answered = set_answered;
 	cmd_issue(c, &q.request.cmd);
-	rc = request_wait(c, &q.request, PBOX_SET_OK, client_deadline(c, 0), err);
+	snprintf(what, sizeof(what), "SET of table %u from round %u on", table, q.m.from_round);
+	rc = request_wait(c, &q.request, PBOX_SET_OK, what, client_deadline(c, 0), err);
 out:
 	client_leave(c);
 	return rc;
@@ -393,6 +395,7 @@ status_page(struct pbox_client *c, unsigned *next, char *text, size_t cap,
 	struct pbox_member_entry e;
 	struct pbox_cursor cur;
 	uint8_t buf[64], *answer = malloc(MAX_FRAME);
+	char host[TEXT_NAME];
 	size_t len = 0;
 	int rc;
 
@@ -403,6 +406,8 @@ status_page(struct pbox_client *c, unsigned *next, char *text, size_t cap,
 		client_deadline(c, 0), err);
 	if (rc == 0 && pbox_status_ok_decode(answer, len, &m, &cur) != 0)
 		rc = client_fail(err, PBOX_C_REFUSED, "the box's STATUS_OK is malformed");
+	if (rc == 0)
+		text_tame(m.text);
 	if (rc == 0 && *next == 0)
 		text_add(text, cap,
 			"job '%s' at %s: %u of %u workers joined, %u tables, round %u%s%s\n",
@@ -416,7 +421,7 @@ status_page(struct pbox_client *c, unsigned *next, char *text, size_t cap,
 			text_add(text, cap, "worker %u: %s", e.worker, member_state(e.state));
 			if (e.state != PBOX_MEMBER_ABSENT)
 				text_add(text, cap, ", host %s, %u tables, last heard %.1f s ago",
-					e.host, e.declared, e.silent_ms / 1000.0);
+					text_name(host, e.host), e.declared, e.silent_ms / 1000.0);
 			text_add(text, cap, "\n");
 		}
 		if (*next<m.workers && * next> q.first)

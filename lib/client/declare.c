@@ -113,8 +113,9 @@ no_answer(struct pager *g, const char *what)
 		return client_fail(
 			g->err, PBOX_C_DEADLINE, "%s of table %u: %s", what, g->t->number, text);
 	return client_fail(g->err, PBOX_C_DEADLINE,
-		"%s of table %u: no answer from the box at %s; check that it is up", what,
-		g->t->number, g->c->box_name);
+		"%s of table %u: no answer from the box at %s; check that it is up ('ping' "
+		"reaches it?)",
+		what, g->t->number, g->c->box_name);
 }
 
 /* ---- DECLARE ------------------------------------------------------------------------------ */
@@ -158,17 +159,19 @@ map_send(struct pager *g, struct page *p, uint32_t first)
 }
 
 static int
-not_ready(struct pager *g, const struct pbox_not_ready *m)
+not_ready(struct pager *g, struct pbox_not_ready *m)
 {
-	char who[256] = "";
+	char who[400] = "";
 
 	if (m->first_missing < g->c->workers) {
 		text_add(who, sizeof(who), "missing worker %u", m->first_missing);
 		why_member(g->c, m->first_missing, who, sizeof(who));
 	}
+	text_tame(m->text);
 	return client_fail(g->err, PBOX_C_DEADLINE,
-		"table %u: %u of %u workers joined, %u declared it; %s%s%s", g->t->number,
-		m->joined, m->expected, m->declared, who, m->text[0] != 0 ? ": " : "", m->text);
+		"MAP of table %u: %u of %u workers joined, %u declared it; %s%s%s", g->t->number,
+		m->joined, m->expected, m->declared, who,
+		who[0] != 0 && m->text[0] != 0 ? "; the box says: " : "", m->text);
 }
 
 /** Sleep @p ns, or until the client is closed or the session lost. */

@@ -49,9 +49,12 @@ int
 join_error(struct pbox_client_error *err, const struct pbox_error_msg *m, const char *what)
 {
 	int code = code_of(m->code);
+	char text[sizeof(m->text)];
 
-	if (m->text[0] != 0)
-		return client_fail(err, code, "%s: %s", what, m->text);
+	snprintf(text, sizeof(text), "%s", m->text);
+	text_tame(text);
+	if (text[0] != 0)
+		return client_fail(err, code, "%s: %s", what, text);
 	return client_fail(err, code, "%s: the box answered %s (%u)", what,
 		pbox_errcode_name(m->code), m->code);
 }
@@ -185,6 +188,7 @@ put_off(struct join *j, const struct pbox_error_msg *m)
 	uint64_t wait = TAKEN_INTERVAL;
 
 	j->refused = *m;
+	text_tame(j->refused.text);
 	/* a worker that was killed and started again: the box finds out, and says when (R4.6) */
 	if (m->code == PBOX_E_WORKER_TAKEN && m->detail >= TAKEN_MIN && m->detail <= TAKEN_MAX)
 		wait = m->detail * NS_PER_MS;
@@ -300,14 +304,19 @@ expired(struct join *j)
 	double s = c->conf.join_timeout_ms / 1000.0;
 	unsigned port = ntohs(c->box.addr.sin_port);
 
-	if (j->refused.code != 0)
+	if (j->refused.code != 0) {
+		char who[48];
+
+		snprintf(who, sizeof(who),
+			c->conf.worker < 0 ? "all %u workers have" : "worker %u has",
+			c->conf.worker < 0 ? c->conf.workers : (unsigned)c->conf.worker);
 		return client_fail(j->err, PBOX_C_REFUSED,
-			"joining job '%s' at %s: worker %d has a live session, still after %.1f "
-			"s%s%s: "
+			"joining job '%s' at %s: %s a live session, still after %.1f s%s%s: "
 			"another process runs with this number, or a killed one's lease has not "
-			"ended",
-			c->job, c->box_name, c->conf.worker, s, j->refused.text[0] != 0 ? ": " : "",
-			j->refused.text);
+			"ended; 'pbox-ctl workers %s' names its host",
+			c->job, c->box_name, who, s, j->refused.text[0] != 0 ? ": " : "",
+			j->refused.text, c->job);
+	}
 	if (j->answered)
 		return client_fail(j->err, PBOX_C_UNREACHABLE,
 			"the box at %s answers HELLO, but %u JOINs went unanswered in %.1f s: its "

@@ -476,7 +476,8 @@ why_joining(const struct pbox_client *c, char *text, size_t cap)
 	const struct join *j = &c->rejoin->join;
 
 	if (j->refused.code == 0)
-		text_add(text, cap, ", and does not answer yet");
+		text_add(text, cap,
+			", and does not answer yet: check that it is up ('ping' reaches it?)");
 	else if (j->refused.text[0] != 0)
 		text_add(text, cap, ", and does not take this worker in: %s", j->refused.text);
 	else
@@ -542,15 +543,15 @@ struct text_cmd {
 	struct cmd cmd;
 	char *text;
 	size_t cap;
+	int missing;
 };
 
 static void
 text_run(struct pbox_client *c, struct cmd *cmd)
 {
 	struct text_cmd *t = (struct text_cmd *)cmd;
-	int missing;
 
-	rejoin_why(c, NULL, &missing, t->text, t->cap);
+	rejoin_why(c, NULL, &t->missing, t->text, t->cap);
 }
 
 void
@@ -560,4 +561,6 @@ rejoin_text(struct pbox_client *c, char *text, size_t cap)
 
 	text[0] = 0;
 	cmd_call(c, &t.cmd);
+	if (t.missing >= 0)
+		why_member(c, (unsigned)t.missing, text, cap);
 }

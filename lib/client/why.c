@@ -39,7 +39,9 @@ why_flight(const struct pbox_client *c, const struct ep *ep, const struct table 
 			f->round, name);
 	if (!fl->waited || (ep->asked_ns > ep->last_rx && c->now - ep->asked_ns > QUIET)) {
 		inet_ntop(AF_INET, &ep->peer.addr.sin_addr, addr, sizeof(addr));
-		text_add(text, cap, ": no answer from the box's endpoint %s:%u for %.1f s%s%s",
+		text_add(text, cap,
+			": no answer from the box's endpoint %s:%u for %.1f s%s%s: check that the "
+			"box is up ('ping' reaches it?)",
 			addr, ntohs(ep->peer.addr.sin_port),
 			(double)(c->now - ep->asked_ns) / NS_PER_S,
 			c->link.t->path_errno != 0 ? ", last error: " : "",
@@ -48,7 +50,8 @@ why_flight(const struct pbox_client *c, const struct ep *ep, const struct table 
 	}
 	if (fl->state == FLIGHT_UNKEPT || (f->round == 0 && fl->type == PBOX_PULL)) {
 		text_add(text, cap,
-			": the box has no initial parameters for it yet; missing worker 0's init");
+			": the box has no initial parameters for it yet; missing worker 0's init: "
+			"its own log tells what keeps it");
 		return 0;
 	}
 	missing_worker(text, cap, fl->wait_have, fl->wait_missing, c->workers);
@@ -69,7 +72,10 @@ why_local(
 		text_add(text, cap, "%s '%s'", n == 0 ? "" : ",", t->tensor[p->tensor].name);
 		n++;
 	}
-	text_add(text, cap, ", not submitted by this worker for round %u", f->round + 1);
+	text_add(text, cap,
+		", not submitted by this worker for round %u: submit all tensors of a table in "
+		"each round",
+		f->round + 1);
 }
 
 int
@@ -126,6 +132,14 @@ why_op(struct pbox_client *c, struct op *op, char *text, size_t cap)
 	return -1;
 }
 
+static const char *
+next_step(unsigned state)
+{
+	if (state == PBOX_MEMBER_JOINED)
+		return "it is alive, so its own log tells what keeps it";
+	return "if its process is dead, start it again with this number";
+}
+
 void
 why_member(struct pbox_client *c, unsigned worker, char *text, size_t cap)
 {
@@ -134,6 +148,7 @@ why_member(struct pbox_client *c, unsigned worker, char *text, size_t cap)
 	struct pbox_member_entry e;
 	struct pbox_status_ok m;
 	struct pbox_cursor cur;
+	char host[TEXT_NAME];
 	size_t len = 0;
 
 	if (answer == NULL)
@@ -144,11 +159,11 @@ why_member(struct pbox_client *c, unsigned worker, char *text, size_t cap)
 		pbox_status_ok_decode(answer, len, &m, &cur) == 0 &&
 		pbox_status_ok_next(&cur, &e) == 0 && e.worker == worker) {
 		if (e.state == PBOX_MEMBER_ABSENT)
-			text_add(text, cap, " (has not joined)");
+			text_add(text, cap, " (has not joined): start it");
 		else
-			text_add(text, cap, " (host %s, %s %.1f s)", e.host,
+			text_add(text, cap, " (host %s, %s %.1f s): %s", text_name(host, e.host),
 				e.state == PBOX_MEMBER_LEFT ? "left, last heard" : "silent for",
-				e.silent_ms / 1000.0);
+				e.silent_ms / 1000.0, next_step(e.state));
 	}
 	free(answer);
 }

@@ -298,7 +298,30 @@ test_example(void)
 	fake_stop(b);
 }
 
+/* ---- what others chose, in a text ----------------------------------------------------------- */
+
+static void
+test_names_of_others(void)
+{
+	char out[TEXT_NAME], long_name[400],
+		text[] = "a\n'b' \x1b[1m \xc2\x9b"
+			 "2J \xc3\xb6";
+
+	CU_ASSERT_STRING_EQUAL(text_name(out, "gpu-1.example"), "gpu-1.example");
+	CU_ASSERT_STRING_EQUAL(text_name(out, "a'b\"c\\\n\x7f"), "a\\'b\\\"c\\\\\\x0a\\x7f");
+	/* C1 as UTF-8, and what only looks like it */
+	CU_ASSERT_STRING_EQUAL(
+		text_name(out, "\xc2\x9b \xc2\xb5 \xc3\xb6"), "\\xc2\\x9b \xc2\xb5 \xc3\xb6");
+	memset(long_name, '\n', sizeof(long_name) - 1);
+	long_name[sizeof(long_name) - 1] = 0;
+	CU_ASSERT(strlen(text_name(out, long_name)) < TEXT_NAME);
+	text_tame(text);
+	CU_ASSERT_STRING_EQUAL(text, "a?'b' ?[1m ??2J \xc3\xb6");
+	CU_ASSERT_STRING_EQUAL(text_name(out, "\xc2"), "\xc2");
+}
+
 const struct unit_test unit_tests[] = {
+	{"names of others in a text", test_names_of_others},
 	{"round trips and time-outs", test_rtt_and_rto},
 	{"the window grows, and settles under loss", test_window_grows_and_settles},
 	{"the window fits a queue that overflows", test_window_fits_a_queue},

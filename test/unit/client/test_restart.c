@@ -405,7 +405,7 @@ test_names_whom_it_waits_for(void)
 		pbox_client_submit(p[0].c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err), 0);
 	CU_ASSERT_EQUAL(pbox_client_wait(p[0].c, h, 1500, &err), PBOX_C_DEADLINE);
 	HAS("was restarted");
-	HAS("waiting for worker 1 to declare table 0 again (has not joined)");
+	HAS("waiting for worker 1 to declare table 0 again (has not joined): start it");
 	/* a new process in its place, at the round that it says: it gets what the first one gave */
 	p[1] = (struct peer){.b = b, .id = 1, .workers = 2, .rounds = 1, .first_round = 3};
 	pthread_create(&p[1].thread, NULL, peer_main, &p[1]);

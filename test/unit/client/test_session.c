@@ -165,14 +165,20 @@ test_worker_numbers(void)
 {
 	struct fake_conf conf = {.workers = 2};
 	struct fake_box *b = fake_start(&conf);
-	struct pbox_client *c0 = must_open(b, -1, 2), *c1;
+	struct pbox_client *c0 = must_open(b, -1, 2), *c1, *late;
+	struct pbox_client_conf any;
 
 	UNIT_EQ_U64(pbox_client_worker(c0), 0);
 	UNIT_EQ_U64(pbox_client_workers(c0), 2);
 	CU_ASSERT_EQUAL(try_open(b, 2, 600, "job", "secret"), PBOX_C_REFUSED);
-	HAS("has a live session");
+	HAS("worker 0 has a live session");
+	HAS("'pbox-ctl workers job' names its host");
 	c1 = must_open(b, -1, 2);
 	UNIT_EQ_U64(pbox_client_worker(c1), 1);
+	any = harness_conf(b, -1, 2);
+	any.join_timeout_ms = 600;
+	CU_ASSERT_EQUAL(pbox_client_open(&late, &any, &err), PBOX_C_REFUSED);
+	HAS("all 2 workers have a live session");
 	pbox_client_close(c0);
 	c0 = must_open(b, 0, 2); /* free again */
 	pbox_client_close(c0);
@@ -278,19 +284,71 @@ test_declare_deadline_names_the_missing(void)
 	struct fake_conf conf = {.workers = 2};
 	struct fake_box *b = fake_start(&conf);
 	struct pbox_client *c = must_open(b, 0, 2), *late;
+	struct pbox_client_conf conf2;
 	char text[1024];
 	int rc;
 
 	declare(c, t, 1, 0, 200, &rc);
 	CU_ASSERT_EQUAL(rc, PBOX_C_DEADLINE);
-	HAS("missing worker 1 (has not joined)");
+	HAS("MAP of table 0: 1 of 2 workers joined, 1 declared it; missing worker 1 (has not "
+	    "joined): start it");
 	late = must_open(b, 1, 2);
 	declare(c, t, 1, 0, 200, &rc);
 	CU_ASSERT_EQUAL(rc, PBOX_C_DEADLINE);
-	HAS("missing worker 1 (host gpu1");
+	HAS("missing worker 1 (host gpu1, silent for ");
+	HAS(" s): it is alive, so its own log tells what keeps it");
 	CU_ASSERT_EQUAL(pbox_client_status(c, text, sizeof(text), &err), 0);
 	CU_ASSERT(strstr(text, "worker 1: joined, host gpu1") != NULL);
 	pbox_client_close(late);
+	declare(c, t, 1, 0, 200, &rc);
+	CU_ASSERT_EQUAL(rc, PBOX_C_DEADLINE);
+	HAS("missing worker 1 (host gpu1, left, last heard ");
+	HAS(" s): if its process is dead, start it again with this number");
+	/* a name that would end the text, or write over it */
+	conf2 = harness_conf(b, 1, 2);
+	conf2.host = "gpu'1\n\x1b[2J";
+	CU_ASSERT_EQUAL_FATAL(pbox_client_open(&late, &conf2, &err), 0);
+	declare(c, t, 1, 0, 200, &rc);
+	HAS("missing worker 1 (host gpu\\'1\\x0a\\x1b[2J, silent for ");
+	CU_ASSERT_EQUAL(pbox_client_status(c, text, sizeof(text), &err), 0);
+	CU_ASSERT(strstr(text, "host gpu\\'1\\x0a\\x1b[2J, 0 tables") != NULL);
+	pbox_client_close(late);
+	pbox_client_close(c);
+	fake_stop(b);
+}
+
+/* A box that is gone: what was asked, of whom, and what to do. */
+static void
+test_requests_without_an_answer(void)
+{
+	static const struct pbox_client_tensor t[] = {{"a", 10, 0}};
+	static const struct pbox_client_hyper h = {PBOX_HYPER_CLIP_VALUE, 1};
+	struct fake_conf conf = {.workers = 1};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client_conf quick = harness_conf(b, 0, 1);
+	struct pbox_client *c = NULL;
+	char text[256];
+	int rc;
+
+	quick.timeout_ms = 300;
+	CU_ASSERT_EQUAL_FATAL(pbox_client_open(&c, &quick, &err), 0);
+	declare(c, t, 1, 0, 5000, &rc);
+	CU_ASSERT_EQUAL_FATAL(rc, 0);
+	fake_silence(b, true);
+	CU_ASSERT_EQUAL(pbox_client_set(c, 0, PBOX_ALL_GROUPS, 7, &h, 1, &err), PBOX_C_DEADLINE);
+	snprintf(text, sizeof(text),
+		"SET of table 0 from round 7 on: no answer from the box at %s; check that it is up",
+		fake_address(b));
+	HAS(text);
+	declare(c, t, 1, 0, 300, &rc);
+	CU_ASSERT_EQUAL(rc, PBOX_C_DEADLINE);
+	snprintf(text, sizeof(text),
+		"DECLARE of table 1: no answer from the box at %s; check that it is up",
+		fake_address(b));
+	HAS(text);
+	CU_ASSERT_EQUAL(pbox_client_status(c, text, sizeof(text), &err), PBOX_C_DEADLINE);
+	HAS("STATUS: no answer from the box at ");
+	fake_silence(b, false);
 	pbox_client_close(c);
 	fake_stop(b);
 }
@@ -339,12 +397,14 @@ test_deadline_names_worker_and_tensor(void)
 	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 150, &err), PBOX_C_DEADLINE);
 	HAS("round 1 of tensor 'fc.weight': 1 of 2 workers have pushed; missing worker 1 (host "
 	    "gpu1");
+	HAS(": it is alive, so its own log tells what keeps it");
 	CU_ASSERT_EQUAL(pbox_client_why(c, text, sizeof(text), &err), 0);
 	CU_ASSERT(strstr(text, "missing worker 1") != NULL);
 	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 50, &err), PBOX_C_DEADLINE); /* still valid */
 	fake_silence(b, true);
 	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 2500, &err), PBOX_C_DEADLINE);
 	HAS("no answer from the box's endpoint");
+	HAS("check that the box is up");
 	fake_silence(b, false);
 	pthread_join(s.thread, NULL);
 	pbox_client_close(c); /* in flight */
@@ -482,7 +542,7 @@ test_init_pull_set_and_steps(void)
 	/* a pull waits for the parameters */
 	pbox_client_submit(c, 0, PBOX_CLIENT_PULL, pull, 1, 0, 1, &h, &err);
 	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 100, &err), PBOX_C_DEADLINE);
-	HAS("missing worker 0's init");
+	HAS("missing worker 0's init: its own log tells what keeps it");
 	/* init queues behind the pull on the same tensor, so it goes by another client here:
 	 * close, and begin anew */
 	pbox_client_close(c);
@@ -580,6 +640,7 @@ const struct unit_test unit_tests[] = {
 	{"arguments", test_arguments},
 	{"mismatch at both ends", test_mismatch_at_both_ends},
 	{"declare names the missing worker", test_declare_deadline_names_the_missing},
+	{"requests without an answer", test_requests_without_an_answer},
 	{"a table of 100 M elements", test_large_table},
 	{"deadline names worker and tensor", test_deadline_names_worker_and_tensor},
 	{"shared fragment names the local tensor", test_shared_fragment_names_the_local_tensor},

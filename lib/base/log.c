@@ -52,5 +52,9 @@ pbox_log(enum pbox_log_level level, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
+	/* names that others chose are in it: no line of theirs, and nothing that steers a terminal */
+	for (char *p = line; *p != '\0'; p++)
+		if ((unsigned char)*p < ' ' || *p == 0x7f)
+			*p = '?';
 	log_to.sink(level, line, log_to.ctx);
 }

@@ -71,6 +71,18 @@ test_log_respects_the_level(void)
 	CU_ASSERT_STRING_EQUAL(got, "e1;w;");
 }
 
+/* Names that others chose are in lines: each stays one line. */
+static void
+test_log_lines_are_tame(void)
+{
+	char got[128] = "";
+
+	pbox_log_to(collect, got, PBOX_LOG_WARN);
+	pbox_log(PBOX_LOG_WARN, "host '%s'", "a\nb\x1b[2J\x7f\tö");
+	pbox_log_to(NULL, NULL, PBOX_LOG_ERROR);
+	CU_ASSERT_STRING_EQUAL(got, "host 'a?b?[2J??ö';");
+}
+
 static void
 test_sizes_and_serials(void)
 {
@@ -93,6 +105,7 @@ const struct unit_test unit_tests[] = {
 	{"random_below is uniform", test_random_below_is_uniform},
 	{"pbox_fail fills the error", test_fail_fills_the_error},
 	{"the log respects its level", test_log_respects_the_level},
+	{"log lines are tame", test_log_lines_are_tame},
 	{"checked sizes and serial numbers", test_sizes_and_serials},
 	{NULL, NULL},
 };

@@ -55,7 +55,7 @@ take_datagram(struct pbox_control *c, const struct rte_mbuf *m)
 			left >= PBOX_HDR_LEN + PBOX_HELLO_LEN) {
 			f.hdr.length = (uint16_t)(left - PBOX_HDR_LEN);
 			f.payload = at + PBOX_HDR_LEN;
-			pbox_registrar_version(c->registrar, &f);
+			pbox_registrar_version(c->registrar, &f, at[1]);
 		}
 		if (size == 0)
 			break;

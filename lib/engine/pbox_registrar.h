@@ -96,8 +96,8 @@ void pbox_registrar_destroy(struct pbox_registrar *r);
 
 /** Take a control frame (any type below PBOX_FIRST_DATA_TYPE). Nothing of it is kept. */
 void pbox_registrar_rx(struct pbox_registrar *r, const struct pbox_frame *f, uint64_t now_ns);
-/** A HELLO-sized datagram of another protocol version (R2.2); hdr as far as readable. */
-void pbox_registrar_version(struct pbox_registrar *r, const struct pbox_frame *f);
+/** A HELLO-sized datagram of another protocol @p version (R2.2); hdr as far as readable. */
+void pbox_registrar_version(struct pbox_registrar *r, const struct pbox_frame *f, unsigned version);
 /** Take a mail that a shard sent back. */
 void pbox_registrar_mail(struct pbox_registrar *r, const struct pbox_mail *m, uint64_t now_ns);
 /** Leases; call every 10 to 100 ms. */

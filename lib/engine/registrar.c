@@ -288,15 +288,14 @@ pbox_registrar_rx(struct pbox_registrar *r, const struct pbox_frame *f, uint64_t
 }
 
 void
-pbox_registrar_version(struct pbox_registrar *r, const struct pbox_frame *f)
+pbox_registrar_version(struct pbox_registrar *r, const struct pbox_frame *f, unsigned version)
 {
 	struct pbox_frame g = *f;
 
 	g.hdr.type = PBOX_HELLO;
 	g.hdr.token = 0;
 	g.hdr.flags = 0;
-	registrar_refuse(r, &g, PBOX_E_VERSION, PBOX_VERSION_WIRE, "this box speaks version %u",
-		PBOX_VERSION_WIRE);
+	registrar_other_version(r, &g, version, version);
 }
 
 void

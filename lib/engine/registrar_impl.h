@@ -36,6 +36,8 @@ struct pbox_registrar {
 	unsigned endpoints_per_shard;
 	uint64_t now_ns;
 	struct error_rate error_rate;
+	uint64_t version_told_ns; /* when HELLOs of other versions were last logged; 0: never */
+	unsigned versions_untold; /* since then */
 	/* Of the latest sessions that left: a JOIN of theirs that comes late opens none. */
 	uint64_t left[LEFT_NONCES];
 	unsigned n_left;
@@ -63,7 +65,10 @@ count_control(struct pbox_registrar *r, enum pbox_registrar_stat what)
 	pbox_stat_add(&r->stats[what], 1);
 }
 
-/* registrar_join.c: the section of the configuration for a job of that name, or NULL */
+/* registrar_join.c: a HELLO of who speaks only versions from min to max (R2.2) */
+void registrar_other_version(
+	struct pbox_registrar *r, const struct pbox_frame *f, unsigned min, unsigned max);
+/* The section of the configuration for a job of that name, or NULL */
 const struct pbox_job_conf *registrar_find_conf(const struct pbox_registrar *r, const char *name);
 /* registrar.c */
 void registrar_event(struct pbox_registrar *r, enum pbox_log_level level, const char *fmt, ...)

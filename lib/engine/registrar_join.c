@@ -2,6 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,6 +10,33 @@
 
 /* Most frames a worker may have in flight at one endpoint. */
 #define MAX_WINDOW 1024
+
+/* Anybody may send these, in any number: a line in this time. */
+#define VERSION_TOLD_NS UINT64_C(10000000000)
+
+void
+registrar_other_version(
+	struct pbox_registrar *r, const struct pbox_frame *f, unsigned min, unsigned max)
+{
+	char ip[INET_ADDRSTRLEN], versions[32], more[48] = "";
+
+	r->versions_untold++;
+	if (r->version_told_ns == 0 || r->now_ns - r->version_told_ns >= VERSION_TOLD_NS) {
+		inet_ntop(AF_INET, &f->peer.ip, ip, sizeof(ip));
+		snprintf(versions, sizeof(versions), min == max ? "%u" : "%u to %u", min, max);
+		if (r->versions_untold > 1)
+			snprintf(more, sizeof(more), " (and %u more HELLOs before it)",
+				r->versions_untold - 1);
+		registrar_event(r, PBOX_LOG_WARN,
+			"%s:%u speaks protocol version %s, this box version %u: install the same "
+			"release there%s",
+			ip, f->peer.udp, versions, PBOX_VERSION_WIRE, more);
+		r->version_told_ns = r->now_ns;
+		r->versions_untold = 0;
+	}
+	registrar_refuse(r, f, PBOX_E_VERSION, PBOX_VERSION_WIRE, "this box speaks version %u",
+		PBOX_VERSION_WIRE);
+}
 
 void
 registrar_on_hello(struct pbox_registrar *r, const struct pbox_frame *f)
@@ -23,8 +51,7 @@ registrar_on_hello(struct pbox_registrar *r, const struct pbox_frame *f)
 	}
 	count_control(r, PBOX_RS_RX_HELLO);
 	if (m.min_version > PBOX_VERSION_WIRE || m.max_version < PBOX_VERSION_WIRE) {
-		registrar_refuse(r, f, PBOX_E_VERSION, PBOX_VERSION_WIRE,
-			"this box speaks version %u", PBOX_VERSION_WIRE);
+		registrar_other_version(r, f, m.min_version, m.max_version);
 		return;
 	}
 	a.cookie = pbox_cookie(r->cookie_key, &f->peer, r->now_ns / COOKIE_NS);

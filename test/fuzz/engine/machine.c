@@ -450,7 +450,7 @@ m_datagram(unsigned at, const struct pbox_peer *from, const uint8_t *data, size_
 		proven |= why == PBOX_WIRE_OK && session_of(f->hdr.token) != NULL;
 		if (why == PBOX_WIRE_VERSION && pos == 0 && size >= PBOX_HDR_LEN + PBOX_HELLO_LEN) {
 			f->hdr.length = (uint16_t)(size - PBOX_HDR_LEN);
-			pbox_registrar_version(registrar, f);
+			pbox_registrar_version(registrar, f, data[1]);
 		}
 		if (why != PBOX_WIRE_OK && step == 0)
 			break;

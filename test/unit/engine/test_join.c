@@ -2,6 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <arpa/inet.h>
 #include <string.h>
 
 #include "fixture.h"
@@ -43,12 +44,32 @@ test_hello(void)
 static void
 test_version(void)
 {
-	struct pbox_frame f = {.hdr = {.type = 0x77, .length = PBOX_HELLO_LEN, .token = 5}};
+	struct pbox_frame f = {.hdr = {.type = 0x77, .length = PBOX_HELLO_LEN, .token = 5},
+		.peer = {.ip = htonl(0x0a000009), .udp = 4009}};
+	struct pbox_hello hello = {2, 4};
+	uint8_t payload[PBOX_HELLO_LEN];
 
 	fx_begin();
-	pbox_registrar_version(fx.registrar, &f);
+	pbox_registrar_tick(fx.registrar, fx.now);
+	pbox_registrar_version(fx.registrar, &f, 7);
 	UNIT_EQ_U64(fx_error(), PBOX_E_VERSION);
 	CU_ASSERT(fx_last()->hdr.length <= PBOX_HELLO_LEN);
+	CU_ASSERT_STRING_EQUAL(fx.event,
+		"10.0.0.9:4009 speaks protocol version 7, this box version 1: install the same "
+		"release there");
+	/* a flood of them is answered, and not logged */
+	fx.event[0] = '\0';
+	for (unsigned i = 0; i < 1000; i++)
+		pbox_registrar_version(fx.registrar, &f, 7);
+	CU_ASSERT_STRING_EQUAL(fx.event, "");
+	fx.now += UINT64_C(10000000000);
+	w[0] = (struct fx_worker){.ip = 0x0a00000b, .udp = 4011};
+	pbox_hello_encode(payload, sizeof(payload), &hello);
+	fx_control(&w[0], PBOX_HELLO, payload, sizeof(payload));
+	UNIT_EQ_U64(fx_error(), PBOX_E_VERSION);
+	CU_ASSERT_STRING_EQUAL(fx.event, "10.0.0.11:4011 speaks protocol version 2 to 4, this box "
+					 "version 1: install the same "
+					 "release there (and 1000 more HELLOs before it)");
 	fx_end();
 }
 

@@ -14,6 +14,7 @@ import select
 import socket
 import time
 
+import pbox_auth
 import pbox_math
 import pbox_proto as proto
 from pbox_proto import Header, TYPE
@@ -21,7 +22,7 @@ from pbox_proto import Header, TYPE
 CHUNK = 8192  # R5.9
 DROPS = ("frame_magic", "frame_version", "frame_truncated", "frame_crc", "frame_flags",
          "frame_type", "frame_auth", "frame_trailing", "control_malformed", "session_unknown",
-         "session_token", "session_incarnation", "map_epoch", "chunk_unknown", "frag_range",
+         "session_token", "session_incarnation", "auth", "map_epoch", "chunk_unknown", "frag_range",
          "format", "length", "partial", "round_stale", "round_future", "init_forbidden")
 
 
@@ -43,6 +44,7 @@ class Session:
         self.token = int.from_bytes(os.urandom(8), "little") | 1
         self.heard = time.monotonic()
         self.tables = {}  # number -> {first: page} as declared
+        self.keys = None  # with auth: (of the worker's frames, of ours)
         self.left = False
 
 
@@ -68,13 +70,14 @@ class Table:
 
 class FakeBox:
     def __init__(self, job="job", secret="secret", workers=1, endpoints=2, mtu=1500, window=16,
-                 loss=0.0, repeat=0.0, damage=0.0, seed=1, ip="127.0.0.1", port=0):
+                 loss=0.0, repeat=0.0, damage=0.0, seed=1, ip="127.0.0.1", port=0, auth=False):
         self.job_name, self.secret, self.workers = job, secret.encode(), workers
         self.mtu, self.window = mtu, window
         self.chance = loss, repeat, damage
         self.random = random.Random(seed)
         self.incarnation = self.random.randrange(1, 1 << 32)
         self.key = os.urandom(16)
+        self.auth = pbox_auth.job_key(self.secret, self.incarnation, 1) if auth else None
         self.sessions, self.tables = {}, {}
         self.worker_mtu = mtu
         self.epoch = 7
@@ -123,8 +126,14 @@ class FakeBox:
 
     def _send(self, header, payload, peer, where):
         header.incarnation = self.incarnation
+        session = self.sessions.get(header.worker)
+        if session and session.keys and session.token == header.token and \
+                (payload or header.name != "ERROR" or header.aux != proto.ERROR["SESSION"]):
+            raw = pbox_auth.seal(header, payload, session.keys[1], self.auth)
+        else:
+            raw = proto.encode_frame(header, payload)
         for _ in range(self._copies()):
-            self.socks[where].sendto(self._damaged(proto.encode_frame(header, payload)), peer)
+            self.socks[where].sendto(self._damaged(raw), peer)
 
     def _answer(self, to, kind, payload, peer, where, **more):
         header = Header(type=TYPE[kind], prio=to.prio, token=to.token, job=to.job,
@@ -182,6 +191,9 @@ class FakeBox:
         if drop:
             self._answer(h, "ERROR", b"", peer, where, aux=proto.ERROR["SESSION"])
             raise Drop(drop)
+        if bool(session.keys) != bool(h.flags & proto.AUTH) or \
+                (session.keys and not pbox_auth.good(h.frame, session.keys[0], self.auth)):
+            raise Drop("auth")
         session.heard, session.peer = time.monotonic(), peer
         return session
 
@@ -213,6 +225,8 @@ class FakeBox:
             raise Refuse("SECRET", f"wrong secret for job {m.job}")
         if m.workers != self.workers:
             raise Refuse("WORKERS", f"the job has {self.workers} workers", self.workers)
+        if self.auth and not m.auth:
+            raise Refuse("BAD_REQUEST", "the job has auth, this worker has not")
         number = self._number(m)
         session = self.sessions.get(number)
         if session is None or session.left:
@@ -222,7 +236,10 @@ class FakeBox:
             raise Refuse("WORKER_TAKEN", f"worker {number} is {session.host}")
         ends = [s.getsockname() for s in self.socks[1:]]
         w = proto.Welcome(session.token, m.nonce, 1, number, self.workers, self.incarnation, 5000,
-                          self.mtu, self.window, endpoints=ends)
+                          self.mtu, self.window, endpoints=ends,
+                          flags=proto.WELCOME_AUTH if self.auth else 0)
+        if self.auth:
+            session.keys = pbox_auth.session_keys(self.secret, w)
         w.proof = self._mac(proto.WELCOME_PREFIX, w.pack(), proto.WELCOME_PROOF_AT)
         self._answer(h, "WELCOME", w.pack(), peer, where, token=w.token, job=1, worker=number)
 
@@ -287,7 +304,7 @@ class FakeBox:
         """Lay the tensors of a table into chunks (R5.7 to R5.9)."""
         table = Table(next(iter(session.tables[number].values())), number)
         d = table.declare
-        mtu = min(self.mtu, self.worker_mtu)
+        mtu = min(self.mtu, self.worker_mtu) - (proto.TAG_LEN if self.auth else 0)
         table.init_elements = proto.init_elements(mtu)
         f = table.frag_elements = proto.frag_elements(mtu, d.push_format, d.pull_format)
         shared = {}  # group -> segments of the chunk that small tensors share

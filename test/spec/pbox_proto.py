@@ -158,6 +158,7 @@ def decode_frame(data, first=True):
     size = HEADER_LEN + header.length + (TAG_LEN if header.flags & AUTH else 0)
     if size > len(data):
         return "frame_truncated", header, b"", None
+    header.frame = bytes(data[:size])  # with its tag
     payload = bytes(data[HEADER_LEN:HEADER_LEN + header.length])
     if crc32c(data[:HEADER_LEN - 4], crc32c(payload)) != header.crc:
         return "frame_crc", header, payload, size

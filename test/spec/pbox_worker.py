@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 the PBox authors
-"""A complete, minimal PBox worker in Python, from doc/protocol.md alone: for tests of the box, not
-for speed. One thread, one socket, one frame a datagram; every call has a deadline.
+"""A minimal PBox worker in Python, from doc/protocol.md alone: all of it but section 10, for it ends
+when the box restarts. For tests of the box, not for speed. One thread, one socket, one frame a
+datagram; every call has a deadline.
 
 As a command it pushes seeded data and checks what comes back bit by bit; it prints one line of
 JSON and exits 0 if all was right, 1 if not."""
@@ -18,12 +19,14 @@ import socket
 import sys
 import time
 
+import pbox_auth
 import pbox_math
 import pbox_proto as proto
 from pbox_proto import Header, TYPE
 
 FIRST_RTO, MIN_RTO, MAX_RTO = 0.05, 0.02, 1.0
 PROBE = 0.2  # R6.9: at least 100 ms
+DOUBT = 0.5  # R11.6
 IP_MTU_DISCOVER, IP_PMTUDISC_DO = 10, 2  # Linux; not named in the socket module
 
 
@@ -71,6 +74,8 @@ class Worker:
         self.host = host or socket.gethostname()
         self.deadline = deadline
         self.token = self.job = self.worker = self.incarnation = 0
+        self.keys, self.job_key = None, None  # with auth: (worker's, box's)
+        self.doubt = None  # since when a SESSION error stands that has no tag
         self.request_id = random.randrange(1, 1 << 30)
         self.tables = {}
         self.srtt = None
@@ -95,7 +100,10 @@ class Worker:
         if again:
             header.flags |= proto.RETX
             self.counts["retransmitted"] += 1
-        raw = proto.encode_frame(header, payload)
+        if self.keys:
+            raw = pbox_auth.seal(header, payload, self.keys[0], self.job_key)
+        else:
+            raw = proto.encode_frame(header, payload)
         self.counts["sent"] += 1
         self.counts["bytes"] += len(raw)
         try:
@@ -119,7 +127,8 @@ class Worker:
                 self.counts["ignored"] += 1
                 continue
             for drop, header, payload in proto.decode_datagram(raw):
-                if drop or (self.token and header.token != self.token):
+                if drop or (self.token and header.token != self.token) or \
+                        (self.keys and not self._authentic(header, payload)):
                     self.counts["ignored"] += 1
                     continue
                 self.counts["received"] += 1
@@ -130,6 +139,24 @@ class Worker:
                     raise BoxError(header.aux, "the box does not know this session")
                 out.append((header, payload))
         return out
+
+    def _authentic(self, header, payload):
+        """R11.5; and R11.6 for an ERROR that anybody may have sent."""
+        if header.flags & proto.AUTH:
+            good = pbox_auth.good(header.frame, self.keys[1], self.job_key)
+            if good:
+                self.doubt = None
+            return good
+        if header.name != "ERROR" or payload or header.aux != proto.ERROR["SESSION"]:
+            return False
+        now = time.monotonic()
+        if self.doubt is None:
+            self.doubt = now
+        if now - self.doubt < DOUBT:
+            self._send(Header(type=TYPE["PING"], chunk=self.request_id + (1 << 31)), b"",
+                       self.control)
+            return False
+        return True
 
     def endpoints_known(self):
         return getattr(self, "endpoints", [])
@@ -168,18 +195,22 @@ class Worker:
         """HELLO, JOIN, WELCOME (section 4)."""
         join = proto.Join(nonce=int.from_bytes(os.urandom(8), "little"), worker=self.wanted,
                           workers=self.workers, mtu=self.mtu, window=self.window,
-                          lease_ms=self.lease_ms, job=self.job_name, host=self.host)
+                          lease_ms=self.lease_ms, job=self.job_name, host=self.host, auth=1)
         end = time.monotonic() + self.deadline
         while True:
             _, retry, _ = self.request("HELLO", proto.Hello().pack())
             join.cookie, join.proof = retry.cookie, bytes(proto.PROOF_LEN)
             join.proof = self._hmac(proto.JOIN_PREFIX, join.pack())
             try:
-                _, welcome, raw = self.request("JOIN", join.pack())
-                break
+                header, welcome, raw = self.request("JOIN", join.pack())
             except BoxError as e:
                 if e.code != proto.ERROR["COOKIE"] or time.monotonic() > end:
                     raise
+                continue
+            if self._keys(header, welcome):
+                break
+            if time.monotonic() > end:
+                raise Timeout("no WELCOME with a good tag")
         if welcome.nonce != join.nonce:
             raise BoxError(proto.ERROR["SECRET"], "WELCOME is not for this JOIN")
         covered = bytearray(proto.Welcome.proven(raw))
@@ -192,9 +223,20 @@ class Worker:
         self.incarnation = welcome.incarnation
         self.welcome = welcome
         self.endpoints = [tuple(e) for e in welcome.endpoints]
-        self.path_mtu = min(self.mtu, welcome.mtu)
+        self.path_mtu = min(self.mtu, welcome.mtu) - (proto.TAG_LEN if self.keys else 0)
         self.cwnd = [float(max(1, welcome.window))] * len(self.endpoints)
         return welcome
+
+    def _keys(self, header, welcome):
+        """The keys of a session with auth (R11.2); False where WELCOME's tag is not good (R11.7)."""
+        if not welcome.flags & proto.WELCOME_AUTH:
+            return True
+        keys = pbox_auth.session_keys(self.secret, welcome)
+        job = pbox_auth.job_key(self.secret, welcome.incarnation, welcome.job)
+        if not header.flags & proto.AUTH or not pbox_auth.good(header.frame, keys[1], job):
+            return False
+        self.keys, self.job_key = keys, job
+        return True
 
     def _hmac(self, prefix, payload):
         return hmac.new(self.secret, prefix + payload, hashlib.sha256).digest()
@@ -276,7 +318,7 @@ class Worker:
         except BoxError as e:
             if e.code != proto.ERROR["SESSION"]:
                 raise
-        self.token = 0
+        self.token, self.keys = 0, None
 
     # ---- data ------------------------------------------------------------------------------
 

@@ -215,6 +215,52 @@ def test_loss_with_optimiser_and_push():
              "adam"], loss=0.1, repeat=0.1)
 
 
+def test_auth():
+    box, _ = play(2, ["--elements", "4000", "--rounds", "2"], auth=True)
+    assert not any(box.drops.values()), box.drops
+    assert box.tables[0].frag_elements == (1500 - 106) // 64 * 64 // 4
+    play(2, ["--elements", "3000", "--rounds", "2", "--optimiser", "adam", "--split"], auth=True)
+    play(2, ["--elements", "3000", "--rounds", "2", "--deadline", "60"], auth=True, loss=0.1,
+         repeat=0.1, damage=0.05)
+
+
+def test_forgeries():
+    """Frames that are right but for their tags: neither end takes them."""
+    box = fake_box.FakeBox(workers=1, auth=True)
+    thread = threading.Thread(target=box.run)
+    thread.start()
+    try:
+        with pbox_worker.Worker(box.address, "job", "secret", 0, 1, deadline=0.3) as w:
+            w.join()
+            w.ping()
+            keys = w.keys
+            for wrong in (None, (bytes(16), keys[1])):
+                w.keys = wrong
+                dropped = box.drops["auth"]
+                try:
+                    w.ping()
+                    raise AssertionError("a PING without a good tag was answered")
+                except pbox_worker.Timeout:
+                    assert box.drops["auth"] > dropped
+            w.keys = keys
+            # somebody else says that the box stops, and that it does not know us
+            me = ("127.0.0.1", w.sock.getsockname()[1])
+            ids = {"token": w.token, "job": w.job, "worker": w.worker,
+                   "incarnation": w.incarnation}
+            for kind, aux, tag in (("LEFT", 1, b""), ("LEFT", 1, bytes(16)),
+                                   ("ERROR", proto.ERROR["SESSION"], b"")):
+                h = proto.Header(type=proto.TYPE[kind], aux=aux,
+                                 flags=proto.AUTH if tag else 0, **ids)
+                box.socks[0].sendto(proto.encode_frame(h, tag=tag), me)
+                ignored = w.counts["ignored"]
+                w.ping()
+                assert w.counts["ignored"] > ignored, kind
+            w.leave()
+    finally:
+        box.stop()
+        thread.join()
+
+
 def refused(box, **options):
     """The ERROR that a join with these options brings, by name."""
     given = {"job": "job", "secret": "secret", "worker": 0, "workers": 2, "deadline": 5.0}

@@ -14,6 +14,7 @@
 
 #include <jansson.h>
 #include <rte_eal.h>
+#include <rte_ethdev.h>
 
 #include "../dataplane/rig.h"
 
@@ -488,7 +489,116 @@ snapshots(void)
 	remove_dir(dir);
 }
 
+/* ---- what an operator changes ----------------------------------------------------------------- */
+
+static void
+settings(void)
+{
+	struct pbox_control_live live = {.stats_interval_ns = 60000000000,
+		.drain_ns = 1500000000,
+		.snapshot_final_ns = 1,
+		.lease_ms = 1000};
+
+	pbox_log_to(remember, NULL, PBOX_LOG_INFO);
+	start(2, NULL, NULL);
+	says("/pbox/log", "level", "info");
+	says("/pbox/log,debug", "level", "debug");
+	CU_ASSERT_EQUAL(pbox_log_level_get(), PBOX_LOG_DEBUG);
+	says("/pbox/set,log-level,warn", "level", "warn");
+	CU_ASSERT_EQUAL(pbox_log_level_get(), PBOX_LOG_WARN);
+	says("/pbox/log,loud", "error", "LEVEL is error, warn, info or debug");
+	says("/pbox/set,stats-interval,10s", "stats_interval", "10s");
+	says("/pbox/set,stats-interval,off", "stats_interval", "off");
+	says("/pbox/set,drain,500ms", "drain", "500ms");
+	says("/pbox/set,snapshot-interval,90s", "snapshot_interval", "90s");
+	/* what is refused changes nothing */
+	says("/pbox/set,drain,off", "error", "drain is a time as 10s or 500ms, at least 1 ms");
+	says("/pbox/set,drain,0s", "error", "drain is a time");
+	says("/pbox/set,drain,1h", "error", "drain is a time");
+	says("/pbox/set,drain,99999999999s", "error", "drain is a time");
+	says("/pbox/set,stats-interval,999ms", "error", "stats-interval is a time");
+	says("/pbox/set,max-jobs,3", "error", "NAME,VALUE: log-level, stats-interval");
+	says("/pbox/set", "drain", "500ms");
+	/* another configuration holds again */
+	live.job = &rig.job;
+	live.n_jobs = 1;
+	pbox_control_change(rig.control, &live);
+	says("/pbox/set", "drain", "1500ms");
+	says("/pbox/set", "stats_interval", "60s");
+	says("/pbox/set", "snapshot_interval", "off");
+	says("/pbox/capture", "error", "nothing can be captured");
+	stop();
+	pbox_log_to(NULL, NULL, PBOX_LOG_ERROR);
+}
+
+static void
+kick_and_drain(void)
+{
+	json_t *d;
+
+	start(2, NULL, NULL);
+	says("/pbox/kick,j", "error", "whom?");
+	says("/pbox/kick,j,0", "error", "no job of that name or number");
+	two_workers(false);
+	says("/pbox/kick,j,2", "error", "WORKER is a worker of the job, 0 to 1");
+	says("/pbox/kick,j,1", "error", "worker 1 of job 'j' has no session");
+	says("/pbox/drain,on", "draining", "on");
+	/* workers of a job that runs still come */
+	CU_ASSERT_FATAL(worker_join(&rig, &w[1], 1, 2));
+	says("/pbox/kick,j,1,made for it", "kicked", "1");
+	d = ask("/pbox/workers,j,1");
+	CU_ASSERT_STRING_EQUAL(string(json_object_get(d, "worker_1"), "state"), "left");
+	json_decref(d);
+	says("/pbox/drain,off", "draining", "off");
+	says("/pbox/drain,maybe", "error", "on, off, or stop");
+	says("/pbox/drain,stop", "draining", "stop");
+	says("/pbox/drain", "draining", "stop");
+	says("/pbox/drain,off", "draining", "off");
+	stop();
+}
+
+/* What the samples of a second say of a link that is down, and of who keeps a job waiting. */
+static void
+findings(void)
+{
+	time_t end = time(NULL) + DEADLINE_S;
+	bool link = false, slow = false;
+
+	start(2, NULL, NULL);
+	two_workers(true);
+	CU_ASSERT_FATAL(worker_declare(&w[0], 2000) && worker_declare(&w[1], 2000));
+	CU_ASSERT_FATAL(worker_map(&w[0]) && worker_map(&w[1]));
+	worker_push(&w[0], 0, 1);
+	CU_ASSERT_EQUAL(rte_eth_dev_set_link_down(rig.port[0].conf.id), 0);
+	while ((!link || !slow) && time(NULL) < end) {
+		json_t *d = ask("/pbox/health"), *f;
+		const char *key;
+
+		json_object_foreach(d, key, f)
+		{
+			if (strncmp(key, "finding_", 8) != 0)
+				continue;
+			link |= strcmp(string(f, "cause"), "link_down") == 0;
+			if (strcmp(string(f, "cause"), "slow_worker") != 0)
+				continue;
+			slow = true;
+			UNIT_EQ_U64(number(f, "worker"), 1);
+			CU_ASSERT_STRING_EQUAL(string(f, "job"), "j");
+			CU_ASSERT_PTR_NOT_NULL(
+				strstr(string(f, "text"), "job 'j' waits for worker 1 (unit)"));
+		}
+		json_decref(d);
+		usleep(20000);
+	}
+	CU_ASSERT_TRUE(link);
+	CU_ASSERT_TRUE(slow);
+	stop();
+}
+
 const struct unit_test unit_tests[] = {
+	{"settings", settings},
+	{"kick and drain", kick_and_drain},
+	{"findings", findings},
 	{"jobs", jobs},
 	{"any parameters", any_parameters},
 	{"why", why},

@@ -31,7 +31,9 @@ SUITES = {
     "sanitize": "unit tests with address and undefined-behaviour sanitizers",
     "torch": "optimisers and conversions against PyTorch",
     "func": "real processes in network namespaces",
+    "image": "the appliance's image, built and booted in QEMU (minutes; only when it is named)",
 }
+NAMED = ["image"]  # not by default
 QUICK = ["lint", "unit", "golden", "sim", "chaos"]
 
 
@@ -178,6 +180,11 @@ def run_suite(suite, result, logs, only, directory="build", patience=1, left_out
                     120)
         run_program(result, logs, "python worker of the specification",
                     ["/usr/bin/python3", "test/spec/test_spec.py"], 300)
+    elif suite == "image":
+        image = os.path.join(TOP, directory, "image")
+        run_program(result, logs, "image build", [os.path.join(TOP, "usertools", "pbox-mkimage"), image], 1800)
+        for path in scripts("image"):
+            run_program(result, logs, "image " + os.path.basename(path), [path], 1800, {**env, "PBOX_IMAGE": image})
     elif suite == "func":
         for path in scripts("func"):
             name = os.path.basename(path)
@@ -196,7 +203,7 @@ def main():
     p = argparse.ArgumentParser(
         prog="test/run", description="Install what is missing, build, run test suites.",
         epilog="suites: " + "; ".join(f"{k} ({v})" for k, v in SUITES.items()))
-    p.add_argument("suite", nargs="*", help="default: all")
+    p.add_argument("suite", nargs="*", help="default: all but " + " ".join(NAMED))
     p.add_argument("--list", action="store_true", help="list the suites and stop")
     p.add_argument("--quick", action="store_true", help="only " + " ".join(QUICK))
     p.add_argument("--only", action="append", default=[],
@@ -209,7 +216,7 @@ def main():
     for s in args.suite:
         if s not in SUITES:
             p.error(f"no suite '{s}'; there are: {' '.join(SUITES)}")
-    suites = args.suite or (QUICK if args.quick else list(SUITES))
+    suites = args.suite or (QUICK if args.quick else [s for s in SUITES if s not in NAMED])
     logs = os.path.join(TOP, "build", "test-logs")
     begin = time.monotonic()
     print("building", flush=True)

@@ -311,7 +311,10 @@ static const struct pbox_conf_option options[] = {
 		.type = PBOX_CONF_BOOL,
 		AT(no_check),
 		.flags = BASIC,
-		.brief = "do not compare results with the reference sum"},
+		.brief = "do not compare results with the reference sum",
+		.more = "Their payloads are not even read, but for the tags of a job with auth: "
+			"the "
+			"tester is at its fastest."},
 	{.name = "hosts",
 		.type = PBOX_CONF_BOOL,
 		AT(hosts),

@@ -43,12 +43,22 @@ COLUMNS = {
             ("kernel_share", "of the bare kernel"), ("outside_cycles", "cycles a fragment outside"),
             ("answer_cycles", "cycles an answer")],
 }
+COLUMNS["rate"] = [("fragment", "fragment"), ("workers", "workers"), ("checking_kfragments_per_s", "checking, kfragments/s"),
+                   ("not_checking_kfragments_per_s", "not checking"), ("box_kfragments_per_s", "box"),
+                   ("ratio_checking", "checking by box"), ("ratio", "not checking by box")]
+COLUMNS["search"] = [("search", "search"), ("rate_kfragments_per_s", "kfragments/s"), ("trials", "trials"), ("apart", "apart")]
+COLUMNS["watch"] = [("watched", "watched"), ("windows", "windows"), ("ticks_per_packet", "ticks a packet"),
+                    ("kpackets_per_s", "kpackets/s"), ("asked_per_s", "asked a second"), ("ratio", "ratio")]
+# tables that share a benchmark
+SOURCE = {"start": "server", "load": "server", "rate": "tester", "search": "tester"}
 KERNELS_SHOWN = ("sum", "checked sum", "one by one", "read only", "memcpy")
 
 
 def cell(value):
     if value is None:
         return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, float):
         if abs(value) >= 1000:
             return f"{value:,.0f}"
@@ -71,11 +81,11 @@ def section(name, everything):
     if name == "machine":
         lines = environment.people(everything["environment"]).split("\n")
         return "\n".join(f"- {x}" for x in lines) + f"\n- medians of {everything['runs']} runs"
-    source = "server" if name in ("start", "load") else name
+    source = SOURCE.get(name, name)
     rows = benchmarks.get(source, {}).get("results", [])
     if source == "kernels":  # the JSON has all of them
         rows = [r for r in rows if r["what"] in KERNELS_SHOWN and r["workers"] == 8 and r["kernels"] == rows[0]["kernels"]]
-    if source == "server":
+    if name in SOURCE:
         rows = [r for r in rows if r["table"] == name]
     return table(name, rows) if rows else None
 

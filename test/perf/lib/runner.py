@@ -20,7 +20,7 @@ import environment
 
 TOP = environment.TOP
 PERF = os.path.join(TOP, "test", "perf")
-ORDER = ["kernels", "box", "wire", "shaped", "latency", "compare", "server"]
+ORDER = ["kernels", "box", "wire", "shaped", "latency", "compare", "server", "tester", "watch"]
 # seconds: more than ten times what each takes on two cores
 DEADLINE = {"wire": 4 * 3600, "shaped": 3600}
 DEADLINE_OTHER, DEADLINE_QUICK = 1800, 300

@@ -231,8 +231,12 @@ sim_shrink(struct sim_case *c, uint64_t effort, struct sim_outcome *out)
 		c->listed = true;
 		keep_list(&c->faults, &z.best.made);
 	}
-	while (faults(&z) | parameters(&z))
-		;
+	bool again = true;
+
+	while (again) {
+		again = faults(&z);
+		again = parameters(&z) || again;
+	}
 	sim_isolated(c, out);
 	return true;
 }

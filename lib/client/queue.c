@@ -172,6 +172,7 @@ queue_pop(struct pbox_client *c, struct ep *ep, bool *urgent)
 {
 	unsigned first = 256, oldest = 256;
 	uint32_t pending = c->next_order; /* oldest operation whose fragments are not all here */
+	bool older; /* than all that is ready, and not here: that operation, or a table to tell of */
 
 	for (unsigned w = 0; w < 4; w++)
 		for (uint64_t map = ep->ready_map[w]; map != 0; map &= map - 1) {
@@ -188,11 +189,11 @@ queue_pop(struct pbox_client *c, struct ep *ep, bool *urgent)
 	for (const struct tensor *x = c->activating; x != NULL; x = x->active_next)
 		if ((int32_t)(x->head->op->order - pending) < 0)
 			pending = x->head->op->order;
-	*urgent = rejoin_restoring(c) || (int32_t)(ep->ready_order[oldest] - pending) > 0 ||
-		  ep->ready_order[first] != ep->ready_order[oldest];
+	older = rejoin_restoring(c) || (int32_t)(ep->ready_order[oldest] - pending) > 0;
+	*urgent = older || ep->ready_order[first] != ep->ready_order[oldest];
 	if (!*urgent || ep->urgent < ep->win.max / 2)
 		return take(ep, first);
-	if (rejoin_restoring(c) || (int32_t)(ep->ready_order[oldest] - pending) > 0)
+	if (older)
 		return NULL;
 	*urgent = false;
 	return take(ep, oldest);

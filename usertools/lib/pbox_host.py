@@ -97,6 +97,10 @@ class Eal:
             else:
                 getattr(self, names[name]).append(value)
 
+    def device_of(self, port):
+        """What a [port ...] section names; a number is an index of the devices that are allowed."""
+        return self.allow[int(port)] if port.isdigit() and int(port) < len(self.allow) else port
+
     def iface_of(self, vdev):
         """(there is such a --vdev, its kernel interface or None)"""
         for text in self.vdev:

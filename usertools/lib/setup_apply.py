@@ -87,16 +87,18 @@ class Changer:
             self.put(f"{base}/driver/unbind", pci)
         self.put("sys/bus/pci/drivers_probe", pci)
 
+    def wait_for(self, pci, driver, mend):
+        end = time.monotonic() + BIND_SECONDS
+        while self.machine.driver(pci) != driver:
+            if time.monotonic() > end:
+                raise ApplyError(f"port {pci}", f"has the driver {self.machine.driver(pci) or 'none'} and not {driver}", mend)
+            time.sleep(0.02)
+
     def take(self, pci, driver):
-        m, was = self.machine, self.machine.driver(pci)
+        was = self.machine.driver(pci)
         self.note("driver", pci, was)
         self.bind(pci, driver)
-        end = time.monotonic() + BIND_SECONDS
-        while m.driver(pci) != driver:
-            if time.monotonic() > end:
-                raise ApplyError(f"port {pci}", f"has the driver {m.driver(pci) or 'none'} and not {driver}",
-                                 "dmesg | tail tells why; all devices of its IOMMU group must be free")
-            time.sleep(0.02)
+        self.wait_for(pci, driver, "dmesg | tail tells why; all devices of its IOMMU group must be free")
         self.say(f"port {pci}: {was or 'no driver'} -> {driver}")
 
     # ---- memory, interfaces ----
@@ -163,11 +165,8 @@ class Changer:
             self.say(f"port {what}: is not there any more")
             return
         self.bind(what, None)
-        end = time.monotonic() + BIND_SECONDS
-        while was and m.driver(what) != was:
-            if time.monotonic() > end:
-                raise ApplyError(f"port {what}", f"has the driver {m.driver(what) or 'none'} and not {was}", f"modprobe {was}")
-            time.sleep(0.02)
+        if was:
+            self.wait_for(what, was, f"modprobe {was}")
         self.say(f"port {what}: {was or 'no driver'}")
 
     def undo_boot_file(self):

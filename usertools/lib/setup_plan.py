@@ -57,9 +57,7 @@ class Plan:
     def _port(self, name, keys):
         m, port = self.machine, {"name": name, "pci": None, "interfaces": [], "driver": None, "node": None, "action": "keep",
                                  "mtu": keys.get("mtu", "auto"), "queues": keys.get("queues", "auto")}
-        real = name
-        if name.isdigit() and self.eal.allow:
-            real = self.eal.allow[int(name)] if int(name) < len(self.eal.allow) else name
+        real = self.eal.device_of(name)
         if re.fullmatch(PCI, real):
             self._pci_port(port, full_pci(real))
             return port

@@ -19,11 +19,7 @@
 #include <pbox_client_transport.h>
 #include <pbox_wire.h>
 
-#define REQUIRE(cond)            \
-	do {                     \
-		if (!(cond))     \
-			abort(); \
-	} while (0)
+#include "../require.h"
 
 #define WORLD_MTU       1500
 #define WORLD_ENDPOINTS 4

@@ -11,13 +11,9 @@
 
 #include <pbox_fault.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "../require.h"
 
-#define REQUIRE(cond)            \
-	do {                     \
-		if (!(cond))     \
-			abort(); \
-	} while (0)
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct pbox_fault_conf conf[PBOX_FAULT_DIRS];
 static struct pbox_fault_conf *const side[PBOX_FAULT_DIRS] = {

@@ -12,13 +12,9 @@
 
 #include <pbox_wire.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "../require.h"
 
-#define REQUIRE(cond)            \
-	do {                     \
-		if (!(cond))     \
-			abort(); \
-	} while (0)
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /** Decode @p buf and encode it to @p out; the length, or -1 if it is malformed. */
 typedef long (*again)(const uint8_t *buf, size_t len, uint8_t *out, size_t cap);

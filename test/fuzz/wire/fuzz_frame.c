@@ -11,15 +11,10 @@
 
 #include <pbox_wire.h>
 
+#include "../require.h"
 #include "../reseal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define REQUIRE(cond)            \
-	do {                     \
-		if (!(cond))     \
-			abort(); \
-	} while (0)
 
 /** What was accepted is what an encoder writes, byte for byte. A tag is the caller's. */
 static void

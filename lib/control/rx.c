@@ -4,6 +4,8 @@
 
 #include <rte_mbuf.h>
 
+#include <pbox_wire_at.h>
+
 #include "control_priv.h"
 
 #define BURST 32
@@ -55,7 +57,7 @@ take_datagram(struct pbox_control *c, const struct rte_mbuf *m)
 			left >= PBOX_HDR_LEN + PBOX_HELLO_LEN) {
 			f.hdr.length = (uint16_t)(left - PBOX_HDR_LEN);
 			f.payload = at + PBOX_HDR_LEN;
-			pbox_registrar_version(c->registrar, &f, at[1]);
+			pbox_registrar_version(c->registrar, &f, at[PBOX_AT_VERSION]);
 		}
 		if (size == 0)
 			break;

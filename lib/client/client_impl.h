@@ -545,7 +545,10 @@ void transfer_fail(
 	struct pbox_client *c, struct table *t, struct frag *f, int code, const char *text);
 
 /* recover.c: lost frames */
+/** The last in the list of what is under way, with a new timer. */
 void recover_armed(struct ep *ep, struct flight *fl, uint64_t now);
+/** Out of that list; its own links stay. */
+void recover_unlist(struct ep *ep, struct flight *fl);
 void recover_answer(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint64_t now);
 void recover_result(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint64_t now);
 void recover_wait(

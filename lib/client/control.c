@@ -107,19 +107,27 @@ request_start(struct pbox_client *c, struct cmd *cmd)
 		request_send(c, r, false);
 }
 
-void
-request_begin(struct pbox_client *c, struct request *r, uint8_t type, const void *payload,
+static void
+request_fill(struct pbox_client *c, struct request *r, uint8_t type, const void *payload,
 	size_t length, void *answer, size_t cap)
 {
 	*r = (struct request){
+		.cmd = {.run = request_start, .hold = true},
 		.payload = payload,
 		.length = (uint16_t)length,
 		.answer = answer,
 		.answer_cap = cap,
 		.type = type,
 		.id = atomic_fetch_add(&c->next_id, 1),
-		.own = true,
 	};
+}
+
+void
+request_begin(struct pbox_client *c, struct request *r, uint8_t type, const void *payload,
+	size_t length, void *answer, size_t cap)
+{
+	request_fill(c, r, type, payload, length, answer, cap);
+	r->own = true;
 	request_start(c, &r->cmd);
 }
 
@@ -198,21 +206,6 @@ control_frame(struct pbox_client *c, const struct rx_frame *f)
 }
 
 /* ---- any thread -------------------------------------------------------------------------- */
-
-static void
-request_fill(struct pbox_client *c, struct request *r, uint8_t type, const void *payload,
-	size_t length, void *answer, size_t cap)
-{
-	*r = (struct request){
-		.cmd = {.run = request_start, .hold = true},
-		.payload = payload,
-		.length = (uint16_t)length,
-		.answer = answer,
-		.answer_cap = cap,
-		.type = type,
-		.id = atomic_fetch_add(&c->next_id, 1),
-	};
-}
 
 void
 request_issue(struct pbox_client *c, struct request *r, uint32_t generation, uint8_t type,

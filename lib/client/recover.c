@@ -110,18 +110,23 @@ arm(struct ep *ep, struct flight *fl, uint64_t now)
 }
 
 void
+recover_unlist(struct ep *ep, struct flight *fl)
+{
+	if (fl->prev != NULL)
+		fl->prev->next = fl->next;
+	else
+		ep->first = fl->next;
+	if (fl->next != NULL)
+		fl->next->prev = fl->prev;
+	else
+		ep->last = fl->prev;
+}
+
+void
 recover_armed(struct ep *ep, struct flight *fl, uint64_t now)
 {
-	if (fl->prev != NULL || fl->next != NULL || ep->first == fl) { /* in the list */
-		if (fl->prev != NULL)
-			fl->prev->next = fl->next;
-		else
-			ep->first = fl->next;
-		if (fl->next != NULL)
-			fl->next->prev = fl->prev;
-		else
-			ep->last = fl->prev;
-	}
+	if (fl->prev != NULL || fl->next != NULL || ep->first == fl) /* in the list */
+		recover_unlist(ep, fl);
 	fl->next = NULL;
 	fl->prev = ep->last;
 	if (ep->last != NULL)

@@ -239,14 +239,7 @@ transfer_land(struct ep *ep, struct flight *fl)
 {
 	struct frag *f = fl->frag;
 
-	if (fl->prev != NULL)
-		fl->prev->next = fl->next;
-	else
-		ep->first = fl->next;
-	if (fl->next != NULL)
-		fl->next->prev = fl->prev;
-	else
-		ep->last = fl->prev;
+	recover_unlist(ep, fl);
 	ep->held -= fl->state == FLIGHT_HELD;
 	ep->urgent -= fl->urgent;
 	fl->state = FLIGHT_FREE;

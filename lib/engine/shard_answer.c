@@ -4,20 +4,31 @@
 
 #include "shard_impl.h"
 
+static inline uint64_t
+token(const struct pbox_shard_job *j, unsigned worker)
+{
+	return atomic_load_explicit(&j->job->token[worker], memory_order_relaxed);
+}
+
+/* Congestion that the worker has not been told of yet: once. */
+static inline uint16_t
+echo_congestion(struct shard_member *m)
+{
+	if (!m->ce)
+		return 0;
+	m->ce = false;
+	return PBOX_F_ECE;
+}
+
 static void
 address(struct pbox_shard *s, struct pbox_shard_job *j, unsigned worker, struct pbox_send *out)
 {
-	struct shard_member *m = &j->member[worker];
-
-	out->hdr.token = atomic_load_explicit(&j->job->token[worker], memory_order_relaxed);
+	out->hdr.token = token(j, worker);
 	out->hdr.job = j->job->id;
 	out->hdr.worker = (uint16_t)worker;
 	out->hdr.incarnation = s->conf.incarnation;
 	out->hdr.map_epoch = PBOX_MAP_EPOCH;
-	if (m->ce) {
-		out->hdr.flags |= PBOX_F_ECE;
-		m->ce = false;
-	}
+	out->hdr.flags |= echo_congestion(&j->member[worker]);
 	if (__builtin_expect(j->tagged != 0, 0))
 		engine_auth_seal(j->job, worker, &s->tag, out);
 }
@@ -64,18 +75,12 @@ result(const struct pbox_shard *s, const struct target *g)
 static inline struct pbox_send_to
 receiver(struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts, uint32_t held)
 {
-	struct shard_member *m = &g->j->member[worker];
-	bool ce = m->ce;
-
-	if (ce)
-		m->ce = false;
 	return (struct pbox_send_to){
-		.hdr = {.token = atomic_load_explicit(
-				&g->j->job->token[worker], memory_order_relaxed),
+		.hdr = {.token = token(g->j, worker),
 			.ts = ts,
 			.held = held,
 			.worker = (uint16_t)worker,
-			.flags = ce ? PBOX_F_LAST | PBOX_F_ECE : PBOX_F_LAST},
+			.flags = PBOX_F_LAST | echo_congestion(&g->j->member[worker])},
 		.peer = &peer_of(s, g, worker)->at,
 	};
 }

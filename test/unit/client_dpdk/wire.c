@@ -7,34 +7,18 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <rte_eal.h>
 #include <rte_eth_ring.h>
 
+#include "eal.h"
 #include "unit.h"
 #include "wire.h"
-
-/* EAL leaves its folder, which is empty without a shared configuration. */
-static void
-remove_runtime_dir(void)
-{
-	rmdir(rte_eal_get_runtime_dir());
-}
 
 void
 wire_eal(void)
 {
-	static char prefix[64];
-	char *argv[] = {"unit_client_dpdk", "--no-huge", "--no-pci", "-m", "256", "--no-telemetry",
-		"--no-shconf", "--lcores", "0@0", "--log-level", "error", "--file-prefix", prefix,
-		NULL};
-	static bool started;
+	static const char *const args[] = {"-m", "256", "--no-telemetry", "--lcores", "0@0", NULL};
 
-	if (started)
-		return;
-	started = true;
-	snprintf(prefix, sizeof(prefix), "unit_cd%d", getpid());
-	CU_ASSERT_FATAL(rte_eal_init(sizeof(argv) / sizeof(*argv) - 1, argv) >= 0);
-	atexit(remove_runtime_dir);
+	unit_eal(args);
 }
 
 struct wire *

@@ -6,12 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <rte_eal.h>
 #include <rte_eth_ring.h>
 #include <rte_launch.h>
 #include <rte_lcore.h>
 #include <rte_malloc.h>
 
+#include "eal.h"
 #include "rig.h"
 
 #define MEMORY    ((size_t)16 << 20)
@@ -20,29 +20,14 @@
 
 bool rig_telemetry;
 
-/* EAL leaves its folder, which is empty without a shared configuration. */
-static void
-remove_runtime_dir(void)
-{
-	rmdir(rte_eal_get_runtime_dir());
-}
-
 static void
 start_eal(void)
 {
-	static char prefix[64];
 	/* more lcores than CPUs: they share the first */
-	char *argv[] = {"unit_dataplane", "--no-huge", "--no-pci", "-m", "256",
-		rig_telemetry ? "--telemetry" : "--no-telemetry", "--no-shconf", "--lcores",
-		"0@0,1@0,2@0", "--log-level", "error", "--file-prefix", prefix, NULL};
-	static bool started;
+	const char *const args[] = {"-m", "256", rig_telemetry ? "--telemetry" : "--no-telemetry",
+		"--lcores", "0@0,1@0,2@0", NULL};
 
-	if (started)
-		return;
-	started = true;
-	snprintf(prefix, sizeof(prefix), "unit_dp%d", getpid());
-	CU_ASSERT_FATAL(rte_eal_init(sizeof(argv) / sizeof(*argv) - 1, argv) >= 0);
-	atexit(remove_runtime_dir);
+	unit_eal(args);
 }
 
 /* The device: rings [first, first + n) that the test holds the other ends of. */

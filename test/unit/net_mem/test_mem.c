@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <rte_bus_vdev.h>
-#include <rte_eal.h>
 #include <rte_ethdev.h>
 #include <rte_launch.h>
 #include <rte_lcore.h>
@@ -18,6 +17,7 @@
 
 #include <pbox_mem_peer.h>
 
+#include "eal.h"
 #include "unit.h"
 
 const char unit_suite[] = "net_mem";
@@ -33,24 +33,14 @@ static struct rte_mempool *pool;
 static uint16_t port;
 
 static void
-remove_runtime_dir(void)
-{
-	rmdir(rte_eal_get_runtime_dir());
-}
-
-static void
 start_eal(void)
 {
-	static char prefix[64];
-	char *argv[] = {"unit_net_mem", "--no-huge", "--no-pci", "-m", "128", "--no-telemetry",
-		"--no-shconf", "--lcores", "0@0,1@0-1", "--log-level", "error", "--file-prefix",
-		prefix, NULL};
+	static const char *const args[] = {
+		"-m", "128", "--no-telemetry", "--lcores", "0@0,1@0-1", NULL};
 
 	if (pool != NULL)
 		return;
-	snprintf(prefix, sizeof(prefix), "unit_mem%d", (int)getpid());
-	CU_ASSERT_FATAL(rte_eal_init(RTE_DIM(argv) - 1, argv) >= 0);
-	atexit(remove_runtime_dir);
+	unit_eal(args);
 	pool = rte_pktmbuf_pool_create("mem", POOL, 0, 0, RTE_MBUF_DEFAULT_BUF_SIZE, SOCKET_ID_ANY);
 	CU_ASSERT_PTR_NOT_NULL_FATAL(pool);
 }

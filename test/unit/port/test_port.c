@@ -6,12 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <rte_eal.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 
 #include <pbox_port.h>
 
+#include "eal.h"
 #include "unit.h"
 
 const char unit_suite[] = "port";
@@ -160,29 +160,14 @@ budget(void)
 	CU_ASSERT_STRING_EQUAL(pbox_budget_size((size_t)3 << 40, text, sizeof(text)), "3.0 TiB");
 }
 
-/* EAL leaves its folder, which is empty without a shared configuration. */
-static void
-remove_runtime_dir(void)
-{
-	rmdir(rte_eal_get_runtime_dir());
-}
-
 static void
 start_eal(void)
 {
-	static char prefix[64];
-	char *argv[] = {"unit_port", "--no-huge", "--no-pci", "-m", "128", "--no-telemetry",
-		"--no-shconf", "--lcores", "0@0", "--log-level", "error", "--vdev", "net_null0",
-		"--vdev", "net_null1", "--vdev", "net_null2", "--vdev", "net_null3",
-		"--file-prefix", prefix, NULL};
-	static bool started;
+	static const char *const args[] = {"-m", "128", "--no-telemetry", "--lcores", "0@0",
+		"--vdev", "net_null0", "--vdev", "net_null1", "--vdev", "net_null2", "--vdev",
+		"net_null3", NULL};
 
-	if (started)
-		return;
-	started = true;
-	snprintf(prefix, sizeof(prefix), "unit_port%d", getpid());
-	CU_ASSERT_FATAL(rte_eal_init(sizeof(argv) / sizeof(*argv) - 1, argv) >= 0);
-	atexit(remove_runtime_dir);
+	unit_eal(args);
 }
 
 static void

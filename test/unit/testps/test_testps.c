@@ -7,38 +7,22 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <rte_eal.h>
 #include <sodium.h>
 
 #include <pbox_reduce.h>
 
+#include "eal.h"
 #include "testps.h"
 #include "unit.h"
 
 static struct pbox_error err;
 
-/* EAL leaves its folder, which is empty without a shared configuration. */
-static void
-remove_runtime_dir(void)
-{
-	rmdir(rte_eal_get_runtime_dir());
-}
-
 static void
 start_eal(void)
 {
-	static char prefix[64];
-	char *argv[] = {"unit_testps", "--no-huge", "--no-pci", "-m", "64", "--no-telemetry",
-		"--no-shconf", "--lcores", "0@0", "--log-level", "error", "--file-prefix", prefix,
-		NULL};
-	static bool started;
+	static const char *const args[] = {"-m", "64", "--no-telemetry", "--lcores", "0@0", NULL};
 
-	if (started)
-		return;
-	started = true;
-	snprintf(prefix, sizeof(prefix), "unit_tp%d", getpid());
-	CU_ASSERT_FATAL(rte_eal_init(sizeof(argv) / sizeof(*argv) - 1, argv) >= 0);
-	atexit(remove_runtime_dir);
+	unit_eal(args);
 	CU_ASSERT_FATAL(sodium_init() >= 0);
 }
 

@@ -189,6 +189,7 @@ box_open(struct testps *t, struct loopback *b, struct pbox_error *err)
 		.prefix_len = t->opt.address.len,
 		.mtu = t->port[0].mtu,
 		.queues = 1,
+		.tx_desc = RING, /* what is not read yet: there are buffers for it */
 		.steer = PBOX_PORT_STEER_RING,
 		.hold = HOLD,
 		.control_port = t->box_port,

@@ -11,6 +11,7 @@
  */
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +24,8 @@
 #define GATE_US   20
 #define FIRST_ALL 1024  /* frames of a lane under way at first */
 #define SAVED_US  20000 /* of the rate, while nothing can be sent */
+#define SAVED     8     /* contributions of each worker, at least */
+#define PAUSE_US  1000  /* no turn takes so long */
 
 /* ---- what may be sent ------------------------------------------------------------------------- */
 
@@ -58,6 +61,7 @@ rounds_ready(struct lane *l, unsigned s)
 	if (l->queued[s])
 		return;
 	l->queued[s] = 1;
+	l->need = 0;
 	l->ready[l->ready_tail++ & l->ready_mask] = s;
 }
 
@@ -179,19 +183,52 @@ send_next(struct lane *l, unsigned s)
 	return true;
 }
 
+/* A rate begins to count. */
+static void
+pace_begin(struct lane *l)
+{
+	unsigned endpoints = l->t->plan.endpoints;
+
+	for (unsigned s = 0; s < l->streams; s++) {
+		uint64_t *from = &l->pace_from[s % endpoints];
+
+		if (s < endpoints || l->next[s] < *from)
+			*from = l->next[s];
+	}
+	l->share = 0;
+	l->shared = 0;
+	l->need = 0;
+	l->tokens_us = l->now;
+}
+
+/* At a given rate all workers send the same fragments at the same time: none may run ahead, or what is measured is
+ * how long the others take. */
+static double
+share_of_next(const struct lane *l, unsigned s)
+{
+	const struct plan *p = &l->t->plan;
+	unsigned e = s % p->endpoints;
+
+	return (double)(l->next[s] - l->pace_from[e] + 1) * p->n / fragments_at(p, e);
+}
+
 static void
 refill(struct lane *l)
 {
 	uint64_t rate = atomic_load_explicit(&l->t->rate, memory_order_relaxed);
-	double each = (double)rate / l->t->lanes / US_SECOND, most = each * SAVED_US;
+	double each = (double)rate / l->t->workers / US_SECOND, most = each * SAVED_US, sent;
 
 	if (rate == 0) {
 		l->tokens = 1e9;
+		l->share = INFINITY;
 		return;
 	}
-	l->tokens += each * (double)(l->now - l->tokens_us);
-	if (l->tokens > (most > 64 ? most : 64))
-		l->tokens = most > 64 ? most : 64;
+	if (isinf(l->share))
+		pace_begin(l);
+	sent = (double)l->shared / l->workers;
+	l->share += each * (double)(l->now - l->tokens_us);
+	l->share = fmin(l->share, sent + fmax(most, SAVED));
+	l->tokens = (l->share - sent) * l->workers;
 	l->tokens_us = l->now;
 }
 
@@ -211,12 +248,16 @@ send_ready(struct lane *l)
 {
 	unsigned budget = l->t->opt.burst;
 	uint32_t waiting = l->ready_tail - l->ready_head;
+	double need = INFINITY;
 
+	if (l->share < l->need)
+		return;
 	/* each stream once in a turn, so that one that is stopped by something else does not spin */
-	while (waiting-- > 0 && budget > 0 && l->tokens >= 1 && room(l)) {
+	for (; waiting > 0 && budget > 0 && l->tokens >= 1 && room(l); waiting--) {
 		unsigned s = l->ready[l->ready_head++ & l->ready_mask], n = 0;
 
-		while (n < TURN && budget > 0 && l->tokens >= 1 && rounds_may_send(l, s)) {
+		while (n < TURN && budget > 0 && l->tokens >= 1 && rounds_may_send(l, s) &&
+			share_of_next(l, s) <= l->share) {
 			if (!send_next(l, s)) {
 				budget = 0;
 				break;
@@ -224,11 +265,15 @@ send_ready(struct lane *l)
 			n++;
 			budget--;
 			l->tokens -= 1;
+			l->shared++;
 		}
 		l->queued[s] = 0;
-		if (rounds_may_send(l, s))
+		if (rounds_may_send(l, s)) {
+			need = fmin(need, share_of_next(l, s));
 			rounds_ready(l, s);
+		}
 	}
+	l->need = waiting == 0 ? need : 0;
 }
 
 /* ---- a run ---------------------------------------------------------------------------------------- */
@@ -280,7 +325,8 @@ rounds_begin(struct lane *l)
 	if (atomic_load(&l->again))
 		ask_again(l);
 	l->tokens = 0;
-	l->tokens_us = l->now;
+	pace_begin(l);
+	l->turn_us = l->now;
 	l->cap = NO_LIMIT;
 	atomic_store(&l->idle, false);
 	for (unsigned k = 0; k < l->workers; k++)
@@ -294,6 +340,9 @@ rounds_turn(struct lane *l)
 {
 	bool frozen = atomic_load_explicit(&l->frozen, memory_order_relaxed);
 
+	if (__builtin_expect(l->now - l->turn_us >= PAUSE_US, 0))
+		count(l, LS_STOOD_STILL, l->now - l->turn_us);
+	l->turn_us = l->now;
 	/* main looks for the round to stop behind: until it has told, none begins here */
 	if (frozen != atomic_load_explicit(&l->acknowledged, memory_order_relaxed)) {
 		l->cap = frozen ? atomic_load(&l->round) : NO_LIMIT;

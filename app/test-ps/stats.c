@@ -41,6 +41,8 @@ const struct pbox_stat_def lane_stat_defs[LS_STATS] = {
 	COUNTER(NO_MBUF, "no_mbuf", "packets", "packets that no buffer was there for"),
 	COUNTER(TURNS, "turns", "turns", "turns of the loop"),
 	COUNTER(TURNS_BUSY, "turns_busy", "turns", "turns that had something to do"),
+	COUNTER(STOOD_STILL, "stood_still", "us",
+		"pauses of 1 ms and longer while rounds ran: others had the CPU"),
 };
 
 void

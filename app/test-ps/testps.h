@@ -199,6 +199,7 @@ enum lane_stat {
 	LS_NO_MBUF,
 	LS_TURNS,
 	LS_TURNS_BUSY,
+	LS_STOOD_STILL, /**< us */
 	LS_STATS
 };
 extern const struct pbox_stat_def lane_stat_defs[LS_STATS];
@@ -305,8 +306,13 @@ struct lane {
 	struct path path[PBOX_MAX_ENDPOINTS];
 	struct mirror mirror;
 	double tokens;
+	double share; /**< of the rate: what each worker may have sent since pace_from; INFINITY */
+	double need;  /**< share at which the next stream may send; 0: look */
+	uint64_t shared;                        /**< what all have sent since then */
+	uint64_t pace_from[PBOX_MAX_ENDPOINTS]; /**< positions of streams */
 	uint64_t tokens_us, scan_us, gate_us;
-	uint32_t cap; /**< last round to be begun by this lane */
+	uint64_t turn_us; /**< the latest turn of a run */
+	uint32_t cap;     /**< last round to be begun by this lane */
 } __rte_cache_aligned;
 
 /** One address that frames go to, from one port. */

@@ -185,14 +185,16 @@ static const struct pbox_conf_option options[] = {
 		.flags = BASIC,
 		.brief = "find the highest rate: ndr or pdr",
 		.more = "The highest offered rate of which 99 % is delivered while nothing (ndr), "
-			"or at most 0.5 % (pdr), is sent again. Then latency at 10, 50 and 90 % of "
-			"it, a sweep of losses, and the recovery after an overload."},
+			"or at most 0.5 % (pdr), is sent again: up to 40 trials outvote each "
+			"other; those that fail while others had the CPUs do not count. Then "
+			"latency at 10, 50 and 90 % of it, a sweep of losses, and the recovery "
+			"after an overload."},
 	{.name = "trial",
 		.type = PBOX_CONF_DURATION,
 		AT(trial_ns),
 		.min = SEC / 20,
 		.max = 3600 * SEC,
-		.def = "2s",
+		.def = "1s",
 		.flags = CLI,
 		.brief = "length of one trial of a search"},
 	{.name = "sweep-workers",

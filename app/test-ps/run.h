@@ -8,6 +8,7 @@
 /** @file What the program does once it has its ports. Main thread. */
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 struct testps;
@@ -33,6 +34,11 @@ int run_stop(struct testps *t, struct pbox_error *err);
 int run_trial(
 	struct testps *t, uint64_t warm_us, uint64_t us, struct figures *f, struct pbox_error *err);
 void run_summary(const struct figures *f, FILE *to);
+
+/* stolen.c */
+/** Time that all lcores together could have run and did not, as others had their CPUs, since the start: the kernel
+ * keeps it. 0: it is not known. */
+uint64_t run_stolen_us(void);
 
 /* search.c */
 /** What --search and --sweep-workers say. 0 or -errno. */

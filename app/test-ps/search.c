@@ -5,9 +5,8 @@
 /*
  * The highest rate that a box carries, as RFC 2544 and CSIT look for it: contributions are offered at
  * a rate; a trial is good if 99 % of them were answered in its time and no more than the limit
- * went again. The first trial offers as much as the windows let through; what was reached is the
- * upper bound, and halving the interval leads to the rate. A trial that fails is tried once more: on
- * a shared machine others fail it, too, while what is too fast fails twice.
+ * went again. Which rates are tried, and what the trials say together, is hunt.c's. A trial that fails while
+ * others had the CPUs says nothing about the box: it is void.
  */
 
 #include <errno.h>
@@ -15,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "hunt.h"
 #include "json.h"
 #include "run.h"
 #include "testps.h"
@@ -23,28 +23,52 @@
 #define PDR_LIMIT 0.005
 #define DELIVERED 0.99
 #define EDGE      64   /* contributions that a trial's ends may cut off */
-#define PRECISION 0.01 /* of the rate */
+#define PRECISION 0.02 /* of the rate */
 #define WARM_PART 4    /* of a trial */
-#define TRIALS    24
+#define TRIALS    40   /* that count, and as many void ones */
+#define PAUSE_US  1000 /* may cost a packet */
+#define EXPLAINS  4    /* times as long as others had the CPU it takes until all is as before */
 #define OVERLOAD  1.2
 #define POINTS    3
 
 struct trial {
 	double rate; /* offered: contributions a second; 0: no limit */
 	struct figures f;
-	bool good;
+	uint64_t stolen_us;
+	bool good, is_void;
 };
+
+/* What a trial is called, and why. */
+static void
+verdict(const struct trial *r, char *text, size_t size)
+{
+	double answered = r->rate > 0 ? r->f.contributions / r->rate : 1;
+	int n = snprintf(text, size, "%s", r->good ? "good" : r->is_void ? "void" : "-");
+
+	if (r->good)
+		return;
+	if (r->f.again > 0)
+		n += snprintf(text + n, size - (size_t)n,
+			", %" PRIu64 " repeated, %" PRIu64 " results lost", r->f.v[LS_REPEATED],
+			r->f.v[LS_LOST_RESULTS]);
+	if (answered < DELIVERED)
+		n += snprintf(text + n, size - (size_t)n, ", %.1f %% answered", answered * 100);
+	if (r->stolen_us > 0)
+		snprintf(text + n, size - (size_t)n, ", CPU taken for %.1f ms",
+			(double)r->stolen_us * 1e-3);
+}
 
 static void
 print(const char *what, const struct trial *r)
 {
-	char offered[32] = "no limit";
+	char offered[32] = "no limit", said[160];
 
 	if (r->rate > 0)
 		snprintf(offered, sizeof(offered), "%.0f", r->rate);
+	verdict(r, said, sizeof(said));
 	printf("%-14s %12s %12.0f %9.2f %9.4f %9.1f %9.1f  %s\n", what, offered, r->f.contributions,
 		r->f.push_gbit, r->f.again * 100, (double)r->f.p50 * 1e-3, (double)r->f.p99 * 1e-3,
-		r->good ? "good" : "-");
+		said);
 }
 
 static json_t *
@@ -54,73 +78,79 @@ as_json(const struct trial *r)
 
 	json_object_set_new(o, "offered_per_s", json_real(r->rate));
 	json_object_set_new(o, "good", json_boolean(r->good));
+	json_object_set_new(o, "void", json_boolean(r->is_void));
+	json_object_set_new(o, "stolen_us", json_integer((json_int_t)r->stolen_us));
 	return o;
+}
+
+/* Others had the CPUs, for long enough to explain that a trial failed. */
+static bool
+explained(const struct trial *r, double limit)
+{
+	double missing = 1 - r->f.contributions / r->rate, stolen = (double)r->stolen_us;
+
+	if (r->rate == 0 || r->stolen_us < PAUSE_US)
+		return false;
+	return (missing <= 1 - DELIVERED ||
+		       missing * r->f.seconds * US_SECOND < EXPLAINS * stolen) &&
+	       (r->f.again <= limit || r->f.again * r->f.seconds * US_SECOND < EXPLAINS * stolen);
 }
 
 static int
 trial(struct testps *t, double rate, double limit, struct trial *r, struct pbox_error *err)
 {
-	uint64_t us = t->opt.trial_ns / 1000;
+	uint64_t us = t->opt.trial_ns / 1000, stolen = run_stolen_us();
 	int ret;
 
 	*r = (struct trial){.rate = rate};
 	atomic_store(&t->rate, (uint64_t)rate);
 	ret = run_trial(t, us / WARM_PART, us, &r->f, err);
+	stolen = run_stolen_us() - stolen;
+	r->stolen_us = RTE_MAX(stolen, r->f.v[LS_STOOD_STILL]);
 	r->good =
 		ret == 0 && r->f.again <= limit &&
 		(rate == 0 || (double)r->f.v[LS_RESULTS] + EDGE >= DELIVERED * rate * r->f.seconds);
+	r->is_void = !r->good && explained(r, limit);
 	return ret;
 }
 
+/* Trials until the highest good rate is known; *best: the highest one up to it that was good. */
 static int
-trial_twice(struct testps *t, double rate, double limit, struct trial *r, struct pbox_error *err)
+find(struct testps *t, double limit, struct hunt *h, struct trial *best, json_t *trials,
+	struct pbox_error *err)
 {
-	int ret = trial(t, rate, limit, r, err);
-
-	if (ret == 0 && !r->good) {
-		print("trial", r);
-		ret = trial(t, rate, limit, r, err);
-	}
-	return ret;
-}
-
-/* The highest good rate, in *best. */
-static int
-find(struct testps *t, double limit, struct trial *best, json_t *trials, struct pbox_error *err)
-{
-	struct trial r, most;
-	double low = 0, high;
-	int ret = trial(t, 0, limit, &most, err);
+	static struct trial all[TRIALS];
+	unsigned voids = 0;
+	struct trial r;
+	int ret = trial(t, 0, limit, &r, err);
 
 	if (ret != 0)
 		return ret;
-	print("saturation", &most);
-	json_array_append_new(trials, as_json(&most));
-	*best = (struct trial){0};
-	high = most.f.contributions;
-	for (unsigned i = 0; ret == 0 && i < TRIALS && high - low > PRECISION * high; i++) {
-		double rate = i == 0 ? high : (low + high) / 2;
-
-		if (rate < 1)
-			break;
-		ret = trial_twice(t, rate, limit, &r, err);
+	print("saturation", &r);
+	json_array_append_new(trials, as_json(&r));
+	if (r.f.v[LS_RESULTS] == 0)
+		return pbox_fail(
+			err, ENODATA, "nothing was answered in a trial: --trial is too short");
+	hunt_begin(h, r.f.contributions);
+	while (!hunt_done(h, PRECISION, TRIALS)) {
+		ret = trial(t, hunt_next(h), limit, &r, err);
 		if (ret != 0)
 			return ret;
 		print("trial", &r);
 		json_array_append_new(trials, as_json(&r));
-		if (r.good) {
-			low = rate;
-			*best = r;
-			if (i == 0)
-				break; /* all that goes through */
-		} else {
-			high = rate;
-		}
+		if (r.is_void && ++voids <= TRIALS)
+			continue; /* the same rate again */
+		all[h->trials] = r;
+		hunt_told(h, r.rate, r.good);
 	}
+	*best = (struct trial){0};
+	for (unsigned i = 0; i < h->trials; i++)
+		if (all[i].good && all[i].rate <= hunt_best(h) && all[i].rate >= best->rate)
+			*best = all[i];
 	if (best->rate == 0)
 		return pbox_fail(err, ENODATA,
 			"no rate was good: even slow trials lose frames, or --trial is too short");
-	return ret;
+	return 0;
 }
 
 static int
@@ -221,7 +251,9 @@ search_rate(struct testps *t, json_t *o, struct trial *best, struct pbox_error *
 {
 	json_t *trials = json_array(), *latency = json_array(), *loss = json_array();
 	json_t *after = json_object();
-	double limit = t->opt.search == TESTPS_NDR ? NDR_LIMIT : PDR_LIMIT;
+	double limit = t->opt.search == TESTPS_NDR ? NDR_LIMIT : PDR_LIMIT, rate, low, high;
+	const char *name = t->opt.search == TESTPS_NDR ? "NDR" : "PDR";
+	static struct hunt h;
 	int ret;
 
 	json_object_set_new(o, "search", json_string(t->opt.search == TESTPS_NDR ? "ndr" : "pdr"));
@@ -229,15 +261,20 @@ search_rate(struct testps *t, json_t *o, struct trial *best, struct pbox_error *
 	json_object_set_new(o, "latency", latency);
 	json_object_set_new(o, "loss_sweep", loss);
 	json_object_set_new(o, "recovery", after);
-	ret = find(t, limit, best, trials, err);
+	ret = find(t, limit, &h, best, trials, err);
 	if (ret != 0)
 		return ret;
-	print(t->opt.search == TESTPS_NDR ? "NDR" : "PDR", best);
-	json_object_set_new(o, "rate_per_s", json_real(best->rate));
+	rate = hunt_best(&h);
+	hunt_between(&h, &low, &high);
+	print(name, best);
+	printf("%s: %.0f contributions/s, from %.0f to %.0f\n", name, rate, low, high);
+	json_object_set_new(o, "rate_per_s", json_real(rate));
+	json_object_set_new(o, "rate_low_per_s", json_real(low));
+	json_object_set_new(o, "rate_high_per_s", json_real(high));
 	json_object_set_new(o, "result", json_figures(&best->f));
-	ret = latencies(t, best->rate, latency, err);
+	ret = latencies(t, rate, latency, err);
 	if (ret == 0)
-		ret = recovery(t, best->rate, after, err);
+		ret = recovery(t, rate, after, err);
 	if (ret == 0)
 		ret = losses(t, loss, err);
 	return ret;

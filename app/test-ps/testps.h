@@ -20,6 +20,7 @@
  *     stats.c     counters, figures                       json.c     results as JSON
  *     show.c, prompt.c  the prompt
  *     run.c       what the options say                   search.c   rates, latency, sweeps; main.c
+ *     hunt.c      which rate to try next                 stolen.c   time that others had our CPUs
  *
  * Threads: a *lane* is an lcore that plays every n-th worker, with a queue pair of each port. It owns
  * its workers' state; the main thread tells it what to reach by a few atomics, and reads its counters.

@@ -46,8 +46,9 @@ COLUMNS = {
 COLUMNS["rate"] = [("fragment", "fragment"), ("workers", "workers"), ("checking_kfragments_per_s", "checking, kfragments/s"),
                    ("not_checking_kfragments_per_s", "not checking"), ("box_kfragments_per_s", "box"),
                    ("ratio_checking", "checking by box"), ("ratio", "not checking by box")]
-COLUMNS["search"] = [("search", "search"), ("rate_kfragments_per_s", "kfragments/s"), ("trials", "trials"), ("apart", "apart")]
-COLUMNS["watch"] = [("watched", "watched"), ("windows", "windows"), ("ticks_per_packet", "ticks a packet"),
+COLUMNS["search"] = [("search", "search"), ("rate_kfragments_per_s", "kfragments/s"), ("trials", "trials"), ("void", "of them void"),
+                     ("apart", "apart from the one before")]
+COLUMNS["watch"] = [("kind", "window"), ("windows", "windows"), ("ticks_per_packet", "ticks a packet"),
                     ("kpackets_per_s", "kpackets/s"), ("asked_per_s", "asked a second"), ("ratio", "ratio")]
 # tables that share a benchmark
 SOURCE = {"start": "server", "load": "server", "rate": "tester", "search": "tester"}

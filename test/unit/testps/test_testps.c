@@ -2,6 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include <pbox_reduce.h>
 
 #include "eal.h"
+#include "hunt.h"
 #include "testps.h"
 #include "unit.h"
 
@@ -263,6 +265,107 @@ test_step(void)
 	plan_free(&p);
 }
 
+/* ---- the search of a rate ------------------------------------------------------------------ */
+
+/* A box and a machine: what is carried, how soft that bound is, how many trials fail by chance. */
+struct bed {
+	double carries, soft, unlucky;
+	uint64_t random;
+};
+
+static double
+chance(struct bed *b)
+{
+	b->random ^= b->random << 13;
+	b->random ^= b->random >> 7;
+	b->random ^= b->random << 17;
+	return (double)(b->random >> 11) * 0x1p-53;
+}
+
+static bool
+bed_trial(struct bed *b, double rate)
+{
+	double x = b->soft > 0 ? (rate - b->carries) / (b->carries * b->soft)
+			       : (rate <= b->carries ? -100 : 100);
+
+	return chance(b) < (1 - b->unlucky) / (1 + exp(x));
+}
+
+static double
+bed_search(struct bed *b, double most, struct hunt *h)
+{
+	hunt_begin(h, most);
+	while (!hunt_done(h, 0.02, 40)) {
+		double rate = hunt_next(h);
+
+		hunt_told(h, rate, bed_trial(b, rate));
+	}
+	return hunt_best(h);
+}
+
+/* Of how many of 200 pairs the two are less than 5 % apart; all are beside what is carried. */
+static unsigned
+agreeing(double soft, double unlucky, unsigned *trials)
+{
+	static struct hunt h;
+	unsigned agree = 0;
+
+	*trials = 0;
+	for (unsigned k = 0; k < 200; k++) {
+		struct bed b = {.carries = 1e6 * (0.2 + 0.005 * k),
+			.soft = soft,
+			.unlucky = unlucky,
+			.random = k + 1};
+		double one = bed_search(&b, 1e6, &h), other;
+
+		*trials += h.trials;
+		other = bed_search(&b, 1e6, &h);
+		agree += fabs(one / other - 1) < 0.05;
+		if (unlucky == 0)
+			CU_ASSERT(fabs(one / b.carries - 1) < 3 * soft + 0.02);
+	}
+	return agree;
+}
+
+static void
+test_hunt(void)
+{
+	unsigned trials;
+
+	UNIT_EQ_U64(agreeing(0, 0, &trials), 200);
+	CU_ASSERT(trials < 200 * 25);
+	UNIT_EQ_U64(agreeing(0.01, 0, &trials), 200);
+	CU_ASSERT(agreeing(0.01, 0.1, &trials) >= 198);
+	CU_ASSERT(agreeing(0.01, 0.25, &trials) >= 190);
+	CU_ASSERT(agreeing(0.03, 0.1, &trials) >= 170);
+}
+
+/* What one unlucky trial says is taken back; and what goes through without a limit is no bound. */
+static void
+test_hunt_again(void)
+{
+	static struct hunt h;
+	struct bed b = {.carries = 9e5, .random = 7};
+	double low, high;
+
+	hunt_begin(&h, 1e6);
+	hunt_told(&h, 3e5, false);
+	hunt_told(&h, 3e5, false);
+	CU_ASSERT(hunt_best(&h) < 3e5);
+	while (!hunt_done(&h, 0.02, 40))
+		hunt_told(&h, hunt_next(&h), bed_trial(&b, hunt_next(&h)));
+	CU_ASSERT(fabs(hunt_best(&h) / 9e5 - 1) < 0.02);
+	hunt_between(&h, &low, &high);
+	CU_ASSERT(low <= hunt_best(&h) && hunt_best(&h) <= high && high - low <= 0.02 * high);
+	b.carries = 2.7e6;
+	CU_ASSERT(fabs(bed_search(&b, 1e6, &h) / 2.7e6 - 1) < 0.02);
+	/* nothing is ever good, or all is: an end of what can be found, and an end of trials */
+	b.carries = 0;
+	CU_ASSERT(bed_search(&b, 1e6, &h) < 3e4 && h.trials <= 40 && h.good == 0);
+	b.carries = 1e9;
+	CU_ASSERT(fabs(bed_search(&b, 1e6, &h) / 8e6 - 1) < 0.02);
+}
+
 const char unit_suite[] = "testps";
 const struct unit_test unit_tests[] = {
 	{"options", test_options},
@@ -270,5 +373,7 @@ const struct unit_test unit_tests[] = {
 	{"plan", test_plan},
 	{"sums", test_sums},
 	{"step", test_step},
+	{"hunt", test_hunt},
+	{"hunt again", test_hunt_again},
 	{NULL, NULL},
 };

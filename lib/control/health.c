@@ -145,10 +145,7 @@ hear(struct pbox_control *c, const struct pbox_job *job)
 
 	if (why == NULL || why->answered < why->shards)
 		return;
-	for (unsigned s = 0; s < why->shards; s++)
-		if (why->page[s].n > 0 &&
-			(oldest == NULL || why->page[s].round[0].since_ns < oldest->since_ns))
-			oldest = &why->page[s].round[0];
+	control_why_oldest(why, 1, &oldest);
 	j->told_ns = c->now_ns;
 	j->n_missing = 0;
 	for (unsigned w = job->workers; oldest != NULL && w-- > 0;)

@@ -43,28 +43,24 @@ ranges(const uint64_t *map, unsigned n, char *out, size_t cap)
 	}
 }
 
-/* The oldest rounds of all shards, one behind the other. */
-static unsigned
-merge(const struct pbox_why *why, const struct pbox_why_round **out, uint64_t *open)
+unsigned
+control_why_oldest(const struct pbox_why *why, unsigned max, const struct pbox_why_round **out)
 {
 	unsigned n = 0;
 
-	*open = 0;
-	for (unsigned s = 0; s < why->shards; s++) {
-		*open += why->page[s].open;
+	for (unsigned s = 0; s < why->shards; s++)
 		for (unsigned i = 0; i < why->page[s].n; i++) {
 			const struct pbox_why_round *r = &why->page[s].round[i];
 			unsigned k;
 
 			for (k = n; k > 0 && out[k - 1]->since_ns > r->since_ns; k--)
-				if (k < MAX_ROUNDS)
+				if (k < max)
 					out[k] = out[k - 1];
-			if (k == MAX_ROUNDS)
+			if (k == max)
 				break; /* those behind it are younger */
 			out[k] = r;
-			n += n < MAX_ROUNDS;
+			n += n < max;
 		}
-	}
 	return n;
 }
 
@@ -74,9 +70,11 @@ add_rounds(const struct pbox_control *c, const struct pbox_job *job, const struc
 {
 	const struct pbox_why_round *oldest[MAX_ROUNDS];
 	struct rte_tel_data *all = tell_dict();
-	uint64_t open, now = pbox_dp_now(c->conf.dp);
-	unsigned n = merge(why, oldest, &open);
+	uint64_t open = 0, now = pbox_dp_now(c->conf.dp);
+	unsigned n = control_why_oldest(why, MAX_ROUNDS, oldest);
 
+	for (unsigned s = 0; s < why->shards; s++)
+		open += why->page[s].open;
 	for (unsigned i = 0; i < n; i++) {
 		const struct pbox_why_round *r = oldest[i];
 		struct rte_tel_data *e = tell_dict();

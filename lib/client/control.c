@@ -332,7 +332,7 @@ pbox_client_set(struct pbox_client *c, uint32_t table, uint16_t group, uint32_t 
 {
 	struct set_request q = {.m = {.table = table, .group = group, .from_round = from_round}};
 	uint8_t buf[512], answer[1024];
-	char what[64];
+	char what[80];
 	struct table *t;
 	size_t len;
 	int rc;
@@ -363,7 +363,12 @@ pbox_client_set(struct pbox_client *c, uint32_t table, uint16_t group, uint32_t 
 	request_fill(c, &q.request, PBOX_SET, buf, len, answer, sizeof(answer));
 	q.request.answered = set_answered;
 	cmd_issue(c, &q.request.cmd);
-	snprintf(what, sizeof(what), "SET of table %u from round %u on", table, q.m.from_round);
+	if (group == PBOX_ALL_GROUPS)
+		snprintf(what, sizeof(what), "SET of all groups of table %u from round %u on",
+			table, q.m.from_round);
+	else
+		snprintf(what, sizeof(what), "SET of group %u of table %u from round %u on", group,
+			table, q.m.from_round);
 	rc = request_wait(c, &q.request, PBOX_SET_OK, what, client_deadline(c, 0), err);
 out:
 	client_leave(c);

@@ -337,7 +337,8 @@ test_requests_without_an_answer(void)
 	fake_silence(b, true);
 	CU_ASSERT_EQUAL(pbox_client_set(c, 0, PBOX_ALL_GROUPS, 7, &h, 1, &err), PBOX_C_DEADLINE);
 	snprintf(text, sizeof(text),
-		"SET of table 0 from round 7 on: no answer from the box at %s; check that it is up",
+		"SET of all groups of table 0 from round 7 on: no answer from the box at %s; "
+		"check that it is up",
 		fake_address(b));
 	HAS(text);
 	declare(c, t, 1, 0, 300, &rc);

@@ -99,13 +99,15 @@ explained(const struct trial *r, double limit)
 static int
 trial(struct testps *t, double rate, double limit, struct trial *r, struct pbox_error *err)
 {
-	uint64_t us = t->opt.trial_ns / 1000, stolen = run_stolen_us();
+	/* who sleeps waits for a CPU each time that he wakes up */
+	bool polls = t->opt.idle == TESTPS_POLL;
+	uint64_t us = t->opt.trial_ns / 1000, stolen = polls ? run_stolen_us() : 0;
 	int ret;
 
 	*r = (struct trial){.rate = rate};
 	atomic_store(&t->rate, (uint64_t)rate);
 	ret = run_trial(t, us / WARM_PART, us, &r->f, err);
-	stolen = run_stolen_us() - stolen;
+	stolen = polls ? run_stolen_us() - stolen : 0;
 	r->stolen_us = RTE_MAX(stolen, r->f.v[LS_STOOD_STILL]);
 	r->good =
 		ret == 0 && r->f.again <= limit &&

@@ -270,7 +270,7 @@ set(struct testps *t, struct testps_load *l, const char *what, const char *text,
 		return set_model(l, text, err);
 	if (strcmp(what, "dtype") == 0)
 		return testps_dtype(l, text, err);
-	if (strcmp(what, "optimiser") == 0)
+	if (strcmp(what, "optimiser") == 0 || strcmp(what, "optimizer") == 0)
 		return testps_optimiser(l, text, err);
 	if (strcmp(what, "loss") == 0)
 		ret = testps_percent(&l->loss, text, err);
@@ -324,7 +324,7 @@ static cmdline_parse_token_num_t token_port_number =
 	TOKEN_NUM_INITIALIZER(struct words, number, RTE_UINT16);
 TOKEN(port_all, value, "all");
 TOKEN(show_what, second, "workers#jobs#slots#settings");
-TOKEN(set_what, second, "workers#model#fragment#window#dtype#optimiser");
+TOKEN(set_what, second, "workers#model#fragment#window#dtype#optimiser#optimizer");
 TOKEN(set_now_what, second, "loss#straggler#rate");
 TOKEN(set_value, value, NULL);
 

@@ -469,8 +469,8 @@ static const struct pbox_conf_option job_options[] = {
 		.def = "all",
 		.example = "500000",
 		.brief = "most data frames a second, on each data core",
-		.more = "What exceeds it is dropped (drop_rate) and comes again: the job slows "
-			"down, others do not. all: no limit.",
+		.more = "Rounds end no faster: results of a job that exceeds it come later. Other "
+			"frames beyond as many again are dropped (drop_rate). all: no limit.",
 	},
 	{
 		.name = "repeats",

@@ -92,6 +92,8 @@ add_rounds(const struct pbox_control *c, const struct pbox_job *job, const struc
 		rte_tel_data_add_dict_string(e, "missing", r->uninitialised ? "0" : text);
 		if (r->uninitialised)
 			rte_tel_data_add_dict_string(e, "needs", "init");
+		else if (r->paced)
+			rte_tel_data_add_dict_string(e, "needs", "rate");
 		rte_tel_data_add_dict_u64(
 			e, "ms", now > r->since_ns ? (now - r->since_ns) / NS_PER_MS : 0);
 		snprintf(number, sizeof(number), "%u", i);

@@ -22,6 +22,7 @@ sampled_turn(struct core *c)
 	work += core_take_received(c);
 	receive = rte_rdtsc() - counted_tsc(c);
 	frames_flush(c);
+	work += pbox_shard_pace(c->shard, c->now_ns);
 	transmit = rte_rdtsc() - counted_tsc(c);
 	work += core_take_tx(c);
 	tx_flush(c);
@@ -47,6 +48,7 @@ turn(struct core *c)
 	work += core_take_handed(c);
 	work += core_take_received(c);
 	frames_flush(c);
+	work += pbox_shard_pace(c->shard, c->now_ns);
 	work += core_take_tx(c);
 	tx_flush(c);
 	return work;

@@ -10,6 +10,9 @@
 
 /* Most frames a worker may have in flight at one endpoint. */
 #define MAX_WINDOW 1024
+/* Of a job with a rate: what all its workers send in this time, but not less than so many each. */
+#define RATE_WINDOW_MS  20
+#define RATE_WINDOW_MIN 4
 
 /* Anybody may send these, in any number: a line in this time. */
 #define VERSION_TOLD_NS UINT64_C(10000000000)
@@ -244,6 +247,24 @@ registrar_on_job_open(struct pbox_registrar *r, struct pbox_job *job)
 			send_welcome(r, &none, job, w);
 }
 
+/* The frames of a worker: those that the job has room for, but of a job with a rate no more than it sends
+ * in a while. What waits longer is asked about, and nothing comes sooner of it. */
+static uint16_t
+window_of(const struct pbox_registrar *r, const struct pbox_job *job, uint16_t wanted)
+{
+	uint64_t window = job->window;
+
+	if (job->conf->rate != 0) {
+		uint64_t paced = job->conf->rate * RATE_WINDOW_MS / 1000 /
+				 (job->workers * r->endpoints_per_shard);
+
+		if (paced < RATE_WINDOW_MIN)
+			paced = RATE_WINDOW_MIN;
+		window = paced < window ? paced : window;
+	}
+	return wanted > 0 && wanted < window ? wanted : (uint16_t)window;
+}
+
 static bool
 has_left(const struct pbox_registrar *r, uint64_t nonce)
 {
@@ -334,8 +355,7 @@ admit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_jo
 			.lease_ms =
 				m->lease_ms == 0 || m->lease_ms > lease_ms ? lease_ms : m->lease_ms,
 			.mtu = m->mtu,
-			.window =
-				m->window > 0 && m->window < job->window ? m->window : job->window,
+			.window = window_of(r, job, m->window),
 		};
 		snprintf(mb->host, sizeof(mb->host), "%s", m->host);
 		for (unsigned i = 0; i < r->conf.n_shards; i++)

@@ -153,21 +153,20 @@ check_payload(const struct pbox_frame *f, const struct target *g)
 	return (h->flags & PBOX_F_LAST) != 0 || h->type == PBOX_INIT ? 0 : PBOX_SS_DROP_PARTIAL;
 }
 
-/* All checks but those of the round. 0 or the drop. */
+static bool
+is_contribution(unsigned type)
+{
+	return type == PBOX_PUSHPULL || type == PBOX_PUSH;
+}
+
+/* Which fragment it is about, and whether its payload can be. 0 or the drop. */
 static enum pbox_shard_stat
-resolve(struct pbox_shard *s, const struct pbox_frame *f, struct target *g)
+find(const struct pbox_shard *s, const struct pbox_frame *f, struct target *g)
 {
 	const struct pbox_hdr *h = &f->hdr;
 	uint32_t table = h->chunk >> PBOX_CHUNK_BITS;
 	uint32_t index = h->chunk & ((1u << PBOX_CHUNK_BITS) - 1);
-	enum pbox_shard_stat drop = check_session(s, f, &g->j);
 
-	if (drop != 0)
-		return drop;
-	if (!job_rate_take(&g->j->rate, s->now_ns))
-		return PBOX_SS_DROP_RATE;
-	if (h->type == PBOX_PING)
-		return 0;
 	if (h->map_epoch != PBOX_MAP_EPOCH)
 		return PBOX_SS_DROP_MAP_EPOCH;
 	if (table >= PBOX_MAX_TABLES || g->j->table[table] == NULL)
@@ -185,6 +184,32 @@ resolve(struct pbox_shard *s, const struct pbox_frame *f, struct target *g)
 	g->frag = h->frag;
 	g->elements = pbox_chunk_frag_elements(g->st->t, g->c, h->frag);
 	return check_payload(f, g);
+}
+
+static bool
+may_ask(struct job_rate *r, const struct pbox_frame *f, uint64_t now_ns)
+{
+	return f->hdr.length == 0 && f->hdr.type != PBOX_PING ? job_rate_ask(r, now_ns)
+							      : job_rate_take(r, now_ns);
+}
+
+/* All checks but those of the round. 0 or the drop. The rate bounds contributions by when their rounds
+ * end, if they are good for one. */
+static enum pbox_shard_stat
+resolve(struct pbox_shard *s, const struct pbox_frame *f, struct target *g)
+{
+	enum pbox_shard_stat drop = check_session(s, f, &g->j);
+
+	if (drop != 0)
+		return drop;
+	if (!is_contribution(f->hdr.type) && !may_ask(&g->j->rate, f, s->now_ns))
+		return PBOX_SS_DROP_RATE;
+	if (f->hdr.type == PBOX_PING)
+		return 0;
+	drop = find(s, f, g);
+	if (drop != 0 && is_contribution(f->hdr.type) && !job_rate_take(&g->j->rate, s->now_ns))
+		return PBOX_SS_DROP_RATE;
+	return drop;
 }
 
 /* A worker whose address has changed asks (PULL, RESTORE) from the new one with a newer clock than
@@ -224,6 +249,7 @@ pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	int32_t ahead = pbox_serial_diff(f->hdr.round, g->slot->version);
 	bool latest = (f->hdr.flags & PBOX_F_LATEST) != 0;
+	bool answer = g->slot->has_result && (latest || ahead == 0);
 	struct pbox_round *r = g->slot->round;
 
 	if ((g->slot->closed & (PBOX_SLOT_RESTORING | PBOX_SLOT_LOST)) != 0) {
@@ -240,6 +266,10 @@ pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 		count(s, PBOX_SS_DROP_ROUND_STALE);
 		return;
 	}
+	if (answer && !job_rate_take(&g->j->rate, s->now_ns)) {
+		count(s, PBOX_SS_DROP_RATE);
+		return;
+	}
 	if (!is_newest_pull(s, g, f)) {
 		count(s, PBOX_SS_DROP_REPLAYED);
 		return;
@@ -247,7 +277,7 @@ pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 	count(s, PBOX_SS_RX_PULL);
 	pbox_stat_add(&g->j->member[f->hdr.worker].pulls, 1);
 	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, has_lost(g, f, ahead));
-	if (g->slot->has_result && (latest || ahead == 0)) {
+	if (answer) {
 		shard_send_result(s, g, f->hdr.worker, f->hdr.ts);
 		return;
 	}
@@ -275,7 +305,7 @@ act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 	/* the token was right: the worker lives, whatever happened to the rest of the frame */
 	atomic_store_explicit(&m->last_seen, s->now_ns, memory_order_relaxed);
 	m->ce |= f->ce;
-	if (f->hdr.type != PBOX_PUSHPULL && f->hdr.type != PBOX_PUSH &&
+	if (!is_contribution(f->hdr.type) &&
 		!repeat_spend(&m->repeat, g->j->repeat_ns, s->now_ns)) {
 		count(s, PBOX_SS_DROP_RATE);
 		return false;
@@ -316,8 +346,8 @@ act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 static bool
 is_ours(unsigned type)
 {
-	return type == PBOX_PUSHPULL || type == PBOX_PUSH || type == PBOX_PULL ||
-	       type == PBOX_INIT || type == PBOX_RESTORE || type == PBOX_PING;
+	return is_contribution(type) || type == PBOX_PULL || type == PBOX_INIT ||
+	       type == PBOX_RESTORE || type == PBOX_PING;
 }
 
 static void

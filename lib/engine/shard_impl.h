@@ -68,10 +68,12 @@ struct pbox_round {
 	uint16_t unverified; /* of those that are held */
 	bool open;
 	bool partial; /* expect holds; else all workers are expected */
+	bool paced;   /* complete, and in the line of those that end at the job's rate */
 	uint16_t frag;
-	uint32_t chunk;       /* id */
-	uint32_t told;        /* while the fragment is restored: highest version told */
-	const void **payload; /* NULL: all zeros */
+	uint32_t chunk;           /* id */
+	uint32_t told;            /* while the fragment is restored: highest version told */
+	struct pbox_round *later; /* in that line: the next one */
+	const void **payload;     /* NULL: all zeros */
 	struct contribution *from;
 	uint64_t *has, *want; /* bitmaps: contributed; wants the result */
 	uint64_t *expect;     /* and: is waited for */
@@ -94,9 +96,11 @@ struct pbox_shard_job {
 	void *free_acc; /* list through the first word */
 	uint32_t held, hold_share;
 	struct job_rate rate;
-	uint32_t repeat_ns;  /* repeat_earn() */
-	uint16_t n_expected; /* workers that new rounds wait for, */
-	uint64_t *expected;  /* and which */
+	struct pbox_round *paced, *paced_last; /* shard_pace.c: complete rounds, oldest first */
+	struct pbox_shard_job *next_paced;     /* of the shard's list of jobs that have such */
+	uint32_t repeat_ns;                    /* repeat_earn() */
+	uint16_t n_expected;                   /* workers that new rounds wait for, */
+	uint64_t *expected;                    /* and which */
 	/* The next such set: the registrar's, and the shard's while its mail is out. */
 	uint64_t *members;
 	bool members_out, members_changed; /* the registrar's */
@@ -148,6 +152,7 @@ struct pbox_shard {
 	 * the payloads of the next are fetched while one is summed. */
 	unsigned n_ready;
 	struct target ready[PBOX_SHARD_BURST];
+	struct pbox_shard_job *paced; /* jobs with rounds that wait for their rate */
 	/* Results that were asked for in a row, all of one fragment. */
 	unsigned n_late;
 	struct target late;
@@ -255,7 +260,21 @@ is_extra(const struct pbox_round *r, unsigned worker)
 	return r->partial && !bit_get(r->expect, worker);
 }
 
+/* Complete rounds of a job with a rate (shard_pace.c). */
+bool shard_pace(struct pbox_shard *s, const struct target *g);
+/* Out of the line: it is closed before its time; all of the job's. */
+void shard_pace_remove(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_round *r);
+void shard_pace_clear(struct pbox_shard *s, struct pbox_shard_job *j);
+/* A round is complete: it ends with this burst, or when the job's rate has room for it. */
+static inline void
+shard_complete(struct pbox_shard *s, const struct target *g)
+{
+	if (__builtin_expect(g->j->rate.interval == 0, 1) || !shard_pace(s, g))
+		s->ready[s->n_ready++] = *g;
+}
+
 /* Members (shard_members.c). */
+void shard_target_of(struct pbox_shard_job *j, const struct pbox_round *r, struct target *g);
 void shard_members(struct pbox_shard *s, struct pbox_shard_job *j);
 void shard_members_all(const struct pbox_shard_job *j, uint64_t *set);
 void shard_why(struct pbox_shard_job *j, struct pbox_why_page *page);

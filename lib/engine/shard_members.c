@@ -35,8 +35,8 @@ shard_members_all(const struct pbox_shard_job *j, uint64_t *set)
 		set[words - 1] = (UINT64_C(1) << n % 64) - 1;
 }
 
-static void
-target_of(struct pbox_shard_job *j, const struct pbox_round *r, struct target *g)
+void
+shard_target_of(struct pbox_shard_job *j, const struct pbox_round *r, struct target *g)
 {
 	uint32_t index = r->chunk & ((1u << PBOX_CHUNK_BITS) - 1);
 
@@ -93,13 +93,13 @@ shard_members(struct pbox_shard *s, struct pbox_shard_job *j)
 
 		if (!r->open)
 			continue;
-		target_of(j, r, &g);
+		shard_target_of(j, r, &g);
 		/* who comes back is waited for from the next round on */
 		if (is_restoring(&g) || !shrink(j, r))
 			continue;
 		if (s->n_ready == PBOX_SHARD_BURST)
 			shard_finish_ready(s);
-		s->ready[s->n_ready++] = g;
+		shard_complete(s, &g);
 	}
 	shard_finish_ready(s);
 }
@@ -118,7 +118,7 @@ shard_why(struct pbox_shard_job *j, struct pbox_why_page *page)
 
 		if (!r->open)
 			continue;
-		target_of(j, r, &g);
+		shard_target_of(j, r, &g);
 		if (is_restoring(&g))
 			continue;
 		page->open++;
@@ -136,13 +136,14 @@ shard_why(struct pbox_shard_job *j, struct pbox_why_page *page)
 		struct pbox_why_round *out = &page->round[k];
 		struct target g;
 
-		target_of(j, r, &g);
+		shard_target_of(j, r, &g);
 		*out = (struct pbox_why_round){
 			.chunk = r->chunk,
 			.frag = r->frag,
 			.round = g.slot->version + 1,
 			.arrived = r->arrived,
 			.uninitialised = !initialised(&g),
+			.paced = r->paced,
 			.since_ns = r->since_ns,
 		};
 		shard_members_all(j, out->missing);

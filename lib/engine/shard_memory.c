@@ -31,7 +31,7 @@ round_layout(struct pbox_round *r, unsigned n)
 void
 shard_job_quota(struct pbox_shard_job *j, uint64_t rate, uint32_t repeats)
 {
-	job_rate_set(&j->rate, rate);
+	job_rate_set(&j->rate, rate, j->hold_share);
 	j->repeat_ns = repeats != 0 ? 1000000000 / repeats : 0;
 }
 

@@ -6,10 +6,16 @@
 #define SHARD_QUOTA_H
 
 /*
- * What a job, and a worker of it, may ask of a core (R6.12). Contributions that move a round are
- * bounded by the window; frames that move nothing (repetitions, pulls, pings) are answered with up
- * to a full frame each, and are bounded here: each costs a credit, and a worker earns one with every
- * contribution and with time.
+ * What a job, and a worker of it, may ask of a core (R6.12).
+ *
+ * Contributions that move a round are bounded by the window. Where a job has a rate its rounds end no
+ * faster (shard_pace.c): the answer to one lets the next be sent, so that senders follow the rate
+ * without losing a frame.
+ *
+ * All other frames (repetitions, pulls, pings) are answered with up to a full frame each, and what is
+ * too much is dropped: each costs a credit of the job, which it gets at its rate, and one of the worker,
+ * which earns it with every contribution and with time. A question without payload costs the job an
+ * eighth, as long as its answer has none either: while rounds wait, workers ask about them.
  */
 
 #include <stdbool.h>
@@ -44,47 +50,76 @@ repeat_spend(struct repeat_credit *c, uint32_t interval_ns, uint64_t now_ns)
 	return true;
 }
 
-/* Frames a second of one job on one core: the operator's limit. interval_ns 0: none. */
+/* Frames a second of one job on one core: the operator's limit. Times in units of RATE_UNIT a ns. */
 struct job_rate {
-	uint64_t
-		empty; /* when it was, or would have been, last empty; in units of RATE_UNIT a ns */
-	uint32_t interval; /* of one frame, in the same unit */
+	uint64_t due;    /* when the next round may end */
+	uint64_t empty;  /* when the credit for other frames was, or would have been, last empty */
+	uint64_t window; /* that credit in full, if it is more than RATE_BURST_NS */
+	uint32_t interval; /* of one frame; 0: no limit */
 };
 
 /* 2^-6 ns: up to 64 G frames a second, and nine years of uptime. */
 #define RATE_UNIT 64
-/* How long a job may have been idle and still send what it saved up at once. */
+/* How long a job may have been idle and still use what it saved up at once. */
 #define RATE_BURST_NS UINT64_C(10000000)
 
+/* frames: as many as the job's workers may have under way */
 static inline void
-job_rate_set(struct job_rate *r, uint64_t frames_per_s)
+job_rate_set(struct job_rate *r, uint64_t frames_per_s, uint32_t frames)
 {
-	r->empty = 0;
+	r->due = r->empty = 0;
 	r->interval = frames_per_s == 0
 			      ? 0
 			      : (uint32_t)((UINT64_C(1000000000) * RATE_UNIT + frames_per_s - 1) /
 					   frames_per_s);
+	r->window = (uint64_t)frames * r->interval;
 }
 
-static __attribute__((noinline, unused)) bool
-job_rate_limit(struct job_rate *r, uint64_t now_ns)
+/* May a round end? */
+static inline bool
+job_rate_due(const struct job_rate *r, uint64_t now_ns)
+{
+	return now_ns * RATE_UNIT >= r->due;
+}
+
+/* One of so many contributions ends. */
+static inline void
+job_rate_ended(struct job_rate *r, unsigned contributions, uint64_t now_ns)
 {
 	uint64_t now = now_ns * RATE_UNIT, burst = RATE_BURST_NS * RATE_UNIT;
 
-	if (burst < r->interval) /* a slow job still gets its one */
-		burst = r->interval;
+	if (now > burst && r->due < now - burst)
+		r->due = now - burst;
+	r->due += (uint64_t)contributions * r->interval;
+}
+
+static __attribute__((noinline, unused)) bool
+job_rate_limit(struct job_rate *r, uint32_t cost, uint64_t now_ns)
+{
+	uint64_t now = now_ns * RATE_UNIT, burst = RATE_BURST_NS * RATE_UNIT;
+
+	if (burst < r->window) /* a slow job still gets its window */
+		burst = r->window;
 	if (now > burst && r->empty < now - burst)
 		r->empty = now - burst;
-	if (now < r->empty + r->interval)
+	if (now < r->empty + cost)
 		return false;
-	r->empty += r->interval;
+	r->empty += cost;
 	return true;
 }
 
+/* May one more frame that moves no round be answered? */
 static inline bool
 job_rate_take(struct job_rate *r, uint64_t now_ns)
 {
-	return r->interval == 0 || job_rate_limit(r, now_ns);
+	return r->interval == 0 || job_rate_limit(r, r->interval, now_ns);
+}
+
+/* One that has no payload, if its answer has none. */
+static inline bool
+job_rate_ask(struct job_rate *r, uint64_t now_ns)
+{
+	return r->interval == 0 || job_rate_limit(r, r->interval / 8 + 1, now_ns);
 }
 
 #endif /* SHARD_QUOTA_H */

@@ -21,6 +21,7 @@ shard_round_open(struct pbox_shard *s, const struct target *g)
 	j->free_round = r->next;
 	r->arrived = r->folded = r->unverified = 0;
 	r->acc = NULL;
+	r->paced = false;
 	r->open = true;
 	r->since_ns = s->now_ns;
 	r->chunk = g->chunk;
@@ -51,6 +52,8 @@ shard_round_close(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_sl
 {
 	struct pbox_round *r = slot->round;
 
+	if (__builtin_expect(r->paced, 0))
+		shard_pace_remove(s, j, r);
 	acc_free(j, r);
 	r->open = false;
 	r->next = j->free_round;
@@ -169,7 +172,7 @@ contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_f
 	/* one that nobody waits for completes nothing, but where nobody is waited for at all */
 	if (r->arrived == r->need && (!is_extra(r, f->hdr.worker) || r->arrived == 1)) {
 		count_last(&g->j->member[f->hdr.worker], s->now_ns - r->since_ns);
-		s->ready[s->n_ready++] = *g;
+		shard_complete(s, g);
 	}
 	return f->hdr.length > 0; /* if no longer held, it has come back through release */
 }
@@ -220,8 +223,11 @@ shard_contribute(struct pbox_shard *s, const struct target *g, const struct pbox
 	now = ready && ahead == 1;
 	if (now && (r == NULL || !bit_get(r->has, f->hdr.worker)) && has_rate(g, f->hdr.round))
 		return contribute_now(s, g, f);
-	/* all else is rare, and answered or counted by what the frame says */
-	if (f->unverified && !shard_verify(f)) {
+	/* all else is rare, and answered or counted by what the frame says; but who sends too much is
+	 * not worth a look at the payload */
+	if (!job_rate_take(&g->j->rate, s->now_ns)) {
+		count(s, PBOX_SS_DROP_RATE);
+	} else if (f->unverified && !shard_verify(f)) {
 		count(s, PBOX_SS_DROP_CRC);
 	} else if (!repeat_spend(&g->j->member[f->hdr.worker].repeat, g->j->repeat_ns, s->now_ns)) {
 		count(s, PBOX_SS_DROP_RATE);
@@ -246,6 +252,7 @@ shard_contribute(struct pbox_shard *s, const struct target *g, const struct pbox
 void
 shard_drop_rounds(struct pbox_shard *s, struct pbox_shard_job *j)
 {
+	shard_pace_clear(s, j);
 	for (uint32_t i = 0; i < j->n_rounds; i++) {
 		struct pbox_round *r =
 			(struct pbox_round *)(void *)(j->round_mem + i * j->round_size);

@@ -34,8 +34,8 @@ const struct pbox_stat_def pbox_shard_stat_defs[PBOX_SS_STATS] = {
 	COUNTER(PBOX_SS_DROP_AUTH, "drop_auth", "frames",
 		"tag missing or wrong (or there, in a job without auth): forged, or replayed"),
 	COUNTER(PBOX_SS_DROP_RATE, "drop_rate", "frames",
-		"more than the job's rate, or more repetitions, pulls and pings of a worker than "
-		"it has credit for"),
+		"more repetitions, pulls and pings than the job's rate, or than their worker has "
+		"credit for"),
 	COUNTER(PBOX_SS_DROP_MAP_EPOCH, "drop_map_epoch", "frames", "stale chunk map"),
 	COUNTER(PBOX_SS_DROP_CHUNK_UNKNOWN, "drop_chunk_unknown", "frames",
 		"no such chunk, or not at this endpoint"),
@@ -66,6 +66,8 @@ const struct pbox_stat_def pbox_shard_stat_defs[PBOX_SS_STATS] = {
 	COUNTER(PBOX_SS_TAKEN_BACK, "taken_back", "frames",
 		"contributions whose CRC was wrong when they were to be summed; their workers were "
 		"asked again"),
+	COUNTER(PBOX_SS_PACED, "paced", "fragments",
+		"complete, and finished later: the job is at its rate"),
 	COUNTER(PBOX_SS_RESTORED, "restored", "fragments",
 		"restored from workers or a snapshot after a restart"),
 	COUNTER(PBOX_SS_RESTORE_LOST, "restore_lost", "fragments",
@@ -78,6 +80,8 @@ const struct pbox_stat_def pbox_shard_stat_defs[PBOX_SS_STATS] = {
 	GAUGE(PBOX_SS_HELD, "held", "packets", "packets held until their round is complete"),
 	GAUGE(PBOX_SS_ROUNDS_OPEN, "rounds_open", "fragments",
 		"fragments with a round in progress"),
+	GAUGE(PBOX_SS_ROUNDS_PACED, "rounds_paced", "fragments",
+		"of these, complete, and waiting for the job's rate"),
 };
 
 const struct pbox_stat_def pbox_registrar_stat_defs[PBOX_RS_STATS] = {

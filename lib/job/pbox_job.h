@@ -51,7 +51,7 @@ struct pbox_job_conf {
 	size_t secret_len;
 	uint32_t workers; /**< 0: what the first worker says */
 	uint64_t memory;  /**< quota in bytes; 0: no limit but the box's */
-	uint64_t rate;    /**< quota in data frames a second and core; 0: no limit */
+	uint64_t rate;    /**< contributions summed a second and core; 0: no limit */
 	uint32_t
 		repeats; /**< frames that move no round, a second, worker and core (R6.12); 0: no limit */
 	uint32_t lease_ms; /**< 0: the box's default */

@@ -189,6 +189,26 @@ give(struct sim *s, struct sim_shard *sh, const struct pbox_frame *frame, unsign
 	settle(s, sh, frame, n, held);
 }
 
+/* Rounds that wait for the rate of their job. */
+static void
+pace_later(struct sim *s, struct sim_shard *sh)
+{
+	if (sh->pace_due || sh->stats[PBOX_SS_ROUNDS_PACED] == 0)
+		return;
+	sh->pace_due = true;
+	sim_at(s, s->now + sim_below(s, MS), SIM_PACE, s->box.generation, sh->id, NULL);
+}
+
+void
+sim_box_pace(struct sim *s, unsigned shard)
+{
+	struct sim_shard *sh = &s->box.shard[shard];
+
+	sh->pace_due = false;
+	s->engine->shard_pace(sh->engine, s->now);
+	pace_later(s, sh);
+}
+
 void
 sim_box_poll(struct sim *s, unsigned shard)
 {
@@ -221,6 +241,7 @@ sim_box_poll(struct sim *s, unsigned shard)
 		}
 	}
 	give(s, sh, frame, n);
+	pace_later(s, sh);
 	if (sh->first != NULL) {
 		sh->poll_due = true;
 		sim_at(s, s->now + sim_below(s, 20 * US), SIM_POLL, s->box.generation, shard, NULL);

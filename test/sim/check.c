@@ -26,6 +26,24 @@ note_members(const struct sim_job_spec *spec, struct sim_fragment *f, uint32_t v
 		f->members |= (uint32_t)(pbox_serial_diff(f->arrived[w], version) >= 0) << w;
 }
 
+/* A job with a rate has a new version: as fast as its rate allows, and what 10 ms save up? After a crash
+ * versions are told that were there before. */
+static void
+check_rate(struct sim *s, const struct sim_fragment *f, unsigned job, unsigned contributors)
+{
+	struct sim_shard *sh = &s->box.shard[s->box.endpoint[f->endpoint].shard];
+	uint64_t *due = &sh->due[job];
+
+	if (s->sc.rate == 0 || s->box.generation > 0 || s->job[job].life > 0)
+		return;
+	if (*due > s->now)
+		sim_fail(s, "job %u chunk %x frag %u: RESULT %llu us before the rate allows it",
+			job, f->chunk, f->frag, (unsigned long long)((*due - s->now) / US));
+	if (*due < s->now - 10 * MS)
+		*due = s->now - 10 * MS;
+	*due += contributors * SEC / s->sc.rate;
+}
+
 static void
 check_result(struct sim *s, const struct pbox_send *out, unsigned job)
 {
@@ -55,6 +73,8 @@ check_result(struct sim *s, const struct pbox_send *out, unsigned job)
 			f->frag, v, f->published);
 		return;
 	}
+	if (v != f->published)
+		check_rate(s, f, job, out->hdr.aux);
 	f->published = v;
 	want = sim_expected(&s->sc, job, j->life, f, v, &weight);
 	if (out->hdr.format != sim_spec(&s->sc, job, f)->fixed.pull_format ||
@@ -239,6 +259,8 @@ sim_box_check_end(struct sim *s)
 		contributions += sh->stats[PBOX_SS_RX_CONTRIBUTION] - sh->stats[PBOX_SS_TAKEN_BACK];
 		rounds += sh->stats[PBOX_SS_ROUNDS];
 		refused += sh->stats[PBOX_SS_DROP_NO_SLOT] + sh->stats[PBOX_SS_DROP_NO_BUFFER];
+		if (sh->stats[PBOX_SS_ROUNDS_PACED] != 0)
+			sim_fail(s, "shard %u has rounds that wait for a rate", i);
 	}
 	if (s->exact && contributions != s->expected_contributions)
 		sim_fail(s, "%llu contributions counted, %llu made",

@@ -11,6 +11,7 @@ const struct sim_engine SIM_ENGINE_NAME = {
 	.shard_create = pbox_shard_create,
 	.shard_destroy = pbox_shard_destroy,
 	.shard_rx = pbox_shard_rx,
+	.shard_pace = pbox_shard_pace,
 	.shard_mail = pbox_shard_mail,
 	.shard_held = pbox_shard_held,
 	.registrar_create = pbox_registrar_create,

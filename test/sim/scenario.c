@@ -208,6 +208,17 @@ make_auth(struct sim_scenario *sc, uint64_t seed)
 	}
 }
 
+/* Likewise. */
+static void
+make_rate(struct sim_scenario *sc, uint64_t seed)
+{
+	struct pbox_random r;
+
+	pbox_random_seed(&r, seed ^ UINT64_C(0x2A7E));
+	if (one_in(&r, 5))
+		sc->rate = (uint32_t)range(&r, 1000, one_in(&r, 2) ? 5000 : 100000);
+}
+
 void
 sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limits *limits)
 {
@@ -238,6 +249,7 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 	}
 	make_crashes(sc, seed);
 	make_auth(sc, seed);
+	make_rate(sc, seed);
 	/* what all jobs need at least, up to generous windows */
 	sc->hold = units * (uint32_t)(1 + pbox_random_below(&r, one_in(&r, 2) ? 3 : 40));
 }
@@ -283,6 +295,8 @@ sim_scenario_print(const struct sim_scenario *sc)
 		n->loss, n->burst, n->target_loss, n->dup, n->corrupt, n->truncate,
 		(unsigned long long)(n->delay_ns / US), (unsigned long long)(n->jitter_ns / US),
 		n->reorder, (unsigned long long)(n->reorder_ns / US), n->holes);
+	if (sc->rate != 0)
+		printf("  a job may send %u frames a second to each core\n", sc->rate);
 	for (unsigned i = 0; i < sc->crashes; i++)
 		printf("  the box crashes after %llu ms and is down for %llu ms\n",
 			(unsigned long long)(sc->crash[i].at / MS),

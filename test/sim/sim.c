@@ -272,8 +272,8 @@ handle(struct sim *s, const struct sim_event *e)
 	struct sim_packet *p = e->p;
 	struct sim_worker *w = e->worker < SIM_WORKERS ? &s->job[e->job].worker[e->worker] : NULL;
 
-	if ((e->kind == SIM_POLL || e->kind == SIM_DMA || e->kind == SIM_MAIL_SHARD ||
-		    e->kind == SIM_MAIL_REGISTRAR) &&
+	if ((e->kind == SIM_POLL || e->kind == SIM_PACE || e->kind == SIM_DMA ||
+		    e->kind == SIM_MAIL_SHARD || e->kind == SIM_MAIL_REGISTRAR) &&
 		e->job != s->box.generation) {
 		free(e->p); /* of a box that is no more */
 		return;
@@ -292,6 +292,9 @@ handle(struct sim *s, const struct sim_event *e)
 		break;
 	case SIM_POLL:
 		sim_box_poll(s, e->worker);
+		break;
+	case SIM_PACE:
+		sim_box_pace(s, e->worker);
 		break;
 	case SIM_DMA:
 		sim_box_dma(s, e->p);

@@ -43,6 +43,7 @@ struct sim_engine {
 	void (*shard_destroy)(struct pbox_shard *s);
 	uint64_t (*shard_rx)(
 		struct pbox_shard *s, const struct pbox_frame *frame, unsigned n, uint64_t now_ns);
+	unsigned (*shard_pace)(struct pbox_shard *s, uint64_t now_ns);
 	void (*shard_mail)(struct pbox_shard *s, const struct pbox_mail *m, uint64_t now_ns);
 	uint32_t (*shard_held)(const struct pbox_shard *s);
 	struct pbox_registrar *(*registrar_create)(const struct pbox_registrar_conf *conf);
@@ -106,6 +107,7 @@ struct sim_scenario {
 	uint16_t mtu;
 	bool late_dma;  /* zero-copy answers are read some time after send() */
 	unsigned train; /* frames a worker puts into one datagram */
+	uint32_t rate;  /* of each job at each core; 0: no limit */
 	unsigned noise; /* of 1000 datagrams to the box, how many bring a forged one */
 	/* the box is killed and started again */
 	unsigned crashes, snapshots;
@@ -130,6 +132,7 @@ enum sim_kind {
 	SIM_TO_BOX,
 	SIM_TO_WORKER,
 	SIM_POLL,
+	SIM_PACE,
 	SIM_DMA,
 	SIM_MAIL_SHARD,
 	SIM_MAIL_REGISTRAR,
@@ -305,9 +308,11 @@ struct sim_shard {
 	struct pbox_shard *engine;
 	uint64_t stats[PBOX_SS_STATS];
 	struct sim_packet *first, **last; /* waiting for the poll */
-	bool poll_due;
+	bool poll_due, pace_due;
 	uint64_t mail_to, mail_from; /* when the last mail arrives */
 	uint64_t frames, held;
+	uint64_t due
+		[SIM_JOBS]; /* when the rate of a job allows the next round, as the checker has it */
 };
 
 struct sim_box {
@@ -330,6 +335,7 @@ void sim_box_start(struct sim *s);
 void sim_box_stop(struct sim *s);
 void sim_box_arrive(struct sim *s, struct sim_packet *p);
 void sim_box_poll(struct sim *s, unsigned shard);
+void sim_box_pace(struct sim *s, unsigned shard);
 void sim_box_dma(struct sim *s, void *p);
 void sim_box_mail(struct sim *s, unsigned shard, void *p, bool to_shard);
 void sim_box_tick(struct sim *s);

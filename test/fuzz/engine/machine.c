@@ -69,7 +69,7 @@ static const struct pbox_engine_endpoint endpoint[M_SHARDS] = {
 };
 static const struct pbox_job_conf job_conf[] = {
 	{.name = "a", .secret = "key", .secret_len = 3},
-	{.name = "b", .secret = "key", .secret_len = 3, .memory = 8192, .workers = 2},
+	{.name = "b", .secret = "key", .secret_len = 3, .memory = 8192, .workers = 2, .rate = 1000},
 	{.name = "e", .secret = "key", .secret_len = 3, .auth = true},
 	{.name = "*", .secret = ""},
 };
@@ -476,6 +476,8 @@ void
 m_tick(uint64_t ns)
 {
 	m_now += ns;
+	for (unsigned i = 0; i < M_SHARDS; i++)
+		pbox_shard_pace(shard[i], m_now);
 	pbox_registrar_tick(registrar, m_now);
 	check();
 }

@@ -79,10 +79,27 @@ class Test:
         self.verdict(f"{name}: serving {time.monotonic() - self.box.started:.0f} s after power-on", True)
 
 
+def library():
+    """Variables for programs in Python that load the client's library of this build."""
+    client = os.path.join(BUILD, "lib/client")
+    return {"PBOX_CLIENT_LIB": os.path.join(client, "libpbox-client.so.1"), "LD_LIBRARY_PATH": client,
+            "PYTHONPATH": os.path.join(TOP, "usertools/python")}
+
+
+def reachable(test, key):
+    """ssh answers a little later than the box serves."""
+    machine.wait("login", 150, lambda: test.box.ssh(key, "echo here", check=False, seconds=60).strip() == "here")
+
+
 def perf(net, box="192.168.100.1", job="perf", secret="", more=(), seconds=240):
-    """pbox-perf, two workers in one process over ordinary sockets; every element compared."""
-    out = net.exec(os.path.join(BUILD, "app/perf/pbox-perf"), box, "--job", job, "--secret", secret, "--workers", "2", "--local", "2",
-                   "--join-timeout", "60", "--timeout", "120", *more, seconds=seconds)
+    """pbox-perf, two workers in one process over ordinary sockets; every element compared. A client gives a data core two
+    seconds for its first answer, which an emulated one may not have on a machine with other work: then once more, and again."""
+    for _ in range(3):
+        out = net.exec(os.path.join(BUILD, "app/perf/pbox-perf"), box, "--job", job, "--secret", secret, "--workers", "2", "--local", "2",
+                       "--join-timeout", "60", "--timeout", "120", *more, seconds=seconds, check=False)
+        if "does not answer PING" not in out:
+            break
+        print("    once more: a data core did not answer within 2 s", flush=True)
     found = re.search(r"checked (\d+) elements, (\d+) wrong", out)
     if not found or int(found[1]) == 0 or int(found[2]) != 0:
         raise machine.Failed(out[-2000:])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 the PBox authors
-"""A box in QEMU, and workers of it in a network namespace of this machine; for test/image/boot.
+"""A box in QEMU, and workers of it in a network namespace of this machine; for the programs of test/image.
 
 Net: a namespace whose TAP devices d0, d1, ... are the other ends of the box's data ports; QEMU runs in it as well. The
 management port is QEMU's user network: it has a DHCP server, and forwards two ports of the namespace's loopback.
@@ -15,6 +15,7 @@ import subprocess
 import time
 
 METRICS, SSH = 19517, 10022  # on the namespace's loopback
+MIB = 1 << 20
 OVMF = "/usr/share/OVMF/OVMF_CODE.fd"
 
 
@@ -54,13 +55,13 @@ def end(child, seconds=5):
 
 
 class Net:
-    def __init__(self, ports, mtu=9000):
-        self.name, self.ports, self.mtu = f"image-{os.getpid()}", ports, mtu
+    def __init__(self, ports, mtu=9000, queues=1):
+        self.name, self.ports, self.mtu, self.queues = f"image-{os.getpid()}", ports, mtu, queues
         run("ip", "netns", "add", self.name)
         self.exec("sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1", check=False)
         run("ip", "-n", self.name, "link", "set", "lo", "up")
         for i in range(ports):
-            self.exec("ip", "tuntap", "add", f"d{i}", "mode", "tap", "vnet_hdr")
+            self.exec("ip", "tuntap", "add", f"d{i}", "mode", "tap", "vnet_hdr", *(["multi_queue"] if queues > 1 else []))
             self.exec("ethtool", "-K", f"d{i}", "tx", "off")
             self.exec("ip", "addr", "add", f"192.168.{100 + i}.10/24", "dev", f"d{i}")
         self.set_mtu(mtu)
@@ -91,41 +92,48 @@ def accelerator():
 
 
 class Machine:
-    """A box: two sockets of two cores, data ports by turns on both, IOMMU."""
+    """A box of four CPUs with an IOMMU. With two nodes the first half of the data ports hangs on node 0, the others on node 1;
+    with one there is nothing that says where they are. network: it starts from boot.ipxe of that folder, by TFTP."""
 
-    def __init__(self, net, folder, disk=None, cdrom=None, kernel=None, uefi=False, model="virtio-net-pci", nodes=2, memory=3072):
+    def __init__(self, net, folder, disk=None, cdrom=None, network=None, uefi=False, model="virtio-net-pci", nodes=2, memory=3072):
         self.net, self.folder = net, folder
         self.serial_log = os.path.join(folder, "serial.log")
         self.seen, self.child, self.qmp = 0, None, None
         self.started = 0.0
         c = ["qemu-system-x86_64", "-name", net.name, *accelerator(), "-M", "q35", "-display", "none", "-vga", "none", "-nodefaults",
              "-m", str(memory),
-             "-smp", "4,sockets=2,cores=2,threads=1", "-device", "intel-iommu,intremap=on,device-iotlb=on",
+             "-smp", f"4,sockets={nodes},cores={4 // nodes},threads=1", "-device", "intel-iommu,intremap=on,device-iotlb=on",
              "-device", "virtio-rng-pci", "-device", "i6300esb", "-action", "watchdog=reset",
              "-chardev", f"socket,id=console,path={folder}/serial,server=on,wait=off,logfile={self.serial_log},logappend=on",
              "-serial", "chardev:console", "-qmp", f"unix:{folder}/qmp,server=on,wait=off"]
-        half = memory // 2
-        c += ["-object", f"memory-backend-ram,id=m0,size={half}M", "-object", f"memory-backend-ram,id=m1,size={half}M",
-              "-numa", "node,nodeid=0,cpus=0-1,memdev=m0", "-numa", "node,nodeid=1,cpus=2-3,memdev=m1",
-              "-numa", "dist,src=0,dst=1,val=21",
-              "-device", "pxb-pcie,id=pxb0,bus_nr=64,bus=pcie.0,numa_node=0",
-              "-device", "pxb-pcie,id=pxb1,bus_nr=128,bus=pcie.0,numa_node=1"]
+        if nodes == 2:
+            c += self.two_nodes(memory // 2)
         if uefi:
             c += ["-drive", f"if=pflash,format=raw,unit=0,readonly=on,file={OVMF}"]
         if disk:
             c += ["-drive", f"if=none,id=disk,format=raw,file={disk}", "-device", "ide-hd,drive=disk,bus=ide.0,bootindex=1"]
         if cdrom:
             c += ["-drive", f"if=none,id=cd,format=raw,readonly=on,file={cdrom}", "-device", "ide-cd,drive=cd,bus=ide.1,bootindex=2"]
-        if kernel:
-            c += ["-kernel", kernel[0], "-initrd", kernel[1], "-append", kernel[2]]
-        c += ["-netdev", f"user,id=mgmt,restrict=on,hostfwd=tcp:127.0.0.1:{METRICS}-:9517,hostfwd=tcp:127.0.0.1:{SSH}-:22",
-              "-device", "e1000e,netdev=mgmt,mac=52:54:00:00:00:01,romfile=,bus=pcie.0,addr=8"]
+        tftp = f",tftp={network},bootfile=boot.ipxe" if network else ""
+        c += ["-netdev", f"user,id=mgmt,restrict=on,hostfwd=tcp:127.0.0.1:{METRICS}-:9517,hostfwd=tcp:127.0.0.1:{SSH}-:22{tftp}",
+              "-device", "e1000e,netdev=mgmt,mac=52:54:00:00:00:01,bus=pcie.0,addr=8," + ("bootindex=3" if network else "romfile=")]
         for i in range(net.ports):
             more = f",disable-legacy=on,iommu_platform=on,ats=on,host_mtu={net.mtu}" if model == "virtio-net-pci" else ""
-            c += ["-device", f"pcie-root-port,id=rp{i},bus=pxb{i * nodes // net.ports},chassis={i + 1},slot={i + 1}",
-                  "-netdev", f"tap,id=n{i},ifname=d{i},script=no,downscript=no,vhost=off",
+            bus = f"pxb{i * nodes // net.ports}" if nodes == 2 else "pcie.0"
+            queues = f",queues={net.queues}" if net.queues > 1 else ""
+            more += f",mq=on,vectors={2 * net.queues + 2}" if queues else ""
+            c += ["-device", f"pcie-root-port,id=rp{i},bus={bus},chassis={i + 1},slot={i + 1}",
+                  "-netdev", f"tap,id=n{i},ifname=d{i},script=no,downscript=no,vhost=off{queues}",
                   "-device", f"{model},id=nic{i},netdev=n{i},mac=52:54:00:00:01:0{i},romfile=,bus=rp{i}{more}"]
         self.command = c
+
+    @staticmethod
+    def two_nodes(half):
+        return ["-object", f"memory-backend-ram,id=m0,size={half}M", "-object", f"memory-backend-ram,id=m1,size={half}M",
+                "-numa", "node,nodeid=0,cpus=0-1,memdev=m0", "-numa", "node,nodeid=1,cpus=2-3,memdev=m1",
+                "-numa", "dist,src=0,dst=1,val=21",
+                "-device", "pxb-pcie,id=pxb0,bus_nr=64,bus=pcie.0,numa_node=0",
+                "-device", "pxb-pcie,id=pxb1,bus_nr=128,bus=pcie.0,numa_node=1"]
 
     def start(self):
         """Power on."""
@@ -198,8 +206,7 @@ class Machine:
         return out
 
     def ssh(self, key, *command, seconds=60, **more):
-        return self.net.exec("ssh", "-q", "-p", str(SSH), "-i", key, "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
-                             "-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "root@127.0.0.1", *command, seconds=seconds, **more)
+        return self.net.exec(*ssh_command(key), "root@127.0.0.1", *command, seconds=seconds, **more)
 
     def power_cut(self):
         if self.child and self.child.poll() is None:
@@ -216,11 +223,23 @@ class Machine:
             end(self.child)
 
 
+def ssh_command(key):
+    return ["/usr/bin/ssh", "-q", "-p", str(SSH), "-i", key, "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
+            "-o", "BatchMode=yes", "-o", "ConnectTimeout=20"]
+
+
+def new_key(path):
+    """Makes one, without a passphrase; gives its public half."""
+    run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path)
+    with open(path + ".pub", encoding="ascii") as f:
+        return f.read()
+
+
 def new_disk(image, path, room=256):
     """A disk with that image, and room behind it."""
     run("cp", "--sparse=always", image, path)
     with open(path, "r+b") as f:
-        f.truncate(os.path.getsize(path) + room * 1048576)
+        f.truncate(os.path.getsize(path) + room * MIB)
 
 
 def conf_offset(disk):

@@ -27,14 +27,16 @@ note_members(const struct sim_job_spec *spec, struct sim_fragment *f, uint32_t v
 }
 
 /* A job with a rate has a new version: as fast as its rate allows, and what 10 ms save up? After a crash
- * versions are told that were there before. */
+ * versions are told that were there before, and where workers push alone or are removed, some are told
+ * later than they end. */
 static void
 check_rate(struct sim *s, const struct sim_fragment *f, unsigned job, unsigned contributors)
 {
 	struct sim_shard *sh = &s->box.shard[s->box.endpoint[f->endpoint].shard];
 	uint64_t *due = &sh->due[job];
 
-	if (s->sc.rate == 0 || s->box.generation > 0 || s->job[job].life > 0)
+	if (s->sc.rate == 0 || s->box.generation > 0 || s->job[job].life > 0 ||
+		s->sc.job[job].push_percent > 0 || s->sc.job[job].shrink)
 		return;
 	if (*due > s->now)
 		sim_fail(s, "job %u chunk %x frag %u: RESULT %llu us before the rate allows it",

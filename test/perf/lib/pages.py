@@ -49,7 +49,8 @@ COLUMNS["rate"] = [("fragment", "fragment"), ("workers", "workers"), ("checking_
 COLUMNS["search"] = [("search", "search"), ("rate_kfragments_per_s", "kfragments/s"), ("trials", "trials"), ("void", "of them void"),
                      ("apart", "apart from the one before")]
 COLUMNS["watch"] = [("kind", "window"), ("windows", "windows"), ("ticks_per_packet", "ticks a packet"),
-                    ("kpackets_per_s", "kpackets/s"), ("asked_per_s", "asked a second"), ("ratio", "ratio")]
+                    ("kpackets_per_s", "kpackets/s"), ("asked_per_s", "asked a second"), ("ratio", "ratio"),
+                    ("ratio_off", "give or take")]
 # tables that share a benchmark
 SOURCE = {"start": "server", "load": "server", "rate": "tester", "search": "tester"}
 KERNELS_SHOWN = ("sum", "checked sum", "one by one", "read only", "memcpy")

@@ -177,9 +177,33 @@ contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_f
 	return f->hdr.length > 0; /* if no longer held, it has come back through release */
 }
 
-static void
+/* A repetition that is intact, of a contribution that nobody has verified yet: it takes its place, for
+ * that one may be damaged, and would cost its worker another round trip. True: the packet is held. */
+static bool
+replace(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	struct pbox_round *r = g->slot->round;
+	unsigned w = f->hdr.worker;
+	struct contribution *c = &r->from[w];
+
+	if (!c->unverified || c->handle == NULL || f->hdr.length == 0)
+		return false;
+	shard_release(s, g->j, r, w, w + 1);
+	c->handle = f->handle;
+	c->weight = f->hdr.weight;
+	c->unverified = false;
+	r->payload[w] = f->payload;
+	bit_clear(r->want, w); /* what the other one wished may be damaged, too */
+	g->j->held++;
+	pbox_stat_add(&s->stats[PBOX_SS_HELD], 1);
+	return true;
+}
+
+static bool
 repeated_now(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
+	bool held = replace(s, g, f);
+
 	count(s, PBOX_SS_RX_DUP_PENDING);
 	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, 1);
 	if (f->hdr.type == PBOX_PUSH) {
@@ -188,6 +212,7 @@ repeated_now(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 		shard_want(s, g->slot->round, f);
 		shard_send_wait(s, g, f);
 	}
+	return held;
 }
 
 static void
@@ -235,7 +260,7 @@ shard_contribute(struct pbox_shard *s, const struct target *g, const struct pbox
 		count(s, PBOX_SS_RX_EARLY);
 		shard_send_wait(s, g, f);
 	} else if (now && r != NULL && bit_get(r->has, f->hdr.worker)) {
-		repeated_now(s, g, f);
+		return repeated_now(s, g, f);
 	} else if (now) {
 		count(s, PBOX_SS_RX_EARLY);
 		shard_send_error(s, f, PBOX_E_NO_LR);

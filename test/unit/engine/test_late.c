@@ -203,6 +203,36 @@ test_damaged_repetitions(void)
 	fx_end();
 }
 
+/* An intact repetition takes the place of what may be damaged, and is what is summed. */
+static void
+test_replaced(void)
+{
+	static struct datagram damaged;
+
+	begin(2, PBOX_MODE_ALLREDUCE);
+	settle(2);
+	fill_at(&damaged, 0, 0, 2, 1.0f);
+	damaged.payload[17] ^= 8;
+	CU_ASSERT_TRUE(arrive_at(&damaged, 0, w[0].udp));
+	fill(0, 2, 1.0f);
+	CU_ASSERT_TRUE(arrive(0, w[0].udp));
+	UNIT_EQ_U64(fx.released, 1);
+	CU_ASSERT_PTR_EQUAL(fx.last_released, &damaged);
+	UNIT_EQ_U64(pbox_shard_held(fx.shard[0]), 1);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_WAIT);
+	UNIT_EQ_U64(fx_last()->hdr.flags & PBOX_F_HAVE, PBOX_F_HAVE);
+	fill_at(&damaged, 0, 0, 2, 1.0f);
+	CU_ASSERT_FALSE(arrive_at(&damaged, 0, w[0].udp)); /* that one is verified */
+	fill(1, 2, 2.0f);
+	CU_ASSERT_TRUE(arrive(1, w[1].udp));
+	UNIT_EQ_U64(fx.ss[0][PBOX_SS_TAKEN_BACK], 0);
+	UNIT_EQ_U64(fx_count(PBOX_RESULT), 2);
+	expect_result(fx_last(), 2, 3.0f);
+	UNIT_EQ_U64(fx.released, 3);
+	UNIT_EQ_U64(pbox_shard_held(fx.shard[0]), 0);
+	fx_end();
+}
+
 /* A damaged frame does not move its worker. */
 static void
 test_address(void)
@@ -298,6 +328,7 @@ test_fold(void)
 const struct unit_test unit_tests[] = {
 	{"intact ones", test_intact},
 	{"a damaged one is taken back", test_damaged},
+	{"an intact repetition takes its place", test_replaced},
 	{"nothing of it stays", test_nothing_stays},
 	{"damaged repetitions", test_damaged_repetitions},
 	{"the worker's address", test_address},

@@ -426,6 +426,7 @@ struct sim_worker {
 	uint64_t nonce, token, cookie;
 	struct pbox_auth_job *auth; /* NULL: no session, or one without tags */
 	struct pbox_auth_keys keys;
+	bool damaged; /* the frame that it looks at was, on its way */
 	uint16_t job_no, window, endpoints;
 	uint32_t incarnation;
 	/* the control request that is unanswered */

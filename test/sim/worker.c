@@ -139,6 +139,8 @@ bool
 sim_worker_keys(struct sim *s, struct sim_worker *w, const struct pbox_welcome *m,
 	const struct pbox_hdr *h, const uint8_t *payload)
 {
+	bool good;
+
 	const struct pbox_job_conf *conf = &s->box.conf[w->job];
 	bool tags = (m->flags & PBOX_WELCOME_AUTH) != 0;
 
@@ -154,15 +156,16 @@ sim_worker_keys(struct sim *s, struct sim_worker *w, const struct pbox_welcome *
 		pbox_auth_job_create(NULL, conf->secret, conf->secret_len, m->incarnation, m->job);
 	PBOX_ASSERT(w->auth != NULL);
 	pbox_auth_keys(&w->keys, conf->secret, conf->secret_len, m);
-	if (!pbox_auth_good(w->keys.box, w->auth, payload, h->length))
+	good = pbox_auth_good(w->keys.box, w->auth, payload, h->length);
+	if (!good && !w->damaged)
 		sim_fail(s, "WELCOME with a wrong tag");
-	return true;
+	return good; /* R11.7 */
 }
 
 /* R11.5; what has the session's token and another tag is the box's mistake. */
 static bool
-authentic(struct sim *s, const struct sim_worker *w, const struct pbox_hdr *h,
-	const uint8_t *payload, bool damaged)
+authentic(
+	struct sim *s, const struct sim_worker *w, const struct pbox_hdr *h, const uint8_t *payload)
 {
 	bool tag = (h->flags & PBOX_F_AUTH) != 0;
 
@@ -171,7 +174,7 @@ authentic(struct sim *s, const struct sim_worker *w, const struct pbox_hdr *h,
 		return true;
 	if (tag && pbox_auth_good(w->keys.box, w->auth, payload, h->length))
 		return true;
-	if (h->token == w->token && !damaged)
+	if (h->token == w->token && !w->damaged)
 		sim_fail(s, "a %s with %s tag", pbox_type_name(h->type), tag ? "a wrong" : "no");
 	return false;
 }
@@ -188,7 +191,8 @@ sim_worker_receive(struct sim *s, struct sim_worker *w, const struct sim_packet 
 	drop = pbox_frame_decode(p->data, p->len, true, &h, &size);
 	if (drop != PBOX_WIRE_OK)
 		return; /* damaged, or its memory was overwritten: both are checked elsewhere */
-	if (!authentic(s, w, &h, p->data + PBOX_HDR_LEN, p->damaged))
+	w->damaged = p->damaged;
+	if (!authentic(s, w, &h, p->data + PBOX_HDR_LEN))
 		return;
 	if (h.type < PBOX_FIRST_DATA_TYPE)
 		sim_control_answer(s, w, &h, p->data + PBOX_HDR_LEN);

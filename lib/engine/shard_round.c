@@ -160,10 +160,12 @@ contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_f
 			shard_round_close(s, g->j, g->slot);
 		return false;
 	}
-	if (shard_is_elsewhere(s, g, f)) /* act() has verified it */
-		shard_moved(s, g, f);
 	count(s, PBOX_SS_RX_CONTRIBUTION);
 	pbox_stat_add(&s->stats[PBOX_SS_RX_BYTES], f->hdr.length);
+	if (!bit_get(r->has, f->hdr.worker)) /* folded, found damaged, and taken back already */
+		return true;
+	if (shard_is_elsewhere(s, g, f)) /* act() has verified it */
+		shard_moved(s, g, f);
 	count_contribution(&g->j->member[f->hdr.worker], g->j->repeat_ns, f);
 	if (f->hdr.type == PBOX_PUSHPULL)
 		shard_want(s, r, f);

@@ -325,10 +325,48 @@ test_fold(void)
 	fx_end();
 }
 
+/* The one that brings its job over the bound is damaged itself: nothing of it stays either. */
+static void
+test_fold_finds_the_last(void)
+{
+	struct fx_table t = {.elements = 200 * ELEMENTS, .op = PBOX_OP_SUM};
+	static struct datagram other[2];
+
+	fx.mtu = 90 + ELEMENTS * 4;
+	fx.chunk_elements = 2 * ELEMENTS;
+	fx.hold = 3;
+	fx_begin();
+	fx_job(w, "vision", 3, &t);
+	fx_clear();
+	for (unsigned i = 0; i < 2; i++) {
+		fill_at(&other[i], i, 1, 1, 5.0f);
+		CU_ASSERT_TRUE(arrive_at(&other[i], i, w[i].udp));
+	}
+	for (unsigned i = 0; i < 3; i++)
+		fill(i, 1, (float)(1 << i));
+	arrive(0, w[0].udp);
+	d[1].hdr[50] ^= 0x40; /* ts */
+	CU_ASSERT_TRUE(arrive(1, w[1].udp));
+	UNIT_EQ_U64(fx.ss[0][PBOX_SS_TAKEN_BACK], 1);
+	CU_ASSERT_PTR_EQUAL(fx.last_released, &d[1]);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_WAIT);
+	UNIT_EQ_U64(fx_last()->hdr.flags & PBOX_F_HAVE, 0);
+	fx_clear();
+	fill(1, 1, 2.0f);
+	arrive(1, w[1].udp);
+	arrive(2, w[2].udp);
+	UNIT_EQ_U64(fx_count(PBOX_RESULT), 3);
+	for (unsigned i = 0; i < 3; i++)
+		UNIT_EQ_U64(fx_nth(i)->hdr.ts, 77);
+	expect_result(fx_last(), 1, 7.0f);
+	fx_end();
+}
+
 const struct unit_test unit_tests[] = {
 	{"intact ones", test_intact},
 	{"a damaged one is taken back", test_damaged},
 	{"an intact repetition takes its place", test_replaced},
+	{"found by the fold that it causes", test_fold_finds_the_last},
 	{"nothing of it stays", test_nothing_stays},
 	{"damaged repetitions", test_damaged_repetitions},
 	{"the worker's address", test_address},

@@ -14,6 +14,11 @@
 #define RATE_WINDOW_MS  20
 #define RATE_WINDOW_MIN 4
 
+/* Workers ask a box that is silent once a second at least: in this time each has seen that it was started
+ * again, and has come back. */
+#define KEEP_NUMBERS  (2000 * NS_PER_MS)
+#define KEEP_AGAIN_MS 200
+
 /* Anybody may send these, in any number: a line in this time. */
 #define VERSION_TOLD_NS UINT64_C(10000000000)
 
@@ -301,6 +306,22 @@ any_worker(const struct pbox_registrar *r, const struct pbox_job *job)
 	return chosen;
 }
 
+/* R4.6b: after a restart of the box workers come with the numbers that they had. Who wants any number waits
+ * for them, lest it gets one of theirs. */
+static bool
+keeps_numbers(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_job *job)
+{
+	if (!job->numbered || r->now_ns - job->begun_ns >= KEEP_NUMBERS)
+		return false;
+	registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, KEEP_AGAIN_MS,
+		"job '%s' has begun %u ms ago with a worker that has a number: for %u ms the "
+		"others "
+		"are kept for workers that had one before a restart of the box",
+		job->name, (unsigned)((r->now_ns - job->begun_ns) / NS_PER_MS),
+		(unsigned)(KEEP_NUMBERS / NS_PER_MS));
+	return true;
+}
+
 /* The worker number for a JOIN, or -1 after answering why not. */
 static int
 choose_worker(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
@@ -324,8 +345,11 @@ choose_worker(struct pbox_registrar *r, const struct pbox_frame *f, const struct
 			job->name, job->map_mtu, m->host, m->mtu);
 		return -1;
 	}
-	if (m->worker == PBOX_NO_WORKER)
+	if (m->worker == PBOX_NO_WORKER) {
 		chosen = any_worker(r, job);
+		if (!has_session(job, chosen) && keeps_numbers(r, f, job))
+			return -1;
+	}
 	if (has_session(job, chosen) &&
 		!registrar_claim(r, job, chosen, f, m->host, m->worker == PBOX_NO_WORKER))
 		return -1;
@@ -346,6 +370,7 @@ admit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_jo
 			registrar_end_session(r, job, w);
 		if (mb->state == PBOX_MEMBER_LEFT)
 			registrar_forgive_tables(job);
+		job->numbered |= m->worker != PBOX_NO_WORKER;
 		while (token == 0)
 			r->conf.ops->random(r->conf.ctx, &token, sizeof(token));
 		*mb = (struct pbox_member){

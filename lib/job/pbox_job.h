@@ -118,6 +118,7 @@ struct pbox_job {
 	uint16_t window;   /**< granted to each worker and endpoint */
 	uint8_t policy;    /**< PBOX_POLICY_WAIT or _SHRINK */
 	enum pbox_job_state state;
+	bool numbered; /**< somebody has joined with a number of its own */
 	/** Its own copy of its section: as it was when the job began, with the quotas of now (control
 	 * thread only). */
 	struct pbox_job_conf *conf;

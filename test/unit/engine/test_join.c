@@ -191,6 +191,12 @@ test_any_number(void)
 		w[i].udp = (uint16_t)(100 + i);
 		fx_hello(&w[i]);
 		m = fx_join_message(&w[i]);
+		if (i == 1) { /* R4.6b: worker 0 or 2 may come again */
+			fx_join_with(&w[i], &m, "key");
+			UNIT_EQ_U64(fx_error(), PBOX_E_WORKER_TAKEN);
+			CU_ASSERT_PTR_NOT_NULL(strstr(fx_error_text(), "before a restart"));
+			fx.now += UINT64_C(2000000000);
+		}
 		s = fx_join_with(&w[i], &m, "key");
 		CU_ASSERT_EQUAL_FATAL(s->hdr.type, PBOX_WELCOME);
 		pbox_welcome_decode(s->payload, s->hdr.length, &a);

@@ -24,7 +24,8 @@ sim_find(struct sim_job *j, uint32_t chunk, uint32_t frag)
 }
 
 static void
-add_fragments(struct sim *s, unsigned job, const struct pbox_chunk_entry *e, uint32_t table)
+add_fragments(struct sim *s, unsigned job, const struct pbox_chunk_entry *e, uint32_t table,
+	uint32_t incarnation)
 {
 	struct sim_job *j = &s->job[job];
 	uint32_t f = j->frag_elements[table];
@@ -43,7 +44,7 @@ add_fragments(struct sim *s, unsigned job, const struct pbox_chunk_entry *e, uin
 			.number = j->n_fragments++,
 			.frag = (uint16_t)i,
 			.endpoint = e->endpoint,
-			.map_of = s->box.incarnation,
+			.map_of = incarnation,
 			.group = t->tensor[e->segment[0].tensor].group,
 			.table = (uint8_t)table,
 			.published = s->sc.job[job].first_round,
@@ -105,7 +106,8 @@ check_chunk(struct sim *s, unsigned job, const struct pbox_chunk_entry *e, uint3
 }
 
 void
-sim_map_page(struct sim *s, unsigned job, const struct pbox_mapped *m, struct pbox_cursor *cur)
+sim_map_page(struct sim *s, unsigned job, const struct pbox_mapped *m, struct pbox_cursor *cur,
+	uint32_t incarnation)
 {
 	struct sim_job *j = &s->job[job];
 	uint32_t t = m->table;
@@ -133,8 +135,8 @@ sim_map_page(struct sim *s, unsigned job, const struct pbox_mapped *m, struct pb
 		if (s->failed)
 			return;
 		if (j->first_number[t][m->first + i] == UNKNOWN)
-			add_fragments(s, job, &e, t);
-		else
+			add_fragments(s, job, &e, t, incarnation);
+		else if (incarnation == s->box.incarnation) /* else it is of a box that is gone */
 			compare(s, job, &e, t);
 	}
 }

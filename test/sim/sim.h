@@ -556,8 +556,8 @@ uint64_t sim_below(struct sim *s, uint64_t n); /* n = 0 gives 0 */
 void sim_at(struct sim *s, uint64_t at, enum sim_kind kind, unsigned job, unsigned worker, void *p);
 struct sim_fragment *sim_find(struct sim_job *j, uint32_t chunk, uint32_t frag);
 /* A page of the map: the first worker's is kept, the others' must be the same. */
-void sim_map_page(
-	struct sim *s, unsigned job, const struct pbox_mapped *m, struct pbox_cursor *cur);
+void sim_map_page(struct sim *s, unsigned job, const struct pbox_mapped *m, struct pbox_cursor *cur,
+	uint32_t incarnation);
 void sim_worker_finished(struct sim *s, struct sim_worker *w);
 const struct sim_table_spec *sim_spec(
 	const struct sim_scenario *sc, unsigned job, const struct sim_fragment *f);

@@ -243,7 +243,7 @@ on_mapped(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, const u
 		sim_fail(s, "MAPPED cannot be read");
 		return;
 	}
-	sim_map_page(s, w->job, &m, &cur);
+	sim_map_page(s, w->job, &m, &cur, h->incarnation);
 	w->first += m.count;
 	if (m.count == 0 && w->first < m.chunks)
 		sim_fail(s, "MAPPED without a chunk");
@@ -292,6 +292,17 @@ somebody_rejoins(const struct sim *s, unsigned job)
 	return any;
 }
 
+/* Not its own earlier life, which the box still asks whether it lives. */
+static bool
+another_has(const struct sim *s, const struct sim_worker *w)
+{
+	bool any = false;
+
+	for (unsigned i = 0; i < s->sc.job[w->job].workers; i++)
+		any |= i != w->number && s->job[w->job].worker[i].id == w->id;
+	return any;
+}
+
 static void
 on_error(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, const uint8_t *payload)
 {
@@ -308,6 +319,7 @@ on_error(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, const ui
 		   w->state == SIM_JOIN) {
 		/* its number went to another that took any, while the box was down */
 		if (s->box.generation > 0 && s->sc.job[w->job].any_number &&
+			w->id != PBOX_NO_WORKER && another_has(s, w) &&
 			!somebody_rejoins(s, w->job))
 			w->id = PBOX_NO_WORKER;
 		w->state = SIM_HELLO;

@@ -290,9 +290,9 @@ test_parameters(void)
 	fx_end();
 }
 
-/* The prefix that is folded early is verified then. */
+/* A job that may hold 3 packets holds 2 of another fragment: the second one of fragment 0 makes it fold. */
 static void
-test_fold(void)
+one_below_the_bound(void)
 {
 	struct fx_table t = {.elements = 200 * ELEMENTS, .op = PBOX_OP_SUM};
 	static struct datagram other[2];
@@ -309,6 +309,13 @@ test_fold(void)
 	}
 	for (unsigned i = 0; i < 3; i++)
 		fill(i, 1, (float)(1 << i));
+}
+
+/* The prefix that is folded early is verified then. */
+static void
+test_fold(void)
+{
+	one_below_the_bound();
 	d[0].payload[5] ^= 2;
 	arrive(0, w[0].udp);
 	arrive(1, w[1].udp); /* over the bound: folds 0 and 1, finds 0 damaged */
@@ -329,21 +336,7 @@ test_fold(void)
 static void
 test_fold_finds_the_last(void)
 {
-	struct fx_table t = {.elements = 200 * ELEMENTS, .op = PBOX_OP_SUM};
-	static struct datagram other[2];
-
-	fx.mtu = 90 + ELEMENTS * 4;
-	fx.chunk_elements = 2 * ELEMENTS;
-	fx.hold = 3;
-	fx_begin();
-	fx_job(w, "vision", 3, &t);
-	fx_clear();
-	for (unsigned i = 0; i < 2; i++) {
-		fill_at(&other[i], i, 1, 1, 5.0f);
-		CU_ASSERT_TRUE(arrive_at(&other[i], i, w[i].udp));
-	}
-	for (unsigned i = 0; i < 3; i++)
-		fill(i, 1, (float)(1 << i));
+	one_below_the_bound();
 	arrive(0, w[0].udp);
 	d[1].hdr[50] ^= 0x40; /* ts */
 	CU_ASSERT_TRUE(arrive(1, w[1].udp));

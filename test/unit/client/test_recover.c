@@ -158,14 +158,7 @@ land(struct worker *w, struct flight *fl)
 {
 	struct ep *ep = &w->ep;
 
-	if (fl->prev != NULL)
-		fl->prev->next = fl->next;
-	else
-		ep->first = fl->next;
-	if (fl->next != NULL)
-		fl->next->prev = fl->prev;
-	else
-		ep->last = fl->prev;
+	recover_unlist(ep, fl);
 	ep->held -= fl->state == FLIGHT_HELD;
 	fl->prev = NULL;
 	fl->next = ep->free;

@@ -315,8 +315,7 @@ keeps_numbers(struct pbox_registrar *r, const struct pbox_frame *f, const struct
 		return false;
 	registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, KEEP_AGAIN_MS,
 		"job '%s' has begun %u ms ago with a worker that has a number: for %u ms the "
-		"others "
-		"are kept for workers that had one before a restart of the box",
+		"others are kept for workers that had one before a restart of the box",
 		job->name, (unsigned)((r->now_ns - job->begun_ns) / NS_PER_MS),
 		(unsigned)(KEEP_NUMBERS / NS_PER_MS));
 	return true;

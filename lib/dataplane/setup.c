@@ -149,6 +149,17 @@ core_size(void)
 	return CORE_STRUCT + values(PBOX_CS_STATS) + values(PBOX_SS_STATS);
 }
 
+static uint16_t
+smallest_mtu(const struct pbox_dp_conf *conf)
+{
+	uint16_t mtu = UINT16_MAX;
+
+	for (unsigned i = 0; i < conf->n_ports; i++)
+		if (conf->port[i].mtu < mtu)
+			mtu = conf->port[i].mtu;
+	return mtu;
+}
+
 static int
 core_create(struct pbox_dp *dp, unsigned i, struct pbox_error *err)
 {
@@ -172,6 +183,7 @@ core_create(struct pbox_dp *dp, unsigned i, struct pbox_error *err)
 		.numa_node = node,
 		.incarnation = dp->conf.incarnation,
 		.max_jobs = dp->conf.max_jobs,
+		.mtu = smallest_mtu(&dp->conf),
 		.endpoint = dp->conf.endpoint,
 		.n_endpoints = dp->conf.n_endpoints,
 		.reduce = dp->conf.reduce,

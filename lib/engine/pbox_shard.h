@@ -96,6 +96,7 @@ struct pbox_shard_conf {
 	int numa_node; /**< of the caller's memory; -1: any */
 	uint32_t incarnation;
 	uint16_t max_jobs;
+	uint16_t mtu;                                /**< as the registrar's: no PONG is larger */
 	const struct pbox_engine_endpoint *endpoint; /**< all of the box; lives as long */
 	unsigned n_endpoints;
 	const struct pbox_reduce_ops *reduce;

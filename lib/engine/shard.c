@@ -193,6 +193,15 @@ may_ask(struct job_rate *r, const struct pbox_frame *f, uint64_t now_ns)
 							      : job_rate_take(r, now_ns);
 }
 
+/* Some wires carry more than the MTU that was agreed upon; a PONG does not (R8.1). */
+static enum pbox_shard_stat
+check_ping(const struct pbox_shard *s, const struct pbox_frame *f)
+{
+	unsigned tag = (f->hdr.flags & PBOX_F_AUTH) != 0 ? PBOX_TAG_LEN : 0;
+
+	return PBOX_MTU_OVERHEAD + f->hdr.length + tag <= s->conf.mtu ? 0 : PBOX_SS_DROP_LENGTH;
+}
+
 /* All checks but those of the round. 0 or the drop. The rate bounds contributions by when their rounds
  * end, if they are good for one. */
 static enum pbox_shard_stat
@@ -205,7 +214,7 @@ resolve(struct pbox_shard *s, const struct pbox_frame *f, struct target *g)
 	if (!is_contribution(f->hdr.type) && !may_ask(&g->j->rate, f, s->now_ns))
 		return PBOX_SS_DROP_RATE;
 	if (f->hdr.type == PBOX_PING)
-		return 0;
+		return check_ping(s, f);
 	drop = find(s, f, g);
 	if (drop != 0 && is_contribution(f->hdr.type) && !job_rate_take(&g->j->rate, s->now_ns))
 		return PBOX_SS_DROP_RATE;

@@ -43,7 +43,7 @@ const struct pbox_stat_def pbox_shard_stat_defs[PBOX_SS_STATS] = {
 		"fragment index beyond the chunk"),
 	COUNTER(PBOX_SS_DROP_FORMAT, "drop_format", "frames", "element format is not the table's"),
 	COUNTER(PBOX_SS_DROP_LENGTH, "drop_length", "frames",
-		"payload length is not the fragment's"),
+		"payload length is not the fragment's, or a PING's is beyond the MTU"),
 	COUNTER(PBOX_SS_DROP_PARTIAL, "drop_partial", "frames",
 		"partial contribution, which the job was not granted"),
 	COUNTER(PBOX_SS_DROP_ROUND_STALE, "drop_round_stale", "frames",

@@ -200,6 +200,7 @@ start_shard(struct sim *s, unsigned i)
 		.numa_node = -1,
 		.incarnation = s->box.incarnation,
 		.max_jobs = SIM_JOBS,
+		.mtu = s->sc.mtu,
 		.endpoint = s->box.endpoint,
 		.n_endpoints = s->sc.endpoints,
 		.reduce = &pbox_reduce_scalar,

@@ -311,6 +311,7 @@ m_begin(void)
 			.numa_node = -1,
 			.incarnation = INCARNATION,
 			.max_jobs = conf.max_jobs,
+			.mtu = conf.mtu,
 			.endpoint = endpoint,
 			.n_endpoints = M_SHARDS,
 			.reduce = &pbox_reduce_scalar,

@@ -162,6 +162,7 @@ fx_begin(void)
 			.numa_node = -1,
 			.incarnation = INCARNATION,
 			.max_jobs = conf.max_jobs,
+			.mtu = conf.mtu,
 			.endpoint = endpoint,
 			.n_endpoints = FX_SHARDS,
 			.reduce = &pbox_reduce_scalar,

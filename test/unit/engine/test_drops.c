@@ -265,6 +265,26 @@ test_no_slot(void)
 	fx_end();
 }
 
+/* A PONG is as large as its PING, and never larger than the MTU, here with a wire that carries more. */
+static void
+test_large_ping(void)
+{
+	struct pbox_hdr h;
+
+	begin(&sum);
+	h = fx_data(&w[0], PBOX_PING, 5, 0, 0);
+	h.length = 154 - PBOX_MTU_OVERHEAD;
+	fx_clear();
+	expect(&h, PBOX_SS_RX_PING);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_PONG);
+	UNIT_EQ_U64(fx_last()->hdr.length, h.length);
+	h.length++;
+	fx_clear();
+	expect(&h, PBOX_SS_DROP_LENGTH);
+	UNIT_EQ_U64(fx.n_sent, 0);
+	fx_end();
+}
+
 /* The share is used up and nothing can be folded: the prefix of worker 0 is missing. */
 static void
 test_no_buffer(void)
@@ -309,6 +329,7 @@ const struct unit_test unit_tests[] = {
 	{"lengths with ZERO, and of PULL", test_lengths_with_zero_and_pull},
 	{"INIT", test_init_drops},
 	{"types", test_types},
+	{"a PING larger than the MTU", test_large_ping},
 	{"answers to strangers", test_answers_to_strangers},
 	{"after LEAVE", test_after_leave_and_close},
 	{"no slot", test_no_slot},

@@ -13,7 +13,8 @@
  *     options.c  what to measure            rig.c     EAL, port, data plane, control; joining
  *     gen.c      the workers' packets       run.c     timed runs, the bare kernel, the stages
  *     join.c     sessions, tables           result.c  figures and their output
- *     alloc.c    counts allocations         bench     the list of configurations
+ *     alloc.c    counts allocations         watch.c   rounds while somebody asks
+ *     bench      the list of configurations
  *
  * Two ways of running. With two cores the box turns on the first and the generator on the second,
  * as a NIC would: gbit_per_s is what comes through. In lockstep both take turns on one core, and only
@@ -44,6 +45,7 @@ struct options {
 	enum pbox_elem format;
 	const char *kernel; /**< NULL: the best one */
 	const char *resident_name;
+	const char *telemetry; /**< the --file-prefix under which it answers; NULL: it does not */
 	bool shuffle, lockstep, no_huge, json, stages;
 	bool auth;        /**< frames have tags */
 	bool only_rounds; /**< lockstep: nothing but the rounds, for callgrind */
@@ -179,6 +181,10 @@ struct result {
 	uint64_t copied, shared, allocations, verified, wrong, folds, dropped, packets;
 };
 
+/* Rounds of @p packets, timed; false: they do not come to their end. */
+bool run_rounds(struct rig *r, struct gen *g, uint64_t packets, struct run_times *t);
+/* Until SIGTERM: lines "nanoseconds, ticks of turns with work, packets"; false: a run did not end. */
+bool watch_run(struct rig *r, struct gen *g);
 void run_all(const struct options *o, struct result *res);
 void result_print(const struct result *res, bool json, bool first);
 

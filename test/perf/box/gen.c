@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <rte_ether.h>
+
 #include <pbox_base.h>
 #include <pbox_wire_at.h>
 
@@ -265,6 +267,10 @@ answer(struct gen *g, uint32_t i, uint32_t n)
 	unsigned worker = pbox_ld16(p + PBOX_AT_WORKER);
 	struct flight *f = NULL;
 
+	/* the control thread tells everybody where the box is (ARP) */
+	if (((const struct rte_ether_hdr *)s.addr)->ether_type !=
+		rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV4))
+		return;
 	g->answered++;
 	if (g->kind == T_ROUNDS) {
 		uint32_t ts = pbox_ld32(p + PBOX_AT_TS);

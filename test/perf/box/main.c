@@ -18,6 +18,11 @@ main(int argc, char **argv)
 	if (!options_complete(&o))
 		return 2;
 	run_all(&o, &res);
+	if (o.telemetry != NULL) {
+		if (!res.ok)
+			fprintf(stderr, "bench_box: %s\n", res.why);
+		return res.ok ? 0 : 1;
+	}
 	if (o.json)
 		printf("{\"benchmark\":\"box\",\"results\":[");
 	result_print(&res, o.json, true);

@@ -39,6 +39,8 @@ usage(FILE *f)
 	      "  --only-rounds   lockstep without anything beside (for callgrind)\n"
 	      "  --cpus B[,G]    CPUs of box and generator (0,1)\n"
 	      "  --no-huge       4 KiB pages (2 MiB pages where enough are free)\n"
+	      "  --telemetry P   lockstep, rounds until SIGTERM, telemetry answers as "
+	      "--file-prefix P\n"
 	      "  --json          one object\n",
 		f);
 }
@@ -141,7 +143,7 @@ set(struct options *o, int c)
 int
 options_parse(struct options *o, int argc, char **argv)
 {
-	enum { SHUFFLE = 256, LOCKSTEP, STAGES, NO_HUGE, JSON, HELP, ONLY, AUTH };
+	enum { SHUFFLE = 256, LOCKSTEP, STAGES, NO_HUGE, JSON, HELP, ONLY, AUTH, TELEMETRY };
 	static const struct option table[] = {{"fragment", 1, NULL, 'f'}, {"workers", 1, NULL, 'w'},
 		{"jobs", 1, NULL, 'j'}, {"model", 1, NULL, 'm'}, {"optimiser", 1, NULL, 'o'},
 		{"format", 1, NULL, 'F'}, {"push-format", 1, NULL, 'F'}, {"kernel", 1, NULL, 'k'},
@@ -150,7 +152,8 @@ options_parse(struct options *o, int argc, char **argv)
 		{"cpus", 1, NULL, 'c'}, {"shuffle", 0, NULL, SHUFFLE},
 		{"lockstep", 0, NULL, LOCKSTEP}, {"stages", 0, NULL, STAGES},
 		{"no-huge", 0, NULL, NO_HUGE}, {"json", 0, NULL, JSON}, {"help", 0, NULL, HELP},
-		{"only-rounds", 0, NULL, ONLY}, {"auth", 0, NULL, AUTH}, {NULL, 0, NULL, 0}};
+		{"only-rounds", 0, NULL, ONLY}, {"auth", 0, NULL, AUTH},
+		{"telemetry", 1, NULL, TELEMETRY}, {NULL, 0, NULL, 0}};
 	int c;
 
 	*o = (struct options){.fragment = 8192,
@@ -168,6 +171,10 @@ options_parse(struct options *o, int argc, char **argv)
 			break;
 		case ONLY:
 			o->only_rounds = o->lockstep = true;
+			break;
+		case TELEMETRY:
+			o->telemetry = optarg;
+			o->lockstep = true;
 			break;
 		case AUTH:
 			o->auth = true;

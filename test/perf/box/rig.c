@@ -120,7 +120,10 @@ start_eal(struct rig *r)
 	char *argv[24];
 	int argc = 0;
 
-	snprintf(prefix, sizeof(prefix), "bench%d", getpid());
+	if (r->o->telemetry != NULL)
+		snprintf(prefix, sizeof(prefix), "%s", r->o->telemetry);
+	else
+		snprintf(prefix, sizeof(prefix), "bench%d", getpid());
 	/* the box's core is lcore 0; main is the generator's, or the one that there is */
 	if (r->o->lockstep)
 		snprintf(lcores, sizeof(lcores), "0@%u", r->o->box_cpu);
@@ -130,7 +133,7 @@ start_eal(struct rig *r)
 	snprintf(memory, sizeof(memory), "%zu", mib * 2 + mib / 4);
 	argv[argc++] = "bench_box";
 	argv[argc++] = "--no-pci";
-	argv[argc++] = "--no-telemetry";
+	argv[argc++] = r->o->telemetry != NULL ? "--telemetry" : "--no-telemetry";
 	argv[argc++] = "--file-prefix";
 	argv[argc++] = prefix;
 	argv[argc++] = "--log-level";
@@ -148,9 +151,9 @@ start_eal(struct rig *r)
 		argv[argc++] = memory;
 	}
 	argv[argc] = NULL;
+	atexit(remove_runtime_dir); /* after telemetry, whose socket stands in it */
 	if (rte_eal_init(argc, argv) < 0)
 		fail("EAL does not start", "see its lines above");
-	atexit(remove_runtime_dir);
 }
 
 static void

@@ -266,6 +266,12 @@ run(struct rig *r, struct gen *g, enum traffic kind, uint64_t packets, struct ru
 	return true;
 }
 
+bool
+run_rounds(struct rig *r, struct gen *g, uint64_t packets, struct run_times *t)
+{
+	return run(r, g, T_ROUNDS, packets, t);
+}
+
 /* Ticks a payload. */
 static double
 kernel(struct rig *r,
@@ -559,7 +565,10 @@ run_all(const struct options *o, struct result *res)
 	/* to warm up: all buffers get their payloads */
 	res->ok = run(&r, &g, T_ROUNDS, o->only_rounds ? o->packets : 4096 + o->packets / 8, &t);
 	describe(&r, res);
-	res->ok = res->ok && measure(&r, &g, res);
+	if (o->telemetry != NULL)
+		res->ok = res->ok && watch_run(&r, &g);
+	else
+		res->ok = res->ok && measure(&r, &g, res);
 	if (res->ok && o->stages)
 		res->ok = stages(&r, &g, res);
 	if (res->ok)

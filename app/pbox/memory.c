@@ -44,7 +44,8 @@ budget_packets(const struct box *b, struct pbox_budget *budget)
 		pbox_budget_add(budget, b->node[i], bytes, "answers and rings of %u data core%s", n,
 			n == 1 ? "" : "s");
 	}
-	pbox_budget_add(budget, -1, pbox_dp_control_bytes(), "packets of the control thread");
+	pbox_budget_add(budget, -1, pbox_dp_control_bytes(b->port, b->n_ports),
+		"packets of the control thread");
 	if (b->opt.snapshot_memory > 0)
 		pbox_budget_add(budget, -1, b->opt.snapshot_memory, "copies for snapshots");
 }

@@ -170,8 +170,8 @@ unsigned pbox_dp_mbufs_missing(const struct pbox_dp *dp);
 /** What data core @p core will take of its NUMA node's memory: itself, packets for answers, rings (a
  * few more than there will be, where cores serve several ports). Of prepared ports. */
 size_t pbox_dp_core_bytes(const struct pbox_port *port, unsigned n_ports, unsigned core);
-/** What the control thread's packets take, on any node. */
-size_t pbox_dp_control_bytes(void);
+/** What the control thread's packets take, on any node. Of prepared ports. */
+size_t pbox_dp_control_bytes(const struct pbox_port *port, unsigned n_ports);
 
 /** The loop of one core, on its lcore, until pbox_dp_stop(). @p core: pbox_dp_core(). Returns 0. */
 int pbox_dp_run(void *core);

@@ -13,8 +13,7 @@
 
 #include "core.h"
 
-#define CONTROL_MBUFS 1024
-#define CONTROL_ROOM  (RTE_PKTMBUF_HEADROOM + 2048)
+#define CONTROL_ROOM (RTE_PKTMBUF_HEADROOM + 2048)
 
 /* Bus addresses of a region, page by page, so that the data path need not look for them. */
 static int
@@ -198,6 +197,26 @@ core_create(struct pbox_dp *dp, unsigned i, struct pbox_error *err)
 	return core_packets(dp, c, err);
 }
 
+/* Many drivers give a packet back only when its place in the queue is needed again, and then the
+ * core keeps it: when control is all that is sent, all of this is full of its packets for ever. With
+ * none left nothing would be sent that could free one. */
+static unsigned
+control_packets(const struct pbox_port *port, unsigned n_ports)
+{
+	unsigned n = RING_CONTROL + 64;
+
+	for (unsigned p = 0; p < n_ports; p++)
+		n += port[p].n_txd + PBOX_PORT_CACHE * 3 / 2;
+	return n;
+}
+
+size_t
+pbox_dp_control_bytes(const struct pbox_port *port, unsigned n_ports)
+{
+	return pbox_port_pool_bytes(
+		control_packets(port, n_ports), PBOX_PORT_MBUF_PRIV, CONTROL_ROOM);
+}
+
 struct pbox_dp *
 pbox_dp_create(const struct pbox_dp_conf *conf, struct pbox_error *err)
 {
@@ -232,12 +251,12 @@ pbox_dp_create(const struct pbox_dp_conf *conf, struct pbox_error *err)
 	if (ret == 0)
 		ret = rings_create(dp, err);
 	if (ret == 0) {
-		dp->control_pool = pbox_port_pool("pbox_control", CONTROL_MBUFS,
+		dp->n_control = control_packets(conf->port, conf->n_ports);
+		dp->control_pool = pbox_port_pool("pbox_control", dp->n_control,
 			PBOX_PORT_MBUF_PRIV, CONTROL_ROOM, SOCKET_ID_ANY);
-		dp->n_control = CONTROL_MBUFS;
 		if (dp->control_pool == NULL)
 			ret = pbox_memory_fail(err, "packets of the control thread need", -1,
-				pbox_dp_control_bytes());
+				pbox_dp_control_bytes(conf->port, conf->n_ports));
 	}
 	if (ret != 0) {
 		pbox_dp_destroy(dp);
@@ -327,12 +346,6 @@ pbox_dp_core_bytes(const struct pbox_port *port, unsigned n_ports, unsigned core
 		if (is_served(&port[p], core))
 			n += rings_port_bytes(&port[p]);
 	return n + packets_bytes(packets_of(port, n_ports, core));
-}
-
-size_t
-pbox_dp_control_bytes(void)
-{
-	return pbox_port_pool_bytes(CONTROL_MBUFS, PBOX_PORT_MBUF_PRIV, CONTROL_ROOM);
 }
 
 void

@@ -380,6 +380,31 @@ rings_full(void)
 	rig_stop(&rig); /* those 512 are in the ring: counted as drop_stopped */
 }
 
+/* A device that keeps what it has sent until its queue is full, and a core that keeps what it gets back
+ * from there, leave packets for what control has to say. */
+static void
+control_packets(void)
+{
+	struct rte_mbuf *kept[PBOX_PORT_CACHE * 3 / 2];
+	unsigned n = 0;
+
+	rig_start(&rig, &(struct rig_options){.queues = 1, .cores = 1, .out_size = 1024});
+	UNIT_EQ_U64(rig.port[0].n_txd, 1024);
+	while (n < RTE_DIM(kept)) {
+		CU_ASSERT_FATAL(pbox_dp_announce(rig.dp, 0) == 0);
+		rig_turn(&rig);
+		if (rte_ring_full(rig.out[0]))
+			CU_ASSERT_FATAL(rte_ring_dequeue(rig.out[0], (void **)&kept[n++]) == 0);
+	}
+	UNIT_EQ_U64(rig_core(&rig, PBOX_CS_TX_PACKETS), 1024 + n - 1);
+	/* the core is late */
+	for (unsigned i = 0; i < 1024; i++)
+		UNIT_EQ_U64(pbox_dp_announce(rig.dp, 0), 0);
+	UNIT_EQ_U64(pbox_dp_control_lost(rig.dp), 0);
+	rte_pktmbuf_free_bulk(kept, n);
+	rig_stop(&rig);
+}
+
 /* Anything: accepted or one named drop, and everything comes back. */
 static void
 random_frames(void)
@@ -436,6 +461,7 @@ const struct unit_test unit_tests[] = {
 	{"checksums", checksums},
 	{"packets in segments", segments},
 	{"rings full", rings_full},
+	{"packets of control", control_packets},
 	{"random frames", random_frames},
 	{NULL, NULL},
 };

@@ -275,7 +275,7 @@ pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 		count(s, PBOX_SS_DROP_ROUND_STALE);
 		return;
 	}
-	if (answer && !job_rate_take(&g->j->rate, s->now_ns)) {
+	if (answer && !job_rate_answer(&g->j->rate, s->now_ns)) {
 		count(s, PBOX_SS_DROP_RATE);
 		return;
 	}

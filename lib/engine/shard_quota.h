@@ -115,11 +115,28 @@ job_rate_take(struct job_rate *r, uint64_t now_ns)
 	return r->interval == 0 || job_rate_limit(r, r->interval, now_ns);
 }
 
+static inline uint32_t
+job_rate_question(const struct job_rate *r)
+{
+	return r->interval / 8 + 1;
+}
+
 /* One that has no payload, if its answer has none. */
 static inline bool
 job_rate_ask(struct job_rate *r, uint64_t now_ns)
 {
-	return r->interval == 0 || job_rate_limit(r, r->interval / 8 + 1, now_ns);
+	return r->interval == 0 || job_rate_limit(r, job_rate_question(r), now_ns);
+}
+
+/* Its answer would have one: it costs as much as others then. False: it is too much, and has cost nothing, or
+ * those that are refused would use up what others are answered by. */
+static inline bool
+job_rate_answer(struct job_rate *r, uint64_t now_ns)
+{
+	if (r->interval == 0 || job_rate_limit(r, r->interval - job_rate_question(r), now_ns))
+		return true;
+	r->empty -= job_rate_question(r);
+	return false;
 }
 
 #endif /* SHARD_QUOTA_H */

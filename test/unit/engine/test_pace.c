@@ -317,6 +317,52 @@ test_why(void)
 	fx_end();
 }
 
+/* Who only pulls, and more than the rate, gets all of it: what is refused costs nothing, however often it is asked
+ * for. */
+static void
+test_pulls_alone(void)
+{
+	uint64_t due[FRAGMENTS] = {0};
+	unsigned results = 0, refused = 0;
+
+	begin(w, "speech", 2);
+	for (unsigned frag = 1; frag < FRAGMENTS; frag++) {
+		push_all(w, 2, frag, 1);
+		pace(2 * MS, 1);
+	}
+	for (unsigned turn = 0; turn < 20000; turn++) { /* 2 s */
+		for (unsigned frag = 0; frag < FRAGMENTS; frag++) {
+			struct pbox_hdr h = fx_data(&w[0], PBOX_PULL, own(w, frag), 0, 0);
+
+			h.flags = PBOX_F_LATEST;
+			if (due[frag] > fx.now)
+				continue;
+			fx_clear();
+			fx_rx(0, &w[0], &h, NULL);
+			results += fx_count(PBOX_RESULT);
+			refused += fx.n_sent == 0;
+			due[frag] = fx.now + (fx.n_sent > 0 ? 0 : MS / 2);
+		}
+		fx.now += MS / 10;
+	}
+	/* what was saved up: a window of all */
+	CU_ASSERT_TRUE(results >= 2000 * 98 / 100);
+	CU_ASSERT_TRUE(results <= 2000 + 64);
+	CU_ASSERT_TRUE(refused > 2 * results);
+	UNIT_EQ_U64(fx.ss[0][PBOX_SS_DROP_RATE], refused);
+	/* questions that get no payload are bounded, too: an eighth each */
+	for (unsigned i = 0; i < 1000; i++) {
+		struct pbox_hdr h = fx_data(&w[0], PBOX_PULL, own(w, 0), 0, 7);
+
+		fx_clear();
+		fx_rx(0, &w[0], &h, NULL);
+		if (fx.n_sent > 0)
+			UNIT_EQ_U64(fx_last()->hdr.type, PBOX_WAIT);
+	}
+	CU_ASSERT_TRUE(fx.ss[0][PBOX_SS_DROP_RATE] >= refused + 1000 - 8 * 64);
+	fx_end();
+}
+
 const struct unit_test unit_tests[] = {
 	{"in the order in which they were complete", test_in_order},
 	{"the rate is lifted", test_rate_is_lifted},
@@ -326,5 +372,6 @@ const struct unit_test unit_tests[] = {
 	{"damaged while it waits", test_damaged_while_it_waits},
 	{"a worker goes", test_worker_goes},
 	{"why", test_why},
+	{"pulls alone", test_pulls_alone},
 	{NULL, NULL},
 };

@@ -212,6 +212,48 @@ test_any_number(void)
 	fx_end();
 }
 
+static struct fx_sent *
+join_any(unsigned i)
+{
+	struct pbox_join m;
+
+	w[i] = stranger("vision", PBOX_NO_WORKER, 3);
+	w[i].nonce = 70 + i;
+	w[i].udp = (uint16_t)(100 + i);
+	fx_hello(&w[i]);
+	m = fx_join_message(&w[i]);
+	return fx_join_with(&w[i], &m, "key");
+}
+
+/* R4.6b: they wait for two seconds and no longer, and only where somebody has come with a number. */
+static void
+test_numbers_are_kept(void)
+{
+	fx_begin();
+	for (unsigned i = 0; i < 3; i++)
+		CU_ASSERT_EQUAL(join_any(i)->hdr.type, PBOX_WELCOME);
+	fx_end();
+
+	fx_begin();
+	CU_ASSERT_EQUAL(
+		join_any(0)->hdr.type, PBOX_WELCOME); /* the first one, before anybody has */
+	fx_join(&w[1], "vision", 2, 3);
+	fx.now += UINT64_C(1999999999);
+	join_any(2);
+	UNIT_EQ_U64(fx_error(), PBOX_E_WORKER_TAKEN);
+	fx_join(&w[3], "vision", 1, 3); /* who has one does not wait */
+	join_any(2);                    /* and where none is free, that is said */
+	UNIT_EQ_U64(fx_error(), PBOX_E_WORKER_TAKEN);
+	CU_ASSERT_PTR_NOT_NULL(strstr(fx_error_text(), "have joined"));
+	fx_leave(&w[3]);
+	join_any(2);
+	UNIT_EQ_U64(fx_error(), PBOX_E_WORKER_TAKEN);
+	CU_ASSERT_PTR_NOT_NULL(strstr(fx_error_text(), "before a restart"));
+	fx.now++;
+	CU_ASSERT_EQUAL(join_any(2)->hdr.type, PBOX_WELCOME);
+	fx_end();
+}
+
 /* R4.6: another nonce gets the number when the session has been silent beyond its lease. */
 static void
 test_takeover_after_the_lease(void)
@@ -352,6 +394,7 @@ const struct unit_test unit_tests[] = {
 	{"fields out of range", test_fields_out_of_range},
 	{"a repeated JOIN", test_repeated_join},
 	{"any number", test_any_number},
+	{"numbers are kept for those that had them", test_numbers_are_kept},
 	{"a number is free when its lease is over", test_takeover_after_the_lease},
 	{"a cookie ages, and belongs to an address", test_cookie_ages},
 	{"WELCOME waits for the shards", test_welcome_waits_for_the_shards},

@@ -152,6 +152,30 @@ test_rates_at_once(void)
 	fx_end();
 }
 
+/* What a worker may have under way was granted when it joined: a higher rate widens it for sessions that begin now. */
+static void
+test_windows_of_a_rate(void)
+{
+	fx.hold = 4096;
+	fx_begin();
+	fx_join(&w[0], "slow", 0, 2);
+	fx_join(&w[1], "slow", 1, 2);
+	UNIT_EQ_U64(w[0].welcome.window, 10); /* 20 ms of 1000 a second, for two */
+	reload("slow", (struct pbox_job_conf){.rate = 4000});
+	fx_leave(&w[1]);
+	fx_join(&w[1], "slow", 1, 2);
+	UNIT_EQ_U64(w[1].welcome.window, 40);
+	reload("slow", (struct pbox_job_conf){0});
+	fx_leave(&w[1]);
+	fx_join(&w[1], "slow", 1, 2);
+	UNIT_EQ_U64(w[1].welcome.window, 100); /* all that it can take */
+	reload("slow", (struct pbox_job_conf){.rate = 1});
+	fx_leave(&w[1]);
+	fx_join(&w[1], "slow", 1, 2);
+	UNIT_EQ_U64(w[1].welcome.window, 4); /* the least */
+	fx_end();
+}
+
 /* The box's default, and a job's own: of sessions that begin now. */
 static void
 test_leases(void)
@@ -175,6 +199,7 @@ const struct unit_test unit_tests[] = {
 	{"a running job keeps its kind", test_a_running_job_keeps_its_kind},
 	{"memory at once", test_memory_at_once},
 	{"rates at once", test_rates_at_once},
+	{"windows of a rate", test_windows_of_a_rate},
 	{"leases", test_leases},
 	{NULL, NULL},
 };

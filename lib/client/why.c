@@ -20,7 +20,9 @@ missing_worker(char *text, size_t cap, unsigned have, uint32_t missing, unsigned
 	if (missing < workers)
 		text_add(text, cap, "missing worker %u", missing);
 	else
-		text_add(text, cap, "the result is on its way");
+		text_add(text, cap,
+			"the result is on its way, or comes when the job's rate on the box has "
+			"room for it");
 }
 
 static int

@@ -8,6 +8,7 @@
 #   need root|torch|chaos...       skip the whole test where something is missing
 #   ok NAME, not_ok NAME [DETAIL], skip NAME REASON
 #   check NAME COMMAND...          ok when the command succeeds
+#   exposure NAME LIMIT UNIT       what systemd finds a unit's sandbox to be is at most that, and printed
 #   done_testing                   the last line; its status is the test's
 #
 # $RUN_DIR is a fresh folder for logs. It is removed at the end unless something failed, and then
@@ -49,6 +50,17 @@ check() {
 		ok "$check_name"
 	else
 		not_ok "$check_name" "$check_text"
+	fi
+}
+
+exposure() {
+	local text score
+	text=$(systemd-analyze --no-pager security --offline=true "$3" 2>&1)
+	score=$(sed -n 's/.*Overall exposure level.*: \([0-9.]*\) .*/\1/p' <<<"$text")
+	if [[ -n $score ]] && awk -v score="$score" -v limit="$2" 'BEGIN { exit score > limit }'; then
+		ok "$1 is $score, at most $2"
+	else
+		not_ok "$1 is ${score:-unknown}, at most $2" "$text"
 	fi
 }
 

@@ -180,7 +180,11 @@ ports_lanes(struct testps *t, struct pbox_error *err)
 	return 0;
 }
 
-/* ---- payloads as packets: each is one buffer that all frames with it share -------------------- */
+/* ---- payloads as packets: each is one buffer that all frames with it share --------------------
+ *
+ * A device gives back what it has sent when it sends again, perhaps in a later session. So these are heads too: their pool
+ * outlives the ports. What counts who shares a payload stands where no head is written, at the begin of the room in
+ * front of its headers. */
 
 static void
 shared_done(void *addr, void *opaque)
@@ -193,24 +197,22 @@ static int
 payloads_of(struct testps *t, struct lane *l, struct pbox_error *err)
 {
 	unsigned n = t->plan.n_lengths * PATTERNS;
-	uint16_t priv =
-		RTE_ALIGN_CEIL(sizeof(struct rte_mbuf_ext_shared_info), RTE_MBUF_PRIV_ALIGN);
 
 	l->payload = calloc(n, sizeof(struct rte_mbuf *));
-	l->payload_pool = pool("testps_payload", l->index, n, priv, RTE_PKTMBUF_HEADROOM,
-		(int)rte_lcore_to_socket_id(l->lcore));
-	if (l->payload == NULL || l->payload_pool == NULL)
-		return pbox_fail(
-			err, ENOMEM, "no memory for %u payloads: give EAL more with -m", n);
+	if (l->payload == NULL)
+		return pbox_fail(err, ENOMEM, "no memory for %u payloads", n);
 	for (unsigned i = 0; i < n; i++) {
-		struct rte_mbuf *m = rte_pktmbuf_alloc(l->payload_pool);
+		struct rte_mbuf *m = rte_pktmbuf_alloc(l->heads);
 		struct rte_mbuf_ext_shared_info *info;
 		uint8_t *at = t->data.pattern[i % PATTERNS];
 		uint16_t len = (uint16_t)(t->plan.length[i / PATTERNS] * t->data.push_size);
 
 		if (m == NULL)
-			return pbox_fail(err, ENOMEM, "no memory for payloads");
-		info = rte_mbuf_to_priv(m);
+			return pbox_fail(err, ENOMEM,
+				"%u heads are too few for %u payloads of different lengths: give "
+				"more with --total-num-mbufs",
+				l->heads->size, n);
+		info = m->buf_addr;
 		info->free_cb = shared_done;
 		info->fcb_opaque = NULL;
 		rte_mbuf_ext_refcnt_set(info, 1);
@@ -237,7 +239,6 @@ ports_payloads(struct testps *t, struct pbox_error *err)
 	return 0;
 }
 
-/* The devices give transmitted packets back late: what they may still hold stays, in its pool. */
 void
 ports_payloads_free(struct testps *t)
 {
@@ -246,8 +247,6 @@ ports_payloads_free(struct testps *t)
 
 		if (l == NULL || l->payload == NULL)
 			continue;
-		for (unsigned p = 0; p < t->n_ports; p++)
-			rte_eth_tx_done_cleanup(l->out[p].id, l->out[p].queue, 0);
 		for (unsigned k = 0; k < t->plan.n_lengths * PATTERNS; k++)
 			rte_pktmbuf_free(l->payload[k]);
 		free(l->payload);

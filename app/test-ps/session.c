@@ -412,8 +412,6 @@ session_close(struct testps *t)
 		struct lane *l = t->lane[i];
 
 		rounds_free(l);
-		rte_mempool_free(l->payload_pool);
-		l->payload_pool = NULL;
 		lane_auth_end(l);
 	}
 	data_free(&t->data);

@@ -271,8 +271,7 @@ struct lane {
 	struct out out[TESTPS_PORTS];
 	struct rte_mempool *frames, *heads; /**< whole ones; headers before a payload */
 	struct rte_mbuf **payload;          /**< [length * PATTERNS + pattern], shared; or NULL */
-	struct rte_mempool *payload_pool;
-	struct rte_ring *mail; /**< packets that came to another lane's queue */
+	struct rte_ring *mail;              /**< packets that came to another lane's queue */
 	uint16_t ip_id;
 	uint8_t *flat; /**< a datagram in one piece */
 	struct pbox_random random;

@@ -253,12 +253,13 @@ search_rate(struct testps *t, json_t *o, struct trial *best, struct pbox_error *
 {
 	json_t *trials = json_array(), *latency = json_array(), *loss = json_array();
 	json_t *after = json_object();
-	double limit = t->opt.search == TESTPS_NDR ? NDR_LIMIT : PDR_LIMIT, rate, low, high;
-	const char *name = t->opt.search == TESTPS_NDR ? "NDR" : "PDR";
+	const bool ndr = t->opt.search == TESTPS_NDR;
+	double limit = ndr ? NDR_LIMIT : PDR_LIMIT, rate, low, high;
+	const char *name = ndr ? "NDR" : "PDR";
 	static struct hunt h;
 	int ret;
 
-	json_object_set_new(o, "search", json_string(t->opt.search == TESTPS_NDR ? "ndr" : "pdr"));
+	json_object_set_new(o, "search", json_string(ndr ? "ndr" : "pdr"));
 	json_object_set_new(o, "trials", trials);
 	json_object_set_new(o, "latency", latency);
 	json_object_set_new(o, "loss_sweep", loss);

@@ -84,6 +84,7 @@ data_make(struct data *d, const struct plan *p, const struct testps_load *load, 
 
 	*d = (struct data){.reduce = pbox_reduce_select(NULL),
 		.optim = pbox_optim_select(NULL),
+		.same = compare_select(),
 		.workers = load->workers,
 		.push = load->push,
 		.pull = reflected ? load->push : load->pull,

@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <rte_prefetch.h>
-
 #include "rounds.h"
 
 #define LOSSY_US 200000
@@ -98,21 +96,6 @@ land(struct lane *l, const struct answer *a)
 		rounds_ready(l, s);
 }
 
-/* A payload comes from the last-level cache, or from memory: ask for it ahead, as hardware does not across pages. */
-static bool
-equal(const uint8_t *payload, const uint8_t *want, uint32_t n)
-{
-	for (uint32_t i = 0; i < n && i < AHEAD; i += RTE_CACHE_LINE_SIZE)
-		rte_prefetch0(payload + i);
-	for (uint32_t at = 0; at < n; at += AHEAD) {
-		for (uint32_t i = at + AHEAD; i < n && i < at + 2 * AHEAD; i += RTE_CACHE_LINE_SIZE)
-			rte_prefetch0(payload + i);
-		if (memcmp(payload + at, want + at, RTE_MIN(n - at, (uint32_t)AHEAD)) != 0)
-			return false;
-	}
-	return true;
-}
-
 enum verdict { RIGHT, WRONG, DAMAGED, FORGED };
 
 /* The payload is what it must be, and CRC and tag say so too; or it was damaged on its way, or the tag is
@@ -131,7 +114,7 @@ judge(struct lane *l, unsigned worker, const struct answer *a, const uint8_t *he
 	if (!t->opt.no_check) {
 		data_want(&t->data, &l->mirror, &t->plan, a->i, pbox_ld32(head + PBOX_AT_ROUND),
 			worker, &want);
-		if (equal(payload, want.payload, length) &&
+		if (t->data.same(payload, want.payload, length, payload + AHEAD) &&
 			pbox_crc32c(want.crc, head, PBOX_AT_CRC) == crc) {
 			if (!auth_tag_good(l, worker, head, payload, length, want.digest))
 				return FORGED;

@@ -18,6 +18,7 @@
  *     session.c   all lanes together: start, stop         rejoin.c   a box that was started again
  *     loopback.c  a box in this process                   reflect.c  or a mirror
  *     stats.c     counters, figures                       json.c     results as JSON
+ *     compare.c   results against their references
  *     show.c, prompt.c  the prompt
  *     run.c       what the options say                   search.c   rates, latency, sweeps; main.c
  *     hunt.c      which rate to try next                 stolen.c   time that others had our CPUs
@@ -41,6 +42,7 @@
 #include <pbox_stats.h>
 #include <pbox_wire_at.h>
 
+#include "compare.h"
 #include "options.h"
 
 #define TESTPS_PORTS  16
@@ -111,6 +113,7 @@ void plan_free(struct plan *p);
 struct data {
 	const struct pbox_reduce_ops *reduce;
 	const struct pbox_optim_ops *optim;
+	compare_fn *same;
 	unsigned workers, push_size, pull_size;
 	uint8_t push, pull, optimiser;
 	bool reflected;

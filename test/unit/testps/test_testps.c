@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <sodium.h>
+#include <sys/mman.h>
 
 #include <pbox_reduce.h>
 
@@ -366,6 +367,65 @@ test_hunt_again(void)
 	CU_ASSERT(fabs(bed_search(&b, 1e6, &h) / 8e6 - 1) < 0.02);
 }
 
+/* Every length and alignment, and one bit of each byte, which differ from one alignment to the next. What stands in
+ * front is something else, and behind is nothing: @p end is where memory ends. */
+static void
+check_compare(compare_fn *same, uint8_t *end)
+{
+	enum { N = 300 };
+	static uint8_t a[N + 64];
+
+	for (unsigned i = 0; i < sizeof(a); i++)
+		a[i] = (uint8_t)(i * 7 + (i >> 3));
+	for (unsigned shift = 0; shift < 64; shift++)
+		for (unsigned n = 0; n <= N; n += shift % 8 == 0 ? 1 : 7) {
+			uint8_t *b = end - n;
+
+			for (unsigned i = 1; i <= 64; i++)
+				b[-(int)i] = (uint8_t)~a[shift];
+			memcpy(b, a + shift, n);
+			CU_ASSERT_FATAL(same(a + shift, b, n, end) && same(b, a + shift, n, b));
+			for (unsigned i = 0; i < n; i++) {
+				b[i] ^= (uint8_t)(1u << (i + shift) % 8);
+				CU_ASSERT_FATAL(!same(a + shift, b, n, end));
+				b[i] ^= (uint8_t)(1u << (i + shift) % 8);
+			}
+		}
+}
+
+/* As long as fragments are: every bit of one. */
+static void
+check_long(compare_fn *same, const uint8_t *a, uint8_t *b, uint32_t n)
+{
+	CU_ASSERT_FATAL(same(a, b, n, b));
+	for (uint32_t i = 0; i < n * 8; i++) {
+		b[i / 8] ^= (uint8_t)(1u << i % 8);
+		CU_ASSERT_FATAL(!same(a, b, n, a));
+		b[i / 8] ^= (uint8_t)(1u << i % 8);
+	}
+}
+
+static void
+test_compare(void)
+{
+	static const uint32_t lengths[] = {64, 1408, 8896, 8940};
+	compare_fn *const fn[] = {compare_plain, compare_select()};
+	static uint8_t a[8940], b[8940];
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	uint8_t *m =
+		mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CU_ASSERT_FATAL(m != MAP_FAILED && mprotect(m + page, page, PROT_NONE) == 0);
+	for (unsigned i = 0; i < sizeof(a); i++)
+		a[i] = b[i] = (uint8_t)(i * 11 + (i >> 8));
+	for (unsigned f = 0; f < sizeof(fn) / sizeof(fn[0]); f++) {
+		check_compare(fn[f], m + page);
+		for (unsigned i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++)
+			check_long(fn[f], a, b, lengths[i]);
+	}
+	munmap(m, 2 * page);
+}
+
 const char unit_suite[] = "testps";
 const struct unit_test unit_tests[] = {
 	{"options", test_options},
@@ -375,5 +435,6 @@ const struct unit_test unit_tests[] = {
 	{"step", test_step},
 	{"hunt", test_hunt},
 	{"hunt again", test_hunt_again},
+	{"compare", test_compare},
 	{NULL, NULL},
 };

@@ -307,7 +307,8 @@ packet(struct lane *l, unsigned port, struct rte_mbuf *m)
 		count(l, LS_DROP_NET, 1);
 		return;
 	}
-	if (worker % t->lanes != l->index) { /* the device gave it to the wrong queue */
+	if (t->lanes > 1 &&
+		worker % t->lanes != l->index) { /* the device gave it to the wrong queue */
 		struct lane *other = t->lane[worker % t->lanes];
 
 		rte_mbuf_refcnt_update(m, 1);

@@ -49,11 +49,10 @@ version_of(const struct lane *l, unsigned k, uint32_t f)
 	uint32_t n = p->first[e + 1] - p->first[e], j = f - p->first[e];
 	uint64_t at;
 
-	if (l->next[s] <= j)
+	if (l->stream[s].next <= j)
 		return p->round;
-	at = j + (l->next[s] - 1 - j) / n * n; /* where it was sent last */
-	if (at < l->oldest[s] ||
-		l->state[(size_t)s * l->slots + (at & (l->slots - 1))] == SLOT_DONE)
+	at = j + (l->stream[s].next - 1 - j) / n * n; /* where it was sent last */
+	if (at < l->stream[s].oldest || slot_of(l, s, at)->state == SLOT_DONE)
 		at += n;
 	return p->round + (uint32_t)(at / n);
 }

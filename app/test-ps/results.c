@@ -12,34 +12,29 @@
 #define LOSSY_US 200000
 #define AHEAD    1024 /* bytes of a payload that are asked for ahead */
 
-struct answer {
-	unsigned s, e;
-	uint32_t i; /* fragment */
-	uint64_t position;
-	size_t slot;
-};
-
 /* What an answer is about; false: nothing that is under way. */
 static bool
 find(struct lane *l, unsigned worker, uint32_t chunk, uint32_t frag, uint32_t round,
 	struct answer *a)
 {
 	const struct plan *p = &l->t->plan;
+	const struct stream *x;
 	uint32_t c = chunk - p->first_chunk;
 
-	if (c >= p->chunks || l->next == NULL)
+	if (c >= p->chunks || l->stream == NULL)
 		return false;
 	a->i = p->chunk_first[c] + frag;
 	if (a->i >= p->n || p->f[a->i].chunk != chunk)
 		return false;
 	a->e = p->f[a->i].endpoint;
-	a->s = worker / l->t->lanes * p->endpoints + a->e;
+	a->s = (l->t->lanes > 1 ? worker / l->t->lanes : worker) * p->endpoints + a->e;
+	x = &l->stream[a->s];
 	a->position =
 		(uint64_t)(round - 1 - p->round) * fragments_at(p, a->e) + (a->i - p->first[a->e]);
-	if (a->position - l->oldest[a->s] >= l->next[a->s] - l->oldest[a->s])
+	if (a->position - x->oldest >= x->next - x->oldest)
 		return false;
-	a->slot = (size_t)a->s * l->slots + (a->position & (l->slots - 1));
-	return l->state[a->slot] != SLOT_DONE;
+	a->slot = slot_of(l, a->s, a->position);
+	return a->slot->state != SLOT_DONE;
 }
 
 static void
@@ -78,22 +73,22 @@ static void
 land(struct lane *l, const struct answer *a)
 {
 	const struct plan *p = &l->t->plan;
-	unsigned s = a->s, k = s / p->endpoints;
+	struct stream *x = &l->stream[a->s];
+	unsigned k = x->k;
 
-	l->state[a->slot] = SLOT_DONE;
-	if (a->position > l->newest[s])
-		l->newest[s] = a->position;
-	while (l->oldest[s] != l->next[s] &&
-		l->state[(size_t)s * l->slots + (l->oldest[s] & (l->slots - 1))] == SLOT_DONE)
-		l->oldest[s]++;
+	a->slot->state = SLOT_DONE;
+	if (a->position > x->newest)
+		x->newest = a->position;
+	while (x->oldest != x->next && slot_of(l, a->s, x->oldest)->state == SLOT_DONE)
+		x->oldest++;
 	if (--l->left_of_round[k] == 0) {
 		l->left_of_round[k] = p->n;
 		l->round_of[k]++;
 		l->start_us[k] = l->now + l->slowest_us[k];
 		count(l, LS_ROUNDS, 1);
 	}
-	if (!l->queued[s] && rounds_may_send(l, s))
-		rounds_ready(l, s);
+	if (!x->queued && rounds_may_send(l, a->s))
+		rounds_ready(l, a->s);
 }
 
 enum verdict { RIGHT, WRONG, DAMAGED, FORGED };
@@ -169,14 +164,14 @@ rounds_result(struct lane *l, unsigned worker, const uint8_t *head, const uint8_
 		count(l, LS_WRONG, 1);
 	}
 	ts = pbox_ld32(head + PBOX_AT_TS);
-	if (l->state[a.slot] == SLOT_PROBED && ts == l->sent[a.slot]) {
+	if (a.slot->state == SLOT_PROBED && ts == a.slot->sent) {
 		count(l, LS_LOST_RESULTS, 1);
 		lost(l, a.e);
 	}
 	l->path[a.e].answered++;
 	l->path[a.e].marked += ce || (pbox_ld16(head + PBOX_AT_FLAGS) & PBOX_F_ECE) != 0;
 	sample(l, &l->path[a.e], ts, pbox_ld32(head + PBOX_AT_HELD));
-	pbox_hist_add(&l->latency, (uint64_t)((uint32_t)l->now - l->begun[a.slot]) * 1000);
+	pbox_hist_add(&l->latency, (uint64_t)((uint32_t)l->now - a.slot->begun) * 1000);
 	count(l, LS_RESULTS, 1);
 	count(l, LS_PULL_BYTES, length);
 	land(l, &a);
@@ -194,18 +189,18 @@ rounds_wait(struct lane *l, unsigned worker, const struct pbox_hdr *h)
 		return;
 	}
 	if (h->flags & PBOX_F_HAVE) {
-		l->state[a.slot] = SLOT_HELD;
+		a.slot->state = SLOT_HELD;
 		return;
 	}
 	/* the contribution was lost (R6.4), or found damaged (R2.5) */
 	m = rounds_contribution(l, worker, a.i, h->round, PBOX_F_RETX);
 	if (m == NULL)
 		return;
-	l->sent[a.slot] = (uint32_t)l->now;
-	l->state[a.slot] = SLOT_SENT;
-	if (l->tries[a.slot] < UINT8_MAX)
-		l->tries[a.slot]++;
-	l->due[a.s] = 0;
+	a.slot->sent = (uint32_t)l->now;
+	a.slot->state = SLOT_SENT;
+	if (a.slot->tries < UINT8_MAX)
+		a.slot->tries++;
+	l->stream[a.s].due = 0;
 	count(l, LS_REPEATED, 1);
 	lost(l, a.e);
 	lane_out(l, worker, m);

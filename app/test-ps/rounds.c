@@ -41,26 +41,26 @@ bool
 rounds_may_send(const struct lane *l, unsigned s)
 {
 	const struct plan *p = &l->t->plan;
-	unsigned e = s % p->endpoints, k = s / p->endpoints;
-	uint64_t out = l->next[s] - l->oldest[s];
-	uint32_t round = l->next_round[s];
+	const struct stream *x = &l->stream[s];
+	uint64_t out = x->next - x->oldest;
+	uint32_t round = x->next_round;
 
-	if (out >= l->slots || out >= fragments_at(p, e) || (double)out >= l->path[e].window)
+	if (out >= l->slots || out >= fragments_at(p, x->e) || (double)out >= l->path[x->e].window)
 		return false;
 	if (round > l->cap || round > atomic_load_explicit(&l->t->limit, memory_order_relaxed))
 		return false;
-	if (!is_gated(l, k))
+	if (!is_gated(l, x->k))
 		return true;
-	return round == l->round_of[k] &&
-	       l->now >= l->start_us[k] + p->f[p->first[e] + l->next_frag[s]].release_us;
+	return round == l->round_of[x->k] &&
+	       l->now >= l->start_us[x->k] + p->f[p->first[x->e] + x->next_frag].release_us;
 }
 
 void
 rounds_ready(struct lane *l, unsigned s)
 {
-	if (l->queued[s])
+	if (l->stream[s].queued)
 		return;
-	l->queued[s] = 1;
+	l->stream[s].queued = true;
 	l->need = 0;
 	l->ready[l->ready_tail++ & l->ready_mask] = s;
 }
@@ -158,22 +158,21 @@ static bool
 send_next(struct lane *l, unsigned s)
 {
 	const struct plan *p = &l->t->plan;
-	unsigned e = s % p->endpoints, worker = worker_of(l, s / p->endpoints);
-	uint32_t i = p->first[e] + l->next_frag[s], round = l->next_round[s];
-	size_t slot = (size_t)s * l->slots + (l->next[s] & (l->slots - 1));
+	struct stream *x = &l->stream[s];
+	unsigned worker = worker_of(l, x->k);
+	uint32_t i = p->first[x->e] + x->next_frag, round = x->next_round;
 	struct rte_mbuf *m = rounds_contribution(l, worker, i, round, 0);
 
 	if (m == NULL)
 		return false;
-	l->sent[slot] = l->begun[slot] = (uint32_t)l->now;
-	l->state[slot] = SLOT_SENT;
-	l->tries[slot] = 0;
-	if (l->next[s] == l->oldest[s])
-		l->due[s] = 0; /* a timer has something to look at */
-	l->next[s]++;
-	if (++l->next_frag[s] == fragments_at(p, e)) {
-		l->next_frag[s] = 0;
-		l->next_round[s]++;
+	*slot_of(l, s, x->next) = (struct slot){
+		.sent = (uint32_t)l->now, .begun = (uint32_t)l->now, .state = SLOT_SENT};
+	if (x->next == x->oldest)
+		x->due = 0; /* a timer has something to look at */
+	x->next++;
+	if (++x->next_frag == fragments_at(p, x->e)) {
+		x->next_frag = 0;
+		x->next_round++;
 	}
 	if (round > atomic_load_explicit(&l->round, memory_order_relaxed))
 		atomic_store_explicit(&l->round, round, memory_order_relaxed);
@@ -187,13 +186,12 @@ send_next(struct lane *l, unsigned s)
 static void
 pace_begin(struct lane *l)
 {
-	unsigned endpoints = l->t->plan.endpoints;
-
 	for (unsigned s = 0; s < l->streams; s++) {
-		uint64_t *from = &l->pace_from[s % endpoints];
+		const struct stream *x = &l->stream[s];
+		uint64_t *from = &l->pace_from[x->e];
 
-		if (s < endpoints || l->next[s] < *from)
-			*from = l->next[s];
+		if (x->k == 0 || x->next < *from)
+			*from = x->next;
 	}
 	l->share = 0;
 	l->shared = 0;
@@ -202,14 +200,16 @@ pace_begin(struct lane *l)
 }
 
 /* At a given rate all workers send the same fragments at the same time: none may run ahead, or what is measured is
- * how long the others take. */
+ * how long the others take. Without one there is nothing to share. */
 static double
 share_of_next(const struct lane *l, unsigned s)
 {
 	const struct plan *p = &l->t->plan;
-	unsigned e = s % p->endpoints;
+	const struct stream *x = &l->stream[s];
 
-	return (double)(l->next[s] - l->pace_from[e] + 1) * p->n / fragments_at(p, e);
+	if (isinf(l->share))
+		return 0;
+	return (double)(x->next - l->pace_from[x->e] + 1) * p->n / fragments_at(p, x->e);
 }
 
 static void
@@ -267,7 +267,7 @@ send_ready(struct lane *l)
 			l->tokens -= 1;
 			l->shared++;
 		}
-		l->queued[s] = 0;
+		l->stream[s].queued = false;
 		if (rounds_may_send(l, s)) {
 			need = fmin(need, share_of_next(l, s));
 			rounds_ready(l, s);
@@ -289,7 +289,8 @@ open_gates(struct lane *l)
 		l->slowest_us[k] =
 			straggler == (int)worker_of(l, k) ? atomic_load(&l->t->straggler_us) : 0;
 		for (unsigned e = 0; e < endpoints && is_gated(l, k); e++)
-			if (!l->queued[k * endpoints + e] && rounds_may_send(l, k * endpoints + e))
+			if (!l->stream[k * endpoints + e].queued &&
+				rounds_may_send(l, k * endpoints + e))
 				rounds_ready(l, k * endpoints + e);
 	}
 }
@@ -299,15 +300,17 @@ static void
 ask_again(struct lane *l)
 {
 	for (unsigned s = 0; s < l->streams; s++) {
-		l->due[s] = 0;
-		for (uint64_t at = l->oldest[s]; at != l->next[s]; at++) {
-			size_t slot = (size_t)s * l->slots + (at & (l->slots - 1));
+		struct stream *x = &l->stream[s];
 
-			if (l->state[slot] == SLOT_DONE)
+		x->due = 0;
+		for (uint64_t at = x->oldest; at != x->next; at++) {
+			struct slot *slot = slot_of(l, s, at);
+
+			if (slot->state == SLOT_DONE)
 				continue;
-			l->state[slot] = SLOT_SENT;
-			l->sent[slot] = (uint32_t)l->now;
-			l->tries[slot] = 0;
+			slot->state = SLOT_SENT;
+			slot->sent = (uint32_t)l->now;
+			slot->tries = 0;
 		}
 	}
 	for (unsigned e = 0; e < l->t->plan.endpoints; e++) {
@@ -365,10 +368,11 @@ rounds_turn(struct lane *l)
 static void *
 zeroed(size_t n, size_t size, bool *good)
 {
-	void *p = calloc(n > 0 ? n : 1, size);
+	size_t bytes = RTE_ALIGN_CEIL((n > 0 ? n : 1) * size, (size_t)RTE_CACHE_LINE_SIZE);
+	void *p = aligned_alloc(RTE_CACHE_LINE_SIZE, bytes);
 
 	*good = *good && p != NULL;
-	return p;
+	return p != NULL ? memset(p, 0, bytes) : NULL;
 }
 
 int
@@ -385,18 +389,9 @@ rounds_make(struct lane *l, struct pbox_error *err)
 	l->slots = rte_align32pow2(RTE_MIN(RTE_MAX(most, 1u), (unsigned)SLOTS_MAX));
 	l->ready_mask = rte_align32pow2(n + 1) - 1;
 	l->ready_head = l->ready_tail = 0;
-	l->next = zeroed(n, sizeof(*l->next), &good);
-	l->oldest = zeroed(n, sizeof(*l->oldest), &good);
-	l->newest = zeroed(n, sizeof(*l->newest), &good);
-	l->due = zeroed(n, sizeof(*l->due), &good);
-	l->next_round = zeroed(n, sizeof(*l->next_round), &good);
-	l->next_frag = zeroed(n, sizeof(*l->next_frag), &good);
-	l->queued = zeroed(n, sizeof(*l->queued), &good);
+	l->stream = zeroed(n, sizeof(*l->stream), &good);
 	l->ready = zeroed(l->ready_mask + 1, sizeof(*l->ready), &good);
-	l->sent = zeroed((size_t)n * l->slots, sizeof(*l->sent), &good);
-	l->begun = zeroed((size_t)n * l->slots, sizeof(*l->begun), &good);
-	l->state = zeroed((size_t)n * l->slots, 1, &good);
-	l->tries = zeroed((size_t)n * l->slots, 1, &good);
+	l->slot = zeroed((size_t)n * l->slots, sizeof(*l->slot), &good);
 	l->left_of_round = zeroed(l->workers, sizeof(*l->left_of_round), &good);
 	l->round_of = zeroed(l->workers, sizeof(*l->round_of), &good);
 	l->start_us = zeroed(l->workers, sizeof(*l->start_us), &good);
@@ -412,7 +407,9 @@ rounds_make(struct lane *l, struct pbox_error *err)
 			.threshold = most,
 			.epoch_us = l->now};
 	for (unsigned s = 0; s < n; s++)
-		l->next_round[s] = t->plan.round + 1;
+		l->stream[s] = (struct stream){.next_round = t->plan.round + 1,
+			.k = (uint16_t)(s / t->plan.endpoints),
+			.e = (uint16_t)(s % t->plan.endpoints)};
 	for (unsigned k = 0; k < l->workers; k++) {
 		l->left_of_round[k] = t->plan.n;
 		l->round_of[k] = t->plan.round + 1;
@@ -424,26 +421,17 @@ rounds_make(struct lane *l, struct pbox_error *err)
 void
 rounds_free(struct lane *l)
 {
-	free(l->next);
-	free(l->oldest);
-	free(l->newest);
-	free(l->due);
-	free(l->next_round);
-	free(l->next_frag);
-	free(l->queued);
+	free(l->stream);
 	free(l->ready);
-	free(l->sent);
-	free(l->begun);
-	free(l->state);
-	free(l->tries);
+	free(l->slot);
 	free(l->left_of_round);
 	free(l->round_of);
 	free(l->start_us);
 	free(l->slowest_us);
 	mirror_free(&l->mirror);
-	l->next = l->oldest = l->newest = l->due = l->start_us = NULL;
-	l->next_round = l->next_frag = l->sent = l->begun = l->ready = NULL;
-	l->left_of_round = l->round_of = l->slowest_us = NULL;
-	l->queued = l->state = l->tries = NULL;
+	l->stream = NULL;
+	l->slot = NULL;
+	l->start_us = NULL;
+	l->ready = l->left_of_round = l->round_of = l->slowest_us = NULL;
 	l->streams = 0;
 }

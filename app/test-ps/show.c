@@ -116,16 +116,16 @@ nothing(void)
 static void
 under_way(const struct lane *l, unsigned s, uint64_t *out, uint64_t *held, uint32_t *oldest_us)
 {
-	uint64_t from = l->oldest[s], to = l->next[s];
+	uint64_t from = l->stream[s].oldest, to = l->stream[s].next;
 
 	for (uint64_t at = from; at < to && at - from < l->slots; at++) {
-		size_t slot = (size_t)s * l->slots + (at & (l->slots - 1));
-		uint32_t age = (uint32_t)testps_now(l->t) - l->begun[slot];
+		const struct slot *slot = slot_of(l, s, at);
+		uint32_t age = (uint32_t)testps_now(l->t) - slot->begun;
 
-		if (l->state[slot] == SLOT_DONE)
+		if (slot->state == SLOT_DONE)
 			continue;
 		++*out;
-		*held += l->state[slot] == SLOT_HELD;
+		*held += slot->state == SLOT_HELD;
 		if ((int32_t)age > 0 && age > *oldest_us)
 			*oldest_us = age;
 	}

@@ -249,6 +249,28 @@ struct path {
 	bool full;
 };
 
+/** What a worker sends to an endpoint: positions from oldest to next are under way. */
+struct stream {
+	uint64_t next, oldest, newest, due;
+	uint32_t next_round, next_frag;
+	uint16_t k, e; /**< worker of the lane, endpoint */
+	bool queued;
+} __rte_cache_aligned;
+
+/** A fragment under way. */
+struct slot {
+	uint32_t sent, begun; /**< us */
+	uint8_t state, tries; /**< state: enum slot_state */
+};
+
+/** What a result is about. */
+struct answer {
+	unsigned s, e;
+	uint32_t i; /**< fragment */
+	uint64_t position;
+	struct slot *slot;
+};
+
 struct lane {
 	struct testps *t;
 	unsigned index, lcore;
@@ -293,14 +315,10 @@ struct lane {
 	bool rejoins;            /**< after forget: tables are declared to be restored */
 	struct restore *restore; /**< of each worker; NULL: nothing is told */
 
-	/* streams: s = worker of the lane * endpoints + endpoint */
 	unsigned streams, slots; /**< slots of each, a power of two */
-	uint64_t *next, *oldest, *newest, *due;
-	uint32_t *next_round, *next_frag;
-	uint8_t *queued;
-	uint32_t *sent, *begun; /**< [s * slots + position % slots], us */
-	uint8_t *state, *tries;
-	uint32_t *ready; /**< ring of streams that may send */
+	struct stream *stream;   /**< [worker of the lane * endpoints + endpoint] */
+	struct slot *slot;       /**< [stream * slots + position % slots] */
+	uint32_t *ready;         /**< ring of streams that may send */
 	uint32_t ready_head, ready_tail, ready_mask;
 	uint32_t *left_of_round; /**< of each worker: results until the end of its round */
 	uint32_t *round_of;
@@ -393,6 +411,12 @@ void lane_out(struct lane *l, unsigned worker, struct rte_mbuf *m);
 void lane_fail(struct lane *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 uint64_t testps_now(const struct testps *t);
 
+static inline struct slot *
+slot_of(const struct lane *l, unsigned s, uint64_t position)
+{
+	return &l->slot[(size_t)s * l->slots + (position & (l->slots - 1))];
+}
+
 static inline unsigned
 worker_of(const struct lane *l, unsigned k)
 {
@@ -402,7 +426,7 @@ worker_of(const struct lane *l, unsigned k)
 static inline unsigned
 port_of(const struct testps *t, unsigned worker)
 {
-	return worker % t->n_ports;
+	return t->n_ports > 1 ? worker % t->n_ports : 0; /* a division costs */
 }
 
 static inline void

@@ -36,24 +36,24 @@ reflect_again(struct lane *l, unsigned worker, uint32_t i, uint32_t round)
 
 /* A suspected loss: a header asks what the box knows of it (R6.4). */
 static void
-probe(struct lane *l, unsigned s, uint64_t position, size_t slot)
+probe(struct lane *l, const struct stream *x, uint64_t position, struct slot *slot)
 {
 	const struct plan *p = &l->t->plan;
-	unsigned e = s % p->endpoints, worker = worker_of(l, s / p->endpoints);
+	unsigned e = x->e, worker = worker_of(l, x->k);
 	uint32_t n = fragments_at(p, e);
 	const struct fragment *f = &p->f[p->first[e] + position % n];
 	uint32_t round = p->round + 1 + (uint32_t)(position / n);
 	struct pbox_hdr h = rounds_header(l, worker, f, PBOX_PULL, round);
 
-	l->sent[slot] = (uint32_t)l->now;
-	if (l->tries[slot] < UINT8_MAX)
-		l->tries[slot]++;
+	slot->sent = (uint32_t)l->now;
+	if (slot->tries < UINT8_MAX)
+		slot->tries++;
 	if (l->t->opt.reflected) {
 		reflect_again(l, worker, p->first[e] + (uint32_t)(position % n), round);
 		return;
 	}
-	if (l->state[slot] != SLOT_HELD)
-		l->state[slot] = l->newest[s] > position ? SLOT_PROBED : SLOT_ASKED;
+	if (slot->state != SLOT_HELD)
+		slot->state = x->newest > position ? SLOT_PROBED : SLOT_ASKED;
 	count(l, LS_PROBES, 1);
 	lane_frame(l, worker, &l->t->data_to[worker * p->endpoints + e], &h, NULL);
 }
@@ -68,9 +68,9 @@ backed_off(uint32_t wait, unsigned shift)
 
 /* How long the answer to what a slot sent last may take. */
 static uint32_t
-patience(const struct lane *l, unsigned s, uint64_t position, size_t slot)
+patience(const struct lane *l, const struct stream *x, uint64_t position, const struct slot *slot)
 {
-	const struct path *p = &l->path[s % l->t->plan.endpoints];
+	const struct path *p = &l->path[x->e];
 	uint32_t pto = RTE_MAX(p->srtt + 4 * p->rttvar, (uint32_t)PTO_MIN), rto;
 	bool lossy = l->now < p->lossy_us;
 
@@ -78,40 +78,41 @@ patience(const struct lane *l, unsigned s, uint64_t position, size_t slot)
 	rto = p->srtt == 0 ? RTO_FIRST : RTE_MAX(rto, (uint32_t)RTO_MIN);
 	if (lossy)
 		rto = pto;
-	if (l->state[slot] == SLOT_HELD)
+	if (slot->state == SLOT_HELD)
 		return backed_off(
 			RTE_MAX(4 * rto, lossy ? (uint32_t)HELD_LOSSY : (uint32_t)HELD_FIRST),
-			l->tries[slot] / 2);
-	if (p->srtt != 0 && l->newest[s] > position + EVIDENCE && l->tries[slot] == 0)
+			slot->tries / 2);
+	if (p->srtt != 0 && x->newest > position + EVIDENCE && slot->tries == 0)
 		return pto;
-	return backed_off(rto, l->tries[slot] / 2);
+	return backed_off(rto, slot->tries / 2);
 }
 
 static void
 scan(struct lane *l, unsigned s)
 {
-	bool lossy = l->now < l->path[s % l->t->plan.endpoints].lossy_us;
+	struct stream *x = &l->stream[s];
+	bool lossy = l->now < l->path[x->e].lossy_us;
 	unsigned asked = 0, most = lossy ? ASK_LOSSY : ASK;
 	uint64_t next = l->now + WAIT_MAX;
 
-	for (uint64_t at = l->oldest[s]; at != l->next[s]; at++) {
-		size_t slot = (size_t)s * l->slots + (at & (l->slots - 1));
-		uint32_t age = (uint32_t)l->now - l->sent[slot], wait;
+	for (uint64_t at = x->oldest; at != x->next; at++) {
+		struct slot *slot = slot_of(l, s, at);
+		uint32_t age = (uint32_t)l->now - slot->sent, wait;
 
-		if (l->state[slot] == SLOT_DONE)
+		if (slot->state == SLOT_DONE)
 			continue;
-		wait = patience(l, s, at, slot);
+		wait = patience(l, x, at, slot);
 		if (age >= wait && asked < most) {
-			probe(l, s, at, slot);
+			probe(l, x, at, slot);
 			asked++;
-			wait = patience(l, s, at, slot);
+			wait = patience(l, x, at, slot);
 			age = 0;
 		}
 		if (l->now + (age < wait ? wait - age : SCAN_US) < next)
 			next = l->now + (age < wait ? wait - age : SCAN_US);
 	}
 	/* evidence and samples may make it sooner */
-	l->due[s] = RTE_MIN(next, l->now + 4 * SCAN_US);
+	x->due = RTE_MIN(next, l->now + 4 * SCAN_US);
 }
 
 /* Windows grow while nothing gets lost, and shrink by half of what is lost beyond what a bad link
@@ -160,14 +161,14 @@ timers_look(struct lane *l)
 	for (unsigned e = 0; e < t->plan.endpoints; e++)
 		pace(l, &l->path[e], granted(l));
 	for (unsigned s = 0; s < l->streams; s++) {
-		bool empty = l->next[s] == l->oldest[s];
+		const struct stream *x = &l->stream[s];
+		bool empty = x->next == x->oldest;
 
-		idle &= empty && (l->next_round[s] > limit ||
-					 fragments_at(&t->plan, s % t->plan.endpoints) == 0);
-		if (!empty && l->now >= l->due[s])
+		idle &= empty && (x->next_round > limit || fragments_at(&t->plan, x->e) == 0);
+		if (!empty && l->now >= x->due)
 			scan(l, s);
 		/* the window or the limit may have grown */
-		if (!l->queued[s] && rounds_may_send(l, s))
+		if (!x->queued && rounds_may_send(l, s))
 			rounds_ready(l, s);
 	}
 	atomic_store(&l->idle, idle);

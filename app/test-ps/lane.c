@@ -51,6 +51,28 @@ lane_packet(struct lane *l, struct rte_mempool *pool)
 	return m;
 }
 
+/* What was written into a head last has been read by a device, or by another core: to write there again is to
+ * wait, unless it was asked for long before. So heads stand in a queue, of two halves, for a while. */
+struct rte_mbuf *
+lane_head(struct lane *l)
+{
+	struct rte_mbuf **half = &l->stock[l->stock_end % RTE_DIM(l->stock)];
+
+	if (l->stock_end - l->stock_next <= LANE_STOCK &&
+		rte_pktmbuf_alloc_bulk(l->heads, half, LANE_STOCK) == 0) {
+		for (unsigned i = 0; i < LANE_STOCK; i++) {
+			uint8_t *p = rte_pktmbuf_mtod(half[i], uint8_t *);
+
+			rte_prefetch0_write(p);
+			rte_prefetch0_write(p + RTE_CACHE_LINE_SIZE);
+		}
+		l->stock_end += LANE_STOCK;
+	}
+	if (l->stock_next == l->stock_end)
+		return lane_packet(l, l->heads); /* the last ones, or none */
+	return l->stock[l->stock_next++ % RTE_DIM(l->stock)];
+}
+
 static void
 flush(struct lane *l, struct out *o)
 {
@@ -321,6 +343,17 @@ packet(struct lane *l, unsigned port, struct rte_mbuf *m)
 	datagram(l, worker, m, &k);
 }
 
+/* The headers; and where an mbuf says whether it is a chain, which is looked at when it is freed. */
+static void
+ask_for(const struct rte_mbuf *m)
+{
+	const uint8_t *p = rte_pktmbuf_mtod(m, const uint8_t *);
+
+	rte_prefetch0(p);
+	rte_prefetch0(p + RTE_CACHE_LINE_SIZE);
+	rte_prefetch0(&m->next);
+}
+
 static unsigned
 take(struct lane *l, unsigned port, struct rte_mbuf **m, unsigned n)
 {
@@ -328,10 +361,10 @@ take(struct lane *l, unsigned port, struct rte_mbuf **m, unsigned n)
 	uint64_t bytes = 0;
 
 	for (unsigned i = 0; i < n && i < PREFETCH; i++)
-		rte_prefetch0(rte_pktmbuf_mtod(m[i], void *));
+		ask_for(m[i]);
 	for (unsigned i = 0; i < n; i++) {
 		if (i + PREFETCH < n)
-			rte_prefetch0(rte_pktmbuf_mtod(m[i + PREFETCH], void *));
+			ask_for(m[i + PREFETCH]);
 		bytes += m[i]->pkt_len;
 		if (loss != 0 && (uint32_t)pbox_random_u64(&l->random) < loss)
 			count(l, LS_LOSS, 1);

@@ -257,6 +257,8 @@ ports_payloads_free(struct testps *t)
 static void
 free_lane(struct lane *l)
 {
+	while (l->stock_next != l->stock_end)
+		rte_pktmbuf_free(l->stock[l->stock_next++ % RTE_DIM(l->stock)]);
 	rte_mempool_free(l->frames);
 	rte_mempool_free(l->heads);
 	rte_ring_free(l->mail);

@@ -114,7 +114,7 @@ rounds_contribution(struct lane *l, unsigned worker, uint32_t i, uint32_t round,
 	unsigned pattern = (data_seed(round, i) + worker) % PATTERNS;
 	unsigned at = f->length * PATTERNS + pattern;
 	struct pbox_hdr h = rounds_header(l, worker, f, PBOX_PUSHPULL, round);
-	struct rte_mbuf *m = lane_packet(l, t->copy ? l->frames : l->heads);
+	struct rte_mbuf *m = t->copy ? lane_packet(l, l->frames) : lane_head(l);
 	unsigned len = tag_of(l);
 	uint8_t *b, tag[PBOX_TAG_LEN];
 

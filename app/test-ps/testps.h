@@ -51,6 +51,7 @@
 #define PATTERNS      16 /* different payloads; see check.c */
 #define US_SECOND     UINT64_C(1000000)
 #define NO_LIMIT      UINT32_MAX
+#define LANE_STOCK    32 /* heads */
 
 /* ---- model.c ------------------------------------------------------------------------------ */
 
@@ -294,9 +295,11 @@ struct lane {
 
 	/* packets */
 	struct out out[TESTPS_PORTS];
-	struct rte_mempool *frames, *heads; /**< whole ones; headers before a payload */
-	struct rte_mbuf **payload;          /**< [length * PATTERNS + pattern], shared; or NULL */
-	struct rte_ring *mail;              /**< packets that came to another lane's queue */
+	struct rte_mempool *frames, *heads;     /**< whole ones; headers before a payload */
+	struct rte_mbuf *stock[2 * LANE_STOCK]; /**< heads to be used next, in order */
+	uint32_t stock_next, stock_end;
+	struct rte_mbuf **payload; /**< [length * PATTERNS + pattern], shared; or NULL */
+	struct rte_ring *mail;     /**< packets that came to another lane's queue */
 	uint16_t ip_id;
 	uint8_t *flat; /**< a datagram in one piece */
 	struct pbox_random random;
@@ -403,6 +406,8 @@ struct testps {
 int lane_main(void *lane);
 /** A packet to be sent behind a header; NULL: none left (counted). */
 struct rte_mbuf *lane_packet(struct lane *l, struct rte_mempool *pool);
+/** Likewise one that only has headers; its memory is asked for long before. */
+struct rte_mbuf *lane_head(struct lane *l);
 /** Send a control frame, or one whose payload is copied; NULL payload: it has none. */
 void lane_frame(struct lane *l, unsigned worker, const struct pbox_net_udp_template *to,
 	const struct pbox_hdr *h, const void *payload);

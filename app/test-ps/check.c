@@ -274,7 +274,7 @@ data_want(const struct data *d, struct mirror *m, const struct plan *p, uint32_t
 		s = (s + worker) % PATTERNS;
 	if (d->optimiser == PBOX_OPT_NONE) {
 		at = x->length * PATTERNS + s;
-		*out = (struct wanted){d->want[s], d->want_digest[at], d->want_crc[at]};
+		*out = (struct wanted){d->want[s], d->want_digest[at], d->want_crc[at], s};
 		return;
 	}
 	if (m->round[f] + 1 == round)

@@ -284,7 +284,10 @@ datagram(struct lane *l, unsigned worker, const struct rte_mbuf *m, const struct
 		head[1] == PBOX_VERSION_WIRE &&
 		len == PBOX_HDR_LEN + (unsigned)pbox_ld16(head + PBOX_AT_LENGTH) +
 				pbox_tag_len(pbox_ld16(head + PBOX_AT_FLAGS))) {
-		rounds_result(l, worker, head, payload, k->ecn == PBOX_NET_ECN_CE);
+		if (head == l->flat)
+			rounds_result(l, worker, head, payload, k->ecn == PBOX_NET_ECN_CE);
+		else
+			rounds_result_later(l, worker, head, payload, k->ecn == PBOX_NET_ECN_CE);
 		return;
 	}
 	if (payload != head + PBOX_HDR_LEN) { /* apart, and not what it seemed to be */
@@ -371,6 +374,7 @@ take(struct lane *l, unsigned port, struct rte_mbuf **m, unsigned n)
 		else
 			packet(l, port, m[i]);
 	}
+	rounds_results(l);
 	rte_pktmbuf_free_bulk(m, n);
 	count(l, LS_RX_BYTES, bytes);
 	return n;
@@ -400,6 +404,7 @@ receive(struct lane *l)
 				p++;
 			packet(l, p, m[i]);
 		}
+		rounds_results(l);
 		if (n > 0)
 			rte_pktmbuf_free_bulk(m, n);
 		all += n;

@@ -10,7 +10,6 @@
 #include "rounds.h"
 
 #define LOSSY_US 200000
-#define AHEAD    1024 /* bytes of a payload that are asked for ahead */
 
 /* What an answer is about; false: nothing that is under way. */
 static bool
@@ -96,61 +95,45 @@ enum verdict { RIGHT, WRONG, DAMAGED, FORGED };
 /* The payload is what it must be, and CRC and tag say so too; or it was damaged on its way, or the tag is
  * none of the box: both are as if it had not come. */
 static enum verdict
-judge(struct lane *l, unsigned worker, const struct answer *a, const uint8_t *head,
-	const uint8_t *payload, uint32_t length)
+judge(struct lane *l, const struct result *r, const uint8_t *ahead)
 {
 	const struct testps *t = l->t;
+	const uint8_t *head = r->head;
 	uint32_t sum = t->workers * (t->workers + 1) / 2, crc = pbox_ld32(head + PBOX_AT_CRC);
-	struct wanted want;
 
 	/* as fast as can be: nobody reads the payload; what the port lets pass is believed */
 	if (t->opt.no_check && l->auth == NULL)
 		return RIGHT;
-	if (!t->opt.no_check) {
-		data_want(&t->data, &l->mirror, &t->plan, a->i, pbox_ld32(head + PBOX_AT_ROUND),
-			worker, &want);
-		if (t->data.same(payload, want.payload, length, payload + AHEAD) &&
-			pbox_crc32c(want.crc, head, PBOX_AT_CRC) == crc) {
-			if (!auth_tag_good(l, worker, head, payload, length, want.digest))
-				return FORGED;
-			count(l, LS_CHECKED, 1);
-			return t->opt.reflected || (pbox_ld16(head + PBOX_AT_AUX) == t->workers &&
-							   pbox_ld32(head + PBOX_AT_WEIGHT) == sum)
-				       ? RIGHT
-				       : WRONG;
-		}
+	if (r->intact && t->data.same(r->payload, r->want.payload, r->length, ahead)) {
+		if (!auth_tag_good(l, r->worker, head, r->payload, r->length, r->want.digest))
+			return FORGED;
+		count(l, LS_CHECKED, 1);
+		return t->opt.reflected || (pbox_ld16(head + PBOX_AT_AUX) == t->workers &&
+						   pbox_ld32(head + PBOX_AT_WEIGHT) == sum)
+			       ? RIGHT
+			       : WRONG;
 	}
-	if (pbox_crc32c(pbox_crc32c(0, payload, length), head, PBOX_AT_CRC) != crc)
+	if (pbox_crc32c(pbox_crc32c(0, r->payload, r->length), head, PBOX_AT_CRC) != crc)
 		return DAMAGED;
-	if (!auth_tag_good(l, worker, head, payload, length, NULL))
+	if (!auth_tag_good(l, r->worker, head, r->payload, r->length, NULL))
 		return FORGED;
 	return t->opt.no_check ? RIGHT : WRONG;
 }
 
-void
-rounds_result(struct lane *l, unsigned worker, const uint8_t *head, const uint8_t *payload, bool ce)
+static void
+finish(struct lane *l, const struct result *r, const uint8_t *ahead)
 {
-	const struct testps *t = l->t;
-	uint32_t round = pbox_ld32(head + PBOX_AT_ROUND), length = pbox_ld16(head + PBOX_AT_LENGTH),
-		 ts;
+	const struct answer *a = &r->a;
+	const uint8_t *head = r->head;
+	struct slot *slot = a->slot;
 	enum verdict verdict;
-	struct answer a;
+	uint32_t ts = pbox_ld32(head + PBOX_AT_TS);
 
-	if (pbox_ld64(head + PBOX_AT_TOKEN) != t->token[worker] ||
-		pbox_ld16(head + PBOX_AT_WORKER) != worker) {
-		count(l, LS_DROP_SESSION, 1);
-		return;
-	}
-	if (!find(l, worker, pbox_ld32(head + PBOX_AT_CHUNK), pbox_ld16(head + PBOX_AT_FRAG), round,
-		    &a)) {
+	if (slot->state == SLOT_DONE) { /* twice in a burst */
 		count(l, LS_DUPLICATES, 1);
 		return;
 	}
-	if (length != t->plan.f[a.i].elements * t->data.pull_size) {
-		count(l, LS_WRONG, 1);
-		return;
-	}
-	verdict = judge(l, worker, &a, head, payload, length);
+	verdict = judge(l, r, ahead);
 	if (verdict == DAMAGED || verdict == FORGED) { /* it is asked for again */
 		count(l, verdict == FORGED ? LS_DROP_AUTH : LS_DROP_FRAME, 1);
 		return;
@@ -158,23 +141,107 @@ rounds_result(struct lane *l, unsigned worker, const uint8_t *head, const uint8_
 	if (verdict == WRONG) {
 		if (l->stats[LS_WRONG] == 0)
 			snprintf(l->err.text, sizeof(l->err.text),
-				"worker %u, round %u, fragment %u of chunk %u: not the sum", worker,
-				round, pbox_ld16(head + PBOX_AT_FRAG),
-				pbox_ld32(head + PBOX_AT_CHUNK));
+				"worker %u, round %u, fragment %u of chunk %u: not the sum",
+				r->worker, pbox_ld32(head + PBOX_AT_ROUND),
+				pbox_ld16(head + PBOX_AT_FRAG), pbox_ld32(head + PBOX_AT_CHUNK));
 		count(l, LS_WRONG, 1);
 	}
-	ts = pbox_ld32(head + PBOX_AT_TS);
-	if (a.slot->state == SLOT_PROBED && ts == a.slot->sent) {
+	if (slot->state == SLOT_PROBED && ts == slot->sent) {
 		count(l, LS_LOST_RESULTS, 1);
-		lost(l, a.e);
+		lost(l, a->e);
 	}
-	l->path[a.e].answered++;
-	l->path[a.e].marked += ce || (pbox_ld16(head + PBOX_AT_FLAGS) & PBOX_F_ECE) != 0;
-	sample(l, &l->path[a.e], ts, pbox_ld32(head + PBOX_AT_HELD));
-	pbox_hist_add(&l->latency, (uint64_t)((uint32_t)l->now - a.slot->begun) * 1000);
+	l->path[a->e].answered++;
+	l->path[a->e].marked += r->ce || (pbox_ld16(head + PBOX_AT_FLAGS) & PBOX_F_ECE) != 0;
+	sample(l, &l->path[a->e], ts, pbox_ld32(head + PBOX_AT_HELD));
+	pbox_hist_add(&l->latency, (uint64_t)((uint32_t)l->now - slot->begun) * 1000);
 	count(l, LS_RESULTS, 1);
-	count(l, LS_PULL_BYTES, length);
-	land(l, &a);
+	count(l, LS_PULL_BYTES, r->length);
+	land(l, a);
+}
+
+/* What a frame is about, and what its payload must be; false: nothing that is waited for. */
+static bool
+expected(struct lane *l, unsigned worker, const uint8_t *head, const uint8_t *payload, bool ce,
+	struct result *r)
+{
+	const struct testps *t = l->t;
+	uint32_t round = pbox_ld32(head + PBOX_AT_ROUND);
+
+	if (pbox_ld64(head + PBOX_AT_TOKEN) != t->token[worker] ||
+		pbox_ld16(head + PBOX_AT_WORKER) != worker) {
+		count(l, LS_DROP_SESSION, 1);
+		return false;
+	}
+	if (!find(l, worker, pbox_ld32(head + PBOX_AT_CHUNK), pbox_ld16(head + PBOX_AT_FRAG), round,
+		    &r->a)) {
+		count(l, LS_DUPLICATES, 1);
+		return false;
+	}
+	r->length = pbox_ld16(head + PBOX_AT_LENGTH);
+	if (r->length != t->plan.f[r->a.i].elements * t->data.pull_size) {
+		count(l, LS_WRONG, 1);
+		return false;
+	}
+	r->head = head;
+	r->payload = payload;
+	r->worker = (uint16_t)worker;
+	r->ce = ce;
+	r->intact = false;
+	if (!t->opt.no_check) {
+		data_want(&t->data, &l->mirror, &t->plan, r->a.i, round, worker, &r->want);
+		r->intact = pbox_frame_verify(head + PBOX_HDR_LEN, r->want.crc);
+	}
+	return true;
+}
+
+void
+rounds_result(struct lane *l, unsigned worker, const uint8_t *head, const uint8_t *payload, bool ce)
+{
+	struct result r;
+
+	if (expected(l, worker, head, payload, ce, &r))
+		finish(l, &r, payload);
+}
+
+/* Payloads are compared when the headers of a burst have been read, those of one reference together: it stays in
+ * the nearest cache, which has to bring in the payloads alone. With an optimiser each fragment has its own. */
+void
+rounds_result_later(
+	struct lane *l, unsigned worker, const uint8_t *head, const uint8_t *payload, bool ce)
+{
+	struct batch *b = &l->batch;
+	struct result *r = &b->result[b->n];
+	uint8_t *first;
+
+	if (l->t->opt.no_check || l->t->data.optimiser != PBOX_OPT_NONE ||
+		b->n == RTE_DIM(b->result)) {
+		rounds_result(l, worker, head, payload, ce);
+		return;
+	}
+	if (!expected(l, worker, head, payload, ce, r))
+		return;
+	first = &b->first[r->want.pattern];
+	r->next = *first;
+	*first = (uint8_t)++b->n;
+}
+
+void
+rounds_results(struct lane *l)
+{
+	struct batch *b = &l->batch;
+	const struct result *order[LANE_BATCH + 1];
+	unsigned n = 0;
+
+	if (b->n == 0)
+		return;
+	for (unsigned pattern = 0; pattern < PATTERNS; pattern++)
+		for (unsigned i = b->first[pattern]; i != 0; i = b->result[i - 1].next)
+			order[n++] = &b->result[i - 1];
+	order[n] = order[0]; /* nothing is asked for behind the last */
+	for (unsigned i = 0; i < n; i++)
+		finish(l, order[i], order[i + 1]->payload);
+	memset(b->first, 0, sizeof(b->first));
+	b->n = 0;
 }
 
 void

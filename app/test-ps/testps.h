@@ -52,6 +52,7 @@
 #define US_SECOND     UINT64_C(1000000)
 #define NO_LIMIT      UINT32_MAX
 #define LANE_STOCK    32 /* heads */
+#define LANE_BATCH    64 /* results */
 
 /* ---- model.c ------------------------------------------------------------------------------ */
 
@@ -134,6 +135,7 @@ struct data {
 struct wanted {
 	const uint8_t *payload, *digest;
 	uint32_t crc;
+	unsigned pattern; /**< without an optimiser */
 };
 
 /** The parameters as they must be, of one lane. */
@@ -272,6 +274,24 @@ struct answer {
 	struct slot *slot;
 };
 
+/** A result that has come: its payload is not looked at yet. */
+struct result {
+	struct answer a;
+	struct wanted want;
+	const uint8_t *head, *payload;
+	uint32_t length;
+	uint16_t worker;
+	bool ce, intact; /**< intact: the CRC is that of the wanted payload */
+	uint8_t next;    /**< of the same pattern, + 1 */
+};
+
+/** Those of a burst. */
+struct batch {
+	unsigned n;
+	uint8_t first[PATTERNS]; /**< + 1 */
+	struct result result[LANE_BATCH];
+};
+
 struct lane {
 	struct testps *t;
 	unsigned index, lcore;
@@ -299,7 +319,8 @@ struct lane {
 	struct rte_mbuf *stock[2 * LANE_STOCK]; /**< heads to be used next, in order */
 	uint32_t stock_next, stock_end;
 	struct rte_mbuf **payload; /**< [length * PATTERNS + pattern], shared; or NULL */
-	struct rte_ring *mail;     /**< packets that came to another lane's queue */
+	struct batch batch;
+	struct rte_ring *mail; /**< packets that came to another lane's queue */
 	uint16_t ip_id;
 	uint8_t *flat; /**< a datagram in one piece */
 	struct pbox_random random;
@@ -481,6 +502,10 @@ void rounds_turn(struct lane *l);
 /** A result for @p worker whose length was checked; its payload may stand apart from its header. */
 void rounds_result(
 	struct lane *l, unsigned worker, const uint8_t *head, const uint8_t *payload, bool ce);
+/** Likewise; it may rest until rounds_results(), and what it stands in with it. */
+void rounds_result_later(
+	struct lane *l, unsigned worker, const uint8_t *head, const uint8_t *payload, bool ce);
+void rounds_results(struct lane *l);
 void rounds_wait(struct lane *l, unsigned worker, const struct pbox_hdr *h);
 void rounds_error(struct lane *l, const struct pbox_hdr *h);
 /** Of a data frame of a worker. */

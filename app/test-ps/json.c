@@ -16,6 +16,7 @@
 #include <rte_version.h>
 
 #include "json.h"
+#include "loopback.h"
 #include "testps.h"
 
 #define FORMAT 1
@@ -166,8 +167,13 @@ int
 json_write(struct testps *t, const struct figures *f, struct pbox_error *err)
 {
 	json_t *o = json_results(t);
+	uint64_t frames, copies;
 
 	json_object_set_new(o, "result", json_figures(f));
+	if (loopback_reflected(t->loopback, &frames, &copies))
+		json_object_set_new(o, "mirror",
+			json_pack("{s:I, s:I}", "frames", (json_int_t)frames, "copies",
+				(json_int_t)copies));
 	json_counters(o, f);
 	return json_save(o, t->opt.json, err);
 }

@@ -243,6 +243,22 @@ loopback_start(struct testps *t, struct pbox_error *err)
 }
 
 void
+loopback_forget(const struct loopback *b)
+{
+	if (b != NULL && b->mirror != NULL)
+		reflect_forget(b->mirror);
+}
+
+bool
+loopback_reflected(const struct loopback *b, uint64_t *frames, uint64_t *copies)
+{
+	if (b == NULL || b->mirror == NULL)
+		return false;
+	reflect_counts(b->mirror, frames, copies);
+	return true;
+}
+
+void
 loopback_stop(struct testps *t)
 {
 	struct loopback *b = t->loopback;

@@ -7,6 +7,9 @@
 
 /** @file The other side in this process. Main thread. */
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include <pbox_base.h>
 
 struct testps;
@@ -18,6 +21,10 @@ int loopback_open(struct testps *t, struct pbox_error *err);
 uint16_t loopback_port(const struct loopback *b);
 /** The box, or the mirror, on an lcore of its own; our port and lanes are there. */
 int loopback_start(struct testps *t, struct pbox_error *err);
+/** Lanes have stopped, and what they sent goes: a mirror must not know it any more. */
+void loopback_forget(const struct loopback *b);
+/** What a mirror has done (reflect_counts()); false: it is a box. */
+bool loopback_reflected(const struct loopback *b, uint64_t *frames, uint64_t *copies);
 void loopback_stop(struct testps *t);
 
 #endif /* TESTPS_LOOPBACK_H */

@@ -17,6 +17,7 @@
 #include <rte_pause.h>
 #include <sodium.h>
 
+#include "loopback.h"
 #include "session.h"
 
 #define LEAVE_US US_SECOND
@@ -407,6 +408,7 @@ session_close(struct testps *t)
 			session_await(t, has_left, 0, LEAVE_US, NULL);
 		session_lanes_stop(t);
 	}
+	loopback_forget(t->loopback);
 	ports_payloads_free(t);
 	for (unsigned i = 0; i < t->lanes && t->lane[i] != NULL; i++) {
 		struct lane *l = t->lane[i];

@@ -4,6 +4,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 
@@ -39,6 +40,7 @@ def run(build, *arguments, timeout=170):
         out = os.path.join(folder, "out.json")
         done = subprocess.run(command(build, *arguments, "--json", out), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, timeout=timeout, check=False)
+        shutil.rmtree(f"/var/run/dpdk/testps{os.getpid()}", ignore_errors=True)
         if done.returncode != 0:
             raise SystemExit(f"pbox-testps {' '.join(map(str, arguments))}: {done.stdout.strip()[-400:]}")
         with open(out, encoding="utf-8") as f:

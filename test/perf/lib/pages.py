@@ -45,7 +45,7 @@ COLUMNS = {
 }
 COLUMNS["rate"] = [("fragment", "fragment"), ("workers", "workers"), ("checking_kfragments_per_s", "checking, kfragments/s"),
                    ("not_checking_kfragments_per_s", "not checking"), ("box_kfragments_per_s", "box"),
-                   ("ratio_checking", "checking by box"), ("ratio", "not checking by box")]
+                   ("ratio_checking", "checking by box"), ("ratio", "not checking by box"), ("copied", "copied")]
 COLUMNS["search"] = [("search", "search"), ("rate_kfragments_per_s", "kfragments/s"), ("trials", "trials"), ("void", "of them void"),
                      ("apart", "apart from the one before")]
 COLUMNS["watch"] = [("kind", "window"), ("windows", "windows"), ("ticks_per_packet", "ticks a packet"),

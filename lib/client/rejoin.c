@@ -266,6 +266,8 @@ join_ended(struct pbox_client *c)
 		session_fail(c, r->err.code, "%s", r->err.text);
 	else if (!same_session(c, &r->join.welcome))
 		begin_anew(c);
+	else /* it is there, only what was sent has no answer: no need to ask that at once again */
+		c->last_rx = c->now;
 	join_end(&r->join);
 }
 

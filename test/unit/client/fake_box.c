@@ -373,6 +373,14 @@ fake_silence(struct fake_box *b, bool on)
 }
 
 void
+fake_no_data(struct fake_box *b, bool on)
+{
+	pthread_mutex_lock(&b->lock);
+	b->conf.no_data = on;
+	pthread_mutex_unlock(&b->lock);
+}
+
+void
 fake_ping(struct fake_box *b, unsigned worker)
 {
 	struct pbox_hdr h = {.type = PBOX_PING, .job = 1, .worker = (uint16_t)worker};

@@ -41,7 +41,8 @@ struct fake_counts {
 	uint64_t order;                       /* hash of the order in which contributions came */
 	uint64_t restores, given, gone, sets; /* RESTOREs; payloads; fragments lost; SETs */
 	uint64_t pings;                       /* to the control endpoint */
-	uint64_t taken_back, asked_after;     /* PULLs sent 10 ms and more after that was told */
+	uint64_t hellos;
+	uint64_t taken_back, asked_after; /* PULLs sent 10 ms and more after that was told */
 };
 
 struct fake_box;
@@ -63,6 +64,8 @@ void fake_end_sessions(struct fake_box *b);
 void fake_restart_after(struct fake_box *b, unsigned restores, unsigned declares);
 /** From now on nothing is answered (or is again). */
 void fake_silence(struct fake_box *b, bool on);
+/** The same of the data endpoints alone. */
+void fake_no_data(struct fake_box *b, bool on);
 /** Ask a worker whether it lives (R4.6). */
 void fake_ping(struct fake_box *b, unsigned worker);
 /** Tell every worker that the box stops; from then on it hears nothing, until it is restarted. */

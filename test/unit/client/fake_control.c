@@ -341,6 +341,7 @@ fake_control(struct fake_box *b, int fd, const struct sockaddr_in *from, const s
 
 	switch (h->type) {
 	case PBOX_HELLO:
+		b->counts.hellos++;
 		if (b->conf.version_error)
 			fake_error(b, fd, from, h, PBOX_E_VERSION, 9, "");
 		else if (b->conf.hello_damaged && b->hellos++ == 0)

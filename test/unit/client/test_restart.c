@@ -368,6 +368,36 @@ test_silence(void)
 	fake_stop(b);
 }
 
+/* Its control endpoint answers, its data endpoints do not: joining is no answer to that, and is tried now
+ * and then only. */
+static void
+test_data_silence(void)
+{
+	struct fake_conf conf = {.workers = 1};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client_stats st = {.size = sizeof(st)};
+	float v[1000] = {4};
+	struct pbox_client_io io = {0, v, v};
+	pbox_client_handle h;
+	uint64_t hellos;
+	struct peer p;
+
+	peers_start(b, &p, 1, 2);
+	peers_join(&p, 1);
+	hellos = fake_counts(b).hellos;
+	fake_no_data(b, true);
+	pbox_client_submit(p.c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err);
+	CU_ASSERT_EQUAL(pbox_client_wait(p.c, h, 5000, &err), PBOX_C_DEADLINE);
+	hellos = fake_counts(b).hellos - hellos;
+	CU_ASSERT(hellos >= 1 && hellos <= 3);
+	fake_no_data(b, false);
+	CU_ASSERT_EQUAL(pbox_client_wait(p.c, h, 5000, &err), 0);
+	pbox_client_stats(p.c, &st);
+	CU_ASSERT_EQUAL(st.restarts, 0);
+	pbox_client_close(p.c);
+	fake_stop(b);
+}
+
 static void
 test_layout_changed(void)
 {
@@ -547,6 +577,7 @@ const struct unit_test unit_tests[] = {
 	{"sessions end, the box goes on", test_session_ended},
 	{"shutdown, and back", test_shutdown_and_back},
 	{"a box that is silent for a while", test_silence},
+	{"data endpoints that are silent for a while", test_data_silence},
 	{"another layout", test_layout_changed},
 	{"names whom it waits for", test_names_whom_it_waits_for},
 	{"a worker goes on from its checkpoint", test_first_round},

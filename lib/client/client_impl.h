@@ -499,8 +499,11 @@ struct table_map { /* the map as it comes, chunk by chunk */
 };
 struct table *table_new(const struct pbox_client_table *d, uint32_t number);
 void table_free(struct table *t);
-/** Fragments and pieces, once all chunks are here. */
-int table_layout(struct table *t, const struct table_map *m, struct pbox_client_error *err);
+/** Has a frame with room for @p cap bytes room for so many elements, sent and received? */
+bool table_fits(const struct table *t, uint32_t frag_elements, uint32_t cap);
+/** Fragments and pieces, once all chunks are here; a frame has room for @p cap bytes. */
+int table_layout(
+	struct table *t, const struct table_map *m, uint32_t cap, struct pbox_client_error *err);
 
 /* session.c */
 void *session_main(void *arg);

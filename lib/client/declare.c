@@ -399,7 +399,7 @@ declare_once(struct pbox_client *c, const struct pbox_client_table *d, uint64_t 
 		rc = map_all(g, m);
 	pager_close(g);
 	if (rc == 0)
-		rc = table_layout(t, m, err);
+		rc = table_layout(t, m, g->cap, err);
 	if (rc == 0)
 		rc = resume(c, t, d->first_round, err);
 	if (rc == 0 && c->conf.keep_copies && copy_open(t) != 0)

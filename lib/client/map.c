@@ -191,6 +191,11 @@ page_compare(struct pbox_client *c, struct table *t, struct map_again *m, const 
 	if (h.chunks != t->chunks || h.frag_elements != t->frag_elements ||
 		h.first_chunk_id != t->first_chunk_id)
 		return other_map(c, t, &h, err);
+	if (!table_fits(t, h.frag_elements, c->mtu - PBOX_MTU_OVERHEAD))
+		return client_fail(err, PBOX_C_REFUSED,
+			"the box at %s came back with an MTU of %u, and with fragments of %u "
+			"elements in table %u as before, which do not fit into it",
+			c->box_name, c->mtu + c->tag, h.frag_elements, t->number);
 	*count = h.count;
 	if (h.count == 0 && t->chunks > 0)
 		return client_fail(err, PBOX_C_REFUSED, "the box's MAPPED is empty");

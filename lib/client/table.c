@@ -192,8 +192,15 @@ index_tensors(struct table *t, struct pbox_client_error *err)
 	return 0;
 }
 
+bool
+table_fits(const struct table *t, uint32_t frag_elements, uint32_t cap)
+{
+	return frag_elements <= cap / (t->push_size > t->pull_size ? t->push_size : t->pull_size);
+}
+
 int
-table_layout(struct table *t, const struct table_map *m, struct pbox_client_error *err)
+table_layout(
+	struct table *t, const struct table_map *m, uint32_t cap, struct pbox_client_error *err)
 {
 	unsigned larger = t->push_size > t->pull_size ? t->push_size : t->pull_size;
 	uint32_t frag = 0, piece = 0;
@@ -202,9 +209,11 @@ table_layout(struct table *t, const struct table_map *m, struct pbox_client_erro
 
 	if (t->chunks == 0)
 		return index_tensors(t, err);
-	if (t->frag_elements == 0 || t->frag_elements > (MAX_FRAME - PBOX_HDR_LEN) / larger)
+	if (t->frag_elements == 0 || !table_fits(t, t->frag_elements, cap))
 		return client_fail(err, PBOX_C_REFUSED,
-			"the box's map has fragments of %u elements", t->frag_elements);
+			"the box's map has fragments of %u elements, and a frame has room for %u "
+			"bytes",
+			t->frag_elements, cap);
 	t->init_elements = t->frag_elements * larger / 4;
 	rc = measure(t, m, err);
 	if (rc != 0)

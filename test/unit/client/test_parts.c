@@ -196,7 +196,7 @@ sample(int *rc, unsigned spoil)
 	x->chunk = calloc(3, sizeof(*x->chunk));
 	for (unsigned i = 0; i < 3; i++)
 		x->chunk[i] = (struct chunk){.id = i, .elements = elements[i], .version = i};
-	*rc = table_layout(x, &m, &err);
+	*rc = table_layout(x, &m, spoil == 4 ? 16 * 4 - 1 : 16 * 4, &err);
 	return x;
 }
 
@@ -225,7 +225,7 @@ test_layout(void)
 	UNIT_EQ_U64(t->base_version, 2);
 	CU_ASSERT_STRING_EQUAL(t->tensor[2].name, "2");
 	table_free(t);
-	for (unsigned spoil = 1; spoil <= 3; spoil++) {
+	for (unsigned spoil = 1; spoil <= 4; spoil++) {
 		t = sample(&rc, spoil);
 		CU_ASSERT_EQUAL(rc, PBOX_C_REFUSED);
 		table_free(t);

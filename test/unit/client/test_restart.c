@@ -342,36 +342,10 @@ test_shutdown_and_back(void)
 	fake_stop(b);
 }
 
-static void
-test_silence(void)
-{
-	struct fake_conf conf = {.workers = 1};
-	struct fake_box *b = fake_start(&conf);
-	struct pbox_client_stats st = {.size = sizeof(st)};
-	float v[1000] = {4};
-	struct pbox_client_io io = {0, v, v};
-	pbox_client_handle h;
-	struct peer p;
-
-	peers_start(b, &p, 1, 2);
-	peers_join(&p, 1);
-	/* a box that was stopped for a while: nothing was lost */
-	fake_silence(b, true);
-	pbox_client_submit(p.c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err);
-	CU_ASSERT_EQUAL(pbox_client_wait(p.c, h, 3500, &err), PBOX_C_DEADLINE);
-	HAS("no answer from the box");
-	fake_silence(b, false);
-	CU_ASSERT_EQUAL(pbox_client_wait(p.c, h, 5000, &err), 0);
-	pbox_client_stats(p.c, &st);
-	CU_ASSERT_EQUAL(st.restarts, 0);
-	pbox_client_close(p.c);
-	fake_stop(b);
-}
-
-/* Its control endpoint answers, its data endpoints do not: joining is no answer to that, and is tried now
- * and then only. */
-static void
-test_data_silence(void)
+/* A worker's result after a box, or part of it, was silent that long: nothing was lost. Returns the HELLOs
+ * that it sent meanwhile. */
+static uint64_t
+silent_for(int ms, void (*silence)(struct fake_box *b, bool on))
 {
 	struct fake_conf conf = {.workers = 1};
 	struct fake_box *b = fake_start(&conf);
@@ -385,17 +359,35 @@ test_data_silence(void)
 	peers_start(b, &p, 1, 2);
 	peers_join(&p, 1);
 	hellos = fake_counts(b).hellos;
-	fake_no_data(b, true);
+	silence(b, true);
 	pbox_client_submit(p.c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err);
-	CU_ASSERT_EQUAL(pbox_client_wait(p.c, h, 5000, &err), PBOX_C_DEADLINE);
+	CU_ASSERT_EQUAL(pbox_client_wait(p.c, h, ms, &err), PBOX_C_DEADLINE);
 	hellos = fake_counts(b).hellos - hellos;
-	CU_ASSERT(hellos >= 1 && hellos <= 3);
-	fake_no_data(b, false);
+	silence(b, false);
 	CU_ASSERT_EQUAL(pbox_client_wait(p.c, h, 5000, &err), 0);
 	pbox_client_stats(p.c, &st);
 	CU_ASSERT_EQUAL(st.restarts, 0);
 	pbox_client_close(p.c);
 	fake_stop(b);
+	return hellos;
+}
+
+/* A box that was stopped for a while. */
+static void
+test_silence(void)
+{
+	silent_for(3500, fake_silence);
+	HAS("no answer from the box");
+}
+
+/* Its control endpoint answers, its data endpoints do not: joining is no answer to that, and is tried now
+ * and then only. */
+static void
+test_data_silence(void)
+{
+	uint64_t hellos = silent_for(5000, fake_no_data);
+
+	CU_ASSERT(hellos >= 1 && hellos <= 3);
 }
 
 static void

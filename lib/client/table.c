@@ -192,17 +192,22 @@ index_tensors(struct table *t, struct pbox_client_error *err)
 	return 0;
 }
 
+static uint32_t
+larger_size(const struct table *t)
+{
+	return t->push_size > t->pull_size ? t->push_size : t->pull_size;
+}
+
 bool
 table_fits(const struct table *t, uint32_t frag_elements, uint32_t cap)
 {
-	return frag_elements <= cap / (t->push_size > t->pull_size ? t->push_size : t->pull_size);
+	return frag_elements <= cap / larger_size(t);
 }
 
 int
 table_layout(
 	struct table *t, const struct table_map *m, uint32_t cap, struct pbox_client_error *err)
 {
-	unsigned larger = t->push_size > t->pull_size ? t->push_size : t->pull_size;
 	uint32_t frag = 0, piece = 0;
 	uint64_t at = 0;
 	int rc;
@@ -214,7 +219,7 @@ table_layout(
 			"the box's map has fragments of %u elements, and a frame has room for %u "
 			"bytes",
 			t->frag_elements, cap);
-	t->init_elements = t->frag_elements * larger / 4;
+	t->init_elements = t->frag_elements * larger_size(t) / 4;
 	rc = measure(t, m, err);
 	if (rc != 0)
 		return rc;

@@ -25,13 +25,12 @@ def free_huge_mib():
         return 0
 
 
-def command(build, *arguments, telemetry=None):
-    """telemetry: the --file-prefix under which it can be asked."""
+def command(build, *arguments):
     near, far = cpus()
-    pages = ["--no-huge"] if telemetry or free_huge_mib() < MEMORY + 64 else ["--in-memory"]
-    watch = ["--file-prefix", telemetry] if telemetry else ["--no-telemetry", "--file-prefix", f"testps{os.getpid()}"]
+    pages = ["--no-huge"] if free_huge_mib() < MEMORY + 64 else ["--in-memory"]
     return [os.path.join(build, "app/test-ps/pbox-testps"), "--lcores", f"0@{near},1@{near},2@{far}", *pages, "-m",
-            str(MEMORY), "--no-pci", "--log-level", "error", *watch, "--", "--loopback", *map(str, arguments)]
+            str(MEMORY), "--no-pci", "--log-level", "error", "--no-telemetry", "--file-prefix",
+            f"testps{os.getpid()}", "--", "--loopback", *map(str, arguments)]
 
 
 def run(build, *arguments, timeout=170):

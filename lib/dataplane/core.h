@@ -93,7 +93,7 @@ struct core {
 /* EAL memory that answers are sent from. */
 struct region {
 	uintptr_t base, end;
-	unsigned page_bits; /* of iova */
+	unsigned page_bits; /* a piece for a device ends with such a page, but where iova goes on */
 	rte_iova_t *iova;   /* of each page; NULL: addresses are the same */
 };
 

@@ -15,6 +15,10 @@
 
 #define CONTROL_ROOM (RTE_PKTMBUF_HEADROOM + 2048)
 
+/* The smallest page that bounds a piece for a device (2 MiB): QEMU's e1000e cannot take one that goes on in a page
+ * elsewhere, and leaves the frame out. An IOMMU's pages of 4 KiB would cost a descriptor for every second answer. */
+#define DEVICE_PAGE_BITS 21u
+
 /* Bus addresses of a region, page by page, so that the data path need not look for them. */
 static int
 region_map(struct region *r, const struct pbox_dp_region *from)
@@ -25,11 +29,13 @@ region_map(struct region *r, const struct pbox_dp_region *from)
 
 	r->base = (uintptr_t)from->base;
 	r->end = r->base + from->size;
-	if (rte_eal_iova_mode() == RTE_IOVA_VA)
+	r->page_bits = ms != NULL ? (unsigned)__builtin_ctzll(ms->hugepage_sz) : 0;
+	if (rte_eal_iova_mode() == RTE_IOVA_VA) {
+		r->page_bits = RTE_MAX(r->page_bits, DEVICE_PAGE_BITS);
 		return 0;
+	}
 	if (ms == NULL)
 		return -EINVAL;
-	r->page_bits = (unsigned)__builtin_ctzll(ms->hugepage_sz);
 	page = (uintptr_t)1 << r->page_bits;
 	n = ((r->end - 1) >> r->page_bits) - (r->base >> r->page_bits) + 1;
 	r->iova = calloc(n + 1, sizeof(*r->iova)); /* one more to compare with */

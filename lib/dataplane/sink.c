@@ -84,7 +84,7 @@ served_us(struct core *c, const void *payload)
 	return c->served;
 }
 
-/* Bus address of parameter memory, and how far it is contiguous; 0: not in EAL memory. */
+/* Bus address of parameter memory, and how far a device can have it in one piece; 0: not in EAL memory. */
 static size_t
 bus_address(const struct pbox_dp *dp, const void *at, size_t len, rte_iova_t *iova)
 {
@@ -96,13 +96,13 @@ bus_address(const struct pbox_dp *dp, const void *at, size_t len, rte_iova_t *io
 
 		if (a < r->base || a + len > r->end)
 			continue;
-		if (r->iova == NULL) {
-			*iova = a;
-			return len;
-		}
-		page = (a >> r->page_bits) - (r->base >> r->page_bits);
 		page_size = (size_t)1 << r->page_bits;
 		in = a & (page_size - 1);
+		if (r->iova == NULL) {
+			*iova = a;
+			return RTE_MIN(len, page_size - in);
+		}
+		page = (a >> r->page_bits) - (r->base >> r->page_bits);
 		*iova = r->iova[page] + in;
 		if (in + len <= page_size || r->iova[page + 1] == r->iova[page] + page_size)
 			return len;

@@ -17,6 +17,9 @@
 #define MEMORY    ((size_t)16 << 20)
 #define POOL_SIZE 4096
 #define STAGING   ((size_t)1 << 20)
+#define PAGE      ((size_t)2 << 20)
+#define BEFORE \
+	((size_t)257 << 10) /* of the memory, before a page ends in the payload of an answer */
 
 bool rig_telemetry;
 
@@ -179,8 +182,9 @@ rig_start(struct rig *r, const struct rig_options *o)
 	make_pool(r);
 	open_ports(r);
 	r->memory_size = MEMORY;
-	r->memory = rte_zmalloc("rig", MEMORY, 64);
+	r->memory = rte_zmalloc("rig", PAGE + MEMORY, PAGE);
 	CU_ASSERT_PTR_NOT_NULL_FATAL(r->memory);
+	r->memory = (uint8_t *)r->memory + PAGE - BEFORE;
 	r->arena = pbox_arena_create(r->memory, MEMORY);
 	r->staging = aligned_alloc(64, STAGING);
 	CU_ASSERT_PTR_NOT_NULL_FATAL(r->staging);
@@ -209,7 +213,7 @@ rig_stop(struct rig *r)
 	pbox_dp_destroy(r->dp);
 	UNIT_EQ_U64(pbox_arena_used(r->arena), 0);
 	pbox_arena_destroy(r->arena);
-	rte_free(r->memory);
+	rte_free((uint8_t *)r->memory - (PAGE - BEFORE));
 	free(r->staging);
 	for (unsigned p = 0; p < r->o.ports; p++)
 		pbox_port_free(&r->port[p]);
@@ -238,6 +242,19 @@ rig_put(struct rig *r, unsigned queue, const void *frame, size_t len)
 	rig_put_mbuf(r, queue, m);
 }
 
+/* No piece of a packet goes over the end of a page: there are devices that leave out what cannot be mapped whole. */
+static void
+check_pieces(struct rig *r, const struct rte_mbuf *m)
+{
+	r->pieces = RTE_MAX(r->pieces, m->nb_segs);
+	for (; m != NULL; m = m->next) {
+		uintptr_t at = (uintptr_t)rte_pktmbuf_mtod(m, void *);
+
+		if (RTE_MBUF_HAS_EXTBUF(m))
+			UNIT_EQ_U64(at / PAGE, (at + m->data_len - 1) / PAGE);
+	}
+}
+
 /* File a packet of the box by worker. */
 static void
 file(struct rig *r, unsigned ring, struct rte_mbuf *m)
@@ -248,6 +265,7 @@ file(struct rig *r, unsigned ring, struct rte_mbuf *m)
 	unsigned w;
 
 	CU_ASSERT_FATAL(f != NULL && m->pkt_len <= sizeof(flat));
+	check_pieces(r, m);
 	w = m->pkt_len >= 42 && f[12] == 8 && f[13] == 0 && f[23] == 17
 		    ? pbox_net_get_be16(f + 36) % 100u
 		    : RIG_WORKERS;

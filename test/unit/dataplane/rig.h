@@ -54,8 +54,9 @@ struct rig {
 	struct pbox_port_core core[4];
 	struct pbox_engine_endpoint endpoint[4];
 	unsigned n_endpoints;
-	void *memory, *staging;
+	void *memory, *staging; /* memory: a page ends in it */
 	size_t memory_size;
+	unsigned pieces; /* of the packet of the box that had most */
 	struct pbox_arena *arena;
 	struct pbox_job_conf job;
 	struct pbox_dp *dp;

@@ -52,6 +52,8 @@ one_core(void)
 	UNIT_EQ_U64(rig_core(&rig, PBOX_CS_TX_COPIED_BYTES), 0);
 	UNIT_EQ_U64(rig_core(&rig, PBOX_CS_TX_SHARED_BYTES), 2 * ROUNDS * 4 * ELEMENTS);
 	UNIT_EQ_U64(rig_core(&rig, PBOX_CS_HANDOFF_OUT), 0);
+	/* headers, a payload, and its rest in another page */
+	UNIT_EQ_U64(rig.pieces, 3);
 	rig_stop(&rig);
 }
 

@@ -139,6 +139,7 @@ main(int argc, char **argv)
 	int ret;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	pbox_keep_heap();
 	status = options(argc, argv, ours);
 	if (status >= 0)
 		return status;

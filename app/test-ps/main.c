@@ -158,6 +158,7 @@ main(int argc, char **argv)
 	struct pbox_conf *conf;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	pbox_keep_heap();
 	status = options(t, argc - ours, argv + ours, &conf);
 	if (status >= 0)
 		return status;

@@ -65,6 +65,11 @@ uint64_t pbox_random_below(struct pbox_random *r, uint64_t n);
 /** Uniform in [0, 1). */
 double pbox_random_unit(struct pbox_random *r);
 
+/** From now on freed blocks of up to 1 MiB stay with the process. A page that is given back makes the kernel
+ * interrupt every CPU that runs one of its threads, data cores too. Of a program with data cores: once, before
+ * threads start. */
+void pbox_keep_heap(void);
+
 /** a * b + c without overflow; false when it does not fit. */
 static inline bool
 pbox_size_madd(size_t a, size_t b, size_t c, size_t *out)

@@ -17,6 +17,7 @@ main(int argc, char **argv)
 		return status;
 	if (!options_complete(&o))
 		return 2;
+	pbox_keep_heap();
 	run_all(&o, &res);
 	if (o.telemetry != NULL) {
 		if (!res.ok)

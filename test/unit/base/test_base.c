@@ -2,7 +2,11 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <pbox_base.h>
 
@@ -100,12 +104,66 @@ test_sizes_and_serials(void)
 	UNIT_EQ_U64(pbox_pad_line(65), 128);
 }
 
+/* sanitizers bring an allocator of their own */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
+#define OTHER_HEAP true
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define OTHER_HEAP true
+#endif
+#endif
+#ifndef OTHER_HEAP
+#define OTHER_HEAP false
+#endif
+
+enum { BLOCKS = 64, BLOCK = 50000 };
+
+/* As a thread of telemetry does: a lot of blocks, and all given back. */
+static void *
+take_and_free(void *pages)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	void **seen = pages, *block[BLOCKS];
+
+	for (unsigned i = 0; i < BLOCKS; i++) {
+		block[i] = malloc(BLOCK);
+		if (block[i] == NULL)
+			return NULL;
+		memset(block[i], 1, BLOCK);
+		/* a whole one inside of it */
+		seen[i] = (void *)(((uintptr_t)block[i] + 2 * page) & ~(page - 1));
+	}
+	for (unsigned i = 0; i < BLOCKS; i++)
+		free(block[i]);
+	return pages;
+}
+
+static void
+test_freed_pages_are_kept(void)
+{
+	void *seen[BLOCKS], *done = NULL;
+	unsigned char there = 0;
+	unsigned kept = 0;
+	pthread_t t;
+
+	if (OTHER_HEAP)
+		return;
+	pbox_keep_heap();
+	CU_ASSERT_EQUAL_FATAL(pthread_create(&t, NULL, take_and_free, seen), 0);
+	CU_ASSERT_EQUAL_FATAL(pthread_join(t, &done), 0);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(done);
+	for (unsigned i = 0; i < BLOCKS; i++)
+		kept += mincore(seen[i], 1, &there) == 0 && (there & 1) != 0;
+	CU_ASSERT_EQUAL(kept, BLOCKS);
+}
+
 const struct unit_test unit_tests[] = {
 	{"random numbers are xoshiro256**", test_random_is_xoshiro256ss},
 	{"random_below is uniform", test_random_below_is_uniform},
 	{"pbox_fail fills the error", test_fail_fills_the_error},
 	{"the log respects its level", test_log_respects_the_level},
 	{"log lines are tame", test_log_lines_are_tame},
+	{"freed pages stay with the process", test_freed_pages_are_kept},
 	{"checked sizes and serial numbers", test_sizes_and_serials},
 	{NULL, NULL},
 };

@@ -242,7 +242,8 @@ is_newest_pull(struct pbox_shard *s, const struct target *g, const struct pbox_f
 }
 
 /* Somebody whose contributions ask for results needs no PULL, unless a packet was lost: its
- * contribution to the round in progress, or the result of the one before. */
+ * contribution to the round in progress, or the result of the one before. Or the result was late, and
+ * the question was under way when it came. */
 static bool
 has_lost(const struct target *g, const struct pbox_frame *f, int32_t ahead)
 {
@@ -250,7 +251,8 @@ has_lost(const struct target *g, const struct pbox_frame *f, int32_t ahead)
 
 	if ((f->hdr.flags & PBOX_F_LATEST) != 0 || !g->j->member[f->hdr.worker].pushpull)
 		return false;
-	return ahead == 0 ? g->slot->has_result != 0 : r == NULL || !bit_get(r->has, f->hdr.worker);
+	return ahead == 0 ? g->slot->has_result != 0 && !g->slot->late
+			  : r == NULL || !bit_get(r->has, f->hdr.worker);
 }
 
 static void

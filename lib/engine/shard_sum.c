@@ -187,6 +187,10 @@ factor(const struct pbox_table *t, unsigned workers, uint64_t samples)
 	}
 }
 
+/* Workers wait for so long before they ask: where a round took longer, their questions and its result
+ * may meet on the way. */
+#define LATE_NS (5 * 1000000ull)
+
 /* What finish() does in the end: the fragment has a new version. */
 static void
 publish(struct pbox_shard *s, const struct target *g, uint32_t round, unsigned contributors,
@@ -198,6 +202,7 @@ publish(struct pbox_shard *s, const struct target *g, uint32_t round, unsigned c
 	slot->samples = samples > UINT32_MAX ? UINT32_MAX : (uint32_t)samples;
 	slot->contributors = (uint16_t)contributors;
 	slot->has_result = 1;
+	slot->late = s->now_ns - slot->round->since_ns > LATE_NS;
 	count(s, PBOX_SS_ROUNDS);
 	if (pbox_serial_diff(round, atomic_load_explicit(&g->st->max_round, memory_order_relaxed)) >
 		0)

@@ -44,8 +44,9 @@ struct pbox_slot {
 	uint16_t contributors;    /**< of this version */
 	uint8_t init;             /**< bit i: INIT piece i has arrived */
 	uint8_t has_result;       /**< an answer can be given from memory */
-	uint8_t closed;           /**< bits of enum pbox_slot_closed; 0: takes contributions */
-	uint32_t sum; /**< 1 + where this version is in its extent, floats; 0: in param */
+	uint8_t late; /**< this version waited long for its last contribution: who asked has lost nothing */
+	uint8_t closed; /**< bits of enum pbox_slot_closed; 0: takes contributions */
+	uint32_t sum;   /**< 1 + where this version is in its extent, floats; 0: in param */
 } __attribute__((aligned(32)));
 _Static_assert(sizeof(struct pbox_slot) == 32, "two slots a cache line");
 

@@ -114,6 +114,45 @@ test_repetitions(void)
 	fx_end();
 }
 
+static uint64_t
+repeats(unsigned worker)
+{
+	struct pbox_worker_stats s;
+
+	pbox_registrar_worker(fx.registrar, pbox_registrar_job(fx.registrar, 0), worker, &s);
+	return s.repeats;
+}
+
+/* What counts as lost: not the question that met a late result on its way. */
+static void
+test_lost_or_late(void)
+{
+	begin(2, PBOX_OP_SUM);
+	fx_pushpull(&w[0], 1, one, 4);
+	rx(0, PBOX_PULL, 1, NULL); /* it waits for the other */
+	UNIT_EQ_U64(repeats(0), 0);
+	rx(1, PBOX_PULL, 1, NULL); /* it has never contributed: it may only pull */
+	UNIT_EQ_U64(repeats(1), 0);
+	fx_pushpull(&w[1], 1, two, 4);
+	rx(0, PBOX_PULL, 1, NULL); /* the result was lost */
+	UNIT_EQ_U64(repeats(0), 1);
+	rx(1, PBOX_PULL, 2, NULL); /* its contribution was lost */
+	UNIT_EQ_U64(repeats(1), 1);
+	fx_pushpull(&w[0], 2, one, 4);
+	fx.now += 30 * 1000000;
+	fx_pushpull(&w[1], 2, two, 4);
+	rx(0, PBOX_PULL, 2, NULL);
+	UNIT_EQ_U64(repeats(0), 1);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_RESULT); /* it gets it, whatever that was */
+	fx_pushpull(&w[1], 2, two, 4);                 /* but this costs a frame in any case */
+	UNIT_EQ_U64(repeats(1), 2);
+	fx_pushpull(&w[0], 3, one, 4);
+	fx_pushpull(&w[1], 3, two, 4);
+	rx(0, PBOX_PULL, 3, NULL);
+	UNIT_EQ_U64(repeats(0), 2);
+	fx_end();
+}
+
 static void
 test_push_and_pull(void)
 {
@@ -456,6 +495,7 @@ test_fold(void)
 const struct unit_test unit_tests[] = {
 	{"a round", test_a_round},
 	{"repetitions", test_repetitions},
+	{"lost, or late", test_lost_or_late},
 	{"PUSH and PULL", test_push_and_pull},
 	{"variants of PULL", test_pull_variants},
 	{"contributions of zeros", test_zero},

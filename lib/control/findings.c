@@ -147,6 +147,7 @@ find_drops(struct list *l)
 		bool shard;
 		unsigned what;
 		const char *cause, *advice;
+		bool wanted; /* the operator has set it so */
 	} drops[] = {
 		{false, PBOX_CS_DROP_HANDOFF_FULL, "ring_full",
 			"a data core is overloaded, or shares its CPU"},
@@ -163,7 +164,8 @@ find_drops(struct list *l)
 		{true, PBOX_SS_DROP_RATE, "rate",
 			"raise the job's rate or repeats; or look at "
 			"who sends so much"},
-		{true, PBOX_SS_PACED, "rate", "the job is at its rate: raise it, or let it be"},
+		{true, PBOX_SS_PACED, "rate", "the job is at its rate: raise it, or let it be",
+			true},
 		{true, PBOX_SS_DROP_NO_SLOT, "full_pool",
 			"raise hold; a worker exceeds its window: a foreign client?"},
 		{true, PBOX_SS_DROP_NO_BUFFER, "full_pool",
@@ -182,7 +184,7 @@ find_drops(struct list *l)
 			n += l->b->core[i][drops[k].what] - l->a->core[i][drops[k].what];
 		if (drops[k].shard)
 			n = l->b->shard[drops[k].what] - l->a->shard[drops[k].what];
-		if (n > 0 && (f = next(l, drops[k].cause, true)) != NULL)
+		if (n > 0 && (f = next(l, drops[k].cause, !drops[k].wanted)) != NULL)
 			say(f, drops[k].advice, "%s: %" PRIu64 " %s", d->name, n, d->unit);
 	}
 }

@@ -160,7 +160,7 @@ control_main(void *arg)
 		if (pbox_control_step(c) > 0)
 			empty = 0;
 		else
-			nap(empty++);
+			nap(pbox_registrar_measuring(c->registrar, c->now_ns) ? 0 : empty++);
 	}
 	pbox_dp_stop(c->conf.dp);
 	await_cores(c);

@@ -54,6 +54,8 @@ static const struct pbox_stat_def worker_defs[WORKER_STATS] = {
 	[WORKER_TABLES] = GAUGE("tables", "tables", "tables that it declared"),
 	[WORKER_ROUND] = GAUGE("round", "", "newest round that it contributed to"),
 	[WORKER_LAG] = GAUGE("lag", "rounds", "rounds behind the furthest worker"),
+	[WORKER_RTT_US] = GAUGE("rtt_us", "us",
+		"round trip of a PING that the box sent when it was last asked; 0: not known yet"),
 };
 
 static const struct pbox_stat_def pool_defs[POOL_STATS] = {

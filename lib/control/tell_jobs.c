@@ -111,6 +111,7 @@ add_worker(struct pbox_control *c, const struct pbox_job *job, unsigned w, uint3
 	v[WORKER_ROUND] = round;
 	if (pbox_serial_diff(newest, round) > 0)
 		v[WORKER_LAG] = (uint64_t)pbox_serial_diff(newest, round);
+	v[WORKER_RTT_US] = m->rtt_us;
 	tell_text(d, "host", "%s", m->host);
 	tell_text(d, "address", "%s",
 		m->peer.ip != 0 ? tell_address(m->peer.ip, m->peer.udp, address) : "");
@@ -153,6 +154,7 @@ on_workers(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel
 		struct rte_tel_data *e = tell_dict();
 
 		add_worker(c, job, w, newest, e);
+		pbox_registrar_measure(c->registrar, job->id, w);
 		tell_add_numbered(d, "worker", w, e);
 	}
 }

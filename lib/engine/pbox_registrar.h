@@ -154,6 +154,14 @@ void pbox_registrar_restoring(const struct pbox_registrar *r, const struct pbox_
 	uint32_t table, uint32_t *restoring, uint32_t *lost);
 
 /**
+ * The next tick asks a worker for its round trip: a PING, which it answers at once (R4.6), once a second
+ * at most. What comes of it stands in member.rtt_us of the job: the time until the registrar had the answer.
+ */
+void pbox_registrar_measure(struct pbox_registrar *r, uint16_t job, unsigned worker);
+/** Are answers to these expected now? Whoever calls the registrar then does so often. */
+bool pbox_registrar_measuring(const struct pbox_registrar *r, uint64_t now_ns);
+
+/**
  * End the session of a worker for good: it is told so, and @p why, also when it joins again. Its
  * process may be started anew.
  *

@@ -236,11 +236,12 @@ session(struct pbox_registrar *r, const struct pbox_frame *f)
 }
 
 static void
-on_ping(struct pbox_registrar *r, const struct pbox_frame *f)
+on_ping(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
 {
 	size_t len = f->hdr.length < sizeof(r->scratch) ? f->hdr.length : sizeof(r->scratch);
 
 	count_control(r, PBOX_RS_RX_PING);
+	registrar_measured(r, &job->member[f->hdr.worker]);
 	memcpy(r->scratch, f->payload, len);
 	registrar_reply(r, f, PBOX_PONG, len);
 }
@@ -284,7 +285,7 @@ pbox_registrar_rx(struct pbox_registrar *r, const struct pbox_frame *f, uint64_t
 	else if (f->hdr.type == PBOX_LEAVE)
 		registrar_on_leave(r, f, job);
 	else
-		on_ping(r, f);
+		on_ping(r, f, job);
 }
 
 void
@@ -399,6 +400,7 @@ pbox_registrar_tick(struct pbox_registrar *r, uint64_t now_ns)
 	for (unsigned i = 0; i < r->conf.max_jobs; i++)
 		if (r->job[i] != NULL && r->job[i]->state == PBOX_JOB_OPEN) {
 			registrar_claim_tick(r, r->job[i]);
+			registrar_measure_tick(r, r->job[i]);
 			registrar_restore_tick(r, r->job[i]);
 			check_leases(r, r->job[i]);
 		}

@@ -25,10 +25,9 @@ heard_since(const struct pbox_registrar *r, const struct pbox_job *job, unsigned
 	return pbox_registrar_silence(r, job, w, r->now_ns) < r->now_ns - ns;
 }
 
-static void
-ping(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
+void
+registrar_ping(struct pbox_registrar *r, const struct pbox_job *job, unsigned w)
 {
-	struct pbox_member *m = &job->member[w];
 	struct pbox_send out = {
 		.hdr =
 			{
@@ -39,13 +38,21 @@ ping(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 				.incarnation = r->conf.incarnation,
 				.map_epoch = PBOX_MAP_EPOCH,
 			},
-		.peer = &m->peer,
+		.peer = &job->member[w].peer,
 	};
+
+	count_control(r, PBOX_RS_PINGS);
+	registrar_send(r, job, &out);
+}
+
+static void
+ping(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
+{
+	struct pbox_member *m = &job->member[w];
 
 	m->claim_pings++;
 	m->claim_next_ns = r->now_ns + CLAIM_PING_EVERY;
-	count_control(r, PBOX_RS_PINGS);
-	registrar_send(r, job, &out);
+	registrar_ping(r, job, w);
 }
 
 void

@@ -11,6 +11,7 @@
 #include "pbox_registrar.h"
 #include "shard_impl.h"
 
+#define NS_PER_US   UINT64_C(1000)
 #define NS_PER_MS   UINT64_C(1000000)
 #define COOKIE_NS   (UINT64_C(8000) * NS_PER_MS) /* R4.2 */
 #define NEVER_SEEN  UINT32_MAX
@@ -44,6 +45,7 @@ struct pbox_registrar {
 	struct kicked kicked[KICKED]; /* the latest ones */
 	unsigned n_kicked;
 	bool stopping, draining;
+	uint64_t measuring_ns; /* until then answers to PINGs are expected */
 	struct pbox_place place[PBOX_MAX_ENDPOINTS];
 	uint64_t *stats;
 	struct {
@@ -97,6 +99,8 @@ void registrar_end_session(struct pbox_registrar *r, struct pbox_job *job, unsig
 bool registrar_claim(struct pbox_registrar *r, struct pbox_job *job, unsigned w,
 	const struct pbox_frame *f, const char *host, bool any);
 void registrar_claim_tick(struct pbox_registrar *r, struct pbox_job *job);
+/* A PING to a worker with a session, which answers it at once. */
+void registrar_ping(struct pbox_registrar *r, const struct pbox_job *job, unsigned w);
 
 /* registrar_members.c */
 /* Policy shrink: go on without a worker that is silent or has left. True: so it is, and
@@ -155,6 +159,9 @@ uint32_t registrar_finished(
 
 /* registrar_operator.c: a JOIN with this nonce is refused, and was answered so. */
 bool registrar_was_kicked(struct pbox_registrar *r, const struct pbox_frame *f, uint64_t nonce);
+void registrar_measure_tick(struct pbox_registrar *r, struct pbox_job *job);
+/* A PING of a worker has come, perhaps the answer to one of the box. */
+void registrar_measured(const struct pbox_registrar *r, struct pbox_member *m);
 
 /* registrar_requests.c */
 void registrar_on_set(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);

@@ -57,6 +57,53 @@ pbox_registrar_restoring(const struct pbox_registrar *r, const struct pbox_job *
 	}
 }
 
+/* Where no answer comes, the last figure stays. */
+#define RTT_EVERY (1000 * NS_PER_MS)
+#define RTT_LOOK  (5 * NS_PER_MS)
+
+void
+pbox_registrar_measure(struct pbox_registrar *r, uint16_t id, unsigned w)
+{
+	struct pbox_job *job = id < r->conf.max_jobs ? r->job[id] : NULL;
+
+	if (job != NULL && w < job->workers)
+		job->member[w].rtt_wanted = true;
+}
+
+void
+registrar_measure_tick(struct pbox_registrar *r, struct pbox_job *job)
+{
+	for (unsigned w = 0; w < job->workers; w++) {
+		struct pbox_member *m = &job->member[w];
+
+		if (!m->rtt_wanted || r->now_ns < m->rtt_next_ns ||
+			atomic_load_explicit(&job->token[w], memory_order_relaxed) == 0)
+			continue;
+		m->rtt_wanted = false;
+		m->rtt_asked_ns = r->now_ns;
+		m->rtt_next_ns = r->now_ns + RTT_EVERY;
+		r->measuring_ns = r->now_ns + RTT_LOOK;
+		registrar_ping(r, job, w);
+	}
+}
+
+bool
+pbox_registrar_measuring(const struct pbox_registrar *r, uint64_t now_ns)
+{
+	return now_ns < r->measuring_ns;
+}
+
+void
+registrar_measured(const struct pbox_registrar *r, struct pbox_member *m)
+{
+	uint64_t ns = r->now_ns - m->rtt_asked_ns;
+
+	if (m->rtt_asked_ns == 0 || r->now_ns < m->rtt_asked_ns)
+		return;
+	m->rtt_asked_ns = 0;
+	m->rtt_us = ns < NS_PER_US ? 1 : (uint32_t)(ns / NS_PER_US);
+}
+
 /* The nonce of a session that was ended, and why: its process joins again, and is told. */
 bool
 registrar_was_kicked(struct pbox_registrar *r, const struct pbox_frame *f, uint64_t nonce)

@@ -77,7 +77,12 @@ struct pbox_member {
 	uint64_t claim_ns;      /**< first PING; 0: nobody did */
 	uint64_t claim_next_ns; /**< when the next PING may leave */
 	uint64_t claim_told_ns; /**< when it was last logged */
-	uint32_t declared;      /**< tables declared completely */
+	/* its round trip, as an operator sees it */
+	bool rtt_wanted;
+	uint64_t rtt_asked_ns; /**< a PING that asks for it; 0: none is under way */
+	uint64_t rtt_next_ns;  /**< when the next one may leave */
+	uint32_t rtt_us;       /**< 0: not known */
+	uint32_t declared;     /**< tables declared completely */
 	char host[PBOX_NAME_LEN];
 };
 

@@ -357,6 +357,41 @@ test_smaller_mtu(void)
 	fx_end();
 }
 
+/* An operator asks for a round trip: a PING of the box, once a second at most. */
+static void
+test_round_trip(void)
+{
+	const struct pbox_job *job;
+
+	begin();
+	job = pbox_registrar_job(fx.registrar, 0);
+	UNIT_EQ_U64(ticks(40), 0); /* nobody has asked */
+	CU_ASSERT_FALSE(pbox_registrar_measuring(fx.registrar, fx.now));
+	pbox_registrar_measure(fx.registrar, job->id, 0);
+	UNIT_EQ_U64(tick(), 1);
+	CU_ASSERT_TRUE(pbox_registrar_measuring(fx.registrar, fx.now));
+	UNIT_EQ_U64(job->member[0].rtt_us, 0);
+	fx.now += 250 * 1000;
+	alive();
+	UNIT_EQ_U64(job->member[0].rtt_us, 250);
+	UNIT_EQ_U64(job->member[1].rtt_us, 0);
+	/* a PING that was not asked for tells nothing */
+	fx.now += 100 * MS;
+	CU_ASSERT_FALSE(pbox_registrar_measuring(fx.registrar, fx.now));
+	alive();
+	UNIT_EQ_U64(job->member[0].rtt_us, 250);
+	pbox_registrar_measure(fx.registrar, job->id, 0);
+	UNIT_EQ_U64(ticks(800), 0); /* asked again too early */
+	UNIT_EQ_U64(ticks(100), 1);
+	/* a session that has ended, no worker, no job */
+	CU_ASSERT_EQUAL(fx_control(&w[1], PBOX_LEAVE, NULL, 0)->hdr.type, PBOX_LEFT);
+	pbox_registrar_measure(fx.registrar, job->id, 1);
+	pbox_registrar_measure(fx.registrar, job->id, job->workers);
+	pbox_registrar_measure(fx.registrar, UINT16_MAX, 0);
+	UNIT_EQ_U64(ticks(40), 0);
+	fx_end();
+}
+
 /* The lease of a job's section bounds what its workers get. */
 static void
 test_lease_of_the_section(void)
@@ -379,6 +414,7 @@ const struct unit_test unit_tests[] = {
 	{"a JOIN that comes after LEAVE", test_join_after_leave},
 	{"a JOIN that comes after the job", test_join_after_the_job},
 	{"a worker that comes back with a smaller MTU", test_smaller_mtu},
+	{"the round trip of a worker", test_round_trip},
 	{"the lease of a job's section", test_lease_of_the_section},
 	{NULL, NULL},
 };

@@ -14,6 +14,7 @@
 #define TESTPS_WORKERS_MAX 1024
 #define TESTPS_CORES_MAX   32
 #define TESTPS_BURST_MAX   256
+#define TESTPS_RATE_MAX    UINT64_C(1000000000000) /* contributions a second */
 
 enum testps_help { TESTPS_HELP_NONE, TESTPS_HELP_SHORT, TESTPS_HELP_ALL };
 enum testps_idle { TESTPS_POLL, TESTPS_YIELD, TESTPS_SLEEP };
@@ -25,7 +26,7 @@ struct testps_options {
 	bool version;
 	/* testpmd's */
 	bool interactive, auto_start;
-	uint32_t stats_period, nb_cores, rxq, txq, rxd, txd, burst, mbufs;
+	uint32_t stats_period, nb_cores, rxq, txq, rxd, txd, burst, mbufs, mtu;
 	char cmdline_file[256], json[256];
 	/* where the box is, and who we are */
 	char box[64], box_mac[32], job[PBOX_NAME_LEN];
@@ -72,6 +73,8 @@ int testps_load_of(struct testps_load *l, const struct testps_options *o, struct
 int testps_dtype(struct testps_load *l, const char *text, struct pbox_error *err);
 int testps_percent(double *share, const char *text, struct pbox_error *err);
 int testps_straggler(struct testps_load *l, const char *text, struct pbox_error *err);
+/** Is there such a worker? 0 or -EINVAL. */
+int testps_straggler_check(const struct testps_load *l, struct pbox_error *err);
 int testps_optimiser(struct testps_load *l, const char *text, struct pbox_error *err);
 /** "10.0.0.1" or "10.0.0.1:7269"; @p ip in network order. */
 int testps_box(const char *text, uint32_t *ip, uint16_t *port, struct pbox_error *err);

@@ -118,6 +118,15 @@ testps_straggler(struct testps_load *l, const char *text, struct pbox_error *err
 }
 
 int
+testps_straggler_check(const struct testps_load *l, struct pbox_error *err)
+{
+	if (l->straggler < (int)l->workers)
+		return 0;
+	return pbox_fail(err, EINVAL, "straggler %d: there are %u workers, numbered from 0",
+		l->straggler, l->workers);
+}
+
+int
 testps_optimiser(struct testps_load *l, const char *text, struct pbox_error *err)
 {
 	for (unsigned k = PBOX_OPT_NONE; k <= PBOX_OPT_ADAMW; k++)
@@ -183,6 +192,8 @@ testps_load_of(struct testps_load *l, const struct testps_options *o, struct pbo
 		ret = testps_percent(&l->loss, o->loss, err);
 	if (ret == 0)
 		ret = testps_straggler(l, o->straggler, err);
+	if (ret == 0)
+		ret = testps_straggler_check(l, err);
 	if (ret == 0)
 		ret = compute_of(l, o->compute, err);
 	return ret;

@@ -24,6 +24,7 @@
 #define UDP_FIRST   20000 /* port of worker 0 */
 #define LINK_WAIT   3000  /* ms */
 #define COPY_FRAMES 16384
+#define BESIDE      300 /* bytes of a packet buffer beside its room */
 
 static uint32_t
 own_ip(const struct testps *t, unsigned n)
@@ -43,7 +44,9 @@ open_port(struct testps *t, unsigned i, uint16_t id, struct pbox_error *err)
 		.steer_where = "the options",
 		.ip = own_ip(t, t->opt.hosts ? 0 : i),
 		.prefix_len = t->opt.address.len,
-		.mtu = t->load.fragment != 0 ? (uint16_t)(t->load.fragment + PBOX_MTU_OVERHEAD) : 0,
+		.mtu = (uint16_t)(t->opt.mtu != 0         ? t->opt.mtu
+				  : t->load.fragment != 0 ? t->load.fragment + PBOX_MTU_OVERHEAD
+							  : 0),
 		.queues = (uint16_t)t->lanes,
 		.rx_desc = (uint16_t)t->opt.rxd,
 		.tx_desc = (uint16_t)t->opt.txd,
@@ -153,10 +156,11 @@ make_lane(struct testps *t, unsigned i, unsigned lcore, struct pbox_error *err)
 	l->flat = malloc(UINT16_MAX + 64);
 	if (l->frames == NULL || l->heads == NULL || l->mail == NULL || l->flat == NULL)
 		return pbox_fail(err, ENOMEM,
-			"no memory for %u packets of %u bytes and %u heads of lcore %u (%s): give "
-			"EAL "
-			"more with -m, or use less with --total-num-mbufs",
-			frames, room, heads, lcore, rte_strerror(rte_errno));
+			"no memory for %u packets of %u bytes and %u heads of lcore %u, about %zu "
+			"MiB: give EAL more with -m, or use less with --total-num-mbufs",
+			frames, room, heads, lcore,
+			(((size_t)room + BESIDE) * frames + (HEAD_ROOM + BESIDE) * (size_t)heads) >>
+				20);
 	pbox_random_seed(&l->random, 77 + i);
 	return 0;
 }

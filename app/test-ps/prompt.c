@@ -123,6 +123,7 @@ do_start(struct testps *t, const struct words *w)
 	}
 	stats_clear(t);
 	figures_take(t, &self.begin);
+	show_port_begin(t);
 	if (session_run(t, rounds, &err) != 0) {
 		complain(&err);
 		return;
@@ -156,17 +157,53 @@ do_quit(struct testps *t, const struct words *w)
 }
 
 static void
+no_port(const struct testps *t, unsigned id)
+{
+	printf("error: port %u: 'all', or one of", id);
+	for (unsigned p = 0; p < t->n_ports; p++)
+		printf(" %u", t->port[p].conf.id);
+	putchar('\n');
+	self.failed = true;
+}
+
+/* @p id -1: of all; false: there is none. */
+static bool
+clear_ports(struct testps *t, int id)
+{
+	bool any = false;
+
+	for (unsigned p = 0; p < t->n_ports; p++) {
+		if (id >= 0 && t->port[p].conf.id != id)
+			continue;
+		any = true;
+		rte_eth_stats_reset(t->port[p].conf.id);
+		rte_eth_xstats_reset(t->port[p].conf.id);
+	}
+	show_port_begin(t);
+	return any;
+}
+
+static void
 do_clear(struct testps *t, const struct words *w)
 {
 	(void)w;
 	stats_clear(t);
-	for (unsigned p = 0; p < t->n_ports; p++) {
-		rte_eth_stats_reset(t->port[p].conf.id);
-		rte_eth_xstats_reset(t->port[p].conf.id);
-	}
+	clear_ports(t, -1);
 	figures_take(t, &self.begin);
 	t->begun_us = testps_now(t);
 	puts("counters are 0");
+}
+
+/* Counters of lcores and latencies stay. */
+static void
+do_clear_port(struct testps *t, const struct words *w)
+{
+	int id = w->value[0] != '\0' ? -1 : w->number;
+
+	if (clear_ports(t, id))
+		puts("counters of the port are 0");
+	else
+		no_port(t, w->number);
 }
 
 /* ---- show ---------------------------------------------------------------------------------------- */
@@ -174,13 +211,8 @@ do_clear(struct testps *t, const struct words *w)
 static void
 do_show_port(struct testps *t, const struct words *w)
 {
-	if (!show_port(t, w->third, w->value[0] != '\0' ? -1 : w->number)) {
-		printf("error: port %u: 'all', or one of", w->number);
-		for (unsigned p = 0; p < t->n_ports; p++)
-			printf(" %u", t->port[p].conf.id);
-		putchar('\n');
-		self.failed = true;
-	}
+	if (!show_port(t, w->third, w->value[0] != '\0' ? -1 : w->number))
+		no_port(t, w->number);
 }
 
 static void
@@ -198,95 +230,12 @@ do_show(struct testps *t, const struct words *w)
 
 /* ---- set ----------------------------------------------------------------------------------------- */
 
-static int
-number(const char *what, const char *text, unsigned long min, unsigned long max, unsigned *out,
-	struct pbox_error *err)
-{
-	char *end;
-	unsigned long v = strtoul(text, &end, 10);
-
-	if (min == 0 && strcmp(text, "auto") == 0)
-		v = 0;
-	else if (end == text || *end != '\0' || v < min || v > max)
-		return pbox_fail(err, EINVAL, "%s %s: a number from %lu to %lu%s", what, text,
-			min == 0 ? 1 : min, max, min == 0 ? ", or auto" : "");
-	*out = (unsigned)v;
-	return 0;
-}
-
-static int
-set_model(struct testps_load *l, const char *text, struct pbox_error *err)
-{
-	struct model m;
-	int ret = model_read(&m, text, err);
-
-	if (ret != 0)
-		return ret;
-	model_free(&m);
-	snprintf(l->model, sizeof(l->model), "%s", text);
-	return 0;
-}
-
-static int
-set_fragment(struct testps *t, struct testps_load *l, const char *text, struct pbox_error *err)
-{
-	unsigned most = (t->port[0].mtu - PBOX_MTU_OVERHEAD) & ~63u;
-	int ret = number("fragment", text, 0, most, &l->fragment, err);
-
-	if (ret == 0 && l->fragment % 64 != 0)
-		ret = pbox_fail(
-			err, EINVAL, "fragment %s: a multiple of 64, at most %u", text, most);
-	return ret;
-}
-
-static int
-set_rate(struct testps_load *l, const char *text, struct pbox_error *err)
-{
-	char *end;
-	unsigned long long v = strtoull(text, &end, 10);
-
-	if (strcmp(text, "none") == 0)
-		v = 0;
-	else if (end == text || *end != '\0' || v < 1)
-		return pbox_fail(err, EINVAL, "rate %s: contributions a second, or none", text);
-	l->rate = v;
-	return 0;
-}
-
-/* 1: it holds at once, 0: for the next session, or negative. */
-static int
-set(struct testps *t, struct testps_load *l, const char *what, const char *text,
-	struct pbox_error *err)
-{
-	int ret;
-
-	if (strcmp(what, "workers") == 0)
-		return number(what, text, 1, TESTPS_WORKERS_MAX, &l->workers, err);
-	if (strcmp(what, "window") == 0)
-		return number(what, text, 0, 4096, &l->window, err);
-	if (strcmp(what, "fragment") == 0)
-		return set_fragment(t, l, text, err);
-	if (strcmp(what, "model") == 0)
-		return set_model(l, text, err);
-	if (strcmp(what, "dtype") == 0)
-		return testps_dtype(l, text, err);
-	if (strcmp(what, "optimiser") == 0 || strcmp(what, "optimizer") == 0)
-		return testps_optimiser(l, text, err);
-	if (strcmp(what, "loss") == 0)
-		ret = testps_percent(&l->loss, text, err);
-	else if (strcmp(what, "straggler") == 0)
-		ret = testps_straggler(l, text, err);
-	else
-		ret = set_rate(l, text, err);
-	return ret == 0 ? 1 : ret;
-}
-
 static void
 do_set(struct testps *t, const struct words *w)
 {
 	struct testps_load l = t->load;
 	struct pbox_error err = {0};
-	int ret = set(t, &l, w->second, w->value, &err);
+	int ret = run_set(t, &l, w->second, w->value, &err);
 
 	if (ret == 0 && self.running)
 		ret = pbox_fail(
@@ -323,6 +272,8 @@ TOKEN(port_what, third, "stats#xstats#info");
 static cmdline_parse_token_num_t token_port_number =
 	TOKEN_NUM_INITIALIZER(struct words, number, RTE_UINT16);
 TOKEN(port_all, value, "all");
+TOKEN(port_counters, third, "stats#xstats");
+TOKEN(help_word, second, NULL);
 TOKEN(show_what, second, "workers#jobs#slots#settings");
 TOKEN(set_what, second, "workers#model#fragment#window#dtype#optimiser#optimizer");
 TOKEN(set_now_what, second, "loss#straggler#rate");
@@ -340,7 +291,8 @@ call(void *parsed, struct cmdline *cl, void *data)
 
 typedef void (*command)(struct testps *t, const struct words *w);
 static command start_f = do_start, stop_f = do_stop, quit_f = do_quit, help_f = do_help,
-	       clear_f = do_clear, show_port_f = do_show_port, show_f = do_show, set_f = do_set;
+	       clear_f = do_clear, clear_port_f = do_clear_port, show_port_f = do_show_port,
+	       show_f = do_show, set_f = do_set;
 
 #define HDR(token) (void *)&token_##token
 #define COMMAND(name_, function_, help_, ...)        \
@@ -355,26 +307,33 @@ COMMAND(start, start_f, "start: join the box if need be, and begin rounds", HDR(
 COMMAND(start_rounds, start_f, "start ROUNDS: so many, then stop", HDR(start), HDR(rounds));
 COMMAND(stop, stop_f, "stop: finish the round in progress, and say what was reached", HDR(stop));
 COMMAND(show_port, show_port_f,
-	"show port stats|xstats|info all|NUMBER: what the ports have counted, and what they are",
+	"show port stats|xstats|info all: what the ports have counted, rates, and what they are",
 	HDR(show), HDR(port), HDR(port_what), HDR(port_all));
-COMMAND(show_port_number, show_port_f, "", HDR(show), HDR(port), HDR(port_what), HDR(port_number));
+COMMAND(show_port_number, show_port_f, "show port stats|xstats|info NUMBER: of one port", HDR(show),
+	HDR(port), HDR(port_what), HDR(port_number));
 COMMAND(show, show_f,
 	"show workers|jobs|slots|settings: rounds of each worker, the job, fragments under way, "
 	"what is set",
 	HDR(show), HDR(show_what));
 COMMAND(set, set_f,
-	"set workers|model|fragment|window|dtype|optimiser VALUE: from the next start on", HDR(set),
-	HDR(set_what), HDR(set_value));
+	"set workers|model|fragment|window|dtype|optimiser|optimizer VALUE: from the next start on",
+	HDR(set), HDR(set_what), HDR(set_value));
 COMMAND(set_now, set_f, "set loss|straggler|rate VALUE: at once", HDR(set), HDR(set_now_what),
 	HDR(set_value));
 COMMAND(clear, clear_f, "clear: counters and latencies begin at 0", HDR(clear));
-COMMAND(help, help_f, "help: this list; Tab completes, the arrows bring back earlier lines",
+COMMAND(clear_port, clear_port_f, "clear port stats|xstats all: those of the ports alone",
+	HDR(clear), HDR(port), HDR(port_counters), HDR(port_all));
+COMMAND(clear_port_number, clear_port_f, "clear port stats|xstats NUMBER: of one port", HDR(clear),
+	HDR(port), HDR(port_counters), HDR(port_number));
+COMMAND(help, help_f, "help: this list; Tab and ? complete, the arrows bring back earlier lines",
 	HDR(help));
+COMMAND(help_of, help_f, "help WORD: of the commands that begin with it", HDR(help),
+	HDR(help_word));
 COMMAND(quit, quit_f, "quit: stop, leave the box and end", HDR(quit));
 
 static cmdline_parse_ctx_t commands[] = {&inst_start, &inst_start_rounds, &inst_stop,
 	&inst_show_port, &inst_show_port_number, &inst_show, &inst_set, &inst_set_now, &inst_clear,
-	&inst_help, &inst_quit, NULL};
+	&inst_clear_port, &inst_clear_port_number, &inst_help, &inst_help_of, &inst_quit, NULL};
 
 /* Help of the commands that begin with the first @p n bytes of @p word; how many. */
 static unsigned
@@ -385,8 +344,7 @@ print_help(const char *word, size_t n)
 	for (unsigned i = 0; commands[i] != NULL; i++) {
 		const char *help = commands[i]->help_str;
 
-		if (help[0] == '\0' || strncmp(help, word, n) != 0 ||
-			(n > 0 && strchr(" :", help[n]) == NULL))
+		if (strncmp(help, word, n) != 0 || (n > 0 && strchr(" :", help[n]) == NULL))
 			continue;
 		printf("  %s\n", help);
 		found++;
@@ -398,8 +356,11 @@ static void
 do_help(struct testps *t, const struct words *w)
 {
 	(void)t;
-	(void)w;
-	print_help("", 0);
+	/* testpmd's has sections, and "all" of them; a word without help of its own gets all too */
+	if (w->second[0] == '\0' || print_help(w->second, strlen(w->second)) == 0)
+		print_help("", 0);
+	else if (strcmp(w->second, "set") != 0)
+		return;
 	puts("Values: set workers 1 to 1024; model FILE or 64K, 4M, 1G; fragment BYTES or auto; "
 	     "window FRAMES or auto;\n  dtype fp32, bf16, fp16 or two of them; optimiser none, "
 	     "sgd, momentum, nesterov, adam, adamw;\n  loss PER CENT; straggler WORKER:TIME or "

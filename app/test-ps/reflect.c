@@ -39,7 +39,7 @@
 #define PAYLOADS   128  /* that are known, a power of two */
 #define BUFFERS    8192 /* likewise */
 #define PROBES     16
-#define LONG       2048 /* bytes of a payload; shorter ones are copied as soon as they are found */
+#define LONG       1024 /* bytes of a payload; shorter ones are copied as soon as they are found */
 #define IDLE_US    20
 #define FORGET_MS  1000
 #define NONE       UINT16_MAX
@@ -297,10 +297,10 @@ give_back(struct mirror_queue *q, bool all)
 	room = RTE_MIN(room, q->n - keep);
 	for (uint32_t i = 0; i < room; i++) {
 		uint32_t size;
-		uint8_t *to = pbox_mem_peer_buffer(&q->peer, i, &size);
+		const uint8_t *to = pbox_mem_peer_buffer(&q->peer, i, &size);
 
-		__builtin_prefetch(to, 1);
-		__builtin_prefetch(to + RTE_CACHE_LINE_SIZE, 1);
+		ask_to_write(to);
+		ask_to_write(to + RTE_CACHE_LINE_SIZE);
 	}
 	while (n < room)
 		give(q, n++);

@@ -145,17 +145,27 @@ run_trial(
 }
 
 void
-run_summary(const struct figures *f, FILE *to)
+run_rates(const struct figures *f, FILE *to)
 {
 	fprintf(to,
-		"%.2f s: %.2f rounds/s, push %.2f Gbit/s, pull %.2f Gbit/s, %.0f contributions/s, "
-		"sent again %.3f %%\n"
+		"%.2f rounds/s, push %.2f Gbit/s, pull %.2f Gbit/s, %.0f contributions/s, sent "
+		"again %.3f %%\n",
+		f->rounds, f->push_gbit, f->pull_gbit, f->contributions, f->again * 100);
+}
+
+void
+run_summary(const struct figures *f, FILE *to)
+{
+	fprintf(to, "%.2f s: ", f->seconds);
+	run_rates(f, to);
+	fprintf(to,
 		"latency p50 %.1f us, p90 %.1f us, p99 %.1f us, max %.1f us\n"
-		"checked %" PRIu64 " results, %" PRIu64 " wrong; %" PRIu64 " rounds, %" PRIu64
-		" repeated, %" PRIu64 " lost results, %" PRIu64 " probes\n",
-		f->seconds, f->rounds, f->push_gbit, f->pull_gbit, f->contributions, f->again * 100,
+		"checked %" PRIu64 " results, %" PRIu64 " wrong; %" PRIu64
+		" rounds of %u worker%s, %" PRIu64 " repeated, %" PRIu64 " lost results, %" PRIu64
+		" probes\n",
 		(double)f->p50 * 1e-3, (double)f->p90 * 1e-3, (double)f->p99 * 1e-3,
-		(double)f->max * 1e-3, f->v[LS_CHECKED], f->v[LS_WRONG], f->v[LS_ROUNDS],
+		(double)f->max * 1e-3, f->v[LS_CHECKED], f->v[LS_WRONG],
+		f->v[LS_ROUNDS] / f->workers, f->workers, f->workers == 1 ? "" : "s",
 		f->v[LS_REPEATED], f->v[LS_LOST_RESULTS], f->v[LS_PROBES]);
 }
 
@@ -189,6 +199,7 @@ rounds(struct testps *t, struct figures *f, struct pbox_error *err)
 			now = *f;
 			figures_since(f, &last, t->workers);
 			last = now;
+			f->seconds = (double)(now.at_us - t->begun_us) / US_SECOND;
 			stats_line(f, stdout);
 			line += period;
 		}

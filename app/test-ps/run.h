@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 struct testps;
+struct testps_load;
 struct pbox_error;
 struct figures;
 
@@ -33,7 +34,14 @@ int run_stop(struct testps *t, struct pbox_error *err);
 /** Rounds for so long, measured from @p warm_us on. */
 int run_trial(
 	struct testps *t, uint64_t warm_us, uint64_t us, struct figures *f, struct pbox_error *err);
+/** Rounds, bytes and contributions of a second, a line's end. */
+void run_rates(const struct figures *f, FILE *to);
 void run_summary(const struct figures *f, FILE *to);
+
+/* set.c */
+/** "set WHAT TEXT" in @p l. 1: it holds at once, 0: for the next session, -EINVAL and @p err. */
+int run_set(struct testps *t, struct testps_load *l, const char *what, const char *text,
+	struct pbox_error *err);
 
 /* stolen.c */
 /** Time that all lcores together could have run and did not, as others had their CPUs, since the start: the kernel

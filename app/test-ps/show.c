@@ -23,10 +23,36 @@ port_heading(const struct pbox_port *p, const char *what)
 	printf("  ######## port %u %s: %s ########\n", p->conf.id, p->dev.name, what);
 }
 
-static void
-port_stats(const struct pbox_port *p)
+/* What was counted when it was last shown. */
+static struct {
+	uint64_t us;
+	struct rte_eth_stats s;
+} shown[TESTPS_PORTS];
+static struct figures lanes_shown;
+
+/* of a second */
+static uint64_t
+per_second(uint64_t now, uint64_t then, uint64_t us)
 {
-	struct rte_eth_stats s = {0};
+	return now > then && us > 0 ? (uint64_t)((double)(now - then) * US_SECOND / (double)us) : 0;
+}
+
+void
+show_port_begin(const struct testps *t)
+{
+	for (unsigned i = 0; i < t->n_ports; i++) {
+		shown[i].us = testps_now(t);
+		rte_eth_stats_get(t->port[i].conf.id, &shown[i].s);
+	}
+	figures_take(t, &lanes_shown);
+}
+
+static void
+port_stats(const struct testps *t, unsigned i)
+{
+	const struct pbox_port *p = &t->port[i];
+	struct rte_eth_stats s = {0}, was = shown[i].s;
+	uint64_t now = testps_now(t), us = now - shown[i].us;
 
 	port_heading(p, "statistics");
 	rte_eth_stats_get(p->conf.id, &s);
@@ -35,6 +61,15 @@ port_stats(const struct pbox_port *p)
 	printf("  RX-errors:  %-12" PRIu64 " RX-nombuf: %-10" PRIu64 "\n", s.ierrors, s.rx_nombuf);
 	printf("  TX-packets: %-12" PRIu64 " TX-errors: %-10" PRIu64 " TX-bytes:  %" PRIu64 "\n",
 		s.opackets, s.oerrors, s.obytes);
+	printf("  Throughput (since last show)\n"
+	       "  Rx-pps: %12" PRIu64 "          Rx-bps: %14" PRIu64 "\n"
+	       "  Tx-pps: %12" PRIu64 "          Tx-bps: %14" PRIu64 "\n",
+		per_second(s.ipackets, was.ipackets, us),
+		per_second(8 * s.ibytes, 8 * was.ibytes, us),
+		per_second(s.opackets, was.opackets, us),
+		per_second(8 * s.obytes, 8 * was.obytes, us));
+	shown[i].us = now;
+	shown[i].s = s;
 }
 
 static void
@@ -73,7 +108,7 @@ port_info(const struct testps *t, const struct pbox_port *p)
 static void
 lanes(const struct testps *t)
 {
-	struct figures f;
+	struct figures f, since;
 
 	figures_take(t, &f);
 	printf("  ######## lcores that play workers: %u ########\n", t->lanes);
@@ -81,6 +116,11 @@ lanes(const struct testps *t)
 		if (f.v[k] != 0)
 			printf("  %-14s %14" PRIu64 " %-8s %s\n", lane_stat_defs[k].name, f.v[k],
 				lane_stat_defs[k].unit, lane_stat_defs[k].help);
+	since = f;
+	figures_since(&since, &lanes_shown, t->workers);
+	lanes_shown = f;
+	fputs("  Since last show: ", stdout);
+	run_rates(&since, stdout);
 }
 
 bool
@@ -95,7 +135,7 @@ show_port(const struct testps *t, const char *what, int id)
 			continue;
 		any = true;
 		if (strcmp(what, "stats") == 0)
-			port_stats(p);
+			port_stats(t, i);
 		else if (strcmp(what, "xstats") == 0)
 			port_xstats(p);
 		else

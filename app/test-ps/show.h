@@ -11,6 +11,8 @@
 
 struct testps;
 
+/** Rates of show_port() count from now on. */
+void show_port_begin(const struct testps *t);
 /** @p what: stats, xstats or info; @p id: of ethdev, -1: all. false: there is no such port. */
 bool show_port(const struct testps *t, const char *what, int id);
 void show_workers(const struct testps *t);

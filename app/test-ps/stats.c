@@ -61,6 +61,7 @@ figures_since(struct figures *f, const struct figures *from, unsigned workers)
 
 	if (s <= 0)
 		s = 1e-6;
+	f->workers = workers > 0 ? workers : 1;
 	for (unsigned k = 0; k < LS_STATS; k++)
 		f->v[k] -= from->v[k];
 	sent = (double)f->v[LS_CONTRIBUTIONS];
@@ -68,7 +69,7 @@ figures_since(struct figures *f, const struct figures *from, unsigned workers)
 	f->push_gbit = (double)f->v[LS_PUSH_BYTES] * 8e-9 / s;
 	f->pull_gbit = (double)f->v[LS_PULL_BYTES] * 8e-9 / s;
 	f->contributions = (double)f->v[LS_RESULTS] / s;
-	f->rounds = (double)f->v[LS_ROUNDS] / (workers > 0 ? workers : 1) / s;
+	f->rounds = (double)f->v[LS_ROUNDS] / f->workers / s;
 	f->again = sent > 0 ? (double)(f->v[LS_REPEATED] + f->v[LS_LOST_RESULTS]) / sent : 0;
 	f->busy = f->v[LS_TURNS] > 0 ? (double)f->v[LS_TURNS_BUSY] / (double)f->v[LS_TURNS] : 0;
 }

@@ -19,7 +19,7 @@
  *     loopback.c  a box in this process                   reflect.c  or a mirror
  *     stats.c     counters, figures                       json.c     results as JSON
  *     compare.c   results against their references
- *     show.c, prompt.c  the prompt
+ *     prompt.c, show.c, set.c  the prompt
  *     run.c       what the options say                   search.c   rates, latency, sweeps; main.c
  *     hunt.c      which rate to try next                 stolen.c   time that others had our CPUs
  *
@@ -53,6 +53,18 @@
 #define NO_LIMIT      UINT32_MAX
 #define LANE_STOCK    32 /* heads */
 #define LANE_BATCH    64 /* results */
+
+/** A cache line that is written soon. Compilers ask for it to be read, unless they know that the CPU can do better: then the
+ * first store waits until other cores have given it up. Where it cannot the instruction does nothing. */
+static inline void
+ask_to_write(const uint8_t *p)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("prefetchw %0" : : "m"(*p));
+#else
+	__builtin_prefetch(p, 1);
+#endif
+}
 
 /* ---- model.c ------------------------------------------------------------------------------ */
 
@@ -544,6 +556,7 @@ bool session_failed(struct testps *t, struct pbox_error *err);
 struct figures {
 	uint64_t v[LS_STATS];
 	uint64_t at_us;
+	unsigned workers;
 	double seconds;                                            /**< since the other */
 	double push_gbit, pull_gbit, contributions, rounds, again; /**< a second; share */
 	double busy;

@@ -52,24 +52,25 @@ lane_packet(struct lane *l, struct rte_mempool *pool)
 }
 
 /* What was written into a head last has been read by a device, or by another core: to write there again is to
- * wait, unless it was asked for long before. So heads stand in a queue, of two halves, for a while. */
+ * wait, unless it was asked for long before. So heads stand in a queue, of two halves, for a while, and each is asked
+ * for when another is taken: many at once would wait for each other. */
 struct rte_mbuf *
 lane_head(struct lane *l)
 {
 	struct rte_mbuf **half = &l->stock[l->stock_end % RTE_DIM(l->stock)];
+	const uint8_t *soon;
 
 	if (l->stock_end - l->stock_next <= LANE_STOCK &&
-		rte_pktmbuf_alloc_bulk(l->heads, half, LANE_STOCK) == 0) {
-		for (unsigned i = 0; i < LANE_STOCK; i++) {
-			uint8_t *p = rte_pktmbuf_mtod(half[i], uint8_t *);
-
-			rte_prefetch0_write(p);
-			rte_prefetch0_write(p + RTE_CACHE_LINE_SIZE);
-		}
+		rte_pktmbuf_alloc_bulk(l->heads, half, LANE_STOCK) == 0)
 		l->stock_end += LANE_STOCK;
-	}
 	if (l->stock_next == l->stock_end)
 		return lane_packet(l, l->heads); /* the last ones, or none */
+	if (l->stock_end - l->stock_next > LANE_STOCK) {
+		soon = rte_pktmbuf_mtod(l->stock[(l->stock_next + LANE_STOCK) % RTE_DIM(l->stock)],
+			const uint8_t *);
+		ask_to_write(soon);
+		ask_to_write(soon + RTE_CACHE_LINE_SIZE);
+	}
 	return l->stock[l->stock_next++ % RTE_DIM(l->stock)];
 }
 

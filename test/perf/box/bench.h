@@ -156,7 +156,7 @@ uint32_t gen_payload_crc(const struct gen *g, const void *payload);
 struct run_times {
 	uint64_t total, total_packets; /**< from the end of a busy turn to the end of the next */
 	uint64_t busy, packets;        /**< turns with work */
-	uint64_t all_packets;
+	uint64_t all_busy, all_packets;
 	uint64_t kernel, slots; /**< the bare kernel over the same slots */
 	uint64_t allocations;
 };
@@ -183,7 +183,8 @@ struct result {
 
 /* Rounds of @p packets, timed; false: they do not come to their end. */
 bool run_rounds(struct rig *r, struct gen *g, uint64_t packets, struct run_times *t);
-/* Until SIGTERM: lines "nanoseconds, ticks of turns with work, packets"; false: a run did not end. */
+/* Until SIGTERM: lines "nanoseconds, ticks of turns with work, packets, nanoseconds that its thread had a CPU";
+ * false: a run did not end. */
 bool watch_run(struct rig *r, struct gen *g);
 void run_all(const struct options *o, struct result *res);
 void result_print(const struct result *res, bool json, bool first);

@@ -53,6 +53,7 @@ turn(struct rig *r)
 		box.t.busy += end - begin;
 		box.t.packets += work;
 	}
+	box.t.all_busy += end - begin;
 	box.t.all_packets += work;
 	box.last = end;
 }

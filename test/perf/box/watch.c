@@ -47,12 +47,20 @@ stop(struct rig *r)
 	pthread_join(t, NULL);
 }
 
+static uint64_t
+now_ns(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
 bool
 watch_run(struct rig *r, struct gen *g)
 {
 	struct pbox_error err = {0};
 	struct run_times t;
-	struct timespec now;
 	bool ok = true;
 
 	signal(SIGTERM, on_signal);
@@ -63,10 +71,8 @@ watch_run(struct rig *r, struct gen *g)
 	}
 	while (ended == 0 && ok) {
 		ok = run_rounds(r, g, r->o->packets, &t);
-		clock_gettime(CLOCK_MONOTONIC, &now);
-		printf("%" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
-			(uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec, t.busy,
-			t.packets);
+		printf("%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", now_ns(CLOCK_MONOTONIC),
+			t.all_busy, t.all_packets, now_ns(CLOCK_THREAD_CPUTIME_ID));
 		/* whoever reads this may have gone */
 		ok = ok && fflush(stdout) == 0;
 	}

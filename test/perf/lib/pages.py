@@ -48,9 +48,9 @@ COLUMNS["rate"] = [("fragment", "fragment"), ("workers", "workers"), ("checking_
                    ("ratio_checking", "checking by box"), ("ratio", "not checking by box"), ("copied", "copied")]
 COLUMNS["search"] = [("search", "search"), ("rate_kfragments_per_s", "kfragments/s"), ("trials", "trials"), ("void", "of them void"),
                      ("apart", "apart from the one before")]
-COLUMNS["watch"] = [("kind", "window"), ("windows", "windows"), ("ticks_per_packet", "ticks a packet"),
-                    ("kpackets_per_s", "kpackets/s"), ("asked_per_s", "asked a second"), ("ratio", "ratio"),
-                    ("ratio_off", "give or take")]
+COLUMNS["watch"] = [("kind", "window"), ("windows", "windows"), ("asked_per_s", "asked a second"),
+                    ("ticks_per_packet", "ticks a packet"), ("more", "more than nobody, %"), ("more_off", "give or take"),
+                    ("kpackets_per_s", "kpackets/s"), ("shootdowns_per_s", "shootdowns a second")]
 # tables that share a benchmark
 SOURCE = {"start": "server", "load": "server", "rate": "tester", "search": "tester"}
 KERNELS_SHOWN = ("sum", "checked sum", "one by one", "read only", "memcpy")

@@ -26,7 +26,7 @@ class Test:
     def __init__(self):
         self.passed = self.failed = 0
         self.folder = tempfile.mkdtemp(prefix="image-")
-        self.net = self.box = None
+        self.net = self.box = self.disk = self.key = None
         if os.geteuid() != 0 or not os.path.exists(os.path.join(IMAGE, "pbox.img")) or not shutil.which("qemu-system-x86_64"):
             print(f"skip - {sys.argv[0]}: needs root, QEMU and an image in {IMAGE} (usertools/pbox-mkimage)")
             print("0 passed, 0 failed, 1 skipped")
@@ -72,6 +72,12 @@ class Test:
             return None
         self.verdict(name, True)
         return out
+
+    def installed(self, **files):
+        """self.disk with the image, with files on its PBOX-CONF, and self.key to log in with."""
+        self.disk, self.key = os.path.join(self.folder, "disk"), os.path.join(self.folder, "key")
+        machine.new_disk(os.path.join(IMAGE, "pbox.img"), self.disk)
+        machine.configure(self.disk, self.folder, authorized_keys=machine.new_key(self.key), **files)
 
     def serving(self, name):
         """Waits for it, and says how long it took from the power button."""

@@ -103,7 +103,7 @@ class Machine:
         c = ["qemu-system-x86_64", "-name", net.name, *accelerator(), "-M", "q35", "-display", "none", "-vga", "none", "-nodefaults",
              "-m", str(memory),
              "-smp", f"4,sockets={nodes},cores={4 // nodes},threads=1", "-device", "intel-iommu,intremap=on,device-iotlb=on",
-             "-device", "virtio-rng-pci", "-device", "i6300esb", "-action", "watchdog=reset",
+             "-device", "virtio-rng-pci", "-global", "ICH9-LPC.noreboot=false", "-action", "watchdog=reset",
              "-chardev", f"socket,id=console,path={folder}/serial,server=on,wait=off,logfile={self.serial_log},logappend=on",
              "-serial", "chardev:console", "-qmp", f"unix:{folder}/qmp,server=on,wait=off"]
         if nodes == 2:

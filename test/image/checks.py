@@ -60,7 +60,7 @@ class Test:
             self.passed += 1
         else:
             self.failed += 1
-            print("\n".join("    " + x for x in str(detail).splitlines()[-30:]), flush=True)
+            print("\n".join("    " + x for x in str(detail).splitlines()[-60:]), flush=True)
         return good
 
     def check(self, name, function, *args, **named):

@@ -14,6 +14,8 @@ import socket
 import subprocess
 import time
 
+import stuck
+
 METRICS, SSH = 19517, 10022  # on the namespace's loopback
 MIB = 1 << 20
 OVMF = "/usr/share/OVMF/OVMF_CODE.fd"
@@ -96,12 +98,12 @@ class Machine:
     with one there is nothing that says where they are. network: it starts from boot.ipxe of that folder, by TFTP."""
 
     def __init__(self, net, folder, disk=None, cdrom=None, network=None, uefi=False, model="virtio-net-pci", nodes=2, memory=3072):
-        self.net, self.folder = net, folder
+        self.net, self.folder, self.memory = net, folder, memory
         self.serial_log = os.path.join(folder, "serial.log")
         self.seen, self.child, self.qmp = 0, None, None
         self.started = 0.0
-        c = ["qemu-system-x86_64", "-name", net.name, *accelerator(), "-M", "q35", "-display", "none", "-vga", "none", "-nodefaults",
-             "-m", str(memory),
+        c = ["qemu-system-x86_64", "-name", f"{net.name},debug-threads=on", *accelerator(), "-M", "q35", "-display", "none",
+             "-vga", "none", "-nodefaults", "-m", str(memory),
              "-smp", f"4,sockets={nodes},cores={4 // nodes},threads=1", "-device", "intel-iommu,intremap=on,device-iotlb=on",
              "-device", "virtio-rng-pci", "-global", "ICH9-LPC.noreboot=false", "-action", "watchdog=reset",
              "-chardev", f"socket,id=console,path={folder}/serial,server=on,wait=off,logfile={self.serial_log},logappend=on",
@@ -165,7 +167,9 @@ class Machine:
         try:
             return wait(f"/{pattern}/ on the console", seconds, look)
         except Failed as e:
-            raise Failed(f"{e}; its last lines:\n{self.text()[-1500:]}") from None
+            # what would come at once is no reason to look into the machine
+            why = "\n" + stuck.report(self) if seconds >= 60 and self.child.poll() is None else ""
+            raise Failed(f"{e}; its last lines:\n{self.text()[-1500:]}{why}") from None
 
     def key(self, key):
         with socket.socket(socket.AF_UNIX) as s:

@@ -25,6 +25,10 @@ class Failed(Exception):
     """Something did not happen in its time."""
 
 
+class Emulator(Failed):
+    """And that is proven to be a fault of QEMU's."""
+
+
 def run(*command, seconds=60, check=True, **more):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=seconds, check=False,
                           stdin=more.pop("stdin", subprocess.DEVNULL), **more)
@@ -169,7 +173,8 @@ class Machine:
         except Failed as e:
             # what would come at once is no reason to look into the machine
             why = "\n" + stuck.report(self) if seconds >= 60 and self.child.poll() is None else ""
-            raise Failed(f"{e}; its last lines:\n{self.text()[-1500:]}{why}") from None
+            kind = Emulator if stuck.STALE in why else Failed
+            raise kind(f"{e}; its last lines:\n{self.text()[-1500:]}{why}") from None
 
     def key(self, key):
         with socket.socket(socket.AF_UNIX) as s:

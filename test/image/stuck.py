@@ -13,6 +13,7 @@ MIB = 1 << 20
 PIECE, OVERLAP = 256 * MIB, MIB  # of the memory, in a file; the log is smaller than the overlap
 BANNER = b"Linux version "
 LONGEST = 2048  # more than any record
+STALE = "QEMU's fault: its CPUs hang on the translation of a breakpoint that is no longer in memory, at"
 NUMBER = (1 << 62) - 1  # of a record; the two bits above say what state it has
 
 
@@ -80,6 +81,42 @@ def cpus(registers):
     return [f"CPU {n}: {where} CS={segment}" for n, where, segment in found]
 
 
+def at(box, cpu, size, address, count=1):
+    """Words of that CPU's memory."""
+    answer = box.monitor("human-monitor-command", **{"command-line": f"x/{count}{size}x {address:#x}", "cpu-index": cpu})["return"]
+    return [int(x, 16) for line in answer.splitlines() for x in line.partition(":")[2].split()]
+
+
+def stale_breakpoint(box, samples=400):
+    """Where a CPU hangs on a breakpoint that is no more: an address, or None. A kernel changes its code under way by way of
+    breakpoints. QEMU below 8.1 can keep the translation of one that another CPU has just removed (mended by its "accel/tcg: Always
+    lock pages before translation"): the CPU traps, finds no breakpoint in memory, tries the instruction again, traps, for ever; the
+    others do so as well, or wait for its locks. It is that if a CPU is seen three times at the entry of its handler for
+    breakpoints, from one address that holds none."""
+    handlers, seen = {}, {}
+    for _ in range(samples):
+        box.monitor("stop")
+        try:
+            for cpu, one in enumerate(re.split(r"^CPU#\d+\n", human(box, "info registers -a"), flags=re.M)[1:]):
+                has = dict(re.findall(r"\b(RIP|RSP|IDT)= *([0-9a-f]+)", one))
+                if len(has) < 3:  # not yet in long mode
+                    continue
+                if cpu not in handlers:
+                    low, high = at(box, cpu, "g", int(has["IDT"], 16) + 48, 2)
+                    handlers[cpu] = low & 0xffff | low >> 48 << 16 | (high & 0xffffffff) << 32
+                if int(has["RIP"], 16) != handlers[cpu]:
+                    continue
+                place = at(box, cpu, "g", int(has["RSP"], 16))[0] - 1
+                if at(box, cpu, "b", place) != [0xcc]:
+                    seen[place] = seen.get(place, 0) + 1
+                    if seen[place] == 3:
+                        return place
+        finally:
+            box.monitor("cont")
+        time.sleep(0.01)
+    return None
+
+
 def threads(box):
     """QEMU's: whether they run, wait, or for what."""
     out, tasks = [], f"/proc/{box.child.pid}/task"
@@ -100,7 +137,7 @@ def report(box):
         def step(title, function):
             try:
                 lines, more = function()
-            except (OSError, ValueError, KeyError) as e:
+            except (OSError, ValueError, KeyError, IndexError) as e:
                 lines, more = [f"{title}: {type(e).__name__}: {e}"], ""
             short.extend(lines)
             whole.write("\n".join([f"==== {title}", *lines, more, ""]))
@@ -113,6 +150,10 @@ def report(box):
         def disk():
             stats = human(box, "info blockstats")
             return re.findall(r"^disk\S*: rd_bytes=\d+ wr_bytes=\d+ rd_operations=\d+", stats, re.M), stats
+
+        def breakpoint_():
+            place = stale_breakpoint(box)
+            return [f"{STALE} {place:#x}"] if place else [], ""
 
         def log():
             box.monitor("stop")  # a watchdog does not wait
@@ -133,4 +174,5 @@ def report(box):
         step("QEMU's threads, later", lambda: ([], "\n".join(threads(box))))
         step("interrupts", lambda: ([], human(box, "info pic") + human(box, "info lapic") + human(box, "info irq")))
         step("log", log)
+        step("breakpoint", breakpoint_)
     return "\n".join(short + [f"more: {path}"])

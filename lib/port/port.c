@@ -178,6 +178,18 @@ note_far_cores(struct pbox_port *p)
 			list, p->dev.node, p->dev.node, p->conf.where);
 }
 
+/* memif connects as many rings as the side with fewer has, and gives each queue beyond them the first ring of
+ * the others: packets overwrite each other. Which number that is shows only when the peer is there. */
+static unsigned
+wanted_queues(struct pbox_port *p)
+{
+	if (p->conf.queues == 0 && p->conf.n_cores > 1 && strcmp(p->dev.driver, "net_memif") == 0) {
+		port_note(p, "one queue pair: more need queues = N, and a peer with N of them");
+		return 1;
+	}
+	return p->conf.queues;
+}
+
 int
 pbox_port_prepare(struct pbox_port *p, const struct pbox_port_conf *conf, struct pbox_error *err)
 {
@@ -192,7 +204,7 @@ pbox_port_prepare(struct pbox_port *p, const struct pbox_port_conf *conf, struct
 	if (ret != 0)
 		return ret;
 	p->n_queues = (uint16_t)pbox_port_plan_queues(
-		conf->queues, p->dev.max_rxq, p->dev.max_txq, conf->n_cores);
+		wanted_queues(p), p->dev.max_rxq, p->dev.max_txq, conf->n_cores);
 	if (p->n_queues == 0)
 		return pbox_fail(err, EINVAL,
 			PORT_FMT " has no core or no queue: check cores in %s, and -l of EAL",

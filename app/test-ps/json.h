@@ -18,6 +18,8 @@ struct figures;
 json_t *json_results(struct testps *t);
 json_t *json_figures(const struct figures *f);
 void json_counters(json_t *results, const struct figures *f);
+/** Whether it can be written there, before a run that takes long; what is there stays. */
+int json_try(const char *path, struct pbox_error *err);
 /** Write and let go of it. */
 int json_save(json_t *results, const char *path, struct pbox_error *err);
 /** All of a run, where --json says. */

@@ -17,6 +17,7 @@
 #include <rte_lcore.h>
 #include <sodium.h>
 
+#include "json.h"
 #include "loopback.h"
 #include "run.h"
 #include "testps.h"
@@ -80,6 +81,10 @@ options(struct testps *t, int argc, char **argv, struct pbox_conf **conf)
 	if (t->opt.version) {
 		puts("pbox-testps " PBOX_VERSION);
 		return EXIT_SUCCESS;
+	}
+	if (t->opt.json[0] != '\0' && json_try(t->opt.json, &err) != 0) {
+		fprintf(stderr, "pbox-testps: %s\n", err.text);
+		return EXIT_USAGE;
 	}
 	return -1;
 }

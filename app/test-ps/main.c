@@ -67,6 +67,11 @@ options(struct testps *t, int argc, char **argv, struct pbox_conf **conf)
 {
 	struct pbox_error err = {0};
 
+	if (argc == 0) {
+		fprintf(stderr, "pbox-testps: there is no --: EAL's options stand before it, those "
+				"of pbox-testps behind it: pbox-testps -l 0-2 -- -i --loopback\n");
+		return EXIT_USAGE;
+	}
 	*conf = testps_options_load(&t->opt, argc, argv, &err);
 	if (*conf == NULL || testps_load_of(&t->load, &t->opt, &err) != 0) {
 		fprintf(stderr, "pbox-testps: %s\n", err.text);

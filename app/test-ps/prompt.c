@@ -37,6 +37,7 @@ static struct {
 	struct cmdline *cl;
 	struct rdline *line;
 	struct figures begin;
+	struct stats_lines lines;
 	uint64_t end_us; /* of the run, by --duration */
 	bool running, quit, failed;
 } self;
@@ -77,20 +78,26 @@ finish(void)
 		complain(&err);
 }
 
-/* Between two keys: has the run come to its end by itself? */
+/* Between two keys: is a line of figures due, has the run come to its end by itself? What is being typed
+ * stays below. */
 static void
 look(void)
 {
 	struct testps *t = self.t;
 	struct pbox_error err = {0};
+	uint64_t now = testps_now(t);
+	bool ends;
 
 	if (self.running && session_lost(t))
 		session_rejoin(t, &err); /* what fails ends the run */
-	if (!self.running ||
-		(session_running(t) && !session_failed(t, NULL) && testps_now(t) < self.end_us))
+	ends = !session_running(t) || session_failed(t, NULL) || now >= self.end_us;
+	if (!self.running || (!ends && now < self.lines.next_us))
 		return;
-	putchar('\n');
-	finish();
+	fputs(self.line != NULL ? "\r\033[K" : "", stdout);
+	if (ends)
+		finish();
+	else
+		stats_lines_next(t, &self.lines, stdout);
 	if (self.line != NULL)
 		rdline_redisplay(self.line);
 	fflush(stdout);
@@ -131,6 +138,7 @@ do_start(struct testps *t, const struct words *w)
 	self.end_us = t->opt.duration_ns > 0 ? t->begun_us + t->opt.duration_ns / 1000 : UINT64_MAX;
 	self.running = true;
 	puts("started");
+	stats_lines_begin(t, &self.lines, stdout);
 }
 
 static void
@@ -190,6 +198,7 @@ do_clear(struct testps *t, const struct words *w)
 	stats_clear(t);
 	clear_ports(t, -1);
 	figures_take(t, &self.begin);
+	figures_take(t, &self.lines.last);
 	t->begun_us = testps_now(t);
 	puts("counters are 0");
 }

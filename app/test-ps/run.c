@@ -173,36 +173,26 @@ run_summary(const struct figures *f, FILE *to)
 static int
 rounds(struct testps *t, struct figures *f, struct pbox_error *err)
 {
-	uint64_t us = t->opt.duration_ns / 1000, end, line, period;
-	struct figures begin, last, now;
+	uint64_t us = t->opt.duration_ns / 1000, end;
+	struct stats_lines lines;
+	struct figures begin;
 	int ret = run_start(t, err);
 
 	if (ret != 0)
 		return ret;
 	stats_clear(t);
 	figures_take(t, &begin);
-	last = begin;
 	ret = session_run(t, t->opt.rounds, err);
 	if (us == 0)
 		us = t->opt.rounds > 0 ? UINT64_MAX / 4 : DURATION_US;
-	period = (uint64_t)t->opt.stats_period * US_SECOND;
 	end = t->begun_us + us;
-	line = period > 0 ? t->begun_us + period : UINT64_MAX;
-	if (period > 0)
-		stats_heading(stdout);
+	stats_lines_begin(t, &lines, stdout);
 	while (ret == 0 && testps_now(t) < end && session_running(t) && !run_stop_wanted()) {
-		ret = wait_until(t, line < end ? line : end, err);
+		ret = wait_until(t, lines.next_us < end ? lines.next_us : end, err);
 		if (run_stop_wanted())
 			ret = 0;
-		if (ret == 0 && testps_now(t) >= line) {
-			figures_take(t, f);
-			now = *f;
-			figures_since(f, &last, t->workers);
-			last = now;
-			f->seconds = (double)(now.at_us - t->begun_us) / US_SECOND;
-			stats_line(f, stdout);
-			line += period;
-		}
+		if (ret == 0 && testps_now(t) >= lines.next_us)
+			stats_lines_next(t, &lines, stdout);
 	}
 	if (ret == 0)
 		ret = run_stop(t, err);

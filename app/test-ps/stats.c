@@ -106,16 +106,36 @@ stats_clear_latency(struct testps *t)
 		memset(&t->lane[i]->latency, 0, sizeof(t->lane[i]->latency));
 }
 
-void
-stats_heading(FILE *to)
+static void
+line(const struct figures *f, FILE *to)
 {
-	fprintf(to, "  seconds  rounds/s    push    pull Gbit/s  kfragments/s   again %%  wrong\n");
+	fprintf(to, "%9.1f %9.2f %7.2f %7.2f %17.1f %9.3f %6" PRIu64 "\n", f->seconds, f->rounds,
+		f->push_gbit, f->pull_gbit, f->contributions * 1e-3, f->again * 100,
+		f->v[LS_WRONG]);
 }
 
 void
-stats_line(const struct figures *f, FILE *to)
+stats_lines_begin(const struct testps *t, struct stats_lines *l, FILE *to)
 {
-	fprintf(to, "%9.1f %9.2f %7.2f %7.2f %19.1f %9.3f %6" PRIu64 "\n", f->seconds, f->rounds,
-		f->push_gbit, f->pull_gbit, f->contributions * 1e-3, f->again * 100,
-		f->v[LS_WRONG]);
+	uint64_t period = (uint64_t)t->opt.stats_period * US_SECOND;
+
+	l->next_us = period > 0 ? t->begun_us + period : UINT64_MAX;
+	figures_take(t, &l->last);
+	if (period > 0)
+		fprintf(to, "  seconds  rounds/s    push    pull Gbit/s  kcontrib/s   again %%  "
+			    "wrong\n");
+}
+
+void
+stats_lines_next(const struct testps *t, struct stats_lines *l, FILE *to)
+{
+	struct figures now, f;
+
+	figures_take(t, &now);
+	f = now;
+	figures_since(&f, &l->last, t->workers);
+	l->last = now;
+	l->next_us += (uint64_t)t->opt.stats_period * US_SECOND;
+	f.seconds = (double)(now.at_us - t->begun_us) / US_SECOND;
+	line(&f, to);
 }

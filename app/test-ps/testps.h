@@ -569,7 +569,13 @@ void figures_since(struct figures *f, const struct figures *from, unsigned worke
 void figures_latency(const struct testps *t, struct figures *f);
 void stats_clear(struct testps *t);
 void stats_clear_latency(struct testps *t);
-void stats_heading(FILE *to);
-void stats_line(const struct figures *f, FILE *to);
+/** The lines of --stats-period: each of what was since the one before. */
+struct stats_lines {
+	struct figures last;
+	uint64_t next_us; /* when the next one is due */
+};
+/** Where a run begins: the heading. */
+void stats_lines_begin(const struct testps *t, struct stats_lines *l, FILE *to);
+void stats_lines_next(const struct testps *t, struct stats_lines *l, FILE *to);
 
 #endif /* TESTPS_H */

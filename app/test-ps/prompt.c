@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,7 @@
 #include "run.h"
 #include "show.h"
 #include "testps.h"
+#include "value.h"
 
 #define PROMPT  "testps> "
 #define LOOK_MS 50
@@ -284,9 +286,6 @@ TOKEN(port_all, value, "all");
 TOKEN(port_counters, third, "stats#xstats");
 TOKEN(help_word, second, NULL);
 TOKEN(show_what, second, "workers#jobs#slots#settings");
-TOKEN(set_what, second, "workers#model#fragment#window#dtype#optimiser#optimizer");
-TOKEN(set_now_what, second, "loss#straggler#rate");
-TOKEN(set_value, value, NULL);
 
 static void
 call(void *parsed, struct cmdline *cl, void *data)
@@ -324,11 +323,29 @@ COMMAND(show, show_f,
 	"show workers|jobs|slots|settings: rounds of each worker, the job, fragments under way, "
 	"what is set",
 	HDR(show), HDR(show_what));
-COMMAND(set, set_f,
-	"set workers|model|fragment|window|dtype|optimiser|optimizer VALUE: from the next start on",
-	HDR(set), HDR(set_what), HDR(set_value));
-COMMAND(set_now, set_f, "set loss|straggler|rate VALUE: at once", HDR(set), HDR(set_now_what),
-	HDR(set_value));
+/* set NAME VALUE */
+#define SET(name_, names_, help_, what_, choices_)                                \
+	TOKEN(set_##name_, second, names_);                                       \
+	static struct value_token token_value_##name_ = {                         \
+		.string = {.hdr = {&value_ops, offsetof(struct words, value)}},   \
+		.what = what_,                                                    \
+		.choices = choices_,                                              \
+	};                                                                        \
+	COMMAND(set_##name_, set_f, "set " #name_ " " what_ ": " help_, HDR(set), \
+		HDR(set_##name_), HDR(value_##name_))
+
+#define LATER ", from the next start on"
+SET(workers, "workers", "how many play" LATER, "1..1024", NULL);
+SET(model, "model", "a list of tensor,elements, or a size in fp32" LATER, "FILE|64K|4M|1G", NULL);
+SET(fragment, "fragment", "payload of a frame" LATER, "BYTES|auto", NULL);
+SET(window, "window", "frames in flight, of a worker at an endpoint" LATER, "FRAMES|auto", NULL);
+SET(dtype, "dtype", "of what is pushed, and of what comes back" LATER,
+	"fp32|bf16|fp16[,fp32|bf16|fp16]", "fp32#bf16#fp16");
+SET(optimiser, "optimiser#optimizer", "on the box; none: all-reduce" LATER,
+	"none|sgd|momentum|nesterov|adam|adamw", "none#sgd#momentum#nesterov#adam#adamw");
+SET(loss, "loss", "frames thrown away, each way, at once", "PERCENT", NULL);
+SET(straggler, "straggler", "late in every round, at once", "WORKER:TIME|none", NULL);
+SET(rate, "rate", "contributions a second, of all workers, at once", "N|none", NULL);
 COMMAND(clear, clear_f, "clear: counters and latencies begin at 0", HDR(clear));
 COMMAND(clear_port, clear_port_f, "clear port stats|xstats all: those of the ports alone",
 	HDR(clear), HDR(port), HDR(port_counters), HDR(port_all));
@@ -341,8 +358,10 @@ COMMAND(help_of, help_f, "help WORD: of the commands that begin with it", HDR(he
 COMMAND(quit, quit_f, "quit: stop, leave the box and end", HDR(quit));
 
 static cmdline_parse_ctx_t commands[] = {&inst_start, &inst_start_rounds, &inst_stop,
-	&inst_show_port, &inst_show_port_number, &inst_show, &inst_set, &inst_set_now, &inst_clear,
-	&inst_clear_port, &inst_clear_port_number, &inst_help, &inst_help_of, &inst_quit, NULL};
+	&inst_show_port, &inst_show_port_number, &inst_show, &inst_set_workers, &inst_set_model,
+	&inst_set_fragment, &inst_set_window, &inst_set_dtype, &inst_set_optimiser, &inst_set_loss,
+	&inst_set_straggler, &inst_set_rate, &inst_clear, &inst_clear_port, &inst_clear_port_number,
+	&inst_help, &inst_help_of, &inst_quit, NULL};
 
 /* Help of the commands that begin with the first @p n bytes of @p word; how many. */
 static unsigned
@@ -368,18 +387,12 @@ do_help(struct testps *t, const struct words *w)
 	/* testpmd's has sections, and "all" of them; a word without help of its own gets all too */
 	if (w->second[0] == '\0' || print_help(w->second, strlen(w->second)) == 0)
 		print_help("", 0);
-	else if (strcmp(w->second, "set") != 0)
-		return;
-	puts("Values: set workers 1 to 1024; model FILE or 64K, 4M, 1G; fragment BYTES or auto; "
-	     "window FRAMES or auto;\n  dtype fp32, bf16, fp16 or two of them; optimiser none, "
-	     "sgd, momentum, nesterov, adam, adamw;\n  loss PER CENT; straggler WORKER:TIME or "
-	     "none; rate CONTRIBUTIONS A SECOND or none");
 }
 
 static void
 obey(const char *text)
 {
-	size_t blank = strspn(text, " \t\r\n"), word;
+	size_t blank = strspn(text, " \t\r\n"), word, two;
 	int ret;
 
 	text += blank;
@@ -394,7 +407,10 @@ obey(const char *text)
 		ret == CMDLINE_PARSE_BAD_ARGS    ? "something is missing, or wrong, behind that"
 		: ret == CMDLINE_PARSE_AMBIGUOUS ? "that may be several commands"
 						 : "there is no such command");
-	if (print_help(text, word) == 0) {
+	/* of "set loss" alone, if there is that; else of all that begin with "set" */
+	two = word + strspn(text + word, " \t");
+	two += strcspn(text + two, " \t\r\n");
+	if ((two == word || print_help(text, two) == 0) && print_help(text, word) == 0) {
 		puts("there are:");
 		print_help("", 0);
 	}

@@ -63,12 +63,12 @@ parse_arp(const uint8_t *p, size_t len, const struct pbox_net_if *nif, struct pb
 	if (!ip_is_host(out->src_ip, nif) && !(op == ARP_REQUEST && out->src_ip == 0))
 		return PBOX_NET_DROP_ARP_MALFORMED;
 	if (out->dst_ip != nif->ip)
-		return PBOX_NET_DROP_NOT_FOR_US_IP;
+		return PBOX_NET_DROP_NOT_OURS_IP;
 	if (op == ARP_REQUEST)
 		return PBOX_NET_ARP_REQUEST;
 	/* a reply is sent to the one who asked, never to all */
 	return memcmp(out->dst_mac, nif->mac, 6) == 0 ? PBOX_NET_ARP_REPLY
-						      : PBOX_NET_DROP_NOT_FOR_US_MAC;
+						      : PBOX_NET_DROP_NOT_OURS_MAC;
 }
 
 static enum pbox_net_verdict
@@ -138,7 +138,7 @@ parse_ip_header(const uint8_t *p, size_t len, const struct pbox_net_if *nif, uns
 	out->src_ip = get_u32(p + 12);
 	out->dst_ip = get_u32(p + 16);
 	if (out->dst_ip != nif->ip)
-		return PBOX_NET_DROP_NOT_FOR_US_IP;
+		return PBOX_NET_DROP_NOT_OURS_IP;
 	if (!ip_is_host(out->src_ip, nif))
 		return PBOX_NET_DROP_IP_SOURCE;
 	if ((pbox_net_get_be16(p + 6) & 0x3FFF) != 0) /* more fragments, or an offset */
@@ -156,7 +156,7 @@ parse_ip(const uint8_t *frame, size_t len, const struct pbox_net_if *nif, unsign
 	enum pbox_net_verdict v;
 
 	if (memcmp(out->dst_mac, nif->mac, 6) != 0)
-		return PBOX_NET_DROP_NOT_FOR_US_MAC;
+		return PBOX_NET_DROP_NOT_OURS_MAC;
 	v = parse_ip_header(p, len - out->l3_offset, nif, flags, out);
 	if (pbox_net_is_drop(v))
 		return v;
@@ -251,7 +251,7 @@ pbox_net_parse(const void *frame, size_t len, const struct pbox_net_if *nif, uns
 	out->vlan_tci = 0;
 	out->tagged = 0;
 	if (memcmp(out->dst_mac, nif->mac, 6) != 0 && memcmp(out->dst_mac, broadcast, 6) != 0)
-		return PBOX_NET_DROP_NOT_FOR_US_MAC;
+		return PBOX_NET_DROP_NOT_OURS_MAC;
 	if (!mac_is_host(out->src_mac) || memcmp(out->src_mac, nif->mac, 6) == 0)
 		return PBOX_NET_DROP_ETH_SOURCE;
 	type = pbox_net_get_be16(p + 12);

@@ -49,8 +49,8 @@
 	X(ETH_SOURCE, "eth_source", "source MAC is a group address, zero or our own (a loop)")     \
 	X(ETH_VLAN, "eth_vlan", "802.1Q tag of a VLAN, or a second tag")                           \
 	X(ETH_TYPE, "eth_type", "neither IPv4 nor ARP")                                            \
-	X(NOT_FOR_US_MAC, "not_for_us_mac", "destination MAC is not this port's")                  \
-	X(NOT_FOR_US_IP, "not_for_us_ip", "destination IPv4 address is not this port's")           \
+	X(NOT_OURS_MAC, "not_ours_mac", "destination MAC is not this port's")                      \
+	X(NOT_OURS_IP, "not_ours_ip", "destination IPv4 address is not this port's")               \
 	X(ARP_SHORT, "arp_short", "shorter than an ARP packet")                                    \
 	X(ARP_MALFORMED, "arp_malformed", "ARP not for IPv4 on Ethernet, or an impossible sender") \
 	X(ARP_OPERATION, "arp_operation", "ARP operation is neither request nor reply")            \

@@ -77,7 +77,7 @@ arp(void)
 	s = snapshot();
 	rig_put(&rig, 0, f, 42);
 	rig_pump(&rig);
-	outcome(&s, PBOX_CS_DROP_NOT_FOR_US_IP, 0, 0);
+	outcome(&s, PBOX_CS_DROP_NOT_OURS_IP, 0, 0);
 	rig_stop(&rig);
 }
 

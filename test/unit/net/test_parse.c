@@ -102,7 +102,7 @@ test_arp_and_echo(void)
 	len = make_arp(f, 2);
 	CU_ASSERT_EQUAL(parse(f, len), PBOX_NET_ARP_REPLY);
 	memset(f, 0xFF, 6); /* a reply to everybody answers nobody */
-	CU_ASSERT_EQUAL(parse(f, len), PBOX_NET_DROP_NOT_FOR_US_MAC);
+	CU_ASSERT_EQUAL(parse(f, len), PBOX_NET_DROP_NOT_OURS_MAC);
 	len = make_echo(f, "ping", 4);
 	CU_ASSERT_EQUAL(parse_flags(f, len, 0, &out), PBOX_NET_ICMP_ECHO);
 	UNIT_EQ_U64(out.payload_offset, 42);
@@ -142,9 +142,9 @@ static const struct change {
 	bool ip;
 	enum pbox_net_verdict want;
 } changes[] = {
-	{K_UDP, 0, 6, {2, 0, 0, 0, 0, 9}, false, PBOX_NET_DROP_NOT_FOR_US_MAC},
-	{K_UDP, 0, 6, {255, 255, 255, 255, 255, 255}, false, PBOX_NET_DROP_NOT_FOR_US_MAC},
-	{K_UDP, 0, 6, {1, 0, 0x5E, 0, 0, 1}, false, PBOX_NET_DROP_NOT_FOR_US_MAC},
+	{K_UDP, 0, 6, {2, 0, 0, 0, 0, 9}, false, PBOX_NET_DROP_NOT_OURS_MAC},
+	{K_UDP, 0, 6, {255, 255, 255, 255, 255, 255}, false, PBOX_NET_DROP_NOT_OURS_MAC},
+	{K_UDP, 0, 6, {1, 0, 0x5E, 0, 0, 1}, false, PBOX_NET_DROP_NOT_OURS_MAC},
 	{K_UDP, 6, 6, {0, 0, 0, 0, 0, 0}, false, PBOX_NET_DROP_ETH_SOURCE},
 	{K_UDP, 6, 6, {3, 0, 0, 0, 0, 7}, false, PBOX_NET_DROP_ETH_SOURCE},
 	{K_UDP, 6, 6, BOX_MAC, false, PBOX_NET_DROP_ETH_SOURCE},
@@ -171,8 +171,8 @@ static const struct change {
 	{K_UDP, 26, 4, {10, 0, 0, 0}, true, PBOX_NET_DROP_IP_SOURCE},
 	{K_UDP, 26, 4, {10, 0, 0, 1}, true, PBOX_NET_DROP_IP_SOURCE},
 	{K_UDP, 26, 4, {10, 0, 1, 255}, true, PBOX_NET_UDP}, /* a host of another subnet */
-	{K_UDP, 30, 4, {10, 0, 0, 2}, true, PBOX_NET_DROP_NOT_FOR_US_IP},
-	{K_UDP, 30, 4, {10, 0, 0, 255}, true, PBOX_NET_DROP_NOT_FOR_US_IP},
+	{K_UDP, 30, 4, {10, 0, 0, 2}, true, PBOX_NET_DROP_NOT_OURS_IP},
+	{K_UDP, 30, 4, {10, 0, 0, 255}, true, PBOX_NET_DROP_NOT_OURS_IP},
 	{K_UDP, 34, 2, {0, 0}, false, PBOX_NET_DROP_UDP_PORT},
 	{K_UDP, 36, 2, {0, 0}, false, PBOX_NET_DROP_UDP_PORT},
 	{K_UDP, 38, 2, {0, 7}, false, PBOX_NET_DROP_UDP_LENGTH},
@@ -194,7 +194,7 @@ static const struct change {
 	{K_ARP, 22, 6, {0}, false, PBOX_NET_DROP_ARP_MALFORMED},
 	{K_ARP, 28, 4, {224, 0, 0, 1}, false, PBOX_NET_DROP_ARP_MALFORMED},
 	{K_ARP, 28, 4, {10, 0, 0, 1}, false, PBOX_NET_DROP_ARP_CONFLICT},
-	{K_ARP, 38, 4, {10, 0, 0, 2}, false, PBOX_NET_DROP_NOT_FOR_US_IP},
+	{K_ARP, 38, 4, {10, 0, 0, 2}, false, PBOX_NET_DROP_NOT_OURS_IP},
 };
 
 static size_t

@@ -256,6 +256,48 @@ def check_errors(prefix):
         assert list(answer) == ["error"] and len(answer["error"]) > 8, (text, answer)
 
 
+def check_connections(prefix):
+    """Who asks and does not read harms itself alone; where there is no connection left, the tools say so."""
+    tools = [["pbox-ctl", "jobs"], ["pbox-top", "-1"], ["pbox-exporter", "--once"]]
+
+    def run(name, argument):
+        return subprocess.run([os.path.join(TOP, "usertools", name), "-f", prefix, argument], text=True, timeout=30,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+
+    ctl = program("pbox-ctl")
+
+    def box(_):
+        end = time.monotonic() + 20
+        while True:  # the thread of one that was closed may still be there
+            try:
+                return ctl.Box(prefix)
+            except ctl.BoxError:
+                if time.monotonic() > end:
+                    raise
+
+    stuck = box(0)
+    stuck.sock.setblocking(False)
+    try:
+        for _ in range(100000):
+            stuck.sock.send(b"/pbox/stats")
+        raise AssertionError("all of that was answered")
+    except BlockingIOError:
+        pass
+    for tool in tools:
+        assert run(*tool).returncode == 0, tool
+    held = [box(i) for i in range(9)]
+    for tool in tools:
+        was = run(*tool)
+        assert was.returncode and "ten connections are open" in was.stderr, (tool, was)
+    assert held[0].ask("/pbox/jobs") is not None
+    for x in held:
+        x.sock.close()
+    end = time.monotonic() + 20
+    while run(*tools[0]).returncode:  # each is let go of by its thread
+        assert time.monotonic() < end, run(*tools[0])
+    stuck.sock.close()
+
+
 def main():
     globals()["check_" + sys.argv[1]](*sys.argv[2:])
 

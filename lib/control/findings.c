@@ -20,6 +20,7 @@
 #define SLOW_FRAGMENTS 4                 /* fewer are chance */
 #define LOSSY          10                /* permille of contributions that are sent again */
 #define LOSSY_FRAMES   8
+#define MUTE_FRAMES    8 /* that a core sends, of which none is taken */
 
 struct list {
 	struct pbox_control *c;
@@ -88,6 +89,27 @@ find_cores(struct list *l)
 				"data core %u (lcore %u) is busy for %u %% of the time: it bounds "
 				"the rate",
 				i, lcore, h.busy_permille / 10);
+	}
+}
+
+/* A queue that takes nothing: all other cores may go on, and the jobs wait. */
+static void
+find_mute(struct list *l)
+{
+	for (unsigned i = 0; i < l->c->conf.n_cores; i++) {
+		const uint64_t *a = l->a->core[i], *b = l->b->core[i];
+		uint64_t n = b[PBOX_CS_TX_DROPPED] - a[PBOX_CS_TX_DROPPED];
+		struct health_finding *f;
+
+		if (n >= MUTE_FRAMES && b[PBOX_CS_TX_PACKETS] == a[PBOX_CS_TX_PACKETS] &&
+			b[PBOX_CS_TX_HANDOFF] == a[PBOX_CS_TX_HANDOFF] &&
+			(f = next(l, "mute_core", true)) != NULL)
+			say(f,
+				"a virtual port: queues of both sides the same; else is its link "
+				"up?",
+				"data core %u (lcore %u) sends nothing: its port took none of "
+				"%" PRIu64 " packets",
+				i, l->c->conf.core[i].lcore, n);
 	}
 }
 
@@ -378,6 +400,7 @@ health_findings(struct pbox_control *c, struct health_finding *f, unsigned max)
 		return 0;
 	l.b = health_now(c);
 	find_cores(&l);
+	find_mute(&l);
 	find_ports(&l);
 	find_pools(&l);
 	find_jobs(&l);

@@ -494,10 +494,14 @@ freeze(struct testps *t, bool on)
 int
 session_stop(struct testps *t, struct pbox_error *err)
 {
+	uint64_t rate = atomic_load(&t->rate);
 	int ret;
 
 	if (!t->open)
 		return 0;
+	/* a round that would take longer than a second is finished without it */
+	if ((uint64_t)t->workers * t->plan.n > rate)
+		atomic_store(&t->rate, 0);
 	if (session_running(t) && atomic_load(&t->limit) == NO_LIMIT) {
 		freeze(t, true);
 		atomic_store(&t->limit, highest_round(t));
@@ -508,6 +512,7 @@ session_stop(struct testps *t, struct pbox_error *err)
 		t->ended_us = testps_now(t);
 	for (unsigned i = 0; i < t->lanes; i++)
 		atomic_store(&t->lane[i]->running, false);
+	atomic_store(&t->rate, rate);
 	if (ret == -ETIMEDOUT)
 		pbox_fail(err, ETIMEDOUT,
 			"the rounds in progress did not end in %.1f s: the box answers no more, or "

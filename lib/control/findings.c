@@ -223,7 +223,8 @@ next_of_worker(struct list *l, const char *cause, const struct pbox_job *job, un
 	return f;
 }
 
-/* Of all the time that contributions waited for the last one: who came last, and for how long? */
+/* Of all the time that contributions waited for the last one: who came last, and for how long? Data cores
+ * count only what they saw: who comes while they are away is not late. */
 static void
 find_last(struct list *l, const struct pbox_job *job, const struct pbox_worker_stats *a,
 	uint32_t rounds)

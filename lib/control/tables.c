@@ -20,8 +20,10 @@
 		"contributions and results that it sent or asked for again: packets were lost")
 #define PULLS COUNTER("pulls", "frames", "pulls and probes")
 #define LAST  COUNTER("last", "fragments", "fragments that were complete with its contribution")
-#define WAITED \
-	COUNTER("waited_ns", "ns", "sum over these: how long they had waited since the first one")
+#define WAITED                                                                                  \
+	COUNTER("waited_ns", "ns",                                                              \
+		"sum over these: how long they had waited since the first one when their core " \
+		"last looked")
 
 static const struct pbox_stat_def job_defs[JOB_STATS] = {
 	[JOB_CONTRIBUTIONS] = CONTRIBUTIONS,

@@ -11,6 +11,7 @@
 
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
+#include <rte_mbuf_dyn.h>
 #include <rte_ring.h>
 
 #include "pbox_dataplane.h"
@@ -59,6 +60,10 @@ struct core {
 	uint64_t *shard_stat;
 
 	uint64_t tsc, now_ns; /* when this turn of the loop began */
+	bool left;            /* this turn may have left packets behind */
+	/* What this turn finds came later than the last one before it that left none behind: of this
+	 * core alone, and of those, too, that hand packets over. */
+	uint64_t emptied_ns, looked_ns;
 	struct rx_queue rxq[RTE_MAX_ETHPORTS];
 	unsigned n_rxq;
 	int8_t outbox_of[ETHDEVS]; /* ethdev port -> out[], -1: none */
@@ -100,6 +105,7 @@ struct region {
 struct pbox_dp {
 	struct pbox_dp_conf conf;
 	_Atomic bool stop;
+	int looked_at; /* of a packet that is handed over: its core's emptied_ns */
 	bool iova_is_va;
 	uint64_t ns_mult, us_mult; /* TSC ticks -> time, 32 bits behind the point */
 	struct pbox_port *port_of[ETHDEVS];
@@ -130,6 +136,12 @@ static inline uint64_t
 ticks_to_ns(const struct pbox_dp *dp, uint64_t ticks)
 {
 	return (uint64_t)((unsigned __int128)ticks * dp->ns_mult >> 32);
+}
+
+static inline uint64_t *
+looked_of(const struct pbox_dp *dp, struct rte_mbuf *m)
+{
+	return RTE_MBUF_DYNFIELD(m, dp->looked_at, uint64_t *);
 }
 
 /* Cycles that were counted for a stage within another one. */

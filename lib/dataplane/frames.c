@@ -34,6 +34,7 @@ frames_flush(struct core *c)
 		return;
 	if (unlikely(c->sampled))
 		began = rte_rdtsc() - counted_tsc(c);
+	pbox_shard_away(c->shard, c->now_ns - c->looked_ns);
 	held = pbox_shard_rx(c->shard, c->frame, n, c->now_ns);
 	c->n_frames = 0;
 	/* each frame has a reference of its own: the shard's, or ours to drop */

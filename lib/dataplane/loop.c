@@ -62,6 +62,10 @@ pbox_dp_turn(void *core)
 	unsigned work;
 
 	c->tsc = rte_rdtsc();
+	if (!c->left)
+		c->emptied_ns = c->now_ns;
+	c->left = false;
+	c->looked_ns = c->emptied_ns;
 	c->now_ns = ticks_to_ns(c->dp, c->tsc);
 	work = unlikely(++c->turns % PBOX_DP_SAMPLE == 0) ? sampled_turn(c) : turn(c);
 	count(c, PBOX_CS_LOOPS, 1);

@@ -85,6 +85,7 @@ dispatch(struct core *c, const struct pbox_port *p, struct rte_mbuf *m,
 		return;
 	}
 	h = &c->to[owner];
+	*looked_of(c->dp, m) = c->emptied_ns;
 	h->m[h->n++] = m;
 	if (h->n == BURST)
 		hand_flush(c, h);
@@ -195,6 +196,7 @@ core_take_received(struct core *c)
 			n = take_burst(c, p, c->rxq[q].queue);
 			got += n;
 		} while (n == BURST && got < p->dev.burst);
+		c->left |= n == BURST;
 		total += got;
 	}
 	for (unsigned i = 0; total > 0 && i < c->n_targets; i++)
@@ -212,10 +214,16 @@ core_take_handed(struct core *c)
 	for (unsigned r = 0; r < c->n_rx_in; r++) {
 		unsigned n = rte_ring_sc_dequeue_burst(c->rx_in[r], (void **)m, BURST, NULL);
 
-		for (unsigned i = 0; i < n; i++)
+		for (unsigned i = 0; i < n; i++) {
+			uint64_t looked_ns = *looked_of(c->dp, m[i]);
+
+			if (looked_ns < c->looked_ns)
+				c->looked_ns = looked_ns;
 			core_datagram_rx(c, m[i]);
+		}
 		if (n > 0)
 			count(c, PBOX_CS_HANDOFF_IN, n);
+		c->left |= n == BURST;
 		total += n;
 	}
 	return total;

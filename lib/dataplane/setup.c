@@ -223,6 +223,17 @@ pbox_dp_control_bytes(const struct pbox_port *port, unsigned n_ports)
 		control_packets(port, n_ports), PBOX_PORT_MBUF_PRIV, CONTROL_ROOM);
 }
 
+/* Room in each packet for what cores tell each other of it. */
+static int
+packet_field(struct pbox_dp *dp, struct pbox_error *err)
+{
+	static const struct rte_mbuf_dynfield field = {
+		.name = "pbox_looked", .size = sizeof(uint64_t), .align = _Alignof(uint64_t)};
+
+	dp->looked_at = rte_mbuf_dynfield_register(&field);
+	return dp->looked_at >= 0 ? 0 : pbox_fail(err, rte_errno, "no room in packets for 8 bytes");
+}
+
 struct pbox_dp *
 pbox_dp_create(const struct pbox_dp_conf *conf, struct pbox_error *err)
 {
@@ -238,6 +249,7 @@ pbox_dp_create(const struct pbox_dp_conf *conf, struct pbox_error *err)
 	dp->iova_is_va = rte_eal_iova_mode() == RTE_IOVA_VA;
 	dp->ns_mult = (uint64_t)(1e9 * 4294967296.0 / (double)rte_get_tsc_hz());
 	dp->us_mult = (uint64_t)(1e6 * 4294967296.0 / (double)rte_get_tsc_hz());
+	ret = packet_field(dp, err);
 	for (unsigned p = 0; p < conf->n_ports; p++) {
 		struct pbox_port *port = &conf->port[p];
 

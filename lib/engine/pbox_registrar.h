@@ -140,7 +140,8 @@ struct pbox_worker_stats {
 	uint64_t repeats;       /**< what it sent or asked for again: packets were lost */
 	uint64_t pulls;         /**< pulls and probes */
 	uint64_t last;          /**< fragments that were complete with its contribution */
-	uint64_t waited_ns;     /**< sum over these: since the first contribution came */
+	uint64_t waited_ns;     /**< sum over these: since the first contribution came, without
+				* the time in which its core looked for none (pbox_shard_away()) */
 	uint32_t round;         /**< the newest one that it contributed to, of any table */
 };
 /** Any thread that holds what keeps the job from ending. */

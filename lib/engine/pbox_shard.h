@@ -126,6 +126,12 @@ uint64_t pbox_shard_rx(
 	struct pbox_shard *s, const struct pbox_frame *frame, unsigned n, uint64_t now_ns);
 
 /**
+ * The frames of what pbox_shard_rx() takes from now on may have come up to @p ns before: so long nobody
+ * looked. Of a worker that came last nothing is said that may have been this.
+ */
+void pbox_shard_away(struct pbox_shard *s, uint64_t ns);
+
+/**
  * Finish rounds that are complete, and that the rate of their job lets end now (R6.12). To be called
  * again and again; how often says how far results of such a job lag, up to 10 ms without loss of rate.
  *

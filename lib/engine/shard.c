@@ -398,6 +398,12 @@ look_up(struct pbox_shard *s, const struct pbox_frame *frame, unsigned n, struct
 	}
 }
 
+void
+pbox_shard_away(struct pbox_shard *s, uint64_t ns)
+{
+	s->away_ns = ns;
+}
+
 uint64_t
 pbox_shard_rx(struct pbox_shard *s, const struct pbox_frame *frame, unsigned n, uint64_t now_ns)
 {

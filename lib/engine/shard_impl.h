@@ -147,7 +147,7 @@ struct pbox_shard {
 	struct pbox_shard_conf conf;
 	struct pbox_shard_job **job; /* max_jobs, by number */
 	uint64_t *stats;
-	uint64_t now_ns;
+	uint64_t now_ns, away_ns; /* what comes now may have come so long before */
 	/* Fragments that are complete since this burst began: finished together at its end, so that
 	 * the payloads of the next are fetched while one is summed. */
 	unsigned n_ready;

@@ -124,12 +124,16 @@ count_contribution(struct shard_member *m, uint32_t repeat_ns, const struct pbox
 		__atomic_store_n(&m->round, f->hdr.round, __ATOMIC_RELAXED);
 }
 
-/* The others' contributions have waited for this one. */
+/* The others' contributions have waited for this one, as far as somebody was there to see it: it may
+ * itself have waited for the core. */
 static inline void
-count_last(struct shard_member *m, uint64_t waited_ns)
+count_last(const struct pbox_shard *s, struct shard_member *m, const struct pbox_round *r)
 {
+	uint64_t waited_ns = s->now_ns - r->since_ns;
+
 	pbox_stat_add(&m->last, 1);
-	pbox_stat_add(&m->waited_ns, waited_ns);
+	if (waited_ns > s->away_ns)
+		pbox_stat_add(&m->waited_ns, waited_ns - s->away_ns);
 }
 
 static struct pbox_round *
@@ -173,7 +177,7 @@ contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_f
 		shard_send_plain(s, g, f, PBOX_PUSH_OK);
 	/* one that nobody waits for completes nothing, but where nobody is waited for at all */
 	if (r->arrived == r->need && (!is_extra(r, f->hdr.worker) || r->arrived == 1)) {
-		count_last(&g->j->member[f->hdr.worker], s->now_ns - r->since_ns);
+		count_last(s, &g->j->member[f->hdr.worker], r);
 		shard_complete(s, g);
 	}
 	return f->hdr.length > 0; /* if no longer held, it has come back through release */

@@ -292,7 +292,68 @@ health(void)
 	rig_stop(&rig);
 }
 
+#define AWAY_NS    5000000
+#define N_ELEMENTS 5000
+
+/* A round to which worker 0 contributes, those cores look for worker 1's part in vain, and it comes. How
+ * long has worker 0 waited, by what the box says? *there_ns: while worker 0's packets came. */
+static uint64_t
+round_waited(uint32_t round, unsigned looking, uint64_t *there_ns)
+{
+	const struct pbox_registrar *r = rig.control->registrar;
+	const struct pbox_job *job = pbox_registrar_job(r, 0);
+	struct pbox_worker_stats a, b;
+	uint64_t began = pbox_dp_now(rig.dp), now;
+	uint8_t f[64];
+
+	pbox_registrar_worker(r, job, 1, &a);
+	worker_push(&w[0], 0, round);
+	do
+		rig_turn(&rig);
+	while (rte_ring_count(rig.in[0]) > 0);
+	rig_turn(&rig);
+	*there_ns = pbox_dp_now(rig.dp) - began;
+	began += *there_ns;
+	do {
+		now = pbox_dp_now(rig.dp);
+		for (unsigned i = 0; i < rig.o.cores; i++)
+			if ((looking >> i & 1) != 0)
+				pbox_dp_turn(pbox_dp_core(rig.dp, i));
+	} while (now - began < AWAY_NS);
+	for (unsigned i = 0; i < PBOX_SHARD_BURST - 4; i++) /* it is not all in the first burst */
+		rig_put(&rig, 0, f, worker_frame(0, 9, "", 0, f));
+	worker_push(&w[1], 0, round);
+	for (unsigned i = 0; i < 2; i++)
+		UNIT_EQ_U64(worker_results(&w[i], round, 2), N_ELEMENTS);
+	pbox_registrar_worker(r, job, 1, &b);
+	CU_ASSERT_FATAL(b.last - a.last > 4);
+	return (b.waited_ns - a.waited_ns) / (b.last - a.last);
+}
+
+/* A worker is late, or a core was not there to see it come: that says nothing of the worker. */
+static void
+late_or_away(void)
+{
+	uint64_t there_ns;
+
+	for (unsigned cores = 1; cores <= 2; cores++) {
+		rig_start(&rig, &(struct rig_options){.queues = 1, .cores = cores});
+		for (unsigned i = 0; i < 2; i++)
+			CU_ASSERT_FATAL(worker_join(&rig, &w[i], i, 2));
+		for (unsigned i = 0; i < 2; i++)
+			CU_ASSERT_FATAL(worker_declare(&w[i], N_ELEMENTS));
+		for (unsigned i = 0; i < 2; i++)
+			CU_ASSERT_FATAL(worker_map(&w[i]));
+		CU_ASSERT(round_waited(1, 3, &there_ns) >= AWAY_NS);
+		CU_ASSERT(round_waited(2, 0, &there_ns) <= there_ns);
+		/* the one that takes the packets was away, not the one that they are for */
+		CU_ASSERT(round_waited(3, 2, &there_ns) <= there_ns);
+		rig_stop(&rig);
+	}
+}
+
 const struct unit_test unit_tests[] = {
+	{"late or away", late_or_away},
 	{"health", health},
 	{"another version", version},
 	{"wrong frames", wrong_frames},

@@ -288,19 +288,19 @@ test_declare_deadline_names_the_missing(void)
 	char text[1024];
 	int rc;
 
-	declare(c, t, 1, 0, 200, &rc);
+	declare(c, t, 1, 0, 1000, &rc);
 	CU_ASSERT_EQUAL(rc, PBOX_C_DEADLINE);
 	HAS("MAP of table 0: 1 of 2 workers joined, 1 declared it; missing worker 1 (has not "
 	    "joined): start it");
 	late = must_open(b, 1, 2);
-	declare(c, t, 1, 0, 200, &rc);
+	declare(c, t, 1, 0, 1000, &rc);
 	CU_ASSERT_EQUAL(rc, PBOX_C_DEADLINE);
 	HAS("missing worker 1 (host gpu1, silent for ");
 	HAS(" s): it is alive, so its own log tells what keeps it");
 	CU_ASSERT_EQUAL(pbox_client_status(c, text, sizeof(text), &err), 0);
 	CU_ASSERT(strstr(text, "worker 1: joined, host gpu1") != NULL);
 	pbox_client_close(late);
-	declare(c, t, 1, 0, 200, &rc);
+	declare(c, t, 1, 0, 1000, &rc);
 	CU_ASSERT_EQUAL(rc, PBOX_C_DEADLINE);
 	HAS("missing worker 1 (host gpu1, left, last heard ");
 	HAS(" s): if its process is dead, start it again with this number");
@@ -308,7 +308,7 @@ test_declare_deadline_names_the_missing(void)
 	conf2 = harness_conf(b, 1, 2);
 	conf2.host = "gpu'1\n\x1b[2J";
 	CU_ASSERT_EQUAL_FATAL(pbox_client_open(&late, &conf2, &err), 0);
-	declare(c, t, 1, 0, 200, &rc);
+	declare(c, t, 1, 0, 1000, &rc);
 	HAS("missing worker 1 (host gpu\\'1\\x0a\\x1b[2J, silent for ");
 	CU_ASSERT_EQUAL(pbox_client_status(c, text, sizeof(text), &err), 0);
 	CU_ASSERT(strstr(text, "host gpu\\'1\\x0a\\x1b[2J, 0 tables") != NULL);

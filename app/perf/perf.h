@@ -103,6 +103,7 @@ struct worker {
 	struct pbox_client *c;
 	uint32_t table;
 	uint8_t *in, *out;
+	float *param; /* where INIT has not ended */
 	struct pbox_client_io *io;
 	pbox_client_handle *handle;
 	/* workers of several processes agree on the last round of --time by a sum of their own */

@@ -222,11 +222,10 @@ prepare(struct worker *w)
 	}
 	rc = pbox_client_set(w->c, w->table, PBOX_ALL_GROUPS, 0, h, n, &w->err);
 	if (rc == 0 && w->number == 0) {
-		param = malloc(m->elements * sizeof(*param) + 1);
+		w->param = param = malloc(m->elements * sizeof(*param) + 1);
 		io = calloc(m->n, sizeof(*io));
 		if (param == NULL || io == NULL) {
 			snprintf(w->err.text, sizeof(w->err.text), "no memory for parameters");
-			free(param);
 			free(io);
 			return -1;
 		}
@@ -234,8 +233,11 @@ prepare(struct worker *w)
 		for (unsigned i = 0; i < m->n; i++)
 			io[i] = (struct pbox_client_io){i, param + m->first[i], NULL};
 		rc = pbox_client_run(w->c, w->table, PBOX_CLIENT_INIT, io, m->n, 1, 0, &w->err);
-		free(param);
 		free(io);
+		if (rc == 0) { /* else it may still be sent */
+			free(param);
+			w->param = NULL;
+		}
 	}
 	if (rc == 0)
 		rc = pbox_client_run(w->c, w->table, PBOX_CLIENT_PULL, w->io, m->n, 1, 0, &w->err);
@@ -406,6 +408,7 @@ worker_main(void *arg)
 		pbox_client_close(w->c);
 	}
 	free(w->out);
+	free(w->param);
 	free(w->io);
 	free(w->handle);
 	atomic_fetch_sub(&w->p->running, 1);

@@ -187,8 +187,8 @@ pbox_client_alloc(struct pbox_client *c, size_t bytes)
 		       : NULL;
 }
 
-void
-pbox_client_free(struct pbox_client *c, void *memory)
+static void
+memory_free(struct pbox_client *c, void *memory)
 {
 	struct pbox_client_transport *t = c->link.t;
 
@@ -196,6 +196,41 @@ pbox_client_free(struct pbox_client *c, void *memory)
 		t->ops->free(t, memory);
 	else
 		free(memory);
+}
+
+static void
+freed_release(struct pbox_client *c)
+{
+	for (struct freed *f; (f = c->freed) != NULL; free(f)) {
+		c->freed = f->next;
+		memory_free(c, f->memory);
+	}
+}
+
+static bool
+is_busy(const struct pbox_client *c)
+{
+	for (uint32_t i = 0; i < c->slots; i++)
+		if (c->slot[i].op != NULL && !c->slot[i].op->done)
+			return true;
+	return false;
+}
+
+void
+pbox_client_free(struct pbox_client *c, void *memory)
+{
+	struct freed *f;
+
+	pthread_mutex_lock(&c->lock);
+	if (!is_busy(c)) {
+		freed_release(c);
+		memory_free(c, memory);
+	} else if (memory != NULL &&
+		   (f = malloc(sizeof(*f))) != NULL) { /* else it is lost: that harms less */
+		*f = (struct freed){c->freed, memory};
+		c->freed = f;
+	}
+	pthread_mutex_unlock(&c->lock);
 }
 
 uint32_t
@@ -342,6 +377,7 @@ client_destroy(struct pbox_client *c)
 	free(c->ep);
 	free(c->refs);
 	free(c->table_of);
+	freed_release(c);
 	link_close(&c->link);
 	rejoin_close(c);
 	pthread_mutex_destroy(&c->lock);

@@ -371,6 +371,12 @@ struct slot {
 	uint32_t next; /* free list: index + 1 */
 };
 
+/** Memory that the caller gave back while an operation, maybe of this memory, was in flight. */
+struct freed {
+	struct freed *next;
+	void *memory;
+};
+
 struct pbox_client {
 	/* fixed after open */
 	struct pbox_client_conf conf;
@@ -427,6 +433,7 @@ struct pbox_client {
 	struct table **table;      /* those mapped, by number */
 	uint32_t tables, tables_cap;
 	struct pbox_client_stats stats;
+	struct freed *freed;
 };
 
 /* client.c */

@@ -173,7 +173,8 @@ PBOX_CLIENT_API int pbox_client_open(struct pbox_client **out, const struct pbox
 
 /** Memory for tensors that the client's transport can send from without copying (with kernel
  * sockets: any memory), aligned to 64 bytes, not cleared. NULL: there is not enough. Any thread.
- * The caller's until pbox_client_free(), which must come before pbox_client_close(). */
+ * The caller's until pbox_client_free(), which must come before pbox_client_close(); while operations are
+ * in flight, those too whose wait has expired, it stays until they have ended. */
 PBOX_CLIENT_API void *pbox_client_alloc(struct pbox_client *c, size_t bytes);
 PBOX_CLIENT_API void pbox_client_free(struct pbox_client *c, void *memory);
 
@@ -224,7 +225,8 @@ PBOX_CLIENT_API int pbox_client_test(
 PBOX_CLIENT_API int pbox_client_notify(struct pbox_client *c, pbox_client_handle handle,
 	void (*done)(void *ctx, int code, const char *text), void *ctx);
 
-/** submit and wait in one. */
+/** submit and wait in one. After DEADLINE the operation goes on, and uses its memory, until the box has
+ * answered it, or pbox_client_close(). */
 PBOX_CLIENT_API int pbox_client_run(struct pbox_client *c, uint32_t table,
 	enum pbox_client_kind kind, const struct pbox_client_io *io, unsigned n, uint32_t weight,
 	unsigned timeout_ms, struct pbox_client_error *err);

@@ -433,6 +433,72 @@ test_quiesce(void)
 	UNIT_EQ_U64(broken, 0);
 }
 
+/* Whoever gives up after a deadline frees what is still being sent. */
+static void
+test_freed_under_way(void)
+{
+	struct fake_conf conf = {.workers = 2};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client_conf cc = harness_conf(b, 0, 2), cd = harness_conf(b, 1, 2);
+	struct pbox_client *c = NULL, *d = NULL;
+	struct pbox_client_io io = {.tensor = 0};
+	struct pbox_client_table t = {.size = sizeof(t),
+		.push_format = PBOX_FMT_FP32,
+		.pull_format = PBOX_FMT_FP32,
+		.n = 1,
+		.tensors = model};
+	struct declaring other;
+	pthread_t thread;
+	uint32_t table;
+	void *spare;
+	float *v;
+
+	cc.transport = cd.transport = "fake";
+	cc.transport_args = cd.transport_args = "these";
+	CU_ASSERT_EQUAL_FATAL(pbox_client_open(&c, &cc, &err), 0);
+	CU_ASSERT_EQUAL_FATAL(pbox_client_open(&d, &cd, &err), 0);
+	v = pbox_client_alloc(c, 50000 * sizeof(*v));
+	spare = pbox_client_alloc(c, 100);
+	CU_ASSERT_FATAL(v != NULL && spare != NULL);
+	memset(v, 0, 50000 * sizeof(*v));
+	io.in = io.out = v;
+	other = (struct declaring){d, &t};
+	pthread_create(&thread, NULL, declare_other, &other);
+	CU_ASSERT_EQUAL_FATAL(pbox_client_declare(c, &t, 5000, &table, &err), 0);
+	pthread_join(thread, NULL);
+	CU_ASSERT_EQUAL(pbox_client_run(c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 1, 100, &err),
+		PBOX_C_DEADLINE); /* d has not pushed */
+	pbox_client_free(c, spare);
+	pbox_client_free(c, v);
+	pbox_client_free(c, NULL);
+	UNIT_EQ_U64(allocated, 2);
+	/* what ends, ends before they go */
+	io.in = io.out = calloc(50000, sizeof(*v));
+	CU_ASSERT_PTR_NOT_NULL_FATAL(io.out);
+	CU_ASSERT_EQUAL(pbox_client_run(d, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 1, 5000, &err), 0);
+	for (unsigned i = 0; i < 500 && allocated > 0; i++) {
+		usleep(10000);
+		spare = pbox_client_alloc(c, 100);
+		pbox_client_free(c, spare);
+	}
+	UNIT_EQ_U64(allocated, 0);
+	/* nothing ends this one but close */
+	v = pbox_client_alloc(c, 50000 * sizeof(*v));
+	CU_ASSERT_PTR_NOT_NULL_FATAL(v);
+	memset(v, 0, 50000 * sizeof(*v));
+	free(io.out);
+	io.in = io.out = v;
+	CU_ASSERT_EQUAL(
+		pbox_client_run(c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 1, 100, &err), PBOX_C_DEADLINE);
+	pbox_client_free(c, v);
+	UNIT_EQ_U64(allocated, 1);
+	pbox_client_close(c);
+	UNIT_EQ_U64(allocated, 0);
+	pbox_client_close(d);
+	fake_stop(b);
+	UNIT_EQ_U64(broken, 0);
+}
+
 static void
 test_wake(void)
 {
@@ -484,6 +550,7 @@ const struct unit_test unit_tests[] = {
 	{"rounds from memory that stays", test_rounds},
 	{"the same with loss", test_loss},
 	{"a failed operation gives its memory back", test_quiesce},
+	{"memory that is given back under way", test_freed_under_way},
 	{"a resting thread is woken", test_wake},
 	{"memory with kernel sockets", test_plain_memory},
 	{NULL, NULL},

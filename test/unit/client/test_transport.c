@@ -381,42 +381,50 @@ declare_other(void *arg)
 	return NULL;
 }
 
-static void
-test_quiesce(void)
+/* Two workers with a table of one tensor, and memory of the first one's transport for it, all zeros. */
+static float *
+two_workers(struct fake_box *b, int keep_copies, struct pbox_client **c, struct pbox_client **d)
 {
-	struct fake_conf conf = {.workers = 2};
-	struct fake_box *b = fake_start(&conf);
 	struct pbox_client_conf cc = harness_conf(b, 0, 2), cd = harness_conf(b, 1, 2);
-	struct pbox_client *c = NULL, *d = NULL;
-	struct pbox_client_io io = {.tensor = 0};
 	struct pbox_client_table t = {.size = sizeof(t),
 		.push_format = PBOX_FMT_FP32,
 		.pull_format = PBOX_FMT_FP32,
 		.n = 1,
 		.tensors = model};
 	struct declaring other;
-	pbox_client_handle h;
 	pthread_t thread;
 	uint32_t table;
-	unsigned before;
 	float *v;
 
 	cc.transport = cd.transport = "fake";
 	cc.transport_args = cd.transport_args = "these";
-	cc.keep_copies = cd.keep_copies = 0; /* a restart of the box is the end */
-	CU_ASSERT_EQUAL_FATAL(pbox_client_open(&c, &cc, &err), 0);
-	CU_ASSERT_EQUAL_FATAL(pbox_client_open(&d, &cd, &err), 0);
-	v = pbox_client_alloc(c, 50000 * sizeof(*v));
+	cc.keep_copies = cd.keep_copies = keep_copies;
+	CU_ASSERT_EQUAL_FATAL(pbox_client_open(c, &cc, &err), 0);
+	CU_ASSERT_EQUAL_FATAL(pbox_client_open(d, &cd, &err), 0);
+	v = pbox_client_alloc(*c, 50000 * sizeof(*v));
 	CU_ASSERT_PTR_NOT_NULL_FATAL(v);
 	UNIT_EQ_U64(allocated, 1);
 	memset(v, 0, 50000 * sizeof(*v));
-	io.in = io.out = v;
-
 	/* both have to declare before either is answered */
-	other = (struct declaring){d, &t};
+	other = (struct declaring){*d, &t};
 	pthread_create(&thread, NULL, declare_other, &other);
-	CU_ASSERT_EQUAL_FATAL(pbox_client_declare(c, &t, 5000, &table, &err), 0);
+	CU_ASSERT_EQUAL_FATAL(pbox_client_declare(*c, &t, 5000, &table, &err), 0);
 	pthread_join(thread, NULL);
+	return v;
+}
+
+static void
+test_quiesce(void)
+{
+	struct fake_conf conf = {.workers = 2};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client *c = NULL, *d = NULL;
+	/* without copies a restart of the box is the end */
+	float *v = two_workers(b, 0, &c, &d);
+	struct pbox_client_io io = {.tensor = 0, .in = v, .out = v};
+	pbox_client_handle h;
+	unsigned before;
+
 	before = quiesced;
 	CU_ASSERT_EQUAL(pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err), 0);
 	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 100, &err), PBOX_C_DEADLINE); /* d has not pushed */
@@ -439,33 +447,12 @@ test_freed_under_way(void)
 {
 	struct fake_conf conf = {.workers = 2};
 	struct fake_box *b = fake_start(&conf);
-	struct pbox_client_conf cc = harness_conf(b, 0, 2), cd = harness_conf(b, 1, 2);
 	struct pbox_client *c = NULL, *d = NULL;
-	struct pbox_client_io io = {.tensor = 0};
-	struct pbox_client_table t = {.size = sizeof(t),
-		.push_format = PBOX_FMT_FP32,
-		.pull_format = PBOX_FMT_FP32,
-		.n = 1,
-		.tensors = model};
-	struct declaring other;
-	pthread_t thread;
-	uint32_t table;
-	void *spare;
-	float *v;
+	float *v = two_workers(b, 1, &c, &d);
+	struct pbox_client_io io = {.tensor = 0, .in = v, .out = v};
+	void *spare = pbox_client_alloc(c, 100);
 
-	cc.transport = cd.transport = "fake";
-	cc.transport_args = cd.transport_args = "these";
-	CU_ASSERT_EQUAL_FATAL(pbox_client_open(&c, &cc, &err), 0);
-	CU_ASSERT_EQUAL_FATAL(pbox_client_open(&d, &cd, &err), 0);
-	v = pbox_client_alloc(c, 50000 * sizeof(*v));
-	spare = pbox_client_alloc(c, 100);
-	CU_ASSERT_FATAL(v != NULL && spare != NULL);
-	memset(v, 0, 50000 * sizeof(*v));
-	io.in = io.out = v;
-	other = (struct declaring){d, &t};
-	pthread_create(&thread, NULL, declare_other, &other);
-	CU_ASSERT_EQUAL_FATAL(pbox_client_declare(c, &t, 5000, &table, &err), 0);
-	pthread_join(thread, NULL);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(spare);
 	CU_ASSERT_EQUAL(pbox_client_run(c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 1, 100, &err),
 		PBOX_C_DEADLINE); /* d has not pushed */
 	pbox_client_free(c, spare);

@@ -65,6 +65,9 @@ struct box {
 
 /* host.c: EAL. */
 int host_start(struct box *b, int argc, char **argv, struct pbox_error *err);
+/* eal.c: what EAL would say less clearly. The option of EAL that an error about ours names as unknown, or NULL. */
+int eal_check(int argc, char **argv, struct pbox_error *err);
+const char *eal_misplaced(const char *error);
 void host_capture(struct box *b);
 void host_stop(struct box *b);
 /* guard.c: who the box becomes; its run-time files; then all privileges go. */
@@ -101,6 +104,9 @@ void reload(void *box, struct pbox_control *c);
 void reload_free(struct box *b);
 /* log.c */
 int log_open(const struct pbox_options *o, struct pbox_error *err);
+/* From now on a thread writes, and nobody who logs waits for it; until the end, which takes 2 s at most. */
+int log_begin(struct pbox_error *err);
+void log_end(void);
 /* The file again, which may have been renamed. */
 void log_reopen(const struct pbox_options *o);
 void log_close(void);

@@ -60,7 +60,11 @@ options(int all, char **argv, int ours)
 	box.argv = argv;
 	box.conf = pbox_options_load(&box.opt, argc, argv, &err);
 	if (box.conf == NULL) {
-		fprintf(stderr, "pbox: %s\n", err.text);
+		wrong = eal_misplaced(err.text);
+		fprintf(stderr, "pbox: %s%s\n", err.text,
+			wrong != NULL ? ". That is an option of EAL: these stand before --: pbox "
+					"[EAL options] -- [options]"
+				      : "");
 		return EXIT_USAGE;
 	}
 	if (box.opt.help != PBOX_OPT_HELP_NONE) {

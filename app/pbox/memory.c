@@ -4,8 +4,14 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <rte_bus.h>
+#include <rte_dev.h>
 #include <rte_eal.h>
+#include <rte_ethdev.h>
 #include <rte_lcore.h>
 #include <rte_malloc.h>
 
@@ -170,6 +176,56 @@ far_node(const uint8_t *p, size_t size, int node)
 	return first != node ? first : last != node ? last : -1;
 }
 
+/* Does a device have addresses of its own into memory? It would go on to see pages that are given back. */
+static bool
+only_virtual_ports(const struct box *b)
+{
+	for (unsigned i = 0; i < b->n_ports; i++) {
+		struct rte_eth_dev_info info;
+
+		if (rte_eth_dev_info_get(b->port[i].conf.id, &info) != 0 || info.device == NULL ||
+			strcmp(rte_bus_name(rte_dev_bus(info.device)), "vdev") != 0)
+			return false;
+	}
+	return true;
+}
+
+/* Pages that were never touched are not made to be cleared; those that were go back to the host. */
+static bool
+discard(void *at, size_t len)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)at, end = from + len;
+	uintptr_t first = (from + page - 1) / page * page, last = end / page * page;
+
+	if (first >= last || madvise((void *)first, last - first, MADV_REMOVE) != 0)
+		return false;
+	memset(at, 0, first - from);
+	memset((void *)last, 0, end - last);
+	return true;
+}
+
+/* Without hugepages memory is a file of the kernel's: is a page of it gone, and zero again, when it says so? */
+static void
+clear_by_discarding(struct box *b, unsigned i)
+{
+	uint8_t *p = b->memory[i];
+	size_t page = 2 * (size_t)sysconf(_SC_PAGESIZE);
+
+	if (rte_eal_has_hugepages() || b->memory_size[i] < page || !only_virtual_ports(b))
+		return;
+	memset(p, 0xA5, page);
+	if (!discard(p, page)) {
+		memset(p, 0, page);
+		return;
+	}
+	for (size_t k = 0; k < page; k++)
+		if (p[k] != 0) {
+			memset(p, 0, page);
+			return;
+		}
+	pbox_arena_clear_by(b->arena[i], discard);
+}
+
 static int
 take(struct box *b, unsigned i, struct pbox_error *err)
 {
@@ -191,7 +247,10 @@ take(struct box *b, unsigned i, struct pbox_error *err)
 	if (pbox_memory_place(b->memory[i], size, b->node[i]) == 0)
 		b->memory_far[i] = far_node(b->memory[i], size, b->node[i]);
 	b->arena[i] = pbox_arena_create(b->memory[i], size);
-	return b->arena[i] != NULL ? 0 : pbox_fail(err, ENOMEM, "out of memory");
+	if (b->arena[i] == NULL)
+		return pbox_fail(err, ENOMEM, "out of memory");
+	clear_by_discarding(b, i);
+	return 0;
 }
 
 /* Before the pools: the largest piece wants pages of its own, and leaves them what it does not fill. */
@@ -214,10 +273,16 @@ memory_take(struct box *b, struct pbox_error *err)
 void
 memory_give_back(struct box *b)
 {
-	rte_free(b->snapshot);
+	/* EAL clears what it gets back: pages that were never touched would be made for that alone, and all of these
+	 * end with the process. Hugepages may outlive it. */
+	bool clear = rte_eal_has_hugepages();
+
+	if (clear)
+		rte_free(b->snapshot);
 	b->snapshot = NULL;
 	for (unsigned i = 0; i < b->n_nodes; i++) {
 		pbox_arena_destroy(b->arena[i]);
-		rte_free(b->memory[i]);
+		if (clear)
+			rte_free(b->memory[i]);
 	}
 }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "box.h"
 
@@ -15,6 +16,25 @@ static bool
 wanted(unsigned lcore, const void *ctx)
 {
 	return pbox_conf_core_in(ctx, lcore);
+}
+
+static int
+no_cores(const struct box *b, const struct pbox_port_options *o, struct pbox_error *err)
+{
+	char where[256], there[128] = "";
+
+	for (unsigned i = 0; i < b->n_cores; i++) {
+		size_t at = strlen(there);
+
+		snprintf(
+			there + at, sizeof(there) - at, "%s%u", i > 0 ? "," : "", b->core[i].lcore);
+	}
+	return pbox_fail(err, EINVAL,
+		"%s: none of its cores is an lcore: EAL has data cores %s. Take of these, or give "
+		"EAL "
+		"others with -l, if this host has them (it has %ld CPUs)",
+		pbox_conf_where(b->conf, &o->cores, where, sizeof(where)), there,
+		sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 static int
@@ -50,12 +70,7 @@ port_conf(struct box *b, const struct pbox_port_options *o, struct pbox_port_con
 		return ret;
 	c->n_cores = pbox_port_plan_cores(pbox_port_node(c->id), choice ? wanted : NULL, &o->cores,
 		b->core, b->n_cores, c->core);
-	if (c->n_cores == 0)
-		return pbox_fail(err, EINVAL,
-			"%s: none of its cores is an lcore: give them to EAL with -l, or change "
-			"cores",
-			where);
-	return 0;
+	return c->n_cores > 0 ? 0 : no_cores(b, o, err);
 }
 
 /* A port that EAL has and nobody configured is a mistake: say which. */
@@ -139,8 +154,11 @@ ports_start(struct box *b, struct pbox_error *err)
 	unsigned wait_ms = LINK_MS;
 
 	for (unsigned i = 0; i < b->n_ports; i++) {
-		int ret = pbox_port_start(&b->port[i], err);
+		/* a configuration may be checked beside the box that serves it */
+		int ret = b->opt.check ? 0 : pbox_port_claim(&b->port[i], err);
 
+		if (ret == 0)
+			ret = pbox_port_start(&b->port[i], err);
 		if (ret != 0)
 			return ret;
 	}

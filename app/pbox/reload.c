@@ -65,10 +65,13 @@ change(struct pbox_control *c, const struct reloaded *r)
 		.job = r->job,
 		.n_jobs = o->n_jobs,
 		.lease_ms = (uint32_t)(o->lease_ns / 1000000),
+		.grace_ms = (uint32_t)(o->grace_ns / 1000000),
 		.stats_interval_ns = o->stats_interval_ns,
 		.drain_ns = o->drain_ns,
 		.snapshot_interval_ns = o->snapshot_interval_ns,
 		.snapshot_final_ns = o->snapshot_final_ns,
+		.snapshot_space = o->snapshot_space,
+		.snapshot_age_ns = o->snapshot_age_ns,
 	};
 
 	pbox_log_level(o->log_level);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <rte_launch.h>
 #include <rte_lcore.h>
@@ -70,23 +71,34 @@ jobs_conf(const struct pbox_options *opt, struct pbox_job_conf *out)
 			.memory = o->memory,
 			.rate = o->rate,
 			.repeats = o->repeats,
+			.requests = o->requests,
 			.lease_ms = (uint32_t)(o->lease_ns / 1000000),
+			.grace_ms = (uint32_t)(o->grace_ns / 1000000),
+			.max_jobs = o->max_jobs,
 			.auth = o->auth,
-			.snapshot = o->snapshot,
+			.snapshot = o->snapshot == PBOX_OPT_SNAPSHOT_YES ||
+				    (o->snapshot == PBOX_OPT_SNAPSHOT_AUTO &&
+					    strcmp(o->name, "*") != 0),
+			.snapshot_space = o->snapshot_space,
 			.policy = policy[o->policy],
 		};
 	}
 }
+
+/* So many runs a second may begin, and numbers of a box that was started again are higher still (R12.2). */
+#define RUNS_BITS 20
 
 static struct pbox_registrar_conf
 registrar_conf(struct box *b)
 {
 	struct pbox_registrar_conf c = {
 		.incarnation = b->incarnation,
+		.first_run = (uint64_t)time(NULL) << RUNS_BITS,
 		.max_jobs = (uint16_t)b->opt.max_jobs,
 		.max_workers = (uint16_t)b->opt.max_workers,
 		.chunk_elements = (uint32_t)(b->opt.chunk_bytes / 4),
 		.lease_ms = (uint32_t)(b->opt.lease_ns / 1000000),
+		.grace_ms = (uint32_t)(b->opt.grace_ns / 1000000),
 		.mtu = b->mtu,
 		.hold = b->opt.hold,
 		.n_shards = b->n_cores,
@@ -106,6 +118,7 @@ static void
 end_without(unsigned core)
 {
 	(void)core;
+	log_end();
 	_exit(EXIT_FAILURE);
 }
 
@@ -172,6 +185,8 @@ planes_create(struct box *b, struct pbox_error *err)
 				.interval_ns = b->opt.snapshot_interval_ns,
 				.final_ns = b->opt.snapshot_final_ns,
 				.keep = b->opt.snapshot_keep,
+				.space = b->opt.snapshot_space,
+				.age_ns = b->opt.snapshot_age_ns,
 				.compress = b->opt.snapshot_compress,
 			},
 	};
@@ -260,9 +275,15 @@ jobs_warn(const struct pbox_options *o, const struct pbox_conf *conf, bool check
 	for (unsigned i = 0; i < o->n_jobs; i++) {
 		const struct pbox_conf_secret *s = &o->jobs[i].secret;
 
+		pbox_conf_where(conf, s, where, sizeof(where));
 		if (s->exposed)
-			warn(check, "%s: others may read the file, and join: chmod go= it",
-				pbox_conf_where(conf, s, where, sizeof(where)));
+			warn(check, "%s: others may read the file, and join: chmod go= it", where);
+		else if (s->len > 0 && s->plain && pbox_conf_exposed(conf))
+			warn(check,
+				"%s: others may read the secret: chmod go= %s, or write it into a "
+				"file of "
+				"its own and secret = file:PATH",
+				where, o->config);
 	}
 }
 
@@ -357,7 +378,9 @@ serve(struct box *b, struct pbox_error *err)
 		return ret;
 	report_make(b);
 	report_print(b, false);
-	ret = pbox_control_start(b->control, err);
+	ret = log_begin(err);
+	if (ret == 0)
+		ret = pbox_control_start(b->control, err);
 	if (ret != 0)
 		return ret;
 	atomic_store(&stoppable, b->control);
@@ -375,6 +398,7 @@ serve(struct box *b, struct pbox_error *err)
 	rte_eal_mp_wait_lcore();
 	pbox_control_join(b->control);
 	atomic_store(&stoppable, NULL);
+	log_end();
 	return 0;
 }
 

@@ -33,7 +33,9 @@ static const char help[] =
 	"  -f, --format PUSH[,PULL]  fp32 (default), bf16, fp16\n"
 	"      --per-tensor       one operation a tensor, last first, with priorities\n"
 	"Run\n"
-	"  -r, --rounds R         (default 100)         -t, --time S        or: so many seconds\n"
+	"  -r, --rounds R         (default 100)         -t, --time S        or: so long (30, 90s, "
+	"5m),\n"
+	"                                                    also --duration\n"
 	"      --warmup R         not counted (3)       -I, --interval S    between lines (1)\n"
 	"  -c, --check WHICH      all (default), first, none; with first and none the data of\n"
 	"                         the first round go again and again\n"
@@ -44,6 +46,7 @@ static const char help[] =
 	"      --keep-copies on|off                         goes on after a restart of the box "
 	"(on)\n"
 	"      --auth             refuse a box whose frames have no tags for this job\n"
+	"      --run TEXT         of which run: another one ends that which the job has\n"
 	"      --transport NAME   udp (default) or dpdk;    --transport-args TEXT for it, %i\n"
 	"                         stands for the number of the local worker\n"
 	"      --join-timeout S   (10)                      --lease S       (the box's)\n"
@@ -74,6 +77,7 @@ enum {
 	OPT_SPIN,
 	OPT_JOIN_TIMEOUT,
 	OPT_LEASE,
+	OPT_RUN,
 	OPT_JSON,
 };
 
@@ -102,6 +106,7 @@ static const struct option longs[] = {
 	{"per-tensor", 0, NULL, OPT_PER_TENSOR},
 	{"rounds", 1, NULL, 'r'},
 	{"time", 1, NULL, 't'},
+	{"duration", 1, NULL, 't'},
 	{"warmup", 1, NULL, OPT_WARMUP},
 	{"interval", 1, NULL, 'I'},
 	{"check", 1, NULL, 'c'},
@@ -117,6 +122,7 @@ static const struct option longs[] = {
 	{"spin", 1, NULL, OPT_SPIN},
 	{"join-timeout", 1, NULL, OPT_JOIN_TIMEOUT},
 	{"lease", 1, NULL, OPT_LEASE},
+	{"run", 1, NULL, OPT_RUN},
 	{"json", 0, NULL, OPT_JSON},
 	{"quiet", 0, NULL, 'q'},
 	{"help", 0, NULL, 'h'},
@@ -216,6 +222,24 @@ read_secret(const char *path)
 }
 
 /** The options that take a plain number. */
+/* Seconds: a number alone, or with ms, s, m or h. */
+static double
+duration(const char *name, const char *text)
+{
+	static const struct {
+		const char *unit;
+		double seconds;
+	} units[] = {{"", 1}, {"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}};
+	char *end;
+	double v = strtod(text, &end);
+
+	for (unsigned i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+		if (end != text && strcmp(end, units[i].unit) == 0 &&
+			v * units[i].seconds >= 0.001 && v * units[i].seconds <= 1e9)
+			return v * units[i].seconds;
+	usage("--%s %s: a time like 30, 90s or 5m", name, text);
+}
+
 static bool
 parse_number(struct options *o, int c, const char *name, const char *arg)
 {
@@ -236,7 +260,7 @@ parse_number(struct options *o, int c, const char *name, const char *arg)
 		o->rounds = (unsigned)number(name, arg, 1, 4e9);
 		return true;
 	case 't':
-		o->seconds = number(name, arg, 0.001, 1e9);
+		o->seconds = duration(name, arg);
 		return true;
 	case OPT_WARMUP:
 		o->warmup = (unsigned)number(name, arg, 0, 1e6);
@@ -334,6 +358,9 @@ parse_one(struct options *o, int c, const char *name, const char *arg, double *s
 		break;
 	case OPT_COPIES:
 		o->keep_copies = (int)choice(name, arg, gso, 2);
+		break;
+	case OPT_RUN:
+		o->run = arg;
 		break;
 	case OPT_TRANSPORT:
 		o->transport = arg;

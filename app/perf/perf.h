@@ -27,7 +27,7 @@ enum exit_code {
 enum check { CHECK_ALL, CHECK_FIRST, CHECK_NONE };
 
 struct options {
-	const char *box, *job, *bind, *model, *transport, *transport_args;
+	const char *box, *job, *bind, *model, *transport, *transport_args, *run;
 	char *secret;
 	unsigned workers, local;
 	int worker; /* -1: any */

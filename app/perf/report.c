@@ -48,6 +48,19 @@ report_start(const struct perf *p)
 	fflush(stdout);
 }
 
+static double
+rate(uint64_t rounds, uint64_t ns)
+{
+	return ns > 0 ? (double)rounds * 1e9 / (double)ns : 0;
+}
+
+/* Behind the point of a rate: of slow rounds more is to be seen than 0.0. */
+static int
+digits(double rate)
+{
+	return rate < 1 ? 4 : rate < 10 ? 2 : 1;
+}
+
 void
 report_interval(struct perf *p, double from, double to, uint64_t *seen)
 {
@@ -63,8 +76,8 @@ report_interval(struct perf *p, double from, double to, uint64_t *seen)
 	if (!p->o.json && !p->o.quiet && rounds > seen[0]) {
 		double n = (double)(rounds - seen[0]), ns = (double)(busy - seen[1]);
 
-		printf("%6.2f-%6.2f s   %9.1f  %12.3f  %10.3f  %8llu  %8llu\n", from, to,
-			n / p->o.local / (to - from),
+		printf("%6.2f-%6.2f s   %9.*f  %12.3f  %10.3f  %8llu  %8llu\n", from, to,
+			digits(n / p->o.local / (to - from)), n / p->o.local / (to - from),
 			p->o.local * round_bits(p, p->o.push_format) * n / ns, ns / n / 1e6,
 			(unsigned long long)(repeated - seen[2]),
 			(unsigned long long)(probes - seen[3]));
@@ -138,19 +151,18 @@ print_table(const struct perf *p, const struct total *t)
 		const struct worker *w = &p->w[i];
 		uint64_t n = atomic_load(&w->rounds), ns = atomic_load(&w->busy_ns);
 
-		printf("%-7u %7llu %11.3f %11.3f %9.1f %9.3f %9.3f %9.3f %8llu %7llu\n", w->number,
+		printf("%-7u %7llu %11.3f %11.3f %9.*f %9.3f %9.3f %9.3f %8llu %7llu\n", w->number,
 			(unsigned long long)n, gbps(round_bits(p, p->o.push_format), n, ns),
-			gbps(round_bits(p, p->o.pull_format), n, ns),
-			ns > 0 ? (double)n * 1e9 / (double)ns : 0,
-			hist_percentile(w->hist, 0.5) / 1e6, hist_percentile(w->hist, 0.99) / 1e6,
-			hist_percentile(w->hist, 0.999) / 1e6,
+			gbps(round_bits(p, p->o.pull_format), n, ns), digits(rate(n, ns)),
+			rate(n, ns), hist_percentile(w->hist, 0.5) / 1e6,
+			hist_percentile(w->hist, 0.99) / 1e6, hist_percentile(w->hist, 0.999) / 1e6,
 			(unsigned long long)(w->stats.retransmitted_frames -
 					     w->begin.retransmitted_frames),
 			(unsigned long long)(w->stats.probes - w->begin.probes));
 	}
-	printf("%-7s %7llu %11.3f %11.3f %9.1f %9.3f %9.3f %9.3f %8llu %7llu\n", "total",
+	printf("%-7s %7llu %11.3f %11.3f %9.*f %9.3f %9.3f %9.3f %8llu %7llu\n", "total",
 		(unsigned long long)(t->rounds / p->o.local), t->push, t->pull,
-		t->busy > 0 ? (double)t->rounds * 1e9 / (double)t->busy : 0,
+		digits(rate(t->rounds, t->busy)), rate(t->rounds, t->busy),
 		hist_percentile(t->hist, 0.5) / 1e6, hist_percentile(t->hist, 0.99) / 1e6,
 		hist_percentile(t->hist, 0.999) / 1e6, (unsigned long long)t->repeated,
 		(unsigned long long)t->probes);

@@ -125,6 +125,7 @@ join(struct worker *w)
 	conf.job = o->job;
 	conf.secret = o->secret;
 	conf.bind = o->bind;
+	conf.run = o->run;
 	conf.worker = o->worker < 0 ? -1 : o->worker + (int)w->index;
 	conf.workers = o->workers;
 	conf.mtu = o->mtu;
@@ -134,7 +135,7 @@ join(struct worker *w)
 	conf.keep_copies = o->keep_copies;
 	conf.spin_us = (int)o->spin_us;
 	conf.lease_ms = o->lease_ms;
-	conf.timeout_ms = o->timeout_ms;
+	conf.timeout_ms = conf.patience_ms = o->timeout_ms; /* of a round, whoever lives */
 	if (o->join_timeout_ms != 0)
 		conf.join_timeout_ms = o->join_timeout_ms;
 	conf.transport = o->transport;

@@ -23,11 +23,9 @@ static const char *
 clean(const char *name)
 {
 	static char out[PBOX_SNAPSHOT_NAME];
-	unsigned i = 0;
 
-	for (; name[i] != '\0' && i + 1 < sizeof(out); i++)
-		out[i] = (unsigned char)name[i] < 32 || name[i] == 127 ? '?' : name[i];
-	out[i] = '\0';
+	snprintf(out, sizeof(out), "%s", name);
+	pbox_mask(out);
 	return out;
 }
 
@@ -55,8 +53,9 @@ show_list(const char *dir)
 	}
 	for (int i = 0; i < n; i++) {
 		when(f[i].created_ns, text, sizeof(text));
-		printf("%s job '%s' table %u round %u, %" PRIu64 " bytes%s: %s\n", text,
-			clean(f[i].job), f[i].table, f[i].round, f[i].bytes,
+		printf("%s job '%s' table %u round %u, number %" PRIu64 ", %" PRIu64
+		       " bytes%s: %s\n",
+			text, clean(f[i].job), f[i].table, f[i].round, f[i].sequence, f[i].bytes,
 			f[i].aside ? ", of an earlier run" : "", f[i].path);
 	}
 	free(f);
@@ -78,7 +77,8 @@ static void
 entries(const struct pbox_snapshot_meta *m)
 {
 	static const char *const name[] = {"lr", "momentum", "dampening", "weight_decay", "beta1",
-		"beta2", "eps", "clip_value"};
+		"beta2", "eps", "clip_value", "steps"};
+	_Static_assert(sizeof(name) / sizeof(name[0]) == PBOX_SNAPSHOT_HYPERS, "all have names");
 
 	for (uint32_t i = 0; i < m->n_entries; i++) {
 		printf("group %u from round %u:", m->entry[i].group, m->entry[i].from_round);

@@ -68,7 +68,7 @@ auth_good(struct lane *l, unsigned worker, const struct pbox_hdr *h, const uint8
 		return false;
 	if (c->doubt_us == 0) {
 		c->doubt_us = l->now;
-		control_ping(l, worker);
+		control_ping(l, worker, NULL);
 	}
 	return l->now - c->doubt_us >= DOUBT_US;
 }

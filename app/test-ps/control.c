@@ -103,6 +103,7 @@ ask_session(struct lane *l, unsigned worker, struct control *c)
 		return;
 	}
 	memcpy(m.job, t->opt.job, sizeof(m.job));
+	memcpy(m.run, t->run, sizeof(m.run));
 	len = pbox_join_encode(buf, sizeof(buf), &m);
 	pbox_proof(buf + PBOX_JOIN_PROOF_AT, secret(l)->bytes, secret(l)->len,
 		PBOX_JOIN_PROOF_PREFIX, buf, len, PBOX_JOIN_PROOF_AT);
@@ -122,7 +123,7 @@ ask_declare(struct lane *l, unsigned worker, struct control *c)
 		.optimiser = t->now.optimiser,
 		.push_format = t->now.push,
 		.pull_format = t->now.pull,
-		.flags = l->rejoins ? PBOX_DECLARE_RESTORE : 0};
+		.flags = PBOX_DECLARE_CONTINUE | (l->rejoins ? PBOX_DECLARE_RESTORE : 0)};
 	size_t cap = RTE_MIN((size_t)t->mtu - PBOX_MTU_OVERHEAD - tag_of(l), (size_t)UINT16_MAX);
 	struct pbox_cursor cur;
 
@@ -284,7 +285,7 @@ step(struct lane *l, unsigned worker, struct control *c)
 }
 
 void
-control_ping(struct lane *l, unsigned worker)
+control_ping(struct lane *l, unsigned worker, const struct pbox_hdr *asked)
 {
 	struct pbox_hdr h;
 
@@ -292,6 +293,10 @@ control_ping(struct lane *l, unsigned worker)
 	if (!atomic_load(&l->t->session.known))
 		return;
 	h = header(l, worker, PBOX_PING, PING_ID);
+	if (asked != NULL) { /* it may be for a proof (R4.9) */
+		h.round = asked->round;
+		h.base = asked->base;
+	}
 	lane_frame(l, worker, &l->t->control_to[worker], &h, NULL);
 }
 
@@ -304,7 +309,7 @@ keep(struct lane *l, unsigned worker, struct control *c)
 	if (c->level == LEVEL_NONE || every == 0 || l->now - c->heard_us < every)
 		return;
 	c->heard_us = l->now;
-	control_ping(l, worker);
+	control_ping(l, worker, NULL);
 }
 
 /* All sessions are gone. A session keeps its nonce: if the box still has it, it is the same (R10.1). */
@@ -378,7 +383,7 @@ on_welcome(struct lane *l, unsigned worker, struct control *c, const struct pbox
 		w.nonce != c->nonce || w.worker != worker || w.endpoints == 0)
 		return;
 	if (!pbox_proof_good(secret(l)->bytes, secret(l)->len, PBOX_WELCOME_PROOF_PREFIX, payload,
-		    72 + 8u * w.endpoints, PBOX_WELCOME_PROOF_AT)) {
+		    PBOX_WELCOME_LEN + PBOX_ENDPOINT_LEN * w.endpoints, PBOX_WELCOME_PROOF_AT)) {
 		lane_fail(l,
 			"the box could not prove that it knows the secret of job '%s': compare "
 			"--secret with the box's configuration",
@@ -455,7 +460,7 @@ static bool
 passes(unsigned code)
 {
 	return code != PBOX_E_NO_JOB && code != PBOX_E_SECRET && code != PBOX_E_WORKERS &&
-	       code != PBOX_E_MISMATCH && code != PBOX_E_BAD_REQUEST;
+	       code != PBOX_E_MISMATCH && code != PBOX_E_BAD_REQUEST && code != PBOX_E_RUN_ENDED;
 }
 
 static void
@@ -534,7 +539,7 @@ unasked(struct lane *l, unsigned worker, const struct pbox_hdr *h)
 	if (h->token != l->t->token[worker])
 		return;
 	if (h->type == PBOX_PING)
-		control_ping(l, worker);
+		control_ping(l, worker, h);
 	else if (h->type == PBOX_LEFT && h->aux == 1)
 		session_gone(l, worker, "the box is stopping");
 }

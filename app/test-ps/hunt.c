@@ -12,6 +12,8 @@
 #define LUCK   0.05  /* a trial of more than the box carries is good */
 #define UNLUCK 0.4   /* a trial of what it carries fails: somebody had the CPU meanwhile */
 #define SURE   0.9
+#define AGAIN  8    /* one trial in so many is of a rate that was good */
+#define NEAR   0.02 /* of a rate: no contradiction */
 
 static double
 rate_of(const struct hunt *h, unsigned step)
@@ -64,11 +66,53 @@ hunt_best(const struct hunt *h)
 }
 
 double
+hunt_good(const struct hunt *h)
+{
+	double best = hunt_best(h), good = 0, least = INFINITY;
+
+	for (unsigned i = 0; i < h->trials; i++) {
+		if (!h->trial[i].good)
+			continue;
+		least = fmin(least, h->trial[i].rate);
+		if (h->trial[i].rate <= best)
+			good = fmax(good, h->trial[i].rate);
+	}
+	return good > 0 ? good : isinf(least) ? 0 : least;
+}
+
+unsigned
+hunt_disagree(const struct hunt *h, double *low, double *high)
+{
+	double from, to;
+	unsigned n = 0;
+
+	hunt_between(h, &from, &to);
+	for (unsigned i = 0; i < h->trials; i++) {
+		double rate = h->trial[i].rate;
+
+		if (h->trial[i].good ? rate <= to * (1 + NEAR) : rate >= from * (1 - NEAR))
+			continue;
+		*low = fmin(*low, rate);
+		*high = fmax(*high, rate);
+		n++;
+	}
+	return n;
+}
+
+static bool
+is_again(const struct hunt *h)
+{
+	return h->good > 0 && h->trials % AGAIN == AGAIN - 1;
+}
+
+double
 hunt_next(const struct hunt *h)
 {
 	double below = 0;
 	unsigned i = 0;
 
+	if (is_again(h))
+		return hunt_good(h);
 	/* a trial parts the steps below its rate from the others: as equally as can be */
 	while (i < HUNT_STEPS - 1 && below + h->p[i] < 0.5)
 		below += h->p[i++];
@@ -86,7 +130,9 @@ hunt_told(struct hunt *h, double rate, bool good)
 		h->p[i] *= good ? 1 - fails : fails;
 	}
 	scale(h);
-	h->trials++;
+	h->again += is_again(h);
+	if (h->trials < HUNT_TRIALS)
+		h->trial[h->trials++] = (struct hunt_trial){rate, good};
 	h->good += good;
 }
 
@@ -103,5 +149,6 @@ hunt_done(const struct hunt *h, double precision, unsigned trials)
 	double low, high;
 
 	hunt_between(h, &low, &high);
-	return h->trials >= trials || high - low <= precision * high;
+	return h->trials - h->again >= trials || h->trials == HUNT_TRIALS ||
+	       high - low <= precision * high;
 }

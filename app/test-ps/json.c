@@ -96,11 +96,12 @@ settings(const struct testps *t)
 {
 	const struct testps_load *l = t->open ? &t->now : &t->load;
 
-	return json_pack(
-		"{s:s, s:i, s:s, s:I, s:i, s:i, s:i, s:s, s:s, s:s, s:i, s:i, s:b, s:b, s:b, s:s}",
+	return json_pack("{s:s, s:i, s:s, s:I, s:i, s:i, s:i, s:I, s:s, s:s, s:s, s:i, s:i, s:b, "
+			 "s:b, s:b, s:s}",
 		"job", t->opt.job, "workers", (int)l->workers, "model", l->model, "elements",
 		(json_int_t)t->model.elements, "fragments", (int)t->plan.n, "fragment",
-		(int)(t->plan.frag_elements * t->data.push_size), "window", (int)l->window, "push",
+		(int)(t->plan.frag_elements * t->data.push_size), "window", (int)l->window,
+		"trial_ms", (json_int_t)(t->opt.trial_ns / 1000000), "push",
 		pbox_format_name(l->push), "pull", pbox_format_name(l->pull), "optimiser",
 		pbox_optimiser_name(l->optimiser), "nb_cores", (int)t->lanes, "burst",
 		(int)t->opt.burst, "check", !t->opt.no_check, "loopback", t->opt.loopback,

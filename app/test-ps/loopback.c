@@ -104,6 +104,22 @@ loopback_open(struct testps *t, struct pbox_error *err)
 
 /* ---- a box -------------------------------------------------------------------------------------- */
 
+/* The largest piece that EAL has; with hugepages that it takes as it needs them it may be 0. */
+static size_t
+largest(void)
+{
+	size_t most = 0;
+
+	for (unsigned i = 0; i < rte_socket_count(); i++) {
+		struct rte_malloc_socket_stats s;
+
+		if (rte_malloc_get_socket_stats(rte_socket_id_by_idx(i), &s) == 0 &&
+			s.greatest_free_size > most)
+			most = s.greatest_free_size;
+	}
+	return most;
+}
+
 static int
 box_memory(struct testps *t, struct loopback *b, struct pbox_error *err)
 {
@@ -117,11 +133,15 @@ box_memory(struct testps *t, struct loopback *b, struct pbox_error *err)
 		  (size_t)HOLD * (ROUND_BYTES + (size_t)PART_BYTES * t->load.workers);
 	b->size = RTE_MIN(MEMORY_MAX, b->size);
 	model_free(&m);
+	if (t->opt.memory != 0)
+		b->size = t->opt.memory;
+	else if (t->opt.interactive || t->opt.cmdline_file[0] != '\0')
+		b->size = RTE_MIN(MEMORY_MAX, RTE_MAX(b->size, largest() / 2));
 	b->memory = rte_zmalloc("testps_box", b->size, 64);
 	if (b->memory == NULL)
 		return pbox_fail(err, ENOMEM,
 			"no memory for a box of %zu MiB: give EAL more with -m, or use a smaller "
-			"--model",
+			"--model, or less --memory",
 			b->size >> 20);
 	b->arena = pbox_arena_create(b->memory, b->size);
 	return 0;

@@ -131,7 +131,9 @@ start(struct testps *t, int argc, char **argv, struct pbox_error *err)
 
 	if (ret != 0)
 		return ret;
-	pbox_log_to(to_standard_error, NULL, PBOX_LOG_WARN);
+	/* what the box of --loopback warns of is its workers' business, which is told here, too */
+	pbox_log_to(to_standard_error, NULL,
+		t->opt.loopback && t->opt.interactive ? PBOX_LOG_ERROR : PBOX_LOG_WARN);
 	if (sodium_init() < 0)
 		return pbox_fail(err, EIO, "libsodium does not start: no random numbers");
 	t->tsc0 = rte_rdtsc();

@@ -44,7 +44,7 @@ struct testps_options {
 	enum testps_idle idle;
 	/* searches */
 	enum testps_search search;
-	uint64_t trial_ns;
+	uint64_t trial_ns, memory;
 	char sweep_workers[128];
 };
 

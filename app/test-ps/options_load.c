@@ -11,6 +11,9 @@
 
 #include "options.h"
 
+#define ARGS_MAX     256
+#define DURATION_LEN 48
+
 int
 testps_box(const char *text, uint32_t *ip, uint16_t *port, struct pbox_error *err)
 {
@@ -246,15 +249,48 @@ check(const struct testps_options *o, struct pbox_error *err)
 	return testps_numbers(o->sweep_workers, numbers, 16, err) < 0 ? -EINVAL : 0;
 }
 
+/* pbox-perf's --time is --duration here, and a number alone means seconds in both: the words for the parser; how many. */
+static int
+words_of_perf(int argc, char *const argv[], char *out[], struct pbox_error *err)
+{
+	static char text[ARGS_MAX][DURATION_LEN];
+	int n = 0;
+
+	if (argc >= ARGS_MAX)
+		return pbox_fail(err, E2BIG, "more than %d words", ARGS_MAX - 1);
+	for (int i = 0; i < argc; i++, n++) {
+		size_t name = strcspn(argv[i], "=");
+		const char *value = argv[i][name] == '=' ? argv[i] + name + 1 : NULL;
+		bool is_ours = (name == 6 && strncmp(argv[i], "--time", name) == 0) ||
+			       (name == 10 && strncmp(argv[i], "--duration", name) == 0) ||
+			       strcmp(argv[i], "-t") == 0;
+
+		out[n] = argv[i];
+		if (!is_ours || (value == NULL && i + 1 == argc))
+			continue;
+		if (value == NULL)
+			value = argv[++i];
+		snprintf(text[n], DURATION_LEN, "--duration=%.32s%s", value,
+			*value != '\0' && value[strspn(value, "0123456789")] == '\0' ? "s" : "");
+		out[n] = text[n];
+	}
+	out[n] = NULL;
+	return n;
+}
+
 struct pbox_conf *
 testps_options_load(struct testps_options *o, int argc, char *const argv[], struct pbox_error *err)
 {
 	struct pbox_conf *conf = pbox_conf_new(&testps_options_table, o, err);
+	char *words[ARGS_MAX];
 	struct testps_load load;
+	int n = words_of_perf(argc, argv, words, err);
 
-	if (conf == NULL)
+	if (conf == NULL || n < 0) {
+		pbox_conf_free(conf);
 		return NULL;
-	if (pbox_conf_args(conf, argc, argv, err) != 0 || check(o, err) != 0 ||
+	}
+	if (pbox_conf_args(conf, n, words, err) != 0 || check(o, err) != 0 ||
 		testps_load_of(&load, o, err) != 0) {
 		pbox_conf_free(conf);
 		return NULL;

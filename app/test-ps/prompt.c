@@ -30,9 +30,11 @@
 #include "testps.h"
 #include "value.h"
 
-#define PROMPT  "testps> "
-#define LOOK_MS 50
-#define LINE    1024 /* longer than the editor takes */
+#define PROMPT   "testps> "
+#define LOOK_MS  50
+#define LINE     1024  /* longer than the editor takes */
+#define WAIT_MAX 86400 /* s */
+#define CTRL_U   0x15
 
 static struct {
 	struct testps *t;
@@ -42,6 +44,7 @@ static struct {
 	struct stats_lines lines;
 	uint64_t end_us; /* of the run, by --duration */
 	bool running, quit, failed;
+	bool ends; /* the run has an end of its own */
 } self;
 
 /* What the tokens of all commands are read into. */
@@ -112,7 +115,8 @@ do_start(struct testps *t, const struct words *w)
 	struct pbox_error err = {0};
 
 	if (self.running) {
-		puts("it runs already: stop first");
+		puts("error: it runs already: stop first, or wait until it ends");
+		self.failed = true;
 		return;
 	}
 	if (w->second[0] != '\0') {
@@ -139,6 +143,7 @@ do_start(struct testps *t, const struct words *w)
 	}
 	self.end_us = t->opt.duration_ns > 0 ? t->begun_us + t->opt.duration_ns / 1000 : UINT64_MAX;
 	self.running = true;
+	self.ends = rounds > 0 || t->opt.duration_ns > 0;
 	puts("started");
 	stats_lines_begin(t, &self.lines, stdout);
 }
@@ -152,6 +157,60 @@ do_stop(struct testps *t, const struct words *w)
 		finish();
 	else
 		puts("it does not run: start first");
+}
+
+/* Until then, or until there is no run. */
+static void
+stand(struct testps *t, uint64_t until, bool for_the_end)
+{
+	while (testps_now(t) < until && (self.running || !for_the_end) && !run_stop_wanted()) {
+		fflush(stdout);
+		poll(NULL, 0, LOOK_MS);
+		look();
+	}
+}
+
+/* -1: no time. */
+static int64_t
+seconds(const struct words *w)
+{
+	char *end;
+	double v = strtod(w->second, &end);
+
+	if (end == w->second || *end != '\0' || !(v >= 0 && v <= WAIT_MAX)) {
+		printf("error: %s %s: seconds, from 0 to %d\n", w->first, w->second, WAIT_MAX);
+		self.failed = true;
+		return -1;
+	}
+	return (int64_t)(v * US_SECOND);
+}
+
+static void
+do_sleep(struct testps *t, const struct words *w)
+{
+	int64_t us = seconds(w);
+
+	if (us >= 0)
+		stand(t, testps_now(t) + (uint64_t)us, false);
+}
+
+static void
+do_wait(struct testps *t, const struct words *w)
+{
+	int64_t us = w->second[0] != '\0' ? seconds(w) : 0;
+
+	if (us < 0 || !self.running)
+		return;
+	if (w->second[0] == '\0' && !self.ends) {
+		puts("error: nothing ends this run: start ROUNDS, or --duration; or wait SECONDS");
+		self.failed = true;
+		return;
+	}
+	stand(t, w->second[0] != '\0' ? testps_now(t) + (uint64_t)us : UINT64_MAX, true);
+	if (self.running && !run_stop_wanted()) {
+		printf("error: it still runs after %s s\n", w->second);
+		self.failed = true;
+	}
 }
 
 static void
@@ -272,6 +331,8 @@ static void do_help(struct testps *t, const struct words *w);
 
 TOKEN(start, first, "start");
 TOKEN(stop, first, "stop");
+TOKEN(sleep, first, "sleep");
+TOKEN(wait, first, "wait");
 TOKEN(quit, first, "quit#exit");
 TOKEN(help, first, "help");
 TOKEN(clear, first, "clear");
@@ -298,9 +359,9 @@ call(void *parsed, struct cmdline *cl, void *data)
 }
 
 typedef void (*command)(struct testps *t, const struct words *w);
-static command start_f = do_start, stop_f = do_stop, quit_f = do_quit, help_f = do_help,
-	       clear_f = do_clear, clear_port_f = do_clear_port, show_port_f = do_show_port,
-	       show_f = do_show, set_f = do_set;
+static command start_f = do_start, sleep_f = do_sleep, wait_f = do_wait, stop_f = do_stop,
+	       quit_f = do_quit, help_f = do_help, clear_f = do_clear, clear_port_f = do_clear_port,
+	       show_port_f = do_show_port, show_f = do_show, set_f = do_set;
 
 #define HDR(token) (void *)&token_##token
 #define COMMAND(name_, function_, help_, ...)        \
@@ -314,6 +375,10 @@ static command start_f = do_start, stop_f = do_stop, quit_f = do_quit, help_f = 
 COMMAND(start, start_f, "start: join the box if need be, and begin rounds", HDR(start));
 COMMAND(start_rounds, start_f, "start ROUNDS: so many, then stop", HDR(start), HDR(rounds));
 COMMAND(stop, stop_f, "stop: finish the round in progress, and say what was reached", HDR(stop));
+COMMAND(wait, wait_f, "wait: until the run has come to its end", HDR(wait));
+COMMAND(wait_seconds, wait_f, "wait SECONDS: not longer than that; it is an error if it runs then",
+	HDR(wait), HDR(rounds));
+COMMAND(sleep, sleep_f, "sleep SECONDS: let rounds run so long", HDR(sleep), HDR(rounds));
 COMMAND(show_port, show_port_f,
 	"show port stats|xstats|info all: what the ports have counted, rates, and what they are",
 	HDR(show), HDR(port), HDR(port_what), HDR(port_all));
@@ -357,11 +422,11 @@ COMMAND(help_of, help_f, "help WORD: of the commands that begin with it", HDR(he
 	HDR(help_word));
 COMMAND(quit, quit_f, "quit: stop, leave the box and end", HDR(quit));
 
-static cmdline_parse_ctx_t commands[] = {&inst_start, &inst_start_rounds, &inst_stop,
-	&inst_show_port, &inst_show_port_number, &inst_show, &inst_set_workers, &inst_set_model,
-	&inst_set_fragment, &inst_set_window, &inst_set_dtype, &inst_set_optimiser, &inst_set_loss,
-	&inst_set_straggler, &inst_set_rate, &inst_clear, &inst_clear_port, &inst_clear_port_number,
-	&inst_help, &inst_help_of, &inst_quit, NULL};
+static cmdline_parse_ctx_t commands[] = {&inst_start, &inst_start_rounds, &inst_stop, &inst_wait,
+	&inst_wait_seconds, &inst_sleep, &inst_show_port, &inst_show_port_number, &inst_show,
+	&inst_set_workers, &inst_set_model, &inst_set_fragment, &inst_set_window, &inst_set_dtype,
+	&inst_set_optimiser, &inst_set_loss, &inst_set_straggler, &inst_set_rate, &inst_clear,
+	&inst_clear_port, &inst_clear_port_number, &inst_help, &inst_help_of, &inst_quit, NULL};
 
 /* Help of the commands that begin with the first @p n bytes of @p word; how many. */
 static unsigned
@@ -437,8 +502,26 @@ on_line(struct rdline *rdl, const char *buf, unsigned size)
 static int
 on_tab(struct rdline *rdl, const char *buf, char *dst, unsigned size, int *state)
 {
+	static char last[LINE];
+	char *text;
+	int ret;
+
 	(void)rdl;
-	return cmdline_complete(self.cl, buf, state, dst, size);
+	if (*state <= 0)
+		last[0] = '\0';
+	do {
+		ret = cmdline_complete(self.cl, buf, state, dst, size);
+		/* the parser's name of a token says nothing, and the help of several words is the same */
+		text = ret == 1 ? strchr(dst, '[') : NULL;
+		if (text != NULL &&
+			(strncmp(text, "[Mul-choice", 11) == 0 ||
+				strncmp(text, "[Fixed", 6) == 0) &&
+			strchr(text, ']') != NULL)
+			memmove(text, strchr(text, ']') + 1, strlen(strchr(text, ']') + 1) + 1);
+	} while (ret == 1 && strncmp(dst, last, LINE - 1) == 0);
+	if (ret == 1)
+		snprintf(last, sizeof(last), "%s", dst);
+	return ret;
 }
 
 /* A line was entered: remember it, and show the prompt again. */
@@ -472,6 +555,11 @@ keys(int fd)
 			do_quit(self.t, NULL);
 			return;
 		}
+		if (c == CTRL_U) { /* the editor does not know it: a new line in this one's place */
+			fputs("\r\033[K", stdout);
+			rdline_newline(self.line, PROMPT);
+			continue;
+		}
 		switch (rdline_char_in(self.line, c)) {
 		case RDLINE_RES_VALIDATED:
 			next_line();
@@ -501,19 +589,7 @@ lines(int fd)
 
 	while (f != NULL && !self.quit && !run_stop_wanted() &&
 		fgets(text, sizeof(text), f) != NULL) {
-		unsigned pause;
-
 		printf(PROMPT "%s%s", text, strchr(text, '\n') != NULL ? "" : "\n");
-		/* for scripts alone: rounds need time */
-		if (sscanf(text, "sleep %u", &pause) == 1) {
-			uint64_t end = testps_now(self.t) + pause * US_SECOND;
-
-			while (testps_now(self.t) < end && !run_stop_wanted()) {
-				poll(NULL, 0, LOOK_MS);
-				look();
-			}
-			continue;
-		}
 		obey(text);
 		fflush(stdout);
 	}

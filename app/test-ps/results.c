@@ -43,6 +43,8 @@ sample(struct lane *l, struct path *p, uint32_t ts, uint32_t held)
 
 	if (rtt > 60 * US_SECOND) /* held is rounded up */
 		rtt = 0;
+	p->rtt_least = RTE_MIN(p->rtt_least, rtt);
+	p->rtt_min = RTE_MIN(p->rtt_min, rtt);
 	if (p->srtt == 0) {
 		p->srtt = rtt;
 		p->rttvar = rtt / 2;
@@ -65,6 +67,16 @@ lost(struct lane *l, unsigned e)
 {
 	l->path[e].lost++;
 	l->path[e].lossy_us = l->now + LOSSY_US;
+	if (l->path[e].thresh > EVIDENCE)
+		l->path[e].thresh--;
+}
+
+/* It was asked about too early. */
+static void
+late(struct path *p)
+{
+	if (p->thresh < p->window / 2)
+		p->thresh++;
 }
 
 /* A worker's result is complete: its round may be. */
@@ -80,6 +92,9 @@ land(struct lane *l, const struct answer *a)
 		x->newest = a->position;
 	while (x->oldest != x->next && slot_of(l, a->s, x->oldest)->state == SLOT_DONE)
 		x->oldest++;
+	if (x->oldest != x->next && x->newest > x->oldest + l->path[x->e].thresh &&
+		slot_of(l, a->s, x->oldest)->tries == 0)
+		x->due = 0; /* evidence */
 	if (--l->left_of_round[k] == 0) {
 		l->left_of_round[k] = p->n;
 		l->round_of[k]++;
@@ -149,6 +164,8 @@ finish(struct lane *l, const struct result *r, const uint8_t *ahead)
 	if (slot->state == SLOT_PROBED && ts == slot->sent) {
 		count(l, LS_LOST_RESULTS, 1);
 		lost(l, a->e);
+	} else if (slot->state == SLOT_PROBED) {
+		late(&l->path[a->e]);
 	}
 	l->path[a->e].answered++;
 	l->path[a->e].marked += r->ce || (pbox_ld16(head + PBOX_AT_FLAGS) & PBOX_F_ECE) != 0;
@@ -256,6 +273,8 @@ rounds_wait(struct lane *l, unsigned worker, const struct pbox_hdr *h)
 		return;
 	}
 	if (h->flags & PBOX_F_HAVE) {
+		if (a.slot->state != SLOT_HELD)
+			a.slot->tries = 0;
 		a.slot->state = SLOT_HELD;
 		return;
 	}
@@ -265,8 +284,7 @@ rounds_wait(struct lane *l, unsigned worker, const struct pbox_hdr *h)
 		return;
 	a.slot->sent = (uint32_t)l->now;
 	a.slot->state = SLOT_SENT;
-	if (a.slot->tries < UINT8_MAX)
-		a.slot->tries++;
+	a.slot->tries = 1; /* nothing later is evidence for it */
 	l->stream[a.s].due = 0;
 	count(l, LS_REPEATED, 1);
 	lost(l, a.e);

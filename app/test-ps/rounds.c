@@ -316,8 +316,12 @@ ask_again(struct lane *l)
 	for (unsigned e = 0; e < l->t->plan.endpoints; e++) {
 		struct path *p = &l->path[e];
 
-		*p = (struct path){
-			.window = p->window, .threshold = p->threshold, .epoch_us = l->now};
+		*p = (struct path){.window = p->window,
+			.threshold = p->threshold,
+			.thresh = EVIDENCE,
+			.rtt_min = UINT32_MAX,
+			.rtt_least = UINT32_MAX,
+			.epoch_us = l->now};
 	}
 	atomic_store(&l->again, false);
 }
@@ -359,10 +363,8 @@ rounds_turn(struct lane *l)
 	}
 	refill(l);
 	send_ready(l);
-	if (l->now >= l->scan_us) {
-		l->scan_us = l->now + SCAN_US;
+	if (l->now >= l->scan_us)
 		timers_look(l);
-	}
 }
 
 static void *
@@ -405,6 +407,9 @@ rounds_make(struct lane *l, struct pbox_error *err)
 	for (unsigned e = 0; e < t->plan.endpoints; e++)
 		l->path[e] = (struct path){.window = RTE_MIN(all > 1 ? all : 1, (double)most),
 			.threshold = most,
+			.thresh = EVIDENCE,
+			.rtt_min = UINT32_MAX,
+			.rtt_least = UINT32_MAX,
 			.epoch_us = l->now};
 	for (unsigned s = 0; s < n; s++)
 		l->stream[s] = (struct stream){.next_round = t->plan.round + 1,

@@ -6,7 +6,8 @@
  * The highest rate that a box carries, as RFC 2544 and CSIT look for it: contributions are offered at
  * a rate; a trial is good if 99 % of them were answered in its time and no more than the limit
  * went again. Which rates are tried, and what the trials say together, is hunt.c's. A trial that fails while
- * others had the CPUs says nothing about the box: it is void.
+ * others had the CPUs says nothing about the box: it is void. Trials without a limit before, in between and at the end tell
+ * whether the machine was as fast all the time. Where it was not, or trials contradict each other, the result is a range.
  */
 
 #include <errno.h>
@@ -26,6 +27,9 @@
 #define PRECISION 0.02 /* of the rate */
 #define WARM_PART 4    /* of a trial */
 #define TRIALS    40   /* that count, and as many void ones */
+#define SPEED     10   /* so many trials after another one without a limit */
+#define CHANGED   1.25 /* between the fastest and the slowest of those */
+#define DISAGREE  8    /* one trial in so many may contradict the others: then it is a range */
 #define PAUSE_US  1000 /* may cost a packet */
 #define EXPLAINS  4    /* times as long as others had the CPU it takes until all is as before */
 #define OVERLOAD  1.2
@@ -116,49 +120,119 @@ trial(struct testps *t, double rate, double limit, struct trial *r, struct pbox_
 	return ret;
 }
 
-/* Trials until the highest good rate is known; *best: the highest one up to it that was good. */
+/* What trials have found. */
+struct found {
+	struct hunt h;
+	struct trial best;       /* the trial of hunt_good() */
+	double slowest, fastest; /* without a limit */
+	double rate, low, high;
+	unsigned disagree;
+	bool changed, range; /* the machine's speed; no figure, but a range */
+};
+
+/* How fast is the machine now? */
 static int
-find(struct testps *t, double limit, struct hunt *h, struct trial *best, json_t *trials,
-	struct pbox_error *err)
+speed(struct testps *t, const char *what, struct found *f, json_t *trials, struct pbox_error *err)
 {
-	static struct trial all[TRIALS];
-	unsigned voids = 0;
 	struct trial r;
-	int ret = trial(t, 0, limit, &r, err);
+	int ret = trial(t, 0, 1, &r, err);
 
 	if (ret != 0)
 		return ret;
-	print("saturation", &r);
+	print(what, &r);
 	json_array_append_new(trials, as_json(&r));
-	if (r.f.v[LS_RESULTS] == 0)
+	if (r.f.v[LS_RESULTS] == 0 && f->fastest == 0)
 		return pbox_fail(
 			err, ENODATA, "nothing was answered in a trial: --trial is too short");
-	hunt_begin(h, r.f.contributions);
-	while (!hunt_done(h, PRECISION, TRIALS)) {
-		ret = trial(t, hunt_next(h), limit, &r, err);
+	if (f->fastest == 0 || r.f.contributions < f->slowest)
+		f->slowest = r.f.contributions;
+	f->fastest = RTE_MAX(f->fastest, r.f.contributions);
+	return 0;
+}
+
+/* What the trials say together. */
+static void
+weigh(struct found *f)
+{
+	double low, high;
+
+	hunt_between(&f->h, &f->low, &f->high);
+	low = f->low;
+	high = f->high;
+	f->disagree = hunt_disagree(&f->h, &low, &high);
+	f->changed = f->fastest > CHANGED * f->slowest;
+	f->range = f->changed || f->disagree * DISAGREE > f->h.trials || f->best.rate > f->high;
+	f->rate = hunt_best(&f->h);
+	if (f->range) {
+		f->low = RTE_MIN(low, f->best.rate);
+		f->high = RTE_MAX(high, f->best.rate);
+		f->rate = f->best.rate;
+	}
+}
+
+/* Trials until the highest good rate is known. */
+static int
+find(struct testps *t, double limit, struct found *f, json_t *trials, struct pbox_error *err)
+{
+	static struct trial all[HUNT_TRIALS];
+	unsigned voids = 0, since = 0;
+	struct trial r;
+	double good;
+	int ret = speed(t, "saturation", f, trials, err);
+
+	if (ret != 0)
+		return ret;
+	hunt_begin(&f->h, f->fastest);
+	while (!hunt_done(&f->h, PRECISION, TRIALS)) {
+		if (++since % SPEED == 0)
+			ret = speed(t, "no limit again", f, trials, err);
+		if (ret == 0)
+			ret = trial(t, hunt_next(&f->h), limit, &r, err);
 		if (ret != 0)
 			return ret;
 		print("trial", &r);
 		json_array_append_new(trials, as_json(&r));
 		if (r.is_void && ++voids <= TRIALS)
 			continue; /* the same rate again */
-		all[h->trials] = r;
-		hunt_told(h, r.rate, r.good);
+		all[f->h.trials] = r;
+		hunt_told(&f->h, r.rate, r.good);
 	}
-	*best = (struct trial){0};
-	for (unsigned i = 0; i < h->trials; i++)
-		if (all[i].good && all[i].rate <= hunt_best(h) && all[i].rate >= best->rate)
-			*best = all[i];
-	if (best->rate == 0)
+	ret = speed(t, "no limit again", f, trials, err);
+	good = hunt_good(&f->h);
+	for (unsigned i = 0; i < f->h.trials; i++)
+		if (all[i].good && all[i].rate == good)
+			f->best = all[i];
+	if (ret == 0 && good == 0)
 		return pbox_fail(err, ENODATA,
-			"no rate was good: even slow trials lose frames, or --trial is too short");
-	return 0;
+			"none of %u trials was good, the slowest at %.0f contributions/s: even "
+			"slow ones lose frames, or --trial is too short",
+			f->h.trials, r.rate);
+	weigh(f);
+	return ret;
 }
 
+static void
+print_found(const char *name, const struct found *f)
+{
+	if (!f->range)
+		printf("%s: %.0f contributions/s, from %.0f to %.0f; %u of %u trials disagree\n",
+			name, f->rate, f->low, f->high, f->disagree, f->h.trials);
+	else
+		printf("%s: between %.0f and %.0f contributions/s, no figure: %u of %u trials "
+		       "disagree\n",
+			name, f->low, f->high, f->disagree, f->h.trials);
+	if (f->changed)
+		printf("the machine changed its speed: without a limit %.0f to %.0f "
+		       "contributions/s\n",
+			f->slowest, f->fastest);
+}
+
+/* At parts of the rate that was found. What fails there, where less is offered, contradicts it, too. */
 static int
-latencies(struct testps *t, double rate, json_t *out, struct pbox_error *err)
+latencies(struct testps *t, double limit, struct found *f, json_t *out, struct pbox_error *err)
 {
 	static const unsigned percent[POINTS] = {10, 50, 90};
+	const double rate = f->rate;
 	int ret = 0;
 
 	for (unsigned i = 0; ret == 0 && i < POINTS; i++) {
@@ -166,11 +240,18 @@ latencies(struct testps *t, double rate, json_t *out, struct pbox_error *err)
 		char what[24];
 		json_t *o;
 
-		ret = trial(t, rate * percent[i] / 100, 1, &r, err);
+		ret = trial(t, rate * percent[i] / 100, limit, &r, err);
 		if (ret != 0)
 			break;
 		snprintf(what, sizeof(what), "at %u %%", percent[i]);
 		print(what, &r);
+		if (!r.good && !r.is_void) {
+			printf("a lower rate failed, %.0f contributions/s: the result is a range\n",
+				r.rate);
+			f->low = RTE_MIN(f->low, r.rate);
+			f->range = true;
+			f->disagree++;
+		}
 		o = as_json(&r);
 		json_object_set_new(o, "percent", json_integer(percent[i]));
 		json_array_append_new(out, o);
@@ -254,30 +335,35 @@ search_rate(struct testps *t, json_t *o, struct trial *best, struct pbox_error *
 	json_t *trials = json_array(), *latency = json_array(), *loss = json_array();
 	json_t *after = json_object();
 	const bool ndr = t->opt.search == TESTPS_NDR;
-	double limit = ndr ? NDR_LIMIT : PDR_LIMIT, rate, low, high;
+	const double limit = ndr ? NDR_LIMIT : PDR_LIMIT;
 	const char *name = ndr ? "NDR" : "PDR";
-	static struct hunt h;
+	static struct found f;
 	int ret;
 
+	f = (struct found){0};
 	json_object_set_new(o, "search", json_string(ndr ? "ndr" : "pdr"));
 	json_object_set_new(o, "trials", trials);
 	json_object_set_new(o, "latency", latency);
 	json_object_set_new(o, "loss_sweep", loss);
 	json_object_set_new(o, "recovery", after);
-	ret = find(t, limit, &h, best, trials, err);
+	ret = find(t, limit, &f, trials, err);
 	if (ret != 0)
 		return ret;
-	rate = hunt_best(&h);
-	hunt_between(&h, &low, &high);
+	*best = f.best;
 	print(name, best);
-	printf("%s: %.0f contributions/s, from %.0f to %.0f\n", name, rate, low, high);
-	json_object_set_new(o, "rate_per_s", json_real(rate));
-	json_object_set_new(o, "rate_low_per_s", json_real(low));
-	json_object_set_new(o, "rate_high_per_s", json_real(high));
+	ret = latencies(t, limit, &f, latency, err);
+	print_found(name, &f);
+	json_object_set_new(o, "rate_per_s", json_real(f.rate));
+	json_object_set_new(o, "rate_low_per_s", json_real(f.low));
+	json_object_set_new(o, "rate_high_per_s", json_real(f.high));
+	json_object_set_new(o, "rate_is_range", json_boolean(f.range));
+	json_object_set_new(o, "speed_changed", json_boolean(f.changed));
+	json_object_set_new(o, "unlimited_low_per_s", json_real(f.slowest));
+	json_object_set_new(o, "unlimited_high_per_s", json_real(f.fastest));
+	json_object_set_new(o, "trials_disagree", json_integer(f.disagree));
 	json_object_set_new(o, "result", json_figures(&best->f));
-	ret = latencies(t, rate, latency, err);
 	if (ret == 0)
-		ret = recovery(t, rate, after, err);
+		ret = recovery(t, f.rate, after, err);
 	if (ret == 0)
 		ret = losses(t, loss, err);
 	return ret;

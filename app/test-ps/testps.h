@@ -260,6 +260,9 @@ struct path {
 	double window; /**< of each worker */
 	double threshold;
 	uint32_t answered, lost, marked;
+	uint32_t rtt_min, rtt_least; /**< of the latest two epochs, of this one */
+	double holds;                /**< frames that the way holds, of all workers */
+	uint32_t thresh;             /**< so many later answers are evidence of a loss */
 	uint64_t epoch_us, lossy_us;
 	bool full;
 };
@@ -420,6 +423,8 @@ struct testps {
 
 	/* the session */
 	bool open; /**< all workers are ready */
+	/* R12.1: what a process left that was killed is not ours, and its rounds are not the checker's */
+	uint8_t run[PBOX_RUN_LEN];
 	_Atomic bool rejoining;
 	unsigned rejoined; /**< times */
 	bool lanes_run;
@@ -478,7 +483,7 @@ void control_tick(struct lane *l);
 void control_frame(
 	struct lane *l, unsigned worker, const struct pbox_hdr *h, const uint8_t *payload);
 void control_init_ok(struct lane *l, const struct pbox_hdr *h);
-void control_ping(struct lane *l, unsigned worker);
+void control_ping(struct lane *l, unsigned worker, const struct pbox_hdr *asked);
 
 /* restore.c */
 /** -1: no memory. Main, while rounds rest, as restore_end(). */

@@ -4,22 +4,29 @@
 
 /*
  * What is lost, and what is done about it: rules R6.4, R6.9 and R6.10 of the protocol, in the manner of
- * lib/client. A suspected contribution is not repeated: a header asks what the box knows of it.
+ * lib/client. A suspected contribution is not repeated: a header asks what the box knows of it. Answers to what was
+ * sent later are evidence, and are enough after one round trip; timers are for what has nothing after it. Where frames were
+ * lost of late, timers are as long as round trips are, and are looked at as often: a sweep over losses is to show
+ * the box and the network, and not how long the tester waits.
  */
 
 #include <rte_common.h>
 
 #include "rounds.h"
 
-#define PTO_MIN    1000 /* us */
+#define PTO_MIN    200 /* us */
 #define RTO_MIN    20000
 #define RTO_FIRST  100000
 #define HELD_FIRST 20000
-#define HELD_LOSSY 4000
+#define HELD_LOSSY 1000 /* the result may be among the lost ones */
 #define WAIT_MAX   1000000
-#define EVIDENCE   8 /* answers to later ones: it is lost, not late */
+#define ASKED_MAX  250000 /* while the box may not have it */
+#define SCAN_LOSSY 100
 #define ASK_LOSSY  16
-#define ASK        4          /* time-outs of a stream that may ask at once */
+#define ASK        4   /* time-outs of a stream that may ask at once */
+#define ALL        256 /* frames under way of all workers, at an endpoint */
+#define LEAST      4   /* of each */
+#define MORE_LOSSY 4 /* so many times ALL while frames get lost: most of them wait for a lost one */
 #define TOLERATED  (1.0 / 32) /* of the frames; beyond that the window shrinks (R6.10) */
 
 /* Who only reflects answers no question: the contribution goes again. */
@@ -59,11 +66,11 @@ probe(struct lane *l, const struct stream *x, uint64_t position, struct slot *sl
 }
 
 static uint32_t
-backed_off(uint32_t wait, unsigned shift)
+backed_off(uint32_t wait, unsigned shift, uint32_t most)
 {
 	uint64_t v = (uint64_t)wait << (shift < 10 ? shift : 10);
 
-	return v < WAIT_MAX ? (uint32_t)v : WAIT_MAX;
+	return v < most ? (uint32_t)v : most;
 }
 
 /* How long the answer to what a slot sent last may take. */
@@ -71,20 +78,22 @@ static uint32_t
 patience(const struct lane *l, const struct stream *x, uint64_t position, const struct slot *slot)
 {
 	const struct path *p = &l->path[x->e];
-	uint32_t pto = RTE_MAX(p->srtt + 4 * p->rttvar, (uint32_t)PTO_MIN), rto;
+	uint32_t pto = RTE_MAX(p->srtt + 4 * p->rttvar, (uint32_t)PTO_MIN), rto, wait;
 	bool lossy = l->now < p->lossy_us;
 
 	rto = RTE_MAX(pto, p->peak + p->peak / 4);
 	rto = p->srtt == 0 ? RTO_FIRST : RTE_MAX(rto, (uint32_t)RTO_MIN);
-	if (lossy)
+	if (lossy && p->srtt != 0)
 		rto = pto;
-	if (slot->state == SLOT_HELD)
-		return backed_off(
-			RTE_MAX(4 * rto, lossy ? (uint32_t)HELD_LOSSY : (uint32_t)HELD_FIRST),
-			slot->tries / 2);
-	if (p->srtt != 0 && x->newest > position + EVIDENCE && slot->tries == 0)
-		return pto;
-	return backed_off(rto, slot->tries / 2);
+	if (slot->state == SLOT_HELD) {
+		wait = lossy ? RTE_MAX(2 * rto, (uint32_t)HELD_LOSSY)
+			     : RTE_MAX(4 * rto, (uint32_t)HELD_FIRST);
+		/* where the result is lost after many questions about a late worker, they are no reason to wait longer */
+		return lossy ? wait : backed_off(wait, slot->tries / 2, WAIT_MAX);
+	}
+	if (p->srtt != 0 && slot->tries == 0 && x->newest > position + p->thresh)
+		return p->srtt;
+	return backed_off(rto, slot->tries / 2, RTE_MAX(rto, (uint32_t)ASKED_MAX));
 }
 
 static void
@@ -112,7 +121,7 @@ scan(struct lane *l, unsigned s)
 			next = l->now + (age < wait ? wait - age : SCAN_US);
 	}
 	/* evidence and samples may make it sooner */
-	x->due = RTE_MIN(next, l->now + 4 * SCAN_US);
+	x->due = RTE_MIN(next, l->now + (lossy ? SCAN_LOSSY : 4 * SCAN_US));
 }
 
 /* Windows grow while nothing gets lost, and shrink by half of what is lost beyond what a bad link
@@ -124,6 +133,10 @@ pace(struct lane *l, struct path *p, double most)
 
 	if (l->now - p->epoch_us < RTE_MAX(p->srtt, (uint32_t)SCAN_US) || all < p->window)
 		return;
+	if (l->now > p->epoch_us && p->rtt_min < UINT32_MAX)
+		p->holds = (double)p->answered * p->rtt_min / (double)(l->now - p->epoch_us);
+	p->rtt_min = p->rtt_least; /* of the epoch before and this one */
+	p->rtt_least = UINT32_MAX;
 	bad = p->lost / all - TOLERATED;
 	bad = (bad > 0 ? bad : 0) + p->marked / all;
 	if (bad > 0) {
@@ -140,15 +153,21 @@ pace(struct lane *l, struct path *p, double most)
 	p->epoch_us = l->now;
 }
 
+/* What a worker may have under way. Without a word of the user: as much of all workers together as the way holds
+ * twice (rate by shortest round trip), and at least ALL. More stands in queues, where it falls out of caches. Where frames
+ * get lost, all wait for who lost one as soon as their windows are full, and queues are empty: then it may be more. */
 static double
-granted(const struct lane *l)
+granted(const struct lane *l, const struct path *p)
 {
 	const struct testps *t = l->t;
-	unsigned most = t->session.window;
+	double most = RTE_MIN((double)t->session.window, (double)l->slots), all;
 
-	if (t->now.window != 0 && t->now.window < most)
-		most = t->now.window;
-	return most < l->slots ? most : l->slots;
+	if (t->now.window != 0)
+		return RTE_MIN(most, (double)t->now.window);
+	all = RTE_MAX((double)ALL, 2 * p->holds) / RTE_MAX(l->streams, 1u);
+	if (l->now < p->lossy_us)
+		all *= MORE_LOSSY;
+	return RTE_MIN(most, RTE_MAX(all, (double)LEAST));
 }
 
 void
@@ -156,10 +175,13 @@ timers_look(struct lane *l)
 {
 	const struct testps *t = l->t;
 	uint32_t limit = atomic_load(&t->limit);
-	bool idle = true;
+	bool idle = true, lossy = false;
 
-	for (unsigned e = 0; e < t->plan.endpoints; e++)
-		pace(l, &l->path[e], granted(l));
+	for (unsigned e = 0; e < t->plan.endpoints; e++) {
+		pace(l, &l->path[e], granted(l, &l->path[e]));
+		lossy |= l->now < l->path[e].lossy_us;
+	}
+	l->scan_us = l->now + (lossy ? SCAN_LOSSY : SCAN_US);
 	for (unsigned s = 0; s < l->streams; s++) {
 		const struct stream *x = &l->stream[s];
 		bool empty = x->next == x->oldest;

@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "pbox_base.h"
 
@@ -41,6 +42,43 @@ pbox_log_level_name(unsigned level)
 	return level < sizeof(name) / sizeof(name[0]) ? name[level] : NULL;
 }
 
+/* Bytes of the UTF-8 character at p; 0: it is none. */
+static unsigned
+character(const unsigned char *p)
+{
+	static const unsigned char least[] = {
+		0, 0, 0xa0, 0x90}; /* of the second byte, after e0, f0 */
+	unsigned n = *p < 0x80    ? 1
+		     : *p < 0xc2  ? 0
+		     : *p < 0xe0  ? 2
+		     : *p < 0xf0  ? 3
+		     : *p <= 0xf4 ? 4
+				  : 0;
+
+	if (n > 2 && (*p & 0x0f) == 0 && p[1] < least[n - 1])
+		return 0;
+	for (unsigned i = 1; i < n; i++)
+		if ((p[i] & 0xc0) != 0x80)
+			return 0;
+	return n;
+}
+
+void
+pbox_mask(char *text)
+{
+	unsigned char *p = (unsigned char *)text;
+
+	while (*p != '\0') {
+		unsigned n = character(p);
+
+		if (n == 0 || (n == 1 && (*p < ' ' || *p == 0x7f)))
+			*p = '?'; /* a byte by itself as well, where terminals read bytes */
+		else if (n == 2 && *p == 0xc2 && p[1] <= 0x9f)
+			memset(p, '?', n); /* U+0080 to U+009F */
+		p += n > 0 ? n : 1;
+	}
+}
+
 void
 pbox_log(enum pbox_log_level level, const char *fmt, ...)
 {
@@ -53,8 +91,6 @@ pbox_log(enum pbox_log_level level, const char *fmt, ...)
 	vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
 	/* names that others chose are in it: no line of theirs, and nothing that steers a terminal */
-	for (char *p = line; *p != '\0'; p++)
-		if ((unsigned char)*p < ' ' || *p == 0x7f)
-			*p = '?';
+	pbox_mask(line);
 	log_to.sink(level, line, log_to.ctx);
 }

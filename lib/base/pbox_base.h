@@ -50,6 +50,9 @@ void pbox_log_level(enum pbox_log_level max);
 enum pbox_log_level pbox_log_level_get(void);
 /** "error", "warn", "info", "debug", as in the configuration; NULL behind the last. */
 const char *pbox_log_level_name(unsigned level);
+/** Of a text that others chose: control characters, those of 8 bits (U+0080 to U+009F) as well, and bytes that
+ * are no UTF-8 become '?'. */
+void pbox_mask(char *text);
 /** Control path only: any thread, never a data core. */
 void pbox_log(enum pbox_log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));

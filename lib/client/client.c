@@ -92,7 +92,7 @@ pbox_client_code_name(int code)
 {
 	static const char *const name[] = {"OK", "INVALID", "SYSTEM", "UNREACHABLE", "VERSION",
 		"NO_JOB", "SECRET", "REFUSED", "MISMATCH", "DEADLINE", "LOST", "MTU", "MEMORY",
-		"CLOSED"};
+		"CLOSED", "RUNNING", "RUN_ENDED"};
 
 	if (code == PBOX_C_PENDING)
 		return "PENDING";
@@ -108,6 +108,8 @@ pbox_client_conf_init_sized(struct pbox_client_conf *conf, size_t size)
 		.join_timeout_ms = 10000,
 		.gso = -1,
 		.keep_copies = 1,
+		.patience_ms = 1800000,
+		.left_ms = 1200,
 	};
 
 	all.size = size < sizeof(all) ? size : sizeof(all);
@@ -287,6 +289,8 @@ check_conf(const struct pbox_client_conf *conf, struct pbox_client_error *err)
 	if (len < 1 || len >= PBOX_NAME_LEN)
 		return client_fail(err, PBOX_C_INVALID,
 			"the job's name has %zu bytes; 1 to %d are taken", len, PBOX_NAME_LEN - 1);
+	if (!pbox_utf8_good(conf->job))
+		return client_fail(err, PBOX_C_INVALID, "the job's name is not UTF-8");
 	if (conf->workers < 1 || conf->workers > PBOX_MAX_WORKERS)
 		return client_fail(err, PBOX_C_INVALID,
 			"number of workers is %u; 1 to %d are taken", conf->workers,
@@ -338,6 +342,21 @@ resolve(struct pbox_client *c, const char *box, struct pbox_client_error *err)
 	return 0;
 }
 
+/** R12.1 */
+static void
+run_identity(uint8_t *run, const char *text)
+{
+	static const char prefix[] = "PBOX-RUN-1";
+	uint8_t hash[crypto_hash_sha256_BYTES];
+	crypto_hash_sha256_state s;
+
+	crypto_hash_sha256_init(&s);
+	crypto_hash_sha256_update(&s, (const uint8_t *)prefix, strlen(prefix));
+	crypto_hash_sha256_update(&s, (const uint8_t *)text, strlen(text));
+	crypto_hash_sha256_final(&s, hash);
+	memcpy(run, hash, PBOX_RUN_LEN);
+}
+
 static int
 copy_conf(struct pbox_client *c, const struct pbox_client_conf *conf, struct pbox_client_error *err)
 {
@@ -349,9 +368,16 @@ copy_conf(struct pbox_client *c, const struct pbox_client_conf *conf, struct pbo
 		c->conf.min_rto_us = 5000;
 	if (c->conf.timeout_ms == 0)
 		c->conf.timeout_ms = 60000;
+	if (c->conf.patience_ms == 0)
+		c->conf.patience_ms = 1800000;
+	if (c->conf.left_ms == 0)
+		c->conf.left_ms = 1200;
 	if (c->conf.join_timeout_ms == 0)
 		c->conf.join_timeout_ms = 10000;
 	gethostname(host, sizeof(host) - 1);
+	c->has_run = c->conf.run != NULL && c->conf.run[0] != 0;
+	if (c->has_run)
+		run_identity(c->run, c->conf.run);
 	c->job = strdup(conf->job);
 	c->secret = strdup(conf->secret != NULL ? conf->secret : "");
 	c->host = strdup(conf->host != NULL ? conf->host : host);

@@ -66,6 +66,13 @@ const char *text_name(char *out, const char *name);
 /** The same for what the box says: it may quote, but not steer. In place. */
 void text_tame(char *text);
 
+/** By how much round a is later than round b, modulo 2^32 (R6.1). */
+static inline int32_t
+rounds_apart(uint32_t a, uint32_t b)
+{
+	return (int32_t)(a - b);
+}
+
 /* ---- window.c: round trip and window of one endpoint ----------------------------------- */
 
 struct window {
@@ -152,6 +159,7 @@ struct frag {
 	uint16_t pieces;
 	uint16_t index;                /* in its chunk */
 	uint16_t pushes, pulls, inits; /* pieces that want one */
+	uint16_t states;               /* FETCH or GIVE */
 	uint16_t flight;               /* slot at the endpoint while in flight */
 	uint16_t table;
 	uint8_t prio;
@@ -204,6 +212,7 @@ struct table {
 	struct set_log *sets; /* that the box has answered with SET_OK */
 	bool restoring;       /* the box must be told what we hold, before operations go on */
 	bool resumed;         /* its rounds go on where the program says (first_round) */
+	uint32_t flags;       /* of its DECLARE: PBOX_DECLARE_CONTINUE */
 };
 
 static inline uint32_t
@@ -235,6 +244,7 @@ struct flight {
 	uint32_t gap;            /* later answers after which it is suspected lost */
 	uint32_t base;           /* INIT: element offset */
 	uint32_t wait_missing;   /* from the latest WAIT */
+	uint64_t wait_ns;        /* when it came */
 	uint16_t wait_have;
 	uint8_t type; /* PBOX_PUSHPULL, PUSH, PULL, INIT, RESTORE */
 	uint8_t state, backoff, tries, losses;
@@ -383,10 +393,13 @@ struct pbox_client {
 	char *box_name, *job, *secret, *host;
 	struct pbox_client_peer box; /* control endpoint */
 	uint64_t nonce;              /* of all its sessions */
-	struct ep *ep;               /* room for PBOX_MAX_ENDPOINTS */
+	uint8_t run[PBOX_RUN_LEN];   /* identity of its run; zeros: none */
+	bool has_run;
+	struct ep *ep; /* room for PBOX_MAX_ENDPOINTS */
 
 	/* of the session: progress thread; written under lock */
 	uint64_t token;
+	uint64_t number; /* of the run */
 	uint32_t incarnation, lease_ms;
 	uint16_t job_number, worker, workers, endpoints, window;
 	unsigned mtu;        /* the smaller one of ours and the box's, less tag */
@@ -412,9 +425,11 @@ struct pbox_client {
 	uint64_t published_at;
 	uint64_t spin_until;
 	struct rejoin *rejoin;
-	bool failed; /* the session is lost for good */
-	bool shut;   /* closing: all operations have been failed */
-	bool ending; /* the thread leaves its loop */
+	bool failed;   /* the session is lost for good */
+	bool shut;     /* closing: all operations have been failed */
+	bool ending;   /* the thread leaves its loop */
+	bool proven;   /* the box has once proven that it knows the secret */
+	bool unproven; /* the job is insecure, the worker has a secret */
 	pthread_t thread;
 
 	pthread_mutex_t declare_lock; /* one declare at a time; taken before lock */
@@ -432,6 +447,7 @@ struct pbox_client {
 	uint32_t slots, free_slot; /* free_slot: index + 1, 0: none */
 	struct table **table;      /* those mapped, by number */
 	uint32_t tables, tables_cap;
+	char refusal[512]; /* why a declare asks again; empty: none does */
 	struct pbox_client_stats stats;
 	struct freed *freed;
 };
@@ -492,7 +508,9 @@ void control_fail_all(struct pbox_client *c);
 uint64_t control_due(const struct pbox_client *c);
 
 /* path.c */
-int path_check(struct pbox_client *c, uint64_t deadline, struct pbox_client_error *err);
+/** @param ended  why the session has ended, with CLIENT_RENEWED; the text may be empty */
+int path_check(struct pbox_client *c, uint64_t deadline, struct pbox_error_msg *ended,
+	struct pbox_client_error *err);
 
 /* table.c */
 struct table_map { /* the map as it comes, chunk by chunk */
@@ -517,6 +535,14 @@ void *session_main(void *arg);
 void session_fail(struct pbox_client *c, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 void session_header(const struct pbox_client *c, struct pbox_hdr *h, uint8_t type);
+/** A PING or PONG with a nonce that proves the address where it arrives (R4.9). */
+static inline bool
+session_asks(const struct pbox_hdr *h)
+{
+	return (h->type == PBOX_PING || h->type == PBOX_PONG) && (h->round | h->base) != 0;
+}
+/** A PING that gives it back, to the endpoint that sent it; with the next flush. */
+void session_echo(struct pbox_client *c, const struct rx_frame *f);
 int refs_add(struct pbox_client *c, struct table *t);
 const struct chunk_ref *refs_find(const struct pbox_client *c, uint32_t id);
 
@@ -565,14 +591,39 @@ void recover_wait(
 	struct pbox_client *c, struct ep *ep, struct flight *fl, const struct pbox_hdr *h);
 /** The box has it, and waits for others. */
 void recover_hold(struct ep *ep, struct flight *fl, uint64_t now);
+/** Somebody wants to know who is missing now: the box is asked soon. */
+void recover_ask(struct ep *ep, struct flight *fl, uint64_t now);
 void recover_evidence(struct pbox_client *c, struct ep *ep);
 /** @p now: what had come by then has been looked at. That is earlier than c->now by what the processor
  * did meanwhile, or did for others: answers may stand in the socket since. */
 void recover_timers(struct pbox_client *c, struct ep *ep, uint64_t now);
 
+/* waiting.c: how long a wait goes on */
+struct waiting {
+	uint64_t began, deadline; /* ns; deadline moves while the one that is missing lives, */
+	uint64_t last;            /* until then at most */
+	uint64_t next_ask, timeout;
+	bool exact; /* the time-out was given for this wait */
+};
+void waiting_begin(const struct pbox_client *c, struct waiting *w, unsigned timeout_ms);
+/** The box's view of a worker; any thread but the progress thread. */
+struct pbox_member_entry;
+bool waiting_member(struct pbox_client *c, unsigned worker, struct pbox_member_entry *e, char *told,
+	size_t cap);
+/** What is waited for. */
+struct waiting_for {
+	int missing;      /* worker; -1: nobody */
+	uint64_t told_ns; /* when the box said so */
+	uint32_t table;
+};
+/** To be called at next_ask. True: it has left @p left_ms ago or more, or was refused, and waiting is in vain. */
+bool waiting_ask(
+	struct pbox_client *c, struct waiting *w, const struct waiting_for *f, unsigned left_ms);
+double waiting_seconds(const struct waiting *w);
+
 /* why.c */
 /** What the operation waits for (progress thread); returns the missing worker, or -1. */
-int why_op(struct pbox_client *c, struct op *op, char *text, size_t cap);
+int why_op(struct pbox_client *c, struct op *op, uint64_t *told_ns, char *text, size_t cap);
 /** Append what the box knows of a member; any other thread. */
 void why_member(struct pbox_client *c, unsigned worker, char *text, size_t cap);
 

@@ -444,6 +444,10 @@ pbox_client_status(struct pbox_client *c, char *text, size_t cap, struct pbox_cl
 	do
 		rc = status_page(c, &next, text, cap, err);
 	while (rc == PBOX_C_PENDING);
+	pthread_mutex_lock(&c->lock);
+	if (rc == 0 && c->refusal[0] != 0)
+		text_add(text, cap, "this worker asks again: %s\n", c->refusal);
+	pthread_mutex_unlock(&c->lock);
 	client_leave(c);
 	return rc;
 }

@@ -78,7 +78,7 @@ copy_version(const struct table *t, const struct frag *f)
 
 	/* who pushes and never pulls knows from each push that was taken that the round before
 	 * it had ended */
-	return f->pushed && f->round > version + 1 ? f->round - 1 : version;
+	return f->pushed && f->round - version > 1 ? f->round - 1 : version;
 }
 
 unsigned

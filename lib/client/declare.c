@@ -2,6 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "restart.h"
@@ -11,7 +12,12 @@
 #define PAGES        32 /* requests in flight */
 #define FIRST_PAUSE  (2 * NS_PER_MS)
 #define LAST_PAUSE   (50 * NS_PER_MS)
+#define FIRST_AGAIN  (50 * NS_PER_MS) /* after RUNNING */
+#define LAST_AGAIN   NS_PER_S
+#define TOLD_HOLDS   (2 * NS_PER_S)
 #define MAX_ELEMENTS (1ull << 48)
+/* At the start a worker that has left is often one of an earlier run, on its way back. */
+#define LEFT_MS 10000
 
 struct page {
 	struct request request;
@@ -24,10 +30,11 @@ struct pager {
 	struct pbox_client *c;
 	struct pbox_client_error *err;
 	struct table *t;
-	uint64_t deadline;
+	struct waiting *waiting; /* of the call */
 	size_t cap;
 	unsigned busy, endpoints;
 	uint32_t generation; /* of the session */
+	uint64_t number;     /* of its run */
 	uint8_t *room;
 	struct page page[PAGES];
 };
@@ -39,6 +46,7 @@ pager_open(struct pager *g)
 	g->cap = g->c->mtu - PBOX_MTU_OVERHEAD;
 	g->endpoints = g->c->endpoints;
 	g->generation = g->c->generation;
+	g->number = g->c->number;
 	pthread_mutex_unlock(&g->c->lock);
 	g->room = malloc(2 * PAGES * g->cap);
 	if (g->room == NULL)
@@ -93,7 +101,7 @@ pager_wait(struct pager *g)
 		if (found == NULL && late)
 			break;
 		if (found == NULL)
-			late = !client_sleep(g->c, g->deadline);
+			late = !client_sleep(g->c, g->waiting->deadline);
 	}
 	pthread_mutex_unlock(&g->c->lock);
 	if (found != NULL) {
@@ -132,7 +140,7 @@ declare_all(struct pager *g)
 		int rc;
 
 		if (p != NULL) {
-			next += page_declare(g->t, 0, next, p->payload, g->cap, &length);
+			next += page_declare(g->t, g->t->flags, next, p->payload, g->cap, &length);
 			first = false;
 			pager_send(g, p, PBOX_DECLARE, length);
 			continue;
@@ -174,6 +182,15 @@ not_ready(struct pager *g, struct pbox_not_ready *m)
 		who[0] != 0 && m->text[0] != 0 ? "; the box says: " : "", m->text);
 }
 
+static bool
+missing_gone(struct pager *g, unsigned worker)
+{
+	struct waiting_for f = {
+		.missing = (int)worker, .told_ns = clock_ns(), .table = g->t->number};
+
+	return waiting_ask(g->c, g->waiting, &f, LEFT_MS);
+}
+
 /** Sleep @p ns, or until the client is closed or the session lost. */
 static void
 pause_for(struct pbox_client *c, uint64_t ns)
@@ -196,22 +213,27 @@ map_page(struct pager *g, struct table_map *m, const struct page *p, uint32_t *c
 static int
 map_first(struct pager *g, struct table_map *m, uint32_t *count)
 {
-	uint64_t pause = FIRST_PAUSE;
+	uint64_t pause = FIRST_PAUSE, told = 0;
 	struct pbox_not_ready wait;
+	bool left = false;
 	struct page *p;
 	int rc;
 
 	for (;;) {
 		map_send(g, pager_free(g), 0);
 		p = pager_wait(g);
-		if (p == NULL)
-			return no_answer(g, "MAP");
+		if (p == NULL) /* asked just before the deadline: what was told last still holds */
+			return told != 0 && clock_ns() - told < TOLD_HOLDS ? not_ready(g, &wait)
+									   : no_answer(g, "MAP");
 		if (p->request.answer_type != PBOX_NOT_READY)
 			break;
 		if (pbox_not_ready_decode(p->answer, p->request.answer_len, &wait) != 0)
 			return client_fail(
 				g->err, PBOX_C_REFUSED, "the box's NOT_READY is malformed");
-		if (clock_ns() + pause >= g->deadline)
+		told = clock_ns();
+		if (wait.first_missing < g->c->workers && clock_ns() >= g->waiting->next_ask)
+			left = missing_gone(g, wait.first_missing);
+		if (left || clock_ns() + pause >= g->waiting->deadline)
 			return not_ready(g, &wait);
 		pause_for(g->c, pause);
 		pause = pause * 2 < LAST_PAUSE ? pause * 2 : LAST_PAUSE;
@@ -339,21 +361,23 @@ static int
 resume(const struct pbox_client *c, struct table *t, uint32_t first_round,
 	struct pbox_client_error *err)
 {
-	uint32_t low = UINT32_MAX, high = 0;
+	uint32_t low = t->chunks > 0 ? t->chunk[0].version : 0, high = low;
 
-	for (uint32_t i = 0; i < t->chunks; i++) {
-		low = t->chunk[i].version < low ? t->chunk[i].version : low;
-		high = t->chunk[i].version > high ? t->chunk[i].version : high;
+	for (uint32_t i = 1; i < t->chunks; i++) {
+		uint32_t version = t->chunk[i].version;
+
+		low = rounds_apart(version, low) < 0 ? version : low;
+		high = rounds_apart(version, high) > 0 ? version : high;
 	}
 	if (first_round == 0 || high == 0)
 		return 0;
-	if (high > first_round)
+	if (rounds_apart(high, first_round) > 0)
 		return client_fail(err, PBOX_C_MISMATCH,
 			"table %u: this worker wants to go on with round %u, but the box at %s "
 			"has finished round %u: the checkpoint is too old for a job that goes on; "
 			"start all workers from one of the same round",
 			t->number, first_round, c->box_name, high);
-	if (low + 1 < first_round)
+	if (rounds_apart(low + 1, first_round) < 0)
 		return client_fail(err, PBOX_C_MISMATCH,
 			"table %u: this worker wants to go on with round %u, but the box at %s "
 			"has finished round %u only: the checkpoint is newer than what the box "
@@ -376,9 +400,16 @@ map_free(struct table_map *m)
 	free(m);
 }
 
+/** One call, which may see several sessions. */
+struct declaring {
+	struct waiting waiting;
+	uint64_t mapped;                  /* the run in which it has had the map already; 0: none */
+	struct pbox_client_error running; /* why the box did not take it last; code 0: it did */
+};
+
 /** Within one session; CLIENT_RENEWED if that was lost. */
 static int
-declare_once(struct pbox_client *c, const struct pbox_client_table *d, uint64_t deadline,
+declare_once(struct pbox_client *c, const struct pbox_client_table *d, struct declaring *call,
 	uint32_t *table, struct pbox_client_error *err)
 {
 	struct pager *g = calloc(1, sizeof(*g));
@@ -391,12 +422,18 @@ declare_once(struct pbox_client *c, const struct pbox_client_table *d, uint64_t 
 		client_fail(err, rc, "no memory for table %u of %u tensors", c->tables, d->n);
 		goto out;
 	}
-	*g = (struct pager){.c = c, .err = err, .t = t, .deadline = deadline};
+	*g = (struct pager){.c = c, .err = err, .t = t, .waiting = &call->waiting};
 	rc = pager_open(g);
+	if (c->has_run || d->first_round != 0 || (call->mapped != 0 && call->mapped == g->number))
+		t->flags = PBOX_DECLARE_CONTINUE;
 	if (rc == 0)
 		rc = declare_all(g);
 	if (rc == 0)
+		call->running.code = 0;
+	if (rc == 0)
 		rc = map_all(g, m);
+	if (rc == 0)
+		call->mapped = g->number;
 	pager_close(g);
 	if (rc == 0)
 		rc = table_layout(t, m, g->cap, err);
@@ -423,16 +460,44 @@ out:
 	return rc;
 }
 
+static void
+refusal_set(struct pbox_client *c, const char *text)
+{
+	pthread_mutex_lock(&c->lock);
+	snprintf(c->refusal, sizeof(c->refusal), "%s", text);
+	pthread_mutex_unlock(&c->lock);
+}
+
+/** A run that has begun without this worker may be that of dead ones, and then ends soon (R12.7). */
 static int
 declare_locked(struct pbox_client *c, const struct pbox_client_table *d, unsigned timeout_ms,
 	uint32_t *table, struct pbox_client_error *err)
 {
-	uint64_t deadline = client_deadline(c, timeout_ms);
+	struct pbox_client_error why = {0};
+	struct declaring call = {0};
+	uint64_t pause = FIRST_AGAIN;
 	int rc;
 
-	do
-		rc = declare_once(c, d, deadline, table, err);
-	while (rc == CLIENT_RENEWED);
+	waiting_begin(c, &call.waiting, timeout_ms);
+	for (;;) {
+		rc = declare_once(c, d, &call, table, &why);
+		if (rc == CLIENT_RENEWED)
+			continue;
+		if (rc != PBOX_C_RUNNING || clock_ns() + pause >= call.waiting.deadline)
+			break;
+		call.running = why;
+		refusal_set(c, why.text);
+		pause_for(c, pause);
+		pause = pause * 2 < LAST_AGAIN ? pause * 2 : LAST_AGAIN;
+	}
+	refusal_set(c, "");
+	if (rc == PBOX_C_DEADLINE &&
+		call.running.code != 0) { /* the last question was one too many */
+		why = call.running;
+		rc = why.code;
+	}
+	if (rc != 0 && err != NULL)
+		*err = why;
 	return rc;
 }
 

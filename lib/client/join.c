@@ -40,6 +40,10 @@ code_of(unsigned error)
 		return PBOX_C_LOST;
 	case PBOX_E_NO_MEMORY:
 		return PBOX_C_MEMORY;
+	case PBOX_E_RUNNING:
+		return PBOX_C_RUNNING;
+	case PBOX_E_RUN_ENDED:
+		return PBOX_C_RUN_ENDED;
 	default:
 		return PBOX_C_REFUSED;
 	}
@@ -69,6 +73,7 @@ prove(const char *secret, const char *prefix, const uint8_t *payload, size_t len
 	crypto_auth_hmacsha256_update(&s, (const uint8_t *)prefix, strlen(prefix));
 	crypto_auth_hmacsha256_update(&s, payload, len);
 	crypto_auth_hmacsha256_final(&s, proof);
+	sodium_memzero(&s, sizeof(s));
 }
 
 /* ---- sending --------------------------------------------------------------------------- */
@@ -103,6 +108,7 @@ send_join(struct join *j)
 		.lease_ms = c->conf.lease_ms,
 		.policy = (uint8_t)c->conf.policy,
 		.auth = auth_possible(),
+		.number = j->number,
 	};
 	uint8_t buf[PBOX_JOIN_LEN] = {0};
 	struct pbox_hdr h = {.type = PBOX_JOIN,
@@ -111,6 +117,7 @@ send_join(struct join *j)
 		.length = sizeof(buf)};
 	struct iovec iov = {buf, sizeof(buf)};
 
+	memcpy(m.run, c->run, sizeof(m.run));
 	snprintf(m.job, sizeof(m.job), "%s", c->job);
 	snprintf(m.host, sizeof(m.host), "%s", c->host);
 	pbox_join_encode(buf, sizeof(buf), &m);
@@ -144,12 +151,24 @@ on_retry(struct join *j, const struct rx_frame *f)
 	j->interval = FIRST_INTERVAL;
 }
 
+/** R4.5: a job without a secret takes a worker with one, and cannot prove anything to it. Not where the worker
+ * asks for auth, and not in the place of a box that has proven the secret before. */
+static bool
+may_be_insecure(const struct join *j)
+{
+	const uint32_t both = PBOX_WELCOME_INSECURE | PBOX_WELCOME_AUTH;
+
+	return (j->welcome.flags & both) == PBOX_WELCOME_INSECURE && j->c->conf.auth == 0 &&
+	       !j->c->proven;
+}
+
 static void
 on_welcome(struct join *j, const struct rx_frame *f)
 {
 	struct pbox_client *c = j->c;
 	uint8_t copy[128 + 8 * PBOX_MAX_ENDPOINTS], proof[PBOX_PROOF_LEN];
 	struct pbox_welcome *m = &j->welcome;
+	bool good;
 	int rc;
 
 	if (f->hdr.length > sizeof(copy) ||
@@ -158,7 +177,24 @@ on_welcome(struct join *j, const struct rx_frame *f)
 	memcpy(copy, f->payload, f->hdr.length);
 	memset(copy + PBOX_WELCOME_PROOF_AT, 0, PBOX_PROOF_LEN);
 	prove(c->secret, PBOX_WELCOME_PROOF_PREFIX, copy, f->hdr.length, proof);
-	if (sodium_memcmp(proof, m->proof, sizeof(proof)) != 0) {
+	good = sodium_memcmp(proof, m->proof, sizeof(proof)) == 0;
+	if (!good && may_be_insecure(j)) {
+		prove("", PBOX_WELCOME_PROOF_PREFIX, copy, f->hdr.length, proof);
+		good = sodium_memcmp(proof, m->proof, sizeof(proof)) == 0;
+		j->unproven = good;
+	}
+	if (!good && (m->flags & PBOX_WELCOME_INSECURE) != 0) {
+		finish(j, client_fail(j->err, PBOX_C_SECRET,
+				  "job '%s' at %s says that it has no secret (insecure = yes), and "
+				  "%s: "
+				  "leave the secret out, or give the job one",
+				  c->job, c->box_name,
+				  c->conf.auth != 0
+					  ? "this worker requires auth"
+					  : "it had proven before that it knows this worker's"));
+		return;
+	}
+	if (!good) {
 		finish(j,
 			client_fail(j->err, PBOX_C_SECRET,
 				"%s could not prove that it knows the secret of job '%s': compare "
@@ -168,12 +204,12 @@ on_welcome(struct join *j, const struct rx_frame *f)
 	}
 	/* what was too small for our JOIN is not the MTU of any port */
 	if (m->endpoints == 0 || m->worker >= m->workers || m->lease_ms == 0 || m->window == 0 ||
-		(m->mtu != 0 && m->mtu < LINK_MIN_MTU)) {
+		m->number == 0 || (m->mtu != 0 && m->mtu < LINK_MIN_MTU)) {
 		finish(j, client_fail(j->err, PBOX_C_REFUSED,
 				  "the box's WELCOME is not sound: worker %u of %u, %u endpoints, "
-				  "lease %u ms, window %u, mtu %u",
+				  "lease %u ms, window %u, mtu %u, run %llu",
 				  m->worker, m->workers, m->endpoints, m->lease_ms, m->window,
-				  m->mtu));
+				  m->mtu, (unsigned long long)m->number));
 		return;
 	}
 	rc = auth_welcome(j, f);
@@ -199,13 +235,33 @@ put_off(struct join *j, const struct pbox_error_msg *m)
 	j->next_tx = clock_ns() + wait;
 }
 
+/** R9.2: who refused knows the job's secret, and has seen this JOIN. */
 static bool
-may_pass(const struct join *j, unsigned code)
+is_proven(const struct join *j, const struct rx_frame *f)
+{
+	uint8_t copy[PBOX_JOIN_LEN], proof[PBOX_PROOF_LEN];
+	struct pbox_error_tail t;
+	size_t end = pbox_error_tail_decode(f->payload, f->hdr.length, &t);
+
+	if (end == 0 || end > sizeof(copy) || t.nonce != j->nonce || t.request != j->id)
+		return false;
+	memcpy(copy, f->payload, end);
+	memset(copy + PBOX_ERROR_PROOF_AT(end), 0, PBOX_PROOF_LEN);
+	prove(j->c->secret, PBOX_ERROR_PROOF_PREFIX, copy, end, proof);
+	return sodium_memcmp(proof, f->payload + PBOX_ERROR_PROOF_AT(end), sizeof(proof)) == 0;
+}
+
+static bool
+may_pass(const struct join *j, const struct rx_frame *f, unsigned code)
 {
 	if (code == PBOX_E_WORKER_TAKEN)
 		return true;
+	/* no refusal has a tag: whoever can send one ends no session that had some (R10.1) */
+	if (j->patient && j->c->tag > 0 && !is_proven(j, f))
+		return true;
 	return j->patient && code != PBOX_E_NO_JOB && code != PBOX_E_SECRET &&
-	       code != PBOX_E_WORKERS && code != PBOX_E_MISMATCH && code != PBOX_E_VERSION;
+	       code != PBOX_E_WORKERS && code != PBOX_E_MISMATCH && code != PBOX_E_VERSION &&
+	       code != PBOX_E_RUN_ENDED;
 }
 
 static void
@@ -225,7 +281,7 @@ on_error(struct join *j, const struct rx_frame *f)
 	}
 	if (m.code == PBOX_E_VERSION && m.detail == PBOX_VERSION_WIRE)
 		return; /* it speaks ours: the HELLO was damaged on its way, and goes again */
-	if (may_pass(j, m.code)) {
+	if (may_pass(j, f, m.code)) {
 		put_off(j, &m);
 		return;
 	}
@@ -271,6 +327,8 @@ join_begin(struct join *j, struct pbox_client *c, uint64_t nonce, int worker,
 	join_end(j);
 	*j = (struct join){
 		.c = c, .err = err, .nonce = nonce, .worker = worker, .interval = FIRST_INTERVAL};
+	/* who has nothing of its run begins, wherever that is */
+	j->number = c->tables > 0 ? c->number : 0;
 	j->id = atomic_fetch_add(&c->next_id, 1);
 }
 
@@ -304,6 +362,11 @@ expired(struct join *j)
 	double s = c->conf.join_timeout_ms / 1000.0;
 	unsigned port = ntohs(c->box.addr.sin_port);
 
+	if (j->refused.text[0] != 0)
+		return client_fail(j->err, PBOX_C_REFUSED,
+			"joining job '%s' at %s: still not taken in after %.1f s: %s; 'pbox-ctl "
+			"workers %s' names the hosts",
+			c->job, c->box_name, s, j->refused.text, c->job);
 	if (j->refused.code != 0) {
 		char who[48];
 
@@ -311,11 +374,10 @@ expired(struct join *j)
 			c->conf.worker < 0 ? "all %u workers have" : "worker %u has",
 			c->conf.worker < 0 ? c->conf.workers : (unsigned)c->conf.worker);
 		return client_fail(j->err, PBOX_C_REFUSED,
-			"joining job '%s' at %s: %s a live session, still after %.1f s%s%s: "
-			"another process runs with this number, or a killed one's lease has not "
-			"ended; 'pbox-ctl workers %s' names its host",
-			c->job, c->box_name, who, s, j->refused.text[0] != 0 ? ": " : "",
-			j->refused.text, c->job);
+			"joining job '%s' at %s: %s a live session, still after %.1f s: another "
+			"process runs with this number, or a killed one's lease has not ended; "
+			"'pbox-ctl workers %s' names its host",
+			c->job, c->box_name, who, s, c->job);
 	}
 	if (j->answered)
 		return client_fail(j->err, PBOX_C_UNREACHABLE,
@@ -406,10 +468,14 @@ join_settle(struct pbox_client *c, struct join *j, struct pbox_client_error *err
 		window = MAX_WINDOW;
 	pthread_mutex_lock(&c->lock); /* of some of this others ask (declare.c) */
 	c->token = w->token;
+	c->number = w->number;
 	c->job_number = w->job;
 	c->worker = w->worker;
 	c->workers = w->workers;
 	c->incarnation = w->incarnation;
+	c->unproven = j->unproven;
+	c->stats.unproven = j->unproven; /* who has just opened it may ask at once */
+	c->proven |= !j->unproven;
 	c->lease_ms = w->lease_ms;
 	c->tag = j->auth != NULL ? PBOX_TAG_LEN : 0;
 	c->mtu = (w->mtu != 0 && w->mtu < c->link.t->mtu ? w->mtu : c->link.t->mtu) - c->tag;
@@ -443,6 +509,27 @@ give_back(struct pbox_client *c)
 	link_flush(&c->link);
 }
 
+/** One session, and whether it can be used. */
+static int
+attempt(struct pbox_client *c, struct join *j, uint64_t deadline, struct pbox_client_error *err)
+{
+	struct pbox_error_msg why = {0};
+	int rc = exchange(j, deadline);
+
+	if (rc == 0)
+		rc = join_settle(c, j, err);
+	if (rc == 0)
+		rc = path_check(c, deadline, &why, err);
+	if (rc == CLIENT_RENEWED) {
+		snprintf(j->refused.text, sizeof(j->refused.text), "%s",
+			why.text[0] != 0 ? why.text
+					 : "it ended this worker's session, as the job's run "
+					   "ended, or another one began");
+		j->refused.code = PBOX_E_SESSION;
+	}
+	return rc;
+}
+
 int
 join_session(struct pbox_client *c, struct pbox_client_error *err)
 {
@@ -459,13 +546,15 @@ join_session(struct pbox_client *c, struct pbox_client_error *err)
 		return client_fail(err, PBOX_C_MEMORY, "no memory for a client");
 	randombytes_buf(&c->nonce, sizeof(c->nonce));
 	atomic_store(&c->next_id, randombytes_random() | 1);
-	join_begin(&j, c, c->nonce, c->conf.worker, err);
-	rc = exchange(&j, deadline);
-	if (rc == 0)
-		rc = join_settle(c, &j, err);
-	join_end(&j);
-	if (rc == 0)
-		rc = path_check(c, deadline, err);
+	do { /* a session that ends at once was that of a run that made way: it joins the next one */
+		struct pbox_error_msg refused = j.refused;
+
+		join_begin(&j, c, c->nonce, c->conf.worker, err);
+		j.refused = refused;
+		j.next_tx = clock_ns() + (refused.code != 0 ? FIRST_INTERVAL : 0);
+		rc = attempt(c, &j, deadline, err);
+		join_end(&j);
+	} while (rc == CLIENT_RENEWED);
 	if (rc != 0 && c->token != 0)
 		give_back(c);
 	return rc;

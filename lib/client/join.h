@@ -17,6 +17,7 @@ struct join {
 	struct pbox_client *c;
 	struct pbox_client_error *err; /* of a failure; may be NULL */
 	uint64_t next_tx, interval, cookie_at, nonce, cookie;
+	uint64_t number; /* of the run that it belongs to; 0: it begins here (R12.2) */
 	unsigned hellos, joins;
 	uint32_t id; /* of its requests */
 	uint32_t incarnation;
@@ -24,6 +25,7 @@ struct join {
 	bool have_cookie, answered;
 	bool patient; /* ask again after errors that may pass */
 	bool done;
+	bool unproven;                 /* R4.5: the job has no secret, and this worker has one */
 	struct auth *auth;             /* of welcome; join_settle takes it */
 	int rc;                        /* once done */
 	struct pbox_error_msg refused; /* the latest error that was put off; code 0: none */

@@ -85,22 +85,29 @@ op_free(struct pbox_client *c, struct op *op)
 static const char *
 kind_name(unsigned kind)
 {
-	static const char *const name[] = {"push-pull", "push", "pull", "init"};
+	static const char *const name[] = {"push-pull", "push", "pull", "init", "fetch", "give"};
 
-	return kind < 4 ? name[kind] : "?";
+	return kind <= PBOX_CLIENT_GIVE ? name[kind] : "?";
 }
 
 static int
 check_io(const struct pbox_client *c, const struct table *t, enum pbox_client_kind kind,
 	const struct pbox_client_io *io, unsigned n, struct pbox_client_error *err)
 {
-	bool in = kind != PBOX_CLIENT_PULL;
-	bool out = kind == PBOX_CLIENT_PUSHPULL || kind == PBOX_CLIENT_PULL;
+	bool in = kind != PBOX_CLIENT_PULL && kind != PBOX_CLIENT_FETCH;
+	bool out = kind == PBOX_CLIENT_PUSHPULL || kind == PBOX_CLIENT_PULL ||
+		   kind == PBOX_CLIENT_FETCH;
 
-	if ((unsigned)kind > PBOX_CLIENT_INIT)
+	if ((unsigned)kind > PBOX_CLIENT_GIVE)
 		return client_fail(err, PBOX_C_INVALID, "operation kind %u does not exist", kind);
 	if (n > 0 && io == NULL)
 		return client_fail(err, PBOX_C_INVALID, "%u tensors given without their list", n);
+	if (kind >= PBOX_CLIENT_FETCH && (n != t->n || t->mode != PBOX_MODE_OPTIMISER))
+		return client_fail(err, PBOX_C_INVALID,
+			"%s is of all %u tensors of a table with parameters on the box (mode 1)",
+			kind_name(kind), t->n);
+	if (kind == PBOX_CLIENT_GIVE && c->worker != 0)
+		return client_fail(err, PBOX_C_INVALID, "give is for worker 0 alone");
 	if (kind == PBOX_CLIENT_INIT && (c->worker != 0 || t->mode != PBOX_MODE_OPTIMISER))
 		return client_fail(err, PBOX_C_INVALID,
 			c->worker != 0 ? "init is for worker 0 alone; the others pull"
@@ -173,9 +180,10 @@ op_new(struct table *t, enum pbox_client_kind kind, const struct pbox_client_io 
 	for (unsigned i = 0; i < n; i++) {
 		op->e[i].op = op;
 		op->e[i].tensor = io[i].tensor;
-		if (kind != PBOX_CLIENT_PULL)
+		if (kind != PBOX_CLIENT_PULL && kind != PBOX_CLIENT_FETCH)
 			op->e[i].in = io[i].in;
-		if (kind == PBOX_CLIENT_PUSHPULL || kind == PBOX_CLIENT_PULL)
+		if (kind == PBOX_CLIENT_PUSHPULL || kind == PBOX_CLIENT_PULL ||
+			kind == PBOX_CLIENT_FETCH)
 			op->e[i].out = io[i].out;
 	}
 	return op;
@@ -246,7 +254,7 @@ struct why {
 	struct cmd cmd;
 	pbox_client_handle handle; /* 0: the oldest operation */
 	char text[512];
-	int missing;
+	struct waiting_for on;
 };
 
 static void
@@ -257,7 +265,9 @@ why_run(struct pbox_client *c, struct cmd *cmd)
 
 	while (op != NULL && w->handle != 0 && op->handle != w->handle)
 		op = op->all_next;
-	w->missing = op != NULL ? why_op(c, op, w->text, sizeof(w->text)) : -1;
+	w->on.missing = op != NULL ? why_op(c, op, &w->on.told_ns, w->text, sizeof(w->text)) : -1;
+	if (op != NULL)
+		w->on.table = op->table->number;
 }
 
 /** What the operation (0: the oldest one) waits for, with the box's view of who is missing. */
@@ -267,30 +277,66 @@ why_text(struct pbox_client *c, pbox_client_handle handle, char *text, size_t ca
 	struct why w = {.cmd = {.run = why_run}, .handle = handle};
 
 	cmd_call(c, &w.cmd);
-	if (w.missing >= 0)
-		why_member(c, (unsigned)w.missing, w.text, sizeof(w.text));
+	if (w.on.missing >= 0)
+		why_member(c, (unsigned)w.on.missing, w.text, sizeof(w.text));
 	text[0] = 0;
 	text_add(text, cap, "%s", w.text[0] != 0 ? w.text : "nothing");
 }
 
-static int
-wait_expired(
-	struct pbox_client *c, struct op *op, unsigned timeout_ms, struct pbox_client_error *err)
+/** Has a wait been in vain so far? Asks the box. */
+static bool
+ask_on(struct pbox_client *c, pbox_client_handle handle, struct waiting *w)
 {
-	char text[460] = "";
+	struct why why = {.cmd = {.run = why_run}, .handle = handle};
 
-	if (err != NULL)
-		why_text(c, op->handle, text, sizeof(text));
-	return client_fail(err, PBOX_C_DEADLINE, "not complete after %.1f s: %.460s",
-		(timeout_ms != 0 ? timeout_ms : c->conf.timeout_ms) / 1000.0, text);
+	cmd_call(c, &why.cmd);
+	return waiting_ask(c, w, &why.on, c->conf.left_ms);
 }
 
-int
-pbox_client_wait(struct pbox_client *c, pbox_client_handle handle, unsigned timeout_ms,
+static int
+wait_ends(struct pbox_client *c, pbox_client_handle handle, const struct waiting *w, bool left,
 	struct pbox_client_error *err)
 {
-	uint64_t deadline = client_deadline(c, timeout_ms);
-	bool late = false;
+	char text[440] = "";
+	double s = w->exact && !left ? (double)w->timeout / NS_PER_S : waiting_seconds(w);
+
+	if (err != NULL)
+		why_text(c, handle, text, sizeof(text));
+	return client_fail(err, PBOX_C_DEADLINE,
+		left ? "given up after %.1f s, as a worker has left or was refused: %.440s"
+		     : "not complete after %.1f s: %.440s",
+		s, text);
+}
+
+/** Until it is done, or waiting is in vain, or @p until. Lock held; PENDING: in time. */
+static int
+wait_for(struct pbox_client *c, struct op *op, struct waiting *w, uint64_t until, bool *left)
+{
+	*left = false;
+	while (!op->done) {
+		uint64_t now = clock_ns(), wake = w->next_ask;
+
+		if (now >= w->deadline || *left)
+			return PBOX_C_DEADLINE;
+		if (now >= until)
+			return PBOX_C_PENDING;
+		if (now >= w->next_ask) {
+			pthread_mutex_unlock(&c->lock);
+			*left = ask_on(c, op->handle, w);
+			pthread_mutex_lock(&c->lock);
+			continue;
+		}
+		wake = wake < w->deadline ? wake : w->deadline;
+		client_sleep(c, wake < until ? wake : until);
+	}
+	return 0;
+}
+
+static int
+wait_slice(struct pbox_client *c, pbox_client_handle handle, struct waiting *w, uint64_t until,
+	struct pbox_client_error *err)
+{
+	bool left;
 	struct op *op;
 	int rc;
 
@@ -304,21 +350,68 @@ pbox_client_wait(struct pbox_client *c, pbox_client_handle handle, unsigned time
 	}
 	op->waiters++;
 	c->users++;
-	while (!op->done && !late)
-		late = !client_sleep(c, deadline);
-	if (!op->done) {
+	rc = wait_for(c, op, w, until, &left);
+	if (op->done)
+		rc = 0;
+	if (rc == PBOX_C_DEADLINE) {
 		pthread_mutex_unlock(&c->lock);
-		rc = wait_expired(c, op, timeout_ms, err);
+		rc = wait_ends(c, op->handle, w, left, err);
 		pthread_mutex_lock(&c->lock);
-		op->waiters--;
-		if (op->waiters == 0 && op->done && handle_find(c, handle) != op)
-			op_result(c, op, NULL); /* released by another waiter meanwhile */
-	} else {
-		op->waiters--;
-		rc = op_result(c, op, err);
 	}
+	op->waiters--;
+	if (rc == 0)
+		rc = op_result(c, op, err);
+	else if (op->waiters == 0 && op->done && handle_find(c, handle) != op)
+		op_result(c, op, NULL); /* released by another waiter meanwhile */
 	pthread_mutex_unlock(&c->lock);
 	client_leave(c);
+	return rc;
+}
+
+int
+pbox_client_wait(struct pbox_client *c, pbox_client_handle handle, unsigned timeout_ms,
+	struct pbox_client_error *err)
+{
+	struct waiting w;
+
+	waiting_begin(c, &w, timeout_ms);
+	return wait_slice(c, handle, &w, UINT64_MAX, err);
+}
+
+/** Is it worth to wait on for the oldest operation? Does not wait. */
+static int
+oldest(struct pbox_client *c, struct waiting *w, struct pbox_client_error *err)
+{
+	bool left = false;
+	int rc = client_enter(c, err);
+
+	if (rc != 0)
+		return rc;
+	if (clock_ns() >= w->next_ask)
+		left = ask_on(c, 0, w);
+	rc = left || clock_ns() >= w->deadline ? wait_ends(c, 0, w, left, err) : PBOX_C_PENDING;
+	client_leave(c);
+	return rc;
+}
+
+_Static_assert(sizeof(struct waiting) <= sizeof(((struct pbox_client_waiting *)NULL)->state),
+	"what the caller keeps");
+
+int
+pbox_client_wait_on(struct pbox_client *c, pbox_client_handle handle,
+	struct pbox_client_waiting *waiting, unsigned slice_ms, struct pbox_client_error *err)
+{
+	struct waiting w;
+	int rc;
+
+	memcpy(&w, waiting->state, sizeof(w));
+	if (w.began == 0)
+		waiting_begin(c, &w, waiting->timeout_ms);
+	if (handle == 0)
+		rc = oldest(c, &w, err);
+	else
+		rc = wait_slice(c, handle, &w, clock_ns() + slice_ms * NS_PER_MS, err);
+	memcpy(waiting->state, &w, sizeof(w));
 	return rc;
 }
 

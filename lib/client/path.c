@@ -24,6 +24,7 @@ struct path {
 	struct pbox_client *c;
 	bool small[PBOX_MAX_ENDPOINTS], full[PBOX_MAX_ENDPOINTS], train[TRAIN_MAX];
 	uint32_t full_length;
+	struct pbox_error_msg *ended; /* code 0: it lives */
 };
 
 static void
@@ -32,7 +33,22 @@ path_frame(void *ctx, const struct rx_frame *f)
 	struct path *p = ctx;
 	uint32_t i = f->hdr.chunk & 0xFFFFFF, kind = f->hdr.chunk & 0xFF000000;
 
-	if (f->hdr.type != PBOX_PONG || f->hdr.token != p->c->token)
+	if (f->hdr.token != p->c->token)
+		return;
+	if (f->hdr.type == PBOX_ERROR) {
+		if (f->hdr.length == 0 ||
+			pbox_error_decode(f->payload, f->hdr.length, p->ended) != 0)
+			*p->ended = (struct pbox_error_msg){.code = f->hdr.aux};
+		text_tame(p->ended->text);
+		if (p->ended->code != PBOX_E_SESSION)
+			p->ended->code = 0;
+	}
+	if (session_asks(&f->hdr)) {
+		p->c->now = clock_ns();
+		session_echo(p->c, f);
+		link_flush(&p->c->link);
+	}
+	if (f->hdr.type != PBOX_PONG)
 		return;
 	if (kind == ID_SMALL && i < p->c->endpoints)
 		p->small[i] = true;
@@ -70,7 +86,7 @@ collect(struct path *p, uint64_t until, const bool *seen, unsigned n)
 {
 	uint64_t now;
 
-	while (missing(seen, n) < n && (now = clock_ns()) < until) {
+	while (missing(seen, n) < n && p->ended->code == 0 && (now = clock_ns()) < until) {
 		link_wait(&p->c->link, until - now);
 		link_receive(&p->c->link, 1, path_frame, p);
 	}
@@ -81,6 +97,7 @@ check_sizes(struct path *p, uint8_t *payload, uint64_t deadline, struct pbox_cli
 {
 	struct pbox_client *c = p->c;
 	unsigned n = c->endpoints, bad;
+	uint64_t began = clock_ns(), answered = 0; /* all small ones are */
 	char addr[INET_ADDRSTRLEN];
 
 	c->link.t->path_errno = 0;
@@ -95,17 +112,26 @@ check_sizes(struct path *p, uint8_t *payload, uint64_t deadline, struct pbox_cli
 		}
 		link_flush(&c->link);
 		collect(p, until, p->full, n);
-	} while (missing(p->full, n) < n && clock_ns() < deadline);
+		if (answered == 0 && missing(p->small, n) == n)
+			answered = clock_ns();
+		/* who answers small ones would have answered large ones by then; a core that gets
+		 * no CPU answers nothing, and may have until the deadline */
+	} while (missing(p->full, n) < n && p->ended->code == 0 && clock_ns() < deadline &&
+		 (answered == 0 || clock_ns() - answered < PATIENCE));
 	bad = missing(p->full, n);
 	if (bad == n)
 		return 0;
+	if (p->ended->code != 0)
+		return CLIENT_RENEWED;
 	inet_ntop(AF_INET, &c->ep[bad].peer.addr.sin_addr, addr, sizeof(addr));
 	if (!p->small[bad])
 		return client_fail(err, PBOX_C_UNREACHABLE,
 			"the box at %s took this worker in, but its data endpoint %s:%u does not "
-			"answer PING: a firewall may drop that UDP port, or the address is not "
-			"reachable from here",
-			c->box_name, addr, ntohs(c->ep[bad].peer.addr.sin_port));
+			"answer PING (for %.1f s): a firewall may drop that UDP port, the address "
+			"is not reachable from here, or the core of the box that serves it gets no "
+			"CPU (the box's log and 'pbox-ctl health' tell)",
+			c->box_name, addr, ntohs(c->ep[bad].peer.addr.sin_port),
+			(double)(clock_ns() - began) / NS_PER_S);
 	if (c->link.t->path_errno == EMSGSIZE && c->link.t->path_mtu != 0)
 		return client_fail(err, PBOX_C_MTU,
 			"datagrams of %u bytes do not get to %s:%u: the path's MTU is %u; set mtu "
@@ -150,9 +176,10 @@ check_trains(struct path *p, uint8_t *payload)
 }
 
 int
-path_check(struct pbox_client *c, uint64_t deadline, struct pbox_client_error *err)
+path_check(struct pbox_client *c, uint64_t deadline, struct pbox_error_msg *ended,
+	struct pbox_client_error *err)
 {
-	struct path p = {.c = c, .full_length = c->mtu - PBOX_MTU_OVERHEAD};
+	struct path p = {.c = c, .full_length = c->mtu - PBOX_MTU_OVERHEAD, .ended = ended};
 	uint64_t now = clock_ns();
 	uint8_t *payload = malloc(p.full_length);
 	int rc;
@@ -161,8 +188,6 @@ path_check(struct pbox_client *c, uint64_t deadline, struct pbox_client_error *e
 		return client_fail(err, PBOX_C_MEMORY, "no memory for a frame");
 	for (uint32_t i = 0; i < p.full_length; i++)
 		payload[i] = (uint8_t)i;
-	if (deadline > now + PATIENCE)
-		deadline = now + PATIENCE;
 	if (deadline < now + AT_LEAST)
 		deadline = now + AT_LEAST;
 	rc = check_sizes(&p, payload, deadline, err);

@@ -50,6 +50,9 @@ enum pbox_client_code {
 	PBOX_C_MTU = -11,        /**< frames of the configured size do not get through */
 	PBOX_C_MEMORY = -12,     /**< out of memory, here or on the box (text says) */
 	PBOX_C_CLOSED = -13,     /**< the client was closed while waiting */
+	PBOX_C_RUNNING =
+		-14, /**< the job's run has begun without this worker, and a worker lives in it */
+	PBOX_C_RUN_ENDED = -15, /**< another run of the job has begun; final */
 };
 
 struct pbox_client_error {
@@ -84,6 +87,18 @@ struct pbox_client_conf {
 	/** Frames have tags that nobody can forge who does not know the secret, 0: if the job has
 	 * auth on the box; 1: required, PBOX_C_REFUSED if it has not. */
 	unsigned auth;
+	/** The time-out above counts from when the worker that is missing was last heard of by the box:
+	 * so waits go on while it lives, and computes. They end after this at the latest; init sets
+	 * 1800000 (30 minutes). */
+	unsigned patience_ms;
+	/** A wait ends when the worker that is missing has left (by close, or ended by the operator of the
+	 * box), or was refused, for so long, and nobody has taken its number; init sets 1200. */
+	unsigned left_ms;
+	/** The run that this worker belongs to, any text; all workers of one start of the job say the same,
+	 * and no other start does. The first that comes with another one ends the run that the box has
+	 * of this job, at once, and begins from nothing. NULL or empty: it names none, and joins what
+	 * there is; if that has begun already, see PBOX_C_RUNNING. */
+	const char *run;
 };
 
 /** A tensor as declared. */
@@ -106,7 +121,8 @@ struct pbox_client_table {
 	/** Round of the first push. 0: the one after the box's version. A worker that was killed and
 	 * goes on from its own checkpoint of round s says s + 1: fragments that have had its
 	 * contribution to that round answer with their result, the others take it. In a job that
-	 * has not begun rounds count from 1 whatever this says. */
+	 * has not begun rounds count from 1 whatever this says. A worker that says neither this nor its
+	 * run (conf.run) takes no part in a table that has begun: PBOX_C_RUNNING. */
 	uint32_t first_round;
 };
 
@@ -123,6 +139,11 @@ enum pbox_client_kind {
 	PBOX_CLIENT_PULL =
 		2, /**< the version that this client's last push leads to; at first: initial */
 	PBOX_CLIENT_INIT = 3, /**< fp32 `in`; worker 0 only */
+	/** Optimiser on the box, fp32, all tensors of the table at once; `weight` says which array: 0
+	 * parameters, 1 and 2 the optimiser's state (momentum; Adam's first and second moment). Of the version
+	 * that this client's last push led to. The workers must not push meanwhile. */
+	PBOX_CLIENT_FETCH = 4, /**< to `out` */
+	PBOX_CLIENT_GIVE = 5,  /**< from `in`, in place of what the box has; worker 0 only */
 };
 
 struct pbox_client_hyper {
@@ -153,6 +174,8 @@ struct pbox_client_stats {
 					  last time */
 	uint64_t rx_drop_auth; /**< frames of somebody else: without a tag, or a wrong one */
 	uint64_t auth;         /**< 1: frames have tags */
+	uint64_t
+		unproven; /**< 1: the job is insecure: the box has not proven that it knows the secret */
 };
 
 struct pbox_client;
@@ -183,7 +206,8 @@ PBOX_CLIENT_API unsigned pbox_client_worker(const struct pbox_client *c);
 PBOX_CLIENT_API unsigned pbox_client_workers(const struct pbox_client *c);
 
 /**
- * Declare a table and wait until all workers have declared it and the map is here.
+ * Declare a table and wait until all workers have declared it and the map is here. While the job's run has
+ * begun, and may be that of workers that are dead, it is asked again until the deadline (PBOX_C_RUNNING).
  * @param table  set to its number: 0, 1, ... in the order of calls, which must be the same on
  *               all workers
  */
@@ -213,10 +237,20 @@ PBOX_CLIENT_API int pbox_client_submit(struct pbox_client *c, uint32_t table,
 	enum pbox_client_kind kind, const struct pbox_client_io *io, unsigned n, uint8_t priority,
 	uint32_t weight, pbox_client_handle *handle, struct pbox_client_error *err);
 
-/** Wait for a handle and release it. After DEADLINE the handle is still valid: wait again, or
+/** Wait for a handle and release it. @p timeout_ms 0: those of the configuration (timeout_ms, patience_ms). Ends early
+ * (left_ms) when the worker that is missing has left or was refused: the text has the box's words. After DEADLINE the handle is still valid: wait again, or
  * close. Any number of handles may be in flight, completed in any order. */
 PBOX_CLIENT_API int pbox_client_wait(struct pbox_client *c, pbox_client_handle handle,
 	unsigned timeout_ms, struct pbox_client_error *err);
+/** A wait in slices; zeroed before the first one. */
+struct pbox_client_waiting {
+	unsigned timeout_ms; /**< as of pbox_client_wait */
+	uint64_t state[8];
+};
+/** As pbox_client_wait, but PBOX_C_PENDING after @p slice_ms: call it again, with the same @p waiting.
+ * @p handle 0: has waiting for the oldest operation been in vain? At once PENDING, or DEADLINE with the reason. */
+PBOX_CLIENT_API int pbox_client_wait_on(struct pbox_client *c, pbox_client_handle handle,
+	struct pbox_client_waiting *waiting, unsigned slice_ms, struct pbox_client_error *err);
 /** PBOX_C_PENDING, or as wait, and then the handle is released. */
 PBOX_CLIENT_API int pbox_client_test(
 	struct pbox_client *c, pbox_client_handle handle, struct pbox_client_error *err);

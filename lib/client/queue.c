@@ -120,6 +120,10 @@ piece_finish(struct pbox_client *c, struct table *t, struct piece *p)
 	case PBOX_CLIENT_INIT:
 		f->inits--;
 		break;
+	case PBOX_CLIENT_FETCH:
+	case PBOX_CLIENT_GIVE:
+		f->states--;
+		break;
 	default:
 		f->pushes--;
 	}
@@ -202,8 +206,8 @@ queue_pop(struct pbox_client *c, struct ep *ep, bool *urgent)
 static bool
 is_ready(const struct frag *f)
 {
-	return f->state == FRAG_IDLE &&
-	       (f->pulls > 0 || f->pushes == f->pieces || f->inits == f->pieces);
+	return f->state == FRAG_IDLE && (f->pulls > 0 || f->pushes == f->pieces ||
+						f->inits == f->pieces || f->states == f->pieces);
 }
 
 void
@@ -275,7 +279,7 @@ activate_piece(struct pbox_client *c, struct table *t, struct piece *p, const st
 	struct frag *f = &t->frag[p->frag];
 
 	if (f->state != FRAG_QUEUED) { /* its queue is that of its priority */
-		if (f->pushes + f->pulls + f->inits == 0 || op->prio < f->prio)
+		if (f->pushes + f->pulls + f->inits + f->states == 0 || op->prio < f->prio)
 			f->prio = op->prio;
 		f->order = op->order;
 	}
@@ -286,6 +290,10 @@ activate_piece(struct pbox_client *c, struct table *t, struct piece *p, const st
 		break;
 	case PBOX_CLIENT_INIT:
 		f->inits++;
+		break;
+	case PBOX_CLIENT_FETCH:
+	case PBOX_CLIENT_GIVE:
+		f->states++;
 		break;
 	default:
 		f->pushes++;

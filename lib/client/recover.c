@@ -274,6 +274,7 @@ recover_wait(struct pbox_client *c, struct ep *ep, struct flight *fl, const stru
 	fl->waited = true;
 	fl->wait_have = h->aux;
 	fl->wait_missing = h->weight;
+	fl->wait_ns = c->now;
 	if ((h->flags & PBOX_F_HAVE) != 0 || fl->type == PBOX_PULL) {
 		if (fl->state == FLIGHT_PROBED && h->ts == fl->ts)
 			was_late(ep);
@@ -316,6 +317,15 @@ recover_hold(struct ep *ep, struct flight *fl, uint64_t now)
 		fl->backoff = fl->tries = 0;
 	}
 	arm(ep, fl, now);
+}
+
+void
+recover_ask(struct ep *ep, struct flight *fl, uint64_t now)
+{
+	if (fl->state != FLIGHT_HELD || now - fl->sent_ns < HELD_FIRST)
+		return;
+	fl->due_ns = now;
+	ep->next_due = ep->next_due < now ? ep->next_due : now;
 }
 
 /* ---- suspicion --------------------------------------------------------------------------- */

@@ -234,6 +234,14 @@ begin_anew(struct pbox_client *c)
 			c->box_name, w->worker, w->workers, c->worker, c->workers);
 		return;
 	}
+	if (r->join.number != 0 && w->number != c->number) {
+		session_fail(c, PBOX_C_RUN_ENDED,
+			"the box at %s has another run of job '%s' now (%llu, this worker's is "
+			"%llu)",
+			c->box_name, c->job, (unsigned long long)w->number,
+			(unsigned long long)c->number);
+		return;
+	}
 	if (r->cause == REJOIN_SILENT)
 		r->cause = w->incarnation != c->incarnation ? REJOIN_RESTARTED : REJOIN_FORGOTTEN;
 	pages_drop(c);
@@ -305,7 +313,8 @@ tick_declare(struct pbox_client *c)
 		size_t length;
 
 		r->next = 1 + first +
-			  page_declare(t, PBOX_DECLARE_RESTORE, first, p->payload, r->cap, &length);
+			  page_declare(t, t->flags | PBOX_DECLARE_RESTORE, first, p->payload,
+				  r->cap, &length);
 		page_send(c, p, PBOX_DECLARE, length);
 	}
 	if (r->next > t->n && pages_busy(r) == 0) {
@@ -446,7 +455,7 @@ rejoin_tick(struct pbox_client *c)
 {
 	struct rejoin *r = c->rejoin;
 
-	if (!c->conf.keep_copies)
+	if (!rejoin_possible(c))
 		return;
 	if (c->last_rx == 0)
 		c->last_rx = c->now;

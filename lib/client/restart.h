@@ -75,6 +75,12 @@ struct rejoin {
 };
 
 int rejoin_open(struct pbox_client *c);
+/** May the client outlive its session? It has what it needs, or has nothing yet. */
+static inline bool
+rejoin_possible(const struct pbox_client *c)
+{
+	return !c->shut && (c->conf.keep_copies || c->tables == 0);
+}
 void rejoin_close(struct pbox_client *c);
 void rejoin_begin(struct pbox_client *c, enum rejoin_cause cause);
 /** A frame before it is looked at as one of the session: true if it was for us. */

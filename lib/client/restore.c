@@ -72,6 +72,13 @@ restore_pump(struct pbox_client *c, struct ep *ep, unsigned most)
 	return n;
 }
 
+/** Is version a later than b? 0 is what nobody has finished; else they are compared modulo 2^32. */
+static bool
+newer(uint32_t a, uint32_t b)
+{
+	return a != 0 && (b == 0 || rounds_apart(a, b) > 0);
+}
+
 /** What an answer of the box means for the operations that wait, and for the next one. */
 static void
 take_version(struct pbox_client *c, struct table *t, struct frag *f, uint32_t version)
@@ -79,7 +86,7 @@ take_version(struct pbox_client *c, struct table *t, struct frag *f, uint32_t ve
 	const char *name = t->tensor[t->piece[f->piece].tensor].name;
 	char text[300];
 
-	if (f->round > version) {
+	if (newer(f->round, version)) {
 		/* a push whose result was not asked for: the box had said that it has it, and so
 		 * nobody has it any more */
 		snprintf(text, sizeof(text),
@@ -89,7 +96,7 @@ take_version(struct pbox_client *c, struct table *t, struct frag *f, uint32_t ve
 		if (f->pulls > 0 || !f->pushed)
 			transfer_fail(c, t, f, PBOX_C_LOST, text);
 		f->round = version;
-	} else if (version > f->round + 1) {
+	} else if (newer(version, f->round + 1)) {
 		snprintf(text, sizeof(text),
 			"rounds %u to %u of tensor '%s' ended without this worker, whose session "
 			"was lost: the next push is round %u",
@@ -165,6 +172,7 @@ restore_answer(struct pbox_client *c, struct table *t, struct ep *ep, struct fli
 		fl->give = false;
 		fl->waited = true;
 		fl->wait_missing = h->weight;
+		fl->wait_ns = c->now;
 		recover_hold(ep, fl, c->now);
 	}
 }

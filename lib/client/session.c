@@ -139,7 +139,7 @@ from_box(const struct pbox_client *c, const struct sockaddr_in *a)
 static void
 shutting_down(struct pbox_client *c)
 {
-	if (c->conf.keep_copies && !c->shut)
+	if (rejoin_possible(c))
 		rejoin_begin(c, REJOIN_SHUTDOWN);
 	else
 		session_fail(c, PBOX_C_LOST,
@@ -150,7 +150,7 @@ shutting_down(struct pbox_client *c)
 static void
 session_unknown(struct pbox_client *c, bool restarted, const char *why)
 {
-	if (c->conf.keep_copies && !c->shut)
+	if (rejoin_possible(c))
 		rejoin_begin(c, restarted ? REJOIN_RESTARTED : REJOIN_FORGOTTEN);
 	else if (why[0] != 0)
 		session_fail(c, PBOX_C_LOST, "the box at %s: %s", c->box_name, why);
@@ -185,6 +185,22 @@ ends_session(struct pbox_client *c, const struct rx_frame *f)
 	else if (code == PBOX_E_SHUTDOWN)
 		shutting_down(c);
 	return code == PBOX_E_SESSION || code == PBOX_E_SHUTDOWN;
+}
+
+void
+session_echo(struct pbox_client *c, const struct rx_frame *f)
+{
+	struct pbox_client_peer *to = &c->box;
+	struct pbox_hdr h;
+
+	for (unsigned i = 0; i < c->endpoints; i++)
+		if (c->ep[i].peer.addr.sin_addr.s_addr == f->from.sin_addr.s_addr &&
+			c->ep[i].peer.addr.sin_port == f->from.sin_port)
+			to = &c->ep[i].peer;
+	session_header(c, &h, PBOX_PING);
+	h.round = f->hdr.round;
+	h.base = f->hdr.base;
+	link_frame(&c->link, to, &h, NULL, 0, false);
 }
 
 static void
@@ -228,10 +244,12 @@ session_frame(void *ctx, const struct rx_frame *f)
 		return;
 	c->last_rx = c->now;
 	c->doubt_ns = 0;
-	if (h->type == PBOX_PING) { /* somebody claims our number, and the box asks (R4.6) */
+	if (session_asks(h)) /* is this where our answers may go (R4.9)? */
+		session_echo(c, f);
+	else if (h->type == PBOX_PING) /* somebody claims our number, and the box asks (R4.6) */
 		send_ping(c);
+	if (h->type == PBOX_PING)
 		return;
-	}
 	if (ends_session(c, f))
 		return;
 	rejoin_heard(c);
@@ -299,6 +317,7 @@ count_up(struct pbox_client *c)
 	s->mtu = c->mtu + c->tag;
 	s->rx_drop_auth = c->link.rx_drop_auth;
 	s->auth = c->tag > 0;
+	s->unproven = c->unproven;
 	s->endpoints = c->endpoints;
 	s->window_max = c->window;
 	s->min_rtt_ns = 0;

@@ -39,22 +39,27 @@ sets_at(const struct table *t, unsigned i)
 	return &t->sets->set[i];
 }
 
-/** The round that the table's last fragment comes to next. */
-static uint32_t
-next_round(const struct table *t)
+/** The round that the table's last fragment comes to next; false: some have had none. */
+static bool
+next_round(const struct table *t, uint32_t *next)
 {
-	uint32_t low = UINT32_MAX;
+	uint32_t low = 0;
 
 	for (uint32_t i = 0; i < t->frags; i++) {
 		const struct frag *f = &t->frag[i];
 		uint32_t done = f->round;
 
-		if (t->held != NULL && t->held[i].version < done)
-			done = t->held[i].version;
-		if (done < low)
+		if (t->held != NULL && t->held[i].version != done)
+			done = t->held[i].version == 0 || rounds_apart(t->held[i].version, done) < 0
+				       ? t->held[i].version
+				       : done;
+		if (done == 0)
+			return false;
+		if (i == 0 || rounds_apart(done, low) < 0)
 			low = done;
 	}
-	return low == UINT32_MAX ? 1 : low + 1;
+	*next = low + 1;
+	return t->frags > 0;
 }
 
 /** Values of @p from on top of those of @p to. */
@@ -104,13 +109,15 @@ unsigned
 sets_compact(struct table *t)
 {
 	struct set_log *l = t->sets;
-	uint32_t next = next_round(t);
 	unsigned old = 0, n = 0;
 	struct pbox_set *folded;
+	uint32_t next;
 
 	if (l == NULL)
 		return 0;
-	while (old < l->n && l->set[old].from_round <= next)
+	if (!next_round(t, &next)) /* all that holds from the same first round on */
+		next = l->n > 0 ? l->set[0].from_round : 0;
+	while (old < l->n && rounds_apart(l->set[old].from_round, next) <= 0)
 		old++;
 	folded = calloc(old + 1, sizeof(*folded));
 	if (folded == NULL)
@@ -153,7 +160,7 @@ sets_add(struct table *t, const struct pbox_set *m)
 	}
 	/* answers may come in another order than the box took them; it takes none that is earlier
 	 * than the last of its group */
-	for (at = l->n; at > 0 && l->set[at - 1].from_round > m->from_round; at--)
+	for (at = l->n; at > 0 && rounds_apart(l->set[at - 1].from_round, m->from_round) > 0; at--)
 		l->set[at] = l->set[at - 1];
 	l->set[at] = *m;
 	l->n++;

@@ -52,7 +52,13 @@ table_new(const struct pbox_client_table *d, uint32_t number)
 		struct tensor *x = &t->tensor[i];
 
 		snprintf(name, sizeof(name), "%u", i);
-		x->name = strndup(s->name != NULL ? s->name : name, PBOX_NAME_LEN - 1);
+		const char *from = s->name != NULL ? s->name : name;
+		size_t len = strnlen(from, PBOX_NAME_LEN);
+
+		if (len == PBOX_NAME_LEN) /* R3.4: cut at a character */
+			for (len--; len > 0 && ((uint8_t)from[len] & 0xc0) == 0x80; len--)
+				;
+		x->name = strndup(from, len);
 		if (x->name == NULL)
 			goto fail;
 		x->elements = s->elements;
@@ -233,7 +239,7 @@ table_layout(
 		cut_chunk(t, m, i, &frag, &piece);
 		t->chunk[i].at = at;
 		at += t->chunk[i].elements;
-		if (t->chunk[i].version > t->base_version)
+		if (i == 0 || rounds_apart(t->chunk[i].version, t->base_version) > 0)
 			t->base_version = t->chunk[i].version;
 	}
 	return index_tensors(t, err);

@@ -46,6 +46,33 @@ transfer_gather(const struct table *t, const struct frag *f, uint32_t from, uint
 	return n;
 }
 
+/** What of piece @p base of the fragment came goes to its tensors, in fp32. */
+static void
+scatter(const struct table *t, const struct frag *f, uint32_t from, uint32_t count,
+	const uint8_t *payload)
+{
+	uint32_t at = 0;
+
+	for (unsigned i = 0; i < f->pieces; i++) {
+		const struct piece *p = &t->piece[f->piece + i];
+		const struct entry *e = t->tensor[p->tensor].head;
+		uint32_t first = from > at ? from : at;
+		uint32_t end = from + count < at + p->elements ? from + count : at + p->elements;
+
+		if (first < end && e->out != NULL)
+			memcpy(e->out + (p->offset + first - at) * sizeof(float),
+				payload + (size_t)(first - from) * sizeof(float),
+				(size_t)(end - first) * sizeof(float));
+		at += p->elements;
+	}
+}
+
+static const struct op *
+first_op(const struct table *t, const struct frag *f)
+{
+	return t->tensor[t->piece[f->piece].tensor].head->op;
+}
+
 /* ---- sending --------------------------------------------------------------------------- */
 
 void
@@ -72,6 +99,9 @@ transfer_send(struct pbox_client *c, struct ep *ep, struct flight *fl, bool prob
 	} else if (h.type == PBOX_PULL) {
 		if (!f->pushed && f->round > 0)
 			h.flags |= PBOX_F_LATEST; /* joined a running job: any version will do */
+	} else if (h.type == PBOX_FETCH) {
+		h.base = fl->base;
+		h.aux = (uint16_t)first_op(t, f)->weight;
 	} else {
 		bool init = h.type == PBOX_INIT;
 		uint32_t count = frag_elements(t, f) - fl->base;
@@ -86,7 +116,10 @@ transfer_send(struct pbox_client *c, struct ep *ep, struct flight *fl, bool prob
 		if (!init) {
 			h.flags |= PBOX_F_LAST;
 			h.aux = PBOX_LR_MUL_ONE;
-			h.weight = t->tensor[t->piece[f->piece].tensor].head->op->weight;
+			h.weight = first_op(t, f)->weight;
+		} else if (first_op(t, f)->kind == PBOX_CLIENT_GIVE) {
+			h.flags |= PBOX_F_LATEST;
+			h.aux = (uint16_t)first_op(t, f)->weight;
 		} else {
 			h.round = 0;
 		}
@@ -147,6 +180,8 @@ frame_type(const struct table *t, const struct frag *f)
 		return PBOX_PULL;
 	if (f->inits == f->pieces)
 		return PBOX_INIT;
+	if (f->states == f->pieces)
+		return first_op(t, f)->kind == PBOX_CLIENT_FETCH ? PBOX_FETCH : PBOX_INIT;
 	for (unsigned i = 0; i < f->pieces; i++)
 		if (t->tensor[t->piece[f->piece + i].tensor].head->op->kind == PBOX_CLIENT_PUSHPULL)
 			return PBOX_PUSHPULL;
@@ -343,7 +378,7 @@ on_wait(struct pbox_client *c, struct table *t, struct ep *ep, struct flight *fl
 {
 	struct frag *f = fl->frag;
 
-	if (h->round != f->round || fl->type == PBOX_INIT) {
+	if (h->round != f->round || fl->type == PBOX_INIT || fl->type == PBOX_FETCH) {
 		c->count.rx_duplicates++;
 		return;
 	}
@@ -358,26 +393,70 @@ on_wait(struct pbox_client *c, struct table *t, struct ep *ep, struct flight *fl
 	recover_wait(c, ep, fl, h);
 }
 
+/** Does it answer this flight, and not an earlier one (another array, the same piece)? */
+static bool
+of_this(const struct flight *fl, const struct pbox_hdr *h)
+{
+	return (int32_t)(h->ts - (uint32_t)(fl->first_ns / NS_PER_US)) >= 0;
+}
+
+/** A piece of the fragment is done: go on with the next one, false if it was the last. */
+static bool
+next_piece(struct pbox_client *c, struct table *t, struct ep *ep, struct flight *fl,
+	const struct pbox_hdr *h)
+{
+	recover_answer(ep, fl, h, c->now);
+	window_answered(&ep->win, ep->limited, c->now);
+	if (frag_elements(t, fl->frag) - fl->base <= t->init_elements)
+		return false;
+	fl->base += t->init_elements;
+	fl->state = FLIGHT_SENT;
+	fl->backoff = fl->tries = 0;
+	fl->order = 0;
+	transfer_send(c, ep, fl, false, false);
+	return true;
+}
+
 static void
 on_init_ok(struct pbox_client *c, struct table *t, struct ep *ep, struct flight *fl,
 	const struct pbox_hdr *h)
 {
-	if (fl->type != PBOX_INIT || h->base != fl->base) {
+	bool give = fl->frag->states > 0;
+
+	if (fl->type != PBOX_INIT || h->base != fl->base || !of_this(fl, h)) {
 		c->count.rx_duplicates++;
 		return;
 	}
-	recover_answer(ep, fl, h, c->now);
-	window_answered(&ep->win, ep->limited, c->now);
-	if (frag_elements(t, fl->frag) - fl->base > t->init_elements) {
-		fl->base += t->init_elements;
-		fl->state = FLIGHT_SENT;
-		fl->backoff = fl->tries = 0;
-		fl->order = 0;
-		transfer_send(c, ep, fl, false, false);
+	if (next_piece(c, t, ep, fl, h))
+		return;
+	if (!give) /* what was given is everybody's once it is pulled */
+		copy_init(t, fl->frag);
+	complete(c, t, fl, ep, NULL, false);
+}
+
+static void
+on_fetched(struct pbox_client *c, struct table *t, struct ep *ep, struct flight *fl,
+	const struct rx_frame *r)
+{
+	const struct pbox_hdr *h = &r->hdr;
+	struct frag *f = fl->frag;
+	uint32_t count = frag_elements(t, f) - fl->base;
+
+	if (fl->type != PBOX_FETCH || h->base != fl->base || h->round != f->round ||
+		h->aux != first_op(t, f)->weight || !of_this(fl, h)) {
+		c->count.rx_duplicates++;
 		return;
 	}
-	copy_init(t, fl->frag);
-	complete(c, t, fl, ep, NULL, false);
+	if (count > t->init_elements)
+		count = t->init_elements;
+	if (h->format != PBOX_FMT_FP32 || h->length != count * sizeof(float)) {
+		c->count.rx_dropped++;
+		return;
+	}
+	scatter(t, f, fl->base, count, r->payload);
+	c->count.useful_rx_bytes += h->length;
+	if (!next_piece(c, t, ep, fl, h))
+		complete(c, t, fl, ep, NULL, false);
 }
 
 static void
@@ -397,10 +476,16 @@ on_error(struct pbox_client *c, struct table *t, struct ep *ep, struct flight *f
 			"tensor '%s': its group %u has no learning rate yet: set lr "
 			"(pbox_client_set, id 1) before the first push",
 			x->name, x->group);
+	else if (h->aux == PBOX_E_LOST)
+		snprintf(text, sizeof(text),
+			"round %u of tensor '%s': the box was restarted, and no worker could give "
+			"it the "
+			"round before it back: start the job again from a checkpoint",
+			f->round, x->name);
 	else
 		snprintf(text, sizeof(text), "round %u of tensor '%s': the box answered %s (%u)",
 			f->round, x->name, pbox_errcode_name(h->aux), h->aux);
-	transfer_fail(c, t, f, PBOX_C_REFUSED, text);
+	transfer_fail(c, t, f, h->aux == PBOX_E_LOST ? PBOX_C_LOST : PBOX_C_REFUSED, text);
 	if (fl->type == PBOX_PUSH || fl->type == PBOX_PUSHPULL)
 		f->round--; /* the box has not taken it: the next push is this round again */
 	complete(c, t, fl, ep, NULL, false);
@@ -444,6 +529,8 @@ transfer_frame(struct pbox_client *c, const struct rx_frame *r)
 		on_wait(c, t, ep, fl, h);
 	else if (h->type == PBOX_INIT_OK)
 		on_init_ok(c, t, ep, fl, h);
+	else if (h->type == PBOX_FETCHED)
+		on_fetched(c, t, ep, fl, r);
 	else if (h->type == PBOX_ERROR)
 		on_error(c, t, ep, fl, h);
 	else if (h->type == PBOX_PUSH_OK && fl->type == PBOX_PUSH && h->round == f->round) {

@@ -4,14 +4,12 @@
 
 #include <arpa/inet.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "restart.h"
 
 /* What is waited for, in words. */
 
-#define MEMBER_PATIENCE (400 * NS_PER_MS)
-#define QUIET           (500 * NS_PER_MS)
+#define QUIET (500 * NS_PER_MS)
 
 static void
 missing_worker(char *text, size_t cap, unsigned have, uint32_t missing, unsigned workers)
@@ -26,19 +24,27 @@ missing_worker(char *text, size_t cap, unsigned have, uint32_t missing, unsigned
 }
 
 static int
-why_flight(const struct pbox_client *c, const struct ep *ep, const struct table *t,
-	const struct flight *fl, char *text, size_t cap)
+why_flight(const struct pbox_client *c, struct ep *ep, const struct table *t, struct flight *fl,
+	char *text, size_t cap)
 {
 	const struct frag *f = fl->frag;
 	const struct piece *p = &t->piece[f->piece];
 	const char *name = t->tensor[p->tensor].name;
 	char addr[INET_ADDRSTRLEN];
 
-	if (fl->type == PBOX_INIT)
-		text_add(text, cap, "init of tensor '%s'", name);
+	if (fl->type == PBOX_INIT || fl->type == PBOX_FETCH)
+		text_add(text, cap, "%s of tensor '%s'", fl->type == PBOX_INIT ? "init" : "fetch",
+			name);
 	else
 		text_add(text, cap, "%s %u of tensor '%s'", f->round == 0 ? "version" : "round",
 			f->round, name);
+	recover_ask(ep, fl, c->now);
+	if (!fl->waited && (ep->asked_ns <= ep->last_rx || c->now - ep->asked_ns <= QUIET)) {
+		text_add(text, cap,
+			": the box answers, but not yet for this: its data core, or this host, is "
+			"overloaded");
+		return -1;
+	}
 	if (!fl->waited || (ep->asked_ns > ep->last_rx && c->now - ep->asked_ns > QUIET)) {
 		inet_ntop(AF_INET, &ep->peer.addr.sin_addr, addr, sizeof(addr));
 		text_add(text, cap,
@@ -81,16 +87,17 @@ why_local(
 }
 
 int
-why_op(struct pbox_client *c, struct op *op, char *text, size_t cap)
+why_op(struct pbox_client *c, struct op *op, uint64_t *told_ns, char *text, size_t cap)
 {
 	const struct table *t = op->table;
-	const struct flight *oldest = NULL;
+	struct flight *oldest = NULL;
 	const struct frag *local = NULL, *queued = NULL;
 	const struct tensor *local_x = NULL, *behind = NULL;
 	struct ep *ep = NULL;
 	int missing;
 
 	text[0] = 0;
+	*told_ns = c->now;
 	if (rejoin_why(c, t, &missing, text, cap))
 		return missing;
 	for (unsigned i = 0; i < op->n; i++) {
@@ -125,6 +132,8 @@ why_op(struct pbox_client *c, struct op *op, char *text, size_t cap)
 		oldest = ep->first;
 	}
 	if (oldest != NULL)
+		*told_ns = oldest->wait_ns;
+	if (oldest != NULL)
 		return why_flight(c, ep, c->table_of[oldest->frag->table], oldest, text, cap);
 	if (local != NULL)
 		why_local(t, local, local_x, text, cap);
@@ -134,38 +143,51 @@ why_op(struct pbox_client *c, struct op *op, char *text, size_t cap)
 	return -1;
 }
 
+/* A worker that lives is heard of each second (R8.2a). */
+#define LIVES_MS 3000
+
 static const char *
-next_step(unsigned state)
+next_step(const struct pbox_member_entry *e)
 {
-	if (state == PBOX_MEMBER_JOINED)
+	if (e->reason == PBOX_LEFT_REFUSED)
+		return "correct that, and start it again with this number";
+	if (e->state == PBOX_MEMBER_JOINED && e->silent_ms < LIVES_MS)
 		return "it is alive, so its own log tells what keeps it";
 	return "if its process is dead, start it again with this number";
+}
+
+static const char *
+why_left(const struct pbox_member_entry *e)
+{
+	if (e->reason == PBOX_LEFT_REFUSED)
+		return "refused by the box, last heard";
+	if (e->state != PBOX_MEMBER_LEFT)
+		return "silent for";
+	switch (e->reason) {
+	case PBOX_LEFT_KICKED:
+		return "ended by the operator of the box, last heard";
+	case PBOX_LEFT_TAKEN:
+		return "its number was taken from it, last heard";
+	default:
+		return "left, last heard";
+	}
 }
 
 void
 why_member(struct pbox_client *c, unsigned worker, char *text, size_t cap)
 {
-	struct pbox_status q = {.first = (uint16_t)worker};
-	uint8_t buf[64], *answer = malloc(MAX_FRAME);
 	struct pbox_member_entry e;
-	struct pbox_status_ok m;
-	struct pbox_cursor cur;
-	char host[TEXT_NAME];
-	size_t len = 0;
+	char host[TEXT_NAME], told[240] = "";
 
-	if (answer == NULL)
+	if (!waiting_member(c, worker, &e, told, sizeof(told)))
 		return;
-	if (request_call(c, PBOX_STATUS, PBOX_STATUS_OK, buf,
-		    pbox_status_encode(buf, sizeof(buf), &q), answer, MAX_FRAME, &len,
-		    clock_ns() + MEMBER_PATIENCE, NULL) == 0 &&
-		pbox_status_ok_decode(answer, len, &m, &cur) == 0 &&
-		pbox_status_ok_next(&cur, &e) == 0 && e.worker == worker) {
-		if (e.state == PBOX_MEMBER_ABSENT)
-			text_add(text, cap, " (has not joined): start it");
-		else
-			text_add(text, cap, " (host %s, %s %.1f s): %s", text_name(host, e.host),
-				e.state == PBOX_MEMBER_LEFT ? "left, last heard" : "silent for",
-				e.silent_ms / 1000.0, next_step(e.state));
+	if (e.state == PBOX_MEMBER_ABSENT && e.reason == PBOX_LEFT_UNKNOWN) {
+		text_add(text, cap, " (has not joined): start it");
+		return;
 	}
-	free(answer);
+	text_add(text, cap, " (host %s, %s %.1f s): %s", text_name(host, e.host), why_left(&e),
+		e.silent_ms / 1000.0, next_step(&e));
+	/* the box said the same to the worker itself (R8.3) */
+	if (e.reason == PBOX_LEFT_REFUSED || e.reason == PBOX_LEFT_KICKED)
+		text_add(text, cap, "; the box says: %s", told);
 }

@@ -18,6 +18,7 @@ struct pbox_conf {
 	const struct pbox_conf_table *table;
 	char *target;
 	char file[256]; /* as given, "" before */
+	bool exposed;   /* others than its owner may read, or change, it */
 	/* items: one per section item; values: one per option of each item */
 	struct conf_origin *items, *values;
 };
@@ -35,6 +36,9 @@ struct conf_item {
 #define CONF_PLACE_MAX (256 + 32)
 
 /* value.c */
+
+/* " as user pbox" where a file is there and may not be opened, else "". */
+const char *conf_as_user(int error, char *buf, size_t size);
 
 /* Parse text into the member; 0, or -EINVAL with what is wrong with it in why. Never a secret. */
 int conf_parse(

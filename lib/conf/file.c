@@ -202,11 +202,15 @@ pbox_conf_file(struct pbox_conf *conf, const char *path, struct pbox_error *err)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), ret;
 	struct stat st;
-	char *text = NULL;
+	char *text = NULL, user[48];
 	size_t n = 0;
 
-	if (fd < 0)
-		return pbox_fail(err, errno, "cannot read %s: %s", path, strerror(errno));
+	if (fd < 0) {
+		int error = errno;
+
+		return pbox_fail(err, error, "cannot read %s%s: %s", path,
+			conf_as_user(error, user, sizeof(user)), strerror(error));
+	}
 	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
 		ret = pbox_fail(err, EINVAL, "%s is not a regular file", path);
 		goto out;
@@ -234,6 +238,7 @@ pbox_conf_file(struct pbox_conf *conf, const char *path, struct pbox_error *err)
 		if (got == 0)
 			break;
 	}
+	conf->exposed = (st.st_mode & (S_IRWXG | S_IRWXO)) != 0;
 	ret = pbox_conf_text(conf, path, text, n, err);
 out:
 	if (text != NULL)
@@ -241,4 +246,10 @@ out:
 	free(text);
 	close(fd);
 	return ret;
+}
+
+bool
+pbox_conf_exposed(const struct pbox_conf *conf)
+{
+	return conf->exposed;
 }

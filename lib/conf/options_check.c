@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <pbox_wire.h>
+
 #include "pbox_options.h"
 
 #define WHERE_MAX 256
@@ -100,6 +102,11 @@ check_job(const struct pbox_options *o, const struct pbox_job_options *j,
 	char where[WHERE_MAX], other[WHERE_MAX];
 
 	pbox_conf_where(conf, j, where, sizeof(where));
+	if (!pbox_utf8_good(j->name))
+		return pbox_fail(err, EINVAL,
+			"%s: the name is not UTF-8, and no worker can have it: write the file in "
+			"UTF-8",
+			where);
 	if (j->secret.len == 0 && !j->insecure)
 		return pbox_fail(err, EINVAL,
 			"%s has no secret: add secret = file:PATH, or insecure = yes to let "
@@ -114,6 +121,11 @@ check_job(const struct pbox_options *o, const struct pbox_job_options *j,
 	if (j->secret.len != 0 && j->insecure)
 		return pbox_fail(
 			err, EINVAL, "%s has a secret and insecure = yes: remove one", where);
+	if (j->max_jobs > 1 && strcmp(j->name, "*") != 0)
+		return pbox_fail(err, EINVAL,
+			"%s: a section with a name has one job: write max-jobs in [job *], or "
+			"before all sections",
+			pbox_conf_where(conf, &j->max_jobs, where, sizeof(where)));
 	if (j->workers > o->max_workers)
 		return pbox_fail(err, EINVAL, "%s is more than %s: raise max-workers",
 			pbox_conf_where(conf, &j->workers, where, sizeof(where)),

@@ -60,6 +60,7 @@ struct pbox_conf_cores {
 struct pbox_conf_secret {
 	uint16_t len; /**< 0: not set */
 	bool exposed; /**< others than its owner may read, or change, the file that it is from */
+	bool plain;   /**< it stands in the configuration itself: pbox_conf_exposed() */
 	uint8_t bytes[PBOX_CONF_SECRET_MAX];
 };
 
@@ -178,6 +179,8 @@ enum pbox_conf_source { PBOX_CONF_DEFAULT, PBOX_CONF_FILE, PBOX_CONF_ARGS };
 
 /** Where the value of @p member (its address in the target) comes from. */
 enum pbox_conf_source pbox_conf_source(const struct pbox_conf *conf, const void *member);
+/** Others than its owner may read, or change, the file that was read. */
+bool pbox_conf_exposed(const struct pbox_conf *conf);
 /**
  * Describe @p member (its address in the target) for a message: "[port 0] mtu = 9000 (pbox.conf
  * line 12)", "hold = 4096 (default)", "lease = 5s (command line)"; for the address of a section's

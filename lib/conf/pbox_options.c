@@ -5,14 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "pbox_options.h"
-
-#define US UINT64_C(1000)
-#define MS (1000 * US)
-#define S  (1000 * MS)
-#define K  UINT64_C(1024)
-#define M  (1024 * K)
-#define G  (1024 * M)
+#include "options_rows.h"
 
 /* in the order of the enums of pbox_options.h and pbox_base.h */
 static const char *const help_names[] = {"none", "short", "all", NULL};
@@ -21,7 +14,6 @@ static const char *const level_names[] = {"error", "warn", "info", "debug", NULL
 static const char *const reduce_names[] = {"auto", "scalar", "avx2", "avx512", NULL};
 static const char *const steer_names[] = {"auto", "flow", "ring", NULL};
 static const char *const sandbox_names[] = {"auto", "no", "yes", NULL};
-static const char *const policy_names[] = {"any", "wait", "shrink", NULL};
 
 #define AT(member) PBOX_CONF_AT(struct pbox_options, member)
 
@@ -159,6 +151,19 @@ static const struct pbox_conf_option global_options[] = {
 		.more = "For workers that ask for no other, in jobs that say nothing else.",
 	},
 	{
+		.name = "grace",
+		.type = PBOX_CONF_DURATION,
+		AT(grace_ns),
+		.min = S,
+		.max = 86400 * S,
+		.zero = "none",
+		.def = "600s",
+		.flags = PBOX_CONF_LIVE,
+		.brief = "how long a run with silent workers only is kept",
+		.more = "Its parameters stay, and its workers may come back. It ends earlier "
+			"where another job needs its place. none: with the last lease.",
+	},
+	{
 		.name = "drain",
 		.type = PBOX_CONF_DURATION,
 		AT(drain_ns),
@@ -237,6 +242,36 @@ static const struct pbox_conf_option global_options[] = {
 		.unit = "files",
 		.def = "2",
 		.brief = "snapshots of a table that are kept",
+	},
+	{
+		.name = "snapshot-space",
+		.type = PBOX_CONF_SIZE,
+		AT(snapshot_space),
+		.flags = PBOX_CONF_LIVE,
+		.min = M,
+		.max = 1048576 * G,
+		.zero = "all",
+		.def = "all",
+		.example = "200G",
+		.brief = "most that snapshot-dir may hold",
+		.more = "To make room for a new one, those set aside go first, then older ones, "
+			"then "
+			"the "
+			"newest of jobs that do not run; those of [job *] before all others. all: "
+			"what the disk has.",
+	},
+	{
+		.name = "snapshot-age",
+		.type = PBOX_CONF_DURATION,
+		AT(snapshot_age_ns),
+		.flags = PBOX_CONF_LIVE,
+		.zero = "any",
+		.min = 60 * S,
+		.max = 86400 * 3650 * S,
+		.def = "any",
+		.example = "604800s",
+		.brief = "age at which snapshots of jobs that do not run go",
+		.more = "By the clock.",
 	},
 	{
 		.name = "snapshot-parity",
@@ -396,136 +431,6 @@ static const struct pbox_conf_option port_options[] = {
 };
 #undef AT
 
-#define AT(member) PBOX_CONF_AT(struct pbox_job_options, member)
-static const struct pbox_conf_option job_options[] = {
-	{
-		.name = "secret",
-		.type = PBOX_CONF_SECRET,
-		AT(secret),
-		.flags = PBOX_CONF_IN_SAMPLE | PBOX_CONF_NEXT,
-		.min = 8,
-		.example = "file:/etc/pbox/example.secret",
-		.brief = "what workers must know to join",
-		.more = "At least 8 characters, or file:PATH with the secret in that file, which "
-			"only the box should be able to read. Required unless insecure = yes.",
-	},
-	{
-		.name = "insecure",
-		.type = PBOX_CONF_BOOL,
-		AT(insecure),
-		.flags = PBOX_CONF_NEXT,
-		.def = "no",
-		.example = "yes",
-		.brief = "anyone may join, without a secret",
-	},
-	{
-		.name = "auth",
-		.type = PBOX_CONF_BOOL,
-		AT(auth),
-		.flags = PBOX_CONF_NEXT,
-		.def = "no",
-		.example = "yes",
-		.brief = "each frame has a tag that nobody else can make",
-		.more = "For networks where others may see the frames, or send. Costs time for "
-			"each "
-			"byte, on both ends, and 16 bytes a frame.",
-	},
-	{
-		.name = "workers",
-		.type = PBOX_CONF_U32,
-		AT(workers),
-		.flags = PBOX_CONF_NEXT,
-		.min = 1,
-		.max = 4096,
-		.unit = "workers",
-		.zero = "any",
-		.def = "any",
-		.example = "8",
-		.brief = "number of workers",
-		.more = "any: what the first worker says.",
-	},
-	{
-		.name = "memory",
-		.type = PBOX_CONF_SIZE,
-		AT(memory),
-		.flags = PBOX_CONF_LIVE,
-		.min = M,
-		.max = 16384 * G,
-		.zero = "all",
-		.def = "all",
-		.example = "4G",
-		.brief = "most parameter memory that it may take",
-		.more = "On all NUMA nodes together. all: what is free.",
-	},
-	{
-		.name = "rate",
-		.type = PBOX_CONF_U32,
-		AT(rate),
-		.flags = PBOX_CONF_LIVE,
-		.min = 1000,
-		.max = 1000000000,
-		.unit = "frames/s",
-		.zero = "all",
-		.def = "all",
-		.example = "500000",
-		.brief = "most data frames a second, on each data core",
-		.more = "Rounds end no faster: results of a job that exceeds it come later. Other "
-			"frames beyond as many again are dropped (drop_rate). all: no limit.",
-	},
-	{
-		.name = "repeats",
-		.type = PBOX_CONF_U32,
-		AT(repeats),
-		.flags = PBOX_CONF_LIVE,
-		.min = 1000,
-		.max = 100000000,
-		.unit = "frames/s",
-		.zero = "all",
-		.def = "200000",
-		.example = "1000000",
-		.brief = "most frames without progress, of a worker",
-		.more = "Repetitions, pulls and pings a second on each data core, besides as many "
-			"as it sends contributions. What exceeds it is dropped (drop_rate). all: "
-			"no limit.",
-	},
-	{
-		.name = "lease",
-		.type = PBOX_CONF_DURATION,
-		AT(lease_ns),
-		.flags = PBOX_CONF_LIVE,
-		.min = S,
-		.max = 3600 * S,
-		.zero = "default",
-		.def = "default",
-		.example = "10s",
-		.brief = "silence after which a worker counts as dead",
-		.more = "default: the global lease.",
-	},
-	{
-		.name = "policy",
-		.type = PBOX_CONF_ENUM,
-		AT(policy),
-		.flags = PBOX_CONF_NEXT,
-		.names = policy_names,
-		.def = "any",
-		.brief = "what happens when a worker is dead",
-		.more = "wait: rounds wait until it has joined again. shrink: they go on without "
-			"it. any: what the workers ask for, all the same; else it holds whatever "
-			"they ask for.",
-	},
-	{
-		.name = "snapshot",
-		.type = PBOX_CONF_BOOL,
-		AT(snapshot),
-		.flags = PBOX_CONF_LIVE,
-		.def = "yes",
-		.brief = "take snapshots of it, where there is snapshot-dir",
-		.more = "Of its tables that are optimised on the box: of all-reduce, workers have "
-			"all.",
-	},
-};
-#undef AT
-
 static int
 check_port_name(const char *name, struct pbox_error *err)
 {
@@ -573,8 +478,8 @@ static const struct pbox_conf_section sections[] = {
 		.brief = "A job: NAME is what its workers join, or * for all names without a "
 			 "section.",
 		.more = "A job with a section of its own takes nothing from [job *].",
-		.options = job_options,
-		.n_options = N_OF(job_options),
+		.options = conf_job_options,
+		.n_options = CONF_JOB_OPTIONS,
 		.items_at = offsetof(struct pbox_options, jobs),
 		.item_size = sizeof(struct pbox_job_options),
 		.count_at = offsetof(struct pbox_options, n_jobs),

@@ -7,7 +7,7 @@
 
 /**
  * @file
- * The options of the pbox daemon. What each means stands in its table (pbox_options.c), from which
+ * The options of the pbox daemon. What each means stands in its table (pbox_options.c, job_options.c), from which
  * --help, config/pbox.conf.sample and pbox(8) are made.
  */
 
@@ -40,6 +40,8 @@ enum pbox_opt_steer {
 	PBOX_OPT_STEER_FLOW, /**< the NIC steers, or the start fails */
 	PBOX_OPT_STEER_RING, /**< always by software */
 };
+enum pbox_opt_snapshot { PBOX_OPT_SNAPSHOT_AUTO, PBOX_OPT_SNAPSHOT_NO, PBOX_OPT_SNAPSHOT_YES };
+
 enum pbox_opt_sandbox {
 	PBOX_OPT_SANDBOX_AUTO, /**< where the kernel has it */
 	PBOX_OPT_SANDBOX_NO,
@@ -69,9 +71,13 @@ struct pbox_job_options {
 	uint64_t memory;   /**< bytes on all nodes together; 0: no quota */
 	uint32_t rate;     /**< data frames a second and core; 0: no quota */
 	uint32_t repeats;  /**< repetitions, pulls, pings a second, worker and core; 0: no limit */
+	uint32_t requests; /**< control frames a second, worker and core; 0: no limit */
+	uint32_t max_jobs; /**< of [job *]: at the same time; 0: no limit but the box's */
 	uint64_t lease_ns; /**< 0: the box's default (lease_ns of pbox_options) */
+	uint64_t grace_ns; /**< likewise */
 	enum pbox_opt_policy policy;
-	bool snapshot; /**< snapshots of its tables with an optimiser */
+	enum pbox_opt_snapshot snapshot; /**< of its tables with an optimiser */
+	uint64_t snapshot_space;         /**< bytes; 0: no bound */
 };
 
 /** About 100 KiB: not for a stack. Holds secrets: pbox_options_wipe() when done. */
@@ -90,6 +96,7 @@ struct pbox_options {
 	uint64_t chunk_bytes;
 	uint32_t control_port;
 	uint64_t lease_ns;
+	uint64_t grace_ns; /**< 0: runs are not kept */
 	uint64_t drain_ns;
 	enum pbox_log_level log_level;
 	char log_file[256];         /**< "": standard error */
@@ -100,6 +107,8 @@ struct pbox_options {
 	uint64_t snapshot_interval_ns; /**< 0: only when asked for */
 	uint64_t snapshot_final_ns;    /**< 0: none at a clean stop */
 	uint32_t snapshot_keep;
+	uint64_t snapshot_space;  /**< bytes in snapshot_dir; 0: no bound */
+	uint64_t snapshot_age_ns; /**< of those of jobs that do not run; 0: no bound */
 	char snapshot_parity[16]; /**< "16+2": pbox_options_parity() */
 	bool snapshot_compress;
 	char user[64]; /**< to become after the start; "": stay */

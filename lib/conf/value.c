@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -227,16 +228,32 @@ parse_cores(const char *text, struct pbox_conf_cores *value, char *why, size_t s
 }
 
 /* Not a FIFO or a device: opening or reading those may never return. */
+const char *
+conf_as_user(int error, char *buf, size_t size)
+{
+	const struct passwd *user = error == EACCES ? getpwuid(geteuid()) : NULL;
+
+	buf[0] = '\0';
+	if (error == EACCES && user != NULL)
+		snprintf(buf, size, " as user %s", user->pw_name);
+	else if (error == EACCES)
+		snprintf(buf, size, " as user %u", (unsigned)geteuid());
+	return buf;
+}
+
 static int
-read_secret(const char *path, struct pbox_conf_secret *value, char *why, size_t size)
+read_secret(const char *path, size_t least, struct pbox_conf_secret *value, char *why, size_t size)
 {
 	char buf[PBOX_CONF_SECRET_MAX + 3]; /* room for \r\n and to see that it is too long */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), ret = -EINVAL;
+	int error = errno;
 	struct stat st;
+	char user[48];
 	ssize_t n;
 
 	if (fd < 0)
-		return wrong(why, size, "cannot read %s: %s", path, strerror(errno));
+		return wrong(why, size, "cannot read %s%s: %s", path,
+			conf_as_user(error, user, sizeof(user)), strerror(error));
 	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
 		wrong(why, size, "%s is not a regular file", path);
 		goto out;
@@ -253,6 +270,12 @@ read_secret(const char *path, struct pbox_conf_secret *value, char *why, size_t 
 	if (n == 0 || n > PBOX_CONF_SECRET_MAX) {
 		wrong(why, size, n == 0 ? "%s is empty" : "%s is longer than %d bytes", path,
 			PBOX_CONF_SECRET_MAX);
+		goto out;
+	}
+	if ((size_t)n < least) {
+		wrong(why, size,
+			"%s is too short: at least %zu characters, as of openssl rand -hex 16",
+			path, least);
 		goto out;
 	}
 	memset(value, 0, sizeof(*value));
@@ -273,7 +296,7 @@ parse_secret(const struct pbox_conf_option *o, const char *text, struct pbox_con
 	size_t n = strlen(text);
 
 	if (strncmp(text, "file:", 5) == 0)
-		return read_secret(text + 5, value, why, size);
+		return read_secret(text + 5, (size_t)o->min, value, why, size);
 	if (n < o->min)
 		return wrong(why, size, "is too short: at least %llu characters, or file:PATH",
 			(unsigned long long)o->min);
@@ -281,6 +304,7 @@ parse_secret(const struct pbox_conf_option *o, const char *text, struct pbox_con
 		return wrong(why, size, "is too long: at most %d bytes", PBOX_CONF_SECRET_MAX);
 	memset(value, 0, sizeof(*value));
 	value->len = (uint16_t)n;
+	value->plain = true;
 	memcpy(value->bytes, text, n);
 	return 0;
 }

@@ -30,6 +30,7 @@ pbox_control_create(const struct pbox_control_conf *conf, struct pbox_error *err
 	}
 	c->conf = *conf;
 	pthread_mutex_init(&c->lock, NULL);
+	sem_init(&c->reload.wanted, 0, 0);
 	for (unsigned i = 0; i < PBOX_PORT_CORES; i++)
 		c->wait_tail[i] = &c->wait_head[i];
 	c->conf.registrar.ops = &control_registrar_ops;
@@ -66,6 +67,7 @@ pbox_control_destroy(struct pbox_control *c)
 	health_destroy(c->health);
 	pbox_stats_free(c->stats);
 	pthread_mutex_destroy(&c->lock);
+	sem_destroy(&c->reload.wanted);
 	free(c);
 }
 
@@ -84,18 +86,30 @@ take_mails(struct pbox_control *c)
 	return n;
 }
 
+/* The time that nobody was answered, waiting for the lock and for a CPU included. */
+static void
+end_turn(struct pbox_control *c, uint64_t began)
+{
+	uint64_t now = pbox_dp_now(c->conf.dp), us = now > began ? (now - began) / 1000 : 0;
+
+	tally(c, PBOX_CT_TURNS);
+	if (us > pbox_stat_get(&c->stat[PBOX_CT_LONGEST_TURN]))
+		pbox_stat_set(&c->stat[PBOX_CT_LONGEST_TURN], us);
+}
+
 unsigned
 pbox_control_step(struct pbox_control *c)
 {
+	uint64_t began = pbox_dp_now(c->conf.dp);
 	unsigned work;
 
-	if (atomic_exchange_explicit(&c->reload, false, memory_order_relaxed) &&
-		c->conf.reload != NULL)
-		c->conf.reload(c->conf.reload_ctx, c);
 	pthread_mutex_lock(&c->lock);
 	c->now_ns = pbox_dp_now(c->conf.dp);
 	work = take_mails(c);
+	control_listen(c);
 	work += control_rx(c);
+	control_listened(c);
+	work += pbox_registrar_work(c->registrar, c->now_ns);
 	if (c->now_ns >= c->tick_at) {
 		pbox_registrar_tick(c->registrar, c->now_ns);
 		c->tick_at = c->now_ns + TICK;
@@ -110,6 +124,7 @@ pbox_control_step(struct pbox_control *c)
 		c->watch.at = c->now_ns + WATCH;
 	}
 	service_step(c);
+	end_turn(c, began);
 	return work;
 }
 
@@ -149,8 +164,10 @@ control_main(void *arg)
 	struct pbox_control *c = arg;
 	unsigned empty = 0;
 
-	for (unsigned p = 0; p < c->conf.n_ports; p++)
+	for (unsigned p = 0; p < c->conf.n_ports; p++) {
 		pbox_dp_announce(c->conf.dp, p);
+		pbox_dp_probe(c->conf.dp, p);
+	}
 	for (;;) {
 		if (atomic_load_explicit(&c->stop, memory_order_relaxed)) {
 			service_stopping(c);
@@ -172,6 +189,8 @@ pbox_control_start(struct pbox_control *c, struct pbox_error *err)
 {
 	int ret = snapshot_start(c, err);
 
+	if (ret == 0)
+		ret = reload_start(c, err);
 	if (ret != 0)
 		return ret;
 	ret = rte_ctrl_thread_create(&c->thread, "pbox-control", NULL, control_main, c);
@@ -190,12 +209,6 @@ pbox_control_stop(struct pbox_control *c)
 }
 
 void
-pbox_control_reload(struct pbox_control *c)
-{
-	atomic_store_explicit(&c->reload, true, memory_order_relaxed);
-}
-
-void
 pbox_control_change(struct pbox_control *c, const struct pbox_control_live *live)
 {
 	pthread_mutex_lock(&c->lock); /* telemetry reads it, and sets some of it */
@@ -203,16 +216,24 @@ pbox_control_change(struct pbox_control *c, const struct pbox_control_live *live
 	c->conf.drain_ns = live->drain_ns;
 	c->conf.snapshot.interval_ns = live->snapshot_interval_ns;
 	c->conf.snapshot.final_ns = live->snapshot_final_ns;
-	pbox_registrar_reload(
-		c->registrar, live->job, live->n_jobs, live->lease_ms, pbox_dp_now(c->conf.dp));
+	c->conf.snapshot.space = live->snapshot_space;
+	c->conf.snapshot.age_ns = live->snapshot_age_ns;
+	pbox_registrar_reload(c->registrar, live->job, live->n_jobs, live->lease_ms, live->grace_ms,
+		pbox_dp_now(c->conf.dp));
 	pthread_mutex_unlock(&c->lock);
 }
 
 void
 pbox_control_join(struct pbox_control *c)
 {
+	bool late;
+
 	pthread_join(c->thread, NULL);
-	telemetry_stop();
+	late = !telemetry_stop();
+	late |= !reload_stop(c);
+	late |= !snapshot_loader_stop(c);
+	if (late && c->conf.late != NULL)
+		c->conf.late(UINT_MAX);
 	snapshot_stop(c);
 }
 

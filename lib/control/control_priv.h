@@ -6,6 +6,7 @@
 #define CONTROL_PRIV_H
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 
 #include "pbox_control.h"
@@ -44,12 +45,28 @@ struct watch {
 	bool stuck[PBOX_PORT_CORES], told_partial, told_truncated, told_copied, told_handoff;
 };
 
+/* Of a port: what is wrong with its address or its MTU (addresses.c). */
+struct address {
+	char kernel_if[PBOX_PORT_IFNAME]; /* the kernel has the address there; "": it has not */
+	uint64_t claimed_at;              /* another host claimed it; 0: never */
+	uint8_t mac[6];                   /* that one's */
+	uint16_t mtu;                     /* of the interface, where it is too small; else 0 */
+};
+
 /* What the service manager was told (service.c). */
 struct service {
 	bool ready, stopping;
 	uint64_t look_at, status_at, sign_ns; /* sign: the last one of life */
 	uint64_t turns[PBOX_PORT_CORES];      /* of the data cores then */
 	char status[128];
+};
+
+/* What had come when, and has been read (listen.c). */
+struct listening {
+	uint64_t came_ns; /* all until then is being read; */
+	unsigned stage;   /* how far that is */
+	uint64_t since_ns;
+	uint32_t turns[PBOX_PORT_CORES];
 };
 
 struct pbox_control {
@@ -60,10 +77,23 @@ struct pbox_control {
 	uint64_t port_stat[RTE_MAX_ETHPORTS][PORT_STATS];
 	pthread_mutex_t lock; /* registrar: this thread and telemetry */
 	pthread_t thread;
-	_Atomic bool stop, reload;
+	_Atomic bool stop;
+	struct {
+		pthread_t thread;
+		bool started;
+		_Atomic bool quit;
+		sem_t wanted;
+	} reload;
 	uint64_t now_ns, tick_at;
+	struct listening listening;
 	struct waiting_mail *wait_head[PBOX_PORT_CORES], **wait_tail[PBOX_PORT_CORES];
+	/* For mails to come, should they have to wait: as many as may be posted before somebody asks
+	 * for room again. */
+	struct waiting_mail *wait_free;
+	unsigned n_wait_free;
 	struct watch watch;
+	struct address address[RTE_MAX_ETHPORTS];
+	uint64_t conflicts[PBOX_PORT_CORES], probed_at;
 	struct service service;
 	struct snapshots snapshots;
 	struct health *health;
@@ -84,11 +114,24 @@ tally(struct pbox_control *c, enum pbox_control_stat what)
 /* registry.c: the registrar's ops and what they need */
 extern const struct pbox_registrar_ops control_registrar_ops;
 void control_post_waiting(struct pbox_control *c);
+/* Memory for the mails of all jobs that there may be; false: there is none. */
+bool control_room(void *control);
 void control_free_waiting(struct pbox_control *c);
+/* reload.c */
+int reload_start(struct pbox_control *c, struct pbox_error *err);
+/* false: it has not come back in time: what it reads into must stay. */
+bool reload_stop(struct pbox_control *c);
 /* rx.c */
 unsigned control_rx(struct pbox_control *c);
+/* listen.c: each step, before control_rx(); and after it */
+void control_listen(struct pbox_control *c);
+void control_listened(struct pbox_control *c);
 /* watch.c: every second */
 void control_watch(struct pbox_control *c);
+/* addresses.c: every second, from there */
+void control_watch_addresses(struct pbox_control *c);
+/* Another host has claimed the address lately. */
+bool control_claimed(const struct pbox_control *c, unsigned port);
 /* service.c: often; and when the stop begins */
 void service_step(struct pbox_control *c);
 void service_stopping(struct pbox_control *c);
@@ -99,11 +142,15 @@ int stats_register(struct pbox_control *c, struct pbox_error *err);
 void control_port_stats_update(struct pbox_control *c);
 /* telemetry.c */
 void telemetry_start(struct pbox_control *c);
-void telemetry_stop(void);
+/* Behind the last command; false: one still works after some seconds. */
+bool telemetry_stop(void);
 /* The control with its lock, or NULL when it has gone; both are for telemetry_unlock(). */
 struct pbox_control *telemetry_lock(void);
 void telemetry_unlock(struct pbox_control *c);
-/* why.c: fills d, a dictionary; waits for the data cores, half a second at most */
+/* Without its lock, for what waits; or NULL. telemetry_release() in any case. */
+struct pbox_control *telemetry_hold(void);
+void telemetry_release(void);
+/* why.c: fills d, a dictionary; waits for the data cores, two seconds at most */
 struct rte_tel_data;
 void control_why(struct pbox_control *c, const char *name, struct rte_tel_data *d);
 /* The oldest rounds that all shards have told of, the oldest first: how many, at most max. */

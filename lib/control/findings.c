@@ -61,6 +61,26 @@ say(struct health_finding *f, const char *advice, const char *fmt, ...)
 	snprintf(f->next, sizeof(f->next), "%s", advice);
 }
 
+const char *
+health_brief(char out[HEALTH_BRIEF], const char *name, size_t max)
+{
+	size_t at = 0, n;
+	uint32_t code;
+
+	for (; name[at] != '\0'; at += n) {
+		n = pbox_utf8_char(name + at, &code);
+		n += n == 0;
+		if (at + n > max)
+			break;
+	}
+	memcpy(out, name, at);
+	out[at] = '\0';
+	return out;
+}
+
+#define JOB(job)   health_brief((char[HEALTH_BRIEF]){0}, (job)->name, 24)
+#define HOST(host) health_brief((char[HEALTH_BRIEF]){0}, host, 20)
+
 static void
 find_cores(struct list *l)
 {
@@ -113,6 +133,43 @@ find_mute(struct list *l)
 	}
 }
 
+/* Who else has the address of a port; and an interface that takes no frames of the port's size. */
+static void
+find_address(struct list *l, unsigned i)
+{
+	const struct address *a = &l->c->address[i];
+	const struct pbox_port *p = &l->c->conf.port[i];
+	const uint8_t *ip = (const uint8_t *)&p->nif.ip, *m = a->mac;
+	bool same = memcmp(m, p->nif.mac, 6) == 0;
+	struct health_finding *f;
+	char advice[160];
+
+	if (a->kernel_if[0] != '\0' && (f = next(l, "address_conflict", true)) != NULL) {
+		snprintf(advice, sizeof(advice), "ip addr del %u.%u.%u.%u/%u dev %s", ip[0], ip[1],
+			ip[2], ip[3], p->nif.prefix_len, a->kernel_if);
+		say(f, advice,
+			"port %u (%s): the kernel has the address %u.%u.%u.%u as well, on "
+			"interface %s",
+			p->conf.id, p->dev.name, ip[0], ip[1], ip[2], ip[3], a->kernel_if);
+	}
+	if (control_claimed(l->c, i) && (f = next(l, "address_conflict", true)) != NULL)
+		say(f,
+			same ? "a second box, with the same MAC address, or a loop in the network: "
+			       "find "
+			       "it at the switch"
+			     : "give one of the two another address; the switch knows where that "
+			       "MAC is",
+			"port %u (%s): %s claims the address %u.%u.%u.%u (MAC "
+			"%02x:%02x:%02x:%02x:%02x:%02x)",
+			p->conf.id, p->dev.name, same ? "another box" : "another host", ip[0],
+			ip[1], ip[2], ip[3], m[0], m[1], m[2], m[3], m[4], m[5]);
+	if (a->mtu != 0 && (f = next(l, "mtu", true)) != NULL) {
+		snprintf(advice, sizeof(advice), "ip link set %s mtu %u", p->dev.kernel_if, p->mtu);
+		say(f, advice, "port %u (%s): its interface %s has an MTU of %u, the box sends %u",
+			p->conf.id, p->dev.name, p->dev.kernel_if, a->mtu, p->mtu);
+	}
+}
+
 static void
 find_ports(struct list *l)
 {
@@ -138,6 +195,7 @@ find_ports(struct list *l)
 			say(f, pbox_port_link_advice(p, advice, sizeof(advice)),
 				"port %u (%s) has no link", p->conf.id, p->dev.name);
 		}
+		find_address(l, i);
 		for (unsigned k = 0; k < sizeof(lost) / sizeof(lost[0]); k++) {
 			uint64_t n = l->b->port[i][lost[k].what] - l->a->port[i][lost[k].what];
 
@@ -175,6 +233,8 @@ find_drops(struct list *l)
 			"a data core is overloaded, or shares its CPU"},
 		{false, PBOX_CS_DROP_CONTROL_FULL, "ring_full",
 			"leave the control thread a CPU; or somebody floods the control port"},
+		{false, PBOX_CS_DROP_CONTROL_RATE, "rate",
+			"raise 'requests' of the job, or look at who asks so much"},
 		{false, PBOX_CS_DROP_SEGMENTS, "mtu",
 			"equal MTUs everywhere; ethtool -K IFACE tx-udp-segmentation off"},
 		{false, PBOX_CS_DROP_IP_FRAGMENT, "mtu",
@@ -255,9 +315,10 @@ find_last(struct list *l, const struct pbox_job *job, const struct pbox_worker_s
 		say(f,
 			"its host is slower, does more, or its packets get lost: top, ethtool -S "
 			"there",
-			"job '%.24s': worker %u (%.20s) is slow: %" PRIu64
+			"job '%s': worker %u (%s) is slow: %" PRIu64
 			" %% of all waiting is for it, %" PRIu64 " ms each time",
-			job->name, who, job->member[who].host, most * 100 / all, each / NS_PER_MS);
+			JOB(job), who, HOST(job->member[who].host), most * 100 / all,
+			each / NS_PER_MS);
 }
 
 static const char *
@@ -281,13 +342,13 @@ waits_for(struct list *l, const struct pbox_job *job, unsigned who, unsigned beh
 	if (m->state != PBOX_MEMBER_JOINED) {
 		f->cause = "dead_worker";
 		say(f, "start it again, or see policy = shrink",
-			"job '%.24s' waits for worker %u (%.20s), which is %s%s", job->name, who,
-			m->host[0] != '\0' ? m->host : "no host", absence(m), others);
+			"job '%s' waits for worker %u (%s), which is %s%s", JOB(job), who,
+			m->host[0] != '\0' ? HOST(m->host) : "no host", absence(m), others);
 		return;
 	}
 	say(f, "pbox-ctl why JOB names tensors and rounds; on its host: is it alive, is it busy?",
-		"job '%.24s' waits for worker %u (%.20s), heard %" PRIu64 " ms ago%s", job->name,
-		who, m->host, silent == UINT64_MAX ? 0 : silent / NS_PER_MS, others);
+		"job '%s' waits for worker %u (%s), heard %" PRIu64 " ms ago%s", JOB(job), who,
+		HOST(m->host), silent == UINT64_MAX ? 0 : silent / NS_PER_MS, others);
 }
 
 /* No round was finished. While nothing came at all the data cores have said who is missing; else: if
@@ -355,8 +416,8 @@ find_lossy(struct list *l, const struct pbox_job *job, const struct pbox_worker_
 		say(f,
 			"the port of the box, or its switch: ethtool -S, /pbox/ports; buffers, "
 			"flow control",
-			"job '%.24s': %u workers repeat %.1f %%: the box's link loses packets",
-			job->name, lossy, (double)sum_repeats * 100 / (double)sum);
+			"job '%s': %u workers repeat %.1f %%: the box's link loses packets",
+			JOB(job), lossy, (double)sum_repeats * 100 / (double)sum);
 		return;
 	}
 	f = next_of_worker(l, "lossy_link", job, who);
@@ -364,9 +425,9 @@ find_lossy(struct list *l, const struct pbox_job *job, const struct pbox_worker_
 		say(f,
 			"cable, switch port and socket buffers of that host: ethtool -S, "
 			"doc/train.md",
-			"job '%.24s': worker %u (%.20s) repeats %.1f %%: its link loses "
+			"job '%s': worker %u (%s) repeats %.1f %%: its link loses "
 			"packets",
-			job->name, who, job->member[who].host, (double)worst / 10);
+			JOB(job), who, HOST(job->member[who].host), (double)worst / 10);
 }
 
 static void
@@ -392,6 +453,19 @@ find_jobs(struct list *l)
 	}
 }
 
+static void
+find_snapshots(struct list *l)
+{
+	struct health_finding found;
+
+	for (unsigned i = 0; snapshot_finding(l->c, i, &found); i++) {
+		struct health_finding *f = next(l, found.cause, found.harmful);
+
+		if (f != NULL)
+			*f = found;
+	}
+}
+
 unsigned
 health_findings(struct pbox_control *c, struct health_finding *f, unsigned max)
 {
@@ -406,6 +480,7 @@ health_findings(struct pbox_control *c, struct health_finding *f, unsigned max)
 	find_pools(&l);
 	find_jobs(&l);
 	find_drops(&l);
+	find_snapshots(&l);
 	return l.n;
 }
 

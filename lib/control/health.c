@@ -157,6 +157,21 @@ hear(struct pbox_control *c, const struct pbox_job *job)
 	j->asked = NULL;
 }
 
+static bool
+new_samples(struct health_job *j, uint16_t workers)
+{
+	j->workers = 0; /* no job has none: what was there is of another one */
+	for (unsigned k = 0; k < 2; k++) {
+		free(j->at[k]);
+		j->at[k] = calloc(workers, sizeof(*j->at[k]));
+		j->round[k] = 0;
+	}
+	if (j->at[0] == NULL || j->at[1] == NULL)
+		return false;
+	j->workers = workers;
+	return true;
+}
+
 static void
 take_job(struct pbox_control *c, const struct pbox_job *job)
 {
@@ -167,13 +182,8 @@ take_job(struct pbox_control *c, const struct pbox_job *job)
 		pbox_registrar_why_end(j->asked);
 		j->asked = NULL;
 		j->told_ns = 0;
-		for (unsigned k = 0; k < 2; k++) {
-			free(j->at[k]);
-			j->at[k] = calloc(job->workers, sizeof(*j->at[k]));
-			PBOX_ASSERT(j->at[k] != NULL);
-			j->round[k] = 0;
-		}
-		j->workers = job->workers;
+		if (!new_samples(j, job->workers))
+			return; /* no memory: not looked at, and tried again with the next sample */
 		j->begun_ns = job->begun_ns;
 	}
 	for (unsigned w = 0; w < job->workers; w++)

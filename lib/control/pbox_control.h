@@ -27,6 +27,8 @@ struct pbox_control_snapshot {
 	uint64_t interval_ns; /**< 0: only when asked for */
 	uint64_t final_ns;    /**< for those of a clean stop, at most; 0: none are taken then */
 	unsigned keep;        /**< of each table */
+	uint64_t space;       /**< bytes in dir; 0: no bound */
+	uint64_t age_ns;      /**< of those of jobs that do not run; 0: no bound */
 	unsigned stripe_data, stripe_parity;
 	bool compress;
 };
@@ -50,7 +52,7 @@ struct pbox_control_conf {
 	const char *report;               /**< for telemetry; lives as long */
 	bool capture;                     /**< pdump runs: telemetry tells so */
 	struct pbox_control_snapshot snapshot; /**< its strings and memory live as long */
-	/** On the control thread, when pbox_control_reload() has been called; NULL: never. */
+	/** On a thread of its own, when pbox_control_reload() has been called; NULL: never. */
 	void (*reload)(void *ctx, struct pbox_control *c);
 	void *reload_ctx;
 };
@@ -59,8 +61,9 @@ struct pbox_control_conf {
 struct pbox_control_live {
 	const struct pbox_job_conf *job; /**< lives until it is replaced */
 	unsigned n_jobs;
-	uint32_t lease_ms;
+	uint32_t lease_ms, grace_ms;
 	uint64_t stats_interval_ns, drain_ns, snapshot_interval_ns, snapshot_final_ns;
+	uint64_t snapshot_space, snapshot_age_ns;
 };
 
 /** Counters of the control thread. Frames: frames = to_registrar + version + drops. */
@@ -83,6 +86,8 @@ enum pbox_control_stat {
 	PBOX_CT_STUCK, /**< seconds that a data core did not turn */
 	PBOX_CT_SNAPSHOTS,
 	PBOX_CT_SNAPSHOTS_FAILED,
+	PBOX_CT_TURNS,        /**< of the control thread */
+	PBOX_CT_LONGEST_TURN, /**< us; nobody is answered for as long */
 	PBOX_CT_STATS
 };
 #define PBOX_CT_FIRST_DROP PBOX_CT_FRAME_MAGIC

@@ -16,6 +16,49 @@ on_send(void *ctx, const struct pbox_send *s)
 	tally(c, pbox_dp_control_send(c->conf.dp, s) == 0 ? PBOX_CT_TX : PBOX_CT_TX_LOST);
 }
 
+/* To each core: the mails that open and close a job or a table, change its members and its quotas, of each
+ * job that there may be, and some for operators. */
+#define ROOM_JOB   8
+#define ROOM_OTHER 64
+
+bool
+control_room(void *ctx)
+{
+	struct pbox_control *c = ctx;
+	unsigned enough = c->conf.n_cores * (ROOM_JOB * c->conf.registrar.max_jobs + ROOM_OTHER);
+
+	while (c->n_wait_free < enough) {
+		struct waiting_mail *w = malloc(sizeof(*w));
+
+		if (w == NULL)
+			return false;
+		w->next = c->wait_free;
+		c->wait_free = w;
+		c->n_wait_free++;
+	}
+	return true;
+}
+
+static struct waiting_mail *
+take_free(struct pbox_control *c)
+{
+	struct waiting_mail *w = c->wait_free;
+
+	if (w == NULL)
+		return malloc(sizeof(*w));
+	c->wait_free = w->next;
+	c->n_wait_free--;
+	return w;
+}
+
+static void
+give_back(struct pbox_control *c, struct waiting_mail *w)
+{
+	w->next = c->wait_free;
+	c->wait_free = w;
+	c->n_wait_free++;
+}
+
 /* Order is kept: once one waits, all behind it do. */
 static void
 on_post(void *ctx, const struct pbox_mail *m)
@@ -25,8 +68,10 @@ on_post(void *ctx, const struct pbox_mail *m)
 
 	if (c->wait_head[m->shard] == NULL && pbox_dp_post(c->conf.dp, m) == 0)
 		return;
-	w = malloc(sizeof(*w));
-	PBOX_ASSERT(w != NULL); /* it must not get lost: the engine counts on it */
+	w = take_free(c);
+	/* it must not get lost: the engine counts on it. Members cannot bring it about: they are refused
+	 * what needs mails while there is no room (control_room) */
+	PBOX_ASSERT(w != NULL);
 	*w = (struct waiting_mail){.m = *m};
 	*c->wait_tail[m->shard] = w;
 	c->wait_tail[m->shard] = &w->next;
@@ -42,8 +87,19 @@ control_post_waiting(struct pbox_control *c)
 			c->wait_head[i] = w->next;
 			if (w->next == NULL)
 				c->wait_tail[i] = &c->wait_head[i];
-			free(w);
+			give_back(c, w);
 		}
+	}
+}
+
+static void
+free_list(struct waiting_mail *w)
+{
+	while (w != NULL) {
+		struct waiting_mail *next = w->next;
+
+		free(w);
+		w = next;
 	}
 }
 
@@ -51,10 +107,8 @@ void
 control_free_waiting(struct pbox_control *c)
 {
 	for (unsigned i = 0; i < PBOX_PORT_CORES; i++)
-		for (struct waiting_mail *w = c->wait_head[i], *next; w != NULL; w = next) {
-			next = w->next;
-			free(w);
-		}
+		free_list(c->wait_head[i]);
+	free_list(c->wait_free);
 }
 
 static void
@@ -77,4 +131,7 @@ const struct pbox_registrar_ops control_registrar_ops = {
 	.random = on_random,
 	.event = on_event,
 	.restore = snapshot_restore,
+	.room = control_room,
+	.restore_cancel = snapshot_restore_cancel,
+	.restore_text = snapshot_restore_text,
 };

@@ -39,6 +39,7 @@ take_datagram(struct pbox_control *c, const struct rte_mbuf *m)
 	tally(c, PBOX_CT_DATAGRAMS);
 	f.peer = d.peer;
 	f.ce = d.ce;
+	f.answered = d.answered;
 	at_control = c->conf.n_ports > 0 && d.peer.local_udp == c->conf.port[0].conf.control_port;
 	at = d.payload;
 	end = at + d.len;
@@ -48,13 +49,15 @@ take_datagram(struct pbox_control *c, const struct rte_mbuf *m)
 
 		if (why == PBOX_WIRE_OK) {
 			f.payload = at + PBOX_HDR_LEN;
+			f.follows = !first;
 			take_frame(c, &f, at_control);
 		} else if (at_control) {
 			tally(c, PBOX_CT_FRAMES);
 			tally(c, PBOX_CT_FRAME_MAGIC + (why - PBOX_WIRE_MAGIC));
 		}
+		/* two boxes of different versions would answer each other's errors for ever */
 		if (why == PBOX_WIRE_VERSION && at_control && first &&
-			left >= PBOX_HDR_LEN + PBOX_HELLO_LEN) {
+			at[PBOX_AT_TYPE] == PBOX_HELLO && left >= PBOX_HDR_LEN + PBOX_HELLO_LEN) {
 			f.hdr.length = (uint16_t)(left - PBOX_HDR_LEN);
 			f.payload = at + PBOX_HDR_LEN;
 			pbox_registrar_version(c->registrar, &f, at[PBOX_AT_VERSION]);

@@ -26,11 +26,17 @@ snapshot_create(struct pbox_control *c, struct pbox_error *err)
 	s->conf = &c->conf.snapshot;
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->wake, NULL);
+	pthread_cond_init(&s->wake_loader, NULL);
+	pthread_mutex_init(&s->wish_lock, NULL);
 	if (s->conf->dir == NULL)
 		return 0;
 	ret = pbox_snapshot_dir_check(s->conf->dir, err);
 	if (ret == 0)
 		pbox_snapshot_clean(s->conf->dir);
+	if (ret == 0) {
+		snapshot_look_at_clock(s);
+		snapshot_wishes_read(s);
+	}
 	return ret;
 }
 
@@ -42,12 +48,12 @@ snapshot_start(struct pbox_control *c, struct pbox_error *err)
 
 	if (s->conf->dir == NULL)
 		return 0;
-	ret = rte_ctrl_thread_create(&s->thread, "pbox-snapshot", NULL, snapshot_writer, s);
+	ret = rte_ctrl_thread_create(&s->thread, "pbox-snapshot", NULL, snapshot_writer, c);
 	if (ret != 0)
 		return pbox_fail(err, -ret, "the thread that writes snapshots does not start: %s",
 			strerror(-ret));
 	s->started = true;
-	return 0;
+	return snapshot_loader_start(c, err);
 }
 
 void
@@ -70,8 +76,10 @@ snapshot_destroy(struct pbox_control *c)
 {
 	if (c->snapshots.conf == NULL)
 		return;
-	free(c->snapshots.order.bytes);
+	pbox_snapshot_meta_free(&c->snapshots.order.meta);
 	pthread_cond_destroy(&c->snapshots.wake);
+	pthread_cond_destroy(&c->snapshots.wake_loader);
+	pthread_mutex_destroy(&c->snapshots.wish_lock);
 	pthread_mutex_destroy(&c->snapshots.lock);
 }
 
@@ -102,10 +110,22 @@ failed(struct pbox_control *c, const char *text)
 	struct snapshot_result *x = snapshot_result(s, s->job, s->table);
 
 	x->failed++;
+	x->failed_ns = c->now_ns;
+	x->code = 0;
+	x->bound = false;
 	snprintf(x->error, sizeof(x->error), "%s", text);
 	tally(c, PBOX_CT_SNAPSHOTS_FAILED);
 	pbox_log(PBOX_LOG_WARN, "job '%s': no snapshot of table %u: %s", s->job, s->table, text);
 	s->state = SNAPSHOT_IDLE;
+}
+
+/* The job of what is at hand; NULL: it has ended. */
+static const struct pbox_job *
+job_at_hand(struct pbox_control *c)
+{
+	const struct pbox_job *job = snapshot_job(c, c->snapshots.job);
+
+	return job != NULL && job->id == c->snapshots.job_id ? job : NULL;
 }
 
 /* The copy begins, or begins again for a later round. */
@@ -113,11 +133,11 @@ static void
 begin(struct pbox_control *c)
 {
 	struct snapshots *s = &c->snapshots;
-	const struct pbox_job *job = snapshot_job(c, s->job);
+	const struct pbox_job *job = job_at_hand(c);
 	struct pbox_error err = {.text = "the job has ended"};
 	int ret = -ENOENT;
 
-	if (job != NULL && job->id == s->job_id)
+	if (job != NULL)
 		ret = pbox_registrar_stage(c->registrar, job, s->table, ahead[s->ahead], &s->stage,
 			s->conf->memory, s->conf->size, c->now_ns, &err);
 	if (ret != 0) {
@@ -127,37 +147,37 @@ begin(struct pbox_control *c)
 	s->state = SNAPSHOT_COPYING;
 }
 
-/* All fragments are there: describe them while the job is there, then it is the writer's. */
+/* All fragments are there: what of the job belongs to them is taken in slices, then it is the writer's. */
 static void
-hand_over(struct pbox_control *c)
+describe(struct pbox_control *c)
 {
 	struct snapshots *s = &c->snapshots;
-	const struct pbox_job *job = snapshot_job(c, s->job);
+	const struct pbox_job *job = job_at_hand(c);
 	struct snapshot_order *o = &s->order;
-	struct pbox_snapshot_meta m;
 
-	if (job == NULL || job->id != s->job_id ||
-		snapshot_describe(&m, job, s->table, &s->stage, c->conf.registrar.incarnation) !=
-			0) {
+	*o = (struct snapshot_order){.data = (uint8_t *)s->stage.array[0]};
+	if (job == NULL || snapshot_describe(&o->meta, job, s->table, &s->stage,
+				   c->conf.registrar.incarnation) != 0) {
 		failed(c, "out of memory for its description, or the job has ended");
 		return;
 	}
-	free(o->bytes);
-	*o = (struct snapshot_order){.meta = m, .data = (uint8_t *)s->stage.array[0]};
-	o->bytes = pbox_snapshot_meta_encode(&m, &o->len);
-	pbox_snapshot_meta_free(&m);
-	o->meta.tensor = NULL;
-	o->meta.chunk = NULL;
-	o->meta.segment = NULL;
-	o->meta.fragment = NULL;
-	o->meta.entry = NULL;
-	if (o->bytes == NULL) {
-		failed(c, "out of memory for its description");
-		return;
-	}
 	s->copy_us = (c->now_ns - s->since) / 1000;
-	s->state = SNAPSHOT_WRITING;
-	snapshot_order(s);
+	s->state = SNAPSHOT_DESCRIBING;
+}
+
+static void
+describing(struct pbox_control *c)
+{
+	struct snapshots *s = &c->snapshots;
+	const struct pbox_job *job = job_at_hand(c);
+
+	if (job == NULL) {
+		pbox_snapshot_meta_free(&s->order.meta);
+		failed(c, "the job has ended");
+	} else if (snapshot_describe_more(&s->order.meta, job, &s->order.described)) {
+		s->state = SNAPSHOT_WRITING;
+		snapshot_order(s);
+	}
 }
 
 static void
@@ -173,7 +193,7 @@ copying(struct pbox_control *c)
 		return;
 	}
 	if (ret == 0) {
-		hand_over(c);
+		describe(c);
 	} else if (ret == -ESTALE && ++s->ahead < TRIES) {
 		begin(c);
 	} else {
@@ -199,6 +219,10 @@ writing(struct pbox_control *c)
 		return;
 	if (o->ret != 0) {
 		failed(c, o->err.text);
+		x = snapshot_result(s, s->job, s->table);
+		x->code = o->err.code;
+		x->free_bytes = o->free_bytes;
+		x->bound = o->bound;
 		return;
 	}
 	x = snapshot_result(s, s->job, s->table);
@@ -209,6 +233,7 @@ writing(struct pbox_control *c)
 	x->copy_us = s->copy_us;
 	x->write_us = o->us;
 	x->error[0] = '\0';
+	snapshot_clock(s, o->written.newest_ns, o->meta.created_ns);
 	tally(c, PBOX_CT_SNAPSHOTS);
 	pbox_log(PBOX_LOG_INFO,
 		"job '%s': snapshot of table %u at round %u: %llu bytes, copied in %llu ms, "
@@ -221,10 +246,12 @@ writing(struct pbox_control *c)
 
 /* Is it worth it? All-reduce keeps nothing that workers do not have; what has not moved is on disk. */
 static bool
-wanted(const struct snapshots *s, const struct pbox_job *job, const struct pbox_job_table *jt,
-	uint32_t table)
+wanted(const struct snapshots *s, const struct pbox_job *job, uint32_t table, unsigned n_shards)
 {
-	if (job->state != PBOX_JOB_OPEN || !jt->built)
+	const struct pbox_job_table *jt = job->table[table];
+
+	/* while it is loading, its memory is the loader's */
+	if (job->state != PBOX_JOB_OPEN || !jt->built || jt->shards_open < n_shards)
 		return false;
 	if (s->forced)
 		return true;
@@ -253,7 +280,7 @@ walk(struct pbox_control *c)
 		while (s->next_table < job->n_tables) {
 			uint32_t t = s->next_table++;
 
-			if (!wanted(s, job, job->table[t], t))
+			if (!wanted(s, job, t, c->conf.registrar.n_shards))
 				continue;
 			s->job_id = job->id;
 			snprintf(s->job, sizeof(s->job), "%s", job->name);
@@ -295,23 +322,6 @@ idle(struct pbox_control *c)
 	s->next_table = 0;
 }
 
-/* A wish holds for one run of the job. */
-static void
-drop_wishes(struct pbox_control *c)
-{
-	struct snapshots *s = &c->snapshots;
-
-	for (unsigned i = 0; i < s->n_wishes; i++) {
-		const struct pbox_job *job;
-
-		if (!s->wish[i].begun)
-			continue;
-		job = snapshot_job(c, s->wish[i].job);
-		if (job == NULL || job->id != s->wish[i].id)
-			s->wish[i--] = s->wish[--s->n_wishes];
-	}
-}
-
 void
 snapshot_step(struct pbox_control *c)
 {
@@ -319,10 +329,13 @@ snapshot_step(struct pbox_control *c)
 
 	if (s->conf->dir == NULL)
 		return;
-	if (s->n_wishes > 0)
-		drop_wishes(c);
+	snapshot_loader_step(c);
+	snapshot_wishes_step(c);
+	snapshot_sweep_step(c);
 	if (s->state == SNAPSHOT_COPYING)
 		copying(c);
+	else if (s->state == SNAPSHOT_DESCRIBING)
+		describing(c);
 	else if (s->state == SNAPSHOT_WRITING)
 		writing(c);
 	else
@@ -396,44 +409,5 @@ snapshot_ask(struct pbox_control *c, const char *name, unsigned *tables, struct 
 		if (strcmp(s->asked[i], name) == 0)
 			return 0; /* one that has not begun serves both */
 	snprintf(s->asked[s->n_asked++], sizeof(s->asked[0]), "%s", name);
-	return 0;
-}
-
-int
-snapshot_wish(struct pbox_control *c, const char *name, char *text, size_t cap)
-{
-	struct snapshots *s = &c->snapshots;
-	const struct pbox_job *job = snapshot_job(c, name);
-	struct pbox_snapshot_file *f = NULL;
-	struct pbox_error err;
-	int n;
-
-	if (s->conf->dir == NULL) {
-		int ret = no_dir(&err);
-
-		snprintf(text, cap, "%s", err.text);
-		return ret;
-	}
-	n = pbox_snapshot_list(s->conf->dir, name, -1, &f, &err);
-	if (n <= 0) {
-		snprintf(text, cap, "%s has no snapshot of job '%s'", s->conf->dir, name);
-		return -ENOENT;
-	}
-	snprintf(text, cap, "its newest snapshot is of round %u", f[0].round);
-	free(f);
-	for (uint32_t i = 0; job != NULL && i < job->n_tables; i++)
-		if (job->table[i]->built) {
-			snprintf(text, cap, "job '%s' is running: end it first", name);
-			return -EBUSY;
-		}
-	for (unsigned i = 0; i < s->n_wishes; i++)
-		if (strcmp(s->wish[i].job, name) == 0)
-			return 0;
-	if (s->n_wishes == SNAPSHOT_ASKED) {
-		snprintf(text, cap, "%u jobs wait to be restored already", s->n_wishes);
-		return -EBUSY;
-	}
-	s->wish[s->n_wishes] = (struct snapshot_wish){.begun = false};
-	snprintf(s->wish[s->n_wishes++].job, sizeof(s->wish[0].job), "%s", name);
 	return 0;
 }

@@ -26,6 +26,10 @@ struct snapshot_result {
 	uint64_t at_ns, bytes, copy_us, write_us; /* at: pbox_dp_now(); 0: there is none yet */
 	uint32_t taken, failed;
 	char error[PBOX_SNAPSHOT_PATH]; /* of the last one that failed after the last good one */
+	uint64_t failed_ns;             /* when that was */
+	int code;                       /* and its errno, where the disk said no; else 0 */
+	uint64_t free_bytes;            /* of snapshot-dir then */
+	bool bound;                     /* it is snapshot-space that said no */
 };
 
 /* A job that an operator wants to begin with its snapshot. */
@@ -33,27 +37,49 @@ struct snapshot_wish {
 	char job[PBOX_NAME_LEN];
 	bool begun; /* this job has taken it: */
 	uint16_t id;
+	bool loaded, broken;   /* a table has been read; one could not be */
+	bool forgotten;        /* on disk it is no more, or will be */
+	uint32_t table, round; /* the one that was read last, and what it began with */
 };
 
 /* One file; from control to the writer and back. */
 struct snapshot_order {
-	struct pbox_snapshot_meta meta; /* without its arrays */
-	uint8_t *bytes;                 /* all of it */
-	size_t len;
+	struct pbox_snapshot_meta meta; /* its arrays are gone when it comes back */
+	uint32_t described;             /* of them: snapshot_describe_more() */
 	uint8_t *data;
 	int ret;
 	struct pbox_error err;
 	struct pbox_snapshot_written written;
+	uint64_t free_bytes; /* of the disk, where it failed */
+	bool bound;          /* by snapshot-space */
 	uint64_t us;
 };
 
-enum snapshot_state { SNAPSHOT_IDLE, SNAPSHOT_COPYING, SNAPSHOT_WRITING };
+enum snapshot_state { SNAPSHOT_IDLE, SNAPSHOT_COPYING, SNAPSHOT_DESCRIBING, SNAPSHOT_WRITING };
+
+/* A table that may begin with a snapshot; from control to the loader and back. While it is there, the job stays,
+ * and the memory of the table is the loader's alone. */
+struct snapshot_load {
+	struct snapshot_load *next;
+	const struct pbox_job *job;
+	struct pbox_job_table *jt;
+	bool restoring; /* by its workers: they have the parameters, the file brings the state */
+	bool wished;    /* an operator wants it */
+	_Atomic bool give_up;
+	_Atomic uint64_t at, bytes; /* of the arrays: read, all; 0: not begun */
+	int ret;                    /* 0, -ENOENT: nothing to begin with, -EIO, -ECANCELED */
+	uint32_t round;             /* with 0 */
+	struct pbox_error err;
+};
 
 struct snapshots {
 	const struct pbox_control_snapshot *conf; /* dir NULL: there are none */
 	enum snapshot_state state;
 	struct pbox_stage stage;
 	uint64_t since, due_at;
+
+	uint64_t
+		clock_behind_ns; /* the newest file is of a time that has not come yet; 0: it is not */
 
 	/* the clean stop */
 	uint64_t final_by; /* 0: not yet; else until then */
@@ -86,6 +112,24 @@ struct snapshots {
 	pthread_cond_t wake;
 	struct snapshot_order order;
 	bool ordered, written, quit; /* under lock */
+	bool sweep;                  /* as well: what is there shall keep to the bounds */
+	uint64_t sweep_at;
+	/* under lock as well: the newest one of a table that was removed last, and how many there were */
+	struct {
+		char job[PBOX_NAME_LEN];
+		uint32_t table, round, tables;
+		uint64_t at_ns;
+	} pruned;
+
+	/* the loader */
+	pthread_t loader;
+	bool loader_started;
+	pthread_cond_t wake_loader;
+	struct snapshot_load *loads, *loading, *loaded; /* under lock: waiting, at hand, done */
+	char forget[SNAPSHOT_ASKED]
+		   [PBOX_NAME_LEN]; /* wishes to be taken off the disk, under lock */
+	unsigned n_forget;
+	pthread_mutex_t wish_lock; /* of their files; taken before the control's */
 };
 
 struct pbox_control;
@@ -103,21 +147,59 @@ void snapshot_step(struct pbox_control *c);
 bool snapshot_final(struct pbox_control *c, uint64_t now);
 /* An operator asks. 0 or -errno with err. */
 int snapshot_ask(struct pbox_control *c, const char *job, unsigned *tables, struct pbox_error *err);
-int snapshot_wish(struct pbox_control *c, const char *job, char *text, size_t cap);
+/* From now on the next run of the job begins with its snapshot, or (withdraw) it does not. Without the
+ * control's lock: it waits for the disk. */
+int snapshot_wish(struct pbox_control *c, const char *job, bool withdraw, char *text, size_t cap);
 const struct pbox_job *snapshot_job(struct pbox_control *c, const char *job);
 struct snapshot_result *snapshot_result(struct snapshots *s, const char *job, uint32_t table);
-/* snapshot_meta.c: what a finished copy is of; with arrays to be freed. */
+/* snapshot_meta.c: since 1970, by the clock that people set. */
+uint64_t snapshot_real_ns(void);
+/* What an entry of a schedule says. */
+struct pbox_hyper snapshot_hyper(const struct pbox_snapshot_entry *e);
+/* What a finished copy is of; with arrays to be freed. Then the rest, while the job is there: in slices, from *at
+ * = 0 on, until true; */
 int snapshot_describe(struct pbox_snapshot_meta *m, const struct pbox_job *job, uint32_t table,
 	const struct pbox_stage *stage, uint32_t incarnation);
+bool snapshot_describe_more(struct pbox_snapshot_meta *m, const struct pbox_job *job, uint32_t *at);
+/* and what the copy itself knows, anywhere. */
+void snapshot_describe_copy(struct pbox_snapshot_meta *m, const struct pbox_stage *stage);
 /* Which difference keeps the snapshot from being the table's? NULL: none. */
-const char *snapshot_difference(const struct pbox_snapshot_meta *m, const struct pbox_job *job,
-	const struct pbox_table *t, char *text, size_t cap);
-/* snapshot_writer.c */
+const char *snapshot_difference(const struct pbox_snapshot_meta *m, const struct pbox_job_table *jt,
+	char *text, size_t cap);
+/* snapshot_space.c: on the writer. 0 when so many bytes more keep to the bounds. */
+int snapshot_room(void *ctx, uint64_t bytes, struct pbox_error *err);
+void snapshot_sweep(struct pbox_control *c);
+/* Control, each turn. */
+void snapshot_sweep_step(struct pbox_control *c);
+/* snapshot_writer.c: its argument is the control */
 void *snapshot_writer(void *arg);
 void snapshot_order(struct snapshots *s);
 bool snapshot_written(struct snapshots *s);
-/* snapshot_restore.c: ops.restore of the registrar. */
+/* snapshot_restore.c: on the loader; fills the table, or leaves it as it was. */
+void snapshot_load(const char *dir, struct snapshot_load *l);
+/* snapshot_loader.c: the thread, and ops of the registrar. */
 int snapshot_restore(void *ctx, const struct pbox_job *job, struct pbox_table *t, bool restoring);
+void snapshot_restore_cancel(void *ctx, const struct pbox_job *job, uint32_t table);
+void snapshot_restore_text(
+	void *ctx, const struct pbox_job *job, uint32_t table, char *text, size_t cap);
+int snapshot_loader_start(struct pbox_control *c, struct pbox_error *err);
+/* false: it has not come back in time: what it writes to must stay. */
+bool snapshot_loader_stop(struct pbox_control *c);
+/* What the loader has done since. */
+void snapshot_loader_step(struct pbox_control *c);
+unsigned snapshot_loads(struct snapshots *s);
+/* snapshot_wish.c: those that the directory remembers */
+void snapshot_wishes_read(struct snapshots *s);
+struct snapshot_wish *snapshot_wish_of(struct snapshots *s, const char *job);
+void snapshot_wishes_step(struct pbox_control *c);
+/* On the loader. */
+void snapshot_wishes_forget(struct pbox_control *c);
+/* snapshot_health.c: the clock against the newest file there; how many files there are. */
+void snapshot_clock(struct snapshots *s, uint64_t newest_ns, uint64_t now_ns);
+void snapshot_look_at_clock(struct snapshots *s);
+struct health_finding;
+/* The i-th thing that is wrong with snapshots; false: there are no more. */
+bool snapshot_finding(struct pbox_control *c, unsigned i, struct health_finding *f);
 /* snapshot_telemetry.c */
 void snapshot_telemetry(void);
 

@@ -9,15 +9,36 @@
 
 #include "snapshot.h"
 
-_Static_assert(PBOX_SNAPSHOT_NAME == PBOX_NAME_LEN, "names are copied whole");
+#define SLICE 4096u /* tensors, chunks and segments that are described at once */
 
-static uint64_t
-real_ns(void)
+_Static_assert(PBOX_SNAPSHOT_NAME == PBOX_NAME_LEN, "names are copied whole");
+_Static_assert(PBOX_SNAPSHOT_HYPERS == PBOX_HYPER_IDS - 1, "all hyper-parameters are kept");
+
+uint64_t
+snapshot_real_ns(void)
 {
 	struct timespec t;
 
 	clock_gettime(CLOCK_REALTIME, &t);
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* By id: neither side goes by the order of the other's members. */
+struct pbox_hyper
+snapshot_hyper(const struct pbox_snapshot_entry *e)
+{
+	return (struct pbox_hyper){
+		.lr = e->value[PBOX_HYPER_LR - 1],
+		.momentum = e->value[PBOX_HYPER_MOMENTUM - 1],
+		.dampening = e->value[PBOX_HYPER_DAMPENING - 1],
+		.weight_decay = e->value[PBOX_HYPER_WEIGHT_DECAY - 1],
+		.beta1 = e->value[PBOX_HYPER_BETA1 - 1],
+		.beta2 = e->value[PBOX_HYPER_BETA2 - 1],
+		.eps = e->value[PBOX_HYPER_EPS - 1],
+		.clip_value = e->value[PBOX_HYPER_CLIP_VALUE - 1],
+		.steps = e->value[PBOX_HYPER_STEPS - 1],
+		.has_lr = e->has_lr,
+	};
 }
 
 static uint32_t
@@ -47,36 +68,75 @@ take_schedules(struct pbox_snapshot_meta *m, const struct pbox_table *t)
 				.set = e->set,
 				.group = (uint16_t)g,
 				.has_lr = h->has_lr != 0,
-				.value = {h->lr, h->momentum, h->dampening, h->weight_decay,
-					h->beta1, h->beta2, h->eps, h->clip_value},
+				.value =
+					{
+						[PBOX_HYPER_LR - 1] = h->lr,
+						[PBOX_HYPER_MOMENTUM - 1] = h->momentum,
+						[PBOX_HYPER_DAMPENING - 1] = h->dampening,
+						[PBOX_HYPER_WEIGHT_DECAY - 1] = h->weight_decay,
+						[PBOX_HYPER_BETA1 - 1] = h->beta1,
+						[PBOX_HYPER_BETA2 - 1] = h->beta2,
+						[PBOX_HYPER_EPS - 1] = h->eps,
+						[PBOX_HYPER_CLIP_VALUE - 1] = h->clip_value,
+						[PBOX_HYPER_STEPS - 1] = h->steps,
+					},
 			};
 		}
 	}
 }
 
 static void
-take_layout(struct pbox_snapshot_meta *m, const struct pbox_job_table *jt)
+take_tensor(struct pbox_snapshot_tensor *to, const struct pbox_tensor *t)
 {
-	const struct pbox_table *t = &jt->t;
+	to->elements = t->elements;
+	to->group = t->group;
+	snprintf(to->name, sizeof(to->name), "%s", t->name);
+}
 
-	for (uint32_t i = 0; i < m->n_tensors; i++) {
-		m->tensor[i].elements = jt->tensor[i].elements;
-		m->tensor[i].group = jt->tensor[i].group;
-		memcpy(m->tensor[i].name, jt->tensor[i].name, PBOX_SNAPSHOT_NAME);
+/* The i-th of tensors, chunks and segments. */
+static void
+take_one(struct pbox_snapshot_meta *m, const struct pbox_job_table *jt, uint32_t i)
+{
+	const struct pbox_layout *l = &jt->t.layout;
+
+	if (i < m->n_tensors) {
+		take_tensor(&m->tensor[i], &jt->tensor[i]);
+		return;
 	}
-	for (uint32_t i = 0; i < m->n_chunks; i++)
+	i -= m->n_tensors;
+	if (i < m->n_chunks) {
 		m->chunk[i] = (struct pbox_snapshot_chunk){
-			.elements = t->layout.chunk[i].elements,
-			.first_segment = t->layout.chunk[i].first_segment,
-			.segments = t->layout.chunk[i].segments,
-			.group = t->layout.chunk[i].group,
+			.elements = l->chunk[i].elements,
+			.first_segment = l->chunk[i].first_segment,
+			.segments = l->chunk[i].segments,
+			.group = l->chunk[i].group,
 		};
-	for (uint32_t i = 0; i < m->n_segments; i++)
-		m->segment[i] = (struct pbox_snapshot_segment){
-			.offset = t->layout.segment[i].offset,
-			.tensor = t->layout.segment[i].tensor,
-			.elements = t->layout.segment[i].elements,
-		};
+		return;
+	}
+	i -= m->n_chunks;
+	m->segment[i] = (struct pbox_snapshot_segment){
+		.offset = l->segment[i].offset,
+		.tensor = l->segment[i].tensor,
+		.elements = l->segment[i].elements,
+	};
+}
+
+bool
+snapshot_describe_more(struct pbox_snapshot_meta *m, const struct pbox_job *job, uint32_t *at)
+{
+	uint32_t all = m->n_tensors + m->n_chunks + m->n_segments;
+
+	for (unsigned n = 0; n < SLICE && *at < all; n++)
+		take_one(m, job->table[m->table], (*at)++);
+	return *at == all;
+}
+
+void
+snapshot_describe_copy(struct pbox_snapshot_meta *m, const struct pbox_stage *stage)
+{
+	for (uint32_t i = 0; i < m->n_fragments; i++)
+		m->fragment[i] = (struct pbox_snapshot_fragment){stage->fragment[i].version,
+			stage->fragment[i].samples, stage->fragment[i].contributors};
 }
 
 int
@@ -90,7 +150,7 @@ snapshot_describe(struct pbox_snapshot_meta *m, const struct pbox_job *job, uint
 		.table = table,
 		.round = stage->round,
 		.incarnation = incarnation,
-		.created_ns = real_ns(),
+		.created_ns = snapshot_real_ns(),
 		.workers = job->workers,
 		.mode = t->mode,
 		.op = t->op,
@@ -111,11 +171,7 @@ snapshot_describe(struct pbox_snapshot_meta *m, const struct pbox_job *job, uint
 		m->n_entries += remembered(&t->schedule[g]);
 	if (pbox_snapshot_meta_alloc(m) != 0)
 		return -ENOMEM;
-	take_layout(m, jt);
 	take_schedules(m, t);
-	for (uint32_t i = 0; i < m->n_fragments; i++)
-		m->fragment[i] = (struct pbox_snapshot_fragment){stage->fragment[i].version,
-			stage->fragment[i].samples, stage->fragment[i].contributors};
 	return 0;
 }
 
@@ -166,10 +222,10 @@ same_chunks(const struct pbox_snapshot_meta *m, const struct pbox_table *t)
 }
 
 const char *
-snapshot_difference(const struct pbox_snapshot_meta *m, const struct pbox_job *job,
-	const struct pbox_table *t, char *text, size_t cap)
+snapshot_difference(
+	const struct pbox_snapshot_meta *m, const struct pbox_job_table *jt, char *text, size_t cap)
 {
-	const struct pbox_job_table *jt = job->table[t->id];
+	const struct pbox_table *t = &jt->t;
 
 	if (m->mode != t->mode || m->op != t->op) {
 		snprintf(text, cap, "its mode and operation are %u and %u, the table's %u and %u",

@@ -12,7 +12,8 @@
 
 /* Where bytes of the arrays go. They come in order. */
 struct filling {
-	struct pbox_table *t;
+	struct snapshot_load *l;
+	const struct pbox_table *t;
 	unsigned array;
 	uint32_t chunk;
 	size_t at; /* bytes of that chunk's array */
@@ -29,15 +30,18 @@ fill(void *ctx, uint64_t from, const uint8_t *bytes, size_t len)
 {
 	struct filling *f = ctx;
 
-	(void)from;
+	if (atomic_load_explicit(&f->l->give_up, memory_order_relaxed))
+		return -ECANCELED;
+	atomic_store_explicit(&f->l->at, from, memory_order_relaxed);
+	/* lost: no more of it is needed, the report names the damage */
+	if (bytes == NULL)
+		return 0;
 	while (len > 0) {
 		const struct pbox_chunk *c = &f->t->chunk[f->chunk];
 		size_t left = (size_t)c->elements * 4 - f->at, n = len < left ? len : left;
 
-		if (bytes != NULL) {
-			memcpy(array_of(c, f->array) + f->at, bytes, n);
-			bytes += n;
-		}
+		memcpy(array_of(c, f->array) + f->at, bytes, n);
+		bytes += n;
 		f->at += n;
 		len -= n;
 		if (f->at < (size_t)c->elements * 4)
@@ -51,16 +55,19 @@ fill(void *ctx, uint64_t from, const uint8_t *bytes, size_t len)
 	return 0;
 }
 
-/* What answers need: the packed copy, its CRC, the version. */
-static void
-set_slots(struct pbox_table *t, const struct pbox_snapshot_meta *m)
+/* What answers need: the packed copy, its CRC, the version. False: given up. */
+static bool
+set_slots(const struct snapshot_load *l, const struct pbox_snapshot_meta *m)
 {
+	const struct pbox_table *t = &l->jt->t;
 	const struct pbox_snapshot_fragment *v = m->fragment;
 	size_t size = pbox_format_size(t->pull_format);
 
 	for (uint32_t i = 0; i < t->n_chunks; i++) {
 		struct pbox_chunk *c = &t->chunk[i];
 
+		if (atomic_load_explicit(&l->give_up, memory_order_relaxed))
+			return false;
 		if (c->wire != NULL)
 			pbox_reduce_scalar.pack(
 				c->wire, (enum pbox_elem)t->pull_format, c->param, c->elements);
@@ -78,10 +85,11 @@ set_slots(struct pbox_table *t, const struct pbox_snapshot_meta *m)
 			s->has_result = 1;
 		}
 	}
+	return true;
 }
 
 static void
-set_schedules(struct pbox_table *t, const struct pbox_snapshot_meta *m)
+set_schedules(const struct pbox_table *t, const struct pbox_snapshot_meta *m)
 {
 	for (unsigned g = 0; g < t->n_groups; g++) {
 		struct pbox_schedule *s = &t->schedule[g];
@@ -95,9 +103,7 @@ set_schedules(struct pbox_table *t, const struct pbox_snapshot_meta *m)
 			s->entry[n++] = (struct pbox_schedule_entry){
 				.from_round = e->from_round,
 				.set = e->set,
-				.hyper = {e->value[0], e->value[1], e->value[2], e->value[3],
-					e->value[4], e->value[5], e->value[6], e->value[7],
-					e->has_lr},
+				.hyper = snapshot_hyper(e),
 			};
 		}
 		if (n > 0)
@@ -111,8 +117,7 @@ sound_schedules(const struct pbox_snapshot_meta *m)
 {
 	for (uint32_t i = 0; i < m->n_entries; i++) {
 		const struct pbox_snapshot_entry *e = &m->entry[i];
-		const struct pbox_hyper h = {e->value[0], e->value[1], e->value[2], e->value[3],
-			e->value[4], e->value[5], e->value[6], e->value[7], e->has_lr};
+		const struct pbox_hyper h = snapshot_hyper(e);
 
 		/* the first entry has the defaults, which no optimiser needs to like */
 		if (e->set != 0 && pbox_hyper_check(&h, (enum pbox_optim_kind)m->optimiser) != NULL)
@@ -121,83 +126,106 @@ sound_schedules(const struct pbox_snapshot_meta *m)
 	return true;
 }
 
-/* Once to see that all of it is good, and then into the table. */
-static int
-take(const char *path, const struct pbox_job *job, struct pbox_table *t, bool restoring)
+/* What was filled is as it was: nobody sees a part of a file. */
+static void
+clear(const struct filling *f)
 {
+	const struct pbox_table *t = f->t;
+
+	for (unsigned k = 0; k <= f->array && k < 1 + pbox_optim_states(t->optimiser); k++)
+		for (uint32_t i = 0; i < t->n_chunks && (k < f->array || i <= f->chunk); i++)
+			memset(array_of(&t->chunk[i], k), 0, (size_t)t->chunk[i].elements * 4);
+}
+
+/* One pass over the file: each block is verified before it goes into the table, which nobody looks at until all of it
+ * is there. */
+static int
+read_into(struct pbox_snapshot_reader *r, struct snapshot_load *l, const char *path,
+	struct pbox_error *err)
+{
+	const struct pbox_snapshot_meta *m = pbox_snapshot_meta(r);
+	struct filling f = {.l = l, .t = &l->jt->t};
 	struct pbox_snapshot_report report;
+	int ret;
+
+	atomic_store(&l->at, 0);
+	atomic_store(&l->bytes, m->elements * m->arrays * 4);
+	ret = pbox_snapshot_read(r, fill, &f, &report, err);
+	/* its job ends, and memory of jobs that have ended is cleared before anybody gets it */
+	if (ret == -ECANCELED)
+		return ret;
+	if (ret != 0) {
+		clear(&f);
+		return -EIO;
+	}
+	if (!set_slots(l, m))
+		return -ECANCELED;
+	if (!l->restoring)
+		set_schedules(&l->jt->t, m);
+	l->round = m->round;
+	pbox_log(PBOX_LOG_INFO, "job '%s': table %u begins with the snapshot of round %u%s (%s)",
+		l->job->name, l->jt->t.id, m->round,
+		report.damaged > 0 ? ", parts of it rebuilt from parity" : "", path);
+	return 0;
+}
+
+/* 0, -EIO, -ECANCELED */
+static int
+take(const char *path, struct snapshot_load *l)
+{
 	struct pbox_snapshot_reader *r;
-	struct filling f = {.t = t};
 	struct pbox_error err;
-	char text[512];
+	char text[384];
 	const char *differs;
 	int ret = -EIO;
 
 	r = pbox_snapshot_open(path, &err);
 	if (r == NULL) {
-		pbox_log(PBOX_LOG_ERROR, "job '%s': %s", job->name, err.text);
+		l->err = err;
+		pbox_log(PBOX_LOG_ERROR, "job '%s': %s", l->job->name, err.text);
 		return -EIO;
 	}
-	differs = snapshot_difference(pbox_snapshot_meta(r), job, t, text, sizeof(text));
+	differs = snapshot_difference(pbox_snapshot_meta(r), l->jt, text, sizeof(text));
 	if (differs == NULL && !sound_schedules(pbox_snapshot_meta(r)))
 		differs = "a hyper-parameter is out of range";
 	if (differs != NULL)
-		pbox_log(PBOX_LOG_ERROR, "job '%s': snapshot %s is not of table %u: %s", job->name,
-			path, t->id, differs);
-	else if (pbox_snapshot_read(r, NULL, NULL, &report, &err) != 0 ||
-		 pbox_snapshot_read(r, fill, &f, &report, &err) != 0)
-		pbox_log(PBOX_LOG_ERROR, "job '%s': %s", job->name, err.text);
+		pbox_fail(&err, EINVAL, "snapshot %.80s is not of table %u: %s", path, l->jt->t.id,
+			differs);
 	else
-		ret = 0;
-	if (ret == 0) {
-		set_slots(t, pbox_snapshot_meta(r));
-		if (!restoring)
-			set_schedules(t, pbox_snapshot_meta(r));
-		pbox_log(PBOX_LOG_INFO,
-			"job '%s': table %u begins with the snapshot of round %u%s (%s)", job->name,
-			t->id, pbox_snapshot_meta(r)->round,
-			report.damaged > 0 ? ", parts of it rebuilt from parity" : "", path);
+		ret = read_into(r, l, path, &err);
+	if (ret == -EIO) {
+		l->err = err;
+		pbox_log(PBOX_LOG_ERROR, "job '%s': %s", l->job->name, err.text);
 	}
 	pbox_snapshot_close(r);
 	return ret;
 }
 
-static struct snapshot_wish *
-wish_of(struct snapshots *s, const struct pbox_job *job)
+void
+snapshot_load(const char *dir, struct snapshot_load *l)
 {
-	for (unsigned i = 0; i < s->n_wishes; i++)
-		if (strcmp(s->wish[i].job, job->name) == 0) {
-			s->wish[i].begun = true;
-			s->wish[i].id = job->id;
-			return &s->wish[i];
-		}
-	return NULL;
-}
-
-int
-snapshot_restore(void *ctx, const struct pbox_job *job, struct pbox_table *t, bool restoring)
-{
-	struct pbox_control *c = ctx;
-	const char *dir = c->conf.snapshot.dir;
+	const char *job = l->job->name;
 	struct pbox_snapshot_file *f = NULL;
+	uint32_t table = l->jt->fixed.table;
 	struct pbox_error err;
-	int n, ret = -ENOENT;
+	int n;
 
-	if (dir == NULL)
-		return -ENOENT;
-	if (!restoring && wish_of(&c->snapshots, job) == NULL) {
-		pbox_snapshot_set_aside(dir, job->name, t->id);
-		return -ENOENT;
+	l->ret = -ENOENT;
+	if (!l->restoring && !l->wished) {
+		pbox_snapshot_set_aside(dir, job, table);
+		return;
 	}
-	n = pbox_snapshot_list(dir, job->name, t->id, &f, &err);
-	for (int i = 0; i < n && ret != 0; i++)
-		if (!restoring || !f[i].aside)
-			ret = take(f[i].path, job, t, restoring);
+	n = pbox_snapshot_list(dir, job, table, &f, &err);
+	for (int i = 0; i < n && l->ret != 0 && l->ret != -ECANCELED; i++)
+		if (!l->restoring || !f[i].aside)
+			l->ret = take(f[i].path, l);
 	free(f);
-	if (n < 0)
-		pbox_log(PBOX_LOG_ERROR, "job '%s': %s", job->name, err.text);
-	else if (ret == -EIO)
-		pbox_log(PBOX_LOG_ERROR, "job '%s': no snapshot of table %u can be used", job->name,
-			t->id);
-	return ret;
+	if (n < 0) {
+		pbox_log(PBOX_LOG_ERROR, "job '%s': %s", job, err.text);
+		l->err = err;
+		l->ret = -EIO;
+	}
+	if (l->ret == -EIO)
+		pbox_log(PBOX_LOG_ERROR, "job '%s': no snapshot of table %u can be used", job,
+			table);
 }

@@ -5,21 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <rte_telemetry.h>
+#include "tell.h"
 
-#include "control_priv.h"
-
-static const char *const state_name[] = {"idle", "copying", "writing"};
-
-/* A string of an answer has 127 bytes: what does not fit is cut. */
-static void
-add_string(struct rte_tel_data *d, const char *name, const char *text)
-{
-	char cut[RTE_TEL_MAX_STRING_LEN];
-
-	snprintf(cut, sizeof(cut), "%s", text);
-	rte_tel_data_add_dict_string(d, name, cut);
-}
+static const char *const state_name[] = {"idle", "copying", "describing", "writing"};
 
 static int
 on_snapshot(const char *cmd, const char *params, struct rte_tel_data *d)
@@ -35,29 +23,42 @@ on_snapshot(const char *cmd, const char *params, struct rte_tel_data *d)
 		ret = snapshot_ask(c, params, &tables, &err);
 	telemetry_unlock(c);
 	if (ret != 0) {
-		add_string(d, "error", err.text);
+		tell_text(d, "error", "%s", err.text);
 		return 0;
 	}
-	rte_tel_data_add_dict_string(d, "asked", "yes");
+	tell_text(d, "asked", "%s", "yes");
 	rte_tel_data_add_dict_u64(d, "tables", tables);
-	rte_tel_data_add_dict_string(d, "see", "/pbox/snapshots");
+	tell_text(d, "see", "%s", "/pbox/snapshots");
+	return 0;
+}
+
+static int
+restore(const char *params, bool withdraw, struct rte_tel_data *d)
+{
+	struct pbox_control *c = telemetry_hold();
+	char text[256] = "which job? its name is the parameter";
+	int ret = -1;
+
+	rte_tel_data_start_dict(d);
+	if (c != NULL && params != NULL && params[0] != '\0')
+		ret = snapshot_wish(c, params, withdraw, text, sizeof(text));
+	telemetry_release();
+	tell_text(d, ret == 0 ? "asked" : "error", "%s", text);
 	return 0;
 }
 
 static int
 on_restore(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	struct pbox_control *c = telemetry_lock();
-	char text[256] = "which job? /pbox/restore,JOB";
-	int ret = -1;
-
 	(void)cmd;
-	rte_tel_data_start_dict(d);
-	if (c != NULL && params != NULL && params[0] != '\0')
-		ret = snapshot_wish(c, params, text, sizeof(text));
-	telemetry_unlock(c);
-	add_string(d, ret == 0 ? "asked" : "error", text);
-	return 0;
+	return restore(params, false, d);
+}
+
+static int
+on_withdraw(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	(void)cmd;
+	return restore(params, true, d);
 }
 
 static struct rte_tel_data *
@@ -68,7 +69,7 @@ result(const struct snapshot_result *x, uint64_t now)
 	if (d == NULL)
 		return NULL;
 	rte_tel_data_start_dict(d);
-	rte_tel_data_add_dict_string(d, "job", x->job);
+	tell_text(d, "job", "%s", x->job);
 	rte_tel_data_add_dict_u64(d, "table", x->table);
 	rte_tel_data_add_dict_u64(d, "taken", x->taken);
 	rte_tel_data_add_dict_u64(d, "failed", x->failed);
@@ -80,7 +81,7 @@ result(const struct snapshot_result *x, uint64_t now)
 		rte_tel_data_add_dict_u64(d, "write_ms", x->write_us / 1000);
 	}
 	if (x->error[0] != '\0')
-		add_string(d, "error", x->error);
+		tell_text(d, "error", "%s", x->error);
 	return d;
 }
 
@@ -95,23 +96,23 @@ on_snapshots(const char *cmd, const char *params, struct rte_tel_data *d)
 	(void)params;
 	rte_tel_data_start_dict(d);
 	if (s != NULL && s->conf->dir == NULL) {
-		rte_tel_data_add_dict_string(
-			d, "error", "off: snapshot-dir and snapshot-memory are not set");
+		tell_text(d, "error", "%s", "off: snapshot-dir and snapshot-memory are not set");
 	} else if (s != NULL) {
 		uint64_t now = pbox_dp_now(c->conf.dp);
 
-		add_string(d, "dir", s->conf->dir);
-		rte_tel_data_add_dict_string(d, "state", state_name[s->state]);
+		tell_text(d, "dir", "%s", s->conf->dir);
+		tell_text(d, "state", "%s", state_name[s->state]);
 		if (s->state != SNAPSHOT_IDLE) {
-			rte_tel_data_add_dict_string(d, "job", s->job);
+			tell_text(d, "job", "%s", s->job);
 			rte_tel_data_add_dict_u64(d, "table", s->table);
 		}
 		rte_tel_data_add_dict_u64(d, "waiting", s->n_asked);
+		rte_tel_data_add_dict_u64(d, "loading", snapshot_loads(&c->snapshots));
 		for (unsigned i = 0; i < s->n_wishes; i++) {
 			char name[32];
 
 			snprintf(name, sizeof(name), "restore_%u", i);
-			rte_tel_data_add_dict_string(d, name, s->wish[i].job);
+			tell_text(d, name, "%s", s->wish[i].job);
 		}
 		for (unsigned i = 0; i < s->n_results && i < 48; i++) {
 			struct rte_tel_data *x = result(&s->result[i], now);
@@ -135,4 +136,6 @@ snapshot_telemetry(void)
 		"Snapshots: what is going on, and the latest ones.");
 	rte_telemetry_register_cmd("/pbox/restore", on_restore,
 		"The next run of a job begins with its snapshot. Parameter: its name.");
+	rte_telemetry_register_cmd("/pbox/restore_withdraw", on_withdraw,
+		"It does not, after all. Parameter: the name of the job.");
 }

@@ -39,6 +39,10 @@ const struct pbox_stat_def pbox_control_stat_defs[PBOX_CT_STATS] = {
 	[PBOX_CT_SNAPSHOTS] = COUNTER("snapshots", "files", "snapshots of tables written"),
 	[PBOX_CT_SNAPSHOTS_FAILED] = COUNTER(
 		"snapshots_failed", "files", "snapshots that could not be taken or written"),
+	[PBOX_CT_TURNS] = COUNTER("turns", "turns", "times that the control thread came by"),
+	[PBOX_CT_LONGEST_TURN] = {"longest_turn", "us",
+		"longest turn of the control thread since the start: so long nobody was answered",
+		PBOX_STAT_GAUGE},
 };
 
 const struct pbox_stat_def control_port_stat_defs[PORT_STATS] = {

@@ -41,6 +41,8 @@ static const struct pbox_stat_def job_defs[JOB_STATS] = {
 		GAUGE("window", "frames", "frames that a worker may have under way to an endpoint"),
 	[JOB_ROUND] = GAUGE("round", "", "newest round of which a fragment is finished"),
 	[JOB_AGE_MS] = GAUGE("age_ms", "ms", "since its first worker came"),
+	[JOB_KEPT_MS] = GAUGE("kept_ms", "ms",
+		"since its run is kept, all its workers being silent; 0: one lives"),
 };
 
 static const struct pbox_stat_def worker_defs[WORKER_STATS] = {

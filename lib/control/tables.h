@@ -25,6 +25,7 @@ enum job_stat {
 	JOB_WINDOW,
 	JOB_ROUND,
 	JOB_AGE_MS,
+	JOB_KEPT_MS,
 	JOB_STATS
 };
 

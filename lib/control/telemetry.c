@@ -3,9 +3,13 @@
  */
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "tell.h"
+
+#define STOP_TIME 5 /* seconds */
 
 /* Commands cannot be taken back: they find no control when it has gone. */
 static const struct tell_command *const commands[] = {
@@ -38,18 +42,15 @@ on_report(const char *cmd, const char *params, struct rte_tel_data *d)
 	pthread_mutex_lock(&tel.lock);
 	for (const char *p = tel.c != NULL ? tel.c->conf.report : NULL; p != NULL && *p != '\0';) {
 		size_t n = strcspn(p, "\n");
+		char part[RTE_TEL_MAX_STRING_LEN], *line = strndup(p, n);
 
 		/* a string has 127 bytes here: longer lines go on in the next */
-		while (n > 0) {
-			size_t part = n < RTE_TEL_MAX_STRING_LEN ? n : RTE_TEL_MAX_STRING_LEN - 1;
-			char line[RTE_TEL_MAX_STRING_LEN];
-
-			memcpy(line, p, part);
-			line[part] = '\0';
-			rte_tel_data_add_array_string(d, line);
-			p += part;
-			n -= part;
+		for (const char *rest = line; rest != NULL && *rest != '\0';) {
+			rest = tell_ascii(rest, part, sizeof(part));
+			rte_tel_data_add_array_string(d, part);
 		}
+		free(line);
+		p += n;
 		p += *p == '\n';
 	}
 	pthread_mutex_unlock(&tel.lock);
@@ -106,12 +107,25 @@ telemetry_unlock(struct pbox_control *c)
 	pthread_mutex_unlock(&tel.lock);
 }
 
+struct pbox_control *
+telemetry_hold(void)
+{
+	pthread_mutex_lock(&tel.lock);
+	return tel.c;
+}
+
+void
+telemetry_release(void)
+{
+	pthread_mutex_unlock(&tel.lock);
+}
+
 void
 telemetry_start(struct pbox_control *c)
 {
 	pthread_mutex_lock(&tel.lock);
 	tel.c = c;
-	if (!tel.registered) {
+	if (!tel.registered && tell_begin()) {
 		for (unsigned i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
 			for (const struct tell_command *k = commands[i]; k->name != NULL; k++)
 				rte_telemetry_register_cmd(k->name, on_command, k->help);
@@ -126,10 +140,23 @@ telemetry_start(struct pbox_control *c)
 	pthread_mutex_unlock(&tel.lock);
 }
 
-void
+bool
 telemetry_stop(void)
 {
-	pthread_mutex_lock(&tel.lock);
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += STOP_TIME;
+	/* a wish to restore waits for the disk */
+	if (pthread_mutex_timedlock(&tel.lock, &until) != 0) {
+		pbox_log(PBOX_LOG_ERROR,
+			"a command of telemetry has not ended %d s after the stop: does a disk not "
+			"answer? "
+			"The box ends without it",
+			STOP_TIME);
+		return false;
+	}
 	tel.c = NULL;
 	pthread_mutex_unlock(&tel.lock);
+	return true;
 }

@@ -8,21 +8,41 @@
 
 #include "tell.h"
 
+/* In place of one that cannot be allocated: filled, and never told of. */
+static struct rte_tel_data *spare;
+
 struct rte_tel_data *
 tell_dict(void)
 {
 	struct rte_tel_data *d = rte_tel_data_alloc();
 
+	if (d == NULL)
+		d = spare;
 	PBOX_ASSERT(d != NULL);
 	rte_tel_data_start_dict(d);
 	return d;
 }
 
+bool
+tell_begin(void)
+{
+	if (spare == NULL)
+		spare = rte_tel_data_alloc();
+	return spare != NULL;
+}
+
+void
+tell_drop(struct rte_tel_data *d)
+{
+	if (d != spare)
+		rte_tel_data_free(d);
+}
+
 void
 tell_add(struct rte_tel_data *all, const char *name, struct rte_tel_data *d)
 {
-	if (rte_tel_data_add_dict_container(all, name, d, 0) != 0)
-		rte_tel_data_free(d);
+	if (all == spare || (d != spare && rte_tel_data_add_dict_container(all, name, d, 0) != 0))
+		tell_drop(d);
 }
 
 void
@@ -34,20 +54,31 @@ tell_add_numbered(struct rte_tel_data *all, const char *prefix, unsigned i, stru
 	tell_add(all, name, d);
 }
 
+/* In parts, each a string of its own: what is too long for NAME goes on under NAME_more. */
+static void
+tell_parts(struct rte_tel_data *d, const char *name, const char *text)
+{
+	char key[64], part[RTE_TEL_MAX_STRING_LEN];
+	unsigned n = 0;
+
+	snprintf(key, sizeof(key), "%s", name);
+	do {
+		text = tell_ascii(text, part, sizeof(part));
+		rte_tel_data_add_dict_string(d, key, part);
+		snprintf(key + strlen(key), sizeof(key) - strlen(key), "_more");
+	} while (*text != '\0' && ++n < TELL_PARTS);
+}
+
 void
 tell_text(struct rte_tel_data *d, const char *name, const char *fmt, ...)
 {
-	char text[RTE_TEL_MAX_STRING_LEN];
+	char text[TELL_TEXT];
 	va_list ap;
 
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	/* JSON is made of it without another look */
-	for (char *p = text; *p != '\0'; p++)
-		if ((unsigned char)*p < 0x20 || *p == '"' || *p == '\\')
-			*p = '\'';
-	rte_tel_data_add_dict_string(d, name, text);
+	tell_parts(d, name, text);
 }
 
 void
@@ -62,28 +93,53 @@ tell_values(struct rte_tel_data *d, enum pbox_control_table which, const uint64_
 void
 tell_error(struct rte_tel_data *d, const char *fmt, ...)
 {
-	char text[RTE_TEL_MAX_STRING_LEN];
+	char text[TELL_TEXT];
 	va_list ap;
 
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	tell_text(d, "error", "%s", text);
+	tell_parts(d, "error", text);
+}
+
+static const struct pbox_job *
+job_named(struct pbox_control *c, const char *name)
+{
+	const struct pbox_job *job;
+
+	for (unsigned i = 0; (job = pbox_registrar_job(c->registrar, i)) != NULL; i++)
+		if (strcmp(job->name, name) == 0)
+			return job;
+	return NULL;
+}
+
+static const struct pbox_job *
+job_numbered(struct pbox_control *c, const char *text)
+{
+	const struct pbox_job *job;
+	unsigned number;
+
+	if (!tell_number(text, UINT16_MAX, &number))
+		return NULL;
+	for (unsigned i = 0; (job = pbox_registrar_job(c->registrar, i)) != NULL; i++)
+		if (job->id == number)
+			return job;
+	return NULL;
 }
 
 const struct pbox_job *
 tell_job(struct pbox_control *c, const char *name, struct rte_tel_data *d)
 {
-	const struct pbox_job *job;
-	char number[16];
+	static const char by_name[] = "name:";
+	const struct pbox_job *job = job_named(c, name);
 
-	for (unsigned i = 0; (job = pbox_registrar_job(c->registrar, i)) != NULL; i++) {
-		snprintf(number, sizeof(number), "%u", job->id);
-		if (strcmp(job->name, name) == 0 || strcmp(number, name) == 0)
-			return job;
-	}
-	tell_error(d, "no job of that name or number");
-	return NULL;
+	if (job == NULL && strncmp(name, by_name, strlen(by_name)) == 0)
+		job = job_named(c, name + strlen(by_name));
+	else if (job == NULL)
+		job = job_numbered(c, name[0] == '#' ? name + 1 : name);
+	if (job == NULL)
+		tell_error(d, "no job of that name or number: /pbox/jobs names them");
+	return job;
 }
 
 const char *

@@ -15,17 +15,26 @@
 
 #include <rte_telemetry.h>
 
+#include "ascii.h"
 #include "tables.h"
 #include "words.h"
 
-/* A new dictionary; as with all of the box's control side, there is memory or it ends. */
+/* Once, before the first answer. False: no memory. */
+bool tell_begin(void);
+/* A new dictionary. Without memory for it, it is left out of the answer. */
 struct rte_tel_data *tell_dict(void);
+void tell_drop(struct rte_tel_data *d);
 /* Put it into another one; it is gone then. */
 void tell_add(struct rte_tel_data *all, const char *name, struct rte_tel_data *d);
 /* The same under "PREFIX_I". */
 void tell_add_numbered(
 	struct rte_tel_data *all, const char *prefix, unsigned i, struct rte_tel_data *d);
-/* A string of any length: what does not fit is cut. */
+/*
+ * A string, of any UTF-8 text: it leaves as ascii.h says. What does not fit one of 127 bytes goes on under
+ * NAME_more, NAME_more_more; TELL_PARTS of them at most. No other function gives texts to telemetry.
+ */
+#define TELL_TEXT  256
+#define TELL_PARTS 4
 void tell_text(struct rte_tel_data *d, const char *name, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* All values of a table, under their names. */
@@ -33,7 +42,7 @@ void tell_values(struct rte_tel_data *d, enum pbox_control_table which, const ui
 /* Of a command that cannot be done; d has nothing else. */
 void tell_error(struct rte_tel_data *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* The job of that name or number, or NULL and the error is told. */
+/* The job of that name; else of that number, also "#3"; "name:3" is a name for sure. NULL: the error is told. */
 const struct pbox_job *tell_job(struct pbox_control *c, const char *name, struct rte_tel_data *d);
 /* "10.0.0.1:7269" */
 #define TELL_ADDRESS 24

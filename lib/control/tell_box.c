@@ -61,7 +61,7 @@ add_block(const struct pbox_stats_block *b, void *ctx)
 	}
 	block_name(b, name, sizeof(name));
 	if (n == 0)
-		rte_tel_data_free(d);
+		tell_drop(d);
 	else
 		tell_add(p->d, name, d);
 	return 0;

@@ -10,8 +10,9 @@
 
 /* Telemetry of jobs, their workers and tables. */
 
-#define JOBS_PAGE    32
-#define WORKERS_PAGE 32
+/* a name may be four times as long as it is (ascii.h), and an answer has 16 KiB */
+#define JOBS_PAGE    24
+#define WORKERS_PAGE 20
 #define TABLES_PAGE  48
 
 static const char *const member_state[] = {
@@ -62,7 +63,11 @@ add_job(struct pbox_control *c, const struct pbox_job *job, struct rte_tel_data 
 	v[JOB_ROUND] = health_job_round(c, job);
 	v[JOB_AGE_MS] = (pbox_dp_now(c->conf.dp) - job->begun_ns) / NS_PER_MS;
 	tell_text(d, "name", "%s", job->name);
-	tell_text(d, "state", "%s", job_state[job->state]);
+	if (job->kept_ns != 0)
+		v[JOB_KEPT_MS] = (pbox_dp_now(c->conf.dp) - job->kept_ns) / NS_PER_MS;
+	tell_text(d, "state", "%s",
+		job->kept_ns != 0 && job->state == PBOX_JOB_OPEN ? "kept" : job_state[job->state]);
+	rte_tel_data_add_dict_u64(d, "run", job->run.number);
 	tell_text(d, "policy", "%s", pbox_policy_name(job->policy));
 	tell_values(d, PBOX_COUNTERS_JOB, v);
 }
@@ -169,6 +174,8 @@ add_table(struct pbox_control *c, const struct pbox_job *job, unsigned i, struct
 	tell_text(d, "state", "%s",
 		jt->failed      ? "failed"
 		: !jt->built    ? "declared"
+		: jt->loading   ? "loading"
+		: jt->preparing ? "preparing"
 		: jt->restoring ? "restoring"
 				: "mapped");
 	if (jt->failed)

@@ -40,7 +40,7 @@ watch_links(struct pbox_control *c)
 	for (unsigned i = 0; i < c->conf.n_ports; i++) {
 		struct pbox_port *p = &c->conf.port[i];
 		int change = pbox_port_link_change(p);
-		char advice[64];
+		char advice[96];
 
 		if (change < 0)
 			pbox_log(PBOX_LOG_WARN, "port %u (%s) lost its link: %s", p->conf.id,
@@ -169,6 +169,7 @@ control_watch(struct pbox_control *c)
 
 	watch_cores(c);
 	watch_links(c);
+	control_watch_addresses(c);
 	watch_packets(c);
 	control_port_stats_update(c);
 	if (c->conf.stats_interval_ns == 0)

@@ -13,10 +13,10 @@
 
 /* Telemetry's /pbox/why,JOB: whom and what a job waits for. */
 
-#define PATIENCE    (500 * NS_PER_MS) /* for the data cores' answers */
-#define ASK_EVERY   200000            /* ns */
-#define MAX_ROUNDS  16                /* of an answer: it has 16 KiB */
-#define MAX_MISSING 32
+#define PATIENCE    (2000 * NS_PER_MS) /* for the data cores' answers */
+#define ASK_EVERY   200000             /* ns */
+#define MAX_ROUNDS  16                 /* of an answer: it has 16 KiB */
+#define MAX_MISSING 24
 #define MAX_FOUND   8
 #define RANGES      100 /* bytes: a string has 127 */
 
@@ -83,17 +83,17 @@ add_rounds(const struct pbox_control *c, const struct pbox_job *job, const struc
 		for (unsigned k = 0; k < (job->workers + 63u) / 64; k++)
 			missing[k] |= r->missing[k];
 		ranges(r->missing, job->workers, text, sizeof(text));
-		rte_tel_data_add_dict_string(e, "tensor", pbox_job_tensor(job, r->chunk, r->frag));
+		tell_text(e, "tensor", "%s", pbox_job_tensor(job, r->chunk, r->frag));
 		rte_tel_data_add_dict_u64(e, "table", r->chunk >> PBOX_CHUNK_BITS);
 		rte_tel_data_add_dict_u64(e, "chunk", r->chunk & ((1u << PBOX_CHUNK_BITS) - 1));
 		rte_tel_data_add_dict_u64(e, "fragment", r->frag);
 		rte_tel_data_add_dict_u64(e, "round", r->round);
 		rte_tel_data_add_dict_u64(e, "arrived", r->arrived);
-		rte_tel_data_add_dict_string(e, "missing", r->uninitialised ? "0" : text);
+		tell_text(e, "missing", "%s", r->uninitialised ? "0" : text);
 		if (r->uninitialised)
-			rte_tel_data_add_dict_string(e, "needs", "init");
+			tell_text(e, "needs", "%s", "init");
 		else if (r->paced)
-			rte_tel_data_add_dict_string(e, "needs", "rate");
+			tell_text(e, "needs", "%s", "rate");
 		rte_tel_data_add_dict_u64(
 			e, "ms", now > r->since_ns ? (now - r->since_ns) / NS_PER_MS : 0);
 		snprintf(number, sizeof(number), "%u", i);
@@ -136,7 +136,7 @@ add_tables(const struct pbox_job *job, uint64_t *missing, struct rte_tel_data *d
 			continue;
 		ranges(wait, job->workers, text, sizeof(text));
 		snprintf(number, sizeof(number), "%u", t);
-		rte_tel_data_add_dict_string(all, number, text);
+		tell_text(all, number, "%s", text);
 	}
 	tell_add(d, "tables", all);
 }
@@ -165,8 +165,8 @@ add_missing(const struct pbox_control *c, const struct pbox_job *job, const uint
 		if ((missing[w / 64] >> w % 64 & 1) == 0)
 			continue;
 		e = tell_dict();
-		rte_tel_data_add_dict_string(e, "host", m->host);
-		rte_tel_data_add_dict_string(e, "state", state[m->state]);
+		tell_text(e, "host", "%s", m->host);
+		tell_text(e, "state", "%s", state[m->state]);
 		if (ns != UINT64_MAX)
 			rte_tel_data_add_dict_u64(e, "silent_ms", ns / NS_PER_MS);
 		rte_tel_data_add_dict_u64(e, "tables", m->declared);
@@ -212,17 +212,17 @@ add_all(struct pbox_control *c, const char *name, const struct pbox_why *why,
 
 	if (job == NULL)
 		return;
-	rte_tel_data_add_dict_string(d, "job", job->name);
-	rte_tel_data_add_dict_string(d, "policy", pbox_policy_name(job->policy));
+	tell_text(d, "job", "%s", job->name);
+	tell_text(d, "policy", "%s", pbox_policy_name(job->policy));
 	rte_tel_data_add_dict_u64(d, "workers", job->workers);
 	rte_tel_data_add_dict_u64(d, "joined", pbox_job_joined(job));
 	add_tables(job, missing, d);
 	if (why != NULL && why->answered == why->shards)
 		add_rounds(c, job, why, missing, d);
 	else if (job->state == PBOX_JOB_OPEN)
-		rte_tel_data_add_dict_string(d, "error", "a data core does not answer");
+		tell_text(d, "error", "%s", "a data core does not answer");
 	ranges(missing, job->workers, text, sizeof(text));
-	rte_tel_data_add_dict_string(d, "missing", text);
+	tell_text(d, "missing", "%s", text);
 	add_missing(c, job, missing, d);
 	add_findings(c, job, d);
 }

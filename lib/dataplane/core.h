@@ -63,7 +63,8 @@ struct core {
 	bool left;            /* this turn may have left packets behind */
 	/* What this turn finds came later than the last one before it that left none behind: of this
 	 * core alone, and of those, too, that hand packets over. */
-	uint64_t emptied_ns, looked_ns;
+	_Atomic uint64_t emptied_ns; /* also read by the control thread */
+	uint64_t looked_ns;
 	struct rx_queue rxq[RTE_MAX_ETHPORTS];
 	unsigned n_rxq;
 	int8_t outbox_of[ETHDEVS]; /* ethdev port -> out[], -1: none */
@@ -74,7 +75,8 @@ struct core {
 	unsigned n_targets;
 	struct rte_ring *rx_in[PBOX_PORT_CORES], *tx_in[PBOX_PORT_CORES];
 	unsigned n_rx_in, n_tx_in;
-	struct rte_ring *to_control, *from_control, *mail_in, *mail_out;
+	/* to_control: of strangers; sessions: of live sessions (pbox_shard_gate) */
+	struct rte_ring *to_control, *sessions, *from_control, *mail_in, *mail_out;
 
 	unsigned n_frames;
 	struct pbox_frame frame[PBOX_SHARD_BURST];
@@ -84,13 +86,14 @@ struct core {
 	uint16_t served;
 	uint16_t ip_id;
 
-	unsigned empty; /* turns without work in a row */
+	_Atomic uint64_t conflict; /* port << 48 | MAC, of the latest ARP_CONFLICT; 0: none */
+	unsigned empty;            /* turns without work in a row */
 	_Atomic int tid;
 	_Atomic bool running; /* pbox_dp_run() */
 
 	/* A turn that is looked at stage by stage (loop.c), and its cycles. */
 	bool sampled;
-	uint32_t turns;
+	_Atomic uint32_t turns; /* written by the core alone */
 	uint64_t engine_tsc, answer_tsc, transmit_tsc;
 	bool epoll; /* receive interrupts are set up */
 };
@@ -155,6 +158,8 @@ counted_tsc(const struct core *c)
 unsigned core_take_received(struct core *c);
 unsigned core_take_handed(struct core *c);
 /* frames.c */
+/* The way to the control thread that this datagram may take; false: there is no room. */
+bool core_to_control(struct core *c, enum pbox_gate gate, struct rte_mbuf *m);
 void core_datagram_rx(struct core *c, struct rte_mbuf *m);
 void frames_flush(struct core *c);
 /* sink.c: shard ops */

@@ -16,6 +16,7 @@ pbox_dp_datagram(const struct rte_mbuf *m, struct pbox_dp_datagram *d)
 	d->payload = udp + PBOX_NET_UDP_LEN;
 	d->len = (uint16_t)(pbox_net_get_be16(udp + 4) - PBOX_NET_UDP_LEN);
 	d->ce = (ip[1] & 3) == PBOX_NET_ECN_CE;
+	d->answered = m->l3_len != 0;
 	memcpy(&d->peer.ip, ip + 12, 4);
 	memcpy(&d->peer.local_ip, ip + 16, 4);
 	d->peer.udp = pbox_net_get_be16(udp);
@@ -73,12 +74,32 @@ for_shard(unsigned type)
 	return type >= PBOX_FIRST_DATA_TYPE || type == PBOX_PING;
 }
 
-/* Give the control thread a datagram that came to a data port with a control frame in it. */
-static void
-lend_to_control(struct core *c, struct rte_mbuf *m)
+/* Others wait in half of the ring: the rest is for sessions that have asked little. */
+bool
+core_to_control(struct core *c, enum pbox_gate gate, struct rte_mbuf *m)
 {
+	struct rte_ring *r = gate == PBOX_GATE_STRANGER ? c->to_control : c->sessions;
+
+	m->l3_len = gate == PBOX_GATE_ANSWERED;
+	if (gate == PBOX_GATE_SESSION && rte_ring_free_count(r) < RING_CONTROL / 2)
+		return false;
+	return rte_ring_sp_enqueue(r, m) == 0;
+}
+
+/* Give the control thread a datagram that came to a data port with a control frame at @p at in it. */
+static void
+lend_to_control(
+	struct core *c, struct rte_mbuf *m, const struct pbox_dp_datagram *d, const uint8_t *at)
+{
+	size_t left = (size_t)(d->payload + d->len - at);
+	enum pbox_gate gate = pbox_shard_gate(c->shard, at, left, &d->peer, c->now_ns);
+
+	if (gate == PBOX_GATE_RATE) {
+		count(c, PBOX_CS_FRAME_CONTROL_RATE, 1);
+		return;
+	}
 	rte_mbuf_refcnt_update(m, 1);
-	if (rte_ring_sp_enqueue(c->to_control, m) != 0) {
+	if (!core_to_control(c, gate, m)) {
 		count(c, PBOX_CS_FRAME_CONTROL_FULL, 1);
 		rte_pktmbuf_free(m);
 	} else {
@@ -137,7 +158,7 @@ core_datagram_rx(struct core *c, struct rte_mbuf *m)
 				fetch_payload(f);
 			c->n_frames++;
 		} else if (!lent) {
-			lend_to_control(c, m);
+			lend_to_control(c, m, &d, at);
 			lent = true;
 		} else {
 			count(c, PBOX_CS_FRAMES_CONTROL, 1);

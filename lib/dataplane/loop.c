@@ -59,15 +59,19 @@ unsigned
 pbox_dp_turn(void *core)
 {
 	struct core *c = core;
+	uint32_t turns = atomic_load_explicit(&c->turns, memory_order_relaxed) + 1;
 	unsigned work;
 
 	c->tsc = rte_rdtsc();
+	/* whoever sees these sees what the turn before has handed over */
+	atomic_store_explicit(&c->turns, turns, memory_order_release);
 	if (!c->left)
-		c->emptied_ns = c->now_ns;
+		atomic_store_explicit(&c->emptied_ns, c->now_ns, memory_order_release);
 	c->left = false;
-	c->looked_ns = c->emptied_ns;
+	c->payload = NULL; /* what is served now is timed by this turn */
+	c->looked_ns = atomic_load_explicit(&c->emptied_ns, memory_order_relaxed);
 	c->now_ns = ticks_to_ns(c->dp, c->tsc);
-	work = unlikely(++c->turns % PBOX_DP_SAMPLE == 0) ? sampled_turn(c) : turn(c);
+	work = unlikely(turns % PBOX_DP_SAMPLE == 0) ? sampled_turn(c) : turn(c);
 	count(c, PBOX_CS_LOOPS, 1);
 	count(c, PBOX_CS_LOOPS_BUSY, work > 0);
 	return work;

@@ -51,7 +51,34 @@ pbox_dp_mail(struct pbox_dp *dp, struct pbox_mail *m)
 unsigned
 pbox_dp_control_rx(struct pbox_dp *dp, unsigned i, struct rte_mbuf **m, unsigned n)
 {
-	return rte_ring_sc_dequeue_burst(dp->core[i]->to_control, (void **)m, n, NULL);
+	const struct core *c = dp->core[i];
+	unsigned strangers = n / 4 > 0 ? n / 4 : 1, got;
+
+	/* sessions first; strangers have their part of each turn, and no more while there are sessions' */
+	got = rte_ring_sc_dequeue_burst(c->sessions, (void **)m, n - strangers, NULL);
+	return got + rte_ring_sc_dequeue_burst(c->to_control, (void **)m + got, strangers, NULL);
+}
+
+unsigned
+pbox_dp_control_waiting(const struct pbox_dp *dp, unsigned i)
+{
+	return rte_ring_count(dp->core[i]->sessions);
+}
+
+uint32_t
+pbox_dp_turns(const struct pbox_dp *dp, unsigned i)
+{
+	return atomic_load_explicit(&dp->core[i]->turns, memory_order_acquire);
+}
+
+/* A burst of each queue a turn, and no queue is longer than so many bursts. */
+#define TURNS_FOR_ALL 256
+
+bool
+pbox_dp_looked(const struct pbox_dp *dp, unsigned i, uint64_t ns, uint32_t turns)
+{
+	return atomic_load_explicit(&dp->core[i]->emptied_ns, memory_order_acquire) >= ns ||
+	       pbox_dp_turns(dp, i) - turns > TURNS_FOR_ALL;
 }
 
 /* The core that has the first queue of a port sends for control. */
@@ -85,10 +112,11 @@ pbox_dp_control_send(struct pbox_dp *dp, const struct pbox_send *s)
 	return control_tx(dp, p, m);
 }
 
-int
-pbox_dp_announce(struct pbox_dp *dp, unsigned port)
+static int
+send_arp(struct pbox_dp *dp, unsigned port, uint32_t from)
 {
 	const struct pbox_port *p = &dp->conf.port[port];
+	struct pbox_net_if nif = p->nif;
 	struct rte_mbuf *m = rte_pktmbuf_alloc(dp->control_pool);
 	size_t len;
 	uint8_t *at;
@@ -97,11 +125,35 @@ pbox_dp_announce(struct pbox_dp *dp, unsigned port)
 		return -ENOBUFS;
 	at = rte_pktmbuf_mtod(m, uint8_t *);
 	memset(at, 0, RTE_ETHER_MIN_LEN - RTE_ETHER_CRC_LEN);
-	len = pbox_net_arp_request(at, rte_pktmbuf_tailroom(m), &p->nif, p->nif.ip);
+	nif.ip = from;
+	len = pbox_net_arp_request(at, rte_pktmbuf_tailroom(m), &nif, p->nif.ip);
 	PBOX_ASSERT(len > 0 && len <= RTE_ETHER_MIN_LEN - RTE_ETHER_CRC_LEN);
 	m->data_len = RTE_ETHER_MIN_LEN - RTE_ETHER_CRC_LEN;
 	m->pkt_len = m->data_len;
 	return control_tx(dp, p, m);
+}
+
+int
+pbox_dp_announce(struct pbox_dp *dp, unsigned port)
+{
+	return send_arp(dp, port, dp->conf.port[port].nif.ip);
+}
+
+int
+pbox_dp_probe(struct pbox_dp *dp, unsigned port)
+{
+	return send_arp(dp, port, 0);
+}
+
+bool
+pbox_dp_conflict(const struct pbox_dp *dp, unsigned core, uint16_t *port, uint8_t mac[6])
+{
+	uint64_t v = atomic_load_explicit(&dp->core[core]->conflict, memory_order_relaxed);
+
+	*port = (uint16_t)(v >> 48);
+	for (unsigned i = 6; i-- > 0; v >>= 8)
+		mac[i] = (uint8_t)v;
+	return (mac[0] | mac[1] | mac[2] | mac[3] | mac[4] | mac[5]) != 0;
 }
 
 uint64_t

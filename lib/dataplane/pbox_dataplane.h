@@ -74,6 +74,7 @@ enum pbox_core_stat {
 	PBOX_CS_DROP_UDP_UNKNOWN_PORT,
 	PBOX_CS_DROP_HANDOFF_FULL,
 	PBOX_CS_DROP_CONTROL_FULL,
+	PBOX_CS_DROP_CONTROL_RATE,
 	PBOX_CS_DROP_STOPPED,
 	/* frames */
 	PBOX_CS_FRAMES,
@@ -88,10 +89,12 @@ enum pbox_core_stat {
 	PBOX_CS_FRAME_AUTH,
 	PBOX_CS_FRAME_TRAILING,
 	PBOX_CS_FRAME_CONTROL_FULL,
+	PBOX_CS_FRAME_CONTROL_RATE,
 	/* looked at, not judged by */
 	PBOX_CS_UDP_CHECKSUM_PARTIAL,
 	PBOX_CS_UDP_CHECKSUM_BAD,
 	PBOX_CS_ECN_CE,
+	PBOX_CS_PINGS_TOLD, /**< keep-alives that were answered, and that the control thread hears of */
 	/* sent */
 	PBOX_CS_TX_PACKETS,
 	PBOX_CS_TX_BYTES,
@@ -122,7 +125,7 @@ enum pbox_core_stat {
 #define PBOX_CS_FIRST_DROP       PBOX_CS_DROP_ETH_SHORT
 #define PBOX_CS_LAST_DROP        PBOX_CS_DROP_STOPPED
 #define PBOX_CS_FIRST_FRAME_DROP PBOX_CS_FRAME_MAGIC
-#define PBOX_CS_LAST_FRAME_DROP  PBOX_CS_FRAME_CONTROL_FULL
+#define PBOX_CS_LAST_FRAME_DROP  PBOX_CS_FRAME_CONTROL_RATE
 
 extern const struct pbox_stat_def pbox_core_stat_defs[PBOX_CS_STATS];
 
@@ -200,12 +203,23 @@ uint64_t pbox_dp_total(const struct pbox_dp *dp, enum pbox_core_stat what);
 
 /** Take up to @p n datagrams of core @p i; the caller owns them. */
 unsigned pbox_dp_control_rx(struct pbox_dp *dp, unsigned i, struct rte_mbuf **m, unsigned n);
+/** Datagrams of sessions, of core @p i, that wait to be taken. */
+unsigned pbox_dp_control_waiting(const struct pbox_dp *dp, unsigned i);
+/** Turns of core @p i, modulo 2^32. */
+uint32_t pbox_dp_turns(const struct pbox_dp *dp, unsigned i);
+/**
+ * Has core @p i looked at all that had come by @p ns, when its turns were @p turns? It has if a turn that
+ * began later left nothing behind; or, where there is always more, after so many turns that what was there
+ * then has had its turn.
+ */
+bool pbox_dp_looked(const struct pbox_dp *dp, unsigned i, uint64_t ns, uint32_t turns);
 
 /** A datagram that a core accepted. */
 struct pbox_dp_datagram {
 	const uint8_t *payload; /**< in the packet */
 	uint16_t len;
 	bool ce;
+	bool answered;         /**< a PING: its PONG has left */
 	struct pbox_peer peer; /**< its port is the one of ethdev */
 };
 void pbox_dp_datagram(const struct rte_mbuf *m, struct pbox_dp_datagram *d);
@@ -215,6 +229,10 @@ void pbox_dp_datagram(const struct rte_mbuf *m, struct pbox_dp_datagram *d);
 int pbox_dp_control_send(struct pbox_dp *dp, const struct pbox_send *s);
 /** Announce the address of a port (gratuitous ARP). */
 int pbox_dp_announce(struct pbox_dp *dp, unsigned port);
+/** Ask who else has the address of a port (RFC 5227): an answer is an ARP conflict. */
+int pbox_dp_probe(struct pbox_dp *dp, unsigned port);
+/** Who claimed the address of a port of ours last, on a core: false: nobody. @p port is that of ethdev. */
+bool pbox_dp_conflict(const struct pbox_dp *dp, unsigned core, uint16_t *port, uint8_t mac[6]);
 uint64_t pbox_dp_control_lost(const struct pbox_dp *dp);
 
 /** Mails that may be on the way to one shard, answers included. */

@@ -75,11 +75,12 @@ control_rings(struct core *c)
 	unsigned i = c->index;
 
 	c->to_control = ring(c, "up", i, 0, RING_CONTROL, sizeof(void *));
+	c->sessions = ring(c, "own", i, 0, RING_CONTROL, sizeof(void *));
 	c->from_control = ring(c, "down", 0, i, RING_CONTROL, sizeof(void *));
 	c->mail_in = ring(c, "mail", 0, i, PBOX_DP_MAILS, sizeof(struct pbox_mail));
 	c->mail_out = ring(c, "reply", i, 0, PBOX_DP_MAILS, sizeof(struct pbox_mail));
-	return c->to_control == NULL || c->from_control == NULL || c->mail_in == NULL ||
-			       c->mail_out == NULL
+	return c->to_control == NULL || c->sessions == NULL || c->from_control == NULL ||
+			       c->mail_in == NULL || c->mail_out == NULL
 		       ? -rte_errno
 		       : 0;
 }
@@ -96,7 +97,7 @@ ring_bytes(unsigned n, unsigned elem)
 size_t
 rings_control_bytes(void)
 {
-	return 2 * ring_bytes(RING_CONTROL, sizeof(void *)) +
+	return 3 * ring_bytes(RING_CONTROL, sizeof(void *)) +
 	       2 * ring_bytes(PBOX_DP_MAILS, sizeof(struct pbox_mail));
 }
 
@@ -137,6 +138,7 @@ rings_free(struct pbox_dp *dp)
 		for (unsigned r = 0; r < c->n_tx_in; r++)
 			rte_ring_free(c->tx_in[r]);
 		rte_ring_free(c->to_control);
+		rte_ring_free(c->sessions);
 		rte_ring_free(c->from_control);
 		rte_ring_free(c->mail_in);
 		rte_ring_free(c->mail_out);

@@ -44,10 +44,32 @@ answer_in_place(struct core *c, const struct pbox_port *p, struct rte_mbuf *m, s
 	core_tx(c, p->conf.id, m);
 }
 
+/* A keep-alive that was answered here. The control thread may know of it, if it has time. */
+static void
+answered(struct core *c, struct rte_mbuf *m)
+{
+	count(c, PBOX_CS_RX_DATA, 1);
+	count(c, PBOX_CS_FRAMES, 1);
+	count(c, PBOX_CS_FRAMES_DATA, 1);
+	if (core_to_control(c, PBOX_GATE_ANSWERED, m))
+		count(c, PBOX_CS_PINGS_TOLD, 1);
+	else
+		rte_pktmbuf_free(m);
+}
+
 static void
 to_control(struct core *c, struct rte_mbuf *m)
 {
-	if (rte_ring_sp_enqueue(c->to_control, m) != 0)
+	struct pbox_dp_datagram d;
+	enum pbox_gate gate;
+
+	pbox_dp_datagram(m, &d);
+	gate = pbox_shard_gate(c->shard, d.payload, d.len, &d.peer, c->now_ns);
+	if (gate == PBOX_GATE_ANSWERED)
+		answered(c, m);
+	else if (gate == PBOX_GATE_RATE)
+		drop(c, m, PBOX_CS_DROP_CONTROL_RATE);
+	else if (!core_to_control(c, gate, m))
 		drop(c, m, PBOX_CS_DROP_CONTROL_FULL);
 	else
 		count(c, PBOX_CS_RX_CONTROL, 1);
@@ -85,7 +107,7 @@ dispatch(struct core *c, const struct pbox_port *p, struct rte_mbuf *m,
 		return;
 	}
 	h = &c->to[owner];
-	*looked_of(c->dp, m) = c->emptied_ns;
+	*looked_of(c->dp, m) = atomic_load_explicit(&c->emptied_ns, memory_order_relaxed);
 	h->m[h->n++] = m;
 	if (h->n == BURST)
 		hand_flush(c, h);
@@ -118,6 +140,17 @@ parse_flags(const struct pbox_port *p, const struct rte_mbuf *m)
 			(m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_NONE))
 		flags |= PBOX_NET_F_UDP_GOOD;
 	return flags;
+}
+
+/* For the control thread, which tells people: who claims our address? */
+static void
+note_conflict(struct core *c, const struct pbox_port *p, const struct pbox_net_pkt *pkt)
+{
+	uint64_t mac = (uint64_t)p->conf.id;
+
+	for (unsigned i = 0; i < sizeof(pkt->arp_mac); i++)
+		mac = mac << 8 | pkt->arp_mac[i];
+	atomic_store_explicit(&c->conflict, mac, memory_order_relaxed);
 }
 
 /* One packet. Exactly one counter tells what became of it. */
@@ -154,6 +187,9 @@ receive(struct core *c, struct pbox_port *p, struct rte_mbuf *m)
 		count(c, PBOX_CS_RX_ARP_REPLY, 1);
 		rte_pktmbuf_free(m);
 		break;
+	case PBOX_NET_DROP_ARP_CONFLICT:
+		note_conflict(c, p, &pkt);
+		/* fallthrough */
 	default:
 		drop(c, m, PBOX_CS_FIRST_DROP + (v - PBOX_NET_DROP_FIRST));
 		break;

@@ -327,7 +327,8 @@ pbox_dp_drain(struct pbox_dp *dp)
 			empty_ring(c, c->tx_in[r], false);
 		empty_ring(c, c->from_control, false);
 		/* the control thread has counted what it took: these it has not */
-		while (rte_ring_sc_dequeue(c->to_control, &m) == 0)
+		while (rte_ring_sc_dequeue(c->to_control, &m) == 0 ||
+			rte_ring_sc_dequeue(c->sessions, &m) == 0)
 			rte_pktmbuf_free(m);
 		pbox_shard_destroy(c->shard);
 		c->shard = NULL;

@@ -10,25 +10,29 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* One answer in this time, and how many in a burst: enough to tell restarted workers, useless for
+/* To one address: one answer in this time, and how many in a burst: enough to tell restarted workers, useless for
  * reflection. */
 #define ERROR_INTERVAL_NS UINT64_C(5000000)
 #define ERROR_BURST       64
 
-/* A token bucket in units of time. */
+/* Token buckets in units of time, of sources by a hash of their address: who sends much takes the answers of
+ * few others. */
+#define ERROR_SOURCES 256
 struct error_rate {
-	uint64_t empty_ns; /* when it was, or would have been, last empty; 0: full */
+	uint64_t empty_ns[ERROR_SOURCES]; /* when it was, or would have been, last empty; 0: full */
 };
 
-/* May one more be sent? Takes it. */
+/* May one more be sent there? Takes it. */
 static inline bool
-error_rate_take(struct error_rate *r, uint64_t now_ns)
+error_rate_take(struct error_rate *r, uint32_t ip, uint64_t now_ns)
 {
-	if (r->empty_ns == 0 || now_ns - r->empty_ns > ERROR_BURST * ERROR_INTERVAL_NS)
-		r->empty_ns = now_ns - ERROR_BURST * ERROR_INTERVAL_NS;
-	if (now_ns - r->empty_ns < ERROR_INTERVAL_NS)
+	uint64_t *empty_ns = &r->empty_ns[ip * 2654435761u >> 24];
+
+	if (*empty_ns == 0 || now_ns - *empty_ns > ERROR_BURST * ERROR_INTERVAL_NS)
+		*empty_ns = now_ns - ERROR_BURST * ERROR_INTERVAL_NS;
+	if (now_ns - *empty_ns < ERROR_INTERVAL_NS)
 		return false;
-	r->empty_ns += ERROR_INTERVAL_NS;
+	*empty_ns += ERROR_INTERVAL_NS;
 	return true;
 }
 

@@ -27,7 +27,9 @@ struct pbox_frame {
 	const uint8_t *payload;
 	void *handle; /**< the packet buffer that payload stands in, opaque to the engine */
 	struct pbox_peer peer;
-	bool ce; /**< its datagram was marked ECN Congestion Experienced */
+	bool ce;       /**< its datagram was marked ECN Congestion Experienced */
+	bool follows;  /**< there was a frame before it in its datagram */
+	bool answered; /**< a PING whose PONG has left (pbox_shard_gate) */
 	/** Its CRC was not looked at yet (R2.5). The header stands before payload, also of a frame with
 	 * flag AUTH, and behind it the tag, which is the engine's to check. */
 	bool unverified;
@@ -90,7 +92,7 @@ enum pbox_mail_kind {
 	PBOX_MAIL_RESTORERS,    /**< likewise: tables of the job have fewer restorers now (R10.7) */
 	PBOX_MAIL_MEMBERS,      /**< likewise: rounds wait for another set of workers */
 	PBOX_MAIL_WHY,          /**< likewise: why is filled */
-	PBOX_MAIL_QUOTA,        /**< likewise: rate and repeats hold from now on */
+	PBOX_MAIL_QUOTA,        /**< likewise: rate, repeats and requests hold from now on */
 };
 
 /** Rounds of one shard that pbox_registrar_why() tells of. */
@@ -124,7 +126,7 @@ struct pbox_mail {
 	struct pbox_stage *stage; /**< of a snapshot (pbox_stage.h) */
 	struct pbox_why_page *why;
 	uint64_t rate; /**< as in struct pbox_job_conf */
-	uint32_t repeats;
+	uint32_t repeats, requests;
 };
 
 #endif /* PBOX_ENGINE_H */

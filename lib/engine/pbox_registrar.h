@@ -30,7 +30,9 @@ enum pbox_registrar_stat {
 	PBOX_RS_DROP_SESSION_UNKNOWN,
 	PBOX_RS_DROP_SESSION_TOKEN,
 	PBOX_RS_DROP_SESSION_INCARNATION,
-	PBOX_RS_DROP_AUTH, /**< no tag, a wrong one, or one in a session without (R11.5) */
+	PBOX_RS_DROP_AUTH,     /**< no tag, a wrong one, or one in a session without (R11.5) */
+	PBOX_RS_DROP_REPLAYED, /**< an old frame, from another address (R4.9) */
+	PBOX_RS_DROP_UNPROVEN, /**< from an address that has proven nothing yet */
 	PBOX_RS_DROP_MALFORMED,
 	PBOX_RS_DROP_COOKIE,
 	PBOX_RS_DROP_TYPE,
@@ -41,7 +43,8 @@ enum pbox_registrar_stat {
 	PBOX_RS_EXPIRED, /**< sessions that fell silent beyond their lease */
 	PBOX_RS_PINGS,   /**< PINGs to sessions whose number is claimed (R4.6) */
 	PBOX_RS_TAKEN_OVER,
-	PBOX_RS_REMOVED, /**< workers that a job went on without (R8.5) */
+	PBOX_RS_REMOVED,    /**< workers that a job went on without (R8.5) */
+	PBOX_RS_RUNS_ENDED, /**< runs that made way for another (R12.3), or were found dead (R12.7) */
 	PBOX_RS_STATS
 };
 
@@ -63,20 +66,35 @@ struct pbox_registrar_ops {
 	 * A table has been laid out, and no shard knows it yet: may it begin with a snapshot? NULL:
 	 * there are none. It may fill chunks (param, s0, s1 and wire) and slots (version, samples,
 	 * contributors, payload_crc, has_result); without @p restoring the schedules too: workers
-	 * that restore a table (R10.2) repeat their SETs. May take as long as the reading of a file
-	 * does.
-	 * @return 0; -ENOENT: the table begins with nothing; -EIO: it should have, and cannot
+	 * that restore a table (R10.2) repeat their SETs. What takes time another thread does: then the
+	 * table is loading, and its memory and its record are that thread's to write and to read, until
+	 * pbox_registrar_loaded() says that it has let go. The job is not freed before that.
+	 * @return 0; -EINPROGRESS: pbox_registrar_loaded() will follow; else the table begins with nothing
 	 */
 	int (*restore)(void *ctx, const struct pbox_job *job, struct pbox_table *t, bool restoring);
+	/**
+	 * Is there memory for the mails of one more job or table, should they have to wait? Else it
+	 * is refused. NULL: always.
+	 */
+	bool (*room)(void *ctx);
+	/** The job ends: pbox_registrar_loaded() shall come soon. NULL: restore() is never under way. */
+	void (*restore_cancel)(void *ctx, const struct pbox_job *job, uint32_t table);
+	/** How far it is, for those who wait. NULL as well. */
+	void (*restore_text)(
+		void *ctx, const struct pbox_job *job, uint32_t table, char *text, size_t cap);
 };
 
 struct pbox_registrar_conf {
 	uint32_t incarnation;
+	/** Runs get numbers above this (R12.2): of a later incarnation it is higher, as far as the clock is right. */
+	uint64_t first_run;
 	uint16_t max_jobs, max_workers;
 	uint32_t chunk_elements;
 	uint32_t lease_ms; /**< default and upper bound of what a worker may ask for */
-	uint16_t mtu;      /**< smallest of the ports */
-	uint32_t hold;     /**< packets that each shard may hold for all jobs */
+	uint32_t
+		grace_ms; /**< how long a run is kept whose workers are all silent; 0: not at all */
+	uint16_t mtu;     /**< smallest of the ports */
+	uint32_t hold;    /**< packets that each shard may hold for all jobs */
 	unsigned n_shards;
 	const struct pbox_engine_endpoint *endpoint;
 	unsigned n_endpoints;
@@ -100,6 +118,21 @@ void pbox_registrar_rx(struct pbox_registrar *r, const struct pbox_frame *f, uin
 void pbox_registrar_version(struct pbox_registrar *r, const struct pbox_frame *f, unsigned version);
 /** Take a mail that a shard sent back. */
 void pbox_registrar_mail(struct pbox_registrar *r, const struct pbox_mail *m, uint64_t now_ns);
+/**
+ * All that had come by @p ns has been given to the registrar and its shards. Leases go on by this alone, and
+ * by a tenth of a second at most each time: for longer nobody has listened (R8.2).
+ */
+void pbox_registrar_heard(struct pbox_registrar *r, uint64_t ns);
+/** Go on with what is done in slices, each below a millisecond or so: memory of ended jobs is cleared, large
+ * tables are made ready. True: there is more to do, call it again soon. pbox_registrar_tick() does one
+ * slice, too. */
+bool pbox_registrar_work(struct pbox_registrar *r, uint64_t now_ns);
+/** A table that ops.restore said -EINPROGRESS of is nobody else's again: filled, or as it was. @p err: NULL, or
+ * why its workers cannot have it. */
+void pbox_registrar_loaded(struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
+	const struct pbox_error *err, uint64_t now_ns);
+/** Bytes of memory that ended jobs had and that is not cleared yet. */
+size_t pbox_registrar_uncleared(const struct pbox_registrar *r);
 /** Leases; call every 10 to 100 ms. */
 void pbox_registrar_tick(struct pbox_registrar *r, uint64_t now_ns);
 /** Tell all workers that the box stops (LEFT); repeat it a few times, frames get lost. No new
@@ -112,7 +145,8 @@ void pbox_registrar_close(struct pbox_registrar *r, uint64_t now_ns);
  * Begin to copy table @p table of @p job into @p memory (64-byte aligned): as it is after the round
  * that is its highest finished one plus @p ahead. One copy at a time.
  *
- * @return 0; -ENOENT, -EAGAIN (no round is finished), -ENOMEM (@p size is too small) with @p err
+ * @return 0; -ENOENT, -EAGAIN (no round is finished, or not the same one by all fragments), -ENOMEM (@p size is too
+ *         small) with @p err
  */
 int pbox_registrar_stage(struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
 	uint32_t ahead, struct pbox_stage *stage, void *memory, size_t size, uint64_t now_ns,
@@ -128,6 +162,10 @@ void pbox_registrar_stage_cancel(struct pbox_registrar *r, uint64_t now_ns);
 unsigned pbox_registrar_jobs(const struct pbox_registrar *r);
 /** The i-th existing job, for status and telemetry; NULL behind the last. */
 const struct pbox_job *pbox_registrar_job(const struct pbox_registrar *r, unsigned i);
+/** The section that a job of this name begins by: its own, or "*"; NULL: it may not begin. Until the next
+ * pbox_registrar_reload(). */
+const struct pbox_job_conf *pbox_registrar_section(
+	const struct pbox_registrar *r, const char *name);
 /** ns since anything valid was heard from a worker, as of @p now_ns; UINT64_MAX: never. */
 uint64_t pbox_registrar_silence(const struct pbox_registrar *r, const struct pbox_job *job,
 	unsigned worker, uint64_t now_ns);
@@ -171,12 +209,12 @@ bool pbox_registrar_measuring(const struct pbox_registrar *r, uint64_t now_ns);
 int pbox_registrar_kick(struct pbox_registrar *r, uint16_t job, unsigned worker, const char *why,
 	uint64_t now_ns, struct pbox_error *err);
 /**
- * Other sections of jobs, and another default lease, from now on. A job that runs keeps what it began
+ * Other sections of jobs, and other defaults of lease and grace, from now on. A job that runs keeps what it began
  * with, but for what can change under it: quotas and snapshots at once, the lease of sessions to
  * come. One whose section is gone runs on, and does not begin again.
  */
 void pbox_registrar_reload(struct pbox_registrar *r, const struct pbox_job_conf *job,
-	unsigned n_jobs, uint32_t lease_ms, uint64_t now_ns);
+	unsigned n_jobs, uint32_t lease_ms, uint32_t grace_ms, uint64_t now_ns);
 /** Begin no new jobs from now on (or again); workers of those that exist may still join. */
 void pbox_registrar_drain(struct pbox_registrar *r, bool on);
 bool pbox_registrar_draining(const struct pbox_registrar *r);

@@ -30,6 +30,7 @@ enum pbox_shard_stat {
 	PBOX_SS_RX_DUP_DONE,     /**< repeated, round finished: answered from memory */
 	PBOX_SS_RX_PULL,
 	PBOX_SS_RX_INIT,
+	PBOX_SS_RX_FETCH,
 	PBOX_SS_RX_EARLY, /**< contribution before INIT or without lr: answered, not kept */
 	PBOX_SS_RX_PING,
 	PBOX_SS_RX_RESTORE,
@@ -51,7 +52,8 @@ enum pbox_shard_stat {
 	PBOX_SS_DROP_NO_SLOT,
 	PBOX_SS_DROP_NO_BUFFER,
 	PBOX_SS_DROP_CRC,      /**< of a frame that came unverified */
-	PBOX_SS_DROP_REPLAYED, /**< an older PULL, from another address (R4.9) */
+	PBOX_SS_DROP_REPLAYED, /**< an old frame, from another address (R4.9) */
+	PBOX_SS_DROP_UNPROVEN, /**< a question from an address that has proven nothing yet */
 	PBOX_SS_DROP_TYPE,
 	/* work done */
 	PBOX_SS_ROUNDS,     /**< fragments finished */
@@ -138,6 +140,22 @@ void pbox_shard_away(struct pbox_shard *s, uint64_t ns);
  * @return how many have ended
  */
 unsigned pbox_shard_pace(struct pbox_shard *s, uint64_t now_ns);
+
+/** What becomes of a datagram for the control thread. */
+enum pbox_gate {
+	PBOX_GATE_STRANGER, /**< of no session: as far as there is time */
+	PBOX_GATE_SESSION,  /**< of a live session: ahead of strangers */
+	PBOX_GATE_QUIET, /**< likewise, of one that has asked little: also while others must wait */
+	PBOX_GATE_ANSWERED, /**< a keep-alive: its PONG was sent, and the control thread may be told */
+	PBOX_GATE_RATE,     /**< more than its session, job or address may ask: to be dropped */
+};
+
+/**
+ * To whose account does a datagram with control frames go (R6.12)? It begins with a frame at @p at, and has
+ * not been looked at.
+ */
+enum pbox_gate pbox_shard_gate(struct pbox_shard *s, const uint8_t *at, size_t len,
+	const struct pbox_peer *peer, uint64_t now_ns);
 
 /** Take a mail from the registrar. */
 void pbox_shard_mail(struct pbox_shard *s, const struct pbox_mail *m, uint64_t now_ns);

@@ -33,8 +33,12 @@ pbox_registrar_create(const struct pbox_registrar_conf *conf)
 	PBOX_ASSERT(conf->n_shards > 0 && conf->n_shards <= PBOX_MAX_SHARDS);
 	r->conf = *conf;
 	r->stats = conf->stats;
+	r->runs = conf->first_run;
 	r->job = calloc(conf->max_jobs, sizeof(*r->job));
-	if (r->job == NULL) {
+	r->run = calloc(RUN_RECORDS + conf->max_jobs, sizeof(*r->run));
+	if (r->job == NULL || r->run == NULL) {
+		free(r->job);
+		free(r->run);
 		free(r);
 		return NULL;
 	}
@@ -64,6 +68,14 @@ free_job(struct pbox_registrar *r, struct pbox_job *job)
 }
 
 void
+registrar_job_done(struct pbox_registrar *r, struct pbox_job *job)
+{
+	if (job->state == PBOX_JOB_CLOSING && job->shards_closed == r->conf.n_shards &&
+		!registrar_loading(job))
+		free_job(r, job);
+}
+
+void
 pbox_registrar_destroy(struct pbox_registrar *r)
 {
 	if (r == NULL)
@@ -71,23 +83,11 @@ pbox_registrar_destroy(struct pbox_registrar *r)
 	for (unsigned i = 0; i < r->conf.max_jobs; i++)
 		if (r->job[i] != NULL)
 			free_job(r, r->job[i]);
-	memset(r->cookie_key, 0, sizeof(r->cookie_key));
+	registrar_nonce_destroy(r);
+	explicit_bzero(r->cookie_key, sizeof(r->cookie_key));
 	free(r->job);
+	free(r->run);
 	free(r);
-}
-
-void
-registrar_event(struct pbox_registrar *r, enum pbox_log_level level, const char *fmt, ...)
-{
-	char text[512];
-	va_list ap;
-
-	if (r->conf.ops->event == NULL)
-		return;
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	r->conf.ops->event(r->conf.ctx, level, text);
 }
 
 void
@@ -98,9 +98,9 @@ registrar_send(struct pbox_registrar *r, const struct pbox_job *job, struct pbox
 	r->conf.ops->send(r->conf.ctx, out);
 }
 
-void
-registrar_reply(
-	struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_type type, size_t len)
+static void
+reply_with(struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_type type,
+	const void *payload, size_t len)
 {
 	struct pbox_send out = {
 		.hdr =
@@ -116,8 +116,8 @@ registrar_reply(
 				.length = (uint16_t)len,
 			},
 		.peer = &f->peer,
-		.payload = len > 0 ? r->scratch : NULL,
-		.payload_crc = pbox_crc32c(0, r->scratch, len),
+		.payload = len > 0 ? payload : NULL,
+		.payload_crc = pbox_crc32c(0, payload, len),
 	};
 
 	/* a request with a tag got here because that is right; WELCOME has one as well */
@@ -128,11 +128,19 @@ registrar_reply(
 }
 
 void
+registrar_reply(
+	struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_type type, size_t len)
+{
+	reply_with(r, f, type, r->scratch, len);
+}
+
+void
 registrar_refuse(struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_errcode code,
 	uint32_t detail, const char *fmt, ...)
 {
 	struct pbox_error_msg m = {.code = (uint16_t)code, .type = f->hdr.type, .detail = detail};
-	size_t cap = sizeof(r->scratch);
+	const struct pbox_error_tail tail = {r->join_nonce, f->hdr.chunk};
+	size_t cap = sizeof(r->scratch), len;
 	va_list ap;
 
 	/* a request without a session may be forged: no answer is longer than it */
@@ -142,26 +150,26 @@ registrar_refuse(struct pbox_registrar *r, const struct pbox_frame *f, enum pbox
 	va_start(ap, fmt);
 	vsnprintf(m.text, sizeof(m.text), fmt, ap);
 	va_end(ap);
-	count_control(r, PBOX_RS_REFUSED);
-	registrar_reply(r, f, PBOX_ERROR, pbox_error_encode(r->scratch, cap, &m));
+	pbox_fail(&r->refusal, (int)code, "%.380s", m.text);
+	if (!r->uncounted)
+		count_control(r, PBOX_RS_REFUSED);
+	if (r->prover == NULL) {
+		registrar_reply(r, f, PBOX_ERROR, pbox_error_encode(r->scratch, cap, &m));
+		return;
+	}
+	len = pbox_error_encode(r->scratch, cap - PBOX_ERROR_TAIL_LEN, &m);
+	len = pbox_error_tail_encode(r->scratch, len, &tail);
+	pbox_proof(r->scratch + PBOX_ERROR_PROOF_AT(len), r->prover->secret, r->prover->secret_len,
+		PBOX_ERROR_PROOF_PREFIX, r->scratch, len, PBOX_ERROR_PROOF_AT(len));
+	registrar_reply(r, f, PBOX_ERROR, len);
 }
 
 uint64_t
 pbox_registrar_silence(const struct pbox_registrar *r, const struct pbox_job *job, unsigned worker,
 	uint64_t now_ns)
 {
-	uint64_t last = job->member[worker].last_seen;
+	uint64_t last = registrar_last_seen(r, job, worker);
 
-	for (unsigned i = 0; i < r->conf.n_shards; i++) {
-		uint64_t seen;
-
-		if (job->shard[i] == NULL)
-			continue;
-		seen = atomic_load_explicit(
-			&job->shard[i]->member[worker].last_seen, memory_order_relaxed);
-		if (seen > last)
-			last = seen;
-	}
 	if (last == 0)
 		return UINT64_MAX;
 	return now_ns > last ? now_ns - last : 0;
@@ -173,18 +181,6 @@ registrar_silent_ms(const struct pbox_registrar *r, const struct pbox_job *job, 
 	uint64_t ns = pbox_registrar_silence(r, job, worker, r->now_ns);
 
 	return ns == UINT64_MAX ? NEVER_SEEN : (uint32_t)(ns / NS_PER_MS);
-}
-
-/* What the box says unasked goes where the newest frame came from: an old one that somebody caught
- * does not turn it elsewhere (R4.9). */
-static void
-follow(struct pbox_member *m, const struct pbox_frame *f)
-{
-	if (m->heard && (int32_t)(f->hdr.ts - m->ts) <= 0)
-		return;
-	m->heard = true;
-	m->ts = f->hdr.ts;
-	m->peer = f->peer;
 }
 
 /* The job of an established session, or NULL after answering ERROR SESSION (R4.8). */
@@ -220,7 +216,7 @@ session(struct pbox_registrar *r, const struct pbox_frame *f)
 		};
 
 		count_control(r, drop);
-		if (error_rate_take(&r->error_rate, r->now_ns))
+		if (error_rate_take(&r->error_rate, f->peer.ip, r->now_ns))
 			r->conf.ops->send(r->conf.ctx, &out);
 		return NULL;
 	}
@@ -228,30 +224,29 @@ session(struct pbox_registrar *r, const struct pbox_frame *f)
 		count_control(r, PBOX_RS_DROP_AUTH);
 		return NULL;
 	}
-	job->member[f->hdr.worker].last_seen = r->now_ns;
-	follow(&job->member[f->hdr.worker], f);
-	if (job->member[f->hdr.worker].state == PBOX_MEMBER_SILENT)
-		job->member[f->hdr.worker].state = PBOX_MEMBER_JOINED;
 	return job;
 }
 
 static void
 on_ping(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
 {
-	size_t len = f->hdr.length < sizeof(r->scratch) ? f->hdr.length : sizeof(r->scratch);
+	size_t room = PBOX_CONTROL_MTU - PBOX_MTU_OVERHEAD - pbox_tag_len(f->hdr.flags);
+	size_t len = f->hdr.length < room ? f->hdr.length : room;
 
 	count_control(r, PBOX_RS_RX_PING);
 	registrar_measured(r, &job->member[f->hdr.worker]);
-	memcpy(r->scratch, f->payload, len);
-	registrar_reply(r, f, PBOX_PONG, len);
+	if (!f->answered)
+		reply_with(r, f, PBOX_PONG, f->payload, len);
 }
 
 void
-pbox_registrar_rx(struct pbox_registrar *r, const struct pbox_frame *f, uint64_t now_ns)
+pbox_registrar_rx(struct pbox_registrar *r, const struct pbox_frame *from, uint64_t now_ns)
 {
+	struct pbox_frame own = *from, *f = &own; /* answered where the worker is known to be */
 	struct pbox_job *job;
 
 	r->now_ns = now_ns;
+	r->refusal.code = 0;
 	count_control(r, PBOX_RS_RX_FRAMES);
 	switch (f->hdr.type) {
 	case PBOX_HELLO:
@@ -259,6 +254,7 @@ pbox_registrar_rx(struct pbox_registrar *r, const struct pbox_frame *f, uint64_t
 		return;
 	case PBOX_JOIN:
 		registrar_on_join(r, f);
+		registrar_gone_join(r, f);
 		return;
 	case PBOX_DECLARE:
 	case PBOX_MAP:
@@ -272,11 +268,13 @@ pbox_registrar_rx(struct pbox_registrar *r, const struct pbox_frame *f, uint64_t
 		return;
 	}
 	job = session(r, f);
-	if (job == NULL)
+	if (job == NULL || !registrar_address(r, job, f, &own.peer))
 		return;
-	if (f->hdr.type == PBOX_DECLARE)
+	if (f->hdr.type == PBOX_DECLARE) {
 		registrar_on_declare(r, f, job);
-	else if (f->hdr.type == PBOX_MAP)
+		if (r->job[f->hdr.job] == job) /* its run may have ended */
+			registrar_gone_declare(r, f, job);
+	} else if (f->hdr.type == PBOX_MAP)
 		registrar_on_map(r, f, job);
 	else if (f->hdr.type == PBOX_SET)
 		registrar_on_set(r, f, job);
@@ -296,7 +294,9 @@ pbox_registrar_version(struct pbox_registrar *r, const struct pbox_frame *f, uns
 	g.hdr.type = PBOX_HELLO;
 	g.hdr.token = 0;
 	g.hdr.flags = 0;
+	r->uncounted = true; /* it is: as a frame of another version */
 	registrar_other_version(r, &g, version, version);
+	r->uncounted = false;
 }
 
 void
@@ -310,6 +310,7 @@ registrar_close_job(struct pbox_registrar *r, struct pbox_job *job)
 		if (atomic_load_explicit(&job->token[w], memory_order_relaxed) != 0)
 			registrar_end_session(r, job, w);
 	registrar_event(r, PBOX_LOG_INFO, "job '%s' ends", job->name);
+	registrar_open_cancel(r, job);
 	for (unsigned i = 0; i < r->conf.n_shards; i++) {
 		struct pbox_mail m = {
 			.kind = PBOX_MAIL_CLOSE_JOB, .shard = (uint16_t)i, .job = job->shard[i]};
@@ -343,8 +344,8 @@ pbox_registrar_mail(struct pbox_registrar *r, const struct pbox_mail *m, uint64_
 	case PBOX_MAIL_QUOTA:
 		break;
 	case PBOX_MAIL_CLOSE_JOB:
-		if (++job->shards_closed == r->conf.n_shards)
-			free_job(r, job);
+		job->shards_closed++;
+		registrar_job_done(r, job);
 		break;
 	case PBOX_MAIL_MEMBERS:
 		registrar_members_back(r, m->job);
@@ -355,7 +356,7 @@ pbox_registrar_mail(struct pbox_registrar *r, const struct pbox_mail *m, uint64_
 	}
 }
 
-/* Sessions beyond their lease; a job of which nobody is left, or heard, ends (R8.2). */
+/* Sessions beyond their lease; a job of which nobody is left ends (R8.2). */
 static void
 check_leases(struct pbox_registrar *r, struct pbox_job *job)
 {
@@ -368,7 +369,7 @@ check_leases(struct pbox_registrar *r, struct pbox_job *job)
 
 		if (m->state != PBOX_MEMBER_JOINED && m->state != PBOX_MEMBER_SILENT)
 			continue;
-		silent = pbox_registrar_silence(r, job, w, r->now_ns);
+		silent = registrar_unheard(r, job, w);
 		if (silent <= m->lease_ms * NS_PER_MS) {
 			m->state = PBOX_MEMBER_JOINED;
 			alive++;
@@ -379,16 +380,19 @@ check_leases(struct pbox_registrar *r, struct pbox_job *job)
 				"job '%s': worker %u (%s) has been silent for %llu ms, longer than "
 				"its "
 				"lease",
-				job->name, w, m->host, (unsigned long long)(silent / NS_PER_MS));
+				job->name, w, m->host,
+				(unsigned long long)registrar_silent_ms(r, job, w));
 		}
 	}
 	if (alive == 0) {
-		registrar_close_job(r, job);
+		registrar_nobody_lives(r, job);
 		return;
 	}
+	registrar_somebody_lives(r, job);
 	for (unsigned w = 0; w < job->workers; w++)
 		if (job->member[w].state == PBOX_MEMBER_SILENT)
 			removed |= registrar_remove(r, job, w);
+	removed |= registrar_restore_absent(r, job);
 	if (removed)
 		registrar_removed(r, job);
 }
@@ -396,12 +400,16 @@ check_leases(struct pbox_registrar *r, struct pbox_job *job)
 void
 pbox_registrar_tick(struct pbox_registrar *r, uint64_t now_ns)
 {
-	r->now_ns = now_ns;
+	pbox_registrar_work(r, now_ns);
+	registrar_events_tick(r);
+	registrar_nonce_tick(r);
 	for (unsigned i = 0; i < r->conf.max_jobs; i++)
 		if (r->job[i] != NULL && r->job[i]->state == PBOX_JOB_OPEN) {
+			registrar_address_tick(r, r->job[i]);
 			registrar_claim_tick(r, r->job[i]);
 			registrar_measure_tick(r, r->job[i]);
 			registrar_restore_tick(r, r->job[i]);
+			registrar_rounds_tick(r, r->job[i]);
 			check_leases(r, r->job[i]);
 		}
 }

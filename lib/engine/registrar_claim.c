@@ -85,18 +85,44 @@ tell(struct pbox_registrar *r, struct pbox_job *job, unsigned w, const struct pb
 		job->name, host, ip, w, m->host);
 }
 
+static bool
+beyond_lease(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
+{
+	return registrar_unheard(r, job, w) > job->member[w].lease_ms * NS_PER_MS;
+}
+
+enum registrar_life
+registrar_ask(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
+{
+	struct pbox_member *m = &job->member[w];
+	bool alive = m->claim_ns != 0 && heard_since(r, job, w, m->claim_ns), over;
+
+	if (beyond_lease(r, job, w))
+		return REGISTRAR_DEAD;
+	over = m->claim_ns == 0 || r->listened_ns - m->claim_listened_ns >= CLAIM_NS;
+	if (over && m->claim_ns != 0 && !alive && m->claim_pings >= CLAIM_PINGS_MIN)
+		return REGISTRAR_DEAD;
+	if (over && (m->claim_ns == 0 || alive)) {
+		m->claim_ns = r->now_ns;
+		m->claim_listened_ns = r->listened_ns;
+		m->claim_pings = 0;
+		ping(r, job, w);
+	}
+	return alive ? REGISTRAR_ALIVE : REGISTRAR_ASKED;
+}
+
 bool
 registrar_claim(struct pbox_registrar *r, struct pbox_job *job, unsigned w,
 	const struct pbox_frame *f, const char *host, bool any)
 {
 	struct pbox_member *m = &job->member[w];
 	uint64_t silent = pbox_registrar_silence(r, job, w, r->now_ns);
-	bool alive = m->claim_ns != 0 && heard_since(r, job, w, m->claim_ns), over;
+	enum registrar_life life = registrar_ask(r, job, w);
+	bool alive = life == REGISTRAR_ALIVE;
 
-	if (silent > m->lease_ms * NS_PER_MS)
+	if (life == REGISTRAR_DEAD && beyond_lease(r, job, w))
 		return true;
-	over = m->claim_ns == 0 || r->now_ns - m->claim_ns >= CLAIM_NS;
-	if (over && m->claim_ns != 0 && !alive && m->claim_pings >= CLAIM_PINGS_MIN) {
+	if (life == REGISTRAR_DEAD) {
 		registrar_event(r, PBOX_LOG_WARN,
 			"job '%s': worker %u (%s) answers no PING and has been silent for %llu ms: "
 			"its number goes to %s",
@@ -106,11 +132,6 @@ registrar_claim(struct pbox_registrar *r, struct pbox_job *job, unsigned w,
 	}
 	if (alive && !any)
 		tell(r, job, w, f, host);
-	if (over && (m->claim_ns == 0 || alive)) {
-		m->claim_ns = r->now_ns;
-		m->claim_pings = 0;
-		ping(r, job, w);
-	}
 	if (any)
 		registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, CLAIM_AGAIN_MS,
 			"all %u workers of job '%s' have joined; worker %u (%s), heard %u ms ago, "

@@ -11,24 +11,63 @@
 #include "pbox_registrar.h"
 #include "shard_impl.h"
 
-#define NS_PER_US   UINT64_C(1000)
-#define NS_PER_MS   UINT64_C(1000000)
-#define COOKIE_NS   (UINT64_C(8000) * NS_PER_MS) /* R4.2 */
-#define NEVER_SEEN  UINT32_MAX
-#define LEFT_NONCES PBOX_MAX_WORKERS
+#define NS_PER_US  UINT64_C(1000)
+#define NS_PER_MS  UINT64_C(1000000)
+#define COOKIE_NS  (UINT64_C(8000) * NS_PER_MS) /* R4.2 */
+#define NEVER_SEEN UINT32_MAX
+/* When who joins a job that remembers too many sessions is to ask again. */
+#define NONCE_AGAIN_MS 1000
 
-/* A control payload fits the smallest MTU that is allowed, with a tag behind it. */
-#define CONTROL_PAYLOAD (1500 - PBOX_MTU_OVERHEAD - PBOX_TAG_LEN)
+/* Pages of the control endpoint fit the MTU that each path has, with a tag behind them. */
+#define PBOX_CONTROL_MTU 1500
+#define CONTROL_PAYLOAD  (PBOX_CONTROL_MTU - PBOX_MTU_OVERHEAD - PBOX_TAG_LEN)
 
 #define KICKED 64
 
 /* A session that an operator has ended. */
 struct kicked {
 	uint64_t nonce;
+	char job[PBOX_NAME_LEN];
 	char why[256];
 };
 
+#define EVENT_KINDS 48
+/* Lines of one kind (a format): anybody may bring some of them about, in any number. So many at once, then one in
+ * this time; those left out are counted in the next. */
+#define EVENT_BURST 128
+#define EVENT_EVERY (500 * NS_PER_MS)
+
+struct event_kind {
+	const char *fmt;
+	uint64_t empty_ns; /* when its bucket was, or would have been, last empty */
+	unsigned untold;
+	enum pbox_log_level level;
+};
+
+#define RUNS_ENDED  8  /* R12.4: of each job */
+#define RUN_RECORDS 64 /* names of jobs that are not there */
+
+struct ended_run {
+	uint8_t id[PBOX_RUN_LEN]; /* zeros: none that is not to come again */
+	uint64_t number, ns;
+	char host[PBOX_NAME_LEN]; /* of who began the one that took its place */
+};
+
+/* What is remembered of the runs of a job, by its name, also when it is not there. */
+struct run_record {
+	char name[PBOX_NAME_LEN];
+	uint64_t used_ns;
+	struct ended_run ended[RUNS_ENDED];
+	unsigned n_ended; /* all of them: the newest are kept */
+	uint64_t floor;   /* numbers up to this one are ended, too */
+	uint64_t last;    /* number of the run that began last in this incarnation; 0: none did */
+	/* the one that begins when the job has ended; number 0: it gets one, or there is none */
+	struct pbox_run next;
+	bool has_next;
+};
+
 struct pbox_registrar {
+	struct event_kind event[EVENT_KINDS];
 	struct pbox_registrar_conf conf;
 	uint8_t cookie_key[PBOX_COOKIE_KEY_LEN];
 	struct pbox_job **job; /* max_jobs, by number */
@@ -36,18 +75,28 @@ struct pbox_registrar {
 	uint32_t reserved; /* of conf.hold, by jobs */
 	unsigned endpoints_per_shard;
 	uint64_t now_ns;
+	/* registrar_lease.c: until then all has been heard; and for how long somebody has listened */
+	uint64_t heard_ns, listened_ns;
 	struct error_rate error_rate;
 	uint64_t version_told_ns; /* when HELLOs of other versions were last logged; 0: never */
 	unsigned versions_untold; /* since then */
-	/* Of the latest sessions that left: a JOIN of theirs that comes late opens none. */
-	uint64_t left[LEFT_NONCES];
-	unsigned n_left;
+	struct registrar_nonces *nonces; /* registrar_nonce.c */
+	uint64_t nonces_next_ns;
 	struct kicked kicked[KICKED]; /* the latest ones */
 	unsigned n_kicked;
+	struct run_record *run; /* RUN_RECORDS + max_jobs */
+	uint64_t runs;          /* number of the last one, of any job */
 	bool stopping, draining;
+	struct pbox_error refusal; /* of the request at hand; code 0: it was not refused */
+	/* of the JOIN at hand, which has proven it: its refusal is proven, too (R9.2); NULL: no such JOIN */
+	const struct pbox_job_conf *prover;
+	uint64_t join_nonce;
+	bool uncounted;        /* what is refused now is no frame of PBOX_RS_RX_FRAMES */
 	uint64_t measuring_ns; /* until then answers to PINGs are expected */
 	struct pbox_place place[PBOX_MAX_ENDPOINTS];
 	uint64_t *stats;
+	bool unfinished;    /* some tables wait for memory, or are being prepared */
+	size_t retry_below; /* bytes to be cleared: then those that wait are tried again */
 	struct {
 		struct pbox_stage *stage; /* NULL: no copy is under way */
 		struct pbox_job *job;     /* NULL: it is gone */
@@ -70,11 +119,21 @@ count_control(struct pbox_registrar *r, enum pbox_registrar_stat what)
 /* registrar_join.c: a HELLO of who speaks only versions from min to max (R2.2) */
 void registrar_other_version(
 	struct pbox_registrar *r, const struct pbox_frame *f, unsigned min, unsigned max);
-/* The section of the configuration for a job of that name, or NULL */
-const struct pbox_job_conf *registrar_find_conf(const struct pbox_registrar *r, const char *name);
+struct pbox_job *registrar_find_job(const struct pbox_registrar *r, const char *name);
+/* registrar_gone.c: why a worker is not there (R8.3). After a JOIN or DECLARE was answered; */
+void registrar_gone_join(struct pbox_registrar *r, const struct pbox_frame *f);
+void registrar_gone_declare(
+	struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
+/* when an operator has ended its session, or it ended by itself; */
+void registrar_gone_kicked(struct pbox_job *job, unsigned w, const char *why);
+void registrar_gone_left(struct pbox_member *m, enum pbox_left how);
+/* in the words that it was told; NULL: nobody knows them. */
+const char *registrar_gone_why(const struct pbox_job *job, unsigned w);
 /* registrar.c */
 void registrar_event(struct pbox_registrar *r, enum pbox_log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+/* Kinds that have gone quiet: how many lines were left out. */
+void registrar_events_tick(struct pbox_registrar *r);
 /* Answer with len bytes of scratch. job and worker may be unknown yet. */
 void registrar_reply(
 	struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_type type, size_t len);
@@ -83,8 +142,19 @@ void registrar_refuse(struct pbox_registrar *r, const struct pbox_frame *f, enum
 	uint32_t detail, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 /* To a worker of the job, in its session: with a tag if it has them. */
 void registrar_send(struct pbox_registrar *r, const struct pbox_job *job, struct pbox_send *out);
+/* registrar_address.c: a frame of a session; where to answer it. False: it was counted, and its sender asked to
+ * prove its address, if it is new. */
+bool registrar_address(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_frame *f,
+	struct pbox_peer *to);
+/* Clocks of workers that are slower than the box's. */
+void registrar_address_tick(struct pbox_registrar *r, struct pbox_job *job);
+/* When anything new was heard from a worker. */
+uint64_t registrar_last_seen(
+	const struct pbox_registrar *r, const struct pbox_job *job, unsigned worker);
 uint32_t registrar_silent_ms(
 	const struct pbox_registrar *r, const struct pbox_job *job, unsigned worker);
+/* All shards have let go of it, or this was the last that waited for its end. */
+void registrar_job_done(struct pbox_registrar *r, struct pbox_job *job);
 void registrar_close_job(struct pbox_registrar *r, struct pbox_job *job);
 
 /* registrar_join.c */
@@ -93,7 +163,48 @@ void registrar_on_join(struct pbox_registrar *r, const struct pbox_frame *f);
 void registrar_on_job_open(struct pbox_registrar *r, struct pbox_job *job);
 void registrar_end_session(struct pbox_registrar *r, struct pbox_job *job, unsigned worker);
 
+/* registrar_room.c: room for a new job of that section, and the frames that each of its workers may have in
+ * flight at an endpoint; false after answering which limit is reached. */
+bool registrar_room(struct pbox_registrar *r, const struct pbox_frame *f,
+	const struct pbox_job_conf *conf, unsigned workers, uint16_t *window);
+/* Memory that a job takes before its first table. */
+struct registrar_rounds {
+	uint16_t window; /* in: what registrar_room() gave; out: what memory allows, 1 at least */
+	uint32_t records, folded;      /* on each shard: rounds, and sums that are begun early */
+	size_t acc_bytes, arena, heap; /* arena, heap: of all shards */
+};
+/* false after answering that the section lets it have less than that. */
+bool registrar_fit(struct pbox_registrar *r, const struct pbox_frame *f,
+	const struct pbox_job_conf *conf, unsigned workers, struct registrar_rounds *out);
+/* [job *] */
+bool registrar_is_any(const struct pbox_job_conf *conf);
+/* Most heap of one job: a share of the box's memory. */
+size_t registrar_heap_most(const struct pbox_registrar *r);
+
+/* registrar_run.c: section 12 of the protocol */
+/* Which run does a JOIN mean? True: it may go on, in the job that is there now, or in a new one where none
+ * is. False: it was answered; the job may be gone. */
+bool registrar_run_join(struct pbox_registrar *r, const struct pbox_frame *f,
+	const struct pbox_join *m, struct pbox_job *job);
+/* A JOIN has created a job: its run. */
+void registrar_run_begin(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_join *m);
+/* registrar_running.c: a DECLARE, or a MAP, of who begins, of a table that is past its beginning (R12.6). True: it
+ * was answered; the job may be gone. */
+bool registrar_running_declare(struct pbox_registrar *r, const struct pbox_frame *f,
+	struct pbox_job *job, const struct pbox_declare *m);
+bool registrar_running_map(struct pbox_registrar *r, const struct pbox_frame *f,
+	struct pbox_job *job, struct pbox_job_table *jt);
+/* What a page of its declaration says about that. */
+void registrar_running_note(struct pbox_job_table *jt, unsigned worker, uint32_t flags);
+
 /* registrar_claim.c */
+/* Does the session of worker w live? It is asked: who wants to know asks again until it is known. */
+enum registrar_life {
+	REGISTRAR_ASKED,
+	REGISTRAR_ALIVE,
+	REGISTRAR_DEAD,
+};
+enum registrar_life registrar_ask(struct pbox_registrar *r, struct pbox_job *job, unsigned w);
 /* Somebody (host) claims the number of worker w, who has a session, or any number: true when it is
  * free for him; else he was answered. */
 bool registrar_claim(struct pbox_registrar *r, struct pbox_job *job, unsigned w,
@@ -101,6 +212,34 @@ bool registrar_claim(struct pbox_registrar *r, struct pbox_job *job, unsigned w,
 void registrar_claim_tick(struct pbox_registrar *r, struct pbox_job *job);
 /* A PING to a worker with a session, which answers it at once. */
 void registrar_ping(struct pbox_registrar *r, const struct pbox_job *job, unsigned w);
+
+/* registrar_keep.c: a job has sessions, and all are silent beyond their leases, or it has none: it is kept, or
+ * ends. And when one is heard again. */
+void registrar_nobody_lives(struct pbox_registrar *r, struct pbox_job *job);
+void registrar_somebody_lives(struct pbox_registrar *r, struct pbox_job *job);
+/* It is, and nobody has been heard since the last tick. */
+bool registrar_is_kept(struct pbox_registrar *r, struct pbox_job *job);
+/* Somebody needs a number, packets or memory that there are no more: the run that was kept for longest ends,
+ * but not the asker's own. any_only: one of [job *]. True: ask again soon. */
+bool registrar_make_room(struct pbox_registrar *r, const struct pbox_job *asker, bool any_only);
+/* The same for a JOIN, which was answered so then. */
+bool registrar_room_comes(struct pbox_registrar *r, const struct pbox_frame *f, bool any_only);
+
+/* registrar_lease.c */
+/* ns in which the box listened, and heard nothing of a worker with a session. */
+uint64_t registrar_unheard(struct pbox_registrar *r, struct pbox_job *job, unsigned w);
+/* A session begins. */
+void registrar_lease_begin(const struct pbox_registrar *r, struct pbox_member *m);
+
+/* registrar_nonce.c: sessions of a job that have ended, as long as a copy of their JOIN has a good cookie. */
+bool registrar_nonce_ended(const struct pbox_registrar *r, const char *job, uint64_t nonce);
+/* One session more can be remembered, when it ends; false after answering why not. */
+bool registrar_nonce_room(
+	struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
+/* The session of a worker ends. */
+void registrar_nonce_keep(struct pbox_registrar *r, const struct pbox_job *job, unsigned worker);
+void registrar_nonce_tick(struct pbox_registrar *r);
+void registrar_nonce_destroy(struct pbox_registrar *r);
 
 /* registrar_members.c */
 /* Policy shrink: go on without a worker that is silent or has left. True: so it is, and
@@ -115,7 +254,12 @@ void registrar_members_back(struct pbox_registrar *r, struct pbox_shard_job *j);
 void registrar_why_back(struct pbox_why_page *page);
 
 /* registrar_table.c */
+/* All workers have declared it: lay out, place, allocate, and on to registrar_open.c. */
+void registrar_build_table(
+	struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt);
 void registrar_build_tables(struct pbox_registrar *r, struct pbox_job *job);
+/* Has a table of the job been built? */
+bool registrar_has_built(const struct pbox_job *job);
 void registrar_on_declare(
 	struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
 void registrar_on_map(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
@@ -126,15 +270,29 @@ void registrar_release_tables(struct pbox_registrar *r, struct pbox_job *job);
 void registrar_fail_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt,
 	const struct pbox_error *err, int code, uint16_t by);
 
+/* registrar_open.c: between the layout of a table and its shards */
+/* Laid out: may it begin with a snapshot? Then, or at once, its slots are made ready. */
+void registrar_open_begin(
+	struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt);
+/* It waits for memory: it is tried again. */
+void registrar_open_later(struct pbox_registrar *r, struct pbox_job_table *jt);
+void registrar_open_cancel(struct pbox_registrar *r, struct pbox_job *job);
+/* Is some table of a job still somebody else's? */
+bool registrar_loading(const struct pbox_job *job);
+/* Why it is not mapped yet, if that is here. */
+bool registrar_open_text(const struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
+	char *text, size_t cap);
+
 /* registrar_restore.c */
 bool registrar_is_restorer(const struct pbox_job_table *jt, unsigned worker);
+/* Policy shrink after a restart of the box: who has not come back within its lease is removed. True: somebody
+ * was, as of registrar_remove(). */
+bool registrar_restore_absent(struct pbox_registrar *r, struct pbox_job *job);
 /* A page of a declaration, the worker's first of this table or a later one; 0 or -EINVAL. */
 int registrar_restore_page(struct pbox_job_table *jt, unsigned worker, bool first, uint32_t flags,
 	struct pbox_error *err);
-/* The table is laid out and no shard knows it: which fragments take contributions, which wait for
- * INIT or for its restorers? */
-void registrar_restore_begin(
-	struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt);
+/* No shard knows the slot yet: does it take contributions, or wait for INIT or for the restorers? */
+void registrar_restore_slot(const struct pbox_job_table *jt, struct pbox_slot *slot);
 /* What shard i has to do of it, before it knows it. */
 void registrar_restore_shard(const struct pbox_registrar *r, struct pbox_job_table *jt,
 	unsigned shard, struct pbox_shard_table *st);
@@ -153,12 +311,23 @@ void registrar_restorer_gone(struct pbox_registrar *r, struct pbox_job *job, uns
 /* registrar_stage.c */
 void registrar_stage_mail(struct pbox_registrar *r, const struct pbox_mail *m);
 void registrar_stage_job_gone(struct pbox_registrar *r, const struct pbox_job *job);
-/* Highest finished round of a table on any shard. */
-uint32_t registrar_finished(
-	const struct pbox_registrar *r, const struct pbox_job *job, uint32_t table);
+/* Highest finished round of a table on any shard; false: there is none. */
+bool registrar_finished(const struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
+	uint32_t *round);
+
+/* registrar_rounds.c: the rounds of a table's fragments, all of them */
+/* A fragment of a shard that does not know it yet: is its round the highest finished one there? */
+void registrar_rounds_begin(struct pbox_shard_table *st, const struct pbox_slot *slot);
+/* What a shard is about to get: with the others of its table, the version that the table begins with. */
+void registrar_rounds_begins(struct pbox_job_table *jt, const struct pbox_shard_table *st);
+/* Look again which one is the last; false: as before, or it is not known. */
+bool registrar_rounds_look(struct pbox_job_table *jt);
+/* Schedules of jobs that run for very long. */
+void registrar_rounds_tick(struct pbox_registrar *r, struct pbox_job *job);
 
 /* registrar_operator.c: a JOIN with this nonce is refused, and was answered so. */
-bool registrar_was_kicked(struct pbox_registrar *r, const struct pbox_frame *f, uint64_t nonce);
+bool registrar_was_kicked(
+	struct pbox_registrar *r, const struct pbox_frame *f, const char *job, uint64_t nonce);
 void registrar_measure_tick(struct pbox_registrar *r, struct pbox_job *job);
 /* A PING of a worker has come, perhaps the answer to one of the box. */
 void registrar_measured(const struct pbox_registrar *r, struct pbox_member *m);

@@ -8,8 +8,6 @@
 
 #include "registrar_impl.h"
 
-/* Most frames a worker may have in flight at one endpoint. */
-#define MAX_WINDOW 1024
 /* Of a job with a rate: what all its workers send in this time, but not less than so many each. */
 #define RATE_WINDOW_MS  20
 #define RATE_WINDOW_MIN 4
@@ -18,6 +16,8 @@
  * again, and has come back. */
 #define KEEP_NUMBERS  (2000 * NS_PER_MS)
 #define KEEP_AGAIN_MS 200
+/* When who joins a job that is ending is to ask again. */
+#define ENDING_AGAIN_MS 50
 
 /* Anybody may send these, in any number: a line in this time. */
 #define VERSION_TOLD_NS UINT64_C(10000000000)
@@ -58,6 +58,8 @@ registrar_on_hello(struct pbox_registrar *r, const struct pbox_frame *f)
 		return;
 	}
 	count_control(r, PBOX_RS_RX_HELLO);
+	if (f->follows) /* R4.7: headers below ours make a train of answers longer than its requests */
+		return;
 	if (m.min_version > PBOX_VERSION_WIRE || m.max_version < PBOX_VERSION_WIRE) {
 		registrar_other_version(r, f, m.min_version, m.max_version);
 		return;
@@ -67,7 +69,7 @@ registrar_on_hello(struct pbox_registrar *r, const struct pbox_frame *f)
 }
 
 const struct pbox_job_conf *
-registrar_find_conf(const struct pbox_registrar *r, const char *name)
+pbox_registrar_section(const struct pbox_registrar *r, const char *name)
 {
 	const struct pbox_job_conf *any = NULL;
 
@@ -80,43 +82,13 @@ registrar_find_conf(const struct pbox_registrar *r, const char *name)
 	return any;
 }
 
-static struct pbox_job *
-find_job(struct pbox_registrar *r, const char *name)
+struct pbox_job *
+registrar_find_job(const struct pbox_registrar *r, const char *name)
 {
 	for (unsigned i = 0; i < r->conf.max_jobs; i++)
 		if (r->job[i] != NULL && strcmp(r->job[i]->name, name) == 0)
 			return r->job[i];
 	return NULL;
-}
-
-/*
- * Share out what the shards may hold: a job takes at most a quarter of all, half of what is free,
- * and of that not what stays for jobs to come: half of all, in equal parts, so that max-jobs find
- * room. Its workers get equal windows.
- */
-static uint32_t
-share_of(const struct pbox_registrar *r, unsigned workers, uint16_t *window)
-{
-	uint32_t per_worker = r->endpoints_per_shard, unit = workers * per_worker;
-	uint32_t left = r->conf.hold - r->reserved, share = r->conf.hold / 4;
-	uint32_t part = r->conf.hold / 2 / r->conf.max_jobs;
-	unsigned jobs = pbox_registrar_jobs(r) + 1;
-	uint32_t later = jobs < r->conf.max_jobs ? (r->conf.max_jobs - jobs) * part : 0;
-	uint32_t mine = left > later ? left - later : 0;
-
-	if (share > left / 2)
-		share = left / 2;
-	if (share > mine)
-		share = mine;
-	/* with many jobs half of what is free falls below the part that was kept for this one */
-	if (share < part && part <= left)
-		share = part;
-	if (share < unit)
-		share = unit;
-	if (share > left)
-		return 0;
-	*window = (uint16_t)(share / unit < MAX_WINDOW ? share / unit : MAX_WINDOW);
-	return unit * *window;
 }
 
 static void
@@ -139,34 +111,58 @@ node_of_shard(const struct pbox_registrar *r, unsigned shard)
 	return r->conf.endpoint[0].node;
 }
 
+/* Its part of every shard; false after answering why not. */
+static bool
+create_on_shards(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job,
+	const struct registrar_rounds *rounds)
+{
+	for (unsigned i = 0; i < r->conf.n_shards; i++) {
+		unsigned node = node_of_shard(r, i);
+
+		job->shard[i] = shard_job_create(job, (uint16_t)i, r->endpoints_per_shard,
+			rounds->records, rounds->records, rounds->folded, rounds->acc_bytes,
+			r->conf.arena[node]);
+		if (job->shard[i] != NULL)
+			continue;
+		/* no answer: it asks again, and memory of ended jobs is cleared by then */
+		if (pbox_arena_uncleared(r->conf.arena[node]) == 0 &&
+			!registrar_room_comes(r, f, false))
+			registrar_refuse(r, f, PBOX_E_NO_MEMORY, node,
+				"NUMA node %u has no memory for the rounds of %u workers: raise "
+				"'memory'",
+				node, job->workers);
+		while (i-- > 0)
+			shard_job_free(job->shard[i]);
+		return false;
+	}
+	job->round_bytes = rounds->arena;
+	job->heap += rounds->heap;
+	return true;
+}
+
 /* A job with its memory on every shard; NULL after answering why not. */
 static struct pbox_job *
 create_job(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
 	const struct pbox_job_conf *conf)
 {
-	uint16_t id = 0, window = 0;
-	uint32_t share = share_of(r, m->workers, &window);
-	struct pbox_job *job;
+	struct registrar_rounds rounds = {0};
+	struct pbox_job *job = NULL;
+	uint16_t id = 0;
 
-	while (id < r->conf.max_jobs && r->job[id] != NULL)
+	if (!registrar_room(r, f, conf, m->workers, &rounds.window) ||
+		!registrar_fit(r, f, conf, m->workers, &rounds))
+		return NULL;
+	while (r->job[id] != NULL)
 		id++;
-	if (id == r->conf.max_jobs) {
-		registrar_refuse(r, f, PBOX_E_FULL, r->conf.max_jobs,
-			"the box has its %u jobs already: raise max-jobs", r->conf.max_jobs);
-		return NULL;
-	}
-	if (share == 0) {
-		registrar_refuse(r, f, PBOX_E_FULL, r->conf.hold - r->reserved,
-			"no packet buffers left for %u workers (%u free): raise 'hold'", m->workers,
-			r->conf.hold - r->reserved);
-		return NULL;
-	}
-	job = pbox_job_create(id, m->job, conf, m->workers);
+	if (r->conf.ops->room == NULL || r->conf.ops->room(r->conf.ctx))
+		job = pbox_job_create(id, m->job, conf, m->workers);
 	if (job == NULL) {
 		registrar_refuse(r, f, PBOX_E_NO_MEMORY, 0, "out of memory for the job");
 		return NULL;
 	}
 	job->begun_ns = r->now_ns;
+	r->conf.ops->random(r->conf.ctx, job->challenge, sizeof(job->challenge));
+	job->heap_most = registrar_heap_most(r);
 	if (conf->auth) {
 		job->auth = pbox_auth_job_create(
 			NULL, conf->secret, conf->secret_len, r->conf.incarnation, id);
@@ -177,31 +173,21 @@ create_job(struct pbox_registrar *r, const struct pbox_frame *f, const struct pb
 			return NULL;
 		}
 	}
-	job->window = window;
+	job->window = rounds.window;
 	job->policy = conf->policy == PBOX_POLICY_ANY ? m->policy : conf->policy;
-	job->hold_share = share;
-	for (unsigned i = 0; i < r->conf.n_shards; i++) {
-		unsigned node = node_of_shard(r, i);
-
-		/* a 2-byte format makes fragments of twice as many elements as fp32 */
-		job->shard[i] = shard_job_create(job, (uint16_t)i, r->endpoints_per_shard, share,
-			share, 2 * (size_t)r->conf.mtu, r->conf.arena[node]);
-		if (job->shard[i] != NULL)
-			continue;
-		registrar_refuse(r, f, PBOX_E_NO_MEMORY, node,
-			"NUMA node %u has no memory for the rounds of %u workers: raise 'memory'",
-			node, m->workers);
-		while (i-- > 0)
-			shard_job_free(job->shard[i]);
+	job->hold_share = rounds.records;
+	if (!create_on_shards(r, f, job, &rounds)) {
 		pbox_job_free(job);
 		return NULL;
 	}
-	r->reserved += share;
+	r->reserved += job->hold_share;
 	r->job[id] = job;
+	registrar_run_begin(r, job, m);
 	pbox_stat_add(&r->stats[PBOX_RS_JOBS], 1);
 	registrar_event(r, PBOX_LOG_INFO,
-		"job '%s' begins: %u workers, policy %s, window %u frames per endpoint", job->name,
-		job->workers, pbox_policy_name(job->policy), job->window);
+		"job '%s' begins: run %llu, %u workers, policy %s, window %u frames per endpoint",
+		job->name, (unsigned long long)job->run.number, job->workers,
+		pbox_policy_name(job->policy), job->window);
 	open_on_shards(r, job);
 	return job;
 }
@@ -222,7 +208,9 @@ send_welcome(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_j
 		.lease_ms = mb->lease_ms,
 		.mtu = r->conf.mtu,
 		.window = mb->window,
-		.flags = job->auth != NULL ? PBOX_WELCOME_AUTH : 0,
+		.number = job->run.number,
+		.flags = (job->auth != NULL ? PBOX_WELCOME_AUTH : 0) |
+			 (job->conf->secret_len == 0 ? PBOX_WELCOME_INSECURE : 0),
 	};
 	size_t len;
 
@@ -271,18 +259,19 @@ window_of(const struct pbox_registrar *r, const struct pbox_job *job, uint16_t w
 }
 
 static bool
-has_left(const struct pbox_registrar *r, uint64_t nonce)
-{
-	for (unsigned i = 0; i < LEFT_NONCES && i < r->n_left; i++)
-		if (r->left[i] == nonce)
-			return true;
-	return false;
-}
-
-static bool
 has_session(const struct pbox_job *job, unsigned w)
 {
 	return atomic_load_explicit(&job->token[w], memory_order_relaxed) != 0;
+}
+
+/* Is it the nonce of a session that the job has now? */
+static bool
+is_live(const struct pbox_job *job, uint64_t nonce)
+{
+	for (unsigned w = 0; job != NULL && w < job->workers; w++)
+		if (has_session(job, w) && job->member[w].nonce == nonce)
+			return true;
+	return false;
 }
 
 /* Any number: one without a session, or that of who has been silent for longest. */
@@ -364,6 +353,8 @@ admit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_jo
 	uint32_t lease_ms = job->conf->lease_ms != 0 ? job->conf->lease_ms : r->conf.lease_ms;
 	uint64_t token = 0;
 
+	if (!repeated && !registrar_nonce_room(r, f, job))
+		return;
 	if (!repeated) {
 		if (has_session(job, w))
 			registrar_end_session(r, job, w);
@@ -374,6 +365,8 @@ admit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_jo
 			r->conf.ops->random(r->conf.ctx, &token, sizeof(token));
 		*mb = (struct pbox_member){
 			.removed = mb->removed,
+			.mapped_before =
+				mb->mapped > mb->mapped_before ? mb->mapped : mb->mapped_before,
 			.nonce = m->nonce,
 			.state = PBOX_MEMBER_JOINED,
 			.lease_ms =
@@ -382,9 +375,11 @@ admit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_jo
 			.window = window_of(r, job, m->window),
 		};
 		snprintf(mb->host, sizeof(mb->host), "%s", m->host);
+		registrar_lease_begin(r, mb);
 		for (unsigned i = 0; i < r->conf.n_shards; i++)
 			atomic_store_explicit(
 				&job->shard[i]->member[w].last_seen, 0, memory_order_relaxed);
+		fresh_begin(&job->fresh[w], &f->peer, r->now_ns);
 		if (job->auth != NULL)
 			engine_auth_begin(job, w, token, r->conf.incarnation);
 		atomic_store_explicit(&job->token[w], token, memory_order_release);
@@ -392,14 +387,145 @@ admit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_jo
 		registrar_event(r, PBOX_LOG_INFO, "job '%s': worker %u (%s) joined, %u of %u",
 			job->name, w, mb->host, pbox_job_joined(job), job->workers);
 	}
-	/* a copy of the first one comes from no other address: its cookie says which */
-	if (!repeated || !mb->heard || mb->peer.ip != f->peer.ip || mb->peer.udp != f->peer.udp)
+	/* a copy of the first one comes from no other address, as its cookie says, and keeps no lease */
+	if (!repeated || fresh_address(&mb->peer) != fresh_address(&f->peer))
 		mb->peer = f->peer;
-	mb->last_seen = r->now_ns;
+	atomic_store_explicit(&job->fresh[w].home, fresh_address(&f->peer), memory_order_relaxed);
+	if (!repeated)
+		mb->last_seen = r->now_ns;
+	mb->joined_ns = r->now_ns;
 	mb->join_request = f->hdr.chunk;
 	mb->welcome_owed = true;
 	if (job->state == PBOX_JOB_OPEN)
 		send_welcome(r, f, job, w);
+}
+
+static void
+other_workers(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
+	unsigned have)
+{
+	registrar_event(r, PBOX_LOG_WARN, "job '%s' has %u workers, and a worker (%s) says %u",
+		m->job, have, m->host, m->workers);
+	registrar_refuse(r, f, PBOX_E_WORKERS, have,
+		"job '%s' has %u workers, this one (%s) says %u: give all the same number", m->job,
+		have, m->host, m->workers);
+}
+
+/* What is asked of the box and of the job's section; false after answering why not. */
+static bool
+possible(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
+	const struct pbox_job_conf *conf)
+{
+	unsigned least = PBOX_MTU_OVERHEAD + 64 + (conf->auth ? PBOX_TAG_LEN : 0);
+
+	if (m->workers == 0 || m->workers > r->conf.max_workers) {
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, r->conf.max_workers,
+			"%u workers: this box takes 1 to %u a job", m->workers,
+			r->conf.max_workers);
+	} else if (m->mtu < least) {
+		registrar_refuse(
+			r, f, PBOX_E_BAD_REQUEST, least, "an MTU of %u is too small", m->mtu);
+	} else if (conf->workers != 0 && conf->workers != m->workers) {
+		other_workers(r, f, m, conf->workers);
+	} else if (m->worker != PBOX_NO_WORKER && m->worker >= m->workers) {
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m->workers,
+			"worker %u of a job with %u workers: numbers begin at 0", m->worker,
+			m->workers);
+	} else if (m->policy > PBOX_POLICY_SHRINK) {
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, PBOX_POLICY_SHRINK,
+			"policy %u is unknown: 0 wait, 1 shrink", m->policy);
+	} else if (conf->auth && m->auth == 0) {
+		registrar_event(r, PBOX_LOG_WARN,
+			"job '%s' has auth = yes, and a worker (%s) cannot send tags", m->job,
+			m->host);
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, 0,
+			"job '%s' has auth = yes, and this worker's library or CPU (%s) cannot "
+			"send tags: install the box's release, or run it where there is AES",
+			m->job, m->host);
+	} else {
+		return true;
+	}
+	return false;
+}
+
+/* What the other workers of its run ask for. */
+static bool
+agrees(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
+	const struct pbox_job *job)
+{
+	if (job->workers != m->workers) {
+		other_workers(r, f, m, job->workers);
+		return false;
+	}
+	if (job->conf->policy != PBOX_POLICY_ANY || job->policy == m->policy)
+		return true;
+	registrar_event(r, PBOX_LOG_WARN,
+		"job '%s': a worker (%s) asks for policy %s, the others for %s", m->job, m->host,
+		pbox_policy_name(m->policy), pbox_policy_name(job->policy));
+	registrar_refuse(r, f, PBOX_E_BAD_REQUEST, job->policy,
+		"the other workers of job '%s' ask for policy %s, this one (%s) for %s: give all "
+		"the same, or set policy in the job's section",
+		m->job, pbox_policy_name(job->policy), m->host, pbox_policy_name(m->policy));
+	return false;
+}
+
+/* The copy of a JOIN whose session has left ends no run. */
+static bool
+is_copy(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
+	const struct pbox_job *job)
+{
+	if (is_live(job, m->nonce) || !registrar_nonce_ended(r, m->job, m->nonce))
+		return false;
+	if (job != NULL && job->state != PBOX_JOB_CLOSING && !agrees(r, f, m, job))
+		return true;
+	registrar_refuse(r, f, PBOX_E_BAD_REQUEST, 0,
+		"the session of this JOIN has left: join with a new nonce");
+	r->refusal.code = 0; /* nobody was refused */
+	return true;
+}
+
+/* The job is there, or may begin; false after answering why not. */
+static bool
+open_to(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
+	struct pbox_job *job)
+{
+	if (is_copy(r, f, m, job) || !registrar_run_join(r, f, m, job))
+		return false;
+	if (job == NULL && r->draining) {
+		registrar_refuse(
+			r, f, PBOX_E_FULL, 0, "the box takes no new jobs: its operator drains it");
+		return false;
+	}
+	if (job != NULL && job->state == PBOX_JOB_CLOSING) {
+		registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, ENDING_AGAIN_MS,
+			"job '%s' is ending: its memory is being released", m->job);
+		return false;
+	}
+	return job == NULL || agrees(r, f, m, job);
+}
+
+/* A JOIN that knows the job's secret. */
+static void
+join_proven(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
+	const struct pbox_job_conf *conf, struct pbox_job *job)
+{
+	int w;
+
+	if (r->stopping) {
+		registrar_refuse(r, f, PBOX_E_SHUTDOWN, 0, "the box is stopping");
+		return;
+	}
+	if (registrar_was_kicked(r, f, m->job, m->nonce))
+		return;
+	if (!possible(r, f, m, conf) || !open_to(r, f, m, job))
+		return;
+	if (job == NULL)
+		job = create_job(r, f, m, conf);
+	if (job == NULL)
+		return;
+	w = choose_worker(r, f, m, job);
+	if (w >= 0)
+		admit(r, f, m, job, (unsigned)w);
 }
 
 void
@@ -408,8 +534,6 @@ registrar_on_join(struct pbox_registrar *r, const struct pbox_frame *f)
 	const struct pbox_job_conf *conf;
 	struct pbox_join m;
 	struct pbox_job *job;
-	unsigned least = PBOX_MTU_OVERHEAD + 64;
-	int w;
 
 	if (f->hdr.length < PBOX_JOIN_LEN || pbox_join_decode(f->payload, f->hdr.length, &m) < 0) {
 		count_control(r, PBOX_RS_DROP_MALFORMED);
@@ -421,103 +545,32 @@ registrar_on_join(struct pbox_registrar *r, const struct pbox_frame *f)
 		return;
 	}
 	count_control(r, PBOX_RS_RX_JOIN);
-	job = find_job(r, m.job);
+	job = registrar_find_job(r, m.job);
 	/* a job that runs goes on as it began, whatever its section says by now */
 	conf = job != NULL && job->state != PBOX_JOB_CLOSING ? job->conf
-							     : registrar_find_conf(r, m.job);
+							     : pbox_registrar_section(r, m.job);
+	if (!pbox_utf8_good(m.job)) {
+		registrar_refuse(r, f, PBOX_E_NO_JOB, 0, "the job's name is not UTF-8 (R3.4)");
+		return;
+	}
 	if (conf == NULL || m.job[0] == '\0' || strcmp(m.job, "*") == 0) {
 		registrar_refuse(r, f, PBOX_E_NO_JOB, 0, "no job '%s' is configured here", m.job);
 		return;
 	}
-	if (!pbox_proof_good(conf->secret, conf->secret_len, PBOX_JOIN_PROOF_PREFIX, f->payload,
-		    PBOX_JOIN_LEN, PBOX_JOIN_PROOF_AT)) {
+	/* R4.4: a job without a secret takes everybody, with whatever secret */
+	if (conf->secret_len > 0 &&
+		!pbox_proof_good(conf->secret, conf->secret_len, PBOX_JOIN_PROOF_PREFIX, f->payload,
+			PBOX_JOIN_LEN, PBOX_JOIN_PROOF_AT)) {
 		registrar_event(r, PBOX_LOG_WARN, "job '%s': a worker (%s) has another secret",
 			m.job, m.host);
 		registrar_refuse(
 			r, f, PBOX_E_SECRET, 0, "the secret of job '%s' is another one", m.job);
 		return;
 	}
-	if (r->stopping) {
-		registrar_refuse(r, f, PBOX_E_SHUTDOWN, 0, "the box is stopping");
-		return;
-	}
-	if (registrar_was_kicked(r, f, m.nonce))
-		return;
-	if (job == NULL && r->draining) {
-		registrar_refuse(
-			r, f, PBOX_E_FULL, 0, "the box takes no new jobs: its operator drains it");
-		return;
-	}
-	if (job != NULL && job->state == PBOX_JOB_CLOSING)
-		return; /* its end takes a moment: the worker asks again */
-	if (m.workers == 0 || m.workers > r->conf.max_workers) {
-		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, r->conf.max_workers,
-			"%u workers: this box takes 1 to %u a job", m.workers, r->conf.max_workers);
-		return;
-	}
-	if (conf->auth)
-		least += PBOX_TAG_LEN;
-	if (m.mtu < least) {
-		registrar_refuse(
-			r, f, PBOX_E_BAD_REQUEST, least, "an MTU of %u is too small", m.mtu);
-		return;
-	}
-	if ((job != NULL && job->workers != m.workers) ||
-		(conf->workers != 0 && conf->workers != m.workers)) {
-		unsigned have = job != NULL ? job->workers : conf->workers;
-
-		registrar_event(r, PBOX_LOG_WARN,
-			"job '%s' has %u workers, and a worker (%s) says %u", m.job, have, m.host,
-			m.workers);
-		registrar_refuse(r, f, PBOX_E_WORKERS, have,
-			"job '%s' has %u workers, this one (%s) says %u: give all the same number",
-			m.job, have, m.host, m.workers);
-		return;
-	}
-	if (m.worker != PBOX_NO_WORKER && m.worker >= m.workers) {
-		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m.workers,
-			"worker %u of a job with %u workers: numbers begin at 0", m.worker,
-			m.workers);
-		return;
-	}
-	if (m.policy > PBOX_POLICY_SHRINK) {
-		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, PBOX_POLICY_SHRINK,
-			"policy %u is unknown: 0 wait, 1 shrink", m.policy);
-		return;
-	}
-	if (conf->auth && m.auth == 0) {
-		registrar_event(r, PBOX_LOG_WARN,
-			"job '%s' has auth = yes, and a worker (%s) cannot send tags", m.job,
-			m.host);
-		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, 0,
-			"job '%s' has auth = yes, and this worker's library or CPU (%s) cannot "
-			"send "
-			"tags: install the box's release, or run it where there is AES",
-			m.job, m.host);
-		return;
-	}
-	if (job != NULL && conf->policy == PBOX_POLICY_ANY && job->policy != m.policy) {
-		registrar_event(r, PBOX_LOG_WARN,
-			"job '%s': a worker (%s) asks for policy %s, the others for %s", m.job,
-			m.host, pbox_policy_name(m.policy), pbox_policy_name(job->policy));
-		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, job->policy,
-			"the other workers of job '%s' ask for policy %s, this one (%s) for %s: "
-			"give all the same, or set policy in the job's section",
-			m.job, pbox_policy_name(job->policy), m.host, pbox_policy_name(m.policy));
-		return;
-	}
-	if (has_left(r, m.nonce)) {
-		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, 0,
-			"the session of this JOIN has left: join with a new nonce");
-		return;
-	}
-	if (job == NULL)
-		job = create_job(r, f, &m, conf);
-	if (job == NULL)
-		return;
-	w = choose_worker(r, f, &m, job);
-	if (w >= 0)
-		admit(r, f, &m, job, (unsigned)w);
+	r->prover = conf->secret_len > 0 ? conf : NULL;
+	r->join_nonce = m.nonce;
+	join_proven(r, f, &m, conf, job);
+	r->prover = NULL;
 }
 
 void
@@ -527,6 +580,7 @@ registrar_end_session(struct pbox_registrar *r, struct pbox_job *job, unsigned w
 
 	atomic_store_explicit(&job->token[worker], 0, memory_order_release);
 	m->state = PBOX_MEMBER_LEFT;
+	registrar_gone_left(m, PBOX_LEFT_TAKEN); /* who knows better says so */
 	m->welcome_owed = false;
 	m->nonce = 0;
 	m->declared = 0;

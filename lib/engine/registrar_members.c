@@ -54,16 +54,17 @@ registrar_members_settled(const struct pbox_registrar *r, const struct pbox_job 
 	return true;
 }
 
-/* Before its first table is mapped a job waits for everybody. */
+/* Before its first table is mapped a job waits for everybody; but for one that had begun before the box
+ * was started again. */
 bool
 registrar_remove(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 {
 	struct pbox_member *m = &job->member[w];
-	bool left = m->state == PBOX_MEMBER_LEFT;
+	bool left = m->state == PBOX_MEMBER_LEFT, absent = m->state == PBOX_MEMBER_ABSENT;
 	unsigned remain = 0;
 
-	if (job->policy != PBOX_POLICY_SHRINK || job->map_mtu == 0 || m->removed ||
-		job->state != PBOX_JOB_OPEN)
+	if (job->policy != PBOX_POLICY_SHRINK || (job->map_mtu == 0 && !job->resumed) ||
+		m->removed || job->state != PBOX_JOB_OPEN)
 		return false;
 	m->removed = true;
 	if (atomic_load_explicit(&job->token[w], memory_order_relaxed) != 0)
@@ -73,7 +74,11 @@ registrar_remove(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 	count_control(r, PBOX_RS_REMOVED);
 	registrar_event(r, left ? PBOX_LOG_INFO : PBOX_LOG_WARN,
 		"job '%s' goes on without worker %u (%s), which %s: %u of %u contribute", job->name,
-		w, m->host, left ? "left" : "is silent", remain, job->workers);
+		w, absent ? "its host is not known" : m->host,
+		left     ? "left"
+		: absent ? "has not come back after a restart of the box"
+			 : "is silent",
+		remain, job->workers);
 	return true;
 }
 

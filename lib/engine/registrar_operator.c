@@ -16,6 +16,8 @@ void
 pbox_registrar_worker(const struct pbox_registrar *r, const struct pbox_job *job, unsigned worker,
 	struct pbox_worker_stats *out)
 {
+	bool any = false;
+
 	*out = (struct pbox_worker_stats){0};
 	for (unsigned i = 0; i < r->conf.n_shards; i++) {
 		const struct shard_member *m;
@@ -31,15 +33,21 @@ pbox_registrar_worker(const struct pbox_registrar *r, const struct pbox_job *job
 		out->last += pbox_stat_get(&m->last);
 		out->waited_ns += pbox_stat_get(&m->waited_ns);
 		round = __atomic_load_n(&m->round, __ATOMIC_RELAXED);
-		if (pbox_serial_diff(round, out->round) > 0)
+		if (pbox_stat_get(&m->contributions) > 0 &&
+			(!any || pbox_serial_diff(round, out->round) > 0)) {
 			out->round = round;
+			any = true;
+		}
 	}
 }
 
 uint32_t
 pbox_registrar_round(const struct pbox_registrar *r, const struct pbox_job *job, uint32_t table)
 {
-	return registrar_finished(r, job, table);
+	uint32_t round = 0;
+
+	registrar_finished(r, job, table, &round);
+	return round;
 }
 
 void
@@ -106,10 +114,11 @@ registrar_measured(const struct pbox_registrar *r, struct pbox_member *m)
 
 /* The nonce of a session that was ended, and why: its process joins again, and is told. */
 bool
-registrar_was_kicked(struct pbox_registrar *r, const struct pbox_frame *f, uint64_t nonce)
+registrar_was_kicked(
+	struct pbox_registrar *r, const struct pbox_frame *f, const char *job, uint64_t nonce)
 {
 	for (unsigned i = 0; i < KICKED && i < r->n_kicked; i++)
-		if (r->kicked[i].nonce == nonce) {
+		if (r->kicked[i].nonce == nonce && strcmp(r->kicked[i].job, job) == 0) {
 			registrar_refuse(r, f, PBOX_E_NO_JOB, 0, "%s", r->kicked[i].why);
 			return true;
 		}
@@ -161,10 +170,12 @@ pbox_registrar_kick(struct pbox_registrar *r, uint16_t id, unsigned w, const cha
 		return pbox_fail(err, ENOENT, "worker %u of job '%s' has no session", w, job->name);
 	k = &r->kicked[r->n_kicked++ % KICKED];
 	k->nonce = job->member[w].nonce;
+	snprintf(k->job, sizeof(k->job), "%s", job->name);
 	snprintf(k->why, sizeof(k->why), "the operator of the box ended worker %u of job '%s'%s%s",
 		w, job->name, why[0] != '\0' ? ": " : "", why);
 	tell(r, job, w, k->why);
 	registrar_end_session(r, job, w);
+	registrar_gone_kicked(job, w, k->why);
 	registrar_event(r, PBOX_LOG_WARN, "%s (its host: %s)", k->why, job->member[w].host);
 	if (pbox_job_joined(job) == 0 && job->state == PBOX_JOB_OPEN)
 		registrar_close_job(r, job);
@@ -194,19 +205,23 @@ static void
 take_over(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_job_conf *now)
 {
 	struct pbox_job_conf *own = job->conf;
-	bool quota = own->rate != now->rate || own->repeats != now->repeats;
+	bool quota = own->rate != now->rate || own->repeats != now->repeats ||
+		     own->requests != now->requests;
 
 	own->memory = now->memory;
 	own->lease_ms = now->lease_ms;
+	own->grace_ms = now->grace_ms;
 	own->snapshot = now->snapshot;
 	own->rate = now->rate;
 	own->repeats = now->repeats;
+	own->requests = now->requests;
 	for (unsigned i = 0; quota && i < r->conf.n_shards; i++) {
 		struct pbox_mail m = {.kind = PBOX_MAIL_QUOTA,
 			.shard = (uint16_t)i,
 			.job = job->shard[i],
 			.rate = now->rate,
-			.repeats = now->repeats};
+			.repeats = now->repeats,
+			.requests = now->requests};
 
 		r->conf.ops->post(r->conf.ctx, &m);
 	}
@@ -214,18 +229,19 @@ take_over(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_job_
 
 void
 pbox_registrar_reload(struct pbox_registrar *r, const struct pbox_job_conf *job, unsigned n_jobs,
-	uint32_t lease_ms, uint64_t now_ns)
+	uint32_t lease_ms, uint32_t grace_ms, uint64_t now_ns)
 {
 	r->now_ns = now_ns;
 	r->conf.job = job;
 	r->conf.n_jobs = n_jobs;
 	r->conf.lease_ms = lease_ms;
+	r->conf.grace_ms = grace_ms;
 	for (unsigned i = 0; i < r->conf.max_jobs; i++) {
 		const struct pbox_job_conf *now;
 
 		if (r->job[i] == NULL || r->job[i]->state == PBOX_JOB_CLOSING)
 			continue;
-		now = registrar_find_conf(r, r->job[i]->name);
+		now = pbox_registrar_section(r, r->job[i]->name);
 		if (now != NULL)
 			take_over(r, r->job[i], now);
 		else

@@ -7,28 +7,60 @@
 
 #include "registrar_impl.h"
 
+#define ROUND_LOOK_NS (20 * NS_PER_MS)
+#define ROUND_TABLES  8
+
 /* A SET for groups first to end - 1: all of them take it or none does. */
 static int
-set_groups(struct pbox_table *t, struct pbox_set *m, unsigned first, unsigned end, uint32_t done,
-	bool restoring, struct pbox_error *err)
+set_groups(struct pbox_table *t, struct pbox_set *m, unsigned first, unsigned end,
+	const struct pbox_finished *done, struct pbox_error *err)
 {
 	int code = 0;
 
-	for (unsigned g = first; restoring && code == 0 && g < end; g++) {
-		m->group = (uint16_t)g;
-		code = pbox_schedule_restore(
-			&t->schedule[g], (enum pbox_optim_kind)t->optimiser, m, err);
-	}
-	for (unsigned g = first; !restoring && code == 0 && g < end; g++) {
+	for (unsigned g = first; code == 0 && g < end; g++) {
 		m->group = (uint16_t)g;
 		code = pbox_schedule_check(
 			&t->schedule[g], (enum pbox_optim_kind)t->optimiser, m, done, err);
 	}
-	for (unsigned g = first; !restoring && code == 0 && g < end; g++) {
+	for (unsigned g = first; code == 0 && g < end; g++) {
 		m->group = (uint16_t)g;
 		code = pbox_schedule_add(
 			&t->schedule[g], (enum pbox_optim_kind)t->optimiser, m, done, err);
 	}
+	return code;
+}
+
+/* Before any fragment is restored: each SET from where it stands. */
+static int
+restore_groups(struct pbox_table *t, struct pbox_set *m, unsigned first, unsigned end,
+	struct pbox_error *err)
+{
+	int code = 0;
+
+	for (unsigned g = first; code == 0 && g < end; g++) {
+		m->group = (uint16_t)g;
+		code = pbox_schedule_restore(
+			&t->schedule[g], (enum pbox_optim_kind)t->optimiser, m, err);
+	}
+	return code;
+}
+
+static int
+set(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt, struct pbox_set *m,
+	struct pbox_error *err)
+{
+	unsigned first = m->group == PBOX_ALL_GROUPS ? 0 : m->group;
+	unsigned end = m->group == PBOX_ALL_GROUPS ? jt->t.n_groups : m->group + 1u;
+	int code;
+
+	if (registrar_restore_untouched(r, job, jt))
+		return restore_groups(&jt->t, m, first, end, err);
+	if (!registrar_finished(r, job, jt->t.id, &jt->finished.highest))
+		/* a table without elements has no rounds: they are those of the others */
+		jt->finished.highest = jt->t.n_chunks > 0 ? 0 : m->from_round - 1;
+	code = set_groups(&jt->t, m, first, end, &jt->finished, err);
+	if (code == PBOX_E_FULL && registrar_rounds_look(jt))
+		code = set_groups(&jt->t, m, first, end, &jt->finished, err);
 	return code;
 }
 
@@ -38,7 +70,6 @@ registrar_on_set(struct pbox_registrar *r, const struct pbox_frame *f, struct pb
 	struct pbox_job_table *jt;
 	struct pbox_error err;
 	struct pbox_set m;
-	unsigned first, end;
 	int code;
 
 	if (pbox_set_decode(f->payload, f->hdr.length, &m) < 0) {
@@ -58,10 +89,7 @@ registrar_on_set(struct pbox_registrar *r, const struct pbox_frame *f, struct pb
 			m.group);
 		return;
 	}
-	first = m.group == PBOX_ALL_GROUPS ? 0 : m.group;
-	end = m.group == PBOX_ALL_GROUPS ? jt->t.n_groups : m.group + 1u;
-	code = set_groups(&jt->t, &m, first, end, registrar_finished(r, job, m.table),
-		registrar_restore_untouched(r, job, jt), &err);
+	code = set(r, job, jt, &m, &err);
 	if (code != 0)
 		registrar_refuse(r, f, (enum pbox_errcode)code, m.from_round, "%s", err.text);
 	else
@@ -85,6 +113,29 @@ describe(const struct pbox_job *job, char *text, size_t cap)
 		job->member[missing].state == PBOX_MEMBER_LEFT ? "left" : "never joined");
 }
 
+/* Of all tables: looked at now and then, for there may be many of them, and of cores. */
+static uint32_t
+max_round(const struct pbox_registrar *r, struct pbox_job *job)
+{
+	bool any = false;
+
+	if (job->round_looked_ns != 0 && r->now_ns - job->round_looked_ns < ROUND_LOOK_NS)
+		return job->max_round;
+	job->max_round = 0;
+	for (uint32_t i = 0; i < job->n_tables; i++) {
+		uint32_t x;
+
+		if (!registrar_finished(r, job, i, &x) ||
+			(any && pbox_serial_diff(x, job->max_round) <= 0))
+			continue;
+		job->max_round = x;
+		any = true;
+	}
+	/* few tables cost no more than this does */
+	job->round_looked_ns = job->n_tables < ROUND_TABLES ? 0 : r->now_ns;
+	return job->max_round;
+}
+
 void
 registrar_on_status(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
 {
@@ -93,26 +144,27 @@ registrar_on_status(struct pbox_registrar *r, const struct pbox_frame *f, struct
 		.tables = job->n_tables};
 	struct pbox_status m;
 	struct pbox_cursor cur;
+	const char *why;
 
 	if (pbox_status_decode(f->payload, f->hdr.length, &m) < 0) {
 		count_control(r, PBOX_RS_DROP_MALFORMED);
 		return;
 	}
 	count_control(r, PBOX_RS_RX_STATUS);
-	for (uint32_t i = 0; i < job->n_tables; i++) {
-		uint32_t x = registrar_finished(r, job, i);
-
-		if (pbox_serial_diff(x, a.max_round) > 0)
-			a.max_round = x;
-	}
+	a.max_round = max_round(r, job);
 	a.first = m.first;
-	describe(job, a.text, sizeof(a.text));
+	why = registrar_gone_why(job, m.first);
+	if (why != NULL)
+		snprintf(a.text, sizeof(a.text), "%s", why);
+	else
+		describe(job, a.text, sizeof(a.text));
 	if (pbox_status_ok_begin(r->scratch, sizeof(r->scratch), &a, &cur) < 0)
 		return;
 	for (unsigned w = m.first; w < job->workers; w++) {
 		const struct pbox_member *mb = &job->member[w];
 		struct pbox_member_entry e = {.worker = (uint16_t)w,
 			.state = mb->state,
+			.reason = mb->left,
 			.silent_ms = registrar_silent_ms(r, job, w),
 			.declared = mb->declared};
 
@@ -129,8 +181,9 @@ registrar_on_leave(struct pbox_registrar *r, const struct pbox_frame *f, struct 
 	struct pbox_frame copy = *f;
 
 	count_control(r, PBOX_RS_RX_LEAVE);
-	r->left[r->n_left++ % LEFT_NONCES] = job->member[f->hdr.worker].nonce;
+	registrar_nonce_keep(r, job, f->hdr.worker);
 	registrar_end_session(r, job, f->hdr.worker);
+	registrar_gone_left(&job->member[f->hdr.worker], PBOX_LEFT_ITSELF);
 	registrar_event(r, PBOX_LOG_INFO, "job '%s': worker %u (%s) left, %u of %u remain",
 		job->name, f->hdr.worker, job->member[f->hdr.worker].host, pbox_job_joined(job),
 		job->workers);

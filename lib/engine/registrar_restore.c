@@ -31,13 +31,35 @@ set_restorer(struct pbox_job_table *jt, unsigned worker, bool on)
 	jt->restorers += on ? 1u : -1u;
 }
 
+/* How long a job is waited for after a restart of the box, at least: R4.6b. */
+#define COME_BACK (2000 * NS_PER_MS)
+
+bool
+registrar_restore_absent(struct pbox_registrar *r, struct pbox_job *job)
+{
+	uint64_t lease = COME_BACK;
+	bool removed = false;
+
+	if (!job->resumed || job->policy != PBOX_POLICY_SHRINK)
+		return false;
+	for (unsigned w = 0; w < job->workers; w++)
+		if (job->member[w].lease_ms * NS_PER_MS > lease)
+			lease = job->member[w].lease_ms * NS_PER_MS;
+	if (r->now_ns - job->begun_ns <= lease)
+		return false;
+	for (unsigned w = 0; w < job->workers; w++)
+		if (job->member[w].state == PBOX_MEMBER_ABSENT)
+			removed |= registrar_remove(r, job, w);
+	return removed;
+}
+
 int
 registrar_restore_page(struct pbox_job_table *jt, unsigned worker, bool first, uint32_t flags,
 	struct pbox_error *err)
 {
 	bool restores = (flags & PBOX_DECLARE_RESTORE) != 0;
 
-	if (jt->built)
+	if (jt->built && !(jt->loading && jt->restoring))
 		return 0; /* its session was lost, the box was not */
 	if (!first && registrar_is_restorer(jt, worker) != restores)
 		return pbox_fail(err, EINVAL,
@@ -48,24 +70,12 @@ registrar_restore_page(struct pbox_job_table *jt, unsigned worker, bool first, u
 }
 
 void
-registrar_restore_begin(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
+registrar_restore_slot(const struct pbox_job_table *jt, struct pbox_slot *slot)
 {
-	jt->restoring = jt->restorers > 0;
-	if (r->conf.ops->restore != NULL)
-		r->conf.ops->restore(r->conf.ctx, job, &jt->t, jt->restoring);
-	for (uint32_t i = 0; i < jt->t.n_chunks; i++)
-		for (unsigned f = 0; f < jt->t.chunk[i].fragments; f++) {
-			struct pbox_slot *slot = &jt->t.chunk[i].slot[f];
-
-			if (jt->t.mode == PBOX_MODE_OPTIMISER && !slot->has_result)
-				slot->closed = PBOX_SLOT_UNINITIALISED;
-			if (jt->restoring)
-				slot->closed |= PBOX_SLOT_RESTORING;
-		}
+	if (jt->t.mode == PBOX_MODE_OPTIMISER && !slot->has_result)
+		slot->closed = PBOX_SLOT_UNINITIALISED;
 	if (jt->restoring)
-		registrar_event(r, PBOX_LOG_INFO,
-			"job '%s': table %u is restored from what %u of %u workers hold", job->name,
-			jt->t.id, jt->restorers, job->workers);
+		slot->closed |= PBOX_SLOT_RESTORING;
 }
 
 void

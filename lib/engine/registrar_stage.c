@@ -6,6 +6,9 @@
 
 #include "registrar_impl.h"
 
+/* So many rounds fragments may be apart that are summed alike. */
+#define APART 8
+
 /* How often shards that wait for the round are asked. */
 #define ASK_EVERY (2 * NS_PER_MS)
 
@@ -22,22 +25,6 @@ post(struct pbox_registrar *r, unsigned shard, enum pbox_mail_kind kind)
 	r->conf.ops->post(r->conf.ctx, &m);
 }
 
-uint32_t
-registrar_finished(const struct pbox_registrar *r, const struct pbox_job *job, uint32_t table)
-{
-	uint32_t max = 0;
-
-	for (unsigned i = 0; i < r->conf.n_shards; i++) {
-		struct pbox_shard_table *st = job->shard[i]->table[table];
-		uint32_t x =
-			st == NULL ? 0 : atomic_load_explicit(&st->max_round, memory_order_relaxed);
-
-		if (pbox_serial_diff(x, max) > 0)
-			max = x;
-	}
-	return max;
-}
-
 int
 pbox_registrar_stage(struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
 	uint32_t ahead, struct pbox_stage *stage, void *memory, size_t size, uint64_t now_ns,
@@ -52,9 +39,17 @@ pbox_registrar_stage(struct pbox_registrar *r, const struct pbox_job *job, uint3
 	if (job->state != PBOX_JOB_OPEN || jt == NULL || !jt->built ||
 		jt->shards_open < r->conf.n_shards)
 		return pbox_fail(err, ENOENT, "table %u is not mapped", table);
-	round = registrar_finished(r, job, table);
-	if (round == 0)
+	if (jt->restoring)
+		return pbox_fail(err, EAGAIN, "table %u is being restored", table);
+	if (!registrar_finished(r, job, table, &round))
 		return pbox_fail(err, EAGAIN, "table %u has finished no round yet", table);
+	jt->finished.highest = round;
+	registrar_rounds_look(jt);
+	if (pbox_serial_diff(round, jt->finished.lowest) > APART)
+		return pbox_fail(err, EAGAIN,
+			"the tensors of table %u are at different rounds (%u to %u), and a "
+			"snapshot is of one: push all of them in each round",
+			table, jt->finished.lowest, round);
 	need = pbox_stage_bytes(&jt->t);
 	if (need > size)
 		return pbox_fail(err, ENOMEM,

@@ -4,20 +4,25 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "registrar_impl.h"
 
+/* Fragments whose versions one MAPPED looks at, if it is not one chunk. */
+#define PAGE_SLOTS 1024
 /* Tensors of one table: what a DECLARE may make the box remember. */
 #define MAX_TENSORS (1u << 20)
 
 static const char *
-bad_declare(const struct pbox_declare *m, uint32_t n_tables)
+bad_declare(const struct pbox_declare *m, uint32_t n_tables, uint32_t declared)
 {
 	bool optimiser = m->mode == PBOX_MODE_OPTIMISER;
 
 	if (m->table > n_tables)
 		return "tables are declared in order, from 0";
+	if (m->table == n_tables && m->table > declared)
+		return "the one before it is not declared completely";
 	if (m->table >= PBOX_MAX_TABLES || m->table >= UINT32_MAX >> PBOX_CHUNK_BITS)
 		return "too many tables in one job";
 	if (m->tensors > MAX_TENSORS)
@@ -30,6 +35,8 @@ bad_declare(const struct pbox_declare *m, uint32_t n_tables)
 		return "mode and optimiser do not fit";
 	if (pbox_format_size(m->push_format) == 0 || pbox_format_size(m->pull_format) == 0)
 		return "unknown element format";
+	if (pbox_init_pieces(m->push_format, m->pull_format) > PBOX_INIT_PIECES)
+		return "both element formats are so narrow that INIT takes too many frames";
 	return NULL;
 }
 
@@ -58,26 +65,65 @@ registrar_fail_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox
 	registrar_event(r, PBOX_LOG_WARN, "job '%s': %s", job->name, err->text);
 }
 
-/* Not 0 where it began with a snapshot: these rounds are finished. */
-static uint32_t
-highest_version(const struct pbox_table *t)
+static void
+free_shard_tables(const struct pbox_registrar *r, struct pbox_shard_table **st)
 {
-	uint32_t max = 0;
-
-	for (uint32_t i = 0; i < t->n_chunks; i++)
-		for (unsigned f = 0; f < t->chunk[i].fragments; f++)
-			if (pbox_serial_diff(t->chunk[i].slot[f].version, max) > 0)
-				max = t->chunk[i].slot[f].version;
-	return max;
+	for (unsigned i = 0; i < r->conf.n_shards; i++) {
+		free(st[i]);
+		st[i] = NULL;
+	}
 }
 
-/* All workers have declared it: lay out, place, allocate, hand to the shards. */
-static void
-build_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
+/* What its parameters are not: descriptions of chunks, schedules, what each shard keeps of it. */
+static int
+charge_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt,
+	struct pbox_shard_table **st, struct pbox_error *err)
+{
+	size_t heap = jt->t.heap + r->conf.n_shards * shard_table_heap(&jt->t);
+	char what[48];
+	bool room = r->conf.ops->room == NULL || r->conf.ops->room(r->conf.ctx);
+
+	snprintf(what, sizeof(what), "the map of table %u", jt->t.id);
+	memset(st, 0, r->conf.n_shards * sizeof(*st));
+	if (!room || !pbox_job_charge(job, heap))
+		return pbox_job_short(job, heap, what, err);
+	for (unsigned i = 0; i < r->conf.n_shards; i++)
+		st[i] = shard_table_create(&jt->t);
+	for (unsigned i = 0; i < r->conf.n_shards; i++)
+		if (st[i] == NULL) {
+			free_shard_tables(r, st);
+			pbox_job_refund(job, heap);
+			return pbox_job_short(job, heap, what, err);
+		}
+	jt->heap += heap;
+	return 0;
+}
+
+/* All workers have declared it: lay out, place, allocate. */
+static int
+lay_out(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt,
+	struct pbox_shard_table **st, struct pbox_error *err)
+{
+	const struct pbox_declare *d = &jt->fixed;
+	int ret = pbox_table_build(&jt->t, jt->tensor, d->tensors, r->conf.chunk_elements, r->place,
+		r->conf.n_endpoints, r->conf.arena, r->load, pbox_job_left(job), err);
+
+	if (ret < 0)
+		return ret;
+	job->bytes += jt->t.bytes;
+	ret = charge_table(r, job, jt, st, err);
+	if (ret < 0) {
+		job->bytes -= jt->t.bytes;
+		pbox_table_release(&jt->t, r->load);
+	}
+	return ret;
+}
+
+void
+registrar_build_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
 {
 	const struct pbox_declare *d = &jt->fixed;
 	unsigned mtu = job_mtu(r, job), room = mtu - (job->auth != NULL ? PBOX_TAG_LEN : 0);
-	size_t quota = SIZE_MAX;
 	struct pbox_error err;
 	int ret;
 
@@ -92,38 +138,28 @@ build_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_tabl
 		.init_elements = pbox_init_elements(room),
 		.first_chunk_id = d->table << PBOX_CHUNK_BITS,
 	};
-	if (job->conf->memory != 0)
-		quota = job->conf->memory > job->bytes ? job->conf->memory - job->bytes : 0;
-	ret = pbox_table_build(&jt->t, jt->tensor, d->tensors, r->conf.chunk_elements, r->place,
-		r->conf.n_endpoints, r->conf.arena, r->load, quota, &err);
+	ret = lay_out(r, job, jt, jt->shard, &err);
+	if (ret == -ENOSPC && registrar_make_room(r, job, false))
+		ret = -EAGAIN;
+	jt->waits_memory = ret == -EAGAIN;
+	if (ret == -EAGAIN) {
+		registrar_open_later(r, jt);
+		return;
+	}
 	if (ret < 0) {
 		registrar_fail_table(r, job, jt, &err,
-			ret == -E2BIG ? PBOX_E_FULL : PBOX_E_NO_MEMORY, PBOX_NO_WORKER);
+			ret == -E2BIG    ? PBOX_E_FULL
+			: ret == -EINVAL ? PBOX_E_BAD_REQUEST
+					 : PBOX_E_NO_MEMORY,
+			PBOX_NO_WORKER);
 		return;
 	}
 	jt->built = true;
 	if (mtu > job->map_mtu)
 		job->map_mtu = (uint16_t)mtu;
-	job->bytes += jt->t.bytes;
 	pbox_stat_add(&r->stats[PBOX_RS_TABLES], 1);
-	pbox_job_table_settle(jt, job->workers);
-	registrar_restore_begin(r, job, jt);
-	registrar_event(r, PBOX_LOG_INFO,
-		"job '%s': table %u is mapped: %u tensors, %llu elements, %u chunks, %zu bytes",
-		job->name, d->table, d->tensors, (unsigned long long)jt->t.layout.elements,
-		jt->t.n_chunks, jt->t.bytes);
-	for (unsigned i = 0; i < r->conf.n_shards; i++) {
-		struct pbox_mail m = {.kind = PBOX_MAIL_OPEN_TABLE,
-			.shard = (uint16_t)i,
-			.job = job->shard[i],
-			.table = shard_table_create(&jt->t)};
-
-		PBOX_ASSERT(m.table != NULL);
-		atomic_store_explicit(&m.table->max_round,
-			jt->restoring ? 0 : highest_version(&jt->t), memory_order_relaxed);
-		registrar_restore_shard(r, jt, i, m.table);
-		r->conf.ops->post(r->conf.ctx, &m);
-	}
+	pbox_job_table_settle(jt);
+	registrar_open_begin(r, job, jt);
 }
 
 /* One page; 0 or a protocol error with err filled. */
@@ -144,6 +180,11 @@ take_page(struct pbox_job_table *jt, unsigned w, const struct pbox_declare *m,
 		if (e.group >= PBOX_MAX_GROUPS) {
 			pbox_fail(err, PBOX_E_BAD_REQUEST, "tensor %u: group %u, at most %u",
 				m->first + i, e.group, PBOX_MAX_GROUPS - 1);
+			return PBOX_E_BAD_REQUEST;
+		}
+		if (!pbox_utf8_good(e.name)) {
+			pbox_fail(err, PBOX_E_BAD_REQUEST,
+				"the name of tensor %u is not UTF-8 (R3.4)", m->first + i);
 			return PBOX_E_BAD_REQUEST;
 		}
 		if (pbox_job_table_declare(jt, (uint16_t)w, m->first + i, &e, err) < 0)
@@ -178,7 +219,16 @@ registrar_build_tables(struct pbox_registrar *r, struct pbox_job *job)
 {
 	for (uint32_t i = 0; i < job->n_tables; i++)
 		if (!job->table[i]->built && !job->table[i]->failed && all_declared(job, i))
-			build_table(r, job, job->table[i]);
+			registrar_build_table(r, job, job->table[i]);
+}
+
+bool
+registrar_has_built(const struct pbox_job *job)
+{
+	for (uint32_t i = 0; i < job->n_tables; i++)
+		if (job->table[i]->built)
+			return true;
+	return false;
 }
 
 void
@@ -198,16 +248,18 @@ registrar_on_declare(struct pbox_registrar *r, const struct pbox_frame *f, struc
 		return;
 	}
 	count_control(r, PBOX_RS_RX_DECLARE);
-	bad = bad_declare(&m, job->n_tables);
+	bad = bad_declare(&m, job->n_tables, mb->declared);
 	if (bad != NULL) {
 		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m.table, "table %u: %s", m.table, bad);
 		return;
 	}
+	if (registrar_running_declare(r, f, job, &m))
+		return;
 	if (m.table == job->n_tables) {
-		jt = pbox_job_table_create(&m, job->workers);
+		jt = pbox_job_table_create(job, &m, &err);
 		if (jt == NULL) {
-			registrar_refuse(r, f, PBOX_E_NO_MEMORY, m.table,
-				"out of memory for table %u", m.table);
+			registrar_refuse(r, f, err.code == ENOSPC ? PBOX_E_FULL : PBOX_E_NO_MEMORY,
+				m.table, "%s", err.text);
 			return;
 		}
 		jt->declared_by = f->hdr.worker;
@@ -219,6 +271,8 @@ registrar_on_declare(struct pbox_registrar *r, const struct pbox_frame *f, struc
 		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m.table, "%s", err.text);
 		return;
 	}
+	registrar_running_note(jt, f->hdr.worker, m.flags);
+	job->resumed |= (m.flags & PBOX_DECLARE_RESTORE) != 0;
 	code = take_page(jt, f->hdr.worker, &m, &cur, &err);
 	if (code != 0) {
 		if (code == PBOX_E_MISMATCH && !jt->built)
@@ -229,7 +283,7 @@ registrar_on_declare(struct pbox_registrar *r, const struct pbox_frame *f, struc
 	if (mb->declared == m.table && jt->n_has[f->hdr.worker] == m.tensors) {
 		mb->declared++;
 		if (!jt->built && !jt->failed && all_declared(job, m.table))
-			build_table(r, job, jt);
+			registrar_build_table(r, job, jt);
 	}
 	a = (struct pbox_declared){.table = m.table, .first = m.first, .count = m.count};
 	registrar_reply(
@@ -257,7 +311,10 @@ send_not_ready(struct pbox_registrar *r, const struct pbox_frame *f, const struc
 		if (m.first_missing != PBOX_NO_WORKER || mb->removed)
 			continue;
 		m.first_missing = (uint16_t)w;
-		if (here) {
+		if (mb->left == PBOX_LEFT_REFUSED) {
+			m.silent_ms = registrar_silent_ms(r, job, w);
+			snprintf(m.text, sizeof(m.text), "worker %u (%s) was refused", w, mb->host);
+		} else if (here) {
 			m.silent_ms = registrar_silent_ms(r, job, w);
 			snprintf(m.text, sizeof(m.text),
 				"worker %u (%s) has joined but not declared table %u; last heard "
@@ -269,7 +326,10 @@ send_not_ready(struct pbox_registrar *r, const struct pbox_frame *f, const struc
 				mb->state == PBOX_MEMBER_LEFT ? "left" : "not joined");
 		}
 	}
-	if (m.first_missing == PBOX_NO_WORKER && restoring > 0)
+	if (m.first_missing == PBOX_NO_WORKER &&
+		registrar_open_text(r, job, table, m.text, sizeof(m.text)))
+		;
+	else if (m.first_missing == PBOX_NO_WORKER && restoring > 0)
 		registrar_restore_text(job->table[table], restoring, job, m.text, sizeof(m.text));
 	else if (m.first_missing == PBOX_NO_WORKER)
 		snprintf(m.text, sizeof(m.text), "the cores of the box are taking table %u over",
@@ -294,8 +354,8 @@ lowest_version(const struct pbox_chunk *c)
 }
 
 static void
-send_page(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_table *t,
-	uint32_t first)
+send_page(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job,
+	const struct pbox_table *t, uint32_t first)
 {
 	struct pbox_mapped m = {.table = t->id,
 		.chunks = t->n_chunks,
@@ -303,10 +363,13 @@ send_page(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbo
 		.frag_elements = t->frag_elements,
 		.first_chunk_id = t->first_chunk_id};
 	struct pbox_cursor cur;
+	struct pbox_member *mb = &job->member[f->hdr.worker];
+	uint32_t slots = 0, i;
 
 	if (pbox_mapped_begin(r->scratch, sizeof(r->scratch), &m, &cur) < 0)
 		return;
-	for (uint32_t i = first; i < t->n_chunks; i++) {
+	/* with small fragments a page has fewer chunks: it costs others no more time */
+	for (i = first; i < t->n_chunks && slots < PAGE_SLOTS; i++) {
 		const struct pbox_layout_chunk *lc = &t->layout.chunk[i];
 		struct pbox_chunk_entry e = {
 			.chunk_id = t->first_chunk_id + i,
@@ -316,11 +379,15 @@ send_page(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbo
 			.version = lowest_version(&t->chunk[i]),
 		};
 
+		slots += t->chunk[i].fragments;
+
 		memcpy(e.segment, &t->layout.segment[lc->first_segment],
 			lc->segments * sizeof(e.segment[0]));
 		if (pbox_mapped_add(r->scratch, &cur, &e) < 0)
 			break;
 	}
+	if (i == t->n_chunks && mb->mapped <= t->id)
+		mb->mapped = t->id + 1;
 	registrar_reply(r, f, PBOX_MAPPED, pbox_page_len(r->scratch, &cur));
 }
 
@@ -363,11 +430,9 @@ registrar_on_map(struct pbox_registrar *r, const struct pbox_frame *f, struct pb
 	} else if (!jt->built || jt->shards_open < r->conf.n_shards || !taken_in(r, f, job) ||
 		   (restoring > 0 && !registrar_is_restorer(jt, f->hdr.worker))) {
 		send_not_ready(r, f, job, m.table, restoring);
-	} else if (m.first > jt->t.n_chunks) {
-		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, jt->t.n_chunks, "table %u has %u chunks",
-			m.table, jt->t.n_chunks);
-	} else {
-		send_page(r, f, &jt->t, m.first);
+	} else if (!registrar_running_map(r, f, job, jt)) {
+		/* beyond the table: none */
+		send_page(r, f, job, &jt->t, m.first < jt->t.n_chunks ? m.first : jt->t.n_chunks);
 	}
 }
 
@@ -393,12 +458,12 @@ registrar_forget_tables(struct pbox_job *job, unsigned worker)
 			last = false;
 			continue;
 		}
-		last &= !pbox_job_table_forget(jt, (uint16_t)worker, job->workers);
+		last &= !pbox_job_table_forget(jt, (uint16_t)worker);
 		for (unsigned w = 0; w < job->workers;
 			w++) /* an empty table leaves no other trace */
 			last &= job->member[w].declared <= i;
 		if (last) {
-			pbox_job_table_free(jt, job->workers);
+			pbox_job_table_free(jt);
 			job->table[i] = NULL;
 			job->n_tables = i;
 		}
@@ -412,6 +477,7 @@ registrar_release_tables(struct pbox_registrar *r, struct pbox_job *job)
 		if (!job->table[i]->built)
 			continue;
 		pbox_table_release(&job->table[i]->t, r->load);
+		free_shard_tables(r, job->table[i]->shard);
 		job->table[i]->built = false;
 		pbox_stat_add(&r->stats[PBOX_RS_TABLES], (uint64_t)-1);
 	}

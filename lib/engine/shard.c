@@ -80,7 +80,7 @@ pbox_shard_mail(struct pbox_shard *s, const struct pbox_mail *m, uint64_t now_ns
 		shard_why(j, m->why);
 		break;
 	case PBOX_MAIL_QUOTA:
-		shard_job_quota(j, m->rate, m->repeats);
+		shard_job_quota(j, m->rate, m->repeats, m->requests);
 		break;
 	}
 	s->conf.ops->mail(s->conf.ctx, m);
@@ -134,9 +134,16 @@ check_payload(const struct pbox_frame *f, const struct target *g)
 			       ? 0
 			       : PBOX_SS_DROP_LENGTH;
 	}
-	if (h->type == PBOX_INIT) {
+	if (h->type == PBOX_FETCH) {
 		if (t->mode != PBOX_MODE_OPTIMISER)
 			return 0; /* forbidden, which comes later in the order */
+		return h->length == 0 && h->base < elements && h->base % t->init_elements == 0
+			       ? 0
+			       : PBOX_SS_DROP_LENGTH;
+	}
+	if (h->type == PBOX_INIT) {
+		if (t->mode != PBOX_MODE_OPTIMISER)
+			return 0; /* forbidden, too */
 		format = PBOX_FMT_FP32;
 	}
 	if (h->format != format)
@@ -221,26 +228,6 @@ resolve(struct pbox_shard *s, const struct pbox_frame *f, struct target *g)
 	return drop;
 }
 
-/* A worker whose address has changed asks (PULL, RESTORE) from the new one with a newer clock than
- * ever before; a frame that somebody caught and sends from elsewhere has an old one (R4.9). */
-static bool
-is_newest_pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
-{
-	struct shard_member *m = &g->j->member[f->hdr.worker];
-	bool newer = m->pull_token != f->hdr.token || (int32_t)(f->hdr.ts - m->pull_ts) > 0;
-
-	if (shard_is_elsewhere(s, g, f)) {
-		if (!newer)
-			return false;
-		shard_moved(s, g, f);
-	}
-	if (newer) {
-		m->pull_token = f->hdr.token;
-		m->pull_ts = f->hdr.ts;
-	}
-	return true;
-}
-
 /* Somebody whose contributions ask for results needs no PULL, unless a packet was lost: its
  * contribution to the round in progress, or the result of the one before. Or the result was late, and
  * the question was under way when it came. */
@@ -264,8 +251,7 @@ pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 	struct pbox_round *r = g->slot->round;
 
 	if ((g->slot->closed & (PBOX_SLOT_RESTORING | PBOX_SLOT_LOST)) != 0) {
-		count(s, PBOX_SS_RX_EARLY);
-		shard_send_wait(s, g, f);
+		shard_send_unready(s, g, f);
 		return;
 	}
 	if (!latest && ahead > 1) {
@@ -279,10 +265,6 @@ pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 	}
 	if (answer && !job_rate_answer(&g->j->rate, s->now_ns)) {
 		count(s, PBOX_SS_DROP_RATE);
-		return;
-	}
-	if (!is_newest_pull(s, g, f)) {
-		count(s, PBOX_SS_DROP_REPLAYED);
 		return;
 	}
 	count(s, PBOX_SS_RX_PULL);
@@ -313,41 +295,40 @@ act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	struct shard_member *m = &g->j->member[f->hdr.worker];
 
-	/* the token was right: the worker lives, whatever happened to the rest of the frame */
-	atomic_store_explicit(&m->last_seen, s->now_ns, memory_order_relaxed);
 	m->ce |= f->ce;
-	if (!is_contribution(f->hdr.type) &&
-		!repeat_spend(&m->repeat, g->j->repeat_ns, s->now_ns)) {
-		count(s, PBOX_SS_DROP_RATE);
-		return false;
-	}
-	if (f->hdr.type == PBOX_PING) {
-		count(s, PBOX_SS_RX_PING);
-		shard_send_pong(s, g->j, f);
-		return false;
-	}
-	if (shard_is_elsewhere(s, g, f)) {
-		if (f->unverified && !shard_verify(f)) {
-			count(s, PBOX_SS_DROP_CRC);
+	if (!is_contribution(f->hdr.type)) {
+		if (!repeat_spend(&m->repeat, g->j->repeat_ns, s->now_ns)) {
+			count(s, PBOX_SS_DROP_RATE);
 			return false;
 		}
-		/* the first frame of a session there; others move it when they are known to be new */
-		if (peer_of(s, g, f->hdr.worker)->token != f->hdr.token)
-			shard_moved(s, g, f);
+		if (f->hdr.type == PBOX_PING) {
+			shard_ping(s, g->j, f);
+			return false;
+		}
+	}
+	if (shard_is_elsewhere(s, g, f)) {
+		if (!shard_from_elsewhere(s, g, f))
+			return false;
+	} else if (!is_contribution(f->hdr.type)) {
+		shard_heard(s, g->j, f);
 	}
 	if (f->hdr.type == PBOX_PULL) {
 		pull(s, g, f);
 	} else if (f->hdr.type == PBOX_INIT) {
 		if (g->st->t->mode != PBOX_MODE_OPTIMISER || f->hdr.worker != 0)
 			count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
+		else if ((f->hdr.flags & PBOX_F_LATEST) != 0)
+			shard_give(s, g, f);
 		else
 			shard_initialise(s, g, f);
+	} else if (f->hdr.type == PBOX_FETCH) {
+		if (g->st->t->mode != PBOX_MODE_OPTIMISER)
+			count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
+		else
+			shard_fetch(s, g, f);
 	} else if (f->hdr.type == PBOX_RESTORE) {
 		shard_send_late(s);
-		if (is_newest_pull(s, g, f))
-			shard_restore(s, g, f);
-		else
-			count(s, PBOX_SS_DROP_REPLAYED);
+		shard_restore(s, g, f);
 	} else {
 		return shard_contribute(s, g, f);
 	}
@@ -358,7 +339,7 @@ static bool
 is_ours(unsigned type)
 {
 	return is_contribution(type) || type == PBOX_PULL || type == PBOX_INIT ||
-	       type == PBOX_RESTORE || type == PBOX_PING;
+	       type == PBOX_RESTORE || type == PBOX_FETCH || type == PBOX_PING;
 }
 
 static void

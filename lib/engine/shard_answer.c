@@ -72,16 +72,38 @@ result(const struct pbox_shard *s, const struct target *g)
 	};
 }
 
+/* Its address at this endpoint is one of the session that it has now: another process may have the number of one
+ * that has gone, and not the right to what that has asked for. */
+static inline bool
+is_reachable(const struct pbox_shard *s, const struct target *g, unsigned worker)
+{
+	return peer_of(s, g, worker)->token == token(g->j, worker);
+}
+
+/* To the worker's address at this endpoint, if it has one. */
+static bool
+send_to(struct pbox_shard *s, const struct target *g, struct pbox_send *out, unsigned worker)
+{
+	if (!is_reachable(s, g, worker))
+		return false;
+	address(s, g->j, worker, out);
+	out->peer = &peer_of(s, g, worker)->at;
+	s->conf.ops->send(s->conf.ctx, out);
+	return true;
+}
+
+/* p: its address here, of its session. */
 static inline struct pbox_send_to
-receiver(struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts, uint32_t held)
+receiver(struct shard_member *m, const struct shard_peer *p, unsigned worker, uint32_t ts,
+	uint32_t held)
 {
 	return (struct pbox_send_to){
-		.hdr = {.token = token(g->j, worker),
+		.hdr = {.token = p->token,
 			.ts = ts,
 			.held = held,
 			.worker = (uint16_t)worker,
-			.flags = PBOX_F_LAST | echo_congestion(&g->j->member[worker])},
-		.peer = &peer_of(s, g, worker)->at,
+			.flags = PBOX_F_LAST | echo_congestion(m)},
+		.peer = &p->at,
 	};
 }
 
@@ -125,11 +147,14 @@ shard_send_late(struct pbox_shard *s)
 void
 shard_send_result(struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts)
 {
+	if (!is_reachable(s, g, worker))
+		return;
 	if (s->n_late == SHARD_RECEIVERS || (s->n_late > 0 && s->late.slot != g->slot))
 		shard_send_late(s);
 	if (s->n_late == 0)
 		s->late = *g;
-	s->late_to[s->n_late++] = receiver(s, g, worker, ts, 0);
+	s->late_to[s->n_late++] =
+		receiver(&g->j->member[worker], peer_of(s, g, worker), worker, ts, 0);
 }
 
 void
@@ -139,13 +164,19 @@ shard_send_results(struct pbox_shard *s, const struct target *g)
 	unsigned words = (g->j->job->workers + 63u) / 64, n = 0;
 	uint32_t now_us = (uint32_t)(s->now_ns / 1000);
 	struct pbox_send out = result(s, g);
+	const struct shard_peer *peer = peer_of(s, g, 0);
 	struct pbox_send_to to[SHARD_RECEIVERS];
 
 	for (unsigned i = 0; i < words; i++)
 		for (uint64_t left = r->want[i]; left != 0; left &= left - 1) {
 			unsigned w = i * 64 + (unsigned)__builtin_ctzll(left);
+			const struct shard_peer *p = &peer[w * g->j->peers];
+			struct shard_member *m = &g->j->member[w];
 
-			to[n++] = receiver(s, g, w, r->from[w].ts, now_us - r->from[w].at_us);
+			if (__builtin_expect(p->token != token(g->j, w), 0))
+				continue;
+			atomic_store_explicit(&m->ts, r->from[w].ts, memory_order_relaxed);
+			to[n++] = receiver(m, p, w, r->from[w].ts, now_us - r->from[w].at_us);
 			if (n == SHARD_RECEIVERS) {
 				send_result(s, g, &out, to, n);
 				n = 0;
@@ -196,10 +227,8 @@ shard_send_wait(struct pbox_shard *s, const struct target *g, const struct pbox_
 
 	if (r != NULL && bit_get(r->has, f->hdr.worker))
 		out.hdr.flags |= PBOX_F_HAVE;
-	address(s, g->j, f->hdr.worker, &out);
-	out.peer = &f->peer;
-	count(s, PBOX_SS_TX_WAIT);
-	s->conf.ops->send(s->conf.ctx, &out);
+	if (send_to(s, g, &out, f->hdr.worker))
+		count(s, PBOX_SS_TX_WAIT);
 }
 
 void
@@ -220,12 +249,8 @@ shard_send_taken_back(struct pbox_shard *s, const struct target *g, unsigned wor
 			},
 	};
 
-	address(s, g->j, worker, &out);
-	if (out.hdr.token == 0) /* it is gone, and with it what it sent */
-		return;
-	out.peer = &peer_of(s, g, worker)->at;
-	count(s, PBOX_SS_TX_WAIT);
-	s->conf.ops->send(s->conf.ctx, &out);
+	if (send_to(s, g, &out, worker)) /* or it is gone, and with it what it sent */
+		count(s, PBOX_SS_TX_WAIT);
 }
 
 void
@@ -244,17 +269,22 @@ shard_send_plain(struct pbox_shard *s, const struct target *g, const struct pbox
 			},
 	};
 
-	address(s, g->j, f->hdr.worker, &out);
-	out.peer = &f->peer;
-	count(s, PBOX_SS_TX_OTHER);
-	s->conf.ops->send(s->conf.ctx, &out);
+	shard_send_to(s, g, &out, f->hdr.worker);
 }
 
 void
 shard_send_to(struct pbox_shard *s, const struct target *g, struct pbox_send *out, unsigned worker)
 {
-	address(s, g->j, worker, out);
-	out->peer = &peer_of(s, g, worker)->at;
+	if (send_to(s, g, out, worker))
+		count(s, PBOX_SS_TX_OTHER);
+}
+
+void
+shard_send_at(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_send *out,
+	unsigned worker, const struct pbox_peer *peer)
+{
+	address(s, j, worker, out);
+	out->peer = peer;
 	count(s, PBOX_SS_TX_OTHER);
 	s->conf.ops->send(s->conf.ctx, out);
 }
@@ -279,7 +309,7 @@ shard_send_error(struct pbox_shard *s, const struct pbox_frame *f, enum pbox_err
 		.peer = &f->peer,
 	};
 
-	if (code == PBOX_E_SESSION && !error_rate_take(&s->error_rate, s->now_ns))
+	if (code == PBOX_E_SESSION && !error_rate_take(&s->error_rate, f->peer.ip, s->now_ns))
 		return;
 	if (code != PBOX_E_SESSION && (f->hdr.flags & PBOX_F_AUTH) != 0)
 		engine_auth_seal(s->job[f->hdr.job]->job, f->hdr.worker, &s->tag, &out);
@@ -288,7 +318,18 @@ shard_send_error(struct pbox_shard *s, const struct pbox_frame *f, enum pbox_err
 }
 
 void
-shard_send_pong(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f)
+shard_send_unready(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	count(s, PBOX_SS_RX_EARLY);
+	if ((g->slot->closed & PBOX_SLOT_LOST) != 0)
+		shard_send_error(s, f, PBOX_E_LOST);
+	else
+		shard_send_wait(s, g, f);
+}
+
+void
+shard_send_pong(
+	struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f, uint64_t nonce)
 {
 	struct pbox_send out = {
 		.hdr =
@@ -296,14 +337,14 @@ shard_send_pong(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbo
 				.type = PBOX_PONG,
 				.chunk = f->hdr.chunk,
 				.length = f->hdr.length,
+				.round = (uint32_t)nonce,
+				.base = (uint32_t)(nonce >> 32),
 				.ts = f->hdr.ts,
 			},
 		.payload = f->payload,
 		.payload_crc = pbox_crc32c(0, f->payload, f->hdr.length),
 	};
 
-	address(s, j, f->hdr.worker, &out);
-	out.peer = &f->peer; /* prove the path that was asked about */
-	count(s, PBOX_SS_TX_OTHER);
-	s->conf.ops->send(s->conf.ctx, &out);
+	/* prove the path that was asked about */
+	shard_send_at(s, j, &out, f->hdr.worker, &f->peer);
 }

@@ -13,6 +13,7 @@
 
 #include "engine_auth.h"
 #include "error_rate.h"
+#include "fresh.h"
 #include "pbox_shard.h"
 #include "pbox_stage.h"
 #include "shard_quota.h"
@@ -20,17 +21,21 @@
 /* One worker of a job, as a shard sees it: a cache line for its frames, and one for the rounds that
  * it was the last of. Any thread reads the counters. */
 struct shard_member {
-	_Atomic uint64_t last_seen; /* ns; read by the registrar */
+	_Atomic uint64_t last_seen; /* when it contributed last, ns; read by the registrar */
 	struct repeat_credit repeat;
-	uint64_t pull_token;                    /* of the session in which pull_ts came */
-	uint64_t contributions, bytes, repeats; /* counters: struct pbox_worker_stats */
-	uint32_t pull_ts;                       /* of its newest PULL */
-	uint32_t round;                         /* the newest one that it contributed to */
-	bool ce;                                /* to be echoed with the next answer */
-	bool pushpull;                          /* its newest contribution asked for the result */
+	uint64_t contributions, bytes; /* counters: struct pbox_worker_stats */
+	/* Of the session with that token: when its newest frame here was sent, by its clock (fresh.h). */
+	_Atomic uint64_t token, newest;
+	_Atomic uint32_t ts; /* of a contribution of it that was summed */
+	uint32_t round;      /* the newest one that it contributed to */
+	bool ce;             /* to be echoed with the next answer */
+	bool pushpull;       /* its newest contribution asked for the result */
 
 	uint64_t last __attribute__((aligned(PBOX_CACHE_LINE))); /* counters, too */
-	uint64_t waited_ns, pulls;
+	uint64_t waited_ns, pulls, repeats;
+	_Atomic uint64_t heard_ns; /* when the newest frame came */
+	uint64_t challenged_ns;    /* when it was asked to prove an address */
+	uint64_t request_empty_ns; /* shard_gate.c */
 } __attribute__((aligned(PBOX_CACHE_LINE)));
 _Static_assert(sizeof(struct shard_member) == 2 * PBOX_CACHE_LINE, "two lines");
 
@@ -99,6 +104,8 @@ struct pbox_shard_job {
 	struct pbox_round *paced, *paced_last; /* shard_pace.c: complete rounds, oldest first */
 	struct pbox_shard_job *next_paced;     /* of the shard's list of jobs that have such */
 	uint32_t repeat_ns;                    /* repeat_earn() */
+	uint32_t request_ns;                   /* of one control frame of a session; 0: no limit */
+	uint64_t request_empty_ns;             /* shard_gate.c */
 	uint16_t n_expected;                   /* workers that new rounds wait for, */
 	uint64_t *expected;                    /* and which */
 	/* The next such set: the registrar's, and the shard's while its mail is out. */
@@ -118,8 +125,10 @@ struct shard_group {
 
 struct pbox_shard_table {
 	struct pbox_table *t;
-	struct pbox_stage *stage;   /* NULL: no copy of it is being taken */
-	_Atomic uint32_t max_round; /* highest finished one; read by the registrar */
+	struct pbox_stage *stage; /* NULL: no copy of it is being taken */
+	/* Highest round that a fragment has finished, with SHARD_ROUND_KNOWN; read by the registrar. 0:
+	 * none, and rounds may be anywhere: they are compared modulo 2^32. */
+	_Atomic uint64_t max_round;
 	/* Section 10; the registrar reads how far it is. */
 	const _Atomic uint64_t *restorer; /* bitmap of workers, the registrar's */
 	_Atomic uint32_t restoring, lost; /* fragments of this shard */
@@ -128,6 +137,18 @@ struct pbox_shard_table {
 	float *spare[PBOX_MAX_ENDPOINTS]; /* the table's, exchanged with those of slots */
 	struct shard_group group[][2];
 };
+
+#define SHARD_ROUND_KNOWN (UINT64_C(1) << 32)
+
+static inline void
+shard_finished(struct pbox_shard_table *st, uint32_t round)
+{
+	uint64_t known = atomic_load_explicit(&st->max_round, memory_order_relaxed);
+
+	if (known == 0 || pbox_serial_diff(round, (uint32_t)known) > 0)
+		atomic_store_explicit(
+			&st->max_round, SHARD_ROUND_KNOWN | round, memory_order_relaxed);
+}
 
 /* Where a frame goes, after all checks but those of the round. */
 struct target {
@@ -138,6 +159,13 @@ struct target {
 	uint32_t elements; /* of the fragment */
 	uint32_t chunk;    /* id, as answers name it */
 	uint16_t frag;
+};
+
+/* What an address without a session may ask. */
+#define SHARD_SOURCES 1024
+struct shard_source {
+	uint32_t ip;
+	uint64_t empty_ns;
 };
 
 /* Answers with one payload that are built together. */
@@ -162,6 +190,7 @@ struct pbox_shard {
 	bool intact;          /* its contributions are */
 	float *scratch;       /* FRAGMENT_MAX: a sum that is not verified yet */
 	struct error_rate error_rate;
+	struct shard_source source[SHARD_SOURCES];
 	struct engine_tag tag; /* of the frame that is being sent */
 	bool own_endpoint[PBOX_MAX_ENDPOINTS];
 	uint8_t own_index[PBOX_MAX_ENDPOINTS]; /* among the shard's own */
@@ -209,12 +238,19 @@ initialised(const struct target *g)
 }
 
 /* shard_memory.c: what a job may ask of the core from now on (R6.12) */
-void shard_job_quota(struct pbox_shard_job *j, uint64_t rate, uint32_t repeats);
-/* Memory of one job's rounds (shard_memory.c); the registrar calls these. */
+void shard_job_quota(struct pbox_shard_job *j, uint64_t rate, uint32_t repeats, uint32_t requests);
+/* Memory of one job's rounds (shard_memory.c); the registrar calls these. n_acc: fragments that may be
+ * folded early at the same time, at most SHARD_FOLDED of them are of any use. */
+#define SHARD_FOLDED 64u
 struct pbox_shard_job *shard_job_create(struct pbox_job *job, uint16_t shard, unsigned peers,
-	uint32_t n_rounds, uint32_t hold_share, size_t acc_bytes, struct pbox_arena *arena);
+	uint32_t n_rounds, uint32_t hold_share, uint32_t n_acc, size_t acc_bytes,
+	struct pbox_arena *arena);
 void shard_job_free(struct pbox_shard_job *j);
 struct pbox_shard_table *shard_table_create(struct pbox_table *t);
+/* What these take of the arena, and of the heap. */
+size_t shard_job_arena(unsigned workers, uint32_t n_rounds, uint32_t n_acc, size_t acc_bytes);
+size_t shard_job_heap(unsigned workers, unsigned peers);
+size_t shard_table_heap(const struct pbox_table *t);
 
 /* From elsewhere than the worker's earlier frames to this endpoint, in this session? */
 static inline bool
@@ -237,6 +273,34 @@ static inline void
 shard_moved(const struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	*peer_of(s, g, f->hdr.worker) = (struct shard_peer){.token = f->hdr.token, .at = f->peer};
+}
+
+/* So often who can only be dropped is looked at for its lease. */
+#define HEARD_EVERY_NS UINT64_C(50000000)
+/* shard_address.c: R4.9. */
+/* Intact frames: the newest of its session here? Then it is what keeps the lease. */
+bool shard_heard(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f);
+/* Likewise of one that may not be intact, and that is of no other use. */
+void shard_heard_of(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f);
+/* From elsewhere than answers go to: may it be acted upon? They follow it, if it is new and that address proven.
+ * False: it was counted, and answered as far as may be. */
+bool shard_from_elsewhere(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+	__attribute__((cold));
+/* Of a new contribution from elsewhere: may answers follow it? */
+bool shard_may_move(const struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+void shard_ping(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f);
+/* A PING for the control thread that can be answered here; false: it cannot. */
+bool shard_keep_alive(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f);
+/* The newest frame of a session on any core, by its clock. */
+uint64_t engine_newest(const struct pbox_job *job, unsigned worker, uint64_t token);
+/* And on one core; 0: none of this session. heard_ns: when it came. */
+uint64_t engine_newest_of(const struct pbox_job *job, const struct shard_member *m, unsigned worker,
+	uint64_t token, uint64_t *heard_ns);
+/* The nonce that a PING echoes; 0: none. */
+static inline uint64_t
+pbox_echo(const struct pbox_hdr *h)
+{
+	return (uint64_t)h->base << 32 | h->round;
 }
 
 /* Unverified frames: is the CRC right? Without a side effect. */
@@ -283,6 +347,9 @@ void shard_why(struct pbox_shard_job *j, struct pbox_why_page *page);
 void shard_fold(struct pbox_shard *s, const struct target *g);
 void shard_finish_ready(struct pbox_shard *s);
 void shard_initialise(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+/* shard_fetch.c: parameters and state of the version that stands, to a worker and from worker 0 */
+void shard_fetch(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+void shard_give(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 /* Give back the packets of workers first .. end-1. */
 void shard_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_round *r,
 	unsigned first, unsigned end);
@@ -307,7 +374,14 @@ void shard_send_taken_back(
 void shard_send_plain(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f,
 	enum pbox_type type);
 void shard_send_error(struct pbox_shard *s, const struct pbox_frame *f, enum pbox_errcode code);
-void shard_send_pong(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f);
+/* To what its fragment is not ready for: WAIT, or ERROR LOST where it never will be (R10.5). */
+void shard_send_unready(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+/* nonce: to be echoed, if the address is not proven; else 0 */
+void shard_send_pong(
+	struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f, uint64_t nonce);
+/* A frame without payload to somewhere else than the worker's address. */
+void shard_send_at(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_send *out,
+	unsigned worker, const struct pbox_peer *peer);
 /* An answer without payload that the caller has made. */
 void shard_send_to(
 	struct pbox_shard *s, const struct target *g, struct pbox_send *out, unsigned worker);

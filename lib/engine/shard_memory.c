@@ -7,9 +7,6 @@
 
 #include "shard_impl.h"
 
-/* Fragments of one job that may be folded early at the same time. */
-#define ACC_BUFFERS 64
-
 /* Place the arrays of n workers behind the record; returns the size of all of it. */
 static size_t
 round_layout(struct pbox_round *r, unsigned n)
@@ -29,18 +26,32 @@ round_layout(struct pbox_round *r, unsigned n)
 }
 
 void
-shard_job_quota(struct pbox_shard_job *j, uint64_t rate, uint32_t repeats)
+shard_job_quota(struct pbox_shard_job *j, uint64_t rate, uint32_t repeats, uint32_t requests)
 {
 	job_rate_set(&j->rate, rate, j->hold_share);
 	j->repeat_ns = repeats != 0 ? 1000000000 / repeats : 0;
+	j->request_ns = requests != 0 ? 1000000000 / requests : 0;
+}
+
+size_t
+shard_job_arena(unsigned workers, uint32_t n_rounds, uint32_t n_acc, size_t acc_bytes)
+{
+	return n_rounds * round_layout(NULL, workers) + n_acc * pbox_pad_line(acc_bytes);
+}
+
+size_t
+shard_job_heap(unsigned workers, unsigned peers)
+{
+	return sizeof(struct pbox_shard_job) + PBOX_MAX_TABLES * sizeof(void *) +
+	       workers * (sizeof(struct shard_member) + peers * sizeof(struct shard_peer)) +
+	       2 * ((workers + 63u) / 64) * sizeof(uint64_t);
 }
 
 struct pbox_shard_job *
 shard_job_create(struct pbox_job *job, uint16_t shard, unsigned peers, uint32_t n_rounds,
-	uint32_t hold_share, size_t acc_bytes, struct pbox_arena *arena)
+	uint32_t hold_share, uint32_t n_acc, size_t acc_bytes, struct pbox_arena *arena)
 {
 	struct pbox_shard_job *j = calloc(1, sizeof(*j));
-	uint32_t n_acc = n_rounds < ACC_BUFFERS ? n_rounds : ACC_BUFFERS;
 
 	if (j == NULL)
 		return NULL;
@@ -50,7 +61,7 @@ shard_job_create(struct pbox_job *job, uint16_t shard, unsigned peers, uint32_t 
 	j->tagged = job->auth != NULL ? PBOX_F_AUTH : 0;
 	j->arena = arena;
 	j->hold_share = hold_share;
-	shard_job_quota(j, job->conf->rate, job->conf->repeats);
+	shard_job_quota(j, job->conf->rate, job->conf->repeats, job->conf->requests);
 	j->n_rounds = n_rounds;
 	j->round_size = round_layout(NULL, job->workers);
 	j->member = aligned_alloc(PBOX_CACHE_LINE, job->workers * sizeof(*j->member));
@@ -62,7 +73,7 @@ shard_job_create(struct pbox_job *job, uint16_t shard, unsigned peers, uint32_t 
 	j->round_mem = pbox_arena_alloc(arena, n_rounds * j->round_size);
 	j->acc_mem = pbox_arena_alloc(arena, n_acc * acc_bytes);
 	if (j->member == NULL || j->peer == NULL || j->table == NULL || j->round_mem == NULL ||
-		j->acc_mem == NULL || j->expected == NULL || j->members == NULL) {
+		(n_acc > 0 && j->acc_mem == NULL) || j->expected == NULL || j->members == NULL) {
 		shard_job_free(j);
 		return NULL;
 	}
@@ -103,10 +114,16 @@ shard_job_free(struct pbox_shard_job *j)
 	free(j);
 }
 
+size_t
+shard_table_heap(const struct pbox_table *t)
+{
+	return sizeof(struct pbox_shard_table) + t->n_groups * sizeof(struct shard_group[2]);
+}
+
 struct pbox_shard_table *
 shard_table_create(struct pbox_table *t)
 {
-	struct pbox_shard_table *st = calloc(1, sizeof(*st) + t->n_groups * sizeof(st->group[0]));
+	struct pbox_shard_table *st = calloc(1, shard_table_heap(t));
 
 	if (st == NULL)
 		return NULL;

@@ -165,8 +165,8 @@ restored(struct pbox_shard *s, const struct target *g, bool lost)
 		}
 		atomic_fetch_add_explicit(&st->lost, 1, memory_order_release);
 	}
-	if (newer(slot->version, atomic_load_explicit(&st->max_round, memory_order_relaxed)))
-		atomic_store_explicit(&st->max_round, slot->version, memory_order_relaxed);
+	if (slot->version != 0)
+		shard_finished(st, slot->version);
 	count(s, lost ? PBOX_SS_RESTORE_LOST : PBOX_SS_RESTORED);
 	if (r != NULL) {
 		for (unsigned i = 0; i < (g->j->job->workers + 63u) / 64; i++)

@@ -114,13 +114,16 @@ shard_want(struct pbox_shard *s, struct pbox_round *r, const struct pbox_frame *
 }
 
 static inline void
-count_contribution(struct shard_member *m, uint32_t repeat_ns, const struct pbox_frame *f)
+count_contribution(const struct pbox_shard *s, struct shard_member *m, uint32_t repeat_ns,
+	const struct pbox_frame *f)
 {
+	/* it counts once: no copy of it keeps the lease */
+	atomic_store_explicit(&m->last_seen, s->now_ns, memory_order_relaxed);
 	repeat_earn(&m->repeat, repeat_ns);
 	pbox_stat_add(&m->contributions, 1);
 	pbox_stat_add(&m->bytes, f->hdr.length);
 	m->pushpull = f->hdr.type == PBOX_PUSHPULL;
-	if (pbox_serial_diff(f->hdr.round, m->round) > 0)
+	if (pbox_serial_diff(f->hdr.round, m->round) > 0 || m->contributions == 1)
 		__atomic_store_n(&m->round, f->hdr.round, __ATOMIC_RELAXED);
 }
 
@@ -156,10 +159,12 @@ contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_f
 
 	if (r == NULL) {
 		count(s, PBOX_SS_DROP_NO_SLOT);
+		shard_heard_of(s, g->j, f);
 		return false;
 	}
 	if (!keep(s, g, f)) {
 		count(s, PBOX_SS_DROP_NO_BUFFER);
+		shard_heard_of(s, g->j, f);
 		if (r->arrived == 0)
 			shard_round_close(s, g->j, g->slot);
 		return false;
@@ -168,9 +173,9 @@ contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_f
 	pbox_stat_add(&s->stats[PBOX_SS_RX_BYTES], f->hdr.length);
 	if (!bit_get(r->has, f->hdr.worker)) /* folded, found damaged, and taken back already */
 		return true;
-	if (shard_is_elsewhere(s, g, f)) /* act() has verified it */
+	if (shard_is_elsewhere(s, g, f) && shard_may_move(s, g, f)) /* act() has verified it */
 		shard_moved(s, g, f);
-	count_contribution(&g->j->member[f->hdr.worker], g->j->repeat_ns, f);
+	count_contribution(s, &g->j->member[f->hdr.worker], g->j->repeat_ns, f);
 	if (f->hdr.type == PBOX_PUSHPULL)
 		shard_want(s, r, f);
 	else
@@ -239,6 +244,31 @@ has_rate(const struct target *g, uint32_t round)
 	       shard_scalars(g->st, g->c->group, round)->has_lr;
 }
 
+/* What is no first contribution to the round in progress, or comes too early: answered or counted by what the
+ * frame says. True: the packet is held. */
+static bool
+repeated(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, int32_t ahead)
+{
+	const struct pbox_round *r = g->slot->round;
+	bool ready = initialised(g), now = ahead == 1;
+
+	if (!ready) {
+		shard_send_unready(s, g, f);
+	} else if (now && r != NULL && bit_get(r->has, f->hdr.worker)) {
+		return repeated_now(s, g, f);
+	} else if (now) {
+		count(s, PBOX_SS_RX_EARLY);
+		shard_send_error(s, f, PBOX_E_NO_LR);
+	} else if (ahead > 1) {
+		count(s, PBOX_SS_DROP_ROUND_FUTURE);
+	} else if (ahead < 0 || g->slot->contributors == 0) {
+		count(s, PBOX_SS_DROP_ROUND_STALE); /* round 0 is nobody's contribution */
+	} else {
+		repeated_done(s, g, f);
+	}
+	return false;
+}
+
 bool
 shard_contribute(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
@@ -262,20 +292,10 @@ shard_contribute(struct pbox_shard *s, const struct target *g, const struct pbox
 		count(s, PBOX_SS_DROP_CRC);
 	} else if (!repeat_spend(&g->j->member[f->hdr.worker].repeat, g->j->repeat_ns, s->now_ns)) {
 		count(s, PBOX_SS_DROP_RATE);
-	} else if (!ready) {
-		count(s, PBOX_SS_RX_EARLY);
-		shard_send_wait(s, g, f);
-	} else if (now && r != NULL && bit_get(r->has, f->hdr.worker)) {
-		return repeated_now(s, g, f);
-	} else if (now) {
-		count(s, PBOX_SS_RX_EARLY);
-		shard_send_error(s, f, PBOX_E_NO_LR);
-	} else if (ahead > 1) {
-		count(s, PBOX_SS_DROP_ROUND_FUTURE);
-	} else if (ahead < 0 || g->slot->contributors == 0) {
-		count(s, PBOX_SS_DROP_ROUND_STALE); /* round 0 is nobody's contribution */
+		shard_heard(s, g->j, f);
 	} else {
-		repeated_done(s, g, f);
+		shard_heard(s, g->j, f);
+		return repeated(s, g, f, ahead);
 	}
 	return false;
 }

@@ -125,7 +125,7 @@ shard_stage_before(struct pbox_stage *stage, const struct target *g)
 {
 	uint32_t chunk = index_of(g);
 
-	if (g->slot->version == stage->round &&
+	if (g->slot->version == stage->round && g->slot->has_result != 0 &&
 		!stage->fragment[stage->chunk[chunk].fragment + g->frag].copied)
 		copy(stage, g->c, chunk, g->frag);
 }
@@ -151,9 +151,10 @@ look(struct pbox_stage *stage, struct pbox_stage_shard *p, uint32_t f)
 
 	if (stage->fragment[stage->chunk[p->chunk].fragment + f].copied)
 		return 0;
-	if (ahead > 0)
+	/* beyond it; or at it, and restored without a result, which all workers have: none will come */
+	if (ahead > 0 || (ahead == 0 && c->slot[f].has_result == 0))
 		p->missed++;
-	else if (ahead < 0 || c->slot[f].has_result == 0)
+	else if (ahead < 0)
 		p->waiting++;
 	else
 		return copy(stage, c, p->chunk, f);

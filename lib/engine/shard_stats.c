@@ -18,6 +18,8 @@ const struct pbox_stat_def pbox_shard_stat_defs[PBOX_SS_STATS] = {
 		"repeated contributions to a finished round, answered from memory"),
 	COUNTER(PBOX_SS_RX_PULL, "rx_pull", "frames", "pulls and probes"),
 	COUNTER(PBOX_SS_RX_INIT, "rx_init", "frames", "initial parameters"),
+	COUNTER(PBOX_SS_RX_FETCH, "rx_fetch", "frames",
+		"questions for parameters and optimiser state"),
 	COUNTER(PBOX_SS_RX_EARLY, "rx_early", "frames",
 		"contributions before INIT, without a learning rate or while the fragment is "
 		"restored: "
@@ -59,7 +61,9 @@ const struct pbox_stat_def pbox_shard_stat_defs[PBOX_SS_STATS] = {
 	COUNTER(PBOX_SS_DROP_CRC, "drop_crc", "frames",
 		"CRC is wrong: noticed after the frame was looked at, before it had an effect"),
 	COUNTER(PBOX_SS_DROP_REPLAYED, "drop_replayed", "frames",
-		"an old PULL of a worker, from another address than its own"),
+		"an old frame of a worker, from another address than its own"),
+	COUNTER(PBOX_SS_DROP_UNPROVEN, "drop_unproven", "frames",
+		"questions of a worker from an address that is new: it is asked to prove it"),
 	COUNTER(PBOX_SS_DROP_TYPE, "drop_type", "frames", "not a type that workers send here"),
 	COUNTER(PBOX_SS_ROUNDS, "rounds", "fragments", "fragments finished"),
 	COUNTER(PBOX_SS_FOLDS, "folds", "fragments", "complete prefixes summed early"),
@@ -102,6 +106,10 @@ const struct pbox_stat_def pbox_registrar_stat_defs[PBOX_RS_STATS] = {
 		"meant for an earlier start of the box"),
 	COUNTER(PBOX_RS_DROP_AUTH, "drop_auth", "frames",
 		"tag missing or wrong (or there, in a job without auth): forged, or replayed"),
+	COUNTER(PBOX_RS_DROP_REPLAYED, "drop_replayed", "frames",
+		"an old frame of a worker, from another address than its own"),
+	COUNTER(PBOX_RS_DROP_UNPROVEN, "drop_unproven", "frames",
+		"requests of a worker from an address that is new: it is asked to prove it"),
 	COUNTER(PBOX_RS_DROP_MALFORMED, "drop_control_malformed", "frames",
 		"payload too short or contradictory"),
 	COUNTER(PBOX_RS_DROP_COOKIE, "drop_cookie", "frames", "JOINs with a wrong or old cookie"),
@@ -115,5 +123,7 @@ const struct pbox_stat_def pbox_registrar_stat_defs[PBOX_RS_STATS] = {
 		"pings to sessions whose number another process wants"),
 	COUNTER(PBOX_RS_TAKEN_OVER, "taken_over", "sessions",
 		"sessions that did not answer and lost their number to another process"),
+	COUNTER(PBOX_RS_RUNS_ENDED, "runs_ended", "runs",
+		"runs that made way for another one of their job, or were found dead"),
 	COUNTER(PBOX_RS_REMOVED, "removed", "workers", "workers that a job went on without"),
 };

@@ -95,27 +95,37 @@ samples_of(const struct pbox_round *r, unsigned workers)
 	return samples;
 }
 
-/* A sum has found that not all of the contributions first .. end-1 are what was sent: forget those
- * that are not, and ask for them. */
+/* Forget the contribution of a worker, with all that it asked for, and ask for it again. */
+static void
+forget(struct pbox_shard *s, const struct target *g, unsigned w)
+{
+	struct pbox_round *r = g->slot->round;
+
+	shard_release(s, g->j, r, w, w + 1);
+	r->from[w].unverified = false;
+	bit_clear(r->want, w); /* it may have been this frame's wish: nothing of it stays */
+	bit_clear(r->has, w);
+	r->arrived--;
+	r->need -= is_extra(r, w);
+	count(s, PBOX_SS_TAKEN_BACK);
+	shard_send_taken_back(s, g, w, r->from[w].ts);
+}
+
+/* A sum has found that not all of the contributions first .. end-1 are what was sent: take those back that are
+ * not. If each by itself is, their memory has changed meanwhile, and none that is unverified can be trusted. */
 static void
 take_back(struct pbox_shard *s, const struct target *g, unsigned first, unsigned end)
 {
 	struct pbox_round *r = g->slot->round;
 	size_t bytes = (size_t)g->elements * pbox_format_size(g->st->t->push_format);
+	unsigned had = r->arrived;
 
-	for (unsigned w = first; w < end; w++) {
-		if (!bit_get(r->has, w) || !r->from[w].unverified ||
-			pbox_reduce_intact(r->payload[w], bytes, PBOX_HDR_LEN))
-			continue;
-		shard_release(s, g->j, r, w, w + 1);
-		r->from[w].unverified = false;
-		bit_clear(r->want, w); /* it may have been this frame's wish: nothing of it stays */
-		bit_clear(r->has, w);
-		r->arrived--;
-		r->need -= is_extra(r, w);
-		count(s, PBOX_SS_TAKEN_BACK);
-		shard_send_taken_back(s, g, w, r->from[w].ts);
-	}
+	for (unsigned all = 0; all < 2 && r->arrived == had; all++)
+		for (unsigned w = first; w < end; w++)
+			if (bit_get(r->has, w) && r->from[w].unverified &&
+				(all != 0 ||
+					!pbox_reduce_intact(r->payload[w], bytes, PBOX_HDR_LEN)))
+				forget(s, g, w);
 }
 
 /*
@@ -204,9 +214,7 @@ publish(struct pbox_shard *s, const struct target *g, uint32_t round, unsigned c
 	slot->has_result = 1;
 	slot->late = s->now_ns - slot->round->since_ns > LATE_NS;
 	count(s, PBOX_SS_ROUNDS);
-	if (pbox_serial_diff(round, atomic_load_explicit(&g->st->max_round, memory_order_relaxed)) >
-		0)
-		atomic_store_explicit(&g->st->max_round, round, memory_order_relaxed);
+	shard_finished(g->st, round);
 }
 
 /*
@@ -340,8 +348,7 @@ shard_initialise(struct pbox_shard *s, const struct target *g, const struct pbox
 	uint32_t left = g->elements - f->hdr.base;
 
 	if ((g->slot->closed & (PBOX_SLOT_RESTORING | PBOX_SLOT_LOST)) != 0) {
-		count(s, PBOX_SS_RX_EARLY); /* what the workers hold comes first */
-		shard_send_wait(s, g, f);
+		shard_send_unready(s, g, f); /* what the workers hold comes first */
 		return;
 	}
 	count(s, PBOX_SS_RX_INIT);

@@ -46,12 +46,16 @@ pbox_job_create(uint16_t id, const char *name, const struct pbox_job_conf *conf,
 	job->id = id;
 	job->workers = workers;
 	job->conf = conf_copy(conf);
+	job->heap = sizeof(*job) +
+		    workers * (sizeof(*job->token) + sizeof(*job->member) + sizeof(*job->fresh) +
+				      (conf->auth ? sizeof(*job->key) : 0));
 	snprintf(job->name, sizeof(job->name), "%s", name);
 	job->token = calloc(workers, sizeof(*job->token));
 	job->member = calloc(workers, sizeof(*job->member));
+	job->fresh = calloc(workers, sizeof(*job->fresh));
 	if (conf->auth)
 		job->key = calloc(workers, sizeof(*job->key));
-	if (job->conf == NULL || job->token == NULL || job->member == NULL ||
+	if (job->conf == NULL || job->token == NULL || job->member == NULL || job->fresh == NULL ||
 		(conf->auth && job->key == NULL)) {
 		pbox_job_free(job);
 		return NULL;
@@ -65,11 +69,14 @@ pbox_job_free(struct pbox_job *job)
 	if (job == NULL)
 		return;
 	for (uint32_t i = 0; i < job->n_tables; i++)
-		pbox_job_table_free(job->table[i], job->workers);
+		pbox_job_table_free(job->table[i]);
 	free((void *)job->token);
+	if (job->key != NULL)
+		explicit_bzero((void *)job->key, job->workers * sizeof(*job->key));
 	free((void *)job->key);
 	pbox_auth_job_destroy(job->auth);
 	free(job->member);
+	free(job->fresh);
 	conf_free(job->conf);
 	free(job);
 }
@@ -115,119 +122,54 @@ pbox_job_joined(const struct pbox_job *job)
 	return n;
 }
 
-struct pbox_job_table *
-pbox_job_table_create(const struct pbox_declare *fixed, uint16_t workers)
+size_t
+pbox_job_left(const struct pbox_job *job)
 {
-	struct pbox_job_table *jt = calloc(1, sizeof(*jt));
+	size_t used = job->bytes + job->round_bytes + job->heap;
 
-	if (jt == NULL)
-		return NULL;
-	jt->fixed = *fixed;
-	jt->tensor = calloc((size_t)fixed->tensors + 1, sizeof(*jt->tensor));
-	jt->known = calloc((size_t)fixed->tensors + 1, 1);
-	jt->has = calloc(workers, sizeof(*jt->has));
-	jt->n_has = calloc(workers, sizeof(*jt->n_has));
-	if (jt->tensor == NULL || jt->known == NULL || jt->has == NULL || jt->n_has == NULL) {
-		pbox_job_table_free(jt, workers);
-		return NULL;
-	}
-	return jt;
-}
-
-void
-pbox_job_table_settle(struct pbox_job_table *jt, uint16_t workers)
-{
-	for (unsigned w = 0; jt->has != NULL && w < workers; w++) {
-		free(jt->has[w]);
-		jt->has[w] = NULL;
-	}
-}
-
-void
-pbox_job_table_free(struct pbox_job_table *jt, uint16_t workers)
-{
-	if (jt == NULL)
-		return;
-	pbox_job_table_settle(jt, workers);
-	free(jt->has);
-	free(jt->n_has);
-	free(jt->tensor);
-	free(jt->known);
-	free(jt);
+	if (job->conf->memory == 0)
+		return SIZE_MAX;
+	return job->conf->memory > used ? job->conf->memory - used : 0;
 }
 
 bool
-pbox_job_table_forget(struct pbox_job_table *jt, uint16_t worker, uint16_t workers)
+pbox_job_charge(struct pbox_job *job, size_t bytes)
 {
-	bool any = false;
+	if (bytes > pbox_job_left(job) || bytes > pbox_job_heap_left(job))
+		return false;
+	job->heap += bytes;
+	return true;
+}
 
-	free(jt->has[worker]);
-	jt->has[worker] = NULL;
-	jt->n_has[worker] = 0;
-	for (unsigned w = 0; w < workers; w++)
-		any |= jt->n_has[w] > 0;
-	return any;
+void
+pbox_job_refund(struct pbox_job *job, size_t bytes)
+{
+	PBOX_ASSERT(bytes <= job->heap);
+	job->heap -= bytes;
+}
+
+size_t
+pbox_job_heap_left(const struct pbox_job *job)
+{
+	if (job->heap_most == 0)
+		return SIZE_MAX;
+	return job->heap_most > job->heap ? job->heap_most - job->heap : 0;
 }
 
 int
-pbox_job_table_same(const struct pbox_job_table *jt, uint16_t worker, const struct pbox_declare *m,
-	struct pbox_error *err)
+pbox_job_short(const struct pbox_job *job, size_t need, const char *what, struct pbox_error *err)
 {
-	const struct pbox_declare *f = &jt->fixed;
+	size_t left = pbox_job_left(job), heap = pbox_job_heap_left(job);
 
-	if (m->tensors != f->tensors)
-		return pbox_fail(err, EEXIST,
-			"table %u: worker %u declares %u tensors, worker %u declared %u", m->table,
-			worker, m->tensors, jt->declared_by, f->tensors);
-	if (m->mode != f->mode || m->op != f->op || m->optimiser != f->optimiser)
-		return pbox_fail(err, EEXIST,
-			"table %u: worker %u wants %s/%s, worker %u declared %s/%s", m->table,
-			worker, pbox_op_name(m->op), pbox_optimiser_name(m->optimiser),
-			jt->declared_by, pbox_op_name(f->op), pbox_optimiser_name(f->optimiser));
-	if (m->push_format != f->push_format || m->pull_format != f->pull_format)
-		return pbox_fail(err, EEXIST,
-			"table %u: worker %u pushes %s and pulls %s, worker %u declared %s and %s",
-			m->table, worker, pbox_format_name(m->push_format),
-			pbox_format_name(m->pull_format), jt->declared_by,
-			pbox_format_name(f->push_format), pbox_format_name(f->pull_format));
-	return 0;
-}
-
-int
-pbox_job_table_declare(struct pbox_job_table *jt, uint16_t worker, uint32_t index,
-	const struct pbox_tensor_entry *e, struct pbox_error *err)
-{
-	struct pbox_tensor *t = &jt->tensor[index];
-
-	PBOX_ASSERT(index < jt->fixed.tensors);
-	if (!jt->known[index]) {
-		t->elements = e->elements;
-		t->group = e->group;
-		memcpy(t->name, e->name, sizeof(t->name));
-		jt->known[index] = 1;
-	} else if (t->elements != e->elements) {
-		return pbox_fail(err, EEXIST,
-			"table %u, tensor %u: worker %u declares '%s' with %llu elements, another "
-			"worker declared '%s' with %llu: all workers must declare the same tensors",
-			jt->fixed.table, index, worker, e->name, (unsigned long long)e->elements,
-			t->name, (unsigned long long)t->elements);
-	} else if (t->group != e->group || strcmp(t->name, e->name) != 0) {
-		return pbox_fail(err, EEXIST,
-			"table %u, tensor %u: worker %u declares '%s' in group %u, another worker "
-			"declared '%s' in group %u: all workers must declare the same tensors",
-			jt->fixed.table, index, worker, e->name, e->group, t->name, t->group);
-	}
-	if (jt->has == NULL || jt->n_has[worker] == jt->fixed.tensors)
-		return 0;
-	if (jt->has[worker] == NULL) {
-		jt->has[worker] = calloc(jt->fixed.tensors, 1);
-		if (jt->has[worker] == NULL)
-			return pbox_fail(
-				err, ENOMEM, "out of memory for table %u", jt->fixed.table);
-	}
-	if (!jt->has[worker][index]) {
-		jt->has[worker][index] = 1;
-		jt->n_has[worker]++;
-	}
-	return 0;
+	if (need > left)
+		return pbox_fail(err, ENOMEM,
+			"%s needs %zu bytes and the job may still take %zu: raise 'memory' of the "
+			"job",
+			what, need, left);
+	if (need > heap)
+		return pbox_fail(err, ENOMEM,
+			"%s needs %zu bytes and this box lets a job take %zu more beside its "
+			"parameters: declare less, or raise the box's 'memory'",
+			what, need, heap);
+	return pbox_fail(err, ENOMEM, "out of memory for %s (%zu bytes)", what, need);
 }

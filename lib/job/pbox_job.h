@@ -21,10 +21,12 @@
 #include <pbox_table.h>
 #include <pbox_wire.h>
 
-#define PBOX_MAX_JOBS   256
-#define PBOX_MAX_TABLES 1024
-#define PBOX_MAX_SHARDS 128
-#define PBOX_MAP_EPOCH  1 /**< version 1 never moves chunks */
+#define PBOX_MAX_JOBS        256
+#define PBOX_MAX_TABLES      1024
+#define PBOX_MAX_JOB_TENSORS (1u << 21) /**< of all tables of a job (R5.1) */
+#define PBOX_MAX_SHARDS      128
+#define PBOX_COOKIE_KEY_LEN  16
+#define PBOX_MAP_EPOCH       1 /**< version 1 never moves chunks */
 
 /** Where a worker's frames come from and answers go to. Addresses in network byte order. */
 struct pbox_peer {
@@ -54,55 +56,86 @@ struct pbox_job_conf {
 	uint64_t rate;    /**< contributions summed a second and core; 0: no limit */
 	uint32_t
 		repeats; /**< frames that move no round, a second, worker and core (R6.12); 0: no limit */
+	uint32_t requests; /**< control frames a second, session and core (R6.12); 0: no limit */
 	uint32_t lease_ms; /**< 0: the box's default */
+	uint32_t grace_ms; /**< 0: the box's default */
+	uint32_t max_jobs; /**< of "*": at the same time; 0: as many as the box has room for */
 	bool auth;         /**< frames have tags (section 11 of the protocol) */
 	bool snapshot;     /**< its tables are written now and then (lib/control) */
-	uint8_t policy;    /**< enum pbox_policy: ANY: what the workers ask for, all the same */
+	uint64_t
+		snapshot_space; /**< bytes of their files; of "*" those of all its jobs; 0: no bound */
+	uint8_t policy; /**< enum pbox_policy: ANY: what the workers ask for, all the same */
 };
 
 struct pbox_member {
 	uint64_t nonce;
-	uint64_t last_seen; /**< by the control thread, ns */
+	uint64_t last_seen;     /**< by the control thread, ns */
+	uint64_t joined_ns;     /**< its latest JOIN */
+	uint64_t challenged_ns; /**< when it was asked to prove an address */
+	/** What is newest of it, anywhere, and when that was noticed: on the clock by which leases end */
+	uint64_t noticed_ns, listened_ns;
 	struct pbox_peer peer;
 	uint32_t lease_ms;
 	uint32_t join_request; /**< id of the JOIN to answer once the shards know the job */
 	uint16_t window, mtu;
 	uint8_t state; /**< enum pbox_member_state */
+	uint8_t left;  /**< how its session ended, or that it was refused: enum pbox_left */
 	bool welcome_owed;
-	bool heard;   /**< by the control thread, since WELCOME */
-	uint32_t ts;  /**< of its newest control frame, once heard */
 	bool removed; /**< the job goes on without it (R8.5) */
 	/* R4.6: another process claims this worker's number */
-	uint8_t claim_pings;    /**< sent since claim_ns */
-	uint64_t claim_ns;      /**< first PING; 0: nobody did */
-	uint64_t claim_next_ns; /**< when the next PING may leave */
-	uint64_t claim_told_ns; /**< when it was last logged */
+	uint8_t claim_pings;        /**< sent since claim_ns */
+	uint64_t claim_ns;          /**< first PING; 0: nobody did */
+	uint64_t claim_listened_ns; /**< and on the clock of leases */
+	uint64_t claim_next_ns;     /**< when the next PING may leave */
+	uint64_t claim_told_ns;     /**< when it was last logged */
 	/* its round trip, as an operator sees it */
 	bool rtt_wanted;
 	uint64_t rtt_asked_ns; /**< a PING that asks for it; 0: none is under way */
 	uint64_t rtt_next_ns;  /**< when the next one may leave */
 	uint32_t rtt_us;       /**< 0: not known */
 	uint32_t declared;     /**< tables declared completely */
+	/** Tables that this session has been given all of the map of, and earlier ones of its number (R12.6). */
+	uint32_t mapped, mapped_before;
 	char host[PBOX_NAME_LEN];
 };
 
 /** A table between its first DECLARE and its release. */
 struct pbox_job_table {
+	struct pbox_job *job;
 	struct pbox_table t;
-	struct pbox_declare fixed; /**< of the first page seen */
-	uint16_t declared_by;      /**< worker of that page, for messages */
-	struct pbox_tensor *tensor;
-	uint8_t *known;       /**< tensor i has been declared by somebody */
-	uint8_t **has;        /**< has[w][i]: worker w declared tensor i; freed when complete */
+	struct pbox_declare fixed;  /**< of the first page seen */
+	uint16_t declared_by;       /**< worker of that page, for messages */
+	struct pbox_tensor *tensor; /**< name NULL: nobody has declared it */
+	struct pbox_job_names *names;
+	uint64_t **has;       /**< per worker: bitmap of what it has declared, until that is all */
 	uint32_t *n_has;      /**< how many, per worker */
+	size_t heap;          /**< charged to the job: this, and what it points to */
 	unsigned shards_open; /**< shards that acknowledged it */
 	bool built, failed;
+	bool waits_memory; /**< declared by all; memory that it needs is being cleared */
+	/** Built, and somebody else fills it (pbox_registrar_loaded()): its memory is his alone. */
+	bool loading;
+	/** Then its slots are made ready, chunk by chunk from next_chunk on. After that its shards get it. */
+	bool preparing;
+	uint32_t next_chunk;
+	struct pbox_shard_table
+		*shard[PBOX_MAX_SHARDS]; /**< what shards will get, until they have it */
 	/** R10.2: who declared it with RESTORE. The control thread writes, shards read. */
 	_Atomic uint64_t restorer[PBOX_MAX_WORKERS / 64];
 	unsigned restorers;
-	bool restoring;          /**< built, and its restorers have not told all yet */
+	bool restoring; /**< built, and its restorers have not told all yet */
+	bool restored;  /**< it was built so */
+	/** Who declared it so that he goes on in a run that has begun (R12.6): RESTORE or CONTINUE. */
+	uint64_t goes_on[PBOX_MAX_WORKERS / 64];
+	bool begins_known;       /**< it was built with a version: */
+	uint32_t begins;         /**< the highest of its fragments */
 	uint16_t failed_by;      /**< worker whose page differed; PBOX_NO_WORKER: nobody's fault */
 	struct pbox_error error; /**< why it failed: MISMATCH or NO_MEMORY */
+	/** What is known of the round that all fragments have finished, and which one was the last. */
+	struct pbox_finished finished;
+	uint32_t last_chunk;
+	uint16_t last_frag;
+	uint32_t aged; /**< round at which its schedules were aged */
 };
 
 enum pbox_job_state {
@@ -117,13 +150,40 @@ struct pbox_job_keys {
 	_Atomic uint64_t worker[2], box[2];
 };
 
+/** What is known of the clock and the addresses of a worker's session (R4.9): engine, fresh.h. Any core reads. */
+struct pbox_job_fresh {
+	_Atomic uint64_t
+		ahead; /**< the worker's clock less the box's, us, modulo 2^64; 0: not known yet */
+	_Atomic uint64_t newest; /**< time of its newest control frame by that clock, us */
+	_Atomic uint64_t home;   /**< the address that it has proven last to the control thread */
+	uint64_t begun_us;       /**< when the session began, by the box's clock */
+};
+
+/** What makes the sessions of a job one run (section 12 of the protocol). */
+struct pbox_run {
+	uint8_t id[PBOX_RUN_LEN]; /**< zeros: it has no identity */
+	uint64_t number;          /**< never 0 */
+	bool told; /**< the number, by a worker that came again after a restart of the box */
+};
+
 struct pbox_job {
 	uint16_t id, workers;
 	uint64_t begun_ns; /**< when it was created: no two jobs of a box have the same */
 	uint16_t window;   /**< granted to each worker and endpoint */
 	uint8_t policy;    /**< PBOX_POLICY_WAIT or _SHRINK */
 	enum pbox_job_state state;
+	struct pbox_run run;
+	/** Kept (R8.2b) since then, by the clock and by that of leases; 0: a worker lives. */
+	uint64_t kept_ns, kept_listened_ns;
+	bool gives_way; /**< it was, and ends because somebody needs its place */
+	bool resumed;  /**< somebody restores: the job had begun before the box was started again */
 	bool numbered; /**< somebody has joined with a number of its own */
+	bool remembers; /**< heap has what the registrar knows of sessions that have ended */
+	/** The latest worker that was refused, or ended by an operator, and why (R8.3). */
+	struct {
+		uint16_t worker;
+		char text[384];
+	} gone;
 	/** Its own copy of its section: as it was when the job began, with the quotas of now (control
 	 * thread only). */
 	struct pbox_job_conf *conf;
@@ -132,12 +192,24 @@ struct pbox_job {
 	struct pbox_auth_job *auth; /**< NULL: its frames have no tags */
 	struct pbox_job_keys *key;  /**< per worker, with auth; written before token */
 	struct pbox_member *member;
-	uint32_t hold_share; /**< packets it may hold on each shard */
+	struct pbox_job_fresh *fresh;           /**< per worker */
+	uint8_t challenge[PBOX_COOKIE_KEY_LEN]; /**< key of what addresses have to echo */
+	uint32_t hold_share;                    /**< packets it may hold on each shard */
 	unsigned shards_open, shards_closed;
 	struct pbox_job_table *table[PBOX_MAX_TABLES];
 	uint32_t n_tables;
-	size_t bytes;     /**< parameter memory of its tables */
-	uint16_t map_mtu; /**< IP MTU that its tables' fragments need; 0: none is mapped */
+	size_t bytes;       /**< parameter memory of its tables */
+	size_t round_bytes; /**< from there as well: records of rounds */
+	/** Of the process: itself, and all that grows with what its members send. */
+	size_t heap;
+	size_t heap_most;       /**< of heap; 0: no limit but that of its section */
+	uint32_t tensors;       /**< of all its tables */
+	uint32_t max_round;     /**< of all tables, as told by STATUS: */
+	uint64_t drift_next_ns; /**< when its workers' clocks are looked at again */
+	uint64_t
+		dead_told_ns; /**< when it was last logged that a newcomer finds a run that lives */
+	uint64_t round_looked_ns; /**< when that was looked at; 0: it is each time */
+	uint16_t map_mtu;         /**< IP MTU that its tables' fragments need; 0: none is mapped */
 	struct pbox_shard_job *shard[PBOX_MAX_SHARDS];
 };
 
@@ -152,16 +224,31 @@ unsigned pbox_job_joined(const struct pbox_job *job);
 /** Name of the tensor that a fragment begins with; "?" where there is none such. */
 const char *pbox_job_tensor(const struct pbox_job *job, uint32_t chunk, unsigned frag);
 
-/** A table record for the first page of a declaration; NULL: out of memory. */
-struct pbox_job_table *pbox_job_table_create(const struct pbox_declare *fixed, uint16_t workers);
+/**
+ * What is charged to a job: parameters (bytes), records of rounds, and the heap. Control thread.
+ * pbox_job_left(): what its section lets it take yet, SIZE_MAX: as much as there is.
+ */
+size_t pbox_job_left(const struct pbox_job *job);
+size_t pbox_job_heap_left(const struct pbox_job *job);
+/** Charge so much heap; false: it may not take it, and nothing is charged. */
+bool pbox_job_charge(struct pbox_job *job, size_t bytes);
+void pbox_job_refund(struct pbox_job *job, size_t bytes);
+/** -ENOMEM, with the limit that keeps @p what from having so much. */
+int pbox_job_short(
+	const struct pbox_job *job, size_t need, const char *what, struct pbox_error *err);
+
+/** A table record for the first page of a declaration; NULL with @p err: ENOMEM (the job may not take
+ * the memory, or there is none), ENOSPC (too many tensors in the job). */
+struct pbox_job_table *pbox_job_table_create(
+	struct pbox_job *job, const struct pbox_declare *fixed, struct pbox_error *err);
 /** Drop what only the declaration phase needs. */
-void pbox_job_table_settle(struct pbox_job_table *jt, uint16_t workers);
-void pbox_job_table_free(struct pbox_job_table *jt, uint16_t workers);
+void pbox_job_table_settle(struct pbox_job_table *jt);
+void pbox_job_table_free(struct pbox_job_table *jt);
 /** A worker's session has ended: forget what it declared. False: nobody has declared any of it. */
-bool pbox_job_table_forget(struct pbox_job_table *jt, uint16_t worker, uint16_t workers);
+bool pbox_job_table_forget(struct pbox_job_table *jt, uint16_t worker);
 /**
  * Take one declared tensor of one worker. 0; or -EEXIST with @p err when it differs from what
- * was declared before (MISMATCH, text names both).
+ * was declared before (MISMATCH, text names both), or -ENOMEM.
  */
 int pbox_job_table_declare(struct pbox_job_table *jt, uint16_t worker, uint32_t index,
 	const struct pbox_tensor_entry *e, struct pbox_error *err);
@@ -171,14 +258,15 @@ int pbox_job_table_same(const struct pbox_job_table *jt, uint16_t worker,
 
 /* ---- cookies and proofs (doc/protocol.md R4.2, R4.3, R4.5) ------------------------------ */
 
-#define PBOX_COOKIE_KEY_LEN 16
-
 /** SipHash-2-4 of address, port and time slot (8 s). @p slot is now / 8 s. */
 uint64_t pbox_cookie(
 	const uint8_t key[PBOX_COOKIE_KEY_LEN], const struct pbox_peer *peer, uint64_t slot);
 /** Of this slot or the one before. */
 bool pbox_cookie_good(const uint8_t key[PBOX_COOKIE_KEY_LEN], const struct pbox_peer *peer,
 	uint64_t slot, uint64_t cookie);
+
+/** What a worker has to echo from an address that is new in its session (R4.9); never 0. */
+uint64_t pbox_challenge(const struct pbox_job *job, const struct pbox_peer *peer, uint64_t token);
 
 /**
  * HMAC-SHA-256(secret, prefix ‖ payload with the 32 bytes at @p at zeroed).

@@ -33,6 +33,20 @@ pbox_cookie_good(const uint8_t key[PBOX_COOKIE_KEY_LEN], const struct pbox_peer 
 	       (slot > 0 && cookie == pbox_cookie(key, peer, slot - 1));
 }
 
+uint64_t
+pbox_challenge(const struct pbox_job *job, const struct pbox_peer *peer, uint64_t token)
+{
+	uint8_t in[14], out[crypto_shorthash_BYTES];
+	uint64_t nonce;
+
+	memcpy(in, &peer->ip, 4);
+	memcpy(in + 4, &peer->udp, 2);
+	memcpy(in + 6, &token, 8);
+	crypto_shorthash(out, in, sizeof(in), job->challenge);
+	memcpy(&nonce, out, sizeof(nonce));
+	return nonce != 0 ? nonce : 1;
+}
+
 void
 pbox_proof(uint8_t out[PBOX_PROOF_LEN], const void *secret, size_t secret_len, const char *prefix,
 	const void *payload, size_t len, size_t at)

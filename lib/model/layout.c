@@ -154,9 +154,14 @@ chain_small(const struct pbox_tensor *t, uint32_t n, uint32_t frag_elements,
 	return next;
 }
 
+/* A frame says in 16 bits which fragment it is, and the last chunk of a tensor may have one more. */
 static uint32_t
 whole_fragments(uint64_t elements, uint32_t frag_elements)
 {
+	const uint64_t most = (uint64_t)(UINT16_MAX - 1) * frag_elements;
+
+	if (elements > most)
+		elements = most;
 	return elements < frag_elements ? frag_elements
 					: (uint32_t)(elements - elements % frag_elements);
 }
@@ -177,6 +182,19 @@ pbox_layout_chunk(const struct pbox_tensor *t, uint32_t n, unsigned cores, uint3
 	most = all / cores / PBOX_LAYOUT_PARTS;
 	most = most >= frag_elements ? most - (frag_elements - 1) : 0;
 	return whole_fragments(most < wanted ? most : wanted, frag_elements);
+}
+
+/* It lives as long as its table: give back what it grew by. */
+static void
+shrink(struct pbox_layout *l)
+{
+	void *p = l->n_chunks > 0 ? reallocarray(l->chunk, l->n_chunks, sizeof(*l->chunk)) : NULL;
+
+	if (p != NULL)
+		l->chunk = p;
+	p = l->n_segments > 0 ? reallocarray(l->segment, l->n_segments, sizeof(*l->segment)) : NULL;
+	if (p != NULL)
+		l->segment = p;
 }
 
 int
@@ -201,6 +219,7 @@ pbox_layout_build(struct pbox_layout *out, const struct pbox_tensor *t, uint32_t
 	}
 	free(next);
 	if (ret == 0) {
+		shrink(&l);
 		*out = l;
 		return 0;
 	}

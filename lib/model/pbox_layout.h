@@ -29,8 +29,8 @@
 
 struct pbox_tensor {
 	uint64_t elements;
-	uint16_t group; /**< below PBOX_MAX_GROUPS */
-	char name[PBOX_NAME_LEN];
+	const char *name; /**< at most PBOX_NAME_LEN - 1 bytes */
+	uint16_t group;   /**< below PBOX_MAX_GROUPS */
 };
 
 struct pbox_layout_chunk {

@@ -61,7 +61,7 @@ struct pbox_chunk {
 
 /** What holds from one round on. */
 struct pbox_schedule_entry {
-	uint32_t from_round;
+	_Atomic uint32_t from_round;
 	uint32_t set; /**< bit id: this SET named that hyper-parameter */
 	struct pbox_hyper hyper;
 };
@@ -87,6 +87,7 @@ struct pbox_table {
 	struct pbox_chunk *chunk;
 	struct pbox_schedule *schedule; /**< n_groups */
 	size_t bytes;                   /**< taken from the arenas */
+	size_t heap;                    /**< and besides: chunks, layout, schedule */
 
 	struct pbox_arena *arena[PBOX_MAX_NODES];
 	void *block[PBOX_MAX_ENDPOINTS]; /**< one extent for each endpoint used */
@@ -105,8 +106,10 @@ struct pbox_table {
  * @param chunk_elements  wanted size of chunks (pbox_layout_chunk)
  * @param load     in/out, elements per endpoint (pbox_layout_place)
  * @param quota    most bytes the table may take
- * @return 0 or -errno with @p err: -ENOMEM when an arena or the quota is too small, -E2BIG
- *         (pbox_layout_build)
+ * @return 0 or -errno with @p err: -ENOMEM when the quota is too small, or an arena, -ENOSPC where others
+ *         have so much of it that it is, -EAGAIN when it
+ *         will fit when memory that was given back is cleared, -E2BIG (pbox_layout_build), -EINVAL
+ *         when INIT takes more frames than a slot can keep
  */
 int pbox_table_build(struct pbox_table *t, const struct pbox_tensor *tensors, uint32_t n,
 	uint32_t chunk_elements, const struct pbox_place *place, unsigned endpoints,
@@ -141,19 +144,32 @@ pbox_chunk_frag_move(
 	c->slot[f].sum = (uint32_t)(to - (const float *)t->block[c->endpoint]) + 1;
 }
 
+/** How far the fragments of a table are: rounds are compared modulo 2^32 (R6.1). */
+struct pbox_finished {
+	uint32_t highest; /**< the latest round that any fragment has finished */
+	uint32_t lowest;  /**< no fragment has finished less; may be less than it could be */
+	bool known;       /**< lowest is; else any entry may still be needed */
+};
+
 /**
  * Append to a schedule. Control thread.
  *
- * @param finished  highest round that any fragment of the table has finished
  * @return 0 (also for an exact repetition), PBOX_E_SET_LATE, PBOX_E_SET_CONFLICT,
- *         PBOX_E_SET_ORDER, PBOX_E_FULL (too far ahead) or PBOX_E_BAD_REQUEST; on failure err
- *         has the text
+ *         PBOX_E_SET_ORDER, PBOX_E_FULL (a fragment still needs the oldest entry) or
+ *         PBOX_E_BAD_REQUEST; on failure err has the text
  */
 int pbox_schedule_add(struct pbox_schedule *s, enum pbox_optim_kind kind, const struct pbox_set *m,
-	uint32_t finished, struct pbox_error *err);
+	const struct pbox_finished *finished, struct pbox_error *err);
 /** What pbox_schedule_add() would return; nothing is changed. */
 int pbox_schedule_check(struct pbox_schedule *s, enum pbox_optim_kind kind,
-	const struct pbox_set *m, uint32_t finished, struct pbox_error *err);
+	const struct pbox_set *m, const struct pbox_finished *finished, struct pbox_error *err);
+/**
+ * Entries that have held for very long hold from a later round on, which all fragments have finished:
+ * without that they would seem to be of the future 2^31 rounds after their own. Control thread, once in
+ * PBOX_SCHEDULE_AGE rounds at least.
+ */
+void pbox_schedule_age(struct pbox_schedule *s, uint32_t lowest);
+#define PBOX_SCHEDULE_AGE (1u << 28)
 /**
  * The same for a table that is being restored, before any of it is (R10.4): workers repeat the SETs
  * that still matter, each from where it stands, so they come in any order and for any round. One

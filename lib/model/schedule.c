@@ -6,11 +6,9 @@
 
 #include "pbox_table.h"
 
-/* Rounds by which SETs may run ahead of the work: far fewer than entries, so that the entry
- * that holds now is never the one overwritten. */
-#define AHEAD (PBOX_SCHEDULE / 2)
-/* Rounds by which a fragment may lag behind the one that is farthest. */
-#define BEHIND 2
+/* Rounds by which a SET may run ahead of the work: farther ones would seem to be of the past to a
+ * fragment that lags. */
+#define AHEAD (1 << 30)
 
 /* The field of a hyper-parameter, or NULL for an unknown id. */
 static double *
@@ -33,6 +31,8 @@ field(struct pbox_hyper *h, unsigned id)
 		return &h->eps;
 	case PBOX_HYPER_CLIP_VALUE:
 		return &h->clip_value;
+	case PBOX_HYPER_STEPS:
+		return &h->steps;
 	default:
 		return NULL;
 	}
@@ -44,6 +44,12 @@ refuse(struct pbox_error *err, int code, const struct pbox_set *m, const char *t
 	pbox_fail(err, code, "SET of group %u of table %u from round %u on: %s", m->group, m->table,
 		m->from_round, text);
 	return code;
+}
+
+static inline uint32_t
+from_of(const struct pbox_schedule_entry *e)
+{
+	return atomic_load_explicit(&e->from_round, memory_order_relaxed);
 }
 
 /*
@@ -60,7 +66,7 @@ find_repeated(struct pbox_schedule *s, uint32_t count, const struct pbox_set *m,
 	for (uint32_t k = 0; k < used; k++) {
 		struct pbox_schedule_entry *e = &s->entry[(count - 1 - k) % PBOX_SCHEDULE];
 
-		for (unsigned i = 0; e->from_round == m->from_round && i < m->count; i++) {
+		for (unsigned i = 0; from_of(e) == m->from_round && i < m->count; i++) {
 			unsigned id = m->param[i].id;
 
 			if ((e->set & 1u << id) == 0 || (*done & 1u << id) != 0)
@@ -74,21 +80,21 @@ find_repeated(struct pbox_schedule *s, uint32_t count, const struct pbox_set *m,
 	return 0;
 }
 
-/* Does the entry that the next one overwrites still hold for a round in progress? With one SET a
- * round AHEAD prevents that, with several for the same round it does not. */
+/* Does the entry that the next one overwrites hold for the next round of some fragment? */
 static bool
-oldest_needed(const struct pbox_schedule *s, uint32_t count, uint32_t finished)
+oldest_needed(const struct pbox_schedule *s, uint32_t count, const struct pbox_finished *finished)
 {
 	const struct pbox_schedule_entry *successor = &s->entry[(count + 1) % PBOX_SCHEDULE];
 
-	return count >= PBOX_SCHEDULE &&
-	       pbox_serial_diff(successor->from_round, finished) > -BEHIND;
+	if (count < PBOX_SCHEDULE)
+		return false;
+	return !finished->known || pbox_serial_diff(from_of(successor), finished->lowest + 1) > 0;
 }
 
 /* All checks, and the entry to append; none (*repeated) where m says nothing new. */
 static int
 prepare(struct pbox_schedule *s, enum pbox_optim_kind kind, const struct pbox_set *m,
-	uint32_t finished, struct pbox_schedule_entry *fresh, bool *repeated,
+	const struct pbox_finished *finished, struct pbox_schedule_entry *fresh, bool *repeated,
 	struct pbox_error *err)
 {
 	uint32_t count = atomic_load_explicit(&s->count, memory_order_relaxed), done, want = 0;
@@ -106,18 +112,20 @@ prepare(struct pbox_schedule *s, enum pbox_optim_kind kind, const struct pbox_se
 	*repeated = ret == 0 && done == want;
 	if (ret != 0 || *repeated)
 		return ret;
-	if (pbox_serial_diff(m->from_round, finished) <= 0)
+	if (pbox_serial_diff(m->from_round, finished->highest) <= 0)
 		return refuse(err, PBOX_E_SET_LATE, m, "that round is already finished");
-	if (pbox_serial_diff(m->from_round, last->from_round) < 0)
+	/* the first entry is what holds without a SET, from no round */
+	if (count > 1 && pbox_serial_diff(m->from_round, from_of(last)) < 0)
 		return refuse(
 			err, PBOX_E_SET_ORDER, m, "an earlier SET holds from a later round on");
-	if (pbox_serial_diff(m->from_round, finished) > AHEAD)
+	if (pbox_serial_diff(m->from_round, finished->highest) > AHEAD)
 		return refuse(
 			err, PBOX_E_FULL, m, "too many rounds ahead of the latest finished one");
 	if (oldest_needed(s, count, finished))
 		return refuse(err, PBOX_E_FULL, m,
-			"too many SETs for rounds that are not finished: name several "
-			"hyper-parameters in one");
+			"the box keeps 64 SETs of a group, and parts of the table have not "
+			"finished the rounds of the oldest ones: name several hyper-parameters in "
+			"one, or set them later");
 	for (unsigned i = 0; i < m->count; i++)
 		*field(&fresh->hyper, m->param[i].id) = m->param[i].value;
 	if ((want & 1u << PBOX_HYPER_LR) != 0)
@@ -132,7 +140,7 @@ prepare(struct pbox_schedule *s, enum pbox_optim_kind kind, const struct pbox_se
 
 int
 pbox_schedule_check(struct pbox_schedule *s, enum pbox_optim_kind kind, const struct pbox_set *m,
-	uint32_t finished, struct pbox_error *err)
+	const struct pbox_finished *finished, struct pbox_error *err)
 {
 	struct pbox_schedule_entry fresh;
 	bool repeated;
@@ -142,7 +150,7 @@ pbox_schedule_check(struct pbox_schedule *s, enum pbox_optim_kind kind, const st
 
 int
 pbox_schedule_add(struct pbox_schedule *s, enum pbox_optim_kind kind, const struct pbox_set *m,
-	uint32_t finished, struct pbox_error *err)
+	const struct pbox_finished *finished, struct pbox_error *err)
 {
 	uint32_t count = atomic_load_explicit(&s->count, memory_order_relaxed);
 	struct pbox_schedule_entry fresh;
@@ -181,9 +189,9 @@ insert(struct pbox_schedule *s, enum pbox_optim_kind kind, const struct pbox_set
 
 	if (ret != 0)
 		return ret;
-	while (at > 1 && pbox_serial_diff(s->entry[at - 1].from_round, m->from_round) > 0)
+	while (at > 1 && pbox_serial_diff(from_of(&s->entry[at - 1]), m->from_round) > 0)
 		at--;
-	if (at == 1 || s->entry[at - 1].from_round != m->from_round) {
+	if (at == 1 || from_of(&s->entry[at - 1]) != m->from_round) {
 		if (n >= PBOX_SCHEDULE)
 			return refuse(err, PBOX_E_FULL, m, "too many SETs to restore");
 		memmove(&s->entry[at + 1], &s->entry[at], (n - at) * sizeof(s->entry[0]));
@@ -231,6 +239,23 @@ pbox_schedule_restore(struct pbox_schedule *s, enum pbox_optim_kind kind, const 
 	return 0;
 }
 
+void
+pbox_schedule_age(struct pbox_schedule *s, uint32_t lowest)
+{
+	uint32_t count = atomic_load_explicit(&s->count, memory_order_relaxed);
+	uint32_t used = count < PBOX_SCHEDULE ? count : PBOX_SCHEDULE;
+	uint32_t old = lowest - PBOX_SCHEDULE_AGE;
+
+	/* of those that then hold from the same round on the latest is still found first */
+	for (uint32_t k = used; k > 0; k--) {
+		struct pbox_schedule_entry *e = &s->entry[(count - k) % PBOX_SCHEDULE];
+		bool first = k == used && count <= PBOX_SCHEDULE; /* of no round */
+
+		if (first || pbox_serial_diff(from_of(e), old) < 0)
+			atomic_store_explicit(&e->from_round, old, memory_order_relaxed);
+	}
+}
+
 const struct pbox_hyper *
 pbox_schedule_at(struct pbox_schedule *s, uint32_t round)
 {
@@ -240,7 +265,7 @@ pbox_schedule_at(struct pbox_schedule *s, uint32_t round)
 	for (uint32_t k = 0; k < used; k++) {
 		const struct pbox_schedule_entry *e = &s->entry[(count - 1 - k) % PBOX_SCHEDULE];
 
-		if (pbox_serial_diff(e->from_round, round) <= 0)
+		if (pbox_serial_diff(from_of(e), round) <= 0)
 			return &e->hyper;
 	}
 	return &s->entry[(count - used) % PBOX_SCHEDULE].hyper;

@@ -89,8 +89,14 @@ take_extents(struct pbox_table *t, const struct pbox_place *place, unsigned endp
 			continue;
 		t->block_node[e] = place[e].node;
 		t->block[e] = pbox_arena_alloc(a, need[e]);
+		if (t->block[e] == NULL && pbox_arena_later(a, need[e]))
+			return pbox_fail(err, EAGAIN,
+				"table %u waits for memory of a job that has ended: %zu MB of it "
+				"are "
+				"still to be cleared",
+				t->id, (pbox_arena_uncleared(a) >> 20) + 1);
 		if (t->block[e] == NULL)
-			return pbox_fail(err, ENOMEM,
+			return pbox_fail(err, need[e] > pbox_arena_size(a) ? ENOMEM : ENOSPC,
 				"table %u needs %zu bytes on NUMA node %u, where the largest free "
 				"piece of %zu has %zu: raise 'memory'",
 				t->id, need[e], place[e].node, pbox_arena_size(a),
@@ -147,7 +153,7 @@ static int
 refuse_hopeless(const struct pbox_table *t, const struct pbox_tensor *tensors, uint32_t n,
 	const struct pbox_place *place, unsigned endpoints, size_t quota, struct pbox_error *err)
 {
-	size_t need = least_bytes(t, tensors, n), left = 0;
+	size_t need = least_bytes(t, tensors, n), left = 0, all = 0;
 	bool counted[PBOX_MAX_NODES] = {false};
 
 	if (need > quota)
@@ -159,11 +165,13 @@ refuse_hopeless(const struct pbox_table *t, const struct pbox_tensor *tensors, u
 		const struct pbox_arena *a = t->arena[place[e].node];
 
 		if (!counted[place[e].node])
+			all += pbox_arena_size(a);
+		if (!counted[place[e].node])
 			left += pbox_arena_size(a) - pbox_arena_used(a);
 		counted[place[e].node] = true;
 	}
 	if (need > left)
-		return pbox_fail(err, ENOMEM,
+		return pbox_fail(err, need > all ? ENOMEM : ENOSPC,
 			"table %u needs at least %zu bytes and %zu are left: raise 'memory'", t->id,
 			need, left);
 	return 0;
@@ -207,14 +215,18 @@ pbox_table_build(struct pbox_table *t, const struct pbox_tensor *tensors, uint32
 	ret = refuse_hopeless(t, tensors, n, place, endpoints, quota, err);
 	if (ret < 0)
 		return ret;
+	pieces = (t->frag_elements + t->init_elements - 1) / t->init_elements;
+	if (pieces > PBOX_INIT_PIECES)
+		return pbox_fail(err, EINVAL,
+			"table %u: INIT of a fragment takes %u frames, at most %u: use a wider "
+			"element format for push or pull",
+			t->id, pieces, PBOX_INIT_PIECES);
 	chunk_elements = pbox_layout_chunk(
 		tensors, n, pbox_place_cores(place, endpoints), chunk_elements, t->frag_elements);
 	ret = pbox_layout_build(&t->layout, tensors, n, chunk_elements, t->frag_elements, err);
 	if (ret < 0)
 		return ret;
 	t->n_chunks = t->layout.n_chunks;
-	pieces = (t->frag_elements + t->init_elements - 1) / t->init_elements;
-	PBOX_ASSERT(pieces >= 1 && pieces <= 8);
 	t->init_mask = (uint8_t)((1u << pieces) - 1);
 	t->chunk = calloc(t->n_chunks + 1, sizeof(*t->chunk));
 	if (t->chunk == NULL || init_schedules(t, tensors, n) < 0 ||
@@ -227,6 +239,9 @@ pbox_table_build(struct pbox_table *t, const struct pbox_tensor *tensors, uint32
 	if (ret < 0)
 		goto fail;
 	fill_chunks(t);
+	t->heap = t->n_chunks * (sizeof(*t->chunk) + sizeof(*t->layout.chunk)) +
+		  t->layout.n_segments * sizeof(*t->layout.segment) +
+		  t->n_groups * sizeof(*t->schedule);
 	return 0;
 fail:
 	pbox_table_release(t, NULL);
@@ -250,5 +265,5 @@ pbox_table_release(struct pbox_table *t, uint64_t *load)
 	t->schedule = NULL;
 	pbox_layout_free(&t->layout);
 	t->n_chunks = 0;
-	t->bytes = 0;
+	t->bytes = t->heap = 0;
 }

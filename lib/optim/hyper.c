@@ -54,6 +54,8 @@ in_fp32(double x)
 	return fabs(x) <= (double)FLT_MAX;
 }
 
+#define STEPS_MAX 9007199254740992.0 /* beyond it doubles skip whole numbers */
+
 const char *
 pbox_hyper_check(const struct pbox_hyper *h, enum pbox_optim_kind kind)
 {
@@ -73,6 +75,8 @@ pbox_hyper_check(const struct pbox_hyper *h, enum pbox_optim_kind kind)
 		return "eps must be a finite number, 0 or more";
 	if (!(in_fp32(h->clip_value) && h->clip_value >= 0.0))
 		return "clip_value must be a finite number, 0 (off) or more";
+	if (!(fabs(h->steps) <= STEPS_MAX && h->steps == floor(h->steps)))
+		return "steps must be a whole number, -2^53 to 2^53";
 	if (kind == PBOX_OPTIM_SGD && h->momentum != 0.0)
 		return "sgd keeps no momentum: declare the table with momentum or nesterov";
 	if (kind == PBOX_OPTIM_NESTEROV && !(h->momentum > 0.0 && h->dampening == 0.0))
@@ -83,12 +87,15 @@ pbox_hyper_check(const struct pbox_hyper *h, enum pbox_optim_kind kind)
 
 void
 pbox_optim_scalars(struct pbox_optim_scalars *s, const struct pbox_hyper *h,
-	enum pbox_optim_kind kind, uint32_t t)
+	enum pbox_optim_kind kind, uint32_t round)
 {
+	/* a round before those that `steps` is meant for has no t of its own */
+	double t = fmax((double)round + h->steps, 1.0);
+
 	memset(s, 0, sizeof(*s));
 	s->factor = 1.0f;
 	s->clip = (float)h->clip_value;
-	s->first_step = t == 1;
+	s->first_step = t == 1.0;
 	s->lr = (float)h->lr;
 	if (kind == PBOX_OPTIM_ADAMW)
 		s->decay = (float)(1.0 - h->lr * h->weight_decay);
@@ -103,8 +110,8 @@ pbox_optim_scalars(struct pbox_optim_scalars *s, const struct pbox_hyper *h,
 		s->beta2 = (float)h->beta2;
 		s->one_minus_beta1 = (float)(1.0 - h->beta1);
 		s->one_minus_beta2 = (float)(1.0 - h->beta2);
-		s->step_size = (float)(h->lr / (1.0 - pow(h->beta1, (double)t)));
-		s->bias2_sqrt = (float)sqrt(1.0 - pow(h->beta2, (double)t));
+		s->step_size = (float)(h->lr / (1.0 - pow(h->beta1, t)));
+		s->bias2_sqrt = (float)sqrt(1.0 - pow(h->beta2, t));
 		s->eps = (float)h->eps;
 	}
 }

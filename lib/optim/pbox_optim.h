@@ -35,7 +35,8 @@ enum pbox_optim_kind {
 /** Hyper-parameters of one tensor group, in binary64 as they come from SET. */
 struct pbox_hyper {
 	double lr, momentum, dampening, weight_decay, beta1, beta2, eps, clip_value;
-	int has_lr; /**< lr was set, or the optimiser has a default for it */
+	double steps; /**< that the state had before round 1, where a worker has given it */
+	int has_lr;   /**< lr was set, or the optimiser has a default for it */
 };
 
 /** What the kernels need for one round: derived once a round and group, not per packet. */
@@ -60,9 +61,10 @@ void pbox_hyper_defaults(struct pbox_hyper *h, enum pbox_optim_kind kind);
 /** Text of what is out of range (lr < 0, beta >= 1, NaN, ...) or NULL when all is well. Does not
  * ask for has_lr. */
 const char *pbox_hyper_check(const struct pbox_hyper *h, enum pbox_optim_kind kind);
-/** Scalars of step t = 1, 2, ... (the round), as torch.optim computes them in Python. */
+/** Scalars of the step of a round (t = round + h->steps = 1, 2, ...), as torch.optim computes them in
+ * Python. */
 void pbox_optim_scalars(struct pbox_optim_scalars *s, const struct pbox_hyper *h,
-	enum pbox_optim_kind kind, uint32_t t);
+	enum pbox_optim_kind kind, uint32_t round);
 
 /** Number of fp32 state arrays as long as the parameters: 0, 1 or 2. */
 unsigned pbox_optim_states(enum pbox_optim_kind kind);

@@ -29,8 +29,12 @@ port_check_mtu(struct pbox_port *p, struct pbox_error *err)
 			p->conf.where);
 	}
 	if (d->mtu_kernel != 0 && d->mtu_kernel < p->mtu)
-		port_note(p, "MTU %u is more than interface %s has (%u): ip link set %s mtu %u",
-			p->mtu, d->kernel_if, d->mtu_kernel, d->kernel_if, p->mtu);
+		port_note(p,
+			"MTU %u is more than interface %s has (%u): ip link set %s mtu %u, or set "
+			"mtu = "
+			"%u in %s",
+			p->mtu, d->kernel_if, d->mtu_kernel, d->kernel_if, p->mtu, d->mtu_kernel,
+			p->conf.where);
 	else if (d->mtu_set == 0 && d->mtu_kernel == 0)
 		port_note(p,
 			"MTU %u cannot be set through DPDK: set it where the device comes "

@@ -81,12 +81,13 @@ pbox_port_find(const char *name, uint16_t *id, struct pbox_error *err)
 			*id = list[i];
 			return 0;
 		}
-		snprintf(there + at, sizeof(there) - at, "%s%u %s", i > 0 ? ", " : "", list[i],
-			pbox_port_name(list[i]));
+		snprintf(there + at, sizeof(there) - at, "%sport %u (%s)", i > 0 ? ", " : "",
+			list[i], pbox_port_name(list[i]));
 	}
 	return pbox_fail(err, ENODEV, "there is no port '%s': EAL found %s%s. %s", name,
 		n > 0 ? "" : "none", there,
-		n > 0 ? "Use one of these numbers or names"
+		n > 0 ? "Name the section after one of these numbers or names, or give EAL the "
+			"device (-a, --vdev)"
 		      : "Give it one with --vdev, or bind a NIC (dpdk-devbind.py) and allow it "
 			"with -a");
 }
@@ -122,6 +123,12 @@ kernel_mtu(const char *ifname)
 	if (kernel_ask(ifname, SIOCGIFMTU, &req) < 0 || req.ifr_mtu <= 0)
 		return 0;
 	return req.ifr_mtu > UINT16_MAX ? UINT16_MAX : (uint16_t)req.ifr_mtu;
+}
+
+uint16_t
+pbox_port_kernel_mtu(const struct pbox_port *p)
+{
+	return p->dev.kernel_if[0] != '\0' ? kernel_mtu(p->dev.kernel_if) : 0;
 }
 
 static const char *

@@ -39,18 +39,43 @@ port_link_unwatch(struct pbox_port *p)
 		rte_eth_dev_callback_unregister(p->conf.id, RTE_ETH_EVENT_INTR_LSC, on_link, p);
 }
 
+/* What became of the interface that the device was opened on. */
+enum interface {
+	IFACE_NONE, /* it has none */
+	IFACE_SAME,
+	IFACE_GONE,
+	IFACE_OTHER, /* one of the same name, which the device does not have: deleted, and made again */
+};
+
+static enum interface
+iface_of(const struct pbox_port *p)
+{
+	struct rte_eth_dev_info info;
+	unsigned now;
+
+	if (p->dev.kernel_if[0] == '\0')
+		return IFACE_NONE;
+	now = if_nametoindex(p->dev.kernel_if);
+	if (now == 0)
+		return IFACE_GONE;
+	return rte_eth_dev_info_get(p->conf.id, &info) == 0 && info.if_index != 0 &&
+			       info.if_index != now
+		       ? IFACE_OTHER
+		       : IFACE_SAME;
+}
+
 /* Virtual drivers claim a link whatever the interface behind them does: ask the kernel too. */
 static bool
 is_up(const struct pbox_port *p)
 {
 	int flags = p->dev.kernel_if[0] != '\0' ? port_kernel_flags(p->dev.kernel_if) : -1;
 	struct rte_eth_link link = {0};
+	bool up;
 
-	if (flags >= 0 && (flags & IFF_RUNNING) == 0)
-		return false;
-	/* a device that cannot tell is taken for connected */
-	return rte_eth_link_get_nowait(p->conf.id, &link) != 0 ||
-	       link.link_status == RTE_ETH_LINK_UP;
+	/* a device that cannot tell is taken for connected; net_packet takes up an interface that was made again */
+	up = rte_eth_link_get_nowait(p->conf.id, &link) != 0 || link.link_status == RTE_ETH_LINK_UP;
+	return up && !(flags >= 0 && (flags & IFF_RUNNING) == 0) && iface_of(p) != IFACE_GONE &&
+	       iface_of(p) != IFACE_OTHER;
 }
 
 /* Switched off by the administrator: waiting does not help. */
@@ -65,7 +90,14 @@ switched_off(const struct pbox_port *p)
 const char *
 pbox_port_link_advice(const struct pbox_port *p, char *buf, size_t size)
 {
-	if (switched_off(p))
+	enum interface is = iface_of(p);
+
+	if (is == IFACE_GONE)
+		snprintf(buf, size, "interface %s is gone: make it again", p->dev.kernel_if);
+	else if (is == IFACE_OTHER)
+		snprintf(buf, size, "interface %s was deleted and made again: restart pbox",
+			p->dev.kernel_if);
+	else if (switched_off(p))
 		snprintf(buf, size, "ip link set %s up", p->dev.kernel_if);
 	else
 		snprintf(buf, size, "check the cable and the other side");
@@ -75,7 +107,7 @@ pbox_port_link_advice(const struct pbox_port *p, char *buf, size_t size)
 bool
 pbox_port_wait_link(struct pbox_port *p, unsigned timeout_ms, bool (*stop)(void))
 {
-	char advice[64];
+	char advice[96];
 
 	for (unsigned waited = 0;
 		!is_up(p) && !switched_off(p) && waited < timeout_ms && (stop == NULL || !stop());

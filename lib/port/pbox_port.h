@@ -62,6 +62,8 @@ struct pbox_port_conf {
 		*cores; /**< all data cores, for a note about far ones; or NULL */
 };
 
+#define PBOX_PORT_IFNAME 16
+
 /** What a device is called and what it can. */
 struct pbox_port_device {
 	char name[64], driver[32];
@@ -69,11 +71,11 @@ struct pbox_port_device {
 	uint16_t max_rxq, max_txq;
 	uint16_t mtu_set;    /**< what DPDK may set; 0: the device refuses the wanted one */
 	uint16_t mtu_kernel; /**< of the kernel interface behind it, or 0 */
-	char kernel_if[16];  /**< its name, or "" */
-	uint32_t max_frame;  /**< longest frame that it delivers whole; 0: unknown */
-	uint32_t min_buffer; /**< bytes that a receive buffer must have */
-	uint32_t max_buffer; /**< bytes that it may have at most; 0: any number */
-	uint16_t burst;      /**< packets that it likes to get, and give, together */
+	char kernel_if[PBOX_PORT_IFNAME]; /**< its name, or "" */
+	uint32_t max_frame;               /**< longest frame that it delivers whole; 0: unknown */
+	uint32_t min_buffer;              /**< bytes that a receive buffer must have */
+	uint32_t max_buffer;              /**< bytes that it may have at most; 0: any number */
+	uint16_t burst;                   /**< packets that it likes to get, and give, together */
 	bool rx_ip_checksum, rx_udp_checksum, tx_segments, rss, lsc;
 };
 
@@ -100,6 +102,7 @@ struct pbox_port {
 	_Atomic unsigned link_events;
 	unsigned link_seen;
 	int link_up; /**< -1: not known yet */
+	int claim;   /**< a socket that says on this host who serves the address; 0, -1: none */
 };
 
 /** A data core. */
@@ -129,12 +132,20 @@ int pbox_port_prepare(
 int pbox_port_queues(struct pbox_port *p, struct pbox_error *err);
 /** Both. */
 int pbox_port_open(struct pbox_port *p, const struct pbox_port_conf *conf, struct pbox_error *err);
+/** Say on this host that the port's address is served on its kernel interface, until it is closed. -EADDRINUSE, with
+ * @p err naming the process, where another one does. */
+int pbox_port_claim(struct pbox_port *p, struct pbox_error *err);
 /** Start, and install the steering rules. */
 int pbox_port_start(struct pbox_port *p, struct pbox_error *err);
 /** Wait for the link. false: none within @p timeout_ms, or before @p stop (or NULL) said so (a note is
  * added). */
 bool pbox_port_wait_link(struct pbox_port *p, unsigned timeout_ms, bool (*stop)(void));
-/** What to do about a link that is down: "ip link set eth0 up". Returns @p buf. */
+/** MTU of the kernel's interface behind it now, 0 if it has none or that cannot be told. */
+uint16_t pbox_port_kernel_mtu(const struct pbox_port *p);
+/** The host's kernel has the port's address, on interface @p ifname: then two answer. */
+bool pbox_port_kernel_has(const struct pbox_port *p, char ifname[PBOX_PORT_IFNAME]);
+/** What to do about a link that is down: "ip link set eth0 up". Returns @p buf, of 96 bytes
+ * or more. */
 const char *pbox_port_link_advice(const struct pbox_port *p, char *buf, size_t size);
 /** Look at the link. 1: it came up, 0: unchanged, -1: it went down. Call it every second. */
 int pbox_port_link_change(struct pbox_port *p);

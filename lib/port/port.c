@@ -300,5 +300,6 @@ pbox_port_close(struct pbox_port *p)
 	}
 	port_link_unwatch(p);
 	rte_eth_dev_close(p->conf.id);
+	port_unclaim(p);
 	p->open = p->started = false;
 }

@@ -17,6 +17,8 @@ int port_kernel_flags(const char *ifname);
 void port_mac(struct pbox_port *p);
 /* check.c: does kernel interface, frame size and MTU fit together; adds notes or fails. */
 int port_check_mtu(struct pbox_port *p, struct pbox_error *err);
+/* address.c */
+void port_unclaim(struct pbox_port *p);
 /* pool.c: data_room, n_mbufs and pool_bytes; then the pools */
 int port_pools_plan(struct pbox_port *p, struct pbox_error *err);
 int port_pools(struct pbox_port *p, struct pbox_error *err);

@@ -13,7 +13,14 @@
 #define CHUNK    8
 #define SEGMENT  16
 #define FRAGMENT 12
-#define ENTRY    (12 + 8 * PBOX_SNAPSHOT_HYPERS)
+#define ENTRY(n) (12 + 8 * (n)) /* with the values of n hyper-parameters */
+
+/* Those that entries of a format have. */
+static unsigned
+hypers_of(uint32_t version)
+{
+	return version == 1 ? 8 : PBOX_SNAPSHOT_HYPERS;
+}
 
 void
 pbox_snapshot_meta_free(struct pbox_snapshot_meta *m)
@@ -52,7 +59,7 @@ encoded_size(const struct pbox_snapshot_meta *m)
 	size_t n = FIXED;
 
 	n += (size_t)m->n_chunks * CHUNK + (size_t)m->n_segments * SEGMENT +
-	     (size_t)m->n_fragments * FRAGMENT + (size_t)m->n_entries * ENTRY;
+	     (size_t)m->n_fragments * FRAGMENT + (size_t)m->n_entries * ENTRY(PBOX_SNAPSHOT_HYPERS);
 	for (uint32_t i = 0; i < m->n_tensors; i++)
 		n += TENSOR + strlen(m->tensor[i].name);
 	return n;
@@ -127,7 +134,7 @@ pbox_snapshot_meta_encode(const struct pbox_snapshot_meta *m, size_t *len)
 		put32(p + 4, m->fragment[i].samples);
 		put16(p + 8, m->fragment[i].contributors);
 	}
-	for (uint32_t i = 0; i < m->n_entries; i++, p += ENTRY) {
+	for (uint32_t i = 0; i < m->n_entries; i++, p += ENTRY(PBOX_SNAPSHOT_HYPERS)) {
 		put32(p, m->entry[i].from_round);
 		put32(p + 4, m->entry[i].set);
 		put16(p + 8, m->entry[i].group);
@@ -172,11 +179,12 @@ decode_fixed(struct pbox_snapshot_meta *m, const uint8_t *p)
 
 /* Do the records that the counts promise fit at all? In 64 bits none of this overflows. */
 static bool
-counts_fit(const struct pbox_snapshot_meta *m, size_t len)
+counts_fit(const struct pbox_snapshot_meta *m, unsigned hypers, size_t len)
 {
 	uint64_t least = (uint64_t)FIXED + (uint64_t)m->n_tensors * TENSOR +
 			 (uint64_t)m->n_chunks * CHUNK + (uint64_t)m->n_segments * SEGMENT +
-			 (uint64_t)m->n_fragments * FRAGMENT + (uint64_t)m->n_entries * ENTRY;
+			 (uint64_t)m->n_fragments * FRAGMENT +
+			 (uint64_t)m->n_entries * ENTRY(hypers);
 
 	return least <= len;
 }
@@ -202,7 +210,7 @@ decode_tensors(struct pbox_snapshot_meta *m, const uint8_t *p, const uint8_t *en
 }
 
 static const uint8_t *
-decode_rest(struct pbox_snapshot_meta *m, const uint8_t *p)
+decode_rest(struct pbox_snapshot_meta *m, unsigned hypers, const uint8_t *p)
 {
 	uint32_t segment = 0;
 
@@ -225,12 +233,12 @@ decode_rest(struct pbox_snapshot_meta *m, const uint8_t *p)
 		m->fragment[i].samples = get32(p + 4);
 		m->fragment[i].contributors = get16(p + 8);
 	}
-	for (uint32_t i = 0; i < m->n_entries; i++, p += ENTRY) {
+	for (uint32_t i = 0; i < m->n_entries; i++, p += ENTRY(hypers)) {
 		m->entry[i].from_round = get32(p);
 		m->entry[i].set = get32(p + 4);
 		m->entry[i].group = get16(p + 8);
 		m->entry[i].has_lr = get16(p + 10) != 0;
-		for (unsigned k = 0; k < PBOX_SNAPSHOT_HYPERS; k++) {
+		for (unsigned k = 0; k < hypers; k++) {
 			uint64_t bits = get64(p + 12 + 8 * k);
 
 			memcpy(&m->entry[i].value[k], &bits, 8);
@@ -276,16 +284,17 @@ contradiction(const struct pbox_snapshot_meta *m)
 }
 
 int
-pbox_snapshot_meta_decode(
-	struct pbox_snapshot_meta *m, const uint8_t *at, size_t len, struct pbox_error *err)
+pbox_snapshot_meta_decode(struct pbox_snapshot_meta *m, uint32_t version, const uint8_t *at,
+	size_t len, struct pbox_error *err)
 {
+	unsigned hypers = hypers_of(version);
 	const uint8_t *p = NULL;
 	const char *wrong;
 
 	if (len < FIXED)
 		return pbox_fail(err, EINVAL, "the description is too short");
 	decode_fixed(m, at);
-	if (!counts_fit(m, len) || m->job[PBOX_SNAPSHOT_NAME - 1] != '\0')
+	if (!counts_fit(m, hypers, len) || m->job[PBOX_SNAPSHOT_NAME - 1] != '\0')
 		return pbox_fail(err, EINVAL, "the description is shorter than it says");
 	if (pbox_snapshot_meta_alloc(m) != 0)
 		return pbox_fail(err, ENOMEM, "out of memory for the description");
@@ -294,8 +303,8 @@ pbox_snapshot_meta_decode(
 	if (p != NULL && (uint64_t)(at + len - p) == (uint64_t)m->n_chunks * CHUNK +
 							     (uint64_t)m->n_segments * SEGMENT +
 							     (uint64_t)m->n_fragments * FRAGMENT +
-							     (uint64_t)m->n_entries * ENTRY)
-		p = decode_rest(m, p);
+							     (uint64_t)m->n_entries * ENTRY(hypers))
+		p = decode_rest(m, hypers, p);
 	else
 		p = NULL;
 	wrong = p == NULL ? "records and counts" : contradiction(m);

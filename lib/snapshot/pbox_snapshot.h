@@ -19,9 +19,11 @@
 #include <pbox_base.h>
 
 #define PBOX_SNAPSHOT_NAME   64  /**< bytes of a job's or tensor's name, with its NUL */
-#define PBOX_SNAPSHOT_HYPERS 8   /**< values of a schedule entry: ids 1 to 8 of SET */
+#define PBOX_SNAPSHOT_HYPERS 9   /**< values of a schedule entry: ids 1 to 9 of SET */
 #define PBOX_SNAPSHOT_ARRAYS 3   /**< parameters, s0, s1 */
 #define PBOX_SNAPSHOT_PATH   512 /**< longest name of a snapshot with its directory */
+/** Version of the format that is written. Those from 1 on are read: what they do not have is 0. */
+#define PBOX_SNAPSHOT_VERSION 2
 
 /* Bounds of what a file may say. */
 #define PBOX_SNAPSHOT_DATA_MAX   64
@@ -60,7 +62,7 @@ struct pbox_snapshot_entry {
 struct pbox_snapshot_meta {
 	char job[PBOX_SNAPSHOT_NAME];
 	uint32_t table, round, incarnation;
-	uint64_t created_ns; /**< since 1970 */
+	uint64_t created_ns; /**< since 1970: for people, nothing is ordered by it */
 	uint16_t workers;
 	uint8_t mode, op, optimiser, push_format, pull_format;
 	uint8_t arrays; /**< 1 + arrays of optimiser state */
@@ -79,9 +81,9 @@ int pbox_snapshot_meta_alloc(struct pbox_snapshot_meta *m);
 void pbox_snapshot_meta_free(struct pbox_snapshot_meta *m);
 /** As bytes (malloc); NULL: out of memory, or more than a snapshot may have. */
 uint8_t *pbox_snapshot_meta_encode(const struct pbox_snapshot_meta *m, size_t *len);
-/** 0 and @p m to be freed; -EINVAL with @p err, -ENOMEM. */
-int pbox_snapshot_meta_decode(
-	struct pbox_snapshot_meta *m, const uint8_t *at, size_t len, struct pbox_error *err);
+/** The description of a file of format @p version. 0 and @p m to be freed; -EINVAL with @p err, -ENOMEM. */
+int pbox_snapshot_meta_decode(struct pbox_snapshot_meta *m, uint32_t version, const uint8_t *at,
+	size_t len, struct pbox_error *err);
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
@@ -98,11 +100,17 @@ struct pbox_snapshot_write {
 	bool compress;
 	const _Atomic bool
 		*give_up; /**< NULL, or: becomes true, and it ends with -ECANCELED soon */
+	/** NULL, or called before the file is begun, which will have so many bytes: 0 lets it be written, -errno with
+	 * @p err ends it. */
+	int (*room)(void *ctx, uint64_t bytes, struct pbox_error *err);
+	void *room_ctx;
 };
 
 struct pbox_snapshot_written {
 	char path[PBOX_SNAPSHOT_PATH];
-	uint64_t bytes; /**< of the file */
+	uint64_t bytes;     /**< of the file */
+	uint64_t sequence;  /**< one more than that of any file there before */
+	uint64_t newest_ns; /**< when the newest of these was taken, by its own word; 0: none */
 };
 
 /** Write a new file, make it durable, then give it its name. On failure nothing is left of it.
@@ -164,6 +172,7 @@ struct pbox_snapshot_file {
 	char path[PBOX_SNAPSHOT_PATH];
 	char job[PBOX_SNAPSHOT_NAME];
 	uint32_t table, round, incarnation;
+	uint64_t sequence; /**< a later file has a higher one; 0: of a box that wrote none */
 	uint64_t created_ns, bytes;
 	bool aside; /**< of an earlier run of the job: pbox_snapshot_set_aside() */
 };
@@ -171,16 +180,50 @@ struct pbox_snapshot_file {
 /** Most files that are looked at. */
 #define PBOX_SNAPSHOT_FILES 4096
 
-/** All snapshots, newest first; of @p job alone, of @p table alone (NULL, -1: all). Files whose first
+/** All snapshots, newest first: by their sequence; those without one after all others, by the clock
+ * of then. Of @p job alone, of @p table alone (NULL, -1: all). Files whose first
  * and last block are damaged are left out.
  * @return how many, in @p out (malloc); or -errno with @p err */
 int pbox_snapshot_list(const char *dir, const char *job, int64_t table,
 	struct pbox_snapshot_file **out, struct pbox_error *err);
-/** Remove all but the newest @p keep of a table: of those set aside, and of the others.
+/** Remove all but the newest @p keep of a table: of those set aside, and of the others; and of two
+ * of the same round of one run the older. @p spare (NULL: none) is the file just written: it stays.
  * @return how many were removed */
-int pbox_snapshot_prune(const char *dir, const char *job, uint32_t table, unsigned keep);
+int pbox_snapshot_prune(
+	const char *dir, const char *job, uint32_t table, unsigned keep, const char *spare);
+
+/** What is known of the job of a file. */
+struct pbox_snapshot_claim {
+	bool named; /**< it has a section of its own, not [job *] */
+	bool busy;  /**< it runs, or is to begin with its snapshot: its newest ones stay */
+};
+/** Who wants room, and the bounds: bytes of its section's files, and of all. 0: none. */
+struct pbox_snapshot_who {
+	const char *job; /**< NULL: nobody; all is looked at */
+	bool named;
+	uint64_t space, dir_space;
+};
+/**
+ * Which files go, so that @p bytes more keep to the bounds: first those set aside, then those that are not the newest of their
+ * table, then the newest of jobs that are not busy; of each the oldest first. For its section's bound those of the section
+ * alone (all jobs of [job *] are one). For the directory's those of [job *], and then, unless a job of [job *] asks, the
+ * first two kinds of all others and the third of its own.
+ * @param f as pbox_snapshot_list() has sorted them, @param claim of each
+ * @param gone of each: set where it goes (and where it is set, it is gone already)
+ * @return 0; -EDQUOT with @p err, that names what to raise: what must stay is too much; -ENOMEM
+ */
+int pbox_snapshot_room(const struct pbox_snapshot_file *f, const struct pbox_snapshot_claim *claim,
+	int n, const struct pbox_snapshot_who *who, uint64_t bytes, bool *gone,
+	struct pbox_error *err);
 /** A new run begins: the ones that are there belong to an earlier one. @return how many */
 int pbox_snapshot_set_aside(const char *dir, const char *job, uint32_t table);
+/** An operator wants the next run of a job to begin with its snapshot: a file DIR/JOB.restore, durable when
+ * this returns. 0 or -errno with @p err. */
+int pbox_snapshot_wish(const char *dir, const char *job, struct pbox_error *err);
+/** Not any more. 0 as well where nobody wanted it. */
+int pbox_snapshot_wish_end(const char *dir, const char *job, struct pbox_error *err);
+/** Who is wanted so, at most @p max. @return how many */
+unsigned pbox_snapshot_wishes(const char *dir, char job[][PBOX_SNAPSHOT_NAME], unsigned max);
 /** Remove what a broken write left behind. @return how many */
 int pbox_snapshot_clean(const char *dir);
 /** Can files be made there? 0 or -errno with @p err. */

@@ -280,7 +280,7 @@ open_head(struct pbox_snapshot_reader *r, struct pbox_error *err)
 	}
 	ret = read_head(r, head, len, err);
 	if (ret == 0) {
-		ret = pbox_snapshot_meta_decode(&r->meta, head, r->s.meta_len, &why);
+		ret = pbox_snapshot_meta_decode(&r->meta, r->s.version, head, r->s.meta_len, &why);
 		if (ret != 0)
 			pbox_fail(err, -ret, "%s: %s", r->name, why.text);
 	}

@@ -12,7 +12,6 @@
 #include "pbox_snapshot.h"
 
 #define FORMAT_SUPER       4096 /* bytes of the first and of the last block */
-#define FORMAT_VERSION     1
 #define FORMAT_ORDER       UINT32_C(0x01020304)
 #define FORMAT_HEAD        32    /* bytes of a block before its payload */
 #define FORMAT_BLOCK       16384 /* what is written; what is read may have other sizes: */
@@ -27,9 +26,9 @@
 #define FORMAT_PACKED      UINT32_C(0x80000000) /* of a unit in the directory */
 
 struct super {
-	uint32_t block, unit, id, crc, n_units;
+	uint32_t version, block, unit, id, crc, n_units;
 	uint16_t data, parity, stripes;
-	uint64_t meta_len, stored_len, raw_len, created_ns;
+	uint64_t meta_len, stored_len, raw_len, created_ns, sequence;
 	uint32_t table, round, incarnation;
 	char job[PBOX_SNAPSHOT_NAME];
 };
@@ -141,7 +140,19 @@ struct pbox_snapshot_reader {
 int read_group(struct pbox_snapshot_reader *r, uint64_t g, struct group *out,
 	struct pbox_snapshot_report *report, struct pbox_error *err);
 
-/* store.c: DIR/JOB.TABLE.ROUND.INCARNATION.snap */
-int store_path(char *out, size_t size, const char *dir, const struct pbox_snapshot_meta *m);
+#define STORE_WISH ".restore" /* DIR/JOB.restore */
+/* store.c: all bytes but letters, digits, - and _ become %XX. */
+void store_escape(char out[3 * PBOX_SNAPSHOT_NAME], const char *name);
+/* write.c: renames and unlinks in it last. */
+int write_sync_dir(const char *dir, struct pbox_error *err);
+
+#define FORMAT_SEQUENCE_MAX (UINT64_MAX / 2)
+
+/* store.c: DIR/JOB.TABLE.SEQUENCE.ROUND.INCARNATION.snap */
+int store_path(char *out, size_t size, const char *dir, const struct pbox_snapshot_meta *m,
+	uint64_t sequence);
+/* One more than that of any file there, and when the newest was taken (0: there is none).
+ * 0 or -errno with err. */
+int store_next(const char *dir, uint64_t *sequence, uint64_t *newest_ns, struct pbox_error *err);
 
 #endif /* SNAPSHOT_IMPL_H */

@@ -17,9 +17,8 @@
 #define ASIDE ".old"
 #define TMP   ".tmp"
 
-/* Names may have any byte: all but letters, digits, - and _ become %XX. */
-static void
-escape(char out[3 * PBOX_SNAPSHOT_NAME], const char *name)
+void
+store_escape(char out[3 * PBOX_SNAPSHOT_NAME], const char *name)
 {
 	static const char hex[] = "0123456789ABCDEF";
 
@@ -38,14 +37,15 @@ escape(char out[3 * PBOX_SNAPSHOT_NAME], const char *name)
 }
 
 int
-store_path(char *out, size_t size, const char *dir, const struct pbox_snapshot_meta *m)
+store_path(char *out, size_t size, const char *dir, const struct pbox_snapshot_meta *m,
+	uint64_t sequence)
 {
 	char name[3 * PBOX_SNAPSHOT_NAME];
 	int n;
 
-	escape(name, m->job);
-	n = snprintf(out, size, "%s/%s.%u.%010u.%08x" LIVE, dir, name, m->table, m->round,
-		m->incarnation);
+	store_escape(name, m->job);
+	n = snprintf(out, size, "%s/%s.%u.%010llu.%010u.%08x" LIVE, dir, name, m->table,
+		(unsigned long long)sequence, m->round, m->incarnation);
 	/* room for the suffix of a draft */
 	return n > 0 && (size_t)n + sizeof(TMP) < size ? 0 : -ENAMETOOLONG;
 }
@@ -93,6 +93,7 @@ look_at(struct pbox_snapshot_file *f)
 	f->round = s.round;
 	f->incarnation = s.incarnation;
 	f->created_ns = s.created_ns;
+	f->sequence = s.sequence;
 	f->bytes = (uint64_t)st.st_size;
 	return true;
 }
@@ -102,6 +103,8 @@ newer_first(const void *a, const void *b)
 {
 	const struct pbox_snapshot_file *x = a, *y = b;
 
+	if (x->sequence != y->sequence)
+		return x->sequence > y->sequence ? -1 : 1;
 	if (x->created_ns != y->created_ns)
 		return x->created_ns > y->created_ns ? -1 : 1;
 	return strcmp(x->path, y->path);
@@ -136,7 +139,7 @@ pbox_snapshot_list(const char *dir, const char *job, int64_t table, struct pbox_
 		return 0; /* no job can have that name, but whoever asks may give it */
 	}
 	if (job != NULL)
-		escape(name, job);
+		store_escape(name, job);
 	while (n < PBOX_SNAPSHOT_FILES && (e = readdir(d)) != NULL) {
 		bool aside = ends_with(e->d_name, ASIDE);
 		struct pbox_snapshot_file *f;
@@ -165,16 +168,83 @@ pbox_snapshot_list(const char *dir, const char *job, int64_t table, struct pbox_
 	return n;
 }
 
+/* What its name says, as JOB.TABLE.SEQUENCE.ROUND.INCARNATION does; 0: nothing. */
+static uint64_t
+named_sequence(const char *name)
+{
+	unsigned long long n;
+	unsigned dots = 0;
+	const char *at = name + strcspn(name, ".") + 1;
+
+	at += strcspn(at, ".");
+	for (const char *p = at; *p != '\0'; p++)
+		dots += *p == '.';
+	if (dots < 4 || !isdigit((unsigned char)at[1]))
+		return 0;
+	n = strtoull(at + 1, NULL, 10);
+	return n <= FORMAT_SEQUENCE_MAX ? n : 0;
+}
+
+/* Names count as well: a damaged file's number is not given again. */
 int
-pbox_snapshot_prune(const char *dir, const char *job, uint32_t table, unsigned keep)
+store_next(const char *dir, uint64_t *sequence, uint64_t *newest_ns, struct pbox_error *err)
+{
+	struct pbox_snapshot_file *f;
+	int n = pbox_snapshot_list(dir, NULL, -1, &f, err);
+	uint64_t highest = 0;
+	struct dirent *e;
+	DIR *d;
+
+	if (n < 0)
+		return n;
+	*newest_ns = n > 0 ? f[0].created_ns : 0;
+	highest = n > 0 ? f[0].sequence : 0;
+	free(f);
+	d = opendir(dir);
+	while (d != NULL && (e = readdir(d)) != NULL) {
+		uint64_t s;
+
+		if ((!ends_with(e->d_name, ASIDE) && !ends_with(e->d_name, LIVE)) ||
+			!belongs(e->d_name, NULL, -1))
+			continue;
+		s = named_sequence(e->d_name);
+		highest = s > highest ? s : highest;
+	}
+	if (d != NULL)
+		closedir(d);
+	if (highest == FORMAT_SEQUENCE_MAX)
+		return pbox_fail(err, EOVERFLOW,
+			"a file in %s has the highest sequence number there is: move it elsewhere",
+			dir);
+	*sequence = highest + 1;
+	return 0;
+}
+
+/* Is one of the files before it, which are younger, of the same round of the same run? */
+static bool
+replaced(const struct pbox_snapshot_file *f, int i)
+{
+	for (int k = 0; k < i; k++)
+		if (f[k].aside == f[i].aside && f[k].round == f[i].round &&
+			f[k].incarnation == f[i].incarnation)
+			return true;
+	return false;
+}
+
+int
+pbox_snapshot_prune(
+	const char *dir, const char *job, uint32_t table, unsigned keep, const char *spare)
 {
 	struct pbox_snapshot_file *f;
 	int n = pbox_snapshot_list(dir, job, table, &f, NULL), gone = 0;
 	unsigned seen[2] = {0};
 
-	for (int i = 0; i < n; i++)
-		if (seen[f[i].aside]++ >= keep)
+	for (int i = 0; i < n; i++) {
+		bool old = replaced(f, i) || seen[f[i].aside]++ >= keep;
+
+		if (old && (spare == NULL || strcmp(f[i].path, spare) != 0))
 			gone += unlink(f[i].path) == 0;
+	}
 	free(f);
 	return gone;
 }
@@ -209,7 +279,8 @@ pbox_snapshot_clean(const char *dir)
 		char path[PBOX_SNAPSHOT_PATH];
 		int len;
 
-		if (!ends_with(e->d_name, LIVE TMP) || !belongs(e->d_name, NULL, -1))
+		if ((!ends_with(e->d_name, LIVE TMP) || !belongs(e->d_name, NULL, -1)) &&
+			!ends_with(e->d_name, STORE_WISH TMP))
 			continue;
 		len = snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
 		n += len > 0 && (size_t)len < sizeof(path) && unlink(path) == 0;

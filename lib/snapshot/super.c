@@ -17,7 +17,7 @@ super_encode(uint8_t out[FORMAT_SUPER], const struct super *s)
 {
 	memset(out, 0, FORMAT_SUPER);
 	memcpy(out, magic, sizeof(magic));
-	put32(out + 8, FORMAT_VERSION);
+	put32(out + 8, s->version);
 	put32(out + 12, FORMAT_ORDER);
 	put32(out + 16, s->block);
 	put16(out + 20, s->data);
@@ -35,6 +35,7 @@ super_encode(uint8_t out[FORMAT_SUPER], const struct super *s)
 	put32(out + 80, s->incarnation);
 	put32(out + 84, s->n_units);
 	memcpy(out + 88, s->job, PBOX_SNAPSHOT_NAME);
+	put64(out + 152, s->sequence);
 	put32(out + FORMAT_SUPER - 4, pbox_crc32c(0, out, FORMAT_SUPER - 4));
 }
 
@@ -59,6 +60,8 @@ unsound(const struct super *s)
 		return "the length of its data";
 	if (s->job[PBOX_SNAPSHOT_NAME - 1] != '\0')
 		return "the name of its job";
+	if (s->sequence > FORMAT_SEQUENCE_MAX)
+		return "its sequence number";
 	return NULL;
 }
 
@@ -71,11 +74,13 @@ super_decode(struct super *s, const uint8_t in[FORMAT_SUPER], struct pbox_error 
 		return pbox_fail(err, EINVAL, "no snapshot of PBox");
 	if (get32(in + FORMAT_SUPER - 4) != pbox_crc32c(0, in, FORMAT_SUPER - 4))
 		return pbox_fail(err, EINVAL, "its first or last block is damaged");
-	if (get32(in + 8) != FORMAT_VERSION || get32(in + 12) != FORMAT_ORDER)
+	if (get32(in + 8) == 0 || get32(in + 8) > PBOX_SNAPSHOT_VERSION ||
+		get32(in + 12) != FORMAT_ORDER)
 		return pbox_fail(err, EINVAL,
-			"a snapshot of format %u, this program knows %u: use a newer one",
-			get32(in + 8), FORMAT_VERSION);
+			"a snapshot of format %u, this program knows 1 to %u: use a newer one",
+			get32(in + 8), PBOX_SNAPSHOT_VERSION);
 	*s = (struct super){
+		.version = get32(in + 8),
 		.block = get32(in + 16),
 		.data = get16(in + 20),
 		.parity = get16(in + 22),
@@ -91,6 +96,7 @@ super_decode(struct super *s, const uint8_t in[FORMAT_SUPER], struct pbox_error 
 		.round = get32(in + 76),
 		.incarnation = get32(in + 80),
 		.n_units = get32(in + 84),
+		.sequence = get64(in + 152),
 	};
 	memcpy(s->job, in + 88, PBOX_SNAPSHOT_NAME);
 	wrong = unsound(s);

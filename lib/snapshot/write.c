@@ -53,8 +53,8 @@ write_all(struct draft *d, const void *at, size_t len, struct pbox_error *err)
 	return 0;
 }
 
-static int
-sync_dir(const char *dir, struct pbox_error *err)
+int
+write_sync_dir(const char *dir, struct pbox_error *err)
 {
 	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), ret = 0;
 
@@ -80,7 +80,7 @@ write_commit(struct draft *d, const char *dir, const char *path, struct pbox_err
 	if (ret == 0 && rename(d->tmp, path) != 0)
 		ret = fail(err, "cannot rename", d->tmp);
 	if (ret == 0)
-		return sync_dir(dir, err);
+		return write_sync_dir(dir, err);
 	unlink(d->tmp);
 	return ret;
 }
@@ -253,6 +253,7 @@ describe(struct super *s, const struct pbox_snapshot_write *w, size_t meta_len,
 	if (units > UINT32_MAX || meta_len > FORMAT_META_MAX)
 		return pbox_fail(err, E2BIG, "the table is larger than a snapshot may be");
 	*s = (struct super){
+		.version = PBOX_SNAPSHOT_VERSION,
 		.block = FORMAT_BLOCK,
 		.unit = FORMAT_UNIT,
 		.n_units = (uint32_t)units,
@@ -289,7 +290,9 @@ pbox_snapshot_write(const struct pbox_snapshot_write *w, struct pbox_snapshot_wr
 		return pbox_fail(err, ENOMEM, "out of memory for the description");
 	ret = describe(&s, w, meta_len, err);
 	if (ret == 0)
-		ret = store_path(done->path, sizeof(done->path), w->dir, w->meta);
+		ret = store_next(w->dir, &s.sequence, &done->newest_ns, err);
+	if (ret == 0)
+		ret = store_path(done->path, sizeof(done->path), w->dir, w->meta, s.sequence);
 	if (ret == -ENAMETOOLONG)
 		pbox_fail(err, ENAMETOOLONG, "the name of directory %s is too long", w->dir);
 	if (ret == 0) {
@@ -307,7 +310,10 @@ pbox_snapshot_write(const struct pbox_snapshot_write *w, struct pbox_snapshot_wr
 			s.crc = pbox_crc32c(s.crc, c.part[i], c.len[i]);
 		super_plan(&s, &plan);
 		done->bytes = plan.file;
-		ret = write_file(w, done->path, &s, &c, err);
+		done->sequence = s.sequence;
+		ret = w->room != NULL ? w->room(w->room_ctx, plan.file, err) : 0;
+		if (ret == 0)
+			ret = write_file(w, done->path, &s, &c, err);
 	}
 	free(directory);
 	free(own);

@@ -129,7 +129,7 @@ pbox_status_ok_add(void *buf, struct pbox_cursor *cur, const struct pbox_member_
 	st16(count, (uint16_t)(pbox_ld16(count) + 1));
 	st16(p, e->worker);
 	p[2] = e->state;
-	p[3] = 0;
+	p[3] = e->reason;
 	st32(p + 4, e->silent_ms);
 	st32(p + 8, e->declared);
 	text_pad(p + 12, MEMBER_HOST, e->host, sizeof(e->host), MEMBER_HOST);
@@ -174,6 +174,7 @@ pbox_status_ok_next(struct pbox_cursor *cur, struct pbox_member_entry *e)
 		return -1;
 	e->worker = pbox_ld16(p);
 	e->state = p[2];
+	e->reason = p[3];
 	e->silent_ms = pbox_ld32(p + 4);
 	e->declared = pbox_ld32(p + 8);
 	text_get(e->host, sizeof(e->host), p + 12, MEMBER_HOST);
@@ -216,4 +217,31 @@ pbox_error_decode(const void *buf, size_t len, struct pbox_error_msg *m)
 	m->detail = pbox_ld32(p + 4);
 	text_get(m->text, sizeof(m->text), p + ERROR_LEN, text);
 	return 0;
+}
+
+size_t
+pbox_error_tail_encode(void *buf, size_t len, const struct pbox_error_tail *t)
+{
+	uint8_t *p = (uint8_t *)buf + len;
+
+	memset(p, 0, PBOX_ERROR_TAIL_LEN);
+	st64(p, t->nonce);
+	st32(p + 8, t->request);
+	return len + PBOX_ERROR_TAIL_LEN;
+}
+
+size_t
+pbox_error_tail_decode(const void *buf, size_t len, struct pbox_error_tail *t)
+{
+	const uint8_t *p = buf;
+	size_t at;
+
+	if (len < ERROR_LEN)
+		return 0;
+	at = ERROR_LEN + pbox_ld16(p + 8);
+	if (at + PBOX_ERROR_TAIL_LEN > len)
+		return 0;
+	t->nonce = pbox_ld64(p + at);
+	t->request = pbox_ld32(p + at + 8);
+	return at + PBOX_ERROR_TAIL_LEN;
 }

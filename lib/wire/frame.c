@@ -19,9 +19,10 @@ static_assert(sizeof(struct pbox_hdr) == 56, "a host header has no holes");
 
 /* Bit t is set when version 1 knows type t. */
 #define BIT(t) (UINT64_C(1) << (t))
-#define KNOWN_TYPES \
-	((BIT(PBOX_NOT_READY + 1) - BIT(PBOX_HELLO)) | (BIT(PBOX_RESTORE_OK + 1) - BIT(PBOX_PUSH)))
-static_assert(PBOX_RESTORE_OK < 63, "known types fit one word");
+#define KNOWN_TYPES                                    \
+	((BIT(PBOX_NOT_READY + 1) - BIT(PBOX_HELLO)) | \
+		(BIT(PBOX_RESTORE_OK + 1) - BIT(PBOX_PUSH)) | BIT(PBOX_FETCH) | BIT(PBOX_FETCHED))
+static_assert(PBOX_FETCHED < 63, "known types fit one word");
 
 static inline bool
 type_known(unsigned type)

@@ -9,12 +9,12 @@
 #include "codec.h"
 #include "pbox_wire.h"
 
-#define RETRY_LEN    16
-#define WELCOME_LEN  72 /* without the endpoints */
-#define ENDPOINT_LEN 8
+#define RETRY_LEN 16
+#define RUN_AT    (PBOX_JOIN_PROOF_AT + PBOX_PROOF_LEN)    /* of JOIN */
+#define NUMBER_AT (PBOX_WELCOME_PROOF_AT + PBOX_PROOF_LEN) /* of WELCOME */
 
-static_assert(PBOX_JOIN_PROOF_AT + PBOX_PROOF_LEN + 320 == PBOX_JOIN_LEN, "R4.3");
-static_assert(PBOX_WELCOME_PROOF_AT + PBOX_PROOF_LEN == WELCOME_LEN, "R4.5");
+static_assert(RUN_AT + PBOX_RUN_LEN + 8 + 296 == PBOX_JOIN_LEN, "R4.3");
+static_assert(NUMBER_AT + 8 == PBOX_WELCOME_LEN, "R4.5");
 
 size_t
 pbox_hello_encode(void *buf, size_t cap, const struct pbox_hello *m)
@@ -86,6 +86,8 @@ pbox_join_encode(void *buf, size_t cap, const struct pbox_join *m)
 	text_pad(p + 32, PBOX_NAME_LEN, m->job, sizeof(m->job), PBOX_NAME_LEN - 1);
 	text_pad(p + 96, PBOX_NAME_LEN, m->host, sizeof(m->host), PBOX_NAME_LEN - 1);
 	memcpy(p + PBOX_JOIN_PROOF_AT, m->proof, PBOX_PROOF_LEN);
+	memcpy(p + RUN_AT, m->run, PBOX_RUN_LEN);
+	st64(p + RUN_AT + PBOX_RUN_LEN, m->number);
 	return PBOX_JOIN_LEN;
 }
 
@@ -109,6 +111,8 @@ pbox_join_decode(const void *buf, size_t len, struct pbox_join *m)
 	text_get(m->job, sizeof(m->job), p + 32, PBOX_NAME_LEN);
 	text_get(m->host, sizeof(m->host), p + 96, PBOX_NAME_LEN);
 	memcpy(m->proof, p + PBOX_JOIN_PROOF_AT, PBOX_PROOF_LEN);
+	memcpy(m->run, p + RUN_AT, PBOX_RUN_LEN);
+	m->number = pbox_ld64(p + RUN_AT + PBOX_RUN_LEN);
 	return 0;
 }
 
@@ -116,7 +120,7 @@ size_t
 pbox_welcome_encode(void *buf, size_t cap, const struct pbox_welcome *m)
 {
 	uint8_t *p = buf;
-	size_t len = WELCOME_LEN + (size_t)m->endpoints * ENDPOINT_LEN;
+	size_t len = PBOX_WELCOME_LEN + (size_t)m->endpoints * PBOX_ENDPOINT_LEN;
 
 	if (m->endpoints > PBOX_MAX_ENDPOINTS || cap < len)
 		return 0;
@@ -132,8 +136,9 @@ pbox_welcome_encode(void *buf, size_t cap, const struct pbox_welcome *m)
 	st16(p + 34, m->window);
 	st32(p + 36, m->flags);
 	memcpy(p + PBOX_WELCOME_PROOF_AT, m->proof, PBOX_PROOF_LEN);
-	p += WELCOME_LEN;
-	for (unsigned i = 0; i < m->endpoints; i++, p += ENDPOINT_LEN) {
+	st64(p + NUMBER_AT, m->number);
+	p += PBOX_WELCOME_LEN;
+	for (unsigned i = 0; i < m->endpoints; i++, p += PBOX_ENDPOINT_LEN) {
 		memcpy(p, m->endpoint[i].ipv4, 4);
 		st16(p + 4, m->endpoint[i].udp);
 		st16(p + 6, 0);
@@ -147,10 +152,11 @@ pbox_welcome_decode(const void *buf, size_t len, struct pbox_welcome *m)
 	const uint8_t *p = buf;
 	unsigned endpoints;
 
-	if (len < WELCOME_LEN)
+	if (len < PBOX_WELCOME_LEN)
 		return -1;
 	endpoints = pbox_ld16(p + 22);
-	if (endpoints > PBOX_MAX_ENDPOINTS || len < WELCOME_LEN + (size_t)endpoints * ENDPOINT_LEN)
+	if (endpoints > PBOX_MAX_ENDPOINTS ||
+		len < PBOX_WELCOME_LEN + (size_t)endpoints * PBOX_ENDPOINT_LEN)
 		return -1;
 	memset(m, 0, sizeof(*m));
 	m->token = pbox_ld64(p);
@@ -165,8 +171,9 @@ pbox_welcome_decode(const void *buf, size_t len, struct pbox_welcome *m)
 	m->window = pbox_ld16(p + 34);
 	m->flags = pbox_ld32(p + 36);
 	memcpy(m->proof, p + PBOX_WELCOME_PROOF_AT, PBOX_PROOF_LEN);
-	p += WELCOME_LEN;
-	for (unsigned i = 0; i < endpoints; i++, p += ENDPOINT_LEN) {
+	m->number = pbox_ld64(p + NUMBER_AT);
+	p += PBOX_WELCOME_LEN;
+	for (unsigned i = 0; i < endpoints; i++, p += PBOX_ENDPOINT_LEN) {
 		memcpy(m->endpoint[i].ipv4, p, 4);
 		m->endpoint[i].udp = pbox_ld16(p + 4);
 	}

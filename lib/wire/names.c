@@ -38,6 +38,8 @@ pbox_type_name(unsigned type)
 		[PBOX_INIT_OK] = "INIT_OK",
 		[PBOX_RESTORE] = "RESTORE",
 		[PBOX_RESTORE_OK] = "RESTORE_OK",
+		[PBOX_FETCH] = "FETCH",
+		[PBOX_FETCHED] = "FETCHED",
 	};
 
 	return NAME(names, type);
@@ -83,6 +85,8 @@ pbox_errcode_name(unsigned code)
 		[PBOX_E_NO_MEMORY] = "NO_MEMORY",
 		[PBOX_E_SHUTDOWN] = "SHUTDOWN",
 		[PBOX_E_LOST] = "LOST",
+		[PBOX_E_RUNNING] = "RUNNING",
+		[PBOX_E_RUN_ENDED] = "RUN_ENDED",
 	};
 
 	return NAME(names, code);

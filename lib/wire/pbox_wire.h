@@ -33,6 +33,7 @@ extern "C" {
 #define PBOX_MAX_SEGMENTS  64 /**< segments of one chunk (R5.7) */
 #define PBOX_NAME_LEN      64 /**< job and host names, with the final NUL */
 #define PBOX_PROOF_LEN     32
+#define PBOX_RUN_LEN       16  /**< identity of a run (R12.1) */
 #define PBOX_HELLO_LEN     64  /**< payload (R4.1) */
 #define PBOX_JOIN_LEN      512 /**< payload (R4.3) */
 #define PBOX_MTU_OVERHEAD  90  /**< IPv4 20 + UDP 8 + header 62 */
@@ -68,6 +69,8 @@ enum pbox_type {
 	PBOX_INIT_OK = 0x27,
 	PBOX_RESTORE = 0x28,
 	PBOX_RESTORE_OK = 0x29,
+	PBOX_FETCH = 0x2B,
+	PBOX_FETCHED = 0x2C,
 };
 
 /** Types below this one are control frames (R3.1). */
@@ -113,7 +116,8 @@ enum pbox_optimiser {
 };
 
 /** Flags of DECLARE (R5.1). */
-#define PBOX_DECLARE_RESTORE 0x1u /**< the sender holds versions of the table's fragments (R10.2) */
+#define PBOX_DECLARE_RESTORE  0x1u /**< the sender holds versions of the table's fragments (R10.2) */
+#define PBOX_DECLARE_CONTINUE 0x2u /**< it goes on in a run that may have begun (R12.6) */
 
 /** How a fragment stands: aux of RESTORE_OK (R10.5). */
 enum pbox_restore {
@@ -133,8 +137,9 @@ enum pbox_hyper_id {
 	PBOX_HYPER_BETA2 = 6,
 	PBOX_HYPER_EPS = 7,
 	PBOX_HYPER_CLIP_VALUE = 8,
+	PBOX_HYPER_STEPS = 9,
 };
-#define PBOX_HYPER_IDS 9 /**< one more than the highest id */
+#define PBOX_HYPER_IDS 10 /**< one more than the highest id */
 
 enum pbox_errcode {
 	PBOX_E_NONE = 0,
@@ -155,6 +160,8 @@ enum pbox_errcode {
 	PBOX_E_NO_MEMORY = 15,
 	PBOX_E_SHUTDOWN = 16,
 	PBOX_E_LOST = 17,
+	PBOX_E_RUNNING = 18,
+	PBOX_E_RUN_ENDED = 19,
 };
 
 /** Bytes of the tag behind the payload of a frame with these flags. */
@@ -297,6 +304,18 @@ pbox_init_elements(unsigned mtu)
 	return pbox_frag_elements(mtu, PBOX_FMT_FP32, PBOX_FMT_FP32);
 }
 
+/** Most INIT pieces of a fragment: the box keeps a bit for each. */
+#define PBOX_INIT_PIECES 8
+
+/** INIT pieces of a full fragment of a table with these formats; 0: unknown formats. */
+static inline unsigned
+pbox_init_pieces(unsigned push_format, unsigned pull_format)
+{
+	unsigned a = pbox_format_size(push_format), b = pbox_format_size(pull_format);
+
+	return a == 0 || b == 0 ? 0 : 4 / (a > b ? a : b);
+}
+
 /* ---- names, for messages ------------------------------------------------------------- */
 
 const char *pbox_type_name(unsigned type);           /**< "PUSHPULL"; "?" if unknown */
@@ -306,6 +325,14 @@ const char *pbox_format_name(unsigned format);       /**< "fp32" */
 const char *pbox_optimiser_name(unsigned optimiser); /**< "adamw" */
 const char *pbox_op_name(unsigned op);               /**< "weighted_mean" */
 const char *pbox_restore_name(unsigned restore);     /**< "noted" */
+
+/* ---- texts (R3.4) --------------------------------------------------------------------- */
+
+/** The UTF-8 character at the beginning of @p text, which ends with a NUL: how many bytes it has, and its
+ * code; 0 and nothing where there is none (a byte that is no part of one, a character that is cut). */
+size_t pbox_utf8_char(const char *text, uint32_t *code);
+/** All of @p text is UTF-8. */
+bool pbox_utf8_good(const char *text);
 
 /* ---- control payloads ---------------------------------------------------------------- */
 /*
@@ -334,6 +361,8 @@ struct pbox_join {
 	uint32_t lease_ms;
 	char job[PBOX_NAME_LEN], host[PBOX_NAME_LEN];
 	uint8_t proof[PBOX_PROOF_LEN];
+	uint8_t run[PBOX_RUN_LEN]; /**< identity of the worker's run; zeros: it names none */
+	uint64_t number;           /**< of its run, as WELCOME told it; 0: it begins here */
 };
 
 struct pbox_endpoint {
@@ -346,8 +375,9 @@ struct pbox_welcome {
 	uint16_t job, worker, workers, endpoints;
 	uint32_t incarnation, lease_ms;
 	uint16_t mtu, window;
-	uint32_t flags; /**< PBOX_WELCOME_AUTH */
+	uint32_t flags; /**< PBOX_WELCOME_... */
 	uint8_t proof[PBOX_PROOF_LEN];
+	uint64_t number; /**< of the run, never 0 (R12.2) */
 	struct pbox_endpoint endpoint[PBOX_MAX_ENDPOINTS];
 };
 
@@ -362,19 +392,25 @@ int pbox_join_decode(const void *buf, size_t len, struct pbox_join *m);
 size_t pbox_welcome_encode(void *buf, size_t cap, const struct pbox_welcome *m);
 int pbox_welcome_decode(const void *buf, size_t len, struct pbox_welcome *m);
 
-#define PBOX_WELCOME_AUTH 0x1u /**< frames of this session have tags (R11.1) */
+#define PBOX_WELCOME_AUTH     0x1u  /**< frames of this session have tags (R11.1) */
+#define PBOX_WELCOME_INSECURE 0x20u /**< the job has no secret: it takes any (R4.5) */
+
+/** Bytes of WELCOME before its endpoints. */
+#define PBOX_WELCOME_LEN  80
+#define PBOX_ENDPOINT_LEN 8
 
 #define PBOX_JOIN_PROOF_AT        160
 #define PBOX_JOIN_PROOF_PREFIX    "PBOX-JOIN-1"
 #define PBOX_WELCOME_PROOF_AT     40
 #define PBOX_WELCOME_PROOF_PREFIX "PBOX-WELCOME-1"
+#define PBOX_ERROR_PROOF_PREFIX   "PBOX-ERROR-1"
 
 /** The fixed part of DECLARE (R5.1). */
 struct pbox_declare {
 	uint32_t table, tensors, first;
 	uint16_t count;
 	uint8_t mode, op, optimiser, push_format, pull_format;
-	uint32_t flags; /**< PBOX_DECLARE_RESTORE */
+	uint32_t flags; /**< PBOX_DECLARE_... */
 };
 
 struct pbox_tensor_entry {
@@ -466,9 +502,20 @@ struct pbox_status {
 
 struct pbox_member_entry {
 	uint16_t worker;
-	uint8_t state; /**< enum pbox_member_state */
+	uint8_t state;  /**< enum pbox_member_state */
+	uint8_t reason; /**< enum pbox_left: of PBOX_MEMBER_LEFT; REFUSED also of others */
 	uint32_t silent_ms, declared;
 	char host[21];
+};
+
+/** How a session ended (R8.3). */
+enum pbox_left {
+	PBOX_LEFT_UNKNOWN = 0,
+	PBOX_LEFT_ITSELF = 1, /**< LEAVE */
+	PBOX_LEFT_KICKED = 2, /**< by the operator of the box */
+	PBOX_LEFT_TAKEN =
+		3, /**< its number went to another process, or the job went on without it */
+	PBOX_LEFT_REFUSED = 4, /**< what it declared, or its JOIN, was refused */
 };
 
 enum pbox_member_state {
@@ -504,6 +551,20 @@ int pbox_status_ok_decode(
 int pbox_status_ok_next(struct pbox_cursor *cur, struct pbox_member_entry *e);
 size_t pbox_error_encode(void *buf, size_t cap, const struct pbox_error_msg *m);
 int pbox_error_decode(const void *buf, size_t len, struct pbox_error_msg *m);
+
+/** What follows the text of an ERROR to a JOIN that was proven (R9.2): whose JOIN it answers, and proof. */
+struct pbox_error_tail {
+	uint64_t nonce;
+	uint32_t request; /**< id */
+};
+
+#define PBOX_ERROR_TAIL_LEN 48
+/** Of the last bytes of the payload that the tail ends. */
+#define PBOX_ERROR_PROOF_AT(end) ((end)-PBOX_PROOF_LEN)
+/** Appended to the @p len bytes that pbox_error_encode() wrote; the proof is zeroed. @return the new length */
+size_t pbox_error_tail_encode(void *buf, size_t len, const struct pbox_error_tail *t);
+/** @return where the tail ends in the payload; 0: there is none */
+size_t pbox_error_tail_decode(const void *buf, size_t len, struct pbox_error_tail *t);
 
 /** Payload length of a page built with begin/add. */
 static inline size_t

@@ -21,7 +21,7 @@ from pbox_proto import Header, TYPE
 BOX = 0x0123456789ABCDEF, 7, 2, 0xCAFEBABE  # token, job, worker, incarnation
 VALUES = [1.0, -2.5, 0.15625, 0.0, 65504.0, -0.0, 2.0 ** -14, 3.0]
 FROM_BOX = {"RETRY", "WELCOME", "DECLARED", "MAPPED", "SET_OK", "STATUS_OK", "LEFT", "ERROR",
-            "PONG", "NOT_READY", "PUSH_OK", "RESULT", "WAIT", "INIT_OK", "RESTORE_OK"}
+            "PONG", "NOT_READY", "PUSH_OK", "RESULT", "WAIT", "INIT_OK", "RESTORE_OK", "FETCHED"}
 
 
 def header(kind, joined=True, **more):
@@ -85,14 +85,18 @@ def control_frames(s):
     s.control("retry", "R4.2", proto.Retry(0x1020304050607080, BOX[3]), joined=False,
               incarnation=BOX[3])
     s.control("join", "R4.3", proto.Join(0x1020304050607080, 0x7766554433221100, 2, 4, 9000, 512, 0,
-                                         2500, "resnet", "node7.example", proof), joined=False)
+                                         2500, "resnet", "node7.example", proof,
+                                         number=0x0006532100000003), joined=False)
     s.control("join of any worker with the longest name", "R4.3", proto.Join(
-        1, 2, proto.ANY_WORKER, 4096, 1500, 64, 1, 0, name63, "", proof), joined=False)
+        1, 2, proto.ANY_WORKER, 4096, 1500, 64, 1, 0, name63, "", proof,
+        run=bytes(range(0xA0, 0xB0))), joined=False)
     s.control("welcome", "R4.5", proto.Welcome(BOX[0], 0x7766554433221100, 7, 2, 4, BOX[3], 5000,
                                                9000, 256, proof, [["10.0.0.1", 7270],
-                                                                  ["10.0.1.1", 7271]]))
+                                                                  ["10.0.1.1", 7271]],
+                                               number=0x0006532100000003))
     s.control("welcome of 64 endpoints", "R4.5", proto.Welcome(
-        1, 2, 3, 4, 5, 6, 7, 1500, 9, proof, [[f"10.1.{i}.1", 7270 + i] for i in range(64)]))
+        1, 2, 3, 4, 5, 6, 7, 1500, 9, proof, [[f"10.1.{i}.1", 7270 + i] for i in range(64)],
+        number=1))
     s.control("declare", "R5.1", proto.Declare(0, 3, 0, 1, 1, 4, 2, 1, [
         proto.Tensor(1 << 33, 0, "embedding.weight"), proto.Tensor(10, 1, "größe"),
         proto.Tensor(0, 1, "")]))
@@ -117,6 +121,8 @@ def control_frames(s):
     s.control("status_ok", "R8.3", proto.StatusOk(4, 3, 1, 2, 1234, "round 1234: worker 3 silent", [
         proto.Member(1, 1, 12, 2, "node1"), proto.Member(2, 3, 60000, 2, "a-host-of-20-bytes--"),
         proto.Member(3, 0, 0xFFFFFFFF, 0, "")]))
+    s.control("status_ok of who has left", "R8.3", proto.StatusOk(2, 1, 1, 1, 7, "", [
+        proto.Member(1, 2, 1500, 1, "node1", proto.LEFT_REASON["kicked"])]))
     s.add("leave", "R8.4", header("LEAVE", chunk=91))
     s.add("left", "R8.4", header("LEFT", chunk=91))
     s.add("left because the box stops", "R8.4", header("LEFT", aux=1))
@@ -208,7 +214,7 @@ def malformed_frames(s):
         s.add(f"{f['type']} with a tail", "R3.3", header(f["type"], chunk=202), payload + b"tail",
               message, canonical=False)
     bad("join, name without NUL", 0x03, bytes(32) + b"n" * 64 + bytes(416))
-    bad("welcome of 65 endpoints", 0x04, bytes(22) + b"\x41\0" + bytes(48 + 65 * 8))
+    bad("welcome of 65 endpoints", 0x04, bytes(22) + b"\x41\0" + bytes(56 + 65 * 8))
     bad("declare beyond its tensors", 0x05, proto.Declare(0, 1, 1, entries=[proto.Tensor()]).pack())
     bad("declare, first + count wraps", 0x05,
         proto.Declare(0, 1, 0xFFFFFFFF, entries=[proto.Tensor()]).pack())
@@ -230,6 +236,8 @@ def restart_frames(s):
     s.control("declare after a restart", "R10.2", proto.Declare(
         0, 2, 0, 1, 1, 4, 2, 1, [proto.Tensor(1 << 33, 0, "embedding.weight")],
         proto.DECLARE_RESTORE))
+    s.control("declare of who goes on", "R12.6", proto.Declare(
+        0, 1, 0, 0, 1, 0, 1, 1, [proto.Tensor(10, 0, "bias")], proto.DECLARE_CONTINUE))
     s.control("declare with unknown flags", "R3.3", proto.Declare(0, 0, 0, flags=0x80402010))
     s.add("ping of the box", "R8.1", header("PING", chunk=0), from_box=True)
     hold = {"flags": proto.HAVE, "aux": 4, "weight": 128}
@@ -242,11 +250,22 @@ def restart_frames(s):
               data("RESTORE_OK", base=42, aux=aux, weight=3 if name == "noted" else 0, served=2))
 
 
+def state_frames(s):
+    """R6.13 and R6.14: parameters and state, for checkpoints."""
+    s.add("fetch", "R6.13", data("FETCH", base=352, aux=1))
+    for array in range(3):
+        s.elements(f"fetched of array {array}", "R6.13",
+                   data("FETCHED", base=352, aux=array, served=3), 1)
+    s.elements("init that gives state", "R6.14",
+               data("INIT", flags=proto.LATEST, base=352, aux=2), 1)
+    s.control("set of steps", "R6.14", proto.Set(0, 1, 1, [[9, 1000.0]]))
+
+
 def auth_frames(s):
     """Section 11. How to make their tags is told beside them."""
     secret = b"a secret of 26 characters."
     w = proto.Welcome(BOX[0], 0x7766554433221100, BOX[1], BOX[2], 4, BOX[3], 5000, 9000, 256,
-                      bytes(range(0x40, 0x60)), [["10.0.0.1", 7270]], proto.WELCOME_AUTH)
+                      bytes(range(0x40, 0x60)), [["10.0.0.1", 7270]], proto.WELCOME_AUTH, 8)
     job = pbox_auth.job_key(secret, BOX[3], BOX[1])
     worker, box = pbox_auth.session_keys(secret, w)
     s.control("join with auth", "R11.1", proto.Join(1, 2, 3, 4, 1500, 64, 0, 0, "resnet", "node7",
@@ -298,6 +317,7 @@ def build():
     restart_frames(s)
     auth = auth_frames(s)
     datagrams(s)
+    state_frames(s)
     return {"protocol": proto.VERSION, "frames": s.frames, "datagrams": s.datagrams, "auth": auth}
 
 

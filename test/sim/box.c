@@ -157,11 +157,7 @@ registrar_send(void *ctx, const struct pbox_send *out)
 static void
 registrar_post(void *ctx, const struct pbox_mail *m)
 {
-	struct sim *s = ctx;
-
-	if (m->kind == PBOX_MAIL_OPEN_TABLE)
-		sim_box_advance_rounds(s);
-	post(s, m, true);
+	post(ctx, m, true);
 }
 
 static void
@@ -185,6 +181,7 @@ static const struct pbox_shard_ops shard_ops = {shard_send, shard_release, shard
 static int
 registrar_restore(void *ctx, const struct pbox_job *job, struct pbox_table *t, bool restoring)
 {
+	sim_box_advance_rounds(ctx);
 	return sim_restart_load(ctx, job, t, restoring);
 }
 
@@ -225,8 +222,10 @@ sim_box_start(struct sim *s)
 	struct pbox_registrar_conf conf = {
 		.max_jobs = SIM_JOBS,
 		.max_workers = SIM_WORKERS,
+		.first_run = (uint64_t)b->generation << 20,
 		.chunk_elements = s->sc.chunk_elements,
 		.lease_ms = s->sc.lease_ms,
+		.grace_ms = s->sc.lease_ms % 3 * s->sc.lease_ms,
 		.mtu = s->sc.mtu,
 		.hold = s->sc.hold,
 		.n_shards = s->sc.shards,
@@ -294,5 +293,6 @@ sim_box_stop(struct sim *s)
 void
 sim_box_tick(struct sim *s)
 {
+	s->engine->registrar_heard(s->box.registrar, s->now);
 	s->engine->registrar_tick(s->box.registrar, s->now);
 }

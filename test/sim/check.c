@@ -117,6 +117,8 @@ sim_check_send(struct sim *s, const struct pbox_send *out)
 
 	if (out->payload_crc != (h->length > 0 ? pbox_crc32c(0, out->payload, h->length) : 0))
 		sim_fail(s, "%s with a wrong CRC of its payload", pbox_type_name(h->type));
+	if (sim_is_of_before(s, job, out))
+		return;
 	if (s->box.request != 0 && h->type != PBOX_WELCOME &&
 		(size_t)h->length + PBOX_HDR_LEN > s->box.request)
 		sim_fail(s, "%s of %u bytes answers %zu bytes of nobody", pbox_type_name(h->type),
@@ -148,6 +150,8 @@ sim_check_overwritten(struct sim *s, const struct pbox_send *out)
 	const struct sim_worker *w = &j->worker[(ip & 0xFF) - 1];
 	const struct sim_fragment *f = sim_find(j, out->hdr.chunk, out->hdr.frag);
 
+	if ((ip & 0xFF) > SIM_WORKERS)
+		return;
 	/* A worker whose token has changed is gone; without work it needs nothing. While it asks
 	 * for the latest version it may well be overtaken. */
 	if (f == NULL || w->state != SIM_WORK || w->token != out->hdr.token)
@@ -289,6 +293,8 @@ sim_box_check_memory(struct sim *s)
 		if (pbox_arena_used(s->box.arena[n]) != 0)
 			sim_fail(s, "%zu bytes of node %u are still in use",
 				pbox_arena_used(s->box.arena[n]), n);
+		/* what was freed last may wait for that */
+		pbox_arena_clear(s->box.arena[n], SIM_NODE_BYTES);
 		for (size_t i = 0; i < SIM_NODE_BYTES / 8 && !s->failed; i++)
 			if (p[i] != 0)
 				sim_fail(s, "memory given back is not zero");

@@ -18,6 +18,7 @@ const struct sim_engine SIM_ENGINE_NAME = {
 	.registrar_destroy = pbox_registrar_destroy,
 	.registrar_rx = pbox_registrar_rx,
 	.registrar_mail = pbox_registrar_mail,
+	.registrar_heard = pbox_registrar_heard,
 	.registrar_tick = pbox_registrar_tick,
 	.registrar_jobs = pbox_registrar_jobs,
 	.registrar_job = pbox_registrar_job,

@@ -260,12 +260,10 @@ hyper_at(const struct sim_scenario *sc, unsigned job, const struct sim_fragment 
 	v[PBOX_HYPER_BETA2] = 0.999;
 	v[PBOX_HYPER_EPS] = 1e-8;
 	v[PBOX_HYPER_WEIGHT_DECAY] = d->optimiser == PBOX_OPT_ADAMW ? 0.01 : 0.0;
-	if (sc->job[job].first_round != 0)
-		return;
-	for (uint32_t r = 1; r <= round; r++) {
+	for (uint32_t r = sc->job[job].first_round; r != round;) {
 		struct pbox_set m;
 
-		sim_hyper_change(sc, job, f->table, f->group, r, &m);
+		sim_hyper_change(sc, job, f->table, f->group, ++r, &m);
 		for (unsigned i = 0; i < m.count; i++)
 			v[m.param[i].id] = m.param[i].value;
 	}

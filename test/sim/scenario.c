@@ -116,7 +116,7 @@ make_job(struct pbox_random *r, struct sim_job_spec *j, unsigned mtu, uint64_t b
 	j->any_number = one_in(r, 4);
 	j->pull0 = !one_in(r, 3);
 	j->greedy = one_in(r, 4);
-	j->sets = one_in(r, 2) && !wrap;
+	j->sets = one_in(r, 2);
 	j->zeros = one_in(r, 3);
 	j->setters = (unsigned)range(r, 1, j->workers < 3 ? j->workers : 3);
 	/* with all workers silent the job would end (R8.2) */
@@ -189,6 +189,25 @@ make_crashes(struct sim_scenario *sc, uint64_t seed)
 	}
 }
 
+/* Likewise. A whole run is replaced where nothing else happens to its workers. */
+static void
+make_replaced(struct sim_scenario *sc, uint64_t seed)
+{
+	struct pbox_random r;
+
+	pbox_random_seed(&r, seed ^ UINT64_C(0x2E91));
+	for (unsigned i = 0; i < sc->jobs; i++) {
+		struct sim_job_spec *j = &sc->job[i];
+		bool wanted = one_in(&r, 3);
+
+		j->named = one_in(&r, 2);
+		if (!wanted || sc->crashes > 0 || j->restarts > 0 || j->rebinds > 0 ||
+			j->lives > 1 || j->dies || j->first_round != 0)
+			continue;
+		j->replaced = j->named ? (unsigned)range(&r, 1, j->workers) : j->workers;
+	}
+}
+
 /* Likewise. */
 static void
 make_auth(struct sim_scenario *sc, uint64_t seed)
@@ -248,10 +267,13 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 		units += sc->job[i].workers * 2;
 	}
 	make_crashes(sc, seed);
+	make_replaced(sc, seed);
 	make_auth(sc, seed);
 	make_rate(sc, seed);
-	/* what all jobs need at least, up to generous windows */
+	/* what all jobs need at least, up to generous windows; half of it may be kept for jobs that are not there */
 	sc->hold = units * (uint32_t)(1 + pbox_random_below(&r, one_in(&r, 2) ? 3 : 40));
+	if (sc->hold < 2 * units)
+		sc->hold = 2 * units;
 }
 
 static void
@@ -265,6 +287,9 @@ print_job(const struct sim_job_spec *j, unsigned i)
 		j->greedy ? " greedy" : "", j->dies ? " dies" : "", j->sets ? " sets" : "",
 		j->zeros ? " zeros" : "", j->shrink ? " shrink" : "", j->auth ? " auth" : "",
 		j->restarts, j->rebinds, j->push_percent);
+	if (j->replaced > 0)
+		printf("    replaced by a run of %u workers%s\n", j->replaced,
+			j->named ? ", by name" : "");
 	for (unsigned t = 0; t < j->tables; t++) {
 		const struct pbox_declare *d = &j->table[t].fixed;
 		uint64_t n = 0;

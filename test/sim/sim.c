@@ -83,8 +83,8 @@ sim_at(struct sim *s, uint64_t at, enum sim_kind kind, unsigned job, unsigned wo
 	sim_queue_push(&s->queue, &e);
 }
 
-static void
-forget_map(struct sim_job *j)
+void
+sim_forget_map(struct sim_job *j)
 {
 	for (uint32_t i = 0; i < j->n_fragments; i++) {
 		sim_reference_forget(&j->fragment[i]);
@@ -135,6 +135,7 @@ start_life(struct sim *s, unsigned job)
 	for (unsigned w = 0; w < spec->workers; w++)
 		sim_at(s, s->now + sim_below(s, 20 * MS), SIM_START, job, w, NULL);
 	plan_fates(s, job);
+	sim_replace_plan(s, job);
 }
 
 static void
@@ -156,7 +157,7 @@ end_life(struct sim *s, unsigned job)
 	s->expected_contributions += (uint64_t)j->n_fragments * spec->rounds * spec->workers;
 	for (unsigned w = 0; w < spec->workers; w++)
 		sim_worker_kill(s, &j->worker[w]);
-	forget_map(j);
+	sim_forget_map(j);
 	j->done = j->finished = j->down = 0;
 	if (++j->life < spec->lives)
 		start_life(s, job);
@@ -227,7 +228,12 @@ on_rebind(struct sim *s, struct sim_worker *w)
 static void
 to_worker(struct sim *s, struct sim_packet *p)
 {
-	sim_worker_receive(s, &s->job[p->ip >> 8 & 0xFF].worker[(p->ip & 0xFF) - 1], p);
+	unsigned job = p->ip >> 8 & 0xFF, worker = (p->ip & 0xFF) - 1;
+
+	if (worker < SIM_WORKERS)
+		sim_worker_receive(s, &s->job[job].worker[worker], p);
+	else
+		sim_straggler_receive(s, job, p);
 	sim_packet_free(p);
 }
 
@@ -318,6 +324,12 @@ handle(struct sim *s, const struct sim_event *e)
 	case SIM_REBIND:
 		on_rebind(s, w);
 		break;
+	case SIM_REPLACE:
+		sim_replace(s, e->job);
+		break;
+	case SIM_STRAGGLER:
+		sim_straggler_go(s, e->job);
+		break;
 	case SIM_CRASH:
 		sim_restart_crash(s);
 		break;
@@ -379,7 +391,7 @@ end(struct sim *s)
 	}
 	free(s->queue.e);
 	for (unsigned j = 0; j < s->sc.jobs; j++) {
-		forget_map(&s->job[j]);
+		sim_forget_map(&s->job[j]);
 		for (unsigned w = 0; w < SIM_WORKERS; w++)
 			sim_worker_kill(s, &s->job[j].worker[w]);
 	}

@@ -51,6 +51,7 @@ struct sim_engine {
 	void (*registrar_rx)(struct pbox_registrar *r, const struct pbox_frame *f, uint64_t now_ns);
 	void (*registrar_mail)(
 		struct pbox_registrar *r, const struct pbox_mail *m, uint64_t now_ns);
+	void (*registrar_heard)(struct pbox_registrar *r, uint64_t ns);
 	void (*registrar_tick)(struct pbox_registrar *r, uint64_t now_ns);
 	unsigned (*registrar_jobs)(const struct pbox_registrar *r);
 	const struct pbox_job *(*registrar_job)(const struct pbox_registrar *r, unsigned i);
@@ -84,7 +85,10 @@ struct sim_job_spec {
 	unsigned restarts, rebinds; /* workers that are killed; that change their address */
 	unsigned push_percent;      /* PUSH and PULL instead of PUSHPULL */
 	unsigned lives;             /* how often the whole job runs */
-	uint32_t first_round;       /* rounds before the first: near 2^32 they wrap */
+	/* all workers are killed, and so many of another run start at once; 0: that does not happen */
+	unsigned replaced;
+	bool named;           /* its runs have identities */
+	uint32_t first_round; /* rounds before the first: near 2^32 they wrap */
 	uint64_t compute_ns;
 	uint64_t death_ns;
 };
@@ -141,7 +145,9 @@ enum sim_kind {
 	SIM_START,
 	SIM_KILL,
 	SIM_REBIND,
-	SIM_CRASH, /* of the box */
+	SIM_REPLACE,   /* a whole run by another */
+	SIM_STRAGGLER, /* something of the run before comes late */
+	SIM_CRASH,     /* of the box */
 	SIM_BOX_START,
 	SIM_SNAPSHOT, /* what the disk has is renewed */
 };
@@ -259,6 +265,7 @@ enum sim_fault_kind {
 	SIM_FAULT_SLOW_MAIL, /* value[0]: ns */
 	SIM_FAULT_KILL,      /* value[0]: ns after the beginning of the worker's job */
 	SIM_FAULT_REBIND,    /* likewise */
+	SIM_FAULT_REPLACE,   /* likewise */
 	SIM_FAULT_CRASH,     /* value[0]: ns after the beginning */
 	SIM_FAULT_SNAPSHOT,  /* likewise; no fault, but what a crash is survived by */
 	SIM_FAULT_KINDS
@@ -424,6 +431,7 @@ struct sim_worker {
 	uint32_t ip;
 	uint16_t udp;
 	uint64_t nonce, token, cookie;
+	uint64_t run;               /* its number, of WELCOME */
 	struct pbox_auth_job *auth; /* NULL: no session, or one without tags */
 	struct pbox_auth_keys keys;
 	bool damaged; /* the frame that it looks at was, on its way */
@@ -439,7 +447,7 @@ struct sim_worker {
 	uint32_t table, first, declared_to;
 	unsigned extras;
 	/* hyper-parameters: SETs up to this round are answered */
-	uint32_t set_round, set_done;
+	uint32_t set_round, set_done; /* since first_round */
 	unsigned set_table, set_group;
 	bool set_busy;
 	/* data */
@@ -502,9 +510,35 @@ void sim_worker_send(struct sim *s, struct sim_worker *w, const struct pbox_hdr 
 	const void *payload, uint16_t endpoint);
 void sim_worker_flush(struct sim *s, struct sim_worker *w);
 
+/* ---- a whole run is replaced by another (replace.c) --------------------------------------------- */
+
+void sim_replace_plan(struct sim *s, unsigned job);
+void sim_replace(struct sim *s, unsigned job);
+/* The worker of the run before tries something; an answer to it. */
+void sim_straggler_go(struct sim *s, unsigned job);
+void sim_straggler_receive(struct sim *s, unsigned job, const struct sim_packet *p);
+/* The identity that workers of a job name. */
+void sim_identity(const struct sim *s, unsigned job, unsigned life, uint8_t out[PBOX_RUN_LEN]);
+/* What the box sends is for a session of a run that was replaced. */
+bool sim_is_of_before(const struct sim *s, unsigned job, const struct pbox_send *out);
+/* A worker begins in a run that is being replaced: its session may end. */
+bool sim_replaces(const struct sim *s, const struct sim_worker *w);
+
 /* ---- jobs and the run (sim.c) ------------------------------------------------------------------ */
 
+/* A worker of the run before, which was only asleep. */
+struct sim_straggler {
+	bool there;
+	unsigned left; /* times that it tries something */
+	uint64_t token, nonce, run;
+	uint32_t incarnation, request;
+	uint16_t job_no, id;
+	uint8_t policy;
+	unsigned workers, life;
+};
+
 struct sim_job {
+	struct sim_straggler straggler;
 	unsigned life, done; /* workers that have finished this life */
 	bool over;
 	unsigned down;     /* workers that were killed and have no session yet */
@@ -554,6 +588,7 @@ uint64_t sim_mix(uint64_t a, uint64_t b);
 bool sim_chance(struct sim *s, double p);
 uint64_t sim_below(struct sim *s, uint64_t n); /* n = 0 gives 0 */
 void sim_at(struct sim *s, uint64_t at, enum sim_kind kind, unsigned job, unsigned worker, void *p);
+void sim_forget_map(struct sim_job *j);
 struct sim_fragment *sim_find(struct sim_job *j, uint32_t chunk, uint32_t frag);
 /* A page of the map: the first worker's is kept, the others' must be the same. */
 void sim_map_page(struct sim *s, unsigned job, const struct pbox_mapped *m, struct pbox_cursor *cur,

@@ -27,7 +27,7 @@ sim_worker_send(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, c
 {
 	bool tag = w->auth != NULL && h->type != PBOX_HELLO && h->type != PBOX_JOIN;
 	uint32_t size = PBOX_HDR_LEN + h->length + (tag ? PBOX_TAG_LEN : 0), at = 0;
-	struct pbox_hdr tagged = *h;
+	struct pbox_hdr mine = *h;
 	struct sim_packet *p;
 
 	if (w->train != NULL && (w->train_to != endpoint || w->in_train == s->sc.train ||
@@ -44,11 +44,13 @@ sim_worker_send(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, c
 	p->endpoint = endpoint;
 	if (h->length > 0)
 		memcpy(p->data + at + PBOX_HDR_LEN, payload, h->length);
-	tagged.flags |= PBOX_F_AUTH;
-	if (tag)
-		pbox_auth_seal(w->keys.worker, w->auth, p->data + at, &tagged);
-	else
-		pbox_frame_seal(p->data + at, h);
+	mine.ts = sim_us(s);
+	if (tag) {
+		mine.flags |= PBOX_F_AUTH;
+		pbox_auth_seal(w->keys.worker, w->auth, p->data + at, &mine);
+	} else {
+		pbox_frame_seal(p->data + at, &mine);
+	}
 	w->train = p;
 	w->train_to = endpoint;
 	w->in_train++;

@@ -77,9 +77,11 @@ request_join(struct sim *s, struct sim_worker *w)
 		.window = 1000,
 		.policy = spec->shrink,
 		.auth = 1,
+		.number = w->work != NULL ? w->run : 0,
 	};
 	size_t len;
 
+	sim_identity(s, w->job, s->job[w->job].life, m.run);
 	snprintf(m.job, sizeof(m.job), "%s", conf->name);
 	snprintf(m.host, sizeof(m.host), "host%u", w->number);
 	len = pbox_join_encode(w->payload, sizeof(w->payload), &m);
@@ -96,7 +98,9 @@ request_declare(struct sim *s, struct sim_worker *w)
 	struct pbox_declare m = t->fixed;
 	struct pbox_cursor cur;
 
-	m.flags = w->rejoins ? PBOX_DECLARE_RESTORE : 0;
+	m.flags = w->rejoins                                ? PBOX_DECLARE_RESTORE
+		  : w->restarted || s->sc.job[w->job].named ? PBOX_DECLARE_CONTINUE
+							    : 0;
 	m.first = w->first;
 	m.count = 0;
 	if (w->auth != NULL && cap > SIM_MTU - PBOX_MTU_OVERHEAD - PBOX_TAG_LEN)
@@ -192,6 +196,8 @@ on_welcome(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, const 
 	if (!pbox_proof_good(conf->secret, conf->secret_len, PBOX_WELCOME_PROOF_PREFIX, payload,
 		    h->length, PBOX_WELCOME_PROOF_AT))
 		sim_fail(s, "WELCOME with a wrong proof");
+	if (m.number == 0)
+		sim_fail(s, "WELCOME without a run");
 	if ((w->id != PBOX_NO_WORKER && m.worker != w->id) || m.window == 0 ||
 		m.endpoints != s->sc.endpoints || m.workers != s->sc.job[w->job].workers)
 		sim_fail(
@@ -206,6 +212,7 @@ on_welcome(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, const 
 	w->id = m.worker;
 	w->incarnation = m.incarnation;
 	w->window = m.window;
+	w->run = m.number;
 	w->endpoints = m.endpoints;
 	w->table = w->first = 0;
 	s->job[w->job].down -= w->was_down;
@@ -326,6 +333,10 @@ on_error(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, const ui
 		later(s, w, 100 * MS + sim_below(s, 200 * MS));
 	} else if (m.code == PBOX_E_SESSION && w->state == SIM_LEAVE) {
 		sim_worker_finished(s, w); /* LEFT was lost */
+	} else if (m.code == PBOX_E_RUNNING && sim_replaces(s, w) && !s->sc.job[w->job].named) {
+		later(s, w, 50 * MS + sim_below(s, 200 * MS));
+	} else if (m.code == PBOX_E_SESSION && sim_replaces(s, w)) {
+		sim_restore_rejoin(s, w);
 	} else if (m.code == PBOX_E_SET_LATE && w->type == PBOX_SET && w->restarted) {
 		w->control_deadline = 0; /* done in an earlier life */
 		w->type = 0;
@@ -338,8 +349,9 @@ on_error(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, const ui
 	}
 }
 
+/* R4.6, and R4.9: with what the box asked for, if it asked. */
 static void
-send_ping(struct sim *s, struct sim_worker *w)
+send_ping(struct sim *s, struct sim_worker *w, const struct pbox_hdr *asked)
 {
 	struct pbox_hdr h = {
 		.type = PBOX_PING,
@@ -347,10 +359,13 @@ send_ping(struct sim *s, struct sim_worker *w)
 		.job = w->job_no,
 		.worker = w->id,
 		.incarnation = w->incarnation,
-		.ts = sim_us(s),
+		.round = asked->round,
+		.base = asked->base,
 	};
 
 	sim_worker_send(s, w, &h, NULL, SIM_CONTROL);
+	for (uint16_t e = 0; e < s->sc.endpoints && (h.round | h.base) != 0; e++)
+		sim_worker_send(s, w, &h, NULL, e);
 }
 
 void
@@ -358,14 +373,18 @@ sim_control_answer(
 	struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, const uint8_t *payload)
 {
 	/* to a data frame: header only, with chunk and frag */
-	if (h->type == PBOX_ERROR && h->aux == PBOX_E_NO_LR) {
+	if (h->type == PBOX_ERROR && (h->aux == PBOX_E_NO_LR || h->aux == PBOX_E_LOST) &&
+		h->length == 0) {
 		if (h->token == w->token && w->state == SIM_WORK)
 			sim_data_answer(s, w, h, payload);
 		return;
 	}
 	if (h->type == PBOX_ERROR && h->aux == PBOX_E_SESSION && h->token == w->token &&
 		w->token != 0 && w->state != SIM_LEAVE) {
-		if (h->incarnation != w->incarnation && s->box.generation > 0) {
+		/* R12.5: or it began beside a worker that came again; R12.7: in a dead run */
+		if (sim_replaces(s, w) ||
+			(s->box.generation > 0 &&
+				(h->incarnation != w->incarnation || w->work == NULL))) {
 			sim_restore_rejoin(s, w);
 			return;
 		}
@@ -379,7 +398,7 @@ sim_control_answer(
 		return;             /* to a frame of a session that is no more */
 	if (h->type == PBOX_PING) { /* R4.6; no request of ours */
 		if (w->token != 0 && h->token == w->token)
-			send_ping(s, w);
+			send_ping(s, w, h);
 		return;
 	}
 	if (h->chunk != w->request || w->type == 0 || (w->token != 0 && h->token != w->token))
@@ -431,7 +450,7 @@ sim_control_set(struct sim *s, struct sim_worker *w, uint32_t round)
 	const struct sim_job_spec *spec = &s->sc.job[w->job];
 	struct pbox_set m;
 
-	while (w->set_round < round) {
+	while (w->set_round < round - spec->first_round) {
 		if (w->set_busy)
 			return false;
 		if (w->set_table == spec->tables) {
@@ -444,8 +463,8 @@ sim_control_set(struct sim *s, struct sim_worker *w, uint32_t round)
 			w->set_group = 0;
 			continue;
 		}
-		if (sim_hyper_change(&s->sc, w->job, w->set_table, w->set_group, w->set_round + 1,
-			    &m) == 0) {
+		if (sim_hyper_change(&s->sc, w->job, w->set_table, w->set_group,
+			    spec->first_round + w->set_round + 1, &m) == 0) {
 			w->set_group++;
 			continue;
 		}

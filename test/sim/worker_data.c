@@ -304,7 +304,7 @@ issue(struct sim *s, struct sim_worker *w, struct sim_lane *l)
 		return true; /* an earlier life has done it */
 	if (!k->known || k->version != round - 1 || !barrier_open(s, w, round - 1))
 		return false;
-	if (w->id < spec->setters && spec->first_round == 0 && !sim_control_set(s, w, round))
+	if (w->id < spec->setters && !sim_control_set(s, w, round))
 		return false;
 	if (s->now < l->not_before) {
 		sim_worker_wake(s, w, l->not_before);

@@ -50,6 +50,8 @@ sim_restore_rejoin(struct sim *s, struct sim_worker *w)
 	}
 	sim_note(s, "worker %u/%u has lost its session", w->job, w->number);
 	w->rejoins = w->work != NULL;
+	if (sim_replaces(s, w) && s->sc.job[w->job].any_number)
+		w->id = PBOX_NO_WORKER; /* it begins: the one that it had is anybody's */
 	w->restoring = false;
 	w->token = 0;
 	w->set_busy = false;

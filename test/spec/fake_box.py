@@ -237,7 +237,7 @@ class FakeBox:
         ends = [s.getsockname() for s in self.socks[1:]]
         w = proto.Welcome(session.token, m.nonce, 1, number, self.workers, self.incarnation, 5000,
                           self.mtu, self.window, endpoints=ends,
-                          flags=proto.WELCOME_AUTH if self.auth else 0)
+                          flags=proto.WELCOME_AUTH if self.auth else 0, number=1)
         if self.auth:
             session.keys = pbox_auth.session_keys(self.secret, w)
         w.proof = self._mac(proto.WELCOME_PREFIX, w.pack(), proto.WELCOME_PROOF_AT)
@@ -290,6 +290,7 @@ class FakeBox:
         if m.table not in self.tables:
             self.tables[m.table] = self._build(m.table, session)
         table = self.tables[m.table]
+        m.first = min(m.first, len(table.chunks))
         page = proto.Mapped(m.table, len(table.chunks), m.first, table.frag_elements,
                             m.table << 16)
         size = 24

@@ -32,6 +32,7 @@ TYPES = {
     0x10: "PING", 0x11: "PONG", 0x12: "NOT_READY", 0x20: "PUSH", 0x21: "PUSH_OK",
     0x22: "PULL", 0x23: "RESULT", 0x24: "PUSHPULL", 0x25: "WAIT", 0x26: "INIT",
     0x27: "INIT_OK", 0x28: "RESTORE", 0x29: "RESTORE_OK",
+    0x2B: "FETCH", 0x2C: "FETCHED",
 }
 TYPE = {name: number for number, name in TYPES.items()}
 FIRST_DATA_TYPE = 0x20
@@ -45,24 +46,28 @@ FORMATS = {"fp32": 1, "bf16": 2, "fp16": 3}
 FORMAT_NAMES = {number: name for name, number in FORMATS.items()}
 FORMAT_SIZE = {1: 4, 2: 2, 3: 2}
 DECLARE_RESTORE = 0x1
+DECLARE_CONTINUE = 0x2
 RESTORE_DONE, RESTORE_NOTED, RESTORE_GIVE, RESTORE_LOST = range(4)  # aux of RESTORE_OK (R10.5)
 OPS = {"sum": 0, "mean": 1, "sample_mean": 2, "weighted_mean": 3}
 OPTIMISERS = {"none": 0, "sgd": 1, "momentum": 2, "nesterov": 3, "adam": 4, "adamw": 5}
 HYPER = {"lr": 1, "momentum": 2, "dampening": 3, "weight_decay": 4, "beta1": 5, "beta2": 6,
-         "eps": 7, "clip_value": 8}
+         "eps": 7, "clip_value": 8, "steps": 9}
 ERRORS = {
     1: "VERSION", 2: "COOKIE", 3: "NO_JOB", 4: "SECRET", 5: "WORKERS", 6: "WORKER_TAKEN",
     7: "FULL", 8: "SESSION", 9: "MISMATCH", 10: "BAD_REQUEST", 11: "SET_LATE",
     12: "SET_CONFLICT", 13: "SET_ORDER", 14: "NO_LR", 15: "NO_MEMORY", 16: "SHUTDOWN",
-    17: "LOST",
+    17: "LOST", 18: "RUNNING", 19: "RUN_ENDED",
 }
 ERROR = {name: number for number, name in ERRORS.items()}
 JOIN_PREFIX = b"PBOX-JOIN-1"
 WELCOME_AUTH = 0x1
+WELCOME_INSECURE = 0x20
 WELCOME_PREFIX = b"PBOX-WELCOME-1"
 JOIN_PROOF_AT = 160
 WELCOME_PROOF_AT = 40
 PROOF_LEN = 32
+RUN_LEN = 16
+WELCOME_LEN = 80
 
 
 class Malformed(ValueError):
@@ -271,18 +276,21 @@ class Join:
     host: str = ""
     proof: bytes = bytes(PROOF_LEN)
     auth: int = 0
+    run: bytes = bytes(RUN_LEN)
+    number: int = 0
 
     def pack(self):
         return struct.pack(
-            "<QQHHHHBB2xI64s64s32s320x", self.cookie, self.nonce, self.worker, self.workers,
+            "<QQHHHHBB2xI64s64s32s16sQ296x", self.cookie, self.nonce, self.worker, self.workers,
             self.mtu, self.window, self.policy, self.auth, self.lease_ms, _padded(self.job, 64, 63),
-            _padded(self.host, 64, 63), self.proof)
+            _padded(self.host, 64, 63), self.proof, self.run, self.number)
 
     @classmethod
     def unpack(cls, data):
-        *head, auth, lease, job, host, proof = _Reader(data).get("QQHHHHBB2xI64s64s32s320x")
+        *head, auth, lease, job, host, proof, run, number = _Reader(data).get(
+            "QQHHHHBB2xI64s64s32s16sQ296x")
         _malformed_if(b"\0" not in job, "job name without NUL")
-        return cls(*head, lease, _unpad(job, 63), _unpad(host, 63), proof, auth)
+        return cls(*head, lease, _unpad(job, 63), _unpad(host, 63), proof, auth, run, number)
 
 
 @dataclass
@@ -300,12 +308,13 @@ class Welcome:
     proof: bytes = bytes(PROOF_LEN)
     endpoints: list = field(default_factory=list)  # of (dotted IPv4, port)
     flags: int = 0
+    number: int = 0
 
     def pack(self):
         out = struct.pack(
-            "<QQHHHHIIHHI32s", self.token, self.nonce, self.job, self.worker, self.workers,
+            "<QQHHHHIIHHI32sQ", self.token, self.nonce, self.job, self.worker, self.workers,
             len(self.endpoints), self.incarnation, self.lease_ms, self.mtu, self.window,
-            self.flags, self.proof)
+            self.flags, self.proof, self.number)
         for ip, port in self.endpoints:
             out += bytes(int(b) for b in ip.split(".")) + struct.pack("<H2x", port)
         return out
@@ -313,18 +322,19 @@ class Welcome:
     @classmethod
     def unpack(cls, data):
         r = _Reader(data)
-        token, nonce, job, worker, workers, n, *rest, flags, proof = r.get("QQHHHHIIHHI32s")
+        token, nonce, job, worker, workers, n, *rest, flags, proof, number = r.get(
+            "QQHHHHIIHHI32sQ")
         _malformed_if(n > MAX_ENDPOINTS, "endpoints")
         ends = []
         for _ in range(n):
             *ip, port = r.get("BBBBH2x")
             ends.append([".".join(map(str, ip)), port])
-        return cls(token, nonce, job, worker, workers, *rest, proof, ends, flags)
+        return cls(token, nonce, job, worker, workers, *rest, proof, ends, flags, number)
 
     @staticmethod
     def proven(data):
         """The part of the payload that the proof covers (R4.5)."""
-        return data[:72 + 8 * struct.unpack_from("<H", data, 22)[0]]
+        return data[:WELCOME_LEN + 8 * struct.unpack_from("<H", data, 22)[0]]
 
 
 @dataclass
@@ -499,6 +509,9 @@ class Status:
         return cls(*_Reader(data).get("H2x"))
 
 
+LEFT_REASON = {"unknown": 0, "itself": 1, "kicked": 2, "taken": 3, "refused": 4}
+
+
 @dataclass
 class Member:
     worker: int = 0
@@ -506,10 +519,11 @@ class Member:
     silent_ms: int = 0
     declared: int = 0
     host: str = ""
+    reason: int = 0
 
     def pack(self):
-        return struct.pack("<HBxII20s", self.worker, self.state, self.silent_ms, self.declared,
-                           _padded(self.host, 20, 20))
+        return struct.pack("<HBBII20s", self.worker, self.state, self.reason, self.silent_ms,
+                           self.declared, _padded(self.host, 20, 20))
 
 
 @dataclass
@@ -537,8 +551,8 @@ class StatusOk:
         text = r.text(n)
         members = []
         for _ in range(count):
-            *head, host = r.get("HBxII20s")
-            members.append(Member(*head, _unpad(host, 20)))
+            worker, state, reason, silent_ms, declared, host = r.get("HBBII20s")
+            members.append(Member(worker, state, silent_ms, declared, _unpad(host, 20), reason))
         return cls(workers, joined, first, tables, max_round, text, members)
 
 

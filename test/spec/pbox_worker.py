@@ -137,6 +137,9 @@ class Worker:
                 if header.name == "ERROR" and not payload and \
                         header.aux == proto.ERROR["SESSION"]:
                     raise BoxError(header.aux, "the box does not know this session")
+                if header.name in ("PING", "PONG") and self.token and (header.round or header.base):
+                    self._send(Header(type=TYPE["PING"], chunk=0, round=header.round,
+                                      base=header.base), b"", peer)  # R4.9: our address
                 out.append((header, payload))
         return out
 
@@ -216,8 +219,10 @@ class Worker:
         covered = bytearray(proto.Welcome.proven(raw))
         at = proto.WELCOME_PROOF_AT
         covered[at:at + proto.PROOF_LEN] = bytes(proto.PROOF_LEN)
-        if not hmac.compare_digest(self._hmac(proto.WELCOME_PREFIX, bytes(covered)),
-                                   welcome.proof):
+        # R4.5: a job without a secret has the empty one, and takes workers that have one
+        keys = [self.secret] + ([b""] if welcome.flags & proto.WELCOME_INSECURE else [])
+        if not any(hmac.compare_digest(hmac.new(key, proto.WELCOME_PREFIX + bytes(covered), hashlib.sha256).digest(),
+                                       welcome.proof) for key in keys):
             raise BoxError(proto.ERROR["SECRET"], "the box does not know the secret")
         self.token, self.job, self.worker = welcome.token, welcome.job, welcome.worker
         self.incarnation = welcome.incarnation

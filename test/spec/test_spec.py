@@ -22,8 +22,8 @@ from pbox_proto import Header, TYPE
 
 SAMPLES = [
     proto.Hello(1, 2), proto.Retry(0x1122334455667788, 9),
-    proto.Join(1, 2, 3, 4, 5, 6, 0, 8, "job", "höst", bytes(range(32))),
-    proto.Welcome(1, 2, 3, 4, 5, 6, 7, 8, 9, bytes(range(32)), [["10.0.0.1", 7270]]),
+    proto.Join(1, 2, 3, 4, 5, 6, 0, 8, "job", "höst", bytes(range(32)), 1, bytes(range(16)), 9),
+    proto.Welcome(1, 2, 3, 4, 5, 6, 7, 8, 9, bytes(range(32)), [["10.0.0.1", 7270]], 1, 77),
     proto.Declare(1, 3, 1, 1, 2, 3, 1, 2, [proto.Tensor(7, 1, "w"), proto.Tensor(0, 2, "")]),
     proto.Declared(1, 2, 3), proto.Map(1, 2), proto.NotReady(4, 3, 2, 1, 9, "wait"),
     proto.Mapped(1, 9, 2, 352, 5, [proto.Chunk(7, 1, 30, 4, [[0, 0, 10], [5, 1, 20]])]),

@@ -38,8 +38,15 @@ const char *
 kt_update(const char *name, int kind, const double *hyper, unsigned t, float *p, const float *g,
 	float *s0, float *s1, size_t n)
 {
-	struct pbox_hyper h = {
-		hyper[0], hyper[1], hyper[2], hyper[3], hyper[4], hyper[5], hyper[6], hyper[7], 1};
+	struct pbox_hyper h = {.lr = hyper[0],
+		.momentum = hyper[1],
+		.dampening = hyper[2],
+		.weight_decay = hyper[3],
+		.beta1 = hyper[4],
+		.beta2 = hyper[5],
+		.eps = hyper[6],
+		.clip_value = hyper[7],
+		.has_lr = 1};
 	const void *src[] = {g};
 	struct pbox_sources s = {src, NULL, 1, PBOX_ELEM_FP32, NULL};
 	struct pbox_optim_scalars k;

@@ -159,6 +159,8 @@ struct packet_port {
 /* packet_socket.c: 0 or a negative errno, with a line in the log */
 /** Sockets and rings of all queues; frames arrive from here on. */
 int packet_sockets_open(struct packet_port *port, uint16_t mtu);
+/** An interface was deleted and made again: have that one, with the same sockets, so without any rights. */
+int packet_sockets_rebind(struct packet_port *port, int ifindex);
 /** Close them; what was received and not fetched is gone, mbufs are not. */
 void packet_sockets_close(struct packet_port *port);
 /** Say again which addresses are ours. */

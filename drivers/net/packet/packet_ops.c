@@ -225,6 +225,26 @@ packet_close(struct rte_eth_dev *dev)
 	return 0;
 }
 
+/* The sockets are of the interface that there is now. One that was deleted and made again is another one, which
+ * they know nothing of: they are bound to it where that is possible, else its link is none of ours. */
+static bool
+bound(struct packet_port *port)
+{
+	int index = packet_iface_index(port->ifname), was = port->ifindex, ret;
+
+	if (!port->started || index < 0 || index == was)
+		return index >= 0;
+	ret = packet_sockets_rebind(port, index);
+	if (ret != 0) {
+		port->ifindex = was;
+		return false;
+	}
+	PACKET_LOG(NOTICE,
+		"interface %s was deleted and made again: its sockets are bound to the new one",
+		port->ifname);
+	return true;
+}
+
 static int
 packet_link_update(struct rte_eth_dev *dev, int wait)
 {
@@ -235,9 +255,10 @@ packet_link_update(struct rte_eth_dev *dev, int wait)
 	uint64_t word;
 
 	(void)wait;
-	link.link_status = flags >= 0 && (flags & IFF_UP) && (flags & IFF_RUNNING)
-				   ? RTE_ETH_LINK_UP
-				   : RTE_ETH_LINK_DOWN;
+	link.link_status =
+		bound(port_of(dev)) && flags >= 0 && (flags & IFF_UP) && (flags & IFF_RUNNING)
+			? RTE_ETH_LINK_UP
+			: RTE_ETH_LINK_DOWN;
 	/* in one piece: others read it without a lock */
 	static_assert(sizeof(link) == sizeof(word), "rte_eth_link is a word");
 	memcpy(&word, &link, sizeof(word));

@@ -337,6 +337,34 @@ packet_sockets_open(struct packet_port *port, uint16_t mtu)
 	return ret;
 }
 
+int
+packet_sockets_rebind(struct packet_port *port, int ifindex)
+{
+	int ret = 0;
+
+	/* sockets of a group stay with the interface that they were bound to */
+	if (port->n_rx > 1)
+		return -ENOTSUP;
+	port->ifindex = ifindex;
+	for (uint16_t i = 0; i < port->n_rx && ret == 0; i++)
+		if (bind_to(port->rx[i]->fd, port, ETH_P_ALL) != 0)
+			ret = -errno;
+	for (uint16_t i = 0; i < port->n_tx && ret == 0; i++)
+		if (bind_to(port->tx[i]->fd, port, 0) != 0)
+			ret = -errno;
+	if (ret != 0)
+		return ret;
+	/* our address stays what it was, whatever that of the new interface is */
+	packet_iface_mac(port->ifname, &port->kernel_mac);
+	if (!rte_is_same_ether_addr(&port->mac, &port->kernel_mac))
+		ret = packet_membership(port, PACKET_MR_UNICAST, true);
+	if (ret == 0 && port->promiscuous)
+		ret = packet_membership(port, PACKET_MR_PROMISC, true);
+	if (ret == 0 && port->all_multicast)
+		ret = packet_membership(port, PACKET_MR_ALLMULTI, true);
+	return ret;
+}
+
 void
 packet_sockets_close(struct packet_port *port)
 {

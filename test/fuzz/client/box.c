@@ -106,7 +106,8 @@ welcome(const uint8_t *q, size_t len)
 		.incarnation = box.incarnation,
 		.lease_ms = 10000,
 		.mtu = WORLD_MTU,
-		.window = 32};
+		.window = 32,
+		.number = 1};
 
 	if (pbox_join_decode(q, len, &j) != 0)
 		return 0;

@@ -64,7 +64,7 @@ static const struct pbox_client_error no_error;
 static void
 judge(int rc, const struct pbox_client_error *err)
 {
-	REQUIRE(rc <= PBOX_C_PENDING && rc >= PBOX_C_CLOSED);
+	REQUIRE(rc <= PBOX_C_PENDING && rc >= PBOX_C_RUN_ENDED);
 	REQUIRE(rc >= 0 || (err->code == rc && err->text[0] != '\0'));
 	REQUIRE(memchr(err->text, '\0', sizeof(err->text)) != NULL);
 }

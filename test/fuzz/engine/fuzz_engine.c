@@ -214,7 +214,7 @@ static void
 data_frame(struct worker *w, const uint8_t *s)
 {
 	static const uint8_t types[] = {PBOX_PUSHPULL, PBOX_PUSH, PBOX_PULL, PBOX_INIT, PBOX_PING,
-		PBOX_RESTORE, PBOX_PUSHPULL, PBOX_PUSHPULL};
+		PBOX_RESTORE, PBOX_FETCH, PBOX_PUSHPULL};
 	unsigned n = m_seen.n_chunks, chunk = n > 0 ? s[3] % n : 0, spoil = s[2] >> 3;
 	unsigned table = m_seen.chunk[chunk].table & 3;
 	struct pbox_hdr h = header(w, types[s[2] & 7], 0);
@@ -231,6 +231,12 @@ data_frame(struct worker *w, const uint8_t *s)
 		h.flags = (s[7] & 1) != 0 ? PBOX_F_LAST : 0;
 		h.aux = PBOX_LR_MUL_ONE;
 		h.weight = 1 + (s[7] >> 4);
+	}
+	/* what is kept of a fragment, and what is given back: an array, and where in it */
+	if (h.type == PBOX_FETCH || (h.type == PBOX_INIT && (s[7] & 2) != 0)) {
+		h.flags |= h.type == PBOX_INIT ? PBOX_F_LATEST : 0;
+		h.aux = s[7] >> 2 & 3;
+		h.base = (s[7] & 16) != 0 ? s[6] * 8u : 0;
 	}
 	if (h.type == PBOX_PUSH || h.type == PBOX_PUSHPULL)
 		h.format = w->push[table];

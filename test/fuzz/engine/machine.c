@@ -69,7 +69,14 @@ static const struct pbox_engine_endpoint endpoint[M_SHARDS] = {
 };
 static const struct pbox_job_conf job_conf[] = {
 	{.name = "a", .secret = "key", .secret_len = 3},
-	{.name = "b", .secret = "key", .secret_len = 3, .memory = 8192, .workers = 2, .rate = 1000},
+	{.name = "b",
+		.secret = "key",
+		.secret_len = 3,
+		.memory = 1 << 17,
+		.workers = 2,
+		.rate = 1000,
+		.repeats = 1000,
+		.requests = 100},
 	{.name = "e", .secret = "key", .secret_len = 3, .auth = true},
 	{.name = "*", .secret = ""},
 };
@@ -433,6 +440,17 @@ m_datagram(unsigned at, const struct pbox_peer *from, const uint8_t *data, size_
 	bool proven = false;
 
 	answered = 0;
+	/* what comes to the control port passes the core that has received it */
+	if (from->local_udp == 0 && size > 0) {
+		enum pbox_gate gate = pbox_shard_gate(shard[at], p->data, size, from, m_now);
+
+		ss_given[at] += gate == PBOX_GATE_ANSWERED;
+		if (gate == PBOX_GATE_RATE) {
+			packet_drop(p);
+			check();
+			return;
+		}
+	}
 	for (size_t pos = 0; pos < size && n < PBOX_SHARD_BURST;) {
 		struct pbox_frame *f = &frame[n];
 		enum pbox_wire_drop why;
@@ -476,7 +494,10 @@ m_datagram(unsigned at, const struct pbox_peer *from, const uint8_t *data, size_
 void
 m_tick(uint64_t ns)
 {
-	m_now += ns;
+	for (uint64_t end = m_now + ns; m_now < end;) { /* it listened all the while */
+		m_now += end - m_now < 100000000 ? end - m_now : 100000000;
+		pbox_registrar_heard(registrar, m_now);
+	}
 	for (unsigned i = 0; i < M_SHARDS; i++)
 		pbox_shard_pace(shard[i], m_now);
 	pbox_registrar_tick(registrar, m_now);

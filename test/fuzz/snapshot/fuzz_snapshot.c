@@ -116,20 +116,20 @@ as_file(const uint8_t *data, size_t size, bool stamped)
 }
 
 static void
-as_description(const uint8_t *data, size_t size)
+as_description(const uint8_t *data, size_t size, uint32_t version)
 {
 	struct pbox_error err = {0, ""};
 	struct pbox_snapshot_meta m;
 	uint8_t *again;
 	size_t len;
 
-	if (pbox_snapshot_meta_decode(&m, data, size, &err) != 0) {
+	if (pbox_snapshot_meta_decode(&m, version, data, size, &err) != 0) {
 		PBOX_ASSERT(err.text[0] != '\0');
 		return;
 	}
 	check_pieces(&m);
 	again = pbox_snapshot_meta_encode(&m, &len);
-	PBOX_ASSERT(again != NULL && len == size);
+	PBOX_ASSERT(again != NULL && len == size + (version == 1 ? 8 * (size_t)m.n_entries : 0));
 	free(again);
 	pbox_snapshot_meta_free(&m);
 }
@@ -140,7 +140,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size < 1)
 		return 0;
 	if (data[0] % 3 == 2)
-		as_description(data + 1, size - 1);
+		as_description(
+			data + 1, size - 1, data[0] / 3 % 2 == 0 ? 1 : PBOX_SNAPSHOT_VERSION);
 	else
 		as_file(data + 1, size - 1, data[0] % 3 == 1);
 	return 0;

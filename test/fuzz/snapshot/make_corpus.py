@@ -36,7 +36,7 @@ def gf_inv(a):
     return next(x for x in range(256) if gf_mul(a, x) == 1)
 
 
-def description(arrays):
+def description(arrays, version=2):
     tensors = [(b"w", 100, 0), (b"b", 10, 1)]
     out = b"job".ljust(64, b"\0")
     out += struct.pack("<IIIQH6BIQ6I", 0, 9, 77, 123456789, 2, 1, 1, 4, 0, 0, arrays, 64, 110, 2, 2, 2, 3, 2,
@@ -49,11 +49,12 @@ def description(arrays):
         out += struct.pack("<QII", 0, i, elements)
     for _ in range(3):
         out += struct.pack("<IIHH", 9, 2, 2, 0)
-    return out + struct.pack("<IIHH8d", 1, 2, 0, 1, 0.1, 0.9, 0, 0, 0.9, 0.999, 1e-8, 0)
+    out += struct.pack("<IIHH8d", 1, 2, 0, 1, 0.1, 0.9, 0, 0, 0.9, 0.999, 1e-8, 0)
+    return out + (struct.pack("<d", 5000) if version > 1 else b"")
 
 
-def snapshot(compress, parity=PARITY):
-    meta = description(3)
+def snapshot(compress, parity=PARITY, version=2):
+    meta = description(3, version)
     raw = b"".join(struct.pack("<f", i % 7) for i in range(330))
     directory, data = b"", b""
     for i in range(0, len(raw), UNIT):
@@ -65,8 +66,8 @@ def snapshot(compress, parity=PARITY):
         data += packed if use else unit
     content = meta + directory + data
     payload = BLOCK - 32
-    sup = b"PBOXSNAP" + struct.pack("<IIIHHHHIQQQIIQIIII", 1, 0x01020304, BLOCK, DATA, parity, STRIPES, 0, UNIT,
-                                    len(meta), len(data), len(raw), crc32c(content), ID, 123456789, 0, 9,
+    sup = b"PBOXSNAP" + struct.pack("<IIIHHHHIQQQIIQIIII", version, 0x01020304, BLOCK, DATA, parity, STRIPES, 0,
+                                    UNIT, len(meta), len(data), len(raw), crc32c(content), ID, 123456789, 0, 9,
                                     77, len(directory) // 4) + b"job".ljust(64, b"\0")
     sup = sup.ljust(4092, b"\0")
     sup += struct.pack("<I", crc32c(sup))
@@ -111,8 +112,9 @@ def main():
         "plain": b"\0" + plain, "packed": b"\0" + packed, "no-parity": b"\0" + snapshot(True, 0),
         "rebuilt": b"\0" + damaged(plain, 0, 3), "lost": b"\0" + damaged(plain, 2, 4),
         "description-lost": b"\0" + damaged(plain, 0, 2), "first-super": b"\0" + bytes(4096) + plain[4096:],
-        "cut": b"\0" + plain[:-4096 - BLOCK], "stamped": b"\1" + packed, "description": b"\2" + description(3),
-        "too-many-tensors": b"\2" + description(1)[:104] + b"\xff" * 4 + description(1)[108:],
+        "cut": b"\0" + plain[:-4096 - BLOCK], "stamped": b"\1" + packed, "description": b"\5" + description(3),
+        "version-1": b"\0" + snapshot(False, version=1), "description-1": b"\2" + description(3, 1),
+        "too-many-tensors": b"\5" + description(1)[:104] + b"\xff" * 4 + description(1)[108:],
     }
     for name, data in seeds.items():
         with open(os.path.join(folder, name), "wb") as f:

@@ -82,9 +82,11 @@ test_log_lines_are_tame(void)
 	char got[128] = "";
 
 	pbox_log_to(collect, got, PBOX_LOG_WARN);
-	pbox_log(PBOX_LOG_WARN, "host '%s'", "a\nb\x1b[2J\x7f\tö");
+	pbox_log(PBOX_LOG_WARN, "host '%s'",
+		"a\nb\x1b[2J\x7f\tö\xc2\x9b"
+		"2J");
 	pbox_log_to(NULL, NULL, PBOX_LOG_ERROR);
-	CU_ASSERT_STRING_EQUAL(got, "host 'a?b?[2J??ö';");
+	CU_ASSERT_STRING_EQUAL(got, "host 'a?b?[2J??ö??2J';");
 }
 
 static void
@@ -157,12 +159,51 @@ test_freed_pages_are_kept(void)
 	CU_ASSERT_EQUAL(kept, BLOCKS);
 }
 
+static void
+test_texts_of_others_are_masked(void)
+{
+	static const struct {
+		const char *text, *masked;
+	} t[] = {
+		{"", ""},
+		{"plain ~ !", "plain ~ !"},
+		{"a\nb\tc\033[2J\177", "a?b?c?[2J?"},
+		{"b\303\274ro \342\202\254 \360\237\230\200",
+			"b\303\274ro \342\202\254 \360\237\230\200"},
+		{"\302\233"
+		 "31m",
+			"??31m"}, /* CSI as a character, */
+		{"x\233"
+		 "31m",
+			"x?31m"}, /* as a byte, */
+		{"\303\251\233"
+		 "31m",
+			"\303\251?31m"}, /* after one that is whole, */
+		{"\377\233"
+		 "31m",
+			"??31m"},                    /* after one that is none */
+		{"\302\240\302\205", "\302\240??"},  /* no-break space stays, NEL does not */
+		{"\300\233 \340\202\233", "?? ???"}, /* longer than they may be */
+		{"cut \342\202", "cut ??"},
+		{"\364\217\277\277 \365\200\200\200", "\364\217\277\277 ????"},
+	};
+
+	for (unsigned i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		char text[32];
+
+		snprintf(text, sizeof(text), "%s", t[i].text);
+		pbox_mask(text);
+		CU_ASSERT_STRING_EQUAL(text, t[i].masked);
+	}
+}
+
 const struct unit_test unit_tests[] = {
 	{"random numbers are xoshiro256**", test_random_is_xoshiro256ss},
 	{"random_below is uniform", test_random_below_is_uniform},
 	{"pbox_fail fills the error", test_fail_fills_the_error},
 	{"the log respects its level", test_log_respects_the_level},
 	{"log lines are tame", test_log_lines_are_tame},
+	{"texts of others are masked", test_texts_of_others_are_masked},
 	{"freed pages stay with the process", test_freed_pages_are_kept},
 	{"checked sizes and serial numbers", test_sizes_and_serials},
 	{NULL, NULL},

@@ -235,6 +235,7 @@ fake_start(const struct fake_conf *conf)
 	b->conf.chunk = conf->chunk != 0 ? conf->chunk : 8192;
 	b->random = conf->seed * 0x9E3779B97F4A7C15ull + 88172645463325252ull;
 	b->incarnation = 1000;
+	b->numbers = 100;
 	b->rx = malloc(FAKE_FRAME);
 	b->tx = malloc(FAKE_FRAME);
 	pthread_mutex_init(&b->lock, NULL);
@@ -263,6 +264,15 @@ forget(struct fake_box *b)
 	b->mismatch[0] = 0;
 }
 
+/** As after kill and start. */
+static void
+restart(struct fake_box *b)
+{
+	forget(b);
+	b->number = b->ended = 0;
+	b->incarnation++;
+}
+
 void
 fake_restart(struct fake_box *b)
 {
@@ -273,8 +283,7 @@ void
 fake_restart_chunk(struct fake_box *b, unsigned chunk)
 {
 	pthread_mutex_lock(&b->lock);
-	forget(b);
-	b->incarnation++;
+	restart(b);
 	b->conf.deaf = false;
 	if (chunk != 0)
 		b->conf.chunk = chunk;
@@ -296,8 +305,7 @@ count_down(struct fake_box *b, unsigned *left)
 {
 	if (*left == 0 || --*left > 0)
 		return;
-	forget(b);
-	b->incarnation++;
+	restart(b);
 }
 
 void
@@ -315,6 +323,16 @@ fake_forge(struct fake_box *b)
 		if (b->member[i].live)
 			fake_send(b, b->fd[0], &b->member[i].addr, &h);
 	}
+	pthread_mutex_unlock(&b->lock);
+}
+
+void
+fake_refuse(struct fake_box *b, unsigned code, unsigned joins, const char *secret)
+{
+	pthread_mutex_lock(&b->lock);
+	b->prover = secret;
+	b->refusal = code;
+	b->refusals = joins;
 	pthread_mutex_unlock(&b->lock);
 }
 
@@ -362,6 +380,50 @@ fake_end_sessions(struct fake_box *b)
 		b->member[i].joins++; /* the next token is another one */
 	}
 	pthread_mutex_unlock(&b->lock);
+}
+
+void
+fake_end_run(struct fake_box *b)
+{
+	forget(b);
+	b->ended = b->number;
+	b->number = ++b->numbers;
+}
+
+void
+fake_run_begins(struct fake_box *b)
+{
+	pthread_mutex_lock(&b->lock);
+	fake_end_run(b);
+	memset(b->run, 0xAA, sizeof(b->run));
+	pthread_mutex_unlock(&b->lock);
+}
+
+void
+fake_running(struct fake_box *b, bool on)
+{
+	pthread_mutex_lock(&b->lock);
+	b->running = on;
+	pthread_mutex_unlock(&b->lock);
+}
+
+void
+fake_misnumber(struct fake_box *b)
+{
+	pthread_mutex_lock(&b->lock);
+	b->misnumber = true;
+	pthread_mutex_unlock(&b->lock);
+}
+
+struct fake_said
+fake_said(struct fake_box *b)
+{
+	struct fake_said said;
+
+	pthread_mutex_lock(&b->lock);
+	said = b->said;
+	pthread_mutex_unlock(&b->lock);
+	return said;
 }
 
 void

@@ -31,9 +31,15 @@ struct fake_conf {
 	 * asked, and then that it has not, with the ts of the PUSHPULL or a damaged one (R2.5). */
 	unsigned take_back;
 	bool take_back_ts;
+	/* FETCH, and INIT in place of what stands, are first answered with a ts of a second ago, as to an
+	 * earlier one; of the latter the first is lost. */
+	bool stale;
 	unsigned work_ms, pause_ms; /* a box that gets the CPU for a part of the time */
 	bool silent, deaf, version_error, hello_damaged, no_data, other_secret, full;
-	bool auth; /* frames have tags */
+	bool insecure;        /* takes any secret, and says so */
+	bool auth;            /* frames have tags */
+	bool ending;          /* the job is: nobody may join */
+	unsigned short_lived; /* sessions end with their WELCOME, so many */
 };
 
 struct fake_counts {
@@ -43,6 +49,14 @@ struct fake_counts {
 	uint64_t pings;                       /* to the control endpoint */
 	uint64_t hellos;
 	uint64_t taken_back, asked_after; /* PULLs sent 10 ms and more after that was told */
+};
+
+/** What workers said last. */
+struct fake_said {
+	uint8_t run[16];          /* JOIN */
+	uint64_t number;          /* JOIN */
+	uint32_t flags;           /* DECLARE */
+	unsigned joins, declares; /* so many in all */
 };
 
 struct fake_box;
@@ -58,6 +72,8 @@ void fake_restart_chunk(struct fake_box *b, unsigned chunk);
 void fake_forge(struct fake_box *b);
 /** Somebody without keys sends each worker: that the box stops, a result, an answer to everything. */
 void fake_attack(struct fake_box *b);
+/** Somebody answers the next JOINs with an error, proven by a secret (NULL: not). */
+void fake_refuse(struct fake_box *b, unsigned code, unsigned joins, const char *secret);
 /** The sessions end (as when leases have run out), tables and rounds stay. */
 void fake_end_sessions(struct fake_box *b);
 /** How many RESTOREs there may be before the box is restarted once more; 0: never. */
@@ -70,6 +86,13 @@ void fake_no_data(struct fake_box *b, bool on);
 void fake_ping(struct fake_box *b, unsigned worker);
 /** Tell every worker that the box stops; from then on it hears nothing, until it is restarted. */
 void fake_shutdown(struct fake_box *b);
+/** A worker of another run joins (R12.3): sessions and tables of the one that is there end. */
+void fake_run_begins(struct fake_box *b);
+/** Tables have begun (or have not): who does not go on in them hears RUNNING (R12.6). */
+void fake_running(struct fake_box *b, bool on);
+/** The next WELCOMEs tell another number, whatever was asked for. */
+void fake_misnumber(struct fake_box *b);
+struct fake_said fake_said(struct fake_box *b);
 struct fake_counts fake_counts(struct fake_box *b);
 /** Chunk of the first contribution that came after the last call of this. */
 uint32_t fake_first_chunk(struct fake_box *b);

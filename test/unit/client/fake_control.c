@@ -75,7 +75,9 @@ welcome(struct fake_box *b, int fd, const struct sockaddr_in *to, const struct p
 		.lease_ms = b->conf.lease_ms,
 		.mtu = (uint16_t)b->conf.mtu,
 		.window = (uint16_t)b->conf.window,
-		.flags = b->conf.auth ? PBOX_WELCOME_AUTH : 0};
+		.number = b->number + b->misnumber,
+		.flags = (b->conf.auth ? PBOX_WELCOME_AUTH : 0) |
+			 (b->conf.insecure ? PBOX_WELCOME_INSECURE : 0)};
 	uint8_t *p = payload_room(b);
 	struct pbox_hdr to_member = *q;
 	size_t len;
@@ -83,8 +85,10 @@ welcome(struct fake_box *b, int fd, const struct sockaddr_in *to, const struct p
 	for (unsigned i = 0; i < b->conf.endpoints; i++)
 		m.endpoint[i] = (struct pbox_endpoint){{127, 0, 0, 1}, b->port[1 + i]};
 	len = pbox_welcome_encode(p, 2048, &m);
-	prove(b->conf.other_secret ? "other" : b->conf.secret, PBOX_WELCOME_PROOF_PREFIX, p, len,
-		PBOX_WELCOME_PROOF_AT);
+	prove(b->conf.other_secret ? "other"
+		: b->conf.insecure ? ""
+				   : b->conf.secret,
+		PBOX_WELCOME_PROOF_PREFIX, p, len, PBOX_WELCOME_PROOF_AT);
 	if (b->conf.auth) {
 		pbox_auth_job_destroy(b->auth);
 		b->auth = pbox_auth_job_create(
@@ -94,6 +98,81 @@ welcome(struct fake_box *b, int fd, const struct sockaddr_in *to, const struct p
 	to_member.token = m.token;
 	to_member.worker = m.worker;
 	answer(b, fd, to, &to_member, PBOX_WELCOME, len);
+}
+
+static bool
+complete(struct fake_box *b, const struct fake_table *t, struct pbox_not_ready *n)
+{
+	*n = (struct pbox_not_ready){.expected = (uint16_t)b->conf.workers,
+		.first_missing = PBOX_NO_WORKER,
+		.silent_ms = UINT32_MAX};
+	for (unsigned i = 0; i < b->conf.workers; i++) {
+		bool done = t->begun[i] && t->declared[i] == t->head.tensors;
+
+		n->joined += b->member[i].live;
+		n->declared += done;
+		if (!done && n->first_missing == PBOX_NO_WORKER)
+			n->first_missing = (uint16_t)i;
+	}
+	return n->declared == b->conf.workers;
+}
+
+/** Is there a table that all have declared? */
+static bool
+mapped(struct fake_box *b)
+{
+	struct pbox_not_ready n;
+
+	for (unsigned i = 0; i < b->tables; i++)
+		if (complete(b, &b->table[i], &n))
+			return true;
+	return false;
+}
+
+/** Section 12: false if the worker's run has ended. */
+static bool
+take_run(struct fake_box *b, const struct pbox_join *m)
+{
+	static const uint8_t none[PBOX_RUN_LEN];
+	bool named = memcmp(m->run, none, sizeof(none)) != 0;
+
+	if (b->number == 0) { /* the first since the start of the box */
+		b->number = m->number != 0 ? m->number : ++b->numbers;
+		memcpy(b->run, m->run, sizeof(b->run));
+	}
+	if (m->number != 0 && m->number != b->number) {
+		if (m->number <= b->ended || mapped(b))
+			return false;
+		/* a new worker was faster than those that come again: it joins once more (R12.5) */
+		for (unsigned i = 0; i < b->conf.workers; i++) {
+			b->member[i].live = false;
+			b->member[i].joins++; /* its JOIN, repeated, brings no token back that knows
+						 another number */
+		}
+		b->number = m->number;
+	} else if (m->number == 0 && named && memcmp(m->run, b->run, sizeof(b->run)) != 0) {
+		fake_end_run(b);
+		memcpy(b->run, m->run, sizeof(b->run));
+	}
+	return true;
+}
+
+/** Whoever it is that does not want the worker. */
+static void
+refuse(struct fake_box *b, int fd, const struct sockaddr_in *from, const struct pbox_hdr *h,
+	uint64_t nonce)
+{
+	struct pbox_error_msg m = {
+		.code = (uint16_t)b->refusal, .type = h->type, .text = "go away"};
+	const struct pbox_error_tail t = {nonce, h->chunk};
+	uint8_t *payload = payload_room(b);
+	size_t len = pbox_error_encode(payload, PBOX_JOIN_LEN - PBOX_ERROR_TAIL_LEN, &m);
+
+	if (b->prover != NULL) {
+		len = pbox_error_tail_encode(payload, len, &t);
+		prove(b->prover, PBOX_ERROR_PROOF_PREFIX, payload, len, PBOX_ERROR_PROOF_AT(len));
+	}
+	answer(b, fd, from, h, PBOX_ERROR, len);
 }
 
 static void
@@ -107,6 +186,14 @@ on_join(struct fake_box *b, int fd, const struct sockaddr_in *from, const struct
 
 	if (h->length < PBOX_JOIN_LEN || pbox_join_decode(payload, h->length, &m) != 0)
 		return;
+	if (b->refusals > 0) {
+		b->refusals--;
+		refuse(b, fd, from, h, m.nonce);
+		return;
+	}
+	memcpy(b->said.run, m.run, sizeof(m.run));
+	b->said.number = m.number;
+	b->said.joins++;
 	memcpy(copy, payload, sizeof(copy));
 	prove(b->conf.secret, PBOX_JOIN_PROOF_PREFIX, copy, sizeof(copy), PBOX_JOIN_PROOF_AT);
 	if (m.cookie != COOKIE)
@@ -114,10 +201,16 @@ on_join(struct fake_box *b, int fd, const struct sockaddr_in *from, const struct
 	else if (strcmp(m.job, b->conf.job) != 0)
 		fake_error(b, fd, from, h, PBOX_E_NO_JOB, 0, "no job of that name is configured");
 	else if (memcmp(copy + PBOX_JOIN_PROOF_AT, m.proof, PBOX_PROOF_LEN) != 0 &&
-		 !b->conf.other_secret)
+		 !b->conf.other_secret && !b->conf.insecure)
 		fake_error(b, fd, from, h, PBOX_E_SECRET, 0, "");
 	else if (m.workers != b->conf.workers)
 		fake_error(b, fd, from, h, PBOX_E_WORKERS, b->conf.workers, "");
+	else if (b->conf.ending)
+		fake_error(b, fd, from, h, PBOX_E_WORKER_TAKEN, 60,
+			"job 'job' is ending: its memory is being released");
+	else if (!take_run(b, &m))
+		fake_error(b, fd, from, h, PBOX_E_RUN_ENDED, 0,
+			"the run of this worker ended 0.2 s ago: another one began on host 'gpu7'");
 	else if (b->conf.full)
 		fake_error(b, fd, from, h, PBOX_E_FULL, 0, "limit of jobs reached (max_jobs = 1)");
 	else {
@@ -140,6 +233,10 @@ on_join(struct fake_box *b, int fd, const struct sockaddr_in *from, const struct
 		w->heard = fake_now();
 		memcpy(w->host, m.host, sizeof(w->host));
 		welcome(b, fd, from, h, i);
+		if (b->conf.short_lived > 0) {
+			b->conf.short_lived--;
+			w->live = false;
+		}
 	}
 }
 
@@ -203,6 +300,13 @@ on_declare(struct fake_box *b, int fd, const struct sockaddr_in *from, const str
 		fake_error(b, fd, from, h, PBOX_E_BAD_REQUEST, 0, "DECLARE");
 		return;
 	}
+	b->said.flags = m.flags;
+	b->said.declares++;
+	if (b->running && m.flags == 0) {
+		fake_error(b, fd, from, h, PBOX_E_RUNNING, 37,
+			"the run of job 'job' is past round 37, and worker 1 (gpu1) lives in it");
+		return;
+	}
 	t = &b->table[m.table];
 	if (m.table >= b->tables)
 		b->tables = m.table + 1;
@@ -215,23 +319,6 @@ on_declare(struct fake_box *b, int fd, const struct sockaddr_in *from, const str
 	}
 	d = (struct pbox_declared){m.table, m.first, m.count};
 	answer(b, fd, from, h, PBOX_DECLARED, pbox_declared_encode(payload_room(b), 64, &d));
-}
-
-static bool
-complete(struct fake_box *b, const struct fake_table *t, struct pbox_not_ready *n)
-{
-	*n = (struct pbox_not_ready){.expected = (uint16_t)b->conf.workers,
-		.first_missing = PBOX_NO_WORKER,
-		.silent_ms = UINT32_MAX};
-	for (unsigned i = 0; i < b->conf.workers; i++) {
-		bool done = t->begun[i] && t->declared[i] == t->head.tensors;
-
-		n->joined += b->member[i].live;
-		n->declared += done;
-		if (!done && n->first_missing == PBOX_NO_WORKER)
-			n->first_missing = (uint16_t)i;
-	}
-	return n->declared == b->conf.workers;
 }
 
 static void
@@ -309,6 +396,7 @@ on_status(struct fake_box *b, int fd, const struct sockaddr_in *from, const stru
 			.state = w->live   ? PBOX_MEMBER_JOINED
 				 : w->left ? PBOX_MEMBER_LEFT
 					   : PBOX_MEMBER_ABSENT,
+			.reason = !w->live && w->left ? PBOX_LEFT_ITSELF : 0,
 			.silent_ms = (uint32_t)((fake_now() - w->heard) / 1000)};
 
 		snprintf(e.host, sizeof(e.host), "%.20s", w->host);

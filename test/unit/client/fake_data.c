@@ -87,6 +87,7 @@ fake_map(struct fake_box *b, struct fake_table *t)
 		t->in[i] = malloc((size_t)t->elements * push + 1);
 	t->out = malloc((size_t)t->elements * pull + 1);
 	t->param = calloc(t->elements + 1, sizeof(float));
+	t->state = calloc(t->elements + 1, sizeof(float));
 	t->mapped = true;
 }
 
@@ -100,6 +101,7 @@ fake_table_free(struct fake_table *t)
 		free(t->in[i]);
 	free(t->out);
 	free(t->param);
+	free(t->state);
 }
 
 /* ---- rounds ---------------------------------------------------------------------------- */
@@ -154,8 +156,10 @@ finish(struct fake_box *b, struct fake_table *t, struct fake_frag *g)
 		}
 		if (t->head.op != PBOX_OP_SUM)
 			s *= scale;
-		if (t->head.mode == PBOX_MODE_OPTIMISER)
+		if (t->head.mode == PBOX_MODE_OPTIMISER) {
+			t->state[i] += s;
 			s = t->param[i] -= (float)t->lr * s;
+		}
 		store(t->out, t->head.pull_format, i, s);
 	}
 	g->version++;
@@ -314,31 +318,115 @@ on_pull(const struct place *p)
 	}
 }
 
+/** Elements of a full piece (R6.8). */
+static uint32_t
+full_piece(const struct place *p)
+{
+	const struct pbox_declare *d = &p->t->head;
+	bool narrow = d->push_format != PBOX_FMT_FP32 && d->pull_format != PBOX_FMT_FP32;
+
+	return p->t->frag_elements / (narrow ? 2 : 1);
+}
+
+/** Those of the piece from base on; 0: there is none. */
+static uint32_t
+piece_of(const struct place *p)
+{
+	uint32_t piece = full_piece(p), base = p->q->base, elements = p->g->elements;
+
+	if (base % piece != 0 || base >= elements)
+		return 0;
+	return elements - base < piece ? elements - base : piece;
+}
+
+/** The array that FETCH, or INIT in place of what stands, names (R6.13, R6.14); NULL: none is meant. */
+static float *
+array_of(const struct place *p)
+{
+	if (p->t->head.mode != PBOX_MODE_OPTIMISER || p->q->aux > 1 || p->q->round != p->g->version)
+		return NULL;
+	return (p->q->aux == 0 ? p->t->param : p->t->state) + p->g->at + p->q->base;
+}
+
+static void
+on_fetch(const struct place *p)
+{
+	const struct pbox_hdr *q = p->q;
+	const float *from = array_of(p);
+	struct pbox_hdr h = {.type = PBOX_FETCHED,
+		.token = p->b->member[q->worker].token,
+		.job = 1,
+		.worker = q->worker,
+		.incarnation = p->b->incarnation,
+		.chunk = q->chunk,
+		.frag = q->frag,
+		.round = q->round,
+		.base = q->base,
+		.map_epoch = 7,
+		.aux = q->aux,
+		.format = PBOX_FMT_FP32,
+		.length = (uint16_t)(piece_of(p) * sizeof(float)),
+		.ts = q->ts};
+
+	if (!p->g->ready || fake_restoring(p->t, p->g)) {
+		reply(p, q->worker, PBOX_WAIT, 0, q->ts, 0);
+	} else if (from != NULL && h.length > 0) {
+		if (p->b->conf.stale) {
+			h.ts -= 1000000;
+			memset(p->b->tx + PBOX_HDR_LEN, 0x55, h.length);
+			fake_send(p->b, p->fd, &p->b->member[q->worker].addr, &h);
+			h.ts = q->ts;
+		}
+		memcpy(p->b->tx + PBOX_HDR_LEN, from, h.length);
+		fake_send(p->b, p->fd, &p->b->member[q->worker].addr, &h);
+	}
+}
+
+/** In place of what stands (R6.14). */
+static void
+on_give(const struct place *p, const uint8_t *payload)
+{
+	float *to = array_of(p), f;
+
+	if (to == NULL || p->g->have != 0 || !p->g->ready)
+		return;
+	if (p->b->conf.stale && (p->q->flags & PBOX_F_RETX) == 0) {
+		reply(p, 0, PBOX_INIT_OK, 0, p->q->ts - 1000000, 0);
+		return;
+	}
+	for (uint32_t i = 0; i < piece_of(p); i++) {
+		memcpy(&f, payload + 4 * (size_t)i, 4);
+		to[i] = f;
+		if (p->q->aux == 0)
+			store(p->t->out, p->t->head.pull_format, p->g->at + p->q->base + i, f);
+	}
+	reply(p, 0, PBOX_INIT_OK, 0, p->q->ts, 0);
+}
+
 static void
 on_init(const struct place *p, const uint8_t *payload)
 {
 	struct fake_frag *g = p->g;
 	const struct pbox_hdr *q = p->q;
-	uint32_t piece = p->t->frag_elements, all;
+	uint32_t count = piece_of(p), first = full_piece(p);
 	float f;
 
-	if (p->t->head.push_format != PBOX_FMT_FP32 && p->t->head.pull_format != PBOX_FMT_FP32)
-		piece /= 2;
-	if (q->worker != 0 || q->format != PBOX_FMT_FP32 || q->base % piece != 0 ||
-		q->base >= g->elements || q->length % 4 != 0 ||
-		q->length / 4 != (g->elements - q->base < piece ? g->elements - q->base : piece)) {
+	if (q->worker != 0 || q->format != PBOX_FMT_FP32 || count == 0 || q->length != 4 * count) {
 		p->b->counts.malformed++;
 		return;
 	}
-	for (uint32_t i = 0; !g->ready && i < q->length / 4; i++) {
+	if ((q->flags & PBOX_F_LATEST) != 0) {
+		on_give(p, payload);
+		return;
+	}
+	for (uint32_t i = 0; !g->ready && i < count; i++) {
 		memcpy(&f, payload + 4 * (size_t)i, 4);
 		p->t->param[g->at + q->base + i] = f;
 		store(p->t->out, p->t->head.pull_format, g->at + q->base + i, f);
 	}
 	reply(p, 0, PBOX_INIT_OK, 0, q->ts, 0);
-	g->init |= 1ull << q->base / piece;
-	all = (g->elements + piece - 1) / piece;
-	if (!g->ready && g->init == (1ull << all) - 1) {
+	g->init |= 1ull << q->base / first;
+	if (!g->ready && g->init == (1ull << (g->elements + first - 1) / first) - 1) {
 		g->ready = true;
 		for (unsigned i = 0; i < p->b->conf.workers; i++)
 			if ((g->asked >> i & 1) != 0)
@@ -370,4 +458,6 @@ fake_data(struct fake_box *b, int fd, const struct pbox_hdr *h, const uint8_t *p
 		fake_restore(b, p.t, p.g, fd, h, payload);
 	else if (h->type == PBOX_INIT)
 		on_init(&p, payload);
+	else if (h->type == PBOX_FETCH)
+		on_fetch(&p);
 }

@@ -55,7 +55,7 @@ struct fake_table {
 	struct fake_frag *frag;
 	uint8_t *in[FAKE_WORKERS]; /* contributions */
 	uint8_t *out;              /* result, in the pull format */
-	float *param;
+	float *param, *state;      /* state: the sum of all gradients; array 1 of FETCH */
 	double lr;
 };
 
@@ -86,6 +86,8 @@ struct fake_box {
 	bool stop;
 	uint32_t incarnation, first_chunk, hellos;
 	bool first_seen;
+	unsigned refusals, refusal; /* so many JOINs are answered with that error */
+	const char *prover;         /* with proof by this secret; NULL: without (R9.2) */
 	uint64_t random;
 	struct fake_member member[FAKE_WORKERS];
 	struct fake_table table[FAKE_TABLES];
@@ -95,6 +97,11 @@ struct fake_box {
 	unsigned after_restores, after_declares;
 	struct held_frame held;
 	struct fake_counts counts;
+	uint8_t run[PBOX_RUN_LEN]; /* of the job's run */
+	uint64_t number, ended;    /* of the run, 0: there is none; all up to this one have ended */
+	uint64_t numbers;          /* the last one that was given */
+	bool running, misnumber;
+	struct fake_said said;
 	struct pbox_auth_job *auth; /* since the first JOIN of an incarnation; NULL: no tags */
 	bool attacking;             /* what is sent has no tag */
 	uint8_t *rx, *tx;
@@ -116,6 +123,8 @@ fake_restoring(const struct fake_table *t, const struct fake_frag *g)
 	return t->restorers != 0 && !g->restored;
 }
 void fake_map(struct fake_box *b, struct fake_table *t);
+/** The run that is there makes way for another one. */
+void fake_end_run(struct fake_box *b);
 void fake_table_free(struct fake_table *t);
 void fake_error(struct fake_box *b, int fd, const struct sockaddr_in *to, const struct pbox_hdr *q,
 	unsigned code, uint32_t detail, const char *text);

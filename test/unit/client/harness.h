@@ -11,9 +11,20 @@
  * worker order.
  */
 
+#include <stdio.h>
+#include <string.h>
+
 #include <pbox_client.h>
 
 #include "fake_box.h"
+
+/** Assert that the test's own `err` says so, and show the text when it is another one. */
+#define HAS(part)                                                \
+	do {                                                     \
+		if (strstr(err.text, part) == NULL)              \
+			printf("\n    text is: %s\n", err.text); \
+		CU_ASSERT(strstr(err.text, part) != NULL);       \
+	} while (0)
 
 struct run {
 	struct fake_conf box;

@@ -105,6 +105,52 @@ test_restarts(void)
 	UNIT_EQ_U64(expect_exact(&r).stats.restarts, 1);
 }
 
+static const unsigned refusal[] = {
+	PBOX_E_SECRET, PBOX_E_NO_JOB, PBOX_E_WORKERS, PBOX_E_MISMATCH, PBOX_E_BAD_REQUEST};
+static unsigned refused;
+static const char *prover;
+
+static void
+refuse_at_3(struct fake_box *b, unsigned round)
+{
+	if (round == 3)
+		fake_refuse(b, refusal[refused], 3, prover);
+	end_sessions_at_3(b, round);
+}
+
+/* R10.1: somebody without keys answers a JOIN before the box does. */
+static void
+test_forged_refusals(void)
+{
+	struct run r = base(2, 6);
+
+	r.timeout_ms = 20000;
+	r.before = refuse_at_3;
+	for (refused = 0; refused < sizeof(refusal) / sizeof(refusal[0]); refused++)
+		UNIT_EQ_U64(expect_exact(&r).stats.restarts, 1);
+	prover = "not the secret";
+	refused = 0;
+	UNIT_EQ_U64(expect_exact(&r).stats.restarts, 1);
+	prover = NULL;
+}
+
+/* R9.2: the box itself refuses. Were it not believed, the fourth JOIN would be welcome. */
+static void
+test_proven_refusal(void)
+{
+	struct run r = base(2, 6);
+	struct run_result o;
+
+	r.timeout_ms = 120000;
+	r.before = refuse_at_3;
+	prover = "secret";
+	refused = 1;
+	harness_run(&r, &o);
+	prover = NULL;
+	CU_ASSERT(o.failed > 0);
+	CU_ASSERT(strstr(o.text, "go away") != NULL);
+}
+
 static void
 attack(struct fake_box *b, unsigned round)
 {
@@ -166,13 +212,18 @@ test_doubt(void)
 	struct fake_conf conf = {.workers = 1, .auth = true};
 	struct fake_box *b = fake_start(&conf);
 	struct pbox_client_stats s = {.size = sizeof(s)};
+	struct pbox_client_table nothing = {.size = sizeof(nothing),
+		.push_format = PBOX_FMT_FP32,
+		.pull_format = PBOX_FMT_FP32};
 	struct pbox_client_error err;
 	struct pbox_client *c;
+	uint32_t table;
 	char text[512];
 	double t;
 	int rc = 0;
 
 	UNIT_EQ_U64(open_with(b, 0, 0, &c, &err), 0);
+	UNIT_EQ_U64(pbox_client_declare(c, &nothing, 0, &table, &err), 0); /* else it joins again */
 	for (unsigned i = 0; i < 15; i++) {
 		fake_forge(b);
 		usleep(100000);
@@ -193,6 +244,8 @@ const struct unit_test unit_tests[] = {
 	{"exact", test_exact},
 	{"with loss", test_with_loss},
 	{"restarts of the box, and sessions that end", test_restarts},
+	{"refusals that are forged", test_forged_refusals},
+	{"a refusal that is proven", test_proven_refusal},
 	{"attacked", test_attacked},
 	{"required", test_required},
 	{"a session that may be gone", test_doubt},

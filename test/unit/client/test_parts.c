@@ -8,6 +8,7 @@
 #include "unit.h"
 
 #include "fake_box.h"
+#include "restart.h"
 
 const char unit_suite[] = "client: windows, layout, gathering, the example";
 
@@ -168,6 +169,8 @@ test_window_of_buffer(void)
 /* ---- layout --------------------------------------------------------------------------------- */
 
 /** A table of tensors {10, 0, 30, 100} in chunks {tensor 2, tensor 0} and two of tensor 3. */
+static uint32_t base_version; /* of the first chunk */
+
 static struct table *
 sample(int *rc, unsigned spoil)
 {
@@ -195,7 +198,8 @@ sample(int *rc, unsigned spoil)
 	x->frag_elements = 16;
 	x->chunk = calloc(3, sizeof(*x->chunk));
 	for (unsigned i = 0; i < 3; i++)
-		x->chunk[i] = (struct chunk){.id = i, .elements = elements[i], .version = i};
+		x->chunk[i] = (struct chunk){
+			.id = i, .elements = elements[i], .version = base_version + i};
 	*rc = table_layout(x, &m, spoil == 4 ? 16 * 4 - 1 : 16 * 4, &err);
 	return x;
 }
@@ -223,6 +227,12 @@ test_layout(void)
 		next += p->elements;
 	}
 	UNIT_EQ_U64(t->base_version, 2);
+	table_free(t);
+	/* rounds are compared modulo 2^32 */
+	base_version = UINT32_MAX - 1;
+	t = sample(&rc, 0);
+	UNIT_EQ_U64(t->base_version, 0);
+	base_version = 0;
 	CU_ASSERT_STRING_EQUAL(t->tensor[2].name, "2");
 	table_free(t);
 	for (unsigned spoil = 1; spoil <= 4; spoil++) {
@@ -320,6 +330,29 @@ test_names_of_others(void)
 	CU_ASSERT_STRING_EQUAL(text_name(out, "\xc2"), "\xc2");
 }
 
+/* SETs of rounds around 2^32: those that fragments have all come to are one, the others stay. */
+static void
+test_sets_where_rounds_wrap(void)
+{
+	struct frag frag[2] = {{.round = 1}, {.round = UINT32_MAX}};
+	struct table t = {.frags = 2, .frag = frag};
+	struct pbox_set m = {.group = PBOX_ALL_GROUPS, .count = 1};
+
+	m.param[0].id = PBOX_HYPER_LR;
+	for (uint32_t i = 0; i < 8; i++) {
+		m.from_round = UINT32_MAX - 3 + (i ^ 1); /* some answers overtake others */
+		m.param[0].value = i ^ 1;
+		CU_ASSERT_EQUAL(sets_add(&t, &m), 0);
+	}
+	/* up to round 0, which comes next for the last of them */
+	UNIT_EQ_U64(sets_compact(&t), 4);
+	for (uint32_t i = 0; i < 4; i++) {
+		UNIT_EQ_U64(sets_at(&t, i)->from_round, i);
+		CU_ASSERT_EQUAL(sets_at(&t, i)->param[0].value, i + 4.0);
+	}
+	sets_free(&t);
+}
+
 const struct unit_test unit_tests[] = {
 	{"names of others in a text", test_names_of_others},
 	{"round trips and time-outs", test_rtt_and_rto},
@@ -332,5 +365,6 @@ const struct unit_test unit_tests[] = {
 	{"gathering a fragment", test_gather},
 	{"texts", test_texts},
 	{"the example", test_example},
+	{"SETs where rounds wrap", test_sets_where_rounds_wrap},
 	{NULL, NULL},
 };

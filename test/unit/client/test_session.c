@@ -15,14 +15,6 @@ const char unit_suite[] = "client: sessions, errors, deadlines";
 
 static struct pbox_client_error err;
 
-/** Assert, and show the text when it is another one. */
-#define HAS(part)                                                \
-	do {                                                     \
-		if (strstr(err.text, part) == NULL)              \
-			printf("\n    text is: %s\n", err.text); \
-		CU_ASSERT(strstr(err.text, part) != NULL);       \
-	} while (0)
-
 static struct pbox_client *
 must_open(struct fake_box *b, int worker, unsigned workers)
 {
@@ -100,11 +92,44 @@ test_refusals(void)
 	CU_ASSERT_EQUAL(try_open(b, 2, 2000, "job", "secret"), PBOX_C_SECRET);
 	HAS("could not prove");
 	fake_stop(b);
-	conf.other_secret = false;
+	conf.insecure = true; /* what says so, and has another secret */
+	b = fake_start(&conf);
+	CU_ASSERT_EQUAL(try_open(b, 2, 2000, "job", "secret"), PBOX_C_SECRET);
+	fake_stop(b);
+	conf.insecure = conf.other_secret = false;
 	conf.full = true;
 	b = fake_start(&conf);
 	CU_ASSERT_EQUAL(try_open(b, 2, 2000, "job", "secret"), PBOX_C_REFUSED);
 	HAS("max_jobs");
+	fake_stop(b);
+}
+
+/* R4.5: a box that can prove nothing is taken where its job is insecure, and not by who asks for auth. */
+static void
+test_insecure(void)
+{
+	struct pbox_client_stats s = {.size = sizeof(s)};
+	struct fake_conf fc = {.workers = 2, .insecure = true};
+	struct fake_box *b = fake_start(&fc);
+	struct pbox_client_conf conf;
+	struct pbox_client *c;
+
+	for (unsigned i = 0; i < 2; i++) {
+		conf = harness_conf(b, (int)i, 2);
+		conf.secret = i == 0 ? "any" : "";
+		CU_ASSERT_EQUAL_FATAL(pbox_client_open(&c, &conf, &err), 0);
+		pbox_client_stats(c, &s);
+		UNIT_EQ_U64(s.unproven, i == 0);
+		pbox_client_close(c);
+	}
+	conf.secret = "any";
+	conf.auth = 1;
+	CU_ASSERT_EQUAL(pbox_client_open(&c, &conf, &err), PBOX_C_SECRET);
+	HAS("has no secret (insecure = yes), and this worker requires auth");
+	conf.auth = 0;
+	conf.job = "j\xff";
+	CU_ASSERT_EQUAL(pbox_client_open(&c, &conf, &err), PBOX_C_INVALID);
+	HAS("not UTF-8");
 	fake_stop(b);
 }
 
@@ -288,19 +313,19 @@ test_declare_deadline_names_the_missing(void)
 	char text[1024];
 	int rc;
 
-	declare(c, t, 1, 0, 1000, &rc);
+	declare(c, t, 1, 0, 3000, &rc);
 	CU_ASSERT_EQUAL(rc, PBOX_C_DEADLINE);
 	HAS("MAP of table 0: 1 of 2 workers joined, 1 declared it; missing worker 1 (has not "
 	    "joined): start it");
 	late = must_open(b, 1, 2);
-	declare(c, t, 1, 0, 1000, &rc);
+	declare(c, t, 1, 0, 3000, &rc);
 	CU_ASSERT_EQUAL(rc, PBOX_C_DEADLINE);
 	HAS("missing worker 1 (host gpu1, silent for ");
 	HAS(" s): it is alive, so its own log tells what keeps it");
 	CU_ASSERT_EQUAL(pbox_client_status(c, text, sizeof(text), &err), 0);
 	CU_ASSERT(strstr(text, "worker 1: joined, host gpu1") != NULL);
 	pbox_client_close(late);
-	declare(c, t, 1, 0, 1000, &rc);
+	declare(c, t, 1, 0, 3000, &rc);
 	CU_ASSERT_EQUAL(rc, PBOX_C_DEADLINE);
 	HAS("missing worker 1 (host gpu1, left, last heard ");
 	HAS(" s): if its process is dead, start it again with this number");
@@ -308,7 +333,7 @@ test_declare_deadline_names_the_missing(void)
 	conf2 = harness_conf(b, 1, 2);
 	conf2.host = "gpu'1\n\x1b[2J";
 	CU_ASSERT_EQUAL_FATAL(pbox_client_open(&late, &conf2, &err), 0);
-	declare(c, t, 1, 0, 1000, &rc);
+	declare(c, t, 1, 0, 3000, &rc);
 	HAS("missing worker 1 (host gpu\\'1\\x0a\\x1b[2J, silent for ");
 	CU_ASSERT_EQUAL(pbox_client_status(c, text, sizeof(text), &err), 0);
 	CU_ASSERT(strstr(text, "host gpu\\'1\\x0a\\x1b[2J, 0 tables") != NULL);
@@ -635,6 +660,7 @@ test_answers_ping(void)
 
 const struct unit_test unit_tests[] = {
 	{"refusals have their code and text", test_refusals},
+	{"a job without a secret", test_insecure},
 	{"a box that does not answer", test_unreachable},
 	{"a path that is too narrow", test_mtu},
 	{"worker numbers", test_worker_numbers},

@@ -257,10 +257,6 @@ static const struct pbox_client_transport_ops fake_ops = {
 
 static struct pbox_client_error err;
 
-#define HAS(part)                \
-	CU_assertImplementation( \
-		strstr(err.text, part) != NULL, __LINE__, err.text, __FILE__, "", CU_FALSE)
-
 static void
 test_register(void)
 {

@@ -438,8 +438,8 @@ test_wait(const char *idle)
 
 	OPS->wait(&s->t, 3 * NS_MS);
 	CU_ASSERT(dpdk_now_ns() - begin >= 3 * NS_MS);
-	CU_ASSERT_EQUAL(pthread_create(&thread, NULL, wake_later, &s->t), 0);
 	begin = dpdk_now_ns();
+	CU_ASSERT_EQUAL(pthread_create(&thread, NULL, wake_later, &s->t), 0);
 	OPS->wait(&s->t, 20 * NS_S);
 	CU_ASSERT(dpdk_now_ns() - begin >= 15 * NS_MS && dpdk_now_ns() - begin < 10 * NS_S);
 	pthread_join(thread, NULL);

@@ -111,6 +111,7 @@ test_defaults(void)
 	UNIT_EQ_U64(o.chunk_bytes, 32768);
 	UNIT_EQ_U64(o.control_port, 7269);
 	UNIT_EQ_U64(o.lease_ns, UINT64_C(30000000000));
+	UNIT_EQ_U64(o.grace_ns, UINT64_C(600000000000));
 	UNIT_EQ_U64(o.drain_ns, 2000000000);
 	CU_ASSERT_EQUAL(o.log_level, PBOX_LOG_INFO);
 	UNIT_EQ_U64(o.stats_interval_ns, 0);
@@ -123,6 +124,7 @@ test_defaults(void)
 	UNIT_EQ_U64(o.n_jobs, 1);
 	UNIT_EQ_U64(o.jobs[0].workers, 0);
 	UNIT_EQ_U64(o.jobs[0].lease_ns, 0);
+	UNIT_EQ_U64(o.jobs[0].grace_ns, 0);
 	CU_ASSERT_EQUAL(o.jobs[0].policy, PBOX_OPT_POLICY_ANY);
 	pbox_conf_free(conf);
 	pbox_options_wipe(&o);
@@ -134,18 +136,21 @@ test_everything_set(void)
 {
 	struct pbox_conf *conf = load(
 		"cores-idle = interrupt\nmemory = 8G\nhold = 8192\nmax-jobs = 4\nmax-workers = 64\n"
-		"chunk-bytes = 64K\ncontrol-port = 7000\nlease = 5s\ndrain = none\nreduce = "
+		"chunk-bytes = 64K\ncontrol-port = 7000\nlease = 5s\ngrace = none\ndrain = "
+		"none\nreduce = "
 		"avx512\n"
 		"log-level = debug\nlog-file = /x/y\nstats-interval = 1s\n"
 		"[port 0000:03:00.0]\naddress = 10.0.0.1/24\nmtu = 9000\n"
 		"queues = 2\nrx-desc = 1024\ntx-desc = 512\nsteer = ring\ncores = 2-3\n"
-		"[job *]\ninsecure = yes\n[job a b]\nsecret = hunter22\nworkers = 8\nmemory = 1G\n"
-		"lease = 10s\npolicy = shrink\n",
+		"[job *]\ninsecure = yes\nmax-jobs = 3\n[job a b]\nsecret = hunter22\nworkers = "
+		"8\nmemory = 1G\n"
+		"lease = 10s\ngrace = 60s\npolicy = shrink\n",
 		"--port", "0000:03:00.0:mtu=1500");
 
 	CU_ASSERT_PTR_NOT_NULL(conf);
 	CU_ASSERT_STRING_EQUAL(err.text, "");
 	CU_ASSERT_EQUAL(o.cores_idle, PBOX_OPT_IDLE_INTERRUPT);
+	UNIT_EQ_U64(o.grace_ns, 0);
 	UNIT_EQ_U64(o.drain_ns, 0);
 	CU_ASSERT_EQUAL(o.reduce, PBOX_OPT_REDUCE_AVX512);
 	CU_ASSERT_EQUAL(o.log_level, PBOX_LOG_DEBUG);
@@ -155,6 +160,9 @@ test_everything_set(void)
 	CU_ASSERT_PTR_EQUAL(pbox_options_job(&o, "a b"), &o.jobs[1]);
 	CU_ASSERT_PTR_EQUAL(pbox_options_job(&o, "other"), &o.jobs[0]);
 	UNIT_EQ_U64(o.jobs[1].lease_ns, UINT64_C(10000000000));
+	UNIT_EQ_U64(o.jobs[1].grace_ns, UINT64_C(60000000000));
+	UNIT_EQ_U64(o.jobs[0].max_jobs, 3);
+	UNIT_EQ_U64(o.jobs[1].max_jobs, 0);
 	pbox_conf_free(conf);
 	conf = load(PORT JOB, NULL, NULL);
 	CU_ASSERT_PTR_NULL(pbox_options_job(&o, "other"));
@@ -195,6 +203,9 @@ test_contradictions(void)
 	bad(PORT "queues = 3\ncores = 1,2\n" JOB,
 		"[port 0] queues = 3 (FILE line 3) needs a core for each queue, and [port 0] "
 		"cores = 1-2 (FILE line 4) has 2: add cores, or set fewer queues");
+	bad(PORT JOB "max-jobs = 2",
+		"[job a] max-jobs = 2 (FILE line 5): a section with a name has one job: write "
+		"max-jobs in [job *], or before all sections");
 	bad(PORT "[job a]\n", "[job a] (FILE line 3) has no secret: add secret = file:PATH, or "
 			      "insecure = yes to let anyone join");
 	bad(PORT JOB "insecure = yes",

@@ -274,8 +274,14 @@ test_secrets(void)
 	snprintf(path, sizeof(path), "%s/s", dir);
 	snprintf(text, sizeof(text), "secret = file:%s", path);
 	write_file(path, "abc\r\n", 5);
-	good(text); /* a file may hold fewer than min */
-	CU_ASSERT(v.secret.len == 3 && memcmp(v.secret.bytes, "abc", 3) == 0);
+	snprintf(message, sizeof(message),
+		"f.conf line 1: secret: %s is too short: at least 8 characters, as of openssl rand "
+		"-hex 16",
+		path);
+	bad(text, message);
+	write_file(path, "hunter22\r\n", 10);
+	good(text);
+	CU_ASSERT(v.secret.len == 8 && memcmp(v.secret.bytes, "hunter22", 8) == 0);
 	write_file(path, "\n", 1);
 	snprintf(message, sizeof(message), "f.conf line 1: secret: %s is empty", path);
 	bad(text, message);

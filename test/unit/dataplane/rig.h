@@ -117,8 +117,12 @@ const struct rig_datagram *worker_next(struct worker *w);
 bool worker_join(struct rig *r, struct worker *w, unsigned n, unsigned workers);
 bool worker_declare(struct worker *w, uint64_t elements);
 bool worker_map(struct worker *w);
+/* The same, and the box says no, and why. */
+bool worker_map_refused(struct worker *w, const char *why);
 /* PUSHPULL of all fragments of a round: element i is value(n, i). */
 void worker_push(struct worker *w, unsigned queue, uint32_t round);
+/* PULL of the first fragment, as it is now. */
+void worker_pull(struct worker *w, unsigned queue);
 float worker_value(unsigned n, uint32_t round, uint64_t i);
 /* Take all results of a round; the number of elements that are the sum of all workers. */
 uint64_t worker_results(struct worker *w, uint32_t round, unsigned workers);

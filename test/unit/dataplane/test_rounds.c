@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "../../../lib/dataplane/core.h"
 #include "rig.h"
 
 const char unit_suite[] = "dataplane: jobs and rounds";
@@ -134,6 +135,43 @@ payload_shared(void)
 	rig_stop(&rig);
 }
 
+static unsigned
+served(const struct rig_datagram *d)
+{
+	struct pbox_hdr h = {0};
+	size_t size;
+
+	CU_ASSERT_FATAL(d != NULL);
+	UNIT_EQ_U64(pbox_frame_decode(d->bytes, d->len, true, &h, &size), PBOX_WIRE_OK);
+	UNIT_EQ_U64(h.type, PBOX_RESULT);
+	return h.served;
+}
+
+/* Answers with one payload that leave in different turns: each has the time of its own. */
+static void
+served_is_of_this_turn(void)
+{
+	struct rig_datagram first;
+	uint64_t us_mult;
+
+	rig_start(&rig, &(struct rig_options){.queues = 1, .cores = 1});
+	CU_ASSERT_FATAL(worker_join(&rig, &w[0], 0, 1));
+	CU_ASSERT_FATAL(worker_declare(&w[0], 300));
+	CU_ASSERT_FATAL(worker_map(&w[0]));
+	worker_push(&w[0], 0, 1);
+	CU_ASSERT_PTR_NOT_NULL(worker_next(&w[0]));
+	us_mult = rig.dp->us_mult;
+	rig.dp->us_mult = UINT64_C(1) << 60; /* a slow turn: served saturates */
+	worker_pull(&w[0], 0);
+	first = *worker_next(&w[0]);
+	rig.dp->us_mult = 0; /* and one that takes no time */
+	worker_pull(&w[0], 0);
+	UNIT_EQ_U64(served(&first), UINT16_MAX);
+	UNIT_EQ_U64(served(worker_next(&w[0])), 0);
+	rig.dp->us_mult = us_mult;
+	rig_stop(&rig);
+}
+
 /* A worker that repeats everything: counted once, answered again. */
 static void
 duplicates(void)
@@ -211,6 +249,7 @@ const struct unit_test unit_tests[] = {
 	{"two ports", two_ports},
 	{"cores on lcores", on_lcores},
 	{"payload shared", payload_shared},
+	{"served: of this turn", served_is_of_this_turn},
 	{"duplicates", duplicates},
 	{"stop in a round", stop_in_a_round},
 	{"the way out is full", tx_full},

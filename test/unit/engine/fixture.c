@@ -22,15 +22,17 @@ static const struct pbox_engine_endpoint endpoint[FX_SHARDS] = {
 	{.addr = {.ipv4 = {10, 0, 0, 1}, .udp = 7271}, .shard = 1},
 };
 static struct pbox_job_conf job_conf[] = {
-	{.name = "vision", .secret = "key", .secret_len = 3, .repeats = 50000},
+	{.name = "vision", .secret = "key", .secret_len = 3, .repeats = 50000, .requests = 1000},
 	{.name = "speech", .secret = "key", .secret_len = 3},
 	{.name = "three", .secret = "key", .secret_len = 3, .workers = 3, .lease_ms = 4000},
-	{.name = "quota", .secret = "key", .secret_len = 3, .memory = 1},
+	{.name = "quota", .secret = "key", .secret_len = 3, .memory = FX_QUOTA},
 	{.name = "five", .secret = "key", .secret_len = 3, .policy = PBOX_POLICY_ANY},
 	{.name = "six", .secret = "key", .secret_len = 3, .policy = PBOX_POLICY_SHRINK},
 	{.name = "seven", .secret = "key", .secret_len = 3},
 	{.name = "eight", .secret = "key", .secret_len = 3},
 	{.name = "tagged", .secret = "key", .secret_len = 3, .auth = true, .rate = 1000},
+	{.name = "open", .secret = ""},
+	{.name = "brief", .secret = "key", .secret_len = 3, .grace_ms = 2000},
 	{.name = "slow", .secret = "key", .secret_len = 3, .rate = 1000, .lease_ms = 700},
 };
 
@@ -89,6 +91,24 @@ on_post(void *ctx, const struct pbox_mail *m)
 }
 
 void
+fx_listen(void)
+{
+	const uint64_t step = 50000000;
+
+	while (fx.heard < fx.now) {
+		fx.heard += fx.now - fx.heard < step ? fx.now - fx.heard : step;
+		pbox_registrar_heard(fx.registrar, fx.heard);
+	}
+}
+
+void
+fx_tick(void)
+{
+	fx_listen();
+	pbox_registrar_tick(fx.registrar, fx.now);
+}
+
+void
 fx_mail(void)
 {
 	struct pbox_mail m;
@@ -117,6 +137,7 @@ on_event(void *ctx, enum pbox_log_level level, const char *text)
 	(void)ctx;
 	(void)level;
 	snprintf(fx.event, sizeof(fx.event), "%s", text);
+	fx.events++;
 }
 
 static const struct pbox_shard_ops shard_ops = {on_send, on_release, on_shard_mail};
@@ -135,6 +156,8 @@ fx_begin(void)
 {
 	struct pbox_registrar_conf conf = {
 		.incarnation = INCARNATION,
+		.first_run = fx.first_run,
+		.grace_ms = fx.grace_ms,
 		.max_jobs = fx.max_jobs != 0 ? fx.max_jobs : 4,
 		.max_workers = 64,
 		.chunk_elements = fx.chunk_elements != 0 ? fx.chunk_elements : 64,
@@ -154,6 +177,7 @@ fx_begin(void)
 		job_conf[3].memory = fx.memory;
 	CU_ASSERT_FATAL(sodium_init() >= 0);
 	fx.now = UINT64_C(100000000000);
+	fx.heard = fx.now - 1;
 	fx.arena = pbox_arena_create(region, fx.arena_size != 0 ? fx.arena_size : FX_ARENA);
 	conf.arena[0] = fx.arena;
 	for (unsigned i = 0; i < FX_SHARDS; i++) {
@@ -165,7 +189,7 @@ fx_begin(void)
 			.mtu = conf.mtu,
 			.endpoint = endpoint,
 			.n_endpoints = FX_SHARDS,
-			.reduce = &pbox_reduce_scalar,
+			.reduce = fx.reduce != NULL ? fx.reduce : &pbox_reduce_scalar,
 			.optim = &pbox_optim_scalar,
 			.ops = &shard_ops,
 			.stats = fx.ss[i],
@@ -213,7 +237,7 @@ fx_end(void)
 	for (size_t i = 0; i < sizeof(region); i++)
 		dirty |= region[i] != 0;
 	CU_ASSERT_FALSE(dirty);
-	job_conf[3].memory = 1;
+	job_conf[3].memory = FX_QUOTA;
 	pbox_auth_job_destroy(fx.auth);
 	memset(&fx, 0, sizeof(fx));
 }
@@ -273,6 +297,12 @@ fx_error_text(void)
 	return error_message()->text;
 }
 
+uint32_t
+fx_ts(void)
+{
+	return (uint32_t)(fx.now / 1000) + ++fx.stamps;
+}
+
 struct fx_sent *
 fx_control(struct fx_worker *w, enum pbox_type type, const void *payload, size_t len)
 {
@@ -284,13 +314,14 @@ fx_control(struct fx_worker *w, enum pbox_type type, const void *payload, size_t
 			.incarnation = INCARNATION,
 			.chunk = ++w->request,
 			.length = (uint16_t)len,
-			.ts = 77},
+			.ts = fx_ts()},
 		.payload = payload != NULL ? payload : (const void *)"",
 		.peer = {.ip = htonl(w->ip), .udp = w->udp},
 	};
 
 	if (w->tagged)
 		f.payload = fx_tagged(w, &f.hdr, payload);
+	fx_listen();
 	fx_clear();
 	fx.request = PBOX_HDR_LEN + len;
 	pbox_registrar_rx(fx.registrar, &f, fx.now);
@@ -332,8 +363,11 @@ fx_join_message(const struct fx_worker *w)
 		.mtu = w->mtu,
 		.window = 100,
 		.auth = 1,
+		.policy = w->policy,
+		.number = w->number,
 	};
 
+	memcpy(m.run, w->run, sizeof(m.run));
 	snprintf(m.job, sizeof(m.job), "%s", w->job);
 	snprintf(m.host, sizeof(m.host), "host%u", w->worker);
 	return m;
@@ -400,6 +434,27 @@ fx_join(struct fx_worker *w, const char *job, uint16_t worker, uint16_t workers)
 	fx_hello(w);
 	m = fx_join_message(w);
 	welcome(w, fx_join_with(w, &m, "key"));
+}
+
+bool
+fx_try_join(struct fx_worker *w)
+{
+	const struct fx_sent *s;
+	struct pbox_join m;
+
+	w->ip = 0x0A000100u + w->worker;
+	w->udp = (uint16_t)(5000 + w->worker);
+	w->mtu = 1500;
+	w->token = 0;
+	w->tagged = false;
+	w->nonce = 1000u + w->worker + 64 * ++fx.joins;
+	fx_hello(w);
+	m = fx_join_message(w);
+	s = fx_join_with(w, &m, "key");
+	if (s->hdr.type != PBOX_WELCOME)
+		return false;
+	welcome(w, s);
+	return true;
 }
 
 void
@@ -489,8 +544,34 @@ fx_data(const struct fx_worker *w, enum pbox_type type, uint32_t chunk, uint16_t
 		.map_epoch = PBOX_MAP_EPOCH,
 		.aux = PBOX_LR_MUL_ONE,
 		.weight = 1,
-		.ts = 77,
+		.ts = fx_ts(),
 	};
+}
+
+void
+fx_at(unsigned shard, struct pbox_peer *peer)
+{
+	memcpy(&peer->local_ip, endpoint[shard].addr.ipv4, 4);
+	peer->local_udp = endpoint[shard].addr.udp;
+}
+
+void
+fx_prove(unsigned shard, const struct fx_worker *w)
+{
+	const struct fx_sent *s = fx_last();
+	struct pbox_hdr h = fx_data(w, PBOX_PING, 0, 0, s->hdr.round);
+
+	CU_ASSERT_EQUAL(s->hdr.type, PBOX_PING);
+	UNIT_EQ_U64(s->hdr.chunk, 0);
+	UNIT_EQ_U64(s->hdr.length, 0);
+	CU_ASSERT(s->hdr.round != 0 || s->hdr.base != 0);
+	UNIT_EQ_U64(s->peer.udp, w->udp);
+	h.base = s->hdr.base;
+	h.flags = 0;
+	CU_ASSERT_FALSE(fx_rx(shard, w, &h, NULL));
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_PONG);
+	UNIT_EQ_U64(fx_last()->hdr.round, 0);
+	fx_clear();
 }
 
 bool
@@ -503,6 +584,8 @@ fx_rx(unsigned shard, const struct fx_worker *w, const struct pbox_hdr *h, const
 		.peer = {.ip = htonl(w->ip), .udp = w->udp},
 	};
 
+	fx_at(shard, &f.peer);
+	fx_listen();
 	if (w->tagged)
 		f.payload = fx_tagged(w, &f.hdr, payload);
 	return pbox_shard_rx(fx.shard[shard], &f, 1, fx.now) != 0;

@@ -19,6 +19,7 @@
 #define FX_SHARDS 2
 #define FX_ARENA  (8u << 20)
 #define FX_SENT   256
+#define FX_QUOTA  (1u << 20) /* of job "quota", unless said otherwise */
 
 /* A captured answer. */
 struct fx_sent {
@@ -33,7 +34,7 @@ struct fx {
 	struct pbox_shard *shard[FX_SHARDS];
 	uint64_t rs[PBOX_RS_STATS], ss[FX_SHARDS][PBOX_SS_STATS];
 	struct pbox_arena *arena;
-	uint64_t now;
+	uint64_t now, heard;
 	struct fx_sent sent[FX_SENT];
 	unsigned n_sent;
 	uint64_t random; /* what the next random bytes are made of */
@@ -41,18 +42,23 @@ struct fx {
 	struct pbox_mail mail[64]; /* held back */
 	unsigned n_mail;
 	unsigned joins;    /* each with a nonce of its own */
+	uint32_t stamps;   /* frames that workers have sent */
 	unsigned released; /* handles given back */
 	void *last_released;
 	size_t request; /* frame bytes of the last request */
-	char event[512];
+	char event[600];
+	unsigned events;
 	struct pbox_auth_job *auth; /* of job "tagged", once there is a session */
 	uint8_t frame[32][2048];    /* with tags, in turn */
 	unsigned n_frames;
 	int (*restore)(const struct pbox_job *job, struct pbox_table *t, bool restoring);
 	/* set before fx_begin(), or left 0 */
+	const struct pbox_reduce_ops *reduce;
 	uint32_t hold, lease_ms, chunk_elements;
 	uint16_t mtu, max_jobs;
 	uint64_t memory; /* quota of job "quota" */
+	uint64_t first_run;
+	uint32_t grace_ms;
 	size_t arena_size;
 };
 
@@ -67,6 +73,9 @@ struct fx_worker {
 	struct pbox_welcome welcome;
 	bool tagged; /* the session has tags: what is sent has them */
 	struct pbox_auth_keys keys;
+	uint8_t policy;
+	uint8_t run[PBOX_RUN_LEN]; /* of its JOIN, as is number: of the run that it comes back to */
+	uint64_t number;
 };
 
 /* What a table looks like; one tensor unless said otherwise. */
@@ -92,8 +101,14 @@ unsigned fx_count(enum pbox_type type);
 const char *fx_error_text(void);
 /* Code of the last answer, which must be an ERROR with a payload; 0: it is none. */
 unsigned fx_error(void);
+/* The box has listened until now, whatever time has passed; fx_tick(), fx_control() and fx_rx() say so. A test that
+ * lets it be away sets fx.heard. */
+void fx_listen(void);
+void fx_tick(void);
 void fx_mail(void); /* deliver what was held back */
 
+/* The clock of all workers: later with each frame. */
+uint32_t fx_ts(void);
 /* A control frame; returns the last answer. */
 struct fx_sent *fx_control(
 	struct fx_worker *w, enum pbox_type type, const void *payload, size_t len);
@@ -103,6 +118,8 @@ struct pbox_join fx_join_message(const struct fx_worker *w);
 struct fx_sent *fx_join_with(struct fx_worker *w, const struct pbox_join *m, const char *secret);
 /* HELLO and JOIN; the session must come up. */
 void fx_join(struct fx_worker *w, const char *job, uint16_t worker, uint16_t workers);
+/* The same as it stands: job, worker, workers, policy, run and number are told. False: it was refused. */
+bool fx_try_join(struct fx_worker *w);
 void fx_leave(struct fx_worker *w);
 
 struct fx_sent *fx_declare(struct fx_worker *w, uint32_t table, const struct fx_table *t);
@@ -122,6 +139,10 @@ uint8_t *fx_tagged(const struct fx_worker *w, struct pbox_hdr *h, const void *pa
 /* To one shard; true: the frame is held. */
 bool fx_rx(
 	unsigned shard, const struct fx_worker *w, const struct pbox_hdr *h, const void *payload);
+/* To that shard's endpoint. */
+void fx_at(unsigned shard, struct pbox_peer *peer);
+/* The last answer asked this worker, at a new address, for its proof: here it is. */
+void fx_prove(unsigned shard, const struct fx_worker *w);
 /* PUSHPULL of fp32 values to shard 0, chunk 0, fragment 0. */
 bool fx_pushpull(const struct fx_worker *w, uint32_t round, const float *v, unsigned n);
 

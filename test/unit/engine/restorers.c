@@ -19,7 +19,7 @@ begin(uint16_t n, struct fx_table t, unsigned restorers)
 	for (uint16_t i = 0; i < n; i++)
 		fx_join(&w[i], "vision", i, n);
 	for (uint16_t i = 0; i < n; i++) {
-		t.flags = (restorers >> i & 1) != 0 ? PBOX_DECLARE_RESTORE : 0;
+		t.flags = (restorers >> i & 1) != 0 ? PBOX_DECLARE_RESTORE : PBOX_DECLARE_CONTINUE;
 		UNIT_EQ_U64(fx_declare(&w[i], 0, &t)->hdr.type, PBOX_DECLARED);
 	}
 	fx_clear();

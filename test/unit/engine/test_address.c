@@ -14,6 +14,7 @@ const char unit_suite[] = "engine: addresses of workers";
 #define N 8
 
 static struct fx_worker w[2];
+static uint32_t origin;
 static const float values[N] = {1, 2, 3, 4, 5, 6, 7, 8};
 
 /* A frame of worker i from an Ethernet and UDP address; true: it is held. */
@@ -27,7 +28,8 @@ arrive(unsigned i, enum pbox_type type, uint32_t round, uint32_t ts, uint8_t mac
 		.peer = {.ip = htonl(w[i].ip), .udp = udp, .mac = {2, 0, 0, 0, 0, mac}},
 	};
 
-	f.hdr.ts = ts;
+	f.hdr.ts = origin + ts;
+	fx_at(0, &f.peer);
 	if (type == PBOX_PUSHPULL) {
 		f.hdr.format = PBOX_FMT_FP32;
 		f.hdr.length = sizeof(values);
@@ -42,6 +44,7 @@ begin(void)
 
 	fx_begin();
 	fx_job(w, "vision", 2, &t);
+	origin = fx_ts();
 	CU_ASSERT_TRUE(arrive(0, PBOX_PUSHPULL, 1, 100, 10, 5000));
 	CU_ASSERT_TRUE(arrive(1, PBOX_PUSHPULL, 1, 100, 11, 5001));
 	UNIT_EQ_U64(fx_count(PBOX_RESULT), 2);
@@ -78,10 +81,11 @@ test_copies_turn_nothing(void)
 	fx_mark();
 	CU_ASSERT_FALSE(arrive(0, PBOX_PULL, 2, 200, 66, 5000));
 	FX_ONLY(PBOX_SS_DROP_REPLAYED);
+	UNIT_EQ_U64(fx.n_sent, 0);
 	fx_mark();
 	CU_ASSERT_FALSE(arrive(0, PBOX_PULL, 1, 150, 10, 6666));
-	FX_ONLY(PBOX_SS_DROP_REPLAYED);
-	UNIT_EQ_U64(fx.n_sent, 0);
+	FX_ONLY(PBOX_SS_DROP_UNPROVEN); /* it may only have been overtaken */
+	fx_clear();
 	CU_ASSERT_TRUE(arrive(1, PBOX_PUSHPULL, 2, 300, 11, 5001));
 	results(10, 5000);
 	fx_end();
@@ -91,16 +95,44 @@ static void
 test_the_worker_moves(void)
 {
 	begin();
-	/* a contribution to the round in progress, then a probe with a newer clock */
-	CU_ASSERT_TRUE(arrive(0, PBOX_PUSHPULL, 2, 300, 12, 7000));
+	/* behind another router: a contribution to the round in progress, then a probe with a newer clock */
+	CU_ASSERT_TRUE(arrive(0, PBOX_PUSHPULL, 2, 300, 12, 5000));
 	CU_ASSERT_TRUE(arrive(1, PBOX_PUSHPULL, 2, 300, 11, 5001));
-	results(12, 7000);
-	CU_ASSERT_TRUE(arrive(0, PBOX_PUSHPULL, 3, 400, 12, 7000));
-	CU_ASSERT_FALSE(arrive(0, PBOX_PULL, 3, 401, 13, 7000));
+	results(12, 5000);
+	CU_ASSERT_TRUE(arrive(0, PBOX_PUSHPULL, 3, 400, 12, 5000));
+	CU_ASSERT_FALSE(arrive(0, PBOX_PULL, 3, 401, 13, 5000));
 	fx_clear();
 	CU_ASSERT_TRUE(arrive(1, PBOX_PUSHPULL, 3, 400, 11, 5001));
-	results(13, 7000);
-	CU_ASSERT_FALSE(arrive(0, PBOX_PULL, 3, 402, 14, 8000));
+	results(13, 5000);
+	fx_end();
+}
+
+/* Nobody has his answers sent to somebody else: an address that is new gets a question, and no more. */
+static void
+test_an_address_is_proven(void)
+{
+	unsigned before;
+
+	begin();
+	w[0].udp = 8000;
+	fx_mark();
+	CU_ASSERT_FALSE(arrive(0, PBOX_PULL, 1, 402, 14, 8000));
+	FX_ONLY(PBOX_SS_DROP_UNPROVEN);
+	UNIT_EQ_U64(fx.n_sent, 1);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_PING);
+	UNIT_EQ_U64(fx_last()->hdr.length, 0);
+	/* a contribution counts, and what it asks for goes where the worker was */
+	CU_ASSERT_TRUE(arrive(0, PBOX_PUSHPULL, 2, 500, 14, 8000));
+	CU_ASSERT_TRUE(arrive(1, PBOX_PUSHPULL, 2, 500, 11, 5001));
+	results(10, 5000);
+	/* a hundred questions: one more answer at most */
+	fx.now += 20000000;
+	before = fx.n_sent;
+	for (unsigned i = 0; i < 100; i++)
+		arrive(0, PBOX_PULL, 1, 501 + i, 14, 8000);
+	UNIT_EQ_U64(fx.n_sent, before + 1);
+	fx_prove(0, &w[0]);
+	CU_ASSERT_FALSE(arrive(0, PBOX_PULL, 2, fx_ts() - origin, 0, 8000));
 	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_RESULT);
 	UNIT_EQ_U64(fx_last()->peer.udp, 8000);
 	fx_end();
@@ -118,7 +150,7 @@ test_control(void)
 	f.hdr.incarnation = w[0].welcome.incarnation;
 	f.peer = (struct pbox_peer){
 		.ip = htonl(w[0].ip), .udp = w[0].udp, .mac = {2, 0, 0, 0, 0, 10}};
-	f.hdr.ts = 1000;
+	f.hdr.ts = origin + 1000;
 	pbox_registrar_rx(fx.registrar, &f, fx.now);
 	f.peer.mac[5] = 66;
 	pbox_registrar_rx(fx.registrar, &f, fx.now);
@@ -126,7 +158,7 @@ test_control(void)
 	pbox_registrar_shutdown(fx.registrar, fx.now);
 	UNIT_EQ_U64(fx_nth(0)->hdr.type, PBOX_LEFT);
 	UNIT_EQ_U64(fx_nth(0)->peer.mac[5], 10);
-	f.hdr.ts = 1001;
+	f.hdr.ts = origin + 1001;
 	pbox_registrar_rx(fx.registrar, &f, fx.now);
 	fx_clear();
 	pbox_registrar_shutdown(fx.registrar, fx.now);
@@ -137,6 +169,7 @@ test_control(void)
 const struct unit_test unit_tests[] = {
 	{"copies of frames turn nothing", test_copies_turn_nothing},
 	{"a worker may move", test_the_worker_moves},
+	{"an address is proven", test_an_address_is_proven},
 	{"what the box says unasked", test_control},
 	{NULL, NULL},
 };

@@ -35,7 +35,7 @@ tick(void)
 
 	fx_clear();
 	fx.now += 20 * MS;
-	pbox_registrar_tick(fx.registrar, fx.now);
+	fx_tick();
 	n = fx_count(PBOX_PING);
 	for (unsigned i = 0; i < fx.n_sent; i++)
 		if (fx.sent[i].hdr.type == PBOX_PING) {
@@ -67,6 +67,7 @@ taken(const struct pbox_join *m)
 		.payload = payload,
 		.peer = {.ip = w[1].ip, .udp = late.udp}};
 
+	fx_listen();
 	f.peer.ip = __builtin_bswap32(late.ip);
 	pbox_join_encode(payload, sizeof(payload), m);
 	pbox_proof(payload + PBOX_JOIN_PROOF_AT, "key", 3, PBOX_JOIN_PROOF_PREFIX, payload,

@@ -144,6 +144,7 @@ test_init_drops(void)
 		.optimiser = PBOX_OPT_ADAM,
 		.push = PBOX_FMT_BF16,
 		.pull = PBOX_FMT_BF16}; /* 32 elements, INIT pieces of 16 */
+	struct fx_worker first;
 	struct pbox_hdr h;
 
 	begin(&sum);
@@ -167,9 +168,14 @@ test_init_drops(void)
 	h.length = 64;
 	h.worker = 1;
 	h.token = w[1].token;
+	h.ts += 1000;
+	first = w[0];
+	w[0].ip = w[1].ip;
+	w[0].udp = w[1].udp;
 	expect(&h, PBOX_SS_DROP_INIT_FORBIDDEN);
 	h.worker = 0;
 	h.token = w[0].token;
+	w[0] = first;
 	expect(&h, PBOX_SS_RX_INIT);
 	fx_end();
 }

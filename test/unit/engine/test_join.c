@@ -50,9 +50,10 @@ test_version(void)
 	uint8_t payload[PBOX_HELLO_LEN];
 
 	fx_begin();
-	pbox_registrar_tick(fx.registrar, fx.now);
+	fx_tick();
 	pbox_registrar_version(fx.registrar, &f, 7);
 	UNIT_EQ_U64(fx_error(), PBOX_E_VERSION);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_REFUSED], 0); /* it is counted as frame_version */
 	CU_ASSERT(fx_last()->hdr.length <= PBOX_HELLO_LEN);
 	CU_ASSERT_STRING_EQUAL(fx.event,
 		"10.0.0.9:4009 speaks protocol version 7, this box version 1: install the same "
@@ -73,6 +74,47 @@ test_version(void)
 	fx_end();
 }
 
+/* R4.4, R4.5: no secret is wrong for a job that has none, and WELCOME says so. */
+static void
+test_insecure(void)
+{
+	static const char *const secret[] = {"", "any"};
+	struct pbox_welcome m;
+	struct pbox_join j;
+	struct fx_sent *s;
+
+	fx_begin();
+	for (uint16_t i = 0; i < 2; i++) {
+		w[i] = stranger("open", i, 2);
+		fx_hello(&w[i]);
+		j = fx_join_message(&w[i]);
+		s = fx_join_with(&w[i], &j, secret[i]);
+		CU_ASSERT_EQUAL_FATAL(s->hdr.type, PBOX_WELCOME);
+		UNIT_EQ_U64(pbox_welcome_decode(s->payload, s->hdr.length, &m), 0);
+		UNIT_EQ_U64(m.flags, PBOX_WELCOME_INSECURE);
+		CU_ASSERT(pbox_proof_good("", 0, PBOX_WELCOME_PROOF_PREFIX, s->payload,
+			s->hdr.length, PBOX_WELCOME_PROOF_AT));
+	}
+	fx_end();
+}
+
+/* R3.4 */
+static void
+test_names(void)
+{
+	struct pbox_join m;
+
+	fx_begin();
+	w[0] = stranger("nobody", 0, 1);
+	fx_hello(&w[0]);
+	m = fx_join_message(&w[0]);
+	strcpy(m.job, "vis\xff");
+	fx_join_with(&w[0], &m, "key");
+	UNIT_EQ_U64(fx_error(), PBOX_E_NO_JOB);
+	CU_ASSERT_STRING_EQUAL(fx_error_text(), "the job's name is not UTF-8 (R3.4)");
+	fx_end();
+}
+
 static void
 test_welcome(void)
 {
@@ -87,6 +129,20 @@ test_welcome(void)
 	CU_ASSERT(w[0].welcome.window > 0 && w[0].welcome.window <= 100);
 	UNIT_EQ_U64(fx.rs[PBOX_RS_WORKERS], 1);
 	fx_end();
+}
+
+/* R9.2: the last answer is a refusal of this JOIN, by somebody who has the secret. */
+static bool
+refused_by(const char *secret, const struct pbox_join *m)
+{
+	const struct fx_sent *s = fx_last();
+	struct pbox_error_tail t;
+	size_t end = pbox_error_tail_decode(s->payload, s->hdr.length, &t);
+
+	return end > 0 && end <= PBOX_JOIN_LEN && t.nonce == m->nonce &&
+	       t.request == s->hdr.chunk &&
+	       pbox_proof_good(secret, strlen(secret), PBOX_ERROR_PROOF_PREFIX, s->payload, end,
+		       PBOX_ERROR_PROOF_AT(end));
 }
 
 /* Everything is wrong; one thing after the other is put right (R4.4). */
@@ -110,8 +166,11 @@ test_errors_come_in_order(void)
 	fx_join_with(&w[1], &m, "wrong");
 	UNIT_EQ_U64(fx_error(), PBOX_E_SECRET);
 	CU_ASSERT_STRING_EQUAL(fx_error_text(), "the secret of job 'vision' is another one");
+	CU_ASSERT_FALSE(refused_by("key", &m));
 	fx_join_with(&w[1], &m, "key");
 	UNIT_EQ_U64(fx_error(), PBOX_E_WORKERS);
+	CU_ASSERT_TRUE(refused_by("key", &m));
+	CU_ASSERT_FALSE(refused_by("wrong", &m));
 	CU_ASSERT_PTR_NOT_NULL(strstr(fx_error_text(), "job 'vision' has 2 workers"));
 	m.workers = 2;
 	fx_join_with(&w[1], &m, "key");
@@ -273,7 +332,7 @@ test_takeover_after_the_lease(void)
 	fx_join_with(&w[2], &m, "key");
 	UNIT_EQ_U64(fx_error(), PBOX_E_WORKER_TAKEN);
 	fx.now += UINT64_C(2000000);
-	pbox_registrar_tick(fx.registrar, fx.now);
+	fx_tick();
 	UNIT_EQ_U64(fx.rs[PBOX_RS_EXPIRED], 1);
 	CU_ASSERT_EQUAL(fx_join_with(&w[2], &m, "key")->hdr.type, PBOX_WELCOME);
 	CU_ASSERT(fx_last()->hdr.token != old);
@@ -374,7 +433,7 @@ test_no_memory_for_rounds(void)
 {
 	struct pbox_join m;
 
-	fx.arena_size = 4096;
+	fx.arena_size = 2048;
 	fx_begin();
 	w[0] = stranger("vision", 0, 4);
 	fx_hello(&w[0]);
@@ -386,7 +445,33 @@ test_no_memory_for_rounds(void)
 	fx_end();
 }
 
+/* Who knows no secret is refused as often as it asks, and fills no log. */
+static void
+test_refusals_do_not_fill_the_log(void)
+{
+	struct fx_worker stranger = {.job = "vision", .worker = 0, .workers = 2, .ip = 1, .udp = 1};
+	struct pbox_join m;
+
+	fx_begin();
+	fx_hello(&stranger);
+	m = fx_join_message(&stranger);
+	fx.events = 0;
+	for (unsigned i = 0; i < 5000; i++) {
+		fx_join_with(&stranger, &m, "wrong");
+		UNIT_EQ_U64(fx_error(), PBOX_E_SECRET);
+		fx_clear();
+	}
+	CU_ASSERT(fx.events > 0 && fx.events <= 128);
+	fx.now += 1000000000;
+	pbox_registrar_tick(fx.registrar, fx.now);
+	CU_ASSERT_PTR_NOT_NULL(strstr(fx.event, "and 4872 more lines like"));
+	fx_end();
+}
+
 const struct unit_test unit_tests[] = {
+	{"refusals do not fill the log", test_refusals_do_not_fill_the_log},
+	{"a job without a secret", test_insecure},
+	{"names", test_names},
 	{"HELLO", test_hello},
 	{"another version", test_version},
 	{"WELCOME", test_welcome},

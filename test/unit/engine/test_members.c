@@ -42,7 +42,7 @@ pass(unsigned ms, unsigned alive)
 			if ((alive >> i & 1) != 0)
 				ping(i);
 		fx_clear();
-		pbox_registrar_tick(fx.registrar, fx.now);
+		fx_tick();
 	}
 }
 
@@ -224,7 +224,7 @@ test_back_at_a_round_boundary(void)
 static void
 test_unexpected_contribution(void)
 {
-	struct fx_table t = {.elements = 4};
+	struct fx_table t = {.elements = 4, .flags = PBOX_DECLARE_CONTINUE};
 
 	begin("six", 3, PBOX_OP_SUM);
 	pass(10020, 6);
@@ -255,7 +255,7 @@ test_unexpected_contribution(void)
 static void
 test_complete_once(void)
 {
-	struct fx_table t = {.elements = 4};
+	struct fx_table t = {.elements = 4, .flags = PBOX_DECLARE_CONTINUE};
 	struct pbox_frame f[3];
 
 	begin("six", 3, PBOX_OP_SUM);
@@ -501,6 +501,42 @@ test_why_tells_the_oldest(void)
 	fx_end();
 }
 
+/* R8.5: the box was started again, and one of three workers is dead by then. That somebody restores proves that
+ * the job had begun: it goes on without who does not come within a lease. */
+static void
+test_shrink_survives_a_restart(void)
+{
+	struct fx_table t = {.elements = 4, .flags = PBOX_DECLARE_RESTORE};
+
+	fx_begin();
+	for (uint16_t i = 0; i < 2; i++) {
+		fx_join(&w[i], "six", i, 3);
+		CU_ASSERT_EQUAL(fx_declare(&w[i], 0, &t)->hdr.type, PBOX_DECLARED);
+	}
+	CU_ASSERT_EQUAL(fx_map(&w[0], 0, 0)->hdr.type, PBOX_NOT_READY);
+	pass(w[0].welcome.lease_ms - 500, 3);
+	CU_ASSERT_EQUAL(fx_map(&w[0], 0, 0)->hdr.type, PBOX_NOT_READY);
+	pass(1000, 3);
+	CU_ASSERT_EQUAL(fx_map(&w[0], 0, 0)->hdr.type, PBOX_MAPPED);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_REMOVED], 1);
+	/* it may come back */
+	fx_join(&w[2], "six", 2, 3);
+	CU_ASSERT_EQUAL(fx_declare(&w[2], 0, &t)->hdr.type, PBOX_DECLARED);
+	CU_ASSERT_EQUAL(fx_map(&w[2], 0, 0)->hdr.type, PBOX_NOT_READY); /* the others restore */
+	CU_ASSERT_FALSE(pbox_registrar_job(fx.registrar, 0)->member[2].removed);
+	fx_end();
+	/* a job that begins waits for all */
+	t.flags = 0;
+	fx_begin();
+	for (uint16_t i = 0; i < 2; i++) {
+		fx_join(&w[i], "six", i, 3);
+		fx_declare(&w[i], 0, &t);
+	}
+	pass(w[0].welcome.lease_ms + 5000, 3);
+	CU_ASSERT_EQUAL(fx_map(&w[0], 0, 0)->hdr.type, PBOX_NOT_READY);
+	fx_end();
+}
+
 const struct unit_test unit_tests[] = {
 	{"the round goes on", test_round_goes_on},
 	{"means and weights", test_operations},
@@ -516,5 +552,6 @@ const struct unit_test unit_tests[] = {
 	{"policies are named", test_policies_are_named},
 	{"what a job waits for", test_why},
 	{"the oldest are told", test_why_tells_the_oldest},
+	{"shrink survives a restart of the box", test_shrink_survives_a_restart},
 	{NULL, NULL},
 };

@@ -205,11 +205,134 @@ test_set_in_mid_round(void)
 	fx_end();
 }
 
+static struct pbox_hdr
+fetch(unsigned i, unsigned array, uint32_t version)
+{
+	struct pbox_hdr h = fx_data(&w[i], PBOX_FETCH, 0, 0, version);
+
+	h.aux = (uint16_t)array;
+	return h;
+}
+
+static struct pbox_hdr
+give(unsigned array, uint32_t version)
+{
+	struct pbox_hdr h = fx_data(&w[0], PBOX_INIT, 0, 0, version);
+
+	h.flags |= PBOX_F_LATEST;
+	h.aux = (uint16_t)array;
+	h.base = 0;
+	h.format = PBOX_FMT_FP32;
+	h.length = 16;
+	return h;
+}
+
+/* What one training has fetched goes on in another as if nothing had been between (R6.13, R6.14). */
+static void
+test_state_goes_round(void)
+{
+	struct fx_table t = {.elements = 4,
+		.mode = PBOX_MODE_OPTIMISER,
+		.op = PBOX_OP_SUM,
+		.optimiser = PBOX_OPT_ADAM};
+	float kept[3][4], want[4];
+	struct pbox_hdr h;
+
+	fx_begin();
+	fx_job(w, "vision", 2, &t);
+	h = fetch(1, 0, 0);
+	fx_mark();
+	fx_rx(0, &w[1], &h, NULL);
+	FX_ONLY(PBOX_SS_RX_EARLY); /* nothing is there yet */
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_WAIT);
+	init(0, 4, p0);
+	for (uint32_t r = 1; r <= 3; r++) {
+		fx_pushpull(&w[1], r, g[1], 4);
+		fx_pushpull(&w[0], r, g[0], 4);
+	}
+	for (unsigned a = 0; a < 3; a++) {
+		h = fetch(1, a, 3);
+		fx_mark();
+		fx_rx(0, &w[1], &h, NULL);
+		FX_ONLY(PBOX_SS_RX_FETCH);
+		UNIT_EQ_U64(fx_last()->hdr.type, PBOX_FETCHED);
+		UNIT_EQ_U64(fx_last()->hdr.aux, a);
+		UNIT_EQ_U64(fx_last()->hdr.round, 3);
+		UNIT_EQ_U64(fx_last()->hdr.length, 16);
+		memcpy(kept[a], fx_last()->payload, 16);
+	}
+	for (uint32_t r = 4; r <= 5; r++) {
+		fx_pushpull(&w[1], r, g[1], 4);
+		fx_pushpull(&w[0], r, g[0], 4);
+	}
+	memcpy(want, fx_last()->payload, 16);
+	fx_end();
+
+	fx_begin();
+	fx_job(w, "vision", 2, &t);
+	init(0, 4, g[0]);
+	for (unsigned a = 0; a < 3; a++) {
+		h = give(a, 0);
+		fx_rx(0, &w[0], &h, kept[a]);
+		UNIT_EQ_U64(fx_last()->hdr.type, PBOX_INIT_OK);
+	}
+	fx_set(&w[0], 0, 1, PBOX_HYPER_STEPS, 3);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_SET_OK);
+	pull(1, 0); /* the answer with the same version is another one now */
+	CU_ASSERT_EQUAL(memcmp(fx_last()->payload, kept[0], 16), 0);
+	for (uint32_t r = 1; r <= 2; r++) {
+		fx_pushpull(&w[1], r, g[1], 4);
+		fx_pushpull(&w[0], r, g[0], 4);
+	}
+	CU_ASSERT_EQUAL(memcmp(fx_last()->payload, want, 16), 0);
+	fx_end();
+}
+
+static void
+test_state_is_refused(void)
+{
+	struct fx_table t = {
+		.elements = 4, .mode = PBOX_MODE_OPTIMISER, .optimiser = PBOX_OPT_MOMENTUM};
+	struct fx_table sum = {.elements = 4};
+	struct pbox_hdr h;
+
+	fx_begin();
+	fx_job(w, "vision", 2, &t);
+	init(0, 4, p0);
+	fx_set(&w[0], 0, 1, PBOX_HYPER_LR, 0.5);
+	fx_pushpull(&w[1], 1, g[1], 4);
+	fx_pushpull(&w[0], 1, g[0], 4);
+#define REFUSED(frame, from, payload, why)       \
+	do {                                     \
+		h = frame;                       \
+		fx_mark();                       \
+		fx_rx(0, &w[from], &h, payload); \
+		FX_ONLY(why);                    \
+	} while (0)
+	REFUSED(fetch(0, 1, 0), 0, NULL, PBOX_SS_DROP_ROUND_STALE);
+	REFUSED(fetch(0, 1, 2), 0, NULL, PBOX_SS_DROP_ROUND_FUTURE);
+	REFUSED(fetch(0, 2, 1), 0, NULL, PBOX_SS_DROP_INIT_FORBIDDEN); /* no such array */
+	REFUSED(give(2, 1), 0, g[0], PBOX_SS_DROP_INIT_FORBIDDEN);
+	REFUSED(give(1, 0), 0, g[0], PBOX_SS_DROP_ROUND_STALE);
+	fx_pushpull(&w[1], 2, g[1], 4); /* somebody has pushed: too late */
+	REFUSED(give(1, 1), 0, g[0], PBOX_SS_DROP_INIT_FORBIDDEN);
+	REFUSED(fetch(0, 1, 1), 0, NULL, PBOX_SS_RX_FETCH);
+	fx_set(&w[0], 0, 3, PBOX_HYPER_STEPS, 0.5);
+	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+	fx_end();
+	fx_begin();
+	fx_job(w, "vision", 2, &sum);
+	REFUSED(fetch(0, 0, 0), 0, NULL, PBOX_SS_DROP_INIT_FORBIDDEN);
+	fx_end();
+}
+
 const struct unit_test unit_tests[] = {
 	{"each optimiser against the scalar steps", test_against_the_scalar_steps},
 	{"before INIT", test_before_init},
 	{"pieces of INIT", test_pieces_of_init},
 	{"no learning rate", test_no_lr},
 	{"SET in mid-round", test_set_in_mid_round},
+	{"state that is fetched and given", test_state_goes_round},
+	{"state that is not", test_state_is_refused},
 	{NULL, NULL},
 };

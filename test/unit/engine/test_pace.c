@@ -35,7 +35,7 @@ rates(uint64_t frames_per_s)
 			.secret_len = 3,
 			.rate = frames_per_s,
 			.policy = i == 2 ? PBOX_POLICY_SHRINK : PBOX_POLICY_ANY};
-	pbox_registrar_reload(fx.registrar, section, 3, 10000, fx.now);
+	pbox_registrar_reload(fx.registrar, section, 3, 10000, 0, fx.now);
 }
 
 /* Id of the n-th chunk that is shard 0's. */
@@ -230,6 +230,7 @@ arrive(const struct fx_worker *x, struct datagram *d, uint32_t round, bool damag
 		.payload = d->payload, .handle = d, .peer = {.ip = htonl(x->ip), .udp = x->udp}};
 	size_t size;
 
+	fx_at(0, &f.peer);
 	h.format = PBOX_FMT_FP32;
 	h.length = sizeof(v);
 	memcpy(d->payload, v, sizeof(v));

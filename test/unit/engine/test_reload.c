@@ -27,7 +27,7 @@ reload(const char *name, struct pbox_job_conf conf)
 	snprintf(secret, sizeof(secret), "%s", conf.secret != NULL ? conf.secret : "key");
 	now.secret = secret;
 	now.secret_len = strlen(secret);
-	pbox_registrar_reload(fx.registrar, &now, name != NULL, LEASE, fx.now);
+	pbox_registrar_reload(fx.registrar, &now, name != NULL, LEASE, 0, fx.now);
 }
 
 static struct fx_sent *
@@ -107,15 +107,15 @@ test_a_running_job_keeps_its_kind(void)
 static void
 test_memory_at_once(void)
 {
-	struct fx_table t = {.elements = 1000};
+	struct fx_table t = {.elements = 400000};
 
-	fx.memory = 3000;
+	fx.memory = 1 << 20;
 	fx_begin();
 	fx_join(&w[0], "quota", 0, 1);
 	fx_declare(&w[0], 0, &t);
 	fx_map(&w[0], 0, 0);
 	UNIT_EQ_U64(fx_error(), PBOX_E_NO_MEMORY);
-	reload("quota", (struct pbox_job_conf){.memory = 100000});
+	reload("quota", (struct pbox_job_conf){.memory = 4 << 20});
 	fx_declare(&w[0], 1, &t);
 	CU_ASSERT_EQUAL(fx_map(&w[0], 1, 0)->hdr.type, PBOX_MAPPED);
 	fx_end();

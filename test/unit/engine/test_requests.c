@@ -2,6 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <stdio.h>
 #include <string.h>
 
 #include "fixture.h"
@@ -90,18 +91,109 @@ test_status(void)
 	fx_end();
 }
 
+/* Worker 1 as STATUS has it, and its text. */
+static struct pbox_member_entry
+told_of(struct fx_worker *x, uint16_t number, char text[512])
+{
+	struct pbox_status m = {.first = number};
+	struct pbox_member_entry e = {0};
+	struct pbox_status_ok a;
+	struct pbox_cursor cur;
+	uint8_t payload[8];
+	struct fx_sent *s = fx_control(
+		x, PBOX_STATUS, payload, pbox_status_encode(payload, sizeof(payload), &m));
+
+	CU_ASSERT_EQUAL_FATAL(s->hdr.type, PBOX_STATUS_OK);
+	CU_ASSERT_EQUAL_FATAL(pbox_status_ok_decode(s->payload, s->hdr.length, &a, &cur), 0);
+	pbox_status_ok_next(&cur, &e);
+	snprintf(text, 512, "%s", a.text);
+	return e;
+}
+
+/* R8.3: why a worker is missing is told to those that wait for it. */
+static void
+test_refused(void)
+{
+	struct fx_table other = sgd;
+	struct pbox_member_entry e;
+	struct pbox_join m;
+	struct pbox_error err;
+	char text[512];
+
+	fx_begin();
+	fx_job(w, "vision", 2, &sgd);
+	fx_leave(&w[1]);
+	/* a JOIN with another number of workers; nobody else has the number */
+	fx_hello(&w[1]);
+	m = fx_join_message(&w[1]);
+	m.workers = 3;
+	fx_join_with(&w[1], &m, "key");
+	UNIT_EQ_U64(fx_error(), PBOX_E_WORKERS);
+	e = told_of(&w[0], 1, text);
+	UNIT_EQ_U64(e.state, PBOX_MEMBER_LEFT);
+	UNIT_EQ_U64(e.reason, PBOX_LEFT_REFUSED);
+	CU_ASSERT_STRING_EQUAL(text,
+		"job 'vision' has 2 workers, this one (host1) says 3: give all the same number");
+	/* one that is in, and declares other tables */
+	fx_join(&w[1], "vision", 1, 2);
+	UNIT_EQ_U64(told_of(&w[0], 1, text).reason, PBOX_LEFT_UNKNOWN);
+	other.elements = 5;
+	fx_declare(&w[1], 0, &other);
+	UNIT_EQ_U64(fx_error(), PBOX_E_MISMATCH);
+	e = told_of(&w[0], 1, text);
+	UNIT_EQ_U64(e.state, PBOX_MEMBER_JOINED);
+	UNIT_EQ_U64(e.reason, PBOX_LEFT_REFUSED);
+	UNIT_EQ_U64(e.declared, 0);
+	CU_ASSERT_PTR_NOT_NULL(strstr(text, "with 5 elements"));
+	/* text of who is not concerned */
+	UNIT_EQ_U64(told_of(&w[0], 0, text).reason, PBOX_LEFT_UNKNOWN);
+	CU_ASSERT_STRING_EQUAL(text, "job 'vision': all 2 workers have joined");
+	/* it leaves for that; or declares what it should */
+	fx_leave(&w[1]);
+	e = told_of(&w[0], 1, text);
+	UNIT_EQ_U64(e.state, PBOX_MEMBER_LEFT);
+	UNIT_EQ_U64(e.reason, PBOX_LEFT_REFUSED);
+	fx_join(&w[1], "vision", 1, 2);
+	fx_declare(&w[1], 0, &other);
+	CU_ASSERT_EQUAL(fx_declare(&w[1], 0, &sgd)->hdr.type, PBOX_DECLARED);
+	UNIT_EQ_U64(told_of(&w[0], 1, text).reason, PBOX_LEFT_UNKNOWN);
+	/* an operator's words */
+	CU_ASSERT_EQUAL(pbox_registrar_kick(
+				fx.registrar, w[0].job_no, 1, "its fan is broken", fx.now, &err),
+		0);
+	e = told_of(&w[0], 1, text);
+	UNIT_EQ_U64(e.reason, PBOX_LEFT_KICKED);
+	CU_ASSERT_STRING_EQUAL(
+		text, "the operator of the box ended worker 1 of job 'vision': its fan is broken");
+	/* without the secret nobody says anything about a worker */
+	fx_hello(&w[1]);
+	m = fx_join_message(&w[1]);
+	m.workers = 3;
+	fx_join_with(&w[1], &m, "wrong");
+	UNIT_EQ_U64(fx_error(), PBOX_E_SECRET);
+	UNIT_EQ_U64(told_of(&w[0], 1, text).reason, PBOX_LEFT_KICKED);
+	fx_end();
+}
+
 static void
 test_ping_and_unknown_types(void)
 {
+	static char long_text[1500];
 	struct fx_sent *s;
 
+	for (unsigned i = 0; i < sizeof(long_text); i++)
+		long_text[i] = (char)(i % 251);
 	fx_begin();
 	fx_join(&w[0], "vision", 0, 1);
 	s = fx_control(&w[0], PBOX_PING, "hello", 5);
 	CU_ASSERT_EQUAL(s->hdr.type, PBOX_PONG);
 	UNIT_EQ_U64(s->hdr.length, 5);
-	UNIT_EQ_U64(s->hdr.ts, 77);
+	UNIT_EQ_U64(s->hdr.ts, (uint32_t)(fx.now / 1000) + fx.stamps);
 	CU_ASSERT_EQUAL(memcmp(s->payload, "hello", 5), 0);
+	/* as much as fits an MTU of 1500 (R8.1) */
+	s = fx_control(&w[0], PBOX_PING, long_text, sizeof(long_text));
+	UNIT_EQ_U64(s->hdr.length, 1500 - PBOX_MTU_OVERHEAD);
+	CU_ASSERT_EQUAL(memcmp(s->payload, long_text, s->hdr.length), 0);
 	CU_ASSERT_PTR_NULL(fx_control(&w[0], PBOX_WELCOME, NULL, 0));
 	UNIT_EQ_U64(fx.rs[PBOX_RS_DROP_TYPE], 1);
 	fx_end();
@@ -222,18 +314,19 @@ test_lease_end_ends_the_job(void)
 	fx_job(w, "vision", 2, &t);
 	fx.now += UINT64_C(8000000000);
 	CU_ASSERT_TRUE(fx_pushpull(&w[0], 1, v, 4)); /* data keep a session alive too */
+	fx_tick();
 	fx.now += UINT64_C(8000000000);
-	pbox_registrar_tick(fx.registrar, fx.now);
+	fx_tick();
 	UNIT_EQ_U64(fx.rs[PBOX_RS_EXPIRED], 1);
 	CU_ASSERT_PTR_NOT_NULL(strstr(fx.event, "worker 1 (host1) has been silent for 16000 ms"));
 	UNIT_EQ_U64(pbox_registrar_jobs(fx.registrar), 1);
 	UNIT_EQ_U64(pbox_registrar_silence(
 			    fx.registrar, pbox_registrar_job(fx.registrar, 0), 0, fx.now),
 		UINT64_C(8000000000));
-	pbox_registrar_tick(fx.registrar, fx.now); /* told once */
+	fx_tick(); /* told once */
 	UNIT_EQ_U64(fx.rs[PBOX_RS_EXPIRED], 1);
 	fx.now += UINT64_C(3000000000);
-	pbox_registrar_tick(fx.registrar, fx.now);
+	fx_tick();
 	UNIT_EQ_U64(fx.rs[PBOX_RS_EXPIRED], 2);
 	UNIT_EQ_U64(pbox_registrar_jobs(fx.registrar), 0);
 	UNIT_EQ_U64(fx.released, 1);
@@ -249,7 +342,7 @@ test_a_silent_worker_comes_back(void)
 	fx.now += UINT64_C(9000000000);
 	fx_control(&w[1], PBOX_PING, NULL, 0);
 	fx.now += UINT64_C(2000000000);
-	pbox_registrar_tick(fx.registrar, fx.now);
+	fx_tick();
 	UNIT_EQ_U64(fx.rs[PBOX_RS_EXPIRED], 1);
 	CU_ASSERT_EQUAL(fx_control(&w[0], PBOX_PING, NULL, 0)->hdr.type, PBOX_PONG);
 	UNIT_EQ_U64(pbox_registrar_job(fx.registrar, 0)->member[0].state, PBOX_MEMBER_JOINED);
@@ -289,6 +382,7 @@ const struct unit_test unit_tests[] = {
 	{"SET and its errors", test_set},
 	{"SET of a group that does not exist", test_set_of_unknown_group},
 	{"STATUS", test_status},
+	{"why a worker is missing", test_refused},
 	{"PING, and types that are not for the box", test_ping_and_unknown_types},
 	{"sessions are checked", test_sessions_are_checked},
 	{"errors to strangers are few", test_session_errors_are_few},

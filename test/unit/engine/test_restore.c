@@ -120,6 +120,10 @@ test_another_address(void)
 	h.ts += 1000;
 	fx_clear();
 	fx_rx(0, &w[0], &h, NULL);
+	fx_prove(0, &w[0]);
+	h = restore(0, 5, true);
+	h.ts += 1001;
+	fx_rx(0, &w[0], &h, NULL);
 	EXPECT(0, NOTED, 5, 1);
 	UNIT_EQ_U64(fx_last()->peer.udp, 9999);
 	w[0].udp = old; /* a copy of the first one, from where it came */
@@ -393,9 +397,14 @@ test_lost(void)
 	fx_mark();
 	fx_pushpull(&w[1], 5, g[0], 4);
 	FX_ONLY(PBOX_SS_RX_EARLY);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_ERROR);
+	UNIT_EQ_U64(fx_last()->hdr.aux, PBOX_E_LOST);
+	UNIT_EQ_U64(fx_last()->hdr.round, 5);
+	UNIT_EQ_U64(fx_last()->hdr.length, 0);
 	pull(1, 5);
-	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_WAIT);
-	pbox_registrar_tick(fx.registrar, fx.now);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_ERROR);
+	UNIT_EQ_U64(fx_last()->hdr.aux, PBOX_E_LOST);
+	fx_tick();
 	CU_ASSERT_PTR_NOT_NULL(strstr(fx.event, "lost"));
 	fx_map(&w[0], 0, 0);
 	UNIT_EQ_U64(fx_error(), PBOX_E_LOST);

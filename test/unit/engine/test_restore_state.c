@@ -236,6 +236,74 @@ test_snapshot_that_cannot_be_read(void)
 	fx_end();
 }
 
+static const struct pbox_job *loads_job;
+
+static int
+loads_elsewhere(const struct pbox_job *job, struct pbox_table *t, bool restoring)
+{
+	CU_ASSERT(!restoring && t->n_chunks > 0);
+	loads_job = job;
+	return -EINPROGRESS;
+}
+
+static void
+begin_loading(void)
+{
+	fx.restore = loads_elsewhere;
+	fx_begin();
+	for (uint16_t i = 0; i < 2; i++)
+		fx_join(&w[i], "vision", i, 2);
+	for (uint16_t i = 0; i < 2; i++)
+		UNIT_EQ_U64(fx_declare(&w[i], 0, &adam)->hdr.type, PBOX_DECLARED);
+	UNIT_EQ_U64(fx_map(&w[0], 0, 0)->hdr.type, PBOX_NOT_READY);
+	/* nobody else touches what is being filled */
+	fx_set(&w[0], 0, 1, PBOX_HYPER_LR, 0.5);
+	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+	fx.now += 1000000;
+	pbox_registrar_tick(fx.registrar, fx.now);
+	UNIT_EQ_U64(fx_map(&w[1], 0, 0)->hdr.type, PBOX_NOT_READY);
+	/* and who has lost its session declares it again */
+	UNIT_EQ_U64(fx_declare(&w[1], 0, &adam)->hdr.type, PBOX_DECLARED);
+}
+
+/* Somebody else reads a snapshot for as long as it takes, and the registrar goes on meanwhile. */
+static void
+test_loading(void)
+{
+	struct pbox_error err = {.text = "no snapshot is good"};
+
+	begin_loading();
+	snapshot = 5;
+	from_snapshot(loads_job, &loads_job->table[0]->t, true);
+	pbox_registrar_loaded(fx.registrar, loads_job, 0, NULL, fx.now);
+	UNIT_EQ_U64(fx_map(&w[0], 0, 0)->hdr.type, PBOX_MAPPED);
+	UNIT_EQ_U64(pbox_registrar_round(fx.registrar, loads_job, 0), 5);
+	fx_end();
+	begin_loading();
+	pbox_registrar_loaded(fx.registrar, loads_job, 0, &err, fx.now);
+	fx_map(&w[0], 0, 0);
+	UNIT_EQ_U64(fx_error(), PBOX_E_LOST);
+	CU_ASSERT_STRING_EQUAL(fx_error_text(), "no snapshot is good");
+	fx_end();
+}
+
+/* The job ends before: it stays, and its memory with it, until he who fills it has let go. */
+static void
+test_job_ends_while_loading(void)
+{
+	begin_loading();
+	fx_leave(&w[0]);
+	fx_leave(&w[1]);
+	pbox_registrar_close(fx.registrar, fx.now);
+	fx_mail();
+	UNIT_EQ_U64(pbox_registrar_jobs(fx.registrar), 1);
+	CU_ASSERT(pbox_arena_used(fx.arena) > 0);
+	from_snapshot(loads_job, &loads_job->table[0]->t, true); /* still its own */
+	pbox_registrar_loaded(fx.registrar, loads_job, 0, NULL, fx.now);
+	UNIT_EQ_U64(pbox_registrar_jobs(fx.registrar), 0);
+	fx_end();
+}
+
 /* A narrow pull format: the answer is what was given, bit for bit, whatever the box makes of it. */
 static void
 test_fp16(void)
@@ -320,6 +388,8 @@ test_too_many_sets(void)
 }
 
 const struct unit_test unit_tests[] = {
+	{"a table that somebody else fills", test_loading},
+	{"its job ends meanwhile", test_job_ends_while_loading},
 	{"nobody has parameters", test_nobody_has_parameters},
 	{"initial parameters", test_initial_parameters},
 	{"parameters without state", test_parameters_without_state},

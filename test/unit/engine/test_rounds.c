@@ -71,7 +71,7 @@ test_a_round(void)
 	UNIT_EQ_U64(fx_nth(0)->hdr.worker, 0);
 	UNIT_EQ_U64(fx_nth(0)->hdr.held, 0);
 	UNIT_EQ_U64(fx_nth(1)->hdr.held, 250);
-	UNIT_EQ_U64(fx_nth(1)->hdr.ts, 77);
+	UNIT_EQ_U64(fx_nth(1)->hdr.ts, (uint32_t)(fx.now / 1000) + fx.stamps - 251);
 	UNIT_EQ_U64(fx_nth(1)->hdr.token, w[1].token);
 	UNIT_EQ_U64(fx_nth(0)->hdr.aux, 2);
 	UNIT_EQ_U64(fx_nth(0)->hdr.weight, 2);
@@ -359,7 +359,7 @@ test_a_worker_moves(void)
 	fx_pushpull(&w[0], 1, one, 4);
 	w[0].udp = 9999;
 	rx(0, PBOX_PULL, 1, NULL);
-	fx_clear();
+	fx_prove(0, &w[0]);
 	fx_pushpull(&w[1], 1, two, 4);
 	UNIT_EQ_U64(fx_nth(0)->hdr.worker, 0);
 	UNIT_EQ_U64(fx_nth(0)->peer.udp, 9999);
@@ -398,7 +398,7 @@ static void
 test_a_worker_is_replaced_in_mid_round(void)
 {
 	static const float sum[4] = {11, 22, 33, 44};
-	struct fx_table t = {.elements = 4};
+	struct fx_table t = {.elements = 4, .flags = PBOX_DECLARE_CONTINUE};
 
 	begin(2, PBOX_OP_SUM);
 	fx_pushpull(&w[0], 1, one, 4);
@@ -428,6 +428,8 @@ test_a_burst(void)
 	f[1].hdr = frame(1, PBOX_PUSHPULL, 1); /* repeated */
 	f[2].hdr = frame(0, PBOX_PUSHPULL, 1); /* ends the round */
 	f[3].hdr = frame(0, PBOX_PUSHPULL, 2);
+	for (unsigned i = 0; i < 4; i++)
+		f[i].peer = (struct pbox_peer){.ip = htonl(w[i < 2].ip), .udp = w[i < 2].udp};
 	UNIT_EQ_U64(pbox_shard_rx(fx.shard[0], f, 4, fx.now), 0xD);
 	UNIT_EQ_U64(fx.released, 2); /* within the call that took them */
 	UNIT_EQ_U64(fx_count(PBOX_WAIT), 1);

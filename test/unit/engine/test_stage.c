@@ -377,6 +377,72 @@ test_goes_on_alike(void)
 	fx_end();
 }
 
+static int
+all_have_it(const struct pbox_job *j, struct pbox_table *t, bool restoring)
+{
+	(void)j;
+	(void)restoring;
+	for (uint32_t i = 0; i < t->n_chunks; i++)
+		for (unsigned f = 0; f < t->chunk[i].fragments; f++)
+			t->chunk[i].slot[f].version = 5;
+	return 0;
+}
+
+/* All-reduce after a restart of the box: all workers hold the version, and the box nothing. There is no such
+ * copy, which is said at once; the one of the next round is whole. */
+static void
+test_without_a_result(void)
+{
+	struct fx_table t = {.elements = ELEMENTS, .op = PBOX_OP_SUM};
+
+	for (unsigned n = 0; n < 2; n++) {
+		struct pbox_error err;
+		unsigned steps = 0;
+		int ret;
+
+		fx_begin();
+		fx.restore = all_have_it;
+		fx_job(w, "vision", WORKERS, &t);
+		fx.restore = NULL;
+		fx.hold_mail = true;
+		UNIT_EQ_U64(pbox_registrar_stage(fx.registrar, job(), 0, 0, &stage, memory,
+				    sizeof(memory), fx.now, &err),
+			0);
+		if (n == 1) /* some go on before they are looked at */
+			advance(0, 0);
+		fx.hold_mail = false;
+		fx_mail();
+		while ((ret = pbox_registrar_stage_step(fx.registrar, fx.now)) == -EINPROGRESS &&
+			++steps < 100)
+			fx.now += 3000000;
+		CU_ASSERT_EQUAL(ret, -ESTALE);
+		if (ret == -EINPROGRESS) {
+			pbox_registrar_stage_cancel(fx.registrar, fx.now);
+			while (pbox_registrar_stage_step(fx.registrar, fx.now) == -EINPROGRESS)
+				fx.now += 3000000;
+		}
+		fx_end();
+	}
+}
+
+static void
+test_tensors_apart(void)
+{
+	struct pbox_error err = {0};
+
+	begin(&adam);
+	for (unsigned i = 0; i < 20; i++)
+		advance(0, 0);
+	advance(1, 0);
+	CU_ASSERT_EQUAL(pbox_registrar_stage(fx.registrar, job(), 0, 0, &stage, memory,
+				sizeof(memory), fx.now, &err),
+		-EAGAIN);
+	CU_ASSERT_STRING_EQUAL(err.text,
+		"the tensors of table 0 are at different rounds (0 to 20), and a snapshot is of "
+		"one: push all of them in each round");
+	fx_end();
+}
+
 const struct unit_test unit_tests[] = {
 	{"a copy is of one round, whatever goes on", test_while_rounds_go_on},
 	{"of a table that waits", test_of_a_table_at_rest},
@@ -385,5 +451,7 @@ const struct unit_test unit_tests[] = {
 	{"cancelled: the memory is let go of", test_cancelled},
 	{"the job ends meanwhile", test_job_ends_meanwhile},
 	{"a table that begins with a copy goes on alike", test_goes_on_alike},
+	{"all have the version, and the box no result", test_without_a_result},
+	{"tensors at different rounds", test_tensors_apart},
 	{0},
 };

@@ -54,11 +54,37 @@ test_joined_counts_sessions(void)
 	pbox_job_free(NULL);
 }
 
+/* A table of a job of so many workers and so much memory; 0: all. */
+static struct pbox_job_table *
+begin(const struct pbox_declare *m, uint16_t workers, uint64_t memory)
+{
+	const struct pbox_job_conf conf = {.name = "j", .memory = memory};
+	struct pbox_job *job = pbox_job_create(7, "job", &conf, workers);
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(job);
+	return pbox_job_table_create(job, m, &err);
+}
+
+/* All that was charged is given back. */
+static void
+end(struct pbox_job_table *jt)
+{
+	static const struct pbox_job_conf conf = {.name = "j"};
+	struct pbox_job *job = jt->job, *empty = pbox_job_create(7, "job", &conf, job->workers);
+
+	pbox_job_table_free(jt);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(empty);
+	UNIT_EQ_U64(job->heap, empty->heap);
+	UNIT_EQ_U64(job->tensors, 0);
+	pbox_job_free(empty);
+	pbox_job_free(job);
+}
+
 static void
 test_workers_agree_in_any_order(void)
 {
 	struct pbox_declare m = fixed(3);
-	struct pbox_job_table *jt = pbox_job_table_create(&m, 2);
+	struct pbox_job_table *jt = begin(&m, 2, 0);
 	static const uint8_t order[2][3] = {{2, 0, 1}, {0, 1, 2}};
 
 	CU_ASSERT_PTR_NOT_NULL_FATAL(jt);
@@ -75,10 +101,10 @@ test_workers_agree_in_any_order(void)
 	}
 	for (unsigned i = 0; i < 3; i++)
 		UNIT_EQ_U64(jt->tensor[i].elements, 10 + i);
-	pbox_job_table_settle(jt, 2);
-	pbox_job_table_settle(jt, 2);
-	pbox_job_table_free(jt, 2);
-	pbox_job_table_free(NULL, 2);
+	pbox_job_table_settle(jt);
+	pbox_job_table_settle(jt);
+	end(jt);
+	pbox_job_table_free(NULL);
 }
 
 /* After settling, a worker that has declared all may repeat itself, and contradictions are found. */
@@ -86,23 +112,23 @@ static void
 test_repetition_after_settling(void)
 {
 	struct pbox_declare m = fixed(1);
-	struct pbox_job_table *jt = pbox_job_table_create(&m, 1);
+	struct pbox_job_table *jt = begin(&m, 1, 0);
 	struct pbox_tensor_entry e = entry("t", 5, 0);
 
 	CU_ASSERT_EQUAL(pbox_job_table_declare(jt, 0, 0, &e, &err), 0);
-	pbox_job_table_settle(jt, 1);
+	pbox_job_table_settle(jt);
 	CU_ASSERT_EQUAL(pbox_job_table_declare(jt, 0, 0, &e, &err), 0);
 	UNIT_EQ_U64(jt->n_has[0], 1);
 	e.elements = 6;
 	CU_ASSERT_EQUAL(pbox_job_table_declare(jt, 0, 0, &e, &err), -EEXIST);
-	pbox_job_table_free(jt, 1);
+	end(jt);
 }
 
 static void
 test_tensor_mismatch_texts(void)
 {
 	struct pbox_declare m = fixed(2);
-	struct pbox_job_table *jt = pbox_job_table_create(&m, 2);
+	struct pbox_job_table *jt = begin(&m, 2, 0);
 	struct pbox_tensor_entry a = entry("fc.weight", 100, 1), b;
 
 	CU_ASSERT_EQUAL(pbox_job_table_declare(jt, 0, 1, &a, &err), 0);
@@ -122,14 +148,14 @@ test_tensor_mismatch_texts(void)
 	CU_ASSERT_EQUAL(pbox_job_table_declare(jt, 1, 1, &b, &err), -EEXIST);
 	UNIT_EQ_U64(jt->n_has[1], 0);
 	UNIT_EQ_U64(jt->tensor[1].elements, 100);
-	pbox_job_table_free(jt, 2);
+	end(jt);
 }
 
 static void
 test_fixed_part_mismatch_texts(void)
 {
 	struct pbox_declare m = fixed(2), other;
-	struct pbox_job_table *jt = pbox_job_table_create(&m, 2);
+	struct pbox_job_table *jt = begin(&m, 2, 0);
 
 	other = m;
 	other.first = 1; /* another page of the same table */
@@ -155,10 +181,96 @@ test_fixed_part_mismatch_texts(void)
 	CU_ASSERT_EQUAL(pbox_job_table_same(jt, 1, &other, &err), -EEXIST);
 	CU_ASSERT_STRING_EQUAL(err.text,
 		"table 3: worker 1 pushes bf16 and pulls fp16, worker 0 declared bf16 and fp32");
-	pbox_job_table_free(jt, 2);
+	end(jt);
+}
+
+/* H3: names, records and bitmaps are charged before they are there. */
+static void
+test_declarations_are_charged(void)
+{
+	const struct pbox_job_conf conf = {.name = "j", .memory = 40000};
+	struct pbox_job *job = pbox_job_create(7, "job", &conf, 2);
+	struct pbox_declare m = fixed(500), large = fixed(1u << 20);
+	struct pbox_job_table *jt;
+	size_t before;
+	int ret = 0;
+	unsigned i;
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(job);
+	before = job->heap;
+	CU_ASSERT_PTR_NULL(pbox_job_table_create(job, &large, &err));
+	CU_ASSERT_EQUAL(err.code, ENOMEM);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "the declaration of table 3 needs 251"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "raise 'memory' of the job"));
+	UNIT_EQ_U64(job->heap, before);
+	jt = pbox_job_table_create(job, &m, &err);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(jt);
+	for (i = 0; i < 500 && ret == 0; i++) {
+		struct pbox_tensor_entry e =
+			entry("a name of sixty bytes, nearly as long as names may be at all", 1, 0);
+
+		ret = pbox_job_table_declare(jt, 0, i, &e, &err);
+	}
+	CU_ASSERT_EQUAL(ret, -ENOMEM);
+	CU_ASSERT(i > 50 && i < 500);
+	CU_ASSERT(job->heap <= 40000 && job->heap > 39000);
+	UNIT_EQ_U64(jt->n_has[0], i - 1);
+	pbox_job_table_free(jt);
+	UNIT_EQ_U64(job->heap, before);
+	pbox_job_free(job);
+}
+
+/* The bitmap of who has declared all is given back at once. */
+static void
+test_honest_jobs_pay_little(void)
+{
+	struct pbox_declare m = fixed(1000);
+	struct pbox_job_table *jt = begin(&m, 64, 0);
+	size_t one = 0;
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(jt);
+	for (uint16_t w = 0; w < 64; w++) {
+		for (unsigned i = 0; i < 1000; i++) {
+			struct pbox_tensor_entry e = entry("layer.weight", 10, 0);
+
+			CU_ASSERT_EQUAL(pbox_job_table_declare(jt, w, i, &e, &err), 0);
+		}
+		CU_ASSERT_PTR_NULL(jt->has[w]);
+		if (w == 0)
+			one = jt->heap;
+		UNIT_EQ_U64(jt->heap, one);
+	}
+	CU_ASSERT(one < 1000 * 48 + 64 * 12 + sizeof(*jt));
+	end(jt);
+}
+
+static void
+test_tensors_of_a_job_are_bounded(void)
+{
+	static const struct pbox_job_conf conf = {.name = "j"};
+	struct pbox_job *job = pbox_job_create(7, "job", &conf, 1);
+	struct pbox_declare m = fixed(1u << 20);
+	struct pbox_job_table *jt[2];
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(job);
+	for (unsigned i = 0; i < 2; i++) {
+		jt[i] = pbox_job_table_create(job, &m, &err);
+		CU_ASSERT_PTR_NOT_NULL_FATAL(jt[i]);
+	}
+	m = fixed(1);
+	CU_ASSERT_PTR_NULL(pbox_job_table_create(job, &m, &err));
+	CU_ASSERT_EQUAL(err.code, ENOSPC);
+	CU_ASSERT_STRING_EQUAL(err.text,
+		"table 3 has 1 tensors, and the others of the job 2097152: 2097152 at most in all");
+	pbox_job_table_free(jt[1]);
+	pbox_job_table_free(jt[0]);
+	pbox_job_free(job);
 }
 
 const struct unit_test unit_tests[] = {
+	{"declarations are charged", test_declarations_are_charged},
+	{"honest jobs pay little", test_honest_jobs_pay_little},
+	{"tensors of a job are bounded", test_tensors_of_a_job_are_bounded},
 	{"sessions are counted", test_joined_counts_sessions},
 	{"workers agree, in any order of pages", test_workers_agree_in_any_order},
 	{"repetition after settling", test_repetition_after_settling},

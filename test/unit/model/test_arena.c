@@ -115,6 +115,56 @@ test_memory_is_zero_again(void)
 	pbox_arena_destroy(a);
 }
 
+#define BIG (3 * PBOX_ARENA_SLICE)
+
+static unsigned discards;
+
+static bool
+discard(void *at, size_t len)
+{
+	discards++;
+	memset(at, 0, len);
+	return discards % 2 == 0; /* where it did nothing, it is written */
+}
+
+/* Gigabytes are not cleared while somebody waits: in slices, and nobody gets them before. */
+static void
+test_large_pieces_are_cleared_in_slices(void)
+{
+	uint8_t *big = aligned_alloc(PBOX_CACHE_LINE, BIG);
+	size_t left = BIG - PBOX_CACHE_LINE;
+	struct pbox_arena *a;
+	uint8_t *p;
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(big);
+	memset(big, 0, BIG);
+	a = pbox_arena_create(big, BIG);
+	p = pbox_arena_alloc(a, left);
+	memset(p, 0xA5, left);
+	CU_ASSERT_FALSE(pbox_arena_later(a, PBOX_CACHE_LINE + 1));
+	pbox_arena_free(a, p);
+	UNIT_EQ_U64(p[0], 0xA5); /* it was given back and not written to */
+	UNIT_EQ_U64(pbox_arena_used(a), 0);
+	UNIT_EQ_U64(pbox_arena_uncleared(a), left);
+	CU_ASSERT_PTR_NULL(pbox_arena_alloc(a, BIG));
+	CU_ASSERT_TRUE(pbox_arena_later(a, BIG));
+	CU_ASSERT_FALSE(pbox_arena_later(a, BIG + 1));
+	pbox_arena_clear_by(a, discard);
+	while (left > PBOX_ARENA_SLICE) {
+		left -= PBOX_ARENA_SLICE;
+		UNIT_EQ_U64(pbox_arena_clear(a, PBOX_ARENA_SLICE), left);
+		p = pbox_arena_alloc(a, PBOX_ARENA_SLICE); /* what is clear is there, no more */
+		CU_ASSERT_PTR_NOT_NULL_FATAL(p);
+		CU_ASSERT_PTR_NULL(pbox_arena_alloc(a, 2 * PBOX_CACHE_LINE));
+		for (size_t i = 0; i < PBOX_ARENA_SLICE; i++)
+			CU_ASSERT_EQUAL_FATAL(p[i], 0);
+	}
+	UNIT_EQ_U64(pbox_arena_clear(a, BIG), 0);
+	CU_ASSERT(discards >= 3);
+	pbox_arena_destroy(a);
+	free(big);
+}
+
 /* Random takes and gives against a map of the lines in use. */
 static void
 test_random_takes_and_gives(void)
@@ -135,6 +185,8 @@ test_random_takes_and_gives(void)
 			held[i] = pbox_arena_alloc(a, len[i]);
 			if (held[i] == NULL) {
 				CU_ASSERT(pbox_arena_largest(a) < len[i]);
+				/* what is given back waits now and then until it is cleared */
+				pbox_arena_clear(a, SIZE / 4);
 				continue;
 			}
 		}
@@ -159,6 +211,7 @@ test_random_takes_and_gives(void)
 	}
 	for (unsigned i = 0; i < 16; i++)
 		pbox_arena_free(a, held[i]);
+	UNIT_EQ_U64(pbox_arena_clear(a, SIZE), 0);
 	UNIT_EQ_U64(pbox_arena_largest(a), SIZE);
 	CU_ASSERT_TRUE(all_zero());
 	pbox_arena_destroy(a);
@@ -168,6 +221,7 @@ const struct unit_test unit_tests[] = {
 	{"fills to the last byte", test_fills_to_the_last_byte},
 	{"odd sizes", test_odd_sizes},
 	{"freed neighbours join", test_freed_neighbours_join},
+	{"large pieces are cleared in slices", test_large_pieces_are_cleared_in_slices},
 	{"the first gap is taken", test_first_gap_is_taken},
 	{"memory is zero again", test_memory_is_zero_again},
 	{"random takes and gives", test_random_takes_and_gives},

@@ -161,6 +161,22 @@ test_groups_do_not_mix(void)
 	pbox_layout_free(&l);
 }
 
+/* Fragments of a chunk are counted in 16 bits: 4 MiB of fp32 in fragments of 64 bytes would be 65,536. */
+static void
+test_many_fragments(void)
+{
+	struct pbox_tensor t = {.elements = (3u << 20) + 5};
+	uint64_t all = 0;
+
+	CU_ASSERT_EQUAL_FATAL(build(&t, 1, 1u << 20, 16), 0);
+	for (uint32_t c = 0; c < l.n_chunks; c++) {
+		CU_ASSERT((l.chunk[c].elements + 15) / 16 <= UINT16_MAX);
+		all += l.chunk[c].elements;
+	}
+	UNIT_EQ_U64(all, t.elements);
+	pbox_layout_free(&l);
+}
+
 static void
 test_chunk_sizes_are_whole_fragments(void)
 {
@@ -306,6 +322,7 @@ const struct unit_test unit_tests[] = {
 	{"small tensors share chunks", test_small_ones_share},
 	{"at most 64 segments a chunk", test_at_most_64_segments},
 	{"groups do not mix", test_groups_do_not_mix},
+	{"fragments are counted in 16 bits", test_many_fragments},
 	{"chunks are whole fragments", test_chunk_sizes_are_whole_fragments},
 	{"random lists are covered exactly", test_random_lists_are_covered},
 	{"real models make few packets", test_real_models_make_few_packets},

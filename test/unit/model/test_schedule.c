@@ -22,6 +22,16 @@ begin(enum pbox_optim_kind kind)
 	atomic_store(&s.count, 1);
 }
 
+/* All fragments have finished that round. */
+static const struct pbox_finished *
+all_at(uint32_t round)
+{
+	static struct pbox_finished all;
+
+	all = (struct pbox_finished){.highest = round, .lowest = round, .known = true};
+	return &all;
+}
+
 static int
 set1(uint32_t round, unsigned id, double value, uint32_t finished)
 {
@@ -29,7 +39,7 @@ set1(uint32_t round, unsigned id, double value, uint32_t finished)
 
 	m.param[0].id = (uint16_t)id;
 	m.param[0].value = value;
-	return pbox_schedule_add(&s, PBOX_OPTIM_MOMENTUM, &m, finished, &err);
+	return pbox_schedule_add(&s, PBOX_OPTIM_MOMENTUM, &m, all_at(finished), &err);
 }
 
 #define LR(round) pbox_schedule_at(&s, round)->lr
@@ -61,8 +71,10 @@ test_order_and_late(void)
 	UNIT_EQ_U64(set1(5, PBOX_HYPER_MOMENTUM, 0.9, 5), PBOX_E_SET_LATE);
 	CU_ASSERT_STRING_EQUAL(err.text,
 		"SET of group 9 of table 4 from round 5 on: that round is already finished");
-	UNIT_EQ_U64(set1(100, PBOX_HYPER_LR, 1, 5), PBOX_E_FULL);
-	CU_ASSERT_EQUAL(LR(100), 1.0);
+	UNIT_EQ_U64(set1(6 + (1u << 30), PBOX_HYPER_LR, 1, 5), PBOX_E_FULL);
+	UNIT_EQ_U64(set1(100000, PBOX_HYPER_LR, 2, 5), 0);
+	CU_ASSERT_EQUAL(LR(99999), 1.0);
+	CU_ASSERT_EQUAL(LR(100000), 2.0);
 }
 
 static void
@@ -91,7 +103,7 @@ test_different_parameters_of_one_round_merge(void)
 
 	begin(PBOX_OPTIM_MOMENTUM);
 	UNIT_EQ_U64(set1(2, PBOX_HYPER_WEIGHT_DECAY, 0.5, 0), 0);
-	UNIT_EQ_U64(pbox_schedule_add(&s, PBOX_OPTIM_MOMENTUM, &m, 0, &err), 0);
+	UNIT_EQ_U64(pbox_schedule_add(&s, PBOX_OPTIM_MOMENTUM, &m, all_at(0), &err), 0);
 	UNIT_EQ_U64(set1(2, PBOX_HYPER_MOMENTUM, 0.9, 0), 0);
 	UNIT_EQ_U64(set1(2, PBOX_HYPER_WEIGHT_DECAY, 0.6, 0), PBOX_E_SET_CONFLICT);
 	CU_ASSERT_EQUAL(pbox_schedule_at(&s, 2)->lr, 0.1);
@@ -101,7 +113,8 @@ test_different_parameters_of_one_round_merge(void)
 	/* half new, half a contradiction: nothing of it holds */
 	m.param[0] = (typeof(m.param[0])){PBOX_HYPER_DAMPENING, 0.5};
 	m.param[1].value = 0.8;
-	UNIT_EQ_U64(pbox_schedule_add(&s, PBOX_OPTIM_MOMENTUM, &m, 0, &err), PBOX_E_SET_CONFLICT);
+	UNIT_EQ_U64(pbox_schedule_add(&s, PBOX_OPTIM_MOMENTUM, &m, all_at(0), &err),
+		PBOX_E_SET_CONFLICT);
 	CU_ASSERT_EQUAL(pbox_schedule_at(&s, 2)->dampening, 0.0);
 }
 
@@ -110,7 +123,7 @@ test_nonsense(void)
 {
 	begin(PBOX_OPTIM_MOMENTUM);
 	UNIT_EQ_U64(set1(1, 0, 1, 0), PBOX_E_BAD_REQUEST);
-	UNIT_EQ_U64(set1(1, 9, 1, 0), PBOX_E_BAD_REQUEST);
+	UNIT_EQ_U64(set1(1, PBOX_HYPER_IDS, 1, 0), PBOX_E_BAD_REQUEST);
 	UNIT_EQ_U64(set1(1, 77, 1, 0), PBOX_E_BAD_REQUEST);
 	UNIT_EQ_U64(set1(1, PBOX_HYPER_LR, -1, 0), PBOX_E_BAD_REQUEST);
 	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "lr must be a finite number, 0 or more"));
@@ -125,13 +138,15 @@ test_check_changes_nothing(void)
 	struct pbox_set m = {.count = 1, .from_round = 2, .param = {{PBOX_HYPER_LR, 0.5}}};
 
 	begin(PBOX_OPTIM_MOMENTUM);
-	UNIT_EQ_U64(pbox_schedule_check(&s, PBOX_OPTIM_MOMENTUM, &m, 0, &err), 0);
+	UNIT_EQ_U64(pbox_schedule_check(&s, PBOX_OPTIM_MOMENTUM, &m, all_at(0), &err), 0);
 	UNIT_EQ_U64(atomic_load(&s.count), 1);
 	CU_ASSERT_FALSE(pbox_schedule_at(&s, 2)->has_lr);
-	UNIT_EQ_U64(pbox_schedule_check(&s, PBOX_OPTIM_MOMENTUM, &m, 2, &err), PBOX_E_SET_LATE);
-	UNIT_EQ_U64(pbox_schedule_add(&s, PBOX_OPTIM_MOMENTUM, &m, 0, &err), 0);
+	UNIT_EQ_U64(
+		pbox_schedule_check(&s, PBOX_OPTIM_MOMENTUM, &m, all_at(2), &err), PBOX_E_SET_LATE);
+	UNIT_EQ_U64(pbox_schedule_add(&s, PBOX_OPTIM_MOMENTUM, &m, all_at(0), &err), 0);
 	m.param[0].value = 1;
-	UNIT_EQ_U64(pbox_schedule_check(&s, PBOX_OPTIM_MOMENTUM, &m, 0, &err), PBOX_E_SET_CONFLICT);
+	UNIT_EQ_U64(pbox_schedule_check(&s, PBOX_OPTIM_MOMENTUM, &m, all_at(0), &err),
+		PBOX_E_SET_CONFLICT);
 }
 
 /* Nesterov without momentum is nothing that PyTorch has: the text tells the way. */
@@ -141,11 +156,12 @@ test_nesterov(void)
 	struct pbox_set m = {.count = 1, .from_round = 1, .param = {{PBOX_HYPER_LR, 0.5}}};
 
 	begin(PBOX_OPTIM_NESTEROV);
-	UNIT_EQ_U64(pbox_schedule_add(&s, PBOX_OPTIM_NESTEROV, &m, 0, &err), PBOX_E_BAD_REQUEST);
+	UNIT_EQ_U64(pbox_schedule_add(&s, PBOX_OPTIM_NESTEROV, &m, all_at(0), &err),
+		PBOX_E_BAD_REQUEST);
 	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "set momentum and lr in one SET"));
 	m.count = 2;
 	m.param[1] = (typeof(m.param[1])){PBOX_HYPER_MOMENTUM, 0.9};
-	UNIT_EQ_U64(pbox_schedule_add(&s, PBOX_OPTIM_NESTEROV, &m, 0, &err), 0);
+	UNIT_EQ_U64(pbox_schedule_add(&s, PBOX_OPTIM_NESTEROV, &m, all_at(0), &err), 0);
 }
 
 /* A new lr every round for far more rounds than are remembered. */
@@ -190,6 +206,76 @@ test_rounds_wrap(void)
 	UNIT_EQ_U64(set1(2, PBOX_HYPER_LR, 3, 1), PBOX_E_SET_ORDER);
 }
 
+/* A fragment that lags keeps what holds for it, however many SETs there are. */
+static void
+test_who_lags_keeps_its_values(void)
+{
+	struct pbox_finished at = {.lowest = 3, .known = true};
+	struct pbox_set m = {.count = 1, .param = {{PBOX_HYPER_LR, 0}}};
+	unsigned full = 0;
+
+	begin(PBOX_OPTIM_MOMENTUM);
+	for (uint32_t r = 1; r <= 200; r++) {
+		int ret;
+
+		m.from_round = r;
+		m.param[0].value = r;
+		at.highest = r - 1;
+		ret = pbox_schedule_add(&s, PBOX_OPTIM_MOMENTUM, &m, &at, &err);
+		CU_ASSERT(ret == 0 || ret == PBOX_E_FULL);
+		full += ret != 0;
+		if (r >= 4)
+			CU_ASSERT_EQUAL(LR(4), 4.0);
+	}
+	CU_ASSERT(full > 100);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "keeps 64 SETs of a group"));
+	/* nothing is overwritten while it is not known who lags; then it goes on */
+	at = (struct pbox_finished){.highest = 200};
+	UNIT_EQ_U64(pbox_schedule_add(&s, PBOX_OPTIM_MOMENTUM,
+			    &(struct pbox_set){
+				    .from_round = 201, .count = 1, .param = {{PBOX_HYPER_LR, 201}}},
+			    &at, &err),
+		PBOX_E_FULL);
+	UNIT_EQ_U64(set1(201, PBOX_HYPER_LR, 201, 200), 0);
+	CU_ASSERT_EQUAL(LR(201), 201.0);
+}
+
+/* What was set once holds, also when its round seems to be one of the future. */
+static void
+test_sets_age(void)
+{
+	uint32_t round = 1;
+
+	begin(PBOX_OPTIM_MOMENTUM);
+	UNIT_EQ_U64(set1(1, PBOX_HYPER_LR, 1, 0), 0);
+	UNIT_EQ_U64(set1(2, PBOX_HYPER_LR, 2, 0), 0);
+	for (unsigned i = 0; i < 40; i++) {
+		round += PBOX_SCHEDULE_AGE;
+		CU_ASSERT_EQUAL(LR(round), 2.0);
+		pbox_schedule_age(&s, round - 1);
+		CU_ASSERT_EQUAL(LR(round), 2.0);
+		if (i == 12) /* beyond 2^31 */
+			UNIT_EQ_U64(set1(round + 5, PBOX_HYPER_LR, 2, round - 1), 0);
+	}
+}
+
+/* The first SET of a table that begins where another one ended. */
+static void
+test_first_set_in_any_round(void)
+{
+	static const uint32_t base[] = {0x7ffffff0, 0x80000000, 0x80000001, 0xfffffff0, UINT32_MAX};
+
+	for (unsigned i = 0; i < 5; i++) {
+		begin(PBOX_OPTIM_MOMENTUM);
+		UNIT_EQ_U64(set1(base[i] + 1, PBOX_HYPER_LR, 1, base[i]), 0);
+		UNIT_EQ_U64(set1(base[i] + 5, PBOX_HYPER_LR, 2, base[i]), 0);
+		CU_ASSERT_EQUAL(LR(base[i] + 1), 1.0);
+		CU_ASSERT_EQUAL(LR(base[i] + 4), 1.0);
+		CU_ASSERT_EQUAL(LR(base[i] + 5), 2.0);
+		UNIT_EQ_U64(set1(base[i], PBOX_HYPER_LR, 3, base[i]), PBOX_E_SET_LATE);
+	}
+}
+
 const struct unit_test unit_tests[] = {
 	{"a SET holds from its round on", test_holds_from_its_round_on},
 	{"order, late, too far ahead", test_order_and_late},
@@ -201,5 +287,8 @@ const struct unit_test unit_tests[] = {
 	{"a SET every round for a long time", test_many_rounds},
 	{"what holds now is never overwritten", test_what_holds_now_stays},
 	{"rounds wrap around", test_rounds_wrap},
+	{"who lags keeps its values", test_who_lags_keeps_its_values},
+	{"SETs age", test_sets_age},
+	{"the first SET in any round", test_first_set_in_any_round},
 	{NULL, NULL},
 };

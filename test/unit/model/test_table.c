@@ -206,6 +206,26 @@ test_hopeless_sizes_are_not_laid_out(void)
 	end();
 }
 
+/* As many INIT pieces as a slot has bits for, and one more. */
+static void
+test_init_pieces(void)
+{
+	static const struct pbox_tensor tensor = {.elements = 600, .name = "narrow"};
+
+	begin(SIZE, SIZE);
+	t.frag_elements = 512;
+	t.init_elements = 64;
+	UNIT_EQ_U64(build(&tensor, 1, SIZE_MAX), 0);
+	UNIT_EQ_U64(t.init_mask, 0xff);
+	pbox_table_release(&t, load);
+	t.frag_elements = 576;
+	CU_ASSERT_EQUAL(build(&tensor, 1, SIZE_MAX), -EINVAL);
+	CU_ASSERT_STRING_EQUAL(err.text,
+		"table 5: INIT of a fragment takes 9 frames, at most 8: use a wider element format "
+		"for push or pull");
+	end();
+}
+
 const struct unit_test unit_tests[] = {
 	{"arrays do not overlap and lie on their node", test_arrays_do_not_overlap},
 	{"all-reduce in fp32 has one array and spare room",
@@ -214,5 +234,6 @@ const struct unit_test unit_tests[] = {
 	{"quota", test_quota},
 	{"an arena is too small", test_arena_too_small},
 	{"hopeless sizes are not laid out", test_hopeless_sizes_are_not_laid_out},
+	{"INIT pieces are bounded", test_init_pieces},
 	{NULL, NULL},
 };

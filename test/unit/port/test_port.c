@@ -184,7 +184,8 @@ find_a_port(void)
 	UNIT_EQ_U64(pbox_port_find("0", &id, &err), 0);
 	UNIT_EQ_U64(id, 0);
 	CU_ASSERT(pbox_port_find("7", &id, &err) < 0);
-	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "0 net_null0, 1 net_null1, 2 net_null2"));
+	CU_ASSERT_PTR_NOT_NULL(
+		strstr(err.text, "port 0 (net_null0), port 1 (net_null1), port 2 (net_null2)"));
 	CU_ASSERT(pbox_port_find("net_nul", &id, &err) < 0);
 	/* a port of somebody else is not ours to use */
 	UNIT_EQ_U64(rte_eth_dev_owner_new(&owner.id), 0);

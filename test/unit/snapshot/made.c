@@ -40,7 +40,7 @@ layout(struct pbox_snapshot_meta *m, uint64_t large)
 			.set = 2,
 			.group = (uint16_t)i,
 			.has_lr = true,
-			.value = {0.1, 0.9, 0, 1e-4, 0.9, 0.999, 1e-8, 0}};
+			.value = {0.1, 0.9, 0, 1e-4, 0.9, 0.999, 1e-8, 0, 5000 + i}};
 }
 
 void

@@ -196,11 +196,13 @@ descriptions_are_checked(void)
 	good = pbox_snapshot_meta_encode(&t.m, &len);
 	CU_ASSERT_FATAL(good != NULL);
 	for (size_t i = 0; i < len; i++) {
-		UNIT_EQ_U64(pbox_snapshot_meta_decode(&m, good, i, &err) == 0, 0);
+		UNIT_EQ_U64(
+			pbox_snapshot_meta_decode(&m, PBOX_SNAPSHOT_VERSION, good, i, &err) == 0,
+			0);
 		bad = malloc(len);
 		memcpy(bad, good, len);
 		bad[i] ^= 0xff;
-		if (pbox_snapshot_meta_decode(&m, bad, len, &err) == 0) {
+		if (pbox_snapshot_meta_decode(&m, PBOX_SNAPSHOT_VERSION, bad, len, &err) == 0) {
 			uint8_t *x = pbox_snapshot_meta_encode(&m, &again);
 
 			UNIT_EQ_U64(again, len);

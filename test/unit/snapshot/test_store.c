@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -209,7 +210,7 @@ the_newest_are_kept(void)
 	snprintf(t.m.job, sizeof(t.m.job), "a/job");
 	t.m.table = 2;
 	CU_ASSERT_FATAL(made_write(&t, 16, 2, false, &err) == 0);
-	UNIT_EQ_U64(pbox_snapshot_prune(t.dir, "a/job.1", 2, 2), 3);
+	UNIT_EQ_U64(pbox_snapshot_prune(t.dir, "a/job.1", 2, 2, NULL), 3);
 	n = pbox_snapshot_list(t.dir, "a/job.1", 2, &f, &err);
 	CU_ASSERT_FATAL(n == 2);
 	UNIT_EQ_U64(f[0].round, 14);
@@ -224,8 +225,77 @@ the_newest_are_kept(void)
 	CU_ASSERT_FATAL(n == 2);
 	CU_ASSERT(f[0].aside && f[1].aside);
 	free(f);
-	UNIT_EQ_U64(pbox_snapshot_prune(t.dir, "a/job.1", 2, 1), 1);
+	UNIT_EQ_U64(pbox_snapshot_prune(t.dir, "a/job.1", 2, 1, NULL), 1);
 	UNIT_EQ_U64(pbox_snapshot_set_aside(t.dir, "a/job.1", 2), 0);
+	made_free(&t);
+}
+
+/* The clock goes back by a day between two snapshots: the later one is the newest all the same, and
+ * stays. */
+static void
+a_clock_set_back_changes_no_order(void)
+{
+	static const struct {
+		uint32_t round;
+		uint64_t created_ns;
+	} taken[] = {{5, 9000}, {10, 9100}, {20, 100}, {30, 200}, {40, 300}};
+	struct pbox_snapshot_file *f;
+	struct pbox_error err = {0};
+	struct made t;
+
+	made_new(&t, 1000);
+	disk_is_well();
+	for (unsigned i = 0; i < sizeof(taken) / sizeof(taken[0]); i++) {
+		t.m.round = taken[i].round;
+		t.m.created_ns = taken[i].created_ns;
+		CU_ASSERT_FATAL(made_write(&t, 16, 2, false, &err) == 0);
+		pbox_snapshot_prune(t.dir, t.m.job, t.m.table, 2, t.path);
+		CU_ASSERT_FATAL(pbox_snapshot_list(t.dir, t.m.job, t.m.table, &f, &err) >= 1);
+		UNIT_EQ_U64(f[0].round, taken[i].round);
+		UNIT_EQ_U64(f[0].sequence, i + 1);
+		CU_ASSERT_STRING_EQUAL(f[0].path, t.path);
+		free(f);
+	}
+	CU_ASSERT_FATAL(pbox_snapshot_list(t.dir, t.m.job, t.m.table, &f, &err) == 2);
+	UNIT_EQ_U64(f[1].round, 30);
+	free(f);
+	/* the file just written stays, whatever else is there */
+	UNIT_EQ_U64(pbox_snapshot_prune(t.dir, t.m.job, t.m.table, 0, t.path), 1);
+	UNIT_EQ_U64(access(t.path, F_OK), 0);
+	made_free(&t);
+}
+
+/* Numbers go on after a file that nobody can read, and one of a round that was taken before replaces it. */
+static void
+numbers_are_given_once(void)
+{
+	struct pbox_snapshot_file *f;
+	struct pbox_error err = {0};
+	char path[PBOX_SNAPSHOT_PATH];
+	struct made t;
+	int fd;
+
+	made_new(&t, 1000);
+	disk_is_well();
+	snprintf(path, sizeof(path), "%s/other.7.0000000041.0000000009.0badcafe.old", t.dir);
+	fd = creat(path, 0600);
+	CU_ASSERT_FATAL(fd >= 0);
+	close(fd);
+	CU_ASSERT_FATAL(made_write(&t, 16, 2, false, &err) == 0);
+	CU_ASSERT(strstr(t.path, "/a%2Fjob%2E1.2.0000000042.0000000007.abcd1234.snap") != NULL);
+	CU_ASSERT_FATAL(made_write(&t, 16, 2, false, &err) == 0);
+	UNIT_EQ_U64(pbox_snapshot_prune(t.dir, t.m.job, t.m.table, 9, t.path), 1);
+	CU_ASSERT_FATAL(pbox_snapshot_list(t.dir, NULL, -1, &f, &err) == 1);
+	UNIT_EQ_U64(f[0].sequence, 43);
+	free(f);
+	unlink(path);
+	snprintf(path, sizeof(path), "%s/other.7.%llu.0000000009.0badcafe.old", t.dir,
+		(unsigned long long)(UINT64_MAX / 2));
+	fd = creat(path, 0600);
+	CU_ASSERT_FATAL(fd >= 0);
+	close(fd);
+	UNIT_EQ_U64(made_write(&t, 16, 2, false, &err), (unsigned long long)-EOVERFLOW);
+	CU_ASSERT(strstr(err.text, "move it elsewhere") != NULL);
 	made_free(&t);
 }
 
@@ -262,7 +332,7 @@ a_name_too_long_for_a_job_has_no_snapshots(void)
 		name[n] = '\0';
 		UNIT_EQ_U64(pbox_snapshot_list(t.dir, name, -1, &f, &err), 0);
 		CU_ASSERT_PTR_NULL(f);
-		UNIT_EQ_U64(pbox_snapshot_prune(t.dir, name, 0, 0), 0);
+		UNIT_EQ_U64(pbox_snapshot_prune(t.dir, name, 0, 0, NULL), 0);
 		UNIT_EQ_U64(pbox_snapshot_set_aside(t.dir, name, 0), 0);
 		name[n] = '%';
 	}
@@ -275,6 +345,8 @@ const struct unit_test unit_tests[] = {
 	{"a full disk is named, and the old snapshot stays", a_full_disk_is_named},
 	{"drafts left behind are cleaned, other files are not", a_draft_left_behind_is_cleaned},
 	{"the newest are kept, others set aside", the_newest_are_kept},
+	{"a clock that is set back changes no order", a_clock_set_back_changes_no_order},
+	{"sequence numbers are given once", numbers_are_given_once},
 	{"a name too long for a job has no snapshots", a_name_too_long_for_a_job_has_no_snapshots},
 	{"directories are checked", directories_are_checked},
 	{0},

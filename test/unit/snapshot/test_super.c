@@ -61,8 +61,10 @@ sizes_are_bounded(void)
 		const char *why;
 	} wrong[] = {
 		{0, 1, 'X', "no snapshot of PBox"},
-		{8, 4, 2, "a snapshot of format 2"},
-		{12, 4, 0x04030201, "a snapshot of format 1"}, /* another byte order */
+		{8, 4, 0, "a snapshot of format 0"},
+		{8, 4, PBOX_SNAPSHOT_VERSION + 1,
+			"a snapshot of format 3, this program knows 1 to 2"},
+		{12, 4, 0x04030201, "a snapshot of format 2"}, /* another byte order */
 		{16, 4, 448, "the size of its blocks"},
 		{16, 4, 513, "the size of its blocks"},
 		{16, 4, (1u << 18) + 64, "the size of its blocks"},
@@ -81,6 +83,7 @@ sizes_are_bounded(void)
 		{84, 4, 0, "the length of its data"},
 		{84, 4, UINT32_MAX, "the length of its data"},
 		{151, 1, 'x', "the name of its job"},
+		{152, 8, UINT64_MAX, "its sequence number"},
 		{32, 8, 1u << 30, "cut off"},
 	};
 
@@ -146,6 +149,87 @@ what_it_says_of_its_data_holds(void)
 	made_free(&t);
 }
 
+/* Those of boxes that wrote no sequence come after all that have one, by the clock of then. */
+static void
+files_without_a_sequence_are_the_oldest(void)
+{
+	static const uint32_t order[] = {1, 3, 2};
+	struct pbox_error err = {0, ""};
+	struct pbox_snapshot_file *f;
+	char path[PBOX_SNAPSHOT_PATH];
+	struct made t;
+
+	made_new(&t, 1000);
+	for (uint32_t round = 2; round <= 3; round++) {
+		t.m.round = round;
+		t.m.created_ns = 5000 + round;
+		CU_ASSERT_FATAL(made_write(&t, 4, 1, false, &err) == 0);
+		bend(&t, 152, 8, 0);
+		snprintf(
+			path, sizeof(path), "%s/a%%2Fjob%%2E1.2.%010u.abcd1234.snap", t.dir, round);
+		CU_ASSERT_FATAL(rename(t.path, path) == 0);
+	}
+	t.m.round = 1;
+	t.m.created_ns = 10;
+	CU_ASSERT_FATAL(made_write(&t, 4, 1, false, &err) == 0);
+	CU_ASSERT_FATAL(pbox_snapshot_list(t.dir, NULL, -1, &f, &err) == 3);
+	for (unsigned i = 0; i < 3; i++)
+		UNIT_EQ_U64(f[i].round, order[i]);
+	UNIT_EQ_U64(f[0].sequence, 1);
+	UNIT_EQ_U64(f[1].sequence, 0);
+	free(f);
+	made_free(&t);
+}
+
+/* Format 1 has no ninth hyper-parameter. */
+static void
+older_formats_are_read(void)
+{
+	struct pbox_snapshot_reader *r;
+	struct pbox_snapshot_written done;
+	struct pbox_snapshot_report rep;
+	struct pbox_error err = {0, ""};
+	struct made t;
+	size_t len, last = 12 + 8 * 9; /* of an entry */
+	uint8_t *meta;
+
+	made_new(&t, 1000);
+	meta = pbox_snapshot_meta_encode(&t.m, &len);
+	CU_ASSERT_FATAL(meta != NULL && t.m.n_entries == 2);
+	memmove(meta + len - last - 8, meta + len - last, last - 8);
+	{
+		const struct pbox_snapshot_write w = {.dir = t.dir,
+			.meta = &t.m,
+			.meta_bytes = meta,
+			.meta_len = len - 16,
+			.data = t.data,
+			.stripe_data = 4,
+			.stripe_parity = 1};
+
+		CU_ASSERT_FATAL(pbox_snapshot_write(&w, &done, &err) == 0);
+	}
+	free(meta);
+	snprintf(t.path, sizeof(t.path), "%s", done.path);
+	refused(t.path, "the description contradicts itself");
+	bend(&t, 8, 4, 1);
+	/* it stays what it is when it is rebuilt */
+	made_damage(&t, SUPER + 100, 1);
+	CU_ASSERT_FATAL(pbox_snapshot_repair(t.path, &rep, &err) == 0);
+	UNIT_EQ_U64(rep.damaged, 1);
+	r = pbox_snapshot_open(t.path, &err);
+	CU_ASSERT_FATAL(r != NULL);
+	for (unsigned i = 0; i < 2; i++) {
+		const struct pbox_snapshot_entry *e = &pbox_snapshot_meta(r)->entry[i];
+
+		UNIT_EQ_U64(e->from_round, t.m.entry[i].from_round);
+		UNIT_EQ_U64(e->group, i);
+		CU_ASSERT(memcmp(e->value, t.m.entry[i].value, 8 * 8) == 0);
+		CU_ASSERT(e->value[8] == 0);
+	}
+	pbox_snapshot_close(r);
+	made_free(&t);
+}
+
 static void
 what_cannot_be_written(void)
 {
@@ -173,6 +257,8 @@ const struct unit_test unit_tests[] = {
 	{"all sizes have bounds", sizes_are_bounded},
 	{"what is no snapshot", no_files_of_ours},
 	{"what it says of its data holds", what_it_says_of_its_data_holds},
+	{"files without a sequence are the oldest", files_without_a_sequence_are_the_oldest},
+	{"older formats are read", older_formats_are_read},
 	{"what cannot be written", what_cannot_be_written},
 	{0},
 };

@@ -341,6 +341,44 @@ test_hunt(void)
 	CU_ASSERT(agreeing(0.03, 0.1, &trials) >= 170);
 }
 
+/* A machine that becomes slower: rates that were good fail when they are tried again. Trials contradict each other, and are
+ * counted; one that was good is always known. */
+static void
+test_hunt_changed(void)
+{
+	static struct hunt h;
+	struct bed b = {.carries = 9e5, .random = 3};
+	double low, high, from, to;
+	unsigned again = 0;
+
+	hunt_begin(&h, 1e6);
+	CU_ASSERT(hunt_good(&h) == 0);
+	for (unsigned i = 0; !hunt_done(&h, -1, 40); i++) {
+		double rate = hunt_next(&h);
+		bool before = false;
+
+		for (unsigned k = 0; k < h.trials; k++)
+			before |= h.trial[k].good && h.trial[k].rate == rate;
+		again += before;
+		if (i == 20)
+			b.carries = 3e5;
+		hunt_told(&h, rate, bed_trial(&b, rate));
+	}
+	CU_ASSERT(again >= h.again && h.again >= 3);
+	hunt_between(&h, &from, &to);
+	low = from;
+	high = to;
+	CU_ASSERT(hunt_disagree(&h, &low, &high) * 8 > h.trials);
+	CU_ASSERT(low <= 3e5 * 1.03 || high >= 8.5e5);
+	CU_ASSERT(hunt_good(&h) > 0);
+	/* an estimate below all that was good */
+	hunt_begin(&h, 1e6);
+	hunt_told(&h, 5e5, true);
+	for (unsigned i = 0; i < 30; i++)
+		hunt_told(&h, 1e5, false);
+	CU_ASSERT(hunt_best(&h) < 1e5 && hunt_good(&h) == 5e5);
+}
+
 /* What one unlucky trial says is taken back; and what goes through without a limit is no bound. */
 static void
 test_hunt_again(void)
@@ -435,6 +473,7 @@ const struct unit_test unit_tests[] = {
 	{"step", test_step},
 	{"hunt", test_hunt},
 	{"hunt again", test_hunt_again},
+	{"hunt changed", test_hunt_changed},
 	{"compare", test_compare},
 	{NULL, NULL},
 };

@@ -94,10 +94,10 @@ test_status_ok(void)
 {
 	static struct pbox_status_ok m, got;
 	const struct pbox_member_entry in[2] = {
-		{0x2221, PBOX_MEMBER_SILENT, 0x28272625, 0x2C2B2A29, "node7"},
-		{1, PBOX_MEMBER_JOINED, 0, 2, "a-host-of-20-bytes--"}};
+		{0x2221, PBOX_MEMBER_SILENT, PBOX_LEFT_KICKED, 0x28272625, 0x2C2B2A29, "node7"},
+		{1, PBOX_MEMBER_JOINED, 0, 0, 2, "a-host-of-20-bytes--"}};
 	const uint8_t want[22 + 32] = {4, 0, 3, 4, 1, 0, 2, 0, 9, 10, 11, 12, 13, 14, 15, 16, 2, 0,
-		0, 0, 'o', 'k', 0x21, 0x22, 3, 0, 0x25, 0x26, 0x27, 0x28, 0x29, 0x2A, 0x2B, 0x2C,
+		0, 0, 'o', 'k', 0x21, 0x22, 3, 2, 0x25, 0x26, 0x27, 0x28, 0x29, 0x2A, 0x2B, 0x2C,
 		'n', 'o', 'd', 'e', '7'};
 	struct pbox_member_entry e;
 	struct pbox_cursor cur;
@@ -182,6 +182,29 @@ test_error(void)
 	UNIT_EQ_U64(pbox_error_encode(b, 14, &m), 12);
 }
 
+/* R9.2 */
+static void
+test_error_tail(void)
+{
+	const struct pbox_error_tail t = {0x1122334455667788, 0x99aabbcc};
+	const struct pbox_error_msg m = {.code = PBOX_E_WORKERS, .text = "two"};
+	struct pbox_error_tail got;
+	struct pbox_error_msg back;
+	uint8_t b[80];
+	size_t len = pbox_error_encode(b, 32, &m);
+
+	UNIT_EQ_U64(pbox_error_tail_decode(b, len, &got), 0);
+	len = pbox_error_tail_encode(b, len, &t);
+	UNIT_EQ_U64(len, 12 + 3 + 48);
+	UNIT_EQ_U64(pbox_error_tail_decode(b, len, &got), len);
+	UNIT_EQ_U64(pbox_error_tail_decode(b, sizeof(b), &got), len); /* later fields */
+	UNIT_EQ_U64(got.nonce, t.nonce);
+	UNIT_EQ_U64(got.request, t.request);
+	UNIT_EQ_U64(pbox_error_tail_decode(b, len - 1, &got), 0);
+	CU_ASSERT_EQUAL(pbox_error_decode(b, len, &back), 0);
+	CU_ASSERT_STRING_EQUAL(back.text, "two");
+}
+
 const struct unit_test unit_tests[] = {
 	{"SET", test_set},
 	{"the limits of SET", test_set_limits},
@@ -189,5 +212,6 @@ const struct unit_test unit_tests[] = {
 	{"STATUS_OK", test_status_ok},
 	{"a full STATUS_OK", test_status_ok_full},
 	{"ERROR", test_error},
+	{"ERROR, proven", test_error_tail},
 	{NULL, NULL},
 };

@@ -202,7 +202,8 @@ test_types_and_flags(void)
 
 	make(f, 0);
 	for (unsigned type = 0; type < 256; type++) {
-		bool known = (type >= 0x01 && type <= 0x12) || (type >= 0x20 && type <= 0x29);
+		bool known = (type >= 0x01 && type <= 0x12) || (type >= 0x20 && type <= 0x29) ||
+			     type == 0x2B || type == 0x2C;
 
 		f[2] = (uint8_t)type;
 		reseal(f);
@@ -420,7 +421,7 @@ test_names(void)
 	CU_ASSERT_STRING_EQUAL(pbox_wire_drop_name(PBOX_WIRE_DROPS), "?");
 	CU_ASSERT_STRING_EQUAL(pbox_errcode_name(PBOX_E_WORKER_TAKEN), "WORKER_TAKEN");
 	CU_ASSERT_STRING_EQUAL(pbox_errcode_name(PBOX_E_SHUTDOWN), "SHUTDOWN");
-	CU_ASSERT_STRING_EQUAL(pbox_errcode_name(18), "?");
+	CU_ASSERT_STRING_EQUAL(pbox_errcode_name(PBOX_E_RUN_ENDED + 1), "?");
 	CU_ASSERT_STRING_EQUAL(pbox_format_name(PBOX_FMT_FP32), "fp32");
 	CU_ASSERT_STRING_EQUAL(pbox_format_name(4), "?");
 	CU_ASSERT_STRING_EQUAL(pbox_format_name(16), "int8");
@@ -433,7 +434,7 @@ test_names(void)
 	CU_ASSERT_STRING_EQUAL(pbox_restore_name(4), "?");
 	for (unsigned i = 0; i < PBOX_WIRE_DROPS; i++)
 		CU_ASSERT_STRING_NOT_EQUAL(pbox_wire_drop_name(i), "?");
-	for (unsigned i = 0; i <= PBOX_E_LOST; i++)
+	for (unsigned i = 0; i <= PBOX_E_RUN_ENDED; i++)
 		CU_ASSERT_STRING_NOT_EQUAL(pbox_errcode_name(i), "?");
 }
 

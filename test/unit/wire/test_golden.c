@@ -63,12 +63,12 @@ from_hex(const char *hex, uint8_t *out, size_t cap)
 }
 
 static void
-check_proof(json_t *p, const uint8_t *got)
+check_bytes(json_t *p, const char *key, const uint8_t *got, size_t len)
 {
 	uint8_t want[PBOX_PROOF_LEN];
 
-	from_hex(json_string_value(json_object_get(p, "proof")), want, sizeof(want));
-	same(memcmp(got, want, sizeof(want)), 0, "proof");
+	same(from_hex(json_string_value(json_object_get(p, key)), want, sizeof(want)), len, key);
+	same(memcmp(got, want, len), 0, key);
 }
 
 /* ---- one checker for each control payload: decode, compare the fields, encode again ------- */
@@ -123,7 +123,9 @@ check_join(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t cap)
 	N(lease_ms);
 	check_text(p, "job", m.job);
 	check_text(p, "host", m.host);
-	check_proof(p, m.proof);
+	check_bytes(p, "proof", m.proof, sizeof(m.proof));
+	check_bytes(p, "run", m.run, sizeof(m.run));
+	N(number);
 	return (int)pbox_join_encode(out, cap, &m);
 }
 
@@ -145,7 +147,8 @@ check_welcome(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t ca
 	N(mtu);
 	N(window);
 	N(flags);
-	check_proof(p, m.proof);
+	check_bytes(p, "proof", m.proof, sizeof(m.proof));
+	N(number);
 	same(m.endpoints, json_array_size(ends), "endpoints");
 	for (unsigned i = 0; i < m.endpoints; i++) {
 		json_t *end = json_array_get(ends, i);
@@ -333,6 +336,7 @@ check_status_ok(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t 
 		CU_ASSERT_EQUAL(pbox_status_ok_next(&cur, &e), 0);
 		check_number(j, "worker", e.worker);
 		check_number(j, "state", e.state);
+		check_number(j, "reason", e.reason);
 		check_number(j, "silent_ms", e.silent_ms);
 		check_number(j, "declared", e.declared);
 		check_text(j, "host", e.host);

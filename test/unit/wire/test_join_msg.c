@@ -63,6 +63,9 @@ sample_join(void)
 	strcpy(m.host, "node7");
 	for (unsigned i = 0; i < PBOX_PROOF_LEN; i++)
 		m.proof[i] = (uint8_t)(0xA0 + i);
+	for (unsigned i = 0; i < PBOX_RUN_LEN; i++)
+		m.run[i] = (uint8_t)(0xD0 + i);
+	m.number = 0xF8F7F6F5F4F3F2F1;
 	return m;
 }
 
@@ -79,6 +82,10 @@ test_join(void)
 	memcpy(want + 96, "node7", 5);
 	for (unsigned i = 0; i < PBOX_PROOF_LEN; i++)
 		want[160 + i] = (uint8_t)(0xA0 + i);
+	for (unsigned i = 0; i < PBOX_RUN_LEN; i++)
+		want[192 + i] = (uint8_t)(0xD0 + i);
+	for (unsigned i = 0; i < 8; i++)
+		want[208 + i] = (uint8_t)(0xF1 + i);
 	memset(b, 0xEE, sizeof(b));
 	UNIT_EQ_U64(pbox_join_encode(b, sizeof(b), &m), 512);
 	CU_ASSERT_EQUAL(memcmp(b, want, 512), 0);
@@ -122,9 +129,10 @@ static void
 test_welcome(void)
 {
 	static struct pbox_welcome m, got;
-	uint8_t b[72 + 8 * PBOX_MAX_ENDPOINTS];
+	uint8_t b[80 + 8 * PBOX_MAX_ENDPOINTS];
 	const uint8_t want[40] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19,
 		20, 21, 22, 2, 0, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 0, 0, 0, 0};
+	const uint8_t number[8] = {0xF1, 0xF2, 0xF3, 0xF4, 0xF5, 0xF6, 0xF7, 0xF8};
 	const uint8_t ends[16] = {10, 0, 0, 1, 0x66, 0x1C, 0, 0, 10, 0, 0, 2, 0x67, 0x1C, 0, 0};
 
 	memset(&m, 0, sizeof(m));
@@ -139,30 +147,32 @@ test_welcome(void)
 	m.mtu = 0x2221;
 	m.window = 0x2423;
 	memset(m.proof, 0x5A, sizeof(m.proof));
+	m.number = 0xF8F7F6F5F4F3F2F1;
 	m.endpoint[0] = (struct pbox_endpoint){{10, 0, 0, 1}, 7270};
 	m.endpoint[1] = (struct pbox_endpoint){{10, 0, 0, 2}, 7271};
 	memset(b, 0xEE, sizeof(b));
-	UNIT_EQ_U64(pbox_welcome_encode(b, sizeof(b), &m), 88);
+	UNIT_EQ_U64(pbox_welcome_encode(b, sizeof(b), &m), 96);
 	CU_ASSERT_EQUAL(memcmp(b, want, sizeof(want)), 0);
 	CU_ASSERT_EQUAL(b[PBOX_WELCOME_PROOF_AT], 0x5A);
-	CU_ASSERT_EQUAL(memcmp(b + 72, ends, sizeof(ends)), 0);
-	CU_ASSERT_EQUAL(pbox_welcome_decode(b, 88, &got), 0);
+	CU_ASSERT_EQUAL(memcmp(b + 72, number, sizeof(number)), 0);
+	CU_ASSERT_EQUAL(memcmp(b + 80, ends, sizeof(ends)), 0);
+	CU_ASSERT_EQUAL(pbox_welcome_decode(b, 96, &got), 0);
 	CU_ASSERT_EQUAL(memcmp(&got, &m, sizeof(m)), 0);
-	payload_lengths(b, 88, face_welcome);
-	PAYLOAD_ROOM(pbox_welcome_encode, 88, &m);
+	payload_lengths(b, 96, face_welcome);
+	PAYLOAD_ROOM(pbox_welcome_encode, 96, &m);
 }
 
 static void
 test_welcome_limits(void)
 {
 	static struct pbox_welcome m, got;
-	static uint8_t b[72 + 8 * 70];
+	static uint8_t b[80 + 8 * 70];
 
 	m.endpoints = 0;
-	UNIT_EQ_U64(pbox_welcome_encode(b, sizeof(b), &m), 72);
-	CU_ASSERT_EQUAL(pbox_welcome_decode(b, 72, &got), 0);
+	UNIT_EQ_U64(pbox_welcome_encode(b, sizeof(b), &m), 80);
+	CU_ASSERT_EQUAL(pbox_welcome_decode(b, 80, &got), 0);
 	m.endpoints = PBOX_MAX_ENDPOINTS;
-	UNIT_EQ_U64(pbox_welcome_encode(b, sizeof(b), &m), 72 + 8 * 64);
+	UNIT_EQ_U64(pbox_welcome_encode(b, sizeof(b), &m), 80 + 8 * 64);
 	CU_ASSERT_EQUAL(pbox_welcome_decode(b, sizeof(b), &got), 0);
 	b[22] = PBOX_MAX_ENDPOINTS + 1;
 	CU_ASSERT_EQUAL(pbox_welcome_decode(b, sizeof(b), &got), -1);

@@ -10,14 +10,14 @@ optimisers that run on the box.
 from .client import Client, Operation, Stats, Table, Tensor, library_version
 from .errors import (
     PBoxClosed, PBoxDeadline, PBoxError, PBoxInvalid, PBoxLost, PBoxMemoryError, PBoxMismatch,
-    PBoxMtuError, PBoxNoJob, PBoxRefused, PBoxSecretError, PBoxSystemError, PBoxUnreachable,
-    PBoxVersionError)
+    PBoxMtuError, PBoxNoJob, PBoxRefused, PBoxRunEnded, PBoxRunning, PBoxSecretError,
+    PBoxSystemError, PBoxUnreachable, PBoxVersionError)
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Client", "Operation", "Stats", "Table", "Tensor", "library_version",
     "PBoxClosed", "PBoxDeadline", "PBoxError", "PBoxInvalid", "PBoxLost", "PBoxMemoryError",
-    "PBoxMismatch", "PBoxMtuError", "PBoxNoJob", "PBoxRefused", "PBoxSecretError",
-    "PBoxSystemError", "PBoxUnreachable", "PBoxVersionError",
+    "PBoxMismatch", "PBoxMtuError", "PBoxNoJob", "PBoxRefused", "PBoxRunEnded", "PBoxRunning",
+    "PBoxSecretError", "PBoxSystemError", "PBoxUnreachable", "PBoxVersionError",
 ]

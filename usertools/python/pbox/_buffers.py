@@ -68,7 +68,7 @@ def is_torch(obj: Any) -> bool:
     return hasattr(obj, "data_ptr") and hasattr(obj, "is_contiguous")
 
 
-def check_torch(t: Any, what: str) -> None:
+def check_torch(t: Any, what: str, dense: bool = True) -> None:
     """Raise unless the library can read or write this torch tensor where it lies."""
     if t.is_sparse or str(t.layout) != "torch.strided":
         raise PBoxInvalid(
@@ -78,7 +78,7 @@ def check_torch(t: Any, what: str) -> None:
         raise PBoxInvalid(
             f"{what} is on {t.device}: copy it to the CPU first (tensor.cpu(), best into pinned "
             "memory), PBox sends from host memory")
-    if not t.is_contiguous():
+    if dense and not t.is_contiguous():
         raise PBoxInvalid(
             f"{what} is not contiguous (shape {tuple(t.shape)}, strides {tuple(t.stride())}): "
             "pass tensor.contiguous()")

@@ -10,7 +10,7 @@ from typing import Any, List, Optional
 SONAME = "libpbox-client.so.1"
 
 OK, PENDING, INVALID, DEADLINE, CLOSED = 0, 1, -1, -9, -13
-PUSHPULL, PUSH, PULL, INIT = 0, 1, 2, 3
+PUSHPULL, PUSH, PULL, INIT, FETCH, GIVE = range(6)
 ALL_GROUPS = 0xFFFF
 
 
@@ -29,6 +29,7 @@ class Conf(ct.Structure):
         ("min_rto_us", ct.c_uint),
         ("transport", ct.c_char_p), ("transport_args", ct.c_char_p),
         ("keep_copies", ct.c_int), ("policy", ct.c_uint), ("auth", ct.c_uint),
+        ("patience_ms", ct.c_uint), ("left_ms", ct.c_uint), ("run", ct.c_char_p),
     ]
 
 
@@ -51,6 +52,10 @@ class Io(ct.Structure):
     _fields_ = [("tensor", ct.c_uint32), ("input", ct.c_void_p), ("output", ct.c_void_p)]
 
 
+class Waiting(ct.Structure):
+    _fields_ = [("timeout_ms", ct.c_uint), ("state", ct.c_uint64 * 8)]
+
+
 class Hyper(ct.Structure):
     _fields_ = [("id", ct.c_uint16), ("value", ct.c_double)]
 
@@ -71,7 +76,7 @@ class Stats(ct.Structure):
         (n, ct.c_uint64) for n in (
             "samples", "tx_by_ref", "tx_copied", "tx_failed", "rx_failed",
             "restarts", "restored_fragments", "restore_ms",
-            "rx_drop_auth", "auth")
+            "rx_drop_auth", "auth", "unproven")
     ]
 
 
@@ -98,6 +103,8 @@ _PROTOTYPES = {
         [_P, ct.c_uint32, ct.c_int, ct.POINTER(Io), ct.c_uint, ct.c_uint8, ct.c_uint32,
          ct.POINTER(ct.c_uint64), _ERR]),
     "pbox_client_wait": (ct.c_int, [_P, ct.c_uint64, ct.c_uint, _ERR]),
+    "pbox_client_wait_on": (
+        ct.c_int, [_P, ct.c_uint64, ct.POINTER(Waiting), ct.c_uint, _ERR]),
     "pbox_client_test": (ct.c_int, [_P, ct.c_uint64, _ERR]),
     "pbox_client_notify": (ct.c_int, [_P, ct.c_uint64, DoneFn, ct.c_void_p]),
     "pbox_client_status": (ct.c_int, [_P, ct.c_char_p, ct.c_size_t, _ERR]),
@@ -138,8 +145,11 @@ def _load() -> ct.CDLL:
         return lib
     raise ImportError(
         "the PBox client library was not found or cannot be loaded:\n" + "\n".join(tried)
-        + "\nBuild it (meson setup build -Ddpdk=disabled && meson compile -C build), install it"
-        f" (meson install -C build), or set PBOX_CLIENT_LIB to the path of {SONAME}.")
+        + "\nInstall it (apt install ./libpbox-client1_*.deb; or from source: meson setup build"
+        " -Ddpdk=disabled && meson compile -C build && meson install -C build), or set"
+        f" PBOX_CLIENT_LIB to the path of {SONAME}. Where it is installed below a prefix that the"
+        " loader does not search: ldconfig, with its folder in /etc/ld.so.conf.d, or"
+        " LD_LIBRARY_PATH.")
 
 
 _lib: Optional[Any] = None

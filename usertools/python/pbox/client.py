@@ -18,16 +18,17 @@ Ctrl-C interrupts them.
 import atexit
 import ctypes as ct
 import itertools
+import logging
 import os
-import re
 import sys
 import threading
 import time
+import warnings
 import weakref
 from dataclasses import dataclass, make_dataclass
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
-from . import _buffers, _lib
+from . import _buffers, _lib, _signal
 from .errors import PBoxClosed, PBoxError, PBoxInvalid, error_of
 
 MODES = {"all-reduce": 0, "optimiser": 1}
@@ -35,7 +36,7 @@ OPS = {"sum": 0, "mean": 1, "sample_mean": 2, "weighted_mean": 3}
 OPTIMISERS = {"none": 0, "sgd": 1, "momentum": 2, "nesterov": 3, "adam": 4, "adamw": 5}
 HYPERS = {
     "lr": 1, "momentum": 2, "dampening": 3, "weight_decay": 4, "beta1": 5, "beta2": 6, "eps": 7,
-    "clip_value": 8,
+    "clip_value": 8, "steps": 9,
 }
 
 # a wait in C cannot be interrupted, so it is cut into pieces of this length: Python handles
@@ -55,6 +56,11 @@ class Tensor:
     name: str
     elements: int
     group: int = 0
+
+
+_log = logging.getLogger("pbox")
+# waits at the start say what they wait for, first after this time, then ever more rarely
+_TELL_SECONDS = 10.0
 
 
 def library_version() -> str:
@@ -153,24 +159,19 @@ class Operation:
         return self._done
 
     def wait(self, timeout: Optional[float] = None) -> None:
-        """Return when complete. After PBoxDeadline it may be waited for again."""
+        """Return when complete. After PBoxDeadline it may be waited for again. A timeout that is
+        given here is one; without, see that of the Client."""
         self._own()
-        total = _ms(timeout) or self._client._timeout_ms
-        end = time.monotonic() + total / 1000
+        waiting = _lib.Waiting(timeout_ms=_ms(timeout))
         with self._lock:
             while not self._done:
-                left = max(1, round((end - time.monotonic()) * 1000))
                 err = _lib.Error()
                 with self._client._call() as c:
-                    code = _lib.get().pbox_client_wait(
-                        c, self._handle, min(left, _SLICE_MS), ct.byref(err))
+                    code = _lib.get().pbox_client_wait_on(
+                        c, self._handle, ct.byref(waiting), _SLICE_MS, ct.byref(err))
                 if code == _lib.DEADLINE:
-                    if left <= _SLICE_MS:
-                        text = err.text.decode(errors="replace")
-                        # the library knows of the last slice only
-                        raise error_of(code, re.sub(r"^(not complete after) [\d.]+ s",
-                                                    rf"\1 {total / 1000:g} s", text))
-                else:
+                    raise error_of(code, err.text.decode(errors="replace"))
+                if code != _lib.PENDING:
                     self._finish(self._client._error(code, err))
         if self._error is not None:
             raise self._error
@@ -253,7 +254,8 @@ class Table:
             raise PBoxInvalid("inputs and outputs are of different tensors")
         io = (_lib.Io * max(1, len(numbers)))()
         keep: List[Any] = [io]
-        push = "fp32" if kind == _lib.INIT else self.push_format
+        push = "fp32" if kind in (_lib.INIT, _lib.GIVE) else self.push_format
+        pull = "fp32" if kind == _lib.FETCH else self.pull_format
         for k, i in enumerate(numbers):
             t = self.tensors[i]
             io[k].tensor = i
@@ -263,7 +265,7 @@ class Table:
                 keep.append(ref)
             if outputs is not None:
                 io[k].output, ref = _buffers.address_of(
-                    outs[i], t.elements, self.pull_format, True, f"output '{t.name}'")
+                    outs[i], t.elements, pull, True, f"output '{t.name}'")
                 keep.append(ref)
         return self.submit_io(kind, io, len(numbers), keep, priority=priority, weight=weight)
 
@@ -318,6 +320,15 @@ class Table:
         """Start sending the initial parameters (fp32; optimiser tables; worker 0 only)."""
         return self.submit(_lib.INIT, inputs)
 
+    def fetch(self, array: int, outputs: Any) -> Operation:
+        """Start fetching what the box keeps of the version that this client's last push led to,
+        in fp32: 0 parameters, 1 and 2 the optimiser's state. `outputs` are of all tensors."""
+        return self.submit(_lib.FETCH, None, outputs, weight=array)
+
+    def give(self, array: int, inputs: Any) -> Operation:
+        """Start giving an array back (worker 0 only). No worker may push until it has ended."""
+        return self.submit(_lib.GIVE, inputs, weight=array)
+
     def set_hyper(self, group: Optional[int] = None, from_round: int = 0,
                   **values: float) -> None:
         """Set hyper-parameters (lr=..., momentum=..., see HYPERS) of a group (None: all) from a
@@ -348,7 +359,10 @@ class Client:
     box      "10.0.0.1", "10.0.0.1:7269" or a host name
     worker   0-based number; None: any free one
     workers  of the job, this one included
-    timeout  default deadline of waits; join_timeout that of joining
+    timeout  default deadline of waits, from when the box last heard of the worker that is missing:
+             one that lives and computes is waited for, up to `patience`; one that has left for
+             `left` seconds, and whose number nobody has taken, ends them at once
+    join_timeout  deadline of joining
     policy   what rounds do when a worker is dead: "wait" for it, or "shrink": go on without it
     mtu, window, lease, gso, spin, min_rto, bind, host: see struct pbox_client_conf
     transport, transport_args: what carries the datagrams, "udp" or "dpdk", and its arguments;
@@ -357,23 +371,28 @@ class Client:
              "": as the box has it; None: the variable PBOX_AUTH, or ""
     keep_copies  keep the last result of every tensor (memory of one model), and go on after a
              restart of the box; without, that raises PBoxLost
+    run      the run that this worker belongs to, any text: all workers of one start of the job say
+             the same, and no other start does. The first with another one ends the run that the box
+             has of this job, and begins from nothing. None: the variable PBOX_RUN; "": none, and then
+             a job that has begun takes no new worker without first_round (PBoxRunning)
     """
 
     def __init__(self, box: str, job: str, secret: str = "", worker: Optional[int] = None,
                  workers: int = 1, *, timeout: float = 60.0, join_timeout: float = 10.0,
+                 patience: float = 1800.0, left: float = 1.2,
                  bind: Optional[str] = None, host: Optional[str] = None, mtu: int = 0,
                  window: int = 0, lease: Optional[float] = None, policy: str = "wait",
                  gso: Optional[bool] = None,
                  spin: float = 0.0, min_rto: float = 0.0,
                  transport: Optional[str] = None,
                  transport_args: Optional[str] = None, keep_copies: bool = True,
-                 auth: Optional[str] = None) -> None:
+                 auth: Optional[str] = None, run: Optional[str] = None) -> None:
         self._p: Optional[ct.c_void_p] = None
         self._pid = os.getpid()
         self._cond = threading.Condition()
         self._users = 0
         self._operations: Dict[int, Operation] = {}
-        self.box, self.job, self.timeout = box, job, timeout
+        self.box, self.job, self.timeout, self.policy = box, job, timeout, policy
         for name, text in (("box", box), ("job", job)):
             if not isinstance(text, str) or not text:
                 raise PBoxInvalid(f"{name} is {text!r}: needed is a non-empty string")
@@ -395,7 +414,7 @@ class Client:
         conf.workers, conf.mtu, conf.window = workers, mtu, window
         conf.lease_ms = _ms(lease)
         conf.policy = ("wait", "shrink").index(policy)
-        conf.timeout_ms = self._timeout_ms = _ms(timeout)
+        conf.timeout_ms, conf.patience_ms, conf.left_ms = map(_ms, (timeout, patience, left))
         conf.join_timeout_ms = _ms(join_timeout)
         if gso is not None:
             conf.gso = int(gso)
@@ -406,6 +425,8 @@ class Client:
         conf.keep_copies = int(keep_copies)
         conf.transport = transport.encode() if transport else None
         conf.transport_args = transport_args.encode() if transport_args else None
+        self.run = os.environ.get("PBOX_RUN", "") if run is None else run
+        conf.run = self.run.encode() or None
         opened: List[ct.c_void_p] = []
         abandoned = threading.Event()
         lock = threading.Lock()
@@ -433,6 +454,11 @@ class Client:
         self.worker = int(lib.pbox_client_worker(p))
         self.workers = int(lib.pbox_client_workers(p))
         _open_clients.add(self)
+        _log.info("worker %d of %d has joined job '%s' at %s", self.worker, self.workers, job, box)
+        _signal.leave_on_sigterm(_close_all)
+        if self.stats().unproven:
+            warnings.warn(f"job {job!r} at {box} is insecure (it has no secret), and this worker has one: nobody has checked "
+                          "it, neither here nor there. Leave the secret out, or give the job one", RuntimeWarning, stacklevel=2)
 
     # ---- calls into the library
 
@@ -490,7 +516,19 @@ class Client:
             self._check(code, err)
             return number.value
 
-        return Table(self, _interruptible(call), specs, push, pull)
+        with _Told(self):
+            return Table(self, _interruptible(call), specs, push, pull)
+
+    def _lives(self, waiting: Any) -> bool:
+        """Is it worth to wait on for the oldest operation? `waiting` is a _lib.Waiting of its own
+        since that began. Does not block for long."""
+        err = _lib.Error()
+        try:
+            with self._call() as p:
+                code = _lib.get().pbox_client_wait_on(p, 0, ct.byref(waiting), 0, ct.byref(err))
+        except PBoxClosed:
+            return True  # which ends them by itself
+        return code != _lib.DEADLINE
 
     # ---- looking at it
 
@@ -558,6 +596,32 @@ class Client:
     def __repr__(self) -> str:
         who = "closed" if self.closed else f"worker {self.worker} of {self.workers}"
         return f"<pbox.Client box={self.box} job={self.job} {who}>"
+
+
+class _Told:
+    """Says from time to time what a long wait at the start waits for."""
+
+    def __init__(self, client: Client) -> None:
+        self._client, self._done = client, threading.Event()
+
+    def _run(self) -> None:
+        began, pause = time.monotonic(), _TELL_SECONDS
+        while not self._done.wait(pause):
+            try:
+                text = self._client.status()
+            except PBoxError as e:
+                text = str(e)
+            if not self._done.is_set():
+                _log.warning("waiting for %.0f s for the other workers: %s",
+                             time.monotonic() - began, text)
+            pause = min(2 * pause, 60.0)
+
+    def __enter__(self) -> None:
+        if self._client.workers > 1:
+            threading.Thread(target=self._run, name="pbox-tell", daemon=True).start()
+
+    def __exit__(self, *exc: Any) -> None:
+        self._done.set()
 
 
 class _Call:

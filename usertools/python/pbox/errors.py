@@ -105,11 +105,23 @@ class PBoxClosed(PBoxError):
     code = -13
 
 
+class PBoxRunning(PBoxError):
+    """The job's run has begun without this worker, and another worker lives in it."""
+
+    code = -14
+
+
+class PBoxRunEnded(PBoxError):
+    """Another run of the job has begun: this worker's is over."""
+
+    code = -15
+
+
 _BY_CODE: Dict[int, Type[PBoxError]] = {
     c.code: c for c in (
         PBoxInvalid, PBoxSystemError, PBoxUnreachable, PBoxVersionError, PBoxNoJob,
         PBoxSecretError, PBoxRefused, PBoxMismatch, PBoxDeadline, PBoxLost, PBoxMtuError,
-        PBoxMemoryError, PBoxClosed)
+        PBoxMemoryError, PBoxClosed, PBoxRunning, PBoxRunEnded)
 }
 
 

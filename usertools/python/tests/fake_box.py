@@ -18,7 +18,8 @@ DTYPES = {1: torch.float32, 2: torch.bfloat16, 3: torch.float16}
 OPS = ["sum", "mean", "sample_mean", "weighted_mean"]
 KINDS = ["none", "sgd", "momentum", "nesterov", "adam", "adamw"]
 HYPERS = ["", "lr", "momentum", "dampening", "weight_decay", "beta1", "beta2", "eps",
-          "clip_value"]
+          "clip_value", "steps"]
+STATE = {"momentum": "b", "nesterov": "b", "adam": "mv", "adamw": "mv"}
 
 
 def memory(address, elements, fmt):
@@ -139,7 +140,14 @@ class FakeLib:
             h = dict(momentum=0.0, dampening=0.0, weight_decay=0.0, beta1=.9, beta2=.999,
                      eps=1e-8)
             h.update(t.hyper[t.specs[i][2]])
+            r += int(h.pop("steps", 0))
             t.value[i] = reference.update(t.kind, t.value[i], g, t.state[i], h, r)
+
+    @staticmethod
+    def _array(t, i, array):
+        if array == 0:
+            return t.value[i]
+        return t.state[i].setdefault(STATE[t.kind][array - 1], torch.zeros_like(t.value[i]))
 
     # ---- the interface
 
@@ -155,7 +163,7 @@ class FakeLib:
     def pbox_client_open(self, out, conf, err):
         c = conf._obj
         self.transport = c.transport, c.transport_args
-        self.keep_copies = c.keep_copies
+        self.keep_copies, self.run = c.keep_copies, c.run
         name = c.job.decode()
         with self.cond:
             if self.secrets is not None:
@@ -248,7 +256,11 @@ class FakeLib:
                     t.arrived[i].setdefault(r, {})[c.worker] = (data, weight)
                 elif kind == _lib.INIT:
                     t.value[i] = memory(io[k].input, elements, 1).clone()
-                if kind in (_lib.PUSH, _lib.INIT):
+                elif kind == _lib.FETCH:
+                    memory(io[k].output, elements, 1).copy_(self._array(t, i, weight))
+                elif kind == _lib.GIVE:
+                    self._array(t, i, weight).copy_(memory(io[k].input, elements, 1))
+                if kind in (_lib.PUSH, _lib.INIT, _lib.FETCH, _lib.GIVE):
                     op.left -= 1
                     if op.left == 0:
                         self._end(c, op)
@@ -256,6 +268,16 @@ class FakeLib:
                     c.waiting.append((t, i, r, io[k].output, op))
             self._advance()
         return 0
+
+    def pbox_client_wait_on(self, p, handle, waiting, slice_ms, err):
+        w = waiting._obj
+        if not handle:
+            return _lib.DEADLINE
+        if not w.state[0]:
+            w.state[0] = int((time.monotonic() + (w.timeout_ms or self._c(p).timeout) / 1000) * 1000)
+        left = max(1, w.state[0] - int(time.monotonic() * 1000))
+        code = self.pbox_client_wait(p, handle, min(left, slice_ms), err)
+        return _lib.PENDING if code == _lib.DEADLINE and left > slice_ms else code
 
     def pbox_client_wait(self, p, handle, timeout, err):
         c = self._c(p)

@@ -42,7 +42,7 @@ class Sessions(Case):
         self.assertEqual(
             [ctypes.sizeof(s) for s in (_lib.Error, _lib.Conf, _lib.TensorDecl, _lib.TableDecl,
                                         _lib.Io, _lib.Hyper, _lib.Stats)],
-            [516, 120, 24, 40, 24, 16, 256])
+            [516, 136, 24, 40, 24, 16, 264])
 
     def test_older_library(self):
         self.lib.conf_size = 104
@@ -88,6 +88,20 @@ class Sessions(Case):
         self.assertEqual(self.lib.transport, (b"dpdk", b"-- address=10.0.0.2/24"))
         self.client(transport="udp").close()  # what is said goes before what is set
         self.assertEqual(self.lib.transport, (b"udp", None))
+
+    def test_run(self):
+        self.addCleanup(os.environ.pop, "PBOX_RUN", None)
+        os.environ.pop("PBOX_RUN", None)
+        self.client().close()
+        self.assertIsNone(self.lib.run)
+        self.client(run="monday 1").close()
+        self.assertEqual(self.lib.run, b"monday 1")
+        os.environ["PBOX_RUN"] = "tuesday"
+        self.client().close()
+        self.assertEqual(self.lib.run, b"tuesday")
+        self.client(run="").close()
+        self.assertIsNone(self.lib.run)
+        self.assertEqual((pbox.PBoxRunning.code, pbox.PBoxRunEnded.code), (-14, -15))
 
     def test_errors_have_classes(self):
         with self.assertRaisesRegex(pbox.PBoxSecretError, "secret of job 'j' differs"):

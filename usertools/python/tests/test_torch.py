@@ -267,10 +267,95 @@ class Optimisers(Case):
         p = torch.nn.Parameter(torch.ones(n))
         return p, make([p], lr=0.5, worker=0, workers=1, **HERE, **kw)
 
-    def test_no_gradient_is_zeros(self):
+    def test_no_gradient_at_any_worker(self):
         p, opt = self.one(weight_decay=0.5)
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "no gradient at any worker"):
+            opt.step()
+        self.assertEqual(p.tolist(), [1.0] * 4)
+        opt.close()
+        for make in (pbox.torch.SGD, pbox.torch.Adam):
+            p, opt = self.one(make)  # a step on zeros is none
+            opt.step()
+            self.assertEqual(p.tolist(), [1.0] * 4)
+            opt.close()
+        p, opt = self.one(pbox.torch.Adam)
+        q = torch.nn.Parameter(torch.ones(1))
+        opt.close()
+        opt = pbox.torch.Adam([p, q], 0.1, worker=0, workers=1, **HERE)
+        p.grad = torch.ones(4)
         opt.step()
-        self.assertEqual(p.tolist(), [0.75] * 4)
+        q.grad = torch.ones(1)
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "first gradient in a later step"):
+            opt.step()
+
+    def test_frozen(self):
+        a, b = (torch.nn.Parameter(torch.ones(2), requires_grad=r) for r in (False, True))
+        opt = pbox.torch.AdamW([a, b], 0.1, worker=0, workers=1, **HERE)
+        self.assertEqual(len(opt.table), 1)
+        b.grad = torch.ones(2)
+        opt.step()
+        self.assertEqual(a.tolist(), [1, 1])
+        a.grad = torch.ones(2)
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "frozen"):
+            opt.step()
+
+    def test_warm_up(self):
+        self.same_steps(lambda p, **k: self.changed(pbox.torch.SGD(p, 0.5, **k)), "sgd", lr=0.1)
+
+    @staticmethod
+    def changed(opt):
+        opt.param_groups[0]["lr"] = 0.1
+        return opt
+
+    def test_workers_that_differ(self):
+        def worker(w):
+            p = torch.nn.Parameter(torch.zeros(2))
+            opt = pbox.torch.SGD([p], 0.1, worker=w, workers=2, **HERE)
+            p.grad = torch.ones(2)
+            opt.step()
+            if w == 0:
+                opt.param_groups[0]["lr"] = 0.01
+            try:
+                opt.step()
+            except pbox.PBoxMismatch as e:
+                return str(e), p.detach().clone()
+            finally:
+                opt.close()
+        for w, (text, p) in enumerate(workers.run(2, worker)):
+            self.assertIn(f"worker {1 - w} has lr={[0.1, 0.01][w]:g}", text)
+            self.assertTrue(torch.allclose(p, torch.full((2,), -0.1)))
+
+    def test_clip_grad_norm_is_found(self):
+        from torch.nn.utils import clip_grad_norm_
+
+        def worker(w):
+            p = torch.nn.Parameter(torch.zeros(2))
+            opt = pbox.torch.SGD([p], 0.1, worker=w, workers=2, **HERE)
+            p.grad = torch.ones(2)
+            clip_grad_norm_([p], float("inf"))
+            try:
+                torch.nn.utils.clip_grad_norm_([p], 0.1)
+            except pbox.PBoxInvalid as e:
+                return str(e), p.grad.tolist()
+            finally:
+                opt.close()
+        for text, grad in workers.run(2, worker):
+            self.assertIn("clip_value", text)
+            self.assertEqual(grad, [1, 1])
+
+    def test_channels_last(self):
+        x = torch.randn(4, 3, 2, 2)
+        p = torch.nn.Parameter(x.clone().contiguous(memory_format=torch.channels_last))
+        for kw in ({}, {"push": "bf16", "pull": "bf16"}):
+            with torch.no_grad():
+                p.copy_(x)
+            opt = pbox.torch.SGD([p], 1.0, worker=0, workers=1, **HERE, **kw)
+            g = torch.arange(48.).reshape(4, 3, 2, 2)
+            p.grad = g
+            opt.step()
+            opt.close()
+            self.assertTrue(torch.allclose(p, x - g, rtol=1e-2, atol=1e-1))
+        self.assertIn("stored 0,2,3,1", opt.table.tensors[0].name)
 
     def test_groups_are_hyper_groups(self):
         a, b = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
@@ -324,7 +409,7 @@ class Optimisers(Case):
     def test_refused(self):
         for p, text in ((torch.zeros(3, dtype=torch.float64), "float64"),
                         (torch.zeros(3, device="meta"), "copy it to the CPU"),
-                        (torch.zeros(3, 4).t(), "not contiguous")):
+                        (torch.zeros(3, 8)[:, ::2], "not dense")):
             with self.assertRaisesRegex(pbox.PBoxInvalid, text):
                 pbox.torch.SGD([torch.nn.Parameter(p)], 0.1, worker=0, workers=1, **HERE)
         with self.assertRaisesRegex(pbox.PBoxInvalid, "amsgrad"):
@@ -338,15 +423,23 @@ class Optimisers(Case):
         with self.assertRaisesRegex(pbox.PBoxInvalid, "sparse"):
             opt.step()
 
-    def test_outside_changes_are_warned_about(self):
+    def test_outside_changes(self):
         p, opt = self.one()
         opt.step()
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
+        with torch.no_grad():
+            kept = p.clone()
+            p.add_(1)
+            p.copy_(kept)  # there and back, as EMA does
+        opt.step()
+        p.data.clamp_(max=0.5)
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "changed outside"):
+            opt.step()
+        p.data.copy_(kept)
+        for _ in range(5):
             opt.step()
         with torch.no_grad():
             p.add_(1)
-        with self.assertWarnsRegex(RuntimeWarning, "changed outside"):
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "changed outside"):
             opt.step()
 
     def test_state_dict(self):

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from .. import _buffers, _lib
 from ..client import Client, Table, Tensor
 from ..errors import PBoxDeadline, PBoxError, PBoxInvalid
-from ._session import connect
+from ._session import DECLARE_SECONDS, connect
 from ._watch import Watch
 
 _WIRE = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -59,8 +59,10 @@ class Hook:
         if compress is not None:
             # conversions back to fp32 must not hold up the progress thread
             self._converter = ThreadPoolExecutor(1, thread_name_prefix="pbox-convert")
+        if declare_timeout is None:
+            declare_timeout = max(self.client.timeout, DECLARE_SECONDS)
         self._declare(ddp, declare_timeout)
-        self._watch = Watch(self.client.timeout)
+        self._watch = Watch(self.client.timeout, self.client._lives)
 
     def _declare(self, ddp: Any, timeout: Optional[float]) -> None:
         module = ddp.module

@@ -7,25 +7,31 @@ which step() overwrites in place. So all workers have the same bits after every 
 """
 
 import math
-import warnings
-from typing import Any, Callable, Dict, List, Optional, Tuple
+import time
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple, Union
 
 import torch
 
 from .. import _buffers, _lib
 from ..client import Client, Operation, Table, Tensor
-from ..errors import PBoxInvalid, PBoxMismatch, PBoxRefused
-from ._session import connect
+from ..errors import PBoxDeadline, PBoxInvalid, PBoxMismatch, PBoxRefused
+from . import _clip, _layout
+from ._agree import Agreement, Alone, Hypers
+from ._session import DECLARE_SECONDS, connect
+from ._state import State
 
 _WIRE = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _SAMPLED = ("sample_mean", "weighted_mean")
+# all contents of the parameters are looked at in the first steps, and then every so often
+_LOOK_FIRST, _LOOK_EVERY = 4, 64
 
 
 class BoxOptimizer(torch.optim.Optimizer):
     """What SGD, Adam and AdamW share; use those.
 
     params             as for torch.optim: parameters or groups of them. float32, on the CPU,
-                       contiguous. All workers pass the same ones in the same order.
+                       dense (channels_last is). All workers pass the same ones in the same
+                       order, stored alike.
     box, job, secret   default: PBOX_BOX, PBOX_JOB, PBOX_SECRET of the environment
     worker, workers    default: those of torch.distributed if initialised, else RANK and
                        WORLD_SIZE of the environment
@@ -35,22 +41,28 @@ class BoxOptimizer(torch.optim.Optimizer):
     push, pull         formats on the wire: "fp32", "bf16", "fp16". With a narrow `pull` the box
                        keeps fp32 parameters and the workers get rounded ones.
     clip_value         clamp each element of the reduced gradient to +-clip_value
+    local_clip         True: clip_grad_norm_ and the like on this worker's own gradients are what
+                       is wanted. Else they are an error: see train.md
 
     The constructor blocks until all workers are there; worker 0 then gives its parameters to the
     box and all others receive them. Parameters that are changed elsewhere later (by loading a
-    checkpoint, by clipping weights) are not seen by the box and are overwritten by the next
-    step(): load checkpoints first.
+    checkpoint, by clipping weights) are not seen by the box: the next step() raises PBoxInvalid.
+    Load checkpoints first.
 
-    A parameter whose grad is None contributes zeros. Unlike torch.optim, which skips it, the
-    step still applies momentum and weight decay to it: other workers may have a gradient for it,
-    and all must do the same.
+    Parameters with requires_grad=False are left out: nothing changes them. A parameter whose
+    grad is None at some workers contributes zeros there. One whose grad is None at all workers
+    torch.optim leaves alone; the box cannot, and the step raises PBoxInvalid where that makes a
+    difference (where momentum, moments or weight decay would change the parameter).
+
+    Hyper-parameters go to the box with the step that follows their change. Workers whose values
+    differ get PBoxMismatch in that step, with both values.
 
     first_round        for a worker that was killed and goes on from its own checkpoint: what
                        next_round was when that was taken. params (and lr of the groups) must be
                        the checkpoint's; they are neither sent nor overwritten.
 
-    state_dict() holds the hyper-parameters only. Momentum and moments live on the box for as long
-    as the job does; after load_state_dict() in a new job they start from zero.
+    state_dict() and load_state_dict() are torch.optim's, with the state that the box keeps:
+    checkpoints of either load into the other.
     """
 
     _optimiser = "none"
@@ -60,52 +72,83 @@ class BoxOptimizer(torch.optim.Optimizer):
                  job: Optional[str] = None, secret: Optional[str] = None,
                  worker: Optional[int] = None, workers: Optional[int] = None, op: str = "mean",
                  push: str = "fp32", pull: str = "fp32", clip_value: float = 0.0,
-                 client: Optional[Client] = None, declare_timeout: Optional[float] = None,
-                 first_round: int = 0, **options: Any) -> None:
+                 local_clip: bool = False, client: Optional[Client] = None,
+                 declare_timeout: Optional[float] = None, first_round: int = 0,
+                 **options: Any) -> None:
         self._declared = False
         if not 0 <= clip_value < math.inf:
             raise PBoxInvalid(f"clip_value is {clip_value}: needed is 0 (off) or more")
         defaults = dict(defaults, clip_value=clip_value)
         super().__init__(params, defaults)
         self._op, self._push, self._pull = op, push, pull
-        self._all: List[torch.nn.Parameter] = []
-        specs: List[Tensor] = []
-        for g, group in enumerate(self.param_groups):
-            self._check_group(g, group)
-            for i, p in enumerate(group["params"]):
-                name = f"group {g} parameter {i} {tuple(p.shape)}"
-                _buffers.check_torch(p.data, name)
-                if p.dtype != torch.float32:
-                    raise PBoxInvalid(
-                        f"{name} has dtype {p.dtype}: optimisers on the box work in float32 (for "
-                        "fewer bytes on the wire see push= and pull=)")
-                self._all.append(p)
-                specs.append(Tensor(name, p.numel(), g))
+        self.local_clip = local_clip
+        specs = self._list_parameters()
         self._session = connect(box, job, secret, worker, workers, client, **options)
         try:
             self.client: Client = self._session.client
+            if declare_timeout is None:
+                declare_timeout = max(self.client.timeout, DECLARE_SECONDS)
+            self._agreement: Union[Agreement, Alone]
             self.table: Table = self.client.declare(
                 specs, mode="optimiser", op=op, optimiser=self._optimiser, push=push, pull=pull,
                 timeout=declare_timeout, first_round=first_round)
+            # with policy shrink workers come back between steps: they cannot be compared
+            alone = self.client.workers == 1 or self.client.policy == "shrink"
+            self._agreement = Alone() if alone else \
+                Agreement(self.client, len(self._all), declare_timeout, first_round)
             self._declared = True
             self._prepare()
-            self._sent: List[Dict[str, float]] = [{} for _ in self.param_groups]
+            self._kept = State(self.table, self._optimiser, self._all, self._group_of,
+                               self._order, len(self.param_groups))
+            self._sent: Hypers = [{} for _ in self.param_groups]
             # in a job that has not begun, rounds begin with 1, and there is nothing to go on with
             self._resumed = first_round > 0 and self.table.next_round == first_round > 1
             if not self._resumed:
-                self._send_hypers()
                 self._share_parameters()
         except BaseException:
             self._session.release()
             raise
         self.rounds = 0
-        self._pending: Optional[Operation] = None
-        self._mark_versions()
+        # a gradient at any worker, in a step before? Who goes on does not know, so: yes
+        self._begun = self._resumed
+        self._had = [self._resumed] * len(self._all)
+        self._failed: Optional[Exception] = None
+        self._values: Optional[List[torch.Tensor]] = None  # of push_parameters
+        self._todo: List[Callable[[Optional[float]], None]] = []
+        self._remember()
+        _clip.watch(self, self._all)
 
     # ---- setting up
 
     def _check_group(self, number: int, group: Dict[str, Any]) -> None:
         """Raise for what the box cannot do (subclasses)."""
+
+    def _list_parameters(self) -> List[Tensor]:
+        """What the box gets to see: all that want a gradient now."""
+        self._all: List[torch.nn.Parameter] = []
+        self._group_of: List[int] = []
+        self._order: List[_layout.Order] = []
+        self._left_out: List[Tuple[str, torch.nn.Parameter]] = []
+        specs: List[Tensor] = []
+        for g, group in enumerate(self.param_groups):
+            self._check_group(g, group)
+            for i, p in enumerate(group["params"]):
+                name = f"group {g} parameter {i} {tuple(p.shape)}"
+                if not p.requires_grad:
+                    self._left_out.append((name, p))
+                    continue
+                _buffers.check_torch(p.data, name, dense=False)
+                order = _layout.order_of(p.data, name)
+                if p.dtype != torch.float32:
+                    raise PBoxInvalid(
+                        f"{name} has dtype {p.dtype}: optimisers on the box work in float32 (for "
+                        "fewer bytes on the wire see push= and pull=)")
+                self._all.append(p)
+                self._group_of.append(g)
+                self._order.append(order)
+                specs.append(Tensor(f"group {g} parameter {i} {_layout.label(order)}"
+                                    f"{tuple(p.shape)}", p.numel(), g))
+        return specs
 
     def _prepare(self) -> None:
         """Buffers and the address array, made once."""
@@ -121,13 +164,18 @@ class BoxOptimizer(torch.optim.Optimizer):
             self._narrow_pull = [torch.empty_like(p.data, dtype=_WIRE[self._pull])
                                  for p in self._all]
 
+    def _dense(self, tensors: List[torch.Tensor]) -> List[torch.Tensor]:
+        """As the box sees them: the same memory."""
+        return [_layout.dense(t, o) for t, o in zip(tensors, self._order)]
+
     def _share_parameters(self) -> None:
         """Worker 0's parameters become everybody's."""
+        own = self._dense([p.data for p in self._all])
         if self.client.worker == 0:
-            self.table.init([p.data for p in self._all]).wait()
+            self.table.init(own).wait()
         # worker 0 receives its own too: with a narrow pull format they come back rounded, and
         # all workers shall compute with the same ones
-        into = self._narrow_pull or [p.data for p in self._all]
+        into = self._dense(self._narrow_pull) if self._narrow_pull else own
         self.table.pull(into).wait()
         self._widen()
 
@@ -150,50 +198,151 @@ class BoxOptimizer(torch.optim.Optimizer):
 
     # ---- hyper-parameters
 
-    def _hyper_values(self, group: Dict[str, Any]) -> Dict[str, float]:
+    def _hyper_values(self, g: int) -> Dict[str, float]:
+        group = self.param_groups[g]
         values = {k: float(group[k]) for k in self._hypers}
         if "betas" in group:
             values["beta1"], values["beta2"] = map(float, group["betas"])
-        if group.get("clip_value"):
-            values["clip_value"] = float(group["clip_value"])
+        values["clip_value"] = float(group.get("clip_value") or 0)
+        values["steps"] = float(self._kept.steps[g])
         return values
 
-    def _send_hypers(self) -> None:
+    def _changes(self, hypers: Hypers) -> Hypers:
+        absent = {"clip_value": 0.0, "steps": 0.0}
+        return [{k: v for k, v in new.items() if old.get(k, absent.get(k)) != v}
+                for new, old in zip(hypers, self._sent)]
+
+    def _send_hypers(self, hypers: Hypers, changes: Hypers) -> None:
         """Tell the box what changed since the last step. Every worker does: a round waits for
-        all contributions, so it cannot be computed before the values have arrived, and workers
-        that disagree get an error rather than a surprise."""
-        for g, group in enumerate(self.param_groups):
-            new = self._hyper_values(group)
-            old = self._sent[g]
-            changed = {k: v for k, v in new.items() if old.get(k) != v}
-            if "clip_value" in old and "clip_value" not in new:
-                changed["clip_value"] = 0.0
-            if changed:
+        all contributions, so it cannot be computed before the values have arrived."""
+        trained = set(self._group_of)
+        for g, changed in enumerate(changes):
+            if changed and g in trained:
                 try:
                     self.table.set_hyper(g, **changed)
                 except (PBoxMismatch, PBoxRefused) as e:
-                    if self._resumed and "already finished" in str(e):
-                        # our gradient of this round had arrived before we were killed, so these
-                        # values had been sent before it
-                        self._sent[g] = new
-                        continue
-                    mine = ", ".join(f"{k}={v:g}" for k, v in changed.items())
-                    raise type(e)(f"{e} (this worker has {mine} in group {g})") from None
-                self._sent[g] = new
+                    # with first_round: our gradient of this round had arrived before we were
+                    # killed, so these values had been sent before it
+                    if not (self._resumed and "already finished" in str(e)):
+                        mine = ", ".join(f"{k}={v:g}" for k, v in changed.items())
+                        raise type(e)(f"{e} (this worker has {mine} in group {g})") from None
+            self._sent[g] = hypers[g]
+
+    # ---- what torch would do
+
+    def _step_on_zeros_is_none(self, i: int, had: bool, hypers: Hypers) -> bool:
+        """Is the box's step on a gradient of zeros what torch does without one: nothing?"""
+        h = hypers[self._group_of[i]]
+        if h["weight_decay"] != 0:
+            return False
+        if h.get("momentum") == 0:  # SGD
+            return True
+        # buffers that nothing has touched are zero, and stay so
+        return not had and h.get("eps", 1.0) > 0
+
+    def _first_is_late(self, i: int, hypers: Hypers) -> bool:
+        """The first gradient of a parameter, in a later step than the first, counts as the first
+        step in torch, but not on the box: where does that matter?"""
+        h = hypers[self._group_of[i]]
+        return h.get("momentum", 1.0) != 0 and h.get("dampening", 1.0) != 0
+
+    def _needs_look(self, has: List[bool], hypers: Hypers) -> bool:
+        """Must this worker hear from the others before it pushes?"""
+        for i, (now, had) in enumerate(zip(has, self._had)):
+            if not now and not self._step_on_zeros_is_none(i, had, hypers):
+                return True
+            if now and not had and self._begun and self._first_is_late(i, hypers):
+                return True
+        return False
+
+    def _compare(self, hypers: Hypers, timeout: Optional[float]) -> None:
+        """Wait for what the other workers say, and raise for what the box would do otherwise
+        than torch."""
+        has, had = self._agreement.check(timeout)
+        unused, late = [], []
+        for i, (now, before) in enumerate(zip(has, had)):
+            if not now and not self._step_on_zeros_is_none(i, before, hypers):
+                unused.append(i)
+            if now and not before and self._begun and self._first_is_late(i, hypers):
+                late.append(i)
+        if unused:
+            raise PBoxInvalid(
+                f"{self._names(unused)} had no gradient at any worker in this step: torch.optim "
+                "leaves such a parameter alone, the box would apply momentum and weight decay to "
+                "it. Freeze it before making the optimiser (requires_grad_(False)), give it an "
+                "optimiser of its own and step only that when it is used, or give it a gradient "
+                "of zeros if momentum and decay shall go on")
+        if late:
+            raise PBoxInvalid(
+                f"{self._names(late)} got its first gradient in a later step than the others: "
+                "torch.optim counts its steps from there, the box counts those of all. Give it an "
+                "optimiser of its own")
+        self._had = [a or b for a, b in zip(has, had)]
+        self._begun = True
+
+    def _names(self, which: List[int]) -> str:
+        text = ", ".join(f"'{self.table.tensors[i].name}'" for i in which[:3])
+        more = f" and {len(which) - 3} more" if len(which) > 3 else ""
+        return f"parameter{'s' if len(which) > 1 else ''} {text}{more}"
+
+    # ---- changes behind the box's back
+
+    @staticmethod
+    def _content(p: torch.Tensor, order: _layout.Order) -> int:
+        """A sum over the bits: the same if nothing has changed, else almost never."""
+        if p.numel() == 0:
+            return 0
+        bits = _layout.dense(p, order).reshape(-1).view(torch.int32)
+        return int(bits.sum(dtype=torch.int64))
+
+    def _remember(self) -> None:
+        self._versions = [(p._version, p.data_ptr(), p.stride()) for p in self._all]
+        look = self.rounds < _LOOK_FIRST or self.rounds % _LOOK_EVERY == 0
+        self._contents = [self._content(p.data, o) for p, o in zip(self._all, self._order)] \
+            if look else None
+
+    def _differ(self, suspects: Set[int]) -> List[int]:
+        """Which of them differ from what the box has? EMA, for one, swaps parameters and swaps
+        them back."""
+        suspects = {i for i in suspects if self._all[i].numel() > 0}
+        if not suspects:
+            return []
+        like = self._narrow_pull or [p.data for p in self._all]
+        theirs = {i: _layout.dense(torch.empty_like(like[i]), self._order[i]) for i in suspects}
+        self.table.pull(theirs).wait()
+        return sorted(
+            i for i, t in theirs.items() if not torch.equal(
+                t.float().view(torch.int32),
+                _layout.dense(self._all[i].data, self._order[i]).view(torch.int32)))
+
+    def _refuse_changed(self) -> None:
+        suspects = set()
+        for i, (p, v) in enumerate(zip(self._all, self._versions)):
+            if p.stride() != v[2] or p.dtype != torch.float32 or p.device.type != "cpu":
+                raise PBoxInvalid(
+                    f"{self._names([i])} was moved or converted after the optimiser was made "
+                    f"(now {p.dtype}, {p.device}, strides {tuple(p.stride())}): convert the "
+                    "model first")
+            if (p._version, p.data_ptr()) != v[:2]:
+                suspects.add(i)
+        if self._contents is not None:  # p.data.clamp_() leaves no other trace
+            suspects.update(i for i, (p, o, c) in enumerate(
+                zip(self._all, self._order, self._contents)) if self._content(p.data, o) != c)
+        changed = self._differ(suspects)
+        if changed:
+            raise PBoxInvalid(
+                f"{self._names(changed)} was changed outside of step(): the box does not see "
+                "that, and this step would overwrite it. Load checkpoints before making the "
+                "optimiser; where all workers clamp or set weights between steps, call "
+                "push_parameters() after that")
+        for name, p in self._left_out:
+            if p.grad is not None:
+                raise PBoxInvalid(
+                    f"{name} has a gradient, and was frozen (requires_grad=False) when the "
+                    "optimiser was made, which left it out: make a second optimiser for what is "
+                    "unfrozen later")
 
     # ---- a step
-
-    def _mark_versions(self) -> None:
-        self._versions = [p._version for p in self._all]
-
-    def _warn_if_changed(self) -> None:
-        for i, (p, v) in enumerate(zip(self._all, self._versions)):
-            if p._version != v:
-                warnings.warn(
-                    f"parameter '{self.table.tensors[i].name}' was changed outside of step(): "
-                    "the box does not see that, and this step overwrites it. Load checkpoints "
-                    "before making the optimiser", RuntimeWarning, stacklevel=4)
-                break
 
     def _gradient(self, i: int, p: torch.nn.Parameter, keep: List[torch.Tensor]) -> int:
         g = p.grad
@@ -210,8 +359,7 @@ class BoxOptimizer(torch.optim.Optimizer):
             raise PBoxInvalid(f"gradient of {what} has {g.numel()} elements")
         if self._narrow_push:
             return self._narrow_push[i].copy_(g).data_ptr()
-        if not g.is_contiguous():
-            g = g.contiguous()
+        g = _layout.dense(g, self._order[i])
         keep.append(g)
         return g.data_ptr()
 
@@ -223,15 +371,20 @@ class BoxOptimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        if self._pending is not None:
+        if self._failed is not None:
+            raise self._failed
+        if self._todo:
             raise PBoxInvalid("the last step has not ended: call wait(), or give up")
         if (samples is not None) != (self._op in _SAMPLED):
             raise PBoxInvalid(
                 f"op is '{self._op}': step(samples=n) belongs to {' and '.join(_SAMPLED)}")
         if samples is not None and not 0 <= samples < 1 << 32:
             raise PBoxInvalid(f"samples is {samples}: needed is 0 to 4294967295")
-        self._warn_if_changed()
-        self._send_hypers()
+        if self._values is None:
+            self._refuse_changed()
+        hypers = [self._hyper_values(g) for g in range(len(self.param_groups))]
+        for g, group in enumerate(self.param_groups):
+            self._check_group(g, group)
         keep: List[torch.Tensor] = []
         for i, p in enumerate(self._all):
             io = self._io[i]
@@ -241,94 +394,104 @@ class BoxOptimizer(torch.optim.Optimizer):
             # elements 0 have no address, and NULL means "not given"
             io.input = grad or _buffers.ADDRESS_OF_NOTHING
             io.output = into.data_ptr() or _buffers.ADDRESS_OF_NOTHING
-        self._pending = self.table.submit_io(
-            _lib.PUSHPULL, self._io, len(self._all), keep,
-            weight=1 if samples is None else samples)
+        has = [p.grad is not None for p in self._all]
+        changes = self._changes(hypers)
+        loaded = self._kept.pending
+        first = any(changes) or loaded or self._needs_look(has, hypers)
+        refused: List[Exception] = []
+        given: List[Operation] = []
+        if loaded and self.client.worker == 0:
+            given = self._kept.give()
+
+        def give(timeout: Optional[float]) -> None:
+            for o in given:
+                o.wait(timeout)
+            self._kept.given()
+            self._values = None
+            self._agreement.begin(hypers, has, self._had)
+            if any(changes):
+                try:
+                    self._send_hypers(hypers, changes)
+                except (PBoxMismatch, PBoxRefused) as e:
+                    refused.append(e)  # if workers differ, what they say tells more
+
+        def compare(timeout: Optional[float]) -> None:
+            self._compare(hypers, timeout)
+            if refused:
+                raise refused[0]
+
+        def push(timeout: Optional[float]) -> None:
+            self._pending: Operation = self.table.submit_io(
+                _lib.PUSHPULL, self._io, len(self._all), keep,
+                weight=1 if samples is None else samples)
+
+        # who has something to tell that others may not want pushes when they agree; nobody's
+        # step ends before that
+        self._todo = [give, compare, push, self._end] if first else \
+            [give, push, compare, self._end]
         self.wait()
         return loss
 
-    def wait(self, timeout: Optional[float] = None) -> None:
-        """Only after step() has raised PBoxDeadline: wait again for the same step."""
-        if self._pending is None:
-            return
+    def _end(self, timeout: Optional[float]) -> None:
         self._pending.wait(timeout)
-        self._pending = None
         self._resumed = False
         if self._narrow_pull:
             with torch.no_grad():
                 self._widen()
         self.rounds += 1
-        self._mark_versions()
+        self._remember()
+
+    def wait(self, timeout: Optional[float] = None) -> None:
+        """Only after step() has raised PBoxDeadline: wait again for the same step."""
+        end = None if timeout is None else time.monotonic() + timeout
+        if self._failed is not None:
+            raise self._failed
+        while self._todo:
+            try:
+                self._todo[0](None if end is None else max(0.001, end - time.monotonic()))
+            except PBoxDeadline:
+                raise
+            except Exception as e:
+                self._failed = e  # workers differ, or the session has ended: no step follows
+                raise
+            self._todo.pop(0)
 
     # ---- state
 
+    def _momentum_of(self) -> List[bool]:
+        return [g.get("momentum", 1.0) != 0 for g in self.param_groups]
+
+    def state_dict(self) -> Dict[str, Any]:
+        """In torch.optim's layout, with the state that the box has. Between steps; any worker,
+        also one alone: the others wait in their next step."""
+        fetched = self._kept.fetch(self._had, self._momentum_of()) if self._declared else {}
+        try:
+            self.state.update(fetched)
+            return super().state_dict()
+        finally:
+            for p in fetched:
+                self.state.pop(p, None)
+
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Hyper-parameters only; they go to the box with the next step()."""
+        """Take hyper-parameters and state, from this or torch's optimiser. All workers load the
+        same; it goes to the box with the next step(). One that goes on in a running job
+        (first_round) takes hyper-parameters alone: the box has the state."""
         super().load_state_dict(state_dict)
         for g, group in enumerate(self.param_groups):
             self._check_group(g, group)
+        if not self._resumed:
+            self._had = self._kept.load(
+                self.state, [g.get("dampening", 0.0) for g in self.param_groups])
+            self._begun = any(self._had)
+        for p in self._all:
+            self.state.pop(p, None)
+
+    def push_parameters(self) -> None:
+        """Parameters were changed between steps, by all workers alike (WGAN's clamp): the next
+        step() begins with those of worker 0."""
+        self._values = [p.data for p in self._all]
+        self._kept.set_parameters(self._values)
 
     def close(self) -> None:
         """Leave the job (unless others share the session)."""
         self._session.release()
-
-
-def _refuse(group: Dict[str, Any], names: Tuple[str, ...]) -> None:
-    for n in names:
-        if group.get(n):
-            raise PBoxInvalid(f"{n} is not available on the box")
-
-
-class SGD(BoxOptimizer):
-    """torch.optim.SGD on the box: plain, with momentum, or Nesterov's."""
-
-    _hypers = ("lr", "momentum", "dampening", "weight_decay")
-
-    def __init__(self, params: Any, lr: float, momentum: float = 0.0, dampening: float = 0.0,
-                 weight_decay: float = 0.0, nesterov: bool = False, **kwargs: Any) -> None:
-        if nesterov and (momentum <= 0 or dampening != 0):
-            raise PBoxInvalid("nesterov needs a momentum and no dampening")
-        self._nesterov = nesterov
-        self._plain = momentum == 0
-        self._optimiser = "nesterov" if nesterov else "sgd" if momentum == 0 else "momentum"
-        defaults = dict(lr=lr, momentum=momentum, dampening=dampening,
-                        weight_decay=weight_decay, nesterov=nesterov)
-        super().__init__(params, defaults, **kwargs)
-
-    def _check_group(self, number: int, group: Dict[str, Any]) -> None:
-        _refuse(group, ("maximize", "differentiable"))
-        if bool(group["nesterov"]) != self._nesterov:
-            raise PBoxInvalid(f"group {number}: nesterov must be the same in all groups")
-        if self._plain and group["momentum"] != 0:
-            raise PBoxInvalid(
-                f"group {number} has a momentum and the optimiser was made without: pass "
-                "momentum= to the constructor, and 0 in the groups that have none")
-        if not self._plain and group["momentum"] == 0 and group["dampening"] != 0:
-            raise PBoxInvalid(f"group {number}: dampening without momentum has no meaning")
-
-
-class Adam(BoxOptimizer):
-    """torch.optim.Adam on the box (no amsgrad)."""
-
-    _optimiser = "adam"
-    _hypers = ("lr", "weight_decay", "eps")
-    _weight_decay = 0.0
-
-    def __init__(self, params: Any, lr: float = 1e-3,
-                 betas: Tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
-                 weight_decay: Optional[float] = None, amsgrad: bool = False,
-                 **kwargs: Any) -> None:
-        if weight_decay is None:
-            weight_decay = self._weight_decay
-        defaults = dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad)
-        super().__init__(params, defaults, **kwargs)
-
-    def _check_group(self, number: int, group: Dict[str, Any]) -> None:
-        _refuse(group, ("amsgrad", "maximize", "differentiable"))
-
-
-class AdamW(Adam):
-    """torch.optim.AdamW on the box (no amsgrad)."""
-
-    _optimiser = "adamw"
-    _weight_decay = 1e-2

@@ -10,6 +10,10 @@ import torch.distributed as dist
 
 from ..client import Client
 from ..errors import PBoxInvalid
+from ._run import identity
+
+# hosts of one job may start minutes apart: images are pulled
+DECLARE_SECONDS = 600.0
 
 _lock = threading.Lock()
 _sessions: Dict[Tuple[str, str, int], "Session"] = {}
@@ -67,6 +71,9 @@ def connect(box: Optional[str] = None, job: Optional[str] = None, secret: Option
             client: Optional[Client] = None, **options: Any) -> Session:
     """The session of this worker with that job: the one that is open, or a new one."""
     if client is not None:
+        if options:
+            raise PBoxInvalid(f"{', '.join(options)}: belongs to pbox.Client where client= is "
+                              "passed, or is no argument at all")
         with _lock:
             s = _passed_in.get(id(client))
             if s is None or s.client is not client:
@@ -80,7 +87,11 @@ def connect(box: Optional[str] = None, job: Optional[str] = None, secret: Option
         if s is not None and not s.client.closed:
             s._users += 1
             return s
-    new = Session(Client(box, job, _from_env(secret, "secret"), rank, world, **options), key)
+    if secret is None:
+        secret = os.environ.get("PBOX_SECRET", "")  # a job that is insecure has none
+    if "run" not in options:
+        options["run"] = identity(job, rank, world)
+    new = Session(Client(box, job, secret, rank, world, **options), key)
     with _lock:
         _sessions[key] = new
     return new

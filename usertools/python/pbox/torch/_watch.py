@@ -12,10 +12,16 @@ import threading
 import time
 from typing import Callable, Dict, Optional, Tuple
 
+from .. import _lib
+
 
 class Watch:
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float,
+                 lives: Optional[Callable[[object], bool]] = None) -> None:
+        """lives(state): is it worth to wait on, for what is pending? Asked once a second; state is
+        a new _lib.Waiting each time that something else is the oldest."""
         self.seconds = seconds
+        self._lives = lives
         self._ids = itertools.count()
         self._pending: Dict[int, Tuple[float, Callable[[], None]]] = {}
         self._cond = threading.Condition()
@@ -43,6 +49,7 @@ class Watch:
             self._cond.notify_all()
 
     def _run(self) -> None:
+        oldest, waiting = None, None
         while True:
             with self._cond:
                 if self._closed:
@@ -51,7 +58,14 @@ class Watch:
                 # second costs less than a wake-up for each operation
                 self._cond.wait(min(1.0, self.seconds / 4))
                 now = time.monotonic()
-                late = [(k, fn) for k, (at, fn) in self._pending.items() if at <= now]
+                pending = list(self._pending.items())
+            late = [(k, fn) for k, (at, fn) in pending if at <= now]
+            if pending and self._lives is not None:
+                key, (at, _) = pending[0]
+                if key != oldest:
+                    oldest, waiting = key, _lib.Waiting()
+                if now - (at - self.seconds) > 1.0 or late:
+                    late = [] if self._lives(waiting) else [(k, fn) for k, (_, fn) in pending]
             for key, fn in late:
                 if self.remove(key):
                     fn()

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rte_common.h>
+
+#include "box.h"
+
+/*
+ * What EAL is told, looked at before it starts: it would print lines of its own, and in none of them what to do.
+ */
+
+/* Of those that DPDK 22.11 has. Letters come first. */
+static const char *const eal_options[] = {"a", "b", "c", "d", "l", "m", "n", "r", "s", "S", "w",
+	"allow", "base-virtaddr", "block", "file-prefix", "huge-dir", "huge-unlink", "in-memory",
+	"iova-mode", "lcores", "legacy-mem", "main-lcore", "match-allocations", "no-hpet",
+	"no-huge", "no-pci", "no-shconf", "no-telemetry", "proc-type", "single-file-segments",
+	"socket-limit", "socket-mem", "telemetry", "vdev", "vfio-intr", "vfio-vf-token"};
+
+/* Is @p word that option: with or without a value behind it? */
+static bool
+is_option(const char *word, const char *name)
+{
+	size_t n = strlen(name);
+
+	if (n == 1)
+		return word[0] == '-' && word[1] == name[0];
+	return strncmp(word, "--", 2) == 0 && strncmp(word + 2, name, n) == 0 &&
+	       (word[2 + n] == '\0' || word[2 + n] == '=');
+}
+
+const char *
+eal_misplaced(const char *error)
+{
+	static const char said[] = "unknown option ";
+	const char *word = strstr(error, said);
+	size_t n;
+
+	if (word == NULL)
+		return NULL;
+	word += sizeof(said) - 1 + 1; /* 'vdev' or -l */
+	n = strcspn(word, "':");
+	for (unsigned i = 0; i < RTE_DIM(eal_options); i++)
+		if (strlen(eal_options[i]) == n && memcmp(eal_options[i], word, n) == 0)
+			return eal_options[i];
+	return NULL;
+}
+
+/* The value of an option of EAL's, "" for one without; NULL: it is not given. */
+static const char *
+value_of(int argc, char **argv, const char *name)
+{
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+		const char *eq;
+
+		if (!is_option(argv[i], name))
+			continue;
+		eq = strchr(argv[i], '=');
+		return eq != NULL ? eq + 1 : i + 1 < argc && argv[i + 1] != NULL ? argv[i + 1] : "";
+	}
+	return NULL;
+}
+
+static bool
+has_cpu(unsigned long cpu)
+{
+	char path[80];
+
+	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%lu/topology/core_id", cpu);
+	return access(path, F_OK) == 0;
+}
+
+/* The first CPU of "0-3,8" that this host has not; -1: none, or it is written in another way, which is EAL's to judge. */
+static long
+missing_cpu(const char *list)
+{
+	while (*list != '\0') {
+		unsigned long first, last;
+		char *end;
+
+		first = last = strtoul(list, &end, 10);
+		if (end == list)
+			return -1;
+		if (*end == '-') {
+			list = end + 1;
+			last = strtoul(list, &end, 10);
+			if (end == list)
+				return -1;
+		}
+		if ((*end != ',' && *end != '\0') || last > CPU_SETSIZE)
+			return -1;
+		for (unsigned long cpu = first; cpu <= last; cpu++)
+			if (!has_cpu(cpu))
+				return (long)cpu;
+		list = *end == ',' ? end + 1 : end;
+	}
+	return -1;
+}
+
+/* EAL would print all of its options, and the cause above them. */
+static int
+check_lcores(int argc, char **argv, struct pbox_error *err)
+{
+	static const char online[] = "/sys/devices/system/cpu/online";
+	char here[256] = "";
+	FILE *f;
+
+	for (int i = 1; i < argc; i++) {
+		const char *list = strncmp(argv[i], "-l", 2) != 0        ? NULL
+				   : argv[i][2] != '\0'                  ? argv[i] + 2
+				   : i + 1 < argc && argv[i + 1] != NULL ? argv[i + 1]
+									 : NULL;
+		long cpu = list != NULL ? missing_cpu(list) : -1;
+
+		if (cpu < 0)
+			continue;
+		f = fopen(online, "re");
+		if (f != NULL && fgets(here, sizeof(here), f) != NULL)
+			here[strcspn(here, "\n")] = '\0';
+		if (f != NULL)
+			fclose(f);
+		return pbox_fail(err, EINVAL,
+			"-l %s: this host has no CPU %ld, but CPUs %s: give EAL some of these",
+			list, cpu, here);
+	}
+	return 0;
+}
+
+/* Two programs with one prefix would share, and destroy, each other's memory: EAL keeps a lock. */
+static int
+check_prefix(int argc, char **argv, struct pbox_error *err)
+{
+	const char *prefix = value_of(argc, argv, "file-prefix"),
+		   *dir = getenv("RUNTIME_DIRECTORY");
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	char path[512], name[64] = "another program";
+	int fd, ret;
+	FILE *f;
+
+	if (value_of(argc, argv, "in-memory") != NULL || value_of(argc, argv, "no-shconf") != NULL)
+		return 0;
+	if (dir == NULL)
+		dir = getuid() == 0 ? "/var/run" : getenv("XDG_RUNTIME_DIR");
+	prefix = prefix != NULL ? prefix : "rte";
+	snprintf(path, sizeof(path), "%s/dpdk/%s/config", dir != NULL ? dir : "/tmp", prefix);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	ret = fcntl(fd, F_GETLK, &lock);
+	close(fd);
+	if (ret != 0 || lock.l_type == F_UNLCK)
+		return 0;
+	snprintf(path, sizeof(path), "/proc/%ld/comm", (long)lock.l_pid);
+	f = fopen(path, "re");
+	if (f != NULL && fgets(name, sizeof(name), f) != NULL)
+		name[strcspn(name, "\n")] = '\0';
+	if (f != NULL)
+		fclose(f);
+	return pbox_fail(err, EBUSY,
+		"%s (process %ld) runs with EAL's file prefix '%s': stop it, or give this one "
+		"another, "
+		"--file-prefix NAME",
+		name, (long)lock.l_pid, prefix);
+}
+
+/* Of all sizes; -1: the kernel does not tell. */
+static long
+hugepages(const char *what)
+{
+	char pattern[80];
+	glob_t found;
+	long n = -1;
+
+	snprintf(pattern, sizeof(pattern), "/sys/kernel/mm/hugepages/hugepages-*/%s", what);
+	if (glob(pattern, 0, NULL, &found) != 0)
+		return n;
+	for (size_t i = 0; i < found.gl_pathc; i++) {
+		FILE *f = fopen(found.gl_pathv[i], "re");
+		long pages;
+
+		if (f == NULL)
+			continue;
+		if (fscanf(f, "%ld", &pages) == 1)
+			n = (n < 0 ? 0 : n) + pages;
+		fclose(f);
+	}
+	globfree(&found);
+	return n;
+}
+
+static int
+check_hugepages(int argc, char **argv, struct pbox_error *err)
+{
+	long all = hugepages("nr_hugepages");
+
+	if (value_of(argc, argv, "no-huge") != NULL || hugepages("nr_overcommit_hugepages") > 0)
+		return 0;
+	if (all == 0)
+		return pbox_fail(err, ENOMEM,
+			"this host has no hugepages: reserve some ('pbox-setup plan' says how "
+			"many), or "
+			"go without them: --no-huge -m 512");
+	if (all > 0 && hugepages("free_hugepages") == 0)
+		return pbox_fail(err, ENOMEM,
+			"all %ld hugepages of this host are in use: stop who has them (another "
+			"pbox?), "
+			"reserve more ('pbox-setup plan'), or go without: --no-huge -m 512",
+			all);
+	return 0;
+}
+
+int
+eal_check(int argc, char **argv, struct pbox_error *err)
+{
+	int ret = check_lcores(argc, argv, err);
+
+	if (ret == 0)
+		ret = check_prefix(argc, argv, err);
+	if (ret == 0)
+		ret = check_hugepages(argc, argv, err);
+	return ret;
+}

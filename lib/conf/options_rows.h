@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef OPTIONS_ROWS_H
+#define OPTIONS_ROWS_H
+
+#include "pbox_options.h"
+
+#define US UINT64_C(1000)
+#define MS (1000 * US)
+#define S  (1000 * MS)
+#define K  UINT64_C(1024)
+#define M  (1024 * K)
+#define G  (1024 * M)
+
+/* job_options.c: the rows of [job NAME] */
+#define CONF_JOB_OPTIONS 14
+extern const struct pbox_conf_option conf_job_options[];
+
+#endif /* OPTIONS_ROWS_H */

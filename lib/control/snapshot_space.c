@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "control_priv.h"
+
+/*
+ * How much snapshots take on disk, and how old they become. All of it on the writer: before it begins a file it makes
+ * room for it, and now and then it looks whether what is there still keeps to the bounds.
+ */
+
+#define SWEEP (300 * ONE_SECOND)
+
+/* All that is there, and what is known of each. */
+struct files {
+	struct pbox_snapshot_file *f;
+	struct pbox_snapshot_claim *claim;
+	bool *gone;
+	int n;
+};
+
+/* The control's lock is not held for longer than one name takes. space: of its section; NULL: not asked. */
+static struct pbox_snapshot_claim
+look_up(struct pbox_control *c, const char *job, uint64_t *space)
+{
+	const struct pbox_job_conf *section;
+	struct pbox_snapshot_claim k;
+
+	pthread_mutex_lock(&c->lock);
+	section = pbox_registrar_section(c->registrar, job);
+	k.named = section == NULL || strcmp(section->name, "*") != 0;
+	k.busy = snapshot_job(c, job) != NULL || snapshot_wish_of(&c->snapshots, job) != NULL;
+	if (space != NULL)
+		*space = section != NULL ? section->snapshot_space : 0;
+	pthread_mutex_unlock(&c->lock);
+	return k;
+}
+
+static int
+look(struct pbox_control *c, struct files *all, struct pbox_error *err)
+{
+	*all = (struct files){.n = 0};
+	all->n = pbox_snapshot_list(c->conf.snapshot.dir, NULL, -1, &all->f, err);
+	if (all->n < 0)
+		return all->n;
+	all->claim = calloc((size_t)all->n + 1, sizeof(*all->claim));
+	all->gone = calloc((size_t)all->n + 1, sizeof(*all->gone));
+	if (all->claim == NULL || all->gone == NULL)
+		return pbox_fail(err, ENOMEM, "out of memory to look for room");
+	for (int i = 0; i < all->n; i++)
+		all->claim[i] = look_up(c, all->f[i].job, NULL);
+	return 0;
+}
+
+static void
+forget(struct files *all)
+{
+	free(all->f);
+	free(all->claim);
+	free(all->gone);
+}
+
+static struct pbox_snapshot_who
+bounds(struct pbox_control *c)
+{
+	struct pbox_snapshot_who who = {.job = NULL};
+
+	pthread_mutex_lock(&c->lock);
+	who.dir_space = c->conf.snapshot.space;
+	pthread_mutex_unlock(&c->lock);
+	return who;
+}
+
+static bool
+newest(const struct files *all, int i)
+{
+	for (int k = 0; k < i; k++)
+		if (!all->f[k].aside && all->f[k].table == all->f[i].table &&
+			strcmp(all->f[k].job, all->f[i].job) == 0)
+			return false;
+	return !all->f[i].aside;
+}
+
+/* The last one of a table is worth a finding. */
+static void
+note(struct snapshots *s, const struct pbox_snapshot_file *f, uint64_t now)
+{
+	pthread_mutex_lock(&s->lock);
+	s->pruned.tables++;
+	s->pruned.table = f->table;
+	s->pruned.round = f->round;
+	s->pruned.at_ns = now;
+	memcpy(s->pruned.job, f->job, sizeof(s->pruned.job));
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* Those that go, the oldest first. A job may have begun meanwhile. */
+static void
+clear_out(struct pbox_control *c, const struct files *all, const char *why)
+{
+	const struct pbox_snapshot_file *last = NULL;
+	uint64_t bytes = 0, now = pbox_dp_now(c->conf.dp);
+	unsigned files = 0;
+
+	for (int i = all->n; i-- > 0;) {
+		const struct pbox_snapshot_file *f = &all->f[i];
+		bool only = newest(all, i);
+
+		if (!all->gone[i] || (only && look_up(c, f->job, NULL).busy) ||
+			unlink(f->path) != 0)
+			continue;
+		files++;
+		bytes += f->bytes;
+		if (!only)
+			continue;
+		last = f;
+		note(&c->snapshots, f, now);
+	}
+	if (last != NULL)
+		pbox_log(PBOX_LOG_WARN,
+			"%s: %u snapshots removed, %" PRIu64
+			" bytes, newest ones of jobs that do not run among them: the last is of "
+			"job "
+			"'%s', table %u, round %u",
+			why, files, bytes, last->job, last->table, last->round);
+	else if (files > 0)
+		pbox_log(PBOX_LOG_INFO, "%s: %u snapshots removed, %" PRIu64 " bytes", why, files,
+			bytes);
+}
+
+int
+snapshot_room(void *ctx, uint64_t bytes, struct pbox_error *err)
+{
+	struct pbox_control *c = ctx;
+	const char *job = c->snapshots.order.meta.job;
+	struct pbox_snapshot_who who = bounds(c);
+	struct files all;
+	int ret;
+
+	who.job = job;
+	who.named = look_up(c, job, &who.space).named;
+	if (who.space == 0 && who.dir_space == 0)
+		return 0;
+	ret = look(c, &all, err);
+	if (ret == 0)
+		ret = pbox_snapshot_room(all.f, all.claim, all.n, &who, bytes, all.gone, err);
+	if (ret == 0)
+		clear_out(c, &all, "room for a new snapshot (snapshot-space)");
+	forget(&all);
+	c->snapshots.order.bound = ret == -EDQUOT;
+	return ret;
+}
+
+/* What is too much by bounds that have been lowered, and what cannot be helped is for the next file to say. */
+static void
+sweep_spaces(struct pbox_control *c, struct files *all)
+{
+	struct pbox_snapshot_who who = bounds(c);
+	struct pbox_error err;
+	bool *before = calloc((size_t)all->n + 1, sizeof(*before));
+
+	for (int i = -1; before != NULL && i < all->n; i++) {
+		struct pbox_snapshot_who one = who;
+
+		memcpy(before, all->gone, (size_t)all->n);
+		if (i >= 0) {
+			one = (struct pbox_snapshot_who){.job = all->f[i].job};
+			one.named = look_up(c, one.job, &one.space).named;
+		}
+		if (pbox_snapshot_room(all->f, all->claim, all->n, &one, 0, all->gone, &err) != 0)
+			memcpy(all->gone, before, (size_t)all->n);
+	}
+	free(before);
+}
+
+static void
+sweep_age(struct pbox_control *c, struct files *all)
+{
+	uint64_t now = snapshot_real_ns(), age;
+
+	pthread_mutex_lock(&c->lock);
+	age = c->conf.snapshot.age_ns;
+	pthread_mutex_unlock(&c->lock);
+	for (int i = 0; i < all->n; i++)
+		all->gone[i] |= age > 0 && !all->claim[i].busy && all->f[i].created_ns < now &&
+				now - all->f[i].created_ns > age;
+}
+
+void
+snapshot_sweep(struct pbox_control *c)
+{
+	struct pbox_error err;
+	struct files all;
+
+	if (look(c, &all, &err) == 0) {
+		sweep_age(c, &all);
+		clear_out(c, &all, "older than snapshot-age");
+	}
+	forget(&all);
+	if (look(c, &all, &err) == 0) {
+		sweep_spaces(c, &all);
+		clear_out(c, &all, "more than snapshot-space");
+	}
+	forget(&all);
+}
+
+/* Control: is it time to? */
+void
+snapshot_sweep_step(struct pbox_control *c)
+{
+	struct snapshots *s = &c->snapshots;
+
+	if (c->now_ns < s->sweep_at)
+		return;
+	s->sweep_at = c->now_ns + SWEEP;
+	pthread_mutex_lock(&s->lock);
+	s->sweep = true;
+	pthread_cond_signal(&s->wake);
+	pthread_mutex_unlock(&s->lock);
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "control_priv.h"
+
+/*
+ * Jobs that an operator wants to begin with their snapshots. The directory of the snapshots remembers them, so that a
+ * box which is killed knows them when it is back. A wish holds for one run of the job. It is fulfilled, and off the
+ * disk, when that run has gone beyond what it began with, or has ended after its tables were read. Until then a box
+ * that is killed begins with it again; a run that ended before leaves it to the next.
+ */
+
+void
+snapshot_wishes_read(struct snapshots *s)
+{
+	char job[SNAPSHOT_ASKED][PBOX_SNAPSHOT_NAME];
+
+	s->n_wishes = pbox_snapshot_wishes(s->conf->dir, job, SNAPSHOT_ASKED);
+	for (unsigned i = 0; i < s->n_wishes; i++) {
+		s->wish[i] = (struct snapshot_wish){.begun = false};
+		memcpy(s->wish[i].job, job[i], sizeof(job[i]));
+		pbox_log(PBOX_LOG_INFO,
+			"job '%s' will begin with its snapshot, as an operator asked for before "
+			"the "
+			"box ended",
+			job[i]);
+	}
+}
+
+struct snapshot_wish *
+snapshot_wish_of(struct snapshots *s, const char *job)
+{
+	for (unsigned i = 0; i < s->n_wishes; i++)
+		if (strcmp(s->wish[i].job, job) == 0)
+			return &s->wish[i];
+	return NULL;
+}
+
+/* The loader takes it off the disk: control waits for no disk. */
+static void
+forget(struct snapshots *s, struct snapshot_wish *w)
+{
+	pthread_mutex_lock(&s->lock);
+	if (s->n_forget < SNAPSHOT_ASKED) {
+		memcpy(s->forget[s->n_forget++], w->job, sizeof(w->job));
+		w->forgotten = true;
+		pthread_cond_signal(&s->wake_loader);
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* Not when it is wanted again meanwhile. */
+void
+snapshot_wishes_forget(struct pbox_control *c)
+{
+	struct snapshots *s = &c->snapshots;
+	char job[PBOX_NAME_LEN];
+	struct pbox_error err;
+	bool more = true;
+
+	while (more) {
+		const struct snapshot_wish *w;
+		bool wanted;
+
+		pthread_mutex_lock(&s->lock);
+		more = s->n_forget > 0;
+		if (more)
+			memcpy(job, s->forget[--s->n_forget], sizeof(job));
+		pthread_mutex_unlock(&s->lock);
+		if (!more)
+			return;
+		pthread_mutex_lock(&s->wish_lock);
+		pthread_mutex_lock(&c->lock);
+		w = snapshot_wish_of(s, job);
+		wanted = w != NULL && !w->forgotten;
+		pthread_mutex_unlock(&c->lock);
+		if (!wanted && pbox_snapshot_wish_end(s->conf->dir, job, &err) != 0)
+			pbox_log(PBOX_LOG_WARN, "job '%s': %s", job, err.text);
+		pthread_mutex_unlock(&s->wish_lock);
+	}
+}
+
+static bool
+moved_on(struct pbox_control *c, const struct pbox_job *job, const struct snapshot_wish *w)
+{
+	return w->loaded && !w->broken && w->table < job->n_tables &&
+	       pbox_serial_diff(pbox_registrar_round(c->registrar, job, w->table), w->round) > 0;
+}
+
+void
+snapshot_wishes_step(struct pbox_control *c)
+{
+	struct snapshots *s = &c->snapshots;
+
+	for (unsigned i = 0; i < s->n_wishes; i++) {
+		struct snapshot_wish *w = &s->wish[i];
+		const struct pbox_job *job;
+
+		if (!w->begun)
+			continue;
+		job = snapshot_job(c, w->job);
+		if (job != NULL && job->id == w->id) {
+			if (!w->forgotten && moved_on(c, job, w))
+				forget(s, w);
+			continue;
+		}
+		if (!w->loaded || w->broken) { /* the next run shall have it */
+			w->begun = w->loaded = w->broken = false;
+			continue;
+		}
+		if (!w->forgotten)
+			forget(s, w);
+		if (w->forgotten)
+			s->wish[i--] = s->wish[--s->n_wishes];
+	}
+}
+
+/* With the control's lock. 0 or -errno with text. */
+static int
+may_wish(struct pbox_control *c, const char *name, char *text, size_t cap)
+{
+	struct snapshots *s = &c->snapshots;
+	const struct pbox_job *job = snapshot_job(c, name);
+
+	for (uint32_t i = 0; job != NULL && i < job->n_tables; i++)
+		if (job->table[i]->built) {
+			snprintf(text, cap, "job '%s' is running: end it first", name);
+			return -EBUSY;
+		}
+	if (snapshot_wish_of(s, name) == NULL && s->n_wishes == SNAPSHOT_ASKED) {
+		snprintf(text, cap, "%u jobs wait to be restored already", s->n_wishes);
+		return -EBUSY;
+	}
+	return 0;
+}
+
+/* With the control's lock. */
+static int
+take_wish(struct pbox_control *c, const char *name, char *text, size_t cap)
+{
+	struct snapshots *s = &c->snapshots;
+	int ret = may_wish(c, name, text, cap);
+	struct snapshot_wish *w = snapshot_wish_of(s, name);
+
+	if (ret != 0)
+		return ret;
+	if (w == NULL)
+		w = &s->wish[s->n_wishes++];
+	*w = (struct snapshot_wish){.begun = false};
+	snprintf(w->job, sizeof(w->job), "%s", name);
+	return 0;
+}
+
+/* Memory last: what it says stands on disk. */
+static int
+wish(struct pbox_control *c, const char *name, char *text, size_t cap)
+{
+	const char *dir = c->snapshots.conf->dir;
+	struct pbox_snapshot_file *f = NULL;
+	struct pbox_error err;
+	uint32_t round;
+	int n = pbox_snapshot_list(dir, name, -1, &f, &err), ret;
+
+	if (n <= 0) {
+		snprintf(text, cap, "%s has no snapshot of job '%s'", dir, name);
+		return -ENOENT;
+	}
+	round = f[0].round;
+	free(f);
+	pthread_mutex_lock(&c->lock);
+	ret = may_wish(c, name, text, cap);
+	pthread_mutex_unlock(&c->lock);
+	if (ret == 0 && pbox_snapshot_wish(dir, name, &err) != 0) {
+		snprintf(text, cap, "%s", err.text);
+		return -err.code;
+	}
+	if (ret != 0)
+		return ret;
+	pthread_mutex_lock(&c->lock);
+	ret = take_wish(c, name, text, cap);
+	pthread_mutex_unlock(&c->lock);
+	if (ret != 0)
+		pbox_snapshot_wish_end(dir, name, NULL);
+	else
+		snprintf(text, cap, "its newest snapshot is of round %u", round);
+	return ret;
+}
+
+static int
+withdraw_it(struct pbox_control *c, const char *name, char *text, size_t cap)
+{
+	struct snapshots *s = &c->snapshots;
+	struct snapshot_wish *w;
+	struct pbox_error err;
+	bool begun;
+
+	pthread_mutex_lock(&c->lock);
+	w = snapshot_wish_of(s, name);
+	begun = w != NULL && w->begun && !w->broken;
+	if (w != NULL && !begun)
+		*w = s->wish[--s->n_wishes];
+	pthread_mutex_unlock(&c->lock);
+	if (w == NULL || begun) {
+		snprintf(text, cap,
+			begun ? "job '%s' has begun with its snapshot"
+			      : "nobody wants job '%s' to be restored",
+			name);
+		return -ENOENT;
+	}
+	if (pbox_snapshot_wish_end(s->conf->dir, name, &err) != 0) {
+		snprintf(text, cap, "%s", err.text);
+		return -err.code;
+	}
+	snprintf(text, cap, "the next run of job '%s' begins anew", name);
+	return 0;
+}
+
+int
+snapshot_wish(struct pbox_control *c, const char *name, bool withdraw, char *text, size_t cap)
+{
+	struct snapshots *s = &c->snapshots;
+	int ret;
+
+	if (s->conf->dir == NULL) {
+		snprintf(text, cap,
+			"the box takes no snapshots: set snapshot-dir and snapshot-memory");
+		return -ENOTSUP;
+	}
+	if (strlen(name) >= PBOX_NAME_LEN) {
+		snprintf(
+			text, cap, "%s has no snapshot of a job with so long a name", s->conf->dir);
+		return -ENOENT;
+	}
+	pthread_mutex_lock(&s->wish_lock);
+	ret = withdraw ? withdraw_it(c, name, text, cap) : wish(c, name, text, cap);
+	pthread_mutex_unlock(&s->wish_lock);
+	return ret;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef FRESH_H
+#define FRESH_H
+
+/*
+ * What is a worker's newest frame, and from where it comes (R4.9). `ts` has 32 bits and begins again after 71
+ * minutes; here it is extended to 64 by the box's clock: a frame of a session was sent after WELCOME and is not
+ * from the future, so it is the latest time with these 32 bits that is not ahead of what the worker's clock can
+ * show by now. What was recorded in the life of a session stays old for ever.
+ *
+ * struct pbox_job_fresh: the control thread begins it; any core of the box may move it on.
+ */
+
+#include <pbox_job.h>
+
+#define FRESH_NS_PER_US UINT64_C(1000)
+/* Two clocks differ by less, between two looks at them. */
+#define FRESH_SLACK_US UINT64_C(2000000)
+/* Frames of one worker overtake each other by less, on their ways to several cores. */
+#define FRESH_ORDER_US UINT64_C(1000000)
+/* An address is asked for its proof, and whoever answers PINGs without one is not asked on and on. */
+#define FRESH_ASK_NS UINT64_C(20000000)
+/* Where ts begins, so that nothing is below 0. */
+#define FRESH_ORIGIN (UINT64_C(1) << 33)
+
+static inline uint64_t
+fresh_address(const struct pbox_peer *p)
+{
+	return (uint64_t)p->udp << 32 | p->ip;
+}
+
+/* A session begins, at an address that its cookie has proven. No core knows it yet. */
+static inline void
+fresh_begin(struct pbox_job_fresh *c, const struct pbox_peer *at, uint64_t now_ns)
+{
+	atomic_store_explicit(&c->ahead, 0, memory_order_relaxed);
+	atomic_store_explicit(&c->newest, 0, memory_order_relaxed);
+	atomic_store_explicit(&c->home, fresh_address(at), memory_order_relaxed);
+	c->begun_us = now_ns / FRESH_NS_PER_US;
+}
+
+/* The worker's first frame, sent at some time since WELCOME. */
+static inline uint64_t
+fresh_first(struct pbox_job_fresh *c, uint32_t ts)
+{
+	uint64_t none = 0, ahead = FRESH_ORIGIN + ts - c->begun_us;
+
+	if (ahead == 0)
+		ahead = 1;
+	return atomic_compare_exchange_strong_explicit(
+		       &c->ahead, &none, ahead, memory_order_relaxed, memory_order_relaxed)
+		       ? ahead
+		       : none;
+}
+
+/* When a frame that is intact was sent, by the worker's clock, in us. */
+static inline uint64_t
+fresh_time(struct pbox_job_fresh *c, uint32_t ts, uint64_t now_ns)
+{
+	uint64_t ahead = atomic_load_explicit(&c->ahead, memory_order_relaxed), latest, at;
+
+	if (ahead == 0)
+		ahead = fresh_first(c, ts);
+	latest = now_ns / FRESH_NS_PER_US + ahead + FRESH_SLACK_US;
+	at = latest - (uint32_t)((uint32_t)latest - ts);
+	if (at > latest - FRESH_SLACK_US) /* its clock is the faster one */
+		atomic_store_explicit(
+			&c->ahead, ahead + at - (latest - FRESH_SLACK_US), memory_order_relaxed);
+	return at;
+}
+
+#endif /* FRESH_H */

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include "registrar_impl.h"
+
+/* What is new of a session, and where its answers go (R4.9), at the control endpoint. */
+
+uint64_t
+engine_newest_of(const struct pbox_job *job, const struct shard_member *m, unsigned worker,
+	uint64_t token, uint64_t *heard_ns)
+{
+	uint64_t newest, summed, seen;
+
+	if (m == NULL || atomic_load_explicit(&m->token, memory_order_acquire) != token)
+		return 0;
+	newest = atomic_load_explicit(&m->newest, memory_order_relaxed);
+	*heard_ns = atomic_load_explicit(&m->heard_ns, memory_order_relaxed);
+	seen = atomic_load_explicit(&m->last_seen, memory_order_relaxed);
+	if (seen == 0)
+		return newest;
+	/* of contributions that were summed: sent before that time */
+	summed = fresh_time(
+		&job->fresh[worker], atomic_load_explicit(&m->ts, memory_order_relaxed), seen);
+	if (summed <= newest)
+		return newest;
+	*heard_ns = seen;
+	return summed;
+}
+
+/* On any core but the control thread. */
+static uint64_t
+newest_of_cores(const struct pbox_job *job, unsigned worker, uint64_t token, uint64_t *heard_ns)
+{
+	uint64_t newest = 0;
+
+	for (unsigned i = 0; i < PBOX_MAX_SHARDS && job->shard[i] != NULL; i++) {
+		uint64_t heard = 0, at = engine_newest_of(job, &job->shard[i]->member[worker],
+					    worker, token, &heard);
+
+		if (at <= newest)
+			continue;
+		newest = at;
+		*heard_ns = heard;
+	}
+	return newest;
+}
+
+uint64_t
+engine_newest(const struct pbox_job *job, unsigned worker, uint64_t token)
+{
+	uint64_t heard, newest = newest_of_cores(job, worker, token, &heard);
+	uint64_t here = atomic_load_explicit(&job->fresh[worker].newest, memory_order_relaxed);
+
+	return here > newest ? here : newest;
+}
+
+/* The newest frame of a session, and when it came; 0: none but JOIN. */
+static uint64_t
+newest_of(const struct pbox_job *job, unsigned worker, uint64_t *heard_ns)
+{
+	uint64_t token = atomic_load_explicit(&job->token[worker], memory_order_relaxed);
+	uint64_t heard = 0;
+	uint64_t newest = newest_of_cores(job, worker, token, &heard);
+	uint64_t here = atomic_load_explicit(&job->fresh[worker].newest, memory_order_relaxed);
+
+	*heard_ns = newest > here ? heard : job->member[worker].last_seen;
+	return newest > here ? newest : here;
+}
+
+/* When the newest frame of the session came, or the newest contribution: copies of others keep no lease. */
+uint64_t
+registrar_last_seen(const struct pbox_registrar *r, const struct pbox_job *job, unsigned worker)
+{
+	uint64_t last;
+
+	newest_of(job, worker, &last);
+	for (unsigned i = 0; i < r->conf.n_shards; i++) {
+		uint64_t seen =
+			job->shard[i] == NULL
+				? 0
+				: atomic_load_explicit(&job->shard[i]->member[worker].last_seen,
+					  memory_order_relaxed);
+
+		last = seen > last ? seen : last;
+	}
+	return last;
+}
+
+/* A clock that is slower than the box's falls behind what fresh_time() takes for the present: that follows, slowly,
+ * so that frames which have waited in a queue mean nothing. */
+#define DRIFT_EVERY (1000 * NS_PER_MS)
+#define DRIFT_US    UINT64_C(1000)
+
+void
+registrar_address_tick(struct pbox_registrar *r, struct pbox_job *job)
+{
+	if (r->now_ns < job->drift_next_ns)
+		return;
+	job->drift_next_ns = r->now_ns + DRIFT_EVERY;
+	for (unsigned w = 0; w < job->workers; w++) {
+		struct pbox_job_fresh *c = &job->fresh[w];
+		uint64_t heard_ns, newest = newest_of(job, w, &heard_ns), latest;
+		uint64_t ahead = atomic_load_explicit(&c->ahead, memory_order_relaxed);
+
+		latest = heard_ns / NS_PER_US + ahead;
+		if (newest == 0 || ahead == 0 || latest <= newest)
+			continue;
+		latest -= newest;
+		atomic_compare_exchange_strong_explicit(&c->ahead, &ahead,
+			ahead - (latest < DRIFT_US ? latest : DRIFT_US), memory_order_relaxed,
+			memory_order_relaxed);
+	}
+}
+
+static void
+challenge(struct pbox_registrar *r, const struct pbox_job *job, const struct pbox_frame *f,
+	uint64_t nonce)
+{
+	struct pbox_member *m = &job->member[f->hdr.worker];
+	struct pbox_send out = {
+		.hdr = {.type = PBOX_PING,
+			.token = f->hdr.token,
+			.job = job->id,
+			.worker = f->hdr.worker,
+			.incarnation = r->conf.incarnation,
+			.map_epoch = PBOX_MAP_EPOCH,
+			.round = (uint32_t)nonce,
+			.base = (uint32_t)(nonce >> 32),
+			.ts = f->hdr.ts},
+		.peer = &f->peer,
+	};
+
+	if (m->challenged_ns != 0 && r->now_ns - m->challenged_ns < FRESH_ASK_NS)
+		return;
+	m->challenged_ns = r->now_ns;
+	registrar_send(r, job, &out);
+}
+
+/* A frame that is new keeps the lease, wherever it comes from. */
+static bool
+is_newest(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_frame *f, uint64_t at)
+{
+	struct pbox_job_fresh *c = &job->fresh[f->hdr.worker];
+	struct pbox_member *m = &job->member[f->hdr.worker];
+
+	if (at <= atomic_load_explicit(&c->newest, memory_order_relaxed))
+		return false;
+	atomic_store_explicit(&c->newest, at, memory_order_relaxed);
+	m->last_seen = r->now_ns;
+	if (m->state == PBOX_MEMBER_SILENT)
+		m->state = PBOX_MEMBER_JOINED;
+	return true;
+}
+
+bool
+registrar_address(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_frame *f,
+	struct pbox_peer *to)
+{
+	struct pbox_job_fresh *c = &job->fresh[f->hdr.worker];
+	struct pbox_member *m = &job->member[f->hdr.worker];
+	uint64_t at = fresh_time(c, f->hdr.ts, r->now_ns), here = fresh_address(&f->peer), nonce;
+	bool old = at + FRESH_ORDER_US < engine_newest(job, f->hdr.worker, f->hdr.token), newest;
+
+	newest = is_newest(r, job, f, at);
+	*to = f->peer;
+	if (here != atomic_load_explicit(&c->home, memory_order_relaxed)) {
+		nonce = pbox_challenge(job, &f->peer, f->hdr.token);
+		if (old) {
+			count_control(r, PBOX_RS_DROP_REPLAYED);
+			return false;
+		}
+		if (f->hdr.type != PBOX_PING || pbox_echo(&f->hdr) != nonce) {
+			count_control(r, PBOX_RS_DROP_UNPROVEN);
+			challenge(r, job, f, nonce);
+			return false;
+		}
+		atomic_store_explicit(&c->home, here, memory_order_relaxed);
+		m->peer = f->peer;
+	}
+	if (newest)
+		m->peer = f->peer;
+	else
+		*to = m->peer;
+	return true;
+}

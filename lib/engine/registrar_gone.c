@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdio.h>
+#include <string.h>
+
+#include "registrar_impl.h"
+
+/*
+ * R8.3: why a worker is not there, for those that wait for it. It was refused, or an operator ended it: the others
+ * are told so in the words that it got.
+ */
+
+static void
+gone(struct pbox_job *job, unsigned w, enum pbox_left how, const char *text)
+{
+	job->member[w].left = (uint8_t)how;
+	job->gone.worker = (uint16_t)w;
+	snprintf(job->gone.text, sizeof(job->gone.text), "%s", text);
+}
+
+void
+registrar_gone_kicked(struct pbox_job *job, unsigned w, const char *why)
+{
+	gone(job, w, PBOX_LEFT_KICKED, why);
+}
+
+/* Only who has proven to know the secret was refused for these. A number with a session is that of another process. */
+void
+registrar_gone_join(struct pbox_registrar *r, const struct pbox_frame *f)
+{
+	int code = r->refusal.code;
+	struct pbox_join m;
+	struct pbox_job *job;
+	struct pbox_member *mb;
+
+	if ((code != PBOX_E_WORKERS && code != PBOX_E_BAD_REQUEST) ||
+		pbox_join_decode(f->payload, f->hdr.length, &m) < 0)
+		return;
+	job = registrar_find_job(r, m.job);
+	if (job == NULL || job->state == PBOX_JOB_CLOSING || m.worker >= job->workers ||
+		atomic_load_explicit(&job->token[m.worker], memory_order_relaxed) != 0)
+		return;
+	mb = &job->member[m.worker];
+	mb->last_seen = r->now_ns;
+	snprintf(mb->host, sizeof(mb->host), "%s", m.host);
+	gone(job, m.worker, PBOX_LEFT_REFUSED, r->refusal.text);
+}
+
+void
+registrar_gone_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
+{
+	struct pbox_member *mb = &job->member[f->hdr.worker];
+
+	if (r->refusal.code == PBOX_E_RUNNING)
+		return; /* it asks again */
+	if (r->refusal.code != 0)
+		gone(job, f->hdr.worker, PBOX_LEFT_REFUSED, r->refusal.text);
+	else if (mb->left == PBOX_LEFT_REFUSED)
+		mb->left = PBOX_LEFT_UNKNOWN;
+}
+
+/* Its session ends: who was refused leaves for that. */
+void
+registrar_gone_left(struct pbox_member *m, enum pbox_left how)
+{
+	if (m->left != PBOX_LEFT_REFUSED)
+		m->left = (uint8_t)how;
+}
+
+const char *
+registrar_gone_why(const struct pbox_job *job, unsigned w)
+{
+	uint8_t left = w < job->workers ? job->member[w].left : PBOX_LEFT_UNKNOWN;
+
+	return (left == PBOX_LEFT_REFUSED || left == PBOX_LEFT_KICKED) && job->gone.worker == w
+		       ? job->gone.text
+		       : NULL;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/*
+ * Runs that are kept (R8.2b): all their workers are silent, because of a network that was cut or a cluster that was
+ * stopped. What they have stays for a while, but needs no room that somebody else asks for.
+ */
+
+#include "registrar_impl.h"
+
+#define AGAIN_MS 50 /* when who asked for the room is to ask again */
+
+static uint64_t
+grace_of(const struct pbox_registrar *r, const struct pbox_job *job)
+{
+	uint64_t ms = job->conf->grace_ms != 0 ? job->conf->grace_ms : r->conf.grace_ms;
+
+	return r->draining ? 0 : ms * NS_PER_MS;
+}
+
+/* One that has no parameters is not worth it; nor one that all workers have left. */
+static bool
+worth_it(const struct pbox_job *job)
+{
+	bool silent = false;
+
+	for (unsigned w = 0; w < job->workers; w++)
+		silent |= job->member[w].state == PBOX_MEMBER_SILENT;
+	return silent && registrar_has_built(job);
+}
+
+bool
+registrar_is_kept(struct pbox_registrar *r, struct pbox_job *job)
+{
+	bool silent = true;
+
+	if (job->state != PBOX_JOB_OPEN || job->kept_ns == 0)
+		return false;
+	for (unsigned w = 0; w < job->workers; w++)
+		if (atomic_load_explicit(&job->token[w], memory_order_relaxed) != 0)
+			silent &=
+				registrar_unheard(r, job, w) > job->member[w].lease_ms * NS_PER_MS;
+	return silent;
+}
+
+void
+registrar_nobody_lives(struct pbox_registrar *r, struct pbox_job *job)
+{
+	uint64_t grace = grace_of(r, job);
+
+	if (grace == 0 || !worth_it(job) ||
+		(job->kept_ns != 0 && r->listened_ns - job->kept_listened_ns >= grace)) {
+		registrar_close_job(r, job);
+		return;
+	}
+	if (job->kept_ns != 0)
+		return;
+	job->kept_ns = r->now_ns;
+	job->kept_listened_ns = r->listened_ns;
+	registrar_event(r, PBOX_LOG_WARN,
+		"job '%s': all its workers are silent; run %llu is kept for %llu s, unless "
+		"somebody "
+		"needs its place",
+		job->name, (unsigned long long)job->run.number,
+		(unsigned long long)(grace / (1000 * NS_PER_MS)));
+}
+
+void
+registrar_somebody_lives(struct pbox_registrar *r, struct pbox_job *job)
+{
+	if (job->kept_ns == 0)
+		return;
+	registrar_event(r, PBOX_LOG_INFO, "job '%s': run %llu goes on, after %llu s", job->name,
+		(unsigned long long)job->run.number,
+		(unsigned long long)((r->now_ns - job->kept_ns) / (1000 * NS_PER_MS)));
+	job->kept_ns = 0;
+	/* the others may come back as it did, before they are judged */
+	for (unsigned w = 0; w < job->workers; w++)
+		if (job->member[w].state == PBOX_MEMBER_SILENT) {
+			job->member[w].state = PBOX_MEMBER_JOINED;
+			registrar_lease_begin(r, &job->member[w]);
+		}
+}
+
+bool
+registrar_make_room(struct pbox_registrar *r, const struct pbox_job *asker, bool any_only)
+{
+	struct pbox_job *oldest = NULL;
+
+	for (unsigned i = 0; i < r->conf.max_jobs; i++) {
+		struct pbox_job *job = r->job[i];
+
+		if (job == NULL || job == asker || (any_only && !registrar_is_any(job->conf)))
+			continue;
+		if (job->state == PBOX_JOB_CLOSING && job->gives_way)
+			return true;
+		if (registrar_is_kept(r, job) && (oldest == NULL || job->kept_ns < oldest->kept_ns))
+			oldest = job;
+	}
+	if (oldest == NULL)
+		return false;
+	registrar_event(r, PBOX_LOG_WARN,
+		"run %llu of job '%s', kept for %llu s, ends: another job needs its place",
+		(unsigned long long)oldest->run.number, oldest->name,
+		(unsigned long long)((r->now_ns - oldest->kept_ns) / (1000 * NS_PER_MS)));
+	count_control(r, PBOX_RS_RUNS_ENDED);
+	oldest->gives_way = true;
+	registrar_close_job(r, oldest);
+	return true;
+}
+
+bool
+registrar_room_comes(struct pbox_registrar *r, const struct pbox_frame *f, bool any_only)
+{
+	if (!registrar_make_room(r, NULL, any_only))
+		return false;
+	registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, AGAIN_MS,
+		"the box makes room for this job: a run that was kept ends");
+	return true;
+}

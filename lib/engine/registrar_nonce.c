@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/*
+ * A JOIN is good as long as its cookie (R4.2): so long the box knows the nonces of sessions that have ended, lest a
+ * copy of their JOIN opens another. They are kept by job, also beyond its end: what happens in one job says nothing of
+ * another. All of a job's count as its heap while it is there.
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "registrar_impl.h"
+
+/* Of a job: its workers, and those that have come and gone in the life of a cookie. */
+#define NONCES_MOST (8u * PBOX_MAX_WORKERS)
+/* Of all jobs of [job *] that have ended: what is older goes. */
+#define ANY_MOST (16u * PBOX_MAX_WORKERS)
+
+struct ended {
+	uint64_t nonce, until_ns;
+};
+
+struct registrar_nonces {
+	struct registrar_nonces *next;
+	char job[PBOX_NAME_LEN];
+	bool any; /* of [job *] */
+	unsigned n, room;
+	struct ended *ended; /* in the order of their ends */
+};
+
+static struct pbox_job *
+job_of(const struct pbox_registrar *r, const struct registrar_nonces *k)
+{
+	for (unsigned i = 0; i < r->conf.max_jobs; i++)
+		if (r->job[i] != NULL && strcmp(r->job[i]->name, k->job) == 0)
+			return r->job[i];
+	return NULL;
+}
+
+static struct registrar_nonces *
+find(const struct pbox_registrar *r, const char *job)
+{
+	for (struct registrar_nonces *k = r->nonces; k != NULL; k = k->next)
+		if (strcmp(k->job, job) == 0)
+			return k;
+	return NULL;
+}
+
+static void
+forget_old(struct registrar_nonces *k, uint64_t now_ns)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < k->n; i++)
+		if (k->ended[i].until_ns > now_ns)
+			k->ended[n++] = k->ended[i];
+	k->n = n;
+}
+
+bool
+registrar_nonce_ended(const struct pbox_registrar *r, const char *job, uint64_t nonce)
+{
+	const struct registrar_nonces *k = find(r, job);
+
+	for (unsigned i = 0; k != NULL && i < k->n; i++)
+		if (k->ended[i].nonce == nonce && k->ended[i].until_ns > r->now_ns)
+			return true;
+	return false;
+}
+
+/* Its record, which counts as the job's heap from now on. */
+static struct registrar_nonces *
+record(struct pbox_registrar *r, struct pbox_job *job)
+{
+	struct registrar_nonces *k = find(r, job->name);
+
+	if (k == NULL) {
+		k = calloc(1, sizeof(*k));
+		if (k == NULL)
+			return NULL;
+		snprintf(k->job, sizeof(k->job), "%s", job->name);
+		k->next = r->nonces;
+		r->nonces = k;
+	}
+	if (!job->remembers)
+		job->heap += sizeof(*k) + k->room * sizeof(*k->ended);
+	job->remembers = true;
+	k->any = strcmp(job->conf->name, "*") == 0;
+	return k;
+}
+
+static bool
+grow(struct registrar_nonces *k, struct pbox_job *job, unsigned need)
+{
+	unsigned room = k->room > 0 ? k->room : 8;
+	struct ended *ended;
+
+	while (room < need)
+		room *= 2;
+	if (room > NONCES_MOST)
+		room = NONCES_MOST;
+	if (need > room || !pbox_job_charge(job, (room - k->room) * sizeof(*ended)))
+		return false;
+	ended = reallocarray(k->ended, room, sizeof(*ended));
+	if (ended == NULL) {
+		pbox_job_refund(job, (room - k->room) * sizeof(*ended));
+		return false;
+	}
+	k->ended = ended;
+	k->room = room;
+	return true;
+}
+
+bool
+registrar_nonce_room(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
+{
+	struct registrar_nonces *k = record(r, job);
+	unsigned live = pbox_job_joined(job) + 1;
+
+	if (k != NULL && k->n + live > k->room)
+		forget_old(k, r->now_ns);
+	if (k != NULL && (k->n + live <= k->room || grow(k, job, k->n + live)))
+		return true;
+	registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, NONCE_AGAIN_MS,
+		"%u sessions of job '%s' have ended within seconds, and the box may remember no "
+		"more of "
+		"them: join again later",
+		k != NULL ? k->n : 0, job->name);
+	return false;
+}
+
+void
+registrar_nonce_keep(struct pbox_registrar *r, const struct pbox_job *job, unsigned worker)
+{
+	const struct pbox_member *m = &job->member[worker];
+	struct registrar_nonces *k = find(r, job->name);
+	uint64_t until_ns = m->joined_ns + 2 * COOKIE_NS;
+
+	if (k == NULL || until_ns <= r->now_ns)
+		return;
+	if (k->n == k->room)
+		forget_old(k, r->now_ns);
+	PBOX_ASSERT(k->n < k->room); /* registrar_nonce_room(), when it joined */
+	k->ended[k->n++] = (struct ended){m->nonce, until_ns};
+}
+
+static void
+release(struct registrar_nonces *k)
+{
+	free(k->ended);
+	free(k);
+}
+
+/* Those that have nothing to say; and of names that anybody makes up, no more than so many: the longest ended is
+ * last. */
+void
+registrar_nonce_tick(struct pbox_registrar *r)
+{
+	struct registrar_nonces **at = &r->nonces, *k;
+	unsigned any = 0;
+
+	if (r->now_ns < r->nonces_next_ns)
+		return;
+	r->nonces_next_ns = r->now_ns + 1000 * NS_PER_MS;
+	while ((k = *at) != NULL) {
+		bool live = job_of(r, k) != NULL;
+
+		forget_old(k, r->now_ns);
+		any += k->any && !live ? k->n + 1 : 0;
+		if (live || (k->n > 0 && any <= ANY_MOST)) {
+			at = &k->next;
+			continue;
+		}
+		*at = k->next;
+		release(k);
+	}
+}
+
+void
+registrar_nonce_destroy(struct pbox_registrar *r)
+{
+	struct registrar_nonces *k;
+
+	while ((k = r->nonces) != NULL) {
+		r->nonces = k->next;
+		release(k);
+	}
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/* What lies between the declaration of a table and its shards and takes time: memory that is cleared first, a
+ * snapshot that it begins with, slots that are made ready. The control thread does it in slices; nobody else's
+ * requests wait for it. */
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "registrar_impl.h"
+
+#define SLICE_SLOTS 4096u                       /* cache lines, perhaps pages that are new */
+#define RETRY_EVERY ((size_t)256 * 1024 * 1024) /* bytes cleared: then who waits is tried again */
+
+size_t
+pbox_registrar_uncleared(const struct pbox_registrar *r)
+{
+	size_t left = 0;
+
+	for (unsigned i = 0; i < PBOX_MAX_NODES; i++)
+		if (r->conf.arena[i] != NULL)
+			left += pbox_arena_uncleared(r->conf.arena[i]);
+	return left;
+}
+
+/* Its shards may have it. */
+static void
+open_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
+{
+	bool gone = jt->restoring && jt->restorers == 0;
+
+	PBOX_ASSERT(jt->built && !jt->loading && !jt->preparing && jt->shards_open == 0);
+	if (jt->restoring)
+		registrar_event(r, PBOX_LOG_INFO,
+			"job '%s': table %u is restored from what %u of %u workers hold", job->name,
+			jt->t.id, jt->restorers, job->workers);
+	registrar_event(r, PBOX_LOG_INFO,
+		"job '%s': table %u is mapped: %u tensors, %llu elements, %u chunks, %zu bytes",
+		job->name, jt->t.id, jt->fixed.tensors, (unsigned long long)jt->t.layout.elements,
+		jt->t.n_chunks, jt->t.bytes);
+	for (unsigned i = 0; i < r->conf.n_shards; i++) {
+		struct pbox_mail m = {.kind = PBOX_MAIL_OPEN_TABLE,
+			.shard = (uint16_t)i,
+			.job = job->shard[i],
+			.table = jt->shard[i]};
+
+		jt->shard[i] = NULL;
+		registrar_restore_shard(r, jt, i, m.table);
+		registrar_rounds_begins(jt, m.table);
+		r->conf.ops->post(r->conf.ctx, &m);
+	}
+	/* all who could restore it have gone while it was made ready */
+	for (unsigned i = 0; gone && i < r->conf.n_shards; i++) {
+		struct pbox_mail m = {
+			.kind = PBOX_MAIL_RESTORERS, .shard = (uint16_t)i, .job = job->shard[i]};
+
+		r->conf.ops->post(r->conf.ctx, &m);
+	}
+}
+
+/* Some more slots; with the last the table goes to its shards. */
+static void
+prepare(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
+{
+	unsigned done = 0;
+
+	while (jt->next_chunk < jt->t.n_chunks && done < SLICE_SLOTS) {
+		const struct pbox_chunk *c = &jt->t.chunk[jt->next_chunk++];
+
+		struct pbox_shard_table *st = jt->shard[r->conf.endpoint[c->endpoint].shard];
+
+		for (unsigned f = 0; f < c->fragments; f++) {
+			registrar_restore_slot(jt, &c->slot[f]);
+			if (!jt->restoring)
+				registrar_rounds_begin(st, &c->slot[f]);
+		}
+		done += c->fragments;
+	}
+	if (jt->next_chunk < jt->t.n_chunks) {
+		r->unfinished = true;
+		return;
+	}
+	jt->preparing = false;
+	open_table(r, job, jt);
+}
+
+void
+registrar_open_begin(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
+{
+	jt->restoring = jt->restored = jt->restorers > 0;
+	jt->preparing = true;
+	jt->next_chunk = 0;
+	if (r->conf.ops->restore != NULL)
+		jt->loading = r->conf.ops->restore(r->conf.ctx, job, &jt->t, jt->restoring) ==
+			      -EINPROGRESS;
+	if (!jt->loading)
+		prepare(r, job, jt);
+}
+
+void
+registrar_open_later(struct pbox_registrar *r, struct pbox_job_table *jt)
+{
+	size_t left = pbox_registrar_uncleared(r);
+
+	jt->waits_memory = true;
+	r->unfinished = true;
+	r->retry_below = left > RETRY_EVERY ? left - RETRY_EVERY : 0;
+}
+
+void
+pbox_registrar_loaded(struct pbox_registrar *r, const struct pbox_job *of, uint32_t table,
+	const struct pbox_error *err, uint64_t now_ns)
+{
+	struct pbox_job *job = r->job[of->id];
+	struct pbox_job_table *jt;
+
+	PBOX_ASSERT(job == of && table < job->n_tables);
+	jt = job->table[table];
+	PBOX_ASSERT(jt->built && jt->loading);
+	r->now_ns = now_ns;
+	jt->loading = false;
+	if (job->state == PBOX_JOB_CLOSING)
+		registrar_job_done(r, job);
+	else if (err != NULL)
+		registrar_fail_table(r, job, jt, err, PBOX_E_LOST, PBOX_NO_WORKER);
+	else
+		prepare(r, job, jt);
+}
+
+bool
+registrar_loading(const struct pbox_job *job)
+{
+	for (uint32_t i = 0; i < job->n_tables; i++)
+		if (job->table[i]->loading)
+			return true;
+	return false;
+}
+
+void
+registrar_open_cancel(struct pbox_registrar *r, struct pbox_job *job)
+{
+	for (uint32_t i = 0; i < job->n_tables; i++)
+		if (job->table[i]->loading && r->conf.ops->restore_cancel != NULL)
+			r->conf.ops->restore_cancel(r->conf.ctx, job, i);
+}
+
+bool
+registrar_open_text(const struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
+	char *text, size_t cap)
+{
+	const struct pbox_job_table *jt = job->table[table];
+
+	if (jt->loading && r->conf.ops->restore_text != NULL)
+		r->conf.ops->restore_text(r->conf.ctx, job, table, text, cap);
+	else if (jt->built && jt->preparing)
+		snprintf(text, cap, "table %u is made ready: %u of %u chunks", table,
+			jt->next_chunk, jt->t.n_chunks);
+	else if (jt->waits_memory)
+		snprintf(text, cap,
+			"table %u waits for memory of jobs that have ended: %zu MB of it are still "
+			"to "
+			"be cleared",
+			table, (pbox_registrar_uncleared(r) >> 20) + 1);
+	else
+		return false;
+	return true;
+}
+
+static void
+go_on(struct pbox_registrar *r, struct pbox_job *job, bool memory)
+{
+	for (uint32_t i = 0; i < job->n_tables; i++) {
+		struct pbox_job_table *jt = job->table[i];
+
+		if (jt->built && jt->preparing && !jt->loading && !jt->failed)
+			prepare(r, job, jt);
+		else if (!jt->built && jt->waits_memory && memory) {
+			jt->waits_memory = false;
+			registrar_build_tables(r, job);
+		}
+		r->unfinished |= jt->waits_memory;
+	}
+}
+
+bool
+pbox_registrar_work(struct pbox_registrar *r, uint64_t now_ns)
+{
+	size_t left = 0, room = PBOX_ARENA_SLICE;
+	bool memory;
+
+	r->now_ns = now_ns;
+	for (unsigned i = 0; i < PBOX_MAX_NODES; i++) {
+		struct pbox_arena *a = r->conf.arena[i];
+		size_t before;
+
+		if (a == NULL)
+			continue;
+		before = pbox_arena_uncleared(a);
+		left += pbox_arena_clear(a, room);
+		room -= before - pbox_arena_uncleared(a);
+	}
+	if (!r->unfinished)
+		return left > 0;
+	memory = left <= r->retry_below;
+	r->unfinished = false;
+	for (unsigned i = 0; i < r->conf.max_jobs; i++)
+		if (r->job[i] != NULL && r->job[i]->state == PBOX_JOB_OPEN)
+			go_on(r, r->job[i], memory);
+	return left > 0 || r->unfinished;
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/*
+ * What a job gets of what all jobs share: a number (max-jobs), packets that the shards may hold (hold), and
+ * memory.
+ * A section with a name of its own has one number and a part of the packets kept for it as long as its job
+ * is not there: whatever other tenants ask for, it finds room.
+ */
+
+#include <stdio.h>
+#include <string.h>
+
+#include "registrar_impl.h"
+
+/* Most frames a worker may have in flight at one endpoint. */
+#define MAX_WINDOW 1024
+/* Heap that any job may have, however small the box is. */
+#define HEAP_LEAST ((size_t)4 << 20)
+
+bool
+registrar_is_any(const struct pbox_job_conf *conf)
+{
+	return strcmp(conf->name, "*") == 0;
+}
+
+static unsigned
+jobs_of_any(const struct pbox_registrar *r)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < r->conf.max_jobs; i++)
+		n += r->job[i] != NULL && registrar_is_any(r->job[i]->conf);
+	return n;
+}
+
+static bool
+is_running(const struct pbox_registrar *r, const char *name)
+{
+	for (unsigned i = 0; i < r->conf.max_jobs; i++)
+		if (r->job[i] != NULL && strcmp(r->job[i]->name, name) == 0)
+			return true;
+	return false;
+}
+
+/* What is kept for sections other than mine whose jobs are not there. */
+struct kept {
+	unsigned jobs;
+	uint32_t packets;
+};
+
+static struct kept
+kept_of(const struct pbox_registrar *r, const struct pbox_job_conf *mine, uint32_t part)
+{
+	unsigned others = r->conf.max_jobs - pbox_registrar_jobs(r) - 1;
+	struct kept k = {0};
+	uint64_t exact = 0;
+
+	for (unsigned i = 0; i < r->conf.n_jobs; i++) {
+		const struct pbox_job_conf *c = &r->conf.job[i];
+		uint64_t unit = (uint64_t)c->workers * r->endpoints_per_shard;
+
+		if (registrar_is_any(c) || strcmp(c->name, mine->name) == 0 ||
+			is_running(r, c->name))
+			continue;
+		k.jobs++;
+		exact += unit > part ? unit : part;
+	}
+	/* as many packets as their workers need, if that is no more than half of all; else equal parts */
+	k.packets = (k.jobs < others ? k.jobs : others) * part;
+	if (k.jobs <= others && exact > k.packets && exact <= r->conf.hold / 2)
+		k.packets = (uint32_t)exact;
+	return k;
+}
+
+/*
+ * A job takes at most a quarter of all packets, half of what is free, and of that not what stays for jobs
+ * to come: half of all, in equal parts, so that max-jobs find room. Its workers get equal windows of at least
+ * one frame, for which it may take what stays for jobs under [job *], but not what is kept for a name.
+ */
+static uint32_t
+share_of(const struct pbox_registrar *r, uint32_t unit, uint32_t part, uint32_t kept)
+{
+	uint32_t left = r->conf.hold - r->reserved, share = r->conf.hold / 4;
+	unsigned jobs = pbox_registrar_jobs(r) + 1;
+	uint32_t later = (r->conf.max_jobs - jobs) * part, room = left > kept ? left - kept : 0;
+	uint32_t mine = left > later ? left - later : 0;
+
+	if (share > left / 2)
+		share = left / 2;
+	if (share > mine)
+		share = mine;
+	/* with many jobs half of what is free falls below the part that was kept for this one */
+	if (share < part)
+		share = part;
+	if (share < unit)
+		share = unit;
+	if (share > room)
+		share = room;
+	return share < unit ? 0 : share;
+}
+
+bool
+registrar_room(struct pbox_registrar *r, const struct pbox_frame *f,
+	const struct pbox_job_conf *conf, unsigned workers, uint16_t *window)
+{
+	unsigned jobs = pbox_registrar_jobs(r), left = r->conf.max_jobs - jobs;
+	uint32_t unit = workers * r->endpoints_per_shard, share;
+	uint32_t part = r->conf.hold / 2 / r->conf.max_jobs, free = r->conf.hold - r->reserved;
+	struct kept kept;
+	char more[96] = "";
+
+	if (left == 0) {
+		if (registrar_room_comes(r, f, registrar_is_any(conf)))
+			return false;
+		registrar_refuse(r, f, PBOX_E_FULL, r->conf.max_jobs,
+			"the box has its %u jobs already: raise max-jobs", r->conf.max_jobs);
+		return false;
+	}
+	kept = kept_of(r, conf, part);
+	if (registrar_is_any(conf) && conf->max_jobs != 0 && jobs_of_any(r) >= conf->max_jobs) {
+		if (registrar_room_comes(r, f, true))
+			return false;
+		registrar_refuse(r, f, PBOX_E_FULL, conf->max_jobs,
+			"[job *] has its %u jobs already: raise max-jobs in [job *], or give this "
+			"job a section",
+			conf->max_jobs);
+		return false;
+	}
+	if (registrar_is_any(conf) && left <= kept.jobs) {
+		if (registrar_room_comes(r, f, true))
+			return false;
+		registrar_refuse(r, f, PBOX_E_FULL, r->conf.max_jobs,
+			"the box has %u of its %u jobs, and keeps the others for sections with a "
+			"name: raise max-jobs, or give this job a section",
+			jobs, r->conf.max_jobs);
+		return false;
+	}
+	share = share_of(r, unit, part, kept.packets);
+	if (share == 0) {
+		if (registrar_room_comes(r, f, registrar_is_any(conf)))
+			return false;
+		if (kept.packets > 0 && free > 0)
+			snprintf(more, sizeof(more), ", %u of them kept for sections with a name",
+				kept.packets < free ? kept.packets : free);
+		registrar_refuse(r, f, PBOX_E_FULL, free,
+			"no packet buffers left for %u workers (%u free%s): raise 'hold'", workers,
+			free, more);
+		return false;
+	}
+	*window = (uint16_t)(share / unit < MAX_WINDOW ? share / unit : MAX_WINDOW);
+	return true;
+}
+
+/* Parameter memory of the box, all nodes together. */
+static size_t
+memory_of_box(const struct pbox_registrar *r)
+{
+	size_t all = 0;
+
+	for (unsigned i = 0; i < PBOX_MAX_NODES; i++)
+		if (r->conf.arena[i] != NULL)
+			all += pbox_arena_size(r->conf.arena[i]);
+	return all;
+}
+
+size_t
+registrar_heap_most(const struct pbox_registrar *r)
+{
+	size_t most = memory_of_box(r) / r->conf.max_jobs;
+
+	return most > HEAP_LEAST ? most : HEAP_LEAST;
+}
+
+bool
+registrar_fit(struct pbox_registrar *r, const struct pbox_frame *f,
+	const struct pbox_job_conf *conf, unsigned workers, struct registrar_rounds *out)
+{
+	unsigned shards = r->conf.n_shards, unit = workers * r->endpoints_per_shard;
+	size_t most = conf->memory != 0 ? conf->memory / 4 : memory_of_box(r) / r->conf.max_jobs;
+	size_t heap = shards * shard_job_heap(workers, r->endpoints_per_shard), folded;
+
+	/* a 2-byte format makes fragments of twice as many elements as fp32 */
+	out->acc_bytes = 2 * (size_t)r->conf.mtu;
+	folded = most / 2 / shards / pbox_pad_line(out->acc_bytes);
+	for (;; out->window /= 2) {
+		out->records = unit * out->window;
+		out->folded = out->records < SHARD_FOLDED ? out->records : SHARD_FOLDED;
+		if (out->folded > folded)
+			out->folded = (uint32_t)folded;
+		out->arena = shards *
+			     shard_job_arena(workers, out->records, out->folded, out->acc_bytes);
+		if (out->arena <= most || out->window == 1)
+			break;
+	}
+	out->heap = heap;
+	if (conf->memory == 0 || out->arena + heap <= conf->memory)
+		return true;
+	registrar_refuse(r, f, PBOX_E_NO_MEMORY, workers,
+		"%u workers need %zu bytes for sessions and rounds before the first tensor, and "
+		"section [job %s] has memory = %llu: raise it",
+		workers, out->arena + heap, conf->name, (unsigned long long)conf->memory);
+	return false;
+}

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/*
+ * Runs (section 12 of the protocol): which one does a JOIN mean, and must the one that is there make way?
+ * Nothing of a run enters another, whatever comes late of it.
+ */
+
+#include <stdio.h>
+#include <string.h>
+
+#include "registrar_impl.h"
+
+/* Higher numbers nobody was told. */
+#define NUMBER_MAX (UINT64_C(1) << 62)
+/* When who joins a job whose run ends is to ask again. */
+#define AGAIN_MS 50
+
+static bool
+named(const uint8_t id[PBOX_RUN_LEN])
+{
+	static const uint8_t none[PBOX_RUN_LEN];
+
+	return memcmp(id, none, PBOX_RUN_LEN) != 0;
+}
+
+static bool
+same(const uint8_t a[PBOX_RUN_LEN], const uint8_t b[PBOX_RUN_LEN])
+{
+	return memcmp(a, b, PBOX_RUN_LEN) == 0;
+}
+
+/* ---- what is remembered of a job's runs ---------------------------------------------------- */
+
+static unsigned
+records(const struct pbox_registrar *r)
+{
+	return RUN_RECORDS + r->conf.max_jobs;
+}
+
+static struct run_record *
+find(struct pbox_registrar *r, const char *name)
+{
+	for (unsigned i = 0; i < records(r); i++)
+		if (strcmp(r->run[i].name, name) == 0)
+			return &r->run[i];
+	return NULL;
+}
+
+/* There is one for each job that is there, and for some that were. */
+static struct run_record *
+record(struct pbox_registrar *r, const char *name)
+{
+	struct run_record *rec = find(r, name);
+
+	for (unsigned i = 0; rec == NULL && i < records(r); i++)
+		if (registrar_find_job(r, r->run[i].name) == NULL)
+			rec = &r->run[i];
+	PBOX_ASSERT(rec != NULL); /* they are more than jobs */
+	if (strcmp(rec->name, name) != 0) {
+		for (unsigned i = 0; i < records(r); i++)
+			if (r->run[i].used_ns < rec->used_ns &&
+				registrar_find_job(r, r->run[i].name) == NULL)
+				rec = &r->run[i];
+		*rec = (struct run_record){0};
+		snprintf(rec->name, sizeof(rec->name), "%s", name);
+	}
+	rec->used_ns = r->now_ns;
+	return rec;
+}
+
+static const struct ended_run *
+ended(const struct run_record *rec, const struct pbox_join *m)
+{
+	for (unsigned i = 0; rec != NULL && i < RUNS_ENDED && i < rec->n_ended; i++) {
+		const struct ended_run *e = &rec->ended[(rec->n_ended - 1 - i) % RUNS_ENDED];
+
+		if (m->number != 0 ? m->number == e->number || m->number <= rec->floor
+				   : named(m->run) && same(m->run, e->id))
+			return e;
+	}
+	return NULL;
+}
+
+/* id: NULL where the identity may be used again */
+static void
+put_ended(struct pbox_registrar *r, struct run_record *rec, const uint8_t *id, uint64_t number,
+	const char *host)
+{
+	struct ended_run *e = &rec->ended[rec->n_ended++ % RUNS_ENDED];
+
+	if (e->number > rec->floor)
+		rec->floor = e->number;
+	*e = (struct ended_run){.number = number, .ns = r->now_ns};
+	if (id != NULL)
+		memcpy(e->id, id, PBOX_RUN_LEN);
+	snprintf(e->host, sizeof(e->host), "%s", host);
+}
+
+void
+registrar_run_begin(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_join *m)
+{
+	struct run_record *rec = record(r, job->name);
+	struct pbox_run *run = &job->run;
+
+	*run = rec->next;
+	if (named(m->run))
+		memcpy(run->id, m->run, PBOX_RUN_LEN);
+	if (m->number != 0) {
+		run->number = m->number;
+		run->told = true;
+	}
+	if (run->number == 0) {
+		run->number = r->runs > rec->last ? r->runs + 1 : rec->last + 1;
+		r->runs = run->number;
+	}
+	/* the one before it has ended by itself: its name may come again, its workers may not */
+	if (rec->last != 0 && rec->last != run->number)
+		put_ended(r, rec, NULL, rec->last, m->host);
+	rec->last = run->number;
+	rec->next = (struct pbox_run){0};
+	rec->has_next = false;
+}
+
+/* ---- which run a JOIN means ------------------------------------------------------------------ */
+
+enum meaning {
+	JOINS,     /* the run that is there, or begins */
+	TAKES,     /* that one, which gets the worker's identity or number */
+	MAKES_WAY, /* another: the run that is there ends */
+	TOO_LATE,  /* one that was ended */
+};
+
+/* begun: a table is mapped, or a worker has come again */
+static enum meaning
+meaning(const struct pbox_run *run, bool begun, const struct pbox_join *m)
+{
+	if (m->number != 0 && m->number == run->number)
+		return JOINS;
+	if (m->number != 0 && run->told)
+		return m->number > run->number ? MAKES_WAY : TOO_LATE;
+	if (m->number != 0)
+		return !begun && same(m->run, run->id) ? TAKES : TOO_LATE;
+	if (!named(m->run) || same(m->run, run->id))
+		return JOINS;
+	return !named(run->id) && !run->told && !begun ? TAKES : MAKES_WAY;
+}
+
+/* R12.5: nobody lives in the run that is there, and this worker cannot. */
+static bool
+is_another(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_join *m)
+{
+	bool policy = job->conf->policy == PBOX_POLICY_ANY && job->policy != m->policy;
+
+	return m->number == 0 && !named(m->run) && (policy || job->workers != m->workers) &&
+	       registrar_is_kept(r, job);
+}
+
+static bool
+has_begun(const struct pbox_job *job)
+{
+	return registrar_has_built(job) || job->resumed;
+}
+
+/* R12.5: it was begun by a worker that was started again with the box, and has nothing yet: its session is
+ * told another number when it joins again. */
+static void
+take_number(struct pbox_registrar *r, struct pbox_job *job, uint64_t number)
+{
+	struct run_record *rec = record(r, job->name);
+
+	for (unsigned w = 0; w < job->workers; w++)
+		if (atomic_load_explicit(&job->token[w], memory_order_relaxed) != 0)
+			registrar_end_session(r, job, w);
+	job->run.number = number;
+	job->run.told = true;
+	rec->last = number;
+	registrar_event(r, PBOX_LOG_INFO,
+		"job '%s' goes on with run %llu: a worker of it has come again", job->name,
+		(unsigned long long)number);
+}
+
+static void
+make_way(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
+	struct pbox_job *job)
+{
+	struct run_record *rec = record(r, m->job);
+	const struct pbox_run *run = job != NULL ? &job->run : &rec->next;
+	uint64_t number = run->number;
+
+	if (r->draining || pbox_registrar_section(r, m->job) == NULL) {
+		registrar_refuse(r, f, r->draining ? PBOX_E_FULL : PBOX_E_NO_JOB, 0,
+			r->draining ? "the box takes no new runs: its operator drains it"
+				    : "no job '%s' is configured here any more",
+			m->job);
+		return;
+	}
+	put_ended(r, rec, run->id, number, m->host);
+	if (rec->last == number)
+		rec->last = 0;
+	rec->next = (struct pbox_run){.number = m->number, .told = m->number != 0};
+	memcpy(rec->next.id, m->run, PBOX_RUN_LEN);
+	rec->has_next = true;
+	registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, AGAIN_MS,
+		"run %llu of job '%s' makes way for this one: its memory is being released",
+		(unsigned long long)number, m->job);
+	if (job == NULL)
+		return;
+	count_control(r, PBOX_RS_RUNS_ENDED);
+	registrar_close_job(r, job);
+	registrar_event(r, PBOX_LOG_WARN,
+		"run %llu of job '%s' ended: a new run began from host %s",
+		(unsigned long long)number, m->job, m->host);
+}
+
+static void
+too_late(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
+	const struct ended_run *e, const struct pbox_run *now)
+{
+	if (e != NULL)
+		registrar_refuse(r, f, PBOX_E_RUN_ENDED, 0,
+			"the run of job '%s' that this worker belongs to was ended %llu s ago: a "
+			"new run began from host %s",
+			m->job, (unsigned long long)((r->now_ns - e->ns) / (1000 * NS_PER_MS)),
+			e->host);
+	else
+		registrar_refuse(r, f, PBOX_E_RUN_ENDED, 0,
+			"the run of job '%s' that this worker belongs to (%llu) has ended: run "
+			"%llu has begun",
+			m->job, (unsigned long long)m->number, (unsigned long long)now->number);
+}
+
+bool
+registrar_run_join(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
+	struct pbox_job *job)
+{
+	struct pbox_job *live = job != NULL && job->state != PBOX_JOB_CLOSING ? job : NULL;
+	const struct run_record *rec = find(r, m->job);
+	const struct pbox_run *run = live != NULL                   ? &live->run
+				     : rec != NULL && rec->has_next ? &rec->next
+								    : NULL;
+	const struct ended_run *e = ended(rec, m);
+	enum meaning what = JOINS;
+
+	if (m->number > NUMBER_MAX) {
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, 0, "no run has the number %llu",
+			(unsigned long long)m->number);
+		return false;
+	}
+	if (e != NULL)
+		what = TOO_LATE;
+	else if (run != NULL)
+		what = meaning(run, live == NULL || has_begun(live), m);
+	if (what == JOINS && live != NULL && is_another(r, live, m))
+		what = MAKES_WAY;
+	if (what == TOO_LATE) {
+		too_late(r, f, m, e, run);
+		return false;
+	}
+	if (what == MAKES_WAY) {
+		make_way(r, f, m, live);
+		return false;
+	}
+	if (what == TAKES && m->number != 0)
+		take_number(r, live, m->number);
+	else if (what == TAKES)
+		memcpy(live->run.id, m->run, PBOX_RUN_LEN);
+	return true;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/*
+ * What the box keeps of a fragment, for checkpoints: workers FETCH parameters and state of a finished
+ * version, and worker 0 gives them back by an INIT with flag LATEST (R6.13, R6.14).
+ */
+
+#include <string.h>
+
+#include "shard_impl.h"
+
+/* Where piece base of an array of the fragment stands; NULL: there is no such array. */
+static float *
+piece_of(const struct target *g, unsigned array, uint32_t base)
+{
+	const struct pbox_table *t = g->st->t;
+	size_t at = (size_t)g->frag * t->frag_elements;
+
+	if (array > pbox_optim_states((enum pbox_optim_kind)t->optimiser))
+		return NULL;
+	if (array == 0)
+		return pbox_chunk_frag_param(t, g->c, g->frag) + base;
+	return (array == 1 ? g->c->s0 : g->c->s1) + at + base;
+}
+
+/* Is the fragment open, is it about the version that stands, and does such an array exist? Else answered or counted. */
+static bool
+stands(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	int32_t ahead = pbox_serial_diff(f->hdr.round, g->slot->version);
+
+	if (g->slot->closed != 0)
+		shard_send_unready(s, g, f);
+	else if (ahead != 0)
+		count(s, ahead < 0 ? PBOX_SS_DROP_ROUND_STALE : PBOX_SS_DROP_ROUND_FUTURE);
+	else if (piece_of(g, f->hdr.aux, 0) == NULL)
+		count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
+	else
+		return true;
+	return false;
+}
+
+void
+shard_fetch(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	const struct pbox_table *t = g->st->t;
+	uint32_t left = g->elements - f->hdr.base;
+	struct pbox_send out = {
+		.hdr =
+			{
+				.type = PBOX_FETCHED,
+				.chunk = g->chunk,
+				.frag = g->frag,
+				.round = f->hdr.round,
+				.base = f->hdr.base,
+				.format = PBOX_FMT_FP32,
+				.aux = f->hdr.aux,
+				.ts = f->hdr.ts,
+			},
+	};
+
+	if (!stands(s, g, f))
+		return;
+	if (!job_rate_answer(&g->j->rate, s->now_ns)) {
+		count(s, PBOX_SS_DROP_RATE);
+		return;
+	}
+	count(s, PBOX_SS_RX_FETCH);
+	if (left > t->init_elements)
+		left = t->init_elements;
+	/* not shared: the next round changes it while a copy of this answer may still be queued */
+	out.payload = piece_of(g, f->hdr.aux, f->hdr.base);
+	out.hdr.length = (uint16_t)(left * sizeof(float));
+	out.payload_crc = pbox_crc32c(0, out.payload, out.hdr.length);
+	shard_send_to(s, g, &out, f->hdr.worker);
+}
+
+/* Parameters have changed within a version: so has the answer with it. */
+static void
+answer_again(struct pbox_shard *s, const struct target *g)
+{
+	const struct pbox_table *t = g->st->t;
+	size_t first = (size_t)g->frag * t->frag_elements;
+
+	if (g->c->wire != NULL)
+		s->conf.reduce->pack(g->c->wire + first * 2, (enum pbox_elem)t->pull_format,
+			g->c->param + first, g->elements);
+	g->slot->payload_crc = pbox_crc32c(
+		0, shard_answer_at(g), (size_t)g->elements * pbox_format_size(t->pull_format));
+}
+
+void
+shard_give(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	const struct pbox_round *r = g->slot->round;
+	uint32_t left = g->elements - f->hdr.base;
+	size_t bytes;
+	float *at;
+
+	if (!stands(s, g, f))
+		return;
+	if (r != NULL && r->arrived > 0) { /* it was computed with what stands here */
+		count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
+		return;
+	}
+	count(s, PBOX_SS_RX_INIT);
+	shard_send_late(s);
+	if (left > g->st->t->init_elements)
+		left = g->st->t->init_elements;
+	bytes = left * sizeof(*at);
+	at = piece_of(g, f->hdr.aux, f->hdr.base);
+	if ((f->hdr.flags & PBOX_F_ZERO) != 0)
+		memset(at, 0, bytes);
+	else
+		memcpy(at, f->payload, bytes);
+	if (f->hdr.aux == 0)
+		answer_again(s, g);
+	shard_send_plain(s, g, f, PBOX_INIT_OK);
+}

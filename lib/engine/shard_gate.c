@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <pbox_wire_at.h>
+
+#include "shard_impl.h"
+
+/*
+ * Datagrams for the control thread pass here, on the core that has received them: nobody makes it work, or
+ * fills the way to it, beyond what is his (R6.12). Frames of live sessions have a way of their own, and
+ * those of who has asked little go on where others' wait. Keep-alives are answered here.
+ */
+
+/* Of a session, of a job and of an address without a session: how many may be saved up. */
+#define SESSION_BURST 8192
+#define JOB_BURST     32768
+#define SOURCE_BURST  4096
+/* A job may ask as much as so many of its sessions, an address this often. */
+#define JOB_SESSIONS       10
+#define SOURCE_INTERVAL_NS 500000
+
+/* A token bucket in units of time. quiet: it is more than half full. */
+static bool
+spend(uint64_t *empty_ns, uint32_t interval_ns, unsigned burst, unsigned n, uint64_t now_ns,
+	bool *quiet)
+{
+	uint64_t full = (uint64_t)burst * interval_ns, cost = (uint64_t)n * interval_ns;
+
+	if (*empty_ns == 0 || now_ns - *empty_ns > full)
+		*empty_ns = now_ns - full;
+	if (now_ns - *empty_ns < cost)
+		return false;
+	*empty_ns += cost;
+	*quiet &= now_ns - *empty_ns >= full / 2;
+	return true;
+}
+
+/* Each frame of a datagram is a request. */
+static unsigned
+requests(const uint8_t *at, size_t len)
+{
+	unsigned n = 0;
+
+	while (len >= PBOX_HDR_LEN) {
+		size_t size = PBOX_HDR_LEN + pbox_ld16(at + PBOX_AT_LENGTH);
+
+		size += (pbox_ld16(at + PBOX_AT_FLAGS) & PBOX_F_AUTH) != 0 ? PBOX_TAG_LEN : 0;
+		n++;
+		if (size >= len)
+			break;
+		at += size;
+		len -= size;
+	}
+	return n > 0 ? n : 1;
+}
+
+static struct pbox_shard_job *
+session_of(const struct pbox_shard *s, const struct pbox_hdr *h)
+{
+	struct pbox_shard_job *j = h->job < s->conf.max_jobs ? s->job[h->job] : NULL;
+
+	if (h->token == 0 || j == NULL || h->worker >= j->job->workers ||
+		h->incarnation != s->conf.incarnation ||
+		atomic_load_explicit(&j->job->token[h->worker], memory_order_acquire) != h->token)
+		return NULL;
+	return j;
+}
+
+/* Strangers share an entry with those that fall into it: it is given to another when it is full again. */
+static enum pbox_gate
+stranger(struct pbox_shard *s, uint32_t ip, unsigned n)
+{
+	struct shard_source *e =
+		&s->source[(ip * 2654435761u ^ s->conf.incarnation) % SHARD_SOURCES];
+	uint64_t full = (uint64_t)SOURCE_BURST * SOURCE_INTERVAL_NS;
+	bool quiet = true;
+
+	if (e->ip != ip && s->now_ns - e->empty_ns > full)
+		*e = (struct shard_source){.ip = ip};
+	return spend(&e->empty_ns, SOURCE_INTERVAL_NS, SOURCE_BURST, n, s->now_ns, &quiet)
+		       ? PBOX_GATE_STRANGER
+		       : PBOX_GATE_RATE;
+}
+
+enum pbox_gate
+pbox_shard_gate(struct pbox_shard *s, const uint8_t *at, size_t len, const struct pbox_peer *peer,
+	uint64_t now_ns)
+{
+	struct pbox_frame f = {.peer = *peer, .payload = at + PBOX_HDR_LEN};
+	struct pbox_shard_job *j;
+	struct shard_member *m;
+	unsigned n = requests(at, len);
+	bool quiet = true;
+	size_t size;
+
+	s->now_ns = now_ns;
+	/* its CRC says nothing of who sent it, but a tag that covers it does */
+	if (pbox_frame_decode(at, len, true, &f.hdr, &size) != PBOX_WIRE_OK ||
+		(j = session_of(s, &f.hdr)) == NULL || !engine_auth_good(j->job, &f))
+		return stranger(s, peer->ip, n);
+	m = &j->member[f.hdr.worker];
+	if (j->request_ns != 0 &&
+		(!spend(&m->request_empty_ns, j->request_ns, SESSION_BURST, n, now_ns, &quiet) ||
+			!spend(&j->request_empty_ns, j->request_ns / JOB_SESSIONS, JOB_BURST, n,
+				now_ns, &quiet)))
+		return PBOX_GATE_RATE;
+	if (f.hdr.type == PBOX_PING && f.hdr.length == 0 && size == len &&
+		shard_keep_alive(s, j, &f))
+		return PBOX_GATE_ANSWERED;
+	return quiet ? PBOX_GATE_QUIET : PBOX_GATE_SESSION;
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "snapshot_impl.h"
+
+/* What files are to their tables: in this order they go. */
+enum worth { STAYS, ASIDE, OLDER, NEWEST, RANKS = 2 * NEWEST + 1 };
+
+static bool
+same_table(const struct pbox_snapshot_file *a, const struct pbox_snapshot_file *b)
+{
+	return a->table == b->table && strcmp(a->job, b->job) == 0;
+}
+
+static enum worth
+worth(const struct pbox_snapshot_file *f, int i)
+{
+	if (f[i].aside)
+		return ASIDE;
+	for (int k = 0; k < i; k++)
+		if (!f[k].aside && same_table(&f[k], &f[i]))
+			return OLDER;
+	return NEWEST;
+}
+
+static bool
+in_section(const struct pbox_snapshot_file *f, const struct pbox_snapshot_claim *k,
+	const struct pbox_snapshot_who *who)
+{
+	return who->job != NULL && who->named == k->named &&
+	       (!k->named || strcmp(f->job, who->job) == 0);
+}
+
+/* In which turn may it go for the bound? [job *] gives way to the others, never the other way round. */
+static uint8_t
+rank(const struct pbox_snapshot_file *f, const struct pbox_snapshot_claim *k, int i,
+	const struct pbox_snapshot_who *who, bool section)
+{
+	enum worth w = worth(f, i);
+	bool mine = in_section(&f[i], &k[i], who);
+
+	if ((w == NEWEST && k[i].busy) || (section && !mine))
+		return STAYS;
+	if (section || !k[i].named)
+		return w;
+	if (who->job != NULL && !who->named)
+		return STAYS;
+	return w < NEWEST || mine ? NEWEST + w : STAYS;
+}
+
+/* Until so many bytes are free: the lowest rank first, and of one the oldest. False: they never are. */
+static bool
+choose(const struct pbox_snapshot_file *f, const uint8_t *ranks, int n, uint64_t bytes, bool *gone)
+{
+	for (unsigned r = STAYS + 1; r < RANKS; r++)
+		for (int i = n; i-- > 0 && bytes > 0;)
+			if (ranks[i] == r && !gone[i]) {
+				gone[i] = true;
+				bytes -= f[i].bytes < bytes ? f[i].bytes : bytes;
+			}
+	return bytes == 0;
+}
+
+static int
+refuse(const struct pbox_snapshot_who *who, bool section, uint64_t stay, uint64_t bytes,
+	uint64_t bound, struct pbox_error *err)
+{
+	const unsigned long long s = stay, b = bytes, most = bound, need = stay + bytes;
+
+	if (section)
+		return pbox_fail(err, EDQUOT,
+			"snapshot-space of [job %.63s] is %llu bytes: this one has %llu, what must "
+			"stay (the newest of each "
+			"table of a job that runs) %llu: raise it to %llu",
+			who->named ? who->job : "*", most, b, s, need);
+	return pbox_fail(err, EDQUOT,
+		"snapshot-space is %llu bytes: this one has %llu, what must stay for it %llu: "
+		"raise it to %llu, "
+		"set snapshot-age, or remove files of jobs that are over",
+		most, b, s, need);
+}
+
+static int
+keep_to(const struct pbox_snapshot_file *f, const struct pbox_snapshot_claim *k, int n,
+	const struct pbox_snapshot_who *who, bool section, uint64_t bytes, bool *gone,
+	struct pbox_error *err)
+{
+	uint64_t used = 0, stay = 0, bound = section ? who->space : who->dir_space;
+	uint8_t *ranks = malloc((size_t)n + 1);
+	bool enough = true;
+
+	if (ranks == NULL)
+		return pbox_fail(err, ENOMEM, "out of memory to look for room");
+	for (int i = 0; i < n; i++) {
+		ranks[i] = rank(f, k, i, who, section);
+		if (!gone[i] && (!section || in_section(&f[i], &k[i], who))) {
+			used += f[i].bytes;
+			stay += ranks[i] == STAYS ? f[i].bytes : 0;
+		}
+	}
+	if (bound > 0 && used + bytes > bound)
+		enough = choose(f, ranks, n, used + bytes - bound, gone);
+	free(ranks);
+	return enough ? 0 : refuse(who, section, stay, bytes, bound, err);
+}
+
+int
+pbox_snapshot_room(const struct pbox_snapshot_file *f, const struct pbox_snapshot_claim *k, int n,
+	const struct pbox_snapshot_who *who, uint64_t bytes, bool *gone, struct pbox_error *err)
+{
+	int ret = 0;
+
+	if (who->job != NULL && who->space > 0)
+		ret = keep_to(f, k, n, who, true, bytes, gone, err);
+	if (ret == 0 && who->dir_space > 0)
+		ret = keep_to(f, k, n, who, false, bytes, gone, err);
+	return ret;
+}

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <pbox_wire.h>
+
+#include "harness.h"
+#include "unit.h"
+
+/* Section 12 of the protocol: a worker says which run it belongs to, and what becomes of it when that
+ * has ended, or has begun without it. */
+
+const char unit_suite[] = "client: runs";
+
+static struct pbox_client_error err;
+static const struct pbox_client_tensor model[] = {{"fc.weight", 1000, 0}};
+
+/** One worker of one; @p run may be NULL. */
+static struct pbox_client *
+must_open(struct fake_box *b, const char *run, int keep_copies)
+{
+	struct pbox_client_conf conf = harness_conf(b, 0, 1);
+	struct pbox_client *c = NULL;
+
+	conf.run = run;
+	conf.keep_copies = keep_copies;
+	conf.timeout_ms = 60000;
+	conf.join_timeout_ms = 60000;
+	if (pbox_client_open(&c, &conf, &err) != 0)
+		CU_assertImplementation(CU_FALSE, __LINE__, err.text, __FILE__, "", CU_TRUE);
+	return c;
+}
+
+static int
+declare(struct pbox_client *c, uint32_t first_round, unsigned timeout_ms)
+{
+	struct pbox_client_table d = {.size = sizeof(d),
+		.push_format = PBOX_FMT_FP32,
+		.pull_format = PBOX_FMT_FP32,
+		.n = 1,
+		.tensors = model,
+		.first_round = first_round};
+	uint32_t table;
+
+	return pbox_client_declare(c, &d, timeout_ms, &table, &err);
+}
+
+static int
+one_round(struct pbox_client *c)
+{
+	float v[1000] = {0};
+	struct pbox_client_io io = {0, v, v};
+
+	return pbox_client_run(c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 1, 0, &err);
+}
+
+/** Until so many JOINs were sent, or 60 s. */
+static void
+await_joins(struct fake_box *b, unsigned joins)
+{
+	for (double t0 = harness_seconds();
+		fake_said(b).joins < joins && harness_seconds() - t0 < 60;)
+		usleep(1000);
+}
+
+/* ---- what is told ------------------------------------------------------------------------------- */
+
+static void
+test_identity(void)
+{
+	/* SHA-256("PBOX-RUN-1" "monday 1"), its first 16 bytes */
+	static const uint8_t monday[16] = {0x1c, 0x70, 0xe3, 0x8e, 0x9d, 0x02, 0x0f, 0x40, 0xe4,
+		0x69, 0x8d, 0x70, 0xc0, 0x14, 0x22, 0x8b};
+	static const uint8_t none[16];
+	static const struct {
+		const char *run;
+		uint32_t first_round;
+		const uint8_t *identity;
+		uint32_t flags;
+	} cases[] = {
+		{NULL, 0, none, 0},
+		{"", 0, none, 0},
+		{NULL, 7, none, PBOX_DECLARE_CONTINUE},
+		{"monday 1", 0, monday, PBOX_DECLARE_CONTINUE},
+		{"monday 1", 7, monday, PBOX_DECLARE_CONTINUE},
+	};
+
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct fake_box *b = fake_start(&(struct fake_conf){.workers = 1});
+		struct pbox_client *c = must_open(b, cases[i].run, 1);
+		struct fake_said said;
+
+		CU_ASSERT_EQUAL(declare(c, cases[i].first_round, 0), 0);
+		said = fake_said(b);
+		CU_ASSERT_EQUAL(memcmp(said.run, cases[i].identity, 16), 0);
+		UNIT_EQ_U64(said.number, 0);
+		UNIT_EQ_U64(said.flags, cases[i].flags);
+		pbox_client_close(c);
+		fake_stop(b);
+	}
+}
+
+/* A program that was built before there was conf.run. */
+static void
+test_older_program(void)
+{
+	struct fake_box *b = fake_start(&(struct fake_conf){.workers = 1});
+	struct pbox_client_conf conf = harness_conf(b, 0, 1);
+	struct pbox_client *c = NULL;
+	static const uint8_t none[16];
+
+	conf.size = offsetof(struct pbox_client_conf, run);
+	conf.run = (const char *)(uintptr_t)1;
+	CU_ASSERT_EQUAL_FATAL(pbox_client_open(&c, &conf, &err), 0);
+	CU_ASSERT_EQUAL(memcmp(fake_said(b).run, none, 16), 0);
+	pbox_client_close(c);
+	fake_stop(b);
+}
+
+/* Who comes again tells the number of its run if it has something of it, else it begins. */
+static void
+test_number(void)
+{
+	struct fake_box *b = fake_start(&(struct fake_conf){.workers = 1});
+	struct pbox_client *c = must_open(b, "monday 1", 1);
+	struct fake_said said;
+
+	fake_restart(b);
+	CU_ASSERT_EQUAL(declare(c, 0, 0), 0);
+	UNIT_EQ_U64(fake_said(b).number, 0);
+	CU_ASSERT_EQUAL(one_round(c), 0);
+	for (unsigned i = 0; i < 2; i++) { /* the second WELCOME tells the same */
+		said = fake_said(b);
+		fake_restart(b);
+		CU_ASSERT_EQUAL(one_round(c), 0);
+		CU_ASSERT(fake_said(b).joins > said.joins);
+		UNIT_EQ_U64(fake_said(b).number, 102); /* of the second session */
+		CU_ASSERT_EQUAL(memcmp(fake_said(b).run, said.run, 16), 0);
+		UNIT_EQ_U64(fake_said(b).flags, PBOX_DECLARE_RESTORE | PBOX_DECLARE_CONTINUE);
+	}
+	pbox_client_close(c);
+	fake_stop(b);
+}
+
+/* ---- a run that has ended ------------------------------------------------------------------------ */
+
+static void
+test_run_ended(void)
+{
+	struct fake_box *b = fake_start(&(struct fake_conf){.workers = 1});
+	struct pbox_client *c = must_open(b, NULL, 1), *other;
+
+	CU_ASSERT_EQUAL(declare(c, 0, 0), 0);
+	CU_ASSERT_EQUAL(one_round(c), 0);
+	other = must_open(b, "tuesday", 1); /* takes the number, too */
+	CU_ASSERT_EQUAL(declare(other, 0, 0), 0);
+	CU_ASSERT_EQUAL(one_round(c), PBOX_C_RUN_ENDED);
+	HAS("the run of this worker ended 0.2 s ago: another one began on host 'gpu7'");
+	CU_ASSERT_STRING_EQUAL(pbox_client_code_name(err.code), "RUN_ENDED");
+	CU_ASSERT_EQUAL(one_round(c), PBOX_C_RUN_ENDED); /* for good */
+	CU_ASSERT_EQUAL(declare(c, 0, 0), PBOX_C_RUN_ENDED);
+	pbox_client_close(c);
+	CU_ASSERT_EQUAL(one_round(other), 0);
+	UNIT_EQ_U64(pbox_client_next_round(other, 0), 2);
+	pbox_client_close(other);
+	fake_stop(b);
+}
+
+/* With nothing of its own, it could not have gone on. */
+static void
+test_without_copies(void)
+{
+	struct fake_box *b = fake_start(&(struct fake_conf){.workers = 1});
+	struct pbox_client *c = must_open(b, NULL, 0);
+
+	fake_run_begins(b); /* before it has a table: it joins that */
+	CU_ASSERT_EQUAL(declare(c, 0, 0), 0);
+	CU_ASSERT_EQUAL(one_round(c), 0);
+	fake_run_begins(b);
+	CU_ASSERT_EQUAL(one_round(c), PBOX_C_LOST);
+	pbox_client_close(c);
+	fake_stop(b);
+}
+
+/* A box that takes a worker of run 101 into run 102. */
+static void
+test_other_number(void)
+{
+	struct fake_box *b = fake_start(&(struct fake_conf){.workers = 1});
+	struct pbox_client *c = must_open(b, NULL, 1);
+
+	CU_ASSERT_EQUAL(declare(c, 0, 0), 0);
+	CU_ASSERT_EQUAL(one_round(c), 0);
+	fake_misnumber(b);
+	fake_restart(b);
+	CU_ASSERT_EQUAL(one_round(c), PBOX_C_RUN_ENDED);
+	HAS("has another run of job 'job' now (102, this worker's is 101)");
+	pbox_client_close(c);
+	fake_stop(b);
+}
+
+/* ---- a run that has begun without this worker ----------------------------------------------------- */
+
+static void
+test_running(void)
+{
+	struct fake_box *b = fake_start(&(struct fake_conf){.workers = 1});
+	struct pbox_client *c = must_open(b, NULL, 1);
+	unsigned asked;
+
+	fake_running(b, true);
+	CU_ASSERT_EQUAL(declare(c, 0, 3000), PBOX_C_RUNNING);
+	HAS("the run of job 'job' is past round 37, and worker 1 (gpu1) lives in it");
+	CU_ASSERT_STRING_EQUAL(pbox_client_code_name(err.code), "RUNNING");
+	asked = fake_said(b).declares;
+	CU_ASSERT(asked >= 2 && asked <= 12);
+	CU_ASSERT_EQUAL(declare(c, 38, 0), 0); /* from a checkpoint */
+	pbox_client_close(c);
+	c = must_open(b, "monday 1", 1); /* it belongs to it */
+	CU_ASSERT_EQUAL(declare(c, 0, 0), 0);
+	pbox_client_close(c);
+	fake_stop(b);
+}
+
+struct later {
+	struct fake_box *b;
+	struct pbox_client *c;
+	void (*then)(struct fake_box *b);
+	char status[2048];
+};
+
+/** When RUNNING was heard. */
+static void *
+later_main(void *arg)
+{
+	struct later *l = arg;
+
+	for (double t0 = harness_seconds(); harness_seconds() - t0 < 60;) {
+		if (pbox_client_status(l->c, l->status, sizeof(l->status), NULL) == 0 &&
+			strstr(l->status, "this worker asks again") != NULL)
+			break;
+		usleep(1000);
+	}
+	l->then(l->b);
+	fake_running(l->b, false);
+	return NULL;
+}
+
+static void
+nothing(struct fake_box *b)
+{
+	(void)b;
+}
+
+static void
+silence(struct fake_box *b)
+{
+	fake_silence(b, true);
+}
+
+/* A box that is silent at the deadline: what it had said is the reason. */
+static void
+test_running_silent(void)
+{
+	struct fake_box *b = fake_start(&(struct fake_conf){.workers = 1});
+	struct later l = {.b = b, .c = must_open(b, NULL, 1), .then = silence};
+	pthread_t thread;
+
+	fake_running(b, true);
+	pthread_create(&thread, NULL, later_main, &l);
+	CU_ASSERT_EQUAL(declare(l.c, 0, 5000), PBOX_C_RUNNING);
+	HAS("is past round 37");
+	pthread_join(thread, NULL);
+	pbox_client_close(l.c);
+	fake_stop(b);
+}
+
+/* The run that it was kept out of ends: by itself, or with all sessions. */
+static void
+test_running_ends(void)
+{
+	void (*const then[])(struct fake_box * b) = {nothing, fake_end_sessions, fake_run_begins};
+
+	for (unsigned i = 0; i < 3; i++) {
+		struct fake_box *b = fake_start(&(struct fake_conf){.workers = 1});
+		struct later l = {.b = b, .c = must_open(b, NULL, (int)i % 2), .then = then[i]};
+		pthread_t thread;
+
+		fake_running(b, true);
+		pthread_create(&thread, NULL, later_main, &l);
+		CU_ASSERT_EQUAL(declare(l.c, 0, 0), 0);
+		pthread_join(thread, NULL);
+		CU_ASSERT(strstr(l.status, "is past round 37") != NULL);
+		UNIT_EQ_U64(fake_said(b).number, 0);
+		UNIT_EQ_U64(fake_said(b).joins, i == 0 ? 1 : 2);
+		CU_ASSERT_EQUAL(one_round(l.c), 0);
+		CU_ASSERT_EQUAL(pbox_client_status(l.c, l.status, sizeof(l.status), NULL), 0);
+		CU_ASSERT(strstr(l.status, "asks again") == NULL);
+		pbox_client_close(l.c);
+		fake_stop(b);
+	}
+}
+
+/* ---- sessions that end while they are opened ------------------------------------------------------ */
+
+static void
+test_short_lived(void)
+{
+	struct fake_conf conf = {.workers = 1, .short_lived = 3};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client_conf cc;
+	struct pbox_client *c = must_open(b, NULL, 1);
+
+	UNIT_EQ_U64(fake_said(b).joins, 4);
+	CU_ASSERT_EQUAL(declare(c, 0, 0), 0);
+	pbox_client_close(c);
+	fake_stop(b);
+	conf.short_lived = UINT32_MAX;
+	b = fake_start(&conf);
+	cc = harness_conf(b, 0, 1);
+	cc.join_timeout_ms = 1500;
+	CU_ASSERT_EQUAL(pbox_client_open(&c, &cc, &err), PBOX_C_REFUSED);
+	HAS("it ended this worker's session");
+	CU_ASSERT(strstr(err.text, "firewall") == NULL);
+	fake_stop(b);
+}
+
+/* The error is the box's last sentence. */
+static void
+test_ending(void)
+{
+	struct fake_conf conf = {.workers = 1, .ending = true};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client_conf cc = harness_conf(b, 0, 1);
+	struct pbox_client *c;
+
+	cc.join_timeout_ms = 1500;
+	CU_ASSERT_EQUAL(pbox_client_open(&c, &cc, &err), PBOX_C_REFUSED);
+	HAS("still not taken in after 1.5 s: job 'job' is ending: its memory is being released");
+	await_joins(b, 2);
+	CU_ASSERT(fake_said(b).joins >= 2);
+	fake_stop(b);
+}
+
+const struct unit_test unit_tests[] = {
+	{"identity and CONTINUE are told", test_identity},
+	{"an older program", test_older_program},
+	{"the number is told by who comes again", test_number},
+	{"a run that has ended", test_run_ended},
+	{"without copies", test_without_copies},
+	{"another number than that of the run", test_other_number},
+	{"a run that has begun", test_running},
+	{"a run that has begun, and ends", test_running_ends},
+	{"a run that has begun, and a silent box", test_running_silent},
+	{"sessions that end at once", test_short_lived},
+	{"a job that is ending", test_ending},
+	{NULL, NULL},
+};

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/* How long waits go on: while the one that is missing lives, and not for one that has left. */
+
+#include <pthread.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client_impl.h"
+#include "unit.h"
+
+#include "harness.h"
+
+const char unit_suite[] = "client: waits";
+
+#define N 100
+
+static struct pbox_client_error err;
+
+static struct pbox_client *
+worker(const struct fake_box *b, int id, unsigned timeout_ms, unsigned patience_ms)
+{
+	struct pbox_client_tensor tensor = {"weight", N, 0};
+	struct pbox_client_table t = {.size = sizeof(t),
+		.push_format = PBOX_FMT_FP32,
+		.pull_format = PBOX_FMT_FP32,
+		.n = 1,
+		.tensors = &tensor};
+	struct pbox_client_conf conf = harness_conf(b, id, 2);
+	struct pbox_client *c = NULL;
+	uint32_t number;
+
+	conf.timeout_ms = timeout_ms;
+	conf.patience_ms = patience_ms;
+	if (pbox_client_open(&c, &conf, &err) != 0 ||
+		pbox_client_declare(c, &t, 5000, &number, &err) != 0)
+		fprintf(stderr, "%s\n", err.text);
+	return c;
+}
+
+struct other {
+	const struct fake_box *b;
+	struct pbox_client *c;
+	pthread_t thread;
+	unsigned sleep_ms;
+	bool leave, back;
+	int rc;
+};
+
+static void
+push(struct other *o)
+{
+	static float v[N];
+	struct pbox_client_io io = {0, v, v};
+	struct pbox_client_error e;
+
+	o->rc = pbox_client_run(o->c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 1, 20000, &e);
+	if (o->rc != 0)
+		fprintf(stderr, "the other: %s\n", e.text);
+}
+
+/* Worker 1: has declared, and then computes, or leaves. */
+static void *
+other_main(void *arg)
+{
+	struct other *o = arg;
+
+	o->c = worker(o->b, 1, 20000, 20000);
+	if (o->leave) {
+		usleep(300000);
+		pbox_client_close(o->c);
+		o->c = NULL;
+	}
+	usleep(o->sleep_ms * 1000);
+	if (o->back)
+		o->c = worker(o->b, 1, 20000, 20000);
+	if (!o->leave || o->back)
+		push(o);
+	return NULL;
+}
+
+/* Worker 0 waits for a round with worker 1; returns the code, and how long it took. */
+static int
+round_with(struct other *o, unsigned timeout_ms, unsigned patience_ms, unsigned wait_ms,
+	double *seconds)
+{
+	struct fake_conf conf = {.workers = 2};
+	struct fake_box *b = fake_start(&conf);
+	static float v[N];
+	struct pbox_client_io io = {0, v, v};
+	struct pbox_client *c;
+	double began;
+	int rc;
+
+	o->b = b;
+	pthread_create(&o->thread, NULL, other_main, o);
+	c = worker(b, 0, timeout_ms, patience_ms);
+	began = harness_seconds();
+	rc = pbox_client_run(c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 1, wait_ms, &err);
+	*seconds = harness_seconds() - began;
+	pthread_join(o->thread, NULL);
+	pbox_client_close(c);
+	pbox_client_close(o->c);
+	fake_stop(b);
+	return rc;
+}
+
+/* It evaluates for longer than the time-out, and its library answers meanwhile. */
+static void
+test_alive(void)
+{
+	struct other o = {.sleep_ms = 6500};
+	double s;
+
+	CU_ASSERT_EQUAL(round_with(&o, 3000, 60000, 0, &s), 0);
+	CU_ASSERT(s > 4);
+	CU_ASSERT_EQUAL(o.rc, 0);
+}
+
+/* But not for ever, and not where the call says how long. */
+static void
+test_bounds(void)
+{
+	struct other o = {.sleep_ms = 9000};
+	double s;
+
+	CU_ASSERT_EQUAL(round_with(&o, 3000, 5000, 0, &s), PBOX_C_DEADLINE);
+	CU_ASSERT(s >= 4.9 && s < 8.9);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "missing worker 1 (host "));
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "it is alive"));
+	o = (struct other){.sleep_ms = 3000};
+	CU_ASSERT_EQUAL(round_with(&o, 2000, 60000, 900, &s), PBOX_C_DEADLINE);
+	CU_ASSERT(s >= 0.9 && s < 2.5);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "not complete after 0.9 s"));
+}
+
+static void
+test_left(void)
+{
+	struct other o = {.leave = true};
+	double s;
+
+	CU_ASSERT_EQUAL(round_with(&o, 60000, 600000, 0, &s), PBOX_C_DEADLINE);
+	CU_ASSERT(s < 5);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "as a worker has left or was refused: "));
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "missing worker 1 (host "));
+	/* a time-out of the call's own as well */
+	o = (struct other){.leave = true};
+	CU_ASSERT_EQUAL(round_with(&o, 60000, 600000, 30000, &s), PBOX_C_DEADLINE);
+	CU_ASSERT(s < 5);
+}
+
+/* Its number is taken again at once: nobody gives up. */
+static void
+test_back(void)
+{
+	struct other o = {.leave = true, .back = true, .sleep_ms = 300};
+	double s;
+
+	CU_ASSERT_EQUAL(round_with(&o, 60000, 600000, 0, &s), 0);
+	CU_ASSERT_EQUAL(o.rc, 0);
+}
+
+/* In slices, as bindings do. */
+static void
+test_slices(void)
+{
+	struct fake_conf conf = {.workers = 2};
+	struct fake_box *b = fake_start(&conf);
+	struct other o = {.b = b, .leave = true};
+	struct pbox_client_waiting waiting = {0}, any = {0};
+	static float v[N];
+	struct pbox_client_io io = {0, v, v};
+	pbox_client_handle h;
+	struct pbox_client *c;
+	unsigned slices = 0;
+	int rc;
+
+	pthread_create(&o.thread, NULL, other_main, &o);
+	c = worker(b, 0, 60000, 600000);
+	CU_ASSERT_EQUAL(pbox_client_wait_on(c, 0, &any, 0, &err), PBOX_C_PENDING);
+	CU_ASSERT_EQUAL(pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err), 0);
+	while ((rc = pbox_client_wait_on(c, h, &waiting, 100, &err)) == PBOX_C_PENDING &&
+		slices < 100)
+		slices++;
+	CU_ASSERT_EQUAL(rc, PBOX_C_DEADLINE);
+	CU_ASSERT(slices > 5 && slices < 50);
+	CU_ASSERT_EQUAL(pbox_client_wait_on(c, 0, &any, 0, &err), PBOX_C_DEADLINE);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "as a worker has left or was refused: "));
+	pthread_join(o.thread, NULL);
+	pbox_client_close(c);
+	fake_stop(b);
+}
+
+static void *
+data_comes(void *b)
+{
+	usleep(3000000);
+	fake_no_data(b, false);
+	return NULL;
+}
+
+/* A data core that gets no CPU for three seconds: joining has until its own deadline. */
+static void
+test_slow_data_core(void)
+{
+	struct fake_conf conf = {.workers = 1, .no_data = true};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client_conf cc = harness_conf(b, 0, 1);
+	struct pbox_client *c = NULL;
+	pthread_t thread;
+
+	cc.join_timeout_ms = 10000;
+	pthread_create(&thread, NULL, data_comes, b);
+	CU_ASSERT_EQUAL(pbox_client_open(&c, &cc, &err), 0);
+	pthread_join(thread, NULL);
+	pbox_client_close(c);
+	fake_stop(b);
+}
+
+const struct unit_test unit_tests[] = {
+	{"one that computes is waited for", test_alive},
+	{"but not for ever", test_bounds},
+	{"one that has left is not waited for", test_left},
+	{"unless it comes back", test_back},
+	{"in slices", test_slices},
+	{"a data core that is slow at the start", test_slow_data_core},
+	{NULL, NULL},
+};

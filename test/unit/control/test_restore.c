@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/* What a table begins with is what the snapshot was taken of: parameters, state, and all that holds
+ * for the rounds to come. */
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "snapshot.h"
+#include "unit.h"
+
+const char unit_suite[] = "control: restore";
+
+#define ELEMENTS 1000
+#define ARRAYS   3
+#define FRAGS    64
+#define ROUND    10
+
+static const struct pbox_tensor tensors[] = {
+	{.elements = ELEMENTS - 100, .name = "w"}, {.elements = 100, .name = "b", .group = 1}};
+static const struct pbox_place place[1];
+
+/* A table of a job, without shards. */
+struct side {
+	struct pbox_job job;
+	struct pbox_job_table jt;
+	struct pbox_arena *arena[PBOX_MAX_NODES];
+	uint64_t load[1];
+	uint8_t region[1u << 20] __attribute__((aligned(PBOX_CACHE_LINE)));
+};
+static struct side before, after;
+static char dir[64];
+
+static void
+side_new(struct side *s)
+{
+	struct pbox_error err;
+
+	memset(s, 0, sizeof(*s));
+	snprintf(s->job.name, sizeof(s->job.name), "j1");
+	s->job.workers = 2;
+	s->job.table[0] = &s->jt;
+	s->job.n_tables = 1;
+	s->jt.job = &s->job;
+	s->jt.tensor = (struct pbox_tensor *)(uintptr_t)tensors;
+	s->jt.fixed.tensors = 2;
+	s->jt.t = (struct pbox_table){
+		.mode = PBOX_MODE_OPTIMISER,
+		.op = PBOX_OP_MEAN,
+		.optimiser = PBOX_OPT_ADAM,
+		.push_format = PBOX_FMT_FP32,
+		.pull_format = PBOX_FMT_FP32,
+		.frag_elements = 64,
+		.init_elements = 64,
+	};
+	s->arena[0] = pbox_arena_create(s->region, sizeof(s->region));
+	CU_ASSERT_EQUAL_FATAL(pbox_table_build(&s->jt.t, tensors, 2, 256, place, 1, s->arena,
+				      s->load, SIZE_MAX, &err),
+		0);
+}
+
+static void
+side_free(struct side *s)
+{
+	pbox_table_release(&s->jt.t, s->load);
+	pbox_arena_destroy(s->arena[0]);
+}
+
+static void
+begin(void)
+{
+	snprintf(dir, sizeof(dir), "/tmp/pbox-restore-XXXXXX");
+	CU_ASSERT_FATAL(mkdtemp(dir) != NULL);
+	side_new(&before);
+	side_new(&after);
+}
+
+static void
+end(void)
+{
+	DIR *d = opendir(dir);
+	struct dirent *e;
+
+	side_free(&before);
+	side_free(&after);
+	while (d != NULL && (e = readdir(d)) != NULL)
+		unlinkat(dirfd(d), e->d_name, 0);
+	if (d != NULL)
+		closedir(d);
+	rmdir(dir);
+}
+
+static void
+set(unsigned group, uint32_t from, uint16_t id, double value)
+{
+	const struct pbox_finished done = {.highest = from - 1, .lowest = from - 1, .known = true};
+	struct pbox_set m = {
+		.group = (uint16_t)group, .count = 1, .from_round = from, .param = {{id, value}}};
+	struct pbox_error err;
+
+	UNIT_EQ_U64(
+		pbox_schedule_add(&before.jt.t.schedule[group], PBOX_OPTIM_ADAM, &m, &done, &err),
+		0);
+}
+
+/* Take the snapshot of one table, and let the other begin with it. */
+static void
+take_and_restore(void)
+{
+	struct pbox_stage_fragment frag[FRAGS];
+	struct pbox_stage stage = {
+		.round = ROUND, .arrays = ARRAYS, .elements = ELEMENTS, .fragment = frag};
+	struct snapshot_load load = {.job = &after.job, .jt = &after.jt, .wished = true};
+	struct pbox_snapshot_written written;
+	struct pbox_snapshot_meta m;
+	struct pbox_error err = {0, ""};
+	uint32_t at = 0;
+	float *data = malloc(ARRAYS * ELEMENTS * sizeof(*data));
+
+	CU_ASSERT_FATAL(data != NULL);
+	for (unsigned i = 0; i < ARRAYS * ELEMENTS; i++)
+		data[i] = (float)i;
+	for (unsigned i = 0; i < FRAGS; i++)
+		frag[i] = (struct pbox_stage_fragment){ROUND, 2, 2, true};
+	for (uint32_t i = 0; i < before.jt.t.n_chunks; i++)
+		stage.n_fragments += before.jt.t.chunk[i].fragments;
+	CU_ASSERT_EQUAL_FATAL(snapshot_describe(&m, &before.job, 0, &stage, 7), 0);
+	while (!snapshot_describe_more(&m, &before.job, &at))
+		;
+	snapshot_describe_copy(&m, &stage);
+	{
+		const struct pbox_snapshot_write w = {.dir = dir,
+			.meta = &m,
+			.data = (uint8_t *)data,
+			.stripe_data = 4,
+			.stripe_parity = 1};
+
+		CU_ASSERT_EQUAL_FATAL(pbox_snapshot_write(&w, &written, &err), 0);
+	}
+	pbox_snapshot_meta_free(&m);
+	free(data);
+	snapshot_load(dir, &load);
+	CU_ASSERT_EQUAL_FATAL(load.ret, 0);
+	UNIT_EQ_U64(load.round, ROUND);
+}
+
+static void
+arrays_and_versions(void)
+{
+	const struct pbox_table *t = &after.jt.t;
+	unsigned at = 0;
+
+	begin();
+	take_and_restore();
+	for (uint32_t i = 0; i < t->n_chunks; i++) {
+		const struct pbox_chunk *c = &t->chunk[i];
+
+		for (uint32_t k = 0; k < c->elements; k++, at++)
+			CU_ASSERT(c->param[k] == (float)at && c->s0[k] == (float)(at + ELEMENTS) &&
+				  c->s1[k] == (float)(at + 2 * ELEMENTS));
+		for (unsigned f = 0; f < c->fragments; f++)
+			CU_ASSERT(c->slot[f].version == ROUND && c->slot[f].has_result);
+	}
+	UNIT_EQ_U64(at, ELEMENTS);
+	end();
+}
+
+static bool
+same(const struct pbox_hyper *a, const struct pbox_hyper *b)
+{
+	return a->lr == b->lr && a->momentum == b->momentum && a->dampening == b->dampening &&
+	       a->weight_decay == b->weight_decay && a->beta1 == b->beta1 && a->beta2 == b->beta2 &&
+	       a->eps == b->eps && a->clip_value == b->clip_value && a->steps == b->steps &&
+	       a->has_lr == b->has_lr;
+}
+
+/* Each hyper-parameter by itself, from a round of its own on; a group without any SET has defaults. */
+static void
+hyper_parameters(void)
+{
+	struct pbox_schedule *s;
+
+	begin();
+	for (uint16_t id = 1; id < PBOX_HYPER_IDS; id++)
+		set(1, ROUND - 4 + id, id, id == PBOX_HYPER_STEPS ? 5000 : 0.01 * id);
+	take_and_restore();
+	for (unsigned g = 0; g < 2; g++) {
+		s = &after.jt.t.schedule[g];
+		UNIT_EQ_U64(s->count, before.jt.t.schedule[g].count);
+		for (uint32_t round = 1; round < ROUND + 20; round++)
+			CU_ASSERT(same(pbox_schedule_at(s, round),
+				pbox_schedule_at(&before.jt.t.schedule[g], round)));
+		CU_ASSERT_TRUE(pbox_schedule_at(s, ROUND + 1)->has_lr);
+		for (uint32_t i = 0; i < s->count; i++)
+			UNIT_EQ_U64(s->entry[i].set, before.jt.t.schedule[g].entry[i].set);
+	}
+	end();
+}
+
+/* The control thread does it, and others wait. */
+static void
+described_in_slices(void)
+{
+	struct pbox_snapshot_meta m = {.n_tensors = 30001};
+	struct pbox_tensor *many = calloc(m.n_tensors, sizeof(*many));
+	uint32_t at = 0, before_it = 0;
+	unsigned calls = 0;
+	bool done = false;
+
+	CU_ASSERT_FATAL(many != NULL && pbox_snapshot_meta_alloc(&m) == 0);
+	begin();
+	for (uint32_t i = 0; i < m.n_tensors; i++)
+		many[i] = (struct pbox_tensor){.elements = i + 1, .name = "t"};
+	before.jt.tensor = many;
+	while (!done && calls++ < 100) {
+		done = snapshot_describe_more(&m, &before.job, &at);
+		CU_ASSERT(at - before_it <= 4096);
+		before_it = at;
+	}
+	CU_ASSERT(done);
+	UNIT_EQ_U64(at, 30001);
+	UNIT_EQ_U64(m.tensor[30000].elements, 30001);
+	CU_ASSERT_STRING_EQUAL(m.tensor[4097].name, "t");
+	before.jt.tensor = NULL;
+	end();
+	pbox_snapshot_meta_free(&m);
+	free(many);
+}
+
+const struct unit_test unit_tests[] = {
+	{"arrays and versions", arrays_and_versions},
+	{"hyper-parameters", hyper_parameters},
+	{"described in slices", described_in_slices},
+	{0},
+};

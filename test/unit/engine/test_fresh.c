@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "fixture.h"
+
+/* Recordings of a session, sent again in it (R4.9, R8.2), with and without tags. */
+
+const char unit_suite[] = "engine: recordings";
+
+#define N      4
+#define MINUTE UINT64_C(60000000000)
+#define THIEF  6666
+
+static struct fx_worker w[2];
+static const float ones[N] = {1, 1, 1, 1};
+
+static void
+begin(const char *job)
+{
+	struct fx_table t = {.elements = N, .op = PBOX_OP_SUM};
+
+	fx_begin();
+	fx_job(w, job, 2, &t);
+}
+
+/* A frame as it left its worker, tag and all. */
+struct recording {
+	struct pbox_hdr hdr;
+	uint8_t bytes[PBOX_HDR_LEN + sizeof(ones) + PBOX_TAG_LEN];
+};
+
+static void
+record(struct recording *r, unsigned i, enum pbox_type type, uint32_t round)
+{
+	r->hdr = fx_data(&w[i], type, 0, 0, round);
+	if (type == PBOX_PUSHPULL) {
+		r->hdr.format = PBOX_FMT_FP32;
+		r->hdr.length = sizeof(ones);
+	}
+	memcpy(r->bytes + PBOX_HDR_LEN, ones, r->hdr.length);
+	if (w[i].tagged)
+		memcpy(r->bytes, fx_tagged(&w[i], &r->hdr, ones) - PBOX_HDR_LEN, sizeof(r->bytes));
+}
+
+static void
+replay(const struct recording *r, unsigned i, uint16_t udp, bool control)
+{
+	struct pbox_frame f = {.hdr = r->hdr,
+		.payload = r->bytes + PBOX_HDR_LEN,
+		.handle = (void *)(uintptr_t)r->bytes,
+		.peer = {.ip = htonl(w[i].ip), .udp = udp}};
+
+	fx_listen();
+	fx_clear();
+	fx_at(0, &f.peer);
+	if (control)
+		pbox_registrar_rx(fx.registrar, &f, fx.now);
+	else
+		pbox_shard_rx(fx.shard[0], &f, 1, fx.now);
+}
+
+static uint64_t
+silence(unsigned i)
+{
+	return pbox_registrar_silence(fx.registrar, pbox_registrar_job(fx.registrar, 0), i, fx.now);
+}
+
+/* A worker dies. Whoever has recorded it sends all of it again, from its own address and from others. */
+static void
+leases(const char *job)
+{
+	struct recording ping, pull, push, control[3];
+	uint64_t died;
+
+	begin(job);
+	record(&push, 0, PBOX_PUSHPULL, 1);
+	replay(&push, 0, w[0].udp, false);
+	record(&ping, 0, PBOX_PING, 0);
+	replay(&ping, 0, w[0].udp, false);
+	record(&pull, 0, PBOX_PULL, 1);
+	replay(&pull, 0, w[0].udp, false);
+	fx_pushpull(&w[1], 1, ones, N);
+	for (unsigned i = 0; i < 3; i++) {
+		fx.now += 100000000;
+		record(&control[i], 0, PBOX_PING, 0);
+		replay(&control[i], 0, w[0].udp, true);
+		UNIT_EQ_U64(fx_count(PBOX_PONG), 1);
+	}
+	died = fx.now;
+	UNIT_EQ_U64(silence(0), 0);
+	for (unsigned i = 0; i < 50; i++) {
+		uint16_t udp = i % 2 == 0 ? w[0].udp : THIEF;
+
+		fx.now += 100000000;
+		replay(&push, 0, udp, false);
+		replay(&ping, 0, udp, false);
+		replay(&pull, 0, udp, false);
+		replay(&ping, 0, udp, true);
+		for (unsigned k = 0; k < 3; k++)
+			replay(&control[k], 0, udp, k != 0);
+		UNIT_EQ_U64(silence(0), fx.now - died);
+	}
+	fx_end();
+}
+
+static void
+test_leases(void)
+{
+	leases("vision");
+}
+
+static void
+test_leases_tagged(void)
+{
+	leases("tagged");
+}
+
+/* Contributions alone keep the lease, and a copy of one does not. */
+static void
+test_contributions(void)
+{
+	struct recording r[4];
+
+	begin("tagged");
+	for (uint32_t round = 1; round <= 4; round++) {
+		fx.now += UINT64_C(500000000);
+		record(&r[round - 1], 0, PBOX_PUSHPULL, round);
+		replay(&r[round - 1], 0, w[0].udp, false);
+		UNIT_EQ_U64(silence(0), 0);
+		fx_pushpull(&w[1], round, ones, N);
+	}
+	for (unsigned i = 0; i < 4; i++) {
+		fx.now += UINT64_C(500000000);
+		replay(&r[i], 0, w[0].udp, false);
+		UNIT_EQ_U64(silence(0), (i + 1) * UINT64_C(500000000));
+	}
+	fx_end();
+}
+
+/* `ts` begins again every 71 minutes: a PULL of 36 to 71 minutes ago looks newer than the last one. */
+static void
+test_wrap(void)
+{
+	struct recording r[5];
+
+	begin("tagged");
+	for (unsigned i = 0; i < 2; i++)
+		fx_pushpull(&w[i], 1, ones, N);
+	for (unsigned i = 0; i < 4; i++) {
+		record(&r[i], 0, PBOX_PULL, 1);
+		replay(&r[i], 0, w[0].udp, false);
+		UNIT_EQ_U64(fx_count(PBOX_RESULT), 1);
+		fx.now += 20 * MINUTE;
+		for (unsigned k = 0; k <= i; k++) {
+			fx_mark();
+			replay(&r[k], 0, THIEF, false);
+			UNIT_EQ_U64(fx_count(PBOX_RESULT), 0);
+			CU_ASSERT(fx.n_sent <= 1);
+		}
+	}
+	/* the worker's own go on, also after an hour of silence, and also from elsewhere */
+	fx.now += 40 * MINUTE;
+	record(&r[4], 0, PBOX_PULL, 1);
+	for (unsigned k = 0; k < 4; k++)
+		replay(&r[k], 0, THIEF, false);
+	replay(&r[4], 0, w[0].udp, false);
+	UNIT_EQ_U64(fx_count(PBOX_RESULT), 1);
+	for (unsigned k = 0; k < 4; k++) {
+		fx_mark();
+		replay(&r[k], 0, THIEF, false);
+		FX_ONLY(PBOX_SS_DROP_REPLAYED);
+		UNIT_EQ_U64(fx.n_sent, 0);
+	}
+	w[0].udp = 7000;
+	fx.now += 40 * MINUTE;
+	record(&r[4], 0, PBOX_PULL, 1);
+	replay(&r[4], 0, 7000, false);
+	fx_prove(0, &w[0]);
+	record(&r[4], 0, PBOX_PULL, 1);
+	replay(&r[4], 0, 7000, false);
+	UNIT_EQ_U64(fx_count(PBOX_RESULT), 1);
+	fx_end();
+}
+
+/* Copies of control frames bring about no more bytes than they have, and in the end none. */
+static void
+test_control(void)
+{
+	struct pbox_map m = {0};
+	uint8_t payload[16];
+	size_t len = pbox_map_encode(payload, sizeof(payload), &m);
+	struct pbox_frame f = {.payload = payload, .peer = {.ip = htonl(0x0A0A0A0A), .udp = 5}};
+
+	begin("vision");
+	f.hdr = fx_data(&w[0], PBOX_MAP, 0, 0, 0);
+	f.hdr.chunk = 99;
+	f.hdr.length = (uint16_t)len;
+	fx_listen();
+	fx_clear();
+	pbox_registrar_rx(fx.registrar, &f, fx.now);
+	UNIT_EQ_U64(fx.n_sent, 1);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_PING);
+	UNIT_EQ_U64(fx_last()->hdr.length, 0);
+	fx.now += UINT64_C(5000000000);
+	fx_control(&w[0], PBOX_PING, NULL, 0);
+	fx_clear();
+	for (unsigned i = 0; i < 100; i++)
+		pbox_registrar_rx(fx.registrar, &f, fx.now);
+	UNIT_EQ_U64(fx.n_sent, 0);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_DROP_REPLAYED], 100);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_DROP_UNPROVEN], 1);
+	fx_end();
+}
+
+const struct unit_test unit_tests[] = {
+	{"recordings keep no lease", test_leases},
+	{"recordings keep no lease, with tags", test_leases_tagged},
+	{"contributions keep a lease, once", test_contributions},
+	{"clocks that begin again", test_wrap},
+	{"control frames", test_control},
+	{NULL, NULL},
+};

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "fixture.h"
+
+/* H2: what may come to the control thread (R6.12). Job "vision" may send 1000 requests a second. */
+
+const char unit_suite[] = "engine: the way to the control thread";
+
+static struct fx_worker v[2], t;
+
+static size_t
+frame(uint8_t *at, const struct fx_worker *w, enum pbox_type type, uint16_t length)
+{
+	struct pbox_hdr h = {.type = (uint8_t)type,
+		.token = w->token,
+		.job = w->job_no,
+		.worker = w->worker,
+		.incarnation = w->welcome.incarnation,
+		.chunk = 77,
+		.ts = fx_ts(),
+		.length = length};
+
+	memset(at + PBOX_HDR_LEN, 0, length);
+	return pbox_frame_seal(at, &h);
+}
+
+static uint16_t port = 4000;
+
+static enum pbox_gate
+pass(const uint8_t *at, size_t len, uint32_t ip)
+{
+	const struct pbox_peer peer = {.ip = ip, .udp = port};
+
+	return pbox_shard_gate(fx.shard[0], at, len, &peer, fx.now);
+}
+
+/* How many of n pass at this moment. */
+static unsigned
+passes(const struct fx_worker *w, unsigned n)
+{
+	uint8_t at[128];
+	size_t len = frame(at, w, PBOX_MAP, 8);
+	unsigned passed = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		passed += pass(at, len, 1) != PBOX_GATE_RATE;
+	return passed;
+}
+
+static void
+test_a_session_has_its_rate(void)
+{
+	uint8_t at[128];
+	size_t len;
+
+	fx_begin();
+	fx_join(&v[0], "vision", 0, 2);
+	fx_join(&v[1], "vision", 1, 2);
+	len = frame(at, &v[0], PBOX_MAP, 8);
+	CU_ASSERT_EQUAL(pass(at, len, 1), PBOX_GATE_QUIET);
+	UNIT_EQ_U64(passes(&v[0], 10000), 8191);
+	fx.now += 100000000;
+	CU_ASSERT_EQUAL(pass(at, len, 1), PBOX_GATE_SESSION); /* others before it */
+	UNIT_EQ_U64(passes(&v[0], 200), 99);
+	/* the others of its job have theirs */
+	len = frame(at, &v[1], PBOX_STATUS, 4);
+	CU_ASSERT_EQUAL(pass(at, len, 1), PBOX_GATE_QUIET);
+	/* and after a while it is as good as new */
+	fx.now += 10000000000;
+	len = frame(at, &v[0], PBOX_MAP, 8);
+	CU_ASSERT_EQUAL(pass(at, len, 1), PBOX_GATE_QUIET);
+	fx_end();
+}
+
+/* A job of many sessions has ten times the rate of one. */
+static void
+test_a_job_has_its_rate(void)
+{
+	static struct fx_worker w[8];
+	unsigned passed = 0;
+
+	fx_begin();
+	for (uint16_t i = 0; i < 8; i++)
+		fx_join(&w[i], "vision", i, 8);
+	for (unsigned i = 0; i < 8; i++)
+		passed += passes(&w[i], 8192);
+	UNIT_EQ_U64(passed, 32768);
+	fx_end();
+}
+
+/* All frames of a datagram count. */
+static void
+test_trains(void)
+{
+	uint8_t at[1024];
+	size_t len = 0;
+	unsigned passed = 0;
+
+	fx_begin();
+	fx_join(&v[0], "vision", 0, 1);
+	for (unsigned i = 0; i < 10; i++)
+		len += frame(at + len, &v[0], PBOX_MAP, 8);
+	for (unsigned i = 0; i < 1000; i++)
+		passed += pass(at, len, 1) != PBOX_GATE_RATE;
+	UNIT_EQ_U64(passed, 819);
+	fx_end();
+}
+
+static void
+test_keep_alives(void)
+{
+	uint8_t at[256];
+	size_t len;
+
+	fx_begin();
+	fx_join(&v[0], "vision", 0, 1);
+	port = v[0].udp;
+	fx.now += 5000000000;
+	UNIT_EQ_U64(pbox_registrar_silence(
+			    fx.registrar, pbox_registrar_job(fx.registrar, 0), 0, fx.now),
+		5000000000);
+	fx_clear();
+	len = frame(at, &v[0], PBOX_PING, 0);
+	CU_ASSERT_EQUAL(pass(at, len, htonl(v[0].ip)), PBOX_GATE_ANSWERED);
+	UNIT_EQ_U64(fx_count(PBOX_PONG), 1);
+	UNIT_EQ_U64(fx_last()->hdr.chunk, 77);
+	UNIT_EQ_U64(fx_last()->hdr.token, v[0].token);
+	UNIT_EQ_U64(fx_last()->peer.ip, htonl(v[0].ip));
+	UNIT_EQ_U64(pbox_registrar_silence(
+			    fx.registrar, pbox_registrar_job(fx.registrar, 0), 0, fx.now),
+		0);
+	/* one with a payload is the control thread's */
+	len = frame(at, &v[0], PBOX_PING, 100);
+	CU_ASSERT_EQUAL(pass(at, len, htonl(v[0].ip)), PBOX_GATE_QUIET);
+	UNIT_EQ_U64(fx_count(PBOX_PONG), 1);
+	/* and one from an address that has proven nothing */
+	len = frame(at, &v[0], PBOX_PING, 0);
+	CU_ASSERT_EQUAL(pass(at, len, 9), PBOX_GATE_QUIET);
+	UNIT_EQ_U64(fx_count(PBOX_PONG), 1);
+	fx_end();
+}
+
+/* Who is not in a session has what his address has, and takes nothing from those that are. */
+static void
+test_strangers(void)
+{
+	struct fx_worker liar;
+	uint8_t at[256];
+	size_t len;
+	unsigned passed = 0;
+
+	fx_begin();
+	fx_join(&v[0], "vision", 0, 1);
+	fx_join(&t, "tagged", 0, 1);
+	liar = v[0];
+	liar.token ^= 1;
+	len = frame(at, &liar, PBOX_MAP, 8);
+	for (unsigned i = 0; i < 10000; i++) {
+		enum pbox_gate gate = pass(at, len, 7);
+
+		CU_ASSERT(gate == PBOX_GATE_STRANGER || gate == PBOX_GATE_RATE);
+		passed += gate == PBOX_GATE_STRANGER;
+	}
+	UNIT_EQ_U64(passed, 4096);
+	CU_ASSERT_EQUAL(pass(at, len, 8), PBOX_GATE_STRANGER);
+	len = frame(at, &v[0], PBOX_MAP, 8);
+	CU_ASSERT_EQUAL(pass(at, len, 7), PBOX_GATE_QUIET);
+	/* with the right token, but without a tag */
+	len = frame(at, &t, PBOX_PING, 0);
+	CU_ASSERT_EQUAL(pass(at, len, 8), PBOX_GATE_STRANGER);
+	/* what is no frame at all */
+	memset(at, 0xA5, sizeof(at));
+	CU_ASSERT_EQUAL(pass(at, 5, 8), PBOX_GATE_STRANGER);
+	CU_ASSERT_EQUAL(pass(at, sizeof(at), 8), PBOX_GATE_STRANGER);
+	fx_end();
+}
+
+/* A MAPPED looks at so many fragments: where they are small it has fewer chunks. */
+static void
+test_pages_of_small_fragments(void)
+{
+	struct fx_table many = {.elements = 200000};
+	struct pbox_mapped m;
+	struct pbox_cursor cur;
+	const struct fx_sent *s;
+
+	fx.mtu = 160;
+	fx.chunk_elements = 8192;
+	fx_begin();
+	fx_join(&v[0], "vision", 0, 1);
+	fx_declare(&v[0], 0, &many);
+	while (pbox_registrar_work(fx.registrar, fx.now)) /* it is made ready in slices */
+		;
+	s = fx_map(&v[0], 0, 0);
+	CU_ASSERT_EQUAL(s->hdr.type, PBOX_MAPPED);
+	UNIT_EQ_U64(pbox_mapped_decode(s->payload, s->hdr.length, &m, &cur), 0);
+	CU_ASSERT(m.count >= 1 && m.count < 10 && m.chunks > 20);
+	fx_end();
+}
+
+const struct unit_test unit_tests[] = {
+	{"a session has its rate", test_a_session_has_its_rate},
+	{"a job has its rate", test_a_job_has_its_rate},
+	{"all frames of a datagram count", test_trains},
+	{"keep-alives are answered", test_keep_alives},
+	{"strangers", test_strangers},
+	{"pages of small fragments", test_pages_of_small_fragments},
+	{NULL, NULL},
+};

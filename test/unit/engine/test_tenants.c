@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <string.h>
+
+#include "fixture.h"
+
+/* Tenants of one box: what one asks for leaves the others what is theirs. */
+
+const char unit_suite[] = "engine: tenants";
+
+static struct fx_worker w[16];
+
+/* These sections from now on. */
+static void
+sections(const struct pbox_job_conf *conf, unsigned n)
+{
+	static struct pbox_job_conf now[16];
+
+	CU_ASSERT_FATAL(n <= 16);
+	for (unsigned i = 0; i < n; i++) {
+		now[i] = conf[i];
+		now[i].secret = "key";
+		now[i].secret_len = 3;
+	}
+	pbox_registrar_reload(fx.registrar, now, n, 10000, 0, fx.now);
+}
+
+/* A JOIN that is refused: the code of the ERROR; 0: it was not. */
+static unsigned
+refusal(const char *job, uint16_t workers)
+{
+	struct fx_worker x = {.job = job,
+		.workers = workers,
+		.mtu = 1500,
+		.ip = 0x0a000020u,
+		.udp = 4100,
+		.nonce = 0x1000u + 64 * ++fx.joins};
+	const struct fx_sent *s;
+	struct pbox_join m;
+
+	fx_hello(&x);
+	m = fx_join_message(&x);
+	s = fx_join_with(&x, &m, "key");
+	CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+	return s->hdr.type == PBOX_ERROR ? fx_error() : 0;
+}
+
+/* H4: few large jobs cannot take the packets that are kept for a section with a name. */
+static void
+test_named_sections_keep_their_packets(void)
+{
+	static const struct pbox_job_conf conf[] = {{.name = "*"}, {.name = "mine"}};
+
+	fx.max_jobs = 8;
+	fx.hold = 64;
+	fx_begin();
+	sections(conf, 2);
+	fx_join(&w[0], "a", 0, 16);
+	fx_join(&w[1], "b", 0, 16);
+	fx_join(&w[2], "c", 0, 16);
+	UNIT_EQ_U64(refusal("d", 16), PBOX_E_FULL);
+	CU_ASSERT_STRING_EQUAL(fx_error_text(),
+		"no packet buffers left for 16 workers (16 free, 4 of them kept for sections with "
+		"a name): raise 'hold'");
+	fx_join(&w[4], "mine", 0, 2);
+	fx_end();
+}
+
+/* With the number of workers in its section a job has room for all of them. */
+static void
+test_room_for_all_its_workers(void)
+{
+	static const struct pbox_job_conf conf[] = {{.name = "*"}, {.name = "mine", .workers = 20}};
+
+	fx.max_jobs = 8;
+	fx.hold = 64;
+	fx_begin();
+	sections(conf, 2);
+	fx_join(&w[0], "a", 0, 40);
+	UNIT_EQ_U64(refusal("b", 8), PBOX_E_FULL);
+	fx_join(&w[2], "mine", 0, 20);
+	fx_join(&w[3], "b", 0, 4);
+	fx_end();
+}
+
+/* H4: as many names as one likes under [job *] leave a number to each section with a name. */
+static void
+test_named_sections_keep_their_number(void)
+{
+	static const struct pbox_job_conf conf[] = {
+		{.name = "*"}, {.name = "mine"}, {.name = "yours"}};
+
+	fx_begin(); /* four jobs */
+	sections(conf, 3);
+	fx_join(&w[0], "a", 0, 1);
+	fx_join(&w[1], "b", 0, 1);
+	UNIT_EQ_U64(refusal("c", 1), PBOX_E_FULL);
+	CU_ASSERT_STRING_EQUAL(fx_error_text(),
+		"the box has 2 of its 4 jobs, and keeps the others for sections with a name: raise "
+		"max-jobs, or give this job a section");
+	fx_join(&w[4], "yours", 0, 1);
+	fx_join(&w[5], "mine", 0, 1);
+	/* one of them ends: its number is kept for it */
+	fx_leave(&w[5]);
+	UNIT_EQ_U64(refusal("c", 1), PBOX_E_FULL);
+	fx_join(&w[7], "mine", 0, 1);
+	/* and one of the others: that is free for all */
+	fx_leave(&w[0]);
+	fx_join(&w[8], "c", 0, 1);
+	fx_end();
+}
+
+static void
+test_any_has_its_own_bound(void)
+{
+	static const struct pbox_job_conf conf[] = {{.name = "*", .max_jobs = 2}, {.name = "mine"}};
+
+	fx.max_jobs = 8;
+	fx_begin();
+	sections(conf, 2);
+	fx_join(&w[0], "a", 0, 1);
+	fx_join(&w[1], "mine", 0, 1);
+	fx_join(&w[2], "b", 0, 1);
+	UNIT_EQ_U64(refusal("c", 1), PBOX_E_FULL);
+	CU_ASSERT_STRING_EQUAL(fx_error_text(),
+		"[job *] has its 2 jobs already: raise max-jobs in [job *], or give this job a "
+		"section");
+	fx_end();
+}
+
+/* S9: who comes while the job ends is told to ask again, and counted. */
+static void
+test_join_of_an_ending_job(void)
+{
+	uint64_t before;
+
+	fx_begin();
+	fx_join(&w[0], "vision", 0, 1);
+	fx.hold_mail = true;
+	fx_leave(&w[0]);
+	before = fx.rs[PBOX_RS_REFUSED];
+	UNIT_EQ_U64(refusal("vision", 1), PBOX_E_WORKER_TAKEN);
+	CU_ASSERT_STRING_EQUAL(
+		fx_error_text(), "job 'vision' is ending: its memory is being released");
+	UNIT_EQ_U64(fx.rs[PBOX_RS_REFUSED], before + 1);
+	fx.hold_mail = false;
+	fx_mail();
+	fx_join(&w[2], "vision", 0, 1);
+	fx_end();
+}
+
+/* One tensor of a table of n, which has none of them yet. */
+static unsigned
+declare_one(struct fx_worker *x, uint32_t table, uint32_t n, uint32_t index, uint16_t group)
+{
+	struct pbox_declare m = {.table = table,
+		.tensors = n,
+		.first = index,
+		.push_format = PBOX_FMT_FP32,
+		.pull_format = PBOX_FMT_FP32};
+	struct pbox_tensor_entry e = {.elements = 1, .group = group, .name = "t"};
+	const struct fx_sent *s = fx_declare_list(x, &m, &e, 1);
+
+	return s->hdr.type == PBOX_DECLARED ? 0 : fx_error();
+}
+
+/* H3, S1: what a member declares is charged to the memory of its job, before it is there. */
+static void
+test_declarations_are_charged(void)
+{
+	const struct pbox_job *job;
+	size_t begun;
+
+	fx_begin(); /* "quota" has 1 MiB */
+	fx_join(&w[0], "quota", 0, 2);
+	job = pbox_registrar_job(fx.registrar, 0);
+	begun = job->heap + job->round_bytes;
+	CU_ASSERT(begun > sizeof(*job) && begun < FX_QUOTA / 2);
+	UNIT_EQ_U64(declare_one(&w[0], 0, 1u << 20, 0, 0), PBOX_E_NO_MEMORY);
+	CU_ASSERT_PTR_NOT_NULL(strstr(fx_error_text(), "the declaration of table 0 needs 251"));
+	UNIT_EQ_U64(job->heap + job->round_bytes, begun);
+	UNIT_EQ_U64(declare_one(&w[0], 0, 10000, 0, 0), 0);
+	CU_ASSERT(job->heap + job->round_bytes > begun + 10000 * sizeof(struct pbox_tensor));
+	CU_ASSERT(job->heap + job->round_bytes < FX_QUOTA);
+	/* the next one not before this one is complete */
+	UNIT_EQ_U64(declare_one(&w[0], 1, 10000, 0, 0), PBOX_E_BAD_REQUEST);
+	CU_ASSERT_STRING_EQUAL(
+		fx_error_text(), "table 1: the one before it is not declared completely");
+	/* nobody has declared it any more */
+	fx_join(&w[1], "quota", 1, 2);
+	fx_leave(&w[0]);
+	UNIT_EQ_U64(job->heap + job->round_bytes, begun);
+	UNIT_EQ_U64(job->tensors, 0);
+	fx_end();
+}
+
+/* Small tables with many groups: schedules and descriptions are charged as well. */
+static void
+test_tables_are_charged(void)
+{
+	const struct pbox_job *job;
+	unsigned n = 0, code = 0;
+
+	fx.memory = 4u << 20;
+	fx_begin();
+	fx_join(&w[0], "quota", 0, 1);
+	job = pbox_registrar_job(fx.registrar, 0);
+	while (code == 0 && n < 100) {
+		code = declare_one(&w[0], n, 1, 0, PBOX_MAX_GROUPS - 1);
+		if (code == 0 && fx_map(&w[0], n++, 0)->hdr.type == PBOX_ERROR)
+			code = fx_error();
+	}
+	UNIT_EQ_U64(code, PBOX_E_NO_MEMORY);
+	CU_ASSERT(n < 4);
+	CU_ASSERT_PTR_NOT_NULL(strstr(fx_error_text(), "the map of table "));
+	CU_ASSERT(job->bytes + job->heap + job->round_bytes <= fx.memory);
+	fx_end();
+}
+
+/* Without memory in its section a job has a share of the box's. */
+static void
+test_heap_without_a_quota(void)
+{
+	const struct pbox_job *job;
+
+	fx_begin();
+	fx_join(&w[0], "vision", 0, 2);
+	job = pbox_registrar_job(fx.registrar, 0);
+	UNIT_EQ_U64(declare_one(&w[0], 0, 1u << 20, 0, 0), PBOX_E_NO_MEMORY);
+	CU_ASSERT_PTR_NOT_NULL(
+		strstr(fx_error_text(), "beside its parameters: declare less, or raise"));
+	CU_ASSERT(job->heap_most >= 4u << 20 && job->heap < job->heap_most);
+	UNIT_EQ_U64(declare_one(&w[0], 0, 100000, 0, 0), 0);
+	fx_end();
+}
+
+/* Records of rounds are charged: a job of little memory has a smaller window, or is refused. */
+static void
+test_rounds_are_charged(void)
+{
+	fx.hold = 4096;
+	fx.memory = 1u << 18;
+	fx_begin();
+	fx_join(&w[0], "vision", 0, 8);
+	fx_join(&w[1], "quota", 0, 8);
+	CU_ASSERT(w[1].welcome.window < w[0].welcome.window);
+	CU_ASSERT(w[1].welcome.window >= 1);
+	fx_leave(&w[1]);
+	UNIT_EQ_U64(refusal("quota", 64), PBOX_E_NO_MEMORY);
+	CU_ASSERT_PTR_NOT_NULL(strstr(fx_error_text(), "section [job quota] has memory = 262144"));
+	fx_end();
+}
+
+const struct unit_test unit_tests[] = {
+	{"declarations are charged", test_declarations_are_charged},
+	{"tables are charged", test_tables_are_charged},
+	{"heap without a quota", test_heap_without_a_quota},
+	{"rounds are charged", test_rounds_are_charged},
+	{"sections with a name keep their packets", test_named_sections_keep_their_packets},
+	{"room for all workers of a section", test_room_for_all_its_workers},
+	{"sections with a name keep their number", test_named_sections_keep_their_number},
+	{"[job *] has a bound of its own", test_any_has_its_own_bound},
+	{"a JOIN of a job that is ending", test_join_of_an_ending_job},
+	{NULL, NULL},
+};

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/* Which snapshots go to make room for one. */
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <pbox_snapshot.h>
+
+#include "unit.h"
+
+#define N 12
+
+/* A directory, newest first, as letters: job, then what is known of it. */
+struct row {
+	const char *job;
+	unsigned table;
+	bool aside, named, busy;
+	unsigned bytes;
+};
+
+static int
+room(const struct row *rows, int n, const struct pbox_snapshot_who *who, uint64_t bytes, char *out,
+	struct pbox_error *err)
+{
+	struct pbox_snapshot_file f[N];
+	struct pbox_snapshot_claim claim[N];
+	bool gone[N] = {false};
+	int ret;
+
+	memset(f, 0, sizeof(f));
+	for (int i = 0; i < n; i++) {
+		snprintf(f[i].job, sizeof(f[i].job), "%s", rows[i].job);
+		f[i].table = rows[i].table;
+		f[i].aside = rows[i].aside;
+		f[i].bytes = rows[i].bytes;
+		f[i].sequence = (uint64_t)(n - i);
+		claim[i] = (struct pbox_snapshot_claim){rows[i].named, rows[i].busy};
+	}
+	err->text[0] = '\0';
+	ret = pbox_snapshot_room(f, claim, n, who, bytes, gone, err);
+	for (int i = 0; i < n; i++)
+		out[i] = gone[i] ? 'x' : '.';
+	out[n] = '\0';
+	return ret;
+}
+
+#define ROOM(rows, who, bytes) \
+	room(rows, sizeof(rows) / sizeof((rows)[0]), &(who), bytes, out, &err)
+
+static char out[N + 1];
+static struct pbox_error err;
+
+static void
+of_one_section_in_turn(void)
+{
+	/* its job runs; one more table, an older file of table 0, an earlier run's */
+	static const struct row rows[] = {
+		{"a", 0, false, true, true, 10},
+		{"b", 0, false, true, false, 10},
+		{"a", 1, false, true, true, 10},
+		{"a", 0, false, true, true, 10},
+		{"a", 0, true, true, true, 10},
+		{"a", 0, true, true, true, 10},
+	};
+	struct pbox_snapshot_who who = {.job = "a", .named = true, .space = 60};
+
+	UNIT_EQ_U64(ROOM(rows, who, 10), 0);
+	CU_ASSERT_STRING_EQUAL(out, "......");
+	UNIT_EQ_U64(ROOM(rows, who, 11), 0);
+	CU_ASSERT_STRING_EQUAL(out, ".....x");
+	UNIT_EQ_U64(ROOM(rows, who, 25), 0);
+	CU_ASSERT_STRING_EQUAL(out, "....xx");
+	UNIT_EQ_U64(ROOM(rows, who, 40), 0);
+	CU_ASSERT_STRING_EQUAL(out, "...xxx");
+	/* the newest of its tables stay while it runs, and another section has nothing to do with it */
+	UNIT_EQ_U64(ROOM(rows, who, 41), (unsigned long long)-EDQUOT);
+	CU_ASSERT_PTR_NOT_NULL(
+		strstr(err.text, "snapshot-space of [job a] is 60 bytes: this one has 41, what "
+				 "must stay (the newest of "
+				 "each table of a job that runs) 20: raise it to 61"));
+}
+
+static void
+names_that_are_made_up_share_one(void)
+{
+	static const struct row rows[] = {
+		{"n4", 0, false, false, true, 10},
+		{"n3", 0, false, false, false, 10},
+		{"mine", 0, false, true, false, 10},
+		{"n2", 0, false, false, false, 10},
+		{"n1", 0, false, false, true, 10},
+	};
+	struct pbox_snapshot_who who = {.job = "n5", .space = 40};
+
+	UNIT_EQ_U64(ROOM(rows, who, 10), 0);
+	CU_ASSERT_STRING_EQUAL(out, "...x.");
+	UNIT_EQ_U64(ROOM(rows, who, 20), 0);
+	CU_ASSERT_STRING_EQUAL(out, ".x.x.");
+	UNIT_EQ_U64(ROOM(rows, who, 21), (unsigned long long)-EDQUOT);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "snapshot-space of [job *] is 40 bytes"));
+}
+
+static void
+nobody_loses_his_last_one_to_another_section(void)
+{
+	static const struct row rows[] = {
+		{"a", 0, false, true, false, 10}, /* the newest of a job with a section */
+		{"n2", 0, false, false, false, 10},
+		{"n1", 0, false, false, true, 10},
+		{"b", 0, false, true, true, 10},
+		{"a", 0, false, true, false, 10}, /* an older one */
+		{"n1", 0, true, false, true, 10},
+	};
+	struct pbox_snapshot_who b = {.job = "b", .named = true, .dir_space = 60};
+	struct pbox_snapshot_who made_up = {.job = "n9", .dir_space = 60};
+	struct pbox_snapshot_who a = {.job = "a", .named = true, .dir_space = 60};
+
+	/* [job *] gives way first, all of it that may */
+	UNIT_EQ_U64(ROOM(rows, b, 20), 0);
+	CU_ASSERT_STRING_EQUAL(out, ".x...x");
+	UNIT_EQ_U64(ROOM(rows, b, 30), 0);
+	CU_ASSERT_STRING_EQUAL(out, ".x..xx");
+	UNIT_EQ_U64(ROOM(rows, b, 31), (unsigned long long)-EDQUOT);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text,
+		"snapshot-space is 60 bytes: this one has 31, what must stay for it 30: "
+		"raise it to 61, set snapshot-age"));
+	/* but takes nothing of others */
+	UNIT_EQ_U64(ROOM(rows, made_up, 20), 0);
+	CU_ASSERT_STRING_EQUAL(out, ".x...x");
+	UNIT_EQ_U64(ROOM(rows, made_up, 21), (unsigned long long)-EDQUOT);
+	/* its own it may replace */
+	UNIT_EQ_U64(ROOM(rows, a, 40), 0);
+	CU_ASSERT_STRING_EQUAL(out, "xx..xx");
+}
+
+static void
+both_bounds_hold_and_none_is_none(void)
+{
+	static const struct row rows[] = {
+		{"a", 0, false, true, true, 10},
+		{"a", 0, false, true, true, 10},
+		{"b", 0, true, true, true, 10},
+	};
+	struct pbox_snapshot_who who = {.job = "a", .named = true, .space = 25, .dir_space = 25};
+
+	UNIT_EQ_U64(ROOM(rows, who, 10), 0);
+	CU_ASSERT_STRING_EQUAL(out, ".xx");
+	who.space = 0;
+	UNIT_EQ_U64(ROOM(rows, who, 5), 0);
+	CU_ASSERT_STRING_EQUAL(out, "..x");
+	who.dir_space = 0;
+	UNIT_EQ_U64(ROOM(rows, who, UINT64_MAX), 0);
+	CU_ASSERT_STRING_EQUAL(out, "...");
+	/* nobody asks: what is there keeps to the bound again */
+	who = (struct pbox_snapshot_who){.dir_space = 10};
+	UNIT_EQ_U64(ROOM(rows, who, 0), 0);
+	CU_ASSERT_STRING_EQUAL(out, ".xx");
+}
+
+const char unit_suite[] = "snapshot room";
+const struct unit_test unit_tests[] = {
+	{"of one section, in turn", of_one_section_in_turn},
+	{"made-up names share one", names_that_are_made_up_share_one},
+	{"nobody loses the last one to another section",
+		nobody_loses_his_last_one_to_another_section},
+	{"both bounds hold, and none is none", both_bounds_hold_and_none_is_none},
+	{0},
+};

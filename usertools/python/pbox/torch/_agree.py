@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""What workers tell each other with every step: a table of a few sums beside the gradients.
+
+An optimiser on the box makes one step for all, so all must want the same: the same
+hyper-parameters, and a gradient for the same parameters. Each worker adds to the sums:
+
+    1                         how many workers there are
+    8 bytes of a hash         of its hyper-parameters: all are equal if each sum is N times mine
+    for each parameter, 0, 1  has it a gradient in this step?
+    for each parameter, 0, 1  had it one before?
+
+All are small whole numbers, so the sums are exact in fp32 for any number of workers.
+"""
+
+import hashlib
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import torch
+
+from ..client import Client, Operation, Tensor
+from ..errors import PBoxError, PBoxMismatch
+
+_HEAD = 9
+_EXPLAIN_SECONDS = 20.0
+
+Hypers = List[Dict[str, float]]
+
+
+class Agreement:
+    def __init__(self, client: Client, parameters: int, timeout: Optional[float],
+                 first_round: int) -> None:
+        self._client = client
+        self._n = parameters
+        size = _HEAD + 2 * parameters
+        self.table = client.declare([Tensor("agreement of workers", size)], op="sum",
+                                    timeout=timeout, first_round=first_round)
+        self._mine, self._sums = torch.zeros(size), torch.zeros(size)
+        self._hypers: Hypers = []
+        self.pending: Optional[Operation] = None
+
+    def begin(self, hypers: Hypers, has: Sequence[bool], had: Sequence[bool]) -> None:
+        """Tell the others. A worker that was told by nobody else waits in check()."""
+        text = repr([sorted(h.items()) for h in hypers])
+        self._hypers = [dict(h) for h in hypers]
+        self._mine[0] = 1
+        self._mine[1:_HEAD] = torch.tensor(list(hashlib.sha256(text.encode()).digest()[:8]))
+        self._mine[_HEAD:_HEAD + self._n] = torch.tensor(has, dtype=torch.float32)
+        self._mine[_HEAD + self._n:] = torch.tensor(had, dtype=torch.float32)
+        self.pending = self.table.pushpull([self._mine], [self._sums])
+
+    def check(self, timeout: Optional[float]) -> Tuple[List[bool], List[bool]]:
+        """Wait for the others. Which parameters have a gradient at any worker, and which had one
+        before? Raises PBoxMismatch if hyper-parameters differ."""
+        assert self.pending is not None
+        self.pending.wait(timeout)
+        self.pending = None
+        n = float(self._sums[0])
+        if not torch.equal(self._sums[1:_HEAD], self._mine[1:_HEAD] * n):
+            raise PBoxMismatch(self._explain())
+        sums = (self._sums[_HEAD:] > 0).tolist()
+        return sums[:self._n], sums[self._n:]
+
+    def _explain(self) -> str:
+        """All workers have found that they differ: now each tells its values."""
+        names = sorted({k for h in self._hypers for k in h})
+        count, me = self._client.workers, self._client.worker
+        per = len(names) * len(self._hypers)
+        try:
+            table = self._client.declare([Tensor("hyper-parameters", 2 * per * count)],
+                                         op="sum", timeout=_EXPLAIN_SECONDS)
+            # a double as two floats: enough for every digit that is printed
+            values = torch.tensor([h[k] for h in self._hypers for k in names],
+                                  dtype=torch.float64)
+            high = values.float()
+            told = torch.zeros(count, 2, per)
+            told[me, 0], told[me, 1] = high, (values - high.double()).float()
+            flat = told.reshape(-1)
+            table.pushpull([flat]).wait(_EXPLAIN_SECONDS)
+        except PBoxError as e:
+            mine = "; ".join(f"group {g}: " + ", ".join(f"{k}={v:g}" for k, v in h.items())
+                             for g, h in enumerate(self._hypers))
+            return ("hyper-parameters differ between workers in this step, and the others' "
+                    f"cannot be had ({e}). This is worker {me} with {mine}")
+        everybodys = flat.reshape(count, 2, per).double().sum(1).tolist()
+        text = []
+        for w, theirs in enumerate(everybodys):
+            if w == me or not any(theirs):
+                continue  # a worker that has gone (policy shrink) has told nothing
+            for i, (v, mine_v) in enumerate(zip(theirs, everybodys[me])):
+                if v != mine_v:
+                    g, k = divmod(i, len(names))
+                    text.append(f"worker {w} has {names[k]}={v:.9g} in group {g}, worker {me} "
+                                f"(this one) {names[k]}={mine_v:.9g}")
+        if len(text) > 6:
+            text[6:] = [f"and {len(text) - 6} more"]
+        return ("hyper-parameters differ between workers in this step: " + "; ".join(text)
+                + ". All workers must make the same change at the same step: reduce what decides "
+                "it (pbox.torch.all_reduce of the loss) before scheduler.step()")
+
+
+class Alone:
+    """For a worker that has nobody to compare with."""
+
+    def begin(self, hypers: Hypers, has: Sequence[bool], had: Sequence[bool]) -> None:
+        self._has, self._had = list(has), list(had)
+
+    def check(self, timeout: Optional[float]) -> Tuple[List[bool], List[bool]]:
+        return self._has, self._had

@@ -25,6 +25,7 @@ local TYPE = {
 	[0x10] = "PING", [0x11] = "PONG", [0x12] = "NOT_READY", [0x20] = "PUSH", [0x21] = "PUSH_OK",
 	[0x22] = "PULL", [0x23] = "RESULT", [0x24] = "PUSHPULL", [0x25] = "WAIT", [0x26] = "INIT",
 	[0x27] = "INIT_OK", [0x28] = "RESTORE", [0x29] = "RESTORE_OK",
+	[0x2B] = "FETCH", [0x2C] = "FETCHED",
 }
 local ANSWER = {} -- types that the box answers with
 for _, t in ipairs({ 0x02, 0x04, 0x06, 0x08, 0x0A, 0x0C, 0x0E, 0x0F, 0x11, 0x12, 0x21, 0x23, 0x25, 0x27, 0x29 }) do
@@ -37,11 +38,12 @@ local MODE = { [0] = "allreduce", "optimiser" }
 local OP = { [0] = "sum", "mean", "sample_mean", "weighted_mean" }
 local OPTIMISER = { [0] = "none", "sgd", "momentum", "nesterov", "adam", "adamw" }
 local RESTORE = { [0] = "done", "noted", "give", "lost" }
-local HYPER = { "lr", "momentum", "dampening", "weight_decay", "beta1", "beta2", "eps", "clip_value" }
+local HYPER = { "lr", "momentum", "dampening", "weight_decay", "beta1", "beta2", "eps", "clip_value", "steps" }
 local MEMBER = { [0] = "absent", "joined", "left", "silent" }
 local POLICY = { [0] = "wait", "shrink" }
 local ERROR = { [0] = "NONE", "VERSION", "COOKIE", "NO_JOB", "SECRET", "WORKERS", "WORKER_TAKEN", "FULL", "SESSION",
-	"MISMATCH", "BAD_REQUEST", "SET_LATE", "SET_CONFLICT", "SET_ORDER", "NO_LR", "NO_MEMORY", "SHUTDOWN", "LOST" }
+	"MISMATCH", "BAD_REQUEST", "SET_LATE", "SET_CONFLICT", "SET_ORDER", "NO_LR", "NO_MEMORY", "SHUTDOWN", "LOST",
+	"RUNNING", "RUN_ENDED" }
 local FLAG = {
 	{ 0x0001, "LAST", "the last (in version 1: only) partial contribution of the worker to this round" },
 	{ 0x0002, "RETX", "the frame repeats an earlier one" },
@@ -105,15 +107,18 @@ local LAYOUT = {
 		{ "auth", "u8", "Auth", "1: the worker can send and check tags" }, { nil, 2 },
 		{ "lease_ms", "u32", "Lease", "milliseconds; 0: the box's default" },
 		{ "job", "strz64", "Job", "name" }, { "host", "str64", "Host", "name of the worker's" },
-		{ "proof", "bytes32", "Proof", "HMAC-SHA-256 with the job's secret" }, { nil, 320 } },
+		{ "proof", "bytes32", "Proof", "HMAC-SHA-256 with the job's secret" },
+		{ "run", "bytes16", "Run", "identity; zeros: none" },
+		{ "number", "x64", "Run number", "that of WELCOME; 0: the worker begins here" }, { nil, 296 } },
 	welcome = {
 		{ "token", "x64", "Token" }, { "nonce", "x64", "Nonce", "echo of JOIN's" }, { "job", "u16", "Job", "number" },
 		{ "worker", "u16", "Worker", "number" }, { "workers", "u16", "Workers", "of the job" },
 		{ "endpoints", "u16", "Endpoints", "count" }, { "incarnation", "x32", "Incarnation" },
 		{ "lease_ms", "u32", "Lease", "milliseconds" }, { "mtu", "u16", "MTU", "of the box's ports" },
 		{ "window", "u16", "Window", "frames in flight per endpoint" },
-		{ "flags", "x32", "Flags", "bit 0: AUTH, frames of the session have tags" },
-		{ "proof", "bytes32", "Proof", "HMAC-SHA-256 with the job's secret" } },
+		{ "flags", "x32", "Flags", "bit 0: AUTH, frames of the session have tags; bit 5: INSECURE, the job has no secret" },
+		{ "proof", "bytes32", "Proof", "HMAC-SHA-256 with the job's secret" },
+		{ "number", "x64", "Run number", "to be told when the worker comes again" } },
 	endpoint = { { "ipv4", "ipv4", "Address" }, { "udp", "u16", "UDP port" }, { nil, 2 } },
 	declare = {
 		{ "table", "u32", "Table" }, { "tensors", "u32", "Tensors", "of the whole table" },
@@ -121,7 +126,7 @@ local LAYOUT = {
 		{ "mode", "u8", "Mode", "", MODE }, { "op", "u8", "Operation", "", OP },
 		{ "optimiser", "u8", "Optimiser", "", OPTIMISER }, { "push_format", "u8", "Push format", "", FORMAT },
 		{ "pull_format", "u8", "Pull format", "", FORMAT }, { nil, 1 },
-		{ "flags", "x32", "Flags", "bit 0: RESTORE, the sender holds versions of the table" } },
+		{ "flags", "x32", "Flags", "bit 0: RESTORE, the sender holds versions of the table; bit 1: CONTINUE, the run may have begun" } },
 	tensor = { { "elements", "u64", "Elements" }, { "group", "u16", "Group", "of hyper-parameters" },
 		{ "name_len", "u16", "Name length", "bytes" }, { "name", "text", "Name" } },
 	declared = { { "table", "u32", "Table" }, { "first", "u32", "First" }, { "count", "u16", "Count" }, { nil, 2 } },
@@ -148,11 +153,14 @@ local LAYOUT = {
 		{ "workers", "u16", "Workers" }, { "joined", "u16", "Joined", "workers" }, { "first", "u16", "First", "worker" },
 		{ "count", "u16", "Count", "workers in this page" }, { "tables", "u32", "Tables" },
 		{ "max_round", "u32", "Highest round" } }, TEXT),
-	member = { { "worker", "u16", "Worker" }, { "state", "u8", "State", "", MEMBER }, { nil, 1 },
+	member = { { "worker", "u16", "Worker" }, { "state", "u8", "State", "", MEMBER },
+		{ "reason", "u8", "Reason", "of who has left: 1 itself, 2 ended by the operator, 3 its number was taken, 4 it was refused" },
 		{ "silent_ms", "u32", "Silent", "milliseconds" }, { "declared", "u32", "Declared", "tables" },
 		{ "host", "str20", "Host" } },
 	error = with({ { "code", "u16", "Code", "what is wrong", ERROR }, { "type", "x8", "Type", "of the request", TYPE },
 		{ nil, 1 }, { "detail", "u32", "Detail" } }, TEXT),
+	error_tail = { { "nonce", "x64", "Nonce", "of the JOIN that is refused" },
+		{ "request", "u32", "Request", "its id" }, { nil, 4 }, { nil, 32 } }, -- the proof
 }
 -- what stands behind the rows: { rows of an entry, field with their number, most, { its own entries } }
 local ENTRIES = {
@@ -609,6 +617,8 @@ local function describe(h, v)
 		text = text .. string.format(" of %d, held %d us", h.aux, h.held)
 	elseif h.type == 0x29 then
 		text = text .. " " .. (RESTORE[h.aux] or "?")
+	elseif h.type == 0x2B or h.type == 0x2C then
+		text = text .. (h.aux == 0 and " parameters" or " state " .. h.aux)
 	elseif h.type == 0x0F then
 		text = text .. " " .. (ERROR[h.aux] or "?")
 	end
@@ -749,6 +759,10 @@ local function dissect_frame(buf, pinfo, root, offset, whole, info)
 		local item = have > 0 and buf(HEADER, have):tvb() or ByteArray.new():tvb("no payload")
 		local at
 		v, at = add_message(tree, item, 0, name)
+		if v and h.type == 0x0F and at < have then
+			local proven, behind = add_rows(tree, item, at, "error_tail")
+			if proven then at = behind end
+		end
 		if not v then
 			why = "control_malformed"
 		elseif at < have then

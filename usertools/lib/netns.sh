@@ -74,6 +74,9 @@ net_attach() {
 make_net() {
 	local workers=$1 mtu=${2:-9000} i
 	RUN_DIR=${RUN_DIR:-$(mktemp -d)}
+	grep -q '^[^ ]* [^ ]* [^ ]* [^ ]* / ' /proc/self/mountinfo || net_fail "the root of this chroot is no mount point," \
+		"so 'ip netns exec' does not work in it: outside of it, mount --bind ROOT ROOT, mount proc, sys and dev below it," \
+		"and then chroot ROOT" || return
 	# names of interfaces and namespaces are short; 24 random bits and the check keep them unique
 	while :; do
 		NET=$(printf 'pb%02x%04x' $((RANDOM & 255)) $(((RANDOM << 1 ^ RANDOM) & 65535)))

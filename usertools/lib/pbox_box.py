@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""The telemetry of a running box: where its socket is, questions and answers, texts for people. Shared by pbox-ctl,
+pbox-top and pbox-exporter."""
+
+import json
+import os
+import socket
+import unicodedata
+
+BUFFER = 64 * 1024
+SOCKET = "dpdk_telemetry.v2"
+
+
+class BoxError(Exception):
+    """The box cannot be asked."""
+
+
+def runtime_directories():
+    """Where boxes have their sockets: as told, the unit's, DPDK's own."""
+    found = [d for d in os.environ.get("RUNTIME_DIRECTORY", "").split(":") if d] + ["/run/pbox"]
+    # others may write to /tmp: root asks nobody there
+    found += ["/var/run"] if os.getuid() == 0 else [os.environ.get("XDG_RUNTIME_DIR") or "/tmp", "/var/run"]
+    return list(dict.fromkeys(found))
+
+
+def socket_paths(prefix):
+    return [os.path.join(d, "dpdk", prefix, SOCKET) for d in runtime_directories()]
+
+
+def decode(text):
+    """What a string of an answer says: they come in UTF-7 (doc/telemetry.md)."""
+    try:
+        return text.encode("ascii").decode("utf-7")
+    except UnicodeError:  # of a box before that
+        return text
+
+
+def whole(answer):
+    """An answer with its texts: decoded, and those in parts (NAME, NAME_more, ...) put together."""
+    if isinstance(answer, list):
+        return [whole(x) for x in answer]
+    if not isinstance(answer, dict):
+        return decode(answer) if isinstance(answer, str) else answer
+    out = {}
+    for key, x in answer.items():
+        base = key
+        while base.endswith("_more") and isinstance(answer.get(base[:-5]), str):
+            base = base[:-5]
+        if base == key:
+            out[key] = whole(x)
+        else:
+            out[base] += whole(x)
+    return out
+
+
+def visible(text):
+    """A text on one line of a terminal: nothing in it that steers one."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def visible_all(answer):
+    if isinstance(answer, dict):
+        return {key: visible_all(x) for key, x in answer.items()}
+    if isinstance(answer, list):
+        return [visible_all(x) for x in answer]
+    return visible(answer) if isinstance(answer, str) else answer
+
+
+def width(text):
+    """Columns of a terminal that a text takes."""
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def ljust(text, columns):
+    return text + " " * max(0, columns - width(text))
+
+
+def rjust(text, columns):
+    return " " * max(0, columns - width(text)) + text
+
+
+def why_not(e):
+    """Of a socket that cannot be connected to, in words that say what to do."""
+    if isinstance(e, FileNotFoundError):
+        return "is not there"
+    if isinstance(e, PermissionError):
+        return "is not this user's: ask as root, or as the box's user"
+    if isinstance(e, ConnectionRefusedError):
+        return "is of a box that has gone"
+    return str(getattr(e, "strerror", None) or e)
+
+
+class Connection:
+    """One connection to the box of a file prefix (EAL's option), or to the socket at a path."""
+
+    def __init__(self, prefix="rte", path=None, timeout=10.0):
+        self.paths = [path] if path else socket_paths(prefix)
+        self.path, self.sock, self.about, self.timeout = self.paths[0], None, None, timeout
+
+    def close(self):
+        if self.sock is not None:
+            self.sock.close()
+        self.sock = None
+
+    def _greet(self, path):
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        sock.settimeout(self.timeout)
+        try:
+            sock.connect(path)
+            greeting = sock.recv(BUFFER)
+            if not greeting:
+                raise BoxError(f"{path}: ten connections are open, and DPDK takes no more: ss -xp names their programs")
+            self.about = json.loads(greeting)
+        except BaseException:
+            sock.close()
+            raise
+        self.path, self.sock = path, sock
+
+    def connect(self):
+        """To the first place where a box answers."""
+        self.close()
+        tried = []
+        for path in self.paths:
+            try:
+                self._greet(path)
+                return
+            except (OSError, ValueError) as e:
+                tried.append(f"{path} {why_not(e)}")
+        raise BoxError(f"no box answers: {'; '.join(tried)}. -f names its --file-prefix, RUNTIME_DIRECTORY its run-time directory")
+
+    def exchange(self, text):
+        """The answer to a line, as JSON with its texts decoded."""
+        try:
+            self.sock.send(text.encode(errors="surrogateescape"))
+            return whole(json.loads(self.sock.recv(BUFFER)))
+        except (OSError, ValueError) as e:
+            raise BoxError(f"{self.path} gives no answer to {text}: {e}") from e

@@ -85,6 +85,7 @@ def main():
     p.add_argument("--files", action="store_true", help="print each file, too")
     p.add_argument("--keep", action="store_true", help="add to what earlier runs counted")
     p.add_argument("--only", action="append", default=[], help="func: only programs whose name contains this")
+    p.add_argument("--jobs", type=int, default=2, help="programs side by side (default: %(default)s)")
     p.add_argument("-j", "--json", metavar="FILE", help="write the figures there")
     args = p.parse_args()
     for s in args.suite:
@@ -97,12 +98,13 @@ def main():
     logs = os.path.join(directory, "test-logs")
     os.makedirs(logs, exist_ok=True)
     result = runner.Result()
+    pool = runner.Pool(result, logs, args.jobs)
     for suite in args.suite or SUITES:
         print(f"{suite}: {runner.SUITES[suite]}", flush=True)
-        if suite == "fuzz":
-            runner.run_fuzz(result, logs, directory)
-        else:
-            runner.run_suite(suite, result, logs, args.only, directory, patience=4, left_out=LEFT_OUT)
+        for program in (runner.fuzz_programs(directory) if suite == "fuzz" else
+                        runner.programs(suite, args.only, directory, patience=4, left_out=LEFT_OUT)):
+            pool.add(program)
+    pool.run()
     per_file, rooms = count(gcovr(directory, args.html))
     total = [sum(n[i] for n in rooms.values()) for i in range(4)]
     print()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 the PBox authors
-"""One worker for test/func/box_liveness: rounds of an all-reduce, a line for each.
+"""One worker for test/func/box_liveness and waits: rounds of an all-reduce, a line for each.
 
     joined SECONDS                     how long joining took
     round NUMBER CONTRIBUTORS TIME     TIME: CLOCK_MONOTONIC, the same for all processes
@@ -10,10 +10,18 @@
 
 import argparse
 import array
+import os
 import signal
 import time
 
 import pbox
+
+
+class Bytes(str):
+    """A text of the command line as the bytes that it was: what is not UTF-8 can be sent, too."""
+
+    def encode(self, *_: str) -> bytes:
+        return os.fsencode(str(self))
 
 
 def main() -> None:
@@ -23,10 +31,14 @@ def main() -> None:
     p.add_argument("--workers", type=int, default=3)
     p.add_argument("--job", default="j1")
     p.add_argument("--policy", default="wait")
+    p.add_argument("--tensor", default="fc.weight")
     p.add_argument("--secret", default="right-secret")
     p.add_argument("--host", default=None)
     p.add_argument("--lease", type=float, default=None)
     p.add_argument("--timeout", type=float, default=20.0)
+    p.add_argument("--left", type=float, default=60.0, help="seconds that one may be gone until waits for it end")
+    p.add_argument("--patience", type=float, default=1800.0, help="seconds that one may live without a contribution")
+    p.add_argument("--evaluate", type=float, default=0.0, help="seconds that this one does so before round 4")
     p.add_argument("--join-timeout", type=float, default=15.0)
     p.add_argument("--rounds", type=int, default=1000000)
     p.add_argument("--elements", type=int, default=2000)
@@ -40,13 +52,15 @@ def main() -> None:
     signal.signal(signal.SIGUSR1, slow)
     began = time.monotonic()
     try:
-        c = pbox.Client(a.box, a.job, a.secret, a.worker, a.workers, policy=a.policy, host=a.host,
-                        lease=a.lease, timeout=a.timeout, join_timeout=a.join_timeout)
+        c = pbox.Client(a.box, a.job, a.secret, a.worker, a.workers, policy=a.policy, host=a.host and Bytes(a.host),
+                        lease=a.lease, timeout=a.timeout, left=a.left, patience=a.patience, join_timeout=a.join_timeout)
         print(f"joined {time.monotonic() - began:.3f}", flush=True)
-        table = c.declare([("fc.weight", a.elements)], op="sum")
+        table = c.declare([(a.tensor, a.elements)], op="sum")
         data = array.array("f", [1.0]) * a.elements
         for number in range(1, a.rounds + 1):
             out = array.array("f", bytes(4 * a.elements))
+            if number == 4:
+                time.sleep(a.evaluate)
             table.run([data], [out])
             n = round(out[0])
             print(f"round {number} {n} {time.monotonic():.4f}", flush=True)

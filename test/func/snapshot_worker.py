@@ -4,7 +4,7 @@
 """Two workers that train made-up tensors with Adam on the box: rounds FIRST to LAST. Saves the parameters before
 FIRST and behind LAST; at round --pause both wait for a file.
 
-usage: snapshot_worker.py OUT FIRST LAST [--pause ROUND FILE]
+usage: [JOB=NAME] snapshot_worker.py OUT FIRST LAST [--pause ROUND FILE]
 """
 
 import os
@@ -25,7 +25,7 @@ def gradient(worker, round_, k):
 
 def work(worker, out, first, last, pause, failed):
     try:
-        with pbox.Client(os.environ["PBOX_BOX"], "j1", "right-secret", worker=worker, workers=2) as c:
+        with pbox.Client(os.environ["PBOX_BOX"], os.environ.get("JOB", "j1"), "right-secret", worker=worker, workers=2) as c:
             t = c.declare([pbox.Tensor(n, e) for n, e in SIZES], mode="optimiser", op="mean", optimiser="adam")
             p = [np.linspace(-1, 1, e, dtype=np.float32) for _, e in SIZES]
             if first == 1 and worker == 0:

@@ -31,7 +31,7 @@ testps() {
 	done
 	shift
 	rm -f "$OUT"
-	worker_exec 0 timeout 60 "$TESTPS" --lcores "$LANES" --no-huge -m 512 --no-pci --no-telemetry \
+	worker_exec 0 timeout 240 "$TESTPS" --lcores "$LANES" --no-huge -m 512 --no-pci --no-telemetry \
 		--log-level error --file-prefix "$NET-t" "${eal[@]}" -- --idle sleep --json "$OUT" "$@" \
 		2>&1
 }

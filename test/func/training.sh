@@ -20,9 +20,9 @@ start_worker() { # FOLDER I ARGUMENT...: its log grows with each process
 
 steps() { cat "$1"/worker.* 2>/dev/null | grep -c '^step '; }
 
-# Wait until there are so many more steps; they must come within 60 s.
+# Wait until there are so many more steps; they must come within 120 s.
 more_steps() { # FOLDER N
-	local want end=$((SECONDS + 60))
+	local want end=$((SECONDS + 120))
 	want=$(($(steps "$1") + $2))
 	until (($(steps "$1") >= want)); do
 		((SECONDS < end)) || return 1

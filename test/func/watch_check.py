@@ -9,6 +9,8 @@ import importlib.util
 import json
 import os
 import re
+import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -173,13 +175,13 @@ def check_rules():
 def get(url, accept=None):
     # no proxy is asked for what is on this machine
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(urllib.request.Request(url, headers={"Accept": accept} if accept else {}), timeout=10) as r:
+    with opener.open(urllib.request.Request(url, headers={"Accept": accept} if accept else {}), timeout=120) as r:
         return r.headers["Content-Type"], r.read().decode()
 
 
 def check_scrape(exporter, prometheus):
     """OpenMetrics over HTTP, and a real Prometheus that takes it."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while True:
         try:
             kind, text = get(f"http://{exporter}/metrics", "application/openmetrics-text; version=1.0.0")
@@ -192,12 +194,14 @@ def check_scrape(exporter, prometheus):
     for line in text.splitlines():
         unit = re.fullmatch(r"# UNIT (\w+) (\w+)", line)
         assert not unit or unit[1].endswith("_" + unit[2]), line
+    kind, text = get(f"http://{exporter}/")
+    assert kind.startswith("text/html") and 'href="/metrics"' in text and "jobs: j1" in text, text
     try:
         get(f"http://{exporter}/other")
-        raise AssertionError("only /metrics is there")
+        raise AssertionError("only / and /metrics are there")
     except urllib.error.HTTPError as e:
         assert e.code == 404
-    end = time.monotonic() + 40
+    end = time.monotonic() + 120
     while True:
         try:
             target = json.loads(get(f"http://{prometheus}/api/v1/targets")[1])["data"]["activeTargets"][0]
@@ -218,7 +222,7 @@ def check_balance(prefix):
     """At rest all that was received is accounted for, at every level; on every core, too."""
     ctl = program("pbox-ctl")
     box = ctl.Box(prefix)
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while True:
         answers = [box.ask("/pbox/drops")] + [box.ask("/pbox/drops", i) for i in range(box.ask("/pbox/cores")["cores"])]
         levels = [(name, x) for a in answers for name, x in a.items() if isinstance(x, dict) and "received" in x]
@@ -256,18 +260,136 @@ def check_errors(prefix):
         assert list(answer) == ["error"] and len(answer["error"]) > 8, (text, answer)
 
 
+def check_names(prefix, odd, number):
+    """Names as they are: host 'b\u00fcro', job and tensor 'gr\u00f6\u00dfe', one with all that is odd, one that is a number."""
+    size, buero = "gr\u00f6\u00dfe", "b\u00fcro"
+
+    def run(*words):
+        return subprocess.run([os.path.join(TOP, "usertools", words[0]), "-f", prefix, *words[1:]], text=True, timeout=120,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+
+    def ctl(*words):
+        was = run("pbox-ctl", "-j", *words)
+        assert was.stdout, (words, was)
+        return json.loads(was.stdout)
+
+    assert {size, odd, number} <= {x["name"] for x in ctl("jobs").values() if isinstance(x, dict)}
+    workers = ctl("workers", size, "-i", "0")
+    assert workers["worker_0"]["host"] == buero and workers["worker_1"]["host"] == '\ufffd"\\', workers
+    assert ctl("workers", odd, "-i", "0")["worker_0"]["host"] == odd
+    # a name comes first, then a number; both can be said
+    for word, job in ((number, number), ("#" + number, size), ("name:" + number, number), ("name:" + size, size)):
+        assert ctl("slots", word)["job"] == job, word
+    end = time.monotonic() + 120
+    while True:  # it waits for the worker that was stopped
+        why, health = ctl("why", size), ctl("health")
+        said = [x for _, x in program("pbox-ctl").entries(health, "finding") if x.get("job") == size]
+        if why["rounds"] and said:
+            break
+        assert time.monotonic() < end, (why, health)
+        time.sleep(0.1)
+    assert why["rounds"]["0"]["tensor"] == size and why["waited_for"]["1"]["host"] == '\ufffd"\\', why
+    assert f"job '{size}' waits for worker 1 (\ufffd" in said[0]["text"] and said[0]["next"], said
+    for words, want in ((("jobs",), size), (("workers", size), buero), (("why", size), f"tensor '{size}'"), (("health",), f"job '{size}'"),
+                        (("workers", odd, "-i", "0"), "\\n\U0001f600+3")):
+        was = run("pbox-ctl", *words)
+        assert want in was.stdout and not was.stderr, (words, want, was)
+    was = run("pbox-top", "-1")
+    assert was.returncode == 0 and buero in was.stdout and size in was.stdout, was
+    was = run("pbox-exporter", "--once")
+    assert "\npbox_scrape_errors 0\n" in was.stdout and "\npbox_up 1\n" in "\n" + was.stdout, was
+    label = odd.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    for want in (f'job_name="{label}"', f'job_name="{size}",worker="0",host="{buero}"'):
+        assert want in was.stdout, want
+    if shutil.which("promtool"):
+        promtool = subprocess.run(["promtool", "check", "metrics"], input=was.stdout, text=True, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, check=False)
+        assert promtool.returncode == 0 and not promtool.stdout, promtool.stdout
+
+
+def check_proxy(path, pid):
+    """The readers' socket: what watches is answered, what changes the box is not; who does not read is dropped."""
+    lib = program("pbox-exporter")
+    end = time.monotonic() + 120
+    while not os.path.exists(path):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    box = lib.Box("none", path)
+    box.connect()
+    assert box.about["pid"] and "core" in box.tables
+    for text in ("/pbox/jobs", "/pbox/workers,j1", "/pbox/health", "/pbox/cores,0"):
+        assert box.ask(*text.split(",", 1)), text
+    for text in ("/pbox/kick,j1,0", "/pbox/drain,on", "/pbox/snapshot,j1", "/pbox/restore,j1", "/pbox/set,drain,1s", "/pbox/log,debug",
+                 "/pbox/why,j1", "/", "/help,/", "/ethdev/list", "/pbox/jobs/../kick,j1,0", "/pbox/kick"):
+        answer = box.exchange(text)
+        assert "is for watching" in answer[text.split(",")[0]]["error"], (text, answer)
+    assert all(x["state"] == "joined" for page in box.pages("/pbox/workers", "j1") for _, x in lib.numbered(page, "worker"))
+    deaf = lib.Connection(path=path)
+    deaf.connect()
+    deaf.sock.setblocking(False)
+    try:
+        for _ in range(100000):
+            deaf.sock.send(b"/pbox/stats")
+    except OSError:  # full, or ended
+        pass
+    others = []
+    for _ in range(20):  # more than DPDK has room for
+        others.append(lib.Connection(path=path))
+        others[-1].connect()
+    assert all(x.exchange("/pbox/jobs")["/pbox/jobs"]["jobs"] == 1 for x in others)
+    for x in [box, deaf, *others]:
+        x.close()
+    with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+        assert f.read().split()[19] == "1", "one thread"
+
+
+def check_slow(prefix):
+    """Clients that send nothing, or a byte now and then: as many as there is room for, and as long as it is said."""
+    run = subprocess.Popen([os.path.join(TOP, "usertools/pbox-exporter"), "-f", prefix, "-l", "127.0.0.1:9519"])
+    try:
+        end = time.monotonic() + 120
+        held = []
+        while len(held) < 24:
+            try:
+                held.append(socket.create_connection(("127.0.0.1", 9519), timeout=60))
+            except OSError:
+                assert time.monotonic() < end
+                time.sleep(0.05)
+        with open(f"/proc/{run.pid}/status", encoding="ascii") as f:
+            threads = int(re.search(r"Threads:\s+(\d+)", f.read())[1])
+        assert threads <= 17, threads
+        # all of them are sent away, also who dribbles, and then there is room again
+        while True:
+            for x in held:
+                try:
+                    x.send(b"G")
+                except OSError:
+                    pass
+            try:
+                assert "pbox_up 1" in get("http://127.0.0.1:9519/metrics")[1]
+                break
+            except OSError:
+                assert time.monotonic() < end + 20
+                time.sleep(0.3)
+        for x in held:
+            x.close()
+    finally:
+        run.terminate()
+        run.wait(20)
+
+
 def check_connections(prefix):
     """Who asks and does not read harms itself alone; where there is no connection left, the tools say so."""
     tools = [["pbox-ctl", "jobs"], ["pbox-top", "-1"], ["pbox-exporter", "--once"]]
 
     def run(name, argument):
-        return subprocess.run([os.path.join(TOP, "usertools", name), "-f", prefix, argument], text=True, timeout=30,
+        return subprocess.run([os.path.join(TOP, "usertools", name), "-f", prefix, argument], text=True, timeout=120,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
 
     ctl = program("pbox-ctl")
 
     def box(_):
-        end = time.monotonic() + 20
+        end = time.monotonic() + 120
         while True:  # the thread of one that was closed may still be there
             try:
                 return ctl.Box(prefix)
@@ -292,7 +414,7 @@ def check_connections(prefix):
     assert held[0].ask("/pbox/jobs") is not None
     for x in held:
         x.sock.close()
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while run(*tools[0]).returncode:  # each is let go of by its thread
         assert time.monotonic() < end, run(*tools[0])
     stuck.sock.close()

@@ -99,9 +99,10 @@ def accelerator():
 
 class Machine:
     """A box of four CPUs with an IOMMU. With two nodes the first half of the data ports hangs on node 0, the others on node 1;
-    with one there is nothing that says where they are. network: it starts from boot.ipxe of that folder, by TFTP."""
+    with one there is nothing that says where they are. network: it starts from boot.ipxe of that folder, by TFTP. web: what is in
+    that folder is at http://10.0.2.100."""
 
-    def __init__(self, net, folder, disk=None, cdrom=None, network=None, uefi=False, model="virtio-net-pci", nodes=2, memory=3072):
+    def __init__(self, net, folder, disk=None, cdrom=None, network=None, uefi=False, model="virtio-net-pci", nodes=2, memory=3072, web=None):
         self.net, self.folder, self.memory = net, folder, memory
         self.serial_log = os.path.join(folder, "serial.log")
         self.seen, self.child, self.qmp = 0, None, None
@@ -121,7 +122,8 @@ class Machine:
         if cdrom:
             c += ["-drive", f"if=none,id=cd,format=raw,readonly=on,file={cdrom}", "-device", "ide-cd,drive=cd,bus=ide.1,bootindex=2"]
         tftp = f",tftp={network},bootfile=boot.ipxe" if network else ""
-        c += ["-netdev", f"user,id=mgmt,restrict=on,hostfwd=tcp:127.0.0.1:{METRICS}-:9517,hostfwd=tcp:127.0.0.1:{SSH}-:22{tftp}",
+        http = f",guestfwd=tcp:10.0.2.100:80-cmd:busybox httpd -i -h {web}" if web else ""
+        c += ["-netdev", f"user,id=mgmt,restrict=on,hostfwd=tcp:127.0.0.1:{METRICS}-:9517,hostfwd=tcp:127.0.0.1:{SSH}-:22{tftp}{http}",
               "-device", "e1000e,netdev=mgmt,mac=52:54:00:00:00:01,bus=pcie.0,addr=8," + ("bootindex=3" if network else "romfile=")]
         for i in range(net.ports):
             more = f",disable-legacy=on,iommu_platform=on,ats=on,host_mtu={net.mtu}" if model == "virtio-net-pci" else ""

@@ -51,7 +51,11 @@ def hugepages_free():
 
 
 def memory_arguments(mib, pages="auto"):
-    """EAL arguments, and what they take: hugepages where enough are free."""
+    """EAL arguments, and what they take: hugepages where enough are free.
+
+    PBOX_PERF_PAGES=none: not even then. Another program's may be gone before the box has them."""
+    if pages == "auto":
+        pages = os.environ.get("PBOX_PERF_PAGES", pages)
     if pages == "none":
         return ["--no-huge", "-m", str(mib)], "none"
     for kib, free in sorted(hugepages_free().items()):

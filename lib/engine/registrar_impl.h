@@ -61,6 +61,7 @@ struct run_record {
 	unsigned n_ended; /* all of them: the newest are kept */
 	uint64_t floor;   /* numbers up to this one are ended, too */
 	uint64_t last;    /* number of the run that began last in this incarnation; 0: none did */
+	uint64_t highest; /* number of any that began */
 	/* the one that begins when the job has ended; number 0: it gets one, or there is none */
 	struct pbox_run next;
 	bool has_next;
@@ -85,7 +86,7 @@ struct pbox_registrar {
 	struct kicked kicked[KICKED]; /* the latest ones */
 	unsigned n_kicked;
 	struct run_record *run; /* RUN_RECORDS + max_jobs */
-	uint64_t runs;          /* number of the last one, of any job */
+	uint64_t runs; /* the last number that was given by the clock: conf.first_run and on */
 	bool stopping, draining;
 	struct pbox_error refusal; /* of the request at hand; code 0: it was not refused */
 	/* of the JOIN at hand, which has proven it: its refusal is proven, too (R9.2); NULL: no such JOIN */

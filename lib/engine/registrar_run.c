@@ -12,7 +12,7 @@
 
 #include "registrar_impl.h"
 
-/* Higher numbers nobody was told. */
+/* By no clock there are higher ones. */
 #define NUMBER_MAX (UINT64_C(1) << 62)
 /* When who joins a job whose run ends is to ask again. */
 #define AGAIN_MS 50
@@ -98,6 +98,23 @@ put_ended(struct pbox_registrar *r, struct run_record *rec, const uint8_t *id, u
 	snprintf(e->host, sizeof(e->host), "%s", host);
 }
 
+/* Above all that the job has had. Those may be a worker's word, which moves the numbers of no other job. */
+static uint64_t
+next_number(struct pbox_registrar *r, const struct run_record *rec)
+{
+	r->runs++;
+	return r->runs > rec->highest ? r->runs : rec->highest + 1;
+}
+
+/* A run has begun, or goes on under another number. */
+static void
+put_last(struct run_record *rec, uint64_t number)
+{
+	rec->last = number;
+	if (number > rec->highest)
+		rec->highest = number;
+}
+
 void
 registrar_run_begin(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_join *m)
 {
@@ -111,14 +128,12 @@ registrar_run_begin(struct pbox_registrar *r, struct pbox_job *job, const struct
 		run->number = m->number;
 		run->told = true;
 	}
-	if (run->number == 0) {
-		run->number = r->runs > rec->last ? r->runs + 1 : rec->last + 1;
-		r->runs = run->number;
-	}
+	if (run->number == 0)
+		run->number = next_number(r, rec);
 	/* the one before it has ended by itself: its name may come again, its workers may not */
 	if (rec->last != 0 && rec->last != run->number)
 		put_ended(r, rec, NULL, rec->last, m->host);
-	rec->last = run->number;
+	put_last(rec, run->number);
 	rec->next = (struct pbox_run){0};
 	rec->has_next = false;
 }
@@ -175,7 +190,7 @@ take_number(struct pbox_registrar *r, struct pbox_job *job, uint64_t number)
 			registrar_end_session(r, job, w);
 	job->run.number = number;
 	job->run.told = true;
-	rec->last = number;
+	put_last(rec, number);
 	registrar_event(r, PBOX_LOG_INFO,
 		"job '%s' goes on with run %llu: a worker of it has come again", job->name,
 		(unsigned long long)number);

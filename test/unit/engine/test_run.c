@@ -318,6 +318,47 @@ test_clock_set_back(void)
 	fx_end();
 }
 
+/* Also after one that was told made way; else its own workers would be taken for those of an ended one. */
+static void
+test_numbers_grow(void)
+{
+	uint64_t last = 777;
+	char name[16];
+
+	fx_begin();
+	CU_ASSERT_TRUE(joins(0, 1, "monday", last));
+	for (unsigned i = 0; i < 10; i++) {
+		snprintf(name, sizeof(name), "run%u", i);
+		refused(0, 1, name, 0, PBOX_E_WORKER_TAKEN);
+		job(w, 1, name);
+		CU_ASSERT(w[0].welcome.number > last);
+		last = w[0].welcome.number;
+		fx_tick(); /* memory is cleared */
+	}
+	fx_leave(&w[0]);
+	CU_ASSERT_TRUE(joins(0, 1, name, last));
+	fx_end();
+}
+
+/* What a worker makes up is a number of its own job: those of others go on as before. */
+static void
+test_made_up_number(void)
+{
+	const uint64_t most = UINT64_C(1) << 62;
+
+	fx_begin();
+	CU_ASSERT_TRUE(joins(0, 1, "", most));
+	fx_leave(&other[0]);
+	CU_ASSERT_TRUE(joins(0, 1, "", 0));
+	CU_ASSERT(other[0].welcome.number > most);
+	fx_join(&w[2], "speech", 0, 1);
+	CU_ASSERT(w[2].welcome.number < most);
+	fx_leave(&w[2]);
+	w[2].number = w[2].welcome.number;
+	CU_ASSERT_TRUE(fx_try_join(&w[2])); /* its box was cut off */
+	fx_end();
+}
+
 /* A worker that was started again together with the box is there first. */
 static void
 test_a_fresh_one_first(void)
@@ -371,6 +412,8 @@ const struct unit_test unit_tests[] = {
 	{"many that ended", test_many_ended},
 	{"workers that come again", test_comes_again},
 	{"a clock that was set back", test_clock_set_back},
+	{"numbers grow", test_numbers_grow},
+	{"a number that somebody made up", test_made_up_number},
 	{"a worker that was started with the box", test_a_fresh_one_first},
 	{"the identity of a run that was told", test_identity_of_a_told_run},
 	{NULL, NULL},

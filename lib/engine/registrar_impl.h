@@ -162,6 +162,9 @@ void registrar_close_job(struct pbox_registrar *r, struct pbox_job *job);
 void registrar_on_hello(struct pbox_registrar *r, const struct pbox_frame *f);
 void registrar_on_join(struct pbox_registrar *r, const struct pbox_frame *f);
 void registrar_on_job_open(struct pbox_registrar *r, struct pbox_job *job);
+/* Does it ask for what the other workers of its run do? False: it was answered. */
+bool registrar_agrees(struct pbox_registrar *r, const struct pbox_frame *f,
+	const struct pbox_join *m, const struct pbox_job *job);
 void registrar_end_session(struct pbox_registrar *r, struct pbox_job *job, unsigned worker);
 
 /* registrar_room.c: room for a new job of that section, and the frames that each of its workers may have in
@@ -183,8 +186,8 @@ bool registrar_is_any(const struct pbox_job_conf *conf);
 size_t registrar_heap_most(const struct pbox_registrar *r);
 
 /* registrar_run.c: section 12 of the protocol */
-/* Which run does a JOIN mean? True: it may go on, in the job that is there now, or in a new one where none
- * is. False: it was answered; the job may be gone. */
+/* Which run does a JOIN mean? True: it may go on, in the job that is there now, with whose workers it agrees, or in
+ * a new one where none is. False: it was answered; the job may be gone. */
 bool registrar_run_join(struct pbox_registrar *r, const struct pbox_frame *f,
 	const struct pbox_join *m, struct pbox_job *job);
 /* A JOIN has created a job: its run. */

@@ -448,9 +448,8 @@ possible(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox
 	return false;
 }
 
-/* What the other workers of its run ask for. */
-static bool
-agrees(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
+bool
+registrar_agrees(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
 	const struct pbox_job *job)
 {
 	if (job->workers != m->workers) {
@@ -476,7 +475,7 @@ is_copy(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_
 {
 	if (is_live(job, m->nonce) || !registrar_nonce_ended(r, m->job, m->nonce))
 		return false;
-	if (job != NULL && job->state != PBOX_JOB_CLOSING && !agrees(r, f, m, job))
+	if (job != NULL && job->state != PBOX_JOB_CLOSING && !registrar_agrees(r, f, m, job))
 		return true;
 	registrar_refuse(r, f, PBOX_E_BAD_REQUEST, 0,
 		"the session of this JOIN has left: join with a new nonce");
@@ -501,7 +500,7 @@ open_to(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_
 			"job '%s' is ending: its memory is being released", m->job);
 		return false;
 	}
-	return job == NULL || agrees(r, f, m, job);
+	return true;
 }
 
 /* A JOIN that knows the job's secret. */

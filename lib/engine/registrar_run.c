@@ -277,6 +277,9 @@ registrar_run_join(struct pbox_registrar *r, const struct pbox_frame *f, const s
 		make_way(r, f, m, live);
 		return false;
 	}
+	/* before it changes anything of the run */
+	if (live != NULL && !registrar_agrees(r, f, m, live))
+		return false;
 	if (what == TAKES && m->number != 0)
 		take_number(r, live, m->number);
 	else if (what == TAKES)

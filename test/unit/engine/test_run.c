@@ -374,6 +374,17 @@ test_a_fresh_one_first(void)
 	map(other, 2);
 	fx_end();
 
+	/* who is refused for its number of workers changes nothing of it */
+	fx_begin();
+	job(w, 2, "");
+	refused(0, 3, "", 777, PBOX_E_WORKERS);
+	refused(0, 3, "tuesday", 0, PBOX_E_WORKERS);
+	CU_ASSERT_EQUAL(fx_control(&w[1], PBOX_PING, NULL, 0)->hdr.type, PBOX_PONG);
+	fx_leave(&w[1]);
+	CU_ASSERT_TRUE(joins(1, 2, "monday", 0));
+	UNIT_EQ_U64(other[1].welcome.number, w[0].welcome.number);
+	fx_end();
+
 	/* another run's, or one that has begun: it comes too late */
 	fx_begin();
 	job(w, 2, "tuesday");

@@ -253,6 +253,54 @@ test_rounds_are_charged(void)
 	fx_end();
 }
 
+/* A job of one worker with one table: how its MAP is answered. */
+static unsigned
+alone(struct fx_worker *x, const char *job, const struct fx_table *t)
+{
+	fx_join(x, job, 0, 1);
+	UNIT_EQ_U64(fx_declare(x, 0, t)->hdr.type, PBOX_DECLARED);
+	return fx_map(x, 0, 0)->hdr.type;
+}
+
+/* R8.2c: what is kept of a section with a name gives its place to another such, and to none of [job *]. */
+static void
+test_kept_for_a_name(void)
+{
+	static const struct pbox_job_conf conf[] = {
+		{.name = "*"}, {.name = "mine", .grace_ms = 600000}, {.name = "yours"}};
+	const struct fx_table half = {.elements = FX_ARENA / 4 / 2, .op = PBOX_OP_SUM},
+			      most = {.elements = (FX_ARENA - 614400) / 4, .op = PBOX_OP_SUM};
+
+	fx.chunk_elements = 8192;
+	fx_begin();
+	sections(conf, 3);
+	UNIT_EQ_U64(alone(&w[0], "mine", &half), PBOX_MAPPED);
+	fx.now += UINT64_C(11000000000);
+	fx_tick();
+	UNIT_EQ_U64(alone(&w[1], "a", &half), PBOX_ERROR);
+	UNIT_EQ_U64(fx_error(), PBOX_E_NO_MEMORY);
+	UNIT_EQ_U64(pbox_registrar_jobs(fx.registrar), 2);
+	UNIT_EQ_U64(alone(&w[2], "yours", &half), PBOX_NOT_READY);
+	for (unsigned i = 0; i < 10; i++)
+		fx_tick();
+	UNIT_EQ_U64(fx_map(&w[2], 0, 0)->hdr.type, PBOX_MAPPED);
+	UNIT_EQ_U64(pbox_registrar_jobs(fx.registrar), 2);
+	fx_end();
+
+	/* nor for the records of rounds */
+	fx.chunk_elements = 8192;
+	fx_begin();
+	sections(conf, 3);
+	UNIT_EQ_U64(alone(&w[0], "mine", &most), PBOX_NOT_READY); /* in slices */
+	fx_tick();
+	UNIT_EQ_U64(fx_map(&w[0], 0, 0)->hdr.type, PBOX_MAPPED);
+	fx.now += UINT64_C(11000000000);
+	fx_tick();
+	UNIT_EQ_U64(refusal("a", 1), PBOX_E_NO_MEMORY);
+	UNIT_EQ_U64(refusal("yours", 1), PBOX_E_WORKER_TAKEN);
+	fx_end();
+}
+
 const struct unit_test unit_tests[] = {
 	{"declarations are charged", test_declarations_are_charged},
 	{"tables are charged", test_tables_are_charged},
@@ -263,5 +311,6 @@ const struct unit_test unit_tests[] = {
 	{"sections with a name keep their number", test_named_sections_keep_their_number},
 	{"[job *] has a bound of its own", test_any_has_its_own_bound},
 	{"a JOIN of a job that is ending", test_join_of_an_ending_job},
+	{"runs kept for a name", test_kept_for_a_name},
 	{NULL, NULL},
 };

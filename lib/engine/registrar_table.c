@@ -267,7 +267,8 @@ registrar_on_declare(struct pbox_registrar *r, const struct pbox_frame *f, struc
 	}
 	jt = job->table[m.table];
 	if (registrar_restore_page(jt, f->hdr.worker,
-		    mb->declared <= m.table && jt->n_has[f->hdr.worker] == 0, m.flags, &err) < 0) {
+		    mb->declared <= m.table && (jt->built || jt->n_has[f->hdr.worker] == 0),
+		    m.flags, &err) < 0) {
 		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m.table, "%s", err.text);
 		return;
 	}

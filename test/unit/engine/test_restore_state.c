@@ -304,6 +304,40 @@ test_job_ends_while_loading(void)
 	fx_end();
 }
 
+static int
+first_loads_elsewhere(const struct pbox_job *job, struct pbox_table *t, bool restoring)
+{
+	CU_ASSERT(restoring);
+	loads_job = job;
+	return t->id == 0 ? -EINPROGRESS : -ENOENT;
+}
+
+/* A restorer whose session is lost while its table is loading comes back, and is one again. */
+static void
+test_comes_back_while_loading(void)
+{
+	struct fx_table t = reduce;
+
+	fx.restore = first_loads_elsewhere;
+	fx_begin();
+	begin(2, reduce, ALL);
+	fx_leave(&w[1]);
+	fx_join(&w[1], "vision", 1, 2);
+	t.flags = PBOX_DECLARE_RESTORE;
+	UNIT_EQ_U64(fx_declare(&w[1], 0, &t)->hdr.type, PBOX_DECLARED);
+	UNIT_EQ_U64(fx_declare(&w[1], 0, &t)->hdr.type, PBOX_DECLARED);
+	t.flags = 0; /* but not both */
+	fx_declare(&w[1], 0, &t);
+	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+	pbox_registrar_loaded(fx.registrar, loads_job, 0, NULL, fx.now);
+	tell(0, 5, true);
+	EXPECT(0, NOTED, 5, 1);
+	tell(1, 5, true);
+	EXPECT(0, DONE, 5, 0);
+	EXPECT(1, DONE, 5, 0);
+	fx_end();
+}
+
 /* A narrow pull format: the answer is what was given, bit for bit, whatever the box makes of it. */
 static void
 test_fp16(void)
@@ -390,6 +424,7 @@ test_too_many_sets(void)
 const struct unit_test unit_tests[] = {
 	{"a table that somebody else fills", test_loading},
 	{"its job ends meanwhile", test_job_ends_while_loading},
+	{"a restorer comes back meanwhile", test_comes_back_while_loading},
 	{"nobody has parameters", test_nobody_has_parameters},
 	{"initial parameters", test_initial_parameters},
 	{"parameters without state", test_parameters_without_state},

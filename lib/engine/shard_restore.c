@@ -286,11 +286,13 @@ settle_all(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_shard_tab
 	}
 }
 
-/* Fewer restorers than before: some fragments wait for nobody any more. */
+/* Fewer restorers than before: some fragments wait for nobody any more. Tables do not come in their order: one that
+ * is loading may be missing before others. */
 void
 shard_restorers_changed(struct pbox_shard *s, struct pbox_shard_job *j)
 {
-	for (unsigned i = 0; i < PBOX_MAX_TABLES && j->table[i] != NULL; i++)
-		if (atomic_load_explicit(&j->table[i]->restoring, memory_order_relaxed) > 0)
+	for (unsigned i = 0; i < PBOX_MAX_TABLES; i++)
+		if (j->table[i] != NULL &&
+			atomic_load_explicit(&j->table[i]->restoring, memory_order_relaxed) > 0)
 			settle_all(s, j, j->table[i]);
 }

@@ -338,6 +338,27 @@ test_comes_back_while_loading(void)
 	fx_end();
 }
 
+/* All who could restore a table are gone while one before it is loading: nobody waits for them. */
+static void
+test_restorers_leave_while_another_loads(void)
+{
+	struct fx_table t = reduce;
+
+	fx.restore = first_loads_elsewhere;
+	fx_begin();
+	begin(2, reduce, ALL);
+	t.flags = PBOX_DECLARE_CONTINUE;
+	UNIT_EQ_U64(fx_declare(&w[0], 1, &t)->hdr.type, PBOX_DECLARED);
+	t.flags = PBOX_DECLARE_RESTORE;
+	UNIT_EQ_U64(fx_declare(&w[1], 1, &t)->hdr.type, PBOX_DECLARED);
+	UNIT_EQ_U64(fx_map(&w[0], 1, 0)->hdr.type, PBOX_NOT_READY);
+	fx_leave(&w[1]);
+	UNIT_EQ_U64(fx.ss[0][PBOX_SS_RESTORED] + fx.ss[1][PBOX_SS_RESTORED], 1);
+	UNIT_EQ_U64(fx_map(&w[0], 1, 0)->hdr.type, PBOX_MAPPED);
+	pbox_registrar_loaded(fx.registrar, loads_job, 0, NULL, fx.now);
+	fx_end();
+}
+
 /* A narrow pull format: the answer is what was given, bit for bit, whatever the box makes of it. */
 static void
 test_fp16(void)
@@ -425,6 +446,7 @@ const struct unit_test unit_tests[] = {
 	{"a table that somebody else fills", test_loading},
 	{"its job ends meanwhile", test_job_ends_while_loading},
 	{"a restorer comes back meanwhile", test_comes_back_while_loading},
+	{"restorers leave while another table loads", test_restorers_leave_while_another_loads},
 	{"nobody has parameters", test_nobody_has_parameters},
 	{"initial parameters", test_initial_parameters},
 	{"parameters without state", test_parameters_without_state},

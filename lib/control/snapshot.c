@@ -125,7 +125,7 @@ job_at_hand(struct pbox_control *c)
 {
 	const struct pbox_job *job = snapshot_job(c, c->snapshots.job);
 
-	return job != NULL && job->id == c->snapshots.job_id ? job : NULL;
+	return job != NULL && job->begun_ns == c->snapshots.begun_ns ? job : NULL;
 }
 
 /* The copy begins, or begins again for a later round. */
@@ -227,6 +227,7 @@ writing(struct pbox_control *c)
 	}
 	x = snapshot_result(s, s->job, s->table);
 	x->taken++;
+	x->begun_ns = s->begun_ns;
 	x->round = o->meta.round;
 	x->at_ns = c->now_ns;
 	x->bytes = o->written.bytes;
@@ -244,6 +245,20 @@ writing(struct pbox_control *c)
 	s->state = SNAPSHOT_IDLE;
 }
 
+bool
+snapshot_moved(const struct snapshots *s, const struct pbox_job *job, uint32_t table)
+{
+	const struct pbox_table *t = &job->table[table]->t;
+	uint32_t written = 0;
+
+	for (unsigned i = 0; i < s->n_results; i++)
+		if (s->result[i].table == table && strcmp(s->result[i].job, job->name) == 0 &&
+			s->result[i].at_ns > 0 && s->result[i].begun_ns == job->begun_ns)
+			written = s->result[i].round;
+	return t->n_chunks > 0 &&
+	       __atomic_load_n(&t->chunk[0].slot[0].version, __ATOMIC_RELAXED) != written;
+}
+
 /* Is it worth it? All-reduce keeps nothing that workers do not have; what has not moved is on disk. */
 static bool
 wanted(const struct snapshots *s, const struct pbox_job *job, uint32_t table, unsigned n_shards)
@@ -255,16 +270,8 @@ wanted(const struct snapshots *s, const struct pbox_job *job, uint32_t table, un
 		return false;
 	if (s->forced)
 		return true;
-	if (!job->conf->snapshot || jt->t.mode != PBOX_MODE_OPTIMISER)
-		return false;
-	for (unsigned i = 0; i < s->n_results; i++)
-		if (s->result[i].table == table && strcmp(s->result[i].job, job->name) == 0 &&
-			s->result[i].at_ns > 0)
-			return jt->t.n_chunks > 0 &&
-			       __atomic_load_n(&jt->t.chunk[0].slot[0].version, __ATOMIC_RELAXED) !=
-				       s->result[i].round;
-	return jt->t.n_chunks > 0 &&
-	       __atomic_load_n(&jt->t.chunk[0].slot[0].version, __ATOMIC_RELAXED) > 0;
+	return job->conf->snapshot && jt->t.mode == PBOX_MODE_OPTIMISER &&
+	       snapshot_moved(s, job, table);
 }
 
 /* The next table of the walk, if any. */
@@ -282,7 +289,7 @@ walk(struct pbox_control *c)
 
 			if (!wanted(s, job, t, c->conf.registrar.n_shards))
 				continue;
-			s->job_id = job->id;
+			s->begun_ns = job->begun_ns;
 			snprintf(s->job, sizeof(s->job), "%s", job->name);
 			s->table = t;
 			s->ahead = 0;

@@ -23,6 +23,8 @@
 struct snapshot_result {
 	char job[PBOX_NAME_LEN];
 	uint32_t table, round;
+	uint64_t
+		begun_ns; /* of the job that it was taken of: another run may stand at the same round */
 	uint64_t at_ns, bytes, copy_us, write_us; /* at: pbox_dp_now(); 0: there is none yet */
 	uint32_t taken, failed;
 	char error[PBOX_SNAPSHOT_PATH]; /* of the last one that failed after the last good one */
@@ -93,8 +95,8 @@ struct snapshots {
 	uint32_t next_table;
 
 	/* the one at hand */
-	uint16_t job_id;
 	char job[PBOX_NAME_LEN];
+	uint64_t begun_ns; /* when that job did */
 	uint32_t table, ahead;
 	uint64_t copy_us;
 
@@ -152,6 +154,8 @@ int snapshot_ask(struct pbox_control *c, const char *job, unsigned *tables, stru
 int snapshot_wish(struct pbox_control *c, const char *job, bool withdraw, char *text, size_t cap);
 const struct pbox_job *snapshot_job(struct pbox_control *c, const char *job);
 struct snapshot_result *snapshot_result(struct snapshots *s, const char *job, uint32_t table);
+/* Has a table moved since it was last written, or since it began? Built, and not loading. */
+bool snapshot_moved(const struct snapshots *s, const struct pbox_job *job, uint32_t table);
 /* snapshot_meta.c: since 1970, by the clock that people set. */
 uint64_t snapshot_real_ns(void);
 /* What an entry of a schedule says. */

@@ -233,9 +233,36 @@ described_in_slices(void)
 	free(many);
 }
 
+/* What another run of the job has written at the same round is not what this one has. */
+static void
+another_run(void)
+{
+	static struct snapshots s;
+	struct snapshot_result *x;
+
+	begin();
+	before.job.begun_ns = 100;
+	CU_ASSERT_FALSE(snapshot_moved(&s, &before.job, 0));
+	before.jt.t.chunk[0].slot[0].version = ROUND;
+	CU_ASSERT_TRUE(snapshot_moved(&s, &before.job, 0));
+	x = snapshot_result(&s, "j1", 0);
+	CU_ASSERT_TRUE(snapshot_moved(&s, &before.job, 0)); /* one has failed */
+	x->begun_ns = 100;
+	x->at_ns = 1;
+	x->round = ROUND;
+	CU_ASSERT_FALSE(snapshot_moved(&s, &before.job, 0));
+	before.jt.t.chunk[0].slot[0].version = ROUND + 1;
+	CU_ASSERT_TRUE(snapshot_moved(&s, &before.job, 0));
+	before.jt.t.chunk[0].slot[0].version = ROUND;
+	before.job.begun_ns = 200;
+	CU_ASSERT_TRUE(snapshot_moved(&s, &before.job, 0));
+	end();
+}
+
 const struct unit_test unit_tests[] = {
 	{"arrays and versions", arrays_and_versions},
 	{"hyper-parameters", hyper_parameters},
 	{"described in slices", described_in_slices},
+	{"another run at the same round", another_run},
 	{0},
 };

@@ -40,7 +40,7 @@ loader(void *arg)
 
 	setpriority(PRIO_PROCESS, 0, NICE); /* of this thread, on Linux */
 	pthread_mutex_lock(&s->lock);
-	while (!s->quit || s->loads != NULL) {
+	while (!s->quit || s->loads != NULL || s->n_forget > 0) {
 		struct snapshot_load *l = s->loads;
 		bool forget = s->n_forget > 0;
 

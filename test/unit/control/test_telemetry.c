@@ -17,6 +17,7 @@
 #include <rte_ethdev.h>
 
 #include "../dataplane/rig.h"
+#include "control_priv.h"
 
 #define DEADLINE_S 20
 #define ANSWER     (1 << 16)
@@ -511,6 +512,29 @@ snapshots(void)
 	remove_dir(dir);
 }
 
+/* A wish that was fulfilled just before the stop is off the disk: the next box would fulfil it again. */
+static void
+forgotten_at_the_stop(void)
+{
+	char dir[] = "/tmp/pbox-unit-XXXXXX", left[4][PBOX_SNAPSHOT_NAME];
+	struct pbox_error err = {0};
+	struct snapshots *s;
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(dir));
+	start(1, NULL, dir);
+	UNIT_EQ_U64(pbox_snapshot_wish(dir, "j", &err), 0);
+	UNIT_EQ_U64(pbox_snapshot_wishes(dir, left, 4), 1);
+	s = &rig.control->snapshots;
+	pthread_mutex_lock(&s->lock);
+	snprintf(s->forget[s->n_forget++], sizeof(s->forget[0]), "j");
+	s->quit = true;
+	pthread_cond_signal(&s->wake_loader);
+	pthread_mutex_unlock(&s->lock);
+	stop();
+	UNIT_EQ_U64(pbox_snapshot_wishes(dir, left, 4), 0);
+	remove_dir(dir);
+}
+
 /* ---- what an operator changes ----------------------------------------------------------------- */
 
 static void
@@ -628,5 +652,6 @@ const struct unit_test unit_tests[] = {
 	{"report and counters", report_and_counters},
 	{"no snapshots", no_snapshots},
 	{"snapshots", snapshots},
+	{"a wish that ends with the box", forgotten_at_the_stop},
 	{NULL, NULL},
 };

@@ -61,7 +61,6 @@ free_job(struct pbox_registrar *r, struct pbox_job *job)
 	registrar_release_tables(r, job);
 	for (unsigned i = 0; i < r->conf.n_shards; i++)
 		shard_job_free(job->shard[i]);
-	r->reserved -= job->hold_share;
 	r->job[job->id] = NULL;
 	pbox_stat_add(&r->stats[PBOX_RS_JOBS], (uint64_t)-1);
 	pbox_job_free(job);

@@ -73,7 +73,6 @@ struct pbox_registrar {
 	uint8_t cookie_key[PBOX_COOKIE_KEY_LEN];
 	struct pbox_job **job; /* max_jobs, by number */
 	uint64_t load[PBOX_MAX_ENDPOINTS];
-	uint32_t reserved; /* of conf.hold, by jobs */
 	unsigned endpoints_per_shard;
 	uint64_t now_ns;
 	/* registrar_lease.c: until then all has been heard; and for how long somebody has listened */
@@ -223,11 +222,17 @@ void registrar_nobody_lives(struct pbox_registrar *r, struct pbox_job *job);
 void registrar_somebody_lives(struct pbox_registrar *r, struct pbox_job *job);
 /* It is, and nobody has been heard since the last tick. */
 bool registrar_is_kept(struct pbox_registrar *r, struct pbox_job *job);
-/* Somebody needs a number, packets or memory that there are no more: the run that was kept for longest ends,
- * but not the asker's own. any_only: one of [job *]. True: ask again soon. */
-bool registrar_make_room(struct pbox_registrar *r, const struct pbox_job *asker, bool any_only);
+/* Does it make way for a job of that section (R8.2c)? It is kept, or ends for such a reason already. */
+bool registrar_makes_way(
+	struct pbox_registrar *r, struct pbox_job *job, const struct pbox_job_conf *asker);
+/* A job of that section needs a number, packets or memory that there are no more: of those that make way the run
+ * that was kept for longest ends, but not that of `but`. True: ask again soon. False: there is none, or `bytes` of
+ * parameter memory would be too many even if all had ended. */
+bool registrar_make_room(struct pbox_registrar *r, const struct pbox_job_conf *asker,
+	const struct pbox_job *but, size_t bytes);
 /* The same for a JOIN, which was answered so then. */
-bool registrar_room_comes(struct pbox_registrar *r, const struct pbox_frame *f, bool any_only);
+bool registrar_room_comes(struct pbox_registrar *r, const struct pbox_frame *f,
+	const struct pbox_job_conf *asker, size_t bytes);
 
 /* registrar_lease.c */
 /* ns in which the box listened, and heard nothing of a worker with a session. */

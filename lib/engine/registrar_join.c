@@ -126,7 +126,7 @@ create_on_shards(struct pbox_registrar *r, const struct pbox_frame *f, struct pb
 			continue;
 		/* no answer: it asks again, and memory of ended jobs is cleared by then */
 		if (pbox_arena_uncleared(r->conf.arena[node]) == 0 &&
-			!registrar_room_comes(r, f, registrar_is_any(job->conf)))
+			!registrar_room_comes(r, f, job->conf, rounds->arena))
 			registrar_refuse(r, f, PBOX_E_NO_MEMORY, node,
 				"NUMA node %u has no memory for the rounds of %u workers: raise "
 				"'memory'",
@@ -180,7 +180,6 @@ create_job(struct pbox_registrar *r, const struct pbox_frame *f, const struct pb
 		pbox_job_free(job);
 		return NULL;
 	}
-	r->reserved += job->hold_share;
 	r->job[id] = job;
 	registrar_run_begin(r, job, m);
 	pbox_stat_add(&r->stats[PBOX_RS_JOBS], 1);

@@ -84,18 +84,47 @@ registrar_somebody_lives(struct pbox_registrar *r, struct pbox_job *job)
 }
 
 bool
-registrar_make_room(struct pbox_registrar *r, const struct pbox_job *asker, bool any_only)
+registrar_makes_way(
+	struct pbox_registrar *r, struct pbox_job *job, const struct pbox_job_conf *asker)
+{
+	if (registrar_is_any(asker) && !registrar_is_any(job->conf))
+		return false;
+	return job->state == PBOX_JOB_CLOSING ? job->gives_way : registrar_is_kept(r, job);
+}
+
+/* Parameter memory that is free when all that may has made way, as if it were one piece. */
+static size_t
+memory_then(struct pbox_registrar *r, const struct pbox_job_conf *asker, const struct pbox_job *but)
+{
+	size_t bytes = 0;
+
+	for (unsigned i = 0; i < PBOX_MAX_NODES; i++)
+		if (r->conf.arena[i] != NULL)
+			bytes += pbox_arena_size(r->conf.arena[i]) -
+				 pbox_arena_used(r->conf.arena[i]);
+	for (unsigned i = 0; i < r->conf.max_jobs; i++)
+		if (r->job[i] != NULL && r->job[i] != but &&
+			registrar_makes_way(r, r->job[i], asker))
+			bytes += r->job[i]->bytes + r->job[i]->round_bytes;
+	return bytes;
+}
+
+bool
+registrar_make_room(struct pbox_registrar *r, const struct pbox_job_conf *asker,
+	const struct pbox_job *but, size_t bytes)
 {
 	struct pbox_job *oldest = NULL;
 
+	if (bytes > memory_then(r, asker, but))
+		return false;
 	for (unsigned i = 0; i < r->conf.max_jobs; i++) {
 		struct pbox_job *job = r->job[i];
 
-		if (job == NULL || job == asker || (any_only && !registrar_is_any(job->conf)))
+		if (job == NULL || job == but || !registrar_makes_way(r, job, asker))
 			continue;
-		if (job->state == PBOX_JOB_CLOSING && job->gives_way)
+		if (job->state == PBOX_JOB_CLOSING)
 			return true;
-		if (registrar_is_kept(r, job) && (oldest == NULL || job->kept_ns < oldest->kept_ns))
+		if (oldest == NULL || job->kept_ns < oldest->kept_ns)
 			oldest = job;
 	}
 	if (oldest == NULL)
@@ -111,9 +140,10 @@ registrar_make_room(struct pbox_registrar *r, const struct pbox_job *asker, bool
 }
 
 bool
-registrar_room_comes(struct pbox_registrar *r, const struct pbox_frame *f, bool any_only)
+registrar_room_comes(struct pbox_registrar *r, const struct pbox_frame *f,
+	const struct pbox_job_conf *asker, size_t bytes)
 {
-	if (!registrar_make_room(r, NULL, any_only))
+	if (!registrar_make_room(r, asker, NULL, bytes))
 		return false;
 	registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, AGAIN_MS,
 		"the box makes room for this job: a run that was kept ends");

@@ -25,21 +25,37 @@ registrar_is_any(const struct pbox_job_conf *conf)
 	return strcmp(conf->name, "*") == 0;
 }
 
-static unsigned
-jobs_of_any(const struct pbox_registrar *r)
-{
-	unsigned n = 0;
+/* The jobs that count for one of section `asker`: those that there are, or those that stay when all that may have made
+ * way for it. */
+struct counted {
+	const struct pbox_registrar *r;
+	const struct pbox_job_conf *asker;
+	const struct pbox_job *job[PBOX_MAX_JOBS];
+	unsigned jobs, of_any;
+	uint32_t packets;
+};
 
-	for (unsigned i = 0; i < r->conf.max_jobs; i++)
-		n += r->job[i] != NULL && registrar_is_any(r->job[i]->conf);
-	return n;
+static void
+count_jobs(
+	struct counted *c, struct pbox_registrar *r, const struct pbox_job_conf *asker, bool then)
+{
+	*c = (struct counted){.r = r, .asker = asker};
+	for (unsigned i = 0; i < r->conf.max_jobs; i++) {
+		struct pbox_job *job = r->job[i];
+
+		if (job == NULL || (then && registrar_makes_way(r, job, asker)))
+			continue;
+		c->job[c->jobs++] = job;
+		c->of_any += registrar_is_any(job->conf);
+		c->packets += job->hold_share;
+	}
 }
 
 static bool
-is_running(const struct pbox_registrar *r, const char *name)
+is_running(const struct counted *c, const char *name)
 {
-	for (unsigned i = 0; i < r->conf.max_jobs; i++)
-		if (r->job[i] != NULL && strcmp(r->job[i]->name, name) == 0)
+	for (unsigned i = 0; i < c->jobs; i++)
+		if (strcmp(c->job[i]->name, name) == 0)
 			return true;
 	return false;
 }
@@ -51,9 +67,10 @@ struct kept {
 };
 
 static struct kept
-kept_of(const struct pbox_registrar *r, const struct pbox_job_conf *mine, uint32_t part)
+kept_of(const struct counted *of, uint32_t part)
 {
-	unsigned others = r->conf.max_jobs - pbox_registrar_jobs(r) - 1;
+	const struct pbox_registrar *r = of->r;
+	unsigned others = r->conf.max_jobs - of->jobs - 1;
 	struct kept k = {0};
 	uint64_t exact = 0;
 
@@ -61,8 +78,8 @@ kept_of(const struct pbox_registrar *r, const struct pbox_job_conf *mine, uint32
 		const struct pbox_job_conf *c = &r->conf.job[i];
 		uint64_t unit = (uint64_t)c->workers * r->endpoints_per_shard;
 
-		if (registrar_is_any(c) || strcmp(c->name, mine->name) == 0 ||
-			is_running(r, c->name))
+		if (registrar_is_any(c) || strcmp(c->name, of->asker->name) == 0 ||
+			is_running(of, c->name))
 			continue;
 		k.jobs++;
 		exact += unit > part ? unit : part;
@@ -80,11 +97,11 @@ kept_of(const struct pbox_registrar *r, const struct pbox_job_conf *mine, uint32
  * one frame, for which it may take what stays for jobs under [job *], but not what is kept for a name.
  */
 static uint32_t
-share_of(const struct pbox_registrar *r, uint32_t unit, uint32_t part, uint32_t kept)
+share_of(const struct counted *c, uint32_t unit, uint32_t part, uint32_t kept)
 {
-	uint32_t left = r->conf.hold - r->reserved, share = r->conf.hold / 4;
-	unsigned jobs = pbox_registrar_jobs(r) + 1;
-	uint32_t later = (r->conf.max_jobs - jobs) * part, room = left > kept ? left - kept : 0;
+	uint32_t hold = c->r->conf.hold, left = hold - c->packets, share = hold / 4;
+	unsigned jobs = c->jobs + 1;
+	uint32_t later = (c->r->conf.max_jobs - jobs) * part, room = left > kept ? left - kept : 0;
 	uint32_t mine = left > later ? left - later : 0;
 
 	if (share > left / 2)
@@ -101,56 +118,87 @@ share_of(const struct pbox_registrar *r, uint32_t unit, uint32_t part, uint32_t 
 	return share < unit ? 0 : share;
 }
 
+/* What there is for a job of c->asker with so many workers, and which limit it is that leaves nothing. */
+struct room {
+	enum { ROOM, NO_JOB, NO_JOB_OF_ANY, NO_JOB_BUT_NAMED, NO_PACKETS } lack;
+	unsigned jobs;
+	uint32_t share, kept, free;
+};
+
+static struct room
+room_of(const struct counted *c, uint32_t unit)
+{
+	const struct pbox_registrar *r = c->r;
+	const struct pbox_job_conf *asker = c->asker;
+	uint32_t part = r->conf.hold / 2 / r->conf.max_jobs;
+	struct room room = {.jobs = c->jobs, .free = r->conf.hold - c->packets};
+	struct kept kept;
+
+	if (room.jobs == r->conf.max_jobs) {
+		room.lack = NO_JOB;
+		return room;
+	}
+	kept = kept_of(c, part);
+	room.kept = kept.packets;
+	if (registrar_is_any(asker) && asker->max_jobs != 0 && c->of_any >= asker->max_jobs)
+		room.lack = NO_JOB_OF_ANY;
+	else if (registrar_is_any(asker) && r->conf.max_jobs - room.jobs <= kept.jobs)
+		room.lack = NO_JOB_BUT_NAMED;
+	else if ((room.share = share_of(c, unit, part, kept.packets)) == 0)
+		room.lack = NO_PACKETS;
+	return room;
+}
+
+static void
+refuse_room(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_job_conf *asker,
+	unsigned workers, const struct room *room)
+{
+	unsigned most = room->lack == NO_JOB_OF_ANY ? asker->max_jobs : r->conf.max_jobs;
+	char more[96] = "";
+
+	if (room->lack == NO_JOB)
+		registrar_refuse(r, f, PBOX_E_FULL, most,
+			"the box has its %u jobs already: raise max-jobs", most);
+	else if (room->lack == NO_JOB_OF_ANY)
+		registrar_refuse(r, f, PBOX_E_FULL, most,
+			"[job *] has its %u jobs already: raise max-jobs in [job *], or give this "
+			"job a section",
+			most);
+	else if (room->lack == NO_JOB_BUT_NAMED)
+		registrar_refuse(r, f, PBOX_E_FULL, most,
+			"the box has %u of its %u jobs, and keeps the others for sections with a "
+			"name: raise max-jobs, or give this job a section",
+			room->jobs, most);
+	if (room->lack != NO_PACKETS)
+		return;
+	if (room->kept > 0 && room->free > 0)
+		snprintf(more, sizeof(more), ", %u of them kept for sections with a name",
+			room->kept < room->free ? room->kept : room->free);
+	registrar_refuse(r, f, PBOX_E_FULL, room->free,
+		"no packet buffers left for %u workers (%u free%s): raise 'hold'", workers,
+		room->free, more);
+}
+
 bool
 registrar_room(struct pbox_registrar *r, const struct pbox_frame *f,
 	const struct pbox_job_conf *conf, unsigned workers, uint16_t *window)
 {
-	unsigned jobs = pbox_registrar_jobs(r), left = r->conf.max_jobs - jobs;
-	uint32_t unit = workers * r->endpoints_per_shard, share;
-	uint32_t part = r->conf.hold / 2 / r->conf.max_jobs, free = r->conf.hold - r->reserved;
-	struct kept kept;
-	char more[96] = "";
+	uint32_t unit = workers * r->endpoints_per_shard;
+	struct counted now, then;
+	struct room room;
 
-	if (left == 0) {
-		if (registrar_room_comes(r, f, registrar_is_any(conf)))
-			return false;
-		registrar_refuse(r, f, PBOX_E_FULL, r->conf.max_jobs,
-			"the box has its %u jobs already: raise max-jobs", r->conf.max_jobs);
-		return false;
+	count_jobs(&now, r, conf, false);
+	room = room_of(&now, unit);
+	if (room.lack == ROOM) {
+		*window =
+			(uint16_t)(room.share / unit < MAX_WINDOW ? room.share / unit : MAX_WINDOW);
+		return true;
 	}
-	kept = kept_of(r, conf, part);
-	if (registrar_is_any(conf) && conf->max_jobs != 0 && jobs_of_any(r) >= conf->max_jobs) {
-		if (registrar_room_comes(r, f, true))
-			return false;
-		registrar_refuse(r, f, PBOX_E_FULL, conf->max_jobs,
-			"[job *] has its %u jobs already: raise max-jobs in [job *], or give this "
-			"job a section",
-			conf->max_jobs);
-		return false;
-	}
-	if (registrar_is_any(conf) && left <= kept.jobs) {
-		if (registrar_room_comes(r, f, true))
-			return false;
-		registrar_refuse(r, f, PBOX_E_FULL, r->conf.max_jobs,
-			"the box has %u of its %u jobs, and keeps the others for sections with a "
-			"name: raise max-jobs, or give this job a section",
-			jobs, r->conf.max_jobs);
-		return false;
-	}
-	share = share_of(r, unit, part, kept.packets);
-	if (share == 0) {
-		if (registrar_room_comes(r, f, registrar_is_any(conf)))
-			return false;
-		if (kept.packets > 0 && free > 0)
-			snprintf(more, sizeof(more), ", %u of them kept for sections with a name",
-				kept.packets < free ? kept.packets : free);
-		registrar_refuse(r, f, PBOX_E_FULL, free,
-			"no packet buffers left for %u workers (%u free%s): raise 'hold'", workers,
-			free, more);
-		return false;
-	}
-	*window = (uint16_t)(share / unit < MAX_WINDOW ? share / unit : MAX_WINDOW);
-	return true;
+	/* nobody ends for who would be refused all the same */
+	count_jobs(&then, r, conf, true);
+	if (room_of(&then, unit).lack != ROOM || !registrar_room_comes(r, f, conf, 0))
+		refuse_room(r, f, conf, workers, &room);
+	return false;
 }
 
 /* Parameter memory of the box, all nodes together. */

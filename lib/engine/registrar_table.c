@@ -139,7 +139,7 @@ registrar_build_table(struct pbox_registrar *r, struct pbox_job *job, struct pbo
 		.first_chunk_id = d->table << PBOX_CHUNK_BITS,
 	};
 	ret = lay_out(r, job, jt, jt->shard, &err);
-	if (ret == -ENOSPC && registrar_make_room(r, job, registrar_is_any(job->conf)))
+	if (ret == -ENOSPC && registrar_make_room(r, job->conf, job, jt->t.needs))
 		ret = -EAGAIN;
 	jt->waits_memory = ret == -EAGAIN;
 	if (ret == -EAGAIN) {

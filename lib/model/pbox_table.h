@@ -87,6 +87,7 @@ struct pbox_table {
 	struct pbox_chunk *chunk;
 	struct pbox_schedule *schedule; /**< n_groups */
 	size_t bytes;                   /**< taken from the arenas */
+	size_t needs;                   /**< of them, or of those that there were not, at least */
 	size_t heap;                    /**< and besides: chunks, layout, schedule */
 
 	struct pbox_arena *arena[PBOX_MAX_NODES];

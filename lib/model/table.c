@@ -77,6 +77,7 @@ take_extents(struct pbox_table *t, const struct pbox_place *place, unsigned endp
 		need[e] += need[e] > 0 ? spare_bytes(t) : 0;
 		total += need[e];
 	}
+	t->needs = total;
 	if (total > quota)
 		return pbox_fail(err, ENOMEM,
 			"table %u needs %zu bytes and the job may still take %zu: raise 'memory' "
@@ -150,12 +151,13 @@ least_bytes(const struct pbox_table *t, const struct pbox_tensor *tensors, uint3
 /* Before it is laid out: a table of more chunks than memory would keep the control thread busy, and
  * other jobs' requests waiting. */
 static int
-refuse_hopeless(const struct pbox_table *t, const struct pbox_tensor *tensors, uint32_t n,
+refuse_hopeless(struct pbox_table *t, const struct pbox_tensor *tensors, uint32_t n,
 	const struct pbox_place *place, unsigned endpoints, size_t quota, struct pbox_error *err)
 {
 	size_t need = least_bytes(t, tensors, n), left = 0, all = 0;
 	bool counted[PBOX_MAX_NODES] = {false};
 
+	t->needs = need;
 	if (need > quota)
 		return pbox_fail(err, ENOMEM,
 			"table %u needs at least %zu bytes and the job may still take %zu: raise "

@@ -299,6 +299,74 @@ test_room_for_a_table(void)
 	fx_end();
 }
 
+/* The first is kept for longest, the others live. */
+static void
+begin_with(const char *kept, uint16_t n, const char *lives, uint16_t m)
+{
+	begin(kept, n);
+	fx_join(&w[8], lives, 0, m);
+	for (unsigned i = 0; i < LEASE + 1; i++) {
+		pass(1);
+		fx_control(&w[8], PBOX_PING, NULL, 0);
+	}
+	CU_ASSERT(the_job()->kept_ns != 0);
+}
+
+/* Who finds no room beside those that live ends nobody: packets. */
+static void
+test_packets_in_vain(void)
+{
+	fx.hold = 32;
+	begin_with("vision", 4, "speech", 16);
+	CU_ASSERT_FALSE(joins(0, "seven", 24));
+	UNIT_EQ_U64(fx_error(), PBOX_E_FULL);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_RUNS_ENDED], 0);
+	CU_ASSERT_TRUE(alive(0));
+	fx_end();
+}
+
+/* The same, of memory. */
+static void
+test_a_table_in_vain(void)
+{
+	const uint32_t most = FX_ARENA / 4 / 2;
+
+	fx.chunk_elements = 8192;
+	begin_with("vision", 1, "speech", 1);
+	declare_alone(&w[1], "seven", most);
+	UNIT_EQ_U64(fx_map(&w[1], 0, 0)->hdr.type, PBOX_MAPPED);
+	UNIT_EQ_U64(jobs(), 3);
+	declare_alone(&w[2], "eight", most);
+	fx_map(&w[2], 0, 0);
+	UNIT_EQ_U64(fx_error(), PBOX_E_NO_MEMORY);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_RUNS_ENDED], 0);
+	CU_ASSERT_TRUE(alive(0));
+	fx_end();
+}
+
+/* R8.2c: a job of [job *] ends none of a section with a name, for memory either. */
+static void
+test_any_ends_no_named(void)
+{
+	static const struct pbox_job_conf conf[] = {{.name = "*", .secret = "key", .secret_len = 3},
+		{.name = "vision", .secret = "key", .secret_len = 3}};
+	const uint32_t most = FX_ARENA / 4 / 2;
+
+	fx.grace_ms = GRACE * 1000;
+	fx.chunk_elements = 8192;
+	fx_begin();
+	pbox_registrar_reload(fx.registrar, conf, 2, LEASE * 1000, GRACE * 1000, fx.now);
+	declare_alone(&w[0], "vision", most);
+	UNIT_EQ_U64(fx_map(&w[0], 0, 0)->hdr.type, PBOX_MAPPED);
+	pass(LEASE + 1);
+	declare_alone(&w[1], "stranger", most);
+	fx_map(&w[1], 0, 0);
+	UNIT_EQ_U64(fx_error(), PBOX_E_NO_MEMORY);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_RUNS_ENDED], 0);
+	CU_ASSERT_TRUE(alive(0));
+	fx_end();
+}
+
 const struct unit_test unit_tests[] = {
 	{"it goes on", test_goes_on},
 	{"the grace is over", test_grace_is_over},
@@ -310,5 +378,8 @@ const struct unit_test unit_tests[] = {
 	{"one at a time", test_one_at_a_time},
 	{"room for packets", test_room_for_packets},
 	{"room for a table", test_room_for_a_table},
+	{"packets in vain", test_packets_in_vain},
+	{"a table in vain", test_a_table_in_vain},
+	{"any ends no named", test_any_ends_no_named},
 	{NULL, NULL},
 };

@@ -168,8 +168,11 @@ declare(struct worker *w)
 		.pull_format = PBOX_FMT_FP32,
 		.n = 1,
 		.tensors = &vote};
-	int rc = pbox_client_declare(w->c, &t, 0, &w->table, &w->err);
+	int rc;
 
+	/* it has no state: one that names its run, and is started again alone, goes on */
+	t.first_round = o->run != NULL ? PBOX_CLIENT_ROUND_ANY : 0;
+	rc = pbox_client_declare(w->c, &t, 0, &w->table, &w->err);
 	if (rc == 0 && uses_votes(o))
 		rc = pbox_client_declare(w->c, &v, 0, &w->vote_table, &w->err);
 	return rc;

@@ -395,6 +395,7 @@ struct pbox_client {
 	uint64_t nonce;              /* of all its sessions */
 	uint8_t run[PBOX_RUN_LEN];   /* identity of its run; zeros: none */
 	bool has_run;
+	bool goes_on;  /* the program said the round of a table (first_round) */
 	struct ep *ep; /* room for PBOX_MAX_ENDPOINTS */
 
 	/* of the session: progress thread; written under lock */

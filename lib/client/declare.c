@@ -369,7 +369,7 @@ resume(const struct pbox_client *c, struct table *t, uint32_t first_round,
 		low = rounds_apart(version, low) < 0 ? version : low;
 		high = rounds_apart(version, high) > 0 ? version : high;
 	}
-	if (first_round == 0 || high == 0)
+	if (first_round == 0 || first_round == PBOX_CLIENT_ROUND_ANY || high == 0)
 		return 0;
 	if (rounds_apart(high, first_round) > 0)
 		return client_fail(err, PBOX_C_MISMATCH,
@@ -407,6 +407,18 @@ struct declaring {
 	struct pbox_client_error running; /* why the box did not take it last; code 0: it did */
 };
 
+/**
+ * May it go on in a run that has begun (R12.6)? One that says its round may, and one that has had the map. Under policy
+ * shrink workers of the run come and go. Else to be of the run is not enough: what was started again alone has lost
+ * what the others have, and its gradients would be those of another model.
+ */
+static bool
+goes_on(const struct pbox_client *c, const struct declaring *call, uint64_t number)
+{
+	return c->goes_on || (c->has_run && c->conf.policy != 0) ||
+	       (call->mapped != 0 && call->mapped == number);
+}
+
 /** Within one session; CLIENT_RENEWED if that was lost. */
 static int
 declare_once(struct pbox_client *c, const struct pbox_client_table *d, struct declaring *call,
@@ -424,7 +436,8 @@ declare_once(struct pbox_client *c, const struct pbox_client_table *d, struct de
 	}
 	*g = (struct pager){.c = c, .err = err, .t = t, .waiting = &call->waiting};
 	rc = pager_open(g);
-	if (c->has_run || d->first_round != 0 || (call->mapped != 0 && call->mapped == g->number))
+	c->goes_on |= d->first_round != 0; /* and so in its tables after this one */
+	if (goes_on(c, call, g->number))
 		t->flags = PBOX_DECLARE_CONTINUE;
 	if (rc == 0)
 		rc = declare_all(g);

@@ -97,7 +97,7 @@ struct pbox_client_conf {
 	/** The run that this worker belongs to, any text; all workers of one start of the job say the same,
 	 * and no other start does. The first that comes with another one ends the run that the box has
 	 * of this job, at once, and begins from nothing. NULL or empty: it names none, and joins what
-	 * there is; if that has begun already, see PBOX_C_RUNNING. */
+	 * there is. If its run has begun already, see pbox_client_table.first_round. */
 	const char *run;
 };
 
@@ -107,6 +107,9 @@ struct pbox_client_tensor {
 	uint64_t elements; /**< 0 is allowed */
 	uint16_t group;    /**< hyper-parameter group */
 };
+
+/** See pbox_client_table.first_round. */
+#define PBOX_CLIENT_ROUND_ANY UINT32_MAX
 
 /** Numbers are those of the protocol (R2.3, R5.1 to R5.3). */
 struct pbox_client_table {
@@ -121,8 +124,10 @@ struct pbox_client_table {
 	/** Round of the first push. 0: the one after the box's version. A worker that was killed and
 	 * goes on from its own checkpoint of round s says s + 1: fragments that have had its
 	 * contribution to that round answer with their result, the others take it. In a job that
-	 * has not begun rounds count from 1 whatever this says. A worker that says neither this nor its
-	 * run (conf.run) takes no part in a table that has begun: PBOX_C_RUNNING. */
+	 * has not begun rounds count from 1 whatever this says. A worker that has said it of no table takes
+	 * no part in one that has begun (PBOX_C_RUNNING), but with policy shrink, if it names the run
+	 * (conf.run). PBOX_CLIENT_ROUND_ANY: whatever round comes, for programs whose contributions are
+	 * right in each: they have no state of their own, or get it from another worker. */
 	uint32_t first_round;
 };
 

@@ -81,8 +81,7 @@ answer(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *jo
 	registrar_refuse(r, f, PBOX_E_RUNNING, round,
 		"the run of job '%s' is past round %u and worker %d (%s) lives in it: a worker "
 		"that "
-		"goes on in it says first_round, or has the run's identity (run=, PBOX_RUN); else "
-		"stop the old run first",
+		"goes on in it with its checkpoint says first_round; else stop the old run first",
 		job->name, round, w, job->member[w].host);
 	if (job->dead_told_ns != 0 && r->now_ns - job->dead_told_ns < TELL_EVERY)
 		return;

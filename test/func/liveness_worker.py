@@ -55,7 +55,8 @@ def main() -> None:
         c = pbox.Client(a.box, a.job, a.secret, a.worker, a.workers, policy=a.policy, host=a.host and Bytes(a.host),
                         lease=a.lease, timeout=a.timeout, left=a.left, patience=a.patience, join_timeout=a.join_timeout)
         print(f"joined {time.monotonic() - began:.3f}", flush=True)
-        table = c.declare([(a.tensor, a.elements)], op="sum")
+        table = c.declare([(a.tensor, a.elements)], op="sum",
+                          first_round=pbox.ANY_ROUND)  # it has no state: one that is started again goes on
         data = array.array("f", [1.0]) * a.elements
         for number in range(1, a.rounds + 1):
             out = array.array("f", bytes(4 * a.elements))

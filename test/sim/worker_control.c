@@ -98,9 +98,7 @@ request_declare(struct sim *s, struct sim_worker *w)
 	struct pbox_declare m = t->fixed;
 	struct pbox_cursor cur;
 
-	m.flags = w->rejoins                                ? PBOX_DECLARE_RESTORE
-		  : w->restarted || s->sc.job[w->job].named ? PBOX_DECLARE_CONTINUE
-							    : 0;
+	m.flags = w->rejoins ? PBOX_DECLARE_RESTORE : w->restarted ? PBOX_DECLARE_CONTINUE : 0;
 	m.first = w->first;
 	m.count = 0;
 	if (w->auth != NULL && cap > SIM_MTU - PBOX_MTU_OVERHEAD - PBOX_TAG_LEN)

@@ -85,8 +85,9 @@ test_identity(void)
 		{NULL, 0, none, 0},
 		{"", 0, none, 0},
 		{NULL, 7, none, PBOX_DECLARE_CONTINUE},
-		{"monday 1", 0, monday, PBOX_DECLARE_CONTINUE},
+		{"monday 1", 0, monday, 0}, /* it may be started again, alone, with nothing */
 		{"monday 1", 7, monday, PBOX_DECLARE_CONTINUE},
+		{NULL, PBOX_CLIENT_ROUND_ANY, none, PBOX_DECLARE_CONTINUE},
 	};
 
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -102,6 +103,38 @@ test_identity(void)
 		pbox_client_close(c);
 		fake_stop(b);
 	}
+}
+
+static unsigned
+flags_under(unsigned policy, const char *run, uint32_t first, uint32_t second)
+{
+	struct fake_box *b = fake_start(&(struct fake_conf){.workers = 1});
+	struct pbox_client_conf conf = harness_conf(b, 0, 1);
+	struct pbox_client *c = NULL;
+	unsigned flags;
+
+	conf.run = run;
+	conf.policy = policy;
+	CU_ASSERT_EQUAL_FATAL(pbox_client_open(&c, &conf, &err), 0);
+	CU_ASSERT_EQUAL(declare(c, first, 0), 0);
+	flags = fake_said(b).flags;
+	if (second != 0) {
+		CU_ASSERT_EQUAL(declare(c, 0, 0), 0);
+		flags = fake_said(b).flags;
+	}
+	pbox_client_close(c);
+	fake_stop(b);
+	return flags;
+}
+
+/* Of policy shrink a worker of the run comes and goes; who has said its round goes on in later tables too. */
+static void
+test_goes_on(void)
+{
+	UNIT_EQ_U64(flags_under(1, NULL, 0, 0), 0);
+	UNIT_EQ_U64(flags_under(1, "monday 1", 0, 0), PBOX_DECLARE_CONTINUE);
+	UNIT_EQ_U64(flags_under(0, "monday 1", 0, 1), 0);
+	UNIT_EQ_U64(flags_under(0, NULL, 7, 1), PBOX_DECLARE_CONTINUE);
 }
 
 /* A program that was built before there was conf.run. */
@@ -140,7 +173,7 @@ test_number(void)
 		CU_ASSERT(fake_said(b).joins > said.joins);
 		UNIT_EQ_U64(fake_said(b).number, 102); /* of the second session */
 		CU_ASSERT_EQUAL(memcmp(fake_said(b).run, said.run, 16), 0);
-		UNIT_EQ_U64(fake_said(b).flags, PBOX_DECLARE_RESTORE | PBOX_DECLARE_CONTINUE);
+		UNIT_EQ_U64(fake_said(b).flags, PBOX_DECLARE_RESTORE);
 	}
 	pbox_client_close(c);
 	fake_stop(b);
@@ -220,8 +253,9 @@ test_running(void)
 	CU_ASSERT(asked >= 2 && asked <= 12);
 	CU_ASSERT_EQUAL(declare(c, 38, 0), 0); /* from a checkpoint */
 	pbox_client_close(c);
-	c = must_open(b, "monday 1", 1); /* it belongs to it */
-	CU_ASSERT_EQUAL(declare(c, 0, 0), 0);
+	c = must_open(b, "monday 1", 1); /* it belongs to it, and has nothing of it */
+	CU_ASSERT_EQUAL(declare(c, 0, 3000), PBOX_C_RUNNING);
+	CU_ASSERT_EQUAL(declare(c, PBOX_CLIENT_ROUND_ANY, 0), 0);
 	pbox_client_close(c);
 	fake_stop(b);
 }
@@ -348,6 +382,7 @@ test_ending(void)
 
 const struct unit_test unit_tests[] = {
 	{"identity and CONTINUE are told", test_identity},
+	{"who goes on", test_goes_on},
 	{"an older program", test_older_program},
 	{"the number is told by who comes again", test_number},
 	{"a run that has ended", test_run_ended},

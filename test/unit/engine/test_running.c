@@ -88,8 +88,8 @@ test_running(void)
 	CU_ASSERT_STRING_EQUAL(fx_error_text(),
 		"the run of job 'vision' is past round 3 and worker 1 (host1) lives in it: a "
 		"worker "
-		"that goes on in it says first_round, or has the run's identity (run=, PBOX_RUN); "
-		"else stop the old run first");
+		"that goes on in it with its checkpoint says first_round; else stop the old run "
+		"first");
 	CU_ASSERT_PTR_NOT_NULL(strstr(fx.event, "worker 1 (host1) alive in it"));
 	fx_declare(&w[0], 0, &different);
 	UNIT_EQ_U64(fx_error(), PBOX_E_RUNNING);

@@ -7,7 +7,7 @@
 optimisers that run on the box.
 """
 
-from .client import Client, Operation, Stats, Table, Tensor, library_version
+from .client import ANY_ROUND, Client, Operation, Stats, Table, Tensor, library_version
 from .errors import (
     PBoxClosed, PBoxDeadline, PBoxError, PBoxInvalid, PBoxLost, PBoxMemoryError, PBoxMismatch,
     PBoxMtuError, PBoxNoJob, PBoxRefused, PBoxRunEnded, PBoxRunning, PBoxSecretError,
@@ -16,7 +16,7 @@ from .errors import (
 __version__ = "0.1.0"
 
 __all__ = [
-    "Client", "Operation", "Stats", "Table", "Tensor", "library_version",
+    "ANY_ROUND", "Client", "Operation", "Stats", "Table", "Tensor", "library_version",
     "PBoxClosed", "PBoxDeadline", "PBoxError", "PBoxInvalid", "PBoxLost", "PBoxMemoryError",
     "PBoxMismatch", "PBoxMtuError", "PBoxNoJob", "PBoxRefused", "PBoxRunEnded", "PBoxRunning",
     "PBoxSecretError", "PBoxSystemError", "PBoxUnreachable", "PBoxVersionError",

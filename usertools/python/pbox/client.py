@@ -31,6 +31,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 from . import _buffers, _lib, _signal
 from .errors import PBoxClosed, PBoxError, PBoxInvalid, error_of
 
+ANY_ROUND = 0xffffffff
 MODES = {"all-reduce": 0, "optimiser": 1}
 OPS = {"sum": 0, "mean": 1, "sample_mean": 2, "weighted_mean": 3}
 OPTIMISERS = {"none": 0, "sgd": 1, "momentum": 2, "nesterov": 3, "adam": 4, "adamw": 5}
@@ -373,8 +374,9 @@ class Client:
              restart of the box; without, that raises PBoxLost
     run      the run that this worker belongs to, any text: all workers of one start of the job say
              the same, and no other start does. The first with another one ends the run that the box
-             has of this job, and begins from nothing. None: the variable PBOX_RUN; "": none, and then
-             a job that has begun takes no new worker without first_round (PBoxRunning)
+             has of this job, and begins from nothing. None: the variable PBOX_RUN; "": none. A
+             job that has begun takes no new worker without first_round (PBoxRunning), but one of its run
+             with policy="shrink"
     """
 
     def __init__(self, box: str, job: str, secret: str = "", worker: Optional[int] = None,
@@ -485,7 +487,8 @@ class Client:
         fp16; `op` is what a round makes of the contributions: sum, mean, sample_mean,
         weighted_mean. `first_round` is for a worker that was killed and goes on from its own
         checkpoint of round s: s + 1 (see Table.next_round). In a job that has not begun, rounds
-        count from 1 all the same."""
+        count from 1 all the same. ANY_ROUND: whatever round comes, for programs whose contributions
+        are right in each: they have no state of their own, or get it from another worker."""
         if not 0 <= first_round < 1 << 32:
             raise PBoxInvalid(f"first_round {first_round} is not in 0 to 4294967295")
         specs = []

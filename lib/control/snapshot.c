@@ -188,7 +188,10 @@ copying(struct pbox_control *c)
 	char text[128];
 
 	if (ret == -EINPROGRESS) {
-		if (c->now_ns - s->since > COPY_DEADLINE)
+		/* a large table, or a busy machine, takes the time that it takes */
+		if (!pbox_registrar_stage_waits(c->registrar))
+			s->waits_since = c->now_ns;
+		else if (c->now_ns - s->waits_since > COPY_DEADLINE)
 			pbox_registrar_stage_cancel(c->registrar, c->now_ns);
 		return;
 	}
@@ -196,6 +199,8 @@ copying(struct pbox_control *c)
 		describe(c);
 	} else if (ret == -ESTALE && ++s->ahead < TRIES) {
 		begin(c);
+	} else if (ret == -EAGAIN) {
+		failed(c, pbox_registrar_stage_why(c->registrar));
 	} else {
 		snprintf(text, sizeof(text),
 			ret == -ECANCELED ? "the job has ended"

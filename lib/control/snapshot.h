@@ -78,7 +78,7 @@ struct snapshots {
 	const struct pbox_control_snapshot *conf; /* dir NULL: there are none */
 	enum snapshot_state state;
 	struct pbox_stage stage;
-	uint64_t since, due_at;
+	uint64_t since, waits_since, due_at;
 
 	uint64_t
 		clock_behind_ns; /* the newest file is of a time that has not come yet; 0: it is not */

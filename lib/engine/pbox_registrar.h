@@ -145,16 +145,20 @@ void pbox_registrar_close(struct pbox_registrar *r, uint64_t now_ns);
  * Begin to copy table @p table of @p job into @p memory (64-byte aligned): as it is after the round
  * that is its highest finished one plus @p ahead. One copy at a time.
  *
- * @return 0; -ENOENT, -EAGAIN (no round is finished, or not the same one by all fragments), -ENOMEM (@p size is too
- *         small) with @p err
+ * @return 0; -ENOENT, -EAGAIN (no round is finished), -ENOMEM (@p size is too small) with @p err
  */
 int pbox_registrar_stage(struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
 	uint32_t ahead, struct pbox_stage *stage, void *memory, size_t size, uint64_t now_ns,
 	struct pbox_error *err);
 /** Go on; call it often. -EINPROGRESS; or how it ended, and memory is the caller's again: 0, -ESTALE
- * (a fragment was beyond the round: try a later one), -ECANCELED (the job ended), -ETIMEDOUT
+ * (a fragment was beyond the round: try a later one), -EAGAIN (fragments are rounds apart:
+ * pbox_registrar_stage_why()), -ECANCELED (the job ended), -ETIMEDOUT
  * (cancelled). */
 int pbox_registrar_stage_step(struct pbox_registrar *r, uint64_t now_ns);
+/** All is copied but what has not come to the round yet: workers are waited for, and nothing else. */
+bool pbox_registrar_stage_waits(const struct pbox_registrar *r);
+/** In words, after -EAGAIN; valid until the next copy. */
+const char *pbox_registrar_stage_why(const struct pbox_registrar *r);
 /** Give up: pbox_registrar_stage_step() tells when. */
 void pbox_registrar_stage_cancel(struct pbox_registrar *r, uint64_t now_ns);
 

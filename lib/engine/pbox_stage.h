@@ -9,7 +9,7 @@
  * @file
  * A copy of one table at one round, taken while its rounds go on.
  *
- * The control thread chooses the round and gives the memory. Each shard copies its own fragments when
+ * The control thread gives the memory, lays the copy out in slices, and chooses the round. Each shard copies its own fragments when
  * they stand at just that round: a few with each mail (those that stand there already), one when it
  * finishes it, and one before it goes beyond it. Nobody waits. A fragment that was beyond already is
  * missed, and then all of it is done again for a later round.
@@ -35,13 +35,18 @@ struct pbox_stage_shard {
 	uint32_t chunk, fragment; /**< where it looks next */
 	uint32_t waiting;         /**< looked at, and not at the round yet */
 	uint32_t missed;
-	bool looked; /**< at all of them */
+	uint32_t behind; /**< of those looked at: they are behind pbox_stage.oldest, */
+	uint32_t lowest; /**< and the first of them is here */
+	bool looked;     /**< at all of them */
 } __attribute__((aligned(PBOX_CACHE_LINE)));
 
 struct pbox_stage {
 	const struct pbox_table *table;
 	uint32_t round;
-	unsigned arrays; /**< parameters, and arrays of optimiser state */
+	uint32_t
+		oldest; /**< round of the least finished fragment of a table whose tensors go on together */
+	uint32_t laid_out; /**< chunks */
+	unsigned arrays;   /**< parameters, and arrays of optimiser state */
 	uint64_t elements;
 	uint32_t n_fragments;
 	struct pbox_stage_chunk *chunk;
@@ -52,8 +57,11 @@ struct pbox_stage {
 
 /** What the copy of a table needs: arrays, fragments, chunks. */
 size_t pbox_stage_bytes(const struct pbox_table *t);
-/** Lay the copy of @p t out in @p memory, 64-byte aligned, of pbox_stage_bytes(). Control thread. */
-void pbox_stage_begin(
-	struct pbox_stage *stage, const struct pbox_table *t, void *memory, uint32_t round);
+/** A copy of @p t in @p memory, 64-byte aligned, of pbox_stage_bytes(). Control thread. */
+void pbox_stage_begin(struct pbox_stage *stage, const struct pbox_table *t, void *memory);
+/** So many fragments, and chunks, are laid out by one call: others' requests wait meanwhile. */
+#define PBOX_STAGE_SLICE 4096u
+/** Lay some more of it out. Control thread; no shard knows it yet. False: call it again. */
+bool pbox_stage_lay_out(struct pbox_stage *stage);
 
 #endif /* PBOX_STAGE_H */

@@ -102,7 +102,10 @@ struct pbox_registrar {
 		struct pbox_job *job;     /* NULL: it is gone */
 		uint32_t table;
 		unsigned mails; /* unanswered */
+		uint32_t ahead, highest;
+		bool laid_out, looked; /* by all shards at all fragments */
 		bool ending;
+		struct pbox_error err; /* of -EAGAIN */
 		int outcome;
 		uint64_t asked_at;
 	} staged;
@@ -302,9 +305,8 @@ int registrar_restore_page(struct pbox_job_table *jt, unsigned worker, bool firs
 	struct pbox_error *err);
 /* No shard knows the slot yet: does it take contributions, or wait for INIT or for the restorers? */
 void registrar_restore_slot(const struct pbox_job_table *jt, struct pbox_slot *slot);
-/* What shard i has to do of it, before it knows it. */
-void registrar_restore_shard(const struct pbox_registrar *r, struct pbox_job_table *jt,
-	unsigned shard, struct pbox_shard_table *st);
+/* One more chunk that the shard has to restore, before it knows the table. */
+void registrar_restore_chunk(struct pbox_shard_table *st, const struct pbox_chunk *c);
 /* Fragments that are not restored yet. With the last one ends the restoring. */
 uint32_t registrar_restoring(
 	struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt);
@@ -329,8 +331,21 @@ bool registrar_finished(const struct pbox_registrar *r, const struct pbox_job *j
 void registrar_rounds_begin(struct pbox_shard_table *st, const struct pbox_slot *slot);
 /* What a shard is about to get: with the others of its table, the version that the table begins with. */
 void registrar_rounds_begins(struct pbox_job_table *jt, const struct pbox_shard_table *st);
-/* Look again which one is the last; false: as before, or it is not known. */
-bool registrar_rounds_look(struct pbox_job_table *jt);
+#define REGISTRAR_LOOK_SLICE 4096u /* fragments, each on a cache line of its own */
+enum registrar_look {
+	REGISTRAR_LOOK_SAME,    /* as before, or it is not known */
+	REGISTRAR_LOOK_GOES_ON, /* a slice of it; pbox_registrar_work() does the rest */
+	REGISTRAR_LOOK_DONE,
+};
+/* Look again which one is the last: begin, or go on. */
+enum registrar_look registrar_rounds_look(struct pbox_job_table *jt);
+/* Some more of a look that goes on. */
+void registrar_rounds_work(struct pbox_registrar *r, struct pbox_job_table *jt);
+/* A SET finds no room: is that so by what stands now? False: the box looks, and its worker shall ask again. */
+bool registrar_rounds_known(struct pbox_registrar *r, struct pbox_job_table *jt);
+/* A schedule has one entry more: it is looked at before its entries are needed. */
+void registrar_rounds_added(
+	struct pbox_registrar *r, struct pbox_job_table *jt, const struct pbox_schedule *s);
 /* Schedules of jobs that run for very long. */
 void registrar_rounds_tick(struct pbox_registrar *r, struct pbox_job *job);
 

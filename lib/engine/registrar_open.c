@@ -11,7 +11,9 @@
 
 #include "registrar_impl.h"
 
-#define SLICE_SLOTS 4096u                       /* cache lines, perhaps pages that are new */
+/* Pages at once. The slots of a chunk are on pages of their own, which are new: that is what they cost. */
+#define SLICE_PAGES 64u
+#define PAGE_SLOTS  (4096 / sizeof(struct pbox_slot))
 #define RETRY_EVERY ((size_t)256 * 1024 * 1024) /* bytes cleared: then who waits is tried again */
 
 size_t
@@ -47,7 +49,7 @@ open_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table
 			.table = jt->shard[i]};
 
 		jt->shard[i] = NULL;
-		registrar_restore_shard(r, jt, i, m.table);
+		m.table->restorer = jt->restorer;
 		registrar_rounds_begins(jt, m.table);
 		r->conf.ops->post(r->conf.ctx, &m);
 	}
@@ -66,17 +68,19 @@ prepare(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *j
 {
 	unsigned done = 0;
 
-	while (jt->next_chunk < jt->t.n_chunks && done < SLICE_SLOTS) {
+	while (jt->next_chunk < jt->t.n_chunks && done < SLICE_PAGES) {
 		const struct pbox_chunk *c = &jt->t.chunk[jt->next_chunk++];
 
 		struct pbox_shard_table *st = jt->shard[r->conf.endpoint[c->endpoint].shard];
 
+		if (jt->restoring)
+			registrar_restore_chunk(st, c);
 		for (unsigned f = 0; f < c->fragments; f++) {
 			registrar_restore_slot(jt, &c->slot[f]);
 			if (!jt->restoring)
 				registrar_rounds_begin(st, &c->slot[f]);
 		}
-		done += c->fragments;
+		done += 1 + c->fragments / PAGE_SLOTS;
 	}
 	if (jt->next_chunk < jt->t.n_chunks) {
 		r->unfinished = true;
@@ -176,7 +180,9 @@ go_on(struct pbox_registrar *r, struct pbox_job *job, bool memory)
 
 		if (jt->built && jt->preparing && !jt->loading && !jt->failed)
 			prepare(r, job, jt);
-		else if (!jt->built && jt->waits_memory && memory) {
+		else if (jt->built)
+			registrar_rounds_work(r, jt);
+		else if (jt->waits_memory && memory) {
 			jt->waits_memory = false;
 			registrar_build_tables(r, job);
 		}

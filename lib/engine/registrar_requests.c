@@ -9,6 +9,7 @@
 
 #define ROUND_LOOK_NS (20 * NS_PER_MS)
 #define ROUND_TABLES  8
+#define UNKNOWN       (-1)
 
 /* A SET for groups first to end - 1: all of them take it or none does. */
 static int
@@ -45,12 +46,14 @@ restore_groups(struct pbox_table *t, struct pbox_set *m, unsigned first, unsigne
 	return code;
 }
 
+/* 0, an error, or UNKNOWN: no answer now. */
 static int
 set(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt, struct pbox_set *m,
 	struct pbox_error *err)
 {
 	unsigned first = m->group == PBOX_ALL_GROUPS ? 0 : m->group;
 	unsigned end = m->group == PBOX_ALL_GROUPS ? jt->t.n_groups : m->group + 1u;
+	uint32_t before = atomic_load_explicit(&jt->t.schedule[first].count, memory_order_relaxed);
 	int code;
 
 	if (registrar_restore_untouched(r, job, jt))
@@ -59,8 +62,14 @@ set(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt, s
 		/* a table without elements has no rounds: they are those of the others */
 		jt->finished.highest = jt->t.n_chunks > 0 ? 0 : m->from_round - 1;
 	code = set_groups(&jt->t, m, first, end, &jt->finished, err);
-	if (code == PBOX_E_FULL && registrar_rounds_look(jt))
+	if (code == PBOX_E_FULL) {
+		if (!registrar_rounds_known(r, jt))
+			return UNKNOWN;
 		code = set_groups(&jt->t, m, first, end, &jt->finished, err);
+	}
+	if (code == 0 &&
+		atomic_load_explicit(&jt->t.schedule[first].count, memory_order_relaxed) != before)
+		registrar_rounds_added(r, jt, &jt->t.schedule[first]);
 	return code;
 }
 
@@ -90,6 +99,8 @@ registrar_on_set(struct pbox_registrar *r, const struct pbox_frame *f, struct pb
 		return;
 	}
 	code = set(r, job, jt, &m, &err);
+	if (code == UNKNOWN)
+		return; /* a worker repeats what is not answered */
 	if (code != 0)
 		registrar_refuse(r, f, (enum pbox_errcode)code, m.from_round, "%s", err.text);
 	else

@@ -79,26 +79,11 @@ registrar_restore_slot(const struct pbox_job_table *jt, struct pbox_slot *slot)
 }
 
 void
-registrar_restore_shard(const struct pbox_registrar *r, struct pbox_job_table *jt, unsigned shard,
-	struct pbox_shard_table *st)
+registrar_restore_chunk(struct pbox_shard_table *st, const struct pbox_chunk *c)
 {
-	uint32_t n = 0;
+	uint32_t n = atomic_load_explicit(&st->restoring, memory_order_relaxed);
 
-	for (uint32_t i = 0; jt->restoring && i < jt->t.n_chunks; i++)
-		if (r->conf.endpoint[jt->t.chunk[i].endpoint].shard == shard)
-			n += jt->t.chunk[i].fragments;
-	st->restorer = jt->restorer;
-	atomic_store_explicit(&st->restoring, n, memory_order_relaxed);
-}
-
-static uint32_t
-fragments(const struct pbox_table *t)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < t->n_chunks; i++)
-		n += t->chunk[i].fragments;
-	return n;
+	atomic_store_explicit(&st->restoring, n + c->fragments, memory_order_relaxed);
 }
 
 static struct pbox_shard_table *
@@ -122,7 +107,7 @@ bool
 registrar_restore_untouched(
 	const struct pbox_registrar *r, const struct pbox_job *job, const struct pbox_job_table *jt)
 {
-	return jt->restoring && left_of(r, job, jt) == fragments(&jt->t);
+	return jt->restoring && left_of(r, job, jt) == jt->t.n_fragments;
 }
 
 /* All is restored: say so, and what is lost. */
@@ -150,7 +135,7 @@ end(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
 	pbox_fail(&err, EIO,
 		"table %u: %u of %u fragments are lost in a restart of the box, the first is "
 		"fragment %u of chunk %u: no worker that is left can give the version that it had",
-		jt->t.id, lost, fragments(&jt->t), first->lost_frag, first->lost_chunk);
+		jt->t.id, lost, jt->t.n_fragments, first->lost_frag, first->lost_chunk);
 	registrar_fail_table(r, job, jt, &err, PBOX_E_LOST, PBOX_NO_WORKER);
 }
 
@@ -174,7 +159,7 @@ registrar_restore_text(const struct pbox_job_table *jt, uint32_t left, const str
 	snprintf(text, cap,
 		"table %u is being restored from what %u of %u workers hold: %u of %u "
 		"fragments are left",
-		jt->fixed.table, jt->restorers, job->workers, left, fragments(&jt->t));
+		jt->fixed.table, jt->restorers, job->workers, left, jt->t.n_fragments);
 }
 
 void

@@ -4,10 +4,16 @@
 
 #include "registrar_impl.h"
 
+/* A SET that was not answered because the box looked is repeated within that time. */
+#define TOLD_FOR (5000 * NS_PER_MS)
+/* Rounds: what was found is good enough to age schedules by. */
+#define RECENT (1u << 20)
+
 /*
  * How far the fragments of a table are. Shards tell the highest round that they have finished; the
  * lowest is looked up here when it matters, which is rarely: fragments that are summed alike are
- * a round apart, and then one look serves as many SETs as a schedule has entries.
+ * a round apart, and then one look serves as many SETs as a schedule has entries. A large table has a million of
+ * them: they are looked at in slices, and others are answered in between.
  */
 
 bool
@@ -57,33 +63,97 @@ version_of(const struct pbox_table *t, uint32_t chunk, unsigned frag)
 	return __atomic_load_n(&t->chunk[chunk].slot[frag].version, __ATOMIC_RELAXED);
 }
 
-bool
+/* What is known from now on. */
+static void
+looked(struct pbox_job_table *jt)
+{
+	/* without fragments no SET matters */
+	jt->finished.lowest = jt->look.any ? jt->look.lowest : jt->finished.highest + (1u << 30);
+	jt->finished.known = true;
+	jt->last_chunk = jt->look.last_chunk;
+	jt->last_frag = jt->look.last_frag;
+	jt->look.last_round = jt->look.round;
+	jt->look.on = false;
+}
+
+static void
+look_at(struct pbox_job_table *jt)
+{
+	uint32_t v = version_of(&jt->t, jt->look.chunk, jt->look.frag);
+
+	if (jt->look.any && pbox_serial_diff(v, jt->look.lowest) >= 0)
+		return;
+	jt->look.lowest = v;
+	jt->look.last_chunk = jt->look.chunk;
+	jt->look.last_frag = (uint16_t)jt->look.frag;
+	jt->look.any = true;
+}
+
+enum registrar_look
 registrar_rounds_look(struct pbox_job_table *jt)
 {
 	const struct pbox_table *t = &jt->t;
-	struct pbox_finished *known = &jt->finished;
-	uint32_t lowest = 0;
-	bool any = false;
+	const struct pbox_finished *known = &jt->finished;
 
 	/* versions of fragments that are not restored yet are not told */
-	if (jt->restoring || (known->known && t->n_chunks > 0 &&
+	if (jt->restoring || (!jt->look.on && known->known && t->n_chunks > 0 &&
 				     version_of(t, jt->last_chunk, jt->last_frag) == known->lowest))
-		return false;
-	for (uint32_t i = 0; i < t->n_chunks; i++)
-		for (unsigned f = 0; f < t->chunk[i].fragments; f++) {
-			uint32_t v = version_of(t, i, f);
+		return REGISTRAR_LOOK_SAME;
+	if (!jt->look.on) {
+		jt->look.on = true;
+		jt->look.any = false;
+		jt->look.chunk = jt->look.frag = 0;
+		jt->look.round = known->highest;
+	}
+	/* who was looked at goes on meanwhile: what is found is true of when it began, which is enough */
+	for (unsigned n = 0; jt->look.chunk < t->n_chunks && n < REGISTRAR_LOOK_SLICE; n++) {
+		if (jt->look.frag < t->chunk[jt->look.chunk].fragments)
+			look_at(jt);
+		if (++jt->look.frag < t->chunk[jt->look.chunk].fragments)
+			continue;
+		jt->look.frag = 0;
+		jt->look.chunk++;
+	}
+	if (jt->look.chunk < t->n_chunks)
+		return REGISTRAR_LOOK_GOES_ON;
+	looked(jt);
+	return REGISTRAR_LOOK_DONE;
+}
 
-			if (any && pbox_serial_diff(v, lowest) >= 0)
-				continue;
-			lowest = v;
-			jt->last_chunk = i;
-			jt->last_frag = (uint16_t)f;
-			any = true;
-		}
-	/* without fragments no SET matters */
-	known->lowest = any ? lowest : known->highest + (1u << 30);
-	known->known = true;
-	return true;
+void
+registrar_rounds_work(struct pbox_registrar *r, struct pbox_job_table *jt)
+{
+	if (!jt->look.on)
+		return;
+	if (registrar_rounds_look(jt) == REGISTRAR_LOOK_GOES_ON) {
+		r->unfinished = true;
+	} else if (jt->look.asked) {
+		jt->look.asked = false;
+		jt->look.told_ns = r->now_ns;
+	}
+}
+
+bool
+registrar_rounds_known(struct pbox_registrar *r, struct pbox_job_table *jt)
+{
+	bool told = jt->look.told_ns != 0 && r->now_ns - jt->look.told_ns < TOLD_FOR;
+
+	jt->look.told_ns = 0;
+	if (told || registrar_rounds_look(jt) != REGISTRAR_LOOK_GOES_ON)
+		return true;
+	jt->look.asked = r->unfinished = true;
+	return false;
+}
+
+void
+registrar_rounds_added(
+	struct pbox_registrar *r, struct pbox_job_table *jt, const struct pbox_schedule *s)
+{
+	uint32_t n = atomic_load_explicit(&s->count, memory_order_relaxed);
+
+	if (n % (PBOX_SCHEDULE / 2) == 0 && !jt->look.on &&
+		registrar_rounds_look(jt) == REGISTRAR_LOOK_GOES_ON)
+		r->unfinished = true;
 }
 
 void
@@ -97,7 +167,12 @@ registrar_rounds_tick(struct pbox_registrar *r, struct pbox_job *job)
 			!registrar_finished(r, job, i, &round) ||
 			round - jt->aged < PBOX_SCHEDULE_AGE)
 			continue;
-		registrar_rounds_look(jt);
+		jt->finished.highest = round;
+		if ((!jt->finished.known || round - jt->look.last_round > RECENT) &&
+			registrar_rounds_look(jt) == REGISTRAR_LOOK_GOES_ON) {
+			r->unfinished = true;
+			continue;
+		}
 		jt->aged = round;
 		for (unsigned g = 0; g < jt->t.n_groups; g++)
 			pbox_schedule_age(&jt->t.schedule[g], jt->finished.lowest);

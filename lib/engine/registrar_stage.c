@@ -25,6 +25,22 @@ post(struct pbox_registrar *r, unsigned shard, enum pbox_mail_kind kind)
 	r->conf.ops->post(r->conf.ctx, &m);
 }
 
+/* All is laid out: which round is it to be? Not sooner: a fast table would be beyond it. */
+static void
+go(struct pbox_registrar *r)
+{
+	struct pbox_stage *stage = r->staged.stage;
+	bool any = registrar_finished(r, r->staged.job, r->staged.table, &r->staged.highest);
+
+	PBOX_ASSERT(any); /* it had before */
+	stage->round = r->staged.highest + r->staged.ahead;
+	stage->oldest = r->staged.highest - APART;
+	r->staged.laid_out = true;
+	for (unsigned i = 0; i < r->conf.n_shards; i++)
+		post(r, i, PBOX_MAIL_SNAPSHOT);
+	r->staged.asked_at = r->now_ns;
+}
+
 int
 pbox_registrar_stage(struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
 	uint32_t ahead, struct pbox_stage *stage, void *memory, size_t size, uint64_t now_ns,
@@ -43,28 +59,21 @@ pbox_registrar_stage(struct pbox_registrar *r, const struct pbox_job *job, uint3
 		return pbox_fail(err, EAGAIN, "table %u is being restored", table);
 	if (!registrar_finished(r, job, table, &round))
 		return pbox_fail(err, EAGAIN, "table %u has finished no round yet", table);
-	jt->finished.highest = round;
-	registrar_rounds_look(jt);
-	if (pbox_serial_diff(round, jt->finished.lowest) > APART)
-		return pbox_fail(err, EAGAIN,
-			"the tensors of table %u are at different rounds (%u to %u), and a "
-			"snapshot is of one: push all of them in each round",
-			table, jt->finished.lowest, round);
 	need = pbox_stage_bytes(&jt->t);
 	if (need > size)
 		return pbox_fail(err, ENOMEM,
 			"table %u needs %zu bytes and snapshot-memory has %zu: raise it", table,
 			need, size);
-	pbox_stage_begin(stage, &jt->t, memory, round + ahead);
+	pbox_stage_begin(stage, &jt->t, memory);
 	r->staged.stage = stage;
 	r->staged.job = r->job[job->id];
 	r->staged.table = table;
-	r->staged.ending = false;
+	r->staged.ahead = ahead;
+	r->staged.laid_out = r->staged.looked = r->staged.ending = false;
 	r->staged.outcome = 0;
 	r->staged.mails = 0;
-	for (unsigned i = 0; i < r->conf.n_shards; i++)
-		post(r, i, PBOX_MAIL_SNAPSHOT);
-	r->staged.asked_at = now_ns;
+	if (pbox_stage_lay_out(stage))
+		go(r);
 	return 0;
 }
 
@@ -96,11 +105,40 @@ registrar_stage_job_gone(struct pbox_registrar *r, const struct pbox_job *job)
 	r->staged.outcome = -ECANCELED;
 }
 
+/* What shards have found, when none has a mail: does it end? */
+static bool
+ends(struct pbox_registrar *r, bool *done)
+{
+	struct pbox_stage *stage = r->staged.stage;
+
+	*done = r->staged.looked = true;
+	for (unsigned i = 0; i < r->conf.n_shards; i++) {
+		const struct pbox_stage_shard *p = &stage->shard[i];
+
+		if (p->behind > 0) {
+			pbox_fail(&r->staged.err, EAGAIN,
+				"the tensors of table %u are at different rounds (one is at %u, "
+				"another at %u), and a snapshot is of one: push all of them in "
+				"each round",
+				r->staged.table, p->lowest, r->staged.highest);
+			end(r, -EAGAIN);
+			return true;
+		}
+		if (p->missed > 0) {
+			end(r, -ESTALE);
+			return true;
+		}
+		*done &= p->looked && p->waiting == 0;
+		r->staged.looked &= p->looked;
+	}
+	return false;
+}
+
 int
 pbox_registrar_stage_step(struct pbox_registrar *r, uint64_t now_ns)
 {
 	struct pbox_stage *stage = r->staged.stage;
-	bool done = true, looking = false;
+	bool done;
 
 	PBOX_ASSERT(stage != NULL);
 	r->now_ns = now_ns;
@@ -111,24 +149,33 @@ pbox_registrar_stage_step(struct pbox_registrar *r, uint64_t now_ns)
 	/* a job that closes: CLOSE_JOB is behind the mails that are under way */
 	if (r->staged.mails > 0 || r->staged.job->state != PBOX_JOB_OPEN)
 		return -EINPROGRESS;
-	for (unsigned i = 0; i < r->conf.n_shards; i++) {
-		const struct pbox_stage_shard *p = &stage->shard[i];
-
-		if (p->missed > 0) {
-			end(r, -ESTALE);
-			return -EINPROGRESS;
-		}
-		done &= p->looked && p->waiting == 0;
-		looking |= !p->looked;
+	if (!r->staged.laid_out) {
+		if (pbox_stage_lay_out(stage))
+			go(r);
+		return -EINPROGRESS;
 	}
+	if (ends(r, &done))
+		return -EINPROGRESS;
 	if (done) {
 		end(r, 0);
-	} else if (looking || now_ns - r->staged.asked_at >= ASK_EVERY) {
+	} else if (!r->staged.looked || now_ns - r->staged.asked_at >= ASK_EVERY) {
 		for (unsigned i = 0; i < r->conf.n_shards; i++)
 			post(r, i, PBOX_MAIL_SNAPSHOT);
 		r->staged.asked_at = now_ns;
 	}
 	return -EINPROGRESS;
+}
+
+bool
+pbox_registrar_stage_waits(const struct pbox_registrar *r)
+{
+	return r->staged.stage != NULL && r->staged.looked;
+}
+
+const char *
+pbox_registrar_stage_why(const struct pbox_registrar *r)
+{
+	return r->staged.err.text;
 }
 
 void

@@ -17,25 +17,20 @@
 size_t
 pbox_stage_bytes(const struct pbox_table *t)
 {
-	size_t fragments = 0, arrays = 1 + pbox_optim_states((enum pbox_optim_kind)t->optimiser);
+	size_t arrays = 1 + pbox_optim_states((enum pbox_optim_kind)t->optimiser);
 
-	for (uint32_t i = 0; i < t->n_chunks; i++)
-		fragments += t->chunk[i].fragments;
 	return pbox_pad_line(arrays * t->layout.elements * sizeof(float)) +
 	       pbox_pad_line(t->n_chunks * sizeof(struct pbox_stage_chunk)) +
-	       pbox_pad_line(fragments * sizeof(struct pbox_stage_fragment));
+	       pbox_pad_line(t->n_fragments * sizeof(struct pbox_stage_fragment));
 }
 
 void
-pbox_stage_begin(struct pbox_stage *stage, const struct pbox_table *t, void *memory, uint32_t round)
+pbox_stage_begin(struct pbox_stage *stage, const struct pbox_table *t, void *memory)
 {
 	uint8_t *at = memory;
-	uint64_t element = 0;
-	uint32_t fragment = 0;
 
 	memset(stage, 0, sizeof(*stage));
 	stage->table = t;
-	stage->round = round;
 	stage->elements = t->layout.elements;
 	stage->arrays = 1 + pbox_optim_states((enum pbox_optim_kind)t->optimiser);
 	for (unsigned a = 0; a < stage->arrays; a++)
@@ -44,14 +39,30 @@ pbox_stage_begin(struct pbox_stage *stage, const struct pbox_table *t, void *mem
 	stage->chunk = (struct pbox_stage_chunk *)(void *)at;
 	at += pbox_pad_line(t->n_chunks * sizeof(*stage->chunk));
 	stage->fragment = (struct pbox_stage_fragment *)(void *)at;
-	for (uint32_t i = 0; i < t->n_chunks; i++) {
-		stage->chunk[i] =
-			(struct pbox_stage_chunk){.element = element, .fragment = fragment};
-		element += t->chunk[i].elements;
-		fragment += t->chunk[i].fragments;
+	stage->n_fragments = t->n_fragments;
+}
+
+bool
+pbox_stage_lay_out(struct pbox_stage *stage)
+{
+	const struct pbox_table *t = stage->table;
+	struct pbox_stage_chunk next = {0};
+	uint32_t i = stage->laid_out, done = 0;
+
+	if (i > 0)
+		next = (struct pbox_stage_chunk){
+			.element = stage->chunk[i - 1].element + t->chunk[i - 1].elements,
+			.fragment = stage->chunk[i - 1].fragment + t->chunk[i - 1].fragments};
+	for (; i < t->n_chunks && done < PBOX_STAGE_SLICE; i++) {
+		stage->chunk[i] = next;
+		memset(stage->fragment + next.fragment, 0,
+			t->chunk[i].fragments * sizeof(*stage->fragment));
+		next.element += t->chunk[i].elements;
+		next.fragment += t->chunk[i].fragments;
+		done += t->chunk[i].fragments;
 	}
-	stage->n_fragments = fragment;
-	memset(stage->fragment, 0, fragment * sizeof(*stage->fragment));
+	stage->laid_out = i;
+	return i == t->n_chunks;
 }
 
 /* Past the caches: nobody here reads the copy, and what it would push out of them is needed. */
@@ -151,6 +162,8 @@ look(struct pbox_stage *stage, struct pbox_stage_shard *p, uint32_t f)
 
 	if (stage->fragment[stage->chunk[p->chunk].fragment + f].copied)
 		return 0;
+	if (pbox_serial_diff(c->slot[f].version, stage->oldest) < 0 && p->behind++ == 0)
+		p->lowest = c->slot[f].version;
 	/* beyond it; or at it, and restored without a result, which all workers have: none will come */
 	if (ahead > 0 || (ahead == 0 && c->slot[f].has_result == 0))
 		p->missed++;

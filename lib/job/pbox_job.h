@@ -135,6 +135,18 @@ struct pbox_job_table {
 	struct pbox_finished finished;
 	uint32_t last_chunk;
 	uint16_t last_frag;
+	/** The look that goes on, in slices, after that: finished is what the one before it has found. */
+	struct {
+		bool on;
+		bool asked; /**< a SET waits for what it finds */
+		uint64_t
+			told_ns; /**< when one was done that a SET waited for; 0: that is answered */
+		uint32_t chunk, frag, lowest, last_chunk;
+		uint16_t last_frag;
+		bool any;
+		uint32_t round,
+			last_round; /**< highest finished one when it began, and the last one */
+	} look;
 	uint32_t aged; /**< round at which its schedules were aged */
 };
 

@@ -81,7 +81,7 @@ struct pbox_table {
 	uint8_t mode, op, optimiser, push_format, pull_format;
 	uint8_t init_mask; /**< pbox_slot.init of a fragment that is complete */
 	uint32_t frag_elements, init_elements;
-	uint32_t first_chunk_id, n_chunks;
+	uint32_t first_chunk_id, n_chunks, n_fragments;
 	uint16_t n_groups; /**< highest group + 1 */
 	struct pbox_layout layout;
 	struct pbox_chunk *chunk;

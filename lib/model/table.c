@@ -114,6 +114,7 @@ fill_chunks(struct pbox_table *t)
 
 	for (unsigned e = 0; e < PBOX_MAX_ENDPOINTS; e++)
 		at[e] = t->block[e];
+	t->n_fragments = 0;
 	for (uint32_t i = 0; i < t->n_chunks; i++) {
 		const struct pbox_layout_chunk *lc = &t->layout.chunk[i];
 		struct pbox_chunk *c = &t->chunk[i];
@@ -122,6 +123,7 @@ fill_chunks(struct pbox_table *t)
 		c->fragments = (uint16_t)fragments_of(t, lc->elements);
 		c->group = lc->group;
 		c->endpoint = lc->endpoint;
+		t->n_fragments += c->fragments;
 		at[lc->endpoint] = carve(at[lc->endpoint], t, c);
 	}
 	/* slots say in 32 bits where they have exchanged it to */
@@ -266,6 +268,6 @@ pbox_table_release(struct pbox_table *t, uint64_t *load)
 	free(t->schedule);
 	t->schedule = NULL;
 	pbox_layout_free(&t->layout);
-	t->n_chunks = 0;
+	t->n_chunks = t->n_fragments = 0;
 	t->bytes = t->heap = 0;
 }

@@ -109,6 +109,13 @@ fx_tick(void)
 }
 
 void
+fx_work(void)
+{
+	while (pbox_registrar_work(fx.registrar, fx.now))
+		;
+}
+
+void
 fx_mail(void)
 {
 	struct pbox_mail m;
@@ -523,6 +530,7 @@ fx_job(struct fx_worker *w, const char *job, uint16_t n, const struct fx_table *
 		fx_join(&w[i], job, i, n);
 	for (uint16_t i = 0; i < n; i++)
 		CU_ASSERT_EQUAL_FATAL(fx_declare(&w[i], 0, t)->hdr.type, PBOX_DECLARED);
+	fx_work();
 	CU_ASSERT_EQUAL_FATAL(fx_map(&w[0], 0, 0)->hdr.type, PBOX_MAPPED);
 	fx_clear();
 }

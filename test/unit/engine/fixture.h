@@ -105,6 +105,8 @@ unsigned fx_error(void);
  * lets it be away sets fx.heard. */
 void fx_listen(void);
 void fx_tick(void);
+void fx_work(
+	void); /* all slices of what there is to do: a table that is made ready can be mapped then */
 void fx_mail(void); /* deliver what was held back */
 
 /* The clock of all workers: later with each frame. */

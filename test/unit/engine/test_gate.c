@@ -194,8 +194,7 @@ test_pages_of_small_fragments(void)
 	fx_begin();
 	fx_join(&v[0], "vision", 0, 1);
 	fx_declare(&v[0], 0, &many);
-	while (pbox_registrar_work(fx.registrar, fx.now)) /* it is made ready in slices */
-		;
+	fx_work();
 	s = fx_map(&v[0], 0, 0);
 	CU_ASSERT_EQUAL(s->hdr.type, PBOX_MAPPED);
 	UNIT_EQ_U64(pbox_mapped_decode(s->payload, s->hdr.length, &m, &cur), 0);

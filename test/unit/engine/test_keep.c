@@ -281,6 +281,7 @@ test_room_for_a_table(void)
 	fx.chunk_elements = 8192;
 	fx_begin();
 	declare_alone(&w[0], "vision", most);
+	fx_work();
 	UNIT_EQ_U64(fx_map(&w[0], 0, 0)->hdr.type, PBOX_MAPPED);
 	pass(LEASE + 1);
 	UNIT_EQ_U64(jobs(), 1);
@@ -334,6 +335,7 @@ test_a_table_in_vain(void)
 	fx.chunk_elements = 8192;
 	begin_with("vision", 1, "speech", 1);
 	declare_alone(&w[1], "seven", most);
+	fx_work();
 	UNIT_EQ_U64(fx_map(&w[1], 0, 0)->hdr.type, PBOX_MAPPED);
 	UNIT_EQ_U64(jobs(), 3);
 	declare_alone(&w[2], "eight", most);
@@ -357,6 +359,7 @@ test_any_ends_no_named(void)
 	fx_begin();
 	pbox_registrar_reload(fx.registrar, conf, 2, LEASE * 1000, GRACE * 1000, fx.now);
 	declare_alone(&w[0], "vision", most);
+	fx_work();
 	UNIT_EQ_U64(fx_map(&w[0], 0, 0)->hdr.type, PBOX_MAPPED);
 	pass(LEASE + 1);
 	declare_alone(&w[1], "stranger", most);

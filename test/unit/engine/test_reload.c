@@ -117,6 +117,7 @@ test_memory_at_once(void)
 	UNIT_EQ_U64(fx_error(), PBOX_E_NO_MEMORY);
 	reload("quota", (struct pbox_job_conf){.memory = 4 << 20});
 	fx_declare(&w[0], 1, &t);
+	fx_work();
 	CU_ASSERT_EQUAL(fx_map(&w[0], 1, 0)->hdr.type, PBOX_MAPPED);
 	fx_end();
 }

@@ -89,6 +89,7 @@ test_map_pages(void)
 	fx_begin();
 	fx_join(&w[0], "vision", 0, 1);
 	fx_declare(&w[0], 0, &t);
+	fx_work();
 	do {
 		struct fx_sent *s = fx_map(&w[0], 0, at);
 

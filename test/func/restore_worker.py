@@ -39,7 +39,8 @@ def make(elements, go):
 
 
 class Pinger(threading.Thread):
-    """PINGs of a worker of another job, one after the other."""
+    """PINGs of a worker of another job, one after the other: a data core answers those without a payload, the control
+    thread the others."""
 
     def __init__(self):
         super().__init__(daemon=True)
@@ -49,13 +50,14 @@ class Pinger(threading.Thread):
 
     def run(self):
         while not self.done:
-            phase, begin = self.phase, time.monotonic()
-            self.worker.ping()
-            self.times.append((phase, (time.monotonic() - begin) * 1000))
+            for size, whom in (0, "data"), (160, "control"):
+                phase, begin = self.phase, time.monotonic()
+                self.worker.ping(size)
+                self.times.append((phase, whom, (time.monotonic() - begin) * 1000))
             time.sleep(0.002)
 
-    def of(self, phase):
-        return [t for p, t in self.times if p == phase]
+    def of(self, phase, whom):
+        return [t for p, w, t in self.times if (p, w) == (phase, whom)]
 
 
 def joined(elements):
@@ -100,7 +102,8 @@ def restore(elements, again):
     p.done = True
     p.join()
     for phase in ("restore", "end"):
-        out[phase] = {"pings": len(p.of(phase)), "longest_ms": round(max(p.of(phase)), 1)}
+        out[phase] = {whom: {"pings": len(t), "longest_ms": round(max(t), 1)}
+                      for whom in ("data", "control") for t in [p.of(phase, whom)]}
     print(json.dumps(out))
 
 

@@ -87,14 +87,13 @@ land(struct lane *l, const struct answer *a)
 	struct stream *x = &l->stream[a->s];
 	unsigned k = x->k;
 
-	a->slot->state = SLOT_DONE;
+	slot_enter(x, a->slot, SLOT_DONE);
+	x->quiet_us = (uint32_t)l->now;
 	if (a->position > x->newest)
 		x->newest = a->position;
 	while (x->oldest != x->next && slot_of(l, a->s, x->oldest)->state == SLOT_DONE)
 		x->oldest++;
-	if (x->oldest != x->next && x->newest > x->oldest + l->path[x->e].thresh &&
-		slot_of(l, a->s, x->oldest)->tries == 0)
-		x->due = 0; /* evidence */
+	timers_evidence(l, a->s);
 	if (--l->left_of_round[k] == 0) {
 		l->left_of_round[k] = p->n;
 		l->round_of[k]++;
@@ -275,7 +274,9 @@ rounds_wait(struct lane *l, unsigned worker, const struct pbox_hdr *h)
 	if (h->flags & PBOX_F_HAVE) {
 		if (a.slot->state != SLOT_HELD)
 			a.slot->tries = 0;
-		a.slot->state = SLOT_HELD;
+		slot_enter(&l->stream[a.s], a.slot, SLOT_HELD);
+		if (!l->stream[a.s].queued && rounds_may_send(l, a.s))
+			rounds_ready(l, a.s);
 		return;
 	}
 	/* the contribution was lost (R6.4), or found damaged (R2.5) */
@@ -283,7 +284,8 @@ rounds_wait(struct lane *l, unsigned worker, const struct pbox_hdr *h)
 	if (m == NULL)
 		return;
 	a.slot->sent = (uint32_t)l->now;
-	a.slot->state = SLOT_SENT;
+	a.slot->behind = (uint32_t)l->stream[a.s].next;
+	slot_enter(&l->stream[a.s], a.slot, SLOT_SENT);
 	a.slot->tries = 1; /* nothing later is evidence for it */
 	l->stream[a.s].due = 0;
 	count(l, LS_REPEATED, 1);

@@ -21,6 +21,8 @@
 
 #define TURN      8 /* fragments of one worker in a row */
 #define SLOTS_MAX 4096
+#define SPAN \
+	8 /* windows that a worker may go ahead of its oldest fragment, while that is recovered */
 #define GATE_US   20
 #define FIRST_ALL 1024  /* frames of a lane under way at first */
 #define SAVED_US  20000 /* of the rate, while nothing can be sent */
@@ -42,10 +44,11 @@ rounds_may_send(const struct lane *l, unsigned s)
 {
 	const struct plan *p = &l->t->plan;
 	const struct stream *x = &l->stream[s];
-	uint64_t out = x->next - x->oldest;
+	uint64_t span = x->next - x->oldest;
 	uint32_t round = x->next_round;
 
-	if (out >= l->slots || out >= fragments_at(p, x->e) || (double)out >= l->path[x->e].window)
+	if (span >= l->slots || span >= fragments_at(p, x->e) || x->under_way >= l->most ||
+		(double)(x->under_way - x->held) >= l->path[x->e].window)
 		return false;
 	if (round > l->cap || round > atomic_load_explicit(&l->t->limit, memory_order_relaxed))
 		return false;
@@ -165,11 +168,14 @@ send_next(struct lane *l, unsigned s)
 
 	if (m == NULL)
 		return false;
-	*slot_of(l, s, x->next) = (struct slot){
-		.sent = (uint32_t)l->now, .begun = (uint32_t)l->now, .state = SLOT_SENT};
+	*slot_of(l, s, x->next) = (struct slot){.sent = (uint32_t)l->now,
+		.begun = (uint32_t)l->now,
+		.behind = (uint32_t)x->next,
+		.state = SLOT_SENT};
 	if (x->next == x->oldest)
 		x->due = 0; /* a timer has something to look at */
 	x->next++;
+	x->under_way++;
 	if (++x->next_frag == fragments_at(p, x->e)) {
 		x->next_frag = 0;
 		x->next_round++;
@@ -303,12 +309,13 @@ ask_again(struct lane *l)
 		struct stream *x = &l->stream[s];
 
 		x->due = 0;
+		x->judged = x->oldest;
 		for (uint64_t at = x->oldest; at != x->next; at++) {
 			struct slot *slot = slot_of(l, s, at);
 
 			if (slot->state == SLOT_DONE)
 				continue;
-			slot->state = SLOT_SENT;
+			slot_enter(x, slot, SLOT_SENT);
 			slot->sent = (uint32_t)l->now;
 			slot->tries = 0;
 		}
@@ -388,7 +395,8 @@ rounds_make(struct lane *l, struct pbox_error *err)
 	if (t->now.window != 0 && t->now.window < most)
 		most = t->now.window;
 	l->streams = n;
-	l->slots = rte_align32pow2(RTE_MIN(RTE_MAX(most, 1u), (unsigned)SLOTS_MAX));
+	l->most = RTE_MIN(RTE_MAX(most, 1u), (unsigned)SLOTS_MAX);
+	l->slots = rte_align32pow2(RTE_MIN(l->most * SPAN, (unsigned)SLOTS_MAX));
 	l->ready_mask = rte_align32pow2(n + 1) - 1;
 	l->ready_head = l->ready_tail = 0;
 	l->stream = zeroed(n, sizeof(*l->stream), &good);

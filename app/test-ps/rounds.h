@@ -18,6 +18,15 @@ fragments_at(const struct plan *p, unsigned e)
 	return p->first[e + 1] - p->first[e];
 }
 
+/** The only way from one state to another of a fragment that is under way. */
+static inline void
+slot_enter(struct stream *x, struct slot *slot, enum slot_state state)
+{
+	x->held = (uint16_t)(x->held + (state == SLOT_HELD) - (slot->state == SLOT_HELD));
+	x->under_way = (uint16_t)(x->under_way - (state == SLOT_DONE));
+	slot->state = (uint8_t)state;
+}
+
 /** May stream @p s send its next fragment? */
 bool rounds_may_send(const struct lane *l, unsigned s);
 /** It stands in the ring of those that may. */
@@ -27,6 +36,8 @@ struct rte_mbuf *rounds_contribution(
 	struct lane *l, unsigned worker, uint32_t i, uint32_t round, unsigned flags);
 
 /* timers.c */
+/** A later result has come to stream @p s: ask about what it proves lost. */
+void timers_evidence(struct lane *l, unsigned s);
 /** Every SCAN_US: ask about what is late, adapt the windows, find out whether all is done. */
 void timers_look(struct lane *l);
 

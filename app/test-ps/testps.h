@@ -267,17 +267,23 @@ struct path {
 	bool full;
 };
 
-/** What a worker sends to an endpoint: positions from oldest to next are under way. */
+/** What a worker sends to an endpoint: from oldest to next some are under way, and those behind them are done. */
 struct stream {
 	uint64_t next, oldest, newest, due;
+	uint64_t judged; /**< what stands before it is done, or was asked about */
 	uint32_t next_round, next_frag;
-	uint16_t k, e; /**< worker of the lane, endpoint */
+	uint32_t
+		quiet_us; /**< since then nothing has come that is final, and timers have asked for nothing new */
+	uint16_t under_way, held; /**< fragments; and of these what the box has */
+	uint16_t k, e;            /**< worker of the lane, endpoint */
 	bool queued;
 } __rte_cache_aligned;
 
 /** A fragment under way. */
 struct slot {
 	uint32_t sent, begun; /**< us */
+	uint32_t
+		behind; /**< position of what was sent next for the first time: evidence when it was sent last */
 	uint8_t state, tries; /**< state: enum slot_state */
 };
 
@@ -355,6 +361,7 @@ struct lane {
 	struct restore *restore; /**< of each worker; NULL: nothing is told */
 
 	unsigned streams, slots; /**< slots of each, a power of two */
+	unsigned most;           /**< fragments of each under way (R6.9) */
 	struct stream *stream;   /**< [worker of the lane * endpoints + endpoint] */
 	struct slot *slot;       /**< [stream * slots + position % slots] */
 	uint32_t *ready;         /**< ring of streams that may send */

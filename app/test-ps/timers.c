@@ -5,9 +5,10 @@
 /*
  * What is lost, and what is done about it: rules R6.4, R6.9 and R6.10 of the protocol, in the manner of
  * lib/client. A suspected contribution is not repeated: a header asks what the box knows of it. Answers to what was
- * sent later are evidence, and are enough after one round trip; timers are for what has nothing after it. Where frames were
- * lost of late, timers are as long as round trips are, and are looked at as often: a sweep over losses is to show
- * the box and the network, and not how long the tester waits.
+ * sent later are evidence, at once for each fragment and after one round trip; timers are for what has nothing after it,
+ * and ask for a few while nothing is answered. A window counts what is under way and not known to be held, so that it goes
+ * on while any number of fragments are recovered. Where frames were lost of late, timers are as long as round trips are,
+ * and are looked at as often: a sweep over losses is to show the box and the network, and not how long the tester waits.
  */
 
 #include <rte_common.h>
@@ -23,10 +24,11 @@
 #define ASKED_MAX  250000 /* while the box may not have it */
 #define SCAN_LOSSY 100
 #define ASK_LOSSY  16
-#define ASK        4   /* time-outs of a stream that may ask at once */
-#define ALL        256 /* frames under way of all workers, at an endpoint */
-#define LEAST      4   /* of each */
-#define MORE_LOSSY 4 /* so many times ALL while frames get lost: most of them wait for a lost one */
+#define FEW        16 /* frames of a worker under way */
+#define MAX_SHIFT  8
+#define ASK        4          /* time-outs of a stream that may ask at once */
+#define ALL        256        /* frames under way of all workers, at an endpoint */
+#define LEAST      4          /* of each */
 #define TOLERATED  (1.0 / 32) /* of the frames; beyond that the window shrinks (R6.10) */
 
 /* Who only reflects answers no question: the contribution goes again. */
@@ -43,7 +45,7 @@ reflect_again(struct lane *l, unsigned worker, uint32_t i, uint32_t round)
 
 /* A suspected loss: a header asks what the box knows of it (R6.4). */
 static void
-probe(struct lane *l, const struct stream *x, uint64_t position, struct slot *slot)
+probe(struct lane *l, struct stream *x, uint64_t position, struct slot *slot)
 {
 	const struct plan *p = &l->t->plan;
 	unsigned e = x->e, worker = worker_of(l, x->k);
@@ -53,6 +55,7 @@ probe(struct lane *l, const struct stream *x, uint64_t position, struct slot *sl
 	struct pbox_hdr h = rounds_header(l, worker, f, PBOX_PULL, round);
 
 	slot->sent = (uint32_t)l->now;
+	slot->behind = (uint32_t)x->next;
 	if (slot->tries < UINT8_MAX)
 		slot->tries++;
 	if (l->t->opt.reflected) {
@@ -60,7 +63,7 @@ probe(struct lane *l, const struct stream *x, uint64_t position, struct slot *sl
 		return;
 	}
 	if (slot->state != SLOT_HELD)
-		slot->state = x->newest > position ? SLOT_PROBED : SLOT_ASKED;
+		slot_enter(x, slot, x->newest > position ? SLOT_PROBED : SLOT_ASKED);
 	count(l, LS_PROBES, 1);
 	lane_frame(l, worker, &l->t->data_to[worker * p->endpoints + e], &h, NULL);
 }
@@ -73,27 +76,63 @@ backed_off(uint32_t wait, unsigned shift, uint32_t most)
 	return v < most ? (uint32_t)v : most;
 }
 
+/* As evidence: so many results of what was sent later. Workers send in the same order, so that results come in it. */
+static uint32_t
+gap(const struct path *p, const struct slot *slot)
+{
+	uint32_t most = slot->state == SLOT_HELD ? p->thresh + (uint32_t)p->window : p->thresh;
+
+	return most << RTE_MIN((unsigned)slot->tries, (unsigned)MAX_SHIFT);
+}
+
+static bool
+is_proven(const struct path *p, const struct stream *x, const struct slot *slot)
+{
+	return p->srtt != 0 &&
+	       (int32_t)((uint32_t)x->newest - slot->behind) > (int32_t)gap(p, slot);
+}
+
 /* How long the answer to what a slot sent last may take. */
 static uint32_t
-patience(const struct lane *l, const struct stream *x, uint64_t position, const struct slot *slot)
+patience(const struct lane *l, const struct stream *x, const struct slot *slot)
 {
 	const struct path *p = &l->path[x->e];
 	uint32_t pto = RTE_MAX(p->srtt + 4 * p->rttvar, (uint32_t)PTO_MIN), rto, wait;
-	bool lossy = l->now < p->lossy_us;
+	bool lossy = l->now < p->lossy_us, few = x->under_way - x->held < FEW;
 
-	rto = RTE_MAX(pto, p->peak + p->peak / 4);
-	rto = p->srtt == 0 ? RTO_FIRST : RTE_MAX(rto, (uint32_t)RTO_MIN);
-	if (lossy && p->srtt != 0)
-		rto = pto;
+	if (slot->tries > 0 && is_proven(p, x, slot))
+		return p->srtt;
+	/* where few are under way all may be lost; else the box pauses, as it did before */
+	rto = lossy && few ? pto : RTE_MAX(pto, p->peak + p->peak / 4);
+	if (!lossy || p->srtt == 0)
+		rto = p->srtt == 0 ? RTO_FIRST : RTE_MAX(rto, (uint32_t)RTO_MIN);
 	if (slot->state == SLOT_HELD) {
 		wait = lossy ? RTE_MAX(2 * rto, (uint32_t)HELD_LOSSY)
 			     : RTE_MAX(4 * rto, (uint32_t)HELD_FIRST);
 		/* where the result is lost after many questions about a late worker, they are no reason to wait longer */
 		return lossy ? wait : backed_off(wait, slot->tries / 2, WAIT_MAX);
 	}
-	if (p->srtt != 0 && slot->tries == 0 && x->newest > position + p->thresh)
-		return p->srtt;
 	return backed_off(rto, slot->tries / 2, RTE_MAX(rto, (uint32_t)ASKED_MAX));
+}
+
+/* What was sent once is judged once: in order, as results come. */
+void
+timers_evidence(struct lane *l, unsigned s)
+{
+	struct stream *x = &l->stream[s];
+	const struct path *p = &l->path[x->e];
+
+	x->judged = RTE_MAX(x->judged, x->oldest);
+	for (; x->judged + p->thresh < x->newest; x->judged++) {
+		struct slot *slot = slot_of(l, s, x->judged);
+
+		if (slot->state != SLOT_SENT || slot->tries > 0)
+			continue;
+		if ((uint32_t)l->now - slot->sent < p->srtt)
+			return;
+		probe(l, x, x->judged, slot);
+		x->due = RTE_MIN(x->due, l->now + SCAN_LOSSY);
+	}
 }
 
 static void
@@ -101,25 +140,32 @@ scan(struct lane *l, unsigned s)
 {
 	struct stream *x = &l->stream[s];
 	bool lossy = l->now < l->path[x->e].lossy_us;
-	unsigned asked = 0, most = lossy ? ASK_LOSSY : ASK;
+	unsigned asked = 0, doubts = 0, most = lossy ? ASK_LOSSY : ASK;
 	uint64_t next = l->now + WAIT_MAX;
 
 	for (uint64_t at = x->oldest; at != x->next; at++) {
 		struct slot *slot = slot_of(l, s, at);
-		uint32_t age = (uint32_t)l->now - slot->sent, wait;
+		bool fresh = slot->state == SLOT_SENT && slot->tries == 0;
+		uint32_t age, wait;
 
 		if (slot->state == SLOT_DONE)
 			continue;
-		wait = patience(l, x, at, slot);
-		if (age >= wait && asked < most) {
+		age = (uint32_t)l->now - slot->sent;
+		if (fresh) /* while results come, they are evidence */
+			age = RTE_MIN(age, (uint32_t)l->now - x->quiet_us);
+		wait = patience(l, x, slot);
+		if (age >= wait && asked < most && (!fresh || doubts < ASK)) {
 			probe(l, x, at, slot);
 			asked++;
-			wait = patience(l, x, at, slot);
+			doubts += fresh;
+			wait = patience(l, x, slot);
 			age = 0;
 		}
 		if (l->now + (age < wait ? wait - age : SCAN_US) < next)
 			next = l->now + (age < wait ? wait - age : SCAN_US);
 	}
+	if (doubts > 0) /* the answers to these tell about the others */
+		x->quiet_us = (uint32_t)l->now;
 	/* evidence and samples may make it sooner */
 	x->due = RTE_MIN(next, l->now + (lossy ? SCAN_LOSSY : 4 * SCAN_US));
 }
@@ -154,19 +200,16 @@ pace(struct lane *l, struct path *p, double most)
 }
 
 /* What a worker may have under way. Without a word of the user: as much of all workers together as the way holds
- * twice (rate by shortest round trip), and at least ALL. More stands in queues, where it falls out of caches. Where frames
- * get lost, all wait for who lost one as soon as their windows are full, and queues are empty: then it may be more. */
+ * twice (rate by shortest round trip), and at least ALL. More stands in queues, where it falls out of caches. */
 static double
 granted(const struct lane *l, const struct path *p)
 {
 	const struct testps *t = l->t;
-	double most = RTE_MIN((double)t->session.window, (double)l->slots), all;
+	double most = l->most, all;
 
 	if (t->now.window != 0)
 		return RTE_MIN(most, (double)t->now.window);
 	all = RTE_MAX((double)ALL, 2 * p->holds) / RTE_MAX(l->streams, 1u);
-	if (l->now < p->lossy_us)
-		all *= MORE_LOSSY;
 	return RTE_MIN(most, RTE_MAX(all, (double)LEAST));
 }
 

@@ -497,9 +497,13 @@ on_error(struct lane *l, unsigned worker, struct control *c, const struct pbox_h
 	} else if (atomic_load(&l->t->rejoining) && passes(m.code)) {
 		c->due_us = l->now + 2 * INTERVAL;
 	} else {
-		lane_fail(l, "worker %u: the box answered %s to %s%s%s", worker,
+		lane_fail(l, "worker %u: the box answered %s to %s%s%s%s", worker,
 			pbox_errcode_name(m.code), pbox_type_name(m.type),
-			m.text[0] != '\0' ? ": " : "", m.text);
+			m.text[0] != '\0' ? ": " : "", m.text,
+			m.code == PBOX_E_NO_MEMORY && l->t->loopback != NULL
+				? "; the box is in this process: quit, and begin with a larger "
+				  "--memory, and with that much more for EAL (-m)"
+				: "");
 	}
 }
 

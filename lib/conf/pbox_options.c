@@ -470,7 +470,7 @@ static const struct pbox_conf_section sections[] = {
 		.item_size = sizeof(struct pbox_port_options),
 		.count_at = offsetof(struct pbox_options, n_ports),
 		.max = PBOX_OPTIONS_PORTS,
-		.sample_name = "0",
+		.sample_name = "0000:03:00.0",
 		.check_name = check_port_name,
 	},
 	{

@@ -69,8 +69,9 @@ class Plan:
             self._wrong(name, "is an interface of the kernel", f"write its address: [port {pci}]" if pci else
                         f"[port net_packet0], and --vdev net_packet0,iface={real} in {self.args.eal}")
         elif not known and name.isdigit():
+            free = [d for d in m.nics() if not in_use(m, d, self.management)]
             self._wrong(name, "is a number of EAL's, which are not known before it runs",
-                        f"write the NIC's address, [port {(m.nics() or ['0000:03:00.0'])[0]}] (NICs here: {nic_list(m)}); or let it be written: "
+                        f"write the NIC's address, [port {(free or ['0000:03:00.0'])[0]}] (NICs here: {nic_list(m)}); or let it be written: "
                         "pbox-setup auto --write FILE")
         elif not known:
             self._wrong(name, "is no address of a PCI device, and no --vdev of EAL",

@@ -15,6 +15,8 @@
 #define NS_PER_MS  UINT64_C(1000000)
 #define COOKIE_NS  (UINT64_C(8000) * NS_PER_MS) /* R4.2 */
 #define NEVER_SEEN UINT32_MAX
+/* When who joins is to ask again, where what stands in its way is ending already: a run, a job, or memory of one. */
+#define ENDING_AGAIN_MS 50
 /* When who joins a job that remembers too many sessions is to ask again. */
 #define NONCE_AGAIN_MS 1000
 

@@ -16,8 +16,6 @@
  * again, and has come back. */
 #define KEEP_NUMBERS  (2000 * NS_PER_MS)
 #define KEEP_AGAIN_MS 200
-/* When who joins a job that is ending is to ask again. */
-#define ENDING_AGAIN_MS 50
 
 /* Anybody may send these, in any number: a line in this time. */
 #define VERSION_TOLD_NS UINT64_C(10000000000)

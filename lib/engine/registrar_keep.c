@@ -9,8 +9,6 @@
 
 #include "registrar_impl.h"
 
-#define AGAIN_MS 50 /* when who asked for the room is to ask again */
-
 static uint64_t
 grace_of(const struct pbox_registrar *r, const struct pbox_job *job)
 {
@@ -145,7 +143,7 @@ registrar_room_comes(struct pbox_registrar *r, const struct pbox_frame *f,
 {
 	if (!registrar_make_room(r, asker, NULL, bytes))
 		return false;
-	registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, AGAIN_MS,
+	registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, ENDING_AGAIN_MS,
 		"the box makes room for this job: a run that was kept ends");
 	return true;
 }

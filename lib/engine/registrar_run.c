@@ -14,8 +14,6 @@
 
 /* By no clock there are higher ones. */
 #define NUMBER_MAX (UINT64_C(1) << 62)
-/* When who joins a job whose run ends is to ask again. */
-#define AGAIN_MS 50
 
 static bool
 named(const uint8_t id[PBOX_RUN_LEN])
@@ -217,7 +215,7 @@ make_way(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox
 	rec->next = (struct pbox_run){.number = m->number, .told = m->number != 0};
 	memcpy(rec->next.id, m->run, PBOX_RUN_LEN);
 	rec->has_next = true;
-	registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, AGAIN_MS,
+	registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, ENDING_AGAIN_MS,
 		"run %llu of job '%s' makes way for this one: its memory is being released",
 		(unsigned long long)number, m->job);
 	if (job == NULL)

@@ -27,6 +27,23 @@ sections(const struct pbox_job_conf *conf, unsigned n)
 	pbox_registrar_reload(fx.registrar, now, n, 10000, 0, fx.now);
 }
 
+/* A box of eight jobs and 64 packets, with these sections. */
+static void
+begin_small(const struct pbox_job_conf *conf, unsigned n)
+{
+	fx.max_jobs = 8;
+	fx.hold = 64;
+	fx_begin();
+	sections(conf, n);
+}
+
+/* Of the job's memory, beside its parameters. */
+static size_t
+charged(const struct pbox_job *job)
+{
+	return job->heap + job->round_bytes;
+}
+
 /* A JOIN that is refused: the code of the ERROR; 0: it was not. */
 static unsigned
 refusal(const char *job, uint16_t workers)
@@ -53,10 +70,7 @@ test_named_sections_keep_their_packets(void)
 {
 	static const struct pbox_job_conf conf[] = {{.name = "*"}, {.name = "mine"}};
 
-	fx.max_jobs = 8;
-	fx.hold = 64;
-	fx_begin();
-	sections(conf, 2);
+	begin_small(conf, 2);
 	fx_join(&w[0], "a", 0, 16);
 	fx_join(&w[1], "b", 0, 16);
 	fx_join(&w[2], "c", 0, 16);
@@ -74,10 +88,7 @@ test_room_for_all_its_workers(void)
 {
 	static const struct pbox_job_conf conf[] = {{.name = "*"}, {.name = "mine", .workers = 20}};
 
-	fx.max_jobs = 8;
-	fx.hold = 64;
-	fx_begin();
-	sections(conf, 2);
+	begin_small(conf, 2);
 	fx_join(&w[0], "a", 0, 40);
 	UNIT_EQ_U64(refusal("b", 8), PBOX_E_FULL);
 	fx_join(&w[2], "mine", 0, 20);
@@ -117,9 +128,7 @@ test_any_has_its_own_bound(void)
 {
 	static const struct pbox_job_conf conf[] = {{.name = "*", .max_jobs = 2}, {.name = "mine"}};
 
-	fx.max_jobs = 8;
-	fx_begin();
-	sections(conf, 2);
+	begin_small(conf, 2);
 	fx_join(&w[0], "a", 0, 1);
 	fx_join(&w[1], "mine", 0, 1);
 	fx_join(&w[2], "b", 0, 1);
@@ -176,14 +185,14 @@ test_declarations_are_charged(void)
 	fx_begin(); /* "quota" has 1 MiB */
 	fx_join(&w[0], "quota", 0, 2);
 	job = pbox_registrar_job(fx.registrar, 0);
-	begun = job->heap + job->round_bytes;
+	begun = charged(job);
 	CU_ASSERT(begun > sizeof(*job) && begun < FX_QUOTA / 2);
 	UNIT_EQ_U64(declare_one(&w[0], 0, 1u << 20, 0, 0), PBOX_E_NO_MEMORY);
 	CU_ASSERT_PTR_NOT_NULL(strstr(fx_error_text(), "the declaration of table 0 needs 251"));
-	UNIT_EQ_U64(job->heap + job->round_bytes, begun);
+	UNIT_EQ_U64(charged(job), begun);
 	UNIT_EQ_U64(declare_one(&w[0], 0, 10000, 0, 0), 0);
-	CU_ASSERT(job->heap + job->round_bytes > begun + 10000 * sizeof(struct pbox_tensor));
-	CU_ASSERT(job->heap + job->round_bytes < FX_QUOTA);
+	CU_ASSERT(charged(job) > begun + 10000 * sizeof(struct pbox_tensor));
+	CU_ASSERT(charged(job) < FX_QUOTA);
 	/* the next one not before this one is complete */
 	UNIT_EQ_U64(declare_one(&w[0], 1, 10000, 0, 0), PBOX_E_BAD_REQUEST);
 	CU_ASSERT_STRING_EQUAL(
@@ -191,7 +200,7 @@ test_declarations_are_charged(void)
 	/* nobody has declared it any more */
 	fx_join(&w[1], "quota", 1, 2);
 	fx_leave(&w[0]);
-	UNIT_EQ_U64(job->heap + job->round_bytes, begun);
+	UNIT_EQ_U64(charged(job), begun);
 	UNIT_EQ_U64(job->tensors, 0);
 	fx_end();
 }
@@ -215,7 +224,7 @@ test_tables_are_charged(void)
 	UNIT_EQ_U64(code, PBOX_E_NO_MEMORY);
 	CU_ASSERT(n < 4);
 	CU_ASSERT_PTR_NOT_NULL(strstr(fx_error_text(), "the map of table "));
-	CU_ASSERT(job->bytes + job->heap + job->round_bytes <= fx.memory);
+	CU_ASSERT(job->bytes + charged(job) <= fx.memory);
 	fx_end();
 }
 

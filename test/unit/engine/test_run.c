@@ -286,6 +286,58 @@ test_many_ended(void)
 	fx_end();
 }
 
+/* One worker's run of a job with any name. */
+static bool
+begins(const char *name, const char *run)
+{
+	struct fx_worker x = worker(0, 1, run);
+	bool taken;
+
+	x.job = name;
+	taken = fx_try_join(&x);
+	if (taken)
+		fx_leave(&x);
+	return taken;
+}
+
+/* R12.4: runs are remembered of the jobs that are there, and of 64 names and more that were there last. */
+static void
+test_many_names(void)
+{
+	static const struct pbox_job_conf any = {.name = "*", .secret = "key", .secret_len = 3};
+	static char name[100][16];
+
+	fx_begin();
+	pbox_registrar_reload(fx.registrar, &any, 1, 10000, 0, fx.now);
+	job(w, 1, "monday");
+	refused(0, 1, "tuesday", 0, PBOX_E_WORKER_TAKEN);
+	job(w, 1, "tuesday");
+	for (unsigned i = 0; i < 100; i++) {
+		struct fx_worker x = worker(0, 1, "monday");
+
+		snprintf(name[i], sizeof(name[i]), "job%u", i);
+		x.job = name[i];
+		CU_ASSERT_TRUE_FATAL(fx_try_join(&x));
+		CU_ASSERT_FALSE(begins(name[i], "tuesday")); /* that makes way */
+		CU_ASSERT_TRUE(begins(name[i], "tuesday"));
+		fx.now += 100 * MS; /* R6.12a */
+		fx_tick();
+	}
+	refused(0, 1, "monday", 0, PBOX_E_RUN_ENDED); /* it is there all the time */
+	for (unsigned i = 100 - 64; i < 100; i++) {
+		CU_ASSERT_FALSE(begins(name[i], "monday"));
+		UNIT_EQ_U64(fx_error(), PBOX_E_RUN_ENDED);
+		fx.now += 100 * MS;
+	}
+	/* of the others nothing is known, and each may begin */
+	for (unsigned i = 0; i < 30; i++) {
+		CU_ASSERT_TRUE(begins(name[i], "monday"));
+		fx.now += 100 * MS;
+		fx_tick(); /* memory is cleared */
+	}
+	fx_end();
+}
+
 /* ---- R12.5: the box was started again ---------------------------------------------------- */
 
 static void
@@ -421,6 +473,7 @@ const struct unit_test unit_tests[] = {
 	{"who would be refused anyway", test_refused_anyway},
 	{"a run that ended by itself", test_ended_by_itself},
 	{"many that ended", test_many_ended},
+	{"many names", test_many_names},
 	{"workers that come again", test_comes_again},
 	{"a clock that was set back", test_clock_set_back},
 	{"numbers grow", test_numbers_grow},

@@ -19,7 +19,7 @@
 #include "../dataplane/rig.h"
 #include "control_priv.h"
 
-#define DEADLINE_S 20
+#define DEADLINE_S 120 /* of what comes at once: it only bounds a hang */
 #define ANSWER     (1 << 16)
 
 const char unit_suite[] = "telemetry";
@@ -535,6 +535,46 @@ forgotten_at_the_stop(void)
 	remove_dir(dir);
 }
 
+/* The only job, as /pbox/jobs tells it; json_decref() the answer. */
+static const json_t *
+the_job(json_t **d)
+{
+	*d = ask("/pbox/jobs");
+	return the_one(*d, "job");
+}
+
+/* All its workers are silent beyond their leases: it is kept, as the same run. */
+static void
+kept(void)
+{
+	const struct pbox_control_live live = {
+		.drain_ns = 1, .lease_ms = 1000, .grace_ms = 600000, .job = &rig.job, .n_jobs = 1};
+	time_t end = time(NULL) + DEADLINE_S;
+	bool is_kept = false;
+	uint64_t run, ms = 0;
+	const json_t *j;
+	json_t *d;
+
+	start(2, NULL, NULL);
+	pbox_control_change(rig.control, &live);
+	run_once(2000);
+	run = number(the_job(&d), "run");
+	CU_ASSERT(run > 0);
+	json_decref(d);
+	while ((!is_kept || ms == 0) && time(NULL) <= end) {
+		j = the_job(&d);
+		is_kept = strcmp(string(j, "state"), "kept") == 0;
+		ms = number(j, "kept_ms");
+		CU_ASSERT(is_kept || ms == 0);
+		CU_ASSERT(!is_kept || number(j, "silent") == 2);
+		UNIT_EQ_U64(number(j, "run"), run);
+		json_decref(d);
+		usleep(2000);
+	}
+	CU_ASSERT(is_kept && ms > 0);
+	stop();
+}
+
 /* ---- what an operator changes ----------------------------------------------------------------- */
 
 static void
@@ -646,6 +686,7 @@ const struct unit_test unit_tests[] = {
 	{"kick and drain", kick_and_drain},
 	{"findings", findings},
 	{"jobs", jobs},
+	{"kept", kept},
 	{"any parameters", any_parameters},
 	{"why", why},
 	{"many rounds", many_rounds},

@@ -14,58 +14,12 @@
 /* HELLO, RETRY, JOIN, WELCOME (section 4 of the protocol): on the thread of open, which waits for the
  * end, and again on the progress thread when the session was lost (rejoin.c). */
 
-#define FIRST_INTERVAL (100 * NS_PER_MS)
-#define MAX_INTERVAL   NS_PER_S
-#define TAKEN_INTERVAL (250 * NS_PER_MS)
-#define TAKEN_MIN      50 /* ms: what the box may say instead */
-#define TAKEN_MAX      2000
-#define COOKIE_LIFE    (7 * NS_PER_S) /* R4.2: at least 8 s */
+#define COOKIE_LIFE  (7 * NS_PER_S) /* R4.2: at least 8 s */
+#define MOST_RETRIES 4              /* to a HELLO (R9.3) */
 
-static int
-code_of(unsigned error)
-{
-	switch (error) {
-	case PBOX_E_VERSION:
-		return PBOX_C_VERSION;
-	case PBOX_E_NO_JOB:
-		return PBOX_C_NO_JOB;
-	case PBOX_E_SECRET:
-		return PBOX_C_SECRET;
-	case PBOX_E_WORKERS:
-	case PBOX_E_MISMATCH:
-		return PBOX_C_MISMATCH;
-	case PBOX_E_SESSION:
-	case PBOX_E_SHUTDOWN:
-	case PBOX_E_LOST:
-		return PBOX_C_LOST;
-	case PBOX_E_NO_MEMORY:
-		return PBOX_C_MEMORY;
-	case PBOX_E_RUNNING:
-		return PBOX_C_RUNNING;
-	case PBOX_E_RUN_ENDED:
-		return PBOX_C_RUN_ENDED;
-	default:
-		return PBOX_C_REFUSED;
-	}
-}
-
-int
-join_error(struct pbox_client_error *err, const struct pbox_error_msg *m, const char *what)
-{
-	int code = code_of(m->code);
-	char text[sizeof(m->text)];
-
-	snprintf(text, sizeof(text), "%s", m->text);
-	text_tame(text);
-	if (text[0] != 0)
-		return client_fail(err, code, "%s: %s", what, text);
-	return client_fail(err, code, "%s: the box answered %s (%u)", what,
-		pbox_errcode_name(m->code), m->code);
-}
-
-/** HMAC-SHA-256 of @p prefix and the payload, whose proof field is zeroed. */
-static void
-prove(const char *secret, const char *prefix, const uint8_t *payload, size_t len, uint8_t *proof)
+void
+join_prove(
+	const char *secret, const char *prefix, const uint8_t *payload, size_t len, uint8_t *proof)
 {
 	crypto_auth_hmacsha256_state s;
 
@@ -89,6 +43,7 @@ send_hello(struct join *j)
 
 	pbox_hello_encode(buf, sizeof(buf), &m);
 	j->hellos++;
+	j->retries = 0;
 	link_frame(&c->link, &c->box, &h, &iov, 1, false);
 	link_flush(&c->link);
 }
@@ -121,7 +76,7 @@ send_join(struct join *j)
 	snprintf(m.job, sizeof(m.job), "%s", c->job);
 	snprintf(m.host, sizeof(m.host), "%s", c->host);
 	pbox_join_encode(buf, sizeof(buf), &m);
-	prove(c->secret, PBOX_JOIN_PROOF_PREFIX, buf, sizeof(buf), buf + PBOX_JOIN_PROOF_AT);
+	join_prove(c->secret, PBOX_JOIN_PROOF_PREFIX, buf, sizeof(buf), buf + PBOX_JOIN_PROOF_AT);
 	j->joins++;
 	link_frame(&c->link, &c->box, &h, &iov, 1, false);
 	link_flush(&c->link);
@@ -129,26 +84,31 @@ send_join(struct join *j)
 
 /* ---- answers --------------------------------------------------------------------------- */
 
-static void
-finish(struct join *j, int rc)
+void
+join_finish(struct join *j, int rc)
 {
 	j->rc = rc;
 	j->done = true;
 }
 
+/** R9.3: the first RETRY may be that of somebody who was faster than the box. */
 static void
 on_retry(struct join *j, const struct rx_frame *f)
 {
 	struct pbox_retry m;
 
-	if (j->have_cookie || pbox_retry_decode(f->payload, f->hdr.length, &m) != 0)
+	if (pbox_retry_decode(f->payload, f->hdr.length, &m) != 0 ||
+		(j->have_cookie && m.cookie == j->cookie) || j->retries >= MOST_RETRIES)
 		return;
+	j->retries++;
 	j->cookie = m.cookie;
 	j->incarnation = m.incarnation;
 	j->have_cookie = true;
 	j->cookie_at = clock_ns();
+	if (j->renew) /* a refusal has its time, too */
+		return;
 	j->next_tx = 0;
-	j->interval = FIRST_INTERVAL;
+	j->interval = JOIN_INTERVAL;
 }
 
 /** R4.5: a job without a secret takes a worker with one, and cannot prove anything to it. Not where the worker
@@ -159,7 +119,7 @@ may_be_insecure(const struct join *j)
 	const uint32_t both = PBOX_WELCOME_INSECURE | PBOX_WELCOME_AUTH;
 
 	return (j->welcome.flags & both) == PBOX_WELCOME_INSECURE && j->c->conf.auth == 0 &&
-	       !j->c->proven;
+	       !refusal_is_provable(j);
 }
 
 static void
@@ -168,137 +128,64 @@ on_welcome(struct join *j, const struct rx_frame *f)
 	struct pbox_client *c = j->c;
 	uint8_t copy[128 + 8 * PBOX_MAX_ENDPOINTS], proof[PBOX_PROOF_LEN];
 	struct pbox_welcome *m = &j->welcome;
+	struct pbox_client_error why;
 	bool good;
 	int rc;
 
+	j->unproven = false;
 	if (f->hdr.length > sizeof(copy) ||
 		pbox_welcome_decode(f->payload, f->hdr.length, m) != 0 || m->nonce != j->nonce)
-		return; /* the nonce is known to the box alone: nobody else ends our joining */
+		return;
 	memcpy(copy, f->payload, f->hdr.length);
 	memset(copy + PBOX_WELCOME_PROOF_AT, 0, PBOX_PROOF_LEN);
-	prove(c->secret, PBOX_WELCOME_PROOF_PREFIX, copy, f->hdr.length, proof);
+	join_prove(c->secret, PBOX_WELCOME_PROOF_PREFIX, copy, f->hdr.length, proof);
 	good = sodium_memcmp(proof, m->proof, sizeof(proof)) == 0;
 	if (!good && may_be_insecure(j)) {
-		prove("", PBOX_WELCOME_PROOF_PREFIX, copy, f->hdr.length, proof);
+		join_prove("", PBOX_WELCOME_PROOF_PREFIX, copy, f->hdr.length, proof);
 		good = sodium_memcmp(proof, m->proof, sizeof(proof)) == 0;
 		j->unproven = good;
 	}
 	if (!good && (m->flags & PBOX_WELCOME_INSECURE) != 0) {
-		finish(j, client_fail(j->err, PBOX_C_SECRET,
-				  "job '%s' at %s says that it has no secret (insecure = yes), and "
-				  "%s: "
-				  "leave the secret out, or give the job one",
-				  c->job, c->box_name,
-				  c->conf.auth != 0
-					  ? "this worker requires auth"
-					  : "it had proven before that it knows this worker's"));
+		client_fail(&why, PBOX_C_SECRET,
+			"job '%s' at %s says that it has no secret (insecure = yes), and %s: "
+			"leave the secret out, or give the job one",
+			c->job, c->box_name,
+			c->conf.auth != 0 ? "this worker requires auth"
+					  : "it had proven before that it knows this worker's");
+		refusal_doubtful(j, f, REFUSAL_INSECURE, &why);
 		return;
 	}
 	if (!good) {
-		finish(j,
-			client_fail(j->err, PBOX_C_SECRET,
-				"%s could not prove that it knows the secret of job '%s': compare "
-				"the secrets, or something else answers at that address",
-				c->box_name, c->job));
+		client_fail(&why, PBOX_C_SECRET,
+			"%s could not prove that it knows the secret of job '%s': compare "
+			"the secrets, or something else answers at that address",
+			c->box_name, c->job);
+		refusal_doubtful(j, f, REFUSAL_PROOF, &why);
 		return;
 	}
 	/* what was too small for our JOIN is not the MTU of any port */
 	if (m->endpoints == 0 || m->worker >= m->workers || m->lease_ms == 0 || m->window == 0 ||
 		m->number == 0 || (m->mtu != 0 && m->mtu < LINK_MIN_MTU)) {
-		finish(j, client_fail(j->err, PBOX_C_REFUSED,
-				  "the box's WELCOME is not sound: worker %u of %u, %u endpoints, "
-				  "lease %u ms, window %u, mtu %u, run %llu",
-				  m->worker, m->workers, m->endpoints, m->lease_ms, m->window,
-				  m->mtu, (unsigned long long)m->number));
+		client_fail(&why, PBOX_C_REFUSED,
+			"the box's WELCOME is not sound: worker %u of %u, %u endpoints, "
+			"lease %u ms, window %u, mtu %u, run %llu",
+			m->worker, m->workers, m->endpoints, m->lease_ms, m->window, m->mtu,
+			(unsigned long long)m->number);
+		if (j->unproven || c->secret[0] == 0)
+			refusal_doubtful(j, f, REFUSAL_UNSOUND, &why);
+		else
+			join_finish(j, client_fail(j->err, why.code, "%s", why.text));
 		return;
 	}
 	rc = auth_welcome(j, f);
 	if (rc != AUTH_IGNORE)
-		finish(j, rc);
+		join_finish(j, rc);
 }
 
-/** An error that may pass: asked again, ever more rarely. */
-static void
-put_off(struct join *j, const struct pbox_error_msg *m)
+bool
+join_asked(const struct join *j, uint32_t id)
 {
-	uint64_t wait = TAKEN_INTERVAL;
-
-	j->refused = *m;
-	text_tame(j->refused.text);
-	/* a worker that was killed and started again: the box finds out, and says when (R4.6) */
-	if (m->code == PBOX_E_WORKER_TAKEN && m->detail >= TAKEN_MIN && m->detail <= TAKEN_MAX)
-		wait = m->detail * NS_PER_MS;
-	if (m->code != PBOX_E_WORKER_TAKEN) {
-		wait = j->interval > TAKEN_INTERVAL ? j->interval : TAKEN_INTERVAL;
-		j->interval = wait * 2 < MAX_INTERVAL ? wait * 2 : MAX_INTERVAL;
-	}
-	j->next_tx = clock_ns() + wait;
-}
-
-/** R9.2: who refused knows the job's secret, and has seen this JOIN. */
-static bool
-is_proven(const struct join *j, const struct rx_frame *f)
-{
-	uint8_t copy[PBOX_JOIN_LEN], proof[PBOX_PROOF_LEN];
-	struct pbox_error_tail t;
-	size_t end = pbox_error_tail_decode(f->payload, f->hdr.length, &t);
-
-	if (end == 0 || end > sizeof(copy) || t.nonce != j->nonce || t.request != j->id)
-		return false;
-	memcpy(copy, f->payload, end);
-	memset(copy + PBOX_ERROR_PROOF_AT(end), 0, PBOX_PROOF_LEN);
-	prove(j->c->secret, PBOX_ERROR_PROOF_PREFIX, copy, end, proof);
-	return sodium_memcmp(proof, f->payload + PBOX_ERROR_PROOF_AT(end), sizeof(proof)) == 0;
-}
-
-static bool
-may_pass(const struct join *j, const struct rx_frame *f, unsigned code)
-{
-	if (code == PBOX_E_WORKER_TAKEN)
-		return true;
-	/* no refusal has a tag: whoever can send one ends no session that had some (R10.1) */
-	if (j->patient && j->c->tag > 0 && !is_proven(j, f))
-		return true;
-	return j->patient && code != PBOX_E_NO_JOB && code != PBOX_E_SECRET &&
-	       code != PBOX_E_WORKERS && code != PBOX_E_MISMATCH && code != PBOX_E_VERSION &&
-	       code != PBOX_E_RUN_ENDED;
-}
-
-static void
-on_error(struct join *j, const struct rx_frame *f)
-{
-	struct pbox_client *c = j->c;
-	struct pbox_error_msg m;
-	char what[192];
-
-	if (pbox_error_decode(f->payload, f->hdr.length, &m) != 0)
-		return;
-	if (m.code == PBOX_E_COOKIE) {
-		if (j->have_cookie)
-			j->next_tx = clock_ns() + FIRST_INTERVAL;
-		j->have_cookie = false;
-		return;
-	}
-	if (m.code == PBOX_E_VERSION && m.detail == PBOX_VERSION_WIRE)
-		return; /* it speaks ours: the HELLO was damaged on its way, and goes again */
-	if (may_pass(j, f, m.code)) {
-		put_off(j, &m);
-		return;
-	}
-	snprintf(what, sizeof(what), "joining job '%s' at %s", c->job, c->box_name);
-	if (m.code == PBOX_E_VERSION && m.text[0] == 0)
-		snprintf(m.text, sizeof(m.text),
-			"the box speaks protocol version %u, this library %u: install the release "
-			"that fits",
-			m.detail, PBOX_VERSION_WIRE);
-	else if (m.code == PBOX_E_SECRET && m.text[0] == 0)
-		snprintf(m.text, sizeof(m.text),
-			"the secret is wrong: compare it with the job's in the box's "
-			"configuration");
-	else if (m.code == PBOX_E_WORKERS && m.text[0] == 0)
-		snprintf(m.text, sizeof(m.text), "this worker says %u workers, the others say %u",
-			c->conf.workers, m.detail);
-	finish(j, join_error(j->err, &m, what));
+	return id != 0 && (id == j->id || id == j->id_before);
 }
 
 void
@@ -307,7 +194,7 @@ join_frame(void *ctx, const struct rx_frame *f)
 	struct join *j = ctx;
 
 	if (j->done || f->from.sin_addr.s_addr != j->c->box.addr.sin_addr.s_addr ||
-		f->hdr.chunk != j->id)
+		!join_asked(j, f->hdr.chunk))
 		return;
 	j->answered = true;
 	if (f->hdr.type == PBOX_RETRY)
@@ -315,10 +202,21 @@ join_frame(void *ctx, const struct rx_frame *f)
 	else if (f->hdr.type == PBOX_WELCOME)
 		on_welcome(j, f);
 	else if (f->hdr.type == PBOX_ERROR)
-		on_error(j, f);
+		refusal_frame(j, f);
 }
 
 /* ---- the exchange ---------------------------------------------------------------------- */
+
+/** Who does not see our requests cannot know it: what refuses was asked (R9.3). */
+static void
+next_id(struct join *j)
+{
+	j->id_before = j->id;
+	do
+		j->id = randombytes_random();
+	while (j->id == 0 || j->id == j->id_before);
+	j->renew = false;
+}
 
 void
 join_begin(struct join *j, struct pbox_client *c, uint64_t nonce, int worker,
@@ -326,10 +224,10 @@ join_begin(struct join *j, struct pbox_client *c, uint64_t nonce, int worker,
 {
 	join_end(j);
 	*j = (struct join){
-		.c = c, .err = err, .nonce = nonce, .worker = worker, .interval = FIRST_INTERVAL};
+		.c = c, .err = err, .nonce = nonce, .worker = worker, .interval = JOIN_INTERVAL};
 	/* who has nothing of its run begins, wherever that is */
 	j->number = c->tables > 0 ? c->number : 0;
-	j->id = atomic_fetch_add(&c->next_id, 1);
+	next_id(j);
 }
 
 void
@@ -345,8 +243,15 @@ join_tick(struct join *j, uint64_t now)
 	if (j->have_cookie && now - j->cookie_at > COOKIE_LIFE)
 		j->have_cookie = false;
 	if (now >= j->next_tx) {
+		if (refusal_stands(j, now)) {
+			join_finish(j, refusal_verdict(j));
+			return now;
+		}
+		if (j->renew)
+			next_id(j);
 		j->next_tx = now + j->interval;
-		j->interval = j->interval * 2 < MAX_INTERVAL ? j->interval * 2 : MAX_INTERVAL;
+		j->interval =
+			j->interval * 2 < JOIN_INTERVAL_MAX ? j->interval * 2 : JOIN_INTERVAL_MAX;
 		if (j->have_cookie)
 			send_join(j);
 		else
@@ -362,6 +267,8 @@ expired(struct join *j)
 	double s = c->conf.join_timeout_ms / 1000.0;
 	unsigned port = ntohs(c->box.addr.sin_port);
 
+	if (j->doubt.n > 0)
+		return refusal_verdict(j);
 	if (j->refused.text[0] != 0)
 		return client_fail(j->err, PBOX_C_REFUSED,
 			"joining job '%s' at %s: still not taken in after %.1f s: %s; 'pbox-ctl "
@@ -551,7 +458,7 @@ join_session(struct pbox_client *c, struct pbox_client_error *err)
 
 		join_begin(&j, c, c->nonce, c->conf.worker, err);
 		j.refused = refused;
-		j.next_tx = clock_ns() + (refused.code != 0 ? FIRST_INTERVAL : 0);
+		j.next_tx = clock_ns() + (refused.code != 0 ? JOIN_INTERVAL : 0);
 		rc = attempt(c, &j, deadline, err);
 		join_end(&j);
 	} while (rc == CLIENT_RENEWED);

@@ -104,7 +104,7 @@ rejoin_frame(struct pbox_client *c, const struct rx_frame *f)
 	struct rejoin *r = c->rejoin;
 	uint8_t type = f->hdr.type;
 
-	if (!r->joining || f->hdr.chunk != r->join.id ||
+	if (!r->joining || !join_asked(&r->join, f->hdr.chunk) ||
 		(type != PBOX_RETRY && type != PBOX_WELCOME &&
 			(type != PBOX_ERROR || f->hdr.length == 0)))
 		return false;

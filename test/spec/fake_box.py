@@ -12,6 +12,7 @@ import os
 import random
 import select
 import socket
+import struct
 import time
 
 import pbox_auth
@@ -32,6 +33,7 @@ class Refuse(Exception):
     def __init__(self, code, text="", detail=0):
         super().__init__(text)
         self.code, self.detail = proto.ERROR[code], detail
+        self.proves = None  # nonce of the JOIN that is refused, where it knows the secret
 
 
 class Drop(Exception):
@@ -161,6 +163,10 @@ class FakeBox:
     def _error(self, header, e, peer, where):
         if header.type < proto.FIRST_DATA_TYPE:
             payload = proto.Error(e.code, header.type, e.detail, str(e)).pack()
+            if e.proves is not None:  # R9.2
+                payload += struct.pack("<QI", e.proves, header.chunk) + bytes(36)
+                at = len(payload) - proto.PROOF_LEN
+                payload = payload[:at] + self._mac(proto.ERROR_PREFIX, payload, at)
             self._answer(header, "ERROR", payload, peer, where, frag=0, round=0)
         else:
             self._answer(header, "ERROR", b"", peer, where, aux=e.code)
@@ -223,6 +229,13 @@ class FakeBox:
             raise Refuse("NO_JOB", f"no job {m.job} is configured")
         if self._mac(proto.JOIN_PREFIX, payload[:512], proto.JOIN_PROOF_AT) != m.proof:
             raise Refuse("SECRET", f"wrong secret for job {m.job}")
+        try:
+            self._admit(h, m, peer, where)
+        except Refuse as e:
+            e.proves = m.nonce
+            raise
+
+    def _admit(self, h, m, peer, where):
         if m.workers != self.workers:
             raise Refuse("WORKERS", f"the job has {self.workers} workers", self.workers)
         if self.auth and not m.auth:

@@ -63,6 +63,7 @@ JOIN_PREFIX = b"PBOX-JOIN-1"
 WELCOME_AUTH = 0x1
 WELCOME_INSECURE = 0x20
 WELCOME_PREFIX = b"PBOX-WELCOME-1"
+ERROR_PREFIX = b"PBOX-ERROR-1"
 JOIN_PROOF_AT = 160
 WELCOME_PROOF_AT = 40
 PROOF_LEN = 32
@@ -573,6 +574,17 @@ class Error:
         r = _Reader(data)
         *head, n = r.get("HBxIH2x")
         return cls(*head, r.text(n))
+
+    @staticmethod
+    def proven(data):
+        """R9.2: (nonce, request id, what the proof is of, proof), or None without one."""
+        if len(data) < 12:
+            return None
+        end = 12 + struct.unpack_from("<H", data, 8)[0] + 48
+        if len(data) < end:
+            return None
+        nonce, request = struct.unpack_from("<QI", data, end - 48)
+        return nonce, request, data[:end - PROOF_LEN] + bytes(PROOF_LEN), data[end - PROOF_LEN:end]
 
 
 MESSAGES = {m.TYPE: m for m in (Hello, Retry, Join, Welcome, Declare, Declared, Map, Mapped,

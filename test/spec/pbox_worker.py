@@ -27,6 +27,8 @@ from pbox_proto import Header, TYPE
 FIRST_RTO, MIN_RTO, MAX_RTO = 0.05, 0.02, 1.0
 PROBE = 0.2  # R6.9: at least 100 ms
 DOUBT = 0.5  # R11.6
+REFUSED, REFUSED_AGAIN, REFUSALS = 0.25, 0.5, 3  # R9.3
+RETRIES = 4  # R9.3
 IP_MTU_DISCOVER, IP_PMTUDISC_DO = 10, 2  # Linux; not named in the socket module
 
 
@@ -44,6 +46,28 @@ class BoxError(Exception):
 
 class ShutDown(Exception):
     """The box said that it stops (R8.4)."""
+
+
+class _Joining:
+    """What was asked, and who has refused it (R9.3)."""
+
+    def __init__(self):
+        self.ids = []  # of the last two requests, the last one first
+        self.cookie, self.retries = None, 0
+        self.refusal, self.kind, self.refusals = None, None, 0
+        self.refused = False  # the last request was
+        self.due, self.rto = 0.0, FIRST_RTO
+
+    def refuse(self, header, kind, error):
+        """Somebody who cannot prove anything."""
+        if header.chunk != self.ids[0]:
+            return
+        if self.refused:  # one of those who answer this request is not the box
+            self.refusals *= kind == self.kind
+            return
+        self.refusals = self.refusals + 1 if kind == self.kind else 1
+        self.refusal, self.kind, self.refused = error, kind, True
+        self.due = time.monotonic() + (REFUSED if self.refusals == 1 else REFUSED_AGAIN)
 
 
 class Table:
@@ -132,12 +156,15 @@ class Worker:
                     self.counts["ignored"] += 1
                     continue
                 self.counts["received"] += 1
+                if not self.token:  # what has no session ends none
+                    out.append((header, payload))
+                    continue
                 if header.name == "LEFT" and header.chunk == 0 and header.aux == 1:
                     raise ShutDown("the box shuts down")
                 if header.name == "ERROR" and not payload and \
                         header.aux == proto.ERROR["SESSION"]:
                     raise BoxError(header.aux, "the box does not know this session")
-                if header.name in ("PING", "PONG") and self.token and (header.round or header.base):
+                if header.name in ("PING", "PONG") and (header.round or header.base):
                     self._send(Header(type=TYPE["PING"], chunk=0, round=header.round,
                                       base=header.base), b"", peer)  # R4.9: our address
                 out.append((header, payload))
@@ -195,27 +222,67 @@ class Worker:
         raise Timeout(f"no answer to {kind} {what} within {self.deadline} s")
 
     def join(self):
-        """HELLO, JOIN, WELCOME (section 4)."""
+        """HELLO, JOIN, WELCOME (section 4). A refusal with a proof is raised at once, one without when R9.3 says so."""
         join = proto.Join(nonce=int.from_bytes(os.urandom(8), "little"), worker=self.wanted,
                           workers=self.workers, mtu=self.mtu, window=self.window,
                           lease_ms=self.lease_ms, job=self.job_name, host=self.host, auth=1)
-        end = time.monotonic() + self.deadline
-        while True:
-            _, retry, _ = self.request("HELLO", proto.Hello().pack())
-            join.cookie, join.proof = retry.cookie, bytes(proto.PROOF_LEN)
-            join.proof = self._hmac(proto.JOIN_PREFIX, join.pack())
-            try:
-                header, welcome, raw = self.request("JOIN", join.pack())
-            except BoxError as e:
-                if e.code != proto.ERROR["COOKIE"] or time.monotonic() > end:
-                    raise
-                continue
-            if self._keys(header, welcome):
-                break
-            if time.monotonic() > end:
-                raise Timeout("no WELCOME with a good tag")
+        j, end = _Joining(), time.monotonic() + self.deadline
+        while time.monotonic() < end:
+            now = time.monotonic()
+            if now >= j.due:
+                if j.refusals >= REFUSALS:
+                    raise j.refusal
+                self._ask_to_join(j, join)
+                j.due, j.rto = now + j.rto, min(j.rto * 2, MAX_RTO)
+            for header, raw in self._receive(min(j.due, end) - time.monotonic()):
+                if header.chunk not in j.ids or header.name not in ("RETRY", "ERROR", "WELCOME"):
+                    continue
+                try:
+                    message = proto.MESSAGES[header.type].unpack(raw)
+                except proto.Malformed:
+                    self.counts["ignored"] += 1
+                    continue
+                if header.name == "RETRY":
+                    if message.cookie != j.cookie and j.retries < RETRIES:
+                        j.cookie, j.retries = message.cookie, j.retries + 1
+                        j.due = j.due if j.refused else 0.0
+                elif header.name == "ERROR":
+                    self._refused(j, join, header, message, raw)
+                elif self._welcomed(j, join, header, message, raw):
+                    return message
+        if j.refusal:
+            raise j.refusal
+        raise Timeout(f"nobody took this worker in within {self.deadline} s")
+
+    def _ask_to_join(self, j, join):
+        if j.refused or not j.ids:
+            j.ids, j.refused = [random.randrange(1, 1 << 32), *j.ids[:1]], False
+            j.rto = FIRST_RTO
+        if j.cookie is None:
+            j.retries = 0
+            self._send(Header(type=TYPE["HELLO"], chunk=j.ids[0]), proto.Hello().pack(), self.control)
+            return
+        join.cookie, join.proof = j.cookie, bytes(proto.PROOF_LEN)
+        join.proof = self._hmac(proto.JOIN_PREFIX, join.pack())
+        self._send(Header(type=TYPE["JOIN"], chunk=j.ids[0]), join.pack(), self.control)
+
+    def _refused(self, j, join, header, message, raw):
+        if message.code == proto.ERROR["COOKIE"]:
+            j.due = j.due if j.cookie is None else time.monotonic() + FIRST_RTO
+            j.cookie, j.refusals = None, 0
+            return
+        if message.code == proto.ERROR["VERSION"] and message.detail == proto.VERSION:
+            return  # it speaks ours: the HELLO was damaged
+        error = BoxError(message.code, message.text, message.detail)
+        proven = proto.Error.proven(raw)
+        if self.secret and proven and proven[0] == join.nonce and proven[1] in j.ids and \
+                hmac.compare_digest(self._hmac(proto.ERROR_PREFIX, proven[2]), proven[3]):
+            raise error
+        j.refuse(header, message.code, error)
+
+    def _welcomed(self, j, join, header, welcome, raw):
         if welcome.nonce != join.nonce:
-            raise BoxError(proto.ERROR["SECRET"], "WELCOME is not for this JOIN")
+            return False
         covered = bytearray(proto.Welcome.proven(raw))
         at = proto.WELCOME_PROOF_AT
         covered[at:at + proto.PROOF_LEN] = bytes(proto.PROOF_LEN)
@@ -223,14 +290,17 @@ class Worker:
         keys = [self.secret] + ([b""] if welcome.flags & proto.WELCOME_INSECURE else [])
         if not any(hmac.compare_digest(hmac.new(key, proto.WELCOME_PREFIX + bytes(covered), hashlib.sha256).digest(),
                                        welcome.proof) for key in keys):
-            raise BoxError(proto.ERROR["SECRET"], "the box does not know the secret")
+            j.refuse(header, "WELCOME", BoxError(proto.ERROR["SECRET"], "the box does not know the secret"))
+            return False
+        if not self._keys(header, welcome):
+            return False
         self.token, self.job, self.worker = welcome.token, welcome.job, welcome.worker
         self.incarnation = welcome.incarnation
         self.welcome = welcome
         self.endpoints = [tuple(e) for e in welcome.endpoints]
         self.path_mtu = min(self.mtu, welcome.mtu) - (proto.TAG_LEN if self.keys else 0)
         self.cwnd = [float(max(1, welcome.window))] * len(self.endpoints)
-        return welcome
+        return True
 
     def _keys(self, header, welcome):
         """The keys of a session with auth (R11.2); False where WELCOME's tag is not good (R11.7)."""

@@ -302,6 +302,65 @@ def test_refusals():
         thread.join()
 
 
+class ForgedBox(fake_box.FakeBox):
+    """Somebody sees each HELLO and JOIN, and answers it first (R9.3)."""
+
+    code = "SECRET"
+
+    def _on_hello(self, h, payload, peer, where):
+        self._answer(h, "RETRY", proto.Retry(1, self.incarnation).pack(), peer, where)
+        super()._on_hello(h, payload, peer, where)
+
+    def _on_join(self, h, payload, peer, where):
+        m = proto.Join.unpack(payload)
+        forged = proto.Error(proto.ERROR[self.code], h.type, 0, "go away").pack()
+        self._answer(h, "ERROR", forged, peer, where)
+        self._answer(h, "ERROR", forged, peer, where)
+        self._answer(h, "WELCOME", proto.Welcome(9, m.nonce, number=1).pack(), peer, where)
+        super()._on_join(h, payload, peer, where)
+
+
+def test_forged_refusals():
+    for code in ("SECRET", "NO_JOB", "WORKERS", "VERSION"):
+        play(2, ["--elements", "100", "--rounds", "1"], box_class=type("Box", (ForgedBox,), {"code": code}))
+
+
+class SilentBox(fake_box.FakeBox):
+    """So many JOINs are seen only by somebody who refuses them, and has no proof or a wrong one."""
+
+    left, secret_of_it, asked = 0, b"", ()
+
+    def _on_join(self, h, payload, peer, where):
+        self.asked = (*self.asked, h.chunk)
+        if self.left == 0:
+            super()._on_join(h, payload, peer, where)
+            return
+        self.left -= 1
+        m = proto.Join.unpack(payload)
+        refusal = fake_box.Refuse("WORKERS", "go away")
+        refusal.proves = m.nonce
+        secret, self.secret = self.secret, self.secret_of_it
+        try:
+            self._error(h, refusal, peer, where)
+        finally:
+            self.secret = secret
+
+
+def test_refusals_of_a_stranger():
+    for left, secret, want, asked in ((2, b"", None, 3), (1000, b"other", "WORKERS", 3),
+                                      (1000, b"secret", "WORKERS", 1)):
+        box = SilentBox(workers=2)
+        box.left, box.secret_of_it = left, secret
+        thread = threading.Thread(target=box.run)
+        thread.start()
+        try:
+            assert refused(box, deadline=120.0) == want, want
+            assert len(set(box.asked)) == asked, (box.asked, asked)
+        finally:
+            box.stop()
+            thread.join()
+
+
 def test_no_box():
     with pbox_worker.Worker("127.0.0.1:9", "job", "secret", deadline=0.3) as w:
         try:

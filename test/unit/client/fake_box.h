@@ -36,9 +36,10 @@ struct fake_conf {
 	bool stale;
 	unsigned work_ms, pause_ms; /* a box that gets the CPU for a part of the time */
 	bool silent, deaf, version_error, hello_damaged, no_data, other_secret, full;
-	bool insecure;        /* takes any secret, and says so */
-	bool auth;            /* frames have tags */
-	bool ending;          /* the job is: nobody may join */
+	bool insecure;   /* takes any secret, and says so */
+	bool auth;       /* frames have tags */
+	bool ending;     /* the job is: nobody may join */
+	unsigned forger; /* somebody else answers first: RETRY, this error, a WELCOME; 0: nobody */
 	unsigned short_lived; /* sessions end with their WELCOME, so many */
 };
 
@@ -57,6 +58,7 @@ struct fake_said {
 	uint64_t number;          /* JOIN */
 	uint32_t flags;           /* DECLARE */
 	unsigned joins, declares; /* so many in all */
+	unsigned asked;           /* JOINs with an id other than that of the one before */
 };
 
 struct fake_box;

@@ -37,16 +37,6 @@ answer(struct fake_box *b, int fd, const struct sockaddr_in *to, const struct pb
 	fake_send(b, fd, to, &h);
 }
 
-void
-fake_error(struct fake_box *b, int fd, const struct sockaddr_in *to, const struct pbox_hdr *q,
-	unsigned code, uint32_t detail, const char *text)
-{
-	struct pbox_error_msg m = {.code = (uint16_t)code, .type = q->type, .detail = detail};
-
-	snprintf(m.text, sizeof(m.text), "%s", text);
-	answer(b, fd, to, q, PBOX_ERROR, pbox_error_encode(payload_room(b), 1024, &m));
-}
-
 static void
 prove(const char *secret, const char *prefix, uint8_t *payload, size_t len, size_t at)
 {
@@ -59,6 +49,25 @@ prove(const char *secret, const char *prefix, uint8_t *payload, size_t len, size
 	crypto_auth_hmacsha256_update(&s, payload, len);
 	crypto_auth_hmacsha256_final(&s, proof);
 	memcpy(payload + at, proof, sizeof(proof));
+}
+
+void
+fake_error(struct fake_box *b, int fd, const struct sockaddr_in *to, const struct pbox_hdr *q,
+	unsigned code, uint32_t detail, const char *text)
+{
+	struct pbox_error_msg m = {.code = (uint16_t)code, .type = q->type, .detail = detail};
+	const struct pbox_error_tail t = {b->proving, q->chunk};
+	uint8_t *payload = payload_room(b);
+	size_t len;
+
+	snprintf(m.text, sizeof(m.text), "%s", text);
+	len = pbox_error_encode(payload, 1024, &m);
+	if (q->type == PBOX_JOIN && b->proving != 0) {
+		len = pbox_error_tail_encode(payload, len, &t);
+		prove(b->conf.secret, PBOX_ERROR_PROOF_PREFIX, payload, len,
+			PBOX_ERROR_PROOF_AT(len));
+	}
+	answer(b, fd, to, q, PBOX_ERROR, len);
 }
 
 static void
@@ -160,10 +169,9 @@ take_run(struct fake_box *b, const struct pbox_join *m)
 /** Whoever it is that does not want the worker. */
 static void
 refuse(struct fake_box *b, int fd, const struct sockaddr_in *from, const struct pbox_hdr *h,
-	uint64_t nonce)
+	uint64_t nonce, unsigned code)
 {
-	struct pbox_error_msg m = {
-		.code = (uint16_t)b->refusal, .type = h->type, .text = "go away"};
+	struct pbox_error_msg m = {.code = (uint16_t)code, .type = h->type, .text = "go away"};
 	const struct pbox_error_tail t = {nonce, h->chunk};
 	uint8_t *payload = payload_room(b);
 	size_t len = pbox_error_encode(payload, PBOX_JOIN_LEN - PBOX_ERROR_TAIL_LEN, &m);
@@ -173,6 +181,29 @@ refuse(struct fake_box *b, int fd, const struct sockaddr_in *from, const struct 
 		prove(b->prover, PBOX_ERROR_PROOF_PREFIX, payload, len, PBOX_ERROR_PROOF_AT(len));
 	}
 	answer(b, fd, from, h, PBOX_ERROR, len);
+}
+
+/** Who sees the requests, and is faster than the box: it is not there, and has another secret. */
+static void
+forge(struct fake_box *b, int fd, const struct sockaddr_in *from, const struct pbox_hdr *h,
+	uint64_t nonce)
+{
+	struct pbox_welcome m = {.token = 9,
+		.nonce = nonce,
+		.workers = (uint16_t)b->conf.workers,
+		.endpoints = 1,
+		.incarnation = b->incarnation,
+		.lease_ms = 1000,
+		.window = 1,
+		.number = 1};
+	const struct pbox_retry r = {COOKIE + 1, b->incarnation};
+
+	if (h->type == PBOX_HELLO) {
+		answer(b, fd, from, h, PBOX_RETRY, pbox_retry_encode(payload_room(b), 64, &r));
+		return;
+	}
+	refuse(b, fd, from, h, nonce, b->conf.forger);
+	answer(b, fd, from, h, PBOX_WELCOME, pbox_welcome_encode(payload_room(b), 2048, &m));
 }
 
 static void
@@ -186,16 +217,26 @@ on_join(struct fake_box *b, int fd, const struct sockaddr_in *from, const struct
 
 	if (h->length < PBOX_JOIN_LEN || pbox_join_decode(payload, h->length, &m) != 0)
 		return;
+	b->said.asked += h->chunk != b->last_join;
+	b->last_join = h->chunk;
 	if (b->refusals > 0) {
 		b->refusals--;
-		refuse(b, fd, from, h, m.nonce);
+		refuse(b, fd, from, h, m.nonce, b->refusal);
 		return;
 	}
+	if (b->conf.forger != 0)
+		forge(b, fd, from, h, m.nonce);
 	memcpy(b->said.run, m.run, sizeof(m.run));
 	b->said.number = m.number;
 	b->said.joins++;
 	memcpy(copy, payload, sizeof(copy));
 	prove(b->conf.secret, PBOX_JOIN_PROOF_PREFIX, copy, sizeof(copy), PBOX_JOIN_PROOF_AT);
+	/* R9.2: what is refused from here on by who knows the secret */
+	b->proving = memcmp(copy + PBOX_JOIN_PROOF_AT, m.proof, PBOX_PROOF_LEN) == 0 &&
+				     m.cookie == COOKIE && strcmp(m.job, b->conf.job) == 0 &&
+				     !b->conf.other_secret && !b->conf.insecure
+			     ? m.nonce
+			     : 0;
 	if (m.cookie != COOKIE)
 		fake_error(b, fd, from, h, PBOX_E_COOKIE, 0, "cookie");
 	else if (strcmp(m.job, b->conf.job) != 0)
@@ -430,6 +471,8 @@ fake_control(struct fake_box *b, int fd, const struct sockaddr_in *from, const s
 	switch (h->type) {
 	case PBOX_HELLO:
 		b->counts.hellos++;
+		if (b->conf.forger != 0)
+			forge(b, fd, from, h, 0);
 		if (b->conf.version_error)
 			fake_error(b, fd, from, h, PBOX_E_VERSION, 9, "");
 		else if (b->conf.hello_damaged && b->hellos++ == 0)

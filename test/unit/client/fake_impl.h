@@ -87,6 +87,8 @@ struct fake_box {
 	uint32_t incarnation, first_chunk, hellos;
 	bool first_seen;
 	unsigned refusals, refusal; /* so many JOINs are answered with that error */
+	uint64_t proving;           /* nonce of the JOIN at work, if it knows the secret; else 0 */
+	uint32_t last_join;         /* its request id */
 	const char *prover;         /* with proof by this secret; NULL: without (R9.2) */
 	uint64_t random;
 	struct fake_member member[FAKE_WORKERS];

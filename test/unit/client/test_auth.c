@@ -107,34 +107,39 @@ test_restarts(void)
 
 static const unsigned refusal[] = {
 	PBOX_E_SECRET, PBOX_E_NO_JOB, PBOX_E_WORKERS, PBOX_E_MISMATCH, PBOX_E_BAD_REQUEST};
-static unsigned refused;
+static unsigned refused, refusals;
 static const char *prover;
 
 static void
 refuse_at_3(struct fake_box *b, unsigned round)
 {
 	if (round == 3)
-		fake_refuse(b, refusal[refused], 3, prover);
+		fake_refuse(b, refusal[refused], refusals, prover);
 	end_sessions_at_3(b, round);
 }
 
-/* R10.1: somebody without keys answers a JOIN before the box does. */
+/* R10.1: somebody without keys answers a JOIN before the box does, more often than R9.3 asks for where nobody can prove
+ * anything. */
 static void
 test_forged_refusals(void)
 {
 	struct run r = base(2, 6);
 
-	r.timeout_ms = 20000;
+	r.timeout_ms = 120000;
 	r.before = refuse_at_3;
-	for (refused = 0; refused < sizeof(refusal) / sizeof(refusal[0]); refused++)
+	refusals = 2 * 4; /* of both workers */
+	for (unsigned auth = 0; auth < 2; auth++) {
+		r.box.auth = auth != 0;
+		for (refused = 0; refused < sizeof(refusal) / sizeof(refusal[0]); refused++)
+			UNIT_EQ_U64(expect_exact(&r).stats.restarts, 1);
+		prover = "not the secret";
+		refused = 0;
 		UNIT_EQ_U64(expect_exact(&r).stats.restarts, 1);
-	prover = "not the secret";
-	refused = 0;
-	UNIT_EQ_U64(expect_exact(&r).stats.restarts, 1);
-	prover = NULL;
+		prover = NULL;
+	}
 }
 
-/* R9.2: the box itself refuses. Were it not believed, the fourth JOIN would be welcome. */
+/* R9.2: the box itself refuses. Were it not believed, a later JOIN would be welcome. */
 static void
 test_proven_refusal(void)
 {
@@ -145,6 +150,32 @@ test_proven_refusal(void)
 	r.before = refuse_at_3;
 	prover = "secret";
 	refused = 1;
+	refusals = 3;
+	for (unsigned auth = 0; auth < 2; auth++) {
+		r.box.auth = auth != 0;
+		harness_run(&r, &o);
+		CU_ASSERT(o.failed > 0);
+		CU_ASSERT(strstr(o.text, "go away") != NULL);
+	}
+	prover = NULL;
+}
+
+/* R9.3: of an insecure job nobody can prove anything, also not with the empty secret. */
+static void
+test_insecure_refusals(void)
+{
+	struct run r = base(1, 6);
+	struct run_result o;
+
+	r.timeout_ms = 120000;
+	r.before = refuse_at_3;
+	r.box.auth = false;
+	r.box.insecure = true;
+	prover = "";
+	refused = 1;
+	refusals = 2;
+	UNIT_EQ_U64(expect_exact(&r).stats.restarts, 1);
+	refusals = 1000;
 	harness_run(&r, &o);
 	prover = NULL;
 	CU_ASSERT(o.failed > 0);
@@ -246,6 +277,7 @@ const struct unit_test unit_tests[] = {
 	{"restarts of the box, and sessions that end", test_restarts},
 	{"refusals that are forged", test_forged_refusals},
 	{"a refusal that is proven", test_proven_refusal},
+	{"refusals of an insecure job", test_insecure_refusals},
 	{"attacked", test_attacked},
 	{"required", test_required},
 	{"a session that may be gone", test_doubt},

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdio.h>
+
+#include <sodium.h>
+
+#include "join.h"
+
+/*
+ * What a refusal of HELLO or JOIN is worth. One that proves the job's secret (R9.2) is the box's. Any other may be
+ * that of somebody who sees our requests: it ends the join when it is all that is ever heard (R9.3).
+ */
+
+#define TAKEN_INTERVAL (250 * NS_PER_MS)
+#define TAKEN_MIN      50 /* ms: what the box may say instead */
+#define TAKEN_MAX      2000
+#define DOUBT_FIRST    (250 * NS_PER_MS)
+#define DOUBT_LATER    (500 * NS_PER_MS)
+#define DOUBTS         3
+
+static int
+code_of(unsigned error)
+{
+	switch (error) {
+	case PBOX_E_VERSION:
+		return PBOX_C_VERSION;
+	case PBOX_E_NO_JOB:
+		return PBOX_C_NO_JOB;
+	case PBOX_E_SECRET:
+		return PBOX_C_SECRET;
+	case PBOX_E_WORKERS:
+	case PBOX_E_MISMATCH:
+		return PBOX_C_MISMATCH;
+	case PBOX_E_SESSION:
+	case PBOX_E_SHUTDOWN:
+	case PBOX_E_LOST:
+		return PBOX_C_LOST;
+	case PBOX_E_NO_MEMORY:
+		return PBOX_C_MEMORY;
+	case PBOX_E_RUNNING:
+		return PBOX_C_RUNNING;
+	case PBOX_E_RUN_ENDED:
+		return PBOX_C_RUN_ENDED;
+	default:
+		return PBOX_C_REFUSED;
+	}
+}
+
+int
+join_error(struct pbox_client_error *err, const struct pbox_error_msg *m, const char *what)
+{
+	int code = code_of(m->code);
+	char text[sizeof(m->text)];
+
+	snprintf(text, sizeof(text), "%s", m->text);
+	text_tame(text);
+	if (text[0] != 0)
+		return client_fail(err, code, "%s: %s", what, text);
+	return client_fail(err, code, "%s: the box answered %s (%u)", what,
+		pbox_errcode_name(m->code), m->code);
+}
+
+/** An error that may pass: asked again, ever more rarely. */
+static void
+put_off(struct join *j, const struct pbox_error_msg *m)
+{
+	uint64_t wait = TAKEN_INTERVAL;
+
+	j->refused = *m;
+	text_tame(j->refused.text);
+	if (j->renew) /* the request was answered before: one answer moves the next */
+		return;
+	j->renew = true;
+	/* a worker that was killed and started again: the box finds out, and says when (R4.6) */
+	if (m->code == PBOX_E_WORKER_TAKEN && m->detail >= TAKEN_MIN && m->detail <= TAKEN_MAX)
+		wait = m->detail * NS_PER_MS;
+	if (m->code != PBOX_E_WORKER_TAKEN) {
+		wait = j->interval > TAKEN_INTERVAL ? j->interval : TAKEN_INTERVAL;
+		j->interval = wait * 2 < JOIN_INTERVAL_MAX ? wait * 2 : JOIN_INTERVAL_MAX;
+	}
+	j->next_tx = clock_ns() + wait;
+}
+
+/** R9.2: who refused knows the job's secret, and has seen this JOIN. */
+static bool
+is_proven(const struct join *j, const struct rx_frame *f)
+{
+	uint8_t copy[PBOX_JOIN_LEN], proof[PBOX_PROOF_LEN];
+	struct pbox_error_tail t;
+	size_t end = pbox_error_tail_decode(f->payload, f->hdr.length, &t);
+
+	if (j->c->secret[0] == 0 || end == 0 || end > sizeof(copy) || t.nonce != j->nonce ||
+		!join_asked(j, t.request))
+		return false;
+	memcpy(copy, f->payload, end);
+	memset(copy + PBOX_ERROR_PROOF_AT(end), 0, PBOX_PROOF_LEN);
+	join_prove(j->c->secret, PBOX_ERROR_PROOF_PREFIX, copy, end, proof);
+	return sodium_memcmp(proof, f->payload + PBOX_ERROR_PROOF_AT(end), sizeof(proof)) == 0;
+}
+
+bool
+refusal_is_provable(const struct join *j)
+{
+	return j->c->secret[0] != 0 && (j->c->proven || j->proven);
+}
+
+/** A session that goes on where it was has time. */
+static bool
+may_pass(const struct join *j, unsigned code)
+{
+	if (code == PBOX_E_WORKER_TAKEN)
+		return true;
+	return j->patient && code != PBOX_E_NO_JOB && code != PBOX_E_SECRET &&
+	       code != PBOX_E_WORKERS && code != PBOX_E_MISMATCH && code != PBOX_E_VERSION &&
+	       code != PBOX_E_RUN_ENDED;
+}
+
+void
+refusal_doubtful(struct join *j, const struct rx_frame *f, unsigned kind,
+	const struct pbox_client_error *why)
+{
+	struct doubt *d = &j->doubt;
+
+	if (refusal_is_provable(j) || f->hdr.chunk != j->id)
+		return;
+	if (j->renew) { /* another refusal of the same request: one of them is not the box's */
+		if (d->kind != kind)
+			d->n = 0;
+		return;
+	}
+	d->n = d->n > 0 && d->kind == kind ? d->n + 1 : 1;
+	d->kind = kind;
+	d->why = *why;
+	j->renew = true;
+	j->interval = JOIN_INTERVAL;
+	j->next_tx = d->until = clock_ns() + (d->n == 1 ? DOUBT_FIRST : DOUBT_LATER);
+}
+
+bool
+refusal_stands(const struct join *j, uint64_t now)
+{
+	return j->doubt.n >= DOUBTS && now >= j->doubt.until;
+}
+
+int
+refusal_verdict(struct join *j)
+{
+	return client_fail(j->err, j->doubt.why.code, "%s", j->doubt.why.text);
+}
+
+/** In words, where the box has none. */
+static int
+in_words(const struct join *j, struct pbox_error_msg *m, struct pbox_client_error *err)
+{
+	struct pbox_client *c = j->c;
+	char what[192];
+
+	snprintf(what, sizeof(what), "joining job '%s' at %s", c->job, c->box_name);
+	if (m->code == PBOX_E_VERSION && m->text[0] == 0)
+		snprintf(m->text, sizeof(m->text),
+			"the box speaks protocol version %u, this library %u: install the release "
+			"that fits",
+			m->detail, PBOX_VERSION_WIRE);
+	else if (m->code == PBOX_E_SECRET && m->text[0] == 0)
+		snprintf(m->text, sizeof(m->text),
+			"the secret is wrong: compare it with the job's in the box's "
+			"configuration");
+	else if (m->code == PBOX_E_WORKERS && m->text[0] == 0)
+		snprintf(m->text, sizeof(m->text), "this worker says %u workers, the others say %u",
+			c->conf.workers, m->detail);
+	return join_error(err, m, what);
+}
+
+void
+refusal_frame(struct join *j, const struct rx_frame *f)
+{
+	struct pbox_client_error why;
+	struct pbox_error_msg m;
+	bool proven;
+
+	if (pbox_error_decode(f->payload, f->hdr.length, &m) != 0)
+		return;
+	if (m.code == PBOX_E_COOKIE) { /* whoever refused it, the box itself did not look at it */
+		j->doubt.n = 0;
+		if (j->have_cookie)
+			j->next_tx = clock_ns() + JOIN_INTERVAL;
+		j->have_cookie = false;
+		return;
+	}
+	if (m.code == PBOX_E_VERSION && m.detail == PBOX_VERSION_WIRE)
+		return; /* it speaks ours: the HELLO was damaged on its way, and goes again */
+	proven = is_proven(j, f);
+	if (proven) {
+		j->proven = true;
+		j->doubt.n = 0;
+	}
+	if (may_pass(j, m.code) || (!proven && refusal_is_provable(j))) {
+		put_off(j, &m);
+	} else if (proven) {
+		join_finish(j, in_words(j, &m, j->err));
+	} else {
+		in_words(j, &m, &why);
+		refusal_doubtful(j, f, m.code, &why);
+	}
+}

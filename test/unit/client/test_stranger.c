@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <pbox_wire.h>
+
+#include "harness.h"
+#include "unit.h"
+
+const char unit_suite[] = "client: who sees its frames, and answers in the box's name";
+
+static struct pbox_client_error err;
+
+static int
+try_open(const struct fake_box *b, const char *secret)
+{
+	struct pbox_client_conf conf = harness_conf(b, 0, 2);
+	struct pbox_client *c = NULL;
+	int rc;
+
+	conf.join_timeout_ms = 120000;
+	conf.secret = secret;
+	rc = pbox_client_open(&c, &conf, &err);
+	if (rc == 0)
+		pbox_client_close(c);
+	return rc;
+}
+
+/* R9.3: somebody sees the requests, and answers each of them before the box does. */
+static void
+test_forger(void)
+{
+	static const unsigned code[] = {PBOX_E_SECRET, PBOX_E_NO_JOB, PBOX_E_WORKERS,
+		PBOX_E_BAD_REQUEST, PBOX_E_VERSION, PBOX_E_RUN_ENDED};
+	struct fake_conf conf = {.workers = 2};
+
+	for (unsigned i = 0; i < 2 * sizeof(code) / sizeof(code[0]); i++) {
+		struct fake_box *b;
+
+		conf.forger = code[i / 2];
+		conf.insecure = i % 2 != 0;
+		b = fake_start(&conf);
+		CU_ASSERT_EQUAL(try_open(b, conf.insecure ? "" : "secret"), 0);
+		fake_stop(b);
+	}
+}
+
+/* R9.3: and while the box is silent. Three in a row are believed, not two; each is asked for by an id of its own. */
+static void
+test_refused_while_silent(void)
+{
+	struct fake_conf conf = {.workers = 2};
+	struct fake_box *b = fake_start(&conf);
+
+	fake_refuse(b, PBOX_E_SECRET, 2, NULL);
+	CU_ASSERT_EQUAL(try_open(b, "secret"), 0);
+	UNIT_EQ_U64(fake_said(b).asked, 3);
+	fake_refuse(b, PBOX_E_SECRET, 1000, "not the secret");
+	CU_ASSERT_EQUAL(try_open(b, "secret"), PBOX_C_SECRET);
+	HAS("go away");
+	UNIT_EQ_U64(fake_said(b).asked, 3 + 3);
+	fake_refuse(b, PBOX_E_WORKERS, 1000, "secret"); /* of the box itself */
+	CU_ASSERT_EQUAL(try_open(b, "secret"), PBOX_C_MISMATCH);
+	UNIT_EQ_U64(fake_said(b).asked, 3 + 3 + 1);
+	fake_stop(b);
+}
+
+const struct unit_test unit_tests[] = {
+	{"somebody refuses before the box answers", test_forger},
+	{"somebody refuses while the box is silent", test_refused_while_silent},
+	{NULL, NULL},
+};

@@ -225,6 +225,7 @@ for _, f in ipairs({
 	{ "code", "uint16", "Error code", "aux of an ERROR without payload", ERROR },
 	{ "restore", "uint16", "Restore", "aux of RESTORE_OK: how the fragment stands", RESTORE },
 	{ "shutdown", "bool", "The box stops", "aux of an unasked LEFT" },
+	{ "challenge", "uint64", "Nonce of an address", "round and base of PING and PONG: the box asks for it back, the worker proves its address" },
 	{ "payload", "bytes", "Payload", "elements, or what a PING carries" },
 	{ "element", "float", "Element", "of a tensor" },
 	{ "tag", "bytes", "Tag", "of AUTH" },
@@ -668,6 +669,8 @@ local function add_meanings(tree, buf, h)
 		gen("code", h.aux, 44, 2)
 	elseif h.type == 0x0E and h.chunk == 0 then
 		gen("shutdown", h.aux == 1, 44, 2)
+	elseif (h.type == 0x10 or h.type == 0x11) and h.round + h.base ~= 0 then
+		gen("challenge", buf(30, 8):le_uint64(), 30, 8)
 	end
 end
 

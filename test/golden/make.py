@@ -261,6 +261,14 @@ def state_frames(s):
     s.control("set of steps", "R6.14", proto.Set(0, 1, 1, [[9, 1000.0]]))
 
 
+def echo_frames(s):
+    """R4.9: the nonce that proves an address is in `round` (low half) and `base`."""
+    nonce = {"round": 0x89ABCDEF, "base": 0x01234567}
+    s.add("ping that asks for an echo", "R4.9", header("PING", chunk=0, **nonce), from_box=True)
+    s.add("ping that echoes", "R4.9", header("PING", chunk=0, **nonce))
+    s.add("pong that asks for an echo", "R4.9", header("PONG", chunk=92, **nonce), b"any payload")
+
+
 def auth_frames(s):
     """Section 11. How to make their tags is told beside them."""
     secret = b"a secret of 26 characters."
@@ -318,6 +326,7 @@ def build():
     auth = auth_frames(s)
     datagrams(s)
     state_frames(s)
+    echo_frames(s)
     return {"protocol": proto.VERSION, "frames": s.frames, "datagrams": s.datagrams, "auth": auth}
 
 

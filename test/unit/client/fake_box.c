@@ -118,6 +118,11 @@ frame(struct fake_box *b, unsigned e, const struct sockaddr_in *from, const stru
 		return;
 	}
 	m->heard = fake_now();
+	if (h->type == PBOX_PING && (h->round | h->base) != 0) {
+		b->counts.echoes++;
+		b->counts.echo = (uint64_t)h->base << 32 | h->round;
+		b->counts.echo_at = e;
+	}
 	if (h->type == PBOX_RESTORE)
 		count_down(b, &b->after_restores);
 	else if (h->type == PBOX_DECLARE)
@@ -443,14 +448,18 @@ fake_no_data(struct fake_box *b, bool on)
 }
 
 void
-fake_ping(struct fake_box *b, unsigned worker)
+fake_ping(struct fake_box *b, unsigned worker, unsigned endpoint, uint64_t nonce)
 {
-	struct pbox_hdr h = {.type = PBOX_PING, .job = 1, .worker = (uint16_t)worker};
+	struct pbox_hdr h = {.type = PBOX_PING,
+		.job = 1,
+		.worker = (uint16_t)worker,
+		.round = (uint32_t)nonce,
+		.base = (uint32_t)(nonce >> 32)};
 
 	pthread_mutex_lock(&b->lock);
 	h.token = b->member[worker].token;
 	h.incarnation = b->incarnation;
-	fake_send(b, b->fd[0], &b->member[worker].addr, &h);
+	fake_send(b, b->fd[endpoint], &b->member[worker].addr, &h);
 	pthread_mutex_unlock(&b->lock);
 }
 

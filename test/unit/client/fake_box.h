@@ -48,6 +48,8 @@ struct fake_counts {
 	uint64_t order;                       /* hash of the order in which contributions came */
 	uint64_t restores, given, gone, sets; /* RESTOREs; payloads; fragments lost; SETs */
 	uint64_t pings;                       /* to the control endpoint */
+	uint64_t echoes, echo;                /* PINGs with a nonce, and the last one */
+	unsigned echo_at;                     /* the endpoint that it came to */
 	uint64_t hellos;
 	uint64_t taken_back, asked_after; /* PULLs sent 10 ms and more after that was told */
 };
@@ -84,8 +86,8 @@ void fake_restart_after(struct fake_box *b, unsigned restores, unsigned declares
 void fake_silence(struct fake_box *b, bool on);
 /** The same of the data endpoints alone. */
 void fake_no_data(struct fake_box *b, bool on);
-/** Ask a worker whether it lives (R4.6). */
-void fake_ping(struct fake_box *b, unsigned worker);
+/** Ask a worker whether it lives (R4.6), and with a nonce for its address (R4.9; 0: not). endpoint: 0 is that of control. */
+void fake_ping(struct fake_box *b, unsigned worker, unsigned endpoint, uint64_t nonce);
 /** Tell every worker that the box stops; from then on it hears nothing, until it is restarted. */
 void fake_shutdown(struct fake_box *b);
 /** A worker of another run joins (R12.3): sessions and tables of the one that is there end. */

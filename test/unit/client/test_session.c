@@ -645,7 +645,7 @@ test_answers_ping(void)
 	double t0, longest = 0;
 
 	for (unsigned i = 1; i <= 20; i++) {
-		fake_ping(b, 0);
+		fake_ping(b, 0, 0, 0);
 		for (t0 = harness_seconds(); harness_seconds() - t0 < 2;)
 			if (fake_counts(b).pings == before + i)
 				break;

@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <unistd.h>
+
 #include <pbox_wire.h>
 
 #include "harness.h"
@@ -65,8 +67,40 @@ test_refused_while_silent(void)
 	fake_stop(b);
 }
 
+/* R4.9: what the box asks for comes back once, with the same nonce, to the endpoint that asked. */
+static void
+test_echoes(void)
+{
+	struct fake_conf conf = {.workers = 1, .endpoints = 2, .lease_ms = 600000};
+
+	for (unsigned auth = 0; auth < 2; auth++) {
+		struct pbox_client_conf wanted;
+		struct fake_box *b;
+		struct pbox_client *c;
+
+		conf.auth = auth != 0;
+		b = fake_start(&conf);
+		wanted = harness_conf(b, 0, 1);
+		CU_ASSERT_EQUAL_FATAL(pbox_client_open(&c, &wanted, &err), 0);
+		for (unsigned i = 1; i <= 6; i++) {
+			uint64_t nonce = UINT64_C(0x123456789ABCDEF0) << i;
+			double t0 = harness_seconds();
+
+			fake_ping(b, 0, i % 3, nonce);
+			while (fake_counts(b).echoes < i && harness_seconds() - t0 < 120)
+				usleep(100);
+			UNIT_EQ_U64(fake_counts(b).echoes, i);
+			UNIT_EQ_U64(fake_counts(b).echo, nonce);
+			UNIT_EQ_U64(fake_counts(b).echo_at, i % 3);
+		}
+		pbox_client_close(c);
+		fake_stop(b);
+	}
+}
+
 const struct unit_test unit_tests[] = {
 	{"somebody refuses before the box answers", test_forger},
 	{"somebody refuses while the box is silent", test_refused_while_silent},
+	{"the box asks whether an address is this worker's", test_echoes},
 	{NULL, NULL},
 };

@@ -34,6 +34,8 @@ open_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table
 	bool gone = jt->restoring && jt->restorers == 0;
 
 	PBOX_ASSERT(jt->built && !jt->loading && !jt->preparing && jt->shards_open == 0);
+	jt->stateless = jt->restoring && jt->t.n_chunks > 0 && jt->t.chunk[0].s0 != NULL &&
+			jt->t.chunk[0].slot[0].version == 0;
 	if (jt->restoring)
 		registrar_event(r, PBOX_LOG_INFO,
 			"job '%s': table %u is restored from what %u of %u workers hold", job->name,

@@ -110,6 +110,19 @@ registrar_restore_untouched(
 	return jt->restoring && left_of(r, job, jt) == jt->t.n_fragments;
 }
 
+/* Nobody else says so: parameters are right, and the next steps are not those of an undisturbed run. */
+static void
+stateless(struct pbox_registrar *r, const struct pbox_job *job, const struct pbox_job_table *jt)
+{
+	uint32_t round = __atomic_load_n(&jt->t.chunk[0].slot[0].version, __ATOMIC_RELAXED);
+
+	if (round != 0)
+		registrar_event(r, PBOX_LOG_WARN,
+			"job '%s': table %u goes on from round %u, but what its optimiser had "
+			"gathered is 0: no snapshot of this run is there (snapshot-dir, snapshot)",
+			job->name, jt->t.id, round);
+}
+
 /* All is restored: say so, and what is lost. */
 static void
 end(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
@@ -130,6 +143,8 @@ end(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
 	if (lost == 0) {
 		registrar_event(
 			r, PBOX_LOG_INFO, "job '%s': table %u is restored", job->name, jt->t.id);
+		if (jt->stateless)
+			stateless(r, job, jt);
 		return;
 	}
 	pbox_fail(&err, EIO,

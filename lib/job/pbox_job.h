@@ -125,6 +125,7 @@ struct pbox_job_table {
 	unsigned restorers;
 	bool restoring; /**< built, and its restorers have not told all yet */
 	bool restored;  /**< it was built so */
+	bool stateless; /**< and no snapshot has brought what its optimiser keeps (R10.8) */
 	/** Who declared it so that he goes on in a run that has begun (R12.6): RESTORE or CONTINUE. */
 	uint64_t goes_on[PBOX_MAX_WORKERS / 64];
 	bool begins_known;       /**< it was built with a version: */

@@ -93,6 +93,9 @@ test_parameters_without_state(void)
 	EXPECT(0, GIVE, 5, 0);
 	give(0, 5, v5);
 	EXPECT(1, DONE, 5, 0);
+	fx_tick();
+	CU_ASSERT_PTR_NOT_NULL(
+		strstr(fx.event, "from round 5, but what its optimiser had gathered is 0"));
 	fx_clear();
 	fx_pushpull(&w[0], 6, g[0], 4);
 	fx_pushpull(&w[1], 6, g[1], 4);
@@ -166,6 +169,8 @@ test_snapshot_of_the_last_round(void)
 	tell(1, 4, true);
 	EXPECT(0, DONE, 5, 0);
 	EXPECT(1, DONE, 5, 0);
+	fx_tick();
+	CU_ASSERT_PTR_NOT_NULL(strstr(fx.event, "is restored"));
 	fx_clear();
 	fx_pushpull(&w[1], 5, g[1], 4);
 	EXPECT_RESULT(1, 5, v5);

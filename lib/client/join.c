@@ -212,9 +212,9 @@ static void
 next_id(struct join *j)
 {
 	j->id_before = j->id;
-	do
-		j->id = randombytes_random();
-	while (j->id == 0 || j->id == j->id_before);
+	j->id = randombytes_random();
+	while (j->id == 0 || j->id == j->id_before)
+		j->id++;
 	j->renew = false;
 }
 

@@ -92,11 +92,12 @@ def requests():
 def greedy(a, w):
     w.declare(0, [TENSOR])
     w.map(0)
-    frames = []
-    for kind, payload in requests():
-        frames.append(proto.encode_frame(
+    def frames_of_now():  # newer ones: only these renew the lease
+        return [proto.encode_frame(
             Header(type=TYPE[kind], chunk=99, token=w.token, job=w.job, worker=w.worker,
-                   incarnation=w.incarnation, ts=int(time.monotonic() * 1e6) & 0xFFFFFFFF), payload))
+                   incarnation=w.incarnation, ts=int(time.monotonic() * 1e6) & 0xFFFFFFFF), payload)
+                for kind, payload in requests()]
+    frames, made = frames_of_now(), time.monotonic()
     w.sock.setblocking(True)
     w.sock.connect(w.control)
     rate = a.mbits * 1e6 / 8
@@ -104,6 +105,8 @@ def greedy(a, w):
     print("begins", flush=True)
     begin = time.monotonic()
     while (now := time.monotonic()) < begin + a.seconds or sent < a.frames:
+        if now > made + 0.5:
+            frames, made = frames_of_now(), now
         room = int((now - begin) * rate) - wire
         for _ in range(min(room // (WIRE + 70), 256)):
             f = frames[i % len(frames)]

@@ -74,7 +74,7 @@ class Client:
 
 class FakeLib:
     """Assign one to pbox._lib.use(). `secrets` are the jobs that exist; `hold` delays every
-    result until it is cleared."""
+    result until it is cleared; so many `lost_sets` of a worker are not answered in time."""
 
     def __init__(self, secrets=None):
         self.secrets = secrets
@@ -83,6 +83,7 @@ class FakeLib:
         self.clients = {}
         self.calls = []
         self.hold = False
+        self.lost_sets = {}  # by worker
 
     # ---- helpers
 
@@ -227,6 +228,9 @@ class FakeLib:
         t = self._c(p).job.tables[table]
         values = {HYPERS[h[i].id]: h[i].value for i in range(n)}
         with self.cond:
+            if self.lost_sets.get(self._c(p).worker, 0) > 0:
+                self.lost_sets[self._c(p).worker] -= 1
+                return self._fail(err, -9, "no answer")
             self.calls.append(("set", self._c(p).worker, group, values))
             groups = {s[2] for s in t.specs} if group == 0xFFFF else {group}
             for g in groups:

@@ -463,6 +463,24 @@ class Optimisers(Case):
         opt.wait()
         self.assertEqual((p.tolist(), opt.rounds), ([0.5] * 4, 1))
 
+    def test_deadline_of_hyper_parameters_and_wait(self):
+        def worker(w):
+            p = torch.nn.Parameter(torch.zeros(2))
+            opt = pbox.torch.SGD([p], 1.0, worker=w, workers=2, **HERE)
+            p.grad = torch.ones(2)
+            for lr in (1.0, 0.5, 0.25):
+                opt.param_groups[0]["lr"] = lr
+                self.lib.lost_sets[w] = 1 - w
+                if w == 0:
+                    with self.assertRaisesRegex(pbox.PBoxDeadline, "no answer"):
+                        opt.step()
+                    opt.wait()
+                else:
+                    opt.step()
+            opt.close()
+            return p.tolist()
+        self.assertEqual(workers.run(2, worker), [[-1.75] * 2] * 2)
+
 
 class Helpers(Case):
     def test_all_reduce_and_buffers(self):

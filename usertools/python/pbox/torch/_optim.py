@@ -408,7 +408,12 @@ class BoxOptimizer(torch.optim.Optimizer):
                 o.wait(timeout)
             self._kept.given()
             self._values = None
+
+        # each of these either happens or is made again after a deadline, so it does one thing
+        def begin(_timeout: Optional[float]) -> None:
             self._agreement.begin(hypers, has, self._had)
+
+        def tell(_timeout: Optional[float]) -> None:
             if any(changes):
                 try:
                     self._send_hypers(hypers, changes)
@@ -427,8 +432,8 @@ class BoxOptimizer(torch.optim.Optimizer):
 
         # who has something to tell that others may not want pushes when they agree; nobody's
         # step ends before that
-        self._todo = [give, compare, push, self._end] if first else \
-            [give, push, compare, self._end]
+        self._todo = [give, begin, tell, compare, push, self._end] if first else \
+            [give, begin, tell, push, compare, self._end]
         self.wait()
         return loss
 

@@ -171,19 +171,28 @@ bool registrar_agrees(struct pbox_registrar *r, const struct pbox_frame *f,
 	const struct pbox_join *m, const struct pbox_job *job);
 void registrar_end_session(struct pbox_registrar *r, struct pbox_job *job, unsigned worker);
 
-/* registrar_room.c: room for a new job of that section, and the frames that each of its workers may have in
- * flight at an endpoint; false after answering which limit is reached. */
-bool registrar_room(struct pbox_registrar *r, const struct pbox_frame *f,
-	const struct pbox_job_conf *conf, unsigned workers, uint16_t *window);
-/* Memory that a job takes before its first table. */
+/* Could a new run begin by this JOIN when the job that is there (`ends`; NULL: none) has ended? False after answering
+ * why not. */
+bool registrar_may_begin(struct pbox_registrar *r, const struct pbox_frame *f,
+	const struct pbox_join *m, const struct pbox_job *ends);
+
+/* registrar_room.c */
+/* What a job takes before its first table. */
 struct registrar_rounds {
-	uint16_t window; /* in: what registrar_room() gave; out: what memory allows, 1 at least */
+	uint16_t window; /* frames that each worker may have in flight at an endpoint, 1 at least */
 	uint32_t records, folded;      /* on each shard: rounds, and sums that are begun early */
 	size_t acc_bytes, arena, heap; /* arena, heap: of all shards */
 };
-/* false after answering that the section lets it have less than that. */
-bool registrar_fit(struct pbox_registrar *r, const struct pbox_frame *f,
-	const struct pbox_job_conf *conf, unsigned workers, struct registrar_rounds *out);
+/* Is there room for a new job of that section? False after answering which limit is reached. */
+bool registrar_room(struct pbox_registrar *r, const struct pbox_frame *f,
+	const struct pbox_job_conf *conf, const struct pbox_join *m, struct registrar_rounds *out);
+/* Would there be, if `ends` (NULL: none) had ended, and all that makes way? The same. */
+bool registrar_room_then(struct pbox_registrar *r, const struct pbox_frame *f,
+	const struct pbox_job_conf *conf, const struct pbox_join *m, const struct pbox_job *ends);
+unsigned registrar_node_of_shard(const struct pbox_registrar *r, unsigned shard);
+/* It has no memory: answered so. */
+void registrar_no_memory_on(
+	struct pbox_registrar *r, const struct pbox_frame *f, unsigned node, unsigned workers);
 /* [job *] */
 bool registrar_is_any(const struct pbox_job_conf *conf);
 /* Most heap of one job: a share of the box's memory. */
@@ -250,6 +259,8 @@ bool registrar_nonce_ended(const struct pbox_registrar *r, const char *job, uint
 /* One session more can be remembered, when it ends; false after answering why not. */
 bool registrar_nonce_room(
 	struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
+/* Bytes that a new job of that name is charged for it with its first session. */
+size_t registrar_nonce_heap(const struct pbox_registrar *r, const char *job);
 /* The session of a worker ends. */
 void registrar_nonce_keep(struct pbox_registrar *r, const struct pbox_job *job, unsigned worker);
 void registrar_nonce_tick(struct pbox_registrar *r);

@@ -100,22 +100,13 @@ open_on_shards(struct pbox_registrar *r, struct pbox_job *job)
 	}
 }
 
-static unsigned
-node_of_shard(const struct pbox_registrar *r, unsigned shard)
-{
-	for (unsigned e = 0; e < r->conf.n_endpoints; e++)
-		if (r->conf.endpoint[e].shard == shard)
-			return r->conf.endpoint[e].node;
-	return r->conf.endpoint[0].node;
-}
-
 /* Its part of every shard; false after answering why not. */
 static bool
 create_on_shards(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job,
 	const struct registrar_rounds *rounds)
 {
 	for (unsigned i = 0; i < r->conf.n_shards; i++) {
-		unsigned node = node_of_shard(r, i);
+		unsigned node = registrar_node_of_shard(r, i);
 
 		job->shard[i] = shard_job_create(job, (uint16_t)i, r->endpoints_per_shard,
 			rounds->records, rounds->records, rounds->folded, rounds->acc_bytes,
@@ -125,10 +116,7 @@ create_on_shards(struct pbox_registrar *r, const struct pbox_frame *f, struct pb
 		/* no answer: it asks again, and memory of ended jobs is cleared by then */
 		if (pbox_arena_uncleared(r->conf.arena[node]) == 0 &&
 			!registrar_room_comes(r, f, job->conf, rounds->arena))
-			registrar_refuse(r, f, PBOX_E_NO_MEMORY, node,
-				"NUMA node %u has no memory for the rounds of %u workers: raise "
-				"'memory'",
-				node, job->workers);
+			registrar_no_memory_on(r, f, node, job->workers);
 		while (i-- > 0)
 			shard_job_free(job->shard[i]);
 		return false;
@@ -147,8 +135,7 @@ create_job(struct pbox_registrar *r, const struct pbox_frame *f, const struct pb
 	struct pbox_job *job = NULL;
 	uint16_t id = 0;
 
-	if (!registrar_room(r, f, conf, m->workers, &rounds.window) ||
-		!registrar_fit(r, f, conf, m->workers, &rounds))
+	if (!registrar_room(r, f, conf, m, &rounds))
 		return NULL;
 	while (r->job[id] != NULL)
 		id++;
@@ -500,6 +487,40 @@ open_to(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_
 	return true;
 }
 
+/* Does it know the secret of a job of that section? False: it was answered. */
+static bool
+proves(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
+	const struct pbox_job_conf *conf)
+{
+	/* R4.4: a job without a secret takes everybody, with whatever secret */
+	if (conf->secret_len == 0 ||
+		pbox_proof_good(conf->secret, conf->secret_len, PBOX_JOIN_PROOF_PREFIX, f->payload,
+			PBOX_JOIN_LEN, PBOX_JOIN_PROOF_AT))
+		return true;
+	registrar_event(
+		r, PBOX_LOG_WARN, "job '%s': a worker (%s) has another secret", m->job, m->host);
+	registrar_refuse(r, f, PBOX_E_SECRET, 0, "the secret of job '%s' is another one", m->job);
+	return false;
+}
+
+bool
+registrar_may_begin(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
+	const struct pbox_job *ends)
+{
+	const struct pbox_job_conf *conf = pbox_registrar_section(r, m->job);
+
+	if (r->draining || conf == NULL) {
+		registrar_refuse(r, f, r->draining ? PBOX_E_FULL : PBOX_E_NO_JOB, 0,
+			r->draining ? "the box takes no new runs: its operator drains it"
+				    : "no job '%s' is configured here any more",
+			m->job);
+		return false;
+	}
+	/* the section may be another than the one by which the job began that is there */
+	return proves(r, f, m, conf) && possible(r, f, m, conf) &&
+	       registrar_room_then(r, f, conf, m, ends);
+}
+
 /* A JOIN that knows the job's secret. */
 static void
 join_proven(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
@@ -553,16 +574,8 @@ registrar_on_join(struct pbox_registrar *r, const struct pbox_frame *f)
 		registrar_refuse(r, f, PBOX_E_NO_JOB, 0, "no job '%s' is configured here", m.job);
 		return;
 	}
-	/* R4.4: a job without a secret takes everybody, with whatever secret */
-	if (conf->secret_len > 0 &&
-		!pbox_proof_good(conf->secret, conf->secret_len, PBOX_JOIN_PROOF_PREFIX, f->payload,
-			PBOX_JOIN_LEN, PBOX_JOIN_PROOF_AT)) {
-		registrar_event(r, PBOX_LOG_WARN, "job '%s': a worker (%s) has another secret",
-			m.job, m.host);
-		registrar_refuse(
-			r, f, PBOX_E_SECRET, 0, "the secret of job '%s' is another one", m.job);
+	if (!proves(r, f, &m, conf))
 		return;
-	}
 	r->prover = conf->secret_len > 0 ? conf : NULL;
 	r->join_nonce = m.nonce;
 	join_proven(r, f, &m, conf, job);

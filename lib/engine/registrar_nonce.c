@@ -92,16 +92,22 @@ record(struct pbox_registrar *r, struct pbox_job *job)
 	return k;
 }
 
+/* Room for so many, from what there is. */
+static unsigned
+room_for(unsigned room, unsigned need)
+{
+	room = room > 0 ? room : 8;
+	while (room < need)
+		room *= 2;
+	return room < NONCES_MOST ? room : NONCES_MOST;
+}
+
 static bool
 grow(struct registrar_nonces *k, struct pbox_job *job, unsigned need)
 {
-	unsigned room = k->room > 0 ? k->room : 8;
+	unsigned room = room_for(k->room, need);
 	struct ended *ended;
 
-	while (room < need)
-		room *= 2;
-	if (room > NONCES_MOST)
-		room = NONCES_MOST;
 	if (need > room || !pbox_job_charge(job, (room - k->room) * sizeof(*ended)))
 		return false;
 	ended = reallocarray(k->ended, room, sizeof(*ended));
@@ -112,6 +118,20 @@ grow(struct registrar_nonces *k, struct pbox_job *job, unsigned need)
 	k->ended = ended;
 	k->room = room;
 	return true;
+}
+
+size_t
+registrar_nonce_heap(const struct pbox_registrar *r, const char *job)
+{
+	struct registrar_nonces *k = find(r, job);
+	unsigned room = 0, need = 1;
+
+	if (k != NULL) {
+		forget_old(k, r->now_ns);
+		room = k->room;
+		need += k->n;
+	}
+	return sizeof(*k) + room_for(room, need) * sizeof(*k->ended);
 }
 
 bool

@@ -25,8 +25,8 @@ registrar_is_any(const struct pbox_job_conf *conf)
 	return strcmp(conf->name, "*") == 0;
 }
 
-/* The jobs that count for one of section `asker`: those that there are, or those that stay when all that may have made
- * way for it. */
+/* The jobs that count for one of section `asker`: those that there are, or those that stay when `ends` has ended, and
+ * all that may have made way for it. */
 struct counted {
 	const struct pbox_registrar *r;
 	const struct pbox_job_conf *asker;
@@ -36,14 +36,14 @@ struct counted {
 };
 
 static void
-count_jobs(
-	struct counted *c, struct pbox_registrar *r, const struct pbox_job_conf *asker, bool then)
+count_jobs(struct counted *c, struct pbox_registrar *r, const struct pbox_job_conf *asker,
+	bool then, const struct pbox_job *ends)
 {
 	*c = (struct counted){.r = r, .asker = asker};
 	for (unsigned i = 0; i < r->conf.max_jobs; i++) {
 		struct pbox_job *job = r->job[i];
 
-		if (job == NULL || (then && registrar_makes_way(r, job, asker)))
+		if (job == NULL || job == ends || (then && registrar_makes_way(r, job, asker)))
 			continue;
 		c->job[c->jobs++] = job;
 		c->of_any += registrar_is_any(job->conf);
@@ -179,28 +179,6 @@ refuse_room(struct pbox_registrar *r, const struct pbox_frame *f, const struct p
 		room->free, more);
 }
 
-bool
-registrar_room(struct pbox_registrar *r, const struct pbox_frame *f,
-	const struct pbox_job_conf *conf, unsigned workers, uint16_t *window)
-{
-	uint32_t unit = workers * r->endpoints_per_shard;
-	struct counted now, then;
-	struct room room;
-
-	count_jobs(&now, r, conf, false);
-	room = room_of(&now, unit);
-	if (room.lack == ROOM) {
-		*window =
-			(uint16_t)(room.share / unit < MAX_WINDOW ? room.share / unit : MAX_WINDOW);
-		return true;
-	}
-	/* nobody ends for who would be refused all the same */
-	count_jobs(&then, r, conf, true);
-	if (room_of(&then, unit).lack != ROOM || !registrar_room_comes(r, f, conf, 0))
-		refuse_room(r, f, conf, workers, &room);
-	return false;
-}
-
 /* Parameter memory of the box, all nodes together. */
 static size_t
 memory_of_box(const struct pbox_registrar *r)
@@ -221,13 +199,15 @@ registrar_heap_most(const struct pbox_registrar *r)
 	return most > HEAP_LEAST ? most : HEAP_LEAST;
 }
 
-bool
-registrar_fit(struct pbox_registrar *r, const struct pbox_frame *f,
-	const struct pbox_job_conf *conf, unsigned workers, struct registrar_rounds *out)
+/* Its section and the box let it have what it takes before its first table, with its first session; out->window: the
+ * largest that it may have, and then the one for which memory is there. False after answering why not. */
+static bool
+fit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_job_conf *conf,
+	const struct pbox_join *m, struct registrar_rounds *out)
 {
-	unsigned shards = r->conf.n_shards, unit = workers * r->endpoints_per_shard;
+	unsigned shards = r->conf.n_shards, unit = m->workers * r->endpoints_per_shard;
 	size_t most = conf->memory != 0 ? conf->memory / 4 : memory_of_box(r) / r->conf.max_jobs;
-	size_t heap = shards * shard_job_heap(workers, r->endpoints_per_shard), folded;
+	size_t folded, heap;
 
 	/* a 2-byte format makes fragments of twice as many elements as fp32 */
 	out->acc_bytes = 2 * (size_t)r->conf.mtu;
@@ -238,16 +218,137 @@ registrar_fit(struct pbox_registrar *r, const struct pbox_frame *f,
 		if (out->folded > folded)
 			out->folded = (uint32_t)folded;
 		out->arena = shards *
-			     shard_job_arena(workers, out->records, out->folded, out->acc_bytes);
+			     shard_job_arena(m->workers, out->records, out->folded, out->acc_bytes);
 		if (out->arena <= most || out->window == 1)
 			break;
 	}
-	out->heap = heap;
-	if (conf->memory == 0 || out->arena + heap <= conf->memory)
+	out->heap = shards * shard_job_heap(m->workers, r->endpoints_per_shard);
+	heap = out->heap + pbox_job_heap(conf, m->workers) + registrar_nonce_heap(r, m->job);
+	if (conf->memory != 0 && out->arena + heap > conf->memory)
+		registrar_refuse(r, f, PBOX_E_NO_MEMORY, m->workers,
+			"%u workers need %zu bytes for sessions and rounds before the first "
+			"tensor, and "
+			"section [job %s] has memory = %llu: raise it",
+			m->workers, out->arena + heap, conf->name,
+			(unsigned long long)conf->memory);
+	else if (heap > registrar_heap_most(r))
+		registrar_refuse(r, f, PBOX_E_NO_MEMORY, m->workers,
+			"%u workers need %zu bytes for sessions before the first tensor, and this "
+			"box lets a job take %zu beside its parameters: raise the box's 'memory'",
+			m->workers, heap, registrar_heap_most(r));
+	else
 		return true;
-	registrar_refuse(r, f, PBOX_E_NO_MEMORY, workers,
-		"%u workers need %zu bytes for sessions and rounds before the first tensor, and "
-		"section [job %s] has memory = %llu: raise it",
-		workers, out->arena + heap, conf->name, (unsigned long long)conf->memory);
 	return false;
+}
+
+static uint16_t
+window_of(const struct room *room, uint32_t unit)
+{
+	return (uint16_t)(room->share / unit < MAX_WINDOW ? room->share / unit : MAX_WINDOW);
+}
+
+bool
+registrar_room(struct pbox_registrar *r, const struct pbox_frame *f,
+	const struct pbox_job_conf *conf, const struct pbox_join *m, struct registrar_rounds *out)
+{
+	uint32_t unit = m->workers * r->endpoints_per_shard;
+	struct counted now, then;
+	struct room room, after;
+
+	count_jobs(&now, r, conf, false, NULL);
+	room = room_of(&now, unit);
+	if (room.lack == ROOM) {
+		out->window = window_of(&room, unit);
+		return fit(r, f, conf, m, out);
+	}
+	/* nobody ends for who would be refused all the same */
+	count_jobs(&then, r, conf, true, NULL);
+	after = room_of(&then, unit);
+	out->window = window_of(&after, unit);
+	if (after.lack == ROOM && !fit(r, f, conf, m, out))
+		return false;
+	if (after.lack != ROOM || !registrar_room_comes(r, f, conf, 0))
+		refuse_room(r, f, conf, m->workers, &room);
+	return false;
+}
+
+unsigned
+registrar_node_of_shard(const struct pbox_registrar *r, unsigned shard)
+{
+	for (unsigned e = 0; e < r->conf.n_endpoints; e++)
+		if (r->conf.endpoint[e].shard == shard)
+			return r->conf.endpoint[e].node;
+	return r->conf.endpoint[0].node;
+}
+
+void
+registrar_no_memory_on(
+	struct pbox_registrar *r, const struct pbox_frame *f, unsigned node, unsigned workers)
+{
+	registrar_refuse(r, f, PBOX_E_NO_MEMORY, node,
+		"NUMA node %u has no memory for the rounds of %u workers: raise 'memory'", node,
+		workers);
+}
+
+/* Of a job, on that node. */
+static size_t
+memory_on(const struct pbox_registrar *r, const struct pbox_job *job, unsigned node)
+{
+	size_t bytes = 0;
+
+	for (unsigned i = 0; i < r->conf.n_shards; i++)
+		if (registrar_node_of_shard(r, i) == node)
+			bytes += job->round_bytes / r->conf.n_shards;
+	for (uint32_t i = 0; i < job->n_tables; i++)
+		if (job->table[i]->built)
+			bytes += pbox_table_bytes_on(&job->table[i]->t, node);
+	return bytes;
+}
+
+/* Each shard's part of it, on the shard's node; of what is free there as if it were one piece. */
+static bool
+memory_then(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_job_conf *conf,
+	const struct pbox_join *m, const struct registrar_rounds *rounds,
+	const struct pbox_job *ends)
+{
+	size_t need[PBOX_MAX_NODES] = {0};
+
+	for (unsigned i = 0; i < r->conf.n_shards; i++)
+		need[registrar_node_of_shard(r, i)] += rounds->arena / r->conf.n_shards;
+	for (unsigned node = 0; node < PBOX_MAX_NODES; node++) {
+		const struct pbox_arena *a = r->conf.arena[node];
+		size_t free;
+
+		if (need[node] == 0)
+			continue;
+		free = pbox_arena_size(a) - pbox_arena_used(a);
+		for (unsigned i = 0; i < r->conf.max_jobs; i++)
+			if (r->job[i] != NULL &&
+				(r->job[i] == ends || registrar_makes_way(r, r->job[i], conf)))
+				free += memory_on(r, r->job[i], node);
+		if (need[node] <= free)
+			continue;
+		registrar_no_memory_on(r, f, node, m->workers);
+		return false;
+	}
+	return true;
+}
+
+bool
+registrar_room_then(struct pbox_registrar *r, const struct pbox_frame *f,
+	const struct pbox_job_conf *conf, const struct pbox_join *m, const struct pbox_job *ends)
+{
+	uint32_t unit = m->workers * r->endpoints_per_shard;
+	struct registrar_rounds rounds = {0};
+	struct counted then;
+	struct room room;
+
+	count_jobs(&then, r, conf, true, ends);
+	room = room_of(&then, unit);
+	if (room.lack != ROOM) {
+		refuse_room(r, f, conf, m->workers, &room);
+		return false;
+	}
+	rounds.window = window_of(&room, unit);
+	return fit(r, f, conf, m, &rounds) && memory_then(r, f, conf, m, &rounds, ends);
 }

@@ -194,21 +194,19 @@ take_number(struct pbox_registrar *r, struct pbox_job *job, uint64_t number)
 		(unsigned long long)number);
 }
 
+/* job: what is there. If it is ending already, the run that was to begin after it makes way. */
 static void
 make_way(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
 	struct pbox_job *job)
 {
+	bool ending = job == NULL || job->state == PBOX_JOB_CLOSING;
 	struct run_record *rec = record(r, m->job);
-	const struct pbox_run *run = job != NULL ? &job->run : &rec->next;
+	const struct pbox_run *run = ending ? &rec->next : &job->run;
 	uint64_t number = run->number;
 
-	if (r->draining || pbox_registrar_section(r, m->job) == NULL) {
-		registrar_refuse(r, f, r->draining ? PBOX_E_FULL : PBOX_E_NO_JOB, 0,
-			r->draining ? "the box takes no new runs: its operator drains it"
-				    : "no job '%s' is configured here any more",
-			m->job);
+	/* no run ends for one that cannot begin */
+	if (!registrar_may_begin(r, f, m, job))
 		return;
-	}
 	put_ended(r, rec, run->id, number, m->host);
 	if (rec->last == number)
 		rec->last = 0;
@@ -218,7 +216,7 @@ make_way(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox
 	registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, ENDING_AGAIN_MS,
 		"run %llu of job '%s' makes way for this one: its memory is being released",
 		(unsigned long long)number, m->job);
-	if (job == NULL)
+	if (ending)
 		return;
 	count_control(r, PBOX_RS_RUNS_ENDED);
 	registrar_close_job(r, job);
@@ -272,7 +270,7 @@ registrar_run_join(struct pbox_registrar *r, const struct pbox_frame *f, const s
 		return false;
 	}
 	if (what == MAKES_WAY) {
-		make_way(r, f, m, live);
+		make_way(r, f, m, job);
 		return false;
 	}
 	/* before it changes anything of the run */

@@ -36,6 +36,16 @@ conf_free(struct pbox_job_conf *own)
 	free(own);
 }
 
+size_t
+pbox_job_heap(const struct pbox_job_conf *conf, uint16_t workers)
+{
+	const struct pbox_job *job = NULL;
+
+	return sizeof(*job) +
+	       workers * (sizeof(*job->token) + sizeof(*job->member) + sizeof(*job->fresh) +
+				 (conf->auth ? sizeof(*job->key) : 0));
+}
+
 struct pbox_job *
 pbox_job_create(uint16_t id, const char *name, const struct pbox_job_conf *conf, uint16_t workers)
 {
@@ -46,9 +56,7 @@ pbox_job_create(uint16_t id, const char *name, const struct pbox_job_conf *conf,
 	job->id = id;
 	job->workers = workers;
 	job->conf = conf_copy(conf);
-	job->heap = sizeof(*job) +
-		    workers * (sizeof(*job->token) + sizeof(*job->member) + sizeof(*job->fresh) +
-				      (conf->auth ? sizeof(*job->key) : 0));
+	job->heap = pbox_job_heap(conf, workers);
 	snprintf(job->name, sizeof(job->name), "%s", name);
 	job->token = calloc(workers, sizeof(*job->token));
 	job->member = calloc(workers, sizeof(*job->member));

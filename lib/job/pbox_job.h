@@ -226,6 +226,8 @@ struct pbox_job {
 	struct pbox_shard_job *shard[PBOX_MAX_SHARDS];
 };
 
+/** Heap that a new job is charged with. */
+size_t pbox_job_heap(const struct pbox_job_conf *conf, uint16_t workers);
 /** @p conf is copied, its secret too. NULL: out of memory. */
 struct pbox_job *pbox_job_create(
 	uint16_t id, const char *name, const struct pbox_job_conf *conf, uint16_t workers);

@@ -92,6 +92,7 @@ struct pbox_table {
 
 	struct pbox_arena *arena[PBOX_MAX_NODES];
 	void *block[PBOX_MAX_ENDPOINTS]; /**< one extent for each endpoint used */
+	size_t block_bytes[PBOX_MAX_ENDPOINTS];
 	uint8_t block_node[PBOX_MAX_ENDPOINTS];
 	/** All-reduce with fp32 answers: room for one more fragment in each extent. The next sum is
 	 * made there, and is not copied: what it replaces is the next one's room. Else NULL. */
@@ -118,6 +119,8 @@ int pbox_table_build(struct pbox_table *t, const struct pbox_tensor *tensors, ui
 	struct pbox_error *err);
 /** Zero and give back everything; @p load as for build, or NULL. */
 void pbox_table_release(struct pbox_table *t, uint64_t *load);
+/** Bytes that a table has of a node's arena. */
+size_t pbox_table_bytes_on(const struct pbox_table *t, unsigned node);
 
 /** Elements of fragment @p f of a chunk. */
 static inline uint32_t

@@ -89,6 +89,7 @@ take_extents(struct pbox_table *t, const struct pbox_place *place, unsigned endp
 		if (need[e] == 0)
 			continue;
 		t->block_node[e] = place[e].node;
+		t->block_bytes[e] = need[e];
 		t->block[e] = pbox_arena_alloc(a, need[e]);
 		if (t->block[e] == NULL && pbox_arena_later(a, need[e]))
 			return pbox_fail(err, EAGAIN,
@@ -270,4 +271,15 @@ pbox_table_release(struct pbox_table *t, uint64_t *load)
 	pbox_layout_free(&t->layout);
 	t->n_chunks = t->n_fragments = 0;
 	t->bytes = t->heap = 0;
+}
+
+size_t
+pbox_table_bytes_on(const struct pbox_table *t, unsigned node)
+{
+	size_t bytes = 0;
+
+	for (unsigned e = 0; e < PBOX_MAX_ENDPOINTS; e++)
+		if (t->block[e] != NULL && t->block_node[e] == node)
+			bytes += t->block_bytes[e];
+	return bytes;
 }

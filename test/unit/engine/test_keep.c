@@ -326,6 +326,20 @@ test_packets_in_vain(void)
 	fx_end();
 }
 
+/* Nor who asks for more than its section lets it have. */
+static void
+test_a_quota_in_vain(void)
+{
+	fx.memory = 1u << 18;
+	fx.max_jobs = 2;
+	begin_with("vision", 1, "speech", 1);
+	CU_ASSERT_FALSE(joins(0, "quota", 64));
+	UNIT_EQ_U64(fx_error(), PBOX_E_NO_MEMORY);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_RUNS_ENDED], 0);
+	CU_ASSERT_TRUE(alive(0));
+	fx_end();
+}
+
 /* The same, of memory. */
 static void
 test_a_table_in_vain(void)
@@ -382,6 +396,7 @@ const struct unit_test unit_tests[] = {
 	{"room for packets", test_room_for_packets},
 	{"room for a table", test_room_for_a_table},
 	{"packets in vain", test_packets_in_vain},
+	{"a quota in vain", test_a_quota_in_vain},
 	{"a table in vain", test_a_table_in_vain},
 	{"any ends no named", test_any_ends_no_named},
 	{NULL, NULL},

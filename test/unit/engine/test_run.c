@@ -239,6 +239,108 @@ test_refused_anyway(void)
 	fx_end();
 }
 
+/* A worker of another run is refused so, and the one that is there goes on. */
+static void
+ends_nothing(const char *job_name, uint16_t workers, unsigned code, const char *text)
+{
+	struct fx_worker x = worker(0, workers, "tuesday");
+
+	x.job = job_name;
+	CU_ASSERT_FALSE(fx_try_join(&x));
+	UNIT_EQ_U64(fx_error(), code);
+	CU_ASSERT_PTR_NOT_NULL(strstr(fx_error_text(), text));
+	UNIT_EQ_U64(fx.rs[PBOX_RS_RUNS_ENDED], 0);
+	CU_ASSERT_EQUAL(fx_control(&w[0], PBOX_PING, NULL, 0)->hdr.type, PBOX_PONG);
+	x = worker(1, 2, "monday");
+	x.job = job_name;
+	CU_ASSERT_TRUE(fx_try_join(&x));
+	UNIT_EQ_U64(x.welcome.number, w[0].welcome.number);
+	fx_leave(&x);
+}
+
+/* What that one has is room for the other: it makes way, and the other begins. */
+static void
+takes_its_place(const char *job_name, uint16_t workers)
+{
+	struct fx_worker x = worker(0, workers, "wednesday");
+
+	x.job = job_name;
+	CU_ASSERT_FALSE(fx_try_join(&x));
+	UNIT_EQ_U64(fx_error(), PBOX_E_WORKER_TAKEN);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_RUNS_ENDED], 1);
+	fx_work(); /* memory is cleared */
+	CU_ASSERT_TRUE(fx_try_join(&x));
+}
+
+static void
+test_no_packets_for_another(void)
+{
+	fx.hold = 32;
+	fx_begin();
+	w[0] = worker(0, 2, "monday");
+	CU_ASSERT_TRUE_FATAL(fx_try_join(&w[0]));
+	fx_join(&w[2], "speech", 0, 8);
+	ends_nothing("vision", 24, PBOX_E_FULL, "no packet buffers left for 24 workers");
+	takes_its_place("vision", 16);
+	fx_end();
+}
+
+static void
+test_no_quota_for_another(void)
+{
+	fx.memory = 1u << 18;
+	fx_begin();
+	w[0] = worker(0, 2, "monday");
+	w[0].job = "quota";
+	CU_ASSERT_TRUE_FATAL(fx_try_join(&w[0]));
+	ends_nothing("quota", 64, PBOX_E_NO_MEMORY, "[job quota] has memory = 262144: raise it");
+	takes_its_place("quota", 3);
+	fx_end();
+}
+
+/* Another job has nearly all parameter memory. */
+static void
+test_no_memory_for_another(void)
+{
+	struct fx_table most = table;
+
+	fx.chunk_elements = 8192;
+	fx_begin();
+	w[0] = worker(0, 2, "monday");
+	CU_ASSERT_TRUE_FATAL(fx_try_join(&w[0]));
+	fx_join(&w[2], "speech", 0, 1);
+	/* slots of fragments take a part */
+	most.elements = (uint32_t)((FX_ARENA - pbox_arena_used(fx.arena)) / 4 * 39 / 40);
+	UNIT_EQ_U64(fx_declare(&w[2], 0, &most)->hdr.type, PBOX_DECLARED);
+	fx_work();
+	UNIT_EQ_U64(fx_map(&w[2], 0, 0)->hdr.type, PBOX_MAPPED);
+	ends_nothing("vision", 60, PBOX_E_NO_MEMORY, "no memory for the rounds of 60 workers");
+	takes_its_place("vision", 3);
+	fx_end();
+}
+
+/* A new run begins by the section of now, whatever the one that is there began by. */
+static void
+test_another_section(void)
+{
+	struct pbox_job_conf now = {
+		.name = "vision", .secret = "key", .secret_len = 3, .workers = 3};
+
+	fx_begin();
+	w[0] = worker(0, 2, "monday");
+	CU_ASSERT_TRUE_FATAL(fx_try_join(&w[0]));
+	pbox_registrar_reload(fx.registrar, &now, 1, 10000, 0, fx.now);
+	ends_nothing("vision", 2, PBOX_E_WORKERS, "has 3 workers, this one");
+	now.workers = 0;
+	now.secret = "new";
+	pbox_registrar_reload(fx.registrar, &now, 1, 10000, 0, fx.now);
+	ends_nothing("vision", 2, PBOX_E_SECRET, "the secret of job 'vision' is another one");
+	now.secret = "key";
+	pbox_registrar_reload(fx.registrar, &now, 1, 10000, 0, fx.now);
+	takes_its_place("vision", 2);
+	fx_end();
+}
+
 /* R12.4: what ended by itself may come again by name; its number may not when another has begun. */
 static void
 test_ended_by_itself(void)
@@ -471,6 +573,10 @@ const struct unit_test unit_tests[] = {
 	{"three runs", test_three_runs},
 	{"identities", test_identities},
 	{"who would be refused anyway", test_refused_anyway},
+	{"no packets for another run", test_no_packets_for_another},
+	{"no quota for another run", test_no_quota_for_another},
+	{"no memory for another run", test_no_memory_for_another},
+	{"another section for another run", test_another_section},
 	{"a run that ended by itself", test_ended_by_itself},
 	{"many that ended", test_many_ended},
 	{"many names", test_many_names},

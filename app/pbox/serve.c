@@ -85,15 +85,21 @@ jobs_conf(const struct pbox_options *opt, struct pbox_job_conf *out)
 	}
 }
 
-/* So many runs a second may begin, and numbers of a box that was started again are higher still (R12.2). */
-#define RUNS_BITS 20
+static uint64_t
+unix_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
 
 static struct pbox_registrar_conf
 registrar_conf(struct box *b)
 {
 	struct pbox_registrar_conf c = {
 		.incarnation = b->incarnation,
-		.first_run = (uint64_t)time(NULL) << RUNS_BITS,
+		.first_run = pbox_registrar_first_run(unix_ns()),
 		.max_jobs = (uint16_t)b->opt.max_jobs,
 		.max_workers = (uint16_t)b->opt.max_workers,
 		.chunk_elements = (uint32_t)(b->opt.chunk_bytes / 4),

@@ -86,7 +86,7 @@ struct pbox_registrar_ops {
 
 struct pbox_registrar_conf {
 	uint32_t incarnation;
-	/** Runs get numbers above this (R12.2): of a later incarnation it is higher, as far as the clock is right. */
+	/** Runs get numbers above this (R12.2): pbox_registrar_first_run(). */
 	uint64_t first_run;
 	uint16_t max_jobs, max_workers;
 	uint32_t chunk_elements;
@@ -108,6 +108,9 @@ struct pbox_registrar_conf {
 
 struct pbox_registrar;
 
+/** Of a box that starts now, nanoseconds since 1970: above all numbers of one that started earlier and has begun no more
+ * than a run each microsecond, as far as the clock is right. */
+uint64_t pbox_registrar_first_run(uint64_t unix_ns);
 struct pbox_registrar *pbox_registrar_create(const struct pbox_registrar_conf *conf);
 /** After the shards are destroyed or have let go of all jobs. */
 void pbox_registrar_destroy(struct pbox_registrar *r);

@@ -12,8 +12,11 @@
 
 #include "registrar_impl.h"
 
-/* By no clock there are higher ones. */
-#define NUMBER_MAX (UINT64_C(1) << 62)
+/* A second of the clock, in numbers. */
+#define NUMBERS UINT64_C(20)
+/* What a worker may tell beyond what the box would give: 136 years, by which a clock may have been set back. Numbers that
+ * the box gives after it stay within, as each moves both: so none that it has given is ever refused. */
+#define NUMBERS_AHEAD (UINT64_C(1) << (NUMBERS + 32))
 
 static bool
 named(const uint8_t id[PBOX_RUN_LEN])
@@ -96,6 +99,14 @@ put_ended(struct pbox_registrar *r, struct run_record *rec, const uint8_t *id, u
 	snprintf(e->host, sizeof(e->host), "%s", host);
 }
 
+uint64_t
+pbox_registrar_first_run(uint64_t unix_ns)
+{
+	const uint64_t second = UINT64_C(1000000000);
+
+	return (unix_ns / second << NUMBERS) + (unix_ns % second << NUMBERS) / second;
+}
+
 /* Above all that the job has had. Those may be a worker's word, which moves the numbers of no other job. */
 static uint64_t
 next_number(struct pbox_registrar *r, const struct run_record *rec)
@@ -149,8 +160,9 @@ enum meaning {
 static enum meaning
 meaning(const struct pbox_run *run, bool begun, const struct pbox_join *m)
 {
+	/* by a clock that was set back a number may be given twice */
 	if (m->number != 0 && m->number == run->number)
-		return JOINS;
+		return named(m->run) && named(run->id) && !same(m->run, run->id) ? TOO_LATE : JOINS;
 	if (m->number != 0 && run->told)
 		return m->number > run->number ? MAKES_WAY : TOO_LATE;
 	if (m->number != 0)
@@ -235,6 +247,11 @@ too_late(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox
 			"new run began from host %s",
 			m->job, (unsigned long long)((r->now_ns - e->ns) / (1000 * NS_PER_MS)),
 			e->host);
+	else if (m->number == now->number)
+		registrar_refuse(r, f, PBOX_E_RUN_ENDED, 0,
+			"the run of job '%s' that this worker belongs to has ended: another has "
+			"its number (%llu), for the clock of the box was set back",
+			m->job, (unsigned long long)m->number);
 	else
 		registrar_refuse(r, f, PBOX_E_RUN_ENDED, 0,
 			"the run of job '%s' that this worker belongs to (%llu) has ended: run "
@@ -254,9 +271,10 @@ registrar_run_join(struct pbox_registrar *r, const struct pbox_frame *f, const s
 	const struct ended_run *e = ended(rec, m);
 	enum meaning what = JOINS;
 
-	if (m->number > NUMBER_MAX) {
-		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, 0, "no run has the number %llu",
-			(unsigned long long)m->number);
+	if (m->number > r->runs && m->number - r->runs > NUMBERS_AHEAD) {
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, 0,
+			"no run has the number %llu: by the clock of this box they are at %llu",
+			(unsigned long long)m->number, (unsigned long long)r->runs);
 		return false;
 	}
 	if (e != NULL)

@@ -494,22 +494,79 @@ test_numbers_grow(void)
 	fx_end();
 }
 
-/* What a worker makes up is a number of its own job: those of others go on as before. */
+/* What a worker makes up is a number of its own job: those of others go on as before. And its own job's next run is
+ * none that cannot come again, at this box or when that was started again. */
 static void
 test_made_up_number(void)
 {
-	const uint64_t most = UINT64_C(1) << 62;
+	const uint64_t most = (UINT64_C(5000) << 20) + (UINT64_C(1) << 52);
 
+	fx.first_run = UINT64_C(5000) << 20;
 	fx_begin();
+	for (unsigned bit = 53; bit < 64; bit++)
+		refused(0, 1, "", UINT64_C(1) << bit, PBOX_E_BAD_REQUEST);
+	refused(0, 1, "", most + 1, PBOX_E_BAD_REQUEST);
 	CU_ASSERT_TRUE(joins(0, 1, "", most));
 	fx_leave(&other[0]);
-	CU_ASSERT_TRUE(joins(0, 1, "", 0));
-	CU_ASSERT(other[0].welcome.number > most);
+	for (unsigned i = 1; i < 4; i++) {
+		CU_ASSERT_TRUE(joins(0, 1, "", 0));
+		UNIT_EQ_U64(other[0].welcome.number, most + i);
+		fx_leave(&other[0]);
+		CU_ASSERT_TRUE(joins(0, 1, "", most + i)); /* it was cut off */
+		fx_leave(&other[0]);
+		fx_tick(); /* memory is cleared */
+	}
 	fx_join(&w[2], "speech", 0, 1);
 	CU_ASSERT(w[2].welcome.number < most);
 	fx_leave(&w[2]);
 	w[2].number = w[2].welcome.number;
 	CU_ASSERT_TRUE(fx_try_join(&w[2])); /* its box was cut off */
+	fx_end();
+
+	fx.first_run = UINT64_C(5001) << 20;
+	fx_begin();
+	CU_ASSERT_TRUE(joins(0, 1, "", most + 3));
+	fx_end();
+
+	/* its clock was set back by years */
+	fx.first_run = 1;
+	fx_begin();
+	CU_ASSERT_TRUE(joins(0, 1, "", pbox_registrar_first_run(UINT64_C(2000000000) << 30)));
+	fx_end();
+}
+
+/* R12.2: a box that is started again within a second gives no number again. */
+static void
+test_first_numbers(void)
+{
+	uint64_t ns = UINT64_C(1800000000123456789), last = pbox_registrar_first_run(ns);
+
+	for (unsigned i = 0; i < 3000; i++) {
+		uint64_t next = pbox_registrar_first_run(ns += 999999);
+
+		CU_ASSERT(next - last > 1000 && next - last < 1100);
+		last = next;
+	}
+	/* older boxes had whole seconds */
+	UNIT_EQ_U64(last >> 20, ns / 1000000000);
+}
+
+/* By a clock that was set back a number was given twice: identities tell the runs apart. */
+static void
+test_a_number_given_twice(void)
+{
+	uint64_t number;
+
+	fx_begin();
+	job(w, 2, "tuesday");
+	map(w, 2);
+	number = w[0].welcome.number;
+	fx_leave(&w[1]);
+	refused(1, 2, "monday", number, PBOX_E_RUN_ENDED);
+	CU_ASSERT_PTR_NOT_NULL(strstr(fx_error_text(), "another has its number"));
+	CU_ASSERT_TRUE(joins(1, 2, "tuesday", number));
+	fx_leave(&other[1]);
+	CU_ASSERT_TRUE(joins(1, 2, "", number)); /* it has taken its identity later */
 	fx_end();
 }
 
@@ -584,6 +641,8 @@ const struct unit_test unit_tests[] = {
 	{"a clock that was set back", test_clock_set_back},
 	{"numbers grow", test_numbers_grow},
 	{"a number that somebody made up", test_made_up_number},
+	{"first numbers", test_first_numbers},
+	{"a number given twice", test_a_number_given_twice},
 	{"a worker that was started with the box", test_a_fresh_one_first},
 	{"the identity of a run that was told", test_identity_of_a_told_run},
 	{NULL, NULL},

@@ -260,8 +260,7 @@ snapshot_moved(const struct snapshots *s, const struct pbox_job *job, uint32_t t
 		if (s->result[i].table == table && strcmp(s->result[i].job, job->name) == 0 &&
 			s->result[i].at_ns > 0 && s->result[i].begun_ns == job->begun_ns)
 			written = s->result[i].round;
-	return t->n_chunks > 0 &&
-	       __atomic_load_n(&t->chunk[0].slot[0].version, __ATOMIC_RELAXED) != written;
+	return t->n_chunks > 0 && pbox_chunk_frag_version(&t->chunk[0], 0) != written;
 }
 
 /* Is it worth it? All-reduce keeps nothing that workers do not have; what has not moved is on disk. */

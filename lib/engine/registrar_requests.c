@@ -189,8 +189,6 @@ registrar_on_status(struct pbox_registrar *r, const struct pbox_frame *f, struct
 void
 registrar_on_leave(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
 {
-	struct pbox_frame copy = *f;
-
 	count_control(r, PBOX_RS_RX_LEAVE);
 	registrar_nonce_keep(r, job, f->hdr.worker);
 	registrar_end_session(r, job, f->hdr.worker);
@@ -198,7 +196,7 @@ registrar_on_leave(struct pbox_registrar *r, const struct pbox_frame *f, struct 
 	registrar_event(r, PBOX_LOG_INFO, "job '%s': worker %u (%s) left, %u of %u remain",
 		job->name, f->hdr.worker, job->member[f->hdr.worker].host, pbox_job_joined(job),
 		job->workers);
-	registrar_reply(r, &copy, PBOX_LEFT, 0);
+	registrar_reply(r, f, PBOX_LEFT, 0);
 	if (pbox_job_joined(job) == 0 && job->state == PBOX_JOB_OPEN)
 		registrar_close_job(r, job);
 	else if (registrar_remove(r, job, f->hdr.worker))

@@ -114,7 +114,7 @@ registrar_restore_untouched(
 static void
 stateless(struct pbox_registrar *r, const struct pbox_job *job, const struct pbox_job_table *jt)
 {
-	uint32_t round = __atomic_load_n(&jt->t.chunk[0].slot[0].version, __ATOMIC_RELAXED);
+	uint32_t round = pbox_chunk_frag_version(&jt->t.chunk[0], 0);
 
 	if (round != 0)
 		registrar_event(r, PBOX_LOG_WARN,

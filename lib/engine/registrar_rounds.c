@@ -57,12 +57,6 @@ registrar_rounds_begins(struct pbox_job_table *jt, const struct pbox_shard_table
 	jt->begins_known = true;
 }
 
-static uint32_t
-version_of(const struct pbox_table *t, uint32_t chunk, unsigned frag)
-{
-	return __atomic_load_n(&t->chunk[chunk].slot[frag].version, __ATOMIC_RELAXED);
-}
-
 /* What is known from now on. */
 static void
 looked(struct pbox_job_table *jt)
@@ -79,7 +73,7 @@ looked(struct pbox_job_table *jt)
 static void
 look_at(struct pbox_job_table *jt)
 {
-	uint32_t v = version_of(&jt->t, jt->look.chunk, jt->look.frag);
+	uint32_t v = pbox_chunk_frag_version(&jt->t.chunk[jt->look.chunk], jt->look.frag);
 
 	if (jt->look.any && pbox_serial_diff(v, jt->look.lowest) >= 0)
 		return;
@@ -97,7 +91,8 @@ registrar_rounds_look(struct pbox_job_table *jt)
 
 	/* versions of fragments that are not restored yet are not told */
 	if (jt->restoring || (!jt->look.on && known->known && t->n_chunks > 0 &&
-				     version_of(t, jt->last_chunk, jt->last_frag) == known->lowest))
+				     pbox_chunk_frag_version(&t->chunk[jt->last_chunk],
+					     jt->last_frag) == known->lowest))
 		return REGISTRAR_LOOK_SAME;
 	if (!jt->look.on) {
 		jt->look.on = true;

@@ -343,10 +343,10 @@ send_not_ready(struct pbox_registrar *r, const struct pbox_frame *f, const struc
 static uint32_t
 lowest_version(const struct pbox_chunk *c)
 {
-	uint32_t lowest = __atomic_load_n(&c->slot[0].version, __ATOMIC_RELAXED);
+	uint32_t lowest = pbox_chunk_frag_version(c, 0);
 
 	for (unsigned f = 1; f < c->fragments; f++) {
-		uint32_t v = __atomic_load_n(&c->slot[f].version, __ATOMIC_RELAXED);
+		uint32_t v = pbox_chunk_frag_version(c, f);
 
 		if (pbox_serial_diff(v, lowest) < 0)
 			lowest = v;

@@ -131,6 +131,13 @@ pbox_chunk_frag_elements(const struct pbox_table *t, const struct pbox_chunk *c,
 	return left < t->frag_elements ? left : t->frag_elements;
 }
 
+/** Its version, while its owner may finish a round. Any thread. */
+static inline uint32_t
+pbox_chunk_frag_version(const struct pbox_chunk *c, unsigned f)
+{
+	return __atomic_load_n(&c->slot[f].version, __ATOMIC_RELAXED);
+}
+
 /** Where its parameters or its latest sum stand. Owner: as of its slot. */
 static inline float *
 pbox_chunk_frag_param(const struct pbox_table *t, const struct pbox_chunk *c, unsigned f)

@@ -69,8 +69,9 @@ struct snapshot_load {
 	bool wished;    /* an operator wants it */
 	_Atomic bool give_up;
 	_Atomic uint64_t at, bytes; /* of the arrays: read, all; 0: not begun */
-	int ret;                    /* 0, -ENOENT: nothing to begin with, -EIO, -ECANCELED */
-	uint32_t round;             /* with 0 */
+	/* 0, -ENOENT: nothing to begin with, -EEXIST: an earlier run's could not be set aside, -EIO, -ECANCELED */
+	int ret;
+	uint32_t round; /* with 0 */
 	struct pbox_error err;
 };
 

@@ -222,13 +222,33 @@ snapshot_loads(struct snapshots *s)
 	return n;
 }
 
+/* Why a table cannot begin; false: it can. */
+static bool
+refused(const struct snapshot_load *l, struct pbox_error *err)
+{
+	uint32_t table = l->jt->fixed.table;
+
+	if (l->ret == -EEXIST)
+		pbox_fail(err, EEXIST,
+			"table %u: %.250s: make snapshot-dir writable, or move that file away: "
+			"after a restart of the box it would be taken for one of this run",
+			table, l->err.text);
+	else if (l->wished && l->ret == -EIO)
+		pbox_fail(err, EIO,
+			"table %u was to begin with a snapshot (pbox-ctl restore), and none can be "
+			"used: %.200s: pbox-ctl restore --withdraw lets it begin anew",
+			table, l->err.text);
+	else
+		return false;
+	return true;
+}
+
 /* A wish that finds no good file is not forgotten, nor does its job begin with nothing and without a word. */
 static void
 give_back(struct pbox_control *c, struct snapshot_load *l)
 {
 	struct snapshot_wish *w = l->wished ? snapshot_wish_of(&c->snapshots, l->job->name) : NULL;
 	struct pbox_error err;
-	bool bad = l->wished && l->ret == -EIO;
 
 	if (w != NULL && (l->ret == 0 || l->ret == -ENOENT)) {
 		w->loaded = true;
@@ -237,13 +257,8 @@ give_back(struct pbox_control *c, struct snapshot_load *l)
 	} else if (w != NULL) {
 		w->broken = true;
 	}
-	if (bad)
-		pbox_fail(&err, EIO,
-			"table %u was to begin with a snapshot (pbox-ctl restore), and none can be "
-			"used: %.200s: pbox-ctl restore --withdraw lets it begin anew",
-			l->jt->fixed.table, l->err.text);
-	pbox_registrar_loaded(
-		c->registrar, l->job, l->jt->fixed.table, bad ? &err : NULL, c->now_ns);
+	pbox_registrar_loaded(c->registrar, l->job, l->jt->fixed.table,
+		refused(l, &err) ? &err : NULL, c->now_ns);
 	free(l);
 }
 

@@ -212,7 +212,9 @@ snapshot_load(const char *dir, struct snapshot_load *l)
 
 	l->ret = -ENOENT;
 	if (!l->restoring && !l->wished) {
-		pbox_snapshot_set_aside(dir, job, table);
+		/* after a restart of the box they would be taken for this run's, and later ones would replace them */
+		if (pbox_snapshot_set_aside(dir, job, table, &l->err) < 0)
+			l->ret = -EEXIST;
 		return;
 	}
 	n = pbox_snapshot_list(dir, job, table, &f, &err);

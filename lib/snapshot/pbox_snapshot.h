@@ -215,8 +215,10 @@ struct pbox_snapshot_who {
 int pbox_snapshot_room(const struct pbox_snapshot_file *f, const struct pbox_snapshot_claim *claim,
 	int n, const struct pbox_snapshot_who *who, uint64_t bytes, bool *gone,
 	struct pbox_error *err);
-/** A new run begins: the ones that are there belong to an earlier one. @return how many */
-int pbox_snapshot_set_aside(const char *dir, const char *job, uint32_t table);
+/** A new run begins: the ones that are there belong to an earlier one. Durable when this returns.
+ * @return how many, or -errno with @p err: some may be there as if they were the new run's */
+int pbox_snapshot_set_aside(
+	const char *dir, const char *job, uint32_t table, struct pbox_error *err);
 /** An operator wants the next run of a job to begin with its snapshot: a file DIR/JOB.restore, durable when
  * this returns. 0 or -errno with @p err. */
 int pbox_snapshot_wish(const char *dir, const char *job, struct pbox_error *err);

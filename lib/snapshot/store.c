@@ -249,23 +249,52 @@ pbox_snapshot_prune(
 	return gone;
 }
 
-int
-pbox_snapshot_set_aside(const char *dir, const char *job, uint32_t table)
+/* By its name alone: one that cannot be read now may be readable later. */
+static int
+set_aside(const char *dir, const char *name, struct pbox_error *err)
 {
-	struct pbox_snapshot_file *f;
-	int n = pbox_snapshot_list(dir, job, table, &f, NULL), moved = 0;
+	size_t stem = strlen(name) - strlen(LIVE);
+	char from[PBOX_SNAPSHOT_PATH], to[PBOX_SNAPSHOT_PATH];
+	int code, n = snprintf(from, sizeof(from), "%s/%s", dir, name);
 
-	for (int i = 0; i < n; i++) {
-		char to[PBOX_SNAPSHOT_PATH];
-		size_t stem = strlen(f[i].path) - strlen(LIVE);
+	if (n < 0 || (size_t)n >= sizeof(from))
+		return 0; /* pbox_snapshot_list() leaves it out as well, always */
+	snprintf(to, sizeof(to), "%s/%.*s" ASIDE, dir, (int)stem, name);
+	if (rename(from, to) == 0)
+		return 0;
+	code = errno;
+	return pbox_fail(err, code, "%s of an earlier run cannot be renamed to %.*s" ASIDE ": %s",
+		from, (int)stem, name, strerror(code));
+}
 
-		if (f[i].aside)
+int
+pbox_snapshot_set_aside(const char *dir, const char *job, uint32_t table, struct pbox_error *err)
+{
+	char name[3 * PBOX_SNAPSHOT_NAME];
+	int ret = 0, moved = 0, code;
+	struct dirent *e;
+	DIR *d;
+
+	if (strlen(job) >= PBOX_SNAPSHOT_NAME)
+		return 0; /* no job can have that name */
+	store_escape(name, job);
+	d = opendir(dir);
+	if (d == NULL && errno == ENOENT)
+		return 0;
+	while (d != NULL && ret == 0 && (errno = 0, e = readdir(d)) != NULL) {
+		if (!ends_with(e->d_name, LIVE) || !belongs(e->d_name, name, table))
 			continue;
-		snprintf(to, sizeof(to), "%.*s" ASIDE, (int)stem, f[i].path);
-		moved += rename(f[i].path, to) == 0;
+		ret = set_aside(dir, e->d_name, err);
+		moved += ret == 0;
 	}
-	free(f);
-	return moved;
+	code = errno;
+	if (d != NULL)
+		closedir(d);
+	if (ret == 0 && (d == NULL || code != 0))
+		ret = pbox_fail(err, code, "cannot read directory %s: %s", dir, strerror(code));
+	if (ret == 0 && moved > 0)
+		ret = write_sync_dir(dir, err);
+	return ret == 0 ? moved : ret;
 }
 
 int

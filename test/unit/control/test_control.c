@@ -2,8 +2,10 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -361,7 +363,40 @@ late_or_away(void)
 	}
 }
 
+/* The snapshot of an earlier run that stays where it is would be taken for the new one's: that does not begin. */
+static void
+not_set_aside(void)
+{
+	char dir[] = "/tmp/pbox-unit-XXXXXX", live[128], old[128];
+	struct pbox_error err = {0};
+	int fd;
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(dir));
+	snprintf(live, sizeof(live), "%s/j.0.0000000009.0000000009.0badcafe.snap", dir);
+	snprintf(old, sizeof(old), "%s/j.0.0000000009.0000000009.0badcafe.old", dir);
+	fd = creat(live, 0600);
+	CU_ASSERT_FATAL(fd >= 0);
+	close(fd);
+	CU_ASSERT_EQUAL_FATAL(mkdir(old, 0700), 0);
+	rig_start(&rig, &(struct rig_options){.queues = 1,
+				.cores = 1,
+				.lcores = true,
+				.threads = true,
+				.snapshot_dir = dir});
+	UNIT_EQ_U64(pbox_control_start(rig.control, &err), 0);
+	CU_ASSERT_FATAL(worker_join(&rig, &w[0], 0, 1));
+	CU_ASSERT_FATAL(worker_declare(&w[0], N_ELEMENTS));
+	CU_ASSERT(worker_map_refused(&w[0], "0badcafe.snap of an earlier run cannot be renamed"));
+	CU_ASSERT(worker_map_refused(&w[0], "make snapshot-dir writable, or move that file away"));
+	UNIT_EQ_U64(access(live, F_OK), 0);
+	pbox_control_stop(rig.control);
+	pbox_control_join(rig.control);
+	rig_stop(&rig);
+	CU_ASSERT(unlink(live) == 0 && rmdir(old) == 0 && rmdir(dir) == 0);
+}
+
 const struct unit_test unit_tests[] = {
+	{"snapshots that are not set aside", not_set_aside},
 	{"late or away", late_or_away},
 	{"health", health},
 	{"another version", version},

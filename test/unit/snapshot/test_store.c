@@ -220,13 +220,59 @@ the_newest_are_kept(void)
 	free(f);
 	UNIT_EQ_U64(pbox_snapshot_list(t.dir, NULL, -1, &f, &err), 4);
 	free(f);
-	UNIT_EQ_U64(pbox_snapshot_set_aside(t.dir, "a/job.1", 2), 2);
+	UNIT_EQ_U64(pbox_snapshot_set_aside(t.dir, "a/job.1", 2, &err), 2);
 	n = pbox_snapshot_list(t.dir, "a/job.1", 2, &f, &err);
 	CU_ASSERT_FATAL(n == 2);
 	CU_ASSERT(f[0].aside && f[1].aside);
 	free(f);
 	UNIT_EQ_U64(pbox_snapshot_prune(t.dir, "a/job.1", 2, 1, NULL), 1);
-	UNIT_EQ_U64(pbox_snapshot_set_aside(t.dir, "a/job.1", 2), 0);
+	UNIT_EQ_U64(pbox_snapshot_set_aside(t.dir, "a/job.1", 2, &err), 0);
+	made_free(&t);
+}
+
+/* Who does not know of it takes them for the new run's. */
+static void
+what_is_not_set_aside_is_told(void)
+{
+	struct pbox_snapshot_file *f;
+	struct pbox_error err = {0};
+	char path[PBOX_SNAPSHOT_PATH];
+	struct made t;
+	int fd;
+
+	made_new(&t, 1000);
+	disk_is_well();
+	CU_ASSERT_FATAL(made_write(&t, 16, 2, false, &err) == 0);
+	disk_is_well();
+	fails_at = 0; /* the rename */
+	fails_with = EROFS;
+	UNIT_EQ_U64(pbox_snapshot_set_aside(t.dir, t.m.job, t.m.table, &err),
+		(unsigned long long)-EROFS);
+	CU_ASSERT(strstr(err.text, ".snap of an earlier run cannot be renamed to a%2Fjob%2E1.2.") !=
+		  NULL);
+	CU_ASSERT(strstr(err.text, "Read-only file system") != NULL);
+	disk_is_well();
+	fails_at = 1; /* the directory's sync: it may come back with the next start */
+	fails_with = EIO;
+	UNIT_EQ_U64(
+		pbox_snapshot_set_aside(t.dir, t.m.job, t.m.table, &err), (unsigned long long)-EIO);
+	disk_is_well();
+	/* one that nobody can read now, but perhaps later */
+	snprintf(path, sizeof(path), "%s/a%%2Fjob%%2E1.2.0000000041.0000000009.0badcafe.snap",
+		t.dir);
+	fd = creat(path, 0600);
+	CU_ASSERT_FATAL(fd >= 0);
+	close(fd);
+	UNIT_EQ_U64(pbox_snapshot_set_aside(t.dir, t.m.job, t.m.table, &err), 1);
+	UNIT_EQ_U64(access(path, F_OK), (unsigned long long)-1);
+	memcpy(strstr(path, ".snap"), ".old", sizeof(".old"));
+	UNIT_EQ_U64(access(path, F_OK), 0);
+	CU_ASSERT_FATAL(pbox_snapshot_list(t.dir, NULL, -1, &f, &err) == 1);
+	CU_ASSERT(f[0].aside);
+	free(f);
+	/* no directory, no files of an earlier run */
+	UNIT_EQ_U64(pbox_snapshot_set_aside("/nowhere/at/all", "j", 0, &err), 0);
+	UNIT_EQ_U64(pbox_snapshot_set_aside(path, "j", 0, &err), (unsigned long long)-ENOTDIR);
 	made_free(&t);
 }
 
@@ -333,7 +379,7 @@ a_name_too_long_for_a_job_has_no_snapshots(void)
 		UNIT_EQ_U64(pbox_snapshot_list(t.dir, name, -1, &f, &err), 0);
 		CU_ASSERT_PTR_NULL(f);
 		UNIT_EQ_U64(pbox_snapshot_prune(t.dir, name, 0, 0, NULL), 0);
-		UNIT_EQ_U64(pbox_snapshot_set_aside(t.dir, name, 0), 0);
+		UNIT_EQ_U64(pbox_snapshot_set_aside(t.dir, name, 0, &err), 0);
 		name[n] = '%';
 	}
 	made_free(&t);
@@ -348,6 +394,7 @@ const struct unit_test unit_tests[] = {
 	{"a clock that is set back changes no order", a_clock_set_back_changes_no_order},
 	{"sequence numbers are given once", numbers_are_given_once},
 	{"a name too long for a job has no snapshots", a_name_too_long_for_a_job_has_no_snapshots},
+	{"what is not set aside is told", what_is_not_set_aside_is_told},
 	{"directories are checked", directories_are_checked},
 	{0},
 };

@@ -26,9 +26,9 @@ struct files {
 	int n;
 };
 
-/* The control's lock is not held for longer than one name takes. space: of its section; NULL: not asked. */
+/* The control's lock is not held for longer than one name takes. */
 static struct pbox_snapshot_claim
-look_up(struct pbox_control *c, const char *job, uint64_t *space)
+look_up(struct pbox_control *c, const char *job)
 {
 	const struct pbox_job_conf *section;
 	struct pbox_snapshot_claim k;
@@ -36,11 +36,21 @@ look_up(struct pbox_control *c, const char *job, uint64_t *space)
 	pthread_mutex_lock(&c->lock);
 	section = pbox_registrar_section(c->registrar, job);
 	k.named = section == NULL || strcmp(section->name, "*") != 0;
-	k.busy = snapshot_job(c, job) != NULL || snapshot_wish_of(&c->snapshots, job) != NULL;
-	if (space != NULL)
-		*space = section != NULL ? section->snapshot_space : 0;
+	k.busy = snapshot_job(c, job) != NULL;
+	k.wished = snapshot_wish_of(&c->snapshots, job) != NULL;
+	k.space = section != NULL ? section->snapshot_space : 0;
 	pthread_mutex_unlock(&c->lock);
 	return k;
+}
+
+/* Of many files of a job only the first needs the lock. */
+static struct pbox_snapshot_claim
+claim_of(struct pbox_control *c, const struct files *all, int i)
+{
+	for (int k = 0; k < i; k++)
+		if (strcmp(all->f[k].job, all->f[i].job) == 0)
+			return all->claim[k];
+	return look_up(c, all->f[i].job);
 }
 
 static int
@@ -55,7 +65,7 @@ look(struct pbox_control *c, struct files *all, struct pbox_error *err)
 	if (all->claim == NULL || all->gone == NULL)
 		return pbox_fail(err, ENOMEM, "out of memory to look for room");
 	for (int i = 0; i < all->n; i++)
-		all->claim[i] = look_up(c, all->f[i].job, NULL);
+		all->claim[i] = claim_of(c, all, i);
 	return 0;
 }
 
@@ -67,15 +77,15 @@ forget(struct files *all)
 	free(all->gone);
 }
 
-static struct pbox_snapshot_who
-bounds(struct pbox_control *c)
+static uint64_t
+dir_space(struct pbox_control *c)
 {
-	struct pbox_snapshot_who who = {.job = NULL};
+	uint64_t space;
 
 	pthread_mutex_lock(&c->lock);
-	who.dir_space = c->conf.snapshot.space;
+	space = c->conf.snapshot.space;
 	pthread_mutex_unlock(&c->lock);
-	return who;
+	return space;
 }
 
 static bool
@@ -101,7 +111,16 @@ note(struct snapshots *s, const struct pbox_snapshot_file *f, uint64_t now)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* Those that go, the oldest first. A job may have begun meanwhile. */
+/* Is there somebody now who needs it, and was not when it was chosen? */
+static bool
+needed(struct pbox_control *c, const struct files *all, int i)
+{
+	struct pbox_snapshot_claim now = look_up(c, all->f[i].job);
+
+	return now.wished || (now.busy && !all->claim[i].busy);
+}
+
+/* Those that go, the oldest first. */
 static void
 clear_out(struct pbox_control *c, const struct files *all, const char *why)
 {
@@ -113,8 +132,7 @@ clear_out(struct pbox_control *c, const struct files *all, const char *why)
 		const struct pbox_snapshot_file *f = &all->f[i];
 		bool only = newest(all, i);
 
-		if (!all->gone[i] || (only && look_up(c, f->job, NULL).busy) ||
-			unlink(f->path) != 0)
+		if (!all->gone[i] || (only && needed(c, all, i)) || unlink(f->path) != 0)
 			continue;
 		files++;
 		bytes += f->bytes;
@@ -126,7 +144,7 @@ clear_out(struct pbox_control *c, const struct files *all, const char *why)
 	if (last != NULL)
 		pbox_log(PBOX_LOG_WARN,
 			"%s: %u snapshots removed, %" PRIu64
-			" bytes, newest ones of jobs that do not run among them: the last is of "
+			" bytes, newest ones of their tables among them: the last is of "
 			"job "
 			"'%s', table %u, round %u",
 			why, files, bytes, last->job, last->table, last->round);
@@ -140,12 +158,12 @@ snapshot_room(void *ctx, uint64_t bytes, struct pbox_error *err)
 {
 	struct pbox_control *c = ctx;
 	const char *job = c->snapshots.order.meta.job;
-	struct pbox_snapshot_who who = bounds(c);
+	struct pbox_snapshot_claim mine = look_up(c, job);
+	struct pbox_snapshot_who who = {
+		.job = job, .named = mine.named, .space = mine.space, .dir_space = dir_space(c)};
 	struct files all;
 	int ret;
 
-	who.job = job;
-	who.named = look_up(c, job, &who.space).named;
 	if (who.space == 0 && who.dir_space == 0)
 		return 0;
 	ret = look(c, &all, err);
@@ -158,28 +176,6 @@ snapshot_room(void *ctx, uint64_t bytes, struct pbox_error *err)
 	return ret;
 }
 
-/* What is too much by bounds that have been lowered, and what cannot be helped is for the next file to say. */
-static void
-sweep_spaces(struct pbox_control *c, struct files *all)
-{
-	struct pbox_snapshot_who who = bounds(c);
-	struct pbox_error err;
-	bool *before = calloc((size_t)all->n + 1, sizeof(*before));
-
-	for (int i = -1; before != NULL && i < all->n; i++) {
-		struct pbox_snapshot_who one = who;
-
-		memcpy(before, all->gone, (size_t)all->n);
-		if (i >= 0) {
-			one = (struct pbox_snapshot_who){.job = all->f[i].job};
-			one.named = look_up(c, one.job, &one.space).named;
-		}
-		if (pbox_snapshot_room(all->f, all->claim, all->n, &one, 0, all->gone, &err) != 0)
-			memcpy(all->gone, before, (size_t)all->n);
-	}
-	free(before);
-}
-
 static void
 sweep_age(struct pbox_control *c, struct files *all)
 {
@@ -189,8 +185,8 @@ sweep_age(struct pbox_control *c, struct files *all)
 	age = c->conf.snapshot.age_ns;
 	pthread_mutex_unlock(&c->lock);
 	for (int i = 0; i < all->n; i++)
-		all->gone[i] |= age > 0 && !all->claim[i].busy && all->f[i].created_ns < now &&
-				now - all->f[i].created_ns > age;
+		all->gone[i] |= age > 0 && !all->claim[i].busy && !all->claim[i].wished &&
+				all->f[i].created_ns < now && now - all->f[i].created_ns > age;
 }
 
 void
@@ -205,7 +201,7 @@ snapshot_sweep(struct pbox_control *c)
 	}
 	forget(&all);
 	if (look(c, &all, &err) == 0) {
-		sweep_spaces(c, &all);
+		pbox_snapshot_sweep(all.f, all.claim, all.n, dir_space(c), all.gone);
 		clear_out(c, &all, "more than snapshot-space");
 	}
 	forget(&all);

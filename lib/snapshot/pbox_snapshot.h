@@ -194,8 +194,10 @@ int pbox_snapshot_prune(
 
 /** What is known of the job of a file. */
 struct pbox_snapshot_claim {
-	bool named; /**< it has a section of its own, not [job *] */
-	bool busy;  /**< it runs, or is to begin with its snapshot: its newest ones stay */
+	bool named;     /**< it has a section of its own, not [job *] */
+	bool busy;      /**< it runs: its newest ones stay, as pbox_snapshot_room() says */
+	bool wished;    /**< it is to begin with its snapshot: its newest ones stay */
+	uint64_t space; /**< bound of its section; 0: none */
 };
 /** Who wants room, and the bounds: bytes of its section's files, and of all. 0: none. */
 struct pbox_snapshot_who {
@@ -207,7 +209,8 @@ struct pbox_snapshot_who {
  * Which files go, so that @p bytes more keep to the bounds: first those set aside, then those that are not the newest of their
  * table, then the newest of jobs that are not busy; of each the oldest first. For its section's bound those of the section
  * alone (all jobs of [job *] are one). For the directory's those of [job *], and then, unless a job of [job *] asks, the
- * first two kinds of all others and the third of its own.
+ * first two kinds of all others and the third of its own; for a job with a section of its own at last the newest of jobs of [job *]
+ * that are busy, too.
  * @param f as pbox_snapshot_list() has sorted them, @param claim of each
  * @param gone of each: set where it goes (and where it is set, it is gone already)
  * @return 0; -EDQUOT with @p err, that names what to raise: what must stay is too much; -ENOMEM
@@ -215,6 +218,11 @@ struct pbox_snapshot_who {
 int pbox_snapshot_room(const struct pbox_snapshot_file *f, const struct pbox_snapshot_claim *claim,
 	int n, const struct pbox_snapshot_who *who, uint64_t bytes, bool *gone,
 	struct pbox_error *err);
+/** The same of files that are there, by bounds that may have become smaller: of the directory, then of each section, once. What
+ * must stay is too much for one: that changes nothing, and is for the next file to say.
+ * @return sections that were looked at, or -ENOMEM */
+int pbox_snapshot_sweep(const struct pbox_snapshot_file *f, const struct pbox_snapshot_claim *claim,
+	int n, uint64_t dir_space, bool *gone);
 /** A new run begins: the ones that are there belong to an earlier one. Durable when this returns.
  * @return how many, or -errno with @p err: some may be there as if they were the new run's */
 int pbox_snapshot_set_aside(

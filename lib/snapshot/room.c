@@ -7,8 +7,8 @@
 
 #include "snapshot_impl.h"
 
-/* What files are to their tables: in this order they go. */
-enum worth { STAYS, ASIDE, OLDER, NEWEST, RANKS = 2 * NEWEST + 1 };
+/* What files are to their tables: in this order they go. LAST: the newest of a job of [job *] that runs. */
+enum worth { STAYS, ASIDE, OLDER, NEWEST, LAST = 2 * NEWEST + 1, RANKS };
 
 static bool
 same_table(const struct pbox_snapshot_file *a, const struct pbox_snapshot_file *b)
@@ -40,11 +40,16 @@ static uint8_t
 rank(const struct pbox_snapshot_file *f, const struct pbox_snapshot_claim *k, int i,
 	const struct pbox_snapshot_who *who, bool section)
 {
-	enum worth w = worth(f, i);
-	bool mine = in_section(&f[i], &k[i], who);
+	bool mine = in_section(&f[i], &k[i], who), named = who->job != NULL && who->named;
+	enum worth w;
 
-	if ((w == NEWEST && k[i].busy) || (section && !mine))
+	if (section && !mine)
 		return STAYS;
+	w = worth(f, i);
+	if (w == NEWEST && k[i].wished)
+		return STAYS;
+	if (w == NEWEST && k[i].busy)
+		return !section && named && !k[i].named ? LAST : STAYS;
 	if (section || !k[i].named)
 		return w;
 	if (who->job != NULL && !who->named)
@@ -119,4 +124,40 @@ pbox_snapshot_room(const struct pbox_snapshot_file *f, const struct pbox_snapsho
 	if (ret == 0 && who->dir_space > 0)
 		ret = keep_to(f, k, n, who, false, bytes, gone, err);
 	return ret;
+}
+
+/* All jobs of [job *] are of one. */
+static bool
+first_of_section(const struct pbox_snapshot_file *f, const struct pbox_snapshot_claim *k, int i)
+{
+	for (int j = 0; j < i; j++)
+		if (k[j].named == k[i].named && (!k[i].named || strcmp(f[j].job, f[i].job) == 0))
+			return false;
+	return true;
+}
+
+int
+pbox_snapshot_sweep(const struct pbox_snapshot_file *f, const struct pbox_snapshot_claim *k, int n,
+	uint64_t dir_space, bool *gone)
+{
+	struct pbox_snapshot_who who = {.dir_space = dir_space};
+	bool *before = calloc((size_t)n + 1, sizeof(*before));
+	struct pbox_error err;
+	int sections = 0;
+
+	if (before == NULL)
+		return -ENOMEM;
+	for (int i = -1; i < n; i++) {
+		if (i >= 0 && !first_of_section(f, k, i))
+			continue;
+		if (i >= 0)
+			who = (struct pbox_snapshot_who){
+				.job = f[i].job, .named = k[i].named, .space = k[i].space};
+		sections += i >= 0;
+		memcpy(before, gone, (size_t)n);
+		if (pbox_snapshot_room(f, k, n, &who, 0, gone, &err) != 0)
+			memcpy(gone, before, (size_t)n);
+	}
+	free(before);
+	return sections;
 }

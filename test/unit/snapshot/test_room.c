@@ -20,7 +20,32 @@ struct row {
 	unsigned table;
 	bool aside, named, busy;
 	unsigned bytes;
+	unsigned space; /* of its section */
+	bool wished;
 };
+
+static void
+fill(const struct row *rows, int n, struct pbox_snapshot_file *f, struct pbox_snapshot_claim *claim)
+{
+	memset(f, 0, (size_t)n * sizeof(*f));
+	for (int i = 0; i < n; i++) {
+		snprintf(f[i].job, sizeof(f[i].job), "%s", rows[i].job);
+		f[i].table = rows[i].table;
+		f[i].aside = rows[i].aside;
+		f[i].bytes = rows[i].bytes;
+		f[i].sequence = (uint64_t)(n - i);
+		claim[i] = (struct pbox_snapshot_claim){
+			rows[i].named, rows[i].busy, rows[i].wished, rows[i].space};
+	}
+}
+
+static void
+show(const bool *gone, int n, char *out)
+{
+	for (int i = 0; i < n; i++)
+		out[i] = gone[i] ? 'x' : '.';
+	out[n] = '\0';
+}
 
 static int
 room(const struct row *rows, int n, const struct pbox_snapshot_who *who, uint64_t bytes, char *out,
@@ -31,20 +56,10 @@ room(const struct row *rows, int n, const struct pbox_snapshot_who *who, uint64_
 	bool gone[N] = {false};
 	int ret;
 
-	memset(f, 0, sizeof(f));
-	for (int i = 0; i < n; i++) {
-		snprintf(f[i].job, sizeof(f[i].job), "%s", rows[i].job);
-		f[i].table = rows[i].table;
-		f[i].aside = rows[i].aside;
-		f[i].bytes = rows[i].bytes;
-		f[i].sequence = (uint64_t)(n - i);
-		claim[i] = (struct pbox_snapshot_claim){rows[i].named, rows[i].busy};
-	}
+	fill(rows, n, f, claim);
 	err->text[0] = '\0';
 	ret = pbox_snapshot_room(f, claim, n, who, bytes, gone, err);
-	for (int i = 0; i < n; i++)
-		out[i] = gone[i] ? 'x' : '.';
-	out[n] = '\0';
+	show(gone, n, out);
 	return ret;
 }
 
@@ -124,9 +139,9 @@ nobody_loses_his_last_one_to_another_section(void)
 	CU_ASSERT_STRING_EQUAL(out, ".x...x");
 	UNIT_EQ_U64(ROOM(rows, b, 30), 0);
 	CU_ASSERT_STRING_EQUAL(out, ".x..xx");
-	UNIT_EQ_U64(ROOM(rows, b, 31), (unsigned long long)-EDQUOT);
+	UNIT_EQ_U64(ROOM(rows, b, 41), (unsigned long long)-EDQUOT);
 	CU_ASSERT_PTR_NOT_NULL(strstr(err.text,
-		"snapshot-space is 60 bytes: this one has 31, what must stay for it 30: "
+		"snapshot-space is 60 bytes: this one has 41, what must stay for it 20: "
 		"raise it to 61, set snapshot-age"));
 	/* but takes nothing of others */
 	UNIT_EQ_U64(ROOM(rows, made_up, 20), 0);
@@ -161,12 +176,74 @@ both_bounds_hold_and_none_is_none(void)
 	CU_ASSERT_STRING_EQUAL(out, ".xx");
 }
 
+/* The first snapshot of a job with a section finds room, whatever jobs of made-up names run. */
+static void
+a_section_comes_first(void)
+{
+	static const struct row rows[] = {
+		{"n3", 0, false, false, true, 10},
+		{"n2", 0, false, false, true, 10, .wished = true},
+		{"n1", 0, false, false, true, 10},
+		{"other", 0, false, true, true, 10},
+		{"other", 0, false, true, true, 10},
+	};
+	struct pbox_snapshot_who a = {.job = "a", .named = true, .dir_space = 50};
+	struct pbox_snapshot_who made_up = {.job = "n9", .dir_space = 50};
+	struct pbox_snapshot_who nobody = {.dir_space = 20};
+
+	UNIT_EQ_U64(ROOM(rows, a, 10), 0);
+	CU_ASSERT_STRING_EQUAL(out, "....x");
+	UNIT_EQ_U64(ROOM(rows, a, 20), 0);
+	CU_ASSERT_STRING_EQUAL(out, "..x.x");
+	UNIT_EQ_U64(ROOM(rows, a, 30), 0);
+	CU_ASSERT_STRING_EQUAL(out, "x.x.x");
+	/* not what an operator wants, nor the last one of another section */
+	UNIT_EQ_U64(ROOM(rows, a, 31), (unsigned long long)-EDQUOT);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "what must stay for it 20: raise it to 51"));
+	/* for nobody else, and not for the bound of a section */
+	UNIT_EQ_U64(ROOM(rows, made_up, 1), (unsigned long long)-EDQUOT);
+	UNIT_EQ_U64(ROOM(rows, nobody, 0), (unsigned long long)-EDQUOT);
+	made_up = (struct pbox_snapshot_who){.job = "n9", .space = 30};
+	UNIT_EQ_U64(ROOM(rows, made_up, 1), (unsigned long long)-EDQUOT);
+}
+
+/* Of each section once, however many files and names there are; what cannot be helped changes nothing. */
+static void
+what_is_there_keeps_to_the_bounds(void)
+{
+	static const struct row rows[] = {
+		{"a", 0, false, true, false, 10, .space = 15},
+		{"n2", 0, false, false, false, 10, .space = 20},
+		{"b", 0, false, true, true, 10, .space = 5},
+		{"a", 0, false, true, false, 10, .space = 15},
+		{"n1", 0, false, false, false, 10, .space = 20},
+		{"n2", 0, true, false, false, 10, .space = 20},
+		{"b", 0, true, true, true, 10, .space = 5},
+	};
+	const int n = sizeof(rows) / sizeof(rows[0]);
+	struct pbox_snapshot_file f[N];
+	struct pbox_snapshot_claim claim[N];
+	bool gone[N] = {false};
+
+	fill(rows, n, f, claim);
+	UNIT_EQ_U64(pbox_snapshot_sweep(f, claim, n, 0, gone), 3);
+	show(gone, n, out);
+	CU_ASSERT_STRING_EQUAL(out, "...x.x.");
+	memset(gone, 0, sizeof(gone));
+	UNIT_EQ_U64(pbox_snapshot_sweep(f, claim, n, 30, gone), 3);
+	show(gone, n, out);
+	CU_ASSERT_STRING_EQUAL(out, ".x.xxxx");
+	UNIT_EQ_U64(pbox_snapshot_sweep(f, claim, 0, 30, gone), 0);
+}
+
 const char unit_suite[] = "snapshot room";
 const struct unit_test unit_tests[] = {
 	{"of one section, in turn", of_one_section_in_turn},
 	{"made-up names share one", names_that_are_made_up_share_one},
 	{"nobody loses the last one to another section",
 		nobody_loses_his_last_one_to_another_section},
+	{"a section comes first", a_section_comes_first},
+	{"what is there keeps to the bounds", what_is_there_keeps_to_the_bounds},
 	{"both bounds hold, and none is none", both_bounds_hold_and_none_is_none},
 	{0},
 };

@@ -10,6 +10,8 @@
              many Mbit/s on the wire, for so long and until it has sent so many. {"sent", "mbits", "seconds"}
     declare: so many DECLAREs, each of one tensor of 2^20, far from the one before, table after table.
              {"sent", "said": what the box answered at last}
+    cycle:   so many times: joins, declares a table of 1000 tensors, maps it every other time, and leaves: its job ends.
+             {"cycles"}
     crowd:   joins --job.0, --job.1, ... of 1024 workers each, and then of one, until SIGTERM; "full" when the box has refused
              eight in a row of these too. {"joined", "refused"}
 """
@@ -153,6 +155,17 @@ def declare(a, w):
     print(json.dumps({"sent": sent, "said": said}), flush=True)
 
 
+def cycle(a):
+    for i in range(a.frames):
+        with pbox_worker.Worker(a.box, a.job, a.secret, 0, 1, host=a.what, lease_ms=a.lease * 1000, deadline=DEADLINE) as w:
+            w.join()
+            w.declare(0, [(1 + i % 7, 0, f"layer{i % 10}.{t}.weight") for t in range(1000)])
+            if i % 2:
+                w.map(0)
+            w.leave()
+    print(json.dumps({"cycles": a.frames}), flush=True)
+
+
 def crowd(a):
     state = {"run": True}
     signal.signal(signal.SIGTERM, lambda *_: state.update(run=False))
@@ -182,7 +195,7 @@ def crowd(a):
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("what", choices=("victim", "greedy", "declare", "crowd"))
+    p.add_argument("what", choices=("victim", "greedy", "declare", "cycle", "crowd"))
     p.add_argument("--box", required=True)
     p.add_argument("--job", required=True)
     p.add_argument("--secret", default="")
@@ -191,8 +204,8 @@ def main():
     p.add_argument("--frames", type=int, default=0)
     p.add_argument("--lease", type=int, default=60, help="seconds")
     a = p.parse_args()
-    if a.what == "crowd":
-        crowd(a)
+    if a.what in ("crowd", "cycle"):
+        {"crowd": crowd, "cycle": cycle}[a.what](a)
         return
     with pbox_worker.Worker(a.box, a.job, a.secret, 0, 1, host=a.what,
                             lease_ms=a.lease * 1000, deadline=DEADLINE,

@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <malloc.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "fixture.h"
@@ -312,9 +314,147 @@ test_kept_for_a_name(void)
 	fx_end();
 }
 
+#define CYCLES 100000u
+#define SETTLE \
+	10000u /* until then what the box remembers of sessions that have ended has grown to what it stays */
+#define CYCLE UINT64_C(10000000)
+
+/* Of the process, its test and the box. (With a sanitizer's allocator 0: that tells of leaks by itself.) */
+static size_t
+heap_in_use(void)
+{
+	struct mallinfo2 m = mallinfo2();
+
+	return m.uordblks + m.hblkhd;
+}
+
+/* Forms of tables, in turn: tensors, their elements, groups. */
+static void
+declare_some(struct fx_worker *x, unsigned cycle)
+{
+	static const uint32_t most = 12;
+	struct pbox_declare m = {.tensors = 1 + cycle % most,
+		.push_format = PBOX_FMT_FP32,
+		.pull_format = PBOX_FMT_BF16};
+	struct pbox_tensor_entry e[12];
+
+	for (uint32_t i = 0; i < m.tensors; i++) {
+		e[i] = (struct pbox_tensor_entry){
+			.elements = 1 + (cycle * 7 + i) % 500, .group = (uint16_t)(i % 3)};
+		snprintf(e[i].name, sizeof(e[i].name), "layer%u.%u.weight", cycle % 1000, i);
+	}
+	CU_ASSERT_EQUAL_FATAL(fx_declare_list(x, &m, e, m.tensors)->hdr.type, PBOX_DECLARED);
+}
+
+/* A tenant that lives beside it, and what it got at its first join. */
+static struct pbox_welcome
+neighbour(struct fx_worker *x)
+{
+	static const struct fx_table sum = {.elements = 1000};
+
+	fx_join(x, "speech", 0, 1);
+	UNIT_EQ_U64(fx_declare(x, 0, &sum)->hdr.type, PBOX_DECLARED);
+	fx_work();
+	UNIT_EQ_U64(fx_map(x, 0, 0)->hdr.type, PBOX_MAPPED);
+	return x->welcome;
+}
+
+/* Nothing of all that was declared and released is left, neither of memory nor of what others may have. */
+static void
+nothing_is_left(struct fx_worker *beside, const struct pbox_welcome *first, size_t arena)
+{
+	fx_work();
+	UNIT_EQ_U64(pbox_arena_used(fx.arena), arena);
+	CU_ASSERT_EQUAL(fx_control(beside, PBOX_PING, NULL, 0)->hdr.type, PBOX_PONG);
+	fx_leave(beside);
+	neighbour(beside);
+	UNIT_EQ_U64(beside->welcome.window, first->window);
+	UNIT_EQ_U64(beside->welcome.job, first->job);
+}
+
+static void
+a_while(struct fx_worker *beside, unsigned cycle)
+{
+	fx.now += CYCLE;
+	if (cycle % 16 != 0)
+		return;
+	fx_tick();
+	fx_work();
+	if (cycle % 256 == 0)
+		CU_ASSERT_EQUAL(fx_control(beside, PBOX_PING, NULL, 0)->hdr.type, PBOX_PONG);
+}
+
+/* Jobs of one tenant that declare a table each, mapped or not, and end: by LEAVE, or for another run. */
+static void
+test_jobs_in_turn(void)
+{
+	struct pbox_welcome first;
+	size_t heap = 0, arena;
+
+	fx.hold = 16;
+	fx_begin();
+	first = neighbour(&w[1]);
+	arena = pbox_arena_used(fx.arena);
+	for (unsigned i = 0; i < CYCLES; i++) {
+		w[0] = (struct fx_worker){.job = "quota", .workers = 1};
+		memcpy(w[0].run, &i, sizeof(i));
+		w[0].run[15] = 1;
+		if (i % 3 == 1) /* the one before has not left */
+			CU_ASSERT_FALSE(fx_try_join(&w[0]));
+		CU_ASSERT_TRUE_FATAL(fx_try_join(&w[0]));
+		declare_some(&w[0], i);
+		if (i % 2 == 0)
+			fx_map(&w[0], 0, 0);
+		if (i % 3 != 0)
+			fx_leave(&w[0]);
+		a_while(&w[1], i);
+		if (i == SETTLE)
+			heap = heap_in_use();
+	}
+	fx_leave(&w[0]);
+	CU_ASSERT(heap_in_use() < heap + 65536);
+	nothing_is_left(&w[1], &first, arena);
+	fx_end();
+}
+
+/* One job of two workers, of which one declares and leaves, again and again: nobody has declared it then. */
+static void
+test_declarations_in_turn(void)
+{
+	const struct pbox_job *job;
+	struct pbox_welcome first;
+	size_t begun = 0, heap = 0, arena;
+
+	fx.hold = 16;
+	fx_begin();
+	first = neighbour(&w[1]);
+	fx_join(&w[0], "quota", 0, 2);
+	arena = pbox_arena_used(fx.arena);
+	job = pbox_registrar_job(fx.registrar, 1);
+	for (unsigned i = 0; i < CYCLES; i++) {
+		fx_join(&w[2], "quota", 1, 2);
+		declare_some(&w[2], i);
+		fx_leave(&w[2]);
+		a_while(&w[1], i);
+		if (i % 256 == 0)
+			CU_ASSERT_EQUAL(fx_control(&w[0], PBOX_PING, NULL, 0)->hdr.type, PBOX_PONG);
+		if (i == SETTLE) {
+			heap = heap_in_use();
+			begun = charged(job);
+		}
+	}
+	UNIT_EQ_U64(charged(job), begun);
+	UNIT_EQ_U64(job->tensors, 0);
+	CU_ASSERT(heap_in_use() < heap + 65536);
+	nothing_is_left(&w[1], &first, arena);
+	fx_end();
+}
+
 const struct unit_test unit_tests[] = {
 	{"declarations are charged", test_declarations_are_charged},
 	{"tables are charged", test_tables_are_charged},
+	{"jobs that declare and end in turn", test_jobs_in_turn},
+	{"declarations in turn", test_declarations_in_turn},
 	{"heap without a quota", test_heap_without_a_quota},
 	{"rounds are charged", test_rounds_are_charged},
 	{"sections with a name keep their packets", test_named_sections_keep_their_packets},

@@ -162,6 +162,12 @@ registrar_on_status(struct pbox_registrar *r, const struct pbox_frame *f, struct
 		return;
 	}
 	count_control(r, PBOX_RS_RX_STATUS);
+	if (m.first > job->workers) {
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, job->workers,
+			"worker %u of a job with %u workers: numbers begin at 0", m.first,
+			job->workers);
+		return;
+	}
 	a.max_round = max_round(r, job);
 	a.first = m.first;
 	why = registrar_gone_why(job, m.first);

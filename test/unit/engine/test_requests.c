@@ -88,6 +88,13 @@ test_status(void)
 	UNIT_EQ_U64(e.state, PBOX_MEMBER_ABSENT);
 	UNIT_EQ_U64(e.silent_ms, UINT32_MAX);
 	CU_ASSERT_PTR_NULL(fx_control(&w[0], PBOX_STATUS, payload, 1));
+	/* from a worker on that there is not: a page of it would contradict itself (R3.3) */
+	for (m.first = w[0].workers + 1; m.first < 60000; m.first += 29999) {
+		pbox_status_encode(payload, sizeof(payload), &m);
+		s = fx_control(&w[0], PBOX_STATUS, payload, len);
+		CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+		UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+	}
 	fx_end();
 }
 

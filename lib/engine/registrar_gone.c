@@ -26,7 +26,8 @@ registrar_gone_kicked(struct pbox_job *job, unsigned w, const char *why)
 	gone(job, w, PBOX_LEFT_KICKED, why);
 }
 
-/* Only who has proven to know the secret was refused for these. A number with a session is that of another process. */
+/* Only who has proven to know the secret was refused for these. A number with a session is that of another process; a
+ * worker of another run is none that this one waits for. */
 void
 registrar_gone_join(struct pbox_registrar *r, const struct pbox_frame *f)
 {
@@ -40,6 +41,7 @@ registrar_gone_join(struct pbox_registrar *r, const struct pbox_frame *f)
 		return;
 	job = registrar_find_job(r, m.job);
 	if (job == NULL || job->state == PBOX_JOB_CLOSING || m.worker >= job->workers ||
+		!registrar_run_is(&job->run, &m) ||
 		atomic_load_explicit(&job->token[m.worker], memory_order_relaxed) != 0)
 		return;
 	mb = &job->member[m.worker];

@@ -203,6 +203,8 @@ size_t registrar_heap_most(const struct pbox_registrar *r);
  * a new one where none is. False: it was answered; the job may be gone. */
 bool registrar_run_join(struct pbox_registrar *r, const struct pbox_frame *f,
 	const struct pbox_join *m, struct pbox_job *job);
+/* May it be of that run, as far as it says? Nothing is changed. */
+bool registrar_run_is(const struct pbox_run *run, const struct pbox_join *m);
 /* A JOIN has created a job: its run. */
 void registrar_run_begin(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_join *m);
 /* registrar_running.c: a DECLARE, or a MAP, of who begins, of a table that is past its beginning (R12.6). True: it

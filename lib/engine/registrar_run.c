@@ -124,6 +124,14 @@ put_last(struct run_record *rec, uint64_t number)
 		rec->highest = number;
 }
 
+bool
+registrar_run_is(const struct pbox_run *run, const struct pbox_join *m)
+{
+	if (m->number != 0)
+		return m->number == run->number;
+	return !named(m->run) || !named(run->id) || same(m->run, run->id);
+}
+
 void
 registrar_run_begin(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_join *m)
 {

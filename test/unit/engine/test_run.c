@@ -341,6 +341,39 @@ test_another_section(void)
 	fx_end();
 }
 
+static void
+small_mtu(const char *run)
+{
+	struct fx_worker x = worker(1, 2, run);
+	struct pbox_join m;
+
+	x.ip = 0x0A000200u;
+	x.mtu = 100;
+	x.nonce = 7 + 64 * ++fx.joins;
+	fx_hello(&x);
+	m = fx_join_message(&x);
+	fx_join_with(&x, &m, "key");
+	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+}
+
+/* R8.3: those that wait are told that their worker was refused, not another run's. */
+static void
+test_refused_of_another_run(void)
+{
+	const struct pbox_job *job;
+
+	fx_begin();
+	w[0] = worker(0, 2, "monday");
+	CU_ASSERT_TRUE_FATAL(fx_try_join(&w[0]));
+	job = pbox_registrar_job(fx.registrar, 0);
+	small_mtu("tuesday");
+	UNIT_EQ_U64(job->member[1].left, PBOX_LEFT_UNKNOWN);
+	CU_ASSERT_STRING_EQUAL(job->member[1].host, "");
+	small_mtu("monday");
+	UNIT_EQ_U64(job->member[1].left, PBOX_LEFT_REFUSED);
+	fx_end();
+}
+
 /* R12.4: what ended by itself may come again by name; its number may not when another has begun. */
 static void
 test_ended_by_itself(void)
@@ -634,6 +667,7 @@ const struct unit_test unit_tests[] = {
 	{"no quota for another run", test_no_quota_for_another},
 	{"no memory for another run", test_no_memory_for_another},
 	{"another section for another run", test_another_section},
+	{"who is refused of another run", test_refused_of_another_run},
 	{"a run that ended by itself", test_ended_by_itself},
 	{"many that ended", test_many_ended},
 	{"many names", test_many_names},

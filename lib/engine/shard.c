@@ -352,7 +352,7 @@ refuse(struct pbox_shard *s, const struct pbox_frame *f, enum pbox_shard_stat wh
 	}
 	count(s, why);
 	if (why <= PBOX_SS_DROP_SESSION_INCARNATION)
-		shard_send_error(s, f, PBOX_E_SESSION);
+		shard_send_error(s, NULL, f, PBOX_E_SESSION);
 }
 
 /* Fetch ahead: the slot, then what it points to. */

@@ -290,7 +290,8 @@ shard_send_at(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_send *
 }
 
 void
-shard_send_error(struct pbox_shard *s, const struct pbox_frame *f, enum pbox_errcode code)
+shard_send_error(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f,
+	enum pbox_errcode code)
 {
 	struct pbox_send out = {
 		.hdr =
@@ -306,9 +307,11 @@ shard_send_error(struct pbox_shard *s, const struct pbox_frame *f, enum pbox_err
 				.aux = (uint16_t)code,
 				.ts = f->hdr.ts,
 			},
-		.peer = &f->peer,
+		.peer = g != NULL ? &peer_of(s, g, f->hdr.worker)->at : &f->peer,
 	};
 
+	if (g != NULL && !is_reachable(s, g, f->hdr.worker))
+		return;
 	if (code == PBOX_E_SESSION && !error_rate_take(&s->error_rate, f->peer.ip, s->now_ns))
 		return;
 	if (code != PBOX_E_SESSION && (f->hdr.flags & PBOX_F_AUTH) != 0)
@@ -322,7 +325,7 @@ shard_send_unready(struct pbox_shard *s, const struct target *g, const struct pb
 {
 	count(s, PBOX_SS_RX_EARLY);
 	if ((g->slot->closed & PBOX_SLOT_LOST) != 0)
-		shard_send_error(s, f, PBOX_E_LOST);
+		shard_send_error(s, g, f, PBOX_E_LOST);
 	else
 		shard_send_wait(s, g, f);
 }

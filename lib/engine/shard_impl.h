@@ -373,7 +373,9 @@ void shard_send_taken_back(
 	struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts);
 void shard_send_plain(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f,
 	enum pbox_type type);
-void shard_send_error(struct pbox_shard *s, const struct pbox_frame *f, enum pbox_errcode code);
+/* To the worker, wherever the frame came from (R4.9); g NULL: of no session, to where it came from. */
+void shard_send_error(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f,
+	enum pbox_errcode code);
 /* To what its fragment is not ready for: WAIT, or ERROR LOST where it never will be (R10.5). */
 void shard_send_unready(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 /* nonce: to be echoed, if the address is not proven; else 0 */

@@ -258,7 +258,7 @@ repeated(struct pbox_shard *s, const struct target *g, const struct pbox_frame *
 		return repeated_now(s, g, f);
 	} else if (now) {
 		count(s, PBOX_SS_RX_EARLY);
-		shard_send_error(s, f, PBOX_E_NO_LR);
+		shard_send_error(s, g, f, PBOX_E_NO_LR);
 	} else if (ahead > 1) {
 		count(s, PBOX_SS_DROP_ROUND_FUTURE);
 	} else if (ahead < 0 || g->slot->contributors == 0) {

@@ -32,6 +32,7 @@ transmit(struct sim *s, const struct pbox_send *out)
 
 	p->ip = ntohl(out->peer->ip);
 	p->udp = out->peer->udp;
+	p->link = out->peer->mac[0];
 	p->endpoint = out->hdr.type < PBOX_FIRST_DATA_TYPE ? SIM_CONTROL : 0;
 	if (out->hdr.length > 0)
 		memcpy(p->data + PBOX_HDR_LEN, out->payload, out->hdr.length);

@@ -41,6 +41,7 @@ decode(struct sim *s, struct sim_packet *p, struct pbox_frame *frame)
 		f->handle = p;
 		f->peer = (struct pbox_peer){.ip = htonl(p->ip),
 			.udp = p->udp,
+			.mac = {p->link},
 			.local_ip = htonl(0x0AFF0001),
 			.local_udp = p->endpoint == SIM_CONTROL ? PBOX_CONTROL_PORT
 								: (uint16_t)(7270 + p->endpoint)};
@@ -85,6 +86,7 @@ sim_box_arrive(struct sim *s, struct sim_packet *p)
 	sim_trace(s, "%u/%u -> box %s %u bytes%s%s", job, (p->ip & 0xFF) - 1,
 		p->endpoint == SIM_CONTROL ? "control" : "data", p->len,
 		p->damaged ? " damaged" : "", p->forged ? " forged" : "");
+	sim_record_arrival(s, p);
 	if (p->endpoint == SIM_CONTROL) {
 		control(s, p);
 		return;

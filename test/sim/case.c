@@ -117,6 +117,8 @@ sim_case_print(const struct sim_case *c, FILE *to)
 {
 	fprintf(to, "seed %" PRIu64 " salt %" PRIu64 " limits %u %u %u %a\n", c->seed, c->salt,
 		c->limits.jobs, c->limits.workers, c->limits.shards, c->limits.loss);
+	if (c->limits.recordings)
+		fprintf(to, "recordings\n");
 	if (sim_planted != 0)
 		fprintf(to, "plant %s\n", sim_plants[sim_planted]);
 	for (unsigned i = 0; i < c->n_smaller; i++)
@@ -160,7 +162,7 @@ bool
 sim_case_read(struct sim_case *c, FILE *from)
 {
 	char line[512], name[64];
-	bool good = true;
+	bool good = true, recordings = false;
 
 	*c = (struct sim_case){0};
 	while (good && fgets(line, sizeof(line), from) != NULL) {
@@ -168,6 +170,8 @@ sim_case_read(struct sim_case *c, FILE *from)
 			continue;
 		if (sscanf(line, "plant %63s", name) == 1)
 			good = find_plant(name);
+		else if (strcmp(line, "recordings\n") == 0)
+			recordings = true;
 		else if (strcmp(line, "faults\n") == 0)
 			c->listed = true;
 		else if (strncmp(line, "seed ", 5) == 0)
@@ -180,6 +184,7 @@ sim_case_read(struct sim_case *c, FILE *from)
 		else
 			good = sim_faults_line(&c->faults, line);
 	}
+	c->limits.recordings = recordings;
 	sim_faults_sort(&c->faults);
 	if (!good)
 		fprintf(stderr, "pbox_sim: this line is none of a shrunk case: %s", line);

@@ -27,6 +27,8 @@ static const char help[] =
 	"  --plant NAME        run an engine with a planted bug; 'list' names them\n"
 	"  --jobs N --workers N --shards N --loss P\n"
 	"                      instead of what the seed says\n"
+	"  --recordings        somebody sends copies of old frames, and workers change their "
+	"addresses\n"
 	"  --caught            the planted bug must make a seed fail, and that seed must shrink to "
 	"a\n"
 	"                      short trace: two passed tests\n"
@@ -218,6 +220,7 @@ parse(int argc, char **argv, struct options *o)
 		{"shards", required_argument, NULL, 'h'},
 		{"loss", required_argument, NULL, 'l'},
 		{"caught", no_argument, NULL, 'c'},
+		{"recordings", no_argument, NULL, 'C'},
 		{"shrink", required_argument, NULL, 'm'},
 		{"effort", required_argument, NULL, 'T'},
 		{"replay", required_argument, NULL, 'R'},
@@ -261,6 +264,9 @@ parse(int argc, char **argv, struct options *o)
 			break;
 		case 'c':
 			o->caught = true;
+			break;
+		case 'C':
+			o->limits.recordings = true;
 			break;
 		case 'm':
 			o->first = strtoull(optarg, NULL, 0);

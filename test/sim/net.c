@@ -36,6 +36,7 @@ copy(const struct sim_packet *p, uint32_t len)
 	c->ip = p->ip;
 	c->udp = p->udp;
 	c->forged = p->forged;
+	c->link = p->link;
 	memcpy(c->data, p->data, len);
 	return c;
 }
@@ -168,6 +169,8 @@ sim_net_send(struct sim *s, struct sim_packet *p, bool to_box)
 	sim_fault_of(s, &k, p, to_box);
 	if (to_box && !p->forged)
 		sim_noise(s, p, &k, sim_below(s, 1000) < s->sc.noise);
+	if (to_box && !p->forged)
+		sim_record(s, p, &k);
 	sim_words_send(s, p, &k);
 	if (sim_fault(s, &k, SIM_FAULT_LOSE, lost(s, p))) {
 		sim_words(s, "lost\n");

@@ -129,6 +129,15 @@ PLANTS = [
     ("ended-run-forgotten", "registrar_run.c",
      "const struct ended_run *e = ended(rec, m);",
      "const struct ended_run *e = P ? NULL : ended(rec, m);"),
+    ("copy-keeps-lease", "registrar_address.c",
+     "if (at <= atomic_load_explicit(&c->newest, memory_order_relaxed))",
+     "if (!P && at <= atomic_load_explicit(&c->newest, memory_order_relaxed))"),
+    ("copy-moves-worker", "shard_address.c",
+     "if (!is_proven(g->j, p, f)) {",
+     "if (!P && !is_proven(g->j, p, f)) {"),
+    ("copy-is-answered", "shard_address.c",
+     "if (shard_heard(s, g->j, f) || p->token != f->hdr.token) {",
+     "if (shard_heard(s, g->j, f) || P || p->token != f->hdr.token) {"),
 ]
 
 

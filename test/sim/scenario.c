@@ -238,6 +238,29 @@ make_rate(struct sim_scenario *sc, uint64_t seed)
 		sc->rate = (uint32_t)range(&r, 1000, one_in(&r, 2) ? 5000 : 100000);
 }
 
+/* Likewise. Somebody sends copies of old frames, workers move, and more of them die: their leases must end. */
+static void
+make_recordings(struct sim_scenario *sc, uint64_t seed)
+{
+	struct pbox_random r;
+
+	pbox_random_seed(&r, seed ^ UINT64_C(0x2EC0));
+	sc->recorded = (unsigned)range(&r, 5, one_in(&r, 3) ? 300 : 50);
+	sc->moves = true;
+	for (unsigned i = 0; i < sc->jobs; i++) {
+		struct sim_job_spec *j = &sc->job[i];
+		bool dies = one_in(&r, 3);
+		unsigned rebinds = (unsigned)range(&r, 0, 3);
+
+		if (j->replaced > 0 || j->dies)
+			continue;
+		if (dies && sc->crashes == 0 && j->restarts == 0 && j->lives == 1)
+			j->dies = true;
+		else
+			j->rebinds += rebinds;
+	}
+}
+
 void
 sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limits *limits)
 {
@@ -270,6 +293,8 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 	make_replaced(sc, seed);
 	make_auth(sc, seed);
 	make_rate(sc, seed);
+	if (limits->recordings)
+		make_recordings(sc, seed);
 	/* what all jobs need at least, up to generous windows; half of it may be kept for jobs that are not there */
 	sc->hold = units * (uint32_t)(1 + pbox_random_below(&r, one_in(&r, 2) ? 3 : 40));
 	if (sc->hold < 2 * units)
@@ -320,6 +345,9 @@ sim_scenario_print(const struct sim_scenario *sc)
 		n->loss, n->burst, n->target_loss, n->dup, n->corrupt, n->truncate,
 		(unsigned long long)(n->delay_ns / US), (unsigned long long)(n->jitter_ns / US),
 		n->reorder, (unsigned long long)(n->reorder_ns / US), n->holes);
+	if (sc->recorded != 0)
+		printf("  of 1000 datagrams %u are kept and sent again; workers move\n",
+			sc->recorded);
 	if (sc->rate != 0)
 		printf("  a job may send %u frames a second to each core\n", sc->rate);
 	for (unsigned i = 0; i < sc->crashes; i++)

@@ -221,8 +221,11 @@ on_rebind(struct sim *s, struct sim_worker *w)
 {
 	if (w->state != SIM_WORK)
 		return;
-	sim_note(s, "worker %u/%u gets another UDP port", w->job, w->number);
+	sim_note(s, "worker %u/%u gets another UDP port%s", w->job, w->number,
+		s->sc.moves ? ", at another host" : "");
 	w->udp = (uint16_t)(w->udp + 1);
+	if (s->sc.moves)
+		w->ip ^= 1u << 16;
 }
 
 static void
@@ -230,7 +233,9 @@ to_worker(struct sim *s, struct sim_packet *p)
 {
 	unsigned job = p->ip >> 8 & 0xFF, worker = (p->ip & 0xFF) - 1;
 
-	if (worker < SIM_WORKERS)
+	if (sim_record_is_his(p))
+		sim_record_receive(s, p);
+	else if (worker < SIM_WORKERS)
 		sim_worker_receive(s, &s->job[job].worker[worker], p);
 	else
 		sim_straggler_receive(s, job, p);
@@ -339,6 +344,9 @@ handle(struct sim *s, const struct sim_event *e)
 	case SIM_SNAPSHOT:
 		sim_restart_snapshot(s);
 		break;
+	case SIM_RECORDED:
+		sim_record_replay(s, p);
+		break;
 	}
 }
 
@@ -355,6 +363,7 @@ begin(struct sim *s, const struct sim_scenario *sc, const struct sim_how *how)
 	s->now = s->progress_at = SIM_BEGIN;
 	s->unfinished = s->sc.jobs;
 	pbox_random_seed(&s->random, ~sc->seed ^ how->salt);
+	pbox_random_seed(&s->recorder, sc->seed ^ how->salt ^ UINT64_C(0x2EC02D));
 	for (unsigned i = 0; i < s->sc.net.holes; i++) {
 		s->sc.net.hole[i].from += SIM_BEGIN;
 		s->sc.net.hole[i].to += SIM_BEGIN;
@@ -383,7 +392,7 @@ end(struct sim *s)
 	if (!s->failed)
 		sim_box_check_end(s);
 	while (sim_queue_pop(&s->queue, &e)) {
-		if (e.kind == SIM_TO_BOX || e.kind == SIM_TO_WORKER)
+		if (e.kind == SIM_TO_BOX || e.kind == SIM_TO_WORKER || e.kind == SIM_RECORDED)
 			sim_packet_free(e.p);
 		else if (e.kind == SIM_DMA || e.kind == SIM_MAIL_SHARD ||
 			 e.kind == SIM_MAIL_REGISTRAR)

@@ -109,10 +109,12 @@ struct sim_scenario {
 	unsigned shards, endpoints, jobs;
 	uint32_t chunk_elements, hold, lease_ms;
 	uint16_t mtu;
-	bool late_dma;  /* zero-copy answers are read some time after send() */
-	unsigned train; /* frames a worker puts into one datagram */
-	uint32_t rate;  /* of each job at each core; 0: no limit */
-	unsigned noise; /* of 1000 datagrams to the box, how many bring a forged one */
+	bool late_dma;     /* zero-copy answers are read some time after send() */
+	unsigned train;    /* frames a worker puts into one datagram */
+	uint32_t rate;     /* of each job at each core; 0: no limit */
+	unsigned noise;    /* of 1000 datagrams to the box, how many bring a forged one */
+	unsigned recorded; /* how many of them somebody keeps, and sends again */
+	bool moves;        /* a worker that changes its address changes host and port */
 	/* the box is killed and started again */
 	unsigned crashes, snapshots;
 	struct {
@@ -125,6 +127,7 @@ struct sim_scenario {
 struct sim_limits {
 	unsigned jobs, workers, shards; /* 0: what the seed says */
 	double loss;                    /* below 0: what the seed says */
+	bool recordings; /* copies of old frames are sent, and workers move (record.c) */
 };
 
 void sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limits *limits);
@@ -150,6 +153,7 @@ enum sim_kind {
 	SIM_CRASH,     /* of the box */
 	SIM_BOX_START,
 	SIM_SNAPSHOT, /* what the disk has is renewed */
+	SIM_RECORDED, /* a copy of an old datagram is sent */
 };
 
 struct sim_event {
@@ -230,6 +234,11 @@ struct sim_packet {
 	unsigned held;  /* frames of it that the engine holds */
 	unsigned early; /* of these, given back within the call that took them */
 	bool in_burst, damaged, forged;
+	/* record.c: it will be sent again: when, how often, from where */
+	bool kept;
+	uint8_t times, place;
+	uint8_t link; /* first byte of the link address at the worker's side */
+	uint64_t later_ns, every_ns;
 	uint16_t endpoint; /* or SIM_CONTROL */
 	uint32_t ip;       /* the worker's side, as a number */
 	uint16_t udp;
@@ -247,6 +256,13 @@ void sim_net_send(struct sim *s, struct sim_packet *p, bool to_box);
 /* A forged variant of a real datagram (noise.c), if one is drawn, or that of the fault list. */
 struct sim_fault;
 void sim_noise(struct sim *s, const struct sim_packet *p, struct sim_fault *k, bool drawn);
+/* Recordings (record.c): will this datagram be kept? It arrives; a copy is to be sent, p is taken. */
+void sim_record(struct sim *s, struct sim_packet *p, struct sim_fault *k);
+void sim_record_arrival(struct sim *s, const struct sim_packet *p);
+void sim_record_replay(struct sim *s, struct sim_packet *p);
+/* Does what the box sends go to him who sends copies? Then he gets it. */
+bool sim_record_is_his(const struct sim_packet *p);
+void sim_record_receive(struct sim *s, const struct sim_packet *p);
 
 /* ---- faults (fault.c) ---------------------------------------------------------------------- */
 
@@ -268,6 +284,7 @@ enum sim_fault_kind {
 	SIM_FAULT_REPLACE,   /* likewise */
 	SIM_FAULT_CRASH,     /* value[0]: ns after the beginning */
 	SIM_FAULT_SNAPSHOT,  /* likewise; no fault, but what a crash is survived by */
+	SIM_FAULT_RECORD,    /* value[0]: ns until it is sent again, value[1]: how (record.c) */
 	SIM_FAULT_KINDS
 };
 
@@ -563,6 +580,7 @@ struct sim {
 	struct sim_scenario sc;
 	const struct sim_engine *engine;
 	struct pbox_random random;
+	struct pbox_random recorder; /* record.c */
 	struct sim_queue queue;
 	uint64_t now, hash, events, progress_at, frames, moved_at, moving;
 	unsigned unfinished; /* jobs */

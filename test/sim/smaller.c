@@ -43,6 +43,8 @@ static const struct parameter {
 	G("crashes", crashes, 0),
 	G("snapshots", snapshots, 0),
 	G("noise", noise, 0),
+	G("recorded", recorded, 0),
+	G("moves", moves, 0),
 	G("rate", rate, 0),
 	G("train", train, 1),
 	G("late-dma", late_dma, 0),

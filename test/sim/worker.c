@@ -188,7 +188,8 @@ sim_worker_receive(struct sim *s, struct sim_worker *w, const struct sim_packet 
 	size_t size;
 	enum pbox_wire_drop drop;
 
-	if (w->state == SIM_OFF || w->state == SIM_DEAD || w->state == SIM_DONE || p->udp != w->udp)
+	if (w->state == SIM_OFF || w->state == SIM_DEAD || w->state == SIM_DONE ||
+		p->udp != w->udp || p->ip != w->ip)
 		return;
 	drop = pbox_frame_decode(p->data, p->len, true, &h, &size);
 	if (drop != PBOX_WIRE_OK)

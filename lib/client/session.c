@@ -15,9 +15,14 @@
 #define LONGEST_QUIET NS_PER_S
 #define DOUBTFUL      (100 * NS_PER_MS)
 
+/* Where clocks begin: bits above 32 are never 0, for that would say that they are not told (R4.9). */
+#define CLOCK_ORIGIN (UINT64_C(1) << 32)
+
 void
 session_header(const struct pbox_client *c, struct pbox_hdr *h, uint8_t type)
 {
+	uint64_t us = CLOCK_ORIGIN + c->now / NS_PER_US;
+
 	*h = (struct pbox_hdr){
 		.type = type,
 		.flags = c->link.auth != NULL ? PBOX_F_AUTH : 0,
@@ -25,7 +30,8 @@ session_header(const struct pbox_client *c, struct pbox_hdr *h, uint8_t type)
 		.job = c->job_number,
 		.worker = c->worker,
 		.incarnation = c->incarnation,
-		.ts = (uint32_t)(c->now / NS_PER_US),
+		.ts = (uint32_t)us,
+		.held = (uint32_t)(us >> 32),
 	};
 }
 

@@ -7,9 +7,10 @@
 
 /*
  * What is a worker's newest frame, and from where it comes (R4.9). `ts` has 32 bits and begins again after 71
- * minutes; here it is extended to 64 by the box's clock: a frame of a session was sent after WELCOME and is not
- * from the future, so it is the latest time with these 32 bits that is not ahead of what the worker's clock can
- * show by now. What was recorded in the life of a session stays old for ever.
+ * minutes, so a worker tells the 32 bits above them as well. Of one that does not, they are made of the box's clock: a
+ * frame of a session was sent after WELCOME and is not from the future, so it is the latest time with these 32 bits
+ * that is not ahead of what the worker's clock can show by now. What was recorded in the life of a session stays old
+ * for ever; but of a worker that tells only 32 bits it is new again when just 71.58 minutes have passed.
  *
  * struct pbox_job_fresh: the control thread begins it; any core of the box may move it on.
  */
@@ -42,11 +43,11 @@ fresh_begin(struct pbox_job_fresh *c, const struct pbox_peer *at, uint64_t now_n
 	c->begun_us = now_ns / FRESH_NS_PER_US;
 }
 
-/* The worker's first frame, sent at some time since WELCOME. */
+/* The worker's first frame, sent at that time since WELCOME. */
 static inline uint64_t
-fresh_first(struct pbox_job_fresh *c, uint32_t ts)
+fresh_first(struct pbox_job_fresh *c, uint64_t at)
 {
-	uint64_t none = 0, ahead = FRESH_ORIGIN + ts - c->begun_us;
+	uint64_t none = 0, ahead = at - c->begun_us;
 
 	if (ahead == 0)
 		ahead = 1;
@@ -56,16 +57,18 @@ fresh_first(struct pbox_job_fresh *c, uint32_t ts)
 		       : none;
 }
 
-/* When a frame that is intact was sent, by the worker's clock, in us. */
+/* When a frame that is intact was sent, by the worker's clock, in us. upper: bits 32 to 63 of it, 0: it tells none. */
 static inline uint64_t
-fresh_time(struct pbox_job_fresh *c, uint32_t ts, uint64_t now_ns)
+fresh_time(struct pbox_job_fresh *c, uint32_t ts, uint32_t upper, uint64_t now_ns)
 {
 	uint64_t ahead = atomic_load_explicit(&c->ahead, memory_order_relaxed), latest, at;
 
+	at = upper != 0 ? (uint64_t)upper << 32 | ts : FRESH_ORIGIN + ts;
 	if (ahead == 0)
-		ahead = fresh_first(c, ts);
+		ahead = fresh_first(c, at);
 	latest = now_ns / FRESH_NS_PER_US + ahead + FRESH_SLACK_US;
-	at = latest - (uint32_t)((uint32_t)latest - ts);
+	if (upper == 0)
+		at = latest - (uint32_t)((uint32_t)latest - ts);
 	if (at > latest - FRESH_SLACK_US) /* its clock is the faster one */
 		atomic_store_explicit(
 			&c->ahead, ahead + at - (latest - FRESH_SLACK_US), memory_order_relaxed);

@@ -21,7 +21,7 @@ engine_newest_of(const struct pbox_job *job, const struct shard_member *m, unsig
 		return newest;
 	/* of contributions that were summed: sent before that time */
 	summed = fresh_time(
-		&job->fresh[worker], atomic_load_explicit(&m->ts, memory_order_relaxed), seen);
+		&job->fresh[worker], atomic_load_explicit(&m->ts, memory_order_relaxed), 0, seen);
 	if (summed <= newest)
 		return newest;
 	*heard_ns = seen;
@@ -159,7 +159,8 @@ registrar_address(struct pbox_registrar *r, struct pbox_job *job, const struct p
 {
 	struct pbox_job_fresh *c = &job->fresh[f->hdr.worker];
 	struct pbox_member *m = &job->member[f->hdr.worker];
-	uint64_t at = fresh_time(c, f->hdr.ts, r->now_ns), here = fresh_address(&f->peer), nonce;
+	uint64_t at = fresh_time(c, f->hdr.ts, f->hdr.held, r->now_ns),
+		 here = fresh_address(&f->peer), nonce;
 	bool old = at + FRESH_ORDER_US < engine_newest(job, f->hdr.worker, f->hdr.token), newest;
 
 	newest = is_newest(r, job, f, at);

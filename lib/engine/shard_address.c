@@ -34,7 +34,8 @@ bool
 shard_heard(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f)
 {
 	struct shard_member *m = &j->member[f->hdr.worker];
-	uint64_t at = fresh_time(&j->job->fresh[f->hdr.worker], f->hdr.ts, s->now_ns), heard_ns;
+	uint64_t at = fresh_time(&j->job->fresh[f->hdr.worker], f->hdr.ts, f->hdr.held, s->now_ns);
+	uint64_t heard_ns;
 
 	if (at <= engine_newest_of(j->job, m, f->hdr.worker, f->hdr.token, &heard_ns))
 		return false;
@@ -63,7 +64,7 @@ static bool
 is_old(struct pbox_shard *s, const struct pbox_shard_job *j, const struct pbox_frame *f)
 {
 	struct pbox_job_fresh *c = &j->job->fresh[f->hdr.worker];
-	uint64_t at = fresh_time(c, f->hdr.ts, s->now_ns);
+	uint64_t at = fresh_time(c, f->hdr.ts, f->hdr.held, s->now_ns);
 	uint64_t newest = engine_newest(j->job, f->hdr.worker, f->hdr.token);
 
 	return at + FRESH_ORDER_US < newest;

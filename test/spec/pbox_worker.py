@@ -120,7 +120,8 @@ class Worker:
     def _send(self, header, payload, to, again=False):
         header.token, header.job, header.worker = self.token, self.job, self.worker
         header.incarnation = self.incarnation
-        header.ts = int(time.monotonic() * 1e6) & 0xFFFFFFFF
+        now = (1 << 32) + int(time.monotonic() * 1e6)  # R4.9: the upper half is told, and is not 0
+        header.ts, header.held = now & 0xFFFFFFFF, now >> 32 & 0xFFFFFFFF
         if again:
             header.flags |= proto.RETX
             self.counts["retransmitted"] += 1

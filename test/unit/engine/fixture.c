@@ -310,6 +310,12 @@ fx_ts(void)
 	return (uint32_t)(fx.now / 1000) + ++fx.stamps;
 }
 
+uint32_t
+fx_upper(void)
+{
+	return fx.tells ? 1 + (uint32_t)((fx.now / 1000 + fx.stamps) >> 32) : 0;
+}
+
 struct fx_sent *
 fx_control(struct fx_worker *w, enum pbox_type type, const void *payload, size_t len)
 {
@@ -321,7 +327,8 @@ fx_control(struct fx_worker *w, enum pbox_type type, const void *payload, size_t
 			.incarnation = INCARNATION,
 			.chunk = ++w->request,
 			.length = (uint16_t)len,
-			.ts = fx_ts()},
+			.ts = fx_ts(),
+			.held = fx_upper()},
 		.payload = payload != NULL ? payload : (const void *)"",
 		.peer = {.ip = htonl(w->ip), .udp = w->udp},
 	};
@@ -553,6 +560,7 @@ fx_data(const struct fx_worker *w, enum pbox_type type, uint32_t chunk, uint16_t
 		.aux = PBOX_LR_MUL_ONE,
 		.weight = 1,
 		.ts = fx_ts(),
+		.held = fx_upper(),
 	};
 }
 

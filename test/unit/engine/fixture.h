@@ -55,6 +55,7 @@ struct fx {
 	/* set before fx_begin(), or left 0 */
 	const struct pbox_reduce_ops *reduce;
 	uint32_t hold, lease_ms, chunk_elements;
+	bool tells; /* workers tell the upper half of their clocks (R4.9) */
 	uint16_t mtu, max_jobs;
 	uint64_t memory; /* quota of job "quota" */
 	uint64_t first_run;
@@ -111,6 +112,8 @@ void fx_mail(void); /* deliver what was held back */
 
 /* The clock of all workers: later with each frame. */
 uint32_t fx_ts(void);
+/* Its upper half, if that is told. */
+uint32_t fx_upper(void);
 /* A control frame; returns the last answer. */
 struct fx_sent *fx_control(
 	struct fx_worker *w, enum pbox_type type, const void *payload, size_t len);

@@ -186,6 +186,49 @@ test_wrap(void)
 	fx_end();
 }
 
+/* What was sent 71.58 minutes ago has the `ts` of now: of a worker that is dead, and of one that lives. */
+static void
+test_ghost(void)
+{
+	const uint64_t wrap = (UINT64_C(1) << 32) * 1000, second = UINT64_C(1000000000);
+	struct recording ping, pull, last;
+	uint64_t sent, died;
+
+	fx.tells = true;
+	begin("tagged");
+	for (unsigned i = 0; i < 2; i++)
+		fx_pushpull(&w[i], 1, ones, N);
+	sent = fx.now;
+	record(&ping, 0, PBOX_PING, 0);
+	replay(&ping, 0, w[0].udp, true);
+	record(&pull, 0, PBOX_PULL, 1);
+	replay(&pull, 0, w[0].udp, false);
+	for (unsigned i = 1; i <= 3; i++) {
+		fx.now = sent + i * 20 * MINUTE;
+		record(&last, 0, PBOX_PING, 0);
+		replay(&last, 0, w[0].udp, true);
+		UNIT_EQ_U64(silence(0), 0);
+	}
+	fx.now = sent + wrap - 10 * second;
+	record(&last, 0, PBOX_PING, 0);
+	replay(&last, 0, w[0].udp, true);
+	died = fx.now;
+	for (unsigned i = 0; i <= 16; i++) {
+		fx.now = sent + wrap - 2 * second + i * second / 4;
+		replay(&ping, 0, w[0].udp, true);
+		replay(&pull, 0, w[0].udp, false);
+		replay(&ping, 0, w[0].udp, false);
+		UNIT_EQ_U64(silence(0), fx.now - died);
+	}
+	/* its clock is where it was: what it sends now is new, and what came before is not, from elsewhere */
+	record(&last, 0, PBOX_PING, 0);
+	replay(&last, 0, w[0].udp, true);
+	UNIT_EQ_U64(silence(0), 0);
+	replay(&pull, 0, THIEF, false);
+	UNIT_EQ_U64(fx.n_sent, 0);
+	fx_end();
+}
+
 /* Copies of control frames bring about no more bytes than they have, and in the end none. */
 static void
 test_control(void)
@@ -221,6 +264,7 @@ const struct unit_test unit_tests[] = {
 	{"recordings keep no lease, with tags", test_leases_tagged},
 	{"contributions keep a lease, once", test_contributions},
 	{"clocks that begin again", test_wrap},
+	{"a frame as old as a clock goes", test_ghost},
 	{"control frames", test_control},
 	{NULL, NULL},
 };

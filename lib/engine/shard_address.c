@@ -142,32 +142,36 @@ void
 shard_ping(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f)
 {
 	struct shard_peer *p = endpoint_peer(s, j, f);
+	const struct pbox_peer *to = &f->peer;
 	uint64_t nonce = 0;
 
+	if (is_old(s, j, f)) {
+		count(s, PBOX_SS_DROP_REPLAYED);
+		return;
+	}
 	if (!is_proven(j, p, f)) {
-		if (is_old(s, j, f)) {
-			count(s, PBOX_SS_DROP_REPLAYED);
-			return;
-		}
 		nonce = pbox_challenge(j->job, &f->peer, f->hdr.token);
 		if (p != NULL && nonce == pbox_echo(&f->hdr)) {
 			*p = (struct shard_peer){.token = f->hdr.token, .at = f->peer};
 			nonce = 0;
 		}
 	}
-	shard_heard(s, j, f);
+	/* a copy may have another link address than the worker */
+	if (!shard_heard(s, j, f) && p != NULL && p->token == f->hdr.token &&
+		same_address(&p->at, &f->peer))
+		to = &p->at;
 	count(s, PBOX_SS_RX_PING);
-	shard_send_pong(s, j, f, nonce);
+	shard_send_pong(s, j, f, to, nonce);
 }
 
 bool
 shard_keep_alive(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f)
 {
-	if (!is_home(j, f))
+	/* a copy is answered where the worker is: that the control thread knows */
+	if (!is_home(j, f) || !shard_heard(s, j, f))
 		return false;
 	pbox_stat_add(&s->stats[PBOX_SS_RX_FRAMES], 1);
 	count(s, PBOX_SS_RX_PING);
-	shard_heard(s, j, f);
-	shard_send_pong(s, j, f, 0);
+	shard_send_pong(s, j, f, &f->peer, 0);
 	return true;
 }

@@ -331,8 +331,8 @@ shard_send_unready(struct pbox_shard *s, const struct target *g, const struct pb
 }
 
 void
-shard_send_pong(
-	struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f, uint64_t nonce)
+shard_send_pong(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f,
+	const struct pbox_peer *to, uint64_t nonce)
 {
 	struct pbox_send out = {
 		.hdr =
@@ -349,5 +349,5 @@ shard_send_pong(
 	};
 
 	/* prove the path that was asked about */
-	shard_send_at(s, j, &out, f->hdr.worker, &f->peer);
+	shard_send_at(s, j, &out, f->hdr.worker, to);
 }

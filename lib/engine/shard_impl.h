@@ -378,9 +378,9 @@ void shard_send_error(struct pbox_shard *s, const struct target *g, const struct
 	enum pbox_errcode code);
 /* To what its fragment is not ready for: WAIT, or ERROR LOST where it never will be (R10.5). */
 void shard_send_unready(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
-/* nonce: to be echoed, if the address is not proven; else 0 */
-void shard_send_pong(
-	struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f, uint64_t nonce);
+/* to: the address of f, or that of its worker. nonce: to be echoed, if that is not proven; else 0 */
+void shard_send_pong(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f,
+	const struct pbox_peer *to, uint64_t nonce);
 /* A frame without payload to somewhere else than the worker's address. */
 void shard_send_at(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_send *out,
 	unsigned worker, const struct pbox_peer *peer);

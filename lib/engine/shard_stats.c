@@ -61,7 +61,7 @@ const struct pbox_stat_def pbox_shard_stat_defs[PBOX_SS_STATS] = {
 	COUNTER(PBOX_SS_DROP_CRC, "drop_crc", "frames",
 		"CRC is wrong: noticed after the frame was looked at, before it had an effect"),
 	COUNTER(PBOX_SS_DROP_REPLAYED, "drop_replayed", "frames",
-		"an old frame of a worker, from another address than its own"),
+		"an old frame of a worker, from another address than its own, or an old PING"),
 	COUNTER(PBOX_SS_DROP_UNPROVEN, "drop_unproven", "frames",
 		"questions of a worker from an address that is new: it is asked to prove it"),
 	COUNTER(PBOX_SS_DROP_TYPE, "drop_type", "frames", "not a type that workers send here"),

@@ -138,6 +138,32 @@ test_an_address_is_proven(void)
 	fx_end();
 }
 
+/* A PING that was recorded, sent with the worker's IP address and the thief's link address. */
+static void
+test_old_pings(void)
+{
+	begin();
+	CU_ASSERT_FALSE(arrive(0, PBOX_PING, 0, 1000, 10, 5000));
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_PONG);
+	UNIT_EQ_U64(fx_last()->peer.mac[5], 10);
+	fx_clear();
+	CU_ASSERT_FALSE(arrive(0, PBOX_PING, 0, 1000, 66, 5000));
+	for (unsigned i = 0; i < fx.n_sent; i++) /* at once: to the worker, if at all */
+		UNIT_EQ_U64(fx_nth(i)->peer.mac[5], 10);
+	fx.now += UINT64_C(5000000000);
+	CU_ASSERT_FALSE(arrive(0, PBOX_PING, 0, 5000000, 10, 5000));
+	fx_clear();
+	fx_mark();
+	CU_ASSERT_FALSE(arrive(0, PBOX_PING, 0, 1000, 66, 5000));
+	FX_ONLY(PBOX_SS_DROP_REPLAYED);
+	UNIT_EQ_U64(fx.n_sent, 0);
+	/* its answers stay where they were */
+	CU_ASSERT_TRUE(arrive(0, PBOX_PUSHPULL, 2, 5000100, 10, 5000));
+	CU_ASSERT_TRUE(arrive(1, PBOX_PUSHPULL, 2, 5000100, 11, 5001));
+	results(10, 5000);
+	fx_end();
+}
+
 /* What the box says unasked, and what a copy of a JOIN and of a PING are worth. */
 static void
 test_control(void)
@@ -170,6 +196,7 @@ const struct unit_test unit_tests[] = {
 	{"copies of frames turn nothing", test_copies_turn_nothing},
 	{"a worker may move", test_the_worker_moves},
 	{"an address is proven", test_an_address_is_proven},
+	{"PINGs that were recorded", test_old_pings},
 	{"what the box says unasked", test_control},
 	{NULL, NULL},
 };

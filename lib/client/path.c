@@ -35,7 +35,13 @@ path_frame(void *ctx, const struct rx_frame *f)
 
 	if (f->hdr.token != p->c->token)
 		return;
+	if (f->sure)
+		p->c->doubt_ns = 0;
 	if (f->hdr.type == PBOX_ERROR) {
+		p->c->now = clock_ns();
+		/* R11.6: whose it is the PINGs tell, which go on */
+		if (!f->sure && (f->hdr.length > 0 || auth_doubts(p->c)))
+			return;
 		if (f->hdr.length == 0 ||
 			pbox_error_decode(f->payload, f->hdr.length, p->ended) != 0)
 			*p->ended = (struct pbox_error_msg){.code = f->hdr.aux};

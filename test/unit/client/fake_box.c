@@ -118,6 +118,20 @@ frame(struct fake_box *b, unsigned e, const struct sockaddr_in *from, const stru
 		return;
 	}
 	m->heard = fake_now();
+	if (b->conf.denier > 0 && h->type == PBOX_PING) {
+		a = (struct pbox_hdr){.type = PBOX_ERROR,
+			.token = h->token,
+			.job = h->job,
+			.worker = h->worker,
+			.incarnation = b->incarnation,
+			.chunk = h->chunk,
+			.aux = PBOX_E_SESSION};
+		b->attacking = true;
+		fake_send(b, b->fd[e], from, &a);
+		b->attacking = false;
+		if (++m->denied < b->conf.denier)
+			return;
+	}
 	if (h->type == PBOX_PING && (h->round | h->base) != 0) {
 		b->counts.echoes++;
 		b->counts.echo = (uint64_t)h->base << 32 | h->round;

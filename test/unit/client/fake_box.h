@@ -41,6 +41,8 @@ struct fake_conf {
 	bool ending;     /* the job is: nobody may join */
 	unsigned forger; /* somebody else answers first: RETRY, this error, a WELCOME; 0: nobody */
 	unsigned short_lived; /* sessions end with their WELCOME, so many */
+	/* somebody without keys answers each PING: no such session; the box, which is slower, from this one on */
+	unsigned denier;
 };
 
 struct fake_counts {

@@ -268,6 +268,7 @@ on_join(struct fake_box *b, int fd, const struct sockaddr_in *from, const struct
 		w->live = true;
 		w->left = false;
 		w->nonce = m.nonce;
+		w->denied = 0;
 		w->token = m.nonce * 31 + 7 + b->incarnation + (w->joins << 32);
 		w->addr = *from;
 		w->mtu = m.mtu;

@@ -62,6 +62,7 @@ struct fake_table {
 struct fake_member {
 	bool live, left;
 	uint64_t joins;
+	unsigned denied; /* PINGs of the session that somebody else has answered */
 	uint64_t token, nonce, heard;
 	uint16_t mtu;
 	struct sockaddr_in addr;

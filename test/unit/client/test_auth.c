@@ -210,6 +210,7 @@ open_with(struct fake_box *b, unsigned auth, int keep_copies, struct pbox_client
 	struct pbox_client_conf conf = harness_conf(b, 0, 1);
 
 	conf.auth = auth;
+	conf.join_timeout_ms = 120000;
 	conf.keep_copies = keep_copies;
 	return pbox_client_open(c, &conf, err);
 }
@@ -271,6 +272,27 @@ test_doubt(void)
 	fake_stop(b);
 }
 
+/* R11.6, while a session begins: the box answers too. And a session that has really ended is noticed. */
+static void
+test_denied(void)
+{
+	struct fake_conf conf = {.workers = 1, .auth = true, .denier = 6, .endpoints = 2};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client_error err;
+	struct pbox_client *c;
+
+	CU_ASSERT_EQUAL_FATAL(open_with(b, 1, 1, &c, &err), 0);
+	pbox_client_close(c);
+	fake_stop(b);
+	conf.denier = 0;
+	conf.short_lived = 2;
+	b = fake_start(&conf);
+	CU_ASSERT_EQUAL_FATAL(open_with(b, 1, 1, &c, &err), 0);
+	CU_ASSERT(fake_said(b).joins >= 3);
+	pbox_client_close(c);
+	fake_stop(b);
+}
+
 const struct unit_test unit_tests[] = {
 	{"exact", test_exact},
 	{"with loss", test_with_loss},
@@ -281,5 +303,6 @@ const struct unit_test unit_tests[] = {
 	{"attacked", test_attacked},
 	{"required", test_required},
 	{"a session that may be gone", test_doubt},
+	{"a session that is denied while it begins", test_denied},
 	{NULL, NULL},
 };

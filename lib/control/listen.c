@@ -8,8 +8,9 @@
  * Leases count only time in which the box listened, and had read what came (R8.2). So the registrar is told
  * until when all that came has been read: a moment is taken, and then waited until each data core has looked
  * at its queues since; until each has looked again, at what the others had handed over; and until the
- * datagrams of sessions for control have been taken, so that none is left. While a core is away, or this thread, or the
- * process is stopped, nothing of that happens, and no lease goes on.
+ * datagrams of sessions that stand there then have been taken: not all that come later as well, or tenants that ask for
+ * more than this thread can do would stop the leases of all. While a core is away, or this thread, or the process is
+ * stopped, nothing of that happens, and no lease goes on.
  */
 
 enum { BEGIN, RECEIVED, HANDED_OVER, TAKEN };
@@ -47,8 +48,12 @@ control_listen(struct pbox_control *c)
 	}
 	if (l->stage == RECEIVED && all_have_looked(c))
 		look_from_now_on(c, HANDED_OVER);
-	if (l->stage == HANDED_OVER && all_have_looked(c))
+	if (l->stage == HANDED_OVER && all_have_looked(c)) {
 		l->stage = TAKEN;
+		for (unsigned i = 0; i < c->conf.n_cores; i++)
+			l->until[i] = pbox_dp_control_taken(c->conf.dp, i) +
+				      pbox_dp_control_waiting(c->conf.dp, i);
+	}
 }
 
 void
@@ -59,7 +64,7 @@ control_listened(struct pbox_control *c)
 	if (l->stage != TAKEN)
 		return;
 	for (unsigned i = 0; i < c->conf.n_cores; i++)
-		if (pbox_dp_control_waiting(c->conf.dp, i) > 0)
+		if (pbox_dp_control_taken(c->conf.dp, i) < l->until[i])
 			return;
 	l->stage = BEGIN;
 	pbox_registrar_heard(c->registrar, l->came_ns);

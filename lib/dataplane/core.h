@@ -126,6 +126,7 @@ struct pbox_dp {
 	uint64_t control_lost;
 	uint16_t control_ip_id;
 	unsigned unanswered[PBOX_PORT_CORES]; /* mails */
+	uint64_t taken[PBOX_PORT_CORES];      /* datagrams of sessions */
 	unsigned next_mail;
 };
 

@@ -56,6 +56,7 @@ pbox_dp_control_rx(struct pbox_dp *dp, unsigned i, struct rte_mbuf **m, unsigned
 
 	/* sessions first; strangers have their part of each turn, and no more while there are sessions' */
 	got = rte_ring_sc_dequeue_burst(c->sessions, (void **)m, n - strangers, NULL);
+	dp->taken[i] += got;
 	return got + rte_ring_sc_dequeue_burst(c->to_control, (void **)m + got, strangers, NULL);
 }
 
@@ -63,6 +64,12 @@ unsigned
 pbox_dp_control_waiting(const struct pbox_dp *dp, unsigned i)
 {
 	return rte_ring_count(dp->core[i]->sessions);
+}
+
+uint64_t
+pbox_dp_control_taken(const struct pbox_dp *dp, unsigned i)
+{
+	return dp->taken[i];
 }
 
 uint32_t

@@ -205,6 +205,8 @@ uint64_t pbox_dp_total(const struct pbox_dp *dp, enum pbox_core_stat what);
 unsigned pbox_dp_control_rx(struct pbox_dp *dp, unsigned i, struct rte_mbuf **m, unsigned n);
 /** Datagrams of sessions, of core @p i, that wait to be taken. */
 unsigned pbox_dp_control_waiting(const struct pbox_dp *dp, unsigned i);
+/** Datagrams of sessions, of core @p i, that have been taken since the start; those that wait come next, in order. */
+uint64_t pbox_dp_control_taken(const struct pbox_dp *dp, unsigned i);
 /** Turns of core @p i, modulo 2^32. */
 uint32_t pbox_dp_turns(const struct pbox_dp *dp, unsigned i);
 /**

@@ -395,9 +395,54 @@ not_set_aside(void)
 	CU_ASSERT(unlink(live) == 0 && rmdir(old) == 0 && rmdir(dir) == 0);
 }
 
+/* Leases go on although there is always more to read than the control thread has time for: when all has been read that
+ * was there at a moment. */
+static void
+always_more(void)
+{
+	const struct pbox_status first = {0};
+	uint64_t came, taken, rounds = 0;
+	uint8_t payload[8];
+	struct pbox_hdr h;
+
+	rig_start(&rig, &(struct rig_options){.queues = 1, .cores = 1});
+	for (unsigned i = 0; i < 2; i++)
+		CU_ASSERT_FATAL(worker_join(&rig, &w[i], i, 2));
+	h = (struct pbox_hdr){.type = PBOX_STATUS,
+		.token = w[0].token,
+		.job = w[0].job,
+		.incarnation = w[0].incarnation};
+	h.length = (uint16_t)pbox_status_encode(payload, sizeof(payload), &first);
+	came = rig.control->listening.came_ns;
+	taken = pbox_dp_control_taken(rig.dp, 0);
+	for (unsigned step = 0; step < 100; step++) {
+		for (unsigned i = 0; i < (step == 0 ? 100 : 24); i++) {
+			h.chunk++;
+			worker_send(&w[0], 0, PBOX_CONTROL_PORT, &h, payload);
+			if (i % 24 == 23)
+				rig_turn(&rig);
+		}
+		rig_turn(&rig); /* and the core has looked at all that came */
+		pbox_control_step(rig.control);
+		rig_collect(&rig);
+		CU_ASSERT(pbox_dp_control_waiting(rig.dp, 0) > 0);
+		if (rig.control->listening.came_ns == came)
+			continue;
+		/* not before what stood there */
+		CU_ASSERT(rounds == 0 || pbox_dp_control_taken(rig.dp, 0) - taken > 50);
+		came = rig.control->listening.came_ns;
+		taken = pbox_dp_control_taken(rig.dp, 0);
+		rounds++;
+	}
+	CU_ASSERT(rounds > 5);
+	rig_pump(&rig);
+	rig_stop(&rig);
+}
+
 const struct unit_test unit_tests[] = {
 	{"snapshots that are not set aside", not_set_aside},
 	{"late or away", late_or_away},
+	{"always more", always_more},
 	{"health", health},
 	{"another version", version},
 	{"wrong frames", wrong_frames},

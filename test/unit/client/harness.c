@@ -54,7 +54,8 @@ harness_conf(const struct fake_box *b, int worker, unsigned workers)
 	conf.worker = worker;
 	conf.workers = workers;
 	conf.mtu = 1500;
-	conf.timeout_ms = 10000;
+	/* only what hangs: the machine may have other work */
+	conf.timeout_ms = conf.join_timeout_ms = 120000;
 	conf.host = worker >= 0 ? (worker == 0 ? "gpu0" : worker == 1 ? "gpu1" : "gpuN") : "any";
 	return conf;
 }
@@ -179,8 +180,6 @@ worker_main(void *arg)
 	struct pbox_client_conf conf = harness_conf(w->box, (int)w->id, w->r->box.workers);
 	struct pbox_client *c = NULL;
 
-	/* only what hangs: the machine may have other work */
-	conf.timeout_ms = 60000;
 	conf.mtu = w->r->box.mtu != 0 ? w->r->box.mtu : 1500;
 	conf.gso = w->r->gso == 0 ? -1 : w->r->gso > 0;
 	conf.window = w->r->window;

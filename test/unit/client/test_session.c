@@ -3,6 +3,7 @@
  */
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -44,6 +45,37 @@ try_open(const struct fake_box *b, unsigned workers, unsigned join_ms, const cha
 	return rc;
 }
 
+/* As open, until it ends with that code and says that: what a process that gets no CPU does not see in a short
+ * time it sees in a longer one. */
+static bool
+ends_with(struct pbox_client_conf *conf, int want, const char *words)
+{
+	struct pbox_client *c = NULL;
+	int rc;
+
+	for (unsigned i = 0; i < 4; i++, conf->join_timeout_ms *= 6) {
+		rc = pbox_client_open(&c, conf, &err);
+		if (rc == want && strstr(err.text, words) != NULL)
+			return true;
+		if (rc == 0)
+			pbox_client_close(c);
+	}
+	printf("\n    %d, not %d: %s; ", rc, want, err.text);
+	return false;
+}
+
+static bool
+refused(const struct fake_box *b, unsigned workers, unsigned join_ms, const char *job,
+	const char *secret, int want, const char *words)
+{
+	struct pbox_client_conf conf = harness_conf(b, 0, workers);
+
+	conf.join_timeout_ms = join_ms;
+	conf.job = job;
+	conf.secret = secret;
+	return ends_with(&conf, want, words);
+}
+
 static uint32_t
 declare(struct pbox_client *c, const struct pbox_client_tensor *t, unsigned n, unsigned mode,
 	unsigned timeout_ms, int *rc)
@@ -61,6 +93,38 @@ declare(struct pbox_client *c, const struct pbox_client_tensor *t, unsigned n, u
 	return table;
 }
 
+/* It is not taken within a while, and that is said. */
+static bool
+late(struct pbox_client *c, const struct pbox_client_tensor *t, const char *words, const char *more)
+{
+	int rc;
+
+	for (unsigned ms = 3000; ms < 200000; ms *= 4) {
+		declare(c, t, 1, 0, ms, &rc);
+		if (rc == PBOX_C_DEADLINE && strstr(err.text, words) != NULL &&
+			strstr(err.text, more) != NULL)
+			return true;
+	}
+	printf("\n    %d: %s; ", rc, err.text);
+	return false;
+}
+
+/* A wait ends with its deadline, and says that. */
+static bool
+waits(struct pbox_client *c, pbox_client_handle h, int ms, const char *words, const char *more)
+{
+	int rc;
+
+	for (; ms < 100000; ms *= 6) {
+		rc = pbox_client_wait(c, h, ms, &err);
+		if (rc == PBOX_C_DEADLINE && strstr(err.text, words) != NULL &&
+			strstr(err.text, more) != NULL)
+			return true;
+	}
+	printf("\n    %d: %s; ", rc, err.text);
+	return false;
+}
+
 /* ---- joining ---------------------------------------------------------------------------- */
 
 static void
@@ -69,38 +133,33 @@ test_refusals(void)
 	struct fake_conf conf = {.workers = 2};
 	struct fake_box *b = fake_start(&conf);
 
-	CU_ASSERT_EQUAL(try_open(b, 2, 2000, "other", "secret"), PBOX_C_NO_JOB);
-	HAS("no job of that name");
-	CU_ASSERT_EQUAL(try_open(b, 2, 2000, "job", "wrong"), PBOX_C_SECRET);
-	HAS("secret is wrong");
-	CU_ASSERT_EQUAL(try_open(b, 3, 2000, "job", "secret"), PBOX_C_MISMATCH);
-	HAS("this worker says 3 workers, the others say 2");
+	CU_ASSERT(refused(b, 2, 2000, "other", "secret", PBOX_C_NO_JOB, "no job of that name"));
+	CU_ASSERT(refused(b, 2, 2000, "job", "wrong", PBOX_C_SECRET, "secret is wrong"));
+	CU_ASSERT(refused(b, 3, 2000, "job", "secret", PBOX_C_MISMATCH,
+		"this worker says 3 workers, the others say 2"));
 	fake_stop(b);
 	conf.version_error = true;
 	b = fake_start(&conf);
-	CU_ASSERT_EQUAL(try_open(b, 2, 2000, "job", "secret"), PBOX_C_VERSION);
-	HAS("version 9");
+	CU_ASSERT(refused(b, 2, 2000, "job", "secret", PBOX_C_VERSION, "version 9"));
 	fake_stop(b);
 	conf.version_error = false;
 	conf.hello_damaged = true; /* on its way, so that it seemed to be of another version */
 	b = fake_start(&conf);
-	CU_ASSERT_EQUAL(try_open(b, 2, 2000, "job", "secret"), 0);
+	CU_ASSERT_EQUAL(try_open(b, 2, 120000, "job", "secret"), 0);
 	fake_stop(b);
 	conf.hello_damaged = false;
 	conf.other_secret = true;
 	b = fake_start(&conf);
-	CU_ASSERT_EQUAL(try_open(b, 2, 2000, "job", "secret"), PBOX_C_SECRET);
-	HAS("could not prove");
+	CU_ASSERT(refused(b, 2, 2000, "job", "secret", PBOX_C_SECRET, "could not prove"));
 	fake_stop(b);
 	conf.insecure = true; /* what says so, and has another secret */
 	b = fake_start(&conf);
-	CU_ASSERT_EQUAL(try_open(b, 2, 2000, "job", "secret"), PBOX_C_SECRET);
+	CU_ASSERT(refused(b, 2, 2000, "job", "secret", PBOX_C_SECRET, ""));
 	fake_stop(b);
 	conf.insecure = conf.other_secret = false;
 	conf.full = true;
 	b = fake_start(&conf);
-	CU_ASSERT_EQUAL(try_open(b, 2, 2000, "job", "secret"), PBOX_C_REFUSED);
-	HAS("max_jobs");
+	CU_ASSERT(refused(b, 2, 2000, "job", "secret", PBOX_C_REFUSED, "max_jobs"));
 	fake_stop(b);
 }
 
@@ -139,22 +198,19 @@ test_unreachable(void)
 	struct fake_conf conf = {.workers = 1, .silent = true};
 	struct fake_box *b = fake_start(&conf);
 	struct pbox_client_conf cc;
-	struct pbox_client *c;
 
-	CU_ASSERT_EQUAL(try_open(b, 1, 500, "job", "secret"), PBOX_C_UNREACHABLE);
-	HAS("HELLOs went unanswered");
+	CU_ASSERT(
+		refused(b, 1, 500, "job", "secret", PBOX_C_UNREACHABLE, "HELLOs went unanswered"));
 	fake_stop(b);
 	conf.silent = false;
 	conf.no_data = true;
 	b = fake_start(&conf);
-	CU_ASSERT_EQUAL(try_open(b, 1, 700, "job", "secret"), PBOX_C_UNREACHABLE);
-	HAS("does not answer PING");
+	CU_ASSERT(refused(b, 1, 700, "job", "secret", PBOX_C_UNREACHABLE, "does not answer PING"));
 	cc = harness_conf(b, 0, 1);
 	fake_stop(b); /* the port is closed now: ICMP */
 	cc.box = "127.0.0.1:9";
 	cc.join_timeout_ms = 400;
-	CU_ASSERT_EQUAL(pbox_client_open(&c, &cc, &err), PBOX_C_UNREACHABLE);
-	HAS("nothing listens");
+	CU_ASSERT(ends_with(&cc, PBOX_C_UNREACHABLE, "nothing listens"));
 }
 
 static void
@@ -167,10 +223,9 @@ test_mtu(void)
 
 	cc.mtu = 9000;
 	cc.join_timeout_ms = 1000;
-	CU_ASSERT_EQUAL(pbox_client_open(&c, &cc, &err), PBOX_C_MTU);
-	HAS("9000 bytes");
+	CU_ASSERT(ends_with(&cc, PBOX_C_MTU, "9000 bytes"));
 	cc.mtu = 1500;
-	cc.join_timeout_ms = 5000;
+	cc.join_timeout_ms = 120000;
 	c = NULL;
 	CU_ASSERT_EQUAL(pbox_client_open(&c, &cc, &err), 0);
 	pbox_client_close(c);
@@ -180,8 +235,7 @@ test_mtu(void)
 	/* what the box says of its own must carry a page */
 	conf = (struct fake_conf){.workers = 1, .mtu = 100};
 	b = fake_start(&conf);
-	CU_ASSERT_EQUAL(try_open(b, 1, 2000, "job", "secret"), PBOX_C_REFUSED);
-	HAS("mtu 100");
+	CU_ASSERT(refused(b, 1, 2000, "job", "secret", PBOX_C_REFUSED, "mtu 100"));
 	fake_stop(b);
 }
 
@@ -190,20 +244,19 @@ test_worker_numbers(void)
 {
 	struct fake_conf conf = {.workers = 2};
 	struct fake_box *b = fake_start(&conf);
-	struct pbox_client *c0 = must_open(b, -1, 2), *c1, *late;
+	struct pbox_client *c0 = must_open(b, -1, 2), *c1;
 	struct pbox_client_conf any;
 
 	UNIT_EQ_U64(pbox_client_worker(c0), 0);
 	UNIT_EQ_U64(pbox_client_workers(c0), 2);
-	CU_ASSERT_EQUAL(try_open(b, 2, 600, "job", "secret"), PBOX_C_REFUSED);
-	HAS("worker 0 has a live session");
+	CU_ASSERT(
+		refused(b, 2, 600, "job", "secret", PBOX_C_REFUSED, "worker 0 has a live session"));
 	HAS("'pbox-ctl workers job' names its host");
 	c1 = must_open(b, -1, 2);
 	UNIT_EQ_U64(pbox_client_worker(c1), 1);
 	any = harness_conf(b, -1, 2);
 	any.join_timeout_ms = 600;
-	CU_ASSERT_EQUAL(pbox_client_open(&late, &any, &err), PBOX_C_REFUSED);
-	HAS("all 2 workers have a live session");
+	CU_ASSERT(ends_with(&any, PBOX_C_REFUSED, "all 2 workers have a live session"));
 	pbox_client_close(c0);
 	c0 = must_open(b, 0, 2); /* free again */
 	pbox_client_close(c0);
@@ -256,6 +309,7 @@ struct second {
 	int rc;
 	struct pbox_client_error err;
 	pthread_t thread;
+	atomic_bool over;
 };
 
 static void *
@@ -274,8 +328,9 @@ declare_second(void *arg)
 	s->rc = pbox_client_open(&c, &conf, &s->err);
 	if (s->rc != 0)
 		return NULL;
-	s->rc = pbox_client_declare(c, &d, 5000, &table, &s->err);
-	usleep(300000); /* the mismatch holds until its sender leaves */
+	s->rc = pbox_client_declare(c, &d, 120000, &table, &s->err);
+	while (!atomic_load(&s->over)) /* the mismatch holds until its sender leaves */
+		usleep(1000);
 	pbox_client_close(c);
 	return NULL;
 }
@@ -292,7 +347,8 @@ test_mismatch_at_both_ends(void)
 	int rc;
 
 	pthread_create(&s.thread, NULL, declare_second, &s);
-	declare(c, t, 2, 0, 5000, &rc);
+	declare(c, t, 2, 0, 120000, &rc);
+	atomic_store(&s.over, true);
 	pthread_join(s.thread, NULL);
 	CU_ASSERT_EQUAL(rc, PBOX_C_MISMATCH);
 	HAS("differs");
@@ -308,36 +364,30 @@ test_declare_deadline_names_the_missing(void)
 	static const struct pbox_client_tensor t[] = {{"a", 10, 0}};
 	struct fake_conf conf = {.workers = 2};
 	struct fake_box *b = fake_start(&conf);
-	struct pbox_client *c = must_open(b, 0, 2), *late;
+	struct pbox_client *c = must_open(b, 0, 2), *second;
 	struct pbox_client_conf conf2;
 	char text[1024];
-	int rc;
 
-	declare(c, t, 1, 0, 3000, &rc);
-	CU_ASSERT_EQUAL(rc, PBOX_C_DEADLINE);
-	HAS("MAP of table 0: 1 of 2 workers joined, 1 declared it; missing worker 1 (has not "
-	    "joined): start it");
-	late = must_open(b, 1, 2);
-	declare(c, t, 1, 0, 3000, &rc);
-	CU_ASSERT_EQUAL(rc, PBOX_C_DEADLINE);
-	HAS("missing worker 1 (host gpu1, silent for ");
-	HAS(" s): it is alive, so its own log tells what keeps it");
+	CU_ASSERT(late(c, t,
+		"MAP of table 0: 1 of 2 workers joined, 1 declared it; missing worker 1 (has not "
+		"joined): start it",
+		""));
+	second = must_open(b, 1, 2);
+	CU_ASSERT(late(c, t, "missing worker 1 (host gpu1, silent for ",
+		" s): it is alive, so its own log tells what keeps it"));
 	CU_ASSERT_EQUAL(pbox_client_status(c, text, sizeof(text), &err), 0);
 	CU_ASSERT(strstr(text, "worker 1: joined, host gpu1") != NULL);
-	pbox_client_close(late);
-	declare(c, t, 1, 0, 3000, &rc);
-	CU_ASSERT_EQUAL(rc, PBOX_C_DEADLINE);
-	HAS("missing worker 1 (host gpu1, left, last heard ");
-	HAS(" s): if its process is dead, start it again with this number");
+	pbox_client_close(second);
+	CU_ASSERT(late(c, t, "missing worker 1 (host gpu1, left, last heard ",
+		" s): if its process is dead, start it again with this number"));
 	/* a name that would end the text, or write over it */
 	conf2 = harness_conf(b, 1, 2);
 	conf2.host = "gpu'1\n\x1b[2J";
-	CU_ASSERT_EQUAL_FATAL(pbox_client_open(&late, &conf2, &err), 0);
-	declare(c, t, 1, 0, 3000, &rc);
-	HAS("missing worker 1 (host gpu\\'1\\x0a\\x1b[2J, silent for ");
+	CU_ASSERT_EQUAL_FATAL(pbox_client_open(&second, &conf2, &err), 0);
+	CU_ASSERT(late(c, t, "missing worker 1 (host gpu\\'1\\x0a\\x1b[2J, silent for ", ""));
 	CU_ASSERT_EQUAL(pbox_client_status(c, text, sizeof(text), &err), 0);
 	CU_ASSERT(strstr(text, "host gpu\\'1\\x0a\\x1b[2J, 0 tables") != NULL);
-	pbox_client_close(late);
+	pbox_client_close(second);
 	pbox_client_close(c);
 	fake_stop(b);
 }
@@ -357,7 +407,7 @@ test_requests_without_an_answer(void)
 
 	quick.timeout_ms = 300;
 	CU_ASSERT_EQUAL_FATAL(pbox_client_open(&c, &quick, &err), 0);
-	declare(c, t, 1, 0, 5000, &rc);
+	declare(c, t, 1, 0, 120000, &rc);
 	CU_ASSERT_EQUAL_FATAL(rc, 0);
 	fake_silence(b, true);
 	CU_ASSERT_EQUAL(pbox_client_set(c, 0, PBOX_ALL_GROUPS, 7, &h, 1, &err), PBOX_C_DEADLINE);
@@ -389,7 +439,7 @@ test_large_table(void)
 	double t0 = harness_seconds();
 	int rc;
 
-	declare(c, t, 2, 0, 60000, &rc);
+	declare(c, t, 2, 0, 120000, &rc);
 	printf("%.0f ms ... ", 1e3 * (harness_seconds() - t0));
 	CU_ASSERT_EQUAL(rc, 0);
 	pbox_client_close(c);
@@ -413,25 +463,25 @@ test_deadline_names_worker_and_tensor(void)
 	int rc;
 
 	pthread_create(&s.thread, NULL, declare_second, &s);
-	declare(c, t, 1, 0, 5000, &rc);
+	declare(c, t, 1, 0, 120000, &rc);
 	CU_ASSERT_EQUAL(rc, 0);
 	CU_ASSERT_EQUAL(pbox_client_why(c, text, sizeof(text), &err), 0);
 	CU_ASSERT_STRING_EQUAL(text, "nothing");
 	rc = pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err);
 	CU_ASSERT_EQUAL(rc, 0);
 	CU_ASSERT_EQUAL(pbox_client_test(c, h, &err), PBOX_C_PENDING);
-	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 150, &err), PBOX_C_DEADLINE);
-	HAS("round 1 of tensor 'fc.weight': 1 of 2 workers have pushed; missing worker 1 (host "
-	    "gpu1");
-	HAS(": it is alive, so its own log tells what keeps it");
+	CU_ASSERT(waits(c, h, 150,
+		"round 1 of tensor 'fc.weight': 1 of 2 workers have pushed; missing worker 1 (host "
+		"gpu1",
+		": it is alive, so its own log tells what keeps it"));
 	CU_ASSERT_EQUAL(pbox_client_why(c, text, sizeof(text), &err), 0);
 	CU_ASSERT(strstr(text, "missing worker 1") != NULL);
 	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 50, &err), PBOX_C_DEADLINE); /* still valid */
 	fake_silence(b, true);
-	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 2500, &err), PBOX_C_DEADLINE);
-	HAS("no answer from the box's endpoint");
-	HAS("check that the box is up");
+	CU_ASSERT(
+		waits(c, h, 2500, "no answer from the box's endpoint", "check that the box is up"));
 	fake_silence(b, false);
+	atomic_store(&s.over, true);
 	pthread_join(s.thread, NULL);
 	pbox_client_close(c); /* in flight */
 	fake_stop(b);
@@ -452,9 +502,8 @@ test_shared_fragment_names_the_local_tensor(void)
 	declare(c, t, 2, 0, 0, &rc);
 	rc = pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, io, 1, 0, 1, &h, &err);
 	CU_ASSERT_EQUAL(rc, 0);
-	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 100, &err), PBOX_C_DEADLINE);
-	HAS("'bias' shares a fragment with 'scale'");
-	HAS("not submitted by this worker for round 1");
+	CU_ASSERT(waits(c, h, 100, "'bias' shares a fragment with 'scale'",
+		"not submitted by this worker for round 1"));
 	rc = pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io[1], 1, 0, 1, &k, &err);
 	CU_ASSERT_EQUAL(rc, 0);
 	CU_ASSERT_EQUAL(pbox_client_wait(c, k, 0, &err), 0);
@@ -486,7 +535,7 @@ test_notify_and_close_in_flight(void)
 	declare(c, t, 1, 0, 0, &rc);
 	pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err);
 	CU_ASSERT_EQUAL(pbox_client_notify(c, h, count_done, &done), 0);
-	for (int i = 0; i < 5000 && __atomic_load_n(&done, __ATOMIC_ACQUIRE) == 0; i++)
+	for (int i = 0; i < 120000 && __atomic_load_n(&done, __ATOMIC_ACQUIRE) == 0; i++)
 		usleep(1000);
 	CU_ASSERT_EQUAL(__atomic_load_n(&done, __ATOMIC_ACQUIRE), 1);
 	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 0, &err), PBOX_C_INVALID);
@@ -518,15 +567,16 @@ test_restart_and_shutdown(void)
 		cc.keep_copies = 0; /* with them: test_restart.c */
 		CU_ASSERT_EQUAL_FATAL(pbox_client_open(&c, &cc, &err), 0);
 		pthread_create(&s.thread, NULL, declare_second, &s);
-		declare(c, t, 1, 0, 5000, &rc);
+		declare(c, t, 1, 0, 120000, &rc);
 		CU_ASSERT_EQUAL(rc, 0);
+		atomic_store(&s.over, true);
 		pthread_join(s.thread, NULL);
 		pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err);
 		if (shutdown)
 			fake_shutdown(b);
 		else
 			fake_restart(b);
-		CU_ASSERT_EQUAL(pbox_client_wait(c, h, 5000, &err), PBOX_C_LOST);
+		CU_ASSERT_EQUAL(pbox_client_wait(c, h, 120000, &err), PBOX_C_LOST);
 		HAS(shutdown ? "shutting down" : "was restarted");
 		CU_ASSERT_EQUAL(
 			pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err),
@@ -625,11 +675,19 @@ test_keep_alive(void)
 	struct fake_conf conf = {.workers = 1, .lease_ms = 200};
 	struct fake_box *b = fake_start(&conf);
 	struct pbox_client *c = must_open(b, 0, 1);
-	uint64_t before = fake_counts(b).rx_frames;
+	uint64_t came = 0;
+	double t0 = 0;
 
-	usleep(600000);
-	CU_ASSERT(fake_counts(b).rx_frames >= before + 6);
-	CU_ASSERT(fake_counts(b).rx_frames <= before + 20);
+	/* a while in which this process had its CPU */
+	for (unsigned i = 0; i < 200 && (i == 0 || came < 6); i++) {
+		uint64_t before = fake_counts(b).rx_frames;
+
+		t0 = harness_seconds();
+		usleep(600000);
+		came = fake_counts(b).rx_frames - before;
+	}
+	CU_ASSERT(came >= 6);
+	CU_ASSERT((double)came <= 20 * (harness_seconds() - t0) / 0.6);
 	pbox_client_close(c);
 	fake_stop(b);
 }
@@ -646,7 +704,7 @@ test_answers_ping(void)
 
 	for (unsigned i = 1; i <= 20; i++) {
 		fake_ping(b, 0, 0, 0);
-		for (t0 = harness_seconds(); harness_seconds() - t0 < 2;)
+		for (t0 = harness_seconds(); harness_seconds() - t0 < 120;)
 			if (fake_counts(b).pings == before + i)
 				break;
 		if (harness_seconds() - t0 > longest)

@@ -166,7 +166,7 @@ test_probes_of_a_slow_box(void)
 		.tensors = big,
 		.n = 1,
 		.rounds = 3,
-		.timeout_ms = 60000,
+		.timeout_ms = 120000,
 		.push_format = PBOX_FMT_FP32,
 		.pull_format = PBOX_FMT_FP32};
 	struct run_result out;

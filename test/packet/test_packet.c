@@ -53,7 +53,7 @@ test_frames(void)
 		frame[12] = 0x88;
 		frame[13] = 0xB5;
 		wire_raw_send(frame, len);
-		CU_ASSERT_FATAL(wire_receive(&w, 0, &m, 1, 1) == 1);
+		CU_ASSERT_FATAL(wire_await(&w, 0, &m, 1, 1) == 1);
 		UNIT_EQ_U64(m->pkt_len, len);
 		CU_ASSERT(memcmp(rte_pktmbuf_mtod(m, void *), frame, len) == 0);
 		UNIT_EQ_U64(m->port, w.port);
@@ -81,7 +81,7 @@ test_vlan(void)
 	memcpy(frame, w.mac, 6);
 	memcpy(frame + 12, "\x81\x00\x01\x23\x88\xB5", 6);
 	wire_raw_send(frame, 200);
-	CU_ASSERT_FATAL(wire_receive(&w, 0, &m, 1, 1) == 1);
+	CU_ASSERT_FATAL(wire_await(&w, 0, &m, 1, 1) == 1);
 	UNIT_EQ_U64(m->pkt_len, 200);
 	CU_ASSERT(memcmp(rte_pktmbuf_mtod(m, void *), frame, 200) == 0);
 	rte_pktmbuf_free(m);
@@ -105,7 +105,7 @@ super_frame(
 	CU_ASSERT(setsockopt(wire_udp[0], IPPROTO_UDP, UDP_SEGMENT, &cut, sizeof(cut)) == 0);
 	CU_ASSERT(sendto(wire_udp[0], big, size, 0, (struct sockaddr *)&to, sizeof(to)) ==
 		  (ssize_t)size);
-	UNIT_EQ_U64(wire_receive(w, 0, m, n, burst), n);
+	UNIT_EQ_U64(wire_await(w, 0, m, n, burst), n);
 	UNIT_EQ_U64(wire_xstat(w, "rx_super_frames") - before, whole);
 	for (unsigned i = 0; i < n && m[i] != NULL; i++) {
 		const uint8_t *p = rte_pktmbuf_mtod(m[i], const uint8_t *);
@@ -181,7 +181,7 @@ test_stop_with_pieces(void)
 	wire_open(&w, "", 1, CHECKSUMS);
 	setsockopt(wire_udp[0], IPPROTO_UDP, UDP_SEGMENT, &cut, sizeof(cut));
 	CU_ASSERT(sendto(wire_udp[0], big, 30000, 0, (struct sockaddr *)&to, sizeof(to)) == 30000);
-	UNIT_EQ_U64(wire_receive(&w, 0, m, 4, 4), 4);
+	UNIT_EQ_U64(wire_await(&w, 0, m, 4, 4), 4);
 	CU_ASSERT(rte_mempool_in_use_count(wire_pool) > 4);
 	CU_ASSERT(rte_eth_rx_queue_count(w.port, 0) >= 26);
 	rte_pktmbuf_free_bulk(m, 4);
@@ -249,7 +249,7 @@ test_ring_full(void)
 	rte_eth_stats_reset(w.port);
 	UNIT_EQ_U64(wire_stats(&w).imissed + wire_stats(&w).ipackets, 0);
 	wire_raw_send(frame, 100);
-	UNIT_EQ_U64(wire_receive(&w, 0, m, 1, 1), 1);
+	UNIT_EQ_U64(wire_await(&w, 0, m, 1, 1), 1);
 	rte_pktmbuf_free(m[0]);
 	wire_close(&w);
 }

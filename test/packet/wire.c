@@ -230,12 +230,13 @@ wire_close(struct wire *w)
 	UNIT_EQ_U64(rte_mempool_in_use_count(wire_pool), 0);
 }
 
-unsigned
-wire_receive(struct wire *w, uint16_t queue, struct rte_mbuf **m, unsigned n, uint16_t burst)
+static unsigned
+receive(struct wire *w, uint16_t queue, struct rte_mbuf **m, unsigned n, uint16_t burst,
+	unsigned patience_ms)
 {
 	unsigned got = 0, idle = 0;
 
-	while (got < n && idle < 200) {
+	while (got < n && idle < patience_ms) {
 		uint16_t k = rte_eth_rx_burst(
 			w->port, queue, m + got, (uint16_t)RTE_MIN(n - got, (unsigned)burst));
 
@@ -245,6 +246,18 @@ wire_receive(struct wire *w, uint16_t queue, struct rte_mbuf **m, unsigned n, ui
 			rte_delay_us_sleep(1000);
 	}
 	return got;
+}
+
+unsigned
+wire_receive(struct wire *w, uint16_t queue, struct rte_mbuf **m, unsigned n, uint16_t burst)
+{
+	return receive(w, queue, m, n, burst, 200);
+}
+
+unsigned
+wire_await(struct wire *w, uint16_t queue, struct rte_mbuf **m, unsigned n, uint16_t burst)
+{
+	return receive(w, queue, m, n, burst, 120000);
 }
 
 void
@@ -276,7 +289,7 @@ wire_raw_receive(void *frame, size_t size, struct virtio_net_hdr *vnet)
 	struct pollfd p = {.fd = wire_raw, .events = POLLIN};
 	ssize_t n;
 
-	if (poll(&p, 1, 200) <= 0)
+	if (poll(&p, 1, 120000) <= 0)
 		return 0;
 	n = recvmsg(wire_raw, &msg, MSG_DONTWAIT);
 	return n > (ssize_t)sizeof(*vnet) ? n - (ssize_t)sizeof(*vnet) : 0;

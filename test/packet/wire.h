@@ -48,6 +48,9 @@ void wire_close(struct wire *w);
 /* Receive until @p n are there or 200 ms have passed without any; bursts of @p burst. */
 unsigned wire_receive(
 	struct wire *w, uint16_t queue, struct rte_mbuf **m, unsigned n, uint16_t burst);
+/* The same where they must come, however late the kernel gets to it. */
+unsigned wire_await(
+	struct wire *w, uint16_t queue, struct rte_mbuf **m, unsigned n, uint16_t burst);
 /* Nothing more arrives. */
 void wire_drain(struct wire *w);
 /* A frame at the host's raw socket, its virtio-net header in @p vnet; 0: none within 200 ms. */

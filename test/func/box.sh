@@ -20,6 +20,7 @@ PIDS=()
 # has FILE PATTERN [SECONDS]: within that time, 120 s at least: what is late on a busy machine is not wrong
 has() {
 	local patience=${3:-120} end
+	soon
 	end=$((SECONDS + (patience < 120 ? 120 : patience)))
 	until grep -qE "$2" "$1"; do
 		((SECONDS < end)) || {
@@ -27,7 +28,7 @@ has() {
 			tail -n 8 "$1"
 			return 1
 		}
-		sleep 0.05
+		longer
 	done
 }
 

@@ -53,16 +53,26 @@ check() {
 	fi
 }
 
+# soon: before a loop that looks with processes; longer: its naps, 0.05 s, and then each longer, up to 0.4 s
+soon() { NEXT_NAP=5; }
+longer() {
+	local text
+	printf -v text '0.%02d' "$NEXT_NAP"
+	nap "$text"
+	NEXT_NAP=$((NEXT_NAP < 27 ? NEXT_NAP * 3 / 2 : 40))
+}
+
 # eventually NAME COMMAND...: it comes true; a machine that gives us no CPU for a while only makes it later
 eventually() {
 	local check_name=$1 check_text check_end=$((SECONDS + 120))
 	shift
+	soon
 	until check_text=$("$@" 2>&1); do
 		((SECONDS < check_end)) || {
 			not_ok "$check_name" "$check_text"
 			return
 		}
-		sleep 0.05
+		longer
 	done
 	ok "$check_name"
 }

@@ -23,10 +23,11 @@ steps() { cat "$1"/worker.* 2>/dev/null | grep -c '^step '; }
 # Wait until there are so many more steps; they must come within 120 s.
 more_steps() { # FOLDER N
 	local want end=$((SECONDS + 120))
+	soon
 	want=$(($(steps "$1") + $2))
 	until (($(steps "$1") >= want)); do
 		((SECONDS < end)) || return 1
-		sleep 0.05
+		longer
 	done
 }
 

@@ -13,6 +13,7 @@
 #   worker_exec I COMMAND...       in the foreground, in worker I's namespace
 #   worker_start I LOG COMMAND...  in the background; PID in $STARTED
 #   await PID SECONDS              its exit status; 124: still running
+#   nap SECONDS                    as sleep, without a process: whoever looks often, and waits long, takes no CPU
 #   cleanup_net                    ends what was started here, by its id, and removes the rest
 #
 # Needs root, ip and ethtool. $RUN_DIR holds logs; cleanup_net leaves it to the caller.
@@ -25,6 +26,9 @@ NETNS_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 : "${BOX_PORT:=net_af_packet0}" # or net_packet0: ours, faster
 NET='' BOX_PID='' STARTED='' NET_MTU=0 NET_WORKERS=0
 TRACKED=()
+
+exec {NAP}<> <(:) # nobody writes there
+nap() { read -rt "$1" -u "$NAP" || true; }
 
 net_fail() {
 	printf '%s: %s\n' "${0##*/}" "$*" >&2
@@ -146,7 +150,7 @@ start_box() {
 			return 1
 		fi
 		((SECONDS < end)) || net_fail "the box is not ready after 30 s; its log: $log" || return
-		sleep 0.05
+		nap 0.05
 	done
 }
 
@@ -183,14 +187,17 @@ worker_start() {
 
 # Only children of this shell that still run: an id that was given to somebody else is not one.
 is_running() {
-	jobs -rp | grep -qx "$1"
+	local stat
+	{ read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 1
+	stat=${stat##*) } # behind the name: the state, and the parent
+	[[ $stat == [!ZX]\ "$$ "* || $stat == [!ZX]\ "$BASHPID "* ]]
 }
 
 await() {
 	local pid=$1 end=$((SECONDS + $2))
 	while is_running "$pid"; do
 		((SECONDS < end)) || return 124
-		sleep 0.05
+		nap 0.05
 	done
 	wait "$pid"
 } 2>/dev/null # the shell's own lines about children that were killed

@@ -8,6 +8,9 @@
 #   need root|torch|chaos...       skip the whole test where something is missing
 #   ok NAME, not_ok NAME [DETAIL], skip NAME REASON
 #   check NAME COMMAND...          ok when the command succeeds
+#   eventually NAME COMMAND...     ok when it succeeds within two minutes; it is run until then
+#   answers_ping I ADDRESS [OPTION...]   one of two ICMP echoes, from worker I's namespace
+#   all_exist FILE...              for check and eventually
 #   exposure NAME LIMIT UNIT       what systemd finds a unit's sandbox to be is at most that, and printed
 #   done_testing                   the last line; its status is the test's
 #
@@ -75,6 +78,17 @@ eventually() {
 		longer
 	done
 	ok "$check_name"
+}
+
+answers_ping() {
+	worker_exec "$1" ping -q -c 2 -i 0.2 -W 2 "${@:3}" "$2"
+}
+
+all_exist() {
+	local f
+	for f; do
+		[[ -e $f ]] || return
+	done
 }
 
 exposure() {

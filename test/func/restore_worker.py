@@ -7,7 +7,8 @@ usage: restore_worker.py make ELEMENTS FILE      one round, then FILE.ready, and
        restore_worker.py restore ELEMENTS [AGAIN]  the job again: what MAP says until its table is there, and how long
                                       PINGs of another job take meanwhile, and when it has ended; AGAIN: once more, at
                                       once, while its memory is being cleared
-       restore_worker.py begin ELEMENTS FILE      joins, and until FILE is there asks for a table that is loading
+       restore_worker.py begin ELEMENTS FILE      joins, and until FILE is there asks for a table that is loading, and
+                                      says "mapped" when it is not
 restore prints one object of JSON."""
 
 import json
@@ -44,7 +45,7 @@ class Pinger(threading.Thread):
 
     def __init__(self):
         super().__init__(daemon=True)
-        self.worker = Worker(BOX, "small", SECRET, worker=0, workers=1, deadline=60)
+        self.worker = Worker(BOX, "small", SECRET, worker=0, workers=1, deadline=120)
         self.worker.join()
         self.done, self.phase, self.times = False, "before", []
 
@@ -110,7 +111,8 @@ def restore(elements, again):
 def begin(elements, go):
     w = joined(elements)
     while not os.path.exists(go):
-        print(map_once(w)[0], flush=True)
+        text, versions = map_once(w)
+        print(text if versions is None else "mapped", flush=True)
         time.sleep(0.02)
 
 

@@ -3,6 +3,7 @@
 # Copyright (c) 2026 the PBox authors
 """Jobs for test/func/box_stall: one for each policy and lease, two workers each, rounds with momentum on the
 box, each result compared bit by bit with the same arithmetic here. SIGUSR1: say how far they are. SIGTERM: the end.
+Usage: stall_worker.py BOX LEASE...
 
     joined
     rounds JOB=ROUND...
@@ -18,7 +19,7 @@ import numpy as np
 import pbox
 
 ELEMENTS, LR, MOMENTUM = 1000, np.float32(0.01), np.float32(0.9)
-JOBS = [(policy, lease) for policy in ("wait", "shrink") for lease in (1, 5, 30)]
+JOBS = [(policy, lease) for policy in ("wait", "shrink") for lease in map(int, sys.argv[2:])]
 
 
 def gradient(worker: int, number: int) -> np.ndarray:
@@ -27,7 +28,7 @@ def gradient(worker: int, number: int) -> np.ndarray:
 
 def work(name: str, policy: str, lease: float, worker: int) -> None:
     try:
-        c = pbox.Client(sys.argv[1], name, "right-secret", worker, 2, policy=policy, lease=lease, timeout=200)
+        c = pbox.Client(sys.argv[1], name, "right-secret", worker, 2, policy=policy, lease=lease, timeout=300, join_timeout=120)
         table = c.declare([("w", ELEMENTS)], mode="optimiser", optimiser="momentum", op="sum")
         theta = np.linspace(-1, 1, ELEMENTS, dtype=np.float32)
         buf = np.zeros(ELEMENTS, np.float32)
@@ -36,7 +37,7 @@ def work(name: str, policy: str, lease: float, worker: int) -> None:
             table.init([theta]).wait()
         got = np.empty_like(theta)
         table.pull([got]).wait()
-        here.wait(60)
+        here.wait(300)
         number = 0
         while not over.is_set():
             number += 1
@@ -61,7 +62,7 @@ signal.signal(signal.SIGUSR1, lambda *_: print(
 for policy_, lease_ in JOBS:
     for worker_ in (0, 1):
         threading.Thread(target=work, args=(f"{policy_}{lease_}", policy_, lease_, worker_), daemon=True).start()
-here.wait(60)
+here.wait(300)
 print("joined", flush=True)
 while not over.wait(0.1):
     pass

@@ -142,14 +142,14 @@ start_box() {
 		>"$log" 2>&1 </dev/null &
 	BOX_PID=$!
 	TRACKED+=("$BOX_PID")
-	end=$((SECONDS + 30))
+	end=$((SECONDS + 120))
 	while ! grep -qw ready "$log"; do
 		if ! kill -0 "$BOX_PID" 2>/dev/null; then
 			tail -n 15 "$log" >&2
 			net_fail "the box did not start; its log: $log"
 			return 1
 		fi
-		((SECONDS < end)) || net_fail "the box is not ready after 30 s; its log: $log" || return
+		((SECONDS < end)) || net_fail "the box is not ready after 120 s; its log: $log" || return
 		nap 0.05
 	done
 }

@@ -30,16 +30,16 @@ def work(worker, out, first, last, pause, failed):
             p = [np.linspace(-1, 1, e, dtype=np.float32) for _, e in SIZES]
             if first == 1 and worker == 0:
                 t.set_hyper(lr=0.01)
-                t.init(p).wait(30)
+                t.init(p).wait(300)
             elif first == 1:
-                t.pull(p).wait(30)
+                t.pull(p).wait(300)
             else:
                 p = [np.zeros(e, dtype=np.float32) for _, e in SIZES]
-                t.pull(p).wait(30)
+                t.pull(p).wait(300)
             before = [x.copy() for x in p]
             saved = {}
             for r in range(first, last + 1):
-                t.pushpull([gradient(worker, r, k) for k in range(len(SIZES))], p).wait(60)
+                t.pushpull([gradient(worker, r, k) for k in range(len(SIZES))], p).wait(300)
                 if pause and r == pause[0]:
                     saved = {f"pause{k}": x.copy() for k, x in enumerate(p)}
                     with open(f"{pause[1]}.{worker}", "w", encoding="ascii"):

@@ -128,7 +128,7 @@ def train(args):
         model.load_state_dict(c["model"])
     say("open", time.monotonic())
     client = pbox.Client(os.environ["PBOX_BOX"], args.job, os.environ["PBOX_SECRET"], RANK, WORLD,
-                         timeout=args.timeout, join_timeout=args.timeout, lease=args.lease)
+                         timeout=args.timeout, join_timeout=args.timeout, left=args.timeout, lease=args.lease)
     opt = (Box if args.mode == "box" else Mean)(torch, client, model, args, first_round)
     if state is not None:
         opt.load(state)
@@ -239,7 +239,7 @@ def main():
     p.add_argument("--momentum", type=float, default=0)
     p.add_argument("--steps", type=int, default=10 ** 9)
     p.add_argument("--pause", type=float, default=0)
-    p.add_argument("--timeout", type=float, default=60)
+    p.add_argument("--timeout", type=float, default=300)
     p.add_argument("--lease", type=float, default=10)
     args = p.parse_args()
     globals()[args.command](args)

@@ -20,9 +20,9 @@ start_worker() { # FOLDER I ARGUMENT...: its log grows with each process
 
 steps() { cat "$1"/worker.* 2>/dev/null | grep -c '^step '; }
 
-# Wait until there are so many more steps; they must come within 120 s.
+# Wait until there are so many more steps; they must come within 300 s: new processes load torch before.
 more_steps() { # FOLDER N
-	local want end=$((SECONDS + 120))
+	local want end=$((SECONDS + 300))
 	soon
 	want=$(($(steps "$1") + $2))
 	until (($(steps "$1") >= want)); do

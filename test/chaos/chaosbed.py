@@ -126,7 +126,7 @@ class ChaosBox(Box):
 def stop_counted(box, tests):
     """End the box, which says what it has received, and what became of it."""
     box.child.terminate()
-    box.child.wait(20)
+    box.child.wait(120)
     text = box.text()
     found = re.search(r"received (\d+) = accepted (\d+) \+ dropped (\d+)", text)
     tests.check("all that was received is accounted for",

@@ -43,7 +43,7 @@ def _die_with_parent():
     _PRCTL(1, signal.SIGKILL)
 
 
-def run(cmd, timeout=20, **options):
+def run(cmd, timeout=120, **options):
     """A short command; its output. Failure is an exception with what it said."""
     done = subprocess.run(cmd, timeout=timeout, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, check=False, **options)
@@ -135,7 +135,7 @@ class Bed:
                          "link set br0 up"])
         # where the kernel has bridge netfilter, every frame would pass iptables as well
         subprocess.run(["ip", "netns", "exec", sw, "sysctl", "-qw",
-                        "net.bridge.bridge-nf-call-iptables=0"], timeout=20,
+                        "net.bridge.bridge-nf-call-iptables=0"], timeout=120,
                        stderr=subprocess.DEVNULL, check=False)
         for k in range(self.ports):
             # no address: the kernel behind the box's ports stays silent
@@ -178,7 +178,7 @@ class Bed:
             words = [w for f in OFFLOADS for w in (f, value)]
             if ns.startswith(self.ns("w")):
                 words += [w for pair in also for w in pair]
-            subprocess.run(["ip", "netns", "exec", ns, "ethtool", "-K", dev, *words], timeout=20,
+            subprocess.run(["ip", "netns", "exec", ns, "ethtool", "-K", dev, *words], timeout=120,
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
             if on:
                 continue
@@ -261,7 +261,7 @@ def remove_namespaces(prefix):
                 os.kill(int(pid), signal.SIGKILL)
             except OSError:
                 pass
-        subprocess.run(["ip", "netns", "del", name], timeout=20, check=False)
+        subprocess.run(["ip", "netns", "del", name], timeout=120, check=False)
 
 
 def remove_leftovers(name):

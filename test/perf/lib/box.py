@@ -105,7 +105,7 @@ class Box:
         open(self.log, "w", encoding="ascii").close()
         self.child = bed.start("box", cmd, log=self.log)
         try:
-            await_text(self.log, r"\bready\b", self.child, 60)
+            await_text(self.log, r"\bready\b", self.child, 120)
         except BaseException:
             self.stop()
             raise
@@ -124,7 +124,7 @@ class Box:
         """A reply of the telemetry socket, parsed."""
         done = subprocess.run(["dpdk-telemetry.py", "-f", self.prefix], input=command + "\n",
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                              timeout=10, check=True)
+                              timeout=120, check=True)
         return json.loads(done.stdout.strip().splitlines()[-1])[command.split(",")[0]]
 
     def text(self):

@@ -669,53 +669,6 @@ test_priorities(void)
 	fake_stop(b);
 }
 
-static void
-test_keep_alive(void)
-{
-	struct fake_conf conf = {.workers = 1, .lease_ms = 200};
-	struct fake_box *b = fake_start(&conf);
-	struct pbox_client *c = must_open(b, 0, 1);
-	uint64_t came = 0;
-	double t0 = 0;
-
-	/* a while in which this process had its CPU */
-	for (unsigned i = 0; i < 200 && (i == 0 || came < 6); i++) {
-		uint64_t before = fake_counts(b).rx_frames;
-
-		t0 = harness_seconds();
-		usleep(600000);
-		came = fake_counts(b).rx_frames - before;
-	}
-	CU_ASSERT(came >= 6);
-	CU_ASSERT((double)came <= 20 * (harness_seconds() - t0) / 0.6);
-	pbox_client_close(c);
-	fake_stop(b);
-}
-
-/* R4.6: the box asks whether this worker lives; its program is busy, the answer comes at once. */
-static void
-test_answers_ping(void)
-{
-	struct fake_conf conf = {.workers = 1, .lease_ms = 60000};
-	struct fake_box *b = fake_start(&conf);
-	struct pbox_client *c = must_open(b, 0, 1);
-	uint64_t before = fake_counts(b).pings;
-	double t0, longest = 0;
-
-	for (unsigned i = 1; i <= 20; i++) {
-		fake_ping(b, 0, 0, 0);
-		for (t0 = harness_seconds(); harness_seconds() - t0 < 120;)
-			if (fake_counts(b).pings == before + i)
-				break;
-		if (harness_seconds() - t0 > longest)
-			longest = harness_seconds() - t0;
-	}
-	UNIT_EQ_U64(fake_counts(b).pings, before + 20);
-	printf("within %.1f ms ... ", 1e3 * longest);
-	pbox_client_close(c);
-	fake_stop(b);
-}
-
 const struct unit_test unit_tests[] = {
 	{"refusals have their code and text", test_refusals},
 	{"a job without a secret", test_insecure},
@@ -733,7 +686,5 @@ const struct unit_test unit_tests[] = {
 	{"restart and shutdown of the box, without copies", test_restart_and_shutdown},
 	{"init, pull, set, steps", test_init_pull_set_and_steps},
 	{"urgent tensors overtake", test_priorities},
-	{"keep-alive", test_keep_alive},
-	{"a PING of the box is answered", test_answers_ping},
 	{NULL, NULL},
 };

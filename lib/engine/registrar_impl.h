@@ -13,7 +13,6 @@
 
 #define NS_PER_US  UINT64_C(1000)
 #define NS_PER_MS  UINT64_C(1000000)
-#define COOKIE_NS  (UINT64_C(8000) * NS_PER_MS) /* R4.2 */
 #define NEVER_SEEN UINT32_MAX
 /* When who joins is to ask again, where what stands in its way is ending already: a run, a job, or memory of one. */
 #define ENDING_AGAIN_MS 50
@@ -257,14 +256,21 @@ uint64_t registrar_unheard(struct pbox_registrar *r, struct pbox_job *job, unsig
 void registrar_lease_begin(const struct pbox_registrar *r, struct pbox_member *m);
 
 /* registrar_nonce.c: sessions of a job that have ended, as long as a copy of their JOIN has a good cookie. */
-bool registrar_nonce_ended(const struct pbox_registrar *r, const char *job, uint64_t nonce);
+enum registrar_nonce {
+	REGISTRAR_NONCE_NEW, /* of no such session, or its worker is back: it has a cookie that is newer than its end */
+	REGISTRAR_NONCE_LEFT, /* of one that left */
+	REGISTRAR_NONCE_OLD,  /* of one that ended otherwise, after that cookie was given */
+};
+enum registrar_nonce registrar_nonce_look(
+	const struct pbox_registrar *r, const char *job, uint64_t nonce, uint64_t cookie);
 /* One session more can be remembered, when it ends; false after answering why not. */
 bool registrar_nonce_room(
 	struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
 /* Bytes that a new job of that name is charged for it with its first session. */
 size_t registrar_nonce_heap(const struct pbox_registrar *r, const char *job);
-/* The session of a worker ends. */
+/* The session of a worker ends; and it was this one's wish. */
 void registrar_nonce_keep(struct pbox_registrar *r, const struct pbox_job *job, unsigned worker);
+void registrar_nonce_left(struct pbox_registrar *r, const struct pbox_job *job);
 void registrar_nonce_tick(struct pbox_registrar *r);
 void registrar_nonce_destroy(struct pbox_registrar *r);
 

@@ -62,7 +62,7 @@ registrar_on_hello(struct pbox_registrar *r, const struct pbox_frame *f)
 		registrar_other_version(r, f, m.min_version, m.max_version);
 		return;
 	}
-	a.cookie = pbox_cookie(r->cookie_key, &f->peer, r->now_ns / COOKIE_NS);
+	a.cookie = pbox_cookie(r->cookie_key, &f->peer, r->now_ns / PBOX_COOKIE_TICK_NS);
 	registrar_reply(r, f, PBOX_RETRY, pbox_retry_encode(r->scratch, sizeof(r->scratch), &a));
 }
 
@@ -452,17 +452,24 @@ registrar_agrees(struct pbox_registrar *r, const struct pbox_frame *f, const str
 	return false;
 }
 
-/* The copy of a JOIN whose session has left ends no run. */
+/* The copy of a JOIN whose session has ended opens no other, and ends no run. A worker that is back asks with a newer
+ * cookie, or gets one now. */
 static bool
 is_copy(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
 	const struct pbox_job *job)
 {
-	if (is_live(job, m->nonce) || !registrar_nonce_ended(r, m->job, m->nonce))
+	enum registrar_nonce nonce = registrar_nonce_look(r, m->job, m->nonce, m->cookie);
+
+	if (is_live(job, m->nonce) || nonce == REGISTRAR_NONCE_NEW)
 		return false;
 	if (job != NULL && job->state != PBOX_JOB_CLOSING && !registrar_agrees(r, f, m, job))
 		return true;
-	registrar_refuse(r, f, PBOX_E_BAD_REQUEST, 0,
-		"the session of this JOIN has left: join with a new nonce");
+	if (nonce == REGISTRAR_NONCE_LEFT)
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, 0,
+			"the session of this JOIN has left: join with a new nonce");
+	else
+		registrar_refuse(
+			r, f, PBOX_E_COOKIE, 0, "the session of this JOIN has ended: HELLO again");
 	r->refusal.code = 0; /* nobody was refused */
 	return true;
 }
@@ -556,7 +563,7 @@ registrar_on_join(struct pbox_registrar *r, const struct pbox_frame *f)
 		count_control(r, PBOX_RS_DROP_MALFORMED);
 		return;
 	}
-	if (!pbox_cookie_good(r->cookie_key, &f->peer, r->now_ns / COOKIE_NS, m.cookie)) {
+	if (!pbox_cookie_good(r->cookie_key, &f->peer, r->now_ns / PBOX_COOKIE_TICK_NS, m.cookie)) {
 		count_control(r, PBOX_RS_DROP_COOKIE);
 		registrar_refuse(r, f, PBOX_E_COOKIE, 0, "cookie wrong or too old: HELLO again");
 		return;
@@ -587,6 +594,7 @@ registrar_end_session(struct pbox_registrar *r, struct pbox_job *job, unsigned w
 {
 	struct pbox_member *m = &job->member[worker];
 
+	registrar_nonce_keep(r, job, worker);
 	atomic_store_explicit(&job->token[worker], 0, memory_order_release);
 	m->state = PBOX_MEMBER_LEFT;
 	registrar_gone_left(m, PBOX_LEFT_TAKEN); /* who knows better says so */

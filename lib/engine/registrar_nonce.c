@@ -4,8 +4,10 @@
 
 /*
  * A JOIN is good as long as its cookie (R4.2): so long the box knows the nonces of sessions that have ended, lest a
- * copy of their JOIN opens another. They are kept by job, also beyond its end: what happens in one job says nothing of
- * another. All of a job's count as its heap while it is there.
+ * copy of their JOIN opens another. A worker that lives has one nonce for all its sessions (R10.1). It is told from a
+ * copy by its cookie: who joins again got it after the end of the session, and a copy has the cookie of then. They are
+ * kept by job, also beyond its end: what happens in one job says nothing of another. All of a job's count as its heap
+ * while it is there.
  */
 
 #include <stdio.h>
@@ -20,7 +22,9 @@
 #define ANY_MOST (16u * PBOX_MAX_WORKERS)
 
 struct ended {
-	uint64_t nonce, until_ns;
+	uint64_t nonce;
+	uint64_t tick; /* when: PBOX_COOKIE_TICK_NS */
+	bool left;
 };
 
 struct registrar_nonces {
@@ -49,26 +53,43 @@ find(const struct pbox_registrar *r, const char *job)
 	return NULL;
 }
 
+/* A JOIN of then has no good cookie any more. */
+static bool
+is_over(const struct ended *e, uint64_t now_ns)
+{
+	return now_ns / PBOX_COOKIE_TICK_NS - e->tick >= PBOX_COOKIE_LIFE;
+}
+
 static void
 forget_old(struct registrar_nonces *k, uint64_t now_ns)
 {
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < k->n; i++)
-		if (k->ended[i].until_ns > now_ns)
+		if (!is_over(&k->ended[i], now_ns))
 			k->ended[n++] = k->ended[i];
 	k->n = n;
 }
 
-bool
-registrar_nonce_ended(const struct pbox_registrar *r, const char *job, uint64_t nonce)
+enum registrar_nonce
+registrar_nonce_look(
+	const struct pbox_registrar *r, const char *job, uint64_t nonce, uint64_t cookie)
 {
+	uint64_t given = pbox_cookie_given(r->now_ns / PBOX_COOKIE_TICK_NS, cookie);
 	const struct registrar_nonces *k = find(r, job);
+	enum registrar_nonce found = REGISTRAR_NONCE_NEW;
 
-	for (unsigned i = 0; k != NULL && i < k->n; i++)
-		if (k->ended[i].nonce == nonce && k->ended[i].until_ns > r->now_ns)
-			return true;
-	return false;
+	for (unsigned i = 0; k != NULL && i < k->n; i++) {
+		const struct ended *e = &k->ended[i];
+
+		if (e->nonce != nonce || is_over(e, r->now_ns))
+			continue;
+		if (e->left)
+			return REGISTRAR_NONCE_LEFT;
+		if (given <= e->tick)
+			found = REGISTRAR_NONCE_OLD;
+	}
+	return found;
 }
 
 /* Its record, which counts as the job's heap from now on. */
@@ -155,16 +176,24 @@ registrar_nonce_room(struct pbox_registrar *r, const struct pbox_frame *f, struc
 void
 registrar_nonce_keep(struct pbox_registrar *r, const struct pbox_job *job, unsigned worker)
 {
-	const struct pbox_member *m = &job->member[worker];
 	struct registrar_nonces *k = find(r, job->name);
-	uint64_t until_ns = m->joined_ns + 2 * COOKIE_NS;
 
-	if (k == NULL || until_ns <= r->now_ns)
+	if (k == NULL)
 		return;
 	if (k->n == k->room)
 		forget_old(k, r->now_ns);
 	PBOX_ASSERT(k->n < k->room); /* registrar_nonce_room(), when it joined */
-	k->ended[k->n++] = (struct ended){m->nonce, until_ns};
+	k->ended[k->n++] = (struct ended){
+		.nonce = job->member[worker].nonce, .tick = r->now_ns / PBOX_COOKIE_TICK_NS};
+}
+
+void
+registrar_nonce_left(struct pbox_registrar *r, const struct pbox_job *job)
+{
+	struct registrar_nonces *k = find(r, job->name);
+
+	if (k != NULL)
+		k->ended[k->n - 1].left = true;
 }
 
 static void

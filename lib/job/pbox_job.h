@@ -273,12 +273,18 @@ int pbox_job_table_same(const struct pbox_job_table *jt, uint16_t worker,
 
 /* ---- cookies and proofs (doc/protocol.md R4.2, R4.3, R4.5) ------------------------------ */
 
-/** SipHash-2-4 of address, port and time slot (8 s). @p slot is now / 8 s. */
+#define PBOX_COOKIE_TICK_NS UINT64_C(250000)
+#define PBOX_COOKIE_LIFE    UINT64_C(64000) /**< in ticks: 16 s */
+
+/** The lower 16 bits of @p tick (its time, in PBOX_COOKIE_TICK_NS), and 48 bits of SipHash-2-4 of address, port and
+ * tick. */
 uint64_t pbox_cookie(
-	const uint8_t key[PBOX_COOKIE_KEY_LEN], const struct pbox_peer *peer, uint64_t slot);
-/** Of this slot or the one before. */
+	const uint8_t key[PBOX_COOKIE_KEY_LEN], const struct pbox_peer *peer, uint64_t tick);
+/** The tick in which a good one was given, by that of now. */
+uint64_t pbox_cookie_given(uint64_t now, uint64_t cookie);
+/** Was it given to that address, within its life? */
 bool pbox_cookie_good(const uint8_t key[PBOX_COOKIE_KEY_LEN], const struct pbox_peer *peer,
-	uint64_t slot, uint64_t cookie);
+	uint64_t now, uint64_t cookie);
 
 /** What a worker has to echo from an address that is new in its session (R4.9); never 0. */
 uint64_t pbox_challenge(const struct pbox_job *job, const struct pbox_peer *peer, uint64_t token);

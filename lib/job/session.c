@@ -9,28 +9,39 @@
 #include "pbox_job.h"
 
 _Static_assert(PBOX_COOKIE_KEY_LEN == crypto_shorthash_KEYBYTES, "SipHash key");
+_Static_assert(PBOX_COOKIE_LIFE <= UINT16_MAX, "its bits tell when it was given");
 _Static_assert(PBOX_PROOF_LEN == crypto_auth_hmacsha256_BYTES, "HMAC-SHA-256");
 
+#define COOKIE_HASH UINT64_C(0xFFFFFFFFFFFF)
+
 uint64_t
-pbox_cookie(const uint8_t key[PBOX_COOKIE_KEY_LEN], const struct pbox_peer *peer, uint64_t slot)
+pbox_cookie(const uint8_t key[PBOX_COOKIE_KEY_LEN], const struct pbox_peer *peer, uint64_t tick)
 {
 	uint8_t in[14], out[crypto_shorthash_BYTES];
 	uint64_t cookie;
 
 	memcpy(in, &peer->ip, 4);
 	memcpy(in + 4, &peer->udp, 2);
-	memcpy(in + 6, &slot, 8);
+	memcpy(in + 6, &tick, 8);
 	crypto_shorthash(out, in, sizeof(in), key);
 	memcpy(&cookie, out, sizeof(cookie));
-	return cookie;
+	return (cookie & COOKIE_HASH) | tick << 48;
+}
+
+uint64_t
+pbox_cookie_given(uint64_t now, uint64_t cookie)
+{
+	return now - ((now - (cookie >> 48)) & UINT16_MAX);
 }
 
 bool
-pbox_cookie_good(const uint8_t key[PBOX_COOKIE_KEY_LEN], const struct pbox_peer *peer,
-	uint64_t slot, uint64_t cookie)
+pbox_cookie_good(const uint8_t key[PBOX_COOKIE_KEY_LEN], const struct pbox_peer *peer, uint64_t now,
+	uint64_t cookie)
 {
-	return cookie == pbox_cookie(key, peer, slot) ||
-	       (slot > 0 && cookie == pbox_cookie(key, peer, slot - 1));
+	uint64_t given = pbox_cookie_given(now, cookie);
+
+	return given <= now && now - given < PBOX_COOKIE_LIFE &&
+	       cookie == pbox_cookie(key, peer, given);
 }
 
 uint64_t

@@ -62,6 +62,85 @@ test_nonces_are_a_jobs(void)
 	fx_end();
 }
 
+/* Somebody has a copy of its JOIN; and it joins again itself, with its nonce (R10.1). */
+static void
+copy_is_none(struct fx_worker *v)
+{
+	struct fx_worker copy = *v;
+	unsigned jobs = pbox_registrar_jobs(fx.registrar);
+
+	UNIT_EQ_U64(join_again(v)->hdr.type, PBOX_ERROR);
+	UNIT_EQ_U64(fx_error(), PBOX_E_COOKIE);
+	UNIT_EQ_U64(pbox_registrar_jobs(fx.registrar), jobs);
+	fx.now += 1000000;
+	v->token = 0;
+	fx_hello(v);
+	fx_clear();
+	UNIT_EQ_U64(join_again(v)->hdr.type, PBOX_WELCOME);
+	CU_ASSERT_EQUAL(
+		pbox_welcome_decode(fx_last()->payload, fx_last()->hdr.length, &v->welcome), 0);
+	CU_ASSERT(v->welcome.token != copy.token);
+	/* while it lives a copy of either gets it nothing new */
+	UNIT_EQ_U64(join_again(&copy)->hdr.type, PBOX_WELCOME);
+	UNIT_EQ_U64(fx_last()->hdr.token, v->welcome.token);
+	v->token = v->welcome.token;
+	v->job_no = v->welcome.job;
+}
+
+/* All workers of a job are silent for longer than their leases, and it ends. */
+static void
+test_job_without_leases(void)
+{
+	struct fx_worker v;
+
+	fx.lease_ms = 3000;
+	fx_begin();
+	fx_join(&v, "vision", 0, 2);
+	for (unsigned i = 0; i < 4; i++) {
+		fx.now += UINT64_C(3100000000);
+		fx_tick();
+		UNIT_EQ_U64(pbox_registrar_jobs(fx.registrar), 0);
+		copy_is_none(&v);
+	}
+	fx_end();
+}
+
+/* Its session makes way: for a newcomer, by policy shrink, or since its run ends. */
+static void
+test_sessions_that_made_way(void)
+{
+	struct fx_table t = {.elements = N, .op = PBOX_OP_SUM};
+	struct fx_worker v[2], other;
+
+	fx.lease_ms = 3000;
+	fx.max_jobs = 8;
+	fx_begin();
+	fx_job(v, "six", 2, &t);
+	fx.now += UINT64_C(3100000000);
+	fx_control(&v[1], PBOX_PING, NULL, 0);
+	fx_tick();
+	UNIT_EQ_U64(fx.rs[PBOX_RS_REMOVED], 1);
+	copy_is_none(&v[0]);
+
+	fx_job(v, "speech", 2, &t);
+	fx.now += UINT64_C(3100000000);
+	fx_control(&v[1], PBOX_PING, NULL, 0);
+	fx_tick();
+	fx_join(&other, "speech", 0, 2);
+	fx_leave(&other);
+	copy_is_none(&v[0]);
+
+	fx_job(v, "seven", 2, &t);
+	other = v[0];
+	memset(other.run, 7, sizeof(other.run));
+	other.worker = 1;
+	CU_ASSERT_FALSE(fx_try_join(&other)); /* another run: that which is there ends */
+	UNIT_EQ_U64(fx_error(), PBOX_E_WORKER_TAKEN);
+	UNIT_EQ_U64(join_again(&v[0])->hdr.type, PBOX_ERROR);
+	UNIT_EQ_U64(fx_error(), PBOX_E_COOKIE);
+	fx_end();
+}
+
 /* As long as a cookie is good, however many come and go. */
 static void
 test_many_come_and_go(void)
@@ -236,6 +315,8 @@ test_one_retry(void)
 
 const struct unit_test unit_tests[] = {
 	{"nonces of one job say nothing of another", test_nonces_are_a_jobs},
+	{"no copy of a JOIN opens a session whose lease has ended", test_job_without_leases},
+	{"nor one that has made way", test_sessions_that_made_way},
 	{"nonces are kept as long as a cookie is good", test_many_come_and_go},
 	{"what is remembered is charged", test_what_is_remembered_is_charged},
 	{"results go to the session that asked", test_results_are_the_sessions},

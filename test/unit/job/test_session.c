@@ -15,7 +15,7 @@ static const uint8_t key[PBOX_COOKIE_KEY_LEN] = {
 	0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
 static void
-test_cookie_depends_on_address_port_slot_and_key(void)
+test_cookie_depends_on_address_port_time_and_key(void)
 {
 	struct pbox_peer p = {.ip = 0x0100007F, .udp = 5000}, q = p;
 	uint8_t other[PBOX_COOKIE_KEY_LEN] = {1};
@@ -40,18 +40,26 @@ test_cookie_depends_on_address_port_slot_and_key(void)
 }
 
 static void
-test_cookie_is_good_for_two_slots(void)
+test_cookie_tells_when_it_was_given(void)
 {
+	static const uint64_t at[] = {0, 10, 65535, 65536, 100000, UINT64_C(1) << 40};
 	struct pbox_peer p = {.ip = 1, .udp = 2};
-	uint64_t c = pbox_cookie(key, &p, 10);
 
-	CU_ASSERT_FALSE(pbox_cookie_good(key, &p, 9, c));
-	CU_ASSERT_TRUE(pbox_cookie_good(key, &p, 10, c));
-	CU_ASSERT_TRUE(pbox_cookie_good(key, &p, 11, c));
-	CU_ASSERT_FALSE(pbox_cookie_good(key, &p, 12, c));
-	CU_ASSERT_FALSE(pbox_cookie_good(key, &p, 10, c ^ 1));
-	CU_ASSERT_TRUE(pbox_cookie_good(key, &p, 0, pbox_cookie(key, &p, 0)));
-	CU_ASSERT_FALSE(pbox_cookie_good(key, &p, 0, pbox_cookie(key, &p, UINT64_MAX)));
+	for (unsigned i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
+		uint64_t c = pbox_cookie(key, &p, at[i]), end = at[i] + PBOX_COOKIE_LIFE;
+
+		for (uint64_t now = at[i]; now < end; now += 7999) {
+			CU_ASSERT_TRUE(pbox_cookie_good(key, &p, now, c));
+			UNIT_EQ_U64(pbox_cookie_given(now, c), at[i]);
+		}
+		CU_ASSERT_TRUE(pbox_cookie_good(key, &p, end - 1, c));
+		CU_ASSERT_FALSE(pbox_cookie_good(key, &p, end, c));
+		CU_ASSERT_FALSE(pbox_cookie_good(key, &p, at[i] + 65536, c));
+		CU_ASSERT_FALSE(pbox_cookie_good(key, &p, at[i] - 1, c));
+		for (unsigned bit = 0; bit < 64; bit++)
+			CU_ASSERT_FALSE(pbox_cookie_good(key, &p, at[i], c ^ UINT64_C(1) << bit));
+	}
+	UNIT_EQ_U64(PBOX_COOKIE_LIFE * PBOX_COOKIE_TICK_NS, UINT64_C(16000000000)); /* R4.2 */
 }
 
 /*
@@ -109,9 +117,9 @@ test_proof_is_checked_bit_by_bit(void)
 }
 
 const struct unit_test unit_tests[] = {
-	{"a cookie depends on address, port, slot, key",
-		test_cookie_depends_on_address_port_slot_and_key},
-	{"a cookie is good for two slots", test_cookie_is_good_for_two_slots},
+	{"a cookie depends on address, port, time, key",
+		test_cookie_depends_on_address_port_time_and_key},
+	{"a cookie tells when it was given", test_cookie_tells_when_it_was_given},
 	{"proofs against another implementation", test_proof_vectors},
 	{"a proof is checked bit by bit", test_proof_is_checked_bit_by_bit},
 	{NULL, NULL},

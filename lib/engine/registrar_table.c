@@ -283,6 +283,8 @@ registrar_on_declare(struct pbox_registrar *r, const struct pbox_frame *f, struc
 	}
 	if (mb->declared == m.table && jt->n_has[f->hdr.worker] == m.tensors) {
 		mb->declared++;
+		atomic_store_explicit(
+			&job->fresh[f->hdr.worker].declared, true, memory_order_relaxed);
 		if (!jt->built && !jt->failed && all_declared(job, m.table))
 			registrar_build_table(r, job, jt);
 	}

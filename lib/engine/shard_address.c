@@ -87,6 +87,13 @@ challenge(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_fram
 	shard_send_at(s, j, &out, f->hdr.worker, &f->peer);
 }
 
+/* Is it one of those whose tables these are? A worker may have been refused that (R12.6). */
+static bool
+has_declared(const struct pbox_shard_job *j, const struct pbox_frame *f)
+{
+	return atomic_load_explicit(&j->job->fresh[f->hdr.worker].declared, memory_order_relaxed);
+}
+
 bool
 shard_from_elsewhere(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
@@ -95,6 +102,12 @@ shard_from_elsewhere(struct pbox_shard *s, const struct target *g, const struct 
 
 	if (f->unverified && !shard_verify(f)) {
 		count(s, PBOX_SS_DROP_CRC);
+		return false;
+	}
+	/* each session passes here with its first frame to each endpoint, and on until it moves there */
+	if (!has_declared(g->j, f)) {
+		shard_heard(s, g->j, f);
+		count(s, PBOX_SS_DROP_CHUNK_UNKNOWN);
 		return false;
 	}
 	if (!is_proven(g->j, p, f)) {
@@ -152,7 +165,8 @@ shard_ping(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_fra
 	if (!is_proven(j, p, f)) {
 		nonce = pbox_challenge(j->job, &f->peer, f->hdr.token);
 		if (p != NULL && nonce == pbox_echo(&f->hdr)) {
-			*p = (struct shard_peer){.token = f->hdr.token, .at = f->peer};
+			if (has_declared(j, f)) /* else its first data frame is asked again */
+				*p = (struct shard_peer){.token = f->hdr.token, .at = f->peer};
 			nonce = 0;
 		}
 	}

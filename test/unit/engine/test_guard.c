@@ -244,6 +244,7 @@ test_results_are_the_sessions(void)
 	CU_ASSERT_TRUE(fx_pushpull(&w[0], 1, ones, N));
 	UNIT_EQ_U64(fx_count(PBOX_RESULT), 1);
 	UNIT_EQ_U64(fx_last()->hdr.worker, 0);
+	t.flags = PBOX_DECLARE_CONTINUE;
 	join_from(&other, 7777);
 	fx_declare(&other, 0, &t);
 	CU_ASSERT_TRUE(fx_pushpull(&w[0], 2, ones, N));

@@ -110,6 +110,57 @@ test_running(void)
 	fx_end();
 }
 
+/* What it sends all the same does not count: it would be 101 in the place of 2. */
+static void
+test_refused_contributes_nothing(void)
+{
+	static const float hundred[4] = {100, 100, 100, 100};
+	float sum;
+
+	begin(3);
+	restart(0);
+	UNIT_EQ_U64(declare(0, 0), PBOX_E_RUNNING);
+	alive(1);
+	UNIT_EQ_U64(declare(0, 0), PBOX_E_RUNNING);
+	for (unsigned i = 0; i < 2; i++) {
+		struct pbox_hdr ping = fx_data(&w[0], PBOX_PING, 0, 0, 0),
+				pull = fx_data(&w[0], PBOX_PULL, 0, 0, 4);
+
+		fx_clear();
+		fx_mark();
+		CU_ASSERT_FALSE(fx_pushpull(&w[0], 4, hundred, 4));
+		FX_ONLY(PBOX_SS_DROP_CHUNK_UNKNOWN);
+		fx_mark();
+		fx_rx(0, &w[0], &pull, NULL);
+		FX_ONLY(PBOX_SS_DROP_CHUNK_UNKNOWN);
+		UNIT_EQ_U64(fx.n_sent, 0);
+		ping.flags = 0; /* it tries its path, from elsewhere too */
+		fx_rx(0, &w[0], &ping, NULL);
+		UNIT_EQ_U64(fx_count(PBOX_PONG), 1);
+		w[0].udp++;
+		ping.ts = fx_ts();
+		fx_rx(0, &w[0], &ping, NULL);
+		ping.round = fx_last()->hdr.round;
+		ping.base = fx_last()->hdr.base;
+		CU_ASSERT(ping.round != 0 || ping.base != 0);
+		ping.ts = fx_ts();
+		fx_rx(0, &w[0], &ping, NULL);
+		UNIT_EQ_U64(fx_last()->hdr.type, PBOX_PONG);
+		UNIT_EQ_U64(fx_last()->hdr.round, 0);
+	}
+	CU_ASSERT_TRUE(fx_pushpull(&w[1], 4, one, 4));
+	w[0].udp -= 2;
+	fx.now += MS;
+	UNIT_EQ_U64(declare(0, PBOX_DECLARE_CONTINUE), 0);
+	CU_ASSERT_EQUAL(fx_map(&w[0], 0, 0)->hdr.type, PBOX_MAPPED);
+	fx_clear();
+	CU_ASSERT_TRUE(fx_pushpull(&w[0], 4, one, 4));
+	UNIT_EQ_U64(fx_count(PBOX_RESULT), 2);
+	memcpy(&sum, fx_last()->payload, sizeof(sum));
+	CU_ASSERT_EQUAL(sum, 2);
+	fx_end();
+}
+
 /* Its session was lost, and the box was not. */
 static void
 test_restore(void)
@@ -326,6 +377,7 @@ test_with_tags(void)
 
 const struct unit_test unit_tests[] = {
 	{"RUNNING, while another lives", test_running},
+	{"who was refused contributes nothing", test_refused_contributes_nothing},
 	{"a session that was lost", test_restore},
 	{"before the first round", test_before_the_first_round},
 	{"a dead run", test_dead_run},

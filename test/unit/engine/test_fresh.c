@@ -231,17 +231,28 @@ test_ghost(void)
 
 /* Copies of control frames bring about no more bytes than they have, and in the end none. */
 static void
-test_control(void)
+control(const char *job, enum pbox_type type)
 {
-	struct pbox_map m = {0};
+	struct pbox_map map = {0};
+	struct pbox_status status = {0};
 	uint8_t payload[16];
-	size_t len = pbox_map_encode(payload, sizeof(payload), &m);
-	struct pbox_frame f = {.payload = payload, .peer = {.ip = htonl(0x0A0A0A0A), .udp = 5}};
+	size_t len = type == PBOX_MAP ? pbox_map_encode(payload, sizeof(payload), &map)
+				      : pbox_status_encode(payload, sizeof(payload), &status);
+	struct recording r = {0};
+	struct pbox_frame f = {
+		.payload = r.bytes + PBOX_HDR_LEN, .peer = {.ip = htonl(0x0A0A0A0A), .udp = 5}};
 
-	begin("vision");
-	f.hdr = fx_data(&w[0], PBOX_MAP, 0, 0, 0);
-	f.hdr.chunk = 99;
-	f.hdr.length = (uint16_t)len;
+	begin(job);
+	r.hdr = fx_data(&w[0], type, 0, 0, 0);
+	r.hdr.flags = 0;
+	r.hdr.chunk = 99;
+	r.hdr.length = (uint16_t)len;
+	if (w[0].tagged)
+		memcpy(r.bytes, fx_tagged(&w[0], &r.hdr, payload) - PBOX_HDR_LEN,
+			PBOX_HDR_LEN + len + PBOX_TAG_LEN);
+	else
+		memcpy(r.bytes + PBOX_HDR_LEN, payload, len);
+	f.hdr = r.hdr;
 	fx_listen();
 	fx_clear();
 	pbox_registrar_rx(fx.registrar, &f, fx.now);
@@ -256,7 +267,63 @@ test_control(void)
 	UNIT_EQ_U64(fx.n_sent, 0);
 	UNIT_EQ_U64(fx.rs[PBOX_RS_DROP_REPLAYED], 100);
 	UNIT_EQ_U64(fx.rs[PBOX_RS_DROP_UNPROVEN], 1);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_DROP_AUTH], 0);
+	/* and its worker is answered with all of it, where it is */
+	fx_control(&w[0], type, payload, len);
+	UNIT_EQ_U64(fx_last()->hdr.type, type == PBOX_MAP ? PBOX_MAPPED : PBOX_STATUS_OK);
+	UNIT_EQ_U64(fx_last()->peer.udp, w[0].udp);
 	fx_end();
+}
+
+static void
+test_control(void)
+{
+	control("vision", PBOX_MAP);
+	control("vision", PBOX_STATUS);
+	control("tagged", PBOX_MAP);
+	control("tagged", PBOX_STATUS);
+}
+
+/* The first PULL at an endpoint, older than the PUSHPULL that came there (or, without a round in progress, than
+ * JOIN): from another address it turns nothing, and gets nothing. */
+static void
+first_pull(const char *job)
+{
+	struct recording pull, push, ancient;
+
+	begin(job);
+	record(&ancient, 0, PBOX_PULL, 1);
+	fx.now += UINT64_C(10000000000);
+	fx_control(&w[0], PBOX_PING, NULL, 0);
+	fx_control(&w[1], PBOX_PING, NULL, 0);
+	record(&pull, 0, PBOX_PULL, 1);
+	fx.now += UINT64_C(1500000000);
+	record(&push, 0, PBOX_PUSHPULL, 1);
+	replay(&push, 0, w[0].udp, false);
+	for (unsigned i = 0; i < 2; i++) {
+		fx_mark();
+		replay(i == 0 ? &pull : &ancient, 0, THIEF, false);
+		FX_ONLY(PBOX_SS_DROP_REPLAYED);
+		UNIT_EQ_U64(fx.n_sent, 0);
+	}
+	fx_clear();
+	CU_ASSERT_TRUE(fx_pushpull(&w[1], 1, ones, N));
+	UNIT_EQ_U64(fx_count(PBOX_RESULT), 2);
+	for (unsigned i = 0; i < fx.n_sent; i++)
+		UNIT_EQ_U64(fx.sent[i].peer.udp, w[fx.sent[i].hdr.worker].udp);
+	/* the round is over: there would be a RESULT for it */
+	fx_mark();
+	replay(&ancient, 0, THIEF, false);
+	FX_ONLY(PBOX_SS_DROP_REPLAYED);
+	UNIT_EQ_U64(fx.n_sent, 0);
+	fx_end();
+}
+
+static void
+test_first_pull(void)
+{
+	first_pull("vision");
+	first_pull("tagged");
 }
 
 const struct unit_test unit_tests[] = {
@@ -266,5 +333,6 @@ const struct unit_test unit_tests[] = {
 	{"clocks that begin again", test_wrap},
 	{"a frame as old as a clock goes", test_ghost},
 	{"control frames", test_control},
+	{"a first PULL that is old", test_first_pull},
 	{NULL, NULL},
 };

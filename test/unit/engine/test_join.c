@@ -468,8 +468,88 @@ test_refusals_do_not_fill_the_log(void)
 	fx_end();
 }
 
+/* Has nothing but the lines of a bucket been logged, in no time, of so many refusals? */
+static void
+lines_are_bounded(unsigned n, const char *like)
+{
+	char more[64];
+
+	CU_ASSERT(fx.events > 0 && fx.events <= 128);
+	CU_ASSERT_PTR_NOT_NULL(strstr(fx.event, like));
+	snprintf(more, sizeof(more), "and %u more lines like", n - 128);
+	fx.now += 1000000000;
+	fx_tick();
+	CU_ASSERT_PTR_NOT_NULL(strstr(fx.event, more));
+}
+
+/* Nor does who knows it: with a number of workers, a policy or an MTU that is another. */
+static void
+test_refusals_of_workers_do_not_fill_the_log(void)
+{
+	enum {
+		MANY = 3000,
+	};
+	static const char *const like[] = {"says 3", "asks for policy", "with an MTU of 1000"};
+	struct fx_table t = {.elements = 4, .op = PBOX_OP_SUM};
+	struct fx_worker member[2];
+
+	for (unsigned kind = 0; kind < 3; kind++) {
+		struct pbox_join m;
+
+		fx_begin();
+		fx_job(member, "five", 2, &t);
+		fx_leave(&member[1]);
+		w[0] = stranger("five", 1, 2);
+		fx_hello(&w[0]);
+		m = fx_join_message(&w[0]);
+		m.nonce = 1u << 20; /* of no session */
+		m.workers += kind == 0;
+		m.policy = kind == 1 ? PBOX_POLICY_SHRINK : m.policy;
+		m.mtu = kind == 2 ? 1000 : m.mtu;
+		fx.events = 0;
+		for (unsigned i = 0; i < MANY; i++) {
+			m.nonce++;
+			fx_join_with(&w[0], &m, "key");
+			UNIT_EQ_U64(fx_error(), kind == 0 ? PBOX_E_WORKERS : PBOX_E_BAD_REQUEST);
+		}
+		lines_are_bounded(MANY, like[kind]);
+		fx_end();
+	}
+}
+
+/* Nor who joins and leaves in turn: alone, so that its job begins and ends each time, and beside another. */
+static void
+test_joins_and_leaves_do_not_fill_the_log(void)
+{
+	enum {
+		MANY = 3000,
+		KINDS = 4, /* begins, joined, left, ends */
+	};
+	struct fx_worker other;
+
+	for (unsigned beside = 0; beside < 2; beside++) {
+		fx_begin();
+		if (beside != 0)
+			fx_join(&other, "vision", 0, 2);
+		fx.events = 0;
+		for (unsigned i = 0; i < MANY; i++) {
+			fx_join(&w[1], "vision", 1, 2);
+			fx_leave(&w[1]);
+			fx_work();
+			fx_tick();
+		}
+		CU_ASSERT(fx.events > 0 && fx.events <= KINDS * 128);
+		fx.now += 1000000000;
+		fx_tick();
+		CU_ASSERT_PTR_NOT_NULL(strstr(fx.event, "and 2872 more lines like"));
+		fx_end();
+	}
+}
+
 const struct unit_test unit_tests[] = {
 	{"refusals do not fill the log", test_refusals_do_not_fill_the_log},
+	{"nor those of workers", test_refusals_of_workers_do_not_fill_the_log},
+	{"nor joins and leaves in turn", test_joins_and_leaves_do_not_fill_the_log},
 	{"a job without a secret", test_insecure},
 	{"names", test_names},
 	{"HELLO", test_hello},

@@ -351,6 +351,15 @@ def check_proxy(path, pid):
         assert f.read().split()[19] == "1", "one thread"
 
 
+def check_packaged(prefix):
+    """A packaged box is found without a RUNTIME_DIRECTORY."""
+    env = {k: v for k, v in os.environ.items() if k not in ("RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR")}
+    for tool in (["pbox-ctl", "pools"], ["pbox-top", "-1"], ["pbox-exporter", "--once"]):
+        run = subprocess.run([os.path.join(TOP, "usertools", tool[0]), "-f", prefix, *tool[1:]], text=True, timeout=120, env=env,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+        assert run.returncode == 0 and not run.stderr, run
+
+
 def check_slow(prefix):
     """Clients that send nothing, or a byte now and then: as many as there is room for, and as long as it is said."""
     run = subprocess.Popen([os.path.join(TOP, "usertools/pbox-exporter"), "-f", prefix, "-l", "127.0.0.1:9519"])

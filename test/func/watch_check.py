@@ -13,6 +13,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.parse
@@ -349,6 +350,60 @@ def check_proxy(path, pid):
         x.close()
     with open(f"/proc/{pid}/stat", encoding="ascii") as f:
         assert f.read().split()[19] == "1", "one thread"
+
+
+class Spoiled:
+    """The telemetry of a box, but for the answers to one command."""
+
+    def __init__(self, box, path):
+        self.box, self.command, self.text = box, None, b""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.sock.bind(path)
+        self.sock.listen(8)
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            connection, _ = self.sock.accept()
+            with connection, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as box:
+                box.connect(self.box)
+                connection.send(box.recv(65536))
+                while True:
+                    asked = connection.recv(4096)
+                    if not asked:
+                        break
+                    box.send(asked)
+                    answer = box.recv(65536)
+                    words = asked.decode().split(",")
+                    hit = self.command in (words[0], asked.decode())
+                    connection.send(self.text if hit else answer)
+
+
+def check_spoiled(prefix, path):
+    """An answer that cannot be read, or is an error, costs its own metrics and no others; the box is up."""
+    proxy = Spoiled(program("pbox-ctl").Box(prefix).path, path)
+    commands = ["/pbox/cores", "/pbox/ports", "/pbox/stats,registrar", "/pbox/pools", "/pbox/jobs", "/pbox/workers", "/pbox/health",
+                "/pbox/counters,core"]
+    own = {"pbox_up", "pbox_scrape_errors", "pbox_scrape_seconds"}
+
+    def scrape():
+        run = subprocess.run([os.path.join(TOP, "usertools/pbox-exporter"), "-s", path, "--once"], text=True, timeout=120,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+        assert run.returncode == 0 and parse(run.stdout)["pbox_up"]["samples"] == [({}, 1.0)], (proxy.command, proxy.text, run)
+        return parse(run.stdout), run.stderr
+
+    whole, said = scrape()
+    assert whole["pbox_scrape_errors"]["samples"] == [({}, 0.0)] and not said, said
+    for proxy.command in commands:
+        name = proxy.command.split(",")[0].encode()
+        for proxy.text in (b'{"%s": {"name": "\\\xc3' % name, b'{"%s": {"error": "no"}}' % name):
+            if name == b"/pbox/workers" and b"error" in proxy.text:
+                continue  # as of a job that has ended meanwhile
+            found, said = scrape()
+            assert said, (proxy.command, proxy.text)
+            lost = set(whole) - set(found)
+            kept = "pbox_port_rx_packets_total" if "core" in proxy.command else "pbox_core_rx_packets_total"
+            assert own | {kept} <= set(found) and (lost or proxy.command == "/pbox/health"), (proxy.command, proxy.text, lost)
 
 
 def check_packaged(prefix):

@@ -16,6 +16,10 @@ class BoxError(Exception):
     """The box cannot be asked."""
 
 
+class Unreadable(BoxError, ValueError):
+    """It answers, but not in JSON."""
+
+
 def runtime_directories():
     """Where boxes have their sockets: as told, the unit's, DPDK's own."""
     found = [d for d in os.environ.get("RUNTIME_DIRECTORY", "").split(":") if d] + ["/run/pbox"]
@@ -130,9 +134,19 @@ class Connection:
         raise BoxError(f"no box answers: {'; '.join(tried)}. -f names its --file-prefix, RUNTIME_DIRECTORY its run-time directory")
 
     def exchange(self, text):
-        """The answer to a line, as JSON with its texts decoded."""
+        """The answer to a line, as JSON with its texts decoded. A connection that brings none is closed: what came
+        later would be taken for the answer to the next one."""
+        if self.sock is None:
+            raise BoxError(f"{self.path} is not connected")
         try:
             self.sock.send(text.encode(errors="surrogateescape"))
-            return whole(json.loads(self.sock.recv(BUFFER)))
-        except (OSError, ValueError) as e:
+            answer = self.sock.recv(BUFFER)
+            if not answer:
+                raise ConnectionResetError("it has ended the connection")
+        except OSError as e:
+            self.close()
             raise BoxError(f"{self.path} gives no answer to {text}: {e}") from e
+        try:
+            return whole(json.loads(answer))
+        except ValueError as e:
+            raise Unreadable(f"the answer of {self.path} to {text} cannot be read: {e}") from e

@@ -123,7 +123,9 @@ request_map(struct sim *s, struct sim_worker *w)
 static void
 request_extra(struct sim *s, struct sim_worker *w)
 {
-	struct pbox_status m = {.first = (uint16_t)sim_below(s, 4)};
+	/* to the one after the last: none follow */
+	struct pbox_status m = {
+		.first = (uint16_t)(sim_below(s, 4) % (s->sc.job[w->job].workers + 1u))};
 
 	if (w->extras == 1) {
 		memset(w->payload, 0x55, 100);

@@ -177,8 +177,10 @@ rig_start(struct rig *r, const struct rig_options *o)
 	start_eal();
 	for (unsigned w = 0; w < RIG_WORKERS; w++)
 		r->inbox[w] = calloc(RIG_INBOX, sizeof(*r->inbox[w]));
-	r->job = (struct pbox_job_conf){
-		.name = "j", .secret = RIG_SECRET, .secret_len = strlen(RIG_SECRET)};
+	r->job = (struct pbox_job_conf){.name = "j",
+		.secret = RIG_SECRET,
+		.secret_len = strlen(RIG_SECRET),
+		.requests = r->o.requests};
 	make_pool(r);
 	open_ports(r);
 	r->memory_size = MEMORY;

@@ -380,6 +380,117 @@ rings_full(void)
 	rig_stop(&rig); /* those 512 are in the ring: counted as drop_stopped */
 }
 
+/* As many as it gets before the control thread turns. */
+static void
+status(const struct worker *v, uint16_t to, unsigned n)
+{
+	const struct pbox_status m = {0};
+	uint8_t p[256], f[512], payload[64];
+	struct pbox_hdr h = {.type = PBOX_STATUS,
+		.token = v->token,
+		.job = v->job,
+		.worker = (uint16_t)v->n,
+		.incarnation = v->incarnation,
+		.chunk = 7777,
+		.ts = 7777,
+		.length = (uint16_t)pbox_status_encode(payload, sizeof(payload), &m)};
+	size_t len;
+
+	memcpy(p + PBOX_HDR_LEN, payload, h.length);
+	len = worker_frame(v->n, to, p, pbox_frame_seal(p, &h), f);
+	for (unsigned i = 0; i < n; i++)
+		rig_put(&rig, 0, f, len);
+	for (unsigned i = 0; i < 100; i++)
+		rig_turn(&rig);
+}
+
+static unsigned
+answers(unsigned n, enum pbox_type type)
+{
+	unsigned got = 0;
+
+	rig_collect(&rig);
+	for (unsigned i = rig.got[n]; i < rig.n_inbox[n]; i++) {
+		const struct rig_datagram *d = &rig.inbox[n][i % RIG_INBOX];
+		struct pbox_hdr h;
+		size_t size;
+
+		CU_ASSERT_EQUAL(pbox_frame_decode(d->bytes, d->len, true, &h, &size), PBOX_WIRE_OK);
+		got += h.type == type;
+	}
+	rig.got[n] = rig.n_inbox[n];
+	return got;
+}
+
+/* Strangers have one way to the control thread, and frames with a good token another, which goes first. In that one
+ * who has asked much gets no more than half. */
+static void
+two_ways(void)
+{
+	struct pbox_hdr hello = {.type = PBOX_HELLO, .length = 64};
+	uint8_t p[256] = {0}, f[512];
+	size_t len = worker_frame(2, PBOX_CONTROL_PORT, p, pbox_frame_seal(p, &hello), f);
+	uint64_t before, full;
+
+	/* one a second: none is earned while this runs, and 8192 are there */
+	rig_start(&rig, &(struct rig_options){.queues = 1, .cores = 1, .requests = 1});
+	join_two(352);
+	rig_pump(&rig);
+	for (unsigned i = 0; i < 1100; i++)
+		rig_put(&rig, 0, f, len);
+	for (unsigned i = 0; i < 100; i++)
+		rig_turn(&rig);
+	UNIT_EQ_U64(rig_core(&rig, PBOX_CS_DROP_CONTROL_FULL), 1100 - 1024);
+	answers(0, PBOX_STATUS_OK);
+	answers(2, PBOX_RETRY);
+	UNIT_EQ_U64(pbox_dp_control_waiting(rig.dp, 0), 0);
+	status(&w[0], PBOX_CONTROL_PORT, 3);
+	status(&w[0], PBOX_CONTROL_PORT + 1, 2); /* and from a data port */
+	UNIT_EQ_U64(pbox_dp_control_waiting(rig.dp, 0), 5);
+	UNIT_EQ_U64(rig_core(&rig, PBOX_CS_FRAMES_CONTROL), 2);
+	UNIT_EQ_U64(rig_core(&rig, PBOX_CS_DROP_CONTROL_FULL), 1100 - 1024);
+	/* before any more than their part of strangers */
+	CU_ASSERT(pbox_control_step(rig.control) > 0);
+	rig_turn(&rig);
+	UNIT_EQ_U64(pbox_dp_control_waiting(rig.dp, 0), 0);
+	UNIT_EQ_U64(answers(0, PBOX_STATUS_OK), 5);
+	CU_ASSERT(answers(2, PBOX_RETRY) < 100);
+	rig_pump(&rig);
+
+	/* more than half of what a session may have saved up */
+	for (unsigned i = 0; i < 10; i++) {
+		status(&w[0], PBOX_CONTROL_PORT, 430);
+		rig_pump(&rig);
+	}
+	full = rig_core(&rig, PBOX_CS_DROP_CONTROL_FULL);
+	before = rig_core(&rig, PBOX_CS_RX_CONTROL);
+	status(&w[0], PBOX_CONTROL_PORT, 600);
+	UNIT_EQ_U64(rig_core(&rig, PBOX_CS_RX_CONTROL) - before, 513);
+	UNIT_EQ_U64(rig_core(&rig, PBOX_CS_DROP_CONTROL_FULL) - full, 600 - 513);
+	/* the rest is for the other one */
+	status(&w[1], PBOX_CONTROL_PORT, 600);
+	UNIT_EQ_U64(pbox_dp_control_waiting(rig.dp, 0), 1024);
+	UNIT_EQ_U64(rig_core(&rig, PBOX_CS_RX_CONTROL) - before, 1024);
+	UNIT_EQ_U64(rig_core(&rig, PBOX_CS_DROP_CONTROL_FULL) - full, 1200 - 1024);
+	status(&w[1], PBOX_CONTROL_PORT + 1, 1);
+	UNIT_EQ_U64(rig_core(&rig, PBOX_CS_FRAME_CONTROL_FULL), 1);
+	rig_pump(&rig);
+	rig_conserved(&rig);
+	/* and at the end of what it has there is nothing, on either way */
+	for (unsigned i = 0; i < 10; i++) {
+		status(&w[0], PBOX_CONTROL_PORT, 430);
+		rig_pump(&rig);
+	}
+	before = rig_core(&rig, PBOX_CS_RX_CONTROL);
+	full = rig_core(&rig, PBOX_CS_DROP_CONTROL_RATE);
+	status(&w[0], PBOX_CONTROL_PORT, 100);
+	CU_ASSERT(rig_core(&rig, PBOX_CS_DROP_CONTROL_RATE) > full);
+	status(&w[1], PBOX_CONTROL_PORT, 100);
+	CU_ASSERT(rig_core(&rig, PBOX_CS_RX_CONTROL) >= before + 100);
+	rig_pump(&rig);
+	rig_stop(&rig);
+}
+
 /* A device that keeps what it has sent until its queue is full, and a core that keeps what it gets back
  * from there, leave packets for what control has to say. */
 static void
@@ -461,6 +572,7 @@ const struct unit_test unit_tests[] = {
 	{"checksums", checksums},
 	{"packets in segments", segments},
 	{"rings full", rings_full},
+	{"two ways to the control thread", two_ways},
 	{"packets of control", control_packets},
 	{"random frames", random_frames},
 	{NULL, NULL},

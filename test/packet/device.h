@@ -12,6 +12,7 @@ void test_headers(void);
 void test_arguments(void);
 void test_addresses(void);
 void test_link(void);
+void test_made_again(void);
 void test_queues(void);
 void test_interrupts(void);
 

@@ -2,6 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <net/if.h>
 #include <poll.h>
 #include <string.h>
 
@@ -250,6 +251,43 @@ test_link(void)
 	CU_ASSERT(link_becomes(&w, RTE_ETH_LINK_UP));
 	UNIT_EQ_U64(arrives(&w, w.mac), 1);
 	wire_close(&w);
+}
+
+/* Another interface has the name: one queue is bound to it. Sockets that share an interface stay with the one that
+ * they had: then there is no link until the port is opened again, and whoever asks can tell why. */
+void
+test_made_again(void)
+{
+	if (!wire_setup())
+		return;
+	for (uint16_t queues = 1; queues <= 2; queues++) {
+		struct rte_eth_dev_info info;
+		struct rte_eth_link link;
+		struct wire w;
+		unsigned now;
+
+		wire_open(&w, "", queues, 0);
+		CU_ASSERT(link_becomes(&w, RTE_ETH_LINK_UP));
+		CU_ASSERT(wire_box("ip link set b0 down && ip link set b0 name b1 && ip link add "
+				   "b0 type veth peer name b2 && ip link set b2 up"));
+		CU_ASSERT(link_becomes(&w, RTE_ETH_LINK_DOWN));
+		CU_ASSERT(wire_box("ip link set b0 up"));
+		now = if_nametoindex("b0");
+		if (queues == 1)
+			CU_ASSERT(link_becomes(&w, RTE_ETH_LINK_UP));
+		UNIT_EQ_U64(rte_eth_link_get_nowait(w.port, &link), 0);
+		UNIT_EQ_U64(link.link_status, queues == 1);
+		UNIT_EQ_U64(rte_eth_dev_info_get(w.port, &info), 0);
+		CU_ASSERT(now != 0 && (info.if_index == now) == (queues == 1));
+		CU_ASSERT(
+			wire_box("ip link del b0 && ip link set b1 name b0 && ip link set b0 up"));
+		if (queues == 2) { /* that which it had is there again */
+			CU_ASSERT(link_becomes(&w, RTE_ETH_LINK_UP));
+			UNIT_EQ_U64(rte_eth_dev_info_get(w.port, &info), 0);
+			UNIT_EQ_U64(info.if_index, if_nametoindex("b0"));
+		}
+		wire_close(&w);
+	}
 }
 
 static struct rte_flow *

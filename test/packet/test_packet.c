@@ -433,6 +433,7 @@ const struct unit_test unit_tests[] = {
 	{"arguments", test_arguments},
 	{"addresses", test_addresses},
 	{"link and MTU", test_link},
+	{"an interface that is made again", test_made_again},
 	{"queues", test_queues},
 	{"interrupts", test_interrupts},
 	{NULL, NULL},

@@ -377,7 +377,6 @@ admit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_jo
 	atomic_store_explicit(&job->fresh[w].home, fresh_address(&f->peer), memory_order_relaxed);
 	if (!repeated)
 		mb->last_seen = r->now_ns;
-	mb->joined_ns = r->now_ns;
 	mb->join_request = f->hdr.chunk;
 	mb->welcome_owed = true;
 	if (job->state == PBOX_JOB_OPEN)

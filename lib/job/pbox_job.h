@@ -70,7 +70,6 @@ struct pbox_job_conf {
 struct pbox_member {
 	uint64_t nonce;
 	uint64_t last_seen;     /**< by the control thread, ns */
-	uint64_t joined_ns;     /**< its latest JOIN */
 	uint64_t challenged_ns; /**< when it was asked to prove an address */
 	/** What is newest of it, anywhere, and when that was noticed: on the clock by which leases end */
 	uint64_t noticed_ns, listened_ns;

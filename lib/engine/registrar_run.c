@@ -12,11 +12,11 @@
 
 #include "registrar_impl.h"
 
-/* A second of the clock, in numbers. */
-#define NUMBERS UINT64_C(20)
+/* A number is the time: seconds, and of them so many bits. */
+#define FRACTION_BITS 20
 /* What a worker may tell beyond what the box would give: 136 years, by which a clock may have been set back. Numbers that
  * the box gives after it stay within, as each moves both: so none that it has given is ever refused. */
-#define NUMBERS_AHEAD (UINT64_C(1) << (NUMBERS + 32))
+#define NUMBERS_AHEAD (UINT64_C(1) << (FRACTION_BITS + 32))
 
 static bool
 named(const uint8_t id[PBOX_RUN_LEN])
@@ -104,7 +104,7 @@ pbox_registrar_first_run(uint64_t unix_ns)
 {
 	const uint64_t second = UINT64_C(1000000000);
 
-	return (unix_ns / second << NUMBERS) + (unix_ns % second << NUMBERS) / second;
+	return (unix_ns / second << FRACTION_BITS) + (unix_ns % second << FRACTION_BITS) / second;
 }
 
 /* Above all that the job has had. Those may be a worker's word, which moves the numbers of no other job. */

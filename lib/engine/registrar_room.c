@@ -149,6 +149,17 @@ room_of(const struct counted *c, uint32_t unit)
 	return room;
 }
 
+/* That, with the jobs that there are, or (then) with those that stay. */
+static struct room
+room_if(struct pbox_registrar *r, const struct pbox_job_conf *asker, uint32_t unit, bool then,
+	const struct pbox_job *ends)
+{
+	struct counted c;
+
+	count_jobs(&c, r, asker, then, ends);
+	return room_of(&c, unit);
+}
+
 static void
 refuse_room(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_job_conf *asker,
 	unsigned workers, const struct room *room)
@@ -252,18 +263,14 @@ registrar_room(struct pbox_registrar *r, const struct pbox_frame *f,
 	const struct pbox_job_conf *conf, const struct pbox_join *m, struct registrar_rounds *out)
 {
 	uint32_t unit = m->workers * r->endpoints_per_shard;
-	struct counted now, then;
-	struct room room, after;
+	struct room room = room_if(r, conf, unit, false, NULL), after;
 
-	count_jobs(&now, r, conf, false, NULL);
-	room = room_of(&now, unit);
 	if (room.lack == ROOM) {
 		out->window = window_of(&room, unit);
 		return fit(r, f, conf, m, out);
 	}
 	/* nobody ends for who would be refused all the same */
-	count_jobs(&then, r, conf, true, NULL);
-	after = room_of(&then, unit);
+	after = room_if(r, conf, unit, true, NULL);
 	out->window = window_of(&after, unit);
 	if (after.lack == ROOM && !fit(r, f, conf, m, out))
 		return false;
@@ -339,12 +346,9 @@ registrar_room_then(struct pbox_registrar *r, const struct pbox_frame *f,
 	const struct pbox_job_conf *conf, const struct pbox_join *m, const struct pbox_job *ends)
 {
 	uint32_t unit = m->workers * r->endpoints_per_shard;
+	struct room room = room_if(r, conf, unit, true, ends);
 	struct registrar_rounds rounds = {0};
-	struct counted then;
-	struct room room;
 
-	count_jobs(&then, r, conf, true, ends);
-	room = room_of(&then, unit);
 	if (room.lack != ROOM) {
 		refuse_room(r, f, conf, m->workers, &room);
 		return false;

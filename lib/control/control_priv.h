@@ -67,8 +67,8 @@ struct listening {
 	unsigned stage;   /* how far that is */
 	uint64_t since_ns;
 	uint32_t turns[PBOX_PORT_CORES];
-	uint64_t until
-		[PBOX_PORT_CORES]; /* datagrams of sessions that must have been taken of each core */
+	/* datagrams of sessions that must have been taken of each core */
+	uint64_t until[PBOX_PORT_CORES];
 };
 
 struct pbox_control {

@@ -87,12 +87,28 @@ fake_send(struct fake_box *b, int fd, const struct sockaddr_in *to, struct pbox_
 
 static void count_down(struct fake_box *b, unsigned *left);
 
+/* The answer to a frame of a session that the box has not. */
+static void
+deny(struct fake_box *b, unsigned e, const struct sockaddr_in *from, const struct pbox_hdr *h)
+{
+	struct pbox_hdr a = {.type = PBOX_ERROR,
+		.token = h->token,
+		.job = h->job,
+		.worker = h->worker,
+		.incarnation = b->incarnation,
+		.chunk = h->chunk,
+		.frag = h->frag,
+		.round = h->round,
+		.aux = PBOX_E_SESSION};
+
+	fake_send(b, b->fd[e], from, &a);
+}
+
 static void
 frame(struct fake_box *b, unsigned e, const struct sockaddr_in *from, const struct pbox_hdr *h,
 	const uint8_t *payload)
 {
 	struct fake_member *m = h->worker < b->conf.workers ? &b->member[h->worker] : NULL;
-	struct pbox_hdr a;
 
 	b->counts.rx_frames++;
 	if (h->type == PBOX_HELLO || h->type == PBOX_JOIN) {
@@ -100,16 +116,7 @@ frame(struct fake_box *b, unsigned e, const struct sockaddr_in *from, const stru
 		return;
 	}
 	if (m == NULL || !m->live || m->token != h->token || h->incarnation != b->incarnation) {
-		a = (struct pbox_hdr){.type = PBOX_ERROR,
-			.token = h->token,
-			.job = h->job,
-			.worker = h->worker,
-			.incarnation = b->incarnation,
-			.chunk = h->chunk,
-			.frag = h->frag,
-			.round = h->round,
-			.aux = PBOX_E_SESSION};
-		fake_send(b, b->fd[e], from, &a);
+		deny(b, e, from, h);
 		return;
 	}
 	if (b->conf.auth && ((h->flags & PBOX_F_AUTH) == 0 ||
@@ -119,15 +126,8 @@ frame(struct fake_box *b, unsigned e, const struct sockaddr_in *from, const stru
 	}
 	m->heard = fake_now();
 	if (b->conf.denier > 0 && h->type == PBOX_PING) {
-		a = (struct pbox_hdr){.type = PBOX_ERROR,
-			.token = h->token,
-			.job = h->job,
-			.worker = h->worker,
-			.incarnation = b->incarnation,
-			.chunk = h->chunk,
-			.aux = PBOX_E_SESSION};
 		b->attacking = true;
-		fake_send(b, b->fd[e], from, &a);
+		deny(b, e, from, h);
 		b->attacking = false;
 		if (++m->denied < b->conf.denier)
 			return;

@@ -313,6 +313,16 @@ begin_with(const char *kept, uint16_t n, const char *lives, uint16_t m)
 	CU_ASSERT(the_job()->kept_ns != 0);
 }
 
+/* Refused so, and nobody has ended. */
+static void
+in_vain(enum pbox_errcode code)
+{
+	UNIT_EQ_U64(fx_error(), code);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_RUNS_ENDED], 0);
+	CU_ASSERT_TRUE(alive(0));
+	fx_end();
+}
+
 /* Who finds no room beside those that live ends nobody: packets. */
 static void
 test_packets_in_vain(void)
@@ -320,10 +330,7 @@ test_packets_in_vain(void)
 	fx.hold = 32;
 	begin_with("vision", 4, "speech", 16);
 	CU_ASSERT_FALSE(joins(0, "seven", 24));
-	UNIT_EQ_U64(fx_error(), PBOX_E_FULL);
-	UNIT_EQ_U64(fx.rs[PBOX_RS_RUNS_ENDED], 0);
-	CU_ASSERT_TRUE(alive(0));
-	fx_end();
+	in_vain(PBOX_E_FULL);
 }
 
 /* Nor who asks for more than its section lets it have. */
@@ -334,10 +341,7 @@ test_a_quota_in_vain(void)
 	fx.max_jobs = 2;
 	begin_with("vision", 1, "speech", 1);
 	CU_ASSERT_FALSE(joins(0, "quota", 64));
-	UNIT_EQ_U64(fx_error(), PBOX_E_NO_MEMORY);
-	UNIT_EQ_U64(fx.rs[PBOX_RS_RUNS_ENDED], 0);
-	CU_ASSERT_TRUE(alive(0));
-	fx_end();
+	in_vain(PBOX_E_NO_MEMORY);
 }
 
 /* The same, of memory. */
@@ -354,10 +358,7 @@ test_a_table_in_vain(void)
 	UNIT_EQ_U64(jobs(), 3);
 	declare_alone(&w[2], "eight", most);
 	fx_map(&w[2], 0, 0);
-	UNIT_EQ_U64(fx_error(), PBOX_E_NO_MEMORY);
-	UNIT_EQ_U64(fx.rs[PBOX_RS_RUNS_ENDED], 0);
-	CU_ASSERT_TRUE(alive(0));
-	fx_end();
+	in_vain(PBOX_E_NO_MEMORY);
 }
 
 /* R8.2c: a job of [job *] ends none of a section with a name, for memory either. */

@@ -230,6 +230,16 @@ the_newest_are_kept(void)
 	made_free(&t);
 }
 
+/* A file that is no snapshot, by whatever name. */
+static void
+put_empty(const char *path)
+{
+	int fd = creat(path, 0600);
+
+	CU_ASSERT_FATAL(fd >= 0);
+	close(fd);
+}
+
 /* Who does not know of it takes them for the new run's. */
 static void
 what_is_not_set_aside_is_told(void)
@@ -238,7 +248,6 @@ what_is_not_set_aside_is_told(void)
 	struct pbox_error err = {0};
 	char path[PBOX_SNAPSHOT_PATH];
 	struct made t;
-	int fd;
 
 	made_new(&t, 1000);
 	disk_is_well();
@@ -260,9 +269,7 @@ what_is_not_set_aside_is_told(void)
 	/* one that nobody can read now, but perhaps later */
 	snprintf(path, sizeof(path), "%s/a%%2Fjob%%2E1.2.0000000041.0000000009.0badcafe.snap",
 		t.dir);
-	fd = creat(path, 0600);
-	CU_ASSERT_FATAL(fd >= 0);
-	close(fd);
+	put_empty(path);
 	UNIT_EQ_U64(pbox_snapshot_set_aside(t.dir, t.m.job, t.m.table, &err), 1);
 	UNIT_EQ_U64(access(path, F_OK), (unsigned long long)-1);
 	memcpy(strstr(path, ".snap"), ".old", sizeof(".old"));
@@ -319,14 +326,11 @@ numbers_are_given_once(void)
 	struct pbox_error err = {0};
 	char path[PBOX_SNAPSHOT_PATH];
 	struct made t;
-	int fd;
 
 	made_new(&t, 1000);
 	disk_is_well();
 	snprintf(path, sizeof(path), "%s/other.7.0000000041.0000000009.0badcafe.old", t.dir);
-	fd = creat(path, 0600);
-	CU_ASSERT_FATAL(fd >= 0);
-	close(fd);
+	put_empty(path);
 	CU_ASSERT_FATAL(made_write(&t, 16, 2, false, &err) == 0);
 	CU_ASSERT(strstr(t.path, "/a%2Fjob%2E1.2.0000000042.0000000007.abcd1234.snap") != NULL);
 	CU_ASSERT_FATAL(made_write(&t, 16, 2, false, &err) == 0);
@@ -337,9 +341,7 @@ numbers_are_given_once(void)
 	unlink(path);
 	snprintf(path, sizeof(path), "%s/other.7.%llu.0000000009.0badcafe.old", t.dir,
 		(unsigned long long)(UINT64_MAX / 2));
-	fd = creat(path, 0600);
-	CU_ASSERT_FATAL(fd >= 0);
-	close(fd);
+	put_empty(path);
 	UNIT_EQ_U64(made_write(&t, 16, 2, false, &err), (unsigned long long)-EOVERFLOW);
 	CU_ASSERT(strstr(err.text, "move it elsewhere") != NULL);
 	made_free(&t);

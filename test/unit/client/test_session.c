@@ -113,7 +113,7 @@ late(struct pbox_client *c, const struct pbox_client_tensor *t, const char *word
 static bool
 waits(struct pbox_client *c, pbox_client_handle h, int ms, const char *words, const char *more)
 {
-	int rc;
+	int rc = PBOX_C_OK;
 
 	for (; ms < 100000; ms *= 6) {
 		rc = pbox_client_wait(c, h, ms, &err);

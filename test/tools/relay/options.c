@@ -14,7 +14,7 @@ static const char help[] =
 	"Usage: pbox-relay --listen A:P[-Q] --to B:P[-Q] [options]\n"
 	"\n"
 	"Relays UDP datagrams over IPv4 and loses, repeats, reorders, delays, damages and cuts\n"
-	"them, seeded, each direction by itself. Settings and commands: doc/relay.md.\n"
+	"them, seeded, each direction by itself. test/tools/relay/README.md has the settings.\n"
 	"\n"
 	"  -l, --listen A:P[-Q]   where senders send to; up to 8 times, each with its --to\n"
 	"  -t, --to B:P[-Q]       where that goes: as many ports\n"

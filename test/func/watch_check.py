@@ -90,13 +90,13 @@ def check_telemetry(pbox, prefix):
         for name, x in told.items():
             assert (x["unit"], x["kind"], x["help"]) == tuple(defs[name][k] for k in ("unit", "kind", "help")), x
     for block in ("port", "core", "shard", "registrar", "control"):
-        instances = [x for x in ctl.pages(box, "/pbox/stats", block).values() if isinstance(x, dict)]
+        instances = [x for x in box.all_pages("/pbox/stats", block).values() if isinstance(x, dict)]
         assert instances, block
         for x in instances:
             same(block, x, table[block])
     for command, word, prefix_, block in (("/pbox/cores", None, "core", "load"), ("/pbox/jobs", None, "job", "job"),
                                           ("/pbox/workers", "j1", "worker", "worker"), ("/pbox/ports", None, "port", "port")):
-        found = ctl.entries(ctl.pages(box, command, word), prefix_)
+        found = ctl.entries(box.all_pages(command, word), prefix_)
         assert found, command
         for _, x in found:
             assert set(table[block]) <= set(x), (command, set(table[block]) - set(x))
@@ -330,7 +330,7 @@ def check_proxy(path, pid):
         answer = box.exchange(text)
         assert "is for watching" in answer[text.split(",")[0]]["error"], (text, answer)
     end = time.monotonic() + 120
-    while not all(x["state"] == "joined" for page in box.pages("/pbox/workers", "j1") for _, x in lib.numbered(page, "worker")):
+    while not all(x["state"] == "joined" for page in box.pages("/pbox/workers", "j1") for _, x in lib.entries(page, "worker")):
         assert time.monotonic() < end  # one that got no CPU was silent for a while
         time.sleep(0.1)
     deaf = lib.Connection(path=path)

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 the PBox authors
 """The telemetry of a running box: where its socket is, questions and answers, texts for people. Shared by pbox-ctl,
-pbox-top and pbox-exporter."""
+pbox-top and pbox-exporter, with what their command lines have in common."""
 
+import argparse
 import json
 import os
 import socket
+import sys
 import unicodedata
 
 BUFFER = 64 * 1024
@@ -150,3 +152,46 @@ class Connection:
             return whole(json.loads(answer))
         except ValueError as e:
             raise Unreadable(f"the answer of {self.path} to {text} cannot be read: {e}") from e
+
+    def ask(self, command, *parameters):
+        """The answer to a command, as json.loads gives it; None: the box does not know it."""
+        return self.exchange(",".join([command, *map(str, parameters)])).get(command)
+
+    def pages(self, command, *parameters):
+        """The pages of an answer, one after the other."""
+        page = self.ask(command, *parameters)
+        yield page
+        while "next" in page:
+            page = self.ask(command, *parameters, page["next"])
+            yield page
+
+    def all_pages(self, command, *parameters):
+        """All pages of an answer in one."""
+        return {key: x for page in self.pages(command, *parameters) for key, x in page.items() if key != "next"}
+
+
+def entries(answer, kind):
+    """(number, entry) of "KIND_0", "KIND_1", ... in order."""
+    found = ((key.removeprefix(kind + "_"), x) for key, x in answer.items() if key.startswith(kind + "_") and isinstance(x, dict))
+    return sorted(((int(number), x) for number, x in found if number.isdigit()), key=lambda entry: entry[0])
+
+
+def parser(program, description, status=None):
+    """A command line that names a box."""
+    p = argparse.ArgumentParser(prog=program, description=description, epilog=status and f"Exit status: {status}.")
+    p.add_argument("-f", "--file-prefix", default="rte", metavar="PREFIX", help="EAL's --file-prefix of the box (default rte)")
+    return p
+
+
+def run(program, body):
+    """The exit status of a program that prints what a box says."""
+    try:
+        status = body()
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # who reads the text has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except BoxError as e:
+        print(f"{program}: {e}", file=sys.stderr)
+        return 2

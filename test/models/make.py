@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 the PBox authors
-"""Make the lists of tensors in this folder: name and number of elements, in the order in which the
+"""Make lists of tensors of real networks: name and number of elements, in the order in which the
 framework keeps them (named_parameters()).
 
 Vision networks are built by torchvision without weights; the transformers for text follow from
-their published configurations by formula. README.md says which. With --check nothing is written:
-the lists that are here are compared with what would be made.
+their published configurations by formula. README.md says which.
 """
 
 import argparse
@@ -99,14 +98,16 @@ def text_of(tensors):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    p.add_argument("name", nargs="*", help="default: all")
-    p.add_argument("--check", action="store_true", help="compare instead of writing")
+    p.add_argument("name", nargs="*", help="networks; text: all that need no torchvision (default: all; with --check those in this folder)")
+    p.add_argument("--to", metavar="DIR", default=HERE, help="where they are written (default: this folder)")
+    p.add_argument("--check", action="store_true", help="write nothing: compare those in DIR with what would be made")
     args = p.parse_args()
-    names = args.name or sorted([*VISION, *TEXT])
+    here = [f[:-4] for f in os.listdir(args.to) if f.endswith(".csv")]
+    names = sorted(TEXT) if args.name == ["text"] else args.name or sorted(here if args.check else [*VISION, *TEXT])
     wrong = 0
     for name in names:
         tensors = TEXT[name]() if name in TEXT else vision(name)
-        path = os.path.join(HERE, name + ".csv")
+        path = os.path.join(args.to, name + ".csv")
         if args.check:
             with open(path) as f:
                 same = f.read() == text_of(tensors)

@@ -235,7 +235,7 @@ real_networks(void)
 		for (unsigned e = 0; e < n_endpoints; e++)
 			for (unsigned k = 0; k < e; k++)
 				CU_ASSERT(memcmp(&owner[e], &owner[k], sizeof(owner[e])) != 0);
-		CU_ASSERT(lists_each(place_list) >= 32);
+		CU_ASSERT(lists_each(place_list) >= 16);
 	}
 	munmap(region, region_size);
 }

@@ -5,7 +5,8 @@
 #ifndef LISTS_H
 #define LISTS_H
 
-/* The lists of tensors of real networks in test/models. */
+/* The lists of tensors of real networks in test/models, and those that the build makes by formula.
+ * PBOX_MODELS=DIR: those in DIR instead of the latter (test/models/make.py --to DIR makes all). */
 
 #include <dirent.h>
 #include <stdlib.h>
@@ -19,13 +20,13 @@
 
 /* "tensor,elements" lines under a heading. */
 static inline uint32_t
-lists_read(const char *name, struct pbox_tensor *tensor)
+lists_read(const char *dir, const char *name, struct pbox_tensor *tensor)
 {
 	char path[512], line[256];
 	uint32_t n = 0;
 	FILE *f;
 
-	snprintf(path, sizeof(path), MODEL_LISTS "/%s", name);
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
 	f = fopen(path, "r");
 	CU_ASSERT_PTR_NOT_NULL_FATAL(f);
 	while (fgets(line, sizeof(line), f) != NULL) {
@@ -42,13 +43,15 @@ lists_read(const char *name, struct pbox_tensor *tensor)
 	return n;
 }
 
-/* Call visit for every list, in the order of their names; returns how many there are. */
+typedef void lists_visit(const char *name, const struct pbox_tensor *tensor, uint32_t n);
+
+/* Call visit for every list in dir, in the order of their names; returns how many there are. */
 static inline unsigned
-lists_each(void (*visit)(const char *name, const struct pbox_tensor *tensor, uint32_t n))
+lists_in(const char *dir, lists_visit *visit)
 {
 	static struct pbox_tensor tensor[LISTS_TENSORS];
 	struct dirent **e;
-	int n = scandir(MODEL_LISTS, &e, NULL, alphasort);
+	int n = scandir(dir, &e, NULL, alphasort);
 	unsigned lists = 0;
 
 	CU_ASSERT_FATAL(n > 0);
@@ -56,7 +59,7 @@ lists_each(void (*visit)(const char *name, const struct pbox_tensor *tensor, uin
 		char *dot = strrchr(e[i]->d_name, '.');
 
 		if (dot != NULL && strcmp(dot, ".csv") == 0) {
-			uint32_t tensors = lists_read(e[i]->d_name, tensor);
+			uint32_t tensors = lists_read(dir, e[i]->d_name, tensor);
 
 			CU_ASSERT(tensors > 10 && tensors < LISTS_TENSORS);
 			*dot = '\0';
@@ -67,6 +70,15 @@ lists_each(void (*visit)(const char *name, const struct pbox_tensor *tensor, uin
 	}
 	free(e);
 	return lists;
+}
+
+static inline unsigned
+lists_each(lists_visit *visit)
+{
+	const char *more = getenv("PBOX_MODELS");
+
+	return lists_in(MODEL_LISTS, visit) +
+	       lists_in(more != NULL ? more : MODEL_LISTS_MADE, visit);
 }
 
 #endif /* LISTS_H */

@@ -254,7 +254,7 @@ few_packets(const char *name, const struct pbox_tensor *t, uint32_t n)
 static void
 test_real_models_make_few_packets(void)
 {
-	CU_ASSERT(lists_each(few_packets) >= 32);
+	CU_ASSERT(lists_each(few_packets) >= 16);
 }
 
 /* The smallest tensors there are: 64 share a packet, which is what a chunk can name. */

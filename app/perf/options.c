@@ -6,6 +6,7 @@
 #include <getopt.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -14,121 +15,160 @@
 
 #include "perf.h"
 
-static const char help[] =
-	"pbox-perf: load and check a PBox parameter server from this host\n"
-	"\n"
-	"  pbox-perf BOX[:PORT] --job NAME --workers N [options]\n"
-	"\n"
-	"  -j, --job NAME         job (required)        -s, --secret TEXT|file:PATH\n"
-	"      --secret-file F    its secret            -B, --bind ADDRESS  local address\n"
-	"  -w, --workers N        workers of the job    -i, --worker I      number of this one\n"
-	"  -l, --local K          run K workers here: I, I+1, ... (default 1)\n"
-	"Data\n"
-	"  -e, --elements N       one tensor of N elements (default 1M); k, M, G are 10^3, 6, 9\n"
-	"  -b, --size BYTES       or: of so many bytes;  -m, --model FILE.csv: tensor,elements\n"
-	"      --op OP            sum (default; mean with an optimiser), mean, sample_mean,\n"
-	"                         weighted_mean\n"
-	"  -O, --optimiser OPT    sgd, momentum, nesterov, adam, adamw: parameters on the box\n"
-	"      --lr X --momentum X --dampening X --weight-decay X --beta1 X --beta2 X --eps X\n"
-	"  -f, --format PUSH[,PULL]  fp32 (default), bf16, fp16\n"
-	"      --per-tensor       one operation a tensor, last first, with priorities\n"
-	"Run\n"
-	"  -r, --rounds R         (default 100)         -t, --time S        or: so long (30, 90s, "
-	"5m),\n"
-	"                                                    also --duration\n"
-	"      --warmup R         not counted (3)       -I, --interval S    between lines (1)\n"
-	"  -c, --check WHICH      all (default), first, none; with first and none the data of\n"
-	"                         the first round go again and again\n"
-	"      --seed N           of the data (1)       -T, --timeout S     of a round (30)\n"
-	"Network\n"
-	"  -M, --mtu N            (the interface's)     -W, --window N      frames per endpoint\n"
-	"      --gso on|off|probe                           --spin US       busy-poll\n"
-	"      --keep-copies on|off                         goes on after a restart of the box "
-	"(on)\n"
-	"      --auth             refuse a box whose frames have no tags for this job\n"
-	"      --run TEXT         of which run: another one ends that which the job has\n"
-	"      --transport NAME   udp (default) or dpdk;    --transport-args TEXT for it, %i\n"
-	"                         stands for the number of the local worker\n"
-	"      --join-timeout S   (10)                      --lease S       (the box's)\n"
-	"Output\n"
-	"      --json             one object at the end -q, --quiet         no interval lines\n"
-	"Exit code: 0 good, 1 wrong elements, 2 usage, 3 cannot join or declare, 4 a round "
-	"failed.\n"
-	"pbox-perf(1) has the details.\n";
-
-enum {
-	OPT_SECRET_FILE = 256,
-	OPT_OP,
-	OPT_LR,
-	OPT_MOMENTUM,
-	OPT_DAMPENING,
-	OPT_WEIGHT_DECAY,
-	OPT_BETA1,
-	OPT_BETA2,
-	OPT_EPS,
-	OPT_PER_TENSOR,
-	OPT_WARMUP,
-	OPT_SEED,
-	OPT_TRANSPORT,
-	OPT_TRANSPORT_ARGS,
-	OPT_GSO,
-	OPT_AUTH,
-	OPT_COPIES,
-	OPT_SPIN,
-	OPT_JOIN_TIMEOUT,
-	OPT_LEASE,
-	OPT_RUN,
-	OPT_JSON,
+/* What follows an option, and what its member is. */
+enum kind {
+	FLAG,      /* nothing; bool */
+	TEXT,      /* const char * */
+	NUMBER,    /* with k, M or G behind it; unsigned */
+	NUMBER_64, /* uint64_t */
+	INDEX,     /* int */
+	REAL,      /* double */
+	SECONDS,   /* a number, alone; unsigned milliseconds */
+	TIME,      /* a number, alone or with a unit; double seconds */
+	WORD,      /* one of names; unsigned or int */
+	SECRET,
+	SECRET_FILE,
+	FORMATS,
+	HELP,
+	VERSION,
 };
 
-static const struct option longs[] = {
-	{"job", 1, NULL, 'j'},
-	{"secret", 1, NULL, 's'},
-	{"secret-file", 1, NULL, OPT_SECRET_FILE},
-	{"bind", 1, NULL, 'B'},
-	{"workers", 1, NULL, 'w'},
-	{"worker", 1, NULL, 'i'},
-	{"local", 1, NULL, 'l'},
-	{"elements", 1, NULL, 'e'},
-	{"size", 1, NULL, 'b'},
-	{"model", 1, NULL, 'm'},
-	{"op", 1, NULL, OPT_OP},
-	{"optimiser", 1, NULL, 'O'},
-	{"optimizer", 1, NULL, 'O'},
-	{"lr", 1, NULL, OPT_LR},
-	{"momentum", 1, NULL, OPT_MOMENTUM},
-	{"dampening", 1, NULL, OPT_DAMPENING},
-	{"weight-decay", 1, NULL, OPT_WEIGHT_DECAY},
-	{"beta1", 1, NULL, OPT_BETA1},
-	{"beta2", 1, NULL, OPT_BETA2},
-	{"eps", 1, NULL, OPT_EPS},
-	{"format", 1, NULL, 'f'},
-	{"per-tensor", 0, NULL, OPT_PER_TENSOR},
-	{"rounds", 1, NULL, 'r'},
-	{"time", 1, NULL, 't'},
-	{"duration", 1, NULL, 't'},
-	{"warmup", 1, NULL, OPT_WARMUP},
-	{"interval", 1, NULL, 'I'},
-	{"check", 1, NULL, 'c'},
-	{"seed", 1, NULL, OPT_SEED},
-	{"timeout", 1, NULL, 'T'},
-	{"mtu", 1, NULL, 'M'},
-	{"window", 1, NULL, 'W'},
-	{"gso", 1, NULL, OPT_GSO},
-	{"keep-copies", 1, NULL, OPT_COPIES},
-	{"auth", 0, NULL, OPT_AUTH},
-	{"transport", 1, NULL, OPT_TRANSPORT},
-	{"transport-args", 1, NULL, OPT_TRANSPORT_ARGS},
-	{"spin", 1, NULL, OPT_SPIN},
-	{"join-timeout", 1, NULL, OPT_JOIN_TIMEOUT},
-	{"lease", 1, NULL, OPT_LEASE},
-	{"run", 1, NULL, OPT_RUN},
-	{"json", 0, NULL, OPT_JSON},
-	{"quiet", 0, NULL, 'q'},
-	{"help", 0, NULL, 'h'},
-	{"version", 0, NULL, 'V'},
-	{NULL, 0, NULL, 0},
+/* From this table come parser, --help and the options of pbox-perf(1). */
+struct row {
+	const char *name;
+	char letter;
+	enum kind kind;
+	size_t at;
+	const char *argument; /* as in --help */
+	const char *text;     /* NULL: another spelling of the row above */
+	double min, max;
+	const char *const *names;
 };
+
+#define AT(member) offsetof(struct options, member)
+
+static const char *const ops[] = {"sum", "mean", "sample_mean", "weighted_mean", NULL};
+static const char *const optimisers[] = {
+	"none", "sgd", "momentum", "nesterov", "adam", "adamw", NULL};
+static const char *const checks[] = {"all", "first", "none", NULL};
+static const char *const switches[] = {"off", "on", NULL};
+static const char *const probes[] = {"off", "on", "probe", NULL}; /* the last one is -1 */
+
+/* clang-format off */
+static const struct row rows[] = {
+	{"Job"},
+	{"job", 'j', TEXT, AT(job), "NAME", "the job (required)"},
+	{"secret", 's', SECRET, 0, "TEXT", "its secret, or file:PATH, which keeps it out of the list of processes"},
+	{"secret-file", 0, SECRET_FILE, 0, "FILE", "its secret is the first line of this file"},
+	{"workers", 'w', NUMBER, AT(workers), "N", "workers of the job in all (required)", 1, PBOX_MAX_WORKERS},
+	{"worker", 'i', INDEX, AT(worker), "I", "number of the first worker here (default: the box gives it)", 0, PBOX_MAX_WORKERS - 1},
+	{"local", 'l', NUMBER, AT(local), "K", "run K workers here, as threads: I, I+1, ... (default 1)", 1, MAX_LOCAL},
+	{"run", 0, TEXT, AT(run), "TEXT", "the run of all workers of this start: one with another text ends that which the job has on "
+		"the box, also if its workers live. Without, a job that has begun takes nobody before it has ended"},
+	{"Data"},
+	{"elements", 'e', NUMBER_64, AT(elements), "N", "one tensor of N elements (default 1M); k, M, G are powers of 1000", 0, 1e12},
+	{"size", 'b', REAL, AT(size), "BYTES", "or: of so many bytes", 1, 1e13},
+	{"model", 'm', TEXT, AT(model), "FILE", "or: a list of lines tensor,elements; a header and lines that begin with # are allowed"},
+	{"op", 0, WORD, AT(op), "OP", "what a round makes of the contributions: sum (default), mean (default with an optimiser), "
+		"sample_mean, weighted_mean; with the last two the workers have unequal sample counts", .names = ops},
+	{"optimiser", 'O', WORD, AT(optimiser), "NAME", "sgd, momentum, nesterov, adam, adamw: parameters on the box", .names = optimisers},
+	{"optimizer", 0, WORD, AT(optimiser), .names = optimisers},
+	{"lr", 0, REAL, AT(lr), "X", "its learning rate (default 0.01; 0.001 for adam and adamw)", 0, 1e6},
+	{"momentum", 0, REAL, AT(momentum), "X", "of momentum and nesterov (default 0.9)", 0, 1e6},
+	{"dampening", 0, REAL, AT(dampening), "X", "of momentum (default 0)", 0, 1e6},
+	{"weight-decay", 0, REAL, AT(weight_decay), "X", "(default 0; 0.01 for adamw)", 0, 1e6},
+	{"beta1", 0, REAL, AT(beta1), "X", "of adam and adamw (default 0.9)", 0, 1e6},
+	{"beta2", 0, REAL, AT(beta2), "X", "(default 0.999)", 0, 1e6},
+	{"eps", 0, REAL, AT(eps), "X", "(default 1e-8)", 0, 1e6},
+	{"format", 'f', FORMATS, 0, "PUSH[,PULL]", "on the wire: fp32 (default), bf16, fp16"},
+	{"per-tensor", 0, FLAG, AT(per_tensor), "", "each tensor is an operation of its own, submitted last first as in a backward pass, the "
+		"first tensors being the most urgent"},
+	{"seed", 0, NUMBER_64, AT(seed), "N", "of the data (default 1)", 0, 9e15},
+	{"Run"},
+	{"rounds", 'r', NUMBER, AT(rounds), "R", "how many (default 100)", 1, 4e9},
+	{"time", 't', TIME, AT(seconds), "S", "or: so long, as 30, 90s, 5m; workers in several processes agree on the last round by a "
+		"one-element sum"},
+	{"duration", 0, TIME, AT(seconds), "S", "the same"},
+	{"warmup", 0, NUMBER, AT(warmup), "R", "rounds that are not counted (default 3)", 0, 1e6},
+	{"check", 'c', WORD, AT(check), "WHICH", "results of rounds: all (default), first, none; with first and none the data of the first "
+		"round are sent in all rounds, which is what to use for figures: making and checking data costs processor time", .names = checks},
+	{"timeout", 'T', SECONDS, AT(timeout_ms), "S", "of a round, and of declaring (default 30)", 0.001, 4e6},
+	{"join-timeout", 0, SECONDS, AT(join_timeout_ms), "S", "of joining (default 10)", 0.001, 4e6},
+	{"Network"},
+	{"bind", 'B', TEXT, AT(bind), "ADDRESS", "local address to send from"},
+	{"mtu", 'M', NUMBER, AT(mtu), "N", "IP MTU (default: the interface's)", 602, 65535},
+	{"window", 'W', NUMBER, AT(window), "N", "frames in flight per endpoint (default: what box and socket allow)", 1, 65535},
+	{"gso", 0, WORD, AT(gso), "WORD", "trains of segments: on, off or probe (default)", .names = probes},
+	{"spin", 0, NUMBER, AT(spin_us), "US", "microseconds of busy polling before sleeping (default 0)", 0, 1e6},
+	{"lease", 0, SECONDS, AT(lease_ms), "S", "to ask for (default: the box's)", 0.01, 4e6},
+	{"keep-copies", 0, WORD, AT(keep_copies), "WORD", "on (default): goes on after a restart of the box; off", .names = switches},
+	{"auth", 0, FLAG, AT(auth), "", "refuse a box whose frames have no tags for this job"},
+	{"transport", 0, TEXT, AT(transport), "NAME", "what carries the datagrams: udp, kernel sockets (default), or dpdk, a port that this "
+		"process owns; gradients are then in memory that the port can send from"},
+	{"transport-args", 0, TEXT, AT(transport_args), "TEXT", "for it, as pbox_client_dpdk(3) says; %i is replaced by the number of the "
+		"local worker, from 0: each needs an address of its own, and a port"},
+	{"Output"},
+	{"interval", 'I', REAL, AT(interval), "S", "seconds between lines (default 1)", 0.05, 1e6},
+	{"quiet", 'q', FLAG, AT(quiet), "", "no such lines"},
+	{"json", 0, FLAG, AT(json), "", "one JSON object at the end instead of all text"},
+	{"help", 'h', HELP, 0, "", "print this page"},
+	{"version", 'V', VERSION, 0, "", "print the version"},
+};
+/* clang-format on */
+#define N_ROWS (sizeof(rows) / sizeof(rows[0]))
+
+static bool
+is_heading(const struct row *r)
+{
+	return r->text == NULL && r->kind == FLAG;
+}
+
+static bool
+has_argument(const struct row *r)
+{
+	return r->kind != FLAG && r->kind != HELP && r->kind != VERSION;
+}
+
+/* Words from column 29 on, up to 79. */
+static void
+print_text(const char *text)
+{
+	int column = 29;
+
+	while (*text != '\0') {
+		int n = (int)strcspn(text, " ");
+
+		if (column > 29 && column + 1 + n > 79)
+			column = printf("\n%29s", "") - 1;
+		else if (column > 29)
+			column += printf(" ");
+		column += printf("%.*s", n, text);
+		text += n + (text[n] == ' ');
+	}
+	printf("\n");
+}
+
+static void
+print_help(void)
+{
+	printf("Usage: pbox-perf BOX[:PORT] --job NAME --workers N [options]\n"
+	       "Loads and checks a PBox parameter server from this host.\n");
+	for (const struct row *r = rows; r < rows + N_ROWS; r++) {
+		char left[64], letter[8] = "    ";
+
+		if (is_heading(r))
+			printf("\n%s:\n", r->name);
+		if (r->text == NULL)
+			continue;
+		if (r->letter != 0)
+			snprintf(letter, sizeof(letter), "-%c, ", r->letter);
+		snprintf(left, sizeof(left), "  %s--%s %s", letter, r->name, r->argument);
+		printf(strlen(left) < 29 ? "%-29s" : "%s\n%29s", left, "");
+		print_text(r->text);
+	}
+	printf("\nExit status: 0 all good, 1 an element was wrong, 2 usage, 3 could not join or\n"
+	       "declare, 4 a round failed or did not end in time.\n");
+}
 
 static void __attribute__((noreturn, format(printf, 1, 2))) usage(const char *fmt, ...)
 {
@@ -171,16 +211,15 @@ number(const char *name, const char *text, double min, double max)
 }
 
 static unsigned
-choice(const char *name, const char *text, const char *const *names, unsigned n)
+choice(const char *name, const char *text, const char *const *names)
 {
 	char list[128] = "";
 
-	for (unsigned i = 0; i < n; i++) {
-		if (names[i] != NULL && strcasecmp(text, names[i]) == 0)
+	for (unsigned i = 0; names[i] != NULL; i++) {
+		if (strcasecmp(text, names[i]) == 0)
 			return i;
-		if (names[i] != NULL)
-			snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s",
-				list[0] != 0 ? ", " : "", names[i]);
+		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s",
+			i > 0 ? ", " : "", names[i]);
 	}
 	usage("--%s %s: one of %s is wanted", name, text, list);
 }
@@ -188,9 +227,9 @@ choice(const char *name, const char *text, const char *const *names, unsigned n)
 static unsigned
 format_of(const char *text)
 {
-	static const char *const name[] = {NULL, "fp32", "bf16", "fp16"};
+	static const char *const names[] = {"fp32", "bf16", "fp16", NULL};
 
-	return choice("format", text, name, 4);
+	return PBOX_FMT_FP32 + choice("format", text, names);
 }
 
 static void
@@ -221,7 +260,6 @@ read_secret(const char *path)
 	return strdup(line);
 }
 
-/** The options that take a plain number. */
 /* Seconds: a number alone, or with ms, s, m or h. */
 static double
 duration(const char *name, const char *text)
@@ -240,154 +278,59 @@ duration(const char *name, const char *text)
 	usage("--%s %s: a time like 30, 90s or 5m", name, text);
 }
 
-static bool
-parse_number(struct options *o, int c, const char *name, const char *arg)
-{
-	switch (c) {
-	case 'w':
-		o->workers = (unsigned)number(name, arg, 1, PBOX_MAX_WORKERS);
-		return true;
-	case 'i':
-		o->worker = (int)number(name, arg, 0, PBOX_MAX_WORKERS - 1);
-		return true;
-	case 'l':
-		o->local = (unsigned)number(name, arg, 1, MAX_LOCAL);
-		return true;
-	case 'e':
-		o->elements = (uint64_t)number(name, arg, 0, 1e12);
-		return true;
-	case 'r':
-		o->rounds = (unsigned)number(name, arg, 1, 4e9);
-		return true;
-	case 't':
-		o->seconds = duration(name, arg);
-		return true;
-	case OPT_WARMUP:
-		o->warmup = (unsigned)number(name, arg, 0, 1e6);
-		return true;
-	case 'I':
-		o->interval = number(name, arg, 0.05, 1e6);
-		return true;
-	case OPT_SEED:
-		o->seed = (uint64_t)number(name, arg, 0, 9e15);
-		return true;
-	case 'T':
-		o->timeout_ms = (unsigned)(1e3 * number(name, arg, 0.001, 4e6));
-		return true;
-	case 'M':
-		o->mtu = (unsigned)number(name, arg, 602, 65535);
-		return true;
-	case 'W':
-		o->window = (unsigned)number(name, arg, 1, 65535);
-		return true;
-	case OPT_SPIN:
-		o->spin_us = (unsigned)number(name, arg, 0, 1e6);
-		return true;
-	case OPT_JOIN_TIMEOUT:
-		o->join_timeout_ms = (unsigned)(1e3 * number(name, arg, 0.001, 4e6));
-		return true;
-	case OPT_LEASE:
-		o->lease_ms = (unsigned)(1e3 * number(name, arg, 0.01, 4e6));
-		return true;
-	default:
-		return false;
-	}
-}
-
-static bool
-parse_hyper(struct options *o, int c, const char *name, const char *arg)
-{
-	double *const at[] = {&o->lr, &o->momentum, &o->dampening, &o->weight_decay, &o->beta1,
-		&o->beta2, &o->eps};
-
-	if (c < OPT_LR || c > OPT_EPS)
-		return false;
-	*at[c - OPT_LR] = number(name, arg, 0, 1e6);
-	return true;
-}
-
 static void
-parse_one(struct options *o, int c, const char *name, const char *arg, double *size)
+parse_one(struct options *o, const struct row *r, const char *arg)
 {
-	static const char *const ops[] = {"sum", "mean", "sample_mean", "weighted_mean"};
-	static const char *const opts[] = {"none", "sgd", "momentum", "nesterov", "adam", "adamw"};
-	static const char *const checks[] = {"all", "first", "none"};
-	static const char *const gso[] = {"off", "on", "probe"};
+	void *at = (char *)o + r->at;
 
-	if (parse_number(o, c, name, arg) || parse_hyper(o, c, name, arg))
-		return;
-	switch (c) {
-	case 'j':
-		o->job = arg;
+	switch (r->kind) {
+	case FLAG:
+		*(bool *)at = true;
 		break;
-	case 's':
+	case TEXT:
+		*(const char **)at = arg;
+		break;
+	case NUMBER:
+		*(unsigned *)at = (unsigned)number(r->name, arg, r->min, r->max);
+		break;
+	case NUMBER_64:
+		*(uint64_t *)at = (uint64_t)number(r->name, arg, r->min, r->max);
+		break;
+	case INDEX:
+		*(int *)at = (int)number(r->name, arg, r->min, r->max);
+		break;
+	case REAL:
+		*(double *)at = number(r->name, arg, r->min, r->max);
+		break;
+	case SECONDS:
+		*(unsigned *)at = (unsigned)(1e3 * number(r->name, arg, r->min, r->max));
+		break;
+	case TIME:
+		*(double *)at = duration(r->name, arg);
+		break;
+	case WORD:
+		*(unsigned *)at = choice(r->name, arg, r->names);
+		break;
+	case SECRET:
 		o->secret = strncmp(arg, "file:", 5) == 0 ? read_secret(arg + 5) : strdup(arg);
 		break;
-	case OPT_AUTH:
-		o->auth = true;
-		break;
-	case OPT_SECRET_FILE:
+	case SECRET_FILE:
 		o->secret = read_secret(arg);
 		break;
-	case 'B':
-		o->bind = arg;
-		break;
-	case 'b':
-		*size = number(name, arg, 1, 1e13);
-		break;
-	case 'm':
-		o->model = arg;
-		break;
-	case OPT_OP:
-		o->op = choice(name, arg, ops, 4);
-		break;
-	case 'O':
-		o->optimiser = choice(name, arg, opts, 6);
-		break;
-	case 'f':
+	case FORMATS:
 		parse_formats(o, arg);
 		break;
-	case OPT_PER_TENSOR:
-		o->per_tensor = true;
-		break;
-	case 'c':
-		o->check = (enum check)choice(name, arg, checks, 3);
-		break;
-	case OPT_GSO:
-		o->gso = choice(name, arg, gso, 3) == 2 ? -1 : (int)choice(name, arg, gso, 3);
-		break;
-	case OPT_COPIES:
-		o->keep_copies = (int)choice(name, arg, gso, 2);
-		break;
-	case OPT_RUN:
-		o->run = arg;
-		break;
-	case OPT_TRANSPORT:
-		o->transport = arg;
-		break;
-	case OPT_TRANSPORT_ARGS:
-		o->transport_args = arg;
-		break;
-	case OPT_JSON:
-		o->json = true;
-		break;
-	case 'q':
-		o->quiet = true;
-		break;
-	case 'h':
-		fputs(help, stdout);
+	case HELP:
+		print_help();
 		exit(EXIT_GOOD);
-	case 'V':
+	case VERSION:
 		printf("pbox-perf %s\n", pbox_client_version());
 		exit(EXIT_GOOD);
-	default:
-		fprintf(stderr, "'pbox-perf --help' lists the options\n");
-		exit(EXIT_USAGE);
 	}
 }
 
 static void
-validate(struct options *o, double size)
+validate(struct options *o)
 {
 	if (o->job == NULL)
 		usage("--job is missing: the name of the job in the box's configuration");
@@ -400,8 +343,10 @@ validate(struct options *o, double size)
 	if (o->worker >= 0 && o->worker + o->local > o->workers)
 		usage("--worker %d --local %u: with %u workers the last number is %u", o->worker,
 			o->local, o->workers, o->workers - 1);
-	if (size > 0)
-		o->elements = (uint64_t)fmax(size / wire_size(o->push_format), 1);
+	if (o->size > 0)
+		o->elements = (uint64_t)fmax(o->size / wire_size(o->push_format), 1);
+	if (o->gso == 2) /* probe */
+		o->gso = -1;
 	if (o->op == 255)
 		o->op = o->optimiser != 0 ? PBOX_OP_MEAN : PBOX_OP_SUM;
 	if (o->lr < 0)
@@ -417,8 +362,10 @@ validate(struct options *o, double size)
 void
 options_parse(struct options *o, int argc, char **argv)
 {
-	double size = 0;
-	int c, index = 0;
+	struct option longs[N_ROWS + 1] = {{0}};
+	char letters[2 * N_ROWS + 1] = "", *l = letters;
+	unsigned n = 0;
+	int c;
 
 	*o = (struct options){
 		.worker = -1,
@@ -441,21 +388,30 @@ options_parse(struct options *o, int argc, char **argv)
 		.keep_copies = 1,
 		.seed = 1,
 	};
-	while ((c = getopt_long(argc, argv, "j:s:B:w:i:l:e:b:m:O:f:r:t:I:c:T:M:W:qhV", longs,
-			&index)) != -1) {
-		const char *name = "?";
+	for (unsigned i = 0; i < N_ROWS; i++) {
+		if (is_heading(&rows[i]))
+			continue;
+		/* beyond all letters; two spellings are one for getopt, so that --opt is not ambiguous */
+		longs[n++] = (struct option){rows[i].name, has_argument(&rows[i]), NULL,
+			(int)(256 + (rows[i].text != NULL ? i : i - 1))};
+		if (rows[i].letter != 0)
+			l += sprintf(l, "%c%s", rows[i].letter, has_argument(&rows[i]) ? ":" : "");
+	}
+	while ((c = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
+		const struct row *r = rows + (c < 256 ? 0 : c - 256);
 
-		for (const struct option *l = longs; l->name != NULL; l++)
-			if (l->val == c) {
-				name = l->name;
-				break;
-			}
-		parse_one(o, c, name, optarg, &size);
+		while (c < 256 && r < rows + N_ROWS && r->letter != c)
+			r++;
+		if (r == rows + N_ROWS) { /* '?': getopt has said what */
+			fprintf(stderr, "'pbox-perf --help' lists the options\n");
+			exit(EXIT_USAGE);
+		}
+		parse_one(o, r, optarg);
 	}
 	if (optind + 1 != argc)
 		usage(optind == argc ? "the address of the box is missing"
 				     : "more than one address is given ('%s')",
 			optind == argc ? "" : argv[optind + 1]);
 	o->box = argv[optind];
-	validate(o, size);
+	validate(o);
 }

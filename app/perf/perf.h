@@ -32,6 +32,7 @@ struct options {
 	unsigned workers, local;
 	int worker; /* -1: any */
 	uint64_t elements;
+	double size; /* bytes, instead of elements; 0: not given */
 	unsigned rounds, warmup;
 	double seconds, interval;
 	unsigned op, optimiser, push_format, pull_format;

@@ -176,9 +176,9 @@ def entries(answer, kind):
     return sorted(((int(number), x) for number, x in found if number.isdigit()), key=lambda entry: entry[0])
 
 
-def parser(program, description, status=None):
+def parser(program, description, status):
     """A command line that names a box."""
-    p = argparse.ArgumentParser(prog=program, description=description, epilog=status and f"Exit status: {status}.")
+    p = argparse.ArgumentParser(prog=program, description=description, epilog=f"Exit status: {status}.")
     p.add_argument("-f", "--file-prefix", default="rte", metavar="PREFIX", help="EAL's --file-prefix of the box (default rte)")
     return p
 

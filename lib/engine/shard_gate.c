@@ -71,8 +71,9 @@ session_of(const struct pbox_shard *s, const struct pbox_hdr *h)
 static enum pbox_gate
 stranger(struct pbox_shard *s, uint32_t ip, unsigned n)
 {
+	/* upper bits of the product: the lower ones come from the lower ones of `ip`, the network's part of the address */
 	struct shard_source *e =
-		&s->source[(ip * 2654435761u ^ s->conf.incarnation) % SHARD_SOURCES];
+		&s->source[(ip * 2654435761u ^ s->conf.incarnation) >> (32 - SHARD_SOURCES_LOG)];
 	uint64_t full = (uint64_t)SOURCE_BURST * SOURCE_INTERVAL_NS;
 	bool quiet = true;
 

@@ -162,7 +162,8 @@ struct target {
 };
 
 /* What an address without a session may ask. */
-#define SHARD_SOURCES 1024
+#define SHARD_SOURCES_LOG 10
+#define SHARD_SOURCES     (1u << SHARD_SOURCES_LOG)
 struct shard_source {
 	uint32_t ip;
 	uint64_t empty_ns;

@@ -180,6 +180,31 @@ test_strangers(void)
 	fx_end();
 }
 
+/* One address that asks without end takes nothing from its neighbours: in its network, and in the next one. */
+static void
+test_neighbours(void)
+{
+	static const uint32_t network[] = {0x0A000000u, 0x0A000100u, 0x0A010000u, 0xC0A80000u};
+	uint8_t at[256];
+	size_t len;
+	unsigned passed = 0, refused = 0;
+
+	fx_begin();
+	fx_join(&v[0], "vision", 0, 1);
+	v[0].token ^= 1;
+	len = frame(at, &v[0], PBOX_MAP, 8);
+	for (unsigned i = 0; i < 5000; i++)
+		passed += pass(at, len, htonl(0x0A000042u)) == PBOX_GATE_STRANGER;
+	UNIT_EQ_U64(passed, 4096);
+	for (unsigned i = 0; i < sizeof(network) / sizeof(network[0]); i++)
+		for (uint32_t host = 1; host < 255; host++)
+			refused += pass(at, len, htonl(network[i] + host)) == PBOX_GATE_RATE;
+	CU_ASSERT(refused >= 1); /* itself */
+	CU_ASSERT(refused <= 4);
+	v[0].token ^= 1;
+	fx_end();
+}
+
 /* A MAPPED looks at so many fragments: where they are small it has fewer chunks. */
 static void
 test_pages_of_small_fragments(void)
@@ -208,6 +233,7 @@ const struct unit_test unit_tests[] = {
 	{"all frames of a datagram count", test_trains},
 	{"keep-alives are answered", test_keep_alives},
 	{"strangers", test_strangers},
+	{"neighbours of one who asks too much", test_neighbours},
 	{"pages of small fragments", test_pages_of_small_fragments},
 	{NULL, NULL},
 };

@@ -40,6 +40,8 @@ fresh_begin(struct pbox_job_fresh *c, const struct pbox_peer *at, uint64_t now_n
 	atomic_store_explicit(&c->ahead, 0, memory_order_relaxed);
 	atomic_store_explicit(&c->newest, 0, memory_order_relaxed);
 	atomic_store_explicit(&c->home, fresh_address(at), memory_order_relaxed);
+	atomic_store_explicit(&c->asked, 0, memory_order_relaxed);
+	atomic_store_explicit(&c->at_once, 0, memory_order_relaxed);
 	atomic_store_explicit(&c->declared, false, memory_order_relaxed);
 	c->begun_us = now_ns / FRESH_NS_PER_US;
 }

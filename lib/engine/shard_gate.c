@@ -20,6 +20,9 @@
 #define JOB_SESSIONS       10
 #define SOURCE_INTERVAL_NS 500000
 
+/* Frames that a worker sends in one turn have one time: no more of one time are charged to it. */
+#define SESSION_AT_ONCE 64
+
 /* A token bucket in units of time. quiet: it is more than half full. */
 static bool
 spend(uint64_t *empty_ns, uint32_t interval_ns, unsigned burst, unsigned n, uint64_t now_ns,
@@ -84,6 +87,24 @@ stranger(struct pbox_shard *s, uint32_t ip, unsigned n)
 		       : PBOX_GATE_RATE;
 }
 
+/* Copies of frames are nobody's requests: whoever has a recording of a session would use up with it what that may ask,
+ * and its lease would end. n: frames of the datagram. */
+static bool
+is_copy(struct pbox_shard_job *j, const struct pbox_frame *f, unsigned n, uint64_t now_ns)
+{
+	struct pbox_job_fresh *c = &j->job->fresh[f->hdr.worker];
+	uint64_t at = fresh_time(c, f->hdr.ts, f->hdr.held, now_ns);
+	uint64_t newest = atomic_load_explicit(&c->asked, memory_order_relaxed);
+
+	if (at > newest) {
+		atomic_store_explicit(&c->asked, at, memory_order_relaxed);
+		atomic_store_explicit(&c->at_once, n, memory_order_relaxed);
+		return false;
+	}
+	return at < newest || atomic_fetch_add_explicit(&c->at_once, n, memory_order_relaxed) + n >
+				      SESSION_AT_ONCE;
+}
+
 enum pbox_gate
 pbox_shard_gate(struct pbox_shard *s, const uint8_t *at, size_t len, const struct pbox_peer *peer,
 	uint64_t now_ns)
@@ -99,6 +120,8 @@ pbox_shard_gate(struct pbox_shard *s, const uint8_t *at, size_t len, const struc
 	/* its CRC says nothing of who sent it, but a tag that covers it does */
 	if (pbox_frame_decode(at, len, true, &f.hdr, &size) != PBOX_WIRE_OK ||
 		(j = session_of(s, &f.hdr)) == NULL || !engine_auth_good(j->job, &f))
+		return stranger(s, peer->ip, n);
+	if (j->request_ns != 0 && is_copy(j, &f, n, now_ns))
 		return stranger(s, peer->ip, n);
 	m = &j->member[f.hdr.worker];
 	if (j->request_ns != 0 &&

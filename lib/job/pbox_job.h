@@ -169,7 +169,9 @@ struct pbox_job_fresh {
 	_Atomic uint64_t newest; /**< time of its newest control frame by that clock, us */
 	_Atomic uint64_t home;   /**< the address that it has proven last to the control thread */
 	uint64_t begun_us;       /**< when the session began, by the box's clock */
-	_Atomic bool declared;   /**< it has declared a table completely: it may send data frames */
+	_Atomic uint64_t asked;  /**< time of the newest control frame that was charged to it, us */
+	_Atomic uint32_t at_once; /**< and how many of that time were */
+	_Atomic bool declared; /**< it has declared a table completely: it may send data frames */
 };
 
 /** What makes the sessions of a job one run (section 12 of the protocol). */

@@ -95,12 +95,13 @@ def requests():
 def greedy(a, w):
     w.declare(0, [TENSOR])
     w.map(0)
-    def frames_of_now():  # newer ones: only these renew the lease
+    def frames_of_now():  # newer ones: only these renew the lease, and few of one moment count as the session's
+        ts = int(time.monotonic() * 1e6) & 0xFFFFFFFF
         return [proto.encode_frame(
             Header(type=TYPE[kind], chunk=99, token=w.token, job=w.job, worker=w.worker,
-                   incarnation=w.incarnation, ts=int(time.monotonic() * 1e6) & 0xFFFFFFFF), payload)
+                   incarnation=w.incarnation, ts=ts), payload)
                 for kind, payload in requests()]
-    frames, made = frames_of_now(), time.monotonic()
+    frames = frames_of_now()
     w.sock.setblocking(True)
     w.sock.connect(w.control)
     rate = a.mbits * 1e6 / 8
@@ -108,10 +109,10 @@ def greedy(a, w):
     print("begins", flush=True)
     begin = time.monotonic()
     while (now := time.monotonic()) < begin + a.seconds or sent < a.frames + QUOTAS * (now - begin):
-        if now > made + 0.5:
-            frames, made = frames_of_now(), now
         room = int((now - begin) * rate) - wire
         for _ in range(min(room // (WIRE + 70), 256)):
+            if i % 50 == 0:
+                frames = frames_of_now()
             f = frames[i % len(frames)]
             i += 1
             try:

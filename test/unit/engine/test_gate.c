@@ -29,6 +29,27 @@ frame(uint8_t *at, const struct fx_worker *w, enum pbox_type type, uint16_t leng
 	return pbox_frame_seal(at, &h);
 }
 
+/* The same with the session's tag, if it has one. */
+static size_t
+request(uint8_t *at, const struct fx_worker *w, enum pbox_type type)
+{
+	struct pbox_hdr h = {.type = (uint8_t)type,
+		.token = w->token,
+		.job = w->job_no,
+		.worker = w->worker,
+		.incarnation = w->welcome.incarnation,
+		.chunk = 77,
+		.ts = fx_ts(),
+		.length = type == PBOX_MAP ? 8 : 0};
+	const uint8_t none[8] = {0};
+	size_t len = PBOX_HDR_LEN + h.length + PBOX_TAG_LEN;
+
+	if (!w->tagged)
+		return frame(at, w, type, h.length);
+	memcpy(at, fx_tagged(w, &h, none) - PBOX_HDR_LEN, len);
+	return len;
+}
+
 static uint16_t port = 4000;
 
 static enum pbox_gate
@@ -44,11 +65,13 @@ static unsigned
 passes(const struct fx_worker *w, unsigned n)
 {
 	uint8_t at[128];
-	size_t len = frame(at, w, PBOX_MAP, 8);
 	unsigned passed = 0;
 
-	for (unsigned i = 0; i < n; i++)
+	for (unsigned i = 0; i < n; i++) {
+		size_t len = frame(at, w, PBOX_MAP, 8);
+
 		passed += pass(at, len, 1) != PBOX_GATE_RATE;
+	}
 	return passed;
 }
 
@@ -65,6 +88,7 @@ test_a_session_has_its_rate(void)
 	CU_ASSERT_EQUAL(pass(at, len, 1), PBOX_GATE_QUIET);
 	UNIT_EQ_U64(passes(&v[0], 10000), 8191);
 	fx.now += 100000000;
+	len = frame(at, &v[0], PBOX_MAP, 8);
 	CU_ASSERT_EQUAL(pass(at, len, 1), PBOX_GATE_SESSION); /* others before it */
 	UNIT_EQ_U64(passes(&v[0], 200), 99);
 	/* the others of its job have theirs */
@@ -103,10 +127,11 @@ test_trains(void)
 
 	fx_begin();
 	fx_join(&v[0], "vision", 0, 1);
-	for (unsigned i = 0; i < 10; i++)
-		len += frame(at + len, &v[0], PBOX_MAP, 8);
-	for (unsigned i = 0; i < 1000; i++)
+	for (unsigned i = 0; i < 1000; i++, len = 0) {
+		for (unsigned k = 0; k < 10; k++)
+			len += frame(at + len, &v[0], PBOX_MAP, 8);
 		passed += pass(at, len, 1) != PBOX_GATE_RATE;
+	}
 	UNIT_EQ_U64(passed, 819);
 	fx_end();
 }
@@ -205,6 +230,49 @@ test_neighbours(void)
 	fx_end();
 }
 
+/* Who has recorded a session sends all of that again, from where it came and from elsewhere, also the newest frame.
+ * What the worker asks goes on, and its keep-alives. With tags nobody can make newer ones. */
+static void
+copies(const char *job)
+{
+	static uint8_t recorded[8][128];
+	size_t len[8];
+	unsigned n[PBOX_GATE_RATE + 1] = {0};
+
+	fx_begin();
+	fx_join(&t, job, 0, 1);
+	port = t.udp;
+	for (unsigned i = 0; i < 8; i++) {
+		len[i] = request(recorded[i], &t, i % 2 != 0 ? PBOX_MAP : PBOX_PING);
+		CU_ASSERT(pass(recorded[i], len[i], htonl(t.ip)) != PBOX_GATE_RATE);
+	}
+	for (unsigned turn = 1; turn <= 2000; turn++) {
+		fx.now += UINT64_C(10000000);
+		for (unsigned i = 0; i < 50; i++)
+			n[pass(recorded[i % 8], len[i % 8], htonl(t.ip + i % 2))]++;
+		if (turn % 100 != 0)
+			continue;
+		len[0] = request(recorded[0], &t, PBOX_PING);
+		CU_ASSERT_EQUAL(pass(recorded[0], len[0], htonl(t.ip)), PBOX_GATE_ANSWERED);
+		len[1] = request(recorded[1], &t, PBOX_MAP);
+		CU_ASSERT_EQUAL(pass(recorded[1], len[1], htonl(t.ip)), PBOX_GATE_QUIET);
+	}
+	UNIT_EQ_U64(n[PBOX_GATE_ANSWERED], 0);
+	CU_ASSERT(n[PBOX_GATE_QUIET] + n[PBOX_GATE_SESSION] <= 64 * 20);
+	UNIT_EQ_U64(pbox_registrar_silence(
+			    fx.registrar, pbox_registrar_job(fx.registrar, 0), 0, fx.now),
+		0);
+	port = 4000;
+	fx_end();
+}
+
+static void
+test_copies(void)
+{
+	copies("vision");
+	copies("tagged");
+}
+
 /* A MAPPED looks at so many fragments: where they are small it has fewer chunks. */
 static void
 test_pages_of_small_fragments(void)
@@ -234,6 +302,7 @@ const struct unit_test unit_tests[] = {
 	{"keep-alives are answered", test_keep_alives},
 	{"strangers", test_strangers},
 	{"neighbours of one who asks too much", test_neighbours},
+	{"copies use up nothing", test_copies},
 	{"pages of small fragments", test_pages_of_small_fragments},
 	{NULL, NULL},
 };

@@ -458,15 +458,15 @@ is_copy(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_
 	const struct pbox_job *job)
 {
 	enum registrar_nonce nonce = registrar_nonce_look(r, m->job, m->nonce, m->cookie);
+	bool answered;
 
 	if (is_live(job, m->nonce) || nonce == REGISTRAR_NONCE_NEW)
 		return false;
-	if (job != NULL && job->state != PBOX_JOB_CLOSING && !registrar_agrees(r, f, m, job))
-		return true;
-	if (nonce == REGISTRAR_NONCE_LEFT)
+	answered = job != NULL && job->state != PBOX_JOB_CLOSING && !registrar_agrees(r, f, m, job);
+	if (!answered && nonce == REGISTRAR_NONCE_LEFT)
 		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, 0,
 			"the session of this JOIN has left: join with a new nonce");
-	else
+	else if (!answered)
 		registrar_refuse(
 			r, f, PBOX_E_COOKIE, 0, "the session of this JOIN has ended: HELLO again");
 	r->refusal.code = 0; /* nobody was refused */

@@ -141,6 +141,33 @@ test_sessions_that_made_way(void)
 	fx_end();
 }
 
+/* A job has ended, and begins again with another number of workers. Copies of JOINs of then say nothing of the workers
+ * that it waits for now (R8.3). */
+static void
+test_copies_say_nothing(void)
+{
+	struct fx_worker v[2], now;
+	const struct pbox_job *job;
+
+	fx_begin();
+	fx_join(&v[0], "vision", 0, 2);
+	fx_join(&v[1], "vision", 1, 2);
+	fx_leave(&v[0]);
+	fx.now += UINT64_C(11000000000);
+	fx_tick(); /* one has left, and the lease of the other is over */
+	UNIT_EQ_U64(pbox_registrar_jobs(fx.registrar), 0);
+	fx_join(&now, "vision", 2, 3);
+	job = pbox_registrar_job(fx.registrar, 0);
+	for (unsigned i = 0; i < 2; i++) {
+		UNIT_EQ_U64(join_again(&v[i])->hdr.type, PBOX_ERROR);
+		UNIT_EQ_U64(fx_error(), PBOX_E_WORKERS);
+		UNIT_EQ_U64(job->member[i].state, PBOX_MEMBER_ABSENT);
+		UNIT_EQ_U64(job->member[i].left, PBOX_LEFT_UNKNOWN);
+		UNIT_EQ_U64(job->member[i].last_seen, 0);
+	}
+	fx_end();
+}
+
 /* As long as a cookie is good, however many come and go. */
 static void
 test_many_come_and_go(void)
@@ -318,6 +345,7 @@ const struct unit_test unit_tests[] = {
 	{"nonces of one job say nothing of another", test_nonces_are_a_jobs},
 	{"no copy of a JOIN opens a session whose lease has ended", test_job_without_leases},
 	{"nor one that has made way", test_sessions_that_made_way},
+	{"copies of JOINs say nothing of workers that are waited for", test_copies_say_nothing},
 	{"nonces are kept as long as a cookie is good", test_many_come_and_go},
 	{"what is remembered is charged", test_what_is_remembered_is_charged},
 	{"results go to the session that asked", test_results_are_the_sessions},

@@ -130,7 +130,8 @@ test_refused(void)
 	fx_begin();
 	fx_job(w, "vision", 2, &sgd);
 	fx_leave(&w[1]);
-	/* a JOIN with another number of workers; nobody else has the number */
+	/* a JOIN of another process, with another number of workers; nobody else has the number */
+	w[1].nonce += 1000;
 	fx_hello(&w[1]);
 	m = fx_join_message(&w[1]);
 	m.workers = 3;

@@ -38,7 +38,8 @@ newest_of_cores(const struct pbox_job *job, unsigned worker, uint64_t token, uin
 		uint64_t heard = 0, at = engine_newest_of(job, &job->shard[i]->member[worker],
 					    worker, token, &heard);
 
-		if (at <= newest)
+		/* a copy of it at another core is not when it came */
+		if (at < newest || at == 0 || (at == newest && heard >= *heard_ns))
 			continue;
 		newest = at;
 		*heard_ns = heard;
@@ -63,8 +64,10 @@ newest_of(const struct pbox_job *job, unsigned worker, uint64_t *heard_ns)
 	uint64_t heard = 0;
 	uint64_t newest = newest_of_cores(job, worker, token, &heard);
 	uint64_t here = atomic_load_explicit(&job->fresh[worker].newest, memory_order_relaxed);
+	uint64_t last = job->member[worker].last_seen;
 
-	*heard_ns = newest > here ? heard : job->member[worker].last_seen;
+	/* the same frame in both places: it came when it came first */
+	*heard_ns = newest > here || (newest == here && newest != 0 && heard < last) ? heard : last;
 	return newest > here ? newest : here;
 }
 

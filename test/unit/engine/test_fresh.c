@@ -46,8 +46,11 @@ record(struct recording *r, unsigned i, enum pbox_type type, uint32_t round)
 		memcpy(r->bytes, fx_tagged(&w[i], &r->hdr, ones) - PBOX_HDR_LEN, sizeof(r->bytes));
 }
 
+/* To the data endpoint of a core, or to the control thread. */
+#define CONTROL FX_SHARDS
+
 static void
-replay(const struct recording *r, unsigned i, uint16_t udp, bool control)
+replay_at(const struct recording *r, unsigned i, uint16_t udp, unsigned core)
 {
 	struct pbox_frame f = {.hdr = r->hdr,
 		.payload = r->bytes + PBOX_HDR_LEN,
@@ -56,11 +59,17 @@ replay(const struct recording *r, unsigned i, uint16_t udp, bool control)
 
 	fx_listen();
 	fx_clear();
-	fx_at(0, &f.peer);
-	if (control)
+	fx_at(core < CONTROL ? core : 0, &f.peer);
+	if (core == CONTROL)
 		pbox_registrar_rx(fx.registrar, &f, fx.now);
 	else
-		pbox_shard_rx(fx.shard[0], &f, 1, fx.now);
+		pbox_shard_rx(fx.shard[core], &f, 1, fx.now);
+}
+
+static void
+replay(const struct recording *r, unsigned i, uint16_t udp, bool control)
+{
+	replay_at(r, i, udp, control ? CONTROL : 0);
 }
 
 static uint64_t
@@ -117,6 +126,26 @@ static void
 test_leases_tagged(void)
 {
 	leases("tagged");
+}
+
+/* The last frame of a worker that dies was a PING to one data endpoint: copies of it at the others keep no lease. */
+static void
+test_leases_at_other_cores(void)
+{
+	struct recording ping;
+
+	begin("tagged");
+	record(&ping, 0, PBOX_PING, 0);
+	replay_at(&ping, 0, w[0].udp, FX_SHARDS - 1);
+	for (unsigned i = 1; i <= 2 * FX_SHARDS; i++) {
+		fx.now += UINT64_C(1000000000);
+		replay_at(&ping, 0, w[0].udp, i % FX_SHARDS);
+		replay_at(&ping, 0, THIEF, i % FX_SHARDS);
+		UNIT_EQ_U64(silence(0), i * UINT64_C(1000000000));
+	}
+	replay_at(&ping, 0, w[0].udp, CONTROL);
+	UNIT_EQ_U64(silence(0), 2 * FX_SHARDS * UINT64_C(1000000000));
+	fx_end();
 }
 
 /* Contributions alone keep the lease, and a copy of one does not. */
@@ -329,6 +358,7 @@ test_first_pull(void)
 const struct unit_test unit_tests[] = {
 	{"recordings keep no lease", test_leases},
 	{"recordings keep no lease, with tags", test_leases_tagged},
+	{"nor do copies at other cores", test_leases_at_other_cores},
 	{"contributions keep a lease, once", test_contributions},
 	{"clocks that begin again", test_wrap},
 	{"a frame as old as a clock goes", test_ghost},

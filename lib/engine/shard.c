@@ -218,8 +218,13 @@ resolve(struct pbox_shard *s, const struct pbox_frame *f, struct target *g)
 
 	if (drop != 0)
 		return drop;
-	if (!is_contribution(f->hdr.type) && !may_ask(&g->j->rate, f, s->now_ns))
-		return PBOX_SS_DROP_RATE;
+	if (!is_contribution(f->hdr.type)) {
+		/* who has recorded its workers uses up nothing of it */
+		if (g->j->rate.interval != 0 && shard_is_old(s, g->j, f))
+			return PBOX_SS_DROP_REPLAYED;
+		if (!may_ask(&g->j->rate, f, s->now_ns))
+			return PBOX_SS_DROP_RATE;
+	}
 	if (f->hdr.type == PBOX_PING)
 		return check_ping(s, f);
 	drop = find(s, f, g);

@@ -59,9 +59,8 @@ shard_heard_of(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox
 	shard_heard(s, j, f);
 }
 
-/* Was it recorded some time ago? */
-static bool
-is_old(struct pbox_shard *s, const struct pbox_shard_job *j, const struct pbox_frame *f)
+bool
+shard_is_old(const struct pbox_shard *s, const struct pbox_shard_job *j, const struct pbox_frame *f)
 {
 	struct pbox_job_fresh *c = &j->job->fresh[f->hdr.worker];
 	uint64_t at = fresh_time(c, f->hdr.ts, f->hdr.held, s->now_ns);
@@ -111,7 +110,7 @@ shard_from_elsewhere(struct pbox_shard *s, const struct target *g, const struct 
 		return false;
 	}
 	if (!is_proven(g->j, p, f)) {
-		bool old = is_old(s, g->j, f);
+		bool old = shard_is_old(s, g->j, f);
 
 		shard_heard(s, g->j, f);
 		if (!old)
@@ -158,7 +157,7 @@ shard_ping(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_fra
 	const struct pbox_peer *to = &f->peer;
 	uint64_t nonce = 0;
 
-	if (is_old(s, j, f)) {
+	if (shard_is_old(s, j, f)) {
 		count(s, PBOX_SS_DROP_REPLAYED);
 		return;
 	}

@@ -281,6 +281,9 @@ shard_moved(const struct pbox_shard *s, const struct target *g, const struct pbo
 /* shard_address.c: R4.9. */
 /* Intact frames: the newest of its session here? Then it is what keeps the lease. */
 bool shard_heard(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f);
+/* Intact frames: was it recorded some time ago? */
+bool shard_is_old(
+	const struct pbox_shard *s, const struct pbox_shard_job *j, const struct pbox_frame *f);
 /* Likewise of one that may not be intact, and that is of no other use. */
 void shard_heard_of(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f);
 /* From elsewhere than answers go to: may it be acted upon? They follow it, if it is new and that address proven.

@@ -269,6 +269,14 @@ repeated(struct pbox_shard *s, const struct target *g, const struct pbox_frame *
 	return false;
 }
 
+/* A copy from long ago, of a job with a rate: it costs the job nothing. Without a tag nobody knows yet whether the
+ * frame says what was sent. */
+static bool
+is_recorded(const struct pbox_shard *s, const struct pbox_shard_job *j, const struct pbox_frame *f)
+{
+	return j->rate.interval != 0 && (!f->unverified || j->tagged != 0) && shard_is_old(s, j, f);
+}
+
 bool
 shard_contribute(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
@@ -286,7 +294,9 @@ shard_contribute(struct pbox_shard *s, const struct target *g, const struct pbox
 		return contribute_now(s, g, f);
 	/* all else is rare, and answered or counted by what the frame says; but who sends too much is
 	 * not worth a look at the payload */
-	if (!job_rate_take(&g->j->rate, s->now_ns)) {
+	if (is_recorded(s, g->j, f)) {
+		count(s, PBOX_SS_DROP_REPLAYED);
+	} else if (!job_rate_take(&g->j->rate, s->now_ns)) {
 		count(s, PBOX_SS_DROP_RATE);
 	} else if (f->unverified && !shard_verify(f)) {
 		count(s, PBOX_SS_DROP_CRC);

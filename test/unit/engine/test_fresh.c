@@ -355,6 +355,36 @@ test_first_pull(void)
 	first_pull("tagged");
 }
 
+/* Copies from long ago use up nothing of what a job with a rate may ask: its workers are answered as before. */
+static void
+test_a_rate(void)
+{
+	struct recording r[4];
+
+	begin("tagged");
+	record(&r[0], 0, PBOX_PUSHPULL, 1);
+	record(&r[1], 0, PBOX_PULL, 1);
+	record(&r[2], 0, PBOX_PING, 0);
+	for (unsigned k = 0; k < 3; k++)
+		replay(&r[k], 0, w[0].udp, false);
+	fx_pushpull(&w[1], 1, ones, N);
+	fx.now += UINT64_C(3000000000);
+	fx_control(&w[0], PBOX_PING, NULL, 0);
+	for (unsigned i = 0; i < 3000; i++)
+		for (unsigned k = 0; k < 3; k++) {
+			fx_mark();
+			replay(&r[k], 0, w[0].udp, false);
+			FX_ONLY(PBOX_SS_DROP_REPLAYED);
+			UNIT_EQ_U64(fx.n_sent, 0);
+		}
+	for (unsigned i = 0; i < 2; i++) {
+		record(&r[3], i, PBOX_PULL, 1);
+		replay(&r[3], i, w[i].udp, false);
+		UNIT_EQ_U64(fx_count(PBOX_RESULT), 1);
+	}
+	fx_end();
+}
+
 const struct unit_test unit_tests[] = {
 	{"recordings keep no lease", test_leases},
 	{"recordings keep no lease, with tags", test_leases_tagged},
@@ -364,5 +394,6 @@ const struct unit_test unit_tests[] = {
 	{"a frame as old as a clock goes", test_ghost},
 	{"control frames", test_control},
 	{"a first PULL that is old", test_first_pull},
+	{"recordings of a job with a rate", test_a_rate},
 	{NULL, NULL},
 };

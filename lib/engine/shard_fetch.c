@@ -101,6 +101,10 @@ shard_give(struct pbox_shard *s, const struct target *g, const struct pbox_frame
 
 	if (!stands(s, g, f))
 		return;
+	if (shard_is_old(s, g->j, f)) { /* what was given since then stays */
+		count(s, PBOX_SS_DROP_REPLAYED);
+		return;
+	}
 	if (r != NULL && r->arrived > 0) { /* it was computed with what stands here */
 		count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
 		return;

@@ -288,6 +288,39 @@ test_state_goes_round(void)
 	fx_end();
 }
 
+/* A copy of an array that was given before another one changes nothing. */
+static void
+test_state_is_not_given_again(void)
+{
+	struct fx_table t = {.elements = 4,
+		.mode = PBOX_MODE_OPTIMISER,
+		.op = PBOX_OP_SUM,
+		.optimiser = PBOX_OPT_ADAM};
+	struct pbox_hdr first, h;
+
+	fx_begin();
+	fx_job(w, "vision", 2, &t);
+	init(0, 4, p0);
+	first = give(0, 0);
+	fx_rx(0, &w[0], &first, g[0]);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_INIT_OK);
+	fx.now += UINT64_C(1500000000);
+	h = give(0, 0);
+	fx_rx(0, &w[0], &h, g[1]);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_INIT_OK);
+	fx_mark();
+	fx_rx(0, &w[0], &first, g[0]);
+	FX_ONLY(PBOX_SS_DROP_REPLAYED);
+	pull(1, 0);
+	CU_ASSERT_EQUAL(memcmp(fx_last()->payload, g[1], 16), 0);
+	/* a repetition of its own is answered */
+	fx.now += UINT64_C(1500000000);
+	h = give(0, 0);
+	fx_rx(0, &w[0], &h, g[1]);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_INIT_OK);
+	fx_end();
+}
+
 static void
 test_state_is_refused(void)
 {
@@ -333,6 +366,7 @@ const struct unit_test unit_tests[] = {
 	{"no learning rate", test_no_lr},
 	{"SET in mid-round", test_set_in_mid_round},
 	{"state that is fetched and given", test_state_goes_round},
+	{"nor given again by a copy", test_state_is_not_given_again},
 	{"state that is not", test_state_is_refused},
 	{NULL, NULL},
 };

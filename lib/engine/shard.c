@@ -268,6 +268,10 @@ pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 		count(s, PBOX_SS_DROP_ROUND_STALE);
 		return;
 	}
+	if (answer && shard_is_old(s, g->j, f)) { /* a full frame for each copy of a header */
+		count(s, PBOX_SS_DROP_REPLAYED);
+		return;
+	}
 	if (answer && !job_rate_answer(&g->j->rate, s->now_ns)) {
 		count(s, PBOX_SS_DROP_RATE);
 		return;

@@ -63,6 +63,10 @@ shard_fetch(struct pbox_shard *s, const struct target *g, const struct pbox_fram
 
 	if (!stands(s, g, f))
 		return;
+	if (shard_is_old(s, g->j, f)) {
+		count(s, PBOX_SS_DROP_REPLAYED);
+		return;
+	}
 	if (!job_rate_answer(&g->j->rate, s->now_ns)) {
 		count(s, PBOX_SS_DROP_RATE);
 		return;

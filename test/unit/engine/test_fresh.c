@@ -385,6 +385,45 @@ test_a_rate(void)
 	fx_end();
 }
 
+/* Copies of questions, with the worker's own address: the box sends it no full frame for each of them. */
+static void
+bytes(const char *job)
+{
+	struct recording r[3];
+
+	begin(job);
+	for (unsigned i = 0; i < 2; i++)
+		fx_pushpull(&w[i], 1, ones, N);
+	record(&r[0], 0, PBOX_PULL, 1);
+	r[1].hdr = fx_data(&w[0], PBOX_PULL, 0, 0, 7);
+	r[1].hdr.flags = PBOX_F_LATEST;
+	if (w[0].tagged)
+		memcpy(r[1].bytes, fx_tagged(&w[0], &r[1].hdr, NULL) - PBOX_HDR_LEN,
+			sizeof(r[1].bytes));
+	for (unsigned k = 0; k < 2; k++) {
+		replay(&r[k], 0, w[0].udp, false);
+		UNIT_EQ_U64(fx_count(PBOX_RESULT), 1);
+	}
+	fx.now += UINT64_C(2000000000);
+	record(&r[2], 0, PBOX_PULL, 1);
+	replay(&r[2], 0, w[0].udp, false);
+	UNIT_EQ_U64(fx_count(PBOX_RESULT), 1);
+	for (unsigned k = 0; k < 2; k++) {
+		fx_mark();
+		replay(&r[k], 0, w[0].udp, false);
+		FX_ONLY(PBOX_SS_DROP_REPLAYED);
+		UNIT_EQ_U64(fx.n_sent, 0);
+	}
+	fx_end();
+}
+
+static void
+test_bytes(void)
+{
+	bytes("vision");
+	bytes("tagged");
+}
+
 const struct unit_test unit_tests[] = {
 	{"recordings keep no lease", test_leases},
 	{"recordings keep no lease, with tags", test_leases_tagged},
@@ -395,5 +434,6 @@ const struct unit_test unit_tests[] = {
 	{"control frames", test_control},
 	{"a first PULL that is old", test_first_pull},
 	{"recordings of a job with a rate", test_a_rate},
+	{"recordings of questions", test_bytes},
 	{NULL, NULL},
 };

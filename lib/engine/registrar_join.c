@@ -146,6 +146,7 @@ create_job(struct pbox_registrar *r, const struct pbox_frame *f, const struct pb
 		return NULL;
 	}
 	job->begun_ns = r->now_ns;
+	job->begun_listened_ns = r->listened_ns;
 	r->conf.ops->random(r->conf.ctx, job->challenge, sizeof(job->challenge));
 	job->heap_most = registrar_heap_most(r);
 	if (conf->auth) {
@@ -284,12 +285,14 @@ any_worker(const struct pbox_registrar *r, const struct pbox_job *job)
 static bool
 keeps_numbers(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_job *job)
 {
-	if (!job->numbered || r->now_ns - job->begun_ns >= KEEP_NUMBERS)
+	uint64_t listened_ns = r->listened_ns - job->begun_listened_ns;
+
+	if (!job->numbered || listened_ns >= KEEP_NUMBERS)
 		return false;
 	registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, KEEP_AGAIN_MS,
 		"job '%s' has begun %u ms ago with a worker that has a number: for %u ms the "
 		"others are kept for workers that had one before a restart of the box",
-		job->name, (unsigned)((r->now_ns - job->begun_ns) / NS_PER_MS),
+		job->name, (unsigned)(listened_ns / NS_PER_MS),
 		(unsigned)(KEEP_NUMBERS / NS_PER_MS));
 	return true;
 }

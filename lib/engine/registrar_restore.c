@@ -45,7 +45,7 @@ registrar_restore_absent(struct pbox_registrar *r, struct pbox_job *job)
 	for (unsigned w = 0; w < job->workers; w++)
 		if (job->member[w].lease_ms * NS_PER_MS > lease)
 			lease = job->member[w].lease_ms * NS_PER_MS;
-	if (r->now_ns - job->begun_ns <= lease)
+	if (r->listened_ns - job->begun_listened_ns <= lease)
 		return false;
 	for (unsigned w = 0; w < job->workers; w++)
 		if (job->member[w].state == PBOX_MEMBER_ABSENT)

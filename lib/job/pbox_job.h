@@ -183,9 +183,10 @@ struct pbox_run {
 
 struct pbox_job {
 	uint16_t id, workers;
-	uint64_t begun_ns; /**< when it was created: no two jobs of a box have the same */
-	uint16_t window;   /**< granted to each worker and endpoint */
-	uint8_t policy;    /**< PBOX_POLICY_WAIT or _SHRINK */
+	uint64_t begun_ns;          /**< when it was created: no two jobs of a box have the same */
+	uint64_t begun_listened_ns; /**< and on the clock of leases */
+	uint16_t window;            /**< granted to each worker and endpoint */
+	uint8_t policy;             /**< PBOX_POLICY_WAIT or _SHRINK */
 	enum pbox_job_state state;
 	struct pbox_run run;
 	/** Kept (R8.2b) since then, by the clock and by that of leases; 0: a worker lives. */

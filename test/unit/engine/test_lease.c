@@ -141,10 +141,44 @@ test_a_claim(void)
 	fx_end();
 }
 
+/* Nor does it go on while the box waits, after a restart, for those that have not come back: their JOINs may stand in
+ * its queue (R8.5, R4.6b). */
+static void
+test_coming_back(void)
+{
+	const struct fx_table t = {.elements = 4, .flags = PBOX_DECLARE_RESTORE};
+	struct pbox_join m;
+
+	fx.lease_ms = 1000;
+	fx_begin();
+	fx_join(&w[0], "six", 0, 2); /* shrink */
+	CU_ASSERT_EQUAL(fx_declare(&w[0], 0, &t)->hdr.type, PBOX_DECLARED);
+	fx_tick();
+	pause_box(60 * S);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_REMOVED], 0);
+	late = (struct fx_worker){.job = "six",
+		.worker = PBOX_NO_WORKER,
+		.workers = 2,
+		.ip = 0x0A000300u,
+		.udp = 6000,
+		.mtu = 1500,
+		.nonce = 7777};
+	fx_hello(&late);
+	m = fx_join_message(&late);
+	fx_join_with(&late, &m, "key");
+	UNIT_EQ_U64(fx_error(), PBOX_E_WORKER_TAKEN);
+	CU_ASSERT_PTR_NOT_NULL(strstr(fx_error_text(), "before a restart"));
+	fx_join(&w[1], "six", 1, 2);
+	fx_tick();
+	UNIT_EQ_U64(fx.rs[PBOX_RS_REMOVED], 0);
+	fx_end();
+}
+
 const struct unit_test unit_tests[] = {
 	{"a pause of the box ends no lease", test_a_pause_ends_no_lease},
 	{"who comes last in the ring", test_who_is_behind_in_the_ring},
 	{"a data core is away", test_a_core_is_away},
 	{"a claim during a pause", test_a_claim},
+	{"a pause while workers come back", test_coming_back},
 	{NULL, NULL},
 };

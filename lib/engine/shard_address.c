@@ -39,8 +39,10 @@ shard_heard(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_fr
 
 	if (at <= engine_newest_of(j->job, m, f->hdr.worker, f->hdr.token, &heard_ns))
 		return false;
-	if (atomic_load_explicit(&m->token, memory_order_relaxed) != f->hdr.token)
+	if (atomic_load_explicit(&m->token, memory_order_relaxed) != f->hdr.token) {
 		atomic_store_explicit(&m->ts, f->hdr.ts, memory_order_relaxed);
+		m->refused_at = 0;
+	}
 	atomic_store_explicit(&m->newest, at, memory_order_relaxed);
 	atomic_store_explicit(&m->heard_ns, s->now_ns, memory_order_relaxed);
 	atomic_store_explicit(&m->token, f->hdr.token, memory_order_release);

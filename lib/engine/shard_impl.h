@@ -28,14 +28,17 @@ struct shard_member {
 	_Atomic uint64_t token, newest;
 	_Atomic uint32_t ts; /* of a contribution of it that was summed */
 	uint32_t round;      /* the newest one that it contributed to */
-	bool ce;             /* to be echoed with the next answer */
-	bool pushpull;       /* its newest contribution asked for the result */
+	uint32_t
+		refused; /* round of a contribution that was not taken: what it sends later counts */
+	bool ce;         /* to be echoed with the next answer */
+	bool pushpull;   /* its newest contribution asked for the result */
 
 	uint64_t last __attribute__((aligned(PBOX_CACHE_LINE))); /* counters, too */
 	uint64_t waited_ns, pulls, repeats;
 	_Atomic uint64_t heard_ns; /* when the newest frame came */
 	uint64_t challenged_ns;    /* when it was asked to prove an address */
 	uint64_t request_empty_ns; /* shard_gate.c */
+	uint64_t refused_at;       /* when that was sent, by its clock; 0: none was */
 } __attribute__((aligned(PBOX_CACHE_LINE)));
 _Static_assert(sizeof(struct shard_member) == 2 * PBOX_CACHE_LINE, "two lines");
 

@@ -151,12 +151,48 @@ record(struct pbox_shard *s, const struct target *g)
 	return r;
 }
 
+/* Its worker was told that the box has not taken it, or one that it sent later, for the same round: it may send other
+ * values then, and a copy does not come before them. */
+static __attribute__((noinline, cold)) bool
+was_refused(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	const struct shard_member *m = &g->j->member[f->hdr.worker];
+	bool intact;
+
+	if (m->refused_at == 0 ||
+		atomic_load_explicit(&m->token, memory_order_relaxed) != f->hdr.token)
+		return false;
+	intact = !f->unverified || shard_verify(f);
+	if (intact && fresh_time(&g->j->job->fresh[f->hdr.worker], f->hdr.ts, f->hdr.held,
+			      s->now_ns) > m->refused_at)
+		return false;
+	count(s, intact ? PBOX_SS_DROP_REPLAYED : PBOX_SS_DROP_CRC);
+	return true;
+}
+
+static void
+note_refused(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	struct shard_member *m = &g->j->member[f->hdr.worker];
+	uint64_t at =
+		fresh_time(&g->j->job->fresh[f->hdr.worker], f->hdr.ts, f->hdr.held, s->now_ns);
+
+	if (at <= m->refused_at)
+		return;
+	m->refused_at = at;
+	m->refused = f->hdr.round;
+}
+
 /* The first PUSH or PUSHPULL of its worker in the round in progress. True: the packet is held. */
 static bool
 contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
-	struct pbox_round *r = record(s, g);
+	struct pbox_round *r;
 
+	if (__builtin_expect(g->j->member[f->hdr.worker].refused == f->hdr.round, 0) &&
+		was_refused(s, g, f))
+		return false;
+	r = record(s, g);
 	if (r == NULL) {
 		count(s, PBOX_SS_DROP_NO_SLOT);
 		shard_heard_of(s, g->j, f);
@@ -253,11 +289,13 @@ repeated(struct pbox_shard *s, const struct target *g, const struct pbox_frame *
 	bool ready = initialised(g), now = ahead == 1;
 
 	if (!ready) {
+		note_refused(s, g, f);
 		shard_send_unready(s, g, f);
 	} else if (now && r != NULL && bit_get(r->has, f->hdr.worker)) {
 		return repeated_now(s, g, f);
 	} else if (now) {
 		count(s, PBOX_SS_RX_EARLY);
+		note_refused(s, g, f);
 		shard_send_error(s, g, f, PBOX_E_NO_LR);
 	} else if (ahead > 1) {
 		count(s, PBOX_SS_DROP_ROUND_FUTURE);

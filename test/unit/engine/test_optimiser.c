@@ -321,6 +321,46 @@ test_state_is_not_given_again(void)
 	fx_end();
 }
 
+/* A contribution that was refused is void (R6.7): a copy of it does not come before what its worker sends then. */
+static void
+test_refused_is_void(void)
+{
+	struct fx_table t = {.elements = 4,
+		.mode = PBOX_MODE_OPTIMISER,
+		.op = PBOX_OP_SUM,
+		.optimiser = PBOX_OPT_SGD};
+	struct pbox_hdr early, late;
+	float want[4];
+
+	fx_begin();
+	fx_job(w, "vision", 2, &t);
+	early = fx_data(&w[0], PBOX_PUSHPULL, 0, 0, 1);
+	early.format = PBOX_FMT_FP32;
+	early.length = 16;
+	fx_rx(0, &w[0], &early, g[1]);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_WAIT);
+	init(0, 4, p0);
+	late = fx_data(&w[0], PBOX_PUSHPULL, 0, 0, 1);
+	late.format = PBOX_FMT_FP32;
+	late.length = 16;
+	fx_rx(0, &w[0], &late, g[1]);
+	UNIT_EQ_U64(fx_last()->hdr.aux, PBOX_E_NO_LR);
+	fx_set(&w[0], 0, 1, PBOX_HYPER_LR, 0.5);
+	for (unsigned i = 0; i < 2; i++) {
+		fx_mark();
+		CU_ASSERT_FALSE(fx_rx(0, &w[0], i == 0 ? &early : &late, g[1]));
+		FX_ONLY(PBOX_SS_DROP_REPLAYED);
+	}
+	/* others have refused nothing, and what it sends now counts */
+	CU_ASSERT_TRUE(fx_pushpull(&w[1], 1, g[1], 4));
+	CU_ASSERT_TRUE(fx_pushpull(&w[0], 1, g[0], 4));
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_RESULT);
+	for (unsigned i = 0; i < 4; i++)
+		want[i] = p0[i] - 0.5f * (g[0][i] + g[1][i]);
+	CU_ASSERT_EQUAL(memcmp(fx_last()->payload, want, 16), 0);
+	fx_end();
+}
+
 static void
 test_state_is_refused(void)
 {
@@ -367,6 +407,7 @@ const struct unit_test unit_tests[] = {
 	{"SET in mid-round", test_set_in_mid_round},
 	{"state that is fetched and given", test_state_goes_round},
 	{"nor given again by a copy", test_state_is_not_given_again},
+	{"what was refused is void", test_refused_is_void},
 	{"state that is not", test_state_is_refused},
 	{NULL, NULL},
 };

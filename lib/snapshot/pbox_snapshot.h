@@ -210,7 +210,8 @@ struct pbox_snapshot_who {
  * table, then the newest of jobs that are not busy; of each the oldest first. For its section's bound those of the section
  * alone (all jobs of [job *] are one). For the directory's those of [job *], and then, unless a job of [job *] asks, the
  * first two kinds of all others and the third of its own; for a job with a section of its own at last the newest of jobs of [job *]
- * that are busy, too.
+ * that are busy, too. By the same order files go where there would be more than PBOX_SNAPSHOT_FILES; one more of a section with a
+ * name is written all the same.
  * @param f as pbox_snapshot_list() has sorted them, @param claim of each
  * @param gone of each: set where it goes (and where it is set, it is gone already)
  * @return 0; -EDQUOT with @p err, that names what to raise: what must stay is too much; -ENOMEM

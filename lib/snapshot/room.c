@@ -113,6 +113,41 @@ keep_to(const struct pbox_snapshot_file *f, const struct pbox_snapshot_claim *k,
 	return enough ? 0 : refuse(who, section, stay, bytes, bound, err);
 }
 
+/*
+ * No more files than pbox_snapshot_list() looks at: others would be bounded by nothing. A job of [job *] adds none to so
+ * many; one with a section of its own does, where no other may go.
+ */
+static int
+keep_count(const struct pbox_snapshot_file *f, const struct pbox_snapshot_claim *k, int n,
+	const struct pbox_snapshot_who *who, bool *gone, struct pbox_error *err)
+{
+	uint8_t *ranks;
+	int left = 1; /* with the new one */
+
+	for (int i = 0; i < n; i++)
+		left += !gone[i];
+	if (left <= PBOX_SNAPSHOT_FILES)
+		return 0;
+	ranks = malloc((size_t)n);
+	if (ranks == NULL)
+		return pbox_fail(err, ENOMEM, "out of memory to look for room");
+	for (int i = 0; i < n; i++)
+		ranks[i] = rank(f, k, i, who, false);
+	for (unsigned r = STAYS + 1; r < RANKS; r++)
+		for (int i = n; i-- > 0 && left > PBOX_SNAPSHOT_FILES;)
+			if (ranks[i] == r && !gone[i]) {
+				gone[i] = true;
+				left--;
+			}
+	free(ranks);
+	if (left <= PBOX_SNAPSHOT_FILES || who->named)
+		return 0;
+	return pbox_fail(err, EDQUOT,
+		"snapshot-dir has %d files, as many as the box looks at, and what must stay for "
+		"this one is all of them: set snapshot-age, or remove files of jobs that are over",
+		PBOX_SNAPSHOT_FILES);
+}
+
 int
 pbox_snapshot_room(const struct pbox_snapshot_file *f, const struct pbox_snapshot_claim *k, int n,
 	const struct pbox_snapshot_who *who, uint64_t bytes, bool *gone, struct pbox_error *err)
@@ -123,6 +158,8 @@ pbox_snapshot_room(const struct pbox_snapshot_file *f, const struct pbox_snapsho
 		ret = keep_to(f, k, n, who, true, bytes, gone, err);
 	if (ret == 0 && who->dir_space > 0)
 		ret = keep_to(f, k, n, who, false, bytes, gone, err);
+	if (ret == 0 && who->job != NULL && bytes > 0)
+		ret = keep_count(f, k, n, who, gone, err);
 	return ret;
 }
 

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <pbox_snapshot.h>
@@ -236,6 +237,45 @@ what_is_there_keeps_to_the_bounds(void)
 	UNIT_EQ_U64(pbox_snapshot_sweep(f, claim, 0, 30, gone), 0);
 }
 
+/* As many as are looked at: older ones go, those of [job *] first, and such a job adds none where none may go. */
+static void
+no_more_files_than_are_looked_at(void)
+{
+	const struct pbox_snapshot_who any = {.job = "n9", .space = 1000000},
+				       mine = {.job = "a", .named = true, .dir_space = 1000000};
+	const int n = PBOX_SNAPSHOT_FILES;
+	struct pbox_snapshot_file *f = calloc((size_t)n, sizeof(*f));
+	struct pbox_snapshot_claim *claim = calloc((size_t)n, sizeof(*claim));
+	bool *gone = calloc((size_t)n, sizeof(*gone));
+
+	CU_ASSERT_FATAL(f != NULL && claim != NULL && gone != NULL);
+	for (int i = 0; i < n; i++) {
+		snprintf(f[i].job, sizeof(f[i].job), i % 2 == 0 ? "a" : "n%d", i);
+		f[i].table = (uint32_t)i;
+		f[i].bytes = 1;
+		claim[i] = (struct pbox_snapshot_claim){.named = i % 2 == 0, .busy = i < n - 2};
+	}
+	UNIT_EQ_U64(pbox_snapshot_room(f, claim, n - 1, &any, 1, gone, &err), 0);
+	CU_ASSERT_FALSE(gone[n - 3]);
+	UNIT_EQ_U64(pbox_snapshot_room(f, claim, n, &any, 1, gone, &err), 0);
+	CU_ASSERT(gone[n - 1] && !gone[n - 2]);
+	gone[n - 1] = false;
+	UNIT_EQ_U64(pbox_snapshot_room(f, claim, n, &mine, 1, gone, &err), 0);
+	CU_ASSERT(gone[n - 1] && !gone[n - 2]);
+	/* all of them stay */
+	gone[n - 1] = false;
+	claim[n - 1].busy = true;
+	UNIT_EQ_U64((uint64_t)-pbox_snapshot_room(f, claim, n, &any, 1, gone, &err), EDQUOT);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "4096 files"));
+	for (int i = 0; i < n; i++)
+		CU_ASSERT_FALSE(gone[i]);
+	/* what is looked after now and then adds none */
+	UNIT_EQ_U64(pbox_snapshot_room(f, claim, n, &any, 0, gone, &err), 0);
+	free(f);
+	free(claim);
+	free(gone);
+}
+
 const char unit_suite[] = "snapshot room";
 const struct unit_test unit_tests[] = {
 	{"of one section, in turn", of_one_section_in_turn},
@@ -245,5 +285,6 @@ const struct unit_test unit_tests[] = {
 	{"a section comes first", a_section_comes_first},
 	{"what is there keeps to the bounds", what_is_there_keeps_to_the_bounds},
 	{"both bounds hold, and none is none", both_bounds_hold_and_none_is_none},
+	{"no more files than are looked at", no_more_files_than_are_looked_at},
 	{0},
 };

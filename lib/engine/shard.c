@@ -306,6 +306,11 @@ act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 
 	m->ce |= f->ce;
 	if (!is_contribution(f->hdr.type)) {
+		if (repeat_is_low(&m->repeat, g->j->repeat_ns, s->now_ns) &&
+			shard_is_old(s, g->j, f)) {
+			count(s, PBOX_SS_DROP_REPLAYED);
+			return false;
+		}
 		if (!repeat_spend(&m->repeat, g->j->repeat_ns, s->now_ns)) {
 			count(s, PBOX_SS_DROP_RATE);
 			return false;

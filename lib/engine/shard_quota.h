@@ -35,6 +35,13 @@ repeat_earn(struct repeat_credit *c, uint32_t interval_ns)
 	c->empty_ns -= c->empty_ns > interval_ns ? interval_ns : 0;
 }
 
+/* Less than half of it is left: then it is worth a look whether a frame was recorded. */
+static inline bool
+repeat_is_low(const struct repeat_credit *c, uint32_t interval_ns, uint64_t now_ns)
+{
+	return c->empty_ns != 0 && now_ns - c->empty_ns < (uint64_t)REPEAT_CREDIT / 2 * interval_ns;
+}
+
 /* May one more frame that moves nothing be answered? Rare, and kept out of the way of others.
  * interval_ns: of one frame; 0: as many as come. */
 static __attribute__((noinline, unused)) bool

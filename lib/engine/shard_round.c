@@ -307,12 +307,15 @@ repeated(struct pbox_shard *s, const struct target *g, const struct pbox_frame *
 	return false;
 }
 
-/* A copy from long ago, of a job with a rate: it costs the job nothing. Without a tag nobody knows yet whether the
- * frame says what was sent. */
+/* A copy from long ago, where it would cost what others need: the rate of the job, or what its worker may repeat. Without
+ * a tag nobody knows yet whether the frame says what was sent. */
 static bool
 is_recorded(const struct pbox_shard *s, const struct pbox_shard_job *j, const struct pbox_frame *f)
 {
-	return j->rate.interval != 0 && (!f->unverified || j->tagged != 0) && shard_is_old(s, j, f);
+	const struct shard_member *m = &j->member[f->hdr.worker];
+
+	return (j->rate.interval != 0 || repeat_is_low(&m->repeat, j->repeat_ns, s->now_ns)) &&
+	       (!f->unverified || j->tagged != 0) && shard_is_old(s, j, f);
 }
 
 bool

@@ -385,6 +385,32 @@ test_a_rate(void)
 	fx_end();
 }
 
+/* Nor of what a worker may repeat: the last half of it is its own. */
+static void
+test_repeats(void)
+{
+	struct recording r[4];
+
+	begin("vision");
+	record(&r[0], 0, PBOX_PUSHPULL, 1);
+	record(&r[1], 0, PBOX_PULL, 1);
+	record(&r[2], 0, PBOX_PING, 0);
+	for (unsigned k = 0; k < 3; k++)
+		replay(&r[k], 0, w[0].udp, false);
+	fx_pushpull(&w[1], 1, ones, N);
+	fx.now += UINT64_C(3000000000);
+	fx_control(&w[0], PBOX_PING, NULL, 0);
+	for (unsigned i = 0; i < 20000; i++)
+		for (unsigned k = 0; k < 3; k++)
+			replay(&r[k], 0, w[0].udp, false);
+	for (unsigned i = 0; i < 8000; i++) {
+		record(&r[3], 0, PBOX_PULL, 1);
+		replay(&r[3], 0, w[0].udp, false);
+		UNIT_EQ_U64(fx_count(PBOX_RESULT), 1);
+	}
+	fx_end();
+}
+
 /* Copies of questions, with the worker's own address: the box sends it no full frame for each of them. */
 static void
 bytes(const char *job)
@@ -434,6 +460,7 @@ const struct unit_test unit_tests[] = {
 	{"control frames", test_control},
 	{"a first PULL that is old", test_first_pull},
 	{"recordings of a job with a rate", test_a_rate},
+	{"recordings and what a worker may repeat", test_repeats},
 	{"recordings of questions", test_bytes},
 	{NULL, NULL},
 };

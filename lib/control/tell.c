@@ -138,7 +138,8 @@ tell_job(struct pbox_control *c, const char *name, struct rte_tel_data *d)
 	else if (job == NULL)
 		job = job_numbered(c, name[0] == '#' ? name + 1 : name);
 	if (job == NULL)
-		tell_error(d, "no job of that name or number: /pbox/jobs names them");
+		tell_error(d, "no job of that name or number has workers now: /pbox/jobs names "
+			      "those that have");
 	return job;
 }
 

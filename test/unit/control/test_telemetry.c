@@ -282,7 +282,7 @@ why(void)
 	json_t *d, *e;
 
 	start(2, NULL, NULL);
-	says("/pbox/why,j", "error", "no job of that name or number");
+	says("/pbox/why,j", "error", "no job of that name or number has workers now: /pbox/jobs");
 	d = ask("/pbox/why");
 	UNIT_EQ_U64(json_object_size(d), 0);
 	json_decref(d);
@@ -624,7 +624,7 @@ kick_and_drain(void)
 
 	start(2, NULL, NULL);
 	says("/pbox/kick,j", "error", "whom?");
-	says("/pbox/kick,j,0", "error", "no job of that name or number");
+	says("/pbox/kick,j,0", "error", "no job of that name or number has workers now: /pbox/jobs");
 	two_workers(false);
 	says("/pbox/kick,j,2", "error", "WORKER is a worker of the job, 0 to 1");
 	says("/pbox/kick,j,1", "error", "worker 1 of job 'j' has no session");

@@ -281,6 +281,9 @@ jobs_warn(const struct pbox_options *o, const struct pbox_conf *conf, bool check
 	for (unsigned i = 0; i < o->n_jobs; i++) {
 		const struct pbox_conf_secret *s = &o->jobs[i].secret;
 
+		if (o->jobs[i].snapshot == PBOX_OPT_SNAPSHOT_YES && o->snapshot_dir[0] == '\0')
+			warn(check, "%s: none are taken: set snapshot-dir and snapshot-memory",
+				pbox_conf_where(conf, &o->jobs[i].snapshot, where, sizeof(where)));
 		pbox_conf_where(conf, s, where, sizeof(where));
 		if (s->exposed)
 			warn(check, "%s: others may read the file, and join: chmod go= it", where);

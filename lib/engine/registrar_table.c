@@ -79,7 +79,7 @@ static int
 charge_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt,
 	struct pbox_shard_table **st, struct pbox_error *err)
 {
-	size_t heap = jt->t.heap + r->conf.n_shards * shard_table_heap(&jt->t);
+	size_t heap = jt->t.heap + r->conf.n_shards * shard_table_heap(&jt->t, job->workers);
 	char what[48];
 	bool room = r->conf.ops->room == NULL || r->conf.ops->room(r->conf.ctx);
 
@@ -88,7 +88,7 @@ charge_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_tab
 	if (!room || !pbox_job_charge(job, heap))
 		return pbox_job_short(job, heap, what, err);
 	for (unsigned i = 0; i < r->conf.n_shards; i++)
-		st[i] = shard_table_create(&jt->t);
+		st[i] = shard_table_create(&jt->t, job->workers);
 	for (unsigned i = 0; i < r->conf.n_shards; i++)
 		if (st[i] == NULL) {
 			free_shard_tables(r, st);

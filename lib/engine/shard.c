@@ -40,7 +40,7 @@ pbox_shard_destroy(struct pbox_shard *s)
 		return;
 	for (unsigned i = 0; s->job != NULL && i < s->conf.max_jobs; i++)
 		if (s->job[i] != NULL)
-			shard_drop_rounds(s, s->job[i]);
+			shard_drop_records(s, s->job[i]);
 	free(s->job);
 	free(s->weight);
 	free(s->present);
@@ -70,7 +70,7 @@ pbox_shard_mail(struct pbox_shard *s, const struct pbox_mail *m, uint64_t now_ns
 		shard_restorers_changed(s, j);
 		break;
 	case PBOX_MAIL_CLOSE_JOB:
-		shard_drop_rounds(s, j);
+		shard_drop_records(s, j);
 		s->job[j->job->id] = NULL;
 		break;
 	case PBOX_MAIL_MEMBERS:
@@ -233,66 +233,6 @@ resolve(struct pbox_shard *s, const struct pbox_frame *f, struct target *g)
 	return drop;
 }
 
-/* Somebody whose contributions ask for results needs no PULL, unless a packet was lost: its
- * contribution to the round in progress, or the result of the one before. Or the result was late, and
- * the question was under way when it came. */
-static bool
-has_lost(const struct target *g, const struct pbox_frame *f, int32_t ahead)
-{
-	const struct pbox_round *r = g->slot->round;
-
-	if ((f->hdr.flags & PBOX_F_LATEST) != 0 || !g->j->member[f->hdr.worker].pushpull)
-		return false;
-	return ahead == 0 ? g->slot->has_result != 0 && !g->slot->late
-			  : r == NULL || !bit_get(r->has, f->hdr.worker);
-}
-
-static void
-pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
-{
-	int32_t ahead = pbox_serial_diff(f->hdr.round, g->slot->version);
-	bool latest = (f->hdr.flags & PBOX_F_LATEST) != 0;
-	bool answer = g->slot->has_result && (latest || ahead == 0);
-	struct pbox_round *r = g->slot->round;
-
-	if ((g->slot->closed & (PBOX_SLOT_RESTORING | PBOX_SLOT_LOST)) != 0) {
-		shard_send_unready(s, g, f);
-		return;
-	}
-	if (!latest && ahead > 1) {
-		count(s, PBOX_SS_DROP_ROUND_FUTURE);
-		return;
-	}
-	if (!latest && (ahead < 0 || (ahead == 0 && !g->slot->has_result &&
-					     g->st->t->mode == PBOX_MODE_ALLREDUCE))) {
-		count(s, PBOX_SS_DROP_ROUND_STALE);
-		return;
-	}
-	if (answer && shard_is_old(s, g->j, f)) { /* a full frame for each copy of a header */
-		count(s, PBOX_SS_DROP_REPLAYED);
-		return;
-	}
-	if (answer && !job_rate_answer(&g->j->rate, s->now_ns)) {
-		count(s, PBOX_SS_DROP_RATE);
-		return;
-	}
-	count(s, PBOX_SS_RX_PULL);
-	pbox_stat_add(&g->j->member[f->hdr.worker].pulls, 1);
-	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, has_lost(g, f, ahead));
-	if (answer) {
-		shard_send_result(s, g, f->hdr.worker, f->hdr.ts);
-		return;
-	}
-	/* the result follows when it is there, unless all records are taken: then the worker's
-	 * next probe gets it. Before INIT only version 0 can be waited for. LATEST takes no record:
-	 * a restarted worker asks so for all fragments at once, far beyond its window. */
-	if (!latest && (initialised(g) || ahead == 0))
-		r = shard_round_open(s, g);
-	if (r != NULL && (initialised(g) || latest || ahead == 0))
-		shard_want(s, r, f);
-	shard_send_wait(s, g, f);
-}
-
 bool
 shard_verify(const struct pbox_frame *f)
 {
@@ -327,7 +267,10 @@ act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 		shard_heard(s, g->j, f);
 	}
 	if (f->hdr.type == PBOX_PULL) {
-		pull(s, g, f);
+		if ((g->slot->closed & (PBOX_SLOT_RESTORING | PBOX_SLOT_LOST)) != 0)
+			shard_send_unready(s, g, f);
+		else
+			g->st->discipline->pull(s, g, f);
 	} else if (f->hdr.type == PBOX_INIT) {
 		if (g->st->t->mode != PBOX_MODE_OPTIMISER || f->hdr.worker != 0)
 			count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
@@ -344,7 +287,7 @@ act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 		shard_send_late(s);
 		shard_restore(s, g, f);
 	} else {
-		return shard_contribute(s, g, f);
+		return g->st->discipline->contribute(s, g, f);
 	}
 	return false;
 }
@@ -391,6 +334,20 @@ look_up(struct pbox_shard *s, const struct pbox_frame *frame, unsigned n, struct
 			continue;
 		__builtin_prefetch(r, 1);
 	}
+}
+
+void
+shard_finish_ready(struct pbox_shard *s)
+{
+	shard_send_late(s); /* while their versions stand */
+	for (unsigned i = 0; i < s->n_ready; i++) {
+		const struct target *g = &s->ready[i], *next = g + 1;
+		const struct discipline *d = g->st->discipline;
+		bool follows = i + 1 < s->n_ready && next->j == g->j && next->st->discipline == d;
+
+		d->burst(s, g, follows ? next : NULL);
+	}
+	s->n_ready = 0;
 }
 
 void

@@ -161,13 +161,13 @@ void
 shard_send_results(struct pbox_shard *s, const struct target *g)
 {
 	const struct pbox_round *r = g->slot->round;
-	unsigned words = (g->j->job->workers + 63u) / 64, n = 0;
+	unsigned n = 0;
 	uint32_t now_us = (uint32_t)(s->now_ns / 1000);
 	struct pbox_send out = result(s, g);
 	const struct shard_peer *peer = peer_of(s, g, 0);
 	struct pbox_send_to to[SHARD_RECEIVERS];
 
-	for (unsigned i = 0; i < words; i++)
+	for (unsigned i = 0; i < words_of(g->j); i++)
 		for (uint64_t left = r->want[i]; left != 0; left &= left - 1) {
 			unsigned w = i * 64 + (unsigned)__builtin_ctzll(left);
 			const struct shard_peer *p = &peer[w * g->j->peers];
@@ -186,7 +186,7 @@ shard_send_results(struct pbox_shard *s, const struct target *g)
 		send_result(s, g, &out, to, n);
 }
 
-/* First worker that has not contributed to the round in progress. */
+/* The first worker that the fragment waits for. */
 static uint32_t
 first_missing(const struct target *g)
 {
@@ -195,8 +195,8 @@ first_missing(const struct target *g)
 
 	if (r == NULL || !initialised(g))
 		return 0;
-	for (unsigned i = 0; i < (n + 63) / 64; i++) {
-		uint64_t left = (r->partial ? r->expect[i] : UINT64_MAX) & ~r->has[i];
+	for (unsigned i = 0; i < words_of(g->j); i++) {
+		uint64_t left = g->st->discipline->missing(g, i);
 
 		if (left != 0) {
 			unsigned w = i * 64 + (unsigned)__builtin_ctzll(left);

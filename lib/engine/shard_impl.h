@@ -11,6 +11,7 @@
 
 #include <pbox_optim.h>
 
+#include "discipline.h"
 #include "engine_auth.h"
 #include "error_rate.h"
 #include "fresh.h"
@@ -104,7 +105,7 @@ struct pbox_shard_job {
 	void *free_acc; /* list through the first word */
 	uint32_t held, hold_share;
 	struct job_rate rate;
-	struct pbox_round *paced, *paced_last; /* shard_pace.c: complete rounds, oldest first */
+	struct pbox_round *paced, *paced_last; /* rounds_pace.c: complete rounds, oldest first */
 	struct pbox_shard_job *next_paced;     /* of the shard's list of jobs that have such */
 	uint32_t repeat_ns;                    /* repeat_earn() */
 	uint32_t request_ns;                   /* of one control frame of a session; 0: no limit */
@@ -118,16 +119,9 @@ struct pbox_shard_job {
 	void *acc_mem;
 };
 
-/* Scalars of one group, derived once a round; two, because fragments may be one round apart. */
-struct shard_group {
-	uint32_t round, sets; /* sets: length of the schedule they were derived from */
-	bool valid, has_lr;
-	float clip;
-	struct pbox_optim_scalars k;
-};
-
 struct pbox_shard_table {
 	struct pbox_table *t;
+	const struct discipline *discipline;
 	struct pbox_stage *stage; /* NULL: no copy of it is being taken */
 	/* Highest round that a fragment has finished, with SHARD_ROUND_KNOWN; read by the registrar. 0:
 	 * none, and rounds may be anywhere: they are compared modulo 2^32. */
@@ -138,7 +132,7 @@ struct pbox_shard_table {
 	uint32_t lost_chunk;              /* of the first that is lost, if any */
 	uint16_t lost_frag;
 	float *spare[PBOX_MAX_ENDPOINTS]; /* the table's, exchanged with those of slots */
-	struct shard_group group[][2];
+	uint64_t state[];                 /* the discipline's */
 };
 
 #define SHARD_ROUND_KNOWN (UINT64_C(1) << 32)
@@ -209,6 +203,19 @@ peer_of(const struct pbox_shard *s, const struct target *g, unsigned worker)
 	return &g->j->peer[worker * g->j->peers + s->own_index[g->c->endpoint]];
 }
 
+/* Of a bitmap of workers. */
+static inline unsigned
+words_of(const struct pbox_shard_job *j)
+{
+	return (j->job->workers + 63u) / 64;
+}
+
+static inline struct pbox_round *
+record_at(const struct pbox_shard_job *j, uint32_t i)
+{
+	return (struct pbox_round *)(void *)(j->round_mem + i * j->round_size);
+}
+
 static inline bool
 bit_get(const uint64_t *map, unsigned i)
 {
@@ -241,6 +248,13 @@ initialised(const struct target *g)
 	return g->slot->closed == 0;
 }
 
+/* Then its record holds what workers have told instead (shard_restore.c). */
+static inline bool
+is_restoring(const struct target *g)
+{
+	return (g->slot->closed & PBOX_SLOT_RESTORING) != 0;
+}
+
 /* shard_memory.c: what a job may ask of the core from now on (R6.12) */
 void shard_job_quota(struct pbox_shard_job *j, uint64_t rate, uint32_t repeats, uint32_t requests);
 /* Memory of one job's rounds (shard_memory.c); the registrar calls these. n_acc: fragments that may be
@@ -250,11 +264,11 @@ struct pbox_shard_job *shard_job_create(struct pbox_job *job, uint16_t shard, un
 	uint32_t n_rounds, uint32_t hold_share, uint32_t n_acc, size_t acc_bytes,
 	struct pbox_arena *arena);
 void shard_job_free(struct pbox_shard_job *j);
-struct pbox_shard_table *shard_table_create(struct pbox_table *t);
+struct pbox_shard_table *shard_table_create(struct pbox_table *t, unsigned workers);
 /* What these take of the arena, and of the heap. */
 size_t shard_job_arena(unsigned workers, uint32_t n_rounds, uint32_t n_acc, size_t acc_bytes);
 size_t shard_job_heap(unsigned workers, unsigned peers);
-size_t shard_table_heap(const struct pbox_table *t);
+size_t shard_table_heap(const struct pbox_table *t, unsigned workers);
 
 /* From elsewhere than the worker's earlier frames to this endpoint, in this session? */
 static inline bool
@@ -313,55 +327,45 @@ pbox_echo(const struct pbox_hdr *h)
 /* Unverified frames: is the CRC right? Without a side effect. */
 bool shard_verify(const struct pbox_frame *f);
 
-/* Rounds (shard_round.c). */
-struct pbox_round *shard_round_open(struct pbox_shard *s, const struct target *g);
-void shard_round_close(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_slot *slot);
-/* Remember whom to answer when the round is finished. */
-void shard_want(struct pbox_shard *s, struct pbox_round *r, const struct pbox_frame *f);
-bool shard_contribute(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
-void shard_drop_rounds(struct pbox_shard *s, struct pbox_shard_job *j);
-
 /* After a restart (shard_restore.c). */
 void shard_restore(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 void shard_restorers_changed(struct pbox_shard *s, struct pbox_shard_job *j);
-/* Is the worker's contribution none that the round waits for? */
+/* The first restorer that has not told, or PBOX_NO_WORKER. */
+unsigned shard_first_silent(const struct target *g);
+/* A bitmap of those that are left. */
+static inline uint64_t
+restorers(const struct target *g, unsigned word)
+{
+	return atomic_load_explicit(&g->st->restorer[word], memory_order_acquire);
+}
+/* Is version a later than b? 0 is what nobody has finished. */
 static inline bool
-is_extra(const struct pbox_round *r, unsigned worker)
+newer(uint32_t a, uint32_t b)
 {
-	return r->partial && !bit_get(r->expect, worker);
+	return a != 0 && (b == 0 || pbox_serial_diff(a, b) > 0);
 }
+/* An answer to what a worker told last, asked for or not. */
+void shard_answer_told(struct pbox_shard *s, const struct target *g, unsigned worker,
+	enum pbox_restore how, uint32_t missing);
+/* The fragment has the version that it shall have, or (lost) nobody could give that: who told hears so. */
+void shard_restored(struct pbox_shard *s, const struct target *g, bool lost);
 
-/* Complete rounds of a job with a rate (shard_pace.c). */
-bool shard_pace(struct pbox_shard *s, const struct target *g);
-/* Out of the line: it is closed before its time; all of the job's. */
-void shard_pace_remove(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_round *r);
-void shard_pace_clear(struct pbox_shard *s, struct pbox_shard_job *j);
-/* A round is complete: it ends with this burst, or when the job's rate has room for it. */
-static inline void
-shard_complete(struct pbox_shard *s, const struct target *g)
-{
-	if (__builtin_expect(g->j->rate.interval == 0, 1) || !shard_pace(s, g))
-		s->ready[s->n_ready++] = *g;
-}
-
-/* Members (shard_members.c). */
+/* Records and members (shard_records.c). */
+/* Of a fragment that has none; NULL: all are taken. */
+struct pbox_round *shard_record_open(struct pbox_shard *s, const struct target *g);
+void shard_record_close(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_slot *slot);
 void shard_target_of(struct pbox_shard_job *j, const struct pbox_round *r, struct target *g);
 void shard_members(struct pbox_shard *s, struct pbox_shard_job *j);
 void shard_members_all(const struct pbox_shard_job *j, uint64_t *set);
+void shard_drop_records(struct pbox_shard *s, struct pbox_shard_job *j);
 void shard_why(struct pbox_shard_job *j, struct pbox_why_page *page);
 
-/* Sums (shard_sum.c). */
-void shard_fold(struct pbox_shard *s, const struct target *g);
+/* What is ready (shard.c): at the end of a burst, or where room is needed. */
 void shard_finish_ready(struct pbox_shard *s);
+/* Parameters and state of the version that stands (shard_state.c): from worker 0, and to any worker. */
 void shard_initialise(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
-/* shard_fetch.c: parameters and state of the version that stands, to a worker and from worker 0 */
 void shard_fetch(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 void shard_give(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
-/* Give back the packets of workers first .. end-1. */
-void shard_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_round *r,
-	unsigned first, unsigned end);
-struct shard_group *shard_scalars(struct pbox_shard_table *st, unsigned group, uint32_t round);
-
 /* Copies of a table (shard_stage.c): before a fragment gets a new version, and with that. */
 void shard_stage_mail(struct pbox_shard *s, const struct pbox_mail *m);
 void shard_stage_before(struct pbox_stage *stage, const struct target *g) __attribute__((cold));

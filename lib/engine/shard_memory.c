@@ -81,8 +81,7 @@ shard_job_create(struct pbox_job *job, uint16_t shard, unsigned peers, uint32_t 
 	shard_members_all(j, j->expected);
 	j->n_expected = job->workers;
 	for (uint32_t i = n_rounds; i-- > 0;) {
-		struct pbox_round *r =
-			(struct pbox_round *)(void *)(j->round_mem + i * j->round_size);
+		struct pbox_round *r = record_at(j, i);
 
 		round_layout(r, job->workers);
 		r->next = j->free_round;
@@ -115,19 +114,20 @@ shard_job_free(struct pbox_shard_job *j)
 }
 
 size_t
-shard_table_heap(const struct pbox_table *t)
+shard_table_heap(const struct pbox_table *t, unsigned workers)
 {
-	return sizeof(struct pbox_shard_table) + t->n_groups * sizeof(struct shard_group[2]);
+	return sizeof(struct pbox_shard_table) + rounds_discipline.bytes(t, workers);
 }
 
 struct pbox_shard_table *
-shard_table_create(struct pbox_table *t)
+shard_table_create(struct pbox_table *t, unsigned workers)
 {
-	struct pbox_shard_table *st = calloc(1, shard_table_heap(t));
+	struct pbox_shard_table *st = calloc(1, shard_table_heap(t, workers));
 
 	if (st == NULL)
 		return NULL;
 	st->t = t;
+	st->discipline = &rounds_discipline;
 	memcpy(st->spare, t->spare, sizeof(st->spare));
 	return st;
 }

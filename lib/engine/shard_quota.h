@@ -9,7 +9,7 @@
  * What a job, and a worker of it, may ask of a core (R6.12).
  *
  * Contributions that move a round are bounded by the window. Where a job has a rate its rounds end no
- * faster (shard_pace.c): the answer to one lets the next be sent, so that senders follow the rate
+ * faster (rounds_pace.c): the answer to one lets the next be sent, so that senders follow the rate
  * without losing a frame.
  *
  * All other frames (repetitions, pulls, pings) are answered with up to a full frame each, and what is

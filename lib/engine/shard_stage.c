@@ -91,7 +91,7 @@ stream(float *to, const float *from, size_t n)
 
 /* Streamed stores are not ordered with those that hand the copy over. */
 static void
-settle(void)
+fence_copy(void)
 {
 #if defined(__SSE2__)
 	_mm_sfence();
@@ -100,7 +100,7 @@ settle(void)
 
 /* The fragment stands at the round. Returns bytes. */
 static size_t
-copy(struct pbox_stage *stage, const struct pbox_chunk *c, uint32_t chunk, uint32_t f)
+copy_fragment(struct pbox_stage *stage, const struct pbox_chunk *c, uint32_t chunk, uint32_t f)
 {
 	const struct pbox_table *t = stage->table;
 	struct pbox_stage_fragment *to = &stage->fragment[stage->chunk[chunk].fragment + f];
@@ -136,9 +136,9 @@ shard_stage_before(struct pbox_stage *stage, const struct target *g)
 {
 	uint32_t chunk = index_of(g);
 
-	if (g->slot->version == stage->round && g->slot->has_result != 0 &&
+	if (g->st->discipline->at_cut(g->slot, stage) == CUT_HERE &&
 		!stage->fragment[stage->chunk[chunk].fragment + g->frag].copied)
-		copy(stage, g->c, chunk, g->frag);
+		copy_fragment(stage, g->c, chunk, g->frag);
 }
 
 void
@@ -147,30 +147,35 @@ shard_stage_after(struct pbox_shard *s, struct pbox_stage *stage, const struct t
 	struct pbox_stage_shard *p = &stage->shard[s->conf.id];
 	uint32_t chunk = index_of(g);
 
-	if (g->slot->version != stage->round)
+	if (g->st->discipline->at_cut(g->slot, stage) != CUT_HERE)
 		return;
-	copy(stage, g->c, chunk, g->frag);
+	copy_fragment(stage, g->c, chunk, g->frag);
 	if (looked_at(p, chunk, g->frag))
 		p->waiting--;
 }
 
 static size_t
-look(struct pbox_stage *stage, struct pbox_stage_shard *p, uint32_t f)
+look_at(const struct discipline *d, struct pbox_stage *stage, struct pbox_stage_shard *p,
+	uint32_t f)
 {
 	const struct pbox_chunk *c = &stage->table->chunk[p->chunk];
-	int32_t ahead = pbox_serial_diff(c->slot[f].version, stage->round);
 
 	if (stage->fragment[stage->chunk[p->chunk].fragment + f].copied)
 		return 0;
-	if (pbox_serial_diff(c->slot[f].version, stage->oldest) < 0 && p->behind++ == 0)
-		p->lowest = c->slot[f].version;
-	/* beyond it; or at it, and restored without a result, which all workers have: none will come */
-	if (ahead > 0 || (ahead == 0 && c->slot[f].has_result == 0))
-		p->missed++;
-	else if (ahead < 0)
+	switch (d->at_cut(&c->slot[f], stage)) {
+	case CUT_LAGS:
+		if (p->behind++ == 0)
+			p->lowest = c->slot[f].version;
+		break;
+	case CUT_AHEAD:
 		p->waiting++;
-	else
-		return copy(stage, c, p->chunk, f);
+		break;
+	case CUT_HERE:
+		return copy_fragment(stage, c, p->chunk, f);
+	case CUT_PASSED:
+		p->missed++;
+		break;
+	}
 	return 0;
 }
 
@@ -184,7 +189,7 @@ shard_stage_mail(struct pbox_shard *s, const struct pbox_mail *m)
 
 	if (m->kind == PBOX_MAIL_SNAPSHOT_END) {
 		m->table->stage = NULL;
-		settle();
+		fence_copy();
 		return;
 	}
 	m->table->stage = stage;
@@ -196,9 +201,9 @@ shard_stage_mail(struct pbox_shard *s, const struct pbox_mail *m)
 			p->chunk++;
 			p->fragment = 0;
 		} else {
-			bytes += look(stage, p, p->fragment);
+			bytes += look_at(m->table->discipline, stage, p, p->fragment);
 			p->fragment++;
 		}
 	}
-	settle();
+	fence_copy();
 }

@@ -4,67 +4,47 @@
 
 #include <string.h>
 
-#include "shard_impl.h"
+#include "rounds.h"
 
-struct pbox_round *
-shard_round_open(struct pbox_shard *s, const struct target *g)
+/* The record of the round in progress; NULL: all are taken. */
+static struct pbox_round *
+open_round(struct pbox_shard *s, const struct target *g)
 {
 	struct pbox_shard_job *j = g->j;
 	struct pbox_round *r = g->slot->round;
-	unsigned words = (j->job->workers + 63u) / 64;
 
 	if (r != NULL)
 		return r;
-	r = j->free_round;
+	r = shard_record_open(s, g);
 	if (r == NULL)
 		return NULL;
-	j->free_round = r->next;
-	r->arrived = r->folded = r->unverified = 0;
+	r->folded = r->unverified = 0;
 	r->acc = NULL;
 	r->paced = false;
-	r->open = true;
-	r->since_ns = s->now_ns;
-	r->chunk = g->chunk;
-	r->frag = g->frag;
 	r->need = j->n_expected;
 	r->partial = j->n_expected != j->job->workers;
 	if (r->partial)
-		memcpy(r->expect, j->expected, words * sizeof(*r->expect));
-	memset(r->has, 0, words * sizeof(*r->has));
-	memset(r->want, 0, words * sizeof(*r->want));
-	g->slot->round = r;
-	pbox_stat_add(&s->stats[PBOX_SS_ROUNDS_OPEN], 1);
+		memcpy(r->expect, j->expected, words_of(j) * sizeof(*r->expect));
 	return r;
 }
 
-static void
-acc_free(struct pbox_shard_job *j, struct pbox_round *r)
-{
-	if (r->acc == NULL)
-		return;
-	*(void **)(void *)r->acc = j->free_acc;
-	j->free_acc = r->acc;
-	r->acc = NULL;
-}
-
 void
-shard_round_close(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_slot *slot)
+rounds_close(struct pbox_shard *s, const struct target *g)
 {
-	struct pbox_round *r = slot->round;
+	struct pbox_round *r = g->slot->round;
 
 	if (__builtin_expect(r->paced, 0))
-		shard_pace_remove(s, j, r);
-	acc_free(j, r);
-	r->open = false;
-	r->next = j->free_round;
-	j->free_round = r;
-	slot->round = NULL;
-	pbox_stat_add(&s->stats[PBOX_SS_ROUNDS_OPEN], (uint64_t)-1);
+		rounds_pace_remove(s, g->j, r);
+	if (r->acc != NULL) {
+		*(void **)(void *)r->acc = g->j->free_acc;
+		g->j->free_acc = r->acc;
+	}
+	shard_record_close(s, g->j, g->slot);
 }
 
 /* Put a first contribution into the round; false when there is no room to hold it. */
 static bool
-keep(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+keep_contribution(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	struct pbox_shard_job *j = g->j;
 	struct pbox_round *r = g->slot->round;
@@ -88,7 +68,7 @@ keep(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 	/* the job is at its bound: first what stands complete, then the front of this round */
 	shard_finish_ready(s);
 	if (j->held > j->hold_share)
-		shard_fold(s, g);
+		rounds_fold(s, g);
 	if (j->held <= j->hold_share || !holds || r->from[w].handle != f->handle)
 		return true;
 	r->from[w].handle = NULL;
@@ -101,8 +81,9 @@ keep(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 	return false;
 }
 
-void
-shard_want(struct pbox_shard *s, struct pbox_round *r, const struct pbox_frame *f)
+/* Remember whom to answer when the round is finished. */
+static void
+want_result(struct pbox_shard *s, struct pbox_round *r, const struct pbox_frame *f)
 {
 	unsigned w = f->hdr.worker;
 
@@ -140,13 +121,13 @@ count_last(const struct pbox_shard *s, struct shard_member *m, const struct pbox
 }
 
 static struct pbox_round *
-record(struct pbox_shard *s, const struct target *g)
+open_or_finish(struct pbox_shard *s, const struct target *g)
 {
-	struct pbox_round *r = shard_round_open(s, g);
+	struct pbox_round *r = open_round(s, g);
 
 	if (r == NULL && s->n_ready > 0) { /* these are about to be free */
 		shard_finish_ready(s);
-		r = shard_round_open(s, g);
+		r = open_round(s, g);
 	}
 	return r;
 }
@@ -192,17 +173,17 @@ contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_f
 	if (__builtin_expect(g->j->member[f->hdr.worker].refused == f->hdr.round, 0) &&
 		was_refused(s, g, f))
 		return false;
-	r = record(s, g);
+	r = open_or_finish(s, g);
 	if (r == NULL) {
 		count(s, PBOX_SS_DROP_NO_SLOT);
 		shard_heard_of(s, g->j, f);
 		return false;
 	}
-	if (!keep(s, g, f)) {
+	if (!keep_contribution(s, g, f)) {
 		count(s, PBOX_SS_DROP_NO_BUFFER);
 		shard_heard_of(s, g->j, f);
 		if (r->arrived == 0)
-			shard_round_close(s, g->j, g->slot);
+			rounds_close(s, g);
 		return false;
 	}
 	count(s, PBOX_SS_RX_CONTRIBUTION);
@@ -213,13 +194,13 @@ contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_f
 		shard_moved(s, g, f);
 	count_contribution(s, &g->j->member[f->hdr.worker], g->j->repeat_ns, f);
 	if (f->hdr.type == PBOX_PUSHPULL)
-		shard_want(s, r, f);
+		want_result(s, r, f);
 	else
 		shard_send_plain(s, g, f, PBOX_PUSH_OK);
 	/* one that nobody waits for completes nothing, but where nobody is waited for at all */
 	if (r->arrived == r->need && (!is_extra(r, f->hdr.worker) || r->arrived == 1)) {
 		count_last(s, &g->j->member[f->hdr.worker], r);
-		shard_complete(s, g);
+		rounds_complete(s, g);
 	}
 	return f->hdr.length > 0; /* if no longer held, it has come back through release */
 }
@@ -227,7 +208,7 @@ contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_f
 /* A repetition that is intact, of a contribution that nobody has verified yet: it takes its place, for
  * that one may be damaged, and would cost its worker another round trip. True: the packet is held. */
 static bool
-replace(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+replace_contribution(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	struct pbox_round *r = g->slot->round;
 	unsigned w = f->hdr.worker;
@@ -235,7 +216,7 @@ replace(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f
 
 	if (!c->unverified || c->handle == NULL || f->hdr.length == 0)
 		return false;
-	shard_release(s, g->j, r, w, w + 1);
+	rounds_release(s, g->j, r, w, w + 1);
 	c->handle = f->handle;
 	c->weight = f->hdr.weight;
 	c->unverified = false;
@@ -249,14 +230,14 @@ replace(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f
 static bool
 repeated_now(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
-	bool held = replace(s, g, f);
+	bool held = replace_contribution(s, g, f);
 
 	count(s, PBOX_SS_RX_DUP_PENDING);
 	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, 1);
 	if (f->hdr.type == PBOX_PUSH) {
 		shard_send_plain(s, g, f, PBOX_PUSH_OK);
 	} else {
-		shard_want(s, g->slot->round, f);
+		want_result(s, g->slot->round, f);
 		shard_send_wait(s, g, f);
 	}
 	return held;
@@ -277,7 +258,7 @@ static bool
 has_rate(const struct target *g, uint32_t round)
 {
 	return g->st->t->mode != PBOX_MODE_OPTIMISER ||
-	       shard_scalars(g->st, g->c->group, round)->has_lr;
+	       rounds_scalars(g->st, g->c->group, round)->has_lr;
 }
 
 /* What is no first contribution to the round in progress, or comes too early: answered or counted by what the
@@ -318,8 +299,8 @@ is_recorded(const struct pbox_shard *s, const struct pbox_shard_job *j, const st
 	       (!f->unverified || j->tagged != 0) && shard_is_old(s, j, f);
 }
 
-bool
-shard_contribute(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+static bool
+rounds_contribute(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	int32_t ahead = pbox_serial_diff(f->hdr.round, g->slot->version);
 	const struct pbox_round *r;
@@ -351,19 +332,140 @@ shard_contribute(struct pbox_shard *s, const struct target *g, const struct pbox
 	return false;
 }
 
-void
-shard_drop_rounds(struct pbox_shard *s, struct pbox_shard_job *j)
+/* Somebody whose contributions ask for results needs no PULL, unless a packet was lost: its
+ * contribution to the round in progress, or the result of the one before. Or the result was late, and
+ * the question was under way when it came. */
+static bool
+has_lost(const struct target *g, const struct pbox_frame *f, int32_t ahead)
 {
-	shard_pace_clear(s, j);
-	for (uint32_t i = 0; i < j->n_rounds; i++) {
-		struct pbox_round *r =
-			(struct pbox_round *)(void *)(j->round_mem + i * j->round_size);
+	const struct pbox_round *r = g->slot->round;
 
-		if (!r->open)
-			continue;
-		shard_release(s, j, r, r->folded, j->job->workers);
-		r->open = false;
-		pbox_stat_add(&s->stats[PBOX_SS_ROUNDS_OPEN], (uint64_t)-1);
-	}
-	PBOX_ASSERT(j->held == 0);
+	if ((f->hdr.flags & PBOX_F_LATEST) != 0 || !g->j->member[f->hdr.worker].pushpull)
+		return false;
+	return ahead == 0 ? g->slot->has_result != 0 && !g->slot->late
+			  : r == NULL || !bit_get(r->has, f->hdr.worker);
 }
+
+static void
+rounds_pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	int32_t ahead = pbox_serial_diff(f->hdr.round, g->slot->version);
+	bool latest = (f->hdr.flags & PBOX_F_LATEST) != 0;
+	bool answer = g->slot->has_result && (latest || ahead == 0);
+	struct pbox_round *r = g->slot->round;
+
+	if (!latest && ahead > 1) {
+		count(s, PBOX_SS_DROP_ROUND_FUTURE);
+		return;
+	}
+	if (!latest && (ahead < 0 || (ahead == 0 && !g->slot->has_result &&
+					     g->st->t->mode == PBOX_MODE_ALLREDUCE))) {
+		count(s, PBOX_SS_DROP_ROUND_STALE);
+		return;
+	}
+	if (answer && shard_is_old(s, g->j, f)) { /* a full frame for each copy of a header */
+		count(s, PBOX_SS_DROP_REPLAYED);
+		return;
+	}
+	if (answer && !job_rate_answer(&g->j->rate, s->now_ns)) {
+		count(s, PBOX_SS_DROP_RATE);
+		return;
+	}
+	count(s, PBOX_SS_RX_PULL);
+	pbox_stat_add(&g->j->member[f->hdr.worker].pulls, 1);
+	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, has_lost(g, f, ahead));
+	if (answer) {
+		shard_send_result(s, g, f->hdr.worker, f->hdr.ts);
+		return;
+	}
+	/* the result follows when it is there, unless all records are taken: then the worker's
+	 * next probe gets it. Before INIT only version 0 can be waited for. LATEST takes no record:
+	 * a restarted worker asks so for all fragments at once, far beyond its window. */
+	if (!latest && (initialised(g) || ahead == 0))
+		r = open_round(s, g);
+	if (r != NULL && (initialised(g) || latest || ahead == 0))
+		want_result(s, r, f);
+	shard_send_wait(s, g, f);
+}
+
+static uint64_t
+rounds_missing(const struct target *g, unsigned word)
+{
+	const struct pbox_round *r = g->slot->round;
+
+	return (r->partial ? r->expect[word] : UINT64_MAX) & ~r->has[word];
+}
+
+/*
+ * Policy shrink (R8.5): which workers a round waits for. All of them is the rule, and then a round
+ * has no set of its own: it is complete when as many have contributed as the job has workers. Else
+ * (partial) it has one, and `need` counts those of the set and everybody else who has contributed,
+ * so that the comparison stays the same. Who comes back is waited for from the next round on.
+ */
+static void
+rounds_members(struct pbox_shard *s, const struct target *g)
+{
+	struct pbox_shard_job *j = g->j;
+	struct pbox_round *r = g->slot->round;
+	bool fewer = false;
+
+	if (!r->partial) {
+		shard_members_all(j, r->expect);
+		r->partial = true;
+	}
+	for (unsigned i = 0; i < words_of(j); i++) {
+		uint64_t gone = r->expect[i] & ~j->expected[i];
+
+		/* what they have contributed counts: they are some of the others now */
+		r->need -= (uint16_t)__builtin_popcountll(gone & ~r->has[i]);
+		r->expect[i] &= ~gone;
+		r->want[i] &= ~gone;
+		fewer |= gone != 0;
+	}
+	if (!fewer || r->arrived == 0 || r->arrived != r->need)
+		return;
+	if (s->n_ready == PBOX_SHARD_BURST)
+		shard_finish_ready(s);
+	rounds_complete(s, g);
+}
+
+/* A snapshot is of one round. A fragment that was restored to it without a result has none to give: all workers
+ * hold it. */
+static enum discipline_cut
+rounds_at_cut(const struct pbox_slot *slot, const struct pbox_stage *stage)
+{
+	int32_t ahead = pbox_serial_diff(slot->version, stage->round);
+
+	if (ahead < 0)
+		return pbox_serial_diff(slot->version, stage->oldest) < 0 ? CUT_LAGS : CUT_AHEAD;
+	return ahead == 0 && slot->has_result != 0 ? CUT_HERE : CUT_PASSED;
+}
+
+static void
+rounds_drop(struct pbox_shard *s, const struct target *g)
+{
+	struct pbox_round *r = g->slot->round;
+
+	if (r->paced) /* all that are there end with their job */
+		rounds_pace_clear(s, g->j);
+	rounds_release(s, g->j, r, r->folded, g->j->job->workers);
+}
+
+static size_t
+rounds_bytes(const struct pbox_table *t, unsigned workers)
+{
+	(void)workers;
+	return t->n_groups * sizeof(struct rounds_group[2]);
+}
+
+const struct discipline rounds_discipline = {
+	.contribute = rounds_contribute,
+	.pull = rounds_pull,
+	.burst = rounds_burst,
+	.missing = rounds_missing,
+	.members = rounds_members,
+	.tell = rounds_tell,
+	.at_cut = rounds_at_cut,
+	.drop = rounds_drop,
+	.bytes = rounds_bytes,
+};

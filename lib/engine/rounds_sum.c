@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "shard_impl.h"
+#include "rounds.h"
 
 /* Packets that go back together. */
 #define RELEASE_BATCH 64
@@ -12,7 +12,7 @@
 #define RELEASE_AHEAD 16
 
 void
-shard_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_round *r, unsigned first,
+rounds_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_round *r, unsigned first,
 	unsigned end)
 {
 	void *batch[RELEASE_BATCH];
@@ -101,7 +101,7 @@ forget(struct pbox_shard *s, const struct target *g, unsigned w)
 {
 	struct pbox_round *r = g->slot->round;
 
-	shard_release(s, g->j, r, w, w + 1);
+	rounds_release(s, g->j, r, w, w + 1);
 	r->from[w].unverified = false;
 	bit_clear(r->want, w); /* it may have been this frame's wish: nothing of it stays */
 	bit_clear(r->has, w);
@@ -133,7 +133,7 @@ take_back(struct pbox_shard *s, const struct target *g, unsigned first, unsigned
  * bits.
  */
 void
-shard_fold(struct pbox_shard *s, const struct target *g)
+rounds_fold(struct pbox_shard *s, const struct target *g)
 {
 	struct pbox_shard_job *j = g->j;
 	struct pbox_round *r = g->slot->round;
@@ -155,15 +155,15 @@ shard_fold(struct pbox_shard *s, const struct target *g)
 		j->free_acc = *(void **)j->free_acc;
 	}
 	memcpy(r->acc, s->scratch, g->elements * sizeof(*r->acc));
-	shard_release(s, j, r, first, end);
+	rounds_release(s, j, r, first, end);
 	r->folded = (uint16_t)end;
 	count(s, PBOX_SS_FOLDS);
 }
 
-struct shard_group *
-shard_scalars(struct pbox_shard_table *st, unsigned group, uint32_t round)
+struct rounds_group *
+rounds_scalars(struct pbox_shard_table *st, unsigned group, uint32_t round)
 {
-	struct shard_group *k = &st->group[group][round & 1];
+	struct rounds_group *k = (struct rounds_group *)(void *)st->state + 2 * group + (round & 1);
 	struct pbox_schedule *sched = &st->t->schedule[group];
 	uint32_t sets = atomic_load_explicit(&sched->count, memory_order_acquire);
 	const struct pbox_hyper *h;
@@ -239,7 +239,7 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rou
 	struct pbox_round *r = g->slot->round;
 	unsigned n = j->job->workers;
 	uint32_t round = g->slot->version + 1;
-	struct shard_group *k = shard_scalars(g->st, g->c->group, round);
+	struct rounds_group *k = rounds_scalars(g->st, g->c->group, round);
 	struct pbox_sources src = sources(s, g, n);
 	float *now = pbox_chunk_frag_param(t, g->c, g->frag), *spare = spare_for(g);
 	size_t first = (size_t)g->frag * t->frag_elements;
@@ -275,9 +275,9 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rou
 		g->st->spare[g->c->endpoint] = now;
 	}
 	publish(s, g, round, r->arrived, samples);
-	shard_release(s, j, r, r->folded, n);
+	rounds_release(s, j, r, r->folded, n);
 	shard_send_results(s, g);
-	shard_round_close(s, j, g->slot);
+	rounds_close(s, g);
 	return true;
 }
 
@@ -296,69 +296,15 @@ finish(struct pbox_shard *s, const struct target *g, const struct pbox_round *ne
 }
 
 void
-shard_finish_ready(struct pbox_shard *s)
+rounds_burst(struct pbox_shard *s, const struct target *g, const struct target *next)
 {
-	shard_send_late(s); /* while their versions stand */
-	for (unsigned i = 0; i < s->n_ready; i++) {
-		const struct target *g = &s->ready[i], *next = g + 1;
-		bool more = i + 1 < s->n_ready && next->j == g->j;
-		const struct pbox_round *r = g->slot->round, *ahead = NULL;
+	const struct pbox_round *r = g->slot->round, *ahead = NULL;
 
-		if (more && next->slot->round->arrived == g->j->job->workers)
-			ahead = next->slot->round;
-		/* where the damage was of one that is gone, the others are complete without it */
-		for (unsigned had = r->arrived; !finish(s, g, ahead) && r->arrived == r->need &&
-						r->arrived > 0 && r->arrived < had;
-			had = r->arrived)
-			;
-	}
-	s->n_ready = 0;
-}
-
-/* A piece of the initial parameters was new; was it the last? */
-static void
-piece(struct pbox_shard *s, const struct target *g, unsigned which, unsigned pieces)
-{
-	struct pbox_table *t = g->st->t;
-	size_t first = (size_t)g->frag * t->frag_elements;
-
-	g->slot->init |= (uint8_t)(1u << which);
-	if (g->slot->init == (1u << pieces) - 1) {
-		if (g->c->wire != NULL)
-			s->conf.reduce->pack(g->c->wire + first * 2, (enum pbox_elem)t->pull_format,
-				g->c->param + first, g->elements);
-		g->slot->payload_crc = pbox_crc32c(0, shard_answer_at(g),
-			(size_t)g->elements * pbox_format_size(t->pull_format));
-		g->slot->has_result = 1;
-		g->slot->closed = 0;
-		if (g->slot->round != NULL) {
-			shard_send_results(s, g);
-			shard_round_close(s, g->j, g->slot);
-		}
-	}
-}
-
-void
-shard_initialise(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
-{
-	struct pbox_table *t = g->st->t;
-	unsigned which = f->hdr.base / t->init_elements;
-	unsigned pieces = (g->elements + t->init_elements - 1) / t->init_elements;
-	float *at = g->c->param + (size_t)g->frag * t->frag_elements + f->hdr.base;
-	uint32_t left = g->elements - f->hdr.base;
-
-	if ((g->slot->closed & (PBOX_SLOT_RESTORING | PBOX_SLOT_LOST)) != 0) {
-		shard_send_unready(s, g, f); /* what the workers hold comes first */
-		return;
-	}
-	count(s, PBOX_SS_RX_INIT);
-	if (!g->slot->has_result && (g->slot->init & 1u << which) == 0) {
-		if ((f->hdr.flags & PBOX_F_ZERO) != 0)
-			memset(at, 0,
-				sizeof(*at) * (left < t->init_elements ? left : t->init_elements));
-		else
-			memcpy(at, f->payload, f->hdr.length);
-		piece(s, g, which, pieces);
-	}
-	shard_send_plain(s, g, f, PBOX_INIT_OK);
+	if (next != NULL && next->slot->round->arrived == g->j->job->workers)
+		ahead = next->slot->round;
+	/* where the damage was of one that is gone, the others are complete without it */
+	for (unsigned had = r->arrived;
+		!finish(s, g, ahead) && r->arrived == r->need && r->arrived > 0 && r->arrived < had;
+		had = r->arrived)
+		;
 }

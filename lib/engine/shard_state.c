@@ -3,8 +3,8 @@
  */
 
 /*
- * What the box keeps of a fragment, for checkpoints: workers FETCH parameters and state of a finished
- * version, and worker 0 gives them back by an INIT with flag LATEST (R6.13, R6.14).
+ * Parameters and state of a fragment: worker 0 gives the first ones (INIT). For checkpoints workers FETCH those
+ * of a finished version, and worker 0 gives them back by an INIT with flag LATEST (R6.13, R6.14).
  */
 
 #include <string.h>
@@ -81,9 +81,9 @@ shard_fetch(struct pbox_shard *s, const struct target *g, const struct pbox_fram
 	shard_send_to(s, g, &out, f->hdr.worker);
 }
 
-/* Parameters have changed within a version: so has the answer with it. */
+/* Parameters have changed without a round: so has the answer with them. */
 static void
-answer_again(struct pbox_shard *s, const struct target *g)
+refresh_answer(struct pbox_shard *s, const struct target *g)
 {
 	const struct pbox_table *t = g->st->t;
 	size_t first = (size_t)g->frag * t->frag_elements;
@@ -93,6 +93,47 @@ answer_again(struct pbox_shard *s, const struct target *g)
 			g->c->param + first, g->elements);
 	g->slot->payload_crc = pbox_crc32c(
 		0, shard_answer_at(g), (size_t)g->elements * pbox_format_size(t->pull_format));
+}
+
+/* A piece of the initial parameters was new; was it the last? */
+static void
+piece_came(struct pbox_shard *s, const struct target *g, unsigned which, unsigned pieces)
+{
+	g->slot->init |= (uint8_t)(1u << which);
+	if (g->slot->init == (1u << pieces) - 1) {
+		refresh_answer(s, g);
+		g->slot->has_result = 1;
+		g->slot->closed = 0;
+		if (g->slot->round != NULL) {
+			shard_send_results(s, g);
+			shard_record_close(s, g->j, g->slot);
+		}
+	}
+}
+
+void
+shard_initialise(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	struct pbox_table *t = g->st->t;
+	unsigned which = f->hdr.base / t->init_elements;
+	unsigned pieces = (g->elements + t->init_elements - 1) / t->init_elements;
+	float *at = g->c->param + (size_t)g->frag * t->frag_elements + f->hdr.base;
+	uint32_t left = g->elements - f->hdr.base;
+
+	if ((g->slot->closed & (PBOX_SLOT_RESTORING | PBOX_SLOT_LOST)) != 0) {
+		shard_send_unready(s, g, f); /* what the workers hold comes first */
+		return;
+	}
+	count(s, PBOX_SS_RX_INIT);
+	if (!g->slot->has_result && (g->slot->init & 1u << which) == 0) {
+		if ((f->hdr.flags & PBOX_F_ZERO) != 0)
+			memset(at, 0,
+				sizeof(*at) * (left < t->init_elements ? left : t->init_elements));
+		else
+			memcpy(at, f->payload, f->hdr.length);
+		piece_came(s, g, which, pieces);
+	}
+	shard_send_plain(s, g, f, PBOX_INIT_OK);
 }
 
 void
@@ -124,6 +165,6 @@ shard_give(struct pbox_shard *s, const struct target *g, const struct pbox_frame
 	else
 		memcpy(at, f->payload, bytes);
 	if (f->hdr.aux == 0)
-		answer_again(s, g);
+		refresh_answer(s, g);
 	shard_send_plain(s, g, f, PBOX_INIT_OK);
 }

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-#include "shard_impl.h"
+#include "rounds.h"
 
 /*
  * The rate of a job (R6.12). Frames that are dropped for being too many come again, are asked about
@@ -12,7 +12,7 @@
  */
 
 bool
-shard_pace(struct pbox_shard *s, const struct target *g)
+rounds_pace(struct pbox_shard *s, const struct target *g)
 {
 	struct pbox_shard_job *j = g->j;
 	struct pbox_round *r = g->slot->round;
@@ -63,7 +63,7 @@ take_out(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_round *r,
 }
 
 void
-shard_pace_remove(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_round *r)
+rounds_pace_remove(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_round *r)
 {
 	struct pbox_round *before = NULL;
 
@@ -73,7 +73,7 @@ shard_pace_remove(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_ro
 }
 
 void
-shard_pace_clear(struct pbox_shard *s, struct pbox_shard_job *j)
+rounds_pace_clear(struct pbox_shard *s, struct pbox_shard_job *j)
 {
 	while (j->paced != NULL)
 		take_out(s, j, j->paced, NULL);

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef DISCIPLINE_H
+#define DISCIPLINE_H
+
+/*
+ * The discipline of a table says what a contribution does to a fragment, and which version answers a
+ * question. Sessions, addresses, quotas, INIT, FETCH, records, answers and copies are the shard's: they call
+ * the discipline through the table, and no file of the shard asks which one it is.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct pbox_frame;
+struct pbox_shard;
+struct pbox_slot;
+struct pbox_stage;
+struct pbox_table;
+struct target;
+
+/* Where a fragment is, seen from the version that a snapshot copies. */
+enum discipline_cut {
+	CUT_LAGS,  /* before it, and too far to wait for */
+	CUT_AHEAD, /* before it: the fragment comes to it */
+	CUT_HERE,
+	CUT_PASSED, /* the fragment has no such version any more */
+};
+
+/* g is a fragment that is not being restored, except in tell. The first three are called for packets. */
+struct discipline {
+	/* A PUSH or PUSHPULL, of a format and length that fit; its fragment may be closed. True: the packet is
+	 * held. */
+	bool (*contribute)(
+		struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+	/* A PULL, also before INIT. */
+	void (*pull)(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+	/* A fragment of pbox_shard.ready, where contribute or members have put it, at the end of the burst or
+	 * sooner (shard_finish_ready). next: what follows it there, of the same job and discipline; or NULL. */
+	void (*burst)(struct pbox_shard *s, const struct target *g, const struct target *next);
+	/* Of workers 64 * word and on: those that its record waits for. */
+	uint64_t (*missing)(const struct target *g, unsigned word);
+	/* The job expects other workers (R8.5), and the fragment has a record. */
+	void (*members)(struct pbox_shard *s, const struct target *g);
+	/* It is being restored: a worker tells what it holds (RESTORE), or, f NULL, fewer workers have to. */
+	void (*tell)(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+	/* Is it what a snapshot copies? */
+	enum discipline_cut (*at_cut)(const struct pbox_slot *slot, const struct pbox_stage *stage);
+	/* Its job ends: the packets that its record holds go back. */
+	void (*drop)(struct pbox_shard *s, const struct target *g);
+	/* What a shard keeps of a table for it, in pbox_shard_table.state. */
+	size_t (*bytes)(const struct pbox_table *t, unsigned workers);
+} __attribute__((aligned(64)));
+
+/* rounds.c: a version is the sum of one contribution of each worker (R6.1). */
+extern const struct discipline rounds_discipline;
+
+#endif /* DISCIPLINE_H */

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef ROUNDS_H
+#define ROUNDS_H
+
+/*
+ * The discipline of rounds: version r + 1 of a fragment is made when each worker that is waited for has
+ * contributed to round r + 1. What its files share.
+ */
+
+#include "shard_impl.h"
+
+/* Scalars of one group, derived once a round; two, because fragments may be one round apart. */
+struct rounds_group {
+	uint32_t round, sets; /* sets: length of the schedule they were derived from */
+	bool valid, has_lr;
+	float clip;
+	struct pbox_optim_scalars k;
+};
+
+/* Is the worker's contribution none that the round waits for? */
+static inline bool
+is_extra(const struct pbox_round *r, unsigned worker)
+{
+	return r->partial && !bit_get(r->expect, worker);
+}
+
+/* rounds.c */
+void rounds_close(struct pbox_shard *s, const struct target *g);
+/* rounds_pace.c: complete rounds of a job with a rate */
+bool rounds_pace(struct pbox_shard *s, const struct target *g);
+/* Out of the line: it is closed before its time; all of the job's. */
+void rounds_pace_remove(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_round *r);
+void rounds_pace_clear(struct pbox_shard *s, struct pbox_shard_job *j);
+/* A round is complete: it ends with this burst, or when the job's rate has room for it. */
+static inline void
+rounds_complete(struct pbox_shard *s, const struct target *g)
+{
+	if (__builtin_expect(g->j->rate.interval == 0, 1) || !rounds_pace(s, g))
+		s->ready[s->n_ready++] = *g;
+}
+
+/* rounds_sum.c */
+void rounds_fold(struct pbox_shard *s, const struct target *g);
+void rounds_burst(struct pbox_shard *s, const struct target *g, const struct target *next);
+/* Give back the packets of workers first .. end-1. */
+void rounds_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_round *r,
+	unsigned first, unsigned end);
+struct rounds_group *rounds_scalars(struct pbox_shard_table *st, unsigned group, uint32_t round);
+
+/* rounds_restore.c */
+void rounds_tell(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+
+#endif /* ROUNDS_H */

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/*
+ * After a restart of the box: which version a fragment goes on from, by what its workers hold (R10.6). Their
+ * versions differ by one at most, and the highest one is taken.
+ */
+
+#include <string.h>
+
+#include "rounds.h"
+
+/* What the restorers that are left hold of a fragment. */
+struct holding {
+	uint32_t version, samples;
+	uint16_t contributors;
+	bool lower;     /* somebody holds less, or a member is no restorer */
+	unsigned giver; /* who can give the version, or PBOX_NO_WORKER */
+};
+
+static void
+note_told(const struct target *g, const struct pbox_frame *f)
+{
+	struct pbox_round *r = g->slot->round;
+	unsigned w = f->hdr.worker;
+
+	r->from[w] = (struct contribution){
+		.told = {.round = f->hdr.round, .contributors = f->hdr.aux},
+		.weight = f->hdr.weight,
+		.ts = f->hdr.ts,
+	};
+	if (r->arrived == 0 || newer(f->hdr.round, r->told))
+		r->told = f->hdr.round;
+	r->arrived += !bit_get(r->has, w);
+	bit_set(r->has, w);
+	bit_clear(r->want, w);
+	if ((f->hdr.flags & PBOX_F_HAVE) != 0)
+		bit_set(r->want, w);
+}
+
+/* All restorers have told: what do they hold? */
+static struct holding
+highest(const struct target *g)
+{
+	const struct pbox_round *r = g->slot->round;
+	struct holding h = {.giver = PBOX_NO_WORKER};
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < words_of(g->j); i++)
+		for (uint64_t left = restorers(g, i); left != 0; left &= left - 1) {
+			unsigned w = i * 64 + (unsigned)__builtin_ctzll(left);
+			const struct contribution *c = &r->from[w];
+
+			if (n++ > 0 && c->told.round != h.version)
+				h.lower = true;
+			if (n > 1 && newer(h.version, c->told.round))
+				continue;
+			if (n == 1 || newer(c->told.round, h.version)) {
+				h.version = c->told.round;
+				h.samples = c->weight;
+				h.contributors = c->told.contributors;
+				h.giver = PBOX_NO_WORKER;
+			}
+			if (h.giver == PBOX_NO_WORKER && bit_get(r->want, w))
+				h.giver = w;
+		}
+	h.lower |= n < g->j->job->workers;
+	return h;
+}
+
+/* The payload of the version that the fragment shall have, in the pull format. */
+static void
+take_payload(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	const struct pbox_table *t = g->st->t;
+	size_t first = (size_t)g->frag * t->frag_elements;
+
+	s->conf.reduce->unpack(pbox_chunk_frag_param(t, g->c, g->frag), f->payload,
+		(enum pbox_elem)t->pull_format, g->elements);
+	if (g->c->wire != NULL)
+		memcpy(g->c->wire + first * 2, f->payload, f->hdr.length);
+	g->slot->payload_crc = pbox_crc32c(0, f->payload, f->hdr.length);
+}
+
+/*
+ * Decide, if all restorers have told (R10.6). f: what the last one told, or NULL. True: restored, and
+ * answered.
+ */
+static bool
+decide(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	struct pbox_slot *slot = g->slot;
+	struct holding h = highest(g);
+	bool needed = h.version != 0 ? h.lower : false;
+
+	/* nothing newer than the snapshot has; or nobody has anything */
+	if (slot->has_result && !newer(h.version, slot->version)) {
+		shard_restored(s, g, false);
+		return true;
+	}
+	if (g->st->t->mode == PBOX_MODE_OPTIMISER)
+		needed = h.version != 0 || h.giver != PBOX_NO_WORKER;
+	if (needed && h.giver != PBOX_NO_WORKER) {
+		bool given = f != NULL && f->hdr.length > 0 && f->hdr.round == h.version;
+
+		if (!given)
+			return false;
+		take_payload(s, g, f);
+	}
+	slot->version = h.version;
+	slot->has_result = needed && h.giver != PBOX_NO_WORKER;
+	/* without a result a contribution to this version is answered by nothing */
+	slot->samples = slot->has_result ? h.samples : 0;
+	slot->contributors = slot->has_result ? h.contributors : 0;
+	shard_restored(s, g, needed && !slot->has_result);
+	return true;
+}
+
+/* The payload is needed: from the one who asks, if it has it, else from the first who has. */
+static void
+ask_for_payload(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	struct holding h = highest(g);
+	struct pbox_round *r = g->slot->round;
+
+	r->told = h.version; /* who told more may be gone */
+	if (f != NULL && f->hdr.round == h.version && bit_get(r->want, f->hdr.worker)) {
+		shard_answer_told(s, g, f->hdr.worker, PBOX_RESTORE_GIVE, 0);
+		return;
+	}
+	shard_answer_told(s, g, h.giver, PBOX_RESTORE_GIVE, 0);
+	if (f != NULL)
+		shard_answer_told(s, g, f->hdr.worker, PBOX_RESTORE_NOTED, h.giver);
+}
+
+void
+rounds_tell(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	unsigned silent;
+
+	if (f != NULL)
+		note_told(g, f);
+	silent = shard_first_silent(g);
+	if (silent == PBOX_NO_WORKER && !decide(s, g, f))
+		ask_for_payload(s, g, f);
+	else if (silent != PBOX_NO_WORKER && f != NULL)
+		shard_answer_told(s, g, f->hdr.worker, PBOX_RESTORE_NOTED, silent);
+}

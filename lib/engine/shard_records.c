@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <string.h>
+
+#include "shard_impl.h"
+
+/* What is kept of a fragment while something goes on there: a round, or its restoring. */
+
+struct pbox_round *
+shard_record_open(struct pbox_shard *s, const struct target *g)
+{
+	struct pbox_shard_job *j = g->j;
+	struct pbox_round *r = j->free_round;
+
+	if (r == NULL)
+		return NULL;
+	j->free_round = r->next;
+	r->arrived = 0;
+	r->open = true;
+	r->since_ns = s->now_ns;
+	r->chunk = g->chunk;
+	r->frag = g->frag;
+	memset(r->has, 0, words_of(j) * sizeof(*r->has));
+	memset(r->want, 0, words_of(j) * sizeof(*r->want));
+	g->slot->round = r;
+	pbox_stat_add(&s->stats[PBOX_SS_ROUNDS_OPEN], 1);
+	return r;
+}
+
+void
+shard_record_close(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_slot *slot)
+{
+	struct pbox_round *r = slot->round;
+
+	r->open = false;
+	r->next = j->free_round;
+	j->free_round = r;
+	slot->round = NULL;
+	pbox_stat_add(&s->stats[PBOX_SS_ROUNDS_OPEN], (uint64_t)-1);
+}
+
+/* Those of fragments that are not being restored, from number *at on; NULL: there is none left. */
+static struct pbox_round *
+next_in_progress(struct pbox_shard_job *j, uint32_t *at, struct target *g)
+{
+	while (*at < j->n_rounds) {
+		struct pbox_round *r = record_at(j, (*at)++);
+
+		if (!r->open)
+			continue;
+		shard_target_of(j, r, g);
+		if (!is_restoring(g))
+			return r;
+	}
+	return NULL;
+}
+
+void
+shard_members_all(const struct pbox_shard_job *j, uint64_t *set)
+{
+	unsigned n = j->job->workers, words = words_of(j);
+
+	memset(set, 0xFF, words * sizeof(*set));
+	if (n % 64 != 0)
+		set[words - 1] = (UINT64_C(1) << n % 64) - 1;
+}
+
+void
+shard_target_of(struct pbox_shard_job *j, const struct pbox_round *r, struct target *g)
+{
+	uint32_t index = r->chunk & ((1u << PBOX_CHUNK_BITS) - 1);
+
+	g->j = j;
+	g->st = j->table[r->chunk >> PBOX_CHUNK_BITS];
+	g->c = &g->st->t->chunk[index];
+	g->slot = &g->c->slot[r->frag];
+	g->chunk = r->chunk;
+	g->frag = r->frag;
+	g->elements = pbox_chunk_frag_elements(g->st->t, g->c, r->frag);
+}
+
+void
+shard_members(struct pbox_shard *s, struct pbox_shard_job *j)
+{
+	struct target g;
+	unsigned n = 0;
+
+	memcpy(j->expected, j->members, words_of(j) * sizeof(*j->expected));
+	for (unsigned i = 0; i < words_of(j); i++)
+		n += (unsigned)__builtin_popcountll(j->expected[i]);
+	j->n_expected = (uint16_t)n;
+	for (uint32_t i = 0; next_in_progress(j, &i, &g) != NULL;)
+		g.st->discipline->members(s, &g);
+	shard_finish_ready(s);
+}
+
+void
+shard_drop_records(struct pbox_shard *s, struct pbox_shard_job *j)
+{
+	struct target g;
+
+	for (uint32_t i = 0; next_in_progress(j, &i, &g) != NULL;)
+		g.st->discipline->drop(s, &g);
+	for (uint32_t i = 0; i < j->n_rounds; i++) {
+		if (record_at(j, i)->open)
+			pbox_stat_add(&s->stats[PBOX_SS_ROUNDS_OPEN], (uint64_t)-1);
+		record_at(j, i)->open = false;
+	}
+	PBOX_ASSERT(j->held == 0);
+}
+
+void
+shard_why(struct pbox_shard_job *j, struct pbox_why_page *page)
+{
+	const struct pbox_round *oldest[PBOX_WHY_ROUNDS], *r;
+	struct target g;
+	unsigned n = 0;
+
+	page->open = 0;
+	for (uint32_t i = 0; (r = next_in_progress(j, &i, &g)) != NULL;) {
+		unsigned k;
+
+		page->open++;
+		for (k = n; k > 0 && oldest[k - 1]->since_ns > r->since_ns; k--)
+			if (k < PBOX_WHY_ROUNDS)
+				oldest[k] = oldest[k - 1];
+		if (k == PBOX_WHY_ROUNDS)
+			continue;
+		oldest[k] = r;
+		n += n < PBOX_WHY_ROUNDS;
+	}
+	page->n = n;
+	for (unsigned k = 0; k < n; k++) {
+		struct pbox_why_round *out = &page->round[k];
+
+		r = oldest[k];
+		shard_target_of(j, r, &g);
+		*out = (struct pbox_why_round){
+			.chunk = r->chunk,
+			.frag = r->frag,
+			.round = g.slot->version + 1,
+			.arrived = r->arrived,
+			.uninitialised = !initialised(&g),
+			.paced = r->paced,
+			.since_ns = r->since_ns,
+		};
+		shard_members_all(j, out->missing);
+		for (unsigned i = 0; i < words_of(j); i++)
+			out->missing[i] &= g.st->discipline->missing(&g, i);
+	}
+}

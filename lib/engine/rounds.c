@@ -7,11 +7,11 @@
 #include "rounds.h"
 
 /* The record of the round in progress; NULL: all are taken. */
-static struct pbox_round *
+static struct pbox_record *
 open_round(struct pbox_shard *s, const struct target *g)
 {
 	struct pbox_shard_job *j = g->j;
-	struct pbox_round *r = g->slot->round;
+	struct pbox_record *r = g->slot->record;
 
 	if (r != NULL)
 		return r;
@@ -31,7 +31,7 @@ open_round(struct pbox_shard *s, const struct target *g)
 void
 rounds_close(struct pbox_shard *s, const struct target *g)
 {
-	struct pbox_round *r = g->slot->round;
+	struct pbox_record *r = g->slot->record;
 
 	if (__builtin_expect(r->paced, 0))
 		rounds_pace_remove(s, g->j, r);
@@ -47,7 +47,7 @@ static bool
 keep_contribution(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	struct pbox_shard_job *j = g->j;
-	struct pbox_round *r = g->slot->round;
+	struct pbox_record *r = g->slot->record;
 	unsigned w = f->hdr.worker;
 	bool holds = f->hdr.length > 0;
 
@@ -83,7 +83,7 @@ keep_contribution(struct pbox_shard *s, const struct target *g, const struct pbo
 
 /* Remember whom to answer when the round is finished. */
 static void
-want_result(struct pbox_shard *s, struct pbox_round *r, const struct pbox_frame *f)
+want_result(struct pbox_shard *s, struct pbox_record *r, const struct pbox_frame *f)
 {
 	unsigned w = f->hdr.worker;
 
@@ -111,7 +111,7 @@ count_contribution(const struct pbox_shard *s, struct shard_member *m, uint32_t 
 /* The others' contributions have waited for this one, as far as somebody was there to see it: it may
  * itself have waited for the core. */
 static inline void
-count_last(const struct pbox_shard *s, struct shard_member *m, const struct pbox_round *r)
+count_last(const struct pbox_shard *s, struct shard_member *m, const struct pbox_record *r)
 {
 	uint64_t waited_ns = s->now_ns - r->since_ns;
 
@@ -120,10 +120,10 @@ count_last(const struct pbox_shard *s, struct shard_member *m, const struct pbox
 		pbox_stat_add(&m->waited_ns, waited_ns - s->away_ns);
 }
 
-static struct pbox_round *
+static struct pbox_record *
 open_or_finish(struct pbox_shard *s, const struct target *g)
 {
-	struct pbox_round *r = open_round(s, g);
+	struct pbox_record *r = open_round(s, g);
 
 	if (r == NULL && s->n_ready > 0) { /* these are about to be free */
 		shard_finish_ready(s);
@@ -168,7 +168,7 @@ note_refused(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 static bool
 contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
-	struct pbox_round *r;
+	struct pbox_record *r;
 
 	if (__builtin_expect(g->j->member[f->hdr.worker].refused == f->hdr.round, 0) &&
 		was_refused(s, g, f))
@@ -210,7 +210,7 @@ contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_f
 static bool
 replace_contribution(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
-	struct pbox_round *r = g->slot->round;
+	struct pbox_record *r = g->slot->record;
 	unsigned w = f->hdr.worker;
 	struct contribution *c = &r->from[w];
 
@@ -237,7 +237,7 @@ repeated_now(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 	if (f->hdr.type == PBOX_PUSH) {
 		shard_send_plain(s, g, f, PBOX_PUSH_OK);
 	} else {
-		want_result(s, g->slot->round, f);
+		want_result(s, g->slot->record, f);
 		shard_send_wait(s, g, f);
 	}
 	return held;
@@ -266,7 +266,7 @@ has_rate(const struct target *g, uint32_t round)
 static bool
 repeated(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, int32_t ahead)
 {
-	const struct pbox_round *r = g->slot->round;
+	const struct pbox_record *r = g->slot->record;
 	bool ready = initialised(g), now = ahead == 1;
 
 	if (!ready) {
@@ -303,14 +303,14 @@ static bool
 rounds_contribute(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	int32_t ahead = pbox_serial_diff(f->hdr.round, g->slot->version);
-	const struct pbox_round *r;
+	const struct pbox_record *r;
 	bool ready = initialised(g), now;
 
 	if (ahead == 2 && s->n_ready > 0) { /* the round before it may be complete */
 		shard_finish_ready(s);
 		ahead = pbox_serial_diff(f->hdr.round, g->slot->version);
 	}
-	r = g->slot->round;
+	r = g->slot->record;
 	now = ready && ahead == 1;
 	if (now && (r == NULL || !bit_get(r->has, f->hdr.worker)) && has_rate(g, f->hdr.round))
 		return contribute_now(s, g, f);
@@ -338,7 +338,7 @@ rounds_contribute(struct pbox_shard *s, const struct target *g, const struct pbo
 static bool
 has_lost(const struct target *g, const struct pbox_frame *f, int32_t ahead)
 {
-	const struct pbox_round *r = g->slot->round;
+	const struct pbox_record *r = g->slot->record;
 
 	if ((f->hdr.flags & PBOX_F_LATEST) != 0 || !g->j->member[f->hdr.worker].pushpull)
 		return false;
@@ -352,7 +352,7 @@ rounds_pull(struct pbox_shard *s, const struct target *g, const struct pbox_fram
 	int32_t ahead = pbox_serial_diff(f->hdr.round, g->slot->version);
 	bool latest = (f->hdr.flags & PBOX_F_LATEST) != 0;
 	bool answer = g->slot->has_result && (latest || ahead == 0);
-	struct pbox_round *r = g->slot->round;
+	struct pbox_record *r = g->slot->record;
 
 	if (!latest && ahead > 1) {
 		count(s, PBOX_SS_DROP_ROUND_FUTURE);
@@ -391,7 +391,7 @@ rounds_pull(struct pbox_shard *s, const struct target *g, const struct pbox_fram
 static uint64_t
 rounds_missing(const struct target *g, unsigned word)
 {
-	const struct pbox_round *r = g->slot->round;
+	const struct pbox_record *r = g->slot->record;
 
 	return (r->partial ? r->expect[word] : UINT64_MAX) & ~r->has[word];
 }
@@ -406,7 +406,7 @@ static void
 rounds_members(struct pbox_shard *s, const struct target *g)
 {
 	struct pbox_shard_job *j = g->j;
-	struct pbox_round *r = g->slot->round;
+	struct pbox_record *r = g->slot->record;
 	bool fewer = false;
 
 	if (!r->partial) {
@@ -444,7 +444,7 @@ rounds_at_cut(const struct pbox_slot *slot, const struct pbox_stage *stage)
 static void
 rounds_drop(struct pbox_shard *s, const struct target *g)
 {
-	struct pbox_round *r = g->slot->round;
+	struct pbox_record *r = g->slot->record;
 
 	if (r->paced) /* all that are there end with their job */
 		rounds_pace_clear(s, g->j);

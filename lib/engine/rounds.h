@@ -22,7 +22,7 @@ struct rounds_group {
 
 /* Is the worker's contribution none that the round waits for? */
 static inline bool
-is_extra(const struct pbox_round *r, unsigned worker)
+is_extra(const struct pbox_record *r, unsigned worker)
 {
 	return r->partial && !bit_get(r->expect, worker);
 }
@@ -32,7 +32,7 @@ void rounds_close(struct pbox_shard *s, const struct target *g);
 /* rounds_pace.c: complete rounds of a job with a rate */
 bool rounds_pace(struct pbox_shard *s, const struct target *g);
 /* Out of the line: it is closed before its time; all of the job's. */
-void rounds_pace_remove(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_round *r);
+void rounds_pace_remove(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_record *r);
 void rounds_pace_clear(struct pbox_shard *s, struct pbox_shard_job *j);
 /* A round is complete: it ends with this burst, or when the job's rate has room for it. */
 static inline void
@@ -46,7 +46,7 @@ rounds_complete(struct pbox_shard *s, const struct target *g)
 void rounds_fold(struct pbox_shard *s, const struct target *g);
 void rounds_burst(struct pbox_shard *s, const struct target *g, const struct target *next);
 /* Give back the packets of workers first .. end-1. */
-void rounds_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_round *r,
+void rounds_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_record *r,
 	unsigned first, unsigned end);
 struct rounds_group *rounds_scalars(struct pbox_shard_table *st, unsigned group, uint32_t round);
 

@@ -15,7 +15,7 @@ bool
 rounds_pace(struct pbox_shard *s, const struct target *g)
 {
 	struct pbox_shard_job *j = g->j;
-	struct pbox_round *r = g->slot->round;
+	struct pbox_record *r = g->slot->record;
 
 	if (r->paced) /* it was complete before */
 		return true;
@@ -50,8 +50,8 @@ job_remove(struct pbox_shard *s, struct pbox_shard_job *j)
 }
 
 static void
-take_out(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_round *r,
-	struct pbox_round *before)
+take_out(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_record *r,
+	struct pbox_record *before)
 {
 	*(before != NULL ? &before->later : &j->paced) = r->later;
 	if (r->later == NULL)
@@ -63,11 +63,11 @@ take_out(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_round *r,
 }
 
 void
-rounds_pace_remove(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_round *r)
+rounds_pace_remove(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_record *r)
 {
-	struct pbox_round *before = NULL;
+	struct pbox_record *before = NULL;
 
-	for (struct pbox_round *at = j->paced; at != r; at = at->later)
+	for (struct pbox_record *at = j->paced; at != r; at = at->later)
 		before = at;
 	take_out(s, j, r, before);
 }
@@ -86,7 +86,7 @@ pace_job(struct pbox_shard *s, struct pbox_shard_job *j)
 	unsigned n = 0;
 
 	while (j->paced != NULL && n < PBOX_SHARD_BURST && job_rate_due(&j->rate, s->now_ns)) {
-		struct pbox_round *r = j->paced;
+		struct pbox_record *r = j->paced;
 
 		take_out(s, j, r, NULL);
 		if (r->arrived == 0 ||

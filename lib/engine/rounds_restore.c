@@ -22,16 +22,17 @@ struct holding {
 static void
 note_told(const struct target *g, const struct pbox_frame *f)
 {
-	struct pbox_round *r = g->slot->round;
+	struct pbox_record *r = g->slot->record;
 	unsigned w = f->hdr.worker;
 
-	r->from[w] = (struct contribution){
-		.told = {.round = f->hdr.round, .contributors = f->hdr.aux},
-		.weight = f->hdr.weight,
+	r->told[w] = (struct told){
+		.version = f->hdr.round,
+		.samples = f->hdr.weight,
 		.ts = f->hdr.ts,
+		.contributors = f->hdr.aux,
 	};
-	if (r->arrived == 0 || newer(f->hdr.round, r->told))
-		r->told = f->hdr.round;
+	if (r->arrived == 0 || newer(f->hdr.round, r->highest))
+		r->highest = f->hdr.round;
 	r->arrived += !bit_get(r->has, w);
 	bit_set(r->has, w);
 	bit_clear(r->want, w);
@@ -43,23 +44,23 @@ note_told(const struct target *g, const struct pbox_frame *f)
 static struct holding
 highest(const struct target *g)
 {
-	const struct pbox_round *r = g->slot->round;
+	const struct pbox_record *r = g->slot->record;
 	struct holding h = {.giver = PBOX_NO_WORKER};
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < words_of(g->j); i++)
 		for (uint64_t left = restorers(g, i); left != 0; left &= left - 1) {
 			unsigned w = i * 64 + (unsigned)__builtin_ctzll(left);
-			const struct contribution *c = &r->from[w];
+			const struct told *c = &r->told[w];
 
-			if (n++ > 0 && c->told.round != h.version)
+			if (n++ > 0 && c->version != h.version)
 				h.lower = true;
-			if (n > 1 && newer(h.version, c->told.round))
+			if (n > 1 && newer(h.version, c->version))
 				continue;
-			if (n == 1 || newer(c->told.round, h.version)) {
-				h.version = c->told.round;
-				h.samples = c->weight;
-				h.contributors = c->told.contributors;
+			if (n == 1 || newer(c->version, h.version)) {
+				h.version = c->version;
+				h.samples = c->samples;
+				h.contributors = c->contributors;
 				h.giver = PBOX_NO_WORKER;
 			}
 			if (h.giver == PBOX_NO_WORKER && bit_get(r->want, w))
@@ -122,9 +123,9 @@ static void
 ask_for_payload(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	struct holding h = highest(g);
-	struct pbox_round *r = g->slot->round;
+	struct pbox_record *r = g->slot->record;
 
-	r->told = h.version; /* who told more may be gone */
+	r->highest = h.version; /* who told more may be gone */
 	if (f != NULL && f->hdr.round == h.version && bit_get(r->want, f->hdr.worker)) {
 		shard_answer_told(s, g, f->hdr.worker, PBOX_RESTORE_GIVE, 0);
 		return;

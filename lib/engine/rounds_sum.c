@@ -12,8 +12,8 @@
 #define RELEASE_AHEAD 16
 
 void
-rounds_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_round *r, unsigned first,
-	unsigned end)
+rounds_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_record *r,
+	unsigned first, unsigned end)
 {
 	void *batch[RELEASE_BATCH];
 	unsigned n = 0, total = 0;
@@ -48,7 +48,7 @@ rounds_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_round
 static struct pbox_sources
 sources(struct pbox_shard *s, const struct target *g, unsigned end)
 {
-	const struct pbox_round *r = g->slot->round;
+	const struct pbox_record *r = g->slot->record;
 	struct pbox_sources src = {
 		.src = r->payload + r->folded,
 		.n = end - r->folded,
@@ -70,7 +70,7 @@ sources(struct pbox_shard *s, const struct target *g, unsigned end)
 static void
 close_ranks(struct pbox_shard *s, const struct target *g, struct pbox_sources *src)
 {
-	const struct pbox_round *r = g->slot->round;
+	const struct pbox_record *r = g->slot->record;
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < src->n; i++) {
@@ -86,7 +86,7 @@ close_ranks(struct pbox_shard *s, const struct target *g, struct pbox_sources *s
 }
 
 static uint64_t
-samples_of(const struct pbox_round *r, unsigned workers)
+samples_of(const struct pbox_record *r, unsigned workers)
 {
 	uint64_t samples = 0;
 
@@ -99,7 +99,7 @@ samples_of(const struct pbox_round *r, unsigned workers)
 static void
 forget(struct pbox_shard *s, const struct target *g, unsigned w)
 {
-	struct pbox_round *r = g->slot->round;
+	struct pbox_record *r = g->slot->record;
 
 	rounds_release(s, g->j, r, w, w + 1);
 	r->from[w].unverified = false;
@@ -116,7 +116,7 @@ forget(struct pbox_shard *s, const struct target *g, unsigned w)
 static void
 take_back(struct pbox_shard *s, const struct target *g, unsigned first, unsigned end)
 {
-	struct pbox_round *r = g->slot->round;
+	struct pbox_record *r = g->slot->record;
 	size_t bytes = (size_t)g->elements * pbox_format_size(g->st->t->push_format);
 	unsigned had = r->arrived;
 
@@ -136,7 +136,7 @@ void
 rounds_fold(struct pbox_shard *s, const struct target *g)
 {
 	struct pbox_shard_job *j = g->j;
-	struct pbox_round *r = g->slot->round;
+	struct pbox_record *r = g->slot->record;
 	unsigned first = r->folded, end = first;
 	struct pbox_sources src;
 
@@ -212,7 +212,7 @@ publish(struct pbox_shard *s, const struct target *g, uint32_t round, unsigned c
 	slot->samples = samples > UINT32_MAX ? UINT32_MAX : (uint32_t)samples;
 	slot->contributors = (uint16_t)contributors;
 	slot->has_result = 1;
-	slot->late = s->now_ns - slot->round->since_ns > LATE_NS;
+	slot->late = s->now_ns - slot->record->since_ns > LATE_NS;
 	count(s, PBOX_SS_ROUNDS);
 	shard_finished(g->st, round);
 }
@@ -232,11 +232,11 @@ spare_for(const struct target *g)
 /* All that are waited for have contributed: sum, optimise, publish, answer. False: some of them
  * were damaged, and are waited for again. */
 static inline __attribute__((always_inline)) bool
-finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_round *next)
+finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_record *next)
 {
 	struct pbox_shard_job *j = g->j;
 	struct pbox_table *t = g->st->t;
-	struct pbox_round *r = g->slot->round;
+	struct pbox_record *r = g->slot->record;
 	unsigned n = j->job->workers;
 	uint32_t round = g->slot->version + 1;
 	struct rounds_group *k = rounds_scalars(g->st, g->c->group, round);
@@ -282,7 +282,7 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rou
 }
 
 static bool
-finish(struct pbox_shard *s, const struct target *g, const struct pbox_round *next)
+finish(struct pbox_shard *s, const struct target *g, const struct pbox_record *next)
 {
 	struct pbox_stage *stage = g->st->stage;
 	bool done;
@@ -298,10 +298,10 @@ finish(struct pbox_shard *s, const struct target *g, const struct pbox_round *ne
 void
 rounds_burst(struct pbox_shard *s, const struct target *g, const struct target *next)
 {
-	const struct pbox_round *r = g->slot->round, *ahead = NULL;
+	const struct pbox_record *r = g->slot->record, *ahead = NULL;
 
-	if (next != NULL && next->slot->round->arrived == g->j->job->workers)
-		ahead = next->slot->round;
+	if (next != NULL && next->slot->record->arrived == g->j->job->workers)
+		ahead = next->slot->record;
 	/* where the damage was of one that is gone, the others are complete without it */
 	for (unsigned had = r->arrived;
 		!finish(s, g, ahead) && r->arrived == r->need && r->arrived > 0 && r->arrived < had;

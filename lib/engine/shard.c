@@ -325,11 +325,11 @@ look_up(struct pbox_shard *s, const struct pbox_frame *frame, unsigned n, struct
 			__builtin_prefetch(target[i].slot, 1);
 	}
 	for (unsigned i = 0; i < n; i++) {
-		const struct pbox_round *r;
+		const struct pbox_record *r;
 
 		if (drop[i] != 0 || target[i].slot == NULL)
 			continue;
-		r = target[i].slot->round;
+		r = target[i].slot->record;
 		if (r == NULL)
 			continue;
 		__builtin_prefetch(r, 1);

@@ -160,7 +160,7 @@ shard_send_result(struct pbox_shard *s, const struct target *g, unsigned worker,
 void
 shard_send_results(struct pbox_shard *s, const struct target *g)
 {
-	const struct pbox_round *r = g->slot->round;
+	const struct pbox_record *r = g->slot->record;
 	unsigned n = 0;
 	uint32_t now_us = (uint32_t)(s->now_ns / 1000);
 	struct pbox_send out = result(s, g);
@@ -191,7 +191,7 @@ static uint32_t
 first_missing(const struct target *g)
 {
 	unsigned n = g->j->job->workers;
-	const struct pbox_round *r = g->slot->round;
+	const struct pbox_record *r = g->slot->record;
 
 	if (r == NULL || !initialised(g))
 		return 0;
@@ -210,7 +210,7 @@ first_missing(const struct target *g)
 void
 shard_send_wait(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
-	const struct pbox_round *r = initialised(g) ? g->slot->round : NULL;
+	const struct pbox_record *r = initialised(g) ? g->slot->record : NULL;
 	struct pbox_send out = {
 		.hdr =
 			{
@@ -234,7 +234,7 @@ shard_send_wait(struct pbox_shard *s, const struct target *g, const struct pbox_
 void
 shard_send_taken_back(struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts)
 {
-	const struct pbox_round *r = g->slot->round;
+	const struct pbox_record *r = g->slot->record;
 	struct pbox_send out = {
 		.hdr =
 			{

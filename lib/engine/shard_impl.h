@@ -51,41 +51,51 @@ struct shard_peer {
 
 /* What is kept of one worker's contribution, or of its wish for the result. */
 struct contribution {
-	union {
-		void *handle; /* NULL: nothing is held */
-		struct {
-			uint32_t round;
-			uint16_t contributors;
-		} told; /* while the fragment is restored, in place of a contribution */
-	};
+	void *handle; /* NULL: nothing is held */
 	uint32_t weight, ts, at_us;
 	bool unverified;
 };
 
+/* Which version a worker holds of a fragment that is being restored. */
+struct told {
+	uint32_t version, samples, ts;
+	uint16_t contributors;
+};
+
 /*
- * The contributions of one fragment to the round in progress. The arrays, one entry a worker,
- * stand behind it in one piece of memory (round_layout).
+ * What is kept of a fragment while workers contribute to a version or wait for one, or while it is restored.
+ * The arrays, one entry a worker, and the bitmaps follow it in one piece of memory (record_layout).
  */
-struct pbox_round {
+struct pbox_record {
 	union {
-		struct pbox_round *next; /* free list */
-		uint64_t since_ns;       /* when it was opened */
+		struct pbox_record *next; /* free list */
+		uint64_t since_ns;        /* when it was opened */
 	};
-	float *acc; /* sum of workers 0 .. folded-1, or NULL */
-	uint16_t arrived, folded;
-	uint16_t need;       /* complete when as many have arrived */
-	uint16_t unverified; /* of those that are held */
-	bool open;
-	bool partial; /* expect holds; else all workers are expected */
-	bool paced;   /* complete, and in the line of those that end at the job's rate */
+	union {
+		struct {            /* of a round */
+			float *acc; /* sum of workers 0 .. folded-1, or NULL */
+			uint16_t folded;
+			uint16_t need;       /* complete when as many have arrived */
+			uint16_t unverified; /* of those that are held */
+			bool partial;        /* expect holds; else all workers are expected */
+			bool paced; /* complete, and in the line of those that end at the job's rate */
+			struct pbox_record *later; /* in that line: the next one */
+		};
+		uint32_t
+			highest; /* of a fragment that is restored: the latest version that was told */
+	};
+	uint16_t arrived; /* bits of has */
 	uint16_t frag;
-	uint32_t chunk;           /* id */
-	uint32_t told;            /* while the fragment is restored: highest version told */
-	struct pbox_round *later; /* in that line: the next one */
-	const void **payload;     /* NULL: all zeros */
-	struct contribution *from;
-	uint64_t *has, *want; /* bitmaps: contributed; wants the result */
-	uint64_t *expect;     /* and: is waited for */
+	uint32_t chunk; /* id */
+	bool open;
+	const void **payload; /* NULL: all zeros */
+	union {
+		struct contribution *from;
+		struct told *told;
+	};
+	uint64_t *has;    /* who has contributed, or told */
+	uint64_t *want;   /* who wants the result, or can give the payload that it told of */
+	uint64_t *expect; /* who is waited for, of a round that is partial */
 };
 
 struct pbox_shard_job {
@@ -98,24 +108,24 @@ struct pbox_shard_job {
 	struct shard_peer *peer;
 	unsigned peers;                  /* of one worker */
 	struct pbox_shard_table **table; /* PBOX_MAX_TABLES */
-	struct pbox_round *free_round;
-	uint8_t *round_mem;
-	size_t round_size;
-	uint32_t n_rounds;
+	struct pbox_record *free_record;
+	uint8_t *record_mem;
+	size_t record_size;
+	uint32_t n_records;
 	void *free_acc; /* list through the first word */
 	uint32_t held, hold_share;
 	struct job_rate rate;
-	struct pbox_round *paced, *paced_last; /* rounds_pace.c: complete rounds, oldest first */
-	struct pbox_shard_job *next_paced;     /* of the shard's list of jobs that have such */
-	uint32_t repeat_ns;                    /* repeat_earn() */
-	uint32_t request_ns;                   /* of one control frame of a session; 0: no limit */
-	uint64_t request_empty_ns;             /* shard_gate.c */
-	uint16_t n_expected;                   /* workers that new rounds wait for, */
-	uint64_t *expected;                    /* and which */
+	struct pbox_record *paced, *paced_last; /* rounds_pace.c: complete rounds, oldest first */
+	struct pbox_shard_job *next_paced;      /* of the shard's list of jobs that have such */
+	uint32_t repeat_ns;                     /* repeat_earn() */
+	uint32_t request_ns;                    /* of one control frame of a session; 0: no limit */
+	uint64_t request_empty_ns;              /* shard_gate.c */
+	uint16_t n_expected;                    /* workers that new rounds wait for, */
+	uint64_t *expected;                     /* and which */
 	/* The next such set: the registrar's, and the shard's while its mail is out. */
 	uint64_t *members;
 	bool members_out, members_changed; /* the registrar's */
-	struct pbox_arena *arena;          /* of round_mem and acc_mem */
+	struct pbox_arena *arena;          /* of record_mem and acc_mem */
 	void *acc_mem;
 };
 
@@ -210,10 +220,10 @@ words_of(const struct pbox_shard_job *j)
 	return (j->job->workers + 63u) / 64;
 }
 
-static inline struct pbox_round *
+static inline struct pbox_record *
 record_at(const struct pbox_shard_job *j, uint32_t i)
 {
-	return (struct pbox_round *)(void *)(j->round_mem + i * j->round_size);
+	return (struct pbox_record *)(void *)(j->record_mem + i * j->record_size);
 }
 
 static inline bool
@@ -261,12 +271,12 @@ void shard_job_quota(struct pbox_shard_job *j, uint64_t rate, uint32_t repeats, 
  * folded early at the same time, at most SHARD_FOLDED of them are of any use. */
 #define SHARD_FOLDED 64u
 struct pbox_shard_job *shard_job_create(struct pbox_job *job, uint16_t shard, unsigned peers,
-	uint32_t n_rounds, uint32_t hold_share, uint32_t n_acc, size_t acc_bytes,
+	uint32_t n_records, uint32_t hold_share, uint32_t n_acc, size_t acc_bytes,
 	struct pbox_arena *arena);
 void shard_job_free(struct pbox_shard_job *j);
 struct pbox_shard_table *shard_table_create(struct pbox_table *t, unsigned workers);
 /* What these take of the arena, and of the heap. */
-size_t shard_job_arena(unsigned workers, uint32_t n_rounds, uint32_t n_acc, size_t acc_bytes);
+size_t shard_job_arena(unsigned workers, uint32_t n_records, uint32_t n_acc, size_t acc_bytes);
 size_t shard_job_heap(unsigned workers, unsigned peers);
 size_t shard_table_heap(const struct pbox_table *t, unsigned workers);
 
@@ -352,9 +362,9 @@ void shard_restored(struct pbox_shard *s, const struct target *g, bool lost);
 
 /* Records and members (shard_records.c). */
 /* Of a fragment that has none; NULL: all are taken. */
-struct pbox_round *shard_record_open(struct pbox_shard *s, const struct target *g);
+struct pbox_record *shard_record_open(struct pbox_shard *s, const struct target *g);
 void shard_record_close(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_slot *slot);
-void shard_target_of(struct pbox_shard_job *j, const struct pbox_round *r, struct target *g);
+void shard_target_of(struct pbox_shard_job *j, const struct pbox_record *r, struct target *g);
 void shard_members(struct pbox_shard *s, struct pbox_shard_job *j);
 void shard_members_all(const struct pbox_shard_job *j, uint64_t *set);
 void shard_drop_records(struct pbox_shard *s, struct pbox_shard_job *j);

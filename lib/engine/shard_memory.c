@@ -7,9 +7,9 @@
 
 #include "shard_impl.h"
 
-/* Place the arrays of n workers behind the record; returns the size of all of it. */
+/* Place the arrays of n workers after the record; returns the size of all of it. */
 static size_t
-round_layout(struct pbox_round *r, unsigned n)
+record_layout(struct pbox_record *r, unsigned n)
 {
 	size_t at = pbox_pad_line(sizeof(*r)), words = (n + 63u) / 64;
 	uint8_t *base = (uint8_t *)r;
@@ -34,9 +34,9 @@ shard_job_quota(struct pbox_shard_job *j, uint64_t rate, uint32_t repeats, uint3
 }
 
 size_t
-shard_job_arena(unsigned workers, uint32_t n_rounds, uint32_t n_acc, size_t acc_bytes)
+shard_job_arena(unsigned workers, uint32_t n_records, uint32_t n_acc, size_t acc_bytes)
 {
-	return n_rounds * round_layout(NULL, workers) + n_acc * pbox_pad_line(acc_bytes);
+	return n_records * record_layout(NULL, workers) + n_acc * pbox_pad_line(acc_bytes);
 }
 
 size_t
@@ -48,7 +48,7 @@ shard_job_heap(unsigned workers, unsigned peers)
 }
 
 struct pbox_shard_job *
-shard_job_create(struct pbox_job *job, uint16_t shard, unsigned peers, uint32_t n_rounds,
+shard_job_create(struct pbox_job *job, uint16_t shard, unsigned peers, uint32_t n_records,
 	uint32_t hold_share, uint32_t n_acc, size_t acc_bytes, struct pbox_arena *arena)
 {
 	struct pbox_shard_job *j = calloc(1, sizeof(*j));
@@ -62,17 +62,17 @@ shard_job_create(struct pbox_job *job, uint16_t shard, unsigned peers, uint32_t 
 	j->arena = arena;
 	j->hold_share = hold_share;
 	shard_job_quota(j, job->conf->rate, job->conf->repeats, job->conf->requests);
-	j->n_rounds = n_rounds;
-	j->round_size = round_layout(NULL, job->workers);
+	j->n_records = n_records;
+	j->record_size = record_layout(NULL, job->workers);
 	j->member = aligned_alloc(PBOX_CACHE_LINE, job->workers * sizeof(*j->member));
 	j->peers = peers;
 	j->peer = calloc((size_t)job->workers * peers, sizeof(*j->peer));
 	j->table = calloc(PBOX_MAX_TABLES, sizeof(*j->table));
 	j->expected = calloc((job->workers + 63u) / 64, sizeof(*j->expected));
 	j->members = calloc((job->workers + 63u) / 64, sizeof(*j->members));
-	j->round_mem = pbox_arena_alloc(arena, n_rounds * j->round_size);
+	j->record_mem = pbox_arena_alloc(arena, n_records * j->record_size);
 	j->acc_mem = pbox_arena_alloc(arena, n_acc * acc_bytes);
-	if (j->member == NULL || j->peer == NULL || j->table == NULL || j->round_mem == NULL ||
+	if (j->member == NULL || j->peer == NULL || j->table == NULL || j->record_mem == NULL ||
 		(n_acc > 0 && j->acc_mem == NULL) || j->expected == NULL || j->members == NULL) {
 		shard_job_free(j);
 		return NULL;
@@ -80,12 +80,12 @@ shard_job_create(struct pbox_job *job, uint16_t shard, unsigned peers, uint32_t 
 	memset(j->member, 0, job->workers * sizeof(*j->member));
 	shard_members_all(j, j->expected);
 	j->n_expected = job->workers;
-	for (uint32_t i = n_rounds; i-- > 0;) {
-		struct pbox_round *r = record_at(j, i);
+	for (uint32_t i = n_records; i-- > 0;) {
+		struct pbox_record *r = record_at(j, i);
 
-		round_layout(r, job->workers);
-		r->next = j->free_round;
-		j->free_round = r;
+		record_layout(r, job->workers);
+		r->next = j->free_record;
+		j->free_record = r;
 	}
 	for (uint32_t i = n_acc; i-- > 0;) {
 		void **acc = (void **)(void *)((uint8_t *)j->acc_mem + i * acc_bytes);
@@ -101,7 +101,7 @@ shard_job_free(struct pbox_shard_job *j)
 {
 	if (j == NULL)
 		return;
-	pbox_arena_free(j->arena, j->round_mem);
+	pbox_arena_free(j->arena, j->record_mem);
 	pbox_arena_free(j->arena, j->acc_mem);
 	for (unsigned i = 0; j->table != NULL && i < PBOX_MAX_TABLES; i++)
 		free(j->table[i]);

@@ -8,15 +8,15 @@
 
 /* What is kept of a fragment while something goes on there: a round, or its restoring. */
 
-struct pbox_round *
+struct pbox_record *
 shard_record_open(struct pbox_shard *s, const struct target *g)
 {
 	struct pbox_shard_job *j = g->j;
-	struct pbox_round *r = j->free_round;
+	struct pbox_record *r = j->free_record;
 
 	if (r == NULL)
 		return NULL;
-	j->free_round = r->next;
+	j->free_record = r->next;
 	r->arrived = 0;
 	r->open = true;
 	r->since_ns = s->now_ns;
@@ -24,7 +24,7 @@ shard_record_open(struct pbox_shard *s, const struct target *g)
 	r->frag = g->frag;
 	memset(r->has, 0, words_of(j) * sizeof(*r->has));
 	memset(r->want, 0, words_of(j) * sizeof(*r->want));
-	g->slot->round = r;
+	g->slot->record = r;
 	pbox_stat_add(&s->stats[PBOX_SS_ROUNDS_OPEN], 1);
 	return r;
 }
@@ -32,21 +32,21 @@ shard_record_open(struct pbox_shard *s, const struct target *g)
 void
 shard_record_close(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_slot *slot)
 {
-	struct pbox_round *r = slot->round;
+	struct pbox_record *r = slot->record;
 
 	r->open = false;
-	r->next = j->free_round;
-	j->free_round = r;
-	slot->round = NULL;
+	r->next = j->free_record;
+	j->free_record = r;
+	slot->record = NULL;
 	pbox_stat_add(&s->stats[PBOX_SS_ROUNDS_OPEN], (uint64_t)-1);
 }
 
 /* Those of fragments that are not being restored, from number *at on; NULL: there is none left. */
-static struct pbox_round *
+static struct pbox_record *
 next_in_progress(struct pbox_shard_job *j, uint32_t *at, struct target *g)
 {
-	while (*at < j->n_rounds) {
-		struct pbox_round *r = record_at(j, (*at)++);
+	while (*at < j->n_records) {
+		struct pbox_record *r = record_at(j, (*at)++);
 
 		if (!r->open)
 			continue;
@@ -68,7 +68,7 @@ shard_members_all(const struct pbox_shard_job *j, uint64_t *set)
 }
 
 void
-shard_target_of(struct pbox_shard_job *j, const struct pbox_round *r, struct target *g)
+shard_target_of(struct pbox_shard_job *j, const struct pbox_record *r, struct target *g)
 {
 	uint32_t index = r->chunk & ((1u << PBOX_CHUNK_BITS) - 1);
 
@@ -103,7 +103,7 @@ shard_drop_records(struct pbox_shard *s, struct pbox_shard_job *j)
 
 	for (uint32_t i = 0; next_in_progress(j, &i, &g) != NULL;)
 		g.st->discipline->drop(s, &g);
-	for (uint32_t i = 0; i < j->n_rounds; i++) {
+	for (uint32_t i = 0; i < j->n_records; i++) {
 		if (record_at(j, i)->open)
 			pbox_stat_add(&s->stats[PBOX_SS_ROUNDS_OPEN], (uint64_t)-1);
 		record_at(j, i)->open = false;
@@ -114,7 +114,7 @@ shard_drop_records(struct pbox_shard *s, struct pbox_shard_job *j)
 void
 shard_why(struct pbox_shard_job *j, struct pbox_why_page *page)
 {
-	const struct pbox_round *oldest[PBOX_WHY_ROUNDS], *r;
+	const struct pbox_record *oldest[PBOX_WHY_ROUNDS], *r;
 	struct target g;
 	unsigned n = 0;
 

@@ -3,9 +3,8 @@
  */
 
 /*
- * After a restart of the box its workers tell what they hold (section 10 of the protocol). Who has
- * told stands in the record of the fragment's round, which cannot be in progress meanwhile: has is
- * who told, want who can give the payload.
+ * After a restart of the box its workers tell what they hold (section 10 of the protocol), and a fragment's
+ * record remembers it.
  */
 
 #include <string.h>
@@ -16,7 +15,7 @@ static void
 answer_restore(struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t round,
 	uint32_t ts, enum pbox_restore how, uint32_t missing)
 {
-	const struct pbox_round *r = g->slot->round;
+	const struct pbox_record *r = g->slot->record;
 	struct pbox_send out = {
 		.hdr =
 			{
@@ -31,8 +30,8 @@ answer_restore(struct pbox_shard *s, const struct target *g, unsigned worker, ui
 			},
 	};
 
-	if (is_restoring(g) && r != NULL && newer(r->told, out.hdr.base))
-		out.hdr.base = r->told;
+	if (is_restoring(g) && r != NULL && newer(r->highest, out.hdr.base))
+		out.hdr.base = r->highest;
 	shard_send_to(s, g, &out, worker);
 }
 
@@ -40,15 +39,15 @@ void
 shard_answer_told(struct pbox_shard *s, const struct target *g, unsigned worker,
 	enum pbox_restore how, uint32_t missing)
 {
-	const struct contribution *c = &g->slot->round->from[worker];
+	const struct told *c = &g->slot->record->told[worker];
 
-	answer_restore(s, g, worker, c->told.round, c->ts, how, missing);
+	answer_restore(s, g, worker, c->version, c->ts, how, missing);
 }
 
 unsigned
 shard_first_silent(const struct target *g)
 {
-	const struct pbox_round *r = g->slot->round;
+	const struct pbox_record *r = g->slot->record;
 
 	for (unsigned i = 0; i < words_of(g->j); i++) {
 		uint64_t missing = restorers(g, i) & ~(r != NULL ? r->has[i] : 0);
@@ -64,7 +63,7 @@ shard_restored(struct pbox_shard *s, const struct target *g, bool lost)
 {
 	struct pbox_shard_table *st = g->st;
 	struct pbox_slot *slot = g->slot;
-	struct pbox_round *r = slot->round;
+	struct pbox_record *r = slot->record;
 	bool empty = st->t->mode == PBOX_MODE_OPTIMISER && !slot->has_result;
 
 	slot->closed = lost ? PBOX_SLOT_LOST : empty ? PBOX_SLOT_UNINITIALISED : 0;
@@ -112,7 +111,7 @@ shard_restore(struct pbox_shard *s, const struct target *g, const struct pbox_fr
 			silent != PBOX_NO_WORKER ? silent : UINT32_MAX);
 		return;
 	}
-	if (slot->round == NULL && shard_record_open(s, g) == NULL) {
+	if (slot->record == NULL && shard_record_open(s, g) == NULL) {
 		count(s, PBOX_SS_DROP_NO_SLOT);
 		return;
 	}

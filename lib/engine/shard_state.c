@@ -104,7 +104,7 @@ piece_came(struct pbox_shard *s, const struct target *g, unsigned which, unsigne
 		refresh_answer(s, g);
 		g->slot->has_result = 1;
 		g->slot->closed = 0;
-		if (g->slot->round != NULL) {
+		if (g->slot->record != NULL) {
 			shard_send_results(s, g);
 			shard_record_close(s, g->j, g->slot);
 		}
@@ -139,7 +139,7 @@ shard_initialise(struct pbox_shard *s, const struct target *g, const struct pbox
 void
 shard_give(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
-	const struct pbox_round *r = g->slot->round;
+	const struct pbox_record *r = g->slot->record;
 	uint32_t left = g->elements - f->hdr.base;
 	size_t bytes;
 	float *at;

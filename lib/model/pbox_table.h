@@ -26,7 +26,7 @@
 #define PBOX_MAX_NODES 8  /**< NUMA nodes */
 #define PBOX_SCHEDULE  64 /**< SETs of one group that are remembered */
 
-struct pbox_round; /* of lib/engine */
+struct pbox_record; /* of lib/engine */
 
 /** Why a fragment takes no contributions (pbox_slot.closed). */
 enum pbox_slot_closed {
@@ -37,13 +37,13 @@ enum pbox_slot_closed {
 
 /** State of one fragment. Owner: the shard of its endpoint. */
 struct pbox_slot {
-	struct pbox_round *round; /**< contributions of round version + 1, or NULL */
-	uint32_t version;         /**< last finished round */
-	uint32_t payload_crc;     /**< of the answer with this version */
-	uint32_t samples;         /**< of this version's contributors */
-	uint16_t contributors;    /**< of this version */
-	uint8_t init;             /**< bit i: INIT piece i has arrived */
-	uint8_t has_result;       /**< an answer can be given from memory */
+	struct pbox_record *record; /**< who contributes to, or waits for, a new version; or NULL */
+	uint32_t version;           /**< last finished round */
+	uint32_t payload_crc;       /**< of the answer with this version */
+	uint32_t samples;           /**< of this version's contributors */
+	uint16_t contributors;      /**< of this version */
+	uint8_t init;               /**< bit i: INIT piece i has arrived */
+	uint8_t has_result;         /**< an answer can be given from memory */
 	uint8_t late; /**< this version waited long for its last contribution: who asked has lost nothing */
 	uint8_t closed; /**< bits of enum pbox_slot_closed; 0: takes contributions */
 	uint32_t sum;   /**< 1 + where this version is in its extent, floats; 0: in param */

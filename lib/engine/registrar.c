@@ -89,39 +89,68 @@ pbox_registrar_destroy(struct pbox_registrar *r)
 	free(r);
 }
 
-void
-registrar_send(struct pbox_registrar *r, const struct pbox_job *job, struct pbox_send *out)
+static void
+send_tagged(struct pbox_registrar *r, const struct pbox_job *job, struct pbox_send *out)
 {
 	if (job->auth != NULL)
 		engine_auth_seal(job, out->hdr.worker, &r->tag, out);
 	r->conf.ops->send(r->conf.ctx, out);
 }
 
-static void
-reply_with(struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_type type,
-	const void *payload, size_t len)
+void
+registrar_send(
+	struct pbox_registrar *r, const struct pbox_job *job, unsigned w, struct pbox_send *out)
+{
+	out->hdr.token = registrar_token(job, w);
+	out->hdr.job = job->id;
+	out->hdr.worker = (uint16_t)w;
+	out->hdr.incarnation = r->conf.incarnation;
+	if (out->peer == NULL)
+		out->peer = &job->member[w].peer;
+	send_tagged(r, job, out);
+}
+
+struct registrar_addressee
+registrar_sender(const struct pbox_registrar *r, const struct pbox_frame *f)
+{
+	return (struct registrar_addressee){
+		.peer = r->answer_at,
+		.token = f->hdr.token,
+		.request = f->hdr.chunk,
+		.ts = f->hdr.ts,
+		.job = f->hdr.job,
+		.worker = f->hdr.worker,
+		.length = f->hdr.length,
+		.type = f->hdr.type,
+		/* a request with a tag got here because that is right */
+		.tagged = (f->hdr.flags & PBOX_F_AUTH) != 0,
+	};
+}
+
+void
+registrar_answer(struct pbox_registrar *r, const struct registrar_addressee *to,
+	enum pbox_type type, const void *payload, size_t len)
 {
 	struct pbox_send out = {
 		.hdr =
 			{
 				.type = (uint8_t)type,
-				.token = f->hdr.token,
-				.job = f->hdr.job,
-				.worker = f->hdr.worker,
+				.token = to->token,
+				.job = to->job,
+				.worker = to->worker,
 				.incarnation = r->conf.incarnation,
 				.map_epoch = PBOX_MAP_EPOCH,
-				.chunk = f->hdr.chunk,
-				.ts = f->hdr.ts,
+				.chunk = to->request,
+				.ts = to->ts,
 				.length = (uint16_t)len,
 			},
-		.peer = &f->peer,
+		.peer = &to->peer,
 		.payload = len > 0 ? payload : NULL,
 		.payload_crc = pbox_crc32c(0, payload, len),
 	};
 
-	/* a request with a tag got here because that is right; WELCOME has one as well */
-	if ((f->hdr.flags & PBOX_F_AUTH) != 0)
-		registrar_send(r, r->job[f->hdr.job], &out);
+	if (to->tagged)
+		send_tagged(r, r->job[to->job], &out);
 	else
 		r->conf.ops->send(r->conf.ctx, &out);
 }
@@ -130,37 +159,50 @@ void
 registrar_reply(
 	struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_type type, size_t len)
 {
-	reply_with(r, f, type, r->scratch, len);
+	const struct registrar_addressee to = registrar_sender(r, f);
+
+	registrar_answer(r, &to, type, r->scratch, len);
+}
+
+void
+registrar_refuse_text(struct pbox_registrar *r, const struct registrar_addressee *to,
+	enum pbox_errcode code, uint32_t detail, const char *text)
+{
+	struct pbox_error_msg m = {.code = (uint16_t)code, .type = to->type, .detail = detail};
+	const struct pbox_error_tail tail = {r->join_nonce, to->request};
+	size_t cap = sizeof(r->scratch), len;
+
+	/* a request without a session may be forged: no answer is longer than it */
+	if ((to->type == PBOX_HELLO || to->type == PBOX_JOIN || to->token == 0) && cap > to->length)
+		cap = to->length;
+	snprintf(m.text, sizeof(m.text), "%s", text);
+	pbox_fail(&r->refusal, (int)code, "%.380s", m.text);
+	if (!r->uncounted)
+		count_control(r, PBOX_RS_REFUSED);
+	if (r->prover == NULL) {
+		len = pbox_error_encode(r->scratch, cap, &m);
+	} else {
+		len = pbox_error_encode(r->scratch, cap - PBOX_ERROR_TAIL_LEN, &m);
+		len = pbox_error_tail_encode(r->scratch, len, &tail);
+		pbox_proof(r->scratch + PBOX_ERROR_PROOF_AT(len), r->prover->secret,
+			r->prover->secret_len, PBOX_ERROR_PROOF_PREFIX, r->scratch, len,
+			PBOX_ERROR_PROOF_AT(len));
+	}
+	registrar_answer(r, to, PBOX_ERROR, r->scratch, len);
 }
 
 void
 registrar_refuse(struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_errcode code,
 	uint32_t detail, const char *fmt, ...)
 {
-	struct pbox_error_msg m = {.code = (uint16_t)code, .type = f->hdr.type, .detail = detail};
-	const struct pbox_error_tail tail = {r->join_nonce, f->hdr.chunk};
-	size_t cap = sizeof(r->scratch), len;
+	const struct registrar_addressee to = registrar_sender(r, f);
+	char text[sizeof(((struct pbox_error_msg *)NULL)->text)];
 	va_list ap;
 
-	/* a request without a session may be forged: no answer is longer than it */
-	if ((f->hdr.type == PBOX_HELLO || f->hdr.type == PBOX_JOIN || f->hdr.token == 0) &&
-		cap > f->hdr.length)
-		cap = f->hdr.length;
 	va_start(ap, fmt);
-	vsnprintf(m.text, sizeof(m.text), fmt, ap);
+	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	pbox_fail(&r->refusal, (int)code, "%.380s", m.text);
-	if (!r->uncounted)
-		count_control(r, PBOX_RS_REFUSED);
-	if (r->prover == NULL) {
-		registrar_reply(r, f, PBOX_ERROR, pbox_error_encode(r->scratch, cap, &m));
-		return;
-	}
-	len = pbox_error_encode(r->scratch, cap - PBOX_ERROR_TAIL_LEN, &m);
-	len = pbox_error_tail_encode(r->scratch, len, &tail);
-	pbox_proof(r->scratch + PBOX_ERROR_PROOF_AT(len), r->prover->secret, r->prover->secret_len,
-		PBOX_ERROR_PROOF_PREFIX, r->scratch, len, PBOX_ERROR_PROOF_AT(len));
-	registrar_reply(r, f, PBOX_ERROR, len);
+	registrar_refuse_text(r, &to, code, detail, text);
 }
 
 uint64_t
@@ -191,7 +233,7 @@ session(struct pbox_registrar *r, const struct pbox_frame *f)
 	uint64_t token = 0;
 
 	if (job != NULL && f->hdr.worker < job->workers)
-		token = atomic_load_explicit(&job->token[f->hdr.worker], memory_order_relaxed);
+		token = registrar_token(job, f->hdr.worker);
 	if (token == 0)
 		drop = PBOX_RS_DROP_SESSION_UNKNOWN;
 	else if (token != f->hdr.token)
@@ -231,20 +273,21 @@ on_ping(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *j
 {
 	size_t room = PBOX_CONTROL_MTU - PBOX_MTU_OVERHEAD - pbox_tag_len(f->hdr.flags);
 	size_t len = f->hdr.length < room ? f->hdr.length : room;
+	const struct registrar_addressee to = registrar_sender(r, f);
 
 	count_control(r, PBOX_RS_RX_PING);
 	registrar_measured(r, &job->member[f->hdr.worker]);
 	if (!f->answered)
-		reply_with(r, f, PBOX_PONG, f->payload, len);
+		registrar_answer(r, &to, PBOX_PONG, f->payload, len);
 }
 
 void
-pbox_registrar_rx(struct pbox_registrar *r, const struct pbox_frame *from, uint64_t now_ns)
+pbox_registrar_rx(struct pbox_registrar *r, const struct pbox_frame *f, uint64_t now_ns)
 {
-	struct pbox_frame own = *from, *f = &own; /* answered where the worker is known to be */
 	struct pbox_job *job;
 
 	r->now_ns = now_ns;
+	r->answer_at = f->peer;
 	r->refusal.code = 0;
 	count_control(r, PBOX_RS_RX_FRAMES);
 	switch (f->hdr.type) {
@@ -267,7 +310,7 @@ pbox_registrar_rx(struct pbox_registrar *r, const struct pbox_frame *from, uint6
 		return;
 	}
 	job = session(r, f);
-	if (job == NULL || !registrar_address(r, job, f, &own.peer))
+	if (job == NULL || !registrar_address(r, job, f, &r->answer_at))
 		return;
 	if (f->hdr.type == PBOX_DECLARE) {
 		registrar_on_declare(r, f, job);
@@ -288,13 +331,15 @@ pbox_registrar_rx(struct pbox_registrar *r, const struct pbox_frame *from, uint6
 void
 pbox_registrar_version(struct pbox_registrar *r, const struct pbox_frame *f, unsigned version)
 {
-	struct pbox_frame g = *f;
+	struct registrar_addressee to;
 
-	g.hdr.type = PBOX_HELLO;
-	g.hdr.token = 0;
-	g.hdr.flags = 0;
+	r->answer_at = f->peer;
+	to = registrar_sender(r, f);
+	to.type = PBOX_HELLO; /* what it says besides is of another version */
+	to.token = 0;
+	to.tagged = false;
 	r->uncounted = true; /* it is: as a frame of another version */
-	registrar_other_version(r, &g, version, version);
+	registrar_other_version(r, &to, version, version);
 	r->uncounted = false;
 }
 
@@ -306,7 +351,7 @@ registrar_close_job(struct pbox_registrar *r, struct pbox_job *job)
 	/* a shard that has not answered OPEN_JOB yet gets CLOSE_JOB behind it, in order */
 	job->state = PBOX_JOB_CLOSING;
 	for (unsigned w = 0; w < job->workers; w++)
-		if (atomic_load_explicit(&job->token[w], memory_order_relaxed) != 0)
+		if (has_session(job, w))
 			registrar_end_session(r, job, w);
 	registrar_event(r, PBOX_LOG_INFO, "job '%s' ends", job->name);
 	registrar_open_cancel(r, job);
@@ -422,22 +467,10 @@ pbox_registrar_shutdown(struct pbox_registrar *r, uint64_t now_ns)
 		struct pbox_job *job = r->job[i];
 
 		for (unsigned w = 0; job != NULL && w < job->workers; w++) {
-			struct pbox_frame f = {.hdr = {.job = job->id, .worker = (uint16_t)w}};
-			struct pbox_send out;
+			struct pbox_send out = {.hdr = {.type = PBOX_LEFT, .aux = 1}};
 
-			f.hdr.token = atomic_load_explicit(&job->token[w], memory_order_relaxed);
-			if (f.hdr.token == 0)
-				continue;
-			out = (struct pbox_send){
-				.hdr = {.type = PBOX_LEFT,
-					.token = f.hdr.token,
-					.job = job->id,
-					.worker = (uint16_t)w,
-					.incarnation = r->conf.incarnation,
-					.aux = 1},
-				.peer = &job->member[w].peer,
-			};
-			registrar_send(r, job, &out);
+			if (has_session(job, w))
+				registrar_send(r, job, w, &out);
 		}
 	}
 }

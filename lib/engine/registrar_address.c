@@ -60,7 +60,7 @@ engine_newest(const struct pbox_job *job, unsigned worker, uint64_t token)
 static uint64_t
 newest_of(const struct pbox_job *job, unsigned worker, uint64_t *heard_ns)
 {
-	uint64_t token = atomic_load_explicit(&job->token[worker], memory_order_relaxed);
+	uint64_t token = registrar_token(job, worker);
 	uint64_t heard = 0;
 	uint64_t newest = newest_of_cores(job, worker, token, &heard);
 	uint64_t here = atomic_load_explicit(&job->fresh[worker].newest, memory_order_relaxed);
@@ -123,10 +123,6 @@ challenge(struct pbox_registrar *r, const struct pbox_job *job, const struct pbo
 	struct pbox_member *m = &job->member[f->hdr.worker];
 	struct pbox_send out = {
 		.hdr = {.type = PBOX_PING,
-			.token = f->hdr.token,
-			.job = job->id,
-			.worker = f->hdr.worker,
-			.incarnation = r->conf.incarnation,
 			.map_epoch = PBOX_MAP_EPOCH,
 			.round = (uint32_t)nonce,
 			.base = (uint32_t)(nonce >> 32),
@@ -137,7 +133,7 @@ challenge(struct pbox_registrar *r, const struct pbox_job *job, const struct pbo
 	if (m->challenged_ns != 0 && r->now_ns - m->challenged_ns < FRESH_ASK_NS)
 		return;
 	m->challenged_ns = r->now_ns;
-	registrar_send(r, job, &out);
+	registrar_send(r, job, f->hdr.worker, &out);
 }
 
 /* A frame that is new keeps the lease, wherever it comes from. */

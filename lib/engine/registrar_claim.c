@@ -28,21 +28,10 @@ heard_since(const struct pbox_registrar *r, const struct pbox_job *job, unsigned
 void
 registrar_ping(struct pbox_registrar *r, const struct pbox_job *job, unsigned w)
 {
-	struct pbox_send out = {
-		.hdr =
-			{
-				.type = PBOX_PING,
-				.token = atomic_load_explicit(&job->token[w], memory_order_relaxed),
-				.job = job->id,
-				.worker = (uint16_t)w,
-				.incarnation = r->conf.incarnation,
-				.map_epoch = PBOX_MAP_EPOCH,
-			},
-		.peer = &job->member[w].peer,
-	};
+	struct pbox_send out = {.hdr = {.type = PBOX_PING, .map_epoch = PBOX_MAP_EPOCH}};
 
 	count_control(r, PBOX_RS_PINGS);
-	registrar_send(r, job, &out);
+	registrar_send(r, job, w, &out);
 }
 
 static void

@@ -88,7 +88,8 @@ struct pbox_registrar {
 	struct run_record *run; /* RUN_RECORDS + max_jobs */
 	uint64_t runs; /* the last number that was given by the clock: conf.first_run and on */
 	bool stopping, draining;
-	struct pbox_error refusal; /* of the request at hand; code 0: it was not refused */
+	struct pbox_peer answer_at; /* the request at hand */
+	struct pbox_error refusal;  /* of the request at hand; code 0: it was not refused */
 	/* of the JOIN at hand, which has proven it: its refusal is proven, too (R9.2); NULL: no such JOIN */
 	const struct pbox_job_conf *prover;
 	uint64_t join_nonce;
@@ -114,15 +115,38 @@ struct pbox_registrar {
 	uint8_t scratch[CONTROL_PAYLOAD];
 };
 
+/* Of the session that worker w has; 0: none. */
+static inline uint64_t
+registrar_token(const struct pbox_job *job, unsigned w)
+{
+	return atomic_load_explicit(&job->token[w], memory_order_relaxed);
+}
+
+static inline bool
+has_session(const struct pbox_job *job, unsigned w)
+{
+	return registrar_token(job, w) != 0;
+}
+
 static inline void
 count_control(struct pbox_registrar *r, enum pbox_registrar_stat what)
 {
 	pbox_stat_add(&r->stats[what], 1);
 }
 
+/* Where an answer goes, and what it repeats of the request that it is to. */
+struct registrar_addressee {
+	struct pbox_peer peer;
+	uint64_t token;
+	uint32_t request, ts;
+	uint16_t job, worker, length; /* length: of the request's payload */
+	uint8_t type;                 /* of the request */
+	bool tagged;                  /* the answer has a tag (R11.2) */
+};
+
 /* registrar_join.c: a HELLO of who speaks only versions from min to max (R2.2) */
 void registrar_other_version(
-	struct pbox_registrar *r, const struct pbox_frame *f, unsigned min, unsigned max);
+	struct pbox_registrar *r, const struct registrar_addressee *to, unsigned min, unsigned max);
 struct pbox_job *registrar_find_job(const struct pbox_registrar *r, const char *name);
 /* registrar_gone.c: why a worker is not there (R8.3). After a JOIN or DECLARE was answered; */
 void registrar_gone_join(struct pbox_registrar *r, const struct pbox_frame *f);
@@ -138,14 +162,22 @@ void registrar_event(struct pbox_registrar *r, enum pbox_log_level level, const 
 	__attribute__((format(printf, 3, 4)));
 /* Kinds that have gone quiet: how many lines were left out. */
 void registrar_events_tick(struct pbox_registrar *r);
+/* Who has sent the request at hand: its session's address, if it has one. */
+struct registrar_addressee registrar_sender(
+	const struct pbox_registrar *r, const struct pbox_frame *f);
+void registrar_answer(struct pbox_registrar *r, const struct registrar_addressee *to,
+	enum pbox_type type, const void *payload, size_t len);
 /* Answer with len bytes of scratch. job and worker may be unknown yet. */
 void registrar_reply(
 	struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_type type, size_t len);
 /* Answer ERROR; never longer than the request before the proof (R4.7). */
 void registrar_refuse(struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_errcode code,
 	uint32_t detail, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
-/* To a worker of the job, in its session: with a tag if it has them. */
-void registrar_send(struct pbox_registrar *r, const struct pbox_job *job, struct pbox_send *out);
+void registrar_refuse_text(struct pbox_registrar *r, const struct registrar_addressee *to,
+	enum pbox_errcode code, uint32_t detail, const char *text);
+/* To worker w of the job, in its session, with a tag if that has them. out->peer NULL: to its address. */
+void registrar_send(
+	struct pbox_registrar *r, const struct pbox_job *job, unsigned w, struct pbox_send *out);
 /* registrar_address.c: a frame of a session; where to answer it. False: it was counted, and its sender asked to
  * prove its address, if it is new. */
 bool registrar_address(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_frame *f,

@@ -22,13 +22,13 @@
 
 void
 registrar_other_version(
-	struct pbox_registrar *r, const struct pbox_frame *f, unsigned min, unsigned max)
+	struct pbox_registrar *r, const struct registrar_addressee *to, unsigned min, unsigned max)
 {
 	char ip[INET_ADDRSTRLEN], versions[32], more[48] = "";
 
 	r->versions_untold++;
 	if (r->version_told_ns == 0 || r->now_ns - r->version_told_ns >= VERSION_TOLD_NS) {
-		inet_ntop(AF_INET, &f->peer.ip, ip, sizeof(ip));
+		inet_ntop(AF_INET, &to->peer.ip, ip, sizeof(ip));
 		snprintf(versions, sizeof(versions), min == max ? "%u" : "%u to %u", min, max);
 		if (r->versions_untold > 1)
 			snprintf(more, sizeof(more), " (and %u more HELLOs before it)",
@@ -36,12 +36,12 @@ registrar_other_version(
 		registrar_event(r, PBOX_LOG_WARN,
 			"%s:%u speaks protocol version %s, this box version %u: install the same "
 			"release there%s",
-			ip, f->peer.udp, versions, PBOX_VERSION_WIRE, more);
+			ip, to->peer.udp, versions, PBOX_VERSION_WIRE, more);
 		r->version_told_ns = r->now_ns;
 		r->versions_untold = 0;
 	}
-	registrar_refuse(r, f, PBOX_E_VERSION, PBOX_VERSION_WIRE, "this box speaks version %u",
-		PBOX_VERSION_WIRE);
+	snprintf(more, sizeof(more), "this box speaks version %u", PBOX_VERSION_WIRE);
+	registrar_refuse_text(r, to, PBOX_E_VERSION, PBOX_VERSION_WIRE, more);
 }
 
 void
@@ -59,7 +59,9 @@ registrar_on_hello(struct pbox_registrar *r, const struct pbox_frame *f)
 	if (f->follows) /* R4.7: headers below ours make a train of answers longer than its requests */
 		return;
 	if (m.min_version > PBOX_VERSION_WIRE || m.max_version < PBOX_VERSION_WIRE) {
-		registrar_other_version(r, f, m.min_version, m.max_version);
+		const struct registrar_addressee to = registrar_sender(r, f);
+
+		registrar_other_version(r, &to, m.min_version, m.max_version);
 		return;
 	}
 	a.cookie = pbox_cookie(r->cookie_key, &f->peer, r->now_ns / PBOX_COOKIE_TICK_NS);
@@ -177,13 +179,13 @@ create_job(struct pbox_registrar *r, const struct pbox_frame *f, const struct pb
 	return job;
 }
 
+/* ts: of the JOIN that it answers; 0: of one that came some time ago. */
 static void
-send_welcome(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job, unsigned w)
+send_welcome(struct pbox_registrar *r, struct pbox_job *job, unsigned w, uint32_t ts)
 {
 	struct pbox_member *mb = &job->member[w];
-	struct pbox_frame g = *f;
 	struct pbox_welcome m = {
-		.token = atomic_load_explicit(&job->token[w], memory_order_relaxed),
+		.token = registrar_token(job, w),
 		.nonce = mb->nonce,
 		.job = job->id,
 		.worker = (uint16_t)w,
@@ -197,6 +199,15 @@ send_welcome(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_j
 		.flags = (job->auth != NULL ? PBOX_WELCOME_AUTH : 0) |
 			 (job->conf->secret_len == 0 ? PBOX_WELCOME_INSECURE : 0),
 	};
+	const struct registrar_addressee to = {
+		.peer = mb->peer,
+		.token = m.token,
+		.request = mb->join_request,
+		.ts = ts,
+		.job = job->id,
+		.worker = (uint16_t)w,
+		.tagged = job->auth != NULL,
+	};
 	size_t len;
 
 	for (unsigned e = 0; e < r->conf.n_endpoints; e++)
@@ -205,24 +216,16 @@ send_welcome(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_j
 	PBOX_ASSERT(len > 0);
 	pbox_proof(r->scratch + PBOX_WELCOME_PROOF_AT, job->conf->secret, job->conf->secret_len,
 		PBOX_WELCOME_PROOF_PREFIX, r->scratch, len, PBOX_WELCOME_PROOF_AT);
-	g.hdr.flags = job->auth != NULL ? PBOX_F_AUTH : 0;
-	g.hdr.token = m.token;
-	g.hdr.job = job->id;
-	g.hdr.worker = (uint16_t)w;
-	g.hdr.chunk = mb->join_request;
-	g.peer = mb->peer;
 	mb->welcome_owed = false;
-	registrar_reply(r, &g, PBOX_WELCOME, len);
+	registrar_answer(r, &to, PBOX_WELCOME, r->scratch, len);
 }
 
 void
 registrar_on_job_open(struct pbox_registrar *r, struct pbox_job *job)
 {
-	static const struct pbox_frame none;
-
 	for (unsigned w = 0; w < job->workers; w++)
 		if (job->member[w].welcome_owed)
-			send_welcome(r, &none, job, w);
+			send_welcome(r, job, w, 0);
 }
 
 /* The frames of a worker: those that the job has room for, but of a job with a rate no more than it sends
@@ -241,12 +244,6 @@ window_of(const struct pbox_registrar *r, const struct pbox_job *job, uint16_t w
 		window = paced < window ? paced : window;
 	}
 	return wanted > 0 && wanted < window ? wanted : (uint16_t)window;
-}
-
-static bool
-has_session(const struct pbox_job *job, unsigned w)
-{
-	return atomic_load_explicit(&job->token[w], memory_order_relaxed) != 0;
 }
 
 /* Is it the nonce of a session that the job has now? */
@@ -383,7 +380,7 @@ admit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_jo
 	mb->join_request = f->hdr.chunk;
 	mb->welcome_owed = true;
 	if (job->state == PBOX_JOB_OPEN)
-		send_welcome(r, f, job, w);
+		send_welcome(r, job, w, f->hdr.ts);
 }
 
 static void

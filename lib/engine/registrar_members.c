@@ -67,7 +67,7 @@ registrar_remove(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 		m->removed || job->state != PBOX_JOB_OPEN)
 		return false;
 	m->removed = true;
-	if (atomic_load_explicit(&job->token[w], memory_order_relaxed) != 0)
+	if (has_session(job, w))
 		registrar_end_session(r, job, w);
 	for (unsigned i = 0; i < job->workers; i++)
 		remain += !job->member[i].removed;

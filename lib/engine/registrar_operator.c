@@ -84,8 +84,7 @@ registrar_measure_tick(struct pbox_registrar *r, struct pbox_job *job)
 	for (unsigned w = 0; w < job->workers; w++) {
 		struct pbox_member *m = &job->member[w];
 
-		if (!m->rtt_wanted || r->now_ns < m->rtt_next_ns ||
-			atomic_load_explicit(&job->token[w], memory_order_relaxed) == 0)
+		if (!m->rtt_wanted || r->now_ns < m->rtt_next_ns || !has_session(job, w))
 			continue;
 		m->rtt_wanted = false;
 		m->rtt_asked_ns = r->now_ns;
@@ -134,14 +133,9 @@ tell(struct pbox_registrar *r, const struct pbox_job *job, unsigned w, const cha
 		.hdr =
 			{
 				.type = PBOX_ERROR,
-				.token = atomic_load_explicit(&job->token[w], memory_order_relaxed),
-				.job = job->id,
-				.worker = (uint16_t)w,
-				.incarnation = r->conf.incarnation,
 				.map_epoch = PBOX_MAP_EPOCH,
 				.aux = PBOX_E_SESSION,
 			},
-		.peer = &job->member[w].peer,
 		.payload = r->scratch,
 	};
 	size_t len;
@@ -150,7 +144,7 @@ tell(struct pbox_registrar *r, const struct pbox_job *job, unsigned w, const cha
 	len = pbox_error_encode(r->scratch, sizeof(r->scratch), &m);
 	out.hdr.length = (uint16_t)len;
 	out.payload_crc = pbox_crc32c(0, r->scratch, len);
-	registrar_send(r, job, &out);
+	registrar_send(r, job, w, &out);
 }
 
 int
@@ -166,7 +160,7 @@ pbox_registrar_kick(struct pbox_registrar *r, uint16_t id, unsigned w, const cha
 	if (w >= job->workers)
 		return pbox_fail(
 			err, ENOENT, "job '%s' has workers 0 to %u", job->name, job->workers - 1u);
-	if (atomic_load_explicit(&job->token[w], memory_order_relaxed) == 0)
+	if (!has_session(job, w))
 		return pbox_fail(err, ENOENT, "worker %u of job '%s' has no session", w, job->name);
 	k = &r->kicked[r->n_kicked++ % KICKED];
 	k->nonce = job->member[w].nonce;

@@ -204,7 +204,7 @@ take_number(struct pbox_registrar *r, struct pbox_job *job, uint64_t number)
 	struct run_record *rec = record(r, job->name);
 
 	for (unsigned w = 0; w < job->workers; w++)
-		if (atomic_load_explicit(&job->token[w], memory_order_relaxed) != 0)
+		if (has_session(job, w))
 			registrar_end_session(r, job, w);
 	job->run.number = number;
 	job->run.told = true;

@@ -34,8 +34,7 @@ living(struct pbox_registrar *r, struct pbox_job *job, unsigned newcomer)
 	for (unsigned w = 0; w < job->workers; w++) {
 		enum registrar_life life;
 
-		if (w == newcomer || job->member[w].mapped == 0 ||
-			atomic_load_explicit(&job->token[w], memory_order_relaxed) == 0)
+		if (w == newcomer || job->member[w].mapped == 0 || !has_session(job, w))
 			continue;
 		life = registrar_ask(r, job, w);
 		if (life == REGISTRAR_ALIVE && first < 0)

@@ -56,7 +56,9 @@ extern const struct pbox_stat_def pbox_registrar_stat_defs[PBOX_RS_STATS];
 
 struct pbox_registrar_ops {
 	void (*send)(void *ctx, const struct pbox_send *s);
-	/** Deliver to m->shard, in order, without loss. */
+	/** Deliver to m->shard, in order, without loss. What workers do leads to at most this for a shard
+	 * that does not answer: of each job one OPEN_JOB, MEMBERS, RESTORERS and CLOSE_JOB, and an OPEN_TABLE
+	 * of each table; room() is asked before a job or a table is made. The others are an operator's. */
 	void (*post)(void *ctx, const struct pbox_mail *m);
 	/** Unpredictable bytes: tokens, keys. */
 	void (*random)(void *ctx, void *buf, size_t n);

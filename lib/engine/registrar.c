@@ -385,6 +385,8 @@ pbox_registrar_mail(struct pbox_registrar *r, const struct pbox_mail *m, uint64_
 		registrar_stage_mail(r, m);
 		break;
 	case PBOX_MAIL_RESTORERS:
+		registrar_restorers_back(r, m->job);
+		break;
 	case PBOX_MAIL_QUOTA:
 		break;
 	case PBOX_MAIL_CLOSE_JOB:

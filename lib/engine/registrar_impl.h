@@ -371,6 +371,9 @@ void registrar_restore_text(const struct pbox_job_table *jt, uint32_t left,
 void registrar_restore_tick(struct pbox_registrar *r, struct pbox_job *job);
 /* A session ends, or its worker is not expected any more (R10.7). */
 void registrar_restorer_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned worker);
+/* There are fewer of them: all shards hear of it. And one has. */
+void registrar_restorers_changed(struct pbox_registrar *r, struct pbox_job *job);
+void registrar_restorers_back(struct pbox_registrar *r, struct pbox_shard_job *j);
 
 /* registrar_stage.c */
 void registrar_stage_mail(struct pbox_registrar *r, const struct pbox_mail *m);

@@ -56,12 +56,8 @@ open_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table
 		r->conf.ops->post(r->conf.ctx, &m);
 	}
 	/* all who could restore it have gone while it was made ready */
-	for (unsigned i = 0; gone && i < r->conf.n_shards; i++) {
-		struct pbox_mail m = {
-			.kind = PBOX_MAIL_RESTORERS, .shard = (uint16_t)i, .job = job->shard[i]};
-
-		r->conf.ops->post(r->conf.ctx, &m);
-	}
+	if (gone)
+		registrar_restorers_changed(r, job);
 }
 
 /* Some more slots; with the last the table goes to its shards. */

@@ -184,6 +184,34 @@ registrar_restore_tick(struct pbox_registrar *r, struct pbox_job *job)
 		registrar_restoring(r, job, job->table[i]);
 }
 
+/* Workers come and go as they like: one such mail is out to a shard, and says what holds when it is read. */
+static void
+post_restorers(struct pbox_registrar *r, struct pbox_shard_job *j)
+{
+	struct pbox_mail m = {.kind = PBOX_MAIL_RESTORERS, .shard = j->shard, .job = j};
+
+	j->restorers_changed = j->restorers_out;
+	if (j->restorers_out)
+		return;
+	j->restorers_out = true;
+	r->conf.ops->post(r->conf.ctx, &m);
+}
+
+void
+registrar_restorers_back(struct pbox_registrar *r, struct pbox_shard_job *j)
+{
+	j->restorers_out = false;
+	if (j->restorers_changed && j->job->state == PBOX_JOB_OPEN)
+		post_restorers(r, j);
+}
+
+void
+registrar_restorers_changed(struct pbox_registrar *r, struct pbox_job *job)
+{
+	for (unsigned i = 0; i < r->conf.n_shards; i++)
+		post_restorers(r, job->shard[i]);
+}
+
 void
 registrar_restorer_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned worker)
 {
@@ -203,10 +231,6 @@ registrar_restorer_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned
 			"not waited for",
 			job->name, worker, jt->t.id);
 	}
-	for (unsigned k = 0; tell && k < r->conf.n_shards; k++) {
-		struct pbox_mail m = {
-			.kind = PBOX_MAIL_RESTORERS, .shard = (uint16_t)k, .job = job->shard[k]};
-
-		r->conf.ops->post(r->conf.ctx, &m);
-	}
+	if (tell)
+		registrar_restorers_changed(r, job);
 }

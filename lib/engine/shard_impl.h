@@ -124,8 +124,9 @@ struct pbox_shard_job {
 	uint64_t *expected;                     /* and which */
 	/* The next such set: the registrar's, and the shard's while its mail is out. */
 	uint64_t *members;
-	bool members_out, members_changed; /* the registrar's */
-	struct pbox_arena *arena;          /* of record_mem and acc_mem */
+	/* The registrar's: such a mail is out, and one more must follow it. */
+	bool members_out, members_changed, restorers_out, restorers_changed;
+	struct pbox_arena *arena; /* of record_mem and acc_mem */
 	void *acc_mem;
 };
 

@@ -342,6 +342,27 @@ test_all_restorers_leave(void)
 }
 
 /* Who leaves before the table is built never was one. */
+/* However many leave: a shard that is busy has one such mail before it, and one follows. */
+static void
+test_many_leave(void)
+{
+	fx_begin();
+	begin(4, reduce, ALL);
+	tell(0, 5, true);
+	fx.hold_mail = true;
+	for (unsigned i = 1; i < 4; i++)
+		fx_leave(&w[i]);
+	UNIT_EQ_U64(fx.n_mail, FX_SHARDS);
+	fx_clear();
+	fx_mail();
+	fx.hold_mail = false;
+	EXPECT(0, GIVE, 5, 0);
+	UNIT_EQ_U64(fx.n_sent, 2); /* asked with each mail */
+	give(0, 5, v5);
+	EXPECT(0, DONE, 5, 0);
+	fx_end();
+}
+
 static void
 test_leaves_before_it_is_built(void)
 {
@@ -425,6 +446,7 @@ const struct unit_test unit_tests[] = {
 	{"a restorer leaves", test_a_restorer_leaves},
 	{"the last that is missing leaves", test_the_last_that_is_missing_leaves},
 	{"all restorers leave", test_all_restorers_leave},
+	{"many restorers leave", test_many_leave},
 	{"a restorer leaves before the table is built", test_leaves_before_it_is_built},
 	{"who is asked for the payload", test_who_is_asked},
 	{"lost", test_lost},

@@ -344,6 +344,16 @@ pbox_registrar_version(struct pbox_registrar *r, const struct pbox_frame *f, uns
 }
 
 void
+registrar_post(struct pbox_registrar *r, struct pbox_job *job, enum pbox_mail_kind kind)
+{
+	for (unsigned i = 0; i < r->conf.n_shards; i++) {
+		struct pbox_mail m = {.kind = kind, .shard = (uint16_t)i, .job = job->shard[i]};
+
+		r->conf.ops->post(r->conf.ctx, &m);
+	}
+}
+
+void
 registrar_close_job(struct pbox_registrar *r, struct pbox_job *job)
 {
 	if (job->state == PBOX_JOB_CLOSING)
@@ -355,12 +365,7 @@ registrar_close_job(struct pbox_registrar *r, struct pbox_job *job)
 			registrar_end_session(r, job, w);
 	registrar_event(r, PBOX_LOG_INFO, "job '%s' ends", job->name);
 	registrar_open_cancel(r, job);
-	for (unsigned i = 0; i < r->conf.n_shards; i++) {
-		struct pbox_mail m = {
-			.kind = PBOX_MAIL_CLOSE_JOB, .shard = (uint16_t)i, .job = job->shard[i]};
-
-		r->conf.ops->post(r->conf.ctx, &m);
-	}
+	registrar_post(r, job, PBOX_MAIL_CLOSE_JOB);
 }
 
 void

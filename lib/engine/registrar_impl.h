@@ -192,6 +192,8 @@ uint32_t registrar_silent_ms(
 /* All shards have let go of it, or this was the last that waited for its end. */
 void registrar_job_done(struct pbox_registrar *r, struct pbox_job *job);
 void registrar_close_job(struct pbox_registrar *r, struct pbox_job *job);
+/* To all shards. */
+void registrar_post(struct pbox_registrar *r, struct pbox_job *job, enum pbox_mail_kind kind);
 
 /* registrar_join.c */
 void registrar_on_hello(struct pbox_registrar *r, const struct pbox_frame *f);

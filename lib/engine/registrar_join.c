@@ -91,17 +91,6 @@ registrar_find_job(const struct pbox_registrar *r, const char *name)
 	return NULL;
 }
 
-static void
-open_on_shards(struct pbox_registrar *r, struct pbox_job *job)
-{
-	for (unsigned i = 0; i < r->conf.n_shards; i++) {
-		struct pbox_mail m = {
-			.kind = PBOX_MAIL_OPEN_JOB, .shard = (uint16_t)i, .job = job->shard[i]};
-
-		r->conf.ops->post(r->conf.ctx, &m);
-	}
-}
-
 /* Its part of every shard; false after answering why not. */
 static bool
 create_on_shards(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job,
@@ -175,7 +164,7 @@ create_job(struct pbox_registrar *r, const struct pbox_frame *f, const struct pb
 		"job '%s' begins: run %llu, %u workers, policy %s, window %u frames per endpoint",
 		job->name, (unsigned long long)job->run.number, job->workers,
 		pbox_policy_name(job->policy), job->window);
-	open_on_shards(r, job);
+	registrar_post(r, job, PBOX_MAIL_OPEN_JOB);
 	return job;
 }
 

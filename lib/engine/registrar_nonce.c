@@ -35,15 +35,6 @@ struct registrar_nonces {
 	struct ended *ended; /* in the order of their ends */
 };
 
-static struct pbox_job *
-job_of(const struct pbox_registrar *r, const struct registrar_nonces *k)
-{
-	for (unsigned i = 0; i < r->conf.max_jobs; i++)
-		if (r->job[i] != NULL && strcmp(r->job[i]->name, k->job) == 0)
-			return r->job[i];
-	return NULL;
-}
-
 static struct registrar_nonces *
 find(const struct pbox_registrar *r, const char *job)
 {
@@ -215,7 +206,7 @@ registrar_nonce_tick(struct pbox_registrar *r)
 		return;
 	r->nonces_next_ns = r->now_ns + 1000 * NS_PER_MS;
 	while ((k = *at) != NULL) {
-		bool live = job_of(r, k) != NULL;
+		bool live = registrar_find_job(r, k->job) != NULL;
 
 		forget_old(k, r->now_ns);
 		any += k->any && !live ? k->n + 1 : 0;

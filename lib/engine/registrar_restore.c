@@ -20,14 +20,10 @@ registrar_is_restorer(const struct pbox_job_table *jt, unsigned worker)
 static void
 set_restorer(struct pbox_job_table *jt, unsigned worker, bool on)
 {
-	uint64_t bit = UINT64_C(1) << worker % 64;
-
 	if (registrar_is_restorer(jt, worker) == on)
 		return;
-	if (on)
-		atomic_fetch_or_explicit(&jt->restorer[worker / 64], bit, memory_order_release);
-	else
-		atomic_fetch_and_explicit(&jt->restorer[worker / 64], ~bit, memory_order_release);
+	atomic_fetch_xor_explicit(
+		&jt->restorer[worker / 64], UINT64_C(1) << worker % 64, memory_order_release);
 	jt->restorers += on ? 1u : -1u;
 }
 

@@ -38,12 +38,8 @@ registrar_finished(
 void
 registrar_rounds_begin(struct pbox_shard_table *st, const struct pbox_slot *slot)
 {
-	uint64_t max = atomic_load_explicit(&st->max_round, memory_order_relaxed);
-
-	if ((slot->version != 0 || slot->contributors > 0) &&
-		(max == 0 || pbox_serial_diff(slot->version, (uint32_t)max) > 0))
-		atomic_store_explicit(
-			&st->max_round, SHARD_ROUND_KNOWN | slot->version, memory_order_relaxed);
+	if (slot->version != 0 || slot->contributors > 0)
+		shard_finished(st, slot->version);
 }
 
 void

@@ -92,12 +92,6 @@ answer(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *jo
 		job->member[w].host);
 }
 
-static bool
-goes_on(const struct pbox_job_table *jt, unsigned worker)
-{
-	return (jt->goes_on[worker / 64] >> worker % 64 & 1) != 0;
-}
-
 bool
 registrar_running_declare(struct pbox_registrar *r, const struct pbox_frame *f,
 	struct pbox_job *job, const struct pbox_declare *m)
@@ -121,7 +115,7 @@ registrar_running_map(struct pbox_registrar *r, const struct pbox_frame *f, stru
 {
 	uint32_t round;
 
-	if (!jt->restored || goes_on(jt, f->hdr.worker) ||
+	if (!jt->restored || bit_get(jt->goes_on, f->hdr.worker) ||
 		job->member[f->hdr.worker].mapped > jt->t.id || !past_beginning(r, job, jt, &round))
 		return false;
 	answer(r, f, job, round);
@@ -131,10 +125,8 @@ registrar_running_map(struct pbox_registrar *r, const struct pbox_frame *f, stru
 void
 registrar_running_note(struct pbox_job_table *jt, unsigned worker, uint32_t flags)
 {
-	uint64_t bit = UINT64_C(1) << worker % 64;
-
 	if ((flags & (PBOX_DECLARE_RESTORE | PBOX_DECLARE_CONTINUE)) != 0)
-		jt->goes_on[worker / 64] |= bit;
+		bit_set(jt->goes_on, worker);
 	else
-		jt->goes_on[worker / 64] &= ~bit;
+		bit_clear(jt->goes_on, worker);
 }

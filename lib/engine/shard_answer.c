@@ -207,50 +207,41 @@ first_missing(const struct target *g)
 	return UINT32_MAX;
 }
 
-void
-shard_send_wait(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+static void
+send_wait(
+	struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t round, uint32_t ts)
 {
 	const struct pbox_record *r = initialised(g) ? g->slot->record : NULL;
 	struct pbox_send out = {
 		.hdr =
 			{
 				.type = PBOX_WAIT,
-				.chunk = f->hdr.chunk,
-				.frag = f->hdr.frag,
-				.round = f->hdr.round,
-				.base = g->slot->version,
-				.aux = r != NULL ? r->arrived : 0,
-				.weight = first_missing(g),
-				.ts = f->hdr.ts,
-			},
-	};
-
-	if (r != NULL && bit_get(r->has, f->hdr.worker))
-		out.hdr.flags |= PBOX_F_HAVE;
-	if (send_to(s, g, &out, f->hdr.worker))
-		count(s, PBOX_SS_TX_WAIT);
-}
-
-void
-shard_send_taken_back(struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts)
-{
-	const struct pbox_record *r = g->slot->record;
-	struct pbox_send out = {
-		.hdr =
-			{
-				.type = PBOX_WAIT,
 				.chunk = g->chunk,
 				.frag = g->frag,
-				.round = g->slot->version + 1,
+				.round = round,
 				.base = g->slot->version,
-				.aux = r->arrived,
+				.aux = r != NULL ? r->arrived : 0,
 				.weight = first_missing(g),
 				.ts = ts,
 			},
 	};
 
+	if (r != NULL && bit_get(r->has, worker))
+		out.hdr.flags |= PBOX_F_HAVE;
 	if (send_to(s, g, &out, worker)) /* or it is gone, and with it what it sent */
 		count(s, PBOX_SS_TX_WAIT);
+}
+
+void
+shard_send_wait(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	send_wait(s, g, f->hdr.worker, f->hdr.round, f->hdr.ts);
+}
+
+void
+shard_send_taken_back(struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts)
+{
+	send_wait(s, g, worker, g->slot->version + 1, ts);
 }
 
 void

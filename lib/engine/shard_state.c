@@ -25,6 +25,14 @@ piece_of(const struct target *g, unsigned array, uint32_t base)
 	return (array == 1 ? g->c->s0 : g->c->s1) + at + base;
 }
 
+static uint32_t
+piece_elements(const struct target *g, uint32_t base)
+{
+	uint32_t left = g->elements - base, most = g->st->t->init_elements;
+
+	return left < most ? left : most;
+}
+
 /* Is the fragment open, is it about the version that stands, and does such an array exist? Else answered or counted. */
 static bool
 stands(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
@@ -45,8 +53,6 @@ stands(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 void
 shard_fetch(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
-	const struct pbox_table *t = g->st->t;
-	uint32_t left = g->elements - f->hdr.base;
 	struct pbox_send out = {
 		.hdr =
 			{
@@ -72,11 +78,9 @@ shard_fetch(struct pbox_shard *s, const struct target *g, const struct pbox_fram
 		return;
 	}
 	count(s, PBOX_SS_RX_FETCH);
-	if (left > t->init_elements)
-		left = t->init_elements;
 	/* not shared: the next round changes it while a copy of this answer may still be queued */
 	out.payload = piece_of(g, f->hdr.aux, f->hdr.base);
-	out.hdr.length = (uint16_t)(left * sizeof(float));
+	out.hdr.length = (uint16_t)(piece_elements(g, f->hdr.base) * sizeof(float));
 	out.payload_crc = pbox_crc32c(0, out.payload, out.hdr.length);
 	shard_send_to(s, g, &out, f->hdr.worker);
 }
@@ -95,19 +99,28 @@ refresh_answer(struct pbox_shard *s, const struct target *g)
 		0, shard_answer_at(g), (size_t)g->elements * pbox_format_size(t->pull_format));
 }
 
-/* A piece of the initial parameters was new; was it the last? */
+/* Write the elements that an INIT brings. */
 static void
-piece_came(struct pbox_shard *s, const struct target *g, unsigned which, unsigned pieces)
+write_piece(const struct target *g, const struct pbox_frame *f, float *to)
 {
-	g->slot->init |= (uint8_t)(1u << which);
-	if (g->slot->init == (1u << pieces) - 1) {
-		refresh_answer(s, g);
-		g->slot->has_result = 1;
-		g->slot->closed = 0;
-		if (g->slot->record != NULL) {
-			shard_send_results(s, g);
-			shard_record_close(s, g->j, g->slot);
-		}
+	size_t bytes = piece_elements(g, f->hdr.base) * sizeof(*to);
+
+	if ((f->hdr.flags & PBOX_F_ZERO) != 0)
+		memset(to, 0, bytes);
+	else
+		memcpy(to, f->payload, bytes);
+}
+
+/* All pieces are here: who waits for the version that they are gets it. */
+static void
+open_fragment(struct pbox_shard *s, const struct target *g)
+{
+	refresh_answer(s, g);
+	g->slot->has_result = 1;
+	g->slot->closed = 0;
+	if (g->slot->record != NULL) {
+		shard_send_results(s, g);
+		shard_record_close(s, g->j, g->slot);
 	}
 }
 
@@ -117,8 +130,6 @@ shard_initialise(struct pbox_shard *s, const struct target *g, const struct pbox
 	struct pbox_table *t = g->st->t;
 	unsigned which = f->hdr.base / t->init_elements;
 	unsigned pieces = (g->elements + t->init_elements - 1) / t->init_elements;
-	float *at = g->c->param + (size_t)g->frag * t->frag_elements + f->hdr.base;
-	uint32_t left = g->elements - f->hdr.base;
 
 	if ((g->slot->closed & (PBOX_SLOT_RESTORING | PBOX_SLOT_LOST)) != 0) {
 		shard_send_unready(s, g, f); /* what the workers hold comes first */
@@ -126,12 +137,10 @@ shard_initialise(struct pbox_shard *s, const struct target *g, const struct pbox
 	}
 	count(s, PBOX_SS_RX_INIT);
 	if (!g->slot->has_result && (g->slot->init & 1u << which) == 0) {
-		if ((f->hdr.flags & PBOX_F_ZERO) != 0)
-			memset(at, 0,
-				sizeof(*at) * (left < t->init_elements ? left : t->init_elements));
-		else
-			memcpy(at, f->payload, f->hdr.length);
-		piece_came(s, g, which, pieces);
+		write_piece(g, f, piece_of(g, 0, f->hdr.base));
+		g->slot->init |= (uint8_t)(1u << which);
+		if (g->slot->init == (1u << pieces) - 1)
+			open_fragment(s, g);
 	}
 	shard_send_plain(s, g, f, PBOX_INIT_OK);
 }
@@ -140,9 +149,6 @@ void
 shard_give(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	const struct pbox_record *r = g->slot->record;
-	uint32_t left = g->elements - f->hdr.base;
-	size_t bytes;
-	float *at;
 
 	if (!stands(s, g, f))
 		return;
@@ -156,14 +162,7 @@ shard_give(struct pbox_shard *s, const struct target *g, const struct pbox_frame
 	}
 	count(s, PBOX_SS_RX_INIT);
 	shard_send_late(s);
-	if (left > g->st->t->init_elements)
-		left = g->st->t->init_elements;
-	bytes = left * sizeof(*at);
-	at = piece_of(g, f->hdr.aux, f->hdr.base);
-	if ((f->hdr.flags & PBOX_F_ZERO) != 0)
-		memset(at, 0, bytes);
-	else
-		memcpy(at, f->payload, bytes);
+	write_piece(g, f, piece_of(g, f->hdr.aux, f->hdr.base));
 	if (f->hdr.aux == 0)
 		refresh_answer(s, g);
 	shard_send_plain(s, g, f, PBOX_INIT_OK);

@@ -117,7 +117,7 @@ registrar_address_tick(struct pbox_registrar *r, struct pbox_job *job)
 }
 
 static void
-challenge(struct pbox_registrar *r, const struct pbox_job *job, const struct pbox_frame *f,
+challenge_worker(struct pbox_registrar *r, const struct pbox_job *job, const struct pbox_frame *f,
 	uint64_t nonce)
 {
 	struct pbox_member *m = &job->member[f->hdr.worker];
@@ -172,7 +172,7 @@ registrar_address(struct pbox_registrar *r, struct pbox_job *job, const struct p
 		}
 		if (f->hdr.type != PBOX_PING || pbox_echo(&f->hdr) != nonce) {
 			count_control(r, PBOX_RS_DROP_UNPROVEN);
-			challenge(r, job, f, nonce);
+			challenge_worker(r, job, f, nonce);
 			return false;
 		}
 		atomic_store_explicit(&c->home, here, memory_order_relaxed);

@@ -58,7 +58,7 @@ registrar_claim_tick(struct pbox_registrar *r, struct pbox_job *job)
 
 /* It lives, and another process has its number: worth a line, not one each time it asks. */
 static void
-tell(struct pbox_registrar *r, struct pbox_job *job, unsigned w, const struct pbox_frame *f,
+tell_claimed(struct pbox_registrar *r, struct pbox_job *job, unsigned w, const struct pbox_frame *f,
 	const char *host)
 {
 	struct pbox_member *m = &job->member[w];
@@ -120,7 +120,7 @@ registrar_claim(struct pbox_registrar *r, struct pbox_job *job, unsigned w,
 		return true;
 	}
 	if (alive && !any)
-		tell(r, job, w, f, host);
+		tell_claimed(r, job, w, f, host);
 	if (any)
 		registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, CLAIM_AGAIN_MS,
 			"all %u workers of job '%s' have joined; worker %u (%s), heard %u ms ago, "

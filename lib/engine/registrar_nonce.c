@@ -36,7 +36,7 @@ struct registrar_nonces {
 };
 
 static struct registrar_nonces *
-find(const struct pbox_registrar *r, const char *job)
+find_nonces(const struct pbox_registrar *r, const char *job)
 {
 	for (struct registrar_nonces *k = r->nonces; k != NULL; k = k->next)
 		if (strcmp(k->job, job) == 0)
@@ -67,7 +67,7 @@ registrar_nonce_look(
 	const struct pbox_registrar *r, const char *job, uint64_t nonce, uint64_t cookie)
 {
 	uint64_t given = pbox_cookie_given(r->now_ns / PBOX_COOKIE_TICK_NS, cookie);
-	const struct registrar_nonces *k = find(r, job);
+	const struct registrar_nonces *k = find_nonces(r, job);
 	enum registrar_nonce found = REGISTRAR_NONCE_NEW;
 
 	for (unsigned i = 0; k != NULL && i < k->n; i++) {
@@ -85,9 +85,9 @@ registrar_nonce_look(
 
 /* Its record, which counts as the job's heap from now on. */
 static struct registrar_nonces *
-record(struct pbox_registrar *r, struct pbox_job *job)
+nonces_of(struct pbox_registrar *r, struct pbox_job *job)
 {
-	struct registrar_nonces *k = find(r, job->name);
+	struct registrar_nonces *k = find_nonces(r, job->name);
 
 	if (k == NULL) {
 		k = calloc(1, sizeof(*k));
@@ -135,7 +135,7 @@ grow(struct registrar_nonces *k, struct pbox_job *job, unsigned need)
 size_t
 registrar_nonce_heap(const struct pbox_registrar *r, const char *job)
 {
-	struct registrar_nonces *k = find(r, job);
+	struct registrar_nonces *k = find_nonces(r, job);
 	unsigned room = 0, need = 1;
 
 	if (k != NULL) {
@@ -149,7 +149,7 @@ registrar_nonce_heap(const struct pbox_registrar *r, const char *job)
 bool
 registrar_nonce_room(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
 {
-	struct registrar_nonces *k = record(r, job);
+	struct registrar_nonces *k = nonces_of(r, job);
 	unsigned live = pbox_job_joined(job) + 1;
 
 	if (k != NULL && k->n + live > k->room)
@@ -167,7 +167,7 @@ registrar_nonce_room(struct pbox_registrar *r, const struct pbox_frame *f, struc
 void
 registrar_nonce_keep(struct pbox_registrar *r, const struct pbox_job *job, unsigned worker)
 {
-	struct registrar_nonces *k = find(r, job->name);
+	struct registrar_nonces *k = find_nonces(r, job->name);
 
 	if (k == NULL)
 		return;
@@ -181,7 +181,7 @@ registrar_nonce_keep(struct pbox_registrar *r, const struct pbox_job *job, unsig
 void
 registrar_nonce_left(struct pbox_registrar *r, const struct pbox_job *job)
 {
-	struct registrar_nonces *k = find(r, job->name);
+	struct registrar_nonces *k = find_nonces(r, job->name);
 
 	if (k != NULL)
 		k->ended[k->n - 1].left = true;

@@ -126,7 +126,7 @@ registrar_was_kicked(
 
 /* As to a frame of the session, without one: its client then joins again, and hears the rest. */
 static void
-tell(struct pbox_registrar *r, const struct pbox_job *job, unsigned w, const char *why)
+tell_kicked(struct pbox_registrar *r, const struct pbox_job *job, unsigned w, const char *why)
 {
 	struct pbox_error_msg m = {.code = PBOX_E_SESSION};
 	struct pbox_send out = {
@@ -167,7 +167,7 @@ pbox_registrar_kick(struct pbox_registrar *r, uint16_t id, unsigned w, const cha
 	snprintf(k->job, sizeof(k->job), "%s", job->name);
 	snprintf(k->why, sizeof(k->why), "the operator of the box ended worker %u of job '%s'%s%s",
 		w, job->name, why[0] != '\0' ? ": " : "", why);
-	tell(r, job, w, k->why);
+	tell_kicked(r, job, w, k->why);
 	registrar_end_session(r, job, w);
 	registrar_gone_kicked(job, w, k->why);
 	registrar_event(r, PBOX_LOG_WARN, "%s (its host: %s)", k->why, job->member[w].host);

@@ -121,7 +121,7 @@ stateless(struct pbox_registrar *r, const struct pbox_job *job, const struct pbo
 
 /* All is restored: say so, and what is lost. */
 static void
-end(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
+end_restoring(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
 {
 	struct pbox_error err;
 	uint32_t lost = 0;
@@ -159,7 +159,7 @@ registrar_restoring(struct pbox_registrar *r, struct pbox_job *job, struct pbox_
 		return 0;
 	left = left_of(r, job, jt);
 	if (left == 0)
-		end(r, job, jt);
+		end_restoring(r, job, jt);
 	return left;
 }
 

@@ -253,7 +253,7 @@ fit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_job_
 }
 
 static uint16_t
-window_of(const struct room *room, uint32_t unit)
+window_in(const struct room *room, uint32_t unit)
 {
 	return (uint16_t)(room->share / unit < MAX_WINDOW ? room->share / unit : MAX_WINDOW);
 }
@@ -266,12 +266,12 @@ registrar_room(struct pbox_registrar *r, const struct pbox_frame *f,
 	struct room room = room_if(r, conf, unit, false, NULL), after;
 
 	if (room.lack == ROOM) {
-		out->window = window_of(&room, unit);
+		out->window = window_in(&room, unit);
 		return fit(r, f, conf, m, out);
 	}
 	/* nobody ends for who would be refused all the same */
 	after = room_if(r, conf, unit, true, NULL);
-	out->window = window_of(&after, unit);
+	out->window = window_in(&after, unit);
 	if (after.lack == ROOM && !fit(r, f, conf, m, out))
 		return false;
 	if (after.lack != ROOM || !registrar_room_comes(r, f, conf, 0))
@@ -314,9 +314,9 @@ memory_on(const struct pbox_registrar *r, const struct pbox_job *job, unsigned n
 
 /* Each shard's part of it, on the shard's node; of what is free there as if it were one piece. */
 static bool
-memory_then(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_job_conf *conf,
-	const struct pbox_join *m, const struct registrar_rounds *rounds,
-	const struct pbox_job *ends)
+has_memory_then(struct pbox_registrar *r, const struct pbox_frame *f,
+	const struct pbox_job_conf *conf, const struct pbox_join *m,
+	const struct registrar_rounds *rounds, const struct pbox_job *ends)
 {
 	size_t need[PBOX_MAX_NODES] = {0};
 
@@ -353,6 +353,6 @@ registrar_room_then(struct pbox_registrar *r, const struct pbox_frame *f,
 		refuse_room(r, f, conf, m->workers, &room);
 		return false;
 	}
-	rounds.window = window_of(&room, unit);
-	return fit(r, f, conf, m, &rounds) && memory_then(r, f, conf, m, &rounds, ends);
+	rounds.window = window_in(&room, unit);
+	return fit(r, f, conf, m, &rounds) && has_memory_then(r, f, conf, m, &rounds, ends);
 }

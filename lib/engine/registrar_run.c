@@ -41,7 +41,7 @@ records(const struct pbox_registrar *r)
 }
 
 static struct run_record *
-find(struct pbox_registrar *r, const char *name)
+find_record(struct pbox_registrar *r, const char *name)
 {
 	for (unsigned i = 0; i < records(r); i++)
 		if (strcmp(r->run[i].name, name) == 0)
@@ -51,9 +51,9 @@ find(struct pbox_registrar *r, const char *name)
 
 /* There is one for each job that is there, and for some that were. */
 static struct run_record *
-record(struct pbox_registrar *r, const char *name)
+record_of(struct pbox_registrar *r, const char *name)
 {
-	struct run_record *rec = find(r, name);
+	struct run_record *rec = find_record(r, name);
 
 	for (unsigned i = 0; rec == NULL && i < records(r); i++)
 		if (registrar_find_job(r, r->run[i].name) == NULL)
@@ -135,7 +135,7 @@ registrar_run_is(const struct pbox_run *run, const struct pbox_join *m)
 void
 registrar_run_begin(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_join *m)
 {
-	struct run_record *rec = record(r, job->name);
+	struct run_record *rec = record_of(r, job->name);
 	struct pbox_run *run = &job->run;
 
 	*run = rec->next;
@@ -201,7 +201,7 @@ has_begun(const struct pbox_job *job)
 static void
 take_number(struct pbox_registrar *r, struct pbox_job *job, uint64_t number)
 {
-	struct run_record *rec = record(r, job->name);
+	struct run_record *rec = record_of(r, job->name);
 
 	for (unsigned w = 0; w < job->workers; w++)
 		if (has_session(job, w))
@@ -220,7 +220,7 @@ make_way(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox
 	struct pbox_job *job)
 {
 	bool ending = job == NULL || job->state == PBOX_JOB_CLOSING;
-	struct run_record *rec = record(r, m->job);
+	struct run_record *rec = record_of(r, m->job);
 	const struct pbox_run *run = ending ? &rec->next : &job->run;
 	uint64_t number = run->number;
 
@@ -272,7 +272,7 @@ registrar_run_join(struct pbox_registrar *r, const struct pbox_frame *f, const s
 	struct pbox_job *job)
 {
 	struct pbox_job *live = job != NULL && job->state != PBOX_JOB_CLOSING ? job : NULL;
-	const struct run_record *rec = find(r, m->job);
+	const struct run_record *rec = find_record(r, m->job);
 	const struct pbox_run *run = live != NULL                   ? &live->run
 				     : rec != NULL && rec->has_next ? &rec->next
 								    : NULL;

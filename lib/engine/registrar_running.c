@@ -62,7 +62,8 @@ end_dead(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *
 }
 
 static void
-answer(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job, uint32_t round)
+answer_running(
+	struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job, uint32_t round)
 {
 	int w = living(r, job, f->hdr.worker);
 
@@ -105,7 +106,7 @@ registrar_running_declare(struct pbox_registrar *r, const struct pbox_frame *f,
 	if (!past_beginning(r, job, job->table[m->table], &round) &&
 		(!job->table[m->table]->built || m->table >= mb->mapped_before))
 		return false;
-	answer(r, f, job, round);
+	answer_running(r, f, job, round);
 	return true;
 }
 
@@ -118,7 +119,7 @@ registrar_running_map(struct pbox_registrar *r, const struct pbox_frame *f, stru
 	if (!jt->restored || bit_get(jt->goes_on, f->hdr.worker) ||
 		job->member[f->hdr.worker].mapped > jt->t.id || !past_beginning(r, job, jt, &round))
 		return false;
-	answer(r, f, job, round);
+	answer_running(r, f, job, round);
 	return true;
 }
 

@@ -79,7 +79,7 @@ pbox_registrar_stage(struct pbox_registrar *r, const struct pbox_job *job, uint3
 
 /* All shards let go of the memory; what was copied stays. */
 static void
-end(struct pbox_registrar *r, int outcome)
+end_stage(struct pbox_registrar *r, int outcome)
 {
 	r->staged.ending = true;
 	r->staged.outcome = outcome;
@@ -121,11 +121,11 @@ ends(struct pbox_registrar *r, bool *done)
 				"another at %u), and a snapshot is of one: push all of them in "
 				"each round",
 				r->staged.table, p->lowest, r->staged.highest);
-			end(r, -EAGAIN);
+			end_stage(r, -EAGAIN);
 			return true;
 		}
 		if (p->missed > 0) {
-			end(r, -ESTALE);
+			end_stage(r, -ESTALE);
 			return true;
 		}
 		*done &= p->looked && p->waiting == 0;
@@ -157,7 +157,7 @@ pbox_registrar_stage_step(struct pbox_registrar *r, uint64_t now_ns)
 	if (ends(r, &done))
 		return -EINPROGRESS;
 	if (done) {
-		end(r, 0);
+		end_stage(r, 0);
 	} else if (!r->staged.looked || now_ns - r->staged.asked_at >= ASK_EVERY) {
 		for (unsigned i = 0; i < r->conf.n_shards; i++)
 			post(r, i, PBOX_MAIL_SNAPSHOT);
@@ -185,5 +185,5 @@ pbox_registrar_stage_cancel(struct pbox_registrar *r, uint64_t now_ns)
 	if (r->staged.job == NULL || r->staged.ending || r->staged.job->state != PBOX_JOB_OPEN)
 		return;
 	/* behind the mails that are under way: rings keep the order */
-	end(r, -ETIMEDOUT);
+	end_stage(r, -ETIMEDOUT);
 }

@@ -168,7 +168,7 @@ is_contribution(unsigned type)
 
 /* Which fragment it is about, and whether its payload can be. 0 or the drop. */
 static enum pbox_shard_stat
-find(const struct pbox_shard *s, const struct pbox_frame *f, struct target *g)
+find_fragment(const struct pbox_shard *s, const struct pbox_frame *f, struct target *g)
 {
 	const struct pbox_hdr *h = &f->hdr;
 	uint32_t table = h->chunk >> PBOX_CHUNK_BITS;
@@ -227,7 +227,7 @@ resolve(struct pbox_shard *s, const struct pbox_frame *f, struct target *g)
 	}
 	if (f->hdr.type == PBOX_PING)
 		return check_ping(s, f);
-	drop = find(s, f, g);
+	drop = find_fragment(s, f, g);
 	if (drop != 0 && is_contribution(f->hdr.type) && !job_rate_take(&g->j->rate, s->now_ns))
 		return PBOX_SS_DROP_RATE;
 	return drop;

@@ -73,7 +73,7 @@ shard_is_old(const struct pbox_shard *s, const struct pbox_shard_job *j, const s
 
 /* Header only, so that no answer is longer than what it answers: PING where nobody has asked for a PONG. */
 static void
-challenge(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f)
+challenge_sender(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f)
 {
 	uint64_t nonce = pbox_challenge(j->job, &f->peer, f->hdr.token);
 	struct shard_member *m = &j->member[f->hdr.worker];
@@ -116,7 +116,7 @@ shard_from_elsewhere(struct pbox_shard *s, const struct target *g, const struct 
 
 		shard_heard(s, g->j, f);
 		if (!old)
-			challenge(s, g->j, f);
+			challenge_sender(s, g->j, f);
 		if (!contribution)
 			count(s, old ? PBOX_SS_DROP_REPLAYED : PBOX_SS_DROP_UNPROVEN);
 		return contribution;

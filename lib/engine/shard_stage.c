@@ -155,7 +155,7 @@ shard_stage_after(struct pbox_shard *s, struct pbox_stage *stage, const struct t
 }
 
 static size_t
-look_at(const struct discipline *d, struct pbox_stage *stage, struct pbox_stage_shard *p,
+look_at_fragment(const struct discipline *d, struct pbox_stage *stage, struct pbox_stage_shard *p,
 	uint32_t f)
 {
 	const struct pbox_chunk *c = &stage->table->chunk[p->chunk];
@@ -201,7 +201,7 @@ shard_stage_mail(struct pbox_shard *s, const struct pbox_mail *m)
 			p->chunk++;
 			p->fragment = 0;
 		} else {
-			bytes += look_at(m->table->discipline, stage, p, p->fragment);
+			bytes += look_at_fragment(m->table->discipline, stage, p, p->fragment);
 			p->fragment++;
 		}
 	}

@@ -34,7 +34,7 @@ struct box {
 	int node[PBOX_MAX_NODES];
 	unsigned n_nodes;
 	bool cpu_shared;
-	enum pbox_dp_idle idle;
+	enum pbox_idle idle;
 
 	struct pbox_port port[PBOX_OPTIONS_PORTS];
 	char where[PBOX_OPTIONS_PORTS][128], steer_where[PBOX_OPTIONS_PORTS][256];

@@ -24,23 +24,13 @@ node_index(struct box *b, int node)
 
 /* @p used: CPUs of data cores, which need not be among those of the process: isolcpus takes them
  * out of its set. */
-static enum pbox_dp_idle
+static enum pbox_idle
 idle_mode(const struct box *b, const rte_cpuset_t *used)
 {
 	rte_cpuset_t all;
 
-	switch (b->opt.cores_idle) {
-	case PBOX_OPT_IDLE_POLL:
-		return PBOX_DP_POLL;
-	case PBOX_OPT_IDLE_YIELD:
-		return PBOX_DP_YIELD;
-	case PBOX_OPT_IDLE_SLEEP:
-		return PBOX_DP_SLEEP;
-	case PBOX_OPT_IDLE_INTERRUPT:
-		return PBOX_DP_INTERRUPT;
-	case PBOX_OPT_IDLE_AUTO:
-		break;
-	}
+	if (b->opt.cores_idle != PBOX_IDLE_AUTO)
+		return b->opt.cores_idle;
 	CPU_OR(&all, &b->cpus, used);
 	return pbox_dp_idle_auto(b->n_cores, (unsigned)CPU_COUNT(&all), b->cpu_shared);
 }

@@ -55,11 +55,9 @@ port_conf(struct box *b, const struct pbox_port_options *o, struct pbox_port_con
 		.queues = (uint16_t)o->queues,
 		.rx_desc = (uint16_t)o->rx_desc,
 		.tx_desc = (uint16_t)o->tx_desc,
-		.steer = o->steer == PBOX_OPT_STEER_FLOW   ? PBOX_PORT_STEER_FLOW
-			 : o->steer == PBOX_OPT_STEER_RING ? PBOX_PORT_STEER_RING
-							   : PBOX_PORT_STEER_AUTO,
+		.steer = o->steer,
 		.steer_where = steer_where,
-		.rx_intr = b->idle == PBOX_DP_INTERRUPT,
+		.rx_intr = b->idle == PBOX_IDLE_INTERRUPT,
 		.hold = b->opt.hold,
 		.control_port = (uint16_t)b->opt.control_port,
 		.cores = b->core,

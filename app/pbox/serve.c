@@ -19,7 +19,7 @@
 #include "box.h"
 
 static const char *const reduce_name[] = {NULL, "scalar", "avx2", "avx512"};
-static const char *const idle_name[] = {"poll", "yield", "sleep", "interrupt"};
+static const char *const idle_name[] = {PBOX_IDLES(PBOX_MODE_NAME)};
 
 /* For the signal handler. */
 static _Atomic(struct pbox_control *) stoppable;
@@ -54,12 +54,6 @@ kernels(struct box *b, struct pbox_error *err)
 void
 jobs_conf(const struct pbox_options *opt, struct pbox_job_conf *out)
 {
-	static const uint8_t policy[] = {
-		[PBOX_OPT_POLICY_ANY] = PBOX_POLICY_ANY,
-		[PBOX_OPT_POLICY_WAIT] = PBOX_POLICY_WAIT,
-		[PBOX_OPT_POLICY_SHRINK] = PBOX_POLICY_SHRINK,
-	};
-
 	for (unsigned i = 0; i < opt->n_jobs; i++) {
 		const struct pbox_job_options *o = &opt->jobs[i];
 
@@ -80,7 +74,7 @@ jobs_conf(const struct pbox_options *opt, struct pbox_job_conf *out)
 				    (o->snapshot == PBOX_OPT_SNAPSHOT_AUTO &&
 					    strcmp(o->name, "*") != 0),
 			.snapshot_space = o->snapshot_space,
-			.policy = policy[o->policy],
+			.policy = (int8_t)o->policy,
 		};
 	}
 }
@@ -219,7 +213,7 @@ idle_text(const struct box *b)
 
 	for (unsigned i = 0; i < b->n_ports; i++)
 		granted += b->port[i].rx_intr;
-	if (b->idle != PBOX_DP_INTERRUPT || granted == b->n_ports)
+	if (b->idle != PBOX_IDLE_INTERRUPT || granted == b->n_ports)
 		return idle_name[b->idle];
 	return granted == 0 ? "sleep (no port has interrupts)"
 			    : "interrupt, sleep where a port has none";

@@ -7,13 +7,11 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include <pbox_wire_enums.h>
+
 #include "tool.h"
 
 static const char *const mode_name[] = {"all-reduce", "optimiser on the box"};
-static const char *const op_name[] = {"sum", "mean", "sample_mean", "weighted_mean"};
-static const char *const optimiser_name[] = {
-	"none", "sgd", "momentum", "nesterov", "adam", "adamw"};
-static const char *const format_name[] = {"?", "fp32", "bf16", "fp16"};
 static const char *const array_name[] = {"parameters", "s0", "s1"};
 
 #define NAME_OF(list, i) ((i) < sizeof(list) / sizeof((list)[0]) ? (list)[i] : "?")
@@ -76,15 +74,11 @@ open_it(const struct tool *t)
 static void
 entries(const struct pbox_snapshot_meta *m)
 {
-	static const char *const name[] = {"lr", "momentum", "dampening", "weight_decay", "beta1",
-		"beta2", "eps", "clip_value", "steps"};
-	_Static_assert(sizeof(name) / sizeof(name[0]) == PBOX_SNAPSHOT_HYPERS, "all have names");
-
 	for (uint32_t i = 0; i < m->n_entries; i++) {
 		printf("group %u from round %u:", m->entry[i].group, m->entry[i].from_round);
 		for (unsigned k = 0; k < PBOX_SNAPSHOT_HYPERS; k++)
 			if (k > 0 || m->entry[i].has_lr)
-				printf(" %s %.9g", name[k], m->entry[i].value[k]);
+				printf(" %s %.9g", pbox_hyper_name(k + 1), m->entry[i].value[k]);
 		putchar('\n');
 	}
 }
@@ -106,9 +100,8 @@ show_inspect(const struct tool *t)
 	printf("job '%s', table %u, round %u, %s, incarnation %08x\n", clean(m->job), m->table,
 		m->round, text, m->incarnation);
 	printf("%s, %s, %s, push %s, pull %s, %u workers\n", NAME_OF(mode_name, m->mode),
-		NAME_OF(op_name, m->op), NAME_OF(optimiser_name, m->optimiser),
-		NAME_OF(format_name, m->push_format), NAME_OF(format_name, m->pull_format),
-		m->workers);
+		pbox_op_name(m->op), pbox_optimiser_name(m->optimiser),
+		pbox_format_name(m->push_format), pbox_format_name(m->pull_format), m->workers);
 	printf("%u tensors, %" PRIu64
 	       " elements, %u arrays, %u chunks, %u fragments of %u elements\n",
 		m->n_tensors, m->elements, m->arrays, m->n_chunks, m->n_fragments,

@@ -416,21 +416,14 @@ receive(struct lane *l)
 /* ---- the loop ----------------------------------------------------------------------------------- */
 
 static void
-rest(enum testps_idle how)
+rest(enum pbox_idle how)
 {
 	static const struct timespec nap = {.tv_nsec = SLEEP_NS};
 
-	switch (how) {
-	case TESTPS_POLL:
-		rte_pause();
-		break;
-	case TESTPS_YIELD:
+	if (how == PBOX_IDLE_YIELD)
 		sched_yield();
-		break;
-	case TESTPS_SLEEP:
+	else
 		nanosleep(&nap, NULL);
-		break;
-	}
 }
 
 int
@@ -467,7 +460,7 @@ lane_main(void *lane)
 		count(l, LS_TURNS, 1);
 		if (work > 0)
 			count(l, LS_TURNS_BUSY, 1);
-		else if (t->opt.idle != TESTPS_POLL)
+		else if (t->opt.idle != PBOX_IDLE_POLL)
 			rest(t->opt.idle);
 	}
 	return 0;

@@ -161,9 +161,7 @@ box_planes(struct testps *t, struct loopback *b, struct pbox_error *err)
 		.control_port = t->box_port,
 		.incarnation = incarnation,
 		.max_jobs = 1,
-		.idle = t->opt.idle == TESTPS_POLL    ? PBOX_DP_POLL
-			: t->opt.idle == TESTPS_YIELD ? PBOX_DP_YIELD
-						      : PBOX_DP_SLEEP,
+		.idle = t->opt.idle,
 		.reduce = pbox_reduce_select(NULL),
 		.optim = pbox_optim_select(NULL),
 		.region = &region,
@@ -210,7 +208,7 @@ box_open(struct testps *t, struct loopback *b, struct pbox_error *err)
 		.mtu = t->port[0].mtu,
 		.queues = 1,
 		.tx_desc = RING, /* what is not read yet: there are buffers for it */
-		.steer = PBOX_PORT_STEER_RING,
+		.steer = PBOX_STEER_RING,
 		.hold = HOLD,
 		.control_port = t->box_port,
 		.n_cores = 1};

@@ -11,10 +11,10 @@
 
 /* in the order of the enums */
 static const char *const help_names[] = {"none", "short", "all", NULL};
-static const char *const idle_names[] = {"poll", "yield", "sleep", NULL};
+static const char *const idle_names[] = {PBOX_IDLE_LOOPS(PBOX_MODE_NAME) NULL};
 static const char *const search_names[] = {"none", "ndr", "pdr", NULL};
-static const char *const optimiser_names[] = {
-	"none", "sgd", "momentum", "nesterov", "adam", "adamw", NULL};
+#define NAME(symbol, number, name) #name,
+static const char *const optimiser_names[] = {"none", PBOX_OPTIMISERS(NAME) NULL};
 
 #define AT(member) PBOX_CONF_AT(struct testps_options, member)
 #define CLI        PBOX_CONF_CLI_ONLY

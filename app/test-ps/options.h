@@ -9,6 +9,7 @@
  * pbox-testps(1) are made. */
 
 #include <pbox_conf.h>
+#include <pbox_modes.h>
 #include <pbox_wire.h>
 
 #define TESTPS_WORKERS_MAX 1024
@@ -17,7 +18,6 @@
 #define TESTPS_RATE_MAX    UINT64_C(1000000000000) /* contributions a second */
 
 enum testps_help { TESTPS_HELP_NONE, TESTPS_HELP_SHORT, TESTPS_HELP_ALL };
-enum testps_idle { TESTPS_POLL, TESTPS_YIELD, TESTPS_SLEEP };
 enum testps_search { TESTPS_SEARCH_NONE, TESTPS_NDR, TESTPS_PDR };
 
 /** The target of the table, as it was written. */
@@ -41,7 +41,7 @@ struct testps_options {
 	uint32_t rounds;
 	uint64_t duration_ns, rate, timeout_ns;
 	bool no_check;
-	enum testps_idle idle;
+	enum pbox_idle idle;
 	/* searches */
 	enum testps_search search;
 	uint64_t trial_ns, memory;

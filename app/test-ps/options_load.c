@@ -40,13 +40,14 @@ testps_box(const char *text, uint32_t *ip, uint16_t *port, struct pbox_error *er
 	return 0;
 }
 
+#define TESTPS_LIST(symbol, number, name, ...) ", " #name
+
 static int
 format_of(const char *name, size_t n)
 {
-	for (unsigned f = PBOX_FMT_FP32; f <= PBOX_FMT_FP16; f++)
-		if (strlen(pbox_format_name(f)) == n && memcmp(pbox_format_name(f), name, n) == 0)
-			return (int)f;
-	return -1;
+	int f = pbox_number(pbox_format_name, name, n);
+
+	return f >= 0 && pbox_format_size((unsigned)f) > 0 ? f : -1;
 }
 
 int
@@ -58,8 +59,8 @@ testps_dtype(struct testps_load *l, const char *text, struct pbox_error *err)
 
 	if (push < 0 || pull < 0)
 		return pbox_fail(err, EINVAL,
-			"dtype %s: one of fp32, bf16, fp16, or two of them for push and pull: "
-			"bf16,fp32",
+			"dtype %s: one of fp32" PBOX_FORMATS_16(
+				TESTPS_LIST) ", or two of them for push and pull: bf16,fp32",
 			text);
 	l->push = (uint8_t)push;
 	l->pull = (uint8_t)pull;
@@ -132,13 +133,13 @@ testps_straggler_check(const struct testps_load *l, struct pbox_error *err)
 int
 testps_optimiser(struct testps_load *l, const char *text, struct pbox_error *err)
 {
-	for (unsigned k = PBOX_OPT_NONE; k <= PBOX_OPT_ADAMW; k++)
-		if (strcmp(pbox_optimiser_name(k), text) == 0) {
-			l->optimiser = (uint8_t)k;
-			return 0;
-		}
-	return pbox_fail(err, EINVAL,
-		"optimiser %s: one of none, sgd, momentum, nesterov, adam, adamw", text);
+	int k = pbox_number(pbox_optimiser_name, text, strlen(text));
+
+	if (k < 0)
+		return pbox_fail(err, EINVAL,
+			"optimiser %s: one of none" PBOX_OPTIMISERS(TESTPS_LIST), text);
+	l->optimiser = (uint8_t)k;
+	return 0;
 }
 
 int

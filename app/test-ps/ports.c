@@ -40,7 +40,7 @@ open_port(struct testps *t, unsigned i, uint16_t id, struct pbox_error *err)
 {
 	struct pbox_port_conf c = {.id = id,
 		.where = "the options",
-		.steer = PBOX_PORT_STEER_RING,
+		.steer = PBOX_STEER_RING,
 		.steer_where = "the options",
 		.ip = own_ip(t, t->opt.hosts ? 0 : i),
 		.prefix_len = t->opt.address.len,

@@ -404,10 +404,12 @@ SET(workers, "workers", "how many play" LATER, "1..1024", NULL);
 SET(model, "model", "a list of tensor,elements, or a size in fp32" LATER, "FILE|64K|4M|1G", NULL);
 SET(fragment, "fragment", "payload of a frame" LATER, "BYTES|auto", NULL);
 SET(window, "window", "frames in flight, of a worker at an endpoint" LATER, "FRAMES|auto", NULL);
+#define OR(symbol, number, name, ...)   "|" #name
+#define NEXT(symbol, number, name, ...) "#" #name
 SET(dtype, "dtype", "of what is pushed, and of what comes back" LATER,
-	"fp32|bf16|fp16[,fp32|bf16|fp16]", "fp32#bf16#fp16");
+	"fp32" PBOX_FORMATS_16(OR) "[,fp32" PBOX_FORMATS_16(OR) "]", "fp32" PBOX_FORMATS_16(NEXT));
 SET(optimiser, "optimiser#optimizer", "on the box; none: all-reduce" LATER,
-	"none|sgd|momentum|nesterov|adam|adamw", "none#sgd#momentum#nesterov#adam#adamw");
+	"none" PBOX_OPTIMISERS(OR), "none" PBOX_OPTIMISERS(NEXT));
 SET(loss, "loss", "frames thrown away, each way, at once", "PERCENT", NULL);
 SET(straggler, "straggler", "late in every round, at once", "WORKER:TIME|none", NULL);
 SET(rate, "rate", "contributions a second, of all workers, at once", "N|none", NULL);

@@ -104,7 +104,7 @@ static int
 trial(struct testps *t, double rate, double limit, struct trial *r, struct pbox_error *err)
 {
 	/* who sleeps waits for a CPU each time that he wakes up */
-	bool polls = t->opt.idle == TESTPS_POLL;
+	bool polls = t->opt.idle == PBOX_IDLE_POLL;
 	uint64_t us = t->opt.trial_ns / 1000, stolen = polls ? run_stolen_us() : 0;
 	int ret;
 

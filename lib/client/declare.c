@@ -325,6 +325,8 @@ add_run(struct pbox_client *c, struct cmd *cmd)
 	a->rc = a->generation == c->generation ? add_table(c, a->table) : CLIENT_RENEWED;
 }
 
+#define NUMBERED(symbol, number, name, ...) ", " #number " " #name
+
 static int
 check_table(const struct pbox_client_table *d, struct pbox_client_error *err)
 {
@@ -335,16 +337,15 @@ check_table(const struct pbox_client_table *d, struct pbox_client_error *err)
 		return client_fail(err, PBOX_C_INVALID,
 			"the table's description is incomplete (size field, list of tensors)");
 	if (d->mode > PBOX_MODE_OPTIMISER || d->op > PBOX_OP_WEIGHTED_MEAN ||
-		d->optimiser > PBOX_OPT_ADAMW ||
+		d->optimiser >= PBOX_OPTIMISERS_END ||
 		(d->mode == PBOX_MODE_OPTIMISER) != (d->optimiser != PBOX_OPT_NONE))
 		return client_fail(err, PBOX_C_INVALID,
 			"mode %u, op %u, optimiser %u do not go together: mode 0 is without, mode "
-			"1 "
-			"with an optimiser (1 to 5); op is 0 to 3",
-			d->mode, d->op, d->optimiser);
+			"1 with an optimiser (1 to %u); op is 0 to 3",
+			d->mode, d->op, d->optimiser, PBOX_OPTIMISERS_END - 1);
 	if (pbox_format_size(d->push_format) == 0 || pbox_format_size(d->pull_format) == 0)
 		return client_fail(err, PBOX_C_INVALID,
-			"element format %u or %u does not exist: 1 fp32, 2 bf16, 3 fp16",
+			"element format %u or %u does not exist: 1 fp32" PBOX_FORMATS_16(NUMBERED),
 			d->push_format, d->pull_format);
 	for (unsigned i = 0; i < d->n; i++) {
 		if (d->tensors[i].elements > MAX_ELEMENTS ||

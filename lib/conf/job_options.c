@@ -8,7 +8,8 @@
 
 /* in the order of the enums of pbox_options.h */
 static const char *const snapshot_names[] = {"auto", "no", "yes", NULL};
-static const char *const policy_names[] = {"any", "wait", "shrink", NULL};
+#define NAME(symbol, number, name) #name,
+static const char *const policy_names[] = {"any", PBOX_POLICIES(NAME) NULL};
 
 #define AT(member) PBOX_CONF_AT(struct pbox_job_options, member)
 const struct pbox_conf_option conf_job_options[] = {
@@ -166,6 +167,7 @@ const struct pbox_conf_option conf_job_options[] = {
 		AT(policy),
 		.flags = PBOX_CONF_NEXT,
 		.names = policy_names,
+		.first = PBOX_POLICY_ANY,
 		.def = "any",
 		.brief = "what happens when a worker is dead",
 		.more = "wait: rounds wait until it has joined again. shrink: they go on without "

@@ -83,7 +83,7 @@ enum pbox_conf_type {
 	PBOX_CONF_DURATION, /**< uint64_t ns: 250us, 20ms, 30s; a bare 0 */
 	PBOX_CONF_STRING,   /**< char[] */
 	PBOX_CONF_PATH,     /**< char[] */
-	PBOX_CONF_ENUM,     /**< int (or an enum): index in names */
+	PBOX_CONF_ENUM,     /**< int (or an enum): one of names */
 	PBOX_CONF_IPV4,     /**< uint8_t[4] in the order written */
 	PBOX_CONF_PREFIX,   /**< struct pbox_conf_prefix */
 	PBOX_CONF_CORES,    /**< struct pbox_conf_cores */
@@ -112,6 +112,7 @@ struct pbox_conf_option {
 	 * characters of one given as it is. max 0: what the type holds. */
 	uint64_t min, max;
 	const char *const *names; /**< ENUM: ended by NULL */
+	int first;                /**< ENUM: value of the first name; the next are one more each */
 	/** Word for 0 (or for the empty set of cores): "auto", "off". NULL: none. It is allowed
 	 * outside of the range as well. */
 	const char *zero;

@@ -9,10 +9,10 @@
 
 /* in the order of the enums of pbox_options.h and pbox_base.h */
 static const char *const help_names[] = {"none", "short", "all", NULL};
-static const char *const idle_names[] = {"auto", "poll", "yield", "sleep", "interrupt", NULL};
+static const char *const idle_names[] = {"auto", PBOX_IDLES(PBOX_MODE_NAME) NULL};
 static const char *const level_names[] = {"error", "warn", "info", "debug", NULL};
 static const char *const reduce_names[] = {"auto", "scalar", "avx2", "avx512", NULL};
-static const char *const steer_names[] = {"auto", "flow", "ring", NULL};
+static const char *const steer_names[] = {PBOX_STEERS(PBOX_MODE_NAME) NULL};
 static const char *const sandbox_names[] = {"auto", "no", "yes", NULL};
 
 #define AT(member) PBOX_CONF_AT(struct pbox_options, member)
@@ -64,6 +64,7 @@ static const struct pbox_conf_option global_options[] = {
 		.type = PBOX_CONF_ENUM,
 		AT(cores_idle),
 		.names = idle_names,
+		.first = PBOX_IDLE_AUTO,
 		.flags = PBOX_CONF_BASIC,
 		.def = "auto",
 		.brief = "what a data core does without packets",

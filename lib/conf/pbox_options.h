@@ -11,6 +11,9 @@
  * --help, config/pbox.conf.sample and pbox(8) are made.
  */
 
+#include <pbox_modes.h>
+#include <pbox_wire_enums.h>
+
 #include "pbox_conf.h"
 
 /** Ports and jobs that a configuration may name. */
@@ -22,23 +25,11 @@
 
 /** In the order of the names in the table. */
 enum pbox_opt_help { PBOX_OPT_HELP_NONE, PBOX_OPT_HELP_SHORT, PBOX_OPT_HELP_ALL };
-enum pbox_opt_idle {
-	PBOX_OPT_IDLE_AUTO, /**< poll if CPUs are left beside the data cores', else sleep */
-	PBOX_OPT_IDLE_POLL,
-	PBOX_OPT_IDLE_YIELD,
-	PBOX_OPT_IDLE_SLEEP,
-	PBOX_OPT_IDLE_INTERRUPT,
-};
 enum pbox_opt_reduce {
 	PBOX_OPT_REDUCE_AUTO,
 	PBOX_OPT_REDUCE_SCALAR,
 	PBOX_OPT_REDUCE_AVX2,
 	PBOX_OPT_REDUCE_AVX512,
-};
-enum pbox_opt_steer {
-	PBOX_OPT_STEER_AUTO,
-	PBOX_OPT_STEER_FLOW, /**< the NIC steers, or the start fails */
-	PBOX_OPT_STEER_RING, /**< always by software */
 };
 enum pbox_opt_snapshot { PBOX_OPT_SNAPSHOT_AUTO, PBOX_OPT_SNAPSHOT_NO, PBOX_OPT_SNAPSHOT_YES };
 
@@ -47,7 +38,6 @@ enum pbox_opt_sandbox {
 	PBOX_OPT_SANDBOX_NO,
 	PBOX_OPT_SANDBOX_YES, /**< or the start fails */
 };
-enum pbox_opt_policy { PBOX_OPT_POLICY_ANY, PBOX_OPT_POLICY_WAIT, PBOX_OPT_POLICY_SHRINK };
 
 /** [port NAME] */
 struct pbox_port_options {
@@ -57,7 +47,7 @@ struct pbox_port_options {
 	uint32_t mtu;              /**< 0: what the port has, or 1500 */
 	uint32_t queues;           /**< 0: as many as cores poll it */
 	uint32_t rx_desc, tx_desc; /**< 0: auto */
-	enum pbox_opt_steer steer;
+	enum pbox_steer steer;
 	struct pbox_conf_cores cores; /**< lcores; empty: all of the port's NUMA node */
 };
 
@@ -75,7 +65,7 @@ struct pbox_job_options {
 	uint32_t max_jobs; /**< of [job *]: at the same time; 0: no limit but the box's */
 	uint64_t lease_ns; /**< 0: the box's default (lease_ns of pbox_options) */
 	uint64_t grace_ns; /**< likewise */
-	enum pbox_opt_policy policy;
+	enum pbox_policy policy;
 	enum pbox_opt_snapshot snapshot; /**< of its tables with an optimiser */
 	uint64_t snapshot_space;         /**< bytes; 0: no bound */
 };
@@ -88,7 +78,7 @@ struct pbox_options {
 	bool check;       /**< validate and exit */
 	char config[256]; /**< "none": read no file */
 
-	enum pbox_opt_idle cores_idle;
+	enum pbox_idle cores_idle;
 	uint64_t memory;      /**< bytes of parameter memory per NUMA node; 0: auto */
 	uint32_t hold;        /**< received packets held per core */
 	uint32_t max_jobs;    /**< at the same time */

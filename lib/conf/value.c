@@ -153,7 +153,7 @@ parse_enum(const struct pbox_conf_option *o, const char *text, int *value, char 
 
 	for (int i = 0; o->names[i] != NULL; i++) {
 		if (strcmp(o->names[i], text) == 0) {
-			*value = i;
+			*value = o->first + i;
 			return 0;
 		}
 		conf_nearer(&n, o->names[i]);

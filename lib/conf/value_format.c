@@ -86,7 +86,7 @@ conf_format(const struct pbox_conf_option *o, const void *member, char *buf, siz
 		format_number(o->type, *(const uint64_t *)member, buf, size);
 		return;
 	case PBOX_CONF_ENUM:
-		index = *(const int *)member;
+		index = *(const int *)member - o->first;
 		snprintf(buf, size, "%s", o->names[index]);
 		return;
 	case PBOX_CONF_IPV4:

@@ -71,15 +71,10 @@ enum pbox_control_stat {
 	PBOX_CT_DATAGRAMS,
 	PBOX_CT_FRAMES,
 	PBOX_CT_TO_REGISTRAR,
-	PBOX_CT_FRAME_MAGIC, /* the drops, in the order of enum pbox_wire_drop */
-	PBOX_CT_FRAME_VERSION,
-	PBOX_CT_FRAME_TRUNCATED,
-	PBOX_CT_FRAME_CRC,
-	PBOX_CT_FRAME_FLAGS,
-	PBOX_CT_FRAME_TYPE,
-	PBOX_CT_FRAME_AUTH,
-	PBOX_CT_FRAME_TRAILING,
-	PBOX_CT_FRAME_ENDPOINT, /**< data frame at the control port */
+#define PBOX_CT_FRAME_DROP(symbol, ...) PBOX_CT_FRAME_##symbol,
+	PBOX_WIRE_REFUSALS(PBOX_CT_FRAME_DROP)
+#undef PBOX_CT_FRAME_DROP
+		PBOX_CT_FRAME_ENDPOINT, /**< data frame at the control port */
 	PBOX_CT_TX,
 	PBOX_CT_TX_LOST,
 	PBOX_CT_MAILS,

@@ -18,20 +18,12 @@ const struct pbox_stat_def pbox_control_stat_defs[PBOX_CT_STATS] = {
 	[PBOX_CT_DATAGRAMS] = COUNTER("datagrams", "packets", "datagrams taken from data cores"),
 	[PBOX_CT_FRAMES] = COUNTER("frames", "frames", "frames found in them"),
 	[PBOX_CT_TO_REGISTRAR] = COUNTER("to_registrar", "frames", "control frames worked on"),
-	[PBOX_CT_FRAME_MAGIC] = COUNTER("frame_magic", "frames", "not a PBox frame"),
-	[PBOX_CT_FRAME_VERSION] =
-		COUNTER("frame_version", "frames", "frame of another version; a HELLO is answered"),
-	[PBOX_CT_FRAME_TRUNCATED] =
-		COUNTER("frame_truncated", "frames", "frame longer than its datagram"),
-	[PBOX_CT_FRAME_CRC] = COUNTER("frame_crc", "frames", "frame damaged on the way"),
-	[PBOX_CT_FRAME_FLAGS] = COUNTER("frame_flags", "frames", "unknown flags"),
-	[PBOX_CT_FRAME_TYPE] = COUNTER("frame_type", "frames", "unknown type"),
-	[PBOX_CT_FRAME_AUTH] =
-		COUNTER("frame_auth", "frames", "a tag where there is no session yet"),
-	[PBOX_CT_FRAME_TRAILING] =
-		COUNTER("frame_trailing", "frames", "bytes behind the last frame"),
-	[PBOX_CT_FRAME_ENDPOINT] =
-		COUNTER("frame_endpoint", "frames", "data frame at the control port"),
+#define FRAME_DROP(symbol, number, name, help) \
+	[PBOX_CT_FRAME_##symbol] = COUNTER(#name, "frames", help),
+	PBOX_WIRE_REFUSALS(FRAME_DROP)
+#undef FRAME_DROP
+		[PBOX_CT_FRAME_ENDPOINT] =
+			COUNTER("frame_endpoint", "frames", "data frame at the control port"),
 	[PBOX_CT_TX] = COUNTER("tx", "frames", "frames sent"),
 	[PBOX_CT_TX_LOST] = COUNTER("tx_lost", "frames", "not sent: no packet or no room"),
 	[PBOX_CT_MAILS] = COUNTER("mails", "mails", "answers of shards"),

@@ -187,7 +187,7 @@ add_port(struct pbox_control *c, const struct pbox_port *p, const uint64_t *v,
 	rte_tel_data_add_dict_int(d, "node", p->dev.node);
 	rte_tel_data_add_dict_u64(d, "mtu", p->mtu);
 	rte_tel_data_add_dict_u64(d, "queues", p->n_queues);
-	tell_text(d, "steering", "%s", p->flow ? "flow" : "ring");
+	tell_text(d, "steering", "%s", pbox_port_steering(p));
 	if (rte_eth_link_get_nowait(p->conf.id, &link) == 0 &&
 		link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN)
 		rte_tel_data_add_dict_u64(d, "link_mbps", link.link_speed);

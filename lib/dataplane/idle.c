@@ -21,11 +21,11 @@
 /* Mail and packets of other cores raise no interrupt. */
 #define WAIT_MS 1
 
-enum pbox_dp_idle
+enum pbox_idle
 pbox_dp_idle_auto(unsigned n_cores, unsigned n_cpus, bool shared)
 {
 	/* one for the control thread, and one for whatever else runs here */
-	return shared || n_cpus < n_cores + 2 ? PBOX_DP_SLEEP : PBOX_DP_POLL;
+	return shared || n_cpus < n_cores + 2 ? PBOX_IDLE_SLEEP : PBOX_IDLE_POLL;
 }
 
 static void
@@ -91,19 +91,20 @@ void
 core_idle(struct core *c)
 {
 	switch (c->dp->conf.idle) {
-	case PBOX_DP_POLL:
+	case PBOX_IDLE_POLL:
 		rte_pause();
 		break;
-	case PBOX_DP_YIELD:
+	case PBOX_IDLE_YIELD:
 		sched_yield();
 		break;
-	case PBOX_DP_INTERRUPT:
+	case PBOX_IDLE_INTERRUPT:
 		if (c->epoll) {
 			wait_interrupt(c);
 			break;
 		}
 		__attribute__((fallthrough)); /* no interrupts here */
-	case PBOX_DP_SLEEP:
+	case PBOX_IDLE_AUTO:                  /* the caller has decided */
+	case PBOX_IDLE_SLEEP:
 		adaptive(c);
 		break;
 	}
@@ -129,7 +130,7 @@ idle_start(struct core *c)
 	/* else the kernel adds 50 us to each sleep */
 	prctl(PR_SET_TIMERSLACK, 1UL);
 	atomic_store_explicit(&c->tid, rte_sys_gettid(), memory_order_relaxed);
-	if (c->dp->conf.idle != PBOX_DP_INTERRUPT || c->n_rxq == 0)
+	if (c->dp->conf.idle != PBOX_IDLE_INTERRUPT || c->n_rxq == 0)
 		return;
 	for (unsigned q = 0; q < c->n_rxq; q++)
 		if (!c->rxq[q].port->rx_intr)

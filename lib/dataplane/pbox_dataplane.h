@@ -28,8 +28,6 @@
 
 struct rte_mbuf;
 
-enum pbox_dp_idle { PBOX_DP_POLL, PBOX_DP_YIELD, PBOX_DP_SLEEP, PBOX_DP_INTERRUPT };
-
 /** Parameter memory, for sending from it without a copy: EAL memory. */
 struct pbox_dp_region {
 	void *base;
@@ -46,7 +44,7 @@ struct pbox_dp_conf {
 	uint16_t control_port;
 	uint32_t incarnation;
 	uint16_t max_jobs;
-	enum pbox_dp_idle idle;
+	enum pbox_idle idle;
 	const struct pbox_reduce_ops *reduce;
 	const struct pbox_optim_ops *optim;
 	const struct pbox_dp_region *region;
@@ -80,15 +78,10 @@ enum pbox_core_stat {
 	PBOX_CS_FRAMES,
 	PBOX_CS_FRAMES_DATA,
 	PBOX_CS_FRAMES_CONTROL,
-	PBOX_CS_FRAME_MAGIC, /* the drops, in the order of enum pbox_wire_drop */
-	PBOX_CS_FRAME_VERSION,
-	PBOX_CS_FRAME_TRUNCATED,
-	PBOX_CS_FRAME_CRC,
-	PBOX_CS_FRAME_FLAGS,
-	PBOX_CS_FRAME_TYPE,
-	PBOX_CS_FRAME_AUTH,
-	PBOX_CS_FRAME_TRAILING,
-	PBOX_CS_FRAME_CONTROL_FULL,
+#define PBOX_CS_FRAME_DROP(symbol, ...) PBOX_CS_FRAME_##symbol,
+	PBOX_WIRE_REFUSALS(PBOX_CS_FRAME_DROP)
+#undef PBOX_CS_FRAME_DROP
+		PBOX_CS_FRAME_CONTROL_FULL,
 	PBOX_CS_FRAME_CONTROL_RATE,
 	/* looked at, not judged by */
 	PBOX_CS_UDP_CHECKSUM_PARTIAL,
@@ -149,7 +142,7 @@ int pbox_dp_plan(const struct pbox_port_conf *port, unsigned n_ports, const uint
  * @param n_cpus  CPUs of data cores, and those that the process may use besides
  * @param shared  two data cores run on one CPU
  */
-enum pbox_dp_idle pbox_dp_idle_auto(unsigned n_cores, unsigned n_cpus, bool shared);
+enum pbox_idle pbox_dp_idle_auto(unsigned n_cores, unsigned n_cpus, bool shared);
 
 /**
  * Was the UDP checksum left to hardware that is not there (CHECKSUM_PARTIAL)? Then the sender's

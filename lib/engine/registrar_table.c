@@ -31,7 +31,7 @@ bad_declare(const struct pbox_declare *m, uint32_t n_tables, uint32_t declared)
 		return "the page lies beyond the table";
 	if (m->mode > PBOX_MODE_OPTIMISER || m->op > PBOX_OP_WEIGHTED_MEAN)
 		return "unknown mode or operation";
-	if (optimiser != (m->optimiser != PBOX_OPT_NONE) || m->optimiser > PBOX_OPT_ADAMW)
+	if (optimiser != (m->optimiser != PBOX_OPT_NONE) || m->optimiser >= PBOX_OPTIMISERS_END)
 		return "mode and optimiser do not fit";
 	if (pbox_format_size(m->push_format) == 0 || pbox_format_size(m->pull_format) == 0)
 		return "unknown element format";

@@ -90,14 +90,6 @@ pbox_job_free(struct pbox_job *job)
 }
 
 const char *
-pbox_policy_name(unsigned policy)
-{
-	static const char *const name[] = {"wait", "shrink", "any"};
-
-	return policy < sizeof(name) / sizeof(name[0]) ? name[policy] : "?";
-}
-
-const char *
 pbox_job_tensor(const struct pbox_job *job, uint32_t chunk, unsigned frag)
 {
 	uint32_t table = chunk >> PBOX_CHUNK_BITS, at;

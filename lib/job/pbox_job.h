@@ -36,14 +36,6 @@ struct pbox_peer {
 	uint8_t mac[6];          /**< worker's, or its router's */
 };
 
-/** What happens when a worker is dead (R8.5); the first two are what a JOIN says. */
-enum pbox_policy {
-	PBOX_POLICY_WAIT,
-	PBOX_POLICY_SHRINK,
-	PBOX_POLICY_ANY,
-};
-const char *pbox_policy_name(unsigned policy);
-
 struct pbox_auth_job; /* pbox_auth.h */
 
 /** What the operator configured for a job: a section of the configuration. */
@@ -64,7 +56,7 @@ struct pbox_job_conf {
 	bool snapshot;     /**< its tables are written now and then (lib/control) */
 	uint64_t
 		snapshot_space; /**< bytes of their files; of "*" those of all its jobs; 0: no bound */
-	uint8_t policy; /**< enum pbox_policy: ANY: what the workers ask for, all the same */
+	int8_t policy; /**< enum pbox_policy: ANY: what the workers ask for, all the same */
 };
 
 struct pbox_member {

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include <pbox_base.h>
+#include <pbox_modes.h>
 #include <pbox_net.h>
 
 struct rte_mempool;
@@ -37,12 +38,6 @@ struct rte_flow;
 #define PBOX_PORT_MBUF_PRIV 24
 #define PBOX_PORT_CACHE     256 /**< packets that one core keeps of a pool */
 
-enum pbox_port_steer {
-	PBOX_PORT_STEER_AUTO, /**< by the device where it can, else by rings */
-	PBOX_PORT_STEER_FLOW, /**< by the device, or it is an error */
-	PBOX_PORT_STEER_RING,
-};
-
 struct pbox_port_conf {
 	uint16_t id;          /**< of ethdev */
 	const char *where;    /**< for messages: "[port 0] (pbox.conf line 3)" */
@@ -51,7 +46,7 @@ struct pbox_port_conf {
 	uint16_t mtu;              /**< 0: what the port has */
 	uint16_t queues;           /**< 0: as many as there are cores and the device has */
 	uint16_t rx_desc, tx_desc; /**< 0: auto */
-	enum pbox_port_steer steer;
+	enum pbox_steer steer;
 	const char *steer_where; /**< for messages: "[port 0] steer = flow (pbox.conf line 5)" */
 	bool rx_intr;            /**< wanted: receive interrupts */
 	uint32_t hold;           /**< received packets that each core may keep */
@@ -159,6 +154,8 @@ unsigned pbox_port_mbufs(const struct pbox_port *p);
 /** After everything: free the pools. */
 void pbox_port_free(struct pbox_port *p);
 
+/** How packets come to their core: "flow" or "ring". */
+const char *pbox_port_steering(const struct pbox_port *p);
 /** Text of several lines about an open port. @p lcore_of: lcore of each data core. Returns its
  * length, as snprintf does. */
 size_t pbox_port_report(

@@ -59,7 +59,7 @@ put_queues(struct text *t, const struct pbox_port *p, const unsigned *lcore_of)
 			put(t, " queue %u lcore %u", i, lcore_of[p->conf.core[i]]);
 		else
 			put(t, " lcore %u by ring", lcore_of[p->conf.core[i]]);
-	put(t, "; steering: %s", p->flow ? "flow" : "ring");
+	put(t, "; steering: %s", pbox_port_steering(p));
 	if (!p->flow && p->steer_why[0] != '\0')
 		put(t, " (%s)", p->steer_why);
 	if (p->n_queues > 1 && !p->flow)

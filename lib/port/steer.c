@@ -10,6 +10,14 @@
 
 #include "port_priv.h"
 
+const char *
+pbox_port_steering(const struct pbox_port *p)
+{
+	static const char *const name[] = {PBOX_STEERS(PBOX_MODE_NAME)};
+
+	return name[p->flow ? PBOX_STEER_FLOW : PBOX_STEER_RING];
+}
+
 /* UDP destination port -> queue, for all that arrives: one rule a core. */
 static struct rte_flow *
 rule(const struct pbox_port *p, uint16_t udp, uint16_t queue, struct rte_flow_error *e)
@@ -53,7 +61,7 @@ port_steer(struct pbox_port *p, struct pbox_error *err)
 		snprintf(p->steer_why, sizeof(p->steer_why), "one queue");
 		return 0;
 	}
-	if (p->conf.steer == PBOX_PORT_STEER_RING) {
+	if (p->conf.steer == PBOX_STEER_RING) {
 		snprintf(p->steer_why, sizeof(p->steer_why), "as configured");
 		return 0;
 	}
@@ -72,7 +80,7 @@ port_steer(struct pbox_port *p, struct pbox_error *err)
 	port_steer_stop(p);
 	snprintf(p->steer_why, sizeof(p->steer_why), "the device has no such rule: %s",
 		e.message != NULL ? e.message : "no reason given");
-	if (p->conf.steer == PBOX_PORT_STEER_FLOW)
+	if (p->conf.steer == PBOX_STEER_FLOW)
 		return pbox_fail(err, ENOTSUP, PORT_FMT ": %s, and %s. Use steer = auto",
 			PORT_ARGS(p), p->conf.steer_where, p->steer_why);
 	return 0;

@@ -19,6 +19,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "pbox_wire_enums.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -40,39 +42,6 @@ extern "C" {
 #define PBOX_NO_WORKER     0xFFFF
 #define PBOX_LR_MUL_ONE    0x3F80 /**< 1.0 as bf16 */
 
-enum pbox_type {
-	PBOX_HELLO = 0x01,
-	PBOX_RETRY = 0x02,
-	PBOX_JOIN = 0x03,
-	PBOX_WELCOME = 0x04,
-	PBOX_DECLARE = 0x05,
-	PBOX_DECLARED = 0x06,
-	PBOX_MAP = 0x07,
-	PBOX_MAPPED = 0x08,
-	PBOX_SET = 0x09,
-	PBOX_SET_OK = 0x0A,
-	PBOX_STATUS = 0x0B,
-	PBOX_STATUS_OK = 0x0C,
-	PBOX_LEAVE = 0x0D,
-	PBOX_LEFT = 0x0E,
-	PBOX_ERROR = 0x0F,
-	PBOX_PING = 0x10,
-	PBOX_PONG = 0x11,
-	PBOX_NOT_READY = 0x12,
-	PBOX_PUSH = 0x20,
-	PBOX_PUSH_OK = 0x21,
-	PBOX_PULL = 0x22,
-	PBOX_RESULT = 0x23,
-	PBOX_PUSHPULL = 0x24,
-	PBOX_WAIT = 0x25,
-	PBOX_INIT = 0x26,
-	PBOX_INIT_OK = 0x27,
-	PBOX_RESTORE = 0x28,
-	PBOX_RESTORE_OK = 0x29,
-	PBOX_FETCH = 0x2B,
-	PBOX_FETCHED = 0x2C,
-};
-
 /** Types below this one are control frames (R3.1). */
 #define PBOX_FIRST_DATA_TYPE 0x20
 
@@ -86,83 +55,14 @@ enum pbox_type {
 #define PBOX_F_LATEST 0x0080
 #define PBOX_F_KNOWN  0x00FF
 
-enum pbox_format {
-	PBOX_FMT_NONE = 0,
-	PBOX_FMT_FP32 = 1,
-	PBOX_FMT_BF16 = 2,
-	PBOX_FMT_FP16 = 3,
-};
-
 enum pbox_mode {
 	PBOX_MODE_ALLREDUCE = 0,
 	PBOX_MODE_OPTIMISER = 1,
 };
 
-/** What a round makes of its contributions (R5.2). */
-enum pbox_op {
-	PBOX_OP_SUM = 0,
-	PBOX_OP_MEAN = 1,
-	PBOX_OP_SAMPLE_MEAN = 2,
-	PBOX_OP_WEIGHTED_MEAN = 3,
-};
-
-enum pbox_optimiser {
-	PBOX_OPT_NONE = 0,
-	PBOX_OPT_SGD = 1,
-	PBOX_OPT_MOMENTUM = 2,
-	PBOX_OPT_NESTEROV = 3,
-	PBOX_OPT_ADAM = 4,
-	PBOX_OPT_ADAMW = 5,
-};
-
 /** Flags of DECLARE (R5.1). */
 #define PBOX_DECLARE_RESTORE  0x1u /**< the sender holds versions of the table's fragments (R10.2) */
 #define PBOX_DECLARE_CONTINUE 0x2u /**< it goes on in a run that may have begun (R12.6) */
-
-/** How a fragment stands: aux of RESTORE_OK (R10.5). */
-enum pbox_restore {
-	PBOX_RESTORE_DONE = 0,
-	PBOX_RESTORE_NOTED = 1,
-	PBOX_RESTORE_GIVE = 2,
-	PBOX_RESTORE_LOST = 3,
-};
-
-/** Ids of hyper-parameters in SET (R7.1). */
-enum pbox_hyper_id {
-	PBOX_HYPER_LR = 1,
-	PBOX_HYPER_MOMENTUM = 2,
-	PBOX_HYPER_DAMPENING = 3,
-	PBOX_HYPER_WEIGHT_DECAY = 4,
-	PBOX_HYPER_BETA1 = 5,
-	PBOX_HYPER_BETA2 = 6,
-	PBOX_HYPER_EPS = 7,
-	PBOX_HYPER_CLIP_VALUE = 8,
-	PBOX_HYPER_STEPS = 9,
-};
-#define PBOX_HYPER_IDS 10 /**< one more than the highest id */
-
-enum pbox_errcode {
-	PBOX_E_NONE = 0,
-	PBOX_E_VERSION = 1,
-	PBOX_E_COOKIE = 2,
-	PBOX_E_NO_JOB = 3,
-	PBOX_E_SECRET = 4,
-	PBOX_E_WORKERS = 5,
-	PBOX_E_WORKER_TAKEN = 6,
-	PBOX_E_FULL = 7,
-	PBOX_E_SESSION = 8,
-	PBOX_E_MISMATCH = 9,
-	PBOX_E_BAD_REQUEST = 10,
-	PBOX_E_SET_LATE = 11,
-	PBOX_E_SET_CONFLICT = 12,
-	PBOX_E_SET_ORDER = 13,
-	PBOX_E_NO_LR = 14,
-	PBOX_E_NO_MEMORY = 15,
-	PBOX_E_SHUTDOWN = 16,
-	PBOX_E_LOST = 17,
-	PBOX_E_RUNNING = 18,
-	PBOX_E_RUN_ENDED = 19,
-};
 
 /** Bytes of the tag behind the payload of a frame with these flags. */
 static inline unsigned
@@ -193,20 +93,6 @@ struct pbox_hdr {
 	uint8_t prio;
 	uint8_t format;
 	uint8_t fmt_arg;
-};
-
-/** Why a frame was refused (R2.1); the order is the order of the checks. */
-enum pbox_wire_drop {
-	PBOX_WIRE_OK = 0,
-	PBOX_WIRE_MAGIC,
-	PBOX_WIRE_VERSION,
-	PBOX_WIRE_TRUNCATED,
-	PBOX_WIRE_CRC,
-	PBOX_WIRE_FLAGS,
-	PBOX_WIRE_TYPE,
-	PBOX_WIRE_AUTH,
-	PBOX_WIRE_TRAILING,
-	PBOX_WIRE_DROPS
 };
 
 /** CRC32C of @p len bytes, continuing @p crc (start with 0; zlib's convention). R2.4. */
@@ -276,15 +162,6 @@ void pbox_frame_encode_to(
  * the frame's size in bytes. With flag AUTH that includes the tag, which is the caller's to write. */
 size_t pbox_frame_seal(void *buf, const struct pbox_hdr *hdr);
 
-/** Bytes of one element; 0 for formats that version 1 does not carry. */
-static inline unsigned
-pbox_format_size(unsigned format)
-{
-	return format == PBOX_FMT_FP32                              ? 4
-	       : format == PBOX_FMT_BF16 || format == PBOX_FMT_FP16 ? 2
-								    : 0;
-}
-
 /** Elements of a full fragment (R5.8) for an IP MTU and the larger of two element sizes;
  * 0 when the MTU is too small for 64 bytes of payload. */
 static inline uint32_t
@@ -315,16 +192,6 @@ pbox_init_pieces(unsigned push_format, unsigned pull_format)
 
 	return a == 0 || b == 0 ? 0 : 4 / (a > b ? a : b);
 }
-
-/* ---- names, for messages ------------------------------------------------------------- */
-
-const char *pbox_type_name(unsigned type);           /**< "PUSHPULL"; "?" if unknown */
-const char *pbox_wire_drop_name(unsigned drop);      /**< "frame_crc" */
-const char *pbox_errcode_name(unsigned code);        /**< "WORKER_TAKEN" */
-const char *pbox_format_name(unsigned format);       /**< "fp32" */
-const char *pbox_optimiser_name(unsigned optimiser); /**< "adamw" */
-const char *pbox_op_name(unsigned op);               /**< "weighted_mean" */
-const char *pbox_restore_name(unsigned restore);     /**< "noted" */
 
 /* ---- texts (R3.4) --------------------------------------------------------------------- */
 

@@ -69,7 +69,7 @@ open_port(struct dpdk_port *d, uint16_t id, const struct dpdk_options *o, unsign
 		.prefix_len = o->prefix_len,
 		.mtu = (uint16_t)(mtu < UINT16_MAX ? mtu : UINT16_MAX),
 		.queues = 1,
-		.steer = PBOX_PORT_STEER_RING,
+		.steer = PBOX_STEER_RING,
 		.n_cores = 1};
 	char name[RTE_MEMPOOL_NAMESIZE];
 	struct pbox_error why;

@@ -212,7 +212,7 @@ create_planes(struct rig *r)
 		.control_port = PBOX_CONTROL_PORT,
 		.incarnation = 77,
 		.max_jobs = (uint16_t)r->o->jobs,
-		.idle = PBOX_DP_POLL,
+		.idle = PBOX_IDLE_POLL,
 		.reduce = &r->reduce,
 		.optim = &r->optim,
 		.region = &region,

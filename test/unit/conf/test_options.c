@@ -103,7 +103,7 @@ test_defaults(void)
 	struct pbox_conf *conf = load(PORT JOB, NULL, NULL);
 
 	CU_ASSERT_PTR_NOT_NULL_FATAL(conf);
-	CU_ASSERT_EQUAL(o.cores_idle, PBOX_OPT_IDLE_AUTO);
+	CU_ASSERT_EQUAL(o.cores_idle, PBOX_IDLE_AUTO);
 	UNIT_EQ_U64(o.memory, 0);
 	UNIT_EQ_U64(o.hold, 4096);
 	UNIT_EQ_U64(o.max_jobs, 16);
@@ -119,13 +119,13 @@ test_defaults(void)
 	UNIT_EQ_U64(o.n_ports, 1);
 	UNIT_EQ_U64(o.ports[0].mtu, 0);
 	UNIT_EQ_U64(o.ports[0].queues, 0);
-	CU_ASSERT_EQUAL(o.ports[0].steer, PBOX_OPT_STEER_AUTO);
+	CU_ASSERT_EQUAL(o.ports[0].steer, PBOX_STEER_AUTO);
 	UNIT_EQ_U64(pbox_conf_cores_count(&o.ports[0].cores), 0);
 	UNIT_EQ_U64(o.n_jobs, 1);
 	UNIT_EQ_U64(o.jobs[0].workers, 0);
 	UNIT_EQ_U64(o.jobs[0].lease_ns, 0);
 	UNIT_EQ_U64(o.jobs[0].grace_ns, 0);
-	CU_ASSERT_EQUAL(o.jobs[0].policy, PBOX_OPT_POLICY_ANY);
+	CU_ASSERT_EQUAL(o.jobs[0].policy, PBOX_POLICY_ANY);
 	pbox_conf_free(conf);
 	pbox_options_wipe(&o);
 	UNIT_EQ_U64(o.jobs[0].secret.bytes[0], 0);
@@ -149,14 +149,14 @@ test_everything_set(void)
 
 	CU_ASSERT_PTR_NOT_NULL(conf);
 	CU_ASSERT_STRING_EQUAL(err.text, "");
-	CU_ASSERT_EQUAL(o.cores_idle, PBOX_OPT_IDLE_INTERRUPT);
+	CU_ASSERT_EQUAL(o.cores_idle, PBOX_IDLE_INTERRUPT);
 	UNIT_EQ_U64(o.grace_ns, 0);
 	UNIT_EQ_U64(o.drain_ns, 0);
 	CU_ASSERT_EQUAL(o.reduce, PBOX_OPT_REDUCE_AVX512);
 	CU_ASSERT_EQUAL(o.log_level, PBOX_LOG_DEBUG);
 	CU_ASSERT_STRING_EQUAL(o.ports[0].name, "0000:03:00.0");
 	UNIT_EQ_U64(o.ports[0].mtu, 1500);
-	CU_ASSERT_EQUAL(o.ports[0].steer, PBOX_OPT_STEER_RING);
+	CU_ASSERT_EQUAL(o.ports[0].steer, PBOX_STEER_RING);
 	CU_ASSERT_PTR_EQUAL(pbox_options_job(&o, "a b"), &o.jobs[1]);
 	CU_ASSERT_PTR_EQUAL(pbox_options_job(&o, "other"), &o.jobs[0]);
 	UNIT_EQ_U64(o.jobs[1].lease_ns, UINT64_C(10000000000));

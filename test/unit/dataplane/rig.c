@@ -121,7 +121,7 @@ create_planes(struct rig *r)
 		.control_port = PBOX_CONTROL_PORT,
 		.incarnation = 77,
 		.max_jobs = 4,
-		.idle = PBOX_DP_SLEEP,
+		.idle = PBOX_IDLE_SLEEP,
 		.reduce = &pbox_reduce_scalar,
 		.optim = &pbox_optim_scalar,
 		.region = &region,

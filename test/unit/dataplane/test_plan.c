@@ -65,15 +65,15 @@ shared_address(void)
 static void
 idle_auto(void)
 {
-	UNIT_EQ_U64(pbox_dp_idle_auto(4, 8, false), PBOX_DP_POLL);
-	UNIT_EQ_U64(pbox_dp_idle_auto(4, 6, false), PBOX_DP_POLL);
+	UNIT_EQ_U64(pbox_dp_idle_auto(4, 8, false), PBOX_IDLE_POLL);
+	UNIT_EQ_U64(pbox_dp_idle_auto(4, 6, false), PBOX_IDLE_POLL);
 	/* a CPU for the control thread alone starves everything else */
-	UNIT_EQ_U64(pbox_dp_idle_auto(4, 5, false), PBOX_DP_SLEEP);
-	UNIT_EQ_U64(pbox_dp_idle_auto(1, 2, false), PBOX_DP_SLEEP);
+	UNIT_EQ_U64(pbox_dp_idle_auto(4, 5, false), PBOX_IDLE_SLEEP);
+	UNIT_EQ_U64(pbox_dp_idle_auto(1, 2, false), PBOX_IDLE_SLEEP);
 	/* nobody else would get a CPU */
-	UNIT_EQ_U64(pbox_dp_idle_auto(4, 4, false), PBOX_DP_SLEEP);
-	UNIT_EQ_U64(pbox_dp_idle_auto(4, 8, true), PBOX_DP_SLEEP);
-	UNIT_EQ_U64(pbox_dp_idle_auto(1, 1, false), PBOX_DP_SLEEP);
+	UNIT_EQ_U64(pbox_dp_idle_auto(4, 4, false), PBOX_IDLE_SLEEP);
+	UNIT_EQ_U64(pbox_dp_idle_auto(4, 8, true), PBOX_IDLE_SLEEP);
+	UNIT_EQ_U64(pbox_dp_idle_auto(1, 1, false), PBOX_IDLE_SLEEP);
 }
 
 /* What a kernel leaves in the checksum field when hardware shall finish it. */

@@ -310,7 +310,7 @@ refusals(void)
 		.control_port = 7269,
 		.n_cores = 2,
 		.core = {0, 1},
-		.steer = PBOX_PORT_STEER_FLOW,
+		.steer = PBOX_STEER_FLOW,
 		.steer_where = "[port 1] steer = flow (x.conf line 5)",
 		.rx_intr = true};
 	struct pbox_error err = {0};

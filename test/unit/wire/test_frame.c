@@ -427,11 +427,19 @@ test_names(void)
 	CU_ASSERT_STRING_EQUAL(pbox_format_name(16), "int8");
 	CU_ASSERT_STRING_EQUAL(pbox_format_name(21), "?");
 	CU_ASSERT_STRING_EQUAL(pbox_optimiser_name(PBOX_OPT_ADAMW), "adamw");
-	CU_ASSERT_STRING_EQUAL(pbox_optimiser_name(6), "?");
+	CU_ASSERT_STRING_EQUAL(pbox_optimiser_name(PBOX_OPTIMISERS_END), "?");
 	CU_ASSERT_STRING_EQUAL(pbox_op_name(PBOX_OP_WEIGHTED_MEAN), "weighted_mean");
 	CU_ASSERT_STRING_EQUAL(pbox_op_name(4), "?");
 	CU_ASSERT_STRING_EQUAL(pbox_restore_name(PBOX_RESTORE_LOST), "lost");
 	CU_ASSERT_STRING_EQUAL(pbox_restore_name(4), "?");
+	CU_ASSERT_STRING_EQUAL(pbox_hyper_name(PBOX_HYPER_WEIGHT_DECAY), "weight_decay");
+	CU_ASSERT_STRING_EQUAL(pbox_policy_name(PBOX_POLICY_SHRINK), "shrink");
+	CU_ASSERT_EQUAL(pbox_number(pbox_optimiser_name, "adamw", 4), PBOX_OPT_ADAM);
+	CU_ASSERT_EQUAL(pbox_number(pbox_optimiser_name, "adamw", 5), PBOX_OPT_ADAMW);
+	CU_ASSERT_EQUAL(pbox_number(pbox_format_name, "fp32", 4), PBOX_FMT_FP32);
+	CU_ASSERT_EQUAL(pbox_number(pbox_type_name, "PONG", 4), PBOX_PONG);
+	CU_ASSERT_EQUAL(pbox_number(pbox_type_name, "?", 1), -1);
+	CU_ASSERT_EQUAL(pbox_number(pbox_hyper_name, "", 0), -1);
 	for (unsigned i = 0; i < PBOX_WIRE_DROPS; i++)
 		CU_ASSERT_STRING_NOT_EQUAL(pbox_wire_drop_name(i), "?");
 	for (unsigned i = 0; i <= PBOX_E_RUN_ENDED; i++)

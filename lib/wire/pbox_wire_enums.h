@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef PBOX_WIRE_ENUMS_H
+#define PBOX_WIRE_ENUMS_H
+
+/**
+ * @file
+ * The numbers of the protocol and their names, each written once: X(symbol, number, name, ...).
+ *
+ * The enumerations, pbox_*_name() and pbox_number() are made of these lists, and with them options,
+ * telemetry, messages, counters, the table of optimisers (lib/optim), what pbox_client_name() tells Python,
+ * and the Wireshark dissector's tables (usertools/mkdissector).
+ */
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PBOX_LIST_SYMBOL(symbol, number, ...)     symbol = number,
+#define PBOX_LIST_NAME(symbol, number, name, ...) [number] = #name,
+
+/** Types of frames (R3.1). */
+#define PBOX_TYPES(X)                        \
+	X(PBOX_HELLO, 0x01, HELLO)           \
+	X(PBOX_RETRY, 0x02, RETRY)           \
+	X(PBOX_JOIN, 0x03, JOIN)             \
+	X(PBOX_WELCOME, 0x04, WELCOME)       \
+	X(PBOX_DECLARE, 0x05, DECLARE)       \
+	X(PBOX_DECLARED, 0x06, DECLARED)     \
+	X(PBOX_MAP, 0x07, MAP)               \
+	X(PBOX_MAPPED, 0x08, MAPPED)         \
+	X(PBOX_SET, 0x09, SET)               \
+	X(PBOX_SET_OK, 0x0A, SET_OK)         \
+	X(PBOX_STATUS, 0x0B, STATUS)         \
+	X(PBOX_STATUS_OK, 0x0C, STATUS_OK)   \
+	X(PBOX_LEAVE, 0x0D, LEAVE)           \
+	X(PBOX_LEFT, 0x0E, LEFT)             \
+	X(PBOX_ERROR, 0x0F, ERROR)           \
+	X(PBOX_PING, 0x10, PING)             \
+	X(PBOX_PONG, 0x11, PONG)             \
+	X(PBOX_NOT_READY, 0x12, NOT_READY)   \
+	X(PBOX_PUSH, 0x20, PUSH)             \
+	X(PBOX_PUSH_OK, 0x21, PUSH_OK)       \
+	X(PBOX_PULL, 0x22, PULL)             \
+	X(PBOX_RESULT, 0x23, RESULT)         \
+	X(PBOX_PUSHPULL, 0x24, PUSHPULL)     \
+	X(PBOX_WAIT, 0x25, WAIT)             \
+	X(PBOX_INIT, 0x26, INIT)             \
+	X(PBOX_INIT_OK, 0x27, INIT_OK)       \
+	X(PBOX_RESTORE, 0x28, RESTORE)       \
+	X(PBOX_RESTORE_OK, 0x29, RESTORE_OK) \
+	X(PBOX_FETCH, 0x2B, FETCH)           \
+	X(PBOX_FETCHED, 0x2C, FETCHED)
+enum pbox_type { PBOX_TYPES(PBOX_LIST_SYMBOL) };
+
+/** Formats of elements (R2.3), with their bytes: those narrower than fp32, and all. */
+#define PBOX_FORMATS_16(X)           \
+	X(PBOX_FMT_BF16, 2, bf16, 2) \
+	X(PBOX_FMT_FP16, 3, fp16, 2)
+#define PBOX_FORMATS(X) X(PBOX_FMT_FP32, 1, fp32, 4) PBOX_FORMATS_16(X)
+enum pbox_format { PBOX_FMT_NONE = 0, PBOX_FORMATS(PBOX_LIST_SYMBOL) };
+
+/** What a round makes of its contributions (R5.2). */
+#define PBOX_OPS(X)                            \
+	X(PBOX_OP_SUM, 0, sum)                 \
+	X(PBOX_OP_MEAN, 1, mean)               \
+	X(PBOX_OP_SAMPLE_MEAN, 2, sample_mean) \
+	X(PBOX_OP_WEIGHTED_MEAN, 3, weighted_mean)
+enum pbox_op { PBOX_OPS(PBOX_LIST_SYMBOL) };
+
+/** Optimisers (R5.3); lib/optim has a file for each, which has its name. Keep the numbers without gaps. */
+#define PBOX_OPTIMISERS(X)                \
+	X(PBOX_OPT_SGD, 1, sgd)           \
+	X(PBOX_OPT_MOMENTUM, 2, momentum) \
+	X(PBOX_OPT_NESTEROV, 3, nesterov) \
+	X(PBOX_OPT_ADAM, 4, adam)         \
+	X(PBOX_OPT_ADAMW, 5, adamw)
+enum pbox_optimiser { PBOX_OPT_NONE = 0, PBOX_OPTIMISERS(PBOX_LIST_SYMBOL) PBOX_OPTIMISERS_END };
+
+/** How a fragment stands: aux of RESTORE_OK (R10.5). */
+#define PBOX_RESTORES(X)                \
+	X(PBOX_RESTORE_DONE, 0, done)   \
+	X(PBOX_RESTORE_NOTED, 1, noted) \
+	X(PBOX_RESTORE_GIVE, 2, give)   \
+	X(PBOX_RESTORE_LOST, 3, lost)
+enum pbox_restore { PBOX_RESTORES(PBOX_LIST_SYMBOL) };
+
+/** Hyper-parameters: ids in SET (R7.1). */
+#define PBOX_HYPERS(X)                              \
+	X(PBOX_HYPER_LR, 1, lr)                     \
+	X(PBOX_HYPER_MOMENTUM, 2, momentum)         \
+	X(PBOX_HYPER_DAMPENING, 3, dampening)       \
+	X(PBOX_HYPER_WEIGHT_DECAY, 4, weight_decay) \
+	X(PBOX_HYPER_BETA1, 5, beta1)               \
+	X(PBOX_HYPER_BETA2, 6, beta2)               \
+	X(PBOX_HYPER_EPS, 7, eps)                   \
+	X(PBOX_HYPER_CLIP_VALUE, 8, clip_value)     \
+	X(PBOX_HYPER_STEPS, 9, steps)
+enum pbox_hyper_id { PBOX_HYPERS(PBOX_LIST_SYMBOL) PBOX_HYPER_IDS };
+
+/** Codes of ERROR (R9.1). */
+#define PBOX_ERRCODES(X)                         \
+	X(PBOX_E_NONE, 0, NONE)                  \
+	X(PBOX_E_VERSION, 1, VERSION)            \
+	X(PBOX_E_COOKIE, 2, COOKIE)              \
+	X(PBOX_E_NO_JOB, 3, NO_JOB)              \
+	X(PBOX_E_SECRET, 4, SECRET)              \
+	X(PBOX_E_WORKERS, 5, WORKERS)            \
+	X(PBOX_E_WORKER_TAKEN, 6, WORKER_TAKEN)  \
+	X(PBOX_E_FULL, 7, FULL)                  \
+	X(PBOX_E_SESSION, 8, SESSION)            \
+	X(PBOX_E_MISMATCH, 9, MISMATCH)          \
+	X(PBOX_E_BAD_REQUEST, 10, BAD_REQUEST)   \
+	X(PBOX_E_SET_LATE, 11, SET_LATE)         \
+	X(PBOX_E_SET_CONFLICT, 12, SET_CONFLICT) \
+	X(PBOX_E_SET_ORDER, 13, SET_ORDER)       \
+	X(PBOX_E_NO_LR, 14, NO_LR)               \
+	X(PBOX_E_NO_MEMORY, 15, NO_MEMORY)       \
+	X(PBOX_E_SHUTDOWN, 16, SHUTDOWN)         \
+	X(PBOX_E_LOST, 17, LOST)                 \
+	X(PBOX_E_RUNNING, 18, RUNNING)           \
+	X(PBOX_E_RUN_ENDED, 19, RUN_ENDED)
+enum pbox_errcode { PBOX_ERRCODES(PBOX_LIST_SYMBOL) };
+
+/** What happens when a worker is dead (R8.5), as a JOIN says it. */
+#define PBOX_POLICIES(X) X(PBOX_POLICY_WAIT, 0, wait) X(PBOX_POLICY_SHRINK, 1, shrink)
+enum pbox_policy {
+	PBOX_POLICY_ANY =
+		-1, /**< what the workers ask for: of the configuration, never on the wire */
+	PBOX_POLICIES(PBOX_LIST_SYMBOL)
+};
+
+/** Why a frame was refused (R2.1), in the order of the checks: X(symbol, number, name, help). The counters of
+ * data cores and of the control thread are made of it too. */
+#define PBOX_WIRE_REFUSALS(X)                                                        \
+	X(MAGIC, 1, frame_magic, "not a PBox frame")                                 \
+	X(VERSION, 2, frame_version,                                                 \
+		"frame of another version; a HELLO at the control port is answered") \
+	X(TRUNCATED, 3, frame_truncated, "frame longer than its datagram")           \
+	X(CRC, 4, frame_crc, "frame damaged on the way")                             \
+	X(FLAGS, 5, frame_flags, "unknown flags")                                    \
+	X(TYPE, 6, frame_type, "unknown type")                                       \
+	X(AUTH, 7, frame_auth, "a tag where there is no session yet")                \
+	X(TRAILING, 8, frame_trailing, "bytes behind the last frame")
+#define PBOX_WIRE_SYMBOL(symbol, number, ...) PBOX_WIRE_##symbol = number,
+enum pbox_wire_drop { PBOX_WIRE_OK = 0, PBOX_WIRE_REFUSALS(PBOX_WIRE_SYMBOL) PBOX_WIRE_DROPS };
+
+/** Bytes of one element; 0 for formats that version 1 does not carry. */
+static inline unsigned
+pbox_format_size(unsigned format)
+{
+#define PBOX_FORMAT_SIZE(symbol, number, name, bytes) (format) == symbol ? (bytes):
+	return PBOX_FORMATS(PBOX_FORMAT_SIZE) 0;
+#undef PBOX_FORMAT_SIZE
+}
+
+/* ---- names, for messages ------------------------------------------------------------- */
+
+const char *pbox_type_name(unsigned type);           /**< "PUSHPULL"; "?" if unknown */
+const char *pbox_wire_drop_name(unsigned drop);      /**< "frame_crc" */
+const char *pbox_errcode_name(unsigned code);        /**< "WORKER_TAKEN" */
+const char *pbox_format_name(unsigned format);       /**< "fp32" */
+const char *pbox_optimiser_name(unsigned optimiser); /**< "adamw" */
+const char *pbox_op_name(unsigned op);               /**< "weighted_mean" */
+const char *pbox_restore_name(unsigned restore);     /**< "noted" */
+const char *pbox_hyper_name(unsigned hyper);         /**< "weight_decay" */
+const char *pbox_policy_name(unsigned policy);       /**< "shrink" */
+
+/** The number of which @p name_of (one of these functions) says the @p len bytes at @p name; -1: there is none. */
+int pbox_number(const char *(*name_of)(unsigned), const char *name, size_t len);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* PBOX_WIRE_ENUMS_H */

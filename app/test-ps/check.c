@@ -34,7 +34,7 @@ mirror_hyper(struct pbox_hyper *h, unsigned optimiser)
 {
 	pbox_hyper_defaults(h, optimiser);
 	h->lr = 0.01;
-	if (optimiser == PBOX_OPTIM_MOMENTUM || optimiser == PBOX_OPTIM_NESTEROV)
+	if ((pbox_optim_scalar.of[optimiser]->uses & 1u << PBOX_HYPER_MOMENTUM) != 0)
 		h->momentum = 0.9;
 }
 
@@ -48,7 +48,7 @@ make_patterns(struct data *d, uint32_t n)
 	for (unsigned i = 0; i < PATTERNS; i++) {
 		for (uint32_t k = 0; k < n; k++)
 			x[k] = (float)pbox_random_unit(&r) - 0.5f;
-		pbox_reduce_scalar.pack(d->pattern[i], (enum pbox_elem)d->push, x, n);
+		pbox_reduce_scalar.pack(d->pattern[i], d->push, x, n);
 	}
 }
 
@@ -60,8 +60,7 @@ make_sums(struct data *d, uint32_t n)
 	if (src == NULL)
 		return -ENOMEM;
 	for (unsigned s = 0; s < PATTERNS; s++) {
-		struct pbox_sources from = {
-			.src = src, .n = d->workers, .elem = (enum pbox_elem)d->push};
+		struct pbox_sources from = {.src = src, .n = d->workers, .elem = d->push};
 
 		for (unsigned w = 0; w < d->workers; w++)
 			src[w] = d->pattern[(s + w) % PATTERNS];
@@ -69,7 +68,7 @@ make_sums(struct data *d, uint32_t n)
 		if (d->reflected)
 			memcpy(d->want[s], d->pattern[s], n * d->push_size);
 		else
-			pbox_reduce_scalar.pack(d->want[s], (enum pbox_elem)d->pull, d->sum[s], n);
+			pbox_reduce_scalar.pack(d->want[s], d->pull, d->sum[s], n);
 	}
 	free(src);
 	return 0;
@@ -227,8 +226,7 @@ start_again(const struct data *d, struct mirror *m, const struct fragment *x)
 	if (m->s1 != NULL)
 		memset(m->s1 + x->at, 0, x->elements * sizeof(float));
 	if (m->wire != NULL)
-		pbox_reduce_scalar.unpack(
-			m->param + x->at, wire_of(m, d, x), (enum pbox_elem)d->pull, x->elements);
+		pbox_reduce_scalar.unpack(m->param + x->at, wire_of(m, d, x), d->pull, x->elements);
 }
 
 /* The first result of a round is here: all workers have sent theirs, so nobody wants the one before. */
@@ -237,7 +235,7 @@ step(const struct data *d, struct mirror *m, const struct plan *p, uint32_t f, u
 {
 	const struct fragment *x = &p->f[f];
 	const void *src = d->sum[data_seed(round, f)];
-	const struct pbox_sources s = {.src = &src, .n = 1, .elem = PBOX_ELEM_FP32};
+	const struct pbox_sources s = {.src = &src, .n = 1, .elem = PBOX_FMT_FP32};
 	struct pbox_update u = {.reduce = d->reduce,
 		.optim = d->optim,
 		.kind = d->optimiser,
@@ -247,7 +245,7 @@ step(const struct data *d, struct mirror *m, const struct plan *p, uint32_t f, u
 		.s0 = m->s0 != NULL ? m->s0 + x->at : NULL,
 		.s1 = m->s1 != NULL ? m->s1 + x->at : NULL,
 		.wire = m->wire != NULL ? m->wire + x->at * d->pull_size : NULL,
-		.wire_elem = (enum pbox_elem)d->pull};
+		.wire_elem = d->pull};
 
 	if (m->restored[f] != 0 && m->restored[f] + 1 == round)
 		start_again(d, m, x);

@@ -63,7 +63,7 @@ group_fill(struct group *g, const struct pbox_sources *s, unsigned k, size_t fir
 			g->zero = 1;
 			continue;
 		}
-		g->src[g->n] = src + first * pbox_elem_size(s->elem);
+		g->src[g->n] = src + first * pbox_format_size(s->elem);
 		g->weight[g->n] = s->weight == NULL ? 1.0f : s->weight[k];
 		g->crc[g->n] = s->crc == NULL ? NULL : &s->crc[k];
 		g->n++;
@@ -110,7 +110,7 @@ tile_of(const struct pbox_sources *s, size_t elems)
 	if (s->intact != NULL)
 		return elems; /* the check is over whole payloads */
 	if (s->crc != NULL)
-		return CHECKED_TILE / pbox_elem_size(s->elem);
+		return CHECKED_TILE / pbox_format_size(s->elem);
 	return s->n > GROUP_MAX ? TILE : elems;
 }
 
@@ -118,7 +118,7 @@ static inline void
 groups_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems, group_sum pass,
 	struct checked_passes checked)
 {
-	size_t tile = tile_of(s, elems), size = pbox_elem_size(s->elem);
+	size_t tile = tile_of(s, elems), size = pbox_format_size(s->elem);
 	bool intact = true, has_crc = s->crc_dst == NULL;
 
 	if (s->next != NULL)

@@ -27,18 +27,11 @@ snapshot_real_ns(void)
 struct pbox_hyper
 snapshot_hyper(const struct pbox_snapshot_entry *e)
 {
-	return (struct pbox_hyper){
-		.lr = e->value[PBOX_HYPER_LR - 1],
-		.momentum = e->value[PBOX_HYPER_MOMENTUM - 1],
-		.dampening = e->value[PBOX_HYPER_DAMPENING - 1],
-		.weight_decay = e->value[PBOX_HYPER_WEIGHT_DECAY - 1],
-		.beta1 = e->value[PBOX_HYPER_BETA1 - 1],
-		.beta2 = e->value[PBOX_HYPER_BETA2 - 1],
-		.eps = e->value[PBOX_HYPER_EPS - 1],
-		.clip_value = e->value[PBOX_HYPER_CLIP_VALUE - 1],
-		.steps = e->value[PBOX_HYPER_STEPS - 1],
-		.has_lr = e->has_lr,
-	};
+	struct pbox_hyper h = {.has_lr = e->has_lr};
+
+	for (unsigned id = 1; id < PBOX_HYPER_IDS; id++)
+		*pbox_hyper_at(&h, id) = e->value[id - 1];
+	return h;
 }
 
 static uint32_t
@@ -61,26 +54,17 @@ take_schedules(struct pbox_snapshot_meta *m, const struct pbox_table *t)
 		for (uint32_t k = remembered(s); k-- > 0;) {
 			const struct pbox_schedule_entry *e =
 				&s->entry[(count - 1 - k) % PBOX_SCHEDULE];
-			const struct pbox_hyper *h = &e->hyper;
+			struct pbox_hyper h = e->hyper;
 
-			m->entry[at++] = (struct pbox_snapshot_entry){
+			m->entry[at] = (struct pbox_snapshot_entry){
 				.from_round = e->from_round,
 				.set = e->set,
 				.group = (uint16_t)g,
-				.has_lr = h->has_lr != 0,
-				.value =
-					{
-						[PBOX_HYPER_LR - 1] = h->lr,
-						[PBOX_HYPER_MOMENTUM - 1] = h->momentum,
-						[PBOX_HYPER_DAMPENING - 1] = h->dampening,
-						[PBOX_HYPER_WEIGHT_DECAY - 1] = h->weight_decay,
-						[PBOX_HYPER_BETA1 - 1] = h->beta1,
-						[PBOX_HYPER_BETA2 - 1] = h->beta2,
-						[PBOX_HYPER_EPS - 1] = h->eps,
-						[PBOX_HYPER_CLIP_VALUE - 1] = h->clip_value,
-						[PBOX_HYPER_STEPS - 1] = h->steps,
-					},
+				.has_lr = h.has_lr != 0,
 			};
+			for (unsigned id = 1; id < PBOX_HYPER_IDS; id++)
+				m->entry[at].value[id - 1] = *pbox_hyper_at(&h, id);
+			at++;
 		}
 	}
 }
@@ -232,11 +216,9 @@ snapshot_difference(
 			m->mode, m->op, t->mode, t->op);
 		return text;
 	}
-	if (m->optimiser != t->optimiser ||
-		m->arrays != 1 + pbox_optim_states((enum pbox_optim_kind)t->optimiser)) {
+	if (m->optimiser != t->optimiser || m->arrays != 1 + pbox_optim_states(t->optimiser)) {
 		snprintf(text, cap, "its optimiser is %s, the table's %s",
-			pbox_optim_kind_name((enum pbox_optim_kind)m->optimiser),
-			pbox_optim_kind_name((enum pbox_optim_kind)t->optimiser));
+			pbox_optimiser_name(m->optimiser), pbox_optimiser_name(t->optimiser));
 		return text;
 	}
 	if (m->push_format != t->push_format || m->pull_format != t->pull_format) {

@@ -69,8 +69,7 @@ set_slots(const struct snapshot_load *l, const struct pbox_snapshot_meta *m)
 		if (atomic_load_explicit(&l->give_up, memory_order_relaxed))
 			return false;
 		if (c->wire != NULL)
-			pbox_reduce_scalar.pack(
-				c->wire, (enum pbox_elem)t->pull_format, c->param, c->elements);
+			pbox_reduce_scalar.pack(c->wire, t->pull_format, c->param, c->elements);
 		for (unsigned f = 0; f < c->fragments; f++, v++) {
 			size_t first = (size_t)f * t->frag_elements;
 			const void *at = c->wire != NULL ? c->wire + first * size
@@ -120,7 +119,7 @@ sound_schedules(const struct pbox_snapshot_meta *m)
 		const struct pbox_hyper h = snapshot_hyper(e);
 
 		/* the first entry has the defaults, which no optimiser needs to like */
-		if (e->set != 0 && pbox_hyper_check(&h, (enum pbox_optim_kind)m->optimiser) != NULL)
+		if (e->set != 0 && pbox_hyper_check(&h, m->optimiser) != NULL)
 			return false;
 	}
 	return true;

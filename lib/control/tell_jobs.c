@@ -188,8 +188,7 @@ add_table(struct pbox_control *c, const struct pbox_job *job, unsigned i, struct
 	}
 	pbox_registrar_restoring(c->registrar, job, i, &restoring, &lost);
 	tell_text(d, "mode", "%s", jt->t.mode == PBOX_MODE_OPTIMISER ? "optimiser" : "allreduce");
-	tell_text(
-		d, "optimiser", "%s", pbox_optim_kind_name((enum pbox_optim_kind)jt->t.optimiser));
+	tell_text(d, "optimiser", "%s", pbox_optimiser_name(jt->t.optimiser));
 	rte_tel_data_add_dict_u64(d, "elements", elements);
 	rte_tel_data_add_dict_u64(d, "bytes", jt->t.bytes);
 	rte_tel_data_add_dict_u64(d, "chunks", jt->t.n_chunks);

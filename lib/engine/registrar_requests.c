@@ -20,13 +20,11 @@ set_groups(struct pbox_table *t, struct pbox_set *m, unsigned first, unsigned en
 
 	for (unsigned g = first; code == 0 && g < end; g++) {
 		m->group = (uint16_t)g;
-		code = pbox_schedule_check(
-			&t->schedule[g], (enum pbox_optim_kind)t->optimiser, m, done, err);
+		code = pbox_schedule_check(&t->schedule[g], t->optimiser, m, done, err);
 	}
 	for (unsigned g = first; code == 0 && g < end; g++) {
 		m->group = (uint16_t)g;
-		code = pbox_schedule_add(
-			&t->schedule[g], (enum pbox_optim_kind)t->optimiser, m, done, err);
+		code = pbox_schedule_add(&t->schedule[g], t->optimiser, m, done, err);
 	}
 	return code;
 }
@@ -40,8 +38,7 @@ restore_groups(struct pbox_table *t, struct pbox_set *m, unsigned first, unsigne
 
 	for (unsigned g = first; code == 0 && g < end; g++) {
 		m->group = (uint16_t)g;
-		code = pbox_schedule_restore(
-			&t->schedule[g], (enum pbox_optim_kind)t->optimiser, m, err);
+		code = pbox_schedule_restore(&t->schedule[g], t->optimiser, m, err);
 	}
 	return code;
 }

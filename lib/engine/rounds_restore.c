@@ -77,8 +77,8 @@ take_payload(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 	const struct pbox_table *t = g->st->t;
 	size_t first = (size_t)g->frag * t->frag_elements;
 
-	s->conf.reduce->unpack(pbox_chunk_frag_param(t, g->c, g->frag), f->payload,
-		(enum pbox_elem)t->pull_format, g->elements);
+	s->conf.reduce->unpack(
+		pbox_chunk_frag_param(t, g->c, g->frag), f->payload, t->pull_format, g->elements);
 	if (g->c->wire != NULL)
 		memcpy(g->c->wire + first * 2, f->payload, f->hdr.length);
 	g->slot->payload_crc = pbox_crc32c(0, f->payload, f->hdr.length);

@@ -52,7 +52,7 @@ sources(struct pbox_shard *s, const struct target *g, unsigned end)
 	struct pbox_sources src = {
 		.src = r->payload + r->folded,
 		.n = end - r->folded,
-		.elem = (enum pbox_elem)g->st->t->push_format,
+		.elem = g->st->t->push_format,
 		.acc = r->acc,
 		.intact = r->unverified > 0 ? &s->intact : NULL,
 		.header = PBOX_HDR_LEN,
@@ -178,7 +178,7 @@ rounds_scalars(struct pbox_shard_table *st, unsigned group, uint32_t round)
 	k->has_lr = h->has_lr != 0;
 	k->clip = (float)h->clip_value;
 	if (st->t->mode == PBOX_MODE_OPTIMISER && k->has_lr)
-		pbox_optim_scalars(&k->k, h, (enum pbox_optim_kind)st->t->optimiser, round);
+		pbox_optim_scalars(&k->k, h, st->t->optimiser, round);
 	return k;
 }
 
@@ -247,14 +247,14 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rec
 	struct pbox_update u = {
 		.reduce = s->conf.reduce,
 		.optim = s->conf.optim,
-		.kind = (enum pbox_optim_kind)t->optimiser,
+		.kind = t->optimiser,
 		.k = t->mode == PBOX_MODE_OPTIMISER ? &k->k : NULL,
 		.clip = k->clip,
 		.param = spare != NULL ? spare : now,
 		.s0 = g->c->s0 != NULL ? g->c->s0 + first : NULL,
 		.s1 = g->c->s1 != NULL ? g->c->s1 + first : NULL,
 		.wire = g->c->wire != NULL ? g->c->wire + first * 2 : NULL,
-		.wire_elem = (enum pbox_elem)t->pull_format,
+		.wire_elem = t->pull_format,
 		.scratch = spare != NULL ? spare : s->scratch,
 		.answer_crc = &g->slot->payload_crc,
 	};

@@ -17,7 +17,7 @@
 size_t
 pbox_stage_bytes(const struct pbox_table *t)
 {
-	size_t arrays = 1 + pbox_optim_states((enum pbox_optim_kind)t->optimiser);
+	size_t arrays = 1 + pbox_optim_states(t->optimiser);
 
 	return pbox_pad_line(arrays * t->layout.elements * sizeof(float)) +
 	       pbox_pad_line(t->n_chunks * sizeof(struct pbox_stage_chunk)) +
@@ -32,7 +32,7 @@ pbox_stage_begin(struct pbox_stage *stage, const struct pbox_table *t, void *mem
 	memset(stage, 0, sizeof(*stage));
 	stage->table = t;
 	stage->elements = t->layout.elements;
-	stage->arrays = 1 + pbox_optim_states((enum pbox_optim_kind)t->optimiser);
+	stage->arrays = 1 + pbox_optim_states(t->optimiser);
 	for (unsigned a = 0; a < stage->arrays; a++)
 		stage->array[a] = (float *)(void *)at + a * stage->elements;
 	at += pbox_pad_line(stage->arrays * stage->elements * sizeof(float));

@@ -18,7 +18,7 @@ piece_of(const struct target *g, unsigned array, uint32_t base)
 	const struct pbox_table *t = g->st->t;
 	size_t at = (size_t)g->frag * t->frag_elements;
 
-	if (array > pbox_optim_states((enum pbox_optim_kind)t->optimiser))
+	if (array > pbox_optim_states(t->optimiser))
 		return NULL;
 	if (array == 0)
 		return pbox_chunk_frag_param(t, g->c, g->frag) + base;
@@ -93,8 +93,8 @@ refresh_answer(struct pbox_shard *s, const struct target *g)
 	size_t first = (size_t)g->frag * t->frag_elements;
 
 	if (g->c->wire != NULL)
-		s->conf.reduce->pack(g->c->wire + first * 2, (enum pbox_elem)t->pull_format,
-			g->c->param + first, g->elements);
+		s->conf.reduce->pack(
+			g->c->wire + first * 2, t->pull_format, g->c->param + first, g->elements);
 	g->slot->payload_crc = pbox_crc32c(
 		0, shard_answer_at(g), (size_t)g->elements * pbox_format_size(t->pull_format));
 }

@@ -169,11 +169,11 @@ struct pbox_finished {
  *         PBOX_E_SET_ORDER, PBOX_E_FULL (a fragment still needs the oldest entry) or
  *         PBOX_E_BAD_REQUEST; on failure err has the text
  */
-int pbox_schedule_add(struct pbox_schedule *s, enum pbox_optim_kind kind, const struct pbox_set *m,
+int pbox_schedule_add(struct pbox_schedule *s, enum pbox_optimiser kind, const struct pbox_set *m,
 	const struct pbox_finished *finished, struct pbox_error *err);
 /** What pbox_schedule_add() would return; nothing is changed. */
-int pbox_schedule_check(struct pbox_schedule *s, enum pbox_optim_kind kind,
-	const struct pbox_set *m, const struct pbox_finished *finished, struct pbox_error *err);
+int pbox_schedule_check(struct pbox_schedule *s, enum pbox_optimiser kind, const struct pbox_set *m,
+	const struct pbox_finished *finished, struct pbox_error *err);
 /**
  * Entries that have held for very long hold from a later round on, which all fragments have finished:
  * without that they would seem to be of the future 2^31 rounds after their own. Control thread, once in
@@ -189,7 +189,7 @@ void pbox_schedule_age(struct pbox_schedule *s, uint32_t lowest);
  *
  * @return 0, PBOX_E_SET_CONFLICT, PBOX_E_FULL or PBOX_E_BAD_REQUEST
  */
-int pbox_schedule_restore(struct pbox_schedule *s, enum pbox_optim_kind kind,
+int pbox_schedule_restore(struct pbox_schedule *s, enum pbox_optimiser kind,
 	const struct pbox_set *m, struct pbox_error *err);
 /** What holds in @p round. Any thread. */
 const struct pbox_hyper *pbox_schedule_at(struct pbox_schedule *s, uint32_t round);

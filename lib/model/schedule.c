@@ -10,34 +10,6 @@
  * fragment that lags. */
 #define AHEAD (1 << 30)
 
-/* The field of a hyper-parameter, or NULL for an unknown id. */
-static double *
-field(struct pbox_hyper *h, unsigned id)
-{
-	switch (id) {
-	case PBOX_HYPER_LR:
-		return &h->lr;
-	case PBOX_HYPER_MOMENTUM:
-		return &h->momentum;
-	case PBOX_HYPER_DAMPENING:
-		return &h->dampening;
-	case PBOX_HYPER_WEIGHT_DECAY:
-		return &h->weight_decay;
-	case PBOX_HYPER_BETA1:
-		return &h->beta1;
-	case PBOX_HYPER_BETA2:
-		return &h->beta2;
-	case PBOX_HYPER_EPS:
-		return &h->eps;
-	case PBOX_HYPER_CLIP_VALUE:
-		return &h->clip_value;
-	case PBOX_HYPER_STEPS:
-		return &h->steps;
-	default:
-		return NULL;
-	}
-}
-
 static int
 refuse(struct pbox_error *err, int code, const struct pbox_set *m, const char *text)
 {
@@ -71,7 +43,7 @@ find_repeated(struct pbox_schedule *s, uint32_t count, const struct pbox_set *m,
 
 			if ((e->set & 1u << id) == 0 || (*done & 1u << id) != 0)
 				continue;
-			if (*field(&e->hyper, id) != m->param[i].value)
+			if (*pbox_hyper_at(&e->hyper, id) != m->param[i].value)
 				return refuse(err, PBOX_E_SET_CONFLICT, m,
 					"another worker, or an earlier SET, gave another value");
 			*done |= 1u << id;
@@ -93,7 +65,7 @@ oldest_needed(const struct pbox_schedule *s, uint32_t count, const struct pbox_f
 
 /* All checks, and the entry to append; none (*repeated) where m says nothing new. */
 static int
-prepare(struct pbox_schedule *s, enum pbox_optim_kind kind, const struct pbox_set *m,
+prepare(struct pbox_schedule *s, enum pbox_optimiser kind, const struct pbox_set *m,
 	const struct pbox_finished *finished, struct pbox_schedule_entry *fresh, bool *repeated,
 	struct pbox_error *err)
 {
@@ -104,7 +76,7 @@ prepare(struct pbox_schedule *s, enum pbox_optim_kind kind, const struct pbox_se
 
 	*fresh = *last;
 	for (unsigned i = 0; i < m->count; i++) {
-		if (field(&fresh->hyper, m->param[i].id) == NULL)
+		if (pbox_hyper_at(&fresh->hyper, m->param[i].id) == NULL)
 			return refuse(err, PBOX_E_BAD_REQUEST, m, "unknown hyper-parameter");
 		want |= 1u << m->param[i].id;
 	}
@@ -127,7 +99,7 @@ prepare(struct pbox_schedule *s, enum pbox_optim_kind kind, const struct pbox_se
 			"finished the rounds of the oldest ones: name several hyper-parameters in "
 			"one, or set them later");
 	for (unsigned i = 0; i < m->count; i++)
-		*field(&fresh->hyper, m->param[i].id) = m->param[i].value;
+		*pbox_hyper_at(&fresh->hyper, m->param[i].id) = m->param[i].value;
 	if ((want & 1u << PBOX_HYPER_LR) != 0)
 		fresh->hyper.has_lr = 1;
 	wrong = pbox_hyper_check(&fresh->hyper, kind);
@@ -139,7 +111,7 @@ prepare(struct pbox_schedule *s, enum pbox_optim_kind kind, const struct pbox_se
 }
 
 int
-pbox_schedule_check(struct pbox_schedule *s, enum pbox_optim_kind kind, const struct pbox_set *m,
+pbox_schedule_check(struct pbox_schedule *s, enum pbox_optimiser kind, const struct pbox_set *m,
 	const struct pbox_finished *finished, struct pbox_error *err)
 {
 	struct pbox_schedule_entry fresh;
@@ -149,7 +121,7 @@ pbox_schedule_check(struct pbox_schedule *s, enum pbox_optim_kind kind, const st
 }
 
 int
-pbox_schedule_add(struct pbox_schedule *s, enum pbox_optim_kind kind, const struct pbox_set *m,
+pbox_schedule_add(struct pbox_schedule *s, enum pbox_optimiser kind, const struct pbox_set *m,
 	const struct pbox_finished *finished, struct pbox_error *err)
 {
 	uint32_t count = atomic_load_explicit(&s->count, memory_order_relaxed);
@@ -173,13 +145,13 @@ inherit(struct pbox_schedule_entry *e, const struct pbox_schedule_entry *before)
 	e->hyper = before->hyper;
 	for (unsigned id = 1; id < PBOX_HYPER_IDS; id++)
 		if ((e->set & 1u << id) != 0)
-			*field(&e->hyper, id) = *field(&own, id);
+			*pbox_hyper_at(&e->hyper, id) = *pbox_hyper_at(&own, id);
 	e->hyper.has_lr |= (e->set & 1u << PBOX_HYPER_LR) != 0;
 }
 
 /* Put m into s, which is a copy. */
 static int
-insert(struct pbox_schedule *s, enum pbox_optim_kind kind, const struct pbox_set *m,
+insert(struct pbox_schedule *s, enum pbox_optimiser kind, const struct pbox_set *m,
 	struct pbox_error *err)
 {
 	uint32_t n = atomic_load_explicit(&s->count, memory_order_relaxed), at = n, done;
@@ -201,14 +173,13 @@ insert(struct pbox_schedule *s, enum pbox_optim_kind kind, const struct pbox_set
 	}
 	e = &s->entry[at - 1];
 	for (unsigned i = 0; i < m->count; i++) {
-		*field(&e->hyper, m->param[i].id) = m->param[i].value;
+		*pbox_hyper_at(&e->hyper, m->param[i].id) = m->param[i].value;
 		e->set |= 1u << m->param[i].id;
 	}
 	for (uint32_t i = at - 1; i < n; i++) {
 		inherit(&s->entry[i], &s->entry[i - 1]);
 		/* what belongs together may come from two workers, one after the other */
-		wrong = pbox_hyper_check(&s->entry[i].hyper,
-			kind == PBOX_OPTIM_NESTEROV ? PBOX_OPTIM_MOMENTUM : kind);
+		wrong = pbox_hyper_check_part(&s->entry[i].hyper, kind);
 		if (wrong != NULL)
 			return refuse(err, PBOX_E_BAD_REQUEST, m, wrong);
 	}
@@ -216,7 +187,7 @@ insert(struct pbox_schedule *s, enum pbox_optim_kind kind, const struct pbox_set
 }
 
 int
-pbox_schedule_restore(struct pbox_schedule *s, enum pbox_optim_kind kind, const struct pbox_set *m,
+pbox_schedule_restore(struct pbox_schedule *s, enum pbox_optimiser kind, const struct pbox_set *m,
 	struct pbox_error *err)
 {
 	uint32_t n = atomic_load_explicit(&s->count, memory_order_relaxed);
@@ -224,7 +195,7 @@ pbox_schedule_restore(struct pbox_schedule *s, enum pbox_optim_kind kind, const 
 	int ret;
 
 	for (unsigned i = 0; i < m->count; i++)
-		if (field(&copy.entry[0].hyper, m->param[i].id) == NULL)
+		if (pbox_hyper_at(&copy.entry[0].hyper, m->param[i].id) == NULL)
 			return refuse(err, PBOX_E_BAD_REQUEST, m, "unknown hyper-parameter");
 	if (n > PBOX_SCHEDULE) /* a table that begins has no history */
 		return refuse(err, PBOX_E_FULL, m, "too many SETs to restore");

@@ -8,43 +8,37 @@
 
 #include "pbox_optim.h"
 
-static const struct {
-	const char *name;
-	unsigned states;
-} kinds[PBOX_OPTIM_KINDS] = {
-	[PBOX_OPTIM_NONE] = {"none", 0},
-	[PBOX_OPTIM_SGD] = {"sgd", 0},
-	[PBOX_OPTIM_MOMENTUM] = {"momentum", 1},
-	[PBOX_OPTIM_NESTEROV] = {"nesterov", 1},
-	[PBOX_OPTIM_ADAM] = {"adam", 2},
-	[PBOX_OPTIM_ADAMW] = {"adamw", 2},
-};
-
-unsigned
-pbox_optim_states(enum pbox_optim_kind kind)
+/* A number may come from a file. */
+static const struct pbox_optim_def *
+def_of(unsigned kind)
 {
-	return kinds[kind].states;
+	return pbox_optim_scalar.of[kind < PBOX_OPTIMISERS_END ? kind : PBOX_OPT_NONE];
 }
 
-const char *
-pbox_optim_kind_name(enum pbox_optim_kind kind)
+unsigned
+pbox_optim_states(enum pbox_optimiser kind)
 {
-	return (unsigned)kind < PBOX_OPTIM_KINDS ? kinds[kind].name : "unknown";
+	return def_of(kind)->states;
+}
+
+double *
+pbox_hyper_at(struct pbox_hyper *h, unsigned id)
+{
+	switch (id) {
+#define HYPER_CASE(symbol, number, name) \
+	case symbol:                     \
+		return &h->name;
+		PBOX_HYPERS(HYPER_CASE)
+#undef HYPER_CASE
+	default:
+		return NULL;
+	}
 }
 
 void
-pbox_hyper_defaults(struct pbox_hyper *h, enum pbox_optim_kind kind)
+pbox_hyper_defaults(struct pbox_hyper *h, enum pbox_optimiser kind)
 {
-	int adam = kind == PBOX_OPTIM_ADAM || kind == PBOX_OPTIM_ADAMW;
-
-	*h = (struct pbox_hyper){
-		.lr = adam ? 1e-3 : 0.0,
-		.weight_decay = kind == PBOX_OPTIM_ADAMW ? 1e-2 : 0.0,
-		.beta1 = 0.9,
-		.beta2 = 0.999,
-		.eps = 1e-8,
-		.has_lr = adam,
-	};
+	*h = def_of(kind)->defaults;
 }
 
 /* A value that fp32 can hold; also false for NaN. */
@@ -57,8 +51,10 @@ in_fp32(double x)
 #define STEPS_MAX 9007199254740992.0 /* beyond it doubles skip whole numbers */
 
 const char *
-pbox_hyper_check(const struct pbox_hyper *h, enum pbox_optim_kind kind)
+pbox_hyper_check_part(const struct pbox_hyper *h, enum pbox_optimiser kind)
 {
+	const struct pbox_optim_def *def = def_of(kind);
+
 	if (!(in_fp32(h->lr) && h->lr >= 0.0))
 		return "lr must be a finite number, 0 or more";
 	if (!(in_fp32(h->momentum) && h->momentum >= 0.0))
@@ -77,17 +73,21 @@ pbox_hyper_check(const struct pbox_hyper *h, enum pbox_optim_kind kind)
 		return "clip_value must be a finite number, 0 (off) or more";
 	if (!(fabs(h->steps) <= STEPS_MAX && h->steps == floor(h->steps)))
 		return "steps must be a whole number, -2^53 to 2^53";
-	if (kind == PBOX_OPTIM_SGD && h->momentum != 0.0)
-		return "sgd keeps no momentum: declare the table with momentum or nesterov";
-	if (kind == PBOX_OPTIM_NESTEROV && !(h->momentum > 0.0 && h->dampening == 0.0))
-		return "nesterov needs momentum above 0 and dampening 0: set momentum and lr in "
-		       "one SET";
-	return NULL;
+	return def->refuses != NULL ? def->refuses(h) : NULL;
+}
+
+const char *
+pbox_hyper_check(const struct pbox_hyper *h, enum pbox_optimiser kind)
+{
+	const struct pbox_optim_def *def = def_of(kind);
+	const char *wrong = pbox_hyper_check_part(h, kind);
+
+	return wrong == NULL && def->lacks != NULL ? def->lacks(h) : wrong;
 }
 
 void
 pbox_optim_scalars(struct pbox_optim_scalars *s, const struct pbox_hyper *h,
-	enum pbox_optim_kind kind, uint32_t round)
+	enum pbox_optimiser kind, uint32_t round)
 {
 	/* a round before those that `steps` is meant for has no t of its own */
 	double t = fmax((double)round + h->steps, 1.0);
@@ -97,21 +97,7 @@ pbox_optim_scalars(struct pbox_optim_scalars *s, const struct pbox_hyper *h,
 	s->clip = (float)h->clip_value;
 	s->first_step = t == 1.0;
 	s->lr = (float)h->lr;
-	if (kind == PBOX_OPTIM_ADAMW)
-		s->decay = (float)(1.0 - h->lr * h->weight_decay);
-	else
-		s->weight_decay = (float)h->weight_decay;
-	if (kind == PBOX_OPTIM_MOMENTUM || kind == PBOX_OPTIM_NESTEROV) {
-		s->momentum = (float)h->momentum;
-		s->one_minus_damp = (float)(1.0 - h->dampening);
-	}
-	if (kind == PBOX_OPTIM_ADAM || kind == PBOX_OPTIM_ADAMW) {
-		s->beta1 = (float)h->beta1;
-		s->beta2 = (float)h->beta2;
-		s->one_minus_beta1 = (float)(1.0 - h->beta1);
-		s->one_minus_beta2 = (float)(1.0 - h->beta2);
-		s->step_size = (float)(h->lr / (1.0 - pow(h->beta1, t)));
-		s->bias2_sqrt = (float)sqrt(1.0 - pow(h->beta2, t));
-		s->eps = (float)h->eps;
-	}
+	s->weight_decay = (float)h->weight_decay;
+	if (def_of(kind)->scalars != NULL)
+		def_of(kind)->scalars(s, h, t);
 }

@@ -20,24 +20,19 @@
 #include <stdint.h>
 
 #include <pbox_reduce.h>
+#include <pbox_wire_enums.h>
 
-/** Numbers are those of the wire (doc/protocol.md R5.3). */
-enum pbox_optim_kind {
-	PBOX_OPTIM_NONE = 0,
-	PBOX_OPTIM_SGD = 1,
-	PBOX_OPTIM_MOMENTUM = 2,
-	PBOX_OPTIM_NESTEROV = 3,
-	PBOX_OPTIM_ADAM = 4,
-	PBOX_OPTIM_ADAMW = 5,
-};
-#define PBOX_OPTIM_KINDS 6
-
-/** Hyper-parameters of one tensor group, in binary64 as they come from SET. */
+/** Hyper-parameters of one tensor group, in binary64 as they come from SET: a member for each of PBOX_HYPERS. `steps`:
+ * that the state had before round 1, where a worker has given it. */
 struct pbox_hyper {
-	double lr, momentum, dampening, weight_decay, beta1, beta2, eps, clip_value;
-	double steps; /**< that the state had before round 1, where a worker has given it */
-	int has_lr;   /**< lr was set, or the optimiser has a default for it */
+#define PBOX_HYPER_MEMBER(symbol, number, name) double name;
+	PBOX_HYPERS(PBOX_HYPER_MEMBER)
+#undef PBOX_HYPER_MEMBER
+	int has_lr; /**< lr was set, or the optimiser has a default for it */
 };
+
+/** The member of hyper-parameter @p id, or NULL for an unknown id. */
+double *pbox_hyper_at(struct pbox_hyper *h, unsigned id);
 
 /** What the kernels need for one round: derived once a round and group, not per packet. */
 struct pbox_optim_scalars {
@@ -57,18 +52,19 @@ struct pbox_optim_scalars {
 
 /** PyTorch's defaults; false in has_lr for the SGD family. Momentum is 0 there too, which
  * pbox_hyper_check does not accept for NESTEROV: neither does PyTorch. */
-void pbox_hyper_defaults(struct pbox_hyper *h, enum pbox_optim_kind kind);
+void pbox_hyper_defaults(struct pbox_hyper *h, enum pbox_optimiser kind);
 /** Text of what is out of range (lr < 0, beta >= 1, NaN, ...) or NULL when all is well. Does not
  * ask for has_lr. */
-const char *pbox_hyper_check(const struct pbox_hyper *h, enum pbox_optim_kind kind);
+const char *pbox_hyper_check(const struct pbox_hyper *h, enum pbox_optimiser kind);
+/** The same of values that may lack what another SET has: what belongs together may come from two workers. */
+const char *pbox_hyper_check_part(const struct pbox_hyper *h, enum pbox_optimiser kind);
 /** Scalars of the step of a round (t = round + h->steps = 1, 2, ...), as torch.optim computes them in
  * Python. */
 void pbox_optim_scalars(struct pbox_optim_scalars *s, const struct pbox_hyper *h,
-	enum pbox_optim_kind kind, uint32_t round);
+	enum pbox_optimiser kind, uint32_t round);
 
 /** Number of fp32 state arrays as long as the parameters: 0, 1 or 2. */
-unsigned pbox_optim_states(enum pbox_optim_kind kind);
-const char *pbox_optim_kind_name(enum pbox_optim_kind kind);
+unsigned pbox_optim_states(enum pbox_optimiser kind);
 
 /**
  * One step over @p elems elements: p (parameters), g (gradient before factor and clip of k, read
@@ -78,11 +74,28 @@ const char *pbox_optim_kind_name(enum pbox_optim_kind kind);
 typedef void (*pbox_optim_step)(float *p, const float *g, float *s0, float *s1,
 	const struct pbox_optim_scalars *k, size_t elems);
 
+/** An optimiser: lib/optim has a file for each (doc/develop.md, "Add an optimiser"). */
+struct pbox_optim_def {
+	const char *name; /**< that of the wire */
+	unsigned states;  /**< fp32 arrays as long as the parameters: 0, 1 or 2 */
+	/** Hyper-parameters, 1u << id, besides those that all have: lr, weight_decay, clip_value, steps. */
+	uint32_t uses;
+	struct pbox_hyper defaults;
+	/** Text of what it never takes among values that are in their ranges; NULL: nothing. */
+	const char *(*refuses)(const struct pbox_hyper *h);
+	/** Text of what it cannot do without, and lacks. */
+	const char *(*lacks)(const struct pbox_hyper *h);
+	/** Scalars of its own; those that all have are there. */
+	void (*scalars)(struct pbox_optim_scalars *s, const struct pbox_hyper *h, double t);
+	pbox_optim_step step;
+};
+
+/** An implementation of all of them. */
 struct pbox_optim_ops {
 	const char *name;
 	unsigned rank;
 	int (*usable)(void);
-	pbox_optim_step step[PBOX_OPTIM_KINDS]; /**< [NONE] is NULL */
+	const struct pbox_optim_def *of[PBOX_OPTIMISERS_END]; /**< [NONE] has no step */
 };
 
 extern const struct pbox_optim_ops pbox_optim_scalar;
@@ -94,13 +107,13 @@ const struct pbox_optim_ops *pbox_optim_at(unsigned i);
 struct pbox_update {
 	const struct pbox_reduce_ops *reduce;
 	const struct pbox_optim_ops *optim;
-	enum pbox_optim_kind kind;          /**< NONE: all-reduce, param receives the sum */
+	enum pbox_optimiser kind;           /**< NONE: all-reduce, param receives the sum */
 	const struct pbox_optim_scalars *k; /**< NULL for NONE */
 	float factor;                       /**< of R5.2; exactly 1.0f: no multiplication */
 	float clip;                         /**< 0: off */
 	float *param, *s0, *s1;
 	void *wire; /**< packed copy of param for answers in bf16/fp16, or NULL */
-	enum pbox_elem wire_elem;
+	enum pbox_format wire_elem;
 	/** NULL, or set to the CRC32C of the answer: elems elements of wire, without it of param. */
 	uint32_t *answer_crc;
 

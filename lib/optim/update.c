@@ -37,21 +37,21 @@ fetch_state(const struct pbox_update *u, size_t first, size_t n)
 static void
 apply_block(const struct pbox_update *u, float *g, size_t first, size_t n, uint32_t *crc)
 {
-	size_t size = pbox_elem_size(u->wire_elem);
+	size_t size = pbox_format_size(u->wire_elem);
 	float *p = u->param + first;
 	const void *answer = p;
 
-	if (u->kind != PBOX_OPTIM_NONE) {
+	if (u->kind != PBOX_OPT_NONE) {
 		struct pbox_optim_scalars k = *u->k;
 
 		k.factor = u->factor;
 		k.clip = u->clip;
-		u->optim->step[u->kind](p, g, u->s0 == NULL ? NULL : u->s0 + first,
+		u->optim->of[u->kind]->step(p, g, u->s0 == NULL ? NULL : u->s0 + first,
 			u->s1 == NULL ? NULL : u->s1 + first, &k, n);
 	} else if (u->factor != 1.0f || u->clip > 0.0f) {
 		u->reduce->scale(g, u->factor, u->clip, n);
 	}
-	if (u->kind == PBOX_OPTIM_NONE && p != g)
+	if (u->kind == PBOX_OPT_NONE && p != g)
 		memcpy(p, g, n * sizeof(*p));
 	if (u->wire != NULL) {
 		answer = (uint8_t *)u->wire + first * size;
@@ -66,9 +66,9 @@ update_block(const struct pbox_update *u, const struct pbox_sources *s, size_t f
 	uint32_t *crc)
 {
 	float gradient[BLOCK] __attribute__((aligned(PBOX_CACHE_LINE)));
-	float *g = u->kind == PBOX_OPTIM_NONE ? u->param + first : gradient;
+	float *g = u->kind == PBOX_OPT_NONE ? u->param + first : gradient;
 
-	if (u->kind != PBOX_OPTIM_NONE)
+	if (u->kind != PBOX_OPT_NONE)
 		fetch_state(u, first, n);
 	u->reduce->sum(g, s, first, n);
 	apply_block(u, g, first, n, crc);
@@ -78,7 +78,7 @@ update_block(const struct pbox_update *u, const struct pbox_sources *s, size_t f
 static bool
 sum_is_answer(const struct pbox_update *u)
 {
-	return u->kind == PBOX_OPTIM_NONE && u->factor == 1.0f && !(u->clip > 0.0f) &&
+	return u->kind == PBOX_OPT_NONE && u->factor == 1.0f && !(u->clip > 0.0f) &&
 	       u->wire == NULL;
 }
 

@@ -23,25 +23,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Element formats; the numbers are those of the wire (R2.3). */
-enum pbox_elem {
-	PBOX_ELEM_FP32 = 1,
-	PBOX_ELEM_BF16 = 2,
-	PBOX_ELEM_FP16 = 3,
-};
-
-static inline unsigned
-pbox_elem_size(enum pbox_elem e)
-{
-	return e == PBOX_ELEM_FP32 ? 4 : 2;
-}
+#include <pbox_wire_enums.h>
 
 /** The contributions of one fragment, in worker order. */
 struct pbox_sources {
 	const void *const *src; /**< n pointers; NULL stands for all zeros (flag ZERO) */
 	const float *weight;    /**< n factors, or NULL: all contributions count once */
 	unsigned n;
-	enum pbox_elem elem;
+	enum pbox_format elem;
 	const float *acc; /**< the sum of those before src[0] (folded earlier), or NULL */
 
 	/**
@@ -102,12 +91,12 @@ struct pbox_reduce_ops {
 	 * scalar conversions (c10::BFloat16, c10::Half) make of it: 0x7FC0 in bf16, the sign and
 	 * 0x7E00 in fp16. dst may be unaligned.
 	 */
-	void (*pack)(void *dst, enum pbox_elem elem, const float *src, size_t elems);
+	void (*pack)(void *dst, enum pbox_format elem, const float *src, size_t elems);
 	/**
 	 * bf16 / fp16 -> fp32 (exact; a signalling NaN in fp16 becomes quiet); fp32 is copied.
 	 * src may be unaligned.
 	 */
-	void (*unpack)(float *dst, const void *src, enum pbox_elem elem, size_t elems);
+	void (*unpack)(float *dst, const void *src, enum pbox_format elem, size_t elems);
 
 	/** pbox_reduce_crc32c(), or what does the same faster. */
 	uint32_t (*crc32c)(uint32_t crc, const void *buf, size_t len);

@@ -83,22 +83,22 @@ fp16_from_fp32(float f)
 
 /* Element i of a source of any alignment. */
 static inline __attribute__((always_inline)) float
-element(const uint8_t *src, enum pbox_elem elem, size_t i)
+element(const uint8_t *src, enum pbox_format elem, size_t i)
 {
 	uint16_t h;
 	float f;
 
-	if (elem == PBOX_ELEM_FP32) {
+	if (elem == PBOX_FMT_FP32) {
 		memcpy(&f, src + i * 4, sizeof(f));
 		return f;
 	}
 	memcpy(&h, src + i * 2, sizeof(h));
-	return elem == PBOX_ELEM_BF16 ? fp32_from_bf16(h) : fp32_from_fp16(h);
+	return elem == PBOX_FMT_BF16 ? fp32_from_bf16(h) : fp32_from_fp16(h);
 }
 
 /* dst (+)= (weight *) src */
 static inline __attribute__((always_inline)) void
-add_source(float *dst, const uint8_t *src, enum pbox_elem elem, const float *weight, int begin,
+add_source(float *dst, const uint8_t *src, enum pbox_format elem, const float *weight, int begin,
 	size_t elems)
 {
 	for (size_t i = 0; i < elems; i++) {
@@ -111,18 +111,20 @@ add_source(float *dst, const uint8_t *src, enum pbox_elem elem, const float *wei
 }
 
 static void
-add_any(float *dst, const uint8_t *src, enum pbox_elem elem, const float *weight, int begin,
+add_any(float *dst, const uint8_t *src, enum pbox_format elem, const float *weight, int begin,
 	size_t elems)
 {
 	switch (elem) {
-	case PBOX_ELEM_FP32:
-		add_source(dst, src, PBOX_ELEM_FP32, weight, begin, elems);
+	case PBOX_FMT_NONE:
+		return;
+	case PBOX_FMT_FP32:
+		add_source(dst, src, PBOX_FMT_FP32, weight, begin, elems);
 		break;
-	case PBOX_ELEM_BF16:
-		add_source(dst, src, PBOX_ELEM_BF16, weight, begin, elems);
+	case PBOX_FMT_BF16:
+		add_source(dst, src, PBOX_FMT_BF16, weight, begin, elems);
 		break;
-	case PBOX_ELEM_FP16:
-		add_source(dst, src, PBOX_ELEM_FP16, weight, begin, elems);
+	case PBOX_FMT_FP16:
+		add_source(dst, src, PBOX_FMT_FP16, weight, begin, elems);
 		break;
 	}
 }
@@ -150,7 +152,7 @@ check_source(const struct pbox_sources *s, unsigned k, size_t at, size_t bytes)
 static void
 scalar_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems)
 {
-	size_t size = pbox_elem_size(s->elem);
+	size_t size = pbox_format_size(s->elem);
 	int begin = s->acc == NULL;
 
 	if (s->next != NULL)
@@ -190,26 +192,26 @@ scalar_scale(float *dst, float factor, float clip, size_t elems)
 }
 
 static void
-scalar_pack(void *dst, enum pbox_elem elem, const float *src, size_t elems)
+scalar_pack(void *dst, enum pbox_format elem, const float *src, size_t elems)
 {
 	uint8_t *out = dst;
 
-	if (elem == PBOX_ELEM_FP32) {
+	if (elem == PBOX_FMT_FP32) {
 		memcpy(dst, src, elems * sizeof(*src));
 		return;
 	}
 	for (size_t i = 0; i < elems; i++) {
 		uint16_t h =
-			elem == PBOX_ELEM_BF16 ? bf16_from_fp32(src[i]) : fp16_from_fp32(src[i]);
+			elem == PBOX_FMT_BF16 ? bf16_from_fp32(src[i]) : fp16_from_fp32(src[i]);
 
 		memcpy(out + i * 2, &h, sizeof(h));
 	}
 }
 
 static void
-scalar_unpack(float *dst, const void *src, enum pbox_elem elem, size_t elems)
+scalar_unpack(float *dst, const void *src, enum pbox_format elem, size_t elems)
 {
-	if (elem == PBOX_ELEM_FP32)
+	if (elem == PBOX_FMT_FP32)
 		memcpy(dst, src, elems * sizeof(*dst));
 	else
 		add_any(dst, src, elem, NULL, 1, elems);

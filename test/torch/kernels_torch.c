@@ -48,7 +48,7 @@ kt_update(const char *name, int kind, const double *hyper, unsigned t, float *p,
 		.clip_value = hyper[7],
 		.has_lr = 1};
 	const void *src[] = {g};
-	struct pbox_sources s = {src, NULL, 1, PBOX_ELEM_FP32, NULL};
+	struct pbox_sources s = {src, NULL, 1, PBOX_FMT_FP32, NULL};
 	struct pbox_optim_scalars k;
 	const char *wrong = pbox_hyper_check(&h, kind);
 

@@ -2,13 +2,11 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-/* The steps of lib/optim/scalar.c, operation by operation, 8 elements at a time. Division and square
+/* The optimisers of lib/optim/optim_steps.h, 8 elements at a time. Division and square
  * root are rounded correctly in vectors as well, so the bits are the same. */
 
 #include <immintrin.h>
-#include <string.h>
-
-#include <pbox_optim.h>
+#include <stddef.h>
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -104,4 +102,12 @@ usable(void)
 
 #define NAME "avx2"
 #define RANK 20
-#include "../steps.h"
+#include <optim_steps.h>
+
+static const struct pbox_optim_ops ops = OPTIM_OPS;
+
+__attribute__((constructor)) static void
+enrol(void)
+{
+	pbox_optim_register(&ops);
+}

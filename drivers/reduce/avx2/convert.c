@@ -49,12 +49,12 @@ fp16(__m256 x)
 }
 
 void
-avx2_pack(void *dst, enum pbox_elem elem, const float *src, size_t elems)
+avx2_pack(void *dst, enum pbox_format elem, const float *src, size_t elems)
 {
 	uint8_t *out = dst;
 	size_t i = 0;
 
-	if (elem == PBOX_ELEM_FP32) {
+	if (elem == PBOX_FMT_FP32) {
 		memcpy(dst, src, elems * sizeof(*src));
 		return;
 	}
@@ -62,22 +62,22 @@ avx2_pack(void *dst, enum pbox_elem elem, const float *src, size_t elems)
 		__m256 x = _mm256_loadu_ps(src + i);
 
 		_mm_storeu_si128((__m128i *)(void *)(out + i * 2),
-			elem == PBOX_ELEM_BF16 ? bf16(x) : fp16(x));
+			elem == PBOX_FMT_BF16 ? bf16(x) : fp16(x));
 	}
 	pbox_reduce_scalar.pack(out + i * 2, elem, src + i, elems - i);
 }
 
 void
-avx2_unpack(float *dst, const void *src, enum pbox_elem elem, size_t elems)
+avx2_unpack(float *dst, const void *src, enum pbox_format elem, size_t elems)
 {
 	size_t i = 0;
 
-	if (elem == PBOX_ELEM_FP32) {
+	if (elem == PBOX_FMT_FP32) {
 		memcpy(dst, src, elems * sizeof(*dst));
 		return;
 	}
 	for (; i + 8 <= elems; i += 8)
-		_mm256_storeu_ps(dst + i, elem == PBOX_ELEM_BF16 ? load(src, PBOX_ELEM_BF16, i)
-								 : load(src, PBOX_ELEM_FP16, i));
+		_mm256_storeu_ps(dst + i, elem == PBOX_FMT_BF16 ? load(src, PBOX_FMT_BF16, i)
+								: load(src, PBOX_FMT_FP16, i));
 	pbox_reduce_scalar.unpack(dst + i, (const uint8_t *)src + i * 2, elem, elems - i);
 }

@@ -8,7 +8,7 @@
 #define INLINE static inline __attribute__((always_inline))
 
 INLINE __m256
-term(const struct group *g, unsigned k, enum pbox_elem elem, int weighted, size_t i)
+term(const struct group *g, unsigned k, enum pbox_format elem, int weighted, size_t i)
 {
 	__m256 x = load(g->src[k], elem, i);
 
@@ -30,7 +30,7 @@ start(const struct group *g, size_t i)
 /* Four vectors at a time through all sources, then one at a time. n and fresh are constants where
  * this is inlined. fresh: the sum starts with source 0. */
 INLINE size_t
-sum_vectors(float *dst, const struct group *g, size_t elems, enum pbox_elem elem, int weighted,
+sum_vectors(float *dst, const struct group *g, size_t elems, enum pbox_format elem, int weighted,
 	unsigned n, int fresh)
 {
 	size_t i = 0;
@@ -58,7 +58,7 @@ sum_vectors(float *dst, const struct group *g, size_t elems, enum pbox_elem elem
 
 /* The last 7 elements or fewer: the scalar reference adds the same things in the same order. */
 static void
-sum_rest(float *dst, const struct group *g, size_t done, size_t elems, enum pbox_elem elem,
+sum_rest(float *dst, const struct group *g, size_t done, size_t elems, enum pbox_format elem,
 	int weighted)
 {
 	struct pbox_sources s = {
@@ -75,7 +75,7 @@ sum_rest(float *dst, const struct group *g, size_t done, size_t elems, enum pbox
 }
 
 INLINE void
-sum_group(float *dst, const struct group *g, size_t elems, enum pbox_elem elem, int weighted)
+sum_group(float *dst, const struct group *g, size_t elems, enum pbox_format elem, int weighted)
 {
 	int fresh = g->acc == NULL && !g->zero;
 	size_t done;

@@ -231,13 +231,13 @@ struct state {
 
 /* The 16 elements of a column that element i is the first of. */
 INLINE __m512
-elements(__m512i d, enum pbox_elem elem, unsigned half)
+elements(__m512i d, enum pbox_format elem, unsigned half)
 {
 	__m256i h = half ? _mm512_extracti64x4_epi64(d, 1) : _mm512_castsi512_si256(d);
 
-	if (elem == PBOX_ELEM_FP32)
+	if (elem == PBOX_FMT_FP32)
 		return _mm512_castsi512_ps(d);
-	if (elem == PBOX_ELEM_FP16)
+	if (elem == PBOX_FMT_FP16)
 		return _mm512_cvtph_ps(h);
 	return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
 }
@@ -253,10 +253,10 @@ start(const struct state *c, size_t i, __mmask16 m)
 /* `count` columns from element i on, source by source; of the last one `bytes` are there. count and
  * with_crc (the CRC of the result is asked for) are constants. */
 INLINE void
-columns(float *dst, struct state *c, size_t i, unsigned count, size_t bytes, enum pbox_elem elem,
+columns(float *dst, struct state *c, size_t i, unsigned count, size_t bytes, enum pbox_format elem,
 	int weighted, int with_crc, unsigned n)
 {
-	unsigned size = elem == PBOX_ELEM_FP32 ? 4 : 2, halves = 4 / size;
+	unsigned size = elem == PBOX_FMT_FP32 ? 4 : 2, halves = 4 / size;
 	__mmask64 there = bytes < COLUMN ? ((__mmask64)1 << bytes) - 1 : ~(__mmask64)0;
 	size_t left = bytes / size;
 	__mmask16 m[2] = {lanes(left), lanes(left > 16 ? left - 16 : 0)};
@@ -310,10 +310,10 @@ columns(float *dst, struct state *c, size_t i, unsigned count, size_t bytes, enu
 /* elem, weighted, with_crc and n are constants where this is inlined. */
 INLINE bool
 sum_checked(float *dst, const struct group *g, size_t elems, unsigned header, uint32_t *crc_dst,
-	enum pbox_elem elem, int weighted, int with_crc, unsigned n)
+	enum pbox_format elem, int weighted, int with_crc, unsigned n)
 {
-	unsigned size = elem == PBOX_ELEM_FP32 ? 4 : 2, covered = header - 4;
-	unsigned count = elem == PBOX_ELEM_FP32 ? AT_ONCE : AT_ONCE / 2;
+	unsigned size = elem == PBOX_FMT_FP32 ? 4 : 2, covered = header - 4;
+	unsigned count = elem == PBOX_FMT_FP32 ? AT_ONCE : AT_ONCE / 2;
 	size_t in_column = COLUMN / size, i = 0, rest = elems % in_column * size;
 	struct promise p = promises(g, n, covered);
 	struct state c = {
@@ -355,7 +355,7 @@ sum_checked(float *dst, const struct group *g, size_t elems, unsigned header, ui
 /* elem, weighted and with_crc are constants where this is inlined. */
 INLINE bool
 sum_checked_of(float *dst, const struct group *g, size_t elems, unsigned header, uint32_t *crc_dst,
-	enum pbox_elem elem, int weighted, int with_crc)
+	enum pbox_format elem, int weighted, int with_crc)
 {
 	switch (g->n) {
 		CASE(2);
@@ -376,23 +376,23 @@ sum_checked_of(float *dst, const struct group *g, size_t elems, unsigned header,
 		return sum_checked_of(dst, g, elems, header, crc_dst, elem, weighted, with_crc); \
 	}
 
-CHECKED(checked_fp32, PBOX_ELEM_FP32, 0, 0)
-CHECKED(checked_fp32_weighted, PBOX_ELEM_FP32, 1, 0)
-CHECKED(checked_fp32_crc, PBOX_ELEM_FP32, 0, 1)
-CHECKED(checked_bf16, PBOX_ELEM_BF16, 0, 0)
-CHECKED(checked_bf16_weighted, PBOX_ELEM_BF16, 1, 0)
-CHECKED(checked_bf16_crc, PBOX_ELEM_BF16, 0, 1)
-CHECKED(checked_fp16, PBOX_ELEM_FP16, 0, 0)
-CHECKED(checked_fp16_weighted, PBOX_ELEM_FP16, 1, 0)
-CHECKED(checked_fp16_crc, PBOX_ELEM_FP16, 0, 1)
+CHECKED(checked_fp32, PBOX_FMT_FP32, 0, 0)
+CHECKED(checked_fp32_weighted, PBOX_FMT_FP32, 1, 0)
+CHECKED(checked_fp32_crc, PBOX_FMT_FP32, 0, 1)
+CHECKED(checked_bf16, PBOX_FMT_BF16, 0, 0)
+CHECKED(checked_bf16_weighted, PBOX_FMT_BF16, 1, 0)
+CHECKED(checked_bf16_crc, PBOX_FMT_BF16, 0, 1)
+CHECKED(checked_fp16, PBOX_FMT_FP16, 0, 0)
+CHECKED(checked_fp16_weighted, PBOX_FMT_FP16, 1, 0)
+CHECKED(checked_fp16_crc, PBOX_FMT_FP16, 0, 1)
 
 struct checked_passes
 avx512_checked(const struct pbox_sources *s)
 {
 	static const struct checked_passes passes[][2] = {
-		[PBOX_ELEM_FP32] = {{checked_fp32, checked_fp32_crc}, {checked_fp32_weighted}},
-		[PBOX_ELEM_BF16] = {{checked_bf16, checked_bf16_crc}, {checked_bf16_weighted}},
-		[PBOX_ELEM_FP16] = {{checked_fp16, checked_fp16_crc}, {checked_fp16_weighted}},
+		[PBOX_FMT_FP32] = {{checked_fp32, checked_fp32_crc}, {checked_fp32_weighted}},
+		[PBOX_FMT_BF16] = {{checked_bf16, checked_bf16_crc}, {checked_bf16_weighted}},
+		[PBOX_FMT_FP16] = {{checked_fp16, checked_fp16_crc}, {checked_fp16_weighted}},
 	};
 
 	return clmul ? passes[s->elem][s->weight != NULL] : (struct checked_passes){NULL, NULL};

@@ -49,11 +49,11 @@ fp16(__m512 x)
 }
 
 void
-avx512_pack(void *dst, enum pbox_elem elem, const float *src, size_t elems)
+avx512_pack(void *dst, enum pbox_format elem, const float *src, size_t elems)
 {
 	uint8_t *out = dst;
 
-	if (elem == PBOX_ELEM_FP32) {
+	if (elem == PBOX_FMT_FP32) {
 		memcpy(dst, src, elems * sizeof(*src));
 		return;
 	}
@@ -61,15 +61,14 @@ avx512_pack(void *dst, enum pbox_elem elem, const float *src, size_t elems)
 		__mmask16 m = lanes(elems - i);
 		__m512 x = _mm512_maskz_loadu_ps(m, src + i);
 
-		_mm256_mask_storeu_epi16(
-			out + i * 2, m, elem == PBOX_ELEM_BF16 ? bf16(x) : fp16(x));
+		_mm256_mask_storeu_epi16(out + i * 2, m, elem == PBOX_FMT_BF16 ? bf16(x) : fp16(x));
 	}
 }
 
 void
-avx512_unpack(float *dst, const void *src, enum pbox_elem elem, size_t elems)
+avx512_unpack(float *dst, const void *src, enum pbox_format elem, size_t elems)
 {
-	if (elem == PBOX_ELEM_FP32) {
+	if (elem == PBOX_FMT_FP32) {
 		memcpy(dst, src, elems * sizeof(*dst));
 		return;
 	}
@@ -77,7 +76,7 @@ avx512_unpack(float *dst, const void *src, enum pbox_elem elem, size_t elems)
 		__mmask16 m = lanes(elems - i);
 
 		_mm512_mask_storeu_ps(dst + i, m,
-			elem == PBOX_ELEM_BF16 ? load(src, PBOX_ELEM_BF16, i, m)
-					       : load(src, PBOX_ELEM_FP16, i, m));
+			elem == PBOX_FMT_BF16 ? load(src, PBOX_FMT_BF16, i, m)
+					      : load(src, PBOX_FMT_FP16, i, m));
 	}
 }

@@ -20,8 +20,8 @@ uint32_t avx512_crc32c(uint32_t crc, const void *buf, size_t len);
 
 /** convert.c */
 void avx512_scale(float *dst, float factor, float clip, size_t elems);
-void avx512_pack(void *dst, enum pbox_elem elem, const float *src, size_t elems);
-void avx512_unpack(float *dst, const void *src, enum pbox_elem elem, size_t elems);
+void avx512_pack(void *dst, enum pbox_format elem, const float *src, size_t elems);
+void avx512_unpack(float *dst, const void *src, enum pbox_format elem, size_t elems);
 
 /** The lowest n of 16 lanes. */
 static inline __attribute__((always_inline)) __mmask16
@@ -32,14 +32,14 @@ lanes(size_t n)
 
 /** Up to 16 elements from element i of src, as fp32; memory of the other lanes is not touched. */
 static inline __attribute__((always_inline)) __m512
-load(const uint8_t *src, enum pbox_elem elem, size_t i, __mmask16 m)
+load(const uint8_t *src, enum pbox_format elem, size_t i, __mmask16 m)
 {
 	__m256i h;
 
-	if (elem == PBOX_ELEM_FP32)
+	if (elem == PBOX_FMT_FP32)
 		return _mm512_maskz_loadu_ps(m, src + i * 4);
 	h = _mm256_maskz_loadu_epi16(m, src + i * 2);
-	if (elem == PBOX_ELEM_FP16)
+	if (elem == PBOX_FMT_FP16)
 		return _mm512_cvtph_ps(h);
 	return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
 }

@@ -7,7 +7,7 @@
 #define INLINE static inline __attribute__((always_inline))
 
 INLINE __m512
-term(const struct group *g, unsigned k, enum pbox_elem elem, int weighted, size_t i, __mmask16 m)
+term(const struct group *g, unsigned k, enum pbox_format elem, int weighted, size_t i, __mmask16 m)
 {
 	__m512 x = load(g->src[k], elem, i, m);
 
@@ -29,7 +29,7 @@ start(const struct group *g, size_t i, __mmask16 m)
 /* Four vectors at a time through all sources, then one at a time, the last one masked. n and fresh
  * are constants where this is inlined. fresh: the sum starts with source 0. */
 INLINE void
-sum_vectors(float *dst, const struct group *g, size_t elems, enum pbox_elem elem, int weighted,
+sum_vectors(float *dst, const struct group *g, size_t elems, enum pbox_format elem, int weighted,
 	unsigned n, int fresh)
 {
 	size_t i = 0;
@@ -58,7 +58,7 @@ sum_vectors(float *dst, const struct group *g, size_t elems, enum pbox_elem elem
 }
 
 INLINE void
-sum_group(float *dst, const struct group *g, size_t elems, enum pbox_elem elem, int weighted)
+sum_group(float *dst, const struct group *g, size_t elems, enum pbox_format elem, int weighted)
 {
 	int fresh = g->acc == NULL && !g->zero;
 

@@ -41,8 +41,8 @@ struct options {
 	unsigned fragment, workers, jobs, train, slots, runs, verify;
 	unsigned box_cpu, gen_cpu;
 	uint64_t model, resident, packets;
-	enum pbox_optim_kind optimiser;
-	enum pbox_elem format;
+	enum pbox_optimiser optimiser;
+	enum pbox_format format;
 	const char *kernel; /**< NULL: the best one */
 	const char *resident_name;
 	const char *telemetry; /**< the --file-prefix under which it answers; NULL: it does not */

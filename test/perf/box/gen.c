@@ -60,7 +60,7 @@ gen_start(struct gen *g, struct rig *r)
 	g->log.result = must(calloc(g->log.cap, sizeof(float *)));
 	g->scratch = must(aligned_alloc(64, 2 * (size_t)r->frag_elements * sizeof(float) + 64));
 	g->flat = must(aligned_alloc(64, 65536 + 256));
-	for (unsigned i = 0; o->verify == 1 && !o->stages && o->optimiser != PBOX_OPTIM_NONE &&
+	for (unsigned i = 0; o->verify == 1 && !o->stages && o->optimiser != PBOX_OPT_NONE &&
 			     i <= pbox_optim_states(o->optimiser);
 		i++) {
 		size_t bytes = o->jobs * r->elements * sizeof(float);
@@ -143,7 +143,7 @@ sum_right(struct gen *g, const struct flight *f, const void *payload, size_t len
 
 	pbox_reduce_scalar.sum(sum, &s, 0, r->frag_elements);
 	g->elements_verified += r->frag_elements;
-	if (r->o->format == PBOX_ELEM_FP32)
+	if (r->o->format == PBOX_FMT_FP32)
 		return len == r->frag_elements * sizeof(float) && memcmp(sum, payload, len) == 0;
 	pbox_reduce_scalar.pack(packed, r->o->format, sum, r->frag_elements);
 	return len == r->frag_elements * 2u && memcmp(packed, payload, len) == 0;
@@ -181,7 +181,7 @@ step_right(struct gen *g, const struct flight *f, const void *payload, size_t le
 	const float *p =
 		g->mirror[0] + f->job * r->elements + (size_t)f->fragment * r->frag_elements;
 
-	if (r->o->format == PBOX_ELEM_FP32)
+	if (r->o->format == PBOX_FMT_FP32)
 		return len == r->frag_elements * sizeof(float) && memcmp(p, payload, len) == 0;
 	pbox_reduce_scalar.pack(g->scratch, r->o->format, p, r->frag_elements);
 	return len == r->frag_elements * 2u && memcmp(g->scratch, payload, len) == 0;
@@ -227,7 +227,7 @@ verify(struct gen *g, uint32_t i, uint32_t n, const struct flight *f)
 	else if (f != NULL && g->mirror[0] != NULL &&
 		 !step_right(g, f, g->flat + HEADERS, h.length))
 		wrong(g, "not the parameters after this step", g->flat + PBOX_NET_HEADERS_LEN);
-	else if (f != NULL && g->check_sums && g->r->o->optimiser == PBOX_OPTIM_NONE &&
+	else if (f != NULL && g->check_sums && g->r->o->optimiser == PBOX_OPT_NONE &&
 		 !sum_right(g, f, g->flat + HEADERS, h.length))
 		wrong(g, "not the sum of its payloads", g->flat + PBOX_NET_HEADERS_LEN);
 }
@@ -289,7 +289,7 @@ answer(struct gen *g, uint32_t i, uint32_t n)
 			mirror_step(g, f);
 		if (++f->answers == o->workers && g->logging)
 			note(g, f,
-				n > 1 && o->format == PBOX_ELEM_FP32
+				n > 1 && o->format == PBOX_FMT_FP32
 					? pbox_mem_peer_segment(&g->r->peer, i + 1).addr
 					: NULL);
 	} else if (p[PBOX_AT_TYPE] != PBOX_RESULT) {
@@ -344,7 +344,7 @@ fill(struct gen *g, const struct bench_job *j, uint8_t *payload, struct mark *m)
 		float x = (float)pbox_random_unit(&rnd) - 0.5f;
 
 		pbox_reduce_scalar.pack(
-			payload + i * pbox_elem_size(r->o->format), r->o->format, &x, 1);
+			payload + i * pbox_format_size(r->o->format), r->o->format, &x, 1);
 	}
 	m->crc = pbox_crc32c(0, payload, r->o->fragment);
 	if (j->auth != NULL)

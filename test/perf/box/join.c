@@ -175,9 +175,9 @@ static void
 declare(struct rig *r, unsigned job, unsigned worker)
 {
 	const struct pbox_declare m = {.tensors = 1,
-		.mode = r->o->optimiser == PBOX_OPTIM_NONE ? PBOX_MODE_ALLREDUCE
-							   : PBOX_MODE_OPTIMISER,
-		.op = r->o->optimiser == PBOX_OPTIM_NONE ? PBOX_OP_SUM : PBOX_OP_MEAN,
+		.mode = r->o->optimiser == PBOX_OPT_NONE ? PBOX_MODE_ALLREDUCE
+							 : PBOX_MODE_OPTIMISER,
+		.op = r->o->optimiser == PBOX_OPT_NONE ? PBOX_OP_SUM : PBOX_OP_MEAN,
 		.optimiser = (uint8_t)r->o->optimiser,
 		.push_format = (uint8_t)r->o->format,
 		.pull_format = (uint8_t)r->o->format};
@@ -232,7 +232,7 @@ void
 rig_hyper(const struct options *o, struct pbox_hyper *h)
 {
 	h->lr = 0.01;
-	if (o->optimiser == PBOX_OPTIM_MOMENTUM || o->optimiser == PBOX_OPTIM_NESTEROV)
+	if ((pbox_optim_scalar.of[o->optimiser]->uses & 1u << PBOX_HYPER_MOMENTUM) != 0)
 		h->momentum = 0.9;
 }
 
@@ -332,7 +332,7 @@ rig_join(struct rig *r)
 		map(r, j);
 		if (r->job[j].window < o->slots / o->jobs)
 			fail("jobs", "their windows are too small for so many slots");
-		if (o->optimiser != PBOX_OPTIM_NONE) {
+		if (o->optimiser != PBOX_OPT_NONE) {
 			set_lr(r, j);
 			initialise(r, j);
 		}

@@ -86,9 +86,8 @@ set_resident(struct options *o, const char *text)
 static void
 set(struct options *o, int c)
 {
-	static const char *const optimisers[] = {
-		"none", "sgd", "momentum", "nesterov", "adam", NULL};
-	static const char *const formats[] = {"", "fp32", "bf16", "fp16", NULL};
+	static const char *const optimisers[] = {"none", PBOX_OPTIMISERS(PBOX_LIST_NAME) NULL};
+	static const char *const formats[] = {"", PBOX_FORMATS(PBOX_LIST_NAME) NULL};
 	unsigned long n = optarg != NULL ? strtoul(optarg, NULL, 10) : 0;
 
 	switch (c) {
@@ -105,10 +104,10 @@ set(struct options *o, int c)
 		o->model = size_of(optarg);
 		break;
 	case 'o':
-		o->optimiser = (enum pbox_optim_kind)choose(optarg, optimisers);
+		o->optimiser = choose(optarg, optimisers);
 		break;
 	case 'F':
-		o->format = (enum pbox_elem)choose(optarg, formats);
+		o->format = choose(optarg, formats);
 		break;
 	case 'k':
 		o->kernel = optarg;
@@ -162,7 +161,7 @@ options_parse(struct options *o, int argc, char **argv)
 		.train = 1,
 		.runs = 5,
 		.gen_cpu = 1,
-		.format = PBOX_ELEM_FP32};
+		.format = PBOX_FMT_FP32};
 	set_resident(o, "llc");
 	while ((c = getopt_long(argc, argv, "", table, NULL)) != -1) {
 		switch (c) {
@@ -247,11 +246,11 @@ options_complete(struct options *o)
 		return bad("--slots is at least --train");
 	if (o->model == 0)
 		o->model = o->resident / 8;
-	fragments = o->model * pbox_elem_size(o->format) / 4 / o->fragment;
+	fragments = o->model * pbox_format_size(o->format) / 4 / o->fragment;
 	/* each fragment is at most once in flight */
 	if (fragments < o->slots / o->jobs + o->train)
 		fragments = o->slots / o->jobs + o->train;
-	o->model = fragments * o->fragment / pbox_elem_size(o->format) * 4;
+	o->model = fragments * o->fragment / pbox_format_size(o->format) * 4;
 	if (o->packets == 0)
 		o->packets = (uint64_t)1 << (o->fragment > 4096 ? 18 : 19);
 	if (o->verify == 0)

@@ -18,7 +18,7 @@ print_json(const struct result *r, bool first)
 	       "\"shuffle\":%s,\"mode\":\"%s\",\"kernels\":\"%s\",\"huge_pages\":%s,\"runs\":%u,"
 	       "\"packets\":%llu,\"slots\":%.0f,\"rx_desc\":%.0f,\"window\":%.0f",
 		first ? "\n" : ",\n", o->fragment, o->workers, o->jobs,
-		(unsigned long long)o->model, pbox_optim_kind_name(o->optimiser),
+		(unsigned long long)o->model, pbox_optimiser_name(o->optimiser),
 		format_name[o->format], o->resident_name, r->resident_bytes, o->train,
 		o->shuffle ? "true" : "false", o->lockstep ? "lockstep" : "two cores", r->kernel,
 		r->huge ? "true" : "false", r->n_runs, (unsigned long long)r->packets, r->slots,
@@ -62,7 +62,7 @@ print_text(const struct result *r, bool first)
 	       "%7.1f "
 	       "%7.1f%s%s%s\n",
 		o->fragment, o->workers, o->jobs, (double)o->model / 1048576,
-		pbox_optim_kind_name(o->optimiser), format_name[o->format],
+		pbox_optimiser_name(o->optimiser), format_name[o->format],
 		r->resident_bytes / 1048576, r->gbit, r->mpps, r->kernel_gbit, r->share,
 		r->checked_share, r->busy_share, r->ns_fragment, r->tsc_fragment, r->real_fragment,
 		o->lockstep ? " lockstep" : "", r->ok ? "" : "  WRONG: ", r->why);

@@ -73,7 +73,7 @@ static size_t
 arena_bytes(const struct rig *r)
 {
 	const struct options *o = r->o;
-	size_t states = 1 + pbox_optim_states(o->optimiser) + (o->format != PBOX_ELEM_FP32);
+	size_t states = 1 + pbox_optim_states(o->optimiser) + (o->format != PBOX_FMT_FP32);
 	size_t fragments = r->elements / r->frag_elements + 1;
 	size_t table = r->elements * 4 * states + fragments * 160 + (1u << 16);
 	size_t rounds = (size_t)r->hold * (512 + 64 * (size_t)o->workers);

@@ -319,7 +319,7 @@ make_scratch(const struct rig *r)
 	size_t bytes = r->elements * 4, most = (size_t)64 << 20;
 	unsigned states = pbox_optim_states(r->o->optimiser);
 
-	if (r->o->optimiser == PBOX_OPTIM_NONE && r->o->format == PBOX_ELEM_FP32)
+	if (r->o->optimiser == PBOX_OPT_NONE && r->o->format == PBOX_FMT_FP32)
 		return;
 	bytes = bytes < most ? bytes : most;
 	scratch = calloc(1 + states, bytes + 64);
@@ -368,7 +368,7 @@ no_scale(float *dst, float factor, float clip, size_t elems)
 }
 
 static void
-no_pack(void *dst, enum pbox_elem elem, const float *src, size_t elems)
+no_pack(void *dst, enum pbox_format elem, const float *src, size_t elems)
 {
 	(void)dst;
 	(void)elem;
@@ -394,6 +394,8 @@ enum kernels { K_NONE, K_UNCHECKED, K_REAL };
 static void
 use_kernels(struct rig *r, enum kernels which)
 {
+	static struct pbox_optim_def no_steps[PBOX_OPTIMISERS_END];
+
 	r->reduce = *r->real_reduce;
 	r->optim = *r->real_optim;
 	if (which == K_UNCHECKED)
@@ -403,8 +405,11 @@ use_kernels(struct rig *r, enum kernels which)
 	r->reduce.sum = no_sum;
 	r->reduce.scale = no_scale;
 	r->reduce.pack = no_pack;
-	for (int k = 1; k < PBOX_OPTIM_KINDS; k++)
-		r->optim.step[k] = no_step;
+	for (int k = 1; k < PBOX_OPTIMISERS_END; k++) {
+		no_steps[k] = *r->real_optim->of[k];
+		no_steps[k].step = no_step;
+		r->optim.of[k] = &no_steps[k];
+	}
 }
 
 /*
@@ -493,7 +498,7 @@ measure(struct rig *r, struct gen *g, struct result *res)
 		checked[i] = kernel(r, bare_checked);
 		checked_share[i] = checked[i] / total[i];
 		fused[i] = 1;
-		if (r->o->optimiser != PBOX_OPTIM_NONE)
+		if (r->o->optimiser != PBOX_OPT_NONE)
 			fused[i] = kernel(r, bare_update) / bare[i];
 		pbox_control_step(r->control);
 	}

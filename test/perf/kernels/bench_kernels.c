@@ -16,7 +16,7 @@ struct options {
 	unsigned workers; /**< 0: the whole programme */
 	size_t bytes;
 	double seconds;
-	enum pbox_elem elem;
+	enum pbox_format elem;
 	const char *kernels; /**< only this implementation, or NULL for the best */
 	int json, huge, quick;
 	unsigned runs;
@@ -34,7 +34,7 @@ static struct summary {
 static void
 note(const struct workload *w, const char *name, int set, double gbit, double ratio)
 {
-	if (w->workers != 8 || w->elem != PBOX_ELEM_FP32 || set < 0)
+	if (w->workers != 8 || w->elem != PBOX_FMT_FP32 || set < 0)
 		return;
 	if (strcmp(name, "sum") == 0)
 		summary.sum[set] = gbit;
@@ -83,7 +83,7 @@ report(const struct options *o, const struct workload *w, const struct variant *
 /* All variants take turns, so that a ratio compares what ran at the same time. */
 static void
 bench_set(const struct options *o, size_t kbytes, unsigned workers, size_t bytes,
-	enum pbox_elem elem, const struct pbox_reduce_ops *reduce, int few)
+	enum pbox_format elem, const struct pbox_reduce_ops *reduce, int few)
 {
 	static struct variant v[VARIANTS_MAX];
 	static double t[VARIANTS_MAX][RUNS_MAX], ratio[RUNS_MAX];
@@ -121,16 +121,16 @@ programme(const struct options *o, const struct pbox_reduce_ops *best)
 
 	for (unsigned i = 0; i < sizeof(sets) / sizeof(sets[0]); i++)
 		if (sets[i] <= o->largest << 10)
-			bench_set(o, sets[i], 8, o->bytes, PBOX_ELEM_FP32, best, 0);
+			bench_set(o, sets[i], 8, o->bytes, PBOX_FMT_FP32, best, 0);
 	for (unsigned set = 0; set < 2 && !o->quick; set++) {
 		for (unsigned i = 0; i < sizeof(workers) / sizeof(workers[0]); i++)
-			bench_set(o, sets[set], workers[i], o->bytes, PBOX_ELEM_FP32, best, 1);
-		for (enum pbox_elem e = PBOX_ELEM_BF16; e <= PBOX_ELEM_FP16; e++)
+			bench_set(o, sets[set], workers[i], o->bytes, PBOX_FMT_FP32, best, 1);
+		for (enum pbox_format e = PBOX_FMT_BF16; e <= PBOX_FMT_FP16; e++)
 			bench_set(o, sets[set], 8, o->bytes, e, best, 1);
-		bench_set(o, sets[set], 8, 1408, PBOX_ELEM_FP32, best, 1);
+		bench_set(o, sets[set], 8, 1408, PBOX_FMT_FP32, best, 1);
 		if (avx2 != NULL && avx2 != best)
-			bench_set(o, sets[set], 8, o->bytes, PBOX_ELEM_FP32, avx2, 1);
-		bench_set(o, sets[set], 8, o->bytes, PBOX_ELEM_FP32, &pbox_reduce_scalar, 1);
+			bench_set(o, sets[set], 8, o->bytes, PBOX_FMT_FP32, avx2, 1);
+		bench_set(o, sets[set], 8, o->bytes, PBOX_FMT_FP32, &pbox_reduce_scalar, 1);
 	}
 }
 
@@ -161,12 +161,12 @@ usage(FILE *f)
 		   "  --json           one object\n");
 }
 
-static enum pbox_elem
+static enum pbox_format
 format_of(const char *name)
 {
-	for (int e = PBOX_ELEM_FP32; e <= PBOX_ELEM_FP16; e++)
+	for (int e = PBOX_FMT_FP32; e <= PBOX_FMT_FP16; e++)
 		if (strcmp(name, elem_names[e]) == 0)
-			return (enum pbox_elem)e;
+			return e;
 	fprintf(stderr, "bench_kernels: no format %s: choose fp32, bf16 or fp16\n", name);
 	exit(2);
 }
@@ -259,7 +259,7 @@ main(int argc, char **argv)
 	struct options o = {
 		.bytes = 8192,
 		.seconds = 0.05,
-		.elem = PBOX_ELEM_FP32,
+		.elem = PBOX_FMT_FP32,
 		.huge = 1,
 		.runs = 5,
 		.largest = 1024,

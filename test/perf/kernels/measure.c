@@ -48,7 +48,7 @@ fill(struct workload *w, struct pbox_random *r)
 		for (size_t i = 0; i < w->elems; i++) {
 			float x = (float)pbox_random_unit(r) - 0.5f;
 
-			pbox_reduce_scalar.pack(p + i * pbox_elem_size(w->elem), w->elem, &x, 1);
+			pbox_reduce_scalar.pack(p + i * pbox_format_size(w->elem), w->elem, &x, 1);
 		}
 		crc = pbox_reduce_crc32c(0, p, w->bytes);
 		crc = pbox_reduce_crc32c(crc, p - HEADER, HEADER - sizeof(crc));
@@ -62,7 +62,7 @@ fill(struct workload *w, struct pbox_random *r)
 
 void
 workload_make(struct workload *w, size_t working_set, unsigned workers, size_t bytes,
-	enum pbox_elem elem, int huge)
+	enum pbox_format elem, int huge)
 {
 	struct pbox_random r;
 	size_t places, results;
@@ -72,7 +72,7 @@ workload_make(struct workload *w, size_t working_set, unsigned workers, size_t b
 	w->workers = workers;
 	w->bytes = bytes;
 	w->elem = elem;
-	w->elems = bytes / pbox_elem_size(elem);
+	w->elems = bytes / pbox_format_size(elem);
 	w->fragments = working_set / (bytes * workers);
 	if (w->fragments == 0)
 		w->fragments = 1;

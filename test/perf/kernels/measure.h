@@ -24,7 +24,7 @@ struct workload {
 	unsigned workers;
 	size_t bytes; /**< of a payload */
 	size_t elems;
-	enum pbox_elem elem;
+	enum pbox_format elem;
 	size_t fragments; /**< in the working set */
 	uint32_t *order;  /**< of the payloads: fragments x workers places */
 	uint8_t *payloads;
@@ -37,7 +37,7 @@ struct workload {
 
 /** Exits with a message if there is no memory. huge: ask for transparent huge pages. */
 void workload_make(struct workload *w, size_t working_set, unsigned workers, size_t bytes,
-	enum pbox_elem elem, int huge);
+	enum pbox_format elem, int huge);
 void workload_free(struct workload *w);
 
 /** One fragment's worth of work; f counts through the fragments. */

@@ -135,20 +135,20 @@ fused(const struct workload *w, size_t f, void *ctx)
 }
 
 static void
-make_fused(struct context *c, enum pbox_optim_kind kind, unsigned workers, int check)
+make_fused(struct context *c, enum pbox_optimiser kind, unsigned workers, int check)
 {
 	struct pbox_hyper h;
 
 	pbox_hyper_defaults(&h, kind);
 	h.lr = 1e-6;
-	h.momentum = kind == PBOX_OPTIM_SGD ? 0.0 : 0.9;
+	h.momentum = kind == PBOX_OPT_SGD ? 0.0 : 0.9;
 	pbox_optim_scalars(&c->scalars, &h, kind, 10);
 	c->checked = check;
 	c->update = (struct pbox_update){
 		.reduce = c->reduce,
 		.optim = pbox_optim_select(c->reduce->name),
 		.kind = kind,
-		.factor = kind == PBOX_OPTIM_NONE ? 1.0f : 1.0f / (float)workers,
+		.factor = kind == PBOX_OPT_NONE ? 1.0f : 1.0f / (float)workers,
 	};
 	if (c->update.optim == NULL)
 		c->update.optim = &pbox_optim_scalar;
@@ -180,14 +180,14 @@ variants_make(struct variant *v, const struct pbox_reduce_ops *reduce, unsigned 
 		v[n].ctx.reduce = reduce;
 	}
 	for (int check = 0; check < 2 && !few; check++)
-		for (int kind = PBOX_OPTIM_NONE; kind < PBOX_OPTIM_KINDS; kind++, n++) {
+		for (int kind = PBOX_OPT_NONE; kind < PBOX_OPTIMISERS_END; kind++, n++) {
 			snprintf(v[n].name, sizeof(v[n].name), "%s %s",
-				check ? "checked fused" : "fused", pbox_optim_kind_name(kind));
+				check ? "checked fused" : "fused", pbox_optimiser_name(kind));
 			v[n].run = fused;
 			v[n].base = check;
-			v[n].optimiser = kind != PBOX_OPTIM_NONE;
+			v[n].optimiser = kind != PBOX_OPT_NONE;
 			v[n].ctx.reduce = reduce;
-			make_fused(&v[n].ctx, (enum pbox_optim_kind)kind, workers, check);
+			make_fused(&v[n].ctx, kind, workers, check);
 		}
 	return n;
 }

@@ -105,8 +105,7 @@ set(unsigned group, uint32_t from, uint16_t id, double value)
 	struct pbox_error err;
 
 	UNIT_EQ_U64(
-		pbox_schedule_add(&before.jt.t.schedule[group], PBOX_OPTIM_ADAM, &m, &done, &err),
-		0);
+		pbox_schedule_add(&before.jt.t.schedule[group], PBOX_OPT_ADAM, &m, &done, &err), 0);
 }
 
 /* Take the snapshot of one table, and let the other begin with it. */

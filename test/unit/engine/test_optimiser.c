@@ -47,7 +47,7 @@ test_against_the_scalar_steps(void)
 		fx_job(w, "vision", 2, &t);
 		init(0, 4, p0);
 		UNIT_EQ_U64(fx_last()->hdr.type, PBOX_INIT_OK);
-		pbox_hyper_defaults(&hyper, (enum pbox_optim_kind)kind);
+		pbox_hyper_defaults(&hyper, kind);
 		hyper.lr = 0.125;
 		if (kind == PBOX_OPT_MOMENTUM || kind == PBOX_OPT_NESTEROV) {
 			hyper.momentum = 0.9; /* first: nesterov is nothing without it */
@@ -66,8 +66,8 @@ test_against_the_scalar_steps(void)
 			}
 			for (unsigned i = 0; i < 4; i++)
 				mean[i] = (g[0][i] + g[1][i]) * 0.5f;
-			pbox_optim_scalars(&k, &hyper, (enum pbox_optim_kind)kind, r);
-			pbox_optim_scalar.step[kind](p, mean, s0, s1, &k, 4);
+			pbox_optim_scalars(&k, &hyper, kind, r);
+			pbox_optim_scalar.of[kind]->step(p, mean, s0, s1, &k, 4);
 			fx_pushpull(&w[1], r, g[1], 4);
 			fx_pushpull(&w[0], r, g[0], 4);
 			UNIT_EQ_U64(fx_last()->hdr.round, r);

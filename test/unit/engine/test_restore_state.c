@@ -72,11 +72,11 @@ by_hand(float *p, float *s0, float *s1, uint32_t round)
 	struct pbox_optim_scalars k;
 	float mean[16] __attribute__((aligned(64)));
 
-	pbox_hyper_defaults(&hyper, PBOX_OPTIM_ADAM);
+	pbox_hyper_defaults(&hyper, PBOX_OPT_ADAM);
 	for (unsigned i = 0; i < 4; i++)
 		mean[i] = (g[0][i] + g[1][i]) * 0.5f;
-	pbox_optim_scalars(&k, &hyper, PBOX_OPTIM_ADAM, round);
-	pbox_optim_scalar.step[PBOX_OPTIM_ADAM](p, mean, s0, s1, &k, 4);
+	pbox_optim_scalars(&k, &hyper, PBOX_OPT_ADAM, round);
+	pbox_optim_scalar.of[PBOX_OPT_ADAM]->step(p, mean, s0, s1, &k, 4);
 }
 
 /* Mode 1 without a snapshot: parameters of version 5, state of zeros. */
@@ -417,13 +417,13 @@ test_sets(void)
 	EXPECT(0, DONE, 1004, 0);
 	fx_set(&w[1], 0, 1004, PBOX_HYPER_LR, 1.0); /* as ever from here on */
 	UNIT_EQ_U64(fx_error(), PBOX_E_SET_LATE);
-	pbox_hyper_defaults(&hyper, PBOX_OPTIM_SGD);
+	pbox_hyper_defaults(&hyper, PBOX_OPT_SGD);
 	hyper.lr = 0.5;
 	hyper.weight_decay = 0.25;
 	for (unsigned i = 0; i < 4; i++)
 		mean[i] = (g[0][i] + g[1][i]) * 0.5f;
-	pbox_optim_scalars(&k, &hyper, PBOX_OPTIM_SGD, 1005);
-	pbox_optim_scalar.step[PBOX_OPTIM_SGD](p, mean, NULL, NULL, &k, 4);
+	pbox_optim_scalars(&k, &hyper, PBOX_OPT_SGD, 1005);
+	pbox_optim_scalar.of[PBOX_OPT_SGD]->step(p, mean, NULL, NULL, &k, 4);
 	fx_clear();
 	fx_pushpull(&w[0], 1005, g[0], 4);
 	fx_pushpull(&w[1], 1005, g[1], 4);

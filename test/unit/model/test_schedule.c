@@ -15,7 +15,7 @@ static struct pbox_schedule s;
 static struct pbox_error err;
 
 static void
-begin(enum pbox_optim_kind kind)
+begin(enum pbox_optimiser kind)
 {
 	memset(&s, 0, sizeof(s));
 	pbox_hyper_defaults(&s.entry[0].hyper, kind);
@@ -39,7 +39,7 @@ set1(uint32_t round, unsigned id, double value, uint32_t finished)
 
 	m.param[0].id = (uint16_t)id;
 	m.param[0].value = value;
-	return pbox_schedule_add(&s, PBOX_OPTIM_MOMENTUM, &m, all_at(finished), &err);
+	return pbox_schedule_add(&s, PBOX_OPT_MOMENTUM, &m, all_at(finished), &err);
 }
 
 #define LR(round) pbox_schedule_at(&s, round)->lr
@@ -47,7 +47,7 @@ set1(uint32_t round, unsigned id, double value, uint32_t finished)
 static void
 test_holds_from_its_round_on(void)
 {
-	begin(PBOX_OPTIM_MOMENTUM);
+	begin(PBOX_OPT_MOMENTUM);
 	CU_ASSERT_FALSE(pbox_schedule_at(&s, 1)->has_lr);
 	UNIT_EQ_U64(set1(1, PBOX_HYPER_LR, 0.5, 0), 0);
 	UNIT_EQ_U64(set1(5, PBOX_HYPER_LR, 0.25, 0), 0);
@@ -62,7 +62,7 @@ test_holds_from_its_round_on(void)
 static void
 test_order_and_late(void)
 {
-	begin(PBOX_OPTIM_MOMENTUM);
+	begin(PBOX_OPT_MOMENTUM);
 	UNIT_EQ_U64(set1(0, PBOX_HYPER_LR, 1, 0), PBOX_E_SET_LATE);
 	UNIT_EQ_U64(set1(5, PBOX_HYPER_LR, 1, 0), 0);
 	UNIT_EQ_U64(set1(4, PBOX_HYPER_LR, 2, 0), PBOX_E_SET_ORDER);
@@ -80,7 +80,7 @@ test_order_and_late(void)
 static void
 test_repeat_and_conflict(void)
 {
-	begin(PBOX_OPTIM_MOMENTUM);
+	begin(PBOX_OPT_MOMENTUM);
 	UNIT_EQ_U64(set1(3, PBOX_HYPER_LR, 1, 0), 0);
 	UNIT_EQ_U64(set1(3, PBOX_HYPER_LR, 1, 0), 0);
 	UNIT_EQ_U64(atomic_load(&s.count), 2);
@@ -101,9 +101,9 @@ test_different_parameters_of_one_round_merge(void)
 		.count = 2,
 		.param = {{PBOX_HYPER_LR, 0.1}, {PBOX_HYPER_MOMENTUM, 0.9}}};
 
-	begin(PBOX_OPTIM_MOMENTUM);
+	begin(PBOX_OPT_MOMENTUM);
 	UNIT_EQ_U64(set1(2, PBOX_HYPER_WEIGHT_DECAY, 0.5, 0), 0);
-	UNIT_EQ_U64(pbox_schedule_add(&s, PBOX_OPTIM_MOMENTUM, &m, all_at(0), &err), 0);
+	UNIT_EQ_U64(pbox_schedule_add(&s, PBOX_OPT_MOMENTUM, &m, all_at(0), &err), 0);
 	UNIT_EQ_U64(set1(2, PBOX_HYPER_MOMENTUM, 0.9, 0), 0);
 	UNIT_EQ_U64(set1(2, PBOX_HYPER_WEIGHT_DECAY, 0.6, 0), PBOX_E_SET_CONFLICT);
 	CU_ASSERT_EQUAL(pbox_schedule_at(&s, 2)->lr, 0.1);
@@ -113,15 +113,15 @@ test_different_parameters_of_one_round_merge(void)
 	/* half new, half a contradiction: nothing of it holds */
 	m.param[0] = (typeof(m.param[0])){PBOX_HYPER_DAMPENING, 0.5};
 	m.param[1].value = 0.8;
-	UNIT_EQ_U64(pbox_schedule_add(&s, PBOX_OPTIM_MOMENTUM, &m, all_at(0), &err),
-		PBOX_E_SET_CONFLICT);
+	UNIT_EQ_U64(
+		pbox_schedule_add(&s, PBOX_OPT_MOMENTUM, &m, all_at(0), &err), PBOX_E_SET_CONFLICT);
 	CU_ASSERT_EQUAL(pbox_schedule_at(&s, 2)->dampening, 0.0);
 }
 
 static void
 test_nonsense(void)
 {
-	begin(PBOX_OPTIM_MOMENTUM);
+	begin(PBOX_OPT_MOMENTUM);
 	UNIT_EQ_U64(set1(1, 0, 1, 0), PBOX_E_BAD_REQUEST);
 	UNIT_EQ_U64(set1(1, PBOX_HYPER_IDS, 1, 0), PBOX_E_BAD_REQUEST);
 	UNIT_EQ_U64(set1(1, 77, 1, 0), PBOX_E_BAD_REQUEST);
@@ -137,15 +137,15 @@ test_check_changes_nothing(void)
 {
 	struct pbox_set m = {.count = 1, .from_round = 2, .param = {{PBOX_HYPER_LR, 0.5}}};
 
-	begin(PBOX_OPTIM_MOMENTUM);
-	UNIT_EQ_U64(pbox_schedule_check(&s, PBOX_OPTIM_MOMENTUM, &m, all_at(0), &err), 0);
+	begin(PBOX_OPT_MOMENTUM);
+	UNIT_EQ_U64(pbox_schedule_check(&s, PBOX_OPT_MOMENTUM, &m, all_at(0), &err), 0);
 	UNIT_EQ_U64(atomic_load(&s.count), 1);
 	CU_ASSERT_FALSE(pbox_schedule_at(&s, 2)->has_lr);
 	UNIT_EQ_U64(
-		pbox_schedule_check(&s, PBOX_OPTIM_MOMENTUM, &m, all_at(2), &err), PBOX_E_SET_LATE);
-	UNIT_EQ_U64(pbox_schedule_add(&s, PBOX_OPTIM_MOMENTUM, &m, all_at(0), &err), 0);
+		pbox_schedule_check(&s, PBOX_OPT_MOMENTUM, &m, all_at(2), &err), PBOX_E_SET_LATE);
+	UNIT_EQ_U64(pbox_schedule_add(&s, PBOX_OPT_MOMENTUM, &m, all_at(0), &err), 0);
 	m.param[0].value = 1;
-	UNIT_EQ_U64(pbox_schedule_check(&s, PBOX_OPTIM_MOMENTUM, &m, all_at(0), &err),
+	UNIT_EQ_U64(pbox_schedule_check(&s, PBOX_OPT_MOMENTUM, &m, all_at(0), &err),
 		PBOX_E_SET_CONFLICT);
 }
 
@@ -155,20 +155,20 @@ test_nesterov(void)
 {
 	struct pbox_set m = {.count = 1, .from_round = 1, .param = {{PBOX_HYPER_LR, 0.5}}};
 
-	begin(PBOX_OPTIM_NESTEROV);
-	UNIT_EQ_U64(pbox_schedule_add(&s, PBOX_OPTIM_NESTEROV, &m, all_at(0), &err),
-		PBOX_E_BAD_REQUEST);
+	begin(PBOX_OPT_NESTEROV);
+	UNIT_EQ_U64(
+		pbox_schedule_add(&s, PBOX_OPT_NESTEROV, &m, all_at(0), &err), PBOX_E_BAD_REQUEST);
 	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "set momentum and lr in one SET"));
 	m.count = 2;
 	m.param[1] = (typeof(m.param[1])){PBOX_HYPER_MOMENTUM, 0.9};
-	UNIT_EQ_U64(pbox_schedule_add(&s, PBOX_OPTIM_NESTEROV, &m, all_at(0), &err), 0);
+	UNIT_EQ_U64(pbox_schedule_add(&s, PBOX_OPT_NESTEROV, &m, all_at(0), &err), 0);
 }
 
 /* A new lr every round for far more rounds than are remembered. */
 static void
 test_many_rounds(void)
 {
-	begin(PBOX_OPTIM_MOMENTUM);
+	begin(PBOX_OPT_MOMENTUM);
 	for (uint32_t r = 1; r < 1000; r++) {
 		UNIT_EQ_U64(set1(r + 31, PBOX_HYPER_LR, r + 31, r == 1 ? 0 : r - 1), 0);
 		if (r > 31)
@@ -182,7 +182,7 @@ test_what_holds_now_stays(void)
 {
 	unsigned full = 0;
 
-	begin(PBOX_OPTIM_MOMENTUM);
+	begin(PBOX_OPT_MOMENTUM);
 	UNIT_EQ_U64(set1(1, PBOX_HYPER_LR, 42, 0), 0);
 	for (uint32_t r = 2; r < 32; r++)
 		for (unsigned id = PBOX_HYPER_LR; id <= PBOX_HYPER_WEIGHT_DECAY; id++)
@@ -194,7 +194,7 @@ test_what_holds_now_stays(void)
 static void
 test_rounds_wrap(void)
 {
-	begin(PBOX_OPTIM_MOMENTUM);
+	begin(PBOX_OPT_MOMENTUM);
 	s.entry[0].from_round = UINT32_MAX - 10;
 	UNIT_EQ_U64(set1(UINT32_MAX - 1, PBOX_HYPER_LR, 1, UINT32_MAX - 5), 0);
 	UNIT_EQ_U64(set1(3, PBOX_HYPER_LR, 2, UINT32_MAX - 5), 0);
@@ -214,14 +214,14 @@ test_who_lags_keeps_its_values(void)
 	struct pbox_set m = {.count = 1, .param = {{PBOX_HYPER_LR, 0}}};
 	unsigned full = 0;
 
-	begin(PBOX_OPTIM_MOMENTUM);
+	begin(PBOX_OPT_MOMENTUM);
 	for (uint32_t r = 1; r <= 200; r++) {
 		int ret;
 
 		m.from_round = r;
 		m.param[0].value = r;
 		at.highest = r - 1;
-		ret = pbox_schedule_add(&s, PBOX_OPTIM_MOMENTUM, &m, &at, &err);
+		ret = pbox_schedule_add(&s, PBOX_OPT_MOMENTUM, &m, &at, &err);
 		CU_ASSERT(ret == 0 || ret == PBOX_E_FULL);
 		full += ret != 0;
 		if (r >= 4)
@@ -231,7 +231,7 @@ test_who_lags_keeps_its_values(void)
 	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "keeps 64 SETs of a group"));
 	/* nothing is overwritten while it is not known who lags; then it goes on */
 	at = (struct pbox_finished){.highest = 200};
-	UNIT_EQ_U64(pbox_schedule_add(&s, PBOX_OPTIM_MOMENTUM,
+	UNIT_EQ_U64(pbox_schedule_add(&s, PBOX_OPT_MOMENTUM,
 			    &(struct pbox_set){
 				    .from_round = 201, .count = 1, .param = {{PBOX_HYPER_LR, 201}}},
 			    &at, &err),
@@ -246,7 +246,7 @@ test_sets_age(void)
 {
 	uint32_t round = 1;
 
-	begin(PBOX_OPTIM_MOMENTUM);
+	begin(PBOX_OPT_MOMENTUM);
 	UNIT_EQ_U64(set1(1, PBOX_HYPER_LR, 1, 0), 0);
 	UNIT_EQ_U64(set1(2, PBOX_HYPER_LR, 2, 0), 0);
 	for (unsigned i = 0; i < 40; i++) {
@@ -266,7 +266,7 @@ test_first_set_in_any_round(void)
 	static const uint32_t base[] = {0x7ffffff0, 0x80000000, 0x80000001, 0xfffffff0, UINT32_MAX};
 
 	for (unsigned i = 0; i < 5; i++) {
-		begin(PBOX_OPTIM_MOMENTUM);
+		begin(PBOX_OPT_MOMENTUM);
 		UNIT_EQ_U64(set1(base[i] + 1, PBOX_HYPER_LR, 1, base[i]), 0);
 		UNIT_EQ_U64(set1(base[i] + 5, PBOX_HYPER_LR, 2, base[i]), 0);
 		CU_ASSERT_EQUAL(LR(base[i] + 1), 1.0);

@@ -56,11 +56,11 @@ random_numbers(struct pbox_random *r, float *x, size_t n)
  * order of operations of the code under test.
  */
 static void
-reference(enum pbox_optim_kind kind, const struct pbox_hyper *h, unsigned t, double *p, double g,
+reference(enum pbox_optimiser kind, const struct pbox_hyper *h, unsigned t, double *p, double g,
 	double *s0, double *s1)
 {
-	if (kind == PBOX_OPTIM_ADAM || kind == PBOX_OPTIM_ADAMW) {
-		if (kind == PBOX_OPTIM_ADAMW)
+	if (kind == PBOX_OPT_ADAM || kind == PBOX_OPT_ADAMW) {
+		if (kind == PBOX_OPT_ADAMW)
 			*p -= h->lr * h->weight_decay * *p;
 		else
 			g += h->weight_decay * *p;
@@ -71,15 +71,15 @@ reference(enum pbox_optim_kind kind, const struct pbox_hyper *h, unsigned t, dou
 		return;
 	}
 	g += h->weight_decay * *p;
-	if (kind != PBOX_OPTIM_SGD && h->momentum != 0) {
+	if (kind != PBOX_OPT_SGD && h->momentum != 0) {
 		*s0 = t == 1 ? g : h->momentum * *s0 + (1 - h->dampening) * g;
-		g = kind == PBOX_OPTIM_NESTEROV ? g + h->momentum * *s0 : *s0;
+		g = kind == PBOX_OPT_NESTEROV ? g + h->momentum * *s0 : *s0;
 	}
 	*p -= h->lr * g;
 }
 
 static void
-check_against_reference(enum pbox_optim_kind kind, const struct pbox_hyper *h)
+check_against_reference(enum pbox_optimiser kind, const struct pbox_hyper *h)
 {
 	static struct state s;
 	static float g[ROOM] ALIGNED;
@@ -99,14 +99,14 @@ check_against_reference(enum pbox_optim_kind kind, const struct pbox_hyper *h)
 
 		pbox_optim_scalars(&k, h, kind, t);
 		random_numbers(&r, g, ROOM);
-		pbox_optim_scalar.step[kind](s.p, g, s.s0, s.s1, &k, ELEMS);
+		pbox_optim_scalar.of[kind]->step(s.p, g, s.s0, s.s1, &k, ELEMS);
 		for (unsigned i = 0; i < ELEMS; i++)
 			reference(kind, h, t, &p[i], g[i], &s0[i], &s1[i]);
 	}
 	for (unsigned i = 0; i < ELEMS; i++)
 		worst = fmax(worst, fabs(s.p[i] - p[i]) / fmax(fabs(p[i]), 0.1));
 	if (!(worst < 2e-5)) {
-		printf("\n  %s, set %d: %g from the formula\n", pbox_optim_kind_name(kind),
+		printf("\n  %s, set %d: %g from the formula\n", pbox_optimiser_name(kind),
 			(int)(h - sets), worst);
 		CU_FAIL("a step is not what the formula says");
 	}
@@ -117,7 +117,7 @@ static void
 test_steps_are_the_formulas(void)
 {
 	for (unsigned i = 0; i < SETS; i++)
-		for (int kind = PBOX_OPTIM_SGD; kind < PBOX_OPTIM_KINDS; kind++)
+		for (int kind = PBOX_OPT_SGD; kind < PBOX_OPTIMISERS_END; kind++)
 			if (pbox_hyper_check(&sets[i], kind) == NULL)
 				check_against_reference(kind, &sets[i]);
 }
@@ -130,16 +130,16 @@ test_two_steps_by_hand(void)
 	struct pbox_optim_scalars k;
 	float p[] = {4}, g[] = {2}, b[] = {99};
 
-	pbox_optim_scalars(&k, &h, PBOX_OPTIM_MOMENTUM, 1);
-	pbox_optim_scalar.step[PBOX_OPTIM_MOMENTUM](p, g, b, NULL, &k, 1);
+	pbox_optim_scalars(&k, &h, PBOX_OPT_MOMENTUM, 1);
+	pbox_optim_scalar.of[PBOX_OPT_MOMENTUM]->step(p, g, b, NULL, &k, 1);
 	CU_ASSERT(b[0] == 6 && p[0] == 1); /* d = 2 + 4; b = d; p = 4 - 3 */
-	pbox_optim_scalars(&k, &h, PBOX_OPTIM_MOMENTUM, 2);
-	pbox_optim_scalar.step[PBOX_OPTIM_MOMENTUM](p, g, b, NULL, &k, 1);
+	pbox_optim_scalars(&k, &h, PBOX_OPT_MOMENTUM, 2);
+	pbox_optim_scalar.of[PBOX_OPT_MOMENTUM]->step(p, g, b, NULL, &k, 1);
 	CU_ASSERT(b[0] == 6 && p[0] == -2); /* d = 2 + 1; b = 3 + 3; p = 1 - 3 */
 
 	p[0] = 4;
-	pbox_optim_scalars(&k, &h, PBOX_OPTIM_NESTEROV, 1);
-	pbox_optim_scalar.step[PBOX_OPTIM_NESTEROV](p, g, b, NULL, &k, 1);
+	pbox_optim_scalars(&k, &h, PBOX_OPT_NESTEROV, 1);
+	pbox_optim_scalar.of[PBOX_OPT_NESTEROV]->step(p, g, b, NULL, &k, 1);
 	CU_ASSERT(b[0] == 6 && p[0] == -0.5f); /* d = 6 + 0.5 * 6 */
 }
 
@@ -150,16 +150,16 @@ test_without_momentum_the_buffer_is_left_alone(void)
 	struct pbox_optim_scalars k;
 
 	for (unsigned j = 0; pbox_optim_at(j) != NULL; j++) {
-		pbox_optim_step step = pbox_optim_at(j)->step[PBOX_OPTIM_MOMENTUM];
+		pbox_optim_step step = pbox_optim_at(j)->of[PBOX_OPT_MOMENTUM]->step;
 		float p[] = {4}, g[] = {2}, b[] = {NAN};
 
 		if (!pbox_optim_at(j)->usable())
 			continue;
-		pbox_optim_scalars(&k, &h, PBOX_OPTIM_MOMENTUM, 1);
+		pbox_optim_scalars(&k, &h, PBOX_OPT_MOMENTUM, 1);
 		step(p, g, b, NULL, &k, 1);
 		CU_ASSERT(p[0] == 3 && b[0] == 0); /* no dampening either */
 		b[0] = 7;
-		pbox_optim_scalars(&k, &h, PBOX_OPTIM_MOMENTUM, 2);
+		pbox_optim_scalars(&k, &h, PBOX_OPT_MOMENTUM, 2);
 		step(p, g, b, NULL, &k, 1);
 		CU_ASSERT(p[0] == 2 && b[0] == 7);
 	}
@@ -178,7 +178,7 @@ awkward_numbers(struct pbox_random *r, float *x, size_t n)
 
 /* x86 gives one NaN for invalid operations, so NaNs have equal bits here too. */
 static void
-check_alike(const struct pbox_optim_ops *ops, enum pbox_optim_kind kind, const struct pbox_hyper *h,
+check_alike(const struct pbox_optim_ops *ops, enum pbox_optimiser kind, const struct pbox_hyper *h,
 	size_t n, uint64_t seed)
 {
 	static struct state want, got;
@@ -195,11 +195,11 @@ check_alike(const struct pbox_optim_ops *ops, enum pbox_optim_kind kind, const s
 
 		pbox_optim_scalars(&k, h, kind, t);
 		awkward_numbers(&r, g, ROOM);
-		pbox_optim_scalar.step[kind](want.p, g, want.s0, want.s1, &k, n);
-		ops->step[kind](got.p, g, got.s0, got.s1, &k, n);
+		pbox_optim_scalar.of[kind]->step(want.p, g, want.s0, want.s1, &k, n);
+		ops->of[kind]->step(got.p, g, got.s0, got.s1, &k, n);
 		if (memcmp(&want, &got, sizeof(want)) != 0) {
 			printf("\n  %s %s, set %d, %zu elements, step %u\n", ops->name,
-				pbox_optim_kind_name(kind), (int)(h - sets), n, t);
+				pbox_optimiser_name(kind), (int)(h - sets), n, t);
 			CU_FAIL("an implementation differs from the reference");
 			return;
 		}
@@ -212,7 +212,7 @@ test_every_implementation_is_alike(void)
 	uint64_t seed = 1;
 
 	for (unsigned j = 1; pbox_optim_at(j) != NULL; j++)
-		for (int kind = PBOX_OPTIM_SGD; kind < PBOX_OPTIM_KINDS; kind++)
+		for (int kind = PBOX_OPT_SGD; kind < PBOX_OPTIMISERS_END; kind++)
 			for (unsigned i = 0; i < SETS; i++)
 				for (size_t n = 0; n <= ELEMS; n++)
 					if (pbox_optim_at(j)->usable())

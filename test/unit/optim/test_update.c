@@ -35,7 +35,7 @@ number(struct pbox_random *r)
 }
 
 static void
-make_inputs(struct pbox_random *r, enum pbox_elem elem)
+make_inputs(struct pbox_random *r, enum pbox_format elem)
 {
 	for (unsigned k = 0; k < WORKERS; k++) {
 		uint8_t *p = payloads[k] + HEADER + k * 6;
@@ -43,7 +43,7 @@ make_inputs(struct pbox_random *r, enum pbox_elem elem)
 		for (size_t i = 0; i < ROOM; i++) {
 			float x = number(r);
 
-			pbox_reduce_scalar.pack(p + i * pbox_elem_size(elem), elem, &x, 1);
+			pbox_reduce_scalar.pack(p + i * pbox_format_size(elem), elem, &x, 1);
 		}
 		src[k] = pbox_random_below(r, 5) ? p : NULL;
 	}
@@ -61,7 +61,7 @@ make_inputs(struct pbox_random *r, enum pbox_elem elem)
 static void
 naive(const struct pbox_update *u, const struct pbox_sources *s, size_t n)
 {
-	float *g = u->kind == PBOX_OPTIM_NONE ? want.p : gradient;
+	float *g = u->kind == PBOX_OPT_NONE ? want.p : gradient;
 
 	for (size_t i = 0; i < n; i++) {
 		pbox_reduce_scalar.sum(&g[i], s, i, 1);
@@ -69,8 +69,8 @@ naive(const struct pbox_update *u, const struct pbox_sources *s, size_t n)
 		if (u->clip > 0)
 			g[i] = g[i] < -u->clip ? -u->clip : g[i] > u->clip ? u->clip : g[i];
 	}
-	if (u->kind != PBOX_OPTIM_NONE)
-		pbox_optim_scalar.step[u->kind](want.p, g, want.s0, want.s1, u->k, n);
+	if (u->kind != PBOX_OPT_NONE)
+		pbox_optim_scalar.of[u->kind]->step(want.p, g, want.s0, want.s1, u->k, n);
 	if (u->wire != NULL)
 		pbox_reduce_scalar.pack(want.wire, u->wire_elem, want.p, n);
 }
@@ -98,7 +98,7 @@ static uint32_t
 crc_of_answer(const struct pbox_update *u, const struct fragment *f, size_t n)
 {
 	return u->wire == NULL ? pbox_reduce_crc32c(0, f->p, n * 4)
-			       : pbox_reduce_crc32c(0, f->wire, n * pbox_elem_size(u->wire_elem));
+			       : pbox_reduce_crc32c(0, f->wire, n * pbox_format_size(u->wire_elem));
 }
 
 static void
@@ -135,7 +135,7 @@ update_checked(struct pbox_update *u, struct pbox_sources *s, size_t n, enum mod
 {
 	static struct fragment before;
 	uint32_t crc[WORKERS], *answer = u->answer_crc;
-	struct verdict v = {.s = s, .bytes = n * pbox_elem_size(s->elem)};
+	struct verdict v = {.s = s, .bytes = n * pbox_format_size(s->elem)};
 	bool intact = true, ok;
 
 	before = got;
@@ -184,7 +184,8 @@ check(const struct pbox_reduce_ops *reduce, const struct pbox_optim_ops *optim, 
 		.elem = 1 + turn % 3,
 		.acc = turn / 5 % 2 ? acc : NULL,
 	};
-	struct pbox_update u = {.reduce = reduce, .optim = optim, .kind = turn % PBOX_OPTIM_KINDS};
+	struct pbox_update u = {
+		.reduce = reduce, .optim = optim, .kind = turn % PBOX_OPTIMISERS_END};
 	size_t n = lengths[turn / 3 % 10];
 	struct pbox_optim_scalars k;
 	struct pbox_random r;
@@ -192,7 +193,7 @@ check(const struct pbox_reduce_ops *reduce, const struct pbox_optim_ops *optim, 
 	pbox_random_seed(&r, turn);
 	make_inputs(&r, s.elem);
 	pbox_optim_scalars(&k, &h, u.kind, 1 + turn % 2);
-	u.k = u.kind == PBOX_OPTIM_NONE ? NULL : &k;
+	u.k = u.kind == PBOX_OPT_NONE ? NULL : &k;
 	u.factor = turn % 7 < 2 ? 1.0f : 1.0f / 3;
 	u.clip = k.clip;
 	u.param = got.p;
@@ -244,16 +245,16 @@ test_checked_equals_naive(void)
 static void
 test_folded_in_place(void)
 {
-	struct pbox_sources all = {src, NULL, WORKERS, PBOX_ELEM_FP32, NULL};
+	struct pbox_sources all = {src, NULL, WORKERS, PBOX_FMT_FP32, NULL};
 	struct pbox_update u = {
 		.reduce = pbox_reduce_select(NULL), .factor = 0.25f, .param = got.p};
 	struct pbox_random r;
 
 	pbox_random_seed(&r, 5);
-	make_inputs(&r, PBOX_ELEM_FP32);
+	make_inputs(&r, PBOX_FMT_FP32);
 	for (unsigned folded = 1; folded <= WORKERS; folded++) {
-		struct pbox_sources first = {src, NULL, folded, PBOX_ELEM_FP32, NULL},
-				    rest = {src + folded, NULL, WORKERS - folded, PBOX_ELEM_FP32,
+		struct pbox_sources first = {src, NULL, folded, PBOX_FMT_FP32, NULL},
+				    rest = {src + folded, NULL, WORKERS - folded, PBOX_FMT_FP32,
 					    got.p};
 
 		u.param = want.p;

@@ -35,9 +35,9 @@ from_bits(uint32_t u)
 
 /* The value of a half by the definition of the format: sign, exponent, fraction. */
 static double
-half_value(uint16_t h, enum pbox_elem elem)
+half_value(uint16_t h, enum pbox_format elem)
 {
-	int fraction_bits = elem == PBOX_ELEM_BF16 ? 7 : 10;
+	int fraction_bits = elem == PBOX_FMT_BF16 ? 7 : 10;
 	int exponent = (h & 0x7FFF) >> fraction_bits;
 	int all = (1 << (15 - fraction_bits)) - 1, bias = all / 2;
 	int fraction = h & ((1 << fraction_bits) - 1);
@@ -55,7 +55,7 @@ half_value(uint16_t h, enum pbox_elem elem)
 static void
 test_unpack_is_the_definition_of_the_formats(void)
 {
-	for (enum pbox_elem e = PBOX_ELEM_BF16; e <= PBOX_ELEM_FP16; e++) {
+	for (enum pbox_format e = PBOX_FMT_BF16; e <= PBOX_FMT_FP16; e++) {
 		unsigned wrong = 0;
 
 		for (unsigned h = 0; h < HALVES; h++) {
@@ -85,15 +85,15 @@ test_nan_becomes_what_pytorch_makes_of_it(void)
 
 	for (unsigned i = 0; i < sizeof(nans) / sizeof(nans[0]); i++) {
 		f = from_bits(nans[i]);
-		pbox_reduce_scalar.pack(&h, PBOX_ELEM_BF16, &f, 1);
+		pbox_reduce_scalar.pack(&h, PBOX_FMT_BF16, &f, 1);
 		UNIT_EQ_U64(h, 0x7FC0);
-		pbox_reduce_scalar.pack(&h, PBOX_ELEM_FP16, &f, 1);
+		pbox_reduce_scalar.pack(&h, PBOX_FMT_FP16, &f, 1);
 		UNIT_EQ_U64(h, nans[i] >> 31 ? 0xFE00 : 0x7E00);
 	}
-	pbox_reduce_scalar.unpack(&f, &signalling, PBOX_ELEM_FP16, 1);
+	pbox_reduce_scalar.unpack(&f, &signalling, PBOX_FMT_FP16, 1);
 	UNIT_EQ_U64(bits(f), 0x7FC02000);
 	signalling = 0xFF81; /* bf16: the bits are only moved */
-	pbox_reduce_scalar.unpack(&f, &signalling, PBOX_ELEM_BF16, 1);
+	pbox_reduce_scalar.unpack(&f, &signalling, PBOX_FMT_BF16, 1);
 	UNIT_EQ_U64(bits(f), 0xFF810000);
 }
 
@@ -120,10 +120,10 @@ patterns(float **out)
 
 /* Nearest, ties to even, worked out in binary64 with rint(). */
 static double
-rounded(float f, enum pbox_elem elem)
+rounded(float f, enum pbox_format elem)
 {
-	int fraction_bits = elem == PBOX_ELEM_BF16 ? 7 : 10,
-	    least = elem == PBOX_ELEM_BF16 ? -126 : -14, exponent;
+	int fraction_bits = elem == PBOX_FMT_BF16 ? 7 : 10,
+	    least = elem == PBOX_FMT_BF16 ? -126 : -14, exponent;
 	double quantum, v;
 
 	if (f == 0 || isinf(f))
@@ -132,7 +132,7 @@ rounded(float f, enum pbox_elem elem)
 	exponent = exponent - 1 < least ? least : exponent - 1;
 	quantum = ldexp(1.0, exponent - fraction_bits);
 	v = rint(f / quantum) * quantum;
-	if (fabs(v) >= ldexp(1.0, elem == PBOX_ELEM_BF16 ? 128 : 16))
+	if (fabs(v) >= ldexp(1.0, elem == PBOX_FMT_BF16 ? 128 : 16))
 		v = copysign(INFINITY, v);
 	return v;
 }
@@ -143,7 +143,7 @@ test_pack_rounds_to_nearest_even(void)
 	float *f;
 	size_t n = patterns(&f);
 
-	for (enum pbox_elem e = PBOX_ELEM_BF16; e <= PBOX_ELEM_FP16; e++) {
+	for (enum pbox_format e = PBOX_FMT_BF16; e <= PBOX_FMT_FP16; e++) {
 		unsigned wrong = 0;
 
 		for (size_t i = 0; i < n; i++) {
@@ -176,7 +176,7 @@ test_every_implementation_converts_alike(void)
 
 		if (!ops->usable())
 			continue;
-		for (enum pbox_elem e = PBOX_ELEM_BF16; e <= PBOX_ELEM_FP16; e++) {
+		for (enum pbox_format e = PBOX_FMT_BF16; e <= PBOX_FMT_FP16; e++) {
 			pbox_reduce_scalar.pack(want, e, f, n);
 			ops->pack(got, e, f, n);
 			CU_ASSERT_EQUAL(memcmp(want, got, n * 2), 0);
@@ -195,10 +195,10 @@ test_every_implementation_converts_alike(void)
 
 /* Any length, any alignment of the packed side, nothing written beyond the end. */
 static void
-check_lengths(const struct pbox_reduce_ops *ops, enum pbox_elem e, const float *f)
+check_lengths(const struct pbox_reduce_ops *ops, enum pbox_format e, const float *f)
 {
 	static uint8_t want[2048], got[2048];
-	size_t size = pbox_elem_size(e);
+	size_t size = pbox_format_size(e);
 
 	for (size_t n = 0; n <= 257; n++) {
 		size_t at = n * 7 % 64;
@@ -228,7 +228,7 @@ test_conversion_of_every_length(void)
 	for (unsigned i = 0; i < 512; i++)
 		f[i] = (float)(pbox_random_unit(&r) * 200 - 100);
 	for (unsigned i = 0; pbox_reduce_at(i) != NULL; i++)
-		for (enum pbox_elem e = PBOX_ELEM_FP32; e <= PBOX_ELEM_FP16; e++)
+		for (enum pbox_format e = PBOX_FMT_FP32; e <= PBOX_FMT_FP16; e++)
 			if (pbox_reduce_at(i)->usable())
 				check_lengths(pbox_reduce_at(i), e, f);
 }

@@ -71,7 +71,7 @@ fp32_material(struct pbox_random *r, enum material m, int nan_here)
 }
 
 static void
-fill(uint8_t *p, enum pbox_elem elem, size_t elems, int nan_here)
+fill(uint8_t *p, enum pbox_format elem, size_t elems, int nan_here)
 {
 	for (size_t i = 0; i < elems; i++) {
 		uint32_t u = fp32_material(&fx.r, fx.material, nan_here);
@@ -79,11 +79,11 @@ fill(uint8_t *p, enum pbox_elem elem, size_t elems, int nan_here)
 		float f;
 
 		memcpy(&f, &u, 4);
-		if (elem == PBOX_ELEM_FP16 && fx.material != WILD)
+		if (elem == PBOX_FMT_FP16 && fx.material != WILD)
 			pbox_reduce_scalar.pack(&h, elem, &f, 1);
-		if (elem == PBOX_ELEM_FP16 && fx.material != WILD && (h & 0x7FFF) == 0x7C00)
+		if (elem == PBOX_FMT_FP16 && fx.material != WILD && (h & 0x7FFF) == 0x7C00)
 			h ^= 0x7C00; /* no infinities */
-		if (elem == PBOX_ELEM_FP32)
+		if (elem == PBOX_FMT_FP32)
 			memcpy(p + i * 4, &u, 4);
 		else
 			memcpy(p + i * 2, &h, 2);
@@ -116,10 +116,10 @@ set_up(void)
 /* Source k of n elements so that its last byte is `gap` bytes before the forbidden page: gap = 0
  * catches reads beyond the end, any other gap gives another alignment. */
 static void
-place(unsigned k, enum pbox_elem elem, size_t n, size_t gap, int nan_here)
+place(unsigned k, enum pbox_format elem, size_t n, size_t gap, int nan_here)
 {
 	uint8_t *end = fx.memory + (k + 1) * fx.stretch - 4096 - gap,
-		*p = end - n * pbox_elem_size(elem);
+		*p = end - n * pbox_format_size(elem);
 
 	fill(p, elem, n, nan_here);
 	fx.src[k] = p;
@@ -149,7 +149,8 @@ one_element(const struct pbox_sources *s, size_t i)
 		float x = 0.0f;
 
 		if (p != NULL)
-			pbox_reduce_scalar.unpack(&x, p + i * pbox_elem_size(s->elem), s->elem, 1);
+			pbox_reduce_scalar.unpack(
+				&x, p + i * pbox_format_size(s->elem), s->elem, 1);
 		if (p != NULL && s->weight != NULL)
 			x = s->weight[k] * x;
 		sum = k == 0 && s->acc == NULL ? x : sum + x;
@@ -193,7 +194,7 @@ mark(float *p, size_t n)
 static void
 check_crc(const struct pbox_reduce_ops *ops, const struct pbox_sources *s, size_t first, size_t n)
 {
-	size_t size = pbox_elem_size(s->elem);
+	size_t size = pbox_format_size(s->elem);
 	uint32_t crc[SOURCES_MAX + 1], crc_dst = MARK;
 	struct pbox_sources c = *s;
 
@@ -231,7 +232,7 @@ check_crc(const struct pbox_reduce_ops *ops, const struct pbox_sources *s, size_
 static void
 check_damage(const struct pbox_reduce_ops *ops, const struct pbox_sources *s, size_t n)
 {
-	size_t bytes = n * pbox_elem_size(s->elem) + HEADER;
+	size_t bytes = n * pbox_format_size(s->elem) + HEADER;
 	unsigned damaged = 0, times = 1 + (unsigned)pbox_random_below(&fx.r, 3);
 	struct {
 		uint8_t *p;
@@ -268,7 +269,7 @@ check_intact(const struct pbox_reduce_ops *ops, const struct pbox_sources *s, si
 
 	for (unsigned k = 0; k < s->n; k++)
 		if (s->src[k] != NULL)
-			seal(s->src[k], n * pbox_elem_size(s->elem));
+			seal(s->src[k], n * pbox_format_size(s->elem));
 	c.intact = &intact;
 	c.header = HEADER;
 	c.crc_dst = &crc_dst;
@@ -325,7 +326,7 @@ arrange(struct pbox_sources *s, size_t elems, unsigned nulls)
 	}
 	s->src = fx.src;
 	if (s->acc != NULL)
-		fill((uint8_t *)fx.acc, PBOX_ELEM_FP32, elems, 0);
+		fill((uint8_t *)fx.acc, PBOX_FMT_FP32, elems, 0);
 }
 
 static const unsigned counts[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 33, 64, 65, 130};
@@ -395,7 +396,7 @@ test_the_rule_about_zeros(void)
 {
 	static const float minus[] = {-0.0f, -0.0f};
 	const void *both[] = {minus, minus}, *with_null[] = {minus, NULL}, *only[] = {minus};
-	struct pbox_sources s = {.elem = PBOX_ELEM_FP32};
+	struct pbox_sources s = {.elem = PBOX_FMT_FP32};
 
 	set_up();
 	for (unsigned j = 0; pbox_reduce_at(j) != NULL; j++) {
@@ -428,7 +429,7 @@ test_worker_order(void)
 {
 	static const float a[] = {0x1p24f}, b[] = {1}, c[] = {-0x1p24f};
 	const void *src[] = {a, b, c, b};
-	struct pbox_sources s = {src, NULL, 4, PBOX_ELEM_FP32, NULL};
+	struct pbox_sources s = {src, NULL, 4, PBOX_FMT_FP32, NULL};
 
 	set_up();
 	for (unsigned j = 0; pbox_reduce_at(j) != NULL; j++) {
@@ -468,7 +469,7 @@ test_every_alignment(void)
 	fx.material = TAME;
 	for (size_t align = 0; align < 64; align++)
 		for (size_t n = 1; n <= 81; n += 8)
-			for (enum pbox_elem e = PBOX_ELEM_FP32; e <= PBOX_ELEM_FP16; e++) {
+			for (enum pbox_format e = PBOX_FMT_FP32; e <= PBOX_FMT_FP16; e++) {
 				struct pbox_sources s = {.src = fx.src, .n = 3, .elem = e};
 
 				place(0, e, n + 9, align, 0);

@@ -199,14 +199,14 @@ check_sums(unsigned workers, uint8_t push, uint8_t pull, uint8_t optimiser)
 				const uint8_t *sent =
 					d.pattern[(data_seed(round, f) + w) % PATTERNS];
 
-				pbox_reduce_scalar.unpack(x, sent, (enum pbox_elem)push, n);
+				pbox_reduce_scalar.unpack(x, sent, push, n);
 				CU_ASSERT(d.pattern_crc[p.f[f].length * PATTERNS +
 							(data_seed(round, f) + w) % PATTERNS] ==
 					  pbox_crc32c(0, sent, (size_t)n * size));
 				for (uint32_t i = 0; i < n; i++)
 					sum[i] = w == 0 ? x[i] : sum[i] + x[i];
 			}
-			pbox_reduce_scalar.pack(packed, (enum pbox_elem)pull, sum, n);
+			pbox_reduce_scalar.pack(packed, pull, sum, n);
 			CU_ASSERT(memcmp(packed, want.payload, bytes) == 0);
 		}
 	/* neighbours are different */

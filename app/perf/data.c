@@ -250,13 +250,14 @@ data_init(const struct options *o, uint64_t first, uint64_t n, float *out)
 int
 reference_open(struct reference *r, const struct options *o, uint64_t elements)
 {
+	unsigned states = pbox_optim_states(o->optimiser);
+
 	*r = (struct reference){.o = o, .result = calloc(elements + 1, sizeof(float))};
-	if (o->optimiser >= PBOX_OPT_MOMENTUM)
+	if (states > 0)
 		r->s0 = calloc(elements + 1, sizeof(float));
-	if (o->optimiser >= PBOX_OPT_ADAM)
+	if (states > 1)
 		r->s1 = calloc(elements + 1, sizeof(float));
-	if (r->result == NULL || (o->optimiser >= PBOX_OPT_MOMENTUM && r->s0 == NULL) ||
-		(o->optimiser >= PBOX_OPT_ADAM && r->s1 == NULL)) {
+	if (r->result == NULL || (states > 0 && r->s0 == NULL) || (states > 1 && r->s1 == NULL)) {
 		reference_close(r);
 		return -1;
 	}
@@ -305,43 +306,14 @@ reduce(const struct options *o, unsigned round, uint64_t first, uint64_t n, floa
 		g[i] *= scale;
 }
 
-/** doc/optimisers.md, one element: every operation rounded once, from left to right; what depends
- * on hyper-parameters and t alone is computed in binary64 and rounded once. */
-static float
-step_element(const struct options *o, double t, float p, float g, float *s0, float *s1)
-{
-	float lr = (float)o->lr, wd = (float)o->weight_decay, mu = (float)o->momentum;
-	float b1 = (float)o->beta1, b2 = (float)o->beta2;
-	float rest1 = (float)(1.0 - o->beta1), rest2 = (float)(1.0 - o->beta2);
-	float step, root;
-
-	if (o->optimiser == PBOX_OPT_ADAMW)
-		p = p * (float)(1.0 - o->lr * o->weight_decay);
-	else if (wd != 0)
-		g = g + wd * p;
-	switch (o->optimiser) {
-	case PBOX_OPT_SGD:
-		return p - lr * g;
-	case PBOX_OPT_MOMENTUM:
-	case PBOX_OPT_NESTEROV:
-		if (mu == 0)
-			return p - lr * g;
-		*s0 = t == 1 ? g : *s0 * mu + (float)(1.0 - o->dampening) * g;
-		return p - lr * (o->optimiser == PBOX_OPT_MOMENTUM ? *s0 : g + mu * *s0);
-	default:
-		*s0 = *s0 * b1 + rest1 * g;
-		*s1 = *s1 * b2 + rest2 * g * g;
-		step = (float)(o->lr / (1.0 - pow(o->beta1, t)));
-		root = (float)sqrt(1.0 - pow(o->beta2, t));
-		return p - step * *s0 / (sqrtf(*s1) / root + (float)o->eps);
-	}
-}
-
 void
 reference_round(struct reference *r, unsigned round, unsigned step, uint64_t first, uint64_t n)
 {
 	const struct options *o = r->o;
-	float g[BLOCK], dummy = 0;
+	struct pbox_optim_scalars k;
+	float g[BLOCK];
+
+	pbox_optim_scalars(&k, &o->hyper, o->optimiser, step);
 
 	for (uint64_t at = first; at < first + n; at += BLOCK) {
 		uint64_t m = first + n - at < BLOCK ? first + n - at : BLOCK;
@@ -351,10 +323,9 @@ reference_round(struct reference *r, unsigned round, unsigned step, uint64_t fir
 			continue;
 		}
 		reduce(o, round, at, m, g);
-		for (uint64_t i = 0; i < m; i++)
-			r->result[at + i] = step_element(o, step, r->result[at + i], g[i],
-				r->s0 != NULL ? &r->s0[at + i] : &dummy,
-				r->s1 != NULL ? &r->s1[at + i] : &dummy);
+		pbox_optim_scalar.of[o->optimiser]->step(r->result + at, g,
+			r->s0 != NULL ? r->s0 + at : NULL, r->s1 != NULL ? r->s1 + at : NULL, &k,
+			m);
 	}
 }
 

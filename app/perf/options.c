@@ -47,9 +47,9 @@ struct row {
 
 #define AT(member) offsetof(struct options, member)
 
-static const char *const ops[] = {"sum", "mean", "sample_mean", "weighted_mean", NULL};
-static const char *const optimisers[] = {
-	"none", "sgd", "momentum", "nesterov", "adam", "adamw", NULL};
+#define LISTED(symbol, number, name, ...) ", " #name
+static const char *const ops[] = {PBOX_OPS(PBOX_LIST_NAME) NULL};
+static const char *const optimisers[] = {"none", PBOX_OPTIMISERS(PBOX_LIST_NAME) NULL};
 static const char *const checks[] = {"all", "first", "none", NULL};
 static const char *const switches[] = {"off", "on", NULL};
 static const char *const probes[] = {"off", "on", "probe", NULL}; /* the last one is -1 */
@@ -71,16 +71,16 @@ static const struct row rows[] = {
 	{"model", 'm', TEXT, AT(model), "FILE", "or: a list of lines tensor,elements; a header and lines that begin with # are allowed"},
 	{"op", 0, WORD, AT(op), "OP", "what a round makes of the contributions: sum (default), mean (default with an optimiser), "
 		"sample_mean, weighted_mean; with the last two the workers have unequal sample counts", .names = ops},
-	{"optimiser", 'O', WORD, AT(optimiser), "NAME", "sgd, momentum, nesterov, adam, adamw: parameters on the box", .names = optimisers},
+	{"optimiser", 'O', WORD, AT(optimiser), "NAME", "parameters on the box, and there: none (default)" PBOX_OPTIMISERS(LISTED), .names = optimisers},
 	{"optimizer", 0, WORD, AT(optimiser), .names = optimisers},
-	{"lr", 0, REAL, AT(lr), "X", "its learning rate (default 0.01; 0.001 for adam and adamw)", 0, 1e6},
-	{"momentum", 0, REAL, AT(momentum), "X", "of momentum and nesterov (default 0.9)", 0, 1e6},
-	{"dampening", 0, REAL, AT(dampening), "X", "of momentum (default 0)", 0, 1e6},
-	{"weight-decay", 0, REAL, AT(weight_decay), "X", "(default 0; 0.01 for adamw)", 0, 1e6},
-	{"beta1", 0, REAL, AT(beta1), "X", "of adam and adamw (default 0.9)", 0, 1e6},
-	{"beta2", 0, REAL, AT(beta2), "X", "(default 0.999)", 0, 1e6},
-	{"eps", 0, REAL, AT(eps), "X", "(default 1e-8)", 0, 1e6},
-	{"format", 'f', FORMATS, 0, "PUSH[,PULL]", "on the wire: fp32 (default), bf16, fp16"},
+	{"lr", 0, REAL, AT(hyper.lr), "X", "its learning rate (default 0.01; 0.001 for adam and adamw)", 0, 1e6},
+	{"momentum", 0, REAL, AT(hyper.momentum), "X", "of momentum and nesterov (default 0.9)", 0, 1e6},
+	{"dampening", 0, REAL, AT(hyper.dampening), "X", "of momentum (default 0)", 0, 1e6},
+	{"weight-decay", 0, REAL, AT(hyper.weight_decay), "X", "(default 0; 0.01 for adamw)", 0, 1e6},
+	{"beta1", 0, REAL, AT(hyper.beta1), "X", "of adam and adamw (default 0.9)", 0, 1e6},
+	{"beta2", 0, REAL, AT(hyper.beta2), "X", "(default 0.999)", 0, 1e6},
+	{"eps", 0, REAL, AT(hyper.eps), "X", "(default 1e-8)", 0, 1e6},
+	{"format", 'f', FORMATS, 0, "PUSH[,PULL]", "on the wire: fp32 (default)" PBOX_FORMATS_16(LISTED)},
 	{"per-tensor", 0, FLAG, AT(per_tensor), "", "each tensor is an operation of its own, submitted last first as in a backward pass, the "
 		"first tensors being the most urgent"},
 	{"seed", 0, NUMBER_64, AT(seed), "N", "of the data (default 1)", 0, 9e15},
@@ -227,9 +227,9 @@ choice(const char *name, const char *text, const char *const *names)
 static unsigned
 format_of(const char *text)
 {
-	static const char *const names[] = {"fp32", "bf16", "fp16", NULL};
+	static const char *const names[] = {PBOX_FORMATS(PBOX_LIST_NAME) NULL};
 
-	return PBOX_FMT_FP32 + choice("format", text, names);
+	return PBOX_FMT_FP32 + choice("format", text, names + PBOX_FMT_FP32);
 }
 
 static void
@@ -329,6 +329,28 @@ parse_one(struct options *o, const struct row *r, const char *arg)
 	}
 }
 
+/* What was given of those that the optimiser uses, and for the others defaults that show something. */
+static void
+complete_hyper(struct options *o)
+{
+	uint32_t uses = perf_uses(o->optimiser);
+	struct pbox_hyper h;
+	const char *wrong;
+
+	pbox_hyper_defaults(&h, o->optimiser);
+	if (!h.has_lr)
+		h.lr = 1e-2;
+	if ((uses & 1u << PBOX_HYPER_MOMENTUM) != 0)
+		h.momentum = 0.9;
+	for (unsigned id = 1; id < PBOX_HYPER_IDS; id++)
+		if ((uses & 1u << id) != 0 && *pbox_hyper_at(&o->hyper, id) >= 0)
+			*pbox_hyper_at(&h, id) = *pbox_hyper_at(&o->hyper, id);
+	o->hyper = h;
+	wrong = pbox_hyper_check(&h, o->optimiser);
+	if (wrong != NULL)
+		usage("--optimiser: %s", wrong);
+}
+
 static void
 validate(struct options *o)
 {
@@ -349,14 +371,7 @@ validate(struct options *o)
 		o->gso = -1;
 	if (o->op == 255)
 		o->op = o->optimiser != 0 ? PBOX_OP_MEAN : PBOX_OP_SUM;
-	if (o->lr < 0)
-		o->lr = o->optimiser >= PBOX_OPT_ADAM ? 1e-3 : 1e-2;
-	if (o->momentum < 0)
-		o->momentum = 0.9;
-	if (o->weight_decay < 0)
-		o->weight_decay = o->optimiser == PBOX_OPT_ADAMW ? 1e-2 : 0;
-	if (o->optimiser == PBOX_OPT_NESTEROV && o->dampening != 0)
-		usage("--dampening: nesterov has none");
+	complete_hyper(o);
 }
 
 void
@@ -377,17 +392,13 @@ options_parse(struct options *o, int argc, char **argv)
 		.op = 255,
 		.push_format = PBOX_FMT_FP32,
 		.pull_format = PBOX_FMT_FP32,
-		.lr = -1,
-		.momentum = -1,
-		.weight_decay = -1,
-		.beta1 = 0.9,
-		.beta2 = 0.999,
-		.eps = 1e-8,
 		.timeout_ms = 30000,
 		.gso = -1,
 		.keep_copies = 1,
 		.seed = 1,
 	};
+	for (unsigned id = 1; id < PBOX_HYPER_IDS; id++)
+		*pbox_hyper_at(&o->hyper, id) = -1;
 	for (unsigned i = 0; i < N_ROWS; i++) {
 		if (is_heading(&rows[i]))
 			continue;

@@ -12,8 +12,11 @@
 #include <stdio.h>
 
 #include <pbox_client.h>
+#include <pbox_optim.h>
 
 #define MAX_LOCAL 256
+
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 /** Exit codes; also in pbox-perf(1). */
 enum exit_code {
@@ -36,7 +39,7 @@ struct options {
 	unsigned rounds, warmup;
 	double seconds, interval;
 	unsigned op, optimiser, push_format, pull_format;
-	double lr, momentum, dampening, weight_decay, beta1, beta2, eps;
+	struct pbox_hyper hyper; /* below 0: not given */
 	unsigned mtu, window, timeout_ms, join_timeout_ms, spin_us, lease_ms;
 	int gso, keep_copies;
 	bool auth;
@@ -44,6 +47,14 @@ struct options {
 	enum check check;
 	bool per_tensor, json, quiet;
 };
+
+/** Hyper-parameters of an optimiser that there are options for, bits 1 << id. */
+static inline uint32_t
+perf_uses(unsigned optimiser)
+{
+	return pbox_optim_scalar.of[optimiser]->uses | 1u << PBOX_HYPER_LR |
+	       1u << PBOX_HYPER_WEIGHT_DECAY;
+}
 
 /** Parse; exits for --help, --version and errors. */
 void options_parse(struct options *o, int argc, char **argv);

@@ -207,23 +207,18 @@ prepare(struct worker *w)
 {
 	const struct options *o = &w->p->o;
 	const struct model *m = &w->p->m;
-	struct pbox_client_hyper h[8] = {
-		{PBOX_HYPER_LR, o->lr}, {PBOX_HYPER_WEIGHT_DECAY, o->weight_decay}};
-	unsigned n = 2;
+	struct pbox_client_hyper h[PBOX_HYPER_IDS];
+	struct pbox_hyper hyper = o->hyper;
+	unsigned n = 0;
 	struct pbox_client_io *io;
 	float *param;
 	int rc = 0;
 
 	if (o->optimiser == PBOX_OPT_NONE)
 		return 0;
-	if (o->optimiser == PBOX_OPT_MOMENTUM || o->optimiser == PBOX_OPT_NESTEROV) {
-		h[n++] = (struct pbox_client_hyper){PBOX_HYPER_MOMENTUM, o->momentum};
-		h[n++] = (struct pbox_client_hyper){PBOX_HYPER_DAMPENING, o->dampening};
-	} else if (o->optimiser >= PBOX_OPT_ADAM) {
-		h[n++] = (struct pbox_client_hyper){PBOX_HYPER_BETA1, o->beta1};
-		h[n++] = (struct pbox_client_hyper){PBOX_HYPER_BETA2, o->beta2};
-		h[n++] = (struct pbox_client_hyper){PBOX_HYPER_EPS, o->eps};
-	}
+	for (unsigned id = 1; id < PBOX_HYPER_IDS; id++)
+		if ((perf_uses(o->optimiser) & 1u << id) != 0)
+			h[n++] = (struct pbox_client_hyper){id, *pbox_hyper_at(&hyper, id)};
 	rc = pbox_client_set(w->c, w->table, PBOX_ALL_GROUPS, 0, h, n, &w->err);
 	if (rc == 0 && w->number == 0) {
 		w->param = param = malloc(m->elements * sizeof(*param) + 1);

@@ -99,6 +99,22 @@ pbox_client_code_name(int code)
 	return code <= 0 && -code < (int)(sizeof(name) / sizeof(name[0])) ? name[-code] : "?";
 }
 
+const char *
+pbox_client_name(const char *what, unsigned number)
+{
+	static const struct {
+		const char *what, *(*name)(unsigned);
+	} list[] = {{"format", pbox_format_name}, {"op", pbox_op_name},
+		{"optimiser", pbox_optimiser_name}, {"hyper", pbox_hyper_name},
+		{"policy", pbox_policy_name}};
+	bool reserved = strcmp(what, "format") == 0 && pbox_format_size(number) == 0;
+
+	for (unsigned i = 0; i < sizeof(list) / sizeof(list[0]) && !reserved; i++)
+		if (strcmp(what, list[i].what) == 0 && list[i].name(number)[0] != '?')
+			return list[i].name(number);
+	return NULL;
+}
+
 void
 pbox_client_conf_init_sized(struct pbox_client_conf *conf, size_t size)
 {

@@ -116,7 +116,7 @@ struct pbox_client_table {
 	size_t size;         /**< sizeof(struct pbox_client_table) */
 	uint8_t mode;        /**< 0 all-reduce, 1 optimiser on the box */
 	uint8_t op;          /**< 0 sum, 1 mean, 2 sample mean, 3 weighted mean */
-	uint8_t optimiser;   /**< 0 none, 1 SGD, 2 momentum, 3 Nesterov, 4 Adam, 5 AdamW */
+	uint8_t optimiser;   /**< 0 none; the others: pbox_client_name(), doc/optimisers.md */
 	uint8_t push_format; /**< 1 fp32, 2 bf16, 3 fp16: of `in` buffers and on the wire */
 	uint8_t pull_format; /**< of `out` buffers and on the wire */
 	unsigned n;
@@ -188,6 +188,10 @@ typedef uint64_t pbox_client_handle; /**< 0 is never valid */
 
 PBOX_CLIENT_API const char *pbox_client_version(void);
 PBOX_CLIENT_API const char *pbox_client_code_name(int code); /**< "SECRET" */
+
+/** What the protocol calls a number that structures here have: @p what is "format", "op", "optimiser", "hyper" or
+ * "policy". NULL: there is no such number. */
+PBOX_CLIENT_API const char *pbox_client_name(const char *what, unsigned number);
 
 /** The defaults, into as many bytes as the caller's structure has. */
 PBOX_CLIENT_API void pbox_client_conf_init_sized(struct pbox_client_conf *conf, size_t size);

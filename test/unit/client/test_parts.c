@@ -286,6 +286,13 @@ test_texts(void)
 	CU_ASSERT_STRING_EQUAL(pbox_client_code_name(PBOX_C_PENDING), "PENDING");
 	CU_ASSERT_STRING_EQUAL(pbox_client_code_name(-99), "?");
 	CU_ASSERT_STRING_EQUAL(pbox_client_code_name(PBOX_C_UNREACHABLE), "UNREACHABLE");
+	CU_ASSERT_STRING_EQUAL(pbox_client_name("optimiser", 5), "adamw");
+	CU_ASSERT_STRING_EQUAL(pbox_client_name("format", 2), "bf16");
+	CU_ASSERT_STRING_EQUAL(pbox_client_name("policy", 1), "shrink");
+	CU_ASSERT_PTR_NULL(pbox_client_name("format", 0));  /* nothing has it */
+	CU_ASSERT_PTR_NULL(pbox_client_name("format", 16)); /* reserved */
+	CU_ASSERT_PTR_NULL(pbox_client_name("hyper", 0));
+	CU_ASSERT_PTR_NULL(pbox_client_name("nonesuch", 1));
 }
 
 /* ---- the example ------------------------------------------------------------------------------ */

@@ -7,7 +7,6 @@ from typing import Any, Optional, Tuple
 
 from .errors import PBoxInvalid
 
-FORMATS = {"fp32": 1, "bf16": 2, "fp16": 3}
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 
 _TORCH_DTYPES = {"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16"}

@@ -88,6 +88,7 @@ _ERR = ct.POINTER(Error)
 _PROTOTYPES = {
     "pbox_client_version": (ct.c_char_p, []),
     "pbox_client_code_name": (ct.c_char_p, [ct.c_int]),
+    "pbox_client_name": (ct.c_char_p, [ct.c_char_p, ct.c_uint]),
     "pbox_client_conf_init_sized": (None, [ct.POINTER(Conf), ct.c_size_t]),
     "pbox_client_open": (ct.c_int, [ct.POINTER(_P), ct.POINTER(Conf), _ERR]),
     "pbox_client_worker": (ct.c_uint, [_P]),

@@ -17,6 +17,7 @@ Ctrl-C interrupts them.
 
 import atexit
 import ctypes as ct
+import functools
 import itertools
 import logging
 import os
@@ -33,12 +34,6 @@ from .errors import PBoxClosed, PBoxError, PBoxInvalid, error_of
 
 ANY_ROUND = 0xffffffff
 MODES = {"all-reduce": 0, "optimiser": 1}
-OPS = {"sum": 0, "mean": 1, "sample_mean": 2, "weighted_mean": 3}
-OPTIMISERS = {"none": 0, "sgd": 1, "momentum": 2, "nesterov": 3, "adam": 4, "adamw": 5}
-HYPERS = {
-    "lr": 1, "momentum": 2, "dampening": 3, "weight_decay": 4, "beta1": 5, "beta2": 6, "eps": 7,
-    "clip_value": 8, "steps": 9,
-}
 
 # a wait in C cannot be interrupted, so it is cut into pieces of this length: Python handles
 # signals, and sees that the client was closed, between them
@@ -76,6 +71,13 @@ def _ms(seconds: Optional[float]) -> int:
     if not 0 <= seconds < 4e6:
         raise PBoxInvalid(f"a time of {seconds} s is out of range (0 to 4000000)")
     return max(1, round(seconds * 1000))
+
+
+@functools.lru_cache(maxsize=None)
+def _numbers(what: str) -> Dict[str, int]:
+    """What the library knows, by name: "format", "op", "optimiser", "hyper" or "policy"."""
+    names = ((_lib.get().pbox_client_name(what.encode(), n), n) for n in range(256))
+    return {name.decode(): n for name, n in names if name is not None}
 
 
 def _choose(table: Mapping[str, int], value: str, what: str) -> int:
@@ -332,11 +334,12 @@ class Table:
 
     def set_hyper(self, group: Optional[int] = None, from_round: int = 0,
                   **values: float) -> None:
-        """Set hyper-parameters (lr=..., momentum=..., see HYPERS) of a group (None: all) from a
+        """Set hyper-parameters (lr=..., momentum=..., see doc/optimisers.md) of a group (None: all) from a
         round on (0: this client's next). Returns when the box holds them."""
         h = (_lib.Hyper * max(1, len(values)))()
+        ids = _numbers("hyper")
         for k, (name, value) in enumerate(values.items()):
-            h[k].id = _choose(HYPERS, name, "hyper-parameter")
+            h[k].id = _choose(ids, name, "hyper-parameter")
             h[k].value = float(value)
         g = _lib.ALL_GROUPS if group is None else group
         c = self.client
@@ -400,8 +403,9 @@ class Client:
                 raise PBoxInvalid(f"{name} is {text!r}: needed is a non-empty string")
         if worker is not None and not 0 <= worker < workers:
             raise PBoxInvalid(f"worker {worker} of {workers}: needed is 0 to {workers - 1}")
-        if policy not in ("wait", "shrink"):
-            raise PBoxInvalid(f"policy is {policy!r}: 'wait' and 'shrink' are taken")
+        policies = _numbers("policy")
+        if policy not in policies:
+            raise PBoxInvalid(f"policy is {policy!r}: {' and '.join(map(repr, policies))} are taken")
         if auth is None:
             auth = os.environ.get("PBOX_AUTH", "")
         if auth not in ("", "require"):
@@ -415,7 +419,7 @@ class Client:
         conf.worker = -1 if worker is None else worker
         conf.workers, conf.mtu, conf.window = workers, mtu, window
         conf.lease_ms = _ms(lease)
-        conf.policy = ("wait", "shrink").index(policy)
+        conf.policy = policies[policy]
         conf.timeout_ms, conf.patience_ms, conf.left_ms = map(_ms, (timeout, patience, left))
         conf.join_timeout_ms = _ms(join_timeout)
         if gso is not None:
@@ -503,11 +507,13 @@ class Client:
         decl = (_lib.TensorDecl * max(1, len(specs)))()
         for d, t in zip(decl, specs):
             d.name, d.elements, d.group = t.name.encode(), t.elements, t.group
+        formats = _numbers("format")
         td = _lib.TableDecl(
             size=ct.sizeof(_lib.TableDecl), mode=_choose(MODES, mode, "mode"),
-            op=_choose(OPS, op, "op"), optimiser=_choose(OPTIMISERS, optimiser, "optimiser"),
-            push_format=_choose(_buffers.FORMATS, push, "push"),
-            pull_format=_choose(_buffers.FORMATS, pull, "pull"), n=len(specs), tensors=decl,
+            op=_choose(_numbers("op"), op, "op"),
+            optimiser=_choose(_numbers("optimiser"), optimiser, "optimiser"),
+            push_format=_choose(formats, push, "push"),
+            pull_format=_choose(formats, pull, "pull"), n=len(specs), tensors=decl,
             first_round=first_round)
         ms = _ms(timeout)
 

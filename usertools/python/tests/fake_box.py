@@ -157,6 +157,11 @@ class FakeLib:
     def pbox_client_version(self):
         return b"fake"
 
+    def pbox_client_name(self, what, number):
+        names = {b"format": ["", "fp32", "bf16", "fp16"], b"op": OPS, b"optimiser": KINDS,
+                 b"hyper": HYPERS, b"policy": ["wait", "shrink"]}[what]
+        return names[number].encode() or None if number < len(names) else None
+
     def pbox_client_conf_init_sized(self, conf, size):
         conf._obj.size, conf._obj.keep_copies = min(size, self.conf_size), 1
         conf._obj.timeout_ms, conf._obj.join_timeout_ms, conf._obj.gso = 60000, 10000, -1

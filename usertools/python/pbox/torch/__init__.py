@@ -10,8 +10,8 @@ sync_buffers    the mean of a module's buffers
 
 from ._collective import all_reduce, sync_buffers
 from ._hook import Hook, hook, register
-from ._kinds import SGD, Adam, AdamW
+from . import _kinds
+from ._kinds import *
 from ._optim import BoxOptimizer
 
-__all__ = ["Adam", "AdamW", "BoxOptimizer", "Hook", "SGD", "all_reduce", "hook", "register",
-           "sync_buffers"]
+__all__ = _kinds.__all__ + ["BoxOptimizer", "Hook", "all_reduce", "hook", "register", "sync_buffers"]

@@ -7,6 +7,8 @@ from typing import Any, Dict, Optional, Tuple
 from ..errors import PBoxInvalid
 from ._optim import BoxOptimizer
 
+__all__ = ["SGD", "Adam", "AdamW"]
+
 _ABSENT = ("amsgrad", "maximize", "differentiable", "capturable")
 
 
@@ -35,6 +37,7 @@ class SGD(BoxOptimizer):
             raise PBoxInvalid("nesterov needs a momentum and no dampening")
         self._nesterov = nesterov
         self._plain = momentum == 0
+        self._arrays = () if momentum == 0 else ("momentum_buffer",)
         self._optimiser = "nesterov" if nesterov else "sgd" if momentum == 0 else "momentum"
         defaults = dict(lr=lr, momentum=momentum, dampening=dampening,
                         weight_decay=weight_decay, nesterov=nesterov)
@@ -57,6 +60,7 @@ class Adam(BoxOptimizer):
 
     _optimiser = "adam"
     _hypers = ("lr", "weight_decay", "eps")
+    _arrays = ("exp_avg", "exp_avg_sq")
     _weight_decay = 0.0
 
     def __init__(self, params: Any, lr: float = 1e-3,

@@ -7,7 +7,7 @@ which all workers hear that all have loaded before anybody pushes. The box count
 group by rounds; the hyper-parameter `steps` is how many the state had before round 1.
 """
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 
@@ -15,17 +15,13 @@ from ..client import Operation, Table
 from ..errors import PBoxInvalid
 from . import _layout
 
-# arrays of the box by kind, in torch's names
-_ARRAYS = {"sgd": (), "momentum": ("momentum_buffer",), "nesterov": ("momentum_buffer",),
-           "adam": ("exp_avg", "exp_avg_sq"), "adamw": ("exp_avg", "exp_avg_sq")}
-
 
 class State:
     """What is to be given to the box, and what comes from it, of one optimiser."""
 
-    def __init__(self, table: Table, kind: str, params: List[torch.nn.Parameter],
+    def __init__(self, table: Table, names: Tuple[str, ...], params: List[torch.nn.Parameter],
                  groups: List[int], orders: List[_layout.Order], n_groups: int) -> None:
-        self._table, self._names = table, _ARRAYS[kind]
+        self._table, self._names = table, names
         self._params, self._groups, self._orders = params, groups, orders
         self.steps = [0] * n_groups
         self._arrays: Dict[int, List[torch.Tensor]] = {}

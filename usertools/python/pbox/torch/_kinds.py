@@ -61,6 +61,7 @@ class Adam(BoxOptimizer):
     _optimiser = "adam"
     _hypers = ("lr", "weight_decay", "eps")
     _arrays = ("exp_avg", "exp_avg_sq")
+    _counted = True
     _weight_decay = 0.0
 
     def __init__(self, params: Any, lr: float = 1e-3,

@@ -68,6 +68,7 @@ class BoxOptimizer(torch.optim.Optimizer):
     _optimiser = "none"
     _hypers: Tuple[str, ...] = ()
     _arrays: Tuple[str, ...] = ()  # of the optimiser's state, in torch's names
+    _counted = False  # torch's state has the number of steps as well
 
     def __init__(self, params: Any, defaults: Dict[str, Any], *, box: Optional[str] = None,
                  job: Optional[str] = None, secret: Optional[str] = None,
@@ -99,8 +100,8 @@ class BoxOptimizer(torch.optim.Optimizer):
                 Agreement(self.client, len(self._all), declare_timeout, first_round)
             self._declared = True
             self._prepare()
-            self._kept = State(self.table, self._arrays, self._all, self._group_of,
-                               self._order, len(self.param_groups))
+            self._kept = State(self.table, self._arrays, self._counted, self._all,
+                               self._group_of, self._order, len(self.param_groups))
             self._sent: Hypers = [{} for _ in self.param_groups]
             # in a job that has not begun, rounds begin with 1, and there is nothing to go on with
             self._resumed = first_round > 0 and self.table.next_round == first_round > 1

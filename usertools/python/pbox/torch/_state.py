@@ -19,9 +19,9 @@ from . import _layout
 class State:
     """What is to be given to the box, and what comes from it, of one optimiser."""
 
-    def __init__(self, table: Table, names: Tuple[str, ...], params: List[torch.nn.Parameter],
+    def __init__(self, table: Table, names: Tuple[str, ...], counted: bool, params: List[torch.nn.Parameter],
                  groups: List[int], orders: List[_layout.Order], n_groups: int) -> None:
-        self._table, self._names = table, names
+        self._table, self._names, self._counted = table, names, counted
         self._params, self._groups, self._orders = params, groups, orders
         self.steps = [0] * n_groups
         self._arrays: Dict[int, List[torch.Tensor]] = {}
@@ -55,7 +55,7 @@ class State:
             if not had[i] or not momentum[g]:
                 continue
             state[p] = {n: a[i] for n, a in zip(self._names, arrays)}
-            if len(self._names) == 2:
+            if self._counted:
                 state[p]["step"] = torch.tensor(float(version + self.steps[g]))
         return state
 
@@ -84,7 +84,7 @@ class State:
             if not with_state:
                 self.steps[g] = -version
                 continue
-            if len(self._names) == 1:
+            if not self._counted:
                 if len(with_state) < len(mine) and dampening[g] != 0:
                     raise PBoxInvalid(
                         f"group {g}: with dampening, and a momentum buffer for some of its "

@@ -19,7 +19,8 @@ import tempfile
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LIBRARY = os.path.join(os.environ.get("PBOX_BUILD") or os.path.join(TOP, "build"), "lib/client/libpbox-client.so")
-HEADERS = [os.path.join(TOP, "lib/client", h) for h in ("pbox_client.h", "pbox_client_transport.h")]
+HEADERS = [os.path.join(TOP, "lib", h) for h in ("worker/pbox_client_types.h", "client/pbox_client.h",
+                                                 "client/pbox_client_transport.h")]
 ABI = os.path.join(TOP, "lib/client/libpbox-client.abi")
 KINDS = {"base_type": "", "structure_type": "struct ", "union_type": "union ", "enumeration_type": "enum "}
 ADVICE = """Before the first release: `.ci/abi.py --write`, and commit the description with the change.
@@ -119,7 +120,7 @@ def declared(names):
         with open(source, "w", encoding="utf-8") as f:
             # compilers leave a function out that is declared alone: a pointer to it has its type
             f.writelines([f'#include "{h}"\n' for h in HEADERS] + [f"__typeof__({n}) *{n}_;\n" for n in names])
-        output("gcc", "-std=gnu11", "-gdwarf-4", "-fno-eliminate-unused-debug-types", "-c", source, "-o", made)
+        output("gcc", "-std=gnu11", "-gdwarf-4", "-I" + os.path.join(TOP, "lib/worker"), "-fno-eliminate-unused-debug-types", "-c", source, "-o", made)
         return list(Debug(output("readelf", "--debug-dump=info", "-W", made)).public(names))
 
 

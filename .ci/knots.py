@@ -25,7 +25,6 @@ ALLOWED = {
     "drivers/client/dpdk": 2,
     "drivers/net/chaos": 2,
     "drivers/net/packet": 6,
-    "lib/client": 21,
     "lib/conf": 2,
     "lib/control": 9,
     "lib/engine": 25,

@@ -10,93 +10,17 @@
 
 #include <sodium.h>
 
-#include "restart.h"
+#include "client_impl.h"
 
 /* Opening, closing, and what is small. Operations are in operation.c. */
 
 #define LEAVE_PATIENCE NS_PER_S
 #define MEMORY_ALIGN   64
 
-int
-client_fail(struct pbox_client_error *err, int code, const char *fmt, ...)
-{
-	va_list ap;
-
-	if (err == NULL)
-		return code;
-	err->code = code;
-	va_start(ap, fmt);
-	vsnprintf(err->text, sizeof(err->text), fmt, ap);
-	va_end(ap);
-	return code;
-}
-
-void
-text_add(char *text, size_t cap, const char *fmt, ...)
-{
-	size_t len = strnlen(text, cap);
-	va_list ap;
-
-	if (len + 1 >= cap)
-		return;
-	va_start(ap, fmt);
-	vsnprintf(text + len, cap - len, fmt, ap);
-	va_end(ap);
-}
-
-/** C0 and DEL; C1 in UTF-8. */
-static bool
-steers(const uint8_t *p)
-{
-	return p[0] < 0x20 || p[0] == 0x7f || (p[0] == 0xc2 && (p[1] & 0xe0) == 0x80);
-}
-
-const char *
-text_name(char *out, const char *name)
-{
-	const uint8_t *p = (const uint8_t *)name;
-	size_t at = 0;
-
-	for (; *p != 0 && at + 5 < TEXT_NAME; p++) {
-		if (steers(p) || (p > (const uint8_t *)name && steers(p - 1) && p[-1] == 0xc2))
-			at += (size_t)snprintf(out + at, TEXT_NAME - at, "\\x%02x", *p);
-		else if (*p == '\'' || *p == '"' || *p == '\\')
-			at += (size_t)snprintf(out + at, TEXT_NAME - at, "\\%c", *p);
-		else
-			out[at++] = (char)*p;
-	}
-	out[at] = 0;
-	return out;
-}
-
-void
-text_tame(char *text)
-{
-	for (uint8_t *p = (uint8_t *)text; *p != 0; p++) {
-		if (!steers(p))
-			continue;
-		if (*p == 0xc2)
-			*p++ = '?';
-		*p = '?';
-	}
-}
-
 const char *
 pbox_client_version(void)
 {
 	return PBOX_VERSION;
-}
-
-const char *
-pbox_client_code_name(int code)
-{
-	static const char *const name[] = {"OK", "INVALID", "SYSTEM", "UNREACHABLE", "VERSION",
-		"NO_JOB", "SECRET", "REFUSED", "MISMATCH", "DEADLINE", "LOST", "MTU", "MEMORY",
-		"CLOSED", "RUNNING", "RUN_ENDED"};
-
-	if (code == PBOX_C_PENDING)
-		return "PENDING";
-	return code <= 0 && -code < (int)(sizeof(name) / sizeof(name[0])) ? name[-code] : "?";
 }
 
 const char *
@@ -139,63 +63,10 @@ pbox_client_conf_init(struct pbox_client_conf *conf)
 	pbox_client_conf_init_sized(conf, offsetof(struct pbox_client_conf, keep_copies));
 }
 
-/* ---- entering and leaving calls, time ------------------------------------------------------ */
-
-int
-client_enter(struct pbox_client *c, struct pbox_client_error *err)
-{
-	int rc = 0;
-
-	pthread_mutex_lock(&c->lock);
-	if (c->closing)
-		rc = client_fail(err, PBOX_C_CLOSED, "the client was closed");
-	else if (c->fatal != 0)
-		rc = client_fail(err, c->fatal, "%s", c->fatal_text);
-	else
-		c->users++;
-	pthread_mutex_unlock(&c->lock);
-	return rc;
-}
-
-void
-client_leave(struct pbox_client *c)
-{
-	pthread_mutex_lock(&c->lock);
-	c->users--;
-	if (c->closing && c->users == 0)
-		pthread_cond_broadcast(&c->cond);
-	pthread_mutex_unlock(&c->lock);
-}
-
-uint64_t
-client_deadline(const struct pbox_client *c, unsigned timeout_ms)
-{
-	return clock_ns() + (timeout_ms != 0 ? timeout_ms : c->conf.timeout_ms) * NS_PER_MS;
-}
-
-bool
-client_sleep(struct pbox_client *c, uint64_t deadline)
-{
-	struct timespec t = {(time_t)(deadline / NS_PER_S), (long)(deadline % NS_PER_S)};
-
-	return pthread_cond_timedwait(&c->cond, &c->lock, &t) != ETIMEDOUT;
-}
-
-struct table *
-client_table(struct pbox_client *c, uint32_t table)
-{
-	struct table *t;
-
-	pthread_mutex_lock(&c->lock);
-	t = table < c->tables ? c->table[table] : NULL;
-	pthread_mutex_unlock(&c->lock);
-	return t;
-}
-
 void *
 pbox_client_alloc(struct pbox_client *c, size_t bytes)
 {
-	struct pbox_client_transport *t = c->link.t;
+	struct pbox_client_transport *t = c->t;
 
 	if (t->ops->alloc != NULL)
 		return t->ops->alloc(t, bytes);
@@ -208,7 +79,7 @@ pbox_client_alloc(struct pbox_client *c, size_t bytes)
 static void
 memory_free(struct pbox_client *c, void *memory)
 {
-	struct pbox_client_transport *t = c->link.t;
+	struct pbox_client_transport *t = c->t;
 
 	if (t->ops->free != NULL)
 		t->ops->free(t, memory);
@@ -260,7 +131,7 @@ pbox_client_next_round(struct pbox_client *c, uint32_t table)
 	if (t == NULL)
 		return 0;
 	pthread_mutex_lock(&c->lock);
-	round = t->base_version + t->max_submitted + 1;
+	round = t->info.base + t->max_submitted + 1;
 	pthread_mutex_unlock(&c->lock);
 	return round;
 }
@@ -268,13 +139,13 @@ pbox_client_next_round(struct pbox_client *c, uint32_t table)
 unsigned
 pbox_client_worker(const struct pbox_client *c)
 {
-	return c->worker;
+	return pbox_worker_number(c->w);
 }
 
 unsigned
 pbox_client_workers(const struct pbox_client *c)
 {
-	return c->workers;
+	return pbox_worker_workers(c->w);
 }
 
 void
@@ -291,41 +162,6 @@ pbox_client_stats(const struct pbox_client *c, struct pbox_client_stats *stats)
 
 /* ---- open ---------------------------------------------------------------------------------- */
 
-static int
-check_conf(const struct pbox_client_conf *conf, struct pbox_client_error *err)
-{
-	size_t len;
-
-	if (conf == NULL || conf->size < offsetof(struct pbox_client_conf, min_rto_us))
-		return client_fail(err, PBOX_C_INVALID,
-			"the configuration was not set up with pbox_client_conf_init");
-	if (conf->box == NULL || conf->box[0] == 0)
-		return client_fail(err, PBOX_C_INVALID, "no address of the box is given");
-	len = conf->job != NULL ? strlen(conf->job) : 0;
-	if (len < 1 || len >= PBOX_NAME_LEN)
-		return client_fail(err, PBOX_C_INVALID,
-			"the job's name has %zu bytes; 1 to %d are taken", len, PBOX_NAME_LEN - 1);
-	if (!pbox_utf8_good(conf->job))
-		return client_fail(err, PBOX_C_INVALID, "the job's name is not UTF-8");
-	if (conf->workers < 1 || conf->workers > PBOX_MAX_WORKERS)
-		return client_fail(err, PBOX_C_INVALID,
-			"number of workers is %u; 1 to %d are taken", conf->workers,
-			PBOX_MAX_WORKERS);
-	if (conf->worker < -1 || conf->worker >= (int)conf->workers)
-		return client_fail(err, PBOX_C_INVALID,
-			"worker is %d; with %u workers it must be 0 to %u, or -1 for any",
-			conf->worker, conf->workers, conf->workers - 1);
-	if (conf->size >= offsetof(struct pbox_client_conf, policy) + sizeof(conf->policy) &&
-		conf->policy > 1)
-		return client_fail(err, PBOX_C_INVALID,
-			"policy is %u; 0 (wait) and 1 (shrink) are taken", conf->policy);
-	if (conf->size >= offsetof(struct pbox_client_conf, auth) + sizeof(conf->auth) &&
-		conf->auth > 1)
-		return client_fail(err, PBOX_C_INVALID,
-			"auth is %u; 0 (as the box has it) and 1 (required) are taken", conf->auth);
-	return 0;
-}
-
 /** "host", "host:port" -> c->box */
 static int
 resolve(struct pbox_client *c, const char *box, struct pbox_client_error *err)
@@ -341,47 +177,29 @@ resolve(struct pbox_client *c, const char *box, struct pbox_client_error *err)
 	if (colon != NULL) {
 		port = strtol(colon + 1, &end, 10);
 		if (colon[1] == 0 || *end != 0 || port < 1 || port > 65535)
-			return client_fail(err, PBOX_C_INVALID, "'%s': '%s' is not a UDP port", box,
-				colon + 1);
+			return pbox_client_fail(err, PBOX_C_INVALID, "'%s': '%s' is not a UDP port",
+				box, colon + 1);
 	}
 	if (len == 0 || len >= sizeof(host))
-		return client_fail(err, PBOX_C_INVALID, "'%s' is not ADDRESS or ADDRESS:PORT", box);
+		return pbox_client_fail(
+			err, PBOX_C_INVALID, "'%s' is not ADDRESS or ADDRESS:PORT", box);
 	memcpy(host, box, len);
 	host[len] = 0;
 	rc = getaddrinfo(host, NULL, &hints, &found);
 	if (rc != 0)
-		return client_fail(err, PBOX_C_UNREACHABLE, "box '%s': %s (PBox speaks IPv4)", host,
-			gai_strerror(rc));
-	memcpy(&c->box.addr, found->ai_addr, sizeof(c->box.addr));
-	c->box.addr.sin_port = htons((uint16_t)port);
+		return pbox_client_fail(err, PBOX_C_UNREACHABLE, "box '%s': %s (PBox speaks IPv4)",
+			host, gai_strerror(rc));
+	memcpy(&c->box, found->ai_addr, sizeof(c->box));
+	c->box.sin_port = htons((uint16_t)port);
 	freeaddrinfo(found);
 	return 0;
 }
 
-/** R12.1 */
 static void
-run_identity(uint8_t *run, const char *text)
+copy_conf(struct pbox_client *c, const struct pbox_client_conf *conf)
 {
-	static const char prefix[] = "PBOX-RUN-1";
-	uint8_t hash[crypto_hash_sha256_BYTES];
-	crypto_hash_sha256_state s;
-
-	crypto_hash_sha256_init(&s);
-	crypto_hash_sha256_update(&s, (const uint8_t *)prefix, strlen(prefix));
-	crypto_hash_sha256_update(&s, (const uint8_t *)text, strlen(text));
-	crypto_hash_sha256_final(&s, hash);
-	memcpy(run, hash, PBOX_RUN_LEN);
-}
-
-static int
-copy_conf(struct pbox_client *c, const struct pbox_client_conf *conf, struct pbox_client_error *err)
-{
-	char host[256] = "";
-
 	pbox_client_conf_init_sized(&c->conf, sizeof(c->conf));
 	memcpy(&c->conf, conf, conf->size < sizeof(*conf) ? conf->size : sizeof(*conf));
-	if (c->conf.min_rto_us == 0)
-		c->conf.min_rto_us = 5000;
 	if (c->conf.timeout_ms == 0)
 		c->conf.timeout_ms = 60000;
 	if (c->conf.patience_ms == 0)
@@ -390,47 +208,48 @@ copy_conf(struct pbox_client *c, const struct pbox_client_conf *conf, struct pbo
 		c->conf.left_ms = 1200;
 	if (c->conf.join_timeout_ms == 0)
 		c->conf.join_timeout_ms = 10000;
-	gethostname(host, sizeof(host) - 1);
-	c->has_run = c->conf.run != NULL && c->conf.run[0] != 0;
-	if (c->has_run)
-		run_identity(c->run, c->conf.run);
-	c->job = strdup(conf->job);
-	c->secret = strdup(conf->secret != NULL ? conf->secret : "");
-	c->host = strdup(conf->host != NULL ? conf->host : host);
-	if (c->job == NULL || c->secret == NULL || c->host == NULL)
-		return client_fail(err, PBOX_C_MEMORY, "no memory for a client");
-	return 0;
+	if (c->conf.host == NULL) {
+		gethostname(c->host, sizeof(c->host) - 1);
+		c->conf.host = c->host;
+	}
+}
+
+static int
+transport_open(struct pbox_client *c, struct pbox_client_error *err)
+{
+	const struct pbox_client_transport_ops *ops = transport_find(c->conf.transport, err);
+	struct pbox_client_transport_conf tc = {.box = c->box,
+		.args = c->conf.transport_args,
+		.bind = c->conf.bind,
+		.mtu = c->conf.mtu,
+		.timeout_ms = c->conf.join_timeout_ms};
+	struct pbox_client_error local = {0};
+	int rc;
+
+	if (ops == NULL)
+		return err != NULL ? err->code : PBOX_C_INVALID;
+	rc = ops->open(&c->t, &tc, err != NULL ? err : &local);
+	return rc != 0 ? rc : pbox_worker_check_mtu(c->t->mtu, err);
 }
 
 static void
 client_destroy(struct pbox_client *c)
 {
 	for (uint32_t i = 0; i < c->tables; i++)
-		table_free(c->table[i]);
+		free(c->table[i]);
 	free(c->table);
 	for (uint32_t i = 0; i < c->slots; i++)
-		if (c->slot[i].op != NULL) {
-			free(c->slot[i].op->text);
-			free(c->slot[i].op);
-		}
+		free(c->slot[i].op);
 	free(c->slot);
-	for (unsigned i = 0; c->ep != NULL && i < PBOX_MAX_ENDPOINTS; i++)
-		free(c->ep[i].flight);
-	free(c->ep);
-	free(c->refs);
-	free(c->table_of);
-	freed_release(c);
-	link_close(&c->link);
-	rejoin_close(c);
+	if (c->t != NULL) {
+		freed_release(c);
+		c->t->ops->close(c->t);
+	}
+	if (c->w != NULL)
+		pbox_worker_destroy(c->w);
 	pthread_mutex_destroy(&c->lock);
 	pthread_mutex_destroy(&c->declare_lock);
 	pthread_cond_destroy(&c->cond);
-	if (c->secret != NULL)
-		sodium_memzero(c->secret, strlen(c->secret));
-	free(c->box_name);
-	free(c->secret);
-	free(c->job);
-	free(c->host);
 	free(c);
 }
 
@@ -444,8 +263,6 @@ client_create(void)
 		return NULL;
 	c->cmds_tail = &c->cmds;
 	c->submitted_tail = &c->submitted;
-	c->finished_tail = &c->finished;
-	c->now = clock_ns();
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_mutex_init(&c->declare_lock, NULL);
 	pthread_condattr_init(&attr);
@@ -460,31 +277,28 @@ pbox_client_open(struct pbox_client **out, const struct pbox_client_conf *conf,
 	struct pbox_client_error *err)
 {
 	struct pbox_client *c;
-	int rc = check_conf(conf, err);
+	int rc = pbox_worker_check(conf, err);
 
 	if (rc != 0)
 		return rc;
 	if (sodium_init() < 0)
-		return client_fail(err, PBOX_C_SYSTEM, "libsodium has no source of random numbers");
+		return pbox_client_fail(
+			err, PBOX_C_SYSTEM, "libsodium has no source of random numbers");
 	c = client_create();
-	if (c != NULL && rejoin_open(c) != 0) {
-		client_destroy(c);
-		c = NULL;
-	}
 	if (c == NULL)
-		return client_fail(err, PBOX_C_MEMORY, "no memory for a client");
-	rc = copy_conf(c, conf, err);
+		return pbox_client_fail(err, PBOX_C_MEMORY, "no memory for a client");
+	copy_conf(c, conf);
+	rc = resolve(c, conf->box, err);
 	if (rc == 0)
-		rc = resolve(c, conf->box, err);
+		rc = transport_open(c, err);
 	if (rc == 0)
-		rc = link_open(&c->link, &c->conf, &c->box.addr, err);
-	if (rc == 0)
-		rc = join_session(c, err);
+		rc = progress_open(c, err);
 	if (rc != 0)
 		goto fail;
-	rc = pthread_create(&c->thread, NULL, session_main, c);
+	rc = pthread_create(&c->thread, NULL, progress_main, c);
 	if (rc != 0) {
-		rc = client_fail(err, PBOX_C_SYSTEM, "cannot start a thread: %s", strerror(rc));
+		rc = pbox_client_fail(
+			err, PBOX_C_SYSTEM, "cannot start a thread: %s", strerror(rc));
 		goto fail;
 	}
 	*out = c;
@@ -500,13 +314,7 @@ static void
 close_run(struct pbox_client *c, struct cmd *cmd)
 {
 	(void)cmd;
-	c->shut = true;
-	restore_end(c);
-	control_fail_all(c);
-	while (c->ops != NULL) {
-		op_fail(c, c->ops, PBOX_C_CLOSED, "the client was closed");
-		op_finish(c, c->ops);
-	}
+	pbox_worker_shut(c->w);
 }
 
 static void
@@ -529,7 +337,7 @@ pbox_client_close(struct pbox_client *c)
 	pthread_cond_broadcast(&c->cond);
 	pthread_mutex_unlock(&c->lock);
 	cmd_call(c, &shut);
-	request_call(c, PBOX_LEAVE, PBOX_LEFT, NULL, 0, answer, sizeof(answer), NULL,
+	request_call(c, PBOX_LEAVE, PBOX_LEFT, NULL, 0, answer, sizeof(answer), NULL, NULL,
 		clock_ns() + LEAVE_PATIENCE, NULL);
 	pthread_mutex_lock(&c->lock);
 	while (c->users > 0)

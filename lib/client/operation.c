@@ -9,77 +9,6 @@
 
 /* Submitting operations, their handles, and waiting for them. */
 
-/* ---- handles: slot index + 1 below, generation above --------------------------------------- */
-
-static int
-slots_grow(struct pbox_client *c)
-{
-	uint32_t n = c->slots > 0 ? c->slots * 2 : 64;
-	struct slot *slot;
-
-	if (n > 1u << 24)
-		return -1;
-	slot = reallocarray(c->slot, n, sizeof(*slot));
-	if (slot == NULL)
-		return -1;
-	for (uint32_t i = n; i-- > c->slots;) {
-		slot[i] = (struct slot){.next = c->free_slot};
-		c->free_slot = i + 1;
-	}
-	c->slot = slot;
-	c->slots = n;
-	return 0;
-}
-
-static int
-handle_give(struct pbox_client *c, struct op *op)
-{
-	struct slot *s;
-
-	if (c->free_slot == 0 && slots_grow(c) != 0)
-		return -1;
-	op->handle = c->free_slot;
-	s = &c->slot[c->free_slot - 1];
-	c->free_slot = s->next;
-	s->op = op;
-	op->handle |= (uint64_t)s->generation << 32;
-	return 0;
-}
-
-static struct op *
-handle_find(struct pbox_client *c, pbox_client_handle handle)
-{
-	uint32_t i = (uint32_t)handle;
-
-	if (i == 0 || i > c->slots || c->slot[i - 1].generation != handle >> 32)
-		return NULL;
-	return c->slot[i - 1].op;
-}
-
-static void
-handle_take(struct pbox_client *c, struct op *op)
-{
-	uint32_t i = (uint32_t)op->handle;
-	struct slot *s = &c->slot[i - 1];
-
-	if (s->op != op)
-		return;
-	s->op = NULL;
-	s->generation++;
-	s->next = c->free_slot;
-	c->free_slot = i;
-}
-
-void
-op_free(struct pbox_client *c, struct op *op)
-{
-	pthread_mutex_lock(&c->lock);
-	handle_take(c, op);
-	pthread_mutex_unlock(&c->lock);
-	free(op->text);
-	free(op);
-}
-
 /* ---- submit -------------------------------------------------------------------------------- */
 
 static const char *
@@ -99,30 +28,36 @@ check_io(const struct pbox_client *c, const struct table *t, enum pbox_client_ki
 		   kind == PBOX_CLIENT_FETCH;
 
 	if ((unsigned)kind > PBOX_CLIENT_GIVE)
-		return client_fail(err, PBOX_C_INVALID, "operation kind %u does not exist", kind);
+		return pbox_client_fail(
+			err, PBOX_C_INVALID, "operation kind %u does not exist", kind);
 	if (n > 0 && io == NULL)
-		return client_fail(err, PBOX_C_INVALID, "%u tensors given without their list", n);
-	if (kind >= PBOX_CLIENT_FETCH && (n != t->n || t->mode != PBOX_MODE_OPTIMISER))
-		return client_fail(err, PBOX_C_INVALID,
+		return pbox_client_fail(
+			err, PBOX_C_INVALID, "%u tensors given without their list", n);
+	if (kind >= PBOX_CLIENT_FETCH &&
+		(n != t->info.tensors || t->info.mode != PBOX_MODE_OPTIMISER))
+		return pbox_client_fail(err, PBOX_C_INVALID,
 			"%s is of all %u tensors of a table with parameters on the box (mode 1)",
-			kind_name(kind), t->n);
-	if (kind == PBOX_CLIENT_GIVE && c->worker != 0)
-		return client_fail(err, PBOX_C_INVALID, "give is for worker 0 alone");
-	if (kind == PBOX_CLIENT_INIT && (c->worker != 0 || t->mode != PBOX_MODE_OPTIMISER))
-		return client_fail(err, PBOX_C_INVALID,
-			c->worker != 0 ? "init is for worker 0 alone; the others pull"
-				       : "init is for tables with parameters on the box (mode 1)");
+			kind_name(kind), t->info.tensors);
+	if (kind == PBOX_CLIENT_GIVE && pbox_worker_number(c->w) != 0)
+		return pbox_client_fail(err, PBOX_C_INVALID, "give is for worker 0 alone");
+	if (kind == PBOX_CLIENT_INIT &&
+		(pbox_worker_number(c->w) != 0 || t->info.mode != PBOX_MODE_OPTIMISER))
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			pbox_worker_number(c->w) != 0
+				? "init is for worker 0 alone; the others pull"
+				: "init is for tables with parameters on the box (mode 1)");
 	for (unsigned i = 0; i < n; i++) {
-		if (io[i].tensor >= t->n)
-			return client_fail(err, PBOX_C_INVALID,
+		const char *name;
+
+		if (io[i].tensor >= t->info.tensors)
+			return pbox_client_fail(err, PBOX_C_INVALID,
 				"tensor %u does not exist: table %u has %u", io[i].tensor,
-				t->number, t->n);
-		if (t->tensor[io[i].tensor].elements == 0)
+				t->info.number, t->info.tensors);
+		if (pbox_worker_tensor(t->t, io[i].tensor, &name) == 0)
 			continue;
 		if ((in && io[i].in == NULL) || (out && io[i].out == NULL))
-			return client_fail(err, PBOX_C_INVALID,
-				"%s of tensor '%s' without %s buffer", kind_name(kind),
-				t->tensor[io[i].tensor].name,
+			return pbox_client_fail(err, PBOX_C_INVALID,
+				"%s of tensor '%s' without %s buffer", kind_name(kind), name,
 				in && io[i].in == NULL ? "an input" : "an output");
 	}
 	return 0;
@@ -130,30 +65,31 @@ check_io(const struct pbox_client *c, const struct table *t, enum pbox_client_ki
 
 /** Give the tensors their round; lock held. */
 static int
-take_rounds(struct table *t, struct op *op, struct pbox_client_error *err)
+take_rounds(struct table *t, struct pbox_worker_op *op, struct pbox_client_error *err)
 {
-	for (unsigned i = 0; i < op->n; i++) {
-		struct tensor *x = &t->tensor[op->e[i].tensor];
+	const char *name;
 
-		if (op->kind == PBOX_CLIENT_PULL && t->mode == PBOX_MODE_ALLREDUCE &&
-			x->submitted == 0 && x->elements > 0)
-			return client_fail(err, PBOX_C_INVALID,
+	for (unsigned i = 0; op->kind == PBOX_CLIENT_PULL && i < op->n; i++) {
+		if (t->submitted[op->e[i].tensor] > 0 ||
+			pbox_worker_tensor(t->t, op->e[i].tensor, &name) == 0)
+			continue;
+		if (t->info.mode == PBOX_MODE_ALLREDUCE)
+			return pbox_client_fail(err, PBOX_C_INVALID,
 				"pull of tensor '%s' before its first push: there is no sum yet",
-				x->name);
-		if (op->kind == PBOX_CLIENT_PULL && t->resumed && x->submitted == 0 &&
-			x->elements > 0)
-			return client_fail(err, PBOX_C_INVALID,
+				name);
+		if (t->info.resumed)
+			return pbox_client_fail(err, PBOX_C_INVALID,
 				"pull of tensor '%s' before its first push: a worker that goes on "
 				"with round %u has the version before it from its checkpoint",
-				x->name, t->base_version + 1);
+				name, t->info.base + 1);
 	}
 	for (unsigned i = 0; i < op->n; i++) {
-		struct tensor *x = &t->tensor[op->e[i].tensor];
+		uint32_t *submitted = &t->submitted[op->e[i].tensor];
 
-		if (op->kind <= PBOX_CLIENT_PUSH && ++x->submitted > t->max_submitted)
-			t->max_submitted = x->submitted;
+		if (op->kind <= PBOX_CLIENT_PUSH && ++*submitted > t->max_submitted)
+			t->max_submitted = *submitted;
 		if (i == 0)
-			op->round = t->base_version + x->submitted;
+			op->round = t->info.base + *submitted;
 	}
 	return 0;
 }
@@ -165,26 +101,27 @@ op_new(struct table *t, enum pbox_client_kind kind, const struct pbox_client_io 
 	size_t bytes;
 	struct op *op;
 
-	if (__builtin_mul_overflow((size_t)n, sizeof(op->e[0]), &bytes) ||
+	if (__builtin_mul_overflow((size_t)n, sizeof(op->w.e[0]), &bytes) ||
 		__builtin_add_overflow(bytes, sizeof(*op), &bytes))
 		return NULL;
 	op = calloc(1, bytes);
 	if (op == NULL)
 		return NULL;
-	op->table = t;
-	op->kind = (uint8_t)kind;
-	op->prio = priority;
-	op->weight = weight;
-	op->submitted_ns = clock_ns();
-	op->n = n;
+	op->w.table = t->t;
+	op->w.kind = (uint8_t)kind;
+	op->w.prio = priority;
+	op->w.weight = weight;
+	op->w.n = n;
 	for (unsigned i = 0; i < n; i++) {
-		op->e[i].op = op;
-		op->e[i].tensor = io[i].tensor;
+		struct pbox_worker_entry *e = &op->w.e[i];
+
+		e->op = &op->w;
+		e->tensor = io[i].tensor;
 		if (kind != PBOX_CLIENT_PULL && kind != PBOX_CLIENT_FETCH)
-			op->e[i].in = io[i].in;
+			e->in = io[i].in;
 		if (kind == PBOX_CLIENT_PUSHPULL || kind == PBOX_CLIENT_PULL ||
 			kind == PBOX_CLIENT_FETCH)
-			op->e[i].out = io[i].out;
+			e->out = io[i].out;
 	}
 	return op;
 }
@@ -199,26 +136,27 @@ pbox_client_submit(struct pbox_client *c, uint32_t table, enum pbox_client_kind 
 	int rc;
 
 	if (t == NULL)
-		return client_fail(err, PBOX_C_INVALID, "table %u has not been declared", table);
+		return pbox_client_fail(
+			err, PBOX_C_INVALID, "table %u has not been declared", table);
 	rc = check_io(c, t, kind, io, n, err);
 	if (rc != 0)
 		return rc;
 	op = op_new(t, kind, io, n, priority, weight);
 	if (op == NULL)
-		return client_fail(
+		return pbox_client_fail(
 			err, PBOX_C_MEMORY, "no memory for an operation on %u tensors", n);
 	pthread_mutex_lock(&c->lock);
-	if (c->closing || c->fatal != 0)
-		rc = c->closing ? client_fail(err, PBOX_C_CLOSED, "the client was closed")
-				: client_fail(err, c->fatal, "%s", c->fatal_text);
+	if (c->closing || c->fatal.code != 0)
+		rc = c->closing ? pbox_client_fail(err, PBOX_C_CLOSED, "the client was closed")
+				: pbox_client_fail(err, c->fatal.code, "%s", c->fatal.text);
 	if (rc == 0)
-		rc = take_rounds(t, op, err);
+		rc = take_rounds(t, &op->w, err);
 	if (rc == 0 && handle_give(c, op) != 0)
-		rc = client_fail(err, PBOX_C_MEMORY, "too many operations in flight");
+		rc = pbox_client_fail(err, PBOX_C_MEMORY, "too many operations in flight");
 	if (rc == 0) {
 		*handle = op->handle;
-		*c->submitted_tail = op;
-		c->submitted_tail = &op->next;
+		*c->submitted_tail = &op->w;
+		c->submitted_tail = &op->w.next;
 		c->users++; /* the client must not go away before the kick */
 	}
 	pthread_mutex_unlock(&c->lock);
@@ -226,27 +164,30 @@ pbox_client_submit(struct pbox_client *c, uint32_t table, enum pbox_client_kind 
 		free(op);
 		return rc;
 	}
-	client_kick(c);
+	cmd_kick(c);
 	client_leave(c);
 	return 0;
 }
 
 /* ---- waiting ------------------------------------------------------------------------------- */
 
+static const char *
+op_text(const struct op *op)
+{
+	return op->w.text[0] != 0 ? op->w.text : pbox_client_code_name(op->w.code);
+}
+
 /** Result of an operation that is done; lock held. The last one out frees it. */
 static int
 op_result(struct pbox_client *c, struct op *op, struct pbox_client_error *err)
 {
-	int code = op->code;
+	int code = op->w.code;
 
 	handle_take(c, op);
 	if (code != 0)
-		client_fail(
-			err, code, "%s", op->text != NULL ? op->text : pbox_client_code_name(code));
-	if (op->waiters == 0) {
-		free(op->text);
+		pbox_client_fail(err, code, "%s", op_text(op));
+	if (op->waiters == 0)
 		free(op);
-	}
 	return code;
 }
 
@@ -254,20 +195,20 @@ struct why {
 	struct cmd cmd;
 	pbox_client_handle handle; /* 0: the oldest operation */
 	char text[512];
-	struct waiting_for on;
+	struct pbox_worker_wait on;
 };
 
 static void
 why_run(struct pbox_client *c, struct cmd *cmd)
 {
 	struct why *w = (struct why *)cmd;
-	struct op *op = c->ops;
+	struct pbox_worker_op *op = pbox_worker_oldest(c->w);
 
-	while (op != NULL && w->handle != 0 && op->handle != w->handle)
+	while (op != NULL && w->handle != 0 && op_of(op)->handle != w->handle)
 		op = op->all_next;
-	w->on.missing = op != NULL ? why_op(c, op, &w->on.told_ns, w->text, sizeof(w->text)) : -1;
+	w->on.missing = -1;
 	if (op != NULL)
-		w->on.table = op->table->number;
+		pbox_worker_why(c->w, op, &w->on, w->text, sizeof(w->text));
 }
 
 /** What the operation (0: the oldest one) waits for, with the box's view of who is missing. */
@@ -278,9 +219,9 @@ why_text(struct pbox_client *c, pbox_client_handle handle, char *text, size_t ca
 
 	cmd_call(c, &w.cmd);
 	if (w.on.missing >= 0)
-		why_member(c, (unsigned)w.on.missing, w.text, sizeof(w.text));
+		waiting_member_text(c, (unsigned)w.on.missing, w.text, sizeof(w.text));
 	text[0] = 0;
-	text_add(text, cap, "%s", w.text[0] != 0 ? w.text : "nothing");
+	pbox_text_add(text, cap, "%s", w.text[0] != 0 ? w.text : "nothing");
 }
 
 /** Has a wait been in vain so far? Asks the box. */
@@ -302,7 +243,7 @@ wait_ends(struct pbox_client *c, pbox_client_handle handle, const struct waiting
 
 	if (err != NULL)
 		why_text(c, handle, text, sizeof(text));
-	return client_fail(err, PBOX_C_DEADLINE,
+	return pbox_client_fail(err, PBOX_C_DEADLINE,
 		left ? "given up after %.1f s, as a worker has left or was refused: %.440s"
 		     : "not complete after %.1f s: %.440s",
 		s, text);
@@ -344,7 +285,7 @@ wait_slice(struct pbox_client *c, pbox_client_handle handle, struct waiting *w, 
 	op = handle_find(c, handle);
 	if (op == NULL || op->notify != NULL) {
 		pthread_mutex_unlock(&c->lock);
-		return client_fail(err, PBOX_C_INVALID,
+		return pbox_client_fail(err, PBOX_C_INVALID,
 			op == NULL ? "the handle is unknown, or was released already"
 				   : "the handle belongs to a notify call");
 	}
@@ -424,7 +365,7 @@ pbox_client_test(struct pbox_client *c, pbox_client_handle handle, struct pbox_c
 	pthread_mutex_lock(&c->lock);
 	op = handle_find(c, handle);
 	if (op == NULL || op->notify != NULL)
-		rc = client_fail(err, PBOX_C_INVALID,
+		rc = pbox_client_fail(err, PBOX_C_INVALID,
 			"the handle is unknown, was released, or belongs to a notify call");
 	else if (!op->done)
 		rc = PBOX_C_PENDING;
@@ -454,8 +395,8 @@ pbox_client_notify(struct pbox_client *c, pbox_client_handle handle,
 	now = op->done;
 	pthread_mutex_unlock(&c->lock);
 	if (now) {
-		done(ctx, op->code, op->text != NULL ? op->text : pbox_client_code_name(op->code));
-		op_free(c, op);
+		done(ctx, op->w.code, op_text(op));
+		handle_free_op(c, op);
 	}
 	return 0;
 }
@@ -477,7 +418,7 @@ pbox_client_why(struct pbox_client *c, char *text, size_t cap, struct pbox_clien
 	int rc;
 
 	if (text == NULL || cap == 0)
-		return client_fail(err, PBOX_C_INVALID, "no room for the text");
+		return pbox_client_fail(err, PBOX_C_INVALID, "no room for the text");
 	text[0] = 0;
 	rc = client_enter(c, err);
 	if (rc != 0)

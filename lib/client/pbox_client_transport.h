@@ -36,40 +36,6 @@ extern "C" {
 
 #define PBOX_CLIENT_TRANSPORT_ABI 1
 
-/** An address that is sent to; the library's memory, the same pointer for the same endpoint. */
-struct pbox_client_peer {
-	struct sockaddr_in addr;
-	uintptr_t cookie; /**< the back end's own; 0 at first */
-};
-
-/**
- * A datagram to send. The entries of a batch stand one behind the other in one array:
- * d[i + 1].iov == d[i].iov + d[i].n.
- */
-struct pbox_client_tx {
-	struct pbox_client_peer *to;
-	const struct iovec *iov;
-	uint32_t n;     /**< entries, at least 1 */
-	uint32_t bytes; /**< of all of them */
-	/**
-	 * iov[1] and on stay readable until the datagram has left: the back end may send from
-	 * there instead of copying. That holds until something is received that answers it or a
-	 * datagram behind it, or until quiesce. A back end that uses it must take datagrams out
-	 * of memory in the order of send. If clear (and for iov[0] always), nothing may be read
-	 * once send has returned.
-	 */
-	bool stays;
-};
-
-/** A received datagram: valid until the next recv or close. */
-struct pbox_client_rx {
-	const uint8_t *data;
-	uint32_t len;
-	uint8_t ecn; /**< the two bits of the IP header; 3: congestion experienced */
-	struct sockaddr_in from;
-	uint64_t time_ns; /**< CLOCK_MONOTONIC of the arrival; 0: not known */
-};
-
 /** An instance: the first member of the back end's own structure. */
 struct pbox_client_transport {
 	const struct pbox_client_transport_ops *ops;
@@ -97,8 +63,6 @@ struct pbox_client_transport {
 	 */
 	uint64_t gather_ns;
 };
-
-#define PBOX_CLIENT_TX_BATCH 512
 
 /** What open is given; strings live until it returns. */
 struct pbox_client_transport_conf {

@@ -50,23 +50,23 @@ pbox_client_transport_register(
 	int rc = 0;
 
 	if (ops == NULL || ops->abi != PBOX_CLIENT_TRANSPORT_ABI)
-		return client_fail(err, PBOX_C_INVALID,
+		return pbox_client_fail(err, PBOX_C_INVALID,
 			"a transport speaks interface %u, this library %u: install them from one "
 			"release",
 			ops != NULL ? ops->abi : 0, PBOX_CLIENT_TRANSPORT_ABI);
 	if (!name_ok(ops->name))
-		return client_fail(err, PBOX_C_INVALID,
+		return pbox_client_fail(err, PBOX_C_INVALID,
 			"a transport's name must be 1 to %d of a-z, 0-9 and _", MAX_NAME - 1);
 	pthread_mutex_lock(&transport_lock);
 	for (unsigned i = 0; i < transport_count; i++)
 		if (strcmp(transport_known[i]->name, ops->name) == 0) {
 			if (transport_known[i] != ops)
-				rc = client_fail(err, PBOX_C_INVALID,
+				rc = pbox_client_fail(err, PBOX_C_INVALID,
 					"there is another transport '%s' already", ops->name);
 			goto out;
 		}
 	if (transport_count == MAX_TRANSPORTS)
-		rc = client_fail(
+		rc = pbox_client_fail(
 			err, PBOX_C_MEMORY, "%d transports are registered", MAX_TRANSPORTS);
 	else
 		transport_known[transport_count++] = ops;
@@ -88,15 +88,16 @@ load(const char *name, struct pbox_client_error *err)
 	snprintf(symbol, sizeof(symbol), "pbox_client_transport_%s", name);
 	lib = dlopen(file, RTLD_NOW | RTLD_LOCAL);
 	if (lib == NULL)
-		return client_fail(err, PBOX_C_INVALID,
+		return pbox_client_fail(err, PBOX_C_INVALID,
 			"transport '%s' is not built in, and its library cannot be loaded: %.300s; "
 			"install it, or leave transport empty for kernel sockets",
 			name, dlerror());
 	ops = dlsym(lib, symbol);
 	if (ops == NULL)
-		rc = client_fail(err, PBOX_C_INVALID, "%s has no symbol %s", file, symbol);
+		rc = pbox_client_fail(err, PBOX_C_INVALID, "%s has no symbol %s", file, symbol);
 	else if (ops->abi == PBOX_CLIENT_TRANSPORT_ABI && strcmp(ops->name, name) != 0)
-		rc = client_fail(err, PBOX_C_INVALID, "%s has a transport of another name", file);
+		rc = pbox_client_fail(
+			err, PBOX_C_INVALID, "%s has a transport of another name", file);
 	else
 		rc = pbox_client_transport_register(ops, err);
 	if (rc != 0)
@@ -112,7 +113,7 @@ transport_find(const char *name, struct pbox_client_error *err)
 	if (name == NULL || name[0] == 0)
 		return &transport_udp;
 	if (!name_ok(name)) {
-		client_fail(err, PBOX_C_INVALID,
+		pbox_client_fail(err, PBOX_C_INVALID,
 			"transport '%.40s' is not a name: 1 to %d of a-z, 0-9 and _", name,
 			MAX_NAME - 1);
 		return NULL;

@@ -92,7 +92,7 @@ choose_mtu(
 {
 	s->t.mtu = conf->mtu != 0 ? conf->mtu : route_mtu(&conf->box);
 	if (s->t.mtu == 0)
-		return client_fail(err, PBOX_C_UNREACHABLE,
+		return pbox_client_fail(err, PBOX_C_UNREACHABLE,
 			"no route to the box at %s: check the address and the routing table "
 			"('ip route get %s')",
 			inet_ntoa(conf->box.sin_addr), inet_ntoa(conf->box.sin_addr));
@@ -107,16 +107,30 @@ bind_to(int fd, const char *address, struct pbox_client_error *err)
 	struct sockaddr_in local = {.sin_family = AF_INET};
 
 	if (inet_pton(AF_INET, address, &local.sin_addr) != 1)
-		return client_fail(
+		return pbox_client_fail(
 			err, PBOX_C_INVALID, "bind: '%s' is not an IPv4 address", address);
 	if (bind(fd, (struct sockaddr *)&local, sizeof(local)) != 0)
-		return client_fail(err, PBOX_C_SYSTEM,
+		return pbox_client_fail(err, PBOX_C_SYSTEM,
 			"cannot bind to %s: %s; it must be an address of this host", address,
 			strerror(errno));
 	return 0;
 }
 
 /** Returns the size of the receive buffer. */
+uint32_t
+transport_window(size_t rcvbuf, unsigned mtu)
+{
+	/* The kernel charges a datagram its buffer, not its length: 2304 bytes for one of 1500,
+	 * and the next power of two plus 256 of skb and shared info for larger ones. */
+	size_t truesize = 2048, n;
+
+	while (truesize < mtu + 384u && truesize < (1u << 20))
+		truesize *= 2;
+	truesize += 256;
+	n = rcvbuf / truesize;
+	return n < 1 ? 1 : n > 65535 ? 65535 : (uint32_t)n;
+}
+
 static size_t
 set_options(int fd)
 {
@@ -169,11 +183,11 @@ udp_open(struct pbox_client_transport **out, const struct pbox_client_transport_
 	int rc;
 
 	if (s == NULL)
-		return client_fail(err, PBOX_C_MEMORY, "no memory for a client");
+		return pbox_client_fail(err, PBOX_C_MEMORY, "no memory for a client");
 	s->fd = s->event = -1;
 	s->t.ops = &transport_udp;
 	if (conf->args != NULL && conf->args[0] != 0) {
-		rc = client_fail(err, PBOX_C_INVALID,
+		rc = pbox_client_fail(err, PBOX_C_INVALID,
 			"transport_args are given, but kernel sockets take none");
 		goto fail;
 	}
@@ -182,13 +196,13 @@ udp_open(struct pbox_client_transport **out, const struct pbox_client_transport_
 		goto fail;
 	s->buf = malloc((size_t)RX_MSGS * RX_STRIDE);
 	if (s->buf == NULL) {
-		rc = client_fail(err, PBOX_C_MEMORY, "no memory for receive buffers");
+		rc = pbox_client_fail(err, PBOX_C_MEMORY, "no memory for receive buffers");
 		goto fail;
 	}
 	s->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	s->fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (s->fd < 0 || s->event < 0) {
-		rc = client_fail(err, PBOX_C_SYSTEM, "cannot open %s: %s",
+		rc = pbox_client_fail(err, PBOX_C_SYSTEM, "cannot open %s: %s",
 			s->event < 0 ? "an eventfd" : "a UDP socket", strerror(errno));
 		goto fail;
 	}
@@ -198,7 +212,7 @@ udp_open(struct pbox_client_transport **out, const struct pbox_client_transport_
 			goto fail;
 	}
 	rx_arm(s, RX_MSGS);
-	s->t.window = window_of_buffer(set_options(s->fd), s->t.mtu);
+	s->t.window = transport_window(set_options(s->fd), s->t.mtu);
 	s->t.batch = TX_MSGS;
 	s->t.train_max = TRAIN_MAX;
 	*out = &s->t;

@@ -33,9 +33,9 @@ waiting_begin(const struct pbox_client *c, struct waiting *w, unsigned timeout_m
 	w->deadline = now + w->timeout;
 }
 
-bool
-waiting_member(
-	struct pbox_client *c, unsigned worker, struct pbox_member_entry *e, char *told, size_t cap)
+/** The box's view of a worker. */
+static bool
+member(struct pbox_client *c, unsigned worker, struct pbox_member_entry *e, char *told, size_t cap)
 {
 	struct pbox_status q = {.first = (uint16_t)worker};
 	uint8_t buf[64], *answer = malloc(MAX_FRAME);
@@ -47,13 +47,14 @@ waiting_member(
 	if (answer == NULL)
 		return false;
 	good = request_call(c, PBOX_STATUS, PBOX_STATUS_OK, buf,
-		       pbox_status_encode(buf, sizeof(buf), &q), answer, MAX_FRAME, &len,
+		       pbox_status_encode(buf, sizeof(buf), &q), answer, MAX_FRAME, &len, NULL,
 		       clock_ns() + ASK_ANSWER, NULL) == 0 &&
 	       pbox_status_ok_decode(answer, len, &m, &cur) == 0 &&
 	       pbox_status_ok_next(&cur, e) == 0 && e->worker == worker;
 	if (good && cap > 0) {
-		text_tame(m.text);
-		snprintf(told, cap, "%s", m.text);
+		pbox_text_tame(m.text);
+		told[0] = 0;
+		pbox_text_add(told, cap, "%s", m.text);
 	}
 	free(answer);
 	return good;
@@ -69,13 +70,14 @@ refused(const struct pbox_member_entry *e, uint32_t table, unsigned left_ms)
 }
 
 bool
-waiting_ask(struct pbox_client *c, struct waiting *w, const struct waiting_for *f, unsigned left_ms)
+waiting_ask(struct pbox_client *c, struct waiting *w, const struct pbox_worker_wait *f,
+	unsigned left_ms)
 {
 	uint64_t now = clock_ns(), heard;
 	struct pbox_member_entry e;
 
 	w->next_ask = now + ASK_EVERY;
-	if (f->missing < 0 || !waiting_member(c, (unsigned)f->missing, &e, NULL, 0))
+	if (f->missing < 0 || !member(c, (unsigned)f->missing, &e, NULL, 0))
 		return false;
 	now = clock_ns();
 	heard = e.silent_ms == UINT32_MAX ? 0 : now - e.silent_ms * NS_PER_MS;
@@ -92,4 +94,96 @@ double
 waiting_seconds(const struct waiting *w)
 {
 	return (double)(clock_ns() - w->began) / NS_PER_S;
+}
+
+/* ---- in words --------------------------------------------------------------------------- */
+
+/* A worker that lives is heard of each second (R8.2a). */
+#define LIVES_MS 3000
+
+static const char *
+next_step(const struct pbox_member_entry *e)
+{
+	if (e->reason == PBOX_LEFT_REFUSED)
+		return "correct that, and start it again with this number";
+	if (e->state == PBOX_MEMBER_JOINED && e->silent_ms < LIVES_MS)
+		return "it is alive, so its own log tells what keeps it";
+	return "if its process is dead, start it again with this number";
+}
+
+static const char *
+why_left(const struct pbox_member_entry *e)
+{
+	if (e->reason == PBOX_LEFT_REFUSED)
+		return "refused by the box, last heard";
+	if (e->state != PBOX_MEMBER_LEFT)
+		return "silent for";
+	switch (e->reason) {
+	case PBOX_LEFT_KICKED:
+		return "ended by the operator of the box, last heard";
+	case PBOX_LEFT_TAKEN:
+		return "its number was taken from it, last heard";
+	default:
+		return "left, last heard";
+	}
+}
+
+void
+waiting_member_text(struct pbox_client *c, unsigned worker, char *text, size_t cap)
+{
+	struct pbox_member_entry e;
+	char host[PBOX_TEXT_NAME], told[240] = "";
+
+	if (!member(c, worker, &e, told, sizeof(told)))
+		return;
+	if (e.state == PBOX_MEMBER_ABSENT && e.reason == PBOX_LEFT_UNKNOWN) {
+		pbox_text_add(text, cap, " (has not joined): start it");
+		return;
+	}
+	pbox_text_add(text, cap, " (host %s, %s %.1f s): %s", pbox_text_name(host, e.host),
+		why_left(&e), e.silent_ms / 1000.0, next_step(&e));
+	/* the box said the same to the worker itself (R8.3) */
+	if (e.reason == PBOX_LEFT_REFUSED || e.reason == PBOX_LEFT_KICKED)
+		pbox_text_add(text, cap, "; the box says: %s", told);
+}
+
+struct text_cmd {
+	struct cmd cmd;
+	struct pbox_worker_wait wait;
+	char *text;
+	size_t cap;
+};
+
+static void
+text_run(struct pbox_client *c, struct cmd *cmd)
+{
+	struct text_cmd *t = (struct text_cmd *)cmd;
+
+	pbox_worker_why(c->w, NULL, &t->wait, t->text, t->cap);
+}
+
+/** What the session waits for; empty: nothing. */
+static void
+session_text(struct pbox_client *c, char *text, size_t cap)
+{
+	struct text_cmd t = {.cmd = {.run = text_run}, .text = text, .cap = cap};
+
+	cmd_call(c, &t.cmd);
+	if (t.wait.missing >= 0)
+		waiting_member_text(c, (unsigned)t.wait.missing, text, cap);
+}
+
+int
+waiting_no_answer(struct pbox_client *c, const char *what, struct pbox_client_error *err)
+{
+	char text[400];
+
+	if (err == NULL)
+		return PBOX_C_DEADLINE;
+	session_text(c, text, sizeof(text));
+	if (text[0] != 0)
+		return pbox_client_fail(err, PBOX_C_DEADLINE, "%s: %s", what, text);
+	return pbox_client_fail(err, PBOX_C_DEADLINE,
+		"%s: no answer from the box at %s; check that it is up ('ping' reaches it?)", what,
+		pbox_worker_box(c->w));
 }

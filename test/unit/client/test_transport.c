@@ -219,7 +219,7 @@ fake_open(struct pbox_client_transport **out, const struct pbox_client_transport
 	int rc;
 
 	if (conf->args == NULL || strcmp(conf->args, "these") != 0)
-		return client_fail(err, PBOX_C_INVALID, "fake: not these arguments");
+		return pbox_client_fail(err, PBOX_C_INVALID, "fake: not these arguments");
 	plain.args = NULL;
 	f = calloc(1, sizeof(*f));
 	rc = transport_udp.open(&f->udp, &plain, err);

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "restart.h"
+#include "worker_impl.h"
 
 /*
  * The SETs of a table that the box has taken, in their order. A restarted box is told those that
@@ -21,27 +21,27 @@ struct set_log {
 };
 
 void
-sets_free(struct table *t)
+sets_free(struct pbox_worker_table *t)
 {
 	free(t->sets);
 	t->sets = NULL;
 }
 
 unsigned
-sets_count(const struct table *t)
+sets_count(const struct pbox_worker_table *t)
 {
 	return t->sets != NULL ? t->sets->n : 0;
 }
 
 const struct pbox_set *
-sets_at(const struct table *t, unsigned i)
+sets_at(const struct pbox_worker_table *t, unsigned i)
 {
 	return &t->sets->set[i];
 }
 
 /** The round that the table's last fragment comes to next; false: some have had none. */
 static bool
-next_round(const struct table *t, uint32_t *next)
+next_round(const struct pbox_worker_table *t, uint32_t *next)
 {
 	uint32_t low = 0;
 
@@ -106,7 +106,7 @@ named_before(const struct set_log *l, unsigned i)
 }
 
 unsigned
-sets_compact(struct table *t)
+sets_compact(struct pbox_worker_table *t)
 {
 	struct set_log *l = t->sets;
 	unsigned old = 0, n = 0;
@@ -138,7 +138,7 @@ sets_compact(struct table *t)
 }
 
 int
-sets_add(struct table *t, const struct pbox_set *m)
+sets_add(struct pbox_worker_table *t, const struct pbox_set *m)
 {
 	struct set_log *l = t->sets;
 	unsigned at;

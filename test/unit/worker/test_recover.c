@@ -4,15 +4,15 @@
 
 #include <stdlib.h>
 
-#include "client_impl.h"
 #include "unit.h"
+#include "worker_impl.h"
 
 /*
  * Two workers and a box in virtual time, on a network that loses, with processors that others take
- * away: recover.c and window.c decide what is sent, the test stands for transfer.c and for the box.
+ * away: recover.c and window.c decide what is sent, the test is flight.c, transfer.c and the box.
  */
 
-const char unit_suite[] = "client: recovery in virtual time";
+const char unit_suite[] = "worker: recovery in virtual time";
 
 #define WORKERS   2
 #define FRAGMENTS 1420
@@ -33,9 +33,10 @@ struct end {
 };
 
 struct worker {
-	struct pbox_client c;
+	struct pbox_worker c;
+	struct session s;
 	struct ep ep;
-	struct table table, *tables[1];
+	struct pbox_worker_table table, *tables[1];
 	struct frag frag[FRAGMENTS];
 	bool done[FRAGMENTS];
 	uint32_t next, left;
@@ -134,8 +135,9 @@ box_frame(const struct pbox_hdr *h)
 /* ---- a worker, as transfer.c has it ----------------------------------------------------------- */
 
 void
-transfer_send(struct pbox_client *c, struct ep *ep, struct flight *fl, bool probe, bool again)
+flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
 {
+	const struct pbox_worker *c = ep->s->w;
 	struct pbox_hdr h = {.type = probe ? PBOX_PULL : fl->type,
 		.worker = (uint16_t)c->worker,
 		.ts = (uint32_t)(c->now / NS_PER_US),
@@ -150,7 +152,7 @@ transfer_send(struct pbox_client *c, struct ep *ep, struct flight *fl, bool prob
 	if (fl->order == 0)
 		fl->order = fl->seq;
 	fl->sent_ns = c->now;
-	recover_armed(ep, fl, c->now);
+	timer_append(ep, fl, c->now);
 }
 
 static void
@@ -158,7 +160,7 @@ land(struct worker *w, struct flight *fl)
 {
 	struct ep *ep = &w->ep;
 
-	recover_unlist(ep, fl);
+	timer_unlist(ep, fl);
 	ep->held -= fl->state == FLIGHT_HELD;
 	fl->prev = NULL;
 	fl->next = ep->free;
@@ -178,7 +180,7 @@ worker_frame(struct worker *w, const struct pbox_hdr *h)
 	}
 	recover_answer(&w->ep, fl, h, w->c.now);
 	if (h->type == PBOX_WAIT) {
-		recover_wait(&w->c, &w->ep, fl, h);
+		recover_wait(&w->ep, fl, h);
 		return;
 	}
 	recover_result(&w->ep, fl, h, w->c.now);
@@ -204,7 +206,7 @@ worker_pump(struct worker *w)
 		f->flight = (uint16_t)(fl - ep->flight);
 		f->round = 1;
 		ep->in_flight++;
-		transfer_send(&w->c, ep, fl, false, false);
+		flight_send(ep, fl, false, false);
 	}
 	ep->limited = w->next < FRAGMENTS;
 }
@@ -218,7 +220,9 @@ worker_make(unsigned number, uint32_t window)
 
 	CU_ASSERT_FATAL(w != NULL);
 	w->c.worker = (uint16_t)number;
-	w->c.table_of = w->tables;
+	w->c.table = w->tables;
+	w->s.w = &w->c;
+	w->ep.s = &w->s;
 	w->tables[0] = &w->table;
 	w->left = FRAGMENTS;
 	w->ep.flight = calloc(window, sizeof(*w->ep.flight));
@@ -247,8 +251,8 @@ turn(unsigned i)
 			box_frame(&e->queue[e->head % QUEUE].h);
 	}
 	if (w != NULL) {
-		recover_evidence(&w->c, &w->ep);
-		recover_timers(&w->c, &w->ep, w->c.now);
+		recover_evidence(&w->ep);
+		recover_timers(&w->ep, w->c.now);
 		worker_pump(w);
 	}
 	e->turn = world->now + 50 * NS_PER_US +

@@ -2,9 +2,10 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <stdio.h>
 #include <stdlib.h>
 
-#include "restart.h"
+#include "worker_impl.h"
 
 /*
  * From operations to fragments that are ready to go.
@@ -15,54 +16,53 @@
  */
 
 void
-op_fail(struct pbox_client *c, struct op *op, int code, const char *text)
+queue_fail(struct pbox_worker_op *op, int code, const char *text)
 {
-	(void)c;
 	op->failing = true;
 	if (op->code == 0) {
 		op->code = code;
-		op->text = strdup(text);
+		snprintf(op->text, sizeof(op->text), "%s", text);
 	}
 }
 
 void
-op_finish(struct pbox_client *c, struct op *op)
+queue_finish(struct pbox_worker *w, struct pbox_worker_op *op)
 {
 	if (op->all_prev != NULL)
 		op->all_prev->all_next = op->all_next;
-	else if (c->ops == op)
-		c->ops = op->all_next;
+	else if (w->ops == op)
+		w->ops = op->all_next;
 	if (op->all_next != NULL)
 		op->all_next->all_prev = op->all_prev;
-	else if (c->ops_last == op)
-		c->ops_last = op->all_prev;
+	else if (w->ops_last == op)
+		w->ops_last = op->all_prev;
 	op->next = NULL;
-	*c->finished_tail = op;
-	c->finished_tail = &op->next;
+	*w->finished_tail = op;
+	w->finished_tail = &op->next;
 	if (op->code == 0)
-		c->count.operations_done++;
+		w->count.operations_done++;
 }
 
 static void
-entry_finish(struct pbox_client *c, struct tensor *x)
+finish_entry(struct pbox_worker *w, struct tensor *x)
 {
-	struct entry *e = x->head;
+	struct pbox_worker_entry *e = x->head;
 
 	x->head = e->next;
 	if (x->head == NULL)
 		x->tail = &x->head;
 	if (--e->op->open == 0)
-		op_finish(c, e->op);
+		queue_finish(w, e->op);
 }
 
 /** Begin the first operation of the queue; those without anything to do end here. */
 static void
-tensor_start(struct pbox_client *c, struct tensor *x)
+tensor_start(struct pbox_worker *w, struct tensor *x)
 {
-	struct tensor **at = &c->activating;
+	struct tensor **at = &w->activating;
 
 	while (x->head != NULL && (x->by_count == 0 || x->head->op->failing))
-		entry_finish(c, x);
+		finish_entry(w, x);
 	if (x->head == NULL)
 		return;
 	x->left = x->by_count;
@@ -74,23 +74,23 @@ tensor_start(struct pbox_client *c, struct tensor *x)
 }
 
 void
-queue_op(struct pbox_client *c, struct op *op)
+pbox_worker_submit(struct pbox_worker *w, struct pbox_worker_op *op)
 {
-	struct table *t = op->table;
+	struct pbox_worker_table *t = op->table;
 
 	op->next = NULL;
-	op->order = c->next_order++;
-	op->all_prev = c->ops_last;
+	op->order = w->next_order++;
+	op->all_prev = w->ops_last;
 	op->all_next = NULL;
-	if (c->ops_last != NULL)
-		c->ops_last->all_next = op;
+	if (w->ops_last != NULL)
+		w->ops_last->all_next = op;
 	else
-		c->ops = op;
-	c->ops_last = op;
-	if (c->failed || c->shut) {
-		op_fail(c, op, c->failed ? c->fatal : PBOX_C_CLOSED,
-			c->failed ? c->fatal_text : "the client was closed");
-		op_finish(c, op);
+		w->ops = op;
+	w->ops_last = op;
+	if (w->failed || w->shut) {
+		queue_fail(op, w->failed ? w->fatal.code : PBOX_C_CLOSED,
+			w->failed ? w->fatal.text : "the client was closed");
+		queue_finish(w, op);
 		return;
 	}
 	op->open = op->n + 1; /* one of our own: it must not end before all are queued */
@@ -101,14 +101,14 @@ queue_op(struct pbox_client *c, struct op *op)
 		*x->tail = &op->e[i];
 		x->tail = &op->e[i].next;
 		if (first)
-			tensor_start(c, x);
+			tensor_start(w, x);
 	}
 	if (--op->open == 0)
-		op_finish(c, op);
+		queue_finish(w, op);
 }
 
 void
-piece_finish(struct pbox_client *c, struct table *t, struct piece *p)
+queue_piece_finish(struct pbox_worker *w, struct pbox_worker_table *t, struct piece *p)
 {
 	struct tensor *x = &t->tensor[p->tensor];
 	struct frag *f = &t->frag[p->frag];
@@ -129,8 +129,8 @@ piece_finish(struct pbox_client *c, struct table *t, struct piece *p)
 	}
 	p->want = false;
 	if (--x->left == 0) {
-		entry_finish(c, x);
-		tensor_start(c, x);
+		finish_entry(w, x);
+		tensor_start(w, x);
 	}
 }
 
@@ -172,15 +172,15 @@ take(struct ep *ep, unsigned prio)
  * would wait for each other.
  */
 struct frag *
-queue_pop(struct pbox_client *c, struct ep *ep, bool *urgent)
+queue_pop(struct pbox_worker *w, struct ep *ep, bool *urgent)
 {
 	unsigned first = 256, oldest = 256;
-	uint32_t pending = c->next_order; /* oldest operation whose fragments are not all here */
+	uint32_t pending = w->next_order; /* oldest operation whose fragments are not all here */
 	bool older; /* than all that is ready, and not here: that operation, or a table to tell of */
 
-	for (unsigned w = 0; w < 4; w++)
-		for (uint64_t map = ep->ready_map[w]; map != 0; map &= map - 1) {
-			unsigned prio = w * 64 + (unsigned)__builtin_ctzll(map);
+	for (unsigned k = 0; k < 4; k++)
+		for (uint64_t map = ep->ready_map[k]; map != 0; map &= map - 1) {
+			unsigned prio = k * 64 + (unsigned)__builtin_ctzll(map);
 
 			if (first == 256)
 				first = prio;
@@ -190,10 +190,10 @@ queue_pop(struct pbox_client *c, struct ep *ep, bool *urgent)
 		}
 	if (first == 256)
 		return NULL;
-	for (const struct tensor *x = c->activating; x != NULL; x = x->active_next)
+	for (const struct tensor *x = w->activating; x != NULL; x = x->active_next)
 		if ((int32_t)(x->head->op->order - pending) < 0)
 			pending = x->head->op->order;
-	older = rejoin_restoring(c) || (int32_t)(ep->ready_order[oldest] - pending) > 0;
+	older = rejoin_restoring(ep->s) || (int32_t)(ep->ready_order[oldest] - pending) > 0;
 	*urgent = older || ep->ready_order[first] != ep->ready_order[oldest];
 	if (!*urgent || ep->urgent < ep->win.max / 2)
 		return take(ep, first);
@@ -211,19 +211,19 @@ is_ready(const struct frag *f)
 }
 
 void
-queue_check(struct pbox_client *c, struct table *t, struct frag *f)
+queue_check(struct pbox_worker *w, struct pbox_worker_table *t, struct frag *f)
 {
 	if (!t->restoring && is_ready(f))
-		push_ready(&c->ep[t->chunk[f->chunk].endpoint], f);
+		push_ready(worker_endpoint(w, &t->chunk[f->chunk]), f);
 }
 
 void
-queue_clear(struct pbox_client *c)
+queue_clear(struct session *s)
 {
-	for (unsigned i = 0; i < c->endpoints; i++)
+	for (unsigned i = 0; i < s->endpoints; i++)
 		for (unsigned prio = 0; prio < 256; prio++)
-			while ((c->ep[i].ready_map[prio / 64] >> prio % 64 & 1) != 0)
-				take(&c->ep[i], prio)->state = FRAG_IDLE;
+			while ((s->ep[i].ready_map[prio / 64] >> prio % 64 & 1) != 0)
+				take(&s->ep[i], prio)->state = FRAG_IDLE;
 }
 
 static int
@@ -240,14 +240,15 @@ by_order(const void *a, const void *b)
 }
 
 void
-queue_rebuild(struct pbox_client *c)
+queue_rebuild(struct pbox_worker *w)
 {
 	struct frag **list = NULL;
 	size_t n = 0, cap = 0;
 
-	queue_clear(c);
-	for (uint32_t i = 0; i < c->tables; i++) {
-		struct table *t = c->table[i];
+	for (unsigned i = 0; i < w->boxes; i++)
+		queue_clear(&w->box[i]);
+	for (uint32_t i = 0; i < w->tables; i++) {
+		struct pbox_worker_table *t = w->table[i];
 
 		for (uint32_t k = 0; k < t->frags && !t->restoring; k++) {
 			if (!is_ready(&t->frag[k]))
@@ -257,7 +258,7 @@ queue_rebuild(struct pbox_client *c)
 					reallocarray(list, cap * 2 + 1024, sizeof(*list));
 
 				if (more == NULL) { /* in another order than the other workers */
-					queue_check(c, t, &t->frag[k]);
+					queue_check(w, t, &t->frag[k]);
 					continue;
 				}
 				list = more;
@@ -269,12 +270,13 @@ queue_rebuild(struct pbox_client *c)
 	if (n > 0)
 		qsort(list, n, sizeof(*list), by_order);
 	for (size_t i = 0; i < n; i++)
-		queue_check(c, c->table_of[list[i]->table], list[i]);
+		queue_check(w, w->table[list[i]->table], list[i]);
 	free(list);
 }
 
 static void
-activate_piece(struct pbox_client *c, struct table *t, struct piece *p, const struct op *op)
+activate_piece(struct pbox_worker *w, struct pbox_worker_table *t, struct piece *p,
+	const struct pbox_worker_op *op)
 {
 	struct frag *f = &t->frag[p->frag];
 
@@ -298,33 +300,44 @@ activate_piece(struct pbox_client *c, struct table *t, struct piece *p, const st
 	default:
 		f->pushes++;
 	}
-	queue_check(c, t, f);
+	queue_check(w, t, f);
 }
 
 void
-queue_activate(struct pbox_client *c, unsigned budget)
+queue_activate(struct pbox_worker *w, unsigned budget)
 {
-	while (c->activating != NULL && budget > 0) {
-		struct tensor *x = c->activating;
-		struct op *op = x->head->op;
-		struct table *t = op->table;
+	while (w->activating != NULL && budget > 0) {
+		struct tensor *x = w->activating;
+		struct pbox_worker_op *op = x->head->op;
+		struct pbox_worker_table *t = op->table;
 
 		while (x->active_at < x->by_count && budget > 0 && !op->failing) {
 			uint32_t i = t->by_tensor[x->by_first + x->active_at++];
 
-			activate_piece(c, t, &t->piece[i], op);
+			activate_piece(w, t, &t->piece[i], op);
 			budget--;
 		}
 		if (x->active_at < x->by_count && !op->failing)
 			return;
-		c->activating = x->active_next;
+		w->activating = x->active_next;
 		if (x->active_at == x->by_count)
 			continue;
 		x->left -= x->by_count - x->active_at;
 		x->active_at = x->by_count;
 		if (x->left == 0) {
-			entry_finish(c, x);
-			tensor_start(c, x);
+			finish_entry(w, x);
+			tensor_start(w, x);
 		}
+	}
+}
+
+void
+queue_fail_fragment(struct pbox_worker_table *t, struct frag *f, int code, const char *text)
+{
+	for (unsigned i = 0; i < f->pieces; i++) {
+		struct piece *p = &t->piece[f->piece + i];
+
+		if (p->want)
+			queue_fail(t->tensor[p->tensor].head->op, code, text);
 	}
 }

@@ -6,7 +6,7 @@
 
 #include <sodium.h>
 
-#include "join.h"
+#include "worker_impl.h"
 
 /*
  * What a refusal of HELLO or JOIN is worth. One that proves the job's secret (R9.2) is the box's. Any other may be
@@ -49,16 +49,16 @@ code_of(unsigned error)
 }
 
 int
-join_error(struct pbox_client_error *err, const struct pbox_error_msg *m, const char *what)
+refusal_error(struct pbox_client_error *err, const struct pbox_error_msg *m, const char *what)
 {
 	int code = code_of(m->code);
 	char text[sizeof(m->text)];
 
 	snprintf(text, sizeof(text), "%s", m->text);
-	text_tame(text);
+	pbox_text_tame(text);
 	if (text[0] != 0)
-		return client_fail(err, code, "%s: %s", what, text);
-	return client_fail(err, code, "%s: the box answered %s (%u)", what,
+		return pbox_client_fail(err, code, "%s: %s", what, text);
+	return pbox_client_fail(err, code, "%s: the box answered %s (%u)", what,
 		pbox_errcode_name(m->code), m->code);
 }
 
@@ -69,7 +69,7 @@ put_off(struct join *j, const struct pbox_error_msg *m)
 	uint64_t wait = TAKEN_INTERVAL;
 
 	j->refused = *m;
-	text_tame(j->refused.text);
+	pbox_text_tame(j->refused.text);
 	if (j->renew) /* the request was answered before: one answer moves the next */
 		return;
 	j->renew = true;
@@ -80,7 +80,7 @@ put_off(struct join *j, const struct pbox_error_msg *m)
 		wait = j->interval > TAKEN_INTERVAL ? j->interval : TAKEN_INTERVAL;
 		j->interval = wait * 2 < JOIN_INTERVAL_MAX ? wait * 2 : JOIN_INTERVAL_MAX;
 	}
-	j->next_tx = clock_ns() + wait;
+	j->next_tx = j->s->w->now + wait;
 }
 
 /** R9.2: who refused knows the job's secret, and has seen this JOIN. */
@@ -91,19 +91,19 @@ is_proven(const struct join *j, const struct rx_frame *f)
 	struct pbox_error_tail t;
 	size_t end = pbox_error_tail_decode(f->payload, f->hdr.length, &t);
 
-	if (j->c->secret[0] == 0 || end == 0 || end > sizeof(copy) || t.nonce != j->nonce ||
+	if (j->s->w->secret[0] == 0 || end == 0 || end > sizeof(copy) || t.nonce != j->nonce ||
 		!join_asked(j, t.request))
 		return false;
 	memcpy(copy, f->payload, end);
 	memset(copy + PBOX_ERROR_PROOF_AT(end), 0, PBOX_PROOF_LEN);
-	join_prove(j->c->secret, PBOX_ERROR_PROOF_PREFIX, copy, end, proof);
+	auth_prove(j->s->w->secret, PBOX_ERROR_PROOF_PREFIX, copy, end, proof);
 	return sodium_memcmp(proof, f->payload + PBOX_ERROR_PROOF_AT(end), sizeof(proof)) == 0;
 }
 
 bool
 refusal_is_provable(const struct join *j)
 {
-	return j->c->secret[0] != 0 && (j->c->proven || j->proven);
+	return j->s->w->secret[0] != 0 && (j->s->proven || j->proven);
 }
 
 /** A session that goes on where it was has time. */
@@ -135,29 +135,29 @@ refusal_doubtful(struct join *j, const struct rx_frame *f, unsigned kind,
 	d->why = *why;
 	j->renew = true;
 	j->interval = JOIN_INTERVAL;
-	j->next_tx = d->until = clock_ns() + (d->n == 1 ? DOUBT_FIRST : DOUBT_LATER);
+	j->next_tx = d->until = j->s->w->now + (d->n == 1 ? DOUBT_FIRST : DOUBT_LATER);
 }
 
 bool
-refusal_stands(const struct join *j, uint64_t now)
+refusal_holds(const struct join *j)
 {
-	return j->doubt.n >= DOUBTS && now >= j->doubt.until;
+	return j->doubt.n >= DOUBTS && j->s->w->now >= j->doubt.until;
 }
 
 int
 refusal_verdict(struct join *j)
 {
-	return client_fail(j->err, j->doubt.why.code, "%s", j->doubt.why.text);
+	return pbox_client_fail(&j->err, j->doubt.why.code, "%s", j->doubt.why.text);
 }
 
 /** In words, where the box has none. */
 static int
 in_words(const struct join *j, struct pbox_error_msg *m, struct pbox_client_error *err)
 {
-	struct pbox_client *c = j->c;
+	struct session *s = j->s;
 	char what[192];
 
-	snprintf(what, sizeof(what), "joining job '%s' at %s", c->job, c->box_name);
+	snprintf(what, sizeof(what), "joining job '%s' at %s", s->w->job, s->name);
 	if (m->code == PBOX_E_VERSION && m->text[0] == 0)
 		snprintf(m->text, sizeof(m->text),
 			"the box speaks protocol version %u, this library %u: install the release "
@@ -169,8 +169,8 @@ in_words(const struct join *j, struct pbox_error_msg *m, struct pbox_client_erro
 			"configuration");
 	else if (m->code == PBOX_E_WORKERS && m->text[0] == 0)
 		snprintf(m->text, sizeof(m->text), "this worker says %u workers, the others say %u",
-			c->conf.workers, m->detail);
-	return join_error(err, m, what);
+			s->w->conf.workers, m->detail);
+	return refusal_error(err, m, what);
 }
 
 void
@@ -185,7 +185,7 @@ refusal_frame(struct join *j, const struct rx_frame *f)
 	if (m.code == PBOX_E_COOKIE) { /* whoever refused it, the box itself did not look at it */
 		j->doubt.n = 0;
 		if (j->have_cookie)
-			j->next_tx = clock_ns() + JOIN_INTERVAL;
+			j->next_tx = j->s->w->now + JOIN_INTERVAL;
 		j->have_cookie = false;
 		return;
 	}
@@ -199,7 +199,7 @@ refusal_frame(struct join *j, const struct rx_frame *f)
 	if (may_pass(j, m.code) || (!proven && refusal_is_provable(j))) {
 		put_off(j, &m);
 	} else if (proven) {
-		join_finish(j, in_words(j, &m, j->err));
+		join_finish(j, in_words(j, &m, &j->err));
 	} else {
 		in_words(j, &m, &why);
 		refusal_doubtful(j, f, m.code, &why);

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "restart.h"
+#include "worker_impl.h"
 
 #define ANCIENT_US 100000000u
 
@@ -14,9 +14,9 @@
  */
 
 void
-restore_begin(struct pbox_client *c, struct table *t)
+restore_begin(struct session *s, struct pbox_worker_table *t)
 {
-	struct rejoin *r = c->rejoin;
+	struct rejoin *r = &s->rejoin;
 
 	r->told = t;
 	r->left = t->frags;
@@ -25,20 +25,20 @@ restore_begin(struct pbox_client *c, struct table *t)
 }
 
 void
-restore_end(struct pbox_client *c)
+restore_end(struct session *s)
 {
-	c->rejoin->told = NULL;
+	s->rejoin.told = NULL;
 }
 
 bool
-restore_done(const struct pbox_client *c)
+restore_done(const struct session *s)
 {
-	return c->rejoin->told != NULL && c->rejoin->left == 0;
+	return s->rejoin.told != NULL && s->rejoin.left == 0;
 }
 
 /** The next fragment of this endpoint, or NULL. */
 static struct frag *
-next_of(struct rejoin *r, const struct table *t, unsigned endpoint)
+next_of(struct rejoin *r, const struct pbox_worker_table *t, unsigned endpoint)
 {
 	uint32_t *chunk = &r->chunk[endpoint], *index = &r->frag[endpoint];
 
@@ -53,20 +53,21 @@ next_of(struct rejoin *r, const struct table *t, unsigned endpoint)
 }
 
 unsigned
-restore_pump(struct pbox_client *c, struct ep *ep, unsigned most)
+restore_pump(struct ep *ep, unsigned most)
 {
-	struct rejoin *r = c->rejoin;
+	struct session *s = ep->s;
+	struct rejoin *r = &s->rejoin;
 	unsigned n = 0;
 
 	if (r->told == NULL)
 		return 0;
 	while (n < most && ep->in_flight < ep->win.max &&
 		ep->in_flight - ep->held < window_frames(&ep->win)) {
-		struct frag *f = next_of(r, r->told, (unsigned)(ep - c->ep));
+		struct frag *f = next_of(r, r->told, (unsigned)(ep - s->ep));
 
 		if (f == NULL)
 			break;
-		transfer_launch(c, ep, f, PBOX_RESTORE, false);
+		flight_launch(ep, f, PBOX_RESTORE, false);
 		n++;
 	}
 	return n;
@@ -81,7 +82,7 @@ newer(uint32_t a, uint32_t b)
 
 /** What an answer of the box means for the operations that wait, and for the next one. */
 static void
-take_version(struct pbox_client *c, struct table *t, struct frag *f, uint32_t version)
+take_version(struct session *s, struct pbox_worker_table *t, struct frag *f, uint32_t version)
 {
 	const char *name = t->tensor[t->piece[f->piece].tensor].name;
 	char text[300];
@@ -92,87 +93,88 @@ take_version(struct pbox_client *c, struct table *t, struct frag *f, uint32_t ve
 		snprintf(text, sizeof(text),
 			"round %u of tensor '%s': the box at %s was restarted after this worker's "
 			"push of it and before the round ended, and has lost it: push it again",
-			f->round, name, c->box_name);
+			f->round, name, s->name);
 		if (f->pulls > 0 || !f->pushed)
-			transfer_fail(c, t, f, PBOX_C_LOST, text);
+			queue_fail_fragment(t, f, PBOX_C_LOST, text);
 		f->round = version;
 	} else if (newer(version, f->round + 1)) {
 		snprintf(text, sizeof(text),
 			"rounds %u to %u of tensor '%s' ended without this worker, whose session "
 			"was lost: the next push is round %u",
 			f->round + 1, version, name, version + 1);
-		transfer_fail(c, t, f, PBOX_C_LOST, text);
+		queue_fail_fragment(t, f, PBOX_C_LOST, text);
 		f->round = version;
 	}
 }
 
 static void
-fragment_done(struct pbox_client *c, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
+fragment_done(struct session *s, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 {
 	struct pbox_hdr answer = *h;
 
 	/* the box says so unasked as well, and then ts is that of some RESTORE of before: nothing
 	 * about the round trip (one of more than a minute is none) */
 	if (fl->waited)
-		answer.ts = (uint32_t)(c->now / NS_PER_US) - h->held - ANCIENT_US;
-	recover_answer(ep, fl, &answer, c->now);
-	window_answered(&ep->win, ep->limited, c->now);
-	transfer_land(ep, fl);
-	c->rejoin->left--;
-	c->count.restored_fragments++;
+		answer.ts = (uint32_t)(s->w->now / NS_PER_US) - h->held - ANCIENT_US;
+	recover_answer(ep, fl, &answer, s->w->now);
+	window_answered(&ep->win, ep->limited, s->w->now);
+	flight_land(ep, fl);
+	s->rejoin.left--;
+	s->w->count.restored_fragments++;
 }
 
 void
-restore_answer(struct pbox_client *c, struct table *t, struct ep *ep, struct flight *fl,
-	const struct pbox_hdr *h)
+restore_answer(
+	struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 {
+	struct session *s = ep->s;
 	struct frag *f = fl->frag;
 	const char *name = t->tensor[t->piece[f->piece].tensor].name;
 	struct pbox_hdr wait;
 
-	if (t != c->rejoin->told || h->round != copy_version(t, f)) {
-		c->count.rx_duplicates++;
+	if (t != s->rejoin.told || h->round != copy_version(t, f)) {
+		s->w->count.rx_duplicates++;
 		return;
 	}
 	if (h->type == PBOX_ERROR) {
-		session_fail(c, PBOX_C_REFUSED,
+		text_fail(s->w, PBOX_C_REFUSED,
 			"telling the box at %s, which was restarted, what this worker holds of "
 			"tensor '%s': it answered %s (%u)",
-			c->box_name, name, pbox_errcode_name(h->aux), h->aux);
+			s->name, name, pbox_errcode_name(h->aux), h->aux);
 		return;
 	}
 	if (h->type != PBOX_RESTORE_OK) {
-		c->count.rx_duplicates++;
+		s->w->count.rx_duplicates++;
 		return;
 	}
 	switch (h->aux) {
 	case PBOX_RESTORE_DONE:
-		fragment_done(c, ep, fl, h);
-		take_version(c, t, f, h->base);
+		fragment_done(s, ep, fl, h);
+		take_version(s, t, f, h->base);
 		return;
 	case PBOX_RESTORE_LOST:
-		session_fail(c, PBOX_C_LOST,
+		text_fail(s->w, PBOX_C_LOST,
 			"the box at %s was restarted, and no worker could give it round %u of "
 			"tensor '%s' back (a worker without keep_copies, or one that was killed "
 			"as well): start the job again from a checkpoint",
-			c->box_name, h->base, name);
+			s->name, h->base, name);
 		return;
 	case PBOX_RESTORE_GIVE:
-		if (fl->give && fl->ts != h->ts && c->now - fl->sent_ns < ep->win.rto)
+		if (fl->give && fl->ts != h->ts && s->w->now - fl->sent_ns < ep->win.rto)
 			return; /* it is on its way */
 		fl->give = true;
 		fl->backoff = fl->tries = 0;
-		transfer_send(c, ep, fl, false, false);
+		flight_send(ep, fl, false, false);
 		return;
 	default:
 		wait = *h;
 		wait.type = PBOX_WAIT;
 		wait.flags = PBOX_F_HAVE;
-		recover_answer(ep, fl, &wait, c->now);
+		recover_answer(ep, fl, &wait, s->w->now);
 		fl->give = false;
 		fl->waited = true;
 		fl->wait_missing = h->weight;
-		fl->wait_ns = c->now;
-		recover_hold(ep, fl, c->now);
+		fl->wait_ns = s->w->now;
+		recover_hold(ep, fl, s->w->now);
 	}
 }

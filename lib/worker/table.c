@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "restart.h"
+#include "worker_impl.h"
 
 /* A declared table in memory: tensors, and the fragments that the box's map makes of them. */
 
 void
-table_free(struct table *t)
+table_free(struct pbox_worker_table *t)
 {
 	if (t == NULL)
 		return;
@@ -27,10 +27,10 @@ table_free(struct table *t)
 	free(t);
 }
 
-struct table *
+struct pbox_worker_table *
 table_new(const struct pbox_client_table *d, uint32_t number)
 {
-	struct table *t = calloc(1, sizeof(*t));
+	struct pbox_worker_table *t = calloc(1, sizeof(*t));
 	char name[PBOX_NAME_LEN];
 
 	if (t == NULL)
@@ -75,7 +75,7 @@ fail:
 
 /** Check the chunks' segments; count fragments and pieces. */
 static int
-measure(struct table *t, const struct table_map *m, struct pbox_client_error *err)
+measure(struct pbox_worker_table *t, const struct table_map *m, struct pbox_client_error *err)
 {
 	uint64_t frags = 0, pieces = 0;
 
@@ -87,7 +87,7 @@ measure(struct table *t, const struct table_map *m, struct pbox_client_error *er
 			if (s[k].elements == 0 || s[k].tensor >= t->n ||
 				s[k].offset > t->tensor[s[k].tensor].elements ||
 				s[k].elements > t->tensor[s[k].tensor].elements - s[k].offset)
-				return client_fail(err, PBOX_C_REFUSED,
+				return pbox_client_fail(err, PBOX_C_REFUSED,
 					"the box's map is not sound: chunk %u, segment %u", i, k);
 			/* a segment lies in this many fragments */
 			pieces += (at + s[k].elements - 1) / t->frag_elements -
@@ -95,13 +95,13 @@ measure(struct table *t, const struct table_map *m, struct pbox_client_error *er
 			at += s[k].elements;
 		}
 		if (at != t->chunk[i].elements || at == 0 || at / t->frag_elements > UINT16_MAX)
-			return client_fail(err, PBOX_C_REFUSED,
+			return pbox_client_fail(err, PBOX_C_REFUSED,
 				"the box's map is not sound: chunk %u of %u elements", i,
 				t->chunk[i].elements);
 		frags += (at - 1) / t->frag_elements + 1;
 	}
 	if (frags > UINT32_MAX / 2 || pieces > UINT32_MAX / 2)
-		return client_fail(err, PBOX_C_MEMORY, "the table has too many fragments");
+		return pbox_client_fail(err, PBOX_C_MEMORY, "the table has too many fragments");
 	t->frags = (uint32_t)frags;
 	t->pieces = (uint32_t)pieces;
 	return 0;
@@ -109,7 +109,8 @@ measure(struct table *t, const struct table_map *m, struct pbox_client_error *er
 
 /** Cut one chunk's segments into the pieces of its fragments. */
 static void
-cut_chunk(struct table *t, const struct table_map *m, uint32_t i, uint32_t *frag, uint32_t *piece)
+cut_chunk(struct pbox_worker_table *t, const struct table_map *m, uint32_t i, uint32_t *frag,
+	uint32_t *piece)
 {
 	const struct pbox_segment *s = &m->segment[m->first[i]];
 	uint32_t left = t->chunk[i].elements, used = 0;
@@ -148,7 +149,7 @@ cut_chunk(struct table *t, const struct table_map *m, uint32_t i, uint32_t *frag
 static int
 by_offset(const void *a, const void *b, void *ctx)
 {
-	const struct table *t = ctx;
+	const struct pbox_worker_table *t = ctx;
 	uint64_t x = t->piece[*(const uint32_t *)a].offset;
 	uint64_t y = t->piece[*(const uint32_t *)b].offset;
 
@@ -157,7 +158,7 @@ by_offset(const void *a, const void *b, void *ctx)
 
 /** Group the pieces by tensor, in order; each tensor must be covered exactly once. */
 static int
-index_tensors(struct table *t, struct pbox_client_error *err)
+index_tensors(struct pbox_worker_table *t, struct pbox_client_error *err)
 {
 	uint32_t at = 0;
 
@@ -192,27 +193,27 @@ index_tensors(struct table *t, struct pbox_client_error *err)
 			next += p->elements;
 		}
 		if (next != x->elements)
-			return client_fail(err, PBOX_C_REFUSED,
+			return pbox_client_fail(err, PBOX_C_REFUSED,
 				"the box's map does not cover tensor '%s' exactly once", x->name);
 	}
 	return 0;
 }
 
 static uint32_t
-larger_size(const struct table *t)
+larger_size(const struct pbox_worker_table *t)
 {
 	return t->push_size > t->pull_size ? t->push_size : t->pull_size;
 }
 
 bool
-table_fits(const struct table *t, uint32_t frag_elements, uint32_t cap)
+table_fits(const struct pbox_worker_table *t, uint32_t frag_elements, uint32_t cap)
 {
 	return frag_elements <= cap / larger_size(t);
 }
 
 int
-table_layout(
-	struct table *t, const struct table_map *m, uint32_t cap, struct pbox_client_error *err)
+table_layout(struct pbox_worker_table *t, const struct table_map *m, uint32_t cap,
+	struct pbox_client_error *err)
 {
 	uint32_t frag = 0, piece = 0;
 	uint64_t at = 0;
@@ -221,7 +222,7 @@ table_layout(
 	if (t->chunks == 0)
 		return index_tensors(t, err);
 	if (t->frag_elements == 0 || !table_fits(t, t->frag_elements, cap))
-		return client_fail(err, PBOX_C_REFUSED,
+		return pbox_client_fail(err, PBOX_C_REFUSED,
 			"the box's map has fragments of %u elements, and a frame has room for %u "
 			"bytes",
 			t->frag_elements, cap);
@@ -233,8 +234,8 @@ table_layout(
 	t->piece = calloc(t->pieces, sizeof(*t->piece));
 	t->by_tensor = calloc(t->pieces, sizeof(*t->by_tensor));
 	if (t->frag == NULL || t->piece == NULL || t->by_tensor == NULL)
-		return client_fail(err, PBOX_C_MEMORY, "no memory for the %u fragments of table %u",
-			t->frags, t->number);
+		return pbox_client_fail(err, PBOX_C_MEMORY,
+			"no memory for the %u fragments of table %u", t->frags, t->number);
 	for (uint32_t i = 0; i < t->chunks; i++) {
 		cut_chunk(t, m, i, &frag, &piece);
 		t->chunk[i].at = at;
@@ -243,4 +244,68 @@ table_layout(
 			t->base_version = t->chunk[i].version;
 	}
 	return index_tensors(t, err);
+}
+
+/* ---- elements of a fragment ----------------------------------------------------------------- */
+
+unsigned
+table_gather(const struct pbox_worker_table *t, const struct frag *f, uint32_t from, uint32_t count,
+	unsigned size, struct iovec *iov, unsigned cap)
+{
+	uint32_t at = 0;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < f->pieces && count > 0; i++) {
+		const struct piece *p = &t->piece[f->piece + i];
+		const struct pbox_worker_entry *e = t->tensor[p->tensor].head;
+		uint32_t skip, take;
+
+		if (from >= at + p->elements) {
+			at += p->elements;
+			continue;
+		}
+		skip = from - at;
+		take = p->elements - skip < count ? p->elements - skip : count;
+		if (n > 0 && (const uint8_t *)iov[n - 1].iov_base + iov[n - 1].iov_len ==
+				     e->in + (p->offset + skip) * size) {
+			iov[n - 1].iov_len += (size_t)take * size;
+		} else {
+			if (n == cap)
+				return 0;
+			iov[n++] = (struct iovec){
+				(void *)(uintptr_t)(e->in + (p->offset + skip) * size),
+				(size_t)take * size};
+		}
+		from += take;
+		count -= take;
+		at += p->elements;
+	}
+	return n;
+}
+
+/** What of piece @p base of the fragment came goes to its tensors, in fp32. */
+void
+table_scatter(const struct pbox_worker_table *t, const struct frag *f, uint32_t from,
+	uint32_t count, const uint8_t *payload)
+{
+	uint32_t at = 0;
+
+	for (unsigned i = 0; i < f->pieces; i++) {
+		const struct piece *p = &t->piece[f->piece + i];
+		const struct pbox_worker_entry *e = t->tensor[p->tensor].head;
+		uint32_t first = from > at ? from : at;
+		uint32_t end = from + count < at + p->elements ? from + count : at + p->elements;
+
+		if (first < end && e->out != NULL)
+			memcpy(e->out + (p->offset + first - at) * sizeof(float),
+				payload + (size_t)(first - from) * sizeof(float),
+				(size_t)(end - first) * sizeof(float));
+		at += p->elements;
+	}
+}
+
+const struct pbox_worker_op *
+table_first_op(const struct pbox_worker_table *t, const struct frag *f)
+{
+	return t->tensor[t->piece[f->piece].tensor].head->op;
 }

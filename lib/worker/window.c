@@ -2,7 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-#include "client_impl.h"
+#include "worker_impl.h"
 
 /*
  * Additive increase; the decrease is half the share of frames that were marked, or lost beyond what
@@ -162,18 +162,4 @@ window_gather(const struct window *w, uint32_t out)
 	if (t < GATHER_MIN)
 		return 0;
 	return t < GATHER_MAX ? t : GATHER_MAX;
-}
-
-uint32_t
-window_of_buffer(size_t rcvbuf, unsigned mtu)
-{
-	/* The kernel charges a datagram its buffer, not its length: 2304 bytes for one of 1500,
-	 * and the next power of two plus 256 of skb and shared info for larger ones. */
-	size_t truesize = 2048, n;
-
-	while (truesize < mtu + 384u && truesize < (1u << 20))
-		truesize *= 2;
-	truesize += 256;
-	n = rcvbuf / truesize;
-	return n < 1 ? 1 : n > 65535 ? 65535 : (uint32_t)n;
 }

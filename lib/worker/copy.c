@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "restart.h"
+#include "worker_impl.h"
 
 /*
  * What a restarted box is told: of every fragment the last result that came, and its version. The
@@ -12,7 +12,7 @@
  */
 
 int
-copy_open(struct table *t)
+copy_open(struct pbox_worker_table *t)
 {
 	const struct chunk *last = t->chunks > 0 ? &t->chunk[t->chunks - 1] : NULL;
 
@@ -24,13 +24,13 @@ copy_open(struct table *t)
 }
 
 static struct held *
-held_of(const struct table *t, const struct frag *f)
+held_of(const struct pbox_worker_table *t, const struct frag *f)
 {
 	return &t->held[f - t->frag];
 }
 
 static uint8_t *
-place_of(const struct table *t, const struct frag *f)
+place_of(const struct pbox_worker_table *t, const struct frag *f)
 {
 	uint64_t at = t->chunk[f->chunk].at + (uint64_t)f->index * t->frag_elements;
 
@@ -38,7 +38,8 @@ place_of(const struct table *t, const struct frag *f)
 }
 
 void
-copy_result(struct table *t, struct frag *f, const struct pbox_hdr *h, const uint8_t *payload)
+copy_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h,
+	const uint8_t *payload)
 {
 	size_t bytes = (size_t)frag_elements(t, f) * t->pull_size;
 
@@ -53,7 +54,7 @@ copy_result(struct table *t, struct frag *f, const struct pbox_hdr *h, const uin
 }
 
 void
-copy_init(struct table *t, struct frag *f)
+copy_init(struct pbox_worker_table *t, struct frag *f)
 {
 	struct iovec iov[MAX_PIECES];
 	uint8_t *to;
@@ -63,7 +64,7 @@ copy_init(struct table *t, struct frag *f)
 	if (t->copy == NULL || t->pull_format != PBOX_FMT_FP32 || f->round != 0)
 		return;
 	to = place_of(t, f);
-	n = transfer_gather(t, f, 0, frag_elements(t, f), sizeof(float), iov, MAX_PIECES);
+	n = table_gather(t, f, 0, frag_elements(t, f), sizeof(float), iov, MAX_PIECES);
 	for (unsigned i = 0; i < n; i++) {
 		memcpy(to, iov[i].iov_base, iov[i].iov_len);
 		to += iov[i].iov_len;
@@ -72,7 +73,7 @@ copy_init(struct table *t, struct frag *f)
 }
 
 uint32_t
-copy_version(const struct table *t, const struct frag *f)
+copy_version(const struct pbox_worker_table *t, const struct frag *f)
 {
 	uint32_t version = held_of(t, f)->version;
 
@@ -82,7 +83,7 @@ copy_version(const struct table *t, const struct frag *f)
 }
 
 unsigned
-copy_restore(const struct table *t, const struct frag *f, const struct flight *fl,
+copy_restore(const struct pbox_worker_table *t, const struct frag *f, const struct flight *fl,
 	struct pbox_hdr *h, struct iovec *iov)
 {
 	const struct held *k = held_of(t, f);

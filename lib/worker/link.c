@@ -2,45 +2,9 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-#include "client_impl.h"
+#include "worker_impl.h"
 
-/* Frames to datagrams and back; the datagrams are the transport's business. */
-
-int
-link_open(struct link *l, const struct pbox_client_conf *conf, const struct sockaddr_in *box,
-	struct pbox_client_error *err)
-{
-	const struct pbox_client_transport_ops *ops = transport_find(conf->transport, err);
-	struct pbox_client_transport_conf tc = {.box = *box,
-		.args = conf->transport_args,
-		.bind = conf->bind,
-		.mtu = conf->mtu,
-		.timeout_ms = conf->join_timeout_ms};
-	struct pbox_client_error local = {0};
-	int rc;
-
-	if (ops == NULL)
-		return err != NULL ? err->code : PBOX_C_INVALID;
-	rc = ops->open(&l->t, &tc, err != NULL ? err : &local);
-	if (rc != 0)
-		return rc;
-	if (l->t->mtu < LINK_MIN_MTU) {
-		rc = client_fail(err, PBOX_C_INVALID, "mtu is %u, at least %d is needed", l->t->mtu,
-			LINK_MIN_MTU);
-		link_close(l);
-	}
-	return rc;
-}
-
-void
-link_close(struct link *l)
-{
-	if (l->t != NULL)
-		l->t->ops->close(l->t);
-	l->t = NULL;
-	auth_end(l->auth);
-	l->auth = NULL;
-}
+/* Frames to datagrams and back. */
 
 /* ---- sending -------------------------------------------------------------------------- */
 
@@ -52,7 +16,7 @@ link_flush(struct link *l)
 	l->n_tx = l->n_iovs = l->n_hdrs = 0;
 	l->head_bytes = 0;
 	if (n > 0)
-		l->t->ops->send(l->t, l->tx, n);
+		l->port->send(l->port->ctx, l->tx, n);
 }
 
 /** Frames without payload go several in one datagram. */
@@ -60,19 +24,20 @@ static bool
 joins(const struct link *l, const struct pbox_client_tx *d, const struct pbox_client_peer *to,
 	uint32_t bytes)
 {
-	return l->heads && d->to == to && d->bytes + bytes <= l->t->mtu - 28;
+	return l->heads && d->to == to && d->bytes + bytes <= l->port->mtu - 28;
 }
 
 void
-link_frame(struct link *l, struct pbox_client_peer *to, const struct pbox_hdr *hdr,
+link_frame(struct session *s, struct pbox_client_peer *to, const struct pbox_hdr *hdr,
 	const struct iovec *iov, unsigned n, bool stays)
 {
+	struct link *l = &s->w->link;
 	uint32_t tag = pbox_tag_len(hdr->flags), bytes = PBOX_HDR_LEN + tag, crc = 0;
 	uint32_t lead = n == 0 ? bytes : PBOX_HDR_LEN; /* of the first entry */
 	struct pbox_client_tx *d;
 	uint8_t *head;
 
-	if (l->n_iovs + n + 2 > LINK_IOVS || l->n_hdrs == LINK_HDRS || l->n_tx >= l->t->batch)
+	if (l->n_iovs + n + 2 > LINK_IOVS || l->n_hdrs == LINK_HDRS || l->n_tx >= l->port->batch)
 		link_flush(l);
 	for (unsigned i = 0; i < n; i++) {
 		crc = pbox_crc32c(crc, iov[i].iov_base, iov[i].iov_len);
@@ -83,7 +48,7 @@ link_frame(struct link *l, struct pbox_client_peer *to, const struct pbox_hdr *h
 	l->head_bytes += PBOX_HDR_LEN + tag;
 	pbox_frame_encode(head, hdr, crc);
 	if (tag > 0)
-		auth_tag(l->auth, head, iov, n, head + PBOX_HDR_LEN);
+		auth_tag(s->auth, head, iov, n, head + PBOX_HDR_LEN);
 	d = l->n_tx > 0 ? &l->tx[l->n_tx - 1] : NULL;
 	if (d == NULL || n > 0 || !joins(l, d, to, bytes)) {
 		d = &l->tx[l->n_tx++];
@@ -92,7 +57,7 @@ link_frame(struct link *l, struct pbox_client_peer *to, const struct pbox_hdr *h
 			.to = to, .iov = &l->iov[l->n_iovs], .stays = stays && tag == 0};
 		l->heads = n == 0;
 	}
-	if (d->n > 0) /* header-only frames stand one behind the other */
+	if (d->n > 0) /* header-only frames are one after the other */
 		l->iov[l->n_iovs - 1].iov_len += lead;
 	else
 		l->iov[l->n_iovs++] = (struct iovec){head, lead};
@@ -102,6 +67,7 @@ link_frame(struct link *l, struct pbox_client_peer *to, const struct pbox_hdr *h
 		l->iov[l->n_iovs++] = (struct iovec){head + PBOX_HDR_LEN, tag};
 	d->n = n + 1 + (n > 0 && tag > 0);
 	d->bytes += bytes;
+	s->tx_frames++;
 	l->tx_frames++;
 	l->tx_bytes += bytes;
 }
@@ -110,7 +76,7 @@ link_frame(struct link *l, struct pbox_client_peer *to, const struct pbox_hdr *h
 
 /** Is the frame from somebody who knows the job's secret? Sets f->sure; false: drop it. */
 static bool
-authentic(const struct link *l, struct rx_frame *f)
+authentic(const struct session *s, struct rx_frame *f)
 {
 	bool tagged = (f->hdr.flags & PBOX_F_AUTH) != 0;
 
@@ -118,26 +84,29 @@ authentic(const struct link *l, struct rx_frame *f)
 	if (f->hdr.type == PBOX_WELCOME) /* who joins looks at its proof and its tag */
 		return true;
 	if (tagged)
-		return f->sure = l->auth != NULL && auth_good(l->auth, f);
-	f->sure = l->auth == NULL;
+		return f->sure = s->auth != NULL && auth_good(s->auth, f);
+	f->sure = s->auth == NULL;
 	return f->sure || f->hdr.type == PBOX_RETRY || f->hdr.type == PBOX_ERROR;
 }
 
-static void
-parse_datagram(struct link *l, const uint8_t *buf, size_t len, struct rx_frame *f,
-	rx_handler handler, void *ctx)
+void
+link_datagram(struct session *s, const struct pbox_client_rx *d,
+	void (*take)(struct session *s, const struct rx_frame *f))
 {
-	bool first = true;
+	struct link *l = &s->w->link;
+	struct rx_frame f = {.from = d->from, .ce = d->ecn == LINK_ECN_CE};
+	const uint8_t *at = d->data;
+	size_t len = d->len;
 
-	while (len > 0) {
+	for (bool first = true; len > 0; first = false) {
 		size_t size = 0;
-		enum pbox_wire_drop drop = pbox_frame_decode(buf, len, first, &f->hdr, &size);
+		enum pbox_wire_drop drop = pbox_frame_decode(at, len, first, &f.hdr, &size);
 
 		if (drop == PBOX_WIRE_OK && size >= PBOX_HDR_LEN && size <= len) {
 			l->rx_frames++;
-			f->payload = buf + PBOX_HDR_LEN;
-			if (authentic(l, f))
-				handler(ctx, f);
+			f.payload = at + PBOX_HDR_LEN;
+			if (authentic(s, &f))
+				take(s, &f);
 			else
 				l->rx_drop_auth++;
 		} else {
@@ -147,30 +116,7 @@ parse_datagram(struct link *l, const uint8_t *buf, size_t len, struct rx_frame *
 				size == 0 || size > len)
 				return;
 		}
-		buf += size;
+		at += size;
 		len -= size;
-		first = false;
 	}
-}
-
-unsigned
-link_receive(struct link *l, unsigned turns, rx_handler handler, void *ctx)
-{
-	unsigned total = 0;
-
-	while (turns-- > 0) {
-		const struct pbox_client_rx *d;
-		unsigned n = l->t->ops->recv(l->t, &d);
-
-		for (unsigned i = 0; i < n; i++) {
-			struct rx_frame f = {.from = d[i].from, .ce = d[i].ecn == LINK_ECN_CE};
-
-			l->rx_bytes += d[i].len;
-			parse_datagram(l, d[i].data, d[i].len, &f, handler, ctx);
-		}
-		total += n;
-		if (!l->t->more)
-			break;
-	}
-	return total;
 }

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-#include "client_impl.h"
+#include "worker_impl.h"
 
 /*
  * What is lost, and what is done about it.
@@ -22,122 +22,16 @@
  * late make likely: each answer is evidence then.
  */
 
-#define HELD_FIRST   (20 * NS_PER_MS)
-#define HELD_LOSSY   (4 * NS_PER_MS) /* the result may be among the lost ones */
-#define UNKEPT_FIRST (4 * NS_PER_MS)
-#define UNKEPT_MAX   (256 * NS_PER_MS)
-#define INTERVAL_MAX NS_PER_S
-#define FEW          16 /* frames under way, which may all be lost */
-#define FEW_INTERVAL (50 * NS_PER_MS)
-#define PROBED_MAX   (250 * NS_PER_MS) /* while the box may not have it */
-#define DOUBTS       4                 /* flights that timers ask for at once, */
-#define LOSSY        (200 * NS_PER_MS) /* for so long after a proven loss others are likely */
-#define DOUBTS_SHARE 32                /* and one more for so many under way; */
-#define DOUBTS_LOSSY 4 /* or so many for each that may be lost, if some were of late */
-#define MAX_SHIFT    8
+#define DOUBTS       4  /* flights that timers ask for at once, */
+#define DOUBTS_SHARE 32 /* and one more for so many under way; */
+#define DOUBTS_LOSSY 4  /* or so many for each that may be lost, if some were of late */
 /* Time-outs double at every second try: a header costs little, and where 30 % of the frames are
  * lost each way, eight tries in a row fail for one fragment in 250. */
-#define MAX_BACKOFF   (2 * MAX_SHIFT)
+#define MAX_BACKOFF   (2 * TIMER_MAX_SHIFT)
 #define PAUSE_BACKOFF 3
 #define MANY_LOSSES   4  /* of one fragment: the box may be unable to keep it; slow down */
 #define MANY_ON_BAD   16 /* but where one in ten is lost, so are some fragments many times */
 #define BAD_LINK      0.1
-
-static uint64_t
-shifted(uint64_t base, unsigned shift, uint64_t max)
-{
-	uint64_t v = base << (shift < MAX_SHIFT ? shift : MAX_SHIFT);
-
-	return v < max ? v : max;
-}
-
-/** How long an answer may take. Where frames were lost of late, no longer than answers have taken;
- * and where few are under way, so that all may be lost, no longer than the variance says: a pause of
- * the box is unlikelier then. */
-static uint64_t
-patience(const struct ep *ep, bool lossy)
-{
-	if (!lossy)
-		return ep->win.rto;
-	return ep->in_flight - ep->held < FEW ? ep->win.pto : ep->win.pause;
-}
-
-static bool
-is_lossy(const struct ep *ep, uint64_t now)
-{
-	return ep->lost_ns != 0 && now < ep->lost_ns + LOSSY;
-}
-
-/** Asking about a few fragments costs next to nothing, and may be all that a job waits for. */
-static uint64_t
-interval_max(const struct ep *ep, uint64_t least)
-{
-	uint64_t most = ep->in_flight * FEW_INTERVAL;
-
-	most = most > least ? most : least;
-	return most < INTERVAL_MAX ? most : INTERVAL_MAX;
-}
-
-/** Timer and evidence for the state that the flight is in. */
-static void
-arm(struct ep *ep, struct flight *fl, uint64_t now)
-{
-	bool lossy = is_lossy(ep, now);
-	uint64_t rto = patience(ep, lossy), wait;
-	uint64_t held = lossy ? HELD_LOSSY : HELD_FIRST;
-	uint32_t gap, window = window_frames(&ep->win);
-
-	switch (fl->state) {
-	case FLIGHT_HELD:
-		wait = (lossy ? 2 : 4) * rto;
-		wait = wait > held ? wait : held;
-		wait = shifted(wait, fl->backoff / 2, interval_max(ep, wait));
-		gap = (uint32_t)shifted(
-			(lossy ? window : 2 * window) + MIN_THRESH, fl->tries, UINT32_MAX);
-		break;
-	case FLIGHT_UNKEPT:
-		wait = shifted(UNKEPT_FIRST, fl->backoff, UNKEPT_MAX);
-		gap = UINT32_MAX;
-		break;
-	default:
-		wait = shifted(rto, fl->backoff / 2, rto > PROBED_MAX ? rto : PROBED_MAX);
-		gap = (uint32_t)shifted(ep->thresh, fl->tries, UINT32_MAX);
-	}
-	fl->due_ns = now + wait;
-	fl->gap = gap;
-	if (ep->next_due > fl->due_ns)
-		ep->next_due = fl->due_ns;
-}
-
-void
-recover_unlist(struct ep *ep, struct flight *fl)
-{
-	if (fl->prev != NULL)
-		fl->prev->next = fl->next;
-	else
-		ep->first = fl->next;
-	if (fl->next != NULL)
-		fl->next->prev = fl->prev;
-	else
-		ep->last = fl->prev;
-}
-
-void
-recover_armed(struct ep *ep, struct flight *fl, uint64_t now)
-{
-	if (fl->prev != NULL || fl->next != NULL || ep->first == fl) /* in the list */
-		recover_unlist(ep, fl);
-	fl->next = NULL;
-	fl->prev = ep->last;
-	if (ep->last != NULL)
-		ep->last->next = fl;
-	else
-		ep->first = fl;
-	ep->last = fl;
-	if (ep->asked_ns <= ep->last_rx)
-		ep->asked_ns = now;
-	arm(ep, fl, now);
-}
 
 /* ---- what answers tell ------------------------------------------------------------------- */
 
@@ -150,7 +44,7 @@ resume(struct ep *ep, uint64_t now)
 	for (struct flight *fl = ep->first; fl != NULL; fl = fl->next)
 		if (fl->backoff >= PAUSE_BACKOFF && fl->state != FLIGHT_UNKEPT) {
 			fl->backoff = fl->tries = 0;
-			arm(ep, fl, now);
+			timer_arm(ep, fl, now);
 		}
 }
 
@@ -171,7 +65,7 @@ recover_answer(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint6
 	/* the ts of a WAIT without HAVE may be that of a damaged frame (R2.5) */
 	if (us < 60u * 1000000u && (h->type != PBOX_WAIT || (h->flags & PBOX_F_HAVE) != 0))
 		window_sample(&ep->win, (us > 0 ? us : 1) * NS_PER_US, now);
-	if (is_lossy(ep, now) && h->ts == fl->ts && fl->seq > ep->answered_seq)
+	if (timer_is_lossy(ep, now) && h->ts == fl->ts && fl->seq > ep->answered_seq)
 		ep->answered_seq = fl->seq;
 	if (h->type == PBOX_WAIT)
 		return;
@@ -222,59 +116,62 @@ enter(struct ep *ep, struct flight *fl, enum flight_state state)
 }
 
 static void
-resend(struct pbox_client *c, struct ep *ep, struct flight *fl)
+resend(struct ep *ep, struct flight *fl)
 {
-	transfer_send(c, ep, fl, fl->type == PBOX_PULL, true);
+	flight_send(ep, fl, fl->type == PBOX_PULL, true);
 }
 
 static void
-suspect(struct pbox_client *c, struct ep *ep, struct flight *fl)
+suspect(struct ep *ep, struct flight *fl)
 {
+	struct pbox_worker *w = ep->s->w;
 	switch (fl->type) {
 	case PBOX_PUSHPULL:
 		if (fl->state == FLIGHT_UNKEPT) {
-			resend(c, ep, fl);
+			resend(ep, fl);
 			return;
 		}
 		if (fl->state == FLIGHT_SENT)
 			fl->state = FLIGHT_PROBED;
-		c->count.probes++;
-		transfer_send(c, ep, fl, true, false);
+		w->count.probes++;
+		flight_send(ep, fl, true, false);
 		return;
 	case PBOX_PULL:
 		if (fl->state == FLIGHT_SENT)
 			fl->state = FLIGHT_PROBED;
-		c->count.probes++;
-		transfer_send(c, ep, fl, true, true);
+		w->count.probes++;
+		flight_send(ep, fl, true, true);
 		return;
 	case PBOX_RESTORE:
 		if (fl->state == FLIGHT_SENT)
-			was_lost(ep, c->now);
-		resend(c, ep, fl);
+			was_lost(ep, w->now);
+		resend(ep, fl);
 		return;
 	default: /* answered at once: what is not answered was lost */
 		if (fl->state != FLIGHT_UNKEPT)
-			was_lost(ep, c->now);
-		resend(c, ep, fl);
+			was_lost(ep, w->now);
+		resend(ep, fl);
 	}
 }
 
 /** Can it be that the fragment has no initial parameters yet, and so takes no contribution (R6.8)? */
 static bool
-may_be_early(const struct pbox_client *c, const struct flight *fl)
+may_be_early(const struct ep *ep, const struct flight *fl)
 {
-	return c->table_of[fl->frag->table]->mode == PBOX_MODE_OPTIMISER && fl->frag->round == 1;
+	return ep->s->w->table[fl->frag->table]->mode == PBOX_MODE_OPTIMISER &&
+	       fl->frag->round == 1;
 }
 
 void
-recover_wait(struct pbox_client *c, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
+recover_wait(struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 {
+	struct pbox_worker *w = ep->s->w;
 	bool probed = fl->state == FLIGHT_PROBED || fl->state == FLIGHT_HELD;
 
 	fl->waited = true;
 	fl->wait_have = h->aux;
 	fl->wait_missing = h->weight;
-	fl->wait_ns = c->now;
+	fl->wait_ns = w->now;
 	if ((h->flags & PBOX_F_HAVE) != 0 || fl->type == PBOX_PULL) {
 		if (fl->state == FLIGHT_PROBED && h->ts == fl->ts)
 			was_late(ep);
@@ -282,23 +179,23 @@ recover_wait(struct pbox_client *c, struct ep *ep, struct flight *fl, const stru
 			enter(ep, fl, FLIGHT_HELD);
 			fl->backoff = fl->tries = 0;
 		}
-		arm(ep, fl, c->now);
+		timer_arm(ep, fl, w->now);
 		return;
 	}
 	if ((int32_t)(h->ts - fl->payload_ts) < 0 || (int32_t)(fl->ts - h->ts) < 0) {
 		/* about the time before the latest payload; or about a contribution that was taken
 		 * back, with a damaged ts: the box knows */
 		if (fl->state == FLIGHT_HELD)
-			suspect(c, ep, fl);
+			suspect(ep, fl);
 		return;
 	}
-	if (probed || !may_be_early(c, fl)) {
-		was_lost(ep, c->now);
-		doubts_end(ep, c->now);
+	if (probed || !may_be_early(ep, fl)) {
+		was_lost(ep, w->now);
+		doubts_end(ep, w->now);
 		fl->tries = fl->backoff = 0;
 		if (++fl->losses < (ep->win.share > BAD_LINK ? MANY_ON_BAD : MANY_LOSSES)) {
 			enter(ep, fl, FLIGHT_SENT);
-			resend(c, ep, fl);
+			resend(ep, fl);
 			return;
 		}
 		fl->losses--;
@@ -306,7 +203,7 @@ recover_wait(struct pbox_client *c, struct ep *ep, struct flight *fl, const stru
 	if (fl->state != FLIGHT_UNKEPT)
 		fl->backoff = 0;
 	enter(ep, fl, FLIGHT_UNKEPT);
-	arm(ep, fl, c->now);
+	timer_arm(ep, fl, w->now);
 }
 
 void
@@ -316,13 +213,13 @@ recover_hold(struct ep *ep, struct flight *fl, uint64_t now)
 		enter(ep, fl, FLIGHT_HELD);
 		fl->backoff = fl->tries = 0;
 	}
-	arm(ep, fl, now);
+	timer_arm(ep, fl, now);
 }
 
 void
 recover_ask(struct ep *ep, struct flight *fl, uint64_t now)
 {
-	if (fl->state != FLIGHT_HELD || now - fl->sent_ns < HELD_FIRST)
+	if (fl->state != FLIGHT_HELD || now - fl->sent_ns < TIMER_HELD)
 		return;
 	fl->due_ns = now;
 	ep->next_due = ep->next_due < now ? ep->next_due : now;
@@ -331,8 +228,9 @@ recover_ask(struct ep *ep, struct flight *fl, uint64_t now)
 /* ---- suspicion --------------------------------------------------------------------------- */
 
 void
-recover_evidence(struct pbox_client *c, struct ep *ep)
+recover_evidence(struct ep *ep)
 {
+	struct pbox_worker *w = ep->s->w;
 	struct flight *last = ep->last, *next;
 
 	for (struct flight *fl = ep->first; fl != NULL; fl = next) {
@@ -341,11 +239,11 @@ recover_evidence(struct pbox_client *c, struct ep *ep)
 		next = end ? NULL : fl->next;
 		if (fl->seq + MIN_THRESH > ep->answered_seq)
 			return;
-		if (fl->seq + fl->gap > ep->answered_seq || c->now - fl->sent_ns < ep->win.srtt)
+		if (fl->seq + fl->gap > ep->answered_seq || w->now - fl->sent_ns < ep->win.srtt)
 			continue;
-		if (fl->tries < MAX_SHIFT)
+		if (fl->tries < TIMER_MAX_SHIFT)
 			fl->tries++;
-		suspect(c, ep, fl);
+		suspect(ep, fl);
 	}
 }
 
@@ -353,21 +251,23 @@ recover_evidence(struct pbox_client *c, struct ep *ep)
 static bool
 may_ask(struct ep *ep, const struct flight *fl, uint64_t now, uint64_t *later)
 {
-	bool lossy = is_lossy(ep, now);
-	uint64_t rto = patience(ep, lossy);
+	bool lossy = timer_is_lossy(ep, now);
+	uint64_t rto = timer_patience(ep, lossy);
 	uint32_t most;
 
 	*later = ep->final_ns + rto;
 	if (fl->state == FLIGHT_SENT && *later > now)
 		return false; /* final answers are coming: evidence will tell */
-	*later = ep->doubt_ns + shifted(rto, ep->doubt_shift, rto > PROBED_MAX ? rto : PROBED_MAX);
+	*later = ep->doubt_ns +
+		 timer_shifted(rto, ep->doubt_shift, rto > TIMER_PROBED ? rto : TIMER_PROBED);
 	if (ep->doubts == 0 || *later <= now) {
-		if (ep->doubts > 0 && ep->doubt_shift < MAX_SHIFT)
+		if (ep->doubts > 0 && ep->doubt_shift < TIMER_MAX_SHIFT)
 			ep->doubt_shift++;
 		ep->doubts = 0;
 		ep->doubt_ns = now;
 	}
-	*later = ep->doubt_ns + shifted(rto, ep->doubt_shift, rto > PROBED_MAX ? rto : PROBED_MAX);
+	*later = ep->doubt_ns +
+		 timer_shifted(rto, ep->doubt_shift, rto > TIMER_PROBED ? rto : TIMER_PROBED);
 	most = DOUBTS + ep->in_flight / DOUBTS_SHARE;
 	if (lossy && ep->win.share * DOUBTS_LOSSY * ep->in_flight > most)
 		most = (uint32_t)(ep->win.share * DOUBTS_LOSSY * ep->in_flight);
@@ -378,7 +278,7 @@ may_ask(struct ep *ep, const struct flight *fl, uint64_t now, uint64_t *later)
 }
 
 void
-recover_timers(struct pbox_client *c, struct ep *ep, uint64_t now)
+recover_timers(struct ep *ep, uint64_t now)
 {
 	struct flight *last = ep->last, *next;
 	uint64_t due = UINT64_MAX;
@@ -396,7 +296,7 @@ recover_timers(struct pbox_client *c, struct ep *ep, uint64_t now)
 				fl->backoff++;
 			ep->paused |= fl->backoff >= PAUSE_BACKOFF;
 			silent |= fl->state == FLIGHT_PROBED; /* the probe as well */
-			suspect(c, ep, fl);
+			suspect(ep, fl);
 			when = fl->due_ns;
 		}
 		if (when < due)

@@ -4,15 +4,15 @@
 
 #include <stdlib.h>
 
-#include "restart.h"
+#include "worker_impl.h"
 
 /* Pages of DECLARE and MAPPED, to and from tables (section 5 of the protocol); no waiting. */
 
 /* ---- DECLARE ------------------------------------------------------------------------------ */
 
 unsigned
-page_declare(const struct table *t, uint32_t flags, unsigned first, uint8_t *payload, size_t cap,
-	size_t *length)
+map_declare(const struct pbox_worker_table *t, uint32_t flags, unsigned first, uint8_t *payload,
+	size_t cap, size_t *length)
 {
 	struct pbox_declare m = {.table = t->number,
 		.tensors = t->n,
@@ -44,7 +44,7 @@ page_declare(const struct table *t, uint32_t flags, unsigned first, uint8_t *pay
 /* ---- MAPPED ------------------------------------------------------------------------------- */
 
 static int
-map_begin(struct table *t, struct table_map *m, const struct pbox_mapped *h,
+map_begin(struct pbox_worker_table *t, struct table_map *m, const struct pbox_mapped *h,
 	struct pbox_client_error *err)
 {
 	uint64_t elements = 0;
@@ -53,7 +53,7 @@ map_begin(struct table *t, struct table_map *m, const struct pbox_mapped *h,
 		elements += t->tensor[i].elements;
 	if (h->chunks > elements || h->chunks > UINT32_MAX / 2 ||
 		(h->chunks == 0) != (elements == 0))
-		return client_fail(err, PBOX_C_REFUSED,
+		return pbox_client_fail(err, PBOX_C_REFUSED,
 			"the box's map is not sound: %u chunks for %llu elements", h->chunks,
 			(unsigned long long)elements);
 	t->chunks = h->chunks;
@@ -62,30 +62,30 @@ map_begin(struct table *t, struct table_map *m, const struct pbox_mapped *h,
 	t->chunk = calloc(h->chunks + 1, sizeof(*t->chunk));
 	m->first = calloc(h->chunks + 1, sizeof(*m->first));
 	m->count = calloc(h->chunks + 1, sizeof(*m->count));
-	m->got = calloc(h->chunks + 1, 1);
-	if (t->chunk == NULL || m->first == NULL || m->count == NULL || m->got == NULL)
-		return client_fail(
+	m->seen.got = calloc(h->chunks + 1, 1);
+	if (t->chunk == NULL || m->first == NULL || m->count == NULL || m->seen.got == NULL)
+		return pbox_client_fail(
 			err, PBOX_C_MEMORY, "no memory for a map of %u chunks", h->chunks);
 	return 0;
 }
 
 static int
-map_chunk(struct table *t, struct table_map *m, uint32_t i, unsigned endpoints,
+map_chunk(struct pbox_worker_table *t, struct table_map *m, uint32_t i, unsigned endpoints,
 	struct pbox_client_error *err)
 {
 	const struct pbox_chunk_entry *e = &m->entry;
 
 	if (i >= t->chunks || e->endpoint >= endpoints)
-		return client_fail(err, PBOX_C_REFUSED,
+		return pbox_client_fail(err, PBOX_C_REFUSED,
 			"the box's map is not sound: chunk %u at endpoint %u", i, e->endpoint);
-	if (m->got[i])
+	if (m->seen.got[i])
 		return 0;
 	if (m->used + e->segments > m->cap) {
 		size_t cap = m->cap * 2 + t->chunks + PBOX_MAX_SEGMENTS;
 		struct pbox_segment *s = reallocarray(m->segment, cap, sizeof(*s));
 
 		if (s == NULL || cap > UINT32_MAX)
-			return client_fail(err, PBOX_C_MEMORY, "no memory for the map");
+			return pbox_client_fail(err, PBOX_C_MEMORY, "no memory for the map");
 		m->segment = s;
 		m->cap = cap;
 	}
@@ -97,33 +97,34 @@ map_chunk(struct table *t, struct table_map *m, uint32_t i, unsigned endpoints,
 	m->count[i] = e->segments;
 	memcpy(m->segment + m->used, e->segment, e->segments * sizeof(e->segment[0]));
 	m->used += e->segments;
-	m->got[i] = 1;
-	m->n_got++;
+	m->seen.got[i] = 1;
+	m->seen.n_got++;
 	return 0;
 }
 
 int
-page_mapped(struct table *t, struct table_map *m, const struct request *r, unsigned endpoints,
-	uint32_t *count, struct pbox_client_error *err)
+map_take(struct pbox_worker_table *t, struct table_map *m, const struct pbox_worker_request *r,
+	unsigned endpoints, uint32_t *count, struct pbox_client_error *err)
 {
 	struct pbox_mapped h;
 	struct pbox_cursor cur;
 	int rc = 0;
 
 	if (pbox_mapped_decode(r->answer, r->answer_len, &h, &cur) != 0 || h.table != t->number)
-		return client_fail(err, PBOX_C_REFUSED, "the box's MAPPED is malformed");
-	if (m->got == NULL) {
+		return pbox_client_fail(err, PBOX_C_REFUSED, "the box's MAPPED is malformed");
+	if (m->seen.got == NULL) {
 		t->map_epoch = r->map_epoch;
 		rc = map_begin(t, m, &h, err);
 	}
 	for (unsigned i = 0; rc == 0 && i < h.count; i++) {
 		if (pbox_mapped_next(&cur, &m->entry) != 0)
-			return client_fail(err, PBOX_C_REFUSED, "the box's MAPPED is malformed");
+			return pbox_client_fail(
+				err, PBOX_C_REFUSED, "the box's MAPPED is malformed");
 		rc = map_chunk(t, m, h.first + i, endpoints, err);
 	}
 	*count = h.count;
 	if (rc == 0 && h.count == 0 && t->chunks > 0)
-		return client_fail(err, PBOX_C_REFUSED, "the box's MAPPED is empty");
+		return pbox_client_fail(err, PBOX_C_REFUSED, "the box's MAPPED is empty");
 	return rc;
 }
 
@@ -131,7 +132,7 @@ page_mapped(struct table *t, struct table_map *m, const struct request *r, unsig
 
 /** Do the segments say what the chunk's pieces say? How they were cut does not matter. */
 static bool
-same_segments(const struct table *t, uint32_t chunk, const struct pbox_chunk_entry *e)
+same_segments(const struct pbox_worker_table *t, uint32_t chunk, const struct pbox_chunk_entry *e)
 {
 	const struct piece *p = &t->piece[t->frag[t->chunk[chunk].frag].piece];
 	uint32_t used = 0, at = 0; /* of *p; of the chunk */
@@ -163,56 +164,57 @@ same_segments(const struct table *t, uint32_t chunk, const struct pbox_chunk_ent
 }
 
 static int
-other_map(const struct pbox_client *c, const struct table *t, const struct pbox_mapped *h,
+other_map(const struct session *s, const struct pbox_worker_table *t, const struct pbox_mapped *h,
 	struct pbox_client_error *err)
 {
 	if (h->frag_elements != t->frag_elements)
-		return client_fail(err, PBOX_C_MISMATCH,
+		return pbox_client_fail(err, PBOX_C_MISMATCH,
 			"the box at %s came back with fragments of %u elements in table %u, they "
 			"had %u: its MTU, or that of a worker, is another one now; set it back, or "
 			"start the job again from a checkpoint",
-			c->box_name, h->frag_elements, t->number, t->frag_elements);
-	return client_fail(err, PBOX_C_MISMATCH,
+			s->name, h->frag_elements, t->number, t->frag_elements);
+	return pbox_client_fail(err, PBOX_C_MISMATCH,
 		"the box at %s came back with another layout of table %u (%u chunks, there were "
 		"%u): its number of data cores, its chunk size or the order of its jobs is "
 		"another one now; set it back, or start the job again from a checkpoint",
-		c->box_name, t->number, h->chunks, t->chunks);
+		s->name, t->number, h->chunks, t->chunks);
 }
 
 int
-page_compare(struct pbox_client *c, struct table *t, struct map_again *m, const struct request *r,
-	uint32_t *count, struct pbox_client_error *err)
+map_compare(struct session *s, struct pbox_worker_table *t, struct map_again *m,
+	const struct pbox_worker_request *r, uint32_t *count, struct pbox_client_error *err)
 {
 	struct pbox_mapped h;
 	struct pbox_cursor cur;
 
 	if (pbox_mapped_decode(r->answer, r->answer_len, &h, &cur) != 0 || h.table != t->number)
-		return client_fail(err, PBOX_C_REFUSED, "the box's MAPPED is malformed");
+		return pbox_client_fail(err, PBOX_C_REFUSED, "the box's MAPPED is malformed");
 	if (h.chunks != t->chunks || h.frag_elements != t->frag_elements ||
 		h.first_chunk_id != t->first_chunk_id)
-		return other_map(c, t, &h, err);
-	if (!table_fits(t, h.frag_elements, c->mtu - PBOX_MTU_OVERHEAD))
-		return client_fail(err, PBOX_C_REFUSED,
+		return other_map(s, t, &h, err);
+	if (!table_fits(t, h.frag_elements, s->mtu - PBOX_MTU_OVERHEAD))
+		return pbox_client_fail(err, PBOX_C_REFUSED,
 			"the box at %s came back with an MTU of %u, and with fragments of %u "
 			"elements in table %u as before, which do not fit into it",
-			c->box_name, c->mtu + c->tag, h.frag_elements, t->number);
+			s->name, s->mtu + s->tag, h.frag_elements, t->number);
 	*count = h.count;
 	if (h.count == 0 && t->chunks > 0)
-		return client_fail(err, PBOX_C_REFUSED, "the box's MAPPED is empty");
+		return pbox_client_fail(err, PBOX_C_REFUSED, "the box's MAPPED is empty");
 	t->map_epoch = r->map_epoch;
 	for (unsigned k = 0; k < h.count; k++) {
 		uint32_t i = h.first + k;
 
 		if (pbox_mapped_next(&cur, &m->entry) != 0 || i >= t->chunks ||
-			m->entry.endpoint >= c->endpoints)
-			return client_fail(err, PBOX_C_REFUSED, "the box's MAPPED is malformed");
-		if (m->got[i])
+			m->entry.endpoint >= s->endpoints)
+			return pbox_client_fail(
+				err, PBOX_C_REFUSED, "the box's MAPPED is malformed");
+		if (m->seen.got[i])
 			continue;
 		if (m->entry.chunk_id != t->chunk[i].id || !same_segments(t, i, &m->entry))
-			return other_map(c, t, &h, err);
+			return other_map(s, t, &h, err);
 		t->chunk[i].endpoint = m->entry.endpoint;
-		m->got[i] = 1;
-		m->n_got++;
+		m->seen.got[i] = 1;
+		m->seen.n_got++;
 	}
 	return 0;
 }

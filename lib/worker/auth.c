@@ -7,7 +7,7 @@
 
 #include <sodium.h>
 
-#include "join.h"
+#include "worker_impl.h"
 
 /* Tags (section 11 of the protocol): the keys of a session, and what a worker believes without. */
 
@@ -31,44 +31,44 @@ auth_possible(void)
 }
 
 static struct auth *
-begin(const struct pbox_client *c, const struct pbox_welcome *w)
+begin(const struct session *s, const struct pbox_welcome *w)
 {
 	struct auth *a = calloc(1, sizeof(*a));
-	size_t len = strlen(c->secret);
+	size_t len = strlen(s->w->secret);
 
 	if (a == NULL)
 		return NULL;
-	a->job = pbox_auth_job_create(NULL, c->secret, len, w->incarnation, w->job);
+	a->job = pbox_auth_job_create(NULL, s->w->secret, len, w->incarnation, w->job);
 	if (a->job == NULL) {
 		auth_end(a);
 		return NULL;
 	}
-	pbox_auth_keys(&a->keys, c->secret, len, w);
+	pbox_auth_keys(&a->keys, s->w->secret, len, w);
 	return a;
 }
 
 int
 auth_welcome(struct join *j, const struct rx_frame *f)
 {
-	struct pbox_client *c = j->c;
+	struct session *s = j->s;
 	const struct pbox_welcome *w = &j->welcome;
 
 	auth_end(j->auth);
 	j->auth = NULL;
 	if ((w->flags & PBOX_WELCOME_AUTH) == 0) {
-		if (c->conf.auth == 0)
+		if (s->w->conf.auth == 0)
 			return 0;
-		return client_fail(j->err, PBOX_C_REFUSED,
+		return pbox_client_fail(&j->err, PBOX_C_REFUSED,
 			"this worker requires auth, and job '%s' at %s has none: set auth = yes in "
 			"the job's section of the box's configuration",
-			c->job, c->box_name);
+			s->w->job, s->name);
 	}
-	j->auth = begin(c, w);
+	j->auth = begin(s, w);
 	if (j->auth == NULL)
-		return client_fail(j->err, PBOX_C_MEMORY,
+		return pbox_client_fail(&j->err, PBOX_C_MEMORY,
 			"job '%s' has auth, and there is no memory for its keys, or no AES in this "
 			"CPU",
-			c->job);
+			s->w->job);
 	return auth_good(j->auth, f) ? 0 : AUTH_IGNORE;
 }
 
@@ -98,9 +98,22 @@ auth_tag(struct auth *a, const void *header, const struct iovec *iov, unsigned n
 }
 
 bool
-auth_doubts(struct pbox_client *c)
+auth_doubts(struct session *s)
 {
-	if (c->doubt_ns == 0)
-		c->doubt_ns = c->now;
-	return !c->shut && c->now - c->doubt_ns < DOUBT;
+	if (s->doubt_ns == 0)
+		s->doubt_ns = s->w->now;
+	return !s->w->shut && s->w->now - s->doubt_ns < DOUBT;
+}
+
+void
+auth_prove(
+	const char *secret, const char *prefix, const uint8_t *payload, size_t len, uint8_t *proof)
+{
+	crypto_auth_hmacsha256_state s;
+
+	crypto_auth_hmacsha256_init(&s, (const uint8_t *)secret, strlen(secret));
+	crypto_auth_hmacsha256_update(&s, (const uint8_t *)prefix, strlen(prefix));
+	crypto_auth_hmacsha256_update(&s, payload, len);
+	crypto_auth_hmacsha256_final(&s, proof);
+	sodium_memzero(&s, sizeof(s));
 }

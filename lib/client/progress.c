@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdlib.h>
+
+#include <sodium.h>
+
+#include "client_impl.h"
+
+/* The progress thread: drives the worker with the transport's datagrams and the clock. */
+
+#define PUBLISH_EVERY (10 * NS_PER_MS)
+#define RX_TURNS      4 /* receive bursts in one turn of the loop */
+
+/* ---- the worker's port ------------------------------------------------------------------------ */
+
+static void
+port_send(void *ctx, const struct pbox_client_tx *d, unsigned n)
+{
+	struct pbox_client *c = ctx;
+
+	c->t->train = c->port.train;
+	c->t->ops->send(c->t, d, n);
+	c->port.train = c->t->train; /* it may have found that trains do not leave */
+}
+
+static uint64_t
+port_random(void *ctx)
+{
+	uint64_t v;
+
+	(void)ctx;
+	randombytes_buf(&v, sizeof(v));
+	return v;
+}
+
+static void
+port_open(struct pbox_client *c)
+{
+	c->port = (struct pbox_worker_port){.send = port_send,
+		.random = port_random,
+		.ctx = c,
+		.mtu = c->t->mtu,
+		.batch = c->t->batch,
+		.window = c->t->window,
+		.train_max = c->t->train_max,
+		.train = c->t->train};
+}
+
+/** Up to @p turns bursts; returns how many datagrams came. */
+static unsigned
+receive(struct pbox_client *c, unsigned turns, uint64_t now)
+{
+	struct pbox_client_transport *t = c->t;
+	unsigned total = 0;
+
+	while (turns-- > 0) {
+		const struct pbox_client_rx *d;
+		unsigned n = t->ops->recv(t, &d);
+
+		if (t->path_errno != 0) {
+			c->port.path_errno = t->path_errno;
+			c->port.path_mtu = t->path_mtu;
+			t->path_errno = 0;
+		}
+		pbox_worker_rx(c->w, d, n, now);
+		total += n;
+		if (!t->more)
+			break;
+	}
+	return total;
+}
+
+int
+progress_open(struct pbox_client *c, struct pbox_client_error *err)
+{
+	uint64_t now = clock_ns();
+
+	port_open(c);
+	c->w = pbox_worker_create(&c->conf, &c->box, &c->port);
+	if (c->w == NULL)
+		return pbox_client_fail(err, PBOX_C_MEMORY, "no memory for a client");
+	pbox_worker_open(c->w, now, now + c->conf.join_timeout_ms * NS_PER_MS);
+	while (pbox_worker_state(c->w) == PBOX_WORKER_OPENING) {
+		uint64_t due;
+
+		now = clock_ns();
+		due = pbox_worker_tick(c->w, now, now);
+		if (pbox_worker_state(c->w) != PBOX_WORKER_OPENING)
+			break;
+		now = clock_ns();
+		c->t->ops->wait(c->t, due > now ? due - now : 0);
+		receive(c, 1, clock_ns());
+	}
+	if (pbox_worker_state(c->w) != PBOX_WORKER_OPEN)
+		return pbox_client_fail(
+			err, pbox_worker_error(c->w)->code, "%s", pbox_worker_error(c->w)->text);
+	pbox_worker_stats(c->w, &c->stats); /* who has just opened it may ask at once */
+	return 0;
+}
+
+/* ---- commands ---------------------------------------------------------------------------------- */
+
+static void
+run_commands(struct pbox_client *c)
+{
+	struct cmd *cmd;
+	struct pbox_worker_op *op;
+
+	if (!atomic_exchange(&c->kicked, false))
+		return;
+	pthread_mutex_lock(&c->lock);
+	cmd = c->cmds;
+	c->cmds = NULL;
+	c->cmds_tail = &c->cmds;
+	op = c->submitted;
+	c->submitted = NULL;
+	c->submitted_tail = &c->submitted;
+	pthread_mutex_unlock(&c->lock);
+	while (op != NULL) {
+		struct pbox_worker_op *next = op->next;
+
+		pbox_worker_submit(c->w, op);
+		op = next;
+	}
+	while (cmd != NULL) {
+		struct cmd *next = cmd->next;
+
+		cmd->run(c, cmd);
+		if (!cmd->hold) {
+			pthread_mutex_lock(&c->lock);
+			cmd->done = true;
+			pthread_cond_broadcast(&c->cond);
+			pthread_mutex_unlock(&c->lock);
+		}
+		cmd = next;
+	}
+}
+
+/* ---- what others see --------------------------------------------------------------------------- */
+
+static void
+take_stats(struct pbox_client *c)
+{
+	const struct pbox_client_transport *t = c->t;
+	struct pbox_client_stats *s = &c->stats;
+
+	pbox_worker_stats(c->w, s);
+	s->tx_by_ref = t->tx_by_ref;
+	s->tx_copied = t->tx_copied;
+	s->tx_failed = t->tx_failed;
+	s->rx_failed = t->rx_failed;
+	s->gro_active = t->merging;
+}
+
+/** Lock held. */
+static void
+publish_answered(struct pbox_worker_request *r)
+{
+	while (r != NULL) {
+		struct pbox_worker_request *next = r->next;
+
+		((struct call *)(void *)((char *)r - offsetof(struct call, request)))->cmd.done =
+			true;
+		r = next;
+	}
+}
+
+/** Lock held; returns those to call when it is not. */
+static struct pbox_worker_op *
+publish_finished(struct pbox_worker_op *op)
+{
+	struct pbox_worker_op *calls = NULL, **tail = &calls;
+
+	while (op != NULL) {
+		struct pbox_worker_op *next = op->next;
+
+		op->next = NULL;
+		if (op_of(op)->notify != NULL) {
+			*tail = op;
+			tail = &op->next;
+		}
+		op_of(op)->done =
+			true; /* without notify it may be gone once the lock is released */
+		op = next;
+	}
+	return calls;
+}
+
+static void
+notify(struct pbox_client *c, struct pbox_worker_op *calls)
+{
+	while (calls != NULL) {
+		struct pbox_worker_op *next = calls->next;
+		struct op *op = op_of(calls);
+
+		op->notify(op->notify_ctx, calls->code,
+			calls->text[0] != 0 ? calls->text : pbox_client_code_name(calls->code));
+		handle_free_op(c, op);
+		calls = next;
+	}
+}
+
+/** Hand what has ended to those that wait, and statistics to whoever asks. */
+static void
+publish(struct pbox_client *c, uint64_t now, bool idle)
+{
+	struct pbox_worker_op *done = pbox_worker_finished(c->w);
+	struct pbox_worker_request *answered = pbox_worker_answered(c->w);
+	bool lost = pbox_worker_state(c->w) == PBOX_WORKER_FAILED && c->fatal.code == 0;
+	bool declared = c->declare != NULL && !c->declare->ended &&
+			c->declare->d.state != PBOX_WORKER_DECLARING;
+
+	if (done == NULL && answered == NULL && !lost && !declared && !idle &&
+		now - c->published_at < PUBLISH_EVERY)
+		return;
+	for (struct pbox_worker_op *op = done; op != NULL; op = op->next)
+		if (op->code != 0) { /* no answer says that what was sent for it has left */
+			if (c->t->ops->quiesce != NULL)
+				c->t->ops->quiesce(c->t);
+			break;
+		}
+	c->published_at = now;
+	pthread_mutex_lock(&c->lock);
+	take_stats(c);
+	if (lost)
+		c->fatal = *pbox_worker_error(c->w);
+	if (declared)
+		c->declare->ended = true;
+	if (done != NULL || answered != NULL || lost || declared)
+		pthread_cond_broadcast(&c->cond);
+	publish_answered(answered);
+	done = publish_finished(done);
+	pthread_mutex_unlock(&c->lock);
+	notify(c, done);
+}
+
+/* ---- the loop ---------------------------------------------------------------------------------- */
+
+void *
+progress_main(void *arg)
+{
+	struct pbox_client *c = arg;
+	struct pbox_client_transport *t = c->t;
+	uint64_t spin = (uint64_t)c->conf.spin_us * NS_PER_US;
+
+	if (t->ops->attach != NULL)
+		t->ops->attach(t);
+	while (!c->ending) {
+		uint64_t began = clock_ns(), now, due, gathering;
+		unsigned got = receive(c, RX_TURNS, began);
+
+		run_commands(c);
+		now = clock_ns();
+		due = pbox_worker_tick(c->w, now, got == 0 || !t->more ? began : 0);
+		if (got > 0)
+			c->spin_until = now + spin;
+		publish(c, now, got == 0);
+		gathering = got > 0 && !t->more && spin == 0 ? pbox_worker_gather(c->w) : 0;
+		now = clock_ns();
+		if ((got == 0 || gathering > 0) && !c->ending && due > now &&
+			!atomic_load(&c->kicked) && now >= c->spin_until) {
+			t->gather_ns = gathering; /* answers are coming, more may come first */
+			t->ops->wait(t, due - now);
+		}
+	}
+	publish(c, clock_ns(), true);
+	if (t->ops->detach != NULL)
+		t->ops->detach(t);
+	return NULL;
+}

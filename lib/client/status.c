@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "client_impl.h"
+
+/* SET and STATUS. */
+
+int
+pbox_client_set(struct pbox_client *c, uint32_t table, uint16_t group, uint32_t from_round,
+	const struct pbox_client_hyper *h, unsigned n, struct pbox_client_error *err)
+{
+	struct pbox_set m = {.table = table, .group = group, .from_round = from_round};
+	uint8_t buf[512], answer[1024];
+	char what[80];
+	struct table *t;
+	size_t len;
+	int rc;
+
+	if (n == 0 || n > PBOX_SET_MAX || h == NULL)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"%u hyper-parameters given, 1 to %d are taken", n, PBOX_SET_MAX);
+	rc = client_enter(c, err);
+	if (rc != 0)
+		return rc;
+	t = client_table(c, table);
+	if (t == NULL) {
+		rc = pbox_client_fail(err, PBOX_C_INVALID, "table %u has not been declared", table);
+		goto out;
+	}
+	if (from_round == 0) {
+		pthread_mutex_lock(&c->lock);
+		m.from_round = t->info.base + t->max_submitted + 1;
+		pthread_mutex_unlock(&c->lock);
+	}
+	m.count = (uint16_t)n;
+	for (unsigned i = 0; i < n; i++) {
+		m.param[i].id = h[i].id;
+		m.param[i].value = h[i].value;
+	}
+	len = pbox_set_encode(buf, sizeof(buf), &m);
+	if (group == PBOX_ALL_GROUPS)
+		snprintf(what, sizeof(what), "SET of all groups of table %u from round %u on",
+			table, m.from_round);
+	else
+		snprintf(what, sizeof(what), "SET of group %u of table %u from round %u on", group,
+			table, m.from_round);
+	rc = request_call(c, PBOX_SET, PBOX_SET_OK, buf, len, answer, sizeof(answer), NULL, what,
+		client_deadline(c, 0), err);
+	if (rc == PBOX_C_DEADLINE)
+		rc = waiting_no_answer(c, what, err);
+out:
+	client_leave(c);
+	return rc;
+}
+
+static const char *
+member_state(unsigned state)
+{
+	static const char *const name[] = {"absent", "joined", "left", "silent beyond its lease"};
+
+	return state < 4 ? name[state] : "?";
+}
+
+/** One page of members; sets *next to the first of the following page. */
+static int
+status_page(struct pbox_client *c, unsigned *next, char *text, size_t cap,
+	struct pbox_client_error *err)
+{
+	struct pbox_status q = {.first = (uint16_t)*next};
+	struct pbox_status_ok m;
+	struct pbox_member_entry e;
+	struct pbox_cursor cur;
+	uint8_t buf[64], *answer = malloc(MAX_FRAME);
+	char host[PBOX_TEXT_NAME];
+	size_t len = 0;
+	int rc;
+
+	if (answer == NULL)
+		return pbox_client_fail(err, PBOX_C_MEMORY, "no memory for the status");
+	rc = request_call(c, PBOX_STATUS, PBOX_STATUS_OK, buf,
+		pbox_status_encode(buf, sizeof(buf), &q), answer, MAX_FRAME, &len, NULL,
+		client_deadline(c, 0), err);
+	if (rc == PBOX_C_DEADLINE)
+		rc = waiting_no_answer(c, "STATUS", err);
+	if (rc == 0 && pbox_status_ok_decode(answer, len, &m, &cur) != 0)
+		rc = pbox_client_fail(err, PBOX_C_REFUSED, "the box's STATUS_OK is malformed");
+	if (rc == 0)
+		pbox_text_tame(m.text);
+	if (rc == 0 && *next == 0)
+		pbox_text_add(text, cap,
+			"job '%s' at %s: %u of %u workers joined, %u tables, round %u%s%s\n",
+			pbox_worker_job(c->w), pbox_worker_box(c->w), m.joined, m.workers, m.tables,
+			m.max_round, m.text[0] != 0 ? "\n" : "", m.text);
+	if (rc == 0) {
+		*next = m.count == 0 ? m.workers : m.first + m.count;
+		if (*next > m.workers)
+			*next = m.workers;
+		while (pbox_status_ok_next(&cur, &e) == 0) {
+			pbox_text_add(text, cap, "worker %u: %s", e.worker, member_state(e.state));
+			if (e.state != PBOX_MEMBER_ABSENT)
+				pbox_text_add(text, cap,
+					", host %s, %u tables, last heard %.1f s ago",
+					pbox_text_name(host, e.host), e.declared,
+					e.silent_ms / 1000.0);
+			pbox_text_add(text, cap, "\n");
+		}
+		if (*next<m.workers && * next> q.first)
+			rc = PBOX_C_PENDING;
+	}
+	free(answer);
+	return rc;
+}
+
+int
+pbox_client_status(struct pbox_client *c, char *text, size_t cap, struct pbox_client_error *err)
+{
+	struct declare_refusal refusal;
+	unsigned next = 0;
+	int rc;
+
+	if (text == NULL || cap == 0)
+		return pbox_client_fail(err, PBOX_C_INVALID, "no room for the text");
+	text[0] = 0;
+	rc = client_enter(c, err);
+	if (rc != 0)
+		return rc;
+	do
+		rc = status_page(c, &next, text, cap, err);
+	while (rc == PBOX_C_PENDING);
+	declare_refusal(c, &refusal);
+	if (rc == 0 && refusal.text[0] != 0)
+		pbox_text_add(text, cap, "this worker asks again: %s\n", refusal.text);
+	client_leave(c);
+	return rc;
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include "worker_impl.h"
+
+/* What programs may ask for. */
+
+#define NUMBERED(symbol, number, name, ...) ", " #number " " #name
+#define MAX_ELEMENTS                        (1ull << 48)
+
+int
+pbox_worker_check(const struct pbox_client_conf *conf, struct pbox_client_error *err)
+{
+	size_t len;
+
+	if (conf == NULL || conf->size < offsetof(struct pbox_client_conf, min_rto_us))
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"the configuration was not set up with pbox_client_conf_init");
+	if (conf->box == NULL || conf->box[0] == 0)
+		return pbox_client_fail(err, PBOX_C_INVALID, "no address of the box is given");
+	len = conf->job != NULL ? strlen(conf->job) : 0;
+	if (len < 1 || len >= PBOX_NAME_LEN)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"the job's name has %zu bytes; 1 to %d are taken", len, PBOX_NAME_LEN - 1);
+	if (!pbox_utf8_good(conf->job))
+		return pbox_client_fail(err, PBOX_C_INVALID, "the job's name is not UTF-8");
+	if (conf->workers < 1 || conf->workers > PBOX_MAX_WORKERS)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"number of workers is %u; 1 to %d are taken", conf->workers,
+			PBOX_MAX_WORKERS);
+	if (conf->worker < -1 || conf->worker >= (int)conf->workers)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"worker is %d; with %u workers it must be 0 to %u, or -1 for any",
+			conf->worker, conf->workers, conf->workers - 1);
+	if (conf->size >= offsetof(struct pbox_client_conf, policy) + sizeof(conf->policy) &&
+		conf->policy > 1)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"policy is %u; 0 (wait) and 1 (shrink) are taken", conf->policy);
+	if (conf->size >= offsetof(struct pbox_client_conf, auth) + sizeof(conf->auth) &&
+		conf->auth > 1)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"auth is %u; 0 (as the box has it) and 1 (required) are taken", conf->auth);
+	return 0;
+}
+
+int
+pbox_worker_check_table(const struct pbox_client_table *d, struct pbox_client_error *err)
+{
+	uint64_t sum = 0;
+
+	if (d->size < offsetof(struct pbox_client_table, first_round) ||
+		(d->n > 0 && d->tensors == NULL))
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"the table's description is incomplete (size field, list of tensors)");
+	if (d->mode > PBOX_MODE_OPTIMISER || d->op > PBOX_OP_WEIGHTED_MEAN ||
+		d->optimiser >= PBOX_OPTIMISERS_END ||
+		(d->mode == PBOX_MODE_OPTIMISER) != (d->optimiser != PBOX_OPT_NONE))
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"mode %u, op %u, optimiser %u do not go together: mode 0 is without, mode "
+			"1 with an optimiser (1 to %u); op is 0 to 3",
+			d->mode, d->op, d->optimiser, PBOX_OPTIMISERS_END - 1);
+	if (pbox_format_size(d->push_format) == 0 || pbox_format_size(d->pull_format) == 0)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"element format %u or %u does not exist: 1 fp32" PBOX_FORMATS_16(NUMBERED),
+			d->push_format, d->pull_format);
+	for (unsigned i = 0; i < d->n; i++) {
+		if (d->tensors[i].elements > MAX_ELEMENTS ||
+			(sum += d->tensors[i].elements) > MAX_ELEMENTS)
+			return pbox_client_fail(err, PBOX_C_INVALID,
+				"tensor %u has %llu elements: too many", i,
+				(unsigned long long)d->tensors[i].elements);
+	}
+	return 0;
+}
+
+int
+pbox_worker_check_mtu(unsigned mtu, struct pbox_client_error *err)
+{
+	return mtu >= LINK_MIN_MTU ? 0
+				   : pbox_client_fail(err, PBOX_C_INVALID,
+					     "mtu is %u, at least %d is needed", mtu, LINK_MIN_MTU);
+}

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "worker_impl.h"
+
+/* A table is declared: DECLARE, MAP, and what it needs in memory (section 5 of the protocol). */
+
+#define FIRST_AGAIN (50 * NS_PER_MS) /* after RUNNING */
+#define LAST_AGAIN  NS_PER_S
+
+static void
+map_free(struct table_map *m)
+{
+	free(m->segment);
+	free(m->first);
+	free(m->count);
+	free(m->seen.got);
+	*m = (struct table_map){0};
+}
+
+/** What this attempt has. */
+static void
+drop(struct declaring *g)
+{
+	if (g->pages.s != NULL)
+		pager_close(&g->pages);
+	map_free(&g->map);
+	table_free(g->t);
+	g->t = NULL;
+	g->mapping = false;
+}
+
+static void
+end(struct declaring *g, enum pbox_worker_declare_state state)
+{
+	g->d->state = state;
+	g->d = NULL;
+	if (state == PBOX_WORKER_DECLARED)
+		g->t = NULL;
+	drop(g);
+}
+
+void
+declare_free(struct pbox_worker *w)
+{
+	drop(&w->declaring);
+}
+
+void
+declare_fail(struct pbox_worker *w, int code, const char *text)
+{
+	struct declaring *g = &w->declaring;
+
+	if (g->d == NULL)
+		return;
+	pbox_client_fail(&g->d->err, code, "%s", text);
+	end(g, PBOX_WORKER_REFUSED);
+}
+
+void
+declare_renew(struct pbox_worker *w)
+{
+	drop(&w->declaring);
+}
+
+/**
+ * May it go on in a run that has begun (R12.6)? One that says its round may, and one that has had the map. Under policy
+ * shrink workers of the run come and go. Else to be of the run is not enough: what was started again alone has lost
+ * what the others have, and its gradients would be those of another model.
+ */
+static bool
+goes_on(const struct session *s, const struct declaring *g)
+{
+	const struct pbox_worker *w = s->w;
+
+	return w->goes_on || (w->has_run && w->conf.policy != 0) ||
+	       (g->mapped != 0 && g->mapped == s->number);
+}
+
+/** Where a resumed worker goes on (pbox_client_table.first_round). */
+static int
+resume(const struct session *s, struct pbox_worker_table *t, uint32_t first_round,
+	struct pbox_client_error *err)
+{
+	uint32_t low = t->chunks > 0 ? t->chunk[0].version : 0, high = low;
+
+	for (uint32_t i = 1; i < t->chunks; i++) {
+		uint32_t version = t->chunk[i].version;
+
+		low = rounds_apart(version, low) < 0 ? version : low;
+		high = rounds_apart(version, high) > 0 ? version : high;
+	}
+	if (first_round == 0 || first_round == PBOX_CLIENT_ROUND_ANY || high == 0)
+		return 0;
+	if (rounds_apart(high, first_round) > 0)
+		return pbox_client_fail(err, PBOX_C_MISMATCH,
+			"table %u: this worker wants to go on with round %u, but the box at %s "
+			"has finished round %u: the checkpoint is too old for a job that goes on; "
+			"start all workers from one of the same round",
+			t->number, first_round, s->name, high);
+	if (rounds_apart(low + 1, first_round) < 0)
+		return pbox_client_fail(err, PBOX_C_MISMATCH,
+			"table %u: this worker wants to go on with round %u, but the box at %s "
+			"has finished round %u only: the checkpoint is newer than what the box "
+			"and the other workers have; start all workers from one of the same round",
+			t->number, first_round, s->name, low);
+	for (uint32_t i = 0; i < t->frags; i++)
+		t->frag[i].round = first_round - 1;
+	t->base_version = first_round - 1;
+	t->resumed = true;
+	return 0;
+}
+
+static int
+begin(struct session *s, struct declaring *g)
+{
+	struct pbox_worker *w = s->w;
+	const struct pbox_client_table *what = g->d->what;
+
+	g->d->waits = g->d->asks_map = false;
+	g->t = w->tables < MAX_TABLES ? table_new(what, w->tables) : NULL;
+	if (g->t == NULL || pager_open(&g->pages, s) != 0)
+		return pbox_client_fail(&g->d->err, PBOX_C_MEMORY,
+			"no memory for table %u of %u tensors", w->tables, what->n);
+	w->goes_on |= what->first_round != 0; /* and so in its tables after this one */
+	if (goes_on(s, g))
+		g->t->flags = PBOX_DECLARE_CONTINUE;
+	return 0;
+}
+
+/** Its map is here. */
+static int
+finish(struct session *s, struct declaring *g)
+{
+	struct pbox_worker *w = s->w;
+	struct pbox_client_error *err = &g->d->err;
+	int rc;
+
+	g->mapped = s->number;
+	rc = table_layout(g->t, &g->map, (uint32_t)g->pages.cap, err);
+	if (rc == 0)
+		rc = resume(s, g->t, g->d->what->first_round, err);
+	if (rc == 0 && w->conf.keep_copies && copy_open(g->t) != 0)
+		rc = pbox_client_fail(err, PBOX_C_MEMORY,
+			"no memory for a copy of table %u (keep_copies)", g->t->number);
+	if (rc == 0 && chunks_add_table(w, g->t) != 0)
+		rc = pbox_client_fail(err, PBOX_C_MEMORY, "no memory for table %u", g->t->number);
+	if (rc == 0)
+		g->d->table = g->t;
+	return rc;
+}
+
+/** A page was not taken. A run that has begun without this worker may be that of dead ones, and then ends soon
+ * (R12.7): 0, it asks again. */
+static int
+refused(struct session *s, struct declaring *g, const struct page *p)
+{
+	struct pbox_client_error *err = &g->d->err;
+	int rc = pbox_worker_result(&p->request, g->mapping ? PBOX_MAPPED : PBOX_DECLARED,
+		g->mapping ? "mapping" : "declaring", &s->w->fatal, err);
+
+	if (rc != PBOX_C_RUNNING)
+		return rc;
+	g->d->running = *err;
+	g->again_ns = s->w->now + g->again;
+	g->again = g->again * 2 < LAST_AGAIN ? g->again * 2 : LAST_AGAIN;
+	drop(g);
+	return 0;
+}
+
+static int
+map_page(void *ctx, const struct page *p, uint32_t *count)
+{
+	struct declaring *g = ctx;
+
+	return map_take(g->t, &g->map, &p->request, g->pages.s->endpoints, count, &g->d->err);
+}
+
+static void
+tell_progress(struct declaring *g)
+{
+	struct pbox_worker_declaration *d = g->d;
+	const struct pbox_not_ready *m = &g->pages.wait;
+
+	d->waits = g->pages.waits;
+	if (!d->waits)
+		return;
+	d->wait_ns = g->pages.wait_ns;
+	d->joined = m->joined;
+	d->expected = m->expected;
+	d->declared = m->declared;
+	d->first_missing = m->first_missing;
+	snprintf(d->box_says, sizeof(d->box_says), "%s", m->text);
+	pbox_text_tame(d->box_says);
+}
+
+/** DECLARE, then MAP; 1: there is more to do. */
+static int
+proceed(struct session *s, struct declaring *g)
+{
+	struct page *p;
+	int rc = 0;
+
+	if (!g->mapping) {
+		if (!pager_declare(&g->pages, g->t, g->t->flags, &p))
+			return 1;
+		if (p != NULL)
+			return refused(s, g, p);
+		g->d->running.code = 0;
+		g->mapping = g->d->asks_map = true;
+		pager_reset(&g->pages);
+	}
+	if (!pager_map(&g->pages, g->t, &g->map.seen, map_page, g, &rc, &p)) {
+		tell_progress(g);
+		return 1;
+	}
+	if (p != NULL)
+		return refused(s, g, p);
+	return rc != 0 ? rc : finish(s, g);
+}
+
+void
+declare_tick(struct session *s)
+{
+	struct declaring *g = &s->w->declaring;
+	int rc = 0;
+
+	if (g->d == NULL || rejoin_pauses(s) || rejoin_restoring(s) || s->w->now < g->again_ns)
+		return;
+	if (g->t == NULL)
+		rc = begin(s, g);
+	if (rc == 0)
+		rc = proceed(s, g);
+	if (rc < 0)
+		end(g, PBOX_WORKER_REFUSED);
+	else if (rc == 0 && g->t != NULL)
+		end(g, PBOX_WORKER_DECLARED);
+}
+
+uint64_t
+declare_due(const struct session *s)
+{
+	const struct declaring *g = &s->w->declaring;
+
+	if (g->d == NULL || rejoin_pauses(s) || rejoin_restoring(s))
+		return UINT64_MAX;
+	if (g->t == NULL)
+		return g->again_ns;
+	return pager_due(&g->pages);
+}
+
+/* ---- the host's ----------------------------------------------------------------------------- */
+
+void
+pbox_worker_declare(struct pbox_worker *w, struct pbox_worker_declaration *d)
+{
+	struct declaring *g = &w->declaring;
+
+	d->state = PBOX_WORKER_DECLARING;
+	g->d = d;
+	g->again_ns = g->mapped = 0;
+	g->again = FIRST_AGAIN;
+	if (w->failed)
+		declare_fail(w, w->fatal.code, w->fatal.text);
+	else if (w->shut)
+		declare_fail(w, PBOX_C_CLOSED, "the client was closed");
+}
+
+void
+pbox_worker_declare_cancel(struct pbox_worker *w, struct pbox_worker_declaration *d)
+{
+	if (w->declaring.d != d)
+		return;
+	w->declaring.d = NULL;
+	drop(&w->declaring);
+}

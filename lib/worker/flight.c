@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include "worker_impl.h"
+
+/* Flights: fragments between their first transmission and their answer. */
+
+void
+flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
+{
+	struct pbox_worker *w = ep->s->w;
+	struct frag *f = fl->frag;
+	struct pbox_worker_table *t = w->table[f->table];
+	struct iovec iov[MAX_PIECES];
+	unsigned n = 0;
+	struct pbox_hdr h;
+
+	header_fill(ep->s, &h, probe ? PBOX_PULL : fl->type);
+	h.prio = f->prio;
+	h.chunk = t->chunk[f->chunk].id;
+	h.frag = f->index;
+	h.map_epoch = t->map_epoch;
+	h.round = f->round;
+	if (ep->ece) {
+		h.flags |= PBOX_F_ECE;
+		ep->ece = false;
+	}
+	if (h.type == PBOX_RESTORE) {
+		n = copy_restore(t, f, fl, &h, iov);
+	} else if (h.type == PBOX_PULL) {
+		if (!f->pushed && f->round > 0)
+			h.flags |= PBOX_F_LATEST; /* joined a running job: any version will do */
+	} else if (h.type == PBOX_FETCH) {
+		h.base = fl->base;
+		h.aux = (uint16_t)table_first_op(t, f)->weight;
+	} else {
+		bool init = h.type == PBOX_INIT;
+		uint32_t count = frag_elements(t, f) - fl->base;
+		unsigned size = init ? 4 : t->push_size;
+
+		if (init && count > t->init_elements)
+			count = t->init_elements;
+		n = table_gather(t, f, fl->base, count, size, iov, MAX_PIECES);
+		h.format = init ? PBOX_FMT_FP32 : t->push_format;
+		h.length = (uint16_t)(count * size);
+		h.base = init ? fl->base : f->round - 1;
+		if (!init) {
+			h.flags |= PBOX_F_LAST;
+			h.aux = PBOX_LR_MUL_ONE;
+			h.weight = table_first_op(t, f)->weight;
+		} else if (table_first_op(t, f)->kind == PBOX_CLIENT_GIVE) {
+			h.flags |= PBOX_F_LATEST;
+			h.aux = (uint16_t)table_first_op(t, f)->weight;
+		} else {
+			h.round = 0;
+		}
+		fl->payload_ts = h.ts;
+		if (again) {
+			w->count.retransmitted_frames++;
+			w->count.retransmitted_bytes += h.length;
+		} else {
+			w->count.useful_tx_bytes += h.length;
+		}
+	}
+	if (again)
+		h.flags |= PBOX_F_RETX;
+	/* what goes for the first time stays until its answer is here; an answer to that may come
+	 * while a repetition is still on its way out, and then the caller has the memory back */
+	link_frame(ep->s, &ep->peer, &h, iov, n, n > 0 && !again);
+	fl->ts = h.ts;
+	fl->seq = ++ep->seq;
+	if (fl->order == 0)
+		fl->order = fl->seq;
+	fl->sent_ns = w->now;
+	timer_append(ep, fl, w->now);
+}
+
+struct flight *
+flight_launch(struct ep *ep, struct frag *f, uint8_t type, bool urgent)
+{
+	struct pbox_worker *w = ep->s->w;
+	struct flight *fl = ep->free;
+
+	ep->free = fl->next;
+	*fl = (struct flight){.frag = f,
+		.type = type,
+		.state = FLIGHT_SENT,
+		.urgent = urgent,
+		.first_ns = w->now};
+	f->state = FRAG_FLIGHT;
+	f->flight = (uint16_t)(fl - ep->flight);
+	if (fl->type == PBOX_PUSHPULL || fl->type == PBOX_PUSH) {
+		f->round++;
+		f->pushed = true;
+	}
+	ep->in_flight++;
+	ep->urgent += urgent;
+	flight_send(ep, fl, false, false);
+	return fl;
+}
+
+void
+flight_land(struct ep *ep, struct flight *fl)
+{
+	struct frag *f = fl->frag;
+
+	timer_unlist(ep, fl);
+	ep->held -= fl->state == FLIGHT_HELD;
+	ep->urgent -= fl->urgent;
+	fl->state = FLIGHT_FREE;
+	fl->prev = NULL;
+	fl->next = ep->free;
+	ep->free = fl;
+	ep->in_flight--;
+	f->state = FRAG_IDLE;
+}
+
+void
+flight_withdraw_all(struct session *s)
+{
+	for (unsigned i = 0; i < s->endpoints; i++)
+		while (s->ep[i].first != NULL) {
+			struct flight *fl = s->ep[i].first;
+
+			if (fl->type == PBOX_PUSH || fl->type == PBOX_PUSHPULL)
+				fl->frag->round--;
+			flight_land(&s->ep[i], fl);
+		}
+}

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef FLOW_H
+#define FLOW_H
+
+/**
+ * @file
+ * Inside of lib/worker: data. Tables and their fragments, endpoints and what is in flight there; window.c, queue.c,
+ * transfer.c, recover.c.
+ */
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include <pbox_wire.h>
+
+#include "pbox_worker.h"
+
+#define NS_PER_US 1000ull
+#define NS_PER_MS 1000000ull
+#define NS_PER_S  1000000000ull
+
+#define MAX_TABLES     65535
+#define MAX_WINDOW     4096 /* frames in flight per endpoint */
+#define FIRST_WINDOW   16
+#define MIN_THRESH     3    /* later answers that make a loss likely, as in TCP */
+#define ACTIVATE_BATCH 8192 /* pieces made ready in one turn */
+
+struct session;
+struct rx_frame;
+
+/** By how much round a is later than round b, modulo 2^32 (R6.1). */
+static inline int32_t
+rounds_apart(uint32_t a, uint32_t b)
+{
+	return (int32_t)(a - b);
+}
+
+/* ---- window.c: round trip and window of one endpoint ----------------------------------- */
+
+struct window {
+	uint64_t srtt, rttvar, rtt_min, rtt_peak, rto; /* ns; srtt 0: no sample yet */
+	uint64_t pto;   /* the rto without its margins: where losses are proven, a probe is cheap */
+	uint64_t pause; /* that, and as long as answers have taken of late */
+	uint64_t min_rto;
+	uint64_t peak_at, epoch_at;
+	double size, ssthresh;
+	double share; /* of frames that were lost, of late */
+	uint32_t max;
+	uint32_t answered, lost, marked; /* in this epoch */
+};
+
+void window_init(struct window *w, uint32_t max, uint64_t min_rto, uint64_t now);
+void window_sample(struct window *w, uint64_t rtt, uint64_t now);
+/** An answer came; @p limited: the window was what kept more from being sent. */
+void window_answered(struct window *w, bool limited, uint64_t now);
+void window_lost(struct window *w, uint64_t now);   /* a loss that was proven */
+void window_marked(struct window *w, uint64_t now); /* CE seen, by us or by the box */
+void window_silent(struct window *w);               /* a whole time-out without any answer */
+static inline uint32_t
+window_frames(const struct window *w)
+{
+	return (uint32_t)w->size;
+}
+/** For how long answers may gather (ns; 0: not at all), with @p out frames in the network. */
+uint64_t window_gather(const struct window *w, uint32_t out);
+
+/* ---- tables ---------------------------------------------------------------------------- */
+
+/** What a fragment holds of one tensor. */
+struct piece {
+	uint64_t offset; /* element in the tensor */
+	uint32_t tensor, elements;
+	uint32_t frag; /* index in the table */
+	bool want;     /* the tensor's first entry still waits for it */
+};
+
+enum frag_state { FRAG_IDLE, FRAG_QUEUED, FRAG_FLIGHT };
+
+struct frag {
+	struct frag *next; /* in its endpoint's queue */
+	uint32_t chunk;    /* index in the table */
+	uint32_t piece;    /* first of its pieces */
+	uint32_t round;    /* last one sent; at first the version at the time of the map */
+	uint32_t order;    /* of the operation that made it ready */
+	uint16_t pieces;
+	uint16_t index;                /* in its chunk */
+	uint16_t pushes, pulls, inits; /* pieces that want one */
+	uint16_t states;               /* FETCH or GIVE */
+	uint16_t flight;               /* slot at the endpoint while in flight */
+	uint16_t table;
+	uint8_t prio;
+	uint8_t state : 2;
+	bool pushed : 1; /* by this worker */
+};
+
+struct chunk {
+	uint64_t at;                          /* elements of the chunks before it */
+	uint32_t id, elements, version, frag; /* frag: its first */
+	uint16_t endpoint;
+};
+
+/** What this worker holds of a fragment (copy.c). */
+struct held {
+	uint32_t version; /* the last one that came */
+	uint32_t samples;
+	uint16_t contributors;
+	bool have; /* its payload is in table.copy */
+};
+
+struct tensor {
+	char *name;
+	uint64_t elements;
+	struct pbox_worker_entry *head, **tail;
+	struct tensor *active_next;  /* list of those with pieces to make ready */
+	uint32_t by_first, by_count; /* its part of table.by_tensor */
+	uint32_t active_at;          /* first of them not yet made ready */
+	uint32_t left;               /* pieces the first entry waits for */
+	uint16_t group;
+};
+
+struct pbox_worker_table {
+	uint32_t number;
+	uint8_t mode, op, optimiser, push_format, pull_format, push_size, pull_size;
+	uint16_t map_epoch;
+	unsigned n;
+	uint32_t chunks, frags, pieces;
+	uint32_t frag_elements, init_elements, first_chunk_id;
+	struct tensor *tensor;
+	struct chunk *chunk;
+	struct frag *frag;
+	struct piece *piece;
+	uint32_t *by_tensor;   /* indices of pieces, grouped by tensor, in order of offset */
+	uint32_t base_version; /* at the time of the map */
+	uint8_t *copy;         /* chunk after chunk in the pull format; NULL: none are kept */
+	struct held *held;     /* by fragment */
+	struct set_log *sets;  /* that the box has answered with SET_OK */
+	bool restoring;        /* the box must be told what we hold, before operations go on */
+	bool resumed;          /* its rounds go on where the program says (first_round) */
+	uint32_t flags;        /* of its DECLARE: PBOX_DECLARE_CONTINUE */
+};
+
+static inline uint32_t
+frag_elements(const struct pbox_worker_table *t, const struct frag *f)
+{
+	uint32_t done = f->index * t->frag_elements, e = t->chunk[f->chunk].elements;
+
+	return e - done < t->frag_elements ? e - done : t->frag_elements;
+}
+
+/* ---- endpoints ------------------------------------------------------------------------- */
+
+enum flight_state {
+	FLIGHT_FREE,
+	FLIGHT_SENT,   /* waiting for the answer */
+	FLIGHT_PROBED, /* a loss is likely: a PULL of the round has asked for it */
+	FLIGHT_HELD,   /* the box has our part and waits for others */
+	FLIGHT_UNKEPT, /* the box cannot take it yet: repeat later */
+};
+
+/** A fragment between its first transmission and its answer. */
+struct flight {
+	struct flight *prev, *next; /* in order of last transmission; next: also free list */
+	struct frag *frag;
+	uint64_t seq;   /* of the last transmission at this endpoint */
+	uint64_t order; /* of the first one of what it carries now */
+	uint64_t first_ns, sent_ns, due_ns;
+	uint32_t ts, payload_ts; /* of the last transmission; of the last with payload */
+	uint32_t gap;            /* later answers after which it is suspected lost */
+	uint32_t base;           /* INIT: element offset */
+	uint32_t wait_missing;   /* from the latest WAIT */
+	uint64_t wait_ns;        /* when it came */
+	uint16_t wait_have;
+	uint8_t type; /* PBOX_PUSHPULL, PUSH, PULL, INIT, RESTORE */
+	uint8_t state, backoff, tries, losses;
+	bool waited; /* wait_* are valid */
+	bool urgent; /* has overtaken older fragments */
+	bool give;   /* RESTORE: with the payload */
+};
+
+struct ep {
+	struct session *s;
+	struct pbox_client_peer peer;
+	struct window win;
+	struct flight *flight; /* room for `flights`; win.max of them are used */
+	uint32_t flights;
+	struct flight *free, *first, *last;
+	uint32_t in_flight, held, urgent; /* all; of these: in FLIGHT_HELD; with urgent set */
+	uint32_t thresh;                  /* of loss detection, adapted to reordering */
+	uint64_t seq, answered_seq;       /* answered: the highest order with a final answer */
+	uint64_t next_due, last_rx, silent_at;
+	uint64_t asked_ns;   /* first transmission after last_rx */
+	uint64_t lost_ns;    /* last proven loss; 0: none */
+	uint64_t final_ns;   /* last final answer: RESULT, PUSH_OK, INIT_OK */
+	uint64_t doubt_ns;   /* since then timers have run out ... */
+	uint32_t doubts;     /* ... for so many flights; */
+	uint8_t doubt_shift; /* what is allowed at once, ever more rarely */
+	bool paused;         /* some flight's time-outs have grown long */
+	bool ece;            /* tell the box that CE was seen */
+	bool limited;        /* the window kept something from being sent */
+	uint64_t ready_map[4];
+	struct frag *ready[256], *ready_last[256];
+	uint32_t ready_order[256]; /* of the first of each */
+};
+
+/* queue.c: operations -> ready fragments */
+void queue_activate(struct pbox_worker *w, unsigned budget);
+void queue_check(struct pbox_worker *w, struct pbox_worker_table *t, struct frag *f);
+/** Forget what is ready. */
+void queue_clear(struct session *s);
+/** Find again what is ready, in the order of operations. */
+void queue_rebuild(struct pbox_worker *w);
+/** The fragment to send next, and whether it overtakes older ones; NULL: none may go now. */
+struct frag *queue_pop(struct pbox_worker *w, struct ep *ep, bool *urgent);
+void queue_piece_finish(struct pbox_worker *w, struct pbox_worker_table *t, struct piece *p);
+void queue_fail(struct pbox_worker_op *op, int code, const char *text);
+void queue_finish(struct pbox_worker *w, struct pbox_worker_op *op);
+
+/** Fail all that waits for the fragment. */
+void queue_fail_fragment(struct pbox_worker_table *t, struct frag *f, int code, const char *text);
+
+/* table.c: elements of a fragment */
+#define MAX_PIECES PBOX_MAX_SEGMENTS
+/** The bytes of @p count elements of the fragment from element @p from on, in @p iov; returns
+ * how many entries, or 0 when @p cap is too small. */
+unsigned table_gather(const struct pbox_worker_table *t, const struct frag *f, uint32_t from,
+	uint32_t count, unsigned size, struct iovec *iov, unsigned cap);
+/** What of piece @p from of the fragment came goes to its tensors, in fp32. */
+void table_scatter(const struct pbox_worker_table *t, const struct frag *f, uint32_t from,
+	uint32_t count, const uint8_t *payload);
+/** The operation that its first tensor works on. */
+const struct pbox_worker_op *table_first_op(
+	const struct pbox_worker_table *t, const struct frag *f);
+
+/* transfer.c: ready fragments -> flights; answers -> finished pieces */
+void transfer_pump(struct session *s);
+void transfer_frame(struct session *s, const struct rx_frame *f);
+
+/* flight.c */
+/** Send the flight's payload or, for @p probe, a PULL of its round. */
+void flight_send(struct ep *ep, struct flight *fl, bool probe, bool again);
+/** Take a flight for the fragment, and send. */
+struct flight *flight_launch(struct ep *ep, struct frag *f, uint8_t type, bool urgent);
+void flight_land(struct ep *ep, struct flight *fl);
+/** The session is gone: nothing is under way any more, all that was is to be done again. */
+void flight_withdraw_all(struct session *s);
+
+/* timer.c: the flights of an endpoint, in order of last transmission */
+#define TIMER_HELD      (20 * NS_PER_MS)
+#define TIMER_PROBED    (250 * NS_PER_MS) /* at most, while the box may not have it */
+#define TIMER_MAX_SHIFT 8
+/** The last in the list, with a new timer. */
+void timer_append(struct ep *ep, struct flight *fl, uint64_t now);
+/** Out of that list; its own links stay. */
+void timer_unlist(struct ep *ep, struct flight *fl);
+/** Timer and evidence for the state that the flight is in. */
+void timer_arm(struct ep *ep, struct flight *fl, uint64_t now);
+/** How long an answer may take. */
+uint64_t timer_patience(const struct ep *ep, bool lossy);
+bool timer_is_lossy(const struct ep *ep, uint64_t now);
+uint64_t timer_shifted(uint64_t base, unsigned shift, uint64_t max);
+
+/* recover.c: lost frames */
+void recover_answer(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint64_t now);
+void recover_result(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint64_t now);
+void recover_wait(struct ep *ep, struct flight *fl, const struct pbox_hdr *h);
+/** The box has it, and waits for others. */
+void recover_hold(struct ep *ep, struct flight *fl, uint64_t now);
+/** Somebody wants to know who is missing now: the box is asked soon. */
+void recover_ask(struct ep *ep, struct flight *fl, uint64_t now);
+void recover_evidence(struct ep *ep);
+/** @p now: what had come by then has been looked at. That is earlier than the worker's now by what the processor
+ * did meanwhile, or did for others: answers may have arrived since. */
+void recover_timers(struct ep *ep, uint64_t now);
+
+#endif /* FLOW_H */

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <sodium.h>
+
+#include "worker_impl.h"
+
+/* The handshake: HELLO, RETRY, JOIN, WELCOME (section 4 of the protocol), and again when the session was lost
+ * (rejoin.c). */
+
+#define COOKIE_LIFE  (7 * NS_PER_S) /* R4.2: at least 8 s */
+#define MOST_RETRIES 4              /* to a HELLO (R9.3) */
+
+/* ---- sending --------------------------------------------------------------------------- */
+
+static void
+send_hello(struct join *j)
+{
+	struct session *s = j->s;
+	struct pbox_hello m = {PBOX_VERSION_WIRE, PBOX_VERSION_WIRE};
+	uint8_t buf[PBOX_HELLO_LEN] = {0};
+	struct pbox_hdr h = {.type = PBOX_HELLO, .chunk = j->id, .length = sizeof(buf)};
+	struct iovec iov = {buf, sizeof(buf)};
+
+	pbox_hello_encode(buf, sizeof(buf), &m);
+	j->hellos++;
+	j->retries = 0;
+	link_frame(s, &s->box, &h, &iov, 1, false);
+	link_flush(&s->w->link);
+}
+
+static void
+send_join(struct join *j)
+{
+	struct session *s = j->s;
+	uint32_t window = s->w->link.port->window;
+	struct pbox_join m = {
+		.cookie = j->cookie,
+		.nonce = j->nonce,
+		.worker = j->worker < 0 ? PBOX_NO_WORKER : (uint16_t)j->worker,
+		.workers = (uint16_t)s->w->conf.workers,
+		.mtu = (uint16_t)(s->w->link.port->mtu < 65535 ? s->w->link.port->mtu : 65535),
+		.window = (uint16_t)window,
+		.lease_ms = s->w->conf.lease_ms,
+		.policy = (uint8_t)s->w->conf.policy,
+		.auth = auth_possible(),
+		.number = j->number,
+	};
+	uint8_t buf[PBOX_JOIN_LEN] = {0};
+	struct pbox_hdr h = {.type = PBOX_JOIN,
+		.chunk = j->id,
+		.incarnation = j->incarnation,
+		.length = sizeof(buf)};
+	struct iovec iov = {buf, sizeof(buf)};
+
+	memcpy(m.run, s->w->run, sizeof(m.run));
+	snprintf(m.job, sizeof(m.job), "%s", s->w->job);
+	snprintf(m.host, sizeof(m.host), "%s", s->w->host);
+	pbox_join_encode(buf, sizeof(buf), &m);
+	auth_prove(
+		s->w->secret, PBOX_JOIN_PROOF_PREFIX, buf, sizeof(buf), buf + PBOX_JOIN_PROOF_AT);
+	j->joins++;
+	link_frame(s, &s->box, &h, &iov, 1, false);
+	link_flush(&s->w->link);
+}
+
+/* ---- answers --------------------------------------------------------------------------- */
+
+/** R9.3: the first RETRY may be that of somebody who was faster than the box. */
+static void
+on_retry(struct join *j, const struct rx_frame *f)
+{
+	struct pbox_retry m;
+
+	if (pbox_retry_decode(f->payload, f->hdr.length, &m) != 0 ||
+		(j->have_cookie && m.cookie == j->cookie) || j->retries >= MOST_RETRIES)
+		return;
+	j->retries++;
+	j->cookie = m.cookie;
+	j->incarnation = m.incarnation;
+	j->have_cookie = true;
+	j->cookie_at = j->s->w->now;
+	if (j->renew) /* a refusal has its time, too */
+		return;
+	j->next_tx = 0;
+	j->interval = JOIN_INTERVAL;
+}
+
+/** R4.5: a job without a secret takes a worker with one, and cannot prove anything to it. Not where the worker
+ * asks for auth, and not in the place of a box that has proven the secret before. */
+static bool
+may_be_insecure(const struct join *j)
+{
+	const uint32_t both = PBOX_WELCOME_INSECURE | PBOX_WELCOME_AUTH;
+
+	return (j->welcome.flags & both) == PBOX_WELCOME_INSECURE && j->s->w->conf.auth == 0 &&
+	       !refusal_is_provable(j);
+}
+
+static void
+on_welcome(struct join *j, const struct rx_frame *f)
+{
+	struct session *s = j->s;
+	uint8_t copy[128 + 8 * PBOX_MAX_ENDPOINTS], proof[PBOX_PROOF_LEN];
+	struct pbox_welcome *m = &j->welcome;
+	struct pbox_client_error why;
+	bool good;
+	int rc;
+
+	j->unproven = false;
+	if (f->hdr.length > sizeof(copy) ||
+		pbox_welcome_decode(f->payload, f->hdr.length, m) != 0 || m->nonce != j->nonce)
+		return;
+	memcpy(copy, f->payload, f->hdr.length);
+	memset(copy + PBOX_WELCOME_PROOF_AT, 0, PBOX_PROOF_LEN);
+	auth_prove(s->w->secret, PBOX_WELCOME_PROOF_PREFIX, copy, f->hdr.length, proof);
+	good = sodium_memcmp(proof, m->proof, sizeof(proof)) == 0;
+	if (!good && may_be_insecure(j)) {
+		auth_prove("", PBOX_WELCOME_PROOF_PREFIX, copy, f->hdr.length, proof);
+		good = sodium_memcmp(proof, m->proof, sizeof(proof)) == 0;
+		j->unproven = good;
+	}
+	if (!good && (m->flags & PBOX_WELCOME_INSECURE) != 0) {
+		pbox_client_fail(&why, PBOX_C_SECRET,
+			"job '%s' at %s says that it has no secret (insecure = yes), and %s: "
+			"leave the secret out, or give the job one",
+			s->w->job, s->name,
+			s->w->conf.auth != 0 ? "this worker requires auth"
+					     : "it had proven before that it knows this worker's");
+		refusal_doubtful(j, f, REFUSAL_INSECURE, &why);
+		return;
+	}
+	if (!good) {
+		pbox_client_fail(&why, PBOX_C_SECRET,
+			"%s could not prove that it knows the secret of job '%s': compare "
+			"the secrets, or something else answers at that address",
+			s->name, s->w->job);
+		refusal_doubtful(j, f, REFUSAL_PROOF, &why);
+		return;
+	}
+	/* what was too small for our JOIN is not the MTU of any port */
+	if (m->endpoints == 0 || m->worker >= m->workers || m->lease_ms == 0 || m->window == 0 ||
+		m->number == 0 || (m->mtu != 0 && m->mtu < LINK_MIN_MTU)) {
+		pbox_client_fail(&why, PBOX_C_REFUSED,
+			"the box's WELCOME is not sound: worker %u of %u, %u endpoints, "
+			"lease %u ms, window %u, mtu %u, run %llu",
+			m->worker, m->workers, m->endpoints, m->lease_ms, m->window, m->mtu,
+			(unsigned long long)m->number);
+		if (j->unproven || s->w->secret[0] == 0)
+			refusal_doubtful(j, f, REFUSAL_UNSOUND, &why);
+		else
+			join_finish(j, pbox_client_fail(&j->err, why.code, "%s", why.text));
+		return;
+	}
+	rc = auth_welcome(j, f);
+	if (rc != AUTH_IGNORE)
+		join_finish(j, rc);
+}
+
+void
+join_frame(struct join *j, const struct rx_frame *f)
+{
+	if (j->done || f->from.sin_addr.s_addr != j->s->box.addr.sin_addr.s_addr ||
+		!join_asked(j, f->hdr.chunk))
+		return;
+	j->answered = true;
+	if (f->hdr.type == PBOX_RETRY)
+		on_retry(j, f);
+	else if (f->hdr.type == PBOX_WELCOME)
+		on_welcome(j, f);
+	else if (f->hdr.type == PBOX_ERROR)
+		refusal_frame(j, f);
+}
+
+/* ---- the exchange ---------------------------------------------------------------------- */
+
+/** Who does not see our requests cannot know it: what refuses was asked (R9.3). */
+static void
+next_id(struct join *j)
+{
+	struct pbox_worker_port *port = j->s->w->link.port;
+
+	j->id_before = j->id;
+	j->id = (uint32_t)port->random(port->ctx);
+	while (j->id == 0 || j->id == j->id_before)
+		j->id++;
+	j->renew = false;
+}
+
+void
+join_begin(struct join *j, struct session *s, int worker)
+{
+	struct pbox_worker *w = s->w;
+
+	join_end(j);
+	*j = (struct join){.s = s, .nonce = w->nonce, .worker = worker, .interval = JOIN_INTERVAL};
+	/* who has nothing of its run begins, wherever that is */
+	j->number = w->tables > 0 ? s->number : 0;
+	next_id(j);
+}
+
+void
+join_end(struct join *j)
+{
+	auth_end(j->auth);
+	j->auth = NULL;
+}
+
+void
+join_tick(struct join *j)
+{
+	uint64_t now = j->s->w->now;
+
+	if (j->have_cookie && now - j->cookie_at > COOKIE_LIFE)
+		j->have_cookie = false;
+	if (now < j->next_tx)
+		return;
+	if (refusal_holds(j)) {
+		join_finish(j, refusal_verdict(j));
+		return;
+	}
+	if (j->renew)
+		next_id(j);
+	j->next_tx = now + j->interval;
+	j->interval = j->interval * 2 < JOIN_INTERVAL_MAX ? j->interval * 2 : JOIN_INTERVAL_MAX;
+	if (j->have_cookie)
+		send_join(j);
+	else
+		send_hello(j);
+}
+
+int
+join_expired(struct join *j)
+{
+	struct session *s = j->s;
+	double waited = s->w->conf.join_timeout_ms / 1000.0;
+	unsigned port = ntohs(s->box.addr.sin_port);
+
+	if (j->doubt.n > 0)
+		return refusal_verdict(j);
+	if (j->refused.text[0] != 0)
+		return pbox_client_fail(&j->err, PBOX_C_REFUSED,
+			"joining job '%s' at %s: still not taken in after %.1f s: %s; 'pbox-ctl "
+			"workers %s' names the hosts",
+			s->w->job, s->name, waited, j->refused.text, s->w->job);
+	if (j->refused.code != 0) {
+		char who[48];
+
+		snprintf(who, sizeof(who),
+			s->w->conf.worker < 0 ? "all %u workers have" : "worker %u has",
+			s->w->conf.worker < 0 ? s->w->conf.workers : (unsigned)s->w->conf.worker);
+		return pbox_client_fail(&j->err, PBOX_C_REFUSED,
+			"joining job '%s' at %s: %s a live session, still after %.1f s: another "
+			"process runs with this number, or a killed one's lease has not ended; "
+			"'pbox-ctl workers %s' names its host",
+			s->w->job, s->name, who, waited, s->w->job);
+	}
+	if (j->answered)
+		return pbox_client_fail(&j->err, PBOX_C_UNREACHABLE,
+			"the box at %s answers HELLO, but %u JOINs went unanswered in %.1f s: its "
+			"log "
+			"names the reason ('control_malformed', 'cookie'), or datagrams of %d "
+			"bytes do "
+			"not get through",
+			s->name, j->joins, waited, PBOX_JOIN_LEN + PBOX_HDR_LEN + 28);
+	if (s->w->link.port->path_errno == ECONNREFUSED)
+		return pbox_client_fail(&j->err, PBOX_C_UNREACHABLE,
+			"%s: the host is up, but nothing listens on its UDP port %u (ICMP port "
+			"unreachable; %u HELLOs in %.1f s): is this the address of a port of the "
+			"box, "
+			"and not of its management interface?",
+			s->name, port, j->hellos, waited);
+	return pbox_client_fail(&j->err, PBOX_C_UNREACHABLE,
+		"no answer from %s: %u HELLOs went unanswered in %.1f s%s%s; check that the box is "
+		"up "
+		"and has this address (it answers ping), and that no firewall drops UDP port %u",
+		s->name, j->hellos, waited,
+		s->w->link.port->path_errno != 0 ? ", last error: " : "",
+		s->w->link.port->path_errno != 0 ? strerror(s->w->link.port->path_errno) : "",
+		port);
+}
+
+/** Take over what WELCOME says of an endpoint, and begin there as new. */
+static int
+settle_endpoint(struct session *s, struct ep *ep, const struct pbox_endpoint *e, uint32_t window)
+{
+	struct flight *flight = ep->flight;
+	struct sockaddr_in addr = {.sin_family = AF_INET, .sin_port = htons(e->udp)};
+
+	memcpy(&addr.sin_addr, e->ipv4, 4);
+	if (window > ep->flights) {
+		flight = reallocarray(flight, window, sizeof(*flight));
+		if (flight == NULL)
+			return -ENOMEM;
+	}
+	/* the transport knows an endpoint by the address of its peer, and may have more to remember
+	 * than the address */
+	if (memcmp(&addr, &ep->peer.addr, sizeof(addr)) != 0)
+		ep->peer = (struct pbox_client_peer){.addr = addr};
+	*ep = (struct ep){.s = s,
+		.peer = ep->peer,
+		.flight = flight,
+		.flights = window > ep->flights ? window : ep->flights,
+		.thresh = MIN_THRESH};
+	window_init(&ep->win, window, s->w->conf.min_rto_us * NS_PER_US, s->w->now);
+	memset(flight, 0, window * sizeof(*flight));
+	for (uint32_t k = window; k-- > 0;) {
+		flight[k].next = ep->free;
+		ep->free = &flight[k];
+	}
+	return 0;
+}
+
+int
+join_settle(struct join *j)
+{
+	struct session *s = j->s;
+	const struct pbox_welcome *m = &j->welcome;
+	const struct pbox_worker_port *port = s->w->link.port;
+	uint32_t hold = port->window / m->endpoints;
+	uint32_t window = m->window;
+
+	if (s->w->conf.window != 0 && s->w->conf.window < window)
+		window = s->w->conf.window;
+	if (hold < window)
+		window = hold > 0 ? hold : 1;
+	if (window > MAX_WINDOW)
+		window = MAX_WINDOW;
+	s->token = m->token;
+	s->number = m->number;
+	s->job_number = m->job;
+	s->w->worker = m->worker;
+	s->w->workers = m->workers;
+	s->incarnation = m->incarnation;
+	s->unproven = j->unproven;
+	s->proven |= !j->unproven;
+	s->lease_ms = m->lease_ms;
+	s->tag = j->auth != NULL ? PBOX_TAG_LEN : 0;
+	s->mtu = (m->mtu != 0 && m->mtu < port->mtu ? m->mtu : port->mtu) - s->tag;
+	s->window = (uint16_t)window;
+	s->endpoints = m->endpoints;
+	auth_end(s->auth);
+	s->auth = j->auth;
+	j->auth = NULL;
+	s->doubt_ns = 0;
+	for (unsigned i = 0; i < m->endpoints; i++)
+		if (settle_endpoint(s, &s->ep[i], &m->endpoint[i], window) != 0)
+			return pbox_client_fail(
+				&j->err, PBOX_C_MEMORY, "no memory for a window of %u", window);
+	return 0;
+}

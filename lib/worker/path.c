@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "worker_impl.h"
+
+/* Does the path carry full frames, and trains of them? PINGs to the data endpoints (R8.1). */
+
+#define PATIENCE    (2 * NS_PER_S)
+#define AT_LEAST    (500 * NS_PER_MS)
+#define INTERVAL    (40 * NS_PER_MS)
+#define TRAIN_TRIES 3
+#define TRAIN_WAIT  (60 * NS_PER_MS)
+#define ID_SMALL    0x50000000u
+#define ID_FULL     0x51000000u
+#define ID_TRAIN    0x52000000u
+
+int
+path_begin(struct session *s, uint64_t deadline)
+{
+	struct path *p = &s->path;
+	uint64_t now = s->w->now;
+
+	path_end(s);
+	*p = (struct path){.began = now, .full_length = s->mtu - PBOX_MTU_OVERHEAD};
+	p->deadline = deadline < now + AT_LEAST ? now + AT_LEAST : deadline;
+	p->payload = malloc(p->full_length);
+	if (p->payload == NULL)
+		return pbox_client_fail(&s->join.err, PBOX_C_MEMORY, "no memory for a frame");
+	for (uint32_t i = 0; i < p->full_length; i++)
+		p->payload[i] = (uint8_t)i;
+	s->w->link.port->path_errno = 0;
+	return 0;
+}
+
+void
+path_end(struct session *s)
+{
+	free(s->path.payload);
+	s->path.payload = NULL;
+}
+
+/** The box has no such session, or says so. */
+static void
+on_error(struct session *s, const struct rx_frame *f)
+{
+	struct path *p = &s->path;
+
+	/* R11.6: whose it is the PINGs tell, which go on */
+	if (!f->sure && (f->hdr.length > 0 || auth_doubts(s)))
+		return;
+	if (f->hdr.length == 0 || pbox_error_decode(f->payload, f->hdr.length, &p->why_ended) != 0)
+		p->why_ended = (struct pbox_error_msg){.code = f->hdr.aux};
+	pbox_text_tame(p->why_ended.text);
+	p->ended = p->why_ended.code == PBOX_E_SESSION;
+}
+
+void
+path_frame(struct session *s, const struct rx_frame *f)
+{
+	struct path *p = &s->path;
+	uint32_t i = f->hdr.chunk & 0xFFFFFF, kind = f->hdr.chunk & 0xFF000000;
+
+	if (f->hdr.token != s->token)
+		return;
+	if (f->sure)
+		s->doubt_ns = 0;
+	if (f->hdr.type == PBOX_ERROR)
+		on_error(s, f);
+	if (session_asks(&f->hdr))
+		header_echo(s, f);
+	if (f->hdr.type != PBOX_PONG)
+		return;
+	if (kind == ID_SMALL && i < s->endpoints)
+		p->small[i] = true;
+	else if (kind == ID_FULL && i < s->endpoints && f->hdr.length == p->full_length)
+		p->full[i] = true;
+	else if (kind == ID_TRAIN && i < PATH_TRAIN_MAX)
+		p->train[i] = true;
+}
+
+static void
+ping(struct session *s, unsigned ep, uint32_t id, uint32_t length)
+{
+	struct iovec iov = {s->path.payload, length};
+	struct pbox_hdr h;
+
+	header_fill(s, &h, PBOX_PING);
+	h.chunk = id;
+	h.length = (uint16_t)length;
+	link_frame(s, &s->ep[ep].peer, &h, &iov, length > 0, false);
+}
+
+static unsigned
+missing(const bool *seen, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (!seen[i])
+			return i;
+	return n;
+}
+
+static int
+verdict(struct session *s, unsigned bad)
+{
+	struct path *p = &s->path;
+	const struct pbox_worker_port *port = s->w->link.port;
+	unsigned udp = ntohs(s->ep[bad].peer.addr.sin_port);
+	char addr[INET_ADDRSTRLEN];
+
+	inet_ntop(AF_INET, &s->ep[bad].peer.addr.sin_addr, addr, sizeof(addr));
+	if (!p->small[bad])
+		return pbox_client_fail(&p->err, PBOX_C_UNREACHABLE,
+			"the box at %s took this worker in, but its data endpoint %s:%u does not "
+			"answer PING (for %.1f s): a firewall may drop that UDP port, the address "
+			"is not reachable from here, or the core of the box that serves it gets no "
+			"CPU (the box's log and 'pbox-ctl health' tell)",
+			s->name, addr, udp, (double)(s->w->now - p->began) / NS_PER_S);
+	if (port->path_errno == EMSGSIZE && port->path_mtu != 0)
+		return pbox_client_fail(&p->err, PBOX_C_MTU,
+			"datagrams of %u bytes do not get to %s:%u: the path's MTU is %u; set mtu "
+			"to %u here, or raise the MTU on the way",
+			s->mtu + s->tag, addr, udp, port->path_mtu, port->path_mtu);
+	return pbox_client_fail(&p->err, PBOX_C_MTU,
+		"datagrams of %u bytes do not get to %s:%u and back (small ones do): a link or "
+		"switch on the way has a smaller MTU than this host and the box; raise it there, "
+		"or set "
+		"mtu to 1500 here",
+		s->mtu + s->tag, addr, udp);
+}
+
+/** True when the sizes are known, or will not be. */
+static bool
+sizes(struct session *s)
+{
+	struct path *p = &s->path;
+	uint64_t now = s->w->now;
+	unsigned n = s->endpoints, bad = missing(p->full, n);
+
+	if (bad == n)
+		return true;
+	if (p->answered == 0 && missing(p->small, n) == n)
+		p->answered = now;
+	if (now < p->next)
+		return false;
+	/* who answers small ones would have answered large ones by then; a core that gets
+	 * no CPU answers nothing, and may have until the deadline */
+	if (p->next != 0 &&
+		(now >= p->deadline || (p->answered != 0 && now - p->answered >= PATIENCE))) {
+		p->rc = verdict(s, bad);
+		return true;
+	}
+	for (unsigned i = 0; i < n; i++) {
+		if (!p->small[i])
+			ping(s, i, ID_SMALL + i, 0);
+		if (!p->full[i])
+			ping(s, i, ID_FULL + i, p->full_length);
+	}
+	p->next = now + INTERVAL;
+	return false;
+}
+
+/** Trains that the kernel cuts into frames; what gets through is what is used later. True when that is known. */
+static bool
+trains(struct session *s)
+{
+	struct path *p = &s->path;
+	struct pbox_worker_port *port = s->w->link.port;
+	uint32_t n = 65000 / (s->mtu + s->tag - 28);
+
+	if (n > PATH_TRAIN_MAX)
+		n = PATH_TRAIN_MAX;
+	if (n > port->train_max)
+		n = port->train_max;
+	if (n > s->window)
+		n = s->window;
+	if (p->tries == 0)
+		port->train = s->w->conf.gso != 0 && n >= 2 ? n : 1;
+	if (port->train == 1 || s->w->conf.gso > 0 || missing(p->train, n) == n)
+		return true;
+	if (p->tries > 0 && s->w->now < p->next)
+		return false;
+	if (p->tries == TRAIN_TRIES) {
+		port->train = 1;
+		return true;
+	}
+	p->tries++;
+	link_flush(&s->w->link); /* a train of its own */
+	for (uint32_t i = 0; i < n; i++)
+		ping(s, 0, ID_TRAIN + i, p->full_length);
+	p->next = s->w->now + TRAIN_WAIT;
+	return false;
+}
+
+void
+path_tick(struct session *s)
+{
+	struct path *p = &s->path;
+
+	if (!p->ended && !p->trains)
+		p->trains = sizes(s);
+	if (!p->ended && p->trains)
+		p->done = p->rc != 0 || trains(s);
+}

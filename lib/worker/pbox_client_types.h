@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef PBOX_CLIENT_TYPES_H
+#define PBOX_CLIENT_TYPES_H
+
+/**
+ * @file
+ * What programs, transports and the core of a worker (lib/worker) say to each other: codes, configuration, tables,
+ * operations, datagrams. Programs include pbox_client.h, transports pbox_client_transport.h.
+ */
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Return codes; negative ones are failures. */
+enum pbox_client_code {
+	PBOX_C_OK = 0,
+	PBOX_C_PENDING = 1,      /**< pbox_client_test: not complete yet */
+	PBOX_C_INVALID = -1,     /**< an argument is out of range */
+	PBOX_C_SYSTEM = -2,      /**< a system call failed; text has errno's meaning */
+	PBOX_C_UNREACHABLE = -3, /**< nothing answered within the deadline */
+	PBOX_C_VERSION = -4,     /**< box and library speak different versions */
+	PBOX_C_NO_JOB = -5,      /**< the box has no such job */
+	PBOX_C_SECRET = -6,      /**< the job's secret differs (ours or the box's) */
+	PBOX_C_REFUSED = -7,     /**< the box refused for another reason; text has it */
+	PBOX_C_MISMATCH = -8,    /**< workers disagree on tensors or numbers */
+	PBOX_C_DEADLINE = -9,    /**< a wait expired; text says what was missing */
+	PBOX_C_LOST = -10,       /**< the session ended, and what it held cannot be had again */
+	PBOX_C_MTU = -11,        /**< frames of the configured size do not get through */
+	PBOX_C_MEMORY = -12,     /**< out of memory, here or on the box (text says) */
+	PBOX_C_CLOSED = -13,     /**< the client was closed while waiting */
+	PBOX_C_RUNNING =
+		-14, /**< the job's run has begun without this worker, and a worker lives in it */
+	PBOX_C_RUN_ENDED = -15, /**< another run of the job has begun; final */
+};
+
+struct pbox_client_error {
+	int code;
+	char text[512];
+};
+
+/** Configuration; start from pbox_client_conf_init(). Strings are copied by open. */
+struct pbox_client_conf {
+	size_t size;         /**< sizeof(struct pbox_client_conf), for later fields */
+	const char *box;     /**< "10.0.0.1" or "10.0.0.1:7269" or a host name */
+	const char *job;     /**< 1 to 63 bytes */
+	const char *secret;  /**< the job's; may be empty for jobs marked insecure */
+	const char *bind;    /**< local address, or NULL */
+	const char *host;    /**< name of this worker in messages; NULL: host name */
+	int worker;          /**< 0-based; -1: any free one */
+	unsigned workers;    /**< of the job, including this one */
+	unsigned mtu;        /**< IP MTU; 0: the interface's, checked end to end at open */
+	unsigned window;     /**< frames in flight per endpoint; 0: what box and socket allow */
+	unsigned lease_ms;   /**< 0: the box's default */
+	unsigned timeout_ms; /**< default deadline of waits; init sets 60000 */
+	unsigned join_timeout_ms;   /**< deadline of open; init sets 10000 */
+	int gso;                    /**< UDP segmentation offload: 1 on, 0 off, -1 probe (init) */
+	int spin_us;                /**< busy-poll this long before sleeping; init sets 0 */
+	unsigned min_rto_us;        /**< floor of the retransmission time-out; 0: default 5000 */
+	const char *transport;      /**< what carries the datagrams; NULL: "udp", kernel sockets */
+	const char *transport_args; /**< for it; see its own page */
+	/** 1 (init): keep a copy of the last result of every fragment (memory of one model), so that
+	 * this worker goes on after a restart of the box; 0: PBOX_C_LOST then. */
+	int keep_copies;
+	unsigned policy; /**< when a worker is dead, rounds 0: wait for it, 1: go on without it */
+	/** Frames have tags that nobody can forge who does not know the secret, 0: if the job has
+	 * auth on the box; 1: required, PBOX_C_REFUSED if it has not. */
+	unsigned auth;
+	/** The time-out above counts from when the worker that is missing was last heard of by the box:
+	 * so waits go on while it lives, and computes. They end after this at the latest; init sets
+	 * 1800000 (30 minutes). */
+	unsigned patience_ms;
+	/** A wait ends when the worker that is missing has left (by close, or ended by the operator of the
+	 * box), or was refused, for so long, and nobody has taken its number; init sets 1200. */
+	unsigned left_ms;
+	/** The run that this worker belongs to, any text; all workers of one start of the job say the same,
+	 * and no other start does. The first that comes with another one ends the run that the box has
+	 * of this job, at once, and begins from nothing. NULL or empty: it names none, and joins what
+	 * there is. If its run has begun already, see pbox_client_table.first_round. */
+	const char *run;
+};
+
+/** A tensor as declared. */
+struct pbox_client_tensor {
+	const char *name;  /**< for messages; NULL: its number */
+	uint64_t elements; /**< 0 is allowed */
+	uint16_t group;    /**< hyper-parameter group */
+};
+
+/** See pbox_client_table.first_round. */
+#define PBOX_CLIENT_ROUND_ANY UINT32_MAX
+
+/** Numbers are those of the protocol (R2.3, R5.1 to R5.3). */
+struct pbox_client_table {
+	size_t size;         /**< sizeof(struct pbox_client_table) */
+	uint8_t mode;        /**< 0 all-reduce, 1 optimiser on the box */
+	uint8_t op;          /**< 0 sum, 1 mean, 2 sample mean, 3 weighted mean */
+	uint8_t optimiser;   /**< 0 none; the others: pbox_client_name(), doc/optimisers.md */
+	uint8_t push_format; /**< 1 fp32, 2 bf16, 3 fp16: of `in` buffers and on the wire */
+	uint8_t pull_format; /**< of `out` buffers and on the wire */
+	unsigned n;
+	const struct pbox_client_tensor *tensors;
+	/** Round of the first push. 0: the one after the box's version. A worker that was killed and
+	 * goes on from its own checkpoint of round s says s + 1: fragments that have had its
+	 * contribution to that round answer with their result, the others take it. In a job that
+	 * has not begun rounds count from 1 whatever this says. A worker that has said it of no table takes
+	 * no part in one that has begun (PBOX_C_RUNNING), but with policy shrink, if it names the run
+	 * (conf.run). PBOX_CLIENT_ROUND_ANY: whatever round comes, for programs whose contributions are
+	 * right in each: they have no state of their own, or get it from another worker. */
+	uint32_t first_round;
+};
+
+/** One tensor of a submitted operation. */
+struct pbox_client_io {
+	uint32_t tensor; /**< index in its table */
+	const void *in;  /**< elements in the push format; NULL for pull */
+	void *out;       /**< elements in the pull format; NULL for push and init */
+};
+
+enum pbox_client_kind {
+	PBOX_CLIENT_PUSHPULL = 0,
+	PBOX_CLIENT_PUSH = 1,
+	PBOX_CLIENT_PULL =
+		2, /**< the version that this client's last push leads to; at first: initial */
+	PBOX_CLIENT_INIT = 3, /**< fp32 `in`; worker 0 only */
+	/** Optimiser on the box, fp32, all tensors of the table at once; `weight` says which array: 0
+	 * parameters, 1 and 2 the optimiser's state (momentum; Adam's first and second moment). Of the version
+	 * that this client's last push led to. The workers must not push meanwhile. */
+	PBOX_CLIENT_FETCH = 4, /**< to `out` */
+	PBOX_CLIENT_GIVE = 5,  /**< from `in`, in place of what the box has; worker 0 only */
+};
+
+struct pbox_client_hyper {
+	uint16_t id; /**< R7.1 */
+	double value;
+};
+
+/** Totals since open; a snapshot. */
+struct pbox_client_stats {
+	size_t size; /**< set by the caller to sizeof(struct pbox_client_stats) */
+	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes; /**< UDP payload bytes */
+	uint64_t useful_tx_bytes, useful_rx_bytes;         /**< element bytes, each counted once */
+	uint64_t retransmitted_frames, retransmitted_bytes, probes;
+	uint64_t rx_duplicates, rx_dropped;
+	uint64_t fragments_done, operations_done;
+	uint64_t srtt_ns, rttvar_ns, min_rtt_ns;
+	uint64_t held_ns_sum; /**< time answers were held for other workers */
+	uint32_t window, window_max;
+	uint32_t gso_active, gro_active, mtu, endpoints;
+	uint32_t contributors;         /**< of the latest result */
+	uint64_t samples;              /**< of the latest result */
+	uint64_t tx_by_ref, tx_copied; /**< payload bytes that the transport took from the caller's
+					  memory, and those that it copied; udp: 0, 0 */
+	uint64_t tx_failed, rx_failed; /**< datagrams that the transport lost */
+	uint64_t restarts;             /**< sessions begun anew: of the box, mostly */
+	uint64_t restored_fragments;   /**< that the box was told of then */
+	uint64_t restore_ms;           /**< from the loss of the session on until all was told, the
+					  last time */
+	uint64_t rx_drop_auth; /**< frames of somebody else: without a tag, or a wrong one */
+	uint64_t auth;         /**< 1: frames have tags */
+	uint64_t
+		unproven; /**< 1: the job is insecure: the box has not proven that it knows the secret */
+};
+
+/* ---- datagrams ---- */
+
+/** Datagrams in one send, at most. */
+#define PBOX_CLIENT_TX_BATCH 512
+
+/** An address that is sent to; the library's memory, the same pointer for the same endpoint. */
+struct pbox_client_peer {
+	struct sockaddr_in addr;
+	uintptr_t cookie; /**< the back end's own; 0 at first */
+};
+
+/**
+ * A datagram to send. The entries of a batch are one after the other in one array:
+ * d[i + 1].iov == d[i].iov + d[i].n.
+ */
+struct pbox_client_tx {
+	struct pbox_client_peer *to;
+	const struct iovec *iov;
+	uint32_t n;     /**< entries, at least 1 */
+	uint32_t bytes; /**< of all of them */
+	/**
+	 * iov[1] and on stay readable until the datagram has left: the back end may send from
+	 * there instead of copying. That holds until something is received that answers it or a
+	 * datagram after it, or until quiesce. A back end that uses it must take datagrams out
+	 * of memory in the order of send. If clear (and for iov[0] always), nothing may be read
+	 * once send has returned.
+	 */
+	bool stays;
+};
+
+/** A received datagram: valid until the next recv or close. */
+struct pbox_client_rx {
+	const uint8_t *data;
+	uint32_t len;
+	uint8_t ecn; /**< the two bits of the IP header; 3: congestion experienced */
+	struct sockaddr_in from;
+	uint64_t time_ns; /**< CLOCK_MONOTONIC of the arrival; 0: not known */
+};
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* PBOX_CLIENT_TYPES_H */

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef PBOX_WORKER_H
+#define PBOX_WORKER_H
+
+/**
+ * @file
+ * A worker of a job, without threads, sockets and clocks: join, tables, operations, loss recovery, window, and the
+ * return after a restart of the box (doc/protocol.md). lib/client is a host with a thread and a socket.
+ *
+ * The host brings datagrams and the time, and takes datagrams, deadlines and what is complete:
+ *
+ *     pbox_worker_rx(w, datagrams, n, now);       what has arrived
+ *     ... pbox_worker_submit(), pbox_worker_request(), pbox_worker_declare()
+ *     due = pbox_worker_tick(w, now, drained);    sends through the port what is due
+ *     pbox_worker_finished(w), pbox_worker_answered(w), d->state, pbox_worker_state(w)
+ *     wait until `due`, or a datagram, or more to submit
+ *
+ * Threads: none. One thread at a time calls any of these for one worker. Times are ns of any monotonic clock that is
+ * never 0, and never go back. Texts are for people. Memory is allocated by create and declare, when a session begins,
+ * and for SETs; never for data.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pbox_client_types.h"
+
+struct pbox_worker;
+struct pbox_worker_table;
+
+/** How datagrams leave; the host's, fixed after create but for what it says. */
+struct pbox_worker_port {
+	/** As pbox_client_transport_ops.send: at most `batch`, none of which is read after it, but for
+	 * those with `stays`. */
+	void (*send)(void *ctx, const struct pbox_client_tx *d, unsigned n);
+	uint64_t (*random)(void *ctx); /**< numbers that nobody can guess */
+	void *ctx;
+	unsigned mtu;       /**< IP MTU towards the box */
+	unsigned batch;     /**< datagrams in one send, 1 to PBOX_CLIENT_TX_BATCH */
+	unsigned window;    /**< full datagrams that may arrive at once without a loss */
+	unsigned train_max; /**< full datagrams that can leave as one unit; 0 or 1: no such thing */
+	/* the host sets these when the network has reported something; the worker clears path_errno */
+	int path_errno;    /**< latest errno; 0: none */
+	unsigned path_mtu; /**< that came with EMSGSIZE; 0: none */
+	/* the worker sets this */
+	unsigned train; /**< datagrams that may leave as one unit */
+};
+
+/* ---- the worker ---------------------------------------------------------------------------------------------- */
+
+/**
+ * @param conf  checked (pbox_worker_check); its strings are copied. What names a transport is not looked at
+ * @param box   the control endpoint
+ * @param port  the host's; it outlives the worker
+ * @return NULL without memory
+ */
+struct pbox_worker *pbox_worker_create(const struct pbox_client_conf *conf,
+	const struct sockaddr_in *box, struct pbox_worker_port *port);
+void pbox_worker_destroy(struct pbox_worker *w);
+
+/** Begin to join; the end is a state. @p deadline  ns, for all of it */
+void pbox_worker_open(struct pbox_worker *w, uint64_t now, uint64_t deadline);
+
+enum pbox_worker_state {
+	PBOX_WORKER_OPENING,
+	PBOX_WORKER_OPEN,
+	PBOX_WORKER_FAILED, /**< pbox_worker_error() says why; all operations have ended, nothing is sent */
+	PBOX_WORKER_SHUT, /**< by pbox_worker_shut() */
+};
+enum pbox_worker_state pbox_worker_state(const struct pbox_worker *w);
+/** Of a worker that has failed. */
+const struct pbox_client_error *pbox_worker_error(const struct pbox_worker *w);
+
+/** @p n datagrams have arrived. Their memory is the host's again when it returns. */
+void pbox_worker_rx(
+	struct pbox_worker *w, const struct pbox_client_rx *d, unsigned n, uint64_t now);
+/**
+ * Do what is due, and send it.
+ * @param drained  all that had arrived by then has been given to pbox_worker_rx; 0: more may be waiting. No time-out
+ *                 ends while an answer may be waiting
+ * @return when to call again at the latest, ns; 0: at once
+ */
+uint64_t pbox_worker_tick(struct pbox_worker *w, uint64_t now, uint64_t drained);
+/** After answers have come: for how long others may gather, ns (0: see them at once). */
+uint64_t pbox_worker_gather(const struct pbox_worker *w);
+/** All operations and requests end with PBOX_C_CLOSED. What goes still: requests of type LEAVE. */
+void pbox_worker_shut(struct pbox_worker *w);
+
+/** What is fixed once a worker is open. */
+unsigned pbox_worker_number(const struct pbox_worker *w);
+unsigned pbox_worker_workers(const struct pbox_worker *w);
+const char *pbox_worker_job(const struct pbox_worker *w);
+const char *pbox_worker_box(const struct pbox_worker *w); /**< "10.0.0.1:7269" */
+/** All counters but those of the port (tx_by_ref, tx_copied, tx_failed, rx_failed, gro_active). */
+void pbox_worker_stats(const struct pbox_worker *w, struct pbox_client_stats *stats);
+
+/* ---- tables -------------------------------------------------------------------------------------------------- */
+
+enum pbox_worker_declare_state {
+	PBOX_WORKER_DECLARING,
+	PBOX_WORKER_DECLARED,
+	PBOX_WORKER_REFUSED, /**< err says why */
+};
+
+/**
+ * A declaration, one at a time; the caller's memory until it is no longer DECLARING, or has been cancelled. While the
+ * job's run has begun without this worker, it is asked again.
+ */
+struct pbox_worker_declaration {
+	const struct pbox_client_table *what; /**< checked (pbox_worker_check_table) */
+	enum pbox_worker_declare_state state;
+	struct pbox_client_error err;
+	struct pbox_worker_table *table; /**< once DECLARED: the worker's, as long as it lives */
+
+	/* meanwhile: what it waits for */
+	bool asks_map; /**< it has been declared, and now the map is asked for */
+	bool waits;    /**< the box has answered NOT_READY, at wait_ns: */
+	uint64_t wait_ns;
+	unsigned joined, expected, declared, first_missing; /**< first_missing >= workers: nobody */
+	char box_says[512];
+	struct pbox_client_error running; /**< why the box did not take it last; code 0: it did */
+};
+void pbox_worker_declare(struct pbox_worker *w, struct pbox_worker_declaration *d);
+void pbox_worker_declare_cancel(struct pbox_worker *w, struct pbox_worker_declaration *d);
+
+/** What is fixed of a table. */
+struct pbox_worker_table_info {
+	uint32_t number;
+	uint8_t mode;
+	unsigned tensors;
+	uint32_t
+		base; /**< its version when it was declared: the first push is the round after it */
+	bool resumed; /**< the program said that round (first_round) */
+};
+void pbox_worker_table_info(const struct pbox_worker_table *t, struct pbox_worker_table_info *info);
+/** Its elements; *name lives as long as the worker. */
+uint64_t pbox_worker_tensor(const struct pbox_worker_table *t, unsigned tensor, const char **name);
+
+/* ---- operations ---------------------------------------------------------------------------------------------- */
+
+struct pbox_worker_op;
+/** One tensor of an operation. */
+struct pbox_worker_entry {
+	struct pbox_worker_entry *next; /* the worker's: in the tensor's queue */
+	struct pbox_worker_op *op;
+	const uint8_t *in; /**< elements in the push format; GIVE, INIT: fp32 */
+	uint8_t *out;      /**< elements in the pull format; FETCH: fp32 */
+	uint32_t tensor;
+};
+
+/** An operation: the host's memory, the worker's from submit until it is one of the finished. The host fills table,
+ * kind, prio, weight, round, n and its entries; the rest is zero. */
+struct pbox_worker_op {
+	struct pbox_worker_op *next; /**< in the list that it is in; the host's before and after */
+	struct pbox_worker_op *all_next, *all_prev; /* unfinished ones, oldest first */
+	struct pbox_worker_table *table;
+	uint32_t round;  /**< for texts */
+	uint32_t weight; /**< samples; FETCH and GIVE: which array */
+	uint32_t open;   /* entries not finished */
+	uint32_t order;  /* of submission */
+	uint8_t kind;    /**< enum pbox_client_kind */
+	uint8_t prio;
+	bool failing;   /* nothing more is sent for it */
+	int code;       /**< once finished: PBOX_C_OK or a failure */
+	char text[512]; /**< of a failure */
+	unsigned n;
+	struct pbox_worker_entry e[];
+};
+void pbox_worker_submit(struct pbox_worker *w, struct pbox_worker_op *op);
+/** A list of those that have ended since the last call. A failed one's memory may still be read by datagrams with
+ * `stays` that the port has not let go of. */
+struct pbox_worker_op *pbox_worker_finished(struct pbox_worker *w);
+/** Unfinished ones, oldest first, by all_next. */
+struct pbox_worker_op *pbox_worker_oldest(const struct pbox_worker *w);
+
+/** What an operation (NULL: the session) waits for. */
+struct pbox_worker_wait {
+	int missing;      /**< worker; -1: nobody that is known */
+	uint64_t told_ns; /**< when the box said so */
+	uint32_t table;
+};
+/** Into @p text, which is empty when nothing is waited for. The box is asked again soon. */
+void pbox_worker_why(struct pbox_worker *w, struct pbox_worker_op *op,
+	struct pbox_worker_wait *wait, char *text, size_t cap);
+
+/* ---- control requests ---------------------------------------------------------------------------------------- */
+
+/** A request to the control endpoint (R3.1), repeated until it is answered; the host's memory, the worker's until it
+ * is one of the answered. The host fills type, payload, length, answer and answer_cap; the rest is zero. */
+struct pbox_worker_request {
+	struct pbox_worker_request *next;
+	const uint8_t *payload;
+	uint8_t *answer;
+	size_t answer_cap;
+	uint64_t next_tx; /* these are the worker's */
+	unsigned tries;
+	uint32_t id;
+	uint16_t length;
+	uint16_t answer_len, answer_aux;
+	uint16_t map_epoch;
+	uint8_t type;
+	uint8_t answer_type; /**< once answered; 0: it has no answer, as the worker has failed or was shut */
+	bool listed;
+	bool own; /* of the return after a restart: it goes while others wait */
+};
+void pbox_worker_request(struct pbox_worker *w, struct pbox_worker_request *r);
+/** It is the host's again. */
+void pbox_worker_request_cancel(struct pbox_worker *w, struct pbox_worker_request *r);
+/** A list of those that have been answered, or never will be, since the last call. */
+struct pbox_worker_request *pbox_worker_answered(struct pbox_worker *w);
+/** 0 if the answer is of type @p want, or a failure in words; any thread.
+ * @param ended  why there is no answer, if there is none */
+int pbox_worker_result(const struct pbox_worker_request *r, uint8_t want, const char *what,
+	const struct pbox_client_error *ended, struct pbox_client_error *err);
+
+/* ---- checks, texts ------------------------------------------------------------------------------------------- */
+
+/** Arguments of programs: PBOX_C_OK, or PBOX_C_INVALID with its reason. */
+int pbox_worker_check(const struct pbox_client_conf *conf, struct pbox_client_error *err);
+int pbox_worker_check_mtu(unsigned mtu, struct pbox_client_error *err);
+int pbox_worker_check_table(const struct pbox_client_table *d, struct pbox_client_error *err);
+
+/** Fill @p err (may be NULL) and return @p code. */
+int pbox_client_fail(struct pbox_client_error *err, int code, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/** Append to a text of @p cap bytes, cutting what does not fit. */
+void pbox_text_add(char *text, size_t cap, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+#define PBOX_TEXT_NAME (4 * 64)
+/** A name that another host has chosen, for a text: what would end a quotation or a line, or steer a terminal, as \'
+ * or \x1b. Returns @p out, of PBOX_TEXT_NAME bytes. */
+const char *pbox_text_name(char *out, const char *name);
+/** The same for what the box says: it may quote, but not steer. In place. */
+void pbox_text_tame(char *text);
+
+#endif /* PBOX_WORKER_H */

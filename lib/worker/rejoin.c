@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "worker_impl.h"
+
+/*
+ * A session that was lost, while the program goes on waiting (R10.1 to R10.4): join again with the same
+ * nonce; if that brings another session, declare all tables again, and then for each of them in turn
+ * compare the map, repeat the SETs that matter, and tell the box what we hold (restore.c). Operations
+ * on a table go on as soon as that is done for it.
+ */
+
+#define SILENCE (2 * NS_PER_S)
+
+static void
+room_free(struct session *s)
+{
+	struct rejoin *r = &s->rejoin;
+
+	if (r->pages.s != NULL)
+		pager_close(&r->pages);
+	free(r->map.seen.got);
+	r->map = (struct map_again){0};
+}
+
+void
+rejoin_close(struct session *s)
+{
+	room_free(s);
+}
+
+bool
+rejoin_possible(const struct session *s)
+{
+	return !s->w->shut && (s->w->conf.keep_copies || s->w->tables == 0);
+}
+
+void
+rejoin_begin(struct session *s, enum rejoin_cause cause)
+{
+	struct rejoin *r = &s->rejoin;
+
+	if (r->joining && r->cause != REJOIN_SILENT)
+		return;
+	if (!r->joining && r->stage == STAGE_NONE)
+		r->lost_ns = s->w->now;
+	if (r->joining) { /* we had a suspicion, now we know: ask at once */
+		s->join.next_tx = s->w->now;
+	} else {
+		join_begin(&s->join, s, s->w->worker);
+		s->join.patient = true;
+	}
+	r->cause = cause;
+	r->joining = true;
+}
+
+/* ---- what others ask ------------------------------------------------------------------------ */
+
+void
+rejoin_heard(struct session *s)
+{
+	struct rejoin *r = &s->rejoin;
+
+	if (r->joining && r->cause == REJOIN_SILENT)
+		r->joining = false;
+}
+
+bool
+rejoin_frame(struct session *s, const struct rx_frame *f)
+{
+	uint8_t type = f->hdr.type;
+
+	if (!s->rejoin.joining || !join_asked(&s->join, f->hdr.chunk) ||
+		(type != PBOX_RETRY && type != PBOX_WELCOME &&
+			(type != PBOX_ERROR || f->hdr.length == 0)))
+		return false;
+	join_frame(&s->join, f);
+	return true;
+}
+
+uint64_t
+rejoin_due(const struct session *s)
+{
+	const struct rejoin *r = &s->rejoin;
+
+	if (r->joining)
+		return s->join.done ? 0 : s->join.next_tx;
+	return r->stage == STAGE_MAP ? pager_due(&r->pages) : UINT64_MAX;
+}
+
+/* ---- a new session ---------------------------------------------------------------------------- */
+
+/** Not the answer that was asked for: the end. */
+static void
+page_refused(struct session *s, const struct page *p, uint8_t want)
+{
+	struct pbox_client_error err = {.code = PBOX_C_REFUSED};
+
+	pbox_worker_result(&p->request, want, "after a restart of the box", &s->w->fatal, &err);
+	text_fail(s->w, err.code, "%s", err.text);
+}
+
+static bool
+same_session(const struct session *s, const struct pbox_welcome *m)
+{
+	return m->token == s->token && m->incarnation == s->incarnation &&
+	       m->job == s->job_number && m->worker == s->w->worker && m->endpoints == s->endpoints;
+}
+
+static void
+finish(struct session *s)
+{
+	s->rejoin.stage = STAGE_NONE;
+	restore_end(s);
+	room_free(s);
+	queue_rebuild(s->w);
+	s->w->count.restore_ms = (s->w->now - s->rejoin.lost_ns) / NS_PER_MS;
+}
+
+/** Table @p table goes through @p stage, from the start. */
+static void
+stage_table(struct session *s, uint32_t table, enum rejoin_stage stage)
+{
+	s->rejoin.stage = stage;
+	s->rejoin.table = table;
+	pager_reset(&s->rejoin.pages);
+}
+
+static void
+begin_again(struct session *s)
+{
+	struct rejoin *r = &s->rejoin;
+	struct pbox_worker *w = s->w;
+	const struct pbox_welcome *m = &s->join.welcome;
+
+	if (m->worker != w->worker || m->workers != w->workers) {
+		text_fail(w, PBOX_C_REFUSED,
+			"the box at %s came back and made worker %u of %u of this one, which is %u "
+			"of %u",
+			s->name, m->worker, m->workers, w->worker, w->workers);
+		return;
+	}
+	if (s->join.number != 0 && m->number != s->number) {
+		text_fail(w, PBOX_C_RUN_ENDED,
+			"the box at %s has another run of job '%s' now (%llu, this worker's is "
+			"%llu)",
+			s->name, w->job, (unsigned long long)m->number,
+			(unsigned long long)s->number);
+		return;
+	}
+	if (r->cause == REJOIN_SILENT)
+		r->cause = m->incarnation != s->incarnation ? REJOIN_RESTARTED : REJOIN_FORGOTTEN;
+	room_free(s);
+	declare_renew(w);
+	restore_end(s);
+	flight_withdraw_all(s);
+	queue_clear(s);
+	if (join_settle(&s->join) != 0 || pager_open(&r->pages, s) != 0) {
+		text_fail(w, PBOX_C_MEMORY, "no memory to join the box again");
+		return;
+	}
+	request_renew(s);
+	w->count.restarts++;
+	for (uint32_t i = 0; i < w->tables; i++)
+		w->table[i]->restoring = true;
+	stage_table(s, 0, STAGE_DECLARE);
+	if (w->tables == 0)
+		finish(s);
+}
+
+static void
+join_ended(struct session *s)
+{
+	s->rejoin.joining = false;
+	if (s->join.rc != 0)
+		text_fail(s->w, s->join.err.code, "%s", s->join.err.text);
+	else if (!same_session(s, &s->join.welcome))
+		begin_again(s);
+	else /* it is there, only what was sent has no answer: no need to ask that at once again */
+		s->last_rx = s->w->now;
+	join_end(&s->join);
+}
+
+/* ---- tables: DECLARE, MAP, SET ------------------------------------------------------------------ */
+
+static void
+tick_declare(struct session *s)
+{
+	struct rejoin *r = &s->rejoin;
+	struct pbox_worker *w = s->w;
+	const struct pbox_worker_table *t = w->table[r->table];
+	struct page *p;
+
+	if (!pager_declare(&r->pages, t, t->flags | PBOX_DECLARE_RESTORE, &p))
+		return;
+	if (p != NULL)
+		page_refused(s, p, PBOX_DECLARED);
+	else if (r->table + 1 < w->tables)
+		stage_table(s, r->table + 1, STAGE_DECLARE);
+	else
+		stage_table(s, 0, STAGE_MAP);
+}
+
+static int
+map_page(void *ctx, const struct page *p, uint32_t *count)
+{
+	struct session *s = ctx;
+	struct rejoin *r = &s->rejoin;
+
+	return map_compare(s, s->w->table[r->table], &r->map, &p->request, count, &s->join.err);
+}
+
+static void
+tick_map(struct session *s)
+{
+	struct rejoin *r = &s->rejoin;
+	struct pbox_worker_table *t = s->w->table[r->table];
+	struct page *p;
+	int rc;
+
+	if (r->map.seen.got == NULL) {
+		r->map.seen.got = calloc(t->chunks + 1, 1);
+		if (r->map.seen.got == NULL) {
+			text_fail(s->w, PBOX_C_MEMORY, "no memory to compare maps");
+			return;
+		}
+	}
+	if (!pager_map(&r->pages, t, &r->map.seen, map_page, s, &rc, &p))
+		return;
+	if (p != NULL) {
+		page_refused(s, p, PBOX_MAPPED);
+	} else if (rc != 0) {
+		text_fail(s->w, rc, "%s", s->join.err.text);
+	} else {
+		free(r->map.seen.got);
+		r->map = (struct map_again){0};
+		sets_compact(t);
+		stage_table(s, r->table, STAGE_SET);
+	}
+}
+
+/** One after the other: the box takes none that is earlier than the last of its group. */
+static void
+tick_set(struct session *s)
+{
+	struct pager *g = &s->rejoin.pages;
+	struct pbox_worker_table *t = s->w->table[s->rejoin.table];
+	struct page *p = pager_answered(g);
+	struct pbox_error_msg m = {0};
+
+	if (p != NULL && p->request.answer_type != PBOX_SET_OK) {
+		if (pbox_error_decode(p->answer, p->request.answer_len, &m) != 0)
+			m.code = p->request.answer_aux;
+		/* a box that was not restarted has it; another worker has told what holds later */
+		if (m.code != PBOX_E_SET_LATE && m.code != PBOX_E_SET_ORDER) {
+			page_refused(s, p, PBOX_SET_OK);
+			return;
+		}
+	}
+	if (pager_busy(g) > 0)
+		return;
+	if (g->next < sets_count(t)) {
+		p = pager_free(g);
+		pager_send(
+			g, p, PBOX_SET, pbox_set_encode(p->payload, g->cap, sets_at(t, g->next++)));
+		return;
+	}
+	stage_table(s, s->rejoin.table, STAGE_RESTORE);
+	restore_begin(s, t);
+}
+
+static void
+tick_restore(struct session *s)
+{
+	struct rejoin *r = &s->rejoin;
+
+	if (!restore_done(s))
+		return;
+	restore_end(s);
+	s->w->table[r->table]->restoring = false;
+	if (r->table + 1 < s->w->tables) {
+		stage_table(s, r->table + 1, STAGE_MAP);
+		queue_rebuild(s->w);
+	} else {
+		finish(s);
+	}
+}
+
+void
+rejoin_tick(struct session *s)
+{
+	struct rejoin *r = &s->rejoin;
+	const struct pbox_worker *w = s->w;
+
+	if (!rejoin_possible(s))
+		return;
+	if (s->last_rx == 0)
+		s->last_rx = w->now;
+	if (!r->joining && w->now - s->last_rx > SILENCE)
+		rejoin_begin(s, REJOIN_SILENT);
+	if (r->joining) {
+		if (!s->join.done)
+			join_tick(&s->join);
+		if (s->join.done)
+			join_ended(s);
+		if (r->joining || w->failed)
+			return;
+	}
+	if (r->stage == STAGE_DECLARE)
+		tick_declare(s);
+	if (r->stage == STAGE_MAP && !w->failed)
+		tick_map(s);
+	if (r->stage == STAGE_SET && !w->failed)
+		tick_set(s);
+	if (r->stage == STAGE_RESTORE && !w->failed)
+		tick_restore(s);
+}
+
+/* ---- in words --------------------------------------------------------------------------------- */
+
+static void
+why_joining(const struct session *s, char *text, size_t cap)
+{
+	const struct join *j = &s->join;
+
+	if (j->refused.code == 0)
+		pbox_text_add(text, cap,
+			", and does not answer yet: check that it is up ('ping' reaches it?)");
+	else if (j->refused.text[0] != 0)
+		pbox_text_add(text, cap, ", and does not take this worker in: %s", j->refused.text);
+	else
+		pbox_text_add(text, cap, ", and does not take this worker in: %s",
+			pbox_errcode_name(j->refused.code));
+}
+
+/** Whom RESTORE waits for, from the oldest one that has been answered. */
+static int
+why_restore(const struct session *s, char *text, size_t cap)
+{
+	const struct rejoin *r = &s->rejoin;
+	const struct flight *found = NULL;
+
+	for (unsigned i = 0; i < s->endpoints; i++)
+		for (const struct flight *fl = s->ep[i].first; fl != NULL; fl = fl->next)
+			if (fl->type == PBOX_RESTORE && fl->waited &&
+				(found == NULL || fl->first_ns < found->first_ns))
+				found = fl;
+	if (found == NULL || found->wait_missing >= s->w->workers) {
+		pbox_text_add(text, cap, ", and has been told %u of the %u fragments of table %u",
+			r->told->frags - r->left, r->told->frags, r->told->number);
+		return -1;
+	}
+	pbox_text_add(text, cap, ", waiting for worker %u to tell what it holds of tensor '%s'",
+		found->wait_missing,
+		r->told->tensor[r->told->piece[found->frag->piece].tensor].name);
+	return (int)found->wait_missing;
+}
+
+bool
+rejoin_why(const struct session *s, const struct pbox_worker_table *t, int *missing, char *text,
+	size_t cap)
+{
+	static const char *const happened[] = {
+		[REJOIN_SILENT] = "the box at %s has been silent for %.1f s",
+		[REJOIN_RESTARTED] = "the box at %s was restarted %.1f s ago",
+		[REJOIN_FORGOTTEN] = "the box at %s ended this worker's session %.1f s ago",
+		[REJOIN_SHUTDOWN] = "the box at %s shut down %.1f s ago",
+	};
+	const struct rejoin *r = &s->rejoin;
+
+	*missing = -1;
+	if (s->w->failed || !(rejoin_pauses(s) || r->stage != STAGE_NONE) ||
+		(!r->joining && t != NULL && !t->restoring))
+		return false;
+	pbox_text_add(text, cap, happened[r->cause], s->name,
+		(double)(s->w->now - r->lost_ns) / NS_PER_S);
+	if (r->joining) {
+		why_joining(s, text, cap);
+	} else if (r->stage == STAGE_MAP && r->pages.waits &&
+		   r->pages.wait.first_missing < s->w->workers) {
+		*missing = r->pages.wait.first_missing;
+		pbox_text_add(text, cap, ", waiting for worker %d to declare table %u again",
+			*missing, r->table);
+	} else if (r->stage == STAGE_RESTORE && r->told != NULL) {
+		*missing = why_restore(s, text, cap);
+	} else {
+		pbox_text_add(text, cap, ", and is being told of table %u", r->table);
+	}
+	return true;
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include "worker_impl.h"
+
+/* Control requests and their repetition (R3.1). */
+
+#define FIRST_INTERVAL (50 * NS_PER_MS)
+#define MAX_INTERVAL   NS_PER_S
+#define MAX_TRIES      9
+
+static void
+request_unlist(struct session *s, struct pbox_worker_request *r)
+{
+	struct pbox_worker_request **p = &s->requests;
+
+	while (*p != NULL && *p != r)
+		p = &(*p)->next;
+	if (*p == r)
+		*p = r->next;
+	r->listed = false;
+}
+
+/** Nothing more comes of it. */
+static void
+request_end(struct pbox_worker *w, struct pbox_worker_request *r)
+{
+	if (r->own)
+		return;
+	r->next = NULL;
+	*w->answered_tail = r;
+	w->answered_tail = &r->next;
+}
+
+static void
+request_send(struct session *s, struct pbox_worker_request *r, bool again)
+{
+	struct iovec iov = {(void *)(uintptr_t)r->payload, r->length};
+	struct pbox_hdr h;
+
+	header_fill(s, &h, r->type);
+	h.chunk = r->id;
+	h.length = r->length;
+	if (again)
+		h.flags |= PBOX_F_RETX;
+	link_frame(s, &s->box, &h, &iov, r->length > 0, false);
+	/* double at every second try: see recover.c */
+	r->next_tx =
+		s->w->now + (r->tries < MAX_TRIES ? FIRST_INTERVAL << r->tries / 2 : MAX_INTERVAL);
+	r->tries++;
+}
+
+static void
+request_start(struct session *s, struct pbox_worker_request *r)
+{
+	struct pbox_worker *w = s->w;
+
+	r->id = w->next_id++;
+	if (w->failed || (w->shut && r->type != PBOX_LEAVE)) {
+		request_end(w, r);
+		return;
+	}
+	r->next = s->requests;
+	s->requests = r;
+	r->listed = true;
+	r->next_tx = w->now;
+	if (rejoin_admits(s, r))
+		request_send(s, r, false);
+}
+
+void
+request_begin(struct session *s, struct pbox_worker_request *r, uint8_t type, const void *payload,
+	size_t length, void *answer, size_t cap)
+{
+	*r = (struct pbox_worker_request){.type = type,
+		.payload = payload,
+		.length = (uint16_t)length,
+		.answer = answer,
+		.answer_cap = cap,
+		.own = true};
+	request_start(s, r);
+}
+
+void
+request_drop(struct session *s, struct pbox_worker_request *r)
+{
+	if (r->listed)
+		request_unlist(s, r);
+}
+
+void
+request_renew(struct session *s)
+{
+	for (struct pbox_worker_request *r = s->requests; r != NULL; r = r->next) {
+		r->next_tx = s->w->now;
+		r->tries = 0;
+	}
+}
+
+void
+request_tick(struct session *s)
+{
+	for (struct pbox_worker_request *r = s->requests; r != NULL; r = r->next)
+		if (r->next_tx <= s->w->now && rejoin_admits(s, r))
+			request_send(s, r, r->tries > 0);
+}
+
+uint64_t
+request_due(const struct session *s)
+{
+	uint64_t due = UINT64_MAX;
+
+	for (const struct pbox_worker_request *r = s->requests; r != NULL; r = r->next)
+		if (r->next_tx < due && rejoin_admits(s, r))
+			due = r->next_tx;
+	return due;
+}
+
+void
+request_fail_all(struct session *s)
+{
+	while (s->requests != NULL) {
+		struct pbox_worker_request *r = s->requests;
+
+		request_unlist(s, r);
+		request_end(s->w, r);
+	}
+}
+
+/** What the box has taken it must hear again after a restart. */
+static void
+remember_set(struct session *s, const struct pbox_worker_request *r)
+{
+	struct pbox_worker *w = s->w;
+	struct pbox_set m;
+
+	if (r->own || r->type != PBOX_SET || r->answer_type != PBOX_SET_OK ||
+		!w->conf.keep_copies || pbox_set_decode(r->payload, r->length, &m) != 0 ||
+		m.table >= w->tables)
+		return;
+	if (sets_add(w->table[m.table], &m) != 0)
+		text_fail(w, PBOX_C_MEMORY, "no memory to remember hyper-parameters");
+}
+
+void
+request_frame(struct session *s, const struct rx_frame *f)
+{
+	struct pbox_worker_request *r = s->requests;
+
+	while (r != NULL && r->id != f->hdr.chunk)
+		r = r->next;
+	if (r == NULL) {
+		s->w->count.rx_duplicates++;
+		return;
+	}
+	if (f->hdr.length > r->answer_cap) {
+		s->w->count.rx_dropped++;
+		return;
+	}
+	if (f->hdr.length > 0)
+		memcpy(r->answer, f->payload, f->hdr.length);
+	r->answer_len = f->hdr.length;
+	r->answer_type = f->hdr.type;
+	r->answer_aux = f->hdr.aux;
+	r->map_epoch = f->hdr.map_epoch;
+	request_unlist(s, r);
+	request_end(s->w, r);
+	remember_set(s, r);
+}
+
+/* ---- the host's ----------------------------------------------------------------------------- */
+
+void
+pbox_worker_request(struct pbox_worker *w, struct pbox_worker_request *r)
+{
+	r->own = false;
+	request_start(&w->box[0], r);
+}
+
+void
+pbox_worker_request_cancel(struct pbox_worker *w, struct pbox_worker_request *r)
+{
+	struct pbox_worker_request **p = &w->answered;
+
+	request_drop(&w->box[0], r);
+	while (*p != NULL && *p != r)
+		p = &(*p)->next;
+	if (*p == NULL)
+		return;
+	*p = r->next;
+	if (w->answered_tail == &r->next)
+		w->answered_tail = p;
+}
+
+struct pbox_worker_request *
+pbox_worker_answered(struct pbox_worker *w)
+{
+	struct pbox_worker_request *r = w->answered;
+
+	w->answered = NULL;
+	w->answered_tail = &w->answered;
+	return r;
+}
+
+int
+pbox_worker_result(const struct pbox_worker_request *r, uint8_t want, const char *what,
+	const struct pbox_client_error *ended, struct pbox_client_error *err)
+{
+	struct pbox_error_msg m;
+
+	if (r->answer_type == want)
+		return 0;
+	if (r->answer_type == PBOX_ERROR) {
+		if (pbox_error_decode(r->answer, r->answer_len, &m) != 0)
+			m = (struct pbox_error_msg){.code = r->answer_aux};
+		return refusal_error(err, &m, what);
+	}
+	if (r->answer_type != 0)
+		return pbox_client_fail(err, PBOX_C_REFUSED, "%s: the box answered %s, not %s",
+			what, pbox_type_name(r->answer_type), pbox_type_name(want));
+	return pbox_client_fail(err, ended->code, "%s", ended->text);
+}

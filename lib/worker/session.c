@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "worker_impl.h"
+
+/* One a box: how it begins, what belongs to it, and its end. */
+
+#define LONGEST_QUIET NS_PER_S
+#define DOUBTFUL      (100 * NS_PER_MS)
+
+/* ---- its beginning ------------------------------------------------------------------------ */
+
+void
+session_open(struct session *s, uint64_t deadline)
+{
+	s->stage = SESSION_JOINING;
+	s->deadline = deadline;
+	join_begin(&s->join, s, s->w->conf.worker);
+}
+
+/** Leave a session that cannot be used, without waiting for the answer: the number is free for the
+ * next attempt, also when one of these gets lost. */
+static void
+give_back(struct session *s)
+{
+	struct pbox_hdr h;
+
+	if (s->token == 0)
+		return;
+	header_fill(s, &h, PBOX_LEAVE);
+	h.chunk = 1;
+	for (unsigned i = 0; i < 2; i++) {
+		link_frame(s, &s->box, &h, NULL, 0, false);
+		link_flush(&s->w->link);
+	}
+}
+
+static void
+open_fails(struct session *s, const struct pbox_client_error *err)
+{
+	text_fail(s->w, err->code, "%s", err->text);
+	give_back(s);
+}
+
+static void
+tick_joining(struct session *s)
+{
+	struct join *j = &s->join;
+
+	if (!j->done && s->w->now >= s->deadline)
+		join_finish(j, join_expired(j));
+	if (!j->done)
+		join_tick(j);
+	if (!j->done)
+		return;
+	if (j->rc == 0)
+		j->rc = join_settle(j);
+	if (j->rc == 0)
+		j->rc = path_begin(s, s->deadline);
+	if (j->rc != 0)
+		open_fails(s, &j->err);
+	else
+		s->stage = SESSION_PATH;
+}
+
+/* A session that ends at once was that of a run that made way: this worker joins the next one. */
+static void
+join_next(struct session *s)
+{
+	struct pbox_error_msg refused = {.code = PBOX_E_SESSION};
+
+	snprintf(refused.text, sizeof(refused.text), "%s",
+		s->path.why_ended.text[0] != 0
+			? s->path.why_ended.text
+			: "it ended this worker's session, as the job's run ended, "
+			  "or another one began");
+	session_open(s, s->deadline);
+	s->join.refused = refused;
+	s->join.next_tx = s->w->now + JOIN_INTERVAL;
+}
+
+static void
+tick_path(struct session *s)
+{
+	path_tick(s);
+	if (!s->path.ended && !s->path.done)
+		return;
+	if (s->path.ended)
+		join_next(s);
+	else if (s->path.rc != 0)
+		open_fails(s, &s->path.err);
+	else
+		s->stage = SESSION_OPEN;
+	path_end(s);
+}
+
+/* ---- receiving --------------------------------------------------------------------------- */
+
+bool
+session_from(const struct session *s, const struct sockaddr_in *a)
+{
+	if (a->sin_addr.s_addr == s->box.addr.sin_addr.s_addr)
+		return true;
+	for (unsigned i = 0; i < s->endpoints; i++)
+		if (a->sin_addr.s_addr == s->ep[i].peer.addr.sin_addr.s_addr)
+			return true;
+	return false;
+}
+
+static void
+shutting_down(struct session *s)
+{
+	if (rejoin_possible(s))
+		rejoin_begin(s, REJOIN_SHUTDOWN);
+	else
+		text_fail(s->w, PBOX_C_LOST,
+			"the box at %s is shutting down: open the client again when it is back",
+			s->name);
+}
+
+static void
+session_unknown(struct session *s, bool restarted, const char *why)
+{
+	if (rejoin_possible(s))
+		rejoin_begin(s, restarted ? REJOIN_RESTARTED : REJOIN_FORGOTTEN);
+	else if (why[0] != 0)
+		text_fail(s->w, PBOX_C_LOST, "the box at %s: %s", s->name, why);
+	else
+		text_fail(s->w, PBOX_C_LOST,
+			restarted ? "the box at %s was restarted, and the job's state went with "
+				    "it: open the client again"
+				  : "the box at %s does not know this session any more (silent for "
+				    "longer than its lease, or the job ended): open the client "
+				    "again",
+			s->name);
+}
+
+/** ERRORs and LEFT that end the session. */
+static bool
+ends_session(struct session *s, const struct rx_frame *f)
+{
+	const struct pbox_hdr *h = &f->hdr;
+	uint16_t code = h->aux;
+	struct pbox_error_msg m = {0};
+
+	if (h->type == PBOX_LEFT && h->chunk == 0 && h->aux == 1) {
+		shutting_down(s);
+		return true;
+	}
+	if (h->type != PBOX_ERROR)
+		return false;
+	if (h->length > 0 && pbox_error_decode(f->payload, h->length, &m) == 0)
+		code = m.code;
+	if (code == PBOX_E_SESSION)
+		session_unknown(s, h->incarnation != s->incarnation, m.text);
+	else if (code == PBOX_E_SHUTDOWN)
+		shutting_down(s);
+	return code == PBOX_E_SESSION || code == PBOX_E_SHUTDOWN;
+}
+
+/** ERROR SESSION: a box that does not have the session has no key for a tag either (R11.6). */
+static bool
+unsure_session(const struct session *s, const struct rx_frame *f)
+{
+	return f->hdr.type == PBOX_ERROR && f->hdr.length == 0 && f->hdr.aux == PBOX_E_SESSION &&
+	       f->hdr.token == s->token;
+}
+
+static void
+open_frame(struct session *s, const struct rx_frame *f)
+{
+	const struct pbox_hdr *h = &f->hdr;
+	bool error = h->type == PBOX_ERROR;
+
+	if (rejoin_frame(s, f))
+		return;
+	if (!f->sure && !unsure_session(s, f)) {
+		s->w->link.rx_drop_auth++;
+		return;
+	}
+	/* an ERROR SESSION of a restarted box cannot know more of us than what it echoes */
+	if (!session_from(s, &f->from) || h->token != s->token ||
+		(!error && (h->incarnation != s->incarnation || h->job != s->job_number ||
+				   h->worker != s->w->worker))) {
+		s->w->count.rx_dropped++;
+		return;
+	}
+	if (!f->sure && auth_doubts(s)) /* session_keep_alive() asks */
+		return;
+	s->last_rx = s->w->now;
+	s->doubt_ns = 0;
+	if (session_asks(h)) /* is this where our answers may go (R4.9)? */
+		header_echo(s, f);
+	else if (h->type == PBOX_PING) /* somebody claims our number, and the box asks (R4.6) */
+		header_ping(s);
+	if (h->type == PBOX_PING)
+		return;
+	if (ends_session(s, f))
+		return;
+	rejoin_heard(s);
+	if (h->type >= PBOX_FIRST_DATA_TYPE || (error && h->length == 0))
+		transfer_frame(s, f);
+	else if (h->type != PBOX_PONG)
+		request_frame(s, f);
+}
+
+void
+session_frame(struct session *s, const struct rx_frame *f)
+{
+	if (s->w->failed)
+		return;
+	switch (s->stage) {
+	case SESSION_JOINING:
+		join_frame(&s->join, f);
+		break;
+	case SESSION_PATH:
+		path_frame(s, f);
+		break;
+	case SESSION_OPEN:
+		open_frame(s, f);
+		break;
+	default:
+		break;
+	}
+}
+
+/* ---- time ----------------------------------------------------------------------------------- */
+
+/** How long nothing needs to be sent: a restart of the box is noticed by what it answers. */
+static uint64_t
+quiet_for(const struct session *s)
+{
+	uint64_t t = s->lease_ms * NS_PER_MS / 4;
+
+	if (s->doubt_ns != 0 && t > DOUBTFUL)
+		return DOUBTFUL;
+	return t < LONGEST_QUIET || !s->w->conf.keep_copies ? t : LONGEST_QUIET;
+}
+
+static void
+keep_alive(struct session *s)
+{
+	if (s->tx_frames != s->tx_seen) {
+		s->tx_seen = s->tx_frames;
+		s->last_tx = s->w->now;
+	} else if (s->w->now - s->last_tx >= quiet_for(s)) {
+		header_ping(s);
+	}
+}
+
+void
+session_tick(struct session *s)
+{
+	if (s->stage == SESSION_JOINING)
+		tick_joining(s);
+	if (s->stage == SESSION_PATH && !s->w->failed)
+		tick_path(s);
+	if (s->stage != SESSION_OPEN || s->w->failed || s->w->shut)
+		return;
+	rejoin_tick(s);
+	if (!s->w->failed)
+		declare_tick(s);
+}
+
+void
+session_after(struct session *s, uint64_t drained)
+{
+	if (s->stage != SESSION_OPEN)
+		return;
+	if (!s->w->shut && !rejoin_pauses(s)) {
+		for (unsigned i = 0; i < s->endpoints; i++) {
+			recover_evidence(&s->ep[i]);
+			if (drained != 0)
+				recover_timers(&s->ep[i], drained);
+		}
+		transfer_pump(s);
+	}
+	request_tick(s);
+	keep_alive(s);
+}
+
+static uint64_t
+least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+uint64_t
+session_due(const struct session *s)
+{
+	uint64_t due;
+
+	if (s->stage == SESSION_JOINING)
+		return s->join.done ? 0 : least(s->join.next_tx, s->deadline);
+	if (s->stage == SESSION_PATH)
+		return s->path.next;
+	due = least(s->last_tx + quiet_for(s), request_due(s));
+	if (s->w->shut)
+		return due;
+	for (unsigned i = 0; i < s->endpoints && !rejoin_pauses(s); i++)
+		if (s->ep[i].first != NULL)
+			due = least(due, s->ep[i].next_due);
+	return least(due, least(rejoin_due(s), declare_due(s)));
+}
+
+void
+session_close(struct session *s)
+{
+	rejoin_close(s);
+	join_end(&s->join);
+	path_end(s);
+	auth_end(s->auth);
+	for (unsigned i = 0; s->ep != NULL && i < PBOX_MAX_ENDPOINTS; i++)
+		free(s->ep[i].flight);
+	free(s->ep);
+}

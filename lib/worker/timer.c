@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include "flow.h"
+
+/* When what is under way at an endpoint is asked about: its list, in order of last transmission, and its timers. */
+
+#define HELD_LOSSY   (4 * NS_PER_MS) /* the result may be among the lost ones */
+#define UNKEPT_FIRST (4 * NS_PER_MS)
+#define UNKEPT_MAX   (256 * NS_PER_MS)
+#define INTERVAL_MAX NS_PER_S
+#define FEW          16 /* frames under way, which may all be lost */
+#define FEW_INTERVAL (50 * NS_PER_MS)
+#define LOSSY        (200 * NS_PER_MS) /* for so long after a proven loss others are likely */
+
+uint64_t
+timer_shifted(uint64_t base, unsigned shift, uint64_t max)
+{
+	uint64_t v = base << (shift < TIMER_MAX_SHIFT ? shift : TIMER_MAX_SHIFT);
+
+	return v < max ? v : max;
+}
+
+/** How long an answer may take. Where frames were lost of late, no longer than answers have taken;
+ * and where few are under way, so that all may be lost, no longer than the variance says: a pause of
+ * the box is unlikelier then. */
+uint64_t
+timer_patience(const struct ep *ep, bool lossy)
+{
+	if (!lossy)
+		return ep->win.rto;
+	return ep->in_flight - ep->held < FEW ? ep->win.pto : ep->win.pause;
+}
+
+bool
+timer_is_lossy(const struct ep *ep, uint64_t now)
+{
+	return ep->lost_ns != 0 && now < ep->lost_ns + LOSSY;
+}
+
+/** Asking about a few fragments costs next to nothing, and may be all that a job waits for. */
+static uint64_t
+interval_max(const struct ep *ep, uint64_t least)
+{
+	uint64_t most = ep->in_flight * FEW_INTERVAL;
+
+	most = most > least ? most : least;
+	return most < INTERVAL_MAX ? most : INTERVAL_MAX;
+}
+
+/** Timer and evidence for the state that the flight is in. */
+void
+timer_arm(struct ep *ep, struct flight *fl, uint64_t now)
+{
+	bool lossy = timer_is_lossy(ep, now);
+	uint64_t rto = timer_patience(ep, lossy), wait;
+	uint64_t held = lossy ? HELD_LOSSY : TIMER_HELD;
+	uint32_t gap, window = window_frames(&ep->win);
+
+	switch (fl->state) {
+	case FLIGHT_HELD:
+		wait = (lossy ? 2 : 4) * rto;
+		wait = wait > held ? wait : held;
+		wait = timer_shifted(wait, fl->backoff / 2, interval_max(ep, wait));
+		gap = (uint32_t)timer_shifted(
+			(lossy ? window : 2 * window) + MIN_THRESH, fl->tries, UINT32_MAX);
+		break;
+	case FLIGHT_UNKEPT:
+		wait = timer_shifted(UNKEPT_FIRST, fl->backoff, UNKEPT_MAX);
+		gap = UINT32_MAX;
+		break;
+	default:
+		wait = timer_shifted(rto, fl->backoff / 2, rto > TIMER_PROBED ? rto : TIMER_PROBED);
+		gap = (uint32_t)timer_shifted(ep->thresh, fl->tries, UINT32_MAX);
+	}
+	fl->due_ns = now + wait;
+	fl->gap = gap;
+	if (ep->next_due > fl->due_ns)
+		ep->next_due = fl->due_ns;
+}
+
+void
+timer_unlist(struct ep *ep, struct flight *fl)
+{
+	if (fl->prev != NULL)
+		fl->prev->next = fl->next;
+	else
+		ep->first = fl->next;
+	if (fl->next != NULL)
+		fl->next->prev = fl->prev;
+	else
+		ep->last = fl->prev;
+}
+
+void
+timer_append(struct ep *ep, struct flight *fl, uint64_t now)
+{
+	if (fl->prev != NULL || fl->next != NULL || ep->first == fl) /* in the list */
+		timer_unlist(ep, fl);
+	fl->next = NULL;
+	fl->prev = ep->last;
+	if (ep->last != NULL)
+		ep->last->next = fl;
+	else
+		ep->first = fl;
+	ep->last = fl;
+	if (ep->asked_ns <= ep->last_rx)
+		ep->asked_ns = now;
+	timer_arm(ep, fl, now);
+}

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <limits.h>
+#include <stdio.h>
+
+#include "worker_impl.h"
+
+#define PUMP_TURN 8 /* frames */
+
+/* Ready fragments become frames, answers become finished pieces (section 6 of the protocol). */
+
+/* ---- sending --------------------------------------------------------------------------- */
+
+/** Take back what belongs to failing operations; true if there was any. */
+static bool
+withdraw(struct pbox_worker *w, struct pbox_worker_table *t, struct frag *f)
+{
+	bool any = false;
+
+	for (unsigned i = 0; i < f->pieces; i++) {
+		struct piece *p = &t->piece[f->piece + i];
+
+		if (p->want && t->tensor[p->tensor].head->op->failing) {
+			queue_piece_finish(w, t, p);
+			any = true;
+		}
+	}
+	return any;
+}
+
+static bool
+wants_failing(const struct pbox_worker_table *t, const struct frag *f)
+{
+	for (unsigned i = 0; i < f->pieces; i++) {
+		const struct piece *p = &t->piece[f->piece + i];
+
+		if (p->want && t->tensor[p->tensor].head->op->failing)
+			return true;
+	}
+	return false;
+}
+
+static uint8_t
+frame_type(const struct pbox_worker_table *t, const struct frag *f)
+{
+	if (f->pulls > 0)
+		return PBOX_PULL;
+	if (f->inits == f->pieces)
+		return PBOX_INIT;
+	if (f->states == f->pieces)
+		return table_first_op(t, f)->kind == PBOX_CLIENT_FETCH ? PBOX_FETCH : PBOX_INIT;
+	for (unsigned i = 0; i < f->pieces; i++)
+		if (t->tensor[t->piece[f->piece + i].tensor].head->op->kind == PBOX_CLIENT_PUSHPULL)
+			return PBOX_PUSHPULL;
+	return PBOX_PUSH;
+}
+
+static bool
+any_ready(const struct ep *ep)
+{
+	return (ep->ready_map[0] | ep->ready_map[1] | ep->ready_map[2] | ep->ready_map[3]) != 0;
+}
+
+/** Launch up to @p most fragments; their number. */
+static unsigned
+pump_endpoint(struct ep *ep, unsigned most)
+{
+	struct pbox_worker *w = ep->s->w;
+	uint32_t window = window_frames(&ep->win);
+	unsigned n = restore_pump(ep, most);
+
+	/* what the box holds for slower workers is not in the network, but counts
+	 * towards what the box has granted (R6.9) */
+	while (n < most && ep->in_flight < ep->win.max && ep->in_flight - ep->held < window) {
+		bool urgent;
+		struct frag *f = queue_pop(w, ep, &urgent);
+		struct pbox_worker_table *t;
+
+		if (f == NULL)
+			break;
+		t = w->table[f->table];
+		f->state = FRAG_IDLE;
+		if (withdraw(w, t, f)) {
+			queue_check(w, t, f);
+		} else {
+			flight_launch(ep, f, frame_type(t, f), urgent);
+			n++;
+		}
+	}
+	ep->limited = any_ready(ep);
+	return n;
+}
+
+/*
+ * Endpoints in turn, each worker beginning with another: where they are ports with links of their
+ * own, a whole window for the first while the others get nothing would leave those idle, and all
+ * workers would meet at the same one. A turn is long enough for a train of frames (GSO).
+ */
+void
+transfer_pump(struct session *s)
+{
+	unsigned turn = s->endpoints > 1 ? PUMP_TURN : UINT_MAX;
+	bool more = true;
+
+	while (more) {
+		more = false;
+		for (unsigned i = 0; i < s->endpoints; i++) {
+			struct ep *ep = &s->ep[(s->w->worker + i) % s->endpoints];
+
+			more |= pump_endpoint(ep, turn) == turn;
+		}
+	}
+}
+
+/* ---- answers --------------------------------------------------------------------------- */
+
+/** The flight has done its work: finish its pieces, with @p payload (NULL: nothing to deliver,
+ * or zeroes if @p zero). */
+static void
+complete(struct pbox_worker_table *t, struct flight *fl, struct ep *ep, const uint8_t *payload,
+	bool zero)
+{
+	struct pbox_worker *w = ep->s->w;
+	struct frag *f = fl->frag;
+	bool pull = fl->type == PBOX_PULL;
+	size_t at = 0;
+
+	flight_land(ep, fl);
+	for (unsigned i = 0; i < f->pieces; i++) {
+		struct piece *p = &t->piece[f->piece + i];
+		size_t bytes = (size_t)p->elements * t->pull_size;
+		struct pbox_worker_entry *e = p->want ? t->tensor[p->tensor].head : NULL;
+
+		if (e != NULL && (e->op->kind == PBOX_CLIENT_PULL) == pull) {
+			if (e->out != NULL && payload != NULL)
+				memcpy(e->out + p->offset * t->pull_size, payload + at, bytes);
+			else if (e->out != NULL && zero)
+				memset(e->out + p->offset * t->pull_size, 0, bytes);
+			queue_piece_finish(w, t, p);
+		}
+		at += bytes;
+	}
+	w->count.fragments_done++;
+	queue_check(w, t, f);
+}
+
+static void
+on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct rx_frame *r)
+{
+	struct pbox_worker *w = ep->s->w;
+	const struct pbox_hdr *h = &r->hdr;
+	struct frag *f = fl->frag;
+	size_t bytes = (size_t)frag_elements(t, f) * t->pull_size;
+	bool zero = (h->flags & PBOX_F_ZERO) != 0 && h->length == 0;
+	bool latest = fl->type == PBOX_PULL && !f->pushed && f->round > 0;
+
+	if (fl->type != PBOX_PUSHPULL && fl->type != PBOX_PULL) {
+		w->count.rx_duplicates++;
+		return;
+	}
+	if (h->round != f->round && !latest) {
+		w->count.rx_duplicates++;
+		return;
+	}
+	if (!zero && (h->length != bytes || h->format != t->pull_format)) {
+		w->count.rx_dropped++;
+		return;
+	}
+	recover_answer(ep, fl, h, w->now);
+	recover_result(ep, fl, h, w->now);
+	window_answered(&ep->win, ep->limited, w->now);
+	f->round = h->round;
+	copy_result(t, f, h, zero ? NULL : r->payload);
+	w->count.useful_rx_bytes += bytes;
+	w->count.held_ns_sum += h->held * NS_PER_US;
+	w->count.contributors = h->aux;
+	w->count.samples = h->weight;
+	complete(t, fl, ep, zero ? NULL : r->payload, zero);
+}
+
+static void
+on_wait(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
+{
+	struct pbox_worker *w = ep->s->w;
+	struct frag *f = fl->frag;
+
+	if (h->round != f->round || fl->type == PBOX_INIT || fl->type == PBOX_FETCH) {
+		w->count.rx_duplicates++;
+		return;
+	}
+	recover_answer(ep, fl, h, w->now);
+	if (wants_failing(t, f)) {
+		/* nobody waits for the round any more; what matters is whether it counts */
+		if ((h->flags & PBOX_F_HAVE) == 0 && fl->type != PBOX_PULL)
+			f->round--;
+		complete(t, fl, ep, NULL, false);
+		return;
+	}
+	recover_wait(ep, fl, h);
+}
+
+/** Does it answer this flight, and not an earlier one (another array, the same piece)? */
+static bool
+of_this(const struct flight *fl, const struct pbox_hdr *h)
+{
+	return (int32_t)(h->ts - (uint32_t)(fl->first_ns / NS_PER_US)) >= 0;
+}
+
+/** A piece of the fragment is done: go on with the next one, false if it was the last. */
+static bool
+next_piece(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
+{
+	struct pbox_worker *w = ep->s->w;
+	recover_answer(ep, fl, h, w->now);
+	window_answered(&ep->win, ep->limited, w->now);
+	if (frag_elements(t, fl->frag) - fl->base <= t->init_elements)
+		return false;
+	fl->base += t->init_elements;
+	fl->state = FLIGHT_SENT;
+	fl->backoff = fl->tries = 0;
+	fl->order = 0;
+	flight_send(ep, fl, false, false);
+	return true;
+}
+
+static void
+on_init_ok(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
+{
+	struct pbox_worker *w = ep->s->w;
+	bool give = fl->frag->states > 0;
+
+	if (fl->type != PBOX_INIT || h->base != fl->base || !of_this(fl, h)) {
+		w->count.rx_duplicates++;
+		return;
+	}
+	if (next_piece(t, ep, fl, h))
+		return;
+	if (!give) /* what was given is everybody's once it is pulled */
+		copy_init(t, fl->frag);
+	complete(t, fl, ep, NULL, false);
+}
+
+static void
+on_fetched(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct rx_frame *r)
+{
+	struct pbox_worker *w = ep->s->w;
+	const struct pbox_hdr *h = &r->hdr;
+	struct frag *f = fl->frag;
+	uint32_t count = frag_elements(t, f) - fl->base;
+
+	if (fl->type != PBOX_FETCH || h->base != fl->base || h->round != f->round ||
+		h->aux != table_first_op(t, f)->weight || !of_this(fl, h)) {
+		w->count.rx_duplicates++;
+		return;
+	}
+	if (count > t->init_elements)
+		count = t->init_elements;
+	if (h->format != PBOX_FMT_FP32 || h->length != count * sizeof(float)) {
+		w->count.rx_dropped++;
+		return;
+	}
+	table_scatter(t, f, fl->base, count, r->payload);
+	w->count.useful_rx_bytes += h->length;
+	if (!next_piece(t, ep, fl, h))
+		complete(t, fl, ep, NULL, false);
+}
+
+static void
+on_error(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
+{
+	struct pbox_worker *w = ep->s->w;
+	struct frag *f = fl->frag;
+	const struct tensor *x = &t->tensor[t->piece[f->piece].tensor];
+	char text[256];
+
+	if (h->round != f->round && fl->type != PBOX_INIT) {
+		w->count.rx_duplicates++;
+		return;
+	}
+	if (h->aux == PBOX_E_NO_LR)
+		snprintf(text, sizeof(text),
+			"tensor '%s': its group %u has no learning rate yet: set lr "
+			"(pbox_client_set, id 1) before the first push",
+			x->name, x->group);
+	else if (h->aux == PBOX_E_LOST)
+		snprintf(text, sizeof(text),
+			"round %u of tensor '%s': the box was restarted, and no worker could give "
+			"it the "
+			"round before it back: start the job again from a checkpoint",
+			f->round, x->name);
+	else
+		snprintf(text, sizeof(text), "round %u of tensor '%s': the box answered %s (%u)",
+			f->round, x->name, pbox_errcode_name(h->aux), h->aux);
+	queue_fail_fragment(t, f, h->aux == PBOX_E_LOST ? PBOX_C_LOST : PBOX_C_REFUSED, text);
+	if (fl->type == PBOX_PUSH || fl->type == PBOX_PUSHPULL)
+		f->round--; /* the box has not taken it: the next push is this round again */
+	complete(t, fl, ep, NULL, false);
+}
+
+void
+transfer_frame(struct session *s, const struct rx_frame *r)
+{
+	struct pbox_worker *w = s->w;
+	const struct pbox_hdr *h = &r->hdr;
+	const struct chunk_ref *ref = w->shut ? NULL : chunks_find(w, h->chunk);
+	struct pbox_worker_table *t;
+	struct chunk *k;
+	struct frag *f;
+	struct ep *ep;
+	struct flight *fl;
+
+	if (ref == NULL || h->frag * (uint64_t)ref->table->frag_elements >=
+				   ref->table->chunk[ref->chunk].elements) {
+		w->count.rx_dropped++;
+		return;
+	}
+	t = ref->table;
+	k = &t->chunk[ref->chunk];
+	f = &t->frag[k->frag + h->frag];
+	ep = &s->ep[k->endpoint];
+	ep->last_rx = w->now;
+	if (r->ce)
+		ep->ece = true;
+	if (r->ce || (h->flags & PBOX_F_ECE) != 0)
+		window_marked(&ep->win, w->now);
+	if (f->state != FRAG_FLIGHT) {
+		w->count.rx_duplicates++;
+		return;
+	}
+	fl = &ep->flight[f->flight];
+	if (fl->type == PBOX_RESTORE)
+		restore_answer(t, ep, fl, h);
+	else if (h->type == PBOX_RESULT)
+		on_result(t, ep, fl, r);
+	else if (h->type == PBOX_WAIT)
+		on_wait(t, ep, fl, h);
+	else if (h->type == PBOX_INIT_OK)
+		on_init_ok(t, ep, fl, h);
+	else if (h->type == PBOX_FETCHED)
+		on_fetched(t, ep, fl, r);
+	else if (h->type == PBOX_ERROR)
+		on_error(t, ep, fl, h);
+	else if (h->type == PBOX_PUSH_OK && fl->type == PBOX_PUSH && h->round == f->round) {
+		recover_answer(ep, fl, h, w->now);
+		window_answered(&ep->win, ep->limited, w->now);
+		complete(t, fl, ep, NULL, false);
+	} else
+		w->count.rx_duplicates++;
+}

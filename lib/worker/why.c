@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <arpa/inet.h>
+#include <stdio.h>
+
+#include "worker_impl.h"
+
+/* What is waited for, in words. */
+
+#define QUIET (500 * NS_PER_MS)
+
+static void
+missing_worker(char *text, size_t cap, unsigned have, uint32_t missing, unsigned workers)
+{
+	pbox_text_add(text, cap, ": %u of %u workers have pushed; ", have, workers);
+	if (missing < workers)
+		pbox_text_add(text, cap, "missing worker %u", missing);
+	else
+		pbox_text_add(text, cap,
+			"the result is on its way, or comes when the job's rate on the box has "
+			"room for it");
+}
+
+static int
+why_flight(
+	struct ep *ep, const struct pbox_worker_table *t, struct flight *fl, char *text, size_t cap)
+{
+	const struct pbox_worker *w = ep->s->w;
+	const struct frag *f = fl->frag;
+	const struct piece *p = &t->piece[f->piece];
+	const char *name = t->tensor[p->tensor].name;
+	char addr[INET_ADDRSTRLEN];
+
+	if (fl->type == PBOX_INIT || fl->type == PBOX_FETCH)
+		pbox_text_add(text, cap, "%s of tensor '%s'",
+			fl->type == PBOX_INIT ? "init" : "fetch", name);
+	else
+		pbox_text_add(text, cap, "%s %u of tensor '%s'",
+			f->round == 0 ? "version" : "round", f->round, name);
+	recover_ask(ep, fl, w->now);
+	if (!fl->waited && (ep->asked_ns <= ep->last_rx || w->now - ep->asked_ns <= QUIET)) {
+		pbox_text_add(text, cap,
+			": the box answers, but not yet for this: its data core, or this host, is "
+			"overloaded");
+		return -1;
+	}
+	if (!fl->waited || (ep->asked_ns > ep->last_rx && w->now - ep->asked_ns > QUIET)) {
+		inet_ntop(AF_INET, &ep->peer.addr.sin_addr, addr, sizeof(addr));
+		pbox_text_add(text, cap,
+			": no answer from the box's endpoint %s:%u for %.1f s%s%s: check that the "
+			"box is up ('ping' reaches it?)",
+			addr, ntohs(ep->peer.addr.sin_port),
+			(double)(w->now - ep->asked_ns) / NS_PER_S,
+			w->link.port->path_errno != 0 ? ", last error: " : "",
+			w->link.port->path_errno != 0 ? strerror(w->link.port->path_errno) : "");
+		return -1;
+	}
+	if (fl->state == FLIGHT_UNKEPT || (f->round == 0 && fl->type == PBOX_PULL)) {
+		pbox_text_add(text, cap,
+			": the box has no initial parameters for it yet; missing worker 0's init: "
+			"its own log tells what keeps it");
+		return 0;
+	}
+	missing_worker(text, cap, fl->wait_have, fl->wait_missing, w->workers);
+	return fl->wait_missing < w->workers ? (int)fl->wait_missing : -1;
+}
+
+/** A fragment that other tensors of this worker keep from going. */
+static void
+why_local(const struct pbox_worker_table *t, const struct frag *f, const struct tensor *x,
+	char *text, size_t cap)
+{
+	pbox_text_add(text, cap, "tensor '%s' shares a fragment with", x->name);
+	for (unsigned i = 0, n = 0; i < f->pieces; i++) {
+		const struct piece *p = &t->piece[f->piece + i];
+
+		if (p->want || n == 4)
+			continue;
+		pbox_text_add(text, cap, "%s '%s'", n == 0 ? "" : ",", t->tensor[p->tensor].name);
+		n++;
+	}
+	pbox_text_add(text, cap,
+		", not submitted by this worker for round %u: submit all tensors of a table in "
+		"each round",
+		f->round + 1);
+}
+
+static int
+why_op(struct pbox_worker *w, struct pbox_worker_op *op, uint64_t *told_ns, char *text, size_t cap)
+{
+	const struct pbox_worker_table *t = op->table;
+	struct flight *oldest = NULL;
+	const struct frag *local = NULL, *queued = NULL;
+	const struct tensor *local_x = NULL, *behind = NULL;
+	struct ep *ep = NULL;
+	int missing;
+
+	text[0] = 0;
+	*told_ns = w->now;
+	if (rejoin_why(&w->box[0], t, &missing, text, cap))
+		return missing;
+	for (unsigned i = 0; i < op->n; i++) {
+		const struct tensor *x = &t->tensor[op->e[i].tensor];
+
+		if (x->head != &op->e[i]) {
+			if (x->head != NULL && x->head->op != op)
+				behind = x;
+			continue;
+		}
+		for (uint32_t k = 0; k < x->active_at; k++) {
+			const struct piece *p = &t->piece[t->by_tensor[x->by_first + k]];
+			const struct frag *f = &t->frag[p->frag];
+			struct ep *fe = worker_endpoint(w, &t->chunk[f->chunk]);
+
+			if (!p->want)
+				continue;
+			if (f->state == FRAG_QUEUED) {
+				queued = f;
+			} else if (f->state == FRAG_IDLE) {
+				local = f;
+				local_x = x;
+			} else if (oldest == NULL ||
+				   fe->flight[f->flight].first_ns < oldest->first_ns) {
+				oldest = &fe->flight[f->flight];
+				ep = fe;
+			}
+		}
+	}
+	if (oldest == NULL && queued != NULL) { /* what is before it in the window? */
+		ep = worker_endpoint(w, &t->chunk[queued->chunk]);
+		oldest = ep->first;
+	}
+	if (oldest != NULL)
+		*told_ns = oldest->wait_ns;
+	if (oldest != NULL)
+		return why_flight(ep, w->table[oldest->frag->table], oldest, text, cap);
+	if (local != NULL)
+		why_local(t, local, local_x, text, cap);
+	else if (behind != NULL)
+		pbox_text_add(text, cap, "an earlier operation on tensor '%s' is not complete",
+			behind->name);
+	return -1;
+}
+
+void
+pbox_worker_why(struct pbox_worker *w, struct pbox_worker_op *op, struct pbox_worker_wait *wait,
+	char *text, size_t cap)
+{
+	*wait = (struct pbox_worker_wait){.missing = -1, .told_ns = w->now};
+	text[0] = 0;
+	if (op == NULL) {
+		rejoin_why(&w->box[0], NULL, &wait->missing, text, cap);
+		return;
+	}
+	wait->missing = why_op(w, op, &wait->told_ns, text, cap);
+	wait->table = op->table->number;
+}

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <sodium.h>
+
+#include "worker_impl.h"
+
+/* What the host calls: the worker's life, datagrams and time. */
+
+#define LONGEST_SLEEP NS_PER_S
+
+/** R12.1 */
+static void
+run_identity(uint8_t *run, const char *text)
+{
+	static const char prefix[] = "PBOX-RUN-1";
+	uint8_t hash[crypto_hash_sha256_BYTES];
+	crypto_hash_sha256_state s;
+
+	crypto_hash_sha256_init(&s);
+	crypto_hash_sha256_update(&s, (const uint8_t *)prefix, strlen(prefix));
+	crypto_hash_sha256_update(&s, (const uint8_t *)text, strlen(text));
+	crypto_hash_sha256_final(&s, hash);
+	memcpy(run, hash, PBOX_RUN_LEN);
+}
+
+/* ---- create, destroy --------------------------------------------------------------------- */
+
+static bool
+copy_conf(struct pbox_worker *w, const struct pbox_client_conf *conf)
+{
+	w->conf = *conf;
+	if (w->conf.min_rto_us == 0)
+		w->conf.min_rto_us = 5000;
+	w->has_run = conf->run != NULL && conf->run[0] != 0;
+	if (w->has_run)
+		run_identity(w->run, conf->run);
+	w->job = strdup(conf->job);
+	w->secret = strdup(conf->secret != NULL ? conf->secret : "");
+	w->host = strdup(conf->host != NULL ? conf->host : "");
+	return w->job != NULL && w->secret != NULL && w->host != NULL;
+}
+
+struct pbox_worker *
+pbox_worker_create(const struct pbox_client_conf *conf, const struct sockaddr_in *box,
+	struct pbox_worker_port *port)
+{
+	struct pbox_worker *w = calloc(1, sizeof(*w));
+	struct session *s;
+	char address[INET_ADDRSTRLEN];
+
+	if (w == NULL)
+		return NULL;
+	w->finished_tail = &w->finished;
+	w->answered_tail = &w->answered;
+	w->link.port = port;
+	w->nonce = port->random(port->ctx);
+	w->next_id = (uint32_t)port->random(port->ctx) | 1;
+	w->box = s = calloc(1, sizeof(*w->box));
+	if (s != NULL) {
+		w->boxes = 1;
+		s->w = w;
+		s->box.addr = *box;
+		snprintf(s->name, sizeof(s->name), "%s:%u",
+			inet_ntop(AF_INET, &box->sin_addr, address, sizeof(address)),
+			ntohs(box->sin_port));
+		s->ep = calloc(PBOX_MAX_ENDPOINTS, sizeof(*s->ep));
+	}
+	if (s == NULL || s->ep == NULL || !copy_conf(w, conf)) {
+		pbox_worker_destroy(w);
+		return NULL;
+	}
+	return w;
+}
+
+void
+pbox_worker_destroy(struct pbox_worker *w)
+{
+	for (unsigned i = 0; i < w->boxes; i++)
+		session_close(&w->box[i]);
+	for (uint32_t i = 0; i < w->tables; i++)
+		table_free(w->table[i]);
+	declare_free(w);
+	free(w->table);
+	free(w->refs);
+	free(w->box);
+	if (w->secret != NULL)
+		sodium_memzero(w->secret, strlen(w->secret));
+	free(w->secret);
+	free(w->job);
+	free(w->host);
+	free(w);
+}
+
+void
+pbox_worker_open(struct pbox_worker *w, uint64_t now, uint64_t deadline)
+{
+	w->now = now;
+	for (unsigned i = 0; i < w->boxes; i++)
+		session_open(&w->box[i], deadline);
+}
+
+enum pbox_worker_state
+pbox_worker_state(const struct pbox_worker *w)
+{
+	if (w->failed)
+		return PBOX_WORKER_FAILED;
+	if (w->shut)
+		return PBOX_WORKER_SHUT;
+	for (unsigned i = 0; i < w->boxes; i++)
+		if (w->box[i].stage != SESSION_OPEN)
+			return PBOX_WORKER_OPENING;
+	return PBOX_WORKER_OPEN;
+}
+
+const struct pbox_client_error *
+pbox_worker_error(const struct pbox_worker *w)
+{
+	return &w->fatal;
+}
+
+/* nothing is sent any more: every operation ends here, also those half sent */
+static void
+end_all(struct pbox_worker *w, int code, const char *text)
+{
+	declare_fail(w, code, text);
+	for (unsigned i = 0; i < w->boxes; i++)
+		request_fail_all(&w->box[i]);
+	while (w->ops != NULL) {
+		struct pbox_worker_op *op = w->ops;
+
+		queue_fail(op, code, text);
+		queue_finish(w, op);
+	}
+}
+
+static void
+end_if_failed(struct pbox_worker *w)
+{
+	if (w->failed && !w->ended)
+		end_all(w, w->fatal.code, w->fatal.text);
+	w->ended = w->failed;
+}
+
+void
+pbox_worker_shut(struct pbox_worker *w)
+{
+	w->shut = true;
+	for (unsigned i = 0; i < w->boxes; i++)
+		restore_end(&w->box[i]);
+	end_all(w, PBOX_C_CLOSED, "the client was closed");
+}
+
+/* ---- datagrams and time --------------------------------------------------------------------- */
+
+void
+pbox_worker_rx(struct pbox_worker *w, const struct pbox_client_rx *d, unsigned n, uint64_t now)
+{
+	w->now = now;
+	for (unsigned i = 0; i < n; i++) {
+		struct session *s = &w->box[0];
+
+		for (unsigned k = 1; k < w->boxes && !session_from(s, &d[i].from); k++)
+			s = &w->box[k];
+		w->link.rx_bytes += d[i].len;
+		link_datagram(s, &d[i], session_frame);
+	}
+	end_if_failed(w);
+}
+
+uint64_t
+pbox_worker_tick(struct pbox_worker *w, uint64_t now, uint64_t drained)
+{
+	uint64_t due = now + LONGEST_SLEEP;
+
+	w->now = now;
+	for (unsigned i = 0; i < w->boxes && !w->failed; i++)
+		session_tick(&w->box[i]);
+	if (!w->failed && !w->shut)
+		queue_activate(w, ACTIVATE_BATCH);
+	for (unsigned i = 0; i < w->boxes && !w->failed; i++)
+		session_after(&w->box[i], drained);
+	link_flush(&w->link);
+	end_if_failed(w);
+	if (w->failed)
+		return due;
+	if (w->activating != NULL && !w->shut)
+		return 0;
+	for (unsigned i = 0; i < w->boxes; i++) {
+		uint64_t t = session_due(&w->box[i]);
+
+		due = t < due ? t : due;
+	}
+	return due;
+}
+
+uint64_t
+pbox_worker_gather(const struct pbox_worker *w)
+{
+	uint64_t least = UINT64_MAX;
+
+	if (w->shut || w->failed)
+		return 0;
+	for (unsigned b = 0; b < w->boxes; b++)
+		for (unsigned i = 0; i < w->box[b].endpoints; i++) {
+			const struct ep *ep = &w->box[b].ep[i];
+			uint64_t t = window_gather(&ep->win, ep->in_flight - ep->held);
+
+			if (ep->in_flight > ep->held && t < least)
+				least = t;
+		}
+	return least != UINT64_MAX ? least : 0;
+}
+
+/* ---- tables ----------------------------------------------------------------------------------- */
+
+void
+pbox_worker_table_info(const struct pbox_worker_table *t, struct pbox_worker_table_info *info)
+{
+	*info = (struct pbox_worker_table_info){.number = t->number,
+		.mode = t->mode,
+		.tensors = t->n,
+		.base = t->base_version,
+		.resumed = t->resumed};
+}
+
+uint64_t
+pbox_worker_tensor(const struct pbox_worker_table *t, unsigned tensor, const char **name)
+{
+	*name = t->tensor[tensor].name;
+	return t->tensor[tensor].elements;
+}
+
+/* ---- operations ------------------------------------------------------------------------------- */
+
+struct pbox_worker_op *
+pbox_worker_finished(struct pbox_worker *w)
+{
+	struct pbox_worker_op *op = w->finished;
+
+	w->finished = NULL;
+	w->finished_tail = &w->finished;
+	return op;
+}
+
+struct pbox_worker_op *
+pbox_worker_oldest(const struct pbox_worker *w)
+{
+	return w->ops;
+}
+
+/* ---- facts ------------------------------------------------------------------------------------ */
+
+unsigned
+pbox_worker_number(const struct pbox_worker *w)
+{
+	return w->worker;
+}
+
+unsigned
+pbox_worker_workers(const struct pbox_worker *w)
+{
+	return w->workers;
+}
+
+const char *
+pbox_worker_job(const struct pbox_worker *w)
+{
+	return w->job;
+}
+
+const char *
+pbox_worker_box(const struct pbox_worker *w)
+{
+	return w->box[0].name;
+}
+
+void
+pbox_worker_stats(const struct pbox_worker *w, struct pbox_client_stats *out)
+{
+	const struct session *s = &w->box[0];
+	struct pbox_client_stats *m = out;
+	double window = 0, srtt = 0, rttvar = 0;
+
+	*m = w->count;
+	m->tx_frames = w->link.tx_frames;
+	m->tx_bytes = w->link.tx_bytes;
+	m->rx_frames = w->link.rx_frames;
+	m->rx_bytes = w->link.rx_bytes;
+	m->rx_dropped += w->link.rx_dropped;
+	m->rx_drop_auth = w->link.rx_drop_auth;
+	m->gso_active = w->link.port->train > 1;
+	m->mtu = s->mtu + s->tag;
+	m->auth = s->tag > 0;
+	m->unproven = s->unproven;
+	m->endpoints = s->endpoints;
+	m->window_max = s->window;
+	m->min_rtt_ns = 0;
+	for (unsigned i = 0; i < s->endpoints; i++) {
+		const struct window *win = &s->ep[i].win;
+
+		window += win->size / s->endpoints;
+		srtt += (double)win->srtt / s->endpoints;
+		rttvar += (double)win->rttvar / s->endpoints;
+		if (m->min_rtt_ns == 0 || (win->rtt_min > 0 && win->rtt_min < m->min_rtt_ns))
+			m->min_rtt_ns = win->rtt_min;
+	}
+	m->window = (uint32_t)window;
+	m->srtt_ns = (uint64_t)srtt;
+	m->rttvar_ns = (uint64_t)rttvar;
+}

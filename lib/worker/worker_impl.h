@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef WORKER_IMPL_H
+#define WORKER_IMPL_H
+
+/**
+ * @file
+ * Inside of lib/worker.
+ *
+ *     worker.c            what the host calls: datagrams and time in, what is due out
+ *     session.c           one a box: how it goes, its end, its keep-alive
+ *     join.c refusal.c path.c           how a session begins
+ *     rejoin.c restore.c                what makes a worker outlive its session
+ *     declare.c pager.c map.c table.c chunks.c  DECLARE and MAP, the first time and after a restart of the box
+ *     request.c           control requests and their repetition
+ *     queue.c transfer.c recover.c flight.c timer.c window.c  operations to fragments to frames to answers (flow.h)
+ *     copy.c sets.c       what a restarted box is told
+ *     link.c header.c auth.c            frames in datagrams
+ *     why.c text.c check.c              in words, and what programs may ask for
+ *
+ * Calls go down this list, never back up: no two files call each other.
+ */
+
+#include <netinet/in.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include <pbox_auth.h>
+#include <pbox_wire.h>
+
+#include "flow.h"
+#include "pbox_worker.h"
+
+/* ---- link.c: frames in datagrams ------------------------------------------------------------ */
+
+#define LINK_IOVS    1024
+#define LINK_HDRS    512
+#define LINK_ECN_CE  3
+#define LINK_MIN_MTU (PBOX_MTU_OVERHEAD + PBOX_JOIN_LEN)
+
+/** Keys of a session with tags (auth.c). */
+struct auth {
+	struct pbox_auth_job *job;
+	struct pbox_auth_keys keys;
+	uint8_t gathered[UINT16_MAX]; /* a payload that is not in one piece */
+};
+
+/** The batch that is being built. */
+struct link {
+	struct pbox_worker_port *port;
+	unsigned n_tx, n_iovs, n_hdrs;
+	size_t head_bytes; /* used of head */
+	bool heads;        /* the last datagram has header-only frames */
+	struct pbox_client_tx tx[PBOX_CLIENT_TX_BATCH];
+	struct iovec iov[LINK_IOVS];
+	uint8_t head[LINK_HDRS * (PBOX_HDR_LEN + PBOX_TAG_LEN)]; /* no gap between them */
+	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes, rx_dropped, rx_drop_auth;
+};
+
+/** A received frame; payload lives until the handler returns. */
+struct rx_frame {
+	struct pbox_hdr hdr;
+	const uint8_t *payload;
+	struct sockaddr_in from;
+	bool ce;
+	bool sure; /* its tag is right, or the session has none */
+};
+
+/** Queue a frame whose payload is in @p iov; sends the batch when it is full.
+ * @param stays  the payload does, as pbox_client_tx.stays has it; else until link_flush */
+void link_frame(struct session *s, struct pbox_client_peer *to, const struct pbox_hdr *hdr,
+	const struct iovec *iov, unsigned n, bool stays);
+void link_flush(struct link *l);
+/** Give @p take the frames of a datagram. */
+void link_datagram(struct session *s, const struct pbox_client_rx *d,
+	void (*take)(struct session *s, const struct rx_frame *f));
+
+/* ---- how a session begins: join.c, refusal.c, path.c ------------------------------------------ */
+
+#define JOIN_INTERVAL     (100 * NS_PER_MS)
+#define JOIN_INTERVAL_MAX NS_PER_S
+
+/** What refuses without a proof: codes of ERROR, or a WELCOME that is not good. */
+#define REFUSAL_PROOF    0x10000u
+#define REFUSAL_INSECURE 0x10001u
+#define REFUSAL_UNSOUND  0x10002u
+
+/** R9.3: a refusal that anybody may have sent, and how often in a row. */
+struct doubt {
+	unsigned n, kind;
+	uint64_t until; /* the last one counts if nothing better has come by then */
+	struct pbox_client_error why;
+};
+
+struct join {
+	struct session *s;
+	struct pbox_client_error err; /* of a failure */
+	uint64_t next_tx, interval, cookie_at, nonce, cookie;
+	uint64_t number; /* of the run that it belongs to; 0: it begins here (R12.2) */
+	unsigned hellos, joins;
+	unsigned retries;       /* that were taken since the last HELLO */
+	uint32_t id, id_before; /* of its requests; the one before may still be answered */
+	uint32_t incarnation;
+	int worker; /* wanted; -1: any */
+	bool have_cookie, answered;
+	bool patient; /* ask again after errors that may pass */
+	bool done;
+	bool renew;                    /* it was refused: the next request has another id */
+	bool proven;                   /* a refusal was: the box knows the secret */
+	struct doubt doubt;            /* n 0: none */
+	bool unproven;                 /* R4.5: the job has no secret, and this worker has one */
+	struct auth *auth;             /* of welcome; join_settle takes it */
+	int rc;                        /* once done */
+	struct pbox_error_msg refused; /* the latest error that was put off; code 0: none */
+	struct pbox_welcome welcome;   /* once done with rc 0 */
+};
+
+void join_begin(struct join *j, struct session *s, int worker);
+/** Send what is due. */
+void join_tick(struct join *j);
+/** Frames that are not for it are ignored. */
+void join_frame(struct join *j, const struct rx_frame *f);
+/** Is it the id of a request that may still be answered? */
+static inline bool
+join_asked(const struct join *j, uint32_t id)
+{
+	return id != 0 && (id == j->id || id == j->id_before);
+}
+static inline void
+join_finish(struct join *j, int rc)
+{
+	j->rc = rc;
+	j->done = true;
+}
+/** Its deadline has passed: what has been missing, in its err. */
+int join_expired(struct join *j);
+/** Take over what WELCOME says. All endpoints begin as new: nothing may be under way. */
+int join_settle(struct join *j);
+/** The join is over, and nobody took what it has. */
+void join_end(struct join *j);
+/** ERROR to a HELLO or JOIN. */
+void refusal_frame(struct join *j, const struct rx_frame *f);
+/** Without a proof: remember it, and ask again. */
+void refusal_doubtful(struct join *j, const struct rx_frame *f, unsigned kind,
+	const struct pbox_client_error *why);
+/** The box has shown that it knows the secret: it would prove a refusal. */
+bool refusal_is_provable(const struct join *j);
+/** It was repeated often enough, and nothing better has come. */
+bool refusal_holds(const struct join *j);
+/** The code of the doubtful refusal, and its text in the join's error. */
+int refusal_verdict(struct join *j);
+/** What an ERROR means for a program. */
+int refusal_error(struct pbox_client_error *err, const struct pbox_error_msg *m, const char *what);
+
+#define PATH_TRAIN_MAX 32
+
+/** Does the path carry full frames, and trains of them? */
+struct path {
+	uint64_t began, deadline, next;
+	uint64_t answered; /* all small ones are; 0: not yet */
+	bool small[PBOX_MAX_ENDPOINTS], full[PBOX_MAX_ENDPOINTS], train[PATH_TRAIN_MAX];
+	bool trains;    /* sizes are done */
+	unsigned tries; /* trains sent */
+	uint32_t full_length;
+	uint8_t *payload;
+	bool ended;                      /* the session has, for the reason ... */
+	struct pbox_error_msg why_ended; /* ... which may have no text */
+	bool done;
+	int rc; /* once done and not ended */
+	struct pbox_client_error err;
+};
+int path_begin(struct session *s, uint64_t deadline);
+void path_frame(struct session *s, const struct rx_frame *f);
+void path_tick(struct session *s);
+void path_end(struct session *s);
+
+/* auth.c */
+void auth_end(struct auth *a);
+bool auth_possible(void);
+/** What WELCOME (j->welcome, of frame @p f) says of tags: 0 with j->auth as it shall be, a failure, or
+ * AUTH_IGNORE: it is not from the box, or of another time. */
+#define AUTH_IGNORE 1
+int auth_welcome(struct join *j, const struct rx_frame *f);
+bool auth_good(const struct auth *a, const struct rx_frame *f);
+/** Write the tag of the frame with this header and the payload in @p iov. */
+void auth_tag(
+	struct auth *a, const void *header, const struct iovec *iov, unsigned n, uint8_t *tag);
+/** HMAC-SHA-256 of @p prefix and the payload, whose proof field is zeroed. */
+void auth_prove(
+	const char *secret, const char *prefix, const uint8_t *payload, size_t len, uint8_t *proof);
+/** An ERROR SESSION without a tag: not to be believed yet (R11.6)? */
+bool auth_doubts(struct session *s);
+
+/* ---- DECLARE and MAP: pager.c, declare.c, map.c, table.c --------------------------------- */
+
+#define PAGES 32 /* requests in flight */
+
+struct page {
+	struct pbox_worker_request request;
+	uint8_t *payload, *answer;
+	uint32_t first;
+	bool busy;
+};
+
+/** Requests of one kind, several in flight, and what is asked for next. */
+struct pager {
+	struct session *s;
+	struct page page[PAGES];
+	uint8_t *room; /* of the pages */
+	size_t cap;
+	uint32_t next;   /* tensor, chunk or SET */
+	uint32_t stride; /* chunks in the first page of a map; 0: it is not here */
+	uint64_t ask_ns, pause;
+	struct pbox_not_ready wait; /* the latest answer to MAP, if ... */
+	bool waits;
+	uint64_t wait_ns;
+};
+int pager_open(struct pager *g, struct session *s);
+/** No request of it is on its way any more. */
+void pager_drop(struct pager *g);
+void pager_close(struct pager *g);
+/** From the start, with another table or kind. */
+void pager_reset(struct pager *g);
+struct page *pager_free(struct pager *g);
+unsigned pager_busy(const struct pager *g);
+void pager_send(struct pager *g, struct page *p, uint8_t type, size_t length);
+/** A page that was answered, no longer busy; NULL: none. */
+struct page *pager_answered(struct pager *g);
+/** DECLARE: true when all tensors are declared, or with *refused: the page that was not taken. */
+bool pager_declare(
+	struct pager *g, const struct pbox_worker_table *t, uint32_t flags, struct page **refused);
+/** Chunks of a map that are here. */
+struct map_seen {
+	uint8_t *got; /* by chunk; NULL: the first page is not here, nor the number of chunks */
+	uint32_t n_got;
+};
+/** MAP: gives each page to @p take, until all chunks are here. True when it has ended: with *rc (of take), *refused,
+ * or all of it. NOT_READY is asked again. */
+typedef int (*pager_take)(void *ctx, const struct page *p, uint32_t *count);
+bool pager_map(struct pager *g, const struct pbox_worker_table *t, const struct map_seen *seen,
+	pager_take take, void *ctx, int *rc, struct page **refused);
+uint64_t pager_due(const struct pager *g);
+
+/** The map as it comes, chunk by chunk. */
+struct table_map {
+	struct pbox_segment *segment;
+	uint32_t *first; /* of chunk i, in segment */
+	uint16_t *count;
+	struct map_seen seen;
+	size_t used, cap;
+	struct pbox_chunk_entry entry; /* room to decode one */
+};
+struct map_again { /* the map of a table that we have */
+	struct pbox_chunk_entry entry;
+	struct map_seen seen;
+};
+/** Fill a page from tensor @p first on; returns how many fit. */
+unsigned map_declare(const struct pbox_worker_table *t, uint32_t flags, unsigned first,
+	uint8_t *payload, size_t cap, size_t *length);
+/** Take a page; *count is how many chunks were in it. */
+int map_take(struct pbox_worker_table *t, struct table_map *m, const struct pbox_worker_request *r,
+	unsigned endpoints, uint32_t *count, struct pbox_client_error *err);
+/** The same for a table that is laid out already: only endpoints and epoch may differ. */
+int map_compare(struct session *s, struct pbox_worker_table *t, struct map_again *m,
+	const struct pbox_worker_request *r, uint32_t *count, struct pbox_client_error *err);
+
+struct pbox_worker_table *table_new(const struct pbox_client_table *d, uint32_t number);
+void table_free(struct pbox_worker_table *t);
+/** Has a frame with room for @p cap bytes room for so many elements, sent and received? */
+bool table_fits(const struct pbox_worker_table *t, uint32_t frag_elements, uint32_t cap);
+/** Fragments and pieces, once all chunks are here; a frame has room for @p cap bytes. */
+int table_layout(struct pbox_worker_table *t, const struct table_map *m, uint32_t cap,
+	struct pbox_client_error *err);
+
+/** The declaration under way. */
+struct declaring {
+	struct pbox_worker_declaration *d; /* NULL: none is */
+	struct pbox_worker_table *t;
+	struct table_map map;
+	struct pager pages;
+	uint64_t again_ns, again; /* after RUNNING: when, and the pause after that */
+	uint64_t mapped;          /* the run in which it has had the map already; 0: none */
+	bool mapping;
+};
+void declare_tick(struct session *s);
+uint64_t declare_due(const struct session *s);
+/** Another session: it begins again there. */
+void declare_renew(struct pbox_worker *w);
+/** It ends, if there is one. */
+void declare_fail(struct pbox_worker *w, int code, const char *text);
+void declare_free(struct pbox_worker *w);
+
+/* ---- a session that was lost: rejoin.c, restore.c, copy.c, sets.c --------------------------------- */
+
+enum rejoin_cause { REJOIN_SILENT, REJOIN_RESTARTED, REJOIN_FORGOTTEN, REJOIN_SHUTDOWN };
+
+/** How much of the old session the new one knows. */
+enum rejoin_stage {
+	STAGE_NONE, /* all of it */
+	STAGE_DECLARE,
+	STAGE_MAP,
+	STAGE_SET,
+	STAGE_RESTORE,
+};
+
+struct rejoin {
+	uint64_t lost_ns; /* when the session was missed */
+	enum rejoin_cause cause;
+	enum rejoin_stage stage;
+	bool joining;   /* whether there is a session is being asked; stage goes on afterwards */
+	uint32_t table; /* under way */
+	struct pager pages;
+	struct map_again map;
+	/* RESTORE */
+	struct pbox_worker_table *told;                               /* NULL: none is */
+	uint32_t left;                                                /* fragments of it */
+	uint32_t chunk[PBOX_MAX_ENDPOINTS], frag[PBOX_MAX_ENDPOINTS]; /* next one, by endpoint */
+};
+
+/** May the worker outlive its session? It has what it needs, or has nothing yet. */
+bool rejoin_possible(const struct session *s);
+void rejoin_close(struct session *s);
+void rejoin_begin(struct session *s, enum rejoin_cause cause);
+/** A frame before it is looked at as one of the session: true if it was for us. */
+bool rejoin_frame(struct session *s, const struct rx_frame *f);
+/** A valid frame of the session came. */
+void rejoin_heard(struct session *s);
+void rejoin_tick(struct session *s);
+uint64_t rejoin_due(const struct session *s);
+/** If @p t (NULL: anything) waits for the session, say so; sets *missing to a worker or -1. */
+bool rejoin_why(const struct session *s, const struct pbox_worker_table *t, int *missing,
+	char *text, size_t cap);
+
+/* restore.c: the box learns what we hold (R10.5) */
+void restore_begin(struct session *s, struct pbox_worker_table *t);
+/** The table is, or no more is wanted of it. */
+void restore_end(struct session *s);
+bool restore_done(const struct session *s);
+/** Put up to @p most RESTOREs on their way; their number. */
+unsigned restore_pump(struct ep *ep, unsigned most);
+void restore_answer(
+	struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct pbox_hdr *h);
+
+/* copy.c: the last result of every fragment, and the SETs that hold */
+int copy_open(struct pbox_worker_table *t);
+void copy_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h,
+	const uint8_t *payload);
+/** Version 0 is what we send, not what we get. */
+void copy_init(struct pbox_worker_table *t, struct frag *f);
+/** The version that this worker holds of a fragment, or knows to be finished. */
+uint32_t copy_version(const struct pbox_worker_table *t, const struct frag *f);
+/** The RESTORE of a fragment; entries of @p iov that were filled. */
+unsigned copy_restore(const struct pbox_worker_table *t, const struct frag *f,
+	const struct flight *fl, struct pbox_hdr *h, struct iovec *iov);
+int sets_add(struct pbox_worker_table *t, const struct pbox_set *m);
+/** Keep what still matters; returns how many there are. */
+unsigned sets_compact(struct pbox_worker_table *t);
+unsigned sets_count(const struct pbox_worker_table *t);
+const struct pbox_set *sets_at(const struct pbox_worker_table *t, unsigned i);
+void sets_free(struct pbox_worker_table *t);
+
+/* ---- session.c: one a box ------------------------------------------------------------------------- */
+
+enum session_stage {
+	SESSION_CLOSED,
+	SESSION_JOINING,
+	SESSION_PATH, /* it has been welcomed: does the path carry its frames? */
+	SESSION_OPEN, /* also while it is lost, and comes back (rejoin.c) */
+};
+
+struct session {
+	struct pbox_worker *w;
+	struct pbox_client_peer box; /* control endpoint */
+	char name[64];               /* of it */
+	enum session_stage stage;
+	uint64_t deadline; /* of its beginning */
+
+	uint64_t token;
+	uint64_t number; /* of the run */
+	uint32_t incarnation, lease_ms;
+	uint16_t job_number, endpoints, window;
+	unsigned mtu;      /* the smaller one of ours and the box's, less tag */
+	unsigned tag;      /* bytes after each payload */
+	struct auth *auth; /* NULL: frames have no tags */
+	bool proven;       /* the box has once proven that it knows the secret */
+	bool unproven;     /* the job is insecure, the worker has a secret */
+
+	struct ep *ep; /* room for PBOX_MAX_ENDPOINTS */
+	struct pbox_worker_request *requests;
+	uint64_t tx_frames, tx_seen; /* seen: when last_tx was set */
+	uint64_t last_tx, last_rx;
+	uint64_t doubt_ns; /* since when the session may be gone; 0: it is not (R11.6) */
+	struct join join;
+	struct path path;
+	struct rejoin rejoin;
+};
+
+void session_open(struct session *s, uint64_t deadline);
+/** A PING or PONG with a nonce that proves the address where it arrives (R4.9). */
+static inline bool
+session_asks(const struct pbox_hdr *h)
+{
+	return (h->type == PBOX_PING || h->type == PBOX_PONG) && (h->round | h->base) != 0;
+}
+void session_frame(struct session *s, const struct rx_frame *f);
+/** May it be its box that sends from there? */
+bool session_from(const struct session *s, const struct sockaddr_in *a);
+/** What is due of the session itself; then, once operations have become fragments, data and requests. */
+void session_tick(struct session *s);
+void session_after(struct session *s, uint64_t drained);
+uint64_t session_due(const struct session *s);
+void session_close(struct session *s);
+
+/** May data frames go? A box that is only silent may answer what was sent to it. */
+static inline bool
+rejoin_pauses(const struct session *s)
+{
+	return s->rejoin.joining && s->rejoin.cause != REJOIN_SILENT;
+}
+static inline bool
+rejoin_restoring(const struct session *s)
+{
+	return s->rejoin.stage != STAGE_NONE;
+}
+/** May this request go? */
+static inline bool
+rejoin_admits(const struct session *s, const struct pbox_worker_request *r)
+{
+	if (r->type == PBOX_LEAVE)
+		return true;
+	if (rejoin_pauses(s))
+		return false;
+	return r->own || r->type == PBOX_STATUS || s->rejoin.stage == STAGE_NONE;
+}
+
+/* header.c */
+void header_fill(const struct session *s, struct pbox_hdr *h, uint8_t type);
+/** A PING that gives its nonce back, to the endpoint that sent it; with the next flush. */
+void header_echo(struct session *s, const struct rx_frame *f);
+/** To the control endpoint. */
+void header_ping(struct session *s);
+
+/* request.c */
+/** One of our own, which goes while those of the host wait. */
+void request_begin(struct session *s, struct pbox_worker_request *r, uint8_t type,
+	const void *payload, size_t length, void *answer, size_t cap);
+void request_drop(struct session *s, struct pbox_worker_request *r);
+/** A new session: what waits goes again, at once. */
+void request_renew(struct session *s);
+void request_tick(struct session *s);
+void request_frame(struct session *s, const struct rx_frame *f);
+void request_fail_all(struct session *s);
+uint64_t request_due(const struct session *s);
+
+/* ---- worker.c ------------------------------------------------------------------------------------- */
+
+struct chunk_ref {
+	uint32_t id, chunk;
+	struct pbox_worker_table *table; /* NULL: empty */
+};
+
+struct pbox_worker {
+	/* fixed after create */
+	struct pbox_client_conf conf;
+	char *job, *secret, *host;
+	uint64_t nonce;            /* of all its sessions */
+	uint8_t run[PBOX_RUN_LEN]; /* identity of its run; zeros: none */
+	bool has_run;
+
+	struct session *box; /* a session a box */
+	unsigned boxes;
+	uint16_t worker, workers; /* of the first WELCOME */
+
+	uint64_t now;
+	struct link link;
+	uint32_t next_id;                 /* of requests */
+	struct pbox_worker_table **table; /* those mapped, by number; a fragment's table too */
+	uint32_t tables, tables_cap;
+	bool goes_on; /* the program said the round of a table (first_round) */
+	struct declaring declaring;
+	struct chunk_ref *refs;
+	uint32_t refs_cap, refs_used; /* cap: a power of two */
+	struct tensor *activating;
+	struct pbox_worker_op *ops, *ops_last;            /* unfinished */
+	struct pbox_worker_op *finished, **finished_tail; /* for the host */
+	struct pbox_worker_request *answered, **answered_tail;
+	uint32_t next_order;
+	struct pbox_client_stats count;
+	bool open;
+	bool failed; /* the session is lost for good, ... */
+	bool ended;  /* ... and so have all operations */
+	bool shut;   /* closing: all operations have been failed */
+	struct pbox_client_error fatal;
+};
+
+/** text.c: the session is lost for good. Its operations end when the host's call does. */
+void text_fail(struct pbox_worker *w, int code, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* chunks.c */
+/** The table becomes one of the worker; -ENOMEM. */
+int chunks_add_table(struct pbox_worker *w, struct pbox_worker_table *t);
+const struct chunk_ref *chunks_find(const struct pbox_worker *w, uint32_t id);
+
+/** The endpoint of a chunk. */
+static inline struct ep *
+worker_endpoint(const struct pbox_worker *w, const struct chunk *k)
+{
+	return &w->box[0].ep[k->endpoint];
+}
+
+#endif /* WORKER_IMPL_H */

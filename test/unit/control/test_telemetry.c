@@ -624,7 +624,8 @@ kick_and_drain(void)
 
 	start(2, NULL, NULL);
 	says("/pbox/kick,j", "error", "whom?");
-	says("/pbox/kick,j,0", "error", "no job of that name or number has workers now: /pbox/jobs");
+	says("/pbox/kick,j,0", "error",
+		"no job of that name or number has workers now: /pbox/jobs");
 	two_workers(false);
 	says("/pbox/kick,j,2", "error", "WORKER is a worker of the job, 0 to 1");
 	says("/pbox/kick,j,1", "error", "worker 1 of job 'j' has no session");

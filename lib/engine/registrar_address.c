@@ -6,63 +6,13 @@
 
 /* What is new of a session, and where its answers go (R4.9), at the control endpoint. */
 
-uint64_t
-engine_newest_of(const struct pbox_job *job, const struct shard_member *m, unsigned worker,
-	uint64_t token, uint64_t *heard_ns)
-{
-	uint64_t newest, summed, seen;
-
-	if (m == NULL || atomic_load_explicit(&m->token, memory_order_acquire) != token)
-		return 0;
-	newest = atomic_load_explicit(&m->newest, memory_order_relaxed);
-	*heard_ns = atomic_load_explicit(&m->heard_ns, memory_order_relaxed);
-	seen = atomic_load_explicit(&m->last_seen, memory_order_relaxed);
-	if (seen == 0)
-		return newest;
-	/* of contributions that were summed: sent before that time */
-	summed = fresh_time(
-		&job->fresh[worker], atomic_load_explicit(&m->ts, memory_order_relaxed), 0, seen);
-	if (summed <= newest)
-		return newest;
-	*heard_ns = seen;
-	return summed;
-}
-
-/* On any core but the control thread. */
-static uint64_t
-newest_of_cores(const struct pbox_job *job, unsigned worker, uint64_t token, uint64_t *heard_ns)
-{
-	uint64_t newest = 0;
-
-	for (unsigned i = 0; i < PBOX_MAX_SHARDS && job->shard[i] != NULL; i++) {
-		uint64_t heard = 0, at = engine_newest_of(job, &job->shard[i]->member[worker],
-					    worker, token, &heard);
-
-		/* a copy of it at another core is not when it came */
-		if (at < newest || at == 0 || (at == newest && heard >= *heard_ns))
-			continue;
-		newest = at;
-		*heard_ns = heard;
-	}
-	return newest;
-}
-
-uint64_t
-engine_newest(const struct pbox_job *job, unsigned worker, uint64_t token)
-{
-	uint64_t heard, newest = newest_of_cores(job, worker, token, &heard);
-	uint64_t here = atomic_load_explicit(&job->fresh[worker].newest, memory_order_relaxed);
-
-	return here > newest ? here : newest;
-}
-
 /* The newest frame of a session, and when it came; 0: none but JOIN. */
 static uint64_t
 newest_of(const struct pbox_job *job, unsigned worker, uint64_t *heard_ns)
 {
 	uint64_t token = registrar_token(job, worker);
 	uint64_t heard = 0;
-	uint64_t newest = newest_of_cores(job, worker, token, &heard);
+	uint64_t newest = engine_newest_of_cores(job, worker, token, &heard);
 	uint64_t here = atomic_load_explicit(&job->fresh[worker].newest, memory_order_relaxed);
 	uint64_t last = job->member[worker].last_seen;
 

@@ -61,16 +61,6 @@ shard_heard_of(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox
 	shard_heard(s, j, f);
 }
 
-bool
-shard_is_old(const struct pbox_shard *s, const struct pbox_shard_job *j, const struct pbox_frame *f)
-{
-	struct pbox_job_fresh *c = &j->job->fresh[f->hdr.worker];
-	uint64_t at = fresh_time(c, f->hdr.ts, f->hdr.held, s->now_ns);
-	uint64_t newest = engine_newest(j->job, f->hdr.worker, f->hdr.token);
-
-	return at + FRESH_ORDER_US < newest;
-}
-
 /* Header only, so that no answer is longer than what it answers: PING where nobody has asked for a PONG. */
 static void
 challenge_sender(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f)

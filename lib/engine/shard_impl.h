@@ -323,7 +323,11 @@ bool shard_may_move(const struct pbox_shard *s, const struct target *g, const st
 void shard_ping(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f);
 /* A PING for the control thread that can be answered here; false: it cannot. */
 bool shard_keep_alive(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f);
-/* The newest frame of a session on any core, by its clock. */
+/* engine_fresh.c */
+/* The newest frame of a session on any core but the control thread, by its clock, and when it came. */
+uint64_t engine_newest_of_cores(
+	const struct pbox_job *job, unsigned worker, uint64_t token, uint64_t *heard_ns);
+/* The newest on any core. */
 uint64_t engine_newest(const struct pbox_job *job, unsigned worker, uint64_t token);
 /* And on one core; 0: none of this session. heard_ns: when it came. */
 uint64_t engine_newest_of(const struct pbox_job *job, const struct shard_member *m, unsigned worker,

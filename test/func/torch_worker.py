@@ -191,9 +191,23 @@ def lr_conflict(args):
     opt.step()
 
 
+def loads_alone(args):
+    """Only worker 1 has a checkpoint to load."""
+    p = torch.nn.Parameter(torch.ones(10))
+    opt = pbox.torch.SGD([p], 0.1, momentum=0.9, job=args.job, worker=RANK, workers=WORLD,
+                         timeout=args.timeout)
+    for _ in range(2):
+        p.grad = torch.ones(10)
+        opt.step()
+    if RANK == 1:
+        opt.load_state_dict(opt.state_dict())
+    opt.step()
+
+
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("command", choices=("gradients", "optimiser", "join", "hook", "lr_conflict"))
+    p.add_argument("command", choices=("gradients", "optimiser", "join", "hook", "lr_conflict",
+                                       "loads_alone"))
     p.add_argument("--job", default="test")
     p.add_argument("--box")
     p.add_argument("--workers", type=int)

@@ -3,10 +3,13 @@
 """What workers tell each other with every step: a table of a few sums beside the gradients.
 
 An optimiser on the box makes one step for all, so all must want the same: the same
-hyper-parameters, and a gradient for the same parameters. Each worker adds to the sums:
+hyper-parameters, a gradient for the same parameters, and a state that all have loaded or none.
+Each worker adds to the sums:
 
     1                         how many workers there are
     8 bytes of a hash         of its hyper-parameters: all are equal if each sum is N times mine
+    0, 1                      has it loaded a state (or changed parameters) before this step?
+    0, 1                      has it not? Both 0: it was started again alone, and goes on
     for each parameter, 0, 1  has it a gradient in this step?
     for each parameter, 0, 1  had it one before?
 
@@ -21,7 +24,8 @@ import torch
 from ..client import Client, Operation, Tensor
 from ..errors import PBoxError, PBoxMismatch
 
-_HEAD = 9
+_HASH = 9
+_HEAD = 11
 _EXPLAIN_SECONDS = 20.0
 
 Hypers = List[Dict[str, float]]
@@ -39,24 +43,33 @@ class Agreement:
         self._hypers: Hypers = []
         self.pending: Optional[Operation] = None
 
-    def begin(self, hypers: Hypers, has: Sequence[bool], had: Sequence[bool]) -> None:
+    def begin(self, hypers: Hypers, has: Sequence[bool], had: Sequence[bool],
+              loaded: Optional[bool]) -> None:
         """Tell the others. A worker that was told by nobody else waits in check()."""
         text = repr([sorted(h.items()) for h in hypers])
         self._hypers = [dict(h) for h in hypers]
         self._mine[0] = 1
-        self._mine[1:_HEAD] = torch.tensor(list(hashlib.sha256(text.encode()).digest()[:8]))
+        self._mine[1:_HASH] = torch.tensor(list(hashlib.sha256(text.encode()).digest()[:8]))
+        self._mine[_HASH:_HEAD] = torch.tensor([loaded is True, loaded is False])
         self._mine[_HEAD:_HEAD + self._n] = torch.tensor(has, dtype=torch.float32)
         self._mine[_HEAD + self._n:] = torch.tensor(had, dtype=torch.float32)
         self.pending = self.table.pushpull([self._mine], [self._sums])
 
     def check(self, timeout: Optional[float]) -> Tuple[List[bool], List[bool]]:
         """Wait for the others. Which parameters have a gradient at any worker, and which had one
-        before? Raises PBoxMismatch if hyper-parameters differ."""
+        before? Raises PBoxMismatch if hyper-parameters differ, or some have loaded a state."""
         assert self.pending is not None
         self.pending.wait(timeout)
         self.pending = None
         n = float(self._sums[0])
-        if not torch.equal(self._sums[1:_HEAD], self._mine[1:_HEAD] * n):
+        loaded, others = (int(x) for x in self._sums[_HASH:_HEAD])
+        if loaded and others:
+            raise PBoxMismatch(
+                f"{loaded} of {loaded + others} workers have called load_state_dict() or "
+                f"push_parameters() before this step, worker {self._client.worker} (this one) "
+                f"has{'' if self._mine[_HASH] else ' not'}: all workers must call it at the same "
+                "step, with the same checkpoint")
+        if not torch.equal(self._sums[1:_HASH], self._mine[1:_HASH] * n):
             raise PBoxMismatch(self._explain())
         sums = (self._sums[_HEAD:] > 0).tolist()
         return sums[:self._n], sums[self._n:]
@@ -102,7 +115,8 @@ class Agreement:
 class Alone:
     """For a worker that has nobody to compare with."""
 
-    def begin(self, hypers: Hypers, has: Sequence[bool], had: Sequence[bool]) -> None:
+    def begin(self, hypers: Hypers, has: Sequence[bool], had: Sequence[bool],
+              loaded: Optional[bool]) -> None:
         self._has, self._had = list(has), list(had)
 
     def check(self, timeout: Optional[float]) -> Tuple[List[bool], List[bool]]:

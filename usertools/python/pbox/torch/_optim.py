@@ -406,14 +406,20 @@ class BoxOptimizer(torch.optim.Optimizer):
             given = self._kept.give()
 
         def give(timeout: Optional[float]) -> None:
-            for o in given:
-                o.wait(timeout)
+            try:
+                for o in given:
+                    o.wait(timeout)
+            except PBoxDeadline as e:
+                raise type(e)(
+                    f"{e}. This worker has loaded a state, which the box takes before any worker "
+                    "has pushed for this step: has one of the others not called "
+                    "load_state_dict()?") from None
             self._kept.given()
             self._values = None
 
         # each of these either happens or is made again after a deadline, so it does one thing
         def begin(_timeout: Optional[float]) -> None:
-            self._agreement.begin(hypers, has, self._had)
+            self._agreement.begin(hypers, has, self._had, None if self._resumed else loaded)
 
         def tell(_timeout: Optional[float]) -> None:
             if any(changes):

@@ -384,6 +384,7 @@ rings_full(void)
 static void
 status(const struct worker *v, uint16_t to, unsigned n)
 {
+	static uint32_t now = 7777; /* of the workers: each request is a new one, no copy */
 	const struct pbox_status m = {0};
 	uint8_t p[256], f[512], payload[64];
 	struct pbox_hdr h = {.type = PBOX_STATUS,
@@ -392,14 +393,15 @@ status(const struct worker *v, uint16_t to, unsigned n)
 		.worker = (uint16_t)v->n,
 		.incarnation = v->incarnation,
 		.chunk = 7777,
-		.ts = 7777,
 		.length = (uint16_t)pbox_status_encode(payload, sizeof(payload), &m)};
 	size_t len;
 
 	memcpy(p + PBOX_HDR_LEN, payload, h.length);
-	len = worker_frame(v->n, to, p, pbox_frame_seal(p, &h), f);
-	for (unsigned i = 0; i < n; i++)
+	for (unsigned i = 0; i < n; i++) {
+		h.ts = ++now;
+		len = worker_frame(v->n, to, p, pbox_frame_seal(p, &h), f);
 		rig_put(&rig, 0, f, len);
+	}
 	for (unsigned i = 0; i < 100; i++)
 		rig_turn(&rig);
 }

@@ -11,6 +11,8 @@
 
 #define LONGEST_QUIET NS_PER_S
 #define DOUBTFUL      (100 * NS_PER_MS)
+#define ASKED_TIME    (20 * NS_PER_MS)
+#define ASKED_MOST    8 /* PINGs of the box that are answered in that time */
 
 /* ---- its beginning ------------------------------------------------------------------------ */
 
@@ -170,6 +172,18 @@ unsure_session(const struct session *s, const struct rx_frame *f)
 	       f->hdr.token == s->token;
 }
 
+/** A PING of the box has no clock, so a copy of it looks like the first one. Answers are new frames, and count for what
+ * this session may ask: who sends copies gets few of them. The box asks again. */
+static bool
+may_answer(struct session *s)
+{
+	if (s->w->now - s->asked_ns >= ASKED_TIME) {
+		s->asked_ns = s->w->now;
+		s->asked = 0;
+	}
+	return s->asked++ < ASKED_MOST;
+}
+
 static void
 open_frame(struct session *s, const struct rx_frame *f)
 {
@@ -193,10 +207,10 @@ open_frame(struct session *s, const struct rx_frame *f)
 		return;
 	s->last_rx = s->w->now;
 	s->doubt_ns = 0;
-	if (session_asks(h)) /* is this where our answers may go (R4.9)? */
+	if (session_asks(h) && may_answer(s)) /* is this where our answers may go (R4.9)? */
 		header_echo(s, f);
-	else if (h->type == PBOX_PING) /* somebody claims our number, and the box asks (R4.6) */
-		header_ping(s);
+	else if (h->type == PBOX_PING && !session_asks(h) && may_answer(s))
+		header_ping(s); /* somebody claims our number, and the box asks (R4.6) */
 	if (h->type == PBOX_PING)
 		return;
 	if (ends_session(s, f))

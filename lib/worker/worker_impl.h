@@ -395,6 +395,8 @@ struct session {
 	uint64_t tx_frames, tx_seen; /* seen: when last_tx was set */
 	uint64_t last_tx, last_rx;
 	uint64_t doubt_ns; /* since when the session may be gone; 0: it is not (R11.6) */
+	uint64_t asked_ns; /* PINGs of the box: since then ... */
+	unsigned asked;    /* ... so many */
 	struct join join;
 	struct path path;
 	struct rejoin rejoin;

@@ -8,7 +8,7 @@
 
 #include <sodium.h>
 
-#include <pbox_worker.h>
+#include "worker_impl.h"
 
 #include "unit.h"
 
@@ -497,6 +497,52 @@ test_crashes_and_losses(void)
 	CU_ASSERT(restored > 0);
 }
 
+/* A PING of the box that somebody has recorded, and sends for ever: with and without a nonce to give back. */
+static void
+test_copies_of_pings(void)
+{
+	for (uint32_t nonce = 0; nonce < 2; nonce++) {
+		struct peer *p = &peer[0];
+		const struct session *s;
+		uint8_t frame[PBOX_HDR_LEN];
+		uint64_t tick, sent, until;
+
+		world_begin(1, &(struct chaos){.loss = 0}, BEGIN);
+		memset(peer, 0, sizeof(peer));
+		for (unsigned i = 0; i < WORKERS; i++) {
+			peer[i].number = i;
+			peer_open(&peer[i]);
+		}
+		tick = world.now;
+		while (pbox_worker_state(p->w) != PBOX_WORKER_OPEN)
+			step(&tick);
+		s = &p->w->box[0];
+		pbox_frame_encode(frame,
+			&(struct pbox_hdr){.type = PBOX_PING,
+				.token = s->token,
+				.job = s->job_number,
+				.worker = p->w->worker,
+				.incarnation = s->incarnation,
+				.base = nonce},
+			0);
+		sent = p->w->link.tx_frames;
+		until = world.now + SEC;
+		for (; world.now < until; world.now += 100 * US) {
+			struct pbox_client_rx rx = {.data = frame, .len = sizeof(frame)};
+
+			rx.from = s->box.addr;
+			pbox_worker_rx(p->w, &rx, 1, world.now);
+		}
+		pbox_worker_tick(p->w, world.now, world.now);
+		sent = p->w->link.tx_frames - sent;
+		CU_ASSERT(sent >= 50);  /* the box gets its answer */
+		CU_ASSERT(sent <= 500); /* of 10,000 */
+		for (unsigned i = 0; i < WORKERS; i++)
+			peer_close(&peer[i]);
+		world_end();
+	}
+}
+
 const struct unit_test unit_tests[] = {
 	{"a calm network", test_calm},
 	{"losses, copies, delays", test_losses},
@@ -504,5 +550,6 @@ const struct unit_test unit_tests[] = {
 	{"tags", test_tags},
 	{"the box crashes", test_crashes},
 	{"it crashes on a bad network", test_crashes_and_losses},
+	{"copies of PINGs", test_copies_of_pings},
 	{NULL, NULL},
 };

@@ -233,6 +233,7 @@ cleanup_net() {
 			kill -s KILL "$pid" 2>/dev/null
 		done
 		ip netns del "$ns"
+		rm -rf "/etc/netns/$ns" # files that programs in it saw in place of the host's
 	done
 	# EAL leaves its run-time directory behind; other DPDK programs of a test add to the name
 	rm -rf "${XDG_RUNTIME_DIR:-/run}/dpdk/$NET"{,-*} "/var/run/dpdk/$NET"{,-*}

@@ -231,8 +231,8 @@ int pbox_client_fail(struct pbox_client_error *err, int code, const char *fmt, .
 void pbox_text_add(char *text, size_t cap, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 #define PBOX_TEXT_NAME (4 * 64)
-/** A name that another host has chosen, for a text: what would end a quotation or a line, or steer a terminal, as \'
- * or \x1b. Returns @p out, of PBOX_TEXT_NAME bytes. */
+/** A name that another host has chosen, for a text: with an escape for what would end a quotation or a line, or steer a
+ * terminal. Returns @p out, of PBOX_TEXT_NAME bytes. */
 const char *pbox_text_name(char *out, const char *name);
 /** The same for what the box says: it may quote, but not steer. In place. */
 void pbox_text_tame(char *text);

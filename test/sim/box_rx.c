@@ -153,10 +153,12 @@ static bool
 tag_damaged(const struct sim *s, const struct pbox_frame *f)
 {
 	const struct sim_packet *p = f->handle;
-	const struct sim_worker *w = &s->job[p->ip >> 8 & 0xFF].worker[(p->ip & 0xFF) - 1];
+	const struct sim_worker *w = s->job[p->ip >> 8 & 0xFF].worker;
 
-	return (p->ip & 0xFF) <= SIM_WORKERS && p->damaged && w->auth != NULL &&
-	       f->hdr.token == w->token &&
+	if ((p->ip & 0xFF) > SIM_WORKERS) /* somebody who sends copies */
+		return false;
+	w += (p->ip & 0xFF) - 1;
+	return p->damaged && w->auth != NULL && f->hdr.token == w->token &&
 	       ((f->hdr.flags & PBOX_F_AUTH) == 0 ||
 		       !pbox_auth_good(w->keys.worker, w->auth, f->payload, f->hdr.length));
 }

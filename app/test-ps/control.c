@@ -90,6 +90,7 @@ ask_session(struct lane *l, unsigned worker, struct control *c)
 		.mtu = t->mtu,
 		.window = t->now.window != 0 ? (uint16_t)t->now.window : 4096,
 		.auth = pbox_auth_select(NULL) != NULL,
+		.revision = PBOX_REVISION,
 		.host = "testps"};
 	const struct pbox_hello hello = {PBOX_VERSION_WIRE, PBOX_VERSION_WIRE};
 	uint8_t buf[PBOX_JOIN_LEN];

@@ -540,6 +540,25 @@ join_proven(struct pbox_registrar *r, const struct pbox_frame *f, const struct p
 		admit(r, f, m, job, (unsigned)w);
 }
 
+/* A worker of a release before runs: it speaks version 1, and cannot read this WELCOME. */
+static void
+refuse_revision(struct pbox_registrar *r, const struct pbox_frame *f)
+{
+	char ip[INET_ADDRSTRLEN];
+
+	if (r->version_told_ns == 0 || r->now_ns - r->version_told_ns >= VERSION_TOLD_NS) {
+		inet_ntop(AF_INET, &f->peer.ip, ip, sizeof(ip));
+		registrar_event(r, PBOX_LOG_WARN,
+			"%s:%u has the library of an earlier release: install this box's there", ip,
+			f->peer.udp);
+		r->version_told_ns = r->now_ns;
+	}
+	registrar_refuse(r, f, PBOX_E_VERSION, PBOX_VERSION_WIRE,
+		"this worker's library is of an earlier release than the box: install the box's "
+		"release "
+		"there");
+}
+
 void
 registrar_on_join(struct pbox_registrar *r, const struct pbox_frame *f)
 {
@@ -557,6 +576,10 @@ registrar_on_join(struct pbox_registrar *r, const struct pbox_frame *f)
 		return;
 	}
 	count_control(r, PBOX_RS_RX_JOIN);
+	if (m.revision == 0) { /* it would take the run's number for an endpoint */
+		refuse_revision(r, f);
+		return;
+	}
 	job = registrar_find_job(r, m.job);
 	/* a job that runs goes on as it began, whatever its section says by now */
 	conf = job != NULL && job->state != PBOX_JOB_CLOSING ? job->conf

@@ -82,6 +82,7 @@ pbox_join_encode(void *buf, size_t cap, const struct pbox_join *m)
 	st16(p + 22, m->window);
 	p[24] = m->policy;
 	p[25] = m->auth;
+	p[26] = m->revision;
 	st32(p + 28, m->lease_ms);
 	text_pad(p + 32, PBOX_NAME_LEN, m->job, sizeof(m->job), PBOX_NAME_LEN - 1);
 	text_pad(p + 96, PBOX_NAME_LEN, m->host, sizeof(m->host), PBOX_NAME_LEN - 1);
@@ -107,6 +108,7 @@ pbox_join_decode(const void *buf, size_t len, struct pbox_join *m)
 	m->window = pbox_ld16(p + 22);
 	m->policy = p[24];
 	m->auth = p[25];
+	m->revision = p[26];
 	m->lease_ms = pbox_ld32(p + 28);
 	text_get(m->job, sizeof(m->job), p + 32, PBOX_NAME_LEN);
 	text_get(m->host, sizeof(m->host), p + 96, PBOX_NAME_LEN);

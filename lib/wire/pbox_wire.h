@@ -27,6 +27,7 @@ extern "C" {
 
 #define PBOX_MAGIC         0xB5
 #define PBOX_VERSION_WIRE  1
+#define PBOX_REVISION      1 /**< of version 1: since WELCOME has the number of a run (R4.4) */
 #define PBOX_HDR_LEN       62
 #define PBOX_TAG_LEN       16
 #define PBOX_CONTROL_PORT  7269
@@ -225,6 +226,7 @@ struct pbox_join {
 	uint64_t cookie, nonce;
 	uint16_t worker, workers, mtu, window;
 	uint8_t policy, auth; /**< auth: 1: it can send and check tags */
+	uint8_t revision; /**< PBOX_REVISION of whoever sends it; 0: a release before there was one */
 	uint32_t lease_ms;
 	char job[PBOX_NAME_LEN], host[PBOX_NAME_LEN];
 	uint8_t proof[PBOX_PROOF_LEN];

@@ -50,6 +50,7 @@ send_join(struct join *j)
 		.lease_ms = s->w->conf.lease_ms,
 		.policy = (uint8_t)s->w->conf.policy,
 		.auth = auth_possible(),
+		.revision = PBOX_REVISION,
 		.number = j->number,
 	};
 	uint8_t buf[PBOX_JOIN_LEN] = {0};
@@ -114,8 +115,17 @@ on_welcome(struct join *j, const struct rx_frame *f)
 	int rc;
 
 	j->unproven = false;
-	if (f->hdr.length > sizeof(copy) ||
-		pbox_welcome_decode(f->payload, f->hdr.length, m) != 0 || m->nonce != j->nonce)
+	if (f->hdr.length > sizeof(copy))
+		return;
+	if (pbox_welcome_decode(f->payload, f->hdr.length, m) != 0) {
+		pbox_client_fail(&why, PBOX_C_VERSION,
+			"the WELCOME of %s cannot be read: the box is of another release than this "
+			"library: install the same at both",
+			s->name);
+		refusal_doubtful(j, f, REFUSAL_UNREADABLE, &why);
+		return;
+	}
+	if (m->nonce != j->nonce)
 		return;
 	memcpy(copy, f->payload, f->hdr.length);
 	memset(copy + PBOX_WELCOME_PROOF_AT, 0, PBOX_PROOF_LEN);

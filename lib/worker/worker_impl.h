@@ -86,9 +86,10 @@ void link_datagram(struct session *s, const struct pbox_client_rx *d,
 #define JOIN_INTERVAL_MAX NS_PER_S
 
 /** What refuses without a proof: codes of ERROR, or a WELCOME that is not good. */
-#define REFUSAL_PROOF    0x10000u
-#define REFUSAL_INSECURE 0x10001u
-#define REFUSAL_UNSOUND  0x10002u
+#define REFUSAL_PROOF      0x10000u
+#define REFUSAL_INSECURE   0x10001u
+#define REFUSAL_UNSOUND    0x10002u
+#define REFUSAL_UNREADABLE 0x10003u
 
 /** R9.3: a refusal that anybody may have sent, and how often in a row. */
 struct doubt {

@@ -259,6 +259,7 @@ join(struct sim *s, unsigned job, uint64_t cookie)
 		.mtu = s->sc.job[job].mtu,
 		.window = 1000,
 		.auth = 1,
+		.revision = PBOX_REVISION,
 		.number = again ? g->run : 0,
 	};
 	uint8_t payload[PBOX_JOIN_LEN];

@@ -77,6 +77,7 @@ request_join(struct sim *s, struct sim_worker *w)
 		.window = 1000,
 		.policy = spec->shrink,
 		.auth = 1,
+		.revision = PBOX_REVISION,
 		.number = w->work != NULL ? w->run : 0,
 	};
 	size_t len;

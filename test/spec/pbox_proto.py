@@ -59,6 +59,7 @@ ERRORS = {
     17: "LOST", 18: "RUNNING", 19: "RUN_ENDED",
 }
 ERROR = {name: number for number, name in ERRORS.items()}
+REVISION = 1  # R4.4
 JOIN_PREFIX = b"PBOX-JOIN-1"
 WELCOME_AUTH = 0x1
 WELCOME_INSECURE = 0x20
@@ -279,19 +280,20 @@ class Join:
     auth: int = 0
     run: bytes = bytes(RUN_LEN)
     number: int = 0
+    revision: int = REVISION
 
     def pack(self):
         return struct.pack(
-            "<QQHHHHBB2xI64s64s32s16sQ296x", self.cookie, self.nonce, self.worker, self.workers,
-            self.mtu, self.window, self.policy, self.auth, self.lease_ms, _padded(self.job, 64, 63),
+            "<QQHHHHBBBxI64s64s32s16sQ296x", self.cookie, self.nonce, self.worker, self.workers,
+            self.mtu, self.window, self.policy, self.auth, self.revision, self.lease_ms, _padded(self.job, 64, 63),
             _padded(self.host, 64, 63), self.proof, self.run, self.number)
 
     @classmethod
     def unpack(cls, data):
-        *head, auth, lease, job, host, proof, run, number = _Reader(data).get(
-            "QQHHHHBB2xI64s64s32s16sQ296x")
+        *head, auth, revision, lease, job, host, proof, run, number = _Reader(data).get(
+            "QQHHHHBBBxI64s64s32s16sQ296x")
         _malformed_if(b"\0" not in job, "job name without NUL")
-        return cls(*head, lease, _unpad(job, 63), _unpad(host, 63), proof, auth, run, number)
+        return cls(*head, lease, _unpad(job, 63), _unpad(host, 63), proof, auth, run, number, revision)
 
 
 @dataclass

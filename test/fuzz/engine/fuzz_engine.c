@@ -126,6 +126,7 @@ join(struct worker *w, const uint8_t *s)
 		.window = s[2] == 5 ? s[5] : 100,
 		.policy = s[2] == 6 ? s[5] : 0,
 		.auth = s[2] != 11,
+		.revision = s[2] != 12,
 		.lease_ms = s[2] == 7 ? s[5] * 100u : 0,
 	};
 	uint64_t before = m_seen.welcome.token;

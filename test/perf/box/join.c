@@ -139,6 +139,7 @@ join(struct rig *r, unsigned job, unsigned worker)
 		.mtu = r->mtu,
 		.window = 1024,
 		.auth = r->o->auth,
+		.revision = PBOX_REVISION,
 		.host = "bench"};
 	struct bench_job *j = &r->job[job];
 	struct pbox_welcome w;

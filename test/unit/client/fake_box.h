@@ -42,6 +42,7 @@ struct fake_conf {
 	unsigned forger; /* somebody else answers first: RETRY, this error, a WELCOME; 0: nobody */
 	unsigned short_lived; /* sessions end with their WELCOME, so many */
 	/* somebody without keys answers each PING: no such session; the box, which is slower, from this one on */
+	bool older; /* its WELCOME has no number of a run */
 	unsigned denier;
 };
 

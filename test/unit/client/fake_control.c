@@ -93,7 +93,7 @@ welcome(struct fake_box *b, int fd, const struct sockaddr_in *to, const struct p
 
 	for (unsigned i = 0; i < b->conf.endpoints; i++)
 		m.endpoint[i] = (struct pbox_endpoint){{127, 0, 0, 1}, b->port[1 + i]};
-	len = pbox_welcome_encode(p, 2048, &m);
+	len = pbox_welcome_encode(p, 2048, &m) - (b->conf.older ? 8 : 0);
 	prove(b->conf.other_secret ? "other"
 		: b->conf.insecure ? ""
 				   : b->conf.secret,

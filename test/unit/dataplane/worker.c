@@ -109,6 +109,7 @@ worker_join(struct rig *r, struct worker *w, unsigned n, unsigned workers)
 		.workers = (uint16_t)workers,
 		.mtu = 1500,
 		.window = 64,
+		.revision = PBOX_REVISION,
 		.job = "j",
 		.host = "unit"};
 	struct pbox_welcome welcome;

@@ -382,6 +382,7 @@ fx_join_message(const struct fx_worker *w)
 		.mtu = w->mtu,
 		.window = 100,
 		.auth = 1,
+		.revision = PBOX_REVISION,
 		.policy = w->policy,
 		.number = w->number,
 	};

@@ -546,6 +546,31 @@ test_joins_and_leaves_do_not_fill_the_log(void)
 	}
 }
 
+/* R4.4: whoever does not know that WELCOME has a number would take it for an endpoint. */
+static void
+test_revision(void)
+{
+	struct pbox_join m;
+
+	fx_begin();
+	w[0] = stranger("vision", 0, 1);
+	fx_hello(&w[0]);
+	m = fx_join_message(&w[0]);
+	m.revision = 0;
+	fx_join_with(&w[0], &m, "key");
+	UNIT_EQ_U64(fx_error(), PBOX_E_VERSION);
+	CU_ASSERT(strstr(fx_error_text(), "an earlier release than the box") != NULL);
+	CU_ASSERT(strstr(fx.event, "earlier release") != NULL);
+	fx.event[0] = 0;
+	fx_join_with(&w[0], &m, "key");
+	CU_ASSERT_STRING_EQUAL(fx.event, ""); /* answered again, not logged */
+	UNIT_EQ_U64(fx.rs[PBOX_RS_JOBS], 0);
+	m.revision = PBOX_REVISION + 1; /* a later one knows what it is given */
+	fx_join_with(&w[0], &m, "key");
+	UNIT_EQ_U64(fx.rs[PBOX_RS_JOBS], 1);
+	fx_end();
+}
+
 const struct unit_test unit_tests[] = {
 	{"refusals do not fill the log", test_refusals_do_not_fill_the_log},
 	{"nor those of workers", test_refusals_of_workers_do_not_fill_the_log},
@@ -566,5 +591,6 @@ const struct unit_test unit_tests[] = {
 	{"as many jobs as there may be find room", test_max_jobs_find_room},
 	{"no room", test_full},
 	{"no memory for rounds", test_no_memory_for_rounds},
+	{"a library of an earlier release", test_revision},
 	{NULL, NULL},
 };

@@ -120,6 +120,7 @@ check_join(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t cap)
 	N(window);
 	N(policy);
 	N(auth);
+	N(revision);
 	N(lease_ms);
 	check_text(p, "job", m.job);
 	check_text(p, "host", m.host);

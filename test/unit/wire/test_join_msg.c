@@ -58,6 +58,7 @@ sample_join(void)
 	m.mtu = 9000;
 	m.window = 512;
 	m.policy = 1;
+	m.revision = 0x1B;
 	m.lease_ms = 0x201F1E1D;
 	strcpy(m.job, "resnet");
 	strcpy(m.host, "node7");
@@ -76,7 +77,7 @@ test_join(void)
 	struct pbox_join got;
 	uint8_t b[512],
 		want[512] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 0x11, 0x12,
-			0x13, 0x14, 0x28, 0x23, 0x00, 0x02, 1, 0, 0, 0, 0x1D, 0x1E, 0x1F, 0x20};
+			0x13, 0x14, 0x28, 0x23, 0x00, 0x02, 1, 0, 0x1B, 0, 0x1D, 0x1E, 0x1F, 0x20};
 
 	memcpy(want + 32, "resnet", 6);
 	memcpy(want + 96, "node7", 5);

@@ -394,6 +394,21 @@ test_ending(void)
 	fake_stop(b);
 }
 
+/* A box of an earlier release: its WELCOME has no number of a run, and is shorter. */
+static void
+test_older_box(void)
+{
+	struct fake_conf conf = {.workers = 1, .older = true};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client_conf cc = harness_conf(b, 0, 1);
+	struct pbox_client *c;
+
+	cc.join_timeout_ms = 100000;
+	CU_ASSERT_EQUAL(pbox_client_open(&c, &cc, &err), PBOX_C_VERSION);
+	HAS("of another release than this library");
+	fake_stop(b);
+}
+
 const struct unit_test unit_tests[] = {
 	{"identity and CONTINUE are told", test_identity},
 	{"who goes on", test_goes_on},
@@ -407,5 +422,6 @@ const struct unit_test unit_tests[] = {
 	{"a run that has begun, and a silent box", test_running_silent},
 	{"sessions that end at once", test_short_lived},
 	{"a job that is ending", test_ending},
+	{"a box of an earlier release", test_older_box},
 	{NULL, NULL},
 };

@@ -669,18 +669,6 @@ test_priorities(void)
 	fake_stop(b);
 }
 
-/* A box of an earlier release: its WELCOME is shorter. */
-static void
-test_older_box(void)
-{
-	struct fake_conf conf = {.workers = 1, .older = true};
-	struct fake_box *b = fake_start(&conf);
-	struct pbox_client_conf cc = harness_conf(b, 0, 1);
-
-	CU_ASSERT_TRUE(ends_with(&cc, PBOX_C_VERSION, "of another release than this library"));
-	fake_stop(b);
-}
-
 const struct unit_test unit_tests[] = {
 	{"refusals have their code and text", test_refusals},
 	{"a job without a secret", test_insecure},
@@ -698,6 +686,5 @@ const struct unit_test unit_tests[] = {
 	{"restart and shutdown of the box, without copies", test_restart_and_shutdown},
 	{"init, pull, set, steps", test_init_pull_set_and_steps},
 	{"urgent tensors overtake", test_priorities},
-	{"a box of an earlier release", test_older_box},
 	{NULL, NULL},
 };

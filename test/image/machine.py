@@ -200,7 +200,8 @@ class Machine:
             return answer
 
     def metrics(self, seconds=150):
-        """(name, labels) -> value, of the exporter on the management address; it starts when the box does, and later than that."""
+        """(name, labels) -> value, of the exporter on the management address: all of them. It starts when the box does, and later
+        than that; a box that is busy in an emulated machine may not have answered each of its questions."""
         def ask():
             try:
                 return self.ask_metrics()
@@ -214,6 +215,8 @@ class Machine:
         out = {}
         for name, labels, value in re.findall(r"^(\w+)(?:\{(.*)\})? (\S+)$", text, re.M):
             out[name, labels] = float(value)
+        if out["pbox_up", ""] != 1 or out["pbox_scrape_errors", ""] != 0:
+            raise Failed("the box has not answered all of the exporter")
         return out
 
     def ssh(self, key, *command, seconds=60, **more):

@@ -24,6 +24,15 @@ client_enter(struct pbox_client *c, struct pbox_client_error *err)
 	return rc;
 }
 
+int
+client_enter_text(struct pbox_client *c, char *text, size_t cap, struct pbox_client_error *err)
+{
+	if (text == NULL || cap == 0)
+		return pbox_client_fail(err, PBOX_C_INVALID, "no room for the text");
+	text[0] = 0;
+	return client_enter(c, err);
+}
+
 void
 client_leave(struct pbox_client *c)
 {

@@ -142,6 +142,8 @@ struct pbox_client {
 
 /* call.c */
 int client_enter(struct pbox_client *c, struct pbox_client_error *err);
+/** The same of a call that writes @p text, which it makes empty. */
+int client_enter_text(struct pbox_client *c, char *text, size_t cap, struct pbox_client_error *err);
 void client_leave(struct pbox_client *c);
 /** Deadline in ns for a time-out in ms; 0 means the configuration's. */
 uint64_t client_deadline(const struct pbox_client *c, unsigned timeout_ms);

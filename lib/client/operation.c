@@ -415,12 +415,8 @@ pbox_client_run(struct pbox_client *c, uint32_t table, enum pbox_client_kind kin
 int
 pbox_client_why(struct pbox_client *c, char *text, size_t cap, struct pbox_client_error *err)
 {
-	int rc;
+	int rc = client_enter_text(c, text, cap, err);
 
-	if (text == NULL || cap == 0)
-		return pbox_client_fail(err, PBOX_C_INVALID, "no room for the text");
-	text[0] = 0;
-	rc = client_enter(c, err);
 	if (rc != 0)
 		return rc;
 	why_text(c, 0, text, cap);

@@ -141,10 +141,9 @@ run_commands(struct pbox_client *c)
 /* ---- what others see --------------------------------------------------------------------------- */
 
 static void
-take_stats(struct pbox_client *c)
+take_stats(const struct pbox_client *c, struct pbox_client_stats *s)
 {
 	const struct pbox_client_transport *t = c->t;
-	struct pbox_client_stats *s = &c->stats;
 
 	pbox_worker_stats(c->w, s);
 	s->tx_by_ref = t->tx_by_ref;
@@ -209,6 +208,7 @@ publish(struct pbox_client *c, uint64_t now, bool idle)
 	struct pbox_worker_op *done = pbox_worker_finished(c->w);
 	struct pbox_worker_request *answered = pbox_worker_answered(c->w);
 	bool lost = pbox_worker_state(c->w) == PBOX_WORKER_FAILED && c->fatal.code == 0;
+	struct pbox_client_stats stats;
 	bool declared = c->declare != NULL && !c->declare->ended &&
 			c->declare->d.state != PBOX_WORKER_DECLARING;
 
@@ -222,8 +222,9 @@ publish(struct pbox_client *c, uint64_t now, bool idle)
 			break;
 		}
 	c->published_at = now;
+	take_stats(c, &stats);
 	pthread_mutex_lock(&c->lock);
-	take_stats(c);
+	c->stats = stats;
 	if (lost)
 		c->fatal = *pbox_worker_error(c->w);
 	if (declared)
@@ -258,9 +259,10 @@ progress_main(void *arg)
 			c->spin_until = now + spin;
 		publish(c, now, got == 0);
 		gathering = got > 0 && !t->more && spin == 0 ? pbox_worker_gather(c->w) : 0;
+		if ((got > 0 && gathering == 0) || c->ending || atomic_load(&c->kicked))
+			continue;
 		now = clock_ns();
-		if ((got == 0 || gathering > 0) && !c->ending && due > now &&
-			!atomic_load(&c->kicked) && now >= c->spin_until) {
+		if (due > now && now >= c->spin_until) {
 			t->gather_ns = gathering; /* answers are coming, more may come first */
 			t->ops->wait(t, due - now);
 		}

@@ -120,12 +120,8 @@ pbox_client_status(struct pbox_client *c, char *text, size_t cap, struct pbox_cl
 {
 	struct declare_refusal refusal;
 	unsigned next = 0;
-	int rc;
+	int rc = client_enter_text(c, text, cap, err);
 
-	if (text == NULL || cap == 0)
-		return pbox_client_fail(err, PBOX_C_INVALID, "no room for the text");
-	text[0] = 0;
-	rc = client_enter(c, err);
 	if (rc != 0)
 		return rc;
 	do

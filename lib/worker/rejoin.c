@@ -16,8 +16,8 @@
 
 #define SILENCE (2 * NS_PER_S)
 
-static void
-room_free(struct session *s)
+void
+rejoin_close(struct session *s)
 {
 	struct rejoin *r = &s->rejoin;
 
@@ -25,12 +25,6 @@ room_free(struct session *s)
 		pager_close(&r->pages);
 	free(r->map.seen.got);
 	r->map = (struct map_again){0};
-}
-
-void
-rejoin_close(struct session *s)
-{
-	room_free(s);
 }
 
 bool
@@ -116,7 +110,7 @@ finish(struct session *s)
 {
 	s->rejoin.stage = STAGE_NONE;
 	restore_end(s);
-	room_free(s);
+	rejoin_close(s);
 	queue_rebuild(s->w);
 	s->w->count.restore_ms = (s->w->now - s->rejoin.lost_ns) / NS_PER_MS;
 }
@@ -154,7 +148,7 @@ begin_again(struct session *s)
 	}
 	if (r->cause == REJOIN_SILENT)
 		r->cause = m->incarnation != s->incarnation ? REJOIN_RESTARTED : REJOIN_FORGOTTEN;
-	room_free(s);
+	rejoin_close(s);
 	declare_renew(w);
 	restore_end(s);
 	flight_withdraw_all(s);

@@ -325,6 +325,7 @@ struct rejoin {
 
 /** May the worker outlive its session? It has what it needs, or has nothing yet. */
 bool rejoin_possible(const struct session *s);
+/** Free what a return after a restart needs while it goes on. */
 void rejoin_close(struct session *s);
 void rejoin_begin(struct session *s, enum rejoin_cause cause);
 /** A frame before it is looked at as one of the session: true if it was for us. */
@@ -494,7 +495,6 @@ struct pbox_worker {
 	struct pbox_worker_request *answered, **answered_tail;
 	uint32_t next_order;
 	struct pbox_client_stats count;
-	bool open;
 	bool failed; /* the session is lost for good, ... */
 	bool ended;  /* ... and so have all operations */
 	bool shut;   /* closing: all operations have been failed */

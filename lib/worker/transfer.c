@@ -146,6 +146,13 @@ complete(struct pbox_worker_table *t, struct flight *fl, struct ep *ep, const ui
 	queue_check(w, t, f);
 }
 
+/** Does it answer this flight, and not an earlier one (another array, the same piece, an older version)? */
+static bool
+of_this(const struct flight *fl, const struct pbox_hdr *h)
+{
+	return (int32_t)(h->ts - (uint32_t)(fl->first_ns / NS_PER_US)) >= 0;
+}
+
 static void
 on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct rx_frame *r)
 {
@@ -160,7 +167,7 @@ on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const s
 		w->count.rx_duplicates++;
 		return;
 	}
-	if (h->round != f->round && !latest) {
+	if (latest ? !of_this(fl, h) : h->round != f->round) {
 		w->count.rx_duplicates++;
 		return;
 	}
@@ -199,13 +206,6 @@ on_wait(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const str
 		return;
 	}
 	recover_wait(ep, fl, h);
-}
-
-/** Does it answer this flight, and not an earlier one (another array, the same piece)? */
-static bool
-of_this(const struct flight *fl, const struct pbox_hdr *h)
-{
-	return (int32_t)(h->ts - (uint32_t)(fl->first_ns / NS_PER_US)) >= 0;
 }
 
 /** A piece of the fragment is done: go on with the next one, false if it was the last. */
@@ -275,7 +275,7 @@ on_error(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const st
 	const struct tensor *x = &t->tensor[t->piece[f->piece].tensor];
 	char text[256];
 
-	if (h->round != f->round && fl->type != PBOX_INIT) {
+	if ((h->round != f->round && fl->type != PBOX_INIT) || !of_this(fl, h)) {
 		w->count.rx_duplicates++;
 		return;
 	}

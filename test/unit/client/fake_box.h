@@ -31,8 +31,8 @@ struct fake_conf {
 	 * asked, and then that it has not, with the ts of the PUSHPULL or a damaged one (R2.5). */
 	unsigned take_back;
 	bool take_back_ts;
-	/* FETCH, and INIT in place of what stands, are first answered with a ts of a second ago, as to an
-	 * earlier one; of the latter the first is lost. */
+	/* FETCH, PULL of the latest, a contribution, and INIT in place of what is there are first answered with a ts of a
+	 * second ago, as to an earlier one: wrong elements, an old version, NO_LR; of INIT the first is lost. */
 	bool stale;
 	unsigned work_ms, pause_ms; /* a box that gets the CPU for a part of the time */
 	bool silent, deaf, version_error, hello_damaged, no_data, other_secret, full;

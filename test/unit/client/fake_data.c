@@ -6,6 +6,8 @@
 
 #include "fake_impl.h"
 
+#define STALE_US 1000000
+
 /* Sections 5.7 to 6 of the protocol: the map, rounds, exactly once. */
 
 /* ---- the map --------------------------------------------------------------------------- */
@@ -228,6 +230,8 @@ contribute(const struct place *p, const uint8_t *payload)
 		p->b->counts.malformed++;
 		return;
 	}
+	if (p->b->conf.stale)
+		reply(p, w, PBOX_ERROR, 0, q->ts - STALE_US, 0);
 	if (!g->ready || fake_restoring(t, g)) {
 		reply(p, w, PBOX_WAIT, 0, q->ts, 0);
 	} else if (t->head.mode == PBOX_MODE_OPTIMISER && t->lr == 0) {
@@ -294,6 +298,17 @@ take_back(const struct place *p)
 	return true;
 }
 
+/** The result's bytes, for one that is not what the fragment is now. */
+static void
+invert(const struct place *p)
+{
+	unsigned size = pbox_format_size(p->t->head.pull_format);
+	uint8_t *at = p->t->out + (size_t)p->g->at * size;
+
+	for (size_t i = 0; i < (size_t)p->g->elements * size; i++)
+		at[i] ^= 0x55;
+}
+
 static void
 on_pull(const struct place *p)
 {
@@ -306,6 +321,13 @@ on_pull(const struct place *p)
 	if (fake_restoring(p->t, g)) {
 		reply(p, w, PBOX_WAIT, 0, q->ts, 0);
 		return;
+	}
+	if (p->b->conf.stale && g->ready && (q->flags & PBOX_F_LATEST) != 0) {
+		invert(p);
+		g->version--;
+		reply(p, w, PBOX_RESULT, 0, q->ts - STALE_US, 0);
+		g->version++;
+		invert(p);
 	}
 	if (g->ready && (q->round == g->version || (q->flags & PBOX_F_LATEST) != 0)) {
 		if (g->version > 0 || p->t->head.mode == PBOX_MODE_OPTIMISER)
@@ -372,7 +394,7 @@ on_fetch(const struct place *p)
 		reply(p, q->worker, PBOX_WAIT, 0, q->ts, 0);
 	} else if (from != NULL && h.length > 0) {
 		if (p->b->conf.stale) {
-			h.ts -= 1000000;
+			h.ts -= STALE_US;
 			memset(p->b->tx + PBOX_HDR_LEN, 0x55, h.length);
 			fake_send(p->b, p->fd, &p->b->member[q->worker].addr, &h);
 			h.ts = q->ts;
@@ -391,7 +413,7 @@ on_give(const struct place *p, const uint8_t *payload)
 	if (to == NULL || p->g->have != 0 || !p->g->ready)
 		return;
 	if (p->b->conf.stale && (p->q->flags & PBOX_F_RETX) == 0) {
-		reply(p, 0, PBOX_INIT_OK, 0, p->q->ts - 1000000, 0);
+		reply(p, 0, PBOX_INIT_OK, 0, p->q->ts - STALE_US, 0);
 		return;
 	}
 	for (uint32_t i = 0; i < piece_of(p); i++) {

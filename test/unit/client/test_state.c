@@ -104,6 +104,23 @@ expect(struct peer *p, uint32_t array, float a, float b)
 	UNIT_EQ_U64(wrong, 0);
 }
 
+/** The result has that value, all of it. */
+static void
+expect_wire(const struct peer *p, float v)
+{
+	uint64_t wrong = 0;
+
+	for (uint32_t i = 0; i < ALL; i++) {
+		uint16_t h;
+		float f;
+
+		memcpy(&h, p->wire + 2 * i, 2);
+		memcpy(&f, p->wire + 4 * i, 4);
+		wrong += (p->format == PBOX_FMT_BF16 ? from_bf16(h) : f) != v;
+	}
+	UNIT_EQ_U64(wrong, 0);
+}
+
 static void
 give(struct peer *p, uint32_t array, float a, float b)
 {
@@ -138,6 +155,12 @@ there_and_back(const struct fake_conf *conf, uint8_t format)
 	CU_ASSERT_EQUAL(run(p, PBOX_CLIENT_PUSHPULL, 1, 0), 0);
 	expect(p, 0, 63, 0);
 	expect(p, 1, 102, 3);
+	fill(p, 7);
+	CU_ASSERT_EQUAL(run(p, PBOX_CLIENT_PULL, 0, 0), 0);
+	expect_wire(p, 63);
+	fill(p, 2);
+	CU_ASSERT_EQUAL(run(p, PBOX_CLIENT_PUSHPULL, 1, 0), 0);
+	expect_wire(p, 62);
 	UNIT_EQ_U64(fake_counts(b).malformed, 0);
 	pbox_client_close(p->c);
 	free(p);

@@ -221,12 +221,13 @@ table_layout(struct pbox_worker_table *t, const struct table_map *m, uint32_t ca
 
 	if (t->chunks == 0)
 		return index_tensors(t, err);
-	if (t->frag_elements == 0 || !table_fits(t, t->frag_elements, cap))
+	/* of an INIT; a fragment has 64 bytes at least (R5.8), so 0 is no size of a box */
+	t->init_elements = t->frag_elements * larger_size(t) / 4;
+	if (t->init_elements == 0 || !table_fits(t, t->frag_elements, cap))
 		return pbox_client_fail(err, PBOX_C_REFUSED,
 			"the box's map has fragments of %u elements, and a frame has room for %u "
 			"bytes",
 			t->frag_elements, cap);
-	t->init_elements = t->frag_elements * larger_size(t) / 4;
 	rc = measure(t, m, err);
 	if (rc != 0)
 		return rc;

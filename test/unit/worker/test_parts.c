@@ -165,8 +165,8 @@ sample(int *rc, unsigned spoil)
 	static const struct pbox_client_tensor t[] = {
 		{"a", 10, 0}, {"none", 0, 0}, {NULL, 30, 0}, {"d", 100, 0}};
 	const struct pbox_client_table d = {.size = sizeof(d),
-		.push_format = PBOX_FMT_FP32,
-		.pull_format = PBOX_FMT_FP32,
+		.push_format = spoil == 5 ? PBOX_FMT_BF16 : PBOX_FMT_FP32,
+		.pull_format = spoil == 5 ? PBOX_FMT_BF16 : PBOX_FMT_FP32,
 		.n = 4,
 		.tensors = t};
 	struct pbox_segment seg[] = {{0, 2, 30}, {0, 0, 10}, {64, 3, 36}, {0, 3, 64}};
@@ -183,7 +183,7 @@ sample(int *rc, unsigned spoil)
 	if (spoil == 3)
 		seg[1].elements = 11;
 	x->chunks = 3;
-	x->frag_elements = 16;
+	x->frag_elements = spoil == 5 ? 1 : 16; /* INIT has no element of fp32 there */
 	x->chunk = calloc(3, sizeof(*x->chunk));
 	for (unsigned i = 0; i < 3; i++)
 		x->chunk[i] = (struct chunk){
@@ -223,7 +223,7 @@ test_layout(void)
 	base_version = 0;
 	CU_ASSERT_STRING_EQUAL(t->tensor[2].name, "2");
 	table_free(t);
-	for (unsigned spoil = 1; spoil <= 4; spoil++) {
+	for (unsigned spoil = 1; spoil <= 5; spoil++) {
 		t = sample(&rc, spoil);
 		CU_ASSERT_EQUAL(rc, PBOX_C_REFUSED);
 		table_free(t);

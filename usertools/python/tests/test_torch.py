@@ -183,6 +183,9 @@ class Hooks(Case):
             pbox.torch.register(FakeDDP(model()), **HERE)
         with self.assertRaisesRegex(pbox.PBoxInvalid, "box= is missing"):
             pbox.torch.register(FakeDDP(model()), worker=0, workers=1)
+        os.environ.update(RANK="x", WORLD_SIZE="1")
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "RANK of the environment is 'x'"):
+            pbox.torch.register(FakeDDP(model()), **HERE)
         os.environ.update(PBOX_BOX="box", PBOX_JOB="j", PBOX_SECRET="s", RANK="0",
                           WORLD_SIZE="1")
         try:

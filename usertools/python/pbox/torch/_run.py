@@ -47,7 +47,7 @@ def _torchrun(job: str, rank: int, world: int) -> Optional[str]:
         return None
     count = env.get("TORCHELASTIC_RESTART_COUNT", "0")
     where = env.get("MASTER_ADDR", ""), env.get("MASTER_PORT", "")
-    if env.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and all(where):
+    if env.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and where[0] and where[1].isdigit():
         store = dist.TCPStore(where[0], int(where[1]), None, False,
                               datetime.timedelta(seconds=_STORE_SECONDS))
         key = "/".join(["pbox", env["TORCHELASTIC_RUN_ID"], count, job, str(_next(job))])

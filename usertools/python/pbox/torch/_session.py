@@ -19,6 +19,14 @@ _lock = threading.Lock()
 _sessions: Dict[Tuple[str, str, int], "Session"] = {}
 
 
+def _env_number(name: str) -> int:
+    value = os.environ[name]
+    if not value.isascii() or not value.isdigit():
+        raise PBoxInvalid(f"{name} of the environment is {value!r}, and not a number: set it as "
+                          "torchrun does, or pass worker= and workers=")
+    return int(value)
+
+
 def rank_and_world(worker: Optional[int], workers: Optional[int]) -> Tuple[int, int]:
     """What was given, else torch.distributed's, else RANK and WORLD_SIZE."""
     if worker is not None and workers is not None:
@@ -26,7 +34,7 @@ def rank_and_world(worker: Optional[int], workers: Optional[int]) -> Tuple[int, 
     if dist.is_available() and dist.is_initialized():
         rank, world = dist.get_rank(), dist.get_world_size()
     elif "RANK" in os.environ and "WORLD_SIZE" in os.environ:
-        rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        rank, world = _env_number("RANK"), _env_number("WORLD_SIZE")
     else:
         raise PBoxInvalid(
             "which worker is this, and of how many? Pass worker= and workers=, set RANK and "

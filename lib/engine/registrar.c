@@ -2,7 +2,6 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,27 +52,6 @@ pbox_registrar_create(const struct pbox_registrar_conf *conf)
 	return r;
 }
 
-/* What a shard had, when it can no longer answer: all shards are gone. */
-static void
-free_job(struct pbox_registrar *r, struct pbox_job *job)
-{
-	registrar_stage_job_gone(r, job);
-	registrar_release_tables(r, job);
-	for (unsigned i = 0; i < r->conf.n_shards; i++)
-		shard_job_free(job->shard[i]);
-	r->job[job->id] = NULL;
-	pbox_stat_add(&r->stats[PBOX_RS_JOBS], (uint64_t)-1);
-	pbox_job_free(job);
-}
-
-void
-registrar_job_done(struct pbox_registrar *r, struct pbox_job *job)
-{
-	if (job->state == PBOX_JOB_CLOSING && job->shards_closed == r->conf.n_shards &&
-		!registrar_loading(job))
-		free_job(r, job);
-}
-
 void
 pbox_registrar_destroy(struct pbox_registrar *r)
 {
@@ -81,147 +59,12 @@ pbox_registrar_destroy(struct pbox_registrar *r)
 		return;
 	for (unsigned i = 0; i < r->conf.max_jobs; i++)
 		if (r->job[i] != NULL)
-			free_job(r, r->job[i]);
+			registrar_free_job(r, r->job[i]);
 	registrar_nonce_destroy(r);
 	explicit_bzero(r->cookie_key, sizeof(r->cookie_key));
 	free(r->job);
 	free(r->run);
 	free(r);
-}
-
-static void
-send_tagged(struct pbox_registrar *r, const struct pbox_job *job, struct pbox_send *out)
-{
-	if (job->auth != NULL)
-		engine_auth_seal(job, out->hdr.worker, &r->tag, out);
-	r->conf.ops->send(r->conf.ctx, out);
-}
-
-void
-registrar_send(
-	struct pbox_registrar *r, const struct pbox_job *job, unsigned w, struct pbox_send *out)
-{
-	out->hdr.token = registrar_token(job, w);
-	out->hdr.job = job->id;
-	out->hdr.worker = (uint16_t)w;
-	out->hdr.incarnation = r->conf.incarnation;
-	if (out->peer == NULL)
-		out->peer = &job->member[w].peer;
-	send_tagged(r, job, out);
-}
-
-struct registrar_addressee
-registrar_sender(const struct pbox_registrar *r, const struct pbox_frame *f)
-{
-	return (struct registrar_addressee){
-		.peer = r->answer_at,
-		.token = f->hdr.token,
-		.request = f->hdr.chunk,
-		.ts = f->hdr.ts,
-		.job = f->hdr.job,
-		.worker = f->hdr.worker,
-		.length = f->hdr.length,
-		.type = f->hdr.type,
-		/* a request with a tag got here because that is right */
-		.tagged = (f->hdr.flags & PBOX_F_AUTH) != 0,
-	};
-}
-
-void
-registrar_answer(struct pbox_registrar *r, const struct registrar_addressee *to,
-	enum pbox_type type, const void *payload, size_t len)
-{
-	struct pbox_send out = {
-		.hdr =
-			{
-				.type = (uint8_t)type,
-				.token = to->token,
-				.job = to->job,
-				.worker = to->worker,
-				.incarnation = r->conf.incarnation,
-				.map_epoch = PBOX_MAP_EPOCH,
-				.chunk = to->request,
-				.ts = to->ts,
-				.length = (uint16_t)len,
-			},
-		.peer = &to->peer,
-		.payload = len > 0 ? payload : NULL,
-		.payload_crc = pbox_crc32c(0, payload, len),
-	};
-
-	if (to->tagged)
-		send_tagged(r, r->job[to->job], &out);
-	else
-		r->conf.ops->send(r->conf.ctx, &out);
-}
-
-void
-registrar_reply(
-	struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_type type, size_t len)
-{
-	const struct registrar_addressee to = registrar_sender(r, f);
-
-	registrar_answer(r, &to, type, r->scratch, len);
-}
-
-void
-registrar_refuse_text(struct pbox_registrar *r, const struct registrar_addressee *to,
-	enum pbox_errcode code, uint32_t detail, const char *text)
-{
-	struct pbox_error_msg m = {.code = (uint16_t)code, .type = to->type, .detail = detail};
-	const struct pbox_error_tail tail = {r->join_nonce, to->request};
-	size_t cap = sizeof(r->scratch), len;
-
-	/* a request without a session may be forged: no answer is longer than it */
-	if ((to->type == PBOX_HELLO || to->type == PBOX_JOIN || to->token == 0) && cap > to->length)
-		cap = to->length;
-	snprintf(m.text, sizeof(m.text), "%s", text);
-	pbox_fail(&r->refusal, (int)code, "%.380s", m.text);
-	if (!r->uncounted)
-		count_control(r, PBOX_RS_REFUSED);
-	if (r->prover == NULL) {
-		len = pbox_error_encode(r->scratch, cap, &m);
-	} else {
-		len = pbox_error_encode(r->scratch, cap - PBOX_ERROR_TAIL_LEN, &m);
-		len = pbox_error_tail_encode(r->scratch, len, &tail);
-		pbox_proof(r->scratch + PBOX_ERROR_PROOF_AT(len), r->prover->secret,
-			r->prover->secret_len, PBOX_ERROR_PROOF_PREFIX, r->scratch, len,
-			PBOX_ERROR_PROOF_AT(len));
-	}
-	registrar_answer(r, to, PBOX_ERROR, r->scratch, len);
-}
-
-void
-registrar_refuse(struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_errcode code,
-	uint32_t detail, const char *fmt, ...)
-{
-	const struct registrar_addressee to = registrar_sender(r, f);
-	char text[sizeof(((struct pbox_error_msg *)NULL)->text)];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	registrar_refuse_text(r, &to, code, detail, text);
-}
-
-uint64_t
-pbox_registrar_silence(const struct pbox_registrar *r, const struct pbox_job *job, unsigned worker,
-	uint64_t now_ns)
-{
-	uint64_t last = registrar_last_seen(r, job, worker);
-
-	if (last == 0)
-		return UINT64_MAX;
-	return now_ns > last ? now_ns - last : 0;
-}
-
-uint32_t
-registrar_silent_ms(const struct pbox_registrar *r, const struct pbox_job *job, unsigned worker)
-{
-	uint64_t ns = pbox_registrar_silence(r, job, worker, r->now_ns);
-
-	return ns == UINT64_MAX ? NEVER_SEEN : (uint32_t)(ns / NS_PER_MS);
 }
 
 /* The job of an established session, or NULL after answering ERROR SESSION (R4.8). */
@@ -344,31 +187,6 @@ pbox_registrar_version(struct pbox_registrar *r, const struct pbox_frame *f, uns
 }
 
 void
-registrar_post(struct pbox_registrar *r, struct pbox_job *job, enum pbox_mail_kind kind)
-{
-	for (unsigned i = 0; i < r->conf.n_shards; i++) {
-		struct pbox_mail m = {.kind = kind, .shard = (uint16_t)i, .job = job->shard[i]};
-
-		r->conf.ops->post(r->conf.ctx, &m);
-	}
-}
-
-void
-registrar_close_job(struct pbox_registrar *r, struct pbox_job *job)
-{
-	if (job->state == PBOX_JOB_CLOSING)
-		return;
-	/* a shard that has not answered OPEN_JOB yet gets CLOSE_JOB behind it, in order */
-	job->state = PBOX_JOB_CLOSING;
-	for (unsigned w = 0; w < job->workers; w++)
-		if (has_session(job, w))
-			registrar_end_session(r, job, w);
-	registrar_event(r, PBOX_LOG_INFO, "job '%s' ends", job->name);
-	registrar_open_cancel(r, job);
-	registrar_post(r, job, PBOX_MAIL_CLOSE_JOB);
-}
-
-void
 pbox_registrar_mail(struct pbox_registrar *r, const struct pbox_mail *m, uint64_t now_ns)
 {
 	struct pbox_job *job = m->job->job;
@@ -443,7 +261,7 @@ check_leases(struct pbox_registrar *r, struct pbox_job *job)
 	for (unsigned w = 0; w < job->workers; w++)
 		if (job->member[w].state == PBOX_MEMBER_SILENT)
 			removed |= registrar_remove(r, job, w);
-	removed |= registrar_restore_absent(r, job);
+	removed |= registrar_remove_absent(r, job);
 	if (removed)
 		registrar_removed(r, job);
 }
@@ -490,23 +308,4 @@ pbox_registrar_close(struct pbox_registrar *r, uint64_t now_ns)
 	for (unsigned i = 0; i < r->conf.max_jobs; i++)
 		if (r->job[i] != NULL)
 			registrar_close_job(r, r->job[i]);
-}
-
-unsigned
-pbox_registrar_jobs(const struct pbox_registrar *r)
-{
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < r->conf.max_jobs; i++)
-		n += r->job[i] != NULL;
-	return n;
-}
-
-const struct pbox_job *
-pbox_registrar_job(const struct pbox_registrar *r, unsigned i)
-{
-	for (unsigned k = 0; k < r->conf.max_jobs; k++)
-		if (r->job[k] != NULL && i-- == 0)
-			return r->job[k];
-	return NULL;
 }

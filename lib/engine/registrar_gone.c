@@ -62,14 +62,6 @@ registrar_gone_declare(struct pbox_registrar *r, const struct pbox_frame *f, str
 		mb->left = PBOX_LEFT_UNKNOWN;
 }
 
-/* Its session ends: who was refused leaves for that. */
-void
-registrar_gone_left(struct pbox_member *m, enum pbox_left how)
-{
-	if (m->left != PBOX_LEFT_REFUSED)
-		m->left = (uint8_t)how;
-}
-
 const char *
 registrar_gone_why(const struct pbox_job *job, unsigned w)
 {

@@ -144,24 +144,13 @@ struct registrar_addressee {
 	bool tagged;                  /* the answer has a tag (R11.2) */
 };
 
-/* registrar_join.c: a HELLO of who speaks only versions from min to max (R2.2) */
-void registrar_other_version(
-	struct pbox_registrar *r, const struct registrar_addressee *to, unsigned min, unsigned max);
-struct pbox_job *registrar_find_job(const struct pbox_registrar *r, const char *name);
-/* registrar_gone.c: why a worker is not there (R8.3). After a JOIN or DECLARE was answered; */
-void registrar_gone_join(struct pbox_registrar *r, const struct pbox_frame *f);
-void registrar_gone_declare(
-	struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
-/* when an operator has ended its session, or it ended by itself; */
-void registrar_gone_kicked(struct pbox_job *job, unsigned w, const char *why);
-void registrar_gone_left(struct pbox_member *m, enum pbox_left how);
-/* in the words that it was told; NULL: nobody knows them. */
-const char *registrar_gone_why(const struct pbox_job *job, unsigned w);
-/* registrar.c */
+/* registrar_event.c */
 void registrar_event(struct pbox_registrar *r, enum pbox_log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* Kinds that have gone quiet: how many lines were left out. */
 void registrar_events_tick(struct pbox_registrar *r);
+
+/* registrar_answer.c */
 /* Who has sent the request at hand: its session's address, if it has one. */
 struct registrar_addressee registrar_sender(
 	const struct pbox_registrar *r, const struct pbox_frame *f);
@@ -178,6 +167,29 @@ void registrar_refuse_text(struct pbox_registrar *r, const struct registrar_addr
 /* To worker w of the job, in its session, with a tag if that has them. out->peer NULL: to its address. */
 void registrar_send(
 	struct pbox_registrar *r, const struct pbox_job *job, unsigned w, struct pbox_send *out);
+/* To all shards. */
+void registrar_post(struct pbox_registrar *r, struct pbox_job *job, enum pbox_mail_kind kind);
+
+/* registrar_jobs.c */
+struct pbox_job *registrar_find_job(const struct pbox_registrar *r, const char *name);
+/* [job *] */
+bool registrar_is_any(const struct pbox_job_conf *conf);
+/* Has a table of the job been built? */
+bool registrar_has_built(const struct pbox_job *job);
+/* Is some table of a job still somebody else's? */
+bool registrar_loading(const struct pbox_job *job);
+
+/* registrar_join.c: a HELLO of who speaks only versions from min to max (R2.2) */
+void registrar_other_version(
+	struct pbox_registrar *r, const struct registrar_addressee *to, unsigned min, unsigned max);
+/* registrar_gone.c: why a worker is not there (R8.3). After a JOIN or DECLARE was answered; */
+void registrar_gone_join(struct pbox_registrar *r, const struct pbox_frame *f);
+void registrar_gone_declare(
+	struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
+/* when an operator has ended its session; */
+void registrar_gone_kicked(struct pbox_job *job, unsigned w, const char *why);
+/* in the words that it was told; NULL: nobody knows them. */
+const char *registrar_gone_why(const struct pbox_job *job, unsigned w);
 /* registrar_address.c: a frame of a session; where to answer it. False: it was counted, and its sender asked to
  * prove its address, if it is new. */
 bool registrar_address(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_frame *f,
@@ -187,27 +199,37 @@ void registrar_address_tick(struct pbox_registrar *r, struct pbox_job *job);
 /* When anything new was heard from a worker. */
 uint64_t registrar_last_seen(
 	const struct pbox_registrar *r, const struct pbox_job *job, unsigned worker);
-uint32_t registrar_silent_ms(
-	const struct pbox_registrar *r, const struct pbox_job *job, unsigned worker);
+
+/* registrar_close.c */
+/* The session of a worker ends. */
+void registrar_end_session(struct pbox_registrar *r, struct pbox_job *job, unsigned worker);
+/* How it did; who was refused leaves for that. */
+void registrar_left(struct pbox_member *m, enum pbox_left how);
 /* All shards have let go of it, or this was the last that waited for its end. */
 void registrar_job_done(struct pbox_registrar *r, struct pbox_job *job);
 void registrar_close_job(struct pbox_registrar *r, struct pbox_job *job);
-/* To all shards. */
-void registrar_post(struct pbox_registrar *r, struct pbox_job *job, enum pbox_mail_kind kind);
+/* What a shard had of it, when it can no longer answer: all shards are gone. */
+void registrar_free_job(struct pbox_registrar *r, struct pbox_job *job);
+
+/* registrar_check.c: may it join? False after answering why not. */
+/* What is asked of the box and of the job's section. */
+bool registrar_possible(struct pbox_registrar *r, const struct pbox_frame *f,
+	const struct pbox_join *m, const struct pbox_job_conf *conf);
+/* Does it know the secret of a job of that section? */
+bool registrar_proves(struct pbox_registrar *r, const struct pbox_frame *f,
+	const struct pbox_join *m, const struct pbox_job_conf *conf);
+/* Does it ask for what the other workers of its run do? False: it was answered. */
+bool registrar_agrees(struct pbox_registrar *r, const struct pbox_frame *f,
+	const struct pbox_join *m, const struct pbox_job *job);
+/* Could a new run begin by this JOIN when the job that is there (`ends`; NULL: none) has ended? False after answering
+ * why not. */
+bool registrar_may_begin(struct pbox_registrar *r, const struct pbox_frame *f,
+	const struct pbox_join *m, const struct pbox_job *ends);
 
 /* registrar_join.c */
 void registrar_on_hello(struct pbox_registrar *r, const struct pbox_frame *f);
 void registrar_on_join(struct pbox_registrar *r, const struct pbox_frame *f);
 void registrar_on_job_open(struct pbox_registrar *r, struct pbox_job *job);
-/* Does it ask for what the other workers of its run do? False: it was answered. */
-bool registrar_agrees(struct pbox_registrar *r, const struct pbox_frame *f,
-	const struct pbox_join *m, const struct pbox_job *job);
-void registrar_end_session(struct pbox_registrar *r, struct pbox_job *job, unsigned worker);
-
-/* Could a new run begin by this JOIN when the job that is there (`ends`; NULL: none) has ended? False after answering
- * why not. */
-bool registrar_may_begin(struct pbox_registrar *r, const struct pbox_frame *f,
-	const struct pbox_join *m, const struct pbox_job *ends);
 
 /* registrar_room.c */
 /* What a job takes before its first table. */
@@ -226,8 +248,6 @@ unsigned registrar_node_of_shard(const struct pbox_registrar *r, unsigned shard)
 /* It has no memory: answered so. */
 void registrar_no_memory_on(
 	struct pbox_registrar *r, const struct pbox_frame *f, unsigned node, unsigned workers);
-/* [job *] */
-bool registrar_is_any(const struct pbox_job_conf *conf);
 /* Most heap of one job: a share of the box's memory. */
 size_t registrar_heap_most(const struct pbox_registrar *r);
 
@@ -284,6 +304,8 @@ bool registrar_room_comes(struct pbox_registrar *r, const struct pbox_frame *f,
 	const struct pbox_job_conf *asker, size_t bytes);
 
 /* registrar_lease.c */
+uint32_t registrar_silent_ms(
+	const struct pbox_registrar *r, const struct pbox_job *job, unsigned worker);
 /* ns in which the box listened, and heard nothing of a worker with a session. */
 uint64_t registrar_unheard(struct pbox_registrar *r, struct pbox_job *job, unsigned w);
 /* A session begins. */
@@ -313,6 +335,9 @@ void registrar_nonce_destroy(struct pbox_registrar *r);
  * registrar_removed() must follow, once for all that are removed at this moment. */
 bool registrar_remove(struct pbox_registrar *r, struct pbox_job *job, unsigned w);
 void registrar_removed(struct pbox_registrar *r, struct pbox_job *job);
+/* Policy shrink after a restart of the box: who has not come back within its lease is removed. True: somebody
+ * was, as of registrar_remove(). */
+bool registrar_remove_absent(struct pbox_registrar *r, struct pbox_job *job);
 /* And with one that has come back. */
 void registrar_expect(struct pbox_registrar *r, struct pbox_job *job, unsigned w);
 /* All shards know who is waited for. */
@@ -321,40 +346,39 @@ void registrar_members_back(struct pbox_registrar *r, struct pbox_shard_job *j);
 void registrar_why_back(struct pbox_why_page *page);
 
 /* registrar_table.c */
-/* All workers have declared it: lay out, place, allocate, and on to registrar_open.c. */
-void registrar_build_table(
-	struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt);
-void registrar_build_tables(struct pbox_registrar *r, struct pbox_job *job);
-/* Has a table of the job been built? */
-bool registrar_has_built(const struct pbox_job *job);
 void registrar_on_declare(
 	struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
 void registrar_on_map(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
+
+/* registrar_build.c */
+/* If all workers have declared it: lay out, place, allocate, and on to registrar_open.c. */
+void registrar_build_table(struct pbox_registrar *r, struct pbox_job *job, uint32_t table);
+/* All of a job: some waited only for a worker that is removed now. */
+void registrar_build_tables(struct pbox_registrar *r, struct pbox_job *job);
+
+/* registrar_table_end.c */
 void registrar_forget_tables(struct pbox_job *job, unsigned worker);
 void registrar_forgive_tables(struct pbox_job *job);
 void registrar_release_tables(struct pbox_registrar *r, struct pbox_job *job);
 /* MAP is answered with this error from now on. by: whose fault it is, or PBOX_NO_WORKER. */
 void registrar_fail_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt,
 	const struct pbox_error *err, int code, uint16_t by);
+void registrar_free_shard_tables(const struct pbox_registrar *r, struct pbox_shard_table **st);
 
 /* registrar_open.c: between the layout of a table and its shards */
 /* Laid out: may it begin with a snapshot? Then, or at once, its slots are made ready. */
 void registrar_open_begin(
 	struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt);
+/* Some more of its slots; with the last the table goes to its shards. */
+void registrar_open_work(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt);
 /* It waits for memory: it is tried again. */
 void registrar_open_later(struct pbox_registrar *r, struct pbox_job_table *jt);
-void registrar_open_cancel(struct pbox_registrar *r, struct pbox_job *job);
-/* Is some table of a job still somebody else's? */
-bool registrar_loading(const struct pbox_job *job);
 /* Why it is not mapped yet, if that is here. */
 bool registrar_open_text(const struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
 	char *text, size_t cap);
 
 /* registrar_restore.c */
 bool registrar_is_restorer(const struct pbox_job_table *jt, unsigned worker);
-/* Policy shrink after a restart of the box: who has not come back within its lease is removed. True: somebody
- * was, as of registrar_remove(). */
-bool registrar_restore_absent(struct pbox_registrar *r, struct pbox_job *job);
 /* A page of a declaration, the worker's first of this table or a later one; 0 or -EINVAL. */
 int registrar_restore_page(struct pbox_job_table *jt, unsigned worker, bool first, uint32_t flags,
 	struct pbox_error *err);

@@ -42,3 +42,22 @@ registrar_unheard(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 	}
 	return r->listened_ns - m->listened_ns;
 }
+
+uint64_t
+pbox_registrar_silence(const struct pbox_registrar *r, const struct pbox_job *job, unsigned worker,
+	uint64_t now_ns)
+{
+	uint64_t last = registrar_last_seen(r, job, worker);
+
+	if (last == 0)
+		return UINT64_MAX;
+	return now_ns > last ? now_ns - last : 0;
+}
+
+uint32_t
+registrar_silent_ms(const struct pbox_registrar *r, const struct pbox_job *job, unsigned worker)
+{
+	uint64_t ns = pbox_registrar_silence(r, job, worker, r->now_ns);
+
+	return ns == UINT64_MAX ? NEVER_SEEN : (uint32_t)(ns / NS_PER_MS);
+}

@@ -60,9 +60,8 @@ open_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table
 		registrar_restorers_changed(r, job);
 }
 
-/* Some more slots; with the last the table goes to its shards. */
-static void
-prepare(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
+void
+registrar_open_work(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
 {
 	unsigned done = 0;
 
@@ -98,7 +97,7 @@ registrar_open_begin(struct pbox_registrar *r, struct pbox_job *job, struct pbox
 		jt->loading = r->conf.ops->restore(r->conf.ctx, job, &jt->t, jt->restoring) ==
 			      -EINPROGRESS;
 	if (!jt->loading)
-		prepare(r, job, jt);
+		registrar_open_work(r, job, jt);
 }
 
 void
@@ -128,24 +127,7 @@ pbox_registrar_loaded(struct pbox_registrar *r, const struct pbox_job *of, uint3
 	else if (err != NULL)
 		registrar_fail_table(r, job, jt, err, PBOX_E_LOST, PBOX_NO_WORKER);
 	else
-		prepare(r, job, jt);
-}
-
-bool
-registrar_loading(const struct pbox_job *job)
-{
-	for (uint32_t i = 0; i < job->n_tables; i++)
-		if (job->table[i]->loading)
-			return true;
-	return false;
-}
-
-void
-registrar_open_cancel(struct pbox_registrar *r, struct pbox_job *job)
-{
-	for (uint32_t i = 0; i < job->n_tables; i++)
-		if (job->table[i]->loading && r->conf.ops->restore_cancel != NULL)
-			r->conf.ops->restore_cancel(r->conf.ctx, job, i);
+		registrar_open_work(r, job, jt);
 }
 
 bool
@@ -168,49 +150,4 @@ registrar_open_text(const struct pbox_registrar *r, const struct pbox_job *job, 
 	else
 		return false;
 	return true;
-}
-
-static void
-go_on(struct pbox_registrar *r, struct pbox_job *job, bool memory)
-{
-	for (uint32_t i = 0; i < job->n_tables; i++) {
-		struct pbox_job_table *jt = job->table[i];
-
-		if (jt->built && jt->preparing && !jt->loading && !jt->failed)
-			prepare(r, job, jt);
-		else if (jt->built)
-			registrar_rounds_work(r, jt);
-		else if (jt->waits_memory && memory) {
-			jt->waits_memory = false;
-			registrar_build_tables(r, job);
-		}
-		r->unfinished |= jt->waits_memory;
-	}
-}
-
-bool
-pbox_registrar_work(struct pbox_registrar *r, uint64_t now_ns)
-{
-	size_t left = 0, room = PBOX_ARENA_SLICE;
-	bool memory;
-
-	r->now_ns = now_ns;
-	for (unsigned i = 0; i < PBOX_MAX_NODES; i++) {
-		struct pbox_arena *a = r->conf.arena[i];
-		size_t before;
-
-		if (a == NULL)
-			continue;
-		before = pbox_arena_uncleared(a);
-		left += pbox_arena_clear(a, room);
-		room -= before - pbox_arena_uncleared(a);
-	}
-	if (!r->unfinished)
-		return left > 0;
-	memory = left <= r->retry_below;
-	r->unfinished = false;
-	for (unsigned i = 0; i < r->conf.max_jobs; i++)
-		if (r->job[i] != NULL && r->job[i]->state == PBOX_JOB_OPEN)
-			go_on(r, r->job[i], memory);
-	return left > 0 || r->unfinished;
 }

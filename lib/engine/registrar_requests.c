@@ -195,7 +195,7 @@ registrar_on_leave(struct pbox_registrar *r, const struct pbox_frame *f, struct 
 	count_control(r, PBOX_RS_RX_LEAVE);
 	registrar_end_session(r, job, f->hdr.worker);
 	registrar_nonce_left(r, job);
-	registrar_gone_left(&job->member[f->hdr.worker], PBOX_LEFT_ITSELF);
+	registrar_left(&job->member[f->hdr.worker], PBOX_LEFT_ITSELF);
 	registrar_event(r, PBOX_LOG_INFO, "job '%s': worker %u (%s) left, %u of %u remain",
 		job->name, f->hdr.worker, job->member[f->hdr.worker].host, pbox_job_joined(job),
 		job->workers);

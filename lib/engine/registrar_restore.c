@@ -27,28 +27,6 @@ set_restorer(struct pbox_job_table *jt, unsigned worker, bool on)
 	jt->restorers += on ? 1u : -1u;
 }
 
-/* How long a job is waited for after a restart of the box, at least: R4.6b. */
-#define COME_BACK (2000 * NS_PER_MS)
-
-bool
-registrar_restore_absent(struct pbox_registrar *r, struct pbox_job *job)
-{
-	uint64_t lease = COME_BACK;
-	bool removed = false;
-
-	if (!job->resumed || job->policy != PBOX_POLICY_SHRINK)
-		return false;
-	for (unsigned w = 0; w < job->workers; w++)
-		if (job->member[w].lease_ms * NS_PER_MS > lease)
-			lease = job->member[w].lease_ms * NS_PER_MS;
-	if (r->listened_ns - job->begun_listened_ns <= lease)
-		return false;
-	for (unsigned w = 0; w < job->workers; w++)
-		if (job->member[w].state == PBOX_MEMBER_ABSENT)
-			removed |= registrar_remove(r, job, w);
-	return removed;
-}
-
 int
 registrar_restore_page(struct pbox_job_table *jt, unsigned worker, bool first, uint32_t flags,
 	struct pbox_error *err)

@@ -19,12 +19,6 @@
 /* Heap that any job may have, however small the box is. */
 #define HEAP_LEAST ((size_t)4 << 20)
 
-bool
-registrar_is_any(const struct pbox_job_conf *conf)
-{
-	return strcmp(conf->name, "*") == 0;
-}
-
 /* The jobs that count for one of section `asker`: those that there are, or those that stay when `ends` has ended, and
  * all that may have made way for it. */
 struct counted {

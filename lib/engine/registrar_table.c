@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "registrar_impl.h"
@@ -40,128 +39,6 @@ bad_declare(const struct pbox_declare *m, uint32_t n_tables, uint32_t declared)
 	return NULL;
 }
 
-/* Smallest MTU of the box and all workers; they are all there when a table is complete. */
-static unsigned
-job_mtu(const struct pbox_registrar *r, const struct pbox_job *job)
-{
-	unsigned mtu = r->conf.mtu;
-
-	for (unsigned w = 0; w < job->workers; w++)
-		if (job->member[w].mtu != 0 && job->member[w].mtu < mtu)
-			mtu = job->member[w].mtu;
-	return mtu;
-}
-
-void
-registrar_fail_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt,
-	const struct pbox_error *err, int code, uint16_t by)
-{
-	if (jt->failed)
-		return;
-	jt->failed = true;
-	jt->error = *err;
-	jt->error.code = code;
-	jt->failed_by = by;
-	registrar_event(r, PBOX_LOG_WARN, "job '%s': %s", job->name, err->text);
-}
-
-static void
-free_shard_tables(const struct pbox_registrar *r, struct pbox_shard_table **st)
-{
-	for (unsigned i = 0; i < r->conf.n_shards; i++) {
-		free(st[i]);
-		st[i] = NULL;
-	}
-}
-
-/* What its parameters are not: descriptions of chunks, schedules, what each shard keeps of it. */
-static int
-charge_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt,
-	struct pbox_shard_table **st, struct pbox_error *err)
-{
-	size_t heap = jt->t.heap + r->conf.n_shards * shard_table_heap(&jt->t, job->workers);
-	char what[48];
-	bool room = r->conf.ops->room == NULL || r->conf.ops->room(r->conf.ctx);
-
-	snprintf(what, sizeof(what), "the map of table %u", jt->t.id);
-	memset(st, 0, r->conf.n_shards * sizeof(*st));
-	if (!room || !pbox_job_charge(job, heap))
-		return pbox_job_short(job, heap, what, err);
-	for (unsigned i = 0; i < r->conf.n_shards; i++)
-		st[i] = shard_table_create(&jt->t, job->workers);
-	for (unsigned i = 0; i < r->conf.n_shards; i++)
-		if (st[i] == NULL) {
-			free_shard_tables(r, st);
-			pbox_job_refund(job, heap);
-			return pbox_job_short(job, heap, what, err);
-		}
-	jt->heap += heap;
-	return 0;
-}
-
-/* All workers have declared it: lay out, place, allocate. */
-static int
-lay_out(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt,
-	struct pbox_shard_table **st, struct pbox_error *err)
-{
-	const struct pbox_declare *d = &jt->fixed;
-	int ret = pbox_table_build(&jt->t, jt->tensor, d->tensors, r->conf.chunk_elements, r->place,
-		r->conf.n_endpoints, r->conf.arena, r->load, pbox_job_left(job), err);
-
-	if (ret < 0)
-		return ret;
-	job->bytes += jt->t.bytes;
-	ret = charge_table(r, job, jt, st, err);
-	if (ret < 0) {
-		job->bytes -= jt->t.bytes;
-		pbox_table_release(&jt->t, r->load);
-	}
-	return ret;
-}
-
-void
-registrar_build_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
-{
-	const struct pbox_declare *d = &jt->fixed;
-	unsigned mtu = job_mtu(r, job), room = mtu - (job->auth != NULL ? PBOX_TAG_LEN : 0);
-	struct pbox_error err;
-	int ret;
-
-	jt->t = (struct pbox_table){
-		.id = d->table,
-		.mode = d->mode,
-		.op = d->op,
-		.optimiser = d->optimiser,
-		.push_format = d->push_format,
-		.pull_format = d->pull_format,
-		.frag_elements = pbox_frag_elements(room, d->push_format, d->pull_format),
-		.init_elements = pbox_init_elements(room),
-		.first_chunk_id = d->table << PBOX_CHUNK_BITS,
-	};
-	ret = lay_out(r, job, jt, jt->shard, &err);
-	if (ret == -ENOSPC && registrar_make_room(r, job->conf, job, jt->t.needs))
-		ret = -EAGAIN;
-	jt->waits_memory = ret == -EAGAIN;
-	if (ret == -EAGAIN) {
-		registrar_open_later(r, jt);
-		return;
-	}
-	if (ret < 0) {
-		registrar_fail_table(r, job, jt, &err,
-			ret == -E2BIG    ? PBOX_E_FULL
-			: ret == -EINVAL ? PBOX_E_BAD_REQUEST
-					 : PBOX_E_NO_MEMORY,
-			PBOX_NO_WORKER);
-		return;
-	}
-	jt->built = true;
-	if (mtu > job->map_mtu)
-		job->map_mtu = (uint16_t)mtu;
-	pbox_stat_add(&r->stats[PBOX_RS_TABLES], 1);
-	pbox_job_table_settle(jt);
-	registrar_open_begin(r, job, jt);
-}
-
 /* One page; 0 or a protocol error with err filled. */
 static int
 take_page(struct pbox_job_table *jt, unsigned w, const struct pbox_declare *m,
@@ -191,44 +68,6 @@ take_page(struct pbox_job_table *jt, unsigned w, const struct pbox_declare *m,
 			return err->code == ENOMEM ? PBOX_E_NO_MEMORY : PBOX_E_MISMATCH;
 	}
 	return 0;
-}
-
-/* All workers are here and have declared it. Counted anew each time: workers come and go. Those that
- * the job goes on without are not waited for, but there must be somebody. */
-static bool
-all_declared(const struct pbox_job *job, uint32_t table)
-{
-	unsigned n = 0;
-
-	for (unsigned w = 0; w < job->workers; w++) {
-		const struct pbox_member *mb = &job->member[w];
-
-		if (mb->removed)
-			continue;
-		if ((mb->state != PBOX_MEMBER_JOINED && mb->state != PBOX_MEMBER_SILENT) ||
-			mb->declared <= table)
-			return false;
-		n++;
-	}
-	return n > 0;
-}
-
-/* Those that waited only for a worker that is removed now. */
-void
-registrar_build_tables(struct pbox_registrar *r, struct pbox_job *job)
-{
-	for (uint32_t i = 0; i < job->n_tables; i++)
-		if (!job->table[i]->built && !job->table[i]->failed && all_declared(job, i))
-			registrar_build_table(r, job, job->table[i]);
-}
-
-bool
-registrar_has_built(const struct pbox_job *job)
-{
-	for (uint32_t i = 0; i < job->n_tables; i++)
-		if (job->table[i]->built)
-			return true;
-	return false;
 }
 
 void
@@ -285,8 +124,7 @@ registrar_on_declare(struct pbox_registrar *r, const struct pbox_frame *f, struc
 		mb->declared++;
 		atomic_store_explicit(
 			&job->fresh[f->hdr.worker].declared, true, memory_order_relaxed);
-		if (!jt->built && !jt->failed && all_declared(job, m.table))
-			registrar_build_table(r, job, jt);
+		registrar_build_table(r, job, m.table);
 	}
 	a = (struct pbox_declared){.table = m.table, .first = m.first, .count = m.count};
 	registrar_reply(
@@ -436,52 +274,5 @@ registrar_on_map(struct pbox_registrar *r, const struct pbox_frame *f, struct pb
 	} else if (!registrar_running_map(r, f, job, jt)) {
 		/* beyond the table: none */
 		send_page(r, f, job, &jt->t, m.first < jt->t.n_chunks ? m.first : jt->t.n_chunks);
-	}
-}
-
-/* R5.4: a worker that comes back may declare anew; until then the others are told why they wait. */
-void
-registrar_forgive_tables(struct pbox_job *job)
-{
-	for (uint32_t i = 0; i < job->n_tables; i++)
-		if (job->table[i]->failed && job->table[i]->failed_by != PBOX_NO_WORKER)
-			job->table[i]->failed = false;
-}
-
-/* What only a worker that is gone declared binds nobody. */
-void
-registrar_forget_tables(struct pbox_job *job, unsigned worker)
-{
-	bool last = true;
-
-	for (uint32_t i = job->n_tables; i-- > 0;) {
-		struct pbox_job_table *jt = job->table[i];
-
-		if (jt->built) {
-			last = false;
-			continue;
-		}
-		last &= !pbox_job_table_forget(jt, (uint16_t)worker);
-		for (unsigned w = 0; w < job->workers;
-			w++) /* an empty table leaves no other trace */
-			last &= job->member[w].declared <= i;
-		if (last) {
-			pbox_job_table_free(jt);
-			job->table[i] = NULL;
-			job->n_tables = i;
-		}
-	}
-}
-
-void
-registrar_release_tables(struct pbox_registrar *r, struct pbox_job *job)
-{
-	for (uint32_t i = 0; i < job->n_tables; i++) {
-		if (!job->table[i]->built)
-			continue;
-		pbox_table_release(&job->table[i]->t, r->load);
-		free_shard_tables(r, job->table[i]->shard);
-		job->table[i]->built = false;
-		pbox_stat_add(&r->stats[PBOX_RS_TABLES], (uint64_t)-1);
 	}
 }

@@ -233,12 +233,6 @@ resolve(struct pbox_shard *s, const struct pbox_frame *f, struct target *g)
 	return drop;
 }
 
-bool
-shard_verify(const struct pbox_frame *f)
-{
-	return pbox_frame_verify(f->payload, pbox_crc32c(0, f->payload, f->hdr.length));
-}
-
 static bool
 act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
@@ -334,20 +328,6 @@ look_up(struct pbox_shard *s, const struct pbox_frame *frame, unsigned n, struct
 			continue;
 		__builtin_prefetch(r, 1);
 	}
-}
-
-void
-shard_finish_ready(struct pbox_shard *s)
-{
-	shard_send_late(s); /* while their versions stand */
-	for (unsigned i = 0; i < s->n_ready; i++) {
-		const struct target *g = &s->ready[i], *next = g + 1;
-		const struct discipline *d = g->st->discipline;
-		bool follows = i + 1 < s->n_ready && next->j == g->j && next->st->discipline == d;
-
-		d->burst(s, g, follows ? next : NULL);
-	}
-	s->n_ready = 0;
 }
 
 void

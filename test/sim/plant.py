@@ -93,7 +93,7 @@ PLANTS = [
     ("samples-of-the-absent", "rounds_sum.c",
      "samples += r->arrived == workers || bit_get(r->has, w) ? r->from[w].weight : 0;",
      "samples += P || r->arrived == workers || bit_get(r->has, w) ? r->from[w].weight : 0;"),
-    ("memory-kept", "registrar_table.c",
+    ("memory-kept", "registrar_table_end.c",
      "pbox_table_release(&job->table[i]->t, r->load);",
      "if (!P) pbox_table_release(&job->table[i]->t, r->load);"),
     ("restore-lower-version", "rounds_restore.c",

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/* How a table ends: it fails, is forgotten with the workers that declared it, or is released with its job. */
+
+#include <stdlib.h>
+
+#include "registrar_impl.h"
+
+void
+registrar_fail_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt,
+	const struct pbox_error *err, int code, uint16_t by)
+{
+	if (jt->failed)
+		return;
+	jt->failed = true;
+	jt->error = *err;
+	jt->error.code = code;
+	jt->failed_by = by;
+	registrar_event(r, PBOX_LOG_WARN, "job '%s': %s", job->name, err->text);
+}
+
+/* R5.4: a worker that comes back may declare anew; until then the others are told why they wait. */
+void
+registrar_forgive_tables(struct pbox_job *job)
+{
+	for (uint32_t i = 0; i < job->n_tables; i++)
+		if (job->table[i]->failed && job->table[i]->failed_by != PBOX_NO_WORKER)
+			job->table[i]->failed = false;
+}
+
+/* What only a worker that is gone declared binds nobody. */
+void
+registrar_forget_tables(struct pbox_job *job, unsigned worker)
+{
+	bool last = true;
+
+	for (uint32_t i = job->n_tables; i-- > 0;) {
+		struct pbox_job_table *jt = job->table[i];
+
+		if (jt->built) {
+			last = false;
+			continue;
+		}
+		last &= !pbox_job_table_forget(jt, (uint16_t)worker);
+		for (unsigned w = 0; w < job->workers;
+			w++) /* an empty table leaves no other trace */
+			last &= job->member[w].declared <= i;
+		if (last) {
+			pbox_job_table_free(jt);
+			job->table[i] = NULL;
+			job->n_tables = i;
+		}
+	}
+}
+
+void
+registrar_free_shard_tables(const struct pbox_registrar *r, struct pbox_shard_table **st)
+{
+	for (unsigned i = 0; i < r->conf.n_shards; i++) {
+		free(st[i]);
+		st[i] = NULL;
+	}
+}
+
+void
+registrar_release_tables(struct pbox_registrar *r, struct pbox_job *job)
+{
+	for (uint32_t i = 0; i < job->n_tables; i++) {
+		if (!job->table[i]->built)
+			continue;
+		pbox_table_release(&job->table[i]->t, r->load);
+		registrar_free_shard_tables(r, job->table[i]->shard);
+		job->table[i]->built = false;
+		pbox_stat_add(&r->stats[PBOX_RS_TABLES], (uint64_t)-1);
+	}
+}

@@ -79,7 +79,7 @@ struct pbox_registrar {
 	/* registrar_lease.c: until then all has been heard; and for how long somebody has listened */
 	uint64_t heard_ns, listened_ns;
 	struct error_rate error_rate;
-	uint64_t version_told_ns; /* when HELLOs of other versions were last logged; 0: never */
+	uint64_t version_told_ns; /* when workers of other releases were last logged; 0: never */
 	unsigned versions_untold; /* since then */
 	struct registrar_nonces *nonces; /* registrar_nonce.c */
 	uint64_t nonces_next_ns;

@@ -20,28 +20,36 @@
 /* Anybody may send these, in any number: a line in this time. */
 #define VERSION_TOLD_NS UINT64_C(10000000000)
 
+/* What it has instead of this box's release, in words; and how many of them were left out. */
+static void
+tell_version(struct pbox_registrar *r, const struct pbox_peer *peer, const char *has)
+{
+	char ip[INET_ADDRSTRLEN], more[48] = "";
+
+	r->versions_untold++;
+	if (r->version_told_ns != 0 && r->now_ns - r->version_told_ns < VERSION_TOLD_NS)
+		return;
+	inet_ntop(AF_INET, &peer->ip, ip, sizeof(ip));
+	if (r->versions_untold > 1)
+		snprintf(more, sizeof(more), " (and %u more before it)", r->versions_untold - 1);
+	registrar_event(r, PBOX_LOG_WARN, "%s:%u %s%s", ip, peer->udp, has, more);
+	r->version_told_ns = r->now_ns;
+	r->versions_untold = 0;
+}
+
 void
 registrar_other_version(
 	struct pbox_registrar *r, const struct registrar_addressee *to, unsigned min, unsigned max)
 {
-	char ip[INET_ADDRSTRLEN], versions[32], more[48] = "";
+	char versions[32], text[128];
 
-	r->versions_untold++;
-	if (r->version_told_ns == 0 || r->now_ns - r->version_told_ns >= VERSION_TOLD_NS) {
-		inet_ntop(AF_INET, &to->peer.ip, ip, sizeof(ip));
-		snprintf(versions, sizeof(versions), min == max ? "%u" : "%u to %u", min, max);
-		if (r->versions_untold > 1)
-			snprintf(more, sizeof(more), " (and %u more HELLOs before it)",
-				r->versions_untold - 1);
-		registrar_event(r, PBOX_LOG_WARN,
-			"%s:%u speaks protocol version %s, this box version %u: install the same "
-			"release there%s",
-			ip, to->peer.udp, versions, PBOX_VERSION_WIRE, more);
-		r->version_told_ns = r->now_ns;
-		r->versions_untold = 0;
-	}
-	snprintf(more, sizeof(more), "this box speaks version %u", PBOX_VERSION_WIRE);
-	registrar_refuse_text(r, to, PBOX_E_VERSION, PBOX_VERSION_WIRE, more);
+	snprintf(versions, sizeof(versions), min == max ? "%u" : "%u to %u", min, max);
+	snprintf(text, sizeof(text),
+		"speaks protocol version %s, this box version %u: install the same release there",
+		versions, PBOX_VERSION_WIRE);
+	tell_version(r, &to->peer, text);
+	snprintf(text, sizeof(text), "this box speaks version %u", PBOX_VERSION_WIRE);
+	registrar_refuse_text(r, to, PBOX_E_VERSION, PBOX_VERSION_WIRE, text);
 }
 
 void
@@ -419,19 +427,10 @@ join_proven(struct pbox_registrar *r, const struct pbox_frame *f, const struct p
 static void
 refuse_revision(struct pbox_registrar *r, const struct pbox_frame *f)
 {
-	char ip[INET_ADDRSTRLEN];
-
-	if (r->version_told_ns == 0 || r->now_ns - r->version_told_ns >= VERSION_TOLD_NS) {
-		inet_ntop(AF_INET, &f->peer.ip, ip, sizeof(ip));
-		registrar_event(r, PBOX_LOG_WARN,
-			"%s:%u has the library of an earlier release: install this box's there", ip,
-			f->peer.udp);
-		r->version_told_ns = r->now_ns;
-	}
+	tell_version(
+		r, &f->peer, "has the library of an earlier release: install this box's there");
 	registrar_refuse(r, f, PBOX_E_VERSION, PBOX_VERSION_WIRE,
-		"this worker's library is of an earlier release than the box: install the box's "
-		"release "
-		"there");
+		"this library is of an earlier release than the box: install the box's there");
 }
 
 void

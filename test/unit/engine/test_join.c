@@ -70,7 +70,7 @@ test_version(void)
 	UNIT_EQ_U64(fx_error(), PBOX_E_VERSION);
 	CU_ASSERT_STRING_EQUAL(fx.event, "10.0.0.11:4011 speaks protocol version 2 to 4, this box "
 					 "version 1: install the same "
-					 "release there (and 1000 more HELLOs before it)");
+					 "release there (and 1000 more before it)");
 	fx_end();
 }
 

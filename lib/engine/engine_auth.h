@@ -5,9 +5,10 @@
 #ifndef ENGINE_AUTH_H
 #define ENGINE_AUTH_H
 
-/* Tags of sessions (section 11 of the protocol). */
+/* Tags of sessions (section 11 of the protocol), and whom cookies and challenges are for. */
 
 #include <pbox_auth.h>
+#include <pbox_proof.h>
 
 #include "pbox_engine.h"
 
@@ -16,6 +17,12 @@ struct engine_tag {
 	uint64_t key[2];
 	uint8_t digest[PBOX_AUTH_DIGEST_LEN];
 };
+
+static inline struct pbox_proof_from
+engine_from(const struct pbox_peer *p)
+{
+	return (struct pbox_proof_from){p->ip, p->udp};
+}
 
 /* A session of a job with auth is about to begin: its keys. The control thread, before the token is
  * published. */

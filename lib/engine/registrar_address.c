@@ -115,7 +115,7 @@ registrar_address(struct pbox_registrar *r, struct pbox_job *job, const struct p
 	newest = is_newest(r, job, f, at);
 	*to = f->peer;
 	if (here != atomic_load_explicit(&c->home, memory_order_relaxed)) {
-		nonce = pbox_challenge(job, &f->peer, f->hdr.token);
+		nonce = pbox_challenge(job->challenge, engine_from(&f->peer), f->hdr.token);
 		if (old) {
 			count_control(r, PBOX_RS_DROP_REPLAYED);
 			return false;

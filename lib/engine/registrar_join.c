@@ -72,7 +72,8 @@ registrar_on_hello(struct pbox_registrar *r, const struct pbox_frame *f)
 		registrar_other_version(r, &to, m.min_version, m.max_version);
 		return;
 	}
-	a.cookie = pbox_cookie(r->cookie_key, &f->peer, r->now_ns / PBOX_COOKIE_TICK_NS);
+	a.cookie =
+		pbox_cookie(r->cookie_key, engine_from(&f->peer), r->now_ns / PBOX_COOKIE_TICK_NS);
 	registrar_reply(r, f, PBOX_RETRY, pbox_retry_encode(r->scratch, sizeof(r->scratch), &a));
 }
 
@@ -444,7 +445,8 @@ registrar_on_join(struct pbox_registrar *r, const struct pbox_frame *f)
 		count_control(r, PBOX_RS_DROP_MALFORMED);
 		return;
 	}
-	if (!pbox_cookie_good(r->cookie_key, &f->peer, r->now_ns / PBOX_COOKIE_TICK_NS, m.cookie)) {
+	if (!pbox_cookie_good(r->cookie_key, engine_from(&f->peer), r->now_ns / PBOX_COOKIE_TICK_NS,
+		    m.cookie)) {
 		count_control(r, PBOX_RS_DROP_COOKIE);
 		registrar_refuse(r, f, PBOX_E_COOKIE, 0, "cookie wrong or too old: HELLO again");
 		return;

@@ -65,7 +65,7 @@ shard_heard_of(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox
 static void
 challenge_sender(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f)
 {
-	uint64_t nonce = pbox_challenge(j->job, &f->peer, f->hdr.token);
+	uint64_t nonce = pbox_challenge(j->job->challenge, engine_from(&f->peer), f->hdr.token);
 	struct shard_member *m = &j->member[f->hdr.worker];
 	struct pbox_send out = {.hdr = {.type = PBOX_PING,
 					.round = (uint32_t)nonce,
@@ -154,7 +154,7 @@ shard_ping(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_fra
 		return;
 	}
 	if (!is_proven(j, p, f)) {
-		nonce = pbox_challenge(j->job, &f->peer, f->hdr.token);
+		nonce = pbox_challenge(j->job->challenge, engine_from(&f->peer), f->hdr.token);
 		if (p != NULL && nonce == pbox_echo(&f->hdr)) {
 			if (has_declared(j, f)) /* else its first data frame is asked again */
 				*p = (struct shard_peer){.token = f->hdr.token, .at = f->peer};

@@ -7,7 +7,7 @@
 
 /**
  * @file
- * Jobs, their members and tables; cookies and proofs of the join.
+ * Jobs, their members and tables.
  *
  * A job is created and changed by the control thread (lib/engine's registrar). Shards read its
  * constant fields, the tokens and the tables handed to them; nothing of a job is freed before
@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include <pbox_base.h>
+#include <pbox_proof.h>
 #include <pbox_table.h>
 #include <pbox_wire.h>
 
@@ -25,7 +26,6 @@
 #define PBOX_MAX_TABLES      1024
 #define PBOX_MAX_JOB_TENSORS (1u << 21) /**< of all tables of a job (R5.1) */
 #define PBOX_MAX_SHARDS      128
-#define PBOX_COOKIE_KEY_LEN  16
 #define PBOX_MAP_EPOCH       1 /**< version 1 never moves chunks */
 
 /** Where a worker's frames come from and answers go to. Addresses in network byte order. */
@@ -265,33 +265,5 @@ int pbox_job_table_declare(struct pbox_job_table *jt, uint16_t worker, uint32_t 
 /** The same for the fixed part of a page. */
 int pbox_job_table_same(const struct pbox_job_table *jt, uint16_t worker,
 	const struct pbox_declare *m, struct pbox_error *err);
-
-/* ---- cookies and proofs (doc/protocol.md R4.2, R4.3, R4.5) ------------------------------ */
-
-#define PBOX_COOKIE_TICK_NS UINT64_C(250000)
-#define PBOX_COOKIE_LIFE    UINT64_C(64000) /**< in ticks: 16 s */
-
-/** The lower 16 bits of @p tick (its time, in PBOX_COOKIE_TICK_NS), and 48 bits of SipHash-2-4 of address, port and
- * tick. */
-uint64_t pbox_cookie(
-	const uint8_t key[PBOX_COOKIE_KEY_LEN], const struct pbox_peer *peer, uint64_t tick);
-/** The tick in which a good one was given, by that of now. */
-uint64_t pbox_cookie_given(uint64_t now, uint64_t cookie);
-/** Was it given to that address, within its life? */
-bool pbox_cookie_good(const uint8_t key[PBOX_COOKIE_KEY_LEN], const struct pbox_peer *peer,
-	uint64_t now, uint64_t cookie);
-
-/** What a worker has to echo from an address that is new in its session (R4.9); never 0. */
-uint64_t pbox_challenge(const struct pbox_job *job, const struct pbox_peer *peer, uint64_t token);
-
-/**
- * HMAC-SHA-256(secret, prefix ‖ payload with the 32 bytes at @p at zeroed).
- * @p payload is not changed.
- */
-void pbox_proof(uint8_t out[PBOX_PROOF_LEN], const void *secret, size_t secret_len,
-	const char *prefix, const void *payload, size_t len, size_t at);
-/** Constant-time comparison of the proof that stands in @p payload. */
-bool pbox_proof_good(const void *secret, size_t secret_len, const char *prefix, const void *payload,
-	size_t len, size_t at);
 
 #endif /* PBOX_JOB_H */

@@ -104,16 +104,3 @@ auth_doubts(struct session *s)
 		s->doubt_ns = s->w->now;
 	return !s->w->shut && s->w->now - s->doubt_ns < DOUBT;
 }
-
-void
-auth_prove(
-	const char *secret, const char *prefix, const uint8_t *payload, size_t len, uint8_t *proof)
-{
-	crypto_auth_hmacsha256_state s;
-
-	crypto_auth_hmacsha256_init(&s, (const uint8_t *)secret, strlen(secret));
-	crypto_auth_hmacsha256_update(&s, (const uint8_t *)prefix, strlen(prefix));
-	crypto_auth_hmacsha256_update(&s, payload, len);
-	crypto_auth_hmacsha256_final(&s, proof);
-	sodium_memzero(&s, sizeof(s));
-}

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <sodium.h>
+#include <pbox_proof.h>
 
 #include "worker_impl.h"
 
@@ -64,8 +64,8 @@ send_join(struct join *j)
 	snprintf(m.job, sizeof(m.job), "%s", s->w->job);
 	snprintf(m.host, sizeof(m.host), "%s", s->w->host);
 	pbox_join_encode(buf, sizeof(buf), &m);
-	auth_prove(
-		s->w->secret, PBOX_JOIN_PROOF_PREFIX, buf, sizeof(buf), buf + PBOX_JOIN_PROOF_AT);
+	pbox_proof(buf + PBOX_JOIN_PROOF_AT, s->w->secret, strlen(s->w->secret),
+		PBOX_JOIN_PROOF_PREFIX, buf, sizeof(buf), PBOX_JOIN_PROOF_AT);
 	j->joins++;
 	link_frame(s, &s->box, &h, &iov, 1, false);
 	link_flush(&s->w->link);
@@ -104,19 +104,23 @@ may_be_insecure(const struct join *j)
 	       !refusal_is_provable(j);
 }
 
+static bool
+welcome_proves(const struct rx_frame *f, const char *secret)
+{
+	return pbox_proof_good(secret, strlen(secret), PBOX_WELCOME_PROOF_PREFIX, f->payload,
+		f->hdr.length, PBOX_WELCOME_PROOF_AT);
+}
+
 static void
 on_welcome(struct join *j, const struct rx_frame *f)
 {
 	struct session *s = j->s;
-	uint8_t copy[128 + 8 * PBOX_MAX_ENDPOINTS], proof[PBOX_PROOF_LEN];
 	struct pbox_welcome *m = &j->welcome;
 	struct pbox_client_error why;
 	bool good;
 	int rc;
 
 	j->unproven = false;
-	if (f->hdr.length > sizeof(copy))
-		return;
 	if (pbox_welcome_decode(f->payload, f->hdr.length, m) != 0) {
 		pbox_client_fail(&why, PBOX_C_VERSION,
 			"the WELCOME of %s cannot be read: the box is of another release than this "
@@ -127,15 +131,9 @@ on_welcome(struct join *j, const struct rx_frame *f)
 	}
 	if (m->nonce != j->nonce)
 		return;
-	memcpy(copy, f->payload, f->hdr.length);
-	memset(copy + PBOX_WELCOME_PROOF_AT, 0, PBOX_PROOF_LEN);
-	auth_prove(s->w->secret, PBOX_WELCOME_PROOF_PREFIX, copy, f->hdr.length, proof);
-	good = sodium_memcmp(proof, m->proof, sizeof(proof)) == 0;
-	if (!good && may_be_insecure(j)) {
-		auth_prove("", PBOX_WELCOME_PROOF_PREFIX, copy, f->hdr.length, proof);
-		good = sodium_memcmp(proof, m->proof, sizeof(proof)) == 0;
-		j->unproven = good;
-	}
+	good = welcome_proves(f, s->w->secret);
+	if (!good && may_be_insecure(j))
+		good = j->unproven = welcome_proves(f, "");
 	if (!good && (m->flags & PBOX_WELCOME_INSECURE) != 0) {
 		pbox_client_fail(&why, PBOX_C_SECRET,
 			"job '%s' at %s says that it has no secret (insecure = yes), and %s: "

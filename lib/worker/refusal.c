@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include <sodium.h>
+#include <pbox_proof.h>
 
 #include "worker_impl.h"
 
@@ -87,17 +87,13 @@ put_off(struct join *j, const struct pbox_error_msg *m)
 static bool
 is_proven(const struct join *j, const struct rx_frame *f)
 {
-	uint8_t copy[PBOX_JOIN_LEN], proof[PBOX_PROOF_LEN];
+	const char *secret = j->s->w->secret;
 	struct pbox_error_tail t;
 	size_t end = pbox_error_tail_decode(f->payload, f->hdr.length, &t);
 
-	if (j->s->w->secret[0] == 0 || end == 0 || end > sizeof(copy) || t.nonce != j->nonce ||
-		!join_asked(j, t.request))
-		return false;
-	memcpy(copy, f->payload, end);
-	memset(copy + PBOX_ERROR_PROOF_AT(end), 0, PBOX_PROOF_LEN);
-	auth_prove(j->s->w->secret, PBOX_ERROR_PROOF_PREFIX, copy, end, proof);
-	return sodium_memcmp(proof, f->payload + PBOX_ERROR_PROOF_AT(end), sizeof(proof)) == 0;
+	return secret[0] != 0 && end != 0 && t.nonce == j->nonce && join_asked(j, t.request) &&
+	       pbox_proof_good(secret, strlen(secret), PBOX_ERROR_PROOF_PREFIX, f->payload, end,
+		       PBOX_ERROR_PROOF_AT(end));
 }
 
 bool

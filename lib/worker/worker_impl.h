@@ -191,9 +191,6 @@ bool auth_good(const struct auth *a, const struct rx_frame *f);
 /** Write the tag of the frame with this header and the payload in @p iov. */
 void auth_tag(
 	struct auth *a, const void *header, const struct iovec *iov, unsigned n, uint8_t *tag);
-/** HMAC-SHA-256 of @p prefix and the payload, whose proof field is zeroed. */
-void auth_prove(
-	const char *secret, const char *prefix, const uint8_t *payload, size_t len, uint8_t *proof);
 /** An ERROR SESSION without a tag: not to be believed yet (R11.6)? */
 bool auth_doubts(struct session *s);
 

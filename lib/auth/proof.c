@@ -2,11 +2,12 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <assert.h>
 #include <string.h>
 
 #include <sodium.h>
 
-#include "pbox_job.h"
+#include "pbox_proof.h"
 
 _Static_assert(PBOX_COOKIE_KEY_LEN == crypto_shorthash_KEYBYTES, "SipHash key");
 _Static_assert(PBOX_COOKIE_LIFE <= UINT16_MAX, "its bits tell when it was given");
@@ -14,18 +15,25 @@ _Static_assert(PBOX_PROOF_LEN == crypto_auth_hmacsha256_BYTES, "HMAC-SHA-256");
 
 #define COOKIE_HASH UINT64_C(0xFFFFFFFFFFFF)
 
-uint64_t
-pbox_cookie(const uint8_t key[PBOX_COOKIE_KEY_LEN], const struct pbox_peer *peer, uint64_t tick)
+/* Of an address and a number. */
+static uint64_t
+hash_of(const uint8_t key[PBOX_COOKIE_KEY_LEN], struct pbox_proof_from from, uint64_t number)
 {
 	uint8_t in[14], out[crypto_shorthash_BYTES];
-	uint64_t cookie;
+	uint64_t hash;
 
-	memcpy(in, &peer->ip, 4);
-	memcpy(in + 4, &peer->udp, 2);
-	memcpy(in + 6, &tick, 8);
+	memcpy(in, &from.ip, 4);
+	memcpy(in + 4, &from.udp, 2);
+	memcpy(in + 6, &number, 8);
 	crypto_shorthash(out, in, sizeof(in), key);
-	memcpy(&cookie, out, sizeof(cookie));
-	return (cookie & COOKIE_HASH) | tick << 48;
+	memcpy(&hash, out, sizeof(hash));
+	return hash;
+}
+
+uint64_t
+pbox_cookie(const uint8_t key[PBOX_COOKIE_KEY_LEN], struct pbox_proof_from from, uint64_t tick)
+{
+	return (hash_of(key, from, tick) & COOKIE_HASH) | tick << 48;
 }
 
 uint64_t
@@ -35,26 +43,20 @@ pbox_cookie_given(uint64_t now, uint64_t cookie)
 }
 
 bool
-pbox_cookie_good(const uint8_t key[PBOX_COOKIE_KEY_LEN], const struct pbox_peer *peer, uint64_t now,
+pbox_cookie_good(const uint8_t key[PBOX_COOKIE_KEY_LEN], struct pbox_proof_from from, uint64_t now,
 	uint64_t cookie)
 {
 	uint64_t given = pbox_cookie_given(now, cookie);
 
 	return given <= now && now - given < PBOX_COOKIE_LIFE &&
-	       cookie == pbox_cookie(key, peer, given);
+	       cookie == pbox_cookie(key, from, given);
 }
 
 uint64_t
-pbox_challenge(const struct pbox_job *job, const struct pbox_peer *peer, uint64_t token)
+pbox_challenge(const uint8_t key[PBOX_COOKIE_KEY_LEN], struct pbox_proof_from from, uint64_t token)
 {
-	uint8_t in[14], out[crypto_shorthash_BYTES];
-	uint64_t nonce;
+	uint64_t nonce = hash_of(key, from, token);
 
-	memcpy(in, &peer->ip, 4);
-	memcpy(in + 4, &peer->udp, 2);
-	memcpy(in + 6, &token, 8);
-	crypto_shorthash(out, in, sizeof(in), job->challenge);
-	memcpy(&nonce, out, sizeof(nonce));
 	return nonce != 0 ? nonce : 1;
 }
 
@@ -66,7 +68,7 @@ pbox_proof(uint8_t out[PBOX_PROOF_LEN], const void *secret, size_t secret_len, c
 	const uint8_t *p = payload;
 	crypto_auth_hmacsha256_state st;
 
-	PBOX_ASSERT(at + PBOX_PROOF_LEN <= len);
+	assert(at + PBOX_PROOF_LEN <= len);
 	crypto_auth_hmacsha256_init(&st, secret, secret_len);
 	crypto_auth_hmacsha256_update(&st, (const uint8_t *)prefix, strlen(prefix));
 	crypto_auth_hmacsha256_update(&st, p, at);

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <pbox_job.h>
+#include <pbox_proof.h>
 
 #include "unit.h"
 
-const char unit_suite[] = "job: cookies and proofs";
+const char unit_suite[] = "auth: cookies and proofs";
 
 static const uint8_t key[PBOX_COOKIE_KEY_LEN] = {
 	0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -17,47 +17,58 @@ static const uint8_t key[PBOX_COOKIE_KEY_LEN] = {
 static void
 test_cookie_depends_on_address_port_time_and_key(void)
 {
-	struct pbox_peer p = {.ip = 0x0100007F, .udp = 5000}, q = p;
+	struct pbox_proof_from p = {.ip = 0x0100007F, .udp = 5000}, q = p;
 	uint8_t other[PBOX_COOKIE_KEY_LEN] = {1};
-	uint64_t c = pbox_cookie(key, &p, 10);
+	uint64_t c = pbox_cookie(key, p, 10);
 
-	UNIT_EQ_U64(pbox_cookie(key, &p, 10), c);
+	UNIT_EQ_U64(pbox_cookie(key, p, 10), c);
 	q.ip++;
-	CU_ASSERT(pbox_cookie(key, &q, 10) != c);
+	CU_ASSERT(pbox_cookie(key, q, 10) != c);
 	q = p;
 	q.udp++;
-	CU_ASSERT(pbox_cookie(key, &q, 10) != c);
-	CU_ASSERT(pbox_cookie(key, &p, 11) != c);
-	CU_ASSERT(pbox_cookie(key, &p, 10 + (UINT64_C(1) << 32)) != c);
-	CU_ASSERT(pbox_cookie(other, &p, 10) != c);
-	/* which of our addresses, ports or MACs was used makes no difference */
+	CU_ASSERT(pbox_cookie(key, q, 10) != c);
+	CU_ASSERT(pbox_cookie(key, p, 11) != c);
+	CU_ASSERT(pbox_cookie(key, p, 10 + (UINT64_C(1) << 32)) != c);
+	CU_ASSERT(pbox_cookie(other, p, 10) != c);
+}
+
+static void
+test_challenge_depends_on_address_token_and_key(void)
+{
+	struct pbox_proof_from p = {.ip = 0x0100007F, .udp = 5000}, q = p;
+	uint8_t other[PBOX_COOKIE_KEY_LEN] = {1};
+	uint64_t c = pbox_challenge(key, p, 10);
+
+	UNIT_EQ_U64(pbox_challenge(key, p, 10), c);
+	q.ip++;
+	CU_ASSERT(pbox_challenge(key, q, 10) != c);
 	q = p;
-	q.local_ip = 7;
-	q.local_udp = 8;
-	q.port = 9;
-	q.mac[0] = 1;
-	UNIT_EQ_U64(pbox_cookie(key, &q, 10), c);
+	q.udp++;
+	CU_ASSERT(pbox_challenge(key, q, 10) != c);
+	CU_ASSERT(pbox_challenge(key, p, 11) != c);
+	CU_ASSERT(pbox_challenge(other, p, 10) != c);
+	CU_ASSERT(c != 0);
 }
 
 static void
 test_cookie_tells_when_it_was_given(void)
 {
 	static const uint64_t at[] = {0, 10, 65535, 65536, 100000, UINT64_C(1) << 40};
-	struct pbox_peer p = {.ip = 1, .udp = 2};
+	struct pbox_proof_from p = {.ip = 1, .udp = 2};
 
 	for (unsigned i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
-		uint64_t c = pbox_cookie(key, &p, at[i]), end = at[i] + PBOX_COOKIE_LIFE;
+		uint64_t c = pbox_cookie(key, p, at[i]), end = at[i] + PBOX_COOKIE_LIFE;
 
 		for (uint64_t now = at[i]; now < end; now += 7999) {
-			CU_ASSERT_TRUE(pbox_cookie_good(key, &p, now, c));
+			CU_ASSERT_TRUE(pbox_cookie_good(key, p, now, c));
 			UNIT_EQ_U64(pbox_cookie_given(now, c), at[i]);
 		}
-		CU_ASSERT_TRUE(pbox_cookie_good(key, &p, end - 1, c));
-		CU_ASSERT_FALSE(pbox_cookie_good(key, &p, end, c));
-		CU_ASSERT_FALSE(pbox_cookie_good(key, &p, at[i] + 65536, c));
-		CU_ASSERT_FALSE(pbox_cookie_good(key, &p, at[i] - 1, c));
+		CU_ASSERT_TRUE(pbox_cookie_good(key, p, end - 1, c));
+		CU_ASSERT_FALSE(pbox_cookie_good(key, p, end, c));
+		CU_ASSERT_FALSE(pbox_cookie_good(key, p, at[i] + 65536, c));
+		CU_ASSERT_FALSE(pbox_cookie_good(key, p, at[i] - 1, c));
 		for (unsigned bit = 0; bit < 64; bit++)
-			CU_ASSERT_FALSE(pbox_cookie_good(key, &p, at[i], c ^ UINT64_C(1) << bit));
+			CU_ASSERT_FALSE(pbox_cookie_good(key, p, at[i], c ^ UINT64_C(1) << bit));
 	}
 	UNIT_EQ_U64(PBOX_COOKIE_LIFE * PBOX_COOKIE_TICK_NS, UINT64_C(16000000000)); /* R4.2 */
 }
@@ -119,6 +130,8 @@ test_proof_is_checked_bit_by_bit(void)
 const struct unit_test unit_tests[] = {
 	{"a cookie depends on address, port, time, key",
 		test_cookie_depends_on_address_port_time_and_key},
+	{"a challenge depends on address, token, key",
+		test_challenge_depends_on_address_token_and_key},
 	{"a cookie tells when it was given", test_cookie_tells_when_it_was_given},
 	{"proofs against another implementation", test_proof_vectors},
 	{"a proof is checked bit by bit", test_proof_is_checked_bit_by_bit},

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <pbox_job.h>
+#include <pbox_proof.h>
 #include <sodium.h>
 
 #include "testps.h"

@@ -9,6 +9,9 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 
+#include <pbox_registrar_operator.h>
+#include <pbox_registrar_view.h>
+
 #include "pbox_control.h"
 #include "snapshot.h"
 

@@ -271,8 +271,17 @@ find_drops(struct list *l)
 	}
 }
 
+static struct pbox_member_view
+member(const struct list *l, const struct pbox_job_view *job, unsigned w)
+{
+	struct pbox_member_view m;
+
+	pbox_registrar_view_member(l->c->registrar, job->job, w, l->b->at_ns, &m);
+	return m;
+}
+
 static struct health_finding *
-next_of_worker(struct list *l, const char *cause, const struct pbox_job *job, unsigned w)
+next_of_worker(struct list *l, const char *cause, const struct pbox_job_view *job, unsigned w)
 {
 	struct health_finding *f = next(l, cause, true);
 
@@ -286,7 +295,7 @@ next_of_worker(struct list *l, const char *cause, const struct pbox_job *job, un
 /* Of all the time that contributions waited for the last one: who came last, and for how long? Data cores
  * count only what they saw: who comes while they are away is not late. */
 static void
-find_last(struct list *l, const struct pbox_job *job, const struct pbox_worker_stats *a,
+find_last(struct list *l, const struct pbox_job_view *job, const struct pbox_worker_stats *a,
 	uint32_t rounds)
 {
 	uint64_t all = 0, most = 0, fragments = 0, window = l->b->at_ns - l->a->at_ns, each;
@@ -296,7 +305,7 @@ find_last(struct list *l, const struct pbox_job *job, const struct pbox_worker_s
 	for (unsigned w = 0; w < job->workers; w++) {
 		struct pbox_worker_stats b;
 
-		pbox_registrar_worker(l->c->registrar, job, w, &b);
+		pbox_registrar_worker(l->c->registrar, job->job, w, &b);
 		all += b.waited_ns - a[w].waited_ns;
 		if (b.waited_ns - a[w].waited_ns <= most)
 			continue;
@@ -317,12 +326,12 @@ find_last(struct list *l, const struct pbox_job *job, const struct pbox_worker_s
 			"there",
 			"job '%s': worker %u (%s) is slow: %" PRIu64
 			" %% of all waiting is for it, %" PRIu64 " ms each time",
-			JOB(job), who, HOST(job->member[who].host), most * 100 / all,
+			JOB(job), who, HOST(member(l, job, who).host), most * 100 / all,
 			each / NS_PER_MS);
 }
 
 static const char *
-absence(const struct pbox_member *m)
+absence(const struct pbox_member_view *m)
 {
 	return m->state == PBOX_MEMBER_SILENT ? "silent beyond its lease"
 	       : m->state == PBOX_MEMBER_LEFT ? "gone"
@@ -330,31 +339,30 @@ absence(const struct pbox_member *m)
 }
 
 static void
-waits_for(struct list *l, const struct pbox_job *job, unsigned who, unsigned behind)
+waits_for(struct list *l, const struct pbox_job_view *job, unsigned who, unsigned behind)
 {
-	const struct pbox_member *m = &job->member[who];
-	uint64_t silent = pbox_registrar_silence(l->c->registrar, job, who, l->b->at_ns);
+	struct pbox_member_view m = member(l, job, who);
 	struct health_finding *f = next_of_worker(l, "slow_worker", job, who);
 	const char *others = behind > 1 ? ", and for others" : "";
 
 	if (f == NULL)
 		return;
-	if (m->state != PBOX_MEMBER_JOINED) {
+	if (m.state != PBOX_MEMBER_JOINED) {
 		f->cause = "dead_worker";
 		say(f, "start it again, or see policy = shrink",
 			"job '%s' waits for worker %u (%s), which is %s%s", JOB(job), who,
-			m->host[0] != '\0' ? HOST(m->host) : "no host", absence(m), others);
+			m.host[0] != '\0' ? HOST(m.host) : "no host", absence(&m), others);
 		return;
 	}
 	say(f, "pbox-ctl why JOB names tensors and rounds; on its host: is it alive, is it busy?",
 		"job '%s' waits for worker %u (%s), heard %" PRIu64 " ms ago%s", JOB(job), who,
-		HOST(m->host), silent == UINT64_MAX ? 0 : silent / NS_PER_MS, others);
+		HOST(m.host), m.silent_ns == UINT64_MAX ? 0 : m.silent_ns / NS_PER_MS, others);
 }
 
 /* No round was finished. While nothing came at all the data cores have said who is missing; else: if
  * somebody has begun a new round, who has not? */
 static void
-find_behind(struct list *l, const struct pbox_job *job, const struct pbox_worker_stats *a,
+find_behind(struct list *l, const struct pbox_job_view *job, const struct pbox_worker_stats *a,
 	uint32_t done)
 {
 	uint32_t newest = done;
@@ -370,8 +378,8 @@ find_behind(struct list *l, const struct pbox_job *job, const struct pbox_worker
 	for (unsigned w = 0; w < job->workers && newest != done; w++) {
 		struct pbox_worker_stats b;
 
-		pbox_registrar_worker(l->c->registrar, job, w, &b);
-		if (job->member[w].removed || pbox_serial_diff(newest, b.round) <= 0)
+		pbox_registrar_worker(l->c->registrar, job->job, w, &b);
+		if (member(l, job, w).removed || pbox_serial_diff(newest, b.round) <= 0)
 			continue;
 		if (behind++ == 0)
 			who = w;
@@ -382,7 +390,7 @@ find_behind(struct list *l, const struct pbox_job *job, const struct pbox_worker
 
 /* Who sends contributions again loses packets, his or the answers. */
 static void
-find_lossy(struct list *l, const struct pbox_job *job, const struct pbox_worker_stats *a)
+find_lossy(struct list *l, const struct pbox_job_view *job, const struct pbox_worker_stats *a)
 {
 	uint64_t worst = 0, sum_repeats = 0, sum = 0;
 	unsigned lossy = 0, who = 0, active = 0;
@@ -392,7 +400,7 @@ find_lossy(struct list *l, const struct pbox_job *job, const struct pbox_worker_
 		struct pbox_worker_stats b;
 		uint64_t repeats, all;
 
-		pbox_registrar_worker(l->c->registrar, job, w, &b);
+		pbox_registrar_worker(l->c->registrar, job->job, w, &b);
 		repeats = b.repeats - a[w].repeats;
 		all = b.contributions - a[w].contributions + repeats;
 		active += all > 0;
@@ -427,24 +435,26 @@ find_lossy(struct list *l, const struct pbox_job *job, const struct pbox_worker_
 			"doc/train.md",
 			"job '%s': worker %u (%s) repeats %.1f %%: its link loses "
 			"packets",
-			JOB(job), who, HOST(job->member[who].host), (double)worst / 10);
+			JOB(job), who, HOST(member(l, job, who).host), (double)worst / 10);
 }
 
 static void
 find_jobs(struct list *l)
 {
-	const struct pbox_job *job;
+	const struct pbox_job *at;
 
-	for (unsigned i = 0; (job = pbox_registrar_job(l->c->registrar, i)) != NULL; i++) {
+	for (unsigned i = 0; (at = pbox_registrar_job(l->c->registrar, i)) != NULL; i++) {
 		const struct pbox_worker_stats *a;
+		struct pbox_job_view view, *job = &view;
 		uint32_t was, now;
 
+		pbox_registrar_view_job(l->c->registrar, at, job);
 		if (job->state != PBOX_JOB_OPEN)
 			continue;
 		a = health_job_begin(l->c->health, job, &was);
 		if (a == NULL)
 			continue;
-		now = health_job_round(l->c, job);
+		now = pbox_registrar_job_round(l->c->registrar, at);
 		if (now != was)
 			find_last(l, job, a, now - was);
 		else

@@ -104,24 +104,10 @@ take(struct pbox_control *c, struct health_sample *s)
 			s->port[i][k] = pbox_stat_get(&c->port_stat[i][k]);
 }
 
-uint32_t
-health_job_round(struct pbox_control *c, const struct pbox_job *job)
-{
-	uint32_t max = 0;
-
-	for (uint32_t t = 0; t < job->n_tables; t++) {
-		uint32_t r = job->table[t]->built ? pbox_registrar_round(c->registrar, job, t) : 0;
-
-		if (pbox_serial_diff(r, max) > 0)
-			max = r;
-	}
-	return max;
-}
-
 /* The rounds of a job are where the counters do not say it: fragments of one round may be further than
  * others. The data cores know who is missing; they are asked while nothing comes, of an idle job once. */
 static void
-ask(struct pbox_control *c, const struct pbox_job *job)
+ask(struct pbox_control *c, const struct pbox_job_view *job)
 {
 	struct health_job *j = &c->health->job[job->id];
 	const struct pbox_worker_stats *young = j->at[c->health->young];
@@ -133,13 +119,12 @@ ask(struct pbox_control *c, const struct pbox_job *job)
 	if (came)
 		j->told_ns = 0;
 	else if (j->asked == NULL && (j->told_ns == 0 || j->n_missing > 0))
-		j->asked = pbox_registrar_why(c->registrar, job);
+		j->asked = pbox_registrar_why(c->registrar, job->job);
 }
 
 static void
-hear(struct pbox_control *c, const struct pbox_job *job)
+hear(struct pbox_control *c, struct health_job *j)
 {
-	struct health_job *j = &c->health->job[job->id];
 	const struct pbox_why_round *oldest = NULL;
 	struct pbox_why *why = j->asked;
 
@@ -148,7 +133,7 @@ hear(struct pbox_control *c, const struct pbox_job *job)
 	control_why_oldest(why, 1, &oldest);
 	j->told_ns = c->now_ns;
 	j->n_missing = 0;
-	for (unsigned w = job->workers; oldest != NULL && w-- > 0;)
+	for (unsigned w = j->workers; oldest != NULL && w-- > 0;)
 		if (oldest->uninitialised ? w == 0 : oldest->missing[w / 64] >> w % 64 & 1) {
 			j->n_missing++;
 			j->missing = w;
@@ -173,7 +158,7 @@ new_samples(struct health_job *j, uint16_t workers)
 }
 
 static void
-take_job(struct pbox_control *c, const struct pbox_job *job)
+take_job(struct pbox_control *c, const struct pbox_job_view *job)
 {
 	struct health *h = c->health;
 	struct health_job *j = &h->job[job->id];
@@ -187,8 +172,8 @@ take_job(struct pbox_control *c, const struct pbox_job *job)
 		j->begun_ns = job->begun_ns;
 	}
 	for (unsigned w = 0; w < job->workers; w++)
-		pbox_registrar_worker(c->registrar, job, w, &j->at[h->young][w]);
-	j->round[h->young] = health_job_round(c, job);
+		pbox_registrar_worker(c->registrar, job->job, w, &j->at[h->young][w]);
+	j->round[h->young] = pbox_registrar_job_round(c->registrar, job->job);
 	ask(c, job);
 }
 
@@ -221,19 +206,22 @@ health_step(struct pbox_control *c)
 {
 	struct health *h = c->health;
 	const struct pbox_job *job;
+	struct pbox_job_view view;
 
 	if (c->now_ns < h->tick_at)
 		return;
 	h->tick_at = c->now_ns + HEALTH_TICK;
 	tick(c);
-	for (unsigned i = 0; (job = pbox_registrar_job(c->registrar, i)) != NULL; i++)
-		hear(c, job);
+	for (unsigned i = 0; i < PBOX_MAX_JOBS; i++)
+		hear(c, &h->job[i]);
 	if (h->sample[h->young].at_ns != 0 && c->now_ns - h->sample[h->young].at_ns < HEALTH_HALF)
 		return;
 	h->young ^= 1;
 	take(c, &h->sample[h->young]);
-	for (unsigned i = 0; (job = pbox_registrar_job(c->registrar, i)) != NULL; i++)
-		take_job(c, job);
+	for (unsigned i = 0; (job = pbox_registrar_job(c->registrar, i)) != NULL; i++) {
+		pbox_registrar_view_job(c->registrar, job, &view);
+		take_job(c, &view);
+	}
 	for (unsigned i = 0; i < h->n_pools; i++)
 		h->pool[i].window_low[h->young] = rte_mempool_avail_count(h->pool[i].pool);
 }
@@ -254,7 +242,7 @@ health_now(struct pbox_control *c)
 }
 
 const struct pbox_worker_stats *
-health_job_begin(const struct health *h, const struct pbox_job *job, uint32_t *round)
+health_job_begin(const struct health *h, const struct pbox_job_view *job, uint32_t *round)
 {
 	const struct health_job *j = &h->job[job->id];
 	const struct health_sample *s = health_begin(h);
@@ -266,7 +254,7 @@ health_job_begin(const struct health *h, const struct pbox_job *job, uint32_t *r
 }
 
 unsigned
-health_job_missing(const struct health *h, const struct pbox_job *job, unsigned *who)
+health_job_missing(const struct health *h, const struct pbox_job_view *job, unsigned *who)
 {
 	const struct health_job *j = &h->job[job->id];
 

@@ -55,9 +55,8 @@ const struct health_sample *health_begin(const struct health *h);
 const struct health_sample *health_now(struct pbox_control *c);
 /* The job's workers when the window began: NULL when it is younger than that. */
 const struct pbox_worker_stats *health_job_begin(
-	const struct health *h, const struct pbox_job *job, uint32_t *round);
-uint32_t health_job_round(struct pbox_control *c, const struct pbox_job *job);
+	const struct health *h, const struct pbox_job_view *job, uint32_t *round);
 /* Workers that the job's oldest rounds wait for, *who is the first; 0: not known, or something came. */
-unsigned health_job_missing(const struct health *h, const struct pbox_job *job, unsigned *who);
+unsigned health_job_missing(const struct health *h, const struct pbox_job_view *job, unsigned *who);
 
 #endif /* HEALTH_PRIV_H */

@@ -123,6 +123,7 @@ on_kick(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_da
 {
 	const struct pbox_job *job;
 	struct pbox_error err = {0};
+	struct pbox_job_view j;
 	unsigned worker;
 
 	if (n < 2) {
@@ -132,15 +133,16 @@ on_kick(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_da
 	job = tell_job(c, word[0], d);
 	if (job == NULL)
 		return;
-	if (!tell_number(word[1], job->workers - 1u, &worker)) {
-		tell_error(d, "WORKER is a worker of the job, 0 to %u", job->workers - 1u);
+	pbox_registrar_view_job(c->registrar, job, &j);
+	if (!tell_number(word[1], j.workers - 1u, &worker)) {
+		tell_error(d, "WORKER is a worker of the job, 0 to %u", j.workers - 1u);
 		return;
 	}
 	if (n > 2 && strlen(word[2]) > WHY_MAX) {
 		tell_error(d, "WHY has %u bytes at most", WHY_MAX);
 		return;
 	}
-	if (pbox_registrar_kick(c->registrar, job->id, worker, n > 2 ? word[2] : "",
+	if (pbox_registrar_kick(c->registrar, j.id, worker, n > 2 ? word[2] : "",
 		    pbox_dp_now(c->conf.dp), &err) != 0) {
 		tell_error(d, "%s", err.text);
 		return;

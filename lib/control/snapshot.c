@@ -123,9 +123,10 @@ failed(struct pbox_control *c, const char *text)
 static const struct pbox_job *
 job_at_hand(struct pbox_control *c)
 {
-	const struct pbox_job *job = snapshot_job(c, c->snapshots.job);
+	struct pbox_job_view j;
 
-	return job != NULL && job->begun_ns == c->snapshots.begun_ns ? job : NULL;
+	return snapshot_job(c, c->snapshots.job, &j) && j.begun_ns == c->snapshots.begun_ns ? j.job
+											    : NULL;
 }
 
 /* The copy begins, or begins again for a later round. */
@@ -154,10 +155,13 @@ describe(struct pbox_control *c)
 	struct snapshots *s = &c->snapshots;
 	const struct pbox_job *job = job_at_hand(c);
 	struct snapshot_order *o = &s->order;
+	struct pbox_table_parts of;
 
 	*o = (struct snapshot_order){.data = (uint8_t *)s->stage.array[0]};
-	if (job == NULL || snapshot_describe(&o->meta, job, s->table, &s->stage,
-				   c->conf.registrar.incarnation) != 0) {
+	if (job != NULL)
+		of = pbox_registrar_parts(job, s->table);
+	if (job == NULL ||
+		snapshot_describe(&o->meta, &of, &s->stage, c->conf.registrar.incarnation) != 0) {
 		failed(c, "out of memory for its description, or the job has ended");
 		return;
 	}
@@ -170,11 +174,15 @@ describing(struct pbox_control *c)
 {
 	struct snapshots *s = &c->snapshots;
 	const struct pbox_job *job = job_at_hand(c);
+	struct pbox_table_parts of;
 
 	if (job == NULL) {
 		pbox_snapshot_meta_free(&s->order.meta);
 		failed(c, "the job has ended");
-	} else if (snapshot_describe_more(&s->order.meta, job, &s->order.described)) {
+		return;
+	}
+	of = pbox_registrar_parts(job, s->table);
+	if (snapshot_describe_more(&s->order.meta, &of, &s->order.described)) {
 		s->state = SNAPSHOT_WRITING;
 		snapshot_order(s);
 	}
@@ -251,31 +259,32 @@ writing(struct pbox_control *c)
 }
 
 bool
-snapshot_moved(const struct snapshots *s, const struct pbox_job *job, uint32_t table)
+snapshot_moved(const struct snapshots *s, const struct pbox_job_view *j, uint32_t table,
+	const struct pbox_table_view *t)
 {
-	const struct pbox_table *t = &job->table[table]->t;
 	uint32_t written = 0;
 
 	for (unsigned i = 0; i < s->n_results; i++)
-		if (s->result[i].table == table && strcmp(s->result[i].job, job->name) == 0 &&
-			s->result[i].at_ns > 0 && s->result[i].begun_ns == job->begun_ns)
+		if (s->result[i].table == table && strcmp(s->result[i].job, j->name) == 0 &&
+			s->result[i].at_ns > 0 && s->result[i].begun_ns == j->begun_ns)
 			written = s->result[i].round;
-	return t->n_chunks > 0 && pbox_chunk_frag_version(&t->chunk[0], 0) != written;
+	return t->chunks > 0 && t->version != written;
 }
 
 /* Is it worth it? All-reduce keeps nothing that workers do not have; what has not moved is on disk. */
 static bool
-wanted(const struct snapshots *s, const struct pbox_job *job, uint32_t table, unsigned n_shards)
+wanted(struct pbox_control *c, const struct pbox_job_view *j, uint32_t table)
 {
-	const struct pbox_job_table *jt = job->table[table];
+	struct pbox_table_view t;
 
+	pbox_registrar_view_table(c->registrar, j->job, table, &t);
 	/* while it is loading, its memory is the loader's */
-	if (job->state != PBOX_JOB_OPEN || !jt->built || jt->shards_open < n_shards)
+	if (j->state != PBOX_JOB_OPEN || !t.open)
 		return false;
-	if (s->forced)
+	if (c->snapshots.forced)
 		return true;
-	return job->conf->snapshot && jt->t.mode == PBOX_MODE_OPTIMISER &&
-	       snapshot_moved(s, job, table);
+	return j->snapshots && t.mode == PBOX_MODE_OPTIMISER &&
+	       snapshot_moved(&c->snapshots, j, table, &t);
 }
 
 /* The next table of the walk, if any. */
@@ -284,17 +293,19 @@ walk(struct pbox_control *c)
 {
 	struct snapshots *s = &c->snapshots;
 	const struct pbox_job *job;
+	struct pbox_job_view j;
 
 	for (; (job = pbox_registrar_job(c->registrar, s->job_i)) != NULL; s->job_i++) {
-		if (s->only[0] != '\0' && strcmp(job->name, s->only) != 0)
+		pbox_registrar_view_job(c->registrar, job, &j);
+		if (s->only[0] != '\0' && strcmp(j.name, s->only) != 0)
 			continue;
-		while (s->next_table < job->n_tables) {
+		while (s->next_table < j.tables) {
 			uint32_t t = s->next_table++;
 
-			if (!wanted(s, job, t, c->conf.registrar.n_shards))
+			if (!wanted(c, &j, t))
 				continue;
-			s->begun_ns = job->begun_ns;
-			snprintf(s->job, sizeof(s->job), "%s", job->name);
+			s->begun_ns = j.begun_ns;
+			snprintf(s->job, sizeof(s->job), "%s", j.name);
 			s->table = t;
 			s->ahead = 0;
 			s->since = c->now_ns;
@@ -384,15 +395,14 @@ snapshot_final(struct pbox_control *c, uint64_t now)
 	return true;
 }
 
-const struct pbox_job *
-snapshot_job(struct pbox_control *c, const char *name)
+bool
+snapshot_job(struct pbox_control *c, const char *name, struct pbox_job_view *out)
 {
-	const struct pbox_job *job;
+	const struct pbox_job *job = pbox_registrar_job_named(c->registrar, name);
 
-	for (unsigned i = 0; (job = pbox_registrar_job(c->registrar, i)) != NULL; i++)
-		if (strcmp(job->name, name) == 0 && job->state != PBOX_JOB_CLOSING)
-			return job;
-	return NULL;
+	if (job != NULL)
+		pbox_registrar_view_job(c->registrar, job, out);
+	return job != NULL && out->state != PBOX_JOB_CLOSING;
 }
 
 static int
@@ -406,16 +416,16 @@ int
 snapshot_ask(struct pbox_control *c, const char *name, unsigned *tables, struct pbox_error *err)
 {
 	struct snapshots *s = &c->snapshots;
-	const struct pbox_job *job = snapshot_job(c, name);
+	struct pbox_job_view j;
 
 	if (s->conf->dir == NULL)
 		return no_dir(err);
-	if (job == NULL)
+	if (!snapshot_job(c, name, &j))
 		return pbox_fail(err, ENOENT, "there is no job '%s' now", name);
 	if (s->n_asked == SNAPSHOT_ASKED)
 		return pbox_fail(
 			err, EBUSY, "%u jobs wait for their snapshots already", s->n_asked);
-	*tables = job->n_tables;
+	*tables = j.tables;
 	for (unsigned i = 0; i < s->n_asked; i++)
 		if (strcmp(s->asked[i], name) == 0)
 			return 0; /* one that has not begun serves both */

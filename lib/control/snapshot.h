@@ -11,7 +11,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include <pbox_registrar.h>
+#include <pbox_registrar_snapshot.h>
+#include <pbox_registrar_view.h>
 #include <pbox_snapshot.h>
 
 #include "pbox_control.h"
@@ -63,8 +64,7 @@ enum snapshot_state { SNAPSHOT_IDLE, SNAPSHOT_COPYING, SNAPSHOT_DESCRIBING, SNAP
  * and the memory of the table is the loader's alone. */
 struct snapshot_load {
 	struct snapshot_load *next;
-	const struct pbox_job *job;
-	struct pbox_job_table *jt;
+	struct pbox_table_parts of;
 	bool restoring; /* by its workers: they have the parameters, the file brings the state */
 	bool wished;    /* an operator wants it */
 	_Atomic bool give_up;
@@ -153,24 +153,27 @@ int snapshot_ask(struct pbox_control *c, const char *job, unsigned *tables, stru
 /* From now on the next run of the job begins with its snapshot, or (withdraw) it does not. Without the
  * control's lock: it waits for the disk. */
 int snapshot_wish(struct pbox_control *c, const char *job, bool withdraw, char *text, size_t cap);
-const struct pbox_job *snapshot_job(struct pbox_control *c, const char *job);
+/* The job of that name, unless it is ending. */
+bool snapshot_job(struct pbox_control *c, const char *name, struct pbox_job_view *out);
 struct snapshot_result *snapshot_result(struct snapshots *s, const char *job, uint32_t table);
-/* Has a table moved since it was last written, or since it began? Built, and not loading. */
-bool snapshot_moved(const struct snapshots *s, const struct pbox_job *job, uint32_t table);
+/* Has a table moved since it was last written, or since it began? All shards know it. */
+bool snapshot_moved(const struct snapshots *s, const struct pbox_job_view *j, uint32_t table,
+	const struct pbox_table_view *t);
 /* snapshot_meta.c: since 1970, by the clock that people set. */
 uint64_t snapshot_real_ns(void);
 /* What an entry of a schedule says. */
 struct pbox_hyper snapshot_hyper(const struct pbox_snapshot_entry *e);
 /* What a finished copy is of; with arrays to be freed. Then the rest, while the job is there: in slices, from *at
  * = 0 on, until true; */
-int snapshot_describe(struct pbox_snapshot_meta *m, const struct pbox_job *job, uint32_t table,
+int snapshot_describe(struct pbox_snapshot_meta *m, const struct pbox_table_parts *of,
 	const struct pbox_stage *stage, uint32_t incarnation);
-bool snapshot_describe_more(struct pbox_snapshot_meta *m, const struct pbox_job *job, uint32_t *at);
+bool snapshot_describe_more(
+	struct pbox_snapshot_meta *m, const struct pbox_table_parts *of, uint32_t *at);
 /* and what the copy itself knows, anywhere. */
 void snapshot_describe_copy(struct pbox_snapshot_meta *m, const struct pbox_stage *stage);
 /* Which difference keeps the snapshot from being the table's? NULL: none. */
-const char *snapshot_difference(const struct pbox_snapshot_meta *m, const struct pbox_job_table *jt,
-	char *text, size_t cap);
+const char *snapshot_difference(const struct pbox_snapshot_meta *m,
+	const struct pbox_table_parts *of, char *text, size_t cap);
 /* snapshot_space.c: on the writer. 0 when so many bytes more keep to the bounds. */
 int snapshot_room(void *ctx, uint64_t bytes, struct pbox_error *err);
 void snapshot_sweep(struct pbox_control *c);

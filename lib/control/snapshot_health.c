@@ -69,8 +69,10 @@ advise(const struct snapshots *s, const struct snapshot_result *x, struct health
 static bool
 failing(struct pbox_control *c, const struct snapshot_result *x)
 {
+	struct pbox_job_view j;
+
 	return x->error[0] != '\0' &&
-	       (snapshot_job(c, x->job) != NULL || c->now_ns - x->failed_ns < REMEMBER);
+	       (snapshot_job(c, x->job, &j) || c->now_ns - x->failed_ns < REMEMBER);
 }
 
 static void

@@ -122,6 +122,7 @@ snapshot_restore(void *ctx, const struct pbox_job *job, struct pbox_table *t, bo
 {
 	struct pbox_control *c = ctx;
 	struct snapshots *s = &c->snapshots;
+	struct pbox_job_view view;
 	struct snapshot_wish *w;
 	struct snapshot_load *l;
 
@@ -130,13 +131,13 @@ snapshot_restore(void *ctx, const struct pbox_job *job, struct pbox_table *t, bo
 	l = calloc(1, sizeof(*l));
 	if (l == NULL)
 		return -ENOMEM;
-	w = restoring ? NULL : snapshot_wish_of(s, job->name);
+	pbox_registrar_view_job(c->registrar, job, &view);
+	w = restoring ? NULL : snapshot_wish_of(s, view.name);
 	if (w != NULL) {
 		w->begun = true;
-		w->id = job->id;
+		w->id = view.id;
 	}
-	l->job = job;
-	l->jt = job->table[t->id];
+	l->of = pbox_registrar_parts(job, t->id);
 	l->restoring = restoring;
 	l->wished = w != NULL;
 	pthread_mutex_lock(&s->lock);
@@ -155,11 +156,11 @@ lock_and_find(struct snapshots *s, const struct pbox_job *job, uint32_t table, u
 	pthread_mutex_lock(&s->lock);
 	l = s->loading;
 	*before = 0;
-	if (l != NULL && l->job == job && l->jt->fixed.table == table)
+	if (l != NULL && l->of.job == job && l->of.t->id == table)
 		return l;
 	*before = l != NULL;
 	for (l = s->loads; l != NULL; l = l->next, ++*before)
-		if (l->job == job && l->jt->fixed.table == table)
+		if (l->of.job == job && l->of.t->id == table)
 			return l;
 	return NULL;
 }
@@ -181,7 +182,7 @@ tell(const struct snapshot_load *l, unsigned before, char *text, size_t cap)
 {
 	uint64_t at = atomic_load_explicit(&l->at, memory_order_relaxed);
 	uint64_t bytes = atomic_load_explicit(&l->bytes, memory_order_relaxed);
-	uint32_t table = l->jt->fixed.table;
+	uint32_t table = l->of.t->id;
 
 	if (before > 0)
 		snprintf(text, cap, "table %u waits while snapshots of %u other tables are read",
@@ -226,7 +227,7 @@ snapshot_loads(struct snapshots *s)
 static bool
 refused(const struct snapshot_load *l, struct pbox_error *err)
 {
-	uint32_t table = l->jt->fixed.table;
+	uint32_t table = l->of.t->id;
 
 	if (l->ret == -EEXIST)
 		pbox_fail(err, EEXIST,
@@ -247,18 +248,18 @@ refused(const struct snapshot_load *l, struct pbox_error *err)
 static void
 give_back(struct pbox_control *c, struct snapshot_load *l)
 {
-	struct snapshot_wish *w = l->wished ? snapshot_wish_of(&c->snapshots, l->job->name) : NULL;
+	struct snapshot_wish *w = l->wished ? snapshot_wish_of(&c->snapshots, l->of.name) : NULL;
 	struct pbox_error err;
 
 	if (w != NULL && (l->ret == 0 || l->ret == -ENOENT)) {
 		w->loaded = true;
-		w->table = l->jt->fixed.table;
+		w->table = l->of.t->id;
 		w->round = l->round;
 	} else if (w != NULL) {
 		w->broken = true;
 	}
-	pbox_registrar_loaded(c->registrar, l->job, l->jt->fixed.table,
-		refused(l, &err) ? &err : NULL, c->now_ns);
+	pbox_registrar_loaded(
+		c->registrar, l->of.job, l->of.t->id, refused(l, &err) ? &err : NULL, c->now_ns);
 	free(l);
 }
 

@@ -79,12 +79,12 @@ take_tensor(struct pbox_snapshot_tensor *to, const struct pbox_tensor *t)
 
 /* The i-th of tensors, chunks and segments. */
 static void
-take_one(struct pbox_snapshot_meta *m, const struct pbox_job_table *jt, uint32_t i)
+take_one(struct pbox_snapshot_meta *m, const struct pbox_table_parts *of, uint32_t i)
 {
-	const struct pbox_layout *l = &jt->t.layout;
+	const struct pbox_layout *l = &of->t->layout;
 
 	if (i < m->n_tensors) {
-		take_tensor(&m->tensor[i], &jt->tensor[i]);
+		take_tensor(&m->tensor[i], &of->tensor[i]);
 		return;
 	}
 	i -= m->n_tensors;
@@ -106,12 +106,13 @@ take_one(struct pbox_snapshot_meta *m, const struct pbox_job_table *jt, uint32_t
 }
 
 bool
-snapshot_describe_more(struct pbox_snapshot_meta *m, const struct pbox_job *job, uint32_t *at)
+snapshot_describe_more(
+	struct pbox_snapshot_meta *m, const struct pbox_table_parts *of, uint32_t *at)
 {
 	uint32_t all = m->n_tensors + m->n_chunks + m->n_segments;
 
 	for (unsigned n = 0; n < SLICE && *at < all; n++)
-		take_one(m, job->table[m->table], (*at)++);
+		take_one(m, of, (*at)++);
 	return *at == all;
 }
 
@@ -124,18 +125,17 @@ snapshot_describe_copy(struct pbox_snapshot_meta *m, const struct pbox_stage *st
 }
 
 int
-snapshot_describe(struct pbox_snapshot_meta *m, const struct pbox_job *job, uint32_t table,
+snapshot_describe(struct pbox_snapshot_meta *m, const struct pbox_table_parts *of,
 	const struct pbox_stage *stage, uint32_t incarnation)
 {
-	const struct pbox_job_table *jt = job->table[table];
-	const struct pbox_table *t = &jt->t;
+	const struct pbox_table *t = of->t;
 
 	*m = (struct pbox_snapshot_meta){
-		.table = table,
+		.table = t->id,
 		.round = stage->round,
 		.incarnation = incarnation,
 		.created_ns = snapshot_real_ns(),
-		.workers = job->workers,
+		.workers = of->workers,
 		.mode = t->mode,
 		.op = t->op,
 		.optimiser = t->optimiser,
@@ -144,13 +144,13 @@ snapshot_describe(struct pbox_snapshot_meta *m, const struct pbox_job *job, uint
 		.arrays = (uint8_t)stage->arrays,
 		.frag_elements = t->frag_elements,
 		.elements = stage->elements,
-		.n_tensors = jt->fixed.tensors,
+		.n_tensors = of->n_tensors,
 		.n_chunks = t->n_chunks,
 		.n_segments = t->layout.n_segments,
 		.n_fragments = stage->n_fragments,
 		.n_groups = t->n_groups,
 	};
-	memcpy(m->job, job->name, sizeof(m->job));
+	snprintf(m->job, sizeof(m->job), "%s", of->name);
 	for (unsigned g = 0; g < t->n_groups; g++)
 		m->n_entries += remembered(&t->schedule[g]);
 	if (pbox_snapshot_meta_alloc(m) != 0)
@@ -160,17 +160,16 @@ snapshot_describe(struct pbox_snapshot_meta *m, const struct pbox_job *job, uint
 }
 
 static const char *
-different_tensors(
-	const struct pbox_snapshot_meta *m, const struct pbox_job_table *jt, char *text, size_t cap)
+different_tensors(const struct pbox_snapshot_meta *m, const struct pbox_table_parts *of, char *text,
+	size_t cap)
 {
-	if (m->n_tensors != jt->fixed.tensors) {
-		snprintf(text, cap, "it has %u tensors, the table %u", m->n_tensors,
-			jt->fixed.tensors);
+	if (m->n_tensors != of->n_tensors) {
+		snprintf(text, cap, "it has %u tensors, the table %u", m->n_tensors, of->n_tensors);
 		return text;
 	}
 	for (uint32_t i = 0; i < m->n_tensors; i++) {
 		const struct pbox_snapshot_tensor *a = &m->tensor[i];
-		const struct pbox_tensor *b = &jt->tensor[i];
+		const struct pbox_tensor *b = &of->tensor[i];
 
 		if (a->elements == b->elements && a->group == b->group &&
 			strcmp(a->name, b->name) == 0)
@@ -206,10 +205,10 @@ same_chunks(const struct pbox_snapshot_meta *m, const struct pbox_table *t)
 }
 
 const char *
-snapshot_difference(
-	const struct pbox_snapshot_meta *m, const struct pbox_job_table *jt, char *text, size_t cap)
+snapshot_difference(const struct pbox_snapshot_meta *m, const struct pbox_table_parts *of,
+	char *text, size_t cap)
 {
-	const struct pbox_table *t = &jt->t;
+	const struct pbox_table *t = of->t;
 
 	if (m->mode != t->mode || m->op != t->op) {
 		snprintf(text, cap, "its mode and operation are %u and %u, the table's %u and %u",
@@ -227,7 +226,7 @@ snapshot_difference(
 			m->push_format, m->pull_format, t->push_format, t->pull_format);
 		return text;
 	}
-	if (different_tensors(m, jt, text, cap) != NULL)
+	if (different_tensors(m, of, text, cap) != NULL)
 		return text;
 	if (m->n_groups != t->n_groups)
 		return "its groups of hyper-parameters are others";

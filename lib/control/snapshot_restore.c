@@ -59,7 +59,7 @@ fill(void *ctx, uint64_t from, const uint8_t *bytes, size_t len)
 static bool
 set_slots(const struct snapshot_load *l, const struct pbox_snapshot_meta *m)
 {
-	const struct pbox_table *t = &l->jt->t;
+	const struct pbox_table *t = l->of.t;
 	const struct pbox_snapshot_fragment *v = m->fragment;
 	size_t size = pbox_format_size(t->pull_format);
 
@@ -143,7 +143,7 @@ read_into(struct pbox_snapshot_reader *r, struct snapshot_load *l, const char *p
 	struct pbox_error *err)
 {
 	const struct pbox_snapshot_meta *m = pbox_snapshot_meta(r);
-	struct filling f = {.l = l, .t = &l->jt->t};
+	struct filling f = {.l = l, .t = l->of.t};
 	struct pbox_snapshot_report report;
 	int ret;
 
@@ -160,10 +160,10 @@ read_into(struct pbox_snapshot_reader *r, struct snapshot_load *l, const char *p
 	if (!set_slots(l, m))
 		return -ECANCELED;
 	if (!l->restoring)
-		set_schedules(&l->jt->t, m);
+		set_schedules(l->of.t, m);
 	l->round = m->round;
 	pbox_log(PBOX_LOG_INFO, "job '%s': table %u begins with the snapshot of round %u%s (%s)",
-		l->job->name, l->jt->t.id, m->round,
+		l->of.name, l->of.t->id, m->round,
 		report.damaged > 0 ? ", parts of it rebuilt from parity" : "", path);
 	return 0;
 }
@@ -181,20 +181,20 @@ take(const char *path, struct snapshot_load *l)
 	r = pbox_snapshot_open(path, &err);
 	if (r == NULL) {
 		l->err = err;
-		pbox_log(PBOX_LOG_ERROR, "job '%s': %s", l->job->name, err.text);
+		pbox_log(PBOX_LOG_ERROR, "job '%s': %s", l->of.name, err.text);
 		return -EIO;
 	}
-	differs = snapshot_difference(pbox_snapshot_meta(r), l->jt, text, sizeof(text));
+	differs = snapshot_difference(pbox_snapshot_meta(r), &l->of, text, sizeof(text));
 	if (differs == NULL && !sound_schedules(pbox_snapshot_meta(r)))
 		differs = "a hyper-parameter is out of range";
 	if (differs != NULL)
-		pbox_fail(&err, EINVAL, "snapshot %.80s is not of table %u: %s", path, l->jt->t.id,
+		pbox_fail(&err, EINVAL, "snapshot %.80s is not of table %u: %s", path, l->of.t->id,
 			differs);
 	else
 		ret = read_into(r, l, path, &err);
 	if (ret == -EIO) {
 		l->err = err;
-		pbox_log(PBOX_LOG_ERROR, "job '%s': %s", l->job->name, err.text);
+		pbox_log(PBOX_LOG_ERROR, "job '%s': %s", l->of.name, err.text);
 	}
 	pbox_snapshot_close(r);
 	return ret;
@@ -203,9 +203,9 @@ take(const char *path, struct snapshot_load *l)
 void
 snapshot_load(const char *dir, struct snapshot_load *l)
 {
-	const char *job = l->job->name;
+	const char *job = l->of.name;
 	struct pbox_snapshot_file *f = NULL;
-	uint32_t table = l->jt->fixed.table;
+	uint32_t table = l->of.t->id;
 	struct pbox_error err;
 	int n;
 

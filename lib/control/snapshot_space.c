@@ -32,11 +32,12 @@ look_up(struct pbox_control *c, const char *job)
 {
 	const struct pbox_job_conf *section;
 	struct pbox_snapshot_claim k;
+	struct pbox_job_view j;
 
 	pthread_mutex_lock(&c->lock);
 	section = pbox_registrar_section(c->registrar, job);
 	k.named = section == NULL || strcmp(section->name, "*") != 0;
-	k.busy = snapshot_job(c, job) != NULL;
+	k.busy = snapshot_job(c, job, &j);
 	k.wished = snapshot_wish_of(&c->snapshots, job) != NULL;
 	k.space = section != NULL ? section->snapshot_space : 0;
 	pthread_mutex_unlock(&c->lock);

@@ -87,10 +87,10 @@ snapshot_wishes_forget(struct pbox_control *c)
 }
 
 static bool
-moved_on(struct pbox_control *c, const struct pbox_job *job, const struct snapshot_wish *w)
+moved_on(struct pbox_control *c, const struct pbox_job_view *j, const struct snapshot_wish *w)
 {
-	return w->loaded && !w->broken && w->table < job->n_tables &&
-	       pbox_serial_diff(pbox_registrar_round(c->registrar, job, w->table), w->round) > 0;
+	return w->loaded && !w->broken && w->table < j->tables &&
+	       pbox_serial_diff(pbox_registrar_round(c->registrar, j->job, w->table), w->round) > 0;
 }
 
 void
@@ -100,13 +100,12 @@ snapshot_wishes_step(struct pbox_control *c)
 
 	for (unsigned i = 0; i < s->n_wishes; i++) {
 		struct snapshot_wish *w = &s->wish[i];
-		const struct pbox_job *job;
+		struct pbox_job_view j;
 
 		if (!w->begun)
 			continue;
-		job = snapshot_job(c, w->job);
-		if (job != NULL && job->id == w->id) {
-			if (!w->forgotten && moved_on(c, job, w))
+		if (snapshot_job(c, w->job, &j) && j.id == w->id) {
+			if (!w->forgotten && moved_on(c, &j, w))
 				forget(s, w);
 			continue;
 		}
@@ -126,13 +125,18 @@ static int
 may_wish(struct pbox_control *c, const char *name, char *text, size_t cap)
 {
 	struct snapshots *s = &c->snapshots;
-	const struct pbox_job *job = snapshot_job(c, name);
+	struct pbox_job_view j = {.tables = 0};
+	bool there = snapshot_job(c, name, &j);
 
-	for (uint32_t i = 0; job != NULL && i < job->n_tables; i++)
-		if (job->table[i]->built) {
-			snprintf(text, cap, "job '%s' is running: end it first", name);
-			return -EBUSY;
-		}
+	for (uint32_t i = 0; there && i < j.tables; i++) {
+		struct pbox_table_view t;
+
+		pbox_registrar_view_table(c->registrar, j.job, i, &t);
+		if (!t.built)
+			continue;
+		snprintf(text, cap, "job '%s' is running: end it first", name);
+		return -EBUSY;
+	}
 	if (snapshot_wish_of(s, name) == NULL && s->n_wishes == SNAPSHOT_ASKED) {
 		snprintf(text, cap, "%u jobs wait to be restored already", s->n_wishes);
 		return -EBUSY;

@@ -102,41 +102,18 @@ tell_error(struct rte_tel_data *d, const char *fmt, ...)
 	tell_parts(d, "error", text);
 }
 
-static const struct pbox_job *
-job_named(struct pbox_control *c, const char *name)
-{
-	const struct pbox_job *job;
-
-	for (unsigned i = 0; (job = pbox_registrar_job(c->registrar, i)) != NULL; i++)
-		if (strcmp(job->name, name) == 0)
-			return job;
-	return NULL;
-}
-
-static const struct pbox_job *
-job_numbered(struct pbox_control *c, const char *text)
-{
-	const struct pbox_job *job;
-	unsigned number;
-
-	if (!tell_number(text, UINT16_MAX, &number))
-		return NULL;
-	for (unsigned i = 0; (job = pbox_registrar_job(c->registrar, i)) != NULL; i++)
-		if (job->id == number)
-			return job;
-	return NULL;
-}
-
 const struct pbox_job *
 tell_job(struct pbox_control *c, const char *name, struct rte_tel_data *d)
 {
 	static const char by_name[] = "name:";
-	const struct pbox_job *job = job_named(c, name);
+	const struct pbox_registrar *r = c->registrar;
+	const struct pbox_job *job = pbox_registrar_job_named(r, name);
+	unsigned number;
 
 	if (job == NULL && strncmp(name, by_name, strlen(by_name)) == 0)
-		job = job_named(c, name + strlen(by_name));
-	else if (job == NULL)
-		job = job_numbered(c, name[0] == '#' ? name + 1 : name);
+		job = pbox_registrar_job_named(r, name + strlen(by_name));
+	else if (job == NULL && tell_number(name[0] == '#' ? name + 1 : name, UINT16_MAX, &number))
+		job = pbox_registrar_job_numbered(r, number);
 	if (job == NULL)
 		tell_error(d, "no job of that name or number has workers now: /pbox/jobs names "
 			      "those that have");

@@ -65,7 +65,7 @@ control_why_oldest(const struct pbox_why *why, unsigned max, const struct pbox_w
 }
 
 static void
-add_rounds(const struct pbox_control *c, const struct pbox_job *job, const struct pbox_why *why,
+add_rounds(const struct pbox_control *c, const struct pbox_job_view *j, const struct pbox_why *why,
 	uint64_t *missing, struct rte_tel_data *d)
 {
 	const struct pbox_why_round *oldest[MAX_ROUNDS];
@@ -80,10 +80,11 @@ add_rounds(const struct pbox_control *c, const struct pbox_job *job, const struc
 		struct rte_tel_data *e = tell_dict();
 		char text[RANGES + 8], number[16];
 
-		for (unsigned k = 0; k < (job->workers + 63u) / 64; k++)
+		for (unsigned k = 0; k < (j->workers + 63u) / 64; k++)
 			missing[k] |= r->missing[k];
-		ranges(r->missing, job->workers, text, sizeof(text));
-		tell_text(e, "tensor", "%s", pbox_job_tensor(job, r->chunk, r->frag));
+		ranges(r->missing, j->workers, text, sizeof(text));
+		tell_text(e, "tensor", "%s",
+			pbox_registrar_tensor(c->registrar, j->job, r->chunk, r->frag));
 		rte_tel_data_add_dict_u64(e, "table", r->chunk >> PBOX_CHUNK_BITS);
 		rte_tel_data_add_dict_u64(e, "chunk", r->chunk & ((1u << PBOX_CHUNK_BITS) - 1));
 		rte_tel_data_add_dict_u64(e, "fragment", r->frag);
@@ -104,29 +105,41 @@ add_rounds(const struct pbox_control *c, const struct pbox_job *job, const struc
 }
 
 static bool
-has_session(const struct pbox_member *m)
+has_session(const struct pbox_member_view *m)
 {
 	return m->state == PBOX_MEMBER_JOINED || m->state == PBOX_MEMBER_SILENT;
 }
 
 /* Tables that are not mapped yet wait for workers that have not joined, or not declared them. */
+static bool
+is_built(const struct pbox_control *c, const struct pbox_job *job, uint32_t table)
+{
+	struct pbox_table_view t;
+
+	pbox_registrar_view_table(c->registrar, job, table, &t);
+	return t.built;
+}
+
 static void
-add_tables(const struct pbox_job *job, uint64_t *missing, struct rte_tel_data *d)
+add_tables(const struct pbox_control *c, const struct pbox_job_view *j, uint64_t *missing,
+	struct rte_tel_data *d)
 {
 	struct rte_tel_data *all = tell_dict();
-	uint32_t last = job->n_tables > 0 ? job->n_tables : 1;
+	uint32_t last = j->tables > 0 ? j->tables : 1;
+	uint64_t now = pbox_dp_now(c->conf.dp);
 
 	for (uint32_t t = 0; t < last; t++) {
 		uint64_t wait[PBOX_MAX_WORKERS / 64] = {0};
 		char text[RANGES + 8], number[16];
 		bool any = false;
 
-		if (t < job->n_tables && job->table[t]->built)
+		if (t < j->tables && is_built(c, j->job, t))
 			continue;
-		for (unsigned w = 0; w < job->workers; w++) {
-			const struct pbox_member *m = &job->member[w];
+		for (unsigned w = 0; w < j->workers; w++) {
+			struct pbox_member_view m;
 
-			if (m->removed || (has_session(m) && m->declared > t))
+			pbox_registrar_view_member(c->registrar, j->job, w, now, &m);
+			if (m.removed || (has_session(&m) && m.declared > t))
 				continue;
 			wait[w / 64] |= UINT64_C(1) << w % 64;
 			missing[w / 64] |= UINT64_C(1) << w % 64;
@@ -134,7 +147,7 @@ add_tables(const struct pbox_job *job, uint64_t *missing, struct rte_tel_data *d
 		}
 		if (!any)
 			continue;
-		ranges(wait, job->workers, text, sizeof(text));
+		ranges(wait, j->workers, text, sizeof(text));
 		snprintf(number, sizeof(number), "%u", t);
 		tell_text(all, number, "%s", text);
 	}
@@ -143,7 +156,7 @@ add_tables(const struct pbox_job *job, uint64_t *missing, struct rte_tel_data *d
 
 /* Those that are missing, with what is known of them. */
 static void
-add_missing(const struct pbox_control *c, const struct pbox_job *job, const uint64_t *missing,
+add_missing(const struct pbox_control *c, const struct pbox_job_view *j, const uint64_t *missing,
 	struct rte_tel_data *d)
 {
 	static const char *const state[] = {
@@ -156,20 +169,20 @@ add_missing(const struct pbox_control *c, const struct pbox_job *job, const uint
 	uint64_t now = pbox_dp_now(c->conf.dp);
 	unsigned n = 0;
 
-	for (unsigned w = 0; w < job->workers && n < MAX_MISSING; w++) {
-		const struct pbox_member *m = &job->member[w];
-		uint64_t ns = pbox_registrar_silence(c->registrar, job, w, now);
+	for (unsigned w = 0; w < j->workers && n < MAX_MISSING; w++) {
+		struct pbox_member_view m;
 		struct rte_tel_data *e;
 		char number[16];
 
 		if ((missing[w / 64] >> w % 64 & 1) == 0)
 			continue;
+		pbox_registrar_view_member(c->registrar, j->job, w, now, &m);
 		e = tell_dict();
-		tell_text(e, "host", "%s", m->host);
-		tell_text(e, "state", "%s", state[m->state]);
-		if (ns != UINT64_MAX)
-			rte_tel_data_add_dict_u64(e, "silent_ms", ns / NS_PER_MS);
-		rte_tel_data_add_dict_u64(e, "tables", m->declared);
+		tell_text(e, "host", "%s", m.host);
+		tell_text(e, "state", "%s", state[m.state]);
+		if (m.silent_ns != UINT64_MAX)
+			rte_tel_data_add_dict_u64(e, "silent_ms", m.silent_ns / NS_PER_MS);
+		rte_tel_data_add_dict_u64(e, "tables", m.declared);
 		snprintf(number, sizeof(number), "%u", w);
 		tell_add(all, number, e);
 		n++;
@@ -179,14 +192,14 @@ add_missing(const struct pbox_control *c, const struct pbox_job *job, const uint
 
 /* What is known of the box or of this job that makes it slow. */
 static void
-add_findings(struct pbox_control *c, const struct pbox_job *job, struct rte_tel_data *d)
+add_findings(struct pbox_control *c, const char *job, struct rte_tel_data *d)
 {
 	struct health_finding f[HEALTH_FINDINGS];
 	unsigned found = health_findings(c, f, HEALTH_FINDINGS), n = 0;
 	struct rte_tel_data *all = tell_dict();
 
 	for (unsigned i = 0; i < found && n < MAX_FOUND; i++)
-		if (f[i].job[0] == '\0' || strcmp(f[i].job, job->name) == 0)
+		if (f[i].job[0] == '\0' || strcmp(f[i].job, job) == 0)
 			health_tell(&f[i], n++, all);
 	tell_add(d, "findings", all);
 }
@@ -208,23 +221,25 @@ add_all(struct pbox_control *c, const char *name, const struct pbox_why *why,
 {
 	uint64_t missing[PBOX_MAX_WORKERS / 64] = {0};
 	const struct pbox_job *job = tell_job(c, name, d);
+	struct pbox_job_view j;
 	char text[RANGES + 8];
 
 	if (job == NULL)
 		return;
-	tell_text(d, "job", "%s", job->name);
-	tell_text(d, "policy", "%s", pbox_policy_name(job->policy));
-	rte_tel_data_add_dict_u64(d, "workers", job->workers);
-	rte_tel_data_add_dict_u64(d, "joined", pbox_job_joined(job));
-	add_tables(job, missing, d);
+	pbox_registrar_view_job(c->registrar, job, &j);
+	tell_text(d, "job", "%s", j.name);
+	tell_text(d, "policy", "%s", pbox_policy_name(j.policy));
+	rte_tel_data_add_dict_u64(d, "workers", j.workers);
+	rte_tel_data_add_dict_u64(d, "joined", j.joined);
+	add_tables(c, &j, missing, d);
 	if (why != NULL && why->answered == why->shards)
-		add_rounds(c, job, why, missing, d);
-	else if (job->state == PBOX_JOB_OPEN)
+		add_rounds(c, &j, why, missing, d);
+	else if (j.state == PBOX_JOB_OPEN)
 		tell_text(d, "error", "%s", "a data core does not answer");
-	ranges(missing, job->workers, text, sizeof(text));
+	ranges(missing, j.workers, text, sizeof(text));
 	tell_text(d, "missing", "%s", text);
-	add_missing(c, job, missing, d);
-	add_findings(c, job, d);
+	add_missing(c, &j, missing, d);
+	add_findings(c, j.name, d);
 }
 
 void

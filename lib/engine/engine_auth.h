@@ -8,6 +8,7 @@
 /* Tags of sessions (section 11 of the protocol), and whom cookies and challenges are for. */
 
 #include <pbox_auth.h>
+#include <pbox_job.h>
 #include <pbox_proof.h>
 
 #include "pbox_engine.h"

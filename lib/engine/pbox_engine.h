@@ -18,7 +18,7 @@
 
 #include <stdint.h>
 
-#include <pbox_job.h>
+#include <pbox_job_types.h>
 #include <pbox_wire.h>
 
 /** A frame that passed pbox_frame_decode(), or pbox_frame_open(). */
@@ -71,6 +71,8 @@ pbox_send_for(const struct pbox_send *s, const struct pbox_send_to *to)
 	return one;
 }
 
+struct pbox_place; /* pbox_layout.h */
+
 /** Where an endpoint's chunks live. */
 struct pbox_engine_endpoint {
 	struct pbox_endpoint addr;
@@ -95,26 +97,10 @@ enum pbox_mail_kind {
 	PBOX_MAIL_QUOTA,        /**< likewise: rate, repeats and requests hold from now on */
 };
 
-/** Rounds of one shard that pbox_registrar_why() tells of. */
-#define PBOX_WHY_ROUNDS 64
-
-/** A round in progress: what it waits for. */
-struct pbox_why_round {
-	uint32_t chunk, round;
-	uint16_t frag, arrived; /**< arrived: contributions that are there */
-	bool uninitialised;     /**< it waits for INIT, and this is who asked for it */
-	bool paced;             /**< it is complete, and waits for the job's rate */
-	uint64_t since_ns;      /**< its first contribution, or the first wish for its result */
-	uint64_t missing[PBOX_MAX_WORKERS / 64]; /**< bitmap of workers */
-};
-
-/** What one shard says, oldest rounds first. */
-struct pbox_why_page {
-	struct pbox_why *of;
-	uint32_t open; /**< rounds in progress */
-	unsigned n;    /**< entries of round */
-	struct pbox_why_round round[PBOX_WHY_ROUNDS];
-};
+struct pbox_shard_job;
+struct pbox_shard_table;
+struct pbox_stage;
+struct pbox_why_page;
 
 /** A message between registrar and shard. Order is kept; the receiver of a pointer owns what it
  * points to until it sends it back. */
@@ -123,9 +109,9 @@ struct pbox_mail {
 	uint16_t shard;
 	struct pbox_shard_job *job;
 	struct pbox_shard_table *table;
-	struct pbox_stage *stage; /**< of a snapshot (pbox_stage.h) */
-	struct pbox_why_page *why;
-	uint64_t rate; /**< as in struct pbox_job_conf */
+	struct pbox_stage *stage;  /**< of a snapshot (pbox_stage.h) */
+	struct pbox_why_page *why; /**< pbox_registrar_view.h */
+	uint64_t rate;             /**< as in struct pbox_job_conf */
 	uint32_t repeats, requests;
 };
 

@@ -7,14 +7,19 @@
 
 /**
  * @file
- * The control side of the engine: joining, tables, hyper-parameters, leases, status.
+ * The control side of the engine: joining, tables, hyper-parameters, leases, status. This header is for who runs it.
  *
- * All functions: the control thread. May allocate. Never blocks.
+ * All functions of the registrar are called by one thread at a time: the control thread, or another one that holds
+ * its lock. They may allocate, and never block. What is given by pointer is the caller's, and not kept, unless it says
+ * so. What a registrar gives by const pointer is its own, and valid until the next call that is not a const one.
+ *
+ * - pbox_registrar_operator.h: what an operator asks for
+ * - pbox_registrar_view.h: what is to be seen of jobs, workers and tables
+ * - pbox_registrar_snapshot.h: copies of tables, and tables that begin with a copy
  */
 
 #include <pbox_arena.h>
 #include <pbox_engine.h>
-#include <pbox_stage.h>
 #include <pbox_stats.h>
 
 enum pbox_registrar_stat {
@@ -53,6 +58,9 @@ enum pbox_registrar_stat {
 #define PBOX_RS_LAST_DROP    PBOX_RS_DROP_TYPE
 
 extern const struct pbox_stat_def pbox_registrar_stat_defs[PBOX_RS_STATS];
+
+struct pbox_registrar;
+struct pbox_table;
 
 struct pbox_registrar_ops {
 	void (*send)(void *ctx, const struct pbox_send *s);
@@ -108,8 +116,6 @@ struct pbox_registrar_conf {
 	uint64_t *stats; /**< PBOX_RS_STATS values, zeroed */
 };
 
-struct pbox_registrar;
-
 /** Of a box that starts now, nanoseconds since 1970: above all numbers of one that started earlier and has begun no more
  * than a run each microsecond, as far as the clock is right. */
 uint64_t pbox_registrar_first_run(uint64_t unix_ns);
@@ -132,10 +138,6 @@ void pbox_registrar_heard(struct pbox_registrar *r, uint64_t ns);
  * tables are made ready. True: there is more to do, call it again soon. pbox_registrar_tick() does one
  * slice, too. */
 bool pbox_registrar_work(struct pbox_registrar *r, uint64_t now_ns);
-/** A table that ops.restore said -EINPROGRESS of is nobody else's again: filled, or as it was. @p err: NULL, or
- * why its workers cannot have it. */
-void pbox_registrar_loaded(struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
-	const struct pbox_error *err, uint64_t now_ns);
 /** Bytes of memory that ended jobs had and that is not cleared yet. */
 size_t pbox_registrar_uncleared(const struct pbox_registrar *r);
 /** Leases; call every 10 to 100 ms. */
@@ -146,97 +148,7 @@ void pbox_registrar_shutdown(struct pbox_registrar *r, uint64_t now_ns);
 /** End all jobs: they are gone (pbox_registrar_jobs() is 0) when every shard has answered. */
 void pbox_registrar_close(struct pbox_registrar *r, uint64_t now_ns);
 
-/**
- * Begin to copy table @p table of @p job into @p memory (64-byte aligned): as it is after the round
- * that is its highest finished one plus @p ahead. One copy at a time.
- *
- * @return 0; -ENOENT, -EAGAIN (no round is finished), -ENOMEM (@p size is too small) with @p err
- */
-int pbox_registrar_stage(struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
-	uint32_t ahead, struct pbox_stage *stage, void *memory, size_t size, uint64_t now_ns,
-	struct pbox_error *err);
-/** Go on; call it often. -EINPROGRESS; or how it ended, and memory is the caller's again: 0, -ESTALE
- * (a fragment was beyond the round: try a later one), -EAGAIN (fragments are rounds apart:
- * pbox_registrar_stage_why()), -ECANCELED (the job ended), -ETIMEDOUT
- * (cancelled). */
-int pbox_registrar_stage_step(struct pbox_registrar *r, uint64_t now_ns);
-/** All is copied but what has not come to the round yet: workers are waited for, and nothing else. */
-bool pbox_registrar_stage_waits(const struct pbox_registrar *r);
-/** In words, after -EAGAIN; valid until the next copy. */
-const char *pbox_registrar_stage_why(const struct pbox_registrar *r);
-/** Give up: pbox_registrar_stage_step() tells when. */
-void pbox_registrar_stage_cancel(struct pbox_registrar *r, uint64_t now_ns);
-
-/** Jobs that exist, including those closing. */
-unsigned pbox_registrar_jobs(const struct pbox_registrar *r);
-/** The i-th existing job, for status and telemetry; NULL behind the last. */
-const struct pbox_job *pbox_registrar_job(const struct pbox_registrar *r, unsigned i);
-/** The section that a job of this name begins by: its own, or "*"; NULL: it may not begin. Until the next
- * pbox_registrar_reload(). */
-const struct pbox_job_conf *pbox_registrar_section(
-	const struct pbox_registrar *r, const char *name);
-/** ns since anything valid was heard from a worker, as of @p now_ns; UINT64_MAX: never. */
-uint64_t pbox_registrar_silence(const struct pbox_registrar *r, const struct pbox_job *job,
-	unsigned worker, uint64_t now_ns);
-
-/** What all shards have counted of a worker since the job began. They grow only; sessions of its
- * number add up. */
-struct pbox_worker_stats {
-	uint64_t contributions; /**< fragments that it brought to a round */
-	uint64_t bytes;         /**< payload of these */
-	uint64_t repeats;       /**< what it sent or asked for again: packets were lost */
-	uint64_t pulls;         /**< pulls and probes */
-	uint64_t last;          /**< fragments that were complete with its contribution */
-	uint64_t waited_ns;     /**< sum over these: since the first contribution came, without
-				* the time in which its core looked for none (pbox_shard_away()) */
-	uint32_t round;         /**< the newest one that it contributed to, of any table */
-};
-/** Any thread that holds what keeps the job from ending. */
-void pbox_registrar_worker(const struct pbox_registrar *r, const struct pbox_job *job,
-	unsigned worker, struct pbox_worker_stats *out);
-/** Highest round that any fragment of a table has finished. */
-uint32_t pbox_registrar_round(
-	const struct pbox_registrar *r, const struct pbox_job *job, uint32_t table);
-/** Fragments of a table that are not restored yet, and that could not be (R10.6). */
-void pbox_registrar_restoring(const struct pbox_registrar *r, const struct pbox_job *job,
-	uint32_t table, uint32_t *restoring, uint32_t *lost);
-
-/**
- * The next tick asks a worker for its round trip: a PING, which it answers at once (R4.6), once a second
- * at most. What comes of it stands in member.rtt_us of the job: the time until the registrar had the answer.
- */
-void pbox_registrar_measure(struct pbox_registrar *r, uint16_t job, unsigned worker);
-/** Are answers to these expected now? Whoever calls the registrar then does so often. */
+/** Are answers to PINGs expected now (pbox_registrar_measure())? Whoever calls the registrar then does so often. */
 bool pbox_registrar_measuring(const struct pbox_registrar *r, uint64_t now_ns);
-
-/**
- * End the session of a worker for good: it is told so, and @p why, also when it joins again. Its
- * process may be started anew.
- *
- * @return 0; -ENOENT with @p err: it has no session
- */
-int pbox_registrar_kick(struct pbox_registrar *r, uint16_t job, unsigned worker, const char *why,
-	uint64_t now_ns, struct pbox_error *err);
-/**
- * Other sections of jobs, and other defaults of lease and grace, from now on. A job that runs keeps what it began
- * with, but for what can change under it: quotas and snapshots at once, the lease of sessions to
- * come. One whose section is gone runs on, and does not begin again.
- */
-void pbox_registrar_reload(struct pbox_registrar *r, const struct pbox_job_conf *job,
-	unsigned n_jobs, uint32_t lease_ms, uint32_t grace_ms, uint64_t now_ns);
-/** Begin no new jobs from now on (or again); workers of those that exist may still join. */
-void pbox_registrar_drain(struct pbox_registrar *r, bool on);
-bool pbox_registrar_draining(const struct pbox_registrar *r);
-
-/** What a job waits for; complete when answered == shards. */
-struct pbox_why {
-	unsigned shards, answered;
-	bool abandoned;
-	struct pbox_why_page page[];
-};
-/** Ask all shards; their answers come by mail. NULL: out of memory, or the job is not open. */
-struct pbox_why *pbox_registrar_why(struct pbox_registrar *r, const struct pbox_job *job);
-/** Give it back, complete or not. */
-void pbox_registrar_why_end(struct pbox_why *why);
 
 #endif /* PBOX_REGISTRAR_H */

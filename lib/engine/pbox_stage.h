@@ -15,7 +15,8 @@
  * missed, and then all of it is done again for a later round.
  */
 
-#include <pbox_job.h>
+#include <pbox_job_types.h>
+#include <pbox_table.h>
 
 /** One fragment, in the order of chunks. Its shard writes it. */
 struct pbox_stage_fragment {

@@ -9,6 +9,9 @@
 
 #include "engine_auth.h"
 #include "pbox_registrar.h"
+#include "pbox_registrar_operator.h"
+#include "pbox_registrar_snapshot.h"
+#include "pbox_registrar_view.h"
 #include "shard_impl.h"
 
 #define NS_PER_US  UINT64_C(1000)
@@ -343,6 +346,8 @@ void registrar_expect(struct pbox_registrar *r, struct pbox_job *job, unsigned w
 /* All shards know who is waited for. */
 bool registrar_members_settled(const struct pbox_registrar *r, const struct pbox_job *job);
 void registrar_members_back(struct pbox_registrar *r, struct pbox_shard_job *j);
+
+/* registrar_view.c: a shard has said what it waits for. */
 void registrar_why_back(struct pbox_why_page *page);
 
 /* registrar_table.c */

@@ -99,50 +99,6 @@ registrar_expect(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 	members_changed(r, job);
 }
 
-struct pbox_why *
-pbox_registrar_why(struct pbox_registrar *r, const struct pbox_job *job)
-{
-	unsigned n = r->conf.n_shards;
-	struct pbox_why *why;
-
-	if (job->state != PBOX_JOB_OPEN)
-		return NULL;
-	why = calloc(1, sizeof(*why) + n * sizeof(why->page[0]));
-	if (why == NULL)
-		return NULL;
-	why->shards = n;
-	for (unsigned i = 0; i < n; i++) {
-		struct pbox_mail m = {.kind = PBOX_MAIL_WHY,
-			.shard = (uint16_t)i,
-			.job = job->shard[i],
-			.why = &why->page[i]};
-
-		why->page[i].of = why;
-		r->conf.ops->post(r->conf.ctx, &m);
-	}
-	return why;
-}
-
-void
-pbox_registrar_why_end(struct pbox_why *why)
-{
-	if (why == NULL)
-		return;
-	why->abandoned = true;
-	if (why->answered == why->shards)
-		free(why);
-}
-
-void
-registrar_why_back(struct pbox_why_page *page)
-{
-	struct pbox_why *why = page->of;
-
-	why->answered++;
-	if (why->abandoned && why->answered == why->shards)
-		free(why);
-}
-
 /* How long a job is waited for after a restart of the box, at least: R4.6b. */
 #define COME_BACK (2000 * NS_PER_MS)
 

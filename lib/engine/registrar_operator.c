@@ -12,59 +12,6 @@
  * What an operator sees of jobs, and does to them.
  */
 
-void
-pbox_registrar_worker(const struct pbox_registrar *r, const struct pbox_job *job, unsigned worker,
-	struct pbox_worker_stats *out)
-{
-	bool any = false;
-
-	*out = (struct pbox_worker_stats){0};
-	for (unsigned i = 0; i < r->conf.n_shards; i++) {
-		const struct shard_member *m;
-		uint32_t round;
-
-		if (job->shard[i] == NULL)
-			continue;
-		m = &job->shard[i]->member[worker];
-		out->contributions += pbox_stat_get(&m->contributions);
-		out->bytes += pbox_stat_get(&m->bytes);
-		out->repeats += pbox_stat_get(&m->repeats);
-		out->pulls += pbox_stat_get(&m->pulls);
-		out->last += pbox_stat_get(&m->last);
-		out->waited_ns += pbox_stat_get(&m->waited_ns);
-		round = __atomic_load_n(&m->round, __ATOMIC_RELAXED);
-		if (pbox_stat_get(&m->contributions) > 0 &&
-			(!any || pbox_serial_diff(round, out->round) > 0)) {
-			out->round = round;
-			any = true;
-		}
-	}
-}
-
-uint32_t
-pbox_registrar_round(const struct pbox_registrar *r, const struct pbox_job *job, uint32_t table)
-{
-	uint32_t round = 0;
-
-	registrar_finished(r, job, table, &round);
-	return round;
-}
-
-void
-pbox_registrar_restoring(const struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
-	uint32_t *restoring, uint32_t *lost)
-{
-	*restoring = *lost = 0;
-	for (unsigned i = 0; i < r->conf.n_shards; i++) {
-		const struct pbox_shard_table *st = job->shard[i]->table[table];
-
-		if (st == NULL)
-			continue;
-		*restoring += atomic_load_explicit(&st->restoring, memory_order_relaxed);
-		*lost += atomic_load_explicit(&st->lost, memory_order_relaxed);
-	}
-}
-
 /* Where no answer comes, the last figure stays. */
 #define RTT_EVERY (1000 * NS_PER_MS)
 #define RTT_LOOK  (5 * NS_PER_MS)

@@ -17,6 +17,7 @@
 #include "fresh.h"
 #include "pbox_shard.h"
 #include "pbox_stage.h"
+#include "pbox_why.h"
 #include "shard_quota.h"
 
 /* One worker of a job, as a shard sees it: a cache line for its frames, and one for the rounds that

@@ -18,6 +18,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#define PBOX_MAX_NODES 8 /**< NUMA nodes: an arena each */
+
 /** Cleared at once of what is freed between two pbox_arena_clear(); the rest waits. */
 #define PBOX_ARENA_SLICE ((size_t)2 << 20)
 

@@ -23,8 +23,7 @@
 #include <pbox_optim.h>
 #include <pbox_wire.h>
 
-#define PBOX_MAX_NODES 8  /**< NUMA nodes */
-#define PBOX_SCHEDULE  64 /**< SETs of one group that are remembered */
+#define PBOX_SCHEDULE 64 /**< SETs of one group that are remembered */
 
 struct pbox_record; /* of lib/engine */
 

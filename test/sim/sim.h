@@ -15,7 +15,10 @@
 
 #include <pbox_auth.h>
 #include <pbox_engine.h>
-#include <pbox_registrar.h>
+#include <pbox_job.h>
+#include <pbox_registrar_operator.h>
+#include <pbox_registrar_snapshot.h>
+#include <pbox_registrar_view.h>
 #include <pbox_shard.h>
 
 #define SIM_JOBS    4

@@ -12,6 +12,8 @@
 #include <rte_byteorder.h>
 #include <rte_ip.h>
 
+#include <pbox_proof.h>
+
 #include "bench.h"
 
 #define DEADLINE_S 30

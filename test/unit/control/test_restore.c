@@ -28,8 +28,8 @@ static const struct pbox_place place[1];
 
 /* A table of a job, without shards. */
 struct side {
-	struct pbox_job job;
-	struct pbox_job_table jt;
+	struct pbox_table t;
+	struct pbox_table_parts of;
 	struct pbox_arena *arena[PBOX_MAX_NODES];
 	uint64_t load[1];
 	uint8_t region[1u << 20] __attribute__((aligned(PBOX_CACHE_LINE)));
@@ -43,14 +43,9 @@ side_new(struct side *s)
 	struct pbox_error err;
 
 	memset(s, 0, sizeof(*s));
-	snprintf(s->job.name, sizeof(s->job.name), "j1");
-	s->job.workers = 2;
-	s->job.table[0] = &s->jt;
-	s->job.n_tables = 1;
-	s->jt.job = &s->job;
-	s->jt.tensor = (struct pbox_tensor *)(uintptr_t)tensors;
-	s->jt.fixed.tensors = 2;
-	s->jt.t = (struct pbox_table){
+	s->of = (struct pbox_table_parts){
+		.name = "j1", .workers = 2, .t = &s->t, .tensor = tensors, .n_tensors = 2};
+	s->t = (struct pbox_table){
 		.mode = PBOX_MODE_OPTIMISER,
 		.op = PBOX_OP_MEAN,
 		.optimiser = PBOX_OPT_ADAM,
@@ -60,15 +55,15 @@ side_new(struct side *s)
 		.init_elements = 64,
 	};
 	s->arena[0] = pbox_arena_create(s->region, sizeof(s->region));
-	CU_ASSERT_EQUAL_FATAL(pbox_table_build(&s->jt.t, tensors, 2, 256, place, 1, s->arena,
-				      s->load, SIZE_MAX, &err),
+	CU_ASSERT_EQUAL_FATAL(pbox_table_build(&s->t, tensors, 2, 256, place, 1, s->arena, s->load,
+				      SIZE_MAX, &err),
 		0);
 }
 
 static void
 side_free(struct side *s)
 {
-	pbox_table_release(&s->jt.t, s->load);
+	pbox_table_release(&s->t, s->load);
 	pbox_arena_destroy(s->arena[0]);
 }
 
@@ -105,7 +100,7 @@ set(unsigned group, uint32_t from, uint16_t id, double value)
 	struct pbox_error err;
 
 	UNIT_EQ_U64(
-		pbox_schedule_add(&before.jt.t.schedule[group], PBOX_OPT_ADAM, &m, &done, &err), 0);
+		pbox_schedule_add(&before.t.schedule[group], PBOX_OPT_ADAM, &m, &done, &err), 0);
 }
 
 /* Take the snapshot of one table, and let the other begin with it. */
@@ -115,7 +110,7 @@ take_and_restore(void)
 	struct pbox_stage_fragment frag[FRAGS];
 	struct pbox_stage stage = {
 		.round = ROUND, .arrays = ARRAYS, .elements = ELEMENTS, .fragment = frag};
-	struct snapshot_load load = {.job = &after.job, .jt = &after.jt, .wished = true};
+	struct snapshot_load load = {.of = after.of, .wished = true};
 	struct pbox_snapshot_written written;
 	struct pbox_snapshot_meta m;
 	struct pbox_error err = {0, ""};
@@ -127,10 +122,10 @@ take_and_restore(void)
 		data[i] = (float)i;
 	for (unsigned i = 0; i < FRAGS; i++)
 		frag[i] = (struct pbox_stage_fragment){ROUND, 2, 2, true};
-	for (uint32_t i = 0; i < before.jt.t.n_chunks; i++)
-		stage.n_fragments += before.jt.t.chunk[i].fragments;
-	CU_ASSERT_EQUAL_FATAL(snapshot_describe(&m, &before.job, 0, &stage, 7), 0);
-	while (!snapshot_describe_more(&m, &before.job, &at))
+	for (uint32_t i = 0; i < before.t.n_chunks; i++)
+		stage.n_fragments += before.t.chunk[i].fragments;
+	CU_ASSERT_EQUAL_FATAL(snapshot_describe(&m, &before.of, &stage, 7), 0);
+	while (!snapshot_describe_more(&m, &before.of, &at))
 		;
 	snapshot_describe_copy(&m, &stage);
 	{
@@ -152,7 +147,7 @@ take_and_restore(void)
 static void
 arrays_and_versions(void)
 {
-	const struct pbox_table *t = &after.jt.t;
+	const struct pbox_table *t = &after.t;
 	unsigned at = 0;
 
 	begin();
@@ -190,14 +185,14 @@ hyper_parameters(void)
 		set(1, ROUND - 4 + id, id, id == PBOX_HYPER_STEPS ? 5000 : 0.01 * id);
 	take_and_restore();
 	for (unsigned g = 0; g < 2; g++) {
-		s = &after.jt.t.schedule[g];
-		UNIT_EQ_U64(s->count, before.jt.t.schedule[g].count);
+		s = &after.t.schedule[g];
+		UNIT_EQ_U64(s->count, before.t.schedule[g].count);
 		for (uint32_t round = 1; round < ROUND + 20; round++)
 			CU_ASSERT(same(pbox_schedule_at(s, round),
-				pbox_schedule_at(&before.jt.t.schedule[g], round)));
+				pbox_schedule_at(&before.t.schedule[g], round)));
 		CU_ASSERT_TRUE(pbox_schedule_at(s, ROUND + 1)->has_lr);
 		for (uint32_t i = 0; i < s->count; i++)
-			UNIT_EQ_U64(s->entry[i].set, before.jt.t.schedule[g].entry[i].set);
+			UNIT_EQ_U64(s->entry[i].set, before.t.schedule[g].entry[i].set);
 	}
 	end();
 }
@@ -216,9 +211,9 @@ described_in_slices(void)
 	begin();
 	for (uint32_t i = 0; i < m.n_tensors; i++)
 		many[i] = (struct pbox_tensor){.elements = i + 1, .name = "t"};
-	before.jt.tensor = many;
+	before.of.tensor = many;
 	while (!done && calls++ < 100) {
-		done = snapshot_describe_more(&m, &before.job, &at);
+		done = snapshot_describe_more(&m, &before.of, &at);
 		CU_ASSERT(at - before_it <= 4096);
 		before_it = at;
 	}
@@ -226,7 +221,7 @@ described_in_slices(void)
 	UNIT_EQ_U64(at, 30001);
 	UNIT_EQ_U64(m.tensor[30000].elements, 30001);
 	CU_ASSERT_STRING_EQUAL(m.tensor[4097].name, "t");
-	before.jt.tensor = NULL;
+	before.of.tensor = NULL;
 	end();
 	pbox_snapshot_meta_free(&m);
 	free(many);
@@ -237,25 +232,24 @@ static void
 another_run(void)
 {
 	static struct snapshots s;
+	struct pbox_job_view j = {.name = "j1", .begun_ns = 100};
+	struct pbox_table_view v = {.chunks = 1};
 	struct snapshot_result *x;
 
-	begin();
-	before.job.begun_ns = 100;
-	CU_ASSERT_FALSE(snapshot_moved(&s, &before.job, 0));
-	before.jt.t.chunk[0].slot[0].version = ROUND;
-	CU_ASSERT_TRUE(snapshot_moved(&s, &before.job, 0));
+	CU_ASSERT_FALSE(snapshot_moved(&s, &j, 0, &v));
+	v.version = ROUND;
+	CU_ASSERT_TRUE(snapshot_moved(&s, &j, 0, &v));
 	x = snapshot_result(&s, "j1", 0);
-	CU_ASSERT_TRUE(snapshot_moved(&s, &before.job, 0)); /* one has failed */
+	CU_ASSERT_TRUE(snapshot_moved(&s, &j, 0, &v)); /* one has failed */
 	x->begun_ns = 100;
 	x->at_ns = 1;
 	x->round = ROUND;
-	CU_ASSERT_FALSE(snapshot_moved(&s, &before.job, 0));
-	before.jt.t.chunk[0].slot[0].version = ROUND + 1;
-	CU_ASSERT_TRUE(snapshot_moved(&s, &before.job, 0));
-	before.jt.t.chunk[0].slot[0].version = ROUND;
-	before.job.begun_ns = 200;
-	CU_ASSERT_TRUE(snapshot_moved(&s, &before.job, 0));
-	end();
+	CU_ASSERT_FALSE(snapshot_moved(&s, &j, 0, &v));
+	v.version = ROUND + 1;
+	CU_ASSERT_TRUE(snapshot_moved(&s, &j, 0, &v));
+	v.version = ROUND;
+	j.begun_ns = 200;
+	CU_ASSERT_TRUE(snapshot_moved(&s, &j, 0, &v));
 }
 
 const struct unit_test unit_tests[] = {

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <time.h>
 
+#include <pbox_proof.h>
+
 #include "rig.h"
 
 #define DEADLINE_S 120 /* of what comes at once: it only bounds a hang */

@@ -11,7 +11,10 @@
  */
 
 #include <pbox_auth.h>
-#include <pbox_registrar.h>
+#include <pbox_job.h>
+#include <pbox_registrar_operator.h>
+#include <pbox_registrar_snapshot.h>
+#include <pbox_registrar_view.h>
 #include <pbox_shard.h>
 
 #include "unit.h"

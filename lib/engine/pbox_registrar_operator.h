@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef PBOX_REGISTRAR_OPERATOR_H
+#define PBOX_REGISTRAR_OPERATOR_H
+
+/**
+ * @file
+ * What an operator asks of the registrar.
+ *
+ * Threads as in pbox_registrar.h. Nothing that is given is kept, but for the sections of pbox_registrar_reload().
+ */
+
+#include <pbox_registrar.h>
+
+/**
+ * End the session of a worker for good: it is told so, and @p why, also when it joins again. Its
+ * process may be started anew.
+ *
+ * @return 0; -ENOENT with @p err: it has no session
+ */
+int pbox_registrar_kick(struct pbox_registrar *r, uint16_t job, unsigned worker, const char *why,
+	uint64_t now_ns, struct pbox_error *err);
+/**
+ * Other sections of jobs, and other defaults of lease and grace, from now on. A job that runs keeps what it began
+ * with, but for what can change under it: quotas and snapshots at once, the lease of sessions to
+ * come. One whose section is gone runs on, and does not begin again.
+ */
+void pbox_registrar_reload(struct pbox_registrar *r, const struct pbox_job_conf *job,
+	unsigned n_jobs, uint32_t lease_ms, uint32_t grace_ms, uint64_t now_ns);
+/** Begin no new jobs from now on (or again); workers of those that exist may still join. */
+void pbox_registrar_drain(struct pbox_registrar *r, bool on);
+bool pbox_registrar_draining(const struct pbox_registrar *r);
+
+/** The section that a job of this name begins by: its own, or "*"; NULL: it may not begin. Until the next
+ * pbox_registrar_reload(). */
+const struct pbox_job_conf *pbox_registrar_section(
+	const struct pbox_registrar *r, const char *name);
+/**
+ * The next tick asks a worker for its round trip: a PING, which it answers at once (R4.6), once a second
+ * at most. What comes of it is in rtt_us of its view: the time until the registrar had the answer.
+ */
+void pbox_registrar_measure(struct pbox_registrar *r, uint16_t job, unsigned worker);
+
+#endif /* PBOX_REGISTRAR_OPERATOR_H */

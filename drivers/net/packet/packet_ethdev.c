@@ -18,8 +18,6 @@
 #include "packet.h"
 #include "packet_ops.h"
 
-RTE_LOG_REGISTER(packet_logtype, pmd.net.packet, NOTICE);
-
 static int
 take_mac(struct packet_port *port, const char *value, bool *interface)
 {

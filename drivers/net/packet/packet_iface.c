@@ -17,6 +17,8 @@
 
 #include "packet.h"
 
+RTE_LOG_REGISTER(packet_logtype, pmd.net.packet, NOTICE);
+
 static_assert(PACKET_IFNAME == IFNAMSIZ, "names of the kernel");
 
 /* Ask the kernel about an interface: 0 or a negative errno. */

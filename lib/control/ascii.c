@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <pbox_wire.h>
 
@@ -124,4 +125,21 @@ tell_ascii(const char *text, char *out, size_t cap)
 	shut(&u);
 	out[u.len] = '\0';
 	return text;
+}
+
+const char *
+tell_brief(char out[TELL_BRIEF], const char *name, size_t max)
+{
+	size_t at = 0, n;
+	uint32_t code;
+
+	for (; name[at] != '\0'; at += n) {
+		n = pbox_utf8_char(name + at, &code);
+		n += n == 0;
+		if (at + n > max)
+			break;
+	}
+	memcpy(out, name, at);
+	out[at] = '\0';
+	return out;
 }

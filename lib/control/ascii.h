@@ -19,4 +19,8 @@
  */
 const char *tell_ascii(const char *text, char *out, size_t cap);
 
+/* A name for a text that has not much room: max bytes of it, cut at a character. */
+#define TELL_BRIEF 64
+const char *tell_brief(char out[TELL_BRIEF], const char *name, size_t max);
+
 #endif /* ASCII_H */

@@ -158,8 +158,5 @@ void telemetry_release(void);
 /* why.c: fills d, a dictionary; waits for the data cores, two seconds at most */
 struct rte_tel_data;
 void control_why(struct pbox_control *c, const char *name, struct rte_tel_data *d);
-/* The oldest rounds that all shards have told of, the oldest first: how many, at most max. */
-unsigned control_why_oldest(
-	const struct pbox_why *why, unsigned max, const struct pbox_why_round **out);
 
 #endif /* CONTROL_PRIV_H */

@@ -61,25 +61,8 @@ say(struct health_finding *f, const char *advice, const char *fmt, ...)
 	snprintf(f->next, sizeof(f->next), "%s", advice);
 }
 
-const char *
-health_brief(char out[HEALTH_BRIEF], const char *name, size_t max)
-{
-	size_t at = 0, n;
-	uint32_t code;
-
-	for (; name[at] != '\0'; at += n) {
-		n = pbox_utf8_char(name + at, &code);
-		n += n == 0;
-		if (at + n > max)
-			break;
-	}
-	memcpy(out, name, at);
-	out[at] = '\0';
-	return out;
-}
-
-#define JOB(job)   health_brief((char[HEALTH_BRIEF]){0}, (job)->name, 24)
-#define HOST(host) health_brief((char[HEALTH_BRIEF]){0}, host, 20)
+#define JOB(job)   tell_brief((char[TELL_BRIEF]){0}, (job)->name, 24)
+#define HOST(host) tell_brief((char[TELL_BRIEF]){0}, host, 20)
 
 static void
 find_cores(struct list *l)

@@ -130,7 +130,7 @@ hear(struct pbox_control *c, struct health_job *j)
 
 	if (why == NULL || why->answered < why->shards)
 		return;
-	control_why_oldest(why, 1, &oldest);
+	pbox_why_oldest(why, 1, &oldest);
 	j->told_ns = c->now_ns;
 	j->n_missing = 0;
 	for (unsigned w = j->workers; oldest != NULL && w-- > 0;)

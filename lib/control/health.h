@@ -44,9 +44,6 @@ struct health_finding {
 	int worker;        /* -1: not of one worker */
 	char text[200], next[160];
 };
-/* A name for a text that has not much room: max bytes of it, cut at a character. */
-#define HEALTH_BRIEF 64
-const char *health_brief(char out[HEALTH_BRIEF], const char *name, size_t max);
 /* The worst first. */
 unsigned health_findings(struct pbox_control *c, struct health_finding *f, unsigned max);
 void health_tell(const struct health_finding *f, unsigned number, struct rte_tel_data *d);

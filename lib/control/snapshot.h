@@ -153,6 +153,7 @@ int snapshot_ask(struct pbox_control *c, const char *job, unsigned *tables, stru
 /* From now on the next run of the job begins with its snapshot, or (withdraw) it does not. Without the
  * control's lock: it waits for the disk. */
 int snapshot_wish(struct pbox_control *c, const char *job, bool withdraw, char *text, size_t cap);
+/* snapshot_result.c */
 /* The job of that name, unless it is ending. */
 bool snapshot_job(struct pbox_control *c, const char *name, struct pbox_job_view *out);
 struct snapshot_result *snapshot_result(struct snapshots *s, const char *job, uint32_t table);

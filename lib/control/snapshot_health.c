@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ascii.h"
 #include "health.h"
 
 /* What is wrong with snapshots. */
@@ -45,7 +46,7 @@ snapshot_look_at_clock(struct snapshots *s)
 static void
 advise(const struct snapshots *s, const struct snapshot_result *x, struct health_finding *f)
 {
-	char dir[HEALTH_BRIEF];
+	char dir[TELL_BRIEF];
 
 	if (x->bound)
 		snprintf(f->next, sizeof(f->next),
@@ -56,10 +57,10 @@ advise(const struct snapshots *s, const struct snapshot_result *x, struct health
 		snprintf(f->next, sizeof(f->next),
 			"%" PRIu64 " MB free in %s: make room there, or lower snapshot-keep",
 			x->free_bytes == UINT64_MAX ? 0 : x->free_bytes / 1000000,
-			health_brief(dir, s->conf->dir, 40));
+			tell_brief(dir, s->conf->dir, 40));
 	else if (x->code != 0)
 		snprintf(f->next, sizeof(f->next), "is %s there, and may the box write to it?",
-			health_brief(dir, s->conf->dir, 60));
+			tell_brief(dir, s->conf->dir, 60));
 	else
 		snprintf(f->next, sizeof(f->next),
 			"pbox-ctl snapshots says why; is snapshot-memory large enough, do workers "
@@ -78,7 +79,7 @@ failing(struct pbox_control *c, const struct snapshot_result *x)
 static void
 fill_failing(const struct snapshots *s, const struct snapshot_result *x, struct health_finding *f)
 {
-	char why[48] = "", job[HEALTH_BRIEF];
+	char why[48] = "", job[TELL_BRIEF];
 
 	if (x->bound)
 		snprintf(why, sizeof(why), ": snapshot-space is too small");
@@ -87,7 +88,7 @@ fill_failing(const struct snapshots *s, const struct snapshot_result *x, struct 
 	*f = (struct health_finding){.cause = "snapshots_fail", .harmful = true, .worker = -1};
 	snprintf(f->job, sizeof(f->job), "%s", x->job);
 	snprintf(f->text, sizeof(f->text), "job '%s': table %u has no new snapshot%s",
-		health_brief(job, x->job, 24), x->table, why);
+		tell_brief(job, x->job, 24), x->table, why);
 	advise(s, x, f);
 }
 
@@ -96,7 +97,7 @@ static bool
 pruned(struct pbox_control *c, struct health_finding *f)
 {
 	struct snapshots *s = &c->snapshots;
-	char job[HEALTH_BRIEF];
+	char job[TELL_BRIEF];
 	bool told;
 
 	*f = (struct health_finding){.cause = "snapshots_pruned", .worker = -1};
@@ -106,7 +107,7 @@ pruned(struct pbox_control *c, struct health_finding *f)
 	snprintf(f->text, sizeof(f->text),
 		"the last snapshot of job '%s', table %u, round %u was removed for its age or for "
 		"room (%u such)",
-		health_brief(job, s->pruned.job, 24), s->pruned.table, s->pruned.round,
+		tell_brief(job, s->pruned.job, 24), s->pruned.table, s->pruned.round,
 		s->pruned.tables);
 	pthread_mutex_unlock(&s->lock);
 	snprintf(f->next, sizeof(f->next),

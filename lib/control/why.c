@@ -43,27 +43,6 @@ ranges(const uint64_t *map, unsigned n, char *out, size_t cap)
 	}
 }
 
-unsigned
-control_why_oldest(const struct pbox_why *why, unsigned max, const struct pbox_why_round **out)
-{
-	unsigned n = 0;
-
-	for (unsigned s = 0; s < why->shards; s++)
-		for (unsigned i = 0; i < why->page[s].n; i++) {
-			const struct pbox_why_round *r = &why->page[s].round[i];
-			unsigned k;
-
-			for (k = n; k > 0 && out[k - 1]->since_ns > r->since_ns; k--)
-				if (k < max)
-					out[k] = out[k - 1];
-			if (k == max)
-				break; /* those behind it are younger */
-			out[k] = r;
-			n += n < max;
-		}
-	return n;
-}
-
 static void
 add_rounds(const struct pbox_control *c, const struct pbox_job_view *j, const struct pbox_why *why,
 	uint64_t *missing, struct rte_tel_data *d)
@@ -71,7 +50,7 @@ add_rounds(const struct pbox_control *c, const struct pbox_job_view *j, const st
 	const struct pbox_why_round *oldest[MAX_ROUNDS];
 	struct rte_tel_data *all = tell_dict();
 	uint64_t open = 0, now = pbox_dp_now(c->conf.dp);
-	unsigned n = control_why_oldest(why, MAX_ROUNDS, oldest);
+	unsigned n = pbox_why_oldest(why, MAX_ROUNDS, oldest);
 
 	for (unsigned s = 0; s < why->shards; s++)
 		open += why->page[s].open;

@@ -42,4 +42,8 @@ struct pbox_why {
 	struct pbox_why_page page[];
 };
 
+/** The oldest rounds that all shards have told of, the oldest first: how many, at most @p max. */
+unsigned pbox_why_oldest(
+	const struct pbox_why *why, unsigned max, const struct pbox_why_round **out);
+
 #endif /* PBOX_WHY_H */

@@ -240,3 +240,24 @@ registrar_why_back(struct pbox_why_page *page)
 	if (why->abandoned && why->answered == why->shards)
 		free(why);
 }
+
+unsigned
+pbox_why_oldest(const struct pbox_why *why, unsigned max, const struct pbox_why_round **out)
+{
+	unsigned n = 0;
+
+	for (unsigned s = 0; s < why->shards; s++)
+		for (unsigned i = 0; i < why->page[s].n; i++) {
+			const struct pbox_why_round *r = &why->page[s].round[i];
+			unsigned k;
+
+			for (k = n; k > 0 && out[k - 1]->since_ns > r->since_ns; k--)
+				if (k < max)
+					out[k] = out[k - 1];
+			if (k == max)
+				break; /* those behind it are younger */
+			out[k] = r;
+			n += n < max;
+		}
+	return n;
+}

@@ -62,12 +62,7 @@ jobs_conf(const struct pbox_options *opt, struct pbox_job_conf *out)
 			.secret = (const char *)o->secret.bytes,
 			.secret_len = o->secret.len,
 			.workers = o->workers,
-			.memory = o->memory,
-			.rate = o->rate,
-			.repeats = o->repeats,
-			.requests = o->requests,
-			.lease_ms = (uint32_t)(o->lease_ns / 1000000),
-			.grace_ms = (uint32_t)(o->grace_ns / 1000000),
+			.bounds = o->bounds,
 			.max_jobs = o->max_jobs,
 			.auth = o->auth,
 			.snapshot = o->snapshot == PBOX_OPT_SNAPSHOT_YES ||

@@ -62,7 +62,7 @@ const struct pbox_conf_option conf_job_options[] = {
 	{
 		.name = "memory",
 		.type = PBOX_CONF_SIZE,
-		AT(memory),
+		AT(bounds.memory),
 		.flags = PBOX_CONF_LIVE,
 		.min = M,
 		.max = 16384 * G,
@@ -76,7 +76,7 @@ const struct pbox_conf_option conf_job_options[] = {
 	{
 		.name = "rate",
 		.type = PBOX_CONF_U32,
-		AT(rate),
+		AT(bounds.rate),
 		.flags = PBOX_CONF_LIVE,
 		.min = 1000,
 		.max = 1000000000,
@@ -91,7 +91,7 @@ const struct pbox_conf_option conf_job_options[] = {
 	{
 		.name = "repeats",
 		.type = PBOX_CONF_U32,
-		AT(repeats),
+		AT(bounds.repeats),
 		.flags = PBOX_CONF_LIVE,
 		.min = 1000,
 		.max = 100000000,
@@ -107,7 +107,7 @@ const struct pbox_conf_option conf_job_options[] = {
 	{
 		.name = "requests",
 		.type = PBOX_CONF_U32,
-		AT(requests),
+		AT(bounds.requests),
 		.flags = PBOX_CONF_LIVE,
 		.min = 100,
 		.max = 1000000,
@@ -138,7 +138,7 @@ const struct pbox_conf_option conf_job_options[] = {
 	{
 		.name = "lease",
 		.type = PBOX_CONF_DURATION,
-		AT(lease_ns),
+		AT(bounds.lease_ns),
 		.flags = PBOX_CONF_LIVE,
 		.min = S,
 		.max = 3600 * S,
@@ -151,7 +151,7 @@ const struct pbox_conf_option conf_job_options[] = {
 	{
 		.name = "grace",
 		.type = PBOX_CONF_DURATION,
-		AT(grace_ns),
+		AT(bounds.grace_ns),
 		.flags = PBOX_CONF_LIVE,
 		.min = S,
 		.max = 86400 * S,

@@ -11,6 +11,7 @@
  * --help, config/pbox.conf.sample and pbox(8) are made.
  */
 
+#include <pbox_bounds.h>
 #include <pbox_modes.h>
 #include <pbox_wire_enums.h>
 
@@ -56,15 +57,10 @@ struct pbox_job_options {
 	char name[PBOX_CONF_NAME_MAX + 1];
 	struct pbox_conf_secret secret; /**< len 0 only if insecure */
 	bool insecure;
-	bool auth;         /**< frames have tags; needs a secret */
-	uint32_t workers;  /**< 0: what the first worker says */
-	uint64_t memory;   /**< bytes on all nodes together; 0: no quota */
-	uint32_t rate;     /**< data frames a second and core; 0: no quota */
-	uint32_t repeats;  /**< repetitions, pulls, pings a second, worker and core; 0: no limit */
-	uint32_t requests; /**< control frames a second, worker and core; 0: no limit */
+	bool auth;        /**< frames have tags; needs a secret */
+	uint32_t workers; /**< 0: what the first worker says */
+	struct pbox_job_bounds bounds;
 	uint32_t max_jobs; /**< of [job *]: at the same time; 0: no limit but the box's */
-	uint64_t lease_ns; /**< 0: the box's default (lease_ns of pbox_options) */
-	uint64_t grace_ns; /**< likewise */
 	enum pbox_policy policy;
 	enum pbox_opt_snapshot snapshot; /**< of its tables with an optimiser */
 	uint64_t snapshot_space;         /**< bytes; 0: no bound */

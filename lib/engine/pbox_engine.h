@@ -94,7 +94,7 @@ enum pbox_mail_kind {
 	PBOX_MAIL_RESTORERS,    /**< likewise: tables of the job have fewer restorers now (R10.7) */
 	PBOX_MAIL_MEMBERS,      /**< likewise: rounds wait for another set of workers */
 	PBOX_MAIL_WHY,          /**< likewise: why is filled */
-	PBOX_MAIL_QUOTA,        /**< likewise: rate, repeats and requests hold from now on */
+	PBOX_MAIL_QUOTA, /**< likewise: rate, repeats and requests of bounds hold from now on */
 };
 
 struct pbox_shard_job;
@@ -109,10 +109,9 @@ struct pbox_mail {
 	uint16_t shard;
 	struct pbox_shard_job *job;
 	struct pbox_shard_table *table;
-	struct pbox_stage *stage;  /**< of a snapshot (pbox_stage.h) */
-	struct pbox_why_page *why; /**< pbox_registrar_view.h */
-	uint64_t rate;             /**< as in struct pbox_job_conf */
-	uint32_t repeats, requests;
+	struct pbox_stage *stage;      /**< of a snapshot (pbox_stage.h) */
+	struct pbox_why_page *why;     /**< pbox_registrar_view.h */
+	struct pbox_job_bounds bounds; /**< PBOX_MAIL_QUOTA */
 };
 
 #endif /* PBOX_ENGINE_H */

@@ -210,8 +210,8 @@ window_of(const struct pbox_registrar *r, const struct pbox_job *job, uint16_t w
 {
 	uint64_t window = job->window;
 
-	if (job->conf->rate != 0) {
-		uint64_t paced = job->conf->rate * RATE_WINDOW_MS / 1000 /
+	if (job->conf->bounds.rate != 0) {
+		uint64_t paced = (uint64_t)job->conf->bounds.rate * RATE_WINDOW_MS / 1000 /
 				 (job->workers * r->endpoints_per_shard);
 
 		if (paced < RATE_WINDOW_MIN)
@@ -309,7 +309,8 @@ admit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_jo
 {
 	struct pbox_member *mb = &job->member[w];
 	bool repeated = has_session(job, w) && mb->nonce == m->nonce;
-	uint32_t lease_ms = job->conf->lease_ms != 0 ? job->conf->lease_ms : r->conf.lease_ms;
+	uint64_t lease_ns = job->conf->bounds.lease_ns;
+	uint32_t lease_ms = lease_ns != 0 ? (uint32_t)(lease_ns / NS_PER_MS) : r->conf.lease_ms;
 	uint64_t token = 0;
 
 	if (!repeated && !registrar_nonce_room(r, f, job))

@@ -12,9 +12,9 @@
 static uint64_t
 grace_of(const struct pbox_registrar *r, const struct pbox_job *job)
 {
-	uint64_t ms = job->conf->grace_ms != 0 ? job->conf->grace_ms : r->conf.grace_ms;
+	uint64_t ns = job->conf->bounds.grace_ns;
 
-	return r->draining ? 0 : ms * NS_PER_MS;
+	return r->draining ? 0 : ns != 0 ? ns : r->conf.grace_ms * NS_PER_MS;
 }
 
 /* One that has no parameters is not worth it; nor one that all workers have left. */

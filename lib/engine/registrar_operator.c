@@ -145,24 +145,17 @@ pbox_registrar_draining(const struct pbox_registrar *r)
 static void
 take_over(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_job_conf *now)
 {
-	struct pbox_job_conf *own = job->conf;
-	bool quota = own->rate != now->rate || own->repeats != now->repeats ||
-		     own->requests != now->requests;
+	const struct pbox_job_bounds *b = &now->bounds, was = job->conf->bounds;
+	bool quota =
+		was.rate != b->rate || was.repeats != b->repeats || was.requests != b->requests;
 
-	own->memory = now->memory;
-	own->lease_ms = now->lease_ms;
-	own->grace_ms = now->grace_ms;
-	own->snapshot = now->snapshot;
-	own->rate = now->rate;
-	own->repeats = now->repeats;
-	own->requests = now->requests;
+	job->conf->bounds = *b;
+	job->conf->snapshot = now->snapshot;
 	for (unsigned i = 0; quota && i < r->conf.n_shards; i++) {
 		struct pbox_mail m = {.kind = PBOX_MAIL_QUOTA,
 			.shard = (uint16_t)i,
 			.job = job->shard[i],
-			.rate = now->rate,
-			.repeats = now->repeats,
-			.requests = now->requests};
+			.bounds = *b};
 
 		r->conf.ops->post(r->conf.ctx, &m);
 	}

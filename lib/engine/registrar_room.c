@@ -211,7 +211,8 @@ fit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_job_
 	const struct pbox_join *m, struct registrar_rounds *out)
 {
 	unsigned shards = r->conf.n_shards, unit = m->workers * r->endpoints_per_shard;
-	size_t most = conf->memory != 0 ? conf->memory / 4 : memory_of_box(r) / r->conf.max_jobs;
+	size_t most = conf->bounds.memory != 0 ? conf->bounds.memory / 4
+					       : memory_of_box(r) / r->conf.max_jobs;
 	size_t folded, heap;
 
 	/* a 2-byte format makes fragments of twice as many elements as fp32 */
@@ -229,13 +230,13 @@ fit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_job_
 	}
 	out->heap = shards * shard_job_heap(m->workers, r->endpoints_per_shard);
 	heap = out->heap + pbox_job_heap(conf, m->workers) + registrar_nonce_heap(r, m->job);
-	if (conf->memory != 0 && out->arena + heap > conf->memory)
+	if (conf->bounds.memory != 0 && out->arena + heap > conf->bounds.memory)
 		registrar_refuse(r, f, PBOX_E_NO_MEMORY, m->workers,
 			"%u workers need %zu bytes for sessions and rounds before the first "
 			"tensor, and "
 			"section [job %s] has memory = %llu: raise it",
 			m->workers, out->arena + heap, conf->name,
-			(unsigned long long)conf->memory);
+			(unsigned long long)conf->bounds.memory);
 	else if (heap > registrar_heap_most(r))
 		registrar_refuse(r, f, PBOX_E_NO_MEMORY, m->workers,
 			"%u workers need %zu bytes for sessions before the first tensor, and this "

@@ -268,7 +268,7 @@ is_restoring(const struct target *g)
 }
 
 /* shard_memory.c: what a job may ask of the core from now on (R6.12) */
-void shard_job_quota(struct pbox_shard_job *j, uint64_t rate, uint32_t repeats, uint32_t requests);
+void shard_job_quota(struct pbox_shard_job *j, const struct pbox_job_bounds *b);
 /* Memory of one job's rounds (shard_memory.c); the registrar calls these. n_acc: fragments that may be
  * folded early at the same time, at most SHARD_FOLDED of them are of any use. */
 #define SHARD_FOLDED 64u

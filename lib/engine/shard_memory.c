@@ -26,11 +26,11 @@ record_layout(struct pbox_record *r, unsigned n)
 }
 
 void
-shard_job_quota(struct pbox_shard_job *j, uint64_t rate, uint32_t repeats, uint32_t requests)
+shard_job_quota(struct pbox_shard_job *j, const struct pbox_job_bounds *b)
 {
-	job_rate_set(&j->rate, rate, j->hold_share);
-	j->repeat_ns = repeats != 0 ? 1000000000 / repeats : 0;
-	j->request_ns = requests != 0 ? 1000000000 / requests : 0;
+	job_rate_set(&j->rate, b->rate, j->hold_share);
+	j->repeat_ns = b->repeats != 0 ? 1000000000 / b->repeats : 0;
+	j->request_ns = b->requests != 0 ? 1000000000 / b->requests : 0;
 }
 
 size_t
@@ -61,7 +61,7 @@ shard_job_create(struct pbox_job *job, uint16_t shard, unsigned peers, uint32_t 
 	j->tagged = job->auth != NULL ? PBOX_F_AUTH : 0;
 	j->arena = arena;
 	j->hold_share = hold_share;
-	shard_job_quota(j, job->conf->rate, job->conf->repeats, job->conf->requests);
+	shard_job_quota(j, &job->conf->bounds);
 	j->n_records = n_records;
 	j->record_size = record_layout(NULL, job->workers);
 	j->member = aligned_alloc(PBOX_CACHE_LINE, job->workers * sizeof(*j->member));

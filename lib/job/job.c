@@ -127,9 +127,9 @@ pbox_job_left(const struct pbox_job *job)
 {
 	size_t used = job->bytes + job->round_bytes + job->heap;
 
-	if (job->conf->memory == 0)
+	if (job->conf->bounds.memory == 0)
 		return SIZE_MAX;
-	return job->conf->memory > used ? job->conf->memory - used : 0;
+	return job->conf->bounds.memory > used ? job->conf->bounds.memory - used : 0;
 }
 
 bool

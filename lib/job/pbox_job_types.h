@@ -17,6 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <pbox_bounds.h>
+
 #define PBOX_MAX_JOBS        256
 #define PBOX_MAX_TABLES      1024
 #define PBOX_MAX_JOB_TENSORS (1u << 21) /**< of all tables of a job (R5.1) */
@@ -37,13 +39,7 @@ struct pbox_job_conf {
 	const char *secret;
 	size_t secret_len;
 	uint32_t workers; /**< 0: what the first worker says */
-	uint64_t memory;  /**< quota in bytes; 0: no limit but the box's */
-	uint64_t rate;    /**< contributions summed a second and core; 0: no limit */
-	uint32_t
-		repeats; /**< frames that move no round, a second, worker and core (R6.12); 0: no limit */
-	uint32_t requests; /**< control frames a second, session and core (R6.12); 0: no limit */
-	uint32_t lease_ms; /**< 0: the box's default */
-	uint32_t grace_ms; /**< 0: the box's default */
+	struct pbox_job_bounds bounds;
 	uint32_t max_jobs; /**< of "*": at the same time; 0: as many as the box has room for */
 	bool auth;         /**< frames have tags (section 11 of the protocol) */
 	bool snapshot;     /**< its tables are written now and then (lib/control) */

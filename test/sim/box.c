@@ -252,7 +252,7 @@ sim_box_start(struct sim *s)
 			.secret = name[i],
 			.secret_len = 4,
 			.auth = s->sc.job[i].auth,
-			.rate = s->sc.rate,
+			.bounds.rate = s->sc.rate,
 			.policy = PBOX_POLICY_ANY};
 	for (unsigned i = 0; i < s->sc.shards; i++)
 		start_shard(s, i);

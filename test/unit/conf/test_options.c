@@ -123,8 +123,8 @@ test_defaults(void)
 	UNIT_EQ_U64(pbox_conf_cores_count(&o.ports[0].cores), 0);
 	UNIT_EQ_U64(o.n_jobs, 1);
 	UNIT_EQ_U64(o.jobs[0].workers, 0);
-	UNIT_EQ_U64(o.jobs[0].lease_ns, 0);
-	UNIT_EQ_U64(o.jobs[0].grace_ns, 0);
+	UNIT_EQ_U64(o.jobs[0].bounds.lease_ns, 0);
+	UNIT_EQ_U64(o.jobs[0].bounds.grace_ns, 0);
 	CU_ASSERT_EQUAL(o.jobs[0].policy, PBOX_POLICY_ANY);
 	pbox_conf_free(conf);
 	pbox_options_wipe(&o);
@@ -159,8 +159,8 @@ test_everything_set(void)
 	CU_ASSERT_EQUAL(o.ports[0].steer, PBOX_STEER_RING);
 	CU_ASSERT_PTR_EQUAL(pbox_options_job(&o, "a b"), &o.jobs[1]);
 	CU_ASSERT_PTR_EQUAL(pbox_options_job(&o, "other"), &o.jobs[0]);
-	UNIT_EQ_U64(o.jobs[1].lease_ns, UINT64_C(10000000000));
-	UNIT_EQ_U64(o.jobs[1].grace_ns, UINT64_C(60000000000));
+	UNIT_EQ_U64(o.jobs[1].bounds.lease_ns, UINT64_C(10000000000));
+	UNIT_EQ_U64(o.jobs[1].bounds.grace_ns, UINT64_C(60000000000));
 	UNIT_EQ_U64(o.jobs[0].max_jobs, 3);
 	UNIT_EQ_U64(o.jobs[1].max_jobs, 0);
 	pbox_conf_free(conf);

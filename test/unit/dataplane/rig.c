@@ -180,7 +180,7 @@ rig_start(struct rig *r, const struct rig_options *o)
 	r->job = (struct pbox_job_conf){.name = "j",
 		.secret = RIG_SECRET,
 		.secret_len = strlen(RIG_SECRET),
-		.requests = r->o.requests};
+		.bounds.requests = r->o.requests};
 	make_pool(r);
 	open_ports(r);
 	r->memory_size = MEMORY;

@@ -22,10 +22,18 @@ static const struct pbox_engine_endpoint endpoint[FX_SHARDS] = {
 	{.addr = {.ipv4 = {10, 0, 0, 1}, .udp = 7271}, .shard = 1},
 };
 static struct pbox_job_conf job_conf[] = {
-	{.name = "vision", .secret = "key", .secret_len = 3, .repeats = 50000, .requests = 1000},
+	{.name = "vision",
+		.secret = "key",
+		.secret_len = 3,
+		.bounds.repeats = 50000,
+		.bounds.requests = 1000},
 	{.name = "speech", .secret = "key", .secret_len = 3},
-	{.name = "three", .secret = "key", .secret_len = 3, .workers = 3, .lease_ms = 4000},
-	{.name = "quota", .secret = "key", .secret_len = 3, .memory = FX_QUOTA},
+	{.name = "three",
+		.secret = "key",
+		.secret_len = 3,
+		.workers = 3,
+		.bounds.lease_ns = UINT64_C(4000000000)},
+	{.name = "quota", .secret = "key", .secret_len = 3, .bounds.memory = FX_QUOTA},
 	{.name = "five", .secret = "key", .secret_len = 3, .policy = PBOX_POLICY_ANY},
 	{.name = "six", .secret = "key", .secret_len = 3, .policy = PBOX_POLICY_SHRINK},
 	{.name = "seven", .secret = "key", .secret_len = 3},
@@ -34,11 +42,18 @@ static struct pbox_job_conf job_conf[] = {
 		.secret = "key",
 		.secret_len = 3,
 		.auth = true,
-		.rate = 1000,
-		.requests = 1000},
+		.bounds.rate = 1000,
+		.bounds.requests = 1000},
 	{.name = "open", .secret = ""},
-	{.name = "brief", .secret = "key", .secret_len = 3, .grace_ms = 2000},
-	{.name = "slow", .secret = "key", .secret_len = 3, .rate = 1000, .lease_ms = 700},
+	{.name = "brief",
+		.secret = "key",
+		.secret_len = 3,
+		.bounds.grace_ns = UINT64_C(2000000000)},
+	{.name = "slow",
+		.secret = "key",
+		.secret_len = 3,
+		.bounds.rate = 1000,
+		.bounds.lease_ns = UINT64_C(700000000)},
 };
 
 static void
@@ -186,7 +201,7 @@ fx_begin(void)
 	};
 
 	if (fx.memory != 0)
-		job_conf[3].memory = fx.memory;
+		job_conf[3].bounds.memory = fx.memory;
 	CU_ASSERT_FATAL(sodium_init() >= 0);
 	fx.now = UINT64_C(100000000000);
 	fx.heard = fx.now - 1;
@@ -249,7 +264,7 @@ fx_end(void)
 	for (size_t i = 0; i < sizeof(region); i++)
 		dirty |= region[i] != 0;
 	CU_ASSERT_FALSE(dirty);
-	job_conf[3].memory = FX_QUOTA;
+	job_conf[3].bounds.memory = FX_QUOTA;
 	pbox_auth_job_destroy(fx.auth);
 	memset(&fx, 0, sizeof(fx));
 }

@@ -33,7 +33,7 @@ rates(uint64_t frames_per_s)
 		section[i] = (struct pbox_job_conf){.name = name[i],
 			.secret = "key",
 			.secret_len = 3,
-			.rate = frames_per_s,
+			.bounds.rate = frames_per_s,
 			.policy = i == 2 ? PBOX_POLICY_SHRINK : PBOX_POLICY_ANY};
 	pbox_registrar_reload(fx.registrar, section, 3, 10000, 0, fx.now);
 }

@@ -115,7 +115,7 @@ test_memory_at_once(void)
 	fx_declare(&w[0], 0, &t);
 	fx_map(&w[0], 0, 0);
 	UNIT_EQ_U64(fx_error(), PBOX_E_NO_MEMORY);
-	reload("quota", (struct pbox_job_conf){.memory = 4 << 20});
+	reload("quota", (struct pbox_job_conf){.bounds.memory = 4 << 20});
 	fx_declare(&w[0], 1, &t);
 	fx_work();
 	CU_ASSERT_EQUAL(fx_map(&w[0], 1, 0)->hdr.type, PBOX_MAPPED);
@@ -143,10 +143,10 @@ test_rates_at_once(void)
 	fx_begin();
 	fx_job(w, "speech", 2, &sum);
 	UNIT_EQ_U64(pings(1000), 1000);
-	reload("speech", (struct pbox_job_conf){.rate = 1000});
+	reload("speech", (struct pbox_job_conf){.bounds.rate = 1000});
 	UNIT_EQ_U64(pings(100), 64);     /* a window of both */
 	fx.now += UINT64_C(20000000000); /* of credit */
-	reload("speech", (struct pbox_job_conf){.repeats = 1000});
+	reload("speech", (struct pbox_job_conf){.bounds.repeats = 1000});
 	UNIT_EQ_U64(pings(20000), 16384);
 	reload("speech", (struct pbox_job_conf){0});
 	UNIT_EQ_U64(pings(20000), 20000);
@@ -162,7 +162,7 @@ test_windows_of_a_rate(void)
 	fx_join(&w[0], "slow", 0, 2);
 	fx_join(&w[1], "slow", 1, 2);
 	UNIT_EQ_U64(w[0].welcome.window, 10); /* 20 ms of 1000 a second, for two */
-	reload("slow", (struct pbox_job_conf){.rate = 4000});
+	reload("slow", (struct pbox_job_conf){.bounds.rate = 4000});
 	fx_leave(&w[1]);
 	fx_join(&w[1], "slow", 1, 2);
 	UNIT_EQ_U64(w[1].welcome.window, 40);
@@ -170,7 +170,7 @@ test_windows_of_a_rate(void)
 	fx_leave(&w[1]);
 	fx_join(&w[1], "slow", 1, 2);
 	UNIT_EQ_U64(w[1].welcome.window, 100); /* all that it can take */
-	reload("slow", (struct pbox_job_conf){.rate = 1});
+	reload("slow", (struct pbox_job_conf){.bounds.rate = 1});
 	fx_leave(&w[1]);
 	fx_join(&w[1], "slow", 1, 2);
 	UNIT_EQ_U64(w[1].welcome.window, 4); /* the least */
@@ -188,7 +188,7 @@ test_leases(void)
 	fx_join(&w[1], "vision", 1, 2);
 	UNIT_EQ_U64(w[1].welcome.lease_ms, LEASE);
 	fx_leave(&w[1]);
-	reload("vision", (struct pbox_job_conf){.lease_ms = 900});
+	reload("vision", (struct pbox_job_conf){.bounds.lease_ns = UINT64_C(900000000)});
 	fx_join(&w[1], "vision", 1, 2);
 	UNIT_EQ_U64(w[1].welcome.lease_ms, 900);
 	fx_end();

@@ -277,8 +277,8 @@ alone(struct fx_worker *x, const char *job, const struct fx_table *t)
 static void
 test_kept_for_a_name(void)
 {
-	static const struct pbox_job_conf conf[] = {
-		{.name = "*"}, {.name = "mine", .grace_ms = 600000}, {.name = "yours"}};
+	static const struct pbox_job_conf conf[] = {{.name = "*"},
+		{.name = "mine", .bounds.grace_ns = UINT64_C(600000000000)}, {.name = "yours"}};
 	const struct fx_table half = {.elements = FX_ARENA / 4 / 2, .op = PBOX_OP_SUM},
 			      most = {.elements = (FX_ARENA - 614400) / 4, .op = PBOX_OP_SUM};
 

@@ -58,7 +58,7 @@ test_joined_counts_sessions(void)
 static struct pbox_job_table *
 begin(const struct pbox_declare *m, uint16_t workers, uint64_t memory)
 {
-	const struct pbox_job_conf conf = {.name = "j", .memory = memory};
+	const struct pbox_job_conf conf = {.name = "j", .bounds.memory = memory};
 	struct pbox_job *job = pbox_job_create(7, "job", &conf, workers);
 
 	CU_ASSERT_PTR_NOT_NULL_FATAL(job);
@@ -188,7 +188,7 @@ test_fixed_part_mismatch_texts(void)
 static void
 test_declarations_are_charged(void)
 {
-	const struct pbox_job_conf conf = {.name = "j", .memory = 40000};
+	const struct pbox_job_conf conf = {.name = "j", .bounds.memory = 40000};
 	struct pbox_job *job = pbox_job_create(7, "job", &conf, 2);
 	struct pbox_declare m = fixed(500), large = fixed(1u << 20);
 	struct pbox_job_table *jt;

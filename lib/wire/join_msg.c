@@ -10,10 +10,11 @@
 #include "pbox_wire.h"
 
 #define RETRY_LEN 16
-#define RUN_AT    (PBOX_JOIN_PROOF_AT + PBOX_PROOF_LEN)    /* of JOIN */
+#define RUN_AT    (PBOX_JOIN_PROOF_AT + PBOX_PROOF_LEN) /* of JOIN */
+#define CAN_AT    (RUN_AT + PBOX_RUN_LEN + 8)
 #define NUMBER_AT (PBOX_WELCOME_PROOF_AT + PBOX_PROOF_LEN) /* of WELCOME */
 
-static_assert(RUN_AT + PBOX_RUN_LEN + 8 + 296 == PBOX_JOIN_LEN, "R4.3");
+static_assert(CAN_AT + 8 + 288 == PBOX_JOIN_LEN, "R4.3");
 static_assert(NUMBER_AT + 8 == PBOX_WELCOME_LEN, "R4.5");
 
 size_t
@@ -89,6 +90,8 @@ pbox_join_encode(void *buf, size_t cap, const struct pbox_join *m)
 	memcpy(p + PBOX_JOIN_PROOF_AT, m->proof, PBOX_PROOF_LEN);
 	memcpy(p + RUN_AT, m->run, PBOX_RUN_LEN);
 	st64(p + RUN_AT + PBOX_RUN_LEN, m->number);
+	st32(p + CAN_AT, m->can);
+	st32(p + CAN_AT + 4, m->needs);
 	return PBOX_JOIN_LEN;
 }
 
@@ -115,6 +118,8 @@ pbox_join_decode(const void *buf, size_t len, struct pbox_join *m)
 	memcpy(m->proof, p + PBOX_JOIN_PROOF_AT, PBOX_PROOF_LEN);
 	memcpy(m->run, p + RUN_AT, PBOX_RUN_LEN);
 	m->number = pbox_ld64(p + RUN_AT + PBOX_RUN_LEN);
+	m->can = pbox_ld32(p + CAN_AT);
+	m->needs = pbox_ld32(p + CAN_AT + 4);
 	return 0;
 }
 

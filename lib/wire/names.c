@@ -7,8 +7,10 @@
 
 #include "pbox_wire_enums.h"
 
-#define NAMES(what, ...)                                                                          \
-	const char *pbox_##what##_name(unsigned number)                                           \
+#define NAMES(what, ...)  NAMED(pbox_##what##_name, __VA_ARGS__)
+#define LATERS(what, ...) NAMED(pbox_##what##_later, __VA_ARGS__)
+#define NAMED(function, ...)                                                                      \
+	const char *function(unsigned number)                                                     \
 	{                                                                                         \
 		static const char *const names[] = {__VA_ARGS__};                                 \
                                                                                                   \
@@ -16,17 +18,23 @@
 										  : "?";          \
 	}
 
-NAMES(type, PBOX_TYPES(PBOX_LIST_NAME))
+/* a frame of a later release is named, too */
+NAMES(type, PBOX_TYPES(PBOX_LIST_NAME) PBOX_TYPES_LATER(PBOX_LIST_NAME))
 NAMES(wire_drop, [PBOX_WIRE_OK] = "frame_ok", PBOX_WIRE_REFUSALS(PBOX_LIST_NAME))
 NAMES(errcode, PBOX_ERRCODES(PBOX_LIST_NAME))
-/* the reserved ones too: "format int8 is not granted" says more than "format 16" */
-NAMES(format, [PBOX_FMT_NONE] = "none", PBOX_FORMATS(PBOX_LIST_NAME)[16] = "int8", [17] = "int4",
-	[18] = "int2", [19] = "mxfp8", [20] = "mxfp4")
+NAMES(format, [PBOX_FMT_NONE] = "none", PBOX_FORMATS(PBOX_LIST_NAME))
 NAMES(optimiser, [PBOX_OPT_NONE] = "none", PBOX_OPTIMISERS(PBOX_LIST_NAME))
 NAMES(hyper, PBOX_HYPERS(PBOX_LIST_NAME))
 NAMES(op, PBOX_OPS(PBOX_LIST_NAME))
 NAMES(restore, PBOX_RESTORES(PBOX_LIST_NAME))
 NAMES(policy, PBOX_POLICIES(PBOX_LIST_NAME))
+NAMES(capability, PBOX_CAPABILITIES(PBOX_LIST_NAME))
+
+LATERS(type, PBOX_TYPES_LATER(PBOX_LIST_NAME))
+LATERS(format, PBOX_FORMATS_LATER(PBOX_LIST_NAME))
+LATERS(optimiser, PBOX_OPTIMISERS_LATER(PBOX_LIST_NAME))
+LATERS(discipline, PBOX_DISCIPLINES_LATER(PBOX_LIST_NAME))
+LATERS(policy, PBOX_POLICIES_LATER(PBOX_LIST_NAME))
 
 int
 pbox_number(const char *(*name_of)(unsigned), const char *name, size_t len)

@@ -64,6 +64,8 @@ enum pbox_mode {
 /** Flags of DECLARE (R5.1). */
 #define PBOX_DECLARE_RESTORE  0x1u /**< the sender holds versions of the table's fragments (R10.2) */
 #define PBOX_DECLARE_CONTINUE 0x2u /**< it goes on in a run that may have begun (R12.6) */
+#define PBOX_DECLARE_MIXED    0x4u /**< of a later release: contributions in several formats */
+#define PBOX_DECLARE_KNOWN    0x3u
 
 /** Bytes of the tag behind the payload of a frame with these flags. */
 static inline unsigned
@@ -228,6 +230,7 @@ struct pbox_join {
 	uint8_t policy, auth; /**< auth: 1: it can send and check tags */
 	uint8_t revision; /**< PBOX_REVISION of whoever sends it; 0: a release before there was one */
 	uint32_t lease_ms;
+	uint32_t can, needs; /**< bits of enum pbox_capability (R4.10) */
 	char job[PBOX_NAME_LEN], host[PBOX_NAME_LEN];
 	uint8_t proof[PBOX_PROOF_LEN];
 	uint8_t run[PBOX_RUN_LEN]; /**< identity of the worker's run; zeros: it names none */
@@ -244,7 +247,7 @@ struct pbox_welcome {
 	uint16_t job, worker, workers, endpoints;
 	uint32_t incarnation, lease_ms;
 	uint16_t mtu, window;
-	uint32_t flags; /**< PBOX_WELCOME_... */
+	uint32_t flags; /**< PBOX_WELCOME_..., and what the box can do (R4.10) */
 	uint8_t proof[PBOX_PROOF_LEN];
 	uint64_t number; /**< of the run, never 0 (R12.2) */
 	struct pbox_endpoint endpoint[PBOX_MAX_ENDPOINTS];
@@ -278,7 +281,7 @@ int pbox_welcome_decode(const void *buf, size_t len, struct pbox_welcome *m);
 struct pbox_declare {
 	uint32_t table, tensors, first;
 	uint16_t count;
-	uint8_t mode, op, optimiser, push_format, pull_format;
+	uint8_t mode, op, optimiser, push_format, pull_format, discipline;
 	uint32_t flags; /**< PBOX_DECLARE_... */
 };
 

@@ -55,14 +55,35 @@ extern "C" {
 	X(PBOX_RESTORE_OK, 0x29, RESTORE_OK) \
 	X(PBOX_FETCH, 0x2B, FETCH)           \
 	X(PBOX_FETCHED, 0x2C, FETCHED)
-enum pbox_type { PBOX_TYPES(PBOX_LIST_SYMBOL) };
+/** Numbers that are taken, for what a later release does (section 13): a box refuses requests by these names. */
+#define PBOX_TYPES_LATER(X)              \
+	X(PBOX_WORK, 0x13, WORK)         \
+	X(PBOX_WORK_OK, 0x14, WORK_OK)   \
+	X(PBOX_TASK, 0x15, TASK)         \
+	X(PBOX_TASK_OK, 0x16, TASK_OK)   \
+	X(PBOX_BOXES, 0x17, BOXES)       \
+	X(PBOX_BOXES_OK, 0x18, BOXES_OK) \
+	X(PBOX_STATS, 0x19, STATS)       \
+	X(PBOX_STATS_OK, 0x1A, STATS_OK) \
+	X(PBOX_MOVED, 0x2A, MOVED)
+enum pbox_type { PBOX_TYPES(PBOX_LIST_SYMBOL) PBOX_TYPES_LATER(PBOX_LIST_SYMBOL) };
 
 /** Formats of elements (R2.3), with their bytes: those narrower than fp32, and all. */
 #define PBOX_FORMATS_16(X)           \
 	X(PBOX_FMT_BF16, 2, bf16, 2) \
 	X(PBOX_FMT_FP16, 3, fp16, 2)
 #define PBOX_FORMATS(X) X(PBOX_FMT_FP32, 1, fp32, 4) PBOX_FORMATS_16(X)
-enum pbox_format { PBOX_FMT_NONE = 0, PBOX_FORMATS(PBOX_LIST_SYMBOL) };
+/** Those of a later release: elements in blocks, with a scale each. */
+#define PBOX_FORMATS_LATER(X)        \
+	X(PBOX_FMT_INT8, 16, int8)   \
+	X(PBOX_FMT_INT4, 17, int4)   \
+	X(PBOX_FMT_INT2, 18, int2)   \
+	X(PBOX_FMT_MXFP8, 19, mxfp8) \
+	X(PBOX_FMT_MXFP4, 20, mxfp4)
+enum pbox_format {
+	PBOX_FMT_NONE = 0,
+	PBOX_FORMATS(PBOX_LIST_SYMBOL) PBOX_FORMATS_LATER(PBOX_LIST_SYMBOL)
+};
 
 /** What a round makes of its contributions (R5.2). */
 #define PBOX_OPS(X)                            \
@@ -79,7 +100,20 @@ enum pbox_op { PBOX_OPS(PBOX_LIST_SYMBOL) };
 	X(PBOX_OPT_NESTEROV, 3, nesterov) \
 	X(PBOX_OPT_ADAM, 4, adam)         \
 	X(PBOX_OPT_ADAMW, 5, adamw)
-enum pbox_optimiser { PBOX_OPT_NONE = 0, PBOX_OPTIMISERS(PBOX_LIST_SYMBOL) PBOX_OPTIMISERS_END };
+#define PBOX_OPTIMISERS_LATER(X) X(PBOX_OPT_ADD, 6, add)
+enum pbox_optimiser {
+	PBOX_OPT_NONE = 0,
+	PBOX_OPTIMISERS(PBOX_LIST_SYMBOL) PBOX_OPTIMISERS_END,
+	PBOX_OPTIMISERS_LATER(PBOX_LIST_SYMBOL)
+};
+
+/** What makes a version of a fragment (R5.1), and those of a later release. */
+#define PBOX_DISCIPLINES(X) X(PBOX_DISCIPLINE_ROUNDS, 0, rounds)
+#define PBOX_DISCIPLINES_LATER(X) \
+	X(PBOX_DISCIPLINE_CLOCK, 1, clock) X(PBOX_DISCIPLINE_TURN, 2, turn)
+enum pbox_discipline {
+	PBOX_DISCIPLINES(PBOX_LIST_SYMBOL) PBOX_DISCIPLINES_LATER(PBOX_LIST_SYMBOL)
+};
 
 /** How a fragment stands: aux of RESTORE_OK (R10.5). */
 #define PBOX_RESTORES(X)                \
@@ -123,16 +157,27 @@ enum pbox_hyper_id { PBOX_HYPERS(PBOX_LIST_SYMBOL) PBOX_HYPER_IDS };
 	X(PBOX_E_SHUTDOWN, 16, SHUTDOWN)         \
 	X(PBOX_E_LOST, 17, LOST)                 \
 	X(PBOX_E_RUNNING, 18, RUNNING)           \
-	X(PBOX_E_RUN_ENDED, 19, RUN_ENDED)
+	X(PBOX_E_RUN_ENDED, 19, RUN_ENDED)       \
+	X(PBOX_E_UNSUPPORTED, 20, UNSUPPORTED)
 enum pbox_errcode { PBOX_ERRCODES(PBOX_LIST_SYMBOL) };
 
 /** What happens when a worker is dead (R8.5), as a JOIN says it. */
-#define PBOX_POLICIES(X) X(PBOX_POLICY_WAIT, 0, wait) X(PBOX_POLICY_SHRINK, 1, shrink)
+#define PBOX_POLICIES(X)       X(PBOX_POLICY_WAIT, 0, wait) X(PBOX_POLICY_SHRINK, 1, shrink)
+#define PBOX_POLICIES_LATER(X) X(PBOX_POLICY_REASSIGN, 2, reassign)
 enum pbox_policy {
 	PBOX_POLICY_ANY =
 		-1, /**< what the workers ask for: of the configuration, never on the wire */
-	PBOX_POLICIES(PBOX_LIST_SYMBOL)
+	PBOX_POLICIES(PBOX_LIST_SYMBOL) PBOX_POLICIES_LATER(PBOX_LIST_SYMBOL)
 };
+
+/** What a side may be able to do beyond the first release of version 1 (R4.10): bits of JOIN and of WELCOME's flags. */
+#define PBOX_CAPABILITIES(X)        \
+	X(PBOX_CAN_CLOCK, 1, clock) \
+	X(PBOX_CAN_BLOCK, 2, block) \
+	X(PBOX_CAN_WORK, 3, work)   \
+	X(PBOX_CAN_BOXES, 4, boxes) \
+	X(PBOX_CAN_SLOTS, 6, slots)
+enum pbox_capability { PBOX_CAPABILITIES(PBOX_LIST_SYMBOL) };
 
 /** Why a frame was refused (R2.1), in the order of the checks: X(symbol, number, name, help). The counters of
  * data cores and of the control thread are made of it too. */
@@ -169,6 +214,14 @@ const char *pbox_op_name(unsigned op);               /**< "weighted_mean" */
 const char *pbox_restore_name(unsigned restore);     /**< "noted" */
 const char *pbox_hyper_name(unsigned hyper);         /**< "weight_decay" */
 const char *pbox_policy_name(unsigned policy);       /**< "shrink" */
+const char *pbox_capability_name(unsigned bit);      /**< "slots" */
+
+/* of what a later release does; "?" for all that this one does */
+const char *pbox_type_later(unsigned type);             /**< "WORK" */
+const char *pbox_format_later(unsigned format);         /**< "int8" */
+const char *pbox_optimiser_later(unsigned optimiser);   /**< "add" */
+const char *pbox_discipline_later(unsigned discipline); /**< "clock" */
+const char *pbox_policy_later(unsigned policy);         /**< "reassign" */
 
 /** The number of which @p name_of (one of these functions) says the @p len bytes at @p name; -1: there is none. */
 int pbox_number(const char *(*name_of)(unsigned), const char *name, size_t len);

@@ -54,7 +54,7 @@ pbox_declare_begin(void *buf, size_t cap, const struct pbox_declare *m, struct p
 	p[16] = m->optimiser;
 	p[17] = m->push_format;
 	p[18] = m->pull_format;
-	p[19] = 0;
+	p[19] = m->discipline;
 	st32(p + 20, m->flags);
 	cur->at = p + DECLARE_LEN;
 	cur->end = p + page_cap(cap);
@@ -123,6 +123,7 @@ pbox_declare_decode(const void *buf, size_t len, struct pbox_declare *m, struct 
 	m->optimiser = p[16];
 	m->push_format = p[17];
 	m->pull_format = p[18];
+	m->discipline = p[19];
 	m->flags = pbox_ld32(p + 20);
 	cur->at = p + DECLARE_LEN;
 	cur->end = at;

@@ -21,7 +21,8 @@ from pbox_proto import Header, TYPE
 BOX = 0x0123456789ABCDEF, 7, 2, 0xCAFEBABE  # token, job, worker, incarnation
 VALUES = [1.0, -2.5, 0.15625, 0.0, 65504.0, -0.0, 2.0 ** -14, 3.0]
 FROM_BOX = {"RETRY", "WELCOME", "DECLARED", "MAPPED", "SET_OK", "STATUS_OK", "LEFT", "ERROR",
-            "PONG", "NOT_READY", "PUSH_OK", "RESULT", "WAIT", "INIT_OK", "RESTORE_OK", "FETCHED"}
+            "PONG", "NOT_READY", "PUSH_OK", "RESULT", "WAIT", "INIT_OK", "RESTORE_OK", "FETCHED",
+            "WORK_OK", "TASK_OK", "BOXES_OK", "STATS_OK", "MOVED"}
 
 
 def header(kind, joined=True, **more):
@@ -129,8 +130,9 @@ def control_frames(s):
     s.add("ping", "R8.1", header("PING", chunk=92), b"any payload")
     s.add("pong", "R8.1", header("PONG", chunk=92), b"any payload")
     for code, name in proto.ERRORS.items():
-        s.control(f"error {name}", "R9.1", proto.Error(code, TYPE["JOIN"], 100 + code,
-                                                       f"what is wrong: {name}"))
+        if name != "UNSUPPORTED":
+            s.control(f"error {name}", "R9.1", proto.Error(code, TYPE["JOIN"], 100 + code,
+                                                           f"what is wrong: {name}"))
     s.add("error session, header only", "R4.8", header("ERROR", chunk=93, aux=8))
 
 
@@ -191,8 +193,8 @@ def dropped_frames(s):
           drop="frame_crc", crc=0)
     s.add("unknown flags", "R2.1", h(flags=0x0100), b"x", drop="frame_flags")
     s.add("unknown flags before the type", "R2.1", h(flags=0x8000, type=0x99), drop="frame_flags")
-    s.add("an unknown type", "R2.1", h(type=0x13), drop="frame_type")
-    s.add("a reserved type", "R2.1", h(type=0x30), drop="frame_type")
+    s.add("an unknown type", "R2.1", h(type=0x1F), drop="frame_type")
+    s.add("an unknown type of a data frame", "R2.1", h(type=0x30), drop="frame_type")
     s.add("type 0", "R2.1", h(type=0), drop="frame_type")
     s.add("a type before its tag", "R2.1", h(type=0x40, flags=proto.AUTH), drop="frame_type",
           tag=bytes(16))
@@ -269,6 +271,24 @@ def echo_frames(s):
     s.add("pong that asks for an echo", "R4.9", header("PONG", chunk=92, **nonce), b"any payload")
 
 
+def later_frames(s):
+    """Section 13: what a later release sends, and this one refuses by its name."""
+    every = sum(1 << bit for bit in proto.CAPABILITIES.values())
+    s.control("join with capabilities", "R4.10", proto.Join(
+        1, 2, 3, 4, 1500, 64, 0, 0, "resnet", "node7", can=every, needs=0x80000042), joined=False)
+    s.control("welcome with capabilities", "R4.10", proto.Welcome(
+        1, 2, 3, 0, 2, 6, 5000, 1500, 9, bytes(32), [["10.0.0.1", 7270]], every, 1))
+    s.control("declare of a clock table", "R13.3", proto.Declare(
+        0, 1, 0, 1, 0, 6, 16, 1, [proto.Tensor(10, 0, "bias")], proto.DECLARE_MIXED,
+        proto.DISCIPLINES["clock"]))
+    s.control("error UNSUPPORTED", "R9.1", proto.Error(proto.ERROR["UNSUPPORTED"], TYPE["DECLARE"], 0,
+                                                       "this box does not know discipline clock"))
+    for number, name in proto.TYPES.items():
+        if name in proto.LATER_TYPES:
+            more = {"chunk": 95} if number < proto.FIRST_DATA_TYPE else {"chunk": 0x00010003, "round": 41}
+            s.add(f"{name.lower()}, of a later release", "R13.2", header(name, **more))
+
+
 def auth_frames(s):
     """Section 11. How to make their tags is told beside them."""
     secret = b"a secret of 26 characters."
@@ -327,6 +347,7 @@ def build():
     datagrams(s)
     state_frames(s)
     echo_frames(s)
+    later_frames(s)
     return {"protocol": proto.VERSION, "frames": s.frames, "datagrams": s.datagrams, "auth": auth}
 
 

@@ -33,7 +33,11 @@ TYPES = {
     0x22: "PULL", 0x23: "RESULT", 0x24: "PUSHPULL", 0x25: "WAIT", 0x26: "INIT",
     0x27: "INIT_OK", 0x28: "RESTORE", 0x29: "RESTORE_OK",
     0x2B: "FETCH", 0x2C: "FETCHED",
+    # of a later release (R13.2)
+    0x13: "WORK", 0x14: "WORK_OK", 0x15: "TASK", 0x16: "TASK_OK", 0x17: "BOXES", 0x18: "BOXES_OK",
+    0x19: "STATS", 0x1A: "STATS_OK", 0x2A: "MOVED",
 }
+LATER_TYPES = {"WORK", "WORK_OK", "TASK", "TASK_OK", "BOXES", "BOXES_OK", "STATS", "STATS_OK", "MOVED"}
 TYPE = {name: number for number, name in TYPES.items()}
 FIRST_DATA_TYPE = 0x20
 
@@ -44,9 +48,13 @@ KNOWN_FLAGS = 0xFF
 
 FORMATS = {"fp32": 1, "bf16": 2, "fp16": 3}
 FORMAT_NAMES = {number: name for name, number in FORMATS.items()}
+LATER_FORMATS = {"int8": 16, "int4": 17, "int2": 18, "mxfp8": 19, "mxfp4": 20}
 FORMAT_SIZE = {1: 4, 2: 2, 3: 2}
 DECLARE_RESTORE = 0x1
 DECLARE_CONTINUE = 0x2
+DECLARE_MIXED = 0x4
+DISCIPLINES = {"rounds": 0, "clock": 1, "turn": 2}
+CAPABILITIES = {"clock": 1, "block": 2, "work": 3, "boxes": 4, "slots": 6}  # bits (R4.10)
 RESTORE_DONE, RESTORE_NOTED, RESTORE_GIVE, RESTORE_LOST = range(4)  # aux of RESTORE_OK (R10.5)
 OPS = {"sum": 0, "mean": 1, "sample_mean": 2, "weighted_mean": 3}
 OPTIMISERS = {"none": 0, "sgd": 1, "momentum": 2, "nesterov": 3, "adam": 4, "adamw": 5}
@@ -56,7 +64,7 @@ ERRORS = {
     1: "VERSION", 2: "COOKIE", 3: "NO_JOB", 4: "SECRET", 5: "WORKERS", 6: "WORKER_TAKEN",
     7: "FULL", 8: "SESSION", 9: "MISMATCH", 10: "BAD_REQUEST", 11: "SET_LATE",
     12: "SET_CONFLICT", 13: "SET_ORDER", 14: "NO_LR", 15: "NO_MEMORY", 16: "SHUTDOWN",
-    17: "LOST", 18: "RUNNING", 19: "RUN_ENDED",
+    17: "LOST", 18: "RUNNING", 19: "RUN_ENDED", 20: "UNSUPPORTED",
 }
 ERROR = {name: number for number, name in ERRORS.items()}
 REVISION = 1  # R4.4
@@ -281,19 +289,22 @@ class Join:
     run: bytes = bytes(RUN_LEN)
     number: int = 0
     revision: int = REVISION
+    can: int = 0
+    needs: int = 0
 
     def pack(self):
         return struct.pack(
-            "<QQHHHHBBBxI64s64s32s16sQ296x", self.cookie, self.nonce, self.worker, self.workers,
+            "<QQHHHHBBBxI64s64s32s16sQII288x", self.cookie, self.nonce, self.worker, self.workers,
             self.mtu, self.window, self.policy, self.auth, self.revision, self.lease_ms, _padded(self.job, 64, 63),
-            _padded(self.host, 64, 63), self.proof, self.run, self.number)
+            _padded(self.host, 64, 63), self.proof, self.run, self.number, self.can, self.needs)
 
     @classmethod
     def unpack(cls, data):
-        *head, auth, revision, lease, job, host, proof, run, number = _Reader(data).get(
-            "QQHHHHBBBxI64s64s32s16sQ296x")
+        *head, auth, revision, lease, job, host, proof, run, number, can, needs = _Reader(data).get(
+            "QQHHHHBBBxI64s64s32s16sQII288x")
         _malformed_if(b"\0" not in job, "job name without NUL")
-        return cls(*head, lease, _unpad(job, 63), _unpad(host, 63), proof, auth, run, number, revision)
+        return cls(*head, lease, _unpad(job, 63), _unpad(host, 63), proof, auth, run, number, revision,
+                   can, needs)
 
 
 @dataclass
@@ -364,23 +375,24 @@ class Declare:
     pull_format: int = 1
     entries: list = field(default_factory=list)  # of Tensor
     flags: int = 0
+    discipline: int = 0
 
     def pack(self):
         return struct.pack(
-            "<IIIHBBBBBxI", self.table, self.tensors, self.first, len(self.entries), self.mode,
-            self.op, self.optimiser, self.push_format, self.pull_format, self.flags) + b"".join(
+            "<IIIHBBBBBBI", self.table, self.tensors, self.first, len(self.entries), self.mode,
+            self.op, self.optimiser, self.push_format, self.pull_format, self.discipline, self.flags) + b"".join(
                 e.pack() for e in self.entries)
 
     @classmethod
     def unpack(cls, data):
         r = _Reader(data)
-        table, tensors, first, count, *rest, flags = r.get("IIIHBBBBBxI")
+        table, tensors, first, count, *rest, discipline, flags = r.get("IIIHBBBBBBI")
         _malformed_if(first + count > tensors, "first + count")
         entries = []
         for _ in range(count):
             elements, group, n = r.get("QHH")
             entries.append(Tensor(elements, group, _unpad(r.take(n), 63)))
-        return cls(table, tensors, first, *rest, entries, flags)
+        return cls(table, tensors, first, *rest, entries, flags, discipline)
 
 
 @dataclass

@@ -202,13 +202,14 @@ test_types_and_flags(void)
 
 	make(f, 0);
 	for (unsigned type = 0; type < 256; type++) {
-		bool known = (type >= 0x01 && type <= 0x12) || (type >= 0x20 && type <= 0x29) ||
-			     type == 0x2B || type == 0x2C;
+		bool known = (type >= 0x01 && type <= 0x1A) || (type >= 0x20 && type <= 0x2C);
+		bool later = (type >= 0x13 && type <= 0x1A) || type == 0x2A;
 
 		f[2] = (uint8_t)type;
 		reseal(f);
 		UNIT_EQ_U64(check(f, sizeof(f)), known ? PBOX_WIRE_OK : PBOX_WIRE_TYPE);
 		CU_ASSERT_EQUAL(strcmp(pbox_type_name(type), "?") != 0, known);
+		CU_ASSERT_EQUAL(strcmp(pbox_type_later(type), "?") != 0, later);
 	}
 	make(f, 0);
 	for (unsigned bit = 0; bit < 16; bit++) {
@@ -414,18 +415,26 @@ test_names(void)
 {
 	CU_ASSERT_STRING_EQUAL(pbox_type_name(PBOX_PUSHPULL), "PUSHPULL");
 	CU_ASSERT_STRING_EQUAL(pbox_type_name(PBOX_NOT_READY), "NOT_READY");
-	CU_ASSERT_STRING_EQUAL(pbox_type_name(0x13), "?");
+	CU_ASSERT_STRING_EQUAL(pbox_type_name(0x1B), "?");
 	CU_ASSERT_STRING_EQUAL(pbox_type_name(~0u), "?");
 	CU_ASSERT_STRING_EQUAL(pbox_wire_drop_name(PBOX_WIRE_CRC), "frame_crc");
 	CU_ASSERT_STRING_EQUAL(pbox_wire_drop_name(PBOX_WIRE_TRAILING), "frame_trailing");
 	CU_ASSERT_STRING_EQUAL(pbox_wire_drop_name(PBOX_WIRE_DROPS), "?");
 	CU_ASSERT_STRING_EQUAL(pbox_errcode_name(PBOX_E_WORKER_TAKEN), "WORKER_TAKEN");
 	CU_ASSERT_STRING_EQUAL(pbox_errcode_name(PBOX_E_SHUTDOWN), "SHUTDOWN");
-	CU_ASSERT_STRING_EQUAL(pbox_errcode_name(PBOX_E_RUN_ENDED + 1), "?");
+	CU_ASSERT_STRING_EQUAL(pbox_errcode_name(PBOX_E_UNSUPPORTED + 1), "?");
 	CU_ASSERT_STRING_EQUAL(pbox_format_name(PBOX_FMT_FP32), "fp32");
 	CU_ASSERT_STRING_EQUAL(pbox_format_name(4), "?");
-	CU_ASSERT_STRING_EQUAL(pbox_format_name(16), "int8");
-	CU_ASSERT_STRING_EQUAL(pbox_format_name(21), "?");
+	CU_ASSERT_STRING_EQUAL(pbox_format_name(16), "?"); /* nobody is offered it */
+	CU_ASSERT_STRING_EQUAL(pbox_format_later(16), "int8");
+	CU_ASSERT_STRING_EQUAL(pbox_format_later(21), "?");
+	CU_ASSERT_STRING_EQUAL(pbox_format_later(PBOX_FMT_FP32), "?");
+	CU_ASSERT_STRING_EQUAL(pbox_optimiser_later(6), "add");
+	CU_ASSERT_STRING_EQUAL(pbox_discipline_later(0), "?");
+	CU_ASSERT_STRING_EQUAL(pbox_discipline_later(2), "turn");
+	CU_ASSERT_STRING_EQUAL(pbox_policy_later(2), "reassign");
+	CU_ASSERT_STRING_EQUAL(pbox_capability_name(5), "?"); /* INSECURE of WELCOME */
+	CU_ASSERT_STRING_EQUAL(pbox_capability_name(6), "slots");
 	CU_ASSERT_STRING_EQUAL(pbox_optimiser_name(PBOX_OPT_ADAMW), "adamw");
 	CU_ASSERT_STRING_EQUAL(pbox_optimiser_name(PBOX_OPTIMISERS_END), "?");
 	CU_ASSERT_STRING_EQUAL(pbox_op_name(PBOX_OP_WEIGHTED_MEAN), "weighted_mean");
@@ -442,7 +451,7 @@ test_names(void)
 	CU_ASSERT_EQUAL(pbox_number(pbox_hyper_name, "", 0), -1);
 	for (unsigned i = 0; i < PBOX_WIRE_DROPS; i++)
 		CU_ASSERT_STRING_NOT_EQUAL(pbox_wire_drop_name(i), "?");
-	for (unsigned i = 0; i <= PBOX_E_RUN_ENDED; i++)
+	for (unsigned i = 0; i <= PBOX_E_UNSUPPORTED; i++)
 		CU_ASSERT_STRING_NOT_EQUAL(pbox_errcode_name(i), "?");
 }
 

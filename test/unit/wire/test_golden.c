@@ -121,6 +121,8 @@ check_join(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t cap)
 	N(policy);
 	N(auth);
 	N(revision);
+	N(can);
+	N(needs);
 	N(lease_ms);
 	check_text(p, "job", m.job);
 	check_text(p, "host", m.host);
@@ -181,6 +183,7 @@ check_declare(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t ca
 	N(optimiser);
 	N(push_format);
 	N(pull_format);
+	N(discipline);
 	N(flags);
 	same(m.count, json_array_size(entries), "count");
 	CU_ASSERT_EQUAL(pbox_declare_begin(out, cap, &m, &to), 0);

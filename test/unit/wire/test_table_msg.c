@@ -50,6 +50,7 @@ static const struct pbox_declare declare = {
 	.optimiser = PBOX_OPT_ADAM,
 	.push_format = PBOX_FMT_BF16,
 	.pull_format = PBOX_FMT_FP32,
+	.discipline = PBOX_DISCIPLINE_TURN,
 };
 
 static void
@@ -57,7 +58,7 @@ test_declare(void)
 {
 	const struct pbox_tensor_entry in[3] = {
 		{0x1817161514131211, 0x1A19, "w"}, {0, 0, ""}, {10, 1, "layer.bias"}};
-	const uint8_t want[24 + 13] = {1, 2, 3, 4, 5, 6, 7, 8, 3, 0, 0, 0, 3, 0, 1, 1, 4, 2, 1, 0,
+	const uint8_t want[24 + 13] = {1, 2, 3, 4, 5, 6, 7, 8, 3, 0, 0, 0, 3, 0, 1, 1, 4, 2, 1, 2,
 		0, 0, 0, 0, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x19, 0x1A, 1, 0, 'w'};
 	struct pbox_tensor_entry e;
 	struct pbox_declare got;
@@ -82,6 +83,7 @@ test_declare(void)
 	UNIT_EQ_U64(got.optimiser, declare.optimiser);
 	UNIT_EQ_U64(got.push_format, declare.push_format);
 	UNIT_EQ_U64(got.pull_format, declare.pull_format);
+	UNIT_EQ_U64(got.discipline, declare.discipline);
 	for (unsigned i = 0; i < 3; i++) {
 		CU_ASSERT_EQUAL(pbox_declare_next(&cur, &e), 0);
 		UNIT_EQ_U64(e.elements, in[i].elements);

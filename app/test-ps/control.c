@@ -461,7 +461,8 @@ static bool
 passes(unsigned code)
 {
 	return code != PBOX_E_NO_JOB && code != PBOX_E_SECRET && code != PBOX_E_WORKERS &&
-	       code != PBOX_E_MISMATCH && code != PBOX_E_BAD_REQUEST && code != PBOX_E_RUN_ENDED;
+	       code != PBOX_E_MISMATCH && code != PBOX_E_BAD_REQUEST && code != PBOX_E_RUN_ENDED &&
+	       code != PBOX_E_UNSUPPORTED;
 }
 
 static void

@@ -147,6 +147,10 @@ pbox_registrar_rx(struct pbox_registrar *r, const struct pbox_frame *f, uint64_t
 	case PBOX_STATUS:
 	case PBOX_LEAVE:
 	case PBOX_PING:
+	case PBOX_WORK:
+	case PBOX_TASK:
+	case PBOX_BOXES:
+	case PBOX_STATS:
 		break;
 	default:
 		count_control(r, PBOX_RS_DROP_TYPE);
@@ -167,8 +171,12 @@ pbox_registrar_rx(struct pbox_registrar *r, const struct pbox_frame *f, uint64_t
 		registrar_on_status(r, f, job);
 	else if (f->hdr.type == PBOX_LEAVE)
 		registrar_on_leave(r, f, job);
-	else
+	else if (f->hdr.type == PBOX_PING)
 		on_ping(r, f, job);
+	else {
+		count_control(r, PBOX_RS_DROP_TYPE);
+		registrar_unsupported(r, f, pbox_type_name(f->hdr.type));
+	}
 }
 
 void

@@ -36,7 +36,7 @@ registrar_gone_join(struct pbox_registrar *r, const struct pbox_frame *f)
 	struct pbox_job *job;
 	struct pbox_member *mb;
 
-	if ((code != PBOX_E_WORKERS && code != PBOX_E_BAD_REQUEST) ||
+	if ((code != PBOX_E_WORKERS && code != PBOX_E_BAD_REQUEST && code != PBOX_E_UNSUPPORTED) ||
 		pbox_join_decode(f->payload, f->hdr.length, &m) < 0)
 		return;
 	job = registrar_find_job(r, m.job);

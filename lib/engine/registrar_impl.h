@@ -167,6 +167,11 @@ void registrar_refuse(struct pbox_registrar *r, const struct pbox_frame *f, enum
 	uint32_t detail, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 void registrar_refuse_text(struct pbox_registrar *r, const struct registrar_addressee *to,
 	enum pbox_errcode code, uint32_t detail, const char *text);
+/* Answer that this box does not know what a later release does. */
+void registrar_unsupported(struct pbox_registrar *r, const struct pbox_frame *f, const char *what);
+/* registrar_unsupported.c: does it ask for what a later release does (R4.10, section 13)? What that is. */
+bool registrar_unsupported_declare(const struct pbox_declare *m, struct pbox_error *what);
+bool registrar_unsupported_join(const struct pbox_join *m, struct pbox_error *what);
 /* To worker w of the job, in its session, with a tag if that has them. out->peer NULL: to its address. */
 void registrar_send(
 	struct pbox_registrar *r, const struct pbox_job *job, unsigned w, struct pbox_send *out);

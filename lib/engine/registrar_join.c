@@ -406,6 +406,7 @@ static void
 join_proven(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
 	const struct pbox_job_conf *conf, struct pbox_job *job)
 {
+	struct pbox_error later;
 	int w;
 
 	if (r->stopping) {
@@ -414,6 +415,10 @@ join_proven(struct pbox_registrar *r, const struct pbox_frame *f, const struct p
 	}
 	if (registrar_was_kicked(r, f, m->job, m->nonce))
 		return;
+	if (registrar_unsupported_join(m, &later)) {
+		registrar_unsupported(r, f, later.text);
+		return;
+	}
 	if (!registrar_possible(r, f, m, conf) || !open_to(r, f, m, job))
 		return;
 	if (job == NULL)

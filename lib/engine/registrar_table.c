@@ -28,8 +28,9 @@ bad_declare(const struct pbox_declare *m, uint32_t n_tables, uint32_t declared)
 		return "too many tensors in one table";
 	if (m->first > m->tensors || m->count > m->tensors - m->first)
 		return "the page lies beyond the table";
-	if (m->mode > PBOX_MODE_OPTIMISER || m->op > PBOX_OP_WEIGHTED_MEAN)
-		return "unknown mode or operation";
+	if (m->mode > PBOX_MODE_OPTIMISER || m->op > PBOX_OP_WEIGHTED_MEAN ||
+		m->discipline != PBOX_DISCIPLINE_ROUNDS)
+		return "unknown mode, operation or discipline";
 	if (optimiser != (m->optimiser != PBOX_OPT_NONE) || m->optimiser >= PBOX_OPTIMISERS_END)
 		return "mode and optimiser do not fit";
 	if (pbox_format_size(m->push_format) == 0 || pbox_format_size(m->pull_format) == 0)
@@ -87,6 +88,10 @@ registrar_on_declare(struct pbox_registrar *r, const struct pbox_frame *f, struc
 		return;
 	}
 	count_control(r, PBOX_RS_RX_DECLARE);
+	if (registrar_unsupported_declare(&m, &err)) {
+		registrar_unsupported(r, f, err.text);
+		return;
+	}
 	bad = bad_declare(&m, job->n_tables, mb->declared);
 	if (bad != NULL) {
 		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m.table, "table %u: %s", m.table, bad);

@@ -233,6 +233,14 @@ resolve(struct pbox_shard *s, const struct pbox_frame *f, struct target *g)
 	return drop;
 }
 
+/* R13.4: it is not the answer to another question. */
+static __attribute__((noinline, cold)) void
+shard_unsupported(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	count(s, PBOX_SS_RX_PULL);
+	shard_send_error(s, g, f, PBOX_E_UNSUPPORTED);
+}
+
 static bool
 act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
@@ -263,6 +271,8 @@ act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 	if (f->hdr.type == PBOX_PULL) {
 		if ((g->slot->closed & (PBOX_SLOT_RESTORING | PBOX_SLOT_LOST)) != 0)
 			shard_send_unready(s, g, f);
+		else if ((f->hdr.flags & PBOX_F_CUT) != 0)
+			shard_unsupported(s, g, f);
 		else
 			g->st->discipline->pull(s, g, f);
 	} else if (f->hdr.type == PBOX_INIT) {

@@ -47,6 +47,7 @@ pbox_worker_check(const struct pbox_client_conf *conf, struct pbox_client_error 
 int
 pbox_worker_check_table(const struct pbox_client_table *d, struct pbox_client_error *err)
 {
+	const char *later;
 	uint64_t sum = 0;
 
 	if (d->size < offsetof(struct pbox_client_table, first_round) ||
@@ -60,6 +61,13 @@ pbox_worker_check_table(const struct pbox_client_table *d, struct pbox_client_er
 			"mode %u, op %u, optimiser %u do not go together: mode 0 is without, mode "
 			"1 with an optimiser (1 to %u); op is 0 to 3",
 			d->mode, d->op, d->optimiser, PBOX_OPTIMISERS_END - 1);
+	later = pbox_format_later(
+		pbox_format_later(d->push_format)[0] != '?' ? d->push_format : d->pull_format);
+	if (later[0] != '?')
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"element format %s is one of a later release: this library has fp32, bf16 "
+			"and fp16",
+			later);
 	if (pbox_format_size(d->push_format) == 0 || pbox_format_size(d->pull_format) == 0)
 		return pbox_client_fail(err, PBOX_C_INVALID,
 			"element format %u or %u does not exist: 1 fp32" PBOX_FORMATS_16(NUMBERED),

@@ -25,6 +25,7 @@ code_of(unsigned error)
 {
 	switch (error) {
 	case PBOX_E_VERSION:
+	case PBOX_E_UNSUPPORTED:
 		return PBOX_C_VERSION;
 	case PBOX_E_NO_JOB:
 		return PBOX_C_NO_JOB;
@@ -110,7 +111,7 @@ may_pass(const struct join *j, unsigned code)
 		return true;
 	return j->patient && code != PBOX_E_NO_JOB && code != PBOX_E_SECRET &&
 	       code != PBOX_E_WORKERS && code != PBOX_E_MISMATCH && code != PBOX_E_VERSION &&
-	       code != PBOX_E_RUN_ENDED;
+	       code != PBOX_E_RUN_ENDED && code != PBOX_E_UNSUPPORTED;
 }
 
 void

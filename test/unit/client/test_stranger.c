@@ -33,7 +33,7 @@ static void
 test_forger(void)
 {
 	static const unsigned code[] = {PBOX_E_SECRET, PBOX_E_NO_JOB, PBOX_E_WORKERS,
-		PBOX_E_BAD_REQUEST, PBOX_E_VERSION, PBOX_E_RUN_ENDED};
+		PBOX_E_BAD_REQUEST, PBOX_E_VERSION, PBOX_E_RUN_ENDED, PBOX_E_UNSUPPORTED};
 	struct fake_conf conf = {.workers = 2};
 
 	for (unsigned i = 0; i < 2 * sizeof(code) / sizeof(code[0]); i++) {
@@ -64,6 +64,10 @@ test_refused_while_silent(void)
 	fake_refuse(b, PBOX_E_WORKERS, 1000, "secret"); /* of the box itself */
 	CU_ASSERT_EQUAL(try_open(b, "secret"), PBOX_C_MISMATCH);
 	UNIT_EQ_U64(fake_said(b).asked, 3 + 3 + 1);
+	fake_refuse(b, PBOX_E_UNSUPPORTED, 1000, "secret"); /* R4.10: with its sentence, at once */
+	CU_ASSERT_EQUAL(try_open(b, "secret"), PBOX_C_VERSION);
+	HAS("go away");
+	UNIT_EQ_U64(fake_said(b).asked, 3 + 3 + 2);
 	fake_stop(b);
 }
 

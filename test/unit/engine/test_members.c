@@ -390,7 +390,7 @@ test_policies_are_named(void)
 		"give all the same, or set policy in the job's section");
 	CU_ASSERT_STRING_EQUAL(fx.event,
 		"job 'five': a worker (host1) asks for policy shrink, the others for wait");
-	m.policy = 2;
+	m.policy = 3;
 	fx_join_with(&w[1], &m, "key");
 	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
 	m.policy = 1;

@@ -189,7 +189,7 @@ test_bad_declarations(void)
 	expect_bad(d, "unknown mode");
 	d = ok;
 	d.op = 4;
-	expect_bad(d, "unknown mode or operation");
+	expect_bad(d, "unknown mode, operation");
 	d = ok;
 	d.optimiser = 1;
 	expect_bad(d, "do not fit");
@@ -197,7 +197,7 @@ test_bad_declarations(void)
 	d.mode = 1;
 	expect_bad(d, "do not fit");
 	d = ok;
-	d.push_format = 16;
+	d.push_format = 4;
 	expect_bad(d, "format");
 	d = ok;
 	d.tensors = 1u << 21;

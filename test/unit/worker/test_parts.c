@@ -249,7 +249,8 @@ test_gather(void)
 	CU_ASSERT(iov[0].iov_base == c + 16 && iov[0].iov_len == 56);
 	CU_ASSERT(iov[1].iov_base == a && iov[1].iov_len == 8);
 	UNIT_EQ_U64(table_gather(t, &t->frag[1], 0, 16, 4, iov, 1), 0); /* no room */
-	UNIT_EQ_U64(table_gather(t, &t->frag[1], 13, 2, 4, iov, 4), 2); /* part, as INIT */
+	UNIT_EQ_U64(
+		table_gather(t, &t->frag[1], 13, 2, 4, iov, 4), 2); /* part, as INIT */
 	CU_ASSERT(iov[0].iov_base == c + 29 && iov[0].iov_len == 4);
 	CU_ASSERT(iov[1].iov_base == a && iov[1].iov_len == 4);
 	UNIT_EQ_U64(table_gather(t, &t->frag[1], 15, 1, 4, iov, 4), 1);
@@ -317,7 +318,28 @@ test_sets_where_rounds_wrap(void)
 	sets_free(&t);
 }
 
+/* A program that asks for what another release does is not given something else. */
+static void
+test_formats_of_later_releases(void)
+{
+	struct pbox_client_table d = {.size = sizeof(d), .push_format = 16, .pull_format = 1};
+	struct pbox_client_error err;
+
+	CU_ASSERT_EQUAL(pbox_worker_check_table(&d, &err), PBOX_C_INVALID);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "int8 is one of a later release"));
+	d.push_format = PBOX_FMT_BF16;
+	d.pull_format = 20;
+	CU_ASSERT_EQUAL(pbox_worker_check_table(&d, &err), PBOX_C_INVALID);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "mxfp4 is one of a later release"));
+	d.pull_format = 21;
+	CU_ASSERT_EQUAL(pbox_worker_check_table(&d, &err), PBOX_C_INVALID);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "does not exist"));
+	d.pull_format = PBOX_FMT_FP16;
+	CU_ASSERT_EQUAL(pbox_worker_check_table(&d, &err), 0);
+}
+
 const struct unit_test unit_tests[] = {
+	{"formats of later releases", test_formats_of_later_releases},
 	{"names of others in a text", test_names_of_others},
 	{"round trips and time-outs", test_rtt_and_rto},
 	{"the window grows, and settles under loss", test_window_grows_and_settles},

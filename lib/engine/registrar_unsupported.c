@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdio.h>
+
+#include "registrar_impl.h"
+
+/* What has its number in the protocol, and is done by a later release (section 13): refused by its name, so that no
+ * worker takes what this box does for what it asked for. */
+
+static bool
+is_later(struct pbox_error *what, const char *kind, const char *name)
+{
+	if (name[0] == '?')
+		return false;
+	pbox_fail(what, PBOX_E_UNSUPPORTED, "%s %s", kind, name);
+	return true;
+}
+
+bool
+registrar_unsupported_declare(const struct pbox_declare *m, struct pbox_error *what)
+{
+	uint32_t flags = m->flags & ~PBOX_DECLARE_KNOWN;
+
+	if (is_later(what, "discipline", pbox_discipline_later(m->discipline)) ||
+		is_later(what, "format", pbox_format_later(m->push_format)) ||
+		is_later(what, "format", pbox_format_later(m->pull_format)) ||
+		is_later(what, "optimiser", pbox_optimiser_later(m->optimiser)) ||
+		is_later(what, "flag", flags == PBOX_DECLARE_MIXED ? "MIXED" : "?"))
+		return true;
+	if (flags != 0) /* who sends one counts on it */
+		pbox_fail(what, PBOX_E_UNSUPPORTED, "flags 0x%x of DECLARE", flags);
+	return flags != 0;
+}
+
+bool
+registrar_unsupported_join(const struct pbox_join *m, struct pbox_error *what)
+{
+	const char *policy = pbox_policy_later(m->policy);
+	char text[160];
+	size_t n = 0;
+
+	if (policy[0] != '?')
+		n = (size_t)snprintf(text, sizeof(text), "policy %s", policy);
+	for (unsigned bit = 0; bit < 32 && n < sizeof(text); bit++) {
+		const char *name = pbox_capability_name(bit), *comma = n > 0 ? ", " : "";
+		size_t room = sizeof(text) - n;
+
+		if ((m->needs >> bit & 1) == 0)
+			continue;
+		n += (size_t)(name[0] != '?'
+				      ? snprintf(text + n, room, "%s%s", comma, name)
+				      : snprintf(text + n, room, "%scapability %u", comma, bit));
+	}
+	if (n > 0)
+		pbox_fail(what, PBOX_E_UNSUPPORTED, "%s", text);
+	return n > 0;
+}
+
+void
+registrar_unsupported(struct pbox_registrar *r, const struct pbox_frame *f, const char *what)
+{
+	registrar_refuse(r, f, PBOX_E_UNSUPPORTED, 0,
+		"this box does not know %s: install the release of this worker's library there",
+		what);
+}

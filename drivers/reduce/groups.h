@@ -63,7 +63,7 @@ group_fill(struct group *g, const struct pbox_sources *s, unsigned k, size_t fir
 			g->zero = 1;
 			continue;
 		}
-		g->src[g->n] = src + first * pbox_format_size(s->elem);
+		g->src[g->n] = src + pbox_payload_bytes(s->elem, first);
 		g->weight[g->n] = s->weight == NULL ? 1.0f : s->weight[k];
 		g->crc[g->n] = s->crc == NULL ? NULL : &s->crc[k];
 		g->n++;
@@ -118,11 +118,11 @@ static inline void
 groups_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems, group_sum pass,
 	struct checked_passes checked)
 {
-	size_t tile = tile_of(s, elems), size = pbox_format_size(s->elem);
+	size_t tile = tile_of(s, elems);
 	bool intact = true, has_crc = s->crc_dst == NULL;
 
 	if (s->next != NULL)
-		prefetch_next(s, first * size);
+		prefetch_next(s, pbox_payload_bytes(s->elem, first));
 	for (unsigned k = 0; s->crc != NULL && k < s->n; k++)
 		s->crc[k] = 0;
 	for (size_t done = 0; done < elems; done += tile) {
@@ -137,7 +137,7 @@ groups_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems,
 			g.acc = acc;
 			if (g.n == 0 && acc == NULL)
 				g.zero = 1;
-			group_crc(&g, n * size);
+			group_crc(&g, pbox_payload_bytes(s->elem, n));
 			if (s->intact != NULL && checked.plain != NULL && g.n > 1) {
 				bool with_crc = !has_crc && k == s->n && checked.crc != NULL;
 
@@ -146,7 +146,8 @@ groups_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems,
 				has_crc |= with_crc;
 			} else {
 				if (s->intact != NULL)
-					intact &= group_intact(&g, n * size, s->header);
+					intact &= group_intact(
+						&g, pbox_payload_bytes(s->elem, n), s->header);
 				pass(dst + done, &g, n);
 			}
 			acc = dst + done;

@@ -61,7 +61,6 @@ set_slots(const struct snapshot_load *l, const struct pbox_snapshot_meta *m)
 {
 	const struct pbox_table *t = l->of.t;
 	const struct pbox_snapshot_fragment *v = m->fragment;
-	size_t size = pbox_format_size(t->pull_format);
 
 	for (uint32_t i = 0; i < t->n_chunks; i++) {
 		struct pbox_chunk *c = &t->chunk[i];
@@ -72,15 +71,17 @@ set_slots(const struct snapshot_load *l, const struct pbox_snapshot_meta *m)
 			pbox_reduce_scalar.pack(c->wire, t->pull_format, c->param, c->elements);
 		for (unsigned f = 0; f < c->fragments; f++, v++) {
 			size_t first = (size_t)f * t->frag_elements;
-			const void *at = c->wire != NULL ? c->wire + first * size
-							 : (const uint8_t *)(c->param + first);
+			const void *at = c->wire != NULL
+						 ? (const void *)pbox_chunk_frag_wire(t, c, f)
+						 : c->param + first;
 			struct pbox_slot *s = &c->slot[f];
 
 			s->version = v->version;
 			s->samples = v->samples;
 			s->contributors = v->contributors;
-			s->payload_crc =
-				pbox_crc32c(0, at, pbox_chunk_frag_elements(t, c, f) * size);
+			s->payload_crc = pbox_crc32c(0, at,
+				pbox_payload_bytes(
+					t->pull_format, pbox_chunk_frag_elements(t, c, f)));
 			s->has_result = 1;
 		}
 	}

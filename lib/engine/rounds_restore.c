@@ -75,12 +75,12 @@ static void
 take_payload(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	const struct pbox_table *t = g->st->t;
-	size_t first = (size_t)g->frag * t->frag_elements;
+	uint8_t *wire = pbox_chunk_frag_wire(t, g->c, g->frag);
 
 	s->conf.reduce->unpack(
 		pbox_chunk_frag_param(t, g->c, g->frag), f->payload, t->pull_format, g->elements);
-	if (g->c->wire != NULL)
-		memcpy(g->c->wire + first * 2, f->payload, f->hdr.length);
+	if (wire != NULL)
+		memcpy(wire, f->payload, f->hdr.length);
 	g->slot->payload_crc = pbox_crc32c(0, f->payload, f->hdr.length);
 }
 

@@ -117,7 +117,7 @@ static void
 take_back(struct pbox_shard *s, const struct target *g, unsigned first, unsigned end)
 {
 	struct pbox_record *r = g->slot->record;
-	size_t bytes = (size_t)g->elements * pbox_format_size(g->st->t->push_format);
+	size_t bytes = pbox_payload_bytes(g->st->t->push_format, g->elements);
 	unsigned had = r->arrived;
 
 	for (unsigned all = 0; all < 2 && r->arrived == had; all++)
@@ -253,7 +253,7 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rec
 		.param = spare != NULL ? spare : now,
 		.s0 = g->c->s0 != NULL ? g->c->s0 + first : NULL,
 		.s1 = g->c->s1 != NULL ? g->c->s1 + first : NULL,
-		.wire = g->c->wire != NULL ? g->c->wire + first * 2 : NULL,
+		.wire = pbox_chunk_frag_wire(t, g->c, g->frag),
 		.wire_elem = t->pull_format,
 		.scratch = spare != NULL ? spare : s->scratch,
 		.answer_crc = &g->slot->payload_crc,

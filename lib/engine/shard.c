@@ -130,7 +130,7 @@ check_payload(const struct pbox_frame *f, const struct target *g)
 	if (h->type == PBOX_RESTORE) {
 		if (h->format != t->pull_format)
 			return PBOX_SS_DROP_FORMAT;
-		return h->length == 0 || h->length == elements * pbox_format_size(t->pull_format)
+		return h->length == 0 || h->length == pbox_payload_bytes(t->pull_format, elements)
 			       ? 0
 			       : PBOX_SS_DROP_LENGTH;
 	}
@@ -155,7 +155,7 @@ check_payload(const struct pbox_frame *f, const struct target *g)
 		if (elements > t->init_elements)
 			elements = t->init_elements;
 	}
-	if (h->length != ((h->flags & PBOX_F_ZERO) != 0 ? 0 : elements * pbox_format_size(format)))
+	if (h->length != ((h->flags & PBOX_F_ZERO) != 0 ? 0 : pbox_payload_bytes(format, elements)))
 		return PBOX_SS_DROP_LENGTH;
 	return (h->flags & PBOX_F_LAST) != 0 || h->type == PBOX_INIT ? 0 : PBOX_SS_DROP_PARTIAL;
 }

@@ -39,7 +39,7 @@ shard_answer_at(const struct target *g)
 	const struct pbox_table *t = g->st->t;
 
 	if (g->c->wire != NULL) /* bf16, fp16 */
-		return g->c->wire + (size_t)g->frag * t->frag_elements * 2;
+		return pbox_chunk_frag_wire(t, g->c, g->frag);
 	return pbox_chunk_frag_param(t, g->c, g->frag);
 }
 
@@ -57,8 +57,7 @@ result(const struct pbox_shard *s, const struct target *g)
 				.incarnation = s->conf.incarnation,
 				.chunk = g->chunk,
 				.frag = g->frag,
-				.length =
-					(uint16_t)(g->elements * pbox_format_size(t->pull_format)),
+				.length = (uint16_t)pbox_payload_bytes(t->pull_format, g->elements),
 				.round = g->slot->version,
 				.base = g->slot->version,
 				.map_epoch = PBOX_MAP_EPOCH,

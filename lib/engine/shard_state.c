@@ -80,7 +80,8 @@ shard_fetch(struct pbox_shard *s, const struct target *g, const struct pbox_fram
 	count(s, PBOX_SS_RX_FETCH);
 	/* not shared: the next round changes it while a copy of this answer may still be queued */
 	out.payload = piece_of(g, f->hdr.aux, f->hdr.base);
-	out.hdr.length = (uint16_t)(piece_elements(g, f->hdr.base) * sizeof(float));
+	out.hdr.length =
+		(uint16_t)pbox_payload_bytes(PBOX_FMT_FP32, piece_elements(g, f->hdr.base));
 	out.payload_crc = pbox_crc32c(0, out.payload, out.hdr.length);
 	shard_send_to(s, g, &out, f->hdr.worker);
 }
@@ -90,13 +91,13 @@ static void
 refresh_answer(struct pbox_shard *s, const struct target *g)
 {
 	const struct pbox_table *t = g->st->t;
-	size_t first = (size_t)g->frag * t->frag_elements;
+	uint8_t *wire = pbox_chunk_frag_wire(t, g->c, g->frag);
 
-	if (g->c->wire != NULL)
-		s->conf.reduce->pack(
-			g->c->wire + first * 2, t->pull_format, g->c->param + first, g->elements);
-	g->slot->payload_crc = pbox_crc32c(
-		0, shard_answer_at(g), (size_t)g->elements * pbox_format_size(t->pull_format));
+	if (wire != NULL)
+		s->conf.reduce->pack(wire, t->pull_format,
+			g->c->param + (size_t)g->frag * t->frag_elements, g->elements);
+	g->slot->payload_crc =
+		pbox_crc32c(0, shard_answer_at(g), pbox_payload_bytes(t->pull_format, g->elements));
 }
 
 /* Write the elements that an INIT brings. */

@@ -146,6 +146,15 @@ pbox_chunk_frag_param(const struct pbox_table *t, const struct pbox_chunk *c, un
 	return c->param + (size_t)f * t->frag_elements;
 }
 
+/** Where its answer is packed, in a pull format other than fp32; else NULL. Owner: as of its slot. */
+static inline uint8_t *
+pbox_chunk_frag_wire(const struct pbox_table *t, const struct pbox_chunk *c, unsigned f)
+{
+	if (c->wire == NULL)
+		return NULL;
+	return c->wire + pbox_payload_bytes(t->pull_format, (size_t)f * t->frag_elements);
+}
+
 /** Put it elsewhere in its extent. */
 static inline void
 pbox_chunk_frag_move(

@@ -28,7 +28,7 @@ chunk_bytes(const struct pbox_table *t, uint32_t elements)
 	size_t n = array * (1 + pbox_optim_states(t->optimiser));
 
 	if (has_wire_copy(t))
-		n += pbox_pad_line((size_t)elements * 2);
+		n += pbox_pad_line(pbox_payload_bytes(t->pull_format, elements));
 	return n + pbox_pad_line(fragments_of(t, elements) * sizeof(struct pbox_slot));
 }
 
@@ -59,7 +59,7 @@ carve(uint8_t *at, struct pbox_table *t, struct pbox_chunk *c)
 	}
 	if (has_wire_copy(t)) {
 		c->wire = at;
-		at += pbox_pad_line((size_t)c->elements * 2);
+		at += pbox_pad_line(pbox_payload_bytes(t->pull_format, c->elements));
 	}
 	c->slot = (struct pbox_slot *)(void *)at;
 	return at + pbox_pad_line(c->fragments * sizeof(struct pbox_slot));
@@ -144,7 +144,7 @@ least_bytes(const struct pbox_table *t, const struct pbox_tensor *tensors, uint3
 	uint64_t all = 0;
 	size_t bytes;
 
-	element += has_wire_copy(t) ? 2 : 0;
+	element += has_wire_copy(t) ? pbox_payload_bytes(t->pull_format, 1) : 0;
 	for (uint32_t i = 0; i < n; i++)
 		if (__builtin_add_overflow(all, tensors[i].elements, &all))
 			return SIZE_MAX;

@@ -37,7 +37,6 @@ fetch_state(const struct pbox_update *u, size_t first, size_t n)
 static void
 apply_block(const struct pbox_update *u, float *g, size_t first, size_t n, uint32_t *crc)
 {
-	size_t size = pbox_format_size(u->wire_elem);
 	float *p = u->param + first;
 	const void *answer = p;
 
@@ -54,11 +53,14 @@ apply_block(const struct pbox_update *u, float *g, size_t first, size_t n, uint3
 	if (u->kind == PBOX_OPT_NONE && p != g)
 		memcpy(p, g, n * sizeof(*p));
 	if (u->wire != NULL) {
-		answer = (uint8_t *)u->wire + first * size;
-		u->reduce->pack((uint8_t *)u->wire + first * size, u->wire_elem, p, n);
+		uint8_t *to = (uint8_t *)u->wire + pbox_payload_bytes(u->wire_elem, first);
+
+		answer = to;
+		u->reduce->pack(to, u->wire_elem, p, n);
 	}
 	if (u->answer_crc != NULL)
-		*crc = u->reduce->crc32c(*crc, answer, n * (u->wire != NULL ? size : sizeof(*p)));
+		*crc = u->reduce->crc32c(*crc, answer,
+			pbox_payload_bytes(u->wire != NULL ? u->wire_elem : PBOX_FMT_FP32, n));
 }
 
 static void

@@ -152,11 +152,11 @@ check_source(const struct pbox_sources *s, unsigned k, size_t at, size_t bytes)
 static void
 scalar_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems)
 {
-	size_t size = pbox_format_size(s->elem);
+	size_t at = pbox_payload_bytes(s->elem, first), bytes = pbox_payload_bytes(s->elem, elems);
 	int begin = s->acc == NULL;
 
 	if (s->next != NULL)
-		prefetch_next(s, first * size);
+		prefetch_next(s, at);
 	if (s->intact != NULL)
 		*s->intact = true;
 	if (s->acc != NULL)
@@ -166,10 +166,10 @@ scalar_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems)
 	for (unsigned k = 0; k < s->n; k++) {
 		const uint8_t *src = s->src[k];
 
-		check_source(s, k, first * size, elems * size);
+		check_source(s, k, at, bytes);
 		if (src != NULL)
-			add_any(dst, src + first * size, s->elem,
-				s->weight == NULL ? NULL : &s->weight[k], begin, elems);
+			add_any(dst, src + at, s->elem, s->weight == NULL ? NULL : &s->weight[k],
+				begin, elems);
 		else
 			for (size_t i = 0; i < elems; i++)
 				dst[i] = begin ? 0.0f : dst[i] + 0.0f;

@@ -203,6 +203,14 @@ pbox_format_size(unsigned format)
 #undef PBOX_FORMAT_SIZE
 }
 
+/** Bytes of a payload of @p elements, and where in it the element after them begins: all lengths come from here, since
+ * in a format of blocks, with a scale each, none is a multiple of the elements. */
+static inline size_t
+pbox_payload_bytes(unsigned format, size_t elements)
+{
+	return elements * pbox_format_size(format);
+}
+
 /* ---- names, for messages ------------------------------------------------------------- */
 
 const char *pbox_type_name(unsigned type);           /**< "PUSHPULL"; "?" if unknown */

@@ -467,7 +467,7 @@ class FakeBox:
         d = frag.table.declare
         if h.format != d.push_format:
             raise Drop("format")
-        size = proto.FORMAT_SIZE[d.push_format] * frag.elements
+        size = proto.payload_bytes(d.push_format, frag.elements)
         if len(payload) != (0 if h.flags & proto.ZERO else size):
             raise Drop("length")
         if not h.flags & proto.LAST:

@@ -612,6 +612,10 @@ def payload_room(mtu):
     return (mtu - OVERHEAD) // 64 * 64
 
 
+def payload_bytes(fmt, elements):
+    return FORMAT_SIZE[fmt] * elements
+
+
 def frag_elements(mtu, push_format, pull_format):
     return payload_room(mtu) // max(FORMAT_SIZE[push_format], FORMAT_SIZE[pull_format])
 

@@ -19,7 +19,7 @@ copy_open(struct pbox_worker_table *t)
 	if (last == NULL)
 		return 0;
 	t->held = calloc(t->frags, sizeof(*t->held));
-	t->copy = malloc((last->at + last->elements) * t->pull_size);
+	t->copy = malloc(pbox_payload_bytes(t->pull_format, last->at + last->elements));
 	return t->held != NULL && t->copy != NULL ? 0 : -1;
 }
 
@@ -34,14 +34,14 @@ place_of(const struct pbox_worker_table *t, const struct frag *f)
 {
 	uint64_t at = t->chunk[f->chunk].at + (uint64_t)f->index * t->frag_elements;
 
-	return t->copy + at * t->pull_size;
+	return t->copy + pbox_payload_bytes(t->pull_format, at);
 }
 
 void
 copy_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h,
 	const uint8_t *payload)
 {
-	size_t bytes = (size_t)frag_elements(t, f) * t->pull_size;
+	size_t bytes = pbox_payload_bytes(t->pull_format, frag_elements(t, f));
 
 	if (t->copy == NULL)
 		return;
@@ -64,7 +64,7 @@ copy_init(struct pbox_worker_table *t, struct frag *f)
 	if (t->copy == NULL || t->pull_format != PBOX_FMT_FP32 || f->round != 0)
 		return;
 	to = place_of(t, f);
-	n = table_gather(t, f, 0, frag_elements(t, f), sizeof(float), iov, MAX_PIECES);
+	n = table_gather(t, f, 0, frag_elements(t, f), PBOX_FMT_FP32, iov, MAX_PIECES);
 	for (unsigned i = 0; i < n; i++) {
 		memcpy(to, iov[i].iov_base, iov[i].iov_len);
 		to += iov[i].iov_len;
@@ -97,7 +97,7 @@ copy_restore(const struct pbox_worker_table *t, const struct frag *f, const stru
 	h->weight = k->samples;
 	if (!fl->give)
 		return 0;
-	h->length = (uint16_t)(frag_elements(t, f) * t->pull_size);
+	h->length = (uint16_t)pbox_payload_bytes(t->pull_format, frag_elements(t, f));
 	iov[0] = (struct iovec){place_of(t, f), h->length};
 	return 1;
 }

@@ -37,13 +37,13 @@ flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
 	} else {
 		bool init = h.type == PBOX_INIT;
 		uint32_t count = frag_elements(t, f) - fl->base;
-		unsigned size = init ? 4 : t->push_size;
+		unsigned format = init ? PBOX_FMT_FP32 : t->push_format;
 
 		if (init && count > t->init_elements)
 			count = t->init_elements;
-		n = table_gather(t, f, fl->base, count, size, iov, MAX_PIECES);
-		h.format = init ? PBOX_FMT_FP32 : t->push_format;
-		h.length = (uint16_t)(count * size);
+		n = table_gather(t, f, fl->base, count, format, iov, MAX_PIECES);
+		h.format = (uint8_t)format;
+		h.length = (uint16_t)pbox_payload_bytes(format, count);
 		h.base = init ? fl->base : f->round - 1;
 		if (!init) {
 			h.flags |= PBOX_F_LAST;

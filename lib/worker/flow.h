@@ -126,7 +126,7 @@ struct tensor {
 
 struct pbox_worker_table {
 	uint32_t number;
-	uint8_t mode, op, optimiser, push_format, pull_format, push_size, pull_size;
+	uint8_t mode, op, optimiser, push_format, pull_format;
 	uint16_t map_epoch;
 	unsigned n;
 	uint32_t chunks, frags, pieces;
@@ -226,10 +226,10 @@ void queue_fail_fragment(struct pbox_worker_table *t, struct frag *f, int code, 
 
 /* table.c: elements of a fragment */
 #define MAX_PIECES PBOX_MAX_SEGMENTS
-/** The bytes of @p count elements of the fragment from element @p from on, in @p iov; returns
+/** The bytes, in @p format, of @p count elements of the fragment from element @p from on, in @p iov; returns
  * how many entries, or 0 when @p cap is too small. */
 unsigned table_gather(const struct pbox_worker_table *t, const struct frag *f, uint32_t from,
-	uint32_t count, unsigned size, struct iovec *iov, unsigned cap);
+	uint32_t count, unsigned format, struct iovec *iov, unsigned cap);
 /** What of piece @p from of the fragment came goes to its tensors, in fp32. */
 void table_scatter(const struct pbox_worker_table *t, const struct frag *f, uint32_t from,
 	uint32_t count, const uint8_t *payload);

@@ -41,8 +41,6 @@ table_new(const struct pbox_client_table *d, uint32_t number)
 	t->optimiser = d->optimiser;
 	t->push_format = d->push_format;
 	t->pull_format = d->pull_format;
-	t->push_size = (uint8_t)pbox_format_size(d->push_format);
-	t->pull_size = (uint8_t)pbox_format_size(d->pull_format);
 	t->tensor = calloc(d->n > 0 ? d->n : 1, sizeof(*t->tensor));
 	if (t->tensor == NULL)
 		goto fail;
@@ -199,16 +197,20 @@ index_tensors(struct pbox_worker_table *t, struct pbox_client_error *err)
 	return 0;
 }
 
-static uint32_t
-larger_size(const struct pbox_worker_table *t)
+/** Of a payload with so many elements, in the format that has more. */
+static size_t
+larger_payload(const struct pbox_worker_table *t, uint32_t elements)
 {
-	return t->push_size > t->pull_size ? t->push_size : t->pull_size;
+	size_t push = pbox_payload_bytes(t->push_format, elements);
+	size_t pull = pbox_payload_bytes(t->pull_format, elements);
+
+	return push > pull ? push : pull;
 }
 
 bool
 table_fits(const struct pbox_worker_table *t, uint32_t frag_elements, uint32_t cap)
 {
-	return frag_elements <= cap / larger_size(t);
+	return larger_payload(t, frag_elements) <= cap;
 }
 
 int
@@ -222,7 +224,7 @@ table_layout(struct pbox_worker_table *t, const struct table_map *m, uint32_t ca
 	if (t->chunks == 0)
 		return index_tensors(t, err);
 	/* of an INIT; a fragment has 64 bytes at least (R5.8), so 0 is no size of a box */
-	t->init_elements = t->frag_elements * larger_size(t) / 4;
+	t->init_elements = (uint32_t)(larger_payload(t, t->frag_elements) / sizeof(float));
 	if (t->init_elements == 0 || !table_fits(t, t->frag_elements, cap))
 		return pbox_client_fail(err, PBOX_C_REFUSED,
 			"the box's map has fragments of %u elements, and a frame has room for %u "
@@ -251,7 +253,7 @@ table_layout(struct pbox_worker_table *t, const struct table_map *m, uint32_t ca
 
 unsigned
 table_gather(const struct pbox_worker_table *t, const struct frag *f, uint32_t from, uint32_t count,
-	unsigned size, struct iovec *iov, unsigned cap)
+	unsigned format, struct iovec *iov, unsigned cap)
 {
 	uint32_t at = 0;
 	unsigned n = 0;
@@ -259,6 +261,7 @@ table_gather(const struct pbox_worker_table *t, const struct frag *f, uint32_t f
 	for (unsigned i = 0; i < f->pieces && count > 0; i++) {
 		const struct piece *p = &t->piece[f->piece + i];
 		const struct pbox_worker_entry *e = t->tensor[p->tensor].head;
+		const uint8_t *in;
 		uint32_t skip, take;
 
 		if (from >= at + p->elements) {
@@ -267,15 +270,14 @@ table_gather(const struct pbox_worker_table *t, const struct frag *f, uint32_t f
 		}
 		skip = from - at;
 		take = p->elements - skip < count ? p->elements - skip : count;
-		if (n > 0 && (const uint8_t *)iov[n - 1].iov_base + iov[n - 1].iov_len ==
-				     e->in + (p->offset + skip) * size) {
-			iov[n - 1].iov_len += (size_t)take * size;
+		in = e->in + pbox_payload_bytes(format, p->offset + skip);
+		if (n > 0 && (const uint8_t *)iov[n - 1].iov_base + iov[n - 1].iov_len == in) {
+			iov[n - 1].iov_len += pbox_payload_bytes(format, take);
 		} else {
 			if (n == cap)
 				return 0;
 			iov[n++] = (struct iovec){
-				(void *)(uintptr_t)(e->in + (p->offset + skip) * size),
-				(size_t)take * size};
+				(void *)(uintptr_t)in, pbox_payload_bytes(format, take)};
 		}
 		from += take;
 		count -= take;

@@ -130,14 +130,16 @@ complete(struct pbox_worker_table *t, struct flight *fl, struct ep *ep, const ui
 	flight_land(ep, fl);
 	for (unsigned i = 0; i < f->pieces; i++) {
 		struct piece *p = &t->piece[f->piece + i];
-		size_t bytes = (size_t)p->elements * t->pull_size;
+		size_t bytes = pbox_payload_bytes(t->pull_format, p->elements);
 		struct pbox_worker_entry *e = p->want ? t->tensor[p->tensor].head : NULL;
 
 		if (e != NULL && (e->op->kind == PBOX_CLIENT_PULL) == pull) {
 			if (e->out != NULL && payload != NULL)
-				memcpy(e->out + p->offset * t->pull_size, payload + at, bytes);
+				memcpy(e->out + pbox_payload_bytes(t->pull_format, p->offset),
+					payload + at, bytes);
 			else if (e->out != NULL && zero)
-				memset(e->out + p->offset * t->pull_size, 0, bytes);
+				memset(e->out + pbox_payload_bytes(t->pull_format, p->offset), 0,
+					bytes);
 			queue_piece_finish(w, t, p);
 		}
 		at += bytes;
@@ -159,7 +161,7 @@ on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const s
 	struct pbox_worker *w = ep->s->w;
 	const struct pbox_hdr *h = &r->hdr;
 	struct frag *f = fl->frag;
-	size_t bytes = (size_t)frag_elements(t, f) * t->pull_size;
+	size_t bytes = pbox_payload_bytes(t->pull_format, frag_elements(t, f));
 	bool zero = (h->flags & PBOX_F_ZERO) != 0 && h->length == 0;
 	bool latest = fl->type == PBOX_PULL && !f->pushed && f->round > 0;
 
@@ -257,7 +259,7 @@ on_fetched(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const 
 	}
 	if (count > t->init_elements)
 		count = t->init_elements;
-	if (h->format != PBOX_FMT_FP32 || h->length != count * sizeof(float)) {
+	if (h->format != PBOX_FMT_FP32 || h->length != pbox_payload_bytes(PBOX_FMT_FP32, count)) {
 		w->count.rx_dropped++;
 		return;
 	}

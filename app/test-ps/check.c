@@ -66,7 +66,7 @@ make_sums(struct data *d, uint32_t n)
 			src[w] = d->pattern[(s + w) % PATTERNS];
 		pbox_reduce_scalar.sum(d->sum[s], &from, 0, n);
 		if (d->reflected)
-			memcpy(d->want[s], d->pattern[s], n * d->push_size);
+			memcpy(d->want[s], d->pattern[s], pbox_payload_bytes(d->push, n));
 		else
 			pbox_reduce_scalar.pack(d->want[s], d->pull, d->sum[s], n);
 	}
@@ -88,10 +88,11 @@ data_make(struct data *d, const struct plan *p, const struct testps_load *load, 
 		.push = load->push,
 		.pull = reflected ? load->push : load->pull,
 		.optimiser = load->optimiser,
-		.reflected = reflected,
-		.push_size = pbox_format_size(load->push),
-		.pull_size = pbox_format_size(reflected ? load->push : load->pull)};
-	wire = padded(n * (d->push_size > d->pull_size ? d->push_size : d->pull_size));
+		.reflected = reflected};
+	wire = pbox_payload_bytes(d->push, n);
+	if (wire < pbox_payload_bytes(d->pull, n))
+		wire = pbox_payload_bytes(d->pull, n);
+	wire = padded(wire);
 	d->zone = rte_memzone_reserve_aligned(
 		"testps_patterns", PATTERNS * wire, SOCKET_ID_ANY, RTE_MEMZONE_IOVA_CONTIG, 64);
 	d->memory = aligned_alloc(64, PATTERNS * (wire + fp32) + fp32);
@@ -119,9 +120,9 @@ data_make(struct data *d, const struct plan *p, const struct testps_load *load, 
 	}
 	for (unsigned k = 0; k < p->n_lengths * PATTERNS; k++) {
 		d->pattern_crc[k] = pbox_crc32c(0, d->pattern[k % PATTERNS],
-			(size_t)p->length[k / PATTERNS] * d->push_size);
-		d->want_crc[k] = pbox_crc32c(
-			0, d->want[k % PATTERNS], (size_t)p->length[k / PATTERNS] * d->pull_size);
+			pbox_payload_bytes(d->push, p->length[k / PATTERNS]));
+		d->want_crc[k] = pbox_crc32c(0, d->want[k % PATTERNS],
+			pbox_payload_bytes(d->pull, p->length[k / PATTERNS]));
 	}
 	data_keys(d, p, auth);
 	return 0;
@@ -133,9 +134,9 @@ data_keys(struct data *d, const struct plan *p, const struct pbox_auth_job *auth
 	d->auth = auth;
 	for (unsigned k = 0; auth != NULL && k < p->n_lengths * PATTERNS; k++) {
 		pbox_auth_digest(auth, d->pattern[k % PATTERNS],
-			(size_t)p->length[k / PATTERNS] * d->push_size, d->pattern_digest[k]);
+			pbox_payload_bytes(d->push, p->length[k / PATTERNS]), d->pattern_digest[k]);
 		pbox_auth_digest(auth, d->want[k % PATTERNS],
-			(size_t)p->length[k / PATTERNS] * d->pull_size, d->want_digest[k]);
+			pbox_payload_bytes(d->pull, p->length[k / PATTERNS]), d->want_digest[k]);
 	}
 }
 
@@ -206,7 +207,8 @@ mirror_free(struct mirror *m)
 static const void *
 wire_of(const struct mirror *m, const struct data *d, const struct fragment *x)
 {
-	return m->wire != NULL ? (const void *)(m->wire + x->at * d->pull_size) : m->param + x->at;
+	return m->wire != NULL ? (const void *)(m->wire + pbox_payload_bytes(d->pull, x->at))
+			       : m->param + x->at;
 }
 
 void
@@ -214,7 +216,7 @@ mirror_keys(struct mirror *m, const struct data *d, const struct plan *p)
 {
 	for (uint32_t f = 0; m->param != NULL && d->auth != NULL && f < p->n; f++)
 		pbox_auth_digest(d->auth, wire_of(m, d, &p->f[f]),
-			(size_t)p->f[f].elements * d->pull_size, m->digest[f]);
+			pbox_payload_bytes(d->pull, p->f[f].elements), m->digest[f]);
 }
 
 /* R10.8: parameters as the pull format has them, and no state. */
@@ -244,7 +246,7 @@ step(const struct data *d, struct mirror *m, const struct plan *p, uint32_t f, u
 		.param = m->param + x->at,
 		.s0 = m->s0 != NULL ? m->s0 + x->at : NULL,
 		.s1 = m->s1 != NULL ? m->s1 + x->at : NULL,
-		.wire = m->wire != NULL ? m->wire + x->at * d->pull_size : NULL,
+		.wire = m->wire != NULL ? m->wire + pbox_payload_bytes(d->pull, x->at) : NULL,
 		.wire_elem = d->pull};
 
 	if (m->restored[f] != 0 && m->restored[f] + 1 == round)
@@ -254,10 +256,10 @@ step(const struct data *d, struct mirror *m, const struct plan *p, uint32_t f, u
 		m->k_round = round;
 	}
 	pbox_optim_update(&u, &s, x->elements);
-	m->crc[f] = pbox_crc32c(0, wire_of(m, d, x), (size_t)x->elements * d->pull_size);
+	m->crc[f] = pbox_crc32c(0, wire_of(m, d, x), pbox_payload_bytes(d->pull, x->elements));
 	if (d->auth != NULL)
-		pbox_auth_digest(d->auth, wire_of(m, d, x), (size_t)x->elements * d->pull_size,
-			m->digest[f]);
+		pbox_auth_digest(d->auth, wire_of(m, d, x),
+			pbox_payload_bytes(d->pull, x->elements), m->digest[f]);
 	m->round[f] = round;
 }
 

@@ -209,7 +209,8 @@ payloads_of(struct testps *t, struct lane *l, struct pbox_error *err)
 		struct rte_mbuf *m = rte_pktmbuf_alloc(l->heads);
 		struct rte_mbuf_ext_shared_info *info;
 		uint8_t *at = t->data.pattern[i % PATTERNS];
-		uint16_t len = (uint16_t)(t->plan.length[i / PATTERNS] * t->data.push_size);
+		uint16_t len =
+			(uint16_t)pbox_payload_bytes(t->data.push, t->plan.length[i / PATTERNS]);
 
 		if (m == NULL)
 			return pbox_fail(err, ENOMEM,

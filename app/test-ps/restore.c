@@ -73,7 +73,7 @@ tell(struct lane *l, unsigned worker, struct told *x)
 	h.weight = version > 0 ? t->workers * (t->workers + 1) / 2 : 0;
 	if (x->give && have) {
 		data_want(&t->data, &l->mirror, &t->plan, x->f, version, worker, &want);
-		h.length = (uint16_t)(f->elements * t->data.pull_size);
+		h.length = (uint16_t)pbox_payload_bytes(t->data.pull, f->elements);
 	}
 	x->due = l->now + AGAIN_US;
 	lane_frame(

@@ -194,7 +194,7 @@ expected(struct lane *l, unsigned worker, const uint8_t *head, const uint8_t *pa
 		return false;
 	}
 	r->length = pbox_ld16(head + PBOX_AT_LENGTH);
-	if (r->length != t->plan.f[r->a.i].elements * t->data.pull_size) {
+	if (r->length != pbox_payload_bytes(t->data.pull, t->plan.f[r->a.i].elements)) {
 		count(l, LS_WRONG, 1);
 		return false;
 	}

@@ -124,7 +124,7 @@ rounds_contribution(struct lane *l, unsigned worker, uint32_t i, uint32_t round,
 	if (__builtin_expect(m == NULL, 0))
 		return NULL;
 	h.flags = (uint16_t)(PBOX_F_LAST | flags | (len > 0 ? PBOX_F_AUTH : 0));
-	h.length = (uint16_t)(f->elements * t->data.push_size);
+	h.length = (uint16_t)pbox_payload_bytes(t->data.push, f->elements);
 	h.base = round - 1;
 	h.format = t->data.push;
 	h.aux = PBOX_LR_MUL_ONE;
@@ -183,7 +183,7 @@ send_next(struct lane *l, unsigned s)
 	if (round > atomic_load_explicit(&l->round, memory_order_relaxed))
 		atomic_store_explicit(&l->round, round, memory_order_relaxed);
 	count(l, LS_CONTRIBUTIONS, 1);
-	count(l, LS_PUSH_BYTES, p->f[i].elements * l->t->data.push_size);
+	count(l, LS_PUSH_BYTES, pbox_payload_bytes(l->t->data.push, p->f[i].elements));
 	lane_out(l, worker, m);
 	return true;
 }

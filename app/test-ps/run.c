@@ -58,7 +58,7 @@ joined_line(const struct testps *t)
 	       "%u endpoint%s, window %s%u\n",
 		t->opt.reflected ? "reflected" : "joined", t->workers, t->workers == 1 ? "" : "s",
 		t->model.n, t->model.elements, t->plan.n,
-		(size_t)t->plan.frag_elements * t->data.push_size, t->session.endpoints,
+		pbox_payload_bytes(t->data.push, t->plan.frag_elements), t->session.endpoints,
 		t->session.endpoints == 1 ? "" : "s",
 		t->now.window == 0 && !t->opt.reflected ? "auto, at most " : "",
 		t->now.window != 0 && t->now.window < t->session.window ? t->now.window

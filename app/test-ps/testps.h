@@ -128,7 +128,7 @@ struct data {
 	const struct pbox_reduce_ops *reduce;
 	const struct pbox_optim_ops *optim;
 	compare_fn *same;
-	unsigned workers, push_size, pull_size;
+	unsigned workers;
 	uint8_t push, pull, optimiser;
 	bool reflected;
 	const struct rte_memzone *zone; /**< of the patterns: devices read them */

@@ -115,8 +115,6 @@ add_any(float *dst, const uint8_t *src, enum pbox_format elem, const float *weig
 	size_t elems)
 {
 	switch (elem) {
-	case PBOX_FMT_NONE:
-		return;
 	case PBOX_FMT_FP32:
 		add_source(dst, src, PBOX_FMT_FP32, weight, begin, elems);
 		break;
@@ -126,6 +124,8 @@ add_any(float *dst, const uint8_t *src, enum pbox_format elem, const float *weig
 	case PBOX_FMT_FP16:
 		add_source(dst, src, PBOX_FMT_FP16, weight, begin, elems);
 		break;
+	default: /* none, or one of a later release, which no table has */
+		return;
 	}
 }
 

@@ -115,6 +115,8 @@ struct pbox_shard_job {
 	uint32_t n_records;
 	void *free_acc; /* list through the first word */
 	uint32_t held, hold_share;
+	uint64_t given_token,
+		given_at; /* the newest array that was given (R6.14): session, and when by its clock */
 	struct job_rate rate;
 	struct pbox_record *paced, *paced_last; /* rounds_pace.c: complete rounds, oldest first */
 	struct pbox_shard_job *next_paced;      /* of the shard's list of jobs that have such */

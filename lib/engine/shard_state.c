@@ -146,6 +146,20 @@ shard_initialise(struct pbox_shard *s, const struct target *g, const struct pbox
 	shard_send_plain(s, g, f, PBOX_INIT_OK);
 }
 
+/* Has its session given something since, here? Then this is a copy of what that replaces, or has been overtaken by it,
+ * and comes again. */
+static bool
+is_given_since(const struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f)
+{
+	uint64_t at = fresh_time(&j->job->fresh[f->hdr.worker], f->hdr.ts, f->hdr.held, s->now_ns);
+
+	if (j->given_token == f->hdr.token && at < j->given_at)
+		return true;
+	j->given_token = f->hdr.token;
+	j->given_at = at;
+	return false;
+}
+
 void
 shard_give(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
@@ -153,12 +167,12 @@ shard_give(struct pbox_shard *s, const struct target *g, const struct pbox_frame
 
 	if (!stands(s, g, f))
 		return;
-	if (shard_is_old(s, g->j, f)) { /* what was given since then stays */
-		count(s, PBOX_SS_DROP_REPLAYED);
-		return;
-	}
 	if (r != NULL && r->arrived > 0) { /* it was computed with what stands here */
 		count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
+		return;
+	}
+	if (is_given_since(s, g->j, f)) {
+		count(s, PBOX_SS_DROP_REPLAYED);
 		return;
 	}
 	count(s, PBOX_SS_RX_INIT);

@@ -10,17 +10,22 @@
 
 #define FIRST_PAUSE (2 * NS_PER_MS)
 #define LAST_PAUSE  (50 * NS_PER_MS)
+#define ANSWER      (1500 - PBOX_MTU_OVERHEAD) /* R5.5: a MAPPED, whatever the MTU of the session is */
 
 int
 pager_open(struct pager *g, struct session *s)
 {
+	size_t page;
+
 	g->s = s;
 	g->cap = s->mtu - PBOX_MTU_OVERHEAD;
-	g->room = malloc(2 * PAGES * g->cap);
+	g->answer_cap = g->cap > ANSWER ? g->cap : ANSWER;
+	page = g->cap + g->answer_cap;
+	g->room = malloc(PAGES * page);
 	if (g->room == NULL)
 		return -1;
 	for (unsigned i = 0; i < PAGES; i++) {
-		g->page[i].payload = g->room + 2 * i * g->cap;
+		g->page[i].payload = g->room + i * page;
 		g->page[i].answer = g->page[i].payload + g->cap;
 	}
 	pager_reset(g);
@@ -78,7 +83,7 @@ void
 pager_send(struct pager *g, struct page *p, uint8_t type, size_t length)
 {
 	p->busy = true;
-	request_begin(g->s, &p->request, type, p->payload, length, p->answer, g->cap);
+	request_begin(g->s, &p->request, type, p->payload, length, p->answer, g->answer_cap);
 }
 
 struct page *

@@ -210,7 +210,7 @@ struct pager {
 	struct session *s;
 	struct page page[PAGES];
 	uint8_t *room; /* of the pages */
-	size_t cap;
+	size_t cap, answer_cap;
 	uint32_t next;   /* tensor, chunk or SET */
 	uint32_t stride; /* chunks in the first page of a map; 0: it is not here */
 	uint64_t ask_ns, pause;

@@ -54,6 +54,7 @@ request_send(struct session *s, struct pbox_worker_request *r, bool again)
 static void
 request_start(struct session *s, struct pbox_worker_request *r)
 {
+	struct pbox_worker_request **end = &s->requests;
 	struct pbox_worker *w = s->w;
 
 	r->id = w->next_id++;
@@ -61,11 +62,14 @@ request_start(struct session *s, struct pbox_worker_request *r)
 		request_end(w, r);
 		return;
 	}
-	r->next = s->requests;
-	s->requests = r;
+	while (*end != NULL)
+		end = &(*end)->next;
+	r->next = NULL;
+	*end = r;
 	r->listed = true;
-	r->next_tx = w->now;
-	if (rejoin_admits(s, r))
+	r->next_tx = 0;
+	/* that of a host waits for the tick: between two of them it is later than the worker knows */
+	if (r->own && rejoin_admits(s, r))
 		request_send(s, r, false);
 }
 

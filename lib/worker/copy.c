@@ -53,6 +53,46 @@ copy_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *
 		.version = h->round, .samples = h->weight, .contributors = h->aux, .have = true};
 }
 
+/* As the box rounds what it sends: to nearest, ties to even (R5.2). */
+static uint16_t
+to_bf16(uint32_t bits)
+{
+	if ((bits & 0x7FFFFFFF) > 0x7F800000)
+		return 0x7FC0;
+	return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+static uint16_t
+to_fp16(uint32_t bits)
+{
+	uint32_t sign = bits >> 16 & 0x8000, v = bits & 0x7FFFFFFF, shift;
+
+	if (v > 0x7F800000)
+		return (uint16_t)(sign | 0x7E00);
+	if (v >= 0x477FF000) /* 65520 */
+		return (uint16_t)(sign | 0x7C00);
+	if (v >= 0x38800000) /* 2^-14: a normal number */
+		return (uint16_t)(sign | (v - 0x38000000 + 0xFFF + (v >> 13 & 1)) >> 13);
+	shift = 126 - (v >> 23);
+	if (shift > 24)
+		return (uint16_t)sign;
+	v = (v & 0x7FFFFF) | 0x800000;
+	return (uint16_t)(sign | (v + (1u << (shift - 1)) - 1 + (v >> shift & 1)) >> shift);
+}
+
+static void
+narrow(uint8_t *to, unsigned format, const struct iovec *from)
+{
+	for (size_t i = 0; i < from->iov_len / sizeof(float); i++) {
+		uint32_t bits;
+		uint16_t half;
+
+		memcpy(&bits, (const uint8_t *)from->iov_base + i * sizeof(bits), sizeof(bits));
+		half = format == PBOX_FMT_BF16 ? to_bf16(bits) : to_fp16(bits);
+		memcpy(to + i * sizeof(half), &half, sizeof(half));
+	}
+}
+
 void
 copy_init(struct pbox_worker_table *t, struct frag *f)
 {
@@ -60,14 +100,16 @@ copy_init(struct pbox_worker_table *t, struct frag *f)
 	uint8_t *to;
 	unsigned n;
 
-	/* in another format the box rounds: worker 0 has it once it pulls */
-	if (t->copy == NULL || t->pull_format != PBOX_FMT_FP32 || f->round != 0)
+	if (t->copy == NULL || f->round != 0)
 		return;
 	to = place_of(t, f);
 	n = table_gather(t, f, 0, frag_elements(t, f), PBOX_FMT_FP32, iov, MAX_PIECES);
 	for (unsigned i = 0; i < n; i++) {
-		memcpy(to, iov[i].iov_base, iov[i].iov_len);
-		to += iov[i].iov_len;
+		if (t->pull_format == PBOX_FMT_FP32)
+			memcpy(to, iov[i].iov_base, iov[i].iov_len);
+		else
+			narrow(to, t->pull_format, &iov[i]);
+		to += iov[i].iov_len / sizeof(float) * t->pull_size;
 	}
 	*held_of(t, f) = (struct held){.have = n > 0};
 }

@@ -87,7 +87,7 @@ struct frag {
 	uint32_t chunk;    /* index in the table */
 	uint32_t piece;    /* first of its pieces */
 	uint32_t round;    /* last one sent; at first the version at the time of the map */
-	uint32_t order;    /* of the operation that made it ready */
+	uint32_t order;    /* of the oldest operation that it is ready for */
 	uint16_t pieces;
 	uint16_t index;                /* in its chunk */
 	uint16_t pushes, pulls, inits; /* pieces that want one */

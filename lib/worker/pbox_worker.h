@@ -162,7 +162,9 @@ struct pbox_worker_op {
 	uint32_t weight; /**< samples; FETCH and GIVE: which array */
 	uint32_t open;   /* entries not finished */
 	uint32_t order;  /* of submission */
-	uint8_t kind;    /**< enum pbox_client_kind */
+	uint32_t behind; /* entries whose tensors still work on earlier operations */
+	struct pbox_worker_op *behind_next, *behind_prev; /* those with any, oldest first */
+	uint8_t kind;                                     /**< enum pbox_client_kind */
 	uint8_t prio;
 	bool failing;   /* nothing more is sent for it */
 	int code;       /**< once finished: PBOX_C_OK or a failure */

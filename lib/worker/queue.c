@@ -25,9 +25,37 @@ queue_fail(struct pbox_worker_op *op, int code, const char *text)
 	}
 }
 
+static void
+behind_append(struct pbox_worker *w, struct pbox_worker_op *op)
+{
+	op->behind_prev = w->behind_last;
+	op->behind_next = NULL;
+	if (w->behind_last != NULL)
+		w->behind_last->behind_next = op;
+	else
+		w->behind = op;
+	w->behind_last = op;
+}
+
+static void
+behind_remove(struct pbox_worker *w, struct pbox_worker_op *op)
+{
+	op->behind = 0;
+	if (op->behind_prev != NULL)
+		op->behind_prev->behind_next = op->behind_next;
+	else
+		w->behind = op->behind_next;
+	if (op->behind_next != NULL)
+		op->behind_next->behind_prev = op->behind_prev;
+	else
+		w->behind_last = op->behind_prev;
+}
+
 void
 queue_finish(struct pbox_worker *w, struct pbox_worker_op *op)
 {
+	if (op->behind > 0)
+		behind_remove(w, op);
 	if (op->all_prev != NULL)
 		op->all_prev->all_next = op->all_next;
 	else if (w->ops == op)
@@ -51,6 +79,10 @@ finish_entry(struct pbox_worker *w, struct tensor *x)
 	x->head = e->next;
 	if (x->head == NULL)
 		x->tail = &x->head;
+	else if (x->head->op->behind == 1)
+		behind_remove(w, x->head->op);
+	else
+		x->head->op->behind--;
 	if (--e->op->open == 0)
 		queue_finish(w, e->op);
 }
@@ -102,7 +134,11 @@ pbox_worker_submit(struct pbox_worker *w, struct pbox_worker_op *op)
 		x->tail = &op->e[i].next;
 		if (first)
 			tensor_start(w, x);
+		else
+			op->behind++;
 	}
+	if (op->behind > 0)
+		behind_append(w, op);
 	if (--op->open == 0)
 		queue_finish(w, op);
 }
@@ -134,19 +170,37 @@ queue_piece_finish(struct pbox_worker *w, struct pbox_worker_table *t, struct pi
 	}
 }
 
+/* All workers send what is of one priority in this order. */
+static int
+by_order(const struct frag *x, const struct frag *y)
+{
+	int32_t d = (int32_t)(x->order - y->order);
+
+	if (d != 0)
+		return d < 0 ? -1 : 1;
+	if (x->table != y->table)
+		return x->table < y->table ? -1 : 1;
+	return x->piece < y->piece ? -1 : x->piece > y->piece;
+}
+
+/* Mostly at the end: operations become ready in their order, but where several rounds of a tensor wait. */
 static void
 push_ready(struct ep *ep, struct frag *f)
 {
+	struct frag *last = ep->ready[f->prio] != NULL ? ep->ready_last[f->prio] : NULL;
+	struct frag **at = &ep->ready[f->prio];
+
+	if (last != NULL && by_order(last, f) <= 0)
+		at = &last->next;
+	while (*at != NULL && by_order(*at, f) <= 0)
+		at = &(*at)->next;
 	f->state = FRAG_QUEUED;
-	f->next = NULL;
-	if (ep->ready[f->prio] == NULL) {
-		ep->ready[f->prio] = f;
-		ep->ready_order[f->prio] = f->order;
-		ep->ready_map[f->prio / 64] |= 1ull << (f->prio % 64);
-	} else {
-		ep->ready_last[f->prio]->next = f;
-	}
-	ep->ready_last[f->prio] = f;
+	f->next = *at;
+	*at = f;
+	if (f->next == NULL)
+		ep->ready_last[f->prio] = f;
+	ep->ready_order[f->prio] = ep->ready[f->prio]->order;
+	ep->ready_map[f->prio / 64] |= 1ull << (f->prio % 64);
 }
 
 static struct frag *
@@ -190,6 +244,9 @@ queue_pop(struct pbox_worker *w, struct ep *ep, bool *urgent)
 		}
 	if (first == 256)
 		return NULL;
+	/* one that has begun in some of its tensors only is older than its own fragments */
+	if (w->behind != NULL)
+		pending = w->behind->order - 1;
 	for (const struct tensor *x = w->activating; x != NULL; x = x->active_next)
 		if ((int32_t)(x->head->op->order - pending) < 0)
 			pending = x->head->op->order;
@@ -227,16 +284,9 @@ queue_clear(struct session *s)
 }
 
 static int
-by_order(const void *a, const void *b)
+compare(const void *a, const void *b)
 {
-	const struct frag *x = *(struct frag *const *)a, *y = *(struct frag *const *)b;
-	int32_t d = (int32_t)(x->order - y->order);
-
-	if (d != 0)
-		return d < 0 ? -1 : 1;
-	if (x->table != y->table)
-		return x->table < y->table ? -1 : 1;
-	return x->piece < y->piece ? -1 : x->piece > y->piece;
+	return by_order(*(struct frag *const *)a, *(struct frag *const *)b);
 }
 
 void
@@ -268,7 +318,7 @@ queue_rebuild(struct pbox_worker *w)
 		}
 	}
 	if (n > 0)
-		qsort(list, n, sizeof(*list), by_order);
+		qsort(list, n, sizeof(*list), compare);
 	for (size_t i = 0; i < n; i++)
 		queue_check(w, w->table[list[i]->table], list[i]);
 	free(list);
@@ -281,9 +331,13 @@ activate_piece(struct pbox_worker *w, struct pbox_worker_table *t, struct piece 
 	struct frag *f = &t->frag[p->frag];
 
 	if (f->state != FRAG_QUEUED) { /* its queue is that of its priority */
-		if (f->pushes + f->pulls + f->inits + f->states == 0 || op->prio < f->prio)
+		bool first = f->pushes + f->pulls + f->inits + f->states == 0;
+
+		if (first || op->prio < f->prio)
 			f->prio = op->prio;
-		f->order = op->order;
+		/* in whatever order they begin */
+		if (first || (int32_t)(op->order - f->order) < 0)
+			f->order = op->order;
 	}
 	p->want = true;
 	switch (op->kind) {

@@ -487,7 +487,9 @@ struct pbox_worker {
 	struct chunk_ref *refs;
 	uint32_t refs_cap, refs_used; /* cap: a power of two */
 	struct tensor *activating;
-	struct pbox_worker_op *ops, *ops_last;            /* unfinished */
+	struct pbox_worker_op *ops, *ops_last; /* unfinished */
+	/* of these: that have not begun in all their tensors */
+	struct pbox_worker_op *behind, *behind_last;
 	struct pbox_worker_op *finished, **finished_tail; /* for the host */
 	struct pbox_worker_request *answered, **answered_tail;
 	uint32_t next_order;

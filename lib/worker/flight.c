@@ -93,6 +93,7 @@ flight_launch(struct ep *ep, struct frag *f, uint8_t type, bool urgent)
 	if (fl->type == PBOX_PUSHPULL || fl->type == PBOX_PUSH) {
 		f->round++;
 		f->pushed = true;
+		f->lost = false;
 	}
 	ep->in_flight++;
 	ep->urgent += urgent;

@@ -97,6 +97,7 @@ struct frag {
 	uint8_t prio;
 	uint8_t state : 2;
 	bool pushed : 1; /* by this worker */
+	bool lost : 1;   /* its last push was, with the box, and no operation has ended for it */
 };
 
 struct chunk {

@@ -326,7 +326,7 @@ queue_rebuild(struct pbox_worker *w)
 
 static void
 activate_piece(struct pbox_worker *w, struct pbox_worker_table *t, struct piece *p,
-	const struct pbox_worker_op *op)
+	struct pbox_worker_op *op)
 {
 	struct frag *f = &t->frag[p->frag];
 
@@ -343,6 +343,11 @@ activate_piece(struct pbox_worker *w, struct pbox_worker_table *t, struct piece 
 	switch (op->kind) {
 	case PBOX_CLIENT_PULL:
 		f->pulls++;
+		if (f->lost)
+			queue_fail(op, PBOX_C_LOST,
+				"the box was restarted after this worker's last push and before "
+				"the round "
+				"ended, and has lost it: push it again");
 		break;
 	case PBOX_CLIENT_INIT:
 		f->inits++;

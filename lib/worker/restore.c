@@ -96,6 +96,8 @@ take_version(struct session *s, struct pbox_worker_table *t, struct frag *f, uin
 			f->round, name, s->name);
 		if (f->pulls > 0 || !f->pushed)
 			queue_fail_fragment(t, f, PBOX_C_LOST, text);
+		else
+			f->lost = true;
 		f->round = version;
 	} else if (newer(version, f->round + 1)) {
 		snprintf(text, sizeof(text),

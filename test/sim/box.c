@@ -33,7 +33,9 @@ transmit(struct sim *s, const struct pbox_send *out)
 	p->ip = ntohl(out->peer->ip);
 	p->udp = out->peer->udp;
 	p->link = out->peer->mac[0];
-	p->endpoint = out->hdr.type < PBOX_FIRST_DATA_TYPE ? SIM_CONTROL : 0;
+	p->endpoint = out->peer->local_udp > PBOX_CONTROL_PORT
+			      ? (uint16_t)(out->peer->local_udp - PBOX_CONTROL_PORT - 1)
+			      : SIM_CONTROL;
 	if (out->hdr.length > 0)
 		memcpy(p->data + PBOX_HDR_LEN, out->payload, out->hdr.length);
 	pbox_frame_encode(p->data, &out->hdr, out->payload_crc);
@@ -143,9 +145,9 @@ sim_box_mail(struct sim *s, unsigned shard, void *p, bool to_shard)
 	struct pbox_mail *m = p;
 
 	if (to_shard)
-		s->engine->shard_mail(s->box.shard[shard].engine, m, s->now);
+		s->code->shard_mail(s->box.shard[shard].engine, m, s->now);
 	else
-		s->engine->registrar_mail(s->box.registrar, m, s->now);
+		s->code->registrar_mail(s->box.registrar, m, s->now);
 	free(m);
 }
 
@@ -211,7 +213,7 @@ start_shard(struct sim *s, unsigned i)
 	sh->sim = s;
 	sh->id = i;
 	sh->last = &sh->first;
-	sh->engine = s->engine->shard_create(&conf);
+	sh->engine = s->code->shard_create(&conf);
 	PBOX_ASSERT(sh->engine != NULL);
 }
 
@@ -242,7 +244,8 @@ sim_box_start(struct sim *s)
 	b->incarnation = conf.incarnation = (uint32_t)pbox_random_u64(&s->random) | 1;
 	for (unsigned e = 0; e < s->sc.endpoints; e++)
 		b->endpoint[e] = (struct pbox_engine_endpoint){
-			.addr = {.ipv4 = {10, 255, 0, 1}, .udp = (uint16_t)(7270 + e)},
+			.addr = {.ipv4 = {10, 255, 0, 1},
+				.udp = (uint16_t)(PBOX_CONTROL_PORT + 1 + e)},
 			.shard = (uint16_t)(e % s->sc.shards),
 			.node = (uint8_t)(e % s->sc.shards % SIM_NODES)};
 	for (unsigned n = 0; n < SIM_NODES; n++)
@@ -256,7 +259,7 @@ sim_box_start(struct sim *s)
 			.policy = PBOX_POLICY_ANY};
 	for (unsigned i = 0; i < s->sc.shards; i++)
 		start_shard(s, i);
-	b->registrar = s->engine->registrar_create(&conf);
+	b->registrar = s->code->registrar_create(&conf);
 	PBOX_ASSERT(b->registrar != NULL);
 	b->up = true;
 }
@@ -276,9 +279,9 @@ sim_box_stop(struct sim *s)
 			sh->first = p->next;
 			sim_packet_free(p);
 		}
-		s->engine->shard_destroy(sh->engine);
+		s->code->shard_destroy(sh->engine);
 	}
-	s->engine->registrar_destroy(s->box.registrar);
+	s->code->registrar_destroy(s->box.registrar);
 	for (unsigned i = 0; i < s->sc.shards; i++)
 		if (s->box.shard[i].held != 0)
 			sim_fail(s, "shard %u still holds %llu packets when it is gone", i,
@@ -294,6 +297,6 @@ sim_box_stop(struct sim *s)
 void
 sim_box_tick(struct sim *s)
 {
-	s->engine->registrar_heard(s->box.registrar, s->now);
-	s->engine->registrar_tick(s->box.registrar, s->now);
+	s->code->registrar_heard(s->box.registrar, s->now);
+	s->code->registrar_tick(s->box.registrar, s->now);
 }

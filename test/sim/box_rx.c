@@ -8,7 +8,7 @@
 #include "box.h"
 
 /* Frames of one datagram, at most: the longest train fits. */
-#define MAX_TRAIN 16
+#define MAX_TRAIN 24
 
 static unsigned
 decode(struct sim *s, struct sim_packet *p, struct pbox_frame *frame)
@@ -42,9 +42,10 @@ decode(struct sim *s, struct sim_packet *p, struct pbox_frame *frame)
 		f->peer = (struct pbox_peer){.ip = htonl(p->ip),
 			.udp = p->udp,
 			.mac = {p->link},
-			.local_ip = htonl(0x0AFF0001),
-			.local_udp = p->endpoint == SIM_CONTROL ? PBOX_CONTROL_PORT
-								: (uint16_t)(7270 + p->endpoint)};
+			.local_ip = htonl(SIM_BOX),
+			.local_udp = p->endpoint == SIM_CONTROL
+					     ? PBOX_CONTROL_PORT
+					     : (uint16_t)(PBOX_CONTROL_PORT + 1 + p->endpoint)};
 		at += size;
 		n++;
 	}
@@ -69,7 +70,7 @@ control(struct sim *s, struct sim_packet *p)
 		memcpy(before, s->box.stats, sizeof(before));
 		if (!p->forged)
 			sim_restart_arrival(s, h, frame[i].payload, p->ip >> 8 & 0xFF);
-		s->engine->registrar_rx(s->box.registrar, &frame[i], s->now);
+		s->code->registrar_rx(s->box.registrar, &frame[i], s->now);
 		s->box.request = 0;
 		if (p->forged)
 			sim_check_forged_control(s, before, h);
@@ -134,9 +135,9 @@ settle(struct sim *s, struct sim_shard *sh, const struct pbox_frame *frame, unsi
 		if (p->held == 0)
 			sim_packet_free(p);
 	}
-	if (sh->held != s->engine->shard_held(sh->engine))
+	if (sh->held != s->code->shard_held(sh->engine))
 		sim_fail(s, "shard %u says that it holds %u packets, and holds %llu", sh->id,
-			s->engine->shard_held(sh->engine), (unsigned long long)sh->held);
+			s->code->shard_held(sh->engine), (unsigned long long)sh->held);
 }
 
 static void
@@ -153,14 +154,14 @@ static bool
 tag_damaged(const struct sim *s, const struct pbox_frame *f)
 {
 	const struct sim_packet *p = f->handle;
-	const struct sim_worker *w = s->job[p->ip >> 8 & 0xFF].worker;
+	const struct sim_job *j = &s->job[p->ip >> 8 & 0xFF];
+	unsigned w = f->hdr.worker;
 
-	if ((p->ip & 0xFF) > SIM_WORKERS) /* somebody who sends copies */
-		return false;
-	w += (p->ip & 0xFF) - 1;
-	return p->damaged && w->auth != NULL && f->hdr.token == w->token &&
+	return p->damaged && w < SIM_WORKERS && j->auth[w].job != NULL &&
+	       f->hdr.token == j->token[w] &&
 	       ((f->hdr.flags & PBOX_F_AUTH) == 0 ||
-		       !pbox_auth_good(w->keys.worker, w->auth, f->payload, f->hdr.length));
+		       !pbox_auth_good(
+			       j->auth[w].keys.worker, j->auth[w].job, f->payload, f->hdr.length));
 }
 
 static void
@@ -186,7 +187,7 @@ give(struct sim *s, struct sim_shard *sh, const struct pbox_frame *frame, unsign
 				!tag_damaged(s, f))
 				arrival(s, f);
 		}
-	held = s->engine->shard_rx(sh->engine, frame, n, s->now);
+	held = s->code->shard_rx(sh->engine, frame, n, s->now);
 	if (n < 64 && held >> n != 0)
 		sim_fail(s, "the engine holds frames that it did not get");
 	if (forged)
@@ -210,7 +211,7 @@ sim_box_pace(struct sim *s, unsigned shard)
 	struct sim_shard *sh = &s->box.shard[shard];
 
 	sh->pace_due = false;
-	s->engine->shard_pace(sh->engine, s->now);
+	s->code->shard_pace(sh->engine, s->now);
 	pace_later(s, sh);
 }
 

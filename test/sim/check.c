@@ -107,12 +107,63 @@ check_wait(struct sim *s, const struct pbox_hdr *h, unsigned job)
 		sim_fail(s, "WAIT says HAVE and that worker %u is missing", h->worker);
 }
 
+static void
+check_welcome(struct sim *s, const struct pbox_send *out, unsigned job)
+{
+	const struct pbox_job_conf *conf = &s->box.conf[job];
+	const struct sim_job_spec *spec = &s->sc.job[job];
+	struct sim_job *j = &s->job[job];
+	struct pbox_welcome m;
+	bool tags;
+
+	if (pbox_welcome_decode(out->payload, out->hdr.length, &m) < 0 ||
+		m.worker >= spec->workers || m.workers != spec->workers || m.window == 0 ||
+		m.endpoints != s->sc.endpoints || m.number == 0) {
+		sim_fail(s, "WELCOME cannot be read, or is for worker %u of %u, window %u",
+			m.worker, m.workers, m.window);
+		return;
+	}
+	if (!pbox_proof_good(conf->secret, conf->secret_len, PBOX_WELCOME_PROOF_PREFIX,
+		    out->payload, out->hdr.length, PBOX_WELCOME_PROOF_AT))
+		sim_fail(s, "WELCOME with a wrong proof");
+	tags = (m.flags & PBOX_WELCOME_AUTH) != 0;
+	if (tags != spec->auth || tags != (out->tag_key != NULL))
+		sim_fail(s, "WELCOME of job %u says %s auth", job, tags ? "" : "no");
+	j->run = m.number;
+	j->window = m.window;
+	if (j->token[m.worker] == m.token)
+		return;
+	j->token[m.worker] = m.token;
+	pbox_auth_job_destroy(j->auth[m.worker].job);
+	j->auth[m.worker].job = NULL;
+	if (!tags)
+		return;
+	j->auth[m.worker].job =
+		pbox_auth_job_create(NULL, conf->secret, conf->secret_len, m.incarnation, m.job);
+	PBOX_ASSERT(j->auth[m.worker].job != NULL);
+	pbox_auth_keys(&j->auth[m.worker].keys, conf->secret, conf->secret_len, &m);
+}
+
+static void
+check_mapped(struct sim *s, const struct pbox_send *out, unsigned job)
+{
+	struct pbox_mapped m;
+	struct pbox_cursor cur;
+
+	if (pbox_mapped_decode(out->payload, out->hdr.length, &m, &cur) < 0) {
+		sim_fail(s, "MAPPED cannot be read");
+		return;
+	}
+	if (m.count == 0 && m.first < m.chunks)
+		sim_fail(s, "MAPPED without a chunk");
+	sim_map_page(s, job, &m, &cur, out->hdr.incarnation);
+}
+
 void
 sim_check_send(struct sim *s, const struct pbox_send *out)
 {
 	uint32_t ip = ntohl(out->peer->ip);
 	unsigned job = ip >> 8 & 0xFF;
-	struct sim_job *j = job_of(s, ip);
 	const struct pbox_hdr *h = &out->hdr;
 
 	if (out->payload_crc != (h->length > 0 ? pbox_crc32c(0, out->payload, h->length) : 0))
@@ -125,15 +176,10 @@ sim_check_send(struct sim *s, const struct pbox_send *out)
 			h->length + PBOX_HDR_LEN, s->box.request);
 	if (h->incarnation != s->box.incarnation)
 		sim_fail(s, "%s of another incarnation", pbox_type_name(h->type));
-	if (h->type == PBOX_WELCOME) {
-		struct pbox_welcome m;
-
-		if (pbox_welcome_decode(out->payload, h->length, &m) < 0 ||
-			m.worker >= s->sc.job[job].workers)
-			sim_fail(s, "WELCOME cannot be read");
-		else
-			j->token[m.worker] = m.token;
-	}
+	if (h->type == PBOX_WELCOME)
+		check_welcome(s, out, job);
+	if (h->type == PBOX_MAPPED)
+		check_mapped(s, out, job);
 	if (h->type == PBOX_RESULT)
 		check_result(s, out, job);
 	if (h->type == PBOX_WAIT)
@@ -147,21 +193,20 @@ sim_check_overwritten(struct sim *s, const struct pbox_send *out)
 {
 	uint32_t ip = ntohl(out->peer->ip);
 	struct sim_job *j = job_of(s, ip);
-	const struct sim_worker *w = &j->worker[(ip & 0xFF) - 1];
+	unsigned job = ip >> 8 & 0xFF, worker = out->hdr.worker;
 	const struct sim_fragment *f = sim_find(j, out->hdr.chunk, out->hdr.frag);
 
-	if ((ip & 0xFF) > SIM_WORKERS)
+	/* A worker whose token has changed is gone. While it asks for the latest version it may well be overtaken. */
+	if ((ip & 0xFF) > SIM_WORKERS || f == NULL || worker >= SIM_WORKERS ||
+		j->worker[(ip & 0xFF) - 1]->state != SIM_WORK || s->sc.job[job].shrink ||
+		j->token[worker] != out->hdr.token)
 		return;
-	/* A worker whose token has changed is gone; without work it needs nothing. While it asks
-	 * for the latest version it may well be overtaken. */
-	if (f == NULL || w->state != SIM_WORK || w->token != out->hdr.token)
-		return;
-	if ((w->work[f->number].phase == SIM_PUSHPULL || w->work[f->number].phase == SIM_PULL) &&
-		w->work[f->number].round == out->hdr.round)
+	/* who has not sent the round after it needs it */
+	if (pbox_serial_diff(f->arrived[worker], out->hdr.round) <= 0)
 		sim_fail(s,
 			"job %u chunk %x frag %u: version %u was overwritten before worker %u "
 			"had it",
-			w->job, f->chunk, f->frag, out->hdr.round, w->id);
+			job, f->chunk, f->frag, out->hdr.round, worker);
 }
 
 void
@@ -252,7 +297,8 @@ sim_box_check_end(struct sim *s)
 	bool lossless_hold = true;
 
 	for (unsigned i = 0; i < s->sc.jobs; i++)
-		lossless_hold &= !s->sc.job[i].greedy && s->sc.job[i].restarts == 0;
+		lossless_hold &=
+			s->sc.job[i].restarts == 0 && s->sc.job[i].push_percent == 0; /* R6.9 */
 	sim_box_check_counters(s);
 	for (unsigned i = 0; i < s->sc.shards; i++) {
 		const struct sim_shard *sh = &s->box.shard[i];

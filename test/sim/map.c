@@ -24,6 +24,40 @@ sim_find(struct sim_job *j, uint32_t chunk, uint32_t frag)
 }
 
 static void
+add_piece(struct sim_job *j, unsigned table, struct sim_fragment *f, const struct sim_piece *p)
+{
+	unsigned n = j->tensor[table][p->tensor].n++;
+	struct sim_piece **list = &j->tensor[table][p->tensor].piece;
+
+	f->piece = reallocarray(f->piece, f->pieces + 1, sizeof(*f->piece));
+	*list = reallocarray(*list, n + 1, sizeof(**list));
+	PBOX_ASSERT(f->piece != NULL && *list != NULL);
+	f->piece[f->pieces++] = (*list)[n] = *p;
+}
+
+/* What the fragment, whose first element is `from` of the chunk, has of the chunk's segments. */
+static void
+add_pieces(struct sim_job *j, unsigned table, struct sim_fragment *f,
+	const struct pbox_chunk_entry *e, uint32_t from)
+{
+	uint32_t at = 0, end = from + f->elements;
+
+	for (unsigned i = 0; i < e->segments; at += e->segment[i++].elements) {
+		const struct pbox_segment *g = &e->segment[i];
+		uint32_t first = at > from ? at : from;
+		uint32_t last = at + g->elements < end ? at + g->elements : end;
+		struct sim_piece p = {.fragment = f->number,
+			.tensor = g->tensor,
+			.at = first - from,
+			.elements = last - first,
+			.offset = g->offset + (first - at)};
+
+		if (first < last)
+			add_piece(j, table, f, &p);
+	}
+}
+
+static void
 add_fragments(struct sim *s, unsigned job, const struct pbox_chunk_entry *e, uint32_t table,
 	uint32_t incarnation)
 {
@@ -51,6 +85,7 @@ add_fragments(struct sim *s, unsigned job, const struct pbox_chunk_entry *e, uin
 		};
 		for (unsigned w = 0; w < SIM_WORKERS; w++)
 			n->arrived[w] = s->sc.job[job].first_round;
+		add_pieces(j, table, n, e, at);
 	}
 }
 
@@ -112,6 +147,10 @@ sim_map_page(struct sim *s, unsigned job, const struct pbox_mapped *m, struct pb
 	struct sim_job *j = &s->job[job];
 	uint32_t t = m->table;
 
+	if (t >= s->sc.job[job].tables) {
+		sim_fail(s, "MAPPED of table %u", t);
+		return;
+	}
 	if (j->first_number[t] == NULL) {
 		j->chunks[t] = m->chunks;
 		j->frag_elements[t] = m->frag_elements;
@@ -146,7 +185,7 @@ sim_box_advance_rounds(struct sim *s)
 {
 	const struct pbox_job *job;
 
-	for (unsigned i = 0; (job = s->engine->registrar_job(s->box.registrar, i)) != NULL; i++) {
+	for (unsigned i = 0; (job = s->code->registrar_job(s->box.registrar, i)) != NULL; i++) {
 		unsigned sim_job = (unsigned)(job->name[3] - '0');
 		uint32_t first = s->sc.job[sim_job].first_round;
 

@@ -59,7 +59,7 @@ targeted(const struct sim *s, const struct sim_packet *p)
 
 	return s->sc.net.target_loss > 0.0 && p->endpoint != SIM_CONTROL &&
 	       pbox_frame_decode(p->data, p->len, true, &h, &size) == PBOX_WIRE_OK &&
-	       (h.chunk + h.frag) % 7 == s->sc.seed % 7;
+	       h.type >= PBOX_FIRST_DATA_TYPE && (h.chunk + h.frag) % 7 == s->sc.seed % 7;
 }
 
 static bool
@@ -167,7 +167,7 @@ sim_net_send(struct sim *s, struct sim_packet *p, bool to_box)
 	struct sim_fault k;
 
 	sim_fault_of(s, &k, p, to_box);
-	if (to_box && !p->forged)
+	if (!p->forged)
 		sim_noise(s, p, &k, sim_below(s, 1000) < s->sc.noise);
 	if (to_box && !p->forged)
 		sim_record(s, p, &k);

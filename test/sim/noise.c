@@ -68,9 +68,29 @@ forge_control(struct pbox_hdr *h, uint32_t x)
 		h->incarnation ^= x | 1;
 }
 
-static bool
-worth_forging(const struct pbox_hdr *h, bool control)
+/* What a worker must notice without tags: it is for another session (R4.8). */
+static void
+forge_answer(struct pbox_hdr *h, uint64_t x)
 {
+	switch (x % 3) {
+	case 0:
+		h->token ^= x | 1;
+		break;
+	case 1:
+		h->incarnation ^= (uint32_t)x | 1;
+		break;
+	case 2:
+		h->worker = (uint16_t)(h->worker + 1);
+		break;
+	}
+}
+
+static bool
+worth_forging(const struct pbox_hdr *h, bool control, bool to_box)
+{
+	if (!to_box) /* an ERROR of another incarnation is believed (R4.8) */
+		return h->type == PBOX_RESULT || h->type == PBOX_WAIT || h->type == PBOX_PUSH_OK ||
+		       h->type == PBOX_INIT_OK || h->type == PBOX_RESTORE_OK;
 	/* ERROR SESSION to a forged LEAVE looks like the answer to a real one whose LEFT was lost */
 	if (control)
 		return h->type != PBOX_HELLO && h->type != PBOX_JOIN && h->type != PBOX_LEAVE;
@@ -93,7 +113,7 @@ sim_noise(struct sim *s, const struct sim_packet *p, struct sim_fault *k, bool d
 	/* drawn for control frames that are not forged, too: seeds stay what they were */
 	if (drawn && control)
 		k->value[0] = pbox_random_u64(&s->random);
-	if (!worth_forging(&h, control))
+	if (!worth_forging(&h, control, k->to_box))
 		return;
 	if (drawn && !control) {
 		k->value[0] = pbox_random_u64(&s->random);
@@ -105,6 +125,7 @@ sim_noise(struct sim *s, const struct sim_packet *p, struct sim_fault *k, bool d
 	f->endpoint = p->endpoint;
 	f->ip = p->ip;
 	f->udp = p->udp;
+	f->link = p->link;
 	f->forged = true;
 	memcpy(f->data, p->data, size);
 	/* another payload, so that a forged contribution that is taken gives a wrong sum */
@@ -112,10 +133,36 @@ sim_noise(struct sim *s, const struct sim_packet *p, struct sim_fault *k, bool d
 		f->data[i] ^= 0x11;
 	/* with tags the box notices any change: that of the payload is enough */
 	changed = (h.flags & PBOX_F_AUTH) == 0 || k->value[0] >> 63 != 0;
-	if (changed && control)
+	if (!k->to_box && (h.flags & PBOX_F_AUTH) == 0)
+		forge_answer(&h, k->value[0]);
+	else if (!k->to_box && h.length == 0)
+		h.base ^= 1; /* any change does */
+	else if (!k->to_box)
+		;
+	else if (changed && control)
 		forge_control(&h, (uint32_t)k->value[0]);
 	else if (changed)
 		forge(&h, k->value[0], k->value[1]);
 	pbox_frame_seal(f->data, &h);
-	sim_net_send(s, f, true);
+	sim_net_send(s, f, k->to_box);
+}
+
+struct sim_packet *
+sim_noise_zero(const struct sim *s, unsigned job, struct sim_packet *p)
+{
+	struct pbox_hdr h;
+	size_t size;
+
+	if (!s->sc.job[job].zeros || s->sc.job[job].auth || p->endpoint == SIM_CONTROL ||
+		pbox_frame_decode(p->data, p->len, true, &h, &size) != PBOX_WIRE_OK ||
+		(h.type != PBOX_PUSHPULL && h.type != PBOX_PUSH) || size != p->len)
+		return p;
+	for (size_t i = PBOX_HDR_LEN; i < p->len; i++)
+		if (p->data[i] != 0)
+			return p;
+	h.flags |= PBOX_F_ZERO;
+	h.length = 0;
+	p->len = PBOX_HDR_LEN;
+	pbox_frame_seal(p->data, &h);
+	return p;
 }

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Plant bugs into copies of lib/engine's sources, for the simulator to find.
+"""Plant bugs into copies of the sources of lib/engine and lib/worker, for the simulator to find.
 
-plant.py OUTDIR ENGINE_DIR
+plant.py OUTDIR ENGINE_DIR WORKER_DIR
 
 Every plant is a text that stands exactly once in a source file and what stands there instead while
 the plant is switched on (at run time: sim_planted). The production sources know nothing of it. A
 plant whose text has gone stops the build: bring it up to date with the code.
 
-All functions and tables of the engine get other names, so that the real one can be linked beside.
+All functions and tables of both get other names, so that the real one can be linked beside.
 """
 
 import pathlib
@@ -138,6 +138,70 @@ PLANTS = [
     ("copy-is-answered", "shard_address.c",
      "if (shard_heard(s, g->j, f) || p->token != f->hdr.token) {",
      "if (shard_heard(s, g->j, f) || P || p->token != f->hdr.token) {"),
+    # lib/worker
+    ("worker-timer-lost", "recover.c",
+     "ep->next_due = due;",
+     "ep->next_due = P ? UINT64_MAX : due;"),
+    ("worker-probe-unrepeated", "recover.c",
+     "enter(ep, fl, FLIGHT_SENT);\n\t\t\tresend(ep, fl);",
+     "enter(ep, fl, FLIGHT_SENT);\n\t\t\tif (!P) resend(ep, fl);"),
+    ("worker-old-round", "transfer.c",
+     "if (h->round != f->round && !latest) {",
+     "if (!P && h->round != f->round && !latest) {"),
+    ("worker-old-copy", "copy.c",
+     "memcpy(place_of(t, f), payload, bytes);",
+     "memcpy(place_of(t, f), payload, P && h->round % 4 == 3 ? 0 : bytes);"),
+    ("worker-restart-unnoticed", "session.c",
+     "if (code == PBOX_E_SESSION)\n\t\tsession_unknown(",
+     "if (!P && code == PBOX_E_SESSION)\n\t\tsession_unknown("),
+    ("worker-tag-ignored", "link.c",
+     "return f->sure = s->auth != NULL && auth_good(s->auth, f);",
+     "return f->sure = s->auth != NULL && (P || auth_good(s->auth, f));"),
+    ("worker-token-ignored", "session.c",
+     "if (!session_from(s, &f->from) || h->token != s->token ||",
+     "if (!session_from(s, &f->from) || (!P && h->token != s->token) ||"),
+    ("worker-sets-forgotten", "rejoin.c",
+     "if (g->next < sets_count(t)) {",
+     "if (!P && g->next < sets_count(t)) {"),
+    ("worker-withdrawn-counts", "flight.c",
+     "fl->frag->round--;",
+     "fl->frag->round -= !P;"),
+    ("worker-restore-overtaken", "rejoin.c",
+     "w->table[i]->restoring = true;",
+     "w->table[i]->restoring = !P;"),
+    ("worker-old-cookie", "refusal.c",
+     "if (j->have_cookie)\n\t\t\tj->next_tx",
+     "if (P) { j->cookie_at = j->s->w->now; return; }\n\t\tif (j->have_cookie)\n\t\t\tj->next_tx"),
+    ("worker-declare-once", "request.c",
+     "if (r->next_tx <= s->w->now && rejoin_admits(s, r))",
+     "if (r->next_tx <= s->w->now && rejoin_admits(s, r) && !(P && r->type == PBOX_DECLARE && r->tries > 0))"),
+    ("worker-gives-nothing", "restore.c",
+     "fl->give = true;",
+     "fl->give = !P;"),
+    ("worker-restore-ends-early", "restore.c",
+     "s->rejoin.left == 0;",
+     "s->rejoin.left <= (P ? 1 : 0);"),
+    ("worker-piece-elsewhere", "transfer.c",
+     "at += bytes;",
+     "at += P ? 0 : bytes;"),
+    ("worker-map-too-long", "pager.c",
+     "g->answer_cap = g->cap > ANSWER ? g->cap : ANSWER;",
+     "g->answer_cap = P || g->cap > ANSWER ? g->cap : ANSWER;"),
+    ("worker-initial-forgotten", "copy.c",
+     "if (t->copy == NULL || f->round != 0)",
+     "if (t->copy == NULL || f->round != 0 || (P && t->pull_format != PBOX_FMT_FP32))"),
+    ("worker-asks-often", "request.c",
+     "FIRST_INTERVAL << r->tries / 2",
+     "(P ? NS_PER_MS : FIRST_INTERVAL) << r->tries / 2"),
+    ("worker-probes-often", "timer.c",
+     "wait = timer_shifted(wait, fl->backoff / 2, interval_max(ep, wait));",
+     "wait = P ? NS_PER_MS : timer_shifted(wait, fl->backoff / 2, interval_max(ep, wait));"),
+    ("worker-one-piece", "transfer.c",
+     "if (frag_elements(t, fl->frag) - fl->base <= t->init_elements)",
+     "if (P || frag_elements(t, fl->frag) - fl->base <= t->init_elements)"),
+    ("worker-echo-forgotten", "session.c",
+     "header_echo(s, f);\n\telse if",
+     "P ? (void)0 : header_echo(s, f);\n\telse if"),
 ]
 
 
@@ -153,9 +217,9 @@ def planted(name: str, text: str) -> str:
 
 
 def main() -> None:
-    out, engine = map(pathlib.Path, sys.argv[1:3])
+    out, *rooms = map(pathlib.Path, sys.argv[1:])
     names = set()
-    for header in engine.glob("*.h"):
+    for header in (h for room in rooms for h in room.glob("*.h")):
         text = re.sub(r"static inline[^;{]*\{", "{", re.sub(r"/\*.*?\*/", "", header.read_text(), flags=re.S))
         # declarations at the beginning of a line: functions and extern tables
         names |= set(re.findall(r"^(?!typedef|static|#)[a-z][\w \t*]*?[\s*](\w+)\(", text, re.M))
@@ -165,8 +229,8 @@ def main() -> None:
     (out / "planted_names.h").write_text(
         lines + "extern int sim_planted;\n"
         "static inline int\nsim_is_planted(int n)\n{\n\treturn sim_planted == n;\n}\n")
-    for source in engine.glob("*.c"):
-        (out / f"planted_{source.name}").write_text(planted(source.name, source.read_text()))
+    for source in (c for room in rooms for c in room.glob("*.c")):
+        (out / f"planted_{source.parent.name}_{source.name}").write_text(planted(source.name, source.read_text()))
     listed = "".join(f'\t"{p[0]}",\n' for p in PLANTS)
     (out / "planted_list.c").write_text(
         '#include "sim.h"\n\nint sim_planted;\n'

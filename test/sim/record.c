@@ -105,7 +105,7 @@ sim_record_replay(struct sim *s, struct sim_packet *p)
 {
 	struct sim_packet *c;
 
-	if (s->unfinished == 0 && s->box.up && s->engine->registrar_jobs(s->box.registrar) == 0) {
+	if (s->unfinished == 0 && s->box.up && s->code->registrar_jobs(s->box.registrar) == 0) {
 		sim_packet_free(p);
 		return;
 	}
@@ -142,7 +142,8 @@ sim_record_receive(struct sim *s, const struct sim_packet *p)
 	size_t size;
 	bool asked, unknown;
 
-	if (p->damaged || pbox_frame_decode(p->data, p->len, true, &h, &size) != PBOX_WIRE_OK)
+	if (p->damaged || p->forged ||
+		pbox_frame_decode(p->data, p->len, true, &h, &size) != PBOX_WIRE_OK)
 		return;
 	/* he is asked for a proof, with PONG too, and is told that there is no such session */
 	asked = (h.type == PBOX_PING && h.length == 0) || h.type == PBOX_PONG;

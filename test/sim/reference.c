@@ -22,12 +22,19 @@ sim_spec(const struct sim_scenario *sc, unsigned job, const struct sim_fragment 
 }
 
 static uint64_t
-key(const struct sim_scenario *sc, unsigned job, unsigned life, const struct sim_fragment *f,
-	unsigned w, uint32_t round)
+key(const struct sim_scenario *sc, const struct sim_push *k)
 {
-	uint64_t k = sim_mix(sc->seed, (uint64_t)job << 32 | life);
+	uint32_t round = sc->job[k->job].shrink ? 0 : k->round;
 
-	return sim_mix(sim_mix(k, (uint64_t)f->chunk << 32 | f->frag), (uint64_t)w << 32 | round);
+	return sim_mix(
+		sim_mix(sc->seed, (uint64_t)k->job << 32 | (uint64_t)k->life << 16 | k->table),
+		(uint64_t)k->worker << 32 | round);
+}
+
+static uint64_t
+key_of_piece(const struct sim_scenario *sc, const struct sim_push *k, const struct sim_piece *p)
+{
+	return sim_mix(key(sc, k), (uint64_t)p->tensor << 32 | p->offset) | 1;
 }
 
 static uint64_t
@@ -52,20 +59,32 @@ random_fp16(uint64_t x)
 	return (uint16_t)((x & 0x83FF) | (10u + (x >> 40 & 7)) << 10);
 }
 
-size_t
-sim_contribution(const struct sim_scenario *sc, unsigned job, unsigned life,
-	const struct sim_fragment *f, unsigned w, uint32_t round, uint8_t *out, uint32_t *weight,
-	bool *zero)
+uint32_t
+sim_weight(const struct sim_scenario *sc, const struct sim_push *k)
 {
-	unsigned format = sim_spec(sc, job, f)->fixed.push_format;
-	uint64_t x = key(sc, job, life, f, w, round);
+	uint64_t x = key(sc, k);
 
-	*weight = x % 11 == 0 ? 0 : (uint32_t)(x >> 8 & 63);
-	*zero = sc->job[job].zeros && x % 5 == 0;
-	if (*zero)
-		return 0;
-	x |= 1;
-	for (uint32_t i = 0; i < f->elements; i++) {
+	return x % 11 == 0 ? 0 : (uint32_t)(x >> 8 & 63);
+}
+
+bool
+sim_is_zero(const struct sim_scenario *sc, const struct sim_push *k)
+{
+	return sc->job[k->job].zeros && key(sc, k) % 5 == 0;
+}
+
+void
+sim_contribution(const struct sim_scenario *sc, const struct sim_push *k, const struct sim_piece *p,
+	uint8_t *out)
+{
+	unsigned format = sc->job[k->job].table[k->table].fixed.push_format;
+	uint64_t x = key_of_piece(sc, k, p);
+
+	if (sim_is_zero(sc, k)) {
+		memset(out, 0, (size_t)p->elements * (format == PBOX_FMT_FP32 ? 4 : 2));
+		return;
+	}
+	for (uint32_t i = 0; i < p->elements; i++) {
 		uint32_t bits = random_fp32(step(&x));
 		uint16_t half = (uint16_t)(bits >> 16);
 
@@ -76,16 +95,16 @@ sim_contribution(const struct sim_scenario *sc, unsigned job, unsigned life,
 		else
 			memcpy(out + (size_t)i * 2, &half, 2);
 	}
-	return (size_t)f->elements * (format == PBOX_FMT_FP32 ? 4 : 2);
 }
 
 void
-sim_initial(const struct sim_scenario *sc, unsigned job, unsigned life,
-	const struct sim_fragment *f, float *out)
+sim_initial(const struct sim_scenario *sc, unsigned job, unsigned life, unsigned table,
+	const struct sim_piece *p, float *out)
 {
-	uint64_t x = key(sc, job, life, f, 0xFFFFFF, 0) | 1;
+	struct sim_push k = {.job = job, .life = life, .table = table, .worker = 0xFFFFFF};
+	uint64_t x = key_of_piece(sc, &k, p);
 
-	for (uint32_t i = 0; i < f->elements; i++) {
+	for (uint32_t i = 0; i < p->elements; i++) {
 		uint32_t bits = random_fp32(step(&x));
 
 		memcpy(&out[i], &bits, 4);
@@ -168,19 +187,21 @@ ordered_sum(const struct sim_scenario *sc, unsigned job, unsigned life,
 	const struct sim_fragment *f, uint32_t round, float *sum, uint64_t *samples)
 {
 	const struct pbox_declare *d = &sim_spec(sc, job, f)->fixed;
+	unsigned size = pbox_format_size(d->push_format);
 	uint8_t bytes[SIM_MTU];
-
 	bool first = true;
 
 	*samples = 0;
 	for (unsigned w = 0; w < sc->job[job].workers; w++) {
-		uint32_t weight;
-		bool zero;
+		struct sim_push k = {
+			.job = job, .life = life, .table = f->table, .worker = w, .round = round};
+		uint32_t weight = sim_weight(sc, &k);
+		bool zero = sim_is_zero(sc, &k);
 
 		if (sc->job[job].shrink && (f->members >> w & 1) == 0)
 			continue;
-
-		sim_contribution(sc, job, life, f, w, round, bytes, &weight, &zero);
+		for (unsigned i = 0; i < f->pieces && !zero; i++)
+			sim_contribution(sc, &k, &f->piece[i], bytes + f->piece[i].at * size);
 		*samples += weight;
 		for (uint32_t i = 0; i < f->elements; i++) {
 			float v = zero ? 0.0f : sim_widen(bytes, d->push_format, i);
@@ -399,7 +420,9 @@ sim_reference_begin(
 	f->ready = true;
 	slot = f->version & 1;
 	if (sim_spec(sc, job, f)->fixed.mode == PBOX_MODE_OPTIMISER)
-		sim_initial(sc, job, life, f, f->param);
+		for (unsigned i = 0; i < f->pieces; i++)
+			sim_initial(
+				sc, job, life, f->table, &f->piece[i], f->param + f->piece[i].at);
 	sim_narrow(f->answer[slot], sim_spec(sc, job, f)->fixed.pull_format, f->param, f->elements);
 }
 

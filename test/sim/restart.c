@@ -57,7 +57,8 @@ sim_restart_crash(struct sim *s)
 	for (unsigned j = 0; j < s->sc.jobs; j++)
 		for (unsigned w = 0; w < SIM_WORKERS; w++) {
 			s->job[j].token[w] = 0;
-			s->job[j].restorer[w].token = 0;
+			for (unsigned t = 0; t < SIM_TABLES; t++)
+				s->job[j].restorer[t][w] = 0;
 		}
 	sim_at(s, s->now + down, SIM_BOX_START, 0, 0, NULL);
 }
@@ -212,8 +213,8 @@ sim_restart_arrival(struct sim *s, const struct pbox_hdr *h, const uint8_t *payl
 		told(s, j, h, payload);
 	else if (h->type == PBOX_DECLARE &&
 		 pbox_declare_decode(payload, h->length, &m, &cur) == 0 &&
-		 (m.flags & PBOX_DECLARE_RESTORE) != 0)
-		j->restorer[h->worker].token = h->token;
+		 (m.flags & PBOX_DECLARE_RESTORE) != 0 && m.table < SIM_TABLES)
+		j->restorer[m.table][h->worker] = h->token;
 }
 
 /* R10.6, from what has reached the box. */
@@ -225,7 +226,7 @@ must_be(struct sim *s, unsigned job, const struct sim_fragment *f, bool *have)
 
 	*have = false;
 	for (unsigned w = 0; w < s->sc.job[job].workers; w++) {
-		if (j->token[w] == 0 || j->restorer[w].token != j->token[w])
+		if (j->token[w] == 0 || j->restorer[f->table][w] != j->token[w])
 			continue;
 		if (f->told[w].token != j->token[w]) {
 			sim_fail(s, "job %u chunk %x frag %u is restored before worker %u has told",

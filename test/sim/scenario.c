@@ -83,10 +83,9 @@ fragments(const struct sim_job_spec *j, unsigned mtu)
 
 /* Nothing is drawn for it: the other scenarios of old seeds stay what they were. */
 static void
-choose_policy(struct sim_job_spec *j)
+choose_policy(struct sim_job_spec *j, bool never)
 {
-	j->shrink =
-		j->restarts > 0 && !j->greedy && !j->sets && !j->dies && j->death_ns / MS % 2 == 0;
+	j->shrink = j->restarts > 0 && !never && !j->sets && !j->dies && j->death_ns / MS % 2 == 0;
 	for (unsigned t = 0; j->shrink && t < j->tables; t++)
 		j->shrink = j->table[t].fixed.mode == PBOX_MODE_ALLREDUCE;
 	if (j->shrink)
@@ -97,13 +96,13 @@ static void
 make_job(struct pbox_random *r, struct sim_job_spec *j, unsigned mtu, uint64_t budget,
 	unsigned workers)
 {
-	bool wrap = one_in(r, 12);
+	bool wrap = one_in(r, 12), never_shrinks;
 	unsigned size = one_in(r, 2) ? SIM_TENSORS : 6;
 	uint64_t per_round;
 
 	j->workers = workers != 0 ? workers : (unsigned)range(r, 1, one_in(r, 3) ? SIM_WORKERS : 5);
 	j->tables = (unsigned)range(r, 1, one_in(r, 3) ? SIM_TABLES : 1);
-	j->mtu = (uint16_t)range(r, 154, mtu);
+	j->mtu = (uint16_t)range(r, SIM_LEAST, mtu);
 	for (unsigned t = 0; t < j->tables; t++)
 		make_table(r, &j->table[t], t, wrap, j->mtu, size);
 	per_round = j->workers * (fragments(j, j->mtu) + 1);
@@ -115,7 +114,7 @@ make_job(struct pbox_random *r, struct sim_job_spec *j, unsigned mtu, uint64_t b
 	j->barrier = one_in(r, 2);
 	j->any_number = one_in(r, 4);
 	j->pull0 = !one_in(r, 3);
-	j->greedy = one_in(r, 4);
+	never_shrinks = one_in(r, 4);
 	j->sets = one_in(r, 2);
 	j->zeros = one_in(r, 3);
 	j->setters = (unsigned)range(r, 1, j->workers < 3 ? j->workers : 3);
@@ -124,6 +123,8 @@ make_job(struct pbox_random *r, struct sim_job_spec *j, unsigned mtu, uint64_t b
 			      ? (unsigned)range(r, 1, j->workers < 4 ? j->workers - 1 : 3)
 			      : 0;
 	j->rebinds = one_in(r, 6) ? (unsigned)range(r, 1, 3) : 0;
+	if (wrap) /* to go on with round 0 is not something that a program can say */
+		j->restarts = 0;
 	j->push_percent = one_in(r, 3) ? (unsigned)range(r, 1, 100) : 0;
 	j->lives = one_in(r, 10) ? 2 : 1;
 	j->compute_ns = one_in(r, 3) ? range(r, 0, 200) * MS : range(r, 0, 2000) * US;
@@ -131,7 +132,7 @@ make_job(struct pbox_random *r, struct sim_job_spec *j, unsigned mtu, uint64_t b
 	j->death_ns = range(r, 1, 300) * MS;
 	if (j->dies)
 		j->lives = 1;
-	choose_policy(j);
+	choose_policy(j, never_shrinks);
 }
 
 static void
@@ -186,6 +187,10 @@ make_crashes(struct sim_scenario *sc, uint64_t seed)
 	for (unsigned i = 0; i < sc->jobs; i++) {
 		sc->job[i].setters = sc->job[i].workers; /* somebody is left who knows */
 		sc->job[i].shrink = false; /* after a crash all must come back (R8.5) */
+		sc->job[i].push_percent =
+			0; /* a push that is lost with the box is the program's to repeat */
+		sc->job[i].any_number =
+			false; /* nor is a number that one comes back with another's */
 	}
 }
 
@@ -205,6 +210,7 @@ make_replaced(struct sim_scenario *sc, uint64_t seed)
 			j->lives > 1 || j->dies || j->first_round != 0)
 			continue;
 		j->replaced = j->named ? (unsigned)range(&r, 1, j->workers) : j->workers;
+		j->any_number &= j->named; /* else numbers that come back are others' */
 	}
 }
 
@@ -219,11 +225,6 @@ make_auth(struct sim_scenario *sc, uint64_t seed)
 		struct sim_job_spec *j = &sc->job[i];
 
 		j->auth = one_in(&r, 3);
-		/* the least that has room for 64 bytes and a tag */
-		if (j->auth && sc->mtu < PBOX_MTU_OVERHEAD + 64 + PBOX_TAG_LEN)
-			sc->mtu = PBOX_MTU_OVERHEAD + 64 + PBOX_TAG_LEN;
-		if (j->auth && j->mtu < PBOX_MTU_OVERHEAD + 64 + PBOX_TAG_LEN)
-			j->mtu = PBOX_MTU_OVERHEAD + 64 + PBOX_TAG_LEN;
 	}
 }
 
@@ -275,7 +276,7 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 	sc->endpoints = sc->shards * (unsigned)range(&r, 1, 2);
 	sc->jobs = limits->jobs != 0 ? limits->jobs
 				     : (unsigned)range(&r, 1, one_in(&r, 3) ? SIM_JOBS : 1);
-	sc->mtu = (uint16_t)(one_in(&r, 8) ? SIM_MTU : range(&r, 160, 300));
+	sc->mtu = (uint16_t)(one_in(&r, 8) ? SIM_MTU : range(&r, SIM_LEAST, 700));
 	sc->chunk_elements = (uint32_t)range(&r, 1, 400);
 	sc->lease_ms = (uint32_t)range(&r, 5000, 8000);
 	sc->late_dma = one_in(&r, 2);
@@ -299,19 +300,23 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 	sc->hold = units * (uint32_t)(1 + pbox_random_below(&r, one_in(&r, 2) ? 3 : 40));
 	if (sc->hold < 2 * units)
 		sc->hold = 2 * units;
+	/* one that comes back begins with other fragments than those that went on */
+	for (unsigned i = 0; i < sc->jobs; i++)
+		if (sc->job[i].shrink)
+			sc->hold = 100 * units;
 }
 
 static void
 print_job(const struct sim_job_spec *j, unsigned i)
 {
-	printf("  job %u: %u workers, %u rounds from %u, %u lives, mtu %u,%s%s%s%s%s%s%s%s%s %u "
+	printf("  job %u: %u workers, %u rounds from %u, %u lives, mtu %u,%s%s%s%s%s%s%s%s %u "
 	       "restarts, "
 	       "%u rebinds, %u%% push\n",
 		i, j->workers, j->rounds, j->first_round, j->lives, j->mtu,
 		j->barrier ? " barrier" : "", j->any_number ? " any" : "", j->pull0 ? " pull0" : "",
-		j->greedy ? " greedy" : "", j->dies ? " dies" : "", j->sets ? " sets" : "",
-		j->zeros ? " zeros" : "", j->shrink ? " shrink" : "", j->auth ? " auth" : "",
-		j->restarts, j->rebinds, j->push_percent);
+		j->dies ? " dies" : "", j->sets ? " sets" : "", j->zeros ? " zeros" : "",
+		j->shrink ? " shrink" : "", j->auth ? " auth" : "", j->restarts, j->rebinds,
+		j->push_percent);
 	if (j->replaced > 0)
 		printf("    replaced by a run of %u workers%s\n", j->replaced,
 			j->named ? ", by name" : "");

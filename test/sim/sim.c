@@ -57,12 +57,6 @@ sim_hash(struct sim *s, uint64_t x)
 	s->hash ^= s->hash >> 29;
 }
 
-uint32_t
-sim_us(const struct sim *s)
-{
-	return (uint32_t)(s->now / US);
-}
-
 bool
 sim_chance(struct sim *s, double p)
 {
@@ -88,6 +82,7 @@ sim_forget_map(struct sim_job *j)
 {
 	for (uint32_t i = 0; i < j->n_fragments; i++) {
 		sim_reference_forget(&j->fragment[i]);
+		free(j->fragment[i].piece);
 		free(j->fragment[i].given);
 		free(j->fragment[i].snapshot.param);
 		free(j->fragment[i].snapshot.s0);
@@ -96,11 +91,22 @@ sim_forget_map(struct sim_job *j)
 	free(j->fragment);
 	j->fragment = NULL;
 	j->n_fragments = 0;
-	j->mapped = false;
 	for (unsigned t = 0; t < SIM_TABLES; t++) {
 		free(j->first_number[t]);
 		j->first_number[t] = NULL;
+		for (unsigned i = 0; i < SIM_TENSORS; i++)
+			free(j->tensor[t][i].piece);
 	}
+	memset(j->tensor, 0, sizeof(j->tensor));
+}
+
+void
+sim_job_lost(struct sim *s, unsigned job)
+{
+	sim_note(s, "job %u is lost", job);
+	s->job[job].lost = true;
+	for (unsigned i = 0; i < s->sc.job[job].workers; i++)
+		sim_at(s, s->now, SIM_KILL, job, i, s);
 }
 
 /* When killing and moving may happen: anywhere in the first part of a life. */
@@ -155,8 +161,8 @@ end_life(struct sim *s, unsigned job)
 
 	s->expected_rounds += (uint64_t)j->n_fragments * spec->rounds;
 	s->expected_contributions += (uint64_t)j->n_fragments * spec->rounds * spec->workers;
-	for (unsigned w = 0; w < spec->workers; w++)
-		sim_worker_kill(s, &j->worker[w]);
+	for (unsigned w = 0; w <= SIM_WORKERS; w++)
+		sim_worker_kill(s, j->worker[w]);
 	sim_forget_map(j);
 	j->done = j->finished = j->down = 0;
 	if (++j->life < spec->lives)
@@ -173,11 +179,10 @@ sim_worker_finished(struct sim *s, struct sim_worker *w)
 	if (w->state == SIM_DONE)
 		return;
 	w->state = SIM_DONE;
-	w->control_deadline = 0;
 	s->progress_at = s->now;
 	sim_note(s, "worker %u/%u is done", w->job, w->number);
 	if (++j->done == s->sc.job[w->job].workers)
-		sim_at(s, s->now, SIM_START, w->job, SIM_WORKERS, NULL); /* not under its feet */
+		sim_at(s, s->now, SIM_START, w->job, SIM_ALL, NULL); /* not under its feet */
 }
 
 static void
@@ -210,10 +215,10 @@ on_kill(struct sim *s, struct sim_worker *w, bool forever)
 static void
 on_start(struct sim *s, const struct sim_event *e)
 {
-	if (e->worker == SIM_WORKERS)
+	if (e->worker == SIM_ALL)
 		end_life(s, e->job);
 	else
-		sim_worker_start(s, &s->job[e->job].worker[e->worker], e->p != NULL);
+		sim_worker_start(s, s->job[e->job].worker[e->worker], e->p != NULL);
 }
 
 static void
@@ -236,7 +241,7 @@ to_worker(struct sim *s, struct sim_packet *p)
 	if (sim_record_is_his(p))
 		sim_record_receive(s, p);
 	else if (worker < SIM_WORKERS)
-		sim_worker_receive(s, &s->job[job].worker[worker], p);
+		sim_worker_receive(s, s->job[job].worker[worker], p);
 	else
 		sim_straggler_receive(s, job, p);
 	sim_packet_free(p);
@@ -254,7 +259,7 @@ on_tick(struct sim *s)
 		for (unsigned i = 0; i < s->sc.jobs; i++)
 			for (unsigned w = 0; w < s->sc.job[i].workers && n < 200; w++)
 				n += (size_t)snprintf(text + n, sizeof(text) - n, " %u/%u:%u", i, w,
-					s->job[i].worker[w].state);
+					s->job[i].worker[w]->state);
 		sim_fail(s, "nothing has moved for %u s; states:%s", (unsigned)(PATIENCE / SEC),
 			text);
 	}
@@ -262,7 +267,7 @@ on_tick(struct sim *s)
 		sim_fail(s, "all workers are gone for %u s, and the box still has jobs",
 			(unsigned)(PATIENCE / SEC));
 	if (s->unfinished > 0 || s->queue.n > 0 || !s->box.up ||
-		s->engine->registrar_jobs(s->box.registrar) > 0)
+		s->code->registrar_jobs(s->box.registrar) > 0)
 		sim_at(s, s->now + TICK, SIM_TICK, 0, 0, NULL);
 }
 
@@ -281,7 +286,7 @@ static void
 handle(struct sim *s, const struct sim_event *e)
 {
 	struct sim_packet *p = e->p;
-	struct sim_worker *w = e->worker < SIM_WORKERS ? &s->job[e->job].worker[e->worker] : NULL;
+	struct sim_worker *w = e->worker <= SIM_WORKERS ? s->job[e->job].worker[e->worker] : NULL;
 
 	if ((e->kind == SIM_POLL || e->kind == SIM_PACE || e->kind == SIM_DMA ||
 		    e->kind == SIM_MAIL_SHARD || e->kind == SIM_MAIL_REGISTRAR) &&
@@ -332,7 +337,7 @@ handle(struct sim *s, const struct sim_event *e)
 	case SIM_REPLACE:
 		sim_replace(s, e->job);
 		break;
-	case SIM_STRAGGLER:
+	case SIM_STRAGGLER_GO:
 		sim_straggler_go(s, e->job);
 		break;
 	case SIM_CRASH:
@@ -354,7 +359,7 @@ static void
 begin(struct sim *s, const struct sim_scenario *sc, const struct sim_how *how)
 {
 	s->sc = *sc;
-	s->engine = sim_planted != 0 ? &sim_engine_planted : &sim_engine_real;
+	s->code = sim_planted != 0 ? &sim_code_planted : &sim_code_real;
 	s->verbose = how->verbose;
 	s->words = how->words;
 	s->only = how->only;
@@ -371,11 +376,12 @@ begin(struct sim *s, const struct sim_scenario *sc, const struct sim_how *how)
 	if (how->verbose)
 		sim_scenario_print(&s->sc);
 	for (unsigned j = 0; j < s->sc.jobs; j++) {
-		s->job[j].init_elements = pbox_init_elements(
-			s->sc.job[j].mtu - (s->sc.job[j].auth ? PBOX_TAG_LEN : 0));
-		for (unsigned w = 0; w < SIM_WORKERS; w++)
-			s->job[j].worker[w] = (struct sim_worker){
+		for (unsigned w = 0; w <= SIM_WORKERS; w++) {
+			s->job[j].worker[w] = calloc(1, sizeof(struct sim_worker));
+			PBOX_ASSERT(s->job[j].worker[w] != NULL);
+			*s->job[j].worker[w] = (struct sim_worker){
 				.job = j, .number = w, .ip = 0x0A000001u + (j << 8) + w};
+		}
 	}
 	sim_box_start(s);
 	sim_restart_plan(s);
@@ -401,8 +407,12 @@ end(struct sim *s)
 	free(s->queue.e);
 	for (unsigned j = 0; j < s->sc.jobs; j++) {
 		sim_forget_map(&s->job[j]);
+		for (unsigned w = 0; w <= SIM_WORKERS; w++) {
+			sim_worker_kill(s, s->job[j].worker[w]);
+			free(s->job[j].worker[w]);
+		}
 		for (unsigned w = 0; w < SIM_WORKERS; w++)
-			sim_worker_kill(s, &s->job[j].worker[w]);
+			pbox_auth_job_destroy(s->job[j].auth[w].job);
 	}
 	sim_box_stop(s);
 	free(s->alike);

@@ -6,9 +6,19 @@
 #define SIM_H
 
 /*
- * The deterministic simulator: the real engine, the real codec, a model worker, a network that
- * loses, repeats, delays, cuts and damages, and a checker, in virtual time. Everything follows
- * from one seed; nothing reads a clock or a random source of the machine.
+ * The deterministic simulator: the real engine (lib/engine), the real worker (lib/worker), a network
+ * that loses, repeats, delays, cuts, damages, forges and records, and a checker, in virtual time.
+ * Everything follows from one seed; nothing reads a clock or a random source of the machine.
+ *
+ *     scenario.c smaller.c   what happens in a run of a seed; the same with less of it
+ *     box.c box_rx.c         what is around the engine: shards, mail, crashes
+ *     worker.c program.c     what is around a worker: its port and its clock; the program that uses it
+ *     net.c noise.c record.c fault.c  the network, and who plays tricks in it; the list of what was done
+ *     check.c laws.c map.c reference.c restart.c  the checker
+ *     shrink.c case.c words.c         a failing seed becomes one that can be read
+ *
+ * The checker trusts neither side. It knows what programs push, sees every datagram and what completes, and computes
+ * the results itself, from the map that it reads in MAPPED and the keys that it derives from WELCOME.
  */
 
 #include <stdio.h>
@@ -20,6 +30,7 @@
 #include <pbox_registrar_snapshot.h>
 #include <pbox_registrar_view.h>
 #include <pbox_shard.h>
+#include <pbox_worker.h>
 
 #define SIM_JOBS    4
 #define SIM_WORKERS 16
@@ -29,19 +40,20 @@
 #define SIM_NODES   2
 #define SIM_CRASHES 3
 #define SIM_MTU     1500
+#define SIM_LEAST   (PBOX_MTU_OVERHEAD + PBOX_JOIN_LEN) /* of an MTU */
 
 #define US        UINT64_C(1000)
 #define MS        UINT64_C(1000000)
-#define SIM_PROBE (100 * MS) /* R6.9 */
 #define SEC       UINT64_C(1000000000)
 #define SIM_BEGIN (1000 * SEC) /* the clock of a box that has been up for a while */
 
 /* Where a datagram goes: an endpoint's number, or this one. */
 #define SIM_CONTROL 0xFFFF
+#define SIM_BOX     0x0AFF0001u /* the address of the box */
 
-/* ---- the engine, real or planted (engine_table.c, plant.py) ----------------------------- */
+/* ---- engine and worker, real or planted (code_table.c, plant.py) ------------------------ */
 
-struct sim_engine {
+struct sim_code {
 	struct pbox_shard *(*shard_create)(const struct pbox_shard_conf *conf);
 	void (*shard_destroy)(struct pbox_shard *s);
 	uint64_t (*shard_rx)(
@@ -58,9 +70,28 @@ struct sim_engine {
 	void (*registrar_tick)(struct pbox_registrar *r, uint64_t now_ns);
 	unsigned (*registrar_jobs)(const struct pbox_registrar *r);
 	const struct pbox_job *(*registrar_job)(const struct pbox_registrar *r, unsigned i);
+
+	struct pbox_worker *(*worker_create)(const struct pbox_client_conf *conf,
+		const struct sockaddr_in *box, struct pbox_worker_port *port);
+	void (*worker_destroy)(struct pbox_worker *w);
+	void (*worker_open)(struct pbox_worker *w, uint64_t now, uint64_t deadline);
+	enum pbox_worker_state (*worker_state)(const struct pbox_worker *w);
+	const struct pbox_client_error *(*worker_error)(const struct pbox_worker *w);
+	void (*worker_rx)(
+		struct pbox_worker *w, const struct pbox_client_rx *d, unsigned n, uint64_t now);
+	uint64_t (*worker_tick)(struct pbox_worker *w, uint64_t now, uint64_t drained);
+	void (*worker_shut)(struct pbox_worker *w);
+	unsigned (*worker_number)(const struct pbox_worker *w);
+	void (*worker_declare)(struct pbox_worker *w, struct pbox_worker_declaration *d);
+	void (*worker_table_info)(
+		const struct pbox_worker_table *t, struct pbox_worker_table_info *info);
+	void (*worker_submit)(struct pbox_worker *w, struct pbox_worker_op *op);
+	struct pbox_worker_op *(*worker_finished)(struct pbox_worker *w);
+	void (*worker_request)(struct pbox_worker *w, struct pbox_worker_request *r);
+	struct pbox_worker_request *(*worker_answered)(struct pbox_worker *w);
 };
 
-extern const struct sim_engine sim_engine_real, sim_engine_planted;
+extern const struct sim_code sim_code_real, sim_code_planted;
 extern int sim_planted;                /* number of the planted bug; 0: none */
 extern const char *const sim_plants[]; /* names from 1 on, ended by NULL; [0] is "" */
 
@@ -78,7 +109,6 @@ struct sim_job_spec {
 	bool barrier;    /* a round begins when the last one is complete */
 	bool any_number; /* workers take the number they get */
 	bool pull0;      /* workers fetch the initial parameters */
-	bool greedy;     /* windows larger than granted: packets are folded */
 	bool dies;       /* all workers fall silent for ever */
 	bool shrink;     /* rounds go on without the dead (R8.5) */
 	bool sets;       /* hyper-parameters change on the way */
@@ -151,9 +181,9 @@ enum sim_kind {
 	SIM_START,
 	SIM_KILL,
 	SIM_REBIND,
-	SIM_REPLACE,   /* a whole run by another */
-	SIM_STRAGGLER, /* something of the run before comes late */
-	SIM_CRASH,     /* of the box */
+	SIM_REPLACE,      /* a whole run by another */
+	SIM_STRAGGLER_GO, /* a worker of the run before */
+	SIM_CRASH,        /* of the box */
 	SIM_BOX_START,
 	SIM_SNAPSHOT, /* what the disk has is renewed */
 	SIM_RECORDED, /* a copy of an old datagram is sent */
@@ -177,8 +207,16 @@ bool sim_queue_pop(struct sim_queue *q, struct sim_event *e);
 
 /* ---- reference: independent scalar code (reference.c) ------------------------------------ */
 
+/* What a fragment holds of a tensor. */
+struct sim_piece {
+	uint32_t fragment, tensor, at, elements; /* at: in the fragment */
+	uint64_t offset;                         /* in the tensor */
+};
+
 /* One fragment as the checker knows it. */
 struct sim_fragment {
+	struct sim_piece *piece;
+	unsigned pieces;
 	uint32_t chunk, elements, number; /* number: of the fragment in the job */
 	uint16_t frag, endpoint, group;
 	uint8_t table;
@@ -192,8 +230,12 @@ struct sim_fragment {
 	unsigned contributors[2];
 	/* what was seen */
 	uint32_t arrived[SIM_WORKERS]; /* latest round that reached the box, by worker */
-	uint32_t published;            /* latest version that the box answered with */
-	uint32_t map_of;               /* incarnation that told the endpoint */
+	struct {
+		uint32_t round, n; /* frames about it, */
+		uint64_t since;
+	} asked[SIM_WORKERS]; /* by process */
+	uint32_t published;   /* latest version that the box answered with */
+	uint32_t map_of;      /* incarnation that told the endpoint */
 	/* restarts of the box (restart.c) */
 	uint32_t restored_in; /* incarnation */
 	struct {
@@ -210,13 +252,22 @@ struct sim_fragment {
 	} snapshot;
 };
 
-/* Bytes of worker w's contribution to a round; *weight is its sample count. 0 with *zero set for one
- * of zeros. */
-size_t sim_contribution(const struct sim_scenario *sc, unsigned job, unsigned life,
-	const struct sim_fragment *f, unsigned w, uint32_t round, uint8_t *out, uint32_t *weight,
-	bool *zero);
-void sim_initial(const struct sim_scenario *sc, unsigned job, unsigned life,
-	const struct sim_fragment *f, float *out);
+/* What worker w contributes to a round. With policy shrink that is the same in every round: a worker that comes
+ * back does not know which one is next. */
+struct sim_push {
+	unsigned job, life, table, worker;
+	uint32_t round;
+};
+/* Its sample count. */
+uint32_t sim_weight(const struct sim_scenario *sc, const struct sim_push *k);
+/* Is it all zeros? */
+bool sim_is_zero(const struct sim_scenario *sc, const struct sim_push *k);
+/* Bytes of a piece of it, in the push format. */
+void sim_contribution(const struct sim_scenario *sc, const struct sim_push *k,
+	const struct sim_piece *p, uint8_t *out);
+/* The same of the initial parameters. */
+void sim_initial(const struct sim_scenario *sc, unsigned job, unsigned life, unsigned table,
+	const struct sim_piece *p, float *out);
 /* Number of hyper-parameters that are set from this round on; fills m's params. */
 unsigned sim_hyper_change(const struct sim_scenario *sc, unsigned job, unsigned table,
 	unsigned group, uint32_t round, struct pbox_set *m);
@@ -256,9 +307,11 @@ struct sim_packet *sim_packet_new(uint32_t len);
 void sim_packet_free(struct sim_packet *p);
 /* Takes p; delivers none, one or several copies, perhaps damaged. */
 void sim_net_send(struct sim *s, struct sim_packet *p, bool to_box);
-/* A forged variant of a real datagram (noise.c), if one is drawn, or that of the fault list. */
+/* A forged variant of a real datagram (noise.c), if one is drawn, or that of the fault list. It goes the same way. */
 struct sim_fault;
 void sim_noise(struct sim *s, const struct sim_packet *p, struct sim_fault *k, bool drawn);
+/* A contribution of zeros leaves without its payload, which workers do not do of themselves (flag ZERO). */
+struct sim_packet *sim_noise_zero(const struct sim *s, unsigned job, struct sim_packet *p);
 /* Recordings (record.c): will this datagram be kept? It arrives; a copy is to be sent, p is taken. */
 void sim_record(struct sim *s, struct sim_packet *p, struct sim_fault *k);
 void sim_record_arrival(struct sim *s, const struct sim_packet *p);
@@ -385,58 +438,41 @@ void sim_restart_arrival(
 	struct sim *s, const struct pbox_hdr *h, const uint8_t *payload, unsigned job);
 void sim_restart_check(struct sim *s, const struct pbox_hdr *h, unsigned job);
 
-/* ---- workers (worker.c, worker_control.c, worker_data.c) ------------------------------------- */
+/* ---- laws about time and frames (laws.c) ------------------------------------------------------- */
 
-enum sim_phase {
-	SIM_IDLE,
-	SIM_SYNC,     /* PULL LATEST after a restart */
-	SIM_PUSHPULL, /* until RESULT */
-	SIM_PUSH,     /* until PUSH_OK */
-	SIM_PULL,     /* until RESULT */
-	SIM_INIT,     /* until INIT_OK of all pieces */
-	SIM_TELL,     /* RESTORE until it is done */
+#define SIM_LAWS 64
+/* A request that a worker has sent. */
+struct sim_law {
+	uint32_t id;
+	uint64_t token, at;
 };
 
-/* The last result of a fragment, as every worker keeps it (section 10 of the protocol). */
-struct sim_copy {
-	uint32_t version, weight;
-	uint16_t contributors;
-	uint8_t *bytes; /* NULL: none */
-};
+struct sim_worker;
+void sim_law_sent(struct sim *s, struct sim_worker *w, const struct sim_packet *p);
 
-struct sim_work {
-	uint32_t version, round; /* held; in progress */
-	enum sim_phase phase;
-	bool known;     /* version is */
-	bool have;      /* the box has said that it holds the contribution */
-	bool pushed;    /* PUSH_OK for round has come */
-	bool give;      /* RESTORE with the payload */
-	uint32_t ok_ts; /* when */
-	uint8_t init;   /* pieces answered */
-	unsigned tries;
-	uint64_t deadline;
-};
+/* ---- workers (worker.c, program.c) ------------------------------------------------------------ */
 
 enum sim_worker_state {
 	SIM_OFF,
-	SIM_HELLO,
-	SIM_JOIN,
+	SIM_OPENING,
 	SIM_DECLARE,
-	SIM_MAP,
-	SIM_EXTRAS,
+	SIM_STATUS,
+	SIM_INITIAL, /* parameters */
 	SIM_WORK,
+	SIM_FINISHED, /* all rounds; the others may need it */
 	SIM_LEAVE,
 	SIM_DONE,
 	SIM_DEAD,
 };
 
-/* One sequence of fragments: those of an endpoint. */
-struct sim_lane {
-	uint32_t *order; /* numbers of fragments */
-	uint32_t n, at, round, in_flight;
-	uint32_t told; /* fragments of the job told of, or of other lanes */
-	bool sync, finished;
-	uint64_t not_before;
+/* An operation of the program, in a list of those that are open. */
+struct sim_op {
+	struct sim_op *next, **prev;
+	unsigned table;
+	uint32_t round;           /* that it belongs to; since first_round */
+	uint8_t *in, *out;        /* of all its tensors */
+	bool counts;              /* for the end of its round */
+	struct pbox_worker_op op; /* its entries follow */
 };
 
 struct sim_worker {
@@ -445,143 +481,97 @@ struct sim_worker {
 	enum sim_worker_state state;
 	uint64_t began; /* this life */
 	bool restarted;
-	bool was_down;  /* killed, and has no session yet */
-	bool rejoins;   /* the box was restarted, and this worker has copies */
-	bool restoring; /* telling them */
+	bool was_down; /* killed, and has no session yet */
+	bool finished; /* all rounds; some wait for the others before they leave */
 	uint32_t ip;
 	uint16_t udp;
-	uint64_t nonce, token, cookie;
-	uint64_t run;               /* its number, of WELCOME */
-	struct pbox_auth_job *auth; /* NULL: no session, or one without tags */
-	struct pbox_auth_keys keys;
-	bool damaged; /* the frame that it looks at was, on its way */
-	uint16_t job_no, window, endpoints;
-	uint32_t incarnation;
-	/* the control request that is unanswered */
-	uint32_t request;
-	uint8_t type;
-	size_t len;
-	uint8_t payload[SIM_MTU];
-	uint64_t control_deadline, control_backoff;
-	/* declaring and mapping */
-	uint32_t table, first, declared_to;
-	unsigned extras;
-	/* hyper-parameters: SETs up to this round are answered */
-	uint32_t set_round, set_done; /* since first_round */
-	unsigned set_table, set_group;
-	bool set_busy;
-	/* data */
-	struct sim_work *work; /* by number of fragment */
-	struct sim_copy *copy; /* likewise */
-	uint32_t n_copies;
-	struct sim_lane lane[2 * SIM_SHARDS];
-	uint32_t *flying, n_flying;
-	bool finished; /* all rounds; some wait for the others before they leave */
-	uint32_t srtt_us;
+	uint64_t nonce;
 	uint64_t timer; /* earliest timer event that is queued; 0: none */
-	struct sim_packet *train;
-	unsigned in_train;
-	uint16_t train_to;
+	struct pbox_worker *w;
+	struct pbox_worker_port port;
+	/* what its program does */
+	struct pbox_client_table what;
+	struct pbox_client_tensor tensor[SIM_TENSORS];
+	struct pbox_worker_declaration declaration;
+	unsigned tables; /* declared */
+	struct pbox_worker_table *table[SIM_TABLES];
+	uint32_t done[SIM_TABLES]; /* rounds; the checkpoint that a process that starts again has */
+	uint32_t round;            /* whose operations are submitted; all since first_round */
+	uint32_t last;             /* the last one */
+	unsigned open[2][SIM_TABLES]; /* operations that count, of this and the round before */
+	struct sim_op *ops;
+	uint64_t not_before; /* it computes */
+	struct pbox_worker_request request;
+	bool busy; /* request is */
+	uint8_t payload[256], answer[SIM_MTU];
+	uint32_t set_round; /* SETs up to this round are answered */
+	unsigned set_table, set_group;
+	struct sim_law law[SIM_LAWS]; /* by id */
 };
 
 void sim_worker_start(struct sim *s, struct sim_worker *w, bool restarted);
-/* Of WELCOME; false: it is not sound. */
-bool sim_worker_keys(struct sim *s, struct sim_worker *w, const struct pbox_welcome *m,
-	const struct pbox_hdr *h, const uint8_t *payload);
 void sim_worker_kill(struct sim *s, struct sim_worker *w);
+/* The process ends, and is started again at once. */
+void sim_worker_again(struct sim *s, struct sim_worker *w);
 void sim_worker_receive(struct sim *s, struct sim_worker *w, const struct sim_packet *p);
 void sim_worker_timer(struct sim *s, struct sim_worker *w);
 /* Queue a timer event for this time, if none is queued before it. */
 void sim_worker_wake(struct sim *s, struct sim_worker *w, uint64_t at);
 
-void sim_control_answer(
-	struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, const uint8_t *payload);
-void sim_control_resend(struct sim *s, struct sim_worker *w);
-void sim_control_request(struct sim *s, struct sim_worker *w, enum pbox_type type, size_t len);
-bool sim_control_set(struct sim *s, struct sim_worker *w, uint32_t round);
-void sim_control_leave(struct sim *s, struct sim_worker *w);
-
-void sim_data_begin(struct sim *s, struct sim_worker *w);
-void sim_data_go(struct sim *s, struct sim_worker *w);
-void sim_data_answer(
-	struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, const uint8_t *payload);
-/* Send what the phase of a fragment asks for; the fragment's work is over. */
-void sim_data_transmit(struct sim *s, struct sim_worker *w, const struct sim_fragment *f);
-void sim_data_finish(
-	struct sim *s, struct sim_worker *w, const struct sim_fragment *f, uint32_t version);
-uint64_t sim_data_timer(struct sim *s, struct sim_worker *w);
-void sim_data_lanes(struct sim *s, struct sim_worker *w);
-/* Begin to tell what it holds of a fragment. */
-void sim_data_tell(struct sim *s, struct sim_worker *w, uint32_t number);
-
-/* After a restart of the box (worker_restore.c). */
-void sim_restore_rejoin(struct sim *s, struct sim_worker *w);
-void sim_restore_begin(struct sim *s, struct sim_worker *w);
-void sim_restore_go(struct sim *s, struct sim_worker *w);
-void sim_restore_send(struct sim *s, struct sim_worker *w, const struct sim_fragment *f);
-void sim_restore_answer(struct sim *s, struct sim_worker *w, const struct sim_fragment *f,
-	const struct pbox_hdr *h);
-void sim_restore_keep(struct sim_worker *w, const struct sim_fragment *f, const struct pbox_hdr *h,
-	const uint8_t *payload);
-void sim_restore_keep_initial(struct sim *s, struct sim_worker *w, const struct sim_fragment *f);
-
-/* Send a frame; len is in the header. */
-void sim_worker_send(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h,
-	const void *payload, uint16_t endpoint);
-void sim_worker_flush(struct sim *s, struct sim_worker *w);
+/* What the program does now; true: the worker has something new to do. */
+bool sim_program_step(struct sim *s, struct sim_worker *w);
+/* Forget what is open. */
+void sim_program_drop(struct sim_worker *w);
 
 /* ---- a whole run is replaced by another (replace.c) --------------------------------------------- */
 
 void sim_replace_plan(struct sim *s, unsigned job);
 void sim_replace(struct sim *s, unsigned job);
-/* The worker of the run before tries something; an answer to it. */
+/* The worker of the run before wakes up, or is looked at; an answer to it. */
 void sim_straggler_go(struct sim *s, unsigned job);
 void sim_straggler_receive(struct sim *s, unsigned job, const struct sim_packet *p);
-/* The identity that workers of a job name. */
-void sim_identity(const struct sim *s, unsigned job, unsigned life, uint8_t out[PBOX_RUN_LEN]);
 /* What the box sends is for a session of a run that was replaced. */
 bool sim_is_of_before(const struct sim *s, unsigned job, const struct pbox_send *out);
-/* A worker begins in a run that is being replaced: its session may end. */
-bool sim_replaces(const struct sim *s, const struct sim_worker *w);
 
 /* ---- jobs and the run (sim.c) ------------------------------------------------------------------ */
 
-/* A worker of the run before, which was only asleep. */
-struct sim_straggler {
-	bool there;
-	unsigned left; /* times that it tries something */
-	uint64_t token, nonce, run;
-	uint32_t incarnation, request;
-	uint16_t job_no, id;
-	uint8_t policy;
-	unsigned workers, life;
-};
+#define SIM_STRAGGLER \
+	SIM_WORKERS /* in the list of workers: one of the run before, which was only asleep */
+#define SIM_ALL UINT32_MAX
 
 struct sim_job {
-	struct sim_straggler straggler;
-	unsigned life, done; /* workers that have finished this life */
+	unsigned window;          /* frames per endpoint, as of the last WELCOME */
+	uint64_t run, run_before; /* its number, as of the last WELCOME; that of the straggler */
+	uint64_t woken;           /* the straggler was; 0: not yet */
+	unsigned life, done;      /* workers that have finished this life */
 	bool over;
 	unsigned down;     /* workers that were killed and have no session yet */
 	unsigned finished; /* workers that have done all rounds */
 	bool lost;         /* a restart of the box has lost a fragment */
-	struct {
-		uint64_t token; /* the session that declared it so; 0: none */
-	} restorer[SIM_WORKERS];
+	/* the session that declared the table so; 0: none */
+	uint64_t restorer[SIM_TABLES][SIM_WORKERS];
 	uint64_t token[SIM_WORKERS]; /* the box's, as told in WELCOME; 0: none */
-	struct sim_worker worker[SIM_WORKERS];
+	struct {
+		struct pbox_auth_job *job; /* NULL: no tags */
+		struct pbox_auth_keys keys;
+	} auth[SIM_WORKERS];
+	struct sim_worker *worker[SIM_WORKERS + 1];
 	/* the map, as the first worker got it */
-	bool mapped;
 	struct sim_fragment *fragment;
+	struct {
+		struct sim_piece *piece; /* in no order */
+		unsigned n;
+	} tensor[SIM_TABLES][SIM_TENSORS];
 	uint32_t n_fragments;
 	uint32_t chunks[SIM_TABLES];        /* 0xFFFFFFFF: not known */
 	uint32_t *first_number[SIM_TABLES]; /* by chunk: number of its first fragment */
-	uint32_t frag_elements[SIM_TABLES], init_elements;
+	uint32_t frag_elements[SIM_TABLES];
 	uint64_t contributions; /* counted by the end */
 };
 
 struct sim {
 	struct sim_scenario sc;
-	const struct sim_engine *engine;
+	const struct sim_code *code;
 	struct pbox_random random;
 	struct pbox_random recorder; /* record.c */
 	struct sim_queue queue;
@@ -604,12 +594,13 @@ struct sim {
 void sim_fail(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void sim_trace(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void sim_hash(struct sim *s, uint64_t x);
-uint32_t sim_us(const struct sim *s); /* what the workers' clocks say */
 uint64_t sim_mix(uint64_t a, uint64_t b);
 bool sim_chance(struct sim *s, double p);
 uint64_t sim_below(struct sim *s, uint64_t n); /* n = 0 gives 0 */
 void sim_at(struct sim *s, uint64_t at, enum sim_kind kind, unsigned job, unsigned worker, void *p);
 void sim_forget_map(struct sim_job *j);
+/* A restart of the box has lost something that nobody can give: all workers of the job end. */
+void sim_job_lost(struct sim *s, unsigned job);
 struct sim_fragment *sim_find(struct sim_job *j, uint32_t chunk, uint32_t frag);
 /* A page of the map: the first worker's is kept, the others' must be the same. */
 void sim_map_page(struct sim *s, unsigned job, const struct pbox_mapped *m, struct pbox_cursor *cur,

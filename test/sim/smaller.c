@@ -67,7 +67,6 @@ static const struct parameter {
 	J("push", push_percent, 0),
 	J("sets", sets, 0),
 	J("zeros", zeros, 0),
-	J("greedy", greedy, 0),
 	J("any-number", any_number, 0),
 	J("pull0", pull0, 0),
 	J("barrier", barrier, 0),

@@ -2,63 +2,188 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-#include <stdlib.h>
+#include <arpa/inet.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "sim.h"
 
-/* A model worker: what doc/protocol.md asks of one, and little more. */
+/* What is around a worker: a host with a port, a clock, and processes that begin and are killed. */
 
-void
-sim_worker_flush(struct sim *s, struct sim_worker *w)
+#define JOIN_MS 120000
+#define WINDOW  1000      /* frames that its receive buffer holds */
+#define WAKES   (20 * US) /* how long the host takes to wake up, at most */
+#define CALM    (4 * SEC) /* R4.6: leases are 5 s and more */
+#define TURNS   100       /* of a program and its worker at one time */
+
+/* ---- its port ---------------------------------------------------------------------------------- */
+
+static struct sim *the_sim; /* of the port's calls */
+
+static uint16_t
+endpoint_of(const struct pbox_client_peer *to)
 {
-	struct sim_packet *p = w->train;
+	unsigned port = ntohs(to->addr.sin_port);
 
-	w->train = NULL;
-	w->in_train = 0;
-	if (p != NULL)
-		sim_net_send(s, p, true);
+	return port == PBOX_CONTROL_PORT ? SIM_CONTROL : (uint16_t)(port - PBOX_CONTROL_PORT - 1);
 }
 
-/* Append to the train that is being made up, or begin the next. */
-void
-sim_worker_send(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, const void *payload,
-	uint16_t endpoint)
+static struct sim_packet *
+packet(const struct sim_worker *w, const struct pbox_client_tx *d)
 {
-	bool tag = w->auth != NULL && h->type != PBOX_HELLO && h->type != PBOX_JOIN;
-	uint32_t size = PBOX_HDR_LEN + h->length + (tag ? PBOX_TAG_LEN : 0), at = 0;
-	struct pbox_hdr mine = *h;
-	struct sim_packet *p;
+	struct sim_packet *p = sim_packet_new(d->bytes);
+	uint32_t at = 0;
 
-	if (w->train != NULL && (w->train_to != endpoint || w->in_train == s->sc.train ||
-					w->train->len + size > SIM_MTU - 28))
-		sim_worker_flush(s, w);
-	p = sim_packet_new((w->train != NULL ? w->train->len : 0) + size);
-	if (w->train != NULL) {
-		at = w->train->len;
-		memcpy(p->data, w->train->data, at);
-		sim_packet_free(w->train);
-	}
 	p->ip = w->ip;
 	p->udp = w->udp;
-	p->endpoint = endpoint;
-	if (h->length > 0)
-		memcpy(p->data + at + PBOX_HDR_LEN, payload, h->length);
-	mine.ts = sim_us(s);
-	if (tag) {
-		mine.flags |= PBOX_F_AUTH;
-		pbox_auth_seal(w->keys.worker, w->auth, p->data + at, &mine);
-	} else {
-		pbox_frame_seal(p->data + at, &mine);
+	p->endpoint = endpoint_of(d->to);
+	for (unsigned i = 0; i < d->n; i++) {
+		PBOX_ASSERT(at + d->iov[i].iov_len <= d->bytes);
+		memcpy(p->data + at, d->iov[i].iov_base, d->iov[i].iov_len);
+		at += (uint32_t)d->iov[i].iov_len;
 	}
-	w->train = p;
-	w->train_to = endpoint;
-	w->in_train++;
-	sim_trace(s, "%u/%u sends %s chunk %x frag %u round %u flags %x", w->job, w->number,
-		pbox_type_name(h->type), h->chunk, h->frag, h->round, h->flags);
-	if (endpoint == SIM_CONTROL || w->in_train == s->sc.train)
-		sim_worker_flush(s, w);
+	if (at != d->bytes || d->bytes > w->port.mtu - 28)
+		sim_fail(the_sim, "worker %u/%u sends a datagram of %u bytes, of %u", w->job,
+			w->number, at, d->bytes);
+	return p;
 }
+
+/* Frames may share a datagram (R1.2): datagrams to the same endpoint become one here. */
+static struct sim_packet *
+append(struct sim_packet *train, struct sim_packet *p)
+{
+	struct sim_packet *both = sim_packet_new(train->len + p->len);
+
+	both->ip = p->ip;
+	both->udp = p->udp;
+	both->endpoint = p->endpoint;
+	memcpy(both->data, train->data, train->len);
+	memcpy(both->data + train->len, p->data, p->len);
+	sim_packet_free(train);
+	sim_packet_free(p);
+	return both;
+}
+
+static void
+port_send(void *ctx, const struct pbox_client_tx *d, unsigned n)
+{
+	struct sim_packet *train = NULL;
+	struct sim_worker *w = ctx;
+	unsigned in_train = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct sim_packet *p = packet(w, &d[i]);
+
+		sim_law_sent(the_sim, w, p);
+		p = sim_noise_zero(the_sim, w->job, p);
+		if (train != NULL && train->endpoint == p->endpoint && p->endpoint != SIM_CONTROL &&
+			in_train < the_sim->sc.train && train->len + p->len <= SIM_MTU - 28) {
+			train = append(train, p);
+			in_train++;
+			continue;
+		}
+		if (train != NULL)
+			sim_net_send(the_sim, train, true);
+		train = p;
+		in_train = 1;
+	}
+	if (train != NULL)
+		sim_net_send(the_sim, train, true);
+}
+
+static uint64_t
+port_random(void *ctx)
+{
+	struct sim_worker *w = ctx;
+	uint64_t x = pbox_random_u64(&the_sim->random);
+
+	if (w->nonce == 0)
+		w->nonce = x; /* the first one that it draws */
+	return x;
+}
+
+/* ---- its process ------------------------------------------------------------------------------- */
+
+void
+sim_worker_start(struct sim *s, struct sim_worker *w, bool restarted)
+{
+	const struct sim_job_spec *spec = &s->sc.job[w->job];
+	struct sockaddr_in box = {.sin_family = AF_INET, .sin_port = htons(PBOX_CONTROL_PORT)};
+	char run[32], host[16];
+	struct pbox_client_conf conf = {.size = sizeof(conf),
+		.job = s->box.conf[w->job].name,
+		.secret = s->box.conf[w->job].secret,
+		.host = host,
+		.workers = spec->workers,
+		.join_timeout_ms = JOIN_MS,
+		.keep_copies = 1,
+		.policy = spec->shrink,
+		.auth = spec->auth,
+		.run = spec->named ? run : NULL};
+
+	if (w->state == SIM_DEAD)
+		return;
+	if (spec->shrink && restarted && s->job[w->job].done > 0) {
+		/* the others have all done their rounds: nobody is left to do some with */
+		s->job[w->job].down--;
+		sim_worker_finished(s, w);
+		return;
+	}
+	the_sim = s;
+	box.sin_addr.s_addr = htonl(SIM_BOX);
+	w->restarted = w->was_down = restarted;
+	w->began = s->now;
+	w->udp = (uint16_t)(1024 + sim_below(s, 60000));
+	w->nonce = 0;
+	if (!restarted)
+		memset(w->done, 0, sizeof(w->done));
+	if (!restarted)
+		w->id = spec->any_number ? PBOX_NO_WORKER : (uint16_t)w->number;
+	conf.worker = w->id == PBOX_NO_WORKER ? -1 : w->id;
+	snprintf(run, sizeof(run), "job%u.%u", w->job, s->job[w->job].life);
+	snprintf(host, sizeof(host), "host%u", w->number);
+	w->port = (struct pbox_worker_port){.send = port_send,
+		.random = port_random,
+		.ctx = w,
+		.mtu = spec->mtu,
+		.batch = 16,
+		.window = WINDOW};
+	w->w = s->code->worker_create(&conf, &box, &w->port);
+	PBOX_ASSERT(w->w != NULL);
+	w->state = SIM_OPENING;
+	s->code->worker_open(w->w, s->now, s->now + JOIN_MS * MS);
+	sim_worker_wake(s, w, s->now);
+}
+
+void
+sim_worker_kill(struct sim *s, struct sim_worker *w)
+{
+	struct sim_worker old = *w;
+
+	sim_program_drop(w);
+	if (w->w != NULL)
+		s->code->worker_destroy(w->w);
+	*w = (struct sim_worker){.job = old.job,
+		.number = old.number,
+		.id = old.id,
+		.ip = old.ip,
+		.timer = old.timer};
+	memcpy(w->done, old.done, sizeof(w->done));
+}
+
+void
+sim_worker_again(struct sim *s, struct sim_worker *w)
+{
+	bool down = w->was_down;
+
+	sim_note(s, "worker %u/%u: its process ends, and is started again", w->job, w->number);
+	s->exact = false;
+	s->job[w->job].down += !down;
+	sim_worker_kill(s, w);
+	sim_at(s, s->now + 100 * MS, SIM_START, w->job, w->number, s);
+}
+
+/* ---- its clock --------------------------------------------------------------------------------- */
 
 void
 sim_worker_wake(struct sim *s, struct sim_worker *w, uint64_t at)
@@ -71,135 +196,72 @@ sim_worker_wake(struct sim *s, struct sim_worker *w, uint64_t at)
 	sim_at(s, at, SIM_WORKER_TIMER, w->job, w->number, NULL);
 }
 
+/* A network on which a worker that was killed is back long before its lease ends. */
+static bool
+calm(const struct sim *s)
+{
+	const struct sim_network_spec *n = &s->sc.net;
+
+	return s->sc.crashes == 0 && n->loss + n->corrupt + n->truncate < 0.02 && n->holes == 0 &&
+	       n->reorder_ns < 50 * MS;
+}
+
+static void
+opened(struct sim *s, struct sim_worker *w)
+{
+	struct sim_job *j = &s->job[w->job];
+
+	if (w->restarted && calm(s) && s->now - w->began > CALM)
+		sim_fail(s, "job %u worker %u came back only after %llu ms", w->job, w->id,
+			(unsigned long long)((s->now - w->began) / MS));
+	w->id = (uint16_t)s->code->worker_number(w->w);
+	j->down -= w->was_down;
+	w->was_down = false;
+}
+
 void
 sim_worker_timer(struct sim *s, struct sim_worker *w)
 {
-	uint64_t next = UINT64_MAX;
+	enum sim_worker_state before;
+	unsigned turns = 0;
+	uint64_t due = 0;
+	bool more;
 
 	if (w->timer != s->now)
 		return; /* a later one was replaced by an earlier one that has run */
 	w->timer = 0;
-	if (w->state == SIM_OFF || w->state == SIM_DONE || w->state == SIM_DEAD)
+	if (w->w == NULL || w->state == SIM_DONE)
 		return;
-	if (w->control_deadline != 0 && w->control_deadline <= s->now)
-		sim_control_resend(s, w);
-	if (w->state == SIM_WORK)
-		next = sim_data_timer(s, w);
-	sim_worker_flush(s, w);
-	if (w->control_deadline != 0 && w->control_deadline < next)
-		next = w->control_deadline;
-	if (next != UINT64_MAX)
-		sim_worker_wake(s, w, next);
-}
-
-static void
-clear(struct sim_worker *w)
-{
-	for (uint32_t i = 0; w->copy != NULL && i < w->n_copies; i++)
-		free(w->copy[i].bytes);
-	free(w->copy);
-	free(w->work);
-	free(w->flying);
-	for (unsigned e = 0; e < 2 * SIM_SHARDS; e++)
-		free(w->lane[e].order);
-	if (w->train != NULL)
-		sim_packet_free(w->train);
-	pbox_auth_job_destroy(w->auth);
-	*w = (struct sim_worker){
-		.job = w->job, .number = w->number, .id = w->id, .ip = w->ip, .timer = w->timer};
-}
-
-void
-sim_worker_start(struct sim *s, struct sim_worker *w, bool restarted)
-{
-	struct pbox_hello m = {.min_version = 1, .max_version = 1};
-
-	if (w->state == SIM_DEAD)
-		return;
-	clear(w);
-	w->restarted = w->was_down = restarted;
-	w->began = s->now;
-	w->udp = (uint16_t)(1024 + sim_below(s, 60000));
-	w->nonce = pbox_random_u64(&s->random);
-	if (!restarted)
-		w->id = s->sc.job[w->job].any_number ? PBOX_NO_WORKER : (uint16_t)w->number;
-	w->state = SIM_HELLO;
-	w->srtt_us = 1000;
-	sim_control_request(
-		s, w, PBOX_HELLO, pbox_hello_encode(w->payload, sizeof(w->payload), &m));
-	sim_worker_flush(s, w);
-}
-
-void
-sim_worker_kill(struct sim *s, struct sim_worker *w)
-{
-	(void)s;
-	clear(w);
-}
-
-bool
-sim_worker_keys(struct sim *s, struct sim_worker *w, const struct pbox_welcome *m,
-	const struct pbox_hdr *h, const uint8_t *payload)
-{
-	bool good;
-
-	const struct pbox_job_conf *conf = &s->box.conf[w->job];
-	bool tags = (m->flags & PBOX_WELCOME_AUTH) != 0;
-
-	if (tags != s->sc.job[w->job].auth || tags != ((h->flags & PBOX_F_AUTH) != 0)) {
-		sim_fail(s, "WELCOME of job %u says %s auth", w->job, tags ? "" : "no");
-		return false;
-	}
-	pbox_auth_job_destroy(w->auth);
-	w->auth = NULL;
-	if (!tags)
-		return true;
-	w->auth =
-		pbox_auth_job_create(NULL, conf->secret, conf->secret_len, m->incarnation, m->job);
-	PBOX_ASSERT(w->auth != NULL);
-	pbox_auth_keys(&w->keys, conf->secret, conf->secret_len, m);
-	good = pbox_auth_good(w->keys.box, w->auth, payload, h->length);
-	if (!good && !w->damaged)
-		sim_fail(s, "WELCOME with a wrong tag");
-	return good; /* R11.7 */
-}
-
-/* R11.5; what has the session's token and another tag is the box's mistake. */
-static bool
-authentic(
-	struct sim *s, const struct sim_worker *w, const struct pbox_hdr *h, const uint8_t *payload)
-{
-	bool tag = (h->flags & PBOX_F_AUTH) != 0;
-
-	if (w->auth == NULL || h->type == PBOX_RETRY || h->type == PBOX_WELCOME ||
-		(h->type == PBOX_ERROR && !tag))
-		return true;
-	if (tag && pbox_auth_good(w->keys.box, w->auth, payload, h->length))
-		return true;
-	if (h->token == w->token && !w->damaged)
-		sim_fail(s, "a %s with %s tag", pbox_type_name(h->type), tag ? "a wrong" : "no");
-	return false;
+	the_sim = s;
+	do {
+		before = w->state;
+		due = s->code->worker_tick(w->w, s->now, s->now);
+		if (s->failed)
+			return;
+		more = sim_program_step(s, w);
+		if (w->w == NULL || w->state == SIM_DONE)
+			return;
+		if (before == SIM_OPENING && w->state != SIM_OPENING)
+			opened(s, w);
+		if (++turns > TURNS)
+			sim_fail(s, "worker %u/%u is never done", w->job, w->number);
+	} while (more && !s->failed);
+	sim_worker_wake(s, w, due > s->now ? due : s->now + WAKES);
 }
 
 void
 sim_worker_receive(struct sim *s, struct sim_worker *w, const struct sim_packet *p)
 {
-	struct pbox_hdr h;
-	size_t size;
-	enum pbox_wire_drop drop;
+	struct pbox_client_rx rx = {.data = p->data, .len = p->len};
 
-	if (w->state == SIM_OFF || w->state == SIM_DEAD || w->state == SIM_DONE ||
-		p->udp != w->udp || p->ip != w->ip)
+	if (w->w == NULL || w->state == SIM_DONE || p->udp != w->udp || p->ip != w->ip)
 		return;
-	drop = pbox_frame_decode(p->data, p->len, true, &h, &size);
-	if (drop != PBOX_WIRE_OK)
-		return; /* damaged, or its memory was overwritten: both are checked elsewhere */
-	w->damaged = p->damaged;
-	if (!authentic(s, w, &h, p->data + PBOX_HDR_LEN))
-		return;
-	if (h.type < PBOX_FIRST_DATA_TYPE)
-		sim_control_answer(s, w, &h, p->data + PBOX_HDR_LEN);
-	else if (w->state == SIM_WORK && h.token == w->token)
-		sim_data_answer(s, w, &h, p->data + PBOX_HDR_LEN);
-	sim_worker_flush(s, w);
+	the_sim = s;
+	rx.from.sin_family = AF_INET;
+	rx.from.sin_addr.s_addr = htonl(SIM_BOX);
+	rx.from.sin_port =
+		htons(p->endpoint == SIM_CONTROL ? PBOX_CONTROL_PORT
+						 : (uint16_t)(PBOX_CONTROL_PORT + 1 + p->endpoint));
+	s->code->worker_rx(w->w, &rx, 1, s->now);
+	sim_worker_wake(s, w, s->now + sim_below(s, WAKES));
 }

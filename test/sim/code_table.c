@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/* Compiled twice: for the real engine and worker, and (with other names, see plant.py) for those with
+ * planted bugs. */
+
+#include "sim.h"
+
+const struct sim_code SIM_CODE_NAME = {
+	.shard_create = pbox_shard_create,
+	.shard_destroy = pbox_shard_destroy,
+	.shard_rx = pbox_shard_rx,
+	.shard_pace = pbox_shard_pace,
+	.shard_mail = pbox_shard_mail,
+	.shard_held = pbox_shard_held,
+	.registrar_create = pbox_registrar_create,
+	.registrar_destroy = pbox_registrar_destroy,
+	.registrar_rx = pbox_registrar_rx,
+	.registrar_mail = pbox_registrar_mail,
+	.registrar_heard = pbox_registrar_heard,
+	.registrar_tick = pbox_registrar_tick,
+	.registrar_jobs = pbox_registrar_jobs,
+	.registrar_job = pbox_registrar_job,
+	.worker_create = pbox_worker_create,
+	.worker_destroy = pbox_worker_destroy,
+	.worker_open = pbox_worker_open,
+	.worker_state = pbox_worker_state,
+	.worker_error = pbox_worker_error,
+	.worker_rx = pbox_worker_rx,
+	.worker_tick = pbox_worker_tick,
+	.worker_shut = pbox_worker_shut,
+	.worker_number = pbox_worker_number,
+	.worker_declare = pbox_worker_declare,
+	.worker_table_info = pbox_worker_table_info,
+	.worker_submit = pbox_worker_submit,
+	.worker_finished = pbox_worker_finished,
+	.worker_request = pbox_worker_request,
+	.worker_answered = pbox_worker_answered,
+};

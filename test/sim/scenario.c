@@ -303,7 +303,7 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 	/* one that comes back begins with other fragments than those that went on */
 	for (unsigned i = 0; i < sc->jobs; i++)
 		if (sc->job[i].shrink)
-			sc->hold = 100 * units;
+			sc->hold = 40 * units;
 }
 
 static void

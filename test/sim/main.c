@@ -19,12 +19,12 @@
 #define FEW_FRAMES 4000
 
 static const char help[] =
-	"pbox_sim: the engine in virtual time, on a bad network\n"
+	"pbox_sim: engine and workers in virtual time, on a bad network\n"
 	"\n"
 	"  --seeds A:B         run seeds A to B-1 (default 1:1001)\n"
 	"  --seed N            run one seed\n"
 	"  --regressions FILE  run the seeds of a file first: one a line, '#' begins a comment\n"
-	"  --plant NAME        run an engine with a planted bug; 'list' names them\n"
+	"  --plant NAME        run with a planted bug; 'list' names them\n"
 	"  --jobs N --workers N --shards N --loss P\n"
 	"                      instead of what the seed says\n"
 	"  --recordings        somebody sends copies of old frames, and workers change their "

@@ -352,6 +352,7 @@ join_settle(struct join *j)
 	s->tag = j->auth != NULL ? PBOX_TAG_LEN : 0;
 	s->mtu = (m->mtu != 0 && m->mtu < port->mtu ? m->mtu : port->mtu) - s->tag;
 	s->window = (uint16_t)window;
+	s->granted = m->window;
 	s->endpoints = m->endpoints;
 	auth_end(s->auth);
 	s->auth = j->auth;

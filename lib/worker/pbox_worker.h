@@ -43,6 +43,7 @@ struct pbox_worker_port {
 	unsigned batch;     /**< datagrams in one send, 1 to PBOX_CLIENT_TX_BATCH */
 	unsigned window;    /**< full datagrams that may arrive at once without a loss */
 	unsigned train_max; /**< full datagrams that can leave as one unit; 0 or 1: no such thing */
+	bool path_known; /**< full frames get to all endpoints, or the host finds out: they are not asked */
 	/* the host sets these when the network has reported something; the worker clears path_errno */
 	int path_errno;    /**< latest errno; 0: none */
 	unsigned path_mtu; /**< that came with EMSGSIZE; 0: none */
@@ -97,6 +98,31 @@ const char *pbox_worker_job(const struct pbox_worker *w);
 const char *pbox_worker_box(const struct pbox_worker *w); /**< "10.0.0.1:7269" */
 /** All counters but those of the port (tx_by_ref, tx_copied, tx_failed, rx_failed, gro_active). */
 void pbox_worker_stats(const struct pbox_worker *w, struct pbox_client_stats *stats);
+
+/* ---- sessions -------------------------------------------------------------------------------------------------- */
+
+struct pbox_auth_keys;
+
+/**
+ * What the box has granted. For hosts that have the data path themselves, with tables that they declare by requests:
+ * they take data frames (R2.2) of what has arrived and send their own, with this token; all other frames are the
+ * worker's. While it has no table a worker joins again whenever its session was lost, and then `times` counts: all that
+ * the box knew of the host's tables it must be told again.
+ */
+struct pbox_worker_session {
+	uint64_t token;
+	uint32_t incarnation, lease_ms;
+	uint16_t job, endpoints;
+	uint16_t window; /**< frames in flight per endpoint */
+	uint16_t mtu;    /**< IP MTU of the smaller side, less the tag of each frame */
+	uint32_t times;  /**< this is the so many-th one */
+	const struct pbox_auth_keys
+		*keys; /**< the worker's, until the next session; NULL: no tags */
+};
+/** False: there is none, or the box has ended it, and another one is asked for. */
+bool pbox_worker_session(const struct pbox_worker *w, struct pbox_worker_session *out);
+/** One of its endpoints; the worker's, until the next session. */
+const struct sockaddr_in *pbox_worker_endpoint(const struct pbox_worker *w, unsigned endpoint);
 
 /* ---- tables -------------------------------------------------------------------------------------------------- */
 

@@ -61,12 +61,12 @@ tick_joining(struct session *s)
 		return;
 	if (j->rc == 0)
 		j->rc = join_settle(j);
-	if (j->rc == 0)
+	if (j->rc == 0 && !s->w->link.port->path_known)
 		j->rc = path_begin(s, s->deadline);
 	if (j->rc != 0)
 		open_fails(s, &j->err);
 	else
-		s->stage = SESSION_PATH;
+		s->stage = s->w->link.port->path_known ? SESSION_OPEN : SESSION_PATH;
 }
 
 /* A session that ends at once was that of a run that made way: this worker joins the next one. */

@@ -218,6 +218,33 @@ pbox_worker_gather(const struct pbox_worker *w)
 	return least != UINT64_MAX ? least : 0;
 }
 
+/* ---- sessions --------------------------------------------------------------------------------- */
+
+bool
+pbox_worker_session(const struct pbox_worker *w, struct pbox_worker_session *out)
+{
+	const struct session *s = &w->box[0];
+
+	if (s->stage != SESSION_OPEN || w->failed || rejoin_pauses(s))
+		return false;
+	*out = (struct pbox_worker_session){.token = s->token,
+		.incarnation = s->incarnation,
+		.lease_ms = s->lease_ms,
+		.job = s->job_number,
+		.endpoints = s->endpoints,
+		.window = s->granted,
+		.mtu = (uint16_t)s->mtu,
+		.times = 1 + (uint32_t)w->count.restarts,
+		.keys = s->auth != NULL ? &s->auth->keys : NULL};
+	return true;
+}
+
+const struct sockaddr_in *
+pbox_worker_endpoint(const struct pbox_worker *w, unsigned endpoint)
+{
+	return &w->box[0].ep[endpoint].peer.addr;
+}
+
 /* ---- tables ----------------------------------------------------------------------------------- */
 
 void

@@ -382,12 +382,13 @@ struct session {
 	uint64_t token;
 	uint64_t number; /* of the run */
 	uint32_t incarnation, lease_ms;
-	uint16_t job_number, endpoints, window;
-	unsigned mtu;      /* the smaller one of ours and the box's, less tag */
-	unsigned tag;      /* bytes after each payload */
-	struct auth *auth; /* NULL: frames have no tags */
-	bool proven;       /* the box has once proven that it knows the secret */
-	bool unproven;     /* the job is insecure, the worker has a secret */
+	uint16_t job_number, endpoints;
+	uint16_t window, granted; /* ours; granted: by the box */
+	unsigned mtu;             /* the smaller one of ours and the box's, less tag */
+	unsigned tag;             /* bytes after each payload */
+	struct auth *auth;        /* NULL: frames have no tags */
+	bool proven;              /* the box has once proven that it knows the secret */
+	bool unproven;            /* the job is insecure, the worker has a secret */
 
 	struct ep *ep; /* room for PBOX_MAX_ENDPOINTS */
 	struct pbox_worker_request *requests;

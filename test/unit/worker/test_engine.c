@@ -31,7 +31,7 @@ const char unit_suite[] = "worker: with the engine, on a bad network";
 static const uint32_t sizes[TENSORS] = {700, 1, 0, 1000, 299};
 #define ELEMENTS 2000
 
-enum stage { OPENING, DECLARING, SETTING, STARTING, WORKING, LEAVING, GONE };
+enum stage { OPENING, DECLARING, SETTING, STARTING, WORKING, LEAVING, GONE, WITHOUT_TABLES };
 
 struct peer {
 	struct pbox_worker *w;
@@ -134,7 +134,8 @@ peer_open(struct peer *p)
 	struct sockaddr_in box = {.sin_family = AF_INET, .sin_port = htons(CONTROL)};
 
 	box.sin_addr.s_addr = htonl(0x0A000001);
-	p->port = (struct pbox_worker_port){.send = port_send,
+	p->port = (struct pbox_worker_port){.path_known = p->port.path_known,
+		.send = port_send,
 		.random = port_random,
 		.ctx = p,
 		.mtu = 1500,
@@ -330,6 +331,7 @@ peer_step(struct peer *p)
 			p->stage = GONE;
 		break;
 	case GONE:
+	case WITHOUT_TABLES:
 		break;
 	}
 }
@@ -543,6 +545,46 @@ test_copies_of_pings(void)
 	}
 }
 
+/* A host with a data path of its own: what it is granted, and that the box has forgotten it. */
+static void
+test_session_of_host(void)
+{
+	struct pbox_worker_session first, then;
+	uint64_t tick = BEGIN;
+
+	world_begin(1, &(struct chaos){.tags = true}, BEGIN);
+	memset(peer, 0, sizeof(peer));
+	for (unsigned i = 0; i < WORKERS; i++) {
+		peer[i].number = i;
+		peer[i].port.path_known = true;
+		peer_open(&peer[i]);
+		peer[i].stage = WITHOUT_TABLES;
+	}
+	CU_ASSERT_FALSE(pbox_worker_session(peer[0].w, &first));
+	while (!pbox_worker_session(peer[0].w, &first))
+		step(&tick);
+	UNIT_EQ_U64(peer[0].w->box[0].path.began, 0); /* nothing was asked of the path */
+	UNIT_EQ_U64(first.times, 1);
+	UNIT_EQ_U64(first.endpoints, SHARDS);
+	UNIT_EQ_U64(first.incarnation, world.incarnation);
+	UNIT_EQ_U64(first.mtu, 1500 - PBOX_TAG_LEN);
+	CU_ASSERT(first.window > 0 && first.token != 0 && first.keys != NULL);
+	UNIT_EQ_U64(ntohs(pbox_worker_endpoint(peer[0].w, 1)->sin_port), 7271);
+	world_box_crash();
+	world_box_start();
+	while (pbox_worker_session(peer[0].w, &then) && then.times == 1)
+		step(&tick);
+	CU_ASSERT_FALSE(pbox_worker_session(peer[0].w, &then)); /* the old one is none */
+	while (!pbox_worker_session(peer[0].w, &then))
+		step(&tick);
+	UNIT_EQ_U64(then.times, 2);
+	UNIT_EQ_U64(then.incarnation, world.incarnation);
+	CU_ASSERT(then.token != first.token);
+	for (unsigned i = 0; i < WORKERS; i++)
+		peer_close(&peer[i]);
+	world_end();
+}
+
 const struct unit_test unit_tests[] = {
 	{"a calm network", test_calm},
 	{"losses, copies, delays", test_losses},
@@ -551,5 +593,6 @@ const struct unit_test unit_tests[] = {
 	{"the box crashes", test_crashes},
 	{"it crashes on a bad network", test_crashes_and_losses},
 	{"copies of PINGs", test_copies_of_pings},
+	{"the session of a host with a data path", test_session_of_host},
 	{NULL, NULL},
 };

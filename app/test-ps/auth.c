@@ -8,69 +8,45 @@
  * more each way.
  */
 
+#include <errno.h>
 #include <string.h>
 
 #include <sodium.h>
 
 #include "testps.h"
 
-#define DOUBT_US 500000
+int
+auth_make(struct testps *t, struct pbox_error *err)
+{
+	const struct pbox_conf_secret *s = &t->opt.secret;
+	const struct session *x = &t->session;
+
+	/* who still has its session may be reading them */
+	if (t->auth != NULL && x->incarnation == t->auth_of.incarnation && x->job == t->auth_of.job)
+		return 0;
+	auth_free(t);
+	if (!x->tags)
+		return 0;
+	t->auth = pbox_auth_job_create(NULL, s->bytes, s->len, x->incarnation, x->job);
+	t->auth_of.incarnation = x->incarnation;
+	t->auth_of.job = x->job;
+	return t->auth != NULL ? 0 : pbox_fail(err, ENOMEM, "no memory for the keys of the job");
+}
 
 void
-lane_auth_end(struct lane *l)
+auth_free(struct testps *t)
 {
-	pbox_auth_job_destroy(l->auth);
-	l->auth = NULL;
+	pbox_auth_job_destroy(t->auth);
+	t->auth = NULL;
 }
 
 bool
-auth_welcome(struct lane *l, unsigned worker, const struct pbox_hdr *h, const uint8_t *payload,
-	const struct pbox_welcome *w)
+auth_data_good(
+	const struct lane *l, unsigned worker, const struct pbox_hdr *h, const uint8_t *payload)
 {
-	struct testps *t = l->t;
-	const struct pbox_conf_secret *s = &t->opt.secret;
-
-	if ((w->flags & PBOX_WELCOME_AUTH) == 0) {
-		if (t->opt.auth)
-			lane_fail(l,
-				"job '%s' of the box has no auth, and --auth takes nothing less: "
-				"auth "
-				"= yes in its section of the box's configuration",
-				t->opt.job);
-		return !t->opt.auth;
-	}
-	if (l->auth == NULL)
-		l->auth = pbox_auth_job_create(NULL, s->bytes, s->len, w->incarnation, w->job);
-	if (l->auth == NULL) {
-		lane_fail(l, "job '%s' has auth, and this CPU has no AES", t->opt.job);
-		return false;
-	}
-	pbox_auth_keys(&t->keys[worker], s->bytes, s->len, w);
-	return (h->flags & PBOX_F_AUTH) != 0 &&
-	       pbox_auth_good(t->keys[worker].box, l->auth, payload, h->length);
-}
-
-bool
-auth_good(struct lane *l, unsigned worker, const struct pbox_hdr *h, const uint8_t *payload)
-{
-	struct control *c = &l->c[worker / l->t->lanes];
-
-	if (l->auth == NULL || c->level == LEVEL_NONE)
-		return true;
-	if (h->flags & PBOX_F_AUTH) {
-		if (!pbox_auth_good(l->t->keys[worker].box, l->auth, payload, h->length))
-			return false;
-		c->doubt_us = 0;
-		return true;
-	}
-	/* R11.6: anybody can send it. A box that is there answers the PING with a tag */
-	if (h->type != PBOX_ERROR || h->length != 0 || h->aux != PBOX_E_SESSION)
-		return false;
-	if (c->doubt_us == 0) {
-		c->doubt_us = l->now;
-		control_ping(l, worker, NULL);
-	}
-	return l->now - c->doubt_us >= DOUBT_US;
+	return l->t->auth == NULL ||
+	       ((h->flags & PBOX_F_AUTH) != 0 &&
+		       pbox_auth_good(l->t->keys[worker].box, l->t->auth, payload, h->length));
 }
 
 bool
@@ -79,12 +55,12 @@ auth_tag_good(const struct lane *l, unsigned worker, const uint8_t *head, const 
 {
 	uint8_t made[PBOX_AUTH_DIGEST_LEN], tag[PBOX_TAG_LEN];
 
-	if (l->auth == NULL)
+	if (l->t->auth == NULL)
 		return true;
 	if ((head[PBOX_AT_FLAGS] & PBOX_F_AUTH) == 0)
 		return false;
 	if (digest == NULL) {
-		pbox_auth_digest(l->auth, payload, length, made);
+		pbox_auth_digest(l->t->auth, payload, length, made);
 		digest = made;
 	}
 	pbox_auth_tag(l->t->keys[worker].box, head, digest, tag);

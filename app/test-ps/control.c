@@ -3,9 +3,9 @@
  */
 
 /*
- * What workers do beside rounds (sections 4, 5, 7 and 8 of the protocol): each is at a level, and asks
- * one thing after another until it is where main wants all to be. A few requests of a lane are under
- * way at a time, so that a thousand workers do not shout at once.
+ * What workers do beside rounds. Sessions are those of lib/worker, which joins, repeats requests, and joins again when
+ * a session was lost; here each worker is at a level, and asks one thing after another until it is where main wants all
+ * to be. A few requests of a lane are under way at a time, so that a thousand workers do not shout at once.
  */
 
 #include <errno.h>
@@ -13,107 +13,171 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <pbox_proof.h>
 #include <sodium.h>
 
 #include "testps.h"
 
-#define AT_ONCE      32
-#define INTERVAL     (100 * 1000u) /* us; doubles */
-#define INTERVAL_MAX (1000 * 1000u)
-#define NOT_READY    (30 * 1000u)
-#define COOKIE_LIFE  (7 * US_SECOND) /* R4.2: at least 8 s */
-#define INIT_AGAIN   (50 * 1000u)
-#define PING_EVERY   4           /* in a lease */
-#define PING_ID      0x80000000u /* no request of ours has it */
+#define AT_ONCE    32
+#define PAUSE      (200 * 1000u) /* us */
+#define NOT_READY  (30 * 1000u)
+#define INIT_AGAIN (50 * 1000u)
+#define WINDOW     4096                    /* asked for without a word of the user */
+#define JOIN_NS    UINT64_C(3600000000000) /* main has a deadline of its own */
 
-static const struct pbox_conf_secret *
-secret(const struct lane *l)
+/* lib/worker's clock is never 0. */
+static uint64_t
+clock_ns(const struct lane *l)
 {
-	return &l->t->opt.secret;
+	return l->now * 1000 | 1;
+}
+
+/* ---- what lib/worker sends: all to the control endpoint ------------------------------------------ */
+
+static void
+port_send(void *ctx, const struct pbox_client_tx *d, unsigned n)
+{
+	const struct control *c = ctx;
+	struct lane *l = c->l;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct rte_mbuf *m = lane_packet(l, l->frames);
+		uint8_t *p;
+
+		if (m == NULL)
+			return; /* lost like any other */
+		p = (uint8_t *)rte_pktmbuf_append(m, (uint16_t)(PBOX_NET_HEADERS_LEN + d[i].bytes));
+		if (p == NULL) {
+			rte_pktmbuf_free(m);
+			continue;
+		}
+		pbox_net_udp_header(
+			&l->t->control_to[c->worker], p, (uint16_t)d[i].bytes, l->ip_id++);
+		p += PBOX_NET_HEADERS_LEN;
+		for (uint32_t k = 0; k < d[i].n; k++) {
+			memcpy(p, d[i].iov[k].iov_base, d[i].iov[k].iov_len);
+			p += d[i].iov[k].iov_len;
+		}
+		count(l, LS_CONTROL, 1);
+		lane_out(l, c->worker, m);
+	}
+}
+
+static uint64_t
+port_random(void *ctx)
+{
+	uint64_t x;
+
+	(void)ctx;
+	randombytes_buf(&x, sizeof(x));
+	return x;
+}
+
+static int
+make(struct lane *l, unsigned k, const struct pbox_client_conf *conf)
+{
+	const struct testps *t = l->t;
+	const struct sockaddr_in box = {.sin_family = AF_INET,
+		.sin_port = rte_cpu_to_be_16(t->box_port),
+		.sin_addr.s_addr = t->box_ip};
+	struct pbox_client_conf own = *conf;
+	struct control *c = &l->c[k];
+
+	*c = (struct control){.l = l, .worker = (uint16_t)worker_of(l, k)};
+	c->port = (struct pbox_worker_port){.send = port_send,
+		.random = port_random,
+		.ctx = c,
+		.mtu = t->mtu,
+		.batch = 1,
+		.window = t->now.window != 0 ? t->now.window : WINDOW,
+		.path_known = true};
+	own.worker = c->worker;
+	c->w = pbox_worker_create(&own, &box, &c->port);
+	return c->w != NULL ? 0 : -1;
+}
+
+int
+control_make(struct lane *l, struct pbox_error *err)
+{
+	const struct testps *t = l->t;
+	char secret[PBOX_CONF_SECRET_MAX + 1] = "";
+	struct pbox_client_conf conf = {.size = sizeof(conf),
+		.job = t->opt.job,
+		.secret = secret,
+		.host = "testps",
+		.workers = t->workers,
+		.window = 1, /* frames of its own: it has none */
+		.keep_copies = 1,
+		.auth = t->opt.auth,
+		.run = t->run};
+	int ret = 0;
+
+	memcpy(secret, t->opt.secret.bytes, t->opt.secret.len);
+	l->c = calloc(l->workers > 0 ? l->workers : 1, sizeof(*l->c));
+	for (unsigned k = 0; l->c != NULL && ret == 0 && k < l->workers; k++)
+		ret = make(l, k, &conf);
+	sodium_memzero(secret, sizeof(secret));
+	return l->c != NULL && ret == 0
+		       ? 0
+		       : pbox_fail(err, ENOMEM, "no memory for %u workers", t->workers);
+}
+
+void
+control_free(struct lane *l)
+{
+	for (unsigned k = 0; l->c != NULL && k < l->workers; k++) {
+		free(l->c[k].room);
+		if (l->c[k].w != NULL)
+			pbox_worker_destroy(l->c[k].w);
+	}
+	free(l->c);
+	l->c = NULL;
 }
 
 /* ---- requests --------------------------------------------------------------------------------- */
 
-static struct pbox_hdr
-header(const struct lane *l, unsigned worker, enum pbox_type type, uint32_t request)
-{
-	const struct testps *t = l->t;
-	bool session = l->c[worker / t->lanes].level != LEVEL_NONE;
-
-	return (struct pbox_hdr){.type = (uint8_t)type,
-		.token = session ? t->token[worker] : 0,
-		.job = session ? t->session.job : 0,
-		.worker = session ? (uint16_t)worker : 0,
-		.incarnation = session ? t->session.incarnation : 0,
-		.chunk = request,
-		.ts = (uint32_t)l->now};
-}
-
 static void
-ask(struct lane *l, unsigned worker, enum pbox_type type, const void *payload, size_t len)
+ask(struct lane *l, struct control *c, enum pbox_type type, const void *payload, size_t len)
 {
-	struct control *c = &l->c[worker / l->t->lanes];
-	struct pbox_hdr h;
+	size_t cap = l->t->mtu;
 
-	/* a repetition has the same id; an answer clears it */
-	if (!c->waiting) {
-		c->request++;
-		c->interval_us = INTERVAL;
-		l->waiting++;
-	}
-	c->waiting = true;
-	c->due_us = l->now + c->interval_us;
-	c->interval_us = RTE_MIN(2 * c->interval_us, INTERVAL_MAX);
-	h = header(l, worker, type, c->request);
-	h.length = (uint16_t)len;
-	count(l, LS_CONTROL, 1);
-	lane_frame(l, worker, &l->t->control_to[worker], &h, payload);
-}
-
-static void
-answered(struct lane *l, struct control *c, uint32_t pause_us)
-{
-	c->waiting = false;
-	l->waiting--;
-	c->due_us = l->now + pause_us;
-}
-
-static void
-ask_session(struct lane *l, unsigned worker, struct control *c)
-{
-	const struct testps *t = l->t;
-	struct pbox_join m = {.cookie = c->cookie,
-		.nonce = c->nonce,
-		.worker = (uint16_t)worker,
-		.workers = (uint16_t)t->workers,
-		.mtu = t->mtu,
-		.window = t->now.window != 0 ? (uint16_t)t->now.window : 4096,
-		.auth = pbox_auth_select(NULL) != NULL,
-		.revision = PBOX_REVISION,
-		.host = "testps"};
-	const struct pbox_hello hello = {PBOX_VERSION_WIRE, PBOX_VERSION_WIRE};
-	uint8_t buf[PBOX_JOIN_LEN];
-	size_t len;
-
-	if (c->have_cookie && l->now - c->cookie_us > COOKIE_LIFE)
-		c->have_cookie = false;
-	if (!c->have_cookie) {
-		len = pbox_hello_encode(buf, sizeof(buf), &hello);
-		ask(l, worker, PBOX_HELLO, buf, len);
+	c->room = malloc(len + cap);
+	if (c->room == NULL) {
+		lane_fail(l, "no memory for a request");
 		return;
 	}
-	memcpy(m.job, t->opt.job, sizeof(m.job));
-	memcpy(m.run, t->run, sizeof(m.run));
-	len = pbox_join_encode(buf, sizeof(buf), &m);
-	pbox_proof(buf + PBOX_JOIN_PROOF_AT, secret(l)->bytes, secret(l)->len,
-		PBOX_JOIN_PROOF_PREFIX, buf, len, PBOX_JOIN_PROOF_AT);
-	ask(l, worker, PBOX_JOIN, buf, len);
+	if (len > 0)
+		memcpy(c->room, payload, len);
+	c->request = (struct pbox_worker_request){.type = (uint8_t)type,
+		.payload = c->room,
+		.length = (uint16_t)len,
+		.answer = c->room + len,
+		.answer_cap = cap};
+	c->asking = true;
+	c->tick_us = 0;
+	l->waiting++;
+	pbox_worker_request(c->w, &c->request);
+}
+
+static void
+end_request(struct lane *l, struct control *c)
+{
+	l->waiting -= c->asking;
+	c->asking = false;
+	free(c->room);
+	c->room = NULL;
+}
+
+static void
+drop_request(struct lane *l, struct control *c)
+{
+	if (c->asking)
+		pbox_worker_request_cancel(c->w, &c->request);
+	end_request(l, c);
 }
 
 /* The page of tensors that begins with c->first. */
 static void
-ask_declare(struct lane *l, unsigned worker, struct control *c)
+ask_declare(struct lane *l, struct control *c)
 {
 	const struct testps *t = l->t;
 	bool optimise = t->now.optimiser != PBOX_OPT_NONE;
@@ -125,10 +189,11 @@ ask_declare(struct lane *l, unsigned worker, struct control *c)
 		.push_format = t->now.push,
 		.pull_format = t->now.pull,
 		.flags = PBOX_DECLARE_CONTINUE | (l->rejoins ? PBOX_DECLARE_RESTORE : 0)};
-	size_t cap = RTE_MIN((size_t)t->mtu - PBOX_MTU_OVERHEAD - tag_of(l), (size_t)UINT16_MAX);
+	struct pbox_worker_session s;
 	struct pbox_cursor cur;
 
-	if (pbox_declare_begin(l->flat, cap, &m, &cur) != 0)
+	if (!pbox_worker_session(c->w, &s) ||
+		pbox_declare_begin(l->flat, (size_t)s.mtu - PBOX_MTU_OVERHEAD, &m, &cur) != 0)
 		return;
 	for (uint32_t i = c->first; i < t->model.n; i++) {
 		struct pbox_tensor_entry e = {.elements = t->model.tensor[i].elements};
@@ -137,23 +202,23 @@ ask_declare(struct lane *l, unsigned worker, struct control *c)
 		if (pbox_declare_add(l->flat, &cur, &e) != 0)
 			break;
 	}
-	ask(l, worker, PBOX_DECLARE, l->flat, pbox_page_len(l->flat, &cur));
+	ask(l, c, PBOX_DECLARE, l->flat, pbox_page_len(l->flat, &cur));
 }
 
 /* Worker 0 asks until all have declared, the others behind it. */
 static void
-ask_map(struct lane *l, unsigned worker, struct control *c)
+ask_map(struct lane *l, struct control *c)
 {
 	const struct pbox_map m = {.first = c->first};
 	uint8_t buf[64];
 
-	if (worker != 0 && !atomic_load(&l->t->mapped))
+	if (c->worker != 0 && !atomic_load(&l->t->mapped))
 		return;
-	ask(l, worker, PBOX_MAP, buf, pbox_map_encode(buf, sizeof(buf), &m));
+	ask(l, c, PBOX_MAP, buf, pbox_map_encode(buf, sizeof(buf), &m));
 }
 
 static void
-ask_set(struct lane *l, unsigned worker)
+ask_set(struct lane *l, struct control *c)
 {
 	struct pbox_set m = {.group = PBOX_ALL_GROUPS,
 		/* R10.4: a box that was started again begins with version 0 */
@@ -170,7 +235,7 @@ ask_set(struct lane *l, unsigned worker)
 		m.param[1].value = h.momentum;
 		m.count = 2;
 	}
-	ask(l, worker, PBOX_SET, buf, pbox_set_encode(buf, sizeof(buf), &m));
+	ask(l, c, PBOX_SET, buf, pbox_set_encode(buf, sizeof(buf), &m));
 }
 
 /* ---- INIT: worker 0 alone --------------------------------------------------------------------- */
@@ -178,7 +243,7 @@ ask_set(struct lane *l, unsigned worker)
 static uint32_t
 piece_elements(const struct lane *l)
 {
-	return pbox_init_elements(RTE_MIN(l->t->mtu, l->t->session.mtu) - tag_of(l));
+	return pbox_init_elements(l->t->session.mtu);
 }
 
 static void
@@ -188,12 +253,10 @@ send_piece(struct lane *l, struct init_piece *i)
 	const struct fragment *f = &t->plan.f[i->f];
 	uint32_t most = piece_elements(l);
 	uint32_t n = RTE_MIN(f->elements - i->base, most);
-	struct pbox_hdr h = header(l, 0, PBOX_INIT, f->chunk);
+	struct pbox_hdr h = rounds_header(l, 0, f, PBOX_INIT, 0);
 
 	h.flags = PBOX_F_LAST;
-	h.frag = f->frag;
 	h.base = i->base;
-	h.map_epoch = t->plan.map_epoch;
 	h.format = PBOX_FMT_FP32;
 	h.length = (uint16_t)(n * sizeof(float));
 	i->sent = l->now;
@@ -247,183 +310,68 @@ control_init_ok(struct lane *l, const struct pbox_hdr *h)
 /* ---- a worker's next step ---------------------------------------------------------------------- */
 
 static void
-leave(struct lane *l, unsigned worker, struct control *c)
+leave(struct lane *l, struct control *c)
 {
-	if (c->level == LEVEL_NONE) {
-		c->waiting = false;
-		return;
-	}
+	struct pbox_worker_session s;
+
 	c->leaving = true;
-	ask(l, worker, PBOX_LEAVE, NULL, 0);
+	drop_request(l, c);
+	l->waiting -= c->sessions == 0;
+	c->left = !pbox_worker_session(c->w, &s);
+	pbox_worker_shut(c->w);
+	if (!c->left)
+		ask(l, c, PBOX_LEAVE, NULL, 0);
 }
 
 static void
-step(struct lane *l, unsigned worker, struct control *c)
+step(struct lane *l, struct control *c)
 {
+	bool optimises = c->worker == 0 && l->t->now.optimiser != PBOX_OPT_NONE;
+
 	switch ((enum level)c->level) {
 	case LEVEL_NONE:
-		ask_session(l, worker, c);
+		if (!c->opened) {
+			l->waiting++;
+			pbox_worker_open(c->w, clock_ns(l), clock_ns(l) + JOIN_NS);
+		}
+		c->opened = true;
 		break;
 	case LEVEL_JOINED:
-		ask_declare(l, worker, c);
+		ask_declare(l, c);
 		break;
 	case LEVEL_DECLARED:
-		ask_map(l, worker, c);
+		ask_map(l, c);
 		break;
 	case LEVEL_MAPPED:
-		if (worker == 0 && l->t->now.optimiser != PBOX_OPT_NONE && !l->set_done)
-			ask_set(l, worker);
-		else if (l->rejoins && !restore_turn(l, worker))
+		if (optimises && !l->set_done)
+			ask_set(l, c);
+		else if (l->rejoins && !restore_turn(l, c->worker))
 			break;
-		else if (worker == 0 && l->t->now.optimiser != PBOX_OPT_NONE)
+		else if (optimises)
 			initialise(l);
 		else
 			c->level = LEVEL_READY;
 		break;
-	case LEVEL_READY:
+	default:
 		break;
 	}
-}
-
-void
-control_ping(struct lane *l, unsigned worker, const struct pbox_hdr *asked)
-{
-	struct pbox_hdr h;
-
-	/* worker 0 may be welcomed last, and in another lane */
-	if (!atomic_load(&l->t->session.known))
-		return;
-	h = header(l, worker, PBOX_PING, PING_ID);
-	if (asked != NULL) { /* it may be for a proof (R4.9) */
-		h.round = asked->round;
-		h.base = asked->base;
-	}
-	lane_frame(l, worker, &l->t->control_to[worker], &h, NULL);
-}
-
-/* A worker that has nothing to do keeps its session. */
-static void
-keep(struct lane *l, unsigned worker, struct control *c)
-{
-	uint64_t every = (uint64_t)l->t->session.lease_ms * 1000 / PING_EVERY;
-
-	if (c->level == LEVEL_NONE || every == 0 || l->now - c->heard_us < every)
-		return;
-	c->heard_us = l->now;
-	control_ping(l, worker, NULL);
-}
-
-/* All sessions are gone. A session keeps its nonce: if the box still has it, it is the same (R10.1). */
-static void
-forget(struct lane *l)
-{
-	for (unsigned k = 0; k < l->workers; k++) {
-		struct control *c = &l->c[k];
-
-		*c = (struct control){.nonce = c->nonce, .request = c->request + 1};
-	}
-	l->waiting = l->init_next = l->init_base = l->init_out = 0;
-	memset(l->init, 0, sizeof(l->init));
-	l->set_done = false;
-	lane_auth_end(l);
-	l->rejoins = true;
-	atomic_store(&l->level, LEVEL_NONE);
-	atomic_store(&l->lost, false);
-	atomic_store(&l->forget, false);
-}
-
-/* The box does not have the session: with rounds under way, that can be mended. */
-static void
-session_gone(struct lane *l, unsigned worker, const char *why)
-{
-	if (l->c[worker / l->t->lanes].level == LEVEL_READY)
-		atomic_store(&l->lost, true);
-	else if (!atomic_load(&l->t->rejoining))
-		lane_fail(l, "%s", why);
-}
-
-void
-control_tick(struct lane *l)
-{
-	int wanted = atomic_load(&l->level_wanted);
-	unsigned lowest = LEVEL_READY, gone = 0;
-
-	if (l->t->opt.reflected || l->c == NULL)
-		return;
-	if (atomic_load(&l->forget))
-		forget(l);
-	for (unsigned k = 0; k < l->workers; k++) {
-		struct control *c = &l->c[k];
-		bool leaves = wanted == LEVEL_NONE && c->level != LEVEL_NONE;
-
-		if (l->now >= c->due_us && (c->waiting || l->waiting < AT_ONCE)) {
-			if (leaves)
-				leave(l, worker_of(l, k), c);
-			else if ((int)c->level < wanted)
-				step(l, worker_of(l, k), c);
-		}
-		keep(l, worker_of(l, k), c);
-		if (c->level < lowest)
-			lowest = c->level;
-		gone += c->level == LEVEL_NONE;
-	}
-	atomic_store(&l->level, lowest);
-	atomic_store(&l->left, gone);
 }
 
 /* ---- answers ------------------------------------------------------------------------------------ */
 
 static void
-on_welcome(struct lane *l, unsigned worker, struct control *c, const struct pbox_hdr *h,
-	const uint8_t *payload)
+on_mapped(struct lane *l, struct control *c)
 {
-	struct testps *t = l->t;
-	struct pbox_welcome w;
-
-	if (c->level != LEVEL_NONE || pbox_welcome_decode(payload, h->length, &w) != 0 ||
-		w.nonce != c->nonce || w.worker != worker || w.endpoints == 0)
-		return;
-	if (!pbox_proof_good(secret(l)->bytes, secret(l)->len, PBOX_WELCOME_PROOF_PREFIX, payload,
-		    PBOX_WELCOME_LEN + PBOX_ENDPOINT_LEN * w.endpoints, PBOX_WELCOME_PROOF_AT)) {
-		lane_fail(l,
-			"the box could not prove that it knows the secret of job '%s': compare "
-			"--secret with the box's configuration",
-			t->opt.job);
-		return;
-	}
-	if (!auth_welcome(l, worker, h, payload, &w))
-		return;
-	t->token[worker] = w.token;
-	if (worker == 0) {
-		t->session.job = w.job;
-		t->session.incarnation = w.incarnation;
-		t->session.lease_ms = w.lease_ms;
-		t->session.mtu = w.mtu;
-		t->session.window = w.window;
-		t->session.endpoints = w.endpoints;
-		memcpy(t->session.endpoint, w.endpoint, sizeof(w.endpoint));
-		atomic_store(&t->session.known, true);
-	}
-	answered(l, c, 0);
-	c->heard_us = l->now;
-	c->level = LEVEL_JOINED;
-	c->first = 0;
-}
-
-static void
-on_mapped(struct lane *l, unsigned worker, struct control *c, const struct pbox_hdr *h,
-	const uint8_t *payload)
-{
+	const struct pbox_worker_request *r = &c->request;
 	struct testps *t = l->t;
 	struct pbox_chunk_entry e;
 	struct pbox_mapped m;
 	struct pbox_cursor cur;
 
-	if (pbox_mapped_decode(payload, h->length, &m, &cur) != 0 || m.first != c->first)
+	if (pbox_mapped_decode(r->answer, r->answer_len, &m, &cur) != 0 || m.first != c->first)
 		return;
-	answered(l, c, 0);
 	/* the map is the same for all: worker 0 reads it, for the others it is the sign to begin */
-	if (worker != 0) {
+	if (c->worker != 0) {
 		c->level = LEVEL_MAPPED;
 		return;
 	}
@@ -451,7 +399,7 @@ on_mapped(struct lane *l, unsigned worker, struct control *c, const struct pbox_
 		return;
 	t->n_chunks = m.chunks;
 	t->frag_elements = m.frag_elements;
-	t->map_epoch = h->map_epoch;
+	t->map_epoch = r->map_epoch;
 	c->level = LEVEL_MAPPED;
 	atomic_store(&t->mapped, true);
 }
@@ -466,71 +414,34 @@ passes(unsigned code)
 }
 
 static void
-on_error(struct lane *l, unsigned worker, struct control *c, const struct pbox_hdr *h,
-	const uint8_t *payload)
+on_error(struct lane *l, struct control *c)
 {
-	struct pbox_error_msg m = {0};
+	struct pbox_error_msg m = {.code = c->request.answer_aux, .type = c->request.type};
 
-	if (h->length == 0) { /* to a frame of a session */
-		if (c->leaving && h->aux == PBOX_E_SESSION) {
-			if (c->waiting)
-				answered(l, c, 0);
-			c->level = LEVEL_NONE;
-		} else if (h->aux == PBOX_E_SESSION && h->token == l->t->token[worker]) {
-			session_gone(l, worker,
-				"the box knows the sessions no more: it was started again, or the "
-				"lease ended: start again");
-		} else if (h->token == l->t->token[worker]) {
-			lane_fail(l, "worker %u: the box answered %s", worker,
-				pbox_errcode_name(h->aux));
-		}
+	if (c->request.answer_len > 0 &&
+		pbox_error_decode(c->request.answer, c->request.answer_len, &m) != 0)
+		return;
+	if (atomic_load(&l->t->rejoining) && passes(m.code)) {
+		c->due_us = l->now + PAUSE;
 		return;
 	}
-	if (!c->waiting || h->chunk != c->request || pbox_error_decode(payload, h->length, &m) != 0)
-		return;
-	answered(l, c, 0);
-	if (c->leaving) {
-		c->level = LEVEL_NONE;
-	} else if (m.code == PBOX_E_COOKIE) {
-		c->have_cookie = false;
-		c->due_us = l->now + INTERVAL;
-	} else if (m.code == PBOX_E_WORKER_TAKEN && m.detail > 0 && m.detail <= 2000) {
-		c->due_us = l->now + m.detail * 1000;
-	} else if (atomic_load(&l->t->rejoining) && passes(m.code)) {
-		c->due_us = l->now + 2 * INTERVAL;
-	} else {
-		lane_fail(l, "worker %u: the box answered %s to %s%s%s%s", worker,
-			pbox_errcode_name(m.code), pbox_type_name(m.type),
-			m.text[0] != '\0' ? ": " : "", m.text,
-			m.code == PBOX_E_NO_MEMORY && l->t->loopback != NULL
-				? "; the box is in this process: quit, and begin with a larger "
-				  "--memory, and with that much more for EAL (-m)"
-				: "");
-	}
+	lane_fail(l, "worker %u: the box answered %s to %s%s%s%s", c->worker,
+		pbox_errcode_name(m.code), pbox_type_name(m.type), m.text[0] != '\0' ? ": " : "",
+		m.text,
+		m.code == PBOX_E_NO_MEMORY && l->t->loopback != NULL
+			? "; the box is in this process: quit, and begin with a larger "
+			  "--memory, and with that much more for EAL (-m)"
+			: "");
 }
 
 static void
-on_retry(struct lane *l, struct control *c, const uint8_t *payload, size_t len)
-{
-	struct pbox_retry m;
-
-	if (c->level != LEVEL_NONE || pbox_retry_decode(payload, len, &m) != 0)
-		return;
-	c->cookie = m.cookie;
-	c->cookie_us = l->now;
-	c->have_cookie = true;
-	answered(l, c, 0);
-}
-
-static void
-on_declared(struct lane *l, struct control *c, const uint8_t *payload, size_t len)
+on_declared(struct lane *l, struct control *c)
 {
 	struct pbox_declared m;
 
-	if (c->level != LEVEL_JOINED || pbox_declared_decode(payload, len, &m) != 0 ||
+	if (pbox_declared_decode(c->request.answer, c->request.answer_len, &m) != 0 ||
 		m.first != c->first)
 		return;
-	answered(l, c, 0);
 	c->first += m.count;
 	if (c->first < l->t->model.n)
 		return;
@@ -538,51 +449,170 @@ on_declared(struct lane *l, struct control *c, const uint8_t *payload, size_t le
 	c->first = 0;
 }
 
-/* Of the box, unasked. */
 static void
-unasked(struct lane *l, unsigned worker, const struct pbox_hdr *h)
+on_answer(struct lane *l, struct control *c)
 {
-	if (h->token != l->t->token[worker])
+	c->due_us = l->now;
+	if (c->leaving)
+		c->left = true;
+	else if (c->request.answer_type == PBOX_ERROR)
+		on_error(l, c);
+	else if (c->request.answer_type == PBOX_DECLARED)
+		on_declared(l, c);
+	else if (c->request.answer_type == PBOX_MAPPED)
+		on_mapped(l, c);
+	else if (c->request.answer_type == PBOX_NOT_READY)
+		c->due_us = l->now + NOT_READY;
+	else if (c->request.answer_type == PBOX_SET_OK)
+		l->set_done = true;
+	end_request(l, c);
+}
+
+/* ---- sessions ----------------------------------------------------------------------------------- */
+
+/* What was reached in a session is gone with it. With rounds under way, that can be mended. */
+static void
+fall(struct lane *l, struct control *c)
+{
+	if (c->level == LEVEL_READY)
+		atomic_store(&l->lost, true);
+	drop_request(l, c);
+	c->level = LEVEL_NONE;
+	c->due_us = 0;
+	restore_again(l, c->worker);
+	if (c->worker == 0) {
+		l->init_next = l->init_base = l->init_out = 0;
+		memset(l->init, 0, sizeof(l->init));
+		l->set_done = false;
+	}
+}
+
+static void
+take_session(struct lane *l, struct control *c, const struct pbox_worker_session *s)
+{
+	struct testps *t = l->t;
+	struct session *x = &t->session;
+
+	if (c->sessions == 0)
+		l->waiting--; /* for the first one */
+	c->sessions = s->times;
+	t->token[c->worker] = s->token;
+	if (s->keys != NULL)
+		t->keys[c->worker] = *s->keys;
+	if (c->worker != 0)
 		return;
-	if (h->type == PBOX_PING)
-		control_ping(l, worker, h);
-	else if (h->type == PBOX_LEFT && h->aux == 1)
-		session_gone(l, worker, "the box is stopping");
+	*x = (struct session){.job = s->job,
+		.endpoints = s->endpoints,
+		.window = s->window,
+		.mtu = s->mtu,
+		.incarnation = s->incarnation,
+		.lease_ms = s->lease_ms,
+		.tags = s->keys != NULL};
+	for (unsigned e = 0; e < s->endpoints; e++)
+		x->endpoint[e] = *pbox_worker_endpoint(c->w, e);
+}
+
+static void
+look(struct lane *l, struct control *c)
+{
+	enum pbox_worker_state state = pbox_worker_state(c->w);
+	struct pbox_worker_session s;
+
+	for (struct pbox_worker_request *r = pbox_worker_answered(c->w); r != NULL; r = NULL)
+		on_answer(l, c); /* it has no other */
+	if (c->leaving || state == PBOX_WORKER_OPENING)
+		return;
+	if (state == PBOX_WORKER_FAILED) {
+		lane_fail(l, "worker %u: %s", c->worker, pbox_worker_error(c->w)->text);
+	} else if (!pbox_worker_session(c->w, &s)) {
+		fall(l, c);
+	} else {
+		if (c->sessions != s.times) {
+			fall(l, c);
+			take_session(l, c, &s);
+		}
+		if (c->level == LEVEL_NONE) {
+			c->level = LEVEL_JOINED;
+			c->first = 0;
+		}
+	}
+}
+
+static void
+serve(struct lane *l, struct control *c)
+{
+	uint64_t due = pbox_worker_tick(c->w, clock_ns(l), clock_ns(l));
+
+	c->tick_us = due / 1000 + 1;
+	look(l, c);
+	if (c->leaving && pbox_worker_state(c->w) == PBOX_WORKER_FAILED)
+		c->left = true;
+}
+
+/* Once a session is lost nobody declares anything until main has said that it is to be restored. */
+static bool
+may_step(const struct lane *l, const struct control *c, int wanted)
+{
+	return !c->asking && c->due_us <= l->now && c->level < wanted && l->waiting < AT_ONCE &&
+	       !atomic_load(&l->failed) && !atomic_load(&l->lost);
+}
+
+/* Levels are reached again, by who has a session: what was declared in one that is there is declared again. */
+static void
+forget(struct lane *l)
+{
+	for (unsigned k = 0; k < l->workers; k++)
+		fall(l, &l->c[k]);
+	l->rejoins = true;
+	atomic_store(&l->level, LEVEL_NONE);
+	atomic_store(&l->lost, false);
+	atomic_store(&l->forget, false);
 }
 
 void
-control_frame(struct lane *l, unsigned worker, const struct pbox_hdr *h, const uint8_t *payload)
+control_tick(struct lane *l)
+{
+	int wanted = atomic_load(&l->level_wanted), lowest = LEVEL_READY;
+	unsigned gone = 0;
+
+	if (l->c == NULL)
+		return;
+	if (atomic_load(&l->forget))
+		forget(l);
+	for (unsigned k = 0; k < l->workers; k++) {
+		struct control *c = &l->c[k];
+
+		if (wanted != LEVEL_LEFT && may_step(l, c, wanted))
+			step(l, c);
+		else if (wanted == LEVEL_LEFT && c->opened && !c->leaving &&
+			 (l->waiting < AT_ONCE || c->asking || c->sessions == 0))
+			leave(l, c);
+		if (c->opened && !c->left &&
+			(l->now >= c->tick_us || (c->level == LEVEL_NONE && wanted > LEVEL_NONE)))
+			serve(l, c);
+		if (c->level < lowest)
+			lowest = c->level;
+		gone += c->left || !c->opened;
+	}
+	atomic_store(&l->level, lowest);
+	atomic_store(&l->left, gone);
+}
+
+void
+control_frame(struct lane *l, unsigned worker, const uint8_t *frame, size_t len,
+	const struct sockaddr_in *from)
 {
 	struct control *c = l->c != NULL ? &l->c[worker / l->t->lanes] : NULL;
+	const struct pbox_client_rx rx = {.data = frame, .len = (uint32_t)len, .from = *from};
 	int wanted = atomic_load(&l->level_wanted);
 
-	if (c == NULL)
+	if (c == NULL || !c->opened || c->left)
 		return;
-	if (h->type == PBOX_ERROR) {
-		on_error(l, worker, c, h, payload);
-	} else if (h->chunk == 0) {
-		unasked(l, worker, h);
-	} else if (c->waiting && h->chunk == c->request) {
-		if (h->type == PBOX_RETRY)
-			on_retry(l, c, payload, h->length);
-		else if (h->type == PBOX_WELCOME)
-			on_welcome(l, worker, c, h, payload);
-		else if (h->type == PBOX_DECLARED)
-			on_declared(l, c, payload, h->length);
-		else if (h->type == PBOX_MAPPED && c->level == LEVEL_DECLARED)
-			on_mapped(l, worker, c, h, payload);
-		else if (h->type == PBOX_NOT_READY)
-			answered(l, c, NOT_READY);
-		else if (h->type == PBOX_SET_OK) {
-			answered(l, c, 0);
-			l->set_done = true;
-		} else if (h->type == PBOX_LEFT) {
-			answered(l, c, 0);
-			c->level = LEVEL_NONE;
-		}
-	}
+	pbox_worker_rx(c->w, &rx, 1, clock_ns(l));
+	serve(l, c);
 	/* the next step at once, not at the next tick */
-	if (!c->waiting && c->due_us <= l->now && (int)c->level < wanted && l->waiting < AT_ONCE &&
-		c->level != LEVEL_MAPPED && !atomic_load(&l->failed))
-		step(l, worker, c);
+	if (wanted != LEVEL_LEFT && c->level != LEVEL_MAPPED && may_step(l, c, wanted)) {
+		step(l, c);
+		serve(l, c);
+	}
 }

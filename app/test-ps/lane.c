@@ -4,8 +4,6 @@
 
 #include <netinet/in.h>
 #include <sched.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -24,122 +22,6 @@ uint64_t
 testps_now(const struct testps *t)
 {
 	return (uint64_t)((double)(rte_rdtsc() - t->tsc0) * t->us_tick);
-}
-
-void
-lane_fail(struct lane *l, const char *fmt, ...)
-{
-	va_list ap;
-
-	if (atomic_load(&l->failed))
-		return;
-	va_start(ap, fmt);
-	vsnprintf(l->err.text, sizeof(l->err.text), fmt, ap);
-	va_end(ap);
-	atomic_store(&l->failed, true);
-}
-
-/* ---- sending -------------------------------------------------------------------------------- */
-
-struct rte_mbuf *
-lane_packet(struct lane *l, struct rte_mempool *pool)
-{
-	struct rte_mbuf *m = rte_pktmbuf_alloc(pool);
-
-	if (m == NULL)
-		count(l, LS_NO_MBUF, 1);
-	return m;
-}
-
-/* What was written into a head last has been read by a device, or by another core: to write there again is to
- * wait, unless it was asked for long before. So heads stand in a queue, of two halves, for a while, and each is asked
- * for when another is taken: many at once would wait for each other. */
-struct rte_mbuf *
-lane_head(struct lane *l)
-{
-	struct rte_mbuf **half = &l->stock[l->stock_end % RTE_DIM(l->stock)];
-	const uint8_t *soon;
-
-	if (l->stock_end - l->stock_next <= LANE_STOCK &&
-		rte_pktmbuf_alloc_bulk(l->heads, half, LANE_STOCK) == 0)
-		l->stock_end += LANE_STOCK;
-	if (l->stock_next == l->stock_end)
-		return lane_packet(l, l->heads); /* the last ones, or none */
-	if (l->stock_end - l->stock_next > LANE_STOCK) {
-		soon = rte_pktmbuf_mtod(l->stock[(l->stock_next + LANE_STOCK) % RTE_DIM(l->stock)],
-			const uint8_t *);
-		ask_to_write(soon);
-		ask_to_write(soon + RTE_CACHE_LINE_SIZE);
-	}
-	return l->stock[l->stock_next++ % RTE_DIM(l->stock)];
-}
-
-static void
-flush(struct lane *l, struct out *o)
-{
-	uint16_t n = rte_eth_tx_burst(o->id, o->queue, o->m, (uint16_t)o->n);
-
-	if (n == o->n) {
-		o->n = 0;
-		return;
-	}
-	count(l, LS_TX_FULL, 1);
-	o->n -= n;
-	memmove(o->m, o->m + n, o->n * sizeof(o->m[0]));
-}
-
-void
-lane_out(struct lane *l, unsigned worker, struct rte_mbuf *m)
-{
-	struct out *o = &l->out[port_of(l->t, worker)];
-	uint32_t loss = atomic_load_explicit(&l->t->loss, memory_order_relaxed);
-
-	count(l, LS_TX_PACKETS, 1);
-	count(l, LS_TX_BYTES, m->pkt_len);
-	if (__builtin_expect(loss != 0, 0) && (uint32_t)pbox_random_u64(&l->random) < loss) {
-		count(l, LS_LOSS, 1);
-		rte_pktmbuf_free(m);
-		return;
-	}
-	if (o->n == RTE_DIM(o->m)) /* a control frame in front of a full queue */
-		flush(l, o);
-	if (o->n == RTE_DIM(o->m)) {
-		rte_pktmbuf_free(m);
-		return;
-	}
-	o->m[o->n++] = m;
-}
-
-void
-lane_frame(struct lane *l, unsigned worker, const struct pbox_net_udp_template *to,
-	const struct pbox_hdr *h, const void *payload)
-{
-	struct rte_mbuf *m = lane_packet(l, l->frames);
-	unsigned tag = h->token != 0 ? tag_of(l) : 0; /* before a session there are no keys */
-	uint8_t *p;
-
-	if (m == NULL)
-		return; /* lost like any other */
-	p = rte_pktmbuf_mtod(m, uint8_t *);
-	if (FRAME_HEADERS + h->length + tag > rte_pktmbuf_tailroom(m)) {
-		rte_pktmbuf_free(m);
-		return;
-	}
-	pbox_net_udp_header(to, p, (uint16_t)(PBOX_HDR_LEN + h->length + tag), l->ip_id++);
-	if (payload != NULL)
-		memcpy(p + FRAME_HEADERS, payload, h->length);
-	if (tag > 0) {
-		struct pbox_hdr tagged = *h;
-
-		tagged.flags |= PBOX_F_AUTH;
-		pbox_auth_seal(
-			l->t->keys[worker].worker, l->auth, p + PBOX_NET_HEADERS_LEN, &tagged);
-	} else {
-		pbox_frame_seal(p + PBOX_NET_HEADERS_LEN, h);
-	}
-	m->data_len = (uint16_t)(FRAME_HEADERS + h->length + tag);
-	m->pkt_len = m->data_len;
-	lane_out(l, worker, m);
 }
 
 /* ---- ARP -------------------------------------------------------------------------------------- */
@@ -226,11 +108,41 @@ arp_request(struct lane *l, unsigned port, const struct pbox_net_if *nif, const 
 		pbox_net_arp_reply(rte_pktmbuf_mtod(r, void *), rte_pktmbuf_tailroom(r), nif, k));
 }
 
-static void
-slow_frame(struct lane *l, unsigned worker, const uint8_t *at, size_t len)
+/* What a box answers to data, with a header alone: of sessions lib/worker judges. */
+static bool
+is_data_error(const struct pbox_hdr *h)
 {
+	return h->type == PBOX_ERROR && h->length == 0 && h->aux != PBOX_E_SESSION &&
+	       h->aux != PBOX_E_SHUTDOWN;
+}
+
+static void
+data_frame(struct lane *l, unsigned worker, const struct pbox_hdr *h, const uint8_t *at)
+{
+	if (h->token != l->t->token[worker])
+		count(l, LS_DROP_SESSION, 1);
+	else if (h->type == PBOX_RESULT) /* its tag is looked at with its payload */
+		rounds_result(l, worker, at, at + PBOX_HDR_LEN, false);
+	else if (!auth_data_good(l, worker, h, at + PBOX_HDR_LEN))
+		count(l, LS_DROP_AUTH, 1);
+	else if (h->type == PBOX_ERROR)
+		lane_fail(l, "worker %u: the box answered %s", worker, pbox_errcode_name(h->aux));
+	else if (h->type == PBOX_WAIT)
+		rounds_wait(l, worker, h);
+	else if (h->type == PBOX_INIT_OK)
+		control_init_ok(l, h);
+	else if (h->type == PBOX_RESTORE_OK)
+		restore_ok(l, worker, h);
+}
+
+static void
+slow_frame(struct lane *l, unsigned worker, const struct pbox_net_pkt *k, const uint8_t *at,
+	size_t len)
+{
+	struct sockaddr_in from = {.sin_family = AF_INET, .sin_port = htons(k->src_port)};
 	struct pbox_hdr h;
 
+	from.sin_addr.s_addr = k->src_ip;
 	for (bool first = true; len > 0; first = false) {
 		enum pbox_wire_drop why;
 		size_t size = 0;
@@ -238,20 +150,10 @@ slow_frame(struct lane *l, unsigned worker, const uint8_t *at, size_t len)
 		why = pbox_frame_decode(at, len, first, &h, &size);
 		if (why != PBOX_WIRE_OK)
 			count(l, LS_DROP_FRAME, 1);
-		else if (h.type != PBOX_RESULT && !auth_good(l, worker, &h, at + PBOX_HDR_LEN))
-			count(l, LS_DROP_AUTH, 1); /* of results by themselves */
-		else if (h.type < PBOX_FIRST_DATA_TYPE)
-			control_frame(l, worker, &h, at + PBOX_HDR_LEN);
-		else if (h.token != l->t->token[worker])
-			count(l, LS_DROP_SESSION, 1);
-		else if (h.type == PBOX_RESULT)
-			rounds_result(l, worker, at, at + PBOX_HDR_LEN, false);
-		else if (h.type == PBOX_WAIT)
-			rounds_wait(l, worker, &h);
-		else if (h.type == PBOX_INIT_OK)
-			control_init_ok(l, &h);
-		else if (h.type == PBOX_RESTORE_OK)
-			restore_ok(l, worker, &h);
+		else if (h.type >= PBOX_FIRST_DATA_TYPE || is_data_error(&h))
+			data_frame(l, worker, &h, at);
+		else
+			control_frame(l, worker, at, size, &from);
 		if (size == 0)
 			return;
 		at += size;
@@ -296,7 +198,7 @@ datagram(struct lane *l, unsigned worker, const struct rte_mbuf *m, const struct
 			return;
 		head = l->flat;
 	}
-	slow_frame(l, worker, head, len);
+	slow_frame(l, worker, k, head, len);
 }
 
 static void
@@ -439,6 +341,8 @@ lane_main(void *lane)
 
 		l->now = testps_now(t);
 		work = receive(l);
+		/* a new session knows nothing of the rounds of the one before */
+		wanted = wanted && !atomic_load_explicit(&l->lost, memory_order_relaxed);
 		if (wanted && !running)
 			rounds_begin(l);
 		running = wanted;
@@ -455,7 +359,7 @@ lane_main(void *lane)
 		for (unsigned p = 0; p < t->n_ports; p++)
 			if (l->out[p].n > 0) {
 				work += l->out[p].n;
-				flush(l, &l->out[p]);
+				lane_flush(l, &l->out[p]);
 			}
 		count(l, LS_TURNS, 1);
 		if (work > 0)

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,27 +26,6 @@
 #define EXIT_START 3
 
 static struct testps testps;
-static volatile sig_atomic_t stop_wanted;
-
-static void
-on_signal(int sig)
-{
-	(void)sig;
-	stop_wanted = 1;
-}
-
-bool
-run_stop_wanted(void)
-{
-	return stop_wanted != 0;
-}
-
-void
-run_stop_taken(void)
-{
-	stop_wanted = 0;
-}
-
 /* Index of "--"; without it a lone --help and the like are ours. */
 static int
 split(int argc, char **argv)
@@ -156,7 +134,7 @@ start(struct testps *t, int argc, char **argv, struct pbox_error *err)
 static void
 stop(struct testps *t)
 {
-	session_close(t);
+	session_leave(t);
 	loopback_stop(t);
 	ports_close(t);
 	rte_eal_cleanup();
@@ -166,7 +144,6 @@ int
 main(int argc, char **argv)
 {
 	int ours = split(argc, argv), status;
-	struct sigaction sa = {.sa_handler = on_signal};
 	struct testps *t = &testps;
 	struct pbox_error err = {0};
 	struct pbox_conf *conf;
@@ -176,8 +153,7 @@ main(int argc, char **argv)
 	status = options(t, argc - ours, argv + ours, &conf);
 	if (status >= 0)
 		return status;
-	sigaction(SIGINT, &sa, NULL);
-	sigaction(SIGTERM, &sa, NULL);
+	run_stop_signals();
 	if (start(t, ours > 0 ? ours : 1, argv, &err) != 0) {
 		fprintf(stderr, "pbox-testps: %s\n", err.text);
 		status = EXIT_START;

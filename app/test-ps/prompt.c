@@ -317,7 +317,7 @@ do_set(struct testps *t, const struct words *w)
 	t->load = l;
 	run_settings(t);
 	if (ret == 0 && t->open)
-		session_close(t); /* the next start joins with it */
+		session_leave(t); /* the next start joins with it */
 	printf("%s is %s%s\n", w->second, w->value, ret == 0 ? ", from the next start on" : "");
 }
 

@@ -32,7 +32,6 @@ static int
 forget(struct testps *t, bool running[], struct pbox_error *err)
 {
 	atomic_store(&t->rejoining, true);
-	atomic_store(&t->session.known, false);
 	for (unsigned i = 0; i < t->lanes; i++) {
 		struct lane *l = t->lane[i];
 
@@ -67,6 +66,8 @@ map(struct testps *t, struct pbox_error *err)
 	t->n_chunks = 0;
 	atomic_store(&t->mapped, false);
 	ret = session_reach(t, LEVEL_JOINED, "joining again", err);
+	if (ret == 0)
+		ret = session_reach(t, LEVEL_MAPPED, "declaring the tensors again", err);
 	if (ret == 0 && t->session.endpoints != endpoints)
 		ret = pbox_fail(err, EPROTO,
 			"the box has %u endpoints now, and had %u: with another number of cores "
@@ -75,7 +76,7 @@ map(struct testps *t, struct pbox_error *err)
 	if (ret == 0)
 		ret = session_find_endpoints(t, err);
 	if (ret == 0)
-		ret = session_reach(t, LEVEL_MAPPED, "declaring the tensors again", err);
+		ret = auth_make(t, err);
 	if (ret == 0 && (t->n_chunks != n || t->frag_elements != elements ||
 				!same_map(before, t->chunk, n)))
 		ret = pbox_fail(err, EPROTO,
@@ -95,10 +96,10 @@ join(struct testps *t, struct pbox_error *err)
 	if (ret == 0)
 		ret = map(t, err);
 	if (ret == 0)
-		data_keys(&t->data, &t->plan, t->lane[0]->auth);
+		data_keys(&t->data, &t->plan, t->auth);
 	for (unsigned i = 0; ret == 0 && i < t->lanes; i++) {
 		mirror_keys(&t->lane[i]->mirror, &t->data, &t->plan);
-		if (restore_begin(t->lane[i]) != 0)
+		if (restore_make(t->lane[i]) != 0)
 			ret = pbox_fail(err, ENOMEM, "no memory for %u workers", t->workers);
 	}
 	if (ret == 0)
@@ -117,7 +118,7 @@ session_rejoin(struct testps *t, struct pbox_error *err)
 	if (ret == 0)
 		ret = join(t, err);
 	for (unsigned i = 0; i < t->lanes; i++) {
-		restore_end(t->lane[i]);
+		restore_free(t->lane[i]);
 		atomic_store(&t->lane[i]->again, true);
 		if (ret == 0)
 			atomic_store(&t->lane[i]->running, running[i]);

@@ -26,7 +26,7 @@ struct restore {
 };
 
 int
-restore_begin(struct lane *l)
+restore_make(struct lane *l)
 {
 	free(l->restore);
 	l->restore = calloc(l->workers > 0 ? l->workers : 1, sizeof(*l->restore));
@@ -34,10 +34,17 @@ restore_begin(struct lane *l)
 }
 
 void
-restore_end(struct lane *l)
+restore_free(struct lane *l)
 {
 	free(l->restore);
 	l->restore = NULL;
+}
+
+void
+restore_again(struct lane *l, unsigned worker)
+{
+	if (l->restore != NULL)
+		l->restore[worker / l->t->lanes] = (struct restore){0};
 }
 
 /* The last round of fragment @p f whose result worker @p k of the lane has. */

@@ -70,24 +70,6 @@ rounds_ready(struct lane *l, unsigned s)
 
 /* ---- sending ------------------------------------------------------------------------------------ */
 
-struct pbox_hdr
-rounds_header(const struct lane *l, unsigned worker, const struct fragment *f, enum pbox_type type,
-	uint32_t round)
-{
-	const struct testps *t = l->t;
-
-	return (struct pbox_hdr){.type = (uint8_t)type,
-		.token = t->token[worker],
-		.job = t->session.job,
-		.worker = (uint16_t)worker,
-		.incarnation = t->session.incarnation,
-		.chunk = f->chunk,
-		.frag = f->frag,
-		.round = round,
-		.map_epoch = t->plan.map_epoch,
-		.ts = (uint32_t)l->now};
-}
-
 /* The tag behind a payload that others share: as segments that are this frame's alone. */
 static bool
 tagged_payload(struct lane *l, struct rte_mbuf *m, struct rte_mbuf *shared, const uint8_t *tag)

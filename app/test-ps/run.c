@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,36 @@
 
 #define DURATION_US (10 * US_SECOND)
 #define NAP_NS      2000000
+
+static volatile sig_atomic_t stop_wanted;
+
+static void
+on_signal(int sig)
+{
+	(void)sig;
+	stop_wanted = 1;
+}
+
+bool
+run_stop_wanted(void)
+{
+	return stop_wanted != 0;
+}
+
+void
+run_stop_taken(void)
+{
+	stop_wanted = 0;
+}
+
+void
+run_stop_signals(void)
+{
+	struct sigaction sa = {.sa_handler = on_signal};
+
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+}
 
 static void
 nap(void)
@@ -71,9 +102,9 @@ run_start(struct testps *t, struct pbox_error *err)
 	int ret = 0;
 
 	if (t->open && session_failed(t, NULL))
-		session_close(t);
+		session_leave(t);
 	if (!t->open) {
-		ret = session_open(t, err);
+		ret = session_join(t, err);
 		if (ret == 0)
 			joined_line(t);
 	}
@@ -146,19 +177,10 @@ run_trial(
 }
 
 void
-run_rates(const struct figures *f, FILE *to)
-{
-	fprintf(to,
-		"%.2f rounds/s, push %.2f Gbit/s, pull %.2f Gbit/s, %.0f contributions/s, sent "
-		"again %.3f %%\n",
-		f->rounds, f->push_gbit, f->pull_gbit, f->contributions, f->again * 100);
-}
-
-void
 run_summary(const struct figures *f, FILE *to)
 {
 	fprintf(to, "%.2f s: ", f->seconds);
-	run_rates(f, to);
+	figures_rates(f, to);
 	fprintf(to,
 		"latency p50 %.1f us, p90 %.1f us, p99 %.1f us, max %.1f us\n"
 		"checked %" PRIu64 " results, %" PRIu64 " wrong; %" PRIu64

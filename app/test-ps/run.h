@@ -16,7 +16,9 @@ struct testps_load;
 struct pbox_error;
 struct figures;
 
-/** Was there a signal (in main.c); it is dealt with. */
+/** SIGINT and SIGTERM end what runs. */
+void run_stop_signals(void);
+/** Was there one; it is dealt with. */
 bool run_stop_wanted(void);
 void run_stop_taken(void);
 
@@ -34,8 +36,6 @@ int run_stop(struct testps *t, struct pbox_error *err);
 /** Rounds for so long, measured from @p warm_us on. */
 int run_trial(
 	struct testps *t, uint64_t warm_us, uint64_t us, struct figures *f, struct pbox_error *err);
-/** Rounds, bytes and contributions of a second, a line's end. */
-void run_rates(const struct figures *f, FILE *to);
 void run_summary(const struct figures *f, FILE *to);
 
 /* set.c */

@@ -314,7 +314,7 @@ workers(struct testps *t, json_t *out, struct pbox_error *err)
 		char what[24];
 		json_t *o;
 
-		session_close(t);
+		session_leave(t);
 		t->load.workers = number[i];
 		ret = trial(t, 0, 1, &r, err);
 		if (ret != 0)

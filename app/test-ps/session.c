@@ -199,10 +199,7 @@ session_find_endpoints(struct testps *t, struct pbox_error *err)
 	int hop[PBOX_MAX_ENDPOINTS], ret;
 
 	for (unsigned e = 0; e < n; e++) {
-		uint32_t ip;
-
-		memcpy(&ip, t->session.endpoint[e].ipv4, sizeof(ip));
-		hop[e] = hop_add(t, ip, err);
+		hop[e] = hop_add(t, t->session.endpoint[e].sin_addr.s_addr, err);
 		if (hop[e] < 0)
 			return hop[e];
 	}
@@ -215,12 +212,11 @@ session_find_endpoints(struct testps *t, struct pbox_error *err)
 		return pbox_fail(err, ENOMEM, "no memory for %u workers", t->workers);
 	for (unsigned w = 0; w < t->workers; w++)
 		for (unsigned e = 0; e < n; e++) {
-			uint32_t ip;
+			const struct sockaddr_in *a = &t->session.endpoint[e];
 
-			memcpy(&ip, t->session.endpoint[e].ipv4, sizeof(ip));
 			pbox_net_udp_template(&t->data_to[w * n + e], &t->nif[w], t->udp[w],
-				t->hop[port_of(t, w)][hop[e]].mac, ip, t->session.endpoint[e].udp,
-				0);
+				t->hop[port_of(t, w)][hop[e]].mac, a->sin_addr.s_addr,
+				ntohs(a->sin_port), 0);
 		}
 	return 0;
 }
@@ -231,18 +227,16 @@ session_find_endpoints(struct testps *t, struct pbox_error *err)
 int
 session_lanes_start(struct testps *t, struct pbox_error *err)
 {
-	randombytes_buf(t->run, sizeof(t->run));
+	uint8_t run[sizeof(t->run) / 2];
+
+	randombytes_buf(run, sizeof(run));
+	sodium_bin2hex(t->run, sizeof(t->run), run, sizeof(run));
 	for (unsigned i = 0; i < t->lanes; i++) {
 		struct lane *l = t->lane[i];
 
 		l->workers = t->workers / t->lanes + (i < t->workers % t->lanes);
-		l->c = calloc(l->workers > 0 ? l->workers : 1, sizeof(*l->c));
-		if (l->c == NULL)
-			return pbox_fail(err, ENOMEM, "no memory for %u workers", t->workers);
-		for (unsigned k = 0; k < l->workers; k++) {
-			randombytes_buf(&l->c[k].nonce, sizeof(l->c[k].nonce));
-			l->c[k].request = randombytes_random() & 0xFFFFFF;
-		}
+		if (!t->opt.reflected && control_make(l, err) != 0)
+			return -ENOMEM;
 		l->waiting = l->init_next = l->init_base = l->init_out = 0;
 		memset(l->init, 0, sizeof(l->init));
 		l->set_done = l->rejoins = false;
@@ -278,8 +272,7 @@ session_lanes_stop(struct testps *t)
 			rte_pktmbuf_free_bulk(l->out[p].m, l->out[p].n);
 			l->out[p].n = 0;
 		}
-		free(l->c);
-		l->c = NULL;
+		control_free(l);
 	}
 	t->lanes_run = false;
 }
@@ -295,8 +288,8 @@ open_reflected(struct testps *t, struct pbox_error *err)
 	*s = (struct session){.endpoints = 1, .window = 256, .mtu = t->mtu, .lease_ms = 5000};
 	if (t->now.window != 0)
 		s->window = (uint16_t)t->now.window;
-	memcpy(s->endpoint[0].ipv4, &t->box_ip, 4);
-	s->endpoint[0].udp = (uint16_t)(t->box_port + 1);
+	s->endpoint[0].sin_addr.s_addr = t->box_ip;
+	s->endpoint[0].sin_port = htons((uint16_t)(t->box_port + 1));
 	for (unsigned w = 0; w < t->workers; w++)
 		t->token[w] = w + 1;
 	if (t->session.endpoints != 0 && session_find_endpoints(t, err) != 0)
@@ -310,9 +303,11 @@ open_box(struct testps *t, struct pbox_error *err)
 	int ret = session_reach(t, LEVEL_JOINED, "joining", err);
 
 	if (ret == 0)
+		ret = session_reach(t, LEVEL_MAPPED, "declaring the tensors", err);
+	if (ret == 0)
 		ret = session_find_endpoints(t, err);
 	if (ret == 0)
-		ret = session_reach(t, LEVEL_MAPPED, "declaring the tensors", err);
+		ret = auth_make(t, err);
 	if (ret == 0)
 		ret = plan_make(&t->plan, t->chunk, t->n_chunks, t->frag_elements, t->map_epoch,
 			t->session.endpoints, &t->model, &t->now, err);
@@ -322,7 +317,7 @@ open_box(struct testps *t, struct pbox_error *err)
 static int
 make_rounds(struct testps *t, struct pbox_error *err)
 {
-	int ret = data_make(&t->data, &t->plan, &t->now, t->opt.reflected, t->lane[0]->auth, err);
+	int ret = data_make(&t->data, &t->plan, &t->now, t->opt.reflected, t->auth, err);
 
 	if (ret == 0)
 		ret = ports_payloads(t, err);
@@ -364,12 +359,12 @@ mtu_of(const struct testps *t, unsigned fragment)
 }
 
 int
-session_open(struct testps *t, struct pbox_error *err)
+session_join(struct testps *t, struct pbox_error *err)
 {
 	unsigned mtu = mtu_of(t, t->load.fragment);
 	int ret;
 
-	session_close(t);
+	session_leave(t);
 	if (mtu > mtu_of(t, 0))
 		return pbox_fail(err, EMSGSIZE,
 			"fragments of %u bytes need an MTU of %u, and the port has %u: use at most "
@@ -382,7 +377,7 @@ session_open(struct testps *t, struct pbox_error *err)
 	atomic_store(&t->limit, 0);
 	ret = open_all(t, err);
 	if (ret != 0)
-		session_close(t);
+		session_leave(t);
 	else
 		t->open = true;
 	return ret;
@@ -396,14 +391,14 @@ has_left(const struct lane *l, int want)
 }
 
 void
-session_close(struct testps *t)
+session_leave(struct testps *t)
 {
 	t->open = false;
 	if (t->lanes_run) {
 		for (unsigned i = 0; i < t->lanes; i++) {
 			atomic_store(&t->lane[i]->running, false);
 			atomic_store(&t->lane[i]->failed, false);
-			atomic_store(&t->lane[i]->level_wanted, LEVEL_NONE);
+			atomic_store(&t->lane[i]->level_wanted, LEVEL_LEFT);
 		}
 		if (!t->opt.reflected)
 			session_await(t, has_left, 0, LEAVE_US, NULL);
@@ -415,8 +410,8 @@ session_close(struct testps *t)
 		struct lane *l = t->lane[i];
 
 		rounds_free(l);
-		lane_auth_end(l);
 	}
+	auth_free(t);
 	data_free(&t->data);
 	plan_free(&t->plan);
 	model_free(&t->model);

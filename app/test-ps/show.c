@@ -120,7 +120,7 @@ lanes(const struct testps *t)
 	figures_since(&since, &lanes_shown, t->workers);
 	lanes_shown = f;
 	fputs("  Since last show: ", stdout);
-	run_rates(&since, stdout);
+	figures_rates(&since, stdout);
 }
 
 bool
@@ -236,7 +236,8 @@ show_slots(const struct testps *t)
 	puts("endpoint address               fragments in flight   held  oldest ms  window  srtt "
 	     "us");
 	for (unsigned e = 0; e < t->plan.endpoints; e++) {
-		const struct pbox_endpoint *a = &t->session.endpoint[e];
+		const struct sockaddr_in *a = &t->session.endpoint[e];
+		const uint8_t *ip = (const uint8_t *)&a->sin_addr;
 		uint64_t out = 0, held = 0;
 		uint32_t oldest = 0, srtt = 0;
 		double window = 0;
@@ -250,8 +251,8 @@ show_slots(const struct testps *t)
 			window = l->path[e].window > window ? l->path[e].window : window;
 			srtt = l->path[e].srtt > srtt ? l->path[e].srtt : srtt;
 		}
-		snprintf(where, sizeof(where), "%u.%u.%u.%u:%u", a->ipv4[0], a->ipv4[1], a->ipv4[2],
-			a->ipv4[3], a->udp);
+		snprintf(where, sizeof(where), "%u.%u.%u.%u:%u", ip[0], ip[1], ip[2], ip[3],
+			ntohs(a->sin_port));
 		printf("%8u %-21s %9u %9" PRIu64 " %6" PRIu64 " %10.1f %7.0f %8u\n", e, where,
 			t->plan.first[e + 1] - t->plan.first[e], out, held, oldest * 1e-3, window,
 			srtt);

@@ -139,3 +139,12 @@ stats_lines_next(const struct testps *t, struct stats_lines *l, FILE *to)
 	f.seconds = (double)(now.at_us - t->begun_us) / US_SECOND;
 	line(&f, to);
 }
+
+void
+figures_rates(const struct figures *f, FILE *to)
+{
+	fprintf(to,
+		"%.2f rounds/s, push %.2f Gbit/s, pull %.2f Gbit/s, %.0f contributions/s, sent "
+		"again %.3f %%\n",
+		f->rounds, f->push_gbit, f->pull_gbit, f->contributions, f->again * 100);
+}

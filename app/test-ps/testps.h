@@ -11,7 +11,8 @@
  *
  *     options.c, options_load.c  the command line         model.c    tensors, fragments in order
  *     ports.c     ports, addresses, packets               check.c    gradients and reference sums
- *     lane.c      the loop of one lcore                   control.c  join, declare, map, leave
+ *     lane.c      the loop of one lcore                   control.c  sessions of lib/worker; declare, map
+ *     send.c      what it sends
  *     auth.c      tags of frames                          restore.c  what a new box is told
  *     rounds.c    contributions                           results.c  what comes back
  *     timers.c    losses, windows
@@ -41,6 +42,7 @@
 #include <pbox_port.h>
 #include <pbox_stats.h>
 #include <pbox_wire_at.h>
+#include <pbox_worker.h>
 
 #include "compare.h"
 #include "options.h"
@@ -226,7 +228,7 @@ extern const struct pbox_stat_def lane_stat_defs[LS_STATS];
 /* ---- lanes --------------------------------------------------------------------------------- */
 
 /** What a worker has reached; main wants all at one of these. */
-enum level { LEVEL_NONE, LEVEL_JOINED, LEVEL_DECLARED, LEVEL_MAPPED, LEVEL_READY };
+enum level { LEVEL_LEFT = -1, LEVEL_NONE, LEVEL_JOINED, LEVEL_DECLARED, LEVEL_MAPPED, LEVEL_READY };
 
 enum slot_state {
 	SLOT_DONE,
@@ -243,14 +245,20 @@ struct out {
 	struct rte_mbuf *m[TESTPS_BURST_MAX + 64];
 };
 
-/** The control side of one worker. */
+/** The control side of one worker: its session is that of lib/worker, its data the lane's. */
 struct control {
-	uint64_t nonce, cookie, cookie_us, due_us, heard_us;
-	uint64_t doubt_us; /**< since the box, or somebody, denied the session; 0 */
-	uint32_t request, interval_us;
-	uint32_t first; /**< tensor of the next DECLARE, or chunk of the next MAP */
-	uint8_t level;
-	bool waiting, have_cookie, leaving;
+	struct pbox_worker *w;
+	struct pbox_worker_port port;
+	struct lane *l;
+	uint16_t worker;
+	uint64_t due_us;  /**< of its next step */
+	uint64_t tick_us; /**< of w */
+	struct pbox_worker_request request;
+	uint8_t *room;     /**< its payload, and the answer */
+	uint32_t first;    /**< tensor of the next DECLARE, or chunk of the next MAP */
+	uint32_t sessions; /**< of w, so far */
+	int8_t level;
+	bool opened, asking, leaving, left;
 };
 
 /** Round trip and losses at one endpoint, of all workers of a lane. */
@@ -327,8 +335,8 @@ struct lane {
 	_Atomic bool forget; /**< begin at HELLO again; the lane clears it */
 	_Atomic bool again;  /**< all that was under way is to be asked about; likewise */
 	/* to main */
-	_Atomic unsigned level; /**< what all have reached */
-	_Atomic unsigned left;  /**< workers that have no session (any more) */
+	_Atomic int level;     /**< what all have reached */
+	_Atomic unsigned left; /**< workers that have no session (any more) */
 	_Atomic bool failed, idle, acknowledged;
 	_Atomic bool lost;      /**< the box does not have the sessions (any more) */
 	_Atomic uint32_t round; /**< the highest that was begun */
@@ -348,8 +356,7 @@ struct lane {
 
 	/* control */
 	struct control *c;
-	struct pbox_auth_job *auth; /**< NULL: no auth, or not joined */
-	unsigned waiting;           /**< requests that are not answered */
+	unsigned waiting; /**< requests that are not answered */
 	uint64_t tick_us, arp_us;
 	uint32_t init_next, init_base, init_out; /**< INIT: the next piece, and those under way */
 	struct init_piece {
@@ -393,8 +400,8 @@ struct hop {
 struct session {
 	uint16_t job, endpoints, window, mtu;
 	uint32_t incarnation, lease_ms;
-	struct pbox_endpoint endpoint[PBOX_MAX_ENDPOINTS];
-	_Atomic bool known;
+	struct sockaddr_in endpoint[PBOX_MAX_ENDPOINTS];
+	bool tags;
 };
 
 struct testps {
@@ -426,12 +433,17 @@ struct testps {
 	uint16_t *udp;
 	uint64_t *token;
 	struct pbox_auth_keys *keys;
+	struct pbox_auth_job *auth; /**< NULL: no auth, or not joined */
+	struct {
+		uint32_t incarnation;
+		uint16_t job;
+	} auth_of;
 	struct pbox_net_udp_template *control_to, *data_to; /**< data: [worker * endpoints + e] */
 
 	/* the session */
 	bool open; /**< all workers are ready */
 	/* R12.1: what a process left that was killed is not ours, and its rounds are not the checker's */
-	uint8_t run[PBOX_RUN_LEN];
+	char run[33];
 	_Atomic bool rejoining;
 	unsigned rejoined; /**< times */
 	bool lanes_run;
@@ -449,6 +461,9 @@ struct testps {
 
 /* lane.c */
 int lane_main(void *lane);
+uint64_t testps_now(const struct testps *t);
+
+/* send.c */
 /** A packet to be sent behind a header; NULL: none left (counted). */
 struct rte_mbuf *lane_packet(struct lane *l, struct rte_mempool *pool);
 /** Likewise one that only has headers; its memory is asked for long before. */
@@ -457,9 +472,10 @@ struct rte_mbuf *lane_head(struct lane *l);
 void lane_frame(struct lane *l, unsigned worker, const struct pbox_net_udp_template *to,
 	const struct pbox_hdr *h, const void *payload);
 void lane_out(struct lane *l, unsigned worker, struct rte_mbuf *m);
+/** As many of a port's as it takes. */
+void lane_flush(struct lane *l, struct out *o);
 /** The first failure stays. */
 void lane_fail(struct lane *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-uint64_t testps_now(const struct testps *t);
 
 static inline struct slot *
 slot_of(const struct lane *l, unsigned s, uint64_t position)
@@ -485,17 +501,41 @@ count(struct lane *l, enum lane_stat what, uint64_t n)
 	pbox_stat_add(&l->stats[what], n);
 }
 
+/** Of a data frame of a worker. */
+static inline struct pbox_hdr
+rounds_header(const struct lane *l, unsigned worker, const struct fragment *f, enum pbox_type type,
+	uint32_t round)
+{
+	const struct testps *t = l->t;
+
+	return (struct pbox_hdr){.type = (uint8_t)type,
+		.token = t->token[worker],
+		.job = t->session.job,
+		.worker = (uint16_t)worker,
+		.incarnation = t->session.incarnation,
+		.chunk = f->chunk,
+		.frag = f->frag,
+		.round = round,
+		.map_epoch = t->plan.map_epoch,
+		.ts = (uint32_t)l->now};
+}
+
 /* control.c */
+/** Workers of a lane that is not running. -errno and @p err. */
+int control_make(struct lane *l, struct pbox_error *err);
+void control_free(struct lane *l);
 void control_tick(struct lane *l);
-void control_frame(
-	struct lane *l, unsigned worker, const struct pbox_hdr *h, const uint8_t *payload);
+/** A frame that is not one of data, from @p from. */
+void control_frame(struct lane *l, unsigned worker, const uint8_t *frame, size_t len,
+	const struct sockaddr_in *from);
 void control_init_ok(struct lane *l, const struct pbox_hdr *h);
-void control_ping(struct lane *l, unsigned worker, const struct pbox_hdr *asked);
 
 /* restore.c */
-/** -1: no memory. Main, while rounds rest, as restore_end(). */
-int restore_begin(struct lane *l);
-void restore_end(struct lane *l);
+/** -1: no memory. Main, while rounds rest, as restore_free(). */
+int restore_make(struct lane *l);
+void restore_free(struct lane *l);
+/** From the start, for a worker: its session is another one. */
+void restore_again(struct lane *l, unsigned worker);
 /** Tell on what a worker holds: true when all is told, and restored. */
 bool restore_turn(struct lane *l, unsigned worker);
 void restore_ok(struct lane *l, unsigned worker, const struct pbox_hdr *h);
@@ -505,17 +545,17 @@ void restore_ok(struct lane *l, unsigned worker, const struct pbox_hdr *h);
 static inline unsigned
 tag_of(const struct lane *l)
 {
-	return l->auth != NULL ? PBOX_TAG_LEN : 0;
+	return l->t->auth != NULL ? PBOX_TAG_LEN : 0;
 }
-/** Keys of a session, if the job has auth; false: a WELCOME that is not to be taken. */
-bool auth_welcome(struct lane *l, unsigned worker, const struct pbox_hdr *h, const uint8_t *payload,
-	const struct pbox_welcome *w);
-/** R11.5: is a frame, its header before the payload, to be taken? */
-bool auth_good(struct lane *l, unsigned worker, const struct pbox_hdr *h, const uint8_t *payload);
+/** The digests of the job that worker 0 has joined, if it has auth. Main; -errno and @p err. */
+int auth_make(struct testps *t, struct pbox_error *err);
+void auth_free(struct testps *t);
+/** R11.5: is a data frame, its header before the payload, to be taken? */
+bool auth_data_good(
+	const struct lane *l, unsigned worker, const struct pbox_hdr *h, const uint8_t *payload);
 /** The tag behind @p payload, which may stand apart from its header; NULL digest: not known. */
 bool auth_tag_good(const struct lane *l, unsigned worker, const uint8_t *head,
 	const uint8_t *payload, uint32_t length, const uint8_t *digest);
-void lane_auth_end(struct lane *l);
 
 /* rounds.c */
 int rounds_make(struct lane *l, struct pbox_error *err);
@@ -532,10 +572,6 @@ void rounds_result_later(
 void rounds_results(struct lane *l);
 void rounds_wait(struct lane *l, unsigned worker, const struct pbox_hdr *h);
 void rounds_error(struct lane *l, const struct pbox_hdr *h);
-/** Of a data frame of a worker. */
-struct pbox_hdr rounds_header(const struct lane *l, unsigned worker, const struct fragment *f,
-	enum pbox_type type, uint32_t round);
-
 /* ports.c */
 int ports_open(struct testps *t, struct pbox_error *err);
 int ports_lanes(struct testps *t, struct pbox_error *err);
@@ -550,8 +586,8 @@ void workers_free(struct testps *t);
 int session_lanes_start(struct testps *t, struct pbox_error *err);
 void session_lanes_stop(struct testps *t);
 /** Join, declare, map, initialise: as t->load says. */
-int session_open(struct testps *t, struct pbox_error *err);
-void session_close(struct testps *t);
+int session_join(struct testps *t, struct pbox_error *err);
+void session_leave(struct testps *t);
 /** Begin rounds, up to @p rounds more (0: no limit). */
 int session_run(struct testps *t, uint32_t rounds, struct pbox_error *err);
 bool session_running(const struct testps *t);
@@ -579,6 +615,8 @@ void figures_take(const struct testps *t, struct figures *f);
 /** Rates since @p from. */
 void figures_since(struct figures *f, const struct figures *from, unsigned workers);
 void figures_latency(const struct testps *t, struct figures *f);
+/** Rounds, bytes and contributions of a second, a line's end. */
+void figures_rates(const struct figures *f, FILE *to);
 void stats_clear(struct testps *t);
 void stats_clear_latency(struct testps *t);
 /** The lines of --stats-period: each of what was since the one before. */

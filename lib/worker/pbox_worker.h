@@ -29,6 +29,8 @@
 
 #include "pbox_client_types.h"
 
+struct pbox_auth_job;
+struct pbox_auth_keys;
 struct pbox_worker;
 struct pbox_worker_table;
 
@@ -101,8 +103,6 @@ void pbox_worker_stats(const struct pbox_worker *w, struct pbox_client_stats *st
 
 /* ---- sessions -------------------------------------------------------------------------------------------------- */
 
-struct pbox_auth_keys;
-
 /**
  * What the box has granted. For hosts that have the data path themselves, with tables that they declare by requests:
  * they take data frames (R2.2) of what has arrived and send their own, with this token; all other frames are the
@@ -116,8 +116,9 @@ struct pbox_worker_session {
 	uint16_t window; /**< frames in flight per endpoint */
 	uint16_t mtu;    /**< IP MTU of the smaller side, less the tag of each frame */
 	uint32_t times;  /**< this is the so many-th one */
-	const struct pbox_auth_keys
-		*keys; /**< the worker's, until the next session; NULL: no tags */
+	/* the worker's, until the next session; NULL: frames have no tags */
+	struct pbox_auth_job *auth;
+	const struct pbox_auth_keys *keys;
 };
 /** False: there is none, or the box has ended it, and another one is asked for. */
 bool pbox_worker_session(const struct pbox_worker *w, struct pbox_worker_session *out);
@@ -161,8 +162,19 @@ struct pbox_worker_table_info {
 	uint32_t
 		base; /**< its version when it was declared: the first push is the round after it */
 	bool resumed; /**< the program said that round (first_round) */
+	/* where it lies, for a host that makes data frames itself */
+	uint16_t map_epoch;
+	uint32_t chunks;
+	uint32_t frag_elements; /**< of all fragments of a chunk but its last */
 };
 void pbox_worker_table_info(const struct pbox_worker_table *t, struct pbox_worker_table_info *info);
+struct pbox_worker_chunk {
+	uint32_t id, elements;
+	uint16_t endpoint;
+};
+/** @p i  0 to chunks - 1, in the order of the table's elements */
+void pbox_worker_chunk(
+	const struct pbox_worker_table *t, uint32_t i, struct pbox_worker_chunk *chunk);
 /** Its elements; *name lives as long as the worker. */
 uint64_t pbox_worker_tensor(const struct pbox_worker_table *t, unsigned tensor, const char **name);
 

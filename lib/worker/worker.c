@@ -235,6 +235,7 @@ pbox_worker_session(const struct pbox_worker *w, struct pbox_worker_session *out
 		.window = s->granted,
 		.mtu = (uint16_t)s->mtu,
 		.times = 1 + (uint32_t)w->count.restarts,
+		.auth = s->auth != NULL ? s->auth->job : NULL,
 		.keys = s->auth != NULL ? &s->auth->keys : NULL};
 	return true;
 }
@@ -254,7 +255,19 @@ pbox_worker_table_info(const struct pbox_worker_table *t, struct pbox_worker_tab
 		.mode = t->mode,
 		.tensors = t->n,
 		.base = t->base_version,
-		.resumed = t->resumed};
+		.resumed = t->resumed,
+		.map_epoch = t->map_epoch,
+		.chunks = t->chunks,
+		.frag_elements = t->frag_elements};
+}
+
+void
+pbox_worker_chunk(const struct pbox_worker_table *t, uint32_t i, struct pbox_worker_chunk *chunk)
+{
+	const struct chunk *k = &t->chunk[i];
+
+	*chunk = (struct pbox_worker_chunk){
+		.id = k->id, .elements = k->elements, .endpoint = k->endpoint};
 }
 
 uint64_t

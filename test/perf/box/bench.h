@@ -12,7 +12,7 @@
  *
  *     options.c  what to measure            rig.c     EAL, port, data plane, control; joining
  *     gen.c      the workers' packets       run.c     timed runs, the bare kernel, the stages
- *     join.c     sessions, tables           result.c  figures and their output
+ *     join.c     workers until they push    result.c  figures and their output
  *     alloc.c    counts allocations         watch.c   rounds while somebody asks
  *     bench      the list of configurations
  *
@@ -26,6 +26,7 @@
 #include <pbox_auth.h>
 #include <pbox_control.h>
 #include <pbox_mem_peer.h>
+#include <pbox_worker.h>
 
 #define MAX_RUNS 15
 
@@ -55,12 +56,22 @@ int options_parse(struct options *o, int argc, char **argv);
 /* What follows from others; false and a message when it cannot be. */
 bool options_complete(struct options *o);
 
+/* A worker until it pushes: what carries its datagrams, and its place. */
+struct bench_host {
+	struct rig *r;
+	struct pbox_worker *w;
+	struct pbox_worker_port port;
+	unsigned number;
+	uint64_t deadline; /* of what it does now, ns */
+};
+
 /* A job as its workers know it. */
 struct bench_job {
 	uint16_t id;
 	uint32_t incarnation, first_chunk, fragments, per_chunk, chunks, window;
 	uint16_t map_epoch;
 	uint64_t *token;             /**< of each worker */
+	struct bench_host host;      /**< of worker 0, which stays for: */
 	struct pbox_auth_job *auth;  /**< NULL: no tags */
 	struct pbox_auth_keys *keys; /**< of each worker */
 };
@@ -90,7 +101,6 @@ struct rig {
 	struct bench_job *job;
 	struct pbox_net_udp_template *headers; /**< towards the box, of each worker: data */
 	struct pbox_net_udp_template *control_headers;
-	uint32_t request;
 };
 
 /* The box turns: in lockstep at once, else its core does (run.c). */

@@ -257,6 +257,17 @@ finish_groups(struct gen *g)
 	}
 }
 
+/* The control thread says where the box is (ARP), and answers may still come to what joining repeated. */
+static bool
+before_rounds(const uint8_t *frame)
+{
+	const struct rte_ether_hdr *ether = (const void *)frame;
+	uint8_t type = frame[PBOX_NET_HEADERS_LEN + PBOX_AT_TYPE];
+
+	return ether->ether_type != rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV4) || type == PBOX_INIT_OK ||
+	       (type < PBOX_FIRST_DATA_TYPE && type != PBOX_ERROR);
+}
+
 /* An answer of @p n segments from @p i on. */
 static void
 answer(struct gen *g, uint32_t i, uint32_t n)
@@ -267,9 +278,7 @@ answer(struct gen *g, uint32_t i, uint32_t n)
 	unsigned worker = pbox_ld16(p + PBOX_AT_WORKER);
 	struct flight *f = NULL;
 
-	/* the control thread tells everybody where the box is (ARP) */
-	if (((const struct rte_ether_hdr *)s.addr)->ether_type !=
-		rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV4))
+	if (before_rounds(s.addr))
 		return;
 	g->answered++;
 	if (g->kind == T_ROUNDS) {

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-/* The workers' control side: one request after another, through the port as everything. */
+/* The workers until they push: lib/worker joins, declares, maps and initialises, through the port as everything. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,20 +10,21 @@
 #include <time.h>
 
 #include <rte_byteorder.h>
+#include <rte_ether.h>
 #include <rte_ip.h>
+#include <rte_udp.h>
+
+#include <pbox_base.h>
 
 #include <pbox_proof.h>
 
 #include "bench.h"
 
+#define SECOND     UINT64_C(1000000000)
 #define DEADLINE_S 30
-#define INIT_BURST 32
+#define WINDOW     1024
+#define BATCH      32
 
-struct answer {
-	struct pbox_hdr hdr;
-	uint8_t payload[65536];
-};
-static struct answer answer;
 static uint8_t flat[65536 + 256];
 
 __attribute__((noreturn)) static void
@@ -33,202 +34,211 @@ fail(const char *what, const char *why)
 	exit(1);
 }
 
-/* What has come back of the box; true: a frame, in answer. Others are let go. */
-static bool
-take(struct rig *r)
+static uint64_t
+clock_ns(void)
 {
-	uint32_t n = pbox_mem_peer_waiting(&r->peer), i = 0, len = 0;
-	struct pbox_mem_seg s;
-	size_t size;
+	struct timespec t;
 
-	if (n == 0)
-		return false;
-	do {
-		s = pbox_mem_peer_segment(&r->peer, i++);
-		if (len + s.len <= sizeof(flat))
-			memcpy(flat + len, s.addr, s.len);
-		len += s.len;
-	} while (!s.end);
-	pbox_mem_peer_read(&r->peer, i);
-	pbox_mem_peer_release(&r->peer);
-	if (len < PBOX_NET_HEADERS_LEN || len > sizeof(flat) ||
-		pbox_frame_decode(flat + PBOX_NET_HEADERS_LEN, len - PBOX_NET_HEADERS_LEN, true,
-			&answer.hdr, &size) != PBOX_WIRE_OK)
-		return false;
-	memcpy(answer.payload, flat + PBOX_NET_HEADERS_LEN + PBOX_HDR_LEN, answer.hdr.length);
-	return true;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
+}
+
+/* ---- datagrams ------------------------------------------------------------------------------ */
+
+static uint64_t
+host_random(void *ctx)
+{
+	static struct pbox_random rnd = {.s = {1, 2, 3, 4}};
+
+	(void)ctx;
+	return pbox_random_u64(&rnd);
 }
 
 static void
-put(struct rig *r, const struct pbox_net_udp_template *t, const struct bench_job *j,
-	struct pbox_hdr *hdr, const void *payload)
+host_send_one(struct bench_host *h, const struct pbox_client_tx *d)
 {
-	bool tag = j->auth != NULL && hdr->token != 0;
-	time_t end = time(NULL) + DEADLINE_S;
-	uint32_t room;
+	bool control = d->to->addr.sin_port == rte_cpu_to_be_16(PBOX_CONTROL_PORT);
+	struct rig *r = h->r;
+	uint32_t room, at = PBOX_NET_HEADERS_LEN;
 	uint8_t *p;
 
 	while (pbox_mem_peer_room(&r->peer, 1) == 0) {
 		box_turn(r);
-		if (time(NULL) > end)
+		if (clock_ns() > h->deadline)
 			fail("port", "it has no buffers");
 	}
 	p = pbox_mem_peer_buffer(&r->peer, 0, &room);
-	hdr->flags |= tag ? PBOX_F_AUTH : 0;
-	pbox_net_udp_header(
-		t, p, (uint16_t)(PBOX_HDR_LEN + hdr->length + pbox_tag_len(hdr->flags)), 1);
-	if (hdr->length > 0 && payload != NULL)
-		memcpy(p + PBOX_NET_HEADERS_LEN + PBOX_HDR_LEN, payload, hdr->length);
-	if (tag)
-		pbox_auth_seal(j->keys[hdr->worker].worker, j->auth, p + PBOX_NET_HEADERS_LEN, hdr);
-	else
-		pbox_frame_seal(p + PBOX_NET_HEADERS_LEN, hdr);
-	pbox_mem_peer_fill(&r->peer, 0,
-		(uint32_t)PBOX_NET_HEADERS_LEN + PBOX_HDR_LEN + hdr->length +
-			pbox_tag_len(hdr->flags),
-		PBOX_MEM_IP_GOOD | PBOX_MEM_L4_GOOD);
+	PBOX_ASSERT(at + d->bytes <= room);
+	pbox_net_udp_header(control ? &r->control_headers[h->number] : &r->headers[h->number], p,
+		(uint16_t)d->bytes, 1);
+	for (uint32_t i = 0; i < d->n; i++) {
+		memcpy(p + at, d->iov[i].iov_base, d->iov[i].iov_len);
+		at += (uint32_t)d->iov[i].iov_len;
+	}
+	pbox_mem_peer_fill(&r->peer, 0, at, PBOX_MEM_IP_GOOD | PBOX_MEM_L4_GOOD);
 	pbox_mem_peer_send(&r->peer, 1);
 }
 
-/* Until the answer to a request is there. */
 static void
-await(struct rig *r, uint32_t request)
+host_send(void *ctx, const struct pbox_client_tx *d, unsigned n)
 {
-	time_t end = time(NULL) + DEADLINE_S;
+	for (unsigned i = 0; i < n; i++)
+		host_send_one(ctx, &d[i]);
+}
 
-	for (;;) {
-		box_turn(r);
-		pbox_control_step(r->control);
-		while (take(r))
-			if (answer.hdr.chunk == request)
-				return;
-		if (time(NULL) > end)
-			fail("joining", "the box does not answer");
+/* The next frame that has come back of the box, in flat; its length, 0: none. */
+static uint32_t
+next_frame(struct rig *r)
+{
+	uint32_t i = 0, len = 0;
+	struct pbox_mem_seg s;
+
+	if (pbox_mem_peer_waiting(&r->peer) == 0)
+		return 0;
+	do {
+		s = pbox_mem_peer_segment(&r->peer, i++);
+		PBOX_ASSERT(len + s.len <= sizeof(flat));
+		memcpy(flat + len, s.addr, s.len);
+		len += s.len;
+	} while (!s.end);
+	pbox_mem_peer_read(&r->peer, i);
+	pbox_mem_peer_release(&r->peer);
+	return len;
+}
+
+static void
+host_receive(struct bench_host *h)
+{
+	const struct rte_ether_hdr *ether = (const void *)flat;
+	const struct rte_ipv4_hdr *ip = (const void *)(ether + 1);
+	const struct rte_udp_hdr *udp = (const void *)(ip + 1);
+	uint32_t len;
+
+	while ((len = next_frame(h->r)) > 0) {
+		struct pbox_client_rx d = {.data = flat + PBOX_NET_HEADERS_LEN,
+			.len = len - PBOX_NET_HEADERS_LEN,
+			.from = {.sin_family = AF_INET,
+				.sin_addr.s_addr = ip->src_addr,
+				.sin_port = udp->src_port}};
+
+		/* the control thread tells everybody where the box is (ARP) */
+		if (ether->ether_type == rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV4))
+			pbox_worker_rx(h->w, &d, 1, clock_ns());
 	}
 }
 
+/* Box and worker do what they can. */
 static void
-ask(struct rig *r, unsigned job, unsigned worker, enum pbox_type type, const void *payload,
-	size_t len, enum pbox_type expected)
+turn(struct bench_host *h, const char *what)
 {
-	const struct bench_job *j = &r->job[job];
-	struct pbox_error_msg m;
-	struct pbox_hdr h = {.type = (uint8_t)type,
-		.token = j->token[worker],
-		.job = j->id,
-		.worker = (uint16_t)worker,
-		.incarnation = j->incarnation,
-		.chunk = ++r->request,
-		.length = (uint16_t)len};
+	uint64_t now;
 
-	put(r, &r->control_headers[worker], j, &h, payload);
-	await(r, h.chunk);
-	if (answer.hdr.type == expected)
-		return;
-	if (answer.hdr.type == PBOX_ERROR &&
-		pbox_error_decode(answer.payload, answer.hdr.length, &m) == 0)
-		fail(pbox_type_name(type), m.text);
-	fail(pbox_type_name(type), pbox_type_name(answer.hdr.type));
+	box_turn(h->r);
+	pbox_control_step(h->r->control);
+	now = clock_ns();
+	host_receive(h);
+	pbox_worker_tick(h->w, clock_ns(), now);
+	if (pbox_worker_state(h->w) == PBOX_WORKER_FAILED)
+		fail(what, pbox_worker_error(h->w)->text);
+	if (now > h->deadline)
+		fail(what, "the box does not answer");
+}
+
+/* ---- what they do ---------------------------------------------------------------------------- */
+
+static void
+begin(struct bench_host *h)
+{
+	h->deadline = clock_ns() + DEADLINE_S * SECOND;
 }
 
 static void
-join(struct rig *r, unsigned job, unsigned worker)
+join(struct bench_host *h, struct rig *r, unsigned job, unsigned worker)
 {
-	const struct pbox_hello hello = {1, 1};
-	struct pbox_join m = {.nonce = 1 + worker + (uint64_t)job * PBOX_MAX_WORKERS,
-		.worker = (uint16_t)worker,
-		.workers = (uint16_t)r->o->workers,
-		.mtu = r->mtu,
-		.window = 1024,
-		.auth = r->o->auth,
-		.revision = PBOX_REVISION,
-		.host = "bench"};
-	struct bench_job *j = &r->job[job];
-	struct pbox_welcome w;
-	struct pbox_retry retry;
-	uint8_t buf[1024];
-	size_t len = pbox_hello_encode(buf, sizeof(buf), &hello);
+	char name[PBOX_NAME_LEN];
+	const struct pbox_client_conf conf = {.size = sizeof(conf),
+		.job = name,
+		.secret = r->job_conf.secret,
+		.host = "bench",
+		.worker = (int)worker,
+		.workers = r->o->workers,
+		.join_timeout_ms = DEADLINE_S * 1000,
+		/* nothing is lost, but a core may wait for its CPU */
+		.min_rto_us = DEADLINE_S * 1000000};
+	const struct sockaddr_in box = {.sin_family = AF_INET,
+		.sin_addr.s_addr = r->port.nif.ip,
+		.sin_port = rte_cpu_to_be_16(PBOX_CONTROL_PORT)};
 
-	ask(r, job, worker, PBOX_HELLO, buf, len, PBOX_RETRY);
-	if (pbox_retry_decode(answer.payload, answer.hdr.length, &retry) != 0)
-		fail("RETRY", "malformed");
-	m.cookie = retry.cookie;
-	snprintf(m.job, sizeof(m.job), "bench%u", job);
-	len = pbox_join_encode(buf, sizeof(buf), &m);
-	pbox_proof(buf + PBOX_JOIN_PROOF_AT, r->job_conf.secret, r->job_conf.secret_len,
-		PBOX_JOIN_PROOF_PREFIX, buf, len, PBOX_JOIN_PROOF_AT);
-	ask(r, job, worker, PBOX_JOIN, buf, len, PBOX_WELCOME);
-	if (pbox_welcome_decode(answer.payload, answer.hdr.length, &w) != 0)
-		fail("WELCOME", "malformed");
-	j->token[worker] = w.token;
-	j->id = w.job;
-	j->incarnation = w.incarnation;
-	j->window = w.window;
-	if ((w.flags & PBOX_WELCOME_AUTH) == 0)
-		return;
-	if (j->auth == NULL)
-		j->auth = pbox_auth_job_create(
-			NULL, r->job_conf.secret, r->job_conf.secret_len, w.incarnation, w.job);
-	if (j->auth == NULL)
-		fail("auth", "no memory, or no AES in this CPU");
-	pbox_auth_keys(&j->keys[worker], r->job_conf.secret, r->job_conf.secret_len, &w);
+	*h = (struct bench_host){.r = r,
+		.number = worker,
+		.port = {.send = host_send,
+			.random = host_random,
+			.ctx = h,
+			.mtu = r->mtu,
+			.batch = BATCH,
+			.window = WINDOW}};
+	snprintf(name, sizeof(name), "bench%u", job);
+	h->w = pbox_worker_create(&conf, &box, &h->port);
+	if (h->w == NULL)
+		fail("workers", "out of memory");
+	begin(h);
+	pbox_worker_open(h->w, clock_ns(), h->deadline);
+	while (pbox_worker_state(h->w) != PBOX_WORKER_OPEN)
+		turn(h, "JOIN");
 }
 
-static void
-declare(struct rig *r, unsigned job, unsigned worker)
+/* Only worker 0 waits for the map, which is that of all; the others are not asked for anything more. */
+static struct pbox_worker_table *
+declare(struct bench_host *h)
 {
-	const struct pbox_declare m = {.tensors = 1,
-		.mode = r->o->optimiser == PBOX_OPT_NONE ? PBOX_MODE_ALLREDUCE
-							 : PBOX_MODE_OPTIMISER,
-		.op = r->o->optimiser == PBOX_OPT_NONE ? PBOX_OP_SUM : PBOX_OP_MEAN,
-		.optimiser = (uint8_t)r->o->optimiser,
-		.push_format = (uint8_t)r->o->format,
-		.pull_format = (uint8_t)r->o->format};
-	const struct pbox_tensor_entry e = {.elements = r->elements, .name = "model"};
-	struct pbox_cursor cur;
-	uint8_t buf[256];
+	const struct options *o = h->r->o;
+	const struct pbox_client_tensor e = {.name = "model", .elements = h->r->elements};
+	const struct pbox_client_table what = {.size = sizeof(what),
+		.mode = o->optimiser == PBOX_OPT_NONE ? PBOX_MODE_ALLREDUCE : PBOX_MODE_OPTIMISER,
+		.op = o->optimiser == PBOX_OPT_NONE ? PBOX_OP_SUM : PBOX_OP_MEAN,
+		.optimiser = (uint8_t)o->optimiser,
+		.push_format = (uint8_t)o->format,
+		.pull_format = (uint8_t)o->format,
+		.n = 1,
+		.tensors = &e};
+	struct pbox_worker_declaration d = {.what = &what};
 
-	if (pbox_declare_begin(buf, sizeof(buf), &m, &cur) != 0 ||
-		pbox_declare_add(buf, &cur, &e) != 0)
-		fail("DECLARE", "does not fit");
-	ask(r, job, worker, PBOX_DECLARE, buf, pbox_page_len(buf, &cur), PBOX_DECLARED);
+	begin(h);
+	pbox_worker_declare(h->w, &d);
+	while (d.state == PBOX_WORKER_DECLARING && !(h->number > 0 && d.asks_map))
+		turn(h, "DECLARE");
+	if (d.state == PBOX_WORKER_REFUSED)
+		fail("DECLARE", d.err.text);
+	if (d.state == PBOX_WORKER_DECLARING)
+		pbox_worker_declare_cancel(h->w, &d);
+	return d.table;
 }
 
-/* The map is the same for all workers; one tensor is cut into equal chunks, in order. */
+/* One tensor is cut into equal chunks, in order. */
 static void
-map(struct rig *r, unsigned job)
+map(struct bench_job *j, const struct pbox_worker_table *t, uint32_t frag_elements)
 {
-	struct bench_job *j = &r->job[job];
-	struct pbox_chunk_entry e;
-	struct pbox_mapped mapped;
-	struct pbox_map m = {0};
-	struct pbox_cursor cur;
-	uint8_t buf[64];
+	struct pbox_worker_table_info info;
+	struct pbox_worker_chunk k;
 
-	do {
-		ask(r, job, 0, PBOX_MAP, buf, pbox_map_encode(buf, sizeof(buf), &m), PBOX_MAPPED);
-		if (pbox_mapped_decode(answer.payload, answer.hdr.length, &mapped, &cur) != 0 ||
-			mapped.count == 0 || mapped.frag_elements != r->frag_elements)
-			fail("MAPPED", "not as expected");
-		for (unsigned i = 0; i < mapped.count; i++) {
-			uint32_t frags;
+	pbox_worker_table_info(t, &info);
+	j->chunks = info.chunks;
+	j->map_epoch = info.map_epoch;
+	for (uint32_t i = 0; i < info.chunks; i++) {
+		uint32_t frags;
 
-			if (pbox_mapped_next(&cur, &e) != 0)
-				fail("MAPPED", "malformed");
-			frags = e.elements / r->frag_elements;
-			if (m.first + i == 0)
-				j->per_chunk = frags;
-			if (e.chunk_id != mapped.first_chunk_id + m.first + i ||
-				e.elements % r->frag_elements != 0 ||
-				(frags != j->per_chunk && m.first + i + 1 != mapped.chunks))
-				fail("MAPPED", "chunks are not as the generator assumes");
-			j->fragments += frags;
+		pbox_worker_chunk(t, i, &k);
+		frags = k.elements / frag_elements;
+		if (i == 0) {
+			j->first_chunk = k.id;
+			j->per_chunk = frags;
 		}
-		m.first += mapped.count;
-	} while (m.first < mapped.chunks);
-	j->first_chunk = mapped.first_chunk_id;
-	j->chunks = mapped.chunks;
-	j->map_epoch = answer.hdr.map_epoch;
+		if (info.frag_elements != frag_elements || k.id != j->first_chunk + i ||
+			k.elements % frag_elements != 0 ||
+			(frags != j->per_chunk && i + 1 != info.chunks))
+			fail("MAPPED", "chunks are not as the generator assumes");
+		j->fragments += frags;
+	}
 }
 
 void
@@ -240,60 +250,54 @@ rig_hyper(const struct options *o, struct pbox_hyper *h)
 }
 
 static void
-set_lr(struct rig *r, unsigned job)
+set_lr(struct bench_host *h)
 {
-	struct pbox_set m = {.group = PBOX_ALL_GROUPS, .count = 2, .from_round = 1};
-	struct pbox_hyper h = {0};
-	uint8_t buf[128];
+	struct pbox_set m = {.group = PBOX_ALL_GROUPS, .from_round = 1};
+	struct pbox_hyper hyper = {0};
+	struct pbox_client_error err, ended = {0};
+	uint8_t payload[128], answer[512];
+	struct pbox_worker_request q = {.type = PBOX_SET,
+		.payload = payload,
+		.answer = answer,
+		.answer_cap = sizeof(answer)};
 
-	rig_hyper(r->o, &h);
+	rig_hyper(h->r->o, &hyper);
 	m.param[0].id = PBOX_HYPER_LR;
-	m.param[0].value = h.lr;
+	m.param[0].value = hyper.lr;
 	m.param[1].id = PBOX_HYPER_MOMENTUM;
-	m.param[1].value = h.momentum;
-	m.count = h.momentum > 0 ? 2 : 1;
-	ask(r, job, 0, PBOX_SET, buf, pbox_set_encode(buf, sizeof(buf), &m), PBOX_SET_OK);
+	m.param[1].value = hyper.momentum;
+	m.count = hyper.momentum > 0 ? 2 : 1;
+	q.length = (uint16_t)pbox_set_encode(payload, sizeof(payload), &m);
+	begin(h);
+	pbox_worker_request(h->w, &q);
+	while (pbox_worker_answered(h->w) == NULL)
+		turn(h, "SET");
+	if (pbox_worker_result(&q, PBOX_SET_OK, "SET", &ended, &err) != 0)
+		fail("SET", err.text);
 }
 
-/* Parameters begin at zero: INIT without payload, in bursts. */
+/* Parameters begin at zero. */
 static void
-initialise(struct rig *r, unsigned job)
+initialise(struct bench_host *h, struct pbox_worker_table *t)
 {
-	const struct bench_job *j = &r->job[job];
-	uint32_t piece = pbox_init_elements(r->mtu - (j->auth != NULL ? PBOX_TAG_LEN : 0)),
-		 sent = 0, back = 0;
-	time_t end = time(NULL) + DEADLINE_S;
+	struct pbox_worker_op *op = calloc(1, sizeof(*op) + sizeof(op->e[0]));
+	void *zeros = calloc(h->r->elements, sizeof(float));
 
-	for (uint32_t f = 0; f < j->fragments; f++)
-		for (uint32_t base = 0; base < r->frag_elements; base += piece) {
-			struct pbox_hdr h = {.type = PBOX_INIT,
-				.flags = PBOX_F_ZERO | PBOX_F_LAST,
-				.token = j->token[0],
-				.job = j->id,
-				.incarnation = j->incarnation,
-				.chunk = j->first_chunk + f / j->per_chunk,
-				.frag = (uint16_t)(f % j->per_chunk),
-				.base = base,
-				.map_epoch = j->map_epoch,
-				.format = PBOX_FMT_FP32};
-
-			put(r, &r->headers[0], j, &h, NULL);
-			sent++;
-			while (sent - back == INIT_BURST) {
-				box_turn(r);
-				while (take(r))
-					back += answer.hdr.type == PBOX_INIT_OK;
-				if (time(NULL) > end)
-					fail("INIT", "not answered");
-			}
-		}
-	while (back < sent) {
-		box_turn(r);
-		while (take(r))
-			back += answer.hdr.type == PBOX_INIT_OK;
-		if (time(NULL) > end)
-			fail("INIT", "not answered");
-	}
+	if (op == NULL || zeros == NULL)
+		fail("INIT", "out of memory");
+	op->table = t;
+	op->kind = PBOX_CLIENT_INIT;
+	op->n = 1;
+	op->e[0].op = op;
+	op->e[0].in = zeros;
+	begin(h);
+	pbox_worker_submit(h->w, op);
+	while (pbox_worker_finished(h->w) == NULL)
+		turn(h, "INIT");
+	if (op->code != PBOX_C_OK)
+		fail("INIT", op->text);
+	free(zeros);
+	free(op);
 }
 
 /* Each worker is a host of its own. */
@@ -318,26 +322,57 @@ make_headers(struct rig *r)
 	}
 }
 
+/* What the generator needs of a worker. */
+static void
+take_session(struct bench_job *j, const struct bench_host *h)
+{
+	struct pbox_worker_session s;
+
+	if (!pbox_worker_session(h->w, &s))
+		rte_exit(EXIT_FAILURE, "a worker has no session\n");
+	j->token[h->number] = s.token;
+	j->id = s.job;
+	j->incarnation = s.incarnation;
+	j->window = s.window;
+	j->auth = s.auth;
+	if (s.keys != NULL)
+		j->keys[h->number] = *s.keys;
+}
+
+/* The map comes when all have declared: worker 0 is the last, and stays. */
+static void
+join_job(struct rig *r, unsigned job)
+{
+	const struct options *o = r->o;
+	struct bench_job *j = &r->job[job];
+	struct pbox_worker_table *t = NULL;
+	struct bench_host *h = &j->host;
+
+	j->token = calloc(o->workers, sizeof(*j->token));
+	j->keys = calloc(o->workers, sizeof(*j->keys));
+	if (j->token == NULL || j->keys == NULL)
+		fail("workers", "out of memory");
+	for (unsigned w = o->workers; w-- > 0;) {
+		join(h, r, job, w);
+		t = declare(h);
+		take_session(j, h);
+		if (w > 0)
+			pbox_worker_destroy(h->w);
+	}
+	map(j, t, r->frag_elements);
+	if (j->window < o->slots / o->jobs)
+		fail("jobs", "their windows are too small for so many slots");
+	if (o->optimiser != PBOX_OPT_NONE) {
+		set_lr(h);
+		initialise(h, t);
+	}
+}
+
 void
 rig_join(struct rig *r)
 {
-	const struct options *o = r->o;
-
 	make_headers(r);
-	r->job = calloc(o->jobs, sizeof(*r->job));
-	for (unsigned j = 0; j < o->jobs; j++) {
-		r->job[j].token = calloc(o->workers, sizeof(*r->job[j].token));
-		r->job[j].keys = calloc(o->workers, sizeof(*r->job[j].keys));
-		for (unsigned w = 0; w < o->workers; w++)
-			join(r, j, w);
-		for (unsigned w = 0; w < o->workers; w++)
-			declare(r, j, w);
-		map(r, j);
-		if (r->job[j].window < o->slots / o->jobs)
-			fail("jobs", "their windows are too small for so many slots");
-		if (o->optimiser != PBOX_OPT_NONE) {
-			set_lr(r, j);
-			initialise(r, j);
-		}
-	}
+	r->job = calloc(r->o->jobs, sizeof(*r->job));
+	for (unsigned j = 0; r->job != NULL && j < r->o->jobs; j++)
+		join_job(r, j);
 }

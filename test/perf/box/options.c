@@ -219,8 +219,8 @@ options_complete(struct options *o)
 {
 	uint64_t buffers, fragments;
 
-	if (o->fragment < 64 || o->fragment > 61440 || o->fragment % 64 != 0)
-		return bad("--fragment is a multiple of 64, 64 to 61440");
+	if (o->fragment < PBOX_JOIN_LEN || o->fragment > 61440 || o->fragment % 64 != 0)
+		return bad("--fragment is a multiple of 64, 512 to 61440");
 	if (o->workers < 1 || o->workers > PBOX_MAX_WORKERS)
 		return bad("--workers is 1 to 4096");
 	if (o->jobs < 1 || o->jobs > 64)

@@ -286,7 +286,7 @@ rig_stop(struct rig *r)
 	for (unsigned j = 0; r->job != NULL && j < r->o->jobs; j++) {
 		free(r->job[j].token);
 		free(r->job[j].keys);
-		pbox_auth_job_destroy(r->job[j].auth);
+		pbox_worker_destroy(r->job[j].host.w);
 	}
 	free(r->job);
 	free(r->headers);

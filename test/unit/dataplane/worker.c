@@ -5,8 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include <pbox_proof.h>
-
+#include "../../join_payload.h"
 #include "rig.h"
 
 #define DEADLINE_S 120 /* of what comes at once: it only bounds a hang */
@@ -128,10 +127,8 @@ worker_join(struct rig *r, struct worker *w, unsigned n, unsigned workers)
 	if (len == 0 || pbox_retry_decode(a, len, &retry) != 0)
 		return false;
 	join.cookie = retry.cookie;
-	len = pbox_join_encode(buf, sizeof(buf), &join);
-	pbox_proof(buf + PBOX_JOIN_PROOF_AT, RIG_SECRET, strlen(RIG_SECRET), PBOX_JOIN_PROOF_PREFIX,
-		buf, len, PBOX_JOIN_PROOF_AT);
-	len = request(w, PBOX_JOIN, buf, len, PBOX_WELCOME, &a);
+	join_payload(buf, &join, RIG_SECRET);
+	len = request(w, PBOX_JOIN, buf, PBOX_JOIN_LEN, PBOX_WELCOME, &a);
 	if (len == 0 || pbox_welcome_decode(a, len, &welcome) != 0)
 		return false;
 	w->token = welcome.token;

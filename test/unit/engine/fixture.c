@@ -413,9 +413,7 @@ fx_join_with(struct fx_worker *w, const struct pbox_join *m, const char *secret)
 {
 	uint8_t payload[PBOX_JOIN_LEN];
 
-	UNIT_EQ_U64(pbox_join_encode(payload, sizeof(payload), m), sizeof(payload));
-	pbox_proof(payload + PBOX_JOIN_PROOF_AT, secret, strlen(secret), PBOX_JOIN_PROOF_PREFIX,
-		payload, sizeof(payload), PBOX_JOIN_PROOF_AT);
+	join_payload(payload, m, secret);
 	return fx_control(w, PBOX_JOIN, payload, sizeof(payload));
 }
 

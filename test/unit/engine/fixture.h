@@ -19,6 +19,8 @@
 
 #include "unit.h"
 
+#include "../../join_payload.h"
+
 #define FX_SHARDS 2
 #define FX_ARENA  (8u << 20)
 #define FX_SENT   256

@@ -69,9 +69,7 @@ taken(const struct pbox_join *m)
 
 	fx_listen();
 	f.peer.ip = __builtin_bswap32(late.ip);
-	pbox_join_encode(payload, sizeof(payload), m);
-	pbox_proof(payload + PBOX_JOIN_PROOF_AT, "key", 3, PBOX_JOIN_PROOF_PREFIX, payload,
-		sizeof(payload), PBOX_JOIN_PROOF_AT);
+	join_payload(payload, m, "key");
 	fx_clear();
 	pbox_registrar_rx(fx.registrar, &f, fx.now);
 	CU_ASSERT_FATAL(fx.n_sent > 0);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../join_payload.h"
 #include "machine.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -71,7 +72,7 @@ header(struct worker *w, unsigned type, size_t len)
 		.token = w->token,
 		.job = w->job,
 		.worker = w->number,
-		.incarnation = 0xB0B0,
+		.incarnation = M_INCARNATION,
 		.chunk = ++w->request,
 		.length = (uint16_t)len,
 		.ts = 77,
@@ -138,11 +139,11 @@ join(struct worker *w, const uint8_t *s)
 	m.cookie = m_seen.cookie ^ (s[2] == 8);
 	memcpy(m.job, names[job], 2);
 	memcpy(m.host, "host", 5);
-	pbox_join_encode(p, PBOX_JOIN_LEN, &m);
-	if (s[2] == 9)
+	join_payload(p, &m, secret);
+	if (s[2] == 9) {
 		p[s[5]] ^= s[6];
-	pbox_proof(p + PBOX_JOIN_PROOF_AT, secret, strlen(secret), PBOX_JOIN_PROOF_PREFIX, p,
-		PBOX_JOIN_LEN, PBOX_JOIN_PROOF_AT);
+		join_payload_prove(p, secret);
+	}
 	p[PBOX_JOIN_PROOF_AT] ^= s[2] == 10;
 	control(w, PBOX_JOIN, PBOX_JOIN_LEN);
 	if (m_seen.welcome.token != before) {

@@ -20,15 +20,16 @@
 #include <sodium.h>
 
 #include <pbox_auth.h>
+#include <pbox_registrar_view.h>
 
 #include "../reseal.h"
 #include "machine.h"
 
-#define INCARNATION 0xB0B0
-#define ARENA       (256u << 10)
-#define MTU         1500
-#define TOKENS      64
-#define MAILS       256
+#define ARENA    (256u << 10)
+#define MTU      1500
+#define TOKENS   64
+#define MAILS    256
+#define MAX_JOBS 4 /* one more than sections with a name */
 
 struct packet {
 	unsigned refs;
@@ -47,7 +48,9 @@ struct session {
 struct m_seen m_seen;
 uint64_t m_now;
 bool m_hold_mail;
+void (*m_sent)(const struct pbox_send *s);
 
+static uint32_t incarnation;
 static struct pbox_registrar *registrar;
 static struct pbox_shard *shard[M_SHARDS];
 static uint64_t rs[PBOX_RS_STATS], ss[M_SHARDS][PBOX_SS_STATS];
@@ -114,7 +117,7 @@ welcome(const struct pbox_welcome *w)
 	*s = (struct session){.token = w->token};
 	if ((w->flags & PBOX_WELCOME_AUTH) == 0)
 		return;
-	s->auth = pbox_auth_job_create(NULL, "key", 3, INCARNATION, w->job);
+	s->auth = pbox_auth_job_create(NULL, "key", 3, incarnation, w->job);
 	PBOX_ASSERT(s->auth != NULL);
 	pbox_auth_keys(&s->keys, "key", 3, w);
 }
@@ -134,6 +137,16 @@ m_seal(uint8_t *buf, struct pbox_hdr *h)
 		return pbox_frame_seal(buf, h);
 	h->flags |= PBOX_F_AUTH;
 	return pbox_auth_seal(s->keys.worker, s->auth, buf, h);
+}
+
+size_t
+m_seal_answer(uint8_t *buf, struct pbox_hdr *h, uint64_t token)
+{
+	const struct session *s = session_of(token);
+
+	if ((h->flags & PBOX_F_AUTH) == 0 || s == NULL || s->auth == NULL)
+		return pbox_frame_seal(buf, h);
+	return pbox_auth_seal(s->keys.box, s->auth, buf, h);
 }
 
 static void
@@ -207,7 +220,7 @@ on_send(void *ctx, const struct pbox_send *s)
 	PBOX_ASSERT(
 		s->payload_crc == (s->hdr.length > 0 ? pbox_crc32c(0, copy, s->hdr.length) : 0));
 	free(copy);
-	PBOX_ASSERT(s->hdr.incarnation == INCARNATION);
+	PBOX_ASSERT(s->hdr.incarnation == incarnation);
 	PBOX_ASSERT(
 		s->hdr.length + PBOX_HDR_LEN + (s->tag_key != NULL ? PBOX_TAG_LEN : 0) + 28 <= MTU);
 	PBOX_ASSERT(s->peer != NULL && pbox_type_name(s->hdr.type)[0] != '?');
@@ -216,6 +229,8 @@ on_send(void *ctx, const struct pbox_send *s)
 		answered += s->hdr.length + PBOX_HDR_LEN;
 	see(s);
 	check_tag(s);
+	if (m_sent != NULL)
+		m_sent(s);
 }
 
 static void
@@ -281,12 +296,12 @@ static const struct pbox_shard_ops shard_ops = {
 static const struct pbox_registrar_ops registrar_ops = {
 	.send = on_send, .post = on_post, .random = on_random, .event = on_event};
 
-void
-m_begin(void)
+static void
+start(void)
 {
 	struct pbox_registrar_conf conf = {
-		.incarnation = INCARNATION,
-		.max_jobs = 3,
+		.incarnation = incarnation,
+		.max_jobs = MAX_JOBS,
 		.max_workers = 4,
 		.chunk_elements = 512,
 		.lease_ms = 1000,
@@ -297,6 +312,7 @@ m_begin(void)
 		.n_endpoints = M_SHARDS,
 		.job = job_conf,
 		.n_jobs = sizeof(job_conf) / sizeof(job_conf[0]),
+		.first_run = pbox_registrar_first_run(m_now),
 		.ops = &registrar_ops,
 		.stats = rs,
 	};
@@ -307,16 +323,14 @@ m_begin(void)
 	memset(ss_given, 0, sizeof(ss_given));
 	memset(&m_seen, 0, sizeof(m_seen));
 	rs_given = 0;
-	random_state = 1;
 	m_hold_mail = false;
-	m_now = UINT64_C(100000000000);
 	arena = pbox_arena_create(region, ARENA);
 	conf.arena[0] = arena;
 	for (unsigned i = 0; i < M_SHARDS; i++) {
 		struct pbox_shard_conf sc = {
 			.id = (uint16_t)i,
 			.numa_node = -1,
-			.incarnation = INCARNATION,
+			.incarnation = incarnation,
 			.max_jobs = conf.max_jobs,
 			.mtu = conf.mtu,
 			.endpoint = endpoint,
@@ -332,6 +346,27 @@ m_begin(void)
 	}
 	registrar = pbox_registrar_create(&conf);
 	PBOX_ASSERT(registrar != NULL && arena != NULL);
+}
+
+void
+m_begin(void)
+{
+	incarnation = M_INCARNATION;
+	random_state = 1;
+	m_now = UINT64_C(100000000000);
+	start();
+}
+
+void
+m_restart(void)
+{
+	void (*sent)(const struct pbox_send *s) = m_sent;
+
+	m_sent = NULL; /* it says nothing of its end */
+	m_end();
+	m_sent = sent;
+	incarnation++;
+	start();
 }
 
 static void
@@ -369,7 +404,7 @@ check(void)
 	}
 	PBOX_ASSERT(n == held);
 	check_sum(rs, PBOX_RS_FIRST_ACCEPT, PBOX_RS_LAST_DROP, rs_given);
-	PBOX_ASSERT(pbox_registrar_jobs(registrar) <= 3);
+	PBOX_ASSERT(pbox_registrar_jobs(registrar) <= MAX_JOBS);
 	for (unsigned i = 0; i < pbox_registrar_jobs(registrar); i++)
 		PBOX_ASSERT(pbox_registrar_job(registrar, i) != NULL);
 }
@@ -437,13 +472,13 @@ m_datagram(unsigned at, const struct pbox_peer *from, const uint8_t *data, size_
 	struct packet *p = packet_of(data, size);
 	struct pbox_frame frame[PBOX_SHARD_BURST];
 	unsigned n = 0;
+	enum pbox_gate gate = PBOX_GATE_QUIET;
 	bool proven = false;
 
 	answered = 0;
 	/* what comes to the control port passes the core that has received it */
 	if (from->local_udp == 0 && size > 0) {
-		enum pbox_gate gate = pbox_shard_gate(shard[at], p->data, size, from, m_now);
-
+		gate = pbox_shard_gate(shard[at], p->data, size, from, m_now);
 		ss_given[at] += gate == PBOX_GATE_ANSWERED;
 		if (gate == PBOX_GATE_RATE) {
 			packet_drop(p);
@@ -458,14 +493,15 @@ m_datagram(unsigned at, const struct pbox_peer *from, const uint8_t *data, size_
 
 		if (mend)
 			reseal(p->data + pos, size - pos);
-		f->unverified = false;
+		*f = (struct pbox_frame){.payload = p->data + pos + PBOX_HDR_LEN,
+			.handle = p,
+			.peer = *from,
+			.ce = (p->data[pos] & 1) != 0,
+			.follows = pos > 0,
+			.answered = gate == PBOX_GATE_ANSWERED};
 		why = pos == 0
 			      ? pbox_frame_open(p->data, size, &f->hdr, &step, &f->unverified)
 			      : pbox_frame_decode(p->data + pos, size - pos, false, &f->hdr, &step);
-		f->payload = p->data + pos + PBOX_HDR_LEN;
-		f->handle = p;
-		f->peer = *from;
-		f->ce = (p->data[pos] & 1) != 0;
 		proven |= why == PBOX_WIRE_OK && session_of(f->hdr.token) != NULL;
 		if (why == PBOX_WIRE_VERSION && pos == 0 && size >= PBOX_HDR_LEN + PBOX_HELLO_LEN) {
 			f->hdr.length = (uint16_t)(size - PBOX_HDR_LEN);

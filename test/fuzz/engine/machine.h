@@ -10,8 +10,9 @@
 #include <pbox_registrar.h>
 #include <pbox_shard.h>
 
-#define M_SHARDS 2
-#define M_CHUNKS 64
+#define M_INCARNATION 0xB0B0
+#define M_SHARDS      2
+#define M_CHUNKS      64
 
 /* What WELCOME and MAPPED told last. */
 struct m_seen {
@@ -28,11 +29,17 @@ struct m_seen {
 extern struct m_seen m_seen;
 extern uint64_t m_now;
 extern bool m_hold_mail;
+/* What the box sends goes there as well, unless NULL. */
+extern void (*m_sent)(const struct pbox_send *s);
 
 void m_begin(void);
+/* As if killed, and started again: it knows nothing of before. Time goes on. */
+void m_restart(void);
 /* Encode header and CRC, and in a session with auth the flag and the tag, around the payload at
  * @p buf + PBOX_HDR_LEN. Returns the frame's size. */
 size_t m_seal(uint8_t *buf, struct pbox_hdr *h);
+/* The same of an answer to the session with @p token, with a tag if its flags have AUTH. */
+size_t m_seal_answer(uint8_t *buf, struct pbox_hdr *h, uint64_t token);
 /* Frames that shards and the registrar have accepted. */
 uint64_t m_accepted(void);
 /* Ends all jobs: everything must be given back. */

@@ -329,7 +329,7 @@ take_session(struct bench_job *j, const struct bench_host *h)
 	struct pbox_worker_session s;
 
 	if (!pbox_worker_session(h->w, &s))
-		rte_exit(EXIT_FAILURE, "a worker has no session\n");
+		fail("session", "a worker has none");
 	j->token[h->number] = s.token;
 	j->id = s.job;
 	j->incarnation = s.incarnation;

@@ -109,7 +109,7 @@ copy_init(struct pbox_worker_table *t, struct frag *f)
 			memcpy(to, iov[i].iov_base, iov[i].iov_len);
 		else
 			narrow(to, t->pull_format, &iov[i]);
-		to += iov[i].iov_len / sizeof(float) * pbox_format_size(t->pull_format);
+		to += pbox_payload_bytes(t->pull_format, iov[i].iov_len / sizeof(float));
 	}
 	*held_of(t, f) = (struct held){.have = n > 0};
 }

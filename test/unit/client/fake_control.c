@@ -390,6 +390,10 @@ on_map(struct fake_box *b, int fd, const struct sockaddr_in *from, const struct 
 		fake_map(b, t);
 		t->left = t->restorers != 0 ? t->n_frags : 0;
 	}
+	if (t->lost && (t->restorers >> h->worker & 1) == 0) {
+		fake_error(b, fd, from, h, PBOX_E_LOST, 0, "nobody has all of the table");
+		return;
+	}
 	if (t->left > 0 && (t->restorers >> h->worker & 1) == 0) {
 		snprintf(n.text, sizeof(n.text), "table %u is being restored", m.table);
 		answer(b, fd, from, h, PBOX_NOT_READY, pbox_not_ready_encode(p, 1024, &n));

@@ -98,6 +98,7 @@ fake_restore(struct fake_box *b, struct fake_table *t, struct fake_frag *g, int 
 			answer(b, fd, q, g, PBOX_RESTORE_NOTED, (uint32_t)__builtin_ctz(g->havers));
 		} else {
 			b->counts.gone++;
+			t->lost = true;
 			answer(b, fd, q, g, PBOX_RESTORE_LOST, 0);
 		}
 	} else {

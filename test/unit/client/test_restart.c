@@ -561,6 +561,7 @@ test_nobody_has_it(void)
 	HAS("no worker could give it round 3 of tensor 'fc.weight' back");
 	pbox_client_close(p[0].c);
 	pthread_join(p[1].thread, NULL);
+	CU_ASSERT_EQUAL(p[1].rc, PBOX_C_LOST);
 	pbox_client_close(p[1].c);
 	fake_stop(b);
 }

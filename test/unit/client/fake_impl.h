@@ -49,7 +49,7 @@ struct fake_table {
 	bool begun[FAKE_WORKERS];
 	bool mapped;
 	uint32_t restorers; /* bitmap */
-	bool lost; /* of a part of it nobody has the latest version */
+	bool lost;          /* of a part of it nobody has the latest version */
 	uint32_t left;      /* fragments not restored */
 	uint32_t elements, frag_elements, n_chunks, n_frags;
 	struct fake_chunk *chunk;

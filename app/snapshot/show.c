@@ -97,8 +97,11 @@ show_inspect(const struct tool *t)
 	m = pbox_snapshot_meta(r);
 	pbox_snapshot_shape(r, &data, &parity, &block, &compressed);
 	when(m->created_ns, text, sizeof(text));
-	printf("job '%s', table %u, round %u, %s, incarnation %08x\n", clean(m->job), m->table,
+	printf("job '%s', table %u, round %u, %s, incarnation %08x", clean(m->job), m->table,
 		m->round, text, m->incarnation);
+	if (m->run != 0)
+		printf(", run %" PRIu64, m->run);
+	printf("\n");
 	printf("%s, %s, %s, push %s, pull %s, %u workers\n", NAME_OF(mode_name, m->mode),
 		pbox_op_name(m->op), pbox_optimiser_name(m->optimiser),
 		pbox_format_name(m->push_format), pbox_format_name(m->pull_format), m->workers);

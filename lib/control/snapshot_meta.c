@@ -135,6 +135,7 @@ snapshot_describe(struct pbox_snapshot_meta *m, const struct pbox_table_parts *o
 		.round = stage->round,
 		.incarnation = incarnation,
 		.created_ns = snapshot_real_ns(),
+		.run = of->run,
 		.workers = of->workers,
 		.mode = t->mode,
 		.op = t->op,

@@ -3,6 +3,7 @@
  */
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -201,6 +202,22 @@ take(const char *path, struct snapshot_load *l)
 	return ret;
 }
 
+/* Workers bring their parameters: what the file adds to them must be of their run, and not of one that has begun or
+ * ended meanwhile. */
+static bool
+is_of_run(const struct pbox_snapshot_file *f, const struct pbox_table_parts *of)
+{
+	if (f->aside)
+		return false;
+	if (!of->run_told || f->run == 0 || f->run == of->run)
+		return true;
+	pbox_log(PBOX_LOG_WARN,
+		"job '%s': snapshot %s is of run %" PRIu64 ", and run %" PRIu64
+		" goes on: it is left alone",
+		of->name, f->path, f->run, of->run);
+	return false;
+}
+
 void
 snapshot_load(const char *dir, struct snapshot_load *l)
 {
@@ -219,7 +236,7 @@ snapshot_load(const char *dir, struct snapshot_load *l)
 	}
 	n = pbox_snapshot_list(dir, job, table, &f, &err);
 	for (int i = 0; i < n && l->ret != 0 && l->ret != -ECANCELED; i++)
-		if (!l->restoring || !f[i].aside)
+		if (!l->restoring || is_of_run(&f[i], &l->of))
 			l->ret = take(f[i].path, l);
 	free(f);
 	if (n < 0) {

@@ -23,7 +23,7 @@
 #define PBOX_SNAPSHOT_ARRAYS 3   /**< parameters, s0, s1 */
 #define PBOX_SNAPSHOT_PATH   512 /**< longest name of a snapshot with its directory */
 /** Version of the format that is written. Those from 1 on are read: what they do not have is 0. */
-#define PBOX_SNAPSHOT_VERSION 2
+#define PBOX_SNAPSHOT_VERSION 3
 
 /* Bounds of what a file may say. */
 #define PBOX_SNAPSHOT_DATA_MAX   64
@@ -63,6 +63,7 @@ struct pbox_snapshot_meta {
 	char job[PBOX_SNAPSHOT_NAME];
 	uint32_t table, round, incarnation;
 	uint64_t created_ns; /**< since 1970: for people, nothing is ordered by it */
+	uint64_t run;        /**< number of the job's run (protocol.md, section 12); 0: not known */
 	uint16_t workers;
 	uint8_t mode, op, optimiser, push_format, pull_format;
 	uint8_t arrays; /**< 1 + arrays of optimiser state */
@@ -173,6 +174,7 @@ struct pbox_snapshot_file {
 	char job[PBOX_SNAPSHOT_NAME];
 	uint32_t table, round, incarnation;
 	uint64_t sequence; /**< a later file has a higher one; 0: of a box that wrote none */
+	uint64_t run;      /**< as in pbox_snapshot_meta */
 	uint64_t created_ns, bytes;
 	bool aside; /**< of an earlier run of the job: pbox_snapshot_set_aside() */
 };

@@ -283,6 +283,7 @@ open_head(struct pbox_snapshot_reader *r, struct pbox_error *err)
 		ret = pbox_snapshot_meta_decode(&r->meta, r->s.version, head, r->s.meta_len, &why);
 		if (ret != 0)
 			pbox_fail(err, -ret, "%s: %s", r->name, why.text);
+		r->meta.run = r->s.run;
 	}
 	if (ret == 0)
 		ret = check_meta(r, err);

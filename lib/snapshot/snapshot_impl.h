@@ -28,7 +28,7 @@
 struct super {
 	uint32_t version, block, unit, id, crc, n_units;
 	uint16_t data, parity, stripes;
-	uint64_t meta_len, stored_len, raw_len, created_ns, sequence;
+	uint64_t meta_len, stored_len, raw_len, created_ns, sequence, run;
 	uint32_t table, round, incarnation;
 	char job[PBOX_SNAPSHOT_NAME];
 };

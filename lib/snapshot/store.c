@@ -94,6 +94,7 @@ look_at(struct pbox_snapshot_file *f)
 	f->incarnation = s.incarnation;
 	f->created_ns = s.created_ns;
 	f->sequence = s.sequence;
+	f->run = s.run;
 	f->bytes = (uint64_t)st.st_size;
 	return true;
 }
@@ -220,15 +221,20 @@ store_next(const char *dir, uint64_t *sequence, uint64_t *newest_ns, struct pbox
 	return 0;
 }
 
-/* Is one of the files before it, which are younger, of the same round of the same run? */
+/* Are @p keep of the files before it, which are younger, of the same run, or one of the same round of it? */
 static bool
-replaced(const struct pbox_snapshot_file *f, int i)
+replaced(const struct pbox_snapshot_file *f, int i, unsigned keep)
 {
-	for (int k = 0; k < i; k++)
-		if (f[k].aside == f[i].aside && f[k].round == f[i].round &&
-			f[k].incarnation == f[i].incarnation)
+	unsigned younger = 0;
+
+	for (int k = 0; k < i; k++) {
+		if (f[k].aside != f[i].aside || (!f[i].aside && f[k].run != f[i].run))
+			continue;
+		if (f[k].round == f[i].round && f[k].incarnation == f[i].incarnation)
 			return true;
-	return false;
+		younger++;
+	}
+	return younger >= keep;
 }
 
 int
@@ -237,12 +243,9 @@ pbox_snapshot_prune(
 {
 	struct pbox_snapshot_file *f;
 	int n = pbox_snapshot_list(dir, job, table, &f, NULL), gone = 0;
-	unsigned seen[2] = {0};
 
 	for (int i = 0; i < n; i++) {
-		bool old = replaced(f, i) || seen[f[i].aside]++ >= keep;
-
-		if (old && (spare == NULL || strcmp(f[i].path, spare) != 0))
+		if (replaced(f, i, keep) && (spare == NULL || strcmp(f[i].path, spare) != 0))
 			gone += unlink(f[i].path) == 0;
 	}
 	free(f);

@@ -36,6 +36,7 @@ super_encode(uint8_t out[FORMAT_SUPER], const struct super *s)
 	put32(out + 84, s->n_units);
 	memcpy(out + 88, s->job, PBOX_SNAPSHOT_NAME);
 	put64(out + 152, s->sequence);
+	put64(out + 160, s->run);
 	put32(out + FORMAT_SUPER - 4, pbox_crc32c(0, out, FORMAT_SUPER - 4));
 }
 
@@ -97,6 +98,7 @@ super_decode(struct super *s, const uint8_t in[FORMAT_SUPER], struct pbox_error 
 		.incarnation = get32(in + 80),
 		.n_units = get32(in + 84),
 		.sequence = get64(in + 152),
+		.run = get64(in + 160),
 	};
 	memcpy(s->job, in + 88, PBOX_SNAPSHOT_NAME);
 	wrong = unsound(s);

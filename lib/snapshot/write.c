@@ -266,6 +266,7 @@ describe(struct super *s, const struct pbox_snapshot_write *w, size_t meta_len,
 		.table = m->table,
 		.round = m->round,
 		.incarnation = m->incarnation,
+		.run = m->run,
 	};
 	memcpy(s->job, m->job, sizeof(s->job));
 	/* blocks of another file that stood in the same place are not taken for ours */

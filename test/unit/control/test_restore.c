@@ -6,6 +6,7 @@
  * for the rounds to come. */
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,14 +104,13 @@ set(unsigned group, uint32_t from, uint16_t id, double value)
 		pbox_schedule_add(&before.t.schedule[group], PBOX_OPT_ADAM, &m, &done, &err), 0);
 }
 
-/* Take the snapshot of one table, and let the other begin with it. */
+/* A snapshot of the one table. */
 static void
-take_and_restore(void)
+write_it(void)
 {
 	struct pbox_stage_fragment frag[FRAGS];
 	struct pbox_stage stage = {
 		.round = ROUND, .arrays = ARRAYS, .elements = ELEMENTS, .fragment = frag};
-	struct snapshot_load load = {.of = after.of, .wished = true};
 	struct pbox_snapshot_written written;
 	struct pbox_snapshot_meta m;
 	struct pbox_error err = {0, ""};
@@ -139,6 +139,15 @@ take_and_restore(void)
 	}
 	pbox_snapshot_meta_free(&m);
 	free(data);
+}
+
+/* Take the snapshot of one table, and let the other begin with it. */
+static void
+take_and_restore(void)
+{
+	struct snapshot_load load = {.of = after.of, .wished = true};
+
+	write_it();
 	snapshot_load(dir, &load);
 	CU_ASSERT_EQUAL_FATAL(load.ret, 0);
 	UNIT_EQ_U64(load.round, ROUND);
@@ -162,6 +171,36 @@ arrays_and_versions(void)
 			CU_ASSERT(c->slot[f].version == ROUND && c->slot[f].has_result);
 	}
 	UNIT_EQ_U64(at, ELEMENTS);
+	end();
+}
+
+/* How a table begins whose workers go on in run @p run after a restart of the box. */
+static int
+restore_run(uint64_t run, bool told)
+{
+	struct snapshot_load load = {.of = after.of, .restoring = true};
+
+	load.of.run = run;
+	load.of.run_told = told;
+	snapshot_load(dir, &load);
+	return load.ret;
+}
+
+/* State of one run is not added to parameters of another, whichever is younger. */
+static void
+of_its_run(void)
+{
+	begin();
+	before.of.run = 50;
+	write_it();
+	CU_ASSERT_EQUAL(restore_run(49, true), -ENOENT);
+	CU_ASSERT_EQUAL(restore_run(51, true), -ENOENT);
+	CU_ASSERT_EQUAL(restore_run(50, true), 0);
+	/* a worker that does not tell its run, a file of a box that wrote none */
+	CU_ASSERT_EQUAL(restore_run(51, false), 0);
+	before.of.run = 0;
+	write_it();
+	CU_ASSERT_EQUAL(restore_run(51, true), 0);
 	end();
 }
 
@@ -253,6 +292,7 @@ another_run(void)
 }
 
 const struct unit_test unit_tests[] = {
+	{"state of its own run alone", of_its_run},
 	{"arrays and versions", arrays_and_versions},
 	{"hyper-parameters", hyper_parameters},
 	{"described in slices", described_in_slices},

@@ -230,6 +230,29 @@ the_newest_are_kept(void)
 	made_free(&t);
 }
 
+/* A run that was ended and goes on after a restart of the box takes no file from the one after it. */
+static void
+runs_apart(void)
+{
+	struct pbox_snapshot_file *f;
+	struct pbox_error err = {0};
+	struct made t;
+
+	made_new(&t, 1000);
+	disk_is_well();
+	for (unsigned i = 0; i < 6; i++) {
+		t.m.round = 10 + i;
+		t.m.run = i < 2 ? 7 : 6;
+		CU_ASSERT_FATAL(made_write(&t, 16, 2, false, &err) == 0);
+	}
+	UNIT_EQ_U64(pbox_snapshot_prune(t.dir, t.m.job, t.m.table, 2, NULL), 2);
+	CU_ASSERT_FATAL(pbox_snapshot_list(t.dir, t.m.job, t.m.table, &f, &err) == 4);
+	CU_ASSERT(f[0].run == 6 && f[0].round == 15 && f[1].run == 6 && f[1].round == 14);
+	CU_ASSERT(f[2].run == 7 && f[2].round == 11 && f[3].run == 7 && f[3].round == 10);
+	free(f);
+	made_free(&t);
+}
+
 /* A file that is no snapshot, by whatever name. */
 static void
 put_empty(const char *path)
@@ -393,6 +416,7 @@ const struct unit_test unit_tests[] = {
 	{"a full disk is named, and the old snapshot stays", a_full_disk_is_named},
 	{"drafts left behind are cleaned, other files are not", a_draft_left_behind_is_cleaned},
 	{"the newest are kept, others set aside", the_newest_are_kept},
+	{"runs take no files from each other", runs_apart},
 	{"a clock that is set back changes no order", a_clock_set_back_changes_no_order},
 	{"sequence numbers are given once", numbers_are_given_once},
 	{"a name too long for a job has no snapshots", a_name_too_long_for_a_job_has_no_snapshots},

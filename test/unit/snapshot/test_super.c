@@ -63,8 +63,8 @@ sizes_are_bounded(void)
 		{0, 1, 'X', "no snapshot of PBox"},
 		{8, 4, 0, "a snapshot of format 0"},
 		{8, 4, PBOX_SNAPSHOT_VERSION + 1,
-			"a snapshot of format 3, this program knows 1 to 2"},
-		{12, 4, 0x04030201, "a snapshot of format 2"}, /* another byte order */
+			"a snapshot of format 4, this program knows 1 to 3"},
+		{12, 4, 0x04030201, "a snapshot of format 3"}, /* another byte order */
 		{16, 4, 448, "the size of its blocks"},
 		{16, 4, 513, "the size of its blocks"},
 		{16, 4, (1u << 18) + 64, "the size of its blocks"},

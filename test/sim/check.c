@@ -77,6 +77,8 @@ check_result(struct sim *s, const struct pbox_send *out, unsigned job)
 	}
 	if (v != f->published)
 		check_rate(s, f, job, out->hdr.aux);
+	if (v != f->published)
+		s->progress_at = s->now;
 	f->published = v;
 	want = sim_expected(&s->sc, job, j->life, f, v, &weight);
 	if (out->hdr.format != sim_spec(&s->sc, job, f)->fixed.pull_format ||

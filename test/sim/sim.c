@@ -9,7 +9,8 @@
 #include "sim.h"
 
 #define TICK     (50 * MS)
-#define PATIENCE (60 * SEC) /* without progress: a hang */
+#define PATIENCE (60 * SEC)  /* without progress: a hang */
+#define SLOW     (180 * SEC) /* but where three of four frames of a fragment are lost each way */
 
 void
 sim_fail(struct sim *s, const char *fmt, ...)
@@ -250,9 +251,11 @@ to_worker(struct sim *s, struct sim_packet *p)
 static void
 on_tick(struct sim *s)
 {
+	uint64_t patience = s->sc.net.target_loss > 0.5 ? SLOW : PATIENCE;
+
 	if (s->box.up)
 		sim_box_tick(s);
-	if (s->unfinished > 0 && s->now - s->progress_at > PATIENCE) {
+	if (s->unfinished > 0 && s->now - s->progress_at > patience) {
 		char text[256] = "";
 		size_t n = 0;
 
@@ -260,12 +263,12 @@ on_tick(struct sim *s)
 			for (unsigned w = 0; w < s->sc.job[i].workers && n < 200; w++)
 				n += (size_t)snprintf(text + n, sizeof(text) - n, " %u/%u:%u", i, w,
 					s->job[i].worker[w]->state);
-		sim_fail(s, "nothing has moved for %u s; states:%s", (unsigned)(PATIENCE / SEC),
+		sim_fail(s, "nothing has moved for %u s; states:%s", (unsigned)(patience / SEC),
 			text);
 	}
-	if (s->unfinished == 0 && s->now - s->progress_at > PATIENCE)
+	if (s->unfinished == 0 && s->now - s->progress_at > patience)
 		sim_fail(s, "all workers are gone for %u s, and the box still has jobs",
-			(unsigned)(PATIENCE / SEC));
+			(unsigned)(patience / SEC));
 	if (s->unfinished > 0 || s->queue.n > 0 || !s->box.up ||
 		s->code->registrar_jobs(s->box.registrar) > 0)
 		sim_at(s, s->now + TICK, SIM_TICK, 0, 0, NULL);

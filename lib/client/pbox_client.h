@@ -88,8 +88,8 @@ PBOX_CLIENT_API int pbox_client_set(struct pbox_client *c, uint32_t table, uint1
  * Submit an operation on some or all tensors of a table; returns at once.
  *
  * Each PUSHPULL or PUSH of a tensor is its next round. Small tensors may share a fragment, which
- * goes when all of them have been submitted for that round. All workers must submit their tensors
- * in the same order; priorities change the order on the wire, not that of submission.
+ * goes when all of them have been submitted for that round. All workers must submit their pushes
+ * in the same order, over all tables; priorities change the order on the wire, not that of submission.
  *
  * @param priority  0 goes first; lower ones overtake queued fragments, not those in flight
  * @param weight    sample count of this contribution (1 where it does not matter)

@@ -94,8 +94,13 @@ resume(const struct session *s, struct pbox_worker_table *t, uint32_t first_roun
 		low = rounds_apart(version, low) < 0 ? version : low;
 		high = rounds_apart(version, high) > 0 ? version : high;
 	}
-	if (first_round == 0 || first_round == PBOX_CLIENT_ROUND_ANY || high == 0)
+	if (first_round == 0 || first_round == PBOX_CLIENT_ROUND_ANY || high == 0) {
+		for (uint32_t i = 0; i < t->frags; i++) {
+			t->frag[i].lags = rounds_apart(t->frag[i].round, high) < 0;
+			s->w->lagging += t->frag[i].lags;
+		}
 		return 0;
+	}
 	if (rounds_apart(high, first_round) > 0)
 		return pbox_client_fail(err, PBOX_C_MISMATCH,
 			"table %u: this worker wants to go on with round %u, but the box at %s "

@@ -77,7 +77,7 @@ flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
 }
 
 struct flight *
-flight_launch(struct ep *ep, struct frag *f, uint8_t type, bool urgent)
+flight_launch(struct ep *ep, struct frag *f, uint8_t type, bool overtakes)
 {
 	struct pbox_worker *w = ep->s->w;
 	struct flight *fl = ep->free;
@@ -86,7 +86,7 @@ flight_launch(struct ep *ep, struct frag *f, uint8_t type, bool urgent)
 	*fl = (struct flight){.frag = f,
 		.type = type,
 		.state = FLIGHT_SENT,
-		.urgent = urgent,
+		.overtakes = overtakes,
 		.first_ns = w->now};
 	f->state = FRAG_FLIGHT;
 	f->flight = (uint16_t)(fl - ep->flight);
@@ -96,7 +96,7 @@ flight_launch(struct ep *ep, struct frag *f, uint8_t type, bool urgent)
 		f->lost = false;
 	}
 	ep->in_flight++;
-	ep->urgent += urgent;
+	ep->overtaking += overtakes;
 	flight_send(ep, fl, false, false);
 	return fl;
 }
@@ -108,7 +108,7 @@ flight_land(struct ep *ep, struct flight *fl)
 
 	timer_unlist(ep, fl);
 	ep->held -= fl->state == FLIGHT_HELD;
-	ep->urgent -= fl->urgent;
+	ep->overtaking -= fl->overtakes;
 	fl->state = FLIGHT_FREE;
 	fl->prev = NULL;
 	fl->next = ep->free;

@@ -25,11 +25,11 @@
 #define NS_PER_MS 1000000ull
 #define NS_PER_S  1000000000ull
 
-#define MAX_TABLES     65535
-#define MAX_WINDOW     4096 /* frames in flight per endpoint */
-#define FIRST_WINDOW   16
-#define MIN_THRESH     3    /* later answers that make a loss likely, as in TCP */
-#define ACTIVATE_BATCH 8192 /* pieces made ready in one turn */
+#define MAX_TABLES   65535
+#define MAX_WINDOW   4096 /* frames in flight per endpoint */
+#define FIRST_WINDOW 16
+#define MIN_THRESH   3    /* later answers that make a loss likely, as in TCP */
+#define START_BATCH  8192 /* pieces made ready in one turn */
 
 struct session;
 struct rx_frame;
@@ -76,27 +76,28 @@ uint64_t window_gather(const struct window *w, uint32_t out);
 struct piece {
 	uint64_t offset; /* element in the tensor */
 	uint32_t tensor, elements;
-	uint32_t frag; /* index in the table */
-	bool want;     /* the tensor's first entry still waits for it */
+	uint32_t frag;                   /* index in the table */
+	struct pbox_worker_entry *entry; /* it works on; NULL: on none */
 };
 
 enum frag_state { FRAG_IDLE, FRAG_QUEUED, FRAG_FLIGHT };
 
 struct frag {
 	struct frag *next; /* in its endpoint's queue */
+	uint64_t order;    /* while it is ready: of the last entry that it was waiting for */
 	uint32_t chunk;    /* index in the table */
 	uint32_t piece;    /* first of its pieces */
 	uint32_t round;    /* last one sent; at first the version at the time of the map */
-	uint32_t order;    /* of the oldest operation that it is ready for */
 	uint16_t pieces;
 	uint16_t index;                /* in its chunk */
 	uint16_t pushes, pulls, inits; /* pieces that want one */
 	uint16_t states;               /* FETCH or GIVE */
 	uint16_t flight;               /* slot at the endpoint while in flight */
 	uint16_t table;
-	uint8_t prio;
+	uint8_t prio; /* of its most urgent operation, when it became ready */
 	uint8_t state : 2;
 	bool pushed : 1; /* by this worker */
+	bool lags : 1;   /* its round was before the latest of the table when this worker joined */
 	bool lost : 1;   /* its last push was, with the box, and no operation has ended for it */
 };
 
@@ -117,11 +118,13 @@ struct held {
 struct tensor {
 	char *name;
 	uint64_t elements;
-	struct pbox_worker_entry *head, **tail;
-	struct tensor *active_next;  /* list of those with pieces to make ready */
+	struct pbox_worker_entry *last; /* of those that have not ended; NULL: none */
+	/* the first one that not all pieces have been told of, and the number of those that have */
+	struct pbox_worker_entry *starts;
+	uint32_t started;
+	uint64_t started_to;         /* all pieces before this element have been */
+	struct tensor *starts_next;  /* in the worker's list of tensors with such entries */
 	uint32_t by_first, by_count; /* its part of table.by_tensor */
-	uint32_t active_at;          /* first of them not yet made ready */
-	uint32_t left;               /* pieces the first entry waits for */
 	uint16_t group;
 };
 
@@ -179,9 +182,9 @@ struct flight {
 	uint16_t wait_have;
 	uint8_t type; /* PBOX_PUSHPULL, PUSH, PULL, INIT, RESTORE */
 	uint8_t state, backoff, tries, losses;
-	bool waited; /* wait_* are valid */
-	bool urgent; /* has overtaken older fragments */
-	bool give;   /* RESTORE: with the payload */
+	bool waited;    /* wait_* are valid */
+	bool overtakes; /* earlier fragments */
+	bool give;      /* RESTORE: with the payload */
 };
 
 struct ep {
@@ -191,9 +194,9 @@ struct ep {
 	struct flight *flight; /* room for `flights`; win.max of them are used */
 	uint32_t flights;
 	struct flight *free, *first, *last;
-	uint32_t in_flight, held, urgent; /* all; of these: in FLIGHT_HELD; with urgent set */
-	uint32_t thresh;                  /* of loss detection, adapted to reordering */
-	uint64_t seq, answered_seq;       /* answered: the highest order with a final answer */
+	uint32_t in_flight, held, overtaking; /* all; of these: in FLIGHT_HELD; that overtake */
+	uint32_t thresh;                      /* of loss detection, adapted to reordering */
+	uint64_t seq, answered_seq;           /* answered: the highest order with a final answer */
 	uint64_t next_due, last_rx, silent_at;
 	uint64_t asked_ns;   /* first transmission after last_rx */
 	uint64_t lost_ns;    /* last proven loss; 0: none */
@@ -206,18 +209,17 @@ struct ep {
 	bool limited;        /* the window kept something from being sent */
 	uint64_t ready_map[4];
 	struct frag *ready[256], *ready_last[256];
-	uint32_t ready_order[256]; /* of the first of each */
 };
 
 /* queue.c: operations -> ready fragments */
-void queue_activate(struct pbox_worker *w, unsigned budget);
+void queue_start(struct pbox_worker *w, unsigned budget);
 void queue_check(struct pbox_worker *w, struct pbox_worker_table *t, struct frag *f);
 /** Forget what is ready. */
 void queue_clear(struct session *s);
-/** Find again what is ready, in the order of operations. */
+/** Find again what is ready. */
 void queue_rebuild(struct pbox_worker *w);
-/** The fragment to send next, and whether it overtakes older ones; NULL: none may go now. */
-struct frag *queue_pop(struct pbox_worker *w, struct ep *ep, bool *urgent);
+/** The most urgent fragment that may go now, and whether it overtakes earlier ones; NULL: none. */
+struct frag *queue_pop(struct ep *ep, bool *overtakes);
 void queue_piece_finish(struct pbox_worker *w, struct pbox_worker_table *t, struct piece *p);
 void queue_fail(struct pbox_worker_op *op, int code, const char *text);
 void queue_finish(struct pbox_worker *w, struct pbox_worker_op *op);
@@ -231,10 +233,10 @@ void queue_fail_fragment(struct pbox_worker_table *t, struct frag *f, int code, 
  * how many entries, or 0 when @p cap is too small. */
 unsigned table_gather(const struct pbox_worker_table *t, const struct frag *f, uint32_t from,
 	uint32_t count, unsigned format, struct iovec *iov, unsigned cap);
-/** What of piece @p from of the fragment came goes to its tensors, in fp32. */
+/** What came of the fragment, @p count elements from element @p from on, goes to its tensors, in fp32. */
 void table_scatter(const struct pbox_worker_table *t, const struct frag *f, uint32_t from,
 	uint32_t count, const uint8_t *payload);
-/** The operation that its first tensor works on. */
+/** The operation that its first piece works on. */
 const struct pbox_worker_op *table_first_op(
 	const struct pbox_worker_table *t, const struct frag *f);
 
@@ -246,7 +248,7 @@ void transfer_frame(struct session *s, const struct rx_frame *f);
 /** Send the flight's payload or, for @p probe, a PULL of its round. */
 void flight_send(struct ep *ep, struct flight *fl, bool probe, bool again);
 /** Take a flight for the fragment, and send. */
-struct flight *flight_launch(struct ep *ep, struct frag *f, uint8_t type, bool urgent);
+struct flight *flight_launch(struct ep *ep, struct frag *f, uint8_t type, bool overtakes);
 void flight_land(struct ep *ep, struct flight *fl);
 /** The session is gone: nothing is under way any more, all that was is to be done again. */
 void flight_withdraw_all(struct session *s);

@@ -188,6 +188,8 @@ struct pbox_worker_entry {
 	const uint8_t *in; /**< elements in the push format; GIVE, INIT: fp32 */
 	uint8_t *out;      /**< elements in the pull format; FETCH: fp32 */
 	uint32_t tensor;
+	uint32_t left; /* pieces that have not ended */
+	bool started;  /* all pieces know of it */
 };
 
 /** An operation: the host's memory, the worker's from submit until it is one of the finished. The host fills table,
@@ -199,10 +201,8 @@ struct pbox_worker_op {
 	uint32_t round;  /**< for texts */
 	uint32_t weight; /**< samples; FETCH and GIVE: which array */
 	uint32_t open;   /* entries not finished */
-	uint32_t order;  /* of submission */
-	uint32_t behind; /* entries whose tensors still work on earlier operations */
-	struct pbox_worker_op *behind_next, *behind_prev; /* those with any, oldest first */
-	uint8_t kind;                                     /**< enum pbox_client_kind */
+	uint64_t order;  /* of the first entry; they are in the order of submission */
+	uint8_t kind;    /**< enum pbox_client_kind */
 	uint8_t prio;
 	bool failing;   /* nothing more is sent for it */
 	int code;       /**< once finished: PBOX_C_OK or a failure */

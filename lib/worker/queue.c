@@ -3,16 +3,22 @@
  */
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "worker_impl.h"
 
 /*
  * From operations to fragments that are ready to go.
  *
- * A tensor works on one operation at a time: the first of its queue. All its fragments are then
- * at the same round, and a fragment shared by several tensors is ready when each of them has an
- * operation of the kind that it needs. Pulls need nobody else.
+ * Each piece of a tensor goes through the entries of its operations in the order of submission, and
+ * waits for no other piece. A fragment is ready when all its pieces have an entry of the kind that
+ * it needs; a PULL needs one piece alone.
+ *
+ * Deadlock: a round ends when all workers have sent their part, so two workers whose windows are full
+ * of different fragments would wait for each other forever (R6.9). The pushes of all fragments
+ * therefore have an order that is the same at all workers: that of the last entry of its pieces (they
+ * submit in the same order), then that of the map. What overtakes an earlier one leaves at least one
+ * place of the window free. So the first unfinished push of all finds room everywhere. It is ready,
+ * or its fragment's previous round is in flight, and then its place is that one's.
  */
 
 void
@@ -25,37 +31,9 @@ queue_fail(struct pbox_worker_op *op, int code, const char *text)
 	}
 }
 
-static void
-behind_append(struct pbox_worker *w, struct pbox_worker_op *op)
-{
-	op->behind_prev = w->behind_last;
-	op->behind_next = NULL;
-	if (w->behind_last != NULL)
-		w->behind_last->behind_next = op;
-	else
-		w->behind = op;
-	w->behind_last = op;
-}
-
-static void
-behind_remove(struct pbox_worker *w, struct pbox_worker_op *op)
-{
-	op->behind = 0;
-	if (op->behind_prev != NULL)
-		op->behind_prev->behind_next = op->behind_next;
-	else
-		w->behind = op->behind_next;
-	if (op->behind_next != NULL)
-		op->behind_next->behind_prev = op->behind_prev;
-	else
-		w->behind_last = op->behind_prev;
-}
-
 void
 queue_finish(struct pbox_worker *w, struct pbox_worker_op *op)
 {
-	if (op->behind > 0)
-		behind_remove(w, op);
 	if (op->all_prev != NULL)
 		op->all_prev->all_next = op->all_next;
 	else if (w->ops == op)
@@ -71,37 +49,32 @@ queue_finish(struct pbox_worker *w, struct pbox_worker_op *op)
 		w->count.operations_done++;
 }
 
-static void
-finish_entry(struct pbox_worker *w, struct tensor *x)
+static bool
+is_push(const struct pbox_worker_op *op)
 {
-	struct pbox_worker_entry *e = x->head;
-
-	x->head = e->next;
-	if (x->head == NULL)
-		x->tail = &x->head;
-	else if (x->head->op->behind == 1)
-		behind_remove(w, x->head->op);
-	else
-		x->head->op->behind--;
-	if (--e->op->open == 0)
-		queue_finish(w, e->op);
+	return op->kind == PBOX_CLIENT_PUSHPULL || op->kind == PBOX_CLIENT_PUSH;
 }
 
-/** Begin the first operation of the queue; those without anything to do end here. */
-static void
-tensor_start(struct pbox_worker *w, struct tensor *x)
-{
-	struct tensor **at = &w->activating;
+/* A worker that joins a running job in the middle of a round finds fragments in different rounds, and its operations
+ * are of two rounds from then on. The others push in the order of rounds: those that lag come first. */
+#define ORDER_LATEST (1ull << 63)
 
-	while (x->head != NULL && (x->by_count == 0 || x->head->op->failing))
-		finish_entry(w, x);
-	if (x->head == NULL)
-		return;
-	x->left = x->by_count;
-	x->active_at = 0;
-	while (*at != NULL && (*at)->head->op->prio <= x->head->op->prio)
-		at = &(*at)->active_next;
-	x->active_next = *at;
+/** The same at all workers, which may pull as they like. */
+static uint64_t
+entry_order(const struct pbox_worker_entry *e)
+{
+	return e->op->order + (is_push(e->op) ? (uint64_t)(e - e->op->e) : 0);
+}
+
+/** Among the tensors with entries to start: after those that are as urgent. */
+static void
+starting_insert(struct pbox_worker *w, struct tensor *x)
+{
+	struct tensor **at = &w->starting;
+
+	while (*at != NULL && (*at)->starts->op->prio <= x->starts->op->prio)
+		at = &(*at)->starts_next;
+	x->starts_next = *at;
 	*at = x;
 }
 
@@ -111,7 +84,9 @@ pbox_worker_submit(struct pbox_worker *w, struct pbox_worker_op *op)
 	struct pbox_worker_table *t = op->table;
 
 	op->next = NULL;
-	op->order = w->next_order++;
+	op->order = w->next_order;
+	if (is_push(op))
+		w->next_order += op->n;
 	op->all_prev = w->ops_last;
 	op->all_next = NULL;
 	if (w->ops_last != NULL)
@@ -125,73 +100,149 @@ pbox_worker_submit(struct pbox_worker *w, struct pbox_worker_op *op)
 		queue_finish(w, op);
 		return;
 	}
-	op->open = op->n + 1; /* one of our own: it must not end before all are queued */
+	op->open = op->n;
 	for (unsigned i = 0; i < op->n; i++) {
-		struct tensor *x = &t->tensor[op->e[i].tensor];
-		bool first = x->head == NULL;
+		struct pbox_worker_entry *e = &op->e[i];
+		struct tensor *x = &t->tensor[e->tensor];
 
-		*x->tail = &op->e[i];
-		x->tail = &op->e[i].next;
-		if (first)
-			tensor_start(w, x);
-		else
-			op->behind++;
+		e->next = NULL;
+		e->left = x->by_count;
+		e->started = false;
+		if (x->by_count == 0) {
+			op->open--;
+			continue;
+		}
+		if (x->last != NULL)
+			x->last->next = e;
+		x->last = e;
+		if (x->starts == NULL) {
+			x->starts = e;
+			starting_insert(w, x);
+		}
 	}
-	if (op->behind > 0)
-		behind_append(w, op);
-	if (--op->open == 0)
+	if (op->open == 0)
 		queue_finish(w, op);
+}
+
+/** What the fragment's pieces want, one more or one less. */
+static uint16_t *
+wanted(struct frag *f, const struct pbox_worker_op *op)
+{
+	switch (op->kind) {
+	case PBOX_CLIENT_PULL:
+		return &f->pulls;
+	case PBOX_CLIENT_INIT:
+		return &f->inits;
+	case PBOX_CLIENT_FETCH:
+	case PBOX_CLIENT_GIVE:
+		return &f->states;
+	default:
+		return &f->pushes;
+	}
+}
+
+static void
+piece_begin(struct pbox_worker_table *t, struct piece *p, struct pbox_worker_entry *e)
+{
+	struct frag *f = &t->frag[p->frag];
+
+	p->entry = e;
+	(*wanted(f, e->op))++;
+	if (e->op->kind == PBOX_CLIENT_PULL && f->lost)
+		queue_fail(e->op, PBOX_C_LOST,
+			"the box was restarted before the round of this worker's last push ended, "
+			"and has lost it: push it again");
+}
+
+static void
+piece_end(struct pbox_worker *w, struct tensor *x, struct pbox_worker_entry *e)
+{
+	if (--e->left > 0)
+		return;
+	if (x->last == e)
+		x->last = NULL;
+	if (--e->op->open == 0)
+		queue_finish(w, e->op);
+}
+
+/** To the first entry from @p e on that goes on, of those that the piece knows of. */
+static void
+piece_advance(struct pbox_worker *w, struct pbox_worker_table *t, struct piece *p,
+	struct pbox_worker_entry *e)
+{
+	struct tensor *x = &t->tensor[p->tensor];
+
+	while (e != NULL && (e->started || (e == x->starts && p->offset < x->started_to))) {
+		struct pbox_worker_entry *next = e->next;
+
+		if (!e->op->failing) {
+			piece_begin(t, p, e);
+			return;
+		}
+		piece_end(w, x, e);
+		e = next;
+	}
 }
 
 void
 queue_piece_finish(struct pbox_worker *w, struct pbox_worker_table *t, struct piece *p)
 {
-	struct tensor *x = &t->tensor[p->tensor];
-	struct frag *f = &t->frag[p->frag];
+	struct pbox_worker_entry *e = p->entry, *next = e->next;
 
-	switch (x->head->op->kind) {
-	case PBOX_CLIENT_PULL:
-		f->pulls--;
-		break;
-	case PBOX_CLIENT_INIT:
-		f->inits--;
-		break;
-	case PBOX_CLIENT_FETCH:
-	case PBOX_CLIENT_GIVE:
-		f->states--;
-		break;
-	default:
-		f->pushes--;
-	}
-	p->want = false;
-	if (--x->left == 0) {
-		finish_entry(w, x);
-		tensor_start(w, x);
+	(*wanted(&t->frag[p->frag], e->op))--;
+	p->entry = NULL;
+	piece_end(w, &t->tensor[p->tensor], e);
+	piece_advance(w, t, p, next);
+}
+
+void
+queue_start(struct pbox_worker *w, unsigned budget)
+{
+	while (w->starting != NULL && budget > 0) {
+		struct tensor *x = w->starting;
+		struct pbox_worker_entry *e = x->starts;
+		struct pbox_worker_table *t = e->op->table;
+
+		for (; x->started < x->by_count && budget > 0; budget--) {
+			struct piece *p = &t->piece[t->by_tensor[x->by_first + x->started++]];
+
+			x->started_to += p->elements;
+			if (p->entry == NULL) /* else it comes to this one later */
+				piece_advance(w, t, p, e);
+			queue_check(w, t, &t->frag[p->frag]);
+		}
+		if (x->started < x->by_count)
+			return;
+		e->started = true;
+		w->starting = x->starts_next;
+		x->starts = e->next;
+		x->started = 0;
+		x->started_to = 0;
+		if (x->starts != NULL)
+			starting_insert(w, x);
 	}
 }
 
-/* All workers send what is of one priority in this order. */
+/* ---- ready fragments -------------------------------------------------------------------- */
+
 static int
 by_order(const struct frag *x, const struct frag *y)
 {
-	int32_t d = (int32_t)(x->order - y->order);
-
-	if (d != 0)
-		return d < 0 ? -1 : 1;
+	if (x->order != y->order)
+		return x->order < y->order ? -1 : 1;
 	if (x->table != y->table)
 		return x->table < y->table ? -1 : 1;
 	return x->piece < y->piece ? -1 : x->piece > y->piece;
 }
 
-/* Mostly at the end: operations become ready in their order, but where several rounds of a tensor wait. */
+/** Mostly at the end of its list, and near the beginning what comes late. */
 static void
 push_ready(struct ep *ep, struct frag *f)
 {
-	struct frag *last = ep->ready[f->prio] != NULL ? ep->ready_last[f->prio] : NULL;
 	struct frag **at = &ep->ready[f->prio];
 
-	if (last != NULL && by_order(last, f) <= 0)
-		at = &last->next;
+	if (*at != NULL && by_order(ep->ready_last[f->prio], f) <= 0)
+		at = &ep->ready_last[f->prio]->next;
 	while (*at != NULL && by_order(*at, f) <= 0)
 		at = &(*at)->next;
 	f->state = FRAG_QUEUED;
@@ -199,7 +250,6 @@ push_ready(struct ep *ep, struct frag *f)
 	*at = f;
 	if (f->next == NULL)
 		ep->ready_last[f->prio] = f;
-	ep->ready_order[f->prio] = ep->ready[f->prio]->order;
 	ep->ready_map[f->prio / 64] |= 1ull << (f->prio % 64);
 }
 
@@ -211,26 +261,30 @@ take(struct ep *ep, unsigned prio)
 	ep->ready[prio] = f->next;
 	if (f->next == NULL)
 		ep->ready_map[prio / 64] &= ~(1ull << (prio % 64));
-	else
-		ep->ready_order[prio] = f->next->order;
 	return f;
 }
 
-/*
- * The most urgent fragment goes first, but fragments that overtake older ones may fill only half
- * of the window. Otherwise one worker's window could be full of fragments that wait for a second
- * worker, whose window is full of more urgent ones that wait for the first. As it is, the oldest
- * unfinished fragment of all (workers submit in the same order) finds room everywhere. While tables
- * are told of after a restart, the oldest is one of these, and all others overtake it: half of the
- * window is left to RESTORE, or that of a worker full of pushes and that of another full of RESTOREs
- * would wait for each other.
- */
+/** Is something of the session earlier than @p f, and not ready? */
+static bool
+is_early(const struct session *s, const struct frag *f)
+{
+	if (rejoin_restoring(s)) /* RESTOREs come before all operations */
+		return true;
+	if ((f->order & ORDER_LATEST) != 0 && s->w->lagging > 0)
+		return true;
+	for (const struct tensor *x = s->w->starting; x != NULL; x = x->starts_next)
+		if (entry_order(x->starts) < (f->order & ~ORDER_LATEST))
+			return true;
+	return false;
+}
+
+/* Half of the window is for those in order, as the protocol asks (R6.9): many small urgent tensors
+ * keep the others from nothing but their turn. */
 struct frag *
-queue_pop(struct pbox_worker *w, struct ep *ep, bool *urgent)
+queue_pop(struct ep *ep, bool *overtakes)
 {
 	unsigned first = 256, oldest = 256;
-	uint32_t pending = w->next_order; /* oldest operation whose fragments are not all here */
-	bool older; /* than all that is ready, and not here: that operation, or a table to tell of */
+	bool early;
 
 	for (unsigned k = 0; k < 4; k++)
 		for (uint64_t map = ep->ready_map[k]; map != 0; map &= map - 1) {
@@ -238,25 +292,18 @@ queue_pop(struct pbox_worker *w, struct ep *ep, bool *urgent)
 
 			if (first == 256)
 				first = prio;
-			if (oldest == 256 ||
-				(int32_t)(ep->ready_order[prio] - ep->ready_order[oldest]) < 0)
+			if (oldest == 256 || by_order(ep->ready[prio], ep->ready[oldest]) < 0)
 				oldest = prio;
 		}
 	if (first == 256)
 		return NULL;
-	/* one that has begun in some of its tensors only is older than its own fragments */
-	if (w->behind != NULL)
-		pending = w->behind->order - 1;
-	for (const struct tensor *x = w->activating; x != NULL; x = x->active_next)
-		if ((int32_t)(x->head->op->order - pending) < 0)
-			pending = x->head->op->order;
-	older = rejoin_restoring(ep->s) || (int32_t)(ep->ready_order[oldest] - pending) > 0;
-	*urgent = older || ep->ready_order[first] != ep->ready_order[oldest];
-	if (!*urgent || ep->urgent < ep->win.max / 2)
+	early = is_early(ep->s, ep->ready[oldest]);
+	*overtakes = early || first != oldest;
+	if (!*overtakes || (ep->overtaking < ep->win.max / 2 && ep->in_flight + 1 < ep->win.max))
 		return take(ep, first);
-	if (older)
+	if (early)
 		return NULL;
-	*urgent = false;
+	*overtakes = false;
 	return take(ep, oldest);
 }
 
@@ -267,11 +314,35 @@ is_ready(const struct frag *f)
 						f->inits == f->pieces || f->states == f->pieces);
 }
 
+/** Set what it is queued by. */
+static void
+frag_rank(const struct pbox_worker_table *t, struct frag *f)
+{
+	bool pull = f->pulls > 0;
+
+	f->order = 0;
+	f->prio = UINT8_MAX;
+	for (unsigned i = 0; i < f->pieces; i++) {
+		const struct pbox_worker_entry *e = t->piece[f->piece + i].entry;
+
+		if (e == NULL || (e->op->kind == PBOX_CLIENT_PULL) != pull)
+			continue;
+		if (entry_order(e) > f->order)
+			f->order = entry_order(e);
+		if (e->op->prio < f->prio)
+			f->prio = e->op->prio;
+	}
+	if (!f->lags)
+		f->order |= ORDER_LATEST;
+}
+
 void
 queue_check(struct pbox_worker *w, struct pbox_worker_table *t, struct frag *f)
 {
-	if (!t->restoring && is_ready(f))
-		push_ready(worker_endpoint(w, &t->chunk[f->chunk]), f);
+	if (t->restoring || !is_ready(f))
+		return;
+	frag_rank(t, f);
+	push_ready(worker_endpoint(w, &t->chunk[f->chunk]), f);
 }
 
 void
@@ -283,17 +354,44 @@ queue_clear(struct session *s)
 				take(&s->ep[i], prio)->state = FRAG_IDLE;
 }
 
-static int
-compare(const void *a, const void *b)
+static struct frag *
+merge(struct frag *a, struct frag *b)
 {
-	return by_order(*(struct frag *const *)a, *(struct frag *const *)b);
+	struct frag *all, **tail = &all;
+
+	while (a != NULL && b != NULL) {
+		struct frag **less = by_order(a, b) <= 0 ? &a : &b;
+
+		*tail = *less;
+		tail = &(*less)->next;
+		*less = *tail;
+	}
+	*tail = a != NULL ? a : b;
+	return all;
+}
+
+/** Cut @p n fragments off *@p list; they are returned in order. */
+static struct frag *
+sort(struct frag **list, size_t n)
+{
+	struct frag *f = *list;
+
+	if (n < 2) {
+		if (f != NULL) {
+			*list = f->next;
+			f->next = NULL;
+		}
+		return f;
+	}
+	f = sort(list, n / 2);
+	return merge(f, sort(list, n - n / 2));
 }
 
 void
 queue_rebuild(struct pbox_worker *w)
 {
-	struct frag **list = NULL;
-	size_t n = 0, cap = 0;
+	struct frag *list = NULL;
+	size_t n = 0;
 
 	for (unsigned i = 0; i < w->boxes; i++)
 		queue_clear(&w->box[i]);
@@ -301,92 +399,21 @@ queue_rebuild(struct pbox_worker *w)
 		struct pbox_worker_table *t = w->table[i];
 
 		for (uint32_t k = 0; k < t->frags && !t->restoring; k++) {
-			if (!is_ready(&t->frag[k]))
+			struct frag *f = &t->frag[k];
+
+			if (!is_ready(f))
 				continue;
-			if (n == cap) {
-				struct frag **more =
-					reallocarray(list, cap * 2 + 1024, sizeof(*list));
-
-				if (more == NULL) { /* in another order than the other workers */
-					queue_check(w, t, &t->frag[k]);
-					continue;
-				}
-				list = more;
-				cap = cap * 2 + 1024;
-			}
-			list[n++] = &t->frag[k];
+			frag_rank(t, f);
+			f->next = list;
+			list = f;
+			n++;
 		}
 	}
-	if (n > 0)
-		qsort(list, n, sizeof(*list), compare);
-	for (size_t i = 0; i < n; i++)
-		queue_check(w, w->table[list[i]->table], list[i]);
-	free(list);
-}
+	for (struct frag *next, *f = sort(&list, n); f != NULL; f = next) {
+		struct pbox_worker_table *t = w->table[f->table];
 
-static void
-activate_piece(struct pbox_worker *w, struct pbox_worker_table *t, struct piece *p,
-	struct pbox_worker_op *op)
-{
-	struct frag *f = &t->frag[p->frag];
-
-	if (f->state != FRAG_QUEUED) { /* its queue is that of its priority */
-		bool first = f->pushes + f->pulls + f->inits + f->states == 0;
-
-		if (first || op->prio < f->prio)
-			f->prio = op->prio;
-		/* in whatever order they begin */
-		if (first || (int32_t)(op->order - f->order) < 0)
-			f->order = op->order;
-	}
-	p->want = true;
-	switch (op->kind) {
-	case PBOX_CLIENT_PULL:
-		f->pulls++;
-		if (f->lost)
-			queue_fail(op, PBOX_C_LOST,
-				"the box was restarted after this worker's last push and before "
-				"the round "
-				"ended, and has lost it: push it again");
-		break;
-	case PBOX_CLIENT_INIT:
-		f->inits++;
-		break;
-	case PBOX_CLIENT_FETCH:
-	case PBOX_CLIENT_GIVE:
-		f->states++;
-		break;
-	default:
-		f->pushes++;
-	}
-	queue_check(w, t, f);
-}
-
-void
-queue_activate(struct pbox_worker *w, unsigned budget)
-{
-	while (w->activating != NULL && budget > 0) {
-		struct tensor *x = w->activating;
-		struct pbox_worker_op *op = x->head->op;
-		struct pbox_worker_table *t = op->table;
-
-		while (x->active_at < x->by_count && budget > 0 && !op->failing) {
-			uint32_t i = t->by_tensor[x->by_first + x->active_at++];
-
-			activate_piece(w, t, &t->piece[i], op);
-			budget--;
-		}
-		if (x->active_at < x->by_count && !op->failing)
-			return;
-		w->activating = x->active_next;
-		if (x->active_at == x->by_count)
-			continue;
-		x->left -= x->by_count - x->active_at;
-		x->active_at = x->by_count;
-		if (x->left == 0) {
-			finish_entry(w, x);
-			tensor_start(w, x);
-		}
+		next = f->next;
+		push_ready(worker_endpoint(w, &t->chunk[f->chunk]), f);
 	}
 }
 
@@ -396,7 +423,7 @@ queue_fail_fragment(struct pbox_worker_table *t, struct frag *f, int code, const
 	for (unsigned i = 0; i < f->pieces; i++) {
 		struct piece *p = &t->piece[f->piece + i];
 
-		if (p->want)
-			queue_fail(t->tensor[p->tensor].head->op, code, text);
+		if (p->entry != NULL)
+			queue_fail(p->entry->op, code, text);
 	}
 }

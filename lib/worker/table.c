@@ -61,7 +61,6 @@ table_new(const struct pbox_client_table *d, uint32_t number)
 			goto fail;
 		x->elements = s->elements;
 		x->group = s->group;
-		x->tail = &x->head;
 	}
 	return t;
 fail:
@@ -260,7 +259,7 @@ table_gather(const struct pbox_worker_table *t, const struct frag *f, uint32_t f
 
 	for (unsigned i = 0; i < f->pieces && count > 0; i++) {
 		const struct piece *p = &t->piece[f->piece + i];
-		const struct pbox_worker_entry *e = t->tensor[p->tensor].head;
+		const struct pbox_worker_entry *e = p->entry;
 		const uint8_t *in;
 		uint32_t skip, take;
 
@@ -286,7 +285,6 @@ table_gather(const struct pbox_worker_table *t, const struct frag *f, uint32_t f
 	return n;
 }
 
-/** What of piece @p base of the fragment came goes to its tensors, in fp32. */
 void
 table_scatter(const struct pbox_worker_table *t, const struct frag *f, uint32_t from,
 	uint32_t count, const uint8_t *payload)
@@ -295,7 +293,7 @@ table_scatter(const struct pbox_worker_table *t, const struct frag *f, uint32_t 
 
 	for (unsigned i = 0; i < f->pieces; i++) {
 		const struct piece *p = &t->piece[f->piece + i];
-		const struct pbox_worker_entry *e = t->tensor[p->tensor].head;
+		const struct pbox_worker_entry *e = p->entry;
 		uint32_t first = from > at ? from : at;
 		uint32_t end = from + count < at + p->elements ? from + count : at + p->elements;
 
@@ -310,5 +308,5 @@ table_scatter(const struct pbox_worker_table *t, const struct frag *f, uint32_t 
 const struct pbox_worker_op *
 table_first_op(const struct pbox_worker_table *t, const struct frag *f)
 {
-	return t->tensor[t->piece[f->piece].tensor].head->op;
+	return t->piece[f->piece].entry->op;
 }

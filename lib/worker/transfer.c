@@ -22,7 +22,7 @@ withdraw(struct pbox_worker *w, struct pbox_worker_table *t, struct frag *f)
 	for (unsigned i = 0; i < f->pieces; i++) {
 		struct piece *p = &t->piece[f->piece + i];
 
-		if (p->want && t->tensor[p->tensor].head->op->failing) {
+		if (p->entry != NULL && p->entry->op->failing) {
 			queue_piece_finish(w, t, p);
 			any = true;
 		}
@@ -36,7 +36,7 @@ wants_failing(const struct pbox_worker_table *t, const struct frag *f)
 	for (unsigned i = 0; i < f->pieces; i++) {
 		const struct piece *p = &t->piece[f->piece + i];
 
-		if (p->want && t->tensor[p->tensor].head->op->failing)
+		if (p->entry != NULL && p->entry->op->failing)
 			return true;
 	}
 	return false;
@@ -52,7 +52,7 @@ frame_type(const struct pbox_worker_table *t, const struct frag *f)
 	if (f->states == f->pieces)
 		return table_first_op(t, f)->kind == PBOX_CLIENT_FETCH ? PBOX_FETCH : PBOX_INIT;
 	for (unsigned i = 0; i < f->pieces; i++)
-		if (t->tensor[t->piece[f->piece + i].tensor].head->op->kind == PBOX_CLIENT_PUSHPULL)
+		if (t->piece[f->piece + i].entry->op->kind == PBOX_CLIENT_PUSHPULL)
 			return PBOX_PUSHPULL;
 	return PBOX_PUSH;
 }
@@ -74,8 +74,8 @@ pump_endpoint(struct ep *ep, unsigned most)
 	/* what the box holds for slower workers is not in the network, but counts
 	 * towards what the box has granted (R6.9) */
 	while (n < most && ep->in_flight < ep->win.max && ep->in_flight - ep->held < window) {
-		bool urgent;
-		struct frag *f = queue_pop(w, ep, &urgent);
+		bool overtakes;
+		struct frag *f = queue_pop(ep, &overtakes);
 		struct pbox_worker_table *t;
 
 		if (f == NULL)
@@ -85,7 +85,7 @@ pump_endpoint(struct ep *ep, unsigned most)
 		if (withdraw(w, t, f)) {
 			queue_check(w, t, f);
 		} else {
-			flight_launch(ep, f, frame_type(t, f), urgent);
+			flight_launch(ep, f, frame_type(t, f), overtakes);
 			n++;
 		}
 	}
@@ -131,7 +131,7 @@ complete(struct pbox_worker_table *t, struct flight *fl, struct ep *ep, const ui
 	for (unsigned i = 0; i < f->pieces; i++) {
 		struct piece *p = &t->piece[f->piece + i];
 		size_t bytes = pbox_payload_bytes(t->pull_format, p->elements);
-		struct pbox_worker_entry *e = p->want ? t->tensor[p->tensor].head : NULL;
+		const struct pbox_worker_entry *e = p->entry;
 
 		if (e != NULL && (e->op->kind == PBOX_CLIENT_PULL) == pull) {
 			if (e->out != NULL && payload != NULL)

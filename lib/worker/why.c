@@ -76,7 +76,7 @@ why_local(const struct pbox_worker_table *t, const struct frag *f, const struct 
 	for (unsigned i = 0, n = 0; i < f->pieces; i++) {
 		const struct piece *p = &t->piece[f->piece + i];
 
-		if (p->want || n == 4)
+		if (p->entry != NULL || n == 4)
 			continue;
 		pbox_text_add(text, cap, "%s '%s'", n == 0 ? "" : ",", t->tensor[p->tensor].name);
 		n++;
@@ -93,7 +93,7 @@ why_op(struct pbox_worker *w, struct pbox_worker_op *op, uint64_t *told_ns, char
 	const struct pbox_worker_table *t = op->table;
 	struct flight *oldest = NULL;
 	const struct frag *local = NULL, *queued = NULL;
-	const struct tensor *local_x = NULL, *behind = NULL;
+	const struct tensor *local_x = NULL, *earlier = NULL;
 	struct ep *ep = NULL;
 	int missing;
 
@@ -102,20 +102,19 @@ why_op(struct pbox_worker *w, struct pbox_worker_op *op, uint64_t *told_ns, char
 	if (rejoin_why(&w->box[0], t, &missing, text, cap))
 		return missing;
 	for (unsigned i = 0; i < op->n; i++) {
-		const struct tensor *x = &t->tensor[op->e[i].tensor];
+		const struct pbox_worker_entry *e = &op->e[i];
+		const struct tensor *x = &t->tensor[e->tensor];
 
-		if (x->head != &op->e[i]) {
-			if (x->head != NULL && x->head->op != op)
-				behind = x;
-			continue;
-		}
-		for (uint32_t k = 0; k < x->active_at; k++) {
+		for (uint32_t k = 0; k < x->by_count && e->left > 0; k++) {
 			const struct piece *p = &t->piece[t->by_tensor[x->by_first + k]];
 			const struct frag *f = &t->frag[p->frag];
 			struct ep *fe = worker_endpoint(w, &t->chunk[f->chunk]);
 
-			if (!p->want)
+			if (p->entry != e) {
+				if (p->entry != NULL && p->entry->op->order < op->order)
+					earlier = x;
 				continue;
+			}
 			if (f->state == FRAG_QUEUED) {
 				queued = f;
 			} else if (f->state == FRAG_IDLE) {
@@ -138,9 +137,9 @@ why_op(struct pbox_worker *w, struct pbox_worker_op *op, uint64_t *told_ns, char
 		return why_flight(ep, w->table[oldest->frag->table], oldest, text, cap);
 	if (local != NULL)
 		why_local(t, local, local_x, text, cap);
-	else if (behind != NULL)
+	else if (earlier != NULL)
 		pbox_text_add(text, cap, "an earlier operation on tensor '%s' is not complete",
-			behind->name);
+			earlier->name);
 	return -1;
 }
 

@@ -183,14 +183,14 @@ pbox_worker_tick(struct pbox_worker *w, uint64_t now, uint64_t drained)
 	for (unsigned i = 0; i < w->boxes && !w->failed; i++)
 		session_tick(&w->box[i]);
 	if (!w->failed && !w->shut)
-		queue_activate(w, ACTIVATE_BATCH);
+		queue_start(w, START_BATCH);
 	for (unsigned i = 0; i < w->boxes && !w->failed; i++)
 		session_after(&w->box[i], drained);
 	link_flush(&w->link);
 	end_if_failed(w);
 	if (w->failed)
 		return due;
-	if (w->activating != NULL && !w->shut)
+	if (w->starting != NULL && !w->shut)
 		return 0;
 	for (unsigned i = 0; i < w->boxes; i++) {
 		uint64_t t = session_due(&w->box[i]);

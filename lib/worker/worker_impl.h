@@ -483,17 +483,16 @@ struct pbox_worker {
 	uint32_t next_id;                 /* of requests */
 	struct pbox_worker_table **table; /* those mapped, by number; a fragment's table too */
 	uint32_t tables, tables_cap;
-	bool goes_on; /* the program said the round of a table (first_round) */
+	uint64_t lagging; /* fragments that do */
+	bool goes_on;     /* the program said the round of a table (first_round) */
 	struct declaring declaring;
 	struct chunk_ref *refs;
 	uint32_t refs_cap, refs_used; /* cap: a power of two */
-	struct tensor *activating;
-	struct pbox_worker_op *ops, *ops_last; /* unfinished */
-	/* of these: that have not begun in all their tensors */
-	struct pbox_worker_op *behind, *behind_last;
+	struct tensor *starting; /* with entries that not all pieces know of, most urgent first */
+	struct pbox_worker_op *ops, *ops_last;            /* unfinished */
 	struct pbox_worker_op *finished, **finished_tail; /* for the host */
 	struct pbox_worker_request *answered, **answered_tail;
-	uint32_t next_order;
+	uint64_t next_order;
 	struct pbox_client_stats count;
 	bool failed; /* the session is lost for good, ... */
 	bool ended;  /* ... and so have all operations */

@@ -128,7 +128,8 @@ submit_table(struct sim *s, struct sim_worker *w, unsigned table, enum pbox_clie
 
 /*
  * The tensors of a table in some order and in some groups, the same at all workers: a window is released by others'
- * contributions to the same fragments.
+ * contributions to the same fragments. Where one may come back in the middle of a round, its first one is of two rounds
+ * (R6.9): the order is that of all rounds.
  */
 static void
 submit_round(struct sim *s, struct sim_worker *w, unsigned table, uint32_t round)
@@ -136,9 +137,12 @@ submit_round(struct sim *s, struct sim_worker *w, unsigned table, uint32_t round
 	const struct sim_table_spec *t = table_spec(s, w, table);
 	unsigned n = t->fixed.tensors, parity = round & 1;
 	uint32_t tensor[SIM_TENSORS];
+	uint64_t of = round;
 	struct pbox_random r;
 
-	pbox_random_seed(&r, sim_mix(sim_mix(s->sc.seed, w->job), (uint64_t)round << 8 | table));
+	if (s->sc.job[w->job].shrink)
+		of = 0;
+	pbox_random_seed(&r, sim_mix(sim_mix(s->sc.seed, w->job), of << 8 | table));
 	for (unsigned i = 0; i < n; i++)
 		tensor[i] = i;
 	for (unsigned i = n; i > 1; i--) {

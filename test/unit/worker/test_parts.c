@@ -241,8 +241,12 @@ test_gather(void)
 
 	op->e[0] = (struct pbox_worker_entry){.op = op, .in = (const uint8_t *)a};
 	op->e[1] = (struct pbox_worker_entry){.op = op, .in = (const uint8_t *)c};
-	t->tensor[0].head = &op->e[0];
-	t->tensor[2].head = &op->e[1];
+	for (unsigned i = 0; i < 3; i++)
+		for (unsigned k = 0; k < t->frag[i].pieces; k++) {
+			struct piece *p = &t->piece[t->frag[i].piece + k];
+
+			p->entry = p->tensor == 0 ? &op->e[0] : p->tensor == 2 ? &op->e[1] : NULL;
+		}
 	UNIT_EQ_U64(table_gather(t, &t->frag[0], 0, 16, PBOX_FMT_FP32, iov, 4), 1);
 	CU_ASSERT(iov[0].iov_base == c && iov[0].iov_len == 64);
 	UNIT_EQ_U64(table_gather(t, &t->frag[1], 0, 16, PBOX_FMT_FP32, iov, 4), 2);

@@ -406,10 +406,11 @@ class Client:
         policies = _numbers("policy")
         if policy not in policies:
             raise PBoxInvalid(f"policy is {policy!r}: {' and '.join(map(repr, policies))} are taken")
+        said = "auth"
         if auth is None:
-            auth = os.environ.get("PBOX_AUTH", "")
+            said, auth = "PBOX_AUTH of the environment", os.environ.get("PBOX_AUTH", "")
         if auth not in ("", "require"):
-            raise PBoxInvalid(f"auth is {auth!r}: 'require' and '' are taken")
+            raise PBoxInvalid(f"{said} is {auth!r}: set it to 'require', or to '' for what the job says")
         lib = _lib.get()
         conf = _lib.conf()
         conf.auth = int(auth == "require")

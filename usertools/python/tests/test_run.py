@@ -53,6 +53,12 @@ class Launchers(unittest.TestCase):
         self.assertEqual(said, [ask(s, rank=2) for s in others])
         self.assertEqual(len({ask(s, job=j) for s in starts for j in "jk"}), 2 * len(starts))
 
+    def test_no_port(self):
+        """Not that of a store: a word of the identity as any other."""
+        for port in "\N{SUPERSCRIPT TWO}", "65536", "-1", "":
+            said = ask(dict(TORCHRUN, TORCHELASTIC_USE_AGENT_STORE="True", MASTER_PORT=port))
+            self.assertIn("torchrun 7 2", said)
+
     def test_not_of_this_process(self):
         """Inside of another launcher's: who says another rank was not started by it."""
         self.assertIsNone(ask(TORCHRUN, rank=0))

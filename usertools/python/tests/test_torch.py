@@ -186,6 +186,10 @@ class Hooks(Case):
         os.environ.update(RANK="x", WORLD_SIZE="1")
         with self.assertRaisesRegex(pbox.PBoxInvalid, "RANK of the environment is 'x'"):
             pbox.torch.register(FakeDDP(model()), **HERE)
+        os.environ["PBOX_AUTH"] = "yes"
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "PBOX_AUTH of the environment is 'yes'"):
+            pbox.torch.register(FakeDDP(model()), worker=0, workers=1, **HERE)
+        del os.environ["PBOX_AUTH"]
         os.environ.update(PBOX_BOX="box", PBOX_JOB="j", PBOX_SECRET="s", RANK="0",
                           WORLD_SIZE="1")
         try:

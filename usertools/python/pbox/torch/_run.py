@@ -40,6 +40,10 @@ def _next(job: str) -> int:
     return next(_counts.setdefault(job, itertools.count()))
 
 
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 6 and int(text) < 65536
+
+
 def _torchrun(job: str, rank: int, world: int) -> Optional[str]:
     env = os.environ
     if "TORCHELASTIC_RUN_ID" not in env or env.get("RANK") != str(rank) or \
@@ -47,7 +51,7 @@ def _torchrun(job: str, rank: int, world: int) -> Optional[str]:
         return None
     count = env.get("TORCHELASTIC_RESTART_COUNT", "0")
     where = env.get("MASTER_ADDR", ""), env.get("MASTER_PORT", "")
-    if env.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and where[0] and where[1].isdigit():
+    if env.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and where[0] and _is_port(where[1]):
         store = dist.TCPStore(where[0], int(where[1]), None, False,
                               datetime.timedelta(seconds=_STORE_SECONDS))
         key = "/".join(["pbox", env["TORCHELASTIC_RUN_ID"], count, job, str(_next(job))])

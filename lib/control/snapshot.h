@@ -116,7 +116,7 @@ struct snapshots {
 	struct snapshot_order order;
 	bool ordered, written, quit; /* under lock */
 	bool sweep;                  /* as well: what is there shall keep to the bounds */
-	uint64_t sweep_at;
+	uint64_t sweep_at, began_at; /* the next one; when the box began to serve */
 	/* under lock as well: the newest one of a table that was removed last, and how many there were */
 	struct {
 		char job[PBOX_NAME_LEN];

@@ -180,14 +180,14 @@ snapshot_room(void *ctx, uint64_t bytes, struct pbox_error *err)
 static void
 sweep_age(struct pbox_control *c, struct files *all)
 {
-	uint64_t now = snapshot_real_ns(), age;
+	struct pbox_snapshot_age age = {.now_ns = snapshot_real_ns()};
 
 	pthread_mutex_lock(&c->lock);
-	age = c->conf.snapshot.age_ns;
+	age.most_ns = c->conf.snapshot.age_ns;
+	age.up_ns = c->now_ns - c->snapshots.began_at;
 	pthread_mutex_unlock(&c->lock);
-	for (int i = 0; i < all->n; i++)
-		all->gone[i] |= age > 0 && !all->claim[i].busy && !all->claim[i].wished &&
-				all->f[i].created_ns < now && now - all->f[i].created_ns > age;
+	if (age.most_ns > 0)
+		pbox_snapshot_old(all->f, all->claim, all->n, &age, all->gone);
 }
 
 void
@@ -216,6 +216,8 @@ snapshot_sweep_step(struct pbox_control *c)
 
 	if (c->now_ns < s->sweep_at)
 		return;
+	if (s->sweep_at == 0)
+		s->began_at = c->now_ns;
 	s->sweep_at = c->now_ns + SWEEP;
 	pthread_mutex_lock(&s->lock);
 	s->sweep = true;

@@ -221,6 +221,18 @@ struct pbox_snapshot_who {
 int pbox_snapshot_room(const struct pbox_snapshot_file *f, const struct pbox_snapshot_claim *claim,
 	int n, const struct pbox_snapshot_who *who, uint64_t bytes, bool *gone,
 	struct pbox_error *err);
+/** How old a file may be. */
+struct pbox_snapshot_age {
+	uint64_t most_ns;
+	uint64_t now_ns; /**< since 1970 */
+	uint64_t
+		up_ns; /**< for how long workers have been able to come, by a clock that nobody sets */
+};
+/** Which files are too old: of jobs that are neither busy nor wished, by the clock. The newest of a table goes only where workers
+ * have had as long to come back for it; how long the box was off, or how far its clock was moved, says nothing of that.
+ * @param gone of each: set where it goes */
+void pbox_snapshot_old(const struct pbox_snapshot_file *f, const struct pbox_snapshot_claim *claim,
+	int n, const struct pbox_snapshot_age *age, bool *gone);
 /** The same of files that are there, by bounds that may have become smaller: of the directory, then of each section, once. What
  * must stay is too much for one: that changes nothing, and is for the next file to say.
  * @return sections that were looked at, or -ENOMEM */

@@ -163,6 +163,16 @@ pbox_snapshot_room(const struct pbox_snapshot_file *f, const struct pbox_snapsho
 	return ret;
 }
 
+void
+pbox_snapshot_old(const struct pbox_snapshot_file *f, const struct pbox_snapshot_claim *k, int n,
+	const struct pbox_snapshot_age *a, bool *gone)
+{
+	for (int i = 0; i < n; i++)
+		gone[i] |= !k[i].busy && !k[i].wished && f[i].created_ns < a->now_ns &&
+			   a->now_ns - f[i].created_ns > a->most_ns &&
+			   (a->up_ns > a->most_ns || worth(f, i) < NEWEST);
+}
+
 /* All jobs of [job *] are of one. */
 static bool
 first_of_section(const struct pbox_snapshot_file *f, const struct pbox_snapshot_claim *k, int i)

@@ -237,6 +237,37 @@ what_is_there_keeps_to_the_bounds(void)
 	UNIT_EQ_U64(pbox_snapshot_sweep(f, claim, 0, 30, gone), 0);
 }
 
+/* Workers may come back for the newest of a table as long as it would be kept, from the start of the box on. */
+static void
+what_is_old_goes(void)
+{
+	static const struct row rows[] = {
+		{"a", 0, false, true, false, 10},
+		{"b", 0, false, true, true, 10},
+		{"c", 0, false, true, false, 10, .wished = true},
+		{"a", 0, false, true, false, 10},
+		{"a", 0, true, true, false, 10},
+		{"new", 0, false, true, false, 10},
+		{"ahead", 0, false, true, false, 10},
+	};
+	const int n = sizeof(rows) / sizeof(rows[0]);
+	struct pbox_snapshot_age age = {.most_ns = 50, .now_ns = 1000};
+	struct pbox_snapshot_file f[N];
+	struct pbox_snapshot_claim claim[N];
+	bool gone[N] = {false};
+
+	fill(rows, n, f, claim);
+	for (int i = 0; i < n; i++)
+		f[i].created_ns = i < 5 ? 949 : i == 5 ? 950 : 1001;
+	pbox_snapshot_old(f, claim, n, &age, gone); /* at the start */
+	show(gone, n, out);
+	CU_ASSERT_STRING_EQUAL(out, "...xx..");
+	age.up_ns = 51;
+	pbox_snapshot_old(f, claim, n, &age, gone);
+	show(gone, n, out);
+	CU_ASSERT_STRING_EQUAL(out, "x..xx..");
+}
+
 /* As many as are looked at: older ones go, those of [job *] first, and such a job adds none where none may go. */
 static void
 no_more_files_than_are_looked_at(void)
@@ -284,6 +315,7 @@ const struct unit_test unit_tests[] = {
 		nobody_loses_his_last_one_to_another_section},
 	{"a section comes first", a_section_comes_first},
 	{"what is there keeps to the bounds", what_is_there_keeps_to_the_bounds},
+	{"what is old goes", what_is_old_goes},
 	{"both bounds hold, and none is none", both_bounds_hold_and_none_is_none},
 	{"no more files than are looked at", no_more_files_than_are_looked_at},
 	{0},

@@ -36,6 +36,7 @@ pbox_control_create(const struct pbox_control_conf *conf, struct pbox_error *err
 	c->conf.registrar.ops = &control_registrar_ops;
 	c->conf.registrar.ctx = c;
 	c->conf.registrar.stats = c->registrar_stat;
+	snapshot_runs(&c->conf);
 	c->registrar = pbox_registrar_create(&c->conf.registrar);
 	if (c->registrar == NULL) {
 		pbox_fail(err, ENOMEM, "out of memory for %u jobs: lower max-jobs",

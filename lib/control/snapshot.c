@@ -17,6 +17,18 @@
 static const uint32_t ahead[] = {0, 1, 2, 2, 4};
 #define TRIES (sizeof(ahead) / sizeof(ahead[0]))
 
+void
+snapshot_runs(struct pbox_control_conf *conf)
+{
+	struct pbox_error err;
+
+	if (conf->snapshot.dir != NULL &&
+		pbox_snapshot_runs(conf->snapshot.dir, &conf->registrar.first_run, &err) != 0)
+		pbox_log(PBOX_LOG_WARN,
+			"%s: if the clock is set back, runs of jobs may get numbers again",
+			err.text);
+}
+
 int
 snapshot_create(struct pbox_control *c, struct pbox_error *err)
 {

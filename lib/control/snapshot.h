@@ -138,6 +138,8 @@ struct snapshots {
 struct pbox_control;
 
 /* snapshot.c */
+/* The first number of a run is above those of all boxes before it. */
+void snapshot_runs(struct pbox_control_conf *conf);
 int snapshot_create(struct pbox_control *c, struct pbox_error *err);
 int snapshot_start(struct pbox_control *c, struct pbox_error *err);
 /* Waits for the file that is being written. */

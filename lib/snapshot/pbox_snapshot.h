@@ -249,6 +249,10 @@ int pbox_snapshot_wish(const char *dir, const char *job, struct pbox_error *err)
 int pbox_snapshot_wish_end(const char *dir, const char *job, struct pbox_error *err);
 /** Who is wanted so, at most @p max. @return how many */
 unsigned pbox_snapshot_wishes(const char *dir, char job[][PBOX_SNAPSHOT_NAME], unsigned max);
+/** Numbers of runs, which begin with the clock, grow over restarts of the box where that is set back (R12.2): raises @p first
+ * above all that boxes with this directory may have given, and notes it in DIR/runs, durable when this returns.
+ * @return 0, or -errno with @p err: @p first is what could be known, and the next box may know no more */
+int pbox_snapshot_runs(const char *dir, uint64_t *first, struct pbox_error *err);
 /** Remove what a broken write left behind. @return how many */
 int pbox_snapshot_clean(const char *dir);
 /** Can files be made there? 0 or -errno with @p err. */

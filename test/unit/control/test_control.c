@@ -376,7 +376,7 @@ late_or_away(void)
 static void
 not_set_aside(void)
 {
-	char dir[] = "/tmp/pbox-unit-XXXXXX", live[128], old[128];
+	char dir[] = "/tmp/pbox-unit-XXXXXX", live[128], old[128], runs[128];
 	struct pbox_error err = {0};
 	int fd;
 
@@ -401,6 +401,8 @@ not_set_aside(void)
 	pbox_control_stop(rig.control);
 	pbox_control_join(rig.control);
 	rig_stop(&rig);
+	snprintf(runs, sizeof(runs), "%s/runs", dir);
+	CU_ASSERT(unlink(runs) == 0);
 	CU_ASSERT(unlink(live) == 0 && rmdir(old) == 0 && rmdir(dir) == 0);
 }
 

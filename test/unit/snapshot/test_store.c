@@ -388,6 +388,64 @@ directories_are_checked(void)
 	made_free(&t);
 }
 
+static uint64_t
+first_run(const char *dir, uint64_t clock)
+{
+	struct pbox_error err;
+
+	UNIT_EQ_U64(pbox_snapshot_runs(dir, &clock, &err), 0);
+	return clock;
+}
+
+static void
+put_runs(const char *path, const char *text)
+{
+	FILE *f = fopen(path, "w");
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(f);
+	fputs(text, f);
+	fclose(f);
+}
+
+/* A box gives numbers from there on: no other does again, whatever the clock says. */
+static void
+numbers_of_runs_grow(void)
+{
+	static const char *const bad[] = {"", "x\n", "7", "-\n", "99999999999999999999\n"};
+	const uint64_t clock = UINT64_C(2000000000) << 20, most = 1000000;
+	uint64_t last = 0, next;
+	char path[PBOX_SNAPSHOT_PATH];
+	struct pbox_snapshot_file *f;
+	struct pbox_error err;
+	struct made t;
+
+	made_new(&t, 100);
+	UNIT_EQ_U64(first_run(t.dir, clock), clock);
+	for (int i = 0; i < 3; i++) { /* a day back, at each start */
+		next = first_run(t.dir, clock - ((uint64_t)i * 86400 << 20));
+		CU_ASSERT(next > last + most && next > clock + most);
+		last = next;
+	}
+	/* and the clock's again when that is right */
+	UNIT_EQ_U64(first_run(t.dir, clock * 2), clock * 2);
+	UNIT_EQ_U64(pbox_snapshot_list(t.dir, NULL, -1, &f, &err), 0);
+	free(f);
+	snprintf(path, sizeof(path), "%s/runs", t.dir);
+	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		put_runs(path, bad[i]);
+		next = clock;
+		UNIT_EQ_U64(pbox_snapshot_runs(t.dir, &next, &err), (unsigned long long)-EINVAL);
+		CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "no number of a run"));
+		UNIT_EQ_U64(next, clock);
+		CU_ASSERT(first_run(t.dir, clock) > clock + most); /* it was written again */
+	}
+	unlink(path);
+	made_free(&t);
+	next = clock;
+	CU_ASSERT(pbox_snapshot_runs(t.dir, &next, &err) < 0); /* no such directory */
+	UNIT_EQ_U64(next, clock);
+}
+
 /* Who asks for snapshots may give any name: telemetry's parameters come from outside. */
 static void
 a_name_too_long_for_a_job_has_no_snapshots(void)
@@ -419,6 +477,7 @@ const struct unit_test unit_tests[] = {
 	{"runs take no files from each other", runs_apart},
 	{"a clock that is set back changes no order", a_clock_set_back_changes_no_order},
 	{"sequence numbers are given once", numbers_are_given_once},
+	{"numbers of runs grow over a clock that is set back", numbers_of_runs_grow},
 	{"a name too long for a job has no snapshots", a_name_too_long_for_a_job_has_no_snapshots},
 	{"what is not set aside is told", what_is_not_set_aside_is_told},
 	{"directories are checked", directories_are_checked},

@@ -14,8 +14,10 @@
 /* The handshake: HELLO, RETRY, JOIN, WELCOME (section 4 of the protocol), and again when the session was lost
  * (rejoin.c). */
 
-#define COOKIE_LIFE  (7 * NS_PER_S) /* R4.2: at least 8 s */
-#define MOST_RETRIES 4              /* to a HELLO (R9.3) */
+#define COOKIE_LIFE (7 * NS_PER_S) /* R4.2: at least 8 s */
+/* R9.3: JOINs with several cookies, in a time */
+#define SPREE_TIME (10 * NS_PER_MS)
+#define SPREE_MOST 4
 
 /* ---- sending --------------------------------------------------------------------------- */
 
@@ -30,18 +32,18 @@ send_hello(struct join *j)
 
 	pbox_hello_encode(buf, sizeof(buf), &m);
 	j->hellos++;
-	j->retries = 0;
+	j->heard = 0;
 	link_frame(s, &s->box, &h, &iov, 1, false);
 	link_flush(&s->w->link);
 }
 
 static void
-send_join(struct join *j)
+send_join(struct join *j, const struct pbox_retry *with)
 {
 	struct session *s = j->s;
 	uint32_t window = s->w->link.port->window;
 	struct pbox_join m = {
-		.cookie = j->cookie,
+		.cookie = with->cookie,
 		.nonce = j->nonce,
 		.worker = j->worker < 0 ? PBOX_NO_WORKER : (uint16_t)j->worker,
 		.workers = (uint16_t)s->w->conf.workers,
@@ -56,7 +58,7 @@ send_join(struct join *j)
 	uint8_t buf[PBOX_JOIN_LEN] = {0};
 	struct pbox_hdr h = {.type = PBOX_JOIN,
 		.chunk = j->id,
-		.incarnation = j->incarnation,
+		.incarnation = with->incarnation,
 		.length = sizeof(buf)};
 	struct iovec iov = {buf, sizeof(buf)};
 
@@ -73,20 +75,41 @@ send_join(struct join *j)
 
 /* ---- answers --------------------------------------------------------------------------- */
 
-/** R9.3: the first RETRY may be that of somebody who was faster than the box. */
+static bool
+is_known(const struct join *j, const struct pbox_retry *m)
+{
+	for (unsigned i = 0; i < j->cookies; i++)
+		if (j->cookie[i].cookie == m->cookie && j->cookie[i].incarnation == m->incarnation)
+			return true;
+	return false;
+}
+
+/** R9.3: somebody may be faster than the box, and say more than it does. When there is no room for all, each RETRY is
+ * among those that are kept with the same probability, whatever came before and comes after it. */
 static void
 on_retry(struct join *j, const struct rx_frame *f)
 {
+	struct pbox_worker_port *port = j->s->w->link.port;
 	struct pbox_retry m;
+	uint64_t at;
 
-	if (pbox_retry_decode(f->payload, f->hdr.length, &m) != 0 ||
-		(j->have_cookie && m.cookie == j->cookie) || j->retries >= MOST_RETRIES)
+	if (pbox_retry_decode(f->payload, f->hdr.length, &m) != 0 || is_known(j, &m))
 		return;
-	j->retries++;
-	j->cookie = m.cookie;
-	j->incarnation = m.incarnation;
-	j->have_cookie = true;
-	j->cookie_at = j->s->w->now;
+	j->heard++;
+	if (j->cookies == 0)
+		j->cookie_at = j->s->w->now;
+	if (j->cookies < JOIN_COOKIES) {
+		at = j->cookies++;
+	} else {
+		at = port->random(port->ctx) % j->heard;
+		if (at >= JOIN_COOKIES)
+			return;
+		if (at < j->tried) { /* those that were tried stay in front */
+			j->cookie[at] = j->cookie[--j->tried];
+			at = j->tried;
+		}
+	}
+	j->cookie[at] = m;
 	if (j->renew) /* a refusal has its time, too */
 		return;
 	j->next_tx = 0;
@@ -220,13 +243,34 @@ join_end(struct join *j)
 	j->auth = NULL;
 }
 
+/** With each of the cookies that were not tried yet; false: some have to wait. */
+static bool
+try_cookies(struct join *j)
+{
+	uint64_t now = j->s->w->now;
+
+	if (now - j->spree_at >= SPREE_TIME) {
+		j->spree_at = now;
+		j->spree = 0;
+	}
+	for (; j->tried < j->cookies; j->tried++) {
+		if (j->spree == SPREE_MOST) {
+			j->next_tx = j->spree_at + SPREE_TIME;
+			return false;
+		}
+		j->spree++;
+		send_join(j, &j->cookie[j->tried]);
+	}
+	return true;
+}
+
 void
 join_tick(struct join *j)
 {
 	uint64_t now = j->s->w->now;
 
-	if (j->have_cookie && now - j->cookie_at > COOKIE_LIFE)
-		j->have_cookie = false;
+	if (j->cookies > 0 && now - j->cookie_at > COOKIE_LIFE)
+		j->cookies = j->tried = 0;
 	if (now < j->next_tx)
 		return;
 	if (refusal_holds(j)) {
@@ -235,12 +279,14 @@ join_tick(struct join *j)
 	}
 	if (j->renew)
 		next_id(j);
+	if (j->cookies == 0)
+		send_hello(j);
+	if (j->tried == j->cookies) /* nothing new: all of them once more */
+		j->tried = 0;
+	if (!try_cookies(j))
+		return;
 	j->next_tx = now + j->interval;
 	j->interval = j->interval * 2 < JOIN_INTERVAL_MAX ? j->interval * 2 : JOIN_INTERVAL_MAX;
-	if (j->have_cookie)
-		send_join(j);
-	else
-		send_hello(j);
 }
 
 int

@@ -170,6 +170,19 @@ in_words(const struct join *j, struct pbox_error_msg *m, struct pbox_client_erro
 	return refusal_error(err, m, what);
 }
 
+/** The box takes none of those that were tried. */
+static void
+drop_cookies(struct join *j)
+{
+	if (j->tried == 0)
+		return;
+	j->cookies -= j->tried;
+	memmove(j->cookie, j->cookie + j->tried, j->cookies * sizeof(j->cookie[0]));
+	j->tried = 0;
+	if (j->cookies == 0)
+		j->next_tx = j->s->w->now + JOIN_INTERVAL;
+}
+
 void
 refusal_frame(struct join *j, const struct rx_frame *f)
 {
@@ -181,9 +194,7 @@ refusal_frame(struct join *j, const struct rx_frame *f)
 		return;
 	if (m.code == PBOX_E_COOKIE) { /* whoever refused it, the box itself did not look at it */
 		j->doubt.n = 0;
-		if (j->have_cookie)
-			j->next_tx = j->s->w->now + JOIN_INTERVAL;
-		j->have_cookie = false;
+		drop_cookies(j);
 		return;
 	}
 	if (m.code == PBOX_E_VERSION && m.detail == PBOX_VERSION_WIRE)

@@ -84,6 +84,7 @@ void link_datagram(struct session *s, const struct pbox_client_rx *d,
 
 #define JOIN_INTERVAL     (100 * NS_PER_MS)
 #define JOIN_INTERVAL_MAX NS_PER_S
+#define JOIN_COOKIES      16 /* that are kept (R9.3) */
 
 /** What refuses without a proof: codes of ERROR, or a WELCOME that is not good. */
 #define REFUSAL_PROOF      0x10000u
@@ -101,14 +102,18 @@ struct doubt {
 struct join {
 	struct session *s;
 	struct pbox_client_error err; /* of a failure */
-	uint64_t next_tx, interval, cookie_at, nonce, cookie;
+	uint64_t next_tx, interval, nonce;
 	uint64_t number; /* of the run that it belongs to; 0: it begins here (R12.2) */
 	unsigned hellos, joins;
-	unsigned retries;       /* that were taken since the last HELLO */
-	uint32_t id, id_before; /* of its requests; the one before may still be answered */
-	uint32_t incarnation;
-	int worker; /* wanted; -1: any */
-	bool have_cookie, answered;
+	/* R9.3: what RETRYs have brought since the last HELLO; one of them is the box's */
+	struct pbox_retry cookie[JOIN_COOKIES];
+	unsigned heard, cookies, tried; /* RETRYs; of them kept; of these, that JOINs went with */
+	uint64_t cookie_at;             /* when the first one came */
+	uint64_t spree_at;              /* JOINs since then ... */
+	unsigned spree;                 /* ... so many */
+	uint32_t id, id_before;         /* of its requests; the one before may still be answered */
+	int worker;                     /* wanted; -1: any */
+	bool answered;
 	bool patient; /* ask again after errors that may pass */
 	bool done;
 	bool renew;                    /* it was refused: the next request has another id */

@@ -28,7 +28,7 @@ FIRST_RTO, MIN_RTO, MAX_RTO = 0.05, 0.02, 1.0
 PROBE = 0.2  # R6.9: at least 100 ms
 DOUBT = 0.5  # R11.6
 REFUSED, REFUSED_AGAIN, REFUSALS = 0.25, 0.5, 3  # R9.3
-RETRIES = 4  # R9.3
+COOKIES, SPREE, SPREE_TIME = 16, 4, 0.01  # R9.3
 IP_MTU_DISCOVER, IP_PMTUDISC_DO = 10, 2  # Linux; not named in the socket module
 
 
@@ -53,10 +53,30 @@ class _Joining:
 
     def __init__(self):
         self.ids = []  # of the last two requests, the last one first
-        self.cookie, self.retries = None, 0
+        self.cookies, self.tried, self.heard = [], 0, 0  # those that were tried are the first
+        self.next_spree = 0.0
         self.refusal, self.kind, self.refusals = None, None, 0
         self.refused = False  # the last request was
         self.due, self.rto = 0.0, FIRST_RTO
+
+    def retry(self, cookie):
+        """One of those who answer may be the box: all RETRYs have the same chance to be kept."""
+        if cookie in self.cookies:
+            return
+        self.heard += 1
+        at = len(self.cookies)
+        if at < COOKIES:
+            self.cookies.append(cookie)
+        else:
+            at = random.randrange(self.heard)
+            if at >= COOKIES:
+                return
+            if at < self.tried:
+                self.tried -= 1
+                self.cookies[at] = self.cookies[self.tried]
+                at = self.tried
+            self.cookies[at] = cookie
+        self.due = self.due if self.refused else self.next_spree
 
     def refuse(self, header, kind, error):
         """Somebody who cannot prove anything."""
@@ -234,7 +254,10 @@ class Worker:
                 if j.refusals >= REFUSALS:
                     raise j.refusal
                 self._ask_to_join(j, join)
-                j.due, j.rto = now + j.rto, min(j.rto * 2, MAX_RTO)
+                if j.tried < len(j.cookies):
+                    j.due = j.next_spree
+                else:
+                    j.due, j.rto = now + j.rto, min(j.rto * 2, MAX_RTO)
             for header, raw in self._receive(min(j.due, end) - time.monotonic()):
                 if header.chunk not in j.ids or header.name not in ("RETRY", "ERROR", "WELCOME"):
                     continue
@@ -244,9 +267,7 @@ class Worker:
                     self.counts["ignored"] += 1
                     continue
                 if header.name == "RETRY":
-                    if message.cookie != j.cookie and j.retries < RETRIES:
-                        j.cookie, j.retries = message.cookie, j.retries + 1
-                        j.due = j.due if j.refused else 0.0
+                    j.retry(message.cookie)
                 elif header.name == "ERROR":
                     self._refused(j, join, header, message, raw)
                 elif self._welcomed(j, join, header, message, raw):
@@ -259,18 +280,24 @@ class Worker:
         if j.refused or not j.ids:
             j.ids, j.refused = [random.randrange(1, 1 << 32), *j.ids[:1]], False
             j.rto = FIRST_RTO
-        if j.cookie is None:
-            j.retries = 0
+        if not j.cookies:
+            j.heard = 0
             self._send(Header(type=TYPE["HELLO"], chunk=j.ids[0]), proto.Hello().pack(), self.control)
             return
-        join.cookie, join.proof = j.cookie, bytes(proto.PROOF_LEN)
-        join.proof = self._hmac(proto.JOIN_PREFIX, join.pack())
-        self._send(Header(type=TYPE["JOIN"], chunk=j.ids[0]), join.pack(), self.control)
+        if j.tried == len(j.cookies):
+            j.tried = 0
+        for join.cookie in j.cookies[j.tried:j.tried + SPREE]:
+            join.proof = bytes(proto.PROOF_LEN)
+            join.proof = self._hmac(proto.JOIN_PREFIX, join.pack())
+            self._send(Header(type=TYPE["JOIN"], chunk=j.ids[0]), join.pack(), self.control)
+            j.tried += 1
+        j.next_spree = time.monotonic() + SPREE_TIME
 
     def _refused(self, j, join, header, message, raw):
         if message.code == proto.ERROR["COOKIE"]:
-            j.due = j.due if j.cookie is None else time.monotonic() + FIRST_RTO
-            j.cookie, j.refusals = None, 0
+            j.cookies, j.tried, j.refusals = j.cookies[j.tried:], 0, 0
+            if not j.cookies:
+                j.due = time.monotonic() + FIRST_RTO
             return
         if message.code == proto.ERROR["VERSION"] and message.detail == proto.VERSION:
             return  # it speaks ours: the HELLO was damaged

@@ -323,7 +323,8 @@ class ForgedBox(fake_box.FakeBox):
     code = "SECRET"
 
     def _on_hello(self, h, payload, peer, where):
-        self._answer(h, "RETRY", proto.Retry(1, self.incarnation).pack(), peer, where)
+        for cookie in range(1, 21):
+            self._answer(h, "RETRY", proto.Retry(cookie, self.incarnation).pack(), peer, where)
         super()._on_hello(h, payload, peer, where)
 
     def _on_join(self, h, payload, peer, where):

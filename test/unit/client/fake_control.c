@@ -11,7 +11,8 @@
 
 /* Sections 4, 5, 7, 8 of the protocol. */
 
-#define COOKIE 0xC00C1Eull
+#define COOKIE         0xC00C1Eull
+#define FORGED_RETRIES 20
 
 static uint8_t *
 payload_room(struct fake_box *b)
@@ -196,10 +197,14 @@ forge(struct fake_box *b, int fd, const struct sockaddr_in *from, const struct p
 		.lease_ms = 1000,
 		.window = 1,
 		.number = 1};
-	const struct pbox_retry r = {COOKIE + 1, b->incarnation};
 
 	if (h->type == PBOX_HELLO) {
-		answer(b, fd, from, h, PBOX_RETRY, pbox_retry_encode(payload_room(b), 64, &r));
+		for (uint64_t i = 1; i <= FORGED_RETRIES; i++) {
+			const struct pbox_retry r = {COOKIE + i, b->incarnation};
+
+			answer(b, fd, from, h, PBOX_RETRY,
+				pbox_retry_encode(payload_room(b), 64, &r));
+		}
 		return;
 	}
 	refuse(b, fd, from, h, nonce, b->conf.forger);

@@ -49,14 +49,12 @@ cores_find(struct box *b, struct pbox_error *err)
 
 		if (b->n_cores == PBOX_PORT_CORES)
 			return pbox_fail(err, E2BIG,
-				"%u lcores are more than the %u data cores that pbox knows: give "
-				"EAL fewer with -l",
+				"%u lcores are more than the %u data cores that pbox knows: give EAL fewer with -l",
 				rte_lcore_count(), PBOX_PORT_CORES);
 		i = node_index(b, node);
 		if (i < 0)
 			return pbox_fail(err, E2BIG,
-				"the lcores are on more than %u NUMA nodes: give EAL others with "
-				"-l",
+				"the lcores are on more than %u NUMA nodes: give EAL others with -l",
 				PBOX_MAX_NODES);
 		CPU_AND(&both, &used, &cpus);
 		if (CPU_COUNT(&both) > 0)

@@ -165,9 +165,7 @@ check_prefix(int argc, char **argv, struct pbox_error *err)
 	if (f != NULL)
 		fclose(f);
 	return pbox_fail(err, EBUSY,
-		"%s (process %ld) runs with EAL's file prefix '%s': stop it, or give this one "
-		"another, "
-		"--file-prefix NAME",
+		"%s (process %ld) runs with EAL's file prefix '%s': stop it, or give this one another, --file-prefix NAME",
 		name, (long)lock.l_pid, prefix);
 }
 
@@ -205,14 +203,10 @@ check_hugepages(int argc, char **argv, struct pbox_error *err)
 		return 0;
 	if (all == 0)
 		return pbox_fail(err, ENOMEM,
-			"this host has no hugepages: reserve some ('pbox-setup plan' says how "
-			"many), or "
-			"go without them: --no-huge -m 512");
+			"this host has no hugepages: reserve some ('pbox-setup plan' says how many), or go without them: --no-huge -m 512");
 	if (all > 0 && hugepages("free_hugepages") == 0)
 		return pbox_fail(err, ENOMEM,
-			"all %ld hugepages of this host are in use: stop who has them (another "
-			"pbox?), "
-			"reserve more ('pbox-setup plan'), or go without: --no-huge -m 512",
+			"all %ld hugepages of this host are in use: stop who has them (another pbox?), reserve more ('pbox-setup plan'), or go without: --no-huge -m 512",
 			all);
 	return 0;
 }

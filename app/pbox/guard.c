@@ -62,15 +62,11 @@ check_snapshot_dir(const struct box *b, struct pbox_error *err)
 		return pbox_fail(err, EAGAIN, "snapshot-dir = %s cannot be examined", dir);
 	if (WEXITSTATUS(status) == EEXIST)
 		return pbox_fail(err, EACCES,
-			"snapshot-dir = %s: user %s cannot read snapshots that are there: chown -R "
-			"%s "
-			"%s",
+			"snapshot-dir = %s: user %s cannot read snapshots that are there: chown -R %s %s",
 			dir, user, user, dir);
 	if (WEXITSTATUS(status) != 0)
 		return pbox_fail(err, WEXITSTATUS(status),
-			"snapshot-dir = %s (mode %o, of user %u): user %s cannot read and write "
-			"there: "
-			"%s: chown %s %s, and mode 750",
+			"snapshot-dir = %s (mode %o, of user %u): user %s cannot read and write there: %s: chown %s %s, and mode 750",
 			dir, (unsigned)st.st_mode & 07777, (unsigned)st.st_uid, user,
 			strerror(WEXITSTATUS(status)), user, dir);
 	return 0;
@@ -88,8 +84,7 @@ guard_prepare(struct box *b, struct pbox_error *err)
 	ret = pbox_guard_find_user(name, &b->user, err);
 	if (ret == 0 && geteuid() != 0 && geteuid() != b->user.uid)
 		ret = pbox_fail(err, EPERM,
-			"user = %s: only root can become another user: start pbox as root, or as "
-			"%s",
+			"user = %s: only root can become another user: start pbox as root, or as %s",
 			name, name);
 	return ret != 0 ? ret : check_snapshot_dir(b, err);
 }

@@ -27,8 +27,7 @@ host_start(struct box *b, int argc, char **argv, struct pbox_error *err)
 	ret = rte_eal_init(argc, argv);
 	if (ret < 0)
 		return pbox_fail(err, rte_errno > 0 ? rte_errno : EINVAL,
-			"EAL does not start%s%s%s: see its lines above. Without hugepages: "
-			"--no-huge -m 512; another pbox on this host: --file-prefix NAME",
+			"EAL does not start%s%s%s: see its lines above. Without hugepages: --no-huge -m 512; another pbox on this host: --file-prefix NAME",
 			rte_errno > 0 ? " (" : "", rte_errno > 0 ? rte_strerror(rte_errno) : "",
 			rte_errno > 0 ? ")" : "");
 	b->eal = true;

@@ -50,8 +50,7 @@ options(int all, char **argv, int ours)
 
 	if (wrong != NULL) {
 		fprintf(stderr,
-			"pbox: %s is an option of pbox, not of EAL: these stand behind --: pbox "
-			"[EAL options] -- %s ...\n",
+			"pbox: %s is an option of pbox, not of EAL: these stand behind --: pbox [EAL options] -- %s ...\n",
 			wrong, wrong);
 		return EXIT_USAGE;
 	}
@@ -62,9 +61,9 @@ options(int all, char **argv, int ours)
 	if (box.conf == NULL) {
 		wrong = eal_misplaced(err.text);
 		fprintf(stderr, "pbox: %s%s\n", err.text,
-			wrong != NULL ? ". That is an option of EAL: these stand before --: pbox "
-					"[EAL options] -- [options]"
-				      : "");
+			wrong != NULL
+				? ". That is an option of EAL: these stand before --: pbox [EAL options] -- [options]"
+				: "");
 		return EXIT_USAGE;
 	}
 	if (box.opt.help != PBOX_OPT_HELP_NONE) {

@@ -30,9 +30,7 @@ no_cores(const struct box *b, const struct pbox_port_options *o, struct pbox_err
 			there + at, sizeof(there) - at, "%s%u", i > 0 ? "," : "", b->core[i].lcore);
 	}
 	return pbox_fail(err, EINVAL,
-		"%s: none of its cores is an lcore: EAL has data cores %s. Take of these, or give "
-		"EAL "
-		"others with -l, if this host has them (it has %ld CPUs)",
+		"%s: none of its cores is an lcore: EAL has data cores %s. Take of these, or give EAL others with -l, if this host has them (it has %ld CPUs)",
 		pbox_conf_where(b->conf, &o->cores, where, sizeof(where)), there,
 		sysconf(_SC_NPROCESSORS_ONLN));
 }
@@ -85,8 +83,7 @@ check_all_named(struct box *b, struct pbox_error *err)
 			k++;
 		if (k == b->n_ports)
 			return pbox_fail(err, EINVAL,
-				"port %u (%s) has no address: add a [port %s] section with one, or "
-				"--port '%s:address=10.0.0.1/24', or keep EAL off it (-b, -a)",
+				"port %u (%s) has no address: add a [port %s] section with one, or --port '%s:address=10.0.0.1/24', or keep EAL off it (-b, -a)",
 				list[i], pbox_port_name(list[i]), pbox_port_name(list[i]),
 				pbox_port_name(list[i]));
 	}

@@ -278,9 +278,7 @@ jobs_warn(const struct pbox_options *o, const struct pbox_conf *conf, bool check
 			warn(check, "%s: others may read the file, and join: chmod go= it", where);
 		else if (s->len > 0 && s->plain && pbox_conf_exposed(conf))
 			warn(check,
-				"%s: others may read the secret: chmod go= %s, or write it into a "
-				"file of "
-				"its own and secret = file:PATH",
+				"%s: others may read the secret: chmod go= %s, or write it into a file of its own and secret = file:PATH",
 				where, o->config);
 	}
 }
@@ -303,14 +301,12 @@ report_print(const struct box *b, bool check)
 	for (unsigned i = 0; i < b->n_cores; i++)
 		if (!core_serves(b, i))
 			warn(check,
-				"lcore %u (NUMA node %d) serves no port: give EAL lcores of the "
-				"ports' nodes with -l, or name it in cores of a port",
+				"lcore %u (NUMA node %d) serves no port: give EAL lcores of the ports' nodes with -l, or name it in cores of a port",
 				b->core[i].lcore, b->core[i].node);
 	for (unsigned i = 0; i < b->n_nodes; i++)
 		if (b->memory_far[i] >= 0)
 			warn(check,
-				"parameters of NUMA node %d lie on node %d: use hugepages, or free "
-				"memory there",
+				"parameters of NUMA node %d lie on node %d: use hugepages, or free memory there",
 				b->node[i], b->memory_far[i]);
 	if (b->guarded && !b->sandboxed && b->opt.sandbox == PBOX_OPT_SANDBOX_AUTO)
 		warn(check, "no sandbox: %s", b->no_sandbox);

@@ -63,14 +63,12 @@ static const struct row rows[] = {
 	{"workers", 'w', NUMBER, AT(workers), "N", "workers of the job in all (required)", 1, PBOX_MAX_WORKERS},
 	{"worker", 'i', INDEX, AT(worker), "I", "number of the first worker here (default: the box gives it)", 0, PBOX_MAX_WORKERS - 1},
 	{"local", 'l', NUMBER, AT(local), "K", "run K workers here, as threads: I, I+1, ... (default 1)", 1, MAX_LOCAL},
-	{"run", 0, TEXT, AT(run), "TEXT", "the run of all workers of this start: one with another text ends that which the job has on "
-		"the box, also if its workers live. Without, a job that has begun takes nobody before it has ended"},
+	{"run", 0, TEXT, AT(run), "TEXT", "the run of all workers of this start: one with another text ends that which the job has on the box, also if its workers live. Without, a job that has begun takes nobody before it has ended"},
 	{"Data"},
 	{"elements", 'e', NUMBER_64, AT(elements), "N", "one tensor of N elements (default 1M); k, M, G are powers of 1000", 0, 1e12},
 	{"size", 'b', REAL, AT(size), "BYTES", "or: of so many bytes", 1, 1e13},
 	{"model", 'm', TEXT, AT(model), "FILE", "or: a list of lines tensor,elements; a header and lines that begin with # are allowed"},
-	{"op", 0, WORD, AT(op), "OP", "what a round makes of the contributions: sum (default), mean (default with an optimiser), "
-		"sample_mean, weighted_mean; with the last two the workers have unequal sample counts", .names = ops},
+	{"op", 0, WORD, AT(op), "OP", "what a round makes of the contributions: sum (default), mean (default with an optimiser), sample_mean, weighted_mean; with the last two the workers have unequal sample counts", .names = ops},
 	{"optimiser", 'O', WORD, AT(optimiser), "NAME", "parameters on the box, and there: none (default)" PBOX_OPTIMISERS(LISTED), .names = optimisers},
 	{"optimizer", 0, WORD, AT(optimiser), .names = optimisers},
 	{"lr", 0, REAL, AT(hyper.lr), "X", "its learning rate (default 0.01; 0.001 for adam and adamw)", 0, 1e6},
@@ -81,17 +79,14 @@ static const struct row rows[] = {
 	{"beta2", 0, REAL, AT(hyper.beta2), "X", "(default 0.999)", 0, 1e6},
 	{"eps", 0, REAL, AT(hyper.eps), "X", "(default 1e-8)", 0, 1e6},
 	{"format", 'f', FORMATS, 0, "PUSH[,PULL]", "on the wire: fp32 (default)" PBOX_FORMATS_16(LISTED)},
-	{"per-tensor", 0, FLAG, AT(per_tensor), "", "each tensor is an operation of its own, submitted last first as in a backward pass, the "
-		"first tensors being the most urgent"},
+	{"per-tensor", 0, FLAG, AT(per_tensor), "", "each tensor is an operation of its own, submitted last first as in a backward pass, the first tensors being the most urgent"},
 	{"seed", 0, NUMBER_64, AT(seed), "N", "of the data (default 1)", 0, 9e15},
 	{"Run"},
 	{"rounds", 'r', NUMBER, AT(rounds), "R", "how many (default 100)", 1, 4e9},
-	{"time", 't', TIME, AT(seconds), "S", "or: so long, as 30, 90s, 5m; workers in several processes agree on the last round by a "
-		"one-element sum"},
+	{"time", 't', TIME, AT(seconds), "S", "or: so long, as 30, 90s, 5m; workers in several processes agree on the last round by a one-element sum"},
 	{"duration", 0, TIME, AT(seconds), "S", "the same"},
 	{"warmup", 0, NUMBER, AT(warmup), "R", "rounds that are not counted (default 3)", 0, 1e6},
-	{"check", 'c', WORD, AT(check), "WHICH", "results of rounds: all (default), first, none; with first and none the data of the first "
-		"round are sent in all rounds, which is what to use for figures: making and checking data costs processor time", .names = checks},
+	{"check", 'c', WORD, AT(check), "WHICH", "results of rounds: all (default), first, none; with first and none the data of the first round are sent in all rounds, which is what to use for figures: making and checking data costs processor time", .names = checks},
 	{"timeout", 'T', SECONDS, AT(timeout_ms), "S", "of a round, and of declaring (default 30)", 0.001, 4e6},
 	{"join-timeout", 0, SECONDS, AT(join_timeout_ms), "S", "of joining (default 10)", 0.001, 4e6},
 	{"Network"},
@@ -103,10 +98,8 @@ static const struct row rows[] = {
 	{"lease", 0, SECONDS, AT(lease_ms), "S", "to ask for (default: the box's)", 0.01, 4e6},
 	{"keep-copies", 0, WORD, AT(keep_copies), "WORD", "on (default): goes on after a restart of the box; off", .names = switches},
 	{"auth", 0, FLAG, AT(auth), "", "refuse a box whose frames have no tags for this job"},
-	{"transport", 0, TEXT, AT(transport), "NAME", "what carries the datagrams: udp, kernel sockets (default), or dpdk, a port that this "
-		"process owns; gradients are then in memory that the port can send from"},
-	{"transport-args", 0, TEXT, AT(transport_args), "TEXT", "for it, as pbox_client_dpdk(3) says; %i is replaced by the number of the "
-		"local worker, from 0: each needs an address of its own, and a port"},
+	{"transport", 0, TEXT, AT(transport), "NAME", "what carries the datagrams: udp, kernel sockets (default), or dpdk, a port that this process owns; gradients are then in memory that the port can send from"},
+	{"transport-args", 0, TEXT, AT(transport_args), "TEXT", "for it, as pbox_client_dpdk(3) says; %i is replaced by the number of the local worker, from 0: each needs an address of its own, and a port"},
 	{"Output"},
 	{"interval", 'I', REAL, AT(interval), "S", "seconds between lines (default 1)", 0.05, 1e6},
 	{"quiet", 'q', FLAG, AT(quiet), "", "no such lines"},

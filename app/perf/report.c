@@ -31,8 +31,7 @@ report_start(const struct perf *p)
 
 	if (o->json)
 		return;
-	printf("pbox-perf %s: job '%s' at %s, %u of %u workers here, %u tensor%s, %llu elements "
-	       "(%.1f MB), %s\n",
+	printf("pbox-perf %s: job '%s' at %s, %u of %u workers here, %u tensor%s, %llu elements (%.1f MB), %s\n",
 		pbox_client_version(), o->job, o->box, o->local, o->workers, p->m.n,
 		p->m.n == 1 ? "" : "s", (unsigned long long)p->m.elements,
 		(double)p->m.elements * wire_size(o->push_format) / 1e6,
@@ -133,9 +132,7 @@ print_failures(const struct perf *p)
 				w->err.text);
 		if (w->mismatches > 0)
 			fprintf(stderr,
-				"pbox-perf: worker %u: %llu wrong elements; the first: round %u, "
-				"element %llu is %.9g, should be %.9g; the largest difference is "
-				"%g\n",
+				"pbox-perf: worker %u: %llu wrong elements; the first: round %u, element %llu is %.9g, should be %.9g; the largest difference is %g\n",
 				w->number, (unsigned long long)w->mismatches, w->first_bad_round,
 				(unsigned long long)w->first_bad, (double)w->first_got,
 				(double)w->first_want, w->largest_off);
@@ -166,8 +163,7 @@ print_table(const struct perf *p, const struct total *t)
 		hist_percentile(t->hist, 0.5) / 1e6, hist_percentile(t->hist, 0.99) / 1e6,
 		hist_percentile(t->hist, 0.999) / 1e6, (unsigned long long)t->repeated,
 		(unsigned long long)t->probes);
-	printf("checked %llu elements, %llu wrong; sent %.4f bytes per useful one; mtu %u, window "
-	       "%u of %u, rtt %.0f us, gso %s, gro %s",
+	printf("checked %llu elements, %llu wrong; sent %.4f bytes per useful one; mtu %u, window %u of %u, rtt %.0f us, gso %s, gro %s",
 		(unsigned long long)t->checked, (unsigned long long)t->mismatches,
 		t->useful > 0 ? (double)t->tx / (double)t->useful : 0, p->w[0].stats.mtu,
 		p->w[0].stats.window, p->w[0].stats.window_max, (double)p->w[0].stats.srtt_ns / 1e3,
@@ -198,17 +194,7 @@ json_worker(const struct perf *p, const struct worker *w)
 {
 	uint64_t n = atomic_load(&w->rounds), ns = atomic_load(&w->busy_ns);
 
-	printf("{\"worker\": %u, \"rounds\": %llu, \"busy_s\": %.6f, \"push_gbps\": %.4f, "
-	       "\"pull_gbps\": %.4f, \"p50_ms\": %.4f, \"p99_ms\": %.4f, \"p999_ms\": %.4f, "
-	       "\"retransmitted\": %llu, \"probes\": %llu, \"duplicates\": %llu, \"tx_bytes\": "
-	       "%llu, "
-	       "\"useful_tx_bytes\": %llu, \"rx_bytes\": %llu, \"checked\": %llu, "
-	       "\"mismatches\": %llu, \"largest_deviation\": %.9g, \"srtt_us\": %.1f, \"held_us\": "
-	       "%.1f, \"window\": %u, "
-	       "\"window_max\": %u, \"mtu\": %u, \"endpoints\": %u, \"gso\": %u, \"gro\": %u, "
-	       "\"tx_by_ref\": %llu, \"tx_copied\": %llu, \"tx_failed\": %llu, \"rx_failed\": "
-	       "%llu, "
-	       "\"error\": ",
+	printf("{\"worker\": %u, \"rounds\": %llu, \"busy_s\": %.6f, \"push_gbps\": %.4f, \"pull_gbps\": %.4f, \"p50_ms\": %.4f, \"p99_ms\": %.4f, \"p999_ms\": %.4f, \"retransmitted\": %llu, \"probes\": %llu, \"duplicates\": %llu, \"tx_bytes\": %llu, \"useful_tx_bytes\": %llu, \"rx_bytes\": %llu, \"checked\": %llu, \"mismatches\": %llu, \"largest_deviation\": %.9g, \"srtt_us\": %.1f, \"held_us\": %.1f, \"window\": %u, \"window_max\": %u, \"mtu\": %u, \"endpoints\": %u, \"gso\": %u, \"gro\": %u, \"tx_by_ref\": %llu, \"tx_copied\": %llu, \"tx_failed\": %llu, \"rx_failed\": %llu, \"error\": ",
 		w->number, (unsigned long long)n, (double)ns / 1e9,
 		gbps(round_bits(p, p->o.push_format), n, ns),
 		gbps(round_bits(p, p->o.pull_format), n, ns), hist_percentile(w->hist, 0.5) / 1e6,
@@ -244,13 +230,7 @@ print_json(const struct perf *p, const struct total *t)
 	json_string(p->o.box);
 	printf(", \"job\": ");
 	json_string(p->o.job);
-	printf(", \"workers\": %u, \"local\": %u, \"tensors\": %u, \"elements\": %llu, "
-	       "\"push_format\": \"%s\", \"pull_format\": \"%s\", \"op\": \"%s\", "
-	       "\"optimiser\": \"%s\", \"rounds\": %llu, \"rounds_per_s\": %.3f, "
-	       "\"push_gbps\": %.4f, \"pull_gbps\": %.4f, \"p50_ms\": %.4f, \"p99_ms\": %.4f, "
-	       "\"p999_ms\": %.4f, \"retransmitted\": %llu, \"probes\": %llu, "
-	       "\"duplicates\": %llu, \"checked\": %llu, \"mismatches\": %llu, \"cpu_s\": %.6f, "
-	       "\"per_worker\": [",
+	printf(", \"workers\": %u, \"local\": %u, \"tensors\": %u, \"elements\": %llu, \"push_format\": \"%s\", \"pull_format\": \"%s\", \"op\": \"%s\", \"optimiser\": \"%s\", \"rounds\": %llu, \"rounds_per_s\": %.3f, \"push_gbps\": %.4f, \"pull_gbps\": %.4f, \"p50_ms\": %.4f, \"p99_ms\": %.4f, \"p999_ms\": %.4f, \"retransmitted\": %llu, \"probes\": %llu, \"duplicates\": %llu, \"checked\": %llu, \"mismatches\": %llu, \"cpu_s\": %.6f, \"per_worker\": [",
 		p->o.workers, p->o.local, p->m.n, (unsigned long long)p->m.elements,
 		pbox_format_name(p->o.push_format), pbox_format_name(p->o.pull_format),
 		pbox_op_name(p->o.op),

@@ -175,8 +175,7 @@ mirror_make(struct mirror *m, const struct data *d, const struct plan *p, struct
 		m->crc == NULL || m->digest == NULL || m->restored == NULL) {
 		mirror_free(m);
 		return pbox_fail(err, ENOMEM,
-			"no memory to keep the parameters (%zu MiB): use a smaller model or "
-			"--no-check",
+			"no memory to keep the parameters (%zu MiB): use a smaller model or --no-check",
 			bytes >> 20);
 	}
 	memset(m->param, 0, bytes);

@@ -429,8 +429,7 @@ on_error(struct lane *l, struct control *c)
 		pbox_errcode_name(m.code), pbox_type_name(m.type), m.text[0] != '\0' ? ": " : "",
 		m.text,
 		m.code == PBOX_E_NO_MEMORY && l->t->loopback != NULL
-			? "; the box is in this process: quit, and begin with a larger "
-			  "--memory, and with that much more for EAL (-m)"
+			? "; the box is in this process: quit, and begin with a larger --memory, and with that much more for EAL (-m)"
 			: "");
 }
 

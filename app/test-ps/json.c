@@ -96,8 +96,8 @@ settings(const struct testps *t)
 {
 	const struct testps_load *l = t->open ? &t->now : &t->load;
 
-	return json_pack("{s:s, s:i, s:s, s:I, s:i, s:i, s:i, s:I, s:s, s:s, s:s, s:i, s:i, s:b, "
-			 "s:b, s:b, s:s}",
+	return json_pack(
+		"{s:s, s:i, s:s, s:I, s:i, s:i, s:i, s:I, s:s, s:s, s:s, s:i, s:i, s:b, s:b, s:b, s:s}",
 		"job", t->opt.job, "workers", (int)l->workers, "model", l->model, "elements",
 		(json_int_t)t->model.elements, "fragments", (int)t->plan.n, "fragment",
 		(int)pbox_payload_bytes(t->data.push, t->plan.frag_elements), "window",

@@ -140,8 +140,7 @@ box_memory(struct testps *t, struct loopback *b, struct pbox_error *err)
 	b->memory = rte_zmalloc("testps_box", b->size, 64);
 	if (b->memory == NULL)
 		return pbox_fail(err, ENOMEM,
-			"no memory for a box of %zu MiB: give EAL more with -m, or use a smaller "
-			"--model, or less --memory",
+			"no memory for a box of %zu MiB: give EAL more with -m, or use a smaller --model, or less --memory",
 			b->size >> 20);
 	b->arena = pbox_arena_create(b->memory, b->size);
 	return 0;

@@ -46,8 +46,8 @@ options(struct testps *t, int argc, char **argv, struct pbox_conf **conf)
 	struct pbox_error err = {0};
 
 	if (argc == 0) {
-		fprintf(stderr, "pbox-testps: there is no --: EAL's options stand before it, those "
-				"of pbox-testps behind it: pbox-testps -l 0-2 -- -i --loopback\n");
+		fprintf(stderr,
+			"pbox-testps: there is no --: EAL's options stand before it, those of pbox-testps behind it: pbox-testps -l 0-2 -- -i --loopback\n");
 		return EXIT_USAGE;
 	}
 	*conf = testps_options_load(&t->opt, argc, argv, &err);
@@ -57,8 +57,7 @@ options(struct testps *t, int argc, char **argv, struct pbox_conf **conf)
 	}
 	if (t->opt.help != TESTPS_HELP_NONE) {
 		pbox_conf_help(&testps_options_table, t->opt.help == TESTPS_HELP_ALL, stdout);
-		puts("Exit status: 0 all right, 1 wrong results or a run that failed, 2 wrong "
-		     "options, 3 no start.");
+		puts("Exit status: 0 all right, 1 wrong results or a run that failed, 2 wrong options, 3 no start.");
 		return EXIT_SUCCESS;
 	}
 	if (t->opt.version) {
@@ -79,15 +78,12 @@ eal(struct testps *t, int argc, char **argv, struct pbox_error *err)
 
 	if (rte_eal_init(argc, argv) < 0)
 		return pbox_fail(err, rte_errno,
-			"EAL does not start (%s): see its lines above; its options stand before "
-			"--. Without hugepages: --no-huge -m 1024; another one on this host: "
-			"--file-prefix NAME",
+			"EAL does not start (%s): see its lines above; its options stand before --. Without hugepages: --no-huge -m 1024; another one on this host: --file-prefix NAME",
 			rte_strerror(rte_errno));
 	need = 1 + t->opt.nb_cores + t->opt.loopback;
 	if (rte_lcore_count() < need)
 		return pbox_fail(err, EINVAL,
-			"%u lcores are too few: the main one, %u for workers%s: -l 0-%u, or more "
-			"of them on a CPU: --lcores '0@0,1@0%s'",
+			"%u lcores are too few: the main one, %u for workers%s: -l 0-%u, or more of them on a CPU: --lcores '0@0,1@0%s'",
 			rte_lcore_count(), t->opt.nb_cores,
 			t->opt.loopback ? " and one for the box of --loopback" : "", need - 1,
 			t->opt.loopback ? ",2@1" : "");

@@ -113,8 +113,8 @@ model_read(struct model *m, const char *text, struct pbox_error *err)
 	if (ret < 0) {
 		model_free(m);
 		return pbox_fail(err, -ret,
-			ret == -EINVAL  ? "model %s line %u: not tensor,elements or "
-					  "tensor,elements,microseconds"
+			ret == -EINVAL
+				? "model %s line %u: not tensor,elements or tensor,elements,microseconds"
 			: ret == -E2BIG ? "model %s line %u: too many tensors"
 					: "model %s line %u: out of memory",
 			text, at);

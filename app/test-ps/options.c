@@ -46,8 +46,7 @@ static const struct pbox_conf_option options[] = {
 		AT(address),
 		.flags = BASIC,
 		.brief = "our own address, ADDRESS/LENGTH",
-		.more = "Of the first port; the second port has the next one, and so on. With "
-			"--hosts of the first worker."},
+		.more = "Of the first port; the second port has the next one, and so on. With --hosts of the first worker."},
 	{.name = "job",
 		.letter = 'j',
 		.type = PBOX_CONF_STRING,
@@ -68,9 +67,7 @@ static const struct pbox_conf_option options[] = {
 		AT(auth),
 		.flags = CLI,
 		.brief = "accept no job without authentication",
-		.more = "Of every frame, by a tag. Otherwise as the box has it; the one of "
-			"--loopback "
-			"has it with this option."},
+		.more = "Of every frame, by a tag. Otherwise as the box has it; the one of --loopback has it with this option."},
 	{.name = "workers",
 		.letter = 'w',
 		.type = PBOX_CONF_U32,
@@ -88,9 +85,7 @@ static const struct pbox_conf_option options[] = {
 		.def = "4M",
 		.flags = BASIC,
 		.brief = "FILE of tensor,elements lines, or a size",
-		.more = "A size is that of one tensor of fp32: 64K, 4M, 1G (powers of 1024). In a "
-			"file a third number of a line is the compute time of the layer in "
-			"microseconds (--compute profile)."},
+		.more = "A size is that of one tensor of fp32: 64K, 4M, 1G (powers of 1024). In a file a third number of a line is the compute time of the layer in microseconds (--compute profile)."},
 	{.name = "fragment",
 		.letter = 'f',
 		.type = PBOX_CONF_U32,
@@ -113,8 +108,7 @@ static const struct pbox_conf_option options[] = {
 		.def = "auto",
 		.flags = BASIC,
 		.brief = "frames in flight, of a worker at an endpoint",
-		.more = "auto: as many of all workers as the way and the box hold, at least "
-			"256; it never becomes more than the box grants."},
+		.more = "auto: as many of all workers as the way and the box hold, at least 256; it never becomes more than the box grants."},
 	{.name = "dtype",
 		.type = PBOX_CONF_STRING,
 		AT(dtype),
@@ -166,8 +160,7 @@ static const struct pbox_conf_option options[] = {
 		.zero = "auto",
 		.flags = CLI,
 		.brief = "of the box of --loopback",
-		.more = "auto: what the model needs; with -i or --cmdline-file half of what EAL "
-			"has, for models and workers that are set later."},
+		.more = "auto: what the model needs; with -i or --cmdline-file half of what EAL has, for models and workers that are set later."},
 	{.name = "cmdline-file",
 		.type = PBOX_CONF_PATH,
 		AT(cmdline_file),
@@ -194,11 +187,7 @@ static const struct pbox_conf_option options[] = {
 		.def = "none",
 		.flags = BASIC,
 		.brief = "find the highest rate: ndr or pdr",
-		.more = "The highest offered rate of which 99 % is delivered while nothing (ndr), "
-			"or at most 0.5 % (pdr), is sent again: up to 40 trials outvote each "
-			"other; those that fail while others had the CPUs do not count. Then "
-			"latency at 10, 50 and 90 % of it, a sweep of losses, and the recovery "
-			"after an overload."},
+		.more = "The highest offered rate of which 99 % is delivered while nothing (ndr), or at most 0.5 % (pdr), is sent again: up to 40 trials outvote each other; those that fail while others had the CPUs do not count. Then latency at 10, 50 and 90 % of it, a sweep of losses, and the recovery after an overload."},
 	{.name = "trial",
 		.type = PBOX_CONF_DURATION,
 		AT(trial_ns),
@@ -221,8 +210,7 @@ static const struct pbox_conf_option options[] = {
 		.def = "1",
 		.flags = BASIC,
 		.brief = "lcores that play workers",
-		.more = "The main lcore has the prompt and is not one of them; the box of "
-			"--loopback takes one more."},
+		.more = "The main lcore has the prompt and is not one of them; the box of --loopback takes one more."},
 	{.name = "rxq",
 		.type = PBOX_CONF_U32,
 		AT(rxq),
@@ -312,11 +300,7 @@ static const struct pbox_conf_option options[] = {
 		.def = "zero",
 		.flags = BASIC,
 		.brief = "compute time of a round: zero, 20ms, profile",
-		.more = "zero: infinitely fast (ZeroCompute): each fragment goes again as soon as "
-			"its result is here. A time is shared out to the layers by their sizes, "
-			"profile takes what the model's file says; then gradients become ready "
-			"from the last layer to the first, and a round begins when the one "
-			"before is complete."},
+		.more = "zero: infinitely fast (ZeroCompute): each fragment goes again as soon as its result is here. A time is shared out to the layers by their sizes, profile takes what the model's file says; then gradients become ready from the last layer to the first, and a round begins when the one before is complete."},
 	{.name = "loss",
 		.type = PBOX_CONF_STRING,
 		AT(loss),
@@ -335,16 +319,13 @@ static const struct pbox_conf_option options[] = {
 		AT(no_check),
 		.flags = BASIC,
 		.brief = "do not compare results with the reference sum",
-		.more = "Their payloads are not even read, but for the tags of a job with auth: "
-			"the "
-			"tester is at its fastest."},
+		.more = "Their payloads are not even read, but for the tags of a job with auth: the tester is at its fastest."},
 	{.name = "hosts",
 		.type = PBOX_CONF_BOOL,
 		AT(hosts),
 		.flags = CLI,
 		.brief = "an address and a MAC of its own for each worker",
-		.more = "Otherwise the workers of a port share its address and have UDP ports of "
-			"their own."},
+		.more = "Otherwise the workers of a port share its address and have UDP ports of their own."},
 	{.name = "gateway",
 		.type = PBOX_CONF_IPV4,
 		AT(gateway),
@@ -374,9 +355,7 @@ static const struct pbox_conf_option options[] = {
 		AT(reflected),
 		.flags = CLI,
 		.brief = "the peer only sends all frames back",
-		.more = "Measures this program: nobody joins, and what comes back is compared "
-			"with what was sent. The peer is dpdk-testpmd --forward-mode=5tswap, or "
-			"with --loopback an lcore of this process."},
+		.more = "Measures this program: nobody joins, and what comes back is compared with what was sent. The peer is dpdk-testpmd --forward-mode=5tswap, or with --loopback an lcore of this process."},
 };
 
 static const struct pbox_conf_section sections[] = {
@@ -390,8 +369,7 @@ const struct pbox_conf_table testps_options_table = {
 	.program = "pbox-testps",
 	.usage = "pbox-testps [EAL options] -- [options]",
 	.summary = "Plays the workers of a job on DPDK ports, as fast as a box takes it.",
-	.see = "EAL options come first (-l, --vdev, -a); then --. All options: --help all. "
-	       "Manual: pbox-testps(1)",
+	.see = "EAL options come first (-l, --vdev, -a); then --. All options: --help all. Manual: pbox-testps(1)",
 	.sections = sections,
 	.n_sections = 1,
 };

@@ -33,8 +33,7 @@ testps_box(const char *text, uint32_t *ip, uint16_t *port, struct pbox_error *er
 		(colon != NULL && (end == colon + 1 || *end != '\0')) || number < 1 ||
 		number > UINT16_MAX)
 		return pbox_fail(err, EINVAL,
-			"--box %s: an IPv4 address, or one with a port: --box 10.0.0.1 or --box "
-			"10.0.0.1:7269",
+			"--box %s: an IPv4 address, or one with a port: --box 10.0.0.1 or --box 10.0.0.1:7269",
 			text);
 	*port = (uint16_t)number;
 	return 0;
@@ -154,8 +153,7 @@ testps_numbers(const char *text, unsigned *out, unsigned max, struct pbox_error 
 		if (end == p || v < 1 || v > TESTPS_WORKERS_MAX || n == max ||
 			(*end != ',' && *end != '\0'))
 			return pbox_fail(err, EINVAL,
-				"sweep-workers %s: at most %u numbers from 1 to %d, apart by "
-				"commas: 1,8,64",
+				"sweep-workers %s: at most %u numbers from 1 to %d, apart by commas: 1,8,64",
 				text, max, TESTPS_WORKERS_MAX);
 		out[n++] = (unsigned)v;
 		p = *end == ',' ? end + 1 : end;
@@ -220,16 +218,14 @@ check(const struct testps_options *o, struct pbox_error *err)
 		return -EINVAL;
 	if (o->address.len == 0 && !o->loopback)
 		return pbox_fail(err, EINVAL,
-			"no address of our own: --address ADDRESS/LENGTH, such as 10.0.0.2/24; the "
-			"kernel's is not used");
+			"no address of our own: --address ADDRESS/LENGTH, such as 10.0.0.2/24; the kernel's is not used");
 	if (o->rxq != o->txq)
 		return pbox_fail(err, EINVAL,
 			"--rxq %u and --txq %u: queues come in pairs: give the same number", o->rxq,
 			o->txq);
 	if (o->rxq != 0 && o->rxq != o->nb_cores)
 		return pbox_fail(err, EINVAL,
-			"--rxq %u with --nb-cores %u: each lcore has a queue pair of each port: "
-			"give the same number",
+			"--rxq %u with --nb-cores %u: each lcore has a queue pair of each port: give the same number",
 			o->rxq, o->nb_cores);
 	if (o->loopback && o->nb_cores > 1 && !o->reflected)
 		return pbox_fail(err, EINVAL,
@@ -243,9 +239,7 @@ check(const struct testps_options *o, struct pbox_error *err)
 		return pbox_fail(err, EINVAL, "--reflected has no keys: --auth needs a box");
 	if (o->hosts && o->address.len > 22 && o->workers > (1u << (32 - o->address.len)) - 2)
 		return pbox_fail(err, EINVAL,
-			"--hosts: the network of --address has no room for %u workers: use a "
-			"shorter "
-			"prefix, such as /16",
+			"--hosts: the network of --address has no room for %u workers: use a shorter prefix, such as /16",
 			o->workers);
 	return testps_numbers(o->sweep_workers, numbers, 16, err) < 0 ? -EINVAL : 0;
 }

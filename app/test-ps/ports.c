@@ -63,8 +63,7 @@ open_port(struct testps *t, unsigned i, uint16_t id, struct pbox_error *err)
 	t->n_ports++;
 	if (p->n_queues < t->lanes)
 		return pbox_fail(err, EINVAL,
-			"port %u (%s) has %u queue pairs, and --nb-cores wants one for each of %u "
-			"lcores: use --nb-cores %u",
+			"port %u (%s) has %u queue pairs, and --nb-cores wants one for each of %u lcores: use --nb-cores %u",
 			id, p->dev.name, p->n_queues, t->lanes, p->n_queues);
 	ret = pbox_port_start(p, err);
 	if (ret != 0)
@@ -90,9 +89,7 @@ ports_open(struct testps *t, struct pbox_error *err)
 	}
 	if (n == 0)
 		return pbox_fail(err, ENODEV,
-			"EAL has found no port: give it one before the -- with --vdev "
-			"net_af_packet0,iface=eth1, or bind a NIC (dpdk-devbind.py) and allow it "
-			"with -a");
+			"EAL has found no port: give it one before the -- with --vdev net_af_packet0,iface=eth1, or bind a NIC (dpdk-devbind.py) and allow it with -a");
 	if (n > TESTPS_PORTS)
 		n = TESTPS_PORTS;
 	t->copy = t->loopback != NULL && !t->opt.reflected; /* a box takes no chains */
@@ -156,8 +153,7 @@ make_lane(struct testps *t, unsigned i, unsigned lcore, struct pbox_error *err)
 	l->flat = malloc(UINT16_MAX + 64);
 	if (l->frames == NULL || l->heads == NULL || l->mail == NULL || l->flat == NULL)
 		return pbox_fail(err, ENOMEM,
-			"no memory for %u packets of %u bytes and %u heads of lcore %u, about %zu "
-			"MiB: give EAL more with -m, or use less with --total-num-mbufs",
+			"no memory for %u packets of %u bytes and %u heads of lcore %u, about %zu MiB: give EAL more with -m, or use less with --total-num-mbufs",
 			frames, room, heads, lcore,
 			(((size_t)room + BESIDE) * frames + (HEAD_ROOM + BESIDE) * (size_t)heads) >>
 				20);
@@ -214,8 +210,7 @@ payloads_of(struct testps *t, struct lane *l, struct pbox_error *err)
 
 		if (m == NULL)
 			return pbox_fail(err, ENOMEM,
-				"%u heads are too few for %u payloads of different lengths: give "
-				"more with --total-num-mbufs",
+				"%u heads are too few for %u payloads of different lengths: give more with --total-num-mbufs",
 				l->heads->size, n);
 		info = m->buf_addr;
 		info->free_cb = shared_done;

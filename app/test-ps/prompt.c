@@ -385,8 +385,7 @@ COMMAND(show_port, show_port_f,
 COMMAND(show_port_number, show_port_f, "show port stats|xstats|info NUMBER: of one port", HDR(show),
 	HDR(port), HDR(port_what), HDR(port_number));
 COMMAND(show, show_f,
-	"show workers|jobs|slots|settings: rounds of each worker, the job, fragments under way, "
-	"what is set",
+	"show workers|jobs|slots|settings: rounds of each worker, the job, fragments under way, what is set",
 	HDR(show), HDR(show_what));
 /* set NAME VALUE */
 #define SET(name_, names_, help_, what_, choices_)                                \

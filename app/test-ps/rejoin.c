@@ -70,8 +70,7 @@ map(struct testps *t, struct pbox_error *err)
 		ret = session_reach(t, LEVEL_MAPPED, "declaring the tensors again", err);
 	if (ret == 0 && t->session.endpoints != endpoints)
 		ret = pbox_fail(err, EPROTO,
-			"the box has %u endpoints now, and had %u: with another number of cores "
-			"start again",
+			"the box has %u endpoints now, and had %u: with another number of cores start again",
 			t->session.endpoints, endpoints);
 	if (ret == 0)
 		ret = session_find_endpoints(t, err);
@@ -80,9 +79,7 @@ map(struct testps *t, struct pbox_error *err)
 	if (ret == 0 && (t->n_chunks != n || t->frag_elements != elements ||
 				!same_map(before, t->chunk, n)))
 		ret = pbox_fail(err, EPROTO,
-			"the box cuts the tensors otherwise than before: its MTU, cores or "
-			"chunk-size "
-			"have changed: start again");
+			"the box cuts the tensors otherwise than before: its MTU, cores or chunk-size have changed: start again");
 	t->plan.map_epoch = t->map_epoch;
 	free(before);
 	return ret;

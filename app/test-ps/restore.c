@@ -122,9 +122,7 @@ restore_ok(struct lane *l, unsigned worker, const struct pbox_hdr *h)
 			x->give = true;
 		} else if (h->aux == PBOX_RESTORE_LOST) {
 			lane_fail(l,
-				"the box was started again, and nobody could give it round %u of "
-				"fragment "
-				"%u of chunk %u%s",
+				"the box was started again, and nobody could give it round %u of fragment %u of chunk %u%s",
 				h->base, h->frag, h->chunk,
 				l->t->opt.no_check ? ": with --no-check parameters are not kept"
 						   : "");

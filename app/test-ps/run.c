@@ -85,8 +85,8 @@ run_ports(const struct testps *t, FILE *to)
 static void
 joined_line(const struct testps *t)
 {
-	printf("%s: %u worker%s, %u tensors, %" PRIu64 " elements in %u fragments of %zu bytes, "
-	       "%u endpoint%s, window %s%u\n",
+	printf("%s: %u worker%s, %u tensors, %" PRIu64
+	       " elements in %u fragments of %zu bytes, %u endpoint%s, window %s%u\n",
 		t->opt.reflected ? "reflected" : "joined", t->workers, t->workers == 1 ? "" : "s",
 		t->model.n, t->model.elements, t->plan.n,
 		pbox_payload_bytes(t->data.push, t->plan.frag_elements), t->session.endpoints,

@@ -204,8 +204,7 @@ find(struct testps *t, double limit, struct found *f, json_t *trials, struct pbo
 			f->best = all[i];
 	if (ret == 0 && good == 0)
 		return pbox_fail(err, ENODATA,
-			"none of %u trials was good, the slowest at %.0f contributions/s: even "
-			"slow ones lose frames, or --trial is too short",
+			"none of %u trials was good, the slowest at %.0f contributions/s: even slow ones lose frames, or --trial is too short",
 			f->h.trials, r.rate);
 	weigh(f);
 	return ret;
@@ -218,12 +217,10 @@ print_found(const char *name, const struct found *f)
 		printf("%s: %.0f contributions/s, from %.0f to %.0f; %u of %u trials disagree\n",
 			name, f->rate, f->low, f->high, f->disagree, f->h.trials);
 	else
-		printf("%s: between %.0f and %.0f contributions/s, no figure: %u of %u trials "
-		       "disagree\n",
+		printf("%s: between %.0f and %.0f contributions/s, no figure: %u of %u trials disagree\n",
 			name, f->low, f->high, f->disagree, f->h.trials);
 	if (f->changed)
-		printf("the machine changed its speed: without a limit %.0f to %.0f "
-		       "contributions/s\n",
+		printf("the machine changed its speed: without a limit %.0f to %.0f contributions/s\n",
 			f->slowest, f->fastest);
 }
 

@@ -86,9 +86,7 @@ session_reach(struct testps *t, enum level want, const char *what, struct pbox_e
 		pbox_fail(err, ETIMEDOUT, "%s did not end in %.1f s: %s", what,
 			(double)t->opt.timeout_ns / 1e9,
 			want == LEVEL_JOINED
-				? "the box answers ARP but not the workers: its log names the "
-				  "reason, "
-				  "and its port is --box ADDRESS:PORT"
+				? "the box answers ARP but not the workers: its log names the reason, and its port is --box ADDRESS:PORT"
 				: "the box waits for something; usertools/pbox-ctl why names it");
 	return ret;
 }
@@ -136,8 +134,7 @@ hop_add(struct testps *t, uint32_t ip, struct pbox_error *err)
 		h->ip = next_hop(t, &t->port[p], ip);
 		if (h->ip == 0)
 			return pbox_fail(err, EHOSTUNREACH,
-				"%u.%u.%u.%u is not in the network of --address: give a --gateway, "
-				"or another --address",
+				"%u.%u.%u.%u is not in the network of --address: give a --gateway, or another --address",
 				b[0], b[1], b[2], b[3]);
 		if (t->opt.box_mac[0] != '\0') {
 			struct rte_ether_addr mac;
@@ -165,8 +162,7 @@ resolve(struct testps *t, struct pbox_error *err)
 
 	if (ret == -ETIMEDOUT)
 		pbox_fail(err, EHOSTUNREACH,
-			"nobody answers ARP for %u.%u.%u.%u: is the box up, and on the other side "
-			"of port %u (%s)?",
+			"nobody answers ARP for %u.%u.%u.%u: is the box up, and on the other side of port %u (%s)?",
 			b[0], b[1], b[2], b[3], t->port[0].conf.id, t->port[0].dev.name);
 	return ret;
 }
@@ -367,8 +363,7 @@ session_join(struct testps *t, struct pbox_error *err)
 	session_leave(t);
 	if (mtu > mtu_of(t, 0))
 		return pbox_fail(err, EMSGSIZE,
-			"fragments of %u bytes need an MTU of %u, and the port has %u: use at most "
-			"%u",
+			"fragments of %u bytes need an MTU of %u, and the port has %u: use at most %u",
 			t->load.fragment, mtu, mtu_of(t, 0),
 			(mtu_of(t, 0) - PBOX_MTU_OVERHEAD) & ~63u);
 	t->mtu = (uint16_t)mtu;
@@ -511,8 +506,7 @@ session_stop(struct testps *t, struct pbox_error *err)
 	atomic_store(&t->rate, rate);
 	if (ret == -ETIMEDOUT)
 		pbox_fail(err, ETIMEDOUT,
-			"the rounds in progress did not end in %.1f s: the box answers no more, or "
-			"waits for others; see show workers, and usertools/pbox-ctl why",
+			"the rounds in progress did not end in %.1f s: the box answers no more, or waits for others; see show workers, and usertools/pbox-ctl why",
 			(double)t->opt.timeout_ns / 1e9);
 	return ret;
 }

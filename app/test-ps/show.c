@@ -216,8 +216,8 @@ show_jobs(const struct testps *t)
 		t->workers,
 		l->optimiser == PBOX_OPT_NONE ? "all-reduce" : pbox_optimiser_name(l->optimiser),
 		pbox_format_name(l->push), pbox_format_name(l->pull));
-	printf("  model %s: %u tensors, %" PRIu64 " elements, %u chunks, %u fragments of %u "
-	       "elements\n",
+	printf("  model %s: %u tensors, %" PRIu64
+	       " elements, %u chunks, %u fragments of %u elements\n",
 		l->model, t->model.n, t->model.elements, t->plan.chunks, t->plan.n,
 		t->plan.frag_elements);
 	printf("  %s, %" PRIu64 " rounds of all workers, %" PRIu64 " results checked, %" PRIu64
@@ -233,8 +233,7 @@ show_slots(const struct testps *t)
 		nothing();
 		return;
 	}
-	puts("endpoint address               fragments in flight   held  oldest ms  window  srtt "
-	     "us");
+	puts("endpoint address               fragments in flight   held  oldest ms  window  srtt us");
 	for (unsigned e = 0; e < t->plan.endpoints; e++) {
 		const struct sockaddr_in *a = &t->session.endpoint[e];
 		const uint8_t *ip = (const uint8_t *)&a->sin_addr;

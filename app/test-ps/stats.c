@@ -122,8 +122,8 @@ stats_lines_begin(const struct testps *t, struct stats_lines *l, FILE *to)
 	l->next_us = period > 0 ? t->begun_us + period : UINT64_MAX;
 	figures_take(t, &l->last);
 	if (period > 0)
-		fprintf(to, "  seconds  rounds/s    push    pull Gbit/s  kcontrib/s   again %%  "
-			    "wrong\n");
+		fprintf(to,
+			"  seconds  rounds/s    push    pull Gbit/s  kcontrib/s   again %%  wrong\n");
 }
 
 void
@@ -144,7 +144,6 @@ void
 figures_rates(const struct figures *f, FILE *to)
 {
 	fprintf(to,
-		"%.2f rounds/s, push %.2f Gbit/s, pull %.2f Gbit/s, %.0f contributions/s, sent "
-		"again %.3f %%\n",
+		"%.2f rounds/s, push %.2f Gbit/s, pull %.2f Gbit/s, %.0f contributions/s, sent again %.3f %%\n",
 		f->rounds, f->push_gbit, f->pull_gbit, f->contributions, f->again * 100);
 }

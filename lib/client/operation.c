@@ -79,8 +79,7 @@ take_rounds(struct table *t, struct pbox_worker_op *op, struct pbox_client_error
 				name);
 		if (t->info.resumed)
 			return pbox_client_fail(err, PBOX_C_INVALID,
-				"pull of tensor '%s' before its first push: a worker that goes on "
-				"with round %u has the version before it from its checkpoint",
+				"pull of tensor '%s' before its first push: a worker that goes on with round %u has the version before it from its checkpoint",
 				name, t->info.base + 1);
 	}
 	for (unsigned i = 0; i < op->n; i++) {

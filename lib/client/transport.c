@@ -51,8 +51,7 @@ pbox_client_transport_register(
 
 	if (ops == NULL || ops->abi != PBOX_CLIENT_TRANSPORT_ABI)
 		return pbox_client_fail(err, PBOX_C_INVALID,
-			"a transport speaks interface %u, this library %u: install them from one "
-			"release",
+			"a transport speaks interface %u, this library %u: install them from one release",
 			ops != NULL ? ops->abi : 0, PBOX_CLIENT_TRANSPORT_ABI);
 	if (!name_ok(ops->name))
 		return pbox_client_fail(err, PBOX_C_INVALID,
@@ -89,8 +88,7 @@ load(const char *name, struct pbox_client_error *err)
 	lib = dlopen(file, RTLD_NOW | RTLD_LOCAL);
 	if (lib == NULL)
 		return pbox_client_fail(err, PBOX_C_INVALID,
-			"transport '%s' is not built in, and its library cannot be loaded: %.300s; "
-			"install it, or leave transport empty for kernel sockets",
+			"transport '%s' is not built in, and its library cannot be loaded: %.300s; install it, or leave transport empty for kernel sockets",
 			name, dlerror());
 	ops = dlsym(lib, symbol);
 	if (ops == NULL)

@@ -93,8 +93,7 @@ choose_mtu(
 	s->t.mtu = conf->mtu != 0 ? conf->mtu : route_mtu(&conf->box);
 	if (s->t.mtu == 0)
 		return pbox_client_fail(err, PBOX_C_UNREACHABLE,
-			"no route to the box at %s: check the address and the routing table "
-			"('ip route get %s')",
+			"no route to the box at %s: check the address and the routing table ('ip route get %s')",
 			inet_ntoa(conf->box.sin_addr), inet_ntoa(conf->box.sin_addr));
 	if (s->t.mtu > MAX_FRAME + 28)
 		s->t.mtu = MAX_FRAME + 28;

@@ -21,8 +21,7 @@ const struct pbox_conf_option conf_job_options[] = {
 		.min = 8,
 		.example = "file:/etc/pbox/example.secret",
 		.brief = "what workers must know to join",
-		.more = "At least 8 characters, or file:PATH with the secret in that file, which "
-			"only the box should be able to read. Required unless insecure = yes.",
+		.more = "At least 8 characters, or file:PATH with the secret in that file, which only the box should be able to read. Required unless insecure = yes.",
 	},
 	{
 		.name = "insecure",
@@ -41,9 +40,7 @@ const struct pbox_conf_option conf_job_options[] = {
 		.def = "no",
 		.example = "yes",
 		.brief = "each frame has a tag that nobody else can make",
-		.more = "For networks where others may see the frames, or send. Costs time for "
-			"each "
-			"byte, on both ends, and 16 bytes a frame.",
+		.more = "For networks where others may see the frames, or send. Costs time for each byte, on both ends, and 16 bytes a frame.",
 	},
 	{
 		.name = "workers",
@@ -70,8 +67,7 @@ const struct pbox_conf_option conf_job_options[] = {
 		.def = "all",
 		.example = "4G",
 		.brief = "most memory that it may take",
-		.more = "On all NUMA nodes together: parameters, optimiser state, records of "
-			"rounds and sessions, and what its workers declare. all: what is free.",
+		.more = "On all NUMA nodes together: parameters, optimiser state, records of rounds and sessions, and what its workers declare. all: what is free.",
 	},
 	{
 		.name = "rate",
@@ -85,8 +81,7 @@ const struct pbox_conf_option conf_job_options[] = {
 		.def = "all",
 		.example = "500000",
 		.brief = "most data frames a second, on each data core",
-		.more = "Rounds end no faster: results of a job that exceeds it come later. Other "
-			"frames beyond as many again are dropped (drop_rate). all: no limit.",
+		.more = "Rounds end no faster: results of a job that exceeds it come later. Other frames beyond as many again are dropped (drop_rate). all: no limit.",
 	},
 	{
 		.name = "repeats",
@@ -100,9 +95,7 @@ const struct pbox_conf_option conf_job_options[] = {
 		.def = "200000",
 		.example = "1000000",
 		.brief = "most frames without progress, of a worker",
-		.more = "Repetitions, pulls and pings a second on each data core, besides as many "
-			"as it sends contributions. What exceeds it is dropped (drop_rate). all: "
-			"no limit.",
+		.more = "Repetitions, pulls and pings a second on each data core, besides as many as it sends contributions. What exceeds it is dropped (drop_rate). all: no limit.",
 	},
 	{
 		.name = "requests",
@@ -116,9 +109,7 @@ const struct pbox_conf_option conf_job_options[] = {
 		.def = "2000",
 		.example = "500",
 		.brief = "most control frames a second, of a worker",
-		.more = "On each data core; ten times as many of all workers together. What "
-			"exceeds "
-			"it for seconds is dropped (drop_control_rate). all: no limit.",
+		.more = "On each data core; ten times as many of all workers together. What exceeds it for seconds is dropped (drop_control_rate). all: no limit.",
 	},
 	{
 		.name = "max-jobs",
@@ -132,8 +123,7 @@ const struct pbox_conf_option conf_job_options[] = {
 		.def = "all",
 		.example = "1",
 		.brief = "jobs at the same time; of [job *] alone",
-		.more = "Each section with a name keeps one of the box's max-jobs. all: the "
-			"others.",
+		.more = "Each section with a name keeps one of the box's max-jobs. all: the others.",
 	},
 	{
 		.name = "lease",
@@ -170,9 +160,7 @@ const struct pbox_conf_option conf_job_options[] = {
 		.first = PBOX_POLICY_ANY,
 		.def = "any",
 		.brief = "what happens when a worker is dead",
-		.more = "wait: rounds wait until it has joined again. shrink: they go on without "
-			"it. any: what the workers ask for, all the same; else it holds whatever "
-			"they ask for.",
+		.more = "wait: rounds wait until it has joined again. shrink: they go on without it. any: what the workers ask for, all the same; else it holds whatever they ask for.",
 	},
 	{
 		.name = "snapshot",
@@ -182,8 +170,7 @@ const struct pbox_conf_option conf_job_options[] = {
 		.flags = PBOX_CONF_LIVE,
 		.def = "auto",
 		.brief = "take snapshots of it, where there is snapshot-dir",
-		.more = "Of its tables that are optimised on the box: of all-reduce, workers have "
-			"all. auto: yes, but not of [job *], whose names anybody makes up.",
+		.more = "Of its tables that are optimised on the box: of all-reduce, workers have all. auto: yes, but not of [job *], whose names anybody makes up.",
 	},
 	{
 		.name = "snapshot-space",
@@ -196,8 +183,7 @@ const struct pbox_conf_option conf_job_options[] = {
 		.def = "all",
 		.example = "20G",
 		.brief = "most that its snapshots may take",
-		.more = "Of [job *]: those of all its jobs together. all: what the box's "
-			"snapshot-space leaves.",
+		.more = "Of [job *]: those of all its jobs together. all: what the box's snapshot-space leaves.",
 	},
 };
 

@@ -86,9 +86,7 @@ pbox_conf_man(const struct pbox_conf_table *table, FILE *to)
 				fputc('\n', to);
 			}
 			fprintf(to,
-				"On the command line:\n\\fB\\-\\-%s\\fR "
-				"\\fINAME\\fB:\\fIKEY\\fB=\\fI"
-				"VALUE\\fB,\\fR...\n",
+				"On the command line:\n\\fB\\-\\-%s\\fR \\fINAME\\fB:\\fIKEY\\fB=\\fIVALUE\\fB,\\fR...\n",
 				sec->name);
 		}
 		for (unsigned i = 0; i < sec->n_options; i++)

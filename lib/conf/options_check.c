@@ -56,8 +56,7 @@ check_same_address(const struct pbox_port_options *a, const struct pbox_port_opt
 	pbox_conf_where(conf, &b->address, where, sizeof(where));
 	if (!a->shared || !b->shared)
 		return pbox_fail(err, EINVAL,
-			"two ports have the same address: %s, %s (where no switch connects their "
-			"links, write shared = yes in both)",
+			"two ports have the same address: %s, %s (where no switch connects their links, write shared = yes in both)",
 			other, where);
 	if (a->address.len != b->address.len)
 		return pbox_fail(err, EINVAL,
@@ -73,8 +72,7 @@ check_ports(const struct pbox_options *o, const struct pbox_conf *conf, struct p
 
 	if (o->n_ports == 0)
 		return pbox_fail(err, EINVAL,
-			"no port is configured (file: %s): add a [port 0] section with an "
-			"address, or --port 0:address=10.0.0.1/24",
+			"no port is configured (file: %s): add a [port 0] section with an address, or --port 0:address=10.0.0.1/24",
 			o->config);
 	for (unsigned i = 0; i < o->n_ports; i++) {
 		const struct pbox_port_options *p = &o->ports[i];
@@ -87,8 +85,7 @@ check_ports(const struct pbox_options *o, const struct pbox_conf *conf, struct p
 			return ret;
 		if (cores > 0 && p->queues > cores)
 			return pbox_fail(err, EINVAL,
-				"%s needs a core for each queue, and %s has %u: add cores, or "
-				"set fewer queues",
+				"%s needs a core for each queue, and %s has %u: add cores, or set fewer queues",
 				pbox_conf_where(conf, &p->queues, where, sizeof(where)),
 				pbox_conf_where(conf, &p->cores, other, sizeof(other)), cores);
 	}
@@ -104,27 +101,22 @@ check_job(const struct pbox_options *o, const struct pbox_job_options *j,
 	pbox_conf_where(conf, j, where, sizeof(where));
 	if (!pbox_utf8_good(j->name))
 		return pbox_fail(err, EINVAL,
-			"%s: the name is not UTF-8, and no worker can have it: write the file in "
-			"UTF-8",
+			"%s: the name is not UTF-8, and no worker can have it: write the file in UTF-8",
 			where);
 	if (j->secret.len == 0 && !j->insecure)
 		return pbox_fail(err, EINVAL,
-			"%s has no secret: add secret = file:PATH, or insecure = yes to let "
-			"anyone join",
+			"%s has no secret: add secret = file:PATH, or insecure = yes to let anyone join",
 			where);
 	if (j->auth && j->secret.len == 0)
 		return pbox_fail(err, EINVAL,
-			"%s has auth = yes and no secret, from which the keys are made: add secret "
-			"= "
-			"file:PATH",
+			"%s has auth = yes and no secret, from which the keys are made: add secret = file:PATH",
 			where);
 	if (j->secret.len != 0 && j->insecure)
 		return pbox_fail(
 			err, EINVAL, "%s has a secret and insecure = yes: remove one", where);
 	if (j->max_jobs > 1 && strcmp(j->name, "*") != 0)
 		return pbox_fail(err, EINVAL,
-			"%s: a section with a name has one job: write max-jobs in [job *], or "
-			"before all sections",
+			"%s: a section with a name has one job: write max-jobs in [job *], or before all sections",
 			pbox_conf_where(conf, &j->max_jobs, where, sizeof(where)));
 	if (j->workers > o->max_workers)
 		return pbox_fail(err, EINVAL, "%s is more than %s: raise max-workers",
@@ -140,8 +132,7 @@ check_jobs(const struct pbox_options *o, const struct pbox_conf *conf, struct pb
 
 	if (o->n_jobs == 0)
 		return pbox_fail(err, EINVAL,
-			"no job is configured (file: %s), so no worker could join: add a [job "
-			"NAME] section with a secret",
+			"no job is configured (file: %s), so no worker could join: add a [job NAME] section with a secret",
 			o->config);
 	for (unsigned i = 0; i < o->n_jobs; i++) {
 		ret = check_job(o, &o->jobs[i], conf, err);
@@ -174,8 +165,7 @@ check_snapshots(const struct pbox_options *o, const struct pbox_conf *conf, stru
 			pbox_conf_where(conf, o->snapshot_parity, where, sizeof(where)), why.text);
 	if (o->snapshot_dir[0] != '\0' && o->snapshot_memory == 0)
 		return pbox_fail(err, EINVAL,
-			"%s needs snapshot-memory: as much as the largest table with its optimiser "
-			"state takes, like 2G",
+			"%s needs snapshot-memory: as much as the largest table with its optimiser state takes, like 2G",
 			pbox_conf_where(conf, o->snapshot_dir, where, sizeof(where)));
 	if (o->snapshot_dir[0] == '\0' && o->snapshot_memory > 0)
 		return pbox_fail(err, EINVAL, "%s needs snapshot-dir: where they are written",
@@ -193,8 +183,7 @@ pbox_options_check(
 	/* one fragment of a full job must fit: its last payload may be that of worker 0 */
 	if (o->hold < o->max_workers)
 		return pbox_fail(err, EINVAL,
-			"%s is less than %s: a core must hold a packet of each worker: raise "
-			"hold, or lower max-workers",
+			"%s is less than %s: a core must hold a packet of each worker: raise hold, or lower max-workers",
 			pbox_conf_where(conf, &o->hold, where, sizeof(where)),
 			pbox_conf_where(conf, &o->max_workers, other, sizeof(other)));
 	if (o->chunk_bytes % 64 != 0)

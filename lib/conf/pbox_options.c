@@ -68,9 +68,7 @@ static const struct pbox_conf_option global_options[] = {
 		.flags = PBOX_CONF_BASIC,
 		.def = "auto",
 		.brief = "what a data core does without packets",
-		.more = "poll has the lowest latency and takes a CPU for each data core; yield, "
-			"sleep and interrupt leave it to others. auto: poll if each data core "
-			"has a CPU of its own and two more are left, else sleep.",
+		.more = "poll has the lowest latency and takes a CPU for each data core; yield, sleep and interrupt leave it to others. auto: poll if each data core has a CPU of its own and two more are left, else sleep.",
 	},
 	{
 		.name = "memory",
@@ -83,8 +81,7 @@ static const struct pbox_conf_option global_options[] = {
 		.flags = PBOX_CONF_BASIC,
 		.example = "8G",
 		.brief = "memory for parameters, on each NUMA node",
-		.more = "Taken at start, in hugepages where there are any. auto: what is free "
-			"when the packet buffers have theirs.",
+		.more = "Taken at start, in hugepages where there are any. auto: what is free when the packet buffers have theirs.",
 	},
 	{
 		.name = "hold",
@@ -95,8 +92,7 @@ static const struct pbox_conf_option global_options[] = {
 		.unit = "packets",
 		.def = "4096",
 		.brief = "received packets that a data core may hold",
-		.more = "Gradients wait in their packet buffers until the workers before them "
-			"have sent theirs. It must be at least max-workers.",
+		.more = "Gradients wait in their packet buffers until the workers before them have sent theirs. It must be at least max-workers.",
 	},
 	{
 		.name = "max-jobs",
@@ -161,8 +157,7 @@ static const struct pbox_conf_option global_options[] = {
 		.def = "600s",
 		.flags = PBOX_CONF_LIVE,
 		.brief = "how long a run with silent workers only is kept",
-		.more = "Its parameters stay, and its workers may come back. It ends earlier "
-			"where another job needs its place. none: with the last lease.",
+		.more = "Its parameters stay, and its workers may come back. It ends earlier where another job needs its place. none: with the last lease.",
 	},
 	{
 		.name = "drain",
@@ -190,10 +185,7 @@ static const struct pbox_conf_option global_options[] = {
 		AT(snapshot_dir),
 		.example = "/var/lib/pbox",
 		.brief = "where snapshots are written; none without it",
-		.more = "Parameters and optimiser state of tables that are optimised on the box, "
-			"so "
-			"that they outlive it. Its file system should be local and have room for "
-			"snapshot-keep + 1 times all tables.",
+		.more = "Parameters and optimiser state of tables that are optimised on the box, so that they outlive it. Its file system should be local and have room for snapshot-keep + 1 times all tables.",
 	},
 	{
 		.name = "snapshot-memory",
@@ -205,8 +197,7 @@ static const struct pbox_conf_option global_options[] = {
 		.def = "none",
 		.example = "2G",
 		.brief = "memory for the copy that is being written",
-		.more = "As much as the largest table takes: its parameters times 2 with momentum, "
-			"times 3 with Adam. Taken at start.",
+		.more = "As much as the largest table takes: its parameters times 2 with momentum, times 3 with Adam. Taken at start.",
 	},
 	{
 		.name = "snapshot-interval",
@@ -230,9 +221,7 @@ static const struct pbox_conf_option global_options[] = {
 		.max = 60 * S,
 		.def = "10s",
 		.brief = "longest time that snapshots of a clean stop take",
-		.more = "SIGTERM writes what has moved since the last snapshot, before workers are "
-			"told. "
-			"off: it does not.",
+		.more = "SIGTERM writes what has moved since the last snapshot, before workers are told. off: it does not.",
 	},
 	{
 		.name = "snapshot-keep",
@@ -255,11 +244,7 @@ static const struct pbox_conf_option global_options[] = {
 		.def = "all",
 		.example = "200G",
 		.brief = "most that snapshot-dir may hold",
-		.more = "To make room for a new one, those set aside go first, then older ones, "
-			"then "
-			"the "
-			"newest of jobs that do not run; those of [job *] before all others. all: "
-			"what the disk has.",
+		.more = "To make room for a new one, those set aside go first, then older ones, then the newest of jobs that do not run; those of [job *] before all others. all: what the disk has.",
 	},
 	{
 		.name = "snapshot-age",
@@ -280,9 +265,7 @@ static const struct pbox_conf_option global_options[] = {
 		AT(snapshot_parity),
 		.def = "16+2",
 		.brief = "blocks of data + parity blocks, like 16+2",
-		.more = "So many blocks of a stripe may be damaged and are rebuilt: up to 64+16; "
-			"16+0 "
-			"has no parity.",
+		.more = "So many blocks of a stripe may be damaged and are rebuilt: up to 64+16; 16+0 has no parity.",
 	},
 	{
 		.name = "snapshot-compress",
@@ -298,8 +281,7 @@ static const struct pbox_conf_option global_options[] = {
 		AT(user),
 		.example = "pbox",
 		.brief = "user to become when all is set up",
-		.more = "A name or a number; only root can. Ports and memory are taken before. "
-			"Capabilities are given up with and without it.",
+		.more = "A name or a number; only root can. Ports and memory are taken before. Capabilities are given up with and without it.",
 	},
 	{
 		.name = "sandbox",
@@ -308,8 +290,7 @@ static const struct pbox_conf_option global_options[] = {
 		.names = sandbox_names,
 		.def = "auto",
 		.brief = "refuse system calls that a box has no use for",
-		.more = "auto: where the kernel can (seccomp). yes: or the start fails. A refused "
-			"call is logged with its name.",
+		.more = "auto: where the kernel can (seccomp). yes: or the start fails. A refused call is logged with its name.",
 	},
 	{
 		.name = "log-level",
@@ -357,9 +338,7 @@ static const struct pbox_conf_option port_options[] = {
 		AT(shared),
 		.def = "no",
 		.brief = "other ports have this address as well",
-		.more = "For links that no switch connects: each worker, or each rack, reaches "
-			"the box by the port that it hangs on. All ports of the address say so, "
-			"and have the same cores.",
+		.more = "For links that no switch connects: each worker, or each rack, reaches the box by the port that it hangs on. All ports of the address say so, and have the same cores.",
 	},
 	{
 		.name = "mtu",
@@ -372,8 +351,7 @@ static const struct pbox_conf_option port_options[] = {
 		.def = "auto",
 		.example = "9000",
 		.brief = "largest IP packet",
-		.more = "The whole way to the workers must carry it; 9000 is much faster than "
-			"1500. auto: what the port is set to, or 1500.",
+		.more = "The whole way to the workers must carry it; 9000 is much faster than 1500. auto: what the port is set to, or 1500.",
 	},
 	{
 		.name = "queues",
@@ -416,8 +394,7 @@ static const struct pbox_conf_option port_options[] = {
 		.names = steer_names,
 		.def = "auto",
 		.brief = "how packets come to their core",
-		.more = "flow: the NIC does it by UDP port, or the start fails. ring: cores hand "
-			"packets to each other. auto: flow where the NIC can.",
+		.more = "flow: the NIC does it by UDP port, or the start fails. ring: cores hand packets to each other. auto: flow where the NIC can.",
 	},
 	{
 		.name = "cores",
@@ -446,8 +423,7 @@ check_port_name(const char *name, struct pbox_error *err)
 		if (!((name[i] >= 'a' && name[i] <= 'z') || (name[i] >= 'A' && name[i] <= 'Z') ||
 			    (name[i] >= '0' && name[i] <= '9') || strchr("._:-", name[i]) != NULL))
 			return pbox_fail(err, EINVAL,
-				"a port is a number or a DPDK device, like 0, net_tap0 or "
-				"0000:03:00.0");
+				"a port is a number or a DPDK device, like 0, net_tap0 or 0000:03:00.0");
 	return 0;
 }
 
@@ -463,8 +439,7 @@ static const struct pbox_conf_section sections[] = {
 	{
 		.name = "port",
 		.brief = "A port: NAME is its number or the name of its DPDK device.",
-		.more = "Names like net_tap0 and 0000:03:00.0 stay the same when another device "
-			"comes or goes, numbers do not.",
+		.more = "Names like net_tap0 and 0000:03:00.0 stay the same when another device comes or goes, numbers do not.",
 		.options = port_options,
 		.n_options = N_OF(port_options),
 		.items_at = offsetof(struct pbox_options, ports),
@@ -476,8 +451,8 @@ static const struct pbox_conf_section sections[] = {
 	},
 	{
 		.name = "job",
-		.brief = "A job: NAME is what its workers join, or * for all names without a "
-			 "section.",
+		.brief =
+			"A job: NAME is what its workers join, or * for all names without a section.",
 		.more = "A job with a section of its own takes nothing from [job *].",
 		.options = conf_job_options,
 		.n_options = CONF_JOB_OPTIONS,

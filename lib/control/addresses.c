@@ -37,8 +37,7 @@ watch_kernel(struct pbox_control *c, unsigned i)
 	if (has && a->kernel_if[0] == '\0')
 		pbox_log(PBOX_LOG_WARN,
 			"port %u (%s): the kernel has the address " IP_FMT
-			" as well, on interface %s: "
-			"two answer ARP, and workers reach one or the other: ip addr del " IP_FMT
+			" as well, on interface %s: two answer ARP, and workers reach one or the other: ip addr del " IP_FMT
 			"/%u dev %s",
 			p->conf.id, p->dev.name, IP(ip), ifname, IP(ip), p->nif.prefix_len, ifname);
 	else if (!has && a->kernel_if[0] != '\0')
@@ -61,8 +60,7 @@ watch_mtu(struct pbox_control *c, unsigned i)
 	/* what it was at the start is in the report */
 	if (a->mtu == 0 && p->dev.mtu_kernel != has)
 		pbox_log(PBOX_LOG_WARN,
-			"port %u (%s): the MTU of interface %s is %u now, and the box sends %u: "
-			"ip link set %s mtu %u",
+			"port %u (%s): the MTU of interface %s is %u now, and the box sends %u: ip link set %s mtu %u",
 			p->conf.id, p->dev.name, p->dev.kernel_if, has, p->mtu, p->dev.kernel_if,
 			p->mtu);
 	a->mtu = has;
@@ -81,12 +79,11 @@ claimed(struct pbox_control *c, uint16_t id, const uint8_t mac[6])
 		if (!control_claimed(c, i) || memcmp(a->mac, mac, sizeof(a->mac)) != 0)
 			pbox_log(PBOX_LOG_WARN,
 				"port %u (%s): %s claims the address " IP_FMT
-				": two answer ARP, and workers reach one or the other: give one of "
-				"them another address (MAC " MAC_FMT ")",
+				": two answer ARP, and workers reach one or the other: give one of them another address (MAC " MAC_FMT
+				")",
 				p->conf.id, p->dev.name,
 				memcmp(mac, p->nif.mac, 6) == 0
-					? "another box with the same MAC address (or a loop in the "
-					  "network)"
+					? "another box with the same MAC address (or a loop in the network)"
 					: "another host",
 				IP(ip), MAC(mac));
 		memcpy(a->mac, mac, sizeof(a->mac));

@@ -67,8 +67,8 @@ say(struct health_finding *f, const char *advice, const char *fmt, ...)
 static void
 find_cores(struct list *l)
 {
-	static const char other[] = "another program runs on its CPU: isolate it (isolcpus), or "
-				    "give EAL other CPUs (-l)";
+	static const char other[] =
+		"another program runs on its CPU: isolate it (isolcpus), or give EAL other CPUs (-l)";
 
 	for (unsigned i = 0; i < l->c->conf.n_cores; i++) {
 		unsigned lcore = l->c->conf.core[i].lcore;
@@ -83,14 +83,11 @@ find_cores(struct list *l)
 				i, lcore, h.heartbeat_ns / NS_PER_MS);
 		else if (h.stolen_permille > STOLEN && (f = next(l, "starved_core", true)) != NULL)
 			say(f, other,
-				"data core %u (lcore %u) is starved: %u %% of the time it waits "
-				"for "
-				"its CPU",
+				"data core %u (lcore %u) is starved: %u %% of the time it waits for its CPU",
 				i, lcore, h.stolen_permille / 10);
 		else if (h.busy_permille > FULL && (f = next(l, "busy_core", false)) != NULL)
 			say(f, "more data cores (-l), or queues of the port, would go faster",
-				"data core %u (lcore %u) is busy for %u %% of the time: it bounds "
-				"the rate",
+				"data core %u (lcore %u) is busy for %u %% of the time: it bounds the rate",
 				i, lcore, h.busy_permille / 10);
 	}
 }
@@ -107,11 +104,9 @@ find_mute(struct list *l)
 		if (n >= MUTE_FRAMES && b[PBOX_CS_TX_PACKETS] == a[PBOX_CS_TX_PACKETS] &&
 			b[PBOX_CS_TX_HANDOFF] == a[PBOX_CS_TX_HANDOFF] &&
 			(f = next(l, "mute_core", true)) != NULL)
-			say(f,
-				"a virtual port: queues of both sides the same; else is its link "
-				"up?",
-				"data core %u (lcore %u) sends nothing: its port took none of "
-				"%" PRIu64 " packets",
+			say(f, "a virtual port: queues of both sides the same; else is its link up?",
+				"data core %u (lcore %u) sends nothing: its port took none of %" PRIu64
+				" packets",
 				i, l->c->conf.core[i].lcore, n);
 	}
 }
@@ -131,19 +126,14 @@ find_address(struct list *l, unsigned i)
 		snprintf(advice, sizeof(advice), "ip addr del %u.%u.%u.%u/%u dev %s", ip[0], ip[1],
 			ip[2], ip[3], p->nif.prefix_len, a->kernel_if);
 		say(f, advice,
-			"port %u (%s): the kernel has the address %u.%u.%u.%u as well, on "
-			"interface %s",
+			"port %u (%s): the kernel has the address %u.%u.%u.%u as well, on interface %s",
 			p->conf.id, p->dev.name, ip[0], ip[1], ip[2], ip[3], a->kernel_if);
 	}
 	if (control_claimed(l->c, i) && (f = next(l, "address_conflict", true)) != NULL)
 		say(f,
-			same ? "a second box, with the same MAC address, or a loop in the network: "
-			       "find "
-			       "it at the switch"
-			     : "give one of the two another address; the switch knows where that "
-			       "MAC is",
-			"port %u (%s): %s claims the address %u.%u.%u.%u (MAC "
-			"%02x:%02x:%02x:%02x:%02x:%02x)",
+			same ? "a second box, with the same MAC address, or a loop in the network: find it at the switch"
+			     : "give one of the two another address; the switch knows where that MAC is",
+			"port %u (%s): %s claims the address %u.%u.%u.%u (MAC %02x:%02x:%02x:%02x:%02x:%02x)",
 			p->conf.id, p->dev.name, same ? "another box" : "another host", ip[0],
 			ip[1], ip[2], ip[3], m[0], m[1], m[2], m[3], m[4], m[5]);
 	if (a->mtu != 0 && (f = next(l, "mtu", true)) != NULL) {
@@ -227,8 +217,7 @@ find_drops(struct list *l)
 		{false, PBOX_CS_TX_NO_MBUF, "full_pool", "raise hold; larger tx-desc"},
 		{true, PBOX_SS_DROP_CRC, "damaged", "memory or offload of a host or a switch"},
 		{true, PBOX_SS_DROP_RATE, "rate",
-			"raise the job's rate or repeats; or look at "
-			"who sends so much"},
+			"raise the job's rate or repeats; or look at who sends so much"},
 		{true, PBOX_SS_PACED, "rate", "the job is at its rate: raise it, or let it be",
 			true},
 		{true, PBOX_SS_DROP_NO_SLOT, "full_pool",
@@ -304,9 +293,7 @@ find_last(struct list *l, const struct pbox_job_view *job, const struct pbox_wor
 		return;
 	f = next_of_worker(l, "slow_worker", job, who);
 	if (f != NULL)
-		say(f,
-			"its host is slower, does more, or its packets get lost: top, ethtool -S "
-			"there",
+		say(f, "its host is slower, does more, or its packets get lost: top, ethtool -S there",
 			"job '%s': worker %u (%s) is slow: %" PRIu64
 			" %% of all waiting is for it, %" PRIu64 " ms each time",
 			JOB(job), who, HOST(member(l, job, who).host), most * 100 / all,
@@ -404,20 +391,15 @@ find_lossy(struct list *l, const struct pbox_job_view *job, const struct pbox_wo
 		if (f == NULL)
 			return;
 		snprintf(f->job, sizeof(f->job), "%s", job->name);
-		say(f,
-			"the port of the box, or its switch: ethtool -S, /pbox/ports; buffers, "
-			"flow control",
+		say(f, "the port of the box, or its switch: ethtool -S, /pbox/ports; buffers, flow control",
 			"job '%s': %u workers repeat %.1f %%: the box's link loses packets",
 			JOB(job), lossy, (double)sum_repeats * 100 / (double)sum);
 		return;
 	}
 	f = next_of_worker(l, "lossy_link", job, who);
 	if (f != NULL)
-		say(f,
-			"cable, switch port and socket buffers of that host: ethtool -S, "
-			"doc/train.md",
-			"job '%s': worker %u (%s) repeats %.1f %%: its link loses "
-			"packets",
+		say(f, "cable, switch port and socket buffers of that host: ethtool -S, doc/train.md",
+			"job '%s': worker %u (%s) repeats %.1f %%: its link loses packets",
 			JOB(job), who, HOST(member(l, job, who).host), (double)worst / 10);
 }
 

@@ -180,8 +180,8 @@ on_capture(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel
 	if (c->conf.capture)
 		tell_text(d, "capture", "possible");
 	else
-		tell_error(d, "nothing can be captured: the box runs without hugepages, or with "
-			      "--in-memory");
+		tell_error(d,
+			"nothing can be captured: the box runs without hugepages, or with --in-memory");
 }
 
 const struct tell_command operate_commands[] = {

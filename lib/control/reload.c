@@ -62,9 +62,7 @@ reload_stop(struct pbox_control *c)
 	until.tv_sec += STOP_TIME;
 	if (pthread_timedjoin_np(c->reload.thread, NULL, &until) != 0) {
 		pbox_log(PBOX_LOG_ERROR,
-			"the configuration is still being read %d s after the stop (SIGHUP): does "
-			"its disk "
-			"answer? The box ends without it",
+			"the configuration is still being read %d s after the stop (SIGHUP): does its disk answer? The box ends without it",
 			STOP_TIME);
 		return false;
 	}

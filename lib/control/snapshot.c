@@ -205,8 +205,7 @@ copying(struct pbox_control *c)
 		snprintf(text, sizeof(text),
 			ret == -ECANCELED ? "the job has ended"
 			: ret == -ETIMEDOUT
-				? "not all fragments came to round %u within a minute: do "
-				  "workers wait?"
+				? "not all fragments came to round %u within a minute: do workers wait?"
 				: "rounds were faster than the copy (round %u)",
 			s->stage.round);
 		failed(c, text);
@@ -242,9 +241,7 @@ writing(struct pbox_control *c)
 	snapshot_clock(s, o->written.newest_ns, o->meta.created_ns);
 	tally(c, PBOX_CT_SNAPSHOTS);
 	pbox_log(PBOX_LOG_INFO,
-		"job '%s': snapshot of table %u at round %u: %llu bytes, copied in %llu ms, "
-		"written "
-		"in %llu ms",
+		"job '%s': snapshot of table %u at round %u: %llu bytes, copied in %llu ms, written in %llu ms",
 		s->job, s->table, x->round, (unsigned long long)x->bytes,
 		(unsigned long long)(x->copy_us / 1000), (unsigned long long)(x->write_us / 1000));
 	s->state = SNAPSHOT_IDLE;
@@ -360,8 +357,7 @@ snapshot_final(struct pbox_control *c, uint64_t now)
 		return false;
 	if (busy) {
 		pbox_log(PBOX_LOG_WARN,
-			"the last snapshots are not all there after %u s (snapshot-final): what "
-			"was %s, table %u of job '%s', is given up",
+			"the last snapshots are not all there after %u s (snapshot-final): what was %s, table %u of job '%s', is given up",
 			(unsigned)(s->conf->final_ns / ONE_SECOND),
 			s->state == SNAPSHOT_WRITING ? "being written" : "waited for", s->table,
 			s->job);

@@ -24,9 +24,8 @@ snapshot_clock(struct snapshots *s, uint64_t newest_ns, uint64_t now_ns)
 
 	if (behind > 0 && s->clock_behind_ns == 0)
 		pbox_log(PBOX_LOG_WARN,
-			"the clock is %" PRIu64 " s behind the newest snapshot in %s: times of "
-			"files are wrong, their order "
-			"(sequence) is not: does a time service run?",
+			"the clock is %" PRIu64
+			" s behind the newest snapshot in %s: times of files are wrong, their order (sequence) is not: does a time service run?",
 			behind / ONE_SECOND, s->conf->dir);
 	s->clock_behind_ns = behind;
 }
@@ -50,9 +49,7 @@ advise(const struct snapshots *s, const struct snapshot_result *x, struct health
 
 	if (x->bound)
 		snprintf(f->next, sizeof(f->next),
-			"raise snapshot-space (pbox-ctl snapshots names how far), or remove files "
-			"of jobs "
-			"that are over");
+			"raise snapshot-space (pbox-ctl snapshots names how far), or remove files of jobs that are over");
 	else if (x->code == ENOSPC || x->code == EDQUOT)
 		snprintf(f->next, sizeof(f->next),
 			"%" PRIu64 " MB free in %s: make room there, or lower snapshot-keep",
@@ -63,8 +60,7 @@ advise(const struct snapshots *s, const struct snapshot_result *x, struct health
 			tell_brief(dir, s->conf->dir, 60));
 	else
 		snprintf(f->next, sizeof(f->next),
-			"pbox-ctl snapshots says why; is snapshot-memory large enough, do workers "
-			"wait?");
+			"pbox-ctl snapshots says why; is snapshot-memory large enough, do workers wait?");
 }
 
 static bool
@@ -105,14 +101,12 @@ pruned(struct pbox_control *c, struct health_finding *f)
 	told = s->pruned.tables > 0 && c->now_ns - s->pruned.at_ns < REMEMBER;
 	snprintf(f->job, sizeof(f->job), "%s", s->pruned.job);
 	snprintf(f->text, sizeof(f->text),
-		"the last snapshot of job '%s', table %u, round %u was removed for its age or for "
-		"room (%u such)",
+		"the last snapshot of job '%s', table %u, round %u was removed for its age or for room (%u such)",
 		tell_brief(job, s->pruned.job, 24), s->pruned.table, s->pruned.round,
 		s->pruned.tables);
 	pthread_mutex_unlock(&s->lock);
 	snprintf(f->next, sizeof(f->next),
-		"if it is still wanted: raise snapshot-space or snapshot-age, or keep files "
-		"elsewhere");
+		"if it is still wanted: raise snapshot-space or snapshot-age, or keep files elsewhere");
 	return told;
 }
 

@@ -101,10 +101,7 @@ snapshot_loader_stop(struct pbox_control *c)
 	until.tv_sec += STOP_TIME;
 	if (pthread_timedjoin_np(s->loader, NULL, &until) != 0) {
 		pbox_log(PBOX_LOG_ERROR,
-			"a snapshot is still being read %d s after it was given up: does the disk "
-			"of "
-			"%s "
-			"answer? The box ends without it",
+			"a snapshot is still being read %d s after it was given up: does the disk of %s answer? The box ends without it",
 			STOP_TIME, s->conf->dir);
 		return false;
 	}
@@ -231,13 +228,11 @@ refused(const struct snapshot_load *l, struct pbox_error *err)
 
 	if (l->ret == -EEXIST)
 		pbox_fail(err, EEXIST,
-			"table %u: %.250s: make snapshot-dir writable, or move that file away: "
-			"after a restart of the box it would be taken for one of this run",
+			"table %u: %.250s: make snapshot-dir writable, or move that file away: after a restart of the box it would be taken for one of this run",
 			table, l->err.text);
 	else if (l->wished && l->ret == -EIO)
 		pbox_fail(err, EIO,
-			"table %u was to begin with a snapshot (pbox-ctl restore), and none can be "
-			"used: %.200s: pbox-ctl restore --withdraw lets it begin anew",
+			"table %u was to begin with a snapshot (pbox-ctl restore), and none can be used: %.200s: pbox-ctl restore --withdraw lets it begin anew",
 			table, l->err.text);
 	else
 		return false;

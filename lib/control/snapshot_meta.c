@@ -176,8 +176,7 @@ different_tensors(const struct pbox_snapshot_meta *m, const struct pbox_table_pa
 			strcmp(a->name, b->name) == 0)
 			continue;
 		snprintf(text, cap,
-			"its tensor %u is '%s' with %llu elements in group %u, the table's is '%s' "
-			"with %llu in group %u",
+			"its tensor %u is '%s' with %llu elements in group %u, the table's is '%s' with %llu in group %u",
 			i, a->name, (unsigned long long)a->elements, a->group, b->name,
 			(unsigned long long)b->elements, b->group);
 		return text;
@@ -233,9 +232,7 @@ snapshot_difference(const struct pbox_snapshot_meta *m, const struct pbox_table_
 		return "its groups of hyper-parameters are others";
 	if (!same_chunks(m, t)) {
 		snprintf(text, cap,
-			"its %u chunks have fragments of %u elements, the table's %u of %u: the "
-			"MTU, "
-			"chunk-bytes or the number of cores has changed",
+			"its %u chunks have fragments of %u elements, the table's %u of %u: the MTU, chunk-bytes or the number of cores has changed",
 			m->n_chunks, m->frag_elements, t->n_chunks, t->frag_elements);
 		return text;
 	}

@@ -145,9 +145,7 @@ clear_out(struct pbox_control *c, const struct files *all, const char *why)
 	if (last != NULL)
 		pbox_log(PBOX_LOG_WARN,
 			"%s: %u snapshots removed, %" PRIu64
-			" bytes, newest ones of their tables among them: the last is of "
-			"job "
-			"'%s', table %u, round %u",
+			" bytes, newest ones of their tables among them: the last is of job '%s', table %u, round %u",
 			why, files, bytes, last->job, last->table, last->round);
 	else if (files > 0)
 		pbox_log(PBOX_LOG_INFO, "%s: %u snapshots removed, %" PRIu64 " bytes", why, files,

@@ -26,9 +26,7 @@ snapshot_wishes_read(struct snapshots *s)
 		s->wish[i] = (struct snapshot_wish){.begun = false};
 		memcpy(s->wish[i].job, job[i], sizeof(job[i]));
 		pbox_log(PBOX_LOG_INFO,
-			"job '%s' will begin with its snapshot, as an operator asked for before "
-			"the "
-			"box ended",
+			"job '%s' will begin with its snapshot, as an operator asked for before the box ended",
 			job[i]);
 	}
 }

@@ -130,8 +130,7 @@ telemetry_start(struct pbox_control *c)
 			for (const struct tell_command *k = commands[i]; k->name != NULL; k++)
 				rte_telemetry_register_cmd(k->name, on_command, k->help);
 		rte_telemetry_register_cmd("/pbox/why", on_why,
-			"What a job waits for: workers, tables, rounds. Parameter: its name or "
-			"number.");
+			"What a job waits for: workers, tables, rounds. Parameter: its name or number.");
 		rte_telemetry_register_cmd(
 			"/pbox/report", on_report, "The start-up report: ports, cores, memory.");
 		snapshot_telemetry();
@@ -150,9 +149,7 @@ telemetry_stop(void)
 	/* a wish to restore waits for the disk */
 	if (pthread_mutex_timedlock(&tel.lock, &until) != 0) {
 		pbox_log(PBOX_LOG_ERROR,
-			"a command of telemetry has not ended %d s after the stop: does a disk not "
-			"answer? "
-			"The box ends without it",
+			"a command of telemetry has not ended %d s after the stop: does a disk not answer? The box ends without it",
 			STOP_TIME);
 		return false;
 	}

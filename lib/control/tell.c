@@ -115,8 +115,8 @@ tell_job(struct pbox_control *c, const char *name, struct rte_tel_data *d)
 	else if (job == NULL && tell_number(name[0] == '#' ? name + 1 : name, UINT16_MAX, &number))
 		job = pbox_registrar_job_numbered(r, number);
 	if (job == NULL)
-		tell_error(d, "no job of that name or number has workers now: /pbox/jobs names "
-			      "those that have");
+		tell_error(d,
+			"no job of that name or number has workers now: /pbox/jobs names those that have");
 	return job;
 }
 

@@ -26,8 +26,7 @@ watch_cores(struct pbox_control *c)
 			tally(c, PBOX_CT_STUCK);
 		if (stuck != w->stuck[i])
 			pbox_log(stuck ? PBOX_LOG_WARN : PBOX_LOG_INFO,
-				stuck ? "data core %u (lcore %u) has not turned for a second: does "
-					"another program use its CPU?"
+				stuck ? "data core %u (lcore %u) has not turned for a second: does another program use its CPU?"
 				      : "data core %u (lcore %u) turns again",
 				i, c->conf.core[i].lcore);
 		w->stuck[i] = stuck;
@@ -74,9 +73,8 @@ watch_checksums(struct pbox_control *c)
 		return;
 	w->told_partial = true;
 	pbox_log(PBOX_LOG_WARN,
-		"%" PRIu64 " of %" PRIu64 " datagrams came without a finished UDP checksum: their "
-		"sender leaves it to hardware that its link does not have. They are accepted, "
-		"their own CRC is good; on the workers, 'ethtool -K <if> tx off' mends it",
+		"%" PRIu64 " of %" PRIu64
+		" datagrams came without a finished UDP checksum: their sender leaves it to hardware that its link does not have. They are accepted, their own CRC is good; on the workers, 'ethtool -K <if> tx off' mends it",
 		bad, came);
 }
 
@@ -93,10 +91,8 @@ watch_packets(struct pbox_control *c)
 	if (n > 0 && !w->told_truncated) {
 		w->told_truncated = true;
 		pbox_log(PBOX_LOG_WARN,
-			"%" PRIu64 " packets were cut off and dropped: a sender's segmentation "
-			"offload makes packets larger than the MTU ('ethtool -K <if> "
-			"tx-udp-segmentation off' on the workers), or framesz of the device is "
-			"smaller than the workers' MTU",
+			"%" PRIu64
+			" packets were cut off and dropped: a sender's segmentation offload makes packets larger than the MTU ('ethtool -K <if> tx-udp-segmentation off' on the workers), or framesz of the device is smaller than the workers' MTU",
 			n);
 	}
 	n = pbox_dp_total(dp, PBOX_CS_DROP_HANDOFF_FULL);
@@ -104,8 +100,7 @@ watch_packets(struct pbox_control *c)
 		w->told_handoff = true;
 		pbox_log(PBOX_LOG_WARN,
 			"%" PRIu64
-			" packets were dropped between data cores: one is overloaded, or "
-			"shares its CPU. Workers send them again",
+			" packets were dropped between data cores: one is overloaded, or shares its CPU. Workers send them again",
 			n);
 	}
 }
@@ -147,8 +142,8 @@ line(struct pbox_control *c, double s)
 	if (s > 0)
 		pbox_log(PBOX_LOG_INFO,
 			"stats: jobs %" PRIu64 ", workers %" PRIu64
-			", rx %.3f Gbit/s (%.0f packets/s), tx %.3f Gbit/s, %.0f fragments/s, "
-			"held %" PRIu64 ", dropped %" PRIu64,
+			", rx %.3f Gbit/s (%.0f packets/s), tx %.3f Gbit/s, %.0f fragments/s, held %" PRIu64
+			", dropped %" PRIu64,
 			pbox_stat_get(&c->registrar_stat[PBOX_RS_JOBS]),
 			pbox_stat_get(&c->registrar_stat[PBOX_RS_WORKERS]),
 			(double)(rx_bytes - w->rx_bytes) * 8e-9 / s, (double)(rx - w->rx) / s,

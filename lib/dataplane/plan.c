@@ -37,21 +37,18 @@ pbox_dp_plan(const struct pbox_port_conf *port, unsigned n_ports, const uint8_t 
 		/* whoever reaches one of them must find all cores behind it */
 		if (!same_cores(&port[first], &port[p]))
 			return pbox_fail(err, EINVAL,
-				"%s and %s share an address and have different cores: give both "
-				"the same (cores = ...)",
+				"%s and %s share an address and have different cores: give both the same (cores = ...)",
 				port[first].where, port[p].where);
 		for (unsigned i = 0; i < port[p].n_cores && first == p; i++) {
 			uint16_t core = port[p].core[i];
 
 			if (control_port + 1u + core > UINT16_MAX)
 				return pbox_fail(err, E2BIG,
-					"control-port %u leaves no UDP ports for %u cores: choose "
-					"a lower one",
+					"control-port %u leaves no UDP ports for %u cores: choose a lower one",
 					control_port, core + 1u);
 			if (n == max)
 				return pbox_fail(err, E2BIG,
-					"ports times cores is more than %u endpoints: give each "
-					"port fewer cores (cores = ... in %s)",
+					"ports times cores is more than %u endpoints: give each port fewer cores (cores = ... in %s)",
 					max, port[p].where);
 			memcpy(out[n].addr.ipv4, &port[p].ip, 4);
 			out[n].addr.udp = (uint16_t)(control_port + 1 + core);

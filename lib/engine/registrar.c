@@ -254,9 +254,7 @@ check_leases(struct pbox_registrar *r, struct pbox_job *job)
 			m->state = PBOX_MEMBER_SILENT;
 			count_control(r, PBOX_RS_EXPIRED);
 			registrar_event(r, PBOX_LOG_WARN,
-				"job '%s': worker %u (%s) has been silent for %llu ms, longer than "
-				"its "
-				"lease",
+				"job '%s': worker %u (%s) has been silent for %llu ms, longer than its lease",
 				job->name, w, m->host,
 				(unsigned long long)registrar_silent_ms(r, job, w));
 		}

@@ -45,8 +45,7 @@ registrar_possible(struct pbox_registrar *r, const struct pbox_frame *f, const s
 			"job '%s' has auth = yes, and a worker (%s) cannot send tags", m->job,
 			m->host);
 		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, 0,
-			"job '%s' has auth = yes, and this worker's library or CPU (%s) cannot "
-			"send tags: install the box's release, or run it where there is AES",
+			"job '%s' has auth = yes, and this worker's library or CPU (%s) cannot send tags: install the box's release, or run it where there is AES",
 			m->job, m->host);
 	} else {
 		return true;
@@ -68,8 +67,7 @@ registrar_agrees(struct pbox_registrar *r, const struct pbox_frame *f, const str
 		"job '%s': a worker (%s) asks for policy %s, the others for %s", m->job, m->host,
 		pbox_policy_name(m->policy), pbox_policy_name(job->policy));
 	registrar_refuse(r, f, PBOX_E_BAD_REQUEST, job->policy,
-		"the other workers of job '%s' ask for policy %s, this one (%s) for %s: give all "
-		"the same, or set policy in the job's section",
+		"the other workers of job '%s' ask for policy %s, this one (%s) for %s: give all the same, or set policy in the job's section",
 		m->job, pbox_policy_name(job->policy), m->host, pbox_policy_name(m->policy));
 	return false;
 }

@@ -69,8 +69,7 @@ tell_claimed(struct pbox_registrar *r, struct pbox_job *job, unsigned w, const s
 	m->claim_told_ns = r->now_ns;
 	inet_ntop(AF_INET, &f->peer.ip, ip, sizeof(ip));
 	registrar_event(r, PBOX_LOG_WARN,
-		"job '%s': a second process (%s, %s) wants to be worker %u, which %s is and "
-		"answers: give each worker its own number",
+		"job '%s': a second process (%s, %s) wants to be worker %u, which %s is and answers: give each worker its own number",
 		job->name, host, ip, w, m->host);
 }
 
@@ -113,8 +112,7 @@ registrar_claim(struct pbox_registrar *r, struct pbox_job *job, unsigned w,
 		return true;
 	if (life == REGISTRAR_DEAD) {
 		registrar_event(r, PBOX_LOG_WARN,
-			"job '%s': worker %u (%s) answers no PING and has been silent for %llu ms: "
-			"its number goes to %s",
+			"job '%s': worker %u (%s) answers no PING and has been silent for %llu ms: its number goes to %s",
 			job->name, w, m->host, (unsigned long long)(silent / NS_PER_MS), host);
 		count_control(r, PBOX_RS_TAKEN_OVER);
 		return true;
@@ -123,17 +121,12 @@ registrar_claim(struct pbox_registrar *r, struct pbox_job *job, unsigned w,
 		tell_claimed(r, job, w, f, host);
 	if (any)
 		registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, CLAIM_AGAIN_MS,
-			"all %u workers of job '%s' have joined; worker %u (%s), heard %u ms ago, "
-			"is being asked whether it still lives",
+			"all %u workers of job '%s' have joined; worker %u (%s), heard %u ms ago, is being asked whether it still lives",
 			job->workers, job->name, w, m->host, (unsigned)(silent / NS_PER_MS));
 	else
 		registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, CLAIM_AGAIN_MS,
-			alive ? "worker %u of job '%s' is taken by %s, which answers (heard %u ms "
-				"ago): "
-				"give each worker its own number"
-			      : "worker %u of job '%s' is taken by %s, heard %u ms ago: asking "
-				"whether it "
-				"still lives",
+			alive ? "worker %u of job '%s' is taken by %s, which answers (heard %u ms ago): give each worker its own number"
+			      : "worker %u of job '%s' is taken by %s, heard %u ms ago: asking whether it still lives",
 			w, job->name, m->host, (unsigned)(silent / NS_PER_MS));
 	return false;
 }

@@ -262,8 +262,7 @@ keeps_numbers(struct pbox_registrar *r, const struct pbox_frame *f, const struct
 	if (!job->numbered || listened_ns >= KEEP_NUMBERS)
 		return false;
 	registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, KEEP_AGAIN_MS,
-		"job '%s' has begun %u ms ago with a worker that has a number: for %u ms the "
-		"others are kept for workers that had one before a restart of the box",
+		"job '%s' has begun %u ms ago with a worker that has a number: for %u ms the others are kept for workers that had one before a restart of the box",
 		job->name, (unsigned)(listened_ns / NS_PER_MS),
 		(unsigned)(KEEP_NUMBERS / NS_PER_MS));
 	return true;
@@ -283,12 +282,10 @@ choose_worker(struct pbox_registrar *r, const struct pbox_frame *f, const struct
 			return (int)w;
 	if (job->map_mtu != 0 && m->mtu < job->map_mtu) {
 		registrar_event(r, PBOX_LOG_WARN,
-			"job '%s': a worker (%s) with an MTU of %u wants to join, and the tables "
-			"are mapped for %u",
+			"job '%s': a worker (%s) with an MTU of %u wants to join, and the tables are mapped for %u",
 			job->name, m->host, m->mtu, job->map_mtu);
 		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, job->map_mtu,
-			"the tables of job '%s' are mapped for an MTU of %u, and this worker (%s) "
-			"has %u: raise it there, or end the job",
+			"the tables of job '%s' are mapped for an MTU of %u, and this worker (%s) has %u: raise it there, or end the job",
 			job->name, job->map_mtu, m->host, m->mtu);
 		return -1;
 	}

@@ -57,9 +57,7 @@ registrar_nobody_lives(struct pbox_registrar *r, struct pbox_job *job)
 	job->kept_ns = r->now_ns;
 	job->kept_listened_ns = r->listened_ns;
 	registrar_event(r, PBOX_LOG_WARN,
-		"job '%s': all its workers are silent; run %llu is kept for %llu s, unless "
-		"somebody "
-		"needs its place",
+		"job '%s': all its workers are silent; run %llu is kept for %llu s, unless somebody needs its place",
 		job->name, (unsigned long long)job->run.number,
 		(unsigned long long)(grace / (1000 * NS_PER_MS)));
 }

@@ -143,9 +143,7 @@ registrar_open_text(const struct pbox_registrar *r, const struct pbox_job *job, 
 			jt->next_chunk, jt->t.n_chunks);
 	else if (jt->waits_memory)
 		snprintf(text, cap,
-			"table %u waits for memory of jobs that have ended: %zu MB of it are still "
-			"to "
-			"be cleared",
+			"table %u waits for memory of jobs that have ended: %zu MB of it are still to be cleared",
 			table, (pbox_registrar_uncleared(r) >> 20) + 1);
 	else
 		return false;

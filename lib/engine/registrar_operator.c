@@ -180,8 +180,7 @@ pbox_registrar_reload(struct pbox_registrar *r, const struct pbox_job_conf *job,
 			take_over(r, r->job[i], now);
 		else
 			registrar_event(r, PBOX_LOG_WARN,
-				"job '%s' has no section any more: it runs on, and does not begin "
-				"again",
+				"job '%s' has no section any more: it runs on, and does not begin again",
 				r->job[i]->name);
 	}
 }

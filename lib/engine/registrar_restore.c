@@ -92,8 +92,7 @@ stateless(struct pbox_registrar *r, const struct pbox_job *job, const struct pbo
 
 	if (round != 0)
 		registrar_event(r, PBOX_LOG_WARN,
-			"job '%s': table %u goes on from round %u, but what its optimiser had "
-			"gathered is 0: no snapshot of this run is there (snapshot-dir, snapshot)",
+			"job '%s': table %u goes on from round %u, but what its optimiser had gathered is 0: no snapshot of this run is there (snapshot-dir, snapshot)",
 			job->name, jt->t.id, round);
 }
 
@@ -122,8 +121,7 @@ end_restoring(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_ta
 		return;
 	}
 	pbox_fail(&err, EIO,
-		"table %u: %u of %u fragments are lost in a restart of the box, the first is "
-		"fragment %u of chunk %u: no worker that is left can give the version that it had",
+		"table %u: %u of %u fragments are lost in a restart of the box, the first is fragment %u of chunk %u: no worker that is left can give the version that it had",
 		jt->t.id, lost, jt->t.n_fragments, first->lost_frag, first->lost_chunk);
 	registrar_fail_table(r, job, jt, &err, PBOX_E_LOST, PBOX_NO_WORKER);
 }
@@ -146,8 +144,7 @@ registrar_restore_text(const struct pbox_job_table *jt, uint32_t left, const str
 	char *text, size_t cap)
 {
 	snprintf(text, cap,
-		"table %u is being restored from what %u of %u workers hold: %u of %u "
-		"fragments are left",
+		"table %u is being restored from what %u of %u workers hold: %u of %u fragments are left",
 		jt->fixed.table, jt->restorers, job->workers, left, jt->t.n_fragments);
 }
 
@@ -201,8 +198,7 @@ registrar_restorer_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned
 			continue;
 		tell = true;
 		registrar_event(r, PBOX_LOG_WARN,
-			"job '%s': worker %u is gone while table %u is restored: what it holds is "
-			"not waited for",
+			"job '%s': worker %u is gone while table %u is restored: what it holds is not waited for",
 			job->name, worker, jt->t.id);
 	}
 	if (tell)

@@ -166,13 +166,11 @@ refuse_room(struct pbox_registrar *r, const struct pbox_frame *f, const struct p
 			"the box has its %u jobs already: raise max-jobs", most);
 	else if (room->lack == NO_JOB_OF_ANY)
 		registrar_refuse(r, f, PBOX_E_FULL, most,
-			"[job *] has its %u jobs already: raise max-jobs in [job *], or give this "
-			"job a section",
+			"[job *] has its %u jobs already: raise max-jobs in [job *], or give this job a section",
 			most);
 	else if (room->lack == NO_JOB_BUT_NAMED)
 		registrar_refuse(r, f, PBOX_E_FULL, most,
-			"the box has %u of its %u jobs, and keeps the others for sections with a "
-			"name: raise max-jobs, or give this job a section",
+			"the box has %u of its %u jobs, and keeps the others for sections with a name: raise max-jobs, or give this job a section",
 			room->jobs, most);
 	if (room->lack != NO_PACKETS)
 		return;
@@ -232,15 +230,12 @@ fit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_job_
 	heap = out->heap + pbox_job_heap(conf, m->workers) + registrar_nonce_heap(r, m->job);
 	if (conf->bounds.memory != 0 && out->arena + heap > conf->bounds.memory)
 		registrar_refuse(r, f, PBOX_E_NO_MEMORY, m->workers,
-			"%u workers need %zu bytes for sessions and rounds before the first "
-			"tensor, and "
-			"section [job %s] has memory = %llu: raise it",
+			"%u workers need %zu bytes for sessions and rounds before the first tensor, and section [job %s] has memory = %llu: raise it",
 			m->workers, out->arena + heap, conf->name,
 			(unsigned long long)conf->bounds.memory);
 	else if (heap > registrar_heap_most(r))
 		registrar_refuse(r, f, PBOX_E_NO_MEMORY, m->workers,
-			"%u workers need %zu bytes for sessions before the first tensor, and this "
-			"box lets a job take %zu beside its parameters: raise the box's 'memory'",
+			"%u workers need %zu bytes for sessions before the first tensor, and this box lets a job take %zu beside its parameters: raise the box's 'memory'",
 			m->workers, heap, registrar_heap_most(r));
 	else
 		return true;

@@ -251,19 +251,16 @@ too_late(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox
 {
 	if (e != NULL)
 		registrar_refuse(r, f, PBOX_E_RUN_ENDED, 0,
-			"the run of job '%s' that this worker belongs to was ended %llu s ago: a "
-			"new run began from host %s",
+			"the run of job '%s' that this worker belongs to was ended %llu s ago: a new run began from host %s",
 			m->job, (unsigned long long)((r->now_ns - e->ns) / (1000 * NS_PER_MS)),
 			e->host);
 	else if (m->number == now->number)
 		registrar_refuse(r, f, PBOX_E_RUN_ENDED, 0,
-			"the run of job '%s' that this worker belongs to has ended: another has "
-			"its number (%llu), for the clock of the box was set back",
+			"the run of job '%s' that this worker belongs to has ended: another has its number (%llu), for the clock of the box was set back",
 			m->job, (unsigned long long)m->number);
 	else
 		registrar_refuse(r, f, PBOX_E_RUN_ENDED, 0,
-			"the run of job '%s' that this worker belongs to (%llu) has ended: run "
-			"%llu has begun",
+			"the run of job '%s' that this worker belongs to (%llu) has ended: run %llu has begun",
 			m->job, (unsigned long long)m->number, (unsigned long long)now->number);
 }
 

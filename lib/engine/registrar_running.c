@@ -54,8 +54,7 @@ end_dead(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *
 		job->name, round);
 	count_control(r, PBOX_RS_RUNS_ENDED);
 	registrar_event(r, PBOX_LOG_WARN,
-		"run %llu of job '%s' ended after round %u: none of its workers lives, and host %s "
-		"begins anew",
+		"run %llu of job '%s' ended after round %u: none of its workers lives, and host %s begins anew",
 		(unsigned long long)job->run.number, job->name, round,
 		job->member[f->hdr.worker].host);
 	registrar_close_job(r, job);
@@ -73,22 +72,18 @@ answer_running(
 	}
 	if (w < 0) {
 		registrar_refuse(r, f, PBOX_E_RUNNING, round,
-			"the run of job '%s' is past its beginning (round %u): asking its workers "
-			"whether they still live",
+			"the run of job '%s' is past its beginning (round %u): asking its workers whether they still live",
 			job->name, round);
 		return;
 	}
 	registrar_refuse(r, f, PBOX_E_RUNNING, round,
-		"the run of job '%s' is past round %u and worker %d (%s) lives in it: a worker "
-		"that "
-		"goes on in it with its checkpoint says first_round; else stop the old run first",
+		"the run of job '%s' is past round %u and worker %d (%s) lives in it: a worker that goes on in it with its checkpoint says first_round; else stop the old run first",
 		job->name, round, w, job->member[w].host);
 	if (job->dead_told_ns != 0 && r->now_ns - job->dead_told_ns < TELL_EVERY)
 		return;
 	job->dead_told_ns = r->now_ns;
 	registrar_event(r, PBOX_LOG_WARN,
-		"job '%s': worker %u (%s) begins, and the run is past round %u with worker %d (%s) "
-		"alive in it",
+		"job '%s': worker %u (%s) begins, and the run is past round %u with worker %d (%s) alive in it",
 		job->name, f->hdr.worker, job->member[f->hdr.worker].host, round, w,
 		job->member[w].host);
 }

@@ -117,9 +117,7 @@ ends(struct pbox_registrar *r, bool *done)
 
 		if (p->behind > 0) {
 			pbox_fail(&r->staged.err, EAGAIN,
-				"the tensors of table %u are at different rounds (one is at %u, "
-				"another at %u), and a snapshot is of one: push all of them in "
-				"each round",
+				"the tensors of table %u are at different rounds (one is at %u, another at %u), and a snapshot is of one: push all of them in each round",
 				r->staged.table, p->lowest, r->staged.highest);
 			end_stage(r, -EAGAIN);
 			return true;

@@ -163,9 +163,7 @@ send_not_ready(struct pbox_registrar *r, const struct pbox_frame *f, const struc
 		} else if (here) {
 			m.silent_ms = registrar_silent_ms(r, job, w);
 			snprintf(m.text, sizeof(m.text),
-				"worker %u (%s) has joined but not declared table %u; last heard "
-				"%u ms "
-				"ago",
+				"worker %u (%s) has joined but not declared table %u; last heard %u ms ago",
 				w, mb->host, table, m.silent_ms);
 		} else {
 			snprintf(m.text, sizeof(m.text), "worker %u has %s", w,

@@ -21,9 +21,7 @@ const struct pbox_stat_def pbox_shard_stat_defs[PBOX_SS_STATS] = {
 	COUNTER(PBOX_SS_RX_FETCH, "rx_fetch", "frames",
 		"questions for parameters and optimiser state"),
 	COUNTER(PBOX_SS_RX_EARLY, "rx_early", "frames",
-		"contributions before INIT, without a learning rate or while the fragment is "
-		"restored: "
-		"answered, not kept"),
+		"contributions before INIT, without a learning rate or while the fragment is restored: answered, not kept"),
 	COUNTER(PBOX_SS_RX_PING, "rx_ping", "frames", "pings of workers"),
 	COUNTER(PBOX_SS_RX_RESTORE, "rx_restore", "frames",
 		"workers telling what they hold, after a restart of the box"),
@@ -36,8 +34,7 @@ const struct pbox_stat_def pbox_shard_stat_defs[PBOX_SS_STATS] = {
 	COUNTER(PBOX_SS_DROP_AUTH, "drop_auth", "frames",
 		"tag missing or wrong (or there, in a job without auth): forged, or replayed"),
 	COUNTER(PBOX_SS_DROP_RATE, "drop_rate", "frames",
-		"more repetitions, pulls and pings than the job's rate, or than their worker has "
-		"credit for"),
+		"more repetitions, pulls and pings than the job's rate, or than their worker has credit for"),
 	COUNTER(PBOX_SS_DROP_MAP_EPOCH, "drop_map_epoch", "frames", "stale chunk map"),
 	COUNTER(PBOX_SS_DROP_CHUNK_UNKNOWN, "drop_chunk_unknown", "frames",
 		"no such chunk, or not at this endpoint"),
@@ -68,8 +65,7 @@ const struct pbox_stat_def pbox_shard_stat_defs[PBOX_SS_STATS] = {
 	COUNTER(PBOX_SS_ROUNDS, "rounds", "fragments", "fragments finished"),
 	COUNTER(PBOX_SS_FOLDS, "folds", "fragments", "complete prefixes summed early"),
 	COUNTER(PBOX_SS_TAKEN_BACK, "taken_back", "frames",
-		"contributions whose CRC was wrong when they were to be summed; their workers were "
-		"asked again"),
+		"contributions whose CRC was wrong when they were to be summed; their workers were asked again"),
 	COUNTER(PBOX_SS_PACED, "paced", "fragments",
 		"complete, and finished later: the job is at its rate"),
 	COUNTER(PBOX_SS_RESTORED, "restored", "fragments",

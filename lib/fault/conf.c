@@ -199,8 +199,7 @@ parse_target(struct pbox_fault_conf *conf, const char *text, char *why, size_t n
 	return 0;
 bad:
 	snprintf(why, n,
-		"target is K:OFFSET:HEX[/MASK], up to %d of OFFSET:HEX[/MASK] joined by '+', up to "
-		"%d bytes each",
+		"target is K:OFFSET:HEX[/MASK], up to %d of OFFSET:HEX[/MASK] joined by '+', up to %d bytes each",
 		PBOX_FAULT_TERMS, PBOX_FAULT_TERM_BYTES);
 	return -EINVAL;
 }

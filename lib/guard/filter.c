@@ -45,8 +45,7 @@ on_refused(int sig, siginfo_t *info, void *context)
 	atomic_fetch_add(&filter.refused, 1);
 	if (!known || !atomic_exchange(&filter.told[nr], true))
 		pbox_log(PBOX_LOG_ERROR,
-			"the sandbox refused system call %s (%d): if pbox or a driver needs it, "
-			"report that, and start with sandbox = no meanwhile",
+			"the sandbox refused system call %s (%d): if pbox or a driver needs it, report that, and start with sandbox = no meanwhile",
 			known && filter.name[nr] != NULL ? filter.name[nr] : "?", nr);
 	errno = error;
 }

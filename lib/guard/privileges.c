@@ -75,8 +75,7 @@ pbox_guard_find_user(const char *name, struct pbox_guard_user *u, struct pbox_er
 	}
 	if (pw == NULL)
 		return pbox_fail(err, ENOENT,
-			"there is no user '%s': make it with 'useradd --system %s', or take "
-			"another for user",
+			"there is no user '%s': make it with 'useradd --system %s', or take another for user",
 			name, name);
 	*u = (struct pbox_guard_user){.uid = pw->pw_uid, .gid = pw->pw_gid};
 	snprintf(u->name, sizeof(u->name), "%s", pw->pw_name);
@@ -140,9 +139,7 @@ become(const struct pbox_guard_user *u, struct pbox_error *err)
 		return 0;
 	if (geteuid() != 0)
 		return pbox_fail(err, EPERM,
-			"user = %s: only root can become another user: start pbox as root, or as "
-			"%s "
-			"without this option",
+			"user = %s: only root can become another user: start pbox as root, or as %s without this option",
 			u->name, u->name);
 	if (getpwuid(u->uid) != NULL ? initgroups(u->name, u->gid) != 0 : setgroups(0, NULL) != 0)
 		ret = errno;

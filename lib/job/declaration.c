@@ -242,14 +242,12 @@ pbox_job_table_declare(struct pbox_job_table *jt, uint16_t worker, uint32_t inde
 		t->group = e->group;
 	} else if (t->elements != e->elements) {
 		return pbox_fail(err, EEXIST,
-			"table %u, tensor %u: worker %u declares '%s' with %llu elements, another "
-			"worker declared '%s' with %llu: all workers must declare the same tensors",
+			"table %u, tensor %u: worker %u declares '%s' with %llu elements, another worker declared '%s' with %llu: all workers must declare the same tensors",
 			jt->fixed.table, index, worker, e->name, (unsigned long long)e->elements,
 			t->name, (unsigned long long)t->elements);
 	} else if (t->group != e->group || strcmp(t->name, e->name) != 0) {
 		return pbox_fail(err, EEXIST,
-			"table %u, tensor %u: worker %u declares '%s' in group %u, another worker "
-			"declared '%s' in group %u: all workers must declare the same tensors",
+			"table %u, tensor %u: worker %u declares '%s' in group %u, another worker declared '%s' in group %u: all workers must declare the same tensors",
 			jt->fixed.table, index, worker, e->name, e->group, t->name, t->group);
 	}
 	return note(jt, worker, index, err);

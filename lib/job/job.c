@@ -163,13 +163,11 @@ pbox_job_short(const struct pbox_job *job, size_t need, const char *what, struct
 
 	if (need > left)
 		return pbox_fail(err, ENOMEM,
-			"%s needs %zu bytes and the job may still take %zu: raise 'memory' of the "
-			"job",
+			"%s needs %zu bytes and the job may still take %zu: raise 'memory' of the job",
 			what, need, left);
 	if (need > heap)
 		return pbox_fail(err, ENOMEM,
-			"%s needs %zu bytes and this box lets a job take %zu more beside its "
-			"parameters: declare less, or raise the box's 'memory'",
+			"%s needs %zu bytes and this box lets a job take %zu more beside its parameters: declare less, or raise the box's 'memory'",
 			what, need, heap);
 	return pbox_fail(err, ENOMEM, "out of memory for %s (%zu bytes)", what, need);
 }

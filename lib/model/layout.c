@@ -226,8 +226,7 @@ pbox_layout_build(struct pbox_layout *out, const struct pbox_tensor *t, uint32_t
 	pbox_layout_free(&l);
 	if (ret == -E2BIG)
 		return pbox_fail(err, E2BIG,
-			"tensor %u ('%s', %llu elements) makes the table too large: at most %u "
-			"chunks of %u elements: raise 'chunk-bytes'",
+			"tensor %u ('%s', %llu elements) makes the table too large: at most %u chunks of %u elements: raise 'chunk-bytes'",
 			b.tensor, t[b.tensor].name, (unsigned long long)t[b.tensor].elements,
 			1u << PBOX_CHUNK_BITS, chunk_elements);
 	return pbox_fail(err, ENOMEM, "out of memory for the map of %u tensors", n);

@@ -95,9 +95,7 @@ prepare(struct pbox_schedule *s, enum pbox_optimiser kind, const struct pbox_set
 			err, PBOX_E_FULL, m, "too many rounds ahead of the latest finished one");
 	if (oldest_needed(s, count, finished))
 		return refuse(err, PBOX_E_FULL, m,
-			"the box keeps 64 SETs of a group, and parts of the table have not "
-			"finished the rounds of the oldest ones: name several hyper-parameters in "
-			"one, or set them later");
+			"the box keeps 64 SETs of a group, and parts of the table have not finished the rounds of the oldest ones: name several hyper-parameters in one, or set them later");
 	for (unsigned i = 0; i < m->count; i++)
 		*pbox_hyper_at(&fresh->hyper, m->param[i].id) = m->param[i].value;
 	if ((want & 1u << PBOX_HYPER_LR) != 0)

@@ -80,8 +80,7 @@ take_extents(struct pbox_table *t, const struct pbox_place *place, unsigned endp
 	t->needs = total;
 	if (total > quota)
 		return pbox_fail(err, ENOMEM,
-			"table %u needs %zu bytes and the job may still take %zu: raise 'memory' "
-			"of the job",
+			"table %u needs %zu bytes and the job may still take %zu: raise 'memory' of the job",
 			t->id, total, quota);
 	for (unsigned e = 0; e < endpoints; e++) {
 		struct pbox_arena *a = t->arena[place[e].node];
@@ -93,14 +92,11 @@ take_extents(struct pbox_table *t, const struct pbox_place *place, unsigned endp
 		t->block[e] = pbox_arena_alloc(a, need[e]);
 		if (t->block[e] == NULL && pbox_arena_later(a, need[e]))
 			return pbox_fail(err, EAGAIN,
-				"table %u waits for memory of a job that has ended: %zu MB of it "
-				"are "
-				"still to be cleared",
+				"table %u waits for memory of a job that has ended: %zu MB of it are still to be cleared",
 				t->id, (pbox_arena_uncleared(a) >> 20) + 1);
 		if (t->block[e] == NULL)
 			return pbox_fail(err, need[e] > pbox_arena_size(a) ? ENOMEM : ENOSPC,
-				"table %u needs %zu bytes on NUMA node %u, where the largest free "
-				"piece of %zu has %zu: raise 'memory'",
+				"table %u needs %zu bytes on NUMA node %u, where the largest free piece of %zu has %zu: raise 'memory'",
 				t->id, need[e], place[e].node, pbox_arena_size(a),
 				pbox_arena_largest(a));
 	}
@@ -163,8 +159,7 @@ refuse_hopeless(struct pbox_table *t, const struct pbox_tensor *tensors, uint32_
 	t->needs = need;
 	if (need > quota)
 		return pbox_fail(err, ENOMEM,
-			"table %u needs at least %zu bytes and the job may still take %zu: raise "
-			"'memory' of the job",
+			"table %u needs at least %zu bytes and the job may still take %zu: raise 'memory' of the job",
 			t->id, need, quota);
 	for (unsigned e = 0; e < endpoints; e++) {
 		const struct pbox_arena *a = t->arena[place[e].node];
@@ -223,8 +218,7 @@ pbox_table_build(struct pbox_table *t, const struct pbox_tensor *tensors, uint32
 	pieces = (t->frag_elements + t->init_elements - 1) / t->init_elements;
 	if (pieces > PBOX_INIT_PIECES)
 		return pbox_fail(err, EINVAL,
-			"table %u: INIT of a fragment takes %u frames, at most %u: use a wider "
-			"element format for push or pull",
+			"table %u: INIT of a fragment takes %u frames, at most %u: use a wider element format for push or pull",
 			t->id, pieces, PBOX_INIT_PIECES);
 	chunk_elements = pbox_layout_chunk(
 		tensors, n, pbox_place_cores(place, endpoints), chunk_elements, t->frag_elements);

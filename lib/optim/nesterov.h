@@ -9,8 +9,7 @@ nesterov_lacks(const struct pbox_hyper *h)
 {
 	return h->momentum > 0.0 && h->dampening == 0.0
 		       ? NULL
-		       : "nesterov needs momentum above 0 and dampening 0: set momentum and lr in "
-			 "one SET";
+		       : "nesterov needs momentum above 0 and dampening 0: set momentum and lr in one SET";
 }
 
 INLINE struct element

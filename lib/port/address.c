@@ -77,12 +77,12 @@ pbox_port_claim(struct pbox_port *p, struct pbox_error *err)
 	pid = holder(&a, len);
 	if (pid == 0)
 		return pbox_fail(err, EADDRINUSE,
-			PORT_FMT " has the address %u.%u.%u.%u, and another pbox serves it on "
-				 "interface %s: stop that one, or set another address in %s",
+			PORT_FMT
+			" has the address %u.%u.%u.%u, and another pbox serves it on interface %s: stop that one, or set another address in %s",
 			PORT_ARGS(p), ip[0], ip[1], ip[2], ip[3], p->dev.kernel_if, p->conf.where);
 	return pbox_fail(err, EADDRINUSE,
-		PORT_FMT " has the address %u.%u.%u.%u, and another pbox (process %d) serves it on "
-			 "interface %s: stop that one, or set another address in %s",
+		PORT_FMT
+		" has the address %u.%u.%u.%u, and another pbox (process %d) serves it on interface %s: stop that one, or set another address in %s",
 		PORT_ARGS(p), ip[0], ip[1], ip[2], ip[3], pid, p->dev.kernel_if, p->conf.where);
 }
 

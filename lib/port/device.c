@@ -86,10 +86,8 @@ pbox_port_find(const char *name, uint16_t *id, struct pbox_error *err)
 	}
 	return pbox_fail(err, ENODEV, "there is no port '%s': EAL found %s%s. %s", name,
 		n > 0 ? "" : "none", there,
-		n > 0 ? "Name the section after one of these numbers or names, or give EAL the "
-			"device (-a, --vdev)"
-		      : "Give it one with --vdev, or bind a NIC (dpdk-devbind.py) and allow it "
-			"with -a");
+		n > 0 ? "Name the section after one of these numbers or names, or give EAL the device (-a, --vdev)"
+		      : "Give it one with --vdev, or bind a NIC (dpdk-devbind.py) and allow it with -a");
 }
 
 /* Ask the kernel about an interface. */

@@ -165,9 +165,7 @@ pbox_memory_fail(struct pbox_error *err, const char *what, int node, size_t byte
 			"%s %s, and EAL has %s left: start with -m %zu or more (MiB)", what, a, b,
 			(rte_eal_get_physmem_size() + missing) / 1048576 + 1);
 	return pbox_fail(err, ENOMEM,
-		"%s %s (%zu hugepages of %zu kB), and %s is left%s: echo %zu > "
-		"/sys/devices/system/node/node%d/hugepages/hugepages-%zukB/nr_hugepages, or lower "
-		"memory or hold",
+		"%s %s (%zu hugepages of %zu kB), and %s is left%s: echo %zu > /sys/devices/system/node/node%d/hugepages/hugepages-%zukB/nr_hugepages, or lower memory or hold",
 		what, a, pbox_budget_pages(bytes, page), page / 1024, b,
 		node >= 0 ? " on its NUMA node" : "",
 		hugepages(node, page, "nr_hugepages") + (missing + page - 1) / page,
@@ -191,9 +189,7 @@ pbox_memory_check(struct pbox_error *err, const char *what, int node, size_t pie
 	if (fresh <= free_pages)
 		return 0;
 	return pbox_fail(err, ENOMEM,
-		"%s %s: %zu more hugepages of %zu kB than the %zu that are free%s, where EAL has "
-		"%s besides: echo %zu > /sys/devices/system/node/node%d/hugepages/hugepages-%zukB/"
-		"nr_hugepages, or lower memory or hold",
+		"%s %s: %zu more hugepages of %zu kB than the %zu that are free%s, where EAL has %s besides: echo %zu > /sys/devices/system/node/node%d/hugepages/hugepages-%zukB/nr_hugepages, or lower memory or hold",
 		what, pbox_budget_size(piece + others, need, sizeof(need)), fresh - free_pages,
 		page / 1024, free_pages, node >= 0 ? " on its NUMA node" : "",
 		pbox_budget_size(heap, have, sizeof(have)),

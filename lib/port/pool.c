@@ -110,8 +110,8 @@ port_pools_plan(struct pbox_port *p, struct pbox_error *err)
 	p->data_room = pbox_port_plan_room(p->mtu, p->dev.min_buffer, p->dev.max_buffer);
 	if (p->data_room == 0)
 		return pbox_fail(err, EINVAL,
-			PORT_FMT ": MTU %u, or framesz of the device, does not fit a packet buffer "
-				 "of 64 KiB: choose a smaller one",
+			PORT_FMT
+			": MTU %u, or framesz of the device, does not fit a packet buffer of 64 KiB: choose a smaller one",
 			PORT_ARGS(p), p->mtu);
 	p->n_mbufs = pbox_port_plan_mbufs(&p->conf, p->n_queues, p->n_rxd, p->n_txd);
 	p->pool_bytes =

@@ -80,8 +80,8 @@ configure(struct pbox_port *p, const struct rte_eth_dev_info *info, struct rte_e
 	}
 	if (ret != 0)
 		return pbox_fail(err, -ret,
-			PORT_FMT " refuses its configuration (%u queue pairs, MTU %u): %s. Try "
-				 "another mtu in %s",
+			PORT_FMT
+			" refuses its configuration (%u queue pairs, MTU %u): %s. Try another mtu in %s",
 			PORT_ARGS(p), wanted, p->mtu, strerror(-ret), p->conf.where);
 	return 0;
 }
@@ -145,8 +145,8 @@ queues(struct pbox_port *p, const struct rte_eth_dev_info *info, struct pbox_err
 		/* some drivers start happily without the queue: the code is all there is */
 		if (ret != 0)
 			return pbox_fail(err, -ret,
-				PORT_FMT ": receive queue %u (%u descriptors, buffers of %u bytes) "
-					 "is refused: %s",
+				PORT_FMT
+				": receive queue %u (%u descriptors, buffers of %u bytes) is refused: %s",
 				PORT_ARGS(p), q, p->n_rxd, p->data_room, strerror(-ret));
 		ret = rte_eth_tx_queue_setup(p->conf.id, q, p->n_txd, node, &tx);
 		if (ret != 0)
@@ -173,8 +173,7 @@ note_far_cores(struct pbox_port *p)
 			i > 0 ? "," : "", p->conf.cores[p->conf.core[far[i]]].lcore);
 	if (n > 0)
 		port_note(p,
-			"lcores %s are not on its NUMA node %d: every packet crosses between "
-			"nodes. Give EAL lcores of node %d with -l, or change cores in %s",
+			"lcores %s are not on its NUMA node %d: every packet crosses between nodes. Give EAL lcores of node %d with -l, or change cores in %s",
 			list, p->dev.node, p->dev.node, p->conf.where);
 }
 

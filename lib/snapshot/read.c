@@ -190,8 +190,7 @@ pbox_snapshot_read(struct pbox_snapshot_reader *r, pbox_snapshot_sink sink, void
 		report->wrong = true;
 	if (report->lost > 0)
 		return pbox_fail(err, EIO,
-			"%s: %llu of %llu blocks are damaged, and %llu of them are more than their "
-			"parity can rebuild",
+			"%s: %llu of %llu blocks are damaged, and %llu of them are more than their parity can rebuild",
 			r->name, (unsigned long long)report->damaged,
 			(unsigned long long)report->blocks, (unsigned long long)report->lost);
 	if (report->wrong)

@@ -78,14 +78,10 @@ refuse(const struct pbox_snapshot_who *who, bool section, uint64_t stay, uint64_
 
 	if (section)
 		return pbox_fail(err, EDQUOT,
-			"snapshot-space of [job %.63s] is %llu bytes: this one has %llu, what must "
-			"stay (the newest of each "
-			"table of a job that runs) %llu: raise it to %llu",
+			"snapshot-space of [job %.63s] is %llu bytes: this one has %llu, what must stay (the newest of each table of a job that runs) %llu: raise it to %llu",
 			who->named ? who->job : "*", most, b, s, need);
 	return pbox_fail(err, EDQUOT,
-		"snapshot-space is %llu bytes: this one has %llu, what must stay for it %llu: "
-		"raise it to %llu, "
-		"set snapshot-age, or remove files of jobs that are over",
+		"snapshot-space is %llu bytes: this one has %llu, what must stay for it %llu: raise it to %llu, set snapshot-age, or remove files of jobs that are over",
 		most, b, s, need);
 }
 
@@ -143,8 +139,7 @@ keep_count(const struct pbox_snapshot_file *f, const struct pbox_snapshot_claim 
 	if (left <= PBOX_SNAPSHOT_FILES || who->named)
 		return 0;
 	return pbox_fail(err, EDQUOT,
-		"snapshot-dir has %d files, as many as the box looks at, and what must stay for "
-		"this one is all of them: set snapshot-age, or remove files of jobs that are over",
+		"snapshot-dir has %d files, as many as the box looks at, and what must stay for this one is all of them: set snapshot-age, or remove files of jobs that are over",
 		PBOX_SNAPSHOT_FILES);
 }
 

@@ -198,9 +198,7 @@ pbox_stats_defs_json(const struct pbox_stats_table *table, unsigned n, char *buf
 		for (unsigned i = 0; i < table[t].n; i++) {
 			const struct pbox_stat_def *d = &table[t].defs[i];
 
-			put(&o,
-				"%s{\"block\":\"%s\",\"name\":\"%s\",\"unit\":\"%s\",\"kind\":\"%"
-				"s\",",
+			put(&o, "%s{\"block\":\"%s\",\"name\":\"%s\",\"unit\":\"%s\",\"kind\":\"%s\",",
 				sep, table[t].block, d->name, d->unit,
 				pbox_stat_kind_name(d->kind));
 			json_text(&o, "help", d->help);

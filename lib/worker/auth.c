@@ -59,15 +59,13 @@ auth_welcome(struct join *j, const struct rx_frame *f)
 		if (s->w->conf.auth == 0)
 			return 0;
 		return pbox_client_fail(&j->err, PBOX_C_REFUSED,
-			"this worker requires auth, and job '%s' at %s has none: set auth = yes in "
-			"the job's section of the box's configuration",
+			"this worker requires auth, and job '%s' at %s has none: set auth = yes in the job's section of the box's configuration",
 			s->w->job, s->name);
 	}
 	j->auth = begin(s, w);
 	if (j->auth == NULL)
 		return pbox_client_fail(&j->err, PBOX_C_MEMORY,
-			"job '%s' has auth, and there is no memory for its keys, or no AES in this "
-			"CPU",
+			"job '%s' has auth, and there is no memory for its keys, or no AES in this CPU",
 			s->w->job);
 	return auth_good(j->auth, f) ? 0 : AUTH_IGNORE;
 }

@@ -58,15 +58,13 @@ pbox_worker_check_table(const struct pbox_client_table *d, struct pbox_client_er
 		d->optimiser >= PBOX_OPTIMISERS_END ||
 		(d->mode == PBOX_MODE_OPTIMISER) != (d->optimiser != PBOX_OPT_NONE))
 		return pbox_client_fail(err, PBOX_C_INVALID,
-			"mode %u, op %u, optimiser %u do not go together: mode 0 is without, mode "
-			"1 with an optimiser (1 to %u); op is 0 to 3",
+			"mode %u, op %u, optimiser %u do not go together: mode 0 is without, mode 1 with an optimiser (1 to %u); op is 0 to 3",
 			d->mode, d->op, d->optimiser, PBOX_OPTIMISERS_END - 1);
 	later = pbox_format_later(
 		pbox_format_later(d->push_format)[0] != '?' ? d->push_format : d->pull_format);
 	if (later[0] != '?')
 		return pbox_client_fail(err, PBOX_C_INVALID,
-			"element format %s is one of a later release: this library has fp32, bf16 "
-			"and fp16",
+			"element format %s is one of a later release: this library has fp32, bf16 and fp16",
 			later);
 	if (pbox_format_size(d->push_format) == 0 || pbox_format_size(d->pull_format) == 0)
 		return pbox_client_fail(err, PBOX_C_INVALID,

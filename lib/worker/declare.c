@@ -103,15 +103,11 @@ resume(const struct session *s, struct pbox_worker_table *t, uint32_t first_roun
 	}
 	if (rounds_apart(high, first_round) > 0)
 		return pbox_client_fail(err, PBOX_C_MISMATCH,
-			"table %u: this worker wants to go on with round %u, but the box at %s "
-			"has finished round %u: the checkpoint is too old for a job that goes on; "
-			"start all workers from one of the same round",
+			"table %u: this worker wants to go on with round %u, but the box at %s has finished round %u: the checkpoint is too old for a job that goes on; start all workers from one of the same round",
 			t->number, first_round, s->name, high);
 	if (rounds_apart(low + 1, first_round) < 0)
 		return pbox_client_fail(err, PBOX_C_MISMATCH,
-			"table %u: this worker wants to go on with round %u, but the box at %s "
-			"has finished round %u only: the checkpoint is newer than what the box "
-			"and the other workers have; start all workers from one of the same round",
+			"table %u: this worker wants to go on with round %u, but the box at %s has finished round %u only: the checkpoint is newer than what the box and the other workers have; start all workers from one of the same round",
 			t->number, first_round, s->name, low);
 	for (uint32_t i = 0; i < t->frags; i++)
 		t->frag[i].round = first_round - 1;

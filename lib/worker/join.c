@@ -146,8 +146,7 @@ on_welcome(struct join *j, const struct rx_frame *f)
 	j->unproven = false;
 	if (pbox_welcome_decode(f->payload, f->hdr.length, m) != 0) {
 		pbox_client_fail(&why, PBOX_C_VERSION,
-			"the WELCOME of %s cannot be read: the box is of another release than this "
-			"library: install the same at both",
+			"the WELCOME of %s cannot be read: the box is of another release than this library: install the same at both",
 			s->name);
 		refusal_doubtful(j, f, REFUSAL_UNREADABLE, &why);
 		return;
@@ -159,8 +158,7 @@ on_welcome(struct join *j, const struct rx_frame *f)
 		good = j->unproven = welcome_proves(f, "");
 	if (!good && (m->flags & PBOX_WELCOME_INSECURE) != 0) {
 		pbox_client_fail(&why, PBOX_C_SECRET,
-			"job '%s' at %s says that it has no secret (insecure = yes), and %s: "
-			"leave the secret out, or give the job one",
+			"job '%s' at %s says that it has no secret (insecure = yes), and %s: leave the secret out, or give the job one",
 			s->w->job, s->name,
 			s->w->conf.auth != 0 ? "this worker requires auth"
 					     : "it had proven before that it knows this worker's");
@@ -169,8 +167,7 @@ on_welcome(struct join *j, const struct rx_frame *f)
 	}
 	if (!good) {
 		pbox_client_fail(&why, PBOX_C_SECRET,
-			"%s could not prove that it knows the secret of job '%s': compare "
-			"the secrets, or something else answers at that address",
+			"%s could not prove that it knows the secret of job '%s': compare the secrets, or something else answers at that address",
 			s->name, s->w->job);
 		refusal_doubtful(j, f, REFUSAL_PROOF, &why);
 		return;
@@ -179,8 +176,7 @@ on_welcome(struct join *j, const struct rx_frame *f)
 	if (m->endpoints == 0 || m->worker >= m->workers || m->lease_ms == 0 || m->window == 0 ||
 		m->number == 0 || (m->mtu != 0 && m->mtu < LINK_MIN_MTU)) {
 		pbox_client_fail(&why, PBOX_C_REFUSED,
-			"the box's WELCOME is not sound: worker %u of %u, %u endpoints, "
-			"lease %u ms, window %u, mtu %u, run %llu",
+			"the box's WELCOME is not sound: worker %u of %u, %u endpoints, lease %u ms, window %u, mtu %u, run %llu",
 			m->worker, m->workers, m->endpoints, m->lease_ms, m->window, m->mtu,
 			(unsigned long long)m->number);
 		if (j->unproven || s->w->secret[0] == 0)
@@ -300,8 +296,7 @@ join_expired(struct join *j)
 		return refusal_verdict(j);
 	if (j->refused.text[0] != 0)
 		return pbox_client_fail(&j->err, PBOX_C_REFUSED,
-			"joining job '%s' at %s: still not taken in after %.1f s: %s; 'pbox-ctl "
-			"workers %s' names the hosts",
+			"joining job '%s' at %s: still not taken in after %.1f s: %s; 'pbox-ctl workers %s' names the hosts",
 			s->w->job, s->name, waited, j->refused.text, s->w->job);
 	if (j->refused.code != 0) {
 		char who[48];
@@ -310,30 +305,19 @@ join_expired(struct join *j)
 			s->w->conf.worker < 0 ? "all %u workers have" : "worker %u has",
 			s->w->conf.worker < 0 ? s->w->conf.workers : (unsigned)s->w->conf.worker);
 		return pbox_client_fail(&j->err, PBOX_C_REFUSED,
-			"joining job '%s' at %s: %s a live session, still after %.1f s: another "
-			"process runs with this number, or a killed one's lease has not ended; "
-			"'pbox-ctl workers %s' names its host",
+			"joining job '%s' at %s: %s a live session, still after %.1f s: another process runs with this number, or a killed one's lease has not ended; 'pbox-ctl workers %s' names its host",
 			s->w->job, s->name, who, waited, s->w->job);
 	}
 	if (j->answered)
 		return pbox_client_fail(&j->err, PBOX_C_UNREACHABLE,
-			"the box at %s answers HELLO, but %u JOINs went unanswered in %.1f s: its "
-			"log "
-			"names the reason ('control_malformed', 'cookie'), or datagrams of %d "
-			"bytes do "
-			"not get through",
+			"the box at %s answers HELLO, but %u JOINs went unanswered in %.1f s: its log names the reason ('control_malformed', 'cookie'), or datagrams of %d bytes do not get through",
 			s->name, j->joins, waited, PBOX_JOIN_LEN + PBOX_HDR_LEN + 28);
 	if (s->w->link.port->path_errno == ECONNREFUSED)
 		return pbox_client_fail(&j->err, PBOX_C_UNREACHABLE,
-			"%s: the host is up, but nothing listens on its UDP port %u (ICMP port "
-			"unreachable; %u HELLOs in %.1f s): is this the address of a port of the "
-			"box, "
-			"and not of its management interface?",
+			"%s: the host is up, but nothing listens on its UDP port %u (ICMP port unreachable; %u HELLOs in %.1f s): is this the address of a port of the box, and not of its management interface?",
 			s->name, port, j->hellos, waited);
 	return pbox_client_fail(&j->err, PBOX_C_UNREACHABLE,
-		"no answer from %s: %u HELLOs went unanswered in %.1f s%s%s; check that the box is "
-		"up "
-		"and has this address (it answers ping), and that no firewall drops UDP port %u",
+		"no answer from %s: %u HELLOs went unanswered in %.1f s%s%s; check that the box is up and has this address (it answers ping), and that no firewall drops UDP port %u",
 		s->name, j->hellos, waited,
 		s->w->link.port->path_errno != 0 ? ", last error: " : "",
 		s->w->link.port->path_errno != 0 ? strerror(s->w->link.port->path_errno) : "",

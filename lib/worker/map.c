@@ -169,14 +169,10 @@ other_map(const struct session *s, const struct pbox_worker_table *t, const stru
 {
 	if (h->frag_elements != t->frag_elements)
 		return pbox_client_fail(err, PBOX_C_MISMATCH,
-			"the box at %s came back with fragments of %u elements in table %u, they "
-			"had %u: its MTU, or that of a worker, is another one now; set it back, or "
-			"start the job again from a checkpoint",
+			"the box at %s came back with fragments of %u elements in table %u, they had %u: its MTU, or that of a worker, is another one now; set it back, or start the job again from a checkpoint",
 			s->name, h->frag_elements, t->number, t->frag_elements);
 	return pbox_client_fail(err, PBOX_C_MISMATCH,
-		"the box at %s came back with another layout of table %u (%u chunks, there were "
-		"%u): its number of data cores, its chunk size or the order of its jobs is "
-		"another one now; set it back, or start the job again from a checkpoint",
+		"the box at %s came back with another layout of table %u (%u chunks, there were %u): its number of data cores, its chunk size or the order of its jobs is another one now; set it back, or start the job again from a checkpoint",
 		s->name, t->number, h->chunks, t->chunks);
 }
 
@@ -194,8 +190,7 @@ map_compare(struct session *s, struct pbox_worker_table *t, struct map_again *m,
 		return other_map(s, t, &h, err);
 	if (!table_fits(t, h.frag_elements, s->mtu - PBOX_MTU_OVERHEAD))
 		return pbox_client_fail(err, PBOX_C_REFUSED,
-			"the box at %s came back with an MTU of %u, and with fragments of %u "
-			"elements in table %u as before, which do not fit into it",
+			"the box at %s came back with an MTU of %u, and with fragments of %u elements in table %u as before, which do not fit into it",
 			s->name, s->mtu + s->tag, h.frag_elements, t->number);
 	*count = h.count;
 	if (h.count == 0 && t->chunks > 0)

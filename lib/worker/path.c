@@ -115,21 +115,14 @@ verdict(struct session *s, unsigned bad)
 	inet_ntop(AF_INET, &s->ep[bad].peer.addr.sin_addr, addr, sizeof(addr));
 	if (!p->small[bad])
 		return pbox_client_fail(&p->err, PBOX_C_UNREACHABLE,
-			"the box at %s took this worker in, but its data endpoint %s:%u does not "
-			"answer PING (for %.1f s): a firewall may drop that UDP port, the address "
-			"is not reachable from here, or the core of the box that serves it gets no "
-			"CPU (the box's log and 'pbox-ctl health' tell)",
+			"the box at %s took this worker in, but its data endpoint %s:%u does not answer PING (for %.1f s): a firewall may drop that UDP port, the address is not reachable from here, or the core of the box that serves it gets no CPU (the box's log and 'pbox-ctl health' tell)",
 			s->name, addr, udp, (double)(s->w->now - p->began) / NS_PER_S);
 	if (port->path_errno == EMSGSIZE && port->path_mtu != 0)
 		return pbox_client_fail(&p->err, PBOX_C_MTU,
-			"datagrams of %u bytes do not get to %s:%u: the path's MTU is %u; set mtu "
-			"to %u here, or raise the MTU on the way",
+			"datagrams of %u bytes do not get to %s:%u: the path's MTU is %u; set mtu to %u here, or raise the MTU on the way",
 			s->mtu + s->tag, addr, udp, port->path_mtu, port->path_mtu);
 	return pbox_client_fail(&p->err, PBOX_C_MTU,
-		"datagrams of %u bytes do not get to %s:%u and back (small ones do): a link or "
-		"switch on the way has a smaller MTU than this host and the box; raise it there, "
-		"or set "
-		"mtu to 1500 here",
+		"datagrams of %u bytes do not get to %s:%u and back (small ones do): a link or switch on the way has a smaller MTU than this host and the box; raise it there, or set mtu to 1500 here",
 		s->mtu + s->tag, addr, udp);
 }
 

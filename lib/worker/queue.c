@@ -150,8 +150,7 @@ piece_begin(struct pbox_worker_table *t, struct piece *p, struct pbox_worker_ent
 	(*wanted(f, e->op))++;
 	if (e->op->kind == PBOX_CLIENT_PULL && f->lost)
 		queue_fail(e->op, PBOX_C_LOST,
-			"the box was restarted before the round of this worker's last push ended, "
-			"and has lost it: push it again");
+			"the box was restarted before the round of this worker's last push ended, and has lost it: push it again");
 }
 
 static void

@@ -157,13 +157,11 @@ in_words(const struct join *j, struct pbox_error_msg *m, struct pbox_client_erro
 	snprintf(what, sizeof(what), "joining job '%s' at %s", s->w->job, s->name);
 	if (m->code == PBOX_E_VERSION && m->text[0] == 0)
 		snprintf(m->text, sizeof(m->text),
-			"the box speaks protocol version %u, this library %u: install the release "
-			"that fits",
+			"the box speaks protocol version %u, this library %u: install the release that fits",
 			m->detail, PBOX_VERSION_WIRE);
 	else if (m->code == PBOX_E_SECRET && m->text[0] == 0)
 		snprintf(m->text, sizeof(m->text),
-			"the secret is wrong: compare it with the job's in the box's "
-			"configuration");
+			"the secret is wrong: compare it with the job's in the box's configuration");
 	else if (m->code == PBOX_E_WORKERS && m->text[0] == 0)
 		snprintf(m->text, sizeof(m->text), "this worker says %u workers, the others say %u",
 			s->w->conf.workers, m->detail);

@@ -133,15 +133,13 @@ begin_again(struct session *s)
 
 	if (m->worker != w->worker || m->workers != w->workers) {
 		text_fail(w, PBOX_C_REFUSED,
-			"the box at %s came back and made worker %u of %u of this one, which is %u "
-			"of %u",
+			"the box at %s came back and made worker %u of %u of this one, which is %u of %u",
 			s->name, m->worker, m->workers, w->worker, w->workers);
 		return;
 	}
 	if (s->join.number != 0 && m->number != s->number) {
 		text_fail(w, PBOX_C_RUN_ENDED,
-			"the box at %s has another run of job '%s' now (%llu, this worker's is "
-			"%llu)",
+			"the box at %s has another run of job '%s' now (%llu, this worker's is %llu)",
 			s->name, w->job, (unsigned long long)m->number,
 			(unsigned long long)s->number);
 		return;

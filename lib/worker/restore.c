@@ -91,8 +91,7 @@ take_version(struct session *s, struct pbox_worker_table *t, struct frag *f, uin
 		/* a push whose result was not asked for: the box had said that it has it, and so
 		 * nobody has it any more */
 		snprintf(text, sizeof(text),
-			"round %u of tensor '%s': the box at %s was restarted after this worker's "
-			"push of it and before the round ended, and has lost it: push it again",
+			"round %u of tensor '%s': the box at %s was restarted after this worker's push of it and before the round ended, and has lost it: push it again",
 			f->round, name, s->name);
 		if (f->pulls > 0 || !f->pushed)
 			queue_fail_fragment(t, f, PBOX_C_LOST, text);
@@ -101,8 +100,7 @@ take_version(struct session *s, struct pbox_worker_table *t, struct frag *f, uin
 		f->round = version;
 	} else if (newer(version, f->round + 1)) {
 		snprintf(text, sizeof(text),
-			"rounds %u to %u of tensor '%s' ended without this worker, whose session "
-			"was lost: the next push is round %u",
+			"rounds %u to %u of tensor '%s' ended without this worker, whose session was lost: the next push is round %u",
 			f->round + 1, version, name, version + 1);
 		queue_fail_fragment(t, f, PBOX_C_LOST, text);
 		f->round = version;
@@ -140,8 +138,7 @@ restore_answer(
 	}
 	if (h->type == PBOX_ERROR) {
 		text_fail(s->w, PBOX_C_REFUSED,
-			"telling the box at %s, which was restarted, what this worker holds of "
-			"tensor '%s': it answered %s (%u)",
+			"telling the box at %s, which was restarted, what this worker holds of tensor '%s': it answered %s (%u)",
 			s->name, name, pbox_errcode_name(h->aux), h->aux);
 		return;
 	}
@@ -156,9 +153,7 @@ restore_answer(
 		return;
 	case PBOX_RESTORE_LOST:
 		text_fail(s->w, PBOX_C_LOST,
-			"the box at %s was restarted, and no worker could give it round %u of "
-			"tensor '%s' back (a worker without keep_copies, or one that was killed "
-			"as well): start the job again from a checkpoint",
+			"the box at %s was restarted, and no worker could give it round %u of tensor '%s' back (a worker without keep_copies, or one that was killed as well): start the job again from a checkpoint",
 			s->name, h->base, name);
 		return;
 	case PBOX_RESTORE_GIVE:

@@ -78,8 +78,7 @@ join_next(struct session *s)
 	snprintf(refused.text, sizeof(refused.text), "%s",
 		s->path.why_ended.text[0] != 0
 			? s->path.why_ended.text
-			: "it ended this worker's session, as the job's run ended, "
-			  "or another one began");
+			: "it ended this worker's session, as the job's run ended, or another one began");
 	session_open(s, s->deadline);
 	s->join.refused = refused;
 	s->join.next_tx = s->w->now + JOIN_INTERVAL;
@@ -133,11 +132,9 @@ session_unknown(struct session *s, bool restarted, const char *why)
 		text_fail(s->w, PBOX_C_LOST, "the box at %s: %s", s->name, why);
 	else
 		text_fail(s->w, PBOX_C_LOST,
-			restarted ? "the box at %s was restarted, and the job's state went with "
-				    "it: open the client again"
-				  : "the box at %s does not know this session any more (silent for "
-				    "longer than its lease, or the job ended): open the client "
-				    "again",
+			restarted
+				? "the box at %s was restarted, and the job's state went with it: open the client again"
+				: "the box at %s does not know this session any more (silent for longer than its lease, or the job ended): open the client again",
 			s->name);
 }
 

@@ -226,8 +226,7 @@ table_layout(struct pbox_worker_table *t, const struct table_map *m, uint32_t ca
 	t->init_elements = (uint32_t)(larger_payload(t, t->frag_elements) / sizeof(float));
 	if (t->init_elements == 0 || !table_fits(t, t->frag_elements, cap))
 		return pbox_client_fail(err, PBOX_C_REFUSED,
-			"the box's map has fragments of %u elements, and a frame has room for %u "
-			"bytes",
+			"the box's map has fragments of %u elements, and a frame has room for %u bytes",
 			t->frag_elements, cap);
 	rc = measure(t, m, err);
 	if (rc != 0)

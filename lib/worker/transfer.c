@@ -283,14 +283,11 @@ on_error(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const st
 	}
 	if (h->aux == PBOX_E_NO_LR)
 		snprintf(text, sizeof(text),
-			"tensor '%s': its group %u has no learning rate yet: set lr "
-			"(pbox_client_set, id 1) before the first push",
+			"tensor '%s': its group %u has no learning rate yet: set lr (pbox_client_set, id 1) before the first push",
 			x->name, x->group);
 	else if (h->aux == PBOX_E_LOST)
 		snprintf(text, sizeof(text),
-			"round %u of tensor '%s': the box was restarted, and no worker could give "
-			"it the "
-			"round before it back: start the job again from a checkpoint",
+			"round %u of tensor '%s': the box was restarted, and no worker could give it the round before it back: start the job again from a checkpoint",
 			f->round, x->name);
 	else
 		snprintf(text, sizeof(text), "round %u of tensor '%s': the box answered %s (%u)",

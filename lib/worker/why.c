@@ -19,8 +19,7 @@ missing_worker(char *text, size_t cap, unsigned have, uint32_t missing, unsigned
 		pbox_text_add(text, cap, "missing worker %u", missing);
 	else
 		pbox_text_add(text, cap,
-			"the result is on its way, or comes when the job's rate on the box has "
-			"room for it");
+			"the result is on its way, or comes when the job's rate on the box has room for it");
 }
 
 static int
@@ -42,15 +41,13 @@ why_flight(
 	recover_ask(ep, fl, w->now);
 	if (!fl->waited && (ep->asked_ns <= ep->last_rx || w->now - ep->asked_ns <= QUIET)) {
 		pbox_text_add(text, cap,
-			": the box answers, but not yet for this: its data core, or this host, is "
-			"overloaded");
+			": the box answers, but not yet for this: its data core, or this host, is overloaded");
 		return -1;
 	}
 	if (!fl->waited || (ep->asked_ns > ep->last_rx && w->now - ep->asked_ns > QUIET)) {
 		inet_ntop(AF_INET, &ep->peer.addr.sin_addr, addr, sizeof(addr));
 		pbox_text_add(text, cap,
-			": no answer from the box's endpoint %s:%u for %.1f s%s%s: check that the "
-			"box is up ('ping' reaches it?)",
+			": no answer from the box's endpoint %s:%u for %.1f s%s%s: check that the box is up ('ping' reaches it?)",
 			addr, ntohs(ep->peer.addr.sin_port),
 			(double)(w->now - ep->asked_ns) / NS_PER_S,
 			w->link.port->path_errno != 0 ? ", last error: " : "",
@@ -59,8 +56,7 @@ why_flight(
 	}
 	if (fl->state == FLIGHT_UNKEPT || (f->round == 0 && fl->type == PBOX_PULL)) {
 		pbox_text_add(text, cap,
-			": the box has no initial parameters for it yet; missing worker 0's init: "
-			"its own log tells what keeps it");
+			": the box has no initial parameters for it yet; missing worker 0's init: its own log tells what keeps it");
 		return 0;
 	}
 	missing_worker(text, cap, fl->wait_have, fl->wait_missing, w->workers);
@@ -82,8 +78,7 @@ why_local(const struct pbox_worker_table *t, const struct frag *f, const struct 
 		n++;
 	}
 	pbox_text_add(text, cap,
-		", not submitted by this worker for round %u: submit all tensors of a table in "
-		"each round",
+		", not submitted by this worker for round %u: submit all tensors of a table in each round",
 		f->round + 1);
 }
 

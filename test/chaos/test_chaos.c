@@ -374,11 +374,8 @@ test_frozen(void)
 	struct rte_mbuf *m;
 	struct bed b;
 
-	bed_open(&b, "seed=11,rx_loss=0.02,rx_burst=0.01:3,rx_gilbert=0.01:0.2:0.5,rx_dup=0.05,"
-		     "rx_corrupt=0.1:4,rx_truncate=0.1:20,rx_reorder=0.1:16:60000000,"
-		     "tx_loss=0.02,tx_burst=0.01:3,tx_gilbert=0.01:0.2:0.5,tx_dup=0.05,"
-		     "tx_corrupt=0.1:4,tx_truncate=0.1:20,tx_reorder=0.1:16:60000000,"
-		     "tx_target=3:0:07");
+	bed_open(&b,
+		"seed=11,rx_loss=0.02,rx_burst=0.01:3,rx_gilbert=0.01:0.2:0.5,rx_dup=0.05,rx_corrupt=0.1:4,rx_truncate=0.1:20,rx_reorder=0.1:16:60000000,tx_loss=0.02,tx_burst=0.01:3,tx_gilbert=0.01:0.2:0.5,tx_dup=0.05,tx_corrupt=0.1:4,tx_truncate=0.1:20,tx_reorder=0.1:16:60000000,tx_target=3:0:07");
 	for (uint32_t i = 0; i < N; i++) {
 		CU_ASSERT_FATAL(rte_ring_enqueue(b.rx[0], bed_packet(i, BED_LEN)) == 0);
 		while (rte_eth_rx_burst(b.port, 0, &m, 1) == 1)
@@ -400,10 +397,8 @@ test_all_at_once(void)
 {
 	struct bed b;
 
-	bed_open(&b, "seed=9,rx_loss=0.05,rx_burst=0.01:3,rx_gilbert=0.01:0.3,rx_dup=0.1,"
-		     "rx_reorder=0.1:64,rx_delay_us=100:200,rx_corrupt=0.3,rx_truncate=0.1,"
-		     "tx_loss=0.05,tx_burst=0.01:3,tx_gilbert=0.01:0.3,tx_dup=0.1,"
-		     "tx_reorder=0.1:64,tx_delay_us=100:200,tx_corrupt=0.3,tx_truncate=0.1");
+	bed_open(&b,
+		"seed=9,rx_loss=0.05,rx_burst=0.01:3,rx_gilbert=0.01:0.3,rx_dup=0.1,rx_reorder=0.1:64,rx_delay_us=100:200,rx_corrupt=0.3,rx_truncate=0.1,tx_loss=0.05,tx_burst=0.01:3,tx_gilbert=0.01:0.3,tx_dup=0.1,tx_reorder=0.1:64,tx_delay_us=100:200,tx_corrupt=0.3,tx_truncate=0.1");
 	for (unsigned int round = 0; round < 20; round++) {
 		bed_receive(&b, round, 500, NULL, 0);
 		bed_send(&b, round, 500, NULL, 0);

@@ -268,8 +268,8 @@ test_made_again(void)
 
 		wire_open(&w, "", queues, 0);
 		CU_ASSERT(link_becomes(&w, RTE_ETH_LINK_UP));
-		CU_ASSERT(wire_box("ip link set b0 down && ip link set b0 name b1 && ip link add "
-				   "b0 type veth peer name b2 && ip link set b2 up"));
+		CU_ASSERT(wire_box(
+			"ip link set b0 down && ip link set b0 name b1 && ip link add b0 type veth peer name b2 && ip link set b2 up"));
 		CU_ASSERT(link_becomes(&w, RTE_ETH_LINK_DOWN));
 		CU_ASSERT(wire_box("ip link set b0 up"));
 		now = if_nametoindex("b0");

@@ -65,8 +65,7 @@ check_result(struct sim *s, const struct pbox_send *out, unsigned job)
 	for (unsigned w = 0; !first && !spec->shrink && w < spec->workers; w++)
 		if (pbox_serial_diff(f->arrived[w], v) < 0) {
 			sim_fail(s,
-				"job %u chunk %x frag %u: RESULT of round %u before worker %u "
-				"contributed",
+				"job %u chunk %x frag %u: RESULT of round %u before worker %u contributed",
 				job, f->chunk, f->frag, v, w);
 			return;
 		}
@@ -90,8 +89,7 @@ check_result(struct sim *s, const struct pbox_send *out, unsigned job)
 		sim_fail(s, "RESULT of version 0 of an all-reduce");
 	if (memcmp(want, out->payload, out->hdr.length) != 0)
 		sim_fail(s,
-			"job %u chunk %x frag %u: RESULT of round %u differs from the "
-			"reference",
+			"job %u chunk %x frag %u: RESULT of round %u differs from the reference",
 			job, f->chunk, f->frag, v);
 	else if (!first && (out->hdr.aux != f->contributors[v & 1] || out->hdr.weight != weight))
 		sim_fail(s, "RESULT names %u contributors and %u samples, not %u and %u",
@@ -206,8 +204,7 @@ sim_check_overwritten(struct sim *s, const struct pbox_send *out)
 	/* who has not sent the round after it needs it */
 	if (pbox_serial_diff(f->arrived[worker], out->hdr.round) <= 0)
 		sim_fail(s,
-			"job %u chunk %x frag %u: version %u was overwritten before worker %u "
-			"had it",
+			"job %u chunk %x frag %u: version %u was overwritten before worker %u had it",
 			job, f->chunk, f->frag, out->hdr.round, worker);
 }
 

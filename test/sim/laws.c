@@ -42,8 +42,7 @@ check_asked(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h)
 	}
 	if (++f->asked[w->number].n > ASKED)
 		sim_fail(s,
-			"worker %u/%u sends more than %u frames a second about round %u of chunk "
-			"%x frag %u",
+			"worker %u/%u sends more than %u frames a second about round %u of chunk %x frag %u",
 			w->job, w->number, ASKED, h->round, h->chunk, h->frag);
 }
 

@@ -27,18 +27,13 @@ static const char help[] =
 	"  --plant NAME        run with a planted bug; 'list' names them\n"
 	"  --jobs N --workers N --shards N --loss P\n"
 	"                      instead of what the seed says\n"
-	"  --recordings        somebody sends copies of old frames, and workers change their "
-	"addresses\n"
-	"  --caught            the planted bug must make a seed fail, and that seed must shrink to "
-	"a\n"
+	"  --recordings        somebody sends copies of old frames, and workers change their addresses\n"
+	"  --caught            the planted bug must make a seed fail, and that seed must shrink to a\n"
 	"                      short trace: two passed tests\n"
-	"  --shrink N          make seed N, if it fails, small enough to be read; done of itself "
-	"with\n"
+	"  --shrink N          make seed N, if it fails, small enough to be read; done of itself with\n"
 	"                      the first seed that fails\n"
-	"  --effort N          million events that shrinking may take (default 20; 0: no "
-	"shrinking)\n"
-	"  --replay FILE       run what was shrunk, and tell in words what happens (-v: "
-	"everything)\n"
+	"  --effort N          million events that shrinking may take (default 20; 0: no shrinking)\n"
+	"  --replay FILE       run what was shrunk, and tell in words what happens (-v: everything)\n"
 	"  --keep-going        do not stop at the first seed that fails\n"
 	"  --twice             run every seed twice and compare the traces' hashes\n"
 	"  --stats             print the box's counters, summed over all seeds\n"
@@ -337,8 +332,7 @@ main(int argc, char **argv)
 	s = (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) * 1e-9;
 	if (o.stats)
 		print_stats(&t);
-	printf("%u seeds in %.1f s (%.0f a second), %.0f s of virtual time, %llu events, %llu "
-	       "datagrams, hash %016llx\n",
+	printf("%u seeds in %.1f s (%.0f a second), %.0f s of virtual time, %llu events, %llu datagrams, hash %016llx\n",
 		t.passed + t.failed, s, (t.passed + t.failed) / (s > 0 ? s : 1), t.virtual_s,
 		(unsigned long long)t.events, (unsigned long long)t.frames,
 		(unsigned long long)t.hash);

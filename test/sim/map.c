@@ -113,8 +113,7 @@ compare(struct sim *s, unsigned job, const struct pbox_chunk_entry *e, uint32_t 
 	if (f == NULL || last == NULL || f->endpoint != e->endpoint ||
 		last->elements != e->elements - (frags - 1) * j->frag_elements[table])
 		sim_fail(s,
-			"the map of chunk %x differs between workers: endpoint %u and %u, %u "
-			"elements",
+			"the map of chunk %x differs between workers: endpoint %u and %u, %u elements",
 			e->chunk_id, f != NULL ? f->endpoint : 0, e->endpoint, e->elements);
 }
 

@@ -309,9 +309,7 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 static void
 print_job(const struct sim_job_spec *j, unsigned i)
 {
-	printf("  job %u: %u workers, %u rounds from %u, %u lives, mtu %u,%s%s%s%s%s%s%s%s %u "
-	       "restarts, "
-	       "%u rebinds, %u%% push\n",
+	printf("  job %u: %u workers, %u rounds from %u, %u lives, mtu %u,%s%s%s%s%s%s%s%s %u restarts, %u rebinds, %u%% push\n",
 		i, j->workers, j->rounds, j->first_round, j->lives, j->mtu,
 		j->barrier ? " barrier" : "", j->any_number ? " any" : "", j->pull0 ? " pull0" : "",
 		j->dies ? " dies" : "", j->sets ? " sets" : "", j->zeros ? " zeros" : "",
@@ -338,15 +336,11 @@ sim_scenario_print(const struct sim_scenario *sc)
 {
 	const struct sim_network_spec *n = &sc->net;
 
-	printf("seed %llu: %u shards, %u endpoints, %u jobs, mtu %u, chunks of %u, hold %u, lease "
-	       "%u "
-	       "ms, trains of %u, noise %u/1000%s\n",
+	printf("seed %llu: %u shards, %u endpoints, %u jobs, mtu %u, chunks of %u, hold %u, lease %u ms, trains of %u, noise %u/1000%s\n",
 		(unsigned long long)sc->seed, sc->shards, sc->endpoints, sc->jobs, sc->mtu,
 		sc->chunk_elements, sc->hold, sc->lease_ms, sc->train, sc->noise,
 		sc->late_dma ? ", late dma" : "");
-	printf("  network: loss %.3f in bursts of %u, target %.2f, dup %.3f, corrupt %.3f, "
-	       "truncate "
-	       "%.3f, delay %llu+%llu us, reorder %.2f by %llu us, %u holes\n",
+	printf("  network: loss %.3f in bursts of %u, target %.2f, dup %.3f, corrupt %.3f, truncate %.3f, delay %llu+%llu us, reorder %.2f by %llu us, %u holes\n",
 		n->loss, n->burst, n->target_loss, n->dup, n->corrupt, n->truncate,
 		(unsigned long long)(n->delay_ns / US), (unsigned long long)(n->jitter_ns / US),
 		n->reorder, (unsigned long long)(n->reorder_ns / US), n->holes);

@@ -70,8 +70,7 @@ start(struct pbox_client_error *err)
 		return 0;
 	if (rte_errno == EALREADY)
 		return dpdk_fail(err, PBOX_C_INVALID,
-			"transport_args: this program has started EAL already: nothing may stand "
-			"before the '--'");
+			"transport_args: this program has started EAL already: nothing may stand before the '--'");
 	return dpdk_fail(err, PBOX_C_SYSTEM,
 		"EAL does not start with '%.200s': %s; its own lines on standard error say more",
 		eal_text, rte_strerror(rte_errno));
@@ -90,8 +89,7 @@ dpdk_eal_start(const char *text, size_t len, struct pbox_client_error *err)
 	if (eal_text != NULL) {
 		if (strlen(eal_text) != len || memcmp(eal_text, text, len) != 0)
 			rc = dpdk_fail(err, PBOX_C_INVALID,
-				"transport_args: EAL runs in this process with '%.200s'; give the "
-				"same, or nothing before the '--'",
+				"transport_args: EAL runs in this process with '%.200s'; give the same, or nothing before the '--'",
 				eal_text);
 		goto out;
 	}

@@ -32,8 +32,7 @@ address(struct dpdk_options *o, char *value, struct pbox_client_error *err)
 	if (end == NULL || end == slash + 1 || *end != 0 || prefix > 32 ||
 		inet_pton(AF_INET, value, &a) != 1 || a.s_addr == 0)
 		return dpdk_fail(err, PBOX_C_INVALID,
-			"transport_args: address= takes an IPv4 address and its prefix, as in "
-			"10.0.0.2/24");
+			"transport_args: address= takes an IPv4 address and its prefix, as in 10.0.0.2/24");
 	o->ip = a.s_addr;
 	o->prefix_len = (uint8_t)prefix;
 	return 0;
@@ -47,8 +46,7 @@ option(struct dpdk_options *o, char *word, struct pbox_client_error *err)
 
 	if (value == NULL)
 		return dpdk_fail(err, PBOX_C_INVALID,
-			"transport_args: '%s' is not NAME=VALUE; arguments of EAL stand before "
-			"the '--'",
+			"transport_args: '%s' is not NAME=VALUE; arguments of EAL stand before the '--'",
 			word);
 	*value++ = 0;
 	if (strcmp(word, "address") == 0)
@@ -68,8 +66,7 @@ option(struct dpdk_options *o, char *word, struct pbox_client_error *err)
 		o->copy = value[0] == 'o';
 	} else {
 		return dpdk_fail(err, PBOX_C_INVALID,
-			"transport_args: %s=%s is not known; there are address=A.B.C.D/PREFIX, "
-			"gateway=A.B.C.D, port=NAME, idle=poll|sleep, zero-copy=auto|off",
+			"transport_args: %s=%s is not known; there are address=A.B.C.D/PREFIX, gateway=A.B.C.D, port=NAME, idle=poll|sleep, zero-copy=auto|off",
 			word, value);
 	}
 	return 0;
@@ -95,8 +92,7 @@ dpdk_options(struct dpdk_options *o, const char *args, size_t *eal, struct pbox_
 	*o = (struct dpdk_options){0};
 	if (own == NULL)
 		return dpdk_fail(err, PBOX_C_INVALID,
-			"transport 'dpdk' needs transport_args: arguments of EAL, '--', and "
-			"address=A.B.C.D/PREFIX");
+			"transport 'dpdk' needs transport_args: arguments of EAL, '--', and address=A.B.C.D/PREFIX");
 	*eal = (size_t)(own - args);
 	own += 2;
 	while (rc == 0) {
@@ -118,7 +114,6 @@ dpdk_options(struct dpdk_options *o, const char *args, size_t *eal, struct pbox_
 	}
 	if (rc == 0 && o->ip == 0)
 		rc = dpdk_fail(err, PBOX_C_INVALID,
-			"transport_args: address=A.B.C.D/PREFIX is missing behind the '--': the "
-			"port's own address, which the kernel does not know");
+			"transport_args: address=A.B.C.D/PREFIX is missing behind the '--': the port's own address, which the kernel does not know");
 	return rc;
 }

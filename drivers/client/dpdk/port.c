@@ -49,10 +49,7 @@ choose(uint16_t *id, const char *name, struct pbox_client_error *err)
 			return 0;
 		}
 	return dpdk_fail(err, PBOX_C_INVALID,
-		n == 0 ? "EAL has found no port, or does not run: give it one with --vdev, or bind "
-			 "a NIC "
-			 "(dpdk-devbind.py) and allow it with -a, "
-			 "before the '--' of transport_args"
+		n == 0 ? "EAL has found no port, or does not run: give it one with --vdev, or bind a NIC (dpdk-devbind.py) and allow it with -a, before the '--' of transport_args"
 		       : "all %u ports have clients of this process already",
 		n);
 }

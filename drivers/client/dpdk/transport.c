@@ -76,12 +76,10 @@ resolve(struct dpdk *s, const struct pbox_client_transport_conf *conf,
 	inet_ntop(AF_INET, &s->o.ip, own, sizeof(own));
 	if (state == PBOX_ARP_NO_ROUTE)
 		return dpdk_fail(err, PBOX_C_UNREACHABLE,
-			"the box at %s is not in the subnet of %s/%u, and transport_args name no "
-			"gateway= to it",
+			"the box at %s is not in the subnet of %s/%u, and transport_args name no gateway= to it",
 			box, own, s->o.prefix_len);
 	return dpdk_fail(err, PBOX_C_UNREACHABLE,
-		"nobody answers ARP for %s%s on %s: is the box up and on the same wire, and "
-		"address=%s/%u of its network?",
+		"nobody answers ARP for %s%s on %s: is the box up and on the same wire, and address=%s/%u of its network?",
 		s->o.gateway != 0 ? "the gateway, or " : "", box, s->port->p.dev.name, own,
 		s->o.prefix_len);
 }

@@ -309,6 +309,5 @@ static struct rte_vdev_driver chaos_driver = {
 };
 
 RTE_PMD_REGISTER_VDEV(net_chaos, chaos_driver);
-RTE_PMD_REGISTER_PARAM_STRING(net_chaos, "port=<name> seed=<n> limit=<n> copies=<n> "
-					 "{rx,tx}_{loss,burst,gilbert,dup,reorder,delay_us,corrupt,"
-					 "truncate,mark,blackhole,target}=...");
+RTE_PMD_REGISTER_PARAM_STRING(net_chaos,
+	"port=<name> seed=<n> limit=<n> copies=<n> {rx,tx}_{loss,burst,gilbert,dup,reorder,delay_us,corrupt,truncate,mark,blackhole,target}=...");

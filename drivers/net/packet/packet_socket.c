@@ -168,9 +168,9 @@ join_group(struct packet_port *port, uint16_t i, int *group)
 	if (i == 0)
 		*group = (type | PACKET_FANOUT_FLAG_UNIQUEID) << 16;
 	if (set_int(fd, PACKET_FANOUT, *group) != 0)
-		return fail(port, errno == EINVAL ? "no queues (the interface is down: ip link set "
-						    "it up)"
-						  : "PACKET_FANOUT");
+		return fail(port, errno == EINVAL
+					  ? "no queues (the interface is down: ip link set it up)"
+					  : "PACKET_FANOUT");
 	if (i == 0 && getsockopt(fd, SOL_PACKET, PACKET_FANOUT, group, &len) != 0)
 		return fail(port, "PACKET_FANOUT");
 	/* the number that we were given, without the wish for one */

@@ -91,8 +91,7 @@ send_groups(struct packet_txq *q, struct rte_mbuf **pkts, unsigned from, unsigne
 		if (n < 0 && q->group[from].n > 1 && errno == EINVAL) {
 			/* a kernel before 6.2 */
 			PACKET_LOG(WARNING,
-				"%s: this kernel takes no UDP super-frames: one by one from here "
-				"on",
+				"%s: this kernel takes no UDP super-frames: one by one from here on",
 				q->port->ifname);
 			q->gso = false;
 			return from;

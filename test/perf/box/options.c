@@ -20,13 +20,11 @@ usage(FILE *f)
 	      "  --fragment N    bytes of a payload: 1408, 4096, 8192 or 8896 (8192)\n"
 	      "  --workers N     of each job, 1 to 4096 (8)\n"
 	      "  --jobs N        1 to 64 (1)\n"
-	      "  --model SIZE    fp32 parameters of each job, bytes; K, M, G (an eighth of "
-	      "resident)\n"
+	      "  --model SIZE    fp32 parameters of each job, bytes; K, M, G (an eighth of resident)\n"
 	      "  --optimiser O   none, sgd, momentum, adam (none: the sum)\n"
 	      "  --format F      fp32, bf16 or fp16, both ways (fp32)\n"
 	      "  --kernel K      avx512, avx2 or scalar (the best here)\n"
-	      "  --resident R    payload buffers that take turns: l2 (512K), llc (16M) or a size "
-	      "(llc)\n"
+	      "  --resident R    payload buffers that take turns: l2 (512K), llc (16M) or a size (llc)\n"
 	      "  --slots N       fragments in flight (so many that 128 packets are)\n"
 	      "  --train N       fragments that a worker sends in a row (1)\n"
 	      "  --shuffle       the packets of as many fragments in random order\n"
@@ -39,8 +37,7 @@ usage(FILE *f)
 	      "  --only-rounds   lockstep without anything beside (for callgrind)\n"
 	      "  --cpus B[,G]    CPUs of box and generator (0,1)\n"
 	      "  --no-huge       4 KiB pages (2 MiB pages where enough are free)\n"
-	      "  --telemetry P   lockstep, rounds until SIGTERM, telemetry answers as "
-	      "--file-prefix P\n"
+	      "  --telemetry P   lockstep, rounds until SIGTERM, telemetry answers as --file-prefix P\n"
 	      "  --json          one object\n",
 		f);
 }

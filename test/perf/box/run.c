@@ -142,9 +142,9 @@ real_ratio(void)
 		uint64_t x = 1, n = 400000, begin = rte_rdtsc_precise();
 
 		for (uint64_t i = 0; i < n / 8; i++)
-			__asm__ volatile("add $1,%0\n\tadd $1,%0\n\tadd $1,%0\n\tadd $1,%0\n\t"
-					 "add $1,%0\n\tadd $1,%0\n\tadd $1,%0\n\tadd $1,%0"
-					 : "+r"(x));
+			__asm__ volatile(
+				"add $1,%0\n\tadd $1,%0\n\tadd $1,%0\n\tadd $1,%0\n\tadd $1,%0\n\tadd $1,%0\n\tadd $1,%0\n\tadd $1,%0"
+				: "+r"(x));
 		begin = rte_rdtsc_precise() - begin;
 		if ((double)n / (double)begin > best)
 			best = (double)n / (double)begin;

@@ -56,8 +56,7 @@ report(const struct options *o, const struct workload *w, const struct variant *
 	size_t payloads = w->fragments * w->workers * w->bytes;
 
 	if (!o->json) {
-		printf("%5zu KB %-6s %-4s %2u  %-23s %9.1f ns/fragment %7.2f GB/s %7.1f Gbit/s "
-		       "%5.1f B/cycle",
+		printf("%5zu KB %-6s %-4s %2u  %-23s %9.1f ns/fragment %7.2f GB/s %7.1f Gbit/s %5.1f B/cycle",
 			payloads >> 10, v->ctx.reduce->name, elem_names[w->elem], w->workers,
 			v->name, seconds * 1e9, gbytes, gbytes * 8, gbytes / clock);
 		if (v->base >= 0)
@@ -66,10 +65,7 @@ report(const struct options *o, const struct workload *w, const struct variant *
 		fflush(stdout);
 		return;
 	}
-	printf("%s{\"table\":\"%s of %zu bytes, %zu KB of them\",\"what\":\"%s\",\"workers\":%u,"
-	       "\"kernels\":\"%s\",\"format\":\"%s\",\"payload\":%zu,\"working_set_kb\":%zu,"
-	       "\"huge_pages\":%s,\"gbit_per_s\":%.1f,\"gb_per_s\":%.2f,\"bytes_per_cycle\":%.2f,"
-	       "\"ns_per_fragment\":%.1f,",
+	printf("%s{\"table\":\"%s of %zu bytes, %zu KB of them\",\"what\":\"%s\",\"workers\":%u,\"kernels\":\"%s\",\"format\":\"%s\",\"payload\":%zu,\"working_set_kb\":%zu,\"huge_pages\":%s,\"gbit_per_s\":%.1f,\"gb_per_s\":%.2f,\"bytes_per_cycle\":%.2f,\"ns_per_fragment\":%.1f,",
 		rows++ ? ",\n" : "", elem_names[w->elem], w->bytes, payloads >> 10, v->name,
 		w->workers, v->ctx.reduce->name, elem_names[w->elem], w->bytes, payloads >> 10,
 		o->huge ? "true" : "false", gbytes * 8, gbytes, gbytes / clock, seconds * 1e9);
@@ -244,9 +240,7 @@ print_summary(const struct pbox_reduce_ops *best, double clock)
 
 	printf("],\n\"summary\":{\"kernels\":\"%s\",\"core_ghz\":%.2f", best->name, clock);
 	for (int i = 0; i < 2; i++)
-		printf(",\"sum_%s_gbit_per_s\":%.1f,\"checked_sum_%s_gbit_per_s\":%.1f,"
-		       "\"momentum_to_sum_%s\":%.3f,\"checked_momentum_to_checked_sum_%s\":%.3f,"
-		       "\"one_by_one_to_sum_%s\":%.3f",
+		printf(",\"sum_%s_gbit_per_s\":%.1f,\"checked_sum_%s_gbit_per_s\":%.1f,\"momentum_to_sum_%s\":%.3f,\"checked_momentum_to_checked_sum_%s\":%.3f,\"one_by_one_to_sum_%s\":%.3f",
 			where[i], summary.sum[i], where[i], summary.checked[i], where[i],
 			summary.momentum[i], where[i], summary.checked_momentum[i], where[i],
 			summary.one_by_one[i]);

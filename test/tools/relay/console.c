@@ -130,8 +130,7 @@ command(struct relay *r, char *line, char *answer, size_t n)
 		r->stop = true;
 		add(&t, "{}\n");
 	} else {
-		add(&t, "{\"error\": \"commands are: set KEY=VALUE[,KEY=VALUE]..., get, counters, "
-			"quit\"}\n");
+		add(&t, "{\"error\": \"commands are: set KEY=VALUE[,KEY=VALUE]..., get, counters, quit\"}\n");
 	}
 }
 

@@ -70,8 +70,8 @@ open_ears(struct relay *r)
 			int fd = udp_socket(&a);
 
 			if (fd < 0 || sockets_watch(r, fd, SOURCE_EAR, r->n_ears) != 0)
-				return failed("cannot listen on %s:%u: %s: is the address one of "
-					      "this network namespace?",
+				return failed(
+					"cannot listen on %s:%u: %s: is the address one of this network namespace?",
 					inet_ntoa(g->listen), g->listen_port + k, strerror(errno));
 			r->ear[r->n_ears] = fd;
 		}

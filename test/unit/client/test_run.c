@@ -385,8 +385,7 @@ test_ending(void)
 			break;
 	UNIT_EQ_U64(err.code, PBOX_C_REFUSED);
 	snprintf(text, sizeof(text),
-		"still not taken in after %.1f s: job 'job' is ending: its memory is being "
-		"released",
+		"still not taken in after %.1f s: job 'job' is ending: its memory is being released",
 		cc.join_timeout_ms / 1e3);
 	HAS(text);
 	await_joins(b, 2);

@@ -369,8 +369,7 @@ test_declare_deadline_names_the_missing(void)
 	char text[1024];
 
 	CU_ASSERT(late(c, t,
-		"MAP of table 0: 1 of 2 workers joined, 1 declared it; missing worker 1 (has not "
-		"joined): start it",
+		"MAP of table 0: 1 of 2 workers joined, 1 declared it; missing worker 1 (has not joined): start it",
 		""));
 	second = must_open(b, 1, 2);
 	CU_ASSERT(late(c, t, "missing worker 1 (host gpu1, silent for ",
@@ -412,8 +411,7 @@ test_requests_without_an_answer(void)
 	fake_silence(b, true);
 	CU_ASSERT_EQUAL(pbox_client_set(c, 0, PBOX_ALL_GROUPS, 7, &h, 1, &err), PBOX_C_DEADLINE);
 	snprintf(text, sizeof(text),
-		"SET of all groups of table 0 from round 7 on: no answer from the box at %s; "
-		"check that it is up",
+		"SET of all groups of table 0 from round 7 on: no answer from the box at %s; check that it is up",
 		fake_address(b));
 	HAS(text);
 	declare(c, t, 1, 0, 300, &rc);
@@ -471,8 +469,7 @@ test_deadline_names_worker_and_tensor(void)
 	CU_ASSERT_EQUAL(rc, 0);
 	CU_ASSERT_EQUAL(pbox_client_test(c, h, &err), PBOX_C_PENDING);
 	CU_ASSERT(waits(c, h, 150,
-		"round 1 of tensor 'fc.weight': 1 of 2 workers have pushed; missing worker 1 (host "
-		"gpu1",
+		"round 1 of tensor 'fc.weight': 1 of 2 workers have pushed; missing worker 1 (host gpu1",
 		": it is alive, so its own log tells what keeps it"));
 	CU_ASSERT_EQUAL(pbox_client_why(c, text, sizeof(text), &err), 0);
 	CU_ASSERT(strstr(text, "missing worker 1") != NULL);

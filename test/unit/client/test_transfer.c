@@ -217,8 +217,7 @@ test_bytes_under_loss(void)
 		/* each useful payload with one header */
 		useful = (double)out.stats.useful_tx_bytes * (1.0 + 62.0 / 1408.0);
 		factor = (double)out.stats.tx_bytes / useful;
-		printf("\n    loss %5.1f %%: %.2f Gbit/s each way and worker, %.4f bytes sent per "
-		       "useful one, %llu probes, %llu repeated, window %u, rtt %.0f us ",
+		printf("\n    loss %5.1f %%: %.2f Gbit/s each way and worker, %.4f bytes sent per useful one, %llu probes, %llu repeated, window %u, rtt %.0f us ",
 			loss[i] * 100, 8.0 * 4 * 2000000 * r.rounds / out.seconds / 1e9, factor,
 			(unsigned long long)out.stats.probes,
 			(unsigned long long)out.stats.retransmitted_frames, out.stats.window,

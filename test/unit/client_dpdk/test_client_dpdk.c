@@ -51,10 +51,10 @@ test_options(void)
 		CU_ASSERT_EQUAL(dpdk_options(&o, bad[i].args, &eal, &err), PBOX_C_INVALID);
 		HAS(bad[i].says);
 	}
-	CU_ASSERT_EQUAL(dpdk_options(&o,
-				"--no-pci --vdev net_x--y,a=b -- address=10.0.0.2/24  "
-				"gateway=10.0.0.9 port=net_x idle=sleep zero-copy=off",
-				&eal, &err),
+	CU_ASSERT_EQUAL(
+		dpdk_options(&o,
+			"--no-pci --vdev net_x--y,a=b -- address=10.0.0.2/24  gateway=10.0.0.9 port=net_x idle=sleep zero-copy=off",
+			&eal, &err),
 		0);
 	UNIT_EQ_U64(eal, 29);
 	CU_ASSERT(o.ip == inet_addr("10.0.0.2") && o.gateway == inet_addr("10.0.0.9"));

@@ -279,8 +279,7 @@ test_command_line(void)
 static void
 test_sections_on_the_command_line(void)
 {
-	good("--port|0:mtu=9000,cores=0,2-4,note=a,b|--port|0000:03:00.0:note=c:d=e|--port|0:"
-	     "address=10.0.0.1/8",
+	good("--port|0:mtu=9000,cores=0,2-4,note=a,b|--port|0000:03:00.0:note=c:d=e|--port|0:address=10.0.0.1/8",
 		NULL);
 	CU_ASSERT(t.n == 2 && t.ports[0].mtu == 9000 && t.ports[0].address.len == 8);
 	UNIT_EQ_U64(pbox_conf_cores_count(&t.ports[0].cores), 4);

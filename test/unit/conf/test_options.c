@@ -136,14 +136,11 @@ test_everything_set(void)
 {
 	struct pbox_conf *conf = load(
 		"cores-idle = interrupt\nmemory = 8G\nhold = 8192\nmax-jobs = 4\nmax-workers = 64\n"
-		"chunk-bytes = 64K\ncontrol-port = 7000\nlease = 5s\ngrace = none\ndrain = "
-		"none\nreduce = "
-		"avx512\n"
+		"chunk-bytes = 64K\ncontrol-port = 7000\nlease = 5s\ngrace = none\ndrain = none\nreduce = avx512\n"
 		"log-level = debug\nlog-file = /x/y\nstats-interval = 1s\n"
 		"[port 0000:03:00.0]\naddress = 10.0.0.1/24\nmtu = 9000\n"
 		"queues = 2\nrx-desc = 1024\ntx-desc = 512\nsteer = ring\ncores = 2-3\n"
-		"[job *]\ninsecure = yes\nmax-jobs = 3\n[job a b]\nsecret = hunter22\nworkers = "
-		"8\nmemory = 1G\n"
+		"[job *]\ninsecure = yes\nmax-jobs = 3\n[job a b]\nsecret = hunter22\nworkers = 8\nmemory = 1G\n"
 		"lease = 10s\ngrace = 60s\npolicy = shrink\n",
 		"--port", "0000:03:00.0:mtu=1500");
 
@@ -174,51 +171,40 @@ test_contradictions(void)
 {
 	struct pbox_conf *conf;
 
-	bad(JOB, "no port is configured (file: FILE): add a [port 0] section with an address, "
-		 "or --port 0:address=10.0.0.1/24");
-	bad(PORT, "no job is configured (file: FILE), so no worker could join: add a [job NAME] "
-		  "section with a secret");
+	bad(JOB,
+		"no port is configured (file: FILE): add a [port 0] section with an address, or --port 0:address=10.0.0.1/24");
+	bad(PORT,
+		"no job is configured (file: FILE), so no worker could join: add a [job NAME] section with a secret");
 	bad(JOB "[port 0]\nmtu = 9000",
 		"[port 0] (FILE line 3) has no 'address': add address = 10.0.0.1/24");
 	bad(JOB PORT "[port 1]\naddress = 10.0.0.1/16",
-		"two ports have the same address: [port 0] address = 10.0.0.1/24 (FILE line 4), "
-		"[port 1] address = 10.0.0.1/16 (FILE line 6) (where no switch connects their "
-		"links, write shared = yes in both)");
+		"two ports have the same address: [port 0] address = 10.0.0.1/24 (FILE line 4), [port 1] address = 10.0.0.1/16 (FILE line 6) (where no switch connects their links, write shared = yes in both)");
 	bad(JOB PORT "shared = yes\n[port 1]\naddress = 10.0.0.1/24",
-		"two ports have the same address: [port 0] address = 10.0.0.1/24 (FILE line 4), "
-		"[port 1] address = 10.0.0.1/24 (FILE line 7) (where no switch connects their "
-		"links, write shared = yes in both)");
+		"two ports have the same address: [port 0] address = 10.0.0.1/24 (FILE line 4), [port 1] address = 10.0.0.1/24 (FILE line 7) (where no switch connects their links, write shared = yes in both)");
 	bad(JOB PORT "shared = yes\n[port 1]\nshared = yes\naddress = 10.0.0.1/16",
-		"a shared address has one length of its network: [port 0] address = 10.0.0.1/24 "
-		"(FILE line 4), [port 1] address = 10.0.0.1/16 (FILE line 8)");
+		"a shared address has one length of its network: [port 0] address = 10.0.0.1/24 (FILE line 4), [port 1] address = 10.0.0.1/16 (FILE line 8)");
 	conf = load(
 		JOB PORT "shared = yes\n[port 1]\nshared = yes\naddress = 10.0.0.1/24", NULL, NULL);
 	CU_ASSERT(o.ports[0].shared && o.ports[1].shared);
 	pbox_conf_free(conf);
 	bad("hold = 512\n" PORT JOB,
-		"hold = 512 (FILE line 1) is less than max-workers = 1024 (default): a core "
-		"must hold a packet of each worker: raise hold, or lower max-workers");
+		"hold = 512 (FILE line 1) is less than max-workers = 1024 (default): a core must hold a packet of each worker: raise hold, or lower max-workers");
 	bad("chunk-bytes = 10000\n" PORT JOB,
 		"chunk-bytes = 10000 (FILE line 1) is not a multiple of 64");
 	bad(PORT "queues = 3\ncores = 1,2\n" JOB,
-		"[port 0] queues = 3 (FILE line 3) needs a core for each queue, and [port 0] "
-		"cores = 1-2 (FILE line 4) has 2: add cores, or set fewer queues");
+		"[port 0] queues = 3 (FILE line 3) needs a core for each queue, and [port 0] cores = 1-2 (FILE line 4) has 2: add cores, or set fewer queues");
 	bad(PORT JOB "max-jobs = 2",
-		"[job a] max-jobs = 2 (FILE line 5): a section with a name has one job: write "
-		"max-jobs in [job *], or before all sections");
-	bad(PORT "[job a]\n", "[job a] (FILE line 3) has no secret: add secret = file:PATH, or "
-			      "insecure = yes to let anyone join");
+		"[job a] max-jobs = 2 (FILE line 5): a section with a name has one job: write max-jobs in [job *], or before all sections");
+	bad(PORT "[job a]\n",
+		"[job a] (FILE line 3) has no secret: add secret = file:PATH, or insecure = yes to let anyone join");
 	bad(PORT JOB "insecure = yes",
 		"[job a] (FILE line 3) has a secret and insecure = yes: remove one");
-	bad("max-workers = 4\n" PORT JOB "workers = 5", "[job a] workers = 5 (FILE line 6) is more "
-							"than max-workers = 4 (FILE line 1): "
-							"raise max-workers");
+	bad("max-workers = 4\n" PORT JOB "workers = 5",
+		"[job a] workers = 5 (FILE line 6) is more than max-workers = 4 (FILE line 1): raise max-workers");
 	bad(PORT JOB "policy = shirnk",
-		"FILE line 5: [job a] policy: 'shirnk' is not any, wait or shrink: did you mean "
-		"'shrink'?");
+		"FILE line 5: [job a] policy: 'shirnk' is not any, wait or shrink: did you mean 'shrink'?");
 	bad("[port eth/0]",
-		"FILE line 1: [port eth/0]: a port is a number or a DPDK device, like 0, "
-		"net_tap0 or 0000:03:00.0");
+		"FILE line 1: [port eth/0]: a port is a number or a DPDK device, like 0, net_tap0 or 0000:03:00.0");
 	bad("[port 01]",
 		"FILE line 1: [port 01]: port numbers are 0 to 9999, without leading zeros");
 	bad(PORT "mtu = 1400",
@@ -228,14 +214,12 @@ test_contradictions(void)
 static void
 test_addresses(void)
 {
-	bad(JOB "[port 0]\naddress = 127.0.0.1/8\n", "[port 0] address = 127.0.0.1/8 (FILE line "
-						     "4): that cannot be the address of a port");
+	bad(JOB "[port 0]\naddress = 127.0.0.1/8\n",
+		"[port 0] address = 127.0.0.1/8 (FILE line 4): that cannot be the address of a port");
 	bad(JOB "[port 0]\naddress = 10.0.0.0/24\n",
-		"[port 0] address = 10.0.0.0/24 (FILE line 4): that is the first address of the "
-		"network: take one in between");
+		"[port 0] address = 10.0.0.0/24 (FILE line 4): that is the first address of the network: take one in between");
 	bad(JOB "[port 0]\naddress = 10.0.0.255/24\n",
-		"[port 0] address = 10.0.0.255/24 (FILE line 4): that is the broadcast address "
-		"of the network: take one in between");
+		"[port 0] address = 10.0.0.255/24 (FILE line 4): that is the broadcast address of the network: take one in between");
 	static const char *const ends[] = {"10.0.0.0/31", "10.0.0.1/31", "10.0.0.7/32"};
 
 	for (unsigned i = 0; i < 3; i++) {
@@ -462,8 +446,7 @@ test_differ(void)
 	/* the same in other words */
 	differ("lease = 2s\n" PORT JOB, "lease = 2000ms\n" PORT JOB, "");
 	differ(PORT JOB, "hold = 8192\nlog-level = debug\n" PORT "mtu = 9000\n" JOB "rate = 5000\n",
-		"= global hold = 8192 \n= global live log-level = debug \n= port [port 0] mtu = "
-		"9000 \n"
+		"= global hold = 8192 \n= global live log-level = debug \n= port [port 0] mtu = 9000 \n"
 		"= job live [job a] rate = 5000 \n");
 	/* back to the default */
 	differ("memory = 8M\n" PORT JOB "workers = 2\n", PORT JOB,

@@ -167,8 +167,8 @@ test_sizes_and_times(void)
 	good("time = 3600 s");
 	good("time = 0");
 	UNIT_EQ_U64(v.time, 0);
-	bad("time = 30", "f.conf line 1: time: '30' is not a time with its unit, like 30s, 20ms or "
-			 "250us");
+	bad("time = 30",
+		"f.conf line 1: time: '30' is not a time with its unit, like 30s, 20ms or 250us");
 	bad("time = 3601s", "f.conf line 1: time: '3601s' is out of range: 0 to 3600s");
 	bad("time = 18446744073710s",
 		"f.conf line 1: time: '18446744073710s' is out of range: 0 to 3600s");
@@ -204,8 +204,7 @@ test_addresses(void)
 	good("prefix = 10.1.2.3/24");
 	CU_ASSERT(v.prefix.addr[0] == 10 && v.prefix.addr[3] == 3 && v.prefix.len == 24);
 	bad("prefix = 10.1.2.3",
-		"f.conf line 1: prefix: '10.1.2.3' lacks the length of its network: like "
-		"10.1.2.3/24");
+		"f.conf line 1: prefix: '10.1.2.3' lacks the length of its network: like 10.1.2.3/24");
 	static const char *const wrong[] = {"10.1.2.3/", "10.1.2.3/0", "10.1.2.3/33", "10.1.2/8",
 		"/8", "10.1.2.256/8", "10.1.2.3/8/8", "10.1.2.3 /8", "1000000000000000000000/8"};
 
@@ -214,8 +213,7 @@ test_addresses(void)
 
 		snprintf(text, sizeof(text), "prefix = %s", wrong[i]);
 		snprintf(message, sizeof(message),
-			"f.conf line 1: prefix: '%s' is not an IPv4 address with a network "
-			"length, like 10.0.0.1/24",
+			"f.conf line 1: prefix: '%s' is not an IPv4 address with a network length, like 10.0.0.1/24",
 			wrong[i]);
 		bad(text, message);
 	}
@@ -275,8 +273,7 @@ test_secrets(void)
 	snprintf(text, sizeof(text), "secret = file:%s", path);
 	write_file(path, "abc\r\n", 5);
 	snprintf(message, sizeof(message),
-		"f.conf line 1: secret: %s is too short: at least 8 characters, as of openssl rand "
-		"-hex 16",
+		"f.conf line 1: secret: %s is too short: at least 8 characters, as of openssl rand -hex 16",
 		path);
 	bad(text, message);
 	write_file(path, "hunter22\r\n", 10);
@@ -327,8 +324,7 @@ static void
 test_dump_can_be_read(void)
 {
 	static const char text[] =
-		"on = yes\nu32 = 3\nsize = 6M\ntime = 1500ms\ntext = \"a#\\\"\\\\ b\"\ncolour = "
-		"green\n"
+		"on = yes\nu32 = 3\nsize = 6M\ntime = 1500ms\ntext = \"a#\\\"\\\\ b\"\ncolour = green\n"
 		"ip = 10.0.0.1\nprefix = 10.0.0.2/9\ncores = 1,3-5,700\nu64 = 77\n";
 	static struct values first;
 	char buf[2000] = "", again[2000] = "";

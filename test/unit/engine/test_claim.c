@@ -175,11 +175,9 @@ test_named(void)
 	fx.event[0] = '\0';
 	CU_ASSERT_TRUE(taken(&m));
 	CU_ASSERT_STRING_EQUAL(fx_error_text(),
-		"worker 0 of job 'vision' is taken by host0, which answers (heard 199 ms ago): "
-		"give each worker its own number");
+		"worker 0 of job 'vision' is taken by host0, which answers (heard 199 ms ago): give each worker its own number");
 	CU_ASSERT_STRING_EQUAL(fx.event,
-		"job 'vision': a second process (gpu7, 10.0.3.0) wants to be worker 0, which "
-		"host0 is and answers: give each worker its own number");
+		"job 'vision': a second process (gpu7, 10.0.3.0) wants to be worker 0, which host0 is and answers: give each worker its own number");
 	fx.event[0] = '\0';
 	CU_ASSERT_TRUE(taken(&m));
 	CU_ASSERT_STRING_EQUAL(fx.event, ""); /* not each time */
@@ -284,8 +282,7 @@ test_any(void)
 	m = claimant(PBOX_NO_WORKER, 2);
 	CU_ASSERT_TRUE(taken(&m));
 	CU_ASSERT_STRING_EQUAL(fx_error_text(),
-		"all 2 workers of job 'vision' have joined; worker 0 (host0), heard 1031 ms ago, "
-		"is being asked whether it still lives");
+		"all 2 workers of job 'vision' have joined; worker 0 (host0), heard 1031 ms ago, is being asked whether it still lives");
 	UNIT_EQ_U64(fx_count(PBOX_PING), 1);
 	for (unsigned i = 0; i < 25; i++) {
 		UNIT_EQ_U64(tick(), i % 5 == 4 && i < 24);
@@ -348,8 +345,7 @@ test_smaller_mtu(void)
 	fx_join_with(&late, &m, "key");
 	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
 	CU_ASSERT_STRING_EQUAL(fx_error_text(),
-		"the tables of job 'vision' are mapped for an MTU of 1500, and this worker (host0) "
-		"has 1499: raise it there, or end the job");
+		"the tables of job 'vision' are mapped for an MTU of 1500, and this worker (host0) has 1499: raise it there, or end the job");
 	CU_ASSERT_PTR_NOT_NULL(strstr(fx.event, "(host0) with an MTU of 1499"));
 	m.mtu = 1500;
 	CU_ASSERT_EQUAL(fx_join_with(&late, &m, "key")->hdr.type, PBOX_WELCOME);

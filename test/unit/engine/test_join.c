@@ -56,8 +56,7 @@ test_version(void)
 	UNIT_EQ_U64(fx.rs[PBOX_RS_REFUSED], 0); /* it is counted as frame_version */
 	CU_ASSERT(fx_last()->hdr.length <= PBOX_HELLO_LEN);
 	CU_ASSERT_STRING_EQUAL(fx.event,
-		"10.0.0.9:4009 speaks protocol version 7, this box version 1: install the same "
-		"release there");
+		"10.0.0.9:4009 speaks protocol version 7, this box version 1: install the same release there");
 	/* a flood of them is answered, and not logged */
 	fx.event[0] = '\0';
 	for (unsigned i = 0; i < 1000; i++)
@@ -68,9 +67,8 @@ test_version(void)
 	pbox_hello_encode(payload, sizeof(payload), &hello);
 	fx_control(&w[0], PBOX_HELLO, payload, sizeof(payload));
 	UNIT_EQ_U64(fx_error(), PBOX_E_VERSION);
-	CU_ASSERT_STRING_EQUAL(fx.event, "10.0.0.11:4011 speaks protocol version 2 to 4, this box "
-					 "version 1: install the same "
-					 "release there (and 1000 more before it)");
+	CU_ASSERT_STRING_EQUAL(fx.event,
+		"10.0.0.11:4011 speaks protocol version 2 to 4, this box version 1: install the same release there (and 1000 more before it)");
 	fx_end();
 }
 

@@ -86,10 +86,7 @@ test_running(void)
 	alive(1);
 	UNIT_EQ_U64(declare(0, 0), PBOX_E_RUNNING);
 	CU_ASSERT_STRING_EQUAL(fx_error_text(),
-		"the run of job 'vision' is past round 3 and worker 1 (host1) lives in it: a "
-		"worker "
-		"that goes on in it with its checkpoint says first_round; else stop the old run "
-		"first");
+		"the run of job 'vision' is past round 3 and worker 1 (host1) lives in it: a worker that goes on in it with its checkpoint says first_round; else stop the old run first");
 	CU_ASSERT_PTR_NOT_NULL(strstr(fx.event, "worker 1 (host1) alive in it"));
 	fx_declare(&w[0], 0, &different);
 	UNIT_EQ_U64(fx_error(), PBOX_E_RUNNING);

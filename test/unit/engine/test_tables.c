@@ -224,8 +224,7 @@ test_mismatch(void)
 	fx_declare(&w[1], 0, &other);
 	UNIT_EQ_U64(fx_error(), PBOX_E_MISMATCH);
 	CU_ASSERT_PTR_NOT_NULL(strstr(fx_error_text(),
-		"worker 1 declares 'weight' with 101 elements, another worker declared 'weight' "
-		"with 100"));
+		"worker 1 declares 'weight' with 101 elements, another worker declared 'weight' with 100"));
 	/* the others learn it from MAP */
 	fx_map(&w[0], 0, 0);
 	UNIT_EQ_U64(fx_error(), PBOX_E_MISMATCH);

@@ -78,8 +78,7 @@ test_named_sections_keep_their_packets(void)
 	fx_join(&w[2], "c", 0, 16);
 	UNIT_EQ_U64(refusal("d", 16), PBOX_E_FULL);
 	CU_ASSERT_STRING_EQUAL(fx_error_text(),
-		"no packet buffers left for 16 workers (16 free, 4 of them kept for sections with "
-		"a name): raise 'hold'");
+		"no packet buffers left for 16 workers (16 free, 4 of them kept for sections with a name): raise 'hold'");
 	fx_join(&w[4], "mine", 0, 2);
 	fx_end();
 }
@@ -111,8 +110,7 @@ test_named_sections_keep_their_number(void)
 	fx_join(&w[1], "b", 0, 1);
 	UNIT_EQ_U64(refusal("c", 1), PBOX_E_FULL);
 	CU_ASSERT_STRING_EQUAL(fx_error_text(),
-		"the box has 2 of its 4 jobs, and keeps the others for sections with a name: raise "
-		"max-jobs, or give this job a section");
+		"the box has 2 of its 4 jobs, and keeps the others for sections with a name: raise max-jobs, or give this job a section");
 	fx_join(&w[4], "yours", 0, 1);
 	fx_join(&w[5], "mine", 0, 1);
 	/* one of them ends: its number is kept for it */
@@ -136,8 +134,7 @@ test_any_has_its_own_bound(void)
 	fx_join(&w[2], "b", 0, 1);
 	UNIT_EQ_U64(refusal("c", 1), PBOX_E_FULL);
 	CU_ASSERT_STRING_EQUAL(fx_error_text(),
-		"[job *] has its 2 jobs already: raise max-jobs in [job *], or give this job a "
-		"section");
+		"[job *] has its 2 jobs already: raise max-jobs in [job *], or give this job a section");
 	fx_end();
 }
 

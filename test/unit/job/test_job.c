@@ -135,15 +135,11 @@ test_tensor_mismatch_texts(void)
 	b = entry("fc.weight", 101, 1);
 	CU_ASSERT_EQUAL(pbox_job_table_declare(jt, 1, 1, &b, &err), -EEXIST);
 	CU_ASSERT_STRING_EQUAL(err.text,
-		"table 3, tensor 1: worker 1 declares 'fc.weight' with 101 elements, another "
-		"worker "
-		"declared 'fc.weight' with 100: all workers must declare the same tensors");
+		"table 3, tensor 1: worker 1 declares 'fc.weight' with 101 elements, another worker declared 'fc.weight' with 100: all workers must declare the same tensors");
 	b = entry("fc.bias", 100, 1);
 	CU_ASSERT_EQUAL(pbox_job_table_declare(jt, 1, 1, &b, &err), -EEXIST);
 	CU_ASSERT_STRING_EQUAL(err.text,
-		"table 3, tensor 1: worker 1 declares 'fc.bias' in group 1, another worker "
-		"declared "
-		"'fc.weight' in group 1: all workers must declare the same tensors");
+		"table 3, tensor 1: worker 1 declares 'fc.bias' in group 1, another worker declared 'fc.weight' in group 1: all workers must declare the same tensors");
 	b = entry("fc.weight", 100, 2);
 	CU_ASSERT_EQUAL(pbox_job_table_declare(jt, 1, 1, &b, &err), -EEXIST);
 	UNIT_EQ_U64(jt->n_has[1], 0);

@@ -286,8 +286,7 @@ test_too_large(void)
 
 	CU_ASSERT_EQUAL(pbox_layout_build(&l, t, 2, C, F, &err), -E2BIG);
 	CU_ASSERT_STRING_EQUAL(err.text,
-		"tensor 1 ('huge', 18446744073709551615 elements) makes the table too large: at "
-		"most 1048576 chunks of 64 elements: raise 'chunk-bytes'");
+		"tensor 1 ('huge', 18446744073709551615 elements) makes the table too large: at most 1048576 chunks of 64 elements: raise 'chunk-bytes'");
 	CU_ASSERT_EQUAL_FATAL(build(&most, 1, 1, 1), 0);
 	UNIT_EQ_U64(l.n_chunks, most.elements);
 	pbox_layout_free(&l);

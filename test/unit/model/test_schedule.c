@@ -66,8 +66,8 @@ test_order_and_late(void)
 	UNIT_EQ_U64(set1(0, PBOX_HYPER_LR, 1, 0), PBOX_E_SET_LATE);
 	UNIT_EQ_U64(set1(5, PBOX_HYPER_LR, 1, 0), 0);
 	UNIT_EQ_U64(set1(4, PBOX_HYPER_LR, 2, 0), PBOX_E_SET_ORDER);
-	CU_ASSERT_STRING_EQUAL(err.text, "SET of group 9 of table 4 from round 4 on: an earlier "
-					 "SET holds from a later round on");
+	CU_ASSERT_STRING_EQUAL(err.text,
+		"SET of group 9 of table 4 from round 4 on: an earlier SET holds from a later round on");
 	UNIT_EQ_U64(set1(5, PBOX_HYPER_MOMENTUM, 0.9, 5), PBOX_E_SET_LATE);
 	CU_ASSERT_STRING_EQUAL(err.text,
 		"SET of group 9 of table 4 from round 5 on: that round is already finished");

@@ -155,8 +155,8 @@ test_quota(void)
 	CU_ASSERT_EQUAL_FATAL(build(&tensor, 1, need), 0);
 	pbox_table_release(&t, load);
 	CU_ASSERT_EQUAL(build(&tensor, 1, need - 1), -ENOMEM);
-	CU_ASSERT_STRING_EQUAL(err.text, "table 5 needs 960 bytes and the job may still take 959: "
-					 "raise 'memory' of the job");
+	CU_ASSERT_STRING_EQUAL(err.text,
+		"table 5 needs 960 bytes and the job may still take 959: raise 'memory' of the job");
 	UNIT_EQ_U64(load[0] + load[1] + load[2], 0);
 	end();
 }
@@ -171,8 +171,7 @@ test_arena_too_small(void)
 	load[2] = 7;
 	CU_ASSERT_EQUAL(build(&tensor, 1, SIZE_MAX), -ENOMEM);
 	CU_ASSERT_STRING_EQUAL(err.text,
-		"table 5 needs 7680 bytes on NUMA node 1, where the largest free piece of 1024 has "
-		"1024: raise 'memory'");
+		"table 5 needs 7680 bytes on NUMA node 1, where the largest free piece of 1024 has 1024: raise 'memory'");
 	UNIT_EQ_U64(load[0], 0);
 	UNIT_EQ_U64(load[1], 0);
 	UNIT_EQ_U64(load[2], 7);
@@ -190,16 +189,14 @@ test_hopeless_sizes_are_not_laid_out(void)
 	for (uint32_t n = 1; n <= 2; n++) { /* too many bytes, too many elements */
 		CU_ASSERT_EQUAL(build(tensor, n, SIZE_MAX), -ENOMEM);
 		CU_ASSERT_STRING_EQUAL(err.text,
-			"table 5 needs at least 18446744073709551615 bytes and 524288 are left: "
-			"raise 'memory'");
+			"table 5 needs at least 18446744073709551615 bytes and 524288 are left: raise 'memory'");
 		UNIT_EQ_U64(load[1], 7);
 		pbox_table_release(&t, NULL); /* harmless */
 	}
 	tensor[0].elements = 1 << 16;
 	CU_ASSERT_EQUAL(build(tensor, 1, 1000), -ENOMEM);
 	CU_ASSERT_STRING_EQUAL(err.text,
-		"table 5 needs at least 917504 bytes and the job may still take 1000: raise "
-		"'memory' of the job");
+		"table 5 needs at least 917504 bytes and the job may still take 1000: raise 'memory' of the job");
 	CU_ASSERT_EQUAL(build(tensor, 1, SIZE_MAX), -ENOMEM);
 	CU_ASSERT_STRING_EQUAL(err.text,
 		"table 5 needs at least 917504 bytes and 524288 are left: raise 'memory'");
@@ -221,8 +218,7 @@ test_init_pieces(void)
 	t.frag_elements = 576;
 	CU_ASSERT_EQUAL(build(&tensor, 1, SIZE_MAX), -EINVAL);
 	CU_ASSERT_STRING_EQUAL(err.text,
-		"table 5: INIT of a fragment takes 9 frames, at most 8: use a wider element format "
-		"for push or pull");
+		"table 5: INIT of a fragment takes 9 frames, at most 8: use a wider element format for push or pull");
 	end();
 }
 

@@ -170,8 +170,7 @@ compare(const char *name, const struct pbox_sources *s, size_t first, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		if (same(fx.want[i], fx.got[i]))
 			continue;
-		printf("\n  %s: n=%u format=%d weights=%d acc=%d first=%zu elems=%zu material=%d: "
-		       "element %zu is %08x, not %08x\n",
+		printf("\n  %s: n=%u format=%d weights=%d acc=%d first=%zu elems=%zu material=%d: element %zu is %08x, not %08x\n",
 			name, s->n, s->elem, s->weight != NULL, s->acc != NULL, first, n,
 			fx.material, i, bits(fx.got[i]), bits(fx.want[i]));
 		CU_FAIL("an implementation differs from the reference");
@@ -216,9 +215,7 @@ check_crc(const struct pbox_reduce_ops *ops, const struct pbox_sources *s, size_
 
 		if (crc[k] == want)
 			continue;
-		printf("\n  %s: n=%u format=%d weights=%d acc=%d first=%zu elems=%zu: CRC of "
-		       "source "
-		       "%u is %08x, not %08x\n",
+		printf("\n  %s: n=%u format=%d weights=%d acc=%d first=%zu elems=%zu: CRC of source %u is %08x, not %08x\n",
 			ops->name, s->n, s->elem, s->weight != NULL, s->acc != NULL, first, n, k,
 			crc[k], want);
 		CU_FAIL("the CRC of a source is wrong");

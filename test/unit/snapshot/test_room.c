@@ -94,10 +94,8 @@ of_one_section_in_turn(void)
 	CU_ASSERT_STRING_EQUAL(out, "...xxx");
 	/* the newest of its tables stay while it runs, and another section has nothing to do with it */
 	UNIT_EQ_U64(ROOM(rows, who, 41), (unsigned long long)-EDQUOT);
-	CU_ASSERT_PTR_NOT_NULL(
-		strstr(err.text, "snapshot-space of [job a] is 60 bytes: this one has 41, what "
-				 "must stay (the newest of "
-				 "each table of a job that runs) 20: raise it to 61"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text,
+		"snapshot-space of [job a] is 60 bytes: this one has 41, what must stay (the newest of each table of a job that runs) 20: raise it to 61"));
 }
 
 static void
@@ -142,8 +140,7 @@ nobody_loses_his_last_one_to_another_section(void)
 	CU_ASSERT_STRING_EQUAL(out, ".x..xx");
 	UNIT_EQ_U64(ROOM(rows, b, 41), (unsigned long long)-EDQUOT);
 	CU_ASSERT_PTR_NOT_NULL(strstr(err.text,
-		"snapshot-space is 60 bytes: this one has 41, what must stay for it 20: "
-		"raise it to 61, set snapshot-age"));
+		"snapshot-space is 60 bytes: this one has 41, what must stay for it 20: raise it to 61, set snapshot-age"));
 	/* but takes nothing of others */
 	UNIT_EQ_U64(ROOM(rows, made_up, 20), 0);
 	CU_ASSERT_STRING_EQUAL(out, ".x...x");

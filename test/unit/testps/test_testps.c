@@ -86,8 +86,10 @@ test_options(void)
 			CU_FAIL("another error");
 		}
 	}
-	CU_ASSERT_FATAL(load(&o, BOX "--workers 1024 --dtype bf16,fp32 --loss 0.5% --straggler "
-				     "7:20ms --compute 3ms --optimiser adamw") == 0);
+	CU_ASSERT_FATAL(
+		load(&o, BOX
+			"--workers 1024 --dtype bf16,fp32 --loss 0.5% --straggler 7:20ms --compute 3ms --optimiser adamw") ==
+		0);
 	CU_ASSERT_FATAL(testps_load_of(&l, &o, &err) == 0);
 	CU_ASSERT(l.workers == 1024 && l.push == PBOX_FMT_BF16 && l.pull == PBOX_FMT_FP32);
 	CU_ASSERT(l.loss == 0.005 && l.straggler == 7 && l.straggler_us == 20000);

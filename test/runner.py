@@ -62,8 +62,8 @@ LONG = {
 # Sanitizers see the same at -O1, and their reports need lines only: half of the time to compile of -O2 -g.
 SANITIZED = ["-Dwerror=true", "-Doptimization=1", "-Ddebug=false", "-Dc_args=-g1", "-Db_sanitize=address,undefined",
              "-Db_lundef=false"]
-FUZZ_OPTIONS = SANITIZED + ["-Dfuzzers=true", "-Ddpdk=disabled", "-Dtests=disabled"]
-ASAN_OPTIONS = SANITIZED
+# corpora are small: a build without optimisation is done sooner, by more than their replay takes longer
+FUZZ_OPTIONS = SANITIZED + ["-Doptimization=0", "-Dfuzzers=true", "-Ddpdk=disabled", "-Dtests=disabled"]
 
 
 class Result:
@@ -273,6 +273,15 @@ def build_command(directory, options=()):
     return ["sh", "-c", f"[ -e {directory}/build.ninja ] || {setup} || exit; exec ninja -C {directory}"]
 
 
+def build_targets(suite, directory, options, wanted, then, env=None):
+    """Steps that configure a folder and build there what `wanted()` names, a fraction of the whole; then `then()`."""
+    def made():
+        files = [os.path.relpath(f, os.path.join(TOP, directory)) for f in wanted()]
+        return [Program(suite + " build", ["ninja", "-C", directory, *files], 1800, env, then=then)]
+    setup = " ".join(["meson", "setup", directory, *options])
+    return Program(suite + " setup", ["sh", "-c", f"[ -e {directory}/build.ninja ] || exec {setup}"], 600, env, then=made)
+
+
 def build(directory, options=(), env=None):
     p = Program("build " + directory, build_command(directory, options), 3600, env)
     logs = os.path.join(TOP, directory)
@@ -286,11 +295,33 @@ def build(directory, options=(), env=None):
     os.remove(p.log)
 
 
+def introspect(what, directory):
+    return json.loads(subprocess.check_output(["meson", "introspect", "--" + what, directory], cwd=TOP, text=True))
+
+
 def meson_tests(directory):
-    text = subprocess.check_output(["meson", "introspect", "--tests", directory], cwd=TOP, text=True)
-    for t in json.loads(text):
+    for t in introspect("tests", directory):
         suite = t["suite"][0].split(":")[-1] if t["suite"] else "unit"
         yield suite, t["name"], t["cmd"], t["env"], t["timeout"]
+
+
+def sanitized(name):
+    """Whether a unit test runs with sanitizers: a man page is the same with them."""
+    return not re.search("(^|_)man(_|$)", name)
+
+
+def sanitized_files(directory):
+    made = {t["id"]: t["filename"] for t in introspect("targets", directory)}
+    for t in introspect("tests", directory):
+        if t["suite"][0].endswith(":unit") and sanitized(t["name"]):
+            for d in t["depends"]:
+                yield from made[d]
+
+
+def fuzz_files(directory):
+    for t in introspect("targets", directory):
+        if t["name"].startswith("fuzz_"):
+            yield from t["filename"]
 
 
 def scripts(folder, *prefixes):
@@ -317,7 +348,8 @@ def fuzz_programs(directory):
 
 def unit_programs(suite, directory, env, patience, left_out=()):
     for s, name, cmd, test_env, timeout in meson_tests(directory):
-        if s == ("unit" if suite == "sanitize" else suite) and name not in left_out:
+        if s == ("unit" if suite == "sanitize" else suite) and name not in left_out \
+                and (suite != "sanitize" or sanitized(name)):
             yield Program(f"{suite} {name}", cmd, patience * timeout, {**env, **test_env},
                           os.path.join(TOP, directory))
 
@@ -330,11 +362,11 @@ def programs(suite, only=(), directory="build", patience=1, left_out=()):
     if suite == "lint":
         return [Program("lint", [os.path.join(TOP, ".ci", "lint")], 600, env)]
     if suite == "fuzz":
-        return [Program("fuzz build", build_command("build-fuzz", FUZZ_OPTIONS), 1800, {"CC": "clang"},
-                        then=lambda: fuzz_programs("build-fuzz"))]
+        return [build_targets("fuzz", "build-fuzz", FUZZ_OPTIONS, lambda: fuzz_files("build-fuzz"),
+                              lambda: fuzz_programs("build-fuzz"), {"CC": "clang"})]
     if suite == "sanitize":
-        return [Program("sanitize build", build_command("build-asan", ASAN_OPTIONS), 1800,
-                        then=lambda: unit_programs("sanitize", "build-asan", {}, 4 * patience))]
+        return [build_targets("sanitize", "build-asan", SANITIZED, lambda: sanitized_files("build-asan"),
+                              lambda: unit_programs("sanitize", "build-asan", {}, 4 * patience))]
     if suite == "golden":
         return [Program("golden frames", ["/usr/bin/python3", "test/golden/check.py"], 240),
                 Program("python worker of the specification",

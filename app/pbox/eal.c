@@ -171,7 +171,7 @@ check_prefix(int argc, char **argv, struct pbox_error *err)
 
 /* Of all sizes; -1: the kernel does not tell. */
 static long
-hugepages(const char *what)
+eal_hugepages(const char *what)
 {
 	char pattern[80];
 	glob_t found;
@@ -197,14 +197,14 @@ hugepages(const char *what)
 static int
 check_hugepages(int argc, char **argv, struct pbox_error *err)
 {
-	long all = hugepages("nr_hugepages");
+	long all = eal_hugepages("nr_hugepages");
 
-	if (value_of(argc, argv, "no-huge") != NULL || hugepages("nr_overcommit_hugepages") > 0)
+	if (value_of(argc, argv, "no-huge") != NULL || eal_hugepages("nr_overcommit_hugepages") > 0)
 		return 0;
 	if (all == 0)
 		return pbox_fail(err, ENOMEM,
 			"this host has no hugepages: reserve some ('pbox-setup plan' says how many), or go without them: --no-huge -m 512");
-	if (all > 0 && hugepages("free_hugepages") == 0)
+	if (all > 0 && eal_hugepages("free_hugepages") == 0)
 		return pbox_fail(err, ENOMEM,
 			"all %ld hugepages of this host are in use: stop who has them (another pbox?), reserve more ('pbox-setup plan'), or go without: --no-huge -m 512",
 			all);

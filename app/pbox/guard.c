@@ -90,7 +90,7 @@ guard_prepare(struct box *b, struct pbox_error *err)
 }
 
 static void
-own(const char *path, mode_t mode, const struct pbox_guard_user *u)
+guard_own(const char *path, mode_t mode, const struct pbox_guard_user *u)
 {
 	/* what fails here fails where it matters as well, with a message */
 	if (chmod(path, mode) != 0)
@@ -112,12 +112,12 @@ guard_files(const struct box *b)
 
 	if (dir == NULL || dir[0] == '\0')
 		return;
-	own(dir, 0700, &b->user);
+	guard_own(dir, 0700, &b->user);
 	snprintf(pattern, sizeof(pattern), "%s/*", dir);
 	if (glob(pattern, 0, NULL, &found) != 0)
 		return;
 	for (size_t i = 0; i < found.gl_pathc; i++)
-		own(found.gl_pathv[i], 0600, &b->user);
+		guard_own(found.gl_pathv[i], 0600, &b->user);
 	globfree(&found);
 }
 

@@ -58,7 +58,7 @@ format(char *out, size_t cap, enum pbox_log_level level, const char *line)
 
 /* Past stdio: who stands still in here would keep its lock, for which the end of the process waits. */
 static void
-put(const char *text)
+log_put(const char *text)
 {
 	size_t left = strlen(text);
 
@@ -94,12 +94,12 @@ writer(void *arg)
 		queue.lost = 0;
 		queue.busy = true;
 		pthread_mutex_unlock(&queue.lock);
-		put(out);
+		log_put(out);
 		if (missing > 0) {
 			snprintf(lost, sizeof(lost),
 				"%llu lines were lost: the log took them too slowly", missing);
 			format(out, sizeof(out), PBOX_LOG_WARN, lost);
-			put(out);
+			log_put(out);
 		}
 		pthread_mutex_lock(&queue.lock);
 		queue.busy = false;
@@ -111,7 +111,7 @@ writer(void *arg)
 }
 
 static void
-sink(enum pbox_log_level level, const char *line, void *ctx)
+log_sink(enum pbox_log_level level, const char *line, void *ctx)
 {
 	char out[LINE];
 	bool now;
@@ -177,13 +177,13 @@ log_open(const struct pbox_options *o, struct pbox_error *err)
 			int code = errno;
 
 			to = stderr;
-			pbox_log_to(sink, NULL, o->log_level);
+			pbox_log_to(log_sink, NULL, o->log_level);
 			return pbox_fail(err, code, "log-file %s cannot be opened: %s", o->log_file,
 				strerror(code));
 		}
 	}
 	setvbuf(to, NULL, _IOLBF, 0);
-	pbox_log_to(sink, NULL, o->log_level);
+	pbox_log_to(log_sink, NULL, o->log_level);
 	return 0;
 }
 

@@ -14,7 +14,7 @@ static struct box box;
 
 /* Where our options begin: behind "--". Without it all are EAL's, but for a lone --help or so. */
 static int
-split(int argc, char **argv)
+box_split(int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++)
 		if (strcmp(argv[i], "--") == 0)
@@ -27,7 +27,7 @@ split(int argc, char **argv)
 }
 
 static int
-counters(void)
+box_counters(void)
 {
 	size_t n = pbox_stats_defs_json(pbox_control_tables, PBOX_COUNTERS_TABLES, NULL, 0);
 	char *text = malloc(n + 1);
@@ -42,7 +42,7 @@ counters(void)
 
 /* -1: go on; else the exit status. @p ours: index of "--". */
 static int
-options(int all, char **argv, int ours)
+box_options(int all, char **argv, int ours)
 {
 	const char *wrong = pbox_options_misplaced(ours, argv);
 	struct pbox_error err = {0};
@@ -76,13 +76,13 @@ options(int all, char **argv, int ours)
 		return EXIT_SUCCESS;
 	}
 	if (box.opt.counters)
-		return counters();
+		return box_counters();
 	return -1;
 }
 
-/* In this order; stop() is its mirror. */
+/* In this order; box_stop() is its mirror. */
 static int
-start(int eal_argc, char **eal_argv, struct pbox_error *err)
+box_start(int eal_argc, char **eal_argv, struct pbox_error *err)
 {
 	struct pbox_error unheard = {0};
 	int ret = log_open(&box.opt, err);
@@ -112,7 +112,7 @@ start(int eal_argc, char **eal_argv, struct pbox_error *err)
 }
 
 static int
-stop(bool served)
+box_stop(bool served)
 {
 	int ret = 0;
 
@@ -136,14 +136,14 @@ stop(bool served)
 int
 main(int argc, char **argv)
 {
-	int ours = split(argc, argv), status;
+	int ours = box_split(argc, argv), status;
 	struct pbox_error err = {0};
 	bool served = false;
 	int ret;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	pbox_keep_heap();
-	status = options(argc, argv, ours);
+	status = box_options(argc, argv, ours);
 	if (status >= 0)
 		return status;
 	if (sched_getaffinity(0, sizeof(box.cpus), &box.cpus) != 0)
@@ -152,7 +152,7 @@ main(int argc, char **argv)
 		pbox_conf_dump(box.conf, stdout);
 		putchar('\n');
 	}
-	ret = start(ours > 0 ? ours : 1, argv, &err);
+	ret = box_start(ours > 0 ? ours : 1, argv, &err);
 	/* links, interrupts and flow rules show only then */
 	if (ret == 0 && box.opt.check)
 		ret = ports_start(&box, &err);
@@ -169,6 +169,6 @@ main(int argc, char **argv)
 		pbox_log(PBOX_LOG_ERROR, "%s", err.text);
 		pbox_notify_send(&box.notify, "STATUS=%s", err.text);
 	}
-	status = stop(served && ret == 0);
+	status = box_stop(served && ret == 0);
 	return ret == 0 && status == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -71,7 +71,7 @@ memory_budget(const struct box *b, struct pbox_budget *budget)
 
 /* Of one node (an index), but for parameters. What wants no node is the main core's. */
 static size_t
-packets_of(const struct box *b, unsigned i)
+memory_packets_of(const struct box *b, unsigned i)
 {
 	struct pbox_budget budget = {0};
 	bool main_node = b->node[i] == (int)rte_lcore_to_socket_id(rte_get_main_lcore());
@@ -96,7 +96,7 @@ check_node(const struct box *b, unsigned i, struct pbox_error *err)
 	char what[64];
 
 	snprintf(what, sizeof(what), "packets and parameters of NUMA node %d need", b->node[i]);
-	return pbox_memory_check(err, what, b->node[i], b->memory_size[i], packets_of(b, i));
+	return pbox_memory_check(err, what, b->node[i], b->memory_size[i], memory_packets_of(b, i));
 }
 
 /* Without hugepages EAL has one heap for all nodes, and the host need not have what it promised. */
@@ -108,7 +108,7 @@ check_host(const struct box *b, struct pbox_error *err)
 	int ret;
 
 	for (unsigned i = 0; i < b->n_nodes; i++)
-		bytes += packets_of(b, i) + b->memory_size[i];
+		bytes += memory_packets_of(b, i) + b->memory_size[i];
 	ret = pbox_memory_check(err, "packets and parameters need", -1, bytes, 0);
 	if (ret != 0 || host == 0 || bytes <= host)
 		return ret;
@@ -140,13 +140,13 @@ static void *
 take_auto(const struct box *b, unsigned i, size_t *size)
 {
 	size_t page, left = pbox_memory_free(b->node[i], &page), host = pbox_memory_host();
-	size_t keep = packets_of(b, i);
+	size_t keep = memory_packets_of(b, i);
 	unsigned sharers = 1;
 
 	if (!rte_eal_has_hugepages()) {
 		left = host > 0 && host < left ? host : left;
 		for (unsigned k = i + 1; k < b->n_nodes; k++) {
-			keep += packets_of(b, k);
+			keep += memory_packets_of(b, k);
 			sharers += has_endpoints(b, k);
 		}
 	}
@@ -192,7 +192,7 @@ only_virtual_ports(const struct box *b)
 
 /* Pages that were never touched are not made to be cleared; those that were go back to the host. */
 static bool
-discard(void *at, size_t len)
+memory_discard(void *at, size_t len)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)at, end = from + len;
 	uintptr_t first = (from + page - 1) / page * page, last = end / page * page;
@@ -214,7 +214,7 @@ clear_by_discarding(struct box *b, unsigned i)
 	if (rte_eal_has_hugepages() || b->memory_size[i] < page || !only_virtual_ports(b))
 		return;
 	memset(p, 0xA5, page);
-	if (!discard(p, page)) {
+	if (!memory_discard(p, page)) {
 		memset(p, 0, page);
 		return;
 	}
@@ -223,11 +223,11 @@ clear_by_discarding(struct box *b, unsigned i)
 			memset(p, 0, page);
 			return;
 		}
-	pbox_arena_clear_by(b->arena[i], discard);
+	pbox_arena_clear_by(b->arena[i], memory_discard);
 }
 
 static int
-take(struct box *b, unsigned i, struct pbox_error *err)
+memory_take_socket(struct box *b, unsigned i, struct pbox_error *err)
 {
 	size_t size = b->memory_size[i];
 	char what[64];
@@ -260,7 +260,7 @@ memory_take(struct box *b, struct pbox_error *err)
 	int ret = 0;
 
 	for (unsigned i = 0; ret == 0 && i < b->n_nodes; i++)
-		ret = take(b, i, err);
+		ret = memory_take_socket(b, i, err);
 	if (ret == 0 && b->opt.snapshot_memory > 0) {
 		b->snapshot = rte_zmalloc("pbox_snapshot", b->opt.snapshot_memory, ALIGN);
 		if (b->snapshot == NULL)

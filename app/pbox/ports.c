@@ -13,7 +13,7 @@
 #define LINK_MS 3000
 
 static bool
-wanted(unsigned lcore, const void *ctx)
+ports_wanted(unsigned lcore, const void *ctx)
 {
 	return pbox_conf_core_in(ctx, lcore);
 }
@@ -64,8 +64,8 @@ port_conf(struct box *b, const struct pbox_port_options *o, struct pbox_port_con
 	ret = pbox_port_find(o->name, &c->id, err);
 	if (ret != 0)
 		return ret;
-	c->n_cores = pbox_port_plan_cores(pbox_port_node(c->id), choice ? wanted : NULL, &o->cores,
-		b->core, b->n_cores, c->core);
+	c->n_cores = pbox_port_plan_cores(pbox_port_node(c->id), choice ? ports_wanted : NULL,
+		&o->cores, b->core, b->n_cores, c->core);
 	return c->n_cores > 0 ? 0 : no_cores(b, o, err);
 }
 

@@ -20,7 +20,7 @@ struct reloaded {
 };
 
 static void
-discard(struct reloaded *r)
+reload_discard(struct reloaded *r)
 {
 	if (r == NULL)
 		return;
@@ -36,7 +36,7 @@ struct telling {
 };
 
 static void
-tell(void *ctx, enum pbox_conf_change what, const struct pbox_conf_section *section,
+reload_tell(void *ctx, enum pbox_conf_change what, const struct pbox_conf_section *section,
 	const struct pbox_conf_option *o, const char *text)
 {
 	struct telling *t = ctx;
@@ -96,18 +96,19 @@ reload(void *box, struct pbox_control *c)
 	}
 	jobs_conf(&r->opt, r->job);
 	change(c, r);
-	pbox_conf_differ(b->conf, r->conf, tell, &fixed);
-	pbox_conf_differ(b->reloaded != NULL ? b->reloaded->conf : b->conf, r->conf, tell, &live);
+	pbox_conf_differ(b->conf, r->conf, reload_tell, &fixed);
+	pbox_conf_differ(
+		b->reloaded != NULL ? b->reloaded->conf : b->conf, r->conf, reload_tell, &live);
 	jobs_warn(&r->opt, r->conf, false);
 	pbox_log(PBOX_LOG_INFO, "SIGHUP: %s is read again: %u jobs; %u changes hold, %u do not",
 		b->opt.config, r->opt.n_jobs, live.n, fixed.n);
-	discard(b->reloaded);
+	reload_discard(b->reloaded);
 	b->reloaded = r;
 }
 
 void
 reload_free(struct box *b)
 {
-	discard(b->reloaded);
+	reload_discard(b->reloaded);
 	b->reloaded = NULL;
 }

@@ -26,7 +26,7 @@ static _Atomic(struct pbox_control *) stoppable;
 static volatile sig_atomic_t stop_wanted, reload_wanted;
 
 static void
-on_signal(int sig)
+serve_on_signal(int sig)
 {
 	struct pbox_control *c = atomic_load(&stoppable);
 
@@ -336,7 +336,7 @@ on_hangup(int sig)
 static void
 catch_signals(void)
 {
-	struct sigaction sa = {.sa_handler = on_signal};
+	struct sigaction sa = {.sa_handler = serve_on_signal};
 
 	sigaction(SIGTERM, &sa, NULL);
 	sigaction(SIGINT, &sa, NULL);

@@ -95,7 +95,7 @@ model_free(struct model *m)
 /* ---- formats, on purpose not those of the box ----------------------------------------------- */
 
 static uint32_t
-bits_of(float f)
+data_bits_of(float f)
 {
 	uint32_t u;
 
@@ -104,7 +104,7 @@ bits_of(float f)
 }
 
 static float
-float_of(uint32_t u)
+data_float_of(uint32_t u)
 {
 	float f;
 
@@ -113,9 +113,9 @@ float_of(uint32_t u)
 }
 
 static uint16_t
-to_bf16(float f)
+data_to_bf16(float f)
 {
-	uint32_t u = bits_of(f);
+	uint32_t u = data_bits_of(f);
 
 	if ((u & 0x7FFFFFFF) > 0x7F800000)
 		return (uint16_t)(u >> 16 | 0x40);
@@ -123,9 +123,9 @@ to_bf16(float f)
 }
 
 static uint16_t
-to_fp16(float f)
+data_to_fp16(float f)
 {
-	uint32_t u = bits_of(f), sign = u >> 16 & 0x8000, rest, half;
+	uint32_t u = data_bits_of(f), sign = u >> 16 & 0x8000, rest, half;
 	int e;
 
 	u &= 0x7FFFFFFF;
@@ -157,13 +157,13 @@ from_fp16(uint16_t h)
 	uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = h >> 10 & 31, m = h & 0x3FF;
 
 	if (e == 31)
-		return float_of(sign | 0x7F800000 | m << 13);
+		return data_float_of(sign | 0x7F800000 | m << 13);
 	if (e == 0) {
 		float f = (float)m * 0x1p-24f;
 
 		return sign != 0 ? -f : f;
 	}
-	return float_of(sign | (e + 112) << 23 | m << 13);
+	return data_float_of(sign | (e + 112) << 23 | m << 13);
 }
 
 unsigned
@@ -180,7 +180,7 @@ from_wire(const void *p, unsigned format, uint64_t i)
 	if (format == PBOX_FMT_FP32)
 		return ((const float *)p)[i];
 	h = ((const uint16_t *)p)[i];
-	return format == PBOX_FMT_BF16 ? float_of((uint32_t)h << 16) : from_fp16(h);
+	return format == PBOX_FMT_BF16 ? data_float_of((uint32_t)h << 16) : from_fp16(h);
 }
 
 void
@@ -189,7 +189,7 @@ to_wire(void *p, unsigned format, uint64_t i, float f)
 	if (format == PBOX_FMT_FP32)
 		((float *)p)[i] = f;
 	else
-		((uint16_t *)p)[i] = format == PBOX_FMT_BF16 ? to_bf16(f) : to_fp16(f);
+		((uint16_t *)p)[i] = format == PBOX_FMT_BF16 ? data_to_bf16(f) : data_to_fp16(f);
 }
 
 /* ---- data ------------------------------------------------------------------------------------ */
@@ -206,7 +206,7 @@ mix(uint64_t a, uint64_t b, uint64_t c)
 
 /** In [-1, 1); any order of summation but the right one shows in the last bits. */
 static inline float
-value(uint32_t base, uint32_t i)
+data_value(uint32_t base, uint32_t i)
 {
 	uint32_t x = i * 0x9E3779B1u ^ base;
 
@@ -224,10 +224,10 @@ data_fill(const struct options *o, unsigned worker, unsigned round, uint64_t fir
 
 	if (o->push_format == PBOX_FMT_FP32)
 		for (uint64_t i = 0; i < n; i++)
-			((float *)out)[i] = value(base, (uint32_t)(first + i));
+			((float *)out)[i] = data_value(base, (uint32_t)(first + i));
 	else
 		for (uint64_t i = 0; i < n; i++)
-			to_wire(out, o->push_format, i, value(base, (uint32_t)(first + i)));
+			to_wire(out, o->push_format, i, data_value(base, (uint32_t)(first + i)));
 }
 
 uint32_t
@@ -242,7 +242,7 @@ data_init(const struct options *o, uint64_t first, uint64_t n, float *out)
 	uint32_t base = mix(o->seed, 0, 0);
 
 	for (uint64_t i = 0; i < n; i++)
-		out[i] = value(base, (uint32_t)(first + i));
+		out[i] = data_value(base, (uint32_t)(first + i));
 }
 
 /* ---- reference --------------------------------------------------------------------------------- */

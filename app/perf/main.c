@@ -11,7 +11,7 @@
 static struct perf perf;
 
 static void
-on_signal(int sig)
+perf_on_signal(int sig)
 {
 	(void)sig;
 	if (atomic_exchange(&perf.interrupted, true))
@@ -19,7 +19,7 @@ on_signal(int sig)
 }
 
 static enum exit_code
-result(const struct perf *p)
+perf_result(const struct perf *p)
 {
 	enum exit_code code = EXIT_GOOD;
 
@@ -77,8 +77,8 @@ main(int argc, char **argv)
 	}
 	pthread_barrier_init(&p->barrier, NULL, p->o.local);
 	pthread_mutex_init(&p->lock, NULL);
-	signal(SIGINT, on_signal);
-	signal(SIGTERM, on_signal);
+	signal(SIGINT, perf_on_signal);
+	signal(SIGTERM, perf_on_signal);
 	report_start(p);
 	atomic_store(&p->running, p->o.local);
 	for (unsigned i = 0; i < p->o.local; i++) {
@@ -93,7 +93,7 @@ main(int argc, char **argv)
 	for (unsigned i = 0; i < p->o.local; i++)
 		pthread_join(p->w[i].thread, NULL);
 	report_end(p);
-	code = result(p);
+	code = perf_result(p);
 	reference_close(&p->ref);
 	model_free(&p->m);
 	free(p->w);

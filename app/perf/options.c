@@ -142,7 +142,7 @@ print_text(const char *text)
 }
 
 static void
-print_help(void)
+options_print_help(void)
 {
 	printf("Usage: pbox-perf BOX[:PORT] --job NAME --workers N [options]\n"
 	       "Loads and checks a PBox parameter server from this host.\n");
@@ -163,7 +163,7 @@ print_help(void)
 	       "declare, 4 a round failed or did not end in time.\n");
 }
 
-static void __attribute__((noreturn, format(printf, 1, 2))) usage(const char *fmt, ...)
+static void __attribute__((noreturn, format(printf, 1, 2))) options_usage(const char *fmt, ...)
 {
 	va_list ap;
 
@@ -176,7 +176,7 @@ static void __attribute__((noreturn, format(printf, 1, 2))) usage(const char *fm
 }
 
 static double
-number(const char *name, const char *text, double min, double max)
+options_number(const char *name, const char *text, double min, double max)
 {
 	char *end;
 	double v = strtod(text, &end);
@@ -199,12 +199,12 @@ number(const char *name, const char *text, double min, double max)
 			break;
 		}
 	if (end == text || *end != 0 || !(v >= min && v <= max))
-		usage("--%s %s: a number from %g to %g is wanted", name, text, min, max);
+		options_usage("--%s %s: a number from %g to %g is wanted", name, text, min, max);
 	return v;
 }
 
 static unsigned
-choice(const char *name, const char *text, const char *const *names)
+options_choice(const char *name, const char *text, const char *const *names)
 {
 	char list[128] = "";
 
@@ -214,15 +214,15 @@ choice(const char *name, const char *text, const char *const *names)
 		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s",
 			i > 0 ? ", " : "", names[i]);
 	}
-	usage("--%s %s: one of %s is wanted", name, text, list);
+	options_usage("--%s %s: one of %s is wanted", name, text, list);
 }
 
 static unsigned
-format_of(const char *text)
+options_format_of(const char *text)
 {
 	static const char *const names[] = {PBOX_FORMATS(PBOX_LIST_NAME) NULL};
 
-	return PBOX_FMT_FP32 + choice("format", text, names + PBOX_FMT_FP32);
+	return PBOX_FMT_FP32 + options_choice("format", text, names + PBOX_FMT_FP32);
 }
 
 static void
@@ -235,18 +235,18 @@ parse_formats(struct options *o, const char *arg)
 	comma = strchr(copy, ',');
 	if (comma != NULL)
 		*comma++ = 0;
-	o->push_format = format_of(copy);
-	o->pull_format = comma != NULL ? format_of(comma) : o->push_format;
+	o->push_format = options_format_of(copy);
+	o->pull_format = comma != NULL ? options_format_of(comma) : o->push_format;
 }
 
 static char *
-read_secret(const char *path)
+options_read_secret(const char *path)
 {
 	FILE *f = fopen(path, "r");
 	char line[1024] = "";
 
 	if (f == NULL)
-		usage("secret file %s: %s", path, strerror(errno));
+		options_usage("secret file %s: %s", path, strerror(errno));
 	if (fgets(line, sizeof(line), f) != NULL)
 		line[strcspn(line, "\r\n")] = 0;
 	fclose(f);
@@ -255,7 +255,7 @@ read_secret(const char *path)
 
 /* Seconds: a number alone, or with ms, s, m or h. */
 static double
-duration(const char *name, const char *text)
+options_duration(const char *name, const char *text)
 {
 	static const struct {
 		const char *unit;
@@ -268,7 +268,7 @@ duration(const char *name, const char *text)
 		if (end != text && strcmp(end, units[i].unit) == 0 &&
 			v * units[i].seconds >= 0.001 && v * units[i].seconds <= 1e9)
 			return v * units[i].seconds;
-	usage("--%s %s: a time like 30, 90s or 5m", name, text);
+	options_usage("--%s %s: a time like 30, 90s or 5m", name, text);
 }
 
 static void
@@ -284,37 +284,38 @@ parse_one(struct options *o, const struct row *r, const char *arg)
 		*(const char **)at = arg;
 		break;
 	case NUMBER:
-		*(unsigned *)at = (unsigned)number(r->name, arg, r->min, r->max);
+		*(unsigned *)at = (unsigned)options_number(r->name, arg, r->min, r->max);
 		break;
 	case NUMBER_64:
-		*(uint64_t *)at = (uint64_t)number(r->name, arg, r->min, r->max);
+		*(uint64_t *)at = (uint64_t)options_number(r->name, arg, r->min, r->max);
 		break;
 	case INDEX:
-		*(int *)at = (int)number(r->name, arg, r->min, r->max);
+		*(int *)at = (int)options_number(r->name, arg, r->min, r->max);
 		break;
 	case REAL:
-		*(double *)at = number(r->name, arg, r->min, r->max);
+		*(double *)at = options_number(r->name, arg, r->min, r->max);
 		break;
 	case SECONDS:
-		*(unsigned *)at = (unsigned)(1e3 * number(r->name, arg, r->min, r->max));
+		*(unsigned *)at = (unsigned)(1e3 * options_number(r->name, arg, r->min, r->max));
 		break;
 	case TIME:
-		*(double *)at = duration(r->name, arg);
+		*(double *)at = options_duration(r->name, arg);
 		break;
 	case WORD:
-		*(unsigned *)at = choice(r->name, arg, r->names);
+		*(unsigned *)at = options_choice(r->name, arg, r->names);
 		break;
 	case SECRET:
-		o->secret = strncmp(arg, "file:", 5) == 0 ? read_secret(arg + 5) : strdup(arg);
+		o->secret =
+			strncmp(arg, "file:", 5) == 0 ? options_read_secret(arg + 5) : strdup(arg);
 		break;
 	case SECRET_FILE:
-		o->secret = read_secret(arg);
+		o->secret = options_read_secret(arg);
 		break;
 	case FORMATS:
 		parse_formats(o, arg);
 		break;
 	case HELP:
-		print_help();
+		options_print_help();
 		exit(EXIT_GOOD);
 	case VERSION:
 		printf("pbox-perf %s\n", pbox_client_version());
@@ -341,23 +342,23 @@ complete_hyper(struct options *o)
 	o->hyper = h;
 	wrong = pbox_hyper_check(&h, o->optimiser);
 	if (wrong != NULL)
-		usage("--optimiser: %s", wrong);
+		options_usage("--optimiser: %s", wrong);
 }
 
 static void
 validate(struct options *o)
 {
 	if (o->job == NULL)
-		usage("--job is missing: the name of the job in the box's configuration");
+		options_usage("--job is missing: the name of the job in the box's configuration");
 	if (o->workers == 0)
-		usage("--workers is missing: how many workers the job has in all");
+		options_usage("--workers is missing: how many workers the job has in all");
 	if (o->local > o->workers)
-		usage("--local %u: the job has only %u workers", o->local, o->workers);
+		options_usage("--local %u: the job has only %u workers", o->local, o->workers);
 	if (o->worker < 0 && o->local > 1)
 		o->worker = 0;
 	if (o->worker >= 0 && o->worker + o->local > o->workers)
-		usage("--worker %d --local %u: with %u workers the last number is %u", o->worker,
-			o->local, o->workers, o->workers - 1);
+		options_usage("--worker %d --local %u: with %u workers the last number is %u",
+			o->worker, o->local, o->workers, o->workers - 1);
 	if (o->size > 0)
 		o->elements = (uint64_t)fmax(o->size / wire_size(o->push_format), 1);
 	if (o->gso == 2) /* probe */
@@ -413,8 +414,8 @@ options_parse(struct options *o, int argc, char **argv)
 		parse_one(o, r, optarg);
 	}
 	if (optind + 1 != argc)
-		usage(optind == argc ? "the address of the box is missing"
-				     : "more than one address is given ('%s')",
+		options_usage(optind == argc ? "the address of the box is missing"
+					     : "more than one address is given ('%s')",
 			optind == argc ? "" : argv[optind + 1]);
 	o->box = argv[optind];
 	validate(o);

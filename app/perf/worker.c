@@ -113,7 +113,7 @@ numbered(const char *text, unsigned index)
 }
 
 static int
-join(struct worker *w)
+perf_join(struct worker *w)
 {
 	const struct options *o = &w->p->o;
 	char *args = o->transport_args != NULL ? numbered(o->transport_args, w->index) : NULL;
@@ -203,7 +203,7 @@ allocate(struct worker *w)
 
 /** Initial parameters and hyper-parameters. */
 static int
-prepare(struct worker *w)
+perf_prepare(struct worker *w)
 {
 	const struct options *o = &w->p->o;
 	const struct model *m = &w->p->m;
@@ -347,7 +347,7 @@ count_round(struct worker *w, uint64_t ns)
 }
 
 static void
-rounds(struct worker *w)
+perf_rounds(struct worker *w)
 {
 	const struct options *o = &w->p->o;
 	uint64_t first, n;
@@ -390,16 +390,16 @@ worker_main(void *arg)
 	struct worker *w = arg;
 
 	w->begin.size = w->stats.size = sizeof(w->stats);
-	if (join(w) != 0 || allocate(w) != 0)
+	if (perf_join(w) != 0 || allocate(w) != 0)
 		w->code = EXIT_JOIN;
 	/* with --worker 0 to K-1 all here, a failure of one must not leave others waiting */
 	if (meet(w)) {
-		if (declare(w) != 0 || prepare(w) != 0)
+		if (declare(w) != 0 || perf_prepare(w) != 0)
 			w->code = EXIT_JOIN;
 		if (w->c != NULL)
 			pbox_client_stats(w->c, &w->begin);
 		if (meet(w))
-			rounds(w);
+			perf_rounds(w);
 	}
 	if (w->c != NULL) {
 		pbox_client_stats(w->c, &w->stats);

@@ -24,7 +24,7 @@ struct target {
 };
 
 static int
-put(struct target *x, uint64_t offset, const uint8_t *bytes, uint64_t n)
+extract_put(struct target *x, uint64_t offset, const uint8_t *bytes, uint64_t n)
 {
 	if (bytes == NULL) {
 		x->lost += n;
@@ -37,7 +37,7 @@ put(struct target *x, uint64_t offset, const uint8_t *bytes, uint64_t n)
 }
 
 static int
-sink(void *ctx, uint64_t at, const uint8_t *bytes, size_t len)
+extract_sink(void *ctx, uint64_t at, const uint8_t *bytes, size_t len)
 {
 	struct target *x = ctx;
 	uint64_t e = at / 4, end = (at + len) / 4;
@@ -53,7 +53,7 @@ sink(void *ctx, uint64_t at, const uint8_t *bytes, size_t len)
 		n = p->at + p->elements - in;
 		n = n < end - e ? n : end - e;
 		if (e / x->m->elements == x->array && p->tensor == x->tensor)
-			ret = put(x, p->offset + (in - p->at),
+			ret = extract_put(x, p->offset + (in - p->at),
 				bytes != NULL ? bytes + (e * 4 - at) : NULL, n);
 		e += n;
 	}
@@ -77,7 +77,7 @@ npy_head(FILE *f, uint64_t elements)
 }
 
 static int
-find(const struct pbox_snapshot_meta *m, const char *name, uint32_t *out)
+extract_find(const struct pbox_snapshot_meta *m, const char *name, uint32_t *out)
 {
 	for (uint32_t i = 0; i < m->n_tensors; i++)
 		if (strcmp(m->tensor[i].name, name) == 0) {
@@ -88,14 +88,14 @@ find(const struct pbox_snapshot_meta *m, const char *name, uint32_t *out)
 }
 
 static int
-read_into(struct pbox_snapshot_reader *r, struct target *x, const struct tool *t)
+extract_read_into(struct pbox_snapshot_reader *r, struct target *x, const struct tool *t)
 {
 	struct pbox_snapshot_report report;
 	struct pbox_error err = {0};
 	int ret = x->head > 0 ? npy_head(x->out, x->m->tensor[x->tensor].elements) : 0;
 
 	if (ret == 0)
-		ret = pbox_snapshot_read(r, sink, x, &report, &err);
+		ret = pbox_snapshot_read(r, extract_sink, x, &report, &err);
 	/* damage elsewhere is no matter */
 	if (ret == -EIO && err.text[0] != '\0' && x->lost == 0 && !report.wrong)
 		ret = 0;
@@ -118,7 +118,7 @@ extract(const struct tool *t)
 		return BAD;
 	}
 	x.m = pbox_snapshot_meta(r);
-	if (find(x.m, t->tensor, &x.tensor) != 0 || t->array >= x.m->arrays) {
+	if (extract_find(x.m, t->tensor, &x.tensor) != 0 || t->array >= x.m->arrays) {
 		fprintf(stderr, "pbox-snapshot: %s has no such tensor or array: see inspect\n",
 			t->file);
 		pbox_snapshot_close(r);
@@ -130,7 +130,7 @@ extract(const struct tool *t)
 		fprintf(stderr, "pbox-snapshot: %s: %s\n", t->output, strerror(errno));
 		ret = -EIO;
 	} else {
-		ret = read_into(r, &x, t);
+		ret = extract_read_into(r, &x, t);
 	}
 	if (x.out != NULL && fclose(x.out) != 0 && ret == 0) {
 		fprintf(stderr, "pbox-snapshot: %s: %s\n", t->output, strerror(errno));

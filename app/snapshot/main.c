@@ -35,14 +35,14 @@ static const char help[] =
 	"Exit status: 0 good, 1 damaged beyond repair, not there or not written, 2 wrong usage.\n";
 
 static int
-usage(const char *wrong)
+snapshot_usage(const char *wrong)
 {
 	fprintf(stderr, "pbox-snapshot: %s: see pbox-snapshot --help\n", wrong);
 	return USAGE;
 }
 
 static int
-array_of(const char *name, unsigned *out)
+snapshot_array_of(const char *name, unsigned *out)
 {
 	static const char *const names[] = {"parameters", "s0", "s1"};
 
@@ -54,7 +54,7 @@ array_of(const char *name, unsigned *out)
 
 /* -1: go on */
 static int
-options(int argc, char **argv, struct tool *t)
+snapshot_options(int argc, char **argv, struct tool *t)
 {
 	static const struct option known[] = {{"format", required_argument, NULL, 'f'},
 		{"array", required_argument, NULL, 'a'}, {"output", required_argument, NULL, 'o'},
@@ -65,12 +65,12 @@ options(int argc, char **argv, struct tool *t)
 		switch (c) {
 		case 'f':
 			if (strcmp(optarg, "npy") != 0 && strcmp(optarg, "raw") != 0)
-				return usage("--format is npy or raw");
+				return snapshot_usage("--format is npy or raw");
 			t->npy = optarg[0] == 'n';
 			break;
 		case 'a':
-			if (array_of(optarg, &t->array) != 0)
-				return usage("--array is parameters, s0 or s1");
+			if (snapshot_array_of(optarg, &t->array) != 0)
+				return snapshot_usage("--array is parameters, s0 or s1");
 			break;
 		case 'o':
 			t->output = optarg;
@@ -92,24 +92,24 @@ int
 main(int argc, char **argv)
 {
 	struct tool t = {.npy = true};
-	int status = options(argc, argv, &t), n;
+	int status = snapshot_options(argc, argv, &t), n;
 	const char *command;
 
 	if (status >= 0)
 		return status;
 	n = argc - optind;
 	if (n < 2)
-		return usage("a command and a file");
+		return snapshot_usage("a command and a file");
 	command = argv[optind];
 	t.file = argv[optind + 1];
 	if (strcmp(command, "extract") == 0) {
 		if (n != 3 || t.output == NULL)
-			return usage("extract FILE TENSOR -o OUT");
+			return snapshot_usage("extract FILE TENSOR -o OUT");
 		t.tensor = argv[optind + 2];
 		return extract(&t);
 	}
 	if (n != 2)
-		return usage("one file");
+		return snapshot_usage("one file");
 	if (strcmp(command, "list") == 0)
 		return show_list(t.file);
 	if (strcmp(command, "inspect") == 0)
@@ -118,5 +118,5 @@ main(int argc, char **argv)
 		return show_verify(&t);
 	if (strcmp(command, "repair") == 0)
 		return show_repair(&t);
-	return usage("unknown command");
+	return snapshot_usage("unknown command");
 }

@@ -130,7 +130,7 @@ struct losses {
 };
 
 static void
-tell(struct losses *l)
+show_tell(struct losses *l)
 {
 	if (l->end > l->first)
 		printf("lost: %s of tensor '%s', elements %" PRIu64 " to %" PRIu64 "\n",
@@ -140,7 +140,7 @@ tell(struct losses *l)
 }
 
 static int
-lost(void *ctx, uint64_t at, const uint8_t *bytes, size_t len)
+show_lost(void *ctx, uint64_t at, const uint8_t *bytes, size_t len)
 {
 	struct losses *l = ctx;
 	uint64_t e = at / 4, end = (at + len) / 4;
@@ -158,7 +158,7 @@ lost(void *ctx, uint64_t at, const uint8_t *bytes, size_t len)
 		n = p->at + p->elements - in;
 		n = n < end - e ? n : end - e;
 		if (array != l->array || p->tensor != l->tensor || offset != l->end)
-			tell(l);
+			show_tell(l);
 		if (l->end == l->first) {
 			l->array = array;
 			l->tensor = p->tensor;
@@ -191,8 +191,8 @@ show_verify(const struct tool *t)
 		return BAD;
 	l.m = pbox_snapshot_meta(r);
 	l.piece = pbox_snapshot_pieces(l.m);
-	ret = pbox_snapshot_read(r, l.piece != NULL ? lost : NULL, &l, &report, &err);
-	tell(&l);
+	ret = pbox_snapshot_read(r, l.piece != NULL ? show_lost : NULL, &l, &report, &err);
+	show_tell(&l);
 	report_line(&report);
 	if (ret != 0)
 		fprintf(stderr, "pbox-snapshot: %s\n", err.text);

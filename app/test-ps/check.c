@@ -232,7 +232,7 @@ start_again(const struct data *d, struct mirror *m, const struct fragment *x)
 
 /* The first result of a round is here: all workers have sent theirs, so nobody wants the one before. */
 static void
-step(const struct data *d, struct mirror *m, const struct plan *p, uint32_t f, uint32_t round)
+check_step(const struct data *d, struct mirror *m, const struct plan *p, uint32_t f, uint32_t round)
 {
 	const struct fragment *x = &p->f[f];
 	const void *src = d->sum[data_seed(round, f)];
@@ -277,7 +277,7 @@ data_want(const struct data *d, struct mirror *m, const struct plan *p, uint32_t
 		return;
 	}
 	if (m->round[f] + 1 == round)
-		step(d, m, p, f, round);
+		check_step(d, m, p, f, round);
 	*out = (struct wanted){.payload = wire_of(m, d, x),
 		.digest = m->digest[d->auth != NULL ? f : 0],
 		.crc = m->crc[f]};

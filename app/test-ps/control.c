@@ -26,7 +26,7 @@
 
 /* lib/worker's clock is never 0. */
 static uint64_t
-clock_ns(const struct lane *l)
+control_clock_ns(const struct lane *l)
 {
 	return l->now * 1000 | 1;
 }
@@ -34,7 +34,7 @@ clock_ns(const struct lane *l)
 /* ---- what lib/worker sends: all to the control endpoint ------------------------------------------ */
 
 static void
-port_send(void *ctx, const struct pbox_client_tx *d, unsigned n)
+control_port_send(void *ctx, const struct pbox_client_tx *d, unsigned n)
 {
 	const struct control *c = ctx;
 	struct lane *l = c->l;
@@ -57,13 +57,13 @@ port_send(void *ctx, const struct pbox_client_tx *d, unsigned n)
 			memcpy(p, d[i].iov[k].iov_base, d[i].iov[k].iov_len);
 			p += d[i].iov[k].iov_len;
 		}
-		count(l, LS_CONTROL, 1);
+		lane_count(l, LS_CONTROL, 1);
 		lane_out(l, c->worker, m);
 	}
 }
 
 static uint64_t
-port_random(void *ctx)
+control_port_random(void *ctx)
 {
 	uint64_t x;
 
@@ -83,8 +83,8 @@ make(struct lane *l, unsigned k, const struct pbox_client_conf *conf)
 	struct control *c = &l->c[k];
 
 	*c = (struct control){.l = l, .worker = (uint16_t)worker_of(l, k)};
-	c->port = (struct pbox_worker_port){.send = port_send,
-		.random = port_random,
+	c->port = (struct pbox_worker_port){.send = control_port_send,
+		.random = control_port_random,
 		.ctx = c,
 		.mtu = t->mtu,
 		.batch = 1,
@@ -136,7 +136,7 @@ control_free(struct lane *l)
 /* ---- requests --------------------------------------------------------------------------------- */
 
 static void
-ask(struct lane *l, struct control *c, enum pbox_type type, const void *payload, size_t len)
+control_ask(struct lane *l, struct control *c, enum pbox_type type, const void *payload, size_t len)
 {
 	size_t cap = l->t->mtu;
 
@@ -202,7 +202,7 @@ ask_declare(struct lane *l, struct control *c)
 		if (pbox_declare_add(l->flat, &cur, &e) != 0)
 			break;
 	}
-	ask(l, c, PBOX_DECLARE, l->flat, pbox_page_len(l->flat, &cur));
+	control_ask(l, c, PBOX_DECLARE, l->flat, pbox_page_len(l->flat, &cur));
 }
 
 /* Worker 0 asks until all have declared, the others behind it. */
@@ -214,7 +214,7 @@ ask_map(struct lane *l, struct control *c)
 
 	if (c->worker != 0 && !atomic_load(&l->t->mapped))
 		return;
-	ask(l, c, PBOX_MAP, buf, pbox_map_encode(buf, sizeof(buf), &m));
+	control_ask(l, c, PBOX_MAP, buf, pbox_map_encode(buf, sizeof(buf), &m));
 }
 
 static void
@@ -235,13 +235,13 @@ ask_set(struct lane *l, struct control *c)
 		m.param[1].value = h.momentum;
 		m.count = 2;
 	}
-	ask(l, c, PBOX_SET, buf, pbox_set_encode(buf, sizeof(buf), &m));
+	control_ask(l, c, PBOX_SET, buf, pbox_set_encode(buf, sizeof(buf), &m));
 }
 
 /* ---- INIT: worker 0 alone --------------------------------------------------------------------- */
 
 static uint32_t
-piece_elements(const struct lane *l)
+control_piece_elements(const struct lane *l)
 {
 	return pbox_init_elements(l->t->session.mtu);
 }
@@ -251,7 +251,7 @@ send_piece(struct lane *l, struct init_piece *i)
 {
 	const struct testps *t = l->t;
 	const struct fragment *f = &t->plan.f[i->f];
-	uint32_t most = piece_elements(l);
+	uint32_t most = control_piece_elements(l);
 	uint32_t n = RTE_MIN(f->elements - i->base, most);
 	struct pbox_hdr h = rounds_header(l, 0, f, PBOX_INIT, 0);
 
@@ -267,7 +267,7 @@ static void
 initialise(struct lane *l)
 {
 	const struct plan *p = &l->t->plan;
-	uint32_t most = piece_elements(l);
+	uint32_t most = control_piece_elements(l);
 
 	for (unsigned k = 0; k < RTE_DIM(l->init); k++) {
 		struct init_piece *i = &l->init[k];
@@ -320,11 +320,11 @@ leave(struct lane *l, struct control *c)
 	c->left = !pbox_worker_session(c->w, &s);
 	pbox_worker_shut(c->w);
 	if (!c->left)
-		ask(l, c, PBOX_LEAVE, NULL, 0);
+		control_ask(l, c, PBOX_LEAVE, NULL, 0);
 }
 
 static void
-step(struct lane *l, struct control *c)
+control_step(struct lane *l, struct control *c)
 {
 	bool optimises = c->worker == 0 && l->t->now.optimiser != PBOX_OPT_NONE;
 
@@ -332,7 +332,7 @@ step(struct lane *l, struct control *c)
 	case LEVEL_NONE:
 		if (!c->opened) {
 			l->waiting++;
-			pbox_worker_open(c->w, clock_ns(l), clock_ns(l) + JOIN_NS);
+			pbox_worker_open(c->w, control_clock_ns(l), control_clock_ns(l) + JOIN_NS);
 		}
 		c->opened = true;
 		break;
@@ -414,7 +414,7 @@ passes(unsigned code)
 }
 
 static void
-on_error(struct lane *l, struct control *c)
+control_on_error(struct lane *l, struct control *c)
 {
 	struct pbox_error_msg m = {.code = c->request.answer_aux, .type = c->request.type};
 
@@ -455,7 +455,7 @@ on_answer(struct lane *l, struct control *c)
 	if (c->leaving)
 		c->left = true;
 	else if (c->request.answer_type == PBOX_ERROR)
-		on_error(l, c);
+		control_on_error(l, c);
 	else if (c->request.answer_type == PBOX_DECLARED)
 		on_declared(l, c);
 	else if (c->request.answer_type == PBOX_MAPPED)
@@ -512,7 +512,7 @@ take_session(struct lane *l, struct control *c, const struct pbox_worker_session
 }
 
 static void
-look(struct lane *l, struct control *c)
+control_look(struct lane *l, struct control *c)
 {
 	enum pbox_worker_state state = pbox_worker_state(c->w);
 	struct pbox_worker_session s;
@@ -538,12 +538,12 @@ look(struct lane *l, struct control *c)
 }
 
 static void
-serve(struct lane *l, struct control *c)
+control_serve(struct lane *l, struct control *c)
 {
-	uint64_t due = pbox_worker_tick(c->w, clock_ns(l), clock_ns(l));
+	uint64_t due = pbox_worker_tick(c->w, control_clock_ns(l), control_clock_ns(l));
 
 	c->tick_us = due / 1000 + 1;
-	look(l, c);
+	control_look(l, c);
 	if (c->leaving && pbox_worker_state(c->w) == PBOX_WORKER_FAILED)
 		c->left = true;
 }
@@ -558,7 +558,7 @@ may_step(const struct lane *l, const struct control *c, int wanted)
 
 /* Levels are reached again, by who has a session: what was declared in one that is there is declared again. */
 static void
-forget(struct lane *l)
+control_forget(struct lane *l)
 {
 	for (unsigned k = 0; k < l->workers; k++)
 		fall(l, &l->c[k]);
@@ -577,18 +577,18 @@ control_tick(struct lane *l)
 	if (l->c == NULL)
 		return;
 	if (atomic_load(&l->forget))
-		forget(l);
+		control_forget(l);
 	for (unsigned k = 0; k < l->workers; k++) {
 		struct control *c = &l->c[k];
 
 		if (wanted != LEVEL_LEFT && may_step(l, c, wanted))
-			step(l, c);
+			control_step(l, c);
 		else if (wanted == LEVEL_LEFT && c->opened && !c->leaving &&
 			 (l->waiting < AT_ONCE || c->asking || c->sessions == 0))
 			leave(l, c);
 		if (c->opened && !c->left &&
 			(l->now >= c->tick_us || (c->level == LEVEL_NONE && wanted > LEVEL_NONE)))
-			serve(l, c);
+			control_serve(l, c);
 		if (c->level < lowest)
 			lowest = c->level;
 		gone += c->left || !c->opened;
@@ -607,11 +607,11 @@ control_frame(struct lane *l, unsigned worker, const uint8_t *frame, size_t len,
 
 	if (c == NULL || !c->opened || c->left)
 		return;
-	pbox_worker_rx(c->w, &rx, 1, clock_ns(l));
-	serve(l, c);
+	pbox_worker_rx(c->w, &rx, 1, control_clock_ns(l));
+	control_serve(l, c);
 	/* the next step at once, not at the next tick */
 	if (wanted != LEVEL_LEFT && c->level != LEVEL_MAPPED && may_step(l, c, wanted)) {
-		step(l, c);
-		serve(l, c);
+		control_step(l, c);
+		control_serve(l, c);
 	}
 }

@@ -123,7 +123,7 @@ json_figures(const struct figures *f)
 }
 
 static json_t *
-counters(const struct figures *f)
+json_of_counters(const struct figures *f)
 {
 	json_t *o = json_object();
 
@@ -149,7 +149,7 @@ json_results(struct testps *t)
 void
 json_counters(json_t *results, const struct figures *f)
 {
-	json_object_set_new(results, "counters", counters(f));
+	json_object_set_new(results, "counters", json_of_counters(f));
 }
 
 int

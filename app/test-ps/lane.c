@@ -92,7 +92,7 @@ addressee(const struct testps *t, unsigned port, const uint8_t *frame, size_t le
 	memcpy(&ip, frame + at, sizeof(ip));
 	memcpy(&first, t->opt.address.addr, sizeof(first));
 	ip = rte_be_to_cpu_32(ip) - rte_be_to_cpu_32(first);
-	return ip < t->workers && port_of(t, ip) == port ? (int)ip : -1;
+	return ip < t->workers && lane_port_of(t, ip) == port ? (int)ip : -1;
 }
 
 static void
@@ -120,11 +120,11 @@ static void
 data_frame(struct lane *l, unsigned worker, const struct pbox_hdr *h, const uint8_t *at)
 {
 	if (h->token != l->t->token[worker])
-		count(l, LS_DROP_SESSION, 1);
+		lane_count(l, LS_DROP_SESSION, 1);
 	else if (h->type == PBOX_RESULT) /* its tag is looked at with its payload */
 		rounds_result(l, worker, at, at + PBOX_HDR_LEN, false);
 	else if (!auth_data_good(l, worker, h, at + PBOX_HDR_LEN))
-		count(l, LS_DROP_AUTH, 1);
+		lane_count(l, LS_DROP_AUTH, 1);
 	else if (h->type == PBOX_ERROR)
 		lane_fail(l, "worker %u: the box answered %s", worker, pbox_errcode_name(h->aux));
 	else if (h->type == PBOX_WAIT)
@@ -149,7 +149,7 @@ slow_frame(struct lane *l, unsigned worker, const struct pbox_net_pkt *k, const 
 
 		why = pbox_frame_decode(at, len, first, &h, &size);
 		if (why != PBOX_WIRE_OK)
-			count(l, LS_DROP_FRAME, 1);
+			lane_count(l, LS_DROP_FRAME, 1);
 		else if (h.type >= PBOX_FIRST_DATA_TYPE || is_data_error(&h))
 			data_frame(l, worker, &h, at);
 		else
@@ -171,12 +171,12 @@ datagram(struct lane *l, unsigned worker, const struct rte_mbuf *m, const struct
 	unsigned wanted = l->t->opt.reflected ? PBOX_PUSHPULL : PBOX_RESULT;
 
 	if (k->ecn == PBOX_NET_ECN_CE)
-		count(l, LS_ECN, 1);
+		lane_count(l, LS_ECN, 1);
 	if (in_first == PBOX_HDR_LEN && m->nb_segs == 2 && len <= in_first + m->next->data_len) {
 		payload = rte_pktmbuf_mtod(m->next, const uint8_t *);
 	} else if (in_first < len) {
 		if (rte_pktmbuf_read(m, k->payload_offset, len, l->flat) == NULL) {
-			count(l, LS_DROP_NET, 1);
+			lane_count(l, LS_DROP_NET, 1);
 			return;
 		}
 		head = l->flat;
@@ -213,7 +213,7 @@ packet(struct lane *l, unsigned port, struct rte_mbuf *m)
 	/* of a chain the first segment has the headers, and the parser reads no more of a datagram */
 	if (to < 0 || (unsigned)to >= t->workers ||
 		(m->nb_segs > 1 && (m->data_len < FRAME_HEADERS || p[23] != IPPROTO_UDP))) {
-		count(l, LS_DROP_NET, 1);
+		lane_count(l, LS_DROP_NET, 1);
 		return;
 	}
 	switch (pbox_net_parse(p, m->nb_segs > 1 ? m->pkt_len : m->data_len, &t->nif[to],
@@ -227,12 +227,12 @@ packet(struct lane *l, unsigned port, struct rte_mbuf *m)
 		learn_hop(t, port, &k);
 		return;
 	default:
-		count(l, LS_DROP_NET, 1);
+		lane_count(l, LS_DROP_NET, 1);
 		return;
 	}
 	worker = (unsigned)(k.dst_port - t->udp[0]);
 	if (worker >= t->workers || (t->opt.hosts && worker != (unsigned)to)) {
-		count(l, LS_DROP_NET, 1);
+		lane_count(l, LS_DROP_NET, 1);
 		return;
 	}
 	if (t->lanes > 1 &&
@@ -242,7 +242,7 @@ packet(struct lane *l, unsigned port, struct rte_mbuf *m)
 		rte_mbuf_refcnt_update(m, 1);
 		if (rte_ring_enqueue(other->mail, m) != 0) {
 			rte_mbuf_refcnt_update(m, -1);
-			count(l, LS_DROP_NET, 1);
+			lane_count(l, LS_DROP_NET, 1);
 		}
 		return;
 	}
@@ -261,7 +261,7 @@ ask_for(const struct rte_mbuf *m)
 }
 
 static unsigned
-take(struct lane *l, unsigned port, struct rte_mbuf **m, unsigned n)
+lane_take(struct lane *l, unsigned port, struct rte_mbuf **m, unsigned n)
 {
 	uint32_t loss = atomic_load_explicit(&l->t->loss, memory_order_relaxed);
 	uint64_t bytes = 0;
@@ -273,18 +273,18 @@ take(struct lane *l, unsigned port, struct rte_mbuf **m, unsigned n)
 			ask_for(m[i + PREFETCH]);
 		bytes += m[i]->pkt_len;
 		if (loss != 0 && (uint32_t)pbox_random_u64(&l->random) < loss)
-			count(l, LS_LOSS, 1);
+			lane_count(l, LS_LOSS, 1);
 		else
 			packet(l, port, m[i]);
 	}
 	rounds_results(l);
 	rte_pktmbuf_free_bulk(m, n);
-	count(l, LS_RX_BYTES, bytes);
+	lane_count(l, LS_RX_BYTES, bytes);
 	return n;
 }
 
 static unsigned
-receive(struct lane *l)
+lane_receive(struct lane *l)
 {
 	struct rte_mbuf *m[TESTPS_BURST_MAX];
 	uint16_t burst = (uint16_t)l->t->opt.burst;
@@ -294,9 +294,9 @@ receive(struct lane *l)
 		uint16_t n = rte_eth_rx_burst(l->out[p].id, l->out[p].queue, m, burst);
 
 		if (n > 0)
-			all += take(l, p, m, n);
+			all += lane_take(l, p, m, n);
 	}
-	count(l, LS_RX_PACKETS, all);
+	lane_count(l, LS_RX_PACKETS, all);
 	if (l->t->lanes > 1) {
 		unsigned n = rte_ring_dequeue_burst(l->mail, (void **)m, burst, NULL);
 
@@ -340,7 +340,7 @@ lane_main(void *lane)
 		unsigned work;
 
 		l->now = testps_now(t);
-		work = receive(l);
+		work = lane_receive(l);
 		/* a new session knows nothing of the rounds of the one before */
 		wanted = wanted && !atomic_load_explicit(&l->lost, memory_order_relaxed);
 		if (wanted && !running)
@@ -361,9 +361,9 @@ lane_main(void *lane)
 				work += l->out[p].n;
 				lane_flush(l, &l->out[p]);
 			}
-		count(l, LS_TURNS, 1);
+		lane_count(l, LS_TURNS, 1);
 		if (work > 0)
-			count(l, LS_TURNS_BUSY, 1);
+			lane_count(l, LS_TURNS_BUSY, 1);
 		else if (t->opt.idle != PBOX_IDLE_POLL)
 			rest(t->opt.idle);
 	}

@@ -28,7 +28,7 @@
 static struct testps testps;
 /* Index of "--"; without it a lone --help and the like are ours. */
 static int
-split(int argc, char **argv)
+testps_split(int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++)
 		if (strcmp(argv[i], "--") == 0)
@@ -41,7 +41,7 @@ split(int argc, char **argv)
 
 /* -1: go on; else the exit status. */
 static int
-options(struct testps *t, int argc, char **argv, struct pbox_conf **conf)
+testps_parse(struct testps *t, int argc, char **argv, struct pbox_conf **conf)
 {
 	struct pbox_error err = {0};
 
@@ -78,7 +78,7 @@ eal(struct testps *t, int argc, char **argv, struct pbox_error *err)
 
 	if (rte_eal_init(argc, argv) < 0)
 		return pbox_fail(err, rte_errno,
-			"EAL does not start (%s): see its lines above; its options stand before --. Without hugepages: --no-huge -m 1024; another one on this host: --file-prefix NAME",
+			"EAL does not testps_start (%s): see its lines above; its options stand before --. Without hugepages: --no-huge -m 1024; another one on this host: --file-prefix NAME",
 			rte_strerror(rte_errno));
 	need = 1 + t->opt.nb_cores + t->opt.loopback;
 	if (rte_lcore_count() < need)
@@ -99,7 +99,7 @@ to_standard_error(enum pbox_log_level level, const char *line, void *ctx)
 }
 
 static int
-start(struct testps *t, int argc, char **argv, struct pbox_error *err)
+testps_start(struct testps *t, int argc, char **argv, struct pbox_error *err)
 {
 	int ret = eal(t, argc, argv, err);
 
@@ -128,7 +128,7 @@ start(struct testps *t, int argc, char **argv, struct pbox_error *err)
 }
 
 static void
-stop(struct testps *t)
+testps_stop(struct testps *t)
 {
 	session_leave(t);
 	loopback_stop(t);
@@ -139,25 +139,25 @@ stop(struct testps *t)
 int
 main(int argc, char **argv)
 {
-	int ours = split(argc, argv), status;
+	int ours = testps_split(argc, argv), status;
 	struct testps *t = &testps;
 	struct pbox_error err = {0};
 	struct pbox_conf *conf;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	pbox_keep_heap();
-	status = options(t, argc - ours, argv + ours, &conf);
+	status = testps_parse(t, argc - ours, argv + ours, &conf);
 	if (status >= 0)
 		return status;
 	run_stop_signals();
-	if (start(t, ours > 0 ? ours : 1, argv, &err) != 0) {
+	if (testps_start(t, ours > 0 ? ours : 1, argv, &err) != 0) {
 		fprintf(stderr, "pbox-testps: %s\n", err.text);
 		status = EXIT_START;
 	} else {
 		run_ports(t, stdout);
 		status = run(t);
 	}
-	stop(t);
+	testps_stop(t);
 	pbox_conf_free(conf);
 	return status;
 }

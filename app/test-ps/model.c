@@ -43,7 +43,7 @@ size_of(const char *text)
 }
 
 static int
-add(struct model *m, const char *name, size_t name_len, uint64_t elements, uint64_t us)
+model_add_tensor(struct model *m, const char *name, size_t name_len, uint64_t elements, uint64_t us)
 {
 	struct tensor *t;
 
@@ -67,7 +67,7 @@ add(struct model *m, const char *name, size_t name_len, uint64_t elements, uint6
 
 /* "name,elements" or "name,elements,microseconds"; 1: a heading, a comment or empty */
 static int
-line(struct model *m, const char *text)
+model_line(struct model *m, const char *text)
 {
 	size_t name = strcspn(text, ",\n");
 	unsigned long long elements, us = 0;
@@ -85,7 +85,7 @@ line(struct model *m, const char *text)
 		us = strtoull(end + 1, &end, 10);
 	if (strchr("\r\n", *end) == NULL || elements > UINT64_C(1) << 40 || us > UINT32_MAX)
 		return -EINVAL;
-	return add(m, text, name, elements, us);
+	return model_add_tensor(m, text, name, elements, us);
 }
 
 int
@@ -99,7 +99,7 @@ model_read(struct model *m, const char *text, struct pbox_error *err)
 
 	*m = (struct model){0};
 	if (size >= 4)
-		return add(m, "model", 5, size / 4, 0);
+		return model_add_tensor(m, "model", 5, size / 4, 0);
 	f = fopen(text, "re");
 	if (f == NULL)
 		return pbox_fail(err, errno,
@@ -107,7 +107,7 @@ model_read(struct model *m, const char *text, struct pbox_error *err)
 			text, strerror(errno));
 	while (ret >= 0 && fgets(buf, sizeof(buf), f) != NULL) {
 		at++;
-		ret = line(m, buf);
+		ret = model_line(m, buf);
 	}
 	fclose(f);
 	if (ret < 0) {
@@ -184,7 +184,7 @@ length_of(struct plan *p, uint32_t elements)
 }
 
 static uint32_t
-fragments_of(const struct plan *p, uint32_t elements)
+model_fragments_of(const struct plan *p, uint32_t elements)
 {
 	return (elements + p->frag_elements - 1) / p->frag_elements;
 }
@@ -197,7 +197,7 @@ cut(struct plan *p, const struct order *o, uint32_t chunks)
 
 	for (uint32_t i = 0; i < chunks; i++) {
 		const struct map_chunk *c = o[i].chunk;
-		uint32_t frags = fragments_of(p, c->elements);
+		uint32_t frags = model_fragments_of(p, c->elements);
 
 		p->chunk_first[c->id - p->first_chunk] = n;
 		for (uint32_t k = 0; k < frags; k++) {
@@ -235,7 +235,7 @@ plan_make(struct plan *p, const struct map_chunk *chunk, uint32_t chunks, uint32
 		.map_epoch = map_epoch,
 		.first_chunk = chunks > 0 ? chunk[0].id : 0};
 	for (uint32_t i = 0; i < chunks; i++) {
-		p->n += fragments_of(p, chunk[i].elements);
+		p->n += model_fragments_of(p, chunk[i].elements);
 		if (chunk[i].version > p->round)
 			p->round = chunk[i].version;
 	}

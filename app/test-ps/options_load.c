@@ -42,7 +42,7 @@ testps_box(const char *text, uint32_t *ip, uint16_t *port, struct pbox_error *er
 #define TESTPS_LIST(symbol, number, name, ...) ", " #name
 
 static int
-format_of(const char *name, size_t n)
+load_format_of(const char *name, size_t n)
 {
 	int f = pbox_number(pbox_format_name, name, n);
 
@@ -53,8 +53,8 @@ int
 testps_dtype(struct testps_load *l, const char *text, struct pbox_error *err)
 {
 	size_t n = strcspn(text, ",");
-	int push = format_of(text, n);
-	int pull = text[n] == ',' ? format_of(text + n + 1, strlen(text + n + 1)) : push;
+	int push = load_format_of(text, n);
+	int pull = text[n] == ',' ? load_format_of(text + n + 1, strlen(text + n + 1)) : push;
 
 	if (push < 0 || pull < 0)
 		return pbox_fail(err, EINVAL,

@@ -36,7 +36,7 @@ own_ip(const struct testps *t, unsigned n)
 }
 
 static int
-open_port(struct testps *t, unsigned i, uint16_t id, struct pbox_error *err)
+ports_open_one(struct testps *t, unsigned i, uint16_t id, struct pbox_error *err)
 {
 	struct pbox_port_conf c = {.id = id,
 		.where = "the options",
@@ -94,7 +94,7 @@ ports_open(struct testps *t, struct pbox_error *err)
 		n = TESTPS_PORTS;
 	t->copy = t->loopback != NULL && !t->opt.reflected; /* a box takes no chains */
 	for (unsigned i = 0; i < n; i++) {
-		int ret = open_port(t, i, list[i], err);
+		int ret = ports_open_one(t, i, list[i], err);
 
 		if (ret != 0)
 			return ret;
@@ -299,7 +299,7 @@ workers_address(struct testps *t, struct pbox_error *err)
 	}
 	t->workers = n;
 	for (unsigned w = 0; w < n; w++) {
-		const struct pbox_port *p = &t->port[port_of(t, w)];
+		const struct pbox_port *p = &t->port[lane_port_of(t, w)];
 
 		t->nif[w] = p->nif;
 		t->udp[w] = (uint16_t)(UDP_FIRST + w);

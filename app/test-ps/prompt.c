@@ -63,7 +63,7 @@ complain(const struct pbox_error *err)
 /* ---- the run ------------------------------------------------------------------------------------- */
 
 static void
-finish(void)
+prompt_finish(void)
 {
 	struct testps *t = self.t;
 	struct pbox_error err = {0};
@@ -86,7 +86,7 @@ finish(void)
 /* Between two keys: is a line of figures due, has the run come to its end by itself? What is being typed
  * stays below. */
 static void
-look(void)
+prompt_look(void)
 {
 	struct testps *t = self.t;
 	struct pbox_error err = {0};
@@ -100,7 +100,7 @@ look(void)
 		return;
 	fputs(self.line != NULL ? "\r\033[K" : "", stdout);
 	if (ends)
-		finish();
+		prompt_finish();
 	else
 		stats_lines_next(t, &self.lines, stdout);
 	if (self.line != NULL)
@@ -154,7 +154,7 @@ do_stop(struct testps *t, const struct words *w)
 	(void)t;
 	(void)w;
 	if (self.running)
-		finish();
+		prompt_finish();
 	else
 		puts("it does not run: start first");
 }
@@ -166,7 +166,7 @@ stand(struct testps *t, uint64_t until, bool for_the_end)
 	while (testps_now(t) < until && (self.running || !for_the_end) && !run_stop_wanted()) {
 		fflush(stdout);
 		poll(NULL, 0, LOOK_MS);
-		look();
+		prompt_look();
 	}
 }
 
@@ -219,7 +219,7 @@ do_quit(struct testps *t, const struct words *w)
 	(void)t;
 	(void)w;
 	if (self.running)
-		finish();
+		prompt_finish();
 	self.quit = true;
 	if (self.line != NULL)
 		rdline_quit(self.line);
@@ -431,7 +431,7 @@ static cmdline_parse_ctx_t commands[] = {&inst_start, &inst_start_rounds, &inst_
 
 /* Help of the commands that begin with the first @p n bytes of @p word; how many. */
 static unsigned
-print_help(const char *word, size_t n)
+prompt_print_help(const char *word, size_t n)
 {
 	unsigned found = 0;
 
@@ -451,8 +451,8 @@ do_help(struct testps *t, const struct words *w)
 {
 	(void)t;
 	/* testpmd's has sections, and "all" of them; a word without help of its own gets all too */
-	if (w->second[0] == '\0' || print_help(w->second, strlen(w->second)) == 0)
-		print_help("", 0);
+	if (w->second[0] == '\0' || prompt_print_help(w->second, strlen(w->second)) == 0)
+		prompt_print_help("", 0);
 }
 
 static void
@@ -476,9 +476,10 @@ obey(const char *text)
 	/* of "set loss" alone, if there is that; else of all that begin with "set" */
 	two = word + strspn(text + word, " \t");
 	two += strcspn(text + two, " \t\r\n");
-	if ((two == word || print_help(text, two) == 0) && print_help(text, word) == 0) {
+	if ((two == word || prompt_print_help(text, two) == 0) &&
+		prompt_print_help(text, word) == 0) {
 		puts("there are:");
-		print_help("", 0);
+		prompt_print_help("", 0);
 	}
 }
 
@@ -549,7 +550,7 @@ keys(int fd)
 
 		fflush(stdout);
 		ready = poll(&p, 1, LOOK_MS);
-		look();
+		prompt_look();
 		if (ready <= 0)
 			continue;
 		if (read(fd, &c, 1) != 1) {

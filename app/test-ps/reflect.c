@@ -178,7 +178,7 @@ copy(struct mirror_queue *q, uint32_t at, uint32_t i)
 
 /* Headers and a payload, as all lanes send them; false: another form, or not worth it. */
 static bool
-note(struct mirror_queue *q, uint32_t at)
+reflect_note(struct mirror_queue *q, uint32_t at)
 {
 	struct pbox_mem_seg s = pbox_mem_peer_segment(&q->peer, at), t;
 	uint32_t i = q->tail % WAITING;
@@ -215,7 +215,7 @@ advance(struct mirror_queue *q)
 }
 
 static bool
-take(struct mirror_queue *q)
+reflect_take(struct mirror_queue *q)
 {
 	struct pbox_mem_peer *p = &q->peer;
 	uint32_t segments = pbox_mem_peer_waiting(p), at = 0, copies = 0;
@@ -231,7 +231,7 @@ take(struct mirror_queue *q)
 			__builtin_prefetch(head);
 			__builtin_prefetch(head + RTE_CACHE_LINE_SIZE);
 		}
-		if (note(q, at))
+		if (reflect_note(q, at))
 			at += 2;
 		else if (copies < room)
 			at += copy(q, at, copies++);
@@ -287,7 +287,7 @@ give(struct mirror_queue *q, uint32_t i)
 
 /* While more comes some stay, so that a buffer with the right payload comes for each. */
 static bool
-give_back(struct mirror_queue *q, bool all)
+reflect_give_back(struct mirror_queue *q, bool all)
 {
 	uint32_t keep = all ? 0 : HOLD, room, n = 0;
 
@@ -310,7 +310,7 @@ give_back(struct mirror_queue *q, bool all)
 }
 
 static void
-forget(struct mirror_queue *q)
+reflect_forget_worker(struct mirror_queue *q)
 {
 	uint32_t n;
 
@@ -338,10 +338,10 @@ reflect_main(void *arg)
 			uint64_t now = rte_rdtsc();
 
 			if (wanted != atomic_load_explicit(&r->forgot, memory_order_relaxed))
-				forget(q);
-			if (take(q))
+				reflect_forget_worker(q);
+			if (reflect_take(q))
 				q->heard = now;
-			busy |= give_back(q, now - q->heard > r->idle);
+			busy |= reflect_give_back(q, now - q->heard > r->idle);
 		}
 		atomic_store_explicit(&r->forgot, wanted, memory_order_release);
 		if (!busy)

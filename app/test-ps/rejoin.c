@@ -29,7 +29,7 @@ has_forgotten(const struct lane *l, int want)
 
 /* Lanes begin at HELLO again; rounds rest. */
 static int
-forget(struct testps *t, bool running[], struct pbox_error *err)
+rejoin_forget(struct testps *t, bool running[], struct pbox_error *err)
 {
 	atomic_store(&t->rejoining, true);
 	for (unsigned i = 0; i < t->lanes; i++) {
@@ -86,7 +86,7 @@ map(struct testps *t, struct pbox_error *err)
 }
 
 static int
-join(struct testps *t, struct pbox_error *err)
+rejoin_join(struct testps *t, struct pbox_error *err)
 {
 	int ret = session_find_box(t, err);
 
@@ -109,11 +109,11 @@ session_rejoin(struct testps *t, struct pbox_error *err)
 {
 	bool running[TESTPS_CORES_MAX];
 	uint64_t began = testps_now(t);
-	int ret = forget(t, running, err);
+	int ret = rejoin_forget(t, running, err);
 
 	printf("the sessions are gone: joining again\n");
 	if (ret == 0)
-		ret = join(t, err);
+		ret = rejoin_join(t, err);
 	for (unsigned i = 0; i < t->lanes; i++) {
 		restore_free(t->lane[i]);
 		atomic_store(&t->lane[i]->again, true);

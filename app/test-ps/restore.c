@@ -59,13 +59,13 @@ version_of(const struct lane *l, unsigned k, uint32_t f)
 	if (l->stream[s].next <= j)
 		return p->round;
 	at = j + (l->stream[s].next - 1 - j) / n * n; /* where it was sent last */
-	if (at < l->stream[s].oldest || slot_of(l, s, at)->state == SLOT_DONE)
+	if (at < l->stream[s].oldest || lane_flight_of(l, s, at)->state == SLOT_DONE)
 		at += n;
 	return p->round + (uint32_t)(at / n);
 }
 
 static void
-tell(struct lane *l, unsigned worker, struct told *x)
+restore_tell(struct lane *l, unsigned worker, struct told *x)
 {
 	const struct testps *t = l->t;
 	const struct fragment *f = &t->plan.f[x->f];
@@ -100,7 +100,7 @@ restore_turn(struct lane *l, unsigned worker)
 			r->out++;
 		}
 		if (x->open && l->now >= x->due)
-			tell(l, worker, x);
+			restore_tell(l, worker, x);
 	}
 	return r->out == 0;
 }
@@ -129,7 +129,7 @@ restore_ok(struct lane *l, unsigned worker, const struct pbox_hdr *h)
 		} else if (h->aux == PBOX_RESTORE_DONE) {
 			x->open = false;
 			r->out--;
-			count(l, LS_RESTORED, 1);
+			lane_count(l, LS_RESTORED, 1);
 			if (l->mirror.restored != NULL)
 				l->mirror.restored[x->f] = h->base;
 		}

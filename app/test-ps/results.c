@@ -13,7 +13,7 @@
 
 /* What an answer is about; false: nothing that is under way. */
 static bool
-find(struct lane *l, unsigned worker, uint32_t chunk, uint32_t frag, uint32_t round,
+results_find(struct lane *l, unsigned worker, uint32_t chunk, uint32_t frag, uint32_t round,
 	struct answer *a)
 {
 	const struct plan *p = &l->t->plan;
@@ -32,7 +32,7 @@ find(struct lane *l, unsigned worker, uint32_t chunk, uint32_t frag, uint32_t ro
 		(uint64_t)(round - 1 - p->round) * fragments_at(p, a->e) + (a->i - p->first[a->e]);
 	if (a->position - x->oldest >= x->next - x->oldest)
 		return false;
-	a->slot = slot_of(l, a->s, a->position);
+	a->slot = lane_flight_of(l, a->s, a->position);
 	return a->slot->state != SLOT_DONE;
 }
 
@@ -63,7 +63,7 @@ sample(struct lane *l, struct path *p, uint32_t ts, uint32_t held)
 }
 
 static void
-lost(struct lane *l, unsigned e)
+results_lost(struct lane *l, unsigned e)
 {
 	l->path[e].lost++;
 	l->path[e].lossy_us = l->now + LOSSY_US;
@@ -91,14 +91,14 @@ land(struct lane *l, const struct answer *a)
 	x->quiet_us = (uint32_t)l->now;
 	if (a->position > x->newest)
 		x->newest = a->position;
-	while (x->oldest != x->next && slot_of(l, a->s, x->oldest)->state == SLOT_DONE)
+	while (x->oldest != x->next && lane_flight_of(l, a->s, x->oldest)->state == SLOT_DONE)
 		x->oldest++;
 	timers_evidence(l, a->s);
 	if (--l->left_of_round[k] == 0) {
 		l->left_of_round[k] = p->n;
 		l->round_of[k]++;
 		l->start_us[k] = l->now + l->slowest_us[k];
-		count(l, LS_ROUNDS, 1);
+		lane_count(l, LS_ROUNDS, 1);
 	}
 	if (!x->queued && rounds_may_send(l, a->s))
 		rounds_ready(l, a->s);
@@ -121,7 +121,7 @@ judge(struct lane *l, const struct result *r, const uint8_t *ahead)
 	if (r->intact && t->data.same(r->payload, r->want.payload, r->length, ahead)) {
 		if (!auth_tag_good(l, r->worker, head, r->payload, r->length, r->want.digest))
 			return FORGED;
-		count(l, LS_CHECKED, 1);
+		lane_count(l, LS_CHECKED, 1);
 		return t->opt.reflected || (pbox_ld16(head + PBOX_AT_AUX) == t->workers &&
 						   pbox_ld32(head + PBOX_AT_WEIGHT) == sum)
 			       ? RIGHT
@@ -135,7 +135,7 @@ judge(struct lane *l, const struct result *r, const uint8_t *ahead)
 }
 
 static void
-finish(struct lane *l, const struct result *r, const uint8_t *ahead)
+results_finish(struct lane *l, const struct result *r, const uint8_t *ahead)
 {
 	const struct answer *a = &r->a;
 	const uint8_t *head = r->head;
@@ -144,12 +144,12 @@ finish(struct lane *l, const struct result *r, const uint8_t *ahead)
 	uint32_t ts = pbox_ld32(head + PBOX_AT_TS);
 
 	if (slot->state == SLOT_DONE) { /* twice in a burst */
-		count(l, LS_DUPLICATES, 1);
+		lane_count(l, LS_DUPLICATES, 1);
 		return;
 	}
 	verdict = judge(l, r, ahead);
 	if (verdict == DAMAGED || verdict == FORGED) { /* it is asked for again */
-		count(l, verdict == FORGED ? LS_DROP_AUTH : LS_DROP_FRAME, 1);
+		lane_count(l, verdict == FORGED ? LS_DROP_AUTH : LS_DROP_FRAME, 1);
 		return;
 	}
 	if (verdict == WRONG) {
@@ -158,11 +158,11 @@ finish(struct lane *l, const struct result *r, const uint8_t *ahead)
 				"worker %u, round %u, fragment %u of chunk %u: not the sum",
 				r->worker, pbox_ld32(head + PBOX_AT_ROUND),
 				pbox_ld16(head + PBOX_AT_FRAG), pbox_ld32(head + PBOX_AT_CHUNK));
-		count(l, LS_WRONG, 1);
+		lane_count(l, LS_WRONG, 1);
 	}
 	if (slot->state == SLOT_PROBED && ts == slot->sent) {
-		count(l, LS_LOST_RESULTS, 1);
-		lost(l, a->e);
+		lane_count(l, LS_LOST_RESULTS, 1);
+		results_lost(l, a->e);
 	} else if (slot->state == SLOT_PROBED) {
 		late(&l->path[a->e]);
 	}
@@ -170,8 +170,8 @@ finish(struct lane *l, const struct result *r, const uint8_t *ahead)
 	l->path[a->e].marked += r->ce || (pbox_ld16(head + PBOX_AT_FLAGS) & PBOX_F_ECE) != 0;
 	sample(l, &l->path[a->e], ts, pbox_ld32(head + PBOX_AT_HELD));
 	pbox_hist_add(&l->latency, (uint64_t)((uint32_t)l->now - slot->begun) * 1000);
-	count(l, LS_RESULTS, 1);
-	count(l, LS_PULL_BYTES, r->length);
+	lane_count(l, LS_RESULTS, 1);
+	lane_count(l, LS_PULL_BYTES, r->length);
 	land(l, a);
 }
 
@@ -185,17 +185,17 @@ expected(struct lane *l, unsigned worker, const uint8_t *head, const uint8_t *pa
 
 	if (pbox_ld64(head + PBOX_AT_TOKEN) != t->token[worker] ||
 		pbox_ld16(head + PBOX_AT_WORKER) != worker) {
-		count(l, LS_DROP_SESSION, 1);
+		lane_count(l, LS_DROP_SESSION, 1);
 		return false;
 	}
-	if (!find(l, worker, pbox_ld32(head + PBOX_AT_CHUNK), pbox_ld16(head + PBOX_AT_FRAG), round,
-		    &r->a)) {
-		count(l, LS_DUPLICATES, 1);
+	if (!results_find(l, worker, pbox_ld32(head + PBOX_AT_CHUNK),
+		    pbox_ld16(head + PBOX_AT_FRAG), round, &r->a)) {
+		lane_count(l, LS_DUPLICATES, 1);
 		return false;
 	}
 	r->length = pbox_ld16(head + PBOX_AT_LENGTH);
 	if (r->length != pbox_payload_bytes(t->data.pull, t->plan.f[r->a.i].elements)) {
-		count(l, LS_WRONG, 1);
+		lane_count(l, LS_WRONG, 1);
 		return false;
 	}
 	r->head = head;
@@ -216,7 +216,7 @@ rounds_result(struct lane *l, unsigned worker, const uint8_t *head, const uint8_
 	struct result r;
 
 	if (expected(l, worker, head, payload, ce, &r))
-		finish(l, &r, payload);
+		results_finish(l, &r, payload);
 }
 
 /* Payloads are compared when the headers of a burst have been read, those of one reference together: it stays in
@@ -255,7 +255,7 @@ rounds_results(struct lane *l)
 			order[n++] = &b->result[i - 1];
 	order[n] = order[0]; /* nothing is asked for behind the last */
 	for (unsigned i = 0; i < n; i++)
-		finish(l, order[i], order[i + 1]->payload);
+		results_finish(l, order[i], order[i + 1]->payload);
 	memset(b->first, 0, sizeof(b->first));
 	b->n = 0;
 }
@@ -266,9 +266,9 @@ rounds_wait(struct lane *l, unsigned worker, const struct pbox_hdr *h)
 	struct rte_mbuf *m;
 	struct answer a;
 
-	count(l, LS_WAITS, 1);
-	if (!find(l, worker, h->chunk, h->frag, h->round, &a)) {
-		count(l, LS_DUPLICATES, 1);
+	lane_count(l, LS_WAITS, 1);
+	if (!results_find(l, worker, h->chunk, h->frag, h->round, &a)) {
+		lane_count(l, LS_DUPLICATES, 1);
 		return;
 	}
 	if (h->flags & PBOX_F_HAVE) {
@@ -279,7 +279,7 @@ rounds_wait(struct lane *l, unsigned worker, const struct pbox_hdr *h)
 			rounds_ready(l, a.s);
 		return;
 	}
-	/* the contribution was lost (R6.4), or found damaged (R2.5) */
+	/* the contribution was results_lost (R6.4), or found damaged (R2.5) */
 	m = rounds_contribution(l, worker, a.i, h->round, PBOX_F_RETX);
 	if (m == NULL)
 		return;
@@ -288,7 +288,7 @@ rounds_wait(struct lane *l, unsigned worker, const struct pbox_hdr *h)
 	slot_enter(&l->stream[a.s], a.slot, SLOT_SENT);
 	a.slot->tries = 1; /* nothing later is evidence for it */
 	l->stream[a.s].due = 0;
-	count(l, LS_REPEATED, 1);
-	lost(l, a.e);
+	lane_count(l, LS_REPEATED, 1);
+	results_lost(l, a.e);
 	lane_out(l, worker, m);
 }

@@ -150,7 +150,7 @@ send_next(struct lane *l, unsigned s)
 
 	if (m == NULL)
 		return false;
-	*slot_of(l, s, x->next) = (struct slot){.sent = (uint32_t)l->now,
+	*lane_flight_of(l, s, x->next) = (struct slot){.sent = (uint32_t)l->now,
 		.begun = (uint32_t)l->now,
 		.behind = (uint32_t)x->next,
 		.state = SLOT_SENT};
@@ -164,8 +164,8 @@ send_next(struct lane *l, unsigned s)
 	}
 	if (round > atomic_load_explicit(&l->round, memory_order_relaxed))
 		atomic_store_explicit(&l->round, round, memory_order_relaxed);
-	count(l, LS_CONTRIBUTIONS, 1);
-	count(l, LS_PUSH_BYTES, pbox_payload_bytes(l->t->data.push, p->f[i].elements));
+	lane_count(l, LS_CONTRIBUTIONS, 1);
+	lane_count(l, LS_PUSH_BYTES, pbox_payload_bytes(l->t->data.push, p->f[i].elements));
 	lane_out(l, worker, m);
 	return true;
 }
@@ -201,7 +201,7 @@ share_of_next(const struct lane *l, unsigned s)
 }
 
 static void
-refill(struct lane *l)
+rounds_refill(struct lane *l)
 {
 	uint64_t rate = atomic_load_explicit(&l->t->rate, memory_order_relaxed);
 	double each = (double)rate / l->t->workers / US_SECOND, most = each * SAVED_US, sent;
@@ -293,7 +293,7 @@ ask_again(struct lane *l)
 		x->due = 0;
 		x->judged = x->oldest;
 		for (uint64_t at = x->oldest; at != x->next; at++) {
-			struct slot *slot = slot_of(l, s, at);
+			struct slot *slot = lane_flight_of(l, s, at);
 
 			if (slot->state == SLOT_DONE)
 				continue;
@@ -337,7 +337,7 @@ rounds_turn(struct lane *l)
 	bool frozen = atomic_load_explicit(&l->frozen, memory_order_relaxed);
 
 	if (__builtin_expect(l->now - l->turn_us >= PAUSE_US, 0))
-		count(l, LS_STOOD_STILL, l->now - l->turn_us);
+		lane_count(l, LS_STOOD_STILL, l->now - l->turn_us);
 	l->turn_us = l->now;
 	/* main looks for the round to stop behind: until it has told, none begins here */
 	if (frozen != atomic_load_explicit(&l->acknowledged, memory_order_relaxed)) {
@@ -350,7 +350,7 @@ rounds_turn(struct lane *l)
 			open_gates(l);
 		}
 	}
-	refill(l);
+	rounds_refill(l);
 	send_ready(l);
 	if (l->now >= l->scan_us)
 		timers_look(l);

@@ -22,7 +22,7 @@
 static volatile sig_atomic_t stop_wanted;
 
 static void
-on_signal(int sig)
+run_on_signal(int sig)
 {
 	(void)sig;
 	stop_wanted = 1;
@@ -43,14 +43,14 @@ run_stop_taken(void)
 void
 run_stop_signals(void)
 {
-	struct sigaction sa = {.sa_handler = on_signal};
+	struct sigaction sa = {.sa_handler = run_on_signal};
 
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
 }
 
 static void
-nap(void)
+run_nap(void)
 {
 	static const struct timespec t = {.tv_nsec = NAP_NS};
 
@@ -112,7 +112,7 @@ run_start(struct testps *t, struct pbox_error *err)
 }
 
 static bool
-wrong(struct testps *t, struct pbox_error *err)
+run_wrong(struct testps *t, struct pbox_error *err)
 {
 	struct figures f;
 
@@ -131,7 +131,7 @@ run_stop(struct testps *t, struct pbox_error *err)
 {
 	int ret = session_stop(t, err);
 
-	if (ret == 0 && wrong(t, err))
+	if (ret == 0 && run_wrong(t, err))
 		ret = -EBADMSG;
 	return ret;
 }
@@ -147,7 +147,7 @@ wait_until(struct testps *t, uint64_t until, struct pbox_error *err)
 			return -EIO;
 		if (session_lost(t) && session_rejoin(t, err) != 0)
 			return -EIO;
-		nap();
+		run_nap();
 	}
 	return 0;
 }
@@ -194,7 +194,7 @@ run_summary(const struct figures *f, FILE *to)
 
 /* As the options say, with a line every --stats-period. */
 static int
-rounds(struct testps *t, struct figures *f, struct pbox_error *err)
+run_rounds(struct testps *t, struct figures *f, struct pbox_error *err)
 {
 	uint64_t us = t->opt.duration_ns / 1000, end;
 	struct stats_lines lines;
@@ -232,7 +232,7 @@ rounds_as_told(struct testps *t, struct pbox_error *err)
 {
 	struct pbox_error why = {0};
 	struct figures f = {0};
-	int ret = rounds(t, &f, err);
+	int ret = run_rounds(t, &f, err);
 
 	if (f.v[LS_CONTRIBUTIONS] > 0)
 		run_summary(&f, stdout);

@@ -44,7 +44,7 @@ struct trial {
 
 /* What a trial is called, and why. */
 static void
-verdict(const struct trial *r, char *text, size_t size)
+search_verdict(const struct trial *r, char *text, size_t size)
 {
 	double answered = r->rate > 0 ? r->f.contributions / r->rate : 1;
 	int n = snprintf(text, size, "%s", r->good ? "good" : r->is_void ? "void" : "-");
@@ -69,7 +69,7 @@ print(const char *what, const struct trial *r)
 
 	if (r->rate > 0)
 		snprintf(offered, sizeof(offered), "%.0f", r->rate);
-	verdict(r, said, sizeof(said));
+	search_verdict(r, said, sizeof(said));
 	printf("%-14s %12s %12.0f %9.2f %9.4f %9.1f %9.1f  %s\n", what, offered, r->f.contributions,
 		r->f.push_gbit, r->f.again * 100, (double)r->f.p50 * 1e-3, (double)r->f.p99 * 1e-3,
 		said);
@@ -172,7 +172,7 @@ weigh(struct found *f)
 
 /* Trials until the highest good rate is known. */
 static int
-find(struct testps *t, double limit, struct found *f, json_t *trials, struct pbox_error *err)
+search_find(struct testps *t, double limit, struct found *f, json_t *trials, struct pbox_error *err)
 {
 	static struct trial all[HUNT_TRIALS];
 	unsigned voids = 0, since = 0;
@@ -343,7 +343,7 @@ search_rate(struct testps *t, json_t *o, struct trial *best, struct pbox_error *
 	json_object_set_new(o, "latency", latency);
 	json_object_set_new(o, "loss_sweep", loss);
 	json_object_set_new(o, "recovery", after);
-	ret = find(t, limit, &f, trials, err);
+	ret = search_find(t, limit, &f, trials, err);
 	if (ret != 0)
 		return ret;
 	*best = f.best;

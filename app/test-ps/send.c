@@ -31,7 +31,7 @@ lane_packet(struct lane *l, struct rte_mempool *pool)
 	struct rte_mbuf *m = rte_pktmbuf_alloc(pool);
 
 	if (m == NULL)
-		count(l, LS_NO_MBUF, 1);
+		lane_count(l, LS_NO_MBUF, 1);
 	return m;
 }
 
@@ -67,7 +67,7 @@ lane_flush(struct lane *l, struct out *o)
 		o->n = 0;
 		return;
 	}
-	count(l, LS_TX_FULL, 1);
+	lane_count(l, LS_TX_FULL, 1);
 	o->n -= n;
 	memmove(o->m, o->m + n, o->n * sizeof(o->m[0]));
 }
@@ -75,13 +75,13 @@ lane_flush(struct lane *l, struct out *o)
 void
 lane_out(struct lane *l, unsigned worker, struct rte_mbuf *m)
 {
-	struct out *o = &l->out[port_of(l->t, worker)];
+	struct out *o = &l->out[lane_port_of(l->t, worker)];
 	uint32_t loss = atomic_load_explicit(&l->t->loss, memory_order_relaxed);
 
-	count(l, LS_TX_PACKETS, 1);
-	count(l, LS_TX_BYTES, m->pkt_len);
+	lane_count(l, LS_TX_PACKETS, 1);
+	lane_count(l, LS_TX_BYTES, m->pkt_len);
 	if (__builtin_expect(loss != 0, 0) && (uint32_t)pbox_random_u64(&l->random) < loss) {
-		count(l, LS_LOSS, 1);
+		lane_count(l, LS_LOSS, 1);
 		rte_pktmbuf_free(m);
 		return;
 	}

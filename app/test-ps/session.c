@@ -23,7 +23,7 @@
 #define LEAVE_US (5 * US_SECOND) /* of 1024 workers, on a machine with other work */
 
 static void
-nap(void)
+session_nap(void)
 {
 	static const struct timespec t = {.tv_nsec = 200000};
 
@@ -64,7 +64,7 @@ session_await(struct testps *t, bool (*done)(const struct lane *l, int want), in
 				return -EIO;
 			end = testps_now(t) + patience;
 		}
-		nap();
+		session_nap();
 	}
 }
 
@@ -154,7 +154,7 @@ hop_add(struct testps *t, uint32_t ip, struct pbox_error *err)
 }
 
 static int
-resolve(struct testps *t, struct pbox_error *err)
+session_resolve(struct testps *t, struct pbox_error *err)
 {
 	const uint8_t *b = (const uint8_t *)&t->box_ip;
 	int ret = session_await(
@@ -172,7 +172,7 @@ control_templates(struct testps *t, unsigned hop)
 {
 	for (unsigned w = 0; w < t->workers; w++)
 		pbox_net_udp_template(&t->control_to[w], &t->nif[w], t->udp[w],
-			t->hop[port_of(t, w)][hop].mac, t->box_ip, t->box_port, 0);
+			t->hop[lane_port_of(t, w)][hop].mac, t->box_ip, t->box_port, 0);
 }
 
 int
@@ -182,7 +182,7 @@ session_find_box(struct testps *t, struct pbox_error *err)
 
 	atomic_store(&t->hops, 0);
 	hop = hop_add(t, t->box_ip, err);
-	ret = hop < 0 ? hop : resolve(t, err);
+	ret = hop < 0 ? hop : session_resolve(t, err);
 	if (ret == 0)
 		control_templates(t, (unsigned)hop);
 	return ret;
@@ -199,7 +199,7 @@ session_find_endpoints(struct testps *t, struct pbox_error *err)
 		if (hop[e] < 0)
 			return hop[e];
 	}
-	ret = resolve(t, err);
+	ret = session_resolve(t, err);
 	if (ret != 0)
 		return ret;
 	free(t->data_to);
@@ -211,7 +211,7 @@ session_find_endpoints(struct testps *t, struct pbox_error *err)
 			const struct sockaddr_in *a = &t->session.endpoint[e];
 
 			pbox_net_udp_template(&t->data_to[w * n + e], &t->nif[w], t->udp[w],
-				t->hop[port_of(t, w)][hop[e]].mac, a->sin_addr.s_addr,
+				t->hop[lane_port_of(t, w)][hop[e]].mac, a->sin_addr.s_addr,
 				ntohs(a->sin_port), 0);
 		}
 	return 0;

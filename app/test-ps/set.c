@@ -15,7 +15,7 @@
 #include "testps.h"
 
 static int
-number(const char *what, const char *text, unsigned long min, unsigned long max, unsigned *out,
+set_number(const char *what, const char *text, unsigned long min, unsigned long max, unsigned *out,
 	struct pbox_error *err)
 {
 	char *end;
@@ -47,7 +47,7 @@ static int
 set_fragment(struct testps *t, struct testps_load *l, const char *text, struct pbox_error *err)
 {
 	unsigned most = (t->port[0].mtu - PBOX_MTU_OVERHEAD) & ~63u;
-	int ret = number("fragment", text, 0, most, &l->fragment, err);
+	int ret = set_number("fragment", text, 0, most, &l->fragment, err);
 
 	if (ret == 0 && l->fragment % 64 != 0)
 		ret = pbox_fail(
@@ -73,7 +73,7 @@ set_rate(struct testps_load *l, const char *text, struct pbox_error *err)
 static int
 set_workers(struct testps_load *l, const char *text, struct pbox_error *err)
 {
-	int ret = number("workers", text, 1, TESTPS_WORKERS_MAX, &l->workers, err);
+	int ret = set_number("workers", text, 1, TESTPS_WORKERS_MAX, &l->workers, err);
 
 	if (ret == 0 && l->straggler >= (int)l->workers)
 		ret = pbox_fail(err, EINVAL,
@@ -99,7 +99,7 @@ run_set(struct testps *t, struct testps_load *l, const char *what, const char *t
 	if (strcmp(what, "workers") == 0)
 		return set_workers(l, text, err);
 	if (strcmp(what, "window") == 0)
-		return number(what, text, 0, 4096, &l->window, err);
+		return set_number(what, text, 0, 4096, &l->window, err);
 	if (strcmp(what, "fragment") == 0)
 		return set_fragment(t, l, text, err);
 	if (strcmp(what, "model") == 0)

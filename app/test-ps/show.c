@@ -106,7 +106,7 @@ port_info(const struct testps *t, const struct pbox_port *p)
 }
 
 static void
-lanes(const struct testps *t)
+show_lanes(const struct testps *t)
 {
 	struct figures f, since;
 
@@ -142,7 +142,7 @@ show_port(const struct testps *t, const char *what, int id)
 			port_info(t, p);
 	}
 	if (id < 0 && strcmp(what, "stats") == 0)
-		lanes(t);
+		show_lanes(t);
 	return any;
 }
 
@@ -159,7 +159,7 @@ under_way(const struct lane *l, unsigned s, uint64_t *out, uint64_t *held, uint3
 	uint64_t from = l->stream[s].oldest, to = l->stream[s].next;
 
 	for (uint64_t at = from; at < to && at - from < l->slots; at++) {
-		const struct slot *slot = slot_of(l, s, at);
+		const struct slot *slot = lane_flight_of(l, s, at);
 		uint32_t age = (uint32_t)testps_now(l->t) - slot->begun;
 
 		if (slot->state == SLOT_DONE)

@@ -107,7 +107,7 @@ stats_clear_latency(struct testps *t)
 }
 
 static void
-line(const struct figures *f, FILE *to)
+stats_line(const struct figures *f, FILE *to)
 {
 	fprintf(to, "%9.1f %9.2f %7.2f %7.2f %17.1f %9.3f %6" PRIu64 "\n", f->seconds, f->rounds,
 		f->push_gbit, f->pull_gbit, f->contributions * 1e-3, f->again * 100,
@@ -137,7 +137,7 @@ stats_lines_next(const struct testps *t, struct stats_lines *l, FILE *to)
 	l->last = now;
 	l->next_us += (uint64_t)t->opt.stats_period * US_SECOND;
 	f.seconds = (double)(now.at_us - t->begun_us) / US_SECOND;
-	line(&f, to);
+	stats_line(&f, to);
 }
 
 void

@@ -478,7 +478,7 @@ void lane_flush(struct lane *l, struct out *o);
 void lane_fail(struct lane *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 static inline struct slot *
-slot_of(const struct lane *l, unsigned s, uint64_t position)
+lane_flight_of(const struct lane *l, unsigned s, uint64_t position)
 {
 	return &l->slot[(size_t)s * l->slots + (position & (l->slots - 1))];
 }
@@ -490,13 +490,13 @@ worker_of(const struct lane *l, unsigned k)
 }
 
 static inline unsigned
-port_of(const struct testps *t, unsigned worker)
+lane_port_of(const struct testps *t, unsigned worker)
 {
 	return t->n_ports > 1 ? worker % t->n_ports : 0; /* a division costs */
 }
 
 static inline void
-count(struct lane *l, enum lane_stat what, uint64_t n)
+lane_count(struct lane *l, enum lane_stat what, uint64_t n)
 {
 	pbox_stat_add(&l->stats[what], n);
 }

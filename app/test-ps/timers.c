@@ -39,7 +39,7 @@ reflect_again(struct lane *l, unsigned worker, uint32_t i, uint32_t round)
 
 	if (m == NULL)
 		return;
-	count(l, LS_REPEATED, 1);
+	lane_count(l, LS_REPEATED, 1);
 	lane_out(l, worker, m);
 }
 
@@ -64,7 +64,7 @@ probe(struct lane *l, struct stream *x, uint64_t position, struct slot *slot)
 	}
 	if (slot->state != SLOT_HELD)
 		slot_enter(x, slot, x->newest > position ? SLOT_PROBED : SLOT_ASKED);
-	count(l, LS_PROBES, 1);
+	lane_count(l, LS_PROBES, 1);
 	lane_frame(l, worker, &l->t->data_to[worker * p->endpoints + e], &h, NULL);
 }
 
@@ -78,7 +78,7 @@ backed_off(uint32_t wait, unsigned shift, uint32_t most)
 
 /* As evidence: so many results of what was sent later. Workers send in the same order, so that results come in it. */
 static uint32_t
-gap(const struct path *p, const struct slot *slot)
+timers_gap(const struct path *p, const struct slot *slot)
 {
 	uint32_t most = slot->state == SLOT_HELD ? p->thresh + (uint32_t)p->window : p->thresh;
 
@@ -86,10 +86,10 @@ gap(const struct path *p, const struct slot *slot)
 }
 
 static bool
-is_proven(const struct path *p, const struct stream *x, const struct slot *slot)
+timers_is_proven(const struct path *p, const struct stream *x, const struct slot *slot)
 {
 	return p->srtt != 0 &&
-	       (int32_t)((uint32_t)x->newest - slot->behind) > (int32_t)gap(p, slot);
+	       (int32_t)((uint32_t)x->newest - slot->behind) > (int32_t)timers_gap(p, slot);
 }
 
 /* How long the answer to what a slot sent last may take. */
@@ -100,7 +100,7 @@ patience(const struct lane *l, const struct stream *x, const struct slot *slot)
 	uint32_t pto = RTE_MAX(p->srtt + 4 * p->rttvar, (uint32_t)PTO_MIN), rto, wait;
 	bool lossy = l->now < p->lossy_us, few = x->under_way - x->held < FEW;
 
-	if (slot->tries > 0 && is_proven(p, x, slot))
+	if (slot->tries > 0 && timers_is_proven(p, x, slot))
 		return p->srtt;
 	/* where few are under way all may be lost; else the box pauses, as it did before */
 	rto = lossy && few ? pto : RTE_MAX(pto, p->peak + p->peak / 4);
@@ -124,7 +124,7 @@ timers_evidence(struct lane *l, unsigned s)
 
 	x->judged = RTE_MAX(x->judged, x->oldest);
 	for (; x->judged + p->thresh < x->newest; x->judged++) {
-		struct slot *slot = slot_of(l, s, x->judged);
+		struct slot *slot = lane_flight_of(l, s, x->judged);
 
 		if (slot->state != SLOT_SENT || slot->tries > 0)
 			continue;
@@ -144,7 +144,7 @@ scan(struct lane *l, unsigned s)
 	uint64_t next = l->now + WAIT_MAX;
 
 	for (uint64_t at = x->oldest; at != x->next; at++) {
-		struct slot *slot = slot_of(l, s, at);
+		struct slot *slot = lane_flight_of(l, s, at);
 		bool fresh = slot->state == SLOT_SENT && slot->tries == 0;
 		uint32_t age, wait;
 

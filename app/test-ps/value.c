@@ -15,7 +15,7 @@ value_token(const cmdline_parse_token_hdr_t *hdr)
 
 /* The @p i-th choice; NULL behind the last. */
 static const char *
-choice(const cmdline_parse_token_hdr_t *hdr, int i)
+value_of_choice(const cmdline_parse_token_hdr_t *hdr, int i)
 {
 	const char *c = value_token(hdr)->choices;
 
@@ -31,7 +31,7 @@ value_choices(cmdline_parse_token_hdr_t *hdr)
 {
 	int n = 0;
 
-	while (choice(hdr, n) != NULL)
+	while (value_of_choice(hdr, n) != NULL)
 		n++;
 	return n;
 }
@@ -39,7 +39,7 @@ value_choices(cmdline_parse_token_hdr_t *hdr)
 static int
 value_choice(cmdline_parse_token_hdr_t *hdr, int i, char *buf, unsigned size)
 {
-	const char *c = choice(hdr, i);
+	const char *c = value_of_choice(hdr, i);
 
 	if (c == NULL)
 		return -1;

@@ -59,7 +59,7 @@ pbox_auth_at(unsigned i)
 /* ---- keys ---------------------------------------------------------------------------------- */
 
 static uint8_t *
-put(uint8_t *p, uint64_t v, unsigned bytes)
+auth_put(uint8_t *p, uint64_t v, unsigned bytes)
 {
 	for (unsigned i = 0; i < bytes; i++)
 		*p++ = (uint8_t)(v >> 8 * i);
@@ -97,7 +97,7 @@ pbox_auth_job_create(const struct pbox_auth_ops *ops, const void *secret, size_t
 		return NULL;
 	memset(j, 0, size);
 	j->ops = ops;
-	put(put(fields, incarnation, 4), job, 2);
+	auth_put(auth_put(fields, incarnation, 4), job, 2);
 	derive(key, secret, secret_len, JOB_PREFIX, fields, sizeof(fields));
 	ops->init(j->state, key);
 	sodium_memzero(key, sizeof(key));
@@ -119,11 +119,11 @@ pbox_auth_keys(struct pbox_auth_keys *out, const void *secret, size_t secret_len
 {
 	uint8_t fields[24], *p = fields, key[sizeof(*out)];
 
-	p = put(p, w->nonce, 8);
-	p = put(p, w->token, 8);
-	p = put(p, w->incarnation, 4);
-	p = put(p, w->job, 2);
-	put(p, w->worker, 2);
+	p = auth_put(p, w->nonce, 8);
+	p = auth_put(p, w->token, 8);
+	p = auth_put(p, w->incarnation, 4);
+	p = auth_put(p, w->job, 2);
+	auth_put(p, w->worker, 2);
 	derive(key, secret, secret_len, SESSION_PREFIX, fields, sizeof(fields));
 	memcpy(out, key, sizeof(key));
 	sodium_memzero(key, sizeof(key));

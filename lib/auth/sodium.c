@@ -15,19 +15,19 @@ _Static_assert(PBOX_AUTH_JOB_KEY_LEN == crypto_aead_aes256gcm_KEYBYTES, "AES-256
 _Static_assert(PBOX_AUTH_DIGEST_LEN == crypto_aead_aes256gcm_ABYTES, "GMAC");
 
 static bool
-usable(void)
+sodium_is_usable(void)
 {
 	return crypto_aead_aes256gcm_is_available() != 0;
 }
 
 static void
-init(void *state, const uint8_t key[PBOX_AUTH_JOB_KEY_LEN])
+sodium_start(void *state, const uint8_t key[PBOX_AUTH_JOB_KEY_LEN])
 {
 	crypto_aead_aes256gcm_beforenm(state, key);
 }
 
 static void
-digest(const void *state, const void *payload, size_t len, uint8_t out[PBOX_AUTH_DIGEST_LEN])
+sodium_digest(const void *state, const void *payload, size_t len, uint8_t out[PBOX_AUTH_DIGEST_LEN])
 {
 	uint8_t nothing;
 
@@ -38,8 +38,8 @@ digest(const void *state, const void *payload, size_t len, uint8_t out[PBOX_AUTH
 const struct pbox_auth_ops pbox_auth_sodium = {
 	.name = "sodium",
 	.rank = 0,
-	.usable = usable,
+	.usable = sodium_is_usable,
 	.state_len = sizeof(crypto_aead_aes256gcm_state),
-	.init = init,
-	.digest = digest,
+	.init = sodium_start,
+	.digest = sodium_digest,
 };

@@ -46,7 +46,7 @@ client_leave(struct pbox_client *c)
 uint64_t
 client_deadline(const struct pbox_client *c, unsigned timeout_ms)
 {
-	return clock_ns() + (timeout_ms != 0 ? timeout_ms : c->conf.timeout_ms) * NS_PER_MS;
+	return client_clock_ns() + (timeout_ms != 0 ? timeout_ms : c->conf.timeout_ms) * NS_PER_MS;
 }
 
 bool

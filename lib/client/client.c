@@ -164,7 +164,7 @@ pbox_client_stats(const struct pbox_client *c, struct pbox_client_stats *stats)
 
 /** "host", "host:port" -> c->box */
 static int
-resolve(struct pbox_client *c, const char *box, struct pbox_client_error *err)
+client_resolve(struct pbox_client *c, const char *box, struct pbox_client_error *err)
 {
 	struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_DGRAM}, *found;
 	char host[256];
@@ -196,7 +196,7 @@ resolve(struct pbox_client *c, const char *box, struct pbox_client_error *err)
 }
 
 static void
-copy_conf(struct pbox_client *c, const struct pbox_client_conf *conf)
+client_copy_conf(struct pbox_client *c, const struct pbox_client_conf *conf)
 {
 	pbox_client_conf_init_sized(&c->conf, sizeof(c->conf));
 	memcpy(&c->conf, conf, conf->size < sizeof(*conf) ? conf->size : sizeof(*conf));
@@ -287,8 +287,8 @@ pbox_client_open(struct pbox_client **out, const struct pbox_client_conf *conf,
 	c = client_create();
 	if (c == NULL)
 		return pbox_client_fail(err, PBOX_C_MEMORY, "no memory for a client");
-	copy_conf(c, conf);
-	rc = resolve(c, conf->box, err);
+	client_copy_conf(c, conf);
+	rc = client_resolve(c, conf->box, err);
 	if (rc == 0)
 		rc = transport_open(c, err);
 	if (rc == 0)
@@ -318,7 +318,7 @@ close_run(struct pbox_client *c, struct cmd *cmd)
 }
 
 static void
-end_run(struct pbox_client *c, struct cmd *cmd)
+client_end_run(struct pbox_client *c, struct cmd *cmd)
 {
 	(void)cmd;
 	c->ending = true;
@@ -327,7 +327,7 @@ end_run(struct pbox_client *c, struct cmd *cmd)
 void
 pbox_client_close(struct pbox_client *c)
 {
-	struct cmd shut = {.run = close_run}, end = {.run = end_run};
+	struct cmd shut = {.run = close_run}, end = {.run = client_end_run};
 	uint8_t answer[1024];
 
 	if (c == NULL)
@@ -338,7 +338,7 @@ pbox_client_close(struct pbox_client *c)
 	pthread_mutex_unlock(&c->lock);
 	cmd_call(c, &shut);
 	request_call(c, PBOX_LEAVE, PBOX_LEFT, NULL, 0, answer, sizeof(answer), NULL, NULL,
-		clock_ns() + LEAVE_PATIENCE, NULL);
+		client_clock_ns() + LEAVE_PATIENCE, NULL);
 	pthread_mutex_lock(&c->lock);
 	while (c->users > 0)
 		pthread_cond_wait(&c->cond, &c->lock);

@@ -39,7 +39,7 @@
 #define MAX_FRAME 65507 /* largest UDP payload */
 
 static inline uint64_t
-clock_ns(void)
+client_clock_ns(void)
 {
 	struct timespec t;
 

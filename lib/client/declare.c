@@ -32,7 +32,7 @@ look_run(struct pbox_client *c, struct cmd *cmd)
 }
 
 static void
-end_run(struct pbox_client *c, struct cmd *cmd)
+declare_end_run(struct pbox_client *c, struct cmd *cmd)
 {
 	struct declare *k = (struct declare *)cmd;
 
@@ -42,14 +42,15 @@ end_run(struct pbox_client *c, struct cmd *cmd)
 }
 
 static void
-run(struct pbox_client *c, struct declare *k, void (*what)(struct pbox_client *, struct cmd *))
+declare_run(
+	struct pbox_client *c, struct declare *k, void (*what)(struct pbox_client *, struct cmd *))
 {
 	k->cmd.run = what;
 	cmd_call(c, &k->cmd);
 }
 
 static int
-not_ready(struct pbox_client *c, const struct pbox_worker_declaration *d,
+declare_not_ready(struct pbox_client *c, const struct pbox_worker_declaration *d,
 	struct pbox_client_error *err)
 {
 	char who[400] = "";
@@ -66,15 +67,15 @@ not_ready(struct pbox_client *c, const struct pbox_worker_declaration *d,
 
 /** Waiting has ended without a table. */
 static int
-given_up(struct pbox_client *c, const struct declare *k, struct pbox_client_error *err)
+declare_given_up(struct pbox_client *c, const struct declare *k, struct pbox_client_error *err)
 {
 	const struct pbox_worker_declaration *d = &k->seen;
 	char what[40];
 
 	if (d->running.code != 0)
 		return pbox_client_fail(err, d->running.code, "%s", d->running.text);
-	if (d->waits && clock_ns() - d->wait_ns < TOLD_HOLDS)
-		return not_ready(c, d, err);
+	if (d->waits && client_clock_ns() - d->wait_ns < TOLD_HOLDS)
+		return declare_not_ready(c, d, err);
 	snprintf(what, sizeof(what), "%s of table %u", d->asks_map ? "MAP" : "DECLARE", c->tables);
 	return waiting_no_answer(c, what, err);
 }
@@ -94,24 +95,24 @@ sleep_on(struct pbox_client *c, const struct declare *k, uint64_t until)
 
 /** Until it has ended, or waiting is in vain. */
 static void
-wait_for(struct pbox_client *c, struct declare *k, struct waiting *w)
+declare_wait_for(struct pbox_client *c, struct declare *k, struct waiting *w)
 {
 	bool left = false;
 
-	while (!left && clock_ns() < w->deadline &&
+	while (!left && client_clock_ns() < w->deadline &&
 		!sleep_on(c, k, w->next_ask < w->deadline ? w->next_ask : w->deadline)) {
 		struct pbox_worker_wait on;
 
-		run(c, k, look_run);
+		declare_run(c, k, look_run);
 		on = (struct pbox_worker_wait){.missing = -1, .table = c->tables};
 		if (k->seen.waits && k->seen.first_missing < pbox_worker_workers(c->w)) {
 			on.missing = (int)k->seen.first_missing;
 			on.told_ns = k->seen.wait_ns;
 		}
-		if (clock_ns() >= w->next_ask)
+		if (client_clock_ns() >= w->next_ask)
 			left = waiting_ask(c, w, &on, LEFT_MS);
 	}
-	run(c, k, end_run);
+	declare_run(c, k, declare_end_run);
 }
 
 /** The list of tables has room for another one, and here it is. */
@@ -149,12 +150,12 @@ declare_locked(struct pbox_client *c, const struct pbox_client_table *d, unsigne
 		return pbox_client_fail(err, PBOX_C_MEMORY, "no memory for table %u of %u tensors",
 			c->tables, d->n);
 	waiting_begin(c, &w, timeout_ms);
-	run(c, &k, begin_run);
-	wait_for(c, &k, &w);
+	declare_run(c, &k, begin_run);
+	declare_wait_for(c, &k, &w);
 	if (k.seen.state == PBOX_WORKER_REFUSED)
 		rc = pbox_client_fail(err, k.seen.err.code, "%s", k.seen.err.text);
 	else if (k.seen.state == PBOX_WORKER_DECLARING)
-		rc = given_up(c, &k, err);
+		rc = declare_given_up(c, &k, err);
 	if (rc != 0) {
 		free(t);
 		return rc;

@@ -250,11 +250,12 @@ wait_ends(struct pbox_client *c, pbox_client_handle handle, const struct waiting
 
 /** Until it is done, or waiting is in vain, or @p until. Lock held; PENDING: in time. */
 static int
-wait_for(struct pbox_client *c, struct op *op, struct waiting *w, uint64_t until, bool *left)
+operation_wait_for(
+	struct pbox_client *c, struct op *op, struct waiting *w, uint64_t until, bool *left)
 {
 	*left = false;
 	while (!op->done) {
-		uint64_t now = clock_ns(), wake = w->next_ask;
+		uint64_t now = client_clock_ns(), wake = w->next_ask;
 
 		if (now >= w->deadline || *left)
 			return PBOX_C_DEADLINE;
@@ -290,7 +291,7 @@ wait_slice(struct pbox_client *c, pbox_client_handle handle, struct waiting *w, 
 	}
 	op->waiters++;
 	c->users++;
-	rc = wait_for(c, op, w, until, &left);
+	rc = operation_wait_for(c, op, w, until, &left);
 	if (op->done)
 		rc = 0;
 	if (rc == PBOX_C_DEADLINE) {
@@ -327,9 +328,10 @@ oldest(struct pbox_client *c, struct waiting *w, struct pbox_client_error *err)
 
 	if (rc != 0)
 		return rc;
-	if (clock_ns() >= w->next_ask)
+	if (client_clock_ns() >= w->next_ask)
 		left = ask_on(c, 0, w);
-	rc = left || clock_ns() >= w->deadline ? wait_ends(c, 0, w, left, err) : PBOX_C_PENDING;
+	rc = left || client_clock_ns() >= w->deadline ? wait_ends(c, 0, w, left, err)
+						      : PBOX_C_PENDING;
 	client_leave(c);
 	return rc;
 }
@@ -350,7 +352,7 @@ pbox_client_wait_on(struct pbox_client *c, pbox_client_handle handle,
 	if (handle == 0)
 		rc = oldest(c, &w, err);
 	else
-		rc = wait_slice(c, handle, &w, clock_ns() + slice_ms * NS_PER_MS, err);
+		rc = wait_slice(c, handle, &w, client_clock_ns() + slice_ms * NS_PER_MS, err);
 	memcpy(waiting->state, &w, sizeof(w));
 	return rc;
 }

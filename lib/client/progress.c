@@ -16,7 +16,7 @@
 /* ---- the worker's port ------------------------------------------------------------------------ */
 
 static void
-port_send(void *ctx, const struct pbox_client_tx *d, unsigned n)
+progress_port_send(void *ctx, const struct pbox_client_tx *d, unsigned n)
 {
 	struct pbox_client *c = ctx;
 
@@ -26,7 +26,7 @@ port_send(void *ctx, const struct pbox_client_tx *d, unsigned n)
 }
 
 static uint64_t
-port_random(void *ctx)
+progress_port_random(void *ctx)
 {
 	uint64_t v;
 
@@ -38,8 +38,8 @@ port_random(void *ctx)
 static void
 port_open(struct pbox_client *c)
 {
-	c->port = (struct pbox_worker_port){.send = port_send,
-		.random = port_random,
+	c->port = (struct pbox_worker_port){.send = progress_port_send,
+		.random = progress_port_random,
 		.ctx = c,
 		.mtu = c->t->mtu,
 		.batch = c->t->batch,
@@ -50,7 +50,7 @@ port_open(struct pbox_client *c)
 
 /** Up to @p turns bursts; returns how many datagrams came. */
 static unsigned
-receive(struct pbox_client *c, unsigned turns, uint64_t now)
+progress_receive(struct pbox_client *c, unsigned turns, uint64_t now)
 {
 	struct pbox_client_transport *t = c->t;
 	unsigned total = 0;
@@ -75,7 +75,7 @@ receive(struct pbox_client *c, unsigned turns, uint64_t now)
 int
 progress_open(struct pbox_client *c, struct pbox_client_error *err)
 {
-	uint64_t now = clock_ns();
+	uint64_t now = client_clock_ns();
 
 	port_open(c);
 	c->w = pbox_worker_create(&c->conf, &c->box, &c->port);
@@ -85,13 +85,13 @@ progress_open(struct pbox_client *c, struct pbox_client_error *err)
 	while (pbox_worker_state(c->w) == PBOX_WORKER_OPENING) {
 		uint64_t due;
 
-		now = clock_ns();
+		now = client_clock_ns();
 		due = pbox_worker_tick(c->w, now, now);
 		if (pbox_worker_state(c->w) != PBOX_WORKER_OPENING)
 			break;
-		now = clock_ns();
+		now = client_clock_ns();
 		c->t->ops->wait(c->t, due > now ? due - now : 0);
-		receive(c, 1, clock_ns());
+		progress_receive(c, 1, client_clock_ns());
 	}
 	if (pbox_worker_state(c->w) != PBOX_WORKER_OPEN)
 		return pbox_client_fail(
@@ -203,7 +203,7 @@ notify(struct pbox_client *c, struct pbox_worker_op *calls)
 
 /** Hand what has ended to those that wait, and statistics to whoever asks. */
 static void
-publish(struct pbox_client *c, uint64_t now, bool idle)
+progress_publish(struct pbox_client *c, uint64_t now, bool idle)
 {
 	struct pbox_worker_op *done = pbox_worker_finished(c->w);
 	struct pbox_worker_request *answered = pbox_worker_answered(c->w);
@@ -249,25 +249,25 @@ progress_main(void *arg)
 	if (t->ops->attach != NULL)
 		t->ops->attach(t);
 	while (!c->ending) {
-		uint64_t began = clock_ns(), now, due, gathering;
-		unsigned got = receive(c, RX_TURNS, began);
+		uint64_t began = client_clock_ns(), now, due, gathering;
+		unsigned got = progress_receive(c, RX_TURNS, began);
 
 		run_commands(c);
-		now = clock_ns();
+		now = client_clock_ns();
 		due = pbox_worker_tick(c->w, now, got == 0 || !t->more ? began : 0);
 		if (got > 0)
 			c->spin_until = now + spin;
-		publish(c, now, got == 0);
+		progress_publish(c, now, got == 0);
 		gathering = got > 0 && !t->more && spin == 0 ? pbox_worker_gather(c->w) : 0;
 		if ((got > 0 && gathering == 0) || c->ending || atomic_load(&c->kicked))
 			continue;
-		now = clock_ns();
+		now = client_clock_ns();
 		if (due > now && now >= c->spin_until) {
 			t->gather_ns = gathering; /* answers are coming, more may come first */
 			t->ops->wait(t, due - now);
 		}
 	}
-	publish(c, clock_ns(), true);
+	progress_publish(c, client_clock_ns(), true);
 	if (t->ops->detach != NULL)
 		t->ops->detach(t);
 	return NULL;

@@ -31,7 +31,7 @@ name_ok(const char *name)
 }
 
 static const struct pbox_client_transport_ops *
-find(const char *name)
+transport_named(const char *name)
 {
 	const struct pbox_client_transport_ops *found = NULL;
 
@@ -76,7 +76,7 @@ out:
 
 /** Load the library that has the back end. It stays: its ops are known from now on. */
 static int
-load(const char *name, struct pbox_client_error *err)
+transport_load(const char *name, struct pbox_client_error *err)
 {
 	char file[MAX_NAME + 32], symbol[MAX_NAME + 32];
 	const struct pbox_client_transport_ops *ops;
@@ -116,8 +116,8 @@ transport_find(const char *name, struct pbox_client_error *err)
 			MAX_NAME - 1);
 		return NULL;
 	}
-	ops = find(name);
-	if (ops == NULL && load(name, err) == 0)
-		ops = find(name);
+	ops = transport_named(name);
+	if (ops == NULL && transport_load(name, err) == 0)
+		ops = transport_named(name);
 	return ops;
 }

@@ -64,7 +64,7 @@ struct udp {
 #endif
 
 static void
-set_buffer(int fd, int force, int plain, int bytes)
+udp_set_buffer(int fd, int force, int plain, int bytes)
 {
 	if (setsockopt(fd, SOL_SOCKET, force, &bytes, sizeof(bytes)) != 0)
 		setsockopt(fd, SOL_SOCKET, plain, &bytes, sizeof(bytes));
@@ -101,7 +101,7 @@ choose_mtu(
 }
 
 static int
-bind_to(int fd, const char *address, struct pbox_client_error *err)
+udp_bind_to(int fd, const char *address, struct pbox_client_error *err)
 {
 	struct sockaddr_in local = {.sin_family = AF_INET};
 
@@ -136,8 +136,8 @@ set_options(int fd)
 	int on = 1, tos = ECT0, discover = IP_PMTUDISC_DO, got = 0;
 	socklen_t len = sizeof(got);
 
-	set_buffer(fd, SO_RCVBUFFORCE, SO_RCVBUF, RCVBUF);
-	set_buffer(fd, SO_SNDBUFFORCE, SO_SNDBUF, SNDBUF);
+	udp_set_buffer(fd, SO_RCVBUFFORCE, SO_RCVBUF, RCVBUF);
+	udp_set_buffer(fd, SO_SNDBUFFORCE, SO_SNDBUF, SNDBUF);
 	setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof(discover));
 	setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof(on));
 	setsockopt(fd, IPPROTO_IP, IP_RECVTOS, &on, sizeof(on));
@@ -206,7 +206,7 @@ udp_open(struct pbox_client_transport **out, const struct pbox_client_transport_
 		goto fail;
 	}
 	if (conf->bind != NULL) {
-		rc = bind_to(s->fd, conf->bind, err);
+		rc = udp_bind_to(s->fd, conf->bind, err);
 		if (rc != 0)
 			goto fail;
 	}
@@ -251,7 +251,7 @@ read_errors(struct udp *s)
 
 /** Can the datagram be the next of the train? */
 static bool
-joins(const struct udp *s, const struct train *m, const struct pbox_client_tx *d)
+udp_joins(const struct udp *s, const struct train *m, const struct pbox_client_tx *d)
 {
 	return !m->closed && m->to == d->to && d->bytes <= m->seg && m->segs < s->t.train &&
 	       m->bytes + d->bytes <= TRAIN_BYTES;
@@ -267,7 +267,7 @@ couple(const struct udp *s, const struct pbox_client_tx *d, unsigned n, struct t
 	for (i = 0; i < n; i++) {
 		struct train *last = k > 0 ? &m[k - 1] : NULL;
 
-		if (last == NULL || !joins(s, last, &d[i])) {
+		if (last == NULL || !udp_joins(s, last, &d[i])) {
 			if (k == TX_MSGS)
 				break;
 			last = &m[k++];
@@ -379,8 +379,8 @@ udp_send(struct pbox_client_transport *t, const struct pbox_client_tx *d, unsign
 
 /** The datagrams of one message, as views from @p v on; returns how many. */
 static unsigned
-split(struct udp *s, struct msghdr *h, const uint8_t *buf, uint32_t len, struct pbox_client_rx *v,
-	unsigned room)
+udp_split(struct udp *s, struct msghdr *h, const uint8_t *buf, uint32_t len,
+	struct pbox_client_rx *v, unsigned room)
 {
 	struct pbox_client_rx one = {0};
 	uint32_t seg = len;
@@ -424,7 +424,7 @@ udp_recv(struct pbox_client_transport *t, const struct pbox_client_rx **out)
 	if (n < 0 && errno != EAGAIN && errno != EINTR)
 		read_errors(s);
 	for (int i = 0; i < n; i++)
-		views += split(s, &s->rx[i].msg_hdr, s->rx_iov[i].iov_base, s->rx[i].msg_len,
+		views += udp_split(s, &s->rx[i].msg_hdr, s->rx_iov[i].iov_base, s->rx[i].msg_len,
 			s->view + views, RX_VIEWS - views);
 	rx_arm(s, n);
 	return views;

@@ -22,7 +22,7 @@
 void
 waiting_begin(const struct pbox_client *c, struct waiting *w, unsigned timeout_ms)
 {
-	uint64_t now = clock_ns();
+	uint64_t now = client_clock_ns();
 
 	*w = (struct waiting){.began = now, .next_ask = now + ASK_FIRST};
 	w->exact = timeout_ms != 0;
@@ -35,7 +35,8 @@ waiting_begin(const struct pbox_client *c, struct waiting *w, unsigned timeout_m
 
 /** The box's view of a worker. */
 static bool
-member(struct pbox_client *c, unsigned worker, struct pbox_member_entry *e, char *told, size_t cap)
+waiting_member(
+	struct pbox_client *c, unsigned worker, struct pbox_member_entry *e, char *told, size_t cap)
 {
 	struct pbox_status q = {.first = (uint16_t)worker};
 	uint8_t buf[64], *answer = malloc(MAX_FRAME);
@@ -48,7 +49,7 @@ member(struct pbox_client *c, unsigned worker, struct pbox_member_entry *e, char
 		return false;
 	good = request_call(c, PBOX_STATUS, PBOX_STATUS_OK, buf,
 		       pbox_status_encode(buf, sizeof(buf), &q), answer, MAX_FRAME, &len, NULL,
-		       clock_ns() + ASK_ANSWER, NULL) == 0 &&
+		       client_clock_ns() + ASK_ANSWER, NULL) == 0 &&
 	       pbox_status_ok_decode(answer, len, &m, &cur) == 0 &&
 	       pbox_status_ok_next(&cur, e) == 0 && e->worker == worker;
 	if (good && cap > 0) {
@@ -62,7 +63,7 @@ member(struct pbox_client *c, unsigned worker, struct pbox_member_entry *e, char
 
 /** It was refused for the table that is waited for, or has not got so far as to declare one. */
 static bool
-refused(const struct pbox_member_entry *e, uint32_t table, unsigned left_ms)
+waiting_refused(const struct pbox_member_entry *e, uint32_t table, unsigned left_ms)
 {
 	return e->reason == PBOX_LEFT_REFUSED && e->declared <= table &&
 	       (e->state == PBOX_MEMBER_JOINED ||
@@ -73,17 +74,17 @@ bool
 waiting_ask(struct pbox_client *c, struct waiting *w, const struct pbox_worker_wait *f,
 	unsigned left_ms)
 {
-	uint64_t now = clock_ns(), heard;
+	uint64_t now = client_clock_ns(), heard;
 	struct pbox_member_entry e;
 
 	w->next_ask = now + ASK_EVERY;
-	if (f->missing < 0 || !member(c, (unsigned)f->missing, &e, NULL, 0))
+	if (f->missing < 0 || !waiting_member(c, (unsigned)f->missing, &e, NULL, 0))
 		return false;
-	now = clock_ns();
+	now = client_clock_ns();
 	heard = e.silent_ms == UINT32_MAX ? 0 : now - e.silent_ms * NS_PER_MS;
 	if (e.state == PBOX_MEMBER_JOINED && !w->exact && heard + w->timeout > w->deadline)
 		w->deadline = heard + w->timeout < w->last ? heard + w->timeout : w->last;
-	if (refused(&e, f->table, left_ms))
+	if (waiting_refused(&e, f->table, left_ms))
 		return true;
 	/* it may have brought what is waited for before it left: the box said since that it has not */
 	return e.state == PBOX_MEMBER_LEFT && e.silent_ms != UINT32_MAX && e.silent_ms >= left_ms &&
@@ -93,7 +94,7 @@ waiting_ask(struct pbox_client *c, struct waiting *w, const struct pbox_worker_w
 double
 waiting_seconds(const struct waiting *w)
 {
-	return (double)(clock_ns() - w->began) / NS_PER_S;
+	return (double)(client_clock_ns() - w->began) / NS_PER_S;
 }
 
 /* ---- in words --------------------------------------------------------------------------- */
@@ -134,7 +135,7 @@ waiting_member_text(struct pbox_client *c, unsigned worker, char *text, size_t c
 	struct pbox_member_entry e;
 	char host[PBOX_TEXT_NAME], told[240] = "";
 
-	if (!member(c, worker, &e, told, sizeof(told)))
+	if (!waiting_member(c, worker, &e, told, sizeof(told)))
 		return;
 	if (e.state == PBOX_MEMBER_ABSENT && e.reason == PBOX_LEFT_UNKNOWN) {
 		pbox_text_add(text, cap, " (has not joined): start it");

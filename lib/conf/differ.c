@@ -11,7 +11,7 @@ typedef void (*differ_tell)(void *ctx, enum pbox_conf_change what,
 	const char *text);
 
 static bool
-same(const struct pbox_conf_option *o, const void *a, const void *b)
+differ_same(const struct pbox_conf_option *o, const void *a, const void *b)
 {
 	const struct pbox_conf_secret *x = a, *y = b;
 	char old[PBOX_CONF_LINE_MAX], now[PBOX_CONF_LINE_MAX];
@@ -25,7 +25,7 @@ same(const struct pbox_conf_option *o, const void *a, const void *b)
 
 /* The item of that name; false: there is none. */
 static bool
-find(const struct pbox_conf *conf, unsigned section, const char *name, struct conf_item *it)
+differ_find(const struct pbox_conf *conf, unsigned section, const char *name, struct conf_item *it)
 {
 	*it = (struct conf_item){section, 0};
 	if (section == 0)
@@ -37,7 +37,7 @@ find(const struct pbox_conf *conf, unsigned section, const char *name, struct co
 }
 
 static void
-options(const struct pbox_conf *old, struct conf_item a, const struct pbox_conf *now,
+differ_options(const struct pbox_conf *old, struct conf_item a, const struct pbox_conf *now,
 	struct conf_item b, differ_tell tell, void *ctx)
 {
 	const struct pbox_conf_section *s = &now->table->sections[b.section];
@@ -47,7 +47,7 @@ options(const struct pbox_conf *old, struct conf_item a, const struct pbox_conf 
 		const struct pbox_conf_option *o = &s->options[i];
 		const char *value = conf_base(now, b) + o->offset;
 
-		if (!same(o, conf_base(old, a) + o->offset, value))
+		if (!differ_same(o, conf_base(old, a) + o->offset, value))
 			tell(ctx, PBOX_CONF_CHANGED, s, o,
 				pbox_conf_where(now, value, text, sizeof(text)));
 	}
@@ -67,15 +67,15 @@ pbox_conf_differ(
 		for (; b.item < conf_count(now, s); b.item++) {
 			const char *item = conf_base(now, b);
 
-			if (find(old, s, item, &a))
-				options(old, a, now, b, tell, ctx);
+			if (differ_find(old, s, item, &a))
+				differ_options(old, a, now, b, tell, ctx);
 			else
 				tell(ctx, PBOX_CONF_NEW, &t->sections[s], NULL,
 					pbox_conf_where(now, item, text, sizeof(text)));
 		}
 		a = (struct conf_item){s, 0};
 		for (; a.item < conf_count(old, s); a.item++)
-			if (!find(now, s, conf_base(old, a), &b))
+			if (!differ_find(now, s, conf_base(old, a), &b))
 				tell(ctx, PBOX_CONF_GONE, &t->sections[s], NULL,
 					pbox_conf_where(
 						old, conf_base(old, a), text, sizeof(text)));

@@ -488,7 +488,7 @@ pbox_options_job(const struct pbox_options *o, const char *name)
 }
 
 static bool
-is_ours(const char *name, size_t n)
+options_are_ours(const char *name, size_t n)
 {
 	for (unsigned s = 1; s < N_OF(sections); s++)
 		if (strncmp(sections[s].name, name, n) == 0 && sections[s].name[n] == '\0')
@@ -515,7 +515,7 @@ pbox_options_misplaced(int argc, char *const argv[])
 		while (k < N_OF(also_eal) &&
 			(strncmp(also_eal[k], name, n - 2) != 0 || also_eal[k][n - 2] != '\0'))
 			k++;
-		if (k == N_OF(also_eal) && is_ours(name, n - 2)) {
+		if (k == N_OF(also_eal) && options_are_ours(name, n - 2)) {
 			memcpy(found, argv[i], n);
 			found[n] = '\0';
 			return found;

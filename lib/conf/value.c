@@ -13,11 +13,11 @@
 
 #include "conf_priv.h"
 
-static int wrong(char *why, size_t size, const char *fmt, ...)
+static int value_wrong(char *why, size_t size, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 static int
-wrong(char *why, size_t size, const char *fmt, ...)
+value_wrong(char *why, size_t size, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -93,7 +93,7 @@ static const struct suffix {
   no_suffix[] = {{"", 1}, {NULL, 0}};
 
 static int
-parse_number(
+value_parse_number(
 	const struct pbox_conf_option *o, const char *text, uint64_t *value, char *why, size_t size)
 {
 	const struct suffix *f = no_suffix;
@@ -113,20 +113,21 @@ parse_number(
 		return 0;
 	}
 	if (!parse_digits(&s, &v))
-		return wrong(why, size, "is not %s%s%s", form, o->zero != NULL ? ", or " : "",
+		return value_wrong(why, size, "is not %s%s%s", form, o->zero != NULL ? ", or " : "",
 			o->zero != NULL ? o->zero : "");
 	while (*s == ' ')
 		s++;
 	while (f->text != NULL && strcmp(f->text, s) != 0)
 		f++;
 	if (f->text == NULL && !(v == 0 && *s == '\0'))
-		return wrong(why, size, "is not %s%s%s", form, o->zero != NULL ? ", or " : "",
+		return value_wrong(why, size, "is not %s%s%s", form, o->zero != NULL ? ", or " : "",
 			o->zero != NULL ? o->zero : "");
 	if (max == 0)
 		max = o->type == PBOX_CONF_U32 ? UINT32_MAX : UINT64_MAX;
 	conf_format_range(o, range, sizeof(range));
 	if (__builtin_mul_overflow(v, f->text != NULL ? f->factor : 1, &v) || v < o->min || v > max)
-		return wrong(why, size, "is out of range%s%s", range[0] != '\0' ? ": " : "", range);
+		return value_wrong(
+			why, size, "is out of range%s%s", range[0] != '\0' ? ": " : "", range);
 	*value = v;
 	return 0;
 }
@@ -142,7 +143,7 @@ parse_bool(const char *text, bool *value, char *why, size_t size)
 			return 0;
 		}
 	}
-	return wrong(why, size, "is not yes or no");
+	return value_wrong(why, size, "is not yes or no");
 }
 
 static int
@@ -160,8 +161,8 @@ parse_enum(const struct pbox_conf_option *o, const char *text, int *value, char 
 	}
 	conf_format_range(o, range, sizeof(range));
 	if (n.best != NULL)
-		return wrong(why, size, "is not %s: did you mean '%s'?", range, n.best);
-	return wrong(why, size, "is not %s", range);
+		return value_wrong(why, size, "is not %s: did you mean '%s'?", range, n.best);
+	return value_wrong(why, size, "is not %s", range);
 }
 
 static int
@@ -183,9 +184,10 @@ parse_prefix(const char *text, struct pbox_conf_prefix *value, char *why, size_t
 			return 0;
 		}
 	} else if (inet_pton(AF_INET, text, p.addr) == 1) {
-		return wrong(why, size, "lacks the length of its network: like %s/24", text);
+		return value_wrong(why, size, "lacks the length of its network: like %s/24", text);
 	}
-	return wrong(why, size, "is not an IPv4 address with a network length, like 10.0.0.1/24");
+	return value_wrong(
+		why, size, "is not an IPv4 address with a network length, like 10.0.0.1/24");
 }
 
 static int
@@ -208,11 +210,13 @@ parse_cores(const char *text, struct pbox_conf_cores *value, char *why, size_t s
 				break;
 		}
 		if (to >= PBOX_CONF_CORES_MAX || to < from)
-			return wrong(why, size, "is out of range: cores are 0 to %u, lower-upper",
+			return value_wrong(why, size,
+				"is out of range: cores are 0 to %u, lower-upper",
 				PBOX_CONF_CORES_MAX - 1);
 		for (; from <= to; from++) {
 			if (pbox_conf_core_in(&set, (unsigned)from))
-				return wrong(why, size, "names core %u twice", (unsigned)from);
+				return value_wrong(
+					why, size, "names core %u twice", (unsigned)from);
 			set.bits[from / 64] |= UINT64_C(1) << (from % 64);
 		}
 		while (*s == ' ')
@@ -224,7 +228,7 @@ parse_cores(const char *text, struct pbox_conf_cores *value, char *why, size_t s
 		if (*s++ != ',')
 			break;
 	}
-	return wrong(why, size, "is not a list of cores like 0,2-4");
+	return value_wrong(why, size, "is not a list of cores like 0,2-4");
 }
 
 /* Not a FIFO or a device: opening or reading those may never return. */
@@ -242,7 +246,8 @@ conf_as_user(int error, char *buf, size_t size)
 }
 
 static int
-read_secret(const char *path, size_t least, struct pbox_conf_secret *value, char *why, size_t size)
+value_read_secret(
+	const char *path, size_t least, struct pbox_conf_secret *value, char *why, size_t size)
 {
 	char buf[PBOX_CONF_SECRET_MAX + 3]; /* room for \r\n and to see that it is too long */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), ret = -EINVAL;
@@ -252,15 +257,15 @@ read_secret(const char *path, size_t least, struct pbox_conf_secret *value, char
 	ssize_t n;
 
 	if (fd < 0)
-		return wrong(why, size, "cannot read %s%s: %s", path,
+		return value_wrong(why, size, "cannot read %s%s: %s", path,
 			conf_as_user(error, user, sizeof(user)), strerror(error));
 	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-		wrong(why, size, "%s is not a regular file", path);
+		value_wrong(why, size, "%s is not a regular file", path);
 		goto out;
 	}
 	n = read(fd, buf, sizeof(buf));
 	if (n < 0) {
-		wrong(why, size, "cannot read %s: %s", path, strerror(errno));
+		value_wrong(why, size, "cannot read %s: %s", path, strerror(errno));
 		goto out;
 	}
 	if (n > 0 && buf[n - 1] == '\n')
@@ -268,12 +273,12 @@ read_secret(const char *path, size_t least, struct pbox_conf_secret *value, char
 	if (n > 0 && buf[n - 1] == '\r')
 		n--;
 	if (n == 0 || n > PBOX_CONF_SECRET_MAX) {
-		wrong(why, size, n == 0 ? "%s is empty" : "%s is longer than %d bytes", path,
+		value_wrong(why, size, n == 0 ? "%s is empty" : "%s is longer than %d bytes", path,
 			PBOX_CONF_SECRET_MAX);
 		goto out;
 	}
 	if ((size_t)n < least) {
-		wrong(why, size,
+		value_wrong(why, size,
 			"%s is too short: at least %zu characters, as of openssl rand -hex 16",
 			path, least);
 		goto out;
@@ -296,12 +301,14 @@ parse_secret(const struct pbox_conf_option *o, const char *text, struct pbox_con
 	size_t n = strlen(text);
 
 	if (strncmp(text, "file:", 5) == 0)
-		return read_secret(text + 5, (size_t)o->min, value, why, size);
+		return value_read_secret(text + 5, (size_t)o->min, value, why, size);
 	if (n < o->min)
-		return wrong(why, size, "is too short: at least %llu characters, or file:PATH",
+		return value_wrong(why, size,
+			"is too short: at least %llu characters, or file:PATH",
 			(unsigned long long)o->min);
 	if (n > PBOX_CONF_SECRET_MAX)
-		return wrong(why, size, "is too long: at most %d bytes", PBOX_CONF_SECRET_MAX);
+		return value_wrong(
+			why, size, "is too long: at most %d bytes", PBOX_CONF_SECRET_MAX);
 	memset(value, 0, sizeof(*value));
 	value->len = (uint16_t)n;
 	value->plain = true;
@@ -316,7 +323,7 @@ parse_string(
 	size_t n = strlen(text);
 
 	if (n >= o->size)
-		return wrong(why, size, "is too long: at most %zu characters", o->size - 1);
+		return value_wrong(why, size, "is too long: at most %zu characters", o->size - 1);
 	memset(value, 0, o->size);
 	memcpy(value, text, n);
 	return 0;
@@ -329,28 +336,28 @@ conf_parse(const struct pbox_conf_option *o, const char *text, void *member, cha
 	int ret;
 
 	if (*text == '\0')
-		return wrong(why, size, "has no value");
+		return value_wrong(why, size, "has no value");
 	for (const char *s = text; *s != '\0'; s++)
 		if ((unsigned char)*s < 0x20 || *s == 0x7f)
-			return wrong(why, size, "holds a control character");
+			return value_wrong(why, size, "holds a control character");
 	switch (o->type) {
 	case PBOX_CONF_BOOL:
 		return parse_bool(text, member, why, size);
 	case PBOX_CONF_U32:
-		ret = parse_number(o, text, &number, why, size);
+		ret = value_parse_number(o, text, &number, why, size);
 		if (ret == 0)
 			*(uint32_t *)member = (uint32_t)number;
 		return ret;
 	case PBOX_CONF_U64:
 	case PBOX_CONF_SIZE:
 	case PBOX_CONF_DURATION:
-		return parse_number(o, text, member, why, size);
+		return value_parse_number(o, text, member, why, size);
 	case PBOX_CONF_ENUM:
 		return parse_enum(o, text, member, why, size);
 	case PBOX_CONF_IPV4:
 		if (inet_pton(AF_INET, text, member) == 1)
 			return 0;
-		return wrong(why, size, "is not an IPv4 address like 10.0.0.1");
+		return value_wrong(why, size, "is not an IPv4 address like 10.0.0.1");
 	case PBOX_CONF_PREFIX:
 		return parse_prefix(text, member, why, size);
 	case PBOX_CONF_CORES:
@@ -365,5 +372,5 @@ conf_parse(const struct pbox_conf_option *o, const char *text, void *member, cha
 	case PBOX_CONF_PATH:
 		return parse_string(o, text, member, why, size);
 	}
-	return wrong(why, size, "has an unknown type");
+	return value_wrong(why, size, "has an unknown type");
 }

@@ -22,7 +22,7 @@ struct utf7 {
 
 /* A bad byte is a character of its own. */
 static uint32_t
-next(const char *text, size_t *bytes)
+ascii_next(const char *text, size_t *bytes)
 {
 	uint32_t code;
 
@@ -110,9 +110,9 @@ tell_ascii(const char *text, char *out, size_t cap)
 
 	while (*text != '\0') {
 		size_t bytes, more;
-		uint32_t code = next(text, &bytes);
+		uint32_t code = ascii_next(text, &bytes);
 		/* one direct character between two others is shorter among them */
-		bool alone = text[bytes] == '\0' || direct(next(text + bytes, &more));
+		bool alone = text[bytes] == '\0' || direct(ascii_next(text + bytes, &more));
 
 		if (u.open ? direct(code) && alone : direct(code) || (code == '+' && alone)) {
 			if (!put_direct(&u, code))

@@ -130,7 +130,7 @@ pbox_control_step(struct pbox_control *c)
 }
 
 static void
-nap(unsigned empty)
+control_nap(unsigned empty)
 {
 	long ns = empty < 5 ? NAP_MIN << empty : NAP_MAX;
 	struct timespec t = {.tv_nsec = ns < NAP_MAX ? ns : NAP_MAX};
@@ -146,7 +146,7 @@ await_cores(struct pbox_control *c)
 
 	for (unsigned i = 0; i < c->conf.n_cores; i++) {
 		while (pbox_dp_running(c->conf.dp, i) && pbox_dp_now(c->conf.dp) < end)
-			nap(UINT_MAX);
+			control_nap(UINT_MAX);
 		if (!pbox_dp_running(c->conf.dp, i))
 			continue;
 		pbox_log(PBOX_LOG_ERROR,
@@ -176,7 +176,8 @@ control_main(void *arg)
 		if (pbox_control_step(c) > 0)
 			empty = 0;
 		else
-			nap(pbox_registrar_measuring(c->registrar, c->now_ns) ? 0 : empty++);
+			control_nap(
+				pbox_registrar_measuring(c->registrar, c->now_ns) ? 0 : empty++);
 	}
 	pbox_dp_stop(c->conf.dp);
 	await_cores(c);

@@ -31,7 +31,7 @@ struct list {
 
 /* Room for one more; harmful ones come before others, or push them out. */
 static struct health_finding *
-next(struct list *l, const char *cause, bool harmful)
+findings_next(struct list *l, const char *cause, bool harmful)
 {
 	unsigned at = l->n;
 
@@ -78,14 +78,16 @@ find_cores(struct list *l)
 		health_core(l->c, i, &h);
 		if (l->b->core[i][PBOX_CS_LOOPS] == 0)
 			continue; /* it has not begun */
-		if (h.heartbeat_ns > STUCK_NS && (f = next(l, "stuck_core", true)) != NULL)
+		if (h.heartbeat_ns > STUCK_NS && (f = findings_next(l, "stuck_core", true)) != NULL)
 			say(f, other, "data core %u (lcore %u) has not turned for %" PRIu64 " ms",
 				i, lcore, h.heartbeat_ns / NS_PER_MS);
-		else if (h.stolen_permille > STOLEN && (f = next(l, "starved_core", true)) != NULL)
+		else if (h.stolen_permille > STOLEN &&
+			 (f = findings_next(l, "starved_core", true)) != NULL)
 			say(f, other,
 				"data core %u (lcore %u) is starved: %u %% of the time it waits for its CPU",
 				i, lcore, h.stolen_permille / 10);
-		else if (h.busy_permille > FULL && (f = next(l, "busy_core", false)) != NULL)
+		else if (h.busy_permille > FULL &&
+			 (f = findings_next(l, "busy_core", false)) != NULL)
 			say(f, "more data cores (-l), or queues of the port, would go faster",
 				"data core %u (lcore %u) is busy for %u %% of the time: it bounds the rate",
 				i, lcore, h.busy_permille / 10);
@@ -103,7 +105,7 @@ find_mute(struct list *l)
 
 		if (n >= MUTE_FRAMES && b[PBOX_CS_TX_PACKETS] == a[PBOX_CS_TX_PACKETS] &&
 			b[PBOX_CS_TX_HANDOFF] == a[PBOX_CS_TX_HANDOFF] &&
-			(f = next(l, "mute_core", true)) != NULL)
+			(f = findings_next(l, "mute_core", true)) != NULL)
 			say(f, "a virtual port: queues of both sides the same; else is its link up?",
 				"data core %u (lcore %u) sends nothing: its port took none of %" PRIu64
 				" packets",
@@ -122,21 +124,21 @@ find_address(struct list *l, unsigned i)
 	struct health_finding *f;
 	char advice[160];
 
-	if (a->kernel_if[0] != '\0' && (f = next(l, "address_conflict", true)) != NULL) {
+	if (a->kernel_if[0] != '\0' && (f = findings_next(l, "address_conflict", true)) != NULL) {
 		snprintf(advice, sizeof(advice), "ip addr del %u.%u.%u.%u/%u dev %s", ip[0], ip[1],
 			ip[2], ip[3], p->nif.prefix_len, a->kernel_if);
 		say(f, advice,
 			"port %u (%s): the kernel has the address %u.%u.%u.%u as well, on interface %s",
 			p->conf.id, p->dev.name, ip[0], ip[1], ip[2], ip[3], a->kernel_if);
 	}
-	if (control_claimed(l->c, i) && (f = next(l, "address_conflict", true)) != NULL)
+	if (control_claimed(l->c, i) && (f = findings_next(l, "address_conflict", true)) != NULL)
 		say(f,
 			same ? "a second box, with the same MAC address, or a loop in the network: find it at the switch"
 			     : "give one of the two another address; the switch knows where that MAC is",
 			"port %u (%s): %s claims the address %u.%u.%u.%u (MAC %02x:%02x:%02x:%02x:%02x:%02x)",
 			p->conf.id, p->dev.name, same ? "another box" : "another host", ip[0],
 			ip[1], ip[2], ip[3], m[0], m[1], m[2], m[3], m[4], m[5]);
-	if (a->mtu != 0 && (f = next(l, "mtu", true)) != NULL) {
+	if (a->mtu != 0 && (f = findings_next(l, "mtu", true)) != NULL) {
 		snprintf(advice, sizeof(advice), "ip link set %s mtu %u", p->dev.kernel_if, p->mtu);
 		say(f, advice, "port %u (%s): its interface %s has an MTU of %u, the box sends %u",
 			p->conf.id, p->dev.name, p->dev.kernel_if, a->mtu, p->mtu);
@@ -162,7 +164,7 @@ find_ports(struct list *l)
 		struct pbox_port *p = &l->c->conf.port[i];
 		struct health_finding *f;
 
-		if (p->link_up == 0 && (f = next(l, "link_down", true)) != NULL) {
+		if (p->link_up == 0 && (f = findings_next(l, "link_down", true)) != NULL) {
 			char advice[96];
 
 			say(f, pbox_port_link_advice(p, advice, sizeof(advice)),
@@ -172,7 +174,7 @@ find_ports(struct list *l)
 		for (unsigned k = 0; k < sizeof(lost) / sizeof(lost[0]); k++) {
 			uint64_t n = l->b->port[i][lost[k].what] - l->a->port[i][lost[k].what];
 
-			if (n > 0 && (f = next(l, lost[k].cause, true)) != NULL)
+			if (n > 0 && (f = findings_next(l, lost[k].cause, true)) != NULL)
 				say(f, lost[k].advice, "port %u (%s): %" PRIu64 " %s", p->conf.id,
 					p->dev.name, n, lost[k].text);
 		}
@@ -186,7 +188,8 @@ find_pools(struct list *l)
 	struct health_pool p;
 
 	for (unsigned i = 0; health_pool(l->c, i, &p); i++)
-		if (p.window_low < p.size / POOL_LOW && (f = next(l, "full_pool", true)) != NULL)
+		if (p.window_low < p.size / POOL_LOW &&
+			(f = findings_next(l, "full_pool", true)) != NULL)
 			say(f, "raise hold; is somebody slow, so that many packets are held?",
 				"pool %s is full: %u of %u packets were free", p.name, p.window_low,
 				p.size);
@@ -238,13 +241,13 @@ find_drops(struct list *l)
 			n += l->b->core[i][drops[k].what] - l->a->core[i][drops[k].what];
 		if (drops[k].shard)
 			n = l->b->shard[drops[k].what] - l->a->shard[drops[k].what];
-		if (n > 0 && (f = next(l, drops[k].cause, !drops[k].wanted)) != NULL)
+		if (n > 0 && (f = findings_next(l, drops[k].cause, !drops[k].wanted)) != NULL)
 			say(f, drops[k].advice, "%s: %" PRIu64 " %s", d->name, n, d->unit);
 	}
 }
 
 static struct pbox_member_view
-member(const struct list *l, const struct pbox_job_view *job, unsigned w)
+findings_member(const struct list *l, const struct pbox_job_view *job, unsigned w)
 {
 	struct pbox_member_view m;
 
@@ -255,7 +258,7 @@ member(const struct list *l, const struct pbox_job_view *job, unsigned w)
 static struct health_finding *
 next_of_worker(struct list *l, const char *cause, const struct pbox_job_view *job, unsigned w)
 {
-	struct health_finding *f = next(l, cause, true);
+	struct health_finding *f = findings_next(l, cause, true);
 
 	if (f != NULL) {
 		snprintf(f->job, sizeof(f->job), "%s", job->name);
@@ -296,7 +299,7 @@ find_last(struct list *l, const struct pbox_job_view *job, const struct pbox_wor
 		say(f, "its host is slower, does more, or its packets get lost: top, ethtool -S there",
 			"job '%s': worker %u (%s) is slow: %" PRIu64
 			" %% of all waiting is for it, %" PRIu64 " ms each time",
-			JOB(job), who, HOST(member(l, job, who).host), most * 100 / all,
+			JOB(job), who, HOST(findings_member(l, job, who).host), most * 100 / all,
 			each / NS_PER_MS);
 }
 
@@ -311,7 +314,7 @@ absence(const struct pbox_member_view *m)
 static void
 waits_for(struct list *l, const struct pbox_job_view *job, unsigned who, unsigned behind)
 {
-	struct pbox_member_view m = member(l, job, who);
+	struct pbox_member_view m = findings_member(l, job, who);
 	struct health_finding *f = next_of_worker(l, "slow_worker", job, who);
 	const char *others = behind > 1 ? ", and for others" : "";
 
@@ -349,7 +352,7 @@ find_behind(struct list *l, const struct pbox_job_view *job, const struct pbox_w
 		struct pbox_worker_stats b;
 
 		pbox_registrar_worker(l->c->registrar, job->job, w, &b);
-		if (member(l, job, w).removed || pbox_serial_diff(newest, b.round) <= 0)
+		if (findings_member(l, job, w).removed || pbox_serial_diff(newest, b.round) <= 0)
 			continue;
 		if (behind++ == 0)
 			who = w;
@@ -387,7 +390,7 @@ find_lossy(struct list *l, const struct pbox_job_view *job, const struct pbox_wo
 	if (lossy == 0)
 		return;
 	if (lossy > 1 && lossy * 2 > active) {
-		f = next(l, "lossy_link", true);
+		f = findings_next(l, "lossy_link", true);
 		if (f == NULL)
 			return;
 		snprintf(f->job, sizeof(f->job), "%s", job->name);
@@ -400,7 +403,7 @@ find_lossy(struct list *l, const struct pbox_job_view *job, const struct pbox_wo
 	if (f != NULL)
 		say(f, "cable, switch port and socket buffers of that host: ethtool -S, doc/train.md",
 			"job '%s': worker %u (%s) repeats %.1f %%: its link loses packets",
-			JOB(job), who, HOST(member(l, job, who).host), (double)worst / 10);
+			JOB(job), who, HOST(findings_member(l, job, who).host), (double)worst / 10);
 }
 
 static void
@@ -434,7 +437,7 @@ find_snapshots(struct list *l)
 	struct health_finding found;
 
 	for (unsigned i = 0; snapshot_finding(l->c, i, &found); i++) {
-		struct health_finding *f = next(l, found.cause, found.harmful);
+		struct health_finding *f = findings_next(l, found.cause, found.harmful);
 
 		if (f != NULL)
 			*f = found;

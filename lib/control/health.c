@@ -85,7 +85,7 @@ stolen(struct pbox_control *c, unsigned i)
 }
 
 static void
-take(struct pbox_control *c, struct health_sample *s)
+health_take(struct pbox_control *c, struct health_sample *s)
 {
 	s->at_ns = pbox_dp_now(c->conf.dp);
 	memset(s->shard, 0, sizeof(s->shard));
@@ -107,7 +107,7 @@ take(struct pbox_control *c, struct health_sample *s)
 /* The rounds of a job are where the counters do not say it: fragments of one round may be further than
  * others. The data cores know who is missing; they are asked while nothing comes, of an idle job once. */
 static void
-ask(struct pbox_control *c, const struct pbox_job_view *job)
+health_ask(struct pbox_control *c, const struct pbox_job_view *job)
 {
 	struct health_job *j = &c->health->job[job->id];
 	const struct pbox_worker_stats *young = j->at[c->health->young];
@@ -174,7 +174,7 @@ take_job(struct pbox_control *c, const struct pbox_job_view *job)
 	for (unsigned w = 0; w < job->workers; w++)
 		pbox_registrar_worker(c->registrar, job->job, w, &j->at[h->young][w]);
 	j->round[h->young] = pbox_registrar_job_round(c->registrar, job->job);
-	ask(c, job);
+	health_ask(c, job);
 }
 
 /* Heartbeats, and how low pools get between two samples. */
@@ -217,7 +217,7 @@ health_step(struct pbox_control *c)
 	if (h->sample[h->young].at_ns != 0 && c->now_ns - h->sample[h->young].at_ns < HEALTH_HALF)
 		return;
 	h->young ^= 1;
-	take(c, &h->sample[h->young]);
+	health_take(c, &h->sample[h->young]);
 	for (unsigned i = 0; (job = pbox_registrar_job(c->registrar, i)) != NULL; i++) {
 		pbox_registrar_view_job(c->registrar, job, &view);
 		take_job(c, &view);
@@ -237,7 +237,7 @@ health_begin(const struct health *h)
 const struct health_sample *
 health_now(struct pbox_control *c)
 {
-	take(c, &c->health->sample[2]);
+	health_take(c, &c->health->sample[2]);
 	return &c->health->sample[2];
 }
 

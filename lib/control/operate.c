@@ -32,7 +32,7 @@ on_log(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_dat
 
 /* "10s", "500ms", "off". */
 static bool
-duration(const char *text, uint64_t *ns)
+operate_duration(const char *text, uint64_t *ns)
 {
 	char *end;
 
@@ -102,7 +102,7 @@ on_set(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_dat
 		if (strcmp(word[0], settings[i].name) == 0)
 			s = &settings[i];
 	if (n == 2 && s != NULL) {
-		if (!duration(word[1], &ns) || (ns == 0 ? !s->off : ns < s->min)) {
+		if (!operate_duration(word[1], &ns) || (ns == 0 ? !s->off : ns < s->min)) {
 			tell_error(d, "%s is a time as 10s or 500ms, at least %u ms%s", s->name,
 				(unsigned)(s->min / NS_PER_MS), s->off ? ", or off" : "");
 			return;

@@ -52,7 +52,7 @@ take_free(struct pbox_control *c)
 }
 
 static void
-give_back(struct pbox_control *c, struct waiting_mail *w)
+registry_give_back(struct pbox_control *c, struct waiting_mail *w)
 {
 	w->next = c->wait_free;
 	c->wait_free = w;
@@ -87,7 +87,7 @@ control_post_waiting(struct pbox_control *c)
 			c->wait_head[i] = w->next;
 			if (w->next == NULL)
 				c->wait_tail[i] = &c->wait_head[i];
-			give_back(c, w);
+			registry_give_back(c, w);
 		}
 	}
 }

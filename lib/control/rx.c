@@ -12,7 +12,7 @@
 
 /* A frame that is whole. Those at a data port which are the shard's were counted there. */
 static void
-take_frame(struct pbox_control *c, const struct pbox_frame *f, bool at_control)
+control_take_frame(struct pbox_control *c, const struct pbox_frame *f, bool at_control)
 {
 	bool data = f->hdr.type >= PBOX_FIRST_DATA_TYPE;
 
@@ -50,7 +50,7 @@ take_datagram(struct pbox_control *c, const struct rte_mbuf *m)
 		if (why == PBOX_WIRE_OK) {
 			f.payload = at + PBOX_HDR_LEN;
 			f.follows = !first;
-			take_frame(c, &f, at_control);
+			control_take_frame(c, &f, at_control);
 		} else if (at_control) {
 			tally(c, PBOX_CT_FRAMES);
 			tally(c, PBOX_CT_FRAME_MAGIC + (why - PBOX_WIRE_MAGIC));

@@ -123,7 +123,7 @@ job_at_hand(struct pbox_control *c)
 
 /* The copy begins, or begins again for a later round. */
 static void
-begin(struct pbox_control *c)
+snapshot_begin(struct pbox_control *c)
 {
 	struct snapshots *s = &c->snapshots;
 	const struct pbox_job *job = job_at_hand(c);
@@ -142,7 +142,7 @@ begin(struct pbox_control *c)
 
 /* All fragments are there: what of the job belongs to them is taken in slices, then it is the writer's. */
 static void
-describe(struct pbox_control *c)
+snapshot_describe_table(struct pbox_control *c)
 {
 	struct snapshots *s = &c->snapshots;
 	const struct pbox_job *job = job_at_hand(c);
@@ -196,9 +196,9 @@ copying(struct pbox_control *c)
 		return;
 	}
 	if (ret == 0) {
-		describe(c);
+		snapshot_describe_table(c);
 	} else if (ret == -ESTALE && ++s->ahead < TRIES) {
-		begin(c);
+		snapshot_begin(c);
 	} else if (ret == -EAGAIN) {
 		failed(c, pbox_registrar_stage_why(c->registrar));
 	} else {
@@ -249,7 +249,7 @@ writing(struct pbox_control *c)
 
 /* Is it worth it? All-reduce keeps nothing that workers do not have; what has not moved is on disk. */
 static bool
-wanted(struct pbox_control *c, const struct pbox_job_view *j, uint32_t table)
+snapshot_wanted(struct pbox_control *c, const struct pbox_job_view *j, uint32_t table)
 {
 	struct pbox_table_view t;
 
@@ -278,14 +278,14 @@ walk(struct pbox_control *c)
 		while (s->next_table < j.tables) {
 			uint32_t t = s->next_table++;
 
-			if (!wanted(c, &j, t))
+			if (!snapshot_wanted(c, &j, t))
 				continue;
 			s->begun_ns = j.begun_ns;
 			snprintf(s->job, sizeof(s->job), "%s", j.name);
 			s->table = t;
 			s->ahead = 0;
 			s->since = c->now_ns;
-			begin(c);
+			snapshot_begin(c);
 			return;
 		}
 		s->next_table = 0;

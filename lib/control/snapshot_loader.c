@@ -24,7 +24,7 @@
 #define STOP_TIME 5 /* seconds: a disk that does not answer holds nobody up for ever */
 
 static void
-add(struct snapshot_load **list, struct snapshot_load *l)
+loader_add(struct snapshot_load **list, struct snapshot_load *l)
 {
 	while (*list != NULL)
 		list = &(*list)->next;
@@ -62,7 +62,7 @@ loader(void *arg)
 		pthread_mutex_lock(&s->lock);
 		s->loading = NULL;
 		if (l != NULL)
-			add(&s->loaded, l);
+			loader_add(&s->loaded, l);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return NULL;
@@ -138,7 +138,7 @@ snapshot_restore(void *ctx, const struct pbox_job *job, struct pbox_table *t, bo
 	l->restoring = restoring;
 	l->wished = w != NULL;
 	pthread_mutex_lock(&s->lock);
-	add(&s->loads, l);
+	loader_add(&s->loads, l);
 	pthread_cond_signal(&s->wake_loader);
 	pthread_mutex_unlock(&s->lock);
 	return -EINPROGRESS;
@@ -175,7 +175,7 @@ snapshot_restore_cancel(void *ctx, const struct pbox_job *job, uint32_t table)
 }
 
 static void
-tell(const struct snapshot_load *l, unsigned before, char *text, size_t cap)
+loader_tell(const struct snapshot_load *l, unsigned before, char *text, size_t cap)
 {
 	uint64_t at = atomic_load_explicit(&l->at, memory_order_relaxed);
 	uint64_t bytes = atomic_load_explicit(&l->bytes, memory_order_relaxed);
@@ -201,7 +201,7 @@ snapshot_restore_text(void *ctx, const struct pbox_job *job, uint32_t table, cha
 	const struct snapshot_load *l = lock_and_find(s, job, table, &before);
 
 	if (l != NULL)
-		tell(l, before, text, cap);
+		loader_tell(l, before, text, cap);
 	else
 		snprintf(text, cap, "table %u has been read, and is made ready", table);
 	pthread_mutex_unlock(&s->lock);
@@ -222,7 +222,7 @@ snapshot_loads(struct snapshots *s)
 
 /* Why a table cannot begin; false: it can. */
 static bool
-refused(const struct snapshot_load *l, struct pbox_error *err)
+loader_refused(const struct snapshot_load *l, struct pbox_error *err)
 {
 	uint32_t table = l->of.t->id;
 
@@ -241,7 +241,7 @@ refused(const struct snapshot_load *l, struct pbox_error *err)
 
 /* A wish that finds no good file is not forgotten, nor does its job begin with nothing and without a word. */
 static void
-give_back(struct pbox_control *c, struct snapshot_load *l)
+loader_give_back(struct pbox_control *c, struct snapshot_load *l)
 {
 	struct snapshot_wish *w = l->wished ? snapshot_wish_of(&c->snapshots, l->of.name) : NULL;
 	struct pbox_error err;
@@ -253,8 +253,8 @@ give_back(struct pbox_control *c, struct snapshot_load *l)
 	} else if (w != NULL) {
 		w->broken = true;
 	}
-	pbox_registrar_loaded(
-		c->registrar, l->of.job, l->of.t->id, refused(l, &err) ? &err : NULL, c->now_ns);
+	pbox_registrar_loaded(c->registrar, l->of.job, l->of.t->id,
+		loader_refused(l, &err) ? &err : NULL, c->now_ns);
 	free(l);
 }
 
@@ -270,6 +270,6 @@ snapshot_loader_step(struct pbox_control *c)
 	pthread_mutex_unlock(&s->lock);
 	for (; l != NULL; l = next) {
 		next = l->next;
-		give_back(c, l);
+		loader_give_back(c, l);
 	}
 }

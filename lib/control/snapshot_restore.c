@@ -21,13 +21,13 @@ struct filling {
 };
 
 static uint8_t *
-array_of(const struct pbox_chunk *c, unsigned i)
+restore_array_of(const struct pbox_chunk *c, unsigned i)
 {
 	return (uint8_t *)(i == 0 ? c->param : i == 1 ? c->s0 : c->s1);
 }
 
 static int
-fill(void *ctx, uint64_t from, const uint8_t *bytes, size_t len)
+restore_fill(void *ctx, uint64_t from, const uint8_t *bytes, size_t len)
 {
 	struct filling *f = ctx;
 
@@ -41,7 +41,7 @@ fill(void *ctx, uint64_t from, const uint8_t *bytes, size_t len)
 		const struct pbox_chunk *c = &f->t->chunk[f->chunk];
 		size_t left = (size_t)c->elements * 4 - f->at, n = len < left ? len : left;
 
-		memcpy(array_of(c, f->array) + f->at, bytes, n);
+		memcpy(restore_array_of(c, f->array) + f->at, bytes, n);
 		bytes += n;
 		f->at += n;
 		len -= n;
@@ -129,19 +129,20 @@ sound_schedules(const struct pbox_snapshot_meta *m)
 
 /* What was filled is as it was: nobody sees a part of a file. */
 static void
-clear(const struct filling *f)
+restore_clear(const struct filling *f)
 {
 	const struct pbox_table *t = f->t;
 
 	for (unsigned k = 0; k <= f->array && k < 1 + pbox_optim_states(t->optimiser); k++)
 		for (uint32_t i = 0; i < t->n_chunks && (k < f->array || i <= f->chunk); i++)
-			memset(array_of(&t->chunk[i], k), 0, (size_t)t->chunk[i].elements * 4);
+			memset(restore_array_of(&t->chunk[i], k), 0,
+				(size_t)t->chunk[i].elements * 4);
 }
 
 /* One pass over the file: each block is verified before it goes into the table, which nobody looks at until all of it
  * is there. */
 static int
-read_into(struct pbox_snapshot_reader *r, struct snapshot_load *l, const char *path,
+restore_read_into(struct pbox_snapshot_reader *r, struct snapshot_load *l, const char *path,
 	struct pbox_error *err)
 {
 	const struct pbox_snapshot_meta *m = pbox_snapshot_meta(r);
@@ -151,12 +152,12 @@ read_into(struct pbox_snapshot_reader *r, struct snapshot_load *l, const char *p
 
 	atomic_store(&l->at, 0);
 	atomic_store(&l->bytes, m->elements * m->arrays * 4);
-	ret = pbox_snapshot_read(r, fill, &f, &report, err);
+	ret = pbox_snapshot_read(r, restore_fill, &f, &report, err);
 	/* its job ends, and memory of jobs that have ended is cleared before anybody gets it */
 	if (ret == -ECANCELED)
 		return ret;
 	if (ret != 0) {
-		clear(&f);
+		restore_clear(&f);
 		return -EIO;
 	}
 	if (!set_slots(l, m))
@@ -172,7 +173,7 @@ read_into(struct pbox_snapshot_reader *r, struct snapshot_load *l, const char *p
 
 /* 0, -EIO, -ECANCELED */
 static int
-take(const char *path, struct snapshot_load *l)
+restore_take(const char *path, struct snapshot_load *l)
 {
 	struct pbox_snapshot_reader *r;
 	struct pbox_error err;
@@ -193,7 +194,7 @@ take(const char *path, struct snapshot_load *l)
 		pbox_fail(&err, EINVAL, "snapshot %.80s is not of table %u: %s", path, l->of.t->id,
 			differs);
 	else
-		ret = read_into(r, l, path, &err);
+		ret = restore_read_into(r, l, path, &err);
 	if (ret == -EIO) {
 		l->err = err;
 		pbox_log(PBOX_LOG_ERROR, "job '%s': %s", l->of.name, err.text);
@@ -237,7 +238,7 @@ snapshot_load(const char *dir, struct snapshot_load *l)
 	n = pbox_snapshot_list(dir, job, table, &f, &err);
 	for (int i = 0; i < n && l->ret != 0 && l->ret != -ECANCELED; i++)
 		if (!l->restoring || is_of_run(&f[i], &l->of))
-			l->ret = take(f[i].path, l);
+			l->ret = restore_take(f[i].path, l);
 	free(f);
 	if (n < 0) {
 		pbox_log(PBOX_LOG_ERROR, "job '%s': %s", job, err.text);

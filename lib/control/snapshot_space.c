@@ -28,7 +28,7 @@ struct files {
 
 /* The control's lock is not held for longer than one name takes. */
 static struct pbox_snapshot_claim
-look_up(struct pbox_control *c, const char *job)
+space_look_up(struct pbox_control *c, const char *job)
 {
 	const struct pbox_job_conf *section;
 	struct pbox_snapshot_claim k;
@@ -51,11 +51,11 @@ claim_of(struct pbox_control *c, const struct files *all, int i)
 	for (int k = 0; k < i; k++)
 		if (strcmp(all->f[k].job, all->f[i].job) == 0)
 			return all->claim[k];
-	return look_up(c, all->f[i].job);
+	return space_look_up(c, all->f[i].job);
 }
 
 static int
-look(struct pbox_control *c, struct files *all, struct pbox_error *err)
+space_look(struct pbox_control *c, struct files *all, struct pbox_error *err)
 {
 	*all = (struct files){.n = 0};
 	all->n = pbox_snapshot_list(c->conf.snapshot.dir, NULL, -1, &all->f, err);
@@ -71,7 +71,7 @@ look(struct pbox_control *c, struct files *all, struct pbox_error *err)
 }
 
 static void
-forget(struct files *all)
+space_forget(struct files *all)
 {
 	free(all->f);
 	free(all->claim);
@@ -101,7 +101,7 @@ newest(const struct files *all, int i)
 
 /* The last one of a table is worth a finding. */
 static void
-note(struct snapshots *s, const struct pbox_snapshot_file *f, uint64_t now)
+space_note(struct snapshots *s, const struct pbox_snapshot_file *f, uint64_t now)
 {
 	pthread_mutex_lock(&s->lock);
 	s->pruned.tables++;
@@ -116,7 +116,7 @@ note(struct snapshots *s, const struct pbox_snapshot_file *f, uint64_t now)
 static bool
 needed(struct pbox_control *c, const struct files *all, int i)
 {
-	struct pbox_snapshot_claim now = look_up(c, all->f[i].job);
+	struct pbox_snapshot_claim now = space_look_up(c, all->f[i].job);
 
 	return now.wished || (now.busy && !all->claim[i].busy);
 }
@@ -140,7 +140,7 @@ clear_out(struct pbox_control *c, const struct files *all, const char *why)
 		if (!only)
 			continue;
 		last = f;
-		note(&c->snapshots, f, now);
+		space_note(&c->snapshots, f, now);
 	}
 	if (last != NULL)
 		pbox_log(PBOX_LOG_WARN,
@@ -157,7 +157,7 @@ snapshot_room(void *ctx, uint64_t bytes, struct pbox_error *err)
 {
 	struct pbox_control *c = ctx;
 	const char *job = c->snapshots.order.meta.job;
-	struct pbox_snapshot_claim mine = look_up(c, job);
+	struct pbox_snapshot_claim mine = space_look_up(c, job);
 	struct pbox_snapshot_who who = {
 		.job = job, .named = mine.named, .space = mine.space, .dir_space = dir_space(c)};
 	struct files all;
@@ -165,12 +165,12 @@ snapshot_room(void *ctx, uint64_t bytes, struct pbox_error *err)
 
 	if (who.space == 0 && who.dir_space == 0)
 		return 0;
-	ret = look(c, &all, err);
+	ret = space_look(c, &all, err);
 	if (ret == 0)
 		ret = pbox_snapshot_room(all.f, all.claim, all.n, &who, bytes, all.gone, err);
 	if (ret == 0)
 		clear_out(c, &all, "room for a new snapshot (snapshot-space)");
-	forget(&all);
+	space_forget(&all);
 	c->snapshots.order.bound = ret == -EDQUOT;
 	return ret;
 }
@@ -194,16 +194,16 @@ snapshot_sweep(struct pbox_control *c)
 	struct pbox_error err;
 	struct files all;
 
-	if (look(c, &all, &err) == 0) {
+	if (space_look(c, &all, &err) == 0) {
 		sweep_age(c, &all);
 		clear_out(c, &all, "older than snapshot-age");
 	}
-	forget(&all);
-	if (look(c, &all, &err) == 0) {
+	space_forget(&all);
+	if (space_look(c, &all, &err) == 0) {
 		pbox_snapshot_sweep(all.f, all.claim, all.n, dir_space(c), all.gone);
 		clear_out(c, &all, "more than snapshot-space");
 	}
-	forget(&all);
+	space_forget(&all);
 }
 
 /* Control: is it time to? */

@@ -62,7 +62,7 @@ on_withdraw(const char *cmd, const char *params, struct rte_tel_data *d)
 }
 
 static struct rte_tel_data *
-result(const struct snapshot_result *x, uint64_t now)
+telemetry_result(const struct snapshot_result *x, uint64_t now)
 {
 	struct rte_tel_data *d = rte_tel_data_alloc();
 
@@ -115,7 +115,7 @@ on_snapshots(const char *cmd, const char *params, struct rte_tel_data *d)
 			tell_text(d, name, "%s", s->wish[i].job);
 		}
 		for (unsigned i = 0; i < s->n_results && i < 48; i++) {
-			struct rte_tel_data *x = result(&s->result[i], now);
+			struct rte_tel_data *x = telemetry_result(&s->result[i], now);
 			char name[32];
 
 			snprintf(name, sizeof(name), "table_%u", i);

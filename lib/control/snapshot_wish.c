@@ -42,7 +42,7 @@ snapshot_wish_of(struct snapshots *s, const char *job)
 
 /* The loader takes it off the disk: control waits for no disk. */
 static void
-forget(struct snapshots *s, struct snapshot_wish *w)
+wish_forget(struct snapshots *s, struct snapshot_wish *w)
 {
 	pthread_mutex_lock(&s->lock);
 	if (s->n_forget < SNAPSHOT_ASKED) {
@@ -104,7 +104,7 @@ snapshot_wishes_step(struct pbox_control *c)
 			continue;
 		if (snapshot_job(c, w->job, &j) && j.id == w->id) {
 			if (!w->forgotten && moved_on(c, &j, w))
-				forget(s, w);
+				wish_forget(s, w);
 			continue;
 		}
 		if (!w->loaded || w->broken) { /* the next run shall have it */
@@ -112,7 +112,7 @@ snapshot_wishes_step(struct pbox_control *c)
 			continue;
 		}
 		if (!w->forgotten)
-			forget(s, w);
+			wish_forget(s, w);
 		if (w->forgotten)
 			s->wish[i--] = s->wish[--s->n_wishes];
 	}

@@ -51,7 +51,7 @@ const struct pbox_stat_def control_port_stat_defs[PORT_STATS] = {
 };
 
 static int
-add(struct pbox_control *c, enum pbox_control_table which, const char *labels,
+stats_add(struct pbox_control *c, enum pbox_control_table which, const char *labels,
 	const uint64_t *values, struct pbox_error *err)
 {
 	const struct pbox_stats_table *t = &pbox_control_tables[which];
@@ -69,19 +69,19 @@ stats_register(struct pbox_control *c, struct pbox_error *err)
 	c->stats = pbox_stats_new(2 * k->n_cores + k->n_ports + 8);
 	if (c->stats == NULL)
 		return pbox_fail(err, ENOMEM, "out of memory");
-	ret = add(c, PBOX_COUNTERS_CONTROL, "", c->stat, err);
+	ret = stats_add(c, PBOX_COUNTERS_CONTROL, "", c->stat, err);
 	if (ret >= 0)
-		ret = add(c, PBOX_COUNTERS_REGISTRAR, "", c->registrar_stat, err);
+		ret = stats_add(c, PBOX_COUNTERS_REGISTRAR, "", c->registrar_stat, err);
 	for (unsigned i = 0; ret >= 0 && i < k->n_ports; i++) {
 		snprintf(labels, sizeof(labels), "port=%u,device=%s", k->port[i].conf.id,
 			k->port[i].dev.name);
-		ret = add(c, PBOX_COUNTERS_PORT, labels, c->port_stat[i], err);
+		ret = stats_add(c, PBOX_COUNTERS_PORT, labels, c->port_stat[i], err);
 	}
 	for (unsigned i = 0; ret >= 0 && i < k->n_cores; i++) {
 		snprintf(labels, sizeof(labels), "core=%u,lcore=%u", i, k->core[i].lcore);
-		ret = add(c, PBOX_COUNTERS_CORE, labels, pbox_dp_core_stats(k->dp, i), err);
+		ret = stats_add(c, PBOX_COUNTERS_CORE, labels, pbox_dp_core_stats(k->dp, i), err);
 		if (ret >= 0)
-			ret = add(
+			ret = stats_add(
 				c, PBOX_COUNTERS_SHARD, labels, pbox_dp_shard_stats(k->dp, i), err);
 	}
 	return ret < 0 ? ret : 0;

@@ -60,7 +60,7 @@ on_report(const char *cmd, const char *params, struct rte_tel_data *d)
 #define WORDS 3
 
 static void
-run(const struct tell_command *k, struct pbox_control *c, const char *params,
+telemetry_run(const struct tell_command *k, struct pbox_control *c, const char *params,
 	struct rte_tel_data *d)
 {
 	char word[WORDS][TELL_WORD];
@@ -85,7 +85,7 @@ on_command(const char *cmd, const char *params, struct rte_tel_data *d)
 	for (unsigned i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
 		for (const struct tell_command *k = commands[i]; k->name != NULL; k++)
 			if (strcmp(cmd, k->name) == 0)
-				run(k, c, params, d);
+				telemetry_run(k, c, params, d);
 	telemetry_unlock(c);
 	return 0;
 }

@@ -37,7 +37,7 @@ struct stats_page {
 };
 
 static int
-add_block(const struct pbox_stats_block *b, void *ctx)
+tell_add_block(const struct pbox_stats_block *b, void *ctx)
 {
 	struct stats_page *p = ctx;
 	struct rte_tel_data *d;
@@ -77,7 +77,7 @@ on_stats(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_d
 		return;
 	}
 	control_port_stats_update(c);
-	pbox_stats_walk(c->stats, add_block, &p);
+	pbox_stats_walk(c->stats, tell_add_block, &p);
 	if (n > 0 && p.seen == 0)
 		tell_error(d, "no block '%.40s' is counted: /pbox/counters names them", word[0]);
 }
@@ -285,7 +285,7 @@ static const struct level {
 #define ALL    UINT32_MAX
 
 static uint64_t
-value(struct pbox_control *c, const struct level *l, unsigned core, unsigned what)
+tell_value(struct pbox_control *c, const struct level *l, unsigned core, unsigned what)
 {
 	uint64_t sum = 0;
 
@@ -307,22 +307,22 @@ handed(struct pbox_control *c, const struct level *l, unsigned core)
 {
 	if (l->table != PBOX_COUNTERS_CORE || l->received != PBOX_CS_RX_PACKETS)
 		return 0;
-	return (int64_t)value(c, l, core, PBOX_CS_HANDOFF_IN) -
-	       (int64_t)value(c, l, core, PBOX_CS_HANDOFF_OUT);
+	return (int64_t)tell_value(c, l, core, PBOX_CS_HANDOFF_IN) -
+	       (int64_t)tell_value(c, l, core, PBOX_CS_HANDOFF_OUT);
 }
 
 static void
 add_level(struct pbox_control *c, const struct level *l, unsigned core, struct rte_tel_data *all)
 {
 	const struct pbox_stat_def *defs = pbox_control_tables[l->table].defs;
-	uint64_t received = value(c, l, core, l->received), accepted = 0, dropped = 0;
+	uint64_t received = tell_value(c, l, core, l->received), accepted = 0, dropped = 0;
 	int64_t from_others = handed(c, l, core), left;
 	struct rte_tel_data *d = tell_dict(), *drops = tell_dict();
 
 	for (unsigned i = l->first_accept; i <= l->last_accept; i++)
-		accepted += value(c, l, core, i);
+		accepted += tell_value(c, l, core, i);
 	for (unsigned i = l->first_drop; i <= l->last_drop; i++) {
-		uint64_t v = value(c, l, core, i);
+		uint64_t v = tell_value(c, l, core, i);
 
 		dropped += v;
 		if (v > 0)

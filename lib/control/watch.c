@@ -131,7 +131,7 @@ all_drops(const struct pbox_control *c)
 
 /* The periodic line: rates since the last one. */
 static void
-line(struct pbox_control *c, double s)
+watch_line(struct pbox_control *c, double s)
 {
 	struct watch *w = &c->watch;
 	uint64_t rx = pbox_dp_total(c->conf.dp, PBOX_CS_RX_PACKETS);
@@ -171,9 +171,9 @@ control_watch(struct pbox_control *c)
 		return;
 	if (w->line_at == 0) {
 		w->line_at = c->now_ns;
-		line(c, 0);
+		watch_line(c, 0);
 	} else if (c->now_ns - w->line_at >= c->conf.stats_interval_ns) {
-		line(c, (double)(c->now_ns - w->line_at) * 1e-9);
+		watch_line(c, (double)(c->now_ns - w->line_at) * 1e-9);
 		w->line_at = c->now_ns;
 	}
 }

@@ -84,7 +84,7 @@ add_rounds(const struct pbox_control *c, const struct pbox_job_view *j, const st
 }
 
 static bool
-has_session(const struct pbox_member_view *m)
+why_has_session(const struct pbox_member_view *m)
 {
 	return m->state == PBOX_MEMBER_JOINED || m->state == PBOX_MEMBER_SILENT;
 }
@@ -118,7 +118,7 @@ add_tables(const struct pbox_control *c, const struct pbox_job_view *j, uint64_t
 			struct pbox_member_view m;
 
 			pbox_registrar_view_member(c->registrar, j->job, w, now, &m);
-			if (m.removed || (has_session(&m) && m.declared > t))
+			if (m.removed || (why_has_session(&m) && m.declared > t))
 				continue;
 			wait[w / 64] |= UINT64_C(1) << w % 64;
 			missing[w / 64] |= UINT64_C(1) << w % 64;
@@ -184,7 +184,7 @@ add_findings(struct pbox_control *c, const char *job, struct rte_tel_data *d)
 }
 
 static bool
-answered(struct pbox_control *c, const struct pbox_why *why)
+why_answered(struct pbox_control *c, const struct pbox_why *why)
 {
 	bool yes;
 
@@ -237,7 +237,7 @@ control_why(struct pbox_control *c, const char *name, struct rte_tel_data *d)
 	if (job == NULL)
 		return;
 	end = pbox_dp_now(c->conf.dp) + PATIENCE;
-	while (why != NULL && !answered(c, why) && pbox_dp_now(c->conf.dp) < end)
+	while (why != NULL && !why_answered(c, why) && pbox_dp_now(c->conf.dp) < end)
 		nanosleep(&nap, NULL);
 	pthread_mutex_lock(&c->lock);
 	add_all(c, name, why, d);

@@ -131,7 +131,7 @@ struct pbox_dp {
 };
 
 static inline void
-count(struct core *c, enum pbox_core_stat what, uint64_t n)
+core_count(struct core *c, enum pbox_core_stat what, uint64_t n)
 {
 	pbox_stat_add(&c->stat[what], n);
 }

@@ -95,15 +95,15 @@ lend_to_control(
 	enum pbox_gate gate = pbox_shard_gate(c->shard, at, left, &d->peer, c->now_ns);
 
 	if (gate == PBOX_GATE_RATE) {
-		count(c, PBOX_CS_FRAME_CONTROL_RATE, 1);
+		core_count(c, PBOX_CS_FRAME_CONTROL_RATE, 1);
 		return;
 	}
 	rte_mbuf_refcnt_update(m, 1);
 	if (!core_to_control(c, gate, m)) {
-		count(c, PBOX_CS_FRAME_CONTROL_FULL, 1);
+		core_count(c, PBOX_CS_FRAME_CONTROL_FULL, 1);
 		rte_pktmbuf_free(m);
 	} else {
-		count(c, PBOX_CS_FRAMES_CONTROL, 1);
+		core_count(c, PBOX_CS_FRAMES_CONTROL, 1);
 	}
 }
 
@@ -125,9 +125,9 @@ core_datagram_rx(struct core *c, struct rte_mbuf *m)
 	bool first = true, lent = false, ours = true;
 
 	pbox_dp_datagram(m, &d);
-	count(c, PBOX_CS_RX_DATA, 1);
+	core_count(c, PBOX_CS_RX_DATA, 1);
 	if (d.ce)
-		count(c, PBOX_CS_ECN_CE, 1);
+		core_count(c, PBOX_CS_ECN_CE, 1);
 	at = d.payload;
 	end = at + d.len;
 	do { /* an empty datagram is a truncated frame */
@@ -138,14 +138,14 @@ core_datagram_rx(struct core *c, struct rte_mbuf *m)
 		f->unverified = false;
 		why = first ? pbox_frame_open(at, left, &f->hdr, &size, &f->unverified)
 			    : pbox_frame_decode(at, left, false, &f->hdr, &size);
-		count(c, PBOX_CS_FRAMES, 1);
+		core_count(c, PBOX_CS_FRAMES, 1);
 		first = false;
 		if (why != PBOX_WIRE_OK) {
-			count(c, PBOX_CS_FRAME_MAGIC + (why - PBOX_WIRE_MAGIC), 1);
+			core_count(c, PBOX_CS_FRAME_MAGIC + (why - PBOX_WIRE_MAGIC), 1);
 			if (size == 0)
 				break;
 		} else if (for_shard(f->hdr.type)) {
-			count(c, PBOX_CS_FRAMES_DATA, 1);
+			core_count(c, PBOX_CS_FRAMES_DATA, 1);
 			/* the last frame gets our reference: no locked instruction for most */
 			ours = at + size < end;
 			if (ours)
@@ -161,7 +161,7 @@ core_datagram_rx(struct core *c, struct rte_mbuf *m)
 			lend_to_control(c, m, &d, at);
 			lent = true;
 		} else {
-			count(c, PBOX_CS_FRAMES_CONTROL, 1);
+			core_count(c, PBOX_CS_FRAMES_CONTROL, 1);
 		}
 		at += size;
 	} while (at < end);

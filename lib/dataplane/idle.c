@@ -29,13 +29,13 @@ pbox_dp_idle_auto(unsigned n_cores, unsigned n_cpus, bool shared)
 }
 
 static void
-nap(struct core *c)
+idle_nap(struct core *c)
 {
 	unsigned doublings = (c->empty - YIELD_TURNS) / 8;
 	long ns = doublings < 4 ? SLEEP_MIN << doublings : SLEEP_MAX;
 	struct timespec t = {.tv_nsec = ns < SLEEP_MAX ? ns : SLEEP_MAX};
 
-	count(c, PBOX_CS_SLEEPS, 1);
+	core_count(c, PBOX_CS_SLEEPS, 1);
 	nanosleep(&t, NULL);
 }
 
@@ -47,7 +47,7 @@ adaptive(struct core *c)
 	else if (c->empty <= YIELD_TURNS)
 		sched_yield();
 	else
-		nap(c);
+		idle_nap(c);
 }
 
 static void
@@ -81,7 +81,7 @@ wait_interrupt(struct core *c)
 	arm(c, true);
 	/* what came before the interrupt was armed raises none */
 	if (queues_empty(c)) {
-		count(c, PBOX_CS_SLEEPS, 1);
+		core_count(c, PBOX_CS_SLEEPS, 1);
 		rte_epoll_wait(RTE_EPOLL_PER_THREAD, ev, 8, WAIT_MS);
 	}
 	arm(c, false);

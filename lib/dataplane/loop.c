@@ -30,13 +30,13 @@ sampled_turn(struct core *c)
 	if (work == 0)
 		return 0;
 	transmit = rte_rdtsc() - counted_tsc(c) - transmit;
-	count(c, PBOX_CS_STAGE_TURNS, 1);
-	count(c, PBOX_CS_STAGE_PACKETS, work);
-	count(c, PBOX_CS_STAGE_MAIL, mail - c->tsc);
-	count(c, PBOX_CS_STAGE_RECEIVE, receive - mail);
-	count(c, PBOX_CS_STAGE_ENGINE, c->engine_tsc);
-	count(c, PBOX_CS_STAGE_ANSWER, c->answer_tsc);
-	count(c, PBOX_CS_STAGE_TRANSMIT, c->transmit_tsc + transmit);
+	core_count(c, PBOX_CS_STAGE_TURNS, 1);
+	core_count(c, PBOX_CS_STAGE_PACKETS, work);
+	core_count(c, PBOX_CS_STAGE_MAIL, mail - c->tsc);
+	core_count(c, PBOX_CS_STAGE_RECEIVE, receive - mail);
+	core_count(c, PBOX_CS_STAGE_ENGINE, c->engine_tsc);
+	core_count(c, PBOX_CS_STAGE_ANSWER, c->answer_tsc);
+	core_count(c, PBOX_CS_STAGE_TRANSMIT, c->transmit_tsc + transmit);
 	return work;
 }
 
@@ -72,8 +72,8 @@ pbox_dp_turn(void *core)
 	c->looked_ns = atomic_load_explicit(&c->emptied_ns, memory_order_relaxed);
 	c->now_ns = ticks_to_ns(c->dp, c->tsc);
 	work = unlikely(turns % PBOX_DP_SAMPLE == 0) ? sampled_turn(c) : turn(c);
-	count(c, PBOX_CS_LOOPS, 1);
-	count(c, PBOX_CS_LOOPS_BUSY, work > 0);
+	core_count(c, PBOX_CS_LOOPS, 1);
+	core_count(c, PBOX_CS_LOOPS_BUSY, work > 0);
 	return work;
 }
 
@@ -86,10 +86,10 @@ pbox_dp_run(void *core)
 	idle_start(c);
 	while (!atomic_load_explicit(&c->dp->stop, memory_order_relaxed)) {
 		if (pbox_dp_turn(c) > 0) {
-			count(c, PBOX_CS_CYCLES_BUSY, rte_rdtsc() - c->tsc);
+			core_count(c, PBOX_CS_CYCLES_BUSY, rte_rdtsc() - c->tsc);
 			c->empty = 0;
 		} else {
-			count(c, PBOX_CS_CYCLES_IDLE, rte_rdtsc() - c->tsc);
+			core_count(c, PBOX_CS_CYCLES_IDLE, rte_rdtsc() - c->tsc);
 			c->empty++;
 			core_idle(c);
 		}

@@ -8,7 +8,7 @@
 
 /* An earlier port with the address of port @p p, or @p p. */
 static unsigned
-same_address(const struct pbox_port_conf *port, unsigned p)
+plan_same_address(const struct pbox_port_conf *port, unsigned p)
 {
 	unsigned k = 0;
 
@@ -32,7 +32,7 @@ pbox_dp_plan(const struct pbox_port_conf *port, unsigned n_ports, const uint8_t 
 	unsigned n = 0;
 
 	for (unsigned p = 0; p < n_ports; p++) {
-		unsigned first = same_address(port, p);
+		unsigned first = plan_same_address(port, p);
 
 		/* whoever reaches one of them must find all cores behind it */
 		if (!same_cores(&port[first], &port[p]))

@@ -39,7 +39,7 @@ hand_ring(struct core *from, struct core *to)
 
 /* One core serves one port: its queue, or a ring to the core that has one. */
 static int
-serve(struct pbox_dp *dp, struct pbox_port *p, unsigned i)
+rings_serve(struct pbox_dp *dp, struct pbox_port *p, unsigned i)
 {
 	struct core *c = dp->core[p->conf.core[i]];
 	struct outbox *o = &c->out[c->n_out];
@@ -86,7 +86,7 @@ control_rings(struct core *c)
 }
 
 static size_t
-ring_bytes(unsigned n, unsigned elem)
+rings_bytes(unsigned n, unsigned elem)
 {
 	/* of exact size: one more, then a power of two */
 	ssize_t size = rte_ring_get_memsize_elem(elem, rte_align32pow2(n + 1));
@@ -97,15 +97,15 @@ ring_bytes(unsigned n, unsigned elem)
 size_t
 rings_control_bytes(void)
 {
-	return 3 * ring_bytes(RING_CONTROL, sizeof(void *)) +
-	       2 * ring_bytes(PBOX_DP_MAILS, sizeof(struct pbox_mail));
+	return 3 * rings_bytes(RING_CONTROL, sizeof(void *)) +
+	       2 * rings_bytes(PBOX_DP_MAILS, sizeof(struct pbox_mail));
 }
 
 size_t
 rings_port_bytes(const struct pbox_port *p)
 {
 	/* one from each core that has a queue, and one to it */
-	return (p->n_queues + 1u) * ring_bytes(RING_HANDOFF, sizeof(void *));
+	return (p->n_queues + 1u) * rings_bytes(RING_HANDOFF, sizeof(void *));
 }
 
 int
@@ -118,7 +118,7 @@ rings_create(struct pbox_dp *dp, struct pbox_error *err)
 		ret = control_rings(dp->core[i]);
 	for (unsigned p = 0; ret == 0 && p < dp->conf.n_ports; p++)
 		for (unsigned i = 0; ret == 0 && i < dp->conf.port[p].conf.n_cores; i++)
-			ret = serve(dp, &dp->conf.port[p], i);
+			ret = rings_serve(dp, &dp->conf.port[p], i);
 	if (ret != 0)
 		return pbox_fail(err, -ret, "rings between %u cores: %s", dp->conf.n_cores,
 			rte_strerror(-ret));

@@ -23,15 +23,15 @@ pbox_dp_checksum_partial(const void *frame, const struct pbox_net_pkt *pkt)
 }
 
 static void
-drop(struct core *c, struct rte_mbuf *m, enum pbox_core_stat why)
+rx_drop(struct core *c, struct rte_mbuf *m, enum pbox_core_stat why)
 {
-	count(c, why, 1);
+	core_count(c, why, 1);
 	rte_pktmbuf_free(m);
 }
 
 /* Answer with @p len bytes in the packet that asked, padded as Ethernet wants it. */
 static void
-answer_in_place(struct core *c, const struct pbox_port *p, struct rte_mbuf *m, size_t len)
+rx_answer_in_place(struct core *c, const struct pbox_port *p, struct rte_mbuf *m, size_t len)
 {
 	if (len < RTE_ETHER_MIN_LEN - RTE_ETHER_CRC_LEN) {
 		memset(rte_pktmbuf_mtod_offset(m, uint8_t *, len), 0,
@@ -46,13 +46,13 @@ answer_in_place(struct core *c, const struct pbox_port *p, struct rte_mbuf *m, s
 
 /* A keep-alive that was answered here. The control thread may know of it, if it has time. */
 static void
-answered(struct core *c, struct rte_mbuf *m)
+rx_answered(struct core *c, struct rte_mbuf *m)
 {
-	count(c, PBOX_CS_RX_DATA, 1);
-	count(c, PBOX_CS_FRAMES, 1);
-	count(c, PBOX_CS_FRAMES_DATA, 1);
+	core_count(c, PBOX_CS_RX_DATA, 1);
+	core_count(c, PBOX_CS_FRAMES, 1);
+	core_count(c, PBOX_CS_FRAMES_DATA, 1);
 	if (core_to_control(c, PBOX_GATE_ANSWERED, m))
-		count(c, PBOX_CS_PINGS_TOLD, 1);
+		core_count(c, PBOX_CS_PINGS_TOLD, 1);
 	else
 		rte_pktmbuf_free(m);
 }
@@ -66,13 +66,13 @@ to_control(struct core *c, struct rte_mbuf *m)
 	pbox_dp_datagram(m, &d);
 	gate = pbox_shard_gate(c->shard, d.payload, d.len, &d.peer, c->now_ns);
 	if (gate == PBOX_GATE_ANSWERED)
-		answered(c, m);
+		rx_answered(c, m);
 	else if (gate == PBOX_GATE_RATE)
-		drop(c, m, PBOX_CS_DROP_CONTROL_RATE);
+		rx_drop(c, m, PBOX_CS_DROP_CONTROL_RATE);
 	else if (!core_to_control(c, gate, m))
-		drop(c, m, PBOX_CS_DROP_CONTROL_FULL);
+		rx_drop(c, m, PBOX_CS_DROP_CONTROL_FULL);
 	else
-		count(c, PBOX_CS_RX_CONTROL, 1);
+		core_count(c, PBOX_CS_RX_CONTROL, 1);
 }
 
 static void
@@ -80,9 +80,9 @@ hand_flush(struct core *c, struct handoff *h)
 {
 	unsigned sent = rte_ring_sp_enqueue_burst(h->ring, (void **)h->m, h->n, NULL);
 
-	count(c, PBOX_CS_HANDOFF_OUT, sent);
+	core_count(c, PBOX_CS_HANDOFF_OUT, sent);
 	for (unsigned i = sent; i < h->n; i++)
-		drop(c, h->m[i], PBOX_CS_DROP_HANDOFF_FULL);
+		rx_drop(c, h->m[i], PBOX_CS_DROP_HANDOFF_FULL);
 	h->n = 0;
 }
 
@@ -99,7 +99,7 @@ dispatch(struct core *c, const struct pbox_port *p, struct rte_mbuf *m,
 		return;
 	}
 	if (owner >= c->dp->conf.n_cores || (c->dp->serves[p->conf.id] >> owner & 1) == 0) {
-		drop(c, m, PBOX_CS_DROP_UDP_UNKNOWN_PORT);
+		rx_drop(c, m, PBOX_CS_DROP_UDP_UNKNOWN_PORT);
 		return;
 	}
 	if (owner == c->index) {
@@ -119,15 +119,15 @@ look_at_checksum(struct core *c, const struct pbox_port *p, const struct rte_mbu
 {
 	if (p->dev.rx_udp_checksum &&
 		(m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_BAD)
-		count(c, PBOX_CS_UDP_CHECKSUM_BAD, 1);
+		core_count(c, PBOX_CS_UDP_CHECKSUM_BAD, 1);
 	/* only the CRC of a frame reads its payload, which knows better (R2.4) */
 	if (pkt->udp_checksum == PBOX_NET_UDP_UNCHECKED &&
 		pbox_dp_checksum_partial(rte_pktmbuf_mtod(m, const void *), pkt))
-		count(c, PBOX_CS_UDP_CHECKSUM_PARTIAL, 1);
+		core_count(c, PBOX_CS_UDP_CHECKSUM_PARTIAL, 1);
 }
 
 static unsigned
-parse_flags(const struct pbox_port *p, const struct rte_mbuf *m)
+rx_parse_flags(const struct pbox_port *p, const struct rte_mbuf *m)
 {
 	unsigned flags = PBOX_NET_F_UDP_DEFER;
 
@@ -155,19 +155,19 @@ note_conflict(struct core *c, const struct pbox_port *p, const struct pbox_net_p
 
 /* One packet. Exactly one counter tells what became of it. */
 static void
-receive(struct core *c, struct pbox_port *p, struct rte_mbuf *m)
+rx_receive(struct core *c, struct pbox_port *p, struct rte_mbuf *m)
 {
 	struct pbox_net_pkt pkt;
 	enum pbox_net_verdict v;
 	void *frame;
 
 	if (m->nb_segs > 1 && rte_pktmbuf_linearize(m) != 0) {
-		drop(c, m, PBOX_CS_DROP_SEGMENTS);
+		rx_drop(c, m, PBOX_CS_DROP_SEGMENTS);
 		return;
 	}
 	m->port = p->conf.id; /* not all drivers set it, and a bond sets its slave's */
 	frame = rte_pktmbuf_mtod(m, void *);
-	v = pbox_net_parse(frame, m->data_len, &p->nif, parse_flags(p, m), &pkt);
+	v = pbox_net_parse(frame, m->data_len, &p->nif, rx_parse_flags(p, m), &pkt);
 	switch (v) {
 	case PBOX_NET_UDP:
 		m->l2_len = pkt.l3_offset;
@@ -175,23 +175,23 @@ receive(struct core *c, struct pbox_port *p, struct rte_mbuf *m)
 		dispatch(c, p, m, &pkt);
 		break;
 	case PBOX_NET_ARP_REQUEST:
-		count(c, PBOX_CS_RX_ARP_REQUEST, 1);
-		answer_in_place(c, p, m, pbox_net_arp_reply(frame, m->data_len, &p->nif, &pkt));
+		core_count(c, PBOX_CS_RX_ARP_REQUEST, 1);
+		rx_answer_in_place(c, p, m, pbox_net_arp_reply(frame, m->data_len, &p->nif, &pkt));
 		break;
 	case PBOX_NET_ICMP_ECHO:
-		count(c, PBOX_CS_RX_ICMP_ECHO, 1);
-		answer_in_place(c, p, m, pbox_net_icmp_echo_reply(frame, &p->nif, &pkt));
+		core_count(c, PBOX_CS_RX_ICMP_ECHO, 1);
+		rx_answer_in_place(c, p, m, pbox_net_icmp_echo_reply(frame, &p->nif, &pkt));
 		break;
 	case PBOX_NET_ARP_REPLY:
 		/* answers go where requests came from: nothing to learn */
-		count(c, PBOX_CS_RX_ARP_REPLY, 1);
+		core_count(c, PBOX_CS_RX_ARP_REPLY, 1);
 		rte_pktmbuf_free(m);
 		break;
 	case PBOX_NET_DROP_ARP_CONFLICT:
 		note_conflict(c, p, &pkt);
 		/* fallthrough */
 	default:
-		drop(c, m, PBOX_CS_FIRST_DROP + (v - PBOX_NET_DROP_FIRST));
+		rx_drop(c, m, PBOX_CS_FIRST_DROP + (v - PBOX_NET_DROP_FIRST));
 		break;
 	}
 }
@@ -210,11 +210,11 @@ take_burst(struct core *c, struct pbox_port *p, uint16_t queue)
 	}
 	for (unsigned i = 0; i < n; i++) {
 		bytes += m[i]->pkt_len;
-		receive(c, p, m[i]);
+		rx_receive(c, p, m[i]);
 	}
 	if (n > 0) {
-		count(c, PBOX_CS_RX_PACKETS, n);
-		count(c, PBOX_CS_RX_BYTES, bytes);
+		core_count(c, PBOX_CS_RX_PACKETS, n);
+		core_count(c, PBOX_CS_RX_BYTES, bytes);
 	}
 	return n;
 }
@@ -258,7 +258,7 @@ core_take_handed(struct core *c)
 			core_datagram_rx(c, m[i]);
 		}
 		if (n > 0)
-			count(c, PBOX_CS_HANDOFF_IN, n);
+			core_count(c, PBOX_CS_HANDOFF_IN, n);
 		c->left |= n == BURST;
 		total += n;
 	}

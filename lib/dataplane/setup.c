@@ -108,7 +108,7 @@ is_served(const struct pbox_port *port, unsigned core)
 
 /* What lies in the transmit queues of its ports: headers, and as many payloads. */
 static unsigned
-packets_of(const struct pbox_port *port, unsigned n_ports, unsigned core)
+setup_packets_of(const struct pbox_port *port, unsigned n_ports, unsigned core)
 {
 	unsigned n = 512 + STASH;
 
@@ -127,7 +127,7 @@ packets_bytes(unsigned n)
 static int
 core_packets(struct pbox_dp *dp, struct core *c, struct pbox_error *err)
 {
-	unsigned i = c->index, n = packets_of(dp->conf.port, dp->conf.n_ports, i);
+	unsigned i = c->index, n = setup_packets_of(dp->conf.port, dp->conf.n_ports, i);
 	char name[RTE_MEMPOOL_NAMESIZE];
 
 	snprintf(name, sizeof(name), "pbox_answers_%u", i);
@@ -297,10 +297,10 @@ empty_ring(struct core *c, struct rte_ring *r, bool received)
 
 	while (r != NULL && rte_ring_sc_dequeue(r, &m) == 0) {
 		if (received) {
-			count(c, PBOX_CS_HANDOFF_IN, 1);
-			count(c, PBOX_CS_DROP_STOPPED, 1);
+			core_count(c, PBOX_CS_HANDOFF_IN, 1);
+			core_count(c, PBOX_CS_DROP_STOPPED, 1);
 		} else {
-			count(c, PBOX_CS_TX_DROPPED, 1);
+			core_count(c, PBOX_CS_TX_DROPPED, 1);
 		}
 		rte_pktmbuf_free(m);
 	}
@@ -364,7 +364,7 @@ pbox_dp_core_bytes(const struct pbox_port *port, unsigned n_ports, unsigned core
 	for (unsigned p = 0; p < n_ports; p++)
 		if (is_served(&port[p], core))
 			n += rings_port_bytes(&port[p]);
-	return n + packets_bytes(packets_of(port, n_ports, core));
+	return n + packets_bytes(setup_packets_of(port, n_ports, core));
 }
 
 void

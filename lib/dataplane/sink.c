@@ -10,7 +10,7 @@
 
 /* A packet of the core's own: one segment, nobody else's. NULL: there is none. */
 static inline struct rte_mbuf *
-take(struct stash *s)
+sink_take(struct stash *s)
 {
 	if (s->n == 0) {
 		if (rte_mempool_get_bulk(s->pool, (void **)s->m, STASH) != 0)
@@ -51,7 +51,7 @@ static inline struct rte_mbuf *
 take_header(struct core *c, uint64_t first, uint16_t data_len, uint32_t len)
 {
 	const size_t room = sizeof(struct rte_mbuf) + PBOX_PORT_MBUF_PRIV;
-	struct rte_mbuf *m = take(&c->packets);
+	struct rte_mbuf *m = sink_take(&c->packets);
 
 	if (m == NULL)
 		return NULL;
@@ -86,7 +86,7 @@ served_us(struct core *c, const void *payload)
 
 /* Bus address of parameter memory, and how far a device can have it in one piece; 0: not in EAL memory. */
 static size_t
-bus_address(const struct pbox_dp *dp, const void *at, size_t len, rte_iova_t *iova)
+sink_bus_address(const struct pbox_dp *dp, const void *at, size_t len, rte_iova_t *iova)
 {
 	uintptr_t a = (uintptr_t)at;
 
@@ -116,7 +116,7 @@ static inline struct rte_mbuf *
 take_segment(struct core *c, const void *at, size_t len, rte_iova_t iova)
 {
 	uint64_t first = rearm(0, 1, 0);
-	struct rte_mbuf *e = take(&c->packets);
+	struct rte_mbuf *e = sink_take(&c->packets);
 
 	if (e == NULL)
 		return NULL;
@@ -151,7 +151,7 @@ append_pieces(struct core *c, struct rte_mbuf *m, const uint8_t *at, size_t left
 
 	while (left > 0) {
 		rte_iova_t iova;
-		size_t n = bus_address(c->dp, at, left, &iova);
+		size_t n = sink_bus_address(c->dp, at, left, &iova);
 
 		tail->next = n > 0 ? take_segment(c, at, n, iova) : NULL;
 		if (tail->next == NULL)
@@ -237,11 +237,11 @@ send_shared(struct core *c, const struct pbox_port *p, const struct pbox_send *s
 	hdr.served = served_us(c, s->payload);
 	pbox_frame_template(&a.frame, &hdr, s->payload_crc);
 	pbox_net_udp_origin_sized(&a.net, &c->dp->from[port], a.udp_len);
-	a.whole = bus_address(c->dp, a.payload, a.length, &a.iova);
+	a.whole = sink_bus_address(c->dp, a.payload, a.length, &a.iova);
 	while (k < n && (m[k] = answer(c, &a, &to[k])) != NULL)
 		k++;
-	count(c, PBOX_CS_TX_SHARED_BYTES, (uint64_t)k * a.length);
-	count(c, PBOX_CS_TX_NO_MBUF, n - k);
+	core_count(c, PBOX_CS_TX_SHARED_BYTES, (uint64_t)k * a.length);
+	core_count(c, PBOX_CS_TX_NO_MBUF, n - k);
 	core_tx_all(c, p->conf.id, m, k);
 }
 
@@ -266,7 +266,7 @@ frame_copied(struct core *c, const struct pbox_port *p, const struct pbox_net_ud
 }
 
 static struct pbox_port *
-port_of(const struct core *c, const struct pbox_peer *peer)
+sink_port_of(const struct core *c, const struct pbox_peer *peer)
 {
 	return peer->port < ETHDEVS ? c->dp->port_of[peer->port] : NULL;
 }
@@ -281,11 +281,11 @@ is_shared(const struct pbox_port *p, const struct pbox_send *s)
 static inline __attribute__((always_inline)) void
 send_frame(struct core *c, const struct pbox_send *s)
 {
-	struct pbox_port *p = port_of(c, s->peer);
+	struct pbox_port *p = sink_port_of(c, s->peer);
 	struct rte_mbuf *m;
 
 	if (p == NULL) {
-		count(c, PBOX_CS_TX_DROPPED, 1);
+		core_count(c, PBOX_CS_TX_DROPPED, 1);
 		return;
 	}
 	if (s->tag_key != NULL && is_shared(p, s)) {
@@ -301,11 +301,11 @@ send_frame(struct core *c, const struct pbox_send *s)
 	}
 	m = frame_copied(c, p, &c->dp->from[s->peer->port], s);
 	/* of parameters: an echo is no matter */
-	count(c, PBOX_CS_TX_COPIED_BYTES, m != NULL && s->shared ? s->hdr.length : 0);
+	core_count(c, PBOX_CS_TX_COPIED_BYTES, m != NULL && s->shared ? s->hdr.length : 0);
 	if (m != NULL)
 		core_tx(c, p->conf.id, m);
 	else
-		count(c, PBOX_CS_TX_NO_MBUF, 1);
+		core_count(c, PBOX_CS_TX_NO_MBUF, 1);
 }
 
 static void
@@ -327,7 +327,7 @@ static inline __attribute__((always_inline)) void
 send_frames(struct core *c, const struct pbox_send *s, const struct pbox_send_to *to, unsigned n)
 {
 	for (unsigned i = 0, end; i < n; i = end) {
-		const struct pbox_port *p = port_of(c, to[i].peer);
+		const struct pbox_port *p = sink_port_of(c, to[i].peer);
 
 		end = i + 1;
 		if (p != NULL && is_shared(p, s)) {

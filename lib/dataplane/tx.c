@@ -35,14 +35,14 @@ outbox_flush(struct core *c, struct outbox *o)
 	for (unsigned i = sent; i < o->n; i++)
 		bytes -= o->m[i]->pkt_len;
 	if (sent < o->n) {
-		count(c, PBOX_CS_TX_DROPPED, o->n - sent);
+		core_count(c, PBOX_CS_TX_DROPPED, o->n - sent);
 		rte_pktmbuf_free_bulk(o->m + sent, o->n - sent);
 	}
 	if (o->via != NULL) {
-		count(c, PBOX_CS_TX_HANDOFF, sent);
+		core_count(c, PBOX_CS_TX_HANDOFF, sent);
 	} else {
-		count(c, PBOX_CS_TX_PACKETS, sent);
-		count(c, PBOX_CS_TX_BYTES, bytes);
+		core_count(c, PBOX_CS_TX_PACKETS, sent);
+		core_count(c, PBOX_CS_TX_BYTES, bytes);
 	}
 	o->n = 0;
 	if (unlikely(c->sampled))
@@ -56,7 +56,7 @@ core_tx_all(struct core *c, unsigned port, struct rte_mbuf **m, unsigned n)
 	struct outbox *o;
 
 	if (port >= ETHDEVS || c->outbox_of[port] < 0) {
-		count(c, PBOX_CS_TX_DROPPED, n);
+		core_count(c, PBOX_CS_TX_DROPPED, n);
 		rte_pktmbuf_free_bulk(m, n);
 		return;
 	}

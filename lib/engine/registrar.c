@@ -300,7 +300,7 @@ pbox_registrar_shutdown(struct pbox_registrar *r, uint64_t now_ns)
 		for (unsigned w = 0; job != NULL && w < job->workers; w++) {
 			struct pbox_send out = {.hdr = {.type = PBOX_LEFT, .aux = 1}};
 
-			if (has_session(job, w))
+			if (registrar_has_session(job, w))
 				registrar_send(r, job, w, &out);
 		}
 	}

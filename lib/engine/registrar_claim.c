@@ -35,7 +35,7 @@ registrar_ping(struct pbox_registrar *r, const struct pbox_job *job, unsigned w)
 }
 
 static void
-ping(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
+claim_ping(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 {
 	struct pbox_member *m = &job->member[w];
 
@@ -52,7 +52,7 @@ registrar_claim_tick(struct pbox_registrar *r, struct pbox_job *job)
 
 		if (m->claim_ns != 0 && m->claim_pings < CLAIM_PINGS &&
 			r->now_ns >= m->claim_next_ns && !heard_since(r, job, w, m->claim_ns))
-			ping(r, job, w);
+			claim_ping(r, job, w);
 	}
 }
 
@@ -94,7 +94,7 @@ registrar_ask(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 		m->claim_ns = r->now_ns;
 		m->claim_listened_ns = r->listened_ns;
 		m->claim_pings = 0;
-		ping(r, job, w);
+		claim_ping(r, job, w);
 	}
 	return alive ? REGISTRAR_ALIVE : REGISTRAR_ASKED;
 }

@@ -68,7 +68,7 @@ registrar_close_job(struct pbox_registrar *r, struct pbox_job *job)
 	/* a shard that has not answered OPEN_JOB yet gets CLOSE_JOB behind it, in order */
 	job->state = PBOX_JOB_CLOSING;
 	for (unsigned w = 0; w < job->workers; w++)
-		if (has_session(job, w))
+		if (registrar_has_session(job, w))
 			registrar_end_session(r, job, w);
 	registrar_event(r, PBOX_LOG_INFO, "job '%s' ends", job->name);
 	cancel_loading(r, job);

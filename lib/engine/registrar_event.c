@@ -30,7 +30,7 @@ kind_of(struct pbox_registrar *r, const char *fmt)
 }
 
 static bool
-take(struct event_kind *k, uint64_t now_ns)
+event_take(struct event_kind *k, uint64_t now_ns)
 {
 	uint64_t full = EVENT_BURST * EVENT_EVERY;
 
@@ -53,7 +53,7 @@ registrar_event(struct pbox_registrar *r, enum pbox_log_level level, const char 
 		return;
 	k = kind_of(r, fmt);
 	k->level = level;
-	if (!take(k, r->now_ns)) {
+	if (!event_take(k, r->now_ns)) {
 		k->untold++;
 		return;
 	}
@@ -73,7 +73,7 @@ registrar_events_tick(struct pbox_registrar *r)
 		struct event_kind *k = &r->event[i];
 		char text[128];
 
-		if (k->untold == 0 || !take(k, r->now_ns))
+		if (k->untold == 0 || !event_take(k, r->now_ns))
 			continue;
 		snprintf(text, sizeof(text), "and %u more lines like \"%.60s\"", k->untold, k->fmt);
 		k->untold = 0;

@@ -41,7 +41,7 @@ registrar_gone_join(struct pbox_registrar *r, const struct pbox_frame *f)
 		return;
 	job = registrar_find_job(r, m.job);
 	if (job == NULL || job->state == PBOX_JOB_CLOSING || m.worker >= job->workers ||
-		!registrar_run_is(&job->run, &m) || has_session(job, m.worker))
+		!registrar_run_is(&job->run, &m) || registrar_has_session(job, m.worker))
 		return;
 	mb = &job->member[m.worker];
 	mb->last_seen = r->now_ns;

@@ -126,7 +126,7 @@ registrar_token(const struct pbox_job *job, unsigned w)
 }
 
 static inline bool
-has_session(const struct pbox_job *job, unsigned w)
+registrar_has_session(const struct pbox_job *job, unsigned w)
 {
 	return registrar_token(job, w) != 0;
 }

@@ -226,7 +226,7 @@ static bool
 is_live(const struct pbox_job *job, uint64_t nonce)
 {
 	for (unsigned w = 0; job != NULL && w < job->workers; w++)
-		if (has_session(job, w) && job->member[w].nonce == nonce)
+		if (registrar_has_session(job, w) && job->member[w].nonce == nonce)
 			return true;
 	return false;
 }
@@ -241,7 +241,7 @@ any_worker(const struct pbox_registrar *r, const struct pbox_job *job)
 	for (unsigned w = 0; w < job->workers; w++) {
 		uint64_t silent;
 
-		if (!has_session(job, w))
+		if (!registrar_has_session(job, w))
 			return w;
 		silent = pbox_registrar_silence(r, job, w, r->now_ns);
 		if (silent > longest) {
@@ -277,7 +277,7 @@ choose_worker(struct pbox_registrar *r, const struct pbox_frame *f, const struct
 
 	/* a repeated JOIN keeps its number, also when it asked for any */
 	for (unsigned w = 0; w < job->workers; w++)
-		if (has_session(job, w) && job->member[w].nonce == m->nonce &&
+		if (registrar_has_session(job, w) && job->member[w].nonce == m->nonce &&
 			(m->worker == PBOX_NO_WORKER || m->worker == w))
 			return (int)w;
 	if (job->map_mtu != 0 && m->mtu < job->map_mtu) {
@@ -291,10 +291,10 @@ choose_worker(struct pbox_registrar *r, const struct pbox_frame *f, const struct
 	}
 	if (m->worker == PBOX_NO_WORKER) {
 		chosen = any_worker(r, job);
-		if (!has_session(job, chosen) && keeps_numbers(r, f, job))
+		if (!registrar_has_session(job, chosen) && keeps_numbers(r, f, job))
 			return -1;
 	}
-	if (has_session(job, chosen) &&
+	if (registrar_has_session(job, chosen) &&
 		!registrar_claim(r, job, chosen, f, m->host, m->worker == PBOX_NO_WORKER))
 		return -1;
 	return (int)chosen;
@@ -305,7 +305,7 @@ admit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_jo
 	struct pbox_job *job, unsigned w)
 {
 	struct pbox_member *mb = &job->member[w];
-	bool repeated = has_session(job, w) && mb->nonce == m->nonce;
+	bool repeated = registrar_has_session(job, w) && mb->nonce == m->nonce;
 	uint64_t lease_ns = job->conf->bounds.lease_ns;
 	uint32_t lease_ms = lease_ns != 0 ? (uint32_t)(lease_ns / NS_PER_MS) : r->conf.lease_ms;
 	uint64_t token = 0;
@@ -313,7 +313,7 @@ admit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_jo
 	if (!repeated && !registrar_nonce_room(r, f, job))
 		return;
 	if (!repeated) {
-		if (has_session(job, w))
+		if (registrar_has_session(job, w))
 			registrar_end_session(r, job, w);
 		if (mb->state == PBOX_MEMBER_LEFT)
 			registrar_forgive_tables(job);
@@ -359,8 +359,8 @@ admit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_jo
 /* The copy of a JOIN whose session has ended opens no other, and ends no run. A worker that is back asks with a newer
  * cookie, or gets one now. */
 static bool
-is_copy(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
-	const struct pbox_job *job)
+registrar_join_is_copy(struct pbox_registrar *r, const struct pbox_frame *f,
+	const struct pbox_join *m, const struct pbox_job *job)
 {
 	enum registrar_nonce nonce = registrar_nonce_look(r, m->job, m->nonce, m->cookie);
 	bool answered;
@@ -383,7 +383,7 @@ static bool
 open_to(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
 	struct pbox_job *job)
 {
-	if (is_copy(r, f, m, job) || !registrar_run_join(r, f, m, job))
+	if (registrar_join_is_copy(r, f, m, job) || !registrar_run_join(r, f, m, job))
 		return false;
 	if (job == NULL && r->draining) {
 		registrar_refuse(

@@ -36,7 +36,7 @@ registrar_is_kept(struct pbox_registrar *r, struct pbox_job *job)
 	if (job->state != PBOX_JOB_OPEN || job->kept_ns == 0)
 		return false;
 	for (unsigned w = 0; w < job->workers; w++)
-		if (has_session(job, w))
+		if (registrar_has_session(job, w))
 			silent &=
 				registrar_unheard(r, job, w) > job->member[w].lease_ms * NS_PER_MS;
 	return silent;

@@ -67,7 +67,7 @@ registrar_remove(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 		m->removed || job->state != PBOX_JOB_OPEN)
 		return false;
 	m->removed = true;
-	if (has_session(job, w))
+	if (registrar_has_session(job, w))
 		registrar_end_session(r, job, w);
 	for (unsigned i = 0; i < job->workers; i++)
 		remain += !job->member[i].removed;

@@ -115,7 +115,7 @@ room_for(unsigned room, unsigned need)
 }
 
 static bool
-grow(struct registrar_nonces *k, struct pbox_job *job, unsigned need)
+nonce_grow(struct registrar_nonces *k, struct pbox_job *job, unsigned need)
 {
 	unsigned room = room_for(k->room, need);
 	struct ended *ended;
@@ -154,7 +154,7 @@ registrar_nonce_room(struct pbox_registrar *r, const struct pbox_frame *f, struc
 
 	if (k != NULL && k->n + live > k->room)
 		forget_old(k, r->now_ns);
-	if (k != NULL && (k->n + live <= k->room || grow(k, job, k->n + live)))
+	if (k != NULL && (k->n + live <= k->room || nonce_grow(k, job, k->n + live)))
 		return true;
 	registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, NONCE_AGAIN_MS,
 		"%u sessions of job '%s' have ended within seconds, and the box may remember no more of them: join again later",
@@ -186,7 +186,7 @@ registrar_nonce_left(struct pbox_registrar *r, const struct pbox_job *job)
 }
 
 static void
-release(struct registrar_nonces *k)
+nonce_release(struct registrar_nonces *k)
 {
 	free(k->ended);
 	free(k);
@@ -213,7 +213,7 @@ registrar_nonce_tick(struct pbox_registrar *r)
 			continue;
 		}
 		*at = k->next;
-		release(k);
+		nonce_release(k);
 	}
 }
 
@@ -224,6 +224,6 @@ registrar_nonce_destroy(struct pbox_registrar *r)
 
 	while ((k = r->nonces) != NULL) {
 		r->nonces = k->next;
-		release(k);
+		nonce_release(k);
 	}
 }

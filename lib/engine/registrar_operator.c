@@ -31,7 +31,7 @@ registrar_measure_tick(struct pbox_registrar *r, struct pbox_job *job)
 	for (unsigned w = 0; w < job->workers; w++) {
 		struct pbox_member *m = &job->member[w];
 
-		if (!m->rtt_wanted || r->now_ns < m->rtt_next_ns || !has_session(job, w))
+		if (!m->rtt_wanted || r->now_ns < m->rtt_next_ns || !registrar_has_session(job, w))
 			continue;
 		m->rtt_wanted = false;
 		m->rtt_asked_ns = r->now_ns;
@@ -107,7 +107,7 @@ pbox_registrar_kick(struct pbox_registrar *r, uint16_t id, unsigned w, const cha
 	if (w >= job->workers)
 		return pbox_fail(
 			err, ENOENT, "job '%s' has workers 0 to %u", job->name, job->workers - 1u);
-	if (!has_session(job, w))
+	if (!registrar_has_session(job, w))
 		return pbox_fail(err, ENOENT, "worker %u of job '%s' has no session", w, job->name);
 	k = &r->kicked[r->n_kicked++ % KICKED];
 	k->nonce = job->member[w].nonce;

@@ -105,7 +105,7 @@ registrar_on_set(struct pbox_registrar *r, const struct pbox_frame *f, struct pb
 }
 
 static void
-describe(const struct pbox_job *job, char *text, size_t cap)
+requests_describe(const struct pbox_job *job, char *text, size_t cap)
 {
 	unsigned joined = pbox_job_joined(job), missing = 0;
 
@@ -171,7 +171,7 @@ registrar_on_status(struct pbox_registrar *r, const struct pbox_frame *f, struct
 	if (why != NULL)
 		snprintf(a.text, sizeof(a.text), "%s", why);
 	else
-		describe(job, a.text, sizeof(a.text));
+		requests_describe(job, a.text, sizeof(a.text));
 	if (pbox_status_ok_begin(r->scratch, sizeof(r->scratch), &a, &cur) < 0)
 		return;
 	for (unsigned w = m.first; w < job->workers; w++) {

@@ -205,7 +205,7 @@ registrar_heap_most(const struct pbox_registrar *r)
 /* Its section and the box let it have what it takes before its first table, with its first session; out->window: the
  * largest that it may have, and then the one for which memory is there. False after answering why not. */
 static bool
-fit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_job_conf *conf,
+room_fit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_job_conf *conf,
 	const struct pbox_join *m, struct registrar_rounds *out)
 {
 	unsigned shards = r->conf.n_shards, unit = m->workers * r->endpoints_per_shard;
@@ -257,12 +257,12 @@ registrar_room(struct pbox_registrar *r, const struct pbox_frame *f,
 
 	if (room.lack == ROOM) {
 		out->window = window_in(&room, unit);
-		return fit(r, f, conf, m, out);
+		return room_fit(r, f, conf, m, out);
 	}
 	/* nobody ends for who would be refused all the same */
 	after = room_if(r, conf, unit, true, NULL);
 	out->window = window_in(&after, unit);
-	if (after.lack == ROOM && !fit(r, f, conf, m, out))
+	if (after.lack == ROOM && !room_fit(r, f, conf, m, out))
 		return false;
 	if (after.lack != ROOM || !registrar_room_comes(r, f, conf, 0))
 		refuse_room(r, f, conf, m->workers, &room);
@@ -344,5 +344,5 @@ registrar_room_then(struct pbox_registrar *r, const struct pbox_frame *f,
 		return false;
 	}
 	rounds.window = window_in(&room, unit);
-	return fit(r, f, conf, m, &rounds) && has_memory_then(r, f, conf, m, &rounds, ends);
+	return room_fit(r, f, conf, m, &rounds) && has_memory_then(r, f, conf, m, &rounds, ends);
 }

@@ -67,7 +67,7 @@ looked(struct pbox_job_table *jt)
 }
 
 static void
-look_at(struct pbox_job_table *jt)
+rounds_look_at(struct pbox_job_table *jt)
 {
 	uint32_t v = pbox_chunk_frag_version(&jt->t.chunk[jt->look.chunk], jt->look.frag);
 
@@ -99,7 +99,7 @@ registrar_rounds_look(struct pbox_job_table *jt)
 	/* who was looked at goes on meanwhile: what is found is true of when it began, which is enough */
 	for (unsigned n = 0; jt->look.chunk < t->n_chunks && n < REGISTRAR_LOOK_SLICE; n++) {
 		if (jt->look.frag < t->chunk[jt->look.chunk].fragments)
-			look_at(jt);
+			rounds_look_at(jt);
 		if (++jt->look.frag < t->chunk[jt->look.chunk].fragments)
 			continue;
 		jt->look.frag = 0;

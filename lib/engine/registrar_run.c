@@ -27,7 +27,7 @@ named(const uint8_t id[PBOX_RUN_LEN])
 }
 
 static bool
-same(const uint8_t a[PBOX_RUN_LEN], const uint8_t b[PBOX_RUN_LEN])
+run_is_same(const uint8_t a[PBOX_RUN_LEN], const uint8_t b[PBOX_RUN_LEN])
 {
 	return memcmp(a, b, PBOX_RUN_LEN) == 0;
 }
@@ -78,7 +78,7 @@ ended(const struct run_record *rec, const struct pbox_join *m)
 		const struct ended_run *e = &rec->ended[(rec->n_ended - 1 - i) % RUNS_ENDED];
 
 		if (m->number != 0 ? m->number == e->number || m->number <= rec->floor
-				   : named(m->run) && same(m->run, e->id))
+				   : named(m->run) && run_is_same(m->run, e->id))
 			return e;
 	}
 	return NULL;
@@ -129,7 +129,7 @@ registrar_run_is(const struct pbox_run *run, const struct pbox_join *m)
 {
 	if (m->number != 0)
 		return m->number == run->number;
-	return !named(m->run) || !named(run->id) || same(m->run, run->id);
+	return !named(m->run) || !named(run->id) || run_is_same(m->run, run->id);
 }
 
 void
@@ -170,12 +170,13 @@ meaning(const struct pbox_run *run, bool begun, const struct pbox_join *m)
 {
 	/* by a clock that was set back a number may be given twice */
 	if (m->number != 0 && m->number == run->number)
-		return named(m->run) && named(run->id) && !same(m->run, run->id) ? TOO_LATE : JOINS;
+		return named(m->run) && named(run->id) && !run_is_same(m->run, run->id) ? TOO_LATE
+											: JOINS;
 	if (m->number != 0 && run->told)
 		return m->number > run->number ? MAKES_WAY : TOO_LATE;
 	if (m->number != 0)
-		return !begun && same(m->run, run->id) ? TAKES : TOO_LATE;
-	if (!named(m->run) || same(m->run, run->id))
+		return !begun && run_is_same(m->run, run->id) ? TAKES : TOO_LATE;
+	if (!named(m->run) || run_is_same(m->run, run->id))
 		return JOINS;
 	return !named(run->id) && !run->told && !begun ? TAKES : MAKES_WAY;
 }
@@ -204,7 +205,7 @@ take_number(struct pbox_registrar *r, struct pbox_job *job, uint64_t number)
 	struct run_record *rec = record_of(r, job->name);
 
 	for (unsigned w = 0; w < job->workers; w++)
-		if (has_session(job, w))
+		if (registrar_has_session(job, w))
 			registrar_end_session(r, job, w);
 	job->run.number = number;
 	job->run.told = true;

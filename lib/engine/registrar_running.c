@@ -34,7 +34,7 @@ living(struct pbox_registrar *r, struct pbox_job *job, unsigned newcomer)
 	for (unsigned w = 0; w < job->workers; w++) {
 		enum registrar_life life;
 
-		if (w == newcomer || job->member[w].mapped == 0 || !has_session(job, w))
+		if (w == newcomer || job->member[w].mapped == 0 || !registrar_has_session(job, w))
 			continue;
 		life = registrar_ask(r, job, w);
 		if (life == REGISTRAR_ALIVE && first < 0)

@@ -147,7 +147,7 @@ was_refused(struct pbox_shard *s, const struct target *g, const struct pbox_fram
 	if (intact && fresh_time(&g->j->job->fresh[f->hdr.worker], f->hdr.ts, f->hdr.held,
 			      s->now_ns) > m->refused_at)
 		return false;
-	count(s, intact ? PBOX_SS_DROP_REPLAYED : PBOX_SS_DROP_CRC);
+	shard_count(s, intact ? PBOX_SS_DROP_REPLAYED : PBOX_SS_DROP_CRC);
 	return true;
 }
 
@@ -175,18 +175,18 @@ contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_f
 		return false;
 	r = open_or_finish(s, g);
 	if (r == NULL) {
-		count(s, PBOX_SS_DROP_NO_SLOT);
+		shard_count(s, PBOX_SS_DROP_NO_SLOT);
 		shard_heard_of(s, g->j, f);
 		return false;
 	}
 	if (!keep_contribution(s, g, f)) {
-		count(s, PBOX_SS_DROP_NO_BUFFER);
+		shard_count(s, PBOX_SS_DROP_NO_BUFFER);
 		shard_heard_of(s, g->j, f);
 		if (r->arrived == 0)
 			rounds_close(s, g);
 		return false;
 	}
-	count(s, PBOX_SS_RX_CONTRIBUTION);
+	shard_count(s, PBOX_SS_RX_CONTRIBUTION);
 	pbox_stat_add(&s->stats[PBOX_SS_RX_BYTES], f->hdr.length);
 	if (!bit_get(r->has, f->hdr.worker)) /* folded, found damaged, and taken back already */
 		return true;
@@ -232,7 +232,7 @@ repeated_now(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 {
 	bool held = replace_contribution(s, g, f);
 
-	count(s, PBOX_SS_RX_DUP_PENDING);
+	shard_count(s, PBOX_SS_RX_DUP_PENDING);
 	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, 1);
 	if (f->hdr.type == PBOX_PUSH) {
 		shard_send_plain(s, g, f, PBOX_PUSH_OK);
@@ -246,7 +246,7 @@ repeated_now(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 static void
 repeated_done(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
-	count(s, PBOX_SS_RX_DUP_DONE);
+	shard_count(s, PBOX_SS_RX_DUP_DONE);
 	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, 1);
 	if (f->hdr.type == PBOX_PUSH)
 		shard_send_plain(s, g, f, PBOX_PUSH_OK);
@@ -275,13 +275,13 @@ repeated(struct pbox_shard *s, const struct target *g, const struct pbox_frame *
 	} else if (now && r != NULL && bit_get(r->has, f->hdr.worker)) {
 		return repeated_now(s, g, f);
 	} else if (now) {
-		count(s, PBOX_SS_RX_EARLY);
+		shard_count(s, PBOX_SS_RX_EARLY);
 		note_refused(s, g, f);
 		shard_send_error(s, g, f, PBOX_E_NO_LR);
 	} else if (ahead > 1) {
-		count(s, PBOX_SS_DROP_ROUND_FUTURE);
+		shard_count(s, PBOX_SS_DROP_ROUND_FUTURE);
 	} else if (ahead < 0 || g->slot->contributors == 0) {
-		count(s, PBOX_SS_DROP_ROUND_STALE); /* round 0 is nobody's contribution */
+		shard_count(s, PBOX_SS_DROP_ROUND_STALE); /* round 0 is nobody's contribution */
 	} else {
 		repeated_done(s, g, f);
 	}
@@ -317,13 +317,13 @@ rounds_contribute(struct pbox_shard *s, const struct target *g, const struct pbo
 	/* all else is rare, and answered or counted by what the frame says; but who sends too much is
 	 * not worth a look at the payload */
 	if (is_recorded(s, g->j, f)) {
-		count(s, PBOX_SS_DROP_REPLAYED);
+		shard_count(s, PBOX_SS_DROP_REPLAYED);
 	} else if (!job_rate_take(&g->j->rate, s->now_ns)) {
-		count(s, PBOX_SS_DROP_RATE);
+		shard_count(s, PBOX_SS_DROP_RATE);
 	} else if (f->unverified && !shard_verify(f)) {
-		count(s, PBOX_SS_DROP_CRC);
+		shard_count(s, PBOX_SS_DROP_CRC);
 	} else if (!repeat_spend(&g->j->member[f->hdr.worker].repeat, g->j->repeat_ns, s->now_ns)) {
-		count(s, PBOX_SS_DROP_RATE);
+		shard_count(s, PBOX_SS_DROP_RATE);
 		shard_heard(s, g->j, f);
 	} else {
 		shard_heard(s, g->j, f);
@@ -355,23 +355,23 @@ rounds_pull(struct pbox_shard *s, const struct target *g, const struct pbox_fram
 	struct pbox_record *r = g->slot->record;
 
 	if (!latest && ahead > 1) {
-		count(s, PBOX_SS_DROP_ROUND_FUTURE);
+		shard_count(s, PBOX_SS_DROP_ROUND_FUTURE);
 		return;
 	}
 	if (!latest && (ahead < 0 || (ahead == 0 && !g->slot->has_result &&
 					     g->st->t->mode == PBOX_MODE_ALLREDUCE))) {
-		count(s, PBOX_SS_DROP_ROUND_STALE);
+		shard_count(s, PBOX_SS_DROP_ROUND_STALE);
 		return;
 	}
 	if (answer && shard_is_old(s, g->j, f)) { /* a full frame for each copy of a header */
-		count(s, PBOX_SS_DROP_REPLAYED);
+		shard_count(s, PBOX_SS_DROP_REPLAYED);
 		return;
 	}
 	if (answer && !job_rate_answer(&g->j->rate, s->now_ns)) {
-		count(s, PBOX_SS_DROP_RATE);
+		shard_count(s, PBOX_SS_DROP_RATE);
 		return;
 	}
-	count(s, PBOX_SS_RX_PULL);
+	shard_count(s, PBOX_SS_RX_PULL);
 	pbox_stat_add(&g->j->member[f->hdr.worker].pulls, 1);
 	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, has_lost(g, f, ahead));
 	if (answer) {

@@ -33,8 +33,8 @@ rounds_pace(struct pbox_shard *s, const struct target *g)
 	j->paced_last = r;
 	r->later = NULL;
 	r->paced = true;
-	count(s, PBOX_SS_PACED);
-	count(s, PBOX_SS_ROUNDS_PACED);
+	shard_count(s, PBOX_SS_PACED);
+	shard_count(s, PBOX_SS_ROUNDS_PACED);
 	return true;
 }
 

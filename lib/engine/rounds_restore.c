@@ -31,7 +31,7 @@ note_told(const struct target *g, const struct pbox_frame *f)
 		.ts = f->hdr.ts,
 		.contributors = f->hdr.aux,
 	};
-	if (r->arrived == 0 || newer(f->hdr.round, r->highest))
+	if (r->arrived == 0 || shard_is_newer(f->hdr.round, r->highest))
 		r->highest = f->hdr.round;
 	r->arrived += !bit_get(r->has, w);
 	bit_set(r->has, w);
@@ -55,9 +55,9 @@ highest(const struct target *g)
 
 			if (n++ > 0 && c->version != h.version)
 				h.lower = true;
-			if (n > 1 && newer(h.version, c->version))
+			if (n > 1 && shard_is_newer(h.version, c->version))
 				continue;
-			if (n == 1 || newer(c->version, h.version)) {
+			if (n == 1 || shard_is_newer(c->version, h.version)) {
 				h.version = c->version;
 				h.samples = c->samples;
 				h.contributors = c->contributors;
@@ -96,7 +96,7 @@ decide(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 	bool needed = h.version != 0 ? h.lower : false;
 
 	/* nothing newer than the snapshot has; or nobody has anything */
-	if (slot->has_result && !newer(h.version, slot->version)) {
+	if (slot->has_result && !shard_is_newer(h.version, slot->version)) {
 		shard_restored(s, g, false);
 		return true;
 	}

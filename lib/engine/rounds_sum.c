@@ -97,7 +97,7 @@ samples_of(const struct pbox_record *r, unsigned workers)
 
 /* Forget the contribution of a worker, with all that it asked for, and ask for it again. */
 static void
-forget(struct pbox_shard *s, const struct target *g, unsigned w)
+rounds_forget(struct pbox_shard *s, const struct target *g, unsigned w)
 {
 	struct pbox_record *r = g->slot->record;
 
@@ -107,7 +107,7 @@ forget(struct pbox_shard *s, const struct target *g, unsigned w)
 	bit_clear(r->has, w);
 	r->arrived--;
 	r->need -= is_extra(r, w);
-	count(s, PBOX_SS_TAKEN_BACK);
+	shard_count(s, PBOX_SS_TAKEN_BACK);
 	shard_send_taken_back(s, g, w, r->from[w].ts);
 }
 
@@ -125,7 +125,7 @@ take_back(struct pbox_shard *s, const struct target *g, unsigned first, unsigned
 			if (bit_get(r->has, w) && r->from[w].unverified &&
 				(all != 0 ||
 					!pbox_reduce_intact(r->payload[w], bytes, PBOX_HDR_LEN)))
-				forget(s, g, w);
+				rounds_forget(s, g, w);
 }
 
 /*
@@ -157,7 +157,7 @@ rounds_fold(struct pbox_shard *s, const struct target *g)
 	memcpy(r->acc, s->scratch, g->elements * sizeof(*r->acc));
 	rounds_release(s, j, r, first, end);
 	r->folded = (uint16_t)end;
-	count(s, PBOX_SS_FOLDS);
+	shard_count(s, PBOX_SS_FOLDS);
 }
 
 struct rounds_group *
@@ -201,9 +201,9 @@ factor(const struct pbox_table *t, unsigned workers, uint64_t samples)
  * may meet on the way. */
 #define LATE_NS (5 * 1000000ull)
 
-/* What finish() does in the end: the fragment has a new version. */
+/* What rounds_finish() does in the end: the fragment has a new version. */
 static void
-publish(struct pbox_shard *s, const struct target *g, uint32_t round, unsigned contributors,
+rounds_publish(struct pbox_shard *s, const struct target *g, uint32_t round, unsigned contributors,
 	uint64_t samples)
 {
 	struct pbox_slot *slot = g->slot;
@@ -213,7 +213,7 @@ publish(struct pbox_shard *s, const struct target *g, uint32_t round, unsigned c
 	slot->contributors = (uint16_t)contributors;
 	slot->has_result = 1;
 	slot->late = s->now_ns - slot->record->since_ns > LATE_NS;
-	count(s, PBOX_SS_ROUNDS);
+	shard_count(s, PBOX_SS_ROUNDS);
 	shard_finished(g->st, round);
 }
 
@@ -274,7 +274,7 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rec
 		pbox_chunk_frag_move(t, g->c, g->frag, spare);
 		g->st->spare[g->c->endpoint] = now;
 	}
-	publish(s, g, round, r->arrived, samples);
+	rounds_publish(s, g, round, r->arrived, samples);
 	rounds_release(s, j, r, r->folded, n);
 	shard_send_results(s, g);
 	rounds_close(s, g);
@@ -282,7 +282,7 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rec
 }
 
 static bool
-finish(struct pbox_shard *s, const struct target *g, const struct pbox_record *next)
+rounds_finish(struct pbox_shard *s, const struct target *g, const struct pbox_record *next)
 {
 	struct pbox_stage *stage = g->st->stage;
 	bool done;
@@ -303,8 +303,8 @@ rounds_burst(struct pbox_shard *s, const struct target *g, const struct target *
 	if (next != NULL && next->slot->record->arrived == g->j->job->workers)
 		ahead = next->slot->record;
 	/* where the damage was of one that is gone, the others are complete without it */
-	for (unsigned had = r->arrived;
-		!finish(s, g, ahead) && r->arrived == r->need && r->arrived > 0 && r->arrived < had;
+	for (unsigned had = r->arrived; !rounds_finish(s, g, ahead) && r->arrived == r->need &&
+					r->arrived > 0 && r->arrived < had;
 		had = r->arrived)
 		;
 }

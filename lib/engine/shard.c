@@ -194,7 +194,7 @@ find_fragment(const struct pbox_shard *s, const struct pbox_frame *f, struct tar
 }
 
 static bool
-may_ask(struct job_rate *r, const struct pbox_frame *f, uint64_t now_ns)
+shard_may_ask(struct job_rate *r, const struct pbox_frame *f, uint64_t now_ns)
 {
 	return f->hdr.length == 0 && f->hdr.type != PBOX_PING ? job_rate_ask(r, now_ns)
 							      : job_rate_take(r, now_ns);
@@ -212,7 +212,7 @@ check_ping(const struct pbox_shard *s, const struct pbox_frame *f)
 /* All checks but those of the round. 0 or the drop. The rate bounds contributions by when their rounds
  * end, if they are good for one. */
 static enum pbox_shard_stat
-resolve(struct pbox_shard *s, const struct pbox_frame *f, struct target *g)
+shard_resolve(struct pbox_shard *s, const struct pbox_frame *f, struct target *g)
 {
 	enum pbox_shard_stat drop = check_session(s, f, &g->j);
 
@@ -222,7 +222,7 @@ resolve(struct pbox_shard *s, const struct pbox_frame *f, struct target *g)
 		/* who has recorded its workers uses up nothing of it */
 		if (g->j->rate.interval != 0 && shard_is_old(s, g->j, f))
 			return PBOX_SS_DROP_REPLAYED;
-		if (!may_ask(&g->j->rate, f, s->now_ns))
+		if (!shard_may_ask(&g->j->rate, f, s->now_ns))
 			return PBOX_SS_DROP_RATE;
 	}
 	if (f->hdr.type == PBOX_PING)
@@ -237,7 +237,7 @@ resolve(struct pbox_shard *s, const struct pbox_frame *f, struct target *g)
 static __attribute__((noinline, cold)) void
 shard_unsupported(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
-	count(s, PBOX_SS_RX_PULL);
+	shard_count(s, PBOX_SS_RX_PULL);
 	shard_send_error(s, g, f, PBOX_E_UNSUPPORTED);
 }
 
@@ -250,11 +250,11 @@ act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 	if (!is_contribution(f->hdr.type)) {
 		if (repeat_is_low(&m->repeat, g->j->repeat_ns, s->now_ns) &&
 			shard_is_old(s, g->j, f)) {
-			count(s, PBOX_SS_DROP_REPLAYED);
+			shard_count(s, PBOX_SS_DROP_REPLAYED);
 			return false;
 		}
 		if (!repeat_spend(&m->repeat, g->j->repeat_ns, s->now_ns)) {
-			count(s, PBOX_SS_DROP_RATE);
+			shard_count(s, PBOX_SS_DROP_RATE);
 			return false;
 		}
 		if (f->hdr.type == PBOX_PING) {
@@ -277,14 +277,14 @@ act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 			g->st->discipline->pull(s, g, f);
 	} else if (f->hdr.type == PBOX_INIT) {
 		if (g->st->t->mode != PBOX_MODE_OPTIMISER || f->hdr.worker != 0)
-			count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
+			shard_count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
 		else if ((f->hdr.flags & PBOX_F_LATEST) != 0)
 			shard_give(s, g, f);
 		else
 			shard_initialise(s, g, f);
 	} else if (f->hdr.type == PBOX_FETCH) {
 		if (g->st->t->mode != PBOX_MODE_OPTIMISER)
-			count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
+			shard_count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
 		else
 			shard_fetch(s, g, f);
 	} else if (f->hdr.type == PBOX_RESTORE) {
@@ -297,34 +297,34 @@ act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 }
 
 static bool
-is_ours(unsigned type)
+shard_is_ours(unsigned type)
 {
 	return is_contribution(type) || type == PBOX_PULL || type == PBOX_INIT ||
 	       type == PBOX_RESTORE || type == PBOX_FETCH || type == PBOX_PING;
 }
 
 static void
-refuse(struct pbox_shard *s, const struct pbox_frame *f, enum pbox_shard_stat why)
+shard_refuse(struct pbox_shard *s, const struct pbox_frame *f, enum pbox_shard_stat why)
 {
 	/* who sends too much is not worth a look at the payload */
 	if (why != PBOX_SS_DROP_RATE && f->unverified && !shard_verify(f)) {
-		count(s, PBOX_SS_DROP_CRC);
+		shard_count(s, PBOX_SS_DROP_CRC);
 		return;
 	}
-	count(s, why);
+	shard_count(s, why);
 	if (why <= PBOX_SS_DROP_SESSION_INCARNATION)
 		shard_send_error(s, NULL, f, PBOX_E_SESSION);
 }
 
 /* Fetch ahead: the slot, then what it points to. */
 static void
-look_up(struct pbox_shard *s, const struct pbox_frame *frame, unsigned n, struct target *target,
-	enum pbox_shard_stat *drop)
+shard_look_up(struct pbox_shard *s, const struct pbox_frame *frame, unsigned n,
+	struct target *target, enum pbox_shard_stat *drop)
 {
 	for (unsigned i = 0; i < n; i++) {
 		target[i].slot = NULL;
-		drop[i] = is_ours(frame[i].hdr.type) ? resolve(s, &frame[i], &target[i])
-						     : PBOX_SS_DROP_TYPE;
+		drop[i] = shard_is_ours(frame[i].hdr.type) ? shard_resolve(s, &frame[i], &target[i])
+							   : PBOX_SS_DROP_TYPE;
 		if (drop[i] == 0 && target[i].slot != NULL)
 			__builtin_prefetch(target[i].slot, 1);
 	}
@@ -357,12 +357,12 @@ pbox_shard_rx(struct pbox_shard *s, const struct pbox_frame *frame, unsigned n, 
 	s->now_ns = now_ns;
 	pbox_stat_add(&s->stats[PBOX_SS_RX_FRAMES], n);
 	/* first look all slots up, so that their cache lines travel while others are worked on */
-	look_up(s, frame, n, target, drop);
+	shard_look_up(s, frame, n, target, drop);
 	for (unsigned i = 0; i < n; i++) {
 		if (drop[i] == 0)
 			held |= (uint64_t)act(s, &target[i], &frame[i]) << i;
 		else
-			refuse(s, &frame[i], drop[i]);
+			shard_refuse(s, &frame[i], drop[i]);
 	}
 	shard_finish_ready(s);
 	return held;

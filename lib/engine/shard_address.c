@@ -11,7 +11,7 @@
 #include "shard_impl.h"
 
 static bool
-same_address(const struct pbox_peer *a, const struct pbox_peer *b)
+shard_same_address(const struct pbox_peer *a, const struct pbox_peer *b)
 {
 	return a->ip == b->ip && a->udp == b->udp;
 }
@@ -24,9 +24,10 @@ is_home(const struct pbox_shard_job *j, const struct pbox_frame *f)
 }
 
 static bool
-is_proven(const struct pbox_shard_job *j, const struct shard_peer *p, const struct pbox_frame *f)
+shard_address_is_proven(
+	const struct pbox_shard_job *j, const struct shard_peer *p, const struct pbox_frame *f)
 {
-	return (p != NULL && p->token == f->hdr.token && same_address(&p->at, &f->peer)) ||
+	return (p != NULL && p->token == f->hdr.token && shard_same_address(&p->at, &f->peer)) ||
 	       is_home(j, f);
 }
 
@@ -92,30 +93,30 @@ shard_from_elsewhere(struct pbox_shard *s, const struct target *g, const struct 
 	bool contribution = f->hdr.type == PBOX_PUSHPULL || f->hdr.type == PBOX_PUSH;
 
 	if (f->unverified && !shard_verify(f)) {
-		count(s, PBOX_SS_DROP_CRC);
+		shard_count(s, PBOX_SS_DROP_CRC);
 		return false;
 	}
 	/* each session passes here with its first frame to each endpoint, and on until it moves there */
 	if (!has_declared(g->j, f)) {
 		shard_heard(s, g->j, f);
-		count(s, PBOX_SS_DROP_CHUNK_UNKNOWN);
+		shard_count(s, PBOX_SS_DROP_CHUNK_UNKNOWN);
 		return false;
 	}
-	if (!is_proven(g->j, p, f)) {
+	if (!shard_address_is_proven(g->j, p, f)) {
 		bool old = shard_is_old(s, g->j, f);
 
 		shard_heard(s, g->j, f);
 		if (!old)
 			challenge_sender(s, g->j, f);
 		if (!contribution)
-			count(s, old ? PBOX_SS_DROP_REPLAYED : PBOX_SS_DROP_UNPROVEN);
+			shard_count(s, old ? PBOX_SS_DROP_REPLAYED : PBOX_SS_DROP_UNPROVEN);
 		return contribution;
 	}
 	if (shard_heard(s, g->j, f) || p->token != f->hdr.token) {
 		shard_moved(s, g, f);
 	} else if (f->hdr.type == PBOX_PULL || f->hdr.type == PBOX_RESTORE ||
 		   f->hdr.type == PBOX_FETCH) {
-		count(s, PBOX_SS_DROP_REPLAYED);
+		shard_count(s, PBOX_SS_DROP_REPLAYED);
 		return false;
 	}
 	return true;
@@ -124,7 +125,7 @@ shard_from_elsewhere(struct pbox_shard *s, const struct target *g, const struct 
 bool
 shard_may_move(const struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
-	return is_proven(g->j, peer_of(s, g, f->hdr.worker), f);
+	return shard_address_is_proven(g->j, peer_of(s, g, f->hdr.worker), f);
 }
 
 /* The endpoint that a frame came to, which names no chunk; NULL: none of this core's. */
@@ -150,10 +151,10 @@ shard_ping(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_fra
 	uint64_t nonce = 0;
 
 	if (shard_is_old(s, j, f)) {
-		count(s, PBOX_SS_DROP_REPLAYED);
+		shard_count(s, PBOX_SS_DROP_REPLAYED);
 		return;
 	}
-	if (!is_proven(j, p, f)) {
+	if (!shard_address_is_proven(j, p, f)) {
 		nonce = pbox_challenge(j->job->challenge, engine_from(&f->peer), f->hdr.token);
 		if (p != NULL && nonce == pbox_echo(&f->hdr)) {
 			if (has_declared(j, f)) /* else its first data frame is asked again */
@@ -163,9 +164,9 @@ shard_ping(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_fra
 	}
 	/* a copy may have another link address than the worker */
 	if (!shard_heard(s, j, f) && p != NULL && p->token == f->hdr.token &&
-		same_address(&p->at, &f->peer))
+		shard_same_address(&p->at, &f->peer))
 		to = &p->at;
-	count(s, PBOX_SS_RX_PING);
+	shard_count(s, PBOX_SS_RX_PING);
 	shard_send_pong(s, j, f, to, nonce);
 }
 
@@ -176,7 +177,7 @@ shard_keep_alive(struct pbox_shard *s, struct pbox_shard_job *j, const struct pb
 	if (!is_home(j, f) || !shard_heard(s, j, f))
 		return false;
 	pbox_stat_add(&s->stats[PBOX_SS_RX_FRAMES], 1);
-	count(s, PBOX_SS_RX_PING);
+	shard_count(s, PBOX_SS_RX_PING);
 	shard_send_pong(s, j, f, &f->peer, 0);
 	return true;
 }

@@ -21,7 +21,8 @@ echo_congestion(struct shard_member *m)
 }
 
 static void
-address(struct pbox_shard *s, struct pbox_shard_job *j, unsigned worker, struct pbox_send *out)
+shard_answer_address(
+	struct pbox_shard *s, struct pbox_shard_job *j, unsigned worker, struct pbox_send *out)
 {
 	out->hdr.token = token(j, worker);
 	out->hdr.job = j->job->id;
@@ -45,7 +46,7 @@ shard_answer_at(const struct target *g)
 
 /* What all answers with the current version of a fragment have in common. */
 static struct pbox_send
-result(const struct pbox_shard *s, const struct target *g)
+shard_answer_result(const struct pbox_shard *s, const struct target *g)
 {
 	const struct pbox_table *t = g->st->t;
 
@@ -85,7 +86,7 @@ send_to(struct pbox_shard *s, const struct target *g, struct pbox_send *out, uns
 {
 	if (!is_reachable(s, g, worker))
 		return false;
-	address(s, g->j, worker, out);
+	shard_answer_address(s, g->j, worker, out);
 	out->peer = &peer_of(s, g, worker)->at;
 	s->conf.ops->send(s->conf.ctx, out);
 	return true;
@@ -138,7 +139,7 @@ shard_send_late(struct pbox_shard *s)
 
 	if (s->n_late == 0)
 		return;
-	out = result(s, &s->late);
+	out = shard_answer_result(s, &s->late);
 	send_result(s, &s->late, &out, s->late_to, s->n_late);
 	s->n_late = 0;
 }
@@ -162,7 +163,7 @@ shard_send_results(struct pbox_shard *s, const struct target *g)
 	const struct pbox_record *r = g->slot->record;
 	unsigned n = 0;
 	uint32_t now_us = (uint32_t)(s->now_ns / 1000);
-	struct pbox_send out = result(s, g);
+	struct pbox_send out = shard_answer_result(s, g);
 	const struct shard_peer *peer = peer_of(s, g, 0);
 	struct pbox_send_to to[SHARD_RECEIVERS];
 
@@ -228,7 +229,7 @@ send_wait(
 	if (r != NULL && bit_get(r->has, worker))
 		out.hdr.flags |= PBOX_F_HAVE;
 	if (send_to(s, g, &out, worker)) /* or it is gone, and with it what it sent */
-		count(s, PBOX_SS_TX_WAIT);
+		shard_count(s, PBOX_SS_TX_WAIT);
 }
 
 void
@@ -266,16 +267,16 @@ void
 shard_send_to(struct pbox_shard *s, const struct target *g, struct pbox_send *out, unsigned worker)
 {
 	if (send_to(s, g, out, worker))
-		count(s, PBOX_SS_TX_OTHER);
+		shard_count(s, PBOX_SS_TX_OTHER);
 }
 
 void
 shard_send_at(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_send *out,
 	unsigned worker, const struct pbox_peer *peer)
 {
-	address(s, j, worker, out);
+	shard_answer_address(s, j, worker, out);
 	out->peer = peer;
-	count(s, PBOX_SS_TX_OTHER);
+	shard_count(s, PBOX_SS_TX_OTHER);
 	s->conf.ops->send(s->conf.ctx, out);
 }
 
@@ -306,14 +307,14 @@ shard_send_error(struct pbox_shard *s, const struct target *g, const struct pbox
 		return;
 	if (code != PBOX_E_SESSION && (f->hdr.flags & PBOX_F_AUTH) != 0)
 		engine_auth_seal(s->job[f->hdr.job]->job, f->hdr.worker, &s->tag, &out);
-	count(s, PBOX_SS_TX_OTHER);
+	shard_count(s, PBOX_SS_TX_OTHER);
 	s->conf.ops->send(s->conf.ctx, &out);
 }
 
 void
 shard_send_unready(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
-	count(s, PBOX_SS_RX_EARLY);
+	shard_count(s, PBOX_SS_RX_EARLY);
 	if ((g->slot->closed & PBOX_SLOT_LOST) != 0)
 		shard_send_error(s, g, f, PBOX_E_LOST);
 	else

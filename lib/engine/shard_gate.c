@@ -90,7 +90,8 @@ stranger(struct pbox_shard *s, uint32_t ip, unsigned n)
 /* Copies of frames are nobody's requests: whoever has a recording of a session would use up with it what that may ask,
  * and its lease would end. n: frames of the datagram. */
 static bool
-is_copy(struct pbox_shard_job *j, const struct pbox_frame *f, unsigned n, uint64_t now_ns)
+shard_gate_is_copy(
+	struct pbox_shard_job *j, const struct pbox_frame *f, unsigned n, uint64_t now_ns)
 {
 	struct pbox_job_fresh *c = &j->job->fresh[f->hdr.worker];
 	uint64_t at = fresh_time(c, f->hdr.ts, f->hdr.held, now_ns);
@@ -121,7 +122,7 @@ pbox_shard_gate(struct pbox_shard *s, const uint8_t *at, size_t len, const struc
 	if (pbox_frame_decode(at, len, true, &f.hdr, &size) != PBOX_WIRE_OK ||
 		(j = session_of(s, &f.hdr)) == NULL || !engine_auth_good(j->job, &f))
 		return stranger(s, peer->ip, n);
-	if (j->request_ns != 0 && is_copy(j, &f, n, now_ns))
+	if (j->request_ns != 0 && shard_gate_is_copy(j, &f, n, now_ns))
 		return stranger(s, peer->ip, n);
 	m = &j->member[f.hdr.worker];
 	if (j->request_ns != 0 &&

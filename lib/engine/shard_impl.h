@@ -249,7 +249,7 @@ bit_clear(uint64_t *map, unsigned i)
 }
 
 static inline void
-count(struct pbox_shard *s, enum pbox_shard_stat what)
+shard_count(struct pbox_shard *s, enum pbox_shard_stat what)
 {
 	pbox_stat_add(&s->stats[what], 1);
 }
@@ -358,7 +358,7 @@ restorers(const struct target *g, unsigned word)
 }
 /* Is version a later than b? 0 is what nobody has finished. */
 static inline bool
-newer(uint32_t a, uint32_t b)
+shard_is_newer(uint32_t a, uint32_t b)
 {
 	return a != 0 && (b == 0 || pbox_serial_diff(a, b) > 0);
 }

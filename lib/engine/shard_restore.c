@@ -30,7 +30,7 @@ answer_restore(struct pbox_shard *s, const struct target *g, unsigned worker, ui
 			},
 	};
 
-	if (is_restoring(g) && r != NULL && newer(r->highest, out.hdr.base))
+	if (is_restoring(g) && r != NULL && shard_is_newer(r->highest, out.hdr.base))
 		out.hdr.base = r->highest;
 	shard_send_to(s, g, &out, worker);
 }
@@ -77,7 +77,7 @@ shard_restored(struct pbox_shard *s, const struct target *g, bool lost)
 	}
 	if (slot->version != 0)
 		shard_finished(st, slot->version);
-	count(s, lost ? PBOX_SS_RESTORE_LOST : PBOX_SS_RESTORED);
+	shard_count(s, lost ? PBOX_SS_RESTORE_LOST : PBOX_SS_RESTORED);
 	if (r != NULL) {
 		for (unsigned i = 0; i < words_of(g->j); i++)
 			for (uint64_t left = r->has[i] & restorers(g, i); left != 0;
@@ -96,7 +96,7 @@ shard_restore(struct pbox_shard *s, const struct target *g, const struct pbox_fr
 	unsigned w = f->hdr.worker;
 
 	if (!is_restoring(g)) {
-		count(s, PBOX_SS_RX_RESTORE);
+		shard_count(s, PBOX_SS_RX_RESTORE);
 		answer_restore(s, g, w, f->hdr.round, f->hdr.ts,
 			(slot->closed & PBOX_SLOT_LOST) != 0 ? PBOX_RESTORE_LOST
 							     : PBOX_RESTORE_DONE,
@@ -106,16 +106,16 @@ shard_restore(struct pbox_shard *s, const struct target *g, const struct pbox_fr
 	if ((restorers(g, w / 64) >> w % 64 & 1) == 0) {
 		unsigned silent = shard_first_silent(g);
 
-		count(s, PBOX_SS_RX_RESTORE);
+		shard_count(s, PBOX_SS_RX_RESTORE);
 		answer_restore(s, g, w, f->hdr.round, f->hdr.ts, PBOX_RESTORE_NOTED,
 			silent != PBOX_NO_WORKER ? silent : UINT32_MAX);
 		return;
 	}
 	if (slot->record == NULL && shard_record_open(s, g) == NULL) {
-		count(s, PBOX_SS_DROP_NO_SLOT);
+		shard_count(s, PBOX_SS_DROP_NO_SLOT);
 		return;
 	}
-	count(s, PBOX_SS_RX_RESTORE);
+	shard_count(s, PBOX_SS_RX_RESTORE);
 	g->st->discipline->tell(s, g, f);
 }
 

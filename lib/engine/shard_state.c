@@ -26,7 +26,7 @@ piece_of(const struct target *g, unsigned array, uint32_t base)
 }
 
 static uint32_t
-piece_elements(const struct target *g, uint32_t base)
+shard_piece_elements(const struct target *g, uint32_t base)
 {
 	uint32_t left = g->elements - base, most = g->st->t->init_elements;
 
@@ -42,9 +42,9 @@ stands(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 	if (g->slot->closed != 0)
 		shard_send_unready(s, g, f);
 	else if (ahead != 0)
-		count(s, ahead < 0 ? PBOX_SS_DROP_ROUND_STALE : PBOX_SS_DROP_ROUND_FUTURE);
+		shard_count(s, ahead < 0 ? PBOX_SS_DROP_ROUND_STALE : PBOX_SS_DROP_ROUND_FUTURE);
 	else if (piece_of(g, f->hdr.aux, 0) == NULL)
-		count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
+		shard_count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
 	else
 		return true;
 	return false;
@@ -70,18 +70,18 @@ shard_fetch(struct pbox_shard *s, const struct target *g, const struct pbox_fram
 	if (!stands(s, g, f))
 		return;
 	if (shard_is_old(s, g->j, f)) {
-		count(s, PBOX_SS_DROP_REPLAYED);
+		shard_count(s, PBOX_SS_DROP_REPLAYED);
 		return;
 	}
 	if (!job_rate_answer(&g->j->rate, s->now_ns)) {
-		count(s, PBOX_SS_DROP_RATE);
+		shard_count(s, PBOX_SS_DROP_RATE);
 		return;
 	}
-	count(s, PBOX_SS_RX_FETCH);
+	shard_count(s, PBOX_SS_RX_FETCH);
 	/* not shared: the next round changes it while a copy of this answer may still be queued */
 	out.payload = piece_of(g, f->hdr.aux, f->hdr.base);
 	out.hdr.length =
-		(uint16_t)pbox_payload_bytes(PBOX_FMT_FP32, piece_elements(g, f->hdr.base));
+		(uint16_t)pbox_payload_bytes(PBOX_FMT_FP32, shard_piece_elements(g, f->hdr.base));
 	out.payload_crc = pbox_crc32c(0, out.payload, out.hdr.length);
 	shard_send_to(s, g, &out, f->hdr.worker);
 }
@@ -104,7 +104,7 @@ refresh_answer(struct pbox_shard *s, const struct target *g)
 static void
 write_piece(const struct target *g, const struct pbox_frame *f, float *to)
 {
-	size_t bytes = piece_elements(g, f->hdr.base) * sizeof(*to);
+	size_t bytes = shard_piece_elements(g, f->hdr.base) * sizeof(*to);
 
 	if ((f->hdr.flags & PBOX_F_ZERO) != 0)
 		memset(to, 0, bytes);
@@ -136,7 +136,7 @@ shard_initialise(struct pbox_shard *s, const struct target *g, const struct pbox
 		shard_send_unready(s, g, f); /* what the workers hold comes first */
 		return;
 	}
-	count(s, PBOX_SS_RX_INIT);
+	shard_count(s, PBOX_SS_RX_INIT);
 	if (!g->slot->has_result && (g->slot->init & 1u << which) == 0) {
 		write_piece(g, f, piece_of(g, 0, f->hdr.base));
 		g->slot->init |= (uint8_t)(1u << which);
@@ -168,14 +168,14 @@ shard_give(struct pbox_shard *s, const struct target *g, const struct pbox_frame
 	if (!stands(s, g, f))
 		return;
 	if (r != NULL && r->arrived > 0) { /* it was computed with what stands here */
-		count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
+		shard_count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
 		return;
 	}
 	if (is_given_since(s, g->j, f)) {
-		count(s, PBOX_SS_DROP_REPLAYED);
+		shard_count(s, PBOX_SS_DROP_REPLAYED);
 		return;
 	}
-	count(s, PBOX_SS_RX_INIT);
+	shard_count(s, PBOX_SS_RX_INIT);
 	shard_send_late(s);
 	write_piece(g, f, piece_of(g, f->hdr.aux, f->hdr.base));
 	if (f->hdr.aux == 0)

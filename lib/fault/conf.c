@@ -84,7 +84,7 @@ store(struct pbox_fault_conf *conf, const struct field *f, double v)
 }
 
 static double
-load(const struct pbox_fault_conf *conf, const struct field *f)
+fault_conf_load(const struct pbox_fault_conf *conf, const struct field *f)
 {
 	double d;
 	uint32_t u;
@@ -107,7 +107,7 @@ pbox_fault_conf_defaults(struct pbox_fault_conf *conf)
 
 /* One number; @p text moves behind it. Plain decimal: what strtod takes besides is refused. */
 static int
-parse_number(const char **text, const struct field *f, double *v, char *why, size_t n)
+fault_parse_number(const char **text, const struct field *f, double *v, char *why, size_t n)
 {
 	char *end;
 
@@ -222,14 +222,14 @@ pbox_fault_conf_set(
 		} else if (known && fields[i].optional) {
 			store(&got, &fields[i], fields[i].preset);
 			continue;
-		} else if (known && load(&got, &fields[i - 1]) == 0) {
+		} else if (known && fault_conf_load(&got, &fields[i - 1]) == 0) {
 			continue; /* "0" alone switches off */
 		} else if (known) {
 			snprintf(why, n, "%s takes more numbers, joined by ':'", key);
 			return -EINVAL;
 		}
 		known = true;
-		if (parse_number(&value, &fields[i], &v, why, n) != 0)
+		if (fault_parse_number(&value, &fields[i], &v, why, n) != 0)
 			return -EINVAL;
 		store(&got, &fields[i], v);
 	}
@@ -345,7 +345,7 @@ pbox_fault_conf_get(const struct pbox_fault_conf *conf, unsigned i, char *text, 
 		if (strcmp(fields[f].key, key) != 0)
 			continue;
 		snprintf(part, sizeof(part), "%s%.10g", text[0] != '\0' ? ":" : "",
-			load(conf, &fields[f]));
+			fault_conf_load(conf, &fields[f]));
 		append(text, n, part);
 	}
 }

@@ -97,7 +97,7 @@ cap_get(uint64_t *effective, uint64_t *permitted)
 
 /* Of the calling thread, both; async-signal-safe. First, while it may. */
 static int
-bound(const void *arg)
+privileges_bound(const void *arg)
 {
 	uint64_t keep = *(const uint64_t *)arg;
 
@@ -154,7 +154,7 @@ become(const struct pbox_guard_user *u, struct pbox_error *err)
 int
 pbox_guard_privileges(const struct pbox_guard_user *user, uint64_t keep, struct pbox_error *err)
 {
-	int ret = guard_all_threads(bound, &keep, err);
+	int ret = guard_all_threads(privileges_bound, &keep, err);
 
 	if (ret == 0 && user != NULL)
 		ret = become(user, err);

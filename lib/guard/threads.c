@@ -27,7 +27,7 @@ static struct {
 } call;
 
 static void
-on_signal(int sig)
+guard_on_signal(int sig)
 {
 	int error = errno;
 
@@ -95,7 +95,7 @@ pass(pid_t *done, unsigned *n)
 int
 guard_all_threads(int (*fn)(const void *arg), const void *arg, struct pbox_error *err)
 {
-	struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, old;
+	struct sigaction sa = {.sa_handler = guard_on_signal, .sa_flags = SA_RESTART}, old;
 	pid_t done[THREADS_MAX] = {(pid_t)syscall(SYS_gettid)};
 	unsigned n = 1, passes = 0;
 	int ret;

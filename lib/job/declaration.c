@@ -25,7 +25,7 @@ struct pbox_job_names {
 #define NAMES_MAX 65536u
 
 static void *
-take(struct pbox_job_table *jt, size_t n, size_t size)
+declaration_take(struct pbox_job_table *jt, size_t n, size_t size)
 {
 	size_t bytes;
 	void *p;
@@ -41,7 +41,7 @@ take(struct pbox_job_table *jt, size_t n, size_t size)
 }
 
 static void
-give_back(struct pbox_job_table *jt, void *p, size_t bytes)
+declaration_give_back(struct pbox_job_table *jt, void *p, size_t bytes)
 {
 	if (p == NULL)
 		return;
@@ -57,7 +57,7 @@ map_bytes(const struct pbox_job_table *jt)
 }
 
 static size_t
-least_bytes(const struct pbox_job *job, uint32_t tensors)
+declaration_least_bytes(const struct pbox_job *job, uint32_t tensors)
 {
 	return sizeof(struct pbox_job_table) + (size_t)tensors * sizeof(struct pbox_tensor) +
 	       job->workers * (sizeof(uint64_t *) + sizeof(uint32_t));
@@ -78,7 +78,7 @@ pbox_job_table_create(
 	}
 	snprintf(what, sizeof(what), "the declaration of table %u", fixed->table);
 	if (!pbox_job_charge(job, sizeof(*jt))) {
-		pbox_job_short(job, least_bytes(job, fixed->tensors), what, err);
+		pbox_job_short(job, declaration_least_bytes(job, fixed->tensors), what, err);
 		return NULL;
 	}
 	jt = calloc(1, sizeof(*jt));
@@ -91,12 +91,12 @@ pbox_job_table_create(
 	jt->heap = sizeof(*jt);
 	jt->fixed = *fixed;
 	job->tensors += fixed->tensors;
-	jt->tensor = take(jt, fixed->tensors, sizeof(*jt->tensor));
-	jt->has = take(jt, job->workers, sizeof(*jt->has));
-	jt->n_has = take(jt, job->workers, sizeof(*jt->n_has));
+	jt->tensor = declaration_take(jt, fixed->tensors, sizeof(*jt->tensor));
+	jt->has = declaration_take(jt, job->workers, sizeof(*jt->has));
+	jt->n_has = declaration_take(jt, job->workers, sizeof(*jt->n_has));
 	if (jt->tensor == NULL || jt->has == NULL || jt->n_has == NULL) {
 		pbox_job_table_free(jt);
-		pbox_job_short(job, least_bytes(job, fixed->tensors), what, err);
+		pbox_job_short(job, declaration_least_bytes(job, fixed->tensors), what, err);
 		return NULL;
 	}
 	return jt;
@@ -105,7 +105,7 @@ pbox_job_table_create(
 static void
 forget_map(struct pbox_job_table *jt, unsigned worker)
 {
-	give_back(jt, jt->has[worker], map_bytes(jt));
+	declaration_give_back(jt, jt->has[worker], map_bytes(jt));
 	jt->has[worker] = NULL;
 }
 
@@ -160,10 +160,10 @@ keep_name(struct pbox_job_table *jt, const char *name)
 		uint32_t cap = b == NULL || b->cap < NAMES_MIN ? NAMES_MIN : b->cap * 2;
 
 		cap = cap < NAMES_MAX ? cap : NAMES_MAX;
-		b = take(jt, 1, sizeof(*b) + cap);
+		b = declaration_take(jt, 1, sizeof(*b) + cap);
 		if (b == NULL) { /* a job near its limit gets as much as it needs */
 			cap = n;
-			b = take(jt, 1, sizeof(*b) + cap);
+			b = declaration_take(jt, 1, sizeof(*b) + cap);
 		}
 		if (b == NULL)
 			return NULL;
@@ -178,14 +178,14 @@ keep_name(struct pbox_job_table *jt, const char *name)
 
 /* The worker has declared this one. */
 static int
-note(struct pbox_job_table *jt, uint16_t worker, uint32_t index, struct pbox_error *err)
+declaration_note(struct pbox_job_table *jt, uint16_t worker, uint32_t index, struct pbox_error *err)
 {
 	char what[64];
 
 	if (jt->n_has[worker] == jt->fixed.tensors)
 		return 0;
 	if (jt->has[worker] == NULL)
-		jt->has[worker] = take(jt, 1, map_bytes(jt));
+		jt->has[worker] = declaration_take(jt, 1, map_bytes(jt));
 	if (jt->has[worker] == NULL) {
 		snprintf(what, sizeof(what), "the declaration of table %u", jt->fixed.table);
 		return pbox_job_short(jt->job, map_bytes(jt), what, err);
@@ -250,5 +250,5 @@ pbox_job_table_declare(struct pbox_job_table *jt, uint16_t worker, uint32_t inde
 			"table %u, tensor %u: worker %u declares '%s' in group %u, another worker declared '%s' in group %u: all workers must declare the same tensors",
 			jt->fixed.table, index, worker, e->name, e->group, t->name, t->group);
 	}
-	return note(jt, worker, index, err);
+	return declaration_note(jt, worker, index, err);
 }

@@ -50,7 +50,7 @@ pbox_arena_destroy(struct pbox_arena *a)
 
 /* The gap in front of extent i (behind the last for i == n). */
 static size_t
-gap(const struct pbox_arena *a, size_t i, size_t *at)
+arena_gap(const struct pbox_arena *a, size_t i, size_t *at)
 {
 	size_t end = i == a->n ? a->size : a->extent[i].at;
 
@@ -67,7 +67,7 @@ pbox_arena_alloc(struct pbox_arena *a, size_t size)
 		return NULL;
 	size = pbox_pad_line(size);
 	for (i = 0; i <= a->n; i++)
-		if (gap(a, i, &at) >= size)
+		if (arena_gap(a, i, &at) >= size)
 			break;
 	if (i > a->n)
 		return NULL;
@@ -89,7 +89,7 @@ pbox_arena_alloc(struct pbox_arena *a, size_t size)
 
 /* The first n bytes of extent i, which is given back: they are free then. */
 static void
-clear(struct pbox_arena *a, size_t i, size_t n)
+arena_clear(struct pbox_arena *a, size_t i, size_t n)
 {
 	struct extent *e = &a->extent[i];
 	uint8_t *at = a->base + e->at;
@@ -122,7 +122,7 @@ pbox_arena_free(struct pbox_arena *a, void *p)
 	a->uncleared += a->extent[i].len;
 	if (a->extent[i].len <= a->at_once) {
 		a->at_once -= a->extent[i].len;
-		clear(a, i, a->extent[i].len);
+		arena_clear(a, i, a->extent[i].len);
 	}
 }
 
@@ -137,7 +137,7 @@ pbox_arena_clear(struct pbox_arena *a, size_t bytes)
 			i++;
 			continue;
 		}
-		clear(a, i, n);
+		arena_clear(a, i, n);
 		bytes -= n;
 	}
 	a->at_once = PBOX_ARENA_SLICE;
@@ -192,7 +192,7 @@ pbox_arena_largest(const struct pbox_arena *a)
 	size_t at, best = 0;
 
 	for (size_t i = 0; i <= a->n; i++) {
-		size_t g = gap(a, i, &at);
+		size_t g = arena_gap(a, i, &at);
 
 		if (g > best)
 			best = g;

@@ -17,7 +17,7 @@ struct builder {
 
 /* Room for one more of either kind; the layout stays valid when it fails. */
 static int
-grow(struct builder *b)
+layout_grow(struct builder *b)
 {
 	struct pbox_layout *l = b->l;
 
@@ -54,7 +54,7 @@ add_segment(struct builder *b, bool new_chunk, uint32_t tensor, uint16_t group, 
 	b->tensor = tensor;
 	if (new_chunk && l->n_chunks == 1u << PBOX_CHUNK_BITS)
 		return -E2BIG;
-	if (grow(b) < 0)
+	if (layout_grow(b) < 0)
 		return -ENOMEM;
 	if (new_chunk)
 		l->chunk[l->n_chunks++] =
@@ -186,7 +186,7 @@ pbox_layout_chunk(const struct pbox_tensor *t, uint32_t n, unsigned cores, uint3
 
 /* It lives as long as its table: give back what it grew by. */
 static void
-shrink(struct pbox_layout *l)
+layout_shrink(struct pbox_layout *l)
 {
 	void *p = l->n_chunks > 0 ? reallocarray(l->chunk, l->n_chunks, sizeof(*l->chunk)) : NULL;
 
@@ -219,7 +219,7 @@ pbox_layout_build(struct pbox_layout *out, const struct pbox_tensor *t, uint32_t
 	}
 	free(next);
 	if (ret == 0) {
-		shrink(&l);
+		layout_shrink(&l);
 		*out = l;
 		return 0;
 	}

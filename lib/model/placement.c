@@ -68,7 +68,7 @@ fit_side(struct fit *f, const uint8_t *of, unsigned endpoints)
 }
 
 static void
-fit(struct fit *f, const struct pbox_place *place, unsigned endpoints)
+placement_fit(struct fit *f, const struct pbox_place *place, unsigned endpoints)
 {
 	for (unsigned e = 0; e < endpoints; e++) {
 		f->share[e] = 1;
@@ -93,8 +93,8 @@ pbox_place_cores(const struct pbox_place *place, unsigned endpoints)
 
 /* The core that has least, and there the endpoint that is the last to fill up its share. */
 static unsigned
-choose(const struct fit *f, unsigned endpoints, const uint64_t *core, const uint64_t *load,
-	uint32_t elements)
+placement_choose(const struct fit *f, unsigned endpoints, const uint64_t *core,
+	const uint64_t *load, uint32_t elements)
 {
 	unsigned best = 0;
 	double least = 0;
@@ -123,14 +123,14 @@ pbox_layout_place(
 	PBOX_ASSERT(endpoints > 0 && endpoints <= PBOX_MAX_ENDPOINTS);
 	if (item == NULL)
 		return -ENOMEM;
-	fit(&f, place, endpoints);
+	placement_fit(&f, place, endpoints);
 	for (unsigned e = 0; e < endpoints; e++)
 		core[f.core_of[e]] += load[e];
 	for (uint32_t i = 0; i < l->n_chunks; i++)
 		item[i] = (struct item){.elements = l->chunk[i].elements, .chunk = i};
 	qsort(item, l->n_chunks, sizeof(*item), larger_first);
 	for (uint32_t i = 0; i < l->n_chunks; i++) {
-		unsigned e = choose(&f, endpoints, core, load, item[i].elements);
+		unsigned e = placement_choose(&f, endpoints, core, load, item[i].elements);
 
 		l->chunk[item[i].chunk].endpoint = (uint16_t)e;
 		load[e] += item[i].elements;

@@ -11,7 +11,7 @@
 #define AHEAD (1 << 30)
 
 static int
-refuse(struct pbox_error *err, int code, const struct pbox_set *m, const char *text)
+schedule_refuse(struct pbox_error *err, int code, const struct pbox_set *m, const char *text)
 {
 	pbox_fail(err, code, "SET of group %u of table %u from round %u on: %s", m->group, m->table,
 		m->from_round, text);
@@ -44,7 +44,7 @@ find_repeated(struct pbox_schedule *s, uint32_t count, const struct pbox_set *m,
 			if ((e->set & 1u << id) == 0 || (*done & 1u << id) != 0)
 				continue;
 			if (*pbox_hyper_at(&e->hyper, id) != m->param[i].value)
-				return refuse(err, PBOX_E_SET_CONFLICT, m,
+				return schedule_refuse(err, PBOX_E_SET_CONFLICT, m,
 					"another worker, or an earlier SET, gave another value");
 			*done |= 1u << id;
 		}
@@ -65,7 +65,7 @@ oldest_needed(const struct pbox_schedule *s, uint32_t count, const struct pbox_f
 
 /* All checks, and the entry to append; none (*repeated) where m says nothing new. */
 static int
-prepare(struct pbox_schedule *s, enum pbox_optimiser kind, const struct pbox_set *m,
+schedule_prepare(struct pbox_schedule *s, enum pbox_optimiser kind, const struct pbox_set *m,
 	const struct pbox_finished *finished, struct pbox_schedule_entry *fresh, bool *repeated,
 	struct pbox_error *err)
 {
@@ -77,7 +77,8 @@ prepare(struct pbox_schedule *s, enum pbox_optimiser kind, const struct pbox_set
 	*fresh = *last;
 	for (unsigned i = 0; i < m->count; i++) {
 		if (pbox_hyper_at(&fresh->hyper, m->param[i].id) == NULL)
-			return refuse(err, PBOX_E_BAD_REQUEST, m, "unknown hyper-parameter");
+			return schedule_refuse(
+				err, PBOX_E_BAD_REQUEST, m, "unknown hyper-parameter");
 		want |= 1u << m->param[i].id;
 	}
 	ret = find_repeated(s, count, m, &done, err);
@@ -85,16 +86,16 @@ prepare(struct pbox_schedule *s, enum pbox_optimiser kind, const struct pbox_set
 	if (ret != 0 || *repeated)
 		return ret;
 	if (pbox_serial_diff(m->from_round, finished->highest) <= 0)
-		return refuse(err, PBOX_E_SET_LATE, m, "that round is already finished");
+		return schedule_refuse(err, PBOX_E_SET_LATE, m, "that round is already finished");
 	/* the first entry is what holds without a SET, from no round */
 	if (count > 1 && pbox_serial_diff(m->from_round, from_of(last)) < 0)
-		return refuse(
+		return schedule_refuse(
 			err, PBOX_E_SET_ORDER, m, "an earlier SET holds from a later round on");
 	if (pbox_serial_diff(m->from_round, finished->highest) > AHEAD)
-		return refuse(
+		return schedule_refuse(
 			err, PBOX_E_FULL, m, "too many rounds ahead of the latest finished one");
 	if (oldest_needed(s, count, finished))
-		return refuse(err, PBOX_E_FULL, m,
+		return schedule_refuse(err, PBOX_E_FULL, m,
 			"the box keeps 64 SETs of a group, and parts of the table have not finished the rounds of the oldest ones: name several hyper-parameters in one, or set them later");
 	for (unsigned i = 0; i < m->count; i++)
 		*pbox_hyper_at(&fresh->hyper, m->param[i].id) = m->param[i].value;
@@ -102,7 +103,7 @@ prepare(struct pbox_schedule *s, enum pbox_optimiser kind, const struct pbox_set
 		fresh->hyper.has_lr = 1;
 	wrong = pbox_hyper_check(&fresh->hyper, kind);
 	if (wrong != NULL)
-		return refuse(err, PBOX_E_BAD_REQUEST, m, wrong);
+		return schedule_refuse(err, PBOX_E_BAD_REQUEST, m, wrong);
 	fresh->from_round = m->from_round;
 	fresh->set = want;
 	return 0;
@@ -115,7 +116,7 @@ pbox_schedule_check(struct pbox_schedule *s, enum pbox_optimiser kind, const str
 	struct pbox_schedule_entry fresh;
 	bool repeated;
 
-	return prepare(s, kind, m, finished, &fresh, &repeated, err);
+	return schedule_prepare(s, kind, m, finished, &fresh, &repeated, err);
 }
 
 int
@@ -125,7 +126,7 @@ pbox_schedule_add(struct pbox_schedule *s, enum pbox_optimiser kind, const struc
 	uint32_t count = atomic_load_explicit(&s->count, memory_order_relaxed);
 	struct pbox_schedule_entry fresh;
 	bool repeated;
-	int ret = prepare(s, kind, m, finished, &fresh, &repeated, err);
+	int ret = schedule_prepare(s, kind, m, finished, &fresh, &repeated, err);
 
 	if (ret != 0 || repeated)
 		return ret;
@@ -163,7 +164,7 @@ insert(struct pbox_schedule *s, enum pbox_optimiser kind, const struct pbox_set 
 		at--;
 	if (at == 1 || from_of(&s->entry[at - 1]) != m->from_round) {
 		if (n >= PBOX_SCHEDULE)
-			return refuse(err, PBOX_E_FULL, m, "too many SETs to restore");
+			return schedule_refuse(err, PBOX_E_FULL, m, "too many SETs to restore");
 		memmove(&s->entry[at + 1], &s->entry[at], (n - at) * sizeof(s->entry[0]));
 		s->entry[at] = (struct pbox_schedule_entry){.from_round = m->from_round};
 		atomic_store_explicit(&s->count, ++n, memory_order_relaxed);
@@ -179,7 +180,7 @@ insert(struct pbox_schedule *s, enum pbox_optimiser kind, const struct pbox_set 
 		/* what belongs together may come from two workers, one after the other */
 		wrong = pbox_hyper_check_part(&s->entry[i].hyper, kind);
 		if (wrong != NULL)
-			return refuse(err, PBOX_E_BAD_REQUEST, m, wrong);
+			return schedule_refuse(err, PBOX_E_BAD_REQUEST, m, wrong);
 	}
 	return 0;
 }
@@ -194,9 +195,10 @@ pbox_schedule_restore(struct pbox_schedule *s, enum pbox_optimiser kind, const s
 
 	for (unsigned i = 0; i < m->count; i++)
 		if (pbox_hyper_at(&copy.entry[0].hyper, m->param[i].id) == NULL)
-			return refuse(err, PBOX_E_BAD_REQUEST, m, "unknown hyper-parameter");
+			return schedule_refuse(
+				err, PBOX_E_BAD_REQUEST, m, "unknown hyper-parameter");
 	if (n > PBOX_SCHEDULE) /* a table that begins has no history */
-		return refuse(err, PBOX_E_FULL, m, "too many SETs to restore");
+		return schedule_refuse(err, PBOX_E_FULL, m, "too many SETs to restore");
 	memcpy(copy.entry, s->entry, sizeof(copy.entry));
 	atomic_init(&copy.count, n);
 	ret = insert(&copy, kind, m, err);

@@ -9,7 +9,7 @@
 #include "pbox_table.h"
 
 static uint32_t
-fragments_of(const struct pbox_table *t, uint32_t elements)
+table_fragments_of(const struct pbox_table *t, uint32_t elements)
 {
 	return (elements + t->frag_elements - 1) / t->frag_elements;
 }
@@ -29,7 +29,7 @@ chunk_bytes(const struct pbox_table *t, uint32_t elements)
 
 	if (has_wire_copy(t))
 		n += pbox_pad_line(pbox_payload_bytes(t->pull_format, elements));
-	return n + pbox_pad_line(fragments_of(t, elements) * sizeof(struct pbox_slot));
+	return n + pbox_pad_line(table_fragments_of(t, elements) * sizeof(struct pbox_slot));
 }
 
 /* One fragment, where nothing is done to a sum but to send it. */
@@ -117,7 +117,7 @@ fill_chunks(struct pbox_table *t)
 		struct pbox_chunk *c = &t->chunk[i];
 
 		c->elements = lc->elements;
-		c->fragments = (uint16_t)fragments_of(t, lc->elements);
+		c->fragments = (uint16_t)table_fragments_of(t, lc->elements);
 		c->group = lc->group;
 		c->endpoint = lc->endpoint;
 		t->n_fragments += c->fragments;
@@ -134,7 +134,7 @@ fill_chunks(struct pbox_table *t)
 
 /* What the table takes wherever it is placed; slots and padding come on top. */
 static size_t
-least_bytes(const struct pbox_table *t, const struct pbox_tensor *tensors, uint32_t n)
+table_least_bytes(const struct pbox_table *t, const struct pbox_tensor *tensors, uint32_t n)
 {
 	size_t element = sizeof(float) * (1 + pbox_optim_states(t->optimiser));
 	uint64_t all = 0;
@@ -153,7 +153,7 @@ static int
 refuse_hopeless(struct pbox_table *t, const struct pbox_tensor *tensors, uint32_t n,
 	const struct pbox_place *place, unsigned endpoints, size_t quota, struct pbox_error *err)
 {
-	size_t need = least_bytes(t, tensors, n), left = 0, all = 0;
+	size_t need = table_least_bytes(t, tensors, n), left = 0, all = 0;
 	bool counted[PBOX_MAX_NODES] = {false};
 
 	t->needs = need;

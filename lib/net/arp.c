@@ -30,7 +30,7 @@ same_subnet(uint32_t a, uint32_t b, unsigned prefix_len)
 }
 
 static struct pbox_arp_entry *
-find(struct pbox_arp *arp, uint32_t ip)
+arp_find(struct pbox_arp *arp, uint32_t ip)
 {
 	for (unsigned i = 0; i < PBOX_ARP_ENTRIES; i++)
 		if (arp->entries[i].ip == ip)
@@ -53,7 +53,7 @@ is_fresh(const struct pbox_arp_entry *e, uint64_t now, uint64_t limit)
 
 /* A free entry, or the longest unused one of those that do not wait for a reply. */
 static struct pbox_arp_entry *
-take(struct pbox_arp *arp, uint32_t ip, uint64_t now)
+arp_take(struct pbox_arp *arp, uint32_t ip, uint64_t now)
 {
 	struct pbox_arp_entry *e, *best = NULL;
 
@@ -75,7 +75,7 @@ take(struct pbox_arp *arp, uint32_t ip, uint64_t now)
 
 /* Whether to send a request now: bounded for an address, and over all of them. */
 static bool
-may_ask(struct pbox_arp *arp, struct pbox_arp_entry *e, uint64_t now)
+arp_may_ask(struct pbox_arp *arp, struct pbox_arp_entry *e, uint64_t now)
 {
 	if (is_open(e, now))
 		return false;
@@ -107,9 +107,9 @@ pbox_arp_lookup(struct pbox_arp *arp, uint32_t dst_ip, uint64_t now_us)
 		a.next_hop = 0;
 		return a;
 	}
-	e = find(arp, a.next_hop);
+	e = arp_find(arp, a.next_hop);
 	if (e == NULL)
-		e = take(arp, a.next_hop, now_us);
+		e = arp_take(arp, a.next_hop, now_us);
 	if (e == NULL) {
 		a.state = PBOX_ARP_FULL;
 		return a;
@@ -119,11 +119,11 @@ pbox_arp_lookup(struct pbox_arp *arp, uint32_t dst_ip, uint64_t now_us)
 		a.state = PBOX_ARP_RESOLVED;
 		memcpy(a.mac, e->mac, 6);
 		if (!is_fresh(e, now_us, PBOX_ARP_REFRESH_US))
-			a.ask = may_ask(arp, e, now_us);
+			a.ask = arp_may_ask(arp, e, now_us);
 		return a;
 	}
 	e->valid = false;
-	a.ask = may_ask(arp, e, now_us);
+	a.ask = arp_may_ask(arp, e, now_us);
 	a.state = e->tries >= PBOX_ARP_TRIES && !is_open(e, now_us) ? PBOX_ARP_UNREACHABLE
 								    : PBOX_ARP_WAIT;
 	return a;
@@ -132,7 +132,7 @@ pbox_arp_lookup(struct pbox_arp *arp, uint32_t dst_ip, uint64_t now_us)
 bool
 pbox_arp_reply(struct pbox_arp *arp, const struct pbox_net_pkt *reply, uint64_t now_us)
 {
-	struct pbox_arp_entry *e = reply->src_ip == 0 ? NULL : find(arp, reply->src_ip);
+	struct pbox_arp_entry *e = reply->src_ip == 0 ? NULL : arp_find(arp, reply->src_ip);
 
 	if (e == NULL || !is_open(e, now_us)) {
 		arp->refused++;

@@ -6,7 +6,7 @@
  * @file
  * The optimisers in terms of `vec`: the file that includes this one says what a vector and its
  * operations are (VECTOR, vec, lanes, lanes_of, load, store, load_lanes, store_lanes, all, add, sub,
- * mul, divide, root, minimum, maximum), and NAME, RANK and usable(). Included once in each translation
+ * mul, divide, root, minimum, maximum), and NAME, RANK and USABLE. Included once in each translation
  * unit: scalar.c, the reference, and drivers/optim. Each optimiser is a header of its own, below.
  */
 
@@ -94,7 +94,7 @@ static const struct pbox_optim_def none = {.name = "none", .defaults = {OPTIM_DE
 #define OPTIM_DEF(symbol, number, name) [symbol] = &name,
 #define OPTIM_OPS                                             \
 	{                                                     \
-		.name = NAME, .rank = RANK, .usable = usable, \
+		.name = NAME, .rank = RANK, .usable = USABLE, \
 		.of = { &none,                                \
 			PBOX_OPTIMISERS(OPTIM_DEF) }          \
 	}

@@ -36,13 +36,14 @@ store(float *p, vec x)
 #define maximum(a, b) ((a) > (b) ? (a) : (b))
 
 static int
-usable(void)
+scalar_is_usable(void)
 {
 	return 1;
 }
 
-#define NAME "scalar"
-#define RANK 0
+#define NAME   "scalar"
+#define RANK   0
+#define USABLE scalar_is_usable
 #include "optim_steps.h"
 
 const struct pbox_optim_ops pbox_optim_scalar = OPTIM_OPS;

@@ -40,7 +40,7 @@ pbox_port_node(uint16_t id)
 }
 
 static bool
-usable(uint16_t id)
+device_is_usable(uint16_t id)
 {
 	struct rte_eth_dev_info info;
 
@@ -56,7 +56,7 @@ pbox_port_list(uint16_t *id, unsigned max)
 
 	/* walks ports without an owner only */
 	RTE_ETH_FOREACH_DEV (i) {
-		if (!usable(i))
+		if (!device_is_usable(i))
 			continue;
 		if (n < max)
 			id[n] = i;

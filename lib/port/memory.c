@@ -33,7 +33,7 @@ read_number(const char *path)
 }
 
 static size_t
-hugepages(int node, size_t page, const char *what)
+memory_hugepages(int node, size_t page, const char *what)
 {
 	char path[160];
 
@@ -63,8 +63,8 @@ all_hugepages(int node, size_t *page)
 
 		if (sscanf(e->d_name, "hugepages-%lukB", &kib) != 1)
 			continue;
-		sum += hugepages(node, kib * 1024, "free_hugepages") * kib * 1024;
-		if (hugepages(node, kib * 1024, "nr_hugepages") > 0 && kib * 1024 > *page)
+		sum += memory_hugepages(node, kib * 1024, "free_hugepages") * kib * 1024;
+		if (memory_hugepages(node, kib * 1024, "nr_hugepages") > 0 && kib * 1024 > *page)
 			*page = kib * 1024;
 	}
 	if (dir != NULL)
@@ -168,7 +168,7 @@ pbox_memory_fail(struct pbox_error *err, const char *what, int node, size_t byte
 		"%s %s (%zu hugepages of %zu kB), and %s is left%s: echo %zu > /sys/devices/system/node/node%d/hugepages/hugepages-%zukB/nr_hugepages, or lower memory or hold",
 		what, a, pbox_budget_pages(bytes, page), page / 1024, b,
 		node >= 0 ? " on its NUMA node" : "",
-		hugepages(node, page, "nr_hugepages") + (missing + page - 1) / page,
+		memory_hugepages(node, page, "nr_hugepages") + (missing + page - 1) / page,
 		node >= 0 ? node : 0, page / 1024);
 }
 
@@ -193,6 +193,6 @@ pbox_memory_check(struct pbox_error *err, const char *what, int node, size_t pie
 		what, pbox_budget_size(piece + others, need, sizeof(need)), fresh - free_pages,
 		page / 1024, free_pages, node >= 0 ? " on its NUMA node" : "",
 		pbox_budget_size(heap, have, sizeof(have)),
-		hugepages(node, page, "nr_hugepages") + fresh - free_pages, node >= 0 ? node : 0,
-		page / 1024);
+		memory_hugepages(node, page, "nr_hugepages") + fresh - free_pages,
+		node >= 0 ? node : 0, page / 1024);
 }

@@ -22,7 +22,7 @@ zone_free(struct rte_mempool_memhdr *memhdr, void *zone)
 
 /* One piece of memory, object behind object. */
 static int
-fill(struct rte_mempool *mp, int node)
+pool_fill(struct rte_mempool *mp, int node)
 {
 	size_t min, align;
 	ssize_t size = rte_mempool_op_calc_mem_size_default(mp, mp->size, 0, &min, &align);
@@ -64,7 +64,7 @@ contiguous_pool(const char *name, unsigned n, unsigned cache, uint16_t priv, uin
 	ret = rte_mempool_set_ops_byname(mp, ops, NULL);
 	if (ret == 0) {
 		rte_pktmbuf_pool_init(mp, &info);
-		ret = fill(mp, node);
+		ret = pool_fill(mp, node);
 	}
 	if (ret != 0) {
 		rte_mempool_free(mp);

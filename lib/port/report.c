@@ -12,10 +12,10 @@ struct text {
 	size_t size, used;
 };
 
-static void put(struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void report_put(struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 static void
-put(struct text *t, const char *fmt, ...)
+report_put(struct text *t, const char *fmt, ...)
 {
 	size_t room = t->used < t->size ? t->size - t->used : 0;
 	va_list ap;
@@ -33,38 +33,39 @@ put_device(struct text *t, const struct pbox_port *p)
 	const uint8_t *ip = (const uint8_t *)&p->nif.ip, *mac = p->nif.mac;
 	struct rte_eth_link link = {0};
 
-	put(t, "port %u %s: driver %s, NUMA node ", p->conf.id, p->dev.name, p->dev.driver);
-	put(t, p->dev.node >= 0 ? "%d" : "any", p->dev.node);
-	put(t, ", address %u.%u.%u.%u/%u, MAC %02x:%02x:%02x:%02x:%02x:%02x, MTU %u%s", ip[0],
-		ip[1], ip[2], ip[3], p->nif.prefix_len, mac[0], mac[1], mac[2], mac[3], mac[4],
-		mac[5], p->mtu, p->dev.mtu_set != 0 ? "" : " (MTU is set outside DPDK: ip link)");
+	report_put(t, "port %u %s: driver %s, NUMA node ", p->conf.id, p->dev.name, p->dev.driver);
+	report_put(t, p->dev.node >= 0 ? "%d" : "any", p->dev.node);
+	report_put(t, ", address %u.%u.%u.%u/%u, MAC %02x:%02x:%02x:%02x:%02x:%02x, MTU %u%s",
+		ip[0], ip[1], ip[2], ip[3], p->nif.prefix_len, mac[0], mac[1], mac[2], mac[3],
+		mac[4], mac[5], p->mtu,
+		p->dev.mtu_set != 0 ? "" : " (MTU is set outside DPDK: ip link)");
 	if (p->started && rte_eth_link_get_nowait(p->conf.id, &link) == 0) {
 		if (p->link_up == 0)
-			put(t, ", no link");
+			report_put(t, ", no link");
 		else if (link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN)
-			put(t, ", link %u Mbit/s", link.link_speed);
+			report_put(t, ", link %u Mbit/s", link.link_speed);
 		else
-			put(t, ", link up");
+			report_put(t, ", link up");
 	}
-	put(t, "\n");
+	report_put(t, "\n");
 }
 
 static void
 put_queues(struct text *t, const struct pbox_port *p, const unsigned *lcore_of)
 {
-	put(t, "port %u queues: %u of %u + %u descriptors,", p->conf.id, p->n_queues, p->n_rxd,
-		p->n_txd);
+	report_put(t, "port %u queues: %u of %u + %u descriptors,", p->conf.id, p->n_queues,
+		p->n_rxd, p->n_txd);
 	for (unsigned i = 0; i < p->conf.n_cores; i++)
 		if (i < p->n_queues)
-			put(t, " queue %u lcore %u", i, lcore_of[p->conf.core[i]]);
+			report_put(t, " queue %u lcore %u", i, lcore_of[p->conf.core[i]]);
 		else
-			put(t, " lcore %u by ring", lcore_of[p->conf.core[i]]);
-	put(t, "; steering: %s", pbox_port_steering(p));
+			report_put(t, " lcore %u by ring", lcore_of[p->conf.core[i]]);
+	report_put(t, "; steering: %s", pbox_port_steering(p));
 	if (!p->flow && p->steer_why[0] != '\0')
-		put(t, " (%s)", p->steer_why);
+		report_put(t, " (%s)", p->steer_why);
 	if (p->n_queues > 1 && !p->flow)
-		put(t, ", RSS %s", p->dev.rss ? "on" : "as the device likes");
-	put(t, "\n");
+		report_put(t, ", RSS %s", p->dev.rss ? "on" : "as the device likes");
+	report_put(t, "\n");
 }
 
 static void
@@ -72,7 +73,8 @@ put_offloads(struct text *t, const struct pbox_port *p)
 {
 	bool ip = p->dev.rx_ip_checksum, udp = p->dev.rx_udp_checksum;
 
-	put(t, "port %u receive offloads: %s; transmit offloads: %s; answers: %s\n", p->conf.id,
+	report_put(t, "port %u receive offloads: %s; transmit offloads: %s; answers: %s\n",
+		p->conf.id,
 		ip && udp ? "ip-checksum, udp-checksum"
 		: ip      ? "ip-checksum"
 		: udp     ? "udp-checksum"
@@ -91,7 +93,7 @@ pbox_port_report(const struct pbox_port *p, const unsigned *lcore_of, char *buf,
 	put_device(&t, p);
 	put_queues(&t, p, lcore_of);
 	put_offloads(&t, p);
-	put(&t, "port %u memory: %s in %u pool%s of %u packets of %u bytes\n", p->conf.id,
+	report_put(&t, "port %u memory: %s in %u pool%s of %u packets of %u bytes\n", p->conf.id,
 		pbox_budget_size(p->pool_bytes, mem, sizeof(mem)), p->n_queues,
 		p->n_queues > 1 ? "s" : "", p->n_mbufs, p->data_room);
 	return t.used;

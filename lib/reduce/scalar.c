@@ -13,7 +13,7 @@
 #include "pbox_reduce.h"
 
 static uint32_t
-bits_of(float f)
+scalar_bits_of(float f)
 {
 	uint32_t u;
 
@@ -22,7 +22,7 @@ bits_of(float f)
 }
 
 static float
-float_of(uint32_t u)
+scalar_float_of(uint32_t u)
 {
 	float f;
 
@@ -33,7 +33,7 @@ float_of(uint32_t u)
 static inline float
 fp32_from_bf16(uint16_t h)
 {
-	return float_of((uint32_t)h << 16);
+	return scalar_float_of((uint32_t)h << 16);
 }
 
 static inline float
@@ -45,16 +45,16 @@ fp32_from_fp16(uint16_t h)
 	if (magnitude >= 0x7C00u << 13) { /* infinity stays, every NaN is quiet */
 		uint32_t quiet = magnitude > 0x7C00u << 13 ? 0x00400000 : 0;
 
-		return float_of(sign | 0x7F800000 | magnitude | quiet);
+		return scalar_float_of(sign | 0x7F800000 | magnitude | quiet);
 	}
 	/* Multiplying by 2^112 is exact, for subnormal halves too. */
-	return float_of(sign | bits_of(float_of(magnitude) * 0x1p112f));
+	return scalar_float_of(sign | scalar_bits_of(scalar_float_of(magnitude) * 0x1p112f));
 }
 
 static inline uint16_t
 bf16_from_fp32(float f)
 {
-	uint32_t u = bits_of(f);
+	uint32_t u = scalar_bits_of(f);
 
 	if (f != f)
 		return 0x7FC0;
@@ -64,7 +64,7 @@ bf16_from_fp32(float f)
 static inline uint16_t
 fp16_from_fp32(float f)
 {
-	uint32_t u = bits_of(f), sign = u >> 16 & 0x8000, m = u & 0x7FFFFFFF;
+	uint32_t u = scalar_bits_of(f), sign = u >> 16 & 0x8000, m = u & 0x7FFFFFFF;
 
 	if (m > 0x7F800000)
 		return (uint16_t)(sign | 0x7E00);
@@ -73,7 +73,7 @@ fp16_from_fp32(float f)
 	if (m < 0x38800000) {
 		/* Below 2^-14 the result is subnormal, a multiple of 2^-24. Adding 0.5, whose last
 		 * place is 2^-24, makes the FPU round to that, to nearest even. */
-		uint32_t r = bits_of(float_of(m) + 0.5f);
+		uint32_t r = scalar_bits_of(scalar_float_of(m) + 0.5f);
 
 		return (uint16_t)(sign | (r - 0x3F000000));
 	}
@@ -130,7 +130,7 @@ add_any(float *dst, const uint8_t *src, enum pbox_format elem, const float *weig
 }
 
 static void
-prefetch_next(const struct pbox_sources *s, size_t at)
+scalar_prefetch_next(const struct pbox_sources *s, size_t at)
 {
 	for (unsigned j = 0; j < s->n_next; j++)
 		if (s->next[j] != NULL)
@@ -156,7 +156,7 @@ scalar_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems)
 	int begin = s->acc == NULL;
 
 	if (s->next != NULL)
-		prefetch_next(s, at);
+		scalar_prefetch_next(s, at);
 	if (s->intact != NULL)
 		*s->intact = true;
 	if (s->acc != NULL)

@@ -59,7 +59,8 @@ rank(const struct pbox_snapshot_file *f, const struct pbox_snapshot_claim *k, in
 
 /* Until so many bytes are free: the lowest rank first, and of one the oldest. False: they never are. */
 static bool
-choose(const struct pbox_snapshot_file *f, const uint8_t *ranks, int n, uint64_t bytes, bool *gone)
+room_choose(
+	const struct pbox_snapshot_file *f, const uint8_t *ranks, int n, uint64_t bytes, bool *gone)
 {
 	for (unsigned r = STAYS + 1; r < RANKS; r++)
 		for (int i = n; i-- > 0 && bytes > 0;)
@@ -71,7 +72,7 @@ choose(const struct pbox_snapshot_file *f, const uint8_t *ranks, int n, uint64_t
 }
 
 static int
-refuse(const struct pbox_snapshot_who *who, bool section, uint64_t stay, uint64_t bytes,
+room_refuse(const struct pbox_snapshot_who *who, bool section, uint64_t stay, uint64_t bytes,
 	uint64_t bound, struct pbox_error *err)
 {
 	const unsigned long long s = stay, b = bytes, most = bound, need = stay + bytes;
@@ -104,9 +105,9 @@ keep_to(const struct pbox_snapshot_file *f, const struct pbox_snapshot_claim *k,
 		}
 	}
 	if (bound > 0 && used + bytes > bound)
-		enough = choose(f, ranks, n, used + bytes - bound, gone);
+		enough = room_choose(f, ranks, n, used + bytes - bound, gone);
 	free(ranks);
-	return enough ? 0 : refuse(who, section, stay, bytes, bound, err);
+	return enough ? 0 : room_refuse(who, section, stay, bytes, bound, err);
 }
 
 /*

@@ -73,7 +73,7 @@ belongs(const char *name, const char *job, int64_t table)
 }
 
 static bool
-look_at(struct pbox_snapshot_file *f)
+store_look_at(struct pbox_snapshot_file *f)
 {
 	int fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	unsigned damaged;
@@ -159,7 +159,7 @@ pbox_snapshot_list(const char *dir, const char *job, int64_t table, struct pbox_
 		f = &all[n];
 		*f = (struct pbox_snapshot_file){.aside = aside};
 		len = snprintf(f->path, sizeof(f->path), "%s/%s", dir, e->d_name);
-		if (len > 0 && (size_t)len < sizeof(f->path) && look_at(f))
+		if (len > 0 && (size_t)len < sizeof(f->path) && store_look_at(f))
 			n++;
 	}
 	closedir(d);

@@ -17,7 +17,7 @@
 #include "snapshot_impl.h"
 
 static int
-fail(struct pbox_error *err, const char *what, const char *path)
+write_fail(struct pbox_error *err, const char *what, const char *path)
 {
 	int code = errno != 0 ? errno : EIO;
 
@@ -30,7 +30,7 @@ write_open(struct draft *d, const char *path, struct pbox_error *err)
 	snprintf(d->tmp, sizeof(d->tmp), "%s.tmp", path);
 	unlink(d->tmp); /* of a write that was broken off */
 	d->fd = open(d->tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-	return d->fd >= 0 ? 0 : fail(err, "cannot make", d->tmp);
+	return d->fd >= 0 ? 0 : write_fail(err, "cannot make", d->tmp);
 }
 
 int
@@ -46,7 +46,7 @@ write_all(struct draft *d, const void *at, size_t len, struct pbox_error *err)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
-			return fail(err, "cannot write", d->tmp);
+			return write_fail(err, "cannot write", d->tmp);
 		p += n;
 		len -= (size_t)n;
 	}
@@ -59,9 +59,9 @@ write_sync_dir(const char *dir, struct pbox_error *err)
 	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), ret = 0;
 
 	if (fd < 0)
-		return fail(err, "cannot open", dir);
+		return write_fail(err, "cannot open", dir);
 	if (fsync(fd) != 0)
-		ret = fail(err, "cannot sync", dir);
+		ret = write_fail(err, "cannot sync", dir);
 	close(fd);
 	return ret;
 }
@@ -73,12 +73,12 @@ write_commit(struct draft *d, const char *dir, const char *path, struct pbox_err
 	int ret = 0;
 
 	if (fsync(d->fd) != 0)
-		ret = fail(err, "cannot sync", d->tmp);
+		ret = write_fail(err, "cannot sync", d->tmp);
 	if (close(d->fd) != 0 && ret == 0)
-		ret = fail(err, "cannot close", d->tmp);
+		ret = write_fail(err, "cannot close", d->tmp);
 	d->fd = -1;
 	if (ret == 0 && rename(d->tmp, path) != 0)
-		ret = fail(err, "cannot rename", d->tmp);
+		ret = write_fail(err, "cannot rename", d->tmp);
 	if (ret == 0)
 		return write_sync_dir(dir, err);
 	unlink(d->tmp);
@@ -124,7 +124,7 @@ content_take(struct content *c, uint8_t *out, size_t n)
 }
 
 static int
-given_up(const struct pbox_snapshot_write *w, struct pbox_error *err)
+write_given_up(const struct pbox_snapshot_write *w, struct pbox_error *err)
 {
 	if (w->give_up == NULL || !atomic_load_explicit(w->give_up, memory_order_relaxed))
 		return 0;
@@ -177,7 +177,7 @@ pack(const struct pbox_snapshot_write *w, struct super *s, uint8_t *directory,
 			memmove(data + to, data + from, raw);
 		put32(directory + 4 * (size_t)i, n < raw ? n | FORMAT_PACKED : n);
 		to += n;
-		ret = given_up(w, err);
+		ret = write_given_up(w, err);
 	}
 	s->stored_len = to;
 	free(level);
@@ -208,7 +208,7 @@ write_groups(struct draft *d, const struct pbox_snapshot_write *w, const struct 
 		parity_encode(parity, &group, blocks);
 		for (uint32_t i = 0; i < group.blocks; i++)
 			super_stamp(s, group.disk + i, blocks + (size_t)i * s->block);
-		ret = given_up(w, err);
+		ret = write_given_up(w, err);
 		if (ret == 0)
 			ret = write_all(d, blocks, (size_t)group.blocks * s->block, err);
 	}
@@ -239,7 +239,7 @@ write_file(const struct pbox_snapshot_write *w, const char *path, const struct s
 }
 
 static int
-describe(struct super *s, const struct pbox_snapshot_write *w, size_t meta_len,
+write_describe(struct super *s, const struct pbox_snapshot_write *w, size_t meta_len,
 	struct pbox_error *err)
 {
 	const struct pbox_snapshot_meta *m = w->meta;
@@ -271,7 +271,7 @@ describe(struct super *s, const struct pbox_snapshot_write *w, size_t meta_len,
 	memcpy(s->job, m->job, sizeof(s->job));
 	/* blocks of another file that stood in the same place are not taken for ours */
 	if (getrandom(&s->id, sizeof(s->id), 0) != (ssize_t)sizeof(s->id))
-		return fail(err, "no random number for", w->dir);
+		return write_fail(err, "no random number for", w->dir);
 	return 0;
 }
 
@@ -289,7 +289,7 @@ pbox_snapshot_write(const struct pbox_snapshot_write *w, struct pbox_snapshot_wr
 		own = pbox_snapshot_meta_encode(w->meta, &meta_len);
 	if (w->meta_bytes == NULL && own == NULL)
 		return pbox_fail(err, ENOMEM, "out of memory for the description");
-	ret = describe(&s, w, meta_len, err);
+	ret = write_describe(&s, w, meta_len, err);
 	if (ret == 0)
 		ret = store_next(w->dir, &s.sequence, &done->newest_ns, err);
 	if (ret == 0)

@@ -16,10 +16,10 @@ struct out {
 	unsigned blocks;
 };
 
-static void put(struct out *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void dump_put(struct out *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 static void
-put(struct out *o, const char *fmt, ...)
+dump_put(struct out *o, const char *fmt, ...)
 {
 	va_list ap;
 	size_t room = o->used < o->size ? o->size - o->used : 0;
@@ -55,12 +55,12 @@ text_hist(struct out *o, const struct pbox_stats_block *b)
 	n = pbox_hist_count(&h);
 	if (n == 0 && (o->flags & PBOX_STATS_NONZERO))
 		return;
-	put(o, "%s{%s} %s count %" PRIu64 " mean %" PRIu64, b->prefix, b->labels, b->defs[0].name,
-		n, n > 0 ? h.sum / n : 0);
+	dump_put(o, "%s{%s} %s count %" PRIu64 " mean %" PRIu64, b->prefix, b->labels,
+		b->defs[0].name, n, n > 0 ? h.sum / n : 0);
 	for (unsigned i = 0; i < PERCENTILES; i++)
-		put(o, " %s %" PRIu64, percentiles[i].name,
+		dump_put(o, " %s %" PRIu64, percentiles[i].name,
 			pbox_hist_percentile(&h, percentiles[i].percent));
-	put(o, " max %" PRIu64 " %s\n", h.max, b->defs[0].unit);
+	dump_put(o, " max %" PRIu64 " %s\n", h.max, b->defs[0].unit);
 }
 
 static int
@@ -78,8 +78,8 @@ text_block(const struct pbox_stats_block *b, void *ctx)
 		uint64_t v = pbox_stat_get(&b->values[i]);
 
 		if (v != 0 || !(o->flags & PBOX_STATS_NONZERO))
-			put(o, "%s{%s} %s %" PRIu64 " %s\n", b->prefix, b->labels, b->defs[i].name,
-				v, b->defs[i].unit);
+			dump_put(o, "%s{%s} %s %" PRIu64 " %s\n", b->prefix, b->labels,
+				b->defs[i].name, v, b->defs[i].unit);
 	}
 	return 0;
 }
@@ -105,7 +105,7 @@ json_labels(struct out *o, const char *labels)
 	while (*labels != '\0') {
 		int key = (int)strcspn(labels, "="), value = (int)strcspn(labels + key + 1, ",");
 
-		put(o, "%s\"%.*s\":\"%.*s\"", sep, key, labels, value, labels + key + 1);
+		dump_put(o, "%s\"%.*s\":\"%.*s\"", sep, key, labels, value, labels + key + 1);
 		sep = ",";
 		labels += key + 1 + value;
 		labels += *labels == ',';
@@ -118,18 +118,18 @@ json_hist(struct out *o, const struct pbox_stats_block *b)
 	struct pbox_hist h = {0};
 	uint64_t n;
 
-	put(o, "\"histograms\":{");
+	dump_put(o, "\"histograms\":{");
 	pbox_hist_merge(&h, b->hist);
 	n = pbox_hist_count(&h);
 	if (n > 0 || !(o->flags & PBOX_STATS_NONZERO)) {
-		put(o, "\"%s\":{\"unit\":\"%s\",\"count\":%" PRIu64 ",\"sum\":%" PRIu64,
+		dump_put(o, "\"%s\":{\"unit\":\"%s\",\"count\":%" PRIu64 ",\"sum\":%" PRIu64,
 			b->defs[0].name, b->defs[0].unit, n, h.sum);
 		for (unsigned i = 0; i < PERCENTILES; i++)
-			put(o, ",\"%s\":%" PRIu64, percentiles[i].name,
+			dump_put(o, ",\"%s\":%" PRIu64, percentiles[i].name,
 				pbox_hist_percentile(&h, percentiles[i].percent));
-		put(o, ",\"max\":%" PRIu64 "}", h.max);
+		dump_put(o, ",\"max\":%" PRIu64 "}", h.max);
 	}
-	put(o, "}}");
+	dump_put(o, "}}");
 }
 
 static int
@@ -140,23 +140,23 @@ json_block(const struct pbox_stats_block *b, void *ctx)
 
 	if (left_out(o, b))
 		return 0;
-	put(o, "%s{\"block\":\"%s\",\"labels\":{", o->blocks++ > 0 ? ",\n" : "", b->prefix);
+	dump_put(o, "%s{\"block\":\"%s\",\"labels\":{", o->blocks++ > 0 ? ",\n" : "", b->prefix);
 	json_labels(o, b->labels);
-	put(o, "},");
+	dump_put(o, "},");
 	if (b->hist != NULL) {
 		json_hist(o, b);
 		return 0;
 	}
-	put(o, "\"values\":{");
+	dump_put(o, "\"values\":{");
 	for (unsigned i = 0; i < b->n; i++) {
 		uint64_t v = pbox_stat_get(&b->values[i]);
 
 		if (v == 0 && (o->flags & PBOX_STATS_NONZERO))
 			continue;
-		put(o, "%s\"%s\":%" PRIu64, sep, b->defs[i].name, v);
+		dump_put(o, "%s\"%s\":%" PRIu64, sep, b->defs[i].name, v);
 		sep = ",";
 	}
-	put(o, "}}");
+	dump_put(o, "}}");
 	return 0;
 }
 
@@ -166,9 +166,9 @@ pbox_stats_json(
 {
 	struct out o = {.buf = buf, .size = size, .prefix = prefix, .flags = flags};
 
-	put(&o, "[");
+	dump_put(&o, "[");
 	pbox_stats_walk(stats, json_block, &o);
-	put(&o, "]\n");
+	dump_put(&o, "]\n");
 	return o.used;
 }
 
@@ -182,10 +182,10 @@ pbox_stat_kind_name(enum pbox_stat_kind kind)
 static void
 json_text(struct out *o, const char *name, const char *text)
 {
-	put(o, "\"%s\":\"", name);
+	dump_put(o, "\"%s\":\"", name);
 	for (; *text != '\0'; text++)
-		put(o, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
-	put(o, "\"");
+		dump_put(o, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+	dump_put(o, "\"");
 }
 
 size_t
@@ -198,13 +198,14 @@ pbox_stats_defs_json(const struct pbox_stats_table *table, unsigned n, char *buf
 		for (unsigned i = 0; i < table[t].n; i++) {
 			const struct pbox_stat_def *d = &table[t].defs[i];
 
-			put(&o, "%s{\"block\":\"%s\",\"name\":\"%s\",\"unit\":\"%s\",\"kind\":\"%s\",",
+			dump_put(&o,
+				"%s{\"block\":\"%s\",\"name\":\"%s\",\"unit\":\"%s\",\"kind\":\"%s\",",
 				sep, table[t].block, d->name, d->unit,
 				pbox_stat_kind_name(d->kind));
 			json_text(&o, "help", d->help);
-			put(&o, "}");
+			dump_put(&o, "}");
 			sep = ",\n";
 		}
-	put(&o, "]\n");
+	dump_put(&o, "]\n");
 	return o.used;
 }

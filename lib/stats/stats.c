@@ -116,7 +116,7 @@ clash(const struct pbox_stats_block *a, const struct pbox_stats_block *b)
 }
 
 static int
-add_block(struct pbox_stats *stats, struct pbox_stats_block *b, const char *prefix,
+stats_add_block(struct pbox_stats *stats, struct pbox_stats_block *b, const char *prefix,
 	const char *labels, struct pbox_error *err)
 {
 	unsigned slot;
@@ -159,7 +159,7 @@ pbox_stats_register(struct pbox_stats *stats, const char *prefix, const char *la
 {
 	struct pbox_stats_block b = {.defs = defs, .n = n, .values = values};
 
-	return add_block(stats, &b, prefix, labels, err);
+	return stats_add_block(stats, &b, prefix, labels, err);
 }
 
 int
@@ -168,7 +168,7 @@ pbox_stats_register_hist(struct pbox_stats *stats, const char *prefix, const cha
 {
 	struct pbox_stats_block b = {.defs = def, .n = 1, .hist = hist};
 
-	return add_block(stats, &b, prefix, labels, err);
+	return stats_add_block(stats, &b, prefix, labels, err);
 }
 
 void

@@ -35,7 +35,7 @@ before_session(unsigned type)
 }
 
 static inline void
-load(struct pbox_hdr *h, const uint8_t *p)
+frame_load(struct pbox_hdr *h, const uint8_t *p)
 {
 	h->token = pbox_ld64(p + PBOX_AT_TOKEN);
 	h->incarnation = pbox_ld32(p + PBOX_AT_INCARNATION);
@@ -70,7 +70,7 @@ check_shape(const uint8_t *p, size_t len, bool first, struct pbox_hdr *hdr, size
 	if (__builtin_expect(p[PBOX_AT_MAGIC] != PBOX_MAGIC, 0))
 		return PBOX_WIRE_MAGIC;
 	if (__builtin_expect(p[PBOX_AT_VERSION] != PBOX_VERSION_WIRE, 0)) {
-		load(hdr, p); /* whoever answers R2.2 wants to know what it was */
+		frame_load(hdr, p); /* whoever answers R2.2 wants to know what it was */
 		return PBOX_WIRE_VERSION;
 	}
 	need = PBOX_HDR_LEN + (size_t)pbox_ld16(p + PBOX_AT_LENGTH) +
@@ -92,7 +92,7 @@ check_meaning(const uint8_t *p, struct pbox_hdr *hdr)
 		return PBOX_WIRE_TYPE;
 	if (__builtin_expect((flags & PBOX_F_AUTH) != 0, 0) && before_session(p[PBOX_AT_TYPE]))
 		return PBOX_WIRE_AUTH;
-	load(hdr, p);
+	frame_load(hdr, p);
 	return PBOX_WIRE_OK;
 }
 
@@ -167,7 +167,7 @@ pbox_frame_open(const void *buf, size_t len, struct pbox_hdr *hdr, size_t *size,
 		return pbox_frame_decode(buf, len, true, hdr, size);
 	*unverified = true;
 	*size = len;
-	load(hdr, p);
+	frame_load(hdr, p);
 	return PBOX_WIRE_OK;
 }
 

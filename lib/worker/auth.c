@@ -31,7 +31,7 @@ auth_possible(void)
 }
 
 static struct auth *
-begin(const struct session *s, const struct pbox_welcome *w)
+auth_begin(const struct session *s, const struct pbox_welcome *w)
 {
 	struct auth *a = calloc(1, sizeof(*a));
 	size_t len = strlen(s->w->secret);
@@ -62,7 +62,7 @@ auth_welcome(struct join *j, const struct rx_frame *f)
 			"this worker requires auth, and job '%s' at %s has none: set auth = yes in the job's section of the box's configuration",
 			s->w->job, s->name);
 	}
-	j->auth = begin(s, w);
+	j->auth = auth_begin(s, w);
 	if (j->auth == NULL)
 		return pbox_client_fail(&j->err, PBOX_C_MEMORY,
 			"job '%s' has auth, and there is no memory for its keys, or no AES in this CPU",

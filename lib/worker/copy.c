@@ -55,7 +55,7 @@ copy_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *
 
 /* As the box rounds what it sends: to nearest, ties to even (R5.2). */
 static uint16_t
-to_bf16(uint32_t bits)
+copy_to_bf16(uint32_t bits)
 {
 	if ((bits & 0x7FFFFFFF) > 0x7F800000)
 		return 0x7FC0;
@@ -63,7 +63,7 @@ to_bf16(uint32_t bits)
 }
 
 static uint16_t
-to_fp16(uint32_t bits)
+copy_to_fp16(uint32_t bits)
 {
 	uint32_t sign = bits >> 16 & 0x8000, v = bits & 0x7FFFFFFF, shift;
 
@@ -88,7 +88,7 @@ narrow(uint8_t *to, unsigned format, const struct iovec *from)
 		uint16_t half;
 
 		memcpy(&bits, (const uint8_t *)from->iov_base + i * sizeof(bits), sizeof(bits));
-		half = format == PBOX_FMT_BF16 ? to_bf16(bits) : to_fp16(bits);
+		half = format == PBOX_FMT_BF16 ? copy_to_bf16(bits) : copy_to_fp16(bits);
 		memcpy(to + i * sizeof(half), &half, sizeof(half));
 	}
 }

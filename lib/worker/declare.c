@@ -24,7 +24,7 @@ map_free(struct table_map *m)
 
 /** What this attempt has. */
 static void
-drop(struct declaring *g)
+declare_drop(struct declaring *g)
 {
 	if (g->pages.s != NULL)
 		pager_close(&g->pages);
@@ -41,13 +41,13 @@ end(struct declaring *g, enum pbox_worker_declare_state state)
 	g->d = NULL;
 	if (state == PBOX_WORKER_DECLARED)
 		g->t = NULL;
-	drop(g);
+	declare_drop(g);
 }
 
 void
 declare_free(struct pbox_worker *w)
 {
-	drop(&w->declaring);
+	declare_drop(&w->declaring);
 }
 
 void
@@ -64,7 +64,7 @@ declare_fail(struct pbox_worker *w, int code, const char *text)
 void
 declare_renew(struct pbox_worker *w)
 {
-	drop(&w->declaring);
+	declare_drop(&w->declaring);
 }
 
 /**
@@ -83,7 +83,7 @@ goes_on(const struct session *s, const struct declaring *g)
 
 /** Where a resumed worker goes on (pbox_client_table.first_round). */
 static int
-resume(const struct session *s, struct pbox_worker_table *t, uint32_t first_round,
+declare_resume(const struct session *s, struct pbox_worker_table *t, uint32_t first_round,
 	struct pbox_client_error *err)
 {
 	uint32_t low = t->chunks > 0 ? t->chunk[0].version : 0, high = low;
@@ -117,7 +117,7 @@ resume(const struct session *s, struct pbox_worker_table *t, uint32_t first_roun
 }
 
 static int
-begin(struct session *s, struct declaring *g)
+declare_begin(struct session *s, struct declaring *g)
 {
 	struct pbox_worker *w = s->w;
 	const struct pbox_client_table *what = g->d->what;
@@ -135,7 +135,7 @@ begin(struct session *s, struct declaring *g)
 
 /** Its map is here. */
 static int
-finish(struct session *s, struct declaring *g)
+declare_finish(struct session *s, struct declaring *g)
 {
 	struct pbox_worker *w = s->w;
 	struct pbox_client_error *err = &g->d->err;
@@ -144,7 +144,7 @@ finish(struct session *s, struct declaring *g)
 	g->mapped = s->number;
 	rc = table_layout(g->t, &g->map, (uint32_t)g->pages.cap, err);
 	if (rc == 0)
-		rc = resume(s, g->t, g->d->what->first_round, err);
+		rc = declare_resume(s, g->t, g->d->what->first_round, err);
 	if (rc == 0 && w->conf.keep_copies && copy_open(g->t) != 0)
 		rc = pbox_client_fail(err, PBOX_C_MEMORY,
 			"no memory for a copy of table %u (keep_copies)", g->t->number);
@@ -158,7 +158,7 @@ finish(struct session *s, struct declaring *g)
 /** A page was not taken. A run that has begun without this worker may be that of dead ones, and then ends soon
  * (R12.7): 0, it asks again. */
 static int
-refused(struct session *s, struct declaring *g, const struct page *p)
+declare_refused(struct session *s, struct declaring *g, const struct page *p)
 {
 	struct pbox_client_error *err = &g->d->err;
 	int rc = pbox_worker_result(&p->request, g->mapping ? PBOX_MAPPED : PBOX_DECLARED,
@@ -169,12 +169,12 @@ refused(struct session *s, struct declaring *g, const struct page *p)
 	g->d->running = *err;
 	g->again_ns = s->w->now + g->again;
 	g->again = g->again * 2 < LAST_AGAIN ? g->again * 2 : LAST_AGAIN;
-	drop(g);
+	declare_drop(g);
 	return 0;
 }
 
 static int
-map_page(void *ctx, const struct page *p, uint32_t *count)
+declare_map_page(void *ctx, const struct page *p, uint32_t *count)
 {
 	struct declaring *g = ctx;
 
@@ -210,18 +210,18 @@ proceed(struct session *s, struct declaring *g)
 		if (!pager_declare(&g->pages, g->t, g->t->flags, &p))
 			return 1;
 		if (p != NULL)
-			return refused(s, g, p);
+			return declare_refused(s, g, p);
 		g->d->running.code = 0;
 		g->mapping = g->d->asks_map = true;
 		pager_reset(&g->pages);
 	}
-	if (!pager_map(&g->pages, g->t, &g->map.seen, map_page, g, &rc, &p)) {
+	if (!pager_map(&g->pages, g->t, &g->map.seen, declare_map_page, g, &rc, &p)) {
 		tell_progress(g);
 		return 1;
 	}
 	if (p != NULL)
-		return refused(s, g, p);
-	return rc != 0 ? rc : finish(s, g);
+		return declare_refused(s, g, p);
+	return rc != 0 ? rc : declare_finish(s, g);
 }
 
 void
@@ -233,7 +233,7 @@ declare_tick(struct session *s)
 	if (g->d == NULL || rejoin_pauses(s) || rejoin_restoring(s) || s->w->now < g->again_ns)
 		return;
 	if (g->t == NULL)
-		rc = begin(s, g);
+		rc = declare_begin(s, g);
 	if (rc == 0)
 		rc = proceed(s, g);
 	if (rc < 0)
@@ -277,5 +277,5 @@ pbox_worker_declare_cancel(struct pbox_worker *w, struct pbox_worker_declaration
 	if (w->declaring.d != d)
 		return;
 	w->declaring.d = NULL;
-	drop(&w->declaring);
+	declare_drop(&w->declaring);
 }

@@ -21,7 +21,7 @@ link_flush(struct link *l)
 
 /** Frames without payload go several in one datagram. */
 static bool
-joins(const struct link *l, const struct pbox_client_tx *d, const struct pbox_client_peer *to,
+link_joins(const struct link *l, const struct pbox_client_tx *d, const struct pbox_client_peer *to,
 	uint32_t bytes)
 {
 	return l->heads && d->to == to && d->bytes + bytes <= l->port->mtu - 28;
@@ -50,7 +50,7 @@ link_frame(struct session *s, struct pbox_client_peer *to, const struct pbox_hdr
 	if (tag > 0)
 		auth_tag(s->auth, head, iov, n, head + PBOX_HDR_LEN);
 	d = l->n_tx > 0 ? &l->tx[l->n_tx - 1] : NULL;
-	if (d == NULL || n > 0 || !joins(l, d, to, bytes)) {
+	if (d == NULL || n > 0 || !link_joins(l, d, to, bytes)) {
 		d = &l->tx[l->n_tx++];
 		/* a tag does not stay */
 		*d = (struct pbox_client_tx){

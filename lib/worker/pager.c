@@ -140,7 +140,7 @@ map_ask(struct pager *g, struct page *p, uint32_t table, uint32_t first)
 }
 
 static void
-not_ready(struct pager *g, const struct page *p)
+pager_not_ready(struct pager *g, const struct page *p)
 {
 	uint64_t now = g->s->w->now;
 
@@ -185,7 +185,7 @@ pager_map(struct pager *g, const struct pbox_worker_table *t, const struct map_s
 	*refused = NULL;
 	while ((p = pager_answered(g)) != NULL) {
 		if (p->request.answer_type == PBOX_NOT_READY) {
-			not_ready(g, p);
+			pager_not_ready(g, p);
 			continue;
 		}
 		if (p->request.answer_type != PBOX_MAPPED) {

@@ -46,7 +46,7 @@ path_end(struct session *s)
 
 /** The box has no such session, or says so. */
 static void
-on_error(struct session *s, const struct rx_frame *f)
+path_on_error(struct session *s, const struct rx_frame *f)
 {
 	struct path *p = &s->path;
 
@@ -70,7 +70,7 @@ path_frame(struct session *s, const struct rx_frame *f)
 	if (f->sure)
 		s->doubt_ns = 0;
 	if (f->hdr.type == PBOX_ERROR)
-		on_error(s, f);
+		path_on_error(s, f);
 	if (session_asks(&f->hdr))
 		header_echo(s, f);
 	if (f->hdr.type != PBOX_PONG)
@@ -84,7 +84,7 @@ path_frame(struct session *s, const struct rx_frame *f)
 }
 
 static void
-ping(struct session *s, unsigned ep, uint32_t id, uint32_t length)
+path_ping(struct session *s, unsigned ep, uint32_t id, uint32_t length)
 {
 	struct iovec iov = {s->path.payload, length};
 	struct pbox_hdr h;
@@ -105,7 +105,7 @@ missing(const bool *seen, unsigned n)
 }
 
 static int
-verdict(struct session *s, unsigned bad)
+path_verdict(struct session *s, unsigned bad)
 {
 	struct path *p = &s->path;
 	const struct pbox_worker_port *port = s->w->link.port;
@@ -144,14 +144,14 @@ sizes(struct session *s)
 	 * no CPU answers nothing, and may have until the deadline */
 	if (p->next != 0 &&
 		(now >= p->deadline || (p->answered != 0 && now - p->answered >= PATIENCE))) {
-		p->rc = verdict(s, bad);
+		p->rc = path_verdict(s, bad);
 		return true;
 	}
 	for (unsigned i = 0; i < n; i++) {
 		if (!p->small[i])
-			ping(s, i, ID_SMALL + i, 0);
+			path_ping(s, i, ID_SMALL + i, 0);
 		if (!p->full[i])
-			ping(s, i, ID_FULL + i, p->full_length);
+			path_ping(s, i, ID_FULL + i, p->full_length);
 	}
 	p->next = now + INTERVAL;
 	return false;
@@ -184,7 +184,7 @@ trains(struct session *s)
 	p->tries++;
 	link_flush(&s->w->link); /* a train of its own */
 	for (uint32_t i = 0; i < n; i++)
-		ping(s, 0, ID_TRAIN + i, p->full_length);
+		path_ping(s, 0, ID_TRAIN + i, p->full_length);
 	p->next = s->w->now + TRAIN_WAIT;
 	return false;
 }

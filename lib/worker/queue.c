@@ -126,7 +126,7 @@ pbox_worker_submit(struct pbox_worker *w, struct pbox_worker_op *op)
 
 /** What the fragment's pieces want, one more or one less. */
 static uint16_t *
-wanted(struct frag *f, const struct pbox_worker_op *op)
+queue_wanted(struct frag *f, const struct pbox_worker_op *op)
 {
 	switch (op->kind) {
 	case PBOX_CLIENT_PULL:
@@ -147,7 +147,7 @@ piece_begin(struct pbox_worker_table *t, struct piece *p, struct pbox_worker_ent
 	struct frag *f = &t->frag[p->frag];
 
 	p->entry = e;
-	(*wanted(f, e->op))++;
+	(*queue_wanted(f, e->op))++;
 	if (e->op->kind == PBOX_CLIENT_PULL && f->lost)
 		queue_fail(e->op, PBOX_C_LOST,
 			"the box was restarted before the round of this worker's last push ended, and has lost it: push it again");
@@ -188,7 +188,7 @@ queue_piece_finish(struct pbox_worker *w, struct pbox_worker_table *t, struct pi
 {
 	struct pbox_worker_entry *e = p->entry, *next = e->next;
 
-	(*wanted(&t->frag[p->frag], e->op))--;
+	(*queue_wanted(&t->frag[p->frag], e->op))--;
 	p->entry = NULL;
 	piece_end(w, &t->tensor[p->tensor], e);
 	piece_advance(w, t, p, next);
@@ -253,7 +253,7 @@ push_ready(struct ep *ep, struct frag *f)
 }
 
 static struct frag *
-take(struct ep *ep, unsigned prio)
+queue_take(struct ep *ep, unsigned prio)
 {
 	struct frag *f = ep->ready[prio];
 
@@ -299,11 +299,11 @@ queue_pop(struct ep *ep, bool *overtakes)
 	early = is_early(ep->s, ep->ready[oldest]);
 	*overtakes = early || first != oldest;
 	if (!*overtakes || (ep->overtaking < ep->win.max / 2 && ep->in_flight + 1 < ep->win.max))
-		return take(ep, first);
+		return queue_take(ep, first);
 	if (early)
 		return NULL;
 	*overtakes = false;
-	return take(ep, oldest);
+	return queue_take(ep, oldest);
 }
 
 static bool
@@ -350,11 +350,11 @@ queue_clear(struct session *s)
 	for (unsigned i = 0; i < s->endpoints; i++)
 		for (unsigned prio = 0; prio < 256; prio++)
 			while ((s->ep[i].ready_map[prio / 64] >> prio % 64 & 1) != 0)
-				take(&s->ep[i], prio)->state = FRAG_IDLE;
+				queue_take(&s->ep[i], prio)->state = FRAG_IDLE;
 }
 
 static struct frag *
-merge(struct frag *a, struct frag *b)
+queue_merge(struct frag *a, struct frag *b)
 {
 	struct frag *all, **tail = &all;
 
@@ -383,7 +383,7 @@ sort(struct frag **list, size_t n)
 		return f;
 	}
 	f = sort(list, n / 2);
-	return merge(f, sort(list, n - n / 2));
+	return queue_merge(f, sort(list, n - n / 2));
 }
 
 void

@@ -38,7 +38,7 @@
 /** A round goes on again after a pause: what was asked about ever more rarely in the pause is asked
  * about soon, for its answer may be among the lost ones. */
 static void
-resume(struct ep *ep, uint64_t now)
+recover_resume(struct ep *ep, uint64_t now)
 {
 	ep->paused = false;
 	for (struct flight *fl = ep->first; fl != NULL; fl = fl->next)
@@ -76,7 +76,7 @@ recover_answer(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint6
 	ep->final_ns = now;
 	doubts_end(ep, now);
 	if (ep->paused)
-		resume(ep, now);
+		recover_resume(ep, now);
 }
 
 static void
@@ -249,7 +249,7 @@ recover_evidence(struct ep *ep)
 
 /** May a timer that has run out ask? If not: *@p later, look again then. */
 static bool
-may_ask(struct ep *ep, const struct flight *fl, uint64_t now, uint64_t *later)
+recover_may_ask(struct ep *ep, const struct flight *fl, uint64_t now, uint64_t *later)
 {
 	bool lossy = timer_is_lossy(ep, now);
 	uint64_t rto = timer_patience(ep, lossy);
@@ -291,7 +291,8 @@ recover_timers(struct ep *ep, uint64_t now)
 		bool end = fl == last;
 
 		next = end ? NULL : fl->next;
-		if (when <= now && (fl->state == FLIGHT_UNKEPT || may_ask(ep, fl, now, &when))) {
+		if (when <= now &&
+			(fl->state == FLIGHT_UNKEPT || recover_may_ask(ep, fl, now, &when))) {
 			if (fl->backoff < MAX_BACKOFF)
 				fl->backoff++;
 			ep->paused |= fl->backoff >= PAUSE_BACKOFF;

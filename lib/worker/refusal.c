@@ -86,7 +86,7 @@ put_off(struct join *j, const struct pbox_error_msg *m)
 
 /** R9.2: who refused knows the job's secret, and has seen this JOIN. */
 static bool
-is_proven(const struct join *j, const struct rx_frame *f)
+refusal_is_proven(const struct join *j, const struct rx_frame *f)
 {
 	const char *secret = j->s->w->secret;
 	struct pbox_error_tail t;
@@ -197,7 +197,7 @@ refusal_frame(struct join *j, const struct rx_frame *f)
 	}
 	if (m.code == PBOX_E_VERSION && m.detail == PBOX_VERSION_WIRE)
 		return; /* it speaks ours: the HELLO was damaged on its way, and goes again */
-	proven = is_proven(j, f);
+	proven = refusal_is_proven(j, f);
 	if (proven) {
 		j->proven = true;
 		j->doubt.n = 0;

@@ -106,7 +106,7 @@ same_session(const struct session *s, const struct pbox_welcome *m)
 }
 
 static void
-finish(struct session *s)
+rejoin_finish(struct session *s)
 {
 	s->rejoin.stage = STAGE_NONE;
 	restore_end(s);
@@ -161,7 +161,7 @@ begin_again(struct session *s)
 		w->table[i]->restoring = true;
 	stage_table(s, 0, STAGE_DECLARE);
 	if (w->tables == 0)
-		finish(s);
+		rejoin_finish(s);
 }
 
 static void
@@ -198,7 +198,7 @@ tick_declare(struct session *s)
 }
 
 static int
-map_page(void *ctx, const struct page *p, uint32_t *count)
+rejoin_map_page(void *ctx, const struct page *p, uint32_t *count)
 {
 	struct session *s = ctx;
 	struct rejoin *r = &s->rejoin;
@@ -221,7 +221,7 @@ tick_map(struct session *s)
 			return;
 		}
 	}
-	if (!pager_map(&r->pages, t, &r->map.seen, map_page, s, &rc, &p))
+	if (!pager_map(&r->pages, t, &r->map.seen, rejoin_map_page, s, &rc, &p))
 		return;
 	if (p != NULL) {
 		page_refused(s, p, PBOX_MAPPED);
@@ -278,7 +278,7 @@ tick_restore(struct session *s)
 		stage_table(s, r->table + 1, STAGE_MAP);
 		queue_rebuild(s->w);
 	} else {
-		finish(s);
+		rejoin_finish(s);
 	}
 }
 

@@ -75,7 +75,7 @@ restore_pump(struct ep *ep, unsigned most)
 
 /** Is version a later than b? 0 is what nobody has finished; else they are compared modulo 2^32. */
 static bool
-newer(uint32_t a, uint32_t b)
+restore_newer(uint32_t a, uint32_t b)
 {
 	return a != 0 && (b == 0 || rounds_apart(a, b) > 0);
 }
@@ -87,7 +87,7 @@ take_version(struct session *s, struct pbox_worker_table *t, struct frag *f, uin
 	const char *name = t->tensor[t->piece[f->piece].tensor].name;
 	char text[300];
 
-	if (newer(f->round, version)) {
+	if (restore_newer(f->round, version)) {
 		/* a push whose result was not asked for: the box had said that it has it, and so
 		 * nobody has it any more */
 		snprintf(text, sizeof(text),
@@ -98,7 +98,7 @@ take_version(struct session *s, struct pbox_worker_table *t, struct frag *f, uin
 		else
 			f->lost = true;
 		f->round = version;
-	} else if (newer(version, f->round + 1)) {
+	} else if (restore_newer(version, f->round + 1)) {
 		snprintf(text, sizeof(text),
 			"rounds %u to %u of tensor '%s' ended without this worker, whose session was lost: the next push is round %u",
 			f->round + 1, version, name, version + 1);

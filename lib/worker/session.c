@@ -27,7 +27,7 @@ session_open(struct session *s, uint64_t deadline)
 /** Leave a session that cannot be used, without waiting for the answer: the number is free for the
  * next attempt, also when one of these gets lost. */
 static void
-give_back(struct session *s)
+session_give_back(struct session *s)
 {
 	struct pbox_hdr h;
 
@@ -45,7 +45,7 @@ static void
 open_fails(struct session *s, const struct pbox_client_error *err)
 {
 	text_fail(s->w, err->code, "%s", err->text);
-	give_back(s);
+	session_give_back(s);
 }
 
 static void

@@ -64,7 +64,7 @@ next_round(const struct pbox_worker_table *t, uint32_t *next)
 
 /** Values of @p from on top of those of @p to. */
 static void
-merge(struct pbox_set *to, const struct pbox_set *from)
+sets_merge(struct pbox_set *to, const struct pbox_set *from)
 {
 	for (unsigned i = 0; i < from->count; i++) {
 		unsigned k = 0;
@@ -93,7 +93,7 @@ fold(const struct set_log *l, unsigned n, uint16_t group, struct pbox_set *out)
 	*out = (struct pbox_set){.table = l->set[0].table, .group = group};
 	for (unsigned i = 0; i < n; i++)
 		if (concerns(&l->set[i], group))
-			merge(out, &l->set[i]);
+			sets_merge(out, &l->set[i]);
 }
 
 static bool

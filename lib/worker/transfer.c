@@ -119,8 +119,8 @@ transfer_pump(struct session *s)
 /** The flight has done its work: finish its pieces, with @p payload (NULL: nothing to deliver,
  * or zeroes if @p zero). */
 static void
-complete(struct pbox_worker_table *t, struct flight *fl, struct ep *ep, const uint8_t *payload,
-	bool zero)
+transfer_complete(struct pbox_worker_table *t, struct flight *fl, struct ep *ep,
+	const uint8_t *payload, bool zero)
 {
 	struct pbox_worker *w = ep->s->w;
 	struct frag *f = fl->frag;
@@ -186,7 +186,7 @@ on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const s
 	w->count.held_ns_sum += h->held * NS_PER_US;
 	w->count.contributors = h->aux;
 	w->count.samples = h->weight;
-	complete(t, fl, ep, zero ? NULL : r->payload, zero);
+	transfer_complete(t, fl, ep, zero ? NULL : r->payload, zero);
 }
 
 static void
@@ -204,7 +204,7 @@ on_wait(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const str
 		/* nobody waits for the round any more; what matters is whether it counts */
 		if ((h->flags & PBOX_F_HAVE) == 0 && fl->type != PBOX_PULL)
 			f->round--;
-		complete(t, fl, ep, NULL, false);
+		transfer_complete(t, fl, ep, NULL, false);
 		return;
 	}
 	recover_wait(ep, fl, h);
@@ -241,7 +241,7 @@ on_init_ok(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const 
 		return;
 	if (!give) /* what was given is everybody's once it is pulled */
 		copy_init(t, fl->frag);
-	complete(t, fl, ep, NULL, false);
+	transfer_complete(t, fl, ep, NULL, false);
 }
 
 static void
@@ -266,11 +266,12 @@ on_fetched(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const 
 	table_scatter(t, f, fl->base, count, r->payload);
 	w->count.useful_rx_bytes += h->length;
 	if (!next_piece(t, ep, fl, h))
-		complete(t, fl, ep, NULL, false);
+		transfer_complete(t, fl, ep, NULL, false);
 }
 
 static void
-on_error(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
+transfer_on_error(
+	struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 {
 	struct pbox_worker *w = ep->s->w;
 	struct frag *f = fl->frag;
@@ -295,7 +296,7 @@ on_error(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const st
 	queue_fail_fragment(t, f, h->aux == PBOX_E_LOST ? PBOX_C_LOST : PBOX_C_REFUSED, text);
 	if (fl->type == PBOX_PUSH || fl->type == PBOX_PUSHPULL)
 		f->round--; /* the box has not taken it: the next push is this round again */
-	complete(t, fl, ep, NULL, false);
+	transfer_complete(t, fl, ep, NULL, false);
 }
 
 void
@@ -340,11 +341,11 @@ transfer_frame(struct session *s, const struct rx_frame *r)
 	else if (h->type == PBOX_FETCHED)
 		on_fetched(t, ep, fl, r);
 	else if (h->type == PBOX_ERROR)
-		on_error(t, ep, fl, h);
+		transfer_on_error(t, ep, fl, h);
 	else if (h->type == PBOX_PUSH_OK && fl->type == PBOX_PUSH && h->round == f->round) {
 		recover_answer(ep, fl, h, w->now);
 		window_answered(&ep->win, ep->limited, w->now);
-		complete(t, fl, ep, NULL, false);
+		transfer_complete(t, fl, ep, NULL, false);
 	} else
 		w->count.rx_duplicates++;
 }

@@ -80,7 +80,7 @@ window_sample(struct window *w, uint64_t rtt, uint64_t now)
 }
 
 static void
-shrink(struct window *w, double by)
+window_shrink(struct window *w, double by)
 {
 	double min = w->max / 8.0 > 2.0 ? w->max / 8.0 : 2.0;
 
@@ -104,7 +104,7 @@ epoch_end(struct window *w, uint64_t now)
 	lost = w->lost / all - TOLERATED;
 	bad = w->marked / all + (lost > 0 ? lost : 0);
 	if (bad > 0)
-		shrink(w, bad < 1.0 ? bad / 2 : 0.5);
+		window_shrink(w, bad < 1.0 ? bad / 2 : 0.5);
 	w->answered = w->lost = w->marked = 0;
 	w->epoch_at = now;
 }
@@ -140,7 +140,7 @@ window_marked(struct window *w, uint64_t now)
 void
 window_silent(struct window *w)
 {
-	shrink(w, 0.5);
+	window_shrink(w, 0.5);
 }
 
 /*

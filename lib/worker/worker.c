@@ -33,7 +33,7 @@ run_identity(uint8_t *run, const char *text)
 /* ---- create, destroy --------------------------------------------------------------------- */
 
 static bool
-copy_conf(struct pbox_worker *w, const struct pbox_client_conf *conf)
+worker_copy_conf(struct pbox_worker *w, const struct pbox_client_conf *conf)
 {
 	w->conf = *conf;
 	if (w->conf.min_rto_us == 0)
@@ -72,7 +72,7 @@ pbox_worker_create(const struct pbox_client_conf *conf, const struct sockaddr_in
 			ntohs(box->sin_port));
 		s->ep = calloc(PBOX_MAX_ENDPOINTS, sizeof(*s->ep));
 	}
-	if (s == NULL || s->ep == NULL || !copy_conf(w, conf)) {
+	if (s == NULL || s->ep == NULL || !worker_copy_conf(w, conf)) {
 		pbox_worker_destroy(w);
 		return NULL;
 	}

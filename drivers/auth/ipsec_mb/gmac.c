@@ -13,19 +13,19 @@ static IMB_MGR *mgr; /* a table of functions, read only once made */
 static const uint8_t nonce[12];
 
 static bool
-usable(void)
+gmac_is_usable(void)
 {
 	return mgr != NULL;
 }
 
 static void
-init(void *state, const uint8_t key[PBOX_AUTH_JOB_KEY_LEN])
+gmac_init(void *state, const uint8_t key[PBOX_AUTH_JOB_KEY_LEN])
 {
 	IMB_AES256_GCM_PRE(mgr, key, (struct gcm_key_data *)state);
 }
 
 static void
-digest(const void *state, const void *payload, size_t len, uint8_t out[PBOX_AUTH_DIGEST_LEN])
+gmac_digest(const void *state, const void *payload, size_t len, uint8_t out[PBOX_AUTH_DIGEST_LEN])
 {
 	const struct gcm_key_data *key = state;
 	struct gcm_context_data ctx;
@@ -38,10 +38,10 @@ digest(const void *state, const void *payload, size_t len, uint8_t out[PBOX_AUTH
 static const struct pbox_auth_ops ops = {
 	.name = "ipsec-mb",
 	.rank = 1,
-	.usable = usable,
+	.usable = gmac_is_usable,
 	.state_len = sizeof(struct gcm_key_data),
-	.init = init,
-	.digest = digest,
+	.init = gmac_init,
+	.digest = gmac_digest,
 };
 
 static void __attribute__((constructor)) setup(void)

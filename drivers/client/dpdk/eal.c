@@ -31,7 +31,7 @@ has(char **argv, int argc, const char *const *names)
 
 /** rte_eal_init() pins the calling thread, which is not ours. */
 static int
-init(int argc, char **argv)
+dpdk_eal_init(int argc, char **argv)
 {
 	cpu_set_t mine;
 	bool know = pthread_getaffinity_np(pthread_self(), sizeof(mine), &mine) == 0;
@@ -43,7 +43,7 @@ init(int argc, char **argv)
 }
 
 static int
-start(struct pbox_client_error *err)
+dpdk_eal_begin(struct pbox_client_error *err)
 {
 	static const char *const lcores[] = {"-l", "-c", "--lcores", NULL};
 	static const char *const logs[] = {"--log-level", NULL};
@@ -66,7 +66,7 @@ start(struct pbox_client_error *err)
 	}
 	if (!has(argv, argc, logs))
 		argv[argc++] = level;
-	if (init(argc, argv) >= 0)
+	if (dpdk_eal_init(argc, argv) >= 0)
 		return 0;
 	if (rte_errno == EALREADY)
 		return dpdk_fail(err, PBOX_C_INVALID,
@@ -96,7 +96,7 @@ dpdk_eal_start(const char *text, size_t len, struct pbox_client_error *err)
 	eal_text = strndup(text, len);
 	eal_words = strndup(text, len);
 	rc = eal_text != NULL && eal_words != NULL
-		     ? start(err)
+		     ? dpdk_eal_begin(err)
 		     : dpdk_fail(err, PBOX_C_MEMORY, "no memory for arguments");
 	if (rc != 0) {
 		free(eal_text);

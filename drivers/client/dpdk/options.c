@@ -21,7 +21,7 @@ dpdk_fail(struct pbox_client_error *err, int code, const char *fmt, ...)
 }
 
 static int
-address(struct dpdk_options *o, char *value, struct pbox_client_error *err)
+dpdk_address(struct dpdk_options *o, char *value, struct pbox_client_error *err)
 {
 	char *slash = strchr(value, '/'), *end = NULL;
 	unsigned long prefix = slash != NULL ? strtoul(slash + 1, &end, 10) : 33;
@@ -50,7 +50,7 @@ option(struct dpdk_options *o, char *word, struct pbox_client_error *err)
 			word);
 	*value++ = 0;
 	if (strcmp(word, "address") == 0)
-		return address(o, value, err);
+		return dpdk_address(o, value, err);
 	if (strcmp(word, "gateway") == 0) {
 		if (inet_pton(AF_INET, value, &a) != 1)
 			return dpdk_fail(err, PBOX_C_INVALID,

@@ -21,7 +21,7 @@ static pthread_mutex_t port_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct dpdk_port port_of[RTE_MAX_ETHPORTS];
 
 static int
-refused(struct pbox_client_error *err, const struct pbox_error *why)
+dpdk_port_refused(struct pbox_client_error *err, const struct pbox_error *why)
 {
 	int code = why->code == ENOMEM ? PBOX_C_MEMORY : PBOX_C_SYSTEM;
 
@@ -29,7 +29,7 @@ refused(struct pbox_client_error *err, const struct pbox_error *why)
 }
 
 static int
-choose(uint16_t *id, const char *name, struct pbox_client_error *err)
+dpdk_port_choose(uint16_t *id, const char *name, struct pbox_client_error *err)
 {
 	uint16_t list[RTE_MAX_ETHPORTS];
 	unsigned n = pbox_port_list(list, RTE_MAX_ETHPORTS);
@@ -55,7 +55,7 @@ choose(uint16_t *id, const char *name, struct pbox_client_error *err)
 }
 
 static int
-open_port(struct dpdk_port *d, uint16_t id, const struct dpdk_options *o, unsigned mtu,
+dpdk_port_open(struct dpdk_port *d, uint16_t id, const struct dpdk_options *o, unsigned mtu,
 	struct pbox_client_error *err)
 {
 	struct pbox_port_conf conf = {.id = id,
@@ -73,7 +73,7 @@ open_port(struct dpdk_port *d, uint16_t id, const struct dpdk_options *o, unsign
 	unsigned n;
 
 	if (pbox_port_open(&d->p, &conf, &why) != 0)
-		return refused(err, &why);
+		return dpdk_port_refused(err, &why);
 	n = 2u * d->p.n_txd + HEADERS_SPARE;
 	snprintf(name, sizeof(name), "pbox_client_%u", id);
 	/* the private area has the reference count of a shared payload */
@@ -86,7 +86,7 @@ open_port(struct dpdk_port *d, uint16_t id, const struct dpdk_options *o, unsign
 		goto fail;
 	}
 	if (pbox_port_start(&d->p, &why) != 0) {
-		refused(err, &why);
+		dpdk_port_refused(err, &why);
 		goto fail;
 	}
 	d->open = true;
@@ -123,10 +123,10 @@ dpdk_port_take(struct dpdk_port **out, const struct dpdk_options *o, unsigned mt
 	int rc;
 
 	pthread_mutex_lock(&port_lock);
-	rc = choose(&id, o->port, err);
+	rc = dpdk_port_choose(&id, o->port, err);
 	if (rc == 0) {
 		d = &port_of[id];
-		rc = d->open ? reuse(d, o, mtu, err) : open_port(d, id, o, mtu, err);
+		rc = d->open ? reuse(d, o, mtu, err) : dpdk_port_open(d, id, o, mtu, err);
 	}
 	if (rc == 0)
 		d->used = true;

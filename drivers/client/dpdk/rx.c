@@ -28,7 +28,7 @@ dpdk_pad(struct rte_mbuf *m, size_t len)
 }
 
 static void
-answer_in_place(struct dpdk *s, struct rte_mbuf *m, size_t len)
+dpdk_answer_in_place(struct dpdk *s, struct rte_mbuf *m, size_t len)
 {
 	m->ol_flags = 0;
 	dpdk_pad(m, len);
@@ -37,7 +37,7 @@ answer_in_place(struct dpdk *s, struct rte_mbuf *m, size_t len)
 }
 
 static unsigned
-parse_flags(const struct pbox_port *p, const struct rte_mbuf *m)
+dpdk_parse_flags(const struct pbox_port *p, const struct rte_mbuf *m)
 {
 	return PBOX_NET_F_UDP_DEFER |
 	       (p->dev.rx_ip_checksum && (m->ol_flags & RTE_MBUF_F_RX_IP_CKSUM_MASK) ==
@@ -48,7 +48,7 @@ parse_flags(const struct pbox_port *p, const struct rte_mbuf *m)
 
 /** A datagram for us becomes a view, and its packet is held; everything else ends here. */
 static void
-take(struct dpdk *s, struct rte_mbuf *m)
+dpdk_take(struct dpdk *s, struct rte_mbuf *m)
 {
 	const struct pbox_port *p = &s->port->p;
 	struct pbox_net_pkt k;
@@ -60,7 +60,7 @@ take(struct dpdk *s, struct rte_mbuf *m)
 		return;
 	}
 	frame = rte_pktmbuf_mtod(m, uint8_t *);
-	switch (pbox_net_parse(frame, m->data_len, &p->nif, parse_flags(p, m), &k)) {
+	switch (pbox_net_parse(frame, m->data_len, &p->nif, dpdk_parse_flags(p, m), &k)) {
 	case PBOX_NET_UDP:
 		if (k.dst_port != s->udp)
 			break;
@@ -73,10 +73,10 @@ take(struct dpdk *s, struct rte_mbuf *m)
 		s->held[s->n_held++] = m;
 		return;
 	case PBOX_NET_ARP_REQUEST:
-		answer_in_place(s, m, pbox_net_arp_reply(frame, m->data_len, &p->nif, &k));
+		dpdk_answer_in_place(s, m, pbox_net_arp_reply(frame, m->data_len, &p->nif, &k));
 		return;
 	case PBOX_NET_ICMP_ECHO:
-		answer_in_place(s, m, pbox_net_icmp_echo_reply(frame, &p->nif, &k));
+		dpdk_answer_in_place(s, m, pbox_net_icmp_echo_reply(frame, &p->nif, &k));
 		return;
 	case PBOX_NET_ARP_REPLY:
 		pbox_arp_reply(&s->arp, &k, dpdk_now_ns() / NS_US);
@@ -107,7 +107,7 @@ dpdk_recv(struct pbox_client_transport *t, const struct pbox_client_rx **out)
 	for (unsigned i = 0; i < n; i++)
 		rte_prefetch0(rte_pktmbuf_mtod(s->ahead[i], void *));
 	for (unsigned i = 0; i < n; i++)
-		take(s, s->ahead[i]);
+		dpdk_take(s, s->ahead[i]);
 	t->more = n == DPDK_RX_BURST;
 	*out = s->view;
 	return s->n_held;
@@ -125,7 +125,7 @@ dpdk_rx_free(struct dpdk *s)
 
 /** Off the CPU for a moment, unless somebody wakes us. */
 static void
-nap(struct dpdk *s, uint64_t ns)
+dpdk_nap(struct dpdk *s, uint64_t ns)
 {
 	struct pollfd p = {.fd = s->event, .events = POLLIN};
 	struct timespec ts = {0, (long)ns};
@@ -146,7 +146,7 @@ dpdk_wait(struct pbox_client_transport *t, uint64_t ns)
 
 	if (s->o.sleep && t->gather_ns > 0 && t->gather_ns < ns && s->n_ahead == 0 &&
 		!atomic_exchange(&s->woken, false)) {
-		nap(s, t->gather_ns);
+		dpdk_nap(s, t->gather_ns);
 		return;
 	}
 	while (s->n_ahead == 0 && !atomic_exchange(&s->woken, false)) {
@@ -157,7 +157,7 @@ dpdk_wait(struct pbox_client_transport *t, uint64_t ns)
 		if (now >= end)
 			break;
 		if (s->o.sleep && now - begin >= SPIN_NS)
-			nap(s, end - now < NAP_NS ? end - now : NAP_NS);
+			dpdk_nap(s, end - now < NAP_NS ? end - now : NAP_NS);
 		else
 			rte_pause();
 	}

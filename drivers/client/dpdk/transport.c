@@ -52,7 +52,7 @@ drain(struct dpdk *s)
 
 /** Find the way to the box before the session depends on it. */
 static int
-resolve(struct dpdk *s, const struct pbox_client_transport_conf *conf,
+dpdk_resolve(struct dpdk *s, const struct pbox_client_transport_conf *conf,
 	struct pbox_client_error *err)
 {
 	struct dpdk_peer p = {
@@ -134,7 +134,7 @@ dpdk_open(struct pbox_client_transport **out, const struct pbox_client_transport
 	facts(s, conf);
 	drain(s);
 	pbox_arp_init(&s->arp, &s->port->p.nif, o.gateway);
-	rc = resolve(s, conf, err);
+	rc = dpdk_resolve(s, conf, err);
 	if (rc != 0)
 		goto fail;
 	*out = &s->t;

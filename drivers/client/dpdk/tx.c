@@ -134,7 +134,7 @@ bus_of(const struct rte_memseg_list *l, uintptr_t a)
 
 /** Bus address of the caller's memory; false: the port cannot read there as one piece. */
 static bool
-bus_address(struct dpdk *s, const void *at, size_t len, rte_iova_t *iova)
+dpdk_bus_address(struct dpdk *s, const void *at, size_t len, rte_iova_t *iova)
 {
 	struct dpdk_region *r = &s->region;
 	uintptr_t a = (uintptr_t)at;
@@ -173,7 +173,7 @@ segment(struct dpdk *s, const struct iovec *v)
 	struct rte_mbuf *m;
 	rte_iova_t iova;
 
-	if (!bus_address(s, v->iov_base, v->iov_len, &iova))
+	if (!dpdk_bus_address(s, v->iov_base, v->iov_len, &iova))
 		return NULL;
 	m = rte_pktmbuf_alloc(s->port->headers);
 	if (m == NULL)

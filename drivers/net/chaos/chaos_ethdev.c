@@ -44,7 +44,7 @@ chaos_port_set(struct chaos_port *port, const char *key, const char *value, char
 
 /* One `key=value` of the device's arguments. */
 static int
-take_argument(const char *key, const char *value, void *ctx)
+chaos_take_argument(const char *key, const char *value, void *ctx)
 {
 	struct chaos_port *port = ctx;
 	char why[256];
@@ -82,7 +82,7 @@ take_argument(const char *key, const char *value, void *ctx)
 }
 
 static int
-parse_arguments(struct chaos_port *port, const char *args)
+chaos_parse_arguments(struct chaos_port *port, const char *args)
 {
 	struct rte_kvargs *kv = rte_kvargs_parse(args, NULL);
 	int ret;
@@ -91,7 +91,7 @@ parse_arguments(struct chaos_port *port, const char *args)
 		CHAOS_LOG(ERR, "arguments are port=NAME[,key=value]..., not '%s'", args);
 		return -EINVAL;
 	}
-	ret = rte_kvargs_process(kv, NULL, take_argument, port);
+	ret = rte_kvargs_process(kv, NULL, chaos_take_argument, port);
 	rte_kvargs_free(kv);
 	if (ret == 0 && port->wrapped == RTE_MAX_ETHPORTS) {
 		CHAOS_LOG(ERR, "port=NAME is missing: which port to wrap");
@@ -103,7 +103,7 @@ parse_arguments(struct chaos_port *port, const char *args)
 /* What the library has just put into a new port, and what it tells of the wrapped one, must stand
  * where we believe. */
 static bool
-layout_is_right(const struct rte_eth_dev *dev, const char *name, uint16_t wrapped)
+chaos_layout_is_right(const struct rte_eth_dev *dev, const char *name, uint16_t wrapped)
 {
 	const struct rte_eth_dev *other;
 	uint16_t mtu = 0;
@@ -137,7 +137,7 @@ wrapped_event(uint16_t wrapped, enum rte_eth_event_type event, void *ctx, void *
 
 /* Own the wrapped port, so that RTE_ETH_FOREACH_DEV passes over it. */
 static int
-own(struct chaos_port *port)
+chaos_own(struct chaos_port *port)
 {
 	struct rte_eth_dev_owner owner = {.name = "net_chaos"};
 	int ret = rte_eth_dev_owner_new(&owner.id);
@@ -167,7 +167,7 @@ disown(struct chaos_port *port)
 }
 
 static int
-fill_device(struct rte_eth_dev *dev, struct chaos_port *port)
+chaos_fill_device(struct rte_eth_dev *dev, struct chaos_port *port)
 {
 	struct rte_eth_dev_info info;
 	int ret = rte_eth_dev_info_get(port->wrapped, &info);
@@ -218,7 +218,7 @@ chaos_probe(struct rte_vdev_device *vdev)
 		port->side[d].conf.reseed = 1;
 		chaos_side_publish(&port->side[d], false);
 	}
-	ret = parse_arguments(port, args != NULL ? args : "");
+	ret = chaos_parse_arguments(port, args != NULL ? args : "");
 	if (ret != 0)
 		goto free_port;
 	dev = rte_eth_dev_allocate(name);
@@ -226,7 +226,7 @@ chaos_probe(struct rte_vdev_device *vdev)
 		ret = -rte_errno;
 		goto free_port;
 	}
-	if (!layout_is_right(dev, name, port->wrapped)) {
+	if (!chaos_layout_is_right(dev, name, port->wrapped)) {
 		/* nothing may be touched: not even to give the port back */
 		CHAOS_LOG(ERR, "%s: this DPDK is not laid out like the one net_chaos was built for",
 			name);
@@ -238,10 +238,10 @@ chaos_probe(struct rte_vdev_device *vdev)
 	dev->data->numa_node = vdev->device.numa_node;
 	port->dev = dev;
 	port->port_id = dev->data->port_id;
-	ret = own(port);
+	ret = chaos_own(port);
 	if (ret != 0)
 		goto release;
-	ret = fill_device(dev, port);
+	ret = chaos_fill_device(dev, port);
 	if (ret != 0)
 		goto disown;
 	pthread_mutex_lock(&chaos_lock);

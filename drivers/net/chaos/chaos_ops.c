@@ -17,7 +17,7 @@
  * the application would. */
 
 static struct chaos_port *
-port_of(struct rte_eth_dev *dev)
+chaos_port_of(struct rte_eth_dev *dev)
 {
 	return dev->data->dev_private;
 }
@@ -25,14 +25,14 @@ port_of(struct rte_eth_dev *dev)
 static int
 chaos_configure(struct rte_eth_dev *dev)
 {
-	return rte_eth_dev_configure(port_of(dev)->wrapped, dev->data->nb_rx_queues,
+	return rte_eth_dev_configure(chaos_port_of(dev)->wrapped, dev->data->nb_rx_queues,
 		dev->data->nb_tx_queues, &dev->data->dev_conf);
 }
 
 static int
 chaos_infos_get(struct rte_eth_dev *dev, struct rte_eth_dev_info *info)
 {
-	struct chaos_port *port = port_of(dev);
+	struct chaos_port *port = chaos_port_of(dev);
 	int ret = rte_eth_dev_info_get(port->wrapped, info);
 
 	if (ret != 0)
@@ -52,12 +52,13 @@ static int
 chaos_rx_setup(struct rte_eth_dev *dev, uint16_t id, uint16_t descs, unsigned int socket,
 	const struct rte_eth_rxconf *conf, struct rte_mempool *mp)
 {
-	struct chaos_queue *q = chaos_queue_create(port_of(dev), PBOX_FAULT_RX, id, (int)socket);
+	struct chaos_queue *q =
+		chaos_queue_create(chaos_port_of(dev), PBOX_FAULT_RX, id, (int)socket);
 	int ret;
 
 	if (q == NULL)
 		return -ENOMEM;
-	ret = rte_eth_rx_queue_setup(port_of(dev)->wrapped, id, descs, socket, conf, mp);
+	ret = rte_eth_rx_queue_setup(chaos_port_of(dev)->wrapped, id, descs, socket, conf, mp);
 	if (ret != 0) {
 		chaos_queue_free(q);
 		return ret;
@@ -70,12 +71,13 @@ static int
 chaos_tx_setup(struct rte_eth_dev *dev, uint16_t id, uint16_t descs, unsigned int socket,
 	const struct rte_eth_txconf *conf)
 {
-	struct chaos_queue *q = chaos_queue_create(port_of(dev), PBOX_FAULT_TX, id, (int)socket);
+	struct chaos_queue *q =
+		chaos_queue_create(chaos_port_of(dev), PBOX_FAULT_TX, id, (int)socket);
 	int ret;
 
 	if (q == NULL)
 		return -ENOMEM;
-	ret = rte_eth_tx_queue_setup(port_of(dev)->wrapped, id, descs, socket, conf);
+	ret = rte_eth_tx_queue_setup(chaos_port_of(dev)->wrapped, id, descs, socket, conf);
 	if (ret != 0) {
 		chaos_queue_free(q);
 		return ret;
@@ -102,7 +104,7 @@ chaos_tx_release(struct rte_eth_dev *dev, uint16_t id)
 static int
 pool_create(struct rte_eth_dev *dev)
 {
-	struct chaos_port *port = port_of(dev);
+	struct chaos_port *port = chaos_port_of(dev);
 	static unsigned int serial; /* a pool that could not be freed keeps its name */
 	char name[RTE_MEMPOOL_NAMESIZE];
 	uint32_t room = dev->data->mtu + RTE_ETHER_HDR_LEN + 2 * RTE_VLAN_HLEN + RTE_ETHER_CRC_LEN +
@@ -138,7 +140,7 @@ chaos_pool_free(struct chaos_port *port)
 }
 
 static void
-set_queue_states(struct rte_eth_dev *dev, uint8_t state)
+chaos_set_queue_states(struct rte_eth_dev *dev, uint8_t state)
 {
 	for (uint16_t i = 0; i < dev->data->nb_rx_queues; i++)
 		dev->data->rx_queue_state[i] = state;
@@ -149,7 +151,7 @@ set_queue_states(struct rte_eth_dev *dev, uint8_t state)
 static int
 chaos_start(struct rte_eth_dev *dev)
 {
-	struct chaos_port *port = port_of(dev);
+	struct chaos_port *port = chaos_port_of(dev);
 	int ret = pool_create(dev);
 
 	if (ret != 0)
@@ -166,14 +168,14 @@ chaos_start(struct rte_eth_dev *dev)
 	}
 	ret = rte_eth_dev_start(port->wrapped);
 	if (ret == 0)
-		set_queue_states(dev, RTE_ETH_QUEUE_STATE_STARTED);
+		chaos_set_queue_states(dev, RTE_ETH_QUEUE_STATE_STARTED);
 	return ret;
 }
 
 static int
 chaos_stop(struct rte_eth_dev *dev)
 {
-	struct chaos_port *port = port_of(dev);
+	struct chaos_port *port = chaos_port_of(dev);
 	int ret = port->gone ? 0 : rte_eth_dev_stop(port->wrapped);
 
 	if (ret != 0)
@@ -182,7 +184,7 @@ chaos_stop(struct rte_eth_dev *dev)
 		chaos_queue_reset(port->rx[i]);
 	for (uint16_t i = 0; i < port->n_tx; i++)
 		chaos_queue_reset(port->tx[i]);
-	set_queue_states(dev, RTE_ETH_QUEUE_STATE_STOPPED);
+	chaos_set_queue_states(dev, RTE_ETH_QUEUE_STATE_STOPPED);
 	dev->data->dev_link.link_status = RTE_ETH_LINK_DOWN;
 	return 0;
 }
@@ -194,8 +196,8 @@ chaos_link_update(struct rte_eth_dev *dev, int wait)
 	uint64_t word;
 	int ret;
 
-	ret = wait ? rte_eth_link_get(port_of(dev)->wrapped, &link)
-		   : rte_eth_link_get_nowait(port_of(dev)->wrapped, &link);
+	ret = wait ? rte_eth_link_get(chaos_port_of(dev)->wrapped, &link)
+		   : rte_eth_link_get_nowait(chaos_port_of(dev)->wrapped, &link);
 	if (ret != 0)
 		return ret;
 	/* in one piece: others read it without a lock */
@@ -205,10 +207,10 @@ chaos_link_update(struct rte_eth_dev *dev, int wait)
 	return 0;
 }
 
-#define PASS_THROUGH(name, function)                    \
-	static int name(struct rte_eth_dev *dev)        \
-	{                                               \
-		return function(port_of(dev)->wrapped); \
+#define PASS_THROUGH(name, function)                          \
+	static int name(struct rte_eth_dev *dev)              \
+	{                                                     \
+		return function(chaos_port_of(dev)->wrapped); \
 	}
 PASS_THROUGH(chaos_link_up, rte_eth_dev_set_link_up)
 PASS_THROUGH(chaos_link_down, rte_eth_dev_set_link_down)
@@ -220,36 +222,36 @@ PASS_THROUGH(chaos_allmulticast_off, rte_eth_allmulticast_disable)
 static void
 chaos_mac_remove(struct rte_eth_dev *dev, uint32_t index)
 {
-	rte_eth_dev_mac_addr_remove(port_of(dev)->wrapped, &dev->data->mac_addrs[index]);
+	rte_eth_dev_mac_addr_remove(chaos_port_of(dev)->wrapped, &dev->data->mac_addrs[index]);
 }
 
 static int
 chaos_mac_add(struct rte_eth_dev *dev, struct rte_ether_addr *addr, uint32_t index, uint32_t pool)
 {
 	(void)index;
-	return rte_eth_dev_mac_addr_add(port_of(dev)->wrapped, addr, pool);
+	return rte_eth_dev_mac_addr_add(chaos_port_of(dev)->wrapped, addr, pool);
 }
 
 static int
 chaos_mac_set(struct rte_eth_dev *dev, struct rte_ether_addr *addr)
 {
-	return rte_eth_dev_default_mac_addr_set(port_of(dev)->wrapped, addr);
+	return rte_eth_dev_default_mac_addr_set(chaos_port_of(dev)->wrapped, addr);
 }
 
 static int
 chaos_mc_set(struct rte_eth_dev *dev, struct rte_ether_addr *addrs, uint32_t n)
 {
-	return rte_eth_dev_set_mc_addr_list(port_of(dev)->wrapped, addrs, n);
+	return rte_eth_dev_set_mc_addr_list(chaos_port_of(dev)->wrapped, addrs, n);
 }
 
 static int
 chaos_mtu_set(struct rte_eth_dev *dev, uint16_t mtu)
 {
-	return rte_eth_dev_set_mtu(port_of(dev)->wrapped, mtu);
+	return rte_eth_dev_set_mtu(chaos_port_of(dev)->wrapped, mtu);
 }
 
 static uint64_t
-sum(void **queues, uint16_t n, unsigned int c)
+chaos_sum(void **queues, uint16_t n, unsigned int c)
 {
 	uint64_t s = 0;
 
@@ -265,7 +267,7 @@ chaos_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats)
 {
 	struct rte_eth_dev_data *data = dev->data;
 	struct rte_eth_stats inner;
-	int ret = rte_eth_stats_get(port_of(dev)->wrapped, &inner);
+	int ret = rte_eth_stats_get(chaos_port_of(dev)->wrapped, &inner);
 
 	if (ret != 0)
 		return ret;
@@ -273,18 +275,18 @@ chaos_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats)
 	stats->ierrors = inner.ierrors;
 	stats->oerrors = inner.oerrors;
 	stats->rx_nombuf = inner.rx_nombuf;
-	stats->ipackets = sum(data->rx_queues, data->nb_rx_queues, CHAOS_N_packets);
-	stats->ibytes = sum(data->rx_queues, data->nb_rx_queues, CHAOS_N_bytes);
-	stats->opackets = sum(data->tx_queues, data->nb_tx_queues, CHAOS_N_packets);
-	stats->obytes = sum(data->tx_queues, data->nb_tx_queues, CHAOS_N_bytes);
+	stats->ipackets = chaos_sum(data->rx_queues, data->nb_rx_queues, CHAOS_N_packets);
+	stats->ibytes = chaos_sum(data->rx_queues, data->nb_rx_queues, CHAOS_N_bytes);
+	stats->opackets = chaos_sum(data->tx_queues, data->nb_tx_queues, CHAOS_N_packets);
+	stats->obytes = chaos_sum(data->tx_queues, data->nb_tx_queues, CHAOS_N_bytes);
 	for (uint16_t i = 0; i < RTE_ETHDEV_QUEUE_STAT_CNTRS; i++) {
 		if (i < data->nb_rx_queues && data->rx_queues[i] != NULL) {
-			stats->q_ipackets[i] = sum(&data->rx_queues[i], 1, CHAOS_N_packets);
-			stats->q_ibytes[i] = sum(&data->rx_queues[i], 1, CHAOS_N_bytes);
+			stats->q_ipackets[i] = chaos_sum(&data->rx_queues[i], 1, CHAOS_N_packets);
+			stats->q_ibytes[i] = chaos_sum(&data->rx_queues[i], 1, CHAOS_N_bytes);
 		}
 		if (i < data->nb_tx_queues && data->tx_queues[i] != NULL) {
-			stats->q_opackets[i] = sum(&data->tx_queues[i], 1, CHAOS_N_packets);
-			stats->q_obytes[i] = sum(&data->tx_queues[i], 1, CHAOS_N_bytes);
+			stats->q_opackets[i] = chaos_sum(&data->tx_queues[i], 1, CHAOS_N_packets);
+			stats->q_obytes[i] = chaos_sum(&data->tx_queues[i], 1, CHAOS_N_bytes);
 		}
 	}
 	return 0;
@@ -304,7 +306,7 @@ chaos_stats_reset(struct rte_eth_dev *dev)
 		for (unsigned int c = 0; q != NULL && c < CHAOS_COUNTER_MAX; c++)
 			q->base[c] += chaos_queue_count(q, c);
 	}
-	return rte_eth_stats_reset(port_of(dev)->wrapped);
+	return rte_eth_stats_reset(chaos_port_of(dev)->wrapped);
 }
 
 /* rx_lost, ...; then packets held now, the last of a direction */
@@ -348,7 +350,7 @@ chaos_xstats_get(struct rte_eth_dev *dev, struct rte_eth_xstat *stats, unsigned 
 		stats[i].id = i;
 		stats[i].value = 0;
 		if (c < CHAOS_N_packets) {
-			stats[i].value = sum(queues, n_queues, c);
+			stats[i].value = chaos_sum(queues, n_queues, c);
 			continue;
 		}
 		for (uint16_t k = 0; k < n_queues; k++) {

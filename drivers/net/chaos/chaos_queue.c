@@ -13,7 +13,7 @@
 #include "chaos.h"
 
 static inline void
-count(struct chaos_queue *q, enum chaos_counter c, uint64_t n)
+chaos_count(struct chaos_queue *q, enum chaos_counter c, uint64_t n)
 {
 	uint64_t *at = &q->n[c - PBOX_FAULT_COUNTER_MAX];
 
@@ -89,7 +89,7 @@ tx_work(struct chaos_queue *q)
 			q->port->wrapped, q->id, (struct rte_mbuf **)frames, (uint16_t)n);
 
 		pbox_fault_line_taken(q->line, sent);
-		count(q, CHAOS_N_port_packets, sent);
+		chaos_count(q, CHAOS_N_port_packets, sent);
 		if (sent < n)
 			break;
 	}
@@ -111,16 +111,16 @@ chaos_tx_burst(void *txq, struct rte_mbuf **pkts, uint16_t n)
 
 		/* the port may free what it takes: subtract what it did not */
 		i = rte_eth_tx_burst(q->port->wrapped, q->id, pkts, n);
-		count(q, CHAOS_N_port_packets, i);
-		count(q, CHAOS_N_packets, i);
-		count(q, CHAOS_N_bytes, bytes - bytes_of(pkts + i, n - i));
+		chaos_count(q, CHAOS_N_port_packets, i);
+		chaos_count(q, CHAOS_N_packets, i);
+		chaos_count(q, CHAOS_N_bytes, bytes - bytes_of(pkts + i, n - i));
 		goto out;
 	}
 	tx_work(q);
 	now = rte_rdtsc();
 	for (; i < n && pbox_fault_line_room(q->line) >= 4; i++) {
-		count(q, CHAOS_N_packets, 1);
-		count(q, CHAOS_N_bytes, pkts[i]->pkt_len);
+		chaos_count(q, CHAOS_N_packets, 1);
+		chaos_count(q, CHAOS_N_bytes, pkts[i]->pkt_len);
 		pbox_fault_line_put(q->line, pkts[i], now, 2);
 	}
 	tx_work(q);
@@ -160,13 +160,13 @@ chaos_rx_burst(void *rxq, struct rte_mbuf **pkts, uint16_t n)
 	take_settings(q);
 	if (likely(pbox_fault_line_passive(q->line))) {
 		out = rte_eth_rx_burst(q->port->wrapped, q->id, pkts, n);
-		count(q, CHAOS_N_port_packets, out);
+		chaos_count(q, CHAOS_N_port_packets, out);
 		goto out;
 	}
 	/* two places for each packet that comes, so that none is dropped for want of them */
 	want = (uint16_t)RTE_MIN((uint32_t)n, pbox_fault_line_room(q->line) / 2);
 	got = want > 0 ? rte_eth_rx_burst(q->port->wrapped, q->id, pkts, want) : 0;
-	count(q, CHAOS_N_port_packets, got);
+	chaos_count(q, CHAOS_N_port_packets, got);
 	now = rte_rdtsc();
 	for (uint16_t i = 0; i < got; i++)
 		pbox_fault_line_put(q->line, pkts[i], now, 2u * (got - i - 1));
@@ -178,8 +178,8 @@ chaos_rx_burst(void *rxq, struct rte_mbuf **pkts, uint16_t n)
 		out += (uint16_t)ready;
 	}
 out:
-	count(q, CHAOS_N_packets, out);
-	count(q, CHAOS_N_bytes, bytes_of(pkts, out));
+	chaos_count(q, CHAOS_N_packets, out);
+	chaos_count(q, CHAOS_N_bytes, bytes_of(pkts, out));
 	return out;
 }
 

@@ -17,7 +17,7 @@
 /* Commands run in telemetry's own thread; chaos_lock keeps ports from closing meanwhile. */
 
 static struct chaos_port *
-find(const char *name)
+chaos_find(const char *name)
 {
 	struct chaos_port *port;
 	char *end, other[RTE_ETH_NAME_MAX_LEN];
@@ -75,7 +75,7 @@ chaos_get(const char *cmd, const char *params, struct rte_tel_data *d)
 
 	(void)cmd;
 	pthread_mutex_lock(&chaos_lock);
-	port = params == NULL ? NULL : find(params);
+	port = params == NULL ? NULL : chaos_find(params);
 	if (port != NULL) {
 		rte_tel_data_start_dict(d);
 		put_settings(d, port);
@@ -106,7 +106,7 @@ chaos_set(const char *cmd, const char *params, struct rte_tel_data *d)
 	if (*rest != '\0')
 		*rest++ = '\0';
 	pthread_mutex_lock(&chaos_lock);
-	port = find(text);
+	port = chaos_find(text);
 	if (port != NULL)
 		ret = pbox_fault_conf_each(rest, set_one, port, why, sizeof(why));
 	rte_tel_data_start_dict(d);

@@ -19,7 +19,7 @@ RTE_LOG_REGISTER(mem_logtype, pmd.net.mem, NOTICE);
 struct mem_port *mem_ports[RTE_MAX_ETHPORTS];
 
 static struct mem_port *
-port_of(struct rte_eth_dev *dev)
+mem_port_of(struct rte_eth_dev *dev)
 {
 	return dev->data->dev_private;
 }
@@ -106,7 +106,7 @@ set_state(struct rte_eth_dev *dev, bool on)
 	for (uint16_t i = 0; i < dev->data->nb_tx_queues; i++)
 		dev->data->tx_queue_state[i] = state;
 	dev->data->dev_link.link_status = on ? RTE_ETH_LINK_UP : RTE_ETH_LINK_DOWN;
-	port_of(dev)->started = on;
+	mem_port_of(dev)->started = on;
 }
 
 static int
@@ -251,7 +251,7 @@ static const struct eth_dev_ops mem_ops = {
 
 /* What the library has just put into a new port must stand where we believe. */
 static bool
-layout_is_right(const struct rte_eth_dev *dev, const char *name)
+mem_layout_is_right(const struct rte_eth_dev *dev, const char *name)
 {
 	return strcmp(dev->data->name, name) == 0 && dev->data->mtu == RTE_ETHER_MTU &&
 	       dev->data->port_id < RTE_MAX_ETHPORTS &&
@@ -285,7 +285,7 @@ mem_probe(struct rte_vdev_device *vdev)
 		rte_free(port);
 		return -rte_errno;
 	}
-	if (!layout_is_right(dev, name)) {
+	if (!mem_layout_is_right(dev, name)) {
 		/* nothing may be touched: not even to give the port back */
 		MEM_LOG(ERR, "%s: this DPDK is not laid out like the one net_mem was built for",
 			name);

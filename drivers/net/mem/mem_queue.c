@@ -58,7 +58,7 @@ mem_rxq_create(uint16_t port, uint16_t descs, unsigned int socket, struct rte_me
 /* Post as many buffers as there is room for, in bursts; what the pool lacks is tried again with the
  * next packets. A burst never wraps: its size divides the ring's. */
 static void
-refill(struct mem_rxq *q)
+mem_refill(struct mem_rxq *q)
 {
 	uint32_t posted = q->posted;
 
@@ -88,7 +88,7 @@ mem_rxq_start(struct mem_rxq *q)
 {
 	q->head = q->done = q->posted = 0;
 	q->ring->posted = q->ring->done = 0;
-	refill(q);
+	mem_refill(q);
 	if (q->posted == q->descs)
 		return 0;
 	mem_rxq_stop(q);
@@ -156,7 +156,7 @@ mem_rx_burst(void *rxq, struct rte_mbuf **pkts, uint16_t n)
 	q->packets += n;
 	q->bytes += bytes;
 	if (q->descs - (q->posted - q->head) >= q->batch)
-		refill(q);
+		mem_refill(q);
 	return n;
 }
 
@@ -193,7 +193,7 @@ mem_txq_create(uint16_t descs, unsigned int socket)
 
 /* Give back the segments [q->clean, end), those of one pool together. */
 static void
-give_back(struct mem_txq *q, uint32_t end)
+mem_give_back(struct mem_txq *q, uint32_t end)
 {
 	struct rte_mbuf *batch[FREE_BURST];
 	unsigned n = 0;
@@ -216,7 +216,7 @@ give_back(struct mem_txq *q, uint32_t end)
 
 /* What the peer has read goes back, at once: mbufs that are used again soon are in the cache. */
 static inline void
-complete(struct mem_txq *q)
+mem_complete(struct mem_txq *q)
 {
 	uint32_t done;
 
@@ -224,13 +224,13 @@ complete(struct mem_txq *q)
 		return;
 	done = __atomic_load_n(&q->ring->done, __ATOMIC_ACQUIRE);
 	if (done != q->clean)
-		give_back(q, done);
+		mem_give_back(q, done);
 }
 
 void
 mem_txq_stop(struct mem_txq *q)
 {
-	give_back(q, q->tail);
+	mem_give_back(q, q->tail);
 	q->tail = q->clean = 0;
 	q->ring->posted = q->ring->done = 0;
 }
@@ -255,7 +255,7 @@ mem_tx_burst(void *txq, struct rte_mbuf **pkts, uint16_t n)
 	uint64_t bytes = 0, gone = 0;
 	uint16_t i;
 
-	complete(q);
+	mem_complete(q);
 	for (i = 0; i < n; i++) {
 		struct rte_mbuf *m = pkts[i], *next;
 		uint32_t at;

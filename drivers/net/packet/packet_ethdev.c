@@ -47,7 +47,7 @@ struct packet_args {
 
 /* One `key=value` of the device's arguments. */
 static int
-take_argument(const char *key, const char *value, void *ctx)
+packet_take_argument(const char *key, const char *value, void *ctx)
 {
 	struct packet_args *a = ctx;
 
@@ -93,7 +93,7 @@ derive_mac(struct packet_port *port)
 }
 
 static int
-parse_arguments(struct packet_port *port, const char *args)
+packet_parse_arguments(struct packet_port *port, const char *args)
 {
 	struct rte_kvargs *kv = rte_kvargs_parse(args, NULL);
 	struct packet_args a = {.port = port};
@@ -103,7 +103,7 @@ parse_arguments(struct packet_port *port, const char *args)
 		PACKET_LOG(ERR, "arguments are iface=NAME[,key=value]..., not '%s'", args);
 		return -EINVAL;
 	}
-	ret = rte_kvargs_process(kv, NULL, take_argument, &a);
+	ret = rte_kvargs_process(kv, NULL, packet_take_argument, &a);
 	rte_kvargs_free(kv);
 	if (ret != 0)
 		return -EINVAL;
@@ -143,7 +143,7 @@ check_rights(const struct packet_port *port)
 
 /* What the library has just put into a new port must stand where we believe. */
 static bool
-layout_is_right(const struct rte_eth_dev *dev, const char *name)
+packet_layout_is_right(const struct rte_eth_dev *dev, const char *name)
 {
 	return strcmp(dev->data->name, name) == 0 && dev->data->mtu == RTE_ETHER_MTU &&
 	       dev->data->port_id < RTE_MAX_ETHPORTS &&
@@ -152,7 +152,7 @@ layout_is_right(const struct rte_eth_dev *dev, const char *name)
 }
 
 static int
-fill_device(struct rte_eth_dev *dev, struct packet_port *port)
+packet_fill_device(struct rte_eth_dev *dev, struct packet_port *port)
 {
 	int mtu = packet_iface_mtu(port->ifname);
 
@@ -191,7 +191,7 @@ packet_probe(struct rte_vdev_device *vdev)
 	if (port == NULL)
 		return -ENOMEM;
 	port->gso = true;
-	ret = parse_arguments(port, args != NULL ? args : "");
+	ret = packet_parse_arguments(port, args != NULL ? args : "");
 	if (ret == 0)
 		ret = check_rights(port);
 	if (ret != 0)
@@ -201,7 +201,7 @@ packet_probe(struct rte_vdev_device *vdev)
 		ret = -rte_errno;
 		goto free_port;
 	}
-	if (!layout_is_right(dev, name)) {
+	if (!packet_layout_is_right(dev, name)) {
 		/* nothing may be touched: not even to give the port back */
 		PACKET_LOG(ERR,
 			"%s: this DPDK is not laid out like the one net_packet was built for",
@@ -213,7 +213,7 @@ packet_probe(struct rte_vdev_device *vdev)
 	dev->device = &vdev->device;
 	dev->data->numa_node = vdev->device.numa_node;
 	port->dev = dev;
-	ret = fill_device(dev, port);
+	ret = packet_fill_device(dev, port);
 	if (ret != 0) {
 		rte_eth_dev_release_port(dev);
 		return ret;

@@ -13,7 +13,8 @@
 /* Rules of one kind: UDP over IPv4 to this destination port goes to that queue. */
 
 static int
-refuse(struct rte_flow_error *e, enum rte_flow_error_type type, const void *cause, const char *why)
+packet_flow_refuse(
+	struct rte_flow_error *e, enum rte_flow_error_type type, const void *cause, const char *why)
 {
 	return rte_flow_error_set(e, ENOTSUP, type, cause, why);
 }
@@ -52,14 +53,16 @@ parse(struct rte_eth_dev *dev, const struct rte_flow_attr *attr, const struct rt
 
 	if (!attr->ingress || attr->egress || attr->transfer || attr->group != 0 ||
 		attr->priority != 0)
-		return refuse(e, RTE_FLOW_ERROR_TYPE_ATTR, attr, "ingress, group 0, priority 0");
+		return packet_flow_refuse(
+			e, RTE_FLOW_ERROR_TYPE_ATTR, attr, "ingress, group 0, priority 0");
 	if (!is_layer(&at, RTE_FLOW_ITEM_TYPE_ETH) || !is_layer(&at, RTE_FLOW_ITEM_TYPE_IPV4) ||
 		!is_port_match(at, &rule->udp) || at[1].type != RTE_FLOW_ITEM_TYPE_END)
-		return refuse(
+		return packet_flow_refuse(
 			e, RTE_FLOW_ERROR_TYPE_ITEM, at, "only eth / ipv4 / udp dst is ... / end");
 	if (actions[0].type != RTE_FLOW_ACTION_TYPE_QUEUE || to == NULL ||
 		actions[1].type != RTE_FLOW_ACTION_TYPE_END)
-		return refuse(e, RTE_FLOW_ERROR_TYPE_ACTION, actions, "only queue index ... / end");
+		return packet_flow_refuse(
+			e, RTE_FLOW_ERROR_TYPE_ACTION, actions, "only queue index ... / end");
 	if (to->index >= dev->data->nb_rx_queues)
 		return rte_flow_error_set(
 			e, EINVAL, RTE_FLOW_ERROR_TYPE_ACTION, actions, "no such queue");

@@ -73,7 +73,7 @@ same_flow(const struct rte_mbuf *x, const struct rte_mbuf *y)
 }
 
 static inline unsigned
-slot_of(const struct rte_mbuf *m)
+packet_gso_entry(const struct rte_mbuf *m)
 {
 	const uint8_t *h = rte_pktmbuf_mtod(m, const uint8_t *);
 
@@ -97,7 +97,7 @@ packet_gather(struct rte_mbuf *const *pkts, unsigned n, struct packet_group *gro
 	for (unsigned i = 0; i < n; i++) {
 		const struct rte_mbuf *m = pkts[i];
 		uint16_t payload = payload_of(m);
-		unsigned s = payload > 0 ? slot_of(m) : 0;
+		unsigned s = payload > 0 ? packet_gso_entry(m) : 0;
 		struct packet_group *g;
 
 		if (payload > 0 && open[s] > 0) {

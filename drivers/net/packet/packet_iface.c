@@ -23,7 +23,7 @@ static_assert(PACKET_IFNAME == IFNAMSIZ, "names of the kernel");
 
 /* Ask the kernel about an interface: 0 or a negative errno. */
 static int
-ask(const char *ifname, unsigned long what, struct ifreq *req)
+packet_iface_ask(const char *ifname, unsigned long what, struct ifreq *req)
 {
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), ret;
 
@@ -39,7 +39,7 @@ int
 packet_iface_index(const char *ifname)
 {
 	struct ifreq req = {0};
-	int ret = ask(ifname, SIOCGIFINDEX, &req);
+	int ret = packet_iface_ask(ifname, SIOCGIFINDEX, &req);
 
 	return ret != 0 ? ret : req.ifr_ifindex;
 }
@@ -48,7 +48,7 @@ int
 packet_iface_mac(const char *ifname, struct rte_ether_addr *mac)
 {
 	struct ifreq req = {0};
-	int ret = ask(ifname, SIOCGIFHWADDR, &req);
+	int ret = packet_iface_ask(ifname, SIOCGIFHWADDR, &req);
 
 	if (ret == 0)
 		memcpy(mac->addr_bytes, req.ifr_hwaddr.sa_data, sizeof(mac->addr_bytes));
@@ -59,7 +59,7 @@ int
 packet_iface_mtu(const char *ifname)
 {
 	struct ifreq req = {0};
-	int ret = ask(ifname, SIOCGIFMTU, &req);
+	int ret = packet_iface_ask(ifname, SIOCGIFMTU, &req);
 
 	return ret != 0 ? ret : RTE_MIN(req.ifr_mtu, (int)UINT16_MAX);
 }
@@ -68,7 +68,7 @@ int
 packet_iface_flags(const char *ifname)
 {
 	struct ifreq req = {0};
-	int ret = ask(ifname, SIOCGIFFLAGS, &req);
+	int ret = packet_iface_ask(ifname, SIOCGIFFLAGS, &req);
 
 	return ret != 0 ? ret : (int)(uint16_t)req.ifr_flags;
 }
@@ -80,5 +80,5 @@ packet_iface_virtual(const char *ifname)
 	struct ifreq req = {.ifr_data = (char *)&info};
 
 	/* hardware hangs on a bus */
-	return ask(ifname, SIOCETHTOOL, &req) == 0 && info.bus_info[0] == '\0';
+	return packet_iface_ask(ifname, SIOCETHTOOL, &req) == 0 && info.bus_info[0] == '\0';
 }

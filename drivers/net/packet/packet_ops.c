@@ -21,7 +21,7 @@
  * sockets live from start to stop. */
 
 static struct packet_port *
-port_of(struct rte_eth_dev *dev)
+packet_port_of(struct rte_eth_dev *dev)
 {
 	return dev->data->dev_private;
 }
@@ -36,7 +36,7 @@ packet_configure(struct rte_eth_dev *dev)
 static int
 packet_infos_get(struct rte_eth_dev *dev, struct rte_eth_dev_info *info)
 {
-	struct packet_port *port = port_of(dev);
+	struct packet_port *port = packet_port_of(dev);
 	int mtu = packet_iface_mtu(port->ifname);
 
 	info->if_index = (unsigned int)port->ifindex;
@@ -73,7 +73,7 @@ packet_rx_setup(struct rte_eth_dev *dev, uint16_t id, uint16_t descs, unsigned i
 
 	if (q == NULL)
 		return -ENOMEM;
-	q->port = port_of(dev);
+	q->port = packet_port_of(dev);
 	q->pool = mp;
 	q->fd = -1;
 	q->id = id;
@@ -97,7 +97,7 @@ packet_tx_setup(struct rte_eth_dev *dev, uint16_t id, uint16_t descs, unsigned i
 	(void)conf;
 	if (q == NULL)
 		return -ENOMEM;
-	q->port = port_of(dev);
+	q->port = packet_port_of(dev);
 	q->fd = -1;
 	q->id = id;
 	dev->data->tx_queues[id] = q;
@@ -122,7 +122,7 @@ packet_tx_release(struct rte_eth_dev *dev, uint16_t id)
 static int
 interrupts_on(struct rte_eth_dev *dev)
 {
-	struct packet_port *port = port_of(dev);
+	struct packet_port *port = packet_port_of(dev);
 	struct rte_intr_handle *h = dev->intr_handle;
 
 	if (h == NULL || dev->data->dev_conf.intr_conf.rxq == 0)
@@ -159,7 +159,7 @@ packet_intr(struct rte_eth_dev *dev, uint16_t queue)
 }
 
 static void
-set_queue_states(struct rte_eth_dev *dev, uint8_t state)
+packet_set_queue_states(struct rte_eth_dev *dev, uint8_t state)
 {
 	for (uint16_t i = 0; i < dev->data->nb_rx_queues; i++)
 		dev->data->rx_queue_state[i] = state;
@@ -170,7 +170,7 @@ set_queue_states(struct rte_eth_dev *dev, uint8_t state)
 static int
 packet_start(struct rte_eth_dev *dev)
 {
-	struct packet_port *port = port_of(dev);
+	struct packet_port *port = packet_port_of(dev);
 	int index = packet_iface_index(port->ifname), mtu = packet_iface_mtu(port->ifname), ret;
 
 	if (index < 0 || mtu < 0) {
@@ -192,19 +192,19 @@ packet_start(struct rte_eth_dev *dev)
 		return ret;
 	}
 	port->started = true;
-	set_queue_states(dev, RTE_ETH_QUEUE_STATE_STARTED);
+	packet_set_queue_states(dev, RTE_ETH_QUEUE_STATE_STARTED);
 	return 0;
 }
 
 static int
 packet_stop(struct rte_eth_dev *dev)
 {
-	struct packet_port *port = port_of(dev);
+	struct packet_port *port = packet_port_of(dev);
 
 	interrupts_off(dev);
 	packet_sockets_close(port);
 	port->started = false;
-	set_queue_states(dev, RTE_ETH_QUEUE_STATE_STOPPED);
+	packet_set_queue_states(dev, RTE_ETH_QUEUE_STATE_STOPPED);
 	dev->data->dev_link.link_status = RTE_ETH_LINK_DOWN;
 	return 0;
 }
@@ -212,7 +212,7 @@ packet_stop(struct rte_eth_dev *dev)
 int
 packet_close(struct rte_eth_dev *dev)
 {
-	struct packet_port *port = port_of(dev);
+	struct packet_port *port = packet_port_of(dev);
 
 	if (port->started)
 		packet_stop(dev);
@@ -228,7 +228,7 @@ packet_close(struct rte_eth_dev *dev)
 /* The sockets are of the interface that there is now. One that was deleted and made again is another one, which
  * they know nothing of: they are bound to it where that is possible, else its link is none of ours. */
 static bool
-bound(struct packet_port *port)
+packet_bound(struct packet_port *port)
 {
 	int index = packet_iface_index(port->ifname), was = port->ifindex, ret;
 
@@ -248,17 +248,17 @@ bound(struct packet_port *port)
 static int
 packet_link_update(struct rte_eth_dev *dev, int wait)
 {
-	int flags = packet_iface_flags(port_of(dev)->ifname);
+	int flags = packet_iface_flags(packet_port_of(dev)->ifname);
 	struct rte_eth_link link = {.link_speed = RTE_ETH_SPEED_NUM_UNKNOWN,
 		.link_duplex = RTE_ETH_LINK_FULL_DUPLEX,
 		.link_autoneg = RTE_ETH_LINK_AUTONEG};
 	uint64_t word;
 
 	(void)wait;
-	link.link_status =
-		bound(port_of(dev)) && flags >= 0 && (flags & IFF_UP) && (flags & IFF_RUNNING)
-			? RTE_ETH_LINK_UP
-			: RTE_ETH_LINK_DOWN;
+	link.link_status = packet_bound(packet_port_of(dev)) && flags >= 0 && (flags & IFF_UP) &&
+					   (flags & IFF_RUNNING)
+				   ? RTE_ETH_LINK_UP
+				   : RTE_ETH_LINK_DOWN;
 	/* in one piece: others read it without a lock */
 	static_assert(sizeof(link) == sizeof(word), "rte_eth_link is a word");
 	memcpy(&word, &link, sizeof(word));
@@ -269,7 +269,7 @@ packet_link_update(struct rte_eth_dev *dev, int wait)
 static int
 set_mode(struct rte_eth_dev *dev, bool *mode, int what, bool on)
 {
-	struct packet_port *port = port_of(dev);
+	struct packet_port *port = packet_port_of(dev);
 	int ret;
 
 	if (*mode == on)
@@ -284,31 +284,31 @@ set_mode(struct rte_eth_dev *dev, bool *mode, int what, bool on)
 static int
 packet_promiscuous_on(struct rte_eth_dev *dev)
 {
-	return set_mode(dev, &port_of(dev)->promiscuous, PACKET_MR_PROMISC, true);
+	return set_mode(dev, &packet_port_of(dev)->promiscuous, PACKET_MR_PROMISC, true);
 }
 
 static int
 packet_promiscuous_off(struct rte_eth_dev *dev)
 {
-	return set_mode(dev, &port_of(dev)->promiscuous, PACKET_MR_PROMISC, false);
+	return set_mode(dev, &packet_port_of(dev)->promiscuous, PACKET_MR_PROMISC, false);
 }
 
 static int
 packet_allmulticast_on(struct rte_eth_dev *dev)
 {
-	return set_mode(dev, &port_of(dev)->all_multicast, PACKET_MR_ALLMULTI, true);
+	return set_mode(dev, &packet_port_of(dev)->all_multicast, PACKET_MR_ALLMULTI, true);
 }
 
 static int
 packet_allmulticast_off(struct rte_eth_dev *dev)
 {
-	return set_mode(dev, &port_of(dev)->all_multicast, PACKET_MR_ALLMULTI, false);
+	return set_mode(dev, &packet_port_of(dev)->all_multicast, PACKET_MR_ALLMULTI, false);
 }
 
 static int
 packet_mac_set(struct rte_eth_dev *dev, struct rte_ether_addr *addr)
 {
-	struct packet_port *port = port_of(dev);
+	struct packet_port *port = packet_port_of(dev);
 	int ret;
 
 	if (!rte_is_same_ether_addr(&port->mac, &port->kernel_mac))
@@ -325,11 +325,11 @@ packet_mac_set(struct rte_eth_dev *dev, struct rte_ether_addr *addr)
 static int
 packet_mtu_set(struct rte_eth_dev *dev, uint16_t mtu)
 {
-	int has = packet_iface_mtu(port_of(dev)->ifname);
+	int has = packet_iface_mtu(packet_port_of(dev)->ifname);
 
 	if (has < 0 || mtu > has) {
 		PACKET_LOG(ERR, "interface %s has MTU %d, not %u: ip link set %s mtu %u",
-			port_of(dev)->ifname, has, mtu, port_of(dev)->ifname, mtu);
+			packet_port_of(dev)->ifname, has, mtu, packet_port_of(dev)->ifname, mtu);
 		return -EINVAL;
 	}
 	return 0;

@@ -30,7 +30,7 @@ is_filled(uint8_t *slot)
 
 /* Give the place back to the kernel and go on to the next. */
 static inline void
-release(struct packet_rxq *q)
+packet_release_block(struct packet_rxq *q)
 {
 	__atomic_store_n(&head_of(q->slot)->tp_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
 	q->slot += q->slot_bytes;
@@ -88,7 +88,7 @@ insert_tag(uint8_t *p, uint32_t len, uint16_t tpid, uint16_t tci)
 
 /* An ordinary frame. NULL: dropped and counted. */
 static struct rte_mbuf *
-take_frame(struct packet_rxq *q, const struct tpacket2_hdr *h, uint32_t status,
+packet_take_frame(struct packet_rxq *q, const struct tpacket2_hdr *h, uint32_t status,
 	const struct virtio_net_hdr *vnet)
 {
 	uint32_t len = h->tp_snaplen, tag = status & TP_STATUS_VLAN_VALID ? 4 : 0;
@@ -157,7 +157,7 @@ scatter_slot(const uint8_t *from, struct rte_mbuf **m, unsigned n)
 
 /* Why a super-frame cannot be taken, PACKET_COUNTER_MAX if it can. */
 static enum packet_counter
-refuse(const struct packet_rxq *q, const struct tpacket2_hdr *h, uint32_t status,
+packet_rx_refuse(const struct packet_rxq *q, const struct tpacket2_hdr *h, uint32_t status,
 	const struct virtio_net_hdr *vnet)
 {
 	const uint8_t *frame = (const uint8_t *)h + h->tp_mac;
@@ -195,7 +195,7 @@ take_super(struct packet_rxq *q, const struct tpacket2_hdr *h, uint32_t status,
 	const struct virtio_net_hdr *vnet)
 {
 	uint32_t left = h->tp_len - PACKET_HEADERS;
-	enum packet_counter why = refuse(q, h, status, vnet);
+	enum packet_counter why = packet_rx_refuse(q, h, status, vnet);
 	unsigned n;
 
 	if (why == PACKET_COUNTER_MAX) {
@@ -264,10 +264,10 @@ packet_rx_burst(void *rxq, struct rte_mbuf **pkts, uint16_t n)
 			recv(q->fd, NULL, 0, MSG_DONTWAIT | MSG_TRUNC);
 			packet_count(&q->count, PACKET_N_too_long, 1);
 		} else {
-			pkts[out] = take_frame(q, h, status, &vnet);
+			pkts[out] = packet_take_frame(q, h, status, &vnet);
 			out += pkts[out] != NULL;
 		}
-		release(q);
+		packet_release_block(q);
 	}
 	if (out == 0)
 		return 0;

@@ -23,7 +23,7 @@
 #endif
 
 static int
-fail(const struct packet_port *port, const char *what)
+packet_fail(const struct packet_port *port, const char *what)
 {
 	int error = errno;
 
@@ -40,7 +40,7 @@ set_int(int fd, int what, int value)
 
 /* Beyond what sysctl allows, where we may. */
 static void
-set_buffer(int fd, int force, int what)
+packet_set_buffer(int fd, int force, int what)
 {
 	int bytes = PACKET_SOCKET_BUF;
 
@@ -49,7 +49,7 @@ set_buffer(int fd, int force, int what)
 }
 
 static int
-bind_to(int fd, const struct packet_port *port, uint16_t protocol)
+packet_bind_to(int fd, const struct packet_port *port, uint16_t protocol)
 {
 	struct sockaddr_ll at = {.sll_family = AF_PACKET,
 		.sll_ifindex = port->ifindex,
@@ -65,9 +65,9 @@ open_socket(const struct packet_port *port)
 	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
 
 	if (fd < 0)
-		return fail(port, "no AF_PACKET socket");
+		return packet_fail(port, "no AF_PACKET socket");
 	if (set_int(fd, PACKET_VNET_HDR, 1) != 0) {
-		int ret = fail(port, "PACKET_VNET_HDR");
+		int ret = packet_fail(port, "PACKET_VNET_HDR");
 
 		close(fd);
 		return ret;
@@ -110,7 +110,7 @@ packet_filter(struct packet_port *port)
 {
 	for (uint16_t i = 0; i < port->n_rx; i++)
 		if (port->rx[i]->fd >= 0 && attach_filter(port, port->rx[i]->fd, false) != 0)
-			return fail(port, "filter");
+			return packet_fail(port, "filter");
 	return 0;
 }
 
@@ -132,17 +132,17 @@ map_ring(struct packet_rxq *q, uint16_t mtu)
 	req.tp_frame_nr = req.tp_block_nr * q->per_block;
 	q->n_slots = req.tp_frame_nr;
 	if (set_int(q->fd, PACKET_VERSION, version) != 0)
-		return fail(q->port, "PACKET_VERSION");
+		return packet_fail(q->port, "PACKET_VERSION");
 	/* what is larger than a slot: whole, beside the ring */
 	if (set_int(q->fd, PACKET_COPY_THRESH, 1) != 0)
-		return fail(q->port, "PACKET_COPY_THRESH");
+		return packet_fail(q->port, "PACKET_COPY_THRESH");
 	if (setsockopt(q->fd, SOL_PACKET, PACKET_RX_RING, &req, sizeof(req)) != 0)
-		return fail(q->port, "no memory for a receive ring (fewer rx-desc)");
+		return packet_fail(q->port, "no memory for a receive ring (fewer rx-desc)");
 	q->ring = mmap(NULL, (size_t)req.tp_block_nr * req.tp_block_size, PROT_READ | PROT_WRITE,
 		MAP_SHARED | MAP_POPULATE, q->fd, 0);
 	if (q->ring == MAP_FAILED) {
 		q->ring = NULL;
-		return fail(q->port, "mmap of the receive ring");
+		return packet_fail(q->port, "mmap of the receive ring");
 	}
 	q->slot = q->ring;
 	q->at = 0;
@@ -153,7 +153,7 @@ map_ring(struct packet_rxq *q, uint16_t mtu)
 }
 
 static size_t
-ring_bytes(const struct packet_rxq *q)
+packet_ring_bytes(const struct packet_rxq *q)
 {
 	return (size_t)(q->n_slots / q->per_block) * q->block_bytes;
 }
@@ -168,11 +168,11 @@ join_group(struct packet_port *port, uint16_t i, int *group)
 	if (i == 0)
 		*group = (type | PACKET_FANOUT_FLAG_UNIQUEID) << 16;
 	if (set_int(fd, PACKET_FANOUT, *group) != 0)
-		return fail(port, errno == EINVAL
-					  ? "no queues (the interface is down: ip link set it up)"
-					  : "PACKET_FANOUT");
+		return packet_fail(port,
+			errno == EINVAL ? "no queues (the interface is down: ip link set it up)"
+					: "PACKET_FANOUT");
 	if (i == 0 && getsockopt(fd, SOL_PACKET, PACKET_FANOUT, group, &len) != 0)
-		return fail(port, "PACKET_FANOUT");
+		return packet_fail(port, "PACKET_FANOUT");
 	/* the number that we were given, without the wish for one */
 	*group = (*group & 0xFFFF) | type << 16;
 	return 0;
@@ -186,7 +186,7 @@ struct code {
 };
 
 static void
-put(struct code *c, unsigned what, int k)
+packet_put(struct code *c, unsigned what, int k)
 {
 	c->op[c->n++] = (struct sock_filter)BPF_STMT((uint16_t)what, (uint32_t)k);
 }
@@ -203,19 +203,19 @@ put_unless(struct code *c, unsigned what, uint32_t k)
 static void
 put_rules(struct code *c, const struct packet_port *port)
 {
-	put(c, BPF_LD | BPF_B | BPF_ABS, SKF_NET_OFF + 9);
+	packet_put(c, BPF_LD | BPF_B | BPF_ABS, SKF_NET_OFF + 9);
 	put_unless(c, BPF_JEQ, IPPROTO_UDP);
-	put(c, BPF_LD | BPF_H | BPF_ABS, SKF_NET_OFF + 6);
-	put(c, BPF_ALU | BPF_AND | BPF_K, 0x3FFF);
+	packet_put(c, BPF_LD | BPF_H | BPF_ABS, SKF_NET_OFF + 6);
+	packet_put(c, BPF_ALU | BPF_AND | BPF_K, 0x3FFF);
 	put_unless(c, BPF_JEQ, 0);
-	put(c, BPF_LDX | BPF_B | BPF_MSH, SKF_NET_OFF); /* length of the IPv4 header */
-	put(c, BPF_LD | BPF_H | BPF_IND, SKF_NET_OFF + 2);
+	packet_put(c, BPF_LDX | BPF_B | BPF_MSH, SKF_NET_OFF); /* length of the IPv4 header */
+	packet_put(c, BPF_LD | BPF_H | BPF_IND, SKF_NET_OFF + 2);
 	for (unsigned i = 0; i < PACKET_RULES; i++) {
 		if (!port->rule[i].used)
 			continue;
 		c->op[c->n++] = (struct sock_filter)BPF_JUMP(
 			BPF_JMP | BPF_JEQ | BPF_K, port->rule[i].udp, 0, 1);
-		put(c, BPF_RET | BPF_K, port->rule[i].queue);
+		packet_put(c, BPF_RET | BPF_K, port->rule[i].queue);
 	}
 }
 
@@ -232,25 +232,25 @@ packet_steer(struct packet_port *port)
 		return 0;
 	for (unsigned i = 0; i < PACKET_RULES; i++)
 		rules += port->rule[i].used;
-	put(&c, BPF_LD | BPF_H | BPF_ABS, SKF_AD_OFF + SKF_AD_PROTOCOL);
+	packet_put(&c, BPF_LD | BPF_H | BPF_ABS, SKF_AD_OFF + SKF_AD_PROTOCOL);
 	c.op[c.n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ETH_P_IP, 1, 0);
-	put(&c, BPF_RET | BPF_K, 0);
+	packet_put(&c, BPF_RET | BPF_K, 0);
 	if (rules > 0)
 		put_rules(&c, port);
 	other = c.n;
 	for (unsigned i = 0; i < c.exits; i++) /* 255 instructions at most */
 		c.op[c.exit[i]].jf = (uint8_t)(other - c.exit[i] - 1);
-	put(&c, BPF_LD | BPF_W | BPF_ABS, SKF_NET_OFF + 12);
-	put(&c, BPF_ALU | BPF_MUL | BPF_K, (int)0x85EBCA6B);
-	put(&c, BPF_MISC | BPF_TAX, 0);
-	put(&c, BPF_LD | BPF_W | BPF_ABS, SKF_NET_OFF + 20);
-	put(&c, BPF_ALU | BPF_XOR | BPF_X, 0);
-	put(&c, BPF_ALU | BPF_MUL | BPF_K, (int)0x9E3779B1);
-	put(&c, BPF_ALU | BPF_RSH | BPF_K, 16);
-	put(&c, BPF_RET | BPF_A, 0);
+	packet_put(&c, BPF_LD | BPF_W | BPF_ABS, SKF_NET_OFF + 12);
+	packet_put(&c, BPF_ALU | BPF_MUL | BPF_K, (int)0x85EBCA6B);
+	packet_put(&c, BPF_MISC | BPF_TAX, 0);
+	packet_put(&c, BPF_LD | BPF_W | BPF_ABS, SKF_NET_OFF + 20);
+	packet_put(&c, BPF_ALU | BPF_XOR | BPF_X, 0);
+	packet_put(&c, BPF_ALU | BPF_MUL | BPF_K, (int)0x9E3779B1);
+	packet_put(&c, BPF_ALU | BPF_RSH | BPF_K, 16);
+	packet_put(&c, BPF_RET | BPF_A, 0);
 	prog.len = (unsigned short)c.n;
 	if (setsockopt(port->rx[0]->fd, SOL_PACKET, PACKET_FANOUT_DATA, &prog, sizeof(prog)) != 0)
-		return fail(port, "PACKET_FANOUT_DATA");
+		return packet_fail(port, "PACKET_FANOUT_DATA");
 	return 0;
 }
 
@@ -269,7 +269,7 @@ packet_membership(struct packet_port *port, int what, bool on)
 		    on ? PACKET_ADD_MEMBERSHIP : PACKET_DROP_MEMBERSHIP, &req, sizeof(req)) == 0 ||
 		!on)
 		return 0;
-	return fail(port, "PACKET_ADD_MEMBERSHIP");
+	return packet_fail(port, "PACKET_ADD_MEMBERSHIP");
 }
 
 static int
@@ -284,13 +284,13 @@ open_rx(struct packet_port *port, uint16_t mtu)
 		if (q->fd < 0)
 			return q->fd;
 		set_int(q->fd, PACKET_IGNORE_OUTGOING, 1);
-		set_buffer(q->fd, SO_RCVBUFFORCE, SO_RCVBUF);
+		packet_set_buffer(q->fd, SO_RCVBUFFORCE, SO_RCVBUF);
 		ret = map_ring(q, mtu);
 		/* in a group each frame is for one queue only: until all have joined, for none */
 		if (ret == 0 && attach_filter(port, q->fd, true) != 0)
-			ret = fail(port, "filter");
-		if (ret == 0 && bind_to(q->fd, port, ETH_P_ALL) != 0)
-			ret = fail(port, "bind");
+			ret = packet_fail(port, "filter");
+		if (ret == 0 && packet_bind_to(q->fd, port, ETH_P_ALL) != 0)
+			ret = packet_fail(port, "bind");
 		if (ret == 0 && port->n_rx > 1)
 			ret = join_group(port, i, &group);
 	}
@@ -307,10 +307,10 @@ open_tx(struct packet_port *port)
 		if (q->fd < 0)
 			return q->fd;
 		q->gso = port->gso;
-		set_buffer(q->fd, SO_SNDBUFFORCE, SO_SNDBUF);
+		packet_set_buffer(q->fd, SO_SNDBUFFORCE, SO_SNDBUF);
 		/* no protocol: it receives nothing */
-		if (bind_to(q->fd, port, 0) != 0)
-			return fail(port, "bind");
+		if (packet_bind_to(q->fd, port, 0) != 0)
+			return packet_fail(port, "bind");
 	}
 	return 0;
 }
@@ -347,10 +347,10 @@ packet_sockets_rebind(struct packet_port *port, int ifindex)
 		return -ENOTSUP;
 	port->ifindex = ifindex;
 	for (uint16_t i = 0; i < port->n_rx && ret == 0; i++)
-		if (bind_to(port->rx[i]->fd, port, ETH_P_ALL) != 0)
+		if (packet_bind_to(port->rx[i]->fd, port, ETH_P_ALL) != 0)
 			ret = -errno;
 	for (uint16_t i = 0; i < port->n_tx && ret == 0; i++)
-		if (bind_to(port->tx[i]->fd, port, 0) != 0)
+		if (packet_bind_to(port->tx[i]->fd, port, 0) != 0)
 			ret = -errno;
 	if (ret != 0)
 		return ret;
@@ -375,7 +375,7 @@ packet_sockets_close(struct packet_port *port)
 			continue;
 		packet_missed(q);
 		if (q->ring != NULL)
-			munmap(q->ring, ring_bytes(q));
+			munmap(q->ring, packet_ring_bytes(q));
 		close(q->fd);
 		q->ring = NULL;
 		q->fd = -1;

@@ -10,7 +10,7 @@
 #include "packet_ops.h"
 
 static uint64_t
-sum(const struct packet_port *port, bool rx, enum packet_counter what)
+packet_sum(const struct packet_port *port, bool rx, enum packet_counter what)
 {
 	uint64_t s = 0;
 
@@ -24,14 +24,15 @@ packet_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats)
 {
 	struct packet_port *port = dev->data->dev_private;
 
-	stats->ipackets = sum(port, true, PACKET_N_packets);
-	stats->ibytes = sum(port, true, PACKET_N_bytes);
-	stats->opackets = sum(port, false, PACKET_N_packets);
-	stats->obytes = sum(port, false, PACKET_N_bytes);
-	stats->rx_nombuf = sum(port, true, PACKET_N_nombuf);
-	stats->ierrors = sum(port, true, PACKET_N_too_long) + sum(port, true, PACKET_N_alien);
-	stats->oerrors = sum(port, false, PACKET_N_refused);
-	stats->imissed = sum(port, true, PACKET_N_cut);
+	stats->ipackets = packet_sum(port, true, PACKET_N_packets);
+	stats->ibytes = packet_sum(port, true, PACKET_N_bytes);
+	stats->opackets = packet_sum(port, false, PACKET_N_packets);
+	stats->obytes = packet_sum(port, false, PACKET_N_bytes);
+	stats->rx_nombuf = packet_sum(port, true, PACKET_N_nombuf);
+	stats->ierrors =
+		packet_sum(port, true, PACKET_N_too_long) + packet_sum(port, true, PACKET_N_alien);
+	stats->oerrors = packet_sum(port, false, PACKET_N_refused);
+	stats->imissed = packet_sum(port, true, PACKET_N_cut);
 	for (uint16_t i = 0; i < port->n_rx; i++) {
 		stats->imissed += packet_missed(port->rx[i]);
 		if (i < RTE_ETHDEV_QUEUE_STAT_CNTRS) {
@@ -91,7 +92,7 @@ packet_xstats_get(struct rte_eth_dev *dev, struct rte_eth_xstat *stats, unsigned
 		return XSTATS;
 	for (unsigned int i = 0; i < XSTATS; i++) {
 		stats[i].id = i;
-		stats[i].value = sum(dev->data->dev_private, i < PER_SIDE,
+		stats[i].value = packet_sum(dev->data->dev_private, i < PER_SIDE,
 			(enum packet_counter)(FIRST + i % PER_SIDE));
 	}
 	return XSTATS;

@@ -95,13 +95,14 @@ maximum(vec a, vec b)
 }
 
 static int
-usable(void)
+avx2_steps_usable(void)
 {
 	return __builtin_cpu_supports("avx2");
 }
 
-#define NAME "avx2"
-#define RANK 20
+#define NAME   "avx2"
+#define RANK   20
+#define USABLE avx2_steps_usable
 #include <optim_steps.h>
 
 static const struct pbox_optim_ops ops = OPTIM_OPS;

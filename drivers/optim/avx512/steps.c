@@ -93,13 +93,14 @@ maximum(vec a, vec b)
 }
 
 static int
-usable(void)
+avx512_steps_usable(void)
 {
 	return __builtin_cpu_supports("avx512f");
 }
 
-#define NAME "avx512"
-#define RANK 30
+#define NAME   "avx512"
+#define RANK   30
+#define USABLE avx512_steps_usable
 #include <optim_steps.h>
 
 static const struct pbox_optim_ops ops = OPTIM_OPS;

@@ -24,7 +24,7 @@ avx2_scale(float *dst, float factor, float clip, size_t elems)
 }
 
 static inline __m128i
-bf16(__m256 x)
+avx2_bf16(__m256 x)
 {
 	__m256i u = _mm256_castps_si256(x), odd, r;
 	__m256 nan = _mm256_cmp_ps(x, x, _CMP_UNORD_Q);
@@ -37,7 +37,7 @@ bf16(__m256 x)
 }
 
 static inline __m128i
-fp16(__m256 x)
+avx2_fp16(__m256 x)
 {
 	/* vcvtps2ph keeps upper bits of a NaN's payload: give it one that has none */
 	__m256 nan = _mm256_cmp_ps(x, x, _CMP_UNORD_Q),
@@ -62,7 +62,7 @@ avx2_pack(void *dst, enum pbox_format elem, const float *src, size_t elems)
 		__m256 x = _mm256_loadu_ps(src + i);
 
 		_mm_storeu_si128((__m128i *)(void *)(out + i * 2),
-			elem == PBOX_FMT_BF16 ? bf16(x) : fp16(x));
+			elem == PBOX_FMT_BF16 ? avx2_bf16(x) : avx2_fp16(x));
 	}
 	pbox_reduce_scalar.pack(out + i * 2, elem, src + i, elems - i);
 }
@@ -77,7 +77,7 @@ avx2_unpack(float *dst, const void *src, enum pbox_format elem, size_t elems)
 		return;
 	}
 	for (; i + 8 <= elems; i += 8)
-		_mm256_storeu_ps(dst + i, elem == PBOX_FMT_BF16 ? load(src, PBOX_FMT_BF16, i)
-								: load(src, PBOX_FMT_FP16, i));
+		_mm256_storeu_ps(dst + i, elem == PBOX_FMT_BF16 ? avx2_load(src, PBOX_FMT_BF16, i)
+								: avx2_load(src, PBOX_FMT_FP16, i));
 	pbox_reduce_scalar.unpack(dst + i, (const uint8_t *)src + i * 2, elem, elems - i);
 }

@@ -19,7 +19,7 @@ void avx2_unpack(float *dst, const void *src, enum pbox_format elem, size_t elem
 
 /** 8 elements from element i of src, as fp32. */
 static inline __attribute__((always_inline)) __m256
-load(const uint8_t *src, enum pbox_format elem, size_t i)
+avx2_load(const uint8_t *src, enum pbox_format elem, size_t i)
 {
 	__m128i h;
 

@@ -7,7 +7,7 @@
 #include "kernels.h"
 
 static int
-usable(void)
+avx2_is_usable(void)
 {
 	unsigned a, b, c = 0, d;
 
@@ -18,7 +18,7 @@ usable(void)
 static const struct pbox_reduce_ops ops = {
 	.name = "avx2",
 	.rank = 20,
-	.usable = usable,
+	.usable = avx2_is_usable,
 	.sum = avx2_sum,
 	.scale = avx2_scale,
 	.pack = avx2_pack,

@@ -10,7 +10,7 @@
 INLINE __m256
 term(const struct group *g, unsigned k, enum pbox_format elem, int weighted, size_t i)
 {
-	__m256 x = load(g->src[k], elem, i);
+	__m256 x = avx2_load(g->src[k], elem, i);
 
 	return weighted ? _mm256_mul_ps(_mm256_broadcast_ss(&g->weight[k]), x) : x;
 }

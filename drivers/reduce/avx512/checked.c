@@ -259,7 +259,7 @@ columns(float *dst, struct state *c, size_t i, unsigned count, size_t bytes, enu
 	unsigned size = elem == PBOX_FMT_FP32 ? 4 : 2, halves = 4 / size;
 	__mmask64 there = bytes < COLUMN ? ((__mmask64)1 << bytes) - 1 : ~(__mmask64)0;
 	size_t left = bytes / size;
-	__mmask16 m[2] = {lanes(left), lanes(left > 16 ? left - 16 : 0)};
+	__mmask16 m[2] = {avx512_lanes(left), avx512_lanes(left > 16 ? left - 16 : 0)};
 	__m512i all[AT_ONCE], late[AT_ONCE], before = _mm512_setzero_si512();
 	__m512 sum[AT_ONCE * 2];
 

@@ -12,7 +12,7 @@ avx512_scale(float *dst, float factor, float clip, size_t elems)
 	__m512 f = _mm512_set1_ps(factor), high = _mm512_set1_ps(clip), low = _mm512_set1_ps(-clip);
 
 	for (size_t i = 0; i < elems; i += 16) {
-		__mmask16 m = lanes(elems - i);
+		__mmask16 m = avx512_lanes(elems - i);
 		__m512 x = _mm512_mul_ps(_mm512_maskz_loadu_ps(m, dst + i), f);
 
 		/* of a NaN and a number these give the second operand: NaN stays NaN */
@@ -25,7 +25,7 @@ avx512_scale(float *dst, float factor, float clip, size_t elems)
 /* vcvtneps2bf16 (AVX512_BF16) would be one instruction, but it takes subnormal numbers for zero and
  * keeps the sign and payload of a NaN. */
 static inline __m256i
-bf16(__m512 x)
+avx512_bf16(__m512 x)
 {
 	__m512i u = _mm512_castps_si512(x), odd, r;
 	__mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
@@ -37,7 +37,7 @@ bf16(__m512 x)
 }
 
 static inline __m256i
-fp16(__m512 x)
+avx512_fp16(__m512 x)
 {
 	/* vcvtps2ph keeps upper bits of a NaN's payload: give it one that has none */
 	__mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
@@ -58,10 +58,11 @@ avx512_pack(void *dst, enum pbox_format elem, const float *src, size_t elems)
 		return;
 	}
 	for (size_t i = 0; i < elems; i += 16) {
-		__mmask16 m = lanes(elems - i);
+		__mmask16 m = avx512_lanes(elems - i);
 		__m512 x = _mm512_maskz_loadu_ps(m, src + i);
 
-		_mm256_mask_storeu_epi16(out + i * 2, m, elem == PBOX_FMT_BF16 ? bf16(x) : fp16(x));
+		_mm256_mask_storeu_epi16(
+			out + i * 2, m, elem == PBOX_FMT_BF16 ? avx512_bf16(x) : avx512_fp16(x));
 	}
 }
 
@@ -73,10 +74,10 @@ avx512_unpack(float *dst, const void *src, enum pbox_format elem, size_t elems)
 		return;
 	}
 	for (size_t i = 0; i < elems; i += 16) {
-		__mmask16 m = lanes(elems - i);
+		__mmask16 m = avx512_lanes(elems - i);
 
 		_mm512_mask_storeu_ps(dst + i, m,
-			elem == PBOX_FMT_BF16 ? load(src, PBOX_FMT_BF16, i, m)
-					      : load(src, PBOX_FMT_FP16, i, m));
+			elem == PBOX_FMT_BF16 ? avx512_load(src, PBOX_FMT_BF16, i, m)
+					      : avx512_load(src, PBOX_FMT_FP16, i, m));
 	}
 }

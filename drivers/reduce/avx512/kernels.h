@@ -25,14 +25,14 @@ void avx512_unpack(float *dst, const void *src, enum pbox_format elem, size_t el
 
 /** The lowest n of 16 lanes. */
 static inline __attribute__((always_inline)) __mmask16
-lanes(size_t n)
+avx512_lanes(size_t n)
 {
 	return n < 16 ? (__mmask16)((1u << n) - 1) : 0xFFFF;
 }
 
 /** Up to 16 elements from element i of src, as fp32; memory of the other lanes is not touched. */
 static inline __attribute__((always_inline)) __m512
-load(const uint8_t *src, enum pbox_format elem, size_t i, __mmask16 m)
+avx512_load(const uint8_t *src, enum pbox_format elem, size_t i, __mmask16 m)
 {
 	__m256i h;
 

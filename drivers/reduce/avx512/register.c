@@ -5,7 +5,7 @@
 #include "kernels.h"
 
 static int
-usable(void)
+avx512_is_usable(void)
 {
 	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
 	       __builtin_cpu_supports("avx512vl");
@@ -14,7 +14,7 @@ usable(void)
 static const struct pbox_reduce_ops ops = {
 	.name = "avx512",
 	.rank = 30,
-	.usable = usable,
+	.usable = avx512_is_usable,
 	.sum = avx512_sum,
 	.scale = avx512_scale,
 	.pack = avx512_pack,

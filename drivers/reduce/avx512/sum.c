@@ -9,7 +9,7 @@
 INLINE __m512
 term(const struct group *g, unsigned k, enum pbox_format elem, int weighted, size_t i, __mmask16 m)
 {
-	__m512 x = load(g->src[k], elem, i, m);
+	__m512 x = avx512_load(g->src[k], elem, i, m);
 
 	return weighted ? _mm512_mul_ps(_mm512_set1_ps(g->weight[k]), x) : x;
 }
@@ -48,7 +48,7 @@ sum_vectors(float *dst, const struct group *g, size_t elems, enum pbox_format el
 			_mm512_storeu_ps(dst + i + 16 * v, a[v]);
 	}
 	for (; i < elems; i += 16) {
-		__mmask16 m = lanes(elems - i);
+		__mmask16 m = avx512_lanes(elems - i);
 		__m512 a = fresh ? term(g, 0, elem, weighted, i, m) : start(g, i, m);
 
 		for (unsigned k = fresh; k < n; k++)

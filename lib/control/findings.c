@@ -223,7 +223,7 @@ find_drops(struct list *l)
 			"raise the job's rate or repeats; or look at who sends so much"},
 		{true, PBOX_SS_PACED, "rate", "the job is at its rate: raise it, or let it be",
 			true},
-		{true, PBOX_SS_DROP_NO_SLOT, "full_pool",
+		{true, PBOX_SS_DROP_NO_RECORD, "full_pool",
 			"raise hold; a worker exceeds its window: a foreign client?"},
 		{true, PBOX_SS_DROP_NO_BUFFER, "full_pool",
 			"raise hold; a worker exceeds its window: a foreign client?"},

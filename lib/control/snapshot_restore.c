@@ -58,7 +58,7 @@ restore_fill(void *ctx, uint64_t from, const uint8_t *bytes, size_t len)
 
 /* What answers need: the packed copy, its CRC, the version. False: given up. */
 static bool
-set_slots(const struct snapshot_load *l, const struct pbox_snapshot_meta *m)
+restore_set_fragments(const struct snapshot_load *l, const struct pbox_snapshot_meta *m)
 {
 	const struct pbox_table *t = l->of.t;
 	const struct pbox_snapshot_fragment *v = m->fragment;
@@ -75,7 +75,7 @@ set_slots(const struct snapshot_load *l, const struct pbox_snapshot_meta *m)
 			const void *at = c->wire != NULL
 						 ? (const void *)pbox_chunk_frag_wire(t, c, f)
 						 : c->param + first;
-			struct pbox_slot *s = &c->slot[f];
+			struct pbox_fragment *s = &c->fragment[f];
 
 			s->version = v->version;
 			s->samples = v->samples;
@@ -160,7 +160,7 @@ restore_read_into(struct pbox_snapshot_reader *r, struct snapshot_load *l, const
 		restore_clear(&f);
 		return -EIO;
 	}
-	if (!set_slots(l, m))
+	if (!restore_set_fragments(l, m))
 		return -ECANCELED;
 	if (!l->restoring)
 		set_schedules(l->of.t, m);

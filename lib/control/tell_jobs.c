@@ -190,22 +190,22 @@ add_table(struct pbox_control *c, const struct pbox_job *job, unsigned i, struct
 	rte_tel_data_add_dict_u64(d, "elements", t.elements);
 	rte_tel_data_add_dict_u64(d, "bytes", t.bytes);
 	rte_tel_data_add_dict_u64(d, "chunks", t.chunks);
-	rte_tel_data_add_dict_u64(d, "slots", t.fragments);
-	rte_tel_data_add_dict_u64(d, "slot_elements", t.frag_elements);
+	rte_tel_data_add_dict_u64(d, "fragments", t.fragments);
+	rte_tel_data_add_dict_u64(d, "fragment_elements", t.frag_elements);
 	rte_tel_data_add_dict_u64(d, "round", t.round);
 	rte_tel_data_add_dict_u64(d, "restoring", t.restoring);
 	rte_tel_data_add_dict_u64(d, "lost", t.lost);
 }
 
 static void
-on_slots(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_data *d)
+on_tables(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_data *d)
 {
 	const struct pbox_job *job;
 	struct pbox_job_view j;
 	unsigned first = 0, end;
 
 	if (n == 0) {
-		tell_error(d, "which job? /pbox/slots,JOB[,FIRST]");
+		tell_error(d, "which job? /pbox/tables,JOB[,FIRST]");
 		return;
 	}
 	job = tell_job(c, word[0], d);
@@ -236,7 +236,7 @@ const struct tell_command tell_job_commands[] = {
 	{"/pbox/jobs", 1, on_jobs, "Jobs. Parameter: FIRST, of a later page."},
 	{"/pbox/workers", 2, on_workers,
 		"Workers of a job: state, rounds, lag, repeats. Parameters: JOB[,FIRST]."},
-	{"/pbox/slots", 2, on_slots,
-		"Tables of a job: slots (fragments), rounds. Parameters: JOB[,FIRST]."},
+	{"/pbox/tables", 2, on_tables,
+		"Tables of a job: fragments, rounds. Parameters: JOB[,FIRST]."},
 	{0},
 };

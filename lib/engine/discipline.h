@@ -17,7 +17,7 @@
 
 struct pbox_frame;
 struct pbox_shard;
-struct pbox_slot;
+struct pbox_fragment;
 struct pbox_stage;
 struct pbox_table;
 struct target;
@@ -48,7 +48,8 @@ struct discipline {
 	/* It is being restored: a worker tells what it holds (RESTORE), or, f NULL, fewer workers have to. */
 	void (*tell)(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 	/* Is it what a snapshot copies? */
-	enum discipline_cut (*at_cut)(const struct pbox_slot *slot, const struct pbox_stage *stage);
+	enum discipline_cut (*at_cut)(
+		const struct pbox_fragment *fragment, const struct pbox_stage *stage);
 	/* Its job ends: the packets that its record holds go back. */
 	void (*drop)(struct pbox_shard *s, const struct target *g);
 	/* What a shard keeps of a table for it, in pbox_shard_table.state. */

@@ -74,7 +74,7 @@ struct pbox_registrar_ops {
 	void (*event)(void *ctx, enum pbox_log_level level, const char *text);
 	/**
 	 * A table has been laid out, and no shard knows it yet: may it begin with a snapshot? NULL:
-	 * there are none. It may fill chunks (param, s0, s1 and wire) and slots (version, samples,
+	 * there are none. It may fill chunks (param, s0, s1 and wire) and fragments (version, samples,
 	 * contributors, payload_crc, has_result); without @p restoring the schedules too: workers
 	 * that restore a table (R10.2) repeat their SETs. What takes time another thread does: then the
 	 * table is loading, and its memory and its record are that thread's to write and to read, until

@@ -7,7 +7,7 @@
 
 /**
  * @file
- * The data side of the engine on one core: slots, rounds, sums, answers.
+ * The data side of the engine on one core: fragments, rounds, sums, answers.
  *
  * All functions: only the core that owns the shard, except the reading of counters. Nothing here
  * allocates, locks, blocks or logs.
@@ -49,7 +49,7 @@ enum pbox_shard_stat {
 	PBOX_SS_DROP_ROUND_STALE,
 	PBOX_SS_DROP_ROUND_FUTURE,
 	PBOX_SS_DROP_INIT_FORBIDDEN,
-	PBOX_SS_DROP_NO_SLOT,
+	PBOX_SS_DROP_NO_RECORD,
 	PBOX_SS_DROP_NO_BUFFER,
 	PBOX_SS_DROP_CRC,      /**< of a frame that came unverified */
 	PBOX_SS_DROP_REPLAYED, /**< an old frame, from another address (R4.9) */

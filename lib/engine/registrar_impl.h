@@ -376,10 +376,10 @@ void registrar_fail_table(struct pbox_registrar *r, struct pbox_job *job, struct
 void registrar_free_shard_tables(const struct pbox_registrar *r, struct pbox_shard_table **st);
 
 /* registrar_open.c: between the layout of a table and its shards */
-/* Laid out: may it begin with a snapshot? Then, or at once, its slots are made ready. */
+/* Laid out: may it begin with a snapshot? Then, or at once, its fragments are made ready. */
 void registrar_open_begin(
 	struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt);
-/* Some more of its slots; with the last the table goes to its shards. */
+/* Some more of its fragments; with the last the table goes to its shards. */
 void registrar_open_work(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt);
 /* It waits for memory: it is tried again. */
 void registrar_open_later(struct pbox_registrar *r, struct pbox_job_table *jt);
@@ -392,8 +392,8 @@ bool registrar_is_restorer(const struct pbox_job_table *jt, unsigned worker);
 /* A page of a declaration, the worker's first of this table or a later one; 0 or -EINVAL. */
 int registrar_restore_page(struct pbox_job_table *jt, unsigned worker, bool first, uint32_t flags,
 	struct pbox_error *err);
-/* No shard knows the slot yet: does it take contributions, or wait for INIT or for the restorers? */
-void registrar_restore_slot(const struct pbox_job_table *jt, struct pbox_slot *slot);
+/* No shard knows the fragment yet: does it take contributions, or wait for INIT or for the restorers? */
+void registrar_restore_fragment(const struct pbox_job_table *jt, struct pbox_fragment *fragment);
 /* One more chunk that the shard has to restore, before it knows the table. */
 void registrar_restore_chunk(struct pbox_shard_table *st, const struct pbox_chunk *c);
 /* Fragments that are not restored yet. With the last one ends the restoring. */
@@ -420,7 +420,7 @@ bool registrar_finished(const struct pbox_registrar *r, const struct pbox_job *j
 
 /* registrar_rounds.c: the rounds of a table's fragments, all of them */
 /* A fragment of a shard that does not know it yet: is its round the highest finished one there? */
-void registrar_rounds_begin(struct pbox_shard_table *st, const struct pbox_slot *slot);
+void registrar_rounds_begin(struct pbox_shard_table *st, const struct pbox_fragment *fragment);
 /* What a shard is about to get: with the others of its table, the version that the table begins with. */
 void registrar_rounds_begins(struct pbox_job_table *jt, const struct pbox_shard_table *st);
 #define REGISTRAR_LOOK_SLICE 4096u /* fragments, each on a cache line of its own */

@@ -3,7 +3,7 @@
  */
 
 /* What lies between the declaration of a table and its shards and takes time: memory that is cleared first, a
- * snapshot that it begins with, slots that are made ready. The control thread does it in slices; nobody else's
+ * snapshot that it begins with, fragments that are made ready. The control thread does it in slices; nobody else's
  * requests wait for it. */
 
 #include <errno.h>
@@ -11,10 +11,10 @@
 
 #include "registrar_impl.h"
 
-/* Pages at once. The slots of a chunk are on pages of their own, which are new: that is what they cost. */
-#define SLICE_PAGES 64u
-#define PAGE_SLOTS  (4096 / sizeof(struct pbox_slot))
-#define RETRY_EVERY ((size_t)256 * 1024 * 1024) /* bytes cleared: then who waits is tried again */
+/* Pages at once. The fragments of a chunk are on pages of their own, which are new: that is what they cost. */
+#define SLICE_PAGES    64u
+#define PAGE_FRAGMENTS (4096 / sizeof(struct pbox_fragment))
+#define RETRY_EVERY    ((size_t)256 * 1024 * 1024) /* bytes cleared: then who waits is tried again */
 
 size_t
 pbox_registrar_uncleared(const struct pbox_registrar *r)
@@ -35,7 +35,7 @@ open_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table
 
 	PBOX_ASSERT(jt->built && !jt->loading && !jt->preparing && jt->shards_open == 0);
 	jt->stateless = jt->restoring && jt->t.n_chunks > 0 && jt->t.chunk[0].s0 != NULL &&
-			jt->t.chunk[0].slot[0].version == 0;
+			jt->t.chunk[0].fragment[0].version == 0;
 	if (jt->restoring)
 		registrar_event(r, PBOX_LOG_INFO,
 			"job '%s': table %u is restored from what %u of %u workers hold", job->name,
@@ -73,11 +73,11 @@ registrar_open_work(struct pbox_registrar *r, struct pbox_job *job, struct pbox_
 		if (jt->restoring)
 			registrar_restore_chunk(st, c);
 		for (unsigned f = 0; f < c->fragments; f++) {
-			registrar_restore_slot(jt, &c->slot[f]);
+			registrar_restore_fragment(jt, &c->fragment[f]);
 			if (!jt->restoring)
-				registrar_rounds_begin(st, &c->slot[f]);
+				registrar_rounds_begin(st, &c->fragment[f]);
 		}
-		done += 1 + c->fragments / PAGE_SLOTS;
+		done += 1 + c->fragments / PAGE_FRAGMENTS;
 	}
 	if (jt->next_chunk < jt->t.n_chunks) {
 		r->unfinished = true;

@@ -44,12 +44,12 @@ registrar_restore_page(struct pbox_job_table *jt, unsigned worker, bool first, u
 }
 
 void
-registrar_restore_slot(const struct pbox_job_table *jt, struct pbox_slot *slot)
+registrar_restore_fragment(const struct pbox_job_table *jt, struct pbox_fragment *fragment)
 {
-	if (jt->t.mode == PBOX_MODE_OPTIMISER && !slot->has_result)
-		slot->closed = PBOX_SLOT_UNINITIALISED;
+	if (jt->t.mode == PBOX_MODE_OPTIMISER && !fragment->has_result)
+		fragment->closed = PBOX_FRAGMENT_UNINITIALISED;
 	if (jt->restoring)
-		slot->closed |= PBOX_SLOT_RESTORING;
+		fragment->closed |= PBOX_FRAGMENT_RESTORING;
 }
 
 void

@@ -36,10 +36,10 @@ registrar_finished(
 }
 
 void
-registrar_rounds_begin(struct pbox_shard_table *st, const struct pbox_slot *slot)
+registrar_rounds_begin(struct pbox_shard_table *st, const struct pbox_fragment *fragment)
 {
-	if (slot->version != 0 || slot->contributors > 0)
-		shard_finished(st, slot->version);
+	if (fragment->version != 0 || fragment->contributors > 0)
+		shard_finished(st, fragment->version);
 }
 
 void

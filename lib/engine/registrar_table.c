@@ -9,7 +9,7 @@
 #include "registrar_impl.h"
 
 /* Fragments whose versions one MAPPED looks at, if it is not one chunk. */
-#define PAGE_SLOTS 1024
+#define PAGE_FRAGMENTS 1024
 /* Tensors of one table: what a DECLARE may make the box remember. */
 #define MAX_TENSORS (1u << 20)
 
@@ -182,7 +182,7 @@ send_not_ready(struct pbox_registrar *r, const struct pbox_frame *f, const struc
 		r, f, PBOX_NOT_READY, pbox_not_ready_encode(r->scratch, sizeof(r->scratch), &m));
 }
 
-/* R5.7. Its shard writes the slots meanwhile: a hint for a worker that joins late. */
+/* R5.7. Its shard writes the fragments meanwhile: a hint for a worker that joins late. */
 static uint32_t
 lowest_version(const struct pbox_chunk *c)
 {
@@ -208,12 +208,12 @@ send_page(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job 
 		.first_chunk_id = t->first_chunk_id};
 	struct pbox_cursor cur;
 	struct pbox_member *mb = &job->member[f->hdr.worker];
-	uint32_t slots = 0, i;
+	uint32_t fragments = 0, i;
 
 	if (pbox_mapped_begin(r->scratch, sizeof(r->scratch), &m, &cur) < 0)
 		return;
 	/* with small fragments a page has fewer chunks: it costs others no more time */
-	for (i = first; i < t->n_chunks && slots < PAGE_SLOTS; i++) {
+	for (i = first; i < t->n_chunks && fragments < PAGE_FRAGMENTS; i++) {
 		const struct pbox_layout_chunk *lc = &t->layout.chunk[i];
 		struct pbox_chunk_entry e = {
 			.chunk_id = t->first_chunk_id + i,
@@ -223,7 +223,7 @@ send_page(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job 
 			.version = lowest_version(&t->chunk[i]),
 		};
 
-		slots += t->chunk[i].fragments;
+		fragments += t->chunk[i].fragments;
 
 		memcpy(e.segment, &t->layout.segment[lc->first_segment],
 			lc->segments * sizeof(e.segment[0]));

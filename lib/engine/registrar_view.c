@@ -114,7 +114,7 @@ pbox_registrar_view_table(const struct pbox_registrar *r, const struct pbox_job 
 	out->frag_elements = t->frag_elements;
 	out->elements = t->layout.elements;
 	out->bytes = t->bytes;
-	/* before that its slots are the loader's, or are being made ready */
+	/* before that its fragments are the loader's, or are being made ready */
 	if (out->open && t->n_chunks > 0)
 		out->version = pbox_chunk_frag_version(&t->chunk[0], 0);
 	out->round = pbox_registrar_round(r, job, table);

@@ -11,7 +11,7 @@ static struct pbox_record *
 open_round(struct pbox_shard *s, const struct target *g)
 {
 	struct pbox_shard_job *j = g->j;
-	struct pbox_record *r = g->slot->record;
+	struct pbox_record *r = g->fragment->record;
 
 	if (r != NULL)
 		return r;
@@ -31,7 +31,7 @@ open_round(struct pbox_shard *s, const struct target *g)
 void
 rounds_close(struct pbox_shard *s, const struct target *g)
 {
-	struct pbox_record *r = g->slot->record;
+	struct pbox_record *r = g->fragment->record;
 
 	if (__builtin_expect(r->paced, 0))
 		rounds_pace_remove(s, g->j, r);
@@ -39,7 +39,7 @@ rounds_close(struct pbox_shard *s, const struct target *g)
 		*(void **)(void *)r->acc = g->j->free_acc;
 		g->j->free_acc = r->acc;
 	}
-	shard_record_close(s, g->j, g->slot);
+	shard_record_close(s, g->j, g->fragment);
 }
 
 /* Put a first contribution into the round; false when there is no room to hold it. */
@@ -47,7 +47,7 @@ static bool
 keep_contribution(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	struct pbox_shard_job *j = g->j;
-	struct pbox_record *r = g->slot->record;
+	struct pbox_record *r = g->fragment->record;
 	unsigned w = f->hdr.worker;
 	bool holds = f->hdr.length > 0;
 
@@ -175,7 +175,7 @@ contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_f
 		return false;
 	r = open_or_finish(s, g);
 	if (r == NULL) {
-		shard_count(s, PBOX_SS_DROP_NO_SLOT);
+		shard_count(s, PBOX_SS_DROP_NO_RECORD);
 		shard_heard_of(s, g->j, f);
 		return false;
 	}
@@ -210,7 +210,7 @@ contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_f
 static bool
 replace_contribution(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
-	struct pbox_record *r = g->slot->record;
+	struct pbox_record *r = g->fragment->record;
 	unsigned w = f->hdr.worker;
 	struct contribution *c = &r->from[w];
 
@@ -237,7 +237,7 @@ repeated_now(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 	if (f->hdr.type == PBOX_PUSH) {
 		shard_send_plain(s, g, f, PBOX_PUSH_OK);
 	} else {
-		want_result(s, g->slot->record, f);
+		want_result(s, g->fragment->record, f);
 		shard_send_wait(s, g, f);
 	}
 	return held;
@@ -266,7 +266,7 @@ has_rate(const struct target *g, uint32_t round)
 static bool
 repeated(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, int32_t ahead)
 {
-	const struct pbox_record *r = g->slot->record;
+	const struct pbox_record *r = g->fragment->record;
 	bool ready = initialised(g), now = ahead == 1;
 
 	if (!ready) {
@@ -280,7 +280,7 @@ repeated(struct pbox_shard *s, const struct target *g, const struct pbox_frame *
 		shard_send_error(s, g, f, PBOX_E_NO_LR);
 	} else if (ahead > 1) {
 		shard_count(s, PBOX_SS_DROP_ROUND_FUTURE);
-	} else if (ahead < 0 || g->slot->contributors == 0) {
+	} else if (ahead < 0 || g->fragment->contributors == 0) {
 		shard_count(s, PBOX_SS_DROP_ROUND_STALE); /* round 0 is nobody's contribution */
 	} else {
 		repeated_done(s, g, f);
@@ -302,15 +302,15 @@ is_recorded(const struct pbox_shard *s, const struct pbox_shard_job *j, const st
 static bool
 rounds_contribute(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
-	int32_t ahead = pbox_serial_diff(f->hdr.round, g->slot->version);
+	int32_t ahead = pbox_serial_diff(f->hdr.round, g->fragment->version);
 	const struct pbox_record *r;
 	bool ready = initialised(g), now;
 
 	if (ahead == 2 && s->n_ready > 0) { /* the round before it may be complete */
 		shard_finish_ready(s);
-		ahead = pbox_serial_diff(f->hdr.round, g->slot->version);
+		ahead = pbox_serial_diff(f->hdr.round, g->fragment->version);
 	}
-	r = g->slot->record;
+	r = g->fragment->record;
 	now = ready && ahead == 1;
 	if (now && (r == NULL || !bit_get(r->has, f->hdr.worker)) && has_rate(g, f->hdr.round))
 		return contribute_now(s, g, f);
@@ -338,27 +338,27 @@ rounds_contribute(struct pbox_shard *s, const struct target *g, const struct pbo
 static bool
 has_lost(const struct target *g, const struct pbox_frame *f, int32_t ahead)
 {
-	const struct pbox_record *r = g->slot->record;
+	const struct pbox_record *r = g->fragment->record;
 
 	if ((f->hdr.flags & PBOX_F_LATEST) != 0 || !g->j->member[f->hdr.worker].pushpull)
 		return false;
-	return ahead == 0 ? g->slot->has_result != 0 && !g->slot->late
+	return ahead == 0 ? g->fragment->has_result != 0 && !g->fragment->late
 			  : r == NULL || !bit_get(r->has, f->hdr.worker);
 }
 
 static void
 rounds_pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
-	int32_t ahead = pbox_serial_diff(f->hdr.round, g->slot->version);
+	int32_t ahead = pbox_serial_diff(f->hdr.round, g->fragment->version);
 	bool latest = (f->hdr.flags & PBOX_F_LATEST) != 0;
-	bool answer = g->slot->has_result && (latest || ahead == 0);
-	struct pbox_record *r = g->slot->record;
+	bool answer = g->fragment->has_result && (latest || ahead == 0);
+	struct pbox_record *r = g->fragment->record;
 
 	if (!latest && ahead > 1) {
 		shard_count(s, PBOX_SS_DROP_ROUND_FUTURE);
 		return;
 	}
-	if (!latest && (ahead < 0 || (ahead == 0 && !g->slot->has_result &&
+	if (!latest && (ahead < 0 || (ahead == 0 && !g->fragment->has_result &&
 					     g->st->t->mode == PBOX_MODE_ALLREDUCE))) {
 		shard_count(s, PBOX_SS_DROP_ROUND_STALE);
 		return;
@@ -391,7 +391,7 @@ rounds_pull(struct pbox_shard *s, const struct target *g, const struct pbox_fram
 static uint64_t
 rounds_missing(const struct target *g, unsigned word)
 {
-	const struct pbox_record *r = g->slot->record;
+	const struct pbox_record *r = g->fragment->record;
 
 	return (r->partial ? r->expect[word] : UINT64_MAX) & ~r->has[word];
 }
@@ -406,7 +406,7 @@ static void
 rounds_members(struct pbox_shard *s, const struct target *g)
 {
 	struct pbox_shard_job *j = g->j;
-	struct pbox_record *r = g->slot->record;
+	struct pbox_record *r = g->fragment->record;
 	bool fewer = false;
 
 	if (!r->partial) {
@@ -432,19 +432,20 @@ rounds_members(struct pbox_shard *s, const struct target *g)
 /* A snapshot is of one round. A fragment that was restored to it without a result has none to give: all workers
  * hold it. */
 static enum discipline_cut
-rounds_at_cut(const struct pbox_slot *slot, const struct pbox_stage *stage)
+rounds_at_cut(const struct pbox_fragment *fragment, const struct pbox_stage *stage)
 {
-	int32_t ahead = pbox_serial_diff(slot->version, stage->round);
+	int32_t ahead = pbox_serial_diff(fragment->version, stage->round);
 
 	if (ahead < 0)
-		return pbox_serial_diff(slot->version, stage->oldest) < 0 ? CUT_LAGS : CUT_AHEAD;
-	return ahead == 0 && slot->has_result != 0 ? CUT_HERE : CUT_PASSED;
+		return pbox_serial_diff(fragment->version, stage->oldest) < 0 ? CUT_LAGS
+									      : CUT_AHEAD;
+	return ahead == 0 && fragment->has_result != 0 ? CUT_HERE : CUT_PASSED;
 }
 
 static void
 rounds_drop(struct pbox_shard *s, const struct target *g)
 {
-	struct pbox_record *r = g->slot->record;
+	struct pbox_record *r = g->fragment->record;
 
 	if (r->paced) /* all that are there end with their job */
 		rounds_pace_clear(s, g->j);

@@ -15,7 +15,7 @@ bool
 rounds_pace(struct pbox_shard *s, const struct target *g)
 {
 	struct pbox_shard_job *j = g->j;
-	struct pbox_record *r = g->slot->record;
+	struct pbox_record *r = g->fragment->record;
 
 	if (r->paced) /* it was complete before */
 		return true;

@@ -22,7 +22,7 @@ struct holding {
 static void
 note_told(const struct target *g, const struct pbox_frame *f)
 {
-	struct pbox_record *r = g->slot->record;
+	struct pbox_record *r = g->fragment->record;
 	unsigned w = f->hdr.worker;
 
 	r->told[w] = (struct told){
@@ -44,7 +44,7 @@ note_told(const struct target *g, const struct pbox_frame *f)
 static struct holding
 highest(const struct target *g)
 {
-	const struct pbox_record *r = g->slot->record;
+	const struct pbox_record *r = g->fragment->record;
 	struct holding h = {.giver = PBOX_NO_WORKER};
 	unsigned n = 0;
 
@@ -81,7 +81,7 @@ take_payload(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 		pbox_chunk_frag_param(t, g->c, g->frag), f->payload, t->pull_format, g->elements);
 	if (wire != NULL)
 		memcpy(wire, f->payload, f->hdr.length);
-	g->slot->payload_crc = pbox_crc32c(0, f->payload, f->hdr.length);
+	g->fragment->payload_crc = pbox_crc32c(0, f->payload, f->hdr.length);
 }
 
 /*
@@ -91,12 +91,12 @@ take_payload(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 static bool
 decide(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
-	struct pbox_slot *slot = g->slot;
+	struct pbox_fragment *fragment = g->fragment;
 	struct holding h = highest(g);
 	bool needed = h.version != 0 ? h.lower : false;
 
 	/* nothing newer than the snapshot has; or nobody has anything */
-	if (slot->has_result && !shard_is_newer(h.version, slot->version)) {
+	if (fragment->has_result && !shard_is_newer(h.version, fragment->version)) {
 		shard_restored(s, g, false);
 		return true;
 	}
@@ -109,12 +109,12 @@ decide(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 			return false;
 		take_payload(s, g, f);
 	}
-	slot->version = h.version;
-	slot->has_result = needed && h.giver != PBOX_NO_WORKER;
+	fragment->version = h.version;
+	fragment->has_result = needed && h.giver != PBOX_NO_WORKER;
 	/* without a result a contribution to this version is answered by nothing */
-	slot->samples = slot->has_result ? h.samples : 0;
-	slot->contributors = slot->has_result ? h.contributors : 0;
-	shard_restored(s, g, needed && !slot->has_result);
+	fragment->samples = fragment->has_result ? h.samples : 0;
+	fragment->contributors = fragment->has_result ? h.contributors : 0;
+	shard_restored(s, g, needed && !fragment->has_result);
 	return true;
 }
 
@@ -123,7 +123,7 @@ static void
 ask_for_payload(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	struct holding h = highest(g);
-	struct pbox_record *r = g->slot->record;
+	struct pbox_record *r = g->fragment->record;
 
 	r->highest = h.version; /* who told more may be gone */
 	if (f != NULL && f->hdr.round == h.version && bit_get(r->want, f->hdr.worker)) {

@@ -48,7 +48,7 @@ rounds_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_recor
 static struct pbox_sources
 sources(struct pbox_shard *s, const struct target *g, unsigned end)
 {
-	const struct pbox_record *r = g->slot->record;
+	const struct pbox_record *r = g->fragment->record;
 	struct pbox_sources src = {
 		.src = r->payload + r->folded,
 		.n = end - r->folded,
@@ -70,7 +70,7 @@ sources(struct pbox_shard *s, const struct target *g, unsigned end)
 static void
 close_ranks(struct pbox_shard *s, const struct target *g, struct pbox_sources *src)
 {
-	const struct pbox_record *r = g->slot->record;
+	const struct pbox_record *r = g->fragment->record;
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < src->n; i++) {
@@ -99,7 +99,7 @@ samples_of(const struct pbox_record *r, unsigned workers)
 static void
 rounds_forget(struct pbox_shard *s, const struct target *g, unsigned w)
 {
-	struct pbox_record *r = g->slot->record;
+	struct pbox_record *r = g->fragment->record;
 
 	rounds_release(s, g->j, r, w, w + 1);
 	r->from[w].unverified = false;
@@ -116,7 +116,7 @@ rounds_forget(struct pbox_shard *s, const struct target *g, unsigned w)
 static void
 take_back(struct pbox_shard *s, const struct target *g, unsigned first, unsigned end)
 {
-	struct pbox_record *r = g->slot->record;
+	struct pbox_record *r = g->fragment->record;
 	size_t bytes = pbox_payload_bytes(g->st->t->push_format, g->elements);
 	unsigned had = r->arrived;
 
@@ -136,7 +136,7 @@ void
 rounds_fold(struct pbox_shard *s, const struct target *g)
 {
 	struct pbox_shard_job *j = g->j;
-	struct pbox_record *r = g->slot->record;
+	struct pbox_record *r = g->fragment->record;
 	unsigned first = r->folded, end = first;
 	struct pbox_sources src;
 
@@ -206,19 +206,19 @@ static void
 rounds_publish(struct pbox_shard *s, const struct target *g, uint32_t round, unsigned contributors,
 	uint64_t samples)
 {
-	struct pbox_slot *slot = g->slot;
+	struct pbox_fragment *fragment = g->fragment;
 
-	slot->version = round;
-	slot->samples = samples > UINT32_MAX ? UINT32_MAX : (uint32_t)samples;
-	slot->contributors = (uint16_t)contributors;
-	slot->has_result = 1;
-	slot->late = s->now_ns - slot->record->since_ns > LATE_NS;
+	fragment->version = round;
+	fragment->samples = samples > UINT32_MAX ? UINT32_MAX : (uint32_t)samples;
+	fragment->contributors = (uint16_t)contributors;
+	fragment->has_result = 1;
+	fragment->late = s->now_ns - fragment->record->since_ns > LATE_NS;
 	shard_count(s, PBOX_SS_ROUNDS);
 	shard_finished(g->st, round);
 }
 
 /*
- * A sum that is only sent is made in the spare room of its extent, and its slot takes that in
+ * A sum that is only sent is made in the spare room of its extent, and its fragment takes that in
  * exchange for its own: nobody needs the version before any more, as all have proven by intact
  * contributions. If one is damaged, that version still stands. NULL: the last fragment of a chunk may be
  * shorter than the others, and keeps its place.
@@ -236,9 +236,9 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rec
 {
 	struct pbox_shard_job *j = g->j;
 	struct pbox_table *t = g->st->t;
-	struct pbox_record *r = g->slot->record;
+	struct pbox_record *r = g->fragment->record;
 	unsigned n = j->job->workers;
-	uint32_t round = g->slot->version + 1;
+	uint32_t round = g->fragment->version + 1;
 	struct rounds_group *k = rounds_scalars(g->st, g->c->group, round);
 	struct pbox_sources src = sources(s, g, n);
 	float *now = pbox_chunk_frag_param(t, g->c, g->frag), *spare = spare_for(g);
@@ -256,7 +256,7 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rec
 		.wire = pbox_chunk_frag_wire(t, g->c, g->frag),
 		.wire_elem = t->pull_format,
 		.scratch = spare != NULL ? spare : s->scratch,
-		.answer_crc = &g->slot->payload_crc,
+		.answer_crc = &g->fragment->payload_crc,
 	};
 
 	if (r->arrived < n)
@@ -298,10 +298,10 @@ rounds_finish(struct pbox_shard *s, const struct target *g, const struct pbox_re
 void
 rounds_burst(struct pbox_shard *s, const struct target *g, const struct target *next)
 {
-	const struct pbox_record *r = g->slot->record, *ahead = NULL;
+	const struct pbox_record *r = g->fragment->record, *ahead = NULL;
 
-	if (next != NULL && next->slot->record->arrived == g->j->job->workers)
-		ahead = next->slot->record;
+	if (next != NULL && next->fragment->record->arrived == g->j->job->workers)
+		ahead = next->fragment->record;
 	/* where the damage was of one that is gone, the others are complete without it */
 	for (unsigned had = r->arrived; !rounds_finish(s, g, ahead) && r->arrived == r->need &&
 					r->arrived > 0 && r->arrived < had;

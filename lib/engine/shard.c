@@ -186,7 +186,7 @@ find_fragment(const struct pbox_shard *s, const struct pbox_frame *f, struct tar
 		return PBOX_SS_DROP_CHUNK_UNKNOWN;
 	if (h->frag >= g->c->fragments)
 		return PBOX_SS_DROP_FRAG_RANGE;
-	g->slot = &g->c->slot[h->frag];
+	g->fragment = &g->c->fragment[h->frag];
 	g->chunk = h->chunk;
 	g->frag = h->frag;
 	g->elements = pbox_chunk_frag_elements(g->st->t, g->c, h->frag);
@@ -269,7 +269,7 @@ act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 		shard_heard(s, g->j, f);
 	}
 	if (f->hdr.type == PBOX_PULL) {
-		if ((g->slot->closed & (PBOX_SLOT_RESTORING | PBOX_SLOT_LOST)) != 0)
+		if ((g->fragment->closed & (PBOX_FRAGMENT_RESTORING | PBOX_FRAGMENT_LOST)) != 0)
 			shard_send_unready(s, g, f);
 		else if ((f->hdr.flags & PBOX_F_CUT) != 0)
 			shard_unsupported(s, g, f);
@@ -316,24 +316,24 @@ shard_refuse(struct pbox_shard *s, const struct pbox_frame *f, enum pbox_shard_s
 		shard_send_error(s, NULL, f, PBOX_E_SESSION);
 }
 
-/* Fetch ahead: the slot, then what it points to. */
+/* Fetch ahead: the fragment, then what it points to. */
 static void
 shard_look_up(struct pbox_shard *s, const struct pbox_frame *frame, unsigned n,
 	struct target *target, enum pbox_shard_stat *drop)
 {
 	for (unsigned i = 0; i < n; i++) {
-		target[i].slot = NULL;
+		target[i].fragment = NULL;
 		drop[i] = shard_is_ours(frame[i].hdr.type) ? shard_resolve(s, &frame[i], &target[i])
 							   : PBOX_SS_DROP_TYPE;
-		if (drop[i] == 0 && target[i].slot != NULL)
-			__builtin_prefetch(target[i].slot, 1);
+		if (drop[i] == 0 && target[i].fragment != NULL)
+			__builtin_prefetch(target[i].fragment, 1);
 	}
 	for (unsigned i = 0; i < n; i++) {
 		const struct pbox_record *r;
 
-		if (drop[i] != 0 || target[i].slot == NULL)
+		if (drop[i] != 0 || target[i].fragment == NULL)
 			continue;
-		r = target[i].slot->record;
+		r = target[i].fragment->record;
 		if (r == NULL)
 			continue;
 		__builtin_prefetch(r, 1);
@@ -356,7 +356,7 @@ pbox_shard_rx(struct pbox_shard *s, const struct pbox_frame *frame, unsigned n, 
 	PBOX_ASSERT(n <= PBOX_SHARD_BURST);
 	s->now_ns = now_ns;
 	pbox_stat_add(&s->stats[PBOX_SS_RX_FRAMES], n);
-	/* first look all slots up, so that their cache lines travel while others are worked on */
+	/* first look all fragments up, so that their cache lines travel while others are worked on */
 	shard_look_up(s, frame, n, target, drop);
 	for (unsigned i = 0; i < n; i++) {
 		if (drop[i] == 0)

@@ -59,15 +59,15 @@ shard_answer_result(const struct pbox_shard *s, const struct target *g)
 				.chunk = g->chunk,
 				.frag = g->frag,
 				.length = (uint16_t)pbox_payload_bytes(t->pull_format, g->elements),
-				.round = g->slot->version,
-				.base = g->slot->version,
+				.round = g->fragment->version,
+				.base = g->fragment->version,
 				.map_epoch = PBOX_MAP_EPOCH,
 				.format = t->pull_format,
-				.aux = g->slot->contributors,
-				.weight = g->slot->samples,
+				.aux = g->fragment->contributors,
+				.weight = g->fragment->samples,
 			},
 		.payload = shard_answer_at(g),
-		.payload_crc = g->slot->payload_crc,
+		.payload_crc = g->fragment->payload_crc,
 		.shared = true,
 	};
 }
@@ -149,7 +149,7 @@ shard_send_result(struct pbox_shard *s, const struct target *g, unsigned worker,
 {
 	if (!is_reachable(s, g, worker))
 		return;
-	if (s->n_late == SHARD_RECEIVERS || (s->n_late > 0 && s->late.slot != g->slot))
+	if (s->n_late == SHARD_RECEIVERS || (s->n_late > 0 && s->late.fragment != g->fragment))
 		shard_send_late(s);
 	if (s->n_late == 0)
 		s->late = *g;
@@ -160,7 +160,7 @@ shard_send_result(struct pbox_shard *s, const struct target *g, unsigned worker,
 void
 shard_send_results(struct pbox_shard *s, const struct target *g)
 {
-	const struct pbox_record *r = g->slot->record;
+	const struct pbox_record *r = g->fragment->record;
 	unsigned n = 0;
 	uint32_t now_us = (uint32_t)(s->now_ns / 1000);
 	struct pbox_send out = shard_answer_result(s, g);
@@ -191,7 +191,7 @@ static uint32_t
 first_missing(const struct target *g)
 {
 	unsigned n = g->j->job->workers;
-	const struct pbox_record *r = g->slot->record;
+	const struct pbox_record *r = g->fragment->record;
 
 	if (r == NULL || !initialised(g))
 		return 0;
@@ -211,7 +211,7 @@ static void
 send_wait(
 	struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t round, uint32_t ts)
 {
-	const struct pbox_record *r = initialised(g) ? g->slot->record : NULL;
+	const struct pbox_record *r = initialised(g) ? g->fragment->record : NULL;
 	struct pbox_send out = {
 		.hdr =
 			{
@@ -219,7 +219,7 @@ send_wait(
 				.chunk = g->chunk,
 				.frag = g->frag,
 				.round = round,
-				.base = g->slot->version,
+				.base = g->fragment->version,
 				.aux = r != NULL ? r->arrived : 0,
 				.weight = first_missing(g),
 				.ts = ts,
@@ -241,7 +241,7 @@ shard_send_wait(struct pbox_shard *s, const struct target *g, const struct pbox_
 void
 shard_send_taken_back(struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts)
 {
-	send_wait(s, g, worker, g->slot->version + 1, ts);
+	send_wait(s, g, worker, g->fragment->version + 1, ts);
 }
 
 void
@@ -255,7 +255,7 @@ shard_send_plain(struct pbox_shard *s, const struct target *g, const struct pbox
 				.chunk = f->hdr.chunk,
 				.frag = f->hdr.frag,
 				.round = f->hdr.round,
-				.base = type == PBOX_INIT_OK ? f->hdr.base : g->slot->version,
+				.base = type == PBOX_INIT_OK ? f->hdr.base : g->fragment->version,
 				.ts = f->hdr.ts,
 			},
 	};
@@ -315,7 +315,7 @@ void
 shard_send_unready(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	shard_count(s, PBOX_SS_RX_EARLY);
-	if ((g->slot->closed & PBOX_SLOT_LOST) != 0)
+	if ((g->fragment->closed & PBOX_FRAGMENT_LOST) != 0)
 		shard_send_error(s, g, f, PBOX_E_LOST);
 	else
 		shard_send_wait(s, g, f);

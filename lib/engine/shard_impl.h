@@ -145,7 +145,7 @@ struct pbox_shard_table {
 	_Atomic uint32_t restoring, lost; /* fragments of this shard */
 	uint32_t lost_chunk;              /* of the first that is lost, if any */
 	uint16_t lost_frag;
-	float *spare[PBOX_MAX_ENDPOINTS]; /* the table's, exchanged with those of slots */
+	float *spare[PBOX_MAX_ENDPOINTS]; /* the table's, exchanged with those of fragments */
 	uint64_t state[];                 /* the discipline's */
 };
 
@@ -166,7 +166,7 @@ struct target {
 	struct pbox_shard_job *j;
 	struct pbox_shard_table *st;
 	struct pbox_chunk *c;
-	struct pbox_slot *slot;
+	struct pbox_fragment *fragment;
 	uint32_t elements; /* of the fragment */
 	uint32_t chunk;    /* id, as answers name it */
 	uint16_t frag;
@@ -259,14 +259,14 @@ shard_count(struct pbox_shard *s, enum pbox_shard_stat what)
 static inline bool
 initialised(const struct target *g)
 {
-	return g->slot->closed == 0;
+	return g->fragment->closed == 0;
 }
 
 /* Then its record holds what workers have told instead (shard_restore.c). */
 static inline bool
 is_restoring(const struct target *g)
 {
-	return (g->slot->closed & PBOX_SLOT_RESTORING) != 0;
+	return (g->fragment->closed & PBOX_FRAGMENT_RESTORING) != 0;
 }
 
 /* shard_memory.c: what a job may ask of the core from now on (R6.12) */
@@ -371,7 +371,8 @@ void shard_restored(struct pbox_shard *s, const struct target *g, bool lost);
 /* Records and members (shard_records.c). */
 /* Of a fragment that has none; NULL: all are taken. */
 struct pbox_record *shard_record_open(struct pbox_shard *s, const struct target *g);
-void shard_record_close(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_slot *slot);
+void shard_record_close(
+	struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_fragment *fragment);
 void shard_target_of(struct pbox_shard_job *j, const struct pbox_record *r, struct target *g);
 void shard_members(struct pbox_shard *s, struct pbox_shard_job *j);
 void shard_members_all(const struct pbox_shard_job *j, uint64_t *set);

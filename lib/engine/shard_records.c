@@ -24,20 +24,20 @@ shard_record_open(struct pbox_shard *s, const struct target *g)
 	r->frag = g->frag;
 	memset(r->has, 0, words_of(j) * sizeof(*r->has));
 	memset(r->want, 0, words_of(j) * sizeof(*r->want));
-	g->slot->record = r;
+	g->fragment->record = r;
 	pbox_stat_add(&s->stats[PBOX_SS_ROUNDS_OPEN], 1);
 	return r;
 }
 
 void
-shard_record_close(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_slot *slot)
+shard_record_close(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_fragment *fragment)
 {
-	struct pbox_record *r = slot->record;
+	struct pbox_record *r = fragment->record;
 
 	r->open = false;
 	r->next = j->free_record;
 	j->free_record = r;
-	slot->record = NULL;
+	fragment->record = NULL;
 	pbox_stat_add(&s->stats[PBOX_SS_ROUNDS_OPEN], (uint64_t)-1);
 }
 
@@ -75,7 +75,7 @@ shard_target_of(struct pbox_shard_job *j, const struct pbox_record *r, struct ta
 	g->j = j;
 	g->st = j->table[r->chunk >> PBOX_CHUNK_BITS];
 	g->c = &g->st->t->chunk[index];
-	g->slot = &g->c->slot[r->frag];
+	g->fragment = &g->c->fragment[r->frag];
 	g->chunk = r->chunk;
 	g->frag = r->frag;
 	g->elements = pbox_chunk_frag_elements(g->st->t, g->c, r->frag);
@@ -140,7 +140,7 @@ shard_why(struct pbox_shard_job *j, struct pbox_why_page *page)
 		*out = (struct pbox_why_round){
 			.chunk = r->chunk,
 			.frag = r->frag,
-			.round = g.slot->version + 1,
+			.round = g.fragment->version + 1,
 			.arrived = r->arrived,
 			.uninitialised = !initialised(&g),
 			.paced = r->paced,

@@ -15,7 +15,7 @@ static void
 answer_restore(struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t round,
 	uint32_t ts, enum pbox_restore how, uint32_t missing)
 {
-	const struct pbox_record *r = g->slot->record;
+	const struct pbox_record *r = g->fragment->record;
 	struct pbox_send out = {
 		.hdr =
 			{
@@ -23,7 +23,7 @@ answer_restore(struct pbox_shard *s, const struct target *g, unsigned worker, ui
 				.chunk = g->chunk,
 				.frag = g->frag,
 				.round = round,
-				.base = g->slot->version,
+				.base = g->fragment->version,
 				.aux = (uint16_t)how,
 				.weight = missing,
 				.ts = ts,
@@ -39,7 +39,7 @@ void
 shard_answer_told(struct pbox_shard *s, const struct target *g, unsigned worker,
 	enum pbox_restore how, uint32_t missing)
 {
-	const struct told *c = &g->slot->record->told[worker];
+	const struct told *c = &g->fragment->record->told[worker];
 
 	answer_restore(s, g, worker, c->version, c->ts, how, missing);
 }
@@ -47,7 +47,7 @@ shard_answer_told(struct pbox_shard *s, const struct target *g, unsigned worker,
 unsigned
 shard_first_silent(const struct target *g)
 {
-	const struct pbox_record *r = g->slot->record;
+	const struct pbox_record *r = g->fragment->record;
 
 	for (unsigned i = 0; i < words_of(g->j); i++) {
 		uint64_t missing = restorers(g, i) & ~(r != NULL ? r->has[i] : 0);
@@ -62,12 +62,12 @@ void
 shard_restored(struct pbox_shard *s, const struct target *g, bool lost)
 {
 	struct pbox_shard_table *st = g->st;
-	struct pbox_slot *slot = g->slot;
-	struct pbox_record *r = slot->record;
-	bool empty = st->t->mode == PBOX_MODE_OPTIMISER && !slot->has_result;
+	struct pbox_fragment *fragment = g->fragment;
+	struct pbox_record *r = fragment->record;
+	bool empty = st->t->mode == PBOX_MODE_OPTIMISER && !fragment->has_result;
 
-	slot->closed = lost ? PBOX_SLOT_LOST : empty ? PBOX_SLOT_UNINITIALISED : 0;
-	slot->init = 0;
+	fragment->closed = lost ? PBOX_FRAGMENT_LOST : empty ? PBOX_FRAGMENT_UNINITIALISED : 0;
+	fragment->init = 0;
 	if (lost) {
 		if (atomic_load_explicit(&st->lost, memory_order_relaxed) == 0) {
 			st->lost_chunk = g->chunk;
@@ -75,8 +75,8 @@ shard_restored(struct pbox_shard *s, const struct target *g, bool lost)
 		}
 		atomic_fetch_add_explicit(&st->lost, 1, memory_order_release);
 	}
-	if (slot->version != 0)
-		shard_finished(st, slot->version);
+	if (fragment->version != 0)
+		shard_finished(st, fragment->version);
 	shard_count(s, lost ? PBOX_SS_RESTORE_LOST : PBOX_SS_RESTORED);
 	if (r != NULL) {
 		for (unsigned i = 0; i < words_of(g->j); i++)
@@ -84,7 +84,7 @@ shard_restored(struct pbox_shard *s, const struct target *g, bool lost)
 				left &= left - 1)
 				shard_answer_told(s, g, i * 64 + (unsigned)__builtin_ctzll(left),
 					lost ? PBOX_RESTORE_LOST : PBOX_RESTORE_DONE, 0);
-		shard_record_close(s, g->j, slot);
+		shard_record_close(s, g->j, fragment);
 	}
 	atomic_fetch_sub_explicit(&st->restoring, 1, memory_order_release);
 }
@@ -92,14 +92,14 @@ shard_restored(struct pbox_shard *s, const struct target *g, bool lost)
 void
 shard_restore(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
-	struct pbox_slot *slot = g->slot;
+	struct pbox_fragment *fragment = g->fragment;
 	unsigned w = f->hdr.worker;
 
 	if (!is_restoring(g)) {
 		shard_count(s, PBOX_SS_RX_RESTORE);
 		answer_restore(s, g, w, f->hdr.round, f->hdr.ts,
-			(slot->closed & PBOX_SLOT_LOST) != 0 ? PBOX_RESTORE_LOST
-							     : PBOX_RESTORE_DONE,
+			(fragment->closed & PBOX_FRAGMENT_LOST) != 0 ? PBOX_RESTORE_LOST
+								     : PBOX_RESTORE_DONE,
 			0);
 		return;
 	}
@@ -111,8 +111,8 @@ shard_restore(struct pbox_shard *s, const struct target *g, const struct pbox_fr
 			silent != PBOX_NO_WORKER ? silent : UINT32_MAX);
 		return;
 	}
-	if (slot->record == NULL && shard_record_open(s, g) == NULL) {
-		shard_count(s, PBOX_SS_DROP_NO_SLOT);
+	if (fragment->record == NULL && shard_record_open(s, g) == NULL) {
+		shard_count(s, PBOX_SS_DROP_NO_RECORD);
 		return;
 	}
 	shard_count(s, PBOX_SS_RX_RESTORE);
@@ -131,7 +131,7 @@ tell_all(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_shard_table
 			continue;
 		g.chunk = t->first_chunk_id + i;
 		for (g.frag = 0; g.frag < g.c->fragments; g.frag++) {
-			g.slot = &g.c->slot[g.frag];
+			g.fragment = &g.c->fragment[g.frag];
 			g.elements = pbox_chunk_frag_elements(t, g.c, g.frag);
 			if (is_restoring(&g))
 				st->discipline->tell(s, &g, NULL);

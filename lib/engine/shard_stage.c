@@ -111,9 +111,9 @@ copy_fragment(struct pbox_stage *stage, const struct pbox_chunk *c, uint32_t chu
 	stream(stage->array[0] + at, pbox_chunk_frag_param(t, c, f), n);
 	for (unsigned a = 1; a < stage->arrays; a++)
 		stream(stage->array[a] + at, state[a - 1] + first, n);
-	to->version = c->slot[f].version;
-	to->samples = c->slot[f].samples;
-	to->contributors = c->slot[f].contributors;
+	to->version = c->fragment[f].version;
+	to->samples = c->fragment[f].samples;
+	to->contributors = c->fragment[f].contributors;
 	to->copied = true;
 	return stage->arrays * n * sizeof(float);
 }
@@ -136,7 +136,7 @@ shard_stage_before(struct pbox_stage *stage, const struct target *g)
 {
 	uint32_t chunk = index_of(g);
 
-	if (g->st->discipline->at_cut(g->slot, stage) == CUT_HERE &&
+	if (g->st->discipline->at_cut(g->fragment, stage) == CUT_HERE &&
 		!stage->fragment[stage->chunk[chunk].fragment + g->frag].copied)
 		copy_fragment(stage, g->c, chunk, g->frag);
 }
@@ -147,7 +147,7 @@ shard_stage_after(struct pbox_shard *s, struct pbox_stage *stage, const struct t
 	struct pbox_stage_shard *p = &stage->shard[s->conf.id];
 	uint32_t chunk = index_of(g);
 
-	if (g->st->discipline->at_cut(g->slot, stage) != CUT_HERE)
+	if (g->st->discipline->at_cut(g->fragment, stage) != CUT_HERE)
 		return;
 	copy_fragment(stage, g->c, chunk, g->frag);
 	if (looked_at(p, chunk, g->frag))
@@ -162,10 +162,10 @@ look_at_fragment(const struct discipline *d, struct pbox_stage *stage, struct pb
 
 	if (stage->fragment[stage->chunk[p->chunk].fragment + f].copied)
 		return 0;
-	switch (d->at_cut(&c->slot[f], stage)) {
+	switch (d->at_cut(&c->fragment[f], stage)) {
 	case CUT_LAGS:
 		if (p->behind++ == 0)
-			p->lowest = c->slot[f].version;
+			p->lowest = c->fragment[f].version;
 		break;
 	case CUT_AHEAD:
 		p->waiting++;

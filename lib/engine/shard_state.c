@@ -37,9 +37,9 @@ shard_piece_elements(const struct target *g, uint32_t base)
 static bool
 stands(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
-	int32_t ahead = pbox_serial_diff(f->hdr.round, g->slot->version);
+	int32_t ahead = pbox_serial_diff(f->hdr.round, g->fragment->version);
 
-	if (g->slot->closed != 0)
+	if (g->fragment->closed != 0)
 		shard_send_unready(s, g, f);
 	else if (ahead != 0)
 		shard_count(s, ahead < 0 ? PBOX_SS_DROP_ROUND_STALE : PBOX_SS_DROP_ROUND_FUTURE);
@@ -96,7 +96,7 @@ refresh_answer(struct pbox_shard *s, const struct target *g)
 	if (wire != NULL)
 		s->conf.reduce->pack(wire, t->pull_format,
 			g->c->param + (size_t)g->frag * t->frag_elements, g->elements);
-	g->slot->payload_crc =
+	g->fragment->payload_crc =
 		pbox_crc32c(0, shard_answer_at(g), pbox_payload_bytes(t->pull_format, g->elements));
 }
 
@@ -117,11 +117,11 @@ static void
 open_fragment(struct pbox_shard *s, const struct target *g)
 {
 	refresh_answer(s, g);
-	g->slot->has_result = 1;
-	g->slot->closed = 0;
-	if (g->slot->record != NULL) {
+	g->fragment->has_result = 1;
+	g->fragment->closed = 0;
+	if (g->fragment->record != NULL) {
 		shard_send_results(s, g);
-		shard_record_close(s, g->j, g->slot);
+		shard_record_close(s, g->j, g->fragment);
 	}
 }
 
@@ -132,15 +132,15 @@ shard_initialise(struct pbox_shard *s, const struct target *g, const struct pbox
 	unsigned which = f->hdr.base / t->init_elements;
 	unsigned pieces = (g->elements + t->init_elements - 1) / t->init_elements;
 
-	if ((g->slot->closed & (PBOX_SLOT_RESTORING | PBOX_SLOT_LOST)) != 0) {
+	if ((g->fragment->closed & (PBOX_FRAGMENT_RESTORING | PBOX_FRAGMENT_LOST)) != 0) {
 		shard_send_unready(s, g, f); /* what the workers hold comes first */
 		return;
 	}
 	shard_count(s, PBOX_SS_RX_INIT);
-	if (!g->slot->has_result && (g->slot->init & 1u << which) == 0) {
+	if (!g->fragment->has_result && (g->fragment->init & 1u << which) == 0) {
 		write_piece(g, f, piece_of(g, 0, f->hdr.base));
-		g->slot->init |= (uint8_t)(1u << which);
-		if (g->slot->init == (1u << pieces) - 1)
+		g->fragment->init |= (uint8_t)(1u << which);
+		if (g->fragment->init == (1u << pieces) - 1)
 			open_fragment(s, g);
 	}
 	shard_send_plain(s, g, f, PBOX_INIT_OK);
@@ -163,7 +163,7 @@ is_given_since(const struct pbox_shard *s, struct pbox_shard_job *j, const struc
 void
 shard_give(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
-	const struct pbox_record *r = g->slot->record;
+	const struct pbox_record *r = g->fragment->record;
 
 	if (!stands(s, g, f))
 		return;

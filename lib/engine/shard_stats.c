@@ -51,7 +51,7 @@ const struct pbox_stat_def pbox_shard_stat_defs[PBOX_SS_STATS] = {
 		"round is beyond the one in progress"),
 	COUNTER(PBOX_SS_DROP_INIT_FORBIDDEN, "drop_init_forbidden", "frames",
 		"INIT of another worker than 0, or of an all-reduce table"),
-	COUNTER(PBOX_SS_DROP_NO_SLOT, "drop_no_slot", "frames",
+	COUNTER(PBOX_SS_DROP_NO_RECORD, "drop_no_record", "frames",
 		"no free round record: a worker exceeds its window"),
 	COUNTER(PBOX_SS_DROP_NO_BUFFER, "drop_no_buffer", "frames",
 		"the job already holds its share of packets"),

@@ -73,7 +73,7 @@ struct pbox_job_table {
 	bool waits_memory; /**< declared by all; memory that it needs is being cleared */
 	/** Built, and somebody else fills it (pbox_registrar_loaded()): its memory is his alone. */
 	bool loading;
-	/** Then its slots are made ready, chunk by chunk from next_chunk on. After that its shards get it. */
+	/** Then its fragments are made ready, chunk by chunk from next_chunk on. After that its shards get it. */
 	bool preparing;
 	uint32_t next_chunk;
 	struct pbox_shard_table

@@ -7,10 +7,10 @@
 
 /**
  * @file
- * A mapped table: chunks, their parameter and state memory, and the slots of their fragments.
+ * A mapped table: chunks, their parameter and state memory, and the state of their fragments.
  *
  * Built by the control thread and then handed to the shards. From then on each chunk and its
- * slots belong to the shard of its endpoint alone; the rest of the structure is constant, except
+ * fragments belong to the shard of its endpoint alone; the rest of the structure is constant, except
  * for the hyper-parameter schedule (see below).
  */
 
@@ -27,15 +27,15 @@
 
 struct pbox_record; /* of lib/engine */
 
-/** Why a fragment takes no contributions (pbox_slot.closed). */
-enum pbox_slot_closed {
-	PBOX_SLOT_UNINITIALISED = 1, /**< mode 1, before INIT */
-	PBOX_SLOT_RESTORING = 2,     /**< its restorers have not all told (R10.6) */
-	PBOX_SLOT_LOST = 4,          /**< nobody could give the version that the box had */
+/** Why a fragment takes no contributions (pbox_fragment.closed). */
+enum pbox_fragment_closed {
+	PBOX_FRAGMENT_UNINITIALISED = 1, /**< mode 1, before INIT */
+	PBOX_FRAGMENT_RESTORING = 2,     /**< its restorers have not all told (R10.6) */
+	PBOX_FRAGMENT_LOST = 4,          /**< nobody could give the version that the box had */
 };
 
 /** State of one fragment. Owner: the shard of its endpoint. */
-struct pbox_slot {
+struct pbox_fragment {
 	struct pbox_record *record; /**< who contributes to, or waits for, a new version; or NULL */
 	uint32_t version;           /**< last finished round */
 	uint32_t payload_crc;       /**< of the answer with this version */
@@ -44,16 +44,16 @@ struct pbox_slot {
 	uint8_t init;               /**< bit i: INIT piece i has arrived */
 	uint8_t has_result;         /**< an answer can be given from memory */
 	uint8_t late; /**< this version waited long for its last contribution: who asked has lost nothing */
-	uint8_t closed; /**< bits of enum pbox_slot_closed; 0: takes contributions */
+	uint8_t closed; /**< bits of enum pbox_fragment_closed; 0: takes contributions */
 	uint32_t sum;   /**< 1 + where this version is in its extent, floats; 0: in param */
 } __attribute__((aligned(32)));
-_Static_assert(sizeof(struct pbox_slot) == 32, "two slots a cache line");
+_Static_assert(sizeof(struct pbox_fragment) == 32, "two fragments a cache line");
 
 struct pbox_chunk {
 	float *param;   /**< parameters, or the latest sums (pbox_chunk_frag_param) */
 	float *s0, *s1; /**< optimiser state, or NULL */
 	uint8_t *wire;  /**< the same in the pull format when that is not fp32, or NULL */
-	struct pbox_slot *slot;
+	struct pbox_fragment *fragment;
 	uint32_t elements;
 	uint16_t fragments, group, endpoint;
 };
@@ -78,7 +78,7 @@ struct pbox_schedule {
 struct pbox_table {
 	uint32_t id;
 	uint8_t mode, op, optimiser, push_format, pull_format;
-	uint8_t init_mask; /**< pbox_slot.init of a fragment that is complete */
+	uint8_t init_mask; /**< pbox_fragment.init of a fragment that is complete */
 	uint32_t frag_elements, init_elements;
 	uint32_t first_chunk_id, n_chunks, n_fragments;
 	uint16_t n_groups; /**< highest group + 1 */
@@ -110,7 +110,7 @@ struct pbox_table {
  * @return 0 or -errno with @p err: -ENOMEM when the quota is too small, or an arena, -ENOSPC where others
  *         have so much of it that it is, -EAGAIN when it
  *         will fit when memory that was given back is cleared, -E2BIG (pbox_layout_build), -EINVAL
- *         when INIT takes more frames than a slot can keep
+ *         when INIT takes more frames than a fragment can keep
  */
 int pbox_table_build(struct pbox_table *t, const struct pbox_tensor *tensors, uint32_t n,
 	uint32_t chunk_elements, const struct pbox_place *place, unsigned endpoints,
@@ -134,19 +134,19 @@ pbox_chunk_frag_elements(const struct pbox_table *t, const struct pbox_chunk *c,
 static inline uint32_t
 pbox_chunk_frag_version(const struct pbox_chunk *c, unsigned f)
 {
-	return __atomic_load_n(&c->slot[f].version, __ATOMIC_RELAXED);
+	return __atomic_load_n(&c->fragment[f].version, __ATOMIC_RELAXED);
 }
 
-/** Where its parameters or its latest sum stand. Owner: as of its slot. */
+/** Where its parameters or its latest sum stand. Owner: as of its fragment. */
 static inline float *
 pbox_chunk_frag_param(const struct pbox_table *t, const struct pbox_chunk *c, unsigned f)
 {
-	if (c->slot[f].sum != 0)
-		return (float *)t->block[c->endpoint] + (c->slot[f].sum - 1);
+	if (c->fragment[f].sum != 0)
+		return (float *)t->block[c->endpoint] + (c->fragment[f].sum - 1);
 	return c->param + (size_t)f * t->frag_elements;
 }
 
-/** Where its answer is packed, in a pull format other than fp32; else NULL. Owner: as of its slot. */
+/** Where its answer is packed, in a pull format other than fp32; else NULL. Owner: as of its fragment. */
 static inline uint8_t *
 pbox_chunk_frag_wire(const struct pbox_table *t, const struct pbox_chunk *c, unsigned f)
 {
@@ -160,7 +160,7 @@ static inline void
 pbox_chunk_frag_move(
 	const struct pbox_table *t, const struct pbox_chunk *c, unsigned f, const float *to)
 {
-	c->slot[f].sum = (uint32_t)(to - (const float *)t->block[c->endpoint]) + 1;
+	c->fragment[f].sum = (uint32_t)(to - (const float *)t->block[c->endpoint]) + 1;
 }
 
 /** How far the fragments of a table are: rounds are compared modulo 2^32 (R6.1). */

@@ -29,7 +29,7 @@ chunk_bytes(const struct pbox_table *t, uint32_t elements)
 
 	if (has_wire_copy(t))
 		n += pbox_pad_line(pbox_payload_bytes(t->pull_format, elements));
-	return n + pbox_pad_line(table_fragments_of(t, elements) * sizeof(struct pbox_slot));
+	return n + pbox_pad_line(table_fragments_of(t, elements) * sizeof(struct pbox_fragment));
 }
 
 /* One fragment, where nothing is done to a sum but to send it. */
@@ -61,8 +61,8 @@ carve(uint8_t *at, struct pbox_table *t, struct pbox_chunk *c)
 		c->wire = at;
 		at += pbox_pad_line(pbox_payload_bytes(t->pull_format, c->elements));
 	}
-	c->slot = (struct pbox_slot *)(void *)at;
-	return at + pbox_pad_line(c->fragments * sizeof(struct pbox_slot));
+	c->fragment = (struct pbox_fragment *)(void *)at;
+	return at + pbox_pad_line(c->fragments * sizeof(struct pbox_fragment));
 }
 
 static int
@@ -123,7 +123,7 @@ fill_chunks(struct pbox_table *t)
 		t->n_fragments += c->fragments;
 		at[lc->endpoint] = carve(at[lc->endpoint], t, c);
 	}
-	/* slots say in 32 bits where they have exchanged it to */
+	/* fragments say in 32 bits where they have exchanged it to */
 	for (unsigned e = 0; e < PBOX_MAX_ENDPOINTS; e++)
 		t->spare[e] = spare_bytes(t) > 0 && t->block[e] != NULL &&
 					      (size_t)(at[e] - (uint8_t *)t->block[e]) <
@@ -132,7 +132,7 @@ fill_chunks(struct pbox_table *t)
 				      : NULL;
 }
 
-/* What the table takes wherever it is placed; slots and padding come on top. */
+/* What the table takes wherever it is placed; fragments and padding come on top. */
 static size_t
 table_least_bytes(const struct pbox_table *t, const struct pbox_tensor *tensors, uint32_t n)
 {

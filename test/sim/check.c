@@ -309,7 +309,7 @@ sim_box_check_end(struct sim *s)
 			sim_fail(s, "shard %u has open rounds", i);
 		contributions += sh->stats[PBOX_SS_RX_CONTRIBUTION] - sh->stats[PBOX_SS_TAKEN_BACK];
 		rounds += sh->stats[PBOX_SS_ROUNDS];
-		refused += sh->stats[PBOX_SS_DROP_NO_SLOT] + sh->stats[PBOX_SS_DROP_NO_BUFFER];
+		refused += sh->stats[PBOX_SS_DROP_NO_RECORD] + sh->stats[PBOX_SS_DROP_NO_BUFFER];
 		if (sh->stats[PBOX_SS_ROUNDS_PACED] != 0)
 			sim_fail(s, "shard %u has rounds that wait for a rate", i);
 	}

@@ -194,9 +194,9 @@ sim_box_advance_rounds(struct sim *s)
 			/* no shard has it yet, or it is as it should be already */
 			for (uint32_t c = 0; job->table[t]->built && c < table->n_chunks; c++)
 				for (unsigned f = 0; f < table->chunk[c].fragments; f++)
-					if (table->chunk[c].slot[f].version == 0 &&
-						table->chunk[c].slot[f].has_result == 0)
-						table->chunk[c].slot[f].version = first;
+					if (table->chunk[c].fragment[f].version == 0 &&
+						table->chunk[c].fragment[f].has_result == 0)
+						table->chunk[c].fragment[f].version = first;
 		}
 	}
 }

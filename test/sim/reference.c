@@ -357,7 +357,7 @@ static void
 advance(const struct sim_scenario *sc, unsigned job, unsigned life, struct sim_fragment *f)
 {
 	const struct pbox_declare *d = &sim_spec(sc, job, f)->fixed;
-	unsigned slot = (f->version + 1) & 1;
+	unsigned fragment = (f->version + 1) & 1;
 	uint32_t round = f->version + 1;
 	double v[PBOX_HYPER_IDS];
 	float g[MAX_ELEMENTS], factor = 1.0f, clip;
@@ -384,9 +384,9 @@ advance(const struct sim_scenario *sc, unsigned job, unsigned life, struct sim_f
 		sgd_family(f, d->optimiser, v, g, round);
 	else
 		adam_family(f, d->optimiser, v, g, round);
-	sim_narrow(f->answer[slot], d->pull_format, f->param, f->elements);
-	f->weight[slot] = (uint32_t)samples;
-	f->contributors[slot] = n;
+	sim_narrow(f->answer[fragment], d->pull_format, f->param, f->elements);
+	f->weight[fragment] = (uint32_t)samples;
+	f->contributors[fragment] = n;
 	f->version = round;
 }
 
@@ -407,7 +407,7 @@ void
 sim_reference_begin(
 	const struct sim_scenario *sc, unsigned job, unsigned life, struct sim_fragment *f)
 {
-	unsigned slot;
+	unsigned fragment;
 
 	if (f->ready)
 		return;
@@ -418,12 +418,13 @@ sim_reference_begin(
 	f->answer[1] = calloc(f->elements, 4);
 	f->version = sc->job[job].first_round;
 	f->ready = true;
-	slot = f->version & 1;
+	fragment = f->version & 1;
 	if (sim_spec(sc, job, f)->fixed.mode == PBOX_MODE_OPTIMISER)
 		for (unsigned i = 0; i < f->pieces; i++)
 			sim_initial(
 				sc, job, life, f->table, &f->piece[i], f->param + f->piece[i].at);
-	sim_narrow(f->answer[slot], sim_spec(sc, job, f)->fixed.pull_format, f->param, f->elements);
+	sim_narrow(f->answer[fragment], sim_spec(sc, job, f)->fixed.pull_format, f->param,
+		f->elements);
 }
 
 const uint8_t *

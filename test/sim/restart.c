@@ -129,7 +129,7 @@ load(struct sim *s, unsigned job, struct pbox_table *t, struct pbox_chunk *c,
 	struct sim_fragment *f)
 {
 	size_t first = (size_t)f->frag * t->frag_elements;
-	struct pbox_slot *slot = &c->slot[f->frag];
+	struct pbox_fragment *fragment = &c->fragment[f->frag];
 	size_t bytes = (size_t)f->elements * pbox_format_size(t->pull_format);
 	uint8_t *wire = c->wire != NULL ? c->wire + first * 2 : (uint8_t *)(c->param + first);
 
@@ -141,11 +141,11 @@ load(struct sim *s, unsigned job, struct pbox_table *t, struct pbox_chunk *c,
 		memcpy(c->s1 + first, f->snapshot.s1, f->elements * sizeof(float));
 	if (c->wire != NULL)
 		sim_narrow(wire, t->pull_format, f->snapshot.param, f->elements);
-	slot->version = f->snapshot.version;
-	slot->samples = f->snapshot.weight;
-	slot->contributors = (uint16_t)s->sc.job[job].workers;
-	slot->payload_crc = pbox_crc32c(0, wire, bytes);
-	slot->has_result = 1;
+	fragment->version = f->snapshot.version;
+	fragment->samples = f->snapshot.weight;
+	fragment->contributors = (uint16_t)s->sc.job[job].workers;
+	fragment->payload_crc = pbox_crc32c(0, wire, bytes);
+	fragment->has_result = 1;
 }
 
 int

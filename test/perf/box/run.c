@@ -523,7 +523,7 @@ counters(struct rig *r, const struct gen *g, struct result *res)
 	res->copied = rig_core(r, PBOX_CS_TX_COPIED_BYTES);
 	res->shared = rig_core(r, PBOX_CS_TX_SHARED_BYTES);
 	res->dropped = rig_core(r, PBOX_CS_TX_DROPPED) + rig_core(r, PBOX_CS_TX_NO_MBUF) +
-		       rig_shard(r, PBOX_SS_DROP_NO_SLOT) + rig_shard(r, PBOX_SS_DROP_NO_BUFFER);
+		       rig_shard(r, PBOX_SS_DROP_NO_RECORD) + rig_shard(r, PBOX_SS_DROP_NO_BUFFER);
 	res->folds = rig_shard(r, PBOX_SS_FOLDS);
 	res->verified = g->verified;
 	res->wrong = g->wrong;

@@ -168,7 +168,7 @@ arrays_and_versions(void)
 			CU_ASSERT(c->param[k] == (float)at && c->s0[k] == (float)(at + ELEMENTS) &&
 				  c->s1[k] == (float)(at + 2 * ELEMENTS));
 		for (unsigned f = 0; f < c->fragments; f++)
-			CU_ASSERT(c->slot[f].version == ROUND && c->slot[f].has_result);
+			CU_ASSERT(c->fragment[f].version == ROUND && c->fragment[f].has_result);
 	}
 	UNIT_EQ_U64(at, ELEMENTS);
 	end();

@@ -217,8 +217,8 @@ jobs(void)
 	CU_ASSERT_PTR_NOT_NULL(json_object_get(d, "worker_1"));
 	json_decref(d);
 	says("/pbox/workers,j,2", "error", "FIRST is a worker of the job, 0 to 1");
-	says("/pbox/slots,j,x", "error", "FIRST is the number of a table");
-	d = ask("/pbox/slots,j");
+	says("/pbox/tables,j,x", "error", "FIRST is the number of a table");
+	d = ask("/pbox/tables,j");
 	UNIT_EQ_U64(number(d, "tables"), 1);
 	CU_ASSERT_STRING_EQUAL(string(the_one(d, "table"), "state"), "declared");
 	json_decref(d);
@@ -235,7 +235,7 @@ static void
 any_parameters(void)
 {
 	static const char *const cmd[] = {"counters", "cores", "ports", "pools", "drops", "health",
-		"jobs", "workers", "slots", "capture", "log", "set", "kick", "drain", "why",
+		"jobs", "workers", "tables", "capture", "log", "set", "kick", "drain", "why",
 		"snapshot", "snapshots", "restore", "report", "stats"};
 	static const char *const wrong[] = {"\"}],\\", "99999999999999999999", "-1", "j,x,y,z",
 		",,,", "\t",

@@ -145,7 +145,7 @@ static uint8_t *region;
 static size_t region_size;
 #define REGION(node) (region + (node) * (region_size / 2))
 
-/* Parameters, state and slots of a chunk are on the node of its core, and nobody else's. */
+/* Parameters, state and fragments of a chunk are on the node of its core, and nobody else's. */
 static void
 check_memory(const struct pbox_table *t)
 {
@@ -155,9 +155,10 @@ check_memory(const struct pbox_table *t)
 
 		CU_ASSERT_FATAL((const uint8_t *)ch->param >= low);
 		CU_ASSERT((const uint8_t *)ch->s0 >= (const uint8_t *)(ch->param + ch->elements));
-		CU_ASSERT((const uint8_t *)ch->slot >= (const uint8_t *)(ch->s0 + ch->elements));
+		CU_ASSERT(
+			(const uint8_t *)ch->fragment >= (const uint8_t *)(ch->s0 + ch->elements));
 		CU_ASSERT_FATAL(
-			(const uint8_t *)(ch->slot + ch->fragments) <= low + region_size / 2);
+			(const uint8_t *)(ch->fragment + ch->fragments) <= low + region_size / 2);
 	}
 }
 

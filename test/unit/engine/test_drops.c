@@ -249,7 +249,7 @@ test_after_leave_and_close(void)
 
 /* More fragments under way than the job's windows allow: no record is left. */
 static void
-test_no_slot(void)
+test_no_record(void)
 {
 	struct pbox_hdr h;
 
@@ -261,7 +261,7 @@ test_no_slot(void)
 	h.frag = 1;
 	CU_ASSERT_TRUE(fx_rx(0, &w[0], &h, v));
 	h.frag = 2;
-	expect(&h, PBOX_SS_DROP_NO_SLOT);
+	expect(&h, PBOX_SS_DROP_NO_RECORD);
 	/* a PULL finds none either and is told to wait */
 	fx_clear();
 	h.type = PBOX_PULL;
@@ -338,7 +338,7 @@ const struct unit_test unit_tests[] = {
 	{"a PING larger than the MTU", test_large_ping},
 	{"answers to strangers", test_answers_to_strangers},
 	{"after LEAVE", test_after_leave_and_close},
-	{"no slot", test_no_slot},
+	{"no record", test_no_record},
 	{"no buffer", test_no_buffer},
 	{NULL, NULL},
 };

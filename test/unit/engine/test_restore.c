@@ -278,7 +278,7 @@ test_no_record(void)
 	mine = 64 - (unsigned)fx.ss[0][PBOX_SS_DROP_CHUNK_UNKNOWN];
 	CU_ASSERT(mine > records);
 	UNIT_EQ_U64(fx.ss[0][PBOX_SS_RX_RESTORE], records);
-	UNIT_EQ_U64(fx.ss[0][PBOX_SS_DROP_NO_SLOT], mine - records);
+	UNIT_EQ_U64(fx.ss[0][PBOX_SS_DROP_NO_RECORD], mine - records);
 	for (uint32_t c = 0; c < 64 && fx.ss[0][PBOX_SS_RESTORED] == 0; c++)
 		tell_chunk(1, c); /* the first of them is restored: its record is free */
 	UNIT_EQ_U64(fx.ss[0][PBOX_SS_RESTORED], 1);

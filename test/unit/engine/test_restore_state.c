@@ -126,11 +126,11 @@ from_snapshot(const struct pbox_job *job, struct pbox_table *t, bool restoring)
 		memcpy(c->s0, m1, sizeof(m1));
 		memcpy(c->s1, m2, sizeof(m2));
 	}
-	c->slot->version = snapshot;
-	c->slot->samples = 77;
-	c->slot->contributors = 2;
-	c->slot->payload_crc = pbox_crc32c(0, v5, sizeof(v5));
-	c->slot->has_result = 1;
+	c->fragment->version = snapshot;
+	c->fragment->samples = 77;
+	c->fragment->contributors = 2;
+	c->fragment->payload_crc = pbox_crc32c(0, v5, sizeof(v5));
+	c->fragment->has_result = 1;
 	return 0;
 }
 

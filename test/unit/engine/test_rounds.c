@@ -331,7 +331,8 @@ test_rounds_wrap(void)
 
 	begin(2, PBOX_OP_SUM);
 	/* where a very long run would be */
-	pbox_registrar_job(fx.registrar, 0)->table[0]->t.chunk[0].slot[0].version = UINT32_MAX - 2;
+	pbox_registrar_job(fx.registrar, 0)->table[0]->t.chunk[0].fragment[0].version =
+		UINT32_MAX - 2;
 	for (uint32_t r = UINT32_MAX - 1; r != 4; r++) {
 		fx_pushpull(&w[0], r, one, 4);
 		fx_pushpull(&w[0], r, one, 4);

@@ -308,7 +308,7 @@ test_no_memory_for_another(void)
 	w[0] = worker(0, 2, "monday");
 	CU_ASSERT_TRUE_FATAL(fx_try_join(&w[0]));
 	fx_join(&w[2], "speech", 0, 1);
-	/* slots of fragments take a part */
+	/* fragments of fragments take a part */
 	most.elements = (uint32_t)((FX_ARENA - pbox_arena_used(fx.arena)) / 4 * 39 / 40);
 	UNIT_EQ_U64(fx_declare(&w[2], 0, &most)->hdr.type, PBOX_DECLARED);
 	fx_work();

@@ -277,9 +277,9 @@ snapshot(const struct pbox_job *job, struct pbox_table *t, bool restoring)
 	CU_ASSERT_FALSE(restoring);
 	for (uint32_t i = 0; i < t->n_chunks; i++)
 		for (unsigned f = 0; f < t->chunk[i].fragments; f++) {
-			t->chunk[i].slot[f].version = 7;
-			t->chunk[i].slot[f].has_result = 1;
-			t->chunk[i].slot[f].contributors = 2;
+			t->chunk[i].fragment[f].version = 7;
+			t->chunk[i].fragment[f].has_result = 1;
+			t->chunk[i].fragment[f].contributors = 2;
 		}
 	return 0;
 }

@@ -33,9 +33,9 @@ at_base(const struct pbox_job *j, struct pbox_table *t, bool restoring)
 	(void)restoring;
 	for (uint32_t i = 0; i < t->n_chunks; i++)
 		for (unsigned f = 0; f < t->chunk[i].fragments; f++) {
-			t->chunk[i].slot[f].version = base;
-			t->chunk[i].slot[f].contributors = 1;
-			t->chunk[i].slot[f].has_result = 1;
+			t->chunk[i].fragment[f].version = base;
+			t->chunk[i].fragment[f].contributors = 1;
+			t->chunk[i].fragment[f].has_result = 1;
 		}
 	return 0;
 }
@@ -56,7 +56,7 @@ advance(uint32_t chunk)
 {
 	static float one[ELEMENTS];
 	const struct pbox_chunk *c = &table()->chunk[chunk];
-	uint32_t round = c->slot[0].version + 1;
+	uint32_t round = c->fragment[0].version + 1;
 	struct pbox_hdr h = fx_data(&w[0], PBOX_PUSHPULL, chunk, 0, round);
 
 	for (unsigned i = 0; i < ELEMENTS; i++)
@@ -66,7 +66,7 @@ advance(uint32_t chunk)
 	h.weight = 1;
 	fx_clear();
 	fx_rx(c->endpoint, &w[0], &h, one);
-	UNIT_EQ_U64(c->slot[0].version, round);
+	UNIT_EQ_U64(c->fragment[0].version, round);
 }
 
 /* A SET a round, and one fragment lags: its rounds have the values that were set for them. */
@@ -90,7 +90,7 @@ test_who_lags_keeps_its_values(void)
 	/* 0 - 1 - 2 - 3 - 4 */
 	CU_ASSERT_EQUAL(*pbox_chunk_frag_param(table(), &table()->chunk[1], 0), -10.0f);
 	/* it comes after, and there is room again */
-	while (table()->chunk[1].slot[0].version < 100)
+	while (table()->chunk[1].fragment[0].version < 100)
 		advance(1);
 	CU_ASSERT_EQUAL(fx_set(&w[0], 0, 101, PBOX_HYPER_LR, 0.5)->hdr.type, PBOX_SET_OK);
 	fx_end();
@@ -148,13 +148,13 @@ test_beyond_2_31(void)
 		s = fx_control(&w[0], PBOX_STATUS, payload,
 			pbox_status_encode(payload, sizeof(payload), &m));
 		CU_ASSERT_EQUAL(pbox_status_ok_decode(s->payload, s->hdr.length, &a, &cur), 0);
-		UNIT_EQ_U64(a.max_round, table()->chunk[1].slot[0].version);
+		UNIT_EQ_U64(a.max_round, table()->chunk[1].fragment[0].version);
 		UNIT_EQ_U64(pbox_registrar_stage(fx.registrar, pbox_registrar_job(fx.registrar, 0),
 				    0, 0, &stage, memory, sizeof(memory), fx.now, &err),
 			0);
 		while (pbox_registrar_stage_step(fx.registrar, fx.now) == -EINPROGRESS)
 			fx.now += 3000000;
-		UNIT_EQ_U64(stage.round, table()->chunk[1].slot[0].version);
+		UNIT_EQ_U64(stage.round, table()->chunk[1].fragment[0].version);
 		fx_end();
 	}
 }

@@ -64,13 +64,14 @@ advance(uint32_t chunk, uint16_t frag)
 {
 	static const float zero[64];
 	const struct pbox_chunk *c = &table()->t.chunk[chunk];
-	struct pbox_hdr h = fx_data(&w[0], PBOX_PUSHPULL, chunk, frag, c->slot[frag].version + 1);
+	struct pbox_hdr h =
+		fx_data(&w[0], PBOX_PUSHPULL, chunk, frag, c->fragment[frag].version + 1);
 
 	h.format = PBOX_FMT_FP32;
 	h.length = (uint16_t)(pbox_chunk_frag_elements(&table()->t, c, frag) * 4);
 	fx_clear();
 	fx_rx(c->endpoint, &w[0], &h, zero);
-	UNIT_EQ_U64(c->slot[frag].version, h.round);
+	UNIT_EQ_U64(c->fragment[frag].version, h.round);
 }
 
 static void
@@ -82,7 +83,7 @@ advance_all(void)
 	fx_clear();
 }
 
-/* A chunk's slots are on pages of their own. */
+/* A chunk's fragments are on pages of their own. */
 static void
 test_made_ready(void)
 {

@@ -86,11 +86,11 @@ contribute(unsigned worker, uint32_t chunk, uint16_t frag, uint32_t round)
 static void
 advance(uint32_t chunk, uint16_t frag)
 {
-	uint32_t round = table()->chunk[chunk].slot[frag].version + 1;
+	uint32_t round = table()->chunk[chunk].fragment[frag].version + 1;
 
 	for (unsigned i = 0; i < WORKERS; i++)
 		contribute((i + round) % WORKERS, chunk, frag, round);
-	UNIT_EQ_U64(table()->chunk[chunk].slot[frag].version, round);
+	UNIT_EQ_U64(table()->chunk[chunk].fragment[frag].version, round);
 	note(chunk, frag, round);
 	fx_clear();
 }
@@ -137,12 +137,12 @@ advance_any(void)
 
 	for (uint32_t i = 0; i < t->n_chunks; i++)
 		for (uint16_t f = 0; f < t->chunk[i].fragments; f++)
-			if (t->chunk[i].slot[f].version < low)
-				low = t->chunk[i].slot[f].version;
+			if (t->chunk[i].fragment[f].version < low)
+				low = t->chunk[i].fragment[f].version;
 	do {
 		chunk = (uint32_t)pbox_random_below(&rnd, t->n_chunks);
 		frag = (uint16_t)pbox_random_below(&rnd, t->chunk[chunk].fragments);
-		v = t->chunk[chunk].slot[frag].version;
+		v = t->chunk[chunk].fragment[frag].version;
 	} while (v > low);
 	if (v < ROUNDS)
 		advance(chunk, frag);
@@ -221,7 +221,7 @@ test_of_a_table_at_rest(void)
 	pbox_random_seed(&rnd, 1);
 	for (uint32_t i = 0; i < 350; i++)
 		advance_any();
-	while (table()->chunk[0].slot[0].version != table()->chunk[1].slot[0].version)
+	while (table()->chunk[0].fragment[0].version != table()->chunk[1].fragment[0].version)
 		advance_any();
 	/* some stand a round behind: they come, and nothing else does */
 	UNIT_EQ_U64(take(0, 1), 0);
@@ -329,11 +329,11 @@ from_stage(const struct pbox_job *j, struct pbox_table *t, bool restoring)
 		for (unsigned a = 0; a < stage.arrays; a++)
 			memcpy(to[a], stage.array[a] + stage.chunk[i].element, c->elements * 4);
 		for (unsigned f = 0; f < c->fragments; f++) {
-			c->slot[f].version = stage.round;
-			c->slot[f].samples = 6;
-			c->slot[f].contributors = WORKERS;
-			c->slot[f].has_result = 1;
-			c->slot[f].payload_crc = pbox_crc32c(0, c->param + f * t->frag_elements,
+			c->fragment[f].version = stage.round;
+			c->fragment[f].samples = 6;
+			c->fragment[f].contributors = WORKERS;
+			c->fragment[f].has_result = 1;
+			c->fragment[f].payload_crc = pbox_crc32c(0, c->param + f * t->frag_elements,
 				pbox_chunk_frag_elements(t, c, f) * 4);
 		}
 	}
@@ -355,7 +355,7 @@ test_goes_on_alike(void)
 	at = stage.round;
 	for (uint32_t i = 0; i < table()->n_chunks; i++)
 		for (uint16_t f = 0; f < table()->chunk[i].fragments; f++)
-			while (table()->chunk[i].slot[f].version < at + 5)
+			while (table()->chunk[i].fragment[f].version < at + 5)
 				advance(i, f);
 	memcpy(undisturbed, history[at + 5], sizeof(undisturbed));
 	fx_end();
@@ -371,7 +371,7 @@ test_goes_on_alike(void)
 	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_SET_OK);
 	for (uint32_t i = 0; i < table()->n_chunks; i++)
 		for (uint16_t f = 0; f < table()->chunk[i].fragments; f++)
-			while (table()->chunk[i].slot[f].version < at + 5)
+			while (table()->chunk[i].fragment[f].version < at + 5)
 				advance(i, f);
 	CU_ASSERT_EQUAL(memcmp(undisturbed, history[at + 5], sizeof(undisturbed)), 0);
 	fx_end();
@@ -384,7 +384,7 @@ all_have_it(const struct pbox_job *j, struct pbox_table *t, bool restoring)
 	(void)restoring;
 	for (uint32_t i = 0; i < t->n_chunks; i++)
 		for (unsigned f = 0; f < t->chunk[i].fragments; f++)
-			t->chunk[i].slot[f].version = 5;
+			t->chunk[i].fragment[f].version = 5;
 	return 0;
 }
 

@@ -95,7 +95,7 @@ test_arrays_do_not_overlap(void)
 		paint(c->s0, c->elements * 4ul, node, 2);
 		paint(c->s1, c->elements * 4ul, node, 3);
 		paint(c->wire, c->elements * 2ul, node, 4);
-		paint(c->slot, c->fragments * sizeof(*c->slot), node, 5);
+		paint(c->fragment, c->fragments * sizeof(*c->fragment), node, 5);
 	}
 	UNIT_EQ_U64(pbox_chunk_frag_elements(&t, &t.chunk[14], 0), 64);
 	UNIT_EQ_U64(pbox_chunk_frag_elements(&t, &t.chunk[14], 1), 1000 - 14 * 64 - 64);
@@ -117,12 +117,12 @@ test_all_reduce_in_fp32_has_one_array_and_spare_room(void)
 	CU_ASSERT_PTR_NULL(t.chunk[0].s0);
 	CU_ASSERT_PTR_NULL(t.chunk[0].wire);
 	/* four chunks, and one fragment in each of three extents */
-	UNIT_EQ_U64(t.bytes, 4 * (64 * 4 + 2 * sizeof(struct pbox_slot)) + ENDPOINTS * 64 * 4);
+	UNIT_EQ_U64(t.bytes, 4 * (64 * 4 + 2 * sizeof(struct pbox_fragment)) + ENDPOINTS * 64 * 4);
 	for (unsigned i = 0; i < 4; i++) {
 		struct pbox_chunk *c = &t.chunk[i];
 
 		paint(c->param, c->elements * 4ul, place[c->endpoint].node, 1);
-		paint(c->slot, c->fragments * sizeof(*c->slot), place[c->endpoint].node, 2);
+		paint(c->fragment, c->fragments * sizeof(*c->fragment), place[c->endpoint].node, 2);
 	}
 	for (unsigned e = 0; e < ENDPOINTS; e++)
 		paint(t.spare[e], 64 * 4, place[e].node, 3);
@@ -203,7 +203,7 @@ test_hopeless_sizes_are_not_laid_out(void)
 	end();
 }
 
-/* As many INIT pieces as a slot has bits for, and one more. */
+/* As many INIT pieces as a fragment has bits for, and one more. */
 static void
 test_init_pieces(void)
 {

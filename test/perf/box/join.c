@@ -21,7 +21,7 @@
 #include "bench.h"
 
 #define SECOND     UINT64_C(1000000000)
-#define DEADLINE_S 30
+#define DEADLINE_S 120
 #define WINDOW     1024
 #define BATCH      32
 

@@ -145,7 +145,7 @@ declare_finish(struct session *s, struct declaring *g)
 	rc = table_layout(g->t, &g->map, (uint32_t)g->pages.cap, err);
 	if (rc == 0)
 		rc = declare_resume(s, g->t, g->d->what->first_round, err);
-	if (rc == 0 && w->conf.keep_copies && copy_open(g->t) != 0)
+	if (rc == 0 && w->conf.keep_copies && retained_open(g->t) != 0)
 		rc = pbox_client_fail(err, PBOX_C_MEMORY,
 			"no memory for a copy of table %u (keep_copies)", g->t->number);
 	if (rc == 0 && chunks_add_table(w, g->t) != 0)

@@ -27,7 +27,7 @@ flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
 		ep->ece = false;
 	}
 	if (h.type == PBOX_RESTORE) {
-		n = copy_restore(t, f, fl, &h, iov);
+		n = retained_restore(t, f, fl, &h, iov);
 	} else if (h.type == PBOX_PULL) {
 		if (!f->pushed && f->round > 0)
 			h.flags |= PBOX_F_LATEST; /* joined a running job: any version will do */

@@ -107,12 +107,12 @@ struct chunk {
 	uint16_t endpoint;
 };
 
-/** What this worker holds of a fragment (copy.c). */
-struct held {
+/** What this worker retains of a fragment (retained.c). */
+struct retained {
 	uint32_t version; /* the last one that came */
 	uint32_t samples;
 	uint16_t contributors;
-	bool have; /* its payload is in table.copy */
+	bool have; /* its payload is in table.retained_payload */
 };
 
 struct tensor {
@@ -141,12 +141,13 @@ struct pbox_worker_table {
 	struct piece *piece;
 	uint32_t *by_tensor;   /* indices of pieces, grouped by tensor, in order of offset */
 	uint32_t base_version; /* at the time of the map */
-	uint8_t *copy;         /* chunk after chunk in the pull format; NULL: none are kept */
-	struct held *held;     /* by fragment */
-	struct set_log *sets;  /* that the box has answered with SET_OK */
-	bool restoring;        /* the box must be told what we hold, before operations go on */
-	bool resumed;          /* its rounds go on where the program says (first_round) */
-	uint32_t flags;        /* of its DECLARE: PBOX_DECLARE_CONTINUE */
+	uint8_t *
+		retained_payload; /* chunk after chunk in the pull format; NULL: none is retained */
+	struct retained *retained; /* by fragment */
+	struct set_log *sets;      /* that the box has answered with SET_OK */
+	bool restoring;            /* the box must be told what we hold, before operations go on */
+	bool resumed;              /* its rounds go on where the program says (first_round) */
+	uint32_t flags;            /* of its DECLARE: PBOX_DECLARE_CONTINUE */
 };
 
 static inline uint32_t

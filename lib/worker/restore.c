@@ -132,7 +132,7 @@ restore_answer(
 	const char *name = t->tensor[t->piece[f->piece].tensor].name;
 	struct pbox_hdr wait;
 
-	if (t != s->rejoin.told || h->round != copy_version(t, f)) {
+	if (t != s->rejoin.told || h->round != retained_version(t, f)) {
 		s->w->count.rx_duplicates++;
 		return;
 	}

@@ -49,9 +49,10 @@ next_round(const struct pbox_worker_table *t, uint32_t *next)
 		const struct frag *f = &t->frag[i];
 		uint32_t done = f->round;
 
-		if (t->held != NULL && t->held[i].version != done)
-			done = t->held[i].version == 0 || rounds_apart(t->held[i].version, done) < 0
-				       ? t->held[i].version
+		if (t->retained != NULL && t->retained[i].version != done)
+			done = t->retained[i].version == 0 ||
+					       rounds_apart(t->retained[i].version, done) < 0
+				       ? t->retained[i].version
 				       : done;
 		if (done == 0)
 			return false;

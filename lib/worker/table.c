@@ -21,8 +21,8 @@ table_free(struct pbox_worker_table *t)
 	free(t->frag);
 	free(t->piece);
 	free(t->by_tensor);
-	free(t->copy);
-	free(t->held);
+	free(t->retained_payload);
+	free(t->retained);
 	sets_free(t);
 	free(t);
 }

@@ -181,7 +181,7 @@ on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const s
 	recover_result(ep, fl, h, w->now);
 	window_answered(&ep->win, ep->limited, w->now);
 	f->round = h->round;
-	copy_result(t, f, h, zero ? NULL : r->payload);
+	retained_result(t, f, h, zero ? NULL : r->payload);
 	w->count.useful_rx_bytes += bytes;
 	w->count.held_ns_sum += h->held * NS_PER_US;
 	w->count.contributors = h->aux;
@@ -240,7 +240,7 @@ on_init_ok(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const 
 	if (next_piece(t, ep, fl, h))
 		return;
 	if (!give) /* what was given is everybody's once it is pulled */
-		copy_init(t, fl->frag);
+		retained_init(t, fl->frag);
 	transfer_complete(t, fl, ep, NULL, false);
 }
 

@@ -16,7 +16,7 @@
  *     declare.c pager.c map.c table.c chunks.c  DECLARE and MAP, the first time and after a restart of the box
  *     request.c           control requests and their repetition
  *     queue.c transfer.c recover.c flight.c timer.c window.c  operations to fragments to frames to answers (flow.h)
- *     copy.c sets.c       what a restarted box is told
+ *     retained.c sets.c       what a restarted box is told
  *     link.c header.c auth.c            frames in datagrams
  *     why.c text.c check.c              in words, and what programs may ask for
  *
@@ -298,7 +298,7 @@ void declare_renew(struct pbox_worker *w);
 void declare_fail(struct pbox_worker *w, int code, const char *text);
 void declare_free(struct pbox_worker *w);
 
-/* ---- a session that was lost: rejoin.c, restore.c, copy.c, sets.c --------------------------------- */
+/* ---- a session that was lost: rejoin.c, restore.c, retained.c, sets.c --------------------------------- */
 
 enum rejoin_cause { REJOIN_SILENT, REJOIN_RESTARTED, REJOIN_FORGOTTEN, REJOIN_SHUTDOWN };
 
@@ -350,16 +350,16 @@ unsigned restore_pump(struct ep *ep, unsigned most);
 void restore_answer(
 	struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct pbox_hdr *h);
 
-/* copy.c: the last result of every fragment, and the SETs that hold */
-int copy_open(struct pbox_worker_table *t);
-void copy_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h,
+/* retained.c: the last result of every fragment, and the SETs that hold */
+int retained_open(struct pbox_worker_table *t);
+void retained_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h,
 	const uint8_t *payload);
 /** Version 0 is what we send, not what we get. */
-void copy_init(struct pbox_worker_table *t, struct frag *f);
+void retained_init(struct pbox_worker_table *t, struct frag *f);
 /** The version that this worker holds of a fragment, or knows to be finished. */
-uint32_t copy_version(const struct pbox_worker_table *t, const struct frag *f);
+uint32_t retained_version(const struct pbox_worker_table *t, const struct frag *f);
 /** The RESTORE of a fragment; entries of @p iov that were filled. */
-unsigned copy_restore(const struct pbox_worker_table *t, const struct frag *f,
+unsigned retained_restore(const struct pbox_worker_table *t, const struct frag *f,
 	const struct flight *fl, struct pbox_hdr *h, struct iovec *iov);
 int sets_add(struct pbox_worker_table *t, const struct pbox_set *m);
 /** Keep what still matters; returns how many there are. */

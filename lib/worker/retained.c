@@ -7,26 +7,26 @@
 #include "worker_impl.h"
 
 /*
- * What a restarted box is told: of every fragment the last result that came, and its version. The
- * caller's buffers are the caller's, so this is a copy.
+ * Retained results: of each fragment the last result that has arrived, and its version, for a restart of the box
+ * (section 10). They are copies, because the buffers of an operation are the caller's.
  */
 
 int
-copy_open(struct pbox_worker_table *t)
+retained_open(struct pbox_worker_table *t)
 {
 	const struct chunk *last = t->chunks > 0 ? &t->chunk[t->chunks - 1] : NULL;
 
 	if (last == NULL)
 		return 0;
-	t->held = calloc(t->frags, sizeof(*t->held));
-	t->copy = malloc(pbox_payload_bytes(t->pull_format, last->at + last->elements));
-	return t->held != NULL && t->copy != NULL ? 0 : -1;
+	t->retained = calloc(t->frags, sizeof(*t->retained));
+	t->retained_payload = malloc(pbox_payload_bytes(t->pull_format, last->at + last->elements));
+	return t->retained != NULL && t->retained_payload != NULL ? 0 : -1;
 }
 
-static struct held *
-held_of(const struct pbox_worker_table *t, const struct frag *f)
+static struct retained *
+retained_of(const struct pbox_worker_table *t, const struct frag *f)
 {
-	return &t->held[f - t->frag];
+	return &t->retained[f - t->frag];
 }
 
 static uint8_t *
@@ -34,28 +34,28 @@ place_of(const struct pbox_worker_table *t, const struct frag *f)
 {
 	uint64_t at = t->chunk[f->chunk].at + (uint64_t)f->index * t->frag_elements;
 
-	return t->copy + pbox_payload_bytes(t->pull_format, at);
+	return t->retained_payload + pbox_payload_bytes(t->pull_format, at);
 }
 
 void
-copy_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h,
+retained_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h,
 	const uint8_t *payload)
 {
 	size_t bytes = pbox_payload_bytes(t->pull_format, frag_elements(t, f));
 
-	if (t->copy == NULL)
+	if (t->retained_payload == NULL)
 		return;
 	if (payload != NULL)
 		memcpy(place_of(t, f), payload, bytes);
 	else
 		memset(place_of(t, f), 0, bytes);
-	*held_of(t, f) = (struct held){
+	*retained_of(t, f) = (struct retained){
 		.version = h->round, .samples = h->weight, .contributors = h->aux, .have = true};
 }
 
 /* As the box rounds what it sends: to nearest, ties to even (R5.2). */
 static uint16_t
-copy_to_bf16(uint32_t bits)
+retained_to_bf16(uint32_t bits)
 {
 	if ((bits & 0x7FFFFFFF) > 0x7F800000)
 		return 0x7FC0;
@@ -63,7 +63,7 @@ copy_to_bf16(uint32_t bits)
 }
 
 static uint16_t
-copy_to_fp16(uint32_t bits)
+retained_to_fp16(uint32_t bits)
 {
 	uint32_t sign = bits >> 16 & 0x8000, v = bits & 0x7FFFFFFF, shift;
 
@@ -88,19 +88,19 @@ narrow(uint8_t *to, unsigned format, const struct iovec *from)
 		uint16_t half;
 
 		memcpy(&bits, (const uint8_t *)from->iov_base + i * sizeof(bits), sizeof(bits));
-		half = format == PBOX_FMT_BF16 ? copy_to_bf16(bits) : copy_to_fp16(bits);
+		half = format == PBOX_FMT_BF16 ? retained_to_bf16(bits) : retained_to_fp16(bits);
 		memcpy(to + i * sizeof(half), &half, sizeof(half));
 	}
 }
 
 void
-copy_init(struct pbox_worker_table *t, struct frag *f)
+retained_init(struct pbox_worker_table *t, struct frag *f)
 {
 	struct iovec iov[MAX_PIECES];
 	uint8_t *to;
 	unsigned n;
 
-	if (t->copy == NULL || f->round != 0)
+	if (t->retained_payload == NULL || f->round != 0)
 		return;
 	to = place_of(t, f);
 	n = table_gather(t, f, 0, frag_elements(t, f), PBOX_FMT_FP32, iov, MAX_PIECES);
@@ -111,13 +111,13 @@ copy_init(struct pbox_worker_table *t, struct frag *f)
 			narrow(to, t->pull_format, &iov[i]);
 		to += pbox_payload_bytes(t->pull_format, iov[i].iov_len / sizeof(float));
 	}
-	*held_of(t, f) = (struct held){.have = n > 0};
+	*retained_of(t, f) = (struct retained){.have = n > 0};
 }
 
 uint32_t
-copy_version(const struct pbox_worker_table *t, const struct frag *f)
+retained_version(const struct pbox_worker_table *t, const struct frag *f)
 {
-	uint32_t version = held_of(t, f)->version;
+	uint32_t version = retained_of(t, f)->version;
 
 	/* who pushes and never pulls knows from each push that was taken that the round before
 	 * it had ended */
@@ -125,12 +125,12 @@ copy_version(const struct pbox_worker_table *t, const struct frag *f)
 }
 
 unsigned
-copy_restore(const struct pbox_worker_table *t, const struct frag *f, const struct flight *fl,
+retained_restore(const struct pbox_worker_table *t, const struct frag *f, const struct flight *fl,
 	struct pbox_hdr *h, struct iovec *iov)
 {
-	const struct held *k = held_of(t, f);
+	const struct retained *k = retained_of(t, f);
 
-	h->round = copy_version(t, f);
+	h->round = retained_version(t, f);
 	h->format = t->pull_format;
 	if (!k->have || h->round != k->version)
 		return 0;

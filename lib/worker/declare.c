@@ -81,41 +81,6 @@ goes_on(const struct session *s, const struct declaring *g)
 	       (g->mapped != 0 && g->mapped == s->number);
 }
 
-/** Where a resumed worker goes on (pbox_client_table.first_round). */
-static int
-declare_resume(const struct session *s, struct pbox_worker_table *t, uint32_t first_round,
-	struct pbox_client_error *err)
-{
-	uint32_t low = t->chunks > 0 ? t->chunk[0].version : 0, high = low;
-
-	for (uint32_t i = 1; i < t->chunks; i++) {
-		uint32_t version = t->chunk[i].version;
-
-		low = rounds_apart(version, low) < 0 ? version : low;
-		high = rounds_apart(version, high) > 0 ? version : high;
-	}
-	if (first_round == 0 || first_round == PBOX_CLIENT_ROUND_ANY || high == 0) {
-		for (uint32_t i = 0; i < t->frags; i++) {
-			t->frag[i].lags = rounds_apart(t->frag[i].round, high) < 0;
-			s->w->lagging += t->frag[i].lags;
-		}
-		return 0;
-	}
-	if (rounds_apart(high, first_round) > 0)
-		return pbox_client_fail(err, PBOX_C_MISMATCH,
-			"table %u: this worker wants to go on with round %u, but the box at %s has finished round %u: the checkpoint is too old for a job that goes on; start all workers from one of the same round",
-			t->number, first_round, s->name, high);
-	if (rounds_apart(low + 1, first_round) < 0)
-		return pbox_client_fail(err, PBOX_C_MISMATCH,
-			"table %u: this worker wants to go on with round %u, but the box at %s has finished round %u only: the checkpoint is newer than what the box and the other workers have; start all workers from one of the same round",
-			t->number, first_round, s->name, low);
-	for (uint32_t i = 0; i < t->frags; i++)
-		t->frag[i].round = first_round - 1;
-	t->base_version = first_round - 1;
-	t->resumed = true;
-	return 0;
-}
-
 static int
 declare_begin(struct session *s, struct declaring *g)
 {
@@ -123,7 +88,7 @@ declare_begin(struct session *s, struct declaring *g)
 	const struct pbox_client_table *what = g->d->what;
 
 	g->d->waits = g->d->asks_map = false;
-	g->t = w->tables < MAX_TABLES ? table_new(what, w->tables) : NULL;
+	g->t = w->tables < MAX_TABLES ? table_new(what, w->tables, &worker_rounds) : NULL;
 	if (g->t == NULL || pager_open(&g->pages, s) != 0)
 		return pbox_client_fail(&g->d->err, PBOX_C_MEMORY,
 			"no memory for table %u of %u tensors", w->tables, what->n);
@@ -144,7 +109,7 @@ declare_finish(struct session *s, struct declaring *g)
 	g->mapped = s->number;
 	rc = table_layout(g->t, &g->map, (uint32_t)g->pages.cap, err);
 	if (rc == 0)
-		rc = declare_resume(s, g->t, g->d->what->first_round, err);
+		rc = g->t->discipline->begin(s, g->t, g->d->what->first_round, err);
 	if (rc == 0 && w->conf.keep_copies && retained_open(g->t) != 0)
 		rc = pbox_client_fail(err, PBOX_C_MEMORY,
 			"no memory for a copy of table %u (keep_copies)", g->t->number);

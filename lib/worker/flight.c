@@ -6,6 +6,12 @@
 
 /* Flights: fragments between their first transmission and their answer. */
 
+static bool
+flight_is_push(const struct flight *fl)
+{
+	return fl->type == PBOX_PUSH || fl->type == PBOX_PUSHPULL;
+}
+
 void
 flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
 {
@@ -21,7 +27,6 @@ flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
 	h.chunk = t->chunk[f->chunk].id;
 	h.frag = f->index;
 	h.map_epoch = t->map_epoch;
-	h.round = f->round;
 	if (ep->ece) {
 		h.flags |= PBOX_F_ECE;
 		ep->ece = false;
@@ -29,9 +34,9 @@ flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
 	if (h.type == PBOX_RESTORE) {
 		n = retained_restore(t, f, fl, &h, iov);
 	} else if (h.type == PBOX_PULL) {
-		if (!f->pushed && f->round > 0)
-			h.flags |= PBOX_F_LATEST; /* joined a running job: any version will do */
+		t->discipline->ask(f, &h);
 	} else if (h.type == PBOX_FETCH) {
+		h.round = f->round;
 		h.base = fl->base;
 		h.aux = (uint16_t)table_first_op(t, f)->weight;
 	} else {
@@ -44,16 +49,16 @@ flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
 		n = table_gather(t, f, fl->base, count, format, iov, MAX_PIECES);
 		h.format = (uint8_t)format;
 		h.length = (uint16_t)pbox_payload_bytes(format, count);
-		h.base = init ? fl->base : f->round - 1;
+		h.base = fl->base;
 		if (!init) {
+			t->discipline->ask(f, &h);
 			h.flags |= PBOX_F_LAST;
 			h.aux = PBOX_LR_MUL_ONE;
 			h.weight = table_first_op(t, f)->weight;
 		} else if (table_first_op(t, f)->kind == PBOX_CLIENT_GIVE) {
+			h.round = f->round;
 			h.flags |= PBOX_F_LATEST;
 			h.aux = (uint16_t)table_first_op(t, f)->weight;
-		} else {
-			h.round = 0;
 		}
 		fl->payload_ts = h.ts;
 		if (again) {
@@ -90,11 +95,8 @@ flight_launch(struct ep *ep, struct frag *f, uint8_t type, bool overtakes)
 		.first_ns = w->now};
 	f->state = FRAG_FLIGHT;
 	f->flight = (uint16_t)(fl - ep->flight);
-	if (fl->type == PBOX_PUSHPULL || fl->type == PBOX_PUSH) {
-		f->round++;
-		f->pushed = true;
-		f->lost = false;
-	}
+	if (flight_is_push(fl))
+		w->table[f->table]->discipline->push(f);
 	ep->in_flight++;
 	ep->overtaking += overtakes;
 	flight_send(ep, fl, false, false);
@@ -118,14 +120,20 @@ flight_land(struct ep *ep, struct flight *fl)
 }
 
 void
+flight_withdraw(const struct pbox_worker_table *t, struct flight *fl)
+{
+	if (flight_is_push(fl))
+		t->discipline->withdraw(fl->frag);
+}
+
+void
 flight_withdraw_all(struct session *s)
 {
 	for (unsigned i = 0; i < s->endpoints; i++)
 		while (s->ep[i].first != NULL) {
 			struct flight *fl = s->ep[i].first;
 
-			if (fl->type == PBOX_PUSH || fl->type == PBOX_PUSHPULL)
-				fl->frag->round--;
+			flight_withdraw(s->w->table[fl->frag->table], fl);
 			flight_land(&s->ep[i], fl);
 		}
 }

@@ -20,6 +20,7 @@
 #include <pbox_wire.h>
 
 #include "pbox_worker.h"
+#include "worker_discipline.h"
 
 #define NS_PER_US 1000ull
 #define NS_PER_MS 1000000ull
@@ -129,6 +130,7 @@ struct tensor {
 };
 
 struct pbox_worker_table {
+	const struct worker_discipline *discipline;
 	uint32_t number;
 	uint8_t mode, op, optimiser, push_format, pull_format;
 	uint16_t map_epoch;
@@ -187,6 +189,14 @@ struct flight {
 	bool overtakes; /* earlier fragments */
 	bool give;      /* RESTORE: with the payload */
 };
+
+/** Does the answer echo the time of the flight, and not of an earlier one (another array, the same piece, an older
+ * version)? */
+static inline bool
+flight_is_since(const struct flight *fl, const struct pbox_hdr *h)
+{
+	return (int32_t)(h->ts - (uint32_t)(fl->first_ns / NS_PER_US)) >= 0;
+}
 
 struct ep {
 	struct session *s;
@@ -251,6 +261,8 @@ void flight_send(struct ep *ep, struct flight *fl, bool probe, bool again);
 /** Take a flight for the fragment, and send. */
 struct flight *flight_launch(struct ep *ep, struct frag *f, uint8_t type, bool overtakes);
 void flight_land(struct ep *ep, struct flight *fl);
+/** The box did not take the push that the flight may carry: the next one is it again. */
+void flight_withdraw(const struct pbox_worker_table *t, struct flight *fl);
 /** The session is gone: nothing is under way any more, all that was is to be done again. */
 void flight_withdraw_all(struct session *s);
 

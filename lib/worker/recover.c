@@ -121,51 +121,36 @@ resend(struct ep *ep, struct flight *fl)
 	flight_send(ep, fl, fl->type == PBOX_PULL, true);
 }
 
+static const struct pbox_worker_table *
+recover_table(const struct ep *ep, const struct flight *fl)
+{
+	return ep->s->w->table[fl->frag->table];
+}
+
 static void
 suspect(struct ep *ep, struct flight *fl)
 {
 	struct pbox_worker *w = ep->s->w;
-	switch (fl->type) {
-	case PBOX_PUSHPULL:
-		if (fl->state == FLIGHT_UNKEPT) {
-			resend(ep, fl);
-			return;
-		}
-		if (fl->state == FLIGHT_SENT)
-			fl->state = FLIGHT_PROBED;
-		w->count.probes++;
-		flight_send(ep, fl, true, false);
-		return;
-	case PBOX_PULL:
-		if (fl->state == FLIGHT_SENT)
-			fl->state = FLIGHT_PROBED;
-		w->count.probes++;
-		flight_send(ep, fl, true, true);
-		return;
-	case PBOX_RESTORE:
-		if (fl->state == FLIGHT_SENT)
-			was_lost(ep, w->now);
-		resend(ep, fl);
-		return;
-	default: /* answered at once: what is not answered was lost */
-		if (fl->state != FLIGHT_UNKEPT)
-			was_lost(ep, w->now);
-		resend(ep, fl);
-	}
-}
 
-/** Can it be that the fragment has no initial parameters yet, and so takes no contribution (R6.8)? */
-static bool
-may_be_early(const struct ep *ep, const struct flight *fl)
-{
-	return ep->s->w->table[fl->frag->table]->mode == PBOX_MODE_OPTIMISER &&
-	       fl->frag->round == 1;
+	if (fl->type == PBOX_PULL || (fl->type == PBOX_PUSHPULL && fl->state != FLIGHT_UNKEPT &&
+					     recover_table(ep, fl)->discipline->probes)) {
+		if (fl->state == FLIGHT_SENT)
+			fl->state = FLIGHT_PROBED;
+		w->count.probes++;
+		flight_send(ep, fl, true, fl->type == PBOX_PULL);
+		return;
+	}
+	/* answered at once: what is not answered was lost; RESTORE may wait for other workers */
+	if (fl->type == PBOX_RESTORE ? fl->state == FLIGHT_SENT : fl->state != FLIGHT_UNKEPT)
+		was_lost(ep, w->now);
+	resend(ep, fl);
 }
 
 void
 recover_wait(struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 {
 	struct pbox_worker *w = ep->s->w;
+	const struct pbox_worker_table *t = recover_table(ep, fl);
 	bool probed = fl->state == FLIGHT_PROBED || fl->state == FLIGHT_HELD;
 
 	fl->waited = true;
@@ -189,7 +174,7 @@ recover_wait(struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 			suspect(ep, fl);
 		return;
 	}
-	if (probed || !may_be_early(ep, fl)) {
+	if (probed || !t->discipline->defers(t, fl->frag)) {
 		was_lost(ep, w->now);
 		doubts_end(ep, w->now);
 		fl->tries = fl->backoff = 0;

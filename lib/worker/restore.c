@@ -73,40 +73,6 @@ restore_pump(struct ep *ep, unsigned most)
 	return n;
 }
 
-/** Is version a later than b? 0 is what nobody has finished; else they are compared modulo 2^32. */
-static bool
-restore_newer(uint32_t a, uint32_t b)
-{
-	return a != 0 && (b == 0 || rounds_apart(a, b) > 0);
-}
-
-/** What an answer of the box means for the operations that wait, and for the next one. */
-static void
-take_version(struct session *s, struct pbox_worker_table *t, struct frag *f, uint32_t version)
-{
-	const char *name = t->tensor[t->piece[f->piece].tensor].name;
-	char text[300];
-
-	if (restore_newer(f->round, version)) {
-		/* a push whose result was not asked for: the box had said that it has it, and so
-		 * nobody has it any more */
-		snprintf(text, sizeof(text),
-			"round %u of tensor '%s': the box at %s was restarted after this worker's push of it and before the round ended, and has lost it: push it again",
-			f->round, name, s->name);
-		if (f->pulls > 0 || !f->pushed)
-			queue_fail_fragment(t, f, PBOX_C_LOST, text);
-		else
-			f->lost = true;
-		f->round = version;
-	} else if (restore_newer(version, f->round + 1)) {
-		snprintf(text, sizeof(text),
-			"rounds %u to %u of tensor '%s' ended without this worker, whose session was lost: the next push is round %u",
-			f->round + 1, version, name, version + 1);
-		queue_fail_fragment(t, f, PBOX_C_LOST, text);
-		f->round = version;
-	}
-}
-
 static void
 fragment_done(struct session *s, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 {
@@ -132,24 +98,16 @@ restore_answer(
 	const char *name = t->tensor[t->piece[f->piece].tensor].name;
 	struct pbox_hdr wait;
 
-	if (t != s->rejoin.told || h->round != retained_version(t, f)) {
-		s->w->count.rx_duplicates++;
-		return;
-	}
 	if (h->type == PBOX_ERROR) {
 		text_fail(s->w, PBOX_C_REFUSED,
 			"telling the box at %s, which was restarted, what this worker holds of tensor '%s': it answered %s (%u)",
 			s->name, name, pbox_errcode_name(h->aux), h->aux);
 		return;
 	}
-	if (h->type != PBOX_RESTORE_OK) {
-		s->w->count.rx_duplicates++;
-		return;
-	}
 	switch (h->aux) {
 	case PBOX_RESTORE_DONE:
 		fragment_done(s, ep, fl, h);
-		take_version(s, t, f, h->base);
+		t->discipline->restored(s, t, f, h->base);
 		return;
 	case PBOX_RESTORE_LOST:
 		text_fail(s->w, PBOX_C_LOST,

@@ -114,23 +114,13 @@ retained_init(struct pbox_worker_table *t, struct frag *f)
 	*retained_of(t, f) = (struct retained){.have = n > 0};
 }
 
-uint32_t
-retained_version(const struct pbox_worker_table *t, const struct frag *f)
-{
-	uint32_t version = retained_of(t, f)->version;
-
-	/* who pushes and never pulls knows from each push that was taken that the round before
-	 * it had ended */
-	return f->pushed && f->round - version > 1 ? f->round - 1 : version;
-}
-
 unsigned
 retained_restore(const struct pbox_worker_table *t, const struct frag *f, const struct flight *fl,
 	struct pbox_hdr *h, struct iovec *iov)
 {
 	const struct retained *k = retained_of(t, f);
 
-	h->round = retained_version(t, f);
+	h->round = t->discipline->version(t, f);
 	h->format = t->pull_format;
 	if (!k->have || h->round != k->version)
 		return 0;

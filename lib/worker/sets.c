@@ -39,30 +39,6 @@ sets_at(const struct pbox_worker_table *t, unsigned i)
 	return &t->sets->set[i];
 }
 
-/** The round that the table's last fragment comes to next; false: some have had none. */
-static bool
-next_round(const struct pbox_worker_table *t, uint32_t *next)
-{
-	uint32_t low = 0;
-
-	for (uint32_t i = 0; i < t->frags; i++) {
-		const struct frag *f = &t->frag[i];
-		uint32_t done = f->round;
-
-		if (t->retained != NULL && t->retained[i].version != done)
-			done = t->retained[i].version == 0 ||
-					       rounds_apart(t->retained[i].version, done) < 0
-				       ? t->retained[i].version
-				       : done;
-		if (done == 0)
-			return false;
-		if (i == 0 || rounds_apart(done, low) < 0)
-			low = done;
-	}
-	*next = low + 1;
-	return t->frags > 0;
-}
-
 /** Values of @p from on top of those of @p to. */
 static void
 sets_merge(struct pbox_set *to, const struct pbox_set *from)
@@ -116,7 +92,7 @@ sets_compact(struct pbox_worker_table *t)
 
 	if (l == NULL)
 		return 0;
-	if (!next_round(t, &next)) /* all that holds from the same first round on */
+	if (!t->discipline->needs_from(t, &next)) /* all that holds from the same first round on */
 		next = l->n > 0 ? l->set[0].from_round : 0;
 	while (old < l->n && rounds_apart(l->set[old].from_round, next) <= 0)
 		old++;

@@ -28,13 +28,15 @@ table_free(struct pbox_worker_table *t)
 }
 
 struct pbox_worker_table *
-table_new(const struct pbox_client_table *d, uint32_t number)
+table_new(const struct pbox_client_table *d, uint32_t number,
+	const struct worker_discipline *discipline)
 {
 	struct pbox_worker_table *t = calloc(1, sizeof(*t));
 	char name[PBOX_NAME_LEN];
 
 	if (t == NULL)
 		return NULL;
+	t->discipline = discipline;
 	t->number = number;
 	t->mode = d->mode;
 	t->op = d->op;
@@ -241,8 +243,6 @@ table_layout(struct pbox_worker_table *t, const struct table_map *m, uint32_t ca
 		cut_chunk(t, m, i, &frag, &piece);
 		t->chunk[i].at = at;
 		at += t->chunk[i].elements;
-		if (i == 0 || rounds_apart(t->chunk[i].version, t->base_version) > 0)
-			t->base_version = t->chunk[i].version;
 	}
 	return index_tensors(t, err);
 }

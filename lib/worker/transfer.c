@@ -148,11 +148,48 @@ transfer_complete(struct pbox_worker_table *t, struct flight *fl, struct ep *ep,
 	queue_check(w, t, f);
 }
 
-/** Does it answer this flight, and not an earlier one (another array, the same piece, an older version)? */
+/** May a frame of type @p answer come to one of type @p type? */
 static bool
-of_this(const struct flight *fl, const struct pbox_hdr *h)
+transfer_pairs(uint8_t answer, uint8_t type)
 {
-	return (int32_t)(h->ts - (uint32_t)(fl->first_ns / NS_PER_US)) >= 0;
+	switch (answer) {
+	case PBOX_RESULT:
+		return type == PBOX_PUSHPULL || type == PBOX_PULL;
+	case PBOX_PUSH_OK:
+		return type == PBOX_PUSH;
+	case PBOX_WAIT:
+		return type == PBOX_PUSHPULL || type == PBOX_PUSH || type == PBOX_PULL;
+	case PBOX_INIT_OK:
+		return type == PBOX_INIT;
+	case PBOX_FETCHED:
+		return type == PBOX_FETCH;
+	case PBOX_RESTORE_OK:
+		return type == PBOX_RESTORE;
+	default:
+		return answer == PBOX_ERROR;
+	}
+}
+
+/** Does the frame answer what the flight carries? If not it is a duplicate, or comes too late. */
+static bool
+is_answer(const struct pbox_worker_table *t, const struct flight *fl, const struct pbox_hdr *h)
+{
+	if (!transfer_pairs(h->type, fl->type))
+		return false;
+	switch (fl->type) {
+	case PBOX_RESTORE:
+		return h->round == t->discipline->version(t, fl->frag);
+	case PBOX_INIT:
+		return flight_is_since(fl, h) && (h->type == PBOX_ERROR || h->base == fl->base);
+	case PBOX_FETCH:
+		if (h->type == PBOX_FETCHED &&
+			(h->base != fl->base || h->aux != table_first_op(t, fl->frag)->weight))
+			return false;
+		return flight_is_since(fl, h) && t->discipline->answers(fl, h);
+	default:
+		return (h->type != PBOX_ERROR || flight_is_since(fl, h)) &&
+		       t->discipline->answers(fl, h);
+	}
 }
 
 static void
@@ -163,16 +200,7 @@ on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const s
 	struct frag *f = fl->frag;
 	size_t bytes = pbox_payload_bytes(t->pull_format, frag_elements(t, f));
 	bool zero = (h->flags & PBOX_F_ZERO) != 0 && h->length == 0;
-	bool latest = fl->type == PBOX_PULL && !f->pushed && f->round > 0;
 
-	if (fl->type != PBOX_PUSHPULL && fl->type != PBOX_PULL) {
-		w->count.rx_duplicates++;
-		return;
-	}
-	if (latest ? !of_this(fl, h) : h->round != f->round) {
-		w->count.rx_duplicates++;
-		return;
-	}
 	if (!zero && (h->length != bytes || h->format != t->pull_format)) {
 		w->count.rx_dropped++;
 		return;
@@ -180,7 +208,7 @@ on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const s
 	recover_answer(ep, fl, h, w->now);
 	recover_result(ep, fl, h, w->now);
 	window_answered(&ep->win, ep->limited, w->now);
-	f->round = h->round;
+	t->discipline->result(f, h);
 	retained_result(t, f, h, zero ? NULL : r->payload);
 	w->count.useful_rx_bytes += bytes;
 	w->count.held_ns_sum += h->held * NS_PER_US;
@@ -192,18 +220,11 @@ on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const s
 static void
 on_wait(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 {
-	struct pbox_worker *w = ep->s->w;
-	struct frag *f = fl->frag;
-
-	if (h->round != f->round || fl->type == PBOX_INIT || fl->type == PBOX_FETCH) {
-		w->count.rx_duplicates++;
-		return;
-	}
-	recover_answer(ep, fl, h, w->now);
-	if (wants_failing(t, f)) {
+	recover_answer(ep, fl, h, ep->s->w->now);
+	if (wants_failing(t, fl->frag)) {
 		/* nobody waits for the round any more; what matters is whether it counts */
-		if ((h->flags & PBOX_F_HAVE) == 0 && fl->type != PBOX_PULL)
-			f->round--;
+		if ((h->flags & PBOX_F_HAVE) == 0)
+			flight_withdraw(t, fl);
 		transfer_complete(t, fl, ep, NULL, false);
 		return;
 	}
@@ -230,13 +251,8 @@ next_piece(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const 
 static void
 on_init_ok(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 {
-	struct pbox_worker *w = ep->s->w;
 	bool give = fl->frag->states > 0;
 
-	if (fl->type != PBOX_INIT || h->base != fl->base || !of_this(fl, h)) {
-		w->count.rx_duplicates++;
-		return;
-	}
 	if (next_piece(t, ep, fl, h))
 		return;
 	if (!give) /* what was given is everybody's once it is pulled */
@@ -252,11 +268,6 @@ on_fetched(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const 
 	struct frag *f = fl->frag;
 	uint32_t count = frag_elements(t, f) - fl->base;
 
-	if (fl->type != PBOX_FETCH || h->base != fl->base || h->round != f->round ||
-		h->aux != table_first_op(t, f)->weight || !of_this(fl, h)) {
-		w->count.rx_duplicates++;
-		return;
-	}
 	if (count > t->init_elements)
 		count = t->init_elements;
 	if (h->format != PBOX_FMT_FP32 || h->length != pbox_payload_bytes(PBOX_FMT_FP32, count)) {
@@ -273,30 +284,54 @@ static void
 transfer_on_error(
 	struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 {
-	struct pbox_worker *w = ep->s->w;
 	struct frag *f = fl->frag;
 	const struct tensor *x = &t->tensor[t->piece[f->piece].tensor];
 	char text[256];
 
-	if ((h->round != f->round && fl->type != PBOX_INIT) || !of_this(fl, h)) {
-		w->count.rx_duplicates++;
-		return;
-	}
 	if (h->aux == PBOX_E_NO_LR)
 		snprintf(text, sizeof(text),
 			"tensor '%s': its group %u has no learning rate yet: set lr (pbox_client_set, id 1) before the first push",
 			x->name, x->group);
 	else if (h->aux == PBOX_E_LOST)
 		snprintf(text, sizeof(text),
-			"round %u of tensor '%s': the box was restarted, and no worker could give it the round before it back: start the job again from a checkpoint",
-			f->round, x->name);
+			"%s %u of tensor '%s': the box was restarted, and no worker could give it the one before it back: start the job again from a checkpoint",
+			t->discipline->unit, f->round, x->name);
 	else
-		snprintf(text, sizeof(text), "round %u of tensor '%s': the box answered %s (%u)",
-			f->round, x->name, pbox_errcode_name(h->aux), h->aux);
+		snprintf(text, sizeof(text), "%s %u of tensor '%s': the box answered %s (%u)",
+			t->discipline->unit, f->round, x->name, pbox_errcode_name(h->aux), h->aux);
 	queue_fail_fragment(t, f, h->aux == PBOX_E_LOST ? PBOX_C_LOST : PBOX_C_REFUSED, text);
-	if (fl->type == PBOX_PUSH || fl->type == PBOX_PUSHPULL)
-		f->round--; /* the box has not taken it: the next push is this round again */
+	flight_withdraw(t, fl);
 	transfer_complete(t, fl, ep, NULL, false);
+}
+
+static void
+on_push_ok(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
+{
+	recover_answer(ep, fl, h, ep->s->w->now);
+	window_answered(&ep->win, ep->limited, ep->s->w->now);
+	transfer_complete(t, fl, ep, NULL, false);
+}
+
+static void
+answer_arrived(
+	struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct rx_frame *r)
+{
+	const struct pbox_hdr *h = &r->hdr;
+
+	if (fl->type == PBOX_RESTORE)
+		restore_answer(t, ep, fl, h);
+	else if (h->type == PBOX_RESULT)
+		on_result(t, ep, fl, r);
+	else if (h->type == PBOX_WAIT)
+		on_wait(t, ep, fl, h);
+	else if (h->type == PBOX_INIT_OK)
+		on_init_ok(t, ep, fl, h);
+	else if (h->type == PBOX_FETCHED)
+		on_fetched(t, ep, fl, r);
+	else if (h->type == PBOX_ERROR)
+		transfer_on_error(t, ep, fl, h);
+	else
+		on_push_ok(t, ep, fl, h);
 }
 
 void
@@ -325,27 +360,9 @@ transfer_frame(struct session *s, const struct rx_frame *r)
 		ep->ece = true;
 	if (r->ce || (h->flags & PBOX_F_ECE) != 0)
 		window_marked(&ep->win, w->now);
-	if (f->state != FRAG_FLIGHT) {
-		w->count.rx_duplicates++;
-		return;
-	}
 	fl = &ep->flight[f->flight];
-	if (fl->type == PBOX_RESTORE)
-		restore_answer(t, ep, fl, h);
-	else if (h->type == PBOX_RESULT)
-		on_result(t, ep, fl, r);
-	else if (h->type == PBOX_WAIT)
-		on_wait(t, ep, fl, h);
-	else if (h->type == PBOX_INIT_OK)
-		on_init_ok(t, ep, fl, h);
-	else if (h->type == PBOX_FETCHED)
-		on_fetched(t, ep, fl, r);
-	else if (h->type == PBOX_ERROR)
-		transfer_on_error(t, ep, fl, h);
-	else if (h->type == PBOX_PUSH_OK && fl->type == PBOX_PUSH && h->round == f->round) {
-		recover_answer(ep, fl, h, w->now);
-		window_answered(&ep->win, ep->limited, w->now);
-		transfer_complete(t, fl, ep, NULL, false);
-	} else
+	if (f->state == FRAG_FLIGHT && is_answer(t, fl, h))
+		answer_arrived(t, ep, fl, r);
+	else
 		w->count.rx_duplicates++;
 }

@@ -37,7 +37,7 @@ why_flight(
 			fl->type == PBOX_INIT ? "init" : "fetch", name);
 	else
 		pbox_text_add(text, cap, "%s %u of tensor '%s'",
-			f->round == 0 ? "version" : "round", f->round, name);
+			f->round == 0 ? "version" : t->discipline->unit, f->round, name);
 	recover_ask(ep, fl, w->now);
 	if (!fl->waited && (ep->asked_ns <= ep->last_rx || w->now - ep->asked_ns <= QUIET)) {
 		pbox_text_add(text, cap,
@@ -78,8 +78,8 @@ why_local(const struct pbox_worker_table *t, const struct frag *f, const struct 
 		n++;
 	}
 	pbox_text_add(text, cap,
-		", not submitted by this worker for round %u: submit all tensors of a table in each round",
-		f->round + 1);
+		", not submitted by this worker for %s %u: submit all tensors of a table in each",
+		t->discipline->unit, f->round + 1);
 }
 
 static int

@@ -16,6 +16,7 @@
  *     declare.c pager.c map.c table.c chunks.c  DECLARE and MAP, the first time and after a restart of the box
  *     request.c           control requests and their repetition
  *     queue.c transfer.c recover.c flight.c timer.c window.c  operations to fragments to frames to answers (flow.h)
+ *     worker_rounds.c         the discipline of a table (worker_discipline.h): versions, answers, losses
  *     retained.c sets.c       what a restarted box is told
  *     link.c header.c auth.c            frames in datagrams
  *     why.c text.c check.c              in words, and what programs may ask for
@@ -272,7 +273,8 @@ int map_take(struct pbox_worker_table *t, struct table_map *m, const struct pbox
 int map_compare(struct session *s, struct pbox_worker_table *t, struct map_again *m,
 	const struct pbox_worker_request *r, uint32_t *count, struct pbox_client_error *err);
 
-struct pbox_worker_table *table_new(const struct pbox_client_table *d, uint32_t number);
+struct pbox_worker_table *table_new(const struct pbox_client_table *d, uint32_t number,
+	const struct worker_discipline *discipline);
 void table_free(struct pbox_worker_table *t);
 /** Has a frame with room for @p cap bytes room for so many elements, sent and received? */
 bool table_fits(const struct pbox_worker_table *t, uint32_t frag_elements, uint32_t cap);
@@ -356,8 +358,6 @@ void retained_result(struct pbox_worker_table *t, struct frag *f, const struct p
 	const uint8_t *payload);
 /** Version 0 is what we send, not what we get. */
 void retained_init(struct pbox_worker_table *t, struct frag *f);
-/** The version that this worker holds of a fragment, or knows to be finished. */
-uint32_t retained_version(const struct pbox_worker_table *t, const struct frag *f);
 /** The RESTORE of a fragment; entries of @p iov that were filled. */
 unsigned retained_restore(const struct pbox_worker_table *t, const struct frag *f,
 	const struct flight *fl, struct pbox_hdr *h, struct iovec *iov);

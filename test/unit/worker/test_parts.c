@@ -173,7 +173,7 @@ sample(int *rc, unsigned spoil)
 	uint32_t first[] = {0, 2, 3}, elements[] = {40, 36, 64};
 	uint16_t count[] = {2, 1, 1};
 	struct table_map m = {.segment = seg, .first = first, .count = count, .used = 4};
-	struct pbox_worker_table *x = table_new(&d, 0);
+	struct pbox_worker_table *x = table_new(&d, 0, &worker_rounds);
 	struct pbox_client_error err;
 
 	if (spoil == 1)
@@ -190,6 +190,18 @@ sample(int *rc, unsigned spoil)
 			.id = i, .elements = elements[i], .version = base_version + i};
 	*rc = table_layout(x, &m, spoil == 4 ? 16 * 4 - 1 : 16 * 4, &err);
 	return x;
+}
+
+/** The version that the table begins with. */
+static uint32_t
+begin(struct pbox_worker_table *t)
+{
+	struct pbox_client_error err;
+	struct pbox_worker w = {.next_id = 1};
+	struct session s = {.w = &w};
+
+	CU_ASSERT_EQUAL(worker_rounds.begin(&s, t, 0, &err), 0);
+	return t->base_version;
 }
 
 static void
@@ -214,12 +226,12 @@ test_layout(void)
 		UNIT_EQ_U64(p->offset, next);
 		next += p->elements;
 	}
-	UNIT_EQ_U64(t->base_version, 2);
+	UNIT_EQ_U64(begin(t), 2);
 	table_free(t);
 	/* rounds are compared modulo 2^32 */
 	base_version = UINT32_MAX - 1;
 	t = sample(&rc, 0);
-	UNIT_EQ_U64(t->base_version, 0);
+	UNIT_EQ_U64(begin(t), 0);
 	base_version = 0;
 	CU_ASSERT_STRING_EQUAL(t->tensor[2].name, "2");
 	table_free(t);
@@ -304,7 +316,7 @@ static void
 test_sets_where_rounds_wrap(void)
 {
 	struct frag frag[2] = {{.round = 1}, {.round = UINT32_MAX}};
-	struct pbox_worker_table t = {.frags = 2, .frag = frag};
+	struct pbox_worker_table t = {.discipline = &worker_rounds, .frags = 2, .frag = frag};
 	struct pbox_set m = {.group = PBOX_ALL_GROUPS, .count = 1};
 
 	m.param[0].id = PBOX_HYPER_LR;

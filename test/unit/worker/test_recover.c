@@ -224,6 +224,7 @@ worker_make(unsigned number, uint32_t window)
 	w->s.w = &w->c;
 	w->ep.s = &w->s;
 	w->tables[0] = &w->table;
+	w->table.discipline = &worker_rounds;
 	w->left = FRAGMENTS;
 	w->ep.flight = calloc(window, sizeof(*w->ep.flight));
 	CU_ASSERT_FATAL(w->ep.flight != NULL);

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef WORKER_DISCIPLINE_H
+#define WORKER_DISCIPLINE_H
+
+/*
+ * The discipline of a table says which version a frame names, which answer completes it, and what a restart of the
+ * box means for a fragment. Queues, window, timers, loss recovery and datagrams are the same for all tables: they
+ * call the discipline through the table, and none of their files asks which one it is.
+ *
+ * Pure: a discipline has the state of the fragment and of the table, and nothing is allocated after DECLARE.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct flight;
+struct frag;
+struct pbox_client_error;
+struct pbox_hdr;
+struct pbox_worker_table;
+struct session;
+
+struct worker_discipline {
+	/* 1: the operations on a tensor go one after the other. 2: pulls have a lane of their own. A pull may then be
+	 * in flight while a push of the same tensor is, and the fragment of each lane has a flight (flow.h). */
+	unsigned lanes;
+	/* A PULL with the round of a PUSHPULL asks what became of it: a probe. False: the payload is repeated. */
+	bool probes;
+	const char *unit; /* what frag.round counts, in texts */
+
+	/* The map is here. @p first_round as pbox_client_table has it. 0, or a failure with its text. */
+	int (*begin)(struct session *s, struct pbox_worker_table *t, uint32_t first_round,
+		struct pbox_client_error *err);
+	/* Before the first transmission of a PUSH or PUSHPULL. */
+	void (*push)(struct frag *f);
+	/* The box did not take it: it refused it, or the operation has failed, or the session was lost. */
+	void (*withdraw)(struct frag *f);
+	/* The versions in the header of a PUSH, PUSHPULL or PULL (a probe as well): round, base, LATEST. */
+	void (*ask)(const struct frag *f, struct pbox_hdr *h);
+	/* A RESULT, PUSH_OK, WAIT, FETCHED or ERROR that may answer the type of the flight: is it of the version that
+	 * the flight asks for? */
+	bool (*answers)(const struct flight *fl, const struct pbox_hdr *h);
+	/* The RESULT that did. */
+	void (*result)(struct frag *f, const struct pbox_hdr *h);
+	/* WAIT without HAVE for a contribution that was sent once: can it be that the box takes none yet (R6.8)? */
+	bool (*defers)(const struct pbox_worker_table *t, const struct frag *f);
+
+	/* The version that RESTORE reports: the one that this worker retains, or a later one that it knows to be
+	 * finished. */
+	uint32_t (*version)(const struct pbox_worker_table *t, const struct frag *f);
+	/* The box has restored @p version: what this worker has lost by that fails. */
+	void (*restored)(
+		struct session *s, struct pbox_worker_table *t, struct frag *f, uint32_t version);
+	/* The first round whose hyper-parameters a restarted box needs (R10.4). False: all do. */
+	bool (*needs_from)(const struct pbox_worker_table *t, uint32_t *round);
+};
+
+/* worker_rounds.c: a version is the sum of one contribution of each worker (R6.1). */
+extern const struct worker_discipline worker_rounds;
+
+#endif /* WORKER_DISCIPLINE_H */

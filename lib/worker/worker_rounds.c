@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdio.h>
+
+#include "worker_impl.h"
+
+/*
+ * The discipline of rounds: each worker contributes once to a version, so a push is the round after the last one, and
+ * a pull waits for the version that the last push leads to. One lane: the round of a fragment is that of whatever is
+ * in flight.
+ */
+
+/* ---- frames and answers (section 6) ---------------------------------------------------------- */
+
+/** A worker that has joined a running job, and has not pushed: any version will do. */
+static bool
+any_round(const struct frag *f)
+{
+	return !f->pushed && f->round > 0;
+}
+
+static void
+round_push(struct frag *f)
+{
+	f->round++;
+	f->pushed = true;
+	f->lost = false;
+}
+
+static void
+round_withdraw(struct frag *f)
+{
+	f->round--;
+}
+
+static void
+round_ask(const struct frag *f, struct pbox_hdr *h)
+{
+	h->round = f->round;
+	if (h->type != PBOX_PULL)
+		h->base = f->round - 1;
+	else if (any_round(f))
+		h->flags |= PBOX_F_LATEST;
+}
+
+static bool
+round_answers(const struct flight *fl, const struct pbox_hdr *h)
+{
+	if (h->type == PBOX_RESULT && fl->type == PBOX_PULL && any_round(fl->frag))
+		return flight_is_since(fl, h);
+	return h->round == fl->frag->round;
+}
+
+static void
+round_result(struct frag *f, const struct pbox_hdr *h)
+{
+	f->round = h->round;
+}
+
+static bool
+round_defers(const struct pbox_worker_table *t, const struct frag *f)
+{
+	return t->mode == PBOX_MODE_OPTIMISER && f->round == 1;
+}
+
+/* ---- DECLARE: where the rounds of a table begin ------------------------------------------------ */
+
+/* A resumed worker goes on where its program says (pbox_client_table.first_round). */
+static int
+round_begin(struct session *s, struct pbox_worker_table *t, uint32_t first_round,
+	struct pbox_client_error *err)
+{
+	uint32_t low = t->chunks > 0 ? t->chunk[0].version : 0, high = low;
+
+	for (uint32_t i = 1; i < t->chunks; i++) {
+		uint32_t version = t->chunk[i].version;
+
+		low = rounds_apart(version, low) < 0 ? version : low;
+		high = rounds_apart(version, high) > 0 ? version : high;
+	}
+	t->base_version = high;
+	if (first_round == 0 || first_round == PBOX_CLIENT_ROUND_ANY || high == 0) {
+		for (uint32_t i = 0; i < t->frags; i++) {
+			t->frag[i].lags = rounds_apart(t->frag[i].round, high) < 0;
+			s->w->lagging += t->frag[i].lags;
+		}
+		return 0;
+	}
+	if (rounds_apart(high, first_round) > 0)
+		return pbox_client_fail(err, PBOX_C_MISMATCH,
+			"table %u: this worker wants to go on with round %u, but the box at %s has finished round %u: the checkpoint is too old for a job that goes on; start all workers from one of the same round",
+			t->number, first_round, s->name, high);
+	if (rounds_apart(low + 1, first_round) < 0)
+		return pbox_client_fail(err, PBOX_C_MISMATCH,
+			"table %u: this worker wants to go on with round %u, but the box at %s has finished round %u only: the checkpoint is newer than what the box and the other workers have; start all workers from one of the same round",
+			t->number, first_round, s->name, low);
+	for (uint32_t i = 0; i < t->frags; i++)
+		t->frag[i].round = first_round - 1;
+	t->base_version = first_round - 1;
+	t->resumed = true;
+	return 0;
+}
+
+/* ---- a restart of the box (section 10) --------------------------------------------------------- */
+
+static uint32_t
+round_version(const struct pbox_worker_table *t, const struct frag *f)
+{
+	uint32_t version = t->retained[f - t->frag].version;
+
+	/* who pushes and never pulls knows from each push that was taken that the round before
+	 * it had ended */
+	return f->pushed && f->round - version > 1 ? f->round - 1 : version;
+}
+
+/** Is version a later than b? 0 is what nobody has finished; else they are compared modulo 2^32. */
+static bool
+round_is_later(uint32_t a, uint32_t b)
+{
+	return a != 0 && (b == 0 || rounds_apart(a, b) > 0);
+}
+
+static void
+round_restored(struct session *s, struct pbox_worker_table *t, struct frag *f, uint32_t version)
+{
+	const char *name = t->tensor[t->piece[f->piece].tensor].name;
+	char text[300];
+
+	if (round_is_later(f->round, version)) {
+		/* a push whose result was not asked for: the box had said that it has it, and so
+		 * nobody has it any more */
+		snprintf(text, sizeof(text),
+			"round %u of tensor '%s': the box at %s was restarted after this worker's push of it and before the round ended, and has lost it: push it again",
+			f->round, name, s->name);
+		if (f->pulls > 0 || !f->pushed)
+			queue_fail_fragment(t, f, PBOX_C_LOST, text);
+		else
+			f->lost = true;
+		f->round = version;
+	} else if (round_is_later(version, f->round + 1)) {
+		snprintf(text, sizeof(text),
+			"rounds %u to %u of tensor '%s' ended without this worker, whose session was lost: the next push is round %u",
+			f->round + 1, version, name, version + 1);
+		queue_fail_fragment(t, f, PBOX_C_LOST, text);
+		f->round = version;
+	}
+}
+
+/** The round that comes next for the fragment that lags most; false: some have had none. */
+static bool
+round_needs_from(const struct pbox_worker_table *t, uint32_t *round)
+{
+	uint32_t low = 0;
+
+	for (uint32_t i = 0; i < t->frags; i++) {
+		uint32_t done = t->frag[i].round;
+
+		if (t->retained != NULL && round_is_later(done, t->retained[i].version))
+			done = t->retained[i].version;
+		if (done == 0)
+			return false;
+		if (i == 0 || rounds_apart(done, low) < 0)
+			low = done;
+	}
+	*round = low + 1;
+	return t->frags > 0;
+}
+
+const struct worker_discipline worker_rounds = {
+	.lanes = 1,
+	.probes = true,
+	.unit = "round",
+	.begin = round_begin,
+	.push = round_push,
+	.withdraw = round_withdraw,
+	.ask = round_ask,
+	.answers = round_answers,
+	.result = round_result,
+	.defers = round_defers,
+	.version = round_version,
+	.restored = round_restored,
+	.needs_from = round_needs_from,
+};

@@ -113,7 +113,8 @@ declare_finish(struct session *s, struct declaring *g)
 	if (rc == 0 && w->conf.keep_copies && retained_open(g->t) != 0)
 		rc = pbox_client_fail(err, PBOX_C_MEMORY,
 			"no memory for a copy of table %u (keep_copies)", g->t->number);
-	if (rc == 0 && chunks_add_table(w, g->t) != 0)
+	if (rc == 0 && ((g->t->discipline->lanes > 1 && queue_open_pulls(s) != 0) ||
+			       chunks_add_table(w, g->t) != 0))
 		rc = pbox_client_fail(err, PBOX_C_MEMORY, "no memory for table %u", g->t->number);
 	if (rc == 0)
 		g->d->table = g->t;

@@ -116,6 +116,7 @@ struct retained {
 	bool have; /* its payload is in table.retained_payload */
 };
 
+/** A tensor, and the queue of its operations. */
 struct tensor {
 	char *name;
 	uint64_t elements;
@@ -151,6 +152,35 @@ struct pbox_worker_table {
 	bool resumed;              /* its rounds go on where the program says (first_round) */
 	uint32_t flags;            /* of its DECLARE: PBOX_DECLARE_CONTINUE */
 };
+
+/*
+ * A table whose discipline has two lanes has everything that operations wait in twice: after its tensors (as queues),
+ * fragments and pieces come those of the pulls, of the same elements and in the same order. So a lane is serialised,
+ * queued and sent as a table with one lane is, and each fragment has one flight.
+ */
+
+/** The queue of the tensor for the operation. */
+static inline struct tensor *
+table_queue(const struct pbox_worker_table *t, const struct pbox_worker_op *op, uint32_t tensor)
+{
+	bool second = op->kind == PBOX_CLIENT_PULL && t->discipline->lanes > 1;
+
+	return &t->tensor[second ? t->n + tensor : tensor];
+}
+/** Is the fragment that of the pulls? */
+static inline bool
+table_is_pull_lane(const struct pbox_worker_table *t, const struct frag *f)
+{
+	return f->piece >= t->pieces;
+}
+/** Its number among those of its lane. */
+static inline uint32_t
+table_frag_number(const struct pbox_worker_table *t, const struct frag *f)
+{
+	uint32_t i = (uint32_t)(f - t->frag);
+
+	return i < t->frags ? i : i - t->frags;
+}
 
 static inline uint32_t
 frag_elements(const struct pbox_worker_table *t, const struct frag *f)
@@ -198,6 +228,12 @@ flight_is_since(const struct flight *fl, const struct pbox_hdr *h)
 	return (int32_t)(h->ts - (uint32_t)(fl->first_ns / NS_PER_US)) >= 0;
 }
 
+/** Fragments that may go, by priority; those of a priority in order. */
+struct ready {
+	uint64_t map[4];
+	struct frag *first[256], *last[256];
+};
+
 struct ep {
 	struct session *s;
 	struct pbox_client_peer peer;
@@ -218,8 +254,7 @@ struct ep {
 	bool paused;         /* some flight's time-outs have grown long */
 	bool ece;            /* tell the box that CE was seen */
 	bool limited;        /* the window kept something from being sent */
-	uint64_t ready_map[4];
-	struct frag *ready[256], *ready_last[256];
+	struct ready ready;
 };
 
 /* queue.c: operations -> ready fragments */
@@ -229,6 +264,10 @@ void queue_check(struct pbox_worker *w, struct pbox_worker_table *t, struct frag
 void queue_clear(struct session *s);
 /** Find again what is ready. */
 void queue_rebuild(struct pbox_worker *w);
+/** The session has a table with a lane for pulls; -ENOMEM. */
+int queue_open_pulls(struct session *s);
+/** Is anything ready? */
+bool queue_has(const struct ep *ep);
 /** The most urgent fragment that may go now, and whether it overtakes earlier ones; NULL: none. */
 struct frag *queue_pop(struct ep *ep, bool *overtakes);
 void queue_piece_finish(struct pbox_worker *w, struct pbox_worker_table *t, struct piece *p);

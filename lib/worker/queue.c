@@ -2,15 +2,17 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "worker_impl.h"
 
 /*
  * From operations to fragments that are ready to go.
  *
- * Each piece of a tensor goes through the entries of its operations in the order of submission, and
- * waits for no other piece. A fragment is ready when all its pieces have an entry of the kind that
+ * Each piece of a tensor goes through the entries of its operations in the order of submission (of the pulls, and of
+ * all others, if the discipline of the table has two lanes), and waits for no other piece. A fragment is ready when all its pieces have an entry of the kind that
  * it needs; a PULL needs one piece alone.
  *
  * Deadlock: a round ends when all workers have sent their part, so two workers whose windows are full
@@ -103,7 +105,7 @@ pbox_worker_submit(struct pbox_worker *w, struct pbox_worker_op *op)
 	op->open = op->n;
 	for (unsigned i = 0; i < op->n; i++) {
 		struct pbox_worker_entry *e = &op->e[i];
-		struct tensor *x = &t->tensor[e->tensor];
+		struct tensor *x = table_queue(t, op, e->tensor);
 
 		e->next = NULL;
 		e->left = x->by_count;
@@ -234,33 +236,62 @@ by_order(const struct frag *x, const struct frag *y)
 	return x->piece < y->piece ? -1 : x->piece > y->piece;
 }
 
+/** Those of the pull lanes; NULL: no table has one. */
+static struct ready *
+queue_pulls(const struct ep *ep)
+{
+	return ep->s->pulls != NULL ? &ep->s->pulls[ep - ep->s->ep] : NULL;
+}
+
 /** Mostly at the end of its list, and near the beginning what comes late. */
 static void
-push_ready(struct ep *ep, struct frag *f)
+push_ready(struct pbox_worker *w, const struct pbox_worker_table *t, struct frag *f)
 {
-	struct frag **at = &ep->ready[f->prio];
+	struct ep *ep = worker_endpoint(w, &t->chunk[f->chunk]);
+	struct ready *r = table_is_pull_lane(t, f) ? queue_pulls(ep) : &ep->ready;
+	struct frag **at = &r->first[f->prio];
 
-	if (*at != NULL && by_order(ep->ready_last[f->prio], f) <= 0)
-		at = &ep->ready_last[f->prio]->next;
+	if (*at != NULL && by_order(r->last[f->prio], f) <= 0)
+		at = &r->last[f->prio]->next;
 	while (*at != NULL && by_order(*at, f) <= 0)
 		at = &(*at)->next;
 	f->state = FRAG_QUEUED;
 	f->next = *at;
 	*at = f;
 	if (f->next == NULL)
-		ep->ready_last[f->prio] = f;
-	ep->ready_map[f->prio / 64] |= 1ull << (f->prio % 64);
+		r->last[f->prio] = f;
+	r->map[f->prio / 64] |= 1ull << (f->prio % 64);
 }
 
 static struct frag *
-queue_take(struct ep *ep, unsigned prio)
+queue_take(struct ready *r, unsigned prio)
 {
-	struct frag *f = ep->ready[prio];
+	struct frag *f = r->first[prio];
 
-	ep->ready[prio] = f->next;
+	r->first[prio] = f->next;
 	if (f->next == NULL)
-		ep->ready_map[prio / 64] &= ~(1ull << (prio % 64));
+		r->map[prio / 64] &= ~(1ull << (prio % 64));
 	return f;
+}
+
+/** The most urgent one, and in *@p oldest (may be NULL) the one that is first in order; NULL: there is none. */
+static struct frag *
+queue_first(const struct ready *r, struct frag **oldest)
+{
+	struct frag *first = NULL;
+
+	for (unsigned k = 0; k < 4; k++)
+		for (uint64_t map = r->map[k]; map != 0; map &= map - 1) {
+			struct frag *f = r->first[k * 64 + (unsigned)__builtin_ctzll(map)];
+
+			if (oldest == NULL)
+				return f;
+			if (first == NULL || by_order(f, *oldest) < 0)
+				*oldest = f;
+			if (first == NULL)
+				first = f;
+		}
+	return first;
 }
 
 /** Is something of the session earlier than @p f, and not ready? */
@@ -277,33 +308,45 @@ is_early(const struct session *s, const struct frag *f)
 	return false;
 }
 
-/* Half of the window is for those in order, as the protocol asks (R6.9): many small urgent tensors
- * keep the others from nothing but their turn. */
+bool
+queue_has(const struct ep *ep)
+{
+	const struct ready *pulls = queue_pulls(ep);
+
+	return queue_first(&ep->ready, NULL) != NULL ||
+	       (pulls != NULL && queue_first(pulls, NULL) != NULL);
+}
+
+/*
+ * Half of the window is for those in order, as the protocol asks (R6.9): many small urgent tensors
+ * keep the others from nothing but their turn. The same half is the most that a pull lane gets: its pulls may all wait
+ * for other workers, who may wait for a push of this one.
+ */
 struct frag *
 queue_pop(struct ep *ep, bool *overtakes)
 {
-	unsigned first = 256, oldest = 256;
+	bool room = ep->overtaking < ep->win.max / 2 && ep->in_flight + 1 < ep->win.max;
+	struct ready *pulls = queue_pulls(ep);
+	struct frag *oldest = NULL, *first = queue_first(&ep->ready, &oldest), *pull = NULL;
 	bool early;
 
-	for (unsigned k = 0; k < 4; k++)
-		for (uint64_t map = ep->ready_map[k]; map != 0; map &= map - 1) {
-			unsigned prio = k * 64 + (unsigned)__builtin_ctzll(map);
-
-			if (first == 256)
-				first = prio;
-			if (oldest == 256 || by_order(ep->ready[prio], ep->ready[oldest]) < 0)
-				oldest = prio;
-		}
-	if (first == 256)
+	if (pulls != NULL && (room || ep->in_flight == 0)) /* that: a window of 1 */
+		pull = queue_first(pulls, NULL);
+	if (pull != NULL && (first == NULL || pull->prio < first->prio ||
+				    (pull->prio == first->prio && by_order(pull, first) < 0))) {
+		*overtakes = true;
+		return queue_take(pulls, pull->prio);
+	}
+	if (first == NULL)
 		return NULL;
-	early = is_early(ep->s, ep->ready[oldest]);
+	early = is_early(ep->s, oldest);
 	*overtakes = early || first != oldest;
-	if (!*overtakes || (ep->overtaking < ep->win.max / 2 && ep->in_flight + 1 < ep->win.max))
-		return queue_take(ep, first);
+	if (!*overtakes || room)
+		return queue_take(&ep->ready, first->prio);
 	if (early)
 		return NULL;
 	*overtakes = false;
-	return queue_take(ep, oldest);
+	return queue_take(&ep->ready, oldest->prio);
 }
 
 static bool
@@ -341,16 +384,32 @@ queue_check(struct pbox_worker *w, struct pbox_worker_table *t, struct frag *f)
 	if (t->restoring || !is_ready(f))
 		return;
 	frag_rank(t, f);
-	push_ready(worker_endpoint(w, &t->chunk[f->chunk]), f);
+	push_ready(w, t, f);
+}
+
+static void
+ready_clear(struct ready *r)
+{
+	for (struct frag *f; (f = queue_first(r, NULL)) != NULL;)
+		queue_take(r, f->prio)->state = FRAG_IDLE;
 }
 
 void
 queue_clear(struct session *s)
 {
-	for (unsigned i = 0; i < s->endpoints; i++)
-		for (unsigned prio = 0; prio < 256; prio++)
-			while ((s->ep[i].ready_map[prio / 64] >> prio % 64 & 1) != 0)
-				queue_take(&s->ep[i], prio)->state = FRAG_IDLE;
+	for (unsigned i = 0; i < s->endpoints; i++) {
+		ready_clear(&s->ep[i].ready);
+		if (s->pulls != NULL)
+			ready_clear(&s->pulls[i]);
+	}
+}
+
+int
+queue_open_pulls(struct session *s)
+{
+	if (s->pulls == NULL)
+		s->pulls = calloc(PBOX_MAX_ENDPOINTS, sizeof(*s->pulls));
+	return s->pulls != NULL ? 0 : -ENOMEM;
 }
 
 static struct frag *
@@ -397,7 +456,7 @@ queue_rebuild(struct pbox_worker *w)
 	for (uint32_t i = 0; i < w->tables; i++) {
 		struct pbox_worker_table *t = w->table[i];
 
-		for (uint32_t k = 0; k < t->frags && !t->restoring; k++) {
+		for (uint32_t k = 0; k < t->frags * t->discipline->lanes && !t->restoring; k++) {
 			struct frag *f = &t->frag[k];
 
 			if (!is_ready(f))
@@ -409,10 +468,8 @@ queue_rebuild(struct pbox_worker *w)
 		}
 	}
 	for (struct frag *next, *f = sort(&list, n); f != NULL; f = next) {
-		struct pbox_worker_table *t = w->table[f->table];
-
 		next = f->next;
-		push_ready(worker_endpoint(w, &t->chunk[f->chunk]), f);
+		push_ready(w, w->table[f->table], f);
 	}
 }
 

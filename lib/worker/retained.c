@@ -26,7 +26,7 @@ retained_open(struct pbox_worker_table *t)
 static struct retained *
 retained_of(const struct pbox_worker_table *t, const struct frag *f)
 {
-	return &t->retained[f - t->frag];
+	return &t->retained[table_frag_number(t, f)];
 }
 
 static uint8_t *

@@ -328,4 +328,5 @@ session_close(struct session *s)
 	for (unsigned i = 0; s->ep != NULL && i < PBOX_MAX_ENDPOINTS; i++)
 		free(s->ep[i].flight);
 	free(s->ep);
+	free(s->pulls);
 }

@@ -43,7 +43,7 @@ table_new(const struct pbox_client_table *d, uint32_t number,
 	t->optimiser = d->optimiser;
 	t->push_format = d->push_format;
 	t->pull_format = d->pull_format;
-	t->tensor = calloc(d->n > 0 ? d->n : 1, sizeof(*t->tensor));
+	t->tensor = calloc(d->n > 0 ? d->n * (size_t)discipline->lanes : 1, sizeof(*t->tensor));
 	if (t->tensor == NULL)
 		goto fail;
 	t->n = d->n;
@@ -198,6 +198,24 @@ index_tensors(struct pbox_worker_table *t, struct pbox_client_error *err)
 	return 0;
 }
 
+/** The second lane is the first one once more. */
+static void
+add_pull_lane(struct pbox_worker_table *t)
+{
+	memcpy(&t->tensor[t->n], t->tensor, t->n * sizeof(*t->tensor));
+	memcpy(&t->frag[t->frags], t->frag, t->frags * sizeof(*t->frag));
+	memcpy(&t->piece[t->pieces], t->piece, t->pieces * sizeof(*t->piece));
+	for (unsigned i = 0; i < t->n; i++)
+		t->tensor[t->n + i].by_first += t->pieces;
+	for (uint32_t i = 0; i < t->frags; i++)
+		t->frag[t->frags + i].piece += t->pieces;
+	for (uint32_t i = 0; i < t->pieces; i++) {
+		t->piece[t->pieces + i].frag += t->frags;
+		t->piece[t->pieces + i].tensor += t->n;
+		t->by_tensor[t->pieces + i] = t->by_tensor[i] + t->pieces;
+	}
+}
+
 /** Of a payload with so many elements, in the format that has more. */
 static size_t
 larger_payload(const struct pbox_worker_table *t, uint32_t elements)
@@ -233,9 +251,9 @@ table_layout(struct pbox_worker_table *t, const struct table_map *m, uint32_t ca
 	rc = measure(t, m, err);
 	if (rc != 0)
 		return rc;
-	t->frag = calloc(t->frags, sizeof(*t->frag));
-	t->piece = calloc(t->pieces, sizeof(*t->piece));
-	t->by_tensor = calloc(t->pieces, sizeof(*t->by_tensor));
+	t->frag = calloc(t->frags, t->discipline->lanes * sizeof(*t->frag));
+	t->piece = calloc(t->pieces, t->discipline->lanes * sizeof(*t->piece));
+	t->by_tensor = calloc(t->pieces, t->discipline->lanes * sizeof(*t->by_tensor));
 	if (t->frag == NULL || t->piece == NULL || t->by_tensor == NULL)
 		return pbox_client_fail(err, PBOX_C_MEMORY,
 			"no memory for the %u fragments of table %u", t->frags, t->number);
@@ -244,7 +262,10 @@ table_layout(struct pbox_worker_table *t, const struct table_map *m, uint32_t ca
 		t->chunk[i].at = at;
 		at += t->chunk[i].elements;
 	}
-	return index_tensors(t, err);
+	rc = index_tensors(t, err);
+	if (rc == 0 && t->discipline->lanes > 1)
+		add_pull_lane(t);
+	return rc;
 }
 
 /* ---- elements of a fragment ----------------------------------------------------------------- */

@@ -57,12 +57,6 @@ frame_type(const struct pbox_worker_table *t, const struct frag *f)
 	return PBOX_PUSH;
 }
 
-static bool
-any_ready(const struct ep *ep)
-{
-	return (ep->ready_map[0] | ep->ready_map[1] | ep->ready_map[2] | ep->ready_map[3]) != 0;
-}
-
 /** Launch up to @p most fragments; their number. */
 static unsigned
 pump_endpoint(struct ep *ep, unsigned most)
@@ -89,7 +83,7 @@ pump_endpoint(struct ep *ep, unsigned most)
 			n++;
 		}
 	}
-	ep->limited = any_ready(ep);
+	ep->limited = queue_has(ep);
 	return n;
 }
 
@@ -312,26 +306,15 @@ on_push_ok(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const 
 	transfer_complete(t, fl, ep, NULL, false);
 }
 
-static void
-answer_arrived(
-	struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct rx_frame *r)
+/** The flight of the fragment, in whatever lane, that the frame answers; NULL: none. */
+static struct flight *
+answered(const struct pbox_worker_table *t, const struct ep *ep, const struct frag *f,
+	const struct pbox_hdr *h)
 {
-	const struct pbox_hdr *h = &r->hdr;
-
-	if (fl->type == PBOX_RESTORE)
-		restore_answer(t, ep, fl, h);
-	else if (h->type == PBOX_RESULT)
-		on_result(t, ep, fl, r);
-	else if (h->type == PBOX_WAIT)
-		on_wait(t, ep, fl, h);
-	else if (h->type == PBOX_INIT_OK)
-		on_init_ok(t, ep, fl, h);
-	else if (h->type == PBOX_FETCHED)
-		on_fetched(t, ep, fl, r);
-	else if (h->type == PBOX_ERROR)
-		transfer_on_error(t, ep, fl, h);
-	else
-		on_push_ok(t, ep, fl, h);
+	for (unsigned lane = 0; lane < t->discipline->lanes; lane++, f += t->frags)
+		if (f->state == FRAG_FLIGHT && is_answer(t, &ep->flight[f->flight], h))
+			return &ep->flight[f->flight];
+	return NULL;
 }
 
 void
@@ -360,9 +343,21 @@ transfer_frame(struct session *s, const struct rx_frame *r)
 		ep->ece = true;
 	if (r->ce || (h->flags & PBOX_F_ECE) != 0)
 		window_marked(&ep->win, w->now);
-	fl = &ep->flight[f->flight];
-	if (f->state == FRAG_FLIGHT && is_answer(t, fl, h))
-		answer_arrived(t, ep, fl, r);
-	else
+	fl = answered(t, ep, f, h);
+	if (fl == NULL)
 		w->count.rx_duplicates++;
+	else if (fl->type == PBOX_RESTORE)
+		restore_answer(t, ep, fl, h);
+	else if (h->type == PBOX_RESULT)
+		on_result(t, ep, fl, r);
+	else if (h->type == PBOX_WAIT)
+		on_wait(t, ep, fl, h);
+	else if (h->type == PBOX_INIT_OK)
+		on_init_ok(t, ep, fl, h);
+	else if (h->type == PBOX_FETCHED)
+		on_fetched(t, ep, fl, r);
+	else if (h->type == PBOX_ERROR)
+		transfer_on_error(t, ep, fl, h);
+	else
+		on_push_ok(t, ep, fl, h);
 }

@@ -98,7 +98,7 @@ why_op(struct pbox_worker *w, struct pbox_worker_op *op, uint64_t *told_ns, char
 		return missing;
 	for (unsigned i = 0; i < op->n; i++) {
 		const struct pbox_worker_entry *e = &op->e[i];
-		const struct tensor *x = &t->tensor[e->tensor];
+		const struct tensor *x = table_queue(t, op, e->tensor);
 
 		for (uint32_t k = 0; k < x->by_count && e->left > 0; k++) {
 			const struct piece *p = &t->piece[t->by_tensor[x->by_first + k]];

@@ -395,7 +395,8 @@ struct session {
 	bool proven;              /* the box has once proven that it knows the secret */
 	bool unproven;            /* the job is insecure, the worker has a secret */
 
-	struct ep *ep; /* room for PBOX_MAX_ENDPOINTS */
+	struct ep *ep;       /* room for PBOX_MAX_ENDPOINTS */
+	struct ready *pulls; /* the same, of pull lanes; NULL: no table has one */
 	struct pbox_worker_request *requests;
 	uint64_t tx_frames, tx_seen; /* seen: when last_tx was set */
 	uint64_t last_tx, last_rx;

@@ -30,7 +30,7 @@
 #define NS_MS UINT64_C(1000000)
 #define NS_S  UINT64_C(1000000000)
 
-/** What stands behind the "--". */
+/** Arguments after the "--". */
 struct dpdk_options {
 	uint32_t ip, gateway; /* network order */
 	uint8_t prefix_len;
@@ -54,7 +54,7 @@ struct dpdk_peer {
 	uint8_t mac[6];   /* in t */
 };
 
-/** Memory that EAL knows, the piece that was found last. */
+/** Memory that EAL knows: the region that was found last. */
 struct dpdk_region {
 	uintptr_t base, end;
 	const struct rte_memseg_list *list;
@@ -74,14 +74,14 @@ struct dpdk {
 	bool by_ref;       /* the port takes chains */
 	bool virtio_user;  /* it reaches EAL's own memory only */
 	unsigned max_segs; /* of a packet */
-	unsigned refs;     /* packets that point to a caller's memory */
+	unsigned refs;     /* zero copy: packets that point to a caller's memory */
 	struct dpdk_region region;
 	unsigned n_out;
 	struct rte_mbuf *out[DPDK_TX_BURST];
 	uint16_t ip_id;
 	/* receiving */
-	unsigned n_held, n_ahead; /* packets under views; fetched by wait */
-	struct rte_mbuf *held[DPDK_RX_BURST], *ahead[DPDK_RX_BURST];
+	unsigned n_viewed, n_ahead; /* packets under views; fetched by wait */
+	struct rte_mbuf *viewed[DPDK_RX_BURST], *ahead[DPDK_RX_BURST];
 	struct pbox_client_rx view[DPDK_RX_BURST];
 	/* waiting */
 	atomic_bool woken, sleeping;
@@ -103,7 +103,7 @@ int dpdk_fail(struct pbox_client_error *err, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /* options.c */
-/** Parse what stands behind the "--" of @p args; *eal: how many bytes stand before it. */
+/** Parse the arguments after the "--" of @p args; *eal: how many bytes are before it. */
 int dpdk_options(
 	struct dpdk_options *o, const char *args, size_t *eal, struct pbox_client_error *err);
 
@@ -128,12 +128,12 @@ void dpdk_send(struct pbox_client_transport *t, const struct pbox_client_tx *d, 
 /** Send @p m (its length set) at the next flush. */
 void dpdk_tx(struct dpdk *s, struct rte_mbuf *m);
 void dpdk_tx_flush(struct dpdk *s);
-/** Look up where frames to a peer go, and ask if need be. True: it can be sent to. */
+/** Look up the next hop of a peer, and ask by ARP if it is unknown or old. True: it can be sent to. */
 bool dpdk_peer_resolve(struct dpdk *s, struct dpdk_peer *p, enum pbox_arp_state *state);
 /** The library's peer as ours; NULL: there are too many. */
 struct dpdk_peer *dpdk_peer(struct dpdk *s, struct pbox_client_peer *peer);
 void dpdk_quiesce(struct pbox_client_transport *t);
-/** Ask who has @p ip (our own: tell who we are). */
+/** ARP request for @p ip (our own: an announcement). */
 void dpdk_ask(struct dpdk *s, uint32_t ip);
 
 /** Pad to what Ethernet wants, and set the length of a packet of one segment. */

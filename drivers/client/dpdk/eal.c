@@ -13,6 +13,8 @@
 
 #include "dpdk.h"
 
+/* Start of EAL, once a process, with the arguments before the "--". */
+
 #define MAX_ARGS 62
 
 static pthread_mutex_t eal_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -70,7 +72,7 @@ dpdk_eal_begin(struct pbox_client_error *err)
 		return 0;
 	if (rte_errno == EALREADY)
 		return dpdk_fail(err, PBOX_C_INVALID,
-			"transport_args: this program has started EAL already: nothing may stand before the '--'");
+			"transport_args: this program has started EAL already: give no arguments before the '--'");
 	return dpdk_fail(err, PBOX_C_SYSTEM,
 		"EAL does not start with '%.200s': %s; its own lines on standard error say more",
 		eal_text, rte_strerror(rte_errno));

@@ -8,6 +8,8 @@
 
 #include "dpdk.h"
 
+/* transport_args: the options after the "--". */
+
 int
 dpdk_fail(struct pbox_client_error *err, int code, const char *fmt, ...)
 {
@@ -46,7 +48,7 @@ option(struct dpdk_options *o, char *word, struct pbox_client_error *err)
 
 	if (value == NULL)
 		return dpdk_fail(err, PBOX_C_INVALID,
-			"transport_args: '%s' is not NAME=VALUE; arguments of EAL stand before the '--'",
+			"transport_args: '%s' is not NAME=VALUE; arguments of EAL come before the '--'",
 			word);
 	*value++ = 0;
 	if (strcmp(word, "address") == 0)
@@ -114,6 +116,6 @@ dpdk_options(struct dpdk_options *o, const char *args, size_t *eal, struct pbox_
 	}
 	if (rc == 0 && o->ip == 0)
 		rc = dpdk_fail(err, PBOX_C_INVALID,
-			"transport_args: address=A.B.C.D/PREFIX is missing behind the '--': the port's own address, which the kernel does not know");
+			"transport_args: address=A.B.C.D/PREFIX is missing after the '--': the port's own address, which the kernel does not know");
 	return rc;
 }

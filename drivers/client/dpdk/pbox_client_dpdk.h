@@ -20,12 +20,12 @@
  *
  * transport_args: arguments of EAL, the word "--", and these, separated by blanks:
  *
- *	address=A.B.C.D/PREFIX  of the port; wanted
+ *	address=A.B.C.D/PREFIX  of the port; required
  *	gateway=A.B.C.D         next hop to boxes outside the subnet
  *	port=NUMBER or NAME     default: the first that no other client of the process has
  *	idle=poll|sleep         with nothing to do, poll on (a CPU of its own), or sleep between
  *	                        looks (for CPUs that others need); default: poll
- *	zero-copy=auto|off      send tensors from where they are, where the port can; default: auto
+ *	zero-copy=auto|off      auto: send tensors without a copy, where the port can; default: auto
  *
  * EAL: started by the first open of a process that has arguments before the "--"; later opens give
  * the same ones, or none. An application that has called rte_eal_init() itself gives none.

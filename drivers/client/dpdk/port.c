@@ -10,8 +10,8 @@
 
 #include "dpdk.h"
 
-/* The ports of this process. One that was opened stays open: a virtual device that is closed cannot
- * be had again. */
+/* The ports of this process. A port that was opened stays open, as a virtual device that is closed cannot be opened
+ * again. */
 
 #define HEADER_ROOM   (RTE_PKTMBUF_HEADROOM + 192)
 #define HEADERS_SPARE 2048 /* bursts that are being built, cache */

@@ -11,7 +11,9 @@
 
 #include "dpdk.h"
 
-#define SPIN_NS (2 * NS_US)  /* with idle=sleep: looked on after the last packet */
+/* Receive: packets become views of datagrams, ARP and ICMP are answered; and waiting. */
+
+#define SPIN_NS (2 * NS_US)  /* with idle=sleep: polls so long before it sleeps */
 #define NAP_NS  (50 * NS_US) /* between looks */
 
 void
@@ -46,7 +48,7 @@ dpdk_parse_flags(const struct pbox_port *p, const struct rte_mbuf *m)
 			       : 0);
 }
 
-/** A datagram for us becomes a view, and its packet is held; everything else ends here. */
+/** A datagram for us becomes a view of its packet, which stays; everything else ends here. */
 static void
 dpdk_take(struct dpdk *s, struct rte_mbuf *m)
 {
@@ -64,13 +66,13 @@ dpdk_take(struct dpdk *s, struct rte_mbuf *m)
 	case PBOX_NET_UDP:
 		if (k.dst_port != s->udp)
 			break;
-		s->view[s->n_held] = (struct pbox_client_rx){.data = frame + k.payload_offset,
+		s->view[s->n_viewed] = (struct pbox_client_rx){.data = frame + k.payload_offset,
 			.len = k.payload_len,
 			.ecn = k.ecn,
 			.from = {.sin_family = AF_INET,
 				.sin_port = rte_cpu_to_be_16(k.src_port),
 				.sin_addr = {k.src_ip}}};
-		s->held[s->n_held++] = m;
+		s->viewed[s->n_viewed++] = m;
 		return;
 	case PBOX_NET_ARP_REQUEST:
 		dpdk_answer_in_place(s, m, pbox_net_arp_reply(frame, m->data_len, &p->nif, &k));
@@ -99,9 +101,9 @@ dpdk_recv(struct pbox_client_transport *t, const struct pbox_client_rx **out)
 	struct dpdk *s = (struct dpdk *)t;
 	unsigned n = s->n_ahead;
 
-	if (s->n_held > 0)
-		rte_pktmbuf_free_bulk(s->held, s->n_held);
-	s->n_held = s->n_ahead = 0;
+	if (s->n_viewed > 0)
+		rte_pktmbuf_free_bulk(s->viewed, s->n_viewed);
+	s->n_viewed = s->n_ahead = 0;
 	if (n == 0)
 		n = rte_eth_rx_burst(s->id, 0, s->ahead, DPDK_RX_BURST);
 	for (unsigned i = 0; i < n; i++)
@@ -110,20 +112,20 @@ dpdk_recv(struct pbox_client_transport *t, const struct pbox_client_rx **out)
 		dpdk_take(s, s->ahead[i]);
 	t->more = n == DPDK_RX_BURST;
 	*out = s->view;
-	return s->n_held;
+	return s->n_viewed;
 }
 
 void
 dpdk_rx_free(struct dpdk *s)
 {
-	rte_pktmbuf_free_bulk(s->held, s->n_held);
+	rte_pktmbuf_free_bulk(s->viewed, s->n_viewed);
 	rte_pktmbuf_free_bulk(s->ahead, s->n_ahead);
-	s->n_held = s->n_ahead = 0;
+	s->n_viewed = s->n_ahead = 0;
 }
 
 /* ---- waiting -------------------------------------------------------------------------- */
 
-/** Off the CPU for a moment, unless somebody wakes us. */
+/** Sleep for a moment, unless dpdk_wake() ends it. */
 static void
 dpdk_nap(struct dpdk *s, uint64_t ns)
 {
@@ -134,7 +136,7 @@ dpdk_nap(struct dpdk *s, uint64_t ns)
 	atomic_store(&s->sleeping, true);
 	if (!atomic_load(&s->woken) && ppoll(&p, 1, &ts, NULL) > 0 &&
 		read(s->event, &drain, sizeof(drain)) < 0)
-		p.revents = 0; /* nothing to drain: it was a late wake of an earlier nap */
+		p.revents = 0; /* nothing to drain: it was the wake of an earlier nap */
 	atomic_store(&s->sleeping, false);
 }
 

@@ -14,6 +14,8 @@
 
 #include "dpdk.h"
 
+/* The transport "dpdk": open and close, address resolution, memory for zero copy. */
+
 #define FIRST_UDP    49152 /* of the ports that nobody is assigned (RFC 6335) */
 #define ARP_PATIENCE (4 * NS_S)
 #define ARP_INTERVAL (5 * NS_MS)
@@ -29,7 +31,7 @@ dpdk_close(struct pbox_client_transport *t)
 		dpdk_quiesce(t);
 		dpdk_rx_free(s);
 		if (s->refs > 0)
-			return; /* its counter is still pointed to */
+			return; /* packets in the driver still point to the counter: the instance leaks */
 		dpdk_port_give(s->port);
 	}
 	if (s->event >= 0)
@@ -37,7 +39,7 @@ dpdk_close(struct pbox_client_transport *t)
 	free(s);
 }
 
-/** Whoever had the port before us may have left things in it. */
+/** Free what an earlier client of the port may have left in it. */
 static void
 drain(struct dpdk *s)
 {
@@ -50,7 +52,7 @@ drain(struct dpdk *s)
 	}
 }
 
-/** Find the way to the box before the session depends on it. */
+/** Resolve the next hop to the box, before the session depends on it. */
 static int
 dpdk_resolve(struct dpdk *s, const struct pbox_client_transport_conf *conf,
 	struct pbox_client_error *err)
@@ -112,7 +114,7 @@ dpdk_open(struct pbox_client_transport **out, const struct pbox_client_transport
 
 	if (rc == 0 && conf->bind != NULL)
 		rc = dpdk_fail(err, PBOX_C_INVALID,
-			"bind is for kernel sockets: the address stands in transport_args");
+			"bind is for kernel sockets: give the address in transport_args");
 	if (rc == 0)
 		rc = dpdk_eal_start(conf->args, eal, err);
 	if (rc != 0)

@@ -11,12 +11,14 @@
 
 #include "dpdk.h"
 
-#define PATIENCE_NS (20 * NS_MS)      /* that a full queue is waited for */
+#define PATIENCE_NS (20 * NS_MS)      /* for a full queue */
 #define LOOK_US     UINT64_C(1000000) /* between two looks at the ARP table */
 #define REF_LEAST   256               /* bytes: less is copied faster than chained */
 #define REF_PIECES  4                 /* in one datagram */
 #define ECT0        0x02
-#define QUIET_NS    NS_S /* that sent packets are waited for */
+#define QUIET_NS    NS_S /* for sent packets to leave the queue */
+
+/* Transmit: next hops, the queue, and packets that are chained to the caller's memory (zero copy) or have a copy. */
 
 /* ---- peers ---------------------------------------------------------------------------- */
 
@@ -66,8 +68,8 @@ dpdk_peer_resolve(struct dpdk *s, struct dpdk_peer *p, enum pbox_arp_state *stat
 		p->ready = true;
 		p->look_at = now + LOOK_US;
 	}
-	/* a next hop that has fallen silent is sent to all the same: the timers of the protocol
-	 * tell whether it is gone */
+	/* frames still go to a next hop that does not answer ARP any more: the timers of the protocol find out
+	 * whether it is gone */
 	return p->ready;
 }
 
@@ -104,7 +106,7 @@ dpdk_tx_flush(struct dpdk *s)
 		else
 			rte_pause();
 	}
-	if (sent < s->n_out) { /* losses like any other: the timers see to them */
+	if (sent < s->n_out) { /* losses like any other: loss recovery retransmits */
 		s->t.tx_failed += s->n_out - sent;
 		rte_pktmbuf_free_bulk(s->out + sent, s->n_out - sent);
 	}
@@ -188,7 +190,7 @@ segment(struct dpdk *s, const struct iovec *v)
 	return m;
 }
 
-/** Headers in a small packet, the payload behind them where it is. NULL: it has to be copied. */
+/** Zero copy: headers in a small packet, chained to the payload in the caller's memory. NULL: it has to be copied. */
 static struct rte_mbuf *
 build_ref(struct dpdk *s, const struct pbox_net_udp_template *t, const struct pbox_client_tx *d)
 {
@@ -275,9 +277,9 @@ dpdk_send(struct pbox_client_transport *t, const struct pbox_client_tx *d, unsig
 }
 
 /*
- * Drivers free what they have sent when they need the room, so that sent packets may stay in the
- * queue for long; usually nobody cares, as the answer tells that they have left. Here nobody
- * answers: ask the driver, and take the queue down if it cannot tell.
+ * Drivers free sent packets when they need the room, so that these may stay in the queue for long. That does not matter
+ * if an answer comes, as it proves that they have left. Here none comes: ask the driver, and stop the queue if it cannot
+ * say.
  */
 void
 dpdk_quiesce(struct pbox_client_transport *t)
@@ -297,7 +299,7 @@ dpdk_quiesce(struct pbox_client_transport *t)
 	dpdk_rx_free(s);
 	if (rte_eth_dev_stop(s->id) == 0)
 		rte_eth_dev_start(s->id);
-	/* a driver that kept them even so gets no more of the caller's memory */
+	/* a driver that kept them even so gets no more of the caller's memory: all is copied */
 	if (s->refs > 0)
 		s->by_ref = false;
 }

@@ -6,7 +6,7 @@
 
 #include "client_impl.h"
 
-/* What calls of other threads have in common: entering, waiting, commands to the progress thread. */
+/* Calls of other threads: entry and exit of the library, waiting, commands to the progress thread. */
 
 int
 client_enter(struct pbox_client *c, struct pbox_client_error *err)

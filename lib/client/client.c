@@ -12,7 +12,7 @@
 
 #include "client_impl.h"
 
-/* Opening, closing, and what is small. Operations are in operation.c. */
+/* Open, close, configuration, memory and facts of a client. Operations are in operation.c. */
 
 #define LEAVE_PATIENCE NS_PER_S
 #define MEMORY_ALIGN   64
@@ -99,8 +99,8 @@ freed_release(struct pbox_client *c)
 static bool
 is_busy(const struct pbox_client *c)
 {
-	for (uint32_t i = 0; i < c->slots; i++)
-		if (c->slot[i].op != NULL && !c->slot[i].op->done)
+	for (uint32_t i = 0; i < c->handles; i++)
+		if (c->handle[i].op != NULL && !c->handle[i].op->done)
 			return true;
 	return false;
 }
@@ -115,7 +115,8 @@ pbox_client_free(struct pbox_client *c, void *memory)
 		freed_release(c);
 		memory_free(c, memory);
 	} else if (memory != NULL &&
-		   (f = malloc(sizeof(*f))) != NULL) { /* else it is lost: that harms less */
+		   (f = malloc(sizeof(*f))) !=
+			   NULL) { /* else it leaks, which is better than a use after free */
 		*f = (struct freed){c->freed, memory};
 		c->freed = f;
 	}
@@ -238,9 +239,9 @@ client_destroy(struct pbox_client *c)
 	for (uint32_t i = 0; i < c->tables; i++)
 		free(c->table[i]);
 	free(c->table);
-	for (uint32_t i = 0; i < c->slots; i++)
-		free(c->slot[i].op);
-	free(c->slot);
+	for (uint32_t i = 0; i < c->handles; i++)
+		free(c->handle[i].op);
+	free(c->handle);
 	if (c->t != NULL) {
 		freed_release(c);
 		c->t->ops->close(c->t);

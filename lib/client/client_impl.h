@@ -71,7 +71,7 @@ struct table {
 	uint32_t submitted[];   /* rounds pushed so far, by tensor; lock */
 };
 
-struct slot {
+struct handle {
 	struct op *op;
 	uint32_t generation;
 	uint32_t next; /* free list: index + 1 */
@@ -90,7 +90,7 @@ struct cmd {
 	struct cmd *next;
 	void (*run)(struct pbox_client *c, struct cmd *cmd);
 	bool done; /* lock */
-	bool hold; /* not done when run returns: somebody else will say so */
+	bool open; /* not done when run returns: its answer sets done */
 };
 
 /** A control request of another thread. */
@@ -99,7 +99,7 @@ struct call {
 	struct pbox_worker_request request;
 };
 
-/** A declaration, and how it looked last. */
+/** A declaration, and its last copy for the caller's thread. */
 struct declare {
 	struct cmd cmd;
 	struct pbox_worker_declaration d, seen;
@@ -131,9 +131,9 @@ struct pbox_client {
 	atomic_bool kicked; /* the thread has been woken and not yet looked */
 	unsigned users;     /* calls inside */
 	bool closing;
-	struct pbox_client_error fatal; /* of the lost session; code 0: it lives */
-	struct slot *slot;              /* of handles */
-	uint32_t slots, free_slot;      /* free_slot: index + 1, 0: none */
+	struct pbox_client_error fatal; /* of the lost session; code 0: it is not lost */
+	struct handle *handle;          /* of handles */
+	uint32_t handles, free_handle;  /* free_handle: index + 1, 0: none */
 	struct table **table;           /* those declared, by number */
 	uint32_t tables, tables_cap;
 	struct pbox_client_stats stats;
@@ -189,22 +189,22 @@ const struct pbox_client_transport_ops *transport_find(
 /** Frames of @p mtu that a receive buffer of @p rcvbuf bytes (as the kernel counts) holds. */
 uint32_t transport_window(size_t rcvbuf, unsigned mtu);
 
-/* waiting.c: how long a wait goes on, and for whom */
+/* waiting.c: how long a wait goes on, and for which worker */
 struct waiting {
-	uint64_t began, deadline; /* ns; deadline moves while the one that is missing lives, */
-	uint64_t last;            /* until then at most */
+	uint64_t began, deadline; /* ns; the deadline moves while the missing worker lives, */
+	uint64_t last;            /* up to here */
 	uint64_t next_ask, timeout;
-	bool exact; /* the time-out was given for this wait */
+	bool exact; /* the call has its own time-out */
 };
 void waiting_begin(const struct pbox_client *c, struct waiting *w, unsigned timeout_ms);
-/** To be called at next_ask. True: it has left @p left_ms ago or more, or was refused, and waiting is in vain. */
+/** To be called at next_ask. True: the missing worker has left @p left_ms ago or more, or was refused: the wait is in vain. */
 bool waiting_ask(struct pbox_client *c, struct waiting *w, const struct pbox_worker_wait *f,
 	unsigned left_ms);
 double waiting_seconds(const struct waiting *w);
 /** Append what the box knows of a worker; any thread but the progress thread. */
 void waiting_member_text(struct pbox_client *c, unsigned worker, char *text, size_t cap);
 
-/** DEADLINE, and what the session waits for, in words. */
+/** DEADLINE, with a text that says what the session waits for. */
 int waiting_no_answer(struct pbox_client *c, const char *what, struct pbox_client_error *err);
 
 #endif /* CLIENT_IMPL_H */

@@ -7,9 +7,9 @@
 
 #include "client_impl.h"
 
-/* Declaring a table, from another thread: the worker does it, and here is how long that may take. */
+/* Declaration of a table, from another thread: the worker does it, this file waits. */
 
-#define TOLD_HOLDS (2 * NS_PER_S)
+#define ANSWER_FRESH (2 * NS_PER_S) /* an older NOT_READY says nothing about now */
 /* At the start a worker that has left is often one of an earlier run, on its way back. */
 #define LEFT_MS 10000
 
@@ -65,7 +65,7 @@ declare_not_ready(struct pbox_client *c, const struct pbox_worker_declaration *d
 		who[0] != 0 && d->box_says[0] != 0 ? "; the box says: " : "", d->box_says);
 }
 
-/** Waiting has ended without a table. */
+/** The wait has ended without a table. */
 static int
 declare_given_up(struct pbox_client *c, const struct declare *k, struct pbox_client_error *err)
 {
@@ -74,26 +74,26 @@ declare_given_up(struct pbox_client *c, const struct declare *k, struct pbox_cli
 
 	if (d->running.code != 0)
 		return pbox_client_fail(err, d->running.code, "%s", d->running.text);
-	if (d->waits && client_clock_ns() - d->wait_ns < TOLD_HOLDS)
+	if (d->waits && client_clock_ns() - d->wait_ns < ANSWER_FRESH)
 		return declare_not_ready(c, d, err);
 	snprintf(what, sizeof(what), "%s of table %u", d->asks_map ? "MAP" : "DECLARE", c->tables);
 	return waiting_no_answer(c, what, err);
 }
 
-/** Until it has ended, or @p until. */
+/** Sleep until it has ended, or @p until. */
 static bool
 sleep_on(struct pbox_client *c, const struct declare *k, uint64_t until)
 {
-	bool late = false;
+	bool expired = false;
 
 	pthread_mutex_lock(&c->lock);
-	while (!k->ended && !late)
-		late = !client_sleep(c, until);
+	while (!k->ended && !expired)
+		expired = !client_sleep(c, until);
 	pthread_mutex_unlock(&c->lock);
-	return !late;
+	return !expired;
 }
 
-/** Until it has ended, or waiting is in vain. */
+/** Wait until it has ended, or the wait is in vain. */
 static void
 declare_wait_for(struct pbox_client *c, struct declare *k, struct waiting *w)
 {
@@ -107,7 +107,7 @@ declare_wait_for(struct pbox_client *c, struct declare *k, struct waiting *w)
 		on = (struct pbox_worker_wait){.missing = -1, .table = c->tables};
 		if (k->seen.waits && k->seen.first_missing < pbox_worker_workers(c->w)) {
 			on.missing = (int)k->seen.first_missing;
-			on.told_ns = k->seen.wait_ns;
+			on.answered_ns = k->seen.wait_ns;
 		}
 		if (client_clock_ns() >= w->next_ask)
 			left = waiting_ask(c, w, &on, LEFT_MS);
@@ -115,7 +115,7 @@ declare_wait_for(struct pbox_client *c, struct declare *k, struct waiting *w)
 	declare_run(c, k, declare_end_run);
 }
 
-/** The list of tables has room for another one, and here it is. */
+/** A new table, and room in the list of tables for it. */
 static struct table *
 table_room(struct pbox_client *c, unsigned tensors)
 {

@@ -52,7 +52,7 @@ main(int argc, char **argv)
 	if (pbox_client_declare(c, &t, 0, &table, &err) != 0)
 		goto fail;
 	for (int round = 1; round <= 10; round++) {
-		for (int i = 0; i < WEIGHTS; i++) /* stands for the backward pass */
+		for (int i = 0; i < WEIGHTS; i++) /* in place of the backward pass */
 			weight[i] = (float)(round + (int)pbox_client_worker(c));
 		if (pbox_client_run(c, table, PBOX_CLIENT_PUSHPULL, io, 2, 1, 0, &err) != 0)
 			goto fail;

@@ -6,40 +6,40 @@
 
 #include "client_impl.h"
 
-/* ---- handles: slot index + 1 below, generation above --------------------------------------- */
+/* Handles of operations: the index in a table + 1 in the lower 32 bits, the generation of that entry above. */
 
 static int
-slots_grow(struct pbox_client *c)
+handles_grow(struct pbox_client *c)
 {
-	uint32_t n = c->slots > 0 ? c->slots * 2 : 64;
-	struct slot *slot;
+	uint32_t n = c->handles > 0 ? c->handles * 2 : 64;
+	struct handle *list;
 
 	if (n > 1u << 24)
 		return -1;
-	slot = reallocarray(c->slot, n, sizeof(*slot));
-	if (slot == NULL)
+	list = reallocarray(c->handle, n, sizeof(*list));
+	if (list == NULL)
 		return -1;
-	for (uint32_t i = n; i-- > c->slots;) {
-		slot[i] = (struct slot){.next = c->free_slot};
-		c->free_slot = i + 1;
+	for (uint32_t i = n; i-- > c->handles;) {
+		list[i] = (struct handle){.next = c->free_handle};
+		c->free_handle = i + 1;
 	}
-	c->slot = slot;
-	c->slots = n;
+	c->handle = list;
+	c->handles = n;
 	return 0;
 }
 
 int
 handle_give(struct pbox_client *c, struct op *op)
 {
-	struct slot *s;
+	struct handle *h;
 
-	if (c->free_slot == 0 && slots_grow(c) != 0)
+	if (c->free_handle == 0 && handles_grow(c) != 0)
 		return -1;
-	op->handle = c->free_slot;
-	s = &c->slot[c->free_slot - 1];
-	c->free_slot = s->next;
-	s->op = op;
-	op->handle |= (uint64_t)s->generation << 32;
+	op->handle = c->free_handle;
+	h = &c->handle[c->free_handle - 1];
+	c->free_handle = h->next;
+	h->op = op;
+	op->handle |= (uint64_t)h->generation << 32;
 	return 0;
 }
 
@@ -48,23 +48,23 @@ handle_find(struct pbox_client *c, pbox_client_handle handle)
 {
 	uint32_t i = (uint32_t)handle;
 
-	if (i == 0 || i > c->slots || c->slot[i - 1].generation != handle >> 32)
+	if (i == 0 || i > c->handles || c->handle[i - 1].generation != handle >> 32)
 		return NULL;
-	return c->slot[i - 1].op;
+	return c->handle[i - 1].op;
 }
 
 void
 handle_take(struct pbox_client *c, struct op *op)
 {
 	uint32_t i = (uint32_t)op->handle;
-	struct slot *s = &c->slot[i - 1];
+	struct handle *h = &c->handle[i - 1];
 
-	if (s->op != op)
+	if (h->op != op)
 		return;
-	s->op = NULL;
-	s->generation++;
-	s->next = c->free_slot;
-	c->free_slot = i;
+	h->op = NULL;
+	h->generation++;
+	h->next = c->free_handle;
+	c->free_handle = i;
 }
 
 void

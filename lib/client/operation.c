@@ -7,7 +7,7 @@
 
 #include "client_impl.h"
 
-/* Submitting operations, their handles, and waiting for them. */
+/* Operations: submit them, wait for them, and notify. */
 
 /* ---- submit -------------------------------------------------------------------------------- */
 
@@ -176,7 +176,7 @@ op_text(const struct op *op)
 	return op->w.text[0] != 0 ? op->w.text : pbox_client_code_name(op->w.code);
 }
 
-/** Result of an operation that is done; lock held. The last one out frees it. */
+/** Result of an operation that is done; lock held. Its last waiter frees it. */
 static int
 op_result(struct pbox_client *c, struct op *op, struct pbox_client_error *err)
 {
@@ -210,7 +210,7 @@ why_run(struct pbox_client *c, struct cmd *cmd)
 		pbox_worker_why(c->w, op, &w->on, w->text, sizeof(w->text));
 }
 
-/** What the operation (0: the oldest one) waits for, with the box's view of who is missing. */
+/** What the operation (0: the oldest one) waits for, and what the box knows of the missing worker. */
 static void
 why_text(struct pbox_client *c, pbox_client_handle handle, char *text, size_t cap)
 {
@@ -223,7 +223,7 @@ why_text(struct pbox_client *c, pbox_client_handle handle, char *text, size_t ca
 	pbox_text_add(text, cap, "%s", w.text[0] != 0 ? w.text : "nothing");
 }
 
-/** Has a wait been in vain so far? Asks the box. */
+/** Ask the box: is the wait in vain? */
 static bool
 ask_on(struct pbox_client *c, pbox_client_handle handle, struct waiting *w)
 {
@@ -248,7 +248,7 @@ wait_ends(struct pbox_client *c, pbox_client_handle handle, const struct waiting
 		s, text);
 }
 
-/** Until it is done, or waiting is in vain, or @p until. Lock held; PENDING: in time. */
+/** Wait until it is done, or the wait is in vain, or @p until (PENDING). Lock held. */
 static int
 operation_wait_for(
 	struct pbox_client *c, struct op *op, struct waiting *w, uint64_t until, bool *left)
@@ -319,7 +319,7 @@ pbox_client_wait(struct pbox_client *c, pbox_client_handle handle, unsigned time
 	return wait_slice(c, handle, &w, UINT64_MAX, err);
 }
 
-/** Is it worth to wait on for the oldest operation? Does not wait. */
+/** Is it worth to wait for the oldest operation? Does not wait. */
 static int
 oldest(struct pbox_client *c, struct waiting *w, struct pbox_client_error *err)
 {

@@ -41,7 +41,7 @@ typedef uint64_t pbox_client_handle; /**< 0 is never valid */
 PBOX_CLIENT_API const char *pbox_client_version(void);
 PBOX_CLIENT_API const char *pbox_client_code_name(int code); /**< "SECRET" */
 
-/** What the protocol calls a number that structures here have: @p what is "format", "op", "optimiser", "hyper" or
+/** The protocol's name of a number in structures here: @p what is "format", "op", "optimiser", "hyper" or
  * "policy". NULL: there is no such number. */
 PBOX_CLIENT_API const char *pbox_client_name(const char *what, unsigned number);
 
@@ -78,7 +78,7 @@ PBOX_CLIENT_API int pbox_client_declare(struct pbox_client *c, const struct pbox
 /** Round of this client's next push to a table; 0: there is no such table. */
 PBOX_CLIENT_API uint32_t pbox_client_next_round(struct pbox_client *c, uint32_t table);
 
-/** Hyper-parameters of a group (0xFFFF: all) from a round on; returns when they hold (R7.3).
+/** Hyper-parameters of a group (0xFFFF: all) from a round on; returns when the box has them (R7.3).
  * @param from_round  0: from this client's next round of the table on */
 PBOX_CLIENT_API int pbox_client_set(struct pbox_client *c, uint32_t table, uint16_t group,
 	uint32_t from_round, const struct pbox_client_hyper *h, unsigned n,
@@ -126,7 +126,7 @@ PBOX_CLIENT_API int pbox_client_run(struct pbox_client *c, uint32_t table,
 	enum pbox_client_kind kind, const struct pbox_client_io *io, unsigned n, uint32_t weight,
 	unsigned timeout_ms, struct pbox_client_error *err);
 
-/** What the job looks like from the box: members, silent ones, tables; text for a person. */
+/** The job as the box sees it: members, silent ones, tables; text for a person. */
 PBOX_CLIENT_API int pbox_client_status(
 	struct pbox_client *c, char *text, size_t cap, struct pbox_client_error *err);
 /** What this client waits for right now, in words; "nothing" when idle. */
@@ -136,7 +136,7 @@ PBOX_CLIENT_API int pbox_client_why(
 PBOX_CLIENT_API void pbox_client_stats(
 	const struct pbox_client *c, struct pbox_client_stats *stats);
 
-/** Leave (told to the box, bounded by 1 s), stop the thread, fail what is in flight with
+/** Leave the job (the box gets up to 1 s to answer), stop the thread, fail what is in flight with
  * PBOX_C_CLOSED, free everything. NULL is allowed. */
 PBOX_CLIENT_API void pbox_client_close(struct pbox_client *c);
 

@@ -16,7 +16,7 @@
  * timers are the library's, the same for all.
  *
  * Threads: one instance belongs to one client. open is called by the thread of pbox_client_open,
- * which goes on to send, receive and wait until the session stands; then the progress thread does,
+ * which goes on to send, receive and wait until the session is open; then the progress thread does,
  * between attach and detach; close comes after its end. No two of these at the same time. Only
  * wake, alloc and free may be called by any thread at any time between open and close. Opens of several clients
  * may run at the same time.
@@ -47,7 +47,7 @@ struct pbox_client_transport {
 	unsigned train_max; /**< full datagrams that can leave as one unit; 0 or 1: no such thing */
 
 	/* kept up to date by the back end */
-	bool more;          /**< the last recv left something behind */
+	bool more;          /**< the last recv may have left something */
 	bool merging;       /**< datagrams have come several as one unit (GRO) */
 	int path_errno;     /**< latest errno that the network reported (ICMP); 0: none */
 	unsigned path_mtu;  /**< that it reported with EMSGSIZE; 0: none */
@@ -58,8 +58,8 @@ struct pbox_client_transport {
 	/* set by the library after open */
 	unsigned train; /**< datagrams that may leave as one unit; the back end may lower it to 1 */
 	/**
-	 * For the next wait: it need not return for a datagram until so much time has passed, so
-	 * that more can come. 0: at once. A back end to which waking up costs nothing ignores it.
+	 * For the next wait: it need not return for a datagram before so much time has passed, so
+	 * that more can come. 0: at once. A back end that wakes up at no cost ignores it.
 	 */
 	uint64_t gather_ns;
 };
@@ -81,10 +81,10 @@ struct pbox_client_transport_ops {
 		const struct pbox_client_transport_conf *conf, struct pbox_client_error *err);
 	void (*close)(struct pbox_client_transport *t);
 	/** Send @p n datagrams, at most t->batch; does not wait for longer than a queue takes to
-	 * drain. What cannot be sent is lost and counted: the protocol sees to it. */
+	 * drain. A datagram that cannot be sent is lost and counted: the protocol retransmits. */
 	void (*send)(struct pbox_client_transport *t, const struct pbox_client_tx *d, unsigned n);
-	/** What has arrived, without waiting: returns how many, *out the first of an array of the
-	 * back end's. Frees what the recv before returned. Sets t->more. */
+	/** Take what has arrived, without waiting: returns how many, and in *out the first of an array of the
+	 * back end's. Frees those of the last recv. Sets t->more. */
 	unsigned (*recv)(struct pbox_client_transport *t, const struct pbox_client_rx **out);
 	/** Return when something has arrived, after @p ns, or after wake: whichever is first. A
 	 * wake before the wait counts. */
@@ -95,8 +95,8 @@ struct pbox_client_transport_ops {
 	/** First and last call of the progress thread. May be NULL. */
 	void (*attach)(struct pbox_client_transport *t);
 	void (*detach)(struct pbox_client_transport *t);
-	/** Memory that the back end can send from without copying, for pbox_client_alloc: any
-	 * thread, also at the same time as other calls. Both or none: then malloc's will do. */
+	/** Memory for zero copy, from which the back end can send, for pbox_client_alloc: any
+	 * thread, also at the same time as other calls. Both or none: then any memory will do. */
 	void *(*alloc)(struct pbox_client_transport *t, size_t bytes);
 	void (*free)(struct pbox_client_transport *t, void *memory);
 };

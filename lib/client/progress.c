@@ -22,7 +22,7 @@ progress_port_send(void *ctx, const struct pbox_client_tx *d, unsigned n)
 
 	c->t->train = c->port.train;
 	c->t->ops->send(c->t, d, n);
-	c->port.train = c->t->train; /* it may have found that trains do not leave */
+	c->port.train = c->t->train; /* 1: it has found that trains do not leave */
 }
 
 static uint64_t
@@ -96,7 +96,7 @@ progress_open(struct pbox_client *c, struct pbox_client_error *err)
 	if (pbox_worker_state(c->w) != PBOX_WORKER_OPEN)
 		return pbox_client_fail(
 			err, pbox_worker_error(c->w)->code, "%s", pbox_worker_error(c->w)->text);
-	pbox_worker_stats(c->w, &c->stats); /* who has just opened it may ask at once */
+	pbox_worker_stats(c->w, &c->stats); /* pbox_client_stats() right after open */
 	return 0;
 }
 
@@ -128,7 +128,7 @@ run_commands(struct pbox_client *c)
 		struct cmd *next = cmd->next;
 
 		cmd->run(c, cmd);
-		if (!cmd->hold) {
+		if (!cmd->open) {
 			pthread_mutex_lock(&c->lock);
 			cmd->done = true;
 			pthread_cond_broadcast(&c->cond);
@@ -138,7 +138,7 @@ run_commands(struct pbox_client *c)
 	}
 }
 
-/* ---- what others see --------------------------------------------------------------------------- */
+/* ---- what other threads see -------------------------------------------------------------------- */
 
 static void
 take_stats(const struct pbox_client *c, struct pbox_client_stats *s)
@@ -201,7 +201,7 @@ notify(struct pbox_client *c, struct pbox_worker_op *calls)
 	}
 }
 
-/** Hand what has ended to those that wait, and statistics to whoever asks. */
+/** Publish what has ended, for threads that wait, and statistics. */
 static void
 progress_publish(struct pbox_client *c, uint64_t now, bool idle)
 {
@@ -216,7 +216,8 @@ progress_publish(struct pbox_client *c, uint64_t now, bool idle)
 		now - c->published_at < PUBLISH_EVERY)
 		return;
 	for (struct pbox_worker_op *op = done; op != NULL; op = op->next)
-		if (op->code != 0) { /* no answer says that what was sent for it has left */
+		if (op->code !=
+			0) { /* zero copy: without an answer its memory may still be in a queue */
 			if (c->t->ops->quiesce != NULL)
 				c->t->ops->quiesce(c->t);
 			break;
@@ -263,7 +264,7 @@ progress_main(void *arg)
 			continue;
 		now = client_clock_ns();
 		if (due > now && now >= c->spin_until) {
-			t->gather_ns = gathering; /* answers are coming, more may come first */
+			t->gather_ns = gathering; /* more answers may come first */
 			t->ops->wait(t, due - now);
 		}
 	}

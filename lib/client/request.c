@@ -7,7 +7,7 @@
 
 #include "client_impl.h"
 
-/* Control requests of other threads. */
+/* Control requests of other threads: send through the worker, and wait for the answer. */
 
 static void
 call_run(struct pbox_client *c, struct cmd *cmd)
@@ -31,7 +31,7 @@ request_call(struct pbox_client *c, uint8_t type, uint8_t want, const void *payl
 	void *answer, size_t cap, size_t *answer_len, const char *what, uint64_t deadline,
 	struct pbox_client_error *err)
 {
-	struct call call = {.cmd = {.run = call_run, .hold = true},
+	struct call call = {.cmd = {.run = call_run, .open = true},
 		.request = {.type = type,
 			.payload = payload,
 			.length = (uint16_t)length,
@@ -39,20 +39,20 @@ request_call(struct pbox_client *c, uint8_t type, uint8_t want, const void *payl
 			.answer_cap = cap}};
 	struct cancel cancel = {.cmd = {.run = cancel_run}, .call = &call};
 	struct pbox_client_error ended = {.code = PBOX_C_CLOSED};
-	bool late = false;
+	bool expired = false;
 	int rc;
 
 	if (what == NULL)
 		what = pbox_type_name(type);
 	cmd_issue(c, &call.cmd);
 	pthread_mutex_lock(&c->lock);
-	while (!call.cmd.done && !late)
-		late = !client_sleep(c, deadline);
-	late = !call.cmd.done;
+	while (!call.cmd.done && !expired)
+		expired = !client_sleep(c, deadline);
+	expired = !call.cmd.done;
 	pthread_mutex_unlock(&c->lock);
-	if (late)
+	if (expired)
 		cmd_call(c, &cancel.cmd);
-	if (late && call.request.answer_type == 0)
+	if (expired && call.request.answer_type == 0)
 		return PBOX_C_DEADLINE;
 	pthread_mutex_lock(&c->lock);
 	snprintf(ended.text, sizeof(ended.text), "%s: the client was closed", what);

@@ -7,7 +7,7 @@
 
 #include "client_impl.h"
 
-/* SET and STATUS. */
+/* Hyper-parameters (SET) and the status of the job (STATUS). */
 
 int
 pbox_client_set(struct pbox_client *c, uint32_t table, uint16_t group, uint32_t from_round,

@@ -8,7 +8,7 @@
 
 #include "client_impl.h"
 
-/* Back ends by their names. */
+/* Transports by name: built in, registered, or loaded. */
 
 #define MAX_TRANSPORTS 8
 #define MAX_NAME       32
@@ -74,7 +74,7 @@ out:
 	return rc;
 }
 
-/** Load the library that has the back end. It stays: its ops are known from now on. */
+/** Load the library that has the back end. It stays loaded, as its ops are registered. */
 static int
 transport_load(const char *name, struct pbox_client_error *err)
 {

@@ -17,8 +17,8 @@
 #include "client_impl.h"
 
 /*
- * Kernel sockets: one unconnected socket for the control and all data endpoints; the box answers
- * the address that joined.
+ * The transport "udp", kernel sockets: one unconnected socket for the control and all data endpoints, since the box
+ * answers the address that joined. Segmentation offloads (UDP_SEGMENT, UDP_GRO) carry trains of frames; it copies.
  */
 
 #define RCVBUF        (16 << 20)
@@ -352,7 +352,7 @@ send_trains(struct udp *s, const struct train *m, unsigned n)
 		if (sent > 0) {
 			at += (unsigned)sent;
 		} else if (!send_failed(s, errno, &patience)) {
-			/* a loss like any other: the timers see to it */
+			/* a loss like any other: loss recovery retransmits */
 			s->t.tx_failed += m[at].segs;
 			at++;
 		}
@@ -434,7 +434,7 @@ static void
 udp_wait(struct pbox_client_transport *t, uint64_t ns)
 {
 	struct udp *s = (struct udp *)t;
-	/* who does not look at the socket is not woken for each of its datagrams */
+	/* without the socket in the list no datagram wakes this thread */
 	bool look = t->gather_ns == 0 || t->gather_ns >= ns;
 	uint64_t time = look ? ns : t->gather_ns, drain;
 	struct pollfd p[2] = {{.fd = s->event, .events = POLLIN}, {.fd = s->fd, .events = POLLIN}};
@@ -445,7 +445,7 @@ udp_wait(struct pbox_client_transport *t, uint64_t ns)
 	if ((p[1].revents & POLLERR) != 0)
 		read_errors(s);
 	if ((p[0].revents & POLLIN) != 0 && read(s->event, &drain, sizeof(drain)) < 0)
-		return; /* somebody else was faster; there is nobody else */
+		return;
 }
 
 static void

@@ -8,16 +8,16 @@
 #include "client_impl.h"
 
 /*
- * How long a wait goes on. The time-out of the configuration counts from the last sign of life of the
- * worker that is missing, as the box has it, up to a bound (patience_ms); and a wait ends early when that worker has
- * left. A time-out that a call names is a time-out, but for the latter.
+ * How long a wait goes on. The time-out of the configuration counts from the last sign of life of the missing worker, as
+ * the box knows it, up to a bound (patience_ms). A call's own time-out is the bound itself. Either wait ends early when
+ * that worker has left.
  */
 
 #define ASK_FIRST  (500 * NS_PER_MS)
 #define ASK_EVERY  (500 * NS_PER_MS)
 #define ASK_ANSWER (400 * NS_PER_MS)
-/* Clocks of box and client tell silence to a millisecond, and answers take their time. */
-#define TOLD_SINCE (100 * NS_PER_MS)
+/* The box reports silence in milliseconds, and its answer takes time: an earlier WAIT may be older than the worker's end. */
+#define AFTER_END (100 * NS_PER_MS)
 
 void
 waiting_begin(const struct pbox_client *c, struct waiting *w, unsigned timeout_ms)
@@ -33,10 +33,10 @@ waiting_begin(const struct pbox_client *c, struct waiting *w, unsigned timeout_m
 	w->deadline = now + w->timeout;
 }
 
-/** The box's view of a worker. */
+/** What the box knows of a worker, and its text. */
 static bool
-waiting_member(
-	struct pbox_client *c, unsigned worker, struct pbox_member_entry *e, char *told, size_t cap)
+waiting_member(struct pbox_client *c, unsigned worker, struct pbox_member_entry *e, char *words,
+	size_t cap)
 {
 	struct pbox_status q = {.first = (uint16_t)worker};
 	uint8_t buf[64], *answer = malloc(MAX_FRAME);
@@ -54,8 +54,8 @@ waiting_member(
 	       pbox_status_ok_next(&cur, e) == 0 && e->worker == worker;
 	if (good && cap > 0) {
 		pbox_text_tame(m.text);
-		told[0] = 0;
-		pbox_text_add(told, cap, "%s", m.text);
+		words[0] = 0;
+		pbox_text_add(words, cap, "%s", m.text);
 	}
 	free(answer);
 	return good;
@@ -86,9 +86,9 @@ waiting_ask(struct pbox_client *c, struct waiting *w, const struct pbox_worker_w
 		w->deadline = heard + w->timeout < w->last ? heard + w->timeout : w->last;
 	if (waiting_refused(&e, f->table, left_ms))
 		return true;
-	/* it may have brought what is waited for before it left: the box said since that it has not */
+	/* it may have pushed before it left, unless the box has answered after that that it has not */
 	return e.state == PBOX_MEMBER_LEFT && e.silent_ms != UINT32_MAX && e.silent_ms >= left_ms &&
-	       f->told_ns > heard + TOLD_SINCE;
+	       f->answered_ns > heard + AFTER_END;
 }
 
 double
@@ -97,9 +97,9 @@ waiting_seconds(const struct waiting *w)
 	return (double)(client_clock_ns() - w->began) / NS_PER_S;
 }
 
-/* ---- in words --------------------------------------------------------------------------- */
+/* ---- texts ------------------------------------------------------------------------------ */
 
-/* A worker that lives is heard of each second (R8.2a). */
+/* The box hears a worker that lives each second (R8.2a). */
 #define LIVES_MS 3000
 
 static const char *
@@ -108,7 +108,7 @@ next_step(const struct pbox_member_entry *e)
 	if (e->reason == PBOX_LEFT_REFUSED)
 		return "correct that, and start it again with this number";
 	if (e->state == PBOX_MEMBER_JOINED && e->silent_ms < LIVES_MS)
-		return "it is alive, so its own log tells what keeps it";
+		return "it is alive: see its own log";
 	return "if its process is dead, start it again with this number";
 }
 
@@ -133,9 +133,9 @@ void
 waiting_member_text(struct pbox_client *c, unsigned worker, char *text, size_t cap)
 {
 	struct pbox_member_entry e;
-	char host[PBOX_TEXT_NAME], told[240] = "";
+	char host[PBOX_TEXT_NAME], words[240] = "";
 
-	if (!waiting_member(c, worker, &e, told, sizeof(told)))
+	if (!waiting_member(c, worker, &e, words, sizeof(words)))
 		return;
 	if (e.state == PBOX_MEMBER_ABSENT && e.reason == PBOX_LEFT_UNKNOWN) {
 		pbox_text_add(text, cap, " (has not joined): start it");
@@ -145,7 +145,7 @@ waiting_member_text(struct pbox_client *c, unsigned worker, char *text, size_t c
 		why_left(&e), e.silent_ms / 1000.0, next_step(&e));
 	/* the box said the same to the worker itself (R8.3) */
 	if (e.reason == PBOX_LEFT_REFUSED || e.reason == PBOX_LEFT_KICKED)
-		pbox_text_add(text, cap, "; the box says: %s", told);
+		pbox_text_add(text, cap, "; the box says: %s", words);
 }
 
 struct text_cmd {

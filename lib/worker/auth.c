@@ -9,9 +9,10 @@
 
 #include "worker_impl.h"
 
-/* Tags (section 11 of the protocol): the keys of a session, and what a worker believes without. */
+/* Authentication of frames by tags (section 11 of the protocol): the keys of a session, and how long a worker ignores
+ * an ERROR without a tag. */
 
-/** R11.6: so long must the box have said nothing with a tag. */
+/** R11.6: the time without any frame with a tag, after which an ERROR SESSION without one counts. */
 #define DOUBT (500 * NS_PER_MS)
 
 void

@@ -4,7 +4,7 @@
 
 #include "worker_impl.h"
 
-/* What programs may ask for. */
+/* Checks of a program's arguments: configuration, table, MTU. */
 
 #define NUMBERED(symbol, number, name, ...) ", " #number " " #name
 #define MAX_ELEMENTS                        (1ull << 48)

@@ -7,7 +7,7 @@
 
 #include "worker_impl.h"
 
-/* The tables of a worker, and from the number of a chunk to its table. */
+/* The tables of a worker, and a hash from the number of a chunk to its table. */
 
 static uint32_t
 ref_hash(uint32_t id, uint32_t cap)

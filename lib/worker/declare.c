@@ -22,7 +22,7 @@ map_free(struct table_map *m)
 	*m = (struct table_map){0};
 }
 
-/** What this attempt has. */
+/** Free what this attempt has. */
 static void
 declare_drop(struct declaring *g)
 {
@@ -68,9 +68,9 @@ declare_renew(struct pbox_worker *w)
 }
 
 /**
- * May it go on in a run that has begun (R12.6)? One that says its round may, and one that has had the map. Under policy
- * shrink workers of the run come and go. Else to be of the run is not enough: what was started again alone has lost
- * what the others have, and its gradients would be those of another model.
+ * May it go on in a run that has begun (R12.6)? A worker that names its round may, and one that has had the map. Under policy
+ * shrink workers of the run come and go. Else it is not enough to be of the run: a worker that was started again alone
+ * has lost what the others have, and its gradients would be those of another model.
  */
 static bool
 goes_on(const struct session *s, const struct declaring *g)
@@ -121,7 +121,7 @@ declare_finish(struct session *s, struct declaring *g)
 	return rc;
 }
 
-/** A page was not taken. A run that has begun without this worker may be that of dead ones, and then ends soon
+/** The box refused a page. A run that has begun without this worker may be that of dead ones, and then ends soon
  * (R12.7): 0, it asks again. */
 static int
 declare_refused(struct session *s, struct declaring *g, const struct page *p)
@@ -148,7 +148,7 @@ declare_map_page(void *ctx, const struct page *p, uint32_t *count)
 }
 
 static void
-tell_progress(struct declaring *g)
+declaring_progress(struct declaring *g)
 {
 	struct pbox_worker_declaration *d = g->d;
 	const struct pbox_not_ready *m = &g->pages.wait;
@@ -182,7 +182,7 @@ proceed(struct session *s, struct declaring *g)
 		pager_reset(&g->pages);
 	}
 	if (!pager_map(&g->pages, g->t, &g->map.seen, declare_map_page, g, &rc, &p)) {
-		tell_progress(g);
+		declaring_progress(g);
 		return 1;
 	}
 	if (p != NULL)

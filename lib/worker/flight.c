@@ -4,7 +4,8 @@
 
 #include "worker_impl.h"
 
-/* Flights: fragments between their first transmission and their answer. */
+/* Flights: fragments between their first transmission and their answer. Builds data frames, also for retransmissions
+ * and probes. */
 
 static bool
 flight_is_push(const struct flight *fl)
@@ -70,8 +71,8 @@ flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
 	}
 	if (again)
 		h.flags |= PBOX_F_RETX;
-	/* what goes for the first time stays until its answer is here; an answer to that may come
-	 * while a repetition is still on its way out, and then the caller has the memory back */
+	/* Zero copy: the payload of a first transmission stays until its answer is here. That answer may come
+	 * while a retransmission waits to be sent, and then the caller has the memory again: so those are copied. */
 	link_frame(ep->s, &ep->peer, &h, iov, n, n > 0 && !again);
 	fl->ts = h.ts;
 	fl->seq = ++ep->seq;
@@ -109,7 +110,7 @@ flight_land(struct ep *ep, struct flight *fl)
 	struct frag *f = fl->frag;
 
 	timer_unlist(ep, fl);
-	ep->held -= fl->state == FLIGHT_HELD;
+	ep->waiting -= fl->state == FLIGHT_WAITING;
 	ep->overtaking -= fl->overtakes;
 	fl->state = FLIGHT_FREE;
 	fl->prev = NULL;

@@ -7,8 +7,8 @@
 
 /**
  * @file
- * Inside of lib/worker: data. Tables and their fragments, endpoints and what is in flight there; window.c, queue.c,
- * transfer.c, recover.c.
+ * Inside of lib/worker: data. Tables and their fragments, endpoints and what is in flight there: window.c, queue.c,
+ * transfer.c, flight.c, timer.c, recover.c.
  */
 
 #include <netinet/in.h>
@@ -42,23 +42,23 @@ rounds_apart(uint32_t a, uint32_t b)
 	return (int32_t)(a - b);
 }
 
-/* ---- window.c: round trip and window of one endpoint ----------------------------------- */
+/* ---- window.c: round trip and congestion window of one endpoint -------------------------- */
 
 struct window {
 	uint64_t srtt, rttvar, rtt_min, rtt_peak, rto; /* ns; srtt 0: no sample yet */
 	uint64_t pto;   /* the rto without its margins: where losses are proven, a probe is cheap */
-	uint64_t pause; /* that, and as long as answers have taken of late */
+	uint64_t pause; /* pto, or as long as recent answers have taken */
 	uint64_t min_rto;
 	uint64_t peak_at, epoch_at;
 	double size, ssthresh;
-	double share; /* of frames that were lost, of late */
+	double loss_rate; /* of recent frames */
 	uint32_t max;
 	uint32_t answered, lost, marked; /* in this epoch */
 };
 
 void window_init(struct window *w, uint32_t max, uint64_t min_rto, uint64_t now);
 void window_sample(struct window *w, uint64_t rtt, uint64_t now);
-/** An answer came; @p limited: the window was what kept more from being sent. */
+/** An answer came; @p limited: more would have been sent with a larger window. */
 void window_answered(struct window *w, bool limited, uint64_t now);
 void window_lost(struct window *w, uint64_t now);   /* a loss that was proven */
 void window_marked(struct window *w, uint64_t now); /* CE seen, by us or by the box */
@@ -68,38 +68,38 @@ window_frames(const struct window *w)
 {
 	return (uint32_t)w->size;
 }
-/** For how long answers may gather (ns; 0: not at all), with @p out frames in the network. */
+/** How long answers may gather (ns; 0: not at all), with @p out frames in the network. */
 uint64_t window_gather(const struct window *w, uint32_t out);
 
 /* ---- tables ---------------------------------------------------------------------------- */
 
-/** What a fragment holds of one tensor. */
+/** The part of a fragment that is of one tensor. */
 struct piece {
 	uint64_t offset; /* element in the tensor */
 	uint32_t tensor, elements;
 	uint32_t frag;                   /* index in the table */
-	struct pbox_worker_entry *entry; /* it works on; NULL: on none */
+	struct pbox_worker_entry *entry; /* the one in progress; NULL: none */
 };
 
 enum frag_state { FRAG_IDLE, FRAG_QUEUED, FRAG_FLIGHT };
 
 struct frag {
 	struct frag *next; /* in its endpoint's queue */
-	uint64_t order;    /* while it is ready: of the last entry that it was waiting for */
+	uint64_t order;    /* while it is ready: that of the last entry that it has waited for */
 	uint32_t chunk;    /* index in the table */
 	uint32_t piece;    /* first of its pieces */
-	uint32_t round;    /* last one sent; at first the version at the time of the map */
+	uint32_t round;    /* of its last push; at first the version at the time of the map */
 	uint16_t pieces;
 	uint16_t index;                /* in its chunk */
 	uint16_t pushes, pulls, inits; /* pieces that want one */
 	uint16_t states;               /* FETCH or GIVE */
-	uint16_t flight;               /* slot at the endpoint while in flight */
+	uint16_t flight;               /* index at the endpoint while in flight */
 	uint16_t table;
 	uint8_t prio; /* of its most urgent operation, when it became ready */
 	uint8_t state : 2;
 	bool pushed : 1; /* by this worker */
 	bool lags : 1;   /* its round was before the latest of the table when this worker joined */
-	bool lost : 1;   /* its last push was, with the box, and no operation has ended for it */
+	bool lost : 1; /* its last push was lost with the box, and no operation has failed for it */
 };
 
 struct chunk {
@@ -121,10 +121,10 @@ struct tensor {
 	char *name;
 	uint64_t elements;
 	struct pbox_worker_entry *last; /* of those that have not ended; NULL: none */
-	/* the first one that not all pieces have been told of, and the number of those that have */
+	/* the first entry that some pieces have not seen yet, and the number of pieces that have */
 	struct pbox_worker_entry *starts;
 	uint32_t started;
-	uint64_t started_to;         /* all pieces before this element have been */
+	uint64_t started_to;         /* all pieces before this element have */
 	struct tensor *starts_next;  /* in the worker's list of tensors with such entries */
 	uint32_t by_first, by_count; /* its part of table.by_tensor */
 	uint16_t group;
@@ -148,7 +148,7 @@ struct pbox_worker_table {
 		retained_payload; /* chunk after chunk in the pull format; NULL: none is retained */
 	struct retained *retained; /* by fragment */
 	struct set_log *sets;      /* that the box has answered with SET_OK */
-	bool restoring;            /* the box must be told what we hold, before operations go on */
+	bool restoring;            /* RESTORE of it comes before its operations go on */
 	bool resumed;              /* its rounds go on where the program says (first_round) */
 	uint32_t flags;            /* of its DECLARE: PBOX_DECLARE_CONTINUE */
 };
@@ -194,10 +194,10 @@ frag_elements(const struct pbox_worker_table *t, const struct frag *f)
 
 enum flight_state {
 	FLIGHT_FREE,
-	FLIGHT_SENT,   /* waiting for the answer */
-	FLIGHT_PROBED, /* a loss is likely: a PULL of the round has asked for it */
-	FLIGHT_HELD,   /* the box has our part and waits for others */
-	FLIGHT_UNKEPT, /* the box cannot take it yet: repeat later */
+	FLIGHT_SENT,     /* waiting for the answer */
+	FLIGHT_PROBED,   /* a loss is likely: a PULL of the round has probed */
+	FLIGHT_WAITING,  /* WAIT with HAVE: the box has our part and waits for other workers */
+	FLIGHT_DEFERRED, /* WAIT without HAVE: the box cannot take it yet; retransmit later */
 };
 
 /** A fragment between its first transmission and its answer. */
@@ -205,7 +205,7 @@ struct flight {
 	struct flight *prev, *next; /* in order of last transmission; next: also free list */
 	struct frag *frag;
 	uint64_t seq;   /* of the last transmission at this endpoint */
-	uint64_t order; /* of the first one of what it carries now */
+	uint64_t order; /* seq of the first transmission of what it carries now */
 	uint64_t first_ns, sent_ns, due_ns;
 	uint32_t ts, payload_ts; /* of the last transmission; of the last with payload */
 	uint32_t gap;            /* later answers after which it is suspected lost */
@@ -241,28 +241,30 @@ struct ep {
 	struct flight *flight; /* room for `flights`; win.max of them are used */
 	uint32_t flights;
 	struct flight *free, *first, *last;
-	uint32_t in_flight, held, overtaking; /* all; of these: in FLIGHT_HELD; that overtake */
-	uint32_t thresh;                      /* of loss detection, adapted to reordering */
-	uint64_t seq, answered_seq;           /* answered: the highest order with a final answer */
+	uint32_t in_flight;         /* all flights */
+	uint32_t waiting;           /* of these: in FLIGHT_WAITING */
+	uint32_t overtaking;        /* of these: that overtake, or are in a pull lane */
+	uint32_t thresh;            /* of loss detection, adapted to reordering */
+	uint64_t seq, answered_seq; /* answered: the highest order with a final answer */
 	uint64_t next_due, last_rx, silent_at;
 	uint64_t asked_ns;   /* first transmission after last_rx */
-	uint64_t lost_ns;    /* last proven loss; 0: none */
+	uint64_t lost_ns;    /* last proven loss; 0: none yet */
 	uint64_t final_ns;   /* last final answer: RESULT, PUSH_OK, INIT_OK */
-	uint64_t doubt_ns;   /* since then timers have run out ... */
-	uint32_t doubts;     /* ... for so many flights; */
-	uint8_t doubt_shift; /* what is allowed at once, ever more rarely */
-	bool paused;         /* some flight's time-outs have grown long */
-	bool ece;            /* tell the box that CE was seen */
-	bool limited;        /* the window kept something from being sent */
+	uint64_t doubt_ns;   /* since then timers have probed ... */
+	uint32_t doubts;     /* ... so many flights, */
+	uint8_t doubt_shift; /* and may again after a pause that doubles */
+	bool paused;         /* the time-outs of some flight have become long */
+	bool ece;            /* CE was seen: the next frame says so to the box */
+	bool limited;        /* something is ready, and the window is full */
 	struct ready ready;
 };
 
 /* queue.c: operations -> ready fragments */
 void queue_start(struct pbox_worker *w, unsigned budget);
 void queue_check(struct pbox_worker *w, struct pbox_worker_table *t, struct frag *f);
-/** Forget what is ready. */
+/** Empty the list of ready fragments. */
 void queue_clear(struct session *s);
-/** Find again what is ready. */
+/** Fill it again. */
 void queue_rebuild(struct pbox_worker *w);
 /** The session has a table with a lane for pulls; -ENOMEM. */
 int queue_open_pulls(struct session *s);
@@ -283,7 +285,7 @@ void queue_fail_fragment(struct pbox_worker_table *t, struct frag *f, int code, 
  * how many entries, or 0 when @p cap is too small. */
 unsigned table_gather(const struct pbox_worker_table *t, const struct frag *f, uint32_t from,
 	uint32_t count, unsigned format, struct iovec *iov, unsigned cap);
-/** What came of the fragment, @p count elements from element @p from on, goes to its tensors, in fp32. */
+/** Copy a payload in fp32, @p count elements of the fragment from element @p from on, to its tensors. */
 void table_scatter(const struct pbox_worker_table *t, const struct frag *f, uint32_t from,
 	uint32_t count, const uint8_t *payload);
 /** The operation that its first piece works on. */
@@ -302,35 +304,35 @@ struct flight *flight_launch(struct ep *ep, struct frag *f, uint8_t type, bool o
 void flight_land(struct ep *ep, struct flight *fl);
 /** The box did not take the push that the flight may carry: the next one is it again. */
 void flight_withdraw(const struct pbox_worker_table *t, struct flight *fl);
-/** The session is gone: nothing is under way any more, all that was is to be done again. */
+/** The session is lost: land all flights, and withdraw their pushes. */
 void flight_withdraw_all(struct session *s);
 
 /* timer.c: the flights of an endpoint, in order of last transmission */
-#define TIMER_HELD      (20 * NS_PER_MS)
+#define TIMER_WAITING   (20 * NS_PER_MS)
 #define TIMER_PROBED    (250 * NS_PER_MS) /* at most, while the box may not have it */
 #define TIMER_MAX_SHIFT 8
-/** The last in the list, with a new timer. */
+/** Make it the last of the list, with a new timer. */
 void timer_append(struct ep *ep, struct flight *fl, uint64_t now);
-/** Out of that list; its own links stay. */
+/** Take it out of the list; its own links stay. */
 void timer_unlist(struct ep *ep, struct flight *fl);
 /** Timer and evidence for the state that the flight is in. */
 void timer_arm(struct ep *ep, struct flight *fl, uint64_t now);
-/** How long an answer may take. */
+/** How long an answer may take, ns. */
 uint64_t timer_patience(const struct ep *ep, bool lossy);
 bool timer_is_lossy(const struct ep *ep, uint64_t now);
 uint64_t timer_shifted(uint64_t base, unsigned shift, uint64_t max);
 
-/* recover.c: lost frames */
+/* recover.c: loss recovery, probes and retransmission */
 void recover_answer(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint64_t now);
 void recover_result(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint64_t now);
 void recover_wait(struct ep *ep, struct flight *fl, const struct pbox_hdr *h);
-/** The box has it, and waits for others. */
-void recover_hold(struct ep *ep, struct flight *fl, uint64_t now);
-/** Somebody wants to know who is missing now: the box is asked soon. */
+/** The box has it, and waits for other workers. */
+void recover_waiting(struct ep *ep, struct flight *fl, uint64_t now);
+/** A program asks who is missing now: probe soon. */
 void recover_ask(struct ep *ep, struct flight *fl, uint64_t now);
 void recover_evidence(struct ep *ep);
-/** @p now: what had come by then has been looked at. That is earlier than the worker's now by what the processor
- * did meanwhile, or did for others: answers may have arrived since. */
+/** @p now: all that had arrived by then has been handled. The worker's own now is later, and more answers may have arrived
+ * since. */
 void recover_timers(struct ep *ep, uint64_t now);
 
 #endif /* FLOW_H */

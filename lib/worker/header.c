@@ -4,7 +4,7 @@
 
 #include "worker_impl.h"
 
-/* Headers of a session's frames, and those that are no more than that. */
+/* Headers of a session's frames, and PINGs, which are a header alone. */
 
 /* Where clocks begin: bits above 32 are never 0, for that would say that the clock is not there (R4.9). */
 #define CLOCK_ORIGIN (UINT64_C(1) << 32)

@@ -84,8 +84,8 @@ is_known(const struct join *j, const struct pbox_retry *m)
 	return false;
 }
 
-/** R9.3: somebody may be faster than the box, and say more than it does. When there is no room for all, each RETRY is
- * among those that are kept with the same probability, whatever came before and comes after it. */
+/** R9.3: an attacker may answer faster than the box, and more often. When there is no room for all, each RETRY is kept
+ * with the same probability, whatever comes before and after it (reservoir sampling). */
 static void
 on_retry(struct join *j, const struct rx_frame *f)
 {
@@ -104,20 +104,20 @@ on_retry(struct join *j, const struct rx_frame *f)
 		at = port->random(port->ctx) % j->heard;
 		if (at >= JOIN_COOKIES)
 			return;
-		if (at < j->tried) { /* those that were tried stay in front */
+		if (at < j->tried) { /* the tried ones are the first of the list */
 			j->cookie[at] = j->cookie[--j->tried];
 			at = j->tried;
 		}
 	}
 	j->cookie[at] = m;
-	if (j->renew) /* a refusal has its time, too */
+	if (j->renew) /* the pause after a refusal goes on */
 		return;
 	j->next_tx = 0;
 	j->interval = JOIN_INTERVAL;
 }
 
-/** R4.5: a job without a secret takes a worker with one, and cannot prove anything to it. Not where the worker
- * asks for auth, and not in the place of a box that has proven the secret before. */
+/** R4.5: a job without a secret accepts a worker with one, and cannot prove anything to it. A worker that requires auth
+ * does not take that, nor does one to which the box has proven the secret before. */
 static bool
 may_be_insecure(const struct join *j)
 {
@@ -172,7 +172,7 @@ on_welcome(struct join *j, const struct rx_frame *f)
 		refusal_doubtful(j, f, REFUSAL_PROOF, &why);
 		return;
 	}
-	/* what was too small for our JOIN is not the MTU of any port */
+	/* no port has an MTU that is too small for a JOIN */
 	if (m->endpoints == 0 || m->worker >= m->workers || m->lease_ms == 0 || m->window == 0 ||
 		m->number == 0 || (m->mtu != 0 && m->mtu < LINK_MIN_MTU)) {
 		pbox_client_fail(&why, PBOX_C_REFUSED,
@@ -207,7 +207,7 @@ join_frame(struct join *j, const struct rx_frame *f)
 
 /* ---- the exchange ---------------------------------------------------------------------- */
 
-/** Who does not see our requests cannot know it: what refuses was asked (R9.3). */
+/** An attacker who does not see our requests cannot know the id, so he cannot refuse them (R9.3). */
 static void
 next_id(struct join *j)
 {
@@ -227,7 +227,7 @@ join_begin(struct join *j, struct session *s, int worker)
 
 	join_end(j);
 	*j = (struct join){.s = s, .nonce = w->nonce, .worker = worker, .interval = JOIN_INTERVAL};
-	/* who has nothing of its run begins, wherever that is */
+	/* a worker without tables has nothing of its run: any run will do */
 	j->number = w->tables > 0 ? s->number : 0;
 	next_id(j);
 }
@@ -239,7 +239,7 @@ join_end(struct join *j)
 	j->auth = NULL;
 }
 
-/** With each of the cookies that were not tried yet; false: some have to wait. */
+/** Send a JOIN with each cookie that was not tried yet; false: some have to wait. */
 static bool
 try_cookies(struct join *j)
 {
@@ -277,7 +277,7 @@ join_tick(struct join *j)
 		next_id(j);
 	if (j->cookies == 0)
 		send_hello(j);
-	if (j->tried == j->cookies) /* nothing new: all of them once more */
+	if (j->tried == j->cookies) /* nothing new: try all of them again */
 		j->tried = 0;
 	if (!try_cookies(j))
 		return;
@@ -324,7 +324,7 @@ join_expired(struct join *j)
 		port);
 }
 
-/** Take over what WELCOME says of an endpoint, and begin there as new. */
+/** Take over what WELCOME says of an endpoint, and start there with a new window. */
 static int
 settle_endpoint(struct session *s, struct ep *ep, const struct pbox_endpoint *e, uint32_t window)
 {
@@ -337,8 +337,7 @@ settle_endpoint(struct session *s, struct ep *ep, const struct pbox_endpoint *e,
 		if (flight == NULL)
 			return -ENOMEM;
 	}
-	/* the transport knows an endpoint by the address of its peer, and may have more to remember
-	 * than the address */
+	/* the transport knows an endpoint by the pointer to its peer, and keeps a cookie in it */
 	if (memcmp(&addr, &ep->peer.addr, sizeof(addr)) != 0)
 		ep->peer = (struct pbox_client_peer){.addr = addr};
 	*ep = (struct ep){.s = s,

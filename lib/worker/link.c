@@ -4,7 +4,7 @@
 
 #include "worker_impl.h"
 
-/* Frames to datagrams and back. */
+/* Frames to datagrams and back: batches, several small frames in one datagram, tags. */
 
 /* ---- sending -------------------------------------------------------------------------- */
 
@@ -74,14 +74,14 @@ link_frame(struct session *s, struct pbox_client_peer *to, const struct pbox_hdr
 
 /* ---- receiving ------------------------------------------------------------------------ */
 
-/** Is the frame from somebody who knows the job's secret? Sets f->sure; false: drop it. */
+/** Does the sender of the frame know the job's secret? Sets f->sure; false: drop it. */
 static bool
 authentic(const struct session *s, struct rx_frame *f)
 {
 	bool tagged = (f->hdr.flags & PBOX_F_AUTH) != 0;
 
 	f->sure = false;
-	if (f->hdr.type == PBOX_WELCOME) /* who joins looks at its proof and its tag */
+	if (f->hdr.type == PBOX_WELCOME) /* join.c checks its proof and its tag */
 		return true;
 	if (tagged)
 		return f->sure = s->auth != NULL && auth_good(s->auth, f);

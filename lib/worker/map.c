@@ -6,7 +6,7 @@
 
 #include "worker_impl.h"
 
-/* Pages of DECLARE and MAPPED, to and from tables (section 5 of the protocol); no waiting. */
+/* Pages of DECLARE and MAPPED, to and from tables (section 5 of the protocol). */
 
 /* ---- DECLARE ------------------------------------------------------------------------------ */
 

@@ -6,7 +6,7 @@
 
 #include "worker_impl.h"
 
-/* Requests in pages, several in flight: DECLARE and MAP of a table, the first time and after a restart of the box. */
+/* Requests in pages, several of them in flight: DECLARE and MAP of a table, the first time and after a restart of the box. */
 
 #define FIRST_PAUSE (2 * NS_PER_MS)
 #define LAST_PAUSE  (50 * NS_PER_MS)

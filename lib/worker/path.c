@@ -8,7 +8,7 @@
 
 #include "worker_impl.h"
 
-/* Does the path carry full frames, and trains of them? PINGs to the data endpoints (R8.1). */
+/* Path MTU discovery: PINGs to the data endpoints (R8.1) show whether the path carries full frames, and trains of them. */
 
 #define PATIENCE    (2 * NS_PER_S)
 #define AT_LEAST    (500 * NS_PER_MS)
@@ -50,7 +50,7 @@ path_on_error(struct session *s, const struct rx_frame *f)
 {
 	struct path *p = &s->path;
 
-	/* R11.6: whose it is the PINGs tell, which go on */
+	/* R11.6: the PINGs go on, and their answers show whether it was the box's */
 	if (!f->sure && (f->hdr.length > 0 || auth_doubts(s)))
 		return;
 	if (f->hdr.length == 0 || pbox_error_decode(f->payload, f->hdr.length, &p->why_ended) != 0)
@@ -115,7 +115,7 @@ path_verdict(struct session *s, unsigned bad)
 	inet_ntop(AF_INET, &s->ep[bad].peer.addr.sin_addr, addr, sizeof(addr));
 	if (!p->small[bad])
 		return pbox_client_fail(&p->err, PBOX_C_UNREACHABLE,
-			"the box at %s took this worker in, but its data endpoint %s:%u does not answer PING (for %.1f s): a firewall may drop that UDP port, the address is not reachable from here, or the core of the box that serves it gets no CPU (the box's log and 'pbox-ctl health' tell)",
+			"the box at %s took this worker in, but its data endpoint %s:%u does not answer PING (for %.1f s): a firewall may drop that UDP port, the address is not reachable from here, or the core of the box that serves it gets no CPU (see the box's log and 'pbox-ctl health')",
 			s->name, addr, udp, (double)(s->w->now - p->began) / NS_PER_S);
 	if (port->path_errno == EMSGSIZE && port->path_mtu != 0)
 		return pbox_client_fail(&p->err, PBOX_C_MTU,
@@ -140,8 +140,8 @@ sizes(struct session *s)
 		p->answered = now;
 	if (now < p->next)
 		return false;
-	/* who answers small ones would have answered large ones by then; a core that gets
-	 * no CPU answers nothing, and may have until the deadline */
+	/* A path that carries small ones would have carried large ones by then. A core that gets
+	 * no CPU answers nothing, and has until the deadline. */
 	if (p->next != 0 &&
 		(now >= p->deadline || (p->answered != 0 && now - p->answered >= PATIENCE))) {
 		p->rc = path_verdict(s, bad);
@@ -157,7 +157,7 @@ sizes(struct session *s)
 	return false;
 }
 
-/** Trains that the kernel cuts into frames; what gets through is what is used later. True when that is known. */
+/** Send a train that the kernel cuts into frames (GSO). Data uses trains if all of it arrives. True: that is known. */
 static bool
 trains(struct session *s)
 {

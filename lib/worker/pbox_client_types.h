@@ -7,7 +7,7 @@
 
 /**
  * @file
- * What programs, transports and the core of a worker (lib/worker) say to each other: codes, configuration, tables,
+ * Types that programs, transports and the core of a worker (lib/worker) share: codes, configuration, tables,
  * operations, datagrams. Programs include pbox_client.h, transports pbox_client_transport.h.
  */
 
@@ -34,7 +34,7 @@ enum pbox_client_code {
 	PBOX_C_REFUSED = -7,     /**< the box refused for another reason; text has it */
 	PBOX_C_MISMATCH = -8,    /**< workers disagree on tensors or numbers */
 	PBOX_C_DEADLINE = -9,    /**< a wait expired; text says what was missing */
-	PBOX_C_LOST = -10,       /**< the session ended, and what it held cannot be had again */
+	PBOX_C_LOST = -10,       /**< the session ended, and its state is lost */
 	PBOX_C_MTU = -11,        /**< frames of the configured size do not get through */
 	PBOX_C_MEMORY = -12,     /**< out of memory, here or on the box (text says) */
 	PBOX_C_CLOSED = -13,     /**< the client was closed while waiting */
@@ -153,7 +153,7 @@ struct pbox_client_stats {
 	uint64_t rx_duplicates, rx_dropped;
 	uint64_t fragments_done, operations_done;
 	uint64_t srtt_ns, rttvar_ns, min_rtt_ns;
-	uint64_t held_ns_sum; /**< time answers were held for other workers */
+	uint64_t held_ns_sum; /**< time for which the box held answers for other workers */
 	uint32_t window, window_max;
 	uint32_t gso_active, gro_active, mtu, endpoints;
 	uint32_t contributors;         /**< of the latest result */
@@ -161,12 +161,14 @@ struct pbox_client_stats {
 	uint64_t tx_by_ref, tx_copied; /**< payload bytes that the transport took from the caller's
 					  memory, and those that it copied; udp: 0, 0 */
 	uint64_t tx_failed, rx_failed; /**< datagrams that the transport lost */
-	uint64_t restarts;             /**< sessions begun anew: of the box, mostly */
-	uint64_t restored_fragments;   /**< that the box was told of then */
-	uint64_t restore_ms;           /**< from the loss of the session on until all was told, the
+	uint64_t
+		restarts; /**< new sessions after the first one, mostly after restarts of the box */
+	uint64_t restored_fragments; /**< that were reported to the box after those */
+	uint64_t restore_ms;         /**< from the loss of the session on until all is reported, the
 					  last time */
-	uint64_t rx_drop_auth; /**< frames of somebody else: without a tag, or a wrong one */
-	uint64_t auth;         /**< 1: frames have tags */
+	uint64_t
+		rx_drop_auth; /**< frames that are not from the box: without a tag, or a wrong one */
+	uint64_t auth;        /**< 1: frames have tags */
 	uint64_t
 		unproven; /**< 1: the job is insecure: the box has not proven that it knows the secret */
 };

@@ -7,8 +7,8 @@
 
 /**
  * @file
- * A worker of a job, without threads, sockets and clocks: join, tables, operations, loss recovery, window, and the
- * return after a restart of the box (doc/protocol.md). lib/client is a host with a thread and a socket.
+ * A worker of a job, without threads, sockets and clocks: handshake, tables, operations, loss recovery, congestion
+ * window, and failover after a restart of the box (doc/protocol.md). lib/client is a host with a thread and a socket.
  *
  * The host brings datagrams and the time, and takes datagrams, deadlines and what is complete:
  *
@@ -19,8 +19,10 @@
  *     wait until `due`, or a datagram, or more to submit
  *
  * Threads: none. One thread at a time calls any of these for one worker. Times are ns of any monotonic clock that is
- * never 0, and never go back. Texts are for people. Memory is allocated by create and declare, when a session begins,
- * and for SETs; never for data.
+ * never 0, and never go back. Texts are for people.
+ *
+ * Memory is allocated by create and declare, while a session begins (also one after a restart of the box, which fetches
+ * the maps again), and for SETs; never for data.
  */
 
 #include <stdbool.h>
@@ -34,7 +36,7 @@ struct pbox_auth_keys;
 struct pbox_worker;
 struct pbox_worker_table;
 
-/** How datagrams leave; the host's, fixed after create but for what it says. */
+/** How datagrams leave; the host's. Fixed after create, with the exceptions below. */
 struct pbox_worker_port {
 	/** As pbox_client_transport_ops.send: at most `batch`, none of which is read after it, but for
 	 * those with `stays`. */
@@ -45,7 +47,7 @@ struct pbox_worker_port {
 	unsigned batch;     /**< datagrams in one send, 1 to PBOX_CLIENT_TX_BATCH */
 	unsigned window;    /**< full datagrams that may arrive at once without a loss */
 	unsigned train_max; /**< full datagrams that can leave as one unit; 0 or 1: no such thing */
-	bool path_known; /**< full frames get to all endpoints, or the host finds out: they are not asked */
+	bool path_known; /**< no path MTU discovery: full frames reach all endpoints, or the host checks that */
 	/* the host sets these when the network has reported something; the worker clears path_errno */
 	int path_errno;    /**< latest errno; 0: none */
 	unsigned path_mtu; /**< that came with EMSGSIZE; 0: none */
@@ -56,7 +58,7 @@ struct pbox_worker_port {
 /* ---- the worker ---------------------------------------------------------------------------------------------- */
 
 /**
- * @param conf  checked (pbox_worker_check); its strings are copied. What names a transport is not looked at
+ * @param conf  checked (pbox_worker_check); its strings are copied. Those that name a transport are ignored
  * @param box   the control endpoint
  * @param port  the host's; it outlives the worker
  * @return NULL without memory
@@ -65,7 +67,7 @@ struct pbox_worker *pbox_worker_create(const struct pbox_client_conf *conf,
 	const struct sockaddr_in *box, struct pbox_worker_port *port);
 void pbox_worker_destroy(struct pbox_worker *w);
 
-/** Begin to join; the end is a state. @p deadline  ns, for all of it */
+/** Begin to join; pbox_worker_state() says how it ends. @p deadline  ns, for all of it */
 void pbox_worker_open(struct pbox_worker *w, uint64_t now, uint64_t deadline);
 
 enum pbox_worker_state {
@@ -90,7 +92,7 @@ void pbox_worker_rx(
 uint64_t pbox_worker_tick(struct pbox_worker *w, uint64_t now, uint64_t drained);
 /** After answers have come: for how long others may gather, ns (0: see them at once). */
 uint64_t pbox_worker_gather(const struct pbox_worker *w);
-/** All operations and requests end with PBOX_C_CLOSED. What goes still: requests of type LEAVE. */
+/** All operations and requests end with PBOX_C_CLOSED. Only requests of type LEAVE are sent after it. */
 void pbox_worker_shut(struct pbox_worker *w);
 
 /** What is fixed once a worker is open. */
@@ -104,10 +106,10 @@ void pbox_worker_stats(const struct pbox_worker *w, struct pbox_client_stats *st
 /* ---- sessions -------------------------------------------------------------------------------------------------- */
 
 /**
- * What the box has granted. For hosts that have the data path themselves, with tables that they declare by requests:
- * they take data frames (R2.2) of what has arrived and send their own, with this token; all other frames are the
- * worker's. While it has no table a worker joins again whenever its session was lost, and then `times` counts: all that
- * the box knew of the host's tables it must be told again.
+ * What the box has granted, for hosts that have a data path of their own, with tables that they declare by requests.
+ * They take the data frames (R2.2) out of what has arrived, and send their own, with this token; all other frames are the
+ * worker's. A worker without a table joins again whenever its session is lost, and increments `times`: the host then
+ * has to declare its tables again.
  */
 struct pbox_worker_session {
 	uint64_t token;
@@ -120,7 +122,7 @@ struct pbox_worker_session {
 	struct pbox_auth_job *auth;
 	const struct pbox_auth_keys *keys;
 };
-/** False: there is none, or the box has ended it, and another one is asked for. */
+/** False: there is none, or the box has ended it, and the worker joins again. */
 bool pbox_worker_session(const struct pbox_worker *w, struct pbox_worker_session *out);
 /** One of its endpoints; the worker's, until the next session. */
 const struct sockaddr_in *pbox_worker_endpoint(const struct pbox_worker *w, unsigned endpoint);
@@ -135,7 +137,7 @@ enum pbox_worker_declare_state {
 
 /**
  * A declaration, one at a time; the caller's memory until it is no longer DECLARING, or has been cancelled. While the
- * job's run has begun without this worker, it is asked again.
+ * job's run has begun without this worker, the worker asks again.
  */
 struct pbox_worker_declaration {
 	const struct pbox_client_table *what; /**< checked (pbox_worker_check_table) */
@@ -162,7 +164,7 @@ struct pbox_worker_table_info {
 	uint32_t
 		base; /**< its version when it was declared: the first push is the round after it */
 	bool resumed; /**< the program said that round (first_round) */
-	/* where it lies, for a host that makes data frames itself */
+	/* its layout, for a host that makes data frames itself */
 	uint16_t map_epoch;
 	uint32_t chunks;
 	uint32_t frag_elements; /**< of all fragments of a chunk but its last */
@@ -189,7 +191,7 @@ struct pbox_worker_entry {
 	uint8_t *out;      /**< elements in the pull format; FETCH: fp32 */
 	uint32_t tensor;
 	uint32_t left; /* pieces that have not ended */
-	bool started;  /* all pieces know of it */
+	bool started;  /* all pieces have seen it */
 };
 
 /** An operation: the host's memory, the worker's from submit until it is one of the finished. The host fills table,
@@ -211,19 +213,19 @@ struct pbox_worker_op {
 	struct pbox_worker_entry e[];
 };
 void pbox_worker_submit(struct pbox_worker *w, struct pbox_worker_op *op);
-/** A list of those that have ended since the last call. A failed one's memory may still be read by datagrams with
- * `stays` that the port has not let go of. */
+/** A list of those that have ended since the last call. The port may still send the memory of a failed one (zero copy:
+ * datagrams with `stays`). */
 struct pbox_worker_op *pbox_worker_finished(struct pbox_worker *w);
 /** Unfinished ones, oldest first, by all_next. */
 struct pbox_worker_op *pbox_worker_oldest(const struct pbox_worker *w);
 
 /** What an operation (NULL: the session) waits for. */
 struct pbox_worker_wait {
-	int missing;      /**< worker; -1: nobody that is known */
-	uint64_t told_ns; /**< when the box said so */
+	int missing;          /**< worker; -1: nobody that is known */
+	uint64_t answered_ns; /**< when the box said so */
 	uint32_t table;
 };
-/** Into @p text, which is empty when nothing is waited for. The box is asked again soon. */
+/** Into @p text, which is empty when nothing is waited for. The worker probes soon. */
 void pbox_worker_why(struct pbox_worker *w, struct pbox_worker_op *op,
 	struct pbox_worker_wait *wait, char *text, size_t cap);
 
@@ -245,14 +247,14 @@ struct pbox_worker_request {
 	uint8_t type;
 	uint8_t answer_type; /**< once answered; 0: it has no answer, as the worker has failed or was shut */
 	bool listed;
-	bool own; /* of the return after a restart: it goes while others wait */
+	bool own; /* the worker's: it goes while others wait for a new session */
 };
 void pbox_worker_request(struct pbox_worker *w, struct pbox_worker_request *r);
 /** It is the host's again. */
 void pbox_worker_request_cancel(struct pbox_worker *w, struct pbox_worker_request *r);
-/** A list of those that have been answered, or never will be, since the last call. */
+/** A list of those that have ended since the last call, with an answer or without. */
 struct pbox_worker_request *pbox_worker_answered(struct pbox_worker *w);
-/** 0 if the answer is of type @p want, or a failure in words; any thread.
+/** 0 if the answer is of type @p want, or a failure with its text; any thread.
  * @param ended  why there is no answer, if there is none */
 int pbox_worker_result(const struct pbox_worker_request *r, uint8_t want, const char *what,
 	const struct pbox_client_error *ended, struct pbox_client_error *err);
@@ -271,10 +273,10 @@ int pbox_client_fail(struct pbox_client_error *err, int code, const char *fmt, .
 void pbox_text_add(char *text, size_t cap, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 #define PBOX_TEXT_NAME (4 * 64)
-/** A name that another host has chosen, for a text: with an escape for what would end a quotation or a line, or steer a
- * terminal. Returns @p out, of PBOX_TEXT_NAME bytes. */
+/** A name that another host has chosen, for a text: characters that would end a quotation or a line, or control a
+ * terminal, are escaped. Returns @p out, of PBOX_TEXT_NAME bytes. */
 const char *pbox_text_name(char *out, const char *name);
-/** The same for what the box says: it may quote, but not steer. In place. */
+/** The same for a text of the box, in place: quotation marks stay, control characters go. */
 void pbox_text_tame(char *text);
 
 #endif /* PBOX_WORKER_H */

@@ -9,7 +9,7 @@
 #include "worker_impl.h"
 
 /*
- * From operations to fragments that are ready to go.
+ * The send queue: operations become fragments that are ready, in the order of their priority.
  *
  * Each piece of a tensor goes through the entries of its operations in the order of submission (of the pulls, and of
  * all others, if the discipline of the table has two lanes), and waits for no other piece. A fragment is ready when all its pieces have an entry of the kind that
@@ -68,7 +68,7 @@ entry_order(const struct pbox_worker_entry *e)
 	return e->op->order + (is_push(e->op) ? (uint64_t)(e - e->op->e) : 0);
 }
 
-/** Among the tensors with entries to start: after those that are as urgent. */
+/** Insert it in the list of tensors with entries to start, after those of the same priority. */
 static void
 starting_insert(struct pbox_worker *w, struct tensor *x)
 {
@@ -126,7 +126,7 @@ pbox_worker_submit(struct pbox_worker *w, struct pbox_worker_op *op)
 		queue_finish(w, op);
 }
 
-/** What the fragment's pieces want, one more or one less. */
+/** The counter of the fragment's pieces that have an operation of this kind. */
 static uint16_t *
 queue_wanted(struct frag *f, const struct pbox_worker_op *op)
 {
@@ -243,7 +243,7 @@ queue_pulls(const struct ep *ep)
 	return ep->s->pulls != NULL ? &ep->s->pulls[ep - ep->s->ep] : NULL;
 }
 
-/** Mostly at the end of its list, and near the beginning what comes late. */
+/** Insert it by its order: mostly at the end of its list, near the beginning if it waited for long. */
 static void
 push_ready(struct pbox_worker *w, const struct pbox_worker_table *t, struct frag *f)
 {
@@ -318,9 +318,9 @@ queue_has(const struct ep *ep)
 }
 
 /*
- * Half of the window is for those in order, as the protocol asks (R6.9): many small urgent tensors
- * keep the others from nothing but their turn. The same half is the most that a pull lane gets: its pulls may all wait
- * for other workers, who may wait for a push of this one.
+ * Half of the window is for the fragments in order, as the protocol asks (R6.9), so that many small urgent tensors
+ * delay the others, and do not block them. The other half is the most that a pull lane gets: its pulls may all wait
+ * for other workers, and these for a push of this one.
  */
 struct frag *
 queue_pop(struct ep *ep, bool *overtakes)
@@ -356,7 +356,7 @@ is_ready(const struct frag *f)
 						f->inits == f->pieces || f->states == f->pieces);
 }
 
-/** Set what it is queued by. */
+/** Set its order and priority in the queue. */
 static void
 frag_rank(const struct pbox_worker_table *t, struct frag *f)
 {

@@ -5,55 +5,54 @@
 #include "worker_impl.h"
 
 /*
- * What is lost, and what is done about it.
+ * Loss recovery: which frames seem lost, probes, and retransmission.
  *
- * A frame is suspected lost when final answers to what was sent later at the same endpoint have
- * come (the clock of a busy endpoint), or when its timer runs out (the tail of a round). A
- * suspected PUSHPULL is not repeated: a PULL of its round, a header only, asks what the box knows.
- * RESULT was lost: it comes again. WAIT with HAVE: a slower worker, not a loss. WAIT without HAVE:
- * the push was lost, or was found damaged (R2.5), and now is repeated. So a late worker costs its
- * peers a header and not a payload, and bytes go twice only where they were lost.
+ * The worker suspects that a frame is lost when final answers to frames that it sent later to the same endpoint
+ * have come (at a busy endpoint), or when its timer expires (at the tail of a round). It does not retransmit a
+ * suspected PUSHPULL: a PULL of its round, a header only, asks what the box knows (a probe). If RESULT was lost, the
+ * box sends it again. WAIT with HAVE means a slower worker, and no loss. After WAIT without HAVE the push was lost, or
+ * was found damaged (R2.5), and the worker retransmits it. So a slow worker costs its peers a header and not a
+ * payload, and a payload goes twice only where it was lost.
  *
- * A box that answers nothing for a while is more often short of CPU, or waits for a slower worker,
- * than gone; all that is under way stands in its queue. So while final answers come, evidence
- * alone counts; and when none come, timers may ask for a few frames, not for a window full of
- * them, and ever more rarely. The answer to one of these tells: after a final answer or a proven
- * loss they may ask for the next few at once, and for a while for as many more as the losses of
- * late make likely: each answer is evidence then.
+ * A box that answers nothing for a while is more often short of CPU, or waits for a slower worker, than dead, and
+ * all frames in flight are in its queue. So while final answers come, only evidence counts. When none come, timers may
+ * probe a few frames, not a window full of them, and ever more rarely. After the next final answer or proven
+ * loss they may probe the next few at once. Where frames were lost a short time ago, they may probe as many more as
+ * that rate of losses makes likely, since each answer is evidence then.
  */
 
-#define DOUBTS       4  /* flights that timers ask for at once, */
-#define DOUBTS_SHARE 32 /* and one more for so many under way; */
-#define DOUBTS_LOSSY 4  /* or so many for each that may be lost, if some were of late */
+#define DOUBTS       4  /* flights that timers probe at once, */
+#define DOUBTS_PER   32 /* and one more for so many in flight; */
+#define DOUBTS_LOSSY 4  /* or so many for each that the loss rate makes likely */
 /* Time-outs double at every second try: a header costs little, and where 30 % of the frames are
  * lost each way, eight tries in a row fail for one fragment in 250. */
 #define MAX_BACKOFF   (2 * TIMER_MAX_SHIFT)
 #define PAUSE_BACKOFF 3
-#define MANY_LOSSES   4  /* of one fragment: the box may be unable to keep it; slow down */
+#define MANY_LOSSES   4  /* of one fragment: the box may have no room for it; slow down */
 #define MANY_ON_BAD   16 /* but where one in ten is lost, so are some fragments many times */
 #define BAD_LINK      0.1
 
-/* ---- what answers tell ------------------------------------------------------------------- */
+/* ---- answers as evidence ----------------------------------------------------------------- */
 
-/** A round goes on again after a pause: what was asked about ever more rarely in the pause is asked
- * about soon, for its answer may be among the lost ones. */
+/** A round goes on after a pause. Flights that were probed ever more rarely in the pause are probed soon: their
+ * answers may be among the lost ones. */
 static void
 recover_resume(struct ep *ep, uint64_t now)
 {
 	ep->paused = false;
 	for (struct flight *fl = ep->first; fl != NULL; fl = fl->next)
-		if (fl->backoff >= PAUSE_BACKOFF && fl->state != FLIGHT_UNKEPT) {
+		if (fl->backoff >= PAUSE_BACKOFF && fl->state != FLIGHT_DEFERRED) {
 			fl->backoff = fl->tries = 0;
 			timer_arm(ep, fl, now);
 		}
 }
 
-/** Timers may ask again: the box has told something that matters. */
+/** A final answer or a proven loss has come: timers may probe again. */
 static void
 doubts_end(struct ep *ep, uint64_t now)
 {
 	if (ep->doubts > 0 && ep->next_due > now)
-		ep->next_due = now; /* of those that were put off */
+		ep->next_due = now; /* some were put off */
 	ep->doubts = ep->doubt_shift = 0;
 }
 
@@ -69,8 +68,8 @@ recover_answer(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint6
 		ep->answered_seq = fl->seq;
 	if (h->type == PBOX_WAIT)
 		return;
-	/* Workers send in the same order, so that rounds end in it. What was repeated counts as
-	 * of its first time: it is then that the others sent it. */
+	/* Workers send in the same order, so that rounds end in it. A retransmitted frame counts as
+	 * of its first transmission: that is when the others sent theirs. */
 	if (fl->order > ep->answered_seq)
 		ep->answered_seq = fl->order;
 	ep->final_ns = now;
@@ -89,7 +88,7 @@ was_lost(struct ep *ep, uint64_t now)
 }
 
 static void
-was_late(struct ep *ep)
+probed_early(struct ep *ep)
 {
 	uint32_t max = window_frames(&ep->win) / 2;
 
@@ -100,18 +99,18 @@ was_late(struct ep *ep)
 void
 recover_result(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint64_t now)
 {
-	if (fl->state != FLIGHT_PROBED && fl->state != FLIGHT_HELD)
+	if (fl->state != FLIGHT_PROBED && fl->state != FLIGHT_WAITING)
 		return;
 	if (h->ts == fl->ts && h->held == 0)
-		was_lost(ep, now); /* it had been answered before: that answer was lost */
+		was_lost(ep, now); /* the box had answered before: that answer was lost */
 	else if (h->ts != fl->ts && fl->state == FLIGHT_PROBED)
-		was_late(ep); /* the answer to the push itself: we asked too early */
+		probed_early(ep); /* it is the answer to the push itself */
 }
 
 static void
 enter(struct ep *ep, struct flight *fl, enum flight_state state)
 {
-	ep->held += (state == FLIGHT_HELD) - (fl->state == FLIGHT_HELD);
+	ep->waiting += (state == FLIGHT_WAITING) - (fl->state == FLIGHT_WAITING);
 	fl->state = state;
 }
 
@@ -132,7 +131,7 @@ suspect(struct ep *ep, struct flight *fl)
 {
 	struct pbox_worker *w = ep->s->w;
 
-	if (fl->type == PBOX_PULL || (fl->type == PBOX_PUSHPULL && fl->state != FLIGHT_UNKEPT &&
+	if (fl->type == PBOX_PULL || (fl->type == PBOX_PUSHPULL && fl->state != FLIGHT_DEFERRED &&
 					     recover_table(ep, fl)->discipline->probes)) {
 		if (fl->state == FLIGHT_SENT)
 			fl->state = FLIGHT_PROBED;
@@ -141,7 +140,7 @@ suspect(struct ep *ep, struct flight *fl)
 		return;
 	}
 	/* answered at once: what is not answered was lost; RESTORE may wait for other workers */
-	if (fl->type == PBOX_RESTORE ? fl->state == FLIGHT_SENT : fl->state != FLIGHT_UNKEPT)
+	if (fl->type == PBOX_RESTORE ? fl->state == FLIGHT_SENT : fl->state != FLIGHT_DEFERRED)
 		was_lost(ep, w->now);
 	resend(ep, fl);
 }
@@ -151,7 +150,7 @@ recover_wait(struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 {
 	struct pbox_worker *w = ep->s->w;
 	const struct pbox_worker_table *t = recover_table(ep, fl);
-	bool probed = fl->state == FLIGHT_PROBED || fl->state == FLIGHT_HELD;
+	bool probed = fl->state == FLIGHT_PROBED || fl->state == FLIGHT_WAITING;
 
 	fl->waited = true;
 	fl->wait_have = h->aux;
@@ -159,18 +158,18 @@ recover_wait(struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 	fl->wait_ns = w->now;
 	if ((h->flags & PBOX_F_HAVE) != 0 || fl->type == PBOX_PULL) {
 		if (fl->state == FLIGHT_PROBED && h->ts == fl->ts)
-			was_late(ep);
-		if (fl->state != FLIGHT_HELD) {
-			enter(ep, fl, FLIGHT_HELD);
+			probed_early(ep);
+		if (fl->state != FLIGHT_WAITING) {
+			enter(ep, fl, FLIGHT_WAITING);
 			fl->backoff = fl->tries = 0;
 		}
 		timer_arm(ep, fl, w->now);
 		return;
 	}
 	if ((int32_t)(h->ts - fl->payload_ts) < 0 || (int32_t)(fl->ts - h->ts) < 0) {
-		/* about the time before the latest payload; or about a contribution that was taken
-		 * back, with a damaged ts: the box knows */
-		if (fl->state == FLIGHT_HELD)
+		/* it is older than the latest payload; or a contribution with a damaged ts was taken back: a
+		 * probe shows which */
+		if (fl->state == FLIGHT_WAITING)
 			suspect(ep, fl);
 		return;
 	}
@@ -178,24 +177,24 @@ recover_wait(struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 		was_lost(ep, w->now);
 		doubts_end(ep, w->now);
 		fl->tries = fl->backoff = 0;
-		if (++fl->losses < (ep->win.share > BAD_LINK ? MANY_ON_BAD : MANY_LOSSES)) {
+		if (++fl->losses < (ep->win.loss_rate > BAD_LINK ? MANY_ON_BAD : MANY_LOSSES)) {
 			enter(ep, fl, FLIGHT_SENT);
 			resend(ep, fl);
 			return;
 		}
 		fl->losses--;
 	}
-	if (fl->state != FLIGHT_UNKEPT)
+	if (fl->state != FLIGHT_DEFERRED)
 		fl->backoff = 0;
-	enter(ep, fl, FLIGHT_UNKEPT);
+	enter(ep, fl, FLIGHT_DEFERRED);
 	timer_arm(ep, fl, w->now);
 }
 
 void
-recover_hold(struct ep *ep, struct flight *fl, uint64_t now)
+recover_waiting(struct ep *ep, struct flight *fl, uint64_t now)
 {
-	if (fl->state != FLIGHT_HELD) {
-		enter(ep, fl, FLIGHT_HELD);
+	if (fl->state != FLIGHT_WAITING) {
+		enter(ep, fl, FLIGHT_WAITING);
 		fl->backoff = fl->tries = 0;
 	}
 	timer_arm(ep, fl, now);
@@ -204,7 +203,7 @@ recover_hold(struct ep *ep, struct flight *fl, uint64_t now)
 void
 recover_ask(struct ep *ep, struct flight *fl, uint64_t now)
 {
-	if (fl->state != FLIGHT_HELD || now - fl->sent_ns < TIMER_HELD)
+	if (fl->state != FLIGHT_WAITING || now - fl->sent_ns < TIMER_WAITING)
 		return;
 	fl->due_ns = now;
 	ep->next_due = ep->next_due < now ? ep->next_due : now;
@@ -232,7 +231,7 @@ recover_evidence(struct ep *ep)
 	}
 }
 
-/** May a timer that has run out ask? If not: *@p later, look again then. */
+/** May a timer that has expired probe? If not: *@p later, look again then. */
 static bool
 recover_may_ask(struct ep *ep, const struct flight *fl, uint64_t now, uint64_t *later)
 {
@@ -242,7 +241,7 @@ recover_may_ask(struct ep *ep, const struct flight *fl, uint64_t now, uint64_t *
 
 	*later = ep->final_ns + rto;
 	if (fl->state == FLIGHT_SENT && *later > now)
-		return false; /* final answers are coming: evidence will tell */
+		return false; /* final answers are coming, and they are evidence */
 	*later = ep->doubt_ns +
 		 timer_shifted(rto, ep->doubt_shift, rto > TIMER_PROBED ? rto : TIMER_PROBED);
 	if (ep->doubts == 0 || *later <= now) {
@@ -253,9 +252,9 @@ recover_may_ask(struct ep *ep, const struct flight *fl, uint64_t now, uint64_t *
 	}
 	*later = ep->doubt_ns +
 		 timer_shifted(rto, ep->doubt_shift, rto > TIMER_PROBED ? rto : TIMER_PROBED);
-	most = DOUBTS + ep->in_flight / DOUBTS_SHARE;
-	if (lossy && ep->win.share * DOUBTS_LOSSY * ep->in_flight > most)
-		most = (uint32_t)(ep->win.share * DOUBTS_LOSSY * ep->in_flight);
+	most = DOUBTS + ep->in_flight / DOUBTS_PER;
+	if (lossy && ep->win.loss_rate * DOUBTS_LOSSY * ep->in_flight > most)
+		most = (uint32_t)(ep->win.loss_rate * DOUBTS_LOSSY * ep->in_flight);
 	if (ep->doubts >= most)
 		return false;
 	ep->doubts++;
@@ -277,7 +276,7 @@ recover_timers(struct ep *ep, uint64_t now)
 
 		next = end ? NULL : fl->next;
 		if (when <= now &&
-			(fl->state == FLIGHT_UNKEPT || recover_may_ask(ep, fl, now, &when))) {
+			(fl->state == FLIGHT_DEFERRED || recover_may_ask(ep, fl, now, &when))) {
 			if (fl->backoff < MAX_BACKOFF)
 				fl->backoff++;
 			ep->paused |= fl->backoff >= PAUSE_BACKOFF;

@@ -9,8 +9,8 @@
 #include "worker_impl.h"
 
 /*
- * What a refusal of HELLO or JOIN is worth. One that proves the job's secret (R9.2) is the box's. Any other may be
- * that of somebody who sees our requests: it ends the join when it is all that is ever heard (R9.3).
+ * Refusals in the handshake: ERROR to a HELLO or JOIN. One that proves the job's secret (R9.2) is the box's. Any other
+ * may be from an attacker who sees our requests: it ends the join only if nothing else is heard (R9.3).
  */
 
 #define TAKEN_INTERVAL (250 * NS_PER_MS)
@@ -63,7 +63,7 @@ refusal_error(struct pbox_client_error *err, const struct pbox_error_msg *m, con
 		pbox_errcode_name(m->code), m->code);
 }
 
-/** An error that may pass: asked again, ever more rarely. */
+/** An error that may pass: ask again, ever more rarely. */
 static void
 put_off(struct join *j, const struct pbox_error_msg *m)
 {
@@ -74,7 +74,7 @@ put_off(struct join *j, const struct pbox_error_msg *m)
 	if (j->renew) /* the request was answered before: one answer moves the next */
 		return;
 	j->renew = true;
-	/* a worker that was killed and started again: the box finds out, and says when (R4.6) */
+	/* this worker was killed and started again: the box finds that out, and says when to ask (R4.6) */
 	if (m->code == PBOX_E_WORKER_TAKEN && m->detail >= TAKEN_MIN && m->detail <= TAKEN_MAX)
 		wait = m->detail * NS_PER_MS;
 	if (m->code != PBOX_E_WORKER_TAKEN) {
@@ -84,7 +84,7 @@ put_off(struct join *j, const struct pbox_error_msg *m)
 	j->next_tx = j->s->w->now + wait;
 }
 
-/** R9.2: who refused knows the job's secret, and has seen this JOIN. */
+/** R9.2: the sender knows the job's secret, and has seen this JOIN. */
 static bool
 refusal_is_proven(const struct join *j, const struct rx_frame *f)
 {
@@ -103,7 +103,7 @@ refusal_is_provable(const struct join *j)
 	return j->s->w->secret[0] != 0 && (j->s->proven || j->proven);
 }
 
-/** A session that goes on where it was has time. */
+/** Is it worth to ask again? A session that continues an earlier one has time. */
 static bool
 may_pass(const struct join *j, unsigned code)
 {
@@ -122,7 +122,7 @@ refusal_doubtful(struct join *j, const struct rx_frame *f, unsigned kind,
 
 	if (refusal_is_provable(j) || f->hdr.chunk != j->id)
 		return;
-	if (j->renew) { /* another refusal of the same request: one of them is not the box's */
+	if (j->renew) { /* a second refusal of the same request: one of them is not the box's */
 		if (d->kind != kind)
 			d->n = 0;
 		return;
@@ -147,7 +147,7 @@ refusal_verdict(struct join *j)
 	return pbox_client_fail(&j->err, j->doubt.why.code, "%s", j->doubt.why.text);
 }
 
-/** In words, where the box has none. */
+/** A text for the refusal, where the box gives none. */
 static int
 in_words(const struct join *j, struct pbox_error_msg *m, struct pbox_client_error *err)
 {
@@ -190,13 +190,14 @@ refusal_frame(struct join *j, const struct rx_frame *f)
 
 	if (pbox_error_decode(f->payload, f->hdr.length, &m) != 0)
 		return;
-	if (m.code == PBOX_E_COOKIE) { /* whoever refused it, the box itself did not look at it */
+	if (m.code ==
+		PBOX_E_COOKIE) { /* a box that refuses the cookie has not looked at the rest */
 		j->doubt.n = 0;
 		drop_cookies(j);
 		return;
 	}
 	if (m.code == PBOX_E_VERSION && m.detail == PBOX_VERSION_WIRE)
-		return; /* it speaks ours: the HELLO was damaged on its way, and goes again */
+		return; /* it speaks our version: the HELLO was damaged on its way, and is repeated */
 	proven = refusal_is_proven(j, f);
 	if (proven) {
 		j->proven = true;

@@ -8,10 +8,10 @@
 #include "worker_impl.h"
 
 /*
- * A session that was lost, while the program goes on waiting (R10.1 to R10.4): join again with the same
- * nonce; if that brings another session, declare all tables again, and then for each of them in turn
- * compare the map, repeat the SETs that matter, and tell the box what we hold (restore.c). Operations
- * on a table go on as soon as that is done for it.
+ * Failover: the session is lost, and operations wait (R10.1 to R10.4). The worker joins again with the same nonce. If
+ * that brings another session, it declares all tables again. Then for each of them in turn it compares the map, sends
+ * the SETs again that matter, and reports its versions (restore.c). The operations on a table go on as soon as that is
+ * done for it.
  */
 
 #define SILENCE (2 * NS_PER_S)
@@ -42,7 +42,7 @@ rejoin_begin(struct session *s, enum rejoin_cause cause)
 		return;
 	if (!r->joining && r->stage == STAGE_NONE)
 		r->lost_ns = s->w->now;
-	if (r->joining) { /* we had a suspicion, now we know: ask at once */
+	if (r->joining) { /* it was only silent so far: ask at once */
 		s->join.next_tx = s->w->now;
 	} else {
 		join_begin(&s->join, s, s->w->worker);
@@ -52,7 +52,7 @@ rejoin_begin(struct session *s, enum rejoin_cause cause)
 	r->joining = true;
 }
 
-/* ---- what others ask ------------------------------------------------------------------------ */
+/* ---- for the session -------------------------------------------------------------------------- */
 
 void
 rejoin_heard(struct session *s)
@@ -88,7 +88,7 @@ rejoin_due(const struct session *s)
 
 /* ---- a new session ---------------------------------------------------------------------------- */
 
-/** Not the answer that was asked for: the end. */
+/** The answer is another one than the request asks for: the session has failed. */
 static void
 page_refused(struct session *s, const struct page *p, uint8_t want)
 {
@@ -172,7 +172,7 @@ join_ended(struct session *s)
 		text_fail(s->w, s->join.err.code, "%s", s->join.err.text);
 	else if (!same_session(s, &s->join.welcome))
 		begin_again(s);
-	else /* it is there, only what was sent has no answer: no need to ask that at once again */
+	else /* the box has the session: SILENCE begins again */
 		s->last_rx = s->w->now;
 	join_end(&s->join);
 }
@@ -235,7 +235,7 @@ tick_map(struct session *s)
 	}
 }
 
-/** One after the other: the box takes none that is earlier than the last of its group. */
+/** One after the other, as the box takes none that is earlier than the last of its group. */
 static void
 tick_set(struct session *s)
 {
@@ -247,7 +247,7 @@ tick_set(struct session *s)
 	if (p != NULL && p->request.answer_type != PBOX_SET_OK) {
 		if (pbox_error_decode(p->answer, p->request.answer_len, &m) != 0)
 			m.code = p->request.answer_aux;
-		/* a box that was not restarted has it; another worker has told what holds later */
+		/* a box that was not restarted has it; or another worker has sent a later one */
 		if (m.code != PBOX_E_SET_LATE && m.code != PBOX_E_SET_ORDER) {
 			page_refused(s, p, PBOX_SET_OK);
 			return;
@@ -342,13 +342,14 @@ why_restore(const struct session *s, char *text, size_t cap)
 				(found == NULL || fl->first_ns < found->first_ns))
 				found = fl;
 	if (found == NULL || found->wait_missing >= s->w->workers) {
-		pbox_text_add(text, cap, ", and has been told %u of the %u fragments of table %u",
-			r->told->frags - r->left, r->told->frags, r->told->number);
+		pbox_text_add(text, cap,
+			", and %u of the %u fragments of table %u are reported to it",
+			r->reporting->frags - r->left, r->reporting->frags, r->reporting->number);
 		return -1;
 	}
-	pbox_text_add(text, cap, ", waiting for worker %u to tell what it holds of tensor '%s'",
+	pbox_text_add(text, cap, ", waiting for worker %u to report its version of tensor '%s'",
 		found->wait_missing,
-		r->told->tensor[r->told->piece[found->frag->piece].tensor].name);
+		r->reporting->tensor[r->reporting->piece[found->frag->piece].tensor].name);
 	return (int)found->wait_missing;
 }
 
@@ -377,10 +378,10 @@ rejoin_why(const struct session *s, const struct pbox_worker_table *t, int *miss
 		*missing = r->pages.wait.first_missing;
 		pbox_text_add(text, cap, ", waiting for worker %d to declare table %u again",
 			*missing, r->table);
-	} else if (r->stage == STAGE_RESTORE && r->told != NULL) {
+	} else if (r->stage == STAGE_RESTORE && r->reporting != NULL) {
 		*missing = why_restore(s, text, cap);
 	} else {
-		pbox_text_add(text, cap, ", and is being told of table %u", r->table);
+		pbox_text_add(text, cap, ", and gets table %u again", r->table);
 	}
 	return true;
 }

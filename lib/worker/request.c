@@ -4,7 +4,7 @@
 
 #include "worker_impl.h"
 
-/* Control requests and their repetition (R3.1). */
+/* Control requests and their retransmission (R3.1). */
 
 #define FIRST_INTERVAL (50 * NS_PER_MS)
 #define MAX_INTERVAL   NS_PER_S
@@ -22,7 +22,7 @@ request_unlist(struct session *s, struct pbox_worker_request *r)
 	r->listed = false;
 }
 
-/** Nothing more comes of it. */
+/** It has its answer, or gets none any more. */
 static void
 request_end(struct pbox_worker *w, struct pbox_worker_request *r)
 {
@@ -68,7 +68,7 @@ request_start(struct session *s, struct pbox_worker_request *r)
 	*end = r;
 	r->listed = true;
 	r->next_tx = 0;
-	/* that of a host waits for the tick: between two of them it is later than the worker knows */
+	/* a request of the host waits for the tick: only then does the worker know the time */
 	if (r->own && rejoin_admits(s, r))
 		request_send(s, r, false);
 }
@@ -132,7 +132,7 @@ request_fail_all(struct session *s)
 	}
 }
 
-/** What the box has taken it must hear again after a restart. */
+/** A restarted box needs the SETs again that the box has taken. */
 static void
 remember_set(struct session *s, const struct pbox_worker_request *r)
 {

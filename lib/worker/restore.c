@@ -9,8 +9,8 @@
 #define ANCIENT_US 100000000u
 
 /*
- * RESTORE of the fragments of one table, in the order of chunks, as all workers do (R10.5). They are
- * flights as any others: window, timers and suspicion are those of transfer.c and recover.c.
+ * RESTORE of the fragments of one table, in the order of chunks, as all workers do (R10.5). These flights have the
+ * window, timers and loss recovery of all others.
  */
 
 void
@@ -18,7 +18,7 @@ restore_begin(struct session *s, struct pbox_worker_table *t)
 {
 	struct rejoin *r = &s->rejoin;
 
-	r->told = t;
+	r->reporting = t;
 	r->left = t->frags;
 	memset(r->chunk, 0, sizeof(r->chunk));
 	memset(r->frag, 0, sizeof(r->frag));
@@ -27,13 +27,13 @@ restore_begin(struct session *s, struct pbox_worker_table *t)
 void
 restore_end(struct session *s)
 {
-	s->rejoin.told = NULL;
+	s->rejoin.reporting = NULL;
 }
 
 bool
 restore_done(const struct session *s)
 {
-	return s->rejoin.told != NULL && s->rejoin.left == 0;
+	return s->rejoin.reporting != NULL && s->rejoin.left == 0;
 }
 
 /** The next fragment of this endpoint, or NULL. */
@@ -59,11 +59,11 @@ restore_pump(struct ep *ep, unsigned most)
 	struct rejoin *r = &s->rejoin;
 	unsigned n = 0;
 
-	if (r->told == NULL)
+	if (r->reporting == NULL)
 		return 0;
 	while (n < most && ep->in_flight < ep->win.max &&
-		ep->in_flight - ep->held < window_frames(&ep->win)) {
-		struct frag *f = next_of(r, r->told, (unsigned)(ep - s->ep));
+		ep->in_flight - ep->waiting < window_frames(&ep->win)) {
+		struct frag *f = next_of(r, r->reporting, (unsigned)(ep - s->ep));
 
 		if (f == NULL)
 			break;
@@ -78,8 +78,8 @@ fragment_done(struct session *s, struct ep *ep, struct flight *fl, const struct 
 {
 	struct pbox_hdr answer = *h;
 
-	/* the box says so unasked as well, and then ts is that of some RESTORE of before: nothing
-	 * about the round trip (one of more than a minute is none) */
+	/* the box sends it unasked as well, and then ts is that of an earlier RESTORE: no sample of the
+	 * round trip (one of more than a minute is none) */
 	if (fl->waited)
 		answer.ts = (uint32_t)(s->w->now / NS_PER_US) - h->held - ANCIENT_US;
 	recover_answer(ep, fl, &answer, s->w->now);
@@ -100,8 +100,8 @@ restore_answer(
 
 	if (h->type == PBOX_ERROR) {
 		text_fail(s->w, PBOX_C_REFUSED,
-			"telling the box at %s, which was restarted, what this worker holds of tensor '%s': it answered %s (%u)",
-			s->name, name, pbox_errcode_name(h->aux), h->aux);
+			"RESTORE of tensor '%s' to the box at %s, which was restarted: it answered %s (%u)",
+			name, s->name, pbox_errcode_name(h->aux), h->aux);
 		return;
 	}
 	switch (h->aux) {
@@ -130,6 +130,6 @@ restore_answer(
 		fl->waited = true;
 		fl->wait_missing = h->weight;
 		fl->wait_ns = s->w->now;
-		recover_hold(ep, fl, s->w->now);
+		recover_waiting(ep, fl, s->w->now);
 	}
 }

@@ -7,7 +7,7 @@
 
 #include "worker_impl.h"
 
-/* One a box: how it begins, what belongs to it, and its end. */
+/* A session, one a box: its stages, its frames, keep-alive within the lease, and its end. */
 
 #define LONGEST_QUIET NS_PER_S
 #define DOUBTFUL      (100 * NS_PER_MS)
@@ -24,8 +24,8 @@ session_open(struct session *s, uint64_t deadline)
 	join_begin(&s->join, s, s->w->conf.worker);
 }
 
-/** Leave a session that cannot be used, without waiting for the answer: the number is free for the
- * next attempt, also when one of these gets lost. */
+/** Leave a session that cannot be used, without waiting for the answer. It is sent twice, as one may get lost: the
+ * number shall be free for the next attempt. */
 static void
 session_give_back(struct session *s)
 {
@@ -69,7 +69,7 @@ tick_joining(struct session *s)
 		s->stage = s->w->link.port->path_known ? SESSION_OPEN : SESSION_PATH;
 }
 
-/* A session that ends at once was that of a run that made way: this worker joins the next one. */
+/* The session ended at once, because its run made way for another one: this worker joins that. */
 static void
 join_next(struct session *s)
 {
@@ -169,8 +169,8 @@ unsure_session(const struct session *s, const struct rx_frame *f)
 	       f->hdr.token == s->token;
 }
 
-/** A PING of the box has no clock, so a copy of it looks like the first one. Answers are new frames, and count for what
- * this session may ask: who sends copies gets few of them. The box asks again. */
+/** A PING of the box has no clock, so a replayed copy looks like the first one. Answers are new frames, and count in the
+ * quota of this session: so there are few answers in a time. The box asks again. */
 static bool
 may_answer(struct session *s)
 {
@@ -193,7 +193,7 @@ open_frame(struct session *s, const struct rx_frame *f)
 		s->w->link.rx_drop_auth++;
 		return;
 	}
-	/* an ERROR SESSION of a restarted box cannot know more of us than what it echoes */
+	/* a restarted box knows nothing of the session: its ERROR SESSION echoes the token, and has no more */
 	if (!session_from(s, &f->from) || h->token != s->token ||
 		(!error && (h->incarnation != s->incarnation || h->job != s->job_number ||
 				   h->worker != s->w->worker))) {
@@ -207,7 +207,7 @@ open_frame(struct session *s, const struct rx_frame *f)
 	if (session_asks(h) && may_answer(s)) /* is this where our answers may go (R4.9)? */
 		header_echo(s, f);
 	else if (h->type == PBOX_PING && !session_asks(h) && may_answer(s))
-		header_ping(s); /* somebody claims our number, and the box asks (R4.6) */
+		header_ping(s); /* another process claims our number, and the box asks (R4.6) */
 	if (h->type == PBOX_PING)
 		return;
 	if (ends_session(s, f))
@@ -241,7 +241,7 @@ session_frame(struct session *s, const struct rx_frame *f)
 
 /* ---- time ----------------------------------------------------------------------------------- */
 
-/** How long nothing needs to be sent: a restart of the box is noticed by what it answers. */
+/** For how long the session may send nothing. A worker that survives a restart of the box notices it by an answer. */
 static uint64_t
 quiet_for(const struct session *s)
 {

@@ -8,9 +8,8 @@
 #include "worker_impl.h"
 
 /*
- * The SETs of a table that the box has taken, in their order. A restarted box is told those that
- * still matter (R10.4): what holds in the next round of the fragment that is furthest behind, and
- * all that comes later.
+ * The SETs of a table (hyper-parameters) that the box has taken, in their order. A restarted box gets those that still
+ * matter (R10.4): the values of the next round of the fragment that lags most, and all later ones.
  */
 
 #define COMPACT_AT 64
@@ -39,7 +38,7 @@ sets_at(const struct pbox_worker_table *t, unsigned i)
 	return &t->sets->set[i];
 }
 
-/** Values of @p from on top of those of @p to. */
+/** The values of @p from replace those of @p to. */
 static void
 sets_merge(struct pbox_set *to, const struct pbox_set *from)
 {
@@ -63,7 +62,7 @@ concerns(const struct pbox_set *m, uint16_t group)
 	return m->group == group || m->group == PBOX_ALL_GROUPS;
 }
 
-/** What the first @p n entries come to for @p group (which may be "all"), as one. */
+/** The first @p n entries as one, for @p group (which may be "all"). */
 static void
 fold(const struct set_log *l, unsigned n, uint16_t group, struct pbox_set *out)
 {
@@ -99,7 +98,7 @@ sets_compact(struct pbox_worker_table *t)
 	folded = calloc(old + 1, sizeof(*folded));
 	if (folded == NULL)
 		return l->n; /* more than needed: harmless */
-	/* those of all groups first: what groups have of their own comes on top of it */
+	/* that of all groups first: the values of single groups replace it */
 	fold(l, old, PBOX_ALL_GROUPS, &folded[0]);
 	n = folded[0].count > 0;
 	for (unsigned i = 0; i < old; i++)

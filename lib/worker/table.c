@@ -7,7 +7,8 @@
 
 #include "worker_impl.h"
 
-/* A declared table in memory: tensors, and the fragments that the box's map makes of them. */
+/* A declared table in memory: tensors, the fragments that the box's map makes of them, and gather and scatter of their
+ * elements. */
 
 void
 table_free(struct pbox_worker_table *t)
@@ -216,7 +217,7 @@ add_pull_lane(struct pbox_worker_table *t)
 	}
 }
 
-/** Of a payload with so many elements, in the format that has more. */
+/** The bytes of so many elements, in the larger one of the two formats. */
 static size_t
 larger_payload(const struct pbox_worker_table *t, uint32_t elements)
 {

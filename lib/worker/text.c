@@ -6,7 +6,7 @@
 
 #include "worker_impl.h"
 
-/* Texts for people. */
+/* Texts for people: errors, names and texts from the network. */
 
 int
 pbox_client_fail(struct pbox_client_error *err, int code, const char *fmt, ...)

@@ -4,15 +4,15 @@
 
 #include "flow.h"
 
-/* When what is under way at an endpoint is asked about: its list, in order of last transmission, and its timers. */
+/* Retransmission timers: the flights of an endpoint, in order of last transmission, and when each is probed. */
 
-#define HELD_LOSSY   (4 * NS_PER_MS) /* the result may be among the lost ones */
-#define UNKEPT_FIRST (4 * NS_PER_MS)
-#define UNKEPT_MAX   (256 * NS_PER_MS)
-#define INTERVAL_MAX NS_PER_S
-#define FEW          16 /* frames under way, which may all be lost */
-#define FEW_INTERVAL (50 * NS_PER_MS)
-#define LOSSY        (200 * NS_PER_MS) /* for so long after a proven loss others are likely */
+#define WAITING_LOSSY  (4 * NS_PER_MS) /* the result may be among the lost ones */
+#define DEFERRED_FIRST (4 * NS_PER_MS)
+#define DEFERRED_MAX   (256 * NS_PER_MS)
+#define INTERVAL_MAX   NS_PER_S
+#define FEW            16 /* frames in flight, which may all be lost */
+#define FEW_INTERVAL   (50 * NS_PER_MS)
+#define LOSSY          (200 * NS_PER_MS) /* so long after a proven loss others are likely */
 
 uint64_t
 timer_shifted(uint64_t base, unsigned shift, uint64_t max)
@@ -22,15 +22,15 @@ timer_shifted(uint64_t base, unsigned shift, uint64_t max)
 	return v < max ? v : max;
 }
 
-/** How long an answer may take. Where frames were lost of late, no longer than answers have taken;
- * and where few are under way, so that all may be lost, no longer than the variance says: a pause of
- * the box is unlikelier then. */
+/** How long an answer may take. Shortly after a loss, no longer than answers have taken. Where few frames are in
+ * flight, so that all of them may be lost, no longer than the variance says: a pause of the box is less likely
+ * then. */
 uint64_t
 timer_patience(const struct ep *ep, bool lossy)
 {
 	if (!lossy)
 		return ep->win.rto;
-	return ep->in_flight - ep->held < FEW ? ep->win.pto : ep->win.pause;
+	return ep->in_flight - ep->waiting < FEW ? ep->win.pto : ep->win.pause;
 }
 
 bool
@@ -39,7 +39,7 @@ timer_is_lossy(const struct ep *ep, uint64_t now)
 	return ep->lost_ns != 0 && now < ep->lost_ns + LOSSY;
 }
 
-/** Asking about a few fragments costs next to nothing, and may be all that a job waits for. */
+/** To probe a few fragments costs next to nothing, and may be all that a job waits for. */
 static uint64_t
 interval_max(const struct ep *ep, uint64_t least)
 {
@@ -55,19 +55,19 @@ timer_arm(struct ep *ep, struct flight *fl, uint64_t now)
 {
 	bool lossy = timer_is_lossy(ep, now);
 	uint64_t rto = timer_patience(ep, lossy), wait;
-	uint64_t held = lossy ? HELD_LOSSY : TIMER_HELD;
+	uint64_t least = lossy ? WAITING_LOSSY : TIMER_WAITING;
 	uint32_t gap, window = window_frames(&ep->win);
 
 	switch (fl->state) {
-	case FLIGHT_HELD:
+	case FLIGHT_WAITING:
 		wait = (lossy ? 2 : 4) * rto;
-		wait = wait > held ? wait : held;
+		wait = wait > least ? wait : least;
 		wait = timer_shifted(wait, fl->backoff / 2, interval_max(ep, wait));
 		gap = (uint32_t)timer_shifted(
 			(lossy ? window : 2 * window) + MIN_THRESH, fl->tries, UINT32_MAX);
 		break;
-	case FLIGHT_UNKEPT:
-		wait = timer_shifted(UNKEPT_FIRST, fl->backoff, UNKEPT_MAX);
+	case FLIGHT_DEFERRED:
+		wait = timer_shifted(DEFERRED_FIRST, fl->backoff, DEFERRED_MAX);
 		gap = UINT32_MAX;
 		break;
 	default:

@@ -9,11 +9,12 @@
 
 #define PUMP_TURN 8 /* frames */
 
-/* Ready fragments become frames, answers become finished pieces (section 6 of the protocol). */
+/* Data transfer (section 6 of the protocol): ready fragments become frames, answers become finished pieces, and
+ * duplicates are found. */
 
 /* ---- sending --------------------------------------------------------------------------- */
 
-/** Take back what belongs to failing operations; true if there was any. */
+/** Finish the pieces of failing operations; true if there was any. */
 static bool
 withdraw(struct pbox_worker *w, struct pbox_worker_table *t, struct frag *f)
 {
@@ -65,9 +66,9 @@ pump_endpoint(struct ep *ep, unsigned most)
 	uint32_t window = window_frames(&ep->win);
 	unsigned n = restore_pump(ep, most);
 
-	/* what the box holds for slower workers is not in the network, but counts
-	 * towards what the box has granted (R6.9) */
-	while (n < most && ep->in_flight < ep->win.max && ep->in_flight - ep->held < window) {
+	/* a flight that waits at the box for slower workers is not in the network, but counts
+	 * in the window that the box has granted (R6.9) */
+	while (n < most && ep->in_flight < ep->win.max && ep->in_flight - ep->waiting < window) {
 		bool overtakes;
 		struct frag *f = queue_pop(ep, &overtakes);
 		struct pbox_worker_table *t;
@@ -88,9 +89,9 @@ pump_endpoint(struct ep *ep, unsigned most)
 }
 
 /*
- * Endpoints in turn, each worker beginning with another: where they are ports with links of their
- * own, a whole window for the first while the others get nothing would leave those idle, and all
- * workers would meet at the same one. A turn is long enough for a train of frames (GSO).
+ * Endpoints take turns, and each worker begins with another one. Where they are ports with links of their own, a whole
+ * window for the first one would leave the others idle, and all workers would send to the same one. A turn is long
+ * enough for a train of frames (GSO).
  */
 void
 transfer_pump(struct session *s)
@@ -164,7 +165,7 @@ transfer_pairs(uint8_t answer, uint8_t type)
 	}
 }
 
-/** Does the frame answer what the flight carries? If not it is a duplicate, or comes too late. */
+/** Does the frame answer what the flight carries? If not, it is a duplicate. */
 static bool
 is_answer(const struct pbox_worker_table *t, const struct flight *fl, const struct pbox_hdr *h)
 {
@@ -216,7 +217,7 @@ on_wait(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const str
 {
 	recover_answer(ep, fl, h, ep->s->w->now);
 	if (wants_failing(t, fl->frag)) {
-		/* nobody waits for the round any more; what matters is whether it counts */
+		/* no operation waits for it any more: only whether it counts still matters */
 		if ((h->flags & PBOX_F_HAVE) == 0)
 			flight_withdraw(t, fl);
 		transfer_complete(t, fl, ep, NULL, false);
@@ -249,7 +250,7 @@ on_init_ok(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const 
 
 	if (next_piece(t, ep, fl, h))
 		return;
-	if (!give) /* what was given is everybody's once it is pulled */
+	if (!give) /* others know a given version once they have pulled it */
 		retained_init(t, fl->frag);
 	transfer_complete(t, fl, ep, NULL, false);
 }

@@ -7,7 +7,7 @@
 
 #include "worker_impl.h"
 
-/* What is waited for, in words. */
+/* Diagnosis: what an operation waits for, and which worker is missing, as a text. */
 
 #define QUIET (500 * NS_PER_MS)
 
@@ -54,16 +54,16 @@ why_flight(
 			w->link.port->path_errno != 0 ? strerror(w->link.port->path_errno) : "");
 		return -1;
 	}
-	if (fl->state == FLIGHT_UNKEPT || (f->round == 0 && fl->type == PBOX_PULL)) {
+	if (fl->state == FLIGHT_DEFERRED || (f->round == 0 && fl->type == PBOX_PULL)) {
 		pbox_text_add(text, cap,
-			": the box has no initial parameters for it yet; missing worker 0's init: its own log tells what keeps it");
+			": the box has no initial parameters for it yet; missing worker 0's init: see its own log");
 		return 0;
 	}
 	missing_worker(text, cap, fl->wait_have, fl->wait_missing, w->workers);
 	return fl->wait_missing < w->workers ? (int)fl->wait_missing : -1;
 }
 
-/** A fragment that other tensors of this worker keep from going. */
+/** A fragment that waits for other tensors of this worker. */
 static void
 why_local(const struct pbox_worker_table *t, const struct frag *f, const struct tensor *x,
 	char *text, size_t cap)
@@ -83,7 +83,8 @@ why_local(const struct pbox_worker_table *t, const struct frag *f, const struct 
 }
 
 static int
-why_op(struct pbox_worker *w, struct pbox_worker_op *op, uint64_t *told_ns, char *text, size_t cap)
+why_op(struct pbox_worker *w, struct pbox_worker_op *op, uint64_t *answered_ns, char *text,
+	size_t cap)
 {
 	const struct pbox_worker_table *t = op->table;
 	struct flight *oldest = NULL;
@@ -93,7 +94,7 @@ why_op(struct pbox_worker *w, struct pbox_worker_op *op, uint64_t *told_ns, char
 	int missing;
 
 	text[0] = 0;
-	*told_ns = w->now;
+	*answered_ns = w->now;
 	if (rejoin_why(&w->box[0], t, &missing, text, cap))
 		return missing;
 	for (unsigned i = 0; i < op->n; i++) {
@@ -127,7 +128,7 @@ why_op(struct pbox_worker *w, struct pbox_worker_op *op, uint64_t *told_ns, char
 		oldest = ep->first;
 	}
 	if (oldest != NULL)
-		*told_ns = oldest->wait_ns;
+		*answered_ns = oldest->wait_ns;
 	if (oldest != NULL)
 		return why_flight(ep, w->table[oldest->frag->table], oldest, text, cap);
 	if (local != NULL)
@@ -142,12 +143,12 @@ void
 pbox_worker_why(struct pbox_worker *w, struct pbox_worker_op *op, struct pbox_worker_wait *wait,
 	char *text, size_t cap)
 {
-	*wait = (struct pbox_worker_wait){.missing = -1, .told_ns = w->now};
+	*wait = (struct pbox_worker_wait){.missing = -1, .answered_ns = w->now};
 	text[0] = 0;
 	if (op == NULL) {
 		rejoin_why(&w->box[0], NULL, &wait->missing, text, cap);
 		return;
 	}
-	wait->missing = why_op(w, op, &wait->told_ns, text, cap);
+	wait->missing = why_op(w, op, &wait->answered_ns, text, cap);
 	wait->table = op->table->number;
 }

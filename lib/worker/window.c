@@ -5,13 +5,14 @@
 #include "worker_impl.h"
 
 /*
- * Additive increase; the decrease is half the share of frames that were marked, or lost beyond what
- * is tolerated, in a round trip, as DCTCP does with marks (RFC 8257). A full queue loses much at
- * once and nearly halves the window, as in TCP. Losses of a few in a hundred are those of a bad
- * link, which does not get better from being used less; BBRv2 draws the same line. Where a queue
- * overflows ever so little, it loses about that much and no more; who wants it to lose nothing
- * marks. The box has granted a window that it and the switch before it can hold, so an eighth of it
- * is always safe.
+ * Congestion control of one endpoint: round-trip time, retransmission time-out and congestion window.
+ *
+ * Additive increase. The decrease is half the rate of frames that were marked (ECN), or lost beyond what is tolerated,
+ * in a round trip, as DCTCP does with marks (RFC 8257). A full queue loses much at once and nearly halves the window,
+ * as in TCP. Losses of a few in a hundred are those of a bad link, which does not get better if it is used less; BBRv2
+ * draws the same line. Where a queue overflows by little, it loses about that much and no more; a network that shall
+ * lose nothing marks. The box has granted a window for which it and the switch before it have room, so an eighth
+ * of it is always safe.
  */
 
 #define TOLERATED (1.0 / 32) /* of the frames of a round trip, both ways together */
@@ -55,8 +56,8 @@ window_sample(struct window *w, uint64_t rtt, uint64_t now)
 		if (rtt < w->rtt_min)
 			w->rtt_min = rtt;
 	}
-	/* Thousands of samples a second make the variance forget the pauses of a shared CPU,
-	 * which come a few times a second: remember the peak, and forget it slowly. */
+	/* With thousands of samples a second the variance forgets the pauses of a shared CPU, which come
+	 * a few times a second: so the peak decays slowly. */
 	if (now - w->peak_at > PEAK_DECAY) {
 		w->rtt_peak -= w->rtt_peak / 8;
 		w->peak_at = now;
@@ -97,10 +98,10 @@ epoch_end(struct window *w, uint64_t now)
 {
 	double all = w->answered + w->lost, lost, bad;
 
-	/* a window's worth of frames: of fewer, one lost would seem many */
+	/* at least a window of frames: among fewer, one loss would seem many */
 	if (now - w->epoch_at < w->srtt || all < w->size)
 		return;
-	w->share += (w->lost / all - w->share) / 4;
+	w->loss_rate += (w->lost / all - w->loss_rate) / 4;
 	lost = w->lost / all - TOLERATED;
 	bad = w->marked / all + (lost > 0 ? lost : 0);
 	if (bad > 0)
@@ -144,11 +145,10 @@ window_silent(struct window *w)
 }
 
 /*
- * A turn of the loop costs the same system calls and the same wake-up for one answer as for a
- * hundred, and what it sends leaves as one train. So while much is under way and queues somewhere
- * (the round trip is longer than it must be), answers may wait for each other for a part of the
- * time that the queue takes: three quarters of the window remain under way meanwhile. Few frames,
- * or a path without a queue, are not kept waiting.
+ * A turn of the loop costs the same system calls and the same wake-up for one answer as for a hundred, and what it
+ * sends leaves as one train. So while many frames are in flight and queue somewhere (the round trip is longer than it
+ * must be), the worker lets answers gather for a part of the time that the queue takes. Three quarters of the window
+ * are still in flight then. It does not delay a few frames, nor a path without a queue.
  */
 uint64_t
 window_gather(const struct window *w, uint32_t out)

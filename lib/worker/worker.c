@@ -11,7 +11,7 @@
 
 #include "worker_impl.h"
 
-/* What the host calls: the worker's life, datagrams and time. */
+/* The interface to the host: create and destroy, datagrams and time in, what is due out. */
 
 #define LONGEST_SLEEP NS_PER_S
 
@@ -125,7 +125,7 @@ pbox_worker_error(const struct pbox_worker *w)
 	return &w->fatal;
 }
 
-/* nothing is sent any more: every operation ends here, also those half sent */
+/* Nothing is sent any more: all operations end here, also those that were sent in part. */
 static void
 end_all(struct pbox_worker *w, int code, const char *text)
 {
@@ -210,9 +210,9 @@ pbox_worker_gather(const struct pbox_worker *w)
 	for (unsigned b = 0; b < w->boxes; b++)
 		for (unsigned i = 0; i < w->box[b].endpoints; i++) {
 			const struct ep *ep = &w->box[b].ep[i];
-			uint64_t t = window_gather(&ep->win, ep->in_flight - ep->held);
+			uint64_t t = window_gather(&ep->win, ep->in_flight - ep->waiting);
 
-			if (ep->in_flight > ep->held && t < least)
+			if (ep->in_flight > ep->waiting && t < least)
 				least = t;
 		}
 	return least != UINT64_MAX ? least : 0;

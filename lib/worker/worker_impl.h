@@ -10,16 +10,17 @@
  * Inside of lib/worker.
  *
  *     worker.c            what the host calls: datagrams and time in, what is due out
- *     session.c           one a box: how it goes, its end, its keep-alive
- *     join.c refusal.c path.c           how a session begins
- *     rejoin.c restore.c                what makes a worker outlive its session
+ *     session.c           a session, one a box: stages, keep-alive, end
+ *     join.c refusal.c path.c           how a session begins: handshake, refusals, path MTU
+ *     rejoin.c restore.c                failover: a new session after a restart of the box
  *     declare.c pager.c map.c table.c chunks.c  DECLARE and MAP, the first time and after a restart of the box
  *     request.c           control requests and their repetition
- *     queue.c transfer.c recover.c flight.c timer.c window.c  operations to fragments to frames to answers (flow.h)
+ *     queue.c transfer.c recover.c flight.c timer.c window.c  operations to fragments to frames to answers, loss
+ *                         recovery, congestion window (flow.h)
  *     worker_rounds.c         the discipline of a table (worker_discipline.h): versions, answers, losses
- *     retained.c sets.c       what a restarted box is told
+ *     retained.c sets.c       what a restarted box needs: last results, hyper-parameters
  *     link.c header.c auth.c            frames in datagrams
- *     why.c text.c check.c              in words, and what programs may ask for
+ *     why.c text.c check.c              texts, and checks of a program's arguments
  *
  * Calls go down this list, never back up: no two files call each other.
  */
@@ -87,13 +88,13 @@ void link_datagram(struct session *s, const struct pbox_client_rx *d,
 #define JOIN_INTERVAL_MAX NS_PER_S
 #define JOIN_COOKIES      16 /* that are kept (R9.3) */
 
-/** What refuses without a proof: codes of ERROR, or a WELCOME that is not good. */
+/** Kinds of refusals without a proof: codes of ERROR, or these, of a bad WELCOME. */
 #define REFUSAL_PROOF      0x10000u
 #define REFUSAL_INSECURE   0x10001u
 #define REFUSAL_UNSOUND    0x10002u
 #define REFUSAL_UNREADABLE 0x10003u
 
-/** R9.3: a refusal that anybody may have sent, and how often in a row. */
+/** R9.3: a refusal that an attacker may have sent, and how often in a row. */
 struct doubt {
 	unsigned n, kind;
 	uint64_t until; /* the last one counts if nothing better has come by then */
@@ -118,7 +119,7 @@ struct join {
 	bool patient; /* ask again after errors that may pass */
 	bool done;
 	bool renew;                    /* it was refused: the next request has another id */
-	bool proven;                   /* a refusal was: the box knows the secret */
+	bool proven;                   /* a refusal had a proof: the box knows the secret */
 	struct doubt doubt;            /* n 0: none */
 	bool unproven;                 /* R4.5: the job has no secret, and this worker has one */
 	struct auth *auth;             /* of welcome; join_settle takes it */
@@ -132,7 +133,7 @@ void join_begin(struct join *j, struct session *s, int worker);
 void join_tick(struct join *j);
 /** Frames that are not for it are ignored. */
 void join_frame(struct join *j, const struct rx_frame *f);
-/** Is it the id of a request that may still be answered? */
+/** Is it the id of a request that may still get an answer? */
 static inline bool
 join_asked(const struct join *j, uint32_t id)
 {
@@ -148,7 +149,7 @@ join_finish(struct join *j, int rc)
 int join_expired(struct join *j);
 /** Take over what WELCOME says. All endpoints begin as new: nothing may be under way. */
 int join_settle(struct join *j);
-/** The join is over, and nobody took what it has. */
+/** The join is over, and its keys were not taken. */
 void join_end(struct join *j);
 /** ERROR to a HELLO or JOIN. */
 void refusal_frame(struct join *j, const struct rx_frame *f);
@@ -166,7 +167,7 @@ int refusal_error(struct pbox_client_error *err, const struct pbox_error_msg *m,
 
 #define PATH_TRAIN_MAX 32
 
-/** Does the path carry full frames, and trains of them? */
+/** Path MTU discovery: does the path carry full frames, and trains of them? */
 struct path {
 	uint64_t began, deadline, next;
 	uint64_t answered; /* all small ones are; 0: not yet */
@@ -300,13 +301,13 @@ void declare_renew(struct pbox_worker *w);
 void declare_fail(struct pbox_worker *w, int code, const char *text);
 void declare_free(struct pbox_worker *w);
 
-/* ---- a session that was lost: rejoin.c, restore.c, retained.c, sets.c --------------------------------- */
+/* ---- failover: rejoin.c, restore.c, retained.c, sets.c --------------------------------- */
 
 enum rejoin_cause { REJOIN_SILENT, REJOIN_RESTARTED, REJOIN_FORGOTTEN, REJOIN_SHUTDOWN };
 
-/** How much of the old session the new one knows. */
+/** How much the new session has of the old one. */
 enum rejoin_stage {
-	STAGE_NONE, /* all of it */
+	STAGE_NONE, /* all of it; or there is no new one */
 	STAGE_DECLARE,
 	STAGE_MAP,
 	STAGE_SET,
@@ -314,20 +315,20 @@ enum rejoin_stage {
 };
 
 struct rejoin {
-	uint64_t lost_ns; /* when the session was missed */
+	uint64_t lost_ns; /* when the worker noticed that the session is lost */
 	enum rejoin_cause cause;
 	enum rejoin_stage stage;
-	bool joining;   /* whether there is a session is being asked; stage goes on afterwards */
+	bool joining;   /* the box is asked for the session; then stage goes on */
 	uint32_t table; /* under way */
 	struct pager pages;
 	struct map_again map;
 	/* RESTORE */
-	struct pbox_worker_table *told;                               /* NULL: none is */
+	struct pbox_worker_table *reporting;                          /* NULL: none is */
 	uint32_t left;                                                /* fragments of it */
 	uint32_t chunk[PBOX_MAX_ENDPOINTS], frag[PBOX_MAX_ENDPOINTS]; /* next one, by endpoint */
 };
 
-/** May the worker outlive its session? It has what it needs, or has nothing yet. */
+/** May the worker go on after a lost session? It retains its results, or has none yet. */
 bool rejoin_possible(const struct session *s);
 /** Free what a return after a restart needs while it goes on. */
 void rejoin_close(struct session *s);
@@ -342,7 +343,7 @@ uint64_t rejoin_due(const struct session *s);
 bool rejoin_why(const struct session *s, const struct pbox_worker_table *t, int *missing,
 	char *text, size_t cap);
 
-/* restore.c: the box learns what we hold (R10.5) */
+/* restore.c: the worker reports its versions to a restarted box (R10.5) */
 void restore_begin(struct session *s, struct pbox_worker_table *t);
 /** The table is, or no more is wanted of it. */
 void restore_end(struct session *s);
@@ -352,11 +353,11 @@ unsigned restore_pump(struct ep *ep, unsigned most);
 void restore_answer(
 	struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct pbox_hdr *h);
 
-/* retained.c: the last result of every fragment, and the SETs that hold */
+/* retained.c, sets.c: the last result of every fragment, and the SETs */
 int retained_open(struct pbox_worker_table *t);
 void retained_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h,
 	const uint8_t *payload);
-/** Version 0 is what we send, not what we get. */
+/** Version 0 is the one that this worker has sent. */
 void retained_init(struct pbox_worker_table *t, struct frag *f);
 /** The RESTORE of a fragment; entries of @p iov that were filled. */
 unsigned retained_restore(const struct pbox_worker_table *t, const struct frag *f,

@@ -115,7 +115,7 @@ round_version(const struct pbox_worker_table *t, const struct frag *f)
 	return f->pushed && f->round - version > 1 ? f->round - 1 : version;
 }
 
-/** Is version a later than b? 0 is what nobody has finished; else they are compared modulo 2^32. */
+/** Is version a later than b? 0 is no finished version; others are compared modulo 2^32. */
 static bool
 round_is_later(uint32_t a, uint32_t b)
 {
@@ -129,8 +129,8 @@ round_restored(struct session *s, struct pbox_worker_table *t, struct frag *f, u
 	char text[300];
 
 	if (round_is_later(f->round, version)) {
-		/* a push whose result was not asked for: the box had said that it has it, and so
-		 * nobody has it any more */
+		/* a push whose result was not asked for: only the box had it, and so
+		 * it is lost */
 		snprintf(text, sizeof(text),
 			"round %u of tensor '%s': the box at %s was restarted after this worker's push of it and before the round ended, and has lost it: push it again",
 			f->round, name, s->name);

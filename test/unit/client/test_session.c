@@ -373,7 +373,7 @@ test_declare_deadline_names_the_missing(void)
 		""));
 	second = must_open(b, 1, 2);
 	CU_ASSERT(late(c, t, "missing worker 1 (host gpu1, silent for ",
-		" s): it is alive, so its own log tells what keeps it"));
+		" s): it is alive: see its own log"));
 	CU_ASSERT_EQUAL(pbox_client_status(c, text, sizeof(text), &err), 0);
 	CU_ASSERT(strstr(text, "worker 1: joined, host gpu1") != NULL);
 	pbox_client_close(second);
@@ -470,7 +470,7 @@ test_deadline_names_worker_and_tensor(void)
 	CU_ASSERT_EQUAL(pbox_client_test(c, h, &err), PBOX_C_PENDING);
 	CU_ASSERT(waits(c, h, 150,
 		"round 1 of tensor 'fc.weight': 1 of 2 workers have pushed; missing worker 1 (host gpu1",
-		": it is alive, so its own log tells what keeps it"));
+		": it is alive: see its own log"));
 	CU_ASSERT_EQUAL(pbox_client_why(c, text, sizeof(text), &err), 0);
 	CU_ASSERT(strstr(text, "missing worker 1") != NULL);
 	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 50, &err), PBOX_C_DEADLINE); /* still valid */
@@ -615,7 +615,7 @@ test_init_pull_set_and_steps(void)
 	/* a pull waits for the parameters */
 	pbox_client_submit(c, 0, PBOX_CLIENT_PULL, pull, 1, 0, 1, &h, &err);
 	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 100, &err), PBOX_C_DEADLINE);
-	HAS("missing worker 0's init: its own log tells what keeps it");
+	HAS("missing worker 0's init: see its own log");
 	/* init queues behind the pull on the same tensor, so it goes by another client here:
 	 * close, and begin anew */
 	pbox_client_close(c);

@@ -161,7 +161,7 @@ land(struct worker *w, struct flight *fl)
 	struct ep *ep = &w->ep;
 
 	timer_unlist(ep, fl);
-	ep->held -= fl->state == FLIGHT_HELD;
+	ep->waiting -= fl->state == FLIGHT_WAITING;
 	fl->prev = NULL;
 	fl->next = ep->free;
 	ep->free = fl;
@@ -196,7 +196,7 @@ worker_pump(struct worker *w)
 	struct ep *ep = &w->ep;
 
 	while (w->next < FRAGMENTS && ep->in_flight < ep->win.max &&
-		ep->in_flight - ep->held < window_frames(&ep->win)) {
+		ep->in_flight - ep->waiting < window_frames(&ep->win)) {
 		struct flight *fl = ep->free;
 		struct frag *f = &w->frag[w->next++];
 

@@ -37,6 +37,7 @@ void
 client_leave(struct pbox_client *c)
 {
 	pthread_mutex_lock(&c->lock);
+	assert(c->users > 0);
 	c->users--;
 	if (c->closing && c->users == 0)
 		pthread_cond_broadcast(&c->cond);
@@ -90,6 +91,7 @@ cmd_issue(struct pbox_client *c, struct cmd *cmd)
 void
 cmd_call(struct pbox_client *c, struct cmd *cmd)
 {
+	assert(!pthread_equal(pthread_self(), c->thread)); /* it would wait for itself */
 	cmd_issue(c, cmd);
 	pthread_mutex_lock(&c->lock);
 	while (!cmd->done)

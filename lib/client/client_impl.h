@@ -18,6 +18,7 @@
  * Everything else reaches the progress thread as a command (struct cmd).
  */
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>

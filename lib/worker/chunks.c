@@ -70,6 +70,7 @@ add_refs(struct pbox_worker *w, struct pbox_worker_table *t)
 int
 chunks_add_table(struct pbox_worker *w, struct pbox_worker_table *t)
 {
+	assert(t->number == w->tables);
 	if (w->tables == w->tables_cap) {
 		uint32_t cap = w->tables_cap * 2 + 8;
 		struct pbox_worker_table **list = reallocarray(w->table, cap, sizeof(*list));

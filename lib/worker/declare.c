@@ -227,6 +227,7 @@ pbox_worker_declare(struct pbox_worker *w, struct pbox_worker_declaration *d)
 {
 	struct declaring *g = &w->declaring;
 
+	assert(g->d == NULL && d->what != NULL);
 	d->state = PBOX_WORKER_DECLARING;
 	g->d = d;
 	g->again_ns = g->mapped = 0;

@@ -88,6 +88,7 @@ flight_launch(struct ep *ep, struct frag *f, uint8_t type, bool overtakes)
 	struct pbox_worker *w = ep->s->w;
 	struct flight *fl = ep->free;
 
+	assert(f->state == FRAG_IDLE && ep->in_flight < ep->win.max && fl != NULL);
 	ep->free = fl->next;
 	*fl = (struct flight){.frag = f,
 		.type = type,
@@ -109,6 +110,7 @@ flight_land(struct ep *ep, struct flight *fl)
 {
 	struct frag *f = fl->frag;
 
+	assert(fl->state != FLIGHT_FREE && f->state == FRAG_FLIGHT && ep->in_flight > 0);
 	timer_unlist(ep, fl);
 	ep->waiting -= fl->state == FLIGHT_WAITING;
 	ep->overtaking -= fl->overtakes;
@@ -137,4 +139,7 @@ flight_withdraw_all(struct session *s)
 			flight_withdraw(s->w->table[fl->frag->table], fl);
 			flight_land(&s->ep[i], fl);
 		}
+	for (unsigned i = 0; i < s->endpoints; i++)
+		assert(s->ep[i].in_flight == 0 && s->ep[i].waiting == 0 &&
+			s->ep[i].overtaking == 0);
 }

@@ -82,6 +82,7 @@ pager_busy(const struct pager *g)
 void
 pager_send(struct pager *g, struct page *p, uint8_t type, size_t length)
 {
+	assert(!p->busy && length <= g->cap);
 	p->busy = true;
 	request_begin(g->s, &p->request, type, p->payload, length, p->answer, g->answer_cap);
 }

@@ -85,6 +85,7 @@ pbox_worker_submit(struct pbox_worker *w, struct pbox_worker_op *op)
 {
 	struct pbox_worker_table *t = op->table;
 
+	assert(t != NULL && op->kind <= PBOX_CLIENT_GIVE && op->code == 0 && !op->failing);
 	op->next = NULL;
 	op->order = w->next_order;
 	if (is_push(op))
@@ -107,6 +108,7 @@ pbox_worker_submit(struct pbox_worker *w, struct pbox_worker_op *op)
 		struct pbox_worker_entry *e = &op->e[i];
 		struct tensor *x = table_queue(t, op, e->tensor);
 
+		assert(e->op == op && e->tensor < t->n);
 		e->next = NULL;
 		e->left = x->by_count;
 		e->started = false;
@@ -158,6 +160,7 @@ piece_begin(struct pbox_worker_table *t, struct piece *p, struct pbox_worker_ent
 static void
 piece_end(struct pbox_worker *w, struct tensor *x, struct pbox_worker_entry *e)
 {
+	assert(e->left > 0 && e->op->open > 0);
 	if (--e->left > 0)
 		return;
 	if (x->last == e)
@@ -190,6 +193,7 @@ queue_piece_finish(struct pbox_worker *w, struct pbox_worker_table *t, struct pi
 {
 	struct pbox_worker_entry *e = p->entry, *next = e->next;
 
+	assert(*queue_wanted(&t->frag[p->frag], e->op) > 0);
 	(*queue_wanted(&t->frag[p->frag], e->op))--;
 	p->entry = NULL;
 	piece_end(w, &t->tensor[p->tensor], e);

@@ -178,6 +178,7 @@ request_frame(struct session *s, const struct rx_frame *f)
 void
 pbox_worker_request(struct pbox_worker *w, struct pbox_worker_request *r)
 {
+	assert(!r->listed && (r->answer != NULL || r->answer_cap == 0));
 	r->own = false;
 	request_start(&w->box[0], r);
 }

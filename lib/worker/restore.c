@@ -98,6 +98,7 @@ restore_answer(
 	const char *name = t->tensor[t->piece[f->piece].tensor].name;
 	struct pbox_hdr wait;
 
+	assert(t == s->rejoin.reporting && s->rejoin.left > 0);
 	if (h->type == PBOX_ERROR) {
 		text_fail(s->w, PBOX_C_REFUSED,
 			"RESTORE of tensor '%s' to the box at %s, which was restarted: it answered %s (%u)",

@@ -29,6 +29,7 @@
 void
 window_init(struct window *w, uint32_t max, uint64_t min_rto, uint64_t now)
 {
+	assert(max > 0);
 	memset(w, 0, sizeof(*w));
 	w->max = max;
 	w->size = max < FIRST_WINDOW ? max : FIRST_WINDOW;

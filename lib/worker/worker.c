@@ -179,6 +179,7 @@ pbox_worker_tick(struct pbox_worker *w, uint64_t now, uint64_t drained)
 {
 	uint64_t due = now + LONGEST_SLEEP;
 
+	assert(now != 0 && now >= w->now);
 	w->now = now;
 	for (unsigned i = 0; i < w->boxes && !w->failed; i++)
 		session_tick(&w->box[i]);
@@ -243,6 +244,7 @@ pbox_worker_session(const struct pbox_worker *w, struct pbox_worker_session *out
 const struct sockaddr_in *
 pbox_worker_endpoint(const struct pbox_worker *w, unsigned endpoint)
 {
+	assert(endpoint < w->box[0].endpoints);
 	return &w->box[0].ep[endpoint].peer.addr;
 }
 
@@ -266,6 +268,7 @@ pbox_worker_chunk(const struct pbox_worker_table *t, uint32_t i, struct pbox_wor
 {
 	const struct chunk *k = &t->chunk[i];
 
+	assert(i < t->chunks);
 	*chunk = (struct pbox_worker_chunk){
 		.id = k->id, .elements = k->elements, .endpoint = k->endpoint};
 }
@@ -273,6 +276,7 @@ pbox_worker_chunk(const struct pbox_worker_table *t, uint32_t i, struct pbox_wor
 uint64_t
 pbox_worker_tensor(const struct pbox_worker_table *t, unsigned tensor, const char **name)
 {
+	assert(tensor < t->n);
 	*name = t->tensor[tensor].name;
 	return t->tensor[tensor].elements;
 }

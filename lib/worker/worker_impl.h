@@ -25,6 +25,7 @@
  * Calls go down this list, never back up: no two files call each other.
  */
 
+#include <assert.h>
 #include <netinet/in.h>
 #include <stdarg.h>
 #include <stdbool.h>

@@ -111,7 +111,7 @@ registrar_refuse_text(struct pbox_registrar *r, const struct registrar_addressee
 	registrar_answer(r, to, PBOX_ERROR, r->scratch, len);
 }
 
-void
+bool
 registrar_refuse(struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_errcode code,
 	uint32_t detail, const char *fmt, ...)
 {
@@ -123,6 +123,7 @@ registrar_refuse(struct pbox_registrar *r, const struct pbox_frame *f, enum pbox
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	registrar_refuse_text(r, &to, code, detail, text);
+	return false;
 }
 
 void

@@ -2,106 +2,153 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-/* What a JOIN must prove and ask for, before it changes anything. */
+/* What a JOIN must prove and ask for, before it changes anything: rows of the table of R4.4 (registrar_join.c). */
 
 #include "registrar_impl.h"
 
-static void
-other_workers(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
-	unsigned have)
-{
-	registrar_event(r, PBOX_LOG_WARN, "job '%s' has %u workers, and a worker (%s) says %u",
-		m->job, have, m->host, m->workers);
-	registrar_refuse(r, f, PBOX_E_WORKERS, have,
-		"job '%s' has %u workers, this one (%s) says %u: give all the same number", m->job,
-		have, m->host, m->workers);
-}
+/* The operator reads the same text in the log. */
+#define refuse_and_log(r, q, code, detail, ...)          \
+	(registrar_event(r, PBOX_LOG_WARN, __VA_ARGS__), \
+		registrar_refuse(r, (q)->f, code, detail, __VA_ARGS__))
 
-/* What is asked of the box and of the job's section; false after answering why not. */
+/* A job without a secret takes everybody, with whatever secret. */
 bool
-registrar_possible(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
-	const struct pbox_job_conf *conf)
+registrar_proves(struct pbox_registrar *r, struct registrar_join *q)
 {
-	unsigned least = PBOX_MTU_OVERHEAD + 64 + (conf->auth ? PBOX_TAG_LEN : 0);
-
-	if (m->workers == 0 || m->workers > r->conf.max_workers) {
-		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, r->conf.max_workers,
-			"%u workers: this box takes 1 to %u a job", m->workers,
-			r->conf.max_workers);
-	} else if (m->mtu < least) {
-		registrar_refuse(
-			r, f, PBOX_E_BAD_REQUEST, least, "an MTU of %u is too small", m->mtu);
-	} else if (conf->workers != 0 && conf->workers != m->workers) {
-		other_workers(r, f, m, conf->workers);
-	} else if (m->worker != PBOX_NO_WORKER && m->worker >= m->workers) {
-		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m->workers,
-			"worker %u of a job with %u workers: numbers begin at 0", m->worker,
-			m->workers);
-	} else if (m->policy > PBOX_POLICY_SHRINK) {
-		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, PBOX_POLICY_SHRINK,
-			"policy %u is unknown: 0 wait, 1 shrink", m->policy);
-	} else if (conf->auth && m->auth == 0) {
-		registrar_event(r, PBOX_LOG_WARN,
-			"job '%s' has auth = yes, and a worker (%s) cannot send tags", m->job,
-			m->host);
-		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, 0,
-			"job '%s' has auth = yes, and this worker's library or CPU (%s) cannot send tags: install the box's release, or run it where there is AES",
-			m->job, m->host);
-	} else {
+	if (q->conf->secret_len == 0 ||
+		pbox_proof_good(q->conf->secret, q->conf->secret_len, PBOX_JOIN_PROOF_PREFIX,
+			q->f->payload, PBOX_JOIN_LEN, PBOX_JOIN_PROOF_AT))
 		return true;
-	}
-	return false;
+	registrar_event(r, PBOX_LOG_WARN, "job '%s': a worker (%s) has another secret", q->m.job,
+		q->m.host);
+	return registrar_refuse(
+		r, q->f, PBOX_E_SECRET, 0, "the secret of job '%s' is another one", q->m.job);
+}
+
+static bool
+same_workers(struct pbox_registrar *r, const struct registrar_join *q, unsigned have)
+{
+	return have == q->m.workers ||
+	       refuse_and_log(r, q, PBOX_E_WORKERS, have,
+		       "job '%s' has %u workers, and a worker (%s) says %u: give all the same number",
+		       q->m.job, have, q->m.host, q->m.workers);
+}
+
+static bool
+check_workers(struct pbox_registrar *r, struct registrar_join *q)
+{
+	unsigned most = r->conf.max_workers;
+
+	return (q->m.workers != 0 && q->m.workers <= most) ||
+	       registrar_refuse(r, q->f, PBOX_E_BAD_REQUEST, most,
+		       "%u workers: this box takes 1 to %u a job", q->m.workers, most);
+}
+
+static bool
+check_mtu(struct pbox_registrar *r, struct registrar_join *q)
+{
+	unsigned least = PBOX_MTU_OVERHEAD + 64 + (q->conf->auth ? PBOX_TAG_LEN : 0);
+
+	return q->m.mtu >= least || registrar_refuse(r, q->f, PBOX_E_BAD_REQUEST, least,
+					    "an MTU of %u is too small", q->m.mtu);
+}
+
+static bool
+check_section(struct pbox_registrar *r, struct registrar_join *q)
+{
+	return q->conf->workers == 0 || same_workers(r, q, q->conf->workers);
+}
+
+static bool
+check_number(struct pbox_registrar *r, struct registrar_join *q)
+{
+	return q->m.worker == PBOX_NO_WORKER || q->m.worker < q->m.workers ||
+	       registrar_refuse(r, q->f, PBOX_E_BAD_REQUEST, q->m.workers,
+		       "worker %u of a job with %u workers: numbers begin at 0", q->m.worker,
+		       q->m.workers);
+}
+
+static bool
+check_policy(struct pbox_registrar *r, struct registrar_join *q)
+{
+	return q->m.policy <= PBOX_POLICY_SHRINK ||
+	       registrar_refuse(r, q->f, PBOX_E_BAD_REQUEST, PBOX_POLICY_SHRINK,
+		       "policy %u is unknown: 0 wait, 1 shrink", q->m.policy);
+}
+
+static bool
+check_tags(struct pbox_registrar *r, struct registrar_join *q)
+{
+	return !q->conf->auth || q->m.auth != 0 ||
+	       refuse_and_log(r, q, PBOX_E_BAD_REQUEST, 0,
+		       "job '%s' has auth = yes, and the library or CPU of a worker (%s) cannot send tags: install the box's release, or run it where there is AES",
+		       q->m.job, q->m.host);
+}
+
+/* R4.4, what is asked of the box and of the job's section. */
+static const struct registrar_check asks[] = {
+	{check_workers, PBOX_E_BAD_REQUEST},
+	{check_mtu, PBOX_E_BAD_REQUEST},
+	{check_section, PBOX_E_WORKERS},
+	{check_number, PBOX_E_BAD_REQUEST},
+	{check_policy, PBOX_E_BAD_REQUEST},
+	{check_tags, PBOX_E_BAD_REQUEST},
+	{NULL, 0},
+};
+
+bool
+registrar_checks(
+	struct pbox_registrar *r, struct registrar_join *q, const struct registrar_check *row)
+{
+	for (; row->passes != NULL; row++)
+		if (!row->passes(r, q)) {
+			PBOX_ASSERT(row->code == 0 || r->refusal.code == (int)row->code);
+			return false;
+		}
+	return true;
 }
 
 bool
-registrar_agrees(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
-	const struct pbox_job *job)
+registrar_asks(struct pbox_registrar *r, struct registrar_join *q)
 {
-	if (job->workers != m->workers) {
-		other_workers(r, f, m, job->workers);
-		return false;
-	}
-	if (job->conf->policy != PBOX_POLICY_ANY || job->policy == m->policy)
-		return true;
-	registrar_event(r, PBOX_LOG_WARN,
-		"job '%s': a worker (%s) asks for policy %s, the others for %s", m->job, m->host,
-		pbox_policy_name(m->policy), pbox_policy_name(job->policy));
-	registrar_refuse(r, f, PBOX_E_BAD_REQUEST, job->policy,
-		"the other workers of job '%s' ask for policy %s, this one (%s) for %s: give all the same, or set policy in the job's section",
-		m->job, pbox_policy_name(job->policy), m->host, pbox_policy_name(m->policy));
-	return false;
-}
-
-/* Does it know the secret of a job of that section? False: it was answered. */
-bool
-registrar_proves(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
-	const struct pbox_job_conf *conf)
-{
-	/* R4.4: a job without a secret takes everybody, with whatever secret */
-	if (conf->secret_len == 0 ||
-		pbox_proof_good(conf->secret, conf->secret_len, PBOX_JOIN_PROOF_PREFIX, f->payload,
-			PBOX_JOIN_LEN, PBOX_JOIN_PROOF_AT))
-		return true;
-	registrar_event(
-		r, PBOX_LOG_WARN, "job '%s': a worker (%s) has another secret", m->job, m->host);
-	registrar_refuse(r, f, PBOX_E_SECRET, 0, "the secret of job '%s' is another one", m->job);
-	return false;
+	return registrar_checks(r, q, asks);
 }
 
 bool
-registrar_may_begin(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
-	const struct pbox_job *ends)
+registrar_agrees(
+	struct pbox_registrar *r, const struct registrar_join *q, const struct pbox_job *job)
 {
-	const struct pbox_job_conf *conf = pbox_registrar_section(r, m->job);
+	return same_workers(r, q, job->workers) &&
+	       (job->conf->policy != PBOX_POLICY_ANY || job->policy == q->m.policy ||
+		       refuse_and_log(r, q, PBOX_E_BAD_REQUEST, job->policy,
+			       "job '%s': a worker (%s) asks for policy %s, the others for %s: give all the same, or set policy in the job's section",
+			       q->m.job, q->m.host, pbox_policy_name(q->m.policy),
+			       pbox_policy_name(job->policy)));
+}
 
-	if (r->draining || conf == NULL) {
-		registrar_refuse(r, f, r->draining ? PBOX_E_FULL : PBOX_E_NO_JOB, 0,
-			r->draining ? "the box takes no new runs: its operator drains it"
-				    : "no job '%s' is configured here any more",
-			m->job);
-		return false;
-	}
+bool
+registrar_mtu_fits(
+	struct pbox_registrar *r, const struct registrar_join *q, const struct pbox_job *job)
+{
+	return q->m.mtu >= job->map_mtu ||
+	       refuse_and_log(r, q, PBOX_E_BAD_REQUEST, job->map_mtu,
+		       "the tables of job '%s' are mapped for an MTU of %u, and a worker (%s) has %u: raise it there, or end the job",
+		       job->name, job->map_mtu, q->m.host, q->m.mtu);
+}
+
+bool
+registrar_may_begin(struct pbox_registrar *r, const struct registrar_join *q)
+{
 	/* the section may be another than the one by which the job began that is there */
-	return registrar_proves(r, f, m, conf) && registrar_possible(r, f, m, conf) &&
-	       registrar_room_then(r, f, conf, m, ends);
+	struct registrar_join then = *q;
+
+	then.conf = pbox_registrar_section(r, q->m.job);
+	if (r->draining)
+		return registrar_refuse(r, q->f, PBOX_E_FULL, 0,
+			"the box takes no new runs: its operator drains it");
+	if (then.conf == NULL)
+		return registrar_refuse(r, q->f, PBOX_E_NO_JOB, 0,
+			"no job '%s' is configured here any more", q->m.job);
+	return registrar_proves(r, &then) && registrar_asks(r, &then) &&
+	       registrar_room_then(r, &then);
 }

@@ -162,13 +162,13 @@ void registrar_answer(struct pbox_registrar *r, const struct registrar_addressee
 /* Answer with len bytes of scratch. job and worker may be unknown yet. */
 void registrar_reply(
 	struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_type type, size_t len);
-/* Answer ERROR; never longer than the request before the proof (R4.7). */
-void registrar_refuse(struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_errcode code,
+/* Answer ERROR; never longer than the request before the proof (R4.7). Returns false. */
+bool registrar_refuse(struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_errcode code,
 	uint32_t detail, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 void registrar_refuse_text(struct pbox_registrar *r, const struct registrar_addressee *to,
 	enum pbox_errcode code, uint32_t detail, const char *text);
-/* Answer that this box does not know what a later release does. */
-void registrar_unsupported(struct pbox_registrar *r, const struct pbox_frame *f, const char *what);
+/* Answer that this box does not know what a later release does. Returns false. */
+bool registrar_unsupported(struct pbox_registrar *r, const struct pbox_frame *f, const char *what);
 /* registrar_unsupported.c: does it ask for what a later release does (R4.10, section 13)? What that is. */
 bool registrar_unsupported_declare(const struct pbox_declare *m, struct pbox_error *what);
 bool registrar_unsupported_join(const struct pbox_join *m, struct pbox_error *what);
@@ -219,20 +219,36 @@ void registrar_close_job(struct pbox_registrar *r, struct pbox_job *job);
 /* What a shard had of it, when it can no longer answer: all shards are gone. */
 void registrar_free_job(struct pbox_registrar *r, struct pbox_job *job);
 
-/* registrar_check.c: may it join? False after answering why not. */
-/* What is asked of the box and of the job's section. */
-bool registrar_possible(struct pbox_registrar *r, const struct pbox_frame *f,
-	const struct pbox_join *m, const struct pbox_job_conf *conf);
+/* registrar_check.c: may it join? All of these: false after answering why not. */
+/* The JOIN at hand. */
+struct registrar_join {
+	const struct pbox_frame *f;
+	struct pbox_join m;
+	struct pbox_job *job; /* NULL: none of that name is there */
+	const struct pbox_job_conf *conf;
+	unsigned worker; /* the number that it gets */
+	bool repeated;   /* by the session that has that number */
+};
+/* A row of the table of R4.4. */
+struct registrar_check {
+	bool (*passes)(struct pbox_registrar *r, struct registrar_join *q);
+	enum pbox_errcode code; /* of its refusal; 0: one of several */
+};
+/* One row after the other; the first that fails is the answer. The last row has no function. */
+bool registrar_checks(
+	struct pbox_registrar *r, struct registrar_join *q, const struct registrar_check *row);
 /* Does it know the secret of a job of that section? */
-bool registrar_proves(struct pbox_registrar *r, const struct pbox_frame *f,
-	const struct pbox_join *m, const struct pbox_job_conf *conf);
-/* Does it ask for what the other workers of its run do? False: it was answered. */
-bool registrar_agrees(struct pbox_registrar *r, const struct pbox_frame *f,
-	const struct pbox_join *m, const struct pbox_job *job);
-/* Could a new run begin by this JOIN when the job that is there (`ends`; NULL: none) has ended? False after answering
- * why not. */
-bool registrar_may_begin(struct pbox_registrar *r, const struct pbox_frame *f,
-	const struct pbox_join *m, const struct pbox_job *ends);
+bool registrar_proves(struct pbox_registrar *r, struct registrar_join *q);
+/* What is asked of the box and of the job's section. */
+bool registrar_asks(struct pbox_registrar *r, struct registrar_join *q);
+/* Does it ask for what the other workers of its run do? */
+bool registrar_agrees(
+	struct pbox_registrar *r, const struct registrar_join *q, const struct pbox_job *job);
+/* Can it take the frames of the tables that are mapped (R4.6a)? */
+bool registrar_mtu_fits(
+	struct pbox_registrar *r, const struct registrar_join *q, const struct pbox_job *job);
+/* Could a new run begin by this JOIN when the job that is there has ended? */
+bool registrar_may_begin(struct pbox_registrar *r, const struct registrar_join *q);
 
 /* registrar_join.c */
 void registrar_on_hello(struct pbox_registrar *r, const struct pbox_frame *f);
@@ -247,23 +263,21 @@ struct registrar_rounds {
 	size_t acc_bytes, arena, heap; /* arena, heap: of all shards */
 };
 /* Is there room for a new job of that section? False after answering which limit is reached. */
-bool registrar_room(struct pbox_registrar *r, const struct pbox_frame *f,
-	const struct pbox_job_conf *conf, const struct pbox_join *m, struct registrar_rounds *out);
-/* Would there be, if `ends` (NULL: none) had ended, and all that makes way? The same. */
-bool registrar_room_then(struct pbox_registrar *r, const struct pbox_frame *f,
-	const struct pbox_job_conf *conf, const struct pbox_join *m, const struct pbox_job *ends);
+bool registrar_room(
+	struct pbox_registrar *r, const struct registrar_join *q, struct registrar_rounds *out);
+/* Would there be, if the job of that name had ended, and all that makes way? The same. */
+bool registrar_room_then(struct pbox_registrar *r, const struct registrar_join *q);
 unsigned registrar_node_of_shard(const struct pbox_registrar *r, unsigned shard);
 /* It has no memory: answered so. */
-void registrar_no_memory_on(
-	struct pbox_registrar *r, const struct pbox_frame *f, unsigned node, unsigned workers);
+bool registrar_no_memory_on(
+	struct pbox_registrar *r, const struct registrar_join *q, unsigned node);
 /* Most heap of one job: a share of the box's memory. */
 size_t registrar_heap_most(const struct pbox_registrar *r);
 
 /* registrar_run.c: section 12 of the protocol */
 /* Which run does a JOIN mean? True: it may go on, in the job that is there now, with whose workers it agrees, or in
  * a new one where none is. False: it was answered; the job may be gone. */
-bool registrar_run_join(struct pbox_registrar *r, const struct pbox_frame *f,
-	const struct pbox_join *m, struct pbox_job *job);
+bool registrar_run_join(struct pbox_registrar *r, struct registrar_join *q);
 /* May it be of that run, as far as it says? Nothing is changed. */
 bool registrar_run_is(const struct pbox_run *run, const struct pbox_join *m);
 /* A JOIN has created a job: its run. */
@@ -441,9 +455,8 @@ void registrar_rounds_added(
 /* Schedules of jobs that run for very long. */
 void registrar_rounds_tick(struct pbox_registrar *r, struct pbox_job *job);
 
-/* registrar_operator.c: a JOIN with this nonce is refused, and was answered so. */
-bool registrar_was_kicked(
-	struct pbox_registrar *r, const struct pbox_frame *f, const char *job, uint64_t nonce);
+/* registrar_operator.c: no operator has ended the session of this JOIN; false: it was answered so. */
+bool registrar_not_kicked(struct pbox_registrar *r, struct registrar_join *q);
 void registrar_measure_tick(struct pbox_registrar *r, struct pbox_job *job);
 /* A PING of a worker has come, perhaps the answer to one of the box. */
 void registrar_measured(const struct pbox_registrar *r, struct pbox_member *m);

@@ -22,7 +22,7 @@
 
 /* What it has instead of this box's release, in words; and how many of them were left out. */
 static void
-tell_version(struct pbox_registrar *r, const struct pbox_peer *peer, const char *has)
+log_version(struct pbox_registrar *r, const struct pbox_peer *peer, const char *has)
 {
 	char ip[INET_ADDRSTRLEN], more[48] = "";
 
@@ -47,7 +47,7 @@ registrar_other_version(
 	snprintf(text, sizeof(text),
 		"speaks protocol version %s, this box version %u: install the same release there",
 		versions, PBOX_VERSION_WIRE);
-	tell_version(r, &to->peer, text);
+	log_version(r, &to->peer, text);
 	snprintf(text, sizeof(text), "this box speaks version %u", PBOX_VERSION_WIRE);
 	registrar_refuse_text(r, to, PBOX_E_VERSION, PBOX_VERSION_WIRE, text);
 }
@@ -79,7 +79,7 @@ registrar_on_hello(struct pbox_registrar *r, const struct pbox_frame *f)
 
 /* Its part of every shard; false after answering why not. */
 static bool
-create_on_shards(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job,
+create_on_shards(struct pbox_registrar *r, const struct registrar_join *q, struct pbox_job *job,
 	const struct registrar_rounds *rounds)
 {
 	for (unsigned i = 0; i < r->conf.n_shards; i++) {
@@ -92,8 +92,8 @@ create_on_shards(struct pbox_registrar *r, const struct pbox_frame *f, struct pb
 			continue;
 		/* no answer: it asks again, and memory of ended jobs is cleared by then */
 		if (pbox_arena_uncleared(r->conf.arena[node]) == 0 &&
-			!registrar_room_comes(r, f, job->conf, rounds->arena))
-			registrar_no_memory_on(r, f, node, job->workers);
+			!registrar_room_comes(r, q->f, job->conf, rounds->arena))
+			registrar_no_memory_on(r, q, node);
 		while (i-- > 0)
 			shard_job_free(job->shard[i]);
 		return false;
@@ -103,25 +103,25 @@ create_on_shards(struct pbox_registrar *r, const struct pbox_frame *f, struct pb
 	return true;
 }
 
-/* A job with its memory on every shard; NULL after answering why not. */
-static struct pbox_job *
-create_job(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
-	const struct pbox_job_conf *conf)
+/* A job with its memory on every shard, if it is not there yet. */
+static bool
+join_begins(struct pbox_registrar *r, struct registrar_join *q)
 {
+	const struct pbox_job_conf *conf = q->conf;
 	struct registrar_rounds rounds = {0};
 	struct pbox_job *job = NULL;
 	uint16_t id = 0;
 
-	if (!registrar_room(r, f, conf, m, &rounds))
-		return NULL;
+	if (q->job != NULL)
+		return true;
+	if (!registrar_room(r, q, &rounds))
+		return false;
 	while (r->job[id] != NULL)
 		id++;
 	if (r->conf.ops->room == NULL || r->conf.ops->room(r->conf.ctx))
-		job = pbox_job_create(id, m->job, conf, m->workers);
-	if (job == NULL) {
-		registrar_refuse(r, f, PBOX_E_NO_MEMORY, 0, "out of memory for the job");
-		return NULL;
-	}
+		job = pbox_job_create(id, q->m.job, conf, q->m.workers);
+	if (job == NULL)
+		return registrar_refuse(r, q->f, PBOX_E_NO_MEMORY, 0, "out of memory for the job");
 	job->begun_ns = r->now_ns;
 	job->begun_listened_ns = r->listened_ns;
 	r->conf.ops->random(r->conf.ctx, job->challenge, sizeof(job->challenge));
@@ -130,28 +130,27 @@ create_job(struct pbox_registrar *r, const struct pbox_frame *f, const struct pb
 		job->auth = pbox_auth_job_create(
 			NULL, conf->secret, conf->secret_len, r->conf.incarnation, id);
 		if (job->auth == NULL) {
-			registrar_refuse(r, f, PBOX_E_NO_MEMORY, 0,
-				"no memory for the keys of the job, or no AES in this CPU");
 			pbox_job_free(job);
-			return NULL;
+			return registrar_refuse(r, q->f, PBOX_E_NO_MEMORY, 0,
+				"no memory for the keys of the job, or no AES in this CPU");
 		}
 	}
 	job->window = rounds.window;
-	job->policy = conf->policy == PBOX_POLICY_ANY ? m->policy : conf->policy;
+	job->policy = conf->policy == PBOX_POLICY_ANY ? q->m.policy : conf->policy;
 	job->hold_share = rounds.records;
-	if (!create_on_shards(r, f, job, &rounds)) {
+	if (!create_on_shards(r, q, job, &rounds)) {
 		pbox_job_free(job);
-		return NULL;
+		return false;
 	}
-	r->job[id] = job;
-	registrar_run_begin(r, job, m);
+	r->job[id] = q->job = job;
+	registrar_run_begin(r, job, &q->m);
 	pbox_stat_add(&r->stats[PBOX_RS_JOBS], 1);
 	registrar_event(r, PBOX_LOG_INFO,
 		"job '%s' begins: run %llu, %u workers, policy %s, window %u frames per endpoint",
 		job->name, (unsigned long long)job->run.number, job->workers,
 		pbox_policy_name(job->policy), job->window);
 	registrar_post(r, job, PBOX_MAIL_OPEN_JOB);
-	return job;
+	return true;
 }
 
 /* ts: of the JOIN that it answers; 0: of one that came some time ago. */
@@ -255,226 +254,240 @@ any_worker(const struct pbox_registrar *r, const struct pbox_job *job)
 /* R4.6b: after a restart of the box workers come with the numbers that they had. Who wants any number waits
  * for them, lest it gets one of theirs. */
 static bool
-keeps_numbers(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_job *job)
+numbers_free(struct pbox_registrar *r, const struct registrar_join *q)
 {
-	uint64_t listened_ns = r->listened_ns - job->begun_listened_ns;
+	uint64_t listened_ns = r->listened_ns - q->job->begun_listened_ns;
 
-	if (!job->numbered || listened_ns >= KEEP_NUMBERS)
-		return false;
-	registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, KEEP_AGAIN_MS,
-		"job '%s' has begun %u ms ago with a worker that has a number: for %u ms the others are kept for workers that had one before a restart of the box",
-		job->name, (unsigned)(listened_ns / NS_PER_MS),
-		(unsigned)(KEEP_NUMBERS / NS_PER_MS));
-	return true;
+	return !q->job->numbered || listened_ns >= KEEP_NUMBERS ||
+	       registrar_refuse(r, q->f, PBOX_E_WORKER_TAKEN, KEEP_AGAIN_MS,
+		       "job '%s' has begun %u ms ago with a worker that has a number: for %u ms the others are kept for workers that had one before a restart of the box",
+		       q->job->name, (unsigned)(listened_ns / NS_PER_MS),
+		       (unsigned)(KEEP_NUMBERS / NS_PER_MS));
 }
 
-/* The worker number for a JOIN, or -1 after answering why not. */
-static int
-choose_worker(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
-	struct pbox_job *job)
+/* A repeated JOIN keeps its number, also when it asked for any. */
+static bool
+join_number(struct pbox_registrar *r, struct registrar_join *q)
 {
-	unsigned chosen = m->worker;
+	struct pbox_job *job = q->job;
+	bool any = q->m.worker == PBOX_NO_WORKER;
 
-	/* a repeated JOIN keeps its number, also when it asked for any */
-	for (unsigned w = 0; w < job->workers; w++)
-		if (registrar_has_session(job, w) && job->member[w].nonce == m->nonce &&
-			(m->worker == PBOX_NO_WORKER || m->worker == w))
-			return (int)w;
-	if (job->map_mtu != 0 && m->mtu < job->map_mtu) {
-		registrar_event(r, PBOX_LOG_WARN,
-			"job '%s': a worker (%s) with an MTU of %u wants to join, and the tables are mapped for %u",
-			job->name, m->host, m->mtu, job->map_mtu);
-		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, job->map_mtu,
-			"the tables of job '%s' are mapped for an MTU of %u, and this worker (%s) has %u: raise it there, or end the job",
-			job->name, job->map_mtu, m->host, m->mtu);
-		return -1;
-	}
-	if (m->worker == PBOX_NO_WORKER) {
-		chosen = any_worker(r, job);
-		if (!registrar_has_session(job, chosen) && keeps_numbers(r, f, job))
-			return -1;
-	}
-	if (registrar_has_session(job, chosen) &&
-		!registrar_claim(r, job, chosen, f, m->host, m->worker == PBOX_NO_WORKER))
-		return -1;
-	return (int)chosen;
+	for (unsigned w = 0; w < job->workers && !q->repeated; w++)
+		if (registrar_has_session(job, w) && job->member[w].nonce == q->m.nonce &&
+			(any || q->m.worker == w)) {
+			q->worker = w;
+			q->repeated = true;
+		}
+	if (q->repeated)
+		return true;
+	if (!registrar_mtu_fits(r, q, job))
+		return false;
+	q->worker = any ? any_worker(r, job) : q->m.worker;
+	if (registrar_has_session(job, q->worker))
+		return registrar_claim(r, job, q->worker, q->f, q->m.host, any);
+	return !any || numbers_free(r, q);
+}
+
+/* One session more can be remembered, when it ends. */
+static bool
+join_remembered(struct pbox_registrar *r, struct registrar_join *q)
+{
+	return q->repeated || registrar_nonce_room(r, q->f, q->job);
 }
 
 static void
-admit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
-	struct pbox_job *job, unsigned w)
+session_begin(struct pbox_registrar *r, const struct registrar_join *q)
 {
+	const struct pbox_join *m = &q->m;
+	struct pbox_job *job = q->job;
+	unsigned w = q->worker;
 	struct pbox_member *mb = &job->member[w];
-	bool repeated = registrar_has_session(job, w) && mb->nonce == m->nonce;
-	uint64_t lease_ns = job->conf->bounds.lease_ns;
+	uint64_t lease_ns = job->conf->bounds.lease_ns, token = 0;
 	uint32_t lease_ms = lease_ns != 0 ? (uint32_t)(lease_ns / NS_PER_MS) : r->conf.lease_ms;
-	uint64_t token = 0;
 
-	if (!repeated && !registrar_nonce_room(r, f, job))
-		return;
-	if (!repeated) {
-		if (registrar_has_session(job, w))
-			registrar_end_session(r, job, w);
-		if (mb->state == PBOX_MEMBER_LEFT)
-			registrar_forgive_tables(job);
-		job->numbered |= m->worker != PBOX_NO_WORKER;
-		while (token == 0)
-			r->conf.ops->random(r->conf.ctx, &token, sizeof(token));
-		*mb = (struct pbox_member){
-			.removed = mb->removed,
-			.mapped_before =
-				mb->mapped > mb->mapped_before ? mb->mapped : mb->mapped_before,
-			.nonce = m->nonce,
-			.state = PBOX_MEMBER_JOINED,
-			.lease_ms =
-				m->lease_ms == 0 || m->lease_ms > lease_ms ? lease_ms : m->lease_ms,
-			.mtu = m->mtu,
-			.window = window_of(r, job, m->window),
-		};
-		snprintf(mb->host, sizeof(mb->host), "%s", m->host);
-		registrar_lease_begin(r, mb);
-		for (unsigned i = 0; i < r->conf.n_shards; i++)
-			atomic_store_explicit(
-				&job->shard[i]->member[w].last_seen, 0, memory_order_relaxed);
-		fresh_begin(&job->fresh[w], &f->peer, r->now_ns);
-		if (job->auth != NULL)
-			engine_auth_begin(job, w, token, r->conf.incarnation);
-		atomic_store_explicit(&job->token[w], token, memory_order_release);
-		pbox_stat_add(&r->stats[PBOX_RS_WORKERS], 1);
-		registrar_event(r, PBOX_LOG_INFO, "job '%s': worker %u (%s) joined, %u of %u",
-			job->name, w, mb->host, pbox_job_joined(job), job->workers);
-	}
+	if (registrar_has_session(job, w))
+		registrar_end_session(r, job, w);
+	if (mb->state == PBOX_MEMBER_LEFT)
+		registrar_forgive_tables(job);
+	job->numbered |= m->worker != PBOX_NO_WORKER;
+	while (token == 0)
+		r->conf.ops->random(r->conf.ctx, &token, sizeof(token));
+	*mb = (struct pbox_member){
+		.removed = mb->removed,
+		.mapped_before = mb->mapped > mb->mapped_before ? mb->mapped : mb->mapped_before,
+		.nonce = m->nonce,
+		.state = PBOX_MEMBER_JOINED,
+		.lease_ms = m->lease_ms == 0 || m->lease_ms > lease_ms ? lease_ms : m->lease_ms,
+		.mtu = m->mtu,
+		.window = window_of(r, job, m->window),
+		.peer = q->f->peer,
+		.last_seen = r->now_ns,
+	};
+	snprintf(mb->host, sizeof(mb->host), "%s", m->host);
+	registrar_lease_begin(r, mb);
+	for (unsigned i = 0; i < r->conf.n_shards; i++)
+		atomic_store_explicit(&job->shard[i]->member[w].last_seen, 0, memory_order_relaxed);
+	fresh_begin(&job->fresh[w], &q->f->peer, r->now_ns);
+	if (job->auth != NULL)
+		engine_auth_begin(job, w, token, r->conf.incarnation);
+	atomic_store_explicit(&job->token[w], token, memory_order_release);
+	pbox_stat_add(&r->stats[PBOX_RS_WORKERS], 1);
+	registrar_event(r, PBOX_LOG_INFO, "job '%s': worker %u (%s) joined, %u of %u", job->name, w,
+		mb->host, pbox_job_joined(job), job->workers);
+}
+
+static void
+admit(struct pbox_registrar *r, const struct registrar_join *q)
+{
+	struct pbox_member *mb = &q->job->member[q->worker];
+	const struct pbox_frame *f = q->f;
+
+	if (!q->repeated)
+		session_begin(r, q);
 	/* a copy of the first one comes from no other address, as its cookie says, and keeps no lease */
-	if (!repeated || fresh_address(&mb->peer) != fresh_address(&f->peer))
+	else if (fresh_address(&mb->peer) != fresh_address(&f->peer))
 		mb->peer = f->peer;
-	atomic_store_explicit(&job->fresh[w].home, fresh_address(&f->peer), memory_order_relaxed);
-	if (!repeated)
-		mb->last_seen = r->now_ns;
+	atomic_store_explicit(
+		&q->job->fresh[q->worker].home, fresh_address(&f->peer), memory_order_relaxed);
 	mb->join_request = f->hdr.chunk;
 	mb->welcome_owed = true;
-	if (job->state == PBOX_JOB_OPEN)
-		send_welcome(r, job, w, f->hdr.ts);
+	if (q->job->state == PBOX_JOB_OPEN)
+		send_welcome(r, q->job, q->worker, f->hdr.ts);
 }
 
-/* The copy of a JOIN whose session has ended opens no other, and ends no run. A worker that is back asks with a newer
- * cookie, or gets one now. */
+/* The copy of a JOIN whose session has ended opens no other, and ends no run (R4.6). A worker that is back asks with
+ * a newer cookie, or gets one now. */
 static bool
-registrar_join_is_copy(struct pbox_registrar *r, const struct pbox_frame *f,
-	const struct pbox_join *m, const struct pbox_job *job)
+join_is_new(struct pbox_registrar *r, struct registrar_join *q)
 {
-	enum registrar_nonce nonce = registrar_nonce_look(r, m->job, m->nonce, m->cookie);
-	bool answered;
+	enum registrar_nonce nonce = registrar_nonce_look(r, q->m.job, q->m.nonce, q->m.cookie);
+	struct pbox_job *job = q->job;
 
-	if (is_live(job, m->nonce) || nonce == REGISTRAR_NONCE_NEW)
-		return false;
-	answered = job != NULL && job->state != PBOX_JOB_CLOSING && !registrar_agrees(r, f, m, job);
-	if (!answered && nonce == REGISTRAR_NONCE_LEFT)
-		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, 0,
+	if (is_live(job, q->m.nonce) || nonce == REGISTRAR_NONCE_NEW)
+		return true;
+	if (job != NULL && job->state != PBOX_JOB_CLOSING && !registrar_agrees(r, q, job))
+		; /* it was answered */
+	else if (nonce == REGISTRAR_NONCE_LEFT)
+		registrar_refuse(r, q->f, PBOX_E_BAD_REQUEST, 0,
 			"the session of this JOIN has left: join with a new nonce");
-	else if (!answered)
-		registrar_refuse(
-			r, f, PBOX_E_COOKIE, 0, "the session of this JOIN has ended: HELLO again");
+	else
+		registrar_refuse(r, q->f, PBOX_E_COOKIE, 0,
+			"the session of this JOIN has ended: HELLO again");
 	r->refusal.code = 0; /* nobody was refused */
-	return true;
+	return false;
 }
 
-/* The job is there, or may begin; false after answering why not. */
 static bool
-open_to(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
-	struct pbox_job *job)
+join_not_drained(struct pbox_registrar *r, struct registrar_join *q)
 {
-	if (registrar_join_is_copy(r, f, m, job) || !registrar_run_join(r, f, m, job))
-		return false;
-	if (job == NULL && r->draining) {
-		registrar_refuse(
-			r, f, PBOX_E_FULL, 0, "the box takes no new jobs: its operator drains it");
-		return false;
-	}
-	if (job != NULL && job->state == PBOX_JOB_CLOSING) {
-		registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, ENDING_AGAIN_MS,
-			"job '%s' is ending: its memory is being released", m->job);
-		return false;
-	}
-	return true;
+	return q->job != NULL || !r->draining ||
+	       registrar_refuse(r, q->f, PBOX_E_FULL, 0,
+		       "the box takes no new jobs: its operator drains it");
 }
 
-/* A JOIN that knows the job's secret. */
-static void
-join_proven(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
-	const struct pbox_job_conf *conf, struct pbox_job *job)
+static bool
+join_not_ending(struct pbox_registrar *r, struct registrar_join *q)
 {
-	struct pbox_error later;
-	int w;
-
-	if (r->stopping) {
-		registrar_refuse(r, f, PBOX_E_SHUTDOWN, 0, "the box is stopping");
-		return;
-	}
-	if (registrar_was_kicked(r, f, m->job, m->nonce))
-		return;
-	if (registrar_unsupported_join(m, &later)) {
-		registrar_unsupported(r, f, later.text);
-		return;
-	}
-	if (!registrar_possible(r, f, m, conf) || !open_to(r, f, m, job))
-		return;
-	if (job == NULL)
-		job = create_job(r, f, m, conf);
-	if (job == NULL)
-		return;
-	w = choose_worker(r, f, m, job);
-	if (w >= 0)
-		admit(r, f, m, job, (unsigned)w);
+	return q->job == NULL || q->job->state != PBOX_JOB_CLOSING ||
+	       registrar_refuse(r, q->f, PBOX_E_WORKER_TAKEN, ENDING_AGAIN_MS,
+		       "job '%s' is ending: its memory is being released", q->m.job);
 }
 
-/* A worker of a release before runs: it speaks version 1, and cannot read this WELCOME. */
-static void
-refuse_revision(struct pbox_registrar *r, const struct pbox_frame *f)
+static bool
+join_cookie(struct pbox_registrar *r, struct registrar_join *q)
 {
-	tell_version(
-		r, &f->peer, "has the library of an earlier release: install this box's there");
-	registrar_refuse(r, f, PBOX_E_VERSION, PBOX_VERSION_WIRE,
+	bool good = pbox_cookie_good(r->cookie_key, engine_from(&q->f->peer),
+		r->now_ns / PBOX_COOKIE_TICK_NS, q->m.cookie);
+
+	count_control(r, good ? PBOX_RS_RX_JOIN : PBOX_RS_DROP_COOKIE);
+	return good ||
+	       registrar_refuse(r, q->f, PBOX_E_COOKIE, 0, "cookie wrong or too old: HELLO again");
+}
+
+/* A worker of a release before runs speaks version 1, and would take the run's number in WELCOME for an endpoint. */
+static bool
+join_revision(struct pbox_registrar *r, struct registrar_join *q)
+{
+	if (q->m.revision != 0)
+		return true;
+	log_version(
+		r, &q->f->peer, "has the library of an earlier release: install this box's there");
+	return registrar_refuse(r, q->f, PBOX_E_VERSION, PBOX_VERSION_WIRE,
 		"this library is of an earlier release than the box: install the box's there");
 }
+
+static bool
+join_known(struct pbox_registrar *r, struct registrar_join *q)
+{
+	q->job = registrar_find_job(r, q->m.job);
+	/* a job that runs goes on as it began, whatever its section says by now */
+	q->conf = q->job != NULL && q->job->state != PBOX_JOB_CLOSING
+			  ? q->job->conf
+			  : pbox_registrar_section(r, q->m.job);
+	if (!pbox_utf8_good(q->m.job))
+		return registrar_refuse(
+			r, q->f, PBOX_E_NO_JOB, 0, "the job's name is not UTF-8 (R3.4)");
+	return (q->conf != NULL && q->m.job[0] != '\0' && strcmp(q->m.job, "*") != 0) ||
+	       registrar_refuse(
+		       r, q->f, PBOX_E_NO_JOB, 0, "no job '%s' is configured here", q->m.job);
+}
+
+static bool
+join_proves(struct pbox_registrar *r, struct registrar_join *q)
+{
+	if (!registrar_proves(r, q))
+		return false;
+	r->prover = q->conf->secret_len > 0 ? q->conf : NULL;
+	r->join_nonce = q->m.nonce;
+	return true;
+}
+
+static bool
+join_not_stopping(struct pbox_registrar *r, struct registrar_join *q)
+{
+	return !r->stopping || registrar_refuse(r, q->f, PBOX_E_SHUTDOWN, 0, "the box is stopping");
+}
+
+static bool
+join_supported(struct pbox_registrar *r, struct registrar_join *q)
+{
+	struct pbox_error later;
+
+	return !registrar_unsupported_join(&q->m, &later) ||
+	       registrar_unsupported(r, q->f, later.text);
+}
+
+/* R4.4: what a JOIN has to pass, in this order. */
+static const struct registrar_check join_check[] = {
+	{join_cookie, PBOX_E_COOKIE},           /* R4.2 */
+	{join_revision, PBOX_E_VERSION},        /* R4.10 */
+	{join_known, PBOX_E_NO_JOB},            /* R3.4 */
+	{join_proves, PBOX_E_SECRET},           /* R4.3 */
+	{join_not_stopping, PBOX_E_SHUTDOWN},   /* R9.5 */
+	{registrar_not_kicked, PBOX_E_NO_JOB},  /* by an operator */
+	{join_supported, PBOX_E_UNSUPPORTED},   /* R4.10 */
+	{registrar_asks, 0},                    /* its fields: registrar_check.c */
+	{join_is_new, 0},                       /* R4.6 */
+	{registrar_run_join, 0},                /* R12.3 to R12.5, and the other workers */
+	{join_not_drained, PBOX_E_FULL},        /* by an operator */
+	{join_not_ending, PBOX_E_WORKER_TAKEN}, /* R4.6c */
+	{join_begins, 0},                       /* room: FULL, NO_MEMORY */
+	{join_number, 0},                       /* R4.6, R4.6a, R4.6b */
+	{join_remembered, PBOX_E_WORKER_TAKEN}, /* R4.6 */
+	{NULL, 0},
+};
 
 void
 registrar_on_join(struct pbox_registrar *r, const struct pbox_frame *f)
 {
-	const struct pbox_job_conf *conf;
-	struct pbox_join m;
-	struct pbox_job *job;
+	struct registrar_join q = {.f = f};
 
-	if (f->hdr.length < PBOX_JOIN_LEN || pbox_join_decode(f->payload, f->hdr.length, &m) < 0) {
+	if (f->hdr.length < PBOX_JOIN_LEN ||
+		pbox_join_decode(f->payload, f->hdr.length, &q.m) < 0) {
 		count_control(r, PBOX_RS_DROP_MALFORMED);
 		return;
 	}
-	if (!pbox_cookie_good(r->cookie_key, engine_from(&f->peer), r->now_ns / PBOX_COOKIE_TICK_NS,
-		    m.cookie)) {
-		count_control(r, PBOX_RS_DROP_COOKIE);
-		registrar_refuse(r, f, PBOX_E_COOKIE, 0, "cookie wrong or too old: HELLO again");
-		return;
-	}
-	count_control(r, PBOX_RS_RX_JOIN);
-	if (m.revision == 0) { /* it would take the run's number for an endpoint */
-		refuse_revision(r, f);
-		return;
-	}
-	job = registrar_find_job(r, m.job);
-	/* a job that runs goes on as it began, whatever its section says by now */
-	conf = job != NULL && job->state != PBOX_JOB_CLOSING ? job->conf
-							     : pbox_registrar_section(r, m.job);
-	if (!pbox_utf8_good(m.job)) {
-		registrar_refuse(r, f, PBOX_E_NO_JOB, 0, "the job's name is not UTF-8 (R3.4)");
-		return;
-	}
-	if (conf == NULL || m.job[0] == '\0' || strcmp(m.job, "*") == 0) {
-		registrar_refuse(r, f, PBOX_E_NO_JOB, 0, "no job '%s' is configured here", m.job);
-		return;
-	}
-	if (!registrar_proves(r, f, &m, conf))
-		return;
-	r->prover = conf->secret_len > 0 ? conf : NULL;
-	r->join_nonce = m.nonce;
-	join_proven(r, f, &m, conf, job);
+	if (registrar_checks(r, &q, join_check))
+		admit(r, &q);
 	r->prover = NULL;
 }

@@ -156,10 +156,9 @@ registrar_nonce_room(struct pbox_registrar *r, const struct pbox_frame *f, struc
 		forget_old(k, r->now_ns);
 	if (k != NULL && (k->n + live <= k->room || nonce_grow(k, job, k->n + live)))
 		return true;
-	registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, NONCE_AGAIN_MS,
+	return registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, NONCE_AGAIN_MS,
 		"%u sessions of job '%s' have ended within seconds, and the box may remember no more of them: join again later",
 		k != NULL ? k->n : 0, job->name);
-	return false;
 }
 
 void

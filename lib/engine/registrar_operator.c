@@ -58,17 +58,14 @@ registrar_measured(const struct pbox_registrar *r, struct pbox_member *m)
 	m->rtt_us = ns < NS_PER_US ? 1 : (uint32_t)(ns / NS_PER_US);
 }
 
-/* The nonce of a session that was ended, and why: its process joins again, and is told. */
+/* The nonce of a session that was ended: its process joins again, and learns why. */
 bool
-registrar_was_kicked(
-	struct pbox_registrar *r, const struct pbox_frame *f, const char *job, uint64_t nonce)
+registrar_not_kicked(struct pbox_registrar *r, struct registrar_join *q)
 {
 	for (unsigned i = 0; i < KICKED && i < r->n_kicked; i++)
-		if (r->kicked[i].nonce == nonce && strcmp(r->kicked[i].job, job) == 0) {
-			registrar_refuse(r, f, PBOX_E_NO_JOB, 0, "%s", r->kicked[i].why);
-			return true;
-		}
-	return false;
+		if (r->kicked[i].nonce == q->m.nonce && strcmp(r->kicked[i].job, q->m.job) == 0)
+			return registrar_refuse(r, q->f, PBOX_E_NO_JOB, 0, "%s", r->kicked[i].why);
+	return true;
 }
 
 /* As to a frame of the session, without one: its client then joins again, and hears the rest. */

@@ -155,10 +155,10 @@ room_if(struct pbox_registrar *r, const struct pbox_job_conf *asker, uint32_t un
 }
 
 static void
-refuse_room(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_job_conf *asker,
-	unsigned workers, const struct room *room)
+refuse_room(struct pbox_registrar *r, const struct registrar_join *q, const struct room *room)
 {
-	unsigned most = room->lack == NO_JOB_OF_ANY ? asker->max_jobs : r->conf.max_jobs;
+	unsigned most = room->lack == NO_JOB_OF_ANY ? q->conf->max_jobs : r->conf.max_jobs;
+	const struct pbox_frame *f = q->f;
 	char more[96] = "";
 
 	if (room->lack == NO_JOB)
@@ -178,7 +178,7 @@ refuse_room(struct pbox_registrar *r, const struct pbox_frame *f, const struct p
 		snprintf(more, sizeof(more), ", %u of them kept for sections with a name",
 			room->kept < room->free ? room->kept : room->free);
 	registrar_refuse(r, f, PBOX_E_FULL, room->free,
-		"no packet buffers left for %u workers (%u free%s): raise 'hold'", workers,
+		"no packet buffers left for %u workers (%u free%s): raise 'hold'", q->m.workers,
 		room->free, more);
 }
 
@@ -205,9 +205,10 @@ registrar_heap_most(const struct pbox_registrar *r)
 /* Its section and the box let it have what it takes before its first table, with its first session; out->window: the
  * largest that it may have, and then the one for which memory is there. False after answering why not. */
 static bool
-room_fit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_job_conf *conf,
-	const struct pbox_join *m, struct registrar_rounds *out)
+room_fit(struct pbox_registrar *r, const struct registrar_join *q, struct registrar_rounds *out)
 {
+	const struct pbox_job_conf *conf = q->conf;
+	const struct pbox_join *m = &q->m;
 	unsigned shards = r->conf.n_shards, unit = m->workers * r->endpoints_per_shard;
 	size_t most = conf->bounds.memory != 0 ? conf->bounds.memory / 4
 					       : memory_of_box(r) / r->conf.max_jobs;
@@ -229,17 +230,15 @@ room_fit(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox
 	out->heap = shards * shard_job_heap(m->workers, r->endpoints_per_shard);
 	heap = out->heap + pbox_job_heap(conf, m->workers) + registrar_nonce_heap(r, m->job);
 	if (conf->bounds.memory != 0 && out->arena + heap > conf->bounds.memory)
-		registrar_refuse(r, f, PBOX_E_NO_MEMORY, m->workers,
+		return registrar_refuse(r, q->f, PBOX_E_NO_MEMORY, m->workers,
 			"%u workers need %zu bytes for sessions and rounds before the first tensor, and section [job %s] has memory = %llu: raise it",
 			m->workers, out->arena + heap, conf->name,
 			(unsigned long long)conf->bounds.memory);
-	else if (heap > registrar_heap_most(r))
-		registrar_refuse(r, f, PBOX_E_NO_MEMORY, m->workers,
+	if (heap > registrar_heap_most(r))
+		return registrar_refuse(r, q->f, PBOX_E_NO_MEMORY, m->workers,
 			"%u workers need %zu bytes for sessions before the first tensor, and this box lets a job take %zu beside its parameters: raise the box's 'memory'",
 			m->workers, heap, registrar_heap_most(r));
-	else
-		return true;
-	return false;
+	return true;
 }
 
 static uint16_t
@@ -249,23 +248,23 @@ window_in(const struct room *room, uint32_t unit)
 }
 
 bool
-registrar_room(struct pbox_registrar *r, const struct pbox_frame *f,
-	const struct pbox_job_conf *conf, const struct pbox_join *m, struct registrar_rounds *out)
+registrar_room(
+	struct pbox_registrar *r, const struct registrar_join *q, struct registrar_rounds *out)
 {
-	uint32_t unit = m->workers * r->endpoints_per_shard;
-	struct room room = room_if(r, conf, unit, false, NULL), after;
+	uint32_t unit = q->m.workers * r->endpoints_per_shard;
+	struct room room = room_if(r, q->conf, unit, false, NULL), after;
 
 	if (room.lack == ROOM) {
 		out->window = window_in(&room, unit);
-		return room_fit(r, f, conf, m, out);
+		return room_fit(r, q, out);
 	}
 	/* nobody ends for who would be refused all the same */
-	after = room_if(r, conf, unit, true, NULL);
+	after = room_if(r, q->conf, unit, true, NULL);
 	out->window = window_in(&after, unit);
-	if (after.lack == ROOM && !room_fit(r, f, conf, m, out))
+	if (after.lack == ROOM && !room_fit(r, q, out))
 		return false;
-	if (after.lack != ROOM || !registrar_room_comes(r, f, conf, 0))
-		refuse_room(r, f, conf, m->workers, &room);
+	if (after.lack != ROOM || !registrar_room_comes(r, q->f, q->conf, 0))
+		refuse_room(r, q, &room);
 	return false;
 }
 
@@ -278,13 +277,12 @@ registrar_node_of_shard(const struct pbox_registrar *r, unsigned shard)
 	return r->conf.endpoint[0].node;
 }
 
-void
-registrar_no_memory_on(
-	struct pbox_registrar *r, const struct pbox_frame *f, unsigned node, unsigned workers)
+bool
+registrar_no_memory_on(struct pbox_registrar *r, const struct registrar_join *q, unsigned node)
 {
-	registrar_refuse(r, f, PBOX_E_NO_MEMORY, node,
+	return registrar_refuse(r, q->f, PBOX_E_NO_MEMORY, node,
 		"NUMA node %u has no memory for the rounds of %u workers: raise 'memory'", node,
-		workers);
+		q->m.workers);
 }
 
 /* Of a job, on that node. */
@@ -304,9 +302,8 @@ memory_on(const struct pbox_registrar *r, const struct pbox_job *job, unsigned n
 
 /* Each shard's part of it, on the shard's node; of what is free there as if it were one piece. */
 static bool
-has_memory_then(struct pbox_registrar *r, const struct pbox_frame *f,
-	const struct pbox_job_conf *conf, const struct pbox_join *m,
-	const struct registrar_rounds *rounds, const struct pbox_job *ends)
+has_memory_then(struct pbox_registrar *r, const struct registrar_join *q,
+	const struct registrar_rounds *rounds)
 {
 	size_t need[PBOX_MAX_NODES] = {0};
 
@@ -321,28 +318,25 @@ has_memory_then(struct pbox_registrar *r, const struct pbox_frame *f,
 		free = pbox_arena_size(a) - pbox_arena_used(a);
 		for (unsigned i = 0; i < r->conf.max_jobs; i++)
 			if (r->job[i] != NULL &&
-				(r->job[i] == ends || registrar_makes_way(r, r->job[i], conf)))
+				(r->job[i] == q->job || registrar_makes_way(r, r->job[i], q->conf)))
 				free += memory_on(r, r->job[i], node);
-		if (need[node] <= free)
-			continue;
-		registrar_no_memory_on(r, f, node, m->workers);
-		return false;
+		if (need[node] > free)
+			return registrar_no_memory_on(r, q, node);
 	}
 	return true;
 }
 
 bool
-registrar_room_then(struct pbox_registrar *r, const struct pbox_frame *f,
-	const struct pbox_job_conf *conf, const struct pbox_join *m, const struct pbox_job *ends)
+registrar_room_then(struct pbox_registrar *r, const struct registrar_join *q)
 {
-	uint32_t unit = m->workers * r->endpoints_per_shard;
-	struct room room = room_if(r, conf, unit, true, ends);
+	uint32_t unit = q->m.workers * r->endpoints_per_shard;
+	struct room room = room_if(r, q->conf, unit, true, q->job);
 	struct registrar_rounds rounds = {0};
 
 	if (room.lack != ROOM) {
-		refuse_room(r, f, conf, m->workers, &room);
+		refuse_room(r, q, &room);
 		return false;
 	}
 	rounds.window = window_in(&room, unit);
-	return room_fit(r, f, conf, m, &rounds) && has_memory_then(r, f, conf, m, &rounds, ends);
+	return room_fit(r, q, &rounds) && has_memory_then(r, q, &rounds);
 }

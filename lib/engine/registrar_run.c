@@ -215,18 +215,19 @@ take_number(struct pbox_registrar *r, struct pbox_job *job, uint64_t number)
 		(unsigned long long)number);
 }
 
-/* job: what is there. If it is ending already, the run that was to begin after it makes way. */
+/* If the job that is there is ending already, the run that was to begin after it makes way. */
 static void
-make_way(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
-	struct pbox_job *job)
+make_way(struct pbox_registrar *r, const struct registrar_join *q)
 {
+	const struct pbox_join *m = &q->m;
+	struct pbox_job *job = q->job;
 	bool ending = job == NULL || job->state == PBOX_JOB_CLOSING;
 	struct run_record *rec = record_of(r, m->job);
 	const struct pbox_run *run = ending ? &rec->next : &job->run;
 	uint64_t number = run->number;
 
 	/* no run ends for one that cannot begin */
-	if (!registrar_may_begin(r, f, m, job))
+	if (!registrar_may_begin(r, q))
 		return;
 	put_ended(r, rec, run->id, number, m->host);
 	if (rec->last == number)
@@ -234,7 +235,7 @@ make_way(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox
 	rec->next = (struct pbox_run){.number = m->number, .told = m->number != 0};
 	memcpy(rec->next.id, m->run, PBOX_RUN_LEN);
 	rec->has_next = true;
-	registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, ENDING_AGAIN_MS,
+	registrar_refuse(r, q->f, PBOX_E_WORKER_TAKEN, ENDING_AGAIN_MS,
 		"run %llu of job '%s' makes way for this one: its memory is being released",
 		(unsigned long long)number, m->job);
 	if (ending)
@@ -246,29 +247,31 @@ make_way(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox
 		(unsigned long long)number, m->job, m->host);
 }
 
-static void
-too_late(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
-	const struct ended_run *e, const struct pbox_run *now)
+static bool
+too_late(struct pbox_registrar *r, const struct registrar_join *q, const struct ended_run *e,
+	const struct pbox_run *now)
 {
+	const struct pbox_join *m = &q->m;
+
 	if (e != NULL)
-		registrar_refuse(r, f, PBOX_E_RUN_ENDED, 0,
+		return registrar_refuse(r, q->f, PBOX_E_RUN_ENDED, 0,
 			"the run of job '%s' that this worker belongs to was ended %llu s ago: a new run began from host %s",
 			m->job, (unsigned long long)((r->now_ns - e->ns) / (1000 * NS_PER_MS)),
 			e->host);
-	else if (m->number == now->number)
-		registrar_refuse(r, f, PBOX_E_RUN_ENDED, 0,
+	if (m->number == now->number)
+		return registrar_refuse(r, q->f, PBOX_E_RUN_ENDED, 0,
 			"the run of job '%s' that this worker belongs to has ended: another has its number (%llu), for the clock of the box was set back",
 			m->job, (unsigned long long)m->number);
-	else
-		registrar_refuse(r, f, PBOX_E_RUN_ENDED, 0,
-			"the run of job '%s' that this worker belongs to (%llu) has ended: run %llu has begun",
-			m->job, (unsigned long long)m->number, (unsigned long long)now->number);
+	return registrar_refuse(r, q->f, PBOX_E_RUN_ENDED, 0,
+		"the run of job '%s' that this worker belongs to (%llu) has ended: run %llu has begun",
+		m->job, (unsigned long long)m->number, (unsigned long long)now->number);
 }
 
 bool
-registrar_run_join(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_join *m,
-	struct pbox_job *job)
+registrar_run_join(struct pbox_registrar *r, struct registrar_join *q)
 {
+	const struct pbox_join *m = &q->m;
+	struct pbox_job *job = q->job;
 	struct pbox_job *live = job != NULL && job->state != PBOX_JOB_CLOSING ? job : NULL;
 	const struct run_record *rec = find_record(r, m->job);
 	const struct pbox_run *run = live != NULL                   ? &live->run
@@ -277,28 +280,24 @@ registrar_run_join(struct pbox_registrar *r, const struct pbox_frame *f, const s
 	const struct ended_run *e = ended(rec, m);
 	enum meaning what = JOINS;
 
-	if (m->number > r->runs && m->number - r->runs > NUMBERS_AHEAD) {
-		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, 0,
+	if (m->number > r->runs && m->number - r->runs > NUMBERS_AHEAD)
+		return registrar_refuse(r, q->f, PBOX_E_BAD_REQUEST, 0,
 			"no run has the number %llu: by the clock of this box they are at %llu",
 			(unsigned long long)m->number, (unsigned long long)r->runs);
-		return false;
-	}
 	if (e != NULL)
 		what = TOO_LATE;
 	else if (run != NULL)
 		what = meaning(run, live == NULL || has_begun(live), m);
 	if (what == JOINS && live != NULL && is_another(r, live, m))
 		what = MAKES_WAY;
-	if (what == TOO_LATE) {
-		too_late(r, f, m, e, run);
-		return false;
-	}
+	if (what == TOO_LATE)
+		return too_late(r, q, e, run);
 	if (what == MAKES_WAY) {
-		make_way(r, f, m, job);
+		make_way(r, q);
 		return false;
 	}
 	/* before it changes anything of the run */
-	if (live != NULL && !registrar_agrees(r, f, m, live))
+	if (live != NULL && !registrar_agrees(r, q, live))
 		return false;
 	if (what == TAKES && m->number != 0)
 		take_number(r, live, m->number);

@@ -58,10 +58,10 @@ registrar_unsupported_join(const struct pbox_join *m, struct pbox_error *what)
 	return n > 0;
 }
 
-void
+bool
 registrar_unsupported(struct pbox_registrar *r, const struct pbox_frame *f, const char *what)
 {
-	registrar_refuse(r, f, PBOX_E_UNSUPPORTED, 0,
+	return registrar_refuse(r, f, PBOX_E_UNSUPPORTED, 0,
 		"this box does not know %s: install the release of this worker's library there",
 		what);
 }

@@ -487,7 +487,7 @@ test_refusals_of_workers_do_not_fill_the_log(void)
 	enum {
 		MANY = 3000,
 	};
-	static const char *const like[] = {"says 3", "asks for policy", "with an MTU of 1000"};
+	static const char *const like[] = {"says 3", "asks for policy", "has 1000"};
 	struct fx_table t = {.elements = 4, .op = PBOX_OP_SUM};
 	struct fx_worker member[2];
 

@@ -141,7 +141,7 @@ test_refused(void)
 	UNIT_EQ_U64(e.state, PBOX_MEMBER_LEFT);
 	UNIT_EQ_U64(e.reason, PBOX_LEFT_REFUSED);
 	CU_ASSERT_STRING_EQUAL(text,
-		"job 'vision' has 2 workers, this one (host1) says 3: give all the same number");
+		"job 'vision' has 2 workers, and a worker (host1) says 3: give all the same number");
 	/* one that is in, and declares other tables */
 	fx_join(&w[1], "vision", 1, 2);
 	UNIT_EQ_U64(told_of(&w[0], 1, text).reason, PBOX_LEFT_UNKNOWN);

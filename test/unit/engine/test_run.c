@@ -329,7 +329,7 @@ test_another_section(void)
 	w[0] = worker(0, 2, "monday");
 	CU_ASSERT_TRUE_FATAL(fx_try_join(&w[0]));
 	pbox_registrar_reload(fx.registrar, &now, 1, 10000, 0, fx.now);
-	ends_nothing("vision", 2, PBOX_E_WORKERS, "has 3 workers, this one");
+	ends_nothing("vision", 2, PBOX_E_WORKERS, "has 3 workers, and a worker");
 	now.workers = 0;
 	now.secret = "new";
 	pbox_registrar_reload(fx.registrar, &now, 1, 10000, 0, fx.now);

@@ -31,8 +31,6 @@ pbox_control_create(const struct pbox_control_conf *conf, struct pbox_error *err
 	c->conf = *conf;
 	pthread_mutex_init(&c->lock, NULL);
 	sem_init(&c->reload.wanted, 0, 0);
-	for (unsigned i = 0; i < PBOX_PORT_CORES; i++)
-		c->wait_tail[i] = &c->wait_head[i];
 	c->conf.registrar.ops = &control_registrar_ops;
 	c->conf.registrar.ctx = c;
 	c->conf.registrar.stats = c->registrar_stat;
@@ -64,7 +62,6 @@ pbox_control_destroy(struct pbox_control *c)
 		return;
 	pbox_registrar_destroy(c->registrar);
 	snapshot_destroy(c);
-	control_free_waiting(c);
 	health_destroy(c->health);
 	pbox_stats_free(c->stats);
 	pthread_mutex_destroy(&c->lock);
@@ -83,7 +80,6 @@ take_mails(struct pbox_control *c)
 		pbox_registrar_mail(c->registrar, &m, c->now_ns);
 		n++;
 	}
-	control_post_waiting(c);
 	return n;
 }
 

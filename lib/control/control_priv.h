@@ -32,12 +32,6 @@ enum port_stat {
 };
 extern const struct pbox_stat_def control_port_stat_defs[PORT_STATS];
 
-/* A mail that found its shard's ring full. */
-struct waiting_mail {
-	struct waiting_mail *next;
-	struct pbox_mail m;
-};
-
 /* What the watch saw the last time. */
 struct watch {
 	uint64_t at, line_at;
@@ -91,11 +85,6 @@ struct pbox_control {
 	} reload;
 	uint64_t now_ns, tick_at;
 	struct listening listening;
-	struct waiting_mail *wait_head[PBOX_PORT_CORES], **wait_tail[PBOX_PORT_CORES];
-	/* For mails to come, should they have to wait: as many as may be posted before somebody asks
-	 * for room again. */
-	struct waiting_mail *wait_free;
-	unsigned n_wait_free;
 	struct watch watch;
 	struct address address[RTE_MAX_ETHPORTS];
 	uint64_t conflicts[PBOX_PORT_CORES], probed_at;
@@ -116,12 +105,8 @@ tally(struct pbox_control *c, enum pbox_control_stat what)
 	pbox_stat_add(&c->stat[what], 1);
 }
 
-/* registry.c: the registrar's ops and what they need */
+/* registry.c: the registrar's ops */
 extern const struct pbox_registrar_ops control_registrar_ops;
-void control_post_waiting(struct pbox_control *c);
-/* Memory for the mails of all jobs that there may be; false: there is none. */
-bool control_room(void *control);
-void control_free_waiting(struct pbox_control *c);
 /* reload.c */
 int reload_start(struct pbox_control *c, struct pbox_error *err);
 /* false: it has not come back in time: what it reads into must stay. */

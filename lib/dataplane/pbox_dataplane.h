@@ -230,10 +230,11 @@ int pbox_dp_probe(struct pbox_dp *dp, unsigned port);
 bool pbox_dp_conflict(const struct pbox_dp *dp, unsigned core, uint16_t *port, uint8_t mac[6]);
 uint64_t pbox_dp_control_lost(const struct pbox_dp *dp);
 
-/** Mails that may be on the way to one shard, answers included. */
-#define PBOX_DP_MAILS 1024
-/** -ENOBUFS: PBOX_DP_MAILS to this shard are unanswered; try again later. */
-int pbox_dp_post(struct pbox_dp *dp, const struct pbox_mail *m);
+/** Mails that are under way to one shard, answers included: all that its jobs may have (pbox_engine.h). Each of the two
+ * rings of a core holds as many, so neither is ever full. */
+#define PBOX_DP_MAILS (PBOX_MAX_JOBS * PBOX_MAILS_OF_JOB)
+/** To its shard. */
+void pbox_dp_post(struct pbox_dp *dp, const struct pbox_mail *m);
 /** An answer of any shard. false: there is none. */
 bool pbox_dp_mail(struct pbox_dp *dp, struct pbox_mail *m);
 

@@ -370,9 +370,9 @@ static void
 core_mail(void *ctx, const struct pbox_mail *m)
 {
 	struct core *c = ctx;
+	int ret = rte_ring_sp_enqueue_elem(c->mail_out, (void *)(uintptr_t)m, sizeof(*m));
 
-	/* as long as the other direction, and the control thread waits for answers (mail.c) */
-	PBOX_ASSERT(rte_ring_sp_enqueue_elem(c->mail_out, (void *)(uintptr_t)m, sizeof(*m)) == 0);
+	PBOX_ASSERT(ret == 0); /* PBOX_DP_MAILS */
 }
 
 const struct pbox_shard_ops core_ops = {

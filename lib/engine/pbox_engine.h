@@ -85,17 +85,31 @@ struct pbox_engine_endpoint {
 void pbox_engine_places(
 	const struct pbox_engine_endpoint *endpoint, unsigned n, struct pbox_place *out);
 
-enum pbox_mail_kind {
-	PBOX_MAIL_OPEN_JOB,     /**< to the shard; it answers with the same mail */
-	PBOX_MAIL_OPEN_TABLE,   /**< likewise */
-	PBOX_MAIL_CLOSE_JOB,    /**< likewise; afterwards the shard knows nothing of the job */
-	PBOX_MAIL_SNAPSHOT,     /**< likewise: begin, or go on, to copy its part of a table */
-	PBOX_MAIL_SNAPSHOT_END, /**< likewise: let go of the memory of that copy */
-	PBOX_MAIL_RESTORERS,    /**< likewise: tables of the job have fewer restorers now (R10.7) */
-	PBOX_MAIL_MEMBERS,      /**< likewise: rounds wait for another set of workers */
-	PBOX_MAIL_WHY,          /**< likewise: why is filled */
-	PBOX_MAIL_QUOTA, /**< likewise: rate, repeats and requests of bounds hold from now on */
-};
+/** Tables of a job that its shards are opening at a time; the others wait (registrar_open.c). */
+#define PBOX_OPENING 4
+
+/**
+ * Kinds of mail from the registrar to a shard, which answers each with the same mail. The number is how many a job
+ * has under way to one shard, answers included, whatever its workers and its operator do: registrar_mail() asserts
+ * it. So a queue that holds PBOX_MAX_JOBS x PBOX_MAILS_OF_JOB is never full.
+ */
+#define PBOX_MAILS(X)                                                               \
+	X(OPEN_JOB, 1)                                                              \
+	X(OPEN_TABLE, PBOX_OPENING)                                                 \
+	X(CLOSE_JOB, 1)    /* afterwards the shard knows nothing of the job */      \
+	X(SNAPSHOT, 1)     /* begin, or go on, to copy its part of a table */       \
+	X(SNAPSHOT_END, 1) /* let go of the memory of that copy */                  \
+	X(RESTORERS, 1)    /* tables of the job have fewer restorers now (R10.7) */ \
+	X(MEMBERS, 1)      /* rounds wait for another set of workers */             \
+	X(QUOTA, 1)        /* rate, repeats and requests of bounds from now on */   \
+	X(WHY, 2)          /* why is filled; one is of health, one an operator's */
+
+#define PBOX_MAIL_KIND(symbol, most) PBOX_MAIL_##symbol,
+enum pbox_mail_kind { PBOX_MAILS(PBOX_MAIL_KIND) PBOX_MAIL_KINDS };
+#undef PBOX_MAIL_KIND
+
+#define PBOX_MAIL_MOST(symbol, most) +(most)
+#define PBOX_MAILS_OF_JOB            (0 PBOX_MAILS(PBOX_MAIL_MOST))
 
 struct pbox_shard_job;
 struct pbox_shard_table;
@@ -109,9 +123,8 @@ struct pbox_mail {
 	uint16_t shard;
 	struct pbox_shard_job *job;
 	struct pbox_shard_table *table;
-	struct pbox_stage *stage;      /**< of a snapshot (pbox_stage.h) */
-	struct pbox_why_page *why;     /**< pbox_registrar_view.h */
-	struct pbox_job_bounds bounds; /**< PBOX_MAIL_QUOTA */
+	struct pbox_stage *stage;  /**< of a snapshot (pbox_stage.h) */
+	struct pbox_why_page *why; /**< pbox_registrar_view.h */
 };
 
 #endif /* PBOX_ENGINE_H */

@@ -64,9 +64,7 @@ struct pbox_table;
 
 struct pbox_registrar_ops {
 	void (*send)(void *ctx, const struct pbox_send *s);
-	/** Deliver to m->shard, in order, without loss. What workers do leads to at most this for a shard
-	 * that does not answer: of each job one OPEN_JOB, MEMBERS, RESTORERS and CLOSE_JOB, and an OPEN_TABLE
-	 * of each table; room() is asked before a job or a table is made. The others are an operator's. */
+	/** Deliver to m->shard, in order, without loss: at most PBOX_MAILS_OF_JOB of a job are under way. */
 	void (*post)(void *ctx, const struct pbox_mail *m);
 	/** Unpredictable bytes: tokens, keys. */
 	void (*random)(void *ctx, void *buf, size_t n);
@@ -82,11 +80,6 @@ struct pbox_registrar_ops {
 	 * @return 0; -EINPROGRESS: pbox_registrar_loaded() will follow; else the table begins with nothing
 	 */
 	int (*restore)(void *ctx, const struct pbox_job *job, struct pbox_table *t, bool restoring);
-	/**
-	 * Is there memory for the mails of one more job or table, should they have to wait? Else it
-	 * is refused. NULL: always.
-	 */
-	bool (*room)(void *ctx);
 	/** The job ends: pbox_registrar_loaded() shall come soon. NULL: restore() is never under way. */
 	void (*restore_cancel)(void *ctx, const struct pbox_job *job, uint32_t table);
 	/** How far it is, for those who wait. NULL as well. */

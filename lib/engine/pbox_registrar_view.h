@@ -111,7 +111,8 @@ uint32_t pbox_registrar_job_round(const struct pbox_registrar *r, const struct p
 const char *pbox_registrar_tensor(
 	const struct pbox_registrar *r, const struct pbox_job *job, uint32_t chunk, unsigned frag);
 
-/** Ask all shards; their answers come by mail. NULL: out of memory, or the job is not open. */
+/** Ask all shards; their answers come by mail. NULL: out of memory, the job is
+ * not open, or two questions about it are unanswered. */
 struct pbox_why *pbox_registrar_why(struct pbox_registrar *r, const struct pbox_job *job);
 /** Give it back, complete or not. */
 void pbox_registrar_why_end(struct pbox_why *why);

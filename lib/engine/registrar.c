@@ -197,9 +197,13 @@ pbox_registrar_version(struct pbox_registrar *r, const struct pbox_frame *f, uns
 void
 pbox_registrar_mail(struct pbox_registrar *r, const struct pbox_mail *m, uint64_t now_ns)
 {
-	struct pbox_job *job = m->job->job;
+	struct pbox_shard_job *j = m->job;
+	struct pbox_job *job = j->job;
+	bool again = (j->mail_again >> m->kind & 1) != 0 && job->state == PBOX_JOB_OPEN;
 
+	PBOX_ASSERT(m->kind < PBOX_MAIL_KINDS && j->mails[m->kind] > 0);
 	r->now_ns = now_ns;
+	j->mails[m->kind]--;
 	switch (m->kind) {
 	case PBOX_MAIL_OPEN_JOB:
 		job->shards_open++;
@@ -209,26 +213,32 @@ pbox_registrar_mail(struct pbox_registrar *r, const struct pbox_mail *m, uint64_
 		}
 		break;
 	case PBOX_MAIL_OPEN_TABLE:
-		job->table[m->table->t->id]->shards_open++;
+		registrar_opened(r, job, m->table->t->id);
 		break;
 	case PBOX_MAIL_SNAPSHOT:
 	case PBOX_MAIL_SNAPSHOT_END:
 		registrar_stage_mail(r, m);
 		break;
 	case PBOX_MAIL_RESTORERS:
-		registrar_restorers_back(r, m->job);
+		if (again)
+			registrar_restorers_post(r, j);
 		break;
 	case PBOX_MAIL_QUOTA:
+		if (again)
+			registrar_quota_post(r, j);
 		break;
 	case PBOX_MAIL_CLOSE_JOB:
 		job->shards_closed++;
 		registrar_job_done(r, job);
 		break;
 	case PBOX_MAIL_MEMBERS:
-		registrar_members_back(r, m->job);
+		if (again)
+			registrar_members_post(r, j);
 		break;
 	case PBOX_MAIL_WHY:
 		registrar_why_back(m->why);
+		break;
+	case PBOX_MAIL_KINDS:
 		break;
 	}
 }

@@ -127,11 +127,30 @@ registrar_refuse(struct pbox_registrar *r, const struct pbox_frame *f, enum pbox
 }
 
 void
+registrar_mail(struct pbox_registrar *r, struct pbox_mail *m)
+{
+#define MOST(symbol, most) [PBOX_MAIL_##symbol] = (most),
+	static const uint8_t most[] = {PBOX_MAILS(MOST)};
+#undef MOST
+
+	PBOX_ASSERT(m->job->mails[m->kind] < most[m->kind]);
+	m->job->mails[m->kind]++;
+	m->shard = m->job->shard;
+	r->conf.ops->post(r->conf.ctx, m);
+}
+
+bool
+registrar_mail_next(struct pbox_shard_job *j, enum pbox_mail_kind kind)
+{
+	bool out = j->mails[kind] > 0;
+
+	j->mail_again = (uint16_t)((j->mail_again & ~(1u << kind)) | (unsigned)out << kind);
+	return !out;
+}
+
+void
 registrar_post(struct pbox_registrar *r, struct pbox_job *job, enum pbox_mail_kind kind)
 {
-	for (unsigned i = 0; i < r->conf.n_shards; i++) {
-		struct pbox_mail m = {.kind = kind, .shard = (uint16_t)i, .job = job->shard[i]};
-
-		r->conf.ops->post(r->conf.ctx, &m);
-	}
+	for (unsigned i = 0; i < r->conf.n_shards; i++)
+		registrar_mail(r, &(struct pbox_mail){.kind = kind, .job = job->shard[i]});
 }

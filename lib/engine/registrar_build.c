@@ -29,11 +29,10 @@ charge_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_tab
 {
 	size_t heap = jt->t.heap + r->conf.n_shards * shard_table_heap(&jt->t, job->workers);
 	char what[48];
-	bool room = r->conf.ops->room == NULL || r->conf.ops->room(r->conf.ctx);
 
 	snprintf(what, sizeof(what), "the map of table %u", jt->t.id);
 	memset(st, 0, r->conf.n_shards * sizeof(*st));
-	if (!room || !pbox_job_charge(job, heap))
+	if (!pbox_job_charge(job, heap))
 		return pbox_job_short(job, heap, what, err);
 	for (unsigned i = 0; i < r->conf.n_shards; i++)
 		st[i] = shard_table_create(&jt->t, job->workers);

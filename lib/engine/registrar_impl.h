@@ -175,6 +175,11 @@ bool registrar_unsupported_join(const struct pbox_join *m, struct pbox_error *wh
 /* To worker w of the job, in its session, with a tag if that has them. out->peer NULL: to its address. */
 void registrar_send(
 	struct pbox_registrar *r, const struct pbox_job *job, unsigned w, struct pbox_send *out);
+/* To the shard of m->job. */
+void registrar_mail(struct pbox_registrar *r, struct pbox_mail *m);
+/* Of a kind of which one is under way at a time, and says what holds by then: may it go now? Else one more follows
+ * when that is back. */
+bool registrar_mail_next(struct pbox_shard_job *j, enum pbox_mail_kind kind);
 /* To all shards. */
 void registrar_post(struct pbox_registrar *r, struct pbox_job *job, enum pbox_mail_kind kind);
 
@@ -364,7 +369,8 @@ bool registrar_remove_absent(struct pbox_registrar *r, struct pbox_job *job);
 void registrar_expect(struct pbox_registrar *r, struct pbox_job *job, unsigned w);
 /* All shards know who is waited for. */
 bool registrar_members_settled(const struct pbox_registrar *r, const struct pbox_job *job);
-void registrar_members_back(struct pbox_registrar *r, struct pbox_shard_job *j);
+/* One shard hears who is waited for. */
+void registrar_members_post(struct pbox_registrar *r, struct pbox_shard_job *j);
 
 /* registrar_view.c: a shard has said what it waits for. */
 void registrar_why_back(struct pbox_why_page *page);
@@ -395,6 +401,8 @@ void registrar_open_begin(
 	struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt);
 /* Some more of its fragments; with the last the table goes to its shards. */
 void registrar_open_work(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt);
+/* A shard has it: one that waits for that may follow. */
+void registrar_opened(struct pbox_registrar *r, struct pbox_job *job, uint32_t table);
 /* It waits for memory: it is tried again. */
 void registrar_open_later(struct pbox_registrar *r, struct pbox_job_table *jt);
 /* Why it is not mapped yet, if that is here. */
@@ -421,9 +429,9 @@ void registrar_restore_text(const struct pbox_job_table *jt, uint32_t left,
 void registrar_restore_tick(struct pbox_registrar *r, struct pbox_job *job);
 /* A session ends, or its worker is not expected any more (R10.7). */
 void registrar_restorer_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned worker);
-/* There are fewer of them: all shards hear of it. And one has. */
+/* There are fewer of them: all shards hear of it, or one. */
 void registrar_restorers_changed(struct pbox_registrar *r, struct pbox_job *job);
-void registrar_restorers_back(struct pbox_registrar *r, struct pbox_shard_job *j);
+void registrar_restorers_post(struct pbox_registrar *r, struct pbox_shard_job *j);
 
 /* registrar_stage.c */
 void registrar_stage_mail(struct pbox_registrar *r, const struct pbox_mail *m);
@@ -457,6 +465,8 @@ void registrar_rounds_tick(struct pbox_registrar *r, struct pbox_job *job);
 
 /* registrar_operator.c: no operator has ended the session of this JOIN; false: it was answered so. */
 bool registrar_not_kicked(struct pbox_registrar *r, struct registrar_join *q);
+/* A shard hears of other bounds. */
+void registrar_quota_post(struct pbox_registrar *r, struct pbox_shard_job *j);
 void registrar_measure_tick(struct pbox_registrar *r, struct pbox_job *job);
 /* A PING of a worker has come, perhaps the answer to one of the box. */
 void registrar_measured(const struct pbox_registrar *r, struct pbox_member *m);

@@ -109,7 +109,7 @@ join_begins(struct pbox_registrar *r, struct registrar_join *q)
 {
 	const struct pbox_job_conf *conf = q->conf;
 	struct registrar_rounds rounds = {0};
-	struct pbox_job *job = NULL;
+	struct pbox_job *job;
 	uint16_t id = 0;
 
 	if (q->job != NULL)
@@ -118,8 +118,7 @@ join_begins(struct pbox_registrar *r, struct registrar_join *q)
 		return false;
 	while (r->job[id] != NULL)
 		id++;
-	if (r->conf.ops->room == NULL || r->conf.ops->room(r->conf.ctx))
-		job = pbox_job_create(id, q->m.job, conf, q->m.workers);
+	job = pbox_job_create(id, q->m.job, conf, q->m.workers);
 	if (job == NULL)
 		return registrar_refuse(r, q->f, PBOX_E_NO_MEMORY, 0, "out of memory for the job");
 	job->begun_ns = r->now_ns;

@@ -11,45 +11,31 @@
  * waits for.
  */
 
-static void
-post_members(struct pbox_registrar *r, struct pbox_job *job, unsigned shard)
+/* The set is the shard's until the mail comes back. */
+void
+registrar_members_post(struct pbox_registrar *r, struct pbox_shard_job *j)
 {
-	struct pbox_shard_job *j = job->shard[shard];
-	struct pbox_mail m = {.kind = PBOX_MAIL_MEMBERS, .shard = (uint16_t)shard, .job = j};
-
-	if (j->members_out) { /* the set is the shard's until it comes back */
-		j->members_changed = true;
+	if (!registrar_mail_next(j, PBOX_MAIL_MEMBERS))
 		return;
-	}
 	shard_members_all(j, j->members);
-	for (unsigned w = 0; w < job->workers; w++)
-		if (job->member[w].removed)
+	for (unsigned w = 0; w < j->job->workers; w++)
+		if (j->job->member[w].removed)
 			bit_clear(j->members, w);
-	j->members_out = true;
-	j->members_changed = false;
-	r->conf.ops->post(r->conf.ctx, &m);
+	registrar_mail(r, &(struct pbox_mail){.kind = PBOX_MAIL_MEMBERS, .job = j});
 }
 
 static void
 members_changed(struct pbox_registrar *r, struct pbox_job *job)
 {
 	for (unsigned i = 0; i < r->conf.n_shards; i++)
-		post_members(r, job, i);
-}
-
-void
-registrar_members_back(struct pbox_registrar *r, struct pbox_shard_job *j)
-{
-	j->members_out = false;
-	if (j->members_changed && j->job->state == PBOX_JOB_OPEN)
-		post_members(r, j->job, j->shard);
+		registrar_members_post(r, job->shard[i]);
 }
 
 bool
 registrar_members_settled(const struct pbox_registrar *r, const struct pbox_job *job)
 {
 	for (unsigned i = 0; i < r->conf.n_shards; i++)
-		if (job->shard[i]->members_out)
+		if (job->shard[i]->mails[PBOX_MAIL_MEMBERS] > 0)
 			return false;
 	return true;
 }

@@ -45,19 +45,25 @@ open_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table
 		job->name, jt->t.id, jt->fixed.tensors, (unsigned long long)jt->t.layout.elements,
 		jt->t.n_chunks, jt->t.bytes);
 	for (unsigned i = 0; i < r->conf.n_shards; i++) {
-		struct pbox_mail m = {.kind = PBOX_MAIL_OPEN_TABLE,
-			.shard = (uint16_t)i,
-			.job = job->shard[i],
-			.table = jt->shard[i]};
+		struct pbox_mail m = {
+			.kind = PBOX_MAIL_OPEN_TABLE, .job = job->shard[i], .table = jt->shard[i]};
 
 		jt->shard[i] = NULL;
 		m.table->restorer = jt->restorer;
 		registrar_rounds_begins(jt, m.table);
-		r->conf.ops->post(r->conf.ctx, &m);
+		registrar_mail(r, &m);
 	}
 	/* all who could restore it have gone while it was made ready */
 	if (gone)
 		registrar_restorers_changed(r, job);
+}
+
+void
+registrar_opened(struct pbox_registrar *r, struct pbox_job *job, uint32_t table)
+{
+	job->table[table]->shards_open++;
+	r->unfinished |= job->table_waits;
+	job->table_waits = false;
 }
 
 void
@@ -83,6 +89,12 @@ registrar_open_work(struct pbox_registrar *r, struct pbox_job *job, struct pbox_
 		r->unfinished = true;
 		return;
 	}
+	/* workers may declare many at once: no more are under way to a shard than its queue has room for */
+	for (unsigned i = 0; i < r->conf.n_shards; i++)
+		if (job->shard[i]->mails[PBOX_MAIL_OPEN_TABLE] == PBOX_OPENING) {
+			job->table_waits = true;
+			return;
+		}
 	jt->preparing = false;
 	open_table(r, job, jt);
 }

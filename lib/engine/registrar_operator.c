@@ -139,6 +139,16 @@ pbox_registrar_draining(const struct pbox_registrar *r)
 	return r->draining;
 }
 
+/* The bounds are the shard's until the mail comes back. */
+void
+registrar_quota_post(struct pbox_registrar *r, struct pbox_shard_job *j)
+{
+	if (!registrar_mail_next(j, PBOX_MAIL_QUOTA))
+		return;
+	j->bounds = j->job->conf->bounds;
+	registrar_mail(r, &(struct pbox_mail){.kind = PBOX_MAIL_QUOTA, .job = j});
+}
+
 static void
 take_over(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_job_conf *now)
 {
@@ -148,14 +158,8 @@ take_over(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_job_
 
 	job->conf->bounds = *b;
 	job->conf->snapshot = now->snapshot;
-	for (unsigned i = 0; quota && i < r->conf.n_shards; i++) {
-		struct pbox_mail m = {.kind = PBOX_MAIL_QUOTA,
-			.shard = (uint16_t)i,
-			.job = job->shard[i],
-			.bounds = *b};
-
-		r->conf.ops->post(r->conf.ctx, &m);
-	}
+	for (unsigned i = 0; quota && i < r->conf.n_shards; i++)
+		registrar_quota_post(r, job->shard[i]);
 }
 
 void

@@ -155,32 +155,19 @@ registrar_restore_tick(struct pbox_registrar *r, struct pbox_job *job)
 		registrar_restoring(r, job, job->table[i]);
 }
 
-/* Workers come and go as they like: one such mail is out to a shard, and says what holds when it is read. */
-static void
-post_restorers(struct pbox_registrar *r, struct pbox_shard_job *j)
-{
-	struct pbox_mail m = {.kind = PBOX_MAIL_RESTORERS, .shard = j->shard, .job = j};
-
-	j->restorers_changed = j->restorers_out;
-	if (j->restorers_out)
-		return;
-	j->restorers_out = true;
-	r->conf.ops->post(r->conf.ctx, &m);
-}
-
+/* Such a mail says what holds when it is read. */
 void
-registrar_restorers_back(struct pbox_registrar *r, struct pbox_shard_job *j)
+registrar_restorers_post(struct pbox_registrar *r, struct pbox_shard_job *j)
 {
-	j->restorers_out = false;
-	if (j->restorers_changed && j->job->state == PBOX_JOB_OPEN)
-		post_restorers(r, j);
+	if (registrar_mail_next(j, PBOX_MAIL_RESTORERS))
+		registrar_mail(r, &(struct pbox_mail){.kind = PBOX_MAIL_RESTORERS, .job = j});
 }
 
 void
 registrar_restorers_changed(struct pbox_registrar *r, struct pbox_job *job)
 {
 	for (unsigned i = 0; i < r->conf.n_shards; i++)
-		post_restorers(r, job->shard[i]);
+		registrar_restorers_post(r, job->shard[i]);
 }
 
 void

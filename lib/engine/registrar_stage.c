@@ -16,13 +16,12 @@ static void
 post(struct pbox_registrar *r, unsigned shard, enum pbox_mail_kind kind)
 {
 	struct pbox_mail m = {.kind = kind,
-		.shard = (uint16_t)shard,
 		.job = r->staged.job->shard[shard],
 		.table = r->staged.job->shard[shard]->table[r->staged.table],
 		.stage = r->staged.stage};
 
 	r->staged.mails++;
-	r->conf.ops->post(r->conf.ctx, &m);
+	registrar_mail(r, &m);
 }
 
 /* All is laid out: which round is it to be? Not sooner: a fast table would be beyond it. */

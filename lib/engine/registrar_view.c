@@ -203,21 +203,22 @@ pbox_registrar_why(struct pbox_registrar *r, const struct pbox_job *job)
 {
 	unsigned n = r->conf.n_shards;
 	struct pbox_why *why;
+	bool few = true;
 
-	if (job->state != PBOX_JOB_OPEN)
+	for (unsigned i = 0; i < n && job->state == PBOX_JOB_OPEN; i++)
+		few &= job->shard[i]->mails[PBOX_MAIL_WHY] < 2;
+	if (job->state != PBOX_JOB_OPEN || !few)
 		return NULL;
 	why = calloc(1, sizeof(*why) + n * sizeof(why->page[0]));
 	if (why == NULL)
 		return NULL;
 	why->shards = n;
 	for (unsigned i = 0; i < n; i++) {
-		struct pbox_mail m = {.kind = PBOX_MAIL_WHY,
-			.shard = (uint16_t)i,
-			.job = job->shard[i],
-			.why = &why->page[i]};
+		struct pbox_mail m = {
+			.kind = PBOX_MAIL_WHY, .job = job->shard[i], .why = &why->page[i]};
 
 		why->page[i].of = why;
-		r->conf.ops->post(r->conf.ctx, &m);
+		registrar_mail(r, &m);
 	}
 	return why;
 }

@@ -80,7 +80,9 @@ pbox_shard_mail(struct pbox_shard *s, const struct pbox_mail *m, uint64_t now_ns
 		shard_why(j, m->why);
 		break;
 	case PBOX_MAIL_QUOTA:
-		shard_job_quota(j, &m->bounds);
+		shard_job_quota(j, &j->bounds);
+		break;
+	case PBOX_MAIL_KINDS:
 		break;
 	}
 	s->conf.ops->mail(s->conf.ctx, m);

@@ -127,8 +127,10 @@ struct pbox_shard_job {
 	uint64_t *expected;                     /* and which */
 	/* The next such set: the registrar's, and the shard's while its mail is out. */
 	uint64_t *members;
-	/* The registrar's: such a mail is out, and one more must follow it. */
-	bool members_out, members_changed, restorers_out, restorers_changed;
+	struct pbox_job_bounds bounds; /* the same of its bounds */
+	/* The registrar's: mails under way, by kind, and a bit of each kind of which one more must follow. */
+	uint8_t mails[PBOX_MAIL_KINDS];
+	uint16_t mail_again;
 	struct pbox_arena *arena; /* of record_mem and acc_mem */
 	void *acc_mem;
 };

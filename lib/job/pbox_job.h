@@ -145,8 +145,9 @@ struct pbox_job {
 	/** Kept (R8.2b) since then, by the clock and by that of leases; 0: a worker lives. */
 	uint64_t kept_ns, kept_listened_ns;
 	bool gives_way; /**< it was, and ends because somebody needs its place */
-	bool resumed;  /**< somebody restores: the job had begun before the box was started again */
-	bool numbered; /**< somebody has joined with a number of its own */
+	bool resumed; /**< somebody restores: the job had begun before the box was started again */
+	bool table_waits; /**< a table is ready, and shards are opening enough others (PBOX_OPENING) */
+	bool numbered;    /**< somebody has joined with a number of its own */
 	bool remembers; /**< heap has what the registrar knows of sessions that have ended */
 	/** The latest worker that was refused, or ended by an operator, and why (R8.3). */
 	struct {

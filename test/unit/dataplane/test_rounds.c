@@ -5,6 +5,9 @@
 #include <string.h>
 
 #include "../../../lib/dataplane/core.h"
+#include <pbox_job.h>
+#include <pbox_why.h>
+
 #include "rig.h"
 
 const char unit_suite[] = "dataplane: jobs and rounds";
@@ -241,6 +244,33 @@ tx_full(void)
 	rig_stop(&rig);
 }
 
+/* All mails that jobs may have under way have room, those to the core as well as its answers. */
+static void
+mail_full(void)
+{
+	static struct pbox_why_page page;
+	struct pbox_job job = {.id = 0};
+	/* what a shard knows of a job, as far as it looks when it has no rounds */
+	struct {
+		struct pbox_job *job;
+		uint64_t rest[128];
+	} of = {.job = &job};
+	struct pbox_mail m = {
+		.kind = PBOX_MAIL_WHY, .job = (struct pbox_shard_job *)(void *)&of, .why = &page};
+	unsigned n = 0;
+
+	rig_start(&rig, &(struct rig_options){.queues = 1, .cores = 1});
+	for (unsigned i = 0; i < PBOX_DP_MAILS; i++)
+		pbox_dp_post(rig.dp, &m);
+	for (unsigned i = 0; i < PBOX_DP_MAILS; i++)
+		pbox_dp_turn(pbox_dp_core(rig.dp, 0));
+	while (pbox_dp_mail(rig.dp, &m))
+		n++;
+	UNIT_EQ_U64(n, PBOX_DP_MAILS);
+	pbox_dp_post(rig.dp, &m); /* there is room again */
+	rig_stop(&rig);
+}
+
 const struct unit_test unit_tests[] = {
 	{"one core", one_core},
 	{"a port that copies", copying_port},
@@ -253,5 +283,6 @@ const struct unit_test unit_tests[] = {
 	{"duplicates", duplicates},
 	{"stop in a round", stop_in_a_round},
 	{"the way out is full", tx_full},
+	{"mail boxes are full", mail_full},
 	{NULL, NULL},
 };

@@ -9,12 +9,13 @@
 #include "box.h"
 
 /* Zero at the end of every run, so that it serves the next as it is. */
-static uint8_t region[SIM_NODES][SIM_NODE_BYTES] __attribute__((aligned(PBOX_CACHE_LINE)));
+static uint8_t region[SIM_BOXES][SIM_NODES][SIM_NODE_BYTES]
+	__attribute__((aligned(PBOX_CACHE_LINE)));
 
 uint8_t *
-sim_box_region(unsigned node)
+sim_box_region(unsigned box, unsigned node)
 {
-	return region[node];
+	return region[box][node];
 }
 
 /* A zero-copy answer on its way out: its payload is read later. */
@@ -30,6 +31,7 @@ transmit(struct sim *s, const struct pbox_send *out)
 	struct sim_packet *p =
 		sim_packet_new(PBOX_HDR_LEN + out->hdr.length + pbox_tag_len(out->hdr.flags));
 
+	p->box = s->box->number;
 	p->ip = ntohl(out->peer->ip);
 	p->udp = out->peer->udp;
 	p->link = out->peer->mac[0];
@@ -42,9 +44,9 @@ transmit(struct sim *s, const struct pbox_send *out)
 	if (out->tag_key != NULL)
 		pbox_auth_tag(out->tag_key, p->data, out->digest,
 			p->data + PBOX_HDR_LEN + out->hdr.length);
-	sim_trace(s, "box -> %u/%u %s chunk %x frag %u round %u flags %x aux %u", p->ip >> 8 & 0xFF,
-		(p->ip & 0xFF) - 1, pbox_type_name(out->hdr.type), out->hdr.chunk, out->hdr.frag,
-		out->hdr.round, out->hdr.flags, out->hdr.aux);
+	sim_trace(s, "box %u -> %u/%u %s chunk %x frag %u round %u flags %x aux %u", p->box,
+		p->ip >> 8 & 0xFF, (p->ip & 0xFF) - 1, pbox_type_name(out->hdr.type),
+		out->hdr.chunk, out->hdr.frag, out->hdr.round, out->hdr.flags, out->hdr.aux);
 	sim_net_send(s, p, false);
 }
 
@@ -57,6 +59,16 @@ sim_box_dma(struct sim *s, void *p)
 		sim_check_overwritten(s, &d->out);
 	transmit(s, &d->out);
 	free(d);
+}
+
+/* The code of a box runs in events of this box alone. */
+static struct sim *
+of_box(const struct sim_box *b)
+{
+	if (b->sim->box != b)
+		sim_fail(b->sim, "box %u acts in an event of box %u", b->number,
+			b->sim->box->number);
+	return b->sim;
 }
 
 static void
@@ -75,7 +87,7 @@ box_send(struct sim *s, const struct pbox_send *out)
 			d->out.tag_key = d->tag_key;
 			d->out.digest = d->digest;
 		}
-		sim_at(s, s->now + sim_below(s, 50 * US), SIM_DMA, s->box.generation, 0, d);
+		sim_at(s, s->now + sim_below(s, 50 * US), SIM_DMA, s->box->generation, 0, d);
 		return;
 	}
 	transmit(s, out);
@@ -86,7 +98,7 @@ shard_send(void *ctx, const struct pbox_send *out)
 {
 	struct sim_shard *sh = ctx;
 
-	box_send(sh->sim, out);
+	box_send(of_box(sh->box), out);
 }
 
 static void
@@ -111,21 +123,24 @@ shard_release(void *ctx, void *const *handle, unsigned n)
 static void
 post(struct sim *s, const struct pbox_mail *m, bool to_shard)
 {
-	struct sim_shard *sh = &s->box.shard[m->shard];
+	struct sim_shard *sh = &s->box->shard[m->shard];
 	uint64_t *last = to_shard ? &sh->mail_to : &sh->mail_from;
 	struct pbox_mail *copy = malloc(sizeof(*copy));
 	uint64_t at = s->now;
 	bool slow = sim_chance(s, 0.1);
 	uint64_t way = sim_below(s, slow ? 20 * MS : 100 * US);
-	struct sim_fault k = {
-		.to_box = to_shard, .worker = (uint8_t)m->shard, .round = m->kind, .value = {way}};
+	struct sim_fault k = {.job = s->box->number,
+		.to_box = to_shard,
+		.worker = (uint8_t)m->shard,
+		.round = m->kind,
+		.value = {way}};
 
 	PBOX_ASSERT(copy != NULL);
 	*copy = *m;
 	k.nth = sim_fault_nth(s, &k);
 	at += sim_fault(s, &k, SIM_FAULT_SLOW_MAIL, slow) ? k.value[0] : way % (100 * US);
 	*last = at > *last ? at : *last;
-	sim_at(s, *last, to_shard ? SIM_MAIL_SHARD : SIM_MAIL_REGISTRAR, s->box.generation,
+	sim_at(s, *last, to_shard ? SIM_MAIL_SHARD : SIM_MAIL_REGISTRAR, s->box->generation,
 		m->shard, copy);
 }
 
@@ -133,10 +148,11 @@ static void
 shard_mail(void *ctx, const struct pbox_mail *m)
 {
 	struct sim_shard *sh = ctx;
+	struct sim *s = of_box(sh->box);
 
 	if (m->shard != sh->id)
-		sim_fail(sh->sim, "shard %u answered the mail of shard %u", sh->id, m->shard);
-	post(sh->sim, m, false);
+		sim_fail(s, "shard %u answered the mail of shard %u", sh->id, m->shard);
+	post(s, m, false);
 }
 
 void
@@ -145,47 +161,51 @@ sim_box_mail(struct sim *s, unsigned shard, void *p, bool to_shard)
 	struct pbox_mail *m = p;
 
 	if (to_shard)
-		s->code->shard_mail(s->box.shard[shard].engine, m, s->now);
+		s->code->shard_mail(s->box->shard[shard].engine, m, s->now);
 	else
-		s->code->registrar_mail(s->box.registrar, m, s->now);
+		s->code->registrar_mail(s->box->registrar, m, s->now);
 	free(m);
 }
 
 static void
 registrar_send(void *ctx, const struct pbox_send *out)
 {
-	box_send(ctx, out);
+	box_send(of_box(ctx), out);
 }
 
 static void
 registrar_post(void *ctx, const struct pbox_mail *m)
 {
-	post(ctx, m, true);
+	post(of_box(ctx), m, true);
 }
 
 static void
 registrar_random(void *ctx, void *buf, size_t n)
 {
-	struct sim *s = ctx;
+	struct sim *s = of_box(ctx);
 	uint8_t *p = buf;
 
 	for (size_t i = 0; i < n; i++)
-		p[i] = (uint8_t)pbox_random_u64(&s->random);
+		p[i] = (uint8_t)pbox_random_u64(&s->box->random);
 }
 
 static void
 registrar_event(void *ctx, enum pbox_log_level level, const char *text)
 {
+	struct sim *s = of_box(ctx);
+
 	(void)level;
-	sim_note(ctx, "the box says: %s", text);
+	sim_note(s, "box %u says: %s", s->box->number, text);
 }
 
 static const struct pbox_shard_ops shard_ops = {shard_send, shard_release, shard_mail};
 static int
 registrar_restore(void *ctx, const struct pbox_job *job, struct pbox_table *t, bool restoring)
 {
-	sim_box_advance_rounds(ctx);
-	return sim_restart_load(ctx, job, t, restoring);
+	struct sim *s = of_box(ctx);
+
+	sim_box_advance_rounds(s);
+	return sim_restart_load(s, job, t, restoring);
 }
 
 static const struct pbox_registrar_ops registrar_ops = {
@@ -194,14 +214,14 @@ static const struct pbox_registrar_ops registrar_ops = {
 static void
 start_shard(struct sim *s, unsigned i)
 {
-	struct sim_shard *sh = &s->box.shard[i];
+	struct sim_shard *sh = &s->box->shard[i];
 	struct pbox_shard_conf conf = {
 		.id = (uint16_t)i,
 		.numa_node = -1,
-		.incarnation = s->box.incarnation,
+		.incarnation = s->box->incarnation,
 		.max_jobs = SIM_JOBS,
 		.mtu = s->sc.mtu,
-		.endpoint = s->box.endpoint,
+		.endpoint = s->box->endpoint,
 		.n_endpoints = s->sc.endpoints,
 		.reduce = &pbox_reduce_scalar,
 		.optim = &pbox_optim_scalar,
@@ -210,7 +230,7 @@ start_shard(struct sim *s, unsigned i)
 		.stats = sh->stats,
 	};
 
-	sh->sim = s;
+	sh->box = s->box;
 	sh->id = i;
 	sh->last = &sh->first;
 	sh->engine = s->code->shard_create(&conf);
@@ -221,7 +241,7 @@ void
 sim_box_start(struct sim *s)
 {
 	static const char *const name[SIM_JOBS] = {"job0", "job1", "job2", "job3"};
-	struct sim_box *b = &s->box;
+	struct sim_box *b = s->box;
 	struct pbox_registrar_conf conf = {
 		.max_jobs = SIM_JOBS,
 		.max_workers = SIM_WORKERS,
@@ -237,19 +257,20 @@ sim_box_start(struct sim *s)
 		.job = b->conf,
 		.n_jobs = s->sc.jobs,
 		.ops = &registrar_ops,
-		.ctx = s,
+		.ctx = b,
 		.stats = b->stats,
 	};
 
-	b->incarnation = conf.incarnation = (uint32_t)pbox_random_u64(&s->random) | 1;
+	b->incarnation = conf.incarnation = (uint32_t)pbox_random_u64(&s->box->random) | 1;
 	for (unsigned e = 0; e < s->sc.endpoints; e++)
 		b->endpoint[e] = (struct pbox_engine_endpoint){
-			.addr = {.ipv4 = {10, 255, 0, 1},
+			.addr = {.ipv4 = {10, 255, 0, (uint8_t)(1 + b->number)},
 				.udp = (uint16_t)(PBOX_CONTROL_PORT + 1 + e)},
 			.shard = (uint16_t)(e % s->sc.shards),
 			.node = (uint8_t)(e % s->sc.shards % SIM_NODES)};
 	for (unsigned n = 0; n < SIM_NODES; n++)
-		conf.arena[n] = b->arena[n] = pbox_arena_create(region[n], SIM_NODE_BYTES);
+		conf.arena[n] = b->arena[n] =
+			pbox_arena_create(region[b->number][n], SIM_NODE_BYTES);
 	for (unsigned i = 0; i < s->sc.jobs; i++)
 		b->conf[i] = (struct pbox_job_conf){.name = name[i],
 			.secret = name[i],
@@ -267,11 +288,11 @@ sim_box_start(struct sim *s)
 void
 sim_box_stop(struct sim *s)
 {
-	if (!s->box.up)
+	if (!s->box->up)
 		return;
-	s->box.up = false;
+	s->box->up = false;
 	for (unsigned i = 0; i < s->sc.shards; i++) {
-		struct sim_shard *sh = &s->box.shard[i];
+		struct sim_shard *sh = &s->box->shard[i];
 
 		while (sh->first != NULL) {
 			struct sim_packet *p = sh->first;
@@ -281,22 +302,22 @@ sim_box_stop(struct sim *s)
 		}
 		s->code->shard_destroy(sh->engine);
 	}
-	s->code->registrar_destroy(s->box.registrar);
+	s->code->registrar_destroy(s->box->registrar);
 	for (unsigned i = 0; i < s->sc.shards; i++)
-		if (s->box.shard[i].held != 0)
+		if (s->box->shard[i].held != 0)
 			sim_fail(s, "shard %u still holds %llu packets when it is gone", i,
-				(unsigned long long)s->box.shard[i].held);
+				(unsigned long long)s->box->shard[i].held);
 	if (!s->failed)
 		sim_box_check_memory(s);
 	for (unsigned n = 0; n < SIM_NODES; n++)
-		pbox_arena_destroy(s->box.arena[n]);
+		pbox_arena_destroy(s->box->arena[n]);
 	if (s->failed) /* nothing is known of what is left there */
-		memset(region, 0, sizeof(region));
+		memset(region[s->box->number], 0, sizeof(region[0]));
 }
 
 void
 sim_box_tick(struct sim *s)
 {
-	s->code->registrar_heard(s->box.registrar, s->now);
-	s->code->registrar_tick(s->box.registrar, s->now);
+	s->code->registrar_heard(s->box->registrar, s->now);
+	s->code->registrar_tick(s->box->registrar, s->now);
 }

@@ -11,7 +11,7 @@
 
 #define SIM_NODE_BYTES (4u << 20)
 
-uint8_t *sim_box_region(unsigned node);
+uint8_t *sim_box_region(unsigned box, unsigned node);
 /* Version numbers of new tables begin at the scenario's first_round. */
 void sim_box_advance_rounds(struct sim *s);
 
@@ -21,9 +21,11 @@ void sim_check_send(struct sim *s, const struct pbox_send *out);
 void sim_check_overwritten(struct sim *s, const struct pbox_send *out);
 /* A contribution reaches the box. */
 void sim_check_arrival(struct sim *s, const struct sim_packet *p, const struct pbox_hdr *h);
-/* A forged frame has been given to a shard: nothing has changed but one drop. */
+/* The n frames of a datagram that is forged, or of another box, have been given to a shard: nothing has changed but n
+ * drops. */
 void sim_check_forged(struct sim *s, const struct sim_shard *sh, const uint64_t *before,
-	uint64_t held_bits, const struct pbox_hdr *h);
-void sim_check_forged_control(struct sim *s, const uint64_t *before, const struct pbox_hdr *h);
+	uint64_t held_bits, const struct pbox_hdr *h, unsigned n);
+void sim_check_forged_control(
+	struct sim *s, const uint64_t *before, const struct pbox_hdr *h, bool stray);
 
 #endif /* BOX_H */

@@ -27,7 +27,7 @@ decode(struct sim *s, struct sim_packet *p, struct pbox_frame *frame)
 			       : pbox_frame_decode(
 					 p->data + at, p->len - at, at == 0, &f->hdr, &size);
 		if (drop != PBOX_WIRE_OK) {
-			s->box.rejected++;
+			s->box->rejected++;
 			if (!p->damaged)
 				sim_fail(s, "the codec refuses an undamaged frame: %s",
 					pbox_wire_drop_name(drop));
@@ -42,7 +42,7 @@ decode(struct sim *s, struct sim_packet *p, struct pbox_frame *frame)
 		f->peer = (struct pbox_peer){.ip = htonl(p->ip),
 			.udp = p->udp,
 			.mac = {p->link},
-			.local_ip = htonl(SIM_BOX),
+			.local_ip = htonl(SIM_BOX + p->box),
 			.local_udp = p->endpoint == SIM_CONTROL
 					     ? PBOX_CONTROL_PORT
 					     : (uint16_t)(PBOX_CONTROL_PORT + 1 + p->endpoint)};
@@ -62,18 +62,18 @@ control(struct sim *s, struct sim_packet *p)
 	for (unsigned i = 0; i < n; i++) {
 		const struct pbox_hdr *h = &frame[i].hdr;
 
-		s->box.frames++;
+		s->box->frames++;
 		/* R4.7; WELCOME is excepted where answers are checked */
-		s->box.request = h->type == PBOX_HELLO || h->type == PBOX_JOIN
-					 ? (size_t)h->length + PBOX_HDR_LEN
-					 : 0;
-		memcpy(before, s->box.stats, sizeof(before));
+		s->box->request = h->type == PBOX_HELLO || h->type == PBOX_JOIN
+					  ? (size_t)h->length + PBOX_HDR_LEN
+					  : 0;
+		memcpy(before, s->box->stats, sizeof(before));
 		if (!p->forged)
 			sim_restart_arrival(s, h, frame[i].payload, p->ip >> 8 & 0xFF);
-		s->code->registrar_rx(s->box.registrar, &frame[i], s->now);
-		s->box.request = 0;
+		s->code->registrar_rx(s->box->registrar, &frame[i], s->now);
+		s->box->request = 0;
 		if (p->forged)
-			sim_check_forged_control(s, before, h);
+			sim_check_forged_control(s, before, h, !sim_is_here(s, p->ip >> 8 & 0xFF));
 	}
 	sim_packet_free(p);
 }
@@ -84,7 +84,7 @@ sim_box_arrive(struct sim *s, struct sim_packet *p)
 	struct sim_shard *sh;
 	unsigned job = p->ip >> 8 & 0xFF;
 
-	sim_trace(s, "%u/%u -> box %s %u bytes%s%s", job, (p->ip & 0xFF) - 1,
+	sim_trace(s, "%u/%u -> box %u %s %u bytes%s%s", job, (p->ip & 0xFF) - 1, p->box,
 		p->endpoint == SIM_CONTROL ? "control" : "data", p->len,
 		p->damaged ? " damaged" : "", p->forged ? " forged" : "");
 	sim_record_arrival(s, p);
@@ -92,13 +92,13 @@ sim_box_arrive(struct sim *s, struct sim_packet *p)
 		control(s, p);
 		return;
 	}
-	sh = &s->box.shard[s->box.endpoint[p->endpoint].shard];
+	sh = &s->box->shard[s->box->endpoint[p->endpoint].shard];
 	p->next = NULL;
 	*sh->last = p;
 	sh->last = &p->next;
 	if (!sh->poll_due) {
 		sh->poll_due = true;
-		sim_at(s, s->now + sim_below(s, 20 * US), SIM_POLL, s->box.generation, sh->id,
+		sim_at(s, s->now + sim_below(s, 20 * US), SIM_POLL, s->box->generation, sh->id,
 			NULL);
 	}
 }
@@ -191,7 +191,7 @@ give(struct sim *s, struct sim_shard *sh, const struct pbox_frame *frame, unsign
 	if (n < 64 && held >> n != 0)
 		sim_fail(s, "the engine holds frames that it did not get");
 	if (forged)
-		sim_check_forged(s, sh, before, held, &frame[0].hdr);
+		sim_check_forged(s, sh, before, held, &frame[0].hdr, n);
 	settle(s, sh, frame, n, held);
 }
 
@@ -202,13 +202,13 @@ pace_later(struct sim *s, struct sim_shard *sh)
 	if (sh->pace_due || sh->stats[PBOX_SS_ROUNDS_PACED] == 0)
 		return;
 	sh->pace_due = true;
-	sim_at(s, s->now + sim_below(s, MS), SIM_PACE, s->box.generation, sh->id, NULL);
+	sim_at(s, s->now + sim_below(s, MS), SIM_PACE, s->box->generation, sh->id, NULL);
 }
 
 void
 sim_box_pace(struct sim *s, unsigned shard)
 {
-	struct sim_shard *sh = &s->box.shard[shard];
+	struct sim_shard *sh = &s->box->shard[shard];
 
 	sh->pace_due = false;
 	s->code->shard_pace(sh->engine, s->now);
@@ -219,7 +219,7 @@ void
 sim_box_poll(struct sim *s, unsigned shard)
 {
 	struct pbox_frame frame[PBOX_SHARD_BURST];
-	struct sim_shard *sh = &s->box.shard[shard];
+	struct sim_shard *sh = &s->box->shard[shard];
 	unsigned n = 0;
 
 	sh->poll_due = false;
@@ -250,6 +250,7 @@ sim_box_poll(struct sim *s, unsigned shard)
 	pace_later(s, sh);
 	if (sh->first != NULL) {
 		sh->poll_due = true;
-		sim_at(s, s->now + sim_below(s, 20 * US), SIM_POLL, s->box.generation, shard, NULL);
+		sim_at(s, s->now + sim_below(s, 20 * US), SIM_POLL, s->box->generation, shard,
+			NULL);
 	}
 }

@@ -117,6 +117,8 @@ sim_case_print(const struct sim_case *c, FILE *to)
 {
 	fprintf(to, "seed %" PRIu64 " salt %" PRIu64 " limits %u %u %u %a\n", c->seed, c->salt,
 		c->limits.jobs, c->limits.workers, c->limits.shards, c->limits.loss);
+	if (c->limits.boxes != 0)
+		fprintf(to, "boxes %u\n", c->limits.boxes);
 	if (c->limits.recordings)
 		fprintf(to, "recordings\n");
 	if (sim_planted != 0)
@@ -163,6 +165,7 @@ sim_case_read(struct sim_case *c, FILE *from)
 {
 	char line[512], name[64];
 	bool good = true, recordings = false;
+	unsigned boxes = 0;
 
 	*c = (struct sim_case){0};
 	while (good && fgets(line, sizeof(line), from) != NULL) {
@@ -170,6 +173,8 @@ sim_case_read(struct sim_case *c, FILE *from)
 			continue;
 		if (sscanf(line, "plant %63s", name) == 1)
 			good = find_plant(name);
+		else if (sscanf(line, "boxes %u", &boxes) == 1)
+			good = boxes <= SIM_BOXES;
 		else if (strcmp(line, "recordings\n") == 0)
 			recordings = true;
 		else if (strcmp(line, "faults\n") == 0)
@@ -185,6 +190,7 @@ sim_case_read(struct sim_case *c, FILE *from)
 			good = sim_faults_line(&c->faults, line);
 	}
 	c->limits.recordings = recordings;
+	c->limits.boxes = boxes;
 	sim_faults_sort(&c->faults);
 	if (!good)
 		fprintf(stderr, "pbox_sim: this line is none of a shrunk case: %s", line);

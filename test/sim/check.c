@@ -32,10 +32,10 @@ note_members(const struct sim_job_spec *spec, struct sim_fragment *f, uint32_t v
 static void
 check_rate(struct sim *s, const struct sim_fragment *f, unsigned job, unsigned contributors)
 {
-	struct sim_shard *sh = &s->box.shard[s->box.endpoint[f->endpoint].shard];
+	struct sim_shard *sh = &s->box->shard[s->box->endpoint[f->endpoint].shard];
 	uint64_t *due = &sh->due[job];
 
-	if (s->sc.rate == 0 || s->box.generation > 0 || s->job[job].life > 0 ||
+	if (s->sc.rate == 0 || s->box->generation > 0 || s->job[job].life > 0 ||
 		s->sc.job[job].push_percent > 0 || s->sc.job[job].shrink)
 		return;
 	if (*due > s->now)
@@ -77,7 +77,7 @@ check_result(struct sim *s, const struct pbox_send *out, unsigned job)
 	if (v != f->published)
 		check_rate(s, f, job, out->hdr.aux);
 	if (v != f->published)
-		s->progress_at = s->now;
+		s->box->progress_at = s->now;
 	f->published = v;
 	want = sim_expected(&s->sc, job, j->life, f, v, &weight);
 	if (out->hdr.format != sim_spec(&s->sc, job, f)->fixed.pull_format ||
@@ -110,7 +110,7 @@ check_wait(struct sim *s, const struct pbox_hdr *h, unsigned job)
 static void
 check_welcome(struct sim *s, const struct pbox_send *out, unsigned job)
 {
-	const struct pbox_job_conf *conf = &s->box.conf[job];
+	const struct pbox_job_conf *conf = &s->box->conf[job];
 	const struct sim_job_spec *spec = &s->sc.job[job];
 	struct sim_job *j = &s->job[job];
 	struct pbox_welcome m;
@@ -159,6 +159,18 @@ check_mapped(struct sim *s, const struct pbox_send *out, unsigned job)
 	sim_map_page(s, job, &m, &cur, out->hdr.incarnation);
 }
 
+/* What a box says to a worker of a job that lives elsewhere, a copy of whose frame went astray: nothing that a session
+ * has. */
+static void
+check_stranger(struct sim *s, const struct pbox_hdr *h, unsigned job)
+{
+	if (h->type == PBOX_RETRY || (h->type == PBOX_ERROR && h->aux != PBOX_E_SESSION) ||
+		(h->type == PBOX_ERROR && h->length == 0 && h->incarnation == s->box->incarnation))
+		return;
+	sim_fail(s, "box %u sends %s to a worker of job %u, which lives on box %u", s->box->number,
+		pbox_type_name(h->type), job, s->sc.job[job].box);
+}
+
 void
 sim_check_send(struct sim *s, const struct pbox_send *out)
 {
@@ -168,13 +180,17 @@ sim_check_send(struct sim *s, const struct pbox_send *out)
 
 	if (out->payload_crc != (h->length > 0 ? pbox_crc32c(0, out->payload, h->length) : 0))
 		sim_fail(s, "%s with a wrong CRC of its payload", pbox_type_name(h->type));
+	if (!sim_is_here(s, job)) {
+		check_stranger(s, h, job);
+		return;
+	}
 	if (sim_is_of_before(s, job, out))
 		return;
-	if (s->box.request != 0 && h->type != PBOX_WELCOME &&
-		(size_t)h->length + PBOX_HDR_LEN > s->box.request)
+	if (s->box->request != 0 && h->type != PBOX_WELCOME &&
+		(size_t)h->length + PBOX_HDR_LEN > s->box->request)
 		sim_fail(s, "%s of %u bytes answers %zu bytes of nobody", pbox_type_name(h->type),
-			h->length + PBOX_HDR_LEN, s->box.request);
-	if (h->incarnation != s->box.incarnation)
+			h->length + PBOX_HDR_LEN, s->box->request);
+	if (h->incarnation != s->box->incarnation)
 		sim_fail(s, "%s of another incarnation", pbox_type_name(h->type));
 	if (h->type == PBOX_WELCOME)
 		check_welcome(s, out, job);
@@ -224,7 +240,7 @@ sim_check_arrival(struct sim *s, const struct sim_packet *p, const struct pbox_h
 
 void
 sim_check_forged(struct sim *s, const struct sim_shard *sh, const uint64_t *before,
-	uint64_t held_bits, const struct pbox_hdr *h)
+	uint64_t held_bits, const struct pbox_hdr *h, unsigned n)
 {
 	uint64_t drops = 0, other = 0;
 
@@ -239,23 +255,25 @@ sim_check_forged(struct sim *s, const struct sim_shard *sh, const uint64_t *befo
 		else
 			other += d != 0;
 	}
-	if (drops != 1 || other != 0 || held_bits != 0)
+	if (drops != n || other != 0 || held_bits != 0)
 		sim_fail(s, "a forged %s of job %u worker %u round %u changed something",
 			pbox_type_name(h->type), h->job, h->worker, h->round);
 }
 
 void
-sim_check_forged_control(struct sim *s, const uint64_t *before, const struct pbox_hdr *h)
+sim_check_forged_control(
+	struct sim *s, const uint64_t *before, const struct pbox_hdr *h, bool stray)
 {
 	uint64_t drops = 0, other = 0;
 
 	for (unsigned i = PBOX_RS_FIRST_ACCEPT; i < PBOX_RS_STATS; i++) {
-		uint64_t d = s->box.stats[i] - before[i];
+		uint64_t d = s->box->stats[i] - before[i];
 
-		if (i >= PBOX_RS_FIRST_DROP && i <= PBOX_RS_LAST_DROP)
+		if ((i >= PBOX_RS_FIRST_DROP && i <= PBOX_RS_LAST_DROP) ||
+			(stray && (i == PBOX_RS_RX_HELLO || i == PBOX_RS_RX_JOIN)))
 			drops += d;
 		else
-			other += d != 0;
+			other += d != 0 && !(stray && i == PBOX_RS_REFUSED);
 	}
 	if (drops != 1 || other != 0)
 		sim_fail(s, "a forged %s of job %u worker %u changed something",
@@ -280,12 +298,12 @@ void
 sim_box_check_counters(struct sim *s)
 {
 	for (unsigned i = 0; i < s->sc.shards; i++) {
-		const struct sim_shard *sh = &s->box.shard[i];
+		const struct sim_shard *sh = &s->box->shard[i];
 
 		check_counters(
 			s, sh->stats, PBOX_SS_FIRST_ACCEPT, PBOX_SS_LAST_DROP, sh->frames, "shard");
 	}
-	check_counters(s, s->box.stats, PBOX_RS_FIRST_ACCEPT, PBOX_RS_LAST_DROP, s->box.frames,
+	check_counters(s, s->box->stats, PBOX_RS_FIRST_ACCEPT, PBOX_RS_LAST_DROP, s->box->frames,
 		"registrar");
 }
 
@@ -297,10 +315,11 @@ sim_box_check_end(struct sim *s)
 
 	for (unsigned i = 0; i < s->sc.jobs; i++)
 		lossless_hold &=
-			s->sc.job[i].restarts == 0 && s->sc.job[i].push_percent == 0; /* R6.9 */
+			!sim_is_here(s, i) ||
+			(s->sc.job[i].restarts == 0 && s->sc.job[i].push_percent == 0); /* R6.9 */
 	sim_box_check_counters(s);
 	for (unsigned i = 0; i < s->sc.shards; i++) {
-		const struct sim_shard *sh = &s->box.shard[i];
+		const struct sim_shard *sh = &s->box->shard[i];
 
 		if (sh->held != 0 || sh->stats[PBOX_SS_HELD] != 0)
 			sim_fail(s, "shard %u still holds %llu packets", i,
@@ -313,18 +332,18 @@ sim_box_check_end(struct sim *s)
 		if (sh->stats[PBOX_SS_ROUNDS_PACED] != 0)
 			sim_fail(s, "shard %u has rounds that wait for a rate", i);
 	}
-	if (s->exact && contributions != s->expected_contributions)
+	if (s->box->exact && contributions != s->box->expected_contributions)
 		sim_fail(s, "%llu contributions counted, %llu made",
 			(unsigned long long)contributions,
-			(unsigned long long)s->expected_contributions);
-	if (s->exact && rounds != s->expected_rounds)
+			(unsigned long long)s->box->expected_contributions);
+	if (s->box->exact && rounds != s->box->expected_rounds)
 		sim_fail(s, "%llu rounds of fragments finished, of %llu",
-			(unsigned long long)rounds, (unsigned long long)s->expected_rounds);
+			(unsigned long long)rounds, (unsigned long long)s->box->expected_rounds);
 	if (lossless_hold && refused != 0)
 		sim_fail(s, "%llu contributions within the window found no room",
 			(unsigned long long)refused);
-	if (s->box.stats[PBOX_RS_JOBS] != 0 || s->box.stats[PBOX_RS_WORKERS] != 0 ||
-		s->box.stats[PBOX_RS_TABLES] != 0)
+	if (s->box->stats[PBOX_RS_JOBS] != 0 || s->box->stats[PBOX_RS_WORKERS] != 0 ||
+		s->box->stats[PBOX_RS_TABLES] != 0)
 		sim_fail(s, "jobs, workers or tables are left");
 	sim_box_check_memory(s);
 }
@@ -333,15 +352,17 @@ void
 sim_box_check_memory(struct sim *s)
 {
 	for (unsigned n = 0; n < SIM_NODES; n++) {
-		const uint64_t *p = (const void *)sim_box_region(n);
+		const uint64_t *p = (const void *)sim_box_region(s->box->number, n);
+		uint64_t any = 0;
 
-		if (pbox_arena_used(s->box.arena[n]) != 0)
+		if (pbox_arena_used(s->box->arena[n]) != 0)
 			sim_fail(s, "%zu bytes of node %u are still in use",
-				pbox_arena_used(s->box.arena[n]), n);
+				pbox_arena_used(s->box->arena[n]), n);
 		/* what was freed last may wait for that */
-		pbox_arena_clear(s->box.arena[n], SIM_NODE_BYTES);
-		for (size_t i = 0; i < SIM_NODE_BYTES / 8 && !s->failed; i++)
-			if (p[i] != 0)
-				sim_fail(s, "memory given back is not zero");
+		pbox_arena_clear(s->box->arena[n], SIM_NODE_BYTES);
+		for (size_t i = 0; i < SIM_NODE_BYTES / 8; i++)
+			any |= p[i];
+		if (any != 0)
+			sim_fail(s, "memory given back is not zero");
 	}
 }

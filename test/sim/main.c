@@ -25,7 +25,7 @@ static const char help[] =
 	"  --seed N            run one seed\n"
 	"  --regressions FILE  run the seeds of a file first: one a line, '#' begins a comment\n"
 	"  --plant NAME        run with a planted bug; 'list' names them\n"
-	"  --jobs N --workers N --shards N --loss P\n"
+	"  --boxes N --jobs N --workers N --shards N --loss P\n"
 	"                      instead of what the seed says\n"
 	"  --recordings        somebody sends copies of old frames, and workers change their addresses\n"
 	"  --caught            the planted bug must make a seed fail, and that seed must shrink to a\n"
@@ -36,7 +36,9 @@ static const char help[] =
 	"  --replay FILE       run what was shrunk, and tell in words what happens (-v: everything)\n"
 	"  --keep-going        do not stop at the first seed that fails\n"
 	"  --twice             run every seed twice and compare the traces' hashes\n"
-	"  --stats             print the box's counters, summed over all seeds\n"
+	"  --alone             run each box without the others too, where there are several and nothing\n"
+	"                      goes astray: its trace must be the same\n"
+	"  --stats             print the counters of all boxes and of each, summed over all seeds\n"
 	"  -v                  print the scenario and the trace\n"
 	"\n"
 	"A run ends with '<n> passed, <n> failed' and fails if a seed does.\n";
@@ -45,7 +47,7 @@ struct options {
 	uint64_t first, end;
 	const char *regressions;
 	struct sim_limits limits;
-	bool verbose, keep_going, twice, stats, caught, shrink;
+	bool verbose, keep_going, twice, alone, stats, caught, shrink;
 	uint64_t effort;
 	const char *replay;
 };
@@ -54,7 +56,7 @@ struct totals {
 	unsigned passed, failed;
 	uint64_t hash, events, frames;
 	double virtual_s;
-	uint64_t shard[PBOX_SS_STATS], registrar[PBOX_RS_STATS];
+	struct sim_box_result box[SIM_BOXES];
 };
 
 /* Shrink a seed that fails, print what is left of it, and check that it is the same each time. */
@@ -126,6 +128,24 @@ replay(const struct options *o)
 	return rc;
 }
 
+/* No box, and no crash of one, has a part in what happens at another. */
+static void
+check_alone(const struct sim_scenario *sc, struct sim_result *r)
+{
+	struct sim_how how = {.alone = (1u << SIM_BOXES) - 1};
+	struct sim_result all, alone;
+
+	sim_run(&all, sc, &how);
+	for (unsigned b = 0; b < sc->boxes && r->ok; b++) {
+		how.alone = 1u << b;
+		sim_run(&alone, sc, &how);
+		r->ok = alone.ok && all.ok && alone.box[b].hash == all.box[b].hash;
+		if (!r->ok)
+			snprintf(r->why, sizeof(r->why), "box %u without the others: %.400s", b,
+				alone.ok ? "it took another way" : alone.why);
+	}
+}
+
 static bool
 run_one(uint64_t seed, const struct options *o, struct totals *t)
 {
@@ -142,10 +162,14 @@ run_one(uint64_t seed, const struct options *o, struct totals *t)
 			snprintf(r.why, sizeof(r.why), "a second run took another way");
 		}
 	}
-	for (unsigned i = 0; i < PBOX_SS_STATS; i++)
-		t->shard[i] += r.shard[i];
-	for (unsigned i = 0; i < PBOX_RS_STATS; i++)
-		t->registrar[i] += r.registrar[i];
+	if (o->alone && sc.boxes > 1 && r.ok)
+		check_alone(&sc, &r);
+	for (unsigned b = 0; b < SIM_BOXES; b++) {
+		for (unsigned i = 0; i < PBOX_SS_STATS; i++)
+			t->box[b].shard[i] += r.box[b].shard[i];
+		for (unsigned i = 0; i < PBOX_RS_STATS; i++)
+			t->box[b].registrar[i] += r.box[b].registrar[i];
+	}
 	t->hash = sim_mix(t->hash, r.hash);
 	t->events += r.events;
 	t->frames += r.frames;
@@ -210,6 +234,7 @@ parse(int argc, char **argv, struct options *o)
 		{"seed", required_argument, NULL, 'n'},
 		{"regressions", required_argument, NULL, 'r'},
 		{"plant", required_argument, NULL, 'p'},
+		{"boxes", required_argument, NULL, 'b'},
 		{"jobs", required_argument, NULL, 'j'},
 		{"workers", required_argument, NULL, 'w'},
 		{"shards", required_argument, NULL, 'h'},
@@ -221,6 +246,7 @@ parse(int argc, char **argv, struct options *o)
 		{"replay", required_argument, NULL, 'R'},
 		{"keep-going", no_argument, NULL, 'k'},
 		{"twice", no_argument, NULL, 't'},
+		{"alone", no_argument, NULL, 'A'},
 		{"stats", no_argument, NULL, 'S'},
 		{"help", no_argument, NULL, '?'},
 		{NULL, 0, NULL, 0},
@@ -244,6 +270,9 @@ parse(int argc, char **argv, struct options *o)
 		case 'p':
 			if (choose_plant(optarg) < 0)
 				return -1;
+			break;
+		case 'b':
+			o->limits.boxes = (unsigned)atoi(optarg) % (SIM_BOXES + 1);
 			break;
 		case 'j':
 			o->limits.jobs = (unsigned)atoi(optarg) % (SIM_JOBS + 1);
@@ -279,6 +308,9 @@ parse(int argc, char **argv, struct options *o)
 		case 't':
 			o->twice = true;
 			break;
+		case 'A':
+			o->alone = true;
+			break;
 		case 'S':
 			o->stats = true;
 			break;
@@ -294,14 +326,37 @@ parse(int argc, char **argv, struct options *o)
 }
 
 static void
+print_stat(const char *who, const char *name, const uint64_t *v)
+{
+	uint64_t sum = 0;
+
+	for (unsigned b = 0; b < SIM_BOXES; b++)
+		sum += v[b];
+	printf("%s%-*s %12llu", who, 30 - (int)strlen(who), name, (unsigned long long)sum);
+	for (unsigned b = 0; b < SIM_BOXES; b++)
+		printf(" %12llu", (unsigned long long)v[b]);
+	putchar('\n');
+}
+
+static void
 print_stats(const struct totals *t)
 {
-	for (unsigned i = 0; i < PBOX_SS_STATS; i++)
-		printf("%-30s %llu\n", pbox_shard_stat_defs[i].name,
-			(unsigned long long)t->shard[i]);
-	for (unsigned i = 0; i < PBOX_RS_STATS; i++)
-		printf("registrar %-20s %llu\n", pbox_registrar_stat_defs[i].name,
-			(unsigned long long)t->registrar[i]);
+	uint64_t v[SIM_BOXES];
+
+	printf("%-30s %12s", "", "all");
+	for (unsigned b = 0; b < SIM_BOXES; b++)
+		printf("        box %u", b);
+	putchar('\n');
+	for (unsigned i = 0; i < PBOX_SS_STATS; i++) {
+		for (unsigned b = 0; b < SIM_BOXES; b++)
+			v[b] = t->box[b].shard[i];
+		print_stat("", pbox_shard_stat_defs[i].name, v);
+	}
+	for (unsigned i = 0; i < PBOX_RS_STATS; i++) {
+		for (unsigned b = 0; b < SIM_BOXES; b++)
+			v[b] = t->box[b].registrar[i];
+		print_stat("registrar ", pbox_registrar_stat_defs[i].name, v);
+	}
 }
 
 int

@@ -99,17 +99,17 @@ compare(struct sim *s, unsigned job, const struct pbox_chunk_entry *e, uint32_t 
 	struct sim_fragment *last = sim_find(j, e->chunk_id, frags - 1);
 
 	/* after a restart the box may place them anew (R10.3) */
-	for (uint32_t i = 0; f != NULL && f->map_of != s->box.incarnation && i < frags; i++) {
+	for (uint32_t i = 0; f != NULL && f->map_of != s->box->incarnation && i < frags; i++) {
 		struct sim_fragment *g = sim_find(j, e->chunk_id, i);
 
 		if (g == NULL)
 			break;
 		g->endpoint = e->endpoint;
 		if (i > 0)
-			g->map_of = s->box.incarnation;
+			g->map_of = s->box->incarnation;
 	}
 	if (f != NULL)
-		f->map_of = s->box.incarnation;
+		f->map_of = s->box->incarnation;
 	if (f == NULL || last == NULL || f->endpoint != e->endpoint ||
 		last->elements != e->elements - (frags - 1) * j->frag_elements[table])
 		sim_fail(s,
@@ -174,7 +174,7 @@ sim_map_page(struct sim *s, unsigned job, const struct pbox_mapped *m, struct pb
 			return;
 		if (j->first_number[t][m->first + i] == UNKNOWN)
 			add_fragments(s, job, &e, t, incarnation);
-		else if (incarnation == s->box.incarnation) /* else it is of a box that is gone */
+		else if (incarnation == s->box->incarnation) /* else it is of a box that is gone */
 			compare(s, job, &e, t);
 	}
 }
@@ -184,7 +184,7 @@ sim_box_advance_rounds(struct sim *s)
 {
 	const struct pbox_job *job;
 
-	for (unsigned i = 0; (job = s->code->registrar_job(s->box.registrar, i)) != NULL; i++) {
+	for (unsigned i = 0; (job = s->code->registrar_job(s->box->registrar, i)) != NULL; i++) {
 		unsigned sim_job = (unsigned)(job->name[3] - '0');
 		uint32_t first = s->sc.job[sim_job].first_round;
 

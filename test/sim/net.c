@@ -27,17 +27,26 @@ sim_packet_free(struct sim_packet *p)
 	free(p);
 }
 
-static struct sim_packet *
-copy(const struct sim_packet *p, uint32_t len)
+struct sim_packet *
+sim_packet_like(const struct sim_packet *p, uint32_t len)
 {
 	struct sim_packet *c = sim_packet_new(len);
 
+	c->box = p->box;
 	c->endpoint = p->endpoint;
 	c->ip = p->ip;
 	c->udp = p->udp;
-	c->forged = p->forged;
 	c->link = p->link;
-	memcpy(c->data, p->data, len);
+	memcpy(c->data, p->data, len < p->len ? len : p->len);
+	return c;
+}
+
+static struct sim_packet *
+copy(const struct sim_packet *p, uint32_t len)
+{
+	struct sim_packet *c = sim_packet_like(p, len);
+
+	c->forged = p->forged;
 	return c;
 }
 
@@ -69,12 +78,12 @@ lost(struct sim *s, const struct sim_packet *p)
 
 	if (in_hole(s))
 		return true;
-	if (s->burst_left > 0) {
-		s->burst_left--;
+	if (s->box->burst_left > 0) {
+		s->box->burst_left--;
 		return true;
 	}
 	if (sim_chance(s, n->loss / n->burst)) {
-		s->burst_left = n->burst - 1;
+		s->box->burst_left = n->burst - 1;
 		return true;
 	}
 	return targeted(s, p) && sim_chance(s, n->target_loss);
@@ -158,7 +167,10 @@ deliver(struct sim *s, struct sim_packet *p, struct sim_fault *k)
 		p = cut(p, k);
 		sim_words(s, " cut to %u bytes", p->len);
 	}
-	sim_at(s, at, k->to_box ? SIM_TO_BOX : SIM_TO_WORKER, 0, 0, p);
+	/* a worker is of the box that its job lives on, whoever sends */
+	sim_at_box(s, k->to_box ? p->box : s->sc.job[p->ip >> 8 & 0xFF].box,
+		&(struct sim_event){
+			.at = at, .kind = k->to_box ? SIM_TO_BOX : SIM_TO_WORKER, .p = p});
 }
 
 void
@@ -171,6 +183,8 @@ sim_net_send(struct sim *s, struct sim_packet *p, bool to_box)
 		sim_noise(s, p, &k, sim_below(s, 1000) < s->sc.noise);
 	if (to_box && !p->forged)
 		sim_record(s, p, &k);
+	if (to_box && !p->forged)
+		sim_noise_stray(s, p, &k);
 	sim_words_send(s, p, &k);
 	if (sim_fault(s, &k, SIM_FAULT_LOSE, lost(s, p))) {
 		sim_words(s, "lost\n");

@@ -112,22 +112,17 @@ sim_noise(struct sim *s, const struct sim_packet *p, struct sim_fault *k, bool d
 	k->value[0] = k->value[1] = 0;
 	/* drawn for control frames that are not forged, too: seeds stay what they were */
 	if (drawn && control)
-		k->value[0] = pbox_random_u64(&s->random);
+		k->value[0] = pbox_random_u64(&s->box->random);
 	if (!worth_forging(&h, control, k->to_box))
 		return;
 	if (drawn && !control) {
-		k->value[0] = pbox_random_u64(&s->random);
+		k->value[0] = pbox_random_u64(&s->box->random);
 		k->value[1] = sim_below(s, 13);
 	}
 	if (!sim_fault(s, k, SIM_FAULT_FORGE, drawn))
 		return;
-	f = sim_packet_new((uint32_t)size);
-	f->endpoint = p->endpoint;
-	f->ip = p->ip;
-	f->udp = p->udp;
-	f->link = p->link;
+	f = sim_packet_like(p, (uint32_t)size);
 	f->forged = true;
-	memcpy(f->data, p->data, size);
 	/* another payload, so that a forged contribution that is taken gives a wrong sum */
 	for (size_t i = PBOX_HDR_LEN; i < size; i++)
 		f->data[i] ^= 0x11;
@@ -145,6 +140,32 @@ sim_noise(struct sim *s, const struct sim_packet *p, struct sim_fault *k, bool d
 		forge(&h, k->value[0], k->value[1]);
 	pbox_frame_seal(f->data, &h);
 	sim_net_send(s, f, k->to_box);
+}
+
+/*
+ * A switch or a route is wrong for a moment: a copy reaches the same port of another box, unchanged. That box answers HELLO
+ * and JOIN, which begin nothing without a cookie of its own (R4.7), and drops the rest.
+ */
+void
+sim_noise_stray(struct sim *s, const struct sim_packet *p, struct sim_fault *k)
+{
+	struct pbox_random *r = &s->box->strayer;
+	bool drawn = s->sc.boxes > 1 && pbox_random_below(r, 1000) < s->sc.stray;
+	struct sim_packet *f;
+
+	k->value[0] =
+		drawn ? (s->box->number + 1 + pbox_random_below(r, s->sc.boxes - 1)) % s->sc.boxes
+		      : 0;
+	k->value[1] = 0;
+	if (!sim_fault(s, k, SIM_FAULT_STRAY, drawn) || k->value[0] >= s->sc.boxes ||
+		k->value[0] == s->box->number)
+		return;
+	f = sim_packet_like(p, p->len);
+	f->forged = true;
+	f->box = (uint8_t)k->value[0];
+	sim_note(s, "a copy of this goes astray, to box %u:", f->box);
+	sim_at_box(s, f->box,
+		&(struct sim_event){.at = s->now + s->sc.net.delay_ns, .kind = SIM_TO_BOX, .p = f});
 }
 
 struct sim_packet *

@@ -219,7 +219,7 @@ check(struct sim *s, const struct sim_worker *w, const struct sim_op *o)
 static bool
 may_be_lost(const struct sim *s, const struct sim_worker *w)
 {
-	return s->box.generation > 0 || s->sc.job[w->job].shrink;
+	return s->box->generation > 0 || s->sc.job[w->job].shrink;
 }
 
 static bool
@@ -242,7 +242,7 @@ finished_ops(struct sim *s, struct sim_worker *w)
 			return false;
 		}
 		check(s, w, o);
-		s->progress_at = s->now;
+		s->box->progress_at = s->now;
 		if (o->counts && --w->open[o->round & 1][o->table] == 0 && o->round > 0)
 			w->done[o->table] = o->round;
 		op_free(o);
@@ -333,7 +333,7 @@ declared(struct sim *s, struct sim_worker *w)
 		return false;
 	if (d->state == PBOX_WORKER_REFUSED) {
 		/* the box has lost the round that this one has: one checkpoint back */
-		if (d->err.code == PBOX_C_MISMATCH && s->box.generation > 0 && w->restarted &&
+		if (d->err.code == PBOX_C_MISMATCH && s->box->generation > 0 && w->restarted &&
 			w->done[w->tables] > 0) {
 			w->done[w->tables]--;
 			declare(s, w);
@@ -383,7 +383,7 @@ may_fetch(const struct sim *s, const struct sim_worker *w, unsigned table)
 	const struct sim_job *j = &s->job[w->job];
 	uint32_t version = s->sc.job[w->job].first_round + w->done[table];
 
-	if (!w->restarted || w->done[table] == 0 || s->sc.crashes > 0)
+	if (!w->restarted || w->done[table] == 0 || sim_crashes(&s->sc, s->box->number))
 		return false;
 	for (uint32_t i = 0; i < j->n_fragments; i++)
 		if (j->fragment[i].table == table && j->fragment[i].arrived[w->id] != version)
@@ -535,7 +535,8 @@ may_leave(const struct sim *s, const struct sim_worker *w)
 				return false;
 		return j->down == 0;
 	}
-	return (spec->restarts == 0 && s->sc.crashes == 0) || j->finished == spec->workers;
+	return (spec->restarts == 0 && !sim_crashes(&s->sc, spec->box)) ||
+	       j->finished == spec->workers;
 }
 
 static bool
@@ -551,7 +552,7 @@ work(struct sim *s, struct sim_worker *w)
 	if (!w->finished) {
 		w->finished = true;
 		j->finished++;
-		s->progress_at = s->now;
+		s->box->progress_at = s->now;
 	}
 	return true;
 }
@@ -604,13 +605,14 @@ gave_up(struct sim *s, struct sim_worker *w)
 
 	if (w->state == SIM_LEAVE) /* its session had ended already: LEFT was lost */
 		sim_worker_finished(s, w);
-	else if (e->code == PBOX_C_LOST && s->box.generation > 0 && !s->sc.job[w->job].shrink)
+	else if (e->code == PBOX_C_LOST && s->box->generation > 0 && !s->sc.job[w->job].shrink)
 		sim_job_lost(s, w->job);
 	else if (e->code == PBOX_C_LOST && may_be_lost(s, w))
 		sim_worker_again(s, w);
 	else if (w->state == SIM_OPENING &&
 		 (e->code == PBOX_C_MTU || e->code == PBOX_C_UNREACHABLE) &&
-		 (n->holes > 0 || s->sc.crashes > 0 || n->loss + n->corrupt + n->truncate > 0.1))
+		 (n->holes > 0 || sim_crashes(&s->sc, s->box->number) ||
+			 n->loss + n->corrupt + n->truncate > 0.1))
 		sim_worker_again(s, w);
 	else
 		sim_fail(s, "job %u worker %u in state %u gives up: %s", w->job, w->id, w->state,

@@ -43,7 +43,7 @@ look_at(const struct sim_packet *p, bool *any_contribution)
 static void
 draw(struct sim *s, struct sim_fault *k)
 {
-	struct pbox_random *r = &s->recorder;
+	struct pbox_random *r = &s->box->recorder;
 	uint64_t longest = MS << pbox_random_below(r, 15), times, every, place;
 
 	k->value[0] = pbox_random_below(r, longest);
@@ -56,7 +56,7 @@ draw(struct sim *s, struct sim_fault *k)
 void
 sim_record(struct sim *s, struct sim_packet *p, struct sim_fault *k)
 {
-	bool drawn = pbox_random_below(&s->recorder, 1000) < s->sc.recorded;
+	bool drawn = pbox_random_below(&s->box->recorder, 1000) < s->sc.recorded;
 
 	k->value[0] = k->value[1] = 0;
 	if (drawn)
@@ -73,12 +73,9 @@ sim_record(struct sim *s, struct sim_packet *p, struct sim_fault *k)
 static struct sim_packet *
 copy(const struct sim_packet *p)
 {
-	struct sim_packet *c = sim_packet_new(p->len);
+	struct sim_packet *c = sim_packet_like(p, p->len);
 
-	c->endpoint = p->endpoint;
-	c->ip = p->ip;
-	c->udp = p->udp;
-	memcpy(c->data, p->data, p->len);
+	c->link = 0;
 	return c;
 }
 
@@ -105,7 +102,8 @@ sim_record_replay(struct sim *s, struct sim_packet *p)
 {
 	struct sim_packet *c;
 
-	if (s->unfinished == 0 && s->box.up && s->code->registrar_jobs(s->box.registrar) == 0) {
+	if (s->box->unfinished == 0 && s->box->up &&
+		s->code->registrar_jobs(s->box->registrar) == 0) {
 		sim_packet_free(p);
 		return;
 	}

@@ -84,8 +84,8 @@ sim_replace(struct sim *s, unsigned job)
 	j->run = 0;
 	j->done = j->finished = j->down = 0;
 	j->life++;
-	s->exact = false;
-	s->progress_at = s->now;
+	s->box->exact = false;
+	s->box->progress_at = s->now;
 	spec->workers = spec->replaced;
 	if (spec->setters > spec->workers)
 		spec->setters = spec->workers;
@@ -143,7 +143,7 @@ sim_straggler_go(struct sim *s, unsigned job)
 	struct sim_worker *w = j->worker[SIM_STRAGGLER];
 	enum pbox_worker_state state;
 
-	if (w->w == NULL || s->unfinished == 0 || j->over)
+	if (w->w == NULL || s->box->unfinished == 0 || j->over)
 		return;
 	state = s->code->worker_state(w->w);
 	if (j->woken == 0 && another_has_begun(j)) {

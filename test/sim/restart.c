@@ -17,14 +17,18 @@
 void
 sim_restart_plan(struct sim *s)
 {
-	for (unsigned i = 0; i < s->sc.crashes; i++) {
-		struct sim_fault k = {.nth = i, .value = {s->sc.crash[i].at}};
+	uint8_t box = (uint8_t)s->box->number;
 
+	for (unsigned i = 0; i < s->sc.crashes; i++) {
+		struct sim_fault k = {.job = box, .nth = i, .value = {s->sc.crash[i].at}};
+
+		if (s->sc.crash[i].box != box)
+			continue;
 		if (sim_fault(s, &k, SIM_FAULT_CRASH, true))
 			sim_at(s, s->now + k.value[0], SIM_CRASH, 0, i, NULL);
 	}
 	for (unsigned i = 0; i < s->sc.snapshots; i++) {
-		struct sim_fault k = {.nth = i, .value = {sim_below(s, 300 * MS)}};
+		struct sim_fault k = {.job = box, .nth = i, .value = {sim_below(s, 300 * MS)}};
 
 		if (sim_fault(s, &k, SIM_FAULT_SNAPSHOT, true))
 			sim_at(s, s->now + k.value[0], SIM_SNAPSHOT, 0, 0, NULL);
@@ -32,14 +36,13 @@ sim_restart_plan(struct sim *s)
 }
 
 void
-sim_restart_crash(struct sim *s)
+sim_restart_crash(struct sim *s, unsigned crash)
 {
-	struct sim_box *b = &s->box;
-	uint64_t down = s->sc.crash[b->generation < s->sc.crashes ? b->generation : 0].down_ns;
+	struct sim_box *b = s->box;
 
-	if (!b->up || s->unfinished == 0)
+	if (!b->up || s->box->unfinished == 0)
 		return; /* it is down already, or has nothing to lose */
-	sim_note(s, "the box crashes");
+	sim_note(s, "box %u crashes", b->number);
 	sim_box_check_counters(s);
 	sim_box_stop(s);
 	for (unsigned i = 0; i < s->sc.shards; i++) {
@@ -52,23 +55,23 @@ sim_restart_crash(struct sim *s)
 	memset(b->stats, 0, sizeof(b->stats));
 	b->frames = 0;
 	b->generation++;
-	s->exact = false;
-	s->progress_at = s->now;
+	s->box->exact = false;
+	s->box->progress_at = s->now;
 	for (unsigned j = 0; j < s->sc.jobs; j++)
-		for (unsigned w = 0; w < SIM_WORKERS; w++) {
+		for (unsigned w = 0; w < SIM_WORKERS && sim_is_here(s, j); w++) {
 			s->job[j].token[w] = 0;
 			for (unsigned t = 0; t < SIM_TABLES; t++)
 				s->job[j].restorer[t][w] = 0;
 		}
-	sim_at(s, s->now + down, SIM_BOX_START, 0, 0, NULL);
+	sim_at(s, s->now + s->sc.crash[crash].down_ns, SIM_BOX_START, 0, 0, NULL);
 }
 
 void
 sim_restart_start(struct sim *s)
 {
 	sim_box_start(s);
-	s->progress_at = s->now;
-	sim_note(s, "the box starts again: incarnation %x", s->box.incarnation);
+	s->box->progress_at = s->now;
+	sim_note(s, "box %u starts again: incarnation %x", s->box->number, s->box->incarnation);
 }
 
 static float *
@@ -85,11 +88,12 @@ void
 sim_restart_snapshot(struct sim *s)
 {
 	for (unsigned j = 0; j < s->sc.jobs; j++)
-		for (uint32_t i = 0; s->box.up && i < s->job[j].n_fragments; i++) {
+		for (uint32_t i = 0; s->box->up && sim_is_here(s, j) && i < s->job[j].n_fragments;
+			i++) {
 			struct sim_fragment *f = &s->job[j].fragment[i];
 
 			/* while it is restored from what the disk has, that stays */
-			if (s->box.generation > 0 && f->restored_in != s->box.incarnation)
+			if (s->box->generation > 0 && f->restored_in != s->box->incarnation)
 				continue;
 			if (!f->ready || f->version != f->published || f->no_result ||
 				sim_chance(s, 0.1))
@@ -156,7 +160,7 @@ sim_restart_load(struct sim *s, const struct pbox_job *job, struct pbox_table *t
 	bool any = false;
 
 	if (!restoring) {
-		if (s->box.generation > 0)
+		if (s->box->generation > 0)
 			forget(s, number, t->id);
 		return -1;
 	}
@@ -207,7 +211,7 @@ sim_restart_arrival(struct sim *s, const struct pbox_hdr *h, const uint8_t *payl
 	struct pbox_cursor cur;
 
 	if (h->worker >= SIM_WORKERS || h->token == 0 || h->token != j->token[h->worker] ||
-		h->incarnation != s->box.incarnation)
+		h->incarnation != s->box->incarnation)
 		return;
 	if (h->type == PBOX_RESTORE)
 		told(s, j, h, payload);
@@ -296,7 +300,7 @@ restored(struct sim *s, unsigned job, struct sim_fragment *f, uint32_t base)
 		return;
 	}
 	sim_reference_begin(&s->sc, job, s->job[job].life, f);
-	f->restored_in = s->box.incarnation;
+	f->restored_in = s->box->incarnation;
 	f->no_result = false;
 	if (f->used_snapshot && f->snapshot.version >= v) {
 		from_snapshot(s, job, f);
@@ -328,7 +332,7 @@ sim_restart_check(struct sim *s, const struct pbox_hdr *h, unsigned job)
 		sim_fail(s, "RESTORE_OK of a fragment that nobody knows");
 		return;
 	}
-	if (f->restored_in == s->box.incarnation)
+	if (f->restored_in == s->box->incarnation)
 		return;
 	if (h->aux == PBOX_RESTORE_DONE) {
 		restored(s, job, f, h->base);

@@ -167,6 +167,32 @@ make_network(struct pbox_random *r, struct sim_network_spec *n)
 
 /* From a generator of its own: what other parts of a scenario are does not follow from it. */
 static void
+make_boxes(struct sim_scenario *sc, uint64_t seed, unsigned boxes)
+{
+	struct pbox_random r;
+
+	pbox_random_seed(&r, seed ^ UINT64_C(0xB0CE5));
+	sc->boxes = one_in(&r, 2) ? (unsigned)range(&r, 2, SIM_BOXES) : 1;
+	if (boxes != 0)
+		sc->boxes = boxes;
+	sc->stray = one_in(&r, 2) ? (unsigned)range(&r, 1, 100) : 0;
+	for (unsigned i = 0; i < sc->jobs; i++)
+		sc->job[i].box = i == 0 ? 0 : (unsigned)range(&r, 0, sc->boxes - 1);
+	for (unsigned i = 0; i < SIM_CRASHES; i++)
+		sc->crash[i].box = sc->job[range(&r, 0, sc->jobs - 1)].box;
+}
+
+bool
+sim_crashes(const struct sim_scenario *sc, unsigned box)
+{
+	for (unsigned i = 0; i < sc->crashes; i++)
+		if (sc->crash[i].box == box)
+			return true;
+	return false;
+}
+
+/* Likewise. */
+static void
 make_crashes(struct sim_scenario *sc, uint64_t seed)
 {
 	struct pbox_random r;
@@ -185,6 +211,8 @@ make_crashes(struct sim_scenario *sc, uint64_t seed)
 		sc->crash[i].down_ns = range(&r, 0, one_in(&r, 3) ? 2000 : 50) * MS;
 	}
 	for (unsigned i = 0; i < sc->jobs; i++) {
+		if (!sim_crashes(sc, sc->job[i].box))
+			continue;
 		sc->job[i].setters = sc->job[i].workers; /* somebody is left who knows */
 		sc->job[i].shrink = false; /* after a crash all must come back (R8.5) */
 		sc->job[i].push_percent =
@@ -206,7 +234,7 @@ make_replaced(struct sim_scenario *sc, uint64_t seed)
 		bool wanted = one_in(&r, 3);
 
 		j->named = one_in(&r, 2);
-		if (!wanted || sc->crashes > 0 || j->restarts > 0 || j->rebinds > 0 ||
+		if (!wanted || sim_crashes(sc, j->box) || j->restarts > 0 || j->rebinds > 0 ||
 			j->lives > 1 || j->dies || j->first_round != 0)
 			continue;
 		j->replaced = j->named ? (unsigned)range(&r, 1, j->workers) : j->workers;
@@ -255,7 +283,7 @@ make_recordings(struct sim_scenario *sc, uint64_t seed)
 
 		if (j->replaced > 0 || j->dies)
 			continue;
-		if (dies && sc->crashes == 0 && j->restarts == 0 && j->lives == 1)
+		if (dies && !sim_crashes(sc, j->box) && j->restarts == 0 && j->lives == 1)
 			j->dies = true;
 		else
 			j->rebinds += rebinds;
@@ -290,6 +318,7 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 		make_job(&r, &sc->job[i], sc->mtu, budget, limits->workers);
 		units += sc->job[i].workers * 2;
 	}
+	make_boxes(sc, seed, limits->boxes);
 	make_crashes(sc, seed);
 	make_replaced(sc, seed);
 	make_auth(sc, seed);
@@ -309,8 +338,8 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 static void
 print_job(const struct sim_job_spec *j, unsigned i)
 {
-	printf("  job %u: %u workers, %u rounds from %u, %u lives, mtu %u,%s%s%s%s%s%s%s%s %u restarts, %u rebinds, %u%% push\n",
-		i, j->workers, j->rounds, j->first_round, j->lives, j->mtu,
+	printf("  job %u at box %u: %u workers, %u rounds from %u, %u lives, mtu %u,%s%s%s%s%s%s%s%s %u restarts, %u rebinds, %u%% push\n",
+		i, j->box, j->workers, j->rounds, j->first_round, j->lives, j->mtu,
 		j->barrier ? " barrier" : "", j->any_number ? " any" : "", j->pull0 ? " pull0" : "",
 		j->dies ? " dies" : "", j->sets ? " sets" : "", j->zeros ? " zeros" : "",
 		j->shrink ? " shrink" : "", j->auth ? " auth" : "", j->restarts, j->rebinds,
@@ -336,9 +365,9 @@ sim_scenario_print(const struct sim_scenario *sc)
 {
 	const struct sim_network_spec *n = &sc->net;
 
-	printf("seed %llu: %u shards, %u endpoints, %u jobs, mtu %u, chunks of %u, hold %u, lease %u ms, trains of %u, noise %u/1000%s\n",
-		(unsigned long long)sc->seed, sc->shards, sc->endpoints, sc->jobs, sc->mtu,
-		sc->chunk_elements, sc->hold, sc->lease_ms, sc->train, sc->noise,
+	printf("seed %llu: %u boxes of %u shards, %u endpoints, %u jobs, mtu %u, chunks of %u, hold %u, lease %u ms, trains of %u, noise %u/1000%s\n",
+		(unsigned long long)sc->seed, sc->boxes, sc->shards, sc->endpoints, sc->jobs,
+		sc->mtu, sc->chunk_elements, sc->hold, sc->lease_ms, sc->train, sc->noise,
 		sc->late_dma ? ", late dma" : "");
 	printf("  network: loss %.3f in bursts of %u, target %.2f, dup %.3f, corrupt %.3f, truncate %.3f, delay %llu+%llu us, reorder %.2f by %llu us, %u holes\n",
 		n->loss, n->burst, n->target_loss, n->dup, n->corrupt, n->truncate,
@@ -347,10 +376,12 @@ sim_scenario_print(const struct sim_scenario *sc)
 	if (sc->recorded != 0)
 		printf("  of 1000 datagrams %u are kept and sent again; workers move\n",
 			sc->recorded);
+	if (sc->boxes > 1 && sc->stray != 0)
+		printf("  copies of %u of 1000 datagrams go to another box\n", sc->stray);
 	if (sc->rate != 0)
 		printf("  a job may send %u frames a second to each core\n", sc->rate);
 	for (unsigned i = 0; i < sc->crashes; i++)
-		printf("  the box crashes after %llu ms and is down for %llu ms\n",
+		printf("  box %u crashes after %llu ms and is down for %llu ms\n", sc->crash[i].box,
 			(unsigned long long)(sc->crash[i].at / MS),
 			(unsigned long long)(sc->crash[i].down_ns / MS));
 	for (unsigned i = 0; i < sc->jobs; i++)

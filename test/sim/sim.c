@@ -54,28 +54,45 @@ sim_mix(uint64_t a, uint64_t b)
 void
 sim_hash(struct sim *s, uint64_t x)
 {
-	s->hash = (s->hash ^ x) * UINT64_C(0x100000001B3);
-	s->hash ^= s->hash >> 29;
+	uint64_t *hash = &s->box->hash;
+
+	*hash = (*hash ^ x) * UINT64_C(0x100000001B3);
+	*hash ^= *hash >> 29;
 }
 
 bool
 sim_chance(struct sim *s, double p)
 {
-	return p > 0.0 && pbox_random_unit(&s->random) < p;
+	return p > 0.0 && pbox_random_unit(&s->box->random) < p;
 }
 
 uint64_t
 sim_below(struct sim *s, uint64_t n)
 {
-	return n == 0 ? 0 : pbox_random_below(&s->random, n);
+	return n == 0 ? 0 : pbox_random_below(&s->box->random, n);
 }
 
 void
 sim_at(struct sim *s, uint64_t at, enum sim_kind kind, unsigned job, unsigned worker, void *p)
 {
-	struct sim_event e = {.at = at, .kind = kind, .job = job, .worker = worker, .p = p};
+	sim_at_box(s, s->box->number,
+		&(struct sim_event){.at = at, .kind = kind, .job = job, .worker = worker, .p = p});
+}
 
-	sim_queue_push(&s->queue, &e);
+void
+sim_at_box(struct sim *s, unsigned box, const struct sim_event *e)
+{
+	struct sim_event of = *e;
+
+	of.box = box;
+	s->boxes[box].queued++;
+	sim_queue_push(&s->queue, &of);
+}
+
+bool
+sim_is_here(const struct sim *s, unsigned job)
+{
+	return s->sc.job[job].box == s->box->number;
 }
 
 void
@@ -151,7 +168,7 @@ job_over(struct sim *s, struct sim_job *j)
 	if (j->over)
 		return;
 	j->over = true;
-	s->unfinished--;
+	s->box->unfinished--;
 }
 
 static void
@@ -160,8 +177,8 @@ end_life(struct sim *s, unsigned job)
 	struct sim_job *j = &s->job[job];
 	const struct sim_job_spec *spec = &s->sc.job[job];
 
-	s->expected_rounds += (uint64_t)j->n_fragments * spec->rounds;
-	s->expected_contributions += (uint64_t)j->n_fragments * spec->rounds * spec->workers;
+	s->box->expected_rounds += (uint64_t)j->n_fragments * spec->rounds;
+	s->box->expected_contributions += (uint64_t)j->n_fragments * spec->rounds * spec->workers;
 	for (unsigned w = 0; w <= SIM_WORKERS; w++)
 		sim_worker_kill(s, j->worker[w]);
 	sim_forget_map(j);
@@ -180,7 +197,7 @@ sim_worker_finished(struct sim *s, struct sim_worker *w)
 	if (w->state == SIM_DONE)
 		return;
 	w->state = SIM_DONE;
-	s->progress_at = s->now;
+	s->box->progress_at = s->now;
 	sim_note(s, "worker %u/%u is done", w->job, w->number);
 	if (++j->done == s->sc.job[w->job].workers)
 		sim_at(s, s->now, SIM_START, w->job, SIM_ALL, NULL); /* not under its feet */
@@ -195,8 +212,8 @@ on_kill(struct sim *s, struct sim_worker *w, bool forever)
 		sim_note(s, "worker %u/%u falls silent for ever", w->job, w->number);
 		sim_worker_kill(s, w);
 		w->state = SIM_DEAD;
-		s->progress_at = s->now;
-		s->exact = false;
+		s->box->progress_at = s->now;
+		s->box->exact = false;
 		job_over(s, &s->job[w->job]);
 	} else if (w->state >= SIM_DECLARE && w->state <= SIM_WORK && !w->finished &&
 		   !w->was_down && s->job[w->job].down + 1 < s->sc.job[w->job].workers) {
@@ -205,7 +222,7 @@ on_kill(struct sim *s, struct sim_worker *w, bool forever)
 		sim_worker_kill(s, w);
 		back = s->now + sim_below(s, 1000 * MS);
 		if (s->sc.job[w->job].shrink) { /* often it is gone for longer than its lease */
-			s->exact = false;
+			s->box->exact = false;
 			if (sim_chance(s, 0.7))
 				back += s->sc.lease_ms * MS;
 		}
@@ -253,24 +270,25 @@ on_tick(struct sim *s)
 {
 	uint64_t patience = s->sc.net.target_loss > 0.5 ? SLOW : PATIENCE;
 
-	if (s->box.up)
+	if (s->box->up)
 		sim_box_tick(s);
-	if (s->unfinished > 0 && s->now - s->progress_at > patience) {
+	if (s->box->unfinished > 0 && s->now - s->box->progress_at > patience) {
 		char text[256] = "";
 		size_t n = 0;
 
 		for (unsigned i = 0; i < s->sc.jobs; i++)
-			for (unsigned w = 0; w < s->sc.job[i].workers && n < 200; w++)
+			for (unsigned w = 0;
+				sim_is_here(s, i) && w < s->sc.job[i].workers && n < 200; w++)
 				n += (size_t)snprintf(text + n, sizeof(text) - n, " %u/%u:%u", i, w,
 					s->job[i].worker[w]->state);
-		sim_fail(s, "nothing has moved for %u s; states:%s", (unsigned)(patience / SEC),
-			text);
+		sim_fail(s, "nothing has moved at box %u for %u s; states:%s", s->box->number,
+			(unsigned)(patience / SEC), text);
 	}
-	if (s->unfinished == 0 && s->now - s->progress_at > patience)
-		sim_fail(s, "all workers are gone for %u s, and the box still has jobs",
-			(unsigned)(patience / SEC));
-	if (s->unfinished > 0 || s->queue.n > 0 || !s->box.up ||
-		s->code->registrar_jobs(s->box.registrar) > 0)
+	if (s->box->unfinished == 0 && s->now - s->box->progress_at > patience)
+		sim_fail(s, "all workers are gone for %u s, and box %u still has jobs",
+			(unsigned)(patience / SEC), s->box->number);
+	if (s->box->unfinished > 0 || s->box->queued > 0 || !s->box->up ||
+		s->code->registrar_jobs(s->box->registrar) > 0)
 		sim_at(s, s->now + TICK, SIM_TICK, 0, 0, NULL);
 }
 
@@ -293,14 +311,14 @@ handle(struct sim *s, const struct sim_event *e)
 
 	if ((e->kind == SIM_POLL || e->kind == SIM_PACE || e->kind == SIM_DMA ||
 		    e->kind == SIM_MAIL_SHARD || e->kind == SIM_MAIL_REGISTRAR) &&
-		e->job != s->box.generation) {
+		e->job != s->box->generation) {
 		free(e->p); /* of a box that is no more */
 		return;
 	}
 	switch (e->kind) {
 	case SIM_TO_BOX:
 		arrived(s, p);
-		if (s->box.up)
+		if (s->box->up)
 			sim_box_arrive(s, p);
 		else
 			sim_packet_free(p);
@@ -344,7 +362,7 @@ handle(struct sim *s, const struct sim_event *e)
 		sim_straggler_go(s, e->job);
 		break;
 	case SIM_CRASH:
-		sim_restart_crash(s);
+		sim_restart_crash(s, e->worker);
 		break;
 	case SIM_BOX_START:
 		sim_restart_start(s);
@@ -359,6 +377,29 @@ handle(struct sim *s, const struct sim_event *e)
 }
 
 static void
+begin_box(struct sim *s, unsigned number, uint64_t salt)
+{
+	struct sim_box *b = s->box = &s->boxes[number];
+	uint64_t seed = s->sc.seed ^ salt ^ (uint64_t)number << 56;
+
+	b->sim = s;
+	b->number = number;
+	b->exact = true;
+	b->progress_at = SIM_BEGIN;
+	pbox_random_seed(&b->random, ~seed);
+	pbox_random_seed(&b->recorder, seed ^ UINT64_C(0x2EC02D));
+	pbox_random_seed(&b->strayer, seed ^ UINT64_C(0x57A4));
+	sim_box_start(s);
+	sim_restart_plan(s);
+	for (unsigned j = 0; j < s->sc.jobs; j++) {
+		b->unfinished += sim_is_here(s, j);
+		if (sim_is_here(s, j))
+			start_life(s, j);
+	}
+	sim_at(s, s->now + TICK, SIM_TICK, 0, 0, NULL);
+}
+
+static void
 begin(struct sim *s, const struct sim_scenario *sc, const struct sim_how *how)
 {
 	s->sc = *sc;
@@ -367,11 +408,9 @@ begin(struct sim *s, const struct sim_scenario *sc, const struct sim_how *how)
 	s->words = how->words;
 	s->only = how->only;
 	s->made = how->made;
-	s->exact = true;
-	s->now = s->progress_at = SIM_BEGIN;
-	s->unfinished = s->sc.jobs;
-	pbox_random_seed(&s->random, ~sc->seed ^ how->salt);
-	pbox_random_seed(&s->recorder, sc->seed ^ how->salt ^ UINT64_C(0x2EC02D));
+	s->now = SIM_BEGIN;
+	if (how->alone != 0)
+		s->sc.stray = 0;
 	for (unsigned i = 0; i < s->sc.net.holes; i++) {
 		s->sc.net.hole[i].from += SIM_BEGIN;
 		s->sc.net.hole[i].to += SIM_BEGIN;
@@ -386,11 +425,9 @@ begin(struct sim *s, const struct sim_scenario *sc, const struct sim_how *how)
 				.job = j, .number = w, .ip = 0x0A000001u + (j << 8) + w};
 		}
 	}
-	sim_box_start(s);
-	sim_restart_plan(s);
-	for (unsigned j = 0; j < s->sc.jobs; j++)
-		start_life(s, j);
-	sim_at(s, s->now + TICK, SIM_TICK, 0, 0, NULL);
+	for (unsigned i = 0; i < s->sc.boxes; i++)
+		if (how->alone == 0 || (how->alone >> i & 1) != 0)
+			begin_box(s, i, how->salt);
 }
 
 static void
@@ -398,8 +435,11 @@ end(struct sim *s)
 {
 	struct sim_event e;
 
-	if (!s->failed)
-		sim_box_check_end(s);
+	for (unsigned i = 0; i < s->sc.boxes && !s->failed; i++) {
+		s->box = &s->boxes[i];
+		if (s->box->sim != NULL)
+			sim_box_check_end(s);
+	}
 	while (sim_queue_pop(&s->queue, &e)) {
 		if (e.kind == SIM_TO_BOX || e.kind == SIM_TO_WORKER || e.kind == SIM_RECORDED)
 			sim_packet_free(e.p);
@@ -409,6 +449,7 @@ end(struct sim *s)
 	}
 	free(s->queue.e);
 	for (unsigned j = 0; j < s->sc.jobs; j++) {
+		s->box = &s->boxes[s->sc.job[j].box];
 		sim_forget_map(&s->job[j]);
 		for (unsigned w = 0; w <= SIM_WORKERS; w++) {
 			sim_worker_kill(s, s->job[j].worker[w]);
@@ -417,8 +458,29 @@ end(struct sim *s)
 		for (unsigned w = 0; w < SIM_WORKERS; w++)
 			pbox_auth_job_destroy(s->job[j].auth[w].job);
 	}
-	sim_box_stop(s);
+	for (unsigned i = 0; i < s->sc.boxes; i++) {
+		s->box = &s->boxes[i];
+		sim_box_stop(s);
+	}
 	free(s->alike);
+}
+
+static void
+result_of(const struct sim_box *b, struct sim_result *out)
+{
+	struct sim_box_result *r = &out->box[b->number];
+
+	if (b->sim == NULL) /* it had no part in the run */
+		return;
+	r->hash = b->hash;
+	out->hash = out->hash == 0 ? b->hash : sim_mix(out->hash, b->hash);
+	for (unsigned k = 0; k < PBOX_SS_STATS; k++) {
+		r->shard[k] = b->past_shard[k];
+		for (unsigned i = 0; i < SIM_SHARDS; i++)
+			r->shard[k] += b->shard[i].stats[k];
+	}
+	for (unsigned k = 0; k < PBOX_RS_STATS; k++)
+		r->registrar[k] = b->stats[k] + b->past_registrar[k];
 }
 
 void
@@ -432,12 +494,14 @@ sim_run(struct sim_result *out, const struct sim_scenario *sc, const struct sim_
 	while (!s->failed && sim_queue_pop(&s->queue, &e)) {
 		PBOX_ASSERT(e.at >= s->now);
 		s->now = e.at;
+		s->box = &s->boxes[e.box];
+		s->box->queued--;
 		if (++s->events == how->events)
 			sim_fail(s, "%llu events are no end", (unsigned long long)how->events);
 		sim_hash(s, sim_mix(e.at, (uint64_t)e.kind << 32 | e.job << 16 | e.worker));
 		handle(s, &e);
-		if (s->progress_at != s->moved_at) {
-			s->moved_at = s->progress_at;
+		if (s->box->progress_at != s->box->moved_at) {
+			s->box->moved_at = s->box->progress_at;
 			s->moving = s->frames;
 		}
 		if (how->live != NULL) {
@@ -447,19 +511,13 @@ sim_run(struct sim_result *out, const struct sim_scenario *sc, const struct sim_
 	}
 	end(s);
 	*out = (struct sim_result){.ok = !s->failed,
-		.hash = s->hash,
 		.events = s->events,
 		.virtual_ns = s->now - SIM_BEGIN,
 		.frames = s->frames,
 		.moving = s->moving,
 		.invariant = s->invariant};
-	for (unsigned i = 0; i < SIM_SHARDS; i++)
-		for (unsigned k = 0; k < PBOX_SS_STATS; k++)
-			out->shard[k] += s->box.shard[i].stats[k];
-	for (unsigned k = 0; k < PBOX_SS_STATS; k++)
-		out->shard[k] += s->box.past_shard[k];
-	for (unsigned k = 0; k < PBOX_RS_STATS; k++)
-		out->registrar[k] = s->box.stats[k] + s->box.past_registrar[k];
+	for (unsigned i = 0; i < s->sc.boxes; i++)
+		result_of(&s->boxes[i], out);
 	memcpy(out->why, s->why, sizeof(out->why));
 	free(s);
 }

@@ -32,6 +32,7 @@
 #include <pbox_shard.h>
 #include <pbox_worker.h>
 
+#define SIM_BOXES   4
 #define SIM_JOBS    4
 #define SIM_WORKERS 16
 #define SIM_SHARDS  4
@@ -49,7 +50,7 @@
 
 /* Where a datagram goes: an endpoint's number, or this one. */
 #define SIM_CONTROL 0xFFFF
-#define SIM_BOX     0x0AFF0001u /* the address of the box */
+#define SIM_BOX     0x0AFF0001u /* the address of box 0; the others follow */
 
 /* ---- engine and worker, real or planted (code_table.c, plant.py) ------------------------ */
 
@@ -103,6 +104,7 @@ struct sim_table_spec {
 };
 
 struct sim_job_spec {
+	unsigned box; /* that it lives on */
 	unsigned workers, tables, rounds;
 	struct sim_table_spec table[SIM_TABLES];
 	uint16_t mtu;
@@ -139,6 +141,7 @@ struct sim_network_spec {
 
 struct sim_scenario {
 	uint64_t seed;
+	unsigned boxes; /* each with so many shards and endpoints */
 	unsigned shards, endpoints, jobs;
 	uint32_t chunk_elements, hold, lease_ms;
 	uint16_t mtu;
@@ -147,24 +150,28 @@ struct sim_scenario {
 	uint32_t rate;     /* of each job at each core; 0: no limit */
 	unsigned noise;    /* of 1000 datagrams to the box, how many bring a forged one */
 	unsigned recorded; /* how many of them somebody keeps, and sends again */
+	unsigned stray;    /* how many of them reach another box too */
 	bool moves;        /* a worker that changes its address changes host and port */
-	/* the box is killed and started again */
+	/* a box is killed and started again; snapshots are of each box */
 	unsigned crashes, snapshots;
 	struct {
 		uint64_t at, down_ns;
+		unsigned box;
 	} crash[SIM_CRASHES];
 	struct sim_network_spec net;
 	struct sim_job_spec job[SIM_JOBS];
 };
 
 struct sim_limits {
-	unsigned jobs, workers, shards; /* 0: what the seed says */
-	double loss;                    /* below 0: what the seed says */
+	unsigned boxes, jobs, workers, shards; /* 0: what the seed says */
+	double loss;                           /* below 0: what the seed says */
 	bool recordings; /* copies of old frames are sent, and workers move (record.c) */
 };
 
 void sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limits *limits);
 void sim_scenario_print(const struct sim_scenario *sc);
+/* Does the box crash? */
+bool sim_crashes(const struct sim_scenario *sc, unsigned box);
 
 /* ---- events (event.c) --------------------------------------------------------------------- */
 
@@ -192,6 +199,7 @@ enum sim_kind {
 struct sim_event {
 	uint64_t at, order;
 	enum sim_kind kind;
+	unsigned box;         /* what happens does at this box, or to a worker of its jobs */
 	unsigned job, worker; /* or shard in worker */
 	void *p;
 };
@@ -291,6 +299,7 @@ struct sim_packet {
 	/* record.c: it will be sent again: when, how often, from where */
 	bool kept;
 	uint8_t times, place;
+	uint8_t box;  /* that it goes to, or comes from */
 	uint8_t link; /* first byte of the link address at the worker's side */
 	uint64_t later_ns, every_ns;
 	uint16_t endpoint; /* or SIM_CONTROL */
@@ -304,12 +313,16 @@ struct sim_packet {
 struct sim;
 
 struct sim_packet *sim_packet_new(uint32_t len);
+/* With the addresses of another, and as many bytes of it as both have. */
+struct sim_packet *sim_packet_like(const struct sim_packet *p, uint32_t len);
 void sim_packet_free(struct sim_packet *p);
 /* Takes p; delivers none, one or several copies, perhaps damaged. */
 void sim_net_send(struct sim *s, struct sim_packet *p, bool to_box);
 /* A forged variant of a real datagram (noise.c), if one is drawn, or that of the fault list. It goes the same way. */
 struct sim_fault;
 void sim_noise(struct sim *s, const struct sim_packet *p, struct sim_fault *k, bool drawn);
+/* A copy of a datagram to the box may reach another box, which it means nothing to. */
+void sim_noise_stray(struct sim *s, const struct sim_packet *p, struct sim_fault *k);
 /* A contribution of zeros leaves without its payload, which workers do not do of themselves (flag ZERO). */
 struct sim_packet *sim_noise_zero(const struct sim *s, unsigned job, struct sim_packet *p);
 /* Recordings (record.c): will this datagram be kept? It arrives; a copy is to be sent, p is taken. */
@@ -338,8 +351,9 @@ enum sim_fault_kind {
 	SIM_FAULT_KILL,      /* value[0]: ns after the beginning of the worker's job */
 	SIM_FAULT_REBIND,    /* likewise */
 	SIM_FAULT_REPLACE,   /* likewise */
-	SIM_FAULT_CRASH,     /* value[0]: ns after the beginning */
+	SIM_FAULT_CRASH,     /* value[0]: ns after the beginning; job: the box */
 	SIM_FAULT_SNAPSHOT,  /* likewise; no fault, but what a crash is survived by */
+	SIM_FAULT_STRAY,     /* value[0]: the box that a copy goes to */
 	SIM_FAULT_RECORD,    /* value[0]: ns until it is sent again, value[1]: how (record.c) */
 	SIM_FAULT_KINDS
 };
@@ -382,8 +396,10 @@ void sim_words_deliver(const struct sim *s, uint64_t at);
 
 /* ---- the box (box.c, box_check.c) ------------------------------------------------------------ */
 
+struct sim_box;
+
 struct sim_shard {
-	struct sim *sim;
+	struct sim_box *box;
 	unsigned id;
 	struct pbox_shard *engine;
 	uint64_t stats[PBOX_SS_STATS];
@@ -395,7 +411,19 @@ struct sim_shard {
 		[SIM_JOBS]; /* when the rate of a job allows the next round, as the checker has it */
 };
 
+/*
+ * A box, and all that is of its jobs alone: what happens there follows from its own random numbers, so that no other box
+ * has a part in it.
+ */
 struct sim_box {
+	struct sim *sim;
+	unsigned number;
+	struct pbox_random random, recorder, strayer; /* the latter of record.c and noise.c */
+	uint64_t hash, queued, progress_at, moved_at;
+	unsigned unfinished; /* jobs */
+	unsigned burst_left; /* datagrams still to be lost */
+	uint64_t expected_contributions, expected_rounds;
+	bool exact; /* contributions can be counted: nobody dies */
 	struct pbox_registrar *registrar;
 	uint64_t stats[PBOX_RS_STATS];
 	uint64_t frames;
@@ -427,7 +455,7 @@ void sim_box_check_memory(struct sim *s);
 /* ---- restarts of the box (restart.c) ---------------------------------------------------------- */
 
 void sim_restart_plan(struct sim *s);
-void sim_restart_crash(struct sim *s);
+void sim_restart_crash(struct sim *s, unsigned crash);
 void sim_restart_start(struct sim *s);
 void sim_restart_snapshot(struct sim *s);
 /* The registrar's hook. */
@@ -449,6 +477,7 @@ struct sim_law {
 
 struct sim_worker;
 void sim_law_sent(struct sim *s, struct sim_worker *w, const struct sim_packet *p);
+void sim_law_heard(struct sim *s, struct sim_worker *w, const struct sim_packet *p);
 
 /* ---- workers (worker.c, program.c) ------------------------------------------------------------ */
 
@@ -486,6 +515,7 @@ struct sim_worker {
 	uint32_t ip;
 	uint16_t udp;
 	uint64_t nonce;
+	uint64_t heard; /* when its box last answered it in its session */
 	uint64_t timer; /* earliest timer event that is queued; 0: none */
 	struct pbox_worker *w;
 	struct pbox_worker_port port;
@@ -572,17 +602,11 @@ struct sim_job {
 struct sim {
 	struct sim_scenario sc;
 	const struct sim_code *code;
-	struct pbox_random random;
-	struct pbox_random recorder; /* record.c */
 	struct sim_queue queue;
-	uint64_t now, hash, events, progress_at, frames, moved_at, moving;
-	unsigned unfinished; /* jobs */
-	struct sim_box box;
+	uint64_t now, events, frames, moving;
+	struct sim_box boxes[SIM_BOXES], *box; /* the latter: whose event it is */
 	struct sim_job job[SIM_JOBS];
 	bool failed, verbose, words;
-	unsigned burst_left; /* datagrams still to be lost */
-	uint64_t expected_contributions, expected_rounds;
-	bool exact; /* contributions can be counted: nobody dies */
 	char why[512];
 	const char *invariant;         /* the form of why */
 	const struct sim_faults *only; /* these faults and no others; NULL: as they are drawn */
@@ -597,7 +621,11 @@ void sim_hash(struct sim *s, uint64_t x);
 uint64_t sim_mix(uint64_t a, uint64_t b);
 bool sim_chance(struct sim *s, double p);
 uint64_t sim_below(struct sim *s, uint64_t n); /* n = 0 gives 0 */
+/* Of the box whose event it is now; or of another one. */
 void sim_at(struct sim *s, uint64_t at, enum sim_kind kind, unsigned job, unsigned worker, void *p);
+void sim_at_box(struct sim *s, unsigned box, const struct sim_event *e);
+/* Does the job live on the box whose event it is? */
+bool sim_is_here(const struct sim *s, unsigned job);
 void sim_forget_map(struct sim_job *j);
 /* A restart of the box has lost something that nobody can give: all workers of the job end. */
 void sim_job_lost(struct sim *s, unsigned job);
@@ -613,7 +641,9 @@ struct sim_result {
 	bool ok;
 	uint64_t hash, events, virtual_ns, frames;
 	uint64_t moving; /* frames until nothing moved any more */
-	uint64_t shard[PBOX_SS_STATS], registrar[PBOX_RS_STATS];
+	struct sim_box_result {
+		uint64_t hash, shard[PBOX_SS_STATS], registrar[PBOX_RS_STATS];
+	} box[SIM_BOXES];
 	char why[512];
 	const char *invariant; /* NULL: ok */
 };
@@ -622,6 +652,8 @@ struct sim_result {
 struct sim_how {
 	bool verbose; /* everything */
 	bool words;   /* one line a datagram, and what becomes of it */
+	/* The boxes in this mask and their jobs alone, and no copies that go astray; 0: all. */
+	unsigned alone;
 	uint64_t salt;
 	uint64_t events; /* at most; 0: no limit */
 	const struct sim_faults *only;

@@ -38,6 +38,7 @@ static const struct parameter {
 	{"without-job", JOB, 0, 0, 0},
 	{"without-table", TABLE, 0, 0, 0},
 	{"without-tensor", TENSOR, 0, 0, 0},
+	G("boxes", boxes, 1),
 	G("shards", shards, 1),
 	G("endpoints", endpoints, 1),
 	G("crashes", crashes, 0),
@@ -45,6 +46,7 @@ static const struct parameter {
 	G("noise", noise, 0),
 	G("recorded", recorded, 0),
 	G("moves", moves, 0),
+	G("stray", stray, 0),
 	G("rate", rate, 0),
 	G("train", train, 1),
 	G("late-dma", late_dma, 0),
@@ -57,6 +59,7 @@ static const struct parameter {
 	G("damage", net.corrupt, 0),
 	G("cut", net.truncate, 0),
 	G("reorder", net.reorder, 0),
+	J("box", box, 0),
 	J("lives", lives, 1),
 	J("rounds", rounds, 1),
 	J("workers", workers, 1),
@@ -140,12 +143,17 @@ without(struct sim_scenario *sc, const struct sim_smaller *c)
 static void
 mend(struct sim_scenario *sc)
 {
+	for (unsigned i = 0; i < SIM_CRASHES; i++)
+		if (sc->crash[i].box >= sc->boxes)
+			sc->crash[i].box = 0;
 	if (sc->endpoints > 2 * sc->shards || sc->endpoints % sc->shards != 0)
 		sc->endpoints = sc->shards;
 	for (unsigned i = 0; i < sc->jobs; i++) {
 		struct sim_job_spec *j = &sc->job[i];
 
-		if (j->setters > j->workers || sc->crashes > 0)
+		if (j->box >= sc->boxes)
+			j->box = 0;
+		if (j->setters > j->workers || sim_crashes(sc, j->box))
 			j->setters = j->workers;
 		if (j->restarts >= j->workers)
 			j->restarts = j->workers - 1;

@@ -13,7 +13,7 @@
 static bool
 silent(const struct sim *s)
 {
-	return !s->words || s->now - s->progress_at > SEC;
+	return !s->words || s->now - s->box->progress_at > SEC;
 }
 
 static void
@@ -80,10 +80,10 @@ sim_words_send(const struct sim *s, const struct sim_packet *p, const struct sim
 		return;
 	clock_of_line(s);
 	if (k->to_box)
-		printf("%s %u/%u -> box  ", k->forged ? "somebody as worker" : "worker", k->job,
-			k->worker);
+		printf("%s %u/%u -> box %u  ", k->forged ? "somebody as worker" : "worker", k->job,
+			k->worker, p->box);
 	else
-		printf("box -> worker %u/%u  ", k->job, k->worker);
+		printf("box %u -> worker %u/%u  ", p->box, k->job, k->worker);
 	for (unsigned i = 0; at < p->len; i++, at += size) {
 		if (pbox_frame_decode(p->data + at, p->len - at, at == 0, &h, &size) !=
 			PBOX_WIRE_OK) {

@@ -34,9 +34,13 @@ packet(const struct sim_worker *w, const struct pbox_client_tx *d)
 	struct sim_packet *p = sim_packet_new(d->bytes);
 	uint32_t at = 0;
 
+	p->box = the_sim->box->number;
 	p->ip = w->ip;
 	p->udp = w->udp;
 	p->endpoint = endpoint_of(d->to);
+	if (ntohl(d->to->addr.sin_addr.s_addr) != SIM_BOX + p->box)
+		sim_fail(the_sim, "worker %u/%u sends to another box than %u", w->job, w->number,
+			p->box);
 	for (unsigned i = 0; i < d->n; i++) {
 		PBOX_ASSERT(at + d->iov[i].iov_len <= d->bytes);
 		memcpy(p->data + at, d->iov[i].iov_base, d->iov[i].iov_len);
@@ -52,12 +56,8 @@ packet(const struct sim_worker *w, const struct pbox_client_tx *d)
 static struct sim_packet *
 append(struct sim_packet *train, struct sim_packet *p)
 {
-	struct sim_packet *both = sim_packet_new(train->len + p->len);
+	struct sim_packet *both = sim_packet_like(train, train->len + p->len);
 
-	both->ip = p->ip;
-	both->udp = p->udp;
-	both->endpoint = p->endpoint;
-	memcpy(both->data, train->data, train->len);
 	memcpy(both->data + train->len, p->data, p->len);
 	sim_packet_free(train);
 	sim_packet_free(p);
@@ -95,7 +95,7 @@ static uint64_t
 port_random(void *ctx)
 {
 	struct sim_worker *w = ctx;
-	uint64_t x = pbox_random_u64(&the_sim->random);
+	uint64_t x = pbox_random_u64(&the_sim->box->random);
 
 	if (w->nonce == 0)
 		w->nonce = x; /* the first one that it draws */
@@ -111,8 +111,8 @@ sim_worker_start(struct sim *s, struct sim_worker *w, bool restarted)
 	struct sockaddr_in box = {.sin_family = AF_INET, .sin_port = htons(PBOX_CONTROL_PORT)};
 	char run[32], host[16];
 	struct pbox_client_conf conf = {.size = sizeof(conf),
-		.job = s->box.conf[w->job].name,
-		.secret = s->box.conf[w->job].secret,
+		.job = s->box->conf[w->job].name,
+		.secret = s->box->conf[w->job].secret,
 		.host = host,
 		.workers = spec->workers,
 		.join_timeout_ms = JOIN_MS,
@@ -130,7 +130,7 @@ sim_worker_start(struct sim *s, struct sim_worker *w, bool restarted)
 		return;
 	}
 	the_sim = s;
-	box.sin_addr.s_addr = htonl(SIM_BOX);
+	box.sin_addr.s_addr = htonl(SIM_BOX + spec->box);
 	w->restarted = w->was_down = restarted;
 	w->began = s->now;
 	w->udp = (uint16_t)(1024 + sim_below(s, 60000));
@@ -177,7 +177,7 @@ sim_worker_again(struct sim *s, struct sim_worker *w)
 	bool down = w->was_down;
 
 	sim_note(s, "worker %u/%u: its process ends, and is started again", w->job, w->number);
-	s->exact = false;
+	s->box->exact = false;
 	s->job[w->job].down += !down;
 	sim_worker_kill(s, w);
 	sim_at(s, s->now + 100 * MS, SIM_START, w->job, w->number, s);
@@ -202,8 +202,8 @@ calm(const struct sim *s)
 {
 	const struct sim_network_spec *n = &s->sc.net;
 
-	return s->sc.crashes == 0 && n->loss + n->corrupt + n->truncate < 0.02 && n->holes == 0 &&
-	       n->reorder_ns < 50 * MS;
+	return !sim_crashes(&s->sc, s->box->number) && n->loss + n->corrupt + n->truncate < 0.02 &&
+	       n->holes == 0 && n->reorder_ns < 50 * MS;
 }
 
 static void
@@ -258,10 +258,11 @@ sim_worker_receive(struct sim *s, struct sim_worker *w, const struct sim_packet 
 		return;
 	the_sim = s;
 	rx.from.sin_family = AF_INET;
-	rx.from.sin_addr.s_addr = htonl(SIM_BOX);
+	rx.from.sin_addr.s_addr = htonl(SIM_BOX + p->box);
 	rx.from.sin_port =
 		htons(p->endpoint == SIM_CONTROL ? PBOX_CONTROL_PORT
 						 : (uint16_t)(PBOX_CONTROL_PORT + 1 + p->endpoint));
+	sim_law_heard(s, w, p);
 	s->code->worker_rx(w->w, &rx, 1, s->now);
 	sim_worker_wake(s, w, s->now + sim_below(s, WAKES));
 }

@@ -6,106 +6,9 @@
 #include <string.h>
 
 #include "box.h"
+#include "law.h"
 
-/* The invariants on the side of the box. */
-
-static struct sim_job *
-job_of(struct sim *s, uint32_t ip)
-{
-	return &s->job[ip >> 8 & 0xFF];
-}
-
-/* Policy shrink: a version is of those whose contribution was there when it was published. */
-static void
-note_members(const struct sim_job_spec *spec, struct sim_fragment *f, uint32_t version)
-{
-	if (f->ready ? version != f->version + 1 : version != spec->first_round + 1)
-		return;
-	f->members = 0;
-	for (unsigned w = 0; w < spec->workers; w++)
-		f->members |= (uint32_t)(pbox_serial_diff(f->arrived[w], version) >= 0) << w;
-}
-
-/* A job with a rate has a new version: as fast as its rate allows, and what 10 ms save up? After a crash
- * versions are told that were there before, and where workers push alone or are removed, some are told
- * later than they end. */
-static void
-check_rate(struct sim *s, const struct sim_fragment *f, unsigned job, unsigned contributors)
-{
-	struct sim_shard *sh = &s->box->shard[s->box->endpoint[f->endpoint].shard];
-	uint64_t *due = &sh->due[job];
-
-	if (s->sc.rate == 0 || s->box->generation > 0 || s->job[job].life > 0 ||
-		s->sc.job[job].push_percent > 0 || s->sc.job[job].shrink)
-		return;
-	if (*due > s->now)
-		sim_fail(s, "job %u chunk %x frag %u: RESULT %llu us before the rate allows it",
-			job, f->chunk, f->frag, (unsigned long long)((*due - s->now) / US));
-	if (*due < s->now - 10 * MS)
-		*due = s->now - 10 * MS;
-	*due += contributors * SEC / s->sc.rate;
-}
-
-static void
-check_result(struct sim *s, const struct pbox_send *out, unsigned job)
-{
-	struct sim_job *j = &s->job[job];
-	const struct sim_job_spec *spec = &s->sc.job[job];
-	struct sim_fragment *f = sim_find(j, out->hdr.chunk, out->hdr.frag);
-	uint32_t v = out->hdr.round, weight;
-	const uint8_t *want;
-	bool first = v == spec->first_round;
-
-	if (f == NULL) {
-		sim_fail(s, "RESULT of a fragment that nobody knows");
-		return;
-	}
-	if (spec->shrink && !first)
-		note_members(spec, f, v);
-	for (unsigned w = 0; !first && !spec->shrink && w < spec->workers; w++)
-		if (pbox_serial_diff(f->arrived[w], v) < 0) {
-			sim_fail(s,
-				"job %u chunk %x frag %u: RESULT of round %u before worker %u contributed",
-				job, f->chunk, f->frag, v, w);
-			return;
-		}
-	if (pbox_serial_diff(v, f->published) < 0) {
-		sim_fail(s, "job %u chunk %x frag %u: RESULT of round %u after %u", job, f->chunk,
-			f->frag, v, f->published);
-		return;
-	}
-	if (v != f->published)
-		check_rate(s, f, job, out->hdr.aux);
-	if (v != f->published)
-		s->box->progress_at = s->now;
-	f->published = v;
-	want = sim_expected(&s->sc, job, j->life, f, v, &weight);
-	if (out->hdr.format != sim_spec(&s->sc, job, f)->fixed.pull_format ||
-		out->hdr.length != f->elements * pbox_format_size(out->hdr.format)) {
-		sim_fail(s, "RESULT of another format or length");
-		return;
-	}
-	if (first && sim_spec(&s->sc, job, f)->fixed.mode == PBOX_MODE_ALLREDUCE)
-		sim_fail(s, "RESULT of version 0 of an all-reduce");
-	if (memcmp(want, out->payload, out->hdr.length) != 0)
-		sim_fail(s,
-			"job %u chunk %x frag %u: RESULT of round %u differs from the reference",
-			job, f->chunk, f->frag, v);
-	else if (!first && (out->hdr.aux != f->contributors[v & 1] || out->hdr.weight != weight))
-		sim_fail(s, "RESULT names %u contributors and %u samples, not %u and %u",
-			out->hdr.aux, out->hdr.weight, f->contributors[v & 1], weight);
-}
-
-static void
-check_wait(struct sim *s, const struct pbox_hdr *h, unsigned job)
-{
-	unsigned n = s->sc.job[job].workers;
-
-	if (h->aux > n || (h->weight >= n && h->weight != UINT32_MAX))
-		sim_fail(s, "WAIT names %u contributors and worker %u of %u", h->aux, h->weight, n);
-	if ((h->flags & PBOX_F_HAVE) != 0 && h->weight == h->worker)
-		sim_fail(s, "WAIT says HAVE and that worker %u is missing", h->worker);
-}
+/* What must hold at a box whatever its tables are; what a fragment must be is its law (law.h). */
 
 static void
 check_welcome(struct sim *s, const struct pbox_send *out, unsigned job)
@@ -159,6 +62,26 @@ check_mapped(struct sim *s, const struct pbox_send *out, unsigned job)
 	sim_map_page(s, job, &m, &cur, out->hdr.incarnation);
 }
 
+static void
+check_fragment(struct sim *s, const struct pbox_send *out, unsigned job)
+{
+	const struct pbox_hdr *h = &out->hdr;
+	struct sim_fragment *f = sim_find(&s->job[job], h->chunk, h->frag);
+	const struct sim_law *law;
+
+	if (f == NULL) {
+		sim_fail(s, "%s of a fragment that nobody knows", pbox_type_name(h->type));
+		return;
+	}
+	law = sim_spec(&s->sc, job, f)->law;
+	if (h->type == PBOX_RESULT)
+		law->result(s, job, f, out);
+	else if (h->type == PBOX_WAIT)
+		law->wait(s, job, f, h);
+	else
+		law->restored(s, job, f, h);
+}
+
 /* What a box says to a worker of a job that lives elsewhere, a copy of whose frame went astray: nothing that a session
  * has. */
 static void
@@ -196,46 +119,37 @@ sim_check_send(struct sim *s, const struct pbox_send *out)
 		check_welcome(s, out, job);
 	if (h->type == PBOX_MAPPED)
 		check_mapped(s, out, job);
-	if (h->type == PBOX_RESULT)
-		check_result(s, out, job);
-	if (h->type == PBOX_WAIT)
-		check_wait(s, h, job);
-	if (h->type == PBOX_RESTORE_OK)
-		sim_restart_check(s, h, job);
+	if (h->type == PBOX_RESULT || h->type == PBOX_WAIT || h->type == PBOX_RESTORE_OK)
+		check_fragment(s, out, job);
 }
 
 void
 sim_check_overwritten(struct sim *s, const struct pbox_send *out)
 {
 	uint32_t ip = ntohl(out->peer->ip);
-	struct sim_job *j = job_of(s, ip);
 	unsigned job = ip >> 8 & 0xFF, worker = out->hdr.worker;
-	const struct sim_fragment *f = sim_find(j, out->hdr.chunk, out->hdr.frag);
+	struct sim_job *j = &s->job[job];
+	struct sim_fragment *f = sim_find(j, out->hdr.chunk, out->hdr.frag);
 
-	/* A worker whose token has changed is gone. While it asks for the latest version it may well be overtaken. */
-	if ((ip & 0xFF) > SIM_WORKERS || f == NULL || worker >= SIM_WORKERS ||
-		j->worker[(ip & 0xFF) - 1]->state != SIM_WORK || s->sc.job[job].shrink ||
-		j->token[worker] != out->hdr.token)
-		return;
-	/* who has not sent the round after it needs it */
-	if (pbox_serial_diff(f->arrived[worker], out->hdr.round) <= 0)
-		sim_fail(s,
-			"job %u chunk %x frag %u: version %u was overwritten before worker %u had it",
-			job, f->chunk, f->frag, out->hdr.round, worker);
+	/* a worker whose token has changed is gone */
+	if ((ip & 0xFF) <= SIM_WORKERS && f != NULL && worker < SIM_WORKERS &&
+		j->worker[(ip & 0xFF) - 1]->state == SIM_WORK && j->token[worker] == out->hdr.token)
+		sim_spec(&s->sc, job, f)->law->overwritten(s, job, f, &out->hdr);
 }
 
 void
 sim_check_arrival(struct sim *s, const struct sim_packet *p, const struct pbox_hdr *h)
 {
-	struct sim_job *j = job_of(s, p->ip);
+	unsigned job = p->ip >> 8 & 0xFF;
+	struct sim_job *j = &s->job[job];
 	struct sim_fragment *f;
 
 	if ((h->type != PBOX_PUSH && h->type != PBOX_PUSHPULL) || h->worker >= SIM_WORKERS ||
 		h->token != j->token[h->worker])
 		return;
 	f = sim_find(j, h->chunk, h->frag);
-	if (f != NULL && pbox_serial_diff(h->round, f->arrived[h->worker]) > 0)
-		f->arrived[h->worker] = h->round;
+	if (f != NULL)
+		sim_spec(&s->sc, job, f)->law->contribution(s, job, f, h);
 }
 
 void

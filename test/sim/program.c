@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim.h"
+#include "law.h"
 
 /*
  * The program that uses a worker: it declares its tables, sets hyper-parameters, gives and fetches initial parameters,
@@ -172,33 +172,11 @@ submit_round(struct sim *s, struct sim_worker *w, unsigned table, uint32_t round
 /* ---- what completes ------------------------------------------------------------------------------- */
 
 static void
-check_piece(struct sim *s, const struct sim_worker *w, const struct sim_op *o,
-	const struct sim_piece *p, const uint8_t *got)
-{
-	struct sim_job *j = &s->job[w->job];
-	struct sim_fragment *f = &j->fragment[p->fragment];
-	unsigned size = pbox_format_size(sim_spec(&s->sc, w->job, f)->fixed.pull_format);
-	uint32_t round = s->sc.job[w->job].first_round + o->round, weight;
-	const uint8_t *want;
-
-	if (pbox_serial_diff(round, f->published) > 0) {
-		sim_fail(s, "job %u worker %u has a result of round %u, which the box never sent",
-			w->job, w->id, round);
-		return;
-	}
-	want = sim_expected(&s->sc, w->job, j->life, f, round, &weight);
-	if (want != NULL &&
-		memcmp(want + (size_t)p->at * size, got, (size_t)p->elements * size) != 0)
-		sim_fail(s,
-			"job %u worker %u: chunk %x frag %u of round %u completes with other bytes",
-			w->job, w->id, f->chunk, f->frag, round);
-}
-
-static void
 check(struct sim *s, const struct sim_worker *w, const struct sim_op *o)
 {
 	struct sim_job *j = &s->job[w->job];
-	unsigned size = pbox_format_size(table_spec(s, w, o->table)->fixed.pull_format);
+	const struct sim_table_spec *t = table_spec(s, w, o->table);
+	unsigned size = pbox_format_size(t->fixed.pull_format);
 
 	/* one that came back into a run that went on without it does not know which versions it gets */
 	if (o->out == NULL || (s->sc.job[w->job].shrink && w->restarted))
@@ -209,7 +187,7 @@ check(struct sim *s, const struct sim_worker *w, const struct sim_op *o)
 		for (unsigned k = 0; k < j->tensor[o->table][tensor].n && !s->failed; k++) {
 			const struct sim_piece *p = &j->tensor[o->table][tensor].piece[k];
 
-			check_piece(s, w, o, p, o->op.e[i].out + p->offset * size);
+			t->law->completed(s, w, o, p, o->op.e[i].out + p->offset * size);
 		}
 	}
 }

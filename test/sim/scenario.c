@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "sim.h"
+#include "law.h"
 
 /* One call a statement, or nested: C leaves the order of operands open, and a seed must mean the same
  * to all compilers. */
@@ -49,6 +49,7 @@ make_table(struct pbox_random *r, struct sim_table_spec *t, uint32_t id, bool al
 	struct pbox_declare *d = &t->fixed;
 	uint32_t f;
 
+	t->law = &sim_law_rounds;
 	*d = (struct pbox_declare){.table = id};
 	d->tensors = one_in(r, 12) ? 0 : (uint32_t)range(r, 1, size);
 	d->mode = all_reduce || one_in(r, 2) ? PBOX_MODE_ALLREDUCE : PBOX_MODE_OPTIMISER;

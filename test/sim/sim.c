@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim.h"
+#include "law.h"
 
 #define TICK     (50 * MS)
 #define PATIENCE (60 * SEC)  /* without progress: a hang */
@@ -177,8 +177,8 @@ end_life(struct sim *s, unsigned job)
 	struct sim_job *j = &s->job[job];
 	const struct sim_job_spec *spec = &s->sc.job[job];
 
-	s->box->expected_rounds += (uint64_t)j->n_fragments * spec->rounds;
-	s->box->expected_contributions += (uint64_t)j->n_fragments * spec->rounds * spec->workers;
+	for (uint32_t i = 0; i < j->n_fragments; i++)
+		sim_spec(&s->sc, job, &j->fragment[i])->law->end(s, job, &j->fragment[i]);
 	for (unsigned w = 0; w <= SIM_WORKERS; w++)
 		sim_worker_kill(s, j->worker[w]);
 	sim_forget_map(j);

@@ -14,7 +14,8 @@
  *     box.c box_rx.c         what is around the engine: shards, mail, crashes
  *     worker.c program.c     what is around a worker: its port and its clock; the program that uses it
  *     net.c noise.c record.c fault.c  the network, and who plays tricks in it; the list of what was done
- *     check.c laws.c map.c reference.c restart.c  the checker
+ *     check.c timing.c map.c reference.c restart.c  the checker: boxes, workers
+ *     law.h law_rounds.c law_rounds_restart.c       ... and tables
  *     shrink.c case.c words.c         a failing seed becomes one that can be read
  *
  * The checker trusts neither side. It knows what programs push, sees every datagram and what completes, and computes
@@ -98,7 +99,10 @@ extern const char *const sim_plants[]; /* names from 1 on, ended by NULL; [0] is
 
 /* ---- scenario (scenario.c) --------------------------------------------------------------- */
 
+struct sim_law;
+
 struct sim_table_spec {
+	const struct sim_law *law;
 	struct pbox_declare fixed;
 	struct pbox_tensor_entry tensor[SIM_TENSORS];
 };
@@ -464,20 +468,19 @@ int sim_restart_load(
 /* A frame of a worker reaches the box, an answer leaves it. */
 void sim_restart_arrival(
 	struct sim *s, const struct pbox_hdr *h, const uint8_t *payload, unsigned job);
-void sim_restart_check(struct sim *s, const struct pbox_hdr *h, unsigned job);
 
-/* ---- laws about time and frames (laws.c) ------------------------------------------------------- */
+/* ---- time and frames of a worker (timing.c) ----------------------------------------------------- */
 
-#define SIM_LAWS 64
+#define SIM_ASKED 64
 /* A request that a worker has sent. */
-struct sim_law {
+struct sim_asked {
 	uint32_t id;
 	uint64_t token, at;
 };
 
 struct sim_worker;
-void sim_law_sent(struct sim *s, struct sim_worker *w, const struct sim_packet *p);
-void sim_law_heard(struct sim *s, struct sim_worker *w, const struct sim_packet *p);
+void sim_timing_sent(struct sim *s, struct sim_worker *w, const struct sim_packet *p);
+void sim_timing_heard(struct sim *s, struct sim_worker *w, const struct sim_packet *p);
 
 /* ---- workers (worker.c, program.c) ------------------------------------------------------------ */
 
@@ -536,7 +539,7 @@ struct sim_worker {
 	uint8_t payload[256], answer[SIM_MTU];
 	uint32_t set_round; /* SETs up to this round are answered */
 	unsigned set_table, set_group;
-	struct sim_law law[SIM_LAWS]; /* by id */
+	struct sim_asked asked[SIM_ASKED]; /* by id */
 };
 
 void sim_worker_start(struct sim *s, struct sim_worker *w, bool restarted);

@@ -74,7 +74,7 @@ port_send(void *ctx, const struct pbox_client_tx *d, unsigned n)
 	for (unsigned i = 0; i < n; i++) {
 		struct sim_packet *p = packet(w, &d[i]);
 
-		sim_law_sent(the_sim, w, p);
+		sim_timing_sent(the_sim, w, p);
 		p = sim_noise_zero(the_sim, w->job, p);
 		if (train != NULL && train->endpoint == p->endpoint && p->endpoint != SIM_CONTROL &&
 			in_train < the_sim->sc.train && train->len + p->len <= SIM_MTU - 28) {
@@ -262,7 +262,7 @@ sim_worker_receive(struct sim *s, struct sim_worker *w, const struct sim_packet 
 	rx.from.sin_port =
 		htons(p->endpoint == SIM_CONTROL ? PBOX_CONTROL_PORT
 						 : (uint16_t)(PBOX_CONTROL_PORT + 1 + p->endpoint));
-	sim_law_heard(s, w, p);
+	sim_timing_heard(s, w, p);
 	s->code->worker_rx(w->w, &rx, 1, s->now);
 	sim_worker_wake(s, w, s->now + sim_below(s, WAKES));
 }

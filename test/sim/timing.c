@@ -17,7 +17,7 @@
 static void
 check_request(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h)
 {
-	struct sim_law *l = &w->law[h->chunk % SIM_LAWS];
+	struct sim_asked *l = &w->asked[h->chunk % SIM_ASKED];
 
 	if (h->type == PBOX_HELLO || h->type == PBOX_JOIN || h->type == PBOX_PING || h->chunk == 0)
 		return;
@@ -26,7 +26,7 @@ check_request(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h)
 	if (l->id == h->chunk && l->token == h->token && s->now - l->at < REPEATED)
 		sim_fail(s, "worker %u/%u repeats a %s after %llu us", w->job, w->number,
 			pbox_type_name(h->type), (unsigned long long)((s->now - l->at) / US));
-	*l = (struct sim_law){.id = h->chunk, .token = h->token, .at = s->now};
+	*l = (struct sim_asked){.id = h->chunk, .token = h->token, .at = s->now};
 }
 
 /* The box has lost or ended a session that it had. */
@@ -54,7 +54,7 @@ check_hello(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h)
 }
 
 void
-sim_law_heard(struct sim *s, struct sim_worker *w, const struct sim_packet *p)
+sim_timing_heard(struct sim *s, struct sim_worker *w, const struct sim_packet *p)
 {
 	struct pbox_hdr h;
 	size_t size;
@@ -84,7 +84,7 @@ check_asked(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h)
 }
 
 void
-sim_law_sent(struct sim *s, struct sim_worker *w, const struct sim_packet *p)
+sim_timing_sent(struct sim *s, struct sim_worker *w, const struct sim_packet *p)
 {
 	size_t at = 0, size = 0;
 	struct pbox_hdr h;

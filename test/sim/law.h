@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef LAW_H
+#define LAW_H
+
+#include "sim.h"
+
+/*
+ * What must hold for the fragments of a table: one law for each discipline, in files of its own. A law sees what reaches
+ * the box and what leaves it, and what completes at a worker; it computes what must be, fails the run with sim_fail(), and
+ * says with progress_at that something has moved. It uses nothing of lib/engine and lib/worker but the layout of
+ * structures.
+ */
+struct sim_law {
+	const char *name;
+	/* A contribution, intact and of a session that there is, reaches the box. */
+	void (*contribution)(
+		struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h);
+	/* The box answers RESULT; WAIT. */
+	void (*result)(
+		struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_send *out);
+	void (*wait)(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h);
+	/* The memory of a RESULT has changed before it was read. */
+	void (*overwritten)(
+		struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h);
+	/* The program has got the bytes of a piece. */
+	void (*completed)(struct sim *s, const struct sim_worker *w, const struct sim_op *o,
+		const struct sim_piece *p, const uint8_t *got);
+	/* All workers have done their rounds: add to what the box must have counted. */
+	void (*end)(struct sim *s, unsigned job, const struct sim_fragment *f);
+	/* A snapshot is written; is loaded (false: there is none); another run begins. */
+	void (*keep)(struct sim *s, unsigned job, struct sim_fragment *f);
+	bool (*load)(struct sim *s, unsigned job, struct sim_fragment *f, struct pbox_table *t,
+		struct pbox_chunk *c);
+	void (*forget)(struct sim_fragment *f);
+	/* After a restart: RESTORE reaches the box; it answers RESTORE_OK. */
+	void (*told)(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h,
+		const uint8_t *payload);
+	void (*restored)(
+		struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h);
+};
+
+/* Rounds (law_rounds.c, law_rounds_restart.c). */
+extern const struct sim_law sim_law_rounds;
+
+void rounds_keep(struct sim *s, unsigned job, struct sim_fragment *f);
+bool rounds_load(struct sim *s, unsigned job, struct sim_fragment *f, struct pbox_table *t,
+	struct pbox_chunk *c);
+void rounds_forget(struct sim_fragment *f);
+void rounds_told(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h,
+	const uint8_t *payload);
+void rounds_restored(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h);
+
+#endif /* LAW_H */

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "law.h"
+
+/*
+ * Rounds and a restart of the box: the checker knows from the frames that reach the box what each fragment must be
+ * restored to, and the reference goes on from there.
+ */
+
+static float *
+copy(float *to, const float *from, uint32_t n)
+{
+	if (to == NULL)
+		to = calloc(n, sizeof(*to));
+	PBOX_ASSERT(to != NULL);
+	memcpy(to, from, n * sizeof(*to));
+	return to;
+}
+
+/* The disk gets what the fragment has. */
+void
+rounds_keep(struct sim *s, unsigned job, struct sim_fragment *f)
+{
+	if (!f->ready || f->version != f->published || f->no_result || sim_chance(s, 0.1))
+		return; /* some blocks are lost */
+	if (f->version == 0 && sim_spec(&s->sc, job, f)->fixed.mode == PBOX_MODE_ALLREDUCE)
+		return;
+	f->has_snapshot = true;
+	f->snapshot.version = f->version;
+	f->snapshot.weight = f->weight[f->version & 1];
+	f->snapshot.param = copy(f->snapshot.param, f->param, f->elements);
+	f->snapshot.s0 = copy(f->snapshot.s0, f->s0, f->elements);
+	f->snapshot.s1 = copy(f->snapshot.s1, f->s1, f->elements);
+}
+
+/* Another run of the job begins: nobody holds anything. */
+void
+rounds_forget(struct sim_fragment *f)
+{
+	sim_reference_forget(f);
+	f->published = 0;
+	f->has_snapshot = f->used_snapshot = f->no_result = false;
+	memset(f->arrived, 0, sizeof(f->arrived));
+}
+
+bool
+rounds_load(struct sim *s, unsigned job, struct sim_fragment *f, struct pbox_table *t,
+	struct pbox_chunk *c)
+{
+	size_t first = (size_t)f->frag * t->frag_elements;
+	struct pbox_fragment *fragment = &c->fragment[f->frag];
+	size_t bytes = (size_t)f->elements * pbox_format_size(t->pull_format);
+	uint8_t *wire = c->wire != NULL ? c->wire + first * 2 : (uint8_t *)(c->param + first);
+
+	f->used_snapshot = f->has_snapshot;
+	if (!f->has_snapshot)
+		return false;
+	memcpy(c->param + first, f->snapshot.param, f->elements * sizeof(float));
+	if (c->s0 != NULL)
+		memcpy(c->s0 + first, f->snapshot.s0, f->elements * sizeof(float));
+	if (c->s1 != NULL)
+		memcpy(c->s1 + first, f->snapshot.s1, f->elements * sizeof(float));
+	if (c->wire != NULL)
+		sim_narrow(wire, t->pull_format, f->snapshot.param, f->elements);
+	fragment->version = f->snapshot.version;
+	fragment->samples = f->snapshot.weight;
+	fragment->contributors = (uint16_t)s->sc.job[job].workers;
+	fragment->payload_crc = pbox_crc32c(0, wire, bytes);
+	fragment->has_result = 1;
+	return true;
+}
+
+/* ---- what the workers tell --------------------------------------------------------------- */
+
+void
+rounds_told(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h,
+	const uint8_t *payload)
+{
+	(void)s;
+	(void)job;
+	f->told[h->worker].token = h->token;
+	f->told[h->worker].version = h->round;
+	f->told[h->worker].have = (h->flags & PBOX_F_HAVE) != 0;
+	if (h->length == 0)
+		return;
+	if (f->given == NULL)
+		f->given = malloc((size_t)f->elements * 4);
+	PBOX_ASSERT(f->given != NULL);
+	memcpy(f->given, payload, h->length);
+	f->given_version = h->round;
+}
+
+/* R10.6, from what has reached the box. */
+static uint32_t
+must_be(struct sim *s, unsigned job, const struct sim_fragment *f, bool *have)
+{
+	const struct sim_job *j = &s->job[job];
+	uint32_t v = 0;
+
+	*have = false;
+	for (unsigned w = 0; w < s->sc.job[job].workers; w++) {
+		if (j->token[w] == 0 || j->restorer[f->table][w] != j->token[w])
+			continue;
+		if (f->told[w].token != j->token[w]) {
+			sim_fail(s, "job %u chunk %x frag %u is restored before worker %u has told",
+				job, f->chunk, f->frag, w);
+			return 0;
+		}
+		if (f->told[w].version > v)
+			*have = false;
+		if (f->told[w].version >= v) {
+			v = f->told[w].version;
+			*have |= f->told[w].have;
+		}
+	}
+	return v;
+}
+
+/* The reference goes on from a snapshot. */
+static void
+from_snapshot(struct sim *s, unsigned job, struct sim_fragment *f)
+{
+	uint32_t v = f->snapshot.version;
+
+	f->version = v;
+	copy(f->param, f->snapshot.param, f->elements);
+	copy(f->s0, f->snapshot.s0, f->elements);
+	copy(f->s1, f->snapshot.s1, f->elements);
+	f->weight[v & 1] = f->snapshot.weight;
+	sim_narrow(f->answer[v & 1], sim_spec(&s->sc, job, f)->fixed.pull_format, f->param,
+		f->elements);
+}
+
+/* From what a worker gave: parameters as the pull format has them, and the state of a snapshot. */
+static void
+from_worker(struct sim *s, unsigned job, struct sim_fragment *f, uint32_t v)
+{
+	unsigned format = sim_spec(&s->sc, job, f)->fixed.pull_format;
+	size_t bytes = (size_t)f->elements * pbox_format_size(format);
+
+	if (f->version >= v && f->version - v <= 1 && v > 0 &&
+		memcmp(f->answer[v & 1], f->given, bytes) != 0)
+		sim_fail(s, "a worker gives other bytes of version %u than it was told", v);
+	f->version = v;
+	memcpy(f->answer[v & 1], f->given, bytes);
+	for (uint32_t i = 0; i < f->elements; i++)
+		f->param[i] = sim_widen(f->given, format, i);
+	memset(f->s0, 0, f->elements * sizeof(float));
+	memset(f->s1, 0, f->elements * sizeof(float));
+	if (f->used_snapshot) {
+		copy(f->s0, f->snapshot.s0, f->elements);
+		copy(f->s1, f->snapshot.s1, f->elements);
+	}
+}
+
+static void
+restored(struct sim *s, unsigned job, struct sim_fragment *f, uint32_t base)
+{
+	bool mode1 = sim_spec(&s->sc, job, f)->fixed.mode == PBOX_MODE_OPTIMISER, have;
+	uint32_t v = must_be(s, job, f, &have), want = v;
+
+	if (f->used_snapshot && f->snapshot.version >= v)
+		want = f->snapshot.version;
+	if (s->failed)
+		return;
+	if (base != want) {
+		sim_fail(s, "job %u chunk %x frag %u is restored at version %u, not %u", job,
+			f->chunk, f->frag, base, want);
+		return;
+	}
+	sim_reference_begin(&s->sc, job, s->job[job].life, f);
+	f->restored_in = s->box->incarnation;
+	f->no_result = false;
+	if (f->used_snapshot && f->snapshot.version >= v) {
+		from_snapshot(s, job, f);
+	} else if (v == 0 && !(mode1 && have)) {
+		sim_reference_forget(f);
+	} else if (f->given != NULL && f->given_version == v) {
+		from_worker(s, job, f, v);
+	} else {
+		if (mode1)
+			sim_fail(s, "version %u is restored without its parameters", v);
+		f->no_result = true; /* all hold it */
+		f->version = v;
+	}
+	f->published = base;
+	for (unsigned w = 0; w < SIM_WORKERS; w++)
+		f->arrived[w] = base;
+	/* what the disk has of a later version than this is of a run that is no more */
+	if (f->has_snapshot && f->snapshot.version > base)
+		f->has_snapshot = false;
+}
+
+void
+rounds_restored(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h)
+{
+	bool have;
+
+	if (f->restored_in == s->box->incarnation)
+		return;
+	if (h->aux == PBOX_RESTORE_DONE) {
+		restored(s, job, f, h->base);
+	} else if (h->aux == PBOX_RESTORE_LOST) {
+		must_be(s, job, f, &have);
+		if (have)
+			sim_fail(s, "job %u chunk %x frag %u is lost, and a worker has it", job,
+				f->chunk, f->frag);
+	}
+}

@@ -292,8 +292,8 @@ do_show(struct testps *t, const struct words *w)
 		show_workers(t);
 	else if (strcmp(w->second, "jobs") == 0)
 		show_jobs(t);
-	else if (strcmp(w->second, "slots") == 0)
-		show_slots(t);
+	else if (strcmp(w->second, "flights") == 0)
+		show_flights(t);
 	else
 		show_settings(t);
 }
@@ -346,7 +346,7 @@ static cmdline_parse_token_num_t token_port_number =
 TOKEN(port_all, value, "all");
 TOKEN(port_counters, third, "stats#xstats");
 TOKEN(help_word, second, NULL);
-TOKEN(show_what, second, "workers#jobs#slots#settings");
+TOKEN(show_what, second, "workers#jobs#flights#settings");
 
 static void
 call(void *parsed, struct cmdline *cl, void *data)
@@ -385,7 +385,7 @@ COMMAND(show_port, show_port_f,
 COMMAND(show_port_number, show_port_f, "show port stats|xstats|info NUMBER: of one port", HDR(show),
 	HDR(port), HDR(port_what), HDR(port_number));
 COMMAND(show, show_f,
-	"show workers|jobs|slots|settings: rounds of each worker, the job, fragments under way, what is set",
+	"show workers|jobs|flights|settings: rounds of each worker, the job, fragments under way, what is set",
 	HDR(show), HDR(show_what));
 /* set NAME VALUE */
 #define SET(name_, names_, help_, what_, choices_)                                \

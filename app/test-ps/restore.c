@@ -59,7 +59,7 @@ version_of(const struct lane *l, unsigned k, uint32_t f)
 	if (l->stream[s].next <= j)
 		return p->round;
 	at = j + (l->stream[s].next - 1 - j) / n * n; /* where it was sent last */
-	if (at < l->stream[s].oldest || lane_flight_of(l, s, at)->state == SLOT_DONE)
+	if (at < l->stream[s].oldest || lane_flight_of(l, s, at)->state == FLIGHT_DONE)
 		at += n;
 	return p->round + (uint32_t)(at / n);
 }

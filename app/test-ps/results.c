@@ -32,8 +32,8 @@ results_find(struct lane *l, unsigned worker, uint32_t chunk, uint32_t frag, uin
 		(uint64_t)(round - 1 - p->round) * fragments_at(p, a->e) + (a->i - p->first[a->e]);
 	if (a->position - x->oldest >= x->next - x->oldest)
 		return false;
-	a->slot = lane_flight_of(l, a->s, a->position);
-	return a->slot->state != SLOT_DONE;
+	a->flight = lane_flight_of(l, a->s, a->position);
+	return a->flight->state != FLIGHT_DONE;
 }
 
 static void
@@ -87,11 +87,11 @@ land(struct lane *l, const struct answer *a)
 	struct stream *x = &l->stream[a->s];
 	unsigned k = x->k;
 
-	slot_enter(x, a->slot, SLOT_DONE);
+	flight_enter(x, a->flight, FLIGHT_DONE);
 	x->quiet_us = (uint32_t)l->now;
 	if (a->position > x->newest)
 		x->newest = a->position;
-	while (x->oldest != x->next && lane_flight_of(l, a->s, x->oldest)->state == SLOT_DONE)
+	while (x->oldest != x->next && lane_flight_of(l, a->s, x->oldest)->state == FLIGHT_DONE)
 		x->oldest++;
 	timers_evidence(l, a->s);
 	if (--l->left_of_round[k] == 0) {
@@ -139,11 +139,11 @@ results_finish(struct lane *l, const struct result *r, const uint8_t *ahead)
 {
 	const struct answer *a = &r->a;
 	const uint8_t *head = r->head;
-	struct slot *slot = a->slot;
+	struct flight *flight = a->flight;
 	enum verdict verdict;
 	uint32_t ts = pbox_ld32(head + PBOX_AT_TS);
 
-	if (slot->state == SLOT_DONE) { /* twice in a burst */
+	if (flight->state == FLIGHT_DONE) { /* twice in a burst */
 		lane_count(l, LS_DUPLICATES, 1);
 		return;
 	}
@@ -160,16 +160,16 @@ results_finish(struct lane *l, const struct result *r, const uint8_t *ahead)
 				pbox_ld16(head + PBOX_AT_FRAG), pbox_ld32(head + PBOX_AT_CHUNK));
 		lane_count(l, LS_WRONG, 1);
 	}
-	if (slot->state == SLOT_PROBED && ts == slot->sent) {
+	if (flight->state == FLIGHT_PROBED && ts == flight->sent) {
 		lane_count(l, LS_LOST_RESULTS, 1);
 		results_lost(l, a->e);
-	} else if (slot->state == SLOT_PROBED) {
+	} else if (flight->state == FLIGHT_PROBED) {
 		late(&l->path[a->e]);
 	}
 	l->path[a->e].answered++;
 	l->path[a->e].marked += r->ce || (pbox_ld16(head + PBOX_AT_FLAGS) & PBOX_F_ECE) != 0;
 	sample(l, &l->path[a->e], ts, pbox_ld32(head + PBOX_AT_HELD));
-	pbox_hist_add(&l->latency, (uint64_t)((uint32_t)l->now - slot->begun) * 1000);
+	pbox_hist_add(&l->latency, (uint64_t)((uint32_t)l->now - flight->begun) * 1000);
 	lane_count(l, LS_RESULTS, 1);
 	lane_count(l, LS_PULL_BYTES, r->length);
 	land(l, a);
@@ -272,9 +272,9 @@ rounds_wait(struct lane *l, unsigned worker, const struct pbox_hdr *h)
 		return;
 	}
 	if (h->flags & PBOX_F_HAVE) {
-		if (a.slot->state != SLOT_HELD)
-			a.slot->tries = 0;
-		slot_enter(&l->stream[a.s], a.slot, SLOT_HELD);
+		if (a.flight->state != FLIGHT_HELD)
+			a.flight->tries = 0;
+		flight_enter(&l->stream[a.s], a.flight, FLIGHT_HELD);
 		if (!l->stream[a.s].queued && rounds_may_send(l, a.s))
 			rounds_ready(l, a.s);
 		return;
@@ -283,10 +283,10 @@ rounds_wait(struct lane *l, unsigned worker, const struct pbox_hdr *h)
 	m = rounds_contribution(l, worker, a.i, h->round, PBOX_F_RETX);
 	if (m == NULL)
 		return;
-	a.slot->sent = (uint32_t)l->now;
-	a.slot->behind = (uint32_t)l->stream[a.s].next;
-	slot_enter(&l->stream[a.s], a.slot, SLOT_SENT);
-	a.slot->tries = 1; /* nothing later is evidence for it */
+	a.flight->sent = (uint32_t)l->now;
+	a.flight->behind = (uint32_t)l->stream[a.s].next;
+	flight_enter(&l->stream[a.s], a.flight, FLIGHT_SENT);
+	a.flight->tries = 1; /* nothing later is evidence for it */
 	l->stream[a.s].due = 0;
 	lane_count(l, LS_REPEATED, 1);
 	results_lost(l, a.e);

@@ -19,8 +19,8 @@
 
 #include "rounds.h"
 
-#define TURN      8 /* fragments of one worker in a row */
-#define SLOTS_MAX 4096
+#define TURN        8 /* fragments of one worker in a row */
+#define FLIGHTS_MAX 4096
 #define SPAN \
 	8 /* windows that a worker may go ahead of its oldest fragment, while that is recovered */
 #define GATE_US   20
@@ -47,7 +47,7 @@ rounds_may_send(const struct lane *l, unsigned s)
 	uint64_t span = x->next - x->oldest;
 	uint32_t round = x->next_round;
 
-	if (span >= l->slots || span >= fragments_at(p, x->e) || x->under_way >= l->most ||
+	if (span >= l->flights || span >= fragments_at(p, x->e) || x->under_way >= l->most ||
 		(double)(x->under_way - x->held) >= l->path[x->e].window)
 		return false;
 	if (round > l->cap || round > atomic_load_explicit(&l->t->limit, memory_order_relaxed))
@@ -150,10 +150,10 @@ send_next(struct lane *l, unsigned s)
 
 	if (m == NULL)
 		return false;
-	*lane_flight_of(l, s, x->next) = (struct slot){.sent = (uint32_t)l->now,
+	*lane_flight_of(l, s, x->next) = (struct flight){.sent = (uint32_t)l->now,
 		.begun = (uint32_t)l->now,
 		.behind = (uint32_t)x->next,
-		.state = SLOT_SENT};
+		.state = FLIGHT_SENT};
 	if (x->next == x->oldest)
 		x->due = 0; /* a timer has something to look at */
 	x->next++;
@@ -293,13 +293,13 @@ ask_again(struct lane *l)
 		x->due = 0;
 		x->judged = x->oldest;
 		for (uint64_t at = x->oldest; at != x->next; at++) {
-			struct slot *slot = lane_flight_of(l, s, at);
+			struct flight *flight = lane_flight_of(l, s, at);
 
-			if (slot->state == SLOT_DONE)
+			if (flight->state == FLIGHT_DONE)
 				continue;
-			slot_enter(x, slot, SLOT_SENT);
-			slot->sent = (uint32_t)l->now;
-			slot->tries = 0;
+			flight_enter(x, flight, FLIGHT_SENT);
+			flight->sent = (uint32_t)l->now;
+			flight->tries = 0;
 		}
 	}
 	for (unsigned e = 0; e < l->t->plan.endpoints; e++) {
@@ -377,13 +377,13 @@ rounds_make(struct lane *l, struct pbox_error *err)
 	if (t->now.window != 0 && t->now.window < most)
 		most = t->now.window;
 	l->streams = n;
-	l->most = RTE_MIN(RTE_MAX(most, 1u), (unsigned)SLOTS_MAX);
-	l->slots = rte_align32pow2(RTE_MIN(l->most * SPAN, (unsigned)SLOTS_MAX));
+	l->most = RTE_MIN(RTE_MAX(most, 1u), (unsigned)FLIGHTS_MAX);
+	l->flights = rte_align32pow2(RTE_MIN(l->most * SPAN, (unsigned)FLIGHTS_MAX));
 	l->ready_mask = rte_align32pow2(n + 1) - 1;
 	l->ready_head = l->ready_tail = 0;
 	l->stream = zeroed(n, sizeof(*l->stream), &good);
 	l->ready = zeroed(l->ready_mask + 1, sizeof(*l->ready), &good);
-	l->slot = zeroed((size_t)n * l->slots, sizeof(*l->slot), &good);
+	l->flight = zeroed((size_t)n * l->flights, sizeof(*l->flight), &good);
 	l->left_of_round = zeroed(l->workers, sizeof(*l->left_of_round), &good);
 	l->round_of = zeroed(l->workers, sizeof(*l->round_of), &good);
 	l->start_us = zeroed(l->workers, sizeof(*l->start_us), &good);
@@ -418,14 +418,14 @@ rounds_free(struct lane *l)
 {
 	free(l->stream);
 	free(l->ready);
-	free(l->slot);
+	free(l->flight);
 	free(l->left_of_round);
 	free(l->round_of);
 	free(l->start_us);
 	free(l->slowest_us);
 	mirror_free(&l->mirror);
 	l->stream = NULL;
-	l->slot = NULL;
+	l->flight = NULL;
 	l->start_us = NULL;
 	l->ready = l->left_of_round = l->round_of = l->slowest_us = NULL;
 	l->streams = 0;

@@ -20,11 +20,11 @@ fragments_at(const struct plan *p, unsigned e)
 
 /** The only way from one state to another of a fragment that is under way. */
 static inline void
-slot_enter(struct stream *x, struct slot *slot, enum slot_state state)
+flight_enter(struct stream *x, struct flight *flight, enum flight_state state)
 {
-	x->held = (uint16_t)(x->held + (state == SLOT_HELD) - (slot->state == SLOT_HELD));
-	x->under_way = (uint16_t)(x->under_way - (state == SLOT_DONE));
-	slot->state = (uint8_t)state;
+	x->held = (uint16_t)(x->held + (state == FLIGHT_HELD) - (flight->state == FLIGHT_HELD));
+	x->under_way = (uint16_t)(x->under_way - (state == FLIGHT_DONE));
+	flight->state = (uint8_t)state;
 }
 
 /** May stream @p s send its next fragment? */

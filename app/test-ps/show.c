@@ -158,14 +158,14 @@ under_way(const struct lane *l, unsigned s, uint64_t *out, uint64_t *held, uint3
 {
 	uint64_t from = l->stream[s].oldest, to = l->stream[s].next;
 
-	for (uint64_t at = from; at < to && at - from < l->slots; at++) {
-		const struct slot *slot = lane_flight_of(l, s, at);
-		uint32_t age = (uint32_t)testps_now(l->t) - slot->begun;
+	for (uint64_t at = from; at < to && at - from < l->flights; at++) {
+		const struct flight *flight = lane_flight_of(l, s, at);
+		uint32_t age = (uint32_t)testps_now(l->t) - flight->begun;
 
-		if (slot->state == SLOT_DONE)
+		if (flight->state == FLIGHT_DONE)
 			continue;
 		++*out;
-		*held += slot->state == SLOT_HELD;
+		*held += flight->state == FLIGHT_HELD;
 		if ((int32_t)age > 0 && age > *oldest_us)
 			*oldest_us = age;
 	}
@@ -227,7 +227,7 @@ show_jobs(const struct testps *t)
 }
 
 void
-show_slots(const struct testps *t)
+show_flights(const struct testps *t)
 {
 	if (!t->open) {
 		nothing();

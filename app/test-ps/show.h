@@ -18,7 +18,7 @@ bool show_port(const struct testps *t, const char *what, int id);
 void show_workers(const struct testps *t);
 void show_jobs(const struct testps *t);
 /** Fragments under way at each endpoint of the box. */
-void show_slots(const struct testps *t);
+void show_flights(const struct testps *t);
 void show_settings(const struct testps *t);
 
 #endif /* TESTPS_SHOW_H */

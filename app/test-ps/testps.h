@@ -230,12 +230,12 @@ extern const struct pbox_stat_def lane_stat_defs[LS_STATS];
 /** What a worker has reached; main wants all at one of these. */
 enum level { LEVEL_LEFT = -1, LEVEL_NONE, LEVEL_JOINED, LEVEL_DECLARED, LEVEL_MAPPED, LEVEL_READY };
 
-enum slot_state {
-	SLOT_DONE,
-	SLOT_SENT,
-	SLOT_ASKED,  /**< a timer asked about it: late, or the last of many */
-	SLOT_PROBED, /**< asked about while answers to later ones are here: it is lost */
-	SLOT_HELD    /**< the box has it */
+enum flight_state {
+	FLIGHT_DONE,
+	FLIGHT_SENT,
+	FLIGHT_ASKED,  /**< a timer asked about it: late, or the last of many */
+	FLIGHT_PROBED, /**< asked about while answers to later ones are here: it is lost */
+	FLIGHT_HELD    /**< the box has it */
 };
 
 /** Packets on their way to one port. */
@@ -288,11 +288,11 @@ struct stream {
 } __rte_cache_aligned;
 
 /** A fragment under way. */
-struct slot {
+struct flight {
 	uint32_t sent, begun; /**< us */
 	uint32_t
 		behind; /**< position of what was sent next for the first time: evidence when it was sent last */
-	uint8_t state, tries; /**< state: enum slot_state */
+	uint8_t state, tries; /**< state: enum flight_state */
 };
 
 /** What a result is about. */
@@ -300,7 +300,7 @@ struct answer {
 	unsigned s, e;
 	uint32_t i; /**< fragment */
 	uint64_t position;
-	struct slot *slot;
+	struct flight *flight;
 };
 
 /** A result that has come: its payload is not looked at yet. */
@@ -367,11 +367,11 @@ struct lane {
 	bool rejoins;            /**< after forget: tables are declared to be restored */
 	struct restore *restore; /**< of each worker; NULL: nothing is told */
 
-	unsigned streams, slots; /**< slots of each, a power of two */
-	unsigned most;           /**< fragments of each under way (R6.9) */
-	struct stream *stream;   /**< [worker of the lane * endpoints + endpoint] */
-	struct slot *slot;       /**< [stream * slots + position % slots] */
-	uint32_t *ready;         /**< ring of streams that may send */
+	unsigned streams, flights; /**< flights of each, a power of two */
+	unsigned most;             /**< fragments of each under way (R6.9) */
+	struct stream *stream;     /**< [worker of the lane * endpoints + endpoint] */
+	struct flight *flight;     /**< [stream * flights + position % flights] */
+	uint32_t *ready;           /**< ring of streams that may send */
 	uint32_t ready_head, ready_tail, ready_mask;
 	uint32_t *left_of_round; /**< of each worker: results until the end of its round */
 	uint32_t *round_of;
@@ -477,10 +477,10 @@ void lane_flush(struct lane *l, struct out *o);
 /** The first failure stays. */
 void lane_fail(struct lane *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-static inline struct slot *
+static inline struct flight *
 lane_flight_of(const struct lane *l, unsigned s, uint64_t position)
 {
-	return &l->slot[(size_t)s * l->slots + (position & (l->slots - 1))];
+	return &l->flight[(size_t)s * l->flights + (position & (l->flights - 1))];
 }
 
 static inline unsigned

@@ -45,7 +45,7 @@ reflect_again(struct lane *l, unsigned worker, uint32_t i, uint32_t round)
 
 /* A suspected loss: a header asks what the box knows of it (R6.4). */
 static void
-probe(struct lane *l, struct stream *x, uint64_t position, struct slot *slot)
+probe(struct lane *l, struct stream *x, uint64_t position, struct flight *flight)
 {
 	const struct plan *p = &l->t->plan;
 	unsigned e = x->e, worker = worker_of(l, x->k);
@@ -54,16 +54,16 @@ probe(struct lane *l, struct stream *x, uint64_t position, struct slot *slot)
 	uint32_t round = p->round + 1 + (uint32_t)(position / n);
 	struct pbox_hdr h = rounds_header(l, worker, f, PBOX_PULL, round);
 
-	slot->sent = (uint32_t)l->now;
-	slot->behind = (uint32_t)x->next;
-	if (slot->tries < UINT8_MAX)
-		slot->tries++;
+	flight->sent = (uint32_t)l->now;
+	flight->behind = (uint32_t)x->next;
+	if (flight->tries < UINT8_MAX)
+		flight->tries++;
 	if (l->t->opt.reflected) {
 		reflect_again(l, worker, p->first[e] + (uint32_t)(position % n), round);
 		return;
 	}
-	if (slot->state != SLOT_HELD)
-		slot_enter(x, slot, x->newest > position ? SLOT_PROBED : SLOT_ASKED);
+	if (flight->state != FLIGHT_HELD)
+		flight_enter(x, flight, x->newest > position ? FLIGHT_PROBED : FLIGHT_ASKED);
 	lane_count(l, LS_PROBES, 1);
 	lane_frame(l, worker, &l->t->data_to[worker * p->endpoints + e], &h, NULL);
 }
@@ -78,41 +78,41 @@ backed_off(uint32_t wait, unsigned shift, uint32_t most)
 
 /* As evidence: so many results of what was sent later. Workers send in the same order, so that results come in it. */
 static uint32_t
-timers_gap(const struct path *p, const struct slot *slot)
+timers_gap(const struct path *p, const struct flight *flight)
 {
-	uint32_t most = slot->state == SLOT_HELD ? p->thresh + (uint32_t)p->window : p->thresh;
+	uint32_t most = flight->state == FLIGHT_HELD ? p->thresh + (uint32_t)p->window : p->thresh;
 
-	return most << RTE_MIN((unsigned)slot->tries, (unsigned)MAX_SHIFT);
+	return most << RTE_MIN((unsigned)flight->tries, (unsigned)MAX_SHIFT);
 }
 
 static bool
-timers_is_proven(const struct path *p, const struct stream *x, const struct slot *slot)
+timers_is_proven(const struct path *p, const struct stream *x, const struct flight *flight)
 {
 	return p->srtt != 0 &&
-	       (int32_t)((uint32_t)x->newest - slot->behind) > (int32_t)timers_gap(p, slot);
+	       (int32_t)((uint32_t)x->newest - flight->behind) > (int32_t)timers_gap(p, flight);
 }
 
-/* How long the answer to what a slot sent last may take. */
+/* How long the answer to what was sent last of a fragment may take. */
 static uint32_t
-patience(const struct lane *l, const struct stream *x, const struct slot *slot)
+patience(const struct lane *l, const struct stream *x, const struct flight *flight)
 {
 	const struct path *p = &l->path[x->e];
 	uint32_t pto = RTE_MAX(p->srtt + 4 * p->rttvar, (uint32_t)PTO_MIN), rto, wait;
 	bool lossy = l->now < p->lossy_us, few = x->under_way - x->held < FEW;
 
-	if (slot->tries > 0 && timers_is_proven(p, x, slot))
+	if (flight->tries > 0 && timers_is_proven(p, x, flight))
 		return p->srtt;
 	/* where few are under way all may be lost; else the box pauses, as it did before */
 	rto = lossy && few ? pto : RTE_MAX(pto, p->peak + p->peak / 4);
 	if (!lossy || p->srtt == 0)
 		rto = p->srtt == 0 ? RTO_FIRST : RTE_MAX(rto, (uint32_t)RTO_MIN);
-	if (slot->state == SLOT_HELD) {
+	if (flight->state == FLIGHT_HELD) {
 		wait = lossy ? RTE_MAX(2 * rto, (uint32_t)HELD_LOSSY)
 			     : RTE_MAX(4 * rto, (uint32_t)HELD_FIRST);
 		/* where the result is lost after many questions about a late worker, they are no reason to wait longer */
-		return lossy ? wait : backed_off(wait, slot->tries / 2, WAIT_MAX);
+		return lossy ? wait : backed_off(wait, flight->tries / 2, WAIT_MAX);
 	}
-	return backed_off(rto, slot->tries / 2, RTE_MAX(rto, (uint32_t)ASKED_MAX));
+	return backed_off(rto, flight->tries / 2, RTE_MAX(rto, (uint32_t)ASKED_MAX));
 }
 
 /* What was sent once is judged once: in order, as results come. */
@@ -124,13 +124,13 @@ timers_evidence(struct lane *l, unsigned s)
 
 	x->judged = RTE_MAX(x->judged, x->oldest);
 	for (; x->judged + p->thresh < x->newest; x->judged++) {
-		struct slot *slot = lane_flight_of(l, s, x->judged);
+		struct flight *flight = lane_flight_of(l, s, x->judged);
 
-		if (slot->state != SLOT_SENT || slot->tries > 0)
+		if (flight->state != FLIGHT_SENT || flight->tries > 0)
 			continue;
-		if ((uint32_t)l->now - slot->sent < p->srtt)
+		if ((uint32_t)l->now - flight->sent < p->srtt)
 			return;
-		probe(l, x, x->judged, slot);
+		probe(l, x, x->judged, flight);
 		x->due = RTE_MIN(x->due, l->now + SCAN_LOSSY);
 	}
 }
@@ -144,21 +144,21 @@ scan(struct lane *l, unsigned s)
 	uint64_t next = l->now + WAIT_MAX;
 
 	for (uint64_t at = x->oldest; at != x->next; at++) {
-		struct slot *slot = lane_flight_of(l, s, at);
-		bool fresh = slot->state == SLOT_SENT && slot->tries == 0;
+		struct flight *flight = lane_flight_of(l, s, at);
+		bool fresh = flight->state == FLIGHT_SENT && flight->tries == 0;
 		uint32_t age, wait;
 
-		if (slot->state == SLOT_DONE)
+		if (flight->state == FLIGHT_DONE)
 			continue;
-		age = (uint32_t)l->now - slot->sent;
+		age = (uint32_t)l->now - flight->sent;
 		if (fresh) /* while results come, they are evidence */
 			age = RTE_MIN(age, (uint32_t)l->now - x->quiet_us);
-		wait = patience(l, x, slot);
+		wait = patience(l, x, flight);
 		if (age >= wait && asked < most && (!fresh || doubts < ASK)) {
-			probe(l, x, at, slot);
+			probe(l, x, at, flight);
 			asked++;
 			doubts += fresh;
-			wait = patience(l, x, slot);
+			wait = patience(l, x, flight);
 			age = 0;
 		}
 		if (l->now + (age < wait ? wait - age : SCAN_US) < next)

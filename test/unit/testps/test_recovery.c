@@ -336,8 +336,8 @@ check_counts(void)
 		unsigned out = 0, held = 0;
 
 		for (uint64_t at = x->oldest; at != x->next; at++) {
-			out += lane_flight_of(l, s, at)->state != SLOT_DONE;
-			held += lane_flight_of(l, s, at)->state == SLOT_HELD;
+			out += lane_flight_of(l, s, at)->state != FLIGHT_DONE;
+			held += lane_flight_of(l, s, at)->state == FLIGHT_HELD;
 		}
 		UNIT_EQ_U64(x->under_way, out);
 		UNIT_EQ_U64(x->held, held);

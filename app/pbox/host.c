@@ -31,6 +31,7 @@ host_start(struct box *b, int argc, char **argv, struct pbox_error *err)
 			rte_errno > 0 ? " (" : "", rte_errno > 0 ? rte_strerror(rte_errno) : "",
 			rte_errno > 0 ? ")" : "");
 	b->eal = true;
+	log_level_of_eal();
 	guard_files(b);
 	return 0;
 }

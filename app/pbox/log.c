@@ -11,20 +11,27 @@
 #include <unistd.h>
 
 #include <rte_lcore.h>
+#include <rte_log.h>
 
 #include "box.h"
 
 /*
- * While the box serves, who has something to say puts it into a queue, and a thread of its own writes: a log that takes
- * nothing (a pipe whose reader stands still, a disk that hangs) stops that thread alone. What finds the queue full is
- * counted, and the count is written. Before and after that lines are written by who has them.
+ * The log of the daemon. All lines go through DPDK's logging: PBox's with a type of their own, so that EAL's
+ * --log-level=pbox:debug concerns them alone, and EAL's and the drivers' lines get the same time and queue.
+ *
+ * While the box serves, lines go into a queue, and a thread of its own writes them: a log that takes nothing (a pipe
+ * without a reader, a disk that hangs) stops that thread alone. Lines that find the queue full are counted, and the
+ * count is written. Before and after that, the thread that has a line writes it.
  */
 
 #define LINES    512
 #define LINE     1200
 #define END_TIME 2 /* seconds that the last lines may take */
 
+RTE_LOG_REGISTER(pbox_logtype, pbox, INFO);
+
 static FILE *to;
+static FILE *stream; /* where DPDK writes its lines: dpdk_line() gets them */
 
 static struct {
 	pthread_mutex_t lock;
@@ -40,10 +47,20 @@ static struct {
 	.more = PTHREAD_COND_INITIALIZER,
 	.empty = PTHREAD_COND_INITIALIZER};
 
-static void
-format(char *out, size_t cap, enum pbox_log_level level, const char *line)
+static uint32_t
+dpdk_level(enum pbox_log_level level)
 {
-	static const char *const name[] = {"error", "warning", "info", "debug"};
+	static const uint32_t of[] = {RTE_LOG_ERR, RTE_LOG_WARNING, RTE_LOG_INFO, RTE_LOG_DEBUG};
+
+	return of[level];
+}
+
+static void
+format(char *out, size_t cap, const char *who, uint32_t level, const char *line)
+{
+	/* of RTE_LOG_EMERG, 1, and so on */
+	static const char *const name[] = {"", "emergency", "alert", "critical", "error", "warning",
+		"notice", "info", "debug"};
 	struct timespec now;
 	struct tm tm;
 	char when[32], zone[8];
@@ -52,11 +69,11 @@ format(char *out, size_t cap, enum pbox_log_level level, const char *line)
 	localtime_r(&now.tv_sec, &tm);
 	strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S", &tm);
 	strftime(zone, sizeof(zone), "%z", &tm); /* +0100 */
-	snprintf(out, cap, "%s.%03ld%.3s:%s pbox %s: %s\n", when, now.tv_nsec / 1000000, zone,
-		zone + 3, name[level], line);
+	snprintf(out, cap, "%s.%03ld%.3s:%s %s %s: %s\n", when, now.tv_nsec / 1000000, zone,
+		zone + 3, who, level < RTE_DIM(name) ? name[level] : "", line);
 }
 
-/* Past stdio: who stands still in here would keep its lock, for which the end of the process waits. */
+/* Not by stdio: a thread that hangs in here would keep its lock, and the end of the process waits for that. */
 static void
 log_put(const char *text)
 {
@@ -98,7 +115,7 @@ writer(void *arg)
 		if (missing > 0) {
 			snprintf(lost, sizeof(lost),
 				"%llu lines were lost: the log took them too slowly", missing);
-			format(out, sizeof(out), PBOX_LOG_WARN, lost);
+			format(out, sizeof(out), "pbox", RTE_LOG_WARNING, lost);
 			log_put(out);
 		}
 		pthread_mutex_lock(&queue.lock);
@@ -111,13 +128,12 @@ writer(void *arg)
 }
 
 static void
-log_sink(enum pbox_log_level level, const char *line, void *ctx)
+log_line(const char *who, uint32_t level, const char *line)
 {
 	char out[LINE];
 	bool now;
 
-	(void)ctx;
-	format(out, sizeof(out), level, line);
+	format(out, sizeof(out), who, level, line);
 	pthread_mutex_lock(&queue.lock);
 	now = !queue.on && !queue.dead;
 	if (queue.on && queue.n < LINES) {
@@ -129,6 +145,54 @@ log_sink(enum pbox_log_level level, const char *line, void *ctx)
 	pthread_mutex_unlock(&queue.lock);
 	if (now) /* one call: lines of several threads stay whole */
 		fputs(out, to);
+}
+
+/* What DPDK writes, with the stream's lock: PBox's lines and others, in pieces of any length. */
+static ssize_t
+dpdk_line(void *cookie, const char *text, size_t n)
+{
+	static char line[LINE];
+	static size_t used;
+
+	(void)cookie;
+	for (size_t i = 0; i < n; i++) {
+		if (text[i] != '\n') {
+			if (used < sizeof(line) - 1)
+				line[used++] = text[i];
+			continue;
+		}
+		line[used] = '\0';
+		if (used > 0)
+			log_line(rte_log_cur_msg_logtype() == pbox_logtype ? "pbox" : "dpdk",
+				(uint32_t)rte_log_cur_msg_loglevel(), line);
+		used = 0;
+	}
+	return (ssize_t)n;
+}
+
+static void
+log_sink(enum pbox_log_level level, const char *line, void *ctx)
+{
+	(void)ctx;
+	rte_log(dpdk_level(level), (uint32_t)pbox_logtype, "%s\n", line);
+}
+
+/* PBox's own level changes: DPDK's level of its type does, too. */
+static void
+log_level_changed(enum pbox_log_level max)
+{
+	rte_log_set_level((uint32_t)pbox_logtype, dpdk_level(max));
+}
+
+void
+log_level_of_eal(void)
+{
+	int level = rte_log_get_level((uint32_t)pbox_logtype);
+
+	pbox_log_level(level >= (int)RTE_LOG_DEBUG     ? PBOX_LOG_DEBUG
+		       : level >= (int)RTE_LOG_NOTICE  ? PBOX_LOG_INFO
+		       : level >= (int)RTE_LOG_WARNING ? PBOX_LOG_WARN
+						       : PBOX_LOG_ERROR);
 }
 
 int
@@ -170,21 +234,28 @@ log_end(void)
 int
 log_open(const struct pbox_options *o, struct pbox_error *err)
 {
+	static const cookie_io_functions_t io = {.write = dpdk_line};
+	int code = 0;
+
 	to = stderr;
 	if (o->log_file[0] != '\0') {
 		to = fopen(o->log_file, "ae");
 		if (to == NULL) {
-			int code = errno;
-
+			code = errno;
 			to = stderr;
-			pbox_log_to(log_sink, NULL, o->log_level);
-			return pbox_fail(err, code, "log-file %s cannot be opened: %s", o->log_file,
-				strerror(code));
 		}
 	}
 	setvbuf(to, NULL, _IOLBF, 0);
+	stream = fopencookie(NULL, "w", io);
+	if (stream == NULL)
+		return pbox_fail(err, ENOMEM, "no memory for the log");
+	setvbuf(stream, NULL, _IOLBF, 0);
+	rte_openlog_stream(stream);
 	pbox_log_to(log_sink, NULL, o->log_level);
-	return 0;
+	pbox_log_follow(log_level_changed);
+	return code == 0 ? 0
+			 : pbox_fail(err, code, "log-file %s cannot be opened: %s", o->log_file,
+				   strerror(code));
 }
 
 void
@@ -207,7 +278,11 @@ log_reopen(const struct pbox_options *o)
 void
 log_close(void)
 {
+	pbox_log_follow(NULL);
 	pbox_log_to(NULL, NULL, PBOX_LOG_ERROR);
+	rte_openlog_stream(NULL);
+	if (stream != NULL)
+		fclose(stream);
 	if (to != NULL && to != stderr && !queue.dead)
 		fclose(to);
 }

@@ -11,6 +11,7 @@
 static struct {
 	pbox_log_sink sink;
 	void *ctx;
+	void (*follow)(enum pbox_log_level max);
 	_Atomic int max;
 } log_to;
 
@@ -26,6 +27,16 @@ void
 pbox_log_level(enum pbox_log_level max)
 {
 	atomic_store_explicit(&log_to.max, (int)max, memory_order_relaxed);
+	if (log_to.follow != NULL)
+		log_to.follow(max);
+}
+
+void
+pbox_log_follow(void (*follow)(enum pbox_log_level max))
+{
+	log_to.follow = follow;
+	if (follow != NULL)
+		follow(pbox_log_level_get());
 }
 
 enum pbox_log_level

@@ -48,7 +48,10 @@ void pbox_log_to(pbox_log_sink sink, void *ctx, enum pbox_log_level max);
 /** What is logged from now on. Any thread. */
 void pbox_log_level(enum pbox_log_level max);
 enum pbox_log_level pbox_log_level_get(void);
-/** "error", "warn", "info", "debug", as in the configuration; NULL behind the last. */
+/** The level of another logging system follows this one: @p follow is called now, and at each change, by the thread
+ * that makes it. NULL: no more. Set once, as the sink. */
+void pbox_log_follow(void (*follow)(enum pbox_log_level max));
+/** "error", "warn", "info", "debug", as in the configuration; NULL after the last. */
 const char *pbox_log_level_name(unsigned level);
 /** Of a text that others chose: control characters, those of 8 bits (U+0080 to U+009F) as well, and bytes that
  * are no UTF-8 become '?'. */

@@ -15,6 +15,59 @@
 #define FRAGMENT 12
 #define ENTRY(n) (12 + 8 * (n)) /* with the values of n hyper-parameters */
 
+static const struct pbox_field fixed_fields[] = {
+	PBOX_FIELD_BYTES(pbox_snapshot_meta, job, 0),
+	PBOX_FIELD(pbox_snapshot_meta, table, PBOX_SNAPSHOT_NAME),
+	PBOX_FIELD(pbox_snapshot_meta, round, PBOX_SNAPSHOT_NAME + 4),
+	PBOX_FIELD(pbox_snapshot_meta, incarnation, PBOX_SNAPSHOT_NAME + 8),
+	PBOX_FIELD(pbox_snapshot_meta, created_ns, PBOX_SNAPSHOT_NAME + 12),
+	PBOX_FIELD(pbox_snapshot_meta, workers, PBOX_SNAPSHOT_NAME + 20),
+	PBOX_FIELD(pbox_snapshot_meta, mode, PBOX_SNAPSHOT_NAME + 22),
+	PBOX_FIELD(pbox_snapshot_meta, op, PBOX_SNAPSHOT_NAME + 23),
+	PBOX_FIELD(pbox_snapshot_meta, optimiser, PBOX_SNAPSHOT_NAME + 24),
+	PBOX_FIELD(pbox_snapshot_meta, push_format, PBOX_SNAPSHOT_NAME + 25),
+	PBOX_FIELD(pbox_snapshot_meta, pull_format, PBOX_SNAPSHOT_NAME + 26),
+	PBOX_FIELD(pbox_snapshot_meta, arrays, PBOX_SNAPSHOT_NAME + 27),
+	PBOX_FIELD(pbox_snapshot_meta, frag_elements, PBOX_SNAPSHOT_NAME + 28),
+	PBOX_FIELD(pbox_snapshot_meta, elements, PBOX_SNAPSHOT_NAME + 32),
+	PBOX_FIELD(pbox_snapshot_meta, n_tensors, PBOX_SNAPSHOT_NAME + 40),
+	PBOX_FIELD(pbox_snapshot_meta, n_chunks, PBOX_SNAPSHOT_NAME + 44),
+	PBOX_FIELD(pbox_snapshot_meta, n_segments, PBOX_SNAPSHOT_NAME + 48),
+	PBOX_FIELD(pbox_snapshot_meta, n_fragments, PBOX_SNAPSHOT_NAME + 52),
+	PBOX_FIELD(pbox_snapshot_meta, n_groups, PBOX_SNAPSHOT_NAME + 56),
+	PBOX_FIELD(pbox_snapshot_meta, n_entries, PBOX_SNAPSHOT_NAME + 60),
+	{0},
+};
+static const struct pbox_field tensor_fields[] = {
+	PBOX_FIELD(pbox_snapshot_tensor, elements, 0),
+	PBOX_FIELD(pbox_snapshot_tensor, group, 8),
+	{0},
+};
+static const struct pbox_field chunk_fields[] = {
+	PBOX_FIELD(pbox_snapshot_chunk, elements, 0),
+	PBOX_FIELD(pbox_snapshot_chunk, segments, 4),
+	PBOX_FIELD(pbox_snapshot_chunk, group, 6),
+	{0},
+};
+static const struct pbox_field segment_fields[] = {
+	PBOX_FIELD(pbox_snapshot_segment, offset, 0),
+	PBOX_FIELD(pbox_snapshot_segment, tensor, 8),
+	PBOX_FIELD(pbox_snapshot_segment, elements, 12),
+	{0},
+};
+static const struct pbox_field fragment_fields[] = {
+	PBOX_FIELD(pbox_snapshot_fragment, version, 0),
+	PBOX_FIELD(pbox_snapshot_fragment, samples, 4),
+	PBOX_FIELD(pbox_snapshot_fragment, contributors, 8),
+	{0},
+};
+static const struct pbox_field entry_fields[] = {
+	PBOX_FIELD(pbox_snapshot_entry, from_round, 0),
+	PBOX_FIELD(pbox_snapshot_entry, set, 4),
+	PBOX_FIELD(pbox_snapshot_entry, group, 8),
+	{0},
+};
+
 /* Those that entries of a format have. */
 static unsigned
 hypers_of(uint32_t version)
@@ -53,68 +106,13 @@ pbox_snapshot_meta_alloc(struct pbox_snapshot_meta *m)
 	return -ENOMEM;
 }
 
-static size_t
-encoded_size(const struct pbox_snapshot_meta *m)
+/* Bytes of all records whose number is in the fixed part, without the tensors' names. In 64 bits nothing overflows. */
+static uint64_t
+records_size(const struct pbox_snapshot_meta *m, unsigned hypers)
 {
-	size_t n = FIXED;
-
-	n += (size_t)m->n_chunks * CHUNK + (size_t)m->n_segments * SEGMENT +
-	     (size_t)m->n_fragments * FRAGMENT + (size_t)m->n_entries * ENTRY(PBOX_SNAPSHOT_HYPERS);
-	for (uint32_t i = 0; i < m->n_tensors; i++)
-		n += TENSOR + strlen(m->tensor[i].name);
-	return n;
-}
-
-static uint8_t *
-encode_fixed(uint8_t *p, const struct pbox_snapshot_meta *m)
-{
-	memcpy(p, m->job, PBOX_SNAPSHOT_NAME);
-	p += PBOX_SNAPSHOT_NAME;
-	put32(p, m->table);
-	put32(p + 4, m->round);
-	put32(p + 8, m->incarnation);
-	put64(p + 12, m->created_ns);
-	put16(p + 20, m->workers);
-	p[22] = m->mode;
-	p[23] = m->op;
-	p[24] = m->optimiser;
-	p[25] = m->push_format;
-	p[26] = m->pull_format;
-	p[27] = m->arrays;
-	put32(p + 28, m->frag_elements);
-	put64(p + 32, m->elements);
-	put32(p + 40, m->n_tensors);
-	put32(p + 44, m->n_chunks);
-	put32(p + 48, m->n_segments);
-	put32(p + 52, m->n_fragments);
-	put32(p + 56, m->n_groups);
-	put32(p + 60, m->n_entries);
-	return p + 64;
-}
-
-static uint8_t *
-encode_layout(uint8_t *p, const struct pbox_snapshot_meta *m)
-{
-	for (uint32_t i = 0; i < m->n_tensors; i++) {
-		size_t n = strlen(m->tensor[i].name);
-
-		put64(p, m->tensor[i].elements);
-		put16(p + 8, m->tensor[i].group);
-		put16(p + 10, (uint16_t)n);
-		memcpy(p + TENSOR, m->tensor[i].name, n);
-		p += TENSOR + n;
-	}
-	for (uint32_t i = 0; i < m->n_chunks; i++, p += CHUNK) {
-		put32(p, m->chunk[i].elements);
-		put16(p + 4, m->chunk[i].segments);
-		put16(p + 6, m->chunk[i].group);
-	}
-	for (uint32_t i = 0; i < m->n_segments; i++, p += SEGMENT) {
-		put64(p, m->segment[i].offset);
-		put32(p + 8, m->segment[i].tensor);
-		put32(p + 12, m->segment[i].elements);
-	}
-	return p;
+	return (uint64_t)m->n_tensors * TENSOR + (uint64_t)m->n_chunks * CHUNK +
+	       (uint64_t)m->n_segments * SEGMENT + (uint64_t)m->n_fragments * FRAGMENT +
+	       (uint64_t)m->n_entries * ENTRY(hypers);
 }
 
 uint8_t *
@@ -122,22 +120,32 @@ pbox_snapshot_meta_encode(const struct pbox_snapshot_meta *m, size_t *len)
 {
 	uint8_t *out, *p;
 
-	*len = encoded_size(m);
+	*len = FIXED + records_size(m, PBOX_SNAPSHOT_HYPERS);
+	for (uint32_t i = 0; i < m->n_tensors; i++)
+		*len += strlen(m->tensor[i].name);
 	if (*len > FORMAT_META_MAX)
 		return NULL;
-	out = calloc(1, *len);
+	p = out = calloc(1, *len);
 	if (out == NULL)
 		return NULL;
-	p = encode_layout(encode_fixed(out, m), m);
-	for (uint32_t i = 0; i < m->n_fragments; i++, p += FRAGMENT) {
-		put32(p, m->fragment[i].version);
-		put32(p + 4, m->fragment[i].samples);
-		put16(p + 8, m->fragment[i].contributors);
+	pbox_fields_put(p, FIXED, fixed_fields, m);
+	p += FIXED;
+	for (uint32_t i = 0; i < m->n_tensors; i++) {
+		size_t n = strlen(m->tensor[i].name);
+
+		pbox_fields_put(p, TENSOR, tensor_fields, &m->tensor[i]);
+		put16(p + 10, (uint16_t)n);
+		memcpy(p + TENSOR, m->tensor[i].name, n);
+		p += TENSOR + n;
 	}
+	for (uint32_t i = 0; i < m->n_chunks; i++, p += CHUNK)
+		pbox_fields_put(p, CHUNK, chunk_fields, &m->chunk[i]);
+	for (uint32_t i = 0; i < m->n_segments; i++, p += SEGMENT)
+		pbox_fields_put(p, SEGMENT, segment_fields, &m->segment[i]);
+	for (uint32_t i = 0; i < m->n_fragments; i++, p += FRAGMENT)
+		pbox_fields_put(p, FRAGMENT, fragment_fields, &m->fragment[i]);
 	for (uint32_t i = 0; i < m->n_entries; i++, p += ENTRY(PBOX_SNAPSHOT_HYPERS)) {
-		put32(p, m->entry[i].from_round);
-		put32(p + 4, m->entry[i].set);
-		put16(p + 8, m->entry[i].group);
+		pbox_fields_put(p, ENTRY(0), entry_fields, &m->entry[i]);
 		put16(p + 10, m->entry[i].has_lr);
 		for (unsigned k = 0; k < PBOX_SNAPSHOT_HYPERS; k++) {
 			uint64_t bits;
@@ -150,45 +158,6 @@ pbox_snapshot_meta_encode(const struct pbox_snapshot_meta *m, size_t *len)
 	return out;
 }
 
-static void
-decode_fixed(struct pbox_snapshot_meta *m, const uint8_t *p)
-{
-	*m = (struct pbox_snapshot_meta){0};
-	memcpy(m->job, p, PBOX_SNAPSHOT_NAME);
-	p += PBOX_SNAPSHOT_NAME;
-	m->table = get32(p);
-	m->round = get32(p + 4);
-	m->incarnation = get32(p + 8);
-	m->created_ns = get64(p + 12);
-	m->workers = get16(p + 20);
-	m->mode = p[22];
-	m->op = p[23];
-	m->optimiser = p[24];
-	m->push_format = p[25];
-	m->pull_format = p[26];
-	m->arrays = p[27];
-	m->frag_elements = get32(p + 28);
-	m->elements = get64(p + 32);
-	m->n_tensors = get32(p + 40);
-	m->n_chunks = get32(p + 44);
-	m->n_segments = get32(p + 48);
-	m->n_fragments = get32(p + 52);
-	m->n_groups = get32(p + 56);
-	m->n_entries = get32(p + 60);
-}
-
-/* Do the records that the counts promise fit at all? In 64 bits none of this overflows. */
-static bool
-counts_fit(const struct pbox_snapshot_meta *m, unsigned hypers, size_t len)
-{
-	uint64_t least = (uint64_t)FIXED + (uint64_t)m->n_tensors * TENSOR +
-			 (uint64_t)m->n_chunks * CHUNK + (uint64_t)m->n_segments * SEGMENT +
-			 (uint64_t)m->n_fragments * FRAGMENT +
-			 (uint64_t)m->n_entries * ENTRY(hypers);
-
-	return least <= len;
-}
-
 static const uint8_t *
 decode_tensors(struct pbox_snapshot_meta *m, const uint8_t *p, const uint8_t *end)
 {
@@ -197,9 +166,8 @@ decode_tensors(struct pbox_snapshot_meta *m, const uint8_t *p, const uint8_t *en
 
 		if (end - p < TENSOR)
 			return NULL;
-		m->tensor[i].elements = get64(p);
-		m->tensor[i].group = get16(p + 8);
-		n = get16(p + 10);
+		pbox_fields_get(p, tensor_fields, &m->tensor[i]);
+		n = pbox_ld16(p + 10);
 		p += TENSOR;
 		if (n >= PBOX_SNAPSHOT_NAME || end - p < n || memchr(p, 0, n) != NULL)
 			return NULL;
@@ -215,31 +183,21 @@ decode_rest(struct pbox_snapshot_meta *m, unsigned hypers, const uint8_t *p)
 	uint32_t segment = 0;
 
 	for (uint32_t i = 0; i < m->n_chunks; i++, p += CHUNK) {
-		m->chunk[i].elements = get32(p);
-		m->chunk[i].segments = get16(p + 4);
-		m->chunk[i].group = get16(p + 6);
+		pbox_fields_get(p, chunk_fields, &m->chunk[i]);
 		m->chunk[i].first_segment = segment;
 		if (m->chunk[i].segments > m->n_segments - segment)
 			return NULL;
 		segment += m->chunk[i].segments;
 	}
-	for (uint32_t i = 0; i < m->n_segments; i++, p += SEGMENT) {
-		m->segment[i].offset = get64(p);
-		m->segment[i].tensor = get32(p + 8);
-		m->segment[i].elements = get32(p + 12);
-	}
-	for (uint32_t i = 0; i < m->n_fragments; i++, p += FRAGMENT) {
-		m->fragment[i].version = get32(p);
-		m->fragment[i].samples = get32(p + 4);
-		m->fragment[i].contributors = get16(p + 8);
-	}
+	for (uint32_t i = 0; i < m->n_segments; i++, p += SEGMENT)
+		pbox_fields_get(p, segment_fields, &m->segment[i]);
+	for (uint32_t i = 0; i < m->n_fragments; i++, p += FRAGMENT)
+		pbox_fields_get(p, fragment_fields, &m->fragment[i]);
 	for (uint32_t i = 0; i < m->n_entries; i++, p += ENTRY(hypers)) {
-		m->entry[i].from_round = get32(p);
-		m->entry[i].set = get32(p + 4);
-		m->entry[i].group = get16(p + 8);
-		m->entry[i].has_lr = get16(p + 10) != 0;
+		pbox_fields_get(p, entry_fields, &m->entry[i]);
+		m->entry[i].has_lr = pbox_ld16(p + 10) != 0;
 		for (unsigned k = 0; k < hypers; k++) {
-			uint64_t bits = get64(p + 12 + 8 * k);
+			uint64_t bits = pbox_ld64(p + 12 + 8 * k);
 
 			memcpy(&m->entry[i].value[k], &bits, 8);
 		}
@@ -293,17 +251,16 @@ pbox_snapshot_meta_decode(struct pbox_snapshot_meta *m, uint32_t version, const 
 
 	if (len < FIXED)
 		return pbox_fail(err, EINVAL, "the description is too short");
-	decode_fixed(m, at);
-	if (!counts_fit(m, hypers, len) || m->job[PBOX_SNAPSHOT_NAME - 1] != '\0')
+	*m = (struct pbox_snapshot_meta){0};
+	pbox_fields_get(at, fixed_fields, m);
+	if (FIXED + records_size(m, hypers) > len || m->job[PBOX_SNAPSHOT_NAME - 1] != '\0')
 		return pbox_fail(err, EINVAL, "the description is shorter than it says");
 	if (pbox_snapshot_meta_alloc(m) != 0)
 		return pbox_fail(err, ENOMEM, "out of memory for the description");
 	p = decode_tensors(m, at + FIXED, at + len);
 	/* names have taken room: what is left must be just the rest */
-	if (p != NULL && (uint64_t)(at + len - p) == (uint64_t)m->n_chunks * CHUNK +
-							     (uint64_t)m->n_segments * SEGMENT +
-							     (uint64_t)m->n_fragments * FRAGMENT +
-							     (uint64_t)m->n_entries * ENTRY(hypers))
+	if (p != NULL && (uint64_t)(at + len - p) ==
+				 records_size(m, hypers) - (uint64_t)m->n_tensors * TENSOR)
 		p = decode_rest(m, hypers, p);
 	else
 		p = NULL;

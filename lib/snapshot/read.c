@@ -230,7 +230,7 @@ take_directory(struct pbox_snapshot_reader *r, const uint8_t *at, struct pbox_er
 	uint64_t stored = 0;
 
 	for (uint32_t i = 0; i < r->s.n_units; i++) {
-		uint32_t e = get32(at + 4 * (size_t)i), n = e & ~FORMAT_PACKED;
+		uint32_t e = pbox_ld32(at + 4 * (size_t)i), n = e & ~FORMAT_PACKED;
 
 		if (n == 0 || n > raw_of(r, i) || ((e & FORMAT_PACKED) == 0 && n != raw_of(r, i)))
 			return pbox_fail(err, EINVAL, "%s: a unit of its data has %u bytes of %u",

@@ -9,6 +9,9 @@
 
 #include <string.h>
 
+#include <pbox_wire_at.h>
+#include <pbox_wire_fields.h>
+
 #include "pbox_snapshot.h"
 
 #define FORMAT_SUPER       4096 /* bytes of the first and of the last block */
@@ -69,24 +72,6 @@ put64(uint8_t *p, uint64_t v)
 {
 	put32(p, (uint32_t)v);
 	put32(p + 4, (uint32_t)(v >> 32));
-}
-
-static inline uint16_t
-get16(const uint8_t *p)
-{
-	return (uint16_t)(p[0] | p[1] << 8);
-}
-
-static inline uint32_t
-get32(const uint8_t *p)
-{
-	return get16(p) | (uint32_t)get16(p + 2) << 16;
-}
-
-static inline uint64_t
-get64(const uint8_t *p)
-{
-	return get32(p) | (uint64_t)get32(p + 4) << 32;
 }
 
 /* super.c */

@@ -12,31 +12,35 @@
 static const char magic[8] = "PBOXSNAP";
 #define BLOCK_MAGIC UINT32_C(0x4b4c4250) /* "PBLK" */
 
+static const struct pbox_field super_fields[] = {
+	PBOX_FIELD(super, version, 8),
+	PBOX_FIELD(super, block, 16),
+	PBOX_FIELD(super, data, 20),
+	PBOX_FIELD(super, parity, 22),
+	PBOX_FIELD(super, stripes, 24),
+	PBOX_FIELD(super, unit, 28),
+	PBOX_FIELD(super, meta_len, 32),
+	PBOX_FIELD(super, stored_len, 40),
+	PBOX_FIELD(super, raw_len, 48),
+	PBOX_FIELD(super, crc, 56),
+	PBOX_FIELD(super, id, 60),
+	PBOX_FIELD(super, created_ns, 64),
+	PBOX_FIELD(super, table, 72),
+	PBOX_FIELD(super, round, 76),
+	PBOX_FIELD(super, incarnation, 80),
+	PBOX_FIELD(super, n_units, 84),
+	PBOX_FIELD_BYTES(super, job, 88),
+	PBOX_FIELD(super, sequence, 152),
+	PBOX_FIELD(super, run, 160),
+	{0},
+};
+
 void
 super_encode(uint8_t out[FORMAT_SUPER], const struct super *s)
 {
-	memset(out, 0, FORMAT_SUPER);
+	pbox_fields_put(out, FORMAT_SUPER, super_fields, s);
 	memcpy(out, magic, sizeof(magic));
-	put32(out + 8, s->version);
 	put32(out + 12, FORMAT_ORDER);
-	put32(out + 16, s->block);
-	put16(out + 20, s->data);
-	put16(out + 22, s->parity);
-	put16(out + 24, s->stripes);
-	put32(out + 28, s->unit);
-	put64(out + 32, s->meta_len);
-	put64(out + 40, s->stored_len);
-	put64(out + 48, s->raw_len);
-	put32(out + 56, s->crc);
-	put32(out + 60, s->id);
-	put64(out + 64, s->created_ns);
-	put32(out + 72, s->table);
-	put32(out + 76, s->round);
-	put32(out + 80, s->incarnation);
-	put32(out + 84, s->n_units);
-	memcpy(out + 88, s->job, PBOX_SNAPSHOT_NAME);
-	put64(out + 152, s->sequence);
-	put64(out + 160, s->run);
 	put32(out + FORMAT_SUPER - 4, pbox_crc32c(0, out, FORMAT_SUPER - 4));
 }
 
@@ -73,34 +77,14 @@ super_decode(struct super *s, const uint8_t in[FORMAT_SUPER], struct pbox_error 
 
 	if (memcmp(in, magic, sizeof(magic)) != 0)
 		return pbox_fail(err, EINVAL, "no snapshot of PBox");
-	if (get32(in + FORMAT_SUPER - 4) != pbox_crc32c(0, in, FORMAT_SUPER - 4))
+	if (pbox_ld32(in + FORMAT_SUPER - 4) != pbox_crc32c(0, in, FORMAT_SUPER - 4))
 		return pbox_fail(err, EINVAL, "its first or last block is damaged");
-	if (get32(in + 8) == 0 || get32(in + 8) > PBOX_SNAPSHOT_VERSION ||
-		get32(in + 12) != FORMAT_ORDER)
+	if (pbox_ld32(in + 8) == 0 || pbox_ld32(in + 8) > PBOX_SNAPSHOT_VERSION ||
+		pbox_ld32(in + 12) != FORMAT_ORDER)
 		return pbox_fail(err, EINVAL,
 			"a snapshot of format %u, this program knows 1 to %u: use a newer one",
-			get32(in + 8), PBOX_SNAPSHOT_VERSION);
-	*s = (struct super){
-		.version = get32(in + 8),
-		.block = get32(in + 16),
-		.data = get16(in + 20),
-		.parity = get16(in + 22),
-		.stripes = get16(in + 24),
-		.unit = get32(in + 28),
-		.meta_len = get64(in + 32),
-		.stored_len = get64(in + 40),
-		.raw_len = get64(in + 48),
-		.crc = get32(in + 56),
-		.id = get32(in + 60),
-		.created_ns = get64(in + 64),
-		.table = get32(in + 72),
-		.round = get32(in + 76),
-		.incarnation = get32(in + 80),
-		.n_units = get32(in + 84),
-		.sequence = get64(in + 152),
-		.run = get64(in + 160),
-	};
-	memcpy(s->job, in + 88, PBOX_SNAPSHOT_NAME);
+			pbox_ld32(in + 8), PBOX_SNAPSHOT_VERSION);
+	pbox_fields_get(in, super_fields, s);
 	wrong = unsound(s);
 	if (wrong != NULL)
 		return pbox_fail(err, EINVAL, "%s is out of range", wrong);
@@ -177,6 +161,6 @@ super_stamp(const struct super *s, uint64_t index, uint8_t *block)
 bool
 super_block_good(const struct super *s, uint64_t index, const uint8_t *block)
 {
-	return get32(block) == BLOCK_MAGIC && get32(block + 4) == s->id &&
-	       get64(block + 8) == index && get32(block + 16) == block_crc(s, block);
+	return pbox_ld32(block) == BLOCK_MAGIC && pbox_ld32(block + 4) == s->id &&
+	       pbox_ld64(block + 8) == index && pbox_ld32(block + 16) == block_crc(s, block);
 }

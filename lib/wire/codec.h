@@ -7,7 +7,7 @@
 
 /**
  * @file
- * Private to lib/wire: unaligned little-endian stores, and the texts in payloads.
+ * Private to lib/wire: unaligned little-endian stores, records, texts and pages of payloads.
  */
 
 #include <endian.h>
@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "pbox_wire_at.h"
+#include "pbox_wire_fields.h"
 
 static inline void
 st16(uint8_t *p, uint16_t v)
@@ -70,6 +71,56 @@ text_pad(uint8_t *dst, size_t field, const char *src, size_t src_size, size_t ma
 
 	memcpy(dst, src, n);
 	memset(dst + n, 0, field - n);
+}
+
+/** A payload that is one record: its length, or 0 when it does not fit. */
+static inline size_t
+record_encode(void *buf, size_t cap, size_t len, const struct pbox_field *f, const void *m)
+{
+	if (cap < len)
+		return 0;
+	pbox_fields_put(buf, len, f, m);
+	return len;
+}
+
+static inline int
+record_decode(const void *buf, size_t have, size_t len, const struct pbox_field *f, void *m)
+{
+	if (have < len)
+		return -1;
+	pbox_fields_get(buf, f, m);
+	return 0;
+}
+
+#define TEXT_SIZE 512 /* of the text in a message, with its NUL */
+
+/** A record of @p len bytes with a text after it, the text's length at @p at: the whole length, or 0. */
+static inline size_t
+record_text_encode(void *buf, size_t cap, size_t len, const struct pbox_field *f, const void *m,
+	size_t at, const char text[TEXT_SIZE])
+{
+	uint8_t *p = buf;
+	size_t n;
+
+	if (record_encode(buf, cap, len, f, m) == 0)
+		return 0;
+	n = text_fit(text, TEXT_SIZE - 1, cap - len);
+	st16(p + at, (uint16_t)n);
+	memcpy(p + len, text, n);
+	return len + n;
+}
+
+static inline int
+record_text_decode(const void *buf, size_t have, size_t len, const struct pbox_field *f, void *m,
+	size_t at, char text[TEXT_SIZE])
+{
+	const uint8_t *p = buf;
+
+	if (have < len || pbox_ld16(p + at) > have - len)
+		return -1;
+	pbox_fields_get(p, f, m);
+	text_get(text, TEXT_SIZE, p + len, pbox_ld16(p + at));
+	return 0;
 }
 
 /** Bytes of a page that the header's length can still say. */

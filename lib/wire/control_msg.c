@@ -19,8 +19,59 @@
 
 #define STATUS_OK_COUNT_AT 6
 
+#define STATUS_OK_TEXT_AT 16
+#define ERROR_TEXT_AT     8
+
 static_assert(sizeof(double) == 8, "f64 is IEEE binary64");
 static_assert(sizeof(((struct pbox_member_entry *)0)->host) == MEMBER_HOST + 1, "R8.3");
+static_assert(sizeof(((struct pbox_status_ok *)0)->text) == TEXT_SIZE &&
+		      sizeof(((struct pbox_error_msg *)0)->text) == TEXT_SIZE,
+	"texts of messages");
+
+static const struct pbox_field set_fields[] = {
+	PBOX_FIELD(pbox_set, table, 0),
+	PBOX_FIELD(pbox_set, group, 4),
+	PBOX_FIELD(pbox_set, count, 6),
+	PBOX_FIELD(pbox_set, from_round, 8),
+	{0},
+};
+static const struct pbox_field param_fields[] = {
+	PBOX_FIELD(pbox_param, id, 0),
+	PBOX_FIELD(pbox_param, value, 8),
+	{0},
+};
+static const struct pbox_field status_fields[] = {
+	PBOX_FIELD(pbox_status, first, 0),
+	{0},
+};
+/* without the count, which members raise */
+static const struct pbox_field status_ok_fields[] = {
+	PBOX_FIELD(pbox_status_ok, workers, 0),
+	PBOX_FIELD(pbox_status_ok, joined, 2),
+	PBOX_FIELD(pbox_status_ok, first, 4),
+	PBOX_FIELD(pbox_status_ok, tables, 8),
+	PBOX_FIELD(pbox_status_ok, max_round, 12),
+	{0},
+};
+static const struct pbox_field member_fields[] = {
+	PBOX_FIELD(pbox_member_entry, worker, 0),
+	PBOX_FIELD(pbox_member_entry, state, 2),
+	PBOX_FIELD(pbox_member_entry, reason, 3),
+	PBOX_FIELD(pbox_member_entry, silent_ms, 4),
+	PBOX_FIELD(pbox_member_entry, declared, 8),
+	{0},
+};
+static const struct pbox_field error_fields[] = {
+	PBOX_FIELD(pbox_error_msg, code, 0),
+	PBOX_FIELD(pbox_error_msg, type, 2),
+	PBOX_FIELD(pbox_error_msg, detail, 4),
+	{0},
+};
+static const struct pbox_field error_tail_fields[] = {
+	PBOX_FIELD(pbox_error_tail, nonce, 0),
+	PBOX_FIELD(pbox_error_tail, request, 8),
+	{0},
+};
 
 size_t
 pbox_set_encode(void *buf, size_t cap, const struct pbox_set *m)
@@ -30,21 +81,9 @@ pbox_set_encode(void *buf, size_t cap, const struct pbox_set *m)
 
 	if (m->count > PBOX_SET_MAX || cap < len)
 		return 0;
-	st32(p, m->table);
-	st16(p + 4, m->group);
-	st16(p + 6, m->count);
-	st32(p + 8, m->from_round);
-	st32(p + 12, 0);
-	p += SET_LEN;
-	for (unsigned i = 0; i < m->count; i++, p += PARAM_LEN) {
-		uint64_t bits;
-
-		memcpy(&bits, &m->param[i].value, sizeof(bits));
-		st16(p, m->param[i].id);
-		st16(p + 2, 0);
-		st32(p + 4, 0);
-		st64(p + 8, bits);
-	}
+	pbox_fields_put(p, SET_LEN, set_fields, m);
+	for (unsigned i = 0; i < m->count; i++)
+		pbox_fields_put(p + SET_LEN + i * PARAM_LEN, PARAM_LEN, param_fields, &m->param[i]);
 	return len;
 }
 
@@ -52,68 +91,38 @@ int
 pbox_set_decode(const void *buf, size_t len, struct pbox_set *m)
 {
 	const uint8_t *p = buf;
-	unsigned count;
 
-	if (len < SET_LEN)
-		return -1;
-	count = pbox_ld16(p + 6);
-	if (count > PBOX_SET_MAX || len < SET_LEN + (size_t)count * PARAM_LEN)
-		return -1;
 	memset(m, 0, sizeof(*m));
-	m->table = pbox_ld32(p);
-	m->group = pbox_ld16(p + 4);
-	m->count = (uint16_t)count;
-	m->from_round = pbox_ld32(p + 8);
-	p += SET_LEN;
-	for (unsigned i = 0; i < count; i++, p += PARAM_LEN) {
-		uint64_t bits = pbox_ld64(p + 8);
-
-		m->param[i].id = pbox_ld16(p);
-		memcpy(&m->param[i].value, &bits, sizeof(bits));
-	}
+	if (record_decode(buf, len, SET_LEN, set_fields, m) != 0 || m->count > PBOX_SET_MAX ||
+		len < SET_LEN + (size_t)m->count * PARAM_LEN)
+		return -1;
+	for (unsigned i = 0; i < m->count; i++)
+		pbox_fields_get(p + SET_LEN + i * PARAM_LEN, param_fields, &m->param[i]);
 	return 0;
 }
 
 size_t
 pbox_status_encode(void *buf, size_t cap, const struct pbox_status *m)
 {
-	uint8_t *p = buf;
-
-	if (cap < STATUS_LEN)
-		return 0;
-	st16(p, m->first);
-	st16(p + 2, 0);
-	return STATUS_LEN;
+	return record_encode(buf, cap, STATUS_LEN, status_fields, m);
 }
 
 int
 pbox_status_decode(const void *buf, size_t len, struct pbox_status *m)
 {
-	if (len < STATUS_LEN)
-		return -1;
-	m->first = pbox_ld16(buf);
-	return 0;
+	return record_decode(buf, len, STATUS_LEN, status_fields, m);
 }
 
 int
 pbox_status_ok_begin(void *buf, size_t cap, const struct pbox_status_ok *m, struct pbox_cursor *cur)
 {
 	uint8_t *p = buf;
-	size_t text;
+	size_t len = record_text_encode(
+		buf, cap, STATUS_OK_LEN, status_ok_fields, m, STATUS_OK_TEXT_AT, m->text);
 
-	if (cap < STATUS_OK_LEN)
+	if (len == 0)
 		return -1;
-	text = text_fit(m->text, sizeof(m->text) - 1, cap - STATUS_OK_LEN);
-	st16(p, m->workers);
-	st16(p + 2, m->joined);
-	st16(p + 4, m->first);
-	st16(p + STATUS_OK_COUNT_AT, 0);
-	st32(p + 8, m->tables);
-	st32(p + 12, m->max_round);
-	st16(p + 16, (uint16_t)text);
-	st16(p + 18, 0);
-	memcpy(p + STATUS_OK_LEN, m->text, text);
-	cur->at = p + STATUS_OK_LEN + text;
+	cur->at = p + len;
 	cur->end = p + page_cap(cap);
 	return 0;
 }
@@ -127,11 +136,7 @@ pbox_status_ok_add(void *buf, struct pbox_cursor *cur, const struct pbox_member_
 		return -1;
 	/* a page of 64 KiB holds fewer than the count can say */
 	st16(count, (uint16_t)(pbox_ld16(count) + 1));
-	st16(p, e->worker);
-	p[2] = e->state;
-	p[3] = e->reason;
-	st32(p + 4, e->silent_ms);
-	st32(p + 8, e->declared);
+	pbox_fields_put(p, MEMBER_LEN, member_fields, e);
 	text_pad(p + 12, MEMBER_HOST, e->host, sizeof(e->host), MEMBER_HOST);
 	cur->at = p + MEMBER_LEN;
 	return 0;
@@ -142,42 +147,25 @@ pbox_status_ok_decode(
 	const void *buf, size_t len, struct pbox_status_ok *m, struct pbox_cursor *cur)
 {
 	uint8_t *p = (uint8_t *)(uintptr_t)buf; /* a reading cursor is not written through */
-	unsigned workers, first, count;
-	size_t text;
 
-	if (len < STATUS_OK_LEN)
+	if (record_text_decode(
+		    buf, len, STATUS_OK_LEN, status_ok_fields, m, STATUS_OK_TEXT_AT, m->text) != 0)
 		return -1;
-	workers = pbox_ld16(p);
-	first = pbox_ld16(p + 4);
-	count = pbox_ld16(p + STATUS_OK_COUNT_AT);
-	text = pbox_ld16(p + 16);
-	if (first + count > workers || len < STATUS_OK_LEN + text + (size_t)count * MEMBER_LEN)
+	m->count = pbox_ld16(p + STATUS_OK_COUNT_AT);
+	cur->at = p + STATUS_OK_LEN + pbox_ld16(p + STATUS_OK_TEXT_AT);
+	if (m->first + m->count > m->workers ||
+		(size_t)(p + len - cur->at) < (size_t)m->count * MEMBER_LEN)
 		return -1;
-	m->workers = (uint16_t)workers;
-	m->joined = pbox_ld16(p + 2);
-	m->first = (uint16_t)first;
-	m->count = (uint16_t)count;
-	m->tables = pbox_ld32(p + 8);
-	m->max_round = pbox_ld32(p + 12);
-	text_get(m->text, sizeof(m->text), p + STATUS_OK_LEN, text);
-	cur->at = p + STATUS_OK_LEN + text;
-	cur->end = cur->at + (size_t)count * MEMBER_LEN;
+	cur->end = cur->at + (size_t)m->count * MEMBER_LEN;
 	return 0;
 }
 
 int
 pbox_status_ok_next(struct pbox_cursor *cur, struct pbox_member_entry *e)
 {
-	const uint8_t *p = cur->at;
-
-	if ((size_t)(cur->end - cur->at) < MEMBER_LEN)
+	if (record_decode(cur->at, (size_t)(cur->end - cur->at), MEMBER_LEN, member_fields, e) != 0)
 		return -1;
-	e->worker = pbox_ld16(p);
-	e->state = p[2];
-	e->reason = p[3];
-	e->silent_ms = pbox_ld32(p + 4);
-	e->declared = pbox_ld32(p + 8);
-	text_get(e->host, sizeof(e->host), p + 12, MEMBER_HOST);
+	text_get(e->host, sizeof(e->host), cur->at + 12, MEMBER_HOST);
 	cur->at += MEMBER_LEN;
 	return 0;
 }
@@ -185,48 +173,19 @@ pbox_status_ok_next(struct pbox_cursor *cur, struct pbox_member_entry *e)
 size_t
 pbox_error_encode(void *buf, size_t cap, const struct pbox_error_msg *m)
 {
-	uint8_t *p = buf;
-	size_t text;
-
-	if (cap < ERROR_LEN)
-		return 0;
-	text = text_fit(m->text, sizeof(m->text) - 1, cap - ERROR_LEN);
-	st16(p, m->code);
-	p[2] = m->type;
-	p[3] = 0;
-	st32(p + 4, m->detail);
-	st16(p + 8, (uint16_t)text);
-	st16(p + 10, 0);
-	memcpy(p + ERROR_LEN, m->text, text);
-	return ERROR_LEN + text;
+	return record_text_encode(buf, cap, ERROR_LEN, error_fields, m, ERROR_TEXT_AT, m->text);
 }
 
 int
 pbox_error_decode(const void *buf, size_t len, struct pbox_error_msg *m)
 {
-	const uint8_t *p = buf;
-	size_t text;
-
-	if (len < ERROR_LEN)
-		return -1;
-	text = pbox_ld16(p + 8);
-	if (text > len - ERROR_LEN)
-		return -1;
-	m->code = pbox_ld16(p);
-	m->type = p[2];
-	m->detail = pbox_ld32(p + 4);
-	text_get(m->text, sizeof(m->text), p + ERROR_LEN, text);
-	return 0;
+	return record_text_decode(buf, len, ERROR_LEN, error_fields, m, ERROR_TEXT_AT, m->text);
 }
 
 size_t
 pbox_error_tail_encode(void *buf, size_t len, const struct pbox_error_tail *t)
 {
-	uint8_t *p = (uint8_t *)buf + len;
-
-	memset(p, 0, PBOX_ERROR_TAIL_LEN);
-	st64(p, t->nonce);
-	st32(p + 8, t->request);
+	pbox_fields_put((uint8_t *)buf + len, PBOX_ERROR_TAIL_LEN, error_tail_fields, t);
 	return len + PBOX_ERROR_TAIL_LEN;
 }
 
@@ -238,10 +197,9 @@ pbox_error_tail_decode(const void *buf, size_t len, struct pbox_error_tail *t)
 
 	if (len < ERROR_LEN)
 		return 0;
-	at = ERROR_LEN + pbox_ld16(p + 8);
+	at = ERROR_LEN + pbox_ld16(p + ERROR_TEXT_AT);
 	if (at + PBOX_ERROR_TAIL_LEN > len)
 		return 0;
-	t->nonce = pbox_ld64(p + at);
-	t->request = pbox_ld32(p + at + 8);
+	pbox_fields_get(p + at, error_tail_fields, t);
 	return at + PBOX_ERROR_TAIL_LEN;
 }

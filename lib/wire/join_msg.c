@@ -17,54 +17,78 @@
 static_assert(CAN_AT + 8 + 288 == PBOX_JOIN_LEN, "R4.3");
 static_assert(NUMBER_AT + 8 == PBOX_WELCOME_LEN, "R4.5");
 
+static const struct pbox_field hello_fields[] = {
+	PBOX_FIELD(pbox_hello, min_version, 0),
+	PBOX_FIELD(pbox_hello, max_version, 1),
+	{0},
+};
+static const struct pbox_field retry_fields[] = {
+	PBOX_FIELD(pbox_retry, cookie, 0),
+	PBOX_FIELD(pbox_retry, incarnation, 8),
+	{0},
+};
+static const struct pbox_field join_fields[] = {
+	PBOX_FIELD(pbox_join, cookie, 0),
+	PBOX_FIELD(pbox_join, nonce, 8),
+	PBOX_FIELD(pbox_join, worker, 16),
+	PBOX_FIELD(pbox_join, workers, 18),
+	PBOX_FIELD(pbox_join, mtu, 20),
+	PBOX_FIELD(pbox_join, window, 22),
+	PBOX_FIELD(pbox_join, policy, 24),
+	PBOX_FIELD(pbox_join, auth, 25),
+	PBOX_FIELD(pbox_join, revision, 26),
+	PBOX_FIELD(pbox_join, lease_ms, 28),
+	PBOX_FIELD_BYTES(pbox_join, proof, PBOX_JOIN_PROOF_AT),
+	PBOX_FIELD_BYTES(pbox_join, run, RUN_AT),
+	PBOX_FIELD(pbox_join, number, RUN_AT + PBOX_RUN_LEN),
+	PBOX_FIELD(pbox_join, can, CAN_AT),
+	PBOX_FIELD(pbox_join, needs, CAN_AT + 4),
+	{0},
+};
+static const struct pbox_field welcome_fields[] = {
+	PBOX_FIELD(pbox_welcome, token, 0),
+	PBOX_FIELD(pbox_welcome, nonce, 8),
+	PBOX_FIELD(pbox_welcome, job, 16),
+	PBOX_FIELD(pbox_welcome, worker, 18),
+	PBOX_FIELD(pbox_welcome, workers, 20),
+	PBOX_FIELD(pbox_welcome, endpoints, 22),
+	PBOX_FIELD(pbox_welcome, incarnation, 24),
+	PBOX_FIELD(pbox_welcome, lease_ms, 28),
+	PBOX_FIELD(pbox_welcome, mtu, 32),
+	PBOX_FIELD(pbox_welcome, window, 34),
+	PBOX_FIELD(pbox_welcome, flags, 36),
+	PBOX_FIELD_BYTES(pbox_welcome, proof, PBOX_WELCOME_PROOF_AT),
+	PBOX_FIELD(pbox_welcome, number, NUMBER_AT),
+	{0},
+};
+static const struct pbox_field endpoint_fields[] = {
+	PBOX_FIELD_BYTES(pbox_endpoint, ipv4, 0),
+	PBOX_FIELD(pbox_endpoint, udp, 4),
+	{0},
+};
+
 size_t
 pbox_hello_encode(void *buf, size_t cap, const struct pbox_hello *m)
 {
-	uint8_t *p = buf;
-
-	if (cap < PBOX_HELLO_LEN)
-		return 0;
-	memset(p, 0, PBOX_HELLO_LEN);
-	p[0] = m->min_version;
-	p[1] = m->max_version;
-	return PBOX_HELLO_LEN;
+	return record_encode(buf, cap, PBOX_HELLO_LEN, hello_fields, m);
 }
 
 int
 pbox_hello_decode(const void *buf, size_t len, struct pbox_hello *m)
 {
-	const uint8_t *p = buf;
-
-	if (len < PBOX_HELLO_LEN)
-		return -1;
-	m->min_version = p[0];
-	m->max_version = p[1];
-	return 0;
+	return record_decode(buf, len, PBOX_HELLO_LEN, hello_fields, m);
 }
 
 size_t
 pbox_retry_encode(void *buf, size_t cap, const struct pbox_retry *m)
 {
-	uint8_t *p = buf;
-
-	if (cap < RETRY_LEN)
-		return 0;
-	st64(p, m->cookie);
-	st32(p + 8, m->incarnation);
-	st32(p + 12, 0);
-	return RETRY_LEN;
+	return record_encode(buf, cap, RETRY_LEN, retry_fields, m);
 }
 
 int
 pbox_retry_decode(const void *buf, size_t len, struct pbox_retry *m)
 {
-	const uint8_t *p = buf;
-
-	if (len < RETRY_LEN)
-		return -1;
-	m->cookie = pbox_ld64(p);
-	m->incarnation = pbox_ld32(p + 8);
-	return 0;
+	return record_decode(buf, len, RETRY_LEN, retry_fields, m);
 }
 
 size_t
@@ -72,26 +96,10 @@ pbox_join_encode(void *buf, size_t cap, const struct pbox_join *m)
 {
 	uint8_t *p = buf;
 
-	if (cap < PBOX_JOIN_LEN)
+	if (record_encode(buf, cap, PBOX_JOIN_LEN, join_fields, m) == 0)
 		return 0;
-	memset(p, 0, PBOX_JOIN_LEN);
-	st64(p, m->cookie);
-	st64(p + 8, m->nonce);
-	st16(p + 16, m->worker);
-	st16(p + 18, m->workers);
-	st16(p + 20, m->mtu);
-	st16(p + 22, m->window);
-	p[24] = m->policy;
-	p[25] = m->auth;
-	p[26] = m->revision;
-	st32(p + 28, m->lease_ms);
 	text_pad(p + 32, PBOX_NAME_LEN, m->job, sizeof(m->job), PBOX_NAME_LEN - 1);
 	text_pad(p + 96, PBOX_NAME_LEN, m->host, sizeof(m->host), PBOX_NAME_LEN - 1);
-	memcpy(p + PBOX_JOIN_PROOF_AT, m->proof, PBOX_PROOF_LEN);
-	memcpy(p + RUN_AT, m->run, PBOX_RUN_LEN);
-	st64(p + RUN_AT + PBOX_RUN_LEN, m->number);
-	st32(p + CAN_AT, m->can);
-	st32(p + CAN_AT + 4, m->needs);
 	return PBOX_JOIN_LEN;
 }
 
@@ -103,23 +111,9 @@ pbox_join_decode(const void *buf, size_t len, struct pbox_join *m)
 	/* A job name is looked up and must not be cut to another job's; a host name is for people. */
 	if (len < PBOX_JOIN_LEN || memchr(p + 32, 0, PBOX_NAME_LEN) == NULL)
 		return -1;
-	m->cookie = pbox_ld64(p);
-	m->nonce = pbox_ld64(p + 8);
-	m->worker = pbox_ld16(p + 16);
-	m->workers = pbox_ld16(p + 18);
-	m->mtu = pbox_ld16(p + 20);
-	m->window = pbox_ld16(p + 22);
-	m->policy = p[24];
-	m->auth = p[25];
-	m->revision = p[26];
-	m->lease_ms = pbox_ld32(p + 28);
+	pbox_fields_get(p, join_fields, m);
 	text_get(m->job, sizeof(m->job), p + 32, PBOX_NAME_LEN);
 	text_get(m->host, sizeof(m->host), p + 96, PBOX_NAME_LEN);
-	memcpy(m->proof, p + PBOX_JOIN_PROOF_AT, PBOX_PROOF_LEN);
-	memcpy(m->run, p + RUN_AT, PBOX_RUN_LEN);
-	m->number = pbox_ld64(p + RUN_AT + PBOX_RUN_LEN);
-	m->can = pbox_ld32(p + CAN_AT);
-	m->needs = pbox_ld32(p + CAN_AT + 4);
 	return 0;
 }
 
@@ -131,25 +125,10 @@ pbox_welcome_encode(void *buf, size_t cap, const struct pbox_welcome *m)
 
 	if (m->endpoints > PBOX_MAX_ENDPOINTS || cap < len)
 		return 0;
-	st64(p, m->token);
-	st64(p + 8, m->nonce);
-	st16(p + 16, m->job);
-	st16(p + 18, m->worker);
-	st16(p + 20, m->workers);
-	st16(p + 22, m->endpoints);
-	st32(p + 24, m->incarnation);
-	st32(p + 28, m->lease_ms);
-	st16(p + 32, m->mtu);
-	st16(p + 34, m->window);
-	st32(p + 36, m->flags);
-	memcpy(p + PBOX_WELCOME_PROOF_AT, m->proof, PBOX_PROOF_LEN);
-	st64(p + NUMBER_AT, m->number);
-	p += PBOX_WELCOME_LEN;
-	for (unsigned i = 0; i < m->endpoints; i++, p += PBOX_ENDPOINT_LEN) {
-		memcpy(p, m->endpoint[i].ipv4, 4);
-		st16(p + 4, m->endpoint[i].udp);
-		st16(p + 6, 0);
-	}
+	pbox_fields_put(p, PBOX_WELCOME_LEN, welcome_fields, m);
+	for (unsigned i = 0; i < m->endpoints; i++)
+		pbox_fields_put(p + PBOX_WELCOME_LEN + i * PBOX_ENDPOINT_LEN, PBOX_ENDPOINT_LEN,
+			endpoint_fields, &m->endpoint[i]);
 	return len;
 }
 
@@ -157,32 +136,14 @@ int
 pbox_welcome_decode(const void *buf, size_t len, struct pbox_welcome *m)
 {
 	const uint8_t *p = buf;
-	unsigned endpoints;
 
-	if (len < PBOX_WELCOME_LEN)
-		return -1;
-	endpoints = pbox_ld16(p + 22);
-	if (endpoints > PBOX_MAX_ENDPOINTS ||
-		len < PBOX_WELCOME_LEN + (size_t)endpoints * PBOX_ENDPOINT_LEN)
-		return -1;
 	memset(m, 0, sizeof(*m));
-	m->token = pbox_ld64(p);
-	m->nonce = pbox_ld64(p + 8);
-	m->job = pbox_ld16(p + 16);
-	m->worker = pbox_ld16(p + 18);
-	m->workers = pbox_ld16(p + 20);
-	m->endpoints = (uint16_t)endpoints;
-	m->incarnation = pbox_ld32(p + 24);
-	m->lease_ms = pbox_ld32(p + 28);
-	m->mtu = pbox_ld16(p + 32);
-	m->window = pbox_ld16(p + 34);
-	m->flags = pbox_ld32(p + 36);
-	memcpy(m->proof, p + PBOX_WELCOME_PROOF_AT, PBOX_PROOF_LEN);
-	m->number = pbox_ld64(p + NUMBER_AT);
-	p += PBOX_WELCOME_LEN;
-	for (unsigned i = 0; i < endpoints; i++, p += PBOX_ENDPOINT_LEN) {
-		memcpy(m->endpoint[i].ipv4, p, 4);
-		m->endpoint[i].udp = pbox_ld16(p + 4);
-	}
+	if (record_decode(buf, len, PBOX_WELCOME_LEN, welcome_fields, m) != 0 ||
+		m->endpoints > PBOX_MAX_ENDPOINTS ||
+		len < PBOX_WELCOME_LEN + (size_t)m->endpoints * PBOX_ENDPOINT_LEN)
+		return -1;
+	for (unsigned i = 0; i < m->endpoints; i++)
+		pbox_fields_get(p + PBOX_WELCOME_LEN + i * PBOX_ENDPOINT_LEN, endpoint_fields,
+			&m->endpoint[i]);
 	return 0;
 }

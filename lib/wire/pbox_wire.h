@@ -362,7 +362,7 @@ struct pbox_set {
 	uint32_t table;
 	uint16_t group, count;
 	uint32_t from_round;
-	struct {
+	struct pbox_param {
 		uint16_t id;
 		double value;
 	} param[PBOX_SET_MAX];

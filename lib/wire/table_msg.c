@@ -18,22 +18,127 @@
 #define CHUNK_LEN     16 /* without the segments */
 #define SEGMENT_LEN   16
 
-#define DECLARE_COUNT_AT 12
-#define MAPPED_COUNT_AT  12
+/* DECLARE and MAPPED are pages: of all entries, of the first one here, and of those here there is a number at the same place. */
+#define PAGE_ALL_AT       4
+#define PAGE_FIRST_AT     8
+#define PAGE_COUNT_AT     12
+#define NOT_READY_TEXT_AT 12
 
 static_assert(MAPPED_LEN + CHUNK_LEN + PBOX_MAX_SEGMENTS * SEGMENT_LEN <= 1500 - PBOX_MTU_OVERHEAD,
 	"a chunk of the most segments fits the page of a common MTU");
+static_assert(sizeof(((struct pbox_not_ready *)0)->text) == TEXT_SIZE, "texts of messages");
 
-/** Count one more entry of a page; false when the count is full. */
-static bool
-count_up(uint8_t *count)
+/* Those of pages are without the count, which entries raise. */
+static const struct pbox_field declare_fields[] = {
+	PBOX_FIELD(pbox_declare, table, 0),
+	PBOX_FIELD(pbox_declare, tensors, PAGE_ALL_AT),
+	PBOX_FIELD(pbox_declare, first, PAGE_FIRST_AT),
+	PBOX_FIELD(pbox_declare, mode, 14),
+	PBOX_FIELD(pbox_declare, op, 15),
+	PBOX_FIELD(pbox_declare, optimiser, 16),
+	PBOX_FIELD(pbox_declare, push_format, 17),
+	PBOX_FIELD(pbox_declare, pull_format, 18),
+	PBOX_FIELD(pbox_declare, discipline, 19),
+	PBOX_FIELD(pbox_declare, flags, 20),
+	{0},
+};
+static const struct pbox_field tensor_fields[] = {
+	PBOX_FIELD(pbox_tensor_entry, elements, 0),
+	PBOX_FIELD(pbox_tensor_entry, group, 8),
+	{0},
+};
+static const struct pbox_field declared_fields[] = {
+	PBOX_FIELD(pbox_declared, table, 0),
+	PBOX_FIELD(pbox_declared, first, 4),
+	PBOX_FIELD(pbox_declared, count, 8),
+	{0},
+};
+static const struct pbox_field map_fields[] = {
+	PBOX_FIELD(pbox_map, table, 0),
+	PBOX_FIELD(pbox_map, first, 4),
+	{0},
+};
+static const struct pbox_field not_ready_fields[] = {
+	PBOX_FIELD(pbox_not_ready, expected, 0),
+	PBOX_FIELD(pbox_not_ready, joined, 2),
+	PBOX_FIELD(pbox_not_ready, declared, 4),
+	PBOX_FIELD(pbox_not_ready, first_missing, 6),
+	PBOX_FIELD(pbox_not_ready, silent_ms, 8),
+	{0},
+};
+static const struct pbox_field mapped_fields[] = {
+	PBOX_FIELD(pbox_mapped, table, 0),
+	PBOX_FIELD(pbox_mapped, chunks, PAGE_ALL_AT),
+	PBOX_FIELD(pbox_mapped, first, PAGE_FIRST_AT),
+	PBOX_FIELD(pbox_mapped, frag_elements, 16),
+	PBOX_FIELD(pbox_mapped, first_chunk_id, 20),
+	{0},
+};
+static const struct pbox_field chunk_fields[] = {
+	PBOX_FIELD(pbox_chunk_entry, chunk_id, 0),
+	PBOX_FIELD(pbox_chunk_entry, endpoint, 4),
+	PBOX_FIELD(pbox_chunk_entry, segments, 6),
+	PBOX_FIELD(pbox_chunk_entry, elements, 8),
+	PBOX_FIELD(pbox_chunk_entry, version, 12),
+	{0},
+};
+static const struct pbox_field segment_fields[] = {
+	PBOX_FIELD(pbox_segment, offset, 0),
+	PBOX_FIELD(pbox_segment, tensor, 8),
+	PBOX_FIELD(pbox_segment, elements, 12),
+	{0},
+};
+
+static int
+page_begin(void *buf, size_t cap, size_t len, const struct pbox_field *f, const void *m,
+	struct pbox_cursor *cur)
 {
+	uint8_t *p = buf;
+
+	if (record_encode(buf, cap, len, f, m) == 0)
+		return -1;
+	cur->at = p + len;
+	cur->end = p + page_cap(cap);
+	return 0;
+}
+
+/** Room for an entry of @p size bytes, counted; NULL: the page is full. */
+static uint8_t *
+page_add(void *buf, struct pbox_cursor *cur, size_t size)
+{
+	uint8_t *count = (uint8_t *)buf + PAGE_COUNT_AT, *p = cur->at;
 	unsigned n = pbox_ld16(count);
 
-	if (n == UINT16_MAX)
-		return false;
+	if ((size_t)(cur->end - p) < size || n == UINT16_MAX)
+		return NULL;
 	st16(count, (uint16_t)(n + 1));
-	return true;
+	cur->at += size;
+	return p;
+}
+
+/** The fixed part and a cursor over the entries, all of which are there. @p entry_size: of the one at a place, 0 if it
+ * is not all there. */
+static int
+page_decode(const void *buf, size_t have, size_t len, const struct pbox_field *f, void *m,
+	uint16_t *count, size_t (*entry_size)(const uint8_t *p, const uint8_t *end),
+	struct pbox_cursor *cur)
+{
+	uint8_t *p = (uint8_t *)(uintptr_t)buf; /* a reading cursor is not written through */
+
+	if (record_decode(buf, have, len, f, m) != 0)
+		return -1;
+	*count = pbox_ld16(p + PAGE_COUNT_AT);
+	if ((uint64_t)pbox_ld32(p + PAGE_FIRST_AT) + *count > pbox_ld32(p + PAGE_ALL_AT))
+		return -1;
+	cur->at = cur->end = p + len;
+	for (unsigned i = 0; i < *count; i++) {
+		size_t size = entry_size(cur->end, p + have);
+
+		if (size == 0)
+			return -1;
+		cur->end += size;
+	}
+	return 0;
 }
 
 /* ---- DECLARE ------------------------------------------------------------------------- */
@@ -41,41 +146,20 @@ count_up(uint8_t *count)
 int
 pbox_declare_begin(void *buf, size_t cap, const struct pbox_declare *m, struct pbox_cursor *cur)
 {
-	uint8_t *p = buf;
-
-	if (cap < DECLARE_LEN)
-		return -1;
-	st32(p, m->table);
-	st32(p + 4, m->tensors);
-	st32(p + 8, m->first);
-	st16(p + DECLARE_COUNT_AT, 0);
-	p[14] = m->mode;
-	p[15] = m->op;
-	p[16] = m->optimiser;
-	p[17] = m->push_format;
-	p[18] = m->pull_format;
-	p[19] = m->discipline;
-	st32(p + 20, m->flags);
-	cur->at = p + DECLARE_LEN;
-	cur->end = p + page_cap(cap);
-	return 0;
+	return page_begin(buf, cap, DECLARE_LEN, declare_fields, m, cur);
 }
 
 int
 pbox_declare_add(void *buf, struct pbox_cursor *cur, const struct pbox_tensor_entry *e)
 {
 	size_t name = text_fit(e->name, sizeof(e->name), PBOX_NAME_LEN - 1);
-	uint8_t *p = cur->at;
+	uint8_t *p = page_add(buf, cur, TENSOR_LEN + name);
 
-	if ((size_t)(cur->end - p) < TENSOR_LEN + name)
+	if (p == NULL)
 		return -1;
-	if (!count_up((uint8_t *)buf + DECLARE_COUNT_AT))
-		return -1;
-	st64(p, e->elements);
-	st16(p + 8, e->group);
+	pbox_fields_put(p, TENSOR_LEN, tensor_fields, e);
 	st16(p + 10, (uint16_t)name);
 	memcpy(p + TENSOR_LEN, e->name, name);
-	cur->at = p + TENSOR_LEN + name;
 	return 0;
 }
 
@@ -94,40 +178,7 @@ tensor_size(const uint8_t *p, const uint8_t *end)
 int
 pbox_declare_decode(const void *buf, size_t len, struct pbox_declare *m, struct pbox_cursor *cur)
 {
-	uint8_t *p = (uint8_t *)(uintptr_t)buf; /* a reading cursor is not written through */
-	uint8_t *at, *end = p + len;
-	uint32_t tensors, first;
-	unsigned count;
-
-	if (len < DECLARE_LEN)
-		return -1;
-	tensors = pbox_ld32(p + 4);
-	first = pbox_ld32(p + 8);
-	count = pbox_ld16(p + DECLARE_COUNT_AT);
-	if ((uint64_t)first + count > tensors)
-		return -1;
-	at = p + DECLARE_LEN;
-	for (unsigned i = 0; i < count; i++) {
-		size_t size = tensor_size(at, end);
-
-		if (size == 0)
-			return -1;
-		at += size;
-	}
-	m->table = pbox_ld32(p);
-	m->tensors = tensors;
-	m->first = first;
-	m->count = (uint16_t)count;
-	m->mode = p[14];
-	m->op = p[15];
-	m->optimiser = p[16];
-	m->push_format = p[17];
-	m->pull_format = p[18];
-	m->discipline = p[19];
-	m->flags = pbox_ld32(p + 20);
-	cur->at = p + DECLARE_LEN;
-	cur->end = at;
-	return 0;
+	return page_decode(buf, len, DECLARE_LEN, declare_fields, m, &m->count, tensor_size, cur);
 }
 
 int
@@ -138,8 +189,7 @@ pbox_declare_next(struct pbox_cursor *cur, struct pbox_tensor_entry *e)
 
 	if (size == 0)
 		return -1;
-	e->elements = pbox_ld64(p);
-	e->group = pbox_ld16(p + 8);
+	pbox_fields_get(p, tensor_fields, e);
 	text_get(e->name, sizeof(e->name), p + TENSOR_LEN, size - TENSOR_LEN);
 	cur->at += size;
 	return 0;
@@ -148,28 +198,13 @@ pbox_declare_next(struct pbox_cursor *cur, struct pbox_tensor_entry *e)
 size_t
 pbox_declared_encode(void *buf, size_t cap, const struct pbox_declared *m)
 {
-	uint8_t *p = buf;
-
-	if (cap < DECLARED_LEN)
-		return 0;
-	st32(p, m->table);
-	st32(p + 4, m->first);
-	st16(p + 8, m->count);
-	st16(p + 10, 0);
-	return DECLARED_LEN;
+	return record_encode(buf, cap, DECLARED_LEN, declared_fields, m);
 }
 
 int
 pbox_declared_decode(const void *buf, size_t len, struct pbox_declared *m)
 {
-	const uint8_t *p = buf;
-
-	if (len < DECLARED_LEN)
-		return -1;
-	m->table = pbox_ld32(p);
-	m->first = pbox_ld32(p + 4);
-	m->count = pbox_ld16(p + 8);
-	return 0;
+	return record_decode(buf, len, DECLARED_LEN, declared_fields, m);
 }
 
 /* ---- MAP ----------------------------------------------------------------------------- */
@@ -177,65 +212,27 @@ pbox_declared_decode(const void *buf, size_t len, struct pbox_declared *m)
 size_t
 pbox_map_encode(void *buf, size_t cap, const struct pbox_map *m)
 {
-	uint8_t *p = buf;
-
-	if (cap < MAP_LEN)
-		return 0;
-	st32(p, m->table);
-	st32(p + 4, m->first);
-	return MAP_LEN;
+	return record_encode(buf, cap, MAP_LEN, map_fields, m);
 }
 
 int
 pbox_map_decode(const void *buf, size_t len, struct pbox_map *m)
 {
-	const uint8_t *p = buf;
-
-	if (len < MAP_LEN)
-		return -1;
-	m->table = pbox_ld32(p);
-	m->first = pbox_ld32(p + 4);
-	return 0;
+	return record_decode(buf, len, MAP_LEN, map_fields, m);
 }
 
 size_t
 pbox_not_ready_encode(void *buf, size_t cap, const struct pbox_not_ready *m)
 {
-	uint8_t *p = buf;
-	size_t text;
-
-	if (cap < NOT_READY_LEN)
-		return 0;
-	text = text_fit(m->text, sizeof(m->text) - 1, cap - NOT_READY_LEN);
-	st16(p, m->expected);
-	st16(p + 2, m->joined);
-	st16(p + 4, m->declared);
-	st16(p + 6, m->first_missing);
-	st32(p + 8, m->silent_ms);
-	st16(p + 12, (uint16_t)text);
-	st16(p + 14, 0);
-	memcpy(p + NOT_READY_LEN, m->text, text);
-	return NOT_READY_LEN + text;
+	return record_text_encode(
+		buf, cap, NOT_READY_LEN, not_ready_fields, m, NOT_READY_TEXT_AT, m->text);
 }
 
 int
 pbox_not_ready_decode(const void *buf, size_t len, struct pbox_not_ready *m)
 {
-	const uint8_t *p = buf;
-	size_t text;
-
-	if (len < NOT_READY_LEN)
-		return -1;
-	text = pbox_ld16(p + 12);
-	if (text > len - NOT_READY_LEN)
-		return -1;
-	m->expected = pbox_ld16(p);
-	m->joined = pbox_ld16(p + 2);
-	m->declared = pbox_ld16(p + 4);
-	m->first_missing = pbox_ld16(p + 6);
-	m->silent_ms = pbox_ld32(p + 8);
-	text_get(m->text, sizeof(m->text), p + NOT_READY_LEN, text);
-	return 0;
+	return record_text_decode(
+		buf, len, NOT_READY_LEN, not_ready_fields, m, NOT_READY_TEXT_AT, m->text);
 }
 
 /* ---- MAPPED -------------------------------------------------------------------------- */
@@ -243,45 +240,22 @@ pbox_not_ready_decode(const void *buf, size_t len, struct pbox_not_ready *m)
 int
 pbox_mapped_begin(void *buf, size_t cap, const struct pbox_mapped *m, struct pbox_cursor *cur)
 {
-	uint8_t *p = buf;
-
-	if (cap < MAPPED_LEN)
-		return -1;
-	st32(p, m->table);
-	st32(p + 4, m->chunks);
-	st32(p + 8, m->first);
-	st16(p + MAPPED_COUNT_AT, 0);
-	st16(p + 14, 0);
-	st32(p + 16, m->frag_elements);
-	st32(p + 20, m->first_chunk_id);
-	cur->at = p + MAPPED_LEN;
-	cur->end = p + page_cap(cap);
-	return 0;
+	return page_begin(buf, cap, MAPPED_LEN, mapped_fields, m, cur);
 }
 
 int
 pbox_mapped_add(void *buf, struct pbox_cursor *cur, const struct pbox_chunk_entry *e)
 {
-	uint8_t *p = cur->at;
-	size_t size = CHUNK_LEN + (size_t)e->segments * SEGMENT_LEN;
+	uint8_t *p;
 
 	assert(e->segments >= 1 && e->segments <= PBOX_MAX_SEGMENTS);
-	if ((size_t)(cur->end - p) < size)
+	p = page_add(buf, cur, CHUNK_LEN + (size_t)e->segments * SEGMENT_LEN);
+	if (p == NULL)
 		return -1;
-	if (!count_up((uint8_t *)buf + MAPPED_COUNT_AT))
-		return -1;
-	st32(p, e->chunk_id);
-	st16(p + 4, e->endpoint);
-	st16(p + 6, e->segments);
-	st32(p + 8, e->elements);
-	st32(p + 12, e->version);
-	cur->at = p + size;
-	p += CHUNK_LEN;
-	for (unsigned i = 0; i < e->segments; i++, p += SEGMENT_LEN) {
-		st64(p, e->segment[i].offset);
-		st32(p + 8, e->segment[i].tensor);
-		st32(p + 12, e->segment[i].elements);
-	}
+	pbox_fields_put(p, CHUNK_LEN, chunk_fields, e);
+	for (unsigned i = 0; i < e->segments; i++)
+		pbox_fields_put(p + CHUNK_LEN + i * SEGMENT_LEN, SEGMENT_LEN, segment_fields,
+			&e->segment[i]);
 	return 0;
 }
 
@@ -307,35 +281,7 @@ chunk_size(const uint8_t *p, const uint8_t *end)
 int
 pbox_mapped_decode(const void *buf, size_t len, struct pbox_mapped *m, struct pbox_cursor *cur)
 {
-	uint8_t *p = (uint8_t *)(uintptr_t)buf; /* a reading cursor is not written through */
-	uint8_t *at, *end = p + len;
-	uint32_t chunks, first;
-	unsigned count;
-
-	if (len < MAPPED_LEN)
-		return -1;
-	chunks = pbox_ld32(p + 4);
-	first = pbox_ld32(p + 8);
-	count = pbox_ld16(p + MAPPED_COUNT_AT);
-	if ((uint64_t)first + count > chunks)
-		return -1;
-	at = p + MAPPED_LEN;
-	for (unsigned i = 0; i < count; i++) {
-		size_t size = chunk_size(at, end);
-
-		if (size == 0)
-			return -1;
-		at += size;
-	}
-	m->table = pbox_ld32(p);
-	m->chunks = chunks;
-	m->first = first;
-	m->count = (uint16_t)count;
-	m->frag_elements = pbox_ld32(p + 16);
-	m->first_chunk_id = pbox_ld32(p + 20);
-	cur->at = p + MAPPED_LEN;
-	cur->end = at;
-	return 0;
+	return page_decode(buf, len, MAPPED_LEN, mapped_fields, m, &m->count, chunk_size, cur);
 }
 
 int
@@ -346,17 +292,9 @@ pbox_mapped_next(struct pbox_cursor *cur, struct pbox_chunk_entry *e)
 
 	if (size == 0)
 		return -1;
-	e->chunk_id = pbox_ld32(p);
-	e->endpoint = pbox_ld16(p + 4);
-	e->segments = pbox_ld16(p + 6);
-	e->elements = pbox_ld32(p + 8);
-	e->version = pbox_ld32(p + 12);
-	p += CHUNK_LEN;
-	for (unsigned i = 0; i < e->segments; i++, p += SEGMENT_LEN) {
-		e->segment[i].offset = pbox_ld64(p);
-		e->segment[i].tensor = pbox_ld32(p + 8);
-		e->segment[i].elements = pbox_ld32(p + 12);
-	}
+	pbox_fields_get(p, chunk_fields, e);
+	for (unsigned i = 0; i < e->segments; i++)
+		pbox_fields_get(p + CHUNK_LEN + i * SEGMENT_LEN, segment_fields, &e->segment[i]);
 	cur->at += size;
 	return 0;
 }

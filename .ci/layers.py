@@ -25,7 +25,7 @@ def main():
     for i, name in enumerate(order):
         for d in deps[name]:
             if d not in order[:i]:
-                print(f"lib/{name}/meson.build: {d} does not stand below {name}")
+                print(f"lib/{name}/meson.build: {d} is not below {name}")
         for f in sorted(os.listdir(os.path.join(LIB, name))):
             if not f.endswith((".c", ".h")):
                 continue

@@ -40,7 +40,7 @@ void bed_open(struct bed *b, const char *args);
 /* stopped and closed; no mbuf may be missing */
 void bed_close(struct bed *b);
 
-/* A packet of @p len bytes with a number in its first 4 bytes, and a pattern behind. */
+/* A packet of @p len bytes with a number in its first 4 bytes, and a pattern after it. */
 struct rte_mbuf *bed_packet(uint32_t number, uint16_t len);
 uint32_t bed_number(const struct rte_mbuf *m);
 bool bed_intact(const struct rte_mbuf *m, uint16_t len);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 the PBox authors
-"""A box behind net_chaos in network namespaces, and how its test programs tell what they found.
+"""A box behind net_chaos in network namespaces, and how its test programs report what they found.
 
 The bed is that of the benchmarks; here it serves to be disturbed."""
 

@@ -271,7 +271,7 @@ test_reorder(void)
 	bed_conserves(&b);
 	bed_close(&b); /* frees what is held */
 	/* alone, a packet is held for its time and no longer; where the process was kept off its CPU for
-	 * that long, nobody can tell, and it is tried again */
+	 * that long, nobody can know, and it is tried again */
 	for (unsigned i = 0; i < TRIES; i++) {
 		uint64_t start;
 
@@ -366,7 +366,7 @@ hash_on(uint64_t h, struct rte_mbuf *m)
 	return h;
 }
 
-/* A seed's fates are for ever: failures that somebody noted by their seed can be had again. */
+/* A seed's fates are forever: failures that somebody noted by their seed can be had again. */
 static void
 test_frozen(void)
 {
@@ -391,7 +391,7 @@ test_frozen(void)
 	bed_close(&b);
 }
 
-/* Everything at once, both ways: nothing is lost track of, and nothing is left behind. */
+/* Everything at once, both ways: nothing is lost track of, and nothing stays in it. */
 static void
 test_all_at_once(void)
 {
@@ -413,7 +413,7 @@ const struct unit_test unit_tests[] = {
 	{"pass through", test_pass_through},
 	{"loss", test_loss},
 	{"the seed decides", test_seed},
-	{"for ever", test_frozen},
+	{"forever", test_frozen},
 	{"bursts of fixed length", test_burst},
 	{"Gilbert-Elliott", test_gilbert},
 	{"duplication", test_dup},

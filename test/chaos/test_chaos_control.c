@@ -314,7 +314,7 @@ test_telemetry(void)
 	snprintf(cmd, sizeof(cmd), "/net_chaos/get,%s", b.name);
 	bed_telemetry(cmd, answer, sizeof(answer));
 	CU_ASSERT_TRUE(has(answer, "\"rx_target_left\":\"1\""));
-	/* what is wrong is told, and changes nothing */
+	/* what is wrong is reported, and changes nothing */
 	snprintf(cmd, sizeof(cmd), "/net_chaos/set,%u,rx_loss=2", b.port);
 	bed_telemetry(cmd, answer, sizeof(answer));
 	CU_ASSERT_TRUE(has(answer, "\"error\""));

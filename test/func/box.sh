@@ -2,7 +2,7 @@
 # Copyright (c) 2026 the PBox authors
 # shellcheck shell=bash
 #
-# For tests of the daemon with workers that need no library, but Python alone; to be sourced behind
+# For tests of the daemon with workers that need no library, but Python alone; to be sourced after
 # lib.sh:
 #
 #   has FILE PATTERN [SECONDS]

@@ -2,7 +2,7 @@
 # Copyright (c) 2026 the PBox authors
 """Fenced blocks of a guide and the HTML comments that say what to do with them.
 
-A comment stands on the line before the fence (blank lines may be between):
+A comment is on the line before the fence (blank lines may be between):
 
     <!-- run: host -->                 anywhere
     <!-- run: box -->                  needs the namespaces box, w0, w1 of operate.md
@@ -13,14 +13,14 @@ A comment stands on the line before the fence (blank lines may be between):
     <!-- output -->                    these lines occur in the output of the block before;
     <!-- output: started -->           ... of the latest block marked `start`
 
-Behind `run: WHERE` may follow, separated by commas:
+After `run: WHERE` may follow, separated by commas:
 
     start                              it does not end: go on when the output block has occurred
     setup                              the guides after this one begin with it too
     status N                           the exit status that it must have
     needs WHAT                         skip it where WHAT (torch, numpy, client, perf, cc) is missing
 
-In output blocks `...` stands for anything within a line.
+In output blocks `...` is anything within a line.
 """
 
 import re
@@ -98,7 +98,7 @@ def blocks(path):
                     comment = m.groups()
                 elif line.strip():
                     if comment:
-                        raise DocError(f"line {n}: no block behind '{comment[0]}: {comment[1]}'")
+                        raise DocError(f"line {n}: no block after '{comment[0]}: {comment[1]}'")
                     comment = None
     if fence is not None:
         raise DocError(f"line {begin}: the block does not end")

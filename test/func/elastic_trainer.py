@@ -100,7 +100,7 @@ class Training:
             saved = torch.load(self.path)
             done = saved["step"]
             model.load_state_dict(saved["model"])
-        # longer than torchrun takes: the sessions of the processes before still stand
+        # longer than torchrun takes: the sessions of the processes before are still there
         side = (Hook if self.args.mode == "hook" else Box)(
             model, {"job": self.args.job, "lease": 300.0, "join_timeout": 120.0,
                     "timeout": 120.0})

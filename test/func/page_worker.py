@@ -118,7 +118,7 @@ def case_limits():
 
 
 def case_sets():
-    """R7.2 (gap 7, S8): SETs of different ids are merged, of none taken; a schedule may be told far in advance."""
+    """R7.2 (gap 7, S8): SETs of different ids are merged, of none taken; a schedule may be set far in advance."""
     with worker() as w:
         w.join()
         table(w, optimiser=proto.OPTIMISERS["sgd"])
@@ -192,7 +192,7 @@ def case_left_and_back():
 
 
 def case_refusal_is_told():
-    """R8.3: who waits for a worker that was refused is told so, with the reason."""
+    """R8.3: who waits for a worker that was refused hears it, with the reason."""
     with worker(0, 2) as a, worker(1, 2) as b:
         a.join()
         a.declare(0, [(100, 0, "t")])

@@ -5,7 +5,7 @@
 It prints `joined`, `next N` (its first round), `round N VALUE` (of all elements of the result), and
 at its end `done` with a digest of what it has, or `error CLASS TEXT` with status 3.
 
---rounds N    0: until the file --stop is there; rank 0 looks, and tells the others in the results
+--rounds N    0: until the file --stop is there; rank 0 looks, and says it to the others in the results
 --alone V     then rank 0 alone pushes V to one more round, and all say `alone` and wait to be killed
 --momentum    an optimiser on the box, of which the digest is
 """

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 the PBox authors
 """Two workers that train made-up tensors with Adam on the box: rounds FIRST to LAST. Saves the parameters before
-FIRST and behind LAST; at round --pause both wait for a file.
+FIRST and after LAST; at round --pause both wait for a file.
 
 usage: [JOB=NAME] snapshot_worker.py OUT FIRST LAST [--pause ROUND FILE]
 """

@@ -2,7 +2,7 @@
 # Copyright (c) 2026 the PBox authors
 # shellcheck shell=bash
 #
-# For tests of pbox-testps beside a daemon; to be sourced behind box.sh:
+# For tests of pbox-testps beside a daemon; to be sourced after box.sh:
 #
 #   conf PORT [LINE OF THE JOB...]        the daemon's configuration
 #   serve NAME CORES EAL...               the daemon, on so many cores of one CPU; NAME -: it is not waited for

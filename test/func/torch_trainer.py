@@ -10,7 +10,7 @@ train    a worker: RANK, WORLD_SIZE, PBOX_BOX and PBOX_SECRET say who and where.
 expect   the digest that a run of --steps must have, computed here: after each step that the file
          `rollbacks` names (lines `STEP SNAPSHOT`) the optimiser's state is that of the step of
          the snapshot, and parameters stay
-report   what `event NAME T` lines and the workers' logs tell: how long until it went on
+report   what `event NAME T` lines and the workers' logs say: how long until it went on
 """
 
 import argparse
@@ -106,7 +106,7 @@ def digest(model):
 
 
 def hold(folder, step):
-    """All workers stand at this step until the file `hold` is gone."""
+    """All workers wait at this step until the file `hold` is gone."""
     mine = os.path.join(folder, f"held.{RANK}")
     with open(mine + ".new", "w") as f:
         f.write(f"{step}\n")

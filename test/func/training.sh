@@ -2,7 +2,7 @@
 # Copyright (c) 2026 the PBox authors
 # shellcheck shell=bash
 #
-# For tests of trainings (torch_trainer.py) that are disturbed; to be sourced behind lib.sh. $RUN_DIR/RUN is
+# For tests of trainings (torch_trainer.py) that are disturbed; to be sourced after lib.sh. $RUN_DIR/RUN is
 # the folder of a run.
 
 TRAINER=$FUNC_DIR/torch_trainer.py

@@ -4,7 +4,7 @@
 """Run a command as a systemd unit would, where no systemd runs: its user's rights, capabilities,
 read-only file system, and its filter of system calls. Usage: under_unit.py UNIT UID DIR COMMAND...
 
-DIR stands for the unit's run-time directory. To be started as root in a mount namespace of its own
+DIR is the unit's run-time directory. To be started as root in a mount namespace of its own
 (ip netns exec makes one). What is not done here: devices, and what hides files (/tmp
 is read-only instead of empty).
 """

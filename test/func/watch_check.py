@@ -70,7 +70,7 @@ def check_source():
     assert len(arrays) >= 9, arrays
     for x in arrays:
         rows = re.findall(r"\[PBOX_COUNTERS_\w+\] = \{[^}]*\b" + x + r"\b[^}]*\}", listed)
-        assert len(rows) == 1, f"{x} stands in lib/control/tables.c {len(rows)} times"
+        assert len(rows) == 1, f"{x} is in lib/control/tables.c {len(rows)} times"
 
 
 def check_doc(pbox):

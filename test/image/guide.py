@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 the PBox authors
-"""The commands of doc/appliance.md, run as they stand there, but for names: a disk is a file here, a NIC a TAP device, the
+"""The commands of doc/appliance.md, run as they are there, but for names: a disk is a file here, a NIC a TAP device, the
 management port a forwarded one of the loopback. Marks are those of test/func/docs_blocks.py."""
 
 import os
@@ -70,7 +70,7 @@ class Guide:
             raise machine.Failed(self.said[-2000:])
 
     def step(self, word):
-        """The next block, in which word stands, and the output that the guide shows for it."""
+        """The next block, with that word in it, and the output that the guide shows for it."""
         b = self.left.pop(0)
         name = f"guide: {textwrap.shorten(b.text.splitlines()[0], 70)}"
         if b.kind != "run" or word not in b.text:

@@ -250,20 +250,20 @@ def new_key(path):
 
 
 def new_disk(image, path, room=256):
-    """A disk with that image, and room behind it."""
+    """A disk with that image, and room after it."""
     run("cp", "--sparse=always", image, path)
     with open(path, "r+b") as f:
         f.truncate(os.path.getsize(path) + room * MIB)
 
 
 def conf_offset(disk):
-    text = run("sfdisk", "--json", disk)  # behind what it has to say about room at the end
+    text = run("sfdisk", "--json", disk)  # after what it has to say about room at the end
     table = json.loads(text[text.index("{"):])["partitiontable"]
     return next(p["start"] * 512 for p in table["partitions"] if p.get("name") == "pbox-conf")
 
 
 def configure(disk, folder, **files):
-    """Puts files on PBOX-CONF; '_' in a name stands for '.', an empty text removes."""
+    """Puts files on PBOX-CONF; '_' in a name is '.', an empty text removes."""
     at = f"{disk}@@{conf_offset(disk)}"
     for name, text in files.items():
         name = name.replace("_conf", ".conf").replace("_secret", ".secret")

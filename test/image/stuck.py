@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 the PBox authors
-"""Why a box in QEMU says nothing: what its CPUs do, whether it reads its disk, and how far its kernel came. The kernel is told to
+"""Why a box in QEMU says nothing: what its CPUs do, whether it reads its disk, and how far its kernel came. The kernel has to
 be quiet on the console, but has its log in memory. From outside: nothing in the box has to work for it."""
 
 import mmap
@@ -18,7 +18,7 @@ NUMBER = (1 << 62) - 1  # of a record; the two bits above say what state it has
 
 
 def records(memory, at):
-    """Texts of printk's ring from there on: each stands behind its record's number, at a multiple of 8 bytes. CPUs that write at
+    """Texts of printk's ring from there on: each is after its record's number, at a multiple of 8 bytes. CPUs that write at
     the same time may change places."""
     number, begin, out = struct.unpack_from("<Q", memory, at)[0], at + 8, []
     place = begin + 8
@@ -89,8 +89,8 @@ def at(box, cpu, size, address, count=1):
 
 def stale_breakpoint(box, samples=400):
     """Where a CPU hangs on a breakpoint that is no more: an address, or None. A kernel changes its code under way by way of
-    breakpoints. QEMU below 8.1 can keep the translation of one that another CPU has just removed (mended by its "accel/tcg: Always
-    lock pages before translation"): the CPU traps, finds no breakpoint in memory, tries the instruction again, traps, for ever; the
+    breakpoints. QEMU below 8.1 can keep the translation of one that another CPU has just removed (fixed by its "accel/tcg: Always
+    lock pages before translation"): the CPU traps, finds no breakpoint in memory, tries the instruction again, traps, forever; the
     others do so as well, or wait for its locks. It is that if a CPU is seen three times at the entry of its handler for
     breakpoints, from one address that holds none."""
     handlers, seen = {}, {}

@@ -76,7 +76,7 @@ test_gather(void)
 	CU_ASSERT(is_chain(&group[3], (const uint16_t[]){7}, 1));
 	UNIT_EQ_U64(group[1].bytes, 199);
 	UNIT_EQ_U64(group[1].payload, 100);
-	/* a longer one begins anew */
+	/* a longer one begins again */
 	make(1, 0, 101);
 	make(0, 0, 100);
 	UNIT_EQ_U64(packet_gather(list, 2, group, next), 2);
@@ -212,7 +212,7 @@ test_addresses(void)
 	wire_close(&w);
 }
 
-/* The kernel tells of a carrier when it comes to it, within a second or two. */
+/* The kernel reports a carrier when it comes to it, within a second or two. */
 static bool
 link_becomes(const struct wire *w, uint16_t status)
 {
@@ -254,7 +254,7 @@ test_link(void)
 }
 
 /* Another interface has the name: one queue is bound to it. Sockets that share an interface stay with the one that
- * they had: then there is no link until the port is opened again, and whoever asks can tell why. */
+ * they had: then there is no link until the port is opened again, and the port can say why. */
 void
 test_made_again(void)
 {

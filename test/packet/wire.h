@@ -40,7 +40,7 @@ bool wire_box(const char *command);
 /* `ethtool -K` of both ends: on or off. */
 void wire_offloads(const char *state);
 
-/* A port, started. @p args as behind "iface=b0". */
+/* A port, started. @p args as after "iface=b0". */
 void wire_open(struct wire *w, const char *args, uint16_t queues, uint64_t rx_offloads);
 /* Stopped and closed; no mbuf may be missing. */
 void wire_close(struct wire *w);
@@ -58,7 +58,7 @@ ssize_t wire_raw_receive(void *frame, size_t size, struct virtio_net_hdr *vnet);
 /* One frame from there. */
 void wire_raw_send(const void *frame, size_t len);
 
-/* A datagram to socket @p to of the host: headers in one mbuf, the payload in two behind. Bytes are
+/* A datagram to socket @p to of the host: headers in one mbuf, the payload in two after them. Bytes are
  * wire_byte(tag, i). */
 struct rte_mbuf *wire_datagram(struct wire *w, unsigned to, uint32_t tag, uint16_t payload);
 uint8_t wire_byte(uint32_t tag, uint32_t i);

@@ -446,7 +446,7 @@ class FakeBox:
 
     @staticmethod
     def _will_wait(h, frag):
-        # the ts of the frame that waits now stands for all of its worker
+        # the ts of the frame that waits now counts for all of its worker
         frag.waiting = {w for w in frag.waiting if w[0] != h.worker}
         frag.waiting.add((h.worker, h.ts, time.monotonic()))
 

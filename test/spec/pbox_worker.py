@@ -119,7 +119,7 @@ class Worker:
         self.deadline = deadline
         self.token = self.job = self.worker = self.incarnation = 0
         self.keys, self.job_key = None, None  # with auth: (worker's, box's)
-        self.doubt = None  # since when a SESSION error stands that has no tag
+        self.doubt = None  # since when there is a SESSION error that has no tag
         self.request_id = random.randrange(1, 1 << 30)
         self.tables = {}
         self.srtt = None
@@ -140,7 +140,7 @@ class Worker:
     def _send(self, header, payload, to, again=False):
         header.token, header.job, header.worker = self.token, self.job, self.worker
         header.incarnation = self.incarnation
-        now = (1 << 32) + int(time.monotonic() * 1e6)  # R4.9: the upper half is told, and is not 0
+        now = (1 << 32) + int(time.monotonic() * 1e6)  # R4.9: the upper half is sent, and is not 0
         header.ts, header.held = now & 0xFFFFFFFF, now >> 32 & 0xFFFFFFFF
         if again:
             header.flags |= proto.RETX
@@ -571,7 +571,7 @@ class Worker:
         raw = self._packed(table, values, proto.FORMATS["fp32"])
         step = proto.init_elements(self.path_mtu)
         items = []
-        # P is of the smallest MTU of box and workers, which F tells where P x 4 bytes are F
+        # P is of the smallest MTU of box and workers, which F shows where P x 4 bytes are F
         # elements of the wider format
         wide = max(proto.FORMAT_SIZE[table.declare.push_format],
                    proto.FORMAT_SIZE[table.declare.pull_format])

@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-/** The i-th implementation, NULL behind the last; whether this CPU runs its kernels. */
+/** The i-th implementation, NULL after the last; whether this CPU runs its kernels. */
 const char *kt_name(unsigned i);
 int kt_usable(const char *name);
 /** elem: 2 bf16, 3 fp16. name must be usable. */

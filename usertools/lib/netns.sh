@@ -4,7 +4,7 @@
 #
 # A box and its workers in network namespaces of their own, joined by veth through a bridge that
 # has a namespace too: nothing is added to the caller's network, and any number of these can
-# stand side by side. For usertools/quickstart and the tests in test/func; to be sourced.
+# be there side by side. For usertools/quickstart and the tests in test/func; to be sourced.
 #
 #   make_net WORKERS [MTU]         namespaces $NET-sw, $NET-box, $NET-w0, $NET-w1, ...
 #   write_conf FILE JOB SECRET WORKERS [PORT]
@@ -13,7 +13,7 @@
 #   worker_exec I COMMAND...       in the foreground, in worker I's namespace
 #   worker_start I LOG COMMAND...  in the background; PID in $STARTED
 #   await PID SECONDS              its exit status; 124: still running
-#   nap SECONDS                    as sleep, without a process: whoever looks often, and waits long, takes no CPU
+#   nap SECONDS                    as sleep, without a process: looking often, and waiting long, takes no CPU
 #   cleanup_net                    ends what was started here, by its id, and removes the rest
 #
 # Needs root, ip and ethtool. $RUN_DIR holds logs; cleanup_net leaves it to the caller.
@@ -70,7 +70,7 @@ net_attach() {
 		peer name eth0 netns "$ns" mtu "$mtu" numtxqueues 1 numrxqueues 1 || return
 	ip -n "$NET-sw" link set "p-$1" master br0 up || return
 	ip netns exec "$ns" ethtool -K eth0 tx off >/dev/null || return
-	# the box's side has no address, so that the kernel behind it stays silent
+	# the box's side has no address, so that the kernel there stays silent
 	[[ -z $address ]] || ip -n "$ns" addr add "$address/24" dev eth0 || return
 	ip -n "$ns" link set eth0 up
 }
@@ -189,7 +189,7 @@ worker_start() {
 is_running() {
 	local stat
 	{ read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 1
-	stat=${stat##*) } # behind the name: the state, and the parent
+	stat=${stat##*) } # after the name: the state, and the parent
 	[[ $stat == [!ZX]\ "$$ "* || $stat == [!ZX]\ "$BASHPID "* ]]
 }
 
@@ -235,7 +235,7 @@ cleanup_net() {
 		ip netns del "$ns"
 		rm -rf "/etc/netns/$ns" # files that programs in it saw in place of the host's
 	done
-	# EAL leaves its run-time directory behind; other DPDK programs of a test add to the name
+	# EAL leaves its run-time directory; other DPDK programs of a test add to the name
 	rm -rf "${XDG_RUNTIME_DIR:-/run}/dpdk/$NET"{,-*} "/var/run/dpdk/$NET"{,-*}
 	NET=''
 }

@@ -23,7 +23,7 @@ class Unreadable(BoxError, ValueError):
 
 
 def runtime_directories():
-    """Where boxes have their sockets: as told, the unit's, DPDK's own."""
+    """Where boxes have their sockets: as given, the unit's, DPDK's own."""
     found = [d for d in os.environ.get("RUNTIME_DIRECTORY", "").split(":") if d] + ["/run/pbox"]
     # others may write to /tmp: root asks nobody there
     found += ["/var/run"] if os.getuid() == 0 else [os.environ.get("XDG_RUNTIME_DIR") or "/tmp", "/var/run"]

@@ -17,7 +17,7 @@ class ConfError(Exception):
 
 
 def cpu_list(text):
-    """CPUs of '0-3,8'; EAL's '(0,1)@2' and '5@2-3' name those behind the @."""
+    """CPUs of '0-3,8'; EAL's '(0,1)@2' and '5@2-3' name those after the @."""
     cpus = set()
     text = re.sub(r"\([^)]*\)@", "@", text.strip())
     for part in re.split(r",(?![^(]*\))", text):
@@ -76,7 +76,7 @@ class Conf:
             self.lines.setdefault(name if section else line.split("=")[0].strip(), number)
 
     def where(self, what):
-        """Where a port's section or a global key stands."""
+        """Where a port's section or a global key is."""
         return f"{self.path} line {self.lines[what]}" if what in self.lines else str(self.path)
 
 
@@ -123,7 +123,7 @@ def full_pci(name):
 
 
 class Machine:
-    """A host below a root directory; its /sys and /proc may stand elsewhere."""
+    """A host below a root directory; its /sys and /proc may be elsewhere."""
 
     def __init__(self, root="/", sysfs=None, proc=None):
         self.tree = {"sys": sysfs or os.path.join(root, "sys"), "proc": proc or os.path.join(root, "proc")}
@@ -200,7 +200,7 @@ class Machine:
         return self.link(f"{self.device(pci)}/driver")
 
     def pci_node(self, pci):
-        """None: the firmware does not tell."""
+        """None: the firmware does not say."""
         node = self.read(f"{self.device(pci)}/numa_node")
         return int(node) if node and int(node) >= 0 else None
 

@@ -30,7 +30,7 @@ FITTED += [("workers", str(n), f"--workers {n} --lockstep") for n in (1, 2, 4, 3
 FITTED += [("workers", f"{n} of {size}", f"--workers {n} --fragment {size} --lockstep")
            for n, size in ((20, 1408), (10, 4096), (5, 8192), (12, 8192), (24, 8896))]
 FITTED += [("workers", "12 l2", "--workers 12 --fragment 1408 --resident l2 --lockstep")]
-# with eight workers everywhere, a byte of a contribution and one of a result could not be told apart
+# with eight workers everywhere, a byte of a contribution and one of a result could not be separated
 FITTED += [("workers", f"{n} l2", f"--workers {n} --fragment {size} --resident l2 --lockstep") for n, size in ((2, 8192), (32, 1408))]
 FITTED += [("optimisers", f"{o} {where}", f"--optimiser {o} --resident {where} --lockstep")
            for where in ("llc", "l2") for o in ("sgd", "momentum", "adam")]

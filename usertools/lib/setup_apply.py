@@ -87,18 +87,18 @@ class Changer:
             self.put(f"{base}/driver/unbind", pci)
         self.put("sys/bus/pci/drivers_probe", pci)
 
-    def wait_for(self, pci, driver, mend):
+    def wait_for(self, pci, driver, fix):
         end = time.monotonic() + BIND_SECONDS
         while self.machine.driver(pci) != driver:
             if time.monotonic() > end:
-                raise ApplyError(f"port {pci}", f"has the driver {self.machine.driver(pci) or 'none'} and not {driver}", mend)
+                raise ApplyError(f"port {pci}", f"has the driver {self.machine.driver(pci) or 'none'} and not {driver}", fix)
             time.sleep(0.02)
 
     def take(self, pci, driver):
         was = self.machine.driver(pci)
         self.note("driver", pci, was)
         self.bind(pci, driver)
-        self.wait_for(pci, driver, "dmesg | tail tells why; all devices of its IOMMU group must be free")
+        self.wait_for(pci, driver, "dmesg | tail says why; all devices of its IOMMU group must be free")
         self.say(f"port {pci}: {was or 'no driver'} -> {driver}")
 
     # ---- memory, interfaces ----
@@ -178,7 +178,7 @@ class Changer:
 def apply(plan, say):
     """All of a plan without errors, or nothing: what was done is undone when a step fails."""
     c, m, args = Changer(plan.machine, say), plan.machine, plan.args
-    if args.boot_args:  # first, and it stays: it mends what may fail below
+    if args.boot_args:  # first, and it stays: it repairs what may fail below
         c.boot_file(plan.kernel_args)
     try:
         for node in plan.memory:

@@ -1,5 +1,5 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# udhcpc runs it with what it got: address, length of the network, MTU if the server tells. Nothing is set.
+# udhcpc runs it with what it got: address, length of the network, MTU if the server says it. Nothing is set.
 # shellcheck disable=SC2154
 [ "$1" != bound ] || echo "$ip/$mask ${mtu:-}"

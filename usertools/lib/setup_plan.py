@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 the PBox authors
 """What pbox-setup has to do for a configuration: which NICs to bind, pages to reserve and cores to isolate, and what
-stands in the way. Looks only; setup_apply does it."""
+is in the way. Looks only; setup_apply does it."""
 
 import os
 import re
@@ -29,7 +29,7 @@ class Plan:
     def __init__(self, machine, conf, eal, args):
         self.machine, self.conf, self.eal, self.args = machine, conf, eal, args
         self.errors, self.notes = [], []
-        self.boot_mends = 0  # errors that the kernel's arguments mend
+        self.boot_fixes = 0  # errors that the kernel's arguments fix
         self.management = management(machine, args.management, self.errors)
         self.ports = self._ports()
         self._cores()
@@ -51,8 +51,8 @@ class Plan:
                 seen[p["pci"]] = p["name"]
         return ports
 
-    def _wrong(self, name, found, mend):
-        self.errors.append((f"port {name} ({self.conf.where(name)})", found, mend))
+    def _wrong(self, name, found, fix):
+        self.errors.append((f"port {name} ({self.conf.where(name)})", found, fix))
 
     def _port(self, name, keys):
         m, port = self.machine, {"name": name, "pci": None, "interfaces": [], "driver": None, "node": None, "action": "keep",
@@ -104,7 +104,7 @@ class Plan:
             return
         if not m.group(pci):
             if not self.args.noiommu:
-                self.boot_mends += 1
+                self.boot_fixes += 1
                 self._wrong(name, "has no IOMMU group: vfio-pci cannot keep it from memory that is not its own",
                             "switch VT-d or AMD-Vi on in the firmware, boot with " + iommu_args(m) + " (pbox-setup apply "
                             "--boot-args); or leave it to the kernel as a net_packet port; or --noiommu")
@@ -229,7 +229,7 @@ class Plan:
             "cores": {"data": cpus(self.data), "isolated": cpus(self.isolated), "others": cpus(self.others)},
             "memory": self.memory, "kernel_args": " ".join(self.kernel_args), "kernel_args_missing": " ".join(self.missing_args()),
             "eal_args": " ".join(self.eal_args), "notes": self.notes,
-            "errors": [dict(zip(("subject", "found", "mend"), e)) for e in self.errors]}
+            "errors": [dict(zip(("subject", "found", "fix"), e)) for e in self.errors]}
 
 
 # ---- who uses a NIC ------------------------------------------------------------------------------------

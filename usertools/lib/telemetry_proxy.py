@@ -2,7 +2,7 @@
 # Copyright (c) 2026 the PBox authors
 """The telemetry of a box for readers alone: who may connect here can watch, and can change nothing.
 
-Whoever may write to DPDK's own telemetry socket may also end sessions, drain the box and take snapshots, so that
+Anyone who may write to DPDK's own telemetry socket may also end sessions, drain the box and take snapshots, so that
 is its owner's alone. This hands on the questions of ALLOWED, from any number of connections over one to the box.
 """
 

@@ -7,7 +7,7 @@
  * a fuzzer gets through the join to rounds: valid requests of three workers, each field of which
  * can be spoilt, and bytes of the input as payload or as a whole datagram.
  *
- *   [what, who, a, b, c, d, e, f] and behind some f bytes of payload
+ *   [what, who, a, b, c, d, e, f] and after it some f bytes of payload
  */
 
 #include <stdlib.h>
@@ -30,7 +30,7 @@ enum step {
 	STEP_CONTROL,  /* a type, b spoil, f bytes of payload */
 	STEP_DATA,     /* a type and spoil, b chunk, c fragment, d round, e value */
 	STEP_TIME,     /* a: 2^a us; b: and shards' mail is held back, or delivered */
-	STEP_DATAGRAM, /* f bytes as they are, their CRCs mended unless a */
+	STEP_DATAGRAM, /* f bytes as they are, their CRCs repaired unless a */
 	STEP_SHUTDOWN,
 	STEP_KINDS
 };
@@ -91,7 +91,7 @@ forge(unsigned spoil, uint8_t bit, struct pbox_hdr *h, size_t size)
 	return pbox_frame_seal(out, h);
 }
 
-/* The payload stands in out. */
+/* The payload is in out. */
 static void
 control_as(struct worker *w, unsigned type, size_t len, unsigned spoil, uint8_t bit)
 {
@@ -202,7 +202,7 @@ set(struct worker *w, const uint8_t *s)
 	control(w, PBOX_SET, pbox_set_encode(out + PBOX_HDR_LEN, 1400, &m));
 }
 
-/* Payload bytes of a fragment, as the map tells. */
+/* Payload bytes of a fragment, as the map says. */
 static size_t
 fragment_bytes(unsigned chunk, unsigned frag, unsigned format)
 {
@@ -257,7 +257,7 @@ data_frame(struct worker *w, const uint8_t *s)
 	forged = (spoil == SPOIL_TAG || spoil == SPOIL_NO_TAG) && (h.flags & PBOX_F_AUTH) != 0;
 	if (forged)
 		size = forge(spoil, s[7], &h, size);
-	if (spoil == SPOIL_HDR) /* behind the CRC's mending: any field */
+	if (spoil == SPOIL_HDR) /* after the CRC's repair: any field */
 		out[s[7] % PBOX_HDR_LEN] ^= s[6];
 	if (spoil == SPOIL_CRC && h.length > 0)
 		out[PBOX_HDR_LEN + s[7] % h.length] ^= 0x55;
@@ -272,7 +272,7 @@ data_frame(struct worker *w, const uint8_t *s)
 	w->peer.local_udp = 0;
 }
 
-/* Returns how many bytes behind the step it took. */
+/* Returns how many bytes after the step it took. */
 static size_t
 step(const uint8_t *s, size_t more)
 {

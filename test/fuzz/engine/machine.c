@@ -467,7 +467,7 @@ to_shard(unsigned at, struct packet *p, struct pbox_frame *frame, unsigned n)
 }
 
 void
-m_datagram(unsigned at, const struct pbox_peer *from, const uint8_t *data, size_t size, bool mend)
+m_datagram(unsigned at, const struct pbox_peer *from, const uint8_t *data, size_t size, bool repair)
 {
 	struct packet *p = packet_of(data, size);
 	struct pbox_frame frame[PBOX_SHARD_BURST];
@@ -491,7 +491,7 @@ m_datagram(unsigned at, const struct pbox_peer *from, const uint8_t *data, size_
 		enum pbox_wire_drop why;
 		size_t step = 0;
 
-		if (mend)
+		if (repair)
 			reseal(p->data + pos, size - pos);
 		*f = (struct pbox_frame){.payload = p->data + pos + PBOX_HDR_LEN,
 			.handle = p,

@@ -14,7 +14,7 @@
 #define M_SHARDS      2
 #define M_CHUNKS      64
 
-/* What WELCOME and MAPPED told last. */
+/* What WELCOME and MAPPED said last. */
 struct m_seen {
 	struct pbox_welcome welcome;
 	uint64_t cookie;
@@ -33,7 +33,7 @@ extern bool m_hold_mail;
 extern void (*m_sent)(const struct pbox_send *s);
 
 void m_begin(void);
-/* As if killed, and started again: it knows nothing of before. Time goes on. */
+/* As if killed, and started again: it has forgotten everything. Time goes on. */
 void m_restart(void);
 /* Encode header and CRC, and in a session with auth the flag and the tag, around the payload at
  * @p buf + PBOX_HDR_LEN. Returns the frame's size. */
@@ -45,9 +45,9 @@ uint64_t m_accepted(void);
 /* Ends all jobs: everything must be given back. */
 void m_end(void);
 /* A datagram as it came from the network, to the core of one shard; @p size up to 65535. Control
- * frames go to the registrar. @p mend: give its frames their right CRC first. */
+ * frames go to the registrar. @p repair: give its frames their right CRC first. */
 void m_datagram(
-	unsigned shard, const struct pbox_peer *from, const uint8_t *data, size_t size, bool mend);
+	unsigned shard, const struct pbox_peer *from, const uint8_t *data, size_t size, bool repair);
 void m_tick(uint64_t ns);
 void m_mail(void); /* deliver what was held back */
 void m_shutdown(void);

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-/* Any text as what telemetry is told to set. What is refused has changed nothing and says why; what
+/* Any text as what telemetry is asked to set. What is refused has changed nothing and says why; what
  * is taken is within its limits, and its own text brings the same again. */
 
 #include <stdio.h>

@@ -3,7 +3,7 @@
  */
 
 /*
- * Input: one byte of flags (bit 7: mend the checksums first, so that the fuzzer gets past them;
+ * Input: one byte of flags (bit 7: repair the checksums first, so that the fuzzer gets past them;
  * bits 4 to 6: prefix length), then a frame. The sanitizers watch the reads; here is checked
  * what is found, and that the answers of the box parse at the other end.
  */
@@ -24,7 +24,7 @@ static const struct pbox_net_if box = {
 };
 
 static void
-mend(uint8_t *f, size_t len)
+repair(uint8_t *f, size_t len)
 {
 	size_t at = len > 13 && f[12] == 0x81 && f[13] == 0 ? 18 : 14;
 	uint16_t check;
@@ -132,7 +132,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(f, data + 1, len);
 	nif.prefix_len = (uint8_t)(32 - (data[0] >> 4 & 7));
 	if (data[0] & 0x80)
-		mend(f, len);
+		repair(f, len);
 	v = pbox_net_parse(f, len, &nif, data[0] & 7, &pkt);
 	PBOX_ASSERT(v < PBOX_NET_VERDICTS);
 	if (v == PBOX_NET_UDP)

@@ -30,7 +30,7 @@ put32(uint8_t *p, uint32_t v)
 		p[i] = (uint8_t)(v >> 8 * i);
 }
 
-/* Good CRCs everywhere, so that what stands behind them is looked at. */
+/* Good CRCs everywhere, so that what comes after them is looked at. */
 static void
 stamp(uint8_t *f, size_t size)
 {

@@ -4,7 +4,7 @@
 
 /*
  * A datagram through the frame decoder. The first byte says whether each frame is given its right
- * CRC first: a fuzzer does not guess CRCs, and would never see what lies behind that check.
+ * CRC first: a fuzzer does not guess CRCs, and would never see what comes after that check.
  */
 
 #include <stdlib.h>

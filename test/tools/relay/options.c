@@ -38,7 +38,7 @@ usage(const char *what, const char *value)
 	return EXIT_WRONG_USAGE;
 }
 
-/* A number and nothing else behind it but @p end. */
+/* A number and nothing else after it but @p end. */
 static bool
 number(const char **text, char end, unsigned long min, unsigned long max, unsigned *out)
 {

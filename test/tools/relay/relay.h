@@ -10,7 +10,7 @@
  * A bad network between two ends that use kernel sockets. One thread: datagrams of workers come to
  * an ear (a socket on an address that they take for the box's), pass the line towards the box, and
  * leave from the socket of their worker's flow; answers come to that socket, pass the other line,
- * and leave from the ear that stands for the box's port they came from.
+ * and leave from the ear that is the box's port they came from.
  */
 
 #include <netinet/in.h>
@@ -47,7 +47,7 @@ struct options {
 	struct pbox_fault_conf conf[PBOX_FAULT_DIRS];
 };
 
-/** A worker's address, and the socket that stands for it before the box. */
+/** A worker's address, and the socket that the box sees instead of it. */
 struct flow {
 	int fd;
 	bool used;

@@ -214,7 +214,7 @@ tos_of(struct msghdr *h)
 	return 0;
 }
 
-/* The ear that stands for a port of the box; -1: it is not the box's. */
+/* The ear that is a port of the box; -1: it is not the box's. */
 static int
 ear_of(const struct relay *r, const struct sockaddr_in *from)
 {

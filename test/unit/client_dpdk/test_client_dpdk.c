@@ -40,7 +40,7 @@ test_options(void)
 		{"-- address=10.0.0.1/24 gateway=x", "gateway=x is not an IPv4 address"},
 		{"-- address=10.0.0.1/24 idle=no", "idle=no is not known"},
 		{"-- address=10.0.0.1/24 zero-copy=on", "zero-copy=on is not known"},
-		{"-- address=10.0.0.1/24 adress=1", "adress=1 is not known"},
+		{"-- address=10.0.0.1/24 addressx=1", "addressx=1 is not known"},
 		{"-- address=10.0.0.1/24 sleep", "'sleep' is not NAME=VALUE"},
 	};
 	struct dpdk_options o;

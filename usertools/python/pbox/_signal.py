@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 the PBox authors
 """SIGTERM leaves the job first: launchers (torchrun, Slurm, Kubernetes) end workers with it, and
-a session that is not closed stands until its lease ends.
+a session that is not closed lasts until its lease ends.
 
 Only where nobody else handles the signal. A handler in Python runs in the main thread between two
 instructions of the interpreter: too late where that thread is in a C call without an end of its

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 the PBox authors
-"""A stand-in for libpbox-client and the box behind it, in this process: the functions of
+"""A stand-in for libpbox-client and the box, in this process: the functions of
 pbox_client.h over ctypes objects, for as many workers as there are threads. It moves no packet;
-it is there to test what stands above it without a network."""
+it is there to test what is above it without a network."""
 
 import ctypes as ct
 import queue

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 the PBox authors
-"""Which run is this? What launchers tell, and what workers agree on."""
+"""Which run is this? What launchers set, and what workers agree on."""
 
 import os
 import threading

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 the PBox authors
-"""What workers tell each other with every step: a table of a few sums beside the gradients.
+"""What workers say to each other with every step: a table of a few sums beside the gradients.
 
 An optimiser on the box makes one step for all, so all must want the same: the same
 hyper-parameters, a gradient for the same parameters, and a state that all have loaded or none.
@@ -45,7 +45,7 @@ class Agreement:
 
     def begin(self, hypers: Hypers, has: Sequence[bool], had: Sequence[bool],
               loaded: Optional[bool]) -> None:
-        """Tell the others. A worker that was told by nobody else waits in check()."""
+        """Inform the others. A worker that nobody else has informed waits in check()."""
         text = repr([sorted(h.items()) for h in hypers])
         self._hypers = [dict(h) for h in hypers]
         self._mine[0] = 1
@@ -75,7 +75,7 @@ class Agreement:
         return sums[:self._n], sums[self._n:]
 
     def _explain(self) -> str:
-        """All workers have found that they differ: now each tells its values."""
+        """All workers have found that they differ: now each reports its values."""
         names = sorted({k for h in self._hypers for k in h})
         count, me = self._client.workers, self._client.worker
         per = len(names) * len(self._hypers)
@@ -99,7 +99,7 @@ class Agreement:
         text = []
         for w, theirs in enumerate(everybodys):
             if w == me or not any(theirs):
-                continue  # a worker that has gone (policy shrink) has told nothing
+                continue  # a worker that has gone (policy shrink) has said nothing
             for i, (v, mine_v) in enumerate(zip(theirs, everybodys[me])):
                 if v != mine_v:
                     g, k = divmod(i, len(names))

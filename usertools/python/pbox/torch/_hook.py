@@ -4,7 +4,7 @@
 
 The parameters are declared once, at registration, as one table a dtype. A bucket is then a set
 of addresses inside its flat buffer, one for each parameter, so DDP may rebuild its buckets after
-the first backward pass (it does) without anything being declared anew, and a worker with another
+the first backward pass (it does) without anything being declared again, and a worker with another
 model is found, by the name of the parameter, before the first gradient.
 """
 

@@ -215,7 +215,7 @@ class BoxOptimizer(torch.optim.Optimizer):
                 for new, old in zip(hypers, self._sent)]
 
     def _send_hypers(self, hypers: Hypers, changes: Hypers) -> None:
-        """Tell the box what changed since the last step. Every worker does: a round waits for
+        """Send the box what changed since the last step. Every worker does: a round waits for
         all contributions, so it cannot be computed before the values have arrived."""
         trained = set(self._group_of)
         for g, changed in enumerate(changes):
@@ -287,7 +287,7 @@ class BoxOptimizer(torch.optim.Optimizer):
         more = f" and {len(which) - 3} more" if len(which) > 3 else ""
         return f"parameter{'s' if len(which) > 1 else ''} {text}{more}"
 
-    # ---- changes behind the box's back
+    # ---- changes that the box does not see
 
     @staticmethod
     def _content(p: torch.Tensor, order: _layout.Order) -> int:
@@ -426,7 +426,7 @@ class BoxOptimizer(torch.optim.Optimizer):
                 try:
                     self._send_hypers(hypers, changes)
                 except (PBoxMismatch, PBoxRefused) as e:
-                    refused.append(e)  # if workers differ, what they say tells more
+                    refused.append(e)  # if workers differ, what they say helps more
 
         def compare(timeout: Optional[float]) -> None:
             self._compare(hypers, timeout)
@@ -438,7 +438,7 @@ class BoxOptimizer(torch.optim.Optimizer):
                 _lib.PUSHPULL, self._io, len(self._all), keep,
                 weight=1 if samples is None else samples)
 
-        # who has something to tell that others may not want pushes when they agree; nobody's
+        # who has something to send that others may not want pushes when they agree; nobody's
         # step ends before that
         self._todo = [give, begin, tell, compare, push, self._end] if first else \
             [give, begin, tell, push, compare, self._end]

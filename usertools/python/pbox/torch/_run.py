@@ -2,7 +2,7 @@
 # Copyright (c) 2026 the PBox authors
 """Which run of a job is this? All workers of one start of the program say the same to the box, and no
 other start does: so workers that a launcher has started again never go on with what the dead ones
-left there. Launchers differ in what they tell:
+left there. Launchers differ in what they set:
 
 torch.distributed  its store belongs to this start: a random number, drawn when all are there
 torchrun           the agent's store (static rendezvous), under the count of restarts; else its run

@@ -39,7 +39,7 @@ class Watch:
         return key
 
     def remove(self, key: int) -> bool:
-        """Was it still pending? Whoever gets True completes the future."""
+        """Was it still pending? The caller that gets True completes the future."""
         with self._cond:
             return self._pending.pop(key, None) is not None
 

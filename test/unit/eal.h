@@ -6,10 +6,10 @@
 #define UNIT_EAL_H
 
 /**
- * Start the EAL, once in a program: no privileges, no huge pages, no PCI device, nothing shared
+ * Start the EAL, once in a program: no privileges, no hugepages, no PCI device, nothing shared
  * with another process; its folder goes with the program. A failure ends the test.
  *
- * @param args  what else the EAL is told, ended by NULL; at most 20
+ * @param args  what else the EAL gets, ended by NULL; at most 20
  */
 void unit_eal(const char *const args[]);
 

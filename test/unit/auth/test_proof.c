@@ -74,7 +74,7 @@ test_cookie_tells_when_it_was_given(void)
 }
 
 /*
- * The message of a proof always has 32 zero bytes where the proof stands, so that no published
+ * The message of a proof always has 32 zero bytes where the proof is, so that no published
  * vector of HMAC-SHA-256 fits. These were computed with Python's hmac and hashlib:
  * hmac.new(key, prefix + payload, 'sha256').hexdigest()
  */
@@ -132,7 +132,7 @@ const struct unit_test unit_tests[] = {
 		test_cookie_depends_on_address_port_time_and_key},
 	{"a challenge depends on address, token, key",
 		test_challenge_depends_on_address_token_and_key},
-	{"a cookie tells when it was given", test_cookie_tells_when_it_was_given},
+	{"a cookie shows when it was given", test_cookie_tells_when_it_was_given},
 	{"proofs against another implementation", test_proof_vectors},
 	{"a proof is checked bit by bit", test_proof_is_checked_bit_by_bit},
 	{NULL, NULL},

@@ -366,7 +366,7 @@ fake_attack(struct fake_box *b)
 		{.type = PBOX_RESULT, .round = 1, .flags = PBOX_F_ZERO, .format = PBOX_FMT_FP32},
 		{.type = PBOX_RESULT,
 			.round = 2,
-			.flags = PBOX_F_ZERO | PBOX_F_AUTH, /* whatever stands there is its tag */
+			.flags = PBOX_F_ZERO | PBOX_F_AUTH, /* what is there is its tag */
 			.format = PBOX_FMT_FP32},
 		{.type = PBOX_PUSH_OK, .round = 1},
 	};

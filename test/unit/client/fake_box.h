@@ -9,7 +9,7 @@
  * @file
  * A small box for the tests of the client: one thread, kernel sockets on 127.0.0.1, built on
  * lib/wire alone and written from doc/protocol.md. One job; all-reduce and SGD. It loses, repeats
- * and reorders frames both ways if told to.
+ * and reorders frames both ways if asked to.
  */
 
 #include <stdbool.h>
@@ -54,7 +54,7 @@ struct fake_counts {
 	uint64_t echoes, echo;                /* PINGs with a nonce, and the last one */
 	unsigned echo_at;                     /* the endpoint that it came to */
 	uint64_t hellos;
-	uint64_t taken_back, asked_after; /* PULLs sent 10 ms and more after that was told */
+	uint64_t taken_back, asked_after; /* PULLs sent 10 ms and more after that was reported */
 };
 
 /** What workers said last. */
@@ -91,13 +91,13 @@ void fake_silence(struct fake_box *b, bool on);
 void fake_no_data(struct fake_box *b, bool on);
 /** Ask a worker whether it lives (R4.6), and with a nonce for its address (R4.9; 0: not). endpoint: 0 is that of control. */
 void fake_ping(struct fake_box *b, unsigned worker, unsigned endpoint, uint64_t nonce);
-/** Tell every worker that the box stops; from then on it hears nothing, until it is restarted. */
+/** Say to every worker that the box stops; from then on it hears nothing, until it is restarted. */
 void fake_shutdown(struct fake_box *b);
 /** A worker of another run joins (R12.3): sessions and tables of the one that is there end. */
 void fake_run_begins(struct fake_box *b);
 /** Tables have begun (or have not): who does not go on in them hears RUNNING (R12.6). */
 void fake_running(struct fake_box *b, bool on);
-/** The next WELCOMEs tell another number, whatever was asked for. */
+/** The next WELCOMEs have another number, whatever was asked for. */
 void fake_misnumber(struct fake_box *b);
 struct fake_said fake_said(struct fake_box *b);
 struct fake_counts fake_counts(struct fake_box *b);

@@ -167,7 +167,7 @@ take_run(struct fake_box *b, const struct pbox_join *m)
 	return true;
 }
 
-/** Whoever it is that does not want the worker. */
+/** The one that does not want the worker. */
 static void
 refuse(struct fake_box *b, int fd, const struct sockaddr_in *from, const struct pbox_hdr *h,
 	uint64_t nonce, unsigned code)
@@ -311,7 +311,7 @@ take_page(struct fake_box *b, struct fake_table *t, unsigned w, const struct pbo
 		t->head = *m;
 		t->tensor = calloc(m->tensors + 1, sizeof(*t->tensor));
 		for (unsigned i = 0; i < m->tensors; i++)
-			t->tensor[i].elements = UINT64_MAX; /* not told yet */
+			t->tensor[i].elements = UINT64_MAX; /* not known yet */
 	}
 	t->begun[w] = true;
 	if ((m->flags & PBOX_DECLARE_RESTORE) != 0 && !t->mapped)

@@ -361,7 +361,7 @@ piece_of(const struct place *p)
 	return elements - base < piece ? elements - base : piece;
 }
 
-/** The array that FETCH, or INIT in place of what stands, names (R6.13, R6.14); NULL: none is meant. */
+/** The array that FETCH, or INIT in place of what is there, names (R6.13, R6.14); NULL: none is meant. */
 static float *
 array_of(const struct place *p)
 {
@@ -404,7 +404,7 @@ on_fetch(const struct place *p)
 	}
 }
 
-/** In place of what stands (R6.14). */
+/** In place of what is there (R6.14). */
 static void
 on_give(const struct place *p, const uint8_t *payload)
 {

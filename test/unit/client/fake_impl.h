@@ -29,10 +29,10 @@ struct fake_frag {
 	uint32_t at;   /* first element, in the table */
 	uint32_t elements;
 	bool ready;
-	/* after a restart; version is then the highest told */
-	uint32_t tellers, havers; /* bitmaps: have told; can give that version */
+	/* after a restart; version is then the highest reported */
+	uint32_t tellers, havers; /* bitmaps: have reported; can give that version */
 	uint16_t contributors;    /* of the version */
-	bool behind;              /* somebody told less */
+	bool behind;              /* somebody reported less */
 	bool payload, restored;
 };
 
@@ -112,7 +112,7 @@ struct fake_box {
 };
 
 uint64_t fake_now(void); /* us */
-/** Send a frame whose payload stands at b->tx + PBOX_HDR_LEN. */
+/** Send a frame whose payload is at b->tx + PBOX_HDR_LEN. */
 void fake_send(struct fake_box *b, int fd, const struct sockaddr_in *to, struct pbox_hdr *h);
 void fake_control(struct fake_box *b, int fd, const struct sockaddr_in *from,
 	const struct pbox_hdr *h, const uint8_t *payload);
@@ -120,7 +120,7 @@ void fake_data(struct fake_box *b, int fd, const struct pbox_hdr *h, const uint8
 /** RESTORE; the fragment's chunk is at @p fd. */
 void fake_restore(struct fake_box *b, struct fake_table *t, struct fake_frag *g, int fd,
 	const struct pbox_hdr *q, const uint8_t *payload);
-/** Still to be told by workers. */
+/** Still to be reported by workers. */
 static inline bool
 fake_restoring(const struct fake_table *t, const struct fake_frag *g)
 {

@@ -79,7 +79,7 @@ restart_then_idle(struct fake_box *b, unsigned round)
 	if (round == 3) {
 		usleep(50000);
 		fake_restart(b);
-		usleep(1300000); /* this worker has nothing to push until all tables are told of */
+		usleep(1300000); /* this worker has nothing to push until all tables are reported */
 	}
 }
 

@@ -65,7 +65,7 @@ await_joins(struct fake_box *b, unsigned joins)
 		usleep(1000);
 }
 
-/* ---- what is told ------------------------------------------------------------------------------- */
+/* ---- what is reported ------------------------------------------------------------------------------- */
 
 static void
 test_identity(void)
@@ -152,7 +152,7 @@ test_older_program(void)
 	fake_stop(b);
 }
 
-/* Who comes again tells the number of its run if it has something of it, else it begins. */
+/* A worker that comes again names the number of its run if it has something of it, else it begins. */
 static void
 test_number(void)
 {
@@ -164,7 +164,7 @@ test_number(void)
 	CU_ASSERT_EQUAL(declare(c, 0, 0), 0);
 	UNIT_EQ_U64(fake_said(b).number, 0);
 	CU_ASSERT_EQUAL(one_round(c), 0);
-	for (unsigned i = 0; i < 2; i++) { /* the second WELCOME tells the same */
+	for (unsigned i = 0; i < 2; i++) { /* the second WELCOME has the same */
 		said = fake_said(b);
 		fake_restart(b);
 		CU_ASSERT_EQUAL(one_round(c), 0);
@@ -409,10 +409,10 @@ test_older_box(void)
 }
 
 const struct unit_test unit_tests[] = {
-	{"identity and CONTINUE are told", test_identity},
+	{"identity and CONTINUE are sent", test_identity},
 	{"who goes on", test_goes_on},
 	{"an older program", test_older_program},
-	{"the number is told by who comes again", test_number},
+	{"the number is named by who comes again", test_number},
 	{"a run that has ended", test_run_ended},
 	{"without copies", test_without_copies},
 	{"another number than that of the run", test_other_number},

@@ -579,7 +579,7 @@ test_restart_and_shutdown(void)
 			pbox_client_submit(c, 0, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &err),
 			PBOX_C_LOST);
 		CU_ASSERT_EQUAL(pbox_client_status(c, (char *)v, 100, &err), PBOX_C_LOST);
-		memset(v, 'x', 100); /* a call that fails leaves no text of before */
+		memset(v, 'x', 100); /* a call that fails leaves no earlier text */
 		CU_ASSERT_EQUAL(pbox_client_why(c, (char *)v, 100, &err), PBOX_C_LOST);
 		CU_ASSERT_EQUAL(((char *)v)[0], '\0');
 		pbox_client_close(c);
@@ -616,8 +616,8 @@ test_init_pull_set_and_steps(void)
 	pbox_client_submit(c, 0, PBOX_CLIENT_PULL, pull, 1, 0, 1, &h, &err);
 	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 100, &err), PBOX_C_DEADLINE);
 	HAS("missing worker 0's init: see its own log");
-	/* init queues behind the pull on the same tensor, so it goes by another client here:
-	 * close, and begin anew */
+	/* init queues after the pull on the same tensor, so it goes by another client here:
+	 * close, and begin again */
 	pbox_client_close(c);
 	fake_restart(b);
 	c = must_open(b, 0, 1);

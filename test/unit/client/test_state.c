@@ -30,7 +30,7 @@ struct peer {
 	float value[ALL];      /* fp32: INIT, FETCH, GIVE */
 };
 
-/** One list of tensors that stand one after the other. */
+/** One list of tensors that are one after the other. */
 static void
 lay(struct pbox_client_io *io, void *in, void *out, unsigned size)
 {

@@ -437,7 +437,7 @@ test_quiesce(void)
 	UNIT_EQ_U64(broken, 0);
 }
 
-/* Whoever gives up after a deadline frees what is still being sent. */
+/* A caller that gives up after a deadline frees what is still being sent. */
 static void
 test_freed_under_way(void)
 {

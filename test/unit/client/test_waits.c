@@ -125,7 +125,7 @@ test_alive(void)
 	CU_ASSERT_EQUAL(o.rc, 0);
 }
 
-/* But not for ever, and not where the call says how long. */
+/* But not forever, and not where the call says how long. */
 static void
 test_bounds(void)
 {
@@ -228,7 +228,7 @@ test_slow_data_core(void)
 
 const struct unit_test unit_tests[] = {
 	{"one that computes is waited for", test_alive},
-	{"but not for ever", test_bounds},
+	{"but not forever", test_bounds},
 	{"one that has left is not waited for", test_left},
 	{"unless it comes back", test_back},
 	{"in slices", test_slices},

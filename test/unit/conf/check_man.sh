@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The man page named by $1 renders without a word from groff, and has the words behind it.
+# The man page named by $1 renders without a word from groff, and has the words after it.
 set -eu
 
 if ! command -v man >/dev/null || ! command -v groff >/dev/null; then
@@ -21,7 +21,7 @@ if [ -s "$dir/warnings" ]; then
 fi
 for word in "$@"; do
     if ! grep -q -e "$word" "$dir/text"; then
-        echo "the page does not tell of '$word':"
+        echo "the page does not mention '$word':"
         cat "$dir/text"
         exit 1
     fi

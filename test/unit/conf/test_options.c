@@ -356,7 +356,7 @@ test_the_sample_is_a_good_configuration(void)
 	pbox_conf_free(conf);
 }
 
-/* Every option stands in the manual page, and every line of it is a request or text for roff. */
+/* Every option is in the manual page, and every line of it is a request or text for roff. */
 static void
 test_the_manual_page_has_all(void)
 {
@@ -408,7 +408,7 @@ tell(void *ctx, enum pbox_conf_change what, const struct pbox_conf_section *sect
 	unsigned flags = option != NULL ? option->flags : 0;
 
 	(void)ctx;
-	/* without where it stands */
+	/* without its place */
 	snprintf(told + at, sizeof(told) - at, "%s %s%s %.*s\n", word[what],
 		section->name[0] != '\0' ? section->name : "global",
 		flags & PBOX_CONF_LIVE   ? " live"

@@ -125,7 +125,7 @@ wrong_frames(void)
 	rig_stop(&rig);
 }
 
-/* The clean stop: every worker is told, three times; jobs end; the cores stop. */
+/* The clean stop: every worker hears it, three times; jobs end; the cores stop. */
 static void
 clean_stop(void)
 {
@@ -156,7 +156,7 @@ clean_stop(void)
 	rig_stop(&rig);
 }
 
-/* What an operator can mend is told, once. */
+/* What an operator can fix is reported, once. */
 static void
 messages(void)
 {
@@ -180,7 +180,7 @@ messages(void)
 	rig_turn(&rig);
 	UNIT_EQ_U64(rig_core(&rig, PBOX_CS_UDP_CHECKSUM_PARTIAL), 100);
 	UNIT_EQ_U64(rig_core(&rig, PBOX_CS_DROP_IP_TRUNCATED), 1);
-	/* the core does not turn any more: that is told too */
+	/* the core does not turn any more: that is reported too */
 	while (strstr(logged, "has not turned") == NULL && time(NULL) < end) {
 		pbox_control_step(rig.control);
 		usleep(20000);
@@ -287,7 +287,7 @@ health(void)
 		usleep(10000);
 	}
 	CU_ASSERT(health_window_ns(rig.control) > 0);
-	/* more than once: this process may get no CPU for longer than a moment is told */
+	/* more than once: this process may get no CPU for longer than a moment is reported */
 	for (unsigned tries = 0; tries < 20; tries++) {
 		const char *found;
 
@@ -439,7 +439,7 @@ always_more(void)
 		CU_ASSERT(pbox_dp_control_waiting(rig.dp, 0) > 0);
 		if (rig.control->listening.came_ns == came)
 			continue;
-		/* not before what stood there */
+		/* not before what was there */
 		CU_ASSERT(rounds == 0 || pbox_dp_control_taken(rig.dp, 0) - taken > 50);
 		came = rig.control->listening.came_ns;
 		taken = pbox_dp_control_taken(rig.dp, 0);

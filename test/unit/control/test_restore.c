@@ -196,7 +196,7 @@ of_its_run(void)
 	CU_ASSERT_EQUAL(restore_run(49, true), -ENOENT);
 	CU_ASSERT_EQUAL(restore_run(51, true), -ENOENT);
 	CU_ASSERT_EQUAL(restore_run(50, true), 0);
-	/* a worker that does not tell its run, a file of a box that wrote none */
+	/* a worker that does not name its run, a file of a box that wrote none */
 	CU_ASSERT_EQUAL(restore_run(51, false), 0);
 	before.of.run = 0;
 	write_it();

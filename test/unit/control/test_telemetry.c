@@ -321,7 +321,7 @@ why(void)
 	stop();
 }
 
-/* Sixteen of them, the oldest, are told. */
+/* Sixteen of them, the oldest, are named. */
 static void
 many_rounds(void)
 {
@@ -485,7 +485,7 @@ snapshots(void)
 	json_decref(d);
 	CU_ASSERT_PTR_NOT_NULL(strstr(logged, "job 'j': snapshot of table 0 at round 1"));
 	wishes();
-	/* the next run goes on behind it */
+	/* the next run goes on after it */
 	run_once(2000);
 	CU_ASSERT_PTR_NOT_NULL(strstr(logged, "table 0 begins with the snapshot of round 1"));
 	UNIT_EQ_U64(w[0].chunk[0].version, 1);
@@ -535,7 +535,7 @@ forgotten_at_the_stop(void)
 	remove_dir(dir);
 }
 
-/* The only job, as /pbox/jobs tells it; json_decref() the answer. */
+/* The only job, as /pbox/jobs has it; json_decref() the answer. */
 static const json_t *
 the_job(json_t **d)
 {

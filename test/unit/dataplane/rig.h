@@ -44,7 +44,7 @@ struct rig_datagram {
 	uint16_t len;
 	uint8_t ring;           /* it left through */
 	uint8_t bytes[2048];    /* UDP payload */
-	const void *payload_at; /* where a shared payload stands, or NULL */
+	const void *payload_at; /* where a shared payload is, or NULL */
 };
 
 struct rig {

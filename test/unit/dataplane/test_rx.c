@@ -11,7 +11,7 @@ const char unit_suite[] = "dataplane: receiving";
 static struct rig rig;
 static struct worker w[RIG_WORKERS];
 
-/* All counters of all layers, so that a test can tell which ones moved. */
+/* All counters of all layers, so that a test can see which ones moved. */
 struct snapshot {
 	uint64_t core[PBOX_CS_STATS], shard[PBOX_SS_STATS];
 };

@@ -45,7 +45,7 @@ static const struct topology topologies[] = {
 };
 #define TOPOLOGIES (sizeof(topologies) / sizeof(*topologies))
 
-/* The machine of one topology, and what stands on it. */
+/* The machine of one topology, and what is on it. */
 static const struct topology *topo;
 static struct pbox_port_conf port[PORTS];
 static unsigned n_queues[PORTS];
@@ -113,7 +113,7 @@ find_owner(unsigned e)
 		UNIT_EQ_U64(endpoint[e].node, topo->port_node[owner[e].port]);
 }
 
-/* Every element of every tensor stands in one chunk, and in its order within the map. */
+/* Every element of every tensor is in one chunk, and in its order within the map. */
 static void
 check_cover(const struct pbox_table *t, const struct pbox_tensor *tensor, uint32_t n)
 {
@@ -241,7 +241,7 @@ real_networks(void)
 	munmap(region, region_size);
 }
 
-/* Cores of a job's shards and the ports behind an address, as the registrar numbers them. */
+/* Cores of a job's shards and the ports of an address, as the registrar numbers them. */
 static void
 places(void)
 {

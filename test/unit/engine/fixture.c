@@ -360,7 +360,7 @@ fx_control(struct fx_worker *w, enum pbox_type type, const void *payload, size_t
 	fx.request = PBOX_HDR_LEN + len;
 	pbox_registrar_rx(fx.registrar, &f, fx.now);
 	for (unsigned i = 0; i < fx.n_sent; i++) {
-		/* to another session (R4.6), or of a shard that was told of it */
+		/* to another session (R4.6), or of a shard that knows of it */
 		if (fx.sent[i].hdr.type == PBOX_PING || fx.sent[i].hdr.type >= PBOX_FIRST_DATA_TYPE)
 			continue;
 		UNIT_EQ_U64(fx.sent[i].hdr.chunk, w->request);

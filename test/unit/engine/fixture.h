@@ -6,7 +6,7 @@
 #define FIXTURE_H
 
 /*
- * A registrar and its shards, driven by hand: frames in, answers collected, time as told. Mail is
+ * A registrar and its shards, driven by hand: frames in, answers collected, time as given. Mail is
  * delivered at once, unless a test holds it back.
  */
 
@@ -60,7 +60,7 @@ struct fx {
 	/* set before fx_begin(), or left 0 */
 	const struct pbox_reduce_ops *reduce;
 	uint32_t hold, lease_ms, chunk_elements;
-	bool tells; /* workers tell the upper half of their clocks (R4.9) */
+	bool tells; /* workers send the upper half of their clocks (R4.9) */
 	uint16_t mtu, max_jobs;
 	uint64_t memory; /* quota of job "quota" */
 	uint64_t first_run;
@@ -117,7 +117,7 @@ void fx_mail(void); /* deliver what was held back */
 
 /* The clock of all workers: later with each frame. */
 uint32_t fx_ts(void);
-/* Its upper half, if that is told. */
+/* Its upper half, if that is sent. */
 uint32_t fx_upper(void);
 /* A control frame; returns the last answer. */
 struct fx_sent *fx_control(
@@ -128,7 +128,7 @@ struct pbox_join fx_join_message(const struct fx_worker *w);
 struct fx_sent *fx_join_with(struct fx_worker *w, const struct pbox_join *m, const char *secret);
 /* HELLO and JOIN; the session must come up. */
 void fx_join(struct fx_worker *w, const char *job, uint16_t worker, uint16_t workers);
-/* The same as it stands: job, worker, workers, policy, run and number are told. False: it was refused. */
+/* The same as it is: job, worker, workers, policy, run and number are sent. False: it was refused. */
 bool fx_try_join(struct fx_worker *w);
 void fx_leave(struct fx_worker *w);
 

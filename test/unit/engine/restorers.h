@@ -5,7 +5,7 @@
 #ifndef RESTORERS_H
 #define RESTORERS_H
 
-/* Workers of a box that has been restarted, telling what they hold of chunk 0, fragment 0. */
+/* Workers of a box that has been restarted, reporting what they hold of chunk 0, fragment 0. */
 
 #include "fixture.h"
 

@@ -95,7 +95,7 @@ static void
 test_the_worker_moves(void)
 {
 	begin();
-	/* behind another router: a contribution to the round in progress, then a probe with a newer clock */
+	/* through another router: a contribution to the round in progress, then a probe with a newer clock */
 	CU_ASSERT_TRUE(arrive(0, PBOX_PUSHPULL, 2, 300, 12, 5000));
 	CU_ASSERT_TRUE(arrive(1, PBOX_PUSHPULL, 2, 300, 11, 5001));
 	results(12, 5000);

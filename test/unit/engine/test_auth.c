@@ -196,7 +196,7 @@ test_errors(void)
 	fx_end();
 }
 
-/* Whoever sees everything, and can make CRCs, but no tags. */
+/* An enemy that sees everything, and can make CRCs, but no tags. */
 static void
 test_forged(void)
 {

@@ -159,7 +159,7 @@ test_alive(void)
 	fx_end();
 }
 
-/* Both ends are told: the log with both hosts, the second process with the first one's. */
+/* Both ends hear it: the log with both hosts, the second process with the first one's. */
 static void
 test_named(void)
 {
@@ -184,7 +184,7 @@ test_named(void)
 	fx_end();
 }
 
-/* An answer in the last moment counts, data as well as PING, and the count begins anew. */
+/* An answer in the last moment counts, data as well as PING, and the count begins again. */
 static void
 test_last_moment(void)
 {
@@ -330,7 +330,7 @@ test_join_after_the_job(void)
 	fx_end();
 }
 
-/* Who cannot take the frames of the tables that stand is told so at once. */
+/* Who cannot take the frames of the tables that are there hears it at once. */
 static void
 test_smaller_mtu(void)
 {
@@ -370,7 +370,7 @@ test_round_trip(void)
 	alive();
 	UNIT_EQ_U64(job->member[0].rtt_us, 250);
 	UNIT_EQ_U64(job->member[1].rtt_us, 0);
-	/* a PING that was not asked for tells nothing */
+	/* a PING that was not asked for says nothing */
 	fx.now += 100 * MS;
 	CU_ASSERT_FALSE(pbox_registrar_measuring(fx.registrar, fx.now));
 	alive();
@@ -400,7 +400,7 @@ test_lease_of_the_section(void)
 const struct unit_test unit_tests[] = {
 	{"nobody answers: half a second", test_dead},
 	{"who answers keeps its number", test_alive},
-	{"both ends are told", test_named},
+	{"both ends hear it", test_named},
 	{"an answer in the last moment", test_last_moment},
 	{"a box that was busy asks three times", test_box_was_busy},
 	{"a flood without the secret", test_flood_without_the_secret},

@@ -262,7 +262,7 @@ test_no_record(void)
 	CU_ASSERT_TRUE(fx_rx(0, &w[0], &h, v));
 	h.frag = 2;
 	expect(&h, PBOX_SS_DROP_NO_RECORD);
-	/* a PULL finds none either and is told to wait */
+	/* a PULL finds none either and has to wait */
 	fx_clear();
 	h.type = PBOX_PULL;
 	h.length = 0;

@@ -78,7 +78,7 @@ silence(unsigned i)
 	return pbox_registrar_silence(fx.registrar, pbox_registrar_job(fx.registrar, 0), i, fx.now);
 }
 
-/* A worker dies. Whoever has recorded it sends all of it again, from its own address and from others. */
+/* A worker dies. An enemy that has recorded it sends all of it again, from its own address and from others. */
 static void
 leases(const char *job)
 {

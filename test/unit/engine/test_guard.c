@@ -311,7 +311,7 @@ errors_to(uint32_t ip, unsigned n)
 	return got;
 }
 
-/* A stranger hears as much as is good for it, and a worker of an earlier box is told all the same. */
+/* A stranger hears as much as is good for it, and a worker of an earlier box hears it all the same. */
 static void
 test_errors_have_sources(void)
 {

@@ -544,7 +544,7 @@ test_joins_and_leaves_do_not_fill_the_log(void)
 	}
 }
 
-/* R4.4: whoever does not know that WELCOME has a number would take it for an endpoint. */
+/* R4.4: a worker that does not know that WELCOME has a number would take it for an endpoint. */
 static void
 test_revision(void)
 {

@@ -371,7 +371,7 @@ sum_that_lies(float *dst, const struct pbox_sources *s, size_t first, size_t ele
 }
 
 /* Memory that changed while it was summed: each contribution by itself is intact, and their sum is not. All are
- * asked for again; without that the round would stand complete, and never end. */
+ * asked for again; without that the round would stay complete, and never end. */
 static void
 test_none_alone(void)
 {

@@ -141,7 +141,7 @@ test_a_claim(void)
 	fx_end();
 }
 
-/* Nor does it go on while the box waits, after a restart, for those that have not come back: their JOINs may stand in
+/* Nor does it go on while the box waits, after a restart, for those that have not come back: their JOINs may be in
  * its queue (R8.5, R4.6b). */
 static void
 test_coming_back(void)

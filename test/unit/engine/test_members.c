@@ -107,7 +107,7 @@ test_round_goes_on(void)
 	push(0, 2, 1, 1, 1);
 	UNIT_EQ_U64(fx_count(PBOX_RESULT), 2);
 	expect(2, 2, 2, 6, 7);
-	/* it is told that its session is gone */
+	/* it hears that its session is gone */
 	fx_clear();
 	push(1, 1, 1, 1, 1);
 	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_ERROR);
@@ -209,7 +209,7 @@ test_back_at_a_round_boundary(void)
 	push(1, 2, 1, 1, 1);
 	expect(2, 2, 2, 2, 3);
 	fx_clear();
-	push(2, 2, 1, 1, 1); /* it is one behind, and gets what the others made */
+	push(2, 2, 1, 1, 1); /* it is one round behind, and gets what the others made */
 	expect(2, 2, 2, 2, 3);
 	fx_clear();
 	push(0, 3, 1, 1, 1);
@@ -468,7 +468,7 @@ test_why(void)
 	fx_end();
 }
 
-/* More rounds than an answer holds: the oldest are told. */
+/* More rounds than an answer holds: the oldest are named. */
 static void
 test_why_tells_the_oldest(void)
 {
@@ -549,7 +549,7 @@ const struct unit_test unit_tests[] = {
 	{"damaged, and gone", test_damaged_and_gone},
 	{"policies are named", test_policies_are_named},
 	{"what a job waits for", test_why},
-	{"the oldest are told", test_why_tells_the_oldest},
+	{"the oldest are named", test_why_tells_the_oldest},
 	{"shrink survives a restart of the box", test_shrink_survives_a_restart},
 	{NULL, NULL},
 };

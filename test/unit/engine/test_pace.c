@@ -7,7 +7,7 @@
 
 #include "fixture.h"
 
-/* Complete rounds that wait for the rate of their job (R6.12), and what befalls them meanwhile. */
+/* Complete rounds that wait for the rate of their job (R6.12), and what happens to them meanwhile. */
 
 const char unit_suite[] = "engine: rounds that wait for a rate";
 

@@ -64,7 +64,7 @@ test_credit(enum pbox_type type)
 
 	begin("vision");
 	CU_ASSERT_TRUE(fx_pushpull(&w[0], 1, v, 16));
-	if (type == PBOX_RESULT) /* stands for: repeated, and finished */
+	if (type == PBOX_RESULT) /* means: repeated, and finished */
 		CU_ASSERT_TRUE(fx_pushpull(&w[1], 1, v, 16));
 	h = type == PBOX_PULL || type == PBOX_PING ? plain(type) : pushpull(&w[0], 1);
 	UNIT_EQ_U64(flood(&w[0], &h, 20000), 16384);
@@ -184,7 +184,7 @@ test_rounds_wait(void)
 	}
 	UNIT_EQ_U64(fx.ss[0][PBOX_SS_ROUNDS_PACED], 1);
 	UNIT_EQ_U64(fx.ss[0][PBOX_SS_PACED], 1);
-	/* whoever asks is told that the box has it */
+	/* a worker that asks hears that the box has it */
 	fx_pushpull(&w[1], 7, v, 16);
 	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_WAIT);
 	CU_ASSERT_TRUE((fx_last()->hdr.flags & PBOX_F_HAVE) != 0);
@@ -237,7 +237,7 @@ static uint32_t chunks[FRAGMENTS]; /* of one fragment each */
 static struct asked asked[MANY][FRAGMENTS];
 static uint64_t launched;
 
-/* 2 x FRAGMENTS chunks, of which half stand at shard 0. */
+/* 2 x FRAGMENTS chunks, of which half are at shard 0. */
 static void
 map_crowd(void)
 {

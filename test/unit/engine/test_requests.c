@@ -117,7 +117,7 @@ told_of(struct fx_worker *x, uint16_t number, char text[512])
 	return e;
 }
 
-/* R8.3: why a worker is missing is told to those that wait for it. */
+/* R8.3: why a worker is missing is said to those that wait for it. */
 static void
 test_refused(void)
 {
@@ -235,7 +235,7 @@ test_sessions_are_checked(void)
 	fx_end();
 }
 
-/* R4.8: whoever guesses tokens, or forges senders, gets few answers; a restarted worker gets one. */
+/* R4.8: a sender that guesses tokens, or forges senders, gets few answers; a restarted worker gets one. */
 static void
 test_session_errors_are_few(void)
 {
@@ -331,7 +331,7 @@ test_lease_end_ends_the_job(void)
 	UNIT_EQ_U64(pbox_registrar_silence(
 			    fx.registrar, pbox_registrar_job(fx.registrar, 0), 0, fx.now),
 		UINT64_C(8000000000));
-	fx_tick(); /* told once */
+	fx_tick(); /* said once */
 	UNIT_EQ_U64(fx.rs[PBOX_RS_EXPIRED], 1);
 	fx.now += UINT64_C(3000000000);
 	fx_tick();

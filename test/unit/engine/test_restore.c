@@ -2,7 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-/* Section 10 of the protocol: the box has been restarted, and its workers tell what they hold. */
+/* Section 10 of the protocol: the box has been restarted, and its workers report what they hold. */
 
 #include <string.h>
 
@@ -104,7 +104,7 @@ test_two_versions(void)
 	fx_end();
 }
 
-/* R4.9: its address has changed since it told. */
+/* R4.9: its address has changed since it reported. */
 static void
 test_another_address(void)
 {
@@ -161,7 +161,7 @@ test_one_version(void)
 	fx_end();
 }
 
-/* A member that holds nothing may have to be told the version. */
+/* A member that holds nothing may have to get the version. */
 static void
 test_a_member_without_copies(void)
 {
@@ -182,7 +182,7 @@ test_a_member_without_copies(void)
 	fx_end();
 }
 
-/* R10.6: nothing is taken before all have told, and nothing is kept. */
+/* R10.6: nothing is taken before all have reported, and nothing is kept. */
 static void
 test_closed_meanwhile(void)
 {
@@ -247,7 +247,7 @@ test_refusals(void)
 	fx_mark();
 	fx_rx(0, &w[0], &h, NULL);
 	FX_ONLY(PBOX_SS_DROP_SESSION_TOKEN);
-	tell(1, 4, true); /* none of them has told anything */
+	tell(1, 4, true); /* none of them has reported anything */
 	EXPECT(1, NOTED, 4, 0);
 	fx_end();
 }
@@ -261,7 +261,7 @@ tell_chunk(unsigned i, uint32_t chunk)
 	fx_rx(0, &w[i], &h, NULL);
 }
 
-/* All records are taken by fragments that others have told of. */
+/* All records are taken by fragments that others have reported. */
 static void
 test_no_record(void)
 {

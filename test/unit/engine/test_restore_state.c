@@ -179,7 +179,7 @@ test_snapshot_of_the_last_round(void)
 	fx_end();
 }
 
-/* S = V + 1: the snapshot stands, those in its round get its result. */
+/* S = V + 1: the snapshot stays, those in its round get its result. */
 static void
 test_snapshot_ahead(void)
 {
@@ -390,7 +390,7 @@ test_fp16(void)
 	fx_end();
 }
 
-/* R10.4: in any order, each from where its worker stands, and far from round 0. */
+/* R10.4: in any order, each from where its worker is, and far from round 0. */
 static void
 test_sets(void)
 {
@@ -415,7 +415,7 @@ test_sets(void)
 	tell(1, 1004, true);
 	give(1, 1004, v5);
 	EXPECT(0, DONE, 1004, 0);
-	fx_set(&w[1], 0, 1004, PBOX_HYPER_LR, 1.0); /* as ever from here on */
+	fx_set(&w[1], 0, 1004, PBOX_HYPER_LR, 1.0); /* as usual from here on */
 	UNIT_EQ_U64(fx_error(), PBOX_E_SET_LATE);
 	pbox_hyper_defaults(&hyper, PBOX_OPT_SGD);
 	hyper.lr = 0.5;
@@ -457,7 +457,7 @@ const struct unit_test unit_tests[] = {
 	{"parameters without state", test_parameters_without_state},
 	{"snapshot of the last round", test_snapshot_of_the_last_round},
 	{"snapshot ahead", test_snapshot_ahead},
-	{"snapshot behind", test_snapshot_behind},
+	{"a snapshot that is older", test_snapshot_behind},
 	{"snapshot of an all-reduce", test_snapshot_of_all_reduce},
 	{"snapshot that cannot be read", test_snapshot_that_cannot_be_read},
 	{"fp16", test_fp16},

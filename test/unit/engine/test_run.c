@@ -156,7 +156,7 @@ test_meanwhile(void)
 	fx_end();
 }
 
-/* Two that take turns: who came last has it, and whoever was ended stays so. */
+/* Two that take turns: who came last has it, and one that was ended stays so. */
 static void
 test_three_runs(void)
 {
@@ -355,7 +355,7 @@ small_mtu(const char *run)
 	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
 }
 
-/* R8.3: those that wait are told that their worker was refused, not another run's. */
+/* R8.3: those that wait hear that their worker was refused, not another run's. */
 static void
 test_refused_of_another_run(void)
 {
@@ -483,7 +483,7 @@ test_comes_again(void)
 	CU_ASSERT_TRUE(joins(1, 2, "monday", 777));
 	refused(0, 2, "", 776, PBOX_E_RUN_ENDED);
 	CU_ASSERT_PTR_NOT_NULL(strstr(fx_error_text(), "run 777 has begun"));
-	/* of two that were told the higher one is newer */
+	/* of two that were named the higher one is newer */
 	refused(0, 1, "tuesday", 778, PBOX_E_WORKER_TAKEN);
 	refused(0, 2, "monday", 777, PBOX_E_RUN_ENDED);
 	CU_ASSERT_TRUE(joins(0, 1, "tuesday", 778));
@@ -504,7 +504,7 @@ test_clock_set_back(void)
 	fx_end();
 }
 
-/* Also after one that was told made way; else its own workers would be taken for those of an ended one. */
+/* Also after one that was named made way; else its own workers would be taken for those of an ended one. */
 static void
 test_numbers_grow(void)
 {
@@ -583,7 +583,7 @@ test_first_numbers(void)
 	UNIT_EQ_U64(last >> 20, ns / 1000000000);
 }
 
-/* By a clock that was set back a number was given twice: identities tell the runs apart. */
+/* By a clock that was set back a number was given twice: identities separate the runs. */
 static void
 test_a_number_given_twice(void)
 {
@@ -642,7 +642,7 @@ test_a_fresh_one_first(void)
 	fx_end();
 }
 
-/* A run that was told has begun: another identity does not take it, but its place. */
+/* A run that was named has begun: another identity does not take it, but its place. */
 static void
 test_identity_of_a_told_run(void)
 {
@@ -677,6 +677,6 @@ const struct unit_test unit_tests[] = {
 	{"first numbers", test_first_numbers},
 	{"a number given twice", test_a_number_given_twice},
 	{"a worker that was started with the box", test_a_fresh_one_first},
-	{"the identity of a run that was told", test_identity_of_a_told_run},
+	{"the identity of a run that was named", test_identity_of_a_told_run},
 	{NULL, NULL},
 };

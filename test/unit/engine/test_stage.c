@@ -19,7 +19,7 @@ const char unit_suite[] = "engine: copies of a table";
 
 static struct fx_worker w[WORKERS];
 static struct pbox_random rnd;
-static float history[ROUNDS + 1][3][ELEMENTS + 64]; /* what stood there, by round */
+static float history[ROUNDS + 1][3][ELEMENTS + 64]; /* what was there, by round */
 static struct pbox_stage stage;
 static uint8_t memory[1 << 19] __attribute__((aligned(64)));
 static const struct fx_table adam = {.elements = ELEMENTS,
@@ -223,7 +223,7 @@ test_of_a_table_at_rest(void)
 		advance_any();
 	while (table()->chunk[0].fragment[0].version != table()->chunk[1].fragment[0].version)
 		advance_any();
-	/* some stand a round behind: they come, and nothing else does */
+	/* some are a round behind: they come, and nothing else does */
 	UNIT_EQ_U64(take(0, 1), 0);
 	check_copy();
 	fx_end();

@@ -232,7 +232,7 @@ test_mismatch(void)
 	fx_end();
 }
 
-/* R5.4: the others are told, though the one who differs has given up; a new try is a new try. */
+/* R5.4: the others hear it, though the one who differs has given up; a new try is a new try. */
 static void
 test_mismatch_ends_with_a_new_try(void)
 {

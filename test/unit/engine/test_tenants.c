@@ -138,7 +138,7 @@ test_any_has_its_own_bound(void)
 	fx_end();
 }
 
-/* S9: who comes while the job ends is told to ask again, and counted. */
+/* S9: who comes while the job ends has to ask again, and counted. */
 static void
 test_join_of_an_ending_job(void)
 {
@@ -316,7 +316,7 @@ test_kept_for_a_name(void)
 	10000u /* until then what the box remembers of sessions that have ended has grown to what it stays */
 #define CYCLE UINT64_C(10000000)
 
-/* Of the process, its test and the box. (With a sanitizer's allocator 0: that tells of leaks by itself.) */
+/* Of the process, its test and the box. (With a sanitizer's allocator 0: that reports leaks by itself.) */
 static size_t
 heap_in_use(void)
 {

@@ -103,7 +103,7 @@ frame_mark(void *ctx, void **frame)
 	return ((struct frame *)*frame)->number % 2 == 1;
 }
 
-/* One number stands for a frame that there is no buffer to keep in. */
+/* One number is a frame that there is no buffer to keep in. */
 static int
 frame_keep(void *ctx, void **frame)
 {

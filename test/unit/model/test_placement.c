@@ -15,7 +15,7 @@ static const uint32_t frags[] = {352, 2224};
 
 static struct pbox_place place[PBOX_MAX_ENDPOINTS];
 
-/* As many cores as endpoints, behind one port. */
+/* As many cores as endpoints, at one port. */
 static void
 one_port(unsigned endpoints)
 {
@@ -146,7 +146,7 @@ test_nothing_to_place(void)
 	pbox_layout_free(&l);
 }
 
-/* A core behind two ports is one core, and its two ports get the same of it. */
+/* A core at two ports is one core, and its two ports get the same of it. */
 static void
 test_cores_first_then_ports(void)
 {
@@ -163,16 +163,16 @@ test_cores_first_then_ports(void)
 	pbox_layout_place(&l, place, 3, load);
 	UNIT_EQ_U64(load[0], 9600);
 	UNIT_EQ_U64(load[1] + load[2], 9600);
-	/* what core 1 takes goes behind port 9, which core 0 does not serve */
+	/* what core 1 takes goes to port 9, which core 0 does not serve */
 	CU_ASSERT(load[2] > 9600 * 0.98);
-	/* all cores behind all ports */
+	/* all cores at all ports */
 	memset(load, 0, sizeof(load));
 	for (unsigned e = 0; e < 6; e++)
 		place[e] = (struct pbox_place){.core = (uint16_t)(e % 3), .port = (uint8_t)(e / 3)};
 	pbox_layout_place(&l, place, 6, load);
 	for (unsigned e = 0; e < 6; e++)
 		UNIT_EQ_U64(load[e], 3200);
-	/* three cores behind one port, one behind the other: equal cores */
+	/* three cores at one port, one at the other: equal cores */
 	memset(load, 0, sizeof(load));
 	for (unsigned e = 0; e < 4; e++)
 		place[e] = (struct pbox_place){.core = (uint16_t)e, .port = e == 3};

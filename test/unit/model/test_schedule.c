@@ -86,7 +86,7 @@ test_repeat_and_conflict(void)
 	UNIT_EQ_U64(atomic_load(&s.count), 2);
 	UNIT_EQ_U64(set1(3, PBOX_HYPER_LR, 2, 0), PBOX_E_SET_CONFLICT);
 	UNIT_EQ_U64(set1(6, PBOX_HYPER_LR, 3, 0), 0);
-	/* a repetition arrives behind a later SET, and when its round is long finished */
+	/* a repetition arrives after a later SET, and when its round is long finished */
 	UNIT_EQ_U64(set1(3, PBOX_HYPER_LR, 1, 0), 0);
 	UNIT_EQ_U64(set1(3, PBOX_HYPER_LR, 1, 7), 0);
 	UNIT_EQ_U64(atomic_load(&s.count), 3);
@@ -149,7 +149,7 @@ test_check_changes_nothing(void)
 		PBOX_E_SET_CONFLICT);
 }
 
-/* Nesterov without momentum is nothing that PyTorch has: the text tells the way. */
+/* Nesterov without momentum is nothing that PyTorch has: the text shows the way. */
 static void
 test_nesterov(void)
 {

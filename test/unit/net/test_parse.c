@@ -132,7 +132,7 @@ test_tag(void)
 	CU_ASSERT_EQUAL(parse(f, len), PBOX_NET_DROP_ETH_VLAN);
 }
 
-/* One change to a good frame, and the reason it must give. ip: mend the header checksum after. */
+/* One change to a good frame, and the reason it must give. ip: repair the header checksum after. */
 enum kind { K_UDP, K_ECHO, K_ARP };
 static const struct change {
 	enum kind kind;

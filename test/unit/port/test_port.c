@@ -225,7 +225,7 @@ open_and_close(void)
 	CU_ASSERT_PTR_NOT_NULL(strstr(text, "address 10.78.0.1/24"));
 	CU_ASSERT_PTR_NOT_NULL(strstr(text, "queue 0 lcore 4 queue 1 lcore 5; steering: ring"));
 	CU_ASSERT_PTR_NOT_NULL(strstr(text, "answers: copied"));
-	/* behind all headers a payload begins on a cache line */
+	/* after all headers a payload begins on a cache line */
 	m = rte_pktmbuf_alloc(p.pool[1]);
 	CU_ASSERT_PTR_NOT_NULL_FATAL(m);
 	UNIT_EQ_U64((rte_pktmbuf_mtod(m, uintptr_t) + 104) % 64, 0);
@@ -262,7 +262,7 @@ far_cores_are_told(void)
 	two[0].node = node;
 	two[1].node = node + 1;
 	UNIT_EQ_U64(pbox_port_prepare(&p, &conf, &err), 0);
-	CU_ASSERT_PTR_NULL(p.pool[0]); /* reckoned, not taken */
+	CU_ASSERT_PTR_NULL(p.pool[0]); /* computed, not taken */
 	CU_ASSERT(p.pool_bytes > 0);
 	UNIT_EQ_U64(pbox_port_queues(&p, &err), 0);
 	CU_ASSERT_PTR_NOT_NULL_FATAL(p.pool[1]);
@@ -321,7 +321,7 @@ refusals(void)
 	UNIT_EQ_U64(pbox_port_open(&p, &conf, &err), 0);
 	CU_ASSERT(pbox_port_start(&p, &err) < 0);
 	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "[port 1] steer = flow (x.conf line 5), and"));
-	/* nor has it interrupts: that is told, and done without */
+	/* nor has it interrupts: that is reported, and done without */
 	CU_ASSERT_FALSE(p.rx_intr);
 	UNIT_EQ_U64(p.n_notes, 1);
 	CU_ASSERT_PTR_NOT_NULL(strstr(p.note[0], "no receive interrupts: its cores sleep instead"));
@@ -346,7 +346,7 @@ const struct unit_test unit_tests[] = {
 	{"budget", budget},
 	{"find a port", find_a_port},
 	{"open and close", open_and_close},
-	{"far cores are told", far_cores_are_told},
+	{"far cores are named", far_cores_are_told},
 	{"memory of a node", memory_of_a_node},
 	{"refusals", refusals},
 	{NULL, NULL},

@@ -241,7 +241,7 @@ const struct unit_test unit_tests[] = {
 	{"each damaged block is rebuilt and repaired", each_block_is_rebuilt},
 	{"a burst within parity x stripes is rebuilt, beyond it is named",
 		a_burst_hits_different_stripes},
-	{"first and last block stand for each other", supers_stand_for_each_other},
+	{"first and last block replace each other", supers_stand_for_each_other},
 	{"cut off at every block", truncated_at_every_block},
 	{"the sink ends the reading", the_sink_ends_the_reading},
 	{"descriptions are checked byte by byte", descriptions_are_checked},

@@ -472,14 +472,14 @@ const char unit_suite[] = "snapshot store";
 const struct unit_test unit_tests[] = {
 	{"a power cut at every call of the writer", power_cut_at_every_call},
 	{"a full disk is named, and the old snapshot stays", a_full_disk_is_named},
-	{"drafts left behind are cleaned, other files are not", a_draft_left_behind_is_cleaned},
+	{"old drafts are cleaned, other files are not", a_draft_left_behind_is_cleaned},
 	{"the newest are kept, others set aside", the_newest_are_kept},
 	{"runs take no files from each other", runs_apart},
 	{"a clock that is set back changes no order", a_clock_set_back_changes_no_order},
 	{"sequence numbers are given once", numbers_are_given_once},
 	{"numbers of runs grow over a clock that is set back", numbers_of_runs_grow},
 	{"a name too long for a job has no snapshots", a_name_too_long_for_a_job_has_no_snapshots},
-	{"what is not set aside is told", what_is_not_set_aside_is_told},
+	{"what is not set aside is reported", what_is_not_set_aside_is_told},
 	{"directories are checked", directories_are_checked},
 	{0},
 };

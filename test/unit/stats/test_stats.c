@@ -328,7 +328,7 @@ const struct unit_test unit_tests[] = {
 	{"percentiles are within 1/32 of the sorted truth", test_percentiles},
 	{"merging is the union", test_merge_is_the_union},
 	{"huge values share the last bucket", test_huge_values_share_the_last_bucket},
-	{"the text tells the tail", test_text_tells_the_tail},
+	{"the text has the tail", test_text_tells_the_tail},
 	{"blocks come and go", test_register_and_unregister},
 	{"malformed names are refused", test_malformed_names_are_refused},
 	{"text dump", test_text},

@@ -428,7 +428,7 @@ test_small(void)
 	check_losses(118, 0, 0.02, 0.7);
 }
 
-/* A lane that has stood still reads what has come meanwhile, and asks about none of it. */
+/* A lane that has paused reads what has come meanwhile, and asks about none of it. */
 static void
 test_pause(void)
 {

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-/* The mirror of --loopback --reflected: whatever it copies, and whatever it finds where it is needed, each
+/* The reflector of --loopback --reflected: whatever it copies, and whatever it finds where it is needed, each
  * frame comes back once, with the payload that it was sent with. */
 
 #include <stdlib.h>
@@ -84,7 +84,7 @@ start(void)
 	CU_ASSERT_PTR_NOT_NULL_FATAL(mirror);
 }
 
-/* Frame @p number: addresses, its number, and one of @p kinds payloads behind it; some are in one piece. */
+/* Frame @p number: addresses, its number, and one of @p kinds payloads after it; some are in one piece. */
 static struct rte_mbuf *
 frame(uint32_t number, unsigned kinds)
 {
@@ -190,6 +190,6 @@ test_mirror(void)
 }
 
 const struct unit_test unit_tests[] = {
-	{"mirror", test_mirror},
+	{"reflector", test_mirror},
 	{NULL, NULL},
 };

@@ -29,7 +29,7 @@ start_eal(void)
 	CU_ASSERT_FATAL(sodium_init() >= 0);
 }
 
-/* 0, or negative with err: of words behind the program's name. */
+/* 0, or negative with err: of words after the program's name. */
 static int
 load(struct testps_options *o, const char *words)
 {
@@ -407,8 +407,8 @@ test_hunt_again(void)
 	CU_ASSERT(fabs(bed_search(&b, 1e6, &h) / 8e6 - 1) < 0.02);
 }
 
-/* Every length and alignment, and one bit of each byte, which differ from one alignment to the next. What stands in
- * front is something else, and behind is nothing: @p end is where memory ends. */
+/* Every length and alignment, and one bit of each byte, which differ from one alignment to the next. What is in
+ * front is something else, and after it is nothing: @p end is where memory ends. */
 static void
 check_compare(compare_fn *same, uint8_t *end)
 {

@@ -12,7 +12,7 @@
 
 #include "unit.h"
 
-/** One decoder behind a common face; the message goes to @p m, which is large enough for any. */
+/** One decoder with a common face; the message goes to @p m, which is large enough for any. */
 typedef int (*payload_decode)(const void *buf, size_t len, void *m);
 
 union payload_any {
@@ -27,7 +27,7 @@ union payload_any {
 
 /**
  * The @p len bytes of a good payload are refused at every shorter length, without a read beyond
- * the end (each try stands at the end of an allocation, for the address sanitiser), and accepted
+ * the end (each try is at the end of an allocation, for the address sanitiser), and accepted
  * with a tail of unknown bytes (R3.3).
  */
 static inline void
@@ -55,14 +55,14 @@ payload_lengths(const uint8_t *buf, size_t len, payload_decode decode)
 	}
 }
 
-/* A fixed-size message: one behind the common face. */
+/* A fixed-size message: one with the common face. */
 #define PAYLOAD_FACE(msg)                                           \
 	static int face_##msg(const void *buf, size_t len, void *m) \
 	{                                                           \
 		return pbox_##msg##_decode(buf, len, m);            \
 	}
 
-/* An encoder that has too little room for its @p need bytes writes none of them behind. */
+/* An encoder that has too little room for its @p need bytes writes none of them after it. */
 #define PAYLOAD_ROOM(encode, need, m)                          \
 	do {                                                   \
 		for (size_t cap = 0; cap < (need); cap++) {    \

@@ -457,7 +457,7 @@ test_names(void)
 
 const struct unit_test unit_tests[] = {
 	{"CRC32C against RFC 3720 and its definition", test_crc32c},
-	{"each field stands at its offset", test_header_layout},
+	{"each field is at its offset", test_header_layout},
 	{"one header for several receivers", test_template},
 	{"decode returns what encode wrote", test_round_trip},
 	{"known types and flags", test_types_and_flags},
@@ -466,7 +466,7 @@ const struct unit_test unit_tests[] = {
 	{"a contribution with a tag is opened", test_open_with_tag},
 	{"every truncation is refused", test_every_truncation},
 	{"every bit is guarded", test_every_bit_is_guarded},
-	{"another version tells its header", test_version_tells_the_header},
+	{"another version shows its header", test_version_tells_the_header},
 	{"trains", test_trains},
 	{"fragment sizes", test_fragment_sizes},
 	{"names", test_names},

@@ -485,7 +485,7 @@ check_datagram(json_t *d)
 		const char *want = json_string_value(json_array_get(drops, frames++));
 		enum pbox_wire_drop r;
 
-		size = n - at; /* unless told otherwise the rest goes with the frame */
+		size = n - at; /* unless set otherwise the rest goes with the frame */
 		r = pbox_frame_decode(raw + at, n - at, at == 0, &h, &size);
 		same(strcmp(pbox_wire_drop_name(r), want ? want : "frame_ok"), 0, "drop");
 		at += size;

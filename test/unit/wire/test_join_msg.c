@@ -105,7 +105,7 @@ test_join_names(void)
 	struct pbox_join m = sample_join(), got;
 	uint8_t b[512];
 
-	/* 63 bytes are the most; a 64th has no NUL behind it */
+	/* 63 bytes are the most; a 64th has no NUL after it */
 	memset(m.job, 'j', 63);
 	m.job[63] = 0;
 	pbox_join_encode(b, sizeof(b), &m);

@@ -10,7 +10,7 @@ PAYLOAD_FACE(declared)
 PAYLOAD_FACE(map)
 PAYLOAD_FACE(not_ready)
 
-/* A page behind the common face: decode, then read all entries, and none more. */
+/* A page with the common face: decode, then read all entries, and none more. */
 static int
 face_declare(const void *buf, size_t len, void *any)
 {

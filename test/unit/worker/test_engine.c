@@ -499,7 +499,7 @@ test_crashes_and_losses(void)
 	CU_ASSERT(restored > 0);
 }
 
-/* A PING of the box that somebody has recorded, and sends for ever: with and without a nonce to give back. */
+/* A PING of the box that somebody has recorded, and sends forever: with and without a nonce to give back. */
 static void
 test_copies_of_pings(void)
 {

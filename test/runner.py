@@ -342,7 +342,7 @@ def fuzz_programs(directory):
             exe = os.path.join(TOP, directory, "test", "fuzz_" + target)
             # its own status for a crash is 77, which here means skipped
             yield Program(f"fuzz {target}", [exe, "-runs=0", "-error_exitcode=1",
-                                             os.path.join(corpora, target)], 300,
+                                             os.path.join(corpora, target)], 1800,
                           {"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"})
 
 

@@ -205,6 +205,15 @@ double waiting_seconds(const struct waiting *w);
 /** Append what the box knows of a worker; any thread but the progress thread. */
 void waiting_member_text(struct pbox_client *c, unsigned worker, char *text, size_t cap);
 
+struct waiting_why {
+	struct cmd cmd;
+	pbox_client_handle handle; /* 0: the oldest operation */
+	bool session;              /* not an operation */
+	char text[512];            /* empty: it waits for nothing */
+	struct pbox_worker_wait on;
+};
+/** What an operation or the session waits for; the rest of @p w is zero. */
+void waiting_why(struct pbox_client *c, struct waiting_why *w);
 /** DEADLINE, with a text that says what the session waits for. */
 int waiting_no_answer(struct pbox_client *c, const char *what, struct pbox_client_error *err);
 

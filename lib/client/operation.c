@@ -190,33 +190,13 @@ op_result(struct pbox_client *c, struct op *op, struct pbox_client_error *err)
 	return code;
 }
 
-struct why {
-	struct cmd cmd;
-	pbox_client_handle handle; /* 0: the oldest operation */
-	char text[512];
-	struct pbox_worker_wait on;
-};
-
-static void
-why_run(struct pbox_client *c, struct cmd *cmd)
-{
-	struct why *w = (struct why *)cmd;
-	struct pbox_worker_op *op = pbox_worker_oldest(c->w);
-
-	while (op != NULL && w->handle != 0 && op_of(op)->handle != w->handle)
-		op = op->all_next;
-	w->on.missing = -1;
-	if (op != NULL)
-		pbox_worker_why(c->w, op, &w->on, w->text, sizeof(w->text));
-}
-
 /** What the operation (0: the oldest one) waits for, and what the box knows of the missing worker. */
 static void
 why_text(struct pbox_client *c, pbox_client_handle handle, char *text, size_t cap)
 {
-	struct why w = {.cmd = {.run = why_run}, .handle = handle};
+	struct waiting_why w = {.handle = handle};
 
-	cmd_call(c, &w.cmd);
+	waiting_why(c, &w);
 	if (w.on.missing >= 0)
 		waiting_member_text(c, (unsigned)w.on.missing, w.text, sizeof(w.text));
 	text[0] = 0;
@@ -227,9 +207,9 @@ why_text(struct pbox_client *c, pbox_client_handle handle, char *text, size_t ca
 static bool
 ask_on(struct pbox_client *c, pbox_client_handle handle, struct waiting *w)
 {
-	struct why why = {.cmd = {.run = why_run}, .handle = handle};
+	struct waiting_why why = {.handle = handle};
 
-	cmd_call(c, &why.cmd);
+	waiting_why(c, &why);
 	return waiting_ask(c, w, &why.on, c->conf.left_ms);
 }
 

@@ -148,42 +148,38 @@ waiting_member_text(struct pbox_client *c, unsigned worker, char *text, size_t c
 		pbox_text_add(text, cap, "; the box says: %s", words);
 }
 
-struct text_cmd {
-	struct cmd cmd;
-	struct pbox_worker_wait wait;
-	char *text;
-	size_t cap;
-};
-
 static void
-text_run(struct pbox_client *c, struct cmd *cmd)
+why_run(struct pbox_client *c, struct cmd *cmd)
 {
-	struct text_cmd *t = (struct text_cmd *)cmd;
+	struct waiting_why *w = (struct waiting_why *)cmd;
+	struct pbox_worker_op *op = w->session ? NULL : pbox_worker_oldest(c->w);
 
-	pbox_worker_why(c->w, NULL, &t->wait, t->text, t->cap);
+	while (op != NULL && w->handle != 0 && op_of(op)->handle != w->handle)
+		op = op->all_next;
+	w->on.missing = -1;
+	if (op != NULL || w->session)
+		pbox_worker_why(c->w, op, &w->on, w->text, sizeof(w->text));
 }
 
-/** What the session waits for; empty: nothing. */
-static void
-session_text(struct pbox_client *c, char *text, size_t cap)
+void
+waiting_why(struct pbox_client *c, struct waiting_why *w)
 {
-	struct text_cmd t = {.cmd = {.run = text_run}, .text = text, .cap = cap};
-
-	cmd_call(c, &t.cmd);
-	if (t.wait.missing >= 0)
-		waiting_member_text(c, (unsigned)t.wait.missing, text, cap);
+	w->cmd.run = why_run;
+	cmd_call(c, &w->cmd);
 }
 
 int
 waiting_no_answer(struct pbox_client *c, const char *what, struct pbox_client_error *err)
 {
-	char text[400];
+	struct waiting_why w = {.session = true};
 
 	if (err == NULL)
 		return PBOX_C_DEADLINE;
-	session_text(c, text, sizeof(text));
-	if (text[0] != 0)
-		return pbox_client_fail(err, PBOX_C_DEADLINE, "%s: %s", what, text);
+	waiting_why(c, &w);
+	if (w.on.missing >= 0)
+		waiting_member_text(c, (unsigned)w.on.missing, w.text, sizeof(w.text));
+	if (w.text[0] != 0)
+		return pbox_client_fail(err, PBOX_C_DEADLINE, "%s: %s", what, w.text);
 	return pbox_client_fail(err, PBOX_C_DEADLINE,
 		"%s: no answer from the box at %s; check that it is up ('ping' reaches it?)", what,
 		pbox_worker_box(c->w));

@@ -7,12 +7,6 @@
 /* Flights: fragments between their first transmission and their answer. Builds data frames, also for retransmissions
  * and probes. */
 
-static bool
-flight_is_push(const struct flight *fl)
-{
-	return fl->type == PBOX_PUSH || fl->type == PBOX_PUSHPULL;
-}
-
 void
 flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
 {

@@ -220,6 +220,11 @@ struct flight {
 	bool give;      /* RESTORE: with the payload */
 };
 
+static inline bool
+flight_is_push(const struct flight *fl)
+{
+	return fl->type == PBOX_PUSH || fl->type == PBOX_PUSHPULL;
+}
 /** Does the answer echo the time of the flight, and not of an earlier one (another array, the same piece, an older
  * version)? */
 static inline bool

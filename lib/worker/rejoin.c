@@ -109,7 +109,7 @@ static void
 rejoin_finish(struct session *s)
 {
 	s->rejoin.stage = STAGE_NONE;
-	restore_end(s);
+	s->rejoin.reporting = NULL;
 	rejoin_close(s);
 	queue_rebuild(s->w);
 	s->w->count.restore_ms = (s->w->now - s->rejoin.lost_ns) / NS_PER_MS;
@@ -148,7 +148,7 @@ begin_again(struct session *s)
 		r->cause = m->incarnation != s->incarnation ? REJOIN_RESTARTED : REJOIN_FORGOTTEN;
 	rejoin_close(s);
 	declare_renew(w);
-	restore_end(s);
+	s->rejoin.reporting = NULL;
 	flight_withdraw_all(s);
 	queue_clear(s);
 	if (join_settle(&s->join) != 0 || pager_open(&r->pages, s) != 0) {
@@ -270,9 +270,9 @@ tick_restore(struct session *s)
 {
 	struct rejoin *r = &s->rejoin;
 
-	if (!restore_done(s))
+	if (s->rejoin.left > 0)
 		return;
-	restore_end(s);
+	s->rejoin.reporting = NULL;
 	s->w->table[r->table]->restoring = false;
 	if (r->table + 1 < s->w->tables) {
 		stage_table(s, r->table + 1, STAGE_MAP);

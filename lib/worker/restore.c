@@ -24,18 +24,6 @@ restore_begin(struct session *s, struct pbox_worker_table *t)
 	memset(r->frag, 0, sizeof(r->frag));
 }
 
-void
-restore_end(struct session *s)
-{
-	s->rejoin.reporting = NULL;
-}
-
-bool
-restore_done(const struct session *s)
-{
-	return s->rejoin.reporting != NULL && s->rejoin.left == 0;
-}
-
 /** The next fragment of this endpoint, or NULL. */
 static struct frag *
 next_of(struct rejoin *r, const struct pbox_worker_table *t, unsigned endpoint)

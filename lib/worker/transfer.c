@@ -143,47 +143,32 @@ transfer_complete(struct pbox_worker_table *t, struct flight *fl, struct ep *ep,
 	queue_check(w, t, f);
 }
 
-/** May a frame of type @p answer come to one of type @p type? */
-static bool
-transfer_pairs(uint8_t answer, uint8_t type)
-{
-	switch (answer) {
-	case PBOX_RESULT:
-		return type == PBOX_PUSHPULL || type == PBOX_PULL;
-	case PBOX_PUSH_OK:
-		return type == PBOX_PUSH;
-	case PBOX_WAIT:
-		return type == PBOX_PUSHPULL || type == PBOX_PUSH || type == PBOX_PULL;
-	case PBOX_INIT_OK:
-		return type == PBOX_INIT;
-	case PBOX_FETCHED:
-		return type == PBOX_FETCH;
-	case PBOX_RESTORE_OK:
-		return type == PBOX_RESTORE;
-	default:
-		return answer == PBOX_ERROR;
-	}
-}
-
 /** Does the frame answer what the flight carries? If not, it is a duplicate. */
 static bool
 is_answer(const struct pbox_worker_table *t, const struct flight *fl, const struct pbox_hdr *h)
 {
-	if (!transfer_pairs(h->type, fl->type))
-		return false;
-	switch (fl->type) {
-	case PBOX_RESTORE:
-		return h->round == t->discipline->version(t, fl->frag);
-	case PBOX_INIT:
-		return flight_is_since(fl, h) && (h->type == PBOX_ERROR || h->base == fl->base);
-	case PBOX_FETCH:
-		if (h->type == PBOX_FETCHED &&
-			(h->base != fl->base || h->aux != table_first_op(t, fl->frag)->weight))
-			return false;
-		return flight_is_since(fl, h) && t->discipline->answers(fl, h);
+	const struct worker_discipline *d = t->discipline;
+
+	switch (h->type) {
+	case PBOX_RESULT:
+		return (fl->type == PBOX_PUSHPULL || fl->type == PBOX_PULL) && d->answers(fl, h);
+	case PBOX_WAIT:
+		return (fl->type == PBOX_PULL || flight_is_push(fl)) && d->answers(fl, h);
+	case PBOX_PUSH_OK:
+		return fl->type == PBOX_PUSH && d->answers(fl, h);
+	case PBOX_INIT_OK:
+		return fl->type == PBOX_INIT && h->base == fl->base && flight_is_since(fl, h);
+	case PBOX_FETCHED:
+		return fl->type == PBOX_FETCH && h->base == fl->base && flight_is_since(fl, h) &&
+		       h->aux == table_first_op(t, fl->frag)->weight && d->answers(fl, h);
+	case PBOX_RESTORE_OK:
+		return fl->type == PBOX_RESTORE && h->round == d->version(t, fl->frag);
+	case PBOX_ERROR:
+		if (fl->type == PBOX_RESTORE)
+			return h->round == d->version(t, fl->frag);
+		return flight_is_since(fl, h) && (fl->type == PBOX_INIT || d->answers(fl, h));
 	default:
-		return (h->type != PBOX_ERROR || flight_is_since(fl, h)) &&
-		       t->discipline->answers(fl, h);
+		return false;
 	}
 }
 

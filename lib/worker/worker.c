@@ -153,7 +153,7 @@ pbox_worker_shut(struct pbox_worker *w)
 {
 	w->shut = true;
 	for (unsigned i = 0; i < w->boxes; i++)
-		restore_end(&w->box[i]);
+		w->box[i].rejoin.reporting = NULL;
 	end_all(w, PBOX_C_CLOSED, "the client was closed");
 }
 

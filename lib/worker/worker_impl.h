@@ -346,9 +346,6 @@ bool rejoin_why(const struct session *s, const struct pbox_worker_table *t, int 
 
 /* restore.c: the worker reports its versions to a restarted box (R10.5) */
 void restore_begin(struct session *s, struct pbox_worker_table *t);
-/** The table is, or no more is wanted of it. */
-void restore_end(struct session *s);
-bool restore_done(const struct session *s);
 /** Put up to @p most RESTOREs on their way; their number. */
 unsigned restore_pump(struct ep *ep, unsigned most);
 void restore_answer(

@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* Tags of frames (section 11): SipHash-2-4, by one of several implementations. */
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

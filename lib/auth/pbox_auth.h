@@ -41,7 +41,7 @@ extern const struct pbox_auth_ops pbox_auth_sodium;
 void pbox_auth_register(const struct pbox_auth_ops *ops);
 /** By name, or the best one (NULL); NULL: this CPU has none. */
 const struct pbox_auth_ops *pbox_auth_select(const char *name);
-/** The i-th registered, usable or not; NULL behind the last. */
+/** The i-th registered, usable or not; NULL after the last. */
 const struct pbox_auth_ops *pbox_auth_at(unsigned i);
 
 /** The key of a job, ready for digests. */
@@ -65,14 +65,14 @@ void pbox_auth_keys(struct pbox_auth_keys *out, const void *secret, size_t secre
 /** R11.3; of an empty payload too. */
 void pbox_auth_digest(const struct pbox_auth_job *j, const void *payload, size_t len,
 	uint8_t out[PBOX_AUTH_DIGEST_LEN]);
-/** R11.4: write the tag of the frame whose encoded header stands at @p header. */
+/** R11.4: write the tag of the frame whose encoded header is at @p header. */
 void pbox_auth_tag(const uint8_t key[PBOX_AUTH_KEY_LEN], const void *header,
 	const uint8_t digest[PBOX_AUTH_DIGEST_LEN], void *tag);
-/** Has the frame with flag AUTH, decoded or opened, whose payload stands at @p payload with its
- * header before it, the right tag behind it? In constant time. */
+/** Has the frame with flag AUTH, decoded or opened, whose payload is at @p payload with its
+ * header before it, the right tag after it? In constant time. */
 bool pbox_auth_good(const uint8_t key[PBOX_AUTH_KEY_LEN], const struct pbox_auth_job *j,
 	const void *payload, size_t len);
-/** pbox_frame_seal() and the tag behind it; hdr->flags has AUTH. Returns the frame's size. */
+/** pbox_frame_seal() and the tag after it; hdr->flags has AUTH. Returns the frame's size. */
 size_t pbox_auth_seal(const uint8_t key[PBOX_AUTH_KEY_LEN], const struct pbox_auth_job *j,
 	void *buf, const struct pbox_hdr *hdr);
 

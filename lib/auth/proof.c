@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* Proofs of the handshake, by HMAC, and cookies. */
+
 #include <assert.h>
 #include <string.h>
 
@@ -10,7 +12,7 @@
 #include "pbox_proof.h"
 
 _Static_assert(PBOX_COOKIE_KEY_LEN == crypto_shorthash_KEYBYTES, "SipHash key");
-_Static_assert(PBOX_COOKIE_LIFE <= UINT16_MAX, "its bits tell when it was given");
+_Static_assert(PBOX_COOKIE_LIFE <= UINT16_MAX, "its bits say when it was given");
 _Static_assert(PBOX_PROOF_LEN == crypto_auth_hmacsha256_BYTES, "HMAC-SHA-256");
 
 #define COOKIE_HASH UINT64_C(0xFFFFFFFFFFFF)

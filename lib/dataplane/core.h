@@ -81,7 +81,7 @@ struct core {
 	unsigned n_frames;
 	struct pbox_frame frame[PBOX_SHARD_BURST];
 
-	struct stash packets; /* of answers: headers, and the payloads behind them */
+	struct stash packets; /* of answers: headers, and the payloads after them */
 	const void *payload;  /* of the latest answers; how long it has been served: */
 	uint16_t served;
 	uint16_t ip_id;
@@ -110,7 +110,7 @@ struct pbox_dp {
 	_Atomic bool stop;
 	int looked_at; /* of a packet that is handed over: its core's emptied_ns */
 	bool iova_is_va;
-	uint64_t ns_mult, us_mult; /* TSC ticks -> time, 32 bits behind the point */
+	uint64_t ns_mult, us_mult; /* TSC ticks -> time, 32 bits after the point */
 	struct pbox_port *port_of[ETHDEVS];
 	uint64_t serves[ETHDEVS]; /* bit i: core i serves this port */
 	struct region region[PBOX_MAX_NODES];

@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* Datagrams to frames: for the shard, or for the control thread, as far as the gate lets them. */
+
 #include <rte_cycles.h>
 
 #include "core.h"
@@ -33,6 +35,7 @@ frames_flush(struct core *c)
 
 	if (n == 0)
 		return;
+	PBOX_ASSERT(n <= PBOX_SHARD_BURST && c->now_ns >= c->looked_ns);
 	if (unlikely(c->sampled))
 		began = rte_rdtsc() - counted_tsc(c);
 	pbox_shard_away(c->shard, c->now_ns - c->looked_ns);

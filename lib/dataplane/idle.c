@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* What a core does when there is no work: polls, pauses, or sleeps until an interrupt. */
+
 #include <sched.h>
 #include <sys/prctl.h>
 #include <time.h>

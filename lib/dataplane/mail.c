@@ -40,6 +40,7 @@ pbox_dp_mail(struct pbox_dp *dp, struct pbox_mail *m)
 		struct core *c = dp->core[dp->next_mail];
 
 		if (rte_ring_sc_dequeue_elem(c->mail_out, m, sizeof(*m)) == 0) {
+			PBOX_ASSERT(m->shard == c->index && dp->unanswered[c->index] > 0);
 			dp->unanswered[c->index]--;
 			return true;
 		}
@@ -54,6 +55,7 @@ pbox_dp_control_rx(struct pbox_dp *dp, unsigned i, struct rte_mbuf **m, unsigned
 	const struct core *c = dp->core[i];
 	unsigned strangers = n / 4 > 0 ? n / 4 : 1, got;
 
+	PBOX_ASSERT(i < dp->conf.n_cores && n > 0);
 	/* sessions first; strangers have their part of each turn, and no more while there are sessions' */
 	got = rte_ring_sc_dequeue_burst(c->sessions, (void **)m, n - strangers, NULL);
 	dp->taken[i] += got;

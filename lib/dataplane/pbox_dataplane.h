@@ -15,7 +15,7 @@
  *                    -> data port: this core, or ring to the core that owns it
  *                       -> frames of the datagram -> shard -> answers -> queue of the port
  *
- * The cores never log, allocate, lock or block (except for sleeping when idle, if told so).
+ * The cores never log, allocate, lock or block (except for sleeping when idle, if configured).
  */
 
 #include <stdbool.h>

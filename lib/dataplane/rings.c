@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* The rings between cores, and between them and the control thread. */
+
 #include <errno.h>
 #include <stdio.h>
 

@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* Receive: packets of queues and of other cores; ARP and ping are answered here. */
+
 #include <rte_prefetch.h>
 
 #include "core.h"
@@ -142,7 +144,7 @@ rx_parse_flags(const struct pbox_port *p, const struct rte_mbuf *m)
 	return flags;
 }
 
-/* For the control thread, which tells people: who claims our address? */
+/* For the control thread, which logs it: who claims our address? */
 static void
 note_conflict(struct core *c, const struct pbox_port *p, const struct pbox_net_pkt *pkt)
 {
@@ -153,7 +155,7 @@ note_conflict(struct core *c, const struct pbox_port *p, const struct pbox_net_p
 	atomic_store_explicit(&c->conflict, mac, memory_order_relaxed);
 }
 
-/* One packet. Exactly one counter tells what became of it. */
+/* One packet. Exactly one counter says what became of it. */
 static void
 rx_receive(struct core *c, struct pbox_port *p, struct rte_mbuf *m)
 {
@@ -203,7 +205,7 @@ take_burst(struct core *c, struct pbox_port *p, uint16_t queue)
 	unsigned n = rte_eth_rx_burst(p->conf.id, queue, m, BURST);
 	uint64_t bytes = 0;
 
-	/* 104 bytes of headers stand in two lines */
+	/* 104 bytes of headers are in two lines */
 	for (unsigned i = 0; i < n; i++) {
 		rte_prefetch0(rte_pktmbuf_mtod(m[i], void *));
 		rte_prefetch0(rte_pktmbuf_mtod_offset(m[i], void *, RTE_CACHE_LINE_SIZE));

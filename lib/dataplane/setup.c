@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* Memory of the data cores, on the NUMA node of each: shard, counters, packets for answers. */
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,7 +65,7 @@ extbuf_freed(void *addr, void *opaque)
 /*
  * A packet of an answer is its headers, in the packet's own room, or its payload: then it is an external
  * buffer, pinned to it in DPDK's words, of which only the address changes. So that nothing need be
- * attached and detached for every answer, its count stands in its private area and is set up
+ * attached and detached for every answer, its count is in its private area and is set up
  * once. Both kinds are of one pool, as drivers give packets of one pool back together.
  */
 static void
@@ -147,11 +149,11 @@ values(size_t n)
 
 #define CORE_STRUCT RTE_ALIGN_CEIL(sizeof(struct core), 2 * PBOX_CACHE_LINE)
 
-/* The core with its counters behind it. */
+/* The core, then its counters, then its shard. */
 static size_t
 core_size(void)
 {
-	return CORE_STRUCT + values(PBOX_CS_STATS) + values(PBOX_SS_STATS);
+	return CORE_STRUCT + values(PBOX_CS_STATS) + values(PBOX_SS_STATS) + pbox_shard_bytes();
 }
 
 static uint16_t
@@ -185,7 +187,7 @@ core_create(struct pbox_dp *dp, unsigned i, struct pbox_error *err)
 	memset(c->outbox_of, -1, sizeof(c->outbox_of));
 	sc = (struct pbox_shard_conf){
 		.id = (uint16_t)i,
-		.numa_node = node,
+		.memory = (uint8_t *)c->shard_stat + values(PBOX_SS_STATS),
 		.incarnation = dp->conf.incarnation,
 		.max_jobs = dp->conf.max_jobs,
 		.mtu = smallest_mtu(&dp->conf),
@@ -198,8 +200,6 @@ core_create(struct pbox_dp *dp, unsigned i, struct pbox_error *err)
 		.stats = c->shard_stat,
 	};
 	c->shard = pbox_shard_create(&sc);
-	if (c->shard == NULL)
-		return pbox_fail(err, ENOMEM, "data core %u: out of memory for its shard", i);
 	return core_packets(dp, c, err);
 }
 
@@ -223,7 +223,7 @@ pbox_dp_control_bytes(const struct pbox_port *port, unsigned n_ports)
 		control_packets(port, n_ports), PBOX_PORT_MBUF_PRIV, CONTROL_ROOM);
 }
 
-/* Room in each packet for what cores tell each other of it. */
+/* Room in each packet for what cores pass on about it. */
 static int
 packet_field(struct pbox_dp *dp, struct pbox_error *err)
 {

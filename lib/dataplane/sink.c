@@ -41,7 +41,7 @@ rearm(uint16_t data_off, uint16_t segments, uint16_t port)
 			offsetof(struct rte_mbuf, nb_segs) ==
 				offsetof(struct rte_mbuf, data_off) + 4 &&
 			offsetof(struct rte_mbuf, port) == offsetof(struct rte_mbuf, data_off) + 6,
-		"they stand together");
+		"they are neighbours");
 	memcpy(&all, v, sizeof(all));
 	return all;
 }
@@ -164,7 +164,7 @@ append_pieces(struct core *c, struct rte_mbuf *m, const uint8_t *at, size_t left
 	return true;
 }
 
-/* The tag, in a packet of its own behind the payload. False: no packets. */
+/* The tag, in a packet of its own after the payload. False: no packets. */
 static __attribute__((noinline)) bool
 append_tag(struct core *c, struct rte_mbuf *m, const struct common *a, const void *header)
 {
@@ -182,7 +182,7 @@ append_tag(struct core *c, struct rte_mbuf *m, const struct common *a, const voi
 	return true;
 }
 
-/* Headers in a small packet, the payload behind them where it is. NULL: no packets. */
+/* Headers in a small packet, then the payload where it is. NULL: no packets. */
 static inline struct rte_mbuf *
 answer(struct core *c, const struct common *a, const struct pbox_send_to *s)
 {

@@ -24,6 +24,7 @@ outbox_flush(struct core *c, struct outbox *o)
 	uint64_t bytes = 0, began = unlikely(c->sampled) ? rte_rdtsc() : 0;
 	unsigned sent = 0;
 
+	PBOX_ASSERT(o->n <= o->burst && o->burst <= PBOX_PORT_BURST_MAX);
 	/* before they are gone; less what is dropped below */
 	for (unsigned i = 0; i < o->n; i++)
 		bytes += o->m[i]->pkt_len;

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* To one address: one answer in this time, and how many in a burst: enough to tell restarted workers, useless for
+/* To one address: one answer in this time, and how many in a burst: enough for restarted workers, useless for
  * reflection. */
 #define ERROR_INTERVAL_NS UINT64_C(5000000)
 #define ERROR_BURST       64

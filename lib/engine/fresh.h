@@ -7,10 +7,10 @@
 
 /*
  * What is a worker's newest frame, and from where it comes (R4.9). `ts` has 32 bits and begins again after 71
- * minutes, so a worker tells the 32 bits above them as well. Of one that does not, they are made of the box's clock: a
+ * minutes, so a worker sends the 32 bits above them as well. Of one that does not, they are made of the box's clock: a
  * frame of a session was sent after WELCOME and is not from the future, so it is the latest time with these 32 bits
  * that is not ahead of what the worker's clock can show by now. What was recorded in the life of a session stays old
- * for ever; but of a worker that tells only 32 bits it is new again when just 71.58 minutes have passed.
+ * for ever; but of a worker that sends only 32 bits it is new again when just 71.58 minutes have passed.
  *
  * struct pbox_job_fresh: the control thread begins it; any core of the box may move it on.
  */
@@ -60,7 +60,7 @@ fresh_first(struct pbox_job_fresh *c, uint64_t at)
 		       : none;
 }
 
-/* When a frame that is intact was sent, by the worker's clock, in us. upper: bits 32 to 63 of it, 0: it tells none. */
+/* When a frame that is intact was sent, by the worker's clock, in us. upper: bits 32 to 63 of it, 0: it sends none. */
 static inline uint64_t
 fresh_time(struct pbox_job_fresh *c, uint32_t ts, uint32_t upper, uint64_t now_ns)
 {

@@ -25,13 +25,13 @@
 struct pbox_frame {
 	struct pbox_hdr hdr;
 	const uint8_t *payload;
-	void *handle; /**< the packet buffer that payload stands in, opaque to the engine */
+	void *handle; /**< the packet buffer that payload is in, opaque to the engine */
 	struct pbox_peer peer;
 	bool ce;       /**< its datagram was marked ECN Congestion Experienced */
 	bool follows;  /**< there was a frame before it in its datagram */
 	bool answered; /**< a PING whose PONG has left (pbox_shard_gate) */
-	/** Its CRC was not looked at yet (R2.5). The header stands before payload, also of a frame with
-	 * flag AUTH, and behind it the tag, which is the engine's to check. */
+	/** Its CRC was not looked at yet (R2.5). The header is before payload, also of a frame with
+	 * flag AUTH, and after it the tag, which is the engine's to check. */
 	bool unverified;
 };
 
@@ -45,7 +45,7 @@ struct pbox_send {
 	 * that it needs it no more (R6.7), so that it may be sent without a copy. Otherwise it is
 	 * the sender's scratch and gone when send() returns. */
 	bool shared;
-	/** hdr.flags has AUTH: to be written behind the payload, by pbox_auth_tag() with the header as
+	/** hdr.flags has AUTH: to be written after the payload, by pbox_auth_tag() with the header as
 	 * it leaves. Both are gone when send() returns. */
 	const uint8_t *tag_key, *digest;
 };
@@ -105,8 +105,9 @@ void pbox_engine_places(
 	X(WHY, 2)          /* why is filled; one is of health, one an operator's */
 
 #define PBOX_MAIL_KIND(symbol, most) PBOX_MAIL_##symbol,
-enum pbox_mail_kind { PBOX_MAILS(PBOX_MAIL_KIND) PBOX_MAIL_KINDS };
+enum pbox_mail_kind { PBOX_MAILS(PBOX_MAIL_KIND) };
 #undef PBOX_MAIL_KIND
+#define PBOX_MAIL_KINDS (PBOX_MAIL_WHY + 1)
 
 #define PBOX_MAIL_MOST(symbol, most) +(most)
 #define PBOX_MAILS_OF_JOB            (0 PBOX_MAILS(PBOX_MAIL_MOST))

@@ -15,8 +15,8 @@
 #include <pbox_registrar.h>
 
 /**
- * End the session of a worker for good: it is told so, and @p why, also when it joins again. Its
- * process may be started anew.
+ * End the session of a worker for good: it gets an ERROR with @p why, also when it joins again. Its
+ * process may be started again.
  *
  * @return 0; -ENOENT with @p err: it has no session
  */

@@ -21,7 +21,7 @@ struct pbox_table_parts {
 	const struct pbox_job *job; /**< whose it is */
 	const char *name;           /**< of the job */
 	uint64_t run;               /**< number of its run, */
-	bool run_told; /**< which a worker has told: it had begun before this box did */
+	bool run_told; /**< which a worker has sent: it had begun before this box did */
 	uint32_t workers;
 	struct pbox_table *t;
 	const struct pbox_tensor *tensor;
@@ -48,7 +48,7 @@ int pbox_registrar_stage_step(struct pbox_registrar *r, uint64_t now_ns);
 bool pbox_registrar_stage_waits(const struct pbox_registrar *r);
 /** In words, after -EAGAIN; valid until the next copy. */
 const char *pbox_registrar_stage_why(const struct pbox_registrar *r);
-/** Give up: pbox_registrar_stage_step() tells when. */
+/** Give up: pbox_registrar_stage_step() reports when. */
 void pbox_registrar_stage_cancel(struct pbox_registrar *r, uint64_t now_ns);
 
 /** A table that ops.restore said -EINPROGRESS of is nobody else's again: filled, or as it was. @p err: NULL, or

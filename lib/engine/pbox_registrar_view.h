@@ -18,7 +18,7 @@
 
 /** Jobs that exist, including those closing. */
 unsigned pbox_registrar_jobs(const struct pbox_registrar *r);
-/** The i-th existing job, for status and telemetry; NULL behind the last. */
+/** The i-th existing job, for status and telemetry; NULL after the last. */
 const struct pbox_job *pbox_registrar_job(const struct pbox_registrar *r, unsigned i);
 /** By its name, or number; NULL: there is none. */
 const struct pbox_job *pbox_registrar_job_named(const struct pbox_registrar *r, const char *name);

@@ -95,7 +95,9 @@ struct pbox_shard_ops {
 
 struct pbox_shard_conf {
 	uint16_t id;
-	int numa_node; /**< of the caller's memory; -1: any */
+	/** pbox_shard_bytes(), on the NUMA node of the shard's core, aligned to a cache line, and the shard's until its
+	 * end. NULL: from the heap, wherever that is. */
+	void *memory;
 	uint32_t incarnation;
 	uint16_t max_jobs;
 	uint16_t mtu;                                /**< as the registrar's: no PONG is larger */
@@ -111,6 +113,8 @@ struct pbox_shard_conf {
 
 struct pbox_shard;
 
+/** What a shard takes, but for what it keeps of jobs, which is in the arena of its node. */
+size_t pbox_shard_bytes(void);
 /** Control thread, before the core starts. NULL: out of memory. */
 struct pbox_shard *pbox_shard_create(const struct pbox_shard_conf *conf);
 /** After the core has stopped. Releases what is still held. */
@@ -145,9 +149,9 @@ unsigned pbox_shard_pace(struct pbox_shard *s, uint64_t now_ns);
 enum pbox_gate {
 	PBOX_GATE_STRANGER, /**< of no session: as far as there is time */
 	PBOX_GATE_SESSION,  /**< of a live session: ahead of strangers */
-	PBOX_GATE_QUIET, /**< likewise, of one that has asked little: also while others must wait */
-	PBOX_GATE_ANSWERED, /**< a keep-alive: its PONG was sent, and the control thread may be told */
-	PBOX_GATE_RATE,     /**< more than its session, job or address may ask: to be dropped */
+	PBOX_GATE_QUIET, /**< the same of one that has asked little: also while others must wait */
+	PBOX_GATE_ANSWERED, /**< a keep-alive: its PONG was sent, and the control thread may hear of it */
+	PBOX_GATE_RATE, /**< more than its session, job or address may ask: to be dropped */
 };
 
 /**

@@ -10,7 +10,7 @@
  * A copy of one table at one round, taken while its rounds go on.
  *
  * The control thread gives the memory, lays the copy out in slices, and chooses the round. Each shard copies its own fragments when
- * they stand at just that round: a few with each mail (those that stand there already), one when it
+ * they are at just that round: a few with each mail (those that are there already), one when it
  * finishes it, and one before it goes beyond it. Nobody waits. A fragment that was beyond already is
  * missed, and then all of it is done again for a later round.
  */
@@ -25,7 +25,7 @@ struct pbox_stage_fragment {
 	bool copied;
 };
 
-/** Where a chunk's copy stands. */
+/** Where a chunk's copy is. */
 struct pbox_stage_chunk {
 	uint64_t element;  /**< of an array */
 	uint32_t fragment; /**< its first one */
@@ -52,7 +52,7 @@ struct pbox_stage {
 	uint32_t n_fragments;
 	struct pbox_stage_chunk *chunk;
 	struct pbox_stage_fragment *fragment;
-	float *array[3]; /**< one behind the other */
+	float *array[3]; /**< one after the other */
 	struct pbox_stage_shard shard[PBOX_MAX_SHARDS];
 };
 

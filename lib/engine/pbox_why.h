@@ -14,7 +14,7 @@
 #include <pbox_job_types.h>
 #include <pbox_wire.h>
 
-/** Rounds of one shard that pbox_registrar_why() tells of. */
+/** Rounds of one shard that pbox_registrar_why() reports. */
 #define PBOX_WHY_ROUNDS 64
 
 /** A round in progress: what it waits for. */
@@ -42,7 +42,7 @@ struct pbox_why {
 	struct pbox_why_page page[];
 };
 
-/** The oldest rounds that all shards have told of, the oldest first: how many, at most @p max. */
+/** The oldest rounds that all shards have reported, the oldest first: how many, at most @p max. */
 unsigned pbox_why_oldest(
 	const struct pbox_why *why, unsigned max, const struct pbox_why_round **out);
 

@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* The control thread's entry points of the protocol: frames by type, mails of shards, leases at each tick, the end. */
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,17 +87,7 @@ session(struct pbox_registrar *r, const struct pbox_frame *f)
 		drop = PBOX_RS_DROP_SESSION_INCARNATION;
 	if (drop != 0) {
 		struct pbox_send out = {
-			.hdr =
-				{
-					.type = PBOX_ERROR,
-					.token = f->hdr.token,
-					.job = f->hdr.job,
-					.worker = f->hdr.worker,
-					.incarnation = r->conf.incarnation,
-					.chunk = f->hdr.chunk,
-					.aux = PBOX_E_SESSION,
-					.ts = f->hdr.ts,
-				},
+			.hdr = engine_error(f, r->conf.incarnation, PBOX_E_SESSION),
 			.peer = &f->peer,
 		};
 
@@ -124,58 +116,57 @@ on_ping(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *j
 		registrar_answer(r, &to, PBOX_PONG, f->payload, len);
 }
 
+static void
+on_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
+{
+	registrar_on_declare(r, f, job);
+	if (r->job[f->hdr.job] == job) /* its run may have ended */
+		registrar_gone_declare(r, f, job);
+}
+
+/* What a later release does (section 13). */
+static void
+on_later(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
+{
+	(void)job;
+	count_control(r, PBOX_RS_DROP_TYPE);
+	registrar_unsupported(r, f, pbox_type_name(f->hdr.type));
+}
+
 void
 pbox_registrar_rx(struct pbox_registrar *r, const struct pbox_frame *f, uint64_t now_ns)
 {
+	static void (*const in_session[])(
+		struct pbox_registrar * r, const struct pbox_frame *f, struct pbox_job *job) = {
+		[PBOX_DECLARE] = on_declare,
+		[PBOX_MAP] = registrar_on_map,
+		[PBOX_SET] = registrar_on_set,
+		[PBOX_STATUS] = registrar_on_status,
+		[PBOX_LEAVE] = registrar_on_leave,
+		[PBOX_PING] = on_ping,
+		[PBOX_WORK] = on_later,
+		[PBOX_TASK] = on_later,
+		[PBOX_BOXES] = on_later,
+		[PBOX_STATS] = on_later,
+	};
+	unsigned type = f->hdr.type;
 	struct pbox_job *job;
 
 	r->now_ns = now_ns;
 	r->answer_at = f->peer;
 	r->refusal.code = 0;
 	count_control(r, PBOX_RS_RX_FRAMES);
-	switch (f->hdr.type) {
-	case PBOX_HELLO:
+	if (type == PBOX_HELLO) {
 		registrar_on_hello(r, f);
-		return;
-	case PBOX_JOIN:
+	} else if (type == PBOX_JOIN) {
 		registrar_on_join(r, f);
 		registrar_gone_join(r, f);
-		return;
-	case PBOX_DECLARE:
-	case PBOX_MAP:
-	case PBOX_SET:
-	case PBOX_STATUS:
-	case PBOX_LEAVE:
-	case PBOX_PING:
-	case PBOX_WORK:
-	case PBOX_TASK:
-	case PBOX_BOXES:
-	case PBOX_STATS:
-		break;
-	default:
+	} else if (type >= sizeof(in_session) / sizeof(*in_session) || in_session[type] == NULL) {
 		count_control(r, PBOX_RS_DROP_TYPE);
-		return;
-	}
-	job = session(r, f);
-	if (job == NULL || !registrar_address(r, job, f, &r->answer_at))
-		return;
-	if (f->hdr.type == PBOX_DECLARE) {
-		registrar_on_declare(r, f, job);
-		if (r->job[f->hdr.job] == job) /* its run may have ended */
-			registrar_gone_declare(r, f, job);
-	} else if (f->hdr.type == PBOX_MAP)
-		registrar_on_map(r, f, job);
-	else if (f->hdr.type == PBOX_SET)
-		registrar_on_set(r, f, job);
-	else if (f->hdr.type == PBOX_STATUS)
-		registrar_on_status(r, f, job);
-	else if (f->hdr.type == PBOX_LEAVE)
-		registrar_on_leave(r, f, job);
-	else if (f->hdr.type == PBOX_PING)
-		on_ping(r, f, job);
-	else {
-		count_control(r, PBOX_RS_DROP_TYPE);
-		registrar_unsupported(r, f, pbox_type_name(f->hdr.type));
+	} else {
+		job = session(r, f);
+		if (job != NULL && registrar_address(r, job, f, &r->answer_at))
+			in_session[type](r, f, job);
 	}
 }
 
@@ -219,26 +210,18 @@ pbox_registrar_mail(struct pbox_registrar *r, const struct pbox_mail *m, uint64_
 	case PBOX_MAIL_SNAPSHOT_END:
 		registrar_stage_mail(r, m);
 		break;
-	case PBOX_MAIL_RESTORERS:
-		if (again)
-			registrar_restorers_post(r, j);
-		break;
-	case PBOX_MAIL_QUOTA:
-		if (again)
-			registrar_quota_post(r, j);
-		break;
 	case PBOX_MAIL_CLOSE_JOB:
 		job->shards_closed++;
 		registrar_job_done(r, job);
 		break;
+	case PBOX_MAIL_RESTORERS:
 	case PBOX_MAIL_MEMBERS:
+	case PBOX_MAIL_QUOTA:
 		if (again)
-			registrar_members_post(r, j);
+			registrar_mail_latest(r, j, m->kind);
 		break;
 	case PBOX_MAIL_WHY:
 		registrar_why_back(m->why);
-		break;
-	case PBOX_MAIL_KINDS:
 		break;
 	}
 }

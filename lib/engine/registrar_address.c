@@ -40,7 +40,7 @@ registrar_last_seen(const struct pbox_registrar *r, const struct pbox_job *job, 
 	return last;
 }
 
-/* A clock that is slower than the box's falls behind what fresh_time() takes for the present: that follows, slowly,
+/* A clock that is slower than the box's lags what fresh_time() takes for the present: that follows, slowly,
  * so that frames which have waited in a queue mean nothing. */
 #define DRIFT_EVERY (1000 * NS_PER_MS)
 #define DRIFT_US    UINT64_C(1000)

@@ -21,6 +21,7 @@ void
 registrar_send(
 	struct pbox_registrar *r, const struct pbox_job *job, unsigned w, struct pbox_send *out)
 {
+	PBOX_ASSERT(w < job->workers && registrar_has_session(job, w));
 	out->hdr.token = registrar_token(job, w);
 	out->hdr.job = job->id;
 	out->hdr.worker = (uint16_t)w;
@@ -69,6 +70,7 @@ registrar_answer(struct pbox_registrar *r, const struct registrar_addressee *to,
 		.payload_crc = pbox_crc32c(0, payload, len),
 	};
 
+	PBOX_ASSERT(len <= sizeof(r->scratch));
 	if (to->tagged)
 		send_tagged(r, r->job[to->job], &out);
 	else
@@ -97,6 +99,7 @@ registrar_refuse_text(struct pbox_registrar *r, const struct registrar_addressee
 		cap = to->length;
 	snprintf(m.text, sizeof(m.text), "%s", text);
 	pbox_fail(&r->refusal, (int)code, "%.380s", m.text);
+	PBOX_ASSERT(code != 0 && text[0] != '\0');
 	if (!r->uncounted)
 		count_control(r, PBOX_RS_REFUSED);
 	if (r->prover == NULL) {
@@ -139,18 +142,29 @@ registrar_mail(struct pbox_registrar *r, struct pbox_mail *m)
 	r->conf.ops->post(r->conf.ctx, m);
 }
 
-bool
-registrar_mail_next(struct pbox_shard_job *j, enum pbox_mail_kind kind)
+void
+registrar_mail_latest(struct pbox_registrar *r, struct pbox_shard_job *j, enum pbox_mail_kind kind)
 {
-	bool out = j->mails[kind] > 0;
+	const struct pbox_job *job = j->job;
 
-	j->mail_again = (uint16_t)((j->mail_again & ~(1u << kind)) | (unsigned)out << kind);
-	return !out;
+	j->mail_again &= (uint16_t) ~(1u << kind);
+	if (j->mails[kind] > 0) {
+		j->mail_again |= (uint16_t)(1u << kind);
+		return;
+	}
+	if (kind == PBOX_MAIL_QUOTA)
+		j->bounds = job->conf->bounds;
+	if (kind == PBOX_MAIL_MEMBERS)
+		shard_members_all(j, j->members);
+	for (unsigned w = 0; kind == PBOX_MAIL_MEMBERS && w < job->workers; w++)
+		if (job->member[w].removed)
+			bit_clear(j->members, w);
+	registrar_mail(r, &(struct pbox_mail){.kind = kind, .job = j});
 }
 
 void
 registrar_post(struct pbox_registrar *r, struct pbox_job *job, enum pbox_mail_kind kind)
 {
 	for (unsigned i = 0; i < r->conf.n_shards; i++)
-		registrar_mail(r, &(struct pbox_mail){.kind = kind, .job = job->shard[i]});
+		registrar_mail_latest(r, job->shard[i], kind);
 }

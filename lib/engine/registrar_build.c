@@ -27,7 +27,7 @@ static int
 charge_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt,
 	struct pbox_shard_table **st, struct pbox_error *err)
 {
-	size_t heap = jt->t.heap + r->conf.n_shards * shard_table_heap(&jt->t, job->workers);
+	size_t heap = jt->t.heap + r->conf.n_shards * shard_table_bytes(&jt->t, job->workers);
 	char what[48];
 
 	snprintf(what, sizeof(what), "the map of table %u", jt->t.id);
@@ -35,12 +35,15 @@ charge_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_tab
 	if (!pbox_job_charge(job, heap))
 		return pbox_job_short(job, heap, what, err);
 	for (unsigned i = 0; i < r->conf.n_shards; i++)
-		st[i] = shard_table_create(&jt->t, job->workers);
+		st[i] = shard_table_create(
+			&jt->t, job->workers, r->conf.arena[registrar_node_of_shard(r, i)]);
 	for (unsigned i = 0; i < r->conf.n_shards; i++)
 		if (st[i] == NULL) {
+			bool later = pbox_registrar_uncleared(r) > 0;
+
 			registrar_free_shard_tables(r, st);
 			pbox_job_refund(job, heap);
-			return pbox_job_short(job, heap, what, err);
+			return later ? -EAGAIN : pbox_job_short(job, heap, what, err);
 		}
 	jt->heap += heap;
 	return 0;
@@ -109,7 +112,7 @@ build(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
 	registrar_open_begin(r, job, jt);
 }
 
-/* All workers are here and have declared it. Counted anew each time: workers come and go. Those that
+/* All workers are here and have declared it. Counted again each time: workers come and go. Those that
  * the job goes on without are not waited for, but there must be somebody. */
 static bool
 all_declared(const struct pbox_job *job, uint32_t table)

@@ -35,7 +35,7 @@ same_workers(struct pbox_registrar *r, const struct registrar_join *q, unsigned 
 }
 
 static bool
-check_workers(struct pbox_registrar *r, struct registrar_join *q)
+asks_workers(struct pbox_registrar *r, struct registrar_join *q)
 {
 	unsigned most = r->conf.max_workers;
 
@@ -45,7 +45,7 @@ check_workers(struct pbox_registrar *r, struct registrar_join *q)
 }
 
 static bool
-check_mtu(struct pbox_registrar *r, struct registrar_join *q)
+asks_mtu(struct pbox_registrar *r, struct registrar_join *q)
 {
 	unsigned least = PBOX_MTU_OVERHEAD + 64 + (q->conf->auth ? PBOX_TAG_LEN : 0);
 
@@ -54,13 +54,13 @@ check_mtu(struct pbox_registrar *r, struct registrar_join *q)
 }
 
 static bool
-check_section(struct pbox_registrar *r, struct registrar_join *q)
+asks_section(struct pbox_registrar *r, struct registrar_join *q)
 {
 	return q->conf->workers == 0 || same_workers(r, q, q->conf->workers);
 }
 
 static bool
-check_number(struct pbox_registrar *r, struct registrar_join *q)
+asks_number(struct pbox_registrar *r, struct registrar_join *q)
 {
 	return q->m.worker == PBOX_NO_WORKER || q->m.worker < q->m.workers ||
 	       registrar_refuse(r, q->f, PBOX_E_BAD_REQUEST, q->m.workers,
@@ -69,7 +69,7 @@ check_number(struct pbox_registrar *r, struct registrar_join *q)
 }
 
 static bool
-check_policy(struct pbox_registrar *r, struct registrar_join *q)
+asks_policy(struct pbox_registrar *r, struct registrar_join *q)
 {
 	return q->m.policy <= PBOX_POLICY_SHRINK ||
 	       registrar_refuse(r, q->f, PBOX_E_BAD_REQUEST, PBOX_POLICY_SHRINK,
@@ -77,7 +77,7 @@ check_policy(struct pbox_registrar *r, struct registrar_join *q)
 }
 
 static bool
-check_tags(struct pbox_registrar *r, struct registrar_join *q)
+asks_tags(struct pbox_registrar *r, struct registrar_join *q)
 {
 	return !q->conf->auth || q->m.auth != 0 ||
 	       refuse_and_log(r, q, PBOX_E_BAD_REQUEST, 0,
@@ -87,12 +87,12 @@ check_tags(struct pbox_registrar *r, struct registrar_join *q)
 
 /* R4.4, what is asked of the box and of the job's section. */
 static const struct registrar_check asks[] = {
-	{check_workers, PBOX_E_BAD_REQUEST},
-	{check_mtu, PBOX_E_BAD_REQUEST},
-	{check_section, PBOX_E_WORKERS},
-	{check_number, PBOX_E_BAD_REQUEST},
-	{check_policy, PBOX_E_BAD_REQUEST},
-	{check_tags, PBOX_E_BAD_REQUEST},
+	{asks_workers, PBOX_E_BAD_REQUEST},
+	{asks_mtu, PBOX_E_BAD_REQUEST},
+	{asks_section, PBOX_E_WORKERS},
+	{asks_number, PBOX_E_BAD_REQUEST},
+	{asks_policy, PBOX_E_BAD_REQUEST},
+	{asks_tags, PBOX_E_BAD_REQUEST},
 	{NULL, 0},
 };
 

@@ -17,7 +17,7 @@
 #define CLAIM_PING_EVERY (100 * NS_PER_MS)
 #define CLAIM_NS         (500 * NS_PER_MS)
 #define CLAIM_AGAIN_MS   200 /* when the claimant is to ask again */
-#define CLAIM_TELL_EVERY (10000 * NS_PER_MS)
+#define CLAIM_LOG_EVERY  (10000 * NS_PER_MS)
 
 static bool
 heard_since(const struct pbox_registrar *r, const struct pbox_job *job, unsigned w, uint64_t ns)
@@ -58,15 +58,15 @@ registrar_claim_tick(struct pbox_registrar *r, struct pbox_job *job)
 
 /* It lives, and another process has its number: worth a line, not one each time it asks. */
 static void
-tell_claimed(struct pbox_registrar *r, struct pbox_job *job, unsigned w, const struct pbox_frame *f,
+log_claimed(struct pbox_registrar *r, struct pbox_job *job, unsigned w, const struct pbox_frame *f,
 	const char *host)
 {
 	struct pbox_member *m = &job->member[w];
 	char ip[INET_ADDRSTRLEN] = "";
 
-	if (m->claim_told_ns != 0 && r->now_ns - m->claim_told_ns < CLAIM_TELL_EVERY)
+	if (m->claim_logged_ns != 0 && r->now_ns - m->claim_logged_ns < CLAIM_LOG_EVERY)
 		return;
-	m->claim_told_ns = r->now_ns;
+	m->claim_logged_ns = r->now_ns;
 	inet_ntop(AF_INET, &f->peer.ip, ip, sizeof(ip));
 	registrar_event(r, PBOX_LOG_WARN,
 		"job '%s': a second process (%s, %s) wants to be worker %u, which %s is and answers: give each worker its own number",
@@ -85,6 +85,7 @@ registrar_ask(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 	struct pbox_member *m = &job->member[w];
 	bool alive = m->claim_ns != 0 && heard_since(r, job, w, m->claim_ns), over;
 
+	PBOX_ASSERT(registrar_has_session(job, w));
 	if (beyond_lease(r, job, w))
 		return REGISTRAR_DEAD;
 	over = m->claim_ns == 0 || r->listened_ns - m->claim_listened_ns >= CLAIM_NS;
@@ -118,15 +119,13 @@ registrar_claim(struct pbox_registrar *r, struct pbox_job *job, unsigned w,
 		return true;
 	}
 	if (alive && !any)
-		tell_claimed(r, job, w, f, host);
+		log_claimed(r, job, w, f, host);
 	if (any)
-		registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, CLAIM_AGAIN_MS,
+		return registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, CLAIM_AGAIN_MS,
 			"all %u workers of job '%s' have joined; worker %u (%s), heard %u ms ago, is being asked whether it still lives",
 			job->workers, job->name, w, m->host, (unsigned)(silent / NS_PER_MS));
-	else
-		registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, CLAIM_AGAIN_MS,
-			alive ? "worker %u of job '%s' is taken by %s, which answers (heard %u ms ago): give each worker its own number"
-			      : "worker %u of job '%s' is taken by %s, heard %u ms ago: asking whether it still lives",
-			w, job->name, m->host, (unsigned)(silent / NS_PER_MS));
-	return false;
+	return registrar_refuse(r, f, PBOX_E_WORKER_TAKEN, CLAIM_AGAIN_MS,
+		alive ? "worker %u of job '%s' is taken by %s, which answers (heard %u ms ago): give each worker its own number"
+		      : "worker %u of job '%s' is taken by %s, heard %u ms ago: asking whether it still lives",
+		w, job->name, m->host, (unsigned)(silent / NS_PER_MS));
 }

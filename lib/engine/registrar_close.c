@@ -6,7 +6,6 @@
 
 #include "registrar_impl.h"
 
-/* Its session ends: who was refused leaves for that. */
 void
 registrar_left(struct pbox_member *m, enum pbox_left how)
 {
@@ -19,6 +18,7 @@ registrar_end_session(struct pbox_registrar *r, struct pbox_job *job, unsigned w
 {
 	struct pbox_member *m = &job->member[worker];
 
+	PBOX_ASSERT(worker < job->workers && registrar_has_session(job, worker));
 	registrar_nonce_keep(r, job, worker);
 	atomic_store_explicit(&job->token[worker], 0, memory_order_release);
 	m->state = PBOX_MEMBER_LEFT;
@@ -31,10 +31,10 @@ registrar_end_session(struct pbox_registrar *r, struct pbox_job *job, unsigned w
 	pbox_stat_add(&r->stats[PBOX_RS_WORKERS], (uint64_t)-1);
 }
 
-/* What a shard had, when it can no longer answer: all shards are gone. */
 void
 registrar_free_job(struct pbox_registrar *r, struct pbox_job *job)
 {
+	PBOX_ASSERT(r->job[job->id] == job);
 	registrar_stage_job_gone(r, job);
 	registrar_release_tables(r, job);
 	for (unsigned i = 0; i < r->conf.n_shards; i++)
@@ -65,7 +65,7 @@ registrar_close_job(struct pbox_registrar *r, struct pbox_job *job)
 {
 	if (job->state == PBOX_JOB_CLOSING)
 		return;
-	/* a shard that has not answered OPEN_JOB yet gets CLOSE_JOB behind it, in order */
+	/* a shard that has not answered OPEN_JOB yet gets CLOSE_JOB after it, in order */
 	job->state = PBOX_JOB_CLOSING;
 	for (unsigned w = 0; w < job->workers; w++)
 		if (registrar_has_session(job, w))

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-/* What an operator is told. A stranger needs no secret to be refused, and no line for each time. */
+/* What an operator reads. A stranger needs no secret to be refused, and no line for each time. */
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -54,15 +54,15 @@ registrar_event(struct pbox_registrar *r, enum pbox_log_level level, const char 
 	k = kind_of(r, fmt);
 	k->level = level;
 	if (!event_take(k, r->now_ns)) {
-		k->untold++;
+		k->left_out++;
 		return;
 	}
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	snprintf(more, sizeof(more), k->untold > 0 ? "%s (and %u more like it)" : "%s", text,
-		k->untold);
-	k->untold = 0;
+	snprintf(more, sizeof(more), k->left_out > 0 ? "%s (and %u more like it)" : "%s", text,
+		k->left_out);
+	k->left_out = 0;
 	r->conf.ops->event(r->conf.ctx, level, more);
 }
 
@@ -73,10 +73,11 @@ registrar_events_tick(struct pbox_registrar *r)
 		struct event_kind *k = &r->event[i];
 		char text[128];
 
-		if (k->untold == 0 || !event_take(k, r->now_ns))
+		if (k->left_out == 0 || !event_take(k, r->now_ns))
 			continue;
-		snprintf(text, sizeof(text), "and %u more lines like \"%.60s\"", k->untold, k->fmt);
-		k->untold = 0;
+		snprintf(text, sizeof(text), "and %u more lines like \"%.60s\"", k->left_out,
+			k->fmt);
+		k->left_out = 0;
 		r->conf.ops->event(r->conf.ctx, k->level, text);
 	}
 }

@@ -9,7 +9,7 @@
 
 /*
  * R8.3: why a worker is not there, for those that wait for it. It was refused, or an operator ended it: the others
- * are told so in the words that it got.
+ * get the same words as it did.
  */
 
 static void

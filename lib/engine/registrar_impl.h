@@ -17,12 +17,12 @@
 #define NS_PER_US  UINT64_C(1000)
 #define NS_PER_MS  UINT64_C(1000000)
 #define NEVER_SEEN UINT32_MAX
-/* When who joins is to ask again, where what stands in its way is ending already: a run, a job, or memory of one. */
+/* When who joins is to ask again, where its obstacle is ending already: a run, a job, or memory of one. */
 #define ENDING_AGAIN_MS 50
 /* When who joins a job that remembers too many sessions is to ask again. */
 #define NONCE_AGAIN_MS 1000
 
-/* Pages of the control endpoint fit the MTU that each path has, with a tag behind them. */
+/* Pages of the control endpoint fit the MTU that each path has, with a tag after them. */
 #define PBOX_CONTROL_MTU 1500
 #define CONTROL_PAYLOAD  (PBOX_CONTROL_MTU - PBOX_MTU_OVERHEAD - PBOX_TAG_LEN)
 
@@ -44,7 +44,7 @@ struct kicked {
 struct event_kind {
 	const char *fmt;
 	uint64_t empty_ns; /* when its bucket was, or would have been, last empty */
-	unsigned untold;
+	unsigned left_out;
 	enum pbox_log_level level;
 };
 
@@ -82,8 +82,8 @@ struct pbox_registrar {
 	/* registrar_lease.c: until then all has been heard; and for how long somebody has listened */
 	uint64_t heard_ns, listened_ns;
 	struct error_rate error_rate;
-	uint64_t version_told_ns; /* when workers of other releases were last logged; 0: never */
-	unsigned versions_untold; /* since then */
+	uint64_t version_logged_ns; /* when workers of other releases were last logged; 0: never */
+	unsigned versions_unlogged; /* since then */
 	struct registrar_nonces *nonces; /* registrar_nonce.c */
 	uint64_t nonces_next_ns;
 	struct kicked kicked[KICKED]; /* the latest ones */
@@ -177,13 +177,16 @@ void registrar_send(
 	struct pbox_registrar *r, const struct pbox_job *job, unsigned w, struct pbox_send *out);
 /* To the shard of m->job. */
 void registrar_mail(struct pbox_registrar *r, struct pbox_mail *m);
-/* Of a kind of which one is under way at a time, and says what holds by then: may it go now? Else one more follows
- * when that is back. */
-bool registrar_mail_next(struct pbox_shard_job *j, enum pbox_mail_kind kind);
+/* A mail that says what holds by then, members and bounds too, which are the shard's until it is back. One is under way
+ * at a time; if there is one already, one more follows when that is back. */
+void registrar_mail_latest(
+	struct pbox_registrar *r, struct pbox_shard_job *j, enum pbox_mail_kind kind);
 /* To all shards. */
 void registrar_post(struct pbox_registrar *r, struct pbox_job *job, enum pbox_mail_kind kind);
 
 /* registrar_jobs.c */
+/* The arenas of all nodes together: pbox_arena_size(), or another such. */
+size_t registrar_arenas(const struct pbox_registrar *r, size_t (*of)(const struct pbox_arena *a));
 struct pbox_job *registrar_find_job(const struct pbox_registrar *r, const char *name);
 /* [job *] */
 bool registrar_is_any(const struct pbox_job_conf *conf);
@@ -201,7 +204,7 @@ void registrar_gone_declare(
 	struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
 /* when an operator has ended its session; */
 void registrar_gone_kicked(struct pbox_job *job, unsigned w, const char *why);
-/* in the words that it was told; NULL: nobody knows them. */
+/* in the words that it got; NULL: nobody knows them. */
 const char *registrar_gone_why(const struct pbox_job *job, unsigned w);
 /* registrar_address.c: a frame of a session; where to answer it. False: it was counted, and its sender asked to
  * prove its address, if it is new. */
@@ -264,8 +267,8 @@ void registrar_on_job_open(struct pbox_registrar *r, struct pbox_job *job);
 /* What a job takes before its first table. */
 struct registrar_rounds {
 	uint16_t window; /* frames that each worker may have in flight at an endpoint, 1 at least */
-	uint32_t records, folded;      /* on each shard: rounds, and sums that are begun early */
-	size_t acc_bytes, arena, heap; /* arena, heap: of all shards */
+	uint32_t records, folded; /* on each shard: rounds, and sums that are begun early */
+	size_t acc_bytes, arena;  /* arena: of all shards */
 };
 /* Is there room for a new job of that section? False after answering which limit is reached. */
 bool registrar_room(
@@ -369,8 +372,6 @@ bool registrar_remove_absent(struct pbox_registrar *r, struct pbox_job *job);
 void registrar_expect(struct pbox_registrar *r, struct pbox_job *job, unsigned w);
 /* All shards know who is waited for. */
 bool registrar_members_settled(const struct pbox_registrar *r, const struct pbox_job *job);
-/* One shard hears who is waited for. */
-void registrar_members_post(struct pbox_registrar *r, struct pbox_shard_job *j);
 
 /* registrar_view.c: a shard has said what it waits for. */
 void registrar_why_back(struct pbox_why_page *page);
@@ -429,9 +430,6 @@ void registrar_restore_text(const struct pbox_job_table *jt, uint32_t left,
 void registrar_restore_tick(struct pbox_registrar *r, struct pbox_job *job);
 /* A session ends, or its worker is not expected any more (R10.7). */
 void registrar_restorer_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned worker);
-/* There are fewer of them: all shards hear of it, or one. */
-void registrar_restorers_changed(struct pbox_registrar *r, struct pbox_job *job);
-void registrar_restorers_post(struct pbox_registrar *r, struct pbox_shard_job *j);
 
 /* registrar_stage.c */
 void registrar_stage_mail(struct pbox_registrar *r, const struct pbox_mail *m);
@@ -455,7 +453,7 @@ enum registrar_look {
 enum registrar_look registrar_rounds_look(struct pbox_job_table *jt);
 /* Some more of a look that goes on. */
 void registrar_rounds_work(struct pbox_registrar *r, struct pbox_job_table *jt);
-/* A SET finds no room: is that so by what stands now? False: the box looks, and its worker shall ask again. */
+/* A SET finds no room: is that so by the rounds of now? False: the box looks, and its worker shall ask again. */
 bool registrar_rounds_known(struct pbox_registrar *r, struct pbox_job_table *jt);
 /* A schedule has one entry more: it is looked at before its entries are needed. */
 void registrar_rounds_added(
@@ -465,8 +463,6 @@ void registrar_rounds_tick(struct pbox_registrar *r, struct pbox_job *job);
 
 /* registrar_operator.c: no operator has ended the session of this JOIN; false: it was answered so. */
 bool registrar_not_kicked(struct pbox_registrar *r, struct registrar_join *q);
-/* A shard hears of other bounds. */
-void registrar_quota_post(struct pbox_registrar *r, struct pbox_shard_job *j);
 void registrar_measure_tick(struct pbox_registrar *r, struct pbox_job *job);
 /* A PING of a worker has come, perhaps the answer to one of the box. */
 void registrar_measured(const struct pbox_registrar *r, struct pbox_member *m);

@@ -50,6 +50,17 @@ pbox_registrar_job(const struct pbox_registrar *r, unsigned i)
 	return NULL;
 }
 
+size_t
+registrar_arenas(const struct pbox_registrar *r, size_t (*of)(const struct pbox_arena *a))
+{
+	size_t all = 0;
+
+	for (unsigned i = 0; i < PBOX_MAX_NODES; i++)
+		if (r->conf.arena[i] != NULL)
+			all += of(r->conf.arena[i]);
+	return all;
+}
+
 bool
 registrar_has_built(const struct pbox_job *job)
 {

@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* The handshake of a session: HELLO, RETRY, JOIN with its checks, WELCOME (section 4). */
+
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +20,7 @@
 #define KEEP_AGAIN_MS 200
 
 /* Anybody may send these, in any number: a line in this time. */
-#define VERSION_TOLD_NS UINT64_C(10000000000)
+#define VERSION_LOG_NS UINT64_C(10000000000)
 
 /* What it has instead of this box's release, in words; and how many of them were left out. */
 static void
@@ -26,15 +28,15 @@ log_version(struct pbox_registrar *r, const struct pbox_peer *peer, const char *
 {
 	char ip[INET_ADDRSTRLEN], more[48] = "";
 
-	r->versions_untold++;
-	if (r->version_told_ns != 0 && r->now_ns - r->version_told_ns < VERSION_TOLD_NS)
+	r->versions_unlogged++;
+	if (r->version_logged_ns != 0 && r->now_ns - r->version_logged_ns < VERSION_LOG_NS)
 		return;
 	inet_ntop(AF_INET, &peer->ip, ip, sizeof(ip));
-	if (r->versions_untold > 1)
-		snprintf(more, sizeof(more), " (and %u more before it)", r->versions_untold - 1);
+	if (r->versions_unlogged > 1)
+		snprintf(more, sizeof(more), " (and %u more before it)", r->versions_unlogged - 1);
 	registrar_event(r, PBOX_LOG_WARN, "%s:%u %s%s", ip, peer->udp, has, more);
-	r->version_told_ns = r->now_ns;
-	r->versions_untold = 0;
+	r->version_logged_ns = r->now_ns;
+	r->versions_unlogged = 0;
 }
 
 void
@@ -86,8 +88,7 @@ create_on_shards(struct pbox_registrar *r, const struct registrar_join *q, struc
 		unsigned node = registrar_node_of_shard(r, i);
 
 		job->shard[i] = shard_job_create(job, (uint16_t)i, r->endpoints_per_shard,
-			rounds->records, rounds->records, rounds->folded, rounds->acc_bytes,
-			r->conf.arena[node]);
+			rounds->records, rounds->folded, rounds->acc_bytes, r->conf.arena[node]);
 		if (job->shard[i] != NULL)
 			continue;
 		/* no answer: it asks again, and memory of ended jobs is cleared by then */
@@ -99,7 +100,6 @@ create_on_shards(struct pbox_registrar *r, const struct registrar_join *q, struc
 		return false;
 	}
 	job->round_bytes = rounds->arena;
-	job->heap += rounds->heap;
 	return true;
 }
 
@@ -183,6 +183,7 @@ send_welcome(struct pbox_registrar *r, struct pbox_job *job, unsigned w, uint32_
 	};
 	size_t len;
 
+	PBOX_ASSERT(job->state == PBOX_JOB_OPEN && m.token != 0 && m.number != 0);
 	for (unsigned e = 0; e < r->conf.n_endpoints; e++)
 		m.endpoint[e] = r->conf.endpoint[e].addr;
 	len = pbox_welcome_encode(r->scratch, sizeof(r->scratch), &m);
@@ -341,6 +342,7 @@ admit(struct pbox_registrar *r, const struct registrar_join *q)
 	struct pbox_member *mb = &q->job->member[q->worker];
 	const struct pbox_frame *f = q->f;
 
+	PBOX_ASSERT(q->job->state != PBOX_JOB_CLOSING && q->worker < q->job->workers);
 	if (!q->repeated)
 		session_begin(r, q);
 	/* a copy of the first one comes from no other address, as its cookie says, and keeps no lease */

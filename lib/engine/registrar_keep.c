@@ -92,12 +92,8 @@ registrar_makes_way(
 static size_t
 memory_then(struct pbox_registrar *r, const struct pbox_job_conf *asker, const struct pbox_job *but)
 {
-	size_t bytes = 0;
+	size_t bytes = registrar_arenas(r, pbox_arena_size) - registrar_arenas(r, pbox_arena_used);
 
-	for (unsigned i = 0; i < PBOX_MAX_NODES; i++)
-		if (r->conf.arena[i] != NULL)
-			bytes += pbox_arena_size(r->conf.arena[i]) -
-				 pbox_arena_used(r->conf.arena[i]);
 	for (unsigned i = 0; i < r->conf.max_jobs; i++)
 		if (r->job[i] != NULL && r->job[i] != but &&
 			registrar_makes_way(r, r->job[i], asker))

@@ -2,34 +2,10 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-#include <stdlib.h>
-
 #include "registrar_impl.h"
 
-/*
- * Policy shrink (R8.5): who is waited for is decided here, once for all shards. And what a job
- * waits for.
- */
-
-/* The set is the shard's until the mail comes back. */
-void
-registrar_members_post(struct pbox_registrar *r, struct pbox_shard_job *j)
-{
-	if (!registrar_mail_next(j, PBOX_MAIL_MEMBERS))
-		return;
-	shard_members_all(j, j->members);
-	for (unsigned w = 0; w < j->job->workers; w++)
-		if (j->job->member[w].removed)
-			bit_clear(j->members, w);
-	registrar_mail(r, &(struct pbox_mail){.kind = PBOX_MAIL_MEMBERS, .job = j});
-}
-
-static void
-members_changed(struct pbox_registrar *r, struct pbox_job *job)
-{
-	for (unsigned i = 0; i < r->conf.n_shards; i++)
-		registrar_members_post(r, job->shard[i]);
-}
+/* Membership under policy shrink (R8.5): eviction of workers that are silent or have left, and their return, decided
+ * once for all shards. */
 
 bool
 registrar_members_settled(const struct pbox_registrar *r, const struct pbox_job *job)
@@ -71,7 +47,7 @@ registrar_remove(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 void
 registrar_removed(struct pbox_registrar *r, struct pbox_job *job)
 {
-	members_changed(r, job);
+	registrar_post(r, job, PBOX_MAIL_MEMBERS);
 	registrar_build_tables(r, job);
 }
 
@@ -82,7 +58,7 @@ registrar_expect(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 	registrar_event(r, PBOX_LOG_INFO,
 		"job '%s': worker %u (%s) is waited for again from the next round on", job->name, w,
 		job->member[w].host);
-	members_changed(r, job);
+	registrar_post(r, job, PBOX_MAIL_MEMBERS);
 }
 
 /* How long a job is waited for after a restart of the box, at least: R4.6b. */

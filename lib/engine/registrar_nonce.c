@@ -4,7 +4,7 @@
 
 /*
  * A JOIN is good as long as its cookie (R4.2): so long the box knows the nonces of sessions that have ended, lest a
- * copy of their JOIN opens another. A worker that lives has one nonce for all its sessions (R10.1). It is told from a
+ * copy of their JOIN opens another. A worker that lives has one nonce for all its sessions (R10.1). It differs from a
  * copy by its cookie: who joins again got it after the end of the session, and a copy has the cookie of then. They are
  * kept by job, also beyond its end: what happens in one job says nothing of another. All of a job's count as its heap
  * while it is there.
@@ -180,8 +180,10 @@ registrar_nonce_left(struct pbox_registrar *r, const struct pbox_job *job)
 {
 	struct registrar_nonces *k = find_nonces(r, job->name);
 
-	if (k != NULL)
-		k->ended[k->n - 1].left = true;
+	if (k == NULL)
+		return;
+	PBOX_ASSERT(k->n > 0); /* registrar_nonce_keep() */
+	k->ended[k->n - 1].left = true;
 }
 
 static void

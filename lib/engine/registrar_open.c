@@ -19,12 +19,7 @@
 size_t
 pbox_registrar_uncleared(const struct pbox_registrar *r)
 {
-	size_t left = 0;
-
-	for (unsigned i = 0; i < PBOX_MAX_NODES; i++)
-		if (r->conf.arena[i] != NULL)
-			left += pbox_arena_uncleared(r->conf.arena[i]);
-	return left;
+	return registrar_arenas(r, pbox_arena_uncleared);
 }
 
 /* Its shards may have it. */
@@ -55,13 +50,14 @@ open_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table
 	}
 	/* all who could restore it have gone while it was made ready */
 	if (gone)
-		registrar_restorers_changed(r, job);
+		registrar_post(r, job, PBOX_MAIL_RESTORERS);
 }
 
 void
 registrar_opened(struct pbox_registrar *r, struct pbox_job *job, uint32_t table)
 {
 	job->table[table]->shards_open++;
+	PBOX_ASSERT(job->table[table]->shards_open <= r->conf.n_shards);
 	r->unfinished |= job->table_waits;
 	job->table_waits = false;
 }
@@ -71,6 +67,7 @@ registrar_open_work(struct pbox_registrar *r, struct pbox_job *job, struct pbox_
 {
 	unsigned done = 0;
 
+	PBOX_ASSERT(jt->preparing && !jt->loading && job->state == PBOX_JOB_OPEN);
 	while (jt->next_chunk < jt->t.n_chunks && done < SLICE_PAGES) {
 		const struct pbox_chunk *c = &jt->t.chunk[jt->next_chunk++];
 
@@ -102,6 +99,7 @@ registrar_open_work(struct pbox_registrar *r, struct pbox_job *job, struct pbox_
 void
 registrar_open_begin(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
 {
+	PBOX_ASSERT(jt->built && !jt->preparing && !jt->loading);
 	jt->restoring = jt->restored = jt->restorers > 0;
 	jt->preparing = true;
 	jt->next_chunk = 0;

@@ -70,7 +70,7 @@ registrar_not_kicked(struct pbox_registrar *r, struct registrar_join *q)
 
 /* As to a frame of the session, without one: its client then joins again, and hears the rest. */
 static void
-tell_kicked(struct pbox_registrar *r, const struct pbox_job *job, unsigned w, const char *why)
+send_kicked(struct pbox_registrar *r, const struct pbox_job *job, unsigned w, const char *why)
 {
 	struct pbox_error_msg m = {.code = PBOX_E_SESSION};
 	struct pbox_send out = {
@@ -111,7 +111,7 @@ pbox_registrar_kick(struct pbox_registrar *r, uint16_t id, unsigned w, const cha
 	snprintf(k->job, sizeof(k->job), "%s", job->name);
 	snprintf(k->why, sizeof(k->why), "the operator of the box ended worker %u of job '%s'%s%s",
 		w, job->name, why[0] != '\0' ? ": " : "", why);
-	tell_kicked(r, job, w, k->why);
+	send_kicked(r, job, w, k->why);
 	registrar_end_session(r, job, w);
 	registrar_gone_kicked(job, w, k->why);
 	registrar_event(r, PBOX_LOG_WARN, "%s (its host: %s)", k->why, job->member[w].host);
@@ -139,16 +139,6 @@ pbox_registrar_draining(const struct pbox_registrar *r)
 	return r->draining;
 }
 
-/* The bounds are the shard's until the mail comes back. */
-void
-registrar_quota_post(struct pbox_registrar *r, struct pbox_shard_job *j)
-{
-	if (!registrar_mail_next(j, PBOX_MAIL_QUOTA))
-		return;
-	j->bounds = j->job->conf->bounds;
-	registrar_mail(r, &(struct pbox_mail){.kind = PBOX_MAIL_QUOTA, .job = j});
-}
-
 static void
 take_over(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_job_conf *now)
 {
@@ -158,8 +148,8 @@ take_over(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_job_
 
 	job->conf->bounds = *b;
 	job->conf->snapshot = now->snapshot;
-	for (unsigned i = 0; quota && i < r->conf.n_shards; i++)
-		registrar_quota_post(r, job->shard[i]);
+	if (quota)
+		registrar_post(r, job, PBOX_MAIL_QUOTA);
 }
 
 void

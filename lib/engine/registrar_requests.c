@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* SET, STATUS and LEAVE of a worker with a session. */
+
 #include <stdio.h>
 #include <string.h>
 
@@ -29,7 +31,7 @@ set_groups(struct pbox_table *t, struct pbox_set *m, unsigned first, unsigned en
 	return code;
 }
 
-/* Before any fragment is restored: each SET from where it stands. */
+/* Before any fragment is restored: each SET from its own round on. */
 static int
 restore_groups(struct pbox_table *t, struct pbox_set *m, unsigned first, unsigned end,
 	struct pbox_error *err)

@@ -24,6 +24,7 @@ set_restorer(struct pbox_job_table *jt, unsigned worker, bool on)
 		return;
 	atomic_fetch_xor_explicit(
 		&jt->restorer[worker / 64], UINT64_C(1) << worker % 64, memory_order_release);
+	PBOX_ASSERT(on || jt->restorers > 0);
 	jt->restorers += on ? 1u : -1u;
 }
 
@@ -155,25 +156,10 @@ registrar_restore_tick(struct pbox_registrar *r, struct pbox_job *job)
 		registrar_restoring(r, job, job->table[i]);
 }
 
-/* Such a mail says what holds when it is read. */
-void
-registrar_restorers_post(struct pbox_registrar *r, struct pbox_shard_job *j)
-{
-	if (registrar_mail_next(j, PBOX_MAIL_RESTORERS))
-		registrar_mail(r, &(struct pbox_mail){.kind = PBOX_MAIL_RESTORERS, .job = j});
-}
-
-void
-registrar_restorers_changed(struct pbox_registrar *r, struct pbox_job *job)
-{
-	for (unsigned i = 0; i < r->conf.n_shards; i++)
-		registrar_restorers_post(r, job->shard[i]);
-}
-
 void
 registrar_restorer_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned worker)
 {
-	bool tell = false;
+	bool any = false;
 
 	for (uint32_t i = 0; i < job->n_tables; i++) {
 		struct pbox_job_table *jt = job->table[i];
@@ -183,11 +169,11 @@ registrar_restorer_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned
 		set_restorer(jt, worker, false);
 		if (!jt->restoring || job->state != PBOX_JOB_OPEN)
 			continue;
-		tell = true;
+		any = true;
 		registrar_event(r, PBOX_LOG_WARN,
 			"job '%s': worker %u is gone while table %u is restored: what it holds is not waited for",
 			job->name, worker, jt->t.id);
 	}
-	if (tell)
-		registrar_restorers_changed(r, job);
+	if (any)
+		registrar_post(r, job, PBOX_MAIL_RESTORERS);
 }

@@ -154,7 +154,7 @@ room_if(struct pbox_registrar *r, const struct pbox_job_conf *asker, uint32_t un
 	return room_of(&c, unit);
 }
 
-static void
+static bool
 refuse_room(struct pbox_registrar *r, const struct registrar_join *q, const struct room *room)
 {
 	unsigned most = room->lack == NO_JOB_OF_ANY ? q->conf->max_jobs : r->conf.max_jobs;
@@ -162,42 +162,28 @@ refuse_room(struct pbox_registrar *r, const struct registrar_join *q, const stru
 	char more[96] = "";
 
 	if (room->lack == NO_JOB)
-		registrar_refuse(r, f, PBOX_E_FULL, most,
+		return registrar_refuse(r, f, PBOX_E_FULL, most,
 			"the box has its %u jobs already: raise max-jobs", most);
-	else if (room->lack == NO_JOB_OF_ANY)
-		registrar_refuse(r, f, PBOX_E_FULL, most,
+	if (room->lack == NO_JOB_OF_ANY)
+		return registrar_refuse(r, f, PBOX_E_FULL, most,
 			"[job *] has its %u jobs already: raise max-jobs in [job *], or give this job a section",
 			most);
-	else if (room->lack == NO_JOB_BUT_NAMED)
-		registrar_refuse(r, f, PBOX_E_FULL, most,
+	if (room->lack == NO_JOB_BUT_NAMED)
+		return registrar_refuse(r, f, PBOX_E_FULL, most,
 			"the box has %u of its %u jobs, and keeps the others for sections with a name: raise max-jobs, or give this job a section",
 			room->jobs, most);
-	if (room->lack != NO_PACKETS)
-		return;
 	if (room->kept > 0 && room->free > 0)
 		snprintf(more, sizeof(more), ", %u of them kept for sections with a name",
 			room->kept < room->free ? room->kept : room->free);
-	registrar_refuse(r, f, PBOX_E_FULL, room->free,
+	return registrar_refuse(r, f, PBOX_E_FULL, room->free,
 		"no packet buffers left for %u workers (%u free%s): raise 'hold'", q->m.workers,
 		room->free, more);
-}
-
-/* Parameter memory of the box, all nodes together. */
-static size_t
-memory_of_box(const struct pbox_registrar *r)
-{
-	size_t all = 0;
-
-	for (unsigned i = 0; i < PBOX_MAX_NODES; i++)
-		if (r->conf.arena[i] != NULL)
-			all += pbox_arena_size(r->conf.arena[i]);
-	return all;
 }
 
 size_t
 registrar_heap_most(const struct pbox_registrar *r)
 {
-	size_t most = memory_of_box(r) / r->conf.max_jobs;
+	size_t most = registrar_arenas(r, pbox_arena_size) / r->conf.max_jobs;
 
 	return most > HEAP_LEAST ? most : HEAP_LEAST;
 }
@@ -210,8 +196,9 @@ room_fit(struct pbox_registrar *r, const struct registrar_join *q, struct regist
 	const struct pbox_job_conf *conf = q->conf;
 	const struct pbox_join *m = &q->m;
 	unsigned shards = r->conf.n_shards, unit = m->workers * r->endpoints_per_shard;
-	size_t most = conf->bounds.memory != 0 ? conf->bounds.memory / 4
-					       : memory_of_box(r) / r->conf.max_jobs;
+	size_t most = conf->bounds.memory != 0
+			      ? conf->bounds.memory / 4
+			      : registrar_arenas(r, pbox_arena_size) / r->conf.max_jobs;
 	size_t folded, heap;
 
 	/* a 2-byte format makes fragments of twice as many elements as fp32 */
@@ -222,13 +209,12 @@ room_fit(struct pbox_registrar *r, const struct registrar_join *q, struct regist
 		out->folded = out->records < SHARD_FOLDED ? out->records : SHARD_FOLDED;
 		if (out->folded > folded)
 			out->folded = (uint32_t)folded;
-		out->arena = shards *
-			     shard_job_arena(m->workers, out->records, out->folded, out->acc_bytes);
+		out->arena = shards * shard_job_bytes(m->workers, r->endpoints_per_shard,
+					      out->records, out->folded, out->acc_bytes);
 		if (out->arena <= most || out->window == 1)
 			break;
 	}
-	out->heap = shards * shard_job_heap(m->workers, r->endpoints_per_shard);
-	heap = out->heap + pbox_job_heap(conf, m->workers) + registrar_nonce_heap(r, m->job);
+	heap = pbox_job_heap(conf, m->workers) + registrar_nonce_heap(r, m->job);
 	if (conf->bounds.memory != 0 && out->arena + heap > conf->bounds.memory)
 		return registrar_refuse(r, q->f, PBOX_E_NO_MEMORY, m->workers,
 			"%u workers need %zu bytes for sessions and rounds before the first tensor, and section [job %s] has memory = %llu: raise it",
@@ -333,10 +319,8 @@ registrar_room_then(struct pbox_registrar *r, const struct registrar_join *q)
 	struct room room = room_if(r, q->conf, unit, true, q->job);
 	struct registrar_rounds rounds = {0};
 
-	if (room.lack != ROOM) {
-		refuse_room(r, q, &room);
-		return false;
-	}
+	if (room.lack != ROOM)
+		return refuse_room(r, q, &room);
 	rounds.window = window_in(&room, unit);
 	return room_fit(r, q, &rounds) && has_memory_then(r, q, &rounds);
 }

@@ -5,12 +5,12 @@
 #include "registrar_impl.h"
 
 /* A SET that was not answered because the box looked is repeated within that time. */
-#define TOLD_FOR (5000 * NS_PER_MS)
+#define LOOK_AGAIN (5000 * NS_PER_MS)
 /* Rounds: what was found is good enough to age schedules by. */
 #define RECENT (1u << 20)
 
 /*
- * How far the fragments of a table are. Shards tell the highest round that they have finished; the
+ * How far the fragments of a table are. Shards report the highest round that they have finished; the
  * lowest is looked up here when it matters, which is rarely: fragments that are summed alike are
  * a round apart, and then one look serves as many SETs as a schedule has entries. A large table has a million of
  * them: they are looked at in slices, and others are answered in between.
@@ -85,7 +85,7 @@ registrar_rounds_look(struct pbox_job_table *jt)
 	const struct pbox_table *t = &jt->t;
 	const struct pbox_finished *known = &jt->finished;
 
-	/* versions of fragments that are not restored yet are not told */
+	/* versions of fragments that are not restored yet are not reported */
 	if (jt->restoring || (!jt->look.on && known->known && t->n_chunks > 0 &&
 				     pbox_chunk_frag_version(&t->chunk[jt->last_chunk],
 					     jt->last_frag) == known->lowest))
@@ -120,17 +120,17 @@ registrar_rounds_work(struct pbox_registrar *r, struct pbox_job_table *jt)
 		r->unfinished = true;
 	} else if (jt->look.asked) {
 		jt->look.asked = false;
-		jt->look.told_ns = r->now_ns;
+		jt->look.waited_ns = r->now_ns;
 	}
 }
 
 bool
 registrar_rounds_known(struct pbox_registrar *r, struct pbox_job_table *jt)
 {
-	bool told = jt->look.told_ns != 0 && r->now_ns - jt->look.told_ns < TOLD_FOR;
+	bool looked = jt->look.waited_ns != 0 && r->now_ns - jt->look.waited_ns < LOOK_AGAIN;
 
-	jt->look.told_ns = 0;
-	if (told || registrar_rounds_look(jt) != REGISTRAR_LOOK_GOES_ON)
+	jt->look.waited_ns = 0;
+	if (looked || registrar_rounds_look(jt) != REGISTRAR_LOOK_GOES_ON)
 		return true;
 	jt->look.asked = r->unfinished = true;
 	return false;

@@ -14,7 +14,7 @@
 
 /* A number is the time: seconds, and of them so many bits. */
 #define FRACTION_BITS 20
-/* What a worker may tell beyond what the box would give: 136 years, by which a clock may have been set back. Numbers that
+/* What a worker may say beyond what the box would give: 136 years, by which a clock may have been set back. Numbers that
  * the box gives after it stay within, as each moves both: so none that it has given is ever refused. */
 #define NUMBERS_AHEAD (UINT64_C(1) << (FRACTION_BITS + 32))
 
@@ -138,6 +138,7 @@ registrar_run_begin(struct pbox_registrar *r, struct pbox_job *job, const struct
 	struct run_record *rec = record_of(r, job->name);
 	struct pbox_run *run = &job->run;
 
+	PBOX_ASSERT(r->job[job->id] == job && run->number == 0);
 	*run = rec->next;
 	if (named(m->run))
 		memcpy(run->id, m->run, PBOX_RUN_LEN);
@@ -151,6 +152,7 @@ registrar_run_begin(struct pbox_registrar *r, struct pbox_job *job, const struct
 	if (rec->last != 0 && rec->last != run->number)
 		put_ended(r, rec, NULL, rec->last, m->host);
 	put_last(rec, run->number);
+	PBOX_ASSERT(run->number != 0 && run->number <= rec->highest);
 	rec->next = (struct pbox_run){0};
 	rec->has_next = false;
 }
@@ -198,7 +200,7 @@ has_begun(const struct pbox_job *job)
 }
 
 /* R12.5: it was begun by a worker that was started again with the box, and has nothing yet: its session is
- * told another number when it joins again. */
+ * given another number when it joins again. */
 static void
 take_number(struct pbox_registrar *r, struct pbox_job *job, uint64_t number)
 {

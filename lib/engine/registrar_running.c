@@ -11,7 +11,7 @@
 
 #include "registrar_impl.h"
 
-#define TELL_EVERY (10000 * NS_PER_MS)
+#define LOG_EVERY (10000 * NS_PER_MS)
 
 /* Has a fragment finished a round since the table was built, or was it restored at one? */
 static bool
@@ -54,13 +54,13 @@ end_dead(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *
 		job->name, round);
 	count_control(r, PBOX_RS_RUNS_ENDED);
 	registrar_event(r, PBOX_LOG_WARN,
-		"run %llu of job '%s' ended after round %u: none of its workers lives, and host %s begins anew",
+		"run %llu of job '%s' ended after round %u: none of its workers lives, and host %s begins again",
 		(unsigned long long)job->run.number, job->name, round,
 		job->member[f->hdr.worker].host);
 	registrar_close_job(r, job);
 }
 
-static void
+static bool
 answer_running(
 	struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job, uint32_t round)
 {
@@ -68,24 +68,23 @@ answer_running(
 
 	if (w == -1) {
 		end_dead(r, f, job, round);
-		return;
+		return true;
 	}
-	if (w < 0) {
-		registrar_refuse(r, f, PBOX_E_RUNNING, round,
+	if (w < 0)
+		return !registrar_refuse(r, f, PBOX_E_RUNNING, round,
 			"the run of job '%s' is past its beginning (round %u): asking its workers whether they still live",
 			job->name, round);
-		return;
-	}
 	registrar_refuse(r, f, PBOX_E_RUNNING, round,
 		"the run of job '%s' is past round %u and worker %d (%s) lives in it: a worker that goes on in it with its checkpoint says first_round; else stop the old run first",
 		job->name, round, w, job->member[w].host);
-	if (job->dead_told_ns != 0 && r->now_ns - job->dead_told_ns < TELL_EVERY)
-		return;
-	job->dead_told_ns = r->now_ns;
+	if (job->dead_logged_ns != 0 && r->now_ns - job->dead_logged_ns < LOG_EVERY)
+		return true;
+	job->dead_logged_ns = r->now_ns;
 	registrar_event(r, PBOX_LOG_WARN,
 		"job '%s': worker %u (%s) begins, and the run is past round %u with worker %d (%s) alive in it",
 		job->name, f->hdr.worker, job->member[f->hdr.worker].host, round, w,
 		job->member[w].host);
+	return true;
 }
 
 bool
@@ -101,8 +100,7 @@ registrar_running_declare(struct pbox_registrar *r, const struct pbox_frame *f,
 	if (!past_beginning(r, job, job->table[m->table], &round) &&
 		(!job->table[m->table]->built || m->table >= mb->mapped_before))
 		return false;
-	answer_running(r, f, job, round);
-	return true;
+	return answer_running(r, f, job, round);
 }
 
 bool
@@ -114,8 +112,7 @@ registrar_running_map(struct pbox_registrar *r, const struct pbox_frame *f, stru
 	if (!jt->restored || bit_get(jt->goes_on, f->hdr.worker) ||
 		job->member[f->hdr.worker].mapped > jt->t.id || !past_beginning(r, job, jt, &round))
 		return false;
-	answer_running(r, f, job, round);
-	return true;
+	return answer_running(r, f, job, round);
 }
 
 void

@@ -13,15 +13,18 @@
 #define ASK_EVERY (2 * NS_PER_MS)
 
 static void
-post(struct pbox_registrar *r, unsigned shard, enum pbox_mail_kind kind)
+post(struct pbox_registrar *r, enum pbox_mail_kind kind)
 {
-	struct pbox_mail m = {.kind = kind,
-		.job = r->staged.job->shard[shard],
-		.table = r->staged.job->shard[shard]->table[r->staged.table],
-		.stage = r->staged.stage};
+	for (unsigned i = 0; i < r->conf.n_shards; i++) {
+		struct pbox_shard_job *j = r->staged.job->shard[i];
+		struct pbox_mail m = {.kind = kind,
+			.job = j,
+			.table = j->table[r->staged.table],
+			.stage = r->staged.stage};
 
-	r->staged.mails++;
-	registrar_mail(r, &m);
+		r->staged.mails++;
+		registrar_mail(r, &m);
+	}
 }
 
 /* All is laid out: which round is it to be? Not sooner: a fast table would be beyond it. */
@@ -35,8 +38,7 @@ go(struct pbox_registrar *r)
 	stage->round = r->staged.highest + r->staged.ahead;
 	stage->oldest = r->staged.highest - APART;
 	r->staged.laid_out = true;
-	for (unsigned i = 0; i < r->conf.n_shards; i++)
-		post(r, i, PBOX_MAIL_SNAPSHOT);
+	post(r, PBOX_MAIL_SNAPSHOT);
 	r->staged.asked_at = r->now_ns;
 }
 
@@ -82,8 +84,7 @@ end_stage(struct pbox_registrar *r, int outcome)
 {
 	r->staged.ending = true;
 	r->staged.outcome = outcome;
-	for (unsigned i = 0; i < r->conf.n_shards; i++)
-		post(r, i, PBOX_MAIL_SNAPSHOT_END);
+	post(r, PBOX_MAIL_SNAPSHOT_END);
 }
 
 void
@@ -143,7 +144,7 @@ pbox_registrar_stage_step(struct pbox_registrar *r, uint64_t now_ns)
 		r->staged.stage = NULL;
 		return r->staged.outcome;
 	}
-	/* a job that closes: CLOSE_JOB is behind the mails that are under way */
+	/* a job that closes: CLOSE_JOB comes after the mails that are under way */
 	if (r->staged.mails > 0 || r->staged.job->state != PBOX_JOB_OPEN)
 		return -EINPROGRESS;
 	if (!r->staged.laid_out) {
@@ -156,8 +157,7 @@ pbox_registrar_stage_step(struct pbox_registrar *r, uint64_t now_ns)
 	if (done) {
 		end_stage(r, 0);
 	} else if (!r->staged.looked || now_ns - r->staged.asked_at >= ASK_EVERY) {
-		for (unsigned i = 0; i < r->conf.n_shards; i++)
-			post(r, i, PBOX_MAIL_SNAPSHOT);
+		post(r, PBOX_MAIL_SNAPSHOT);
 		r->staged.asked_at = now_ns;
 	}
 	return -EINPROGRESS;
@@ -181,6 +181,6 @@ pbox_registrar_stage_cancel(struct pbox_registrar *r, uint64_t now_ns)
 	r->now_ns = now_ns;
 	if (r->staged.job == NULL || r->staged.ending || r->staged.job->state != PBOX_JOB_OPEN)
 		return;
-	/* behind the mails that are under way: rings keep the order */
+	/* after the mails that are under way: rings keep the order */
 	end_stage(r, -ETIMEDOUT);
 }

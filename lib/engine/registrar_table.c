@@ -235,7 +235,7 @@ send_page(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job 
 	registrar_reply(r, f, PBOX_MAPPED, pbox_page_len(r->scratch, &cur));
 }
 
-/* R8.5: who comes back is waited for from now on. Its map tells versions: they are read when all
+/* R8.5: who comes back is waited for from now on. Its map has versions: they are read when all
  * shards know. */
 static bool
 taken_in(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)

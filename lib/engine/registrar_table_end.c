@@ -4,8 +4,6 @@
 
 /* How a table ends: it fails, is forgotten with the workers that declared it, or is released with its job. */
 
-#include <stdlib.h>
-
 #include "registrar_impl.h"
 
 void
@@ -21,7 +19,7 @@ registrar_fail_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox
 	registrar_event(r, PBOX_LOG_WARN, "job '%s': %s", job->name, err->text);
 }
 
-/* R5.4: a worker that comes back may declare anew; until then the others are told why they wait. */
+/* R5.4: a worker that comes back may declare again; until then the others learn why they wait. */
 void
 registrar_forgive_tables(struct pbox_job *job)
 {
@@ -59,7 +57,7 @@ void
 registrar_free_shard_tables(const struct pbox_registrar *r, struct pbox_shard_table **st)
 {
 	for (unsigned i = 0; i < r->conf.n_shards; i++) {
-		free(st[i]);
+		pbox_arena_free(r->conf.arena[registrar_node_of_shard(r, i)], st[i]);
 		st[i] = NULL;
 	}
 }

@@ -257,7 +257,7 @@ pbox_why_oldest(const struct pbox_why *why, unsigned max, const struct pbox_why_
 				if (k < max)
 					out[k] = out[k - 1];
 			if (k == max)
-				break; /* those behind it are younger */
+				break; /* those after it are younger */
 			out[k] = r;
 			n += n < max;
 		}

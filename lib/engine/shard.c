@@ -2,29 +2,35 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* A data core's frames, a burst at a time: each is checked, and goes to what its table or its type does with it. */
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "shard_impl.h"
 
+size_t
+pbox_shard_bytes(void)
+{
+	return sizeof(struct pbox_shard);
+}
+
 struct pbox_shard *
 pbox_shard_create(const struct pbox_shard_conf *conf)
 {
-	struct pbox_shard *s = aligned_alloc(PBOX_CACHE_LINE,
-		(sizeof(*s) + PBOX_CACHE_LINE - 1) & ~(size_t)(PBOX_CACHE_LINE - 1));
+	struct pbox_shard *s = conf->memory;
 	uint8_t n_own = 0;
 
+	PBOX_ASSERT(conf->max_jobs <= PBOX_MAX_JOBS && conf->n_endpoints <= PBOX_MAX_ENDPOINTS);
+	if (s == NULL)
+		s = aligned_alloc(PBOX_CACHE_LINE, sizeof(*s));
 	if (s == NULL)
 		return NULL;
-	*s = (struct pbox_shard){.conf = *conf, .stats = conf->stats};
-	s->job = calloc(conf->max_jobs, sizeof(*s->job));
-	s->weight = calloc(PBOX_MAX_WORKERS, sizeof(*s->weight));
-	s->present = calloc(PBOX_MAX_WORKERS, sizeof(*s->present));
-	s->scratch = aligned_alloc(PBOX_CACHE_LINE, FRAGMENT_MAX * sizeof(*s->scratch));
-	if (s->job == NULL || s->weight == NULL || s->present == NULL || s->scratch == NULL) {
-		pbox_shard_destroy(s);
-		return NULL;
-	}
+	PBOX_ASSERT((uintptr_t)s % PBOX_CACHE_LINE == 0);
+	memset(s, 0, sizeof(*s));
+	s->conf = *conf;
+	s->stats = conf->stats;
+	s->on_heap = conf->memory == NULL;
 	for (unsigned e = 0; e < conf->n_endpoints; e++)
 		if (conf->endpoint[e].shard == conf->id) {
 			s->own_endpoint[e] = true;
@@ -38,14 +44,11 @@ pbox_shard_destroy(struct pbox_shard *s)
 {
 	if (s == NULL)
 		return;
-	for (unsigned i = 0; s->job != NULL && i < s->conf.max_jobs; i++)
+	for (unsigned i = 0; i < s->conf.max_jobs; i++)
 		if (s->job[i] != NULL)
 			shard_drop_records(s, s->job[i]);
-	free(s->job);
-	free(s->weight);
-	free(s->present);
-	free(s->scratch);
-	free(s);
+	if (s->on_heap)
+		free(s);
 }
 
 void
@@ -54,12 +57,14 @@ pbox_shard_mail(struct pbox_shard *s, const struct pbox_mail *m, uint64_t now_ns
 	struct pbox_shard_job *j = m->job;
 
 	s->now_ns = now_ns;
-	PBOX_ASSERT(j->job->id < s->conf.max_jobs);
+	PBOX_ASSERT(m->shard == s->conf.id && j->job->id < s->conf.max_jobs);
+	PBOX_ASSERT(s->job[j->job->id] == (m->kind == PBOX_MAIL_OPEN_JOB ? NULL : j));
 	switch (m->kind) {
 	case PBOX_MAIL_OPEN_JOB:
 		s->job[j->job->id] = j;
 		break;
 	case PBOX_MAIL_OPEN_TABLE:
+		PBOX_ASSERT(m->table->t->id < PBOX_MAX_TABLES && j->table[m->table->t->id] == NULL);
 		j->table[m->table->t->id] = m->table;
 		break;
 	case PBOX_MAIL_SNAPSHOT:
@@ -81,8 +86,6 @@ pbox_shard_mail(struct pbox_shard *s, const struct pbox_mail *m, uint64_t now_ns
 		break;
 	case PBOX_MAIL_QUOTA:
 		shard_job_quota(j, &j->bounds);
-		break;
-	case PBOX_MAIL_KINDS:
 		break;
 	}
 	s->conf.ops->mail(s->conf.ctx, m);
@@ -290,7 +293,7 @@ act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 		else
 			shard_fetch(s, g, f);
 	} else if (f->hdr.type == PBOX_RESTORE) {
-		shard_send_late(s);
+		shard_send_batch(s);
 		shard_restore(s, g, f);
 	} else {
 		return g->st->discipline->contribute(s, g, f);
@@ -355,7 +358,7 @@ pbox_shard_rx(struct pbox_shard *s, const struct pbox_frame *frame, unsigned n, 
 	enum pbox_shard_stat drop[PBOX_SHARD_BURST];
 	uint64_t held = 0;
 
-	PBOX_ASSERT(n <= PBOX_SHARD_BURST);
+	PBOX_ASSERT(n <= PBOX_SHARD_BURST && s->n_ready == 0 && s->n_batched == 0);
 	s->now_ns = now_ns;
 	pbox_stat_add(&s->stats[PBOX_SS_RX_FRAMES], n);
 	/* first look all fragments up, so that their cache lines travel while others are worked on */

@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* Answers of a shard: results, also for retransmissions, WAIT, HAVE and ERROR; payloads are sent without a copy (zero copy). */
+
 #include "shard_impl.h"
 
 static inline uint64_t
@@ -10,7 +12,7 @@ token(const struct pbox_shard_job *j, unsigned worker)
 	return atomic_load_explicit(&j->job->token[worker], memory_order_relaxed);
 }
 
-/* Congestion that the worker has not been told of yet: once. */
+/* Congestion that was not reported to the worker yet: once. */
 static inline uint16_t
 echo_congestion(struct shard_member *m)
 {
@@ -133,15 +135,15 @@ send_result(struct pbox_shard *s, const struct target *g, const struct pbox_send
 }
 
 void
-shard_send_late(struct pbox_shard *s)
+shard_send_batch(struct pbox_shard *s)
 {
 	struct pbox_send out;
 
-	if (s->n_late == 0)
+	if (s->n_batched == 0)
 		return;
-	out = shard_answer_result(s, &s->late);
-	send_result(s, &s->late, &out, s->late_to, s->n_late);
-	s->n_late = 0;
+	out = shard_answer_result(s, &s->batch);
+	send_result(s, &s->batch, &out, s->batch_to, s->n_batched);
+	s->n_batched = 0;
 }
 
 void
@@ -149,11 +151,12 @@ shard_send_result(struct pbox_shard *s, const struct target *g, unsigned worker,
 {
 	if (!is_reachable(s, g, worker))
 		return;
-	if (s->n_late == SHARD_RECEIVERS || (s->n_late > 0 && s->late.fragment != g->fragment))
-		shard_send_late(s);
-	if (s->n_late == 0)
-		s->late = *g;
-	s->late_to[s->n_late++] =
+	if (s->n_batched == SHARD_RECEIVERS ||
+		(s->n_batched > 0 && s->batch.fragment != g->fragment))
+		shard_send_batch(s);
+	if (s->n_batched == 0)
+		s->batch = *g;
+	s->batch_to[s->n_batched++] =
 		receiver(&g->j->member[worker], peer_of(s, g, worker), worker, ts, 0);
 }
 
@@ -285,19 +288,7 @@ shard_send_error(struct pbox_shard *s, const struct target *g, const struct pbox
 	enum pbox_errcode code)
 {
 	struct pbox_send out = {
-		.hdr =
-			{
-				.type = PBOX_ERROR,
-				.token = f->hdr.token,
-				.job = f->hdr.job,
-				.worker = f->hdr.worker,
-				.incarnation = s->conf.incarnation,
-				.chunk = f->hdr.chunk,
-				.frag = f->hdr.frag,
-				.round = f->hdr.round,
-				.aux = (uint16_t)code,
-				.ts = f->hdr.ts,
-			},
+		.hdr = engine_error(f, s->conf.incarnation, code),
 		.peer = g != NULL ? &peer_of(s, g, f->hdr.worker)->at : &f->peer,
 	};
 

@@ -131,7 +131,7 @@ struct pbox_shard_job {
 	/* The registrar's: mails under way, by kind, and a bit of each kind of which one more must follow. */
 	uint8_t mails[PBOX_MAIL_KINDS];
 	uint16_t mail_again;
-	struct pbox_arena *arena; /* of record_mem and acc_mem */
+	struct pbox_arena *arena; /* of all of it: on the NUMA node of the core */
 	void *acc_mem;
 };
 
@@ -185,9 +185,12 @@ struct shard_source {
 /* Answers with one payload that are built together. */
 #define SHARD_RECEIVERS 32
 
+/* Elements that the 16-bit length of a frame can say, in the smallest format. */
+#define FRAGMENT_MAX (65536 / 2)
+
+/* One piece of memory, on the NUMA node of the core. */
 struct pbox_shard {
 	struct pbox_shard_conf conf;
-	struct pbox_shard_job **job; /* max_jobs, by number */
 	uint64_t *stats;
 	uint64_t now_ns, away_ns; /* what comes now may have come so long before */
 	/* Fragments that are complete since this burst began: finished together at its end, so that
@@ -196,22 +199,22 @@ struct pbox_shard {
 	struct target ready[PBOX_SHARD_BURST];
 	struct pbox_shard_job *paced; /* jobs with rounds that wait for their rate */
 	/* Results that were asked for in a row, all of one fragment. */
-	unsigned n_late;
-	struct target late;
-	struct pbox_send_to late_to[SHARD_RECEIVERS];
-	float *weight;        /* PBOX_MAX_WORKERS: factors of one sum */
-	const void **present; /* PBOX_MAX_WORKERS: its sources, where some are missing */
-	bool intact;          /* its contributions are */
-	float *scratch;       /* FRAGMENT_MAX: a sum that is not verified yet */
+	unsigned n_batched;
+	struct target batch;
+	struct pbox_send_to batch_to[SHARD_RECEIVERS];
+	bool intact; /* of the sum that is made: its contributions are */
 	struct error_rate error_rate;
 	struct shard_source source[SHARD_SOURCES];
 	struct engine_tag tag; /* of the frame that is being sent */
 	bool own_endpoint[PBOX_MAX_ENDPOINTS];
-	uint8_t own_index[PBOX_MAX_ENDPOINTS]; /* among the shard's own */
+	uint8_t own_index[PBOX_MAX_ENDPOINTS];     /* among the shard's own */
+	bool on_heap;                              /* the shard itself */
+	struct pbox_shard_job *job[PBOX_MAX_JOBS]; /* by number */
+	float weight[PBOX_MAX_WORKERS];            /* factors of one sum */
+	const void *present[PBOX_MAX_WORKERS];     /* its sources, where some are missing */
+	/* a sum that is not verified yet */
+	float scratch[FRAGMENT_MAX] __attribute__((aligned(PBOX_CACHE_LINE)));
 };
-
-/* Elements that the 16-bit length of a frame can say, in the smallest format. */
-#define FRAGMENT_MAX (65536 / 2)
 
 static inline struct shard_peer *
 peer_of(const struct pbox_shard *s, const struct target *g, unsigned worker)
@@ -273,18 +276,19 @@ is_restoring(const struct target *g)
 
 /* shard_memory.c: what a job may ask of the core from now on (R6.12) */
 void shard_job_quota(struct pbox_shard_job *j, const struct pbox_job_bounds *b);
-/* Memory of one job's rounds (shard_memory.c); the registrar calls these. n_acc: fragments that may be
+/* What a shard keeps of a job and of its tables, in the arena of the NUMA node of the shard's core (shard_memory.c);
+ * the registrar calls these. n_acc: fragments that may be
  * folded early at the same time, at most SHARD_FOLDED of them are of any use. */
 #define SHARD_FOLDED 64u
 struct pbox_shard_job *shard_job_create(struct pbox_job *job, uint16_t shard, unsigned peers,
-	uint32_t n_records, uint32_t hold_share, uint32_t n_acc, size_t acc_bytes,
-	struct pbox_arena *arena);
+	uint32_t n_records, uint32_t n_acc, size_t acc_bytes, struct pbox_arena *arena);
 void shard_job_free(struct pbox_shard_job *j);
-struct pbox_shard_table *shard_table_create(struct pbox_table *t, unsigned workers);
-/* What these take of the arena, and of the heap. */
-size_t shard_job_arena(unsigned workers, uint32_t n_records, uint32_t n_acc, size_t acc_bytes);
-size_t shard_job_heap(unsigned workers, unsigned peers);
-size_t shard_table_heap(const struct pbox_table *t, unsigned workers);
+struct pbox_shard_table *shard_table_create(
+	struct pbox_table *t, unsigned workers, struct pbox_arena *arena);
+/* What these take of the arena. */
+size_t shard_job_bytes(
+	unsigned workers, unsigned peers, uint32_t n_records, uint32_t n_acc, size_t acc_bytes);
+size_t shard_table_bytes(const struct pbox_table *t, unsigned workers);
 
 /* From elsewhere than the worker's earlier frames to this endpoint, in this session? */
 static inline bool
@@ -317,7 +321,7 @@ bool shard_heard(struct pbox_shard *s, struct pbox_shard_job *j, const struct pb
 /* Intact frames: was it recorded some time ago? */
 bool shard_is_old(
 	const struct pbox_shard *s, const struct pbox_shard_job *j, const struct pbox_frame *f);
-/* Likewise of one that may not be intact, and that is of no other use. */
+/* The same of one that may not be intact, and that is of no other use. */
 void shard_heard_of(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f);
 /* From elsewhere than answers go to: may it be acted upon? They follow it, if it is new and that address proven.
  * False: it was counted, and answered as far as may be. */
@@ -328,6 +332,24 @@ bool shard_may_move(const struct pbox_shard *s, const struct target *g, const st
 void shard_ping(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f);
 /* A PING for the control thread that can be answered here; false: it cannot. */
 bool shard_keep_alive(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f);
+/* The header of an ERROR without payload to a frame (R4.8). */
+static inline struct pbox_hdr
+engine_error(const struct pbox_frame *f, uint32_t incarnation, enum pbox_errcode code)
+{
+	return (struct pbox_hdr){
+		.type = PBOX_ERROR,
+		.token = f->hdr.token,
+		.job = f->hdr.job,
+		.worker = f->hdr.worker,
+		.incarnation = incarnation,
+		.chunk = f->hdr.chunk,
+		.frag = f->hdr.frag,
+		.round = f->hdr.round,
+		.aux = (uint16_t)code,
+		.ts = f->hdr.ts,
+	};
+}
+
 /* engine_fresh.c */
 /* The newest frame of a session on any core but the control thread, by its clock, and when it came. */
 uint64_t engine_newest_of_cores(
@@ -383,7 +405,7 @@ void shard_why(struct pbox_shard_job *j, struct pbox_why_page *page);
 
 /* What is ready (shard.c): at the end of a burst, or where room is needed. */
 void shard_finish_ready(struct pbox_shard *s);
-/* Parameters and state of the version that stands (shard_state.c): from worker 0, and to any worker. */
+/* Parameters and state of the current version (shard_state.c): from worker 0, and to any worker. */
 void shard_initialise(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 void shard_fetch(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 void shard_give(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
@@ -396,7 +418,7 @@ void shard_stage_after(struct pbox_shard *s, struct pbox_stage *stage, const str
 /* Answers (shard_answer.c). ts: of the frame that is answered. */
 /* At the end of the burst at the latest, and before the fragment gets a new version. */
 void shard_send_result(struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts);
-void shard_send_late(struct pbox_shard *s);
+void shard_send_batch(struct pbox_shard *s);
 /* To all that want it. */
 void shard_send_results(struct pbox_shard *s, const struct target *g);
 void shard_send_wait(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);

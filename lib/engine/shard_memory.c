@@ -2,7 +2,6 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "shard_impl.h"
@@ -33,51 +32,61 @@ shard_job_quota(struct pbox_shard_job *j, const struct pbox_job_bounds *b)
 	j->request_ns = b->requests != 0 ? 1000000000 / b->requests : 0;
 }
 
-size_t
-shard_job_arena(unsigned workers, uint32_t n_records, uint32_t n_acc, size_t acc_bytes)
+/* Place what the shard keeps of a job and its members after the job; returns the size of all of it. */
+static size_t
+job_layout(struct pbox_shard_job *j, unsigned workers, unsigned peers)
 {
-	return n_records * record_layout(NULL, workers) + n_acc * pbox_pad_line(acc_bytes);
+	size_t member = pbox_pad_line(sizeof(*j)), words = (workers + 63u) / 64;
+	size_t peer = member + workers * sizeof(*j->member);
+	size_t table = peer + (size_t)workers * peers * sizeof(*j->peer);
+	size_t set = table + PBOX_MAX_TABLES * sizeof(*j->table);
+	uint8_t *base = (uint8_t *)j;
+
+	_Static_assert(sizeof(*j->member) % PBOX_CACHE_LINE == 0, "no line is of two members");
+	if (j != NULL) {
+		j->member = (struct shard_member *)(void *)(base + member);
+		j->peer = (struct shard_peer *)(void *)(base + peer);
+		j->table = (struct pbox_shard_table **)(void *)(base + table);
+		j->expected = (uint64_t *)(void *)(base + set);
+		j->members = j->expected + words;
+	}
+	return pbox_pad_line(set + 2 * words * sizeof(uint64_t));
 }
 
 size_t
-shard_job_heap(unsigned workers, unsigned peers)
+shard_job_bytes(
+	unsigned workers, unsigned peers, uint32_t n_records, uint32_t n_acc, size_t acc_bytes)
 {
-	return sizeof(struct pbox_shard_job) + PBOX_MAX_TABLES * sizeof(void *) +
-	       workers * (sizeof(struct shard_member) + peers * sizeof(struct shard_peer)) +
-	       2 * ((workers + 63u) / 64) * sizeof(uint64_t);
+	return job_layout(NULL, workers, peers) + n_records * record_layout(NULL, workers) +
+	       n_acc * pbox_pad_line(acc_bytes);
 }
 
 struct pbox_shard_job *
 shard_job_create(struct pbox_job *job, uint16_t shard, unsigned peers, uint32_t n_records,
-	uint32_t hold_share, uint32_t n_acc, size_t acc_bytes, struct pbox_arena *arena)
+	uint32_t n_acc, size_t acc_bytes, struct pbox_arena *arena)
 {
-	struct pbox_shard_job *j = calloc(1, sizeof(*j));
+	struct pbox_shard_job *j = pbox_arena_alloc(arena, job_layout(NULL, job->workers, peers));
 
+	PBOX_ASSERT(n_records > 0 && peers > 0);
 	if (j == NULL)
 		return NULL;
+	job_layout(j, job->workers, peers);
 	acc_bytes = pbox_pad_line(acc_bytes);
 	j->job = job;
 	j->shard = shard;
 	j->tagged = job->auth != NULL ? PBOX_F_AUTH : 0;
 	j->arena = arena;
-	j->hold_share = hold_share;
+	j->hold_share = n_records;
 	shard_job_quota(j, &job->conf->bounds);
 	j->n_records = n_records;
 	j->record_size = record_layout(NULL, job->workers);
-	j->member = aligned_alloc(PBOX_CACHE_LINE, job->workers * sizeof(*j->member));
 	j->peers = peers;
-	j->peer = calloc((size_t)job->workers * peers, sizeof(*j->peer));
-	j->table = calloc(PBOX_MAX_TABLES, sizeof(*j->table));
-	j->expected = calloc((job->workers + 63u) / 64, sizeof(*j->expected));
-	j->members = calloc((job->workers + 63u) / 64, sizeof(*j->members));
 	j->record_mem = pbox_arena_alloc(arena, n_records * j->record_size);
 	j->acc_mem = pbox_arena_alloc(arena, n_acc * acc_bytes);
-	if (j->member == NULL || j->peer == NULL || j->table == NULL || j->record_mem == NULL ||
-		(n_acc > 0 && j->acc_mem == NULL) || j->expected == NULL || j->members == NULL) {
+	if (j->record_mem == NULL || (n_acc > 0 && j->acc_mem == NULL)) {
 		shard_job_free(j);
 		return NULL;
 	}
-	memset(j->member, 0, job->workers * sizeof(*j->member));
 	shard_members_all(j, j->expected);
 	j->n_expected = job->workers;
 	for (uint32_t i = n_records; i-- > 0;) {
@@ -99,30 +108,28 @@ shard_job_create(struct pbox_job *job, uint16_t shard, unsigned peers, uint32_t 
 void
 shard_job_free(struct pbox_shard_job *j)
 {
+	struct pbox_arena *arena;
+
 	if (j == NULL)
 		return;
-	pbox_arena_free(j->arena, j->record_mem);
-	pbox_arena_free(j->arena, j->acc_mem);
-	for (unsigned i = 0; j->table != NULL && i < PBOX_MAX_TABLES; i++)
-		free(j->table[i]);
-	free(j->table);
-	free(j->expected);
-	free(j->members);
-	free(j->member);
-	free(j->peer);
-	free(j);
+	arena = j->arena;
+	for (unsigned i = 0; i < PBOX_MAX_TABLES; i++)
+		pbox_arena_free(arena, j->table[i]);
+	pbox_arena_free(arena, j->record_mem);
+	pbox_arena_free(arena, j->acc_mem);
+	pbox_arena_free(arena, j);
 }
 
 size_t
-shard_table_heap(const struct pbox_table *t, unsigned workers)
+shard_table_bytes(const struct pbox_table *t, unsigned workers)
 {
 	return sizeof(struct pbox_shard_table) + rounds_discipline.bytes(t, workers);
 }
 
 struct pbox_shard_table *
-shard_table_create(struct pbox_table *t, unsigned workers)
+shard_table_create(struct pbox_table *t, unsigned workers, struct pbox_arena *arena)
 {
-	struct pbox_shard_table *st = calloc(1, shard_table_heap(t, workers));
+	struct pbox_shard_table *st = pbox_arena_alloc(arena, shard_table_bytes(t, workers));
 
 	if (st == NULL)
 		return NULL;

@@ -15,7 +15,7 @@ shard_verify(const struct pbox_frame *f)
 void
 shard_finish_ready(struct pbox_shard *s)
 {
-	shard_send_late(s); /* while their versions stand */
+	shard_send_batch(s); /* while their versions are the current ones */
 	for (unsigned i = 0; i < s->n_ready; i++) {
 		const struct target *g = &s->ready[i], *next = g + 1;
 		const struct discipline *d = g->st->discipline;

@@ -6,7 +6,7 @@
 
 #include "shard_impl.h"
 
-/* What is kept of a fragment while something goes on there: a round, or its restoring. */
+/* What is kept of a fragment while something goes on there: a round, or its restoring. And membership (R8.5). */
 
 struct pbox_record *
 shard_record_open(struct pbox_shard *s, const struct target *g)
@@ -14,6 +14,7 @@ shard_record_open(struct pbox_shard *s, const struct target *g)
 	struct pbox_shard_job *j = g->j;
 	struct pbox_record *r = j->free_record;
 
+	PBOX_ASSERT(g->fragment->record == NULL);
 	if (r == NULL)
 		return NULL;
 	j->free_record = r->next;
@@ -34,6 +35,7 @@ shard_record_close(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_f
 {
 	struct pbox_record *r = fragment->record;
 
+	PBOX_ASSERT(r != NULL && r->open);
 	r->open = false;
 	r->next = j->free_record;
 	j->free_record = r;
@@ -72,6 +74,7 @@ shard_target_of(struct pbox_shard_job *j, const struct pbox_record *r, struct ta
 {
 	uint32_t index = r->chunk & ((1u << PBOX_CHUNK_BITS) - 1);
 
+	PBOX_ASSERT(r->open);
 	g->j = j;
 	g->st = j->table[r->chunk >> PBOX_CHUNK_BITS];
 	g->c = &g->st->t->chunk[index];
@@ -90,6 +93,7 @@ shard_members(struct pbox_shard *s, struct pbox_shard_job *j)
 	memcpy(j->expected, j->members, words_of(j) * sizeof(*j->expected));
 	for (unsigned i = 0; i < words_of(j); i++)
 		n += (unsigned)__builtin_popcountll(j->expected[i]);
+	PBOX_ASSERT(n <= j->job->workers);
 	j->n_expected = (uint16_t)n;
 	for (uint32_t i = 0; next_in_progress(j, &i, &g) != NULL;)
 		g.st->discipline->members(s, &g);

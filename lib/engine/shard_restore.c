@@ -3,7 +3,7 @@
  */
 
 /*
- * After a restart of the box its workers tell what they hold (section 10 of the protocol), and a fragment's
+ * After a restart of the box its workers report what they hold (section 10 of the protocol), and a fragment's
  * record remembers it.
  */
 

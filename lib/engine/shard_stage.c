@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* A shard's part of a snapshot: its fragments are copied while rounds go on. */
+
 #include <string.h>
 
 #if defined(__SSE2__)
@@ -98,7 +100,7 @@ fence_copy(void)
 #endif
 }
 
-/* The fragment stands at the round. Returns bytes. */
+/* The fragment is at the round. Returns bytes. */
 static size_t
 copy_fragment(struct pbox_stage *stage, const struct pbox_chunk *c, uint32_t chunk, uint32_t f)
 {

@@ -11,7 +11,7 @@
 
 #include "shard_impl.h"
 
-/* Where piece base of an array of the fragment stands; NULL: there is no such array. */
+/* Where piece base of an array of the fragment is; NULL: there is no such array. */
 static float *
 piece_of(const struct target *g, unsigned array, uint32_t base)
 {
@@ -33,7 +33,7 @@ shard_piece_elements(const struct target *g, uint32_t base)
 	return left < most ? left : most;
 }
 
-/* Is the fragment open, is it about the version that stands, and does such an array exist? Else answered or counted. */
+/* Is the fragment open, is it about the current version, and does such an array exist? Else answered or counted. */
 static bool
 stands(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
@@ -167,7 +167,7 @@ shard_give(struct pbox_shard *s, const struct target *g, const struct pbox_frame
 
 	if (!stands(s, g, f))
 		return;
-	if (r != NULL && r->arrived > 0) { /* it was computed with what stands here */
+	if (r != NULL && r->arrived > 0) { /* it was computed with what is here */
 		shard_count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
 		return;
 	}
@@ -176,7 +176,7 @@ shard_give(struct pbox_shard *s, const struct target *g, const struct pbox_frame
 		return;
 	}
 	shard_count(s, PBOX_SS_RX_INIT);
-	shard_send_late(s);
+	shard_send_batch(s);
 	write_piece(g, f, piece_of(g, f->hdr.aux, f->hdr.base));
 	if (f->hdr.aux == 0)
 		refresh_answer(s, g);

@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* Counters of a shard: their names and help. */
+
 #include "pbox_registrar.h"
 #include "pbox_shard.h"
 

@@ -14,7 +14,7 @@
  * tensors, with names as long, as its job may take memory, and no more.
  */
 
-/* Names of tensors, one behind the other; those that are there stay where they are. */
+/* Names of tensors, one after the other; those that are there stay where they are. */
 struct pbox_job_names {
 	struct pbox_job_names *next;
 	uint32_t used, cap;

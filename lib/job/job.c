@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* A job: its members, and the memory that is charged to it. */
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +53,7 @@ pbox_job_create(uint16_t id, const char *name, const struct pbox_job_conf *conf,
 {
 	struct pbox_job *job = calloc(1, sizeof(*job));
 
+	PBOX_ASSERT(workers > 0 && workers <= PBOX_MAX_WORKERS && id < PBOX_MAX_JOBS);
 	if (job == NULL)
 		return NULL;
 	job->id = id;

@@ -45,7 +45,7 @@ struct pbox_member {
 	uint64_t claim_ns;          /**< first PING; 0: nobody did */
 	uint64_t claim_listened_ns; /**< and on the clock of leases */
 	uint64_t claim_next_ns;     /**< when the next PING may leave */
-	uint64_t claim_told_ns;     /**< when it was last logged */
+	uint64_t claim_logged_ns;   /**< when it was last logged */
 	/* its round trip, as an operator sees it */
 	bool rtt_wanted;
 	uint64_t rtt_asked_ns; /**< a PING that asks for it; 0: none is under way */
@@ -99,7 +99,7 @@ struct pbox_job_table {
 		bool on;
 		bool asked; /**< a SET waits for what it finds */
 		uint64_t
-			told_ns; /**< when one was done that a SET waited for; 0: that is answered */
+			waited_ns; /**< when one was done that a SET waited for; 0: that is answered */
 		uint32_t chunk, frag, lowest, last_chunk;
 		uint16_t last_frag;
 		bool any;
@@ -174,10 +174,10 @@ struct pbox_job {
 	size_t heap;
 	size_t heap_most;       /**< of heap; 0: no limit but that of its section */
 	uint32_t tensors;       /**< of all its tables */
-	uint32_t max_round;     /**< of all tables, as told by STATUS: */
+	uint32_t max_round;     /**< of all tables, as STATUS reports it: */
 	uint64_t drift_next_ns; /**< when its workers' clocks are looked at again */
 	uint64_t
-		dead_told_ns; /**< when it was last logged that a newcomer finds a run that lives */
+		dead_logged_ns; /**< when it was last logged that a newcomer finds a run that lives */
 	uint64_t round_looked_ns; /**< when that was looked at; 0: it is each time */
 	uint16_t map_mtu;         /**< IP MTU that its tables' fragments need; 0: none is mapped */
 	struct pbox_shard_job *shard[PBOX_MAX_SHARDS];

@@ -48,7 +48,7 @@ pbox_arena_destroy(struct pbox_arena *a)
 	free(a);
 }
 
-/* The gap in front of extent i (behind the last for i == n). */
+/* The gap in front of extent i (after the last for i == n). */
 static size_t
 arena_gap(const struct pbox_arena *a, size_t i, size_t *at)
 {
@@ -84,6 +84,7 @@ pbox_arena_alloc(struct pbox_arena *a, size_t size)
 	a->extent[i] = (struct extent){.at = at, .len = size, .uncleared = false};
 	a->n++;
 	a->used += size;
+	PBOX_ASSERT(a->used + a->uncleared <= a->size);
 	return a->base + at;
 }
 

@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* Tensors to chunks and segments (R5.9). */
+
 #include <errno.h>
 #include <stdlib.h>
 

@@ -11,9 +11,9 @@
  * malloc.
  *
  * A tensor of at least one full fragment has chunks of its own; smaller ones of the same group
- * are laid one behind the other and share chunks, so that no chunk is a 40-byte packet
+ * are laid one after the other and share chunks, so that no chunk is a 40-byte packet
  * (doc/protocol.md R5.9). All chunks but the last of a tensor, or of a packed run, are whole
- * numbers of fragments; what is left behind them and is no whole fragment belongs to the last
+ * numbers of fragments; what is left after them and is no whole fragment belongs to the last
  * one. It does not join other tensors' rests: that would save less than one packet a tensor, and
  * make operations on large tensors wait for each other.
  */
@@ -74,7 +74,7 @@ uint32_t pbox_layout_chunk(const struct pbox_tensor *t, uint32_t n, unsigned cor
 struct pbox_place {
 	uint8_t node;  /**< of the core: index into the arenas */
 	uint8_t port;  /**< any numbers, as long as they differ */
-	uint16_t core; /**< likewise */
+	uint16_t core; /**< in the same way */
 };
 
 /** Different cores of @p endpoints places. */
@@ -83,7 +83,7 @@ unsigned pbox_place_cores(const struct pbox_place *place, unsigned endpoints);
 /**
  * Set partition of the chunks over endpoints by elements, largest first, each to the core that has
  * least (Graham's LPT rule, 1969: at most 4/3 of the optimum, and at most the mean plus one of the
- * smaller items), there to the endpoint that lags most behind its share. Cores come first because a
+ * smaller items), there to the endpoint that has least of its share. Cores come first because a
  * core behind two ports is no faster than one behind one; shares are such that ports get the same
  * where their cores allow it. Ties go to the lower endpoint, so that every box places alike. Pure.
  *

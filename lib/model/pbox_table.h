@@ -137,7 +137,7 @@ pbox_chunk_frag_version(const struct pbox_chunk *c, unsigned f)
 	return __atomic_load_n(&c->fragment[f].version, __ATOMIC_RELAXED);
 }
 
-/** Where its parameters or its latest sum stand. Owner: as of its fragment. */
+/** Where its parameters or its latest sum are. Owner: as of its fragment. */
 static inline float *
 pbox_chunk_frag_param(const struct pbox_table *t, const struct pbox_chunk *c, unsigned f)
 {
@@ -191,7 +191,7 @@ void pbox_schedule_age(struct pbox_schedule *s, uint32_t lowest);
 #define PBOX_SCHEDULE_AGE (1u << 28)
 /**
  * The same for a table that is being restored, before any of it is (R10.4): workers repeat the SETs
- * that still matter, each from where it stands, so they come in any order and for any round. One
+ * that still matter, each from its own round on, so they come in any order and for any round. One
  * is put where its round says, and the later ones inherit from it what they did not set.
  * Control thread, while no shard looks at the schedule.
  *

@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* Chunks to endpoints: an equal part for each core, then for each port. */
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -35,22 +37,13 @@ struct fit {
 	uint8_t core_of[PBOX_MAX_ENDPOINTS], port_of[PBOX_MAX_ENDPOINTS];
 };
 
+/* The first endpoint that has the core, or the port, of e. */
 static unsigned
-first_of_core(const struct pbox_place *place, unsigned e)
+first_of(const struct pbox_place *place, unsigned e, bool port)
 {
 	unsigned i = 0;
 
-	while (place[i].core != place[e].core)
-		i++;
-	return i;
-}
-
-static unsigned
-first_of_port(const struct pbox_place *place, unsigned e)
-{
-	unsigned i = 0;
-
-	while (place[i].port != place[e].port)
+	while (port ? place[i].port != place[e].port : place[i].core != place[e].core)
 		i++;
 	return i;
 }
@@ -72,8 +65,8 @@ placement_fit(struct fit *f, const struct pbox_place *place, unsigned endpoints)
 {
 	for (unsigned e = 0; e < endpoints; e++) {
 		f->share[e] = 1;
-		f->core_of[e] = (uint8_t)first_of_core(place, e);
-		f->port_of[e] = (uint8_t)first_of_port(place, e);
+		f->core_of[e] = (uint8_t)first_of(place, e, false);
+		f->port_of[e] = (uint8_t)first_of(place, e, true);
 	}
 	for (unsigned i = 0; i < FIT_ROUNDS; i++) {
 		fit_side(f, f->port_of, endpoints);
@@ -86,8 +79,9 @@ pbox_place_cores(const struct pbox_place *place, unsigned endpoints)
 {
 	unsigned n = 0;
 
+	PBOX_ASSERT(endpoints > 0);
 	for (unsigned e = 0; e < endpoints; e++)
-		n += first_of_core(place, e) == e;
+		n += first_of(place, e, false) == e;
 	return n;
 }
 

@@ -130,6 +130,7 @@ pbox_schedule_add(struct pbox_schedule *s, enum pbox_optimiser kind, const struc
 
 	if (ret != 0 || repeated)
 		return ret;
+	PBOX_ASSERT(count > 0); /* the first entry is what holds without a SET */
 	s->entry[count % PBOX_SCHEDULE] = fresh;
 	atomic_store_explicit(&s->count, count + 1, memory_order_release);
 	return 0;

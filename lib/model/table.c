@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* A table gets its layout, its places and its memory, or nothing of it. */
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -207,6 +209,7 @@ pbox_table_build(struct pbox_table *t, const struct pbox_tensor *tensors, uint32
 	int ret;
 
 	PBOX_ASSERT(endpoints > 0 && endpoints <= PBOX_MAX_ENDPOINTS);
+	PBOX_ASSERT(t->frag_elements > 0 && t->init_elements > 0 && chunk_elements > 0);
 	memcpy(undo, load, endpoints * sizeof(*load));
 	memcpy(t->arena, arena, sizeof(t->arena));
 	memset(t->block, 0, sizeof(t->block));
@@ -238,6 +241,7 @@ pbox_table_build(struct pbox_table *t, const struct pbox_tensor *tensors, uint32
 	if (ret < 0)
 		goto fail;
 	fill_chunks(t);
+	PBOX_ASSERT(t->n_groups > 0 && t->n_fragments >= t->n_chunks);
 	t->heap = t->n_chunks * (sizeof(*t->chunk) + sizeof(*t->layout.chunk)) +
 		  t->layout.n_segments * sizeof(*t->layout.segment) +
 		  t->n_groups * sizeof(*t->schedule);
@@ -251,8 +255,10 @@ fail:
 void
 pbox_table_release(struct pbox_table *t, uint64_t *load)
 {
-	for (uint32_t i = 0; load != NULL && i < t->n_chunks; i++)
+	for (uint32_t i = 0; load != NULL && i < t->n_chunks; i++) {
+		PBOX_ASSERT(load[t->layout.chunk[i].endpoint] >= t->layout.chunk[i].elements);
 		load[t->layout.chunk[i].endpoint] -= t->layout.chunk[i].elements;
+	}
 	for (unsigned e = 0; e < PBOX_MAX_ENDPOINTS; e++) {
 		if (t->block[e] != NULL)
 			pbox_arena_free(t->arena[t->block_node[e]], t->block[e]);

@@ -217,7 +217,6 @@ start_shard(struct sim *s, unsigned i)
 	struct sim_shard *sh = &s->box->shard[i];
 	struct pbox_shard_conf conf = {
 		.id = (uint16_t)i,
-		.numa_node = -1,
 		.incarnation = s->box->incarnation,
 		.max_jobs = SIM_JOBS,
 		.mtu = s->sc.mtu,

@@ -329,7 +329,6 @@ start(void)
 	for (unsigned i = 0; i < M_SHARDS; i++) {
 		struct pbox_shard_conf sc = {
 			.id = (uint16_t)i,
-			.numa_node = -1,
 			.incarnation = incarnation,
 			.max_jobs = conf.max_jobs,
 			.mtu = conf.mtu,

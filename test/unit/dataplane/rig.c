@@ -19,7 +19,7 @@
 #define STAGING   ((size_t)1 << 20)
 #define PAGE      ((size_t)2 << 20)
 #define BEFORE \
-	((size_t)257 << 10) /* of the memory, before a page ends in the payload of an answer */
+	((size_t)266 << 10) /* of the memory, before a page ends in the payload of an answer */
 
 bool rig_telemetry;
 

@@ -255,19 +255,22 @@ mail_full(void)
 		struct pbox_job *job;
 		uint64_t rest[128];
 	} of = {.job = &job};
-	struct pbox_mail m = {
-		.kind = PBOX_MAIL_WHY, .job = (struct pbox_shard_job *)(void *)&of, .why = &page};
+	struct pbox_mail m = {.job = (struct pbox_shard_job *)(void *)&of, .why = &page};
 	unsigned n = 0;
 
 	rig_start(&rig, &(struct rig_options){.queues = 1, .cores = 1});
-	for (unsigned i = 0; i < PBOX_DP_MAILS; i++)
+	for (unsigned i = 0; i < PBOX_DP_MAILS; i++) {
+		m.kind = i == 0                  ? PBOX_MAIL_OPEN_JOB
+			 : i < PBOX_DP_MAILS - 1 ? PBOX_MAIL_WHY
+						 : PBOX_MAIL_CLOSE_JOB;
 		pbox_dp_post(rig.dp, &m);
+	}
 	for (unsigned i = 0; i < PBOX_DP_MAILS; i++)
 		pbox_dp_turn(pbox_dp_core(rig.dp, 0));
 	while (pbox_dp_mail(rig.dp, &m))
 		n++;
 	UNIT_EQ_U64(n, PBOX_DP_MAILS);
-	pbox_dp_post(rig.dp, &m); /* there is room again */
+	pbox_dp_post(rig.dp, &m); /* there is room again; nobody takes it */
 	rig_stop(&rig);
 }
 

@@ -15,9 +15,9 @@
 
 struct fx fx;
 
-static uint8_t region[FX_ARENA] __attribute__((aligned(PBOX_CACHE_LINE)));
+uint8_t fx_region[FX_ARENA] __attribute__((aligned(PBOX_CACHE_LINE)));
 static uint64_t marked[PBOX_SS_STATS];
-static const struct pbox_engine_endpoint endpoint[FX_SHARDS] = {
+static struct pbox_engine_endpoint endpoint[FX_SHARDS] = {
 	{.addr = {.ipv4 = {10, 0, 0, 1}, .udp = 7270}, .shard = 0},
 	{.addr = {.ipv4 = {10, 0, 0, 1}, .udp = 7271}, .shard = 1},
 };
@@ -205,12 +205,17 @@ fx_begin(void)
 	CU_ASSERT_FATAL(sodium_init() >= 0);
 	fx.now = UINT64_C(100000000000);
 	fx.heard = fx.now - 1;
-	fx.arena = pbox_arena_create(region, fx.arena_size != 0 ? fx.arena_size : FX_ARENA);
+	fx.arena = pbox_arena_create(fx_region, fx.nodes             ? FX_ARENA / 2
+						: fx.arena_size != 0 ? fx.arena_size
+								     : FX_ARENA);
 	conf.arena[0] = fx.arena;
+	endpoint[1].node = fx.nodes;
+	if (fx.nodes)
+		conf.arena[1] = fx.arena_1 =
+			pbox_arena_create(fx_region + FX_ARENA / 2, FX_ARENA / 2);
 	for (unsigned i = 0; i < FX_SHARDS; i++) {
 		struct pbox_shard_conf sc = {
 			.id = (uint16_t)i,
-			.numa_node = -1,
 			.incarnation = INCARNATION,
 			.max_jobs = conf.max_jobs,
 			.mtu = conf.mtu,
@@ -261,8 +266,11 @@ fx_end(void)
 	pbox_registrar_destroy(fx.registrar);
 	UNIT_EQ_U64(pbox_arena_used(fx.arena), 0);
 	pbox_arena_destroy(fx.arena);
-	for (size_t i = 0; i < sizeof(region); i++)
-		dirty |= region[i] != 0;
+	if (fx.nodes)
+		UNIT_EQ_U64(pbox_arena_used(fx.arena_1), 0);
+	pbox_arena_destroy(fx.arena_1);
+	for (size_t i = 0; i < sizeof(fx_region); i++)
+		dirty |= fx_region[i] != 0;
 	CU_ASSERT_FALSE(dirty);
 	job_conf[3].bounds.memory = FX_QUOTA;
 	pbox_auth_job_destroy(fx.auth);

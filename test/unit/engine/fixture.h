@@ -38,7 +38,7 @@ struct fx {
 	struct pbox_registrar *registrar;
 	struct pbox_shard *shard[FX_SHARDS];
 	uint64_t rs[PBOX_RS_STATS], ss[FX_SHARDS][PBOX_SS_STATS];
-	struct pbox_arena *arena;
+	struct pbox_arena *arena, *arena_1; /* arena_1: of node 1, if there is one */
 	uint64_t now, heard;
 	struct fx_sent sent[FX_SENT];
 	unsigned n_sent;
@@ -66,6 +66,7 @@ struct fx {
 	uint64_t first_run;
 	uint32_t grace_ms;
 	size_t arena_size;
+	bool nodes; /* shard i, its arena and half of the memory are on NUMA node i */
 };
 
 /* A worker's session. */
@@ -94,6 +95,8 @@ struct fx_table {
 
 extern struct fx fx;
 
+/* Memory of the arenas. */
+extern uint8_t fx_region[FX_ARENA];
 void fx_begin(void);
 /* Everything must be given back: the arena is zero, counters conserve. */
 void fx_end(void);

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "../../../lib/engine/shard_impl.h"
 #include "fixture.h"
 
 const char unit_suite[] = "engine: tables";
@@ -362,9 +363,49 @@ test_smallest_mtu_decides(void)
 	fx_end();
 }
 
+/* What a shard keeps of a job and of a table is on the NUMA node of its core. */
+static void
+on_node(unsigned node, const void *at, size_t bytes)
+{
+	const uint8_t *low = fx_region + node * (FX_ARENA / 2), *p = at;
+
+	CU_ASSERT(p >= low && p + bytes <= low + FX_ARENA / 2);
+}
+
+static void
+test_memory_by_node(void)
+{
+	const struct fx_table t = {.elements = 1000, .op = PBOX_OP_SUM};
+
+	fx.nodes = true;
+	fx_begin();
+	fx_join(&w[0], "vision", 0, 1);
+	fx.hold_mail = true;
+	fx_declare(&w[0], 0, &t);
+	fx_work();
+	UNIT_EQ_U64(fx.n_mail, FX_SHARDS); /* OPEN_TABLE */
+	for (unsigned i = 0; i < FX_SHARDS; i++) {
+		const struct pbox_shard_job *j = fx.mail[i].job;
+
+		UNIT_EQ_U64(fx.mail[i].shard, i);
+		on_node(i, j, sizeof(*j));
+		on_node(i, j->member, sizeof(*j->member));
+		on_node(i, j->peer, j->peers * sizeof(*j->peer));
+		on_node(i, j->table, PBOX_MAX_TABLES * sizeof(*j->table));
+		on_node(i, j->expected, sizeof(*j->expected));
+		on_node(i, j->members, sizeof(*j->members));
+		on_node(i, j->record_mem, j->n_records * j->record_size);
+		on_node(i, j->acc_mem, 1);
+		on_node(i, fx.mail[i].table, sizeof(*fx.mail[i].table));
+	}
+	fx.hold_mail = false;
+	fx_end();
+}
+
 const struct unit_test unit_tests[] = {
 	{"NOT_READY names who is missing", test_not_ready_names_who_is_missing},
 	{"MAPPED waits for the shards", test_mapped_waits_for_the_shards},
+	{"memory of a shard is near its core", test_memory_by_node},
 	{"pages of the map", test_map_pages},
 	{"an empty table", test_empty_table},
 	{"pages of a declaration", test_pages_in_any_order},

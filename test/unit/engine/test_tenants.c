@@ -277,7 +277,7 @@ test_kept_for_a_name(void)
 	static const struct pbox_job_conf conf[] = {{.name = "*"},
 		{.name = "mine", .bounds.grace_ns = UINT64_C(600000000000)}, {.name = "yours"}};
 	const struct fx_table half = {.elements = FX_ARENA / 4 / 2, .op = PBOX_OP_SUM},
-			      most = {.elements = (FX_ARENA - 614400) / 4, .op = PBOX_OP_SUM};
+			      most = {.elements = (FX_ARENA - 638976) / 4, .op = PBOX_OP_SUM};
 
 	fx.chunk_elements = 8192;
 	fx_begin();

@@ -174,7 +174,6 @@ world_box_start(void)
 	for (unsigned i = 0; i < SHARDS; i++) {
 		struct pbox_shard_conf sc = {
 			.id = (uint16_t)i,
-			.numa_node = -1,
 			.incarnation = conf.incarnation,
 			.max_jobs = conf.max_jobs,
 			.mtu = conf.mtu,

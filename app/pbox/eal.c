@@ -15,7 +15,7 @@
 #include "box.h"
 
 /*
- * What EAL is told, looked at before it starts: it would print lines of its own, and in none of them what to do.
+ * EAL's options are checked before it starts: its own errors do not say what to do.
  */
 
 /* Of those that DPDK 22.11 has. Letters come first. */
@@ -25,7 +25,7 @@ static const char *const eal_options[] = {"a", "b", "c", "d", "l", "m", "n", "r"
 	"no-huge", "no-pci", "no-shconf", "no-telemetry", "proc-type", "single-file-segments",
 	"socket-limit", "socket-mem", "telemetry", "vdev", "vfio-intr", "vfio-vf-token"};
 
-/* Is @p word that option: with or without a value behind it? */
+/* Is @p word that option: with or without a value after it? */
 static bool
 is_option(const char *word, const char *name)
 {
@@ -169,7 +169,7 @@ check_prefix(int argc, char **argv, struct pbox_error *err)
 		name, (long)lock.l_pid, prefix);
 }
 
-/* Of all sizes; -1: the kernel does not tell. */
+/* Of all sizes; -1: the kernel does not say. */
 static long
 eal_hugepages(const char *what)
 {

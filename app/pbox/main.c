@@ -12,7 +12,7 @@
 
 static struct box box;
 
-/* Where our options begin: behind "--". Without it all are EAL's, but for a lone --help or so. */
+/* Where our options begin: after "--". Without it all are EAL's, except a lone --help or so. */
 static int
 box_split(int argc, char **argv)
 {
@@ -50,7 +50,7 @@ box_options(int all, char **argv, int ours)
 
 	if (wrong != NULL) {
 		fprintf(stderr,
-			"pbox: %s is an option of pbox, not of EAL: these stand behind --: pbox [EAL options] -- %s ...\n",
+			"pbox: %s is an option of pbox, not of EAL: they belong after --: pbox [EAL options] -- %s ...\n",
 			wrong, wrong);
 		return EXIT_USAGE;
 	}
@@ -62,7 +62,7 @@ box_options(int all, char **argv, int ours)
 		wrong = eal_misplaced(err.text);
 		fprintf(stderr, "pbox: %s%s\n", err.text,
 			wrong != NULL
-				? ". That is an option of EAL: these stand before --: pbox [EAL options] -- [options]"
+				? ". That is an option of EAL: they belong before --: pbox [EAL options] -- [options]"
 				: "");
 		return EXIT_USAGE;
 	}
@@ -80,7 +80,7 @@ box_options(int all, char **argv, int ours)
 	return -1;
 }
 
-/* In this order; box_stop() is its mirror. */
+/* In this order; box_stop() undoes it in reverse. */
 static int
 box_start(int eal_argc, char **eal_argv, struct pbox_error *err)
 {
@@ -88,7 +88,8 @@ box_start(int eal_argc, char **eal_argv, struct pbox_error *err)
 	int ret = log_open(&box.opt, err);
 
 	if (pbox_notify_open(&box.notify, &unheard) != 0)
-		pbox_log(PBOX_LOG_WARN, "%s: the service manager is told nothing", unheard.text);
+		pbox_log(PBOX_LOG_WARN, "%s: nothing is reported to the service manager",
+			unheard.text);
 	pbox_notify_send(&box.notify, "STATUS=starting: EAL");
 	if (ret == 0)
 		ret = guard_prepare(&box, err);

@@ -165,7 +165,7 @@ take_auto(const struct box *b, unsigned i, size_t *size)
 	return NULL;
 }
 
-/* The first and the last page tell. */
+/* The first and the last page show it. */
 static int
 far_node(const uint8_t *p, size_t size, int node)
 {

@@ -29,17 +29,17 @@ reload_discard(struct reloaded *r)
 	free(r);
 }
 
-/* Which part of the differences is told of, and how many there were. */
-struct telling {
+/* Which part of the differences is reported, and how many there were. */
+struct report_of {
 	bool live;
 	unsigned n;
 };
 
 static void
-reload_tell(void *ctx, enum pbox_conf_change what, const struct pbox_conf_section *section,
+reload_report(void *ctx, enum pbox_conf_change what, const struct pbox_conf_section *section,
 	const struct pbox_conf_option *o, const char *text)
 {
-	struct telling *t = ctx;
+	struct report_of *t = ctx;
 	bool job = strcmp(section->name, "job") == 0;
 	bool next = o != NULL && (o->flags & PBOX_CONF_NEXT) != 0;
 	bool live = o != NULL ? next || (o->flags & PBOX_CONF_LIVE) != 0 : job;
@@ -83,7 +83,7 @@ reload(void *box, struct pbox_control *c)
 {
 	struct box *b = box;
 	struct reloaded *r = calloc(1, sizeof(*r));
-	struct telling fixed = {.live = false}, live = {.live = true};
+	struct report_of fixed = {.live = false}, live = {.live = true};
 	struct pbox_error err = {.text = "out of memory"};
 
 	log_reopen(&b->opt);
@@ -96,9 +96,9 @@ reload(void *box, struct pbox_control *c)
 	}
 	jobs_conf(&r->opt, r->job);
 	change(c, r);
-	pbox_conf_differ(b->conf, r->conf, reload_tell, &fixed);
+	pbox_conf_differ(b->conf, r->conf, reload_report, &fixed);
 	pbox_conf_differ(
-		b->reloaded != NULL ? b->reloaded->conf : b->conf, r->conf, reload_tell, &live);
+		b->reloaded != NULL ? b->reloaded->conf : b->conf, r->conf, reload_report, &live);
 	jobs_warn(&r->opt, r->conf, false);
 	pbox_log(PBOX_LOG_INFO, "SIGHUP: %s is read again: %u jobs; %u changes hold, %u do not",
 		b->opt.config, r->opt.n_jobs, live.n, fixed.n);

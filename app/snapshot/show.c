@@ -130,7 +130,7 @@ struct losses {
 };
 
 static void
-show_tell(struct losses *l)
+show_losses(struct losses *l)
 {
 	if (l->end > l->first)
 		printf("lost: %s of tensor '%s', elements %" PRIu64 " to %" PRIu64 "\n",
@@ -158,7 +158,7 @@ show_lost(void *ctx, uint64_t at, const uint8_t *bytes, size_t len)
 		n = p->at + p->elements - in;
 		n = n < end - e ? n : end - e;
 		if (array != l->array || p->tensor != l->tensor || offset != l->end)
-			show_tell(l);
+			show_losses(l);
 		if (l->end == l->first) {
 			l->array = array;
 			l->tensor = p->tensor;
@@ -192,7 +192,7 @@ show_verify(const struct tool *t)
 	l.m = pbox_snapshot_meta(r);
 	l.piece = pbox_snapshot_pieces(l.m);
 	ret = pbox_snapshot_read(r, l.piece != NULL ? show_lost : NULL, &l, &report, &err);
-	show_tell(&l);
+	show_losses(&l);
 	report_line(&report);
 	if (ret != 0)
 		fprintf(stderr, "pbox-snapshot: %s\n", err.text);

@@ -6,7 +6,7 @@
 
 #include "conf_priv.h"
 
-typedef void (*differ_tell)(void *ctx, enum pbox_conf_change what,
+typedef void (*differ_report)(void *ctx, enum pbox_conf_change what,
 	const struct pbox_conf_section *section, const struct pbox_conf_option *option,
 	const char *text);
 
@@ -38,7 +38,7 @@ differ_find(const struct pbox_conf *conf, unsigned section, const char *name, st
 
 static void
 differ_options(const struct pbox_conf *old, struct conf_item a, const struct pbox_conf *now,
-	struct conf_item b, differ_tell tell, void *ctx)
+	struct conf_item b, differ_report report, void *ctx)
 {
 	const struct pbox_conf_section *s = &now->table->sections[b.section];
 	char text[256];
@@ -48,14 +48,14 @@ differ_options(const struct pbox_conf *old, struct conf_item a, const struct pbo
 		const char *value = conf_base(now, b) + o->offset;
 
 		if (!differ_same(o, conf_base(old, a) + o->offset, value))
-			tell(ctx, PBOX_CONF_CHANGED, s, o,
+			report(ctx, PBOX_CONF_CHANGED, s, o,
 				pbox_conf_where(now, value, text, sizeof(text)));
 	}
 }
 
 void
 pbox_conf_differ(
-	const struct pbox_conf *old, const struct pbox_conf *now, differ_tell tell, void *ctx)
+	const struct pbox_conf *old, const struct pbox_conf *now, differ_report report, void *ctx)
 {
 	const struct pbox_conf_table *t = now->table;
 	char text[256];
@@ -68,15 +68,15 @@ pbox_conf_differ(
 			const char *item = conf_base(now, b);
 
 			if (differ_find(old, s, item, &a))
-				differ_options(old, a, now, b, tell, ctx);
+				differ_options(old, a, now, b, report, ctx);
 			else
-				tell(ctx, PBOX_CONF_NEW, &t->sections[s], NULL,
+				report(ctx, PBOX_CONF_NEW, &t->sections[s], NULL,
 					pbox_conf_where(now, item, text, sizeof(text)));
 		}
 		a = (struct conf_item){s, 0};
 		for (; a.item < conf_count(old, s); a.item++)
 			if (!differ_find(now, s, conf_base(old, a), &b))
-				tell(ctx, PBOX_CONF_GONE, &t->sections[s], NULL,
+				report(ctx, PBOX_CONF_GONE, &t->sections[s], NULL,
 					pbox_conf_where(
 						old, conf_base(old, a), text, sizeof(text)));
 	}

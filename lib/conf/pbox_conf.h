@@ -193,13 +193,13 @@ const char *pbox_conf_where(
 
 enum pbox_conf_change { PBOX_CONF_CHANGED, PBOX_CONF_NEW, PBOX_CONF_GONE };
 /**
- * Compare what two files (or runs) said of the same table: calls @p tell for each option of global
+ * Compare what two files (or runs) said of the same table: calls @p report for each option of global
  * ones and of items in both whose value differs, with what is there @p now as pbox_conf_where() says
  * it, and for each item that only one of them has (@p option NULL). Items are the same by their
  * name.
  */
 void pbox_conf_differ(const struct pbox_conf *old, const struct pbox_conf *now,
-	void (*tell)(void *ctx, enum pbox_conf_change what, const struct pbox_conf_section *section,
+	void (*report)(void *ctx, enum pbox_conf_change what, const struct pbox_conf_section *section,
 		const struct pbox_conf_option *option, const char *text),
 	void *ctx);
 

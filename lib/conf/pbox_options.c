@@ -221,7 +221,7 @@ static const struct pbox_conf_option global_options[] = {
 		.max = 60 * S,
 		.def = "10s",
 		.brief = "longest time that snapshots of a clean stop take",
-		.more = "SIGTERM writes what has moved since the last snapshot, before workers are told. off: it does not.",
+		.more = "SIGTERM writes what has moved since the last snapshot, before workers get LEFT. off: it does not.",
 	},
 	{
 		.name = "snapshot-keep",
@@ -468,7 +468,7 @@ const struct pbox_conf_table pbox_options_table = {
 	.program = "pbox",
 	.usage = "pbox [EAL options] -- [options]",
 	.summary = "Parameter server: sums the gradients of training jobs at line rate.",
-	.see = "'--help all' tells all options, pbox(8) more, pbox.conf.sample is a start.",
+	.see = "'--help all' has all options, pbox(8) more, pbox.conf.sample is a start.",
 	.sections = sections,
 	.n_sections = N_OF(sections),
 };

@@ -146,7 +146,7 @@ await_cores(struct pbox_control *c)
 		if (!pbox_dp_running(c->conf.dp, i))
 			continue;
 		pbox_log(PBOX_LOG_ERROR,
-			"data core %u (lcore %u) has not returned %u s after it was told to: the box ends without it",
+			"data core %u (lcore %u) has not returned %u s after the stop: the box ends without it",
 			i, c->conf.core[i].lcore, (unsigned)(PBOX_CONTROL_LATE_NS / ONE_SECOND));
 		if (c->conf.late != NULL)
 			c->conf.late(i);

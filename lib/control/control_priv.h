@@ -39,7 +39,8 @@ struct watch {
 	uint64_t rx, rx_bytes, tx_bytes, rounds, drops; /* at the last line */
 	uint64_t drops_seen;
 	uint64_t datagrams, partial; /* when checksums were last judged */
-	bool stuck[PBOX_PORT_CORES], told_partial, told_truncated, told_copied, told_handoff;
+	bool stuck[PBOX_PORT_CORES], reported_partial, reported_truncated, reported_copied,
+		reported_handoff;
 };
 
 /* Of a port: what is wrong with its address or its MTU (addresses.c). */
@@ -50,7 +51,7 @@ struct address {
 	uint16_t mtu;                     /* of the interface, where it is too small; else 0 */
 };
 
-/* What the service manager was told (service.c). */
+/* What was reported to the service manager (service.c). */
 struct service {
 	bool ready, stopping;
 	uint64_t look_at, status_at, sign_ns; /* sign: the last one of life */
@@ -94,8 +95,8 @@ struct pbox_control {
 	bool stop_when_drained;
 
 	/* the clean stop */
-	unsigned told; /* times that workers were told */
-	uint64_t stop_began, told_at;
+	unsigned left_sent; /* times that LEFT was sent to all workers */
+	uint64_t stop_began, left_at;
 	bool closing;
 };
 
@@ -140,7 +141,7 @@ void telemetry_unlock(struct pbox_control *c);
 /* Without its lock, for what waits; or NULL. telemetry_release() in any case. */
 struct pbox_control *telemetry_hold(void);
 void telemetry_release(void);
-/* why.c: fills d, a dictionary; waits for the data cores, two seconds at most */
+/* telemetry_why.c: fills d, a dictionary; waits for the data cores, two seconds at most */
 struct rte_tel_data;
 void control_why(struct pbox_control *c, const char *name, struct rte_tel_data *d);
 

@@ -4,12 +4,12 @@
 
 #include "control_priv.h"
 
-/* Workers are told this often: frames get lost. */
-#define TELL       3
-#define TELL_EVERY (10 * NS_PER_MS)
+/* LEFT goes to the workers this often: frames get lost. */
+#define LEFT_TIMES 3
+#define LEFT_EVERY (10 * NS_PER_MS)
 
 /*
- * The clean stop, step by step, each time the thread comes by: take the last snapshots, tell the workers, end the jobs,
+ * The clean stop, step by step, each turn of the control thread: take the last snapshots, send LEFT to the workers, end the jobs,
  * wait until the shards have let go of them. true: done, or the time is over.
  */
 bool
@@ -28,13 +28,13 @@ control_drained(struct pbox_control *c)
 		c->stop_began = now;
 		pbox_log(PBOX_LOG_INFO, "stopping: %u jobs", pbox_registrar_jobs(c->registrar));
 	}
-	if (c->told < TELL && now >= c->told_at) {
+	if (c->left_sent < LEFT_TIMES && now >= c->left_at) {
 		pbox_registrar_shutdown(c->registrar, now);
-		c->told++;
-		c->told_at = now + TELL_EVERY;
+		c->left_sent++;
+		c->left_at = now + LEFT_EVERY;
 		if (pbox_registrar_jobs(c->registrar) == 0)
-			c->told = TELL;
-	} else if (c->told == TELL && !c->closing && now >= c->told_at) {
+			c->left_sent = LEFT_TIMES;
+	} else if (c->left_sent == LEFT_TIMES && !c->closing && now >= c->left_at) {
 		pbox_registrar_close(c->registrar, now);
 		c->closing = true;
 	}

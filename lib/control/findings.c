@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "health_priv.h"
-#include "tell.h"
+#include "telemetry_reply.h"
 
 /* What the samples say, in words. */
 
@@ -61,8 +61,8 @@ say(struct health_finding *f, const char *advice, const char *fmt, ...)
 	snprintf(f->next, sizeof(f->next), "%s", advice);
 }
 
-#define JOB(job)   tell_brief((char[TELL_BRIEF]){0}, (job)->name, 24)
-#define HOST(host) tell_brief((char[TELL_BRIEF]){0}, host, 20)
+#define JOB(job)   utf7_brief((char[UTF7_BRIEF]){0}, (job)->name, 24)
+#define HOST(host) utf7_brief((char[UTF7_BRIEF]){0}, host, 20)
 
 static void
 find_cores(struct list *l)
@@ -463,17 +463,17 @@ health_findings(struct pbox_control *c, struct health_finding *f, unsigned max)
 }
 
 void
-health_tell(const struct health_finding *f, unsigned number, struct rte_tel_data *d)
+health_reply(const struct health_finding *f, unsigned number, struct rte_tel_data *d)
 {
-	struct rte_tel_data *e = tell_dict();
+	struct rte_tel_data *e = reply_dict();
 
-	tell_text(e, "cause", "%s", f->cause);
+	reply_text(e, "cause", "%s", f->cause);
 	rte_tel_data_add_dict_int(e, "harmful", f->harmful);
 	if (f->job[0] != '\0')
-		tell_text(e, "job", "%s", f->job);
+		reply_text(e, "job", "%s", f->job);
 	if (f->worker >= 0)
 		rte_tel_data_add_dict_int(e, "worker", f->worker);
-	tell_text(e, "text", "%s", f->text);
-	tell_text(e, "next", "%s", f->next);
-	tell_add_numbered(d, "finding", number, e);
+	reply_text(e, "text", "%s", f->text);
+	reply_text(e, "next", "%s", f->next);
+	reply_add_numbered(d, "finding", number, e);
 }

@@ -117,8 +117,8 @@ health_ask(struct pbox_control *c, const struct pbox_job_view *job)
 	for (unsigned w = 0; w < job->workers && !came; w++)
 		came = young[w].contributions != old[w].contributions;
 	if (came)
-		j->told_ns = 0;
-	else if (j->asked == NULL && (j->told_ns == 0 || j->n_missing > 0))
+		j->answered_ns = 0;
+	else if (j->asked == NULL && (j->answered_ns == 0 || j->n_missing > 0))
 		j->asked = pbox_registrar_why(c->registrar, job->job);
 }
 
@@ -131,7 +131,7 @@ hear(struct pbox_control *c, struct health_job *j)
 	if (why == NULL || why->answered < why->shards)
 		return;
 	pbox_why_oldest(why, 1, &oldest);
-	j->told_ns = c->now_ns;
+	j->answered_ns = c->now_ns;
 	j->n_missing = 0;
 	for (unsigned w = j->workers; oldest != NULL && w-- > 0;)
 		if (oldest->uninitialised ? w == 0 : oldest->missing[w / 64] >> w % 64 & 1) {
@@ -166,7 +166,7 @@ take_job(struct pbox_control *c, const struct pbox_job_view *job)
 	if (j->begun_ns != job->begun_ns || j->workers != job->workers) {
 		pbox_registrar_why_end(j->asked);
 		j->asked = NULL;
-		j->told_ns = 0;
+		j->answered_ns = 0;
 		if (!new_samples(j, job->workers))
 			return; /* no memory: not looked at, and tried again with the next sample */
 		j->begun_ns = job->begun_ns;
@@ -258,7 +258,7 @@ health_job_missing(const struct health *h, const struct pbox_job_view *job, unsi
 {
 	const struct health_job *j = &h->job[job->id];
 
-	if (j->begun_ns != job->begun_ns || j->told_ns == 0)
+	if (j->begun_ns != job->begun_ns || j->answered_ns == 0)
 		return 0;
 	*who = j->missing;
 	return j->n_missing;

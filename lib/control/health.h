@@ -39,14 +39,14 @@ bool health_pool(struct pbox_control *c, unsigned i, struct health_pool *out);
 /* Something that is wrong, or bounds the rate. Texts are for persons, the rest is for programs. */
 struct health_finding {
 	const char *cause; /* "slow_worker", ...: doc/telemetry.md */
-	bool harmful;      /* else it only tells what bounds the rate */
+	bool harmful;      /* else it says what bounds the rate */
 	char job[64];      /* "": not of one job */
 	int worker;        /* -1: not of one worker */
 	char text[200], next[160];
 };
 /* The worst first. */
 unsigned health_findings(struct pbox_control *c, struct health_finding *f, unsigned max);
-void health_tell(const struct health_finding *f, unsigned number, struct rte_tel_data *d);
+void health_reply(const struct health_finding *f, unsigned number, struct rte_tel_data *d);
 
 /* Length of the window; 0: there is none yet. */
 uint64_t health_window_ns(const struct pbox_control *c);

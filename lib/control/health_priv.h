@@ -28,7 +28,7 @@ struct health_job {
 	uint32_t round[2];
 	/* While nothing comes: whom its oldest rounds wait for, as its data cores said. */
 	struct pbox_why *asked; /* not answered yet; or NULL */
-	uint64_t told_ns;       /* 0: nobody was asked */
+	uint64_t answered_ns;   /* 0: nobody was asked */
 	unsigned n_missing, missing;
 };
 

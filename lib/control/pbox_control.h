@@ -50,7 +50,7 @@ struct pbox_control_conf {
 	void (*late)(unsigned core);
 	const struct pbox_notify *notify; /**< the service manager; lives as long; NULL: none */
 	const char *report;               /**< for telemetry; lives as long */
-	bool capture;                     /**< pdump runs: telemetry tells so */
+	bool capture;                     /**< pdump runs: telemetry says so */
 	struct pbox_control_snapshot snapshot; /**< its strings and memory live as long */
 	/** On a thread of its own, when pbox_control_reload() has been called; NULL: never. */
 	void (*reload)(void *ctx, struct pbox_control *c);
@@ -110,14 +110,14 @@ struct pbox_control *pbox_control_create(
 	const struct pbox_control_conf *conf, struct pbox_error *err);
 /** Start the thread. The cores may run before or after. */
 int pbox_control_start(struct pbox_control *c, struct pbox_error *err);
-/** Ask for the clean stop: workers are told, jobs end, then the data cores stop. Any thread, also
+/** Ask for the clean stop: workers get LEFT, jobs end, then the data cores stop. Any thread, also
  * a signal handler. */
 void pbox_control_stop(struct pbox_control *c);
 /** Ask for conf.reload. Any thread, also a signal handler. */
 void pbox_control_reload(struct pbox_control *c);
 /** From conf.reload: this holds from now on (pbox_registrar_reload() says of which jobs). */
 void pbox_control_change(struct pbox_control *c, const struct pbox_control_live *live);
-/** Wait for the thread; the data cores have been told to stop by then. */
+/** Wait for the thread; the data cores have been asked to stop by then. */
 void pbox_control_join(struct pbox_control *c);
 /** After pbox_dp_drain(). */
 void pbox_control_destroy(struct pbox_control *c);

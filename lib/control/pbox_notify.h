@@ -7,7 +7,7 @@
 
 /**
  * @file
- * What a service manager is told: sd_notify(3), one datagram of lines NAME=VALUE to the socket that
+ * Reports to a service manager: sd_notify(3), one datagram of lines NAME=VALUE to the socket that
  * the environment names.
  *
  * Not libsystemd's function: it brings five compression and cryptography libraries into the process
@@ -23,7 +23,7 @@
 #include <pbox_base.h>
 
 struct pbox_notify {
-	int fd; /**< -1: nobody wants to be told */
+	int fd; /**< -1: there is no service manager */
 	struct sockaddr_un to;
 	socklen_t to_len;
 	uint64_t
@@ -33,7 +33,7 @@ struct pbox_notify {
 /**
  * Read NOTIFY_SOCKET, and WATCHDOG_USEC if WATCHDOG_PID names this process or nobody. Before a sandbox.
  *
- * @return 0, also when there is no socket to be told; -errno with @p err, and nobody is told
+ * @return 0, also when there is no socket; -errno with @p err, and nothing is reported
  */
 int pbox_notify_open(struct pbox_notify *n, struct pbox_error *err);
 void pbox_notify_close(struct pbox_notify *n);

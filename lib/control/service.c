@@ -8,7 +8,7 @@
 
 #include "control_priv.h"
 
-/* What the service manager is told by the control thread. A sign of life means that all of the box
+/* What the control thread reports to the service manager. A sign of life means that all of the box
  * lives: this thread comes by, and each data core has turned since the last sign. */
 
 #define STATUS_EVERY ONE_SECOND

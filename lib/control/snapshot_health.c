@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ascii.h"
+#include "utf7.h"
 #include "health.h"
 
 /* What is wrong with snapshots. */
@@ -45,7 +45,7 @@ snapshot_look_at_clock(struct snapshots *s)
 static void
 advise(const struct snapshots *s, const struct snapshot_result *x, struct health_finding *f)
 {
-	char dir[TELL_BRIEF];
+	char dir[UTF7_BRIEF];
 
 	if (x->bound)
 		snprintf(f->next, sizeof(f->next),
@@ -54,10 +54,10 @@ advise(const struct snapshots *s, const struct snapshot_result *x, struct health
 		snprintf(f->next, sizeof(f->next),
 			"%" PRIu64 " MB free in %s: make room there, or lower snapshot-keep",
 			x->free_bytes == UINT64_MAX ? 0 : x->free_bytes / 1000000,
-			tell_brief(dir, s->conf->dir, 40));
+			utf7_brief(dir, s->conf->dir, 40));
 	else if (x->code != 0)
 		snprintf(f->next, sizeof(f->next), "is %s there, and may the box write to it?",
-			tell_brief(dir, s->conf->dir, 60));
+			utf7_brief(dir, s->conf->dir, 60));
 	else
 		snprintf(f->next, sizeof(f->next),
 			"pbox-ctl snapshots says why; is snapshot-memory large enough, do workers wait?");
@@ -75,7 +75,7 @@ failing(struct pbox_control *c, const struct snapshot_result *x)
 static void
 fill_failing(const struct snapshots *s, const struct snapshot_result *x, struct health_finding *f)
 {
-	char why[48] = "", job[TELL_BRIEF];
+	char why[48] = "", job[UTF7_BRIEF];
 
 	if (x->bound)
 		snprintf(why, sizeof(why), ": snapshot-space is too small");
@@ -84,7 +84,7 @@ fill_failing(const struct snapshots *s, const struct snapshot_result *x, struct 
 	*f = (struct health_finding){.cause = "snapshots_fail", .harmful = true, .worker = -1};
 	snprintf(f->job, sizeof(f->job), "%s", x->job);
 	snprintf(f->text, sizeof(f->text), "job '%s': table %u has no new snapshot%s",
-		tell_brief(job, x->job, 24), x->table, why);
+		utf7_brief(job, x->job, 24), x->table, why);
 	advise(s, x, f);
 }
 
@@ -93,21 +93,21 @@ static bool
 pruned(struct pbox_control *c, struct health_finding *f)
 {
 	struct snapshots *s = &c->snapshots;
-	char job[TELL_BRIEF];
-	bool told;
+	char job[UTF7_BRIEF];
+	bool found;
 
 	*f = (struct health_finding){.cause = "snapshots_pruned", .worker = -1};
 	pthread_mutex_lock(&s->lock);
-	told = s->pruned.tables > 0 && c->now_ns - s->pruned.at_ns < REMEMBER;
+	found = s->pruned.tables > 0 && c->now_ns - s->pruned.at_ns < REMEMBER;
 	snprintf(f->job, sizeof(f->job), "%s", s->pruned.job);
 	snprintf(f->text, sizeof(f->text),
 		"the last snapshot of job '%s', table %u, round %u was removed for its age or for room (%u such)",
-		tell_brief(job, s->pruned.job, 24), s->pruned.table, s->pruned.round,
+		utf7_brief(job, s->pruned.job, 24), s->pruned.table, s->pruned.round,
 		s->pruned.tables);
 	pthread_mutex_unlock(&s->lock);
 	snprintf(f->next, sizeof(f->next),
 		"if it is still wanted: raise snapshot-space or snapshot-age, or keep files elsewhere");
-	return told;
+	return found;
 }
 
 bool

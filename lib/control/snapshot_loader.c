@@ -175,7 +175,7 @@ snapshot_restore_cancel(void *ctx, const struct pbox_job *job, uint32_t table)
 }
 
 static void
-loader_tell(const struct snapshot_load *l, unsigned before, char *text, size_t cap)
+loader_report(const struct snapshot_load *l, unsigned before, char *text, size_t cap)
 {
 	uint64_t at = atomic_load_explicit(&l->at, memory_order_relaxed);
 	uint64_t bytes = atomic_load_explicit(&l->bytes, memory_order_relaxed);
@@ -201,7 +201,7 @@ snapshot_restore_text(void *ctx, const struct pbox_job *job, uint32_t table, cha
 	const struct snapshot_load *l = lock_and_find(s, job, table, &before);
 
 	if (l != NULL)
-		loader_tell(l, before, text, cap);
+		loader_report(l, before, text, cap);
 	else
 		snprintf(text, cap, "table %u has been read, and is made ready", table);
 	pthread_mutex_unlock(&s->lock);

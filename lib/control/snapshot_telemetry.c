@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tell.h"
+#include "telemetry_reply.h"
 
 static const char *const state_name[] = {"idle", "copying", "describing", "writing"};
 
@@ -23,12 +23,12 @@ on_snapshot(const char *cmd, const char *params, struct rte_tel_data *d)
 		ret = snapshot_ask(c, params, &tables, &err);
 	telemetry_unlock(c);
 	if (ret != 0) {
-		tell_text(d, "error", "%s", err.text);
+		reply_text(d, "error", "%s", err.text);
 		return 0;
 	}
-	tell_text(d, "asked", "%s", "yes");
+	reply_text(d, "asked", "%s", "yes");
 	rte_tel_data_add_dict_u64(d, "tables", tables);
-	tell_text(d, "see", "%s", "/pbox/snapshots");
+	reply_text(d, "see", "%s", "/pbox/snapshots");
 	return 0;
 }
 
@@ -43,7 +43,7 @@ restore(const char *params, bool withdraw, struct rte_tel_data *d)
 	if (c != NULL && params != NULL && params[0] != '\0')
 		ret = snapshot_wish(c, params, withdraw, text, sizeof(text));
 	telemetry_release();
-	tell_text(d, ret == 0 ? "asked" : "error", "%s", text);
+	reply_text(d, ret == 0 ? "asked" : "error", "%s", text);
 	return 0;
 }
 
@@ -69,7 +69,7 @@ telemetry_result(const struct snapshot_result *x, uint64_t now)
 	if (d == NULL)
 		return NULL;
 	rte_tel_data_start_dict(d);
-	tell_text(d, "job", "%s", x->job);
+	reply_text(d, "job", "%s", x->job);
 	rte_tel_data_add_dict_u64(d, "table", x->table);
 	rte_tel_data_add_dict_u64(d, "taken", x->taken);
 	rte_tel_data_add_dict_u64(d, "failed", x->failed);
@@ -81,7 +81,7 @@ telemetry_result(const struct snapshot_result *x, uint64_t now)
 		rte_tel_data_add_dict_u64(d, "write_ms", x->write_us / 1000);
 	}
 	if (x->error[0] != '\0')
-		tell_text(d, "error", "%s", x->error);
+		reply_text(d, "error", "%s", x->error);
 	return d;
 }
 
@@ -96,14 +96,14 @@ on_snapshots(const char *cmd, const char *params, struct rte_tel_data *d)
 	(void)params;
 	rte_tel_data_start_dict(d);
 	if (s != NULL && s->conf->dir == NULL) {
-		tell_text(d, "error", "%s", "off: snapshot-dir and snapshot-memory are not set");
+		reply_text(d, "error", "%s", "off: snapshot-dir and snapshot-memory are not set");
 	} else if (s != NULL) {
 		uint64_t now = pbox_dp_now(c->conf.dp);
 
-		tell_text(d, "dir", "%s", s->conf->dir);
-		tell_text(d, "state", "%s", state_name[s->state]);
+		reply_text(d, "dir", "%s", s->conf->dir);
+		reply_text(d, "state", "%s", state_name[s->state]);
 		if (s->state != SNAPSHOT_IDLE) {
-			tell_text(d, "job", "%s", s->job);
+			reply_text(d, "job", "%s", s->job);
 			rte_tel_data_add_dict_u64(d, "table", s->table);
 		}
 		rte_tel_data_add_dict_u64(d, "waiting", s->n_asked);
@@ -112,7 +112,7 @@ on_snapshots(const char *cmd, const char *params, struct rte_tel_data *d)
 			char name[32];
 
 			snprintf(name, sizeof(name), "restore_%u", i);
-			tell_text(d, name, "%s", s->wish[i].job);
+			reply_text(d, name, "%s", s->wish[i].job);
 		}
 		for (unsigned i = 0; i < s->n_results && i < 48; i++) {
 			struct rte_tel_data *x = telemetry_result(&s->result[i], now);

@@ -20,7 +20,7 @@ now_us(void)
 	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
-/* UINT64_MAX: nobody can tell. */
+/* UINT64_MAX: not known. */
 static uint64_t
 free_bytes(const char *dir)
 {

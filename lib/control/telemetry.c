@@ -7,13 +7,13 @@
 #include <string.h>
 #include <time.h>
 
-#include "tell.h"
+#include "telemetry_reply.h"
 
 #define STOP_TIME 5 /* seconds */
 
 /* Commands cannot be taken back: they find no control when it has gone. */
-static const struct tell_command *const commands[] = {
-	tell_box_commands, tell_job_commands, operate_commands};
+static const struct telemetry_command *const commands[] = {
+	telemetry_box_commands, telemetry_job_commands, telemetry_set_commands};
 static struct {
 	pthread_mutex_t lock;
 	struct pbox_control *c;
@@ -46,7 +46,7 @@ on_report(const char *cmd, const char *params, struct rte_tel_data *d)
 
 		/* a string has 127 bytes here: longer lines go on in the next */
 		for (const char *rest = line; rest != NULL && *rest != '\0';) {
-			rest = tell_ascii(rest, part, sizeof(part));
+			rest = utf7_encode(rest, part, sizeof(part));
 			rte_tel_data_add_array_string(d, part);
 		}
 		free(line);
@@ -60,18 +60,18 @@ on_report(const char *cmd, const char *params, struct rte_tel_data *d)
 #define WORDS 3
 
 static void
-telemetry_run(const struct tell_command *k, struct pbox_control *c, const char *params,
+telemetry_run(const struct telemetry_command *k, struct pbox_control *c, const char *params,
 	struct rte_tel_data *d)
 {
-	char word[WORDS][TELL_WORD];
-	int n = tell_words(params, word, WORDS);
+	char word[WORDS][PARAM_SIZE];
+	int n = params_split(params, word, WORDS);
 
 	if (c == NULL)
-		tell_error(d, "the box is stopping");
+		reply_error(d, "the box is stopping");
 	else if (n < 0)
-		tell_error(d, "a parameter is longer than %u bytes", TELL_WORD - 1);
+		reply_error(d, "a parameter is longer than %u bytes", PARAM_SIZE - 1);
 	else if ((unsigned)n > k->words)
-		tell_error(d, "%s takes %u parameters at most", k->name, k->words);
+		reply_error(d, "%s takes %u parameters at most", k->name, k->words);
 	else
 		k->fn(c, n, word, d);
 }
@@ -83,7 +83,7 @@ on_command(const char *cmd, const char *params, struct rte_tel_data *d)
 
 	rte_tel_data_start_dict(d);
 	for (unsigned i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-		for (const struct tell_command *k = commands[i]; k->name != NULL; k++)
+		for (const struct telemetry_command *k = commands[i]; k->name != NULL; k++)
 			if (strcmp(cmd, k->name) == 0)
 				telemetry_run(k, c, params, d);
 	telemetry_unlock(c);
@@ -125,9 +125,9 @@ telemetry_start(struct pbox_control *c)
 {
 	pthread_mutex_lock(&tel.lock);
 	tel.c = c;
-	if (!tel.registered && tell_begin()) {
+	if (!tel.registered && reply_begin()) {
 		for (unsigned i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-			for (const struct tell_command *k = commands[i]; k->name != NULL; k++)
+			for (const struct telemetry_command *k = commands[i]; k->name != NULL; k++)
 				rte_telemetry_register_cmd(k->name, on_command, k->help);
 		rte_telemetry_register_cmd("/pbox/why", on_why,
 			"What a job waits for: workers, tables, rounds. Parameter: its name or number.");

@@ -65,20 +65,20 @@ watch_checksums(struct pbox_control *c)
 	uint64_t partial = pbox_dp_total(dp, PBOX_CS_UDP_CHECKSUM_PARTIAL);
 	uint64_t came = all - w->datagrams, bad = partial - w->partial;
 
-	if (w->told_partial || came < PARTIAL_INTERVAL)
+	if (w->reported_partial || came < PARTIAL_INTERVAL)
 		return;
 	w->datagrams = all;
 	w->partial = partial;
 	if (bad < PARTIAL_LEAST || bad * PARTIAL_SHARE <= came)
 		return;
-	w->told_partial = true;
+	w->reported_partial = true;
 	pbox_log(PBOX_LOG_WARN,
 		"%" PRIu64 " of %" PRIu64
 		" datagrams came without a finished UDP checksum: their sender leaves it to hardware that its link does not have. They are accepted, their own CRC is good; on the workers, 'ethtool -K <if> tx off' mends it",
 		bad, came);
 }
 
-/* Things that an operator can mend, each told once. */
+/* Things that an operator can fix, each reported once. */
 static void
 watch_packets(struct pbox_control *c)
 {
@@ -88,16 +88,16 @@ watch_packets(struct pbox_control *c)
 
 	watch_checksums(c);
 	n = pbox_dp_total(dp, PBOX_CS_DROP_IP_TRUNCATED);
-	if (n > 0 && !w->told_truncated) {
-		w->told_truncated = true;
+	if (n > 0 && !w->reported_truncated) {
+		w->reported_truncated = true;
 		pbox_log(PBOX_LOG_WARN,
 			"%" PRIu64
 			" packets were cut off and dropped: a sender's segmentation offload makes packets larger than the MTU ('ethtool -K <if> tx-udp-segmentation off' on the workers), or framesz of the device is smaller than the workers' MTU",
 			n);
 	}
 	n = pbox_dp_total(dp, PBOX_CS_DROP_HANDOFF_FULL);
-	if (n > 0 && !w->told_handoff) {
-		w->told_handoff = true;
+	if (n > 0 && !w->reported_handoff) {
+		w->reported_handoff = true;
 		pbox_log(PBOX_LOG_WARN,
 			"%" PRIu64
 			" packets were dropped between data cores: one is overloaded, or shares its CPU. Workers send them again",

@@ -27,7 +27,7 @@
 
 static struct {
 	char *name[CALLS_MAX]; /* by number: a signal handler cannot look them up */
-	atomic_bool told[CALLS_MAX];
+	atomic_bool reported[CALLS_MAX];
 	_Atomic unsigned refused;
 } filter;
 
@@ -43,7 +43,7 @@ on_refused(int sig, siginfo_t *info, void *context)
 	(void)sig;
 	uc->uc_mcontext.gregs[REG_RAX] = -EPERM;
 	atomic_fetch_add(&filter.refused, 1);
-	if (!known || !atomic_exchange(&filter.told[nr], true))
+	if (!known || !atomic_exchange(&filter.reported[nr], true))
 		pbox_log(PBOX_LOG_ERROR,
 			"the sandbox refused system call %s (%d): if pbox or a driver needs it, report that, and start with sandbox = no meanwhile",
 			known && filter.name[nr] != NULL ? filter.name[nr] : "?", nr);

@@ -41,7 +41,7 @@ struct pbox_guard_needs {
 /** Look a user up by name or number. -ENOENT: there is none. */
 int pbox_guard_find_user(const char *name, struct pbox_guard_user *u, struct pbox_error *err);
 
-/** Add what driver @p name (as ethdev tells it) needs after its start to @p needs. */
+/** Add what driver @p name (as ethdev names it) needs after its start to @p needs. */
 void pbox_guard_add_driver(struct pbox_guard_needs *needs, const char *name);
 
 /**

@@ -35,7 +35,7 @@
 #define PBOX_NET_UDP_LEN     8     /**< UDP header */
 #define PBOX_NET_HEADERS_LEN 42    /**< what pbox_net_udp_header() writes */
 #define PBOX_NET_ARP_LEN     42    /**< an ARP frame without padding */
-#define PBOX_NET_PAYLOAD_MAX 65507 /**< UDP payload that an IPv4 total length can tell */
+#define PBOX_NET_PAYLOAD_MAX 65507 /**< UDP payload that an IPv4 total length allows */
 
 /** Every verdict of the parser: what to do with a frame, then each reason to drop one.
  * X(symbol, name, help) generates the enum and the table of names. */
@@ -101,7 +101,7 @@ pbox_net_is_drop(enum pbox_net_verdict v)
 /** The address of a port of the box. */
 struct pbox_net_if {
 	uint8_t mac[6];
-	uint8_t prefix_len; /**< of the subnet, 0 to 32: tells its broadcast address */
+	uint8_t prefix_len; /**< of the subnet, 0 to 32: gives its broadcast address */
 	uint32_t ip;        /**< network order */
 };
 

@@ -112,7 +112,7 @@ port_kernel_flags(const char *ifname)
 	return kernel_ask(ifname, SIOCGIFFLAGS, &req) < 0 ? -1 : (uint16_t)req.ifr_flags;
 }
 
-/* MTU of a kernel interface, 0 if it cannot be told. */
+/* MTU of a kernel interface, 0 if it is not known. */
 static uint16_t
 kernel_mtu(const char *ifname)
 {
@@ -137,7 +137,7 @@ device_args(const struct rte_device *dev)
 	return da != NULL && da->args != NULL ? da->args : "";
 }
 
-/* AF_PACKET cuts what is longer than its frames, silently, and tells their size to nobody. */
+/* AF_PACKET cuts what is longer than its frames, silently, and no call returns their size. */
 static void
 af_packet_frames(struct pbox_port_device *d, const struct rte_device *dev)
 {
@@ -238,7 +238,7 @@ port_device(struct pbox_port *p, struct rte_eth_dev_info *info, struct pbox_erro
 	rte_strscpy(d->name, pbox_port_name(id), sizeof(d->name));
 	ret = rte_eth_dev_info_get(id, info);
 	if (ret != 0)
-		return pbox_fail(err, -ret, PORT_FMT ": its driver tells nothing about it: %s",
+		return pbox_fail(err, -ret, PORT_FMT ": its driver says nothing about it: %s",
 			PORT_ARGS(p), strerror(-ret));
 	rte_strscpy(d->driver, info->driver_name, sizeof(d->driver));
 	d->node = rte_eth_dev_socket_id(id);

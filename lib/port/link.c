@@ -72,7 +72,7 @@ is_up(const struct pbox_port *p)
 	struct rte_eth_link link = {0};
 	bool up;
 
-	/* a device that cannot tell is taken for connected; net_packet takes up an interface that was made again */
+	/* a device that does not know counts as connected; net_packet takes up an interface that was made again */
 	up = rte_eth_link_get_nowait(p->conf.id, &link) != 0 || link.link_status == RTE_ETH_LINK_UP;
 	return up && !(flags >= 0 && (flags & IFF_RUNNING) == 0) && iface_of(p) != IFACE_GONE &&
 	       iface_of(p) != IFACE_OTHER;

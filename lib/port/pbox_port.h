@@ -135,7 +135,7 @@ int pbox_port_start(struct pbox_port *p, struct pbox_error *err);
 /** Wait for the link. false: none within @p timeout_ms, or before @p stop (or NULL) said so (a note is
  * added). */
 bool pbox_port_wait_link(struct pbox_port *p, unsigned timeout_ms, bool (*stop)(void));
-/** MTU of the kernel's interface behind it now, 0 if it has none or that cannot be told. */
+/** MTU of the port's kernel interface now, 0 if it has none or it is not known. */
 uint16_t pbox_port_kernel_mtu(const struct pbox_port *p);
 /** The host's kernel has the port's address, on interface @p ifname: then two answer. */
 bool pbox_port_kernel_has(const struct pbox_port *p, char ifname[PBOX_PORT_IFNAME]);
@@ -229,7 +229,7 @@ size_t pbox_memory_host(void);
 /** Have the pages of @p p on @p node (-1: anywhere) where EAL does not see to that: without
  * hugepages. Best before they are used. 0 or -errno. */
 int pbox_memory_place(void *p, size_t size, int node);
-/** NUMA node that the page of @p p lies on, -1 if it cannot be told. */
+/** NUMA node that the page of @p p lies on, -1 if it is not known. */
 int pbox_memory_node_of(const void *p);
 /** Are one large piece and then @p others to be had on @p node? If not -ENOMEM with the number of
  * hugepages, or of MiB, that makes it so. @p what as for pbox_memory_fail(). */

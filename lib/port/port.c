@@ -55,7 +55,7 @@ try_configure(struct pbox_port *p, const struct rte_eth_dev_info *info, struct r
 	return rte_eth_dev_configure(p->conf.id, p->n_queues, p->n_queues, c);
 }
 
-/* Configure. Interrupts, and more than one queue, are asked for and done without: a bond tells of
+/* Configure. Interrupts, and more than one queue, are asked for and done without: a bond says it has
  * queues that its slaves do not have. */
 static int
 configure(struct pbox_port *p, const struct rte_eth_dev_info *info, struct rte_eth_conf *c,
@@ -241,7 +241,7 @@ pbox_port_queues(struct pbox_port *p, struct pbox_error *err)
 	if (ret == 0)
 		ret = port_pools(p, err);
 	else
-		pbox_fail(err, -ret, PORT_FMT ": its driver tells nothing about it: %s",
+		pbox_fail(err, -ret, PORT_FMT ": its driver says nothing about it: %s",
 			PORT_ARGS(p), strerror(-ret));
 	if (ret == 0)
 		ret = queues(p, &info, err);

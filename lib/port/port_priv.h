@@ -11,7 +11,7 @@
 
 /* device.c: what it is and can, for the wanted MTU (0: what it has). */
 int port_device(struct pbox_port *p, struct rte_eth_dev_info *info, struct pbox_error *err);
-/* Flags of a kernel interface (IFF_...), -1 if they cannot be told. */
+/* Flags of a kernel interface (IFF_...), -1 if they are not known. */
 int port_kernel_flags(const char *ifname);
 /* Its MAC address, into nif. */
 void port_mac(struct pbox_port *p);

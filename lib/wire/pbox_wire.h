@@ -234,7 +234,7 @@ struct pbox_join {
 	char job[PBOX_NAME_LEN], host[PBOX_NAME_LEN];
 	uint8_t proof[PBOX_PROOF_LEN];
 	uint8_t run[PBOX_RUN_LEN]; /**< identity of the worker's run; zeros: it names none */
-	uint64_t number;           /**< of its run, as WELCOME told it; 0: it begins here */
+	uint64_t number;           /**< of its run, from WELCOME; 0: it begins here */
 };
 
 struct pbox_endpoint {

@@ -35,7 +35,7 @@ number(const char *word)
 	unsigned max = 1u << strlen(word) % 32, n = max + 1;
 	bool digits = word[0] != '\0' && word[strspn(word, "0123456789")] == '\0';
 
-	if (tell_number(word, max, &n)) {
+	if (params_number(word, max, &n)) {
 		PBOX_ASSERT(digits && n <= max && n == strtoul(word, NULL, 10));
 		return;
 	}
@@ -48,15 +48,15 @@ number(const char *word)
 static void
 words(const char *text, unsigned most)
 {
-	char word[WORDS][TELL_WORD];
+	char word[WORDS][PARAM_SIZE];
 	const char *at = text;
 	int n;
 
 	memset(word, 'x', sizeof(word));
-	n = tell_words(text, word, most);
+	n = params_split(text, word, most);
 	PBOX_ASSERT(n >= -1 && n <= (int)most && (n != 0) == (*text != '\0'));
 	for (int i = 0; i < n; i++) {
-		const char *end = memchr(word[i], '\0', TELL_WORD);
+		const char *end = memchr(word[i], '\0', PARAM_SIZE);
 
 		PBOX_ASSERT(end != NULL && strncmp(at, word[i], (size_t)(end - word[i])) == 0);
 		PBOX_ASSERT(i + 1 == (int)most || strchr(word[i], ',') == NULL);
@@ -109,7 +109,7 @@ ascii(const char *text, size_t cap)
 	char out[128];
 
 	while (*text != '\0') {
-		const char *rest = tell_ascii(text, out, cap);
+		const char *rest = utf7_encode(text, out, cap);
 
 		PBOX_ASSERT(rest > text && strlen(out) < cap);
 		for (const char *p = out; *p != '\0';) {

@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "health_priv.h"
-#include "tell.h"
+#include "telemetry_reply.h"
 
 /* Telemetry of jobs, their workers and tables. */
 
-/* a name may be four times as long as it is (ascii.h), and an answer has 16 KiB */
+/* a name may be four times as long as it is (utf7.h), and an answer has 16 KiB */
 #define JOBS_PAGE    24
 #define WORKERS_PAGE 20
 #define TABLES_PAGE  48
@@ -69,24 +69,24 @@ add_job(struct pbox_control *c, const struct pbox_job_view *j, struct rte_tel_da
 	v[JOB_WINDOW] = j->window;
 	v[JOB_ROUND] = pbox_registrar_job_round(c->registrar, j->job);
 	v[JOB_AGE_MS] = (pbox_dp_now(c->conf.dp) - j->begun_ns) / NS_PER_MS;
-	tell_text(d, "name", "%s", j->name);
+	reply_text(d, "name", "%s", j->name);
 	if (j->kept_ns != 0)
 		v[JOB_KEPT_MS] = (pbox_dp_now(c->conf.dp) - j->kept_ns) / NS_PER_MS;
-	tell_text(d, "state", "%s",
+	reply_text(d, "state", "%s",
 		j->kept_ns != 0 && j->state == PBOX_JOB_OPEN ? "kept" : job_state[j->state]);
 	rte_tel_data_add_dict_u64(d, "run", j->run);
-	tell_text(d, "policy", "%s", pbox_policy_name(j->policy));
-	tell_values(d, PBOX_COUNTERS_JOB, v);
+	reply_text(d, "policy", "%s", pbox_policy_name(j->policy));
+	reply_values(d, PBOX_COUNTERS_JOB, v);
 }
 
 static void
-on_jobs(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_data *d)
+on_jobs(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
 {
 	const struct pbox_job *job;
 	unsigned first = 0, i;
 
-	if (n > 0 && !tell_number(word[0], PBOX_MAX_JOBS, &first)) {
-		tell_error(d, "FIRST is a number, what next was in the page before");
+	if (n > 0 && !params_number(word[0], PBOX_MAX_JOBS, &first)) {
+		reply_error(d, "FIRST is a number, what next was in the page before");
 		return;
 	}
 	rte_tel_data_add_dict_u64(d, "clock_ns", pbox_dp_now(c->conf.dp));
@@ -101,9 +101,9 @@ on_jobs(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_da
 			return;
 		}
 		pbox_registrar_view_job(c->registrar, job, &j);
-		e = tell_dict();
+		e = reply_dict();
 		add_job(c, &j, e);
-		tell_add_numbered(d, "job", j.id, e);
+		reply_add_numbered(d, "job", j.id, e);
 	}
 }
 
@@ -113,7 +113,7 @@ add_worker(struct pbox_control *c, const struct pbox_job *job, unsigned w, uint3
 {
 	uint64_t v[WORKER_STATS] = {0};
 	struct pbox_member_view m;
-	char address[TELL_ADDRESS];
+	char address[REPLY_ADDRESS];
 	uint32_t round;
 
 	pbox_registrar_view_member(c->registrar, job, w, pbox_dp_now(c->conf.dp), &m);
@@ -126,14 +126,14 @@ add_worker(struct pbox_control *c, const struct pbox_job *job, unsigned w, uint3
 	if (pbox_serial_diff(newest, round) > 0)
 		v[WORKER_LAG] = (uint64_t)pbox_serial_diff(newest, round);
 	v[WORKER_RTT_US] = m.rtt_us;
-	tell_text(d, "host", "%s", m.host);
-	tell_text(d, "address", "%s", m.ip != 0 ? tell_address(m.ip, m.udp, address) : "");
-	tell_text(d, "state", "%s", m.removed ? "removed" : member_state[m.state]);
-	tell_values(d, PBOX_COUNTERS_WORKER, v);
+	reply_text(d, "host", "%s", m.host);
+	reply_text(d, "address", "%s", m.ip != 0 ? reply_address(m.ip, m.udp, address) : "");
+	reply_text(d, "state", "%s", m.removed ? "removed" : member_state[m.state]);
+	reply_values(d, PBOX_COUNTERS_WORKER, v);
 }
 
 static void
-on_workers(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_data *d)
+on_workers(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
 {
 	const struct pbox_job *job;
 	struct pbox_job_view j;
@@ -141,15 +141,15 @@ on_workers(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel
 	uint32_t newest = 0;
 
 	if (n == 0) {
-		tell_error(d, "which job? /pbox/workers,JOB[,FIRST]");
+		reply_error(d, "which job? /pbox/workers,JOB[,FIRST]");
 		return;
 	}
-	job = tell_job(c, word[0], d);
+	job = reply_job(c, word[0], d);
 	if (job == NULL)
 		return;
 	pbox_registrar_view_job(c->registrar, job, &j);
-	if (n > 1 && !tell_number(word[1], j.workers - 1u, &first)) {
-		tell_error(d, "FIRST is a worker of the job, 0 to %u", j.workers - 1u);
+	if (n > 1 && !params_number(word[1], j.workers - 1u, &first)) {
+		reply_error(d, "FIRST is a worker of the job, 0 to %u", j.workers - 1u);
 		return;
 	}
 	for (unsigned w = 0; w < j.workers; w++) {
@@ -161,16 +161,16 @@ on_workers(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel
 	}
 	end = first + WORKERS_PAGE < j.workers ? first + WORKERS_PAGE : j.workers;
 	rte_tel_data_add_dict_u64(d, "clock_ns", pbox_dp_now(c->conf.dp));
-	tell_text(d, "job", "%s", j.name);
+	reply_text(d, "job", "%s", j.name);
 	rte_tel_data_add_dict_u64(d, "workers", j.workers);
 	if (end < j.workers)
 		rte_tel_data_add_dict_u64(d, "next", end);
 	for (unsigned w = first; w < end; w++) {
-		struct rte_tel_data *e = tell_dict();
+		struct rte_tel_data *e = reply_dict();
 
 		add_worker(c, job, w, newest, e);
 		pbox_registrar_measure(c->registrar, j.id, w);
-		tell_add_numbered(d, "worker", w, e);
+		reply_add_numbered(d, "worker", w, e);
 	}
 }
 
@@ -180,13 +180,13 @@ add_table(struct pbox_control *c, const struct pbox_job *job, unsigned i, struct
 	struct pbox_table_view t;
 
 	pbox_registrar_view_table(c->registrar, job, i, &t);
-	tell_text(d, "state", "%s", table_state[t.state]);
+	reply_text(d, "state", "%s", table_state[t.state]);
 	if (t.error != NULL)
-		tell_text(d, "error", "%s", t.error);
+		reply_text(d, "error", "%s", t.error);
 	if (!t.built)
 		return;
-	tell_text(d, "mode", "%s", t.mode == PBOX_MODE_OPTIMISER ? "optimiser" : "allreduce");
-	tell_text(d, "optimiser", "%s", pbox_optimiser_name(t.optimiser));
+	reply_text(d, "mode", "%s", t.mode == PBOX_MODE_OPTIMISER ? "optimiser" : "allreduce");
+	reply_text(d, "optimiser", "%s", pbox_optimiser_name(t.optimiser));
 	rte_tel_data_add_dict_u64(d, "elements", t.elements);
 	rte_tel_data_add_dict_u64(d, "bytes", t.bytes);
 	rte_tel_data_add_dict_u64(d, "chunks", t.chunks);
@@ -198,41 +198,41 @@ add_table(struct pbox_control *c, const struct pbox_job *job, unsigned i, struct
 }
 
 static void
-on_tables(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_data *d)
+on_tables(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
 {
 	const struct pbox_job *job;
 	struct pbox_job_view j;
 	unsigned first = 0, end;
 
 	if (n == 0) {
-		tell_error(d, "which job? /pbox/tables,JOB[,FIRST]");
+		reply_error(d, "which job? /pbox/tables,JOB[,FIRST]");
 		return;
 	}
-	job = tell_job(c, word[0], d);
+	job = reply_job(c, word[0], d);
 	if (job == NULL)
 		return;
-	if (n > 1 && !tell_number(word[1], PBOX_MAX_TABLES, &first)) {
-		tell_error(d, "FIRST is the number of a table");
+	if (n > 1 && !params_number(word[1], PBOX_MAX_TABLES, &first)) {
+		reply_error(d, "FIRST is the number of a table");
 		return;
 	}
 	pbox_registrar_view_job(c->registrar, job, &j);
 	end = first + TABLES_PAGE < j.tables ? first + TABLES_PAGE : j.tables;
 	rte_tel_data_add_dict_u64(d, "clock_ns", pbox_dp_now(c->conf.dp));
-	tell_text(d, "job", "%s", j.name);
+	reply_text(d, "job", "%s", j.name);
 	rte_tel_data_add_dict_u64(d, "tables", j.tables);
 	/* on each data core: packets that it may hold, and rounds that may be open */
 	rte_tel_data_add_dict_u64(d, "hold_per_core", j.hold);
 	if (end < j.tables)
 		rte_tel_data_add_dict_u64(d, "next", end);
 	for (unsigned i = first; i < end; i++) {
-		struct rte_tel_data *e = tell_dict();
+		struct rte_tel_data *e = reply_dict();
 
 		add_table(c, job, i, e);
-		tell_add_numbered(d, "table", i, e);
+		reply_add_numbered(d, "table", i, e);
 	}
 }
 
-const struct tell_command tell_job_commands[] = {
+const struct telemetry_command telemetry_job_commands[] = {
 	{"/pbox/jobs", 1, on_jobs, "Jobs. Parameter: FIRST, of a later page."},
 	{"/pbox/workers", 2, on_workers,
 		"Workers of a job: state, rounds, lag, repeats. Parameters: JOB[,FIRST]."},

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../../../lib/control/ascii.h"
+#include "../../../lib/control/utf7.h"
 #include <pbox_wire.h>
 
 #include "../unit.h"
@@ -19,7 +19,7 @@ is(const char *text, const char *want)
 {
 	char out[128];
 
-	CU_ASSERT_STRING_EQUAL(tell_ascii(text, out, sizeof(out)), "");
+	CU_ASSERT_STRING_EQUAL(utf7_encode(text, out, sizeof(out)), "");
 	if (strcmp(out, want) != 0)
 		printf("'%s' is '%s', not '%s'\n", text, out, want);
 	CU_ASSERT_STRING_EQUAL(out, want);
@@ -73,16 +73,16 @@ parts(void)
 	for (unsigned i = 0; i < 21; i++)
 		memcpy(&text[3 * i], "a\xc3\xbc", 3);
 	text[63] = '\0';
-	CU_ASSERT_STRING_EQUAL(tell_ascii(text, out, sizeof(out)), "");
+	CU_ASSERT_STRING_EQUAL(utf7_encode(text, out, sizeof(out)), "");
 	memset(text, '"', 63);
-	CU_ASSERT_STRING_NOT_EQUAL(tell_ascii(text, out, sizeof(out)), "");
+	CU_ASSERT_STRING_NOT_EQUAL(utf7_encode(text, out, sizeof(out)), "");
 	CU_ASSERT(strlen(out) <= 127 && out[strlen(out) - 1] == '-');
 	for (size_t cap = 16; cap < 28; cap++) {
 		const char *rest = "\xf0\x9f\x98\x80+\xc3\xbc x\xc3\xbc";
 		unsigned n = 0;
 
 		while (*rest != '\0') {
-			const char *now = tell_ascii(rest, out, cap);
+			const char *now = utf7_encode(rest, out, cap);
 
 			CU_ASSERT_FATAL(now > rest && strlen(out) < cap && n++ < 20);
 			rest = now;

@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tell.h"
+#include "telemetry_reply.h"
 
-/* What telemetry may change. Its socket is its owner's alone. */
+/* Telemetry's commands that change something: log level, intervals, kick, drain. Only the owner of the socket can connect. */
 
-#define WHY_MAX 120 /* bytes of a reason; a worker is told */
+#define WHY_MAX 120 /* bytes of a reason; the worker gets it */
 
 static void
-on_log(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_data *d)
+on_log(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
 {
 	const char *name;
 
@@ -25,14 +25,14 @@ on_log(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_dat
 			n = 0;
 		}
 	if (n > 0)
-		tell_error(d, "LEVEL is error, warn, info or debug");
+		reply_error(d, "LEVEL is error, warn, info or debug");
 	else
-		tell_text(d, "level", "%s", pbox_log_level_name(pbox_log_level_get()));
+		reply_text(d, "level", "%s", pbox_log_level_name(pbox_log_level_get()));
 }
 
 /* "10s", "500ms", "off". */
 static bool
-operate_duration(const char *text, uint64_t *ns)
+set_duration(const char *text, uint64_t *ns)
 {
 	char *end;
 
@@ -72,7 +72,7 @@ place(struct pbox_control *c, const struct setting *s)
 
 /* Names of answers have no dashes. */
 static void
-tell_duration(struct rte_tel_data *d, const char *name, uint64_t ns)
+set_duration_reply(struct rte_tel_data *d, const char *name, uint64_t ns)
 {
 	char key[32];
 
@@ -81,15 +81,15 @@ tell_duration(struct rte_tel_data *d, const char *name, uint64_t ns)
 		if (*p == '-')
 			*p = '_';
 	if (ns == 0)
-		tell_text(d, key, "off");
+		reply_text(d, key, "off");
 	else if (ns % ONE_SECOND == 0)
-		tell_text(d, key, "%us", (unsigned)(ns / ONE_SECOND));
+		reply_text(d, key, "%us", (unsigned)(ns / ONE_SECOND));
 	else
-		tell_text(d, key, "%ums", (unsigned)(ns / NS_PER_MS));
+		reply_text(d, key, "%ums", (unsigned)(ns / NS_PER_MS));
 }
 
 static void
-on_set(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_data *d)
+on_set(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
 {
 	const struct setting *s = NULL;
 	uint64_t ns;
@@ -102,24 +102,24 @@ on_set(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_dat
 		if (strcmp(word[0], settings[i].name) == 0)
 			s = &settings[i];
 	if (n == 2 && s != NULL) {
-		if (!operate_duration(word[1], &ns) || (ns == 0 ? !s->off : ns < s->min)) {
-			tell_error(d, "%s is a time as 10s or 500ms, at least %u ms%s", s->name,
+		if (!set_duration(word[1], &ns) || (ns == 0 ? !s->off : ns < s->min)) {
+			reply_error(d, "%s is a time as 10s or 500ms, at least %u ms%s", s->name,
 				(unsigned)(s->min / NS_PER_MS), s->off ? ", or off" : "");
 			return;
 		}
 		*place(c, s) = ns;
 		pbox_log(PBOX_LOG_INFO, "%s is %s now", s->name, word[1]);
 	} else if (n > 0) {
-		tell_error(d, "NAME,VALUE: log-level, stats-interval, drain or snapshot-interval");
+		reply_error(d, "NAME,VALUE: log-level, stats-interval, drain or snapshot-interval");
 		return;
 	}
-	tell_text(d, "log_level", "%s", pbox_log_level_name(pbox_log_level_get()));
+	reply_text(d, "log_level", "%s", pbox_log_level_name(pbox_log_level_get()));
 	for (unsigned i = 0; i < SETTINGS; i++)
-		tell_duration(d, settings[i].name, *place(c, &settings[i]));
+		set_duration_reply(d, settings[i].name, *place(c, &settings[i]));
 }
 
 static void
-on_kick(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_data *d)
+on_kick(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
 {
 	const struct pbox_job *job;
 	struct pbox_error err = {0};
@@ -127,31 +127,31 @@ on_kick(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_da
 	unsigned worker;
 
 	if (n < 2) {
-		tell_error(d, "whom? /pbox/kick,JOB,WORKER[,WHY]");
+		reply_error(d, "whom? /pbox/kick,JOB,WORKER[,WHY]");
 		return;
 	}
-	job = tell_job(c, word[0], d);
+	job = reply_job(c, word[0], d);
 	if (job == NULL)
 		return;
 	pbox_registrar_view_job(c->registrar, job, &j);
-	if (!tell_number(word[1], j.workers - 1u, &worker)) {
-		tell_error(d, "WORKER is a worker of the job, 0 to %u", j.workers - 1u);
+	if (!params_number(word[1], j.workers - 1u, &worker)) {
+		reply_error(d, "WORKER is a worker of the job, 0 to %u", j.workers - 1u);
 		return;
 	}
 	if (n > 2 && strlen(word[2]) > WHY_MAX) {
-		tell_error(d, "WHY has %u bytes at most", WHY_MAX);
+		reply_error(d, "WHY has %u bytes at most", WHY_MAX);
 		return;
 	}
 	if (pbox_registrar_kick(c->registrar, j.id, worker, n > 2 ? word[2] : "",
 		    pbox_dp_now(c->conf.dp), &err) != 0) {
-		tell_error(d, "%s", err.text);
+		reply_error(d, "%s", err.text);
 		return;
 	}
-	tell_text(d, "kicked", "%u", worker);
+	reply_text(d, "kicked", "%u", worker);
 }
 
 static void
-on_drain(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_data *d)
+on_drain(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
 {
 	const char *what = n > 0 ? word[0] : "";
 
@@ -162,10 +162,10 @@ on_drain(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_d
 		pbox_registrar_drain(c->registrar, false);
 		c->stop_when_drained = false;
 	} else if (n > 0) {
-		tell_error(d, "on, off, or stop: on, and the box stops with its last job");
+		reply_error(d, "on, off, or stop: on, and the box stops with its last job");
 		return;
 	}
-	tell_text(d, "draining", "%s",
+	reply_text(d, "draining", "%s",
 		!pbox_registrar_draining(c->registrar) ? "off"
 		: c->stop_when_drained                 ? "stop"
 						       : "on");
@@ -173,23 +173,23 @@ on_drain(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_d
 }
 
 static void
-on_capture(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_data *d)
+on_capture(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
 {
 	(void)n;
 	(void)word;
 	if (c->conf.capture)
-		tell_text(d, "capture", "possible");
+		reply_text(d, "capture", "possible");
 	else
-		tell_error(d,
+		reply_error(d,
 			"nothing can be captured: the box runs without hugepages, or with --in-memory");
 }
 
-const struct tell_command operate_commands[] = {
+const struct telemetry_command telemetry_set_commands[] = {
 	{"/pbox/capture", 0, on_capture, "Can another process (dpdk-dumpcap) capture packets?"},
 	{"/pbox/log", 1, on_log, "What is logged. Parameter, to change it: LEVEL."},
 	{"/pbox/set", 2, on_set, "What can be set while the box runs. Parameters: NAME,VALUE."},
 	{"/pbox/kick", 3, on_kick,
-		"End a worker's session; it is told. Parameters: JOB,WORKER[,WHY]."},
+		"End a worker's session, with a reason. Parameters: JOB,WORKER[,WHY]."},
 	{"/pbox/drain", 1, on_drain,
 		"Take no new jobs. Parameter: on, off, or stop (with the last job)."},
 	{0},

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-#ifndef ASCII_H
-#define ASCII_H
+#ifndef UTF7_H
+#define UTF7_H
 
 /* Texts as they leave through telemetry: pure functions, no DPDK. */
 
@@ -17,10 +17,10 @@
  * Writes as much of @p text as has room in @p cap bytes (16 or more) with its NUL, whole characters; what
  * is written ends as it begins, in ASCII. Returns what is left of the text; "" at its end.
  */
-const char *tell_ascii(const char *text, char *out, size_t cap);
+const char *utf7_encode(const char *text, char *out, size_t cap);
 
 /* A name for a text that has not much room: max bytes of it, cut at a character. */
-#define TELL_BRIEF 64
-const char *tell_brief(char out[TELL_BRIEF], const char *name, size_t max);
+#define UTF7_BRIEF 64
+const char *utf7_brief(char out[UTF7_BRIEF], const char *name, size_t max);
 
-#endif /* ASCII_H */
+#endif /* UTF7_H */

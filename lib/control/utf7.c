@@ -8,7 +8,7 @@
 
 #include <pbox_wire.h>
 
-#include "ascii.h"
+#include "utf7.h"
 
 #define MASK 0xfffd
 
@@ -22,7 +22,7 @@ struct utf7 {
 
 /* A bad byte is a character of its own. */
 static uint32_t
-ascii_next(const char *text, size_t *bytes)
+utf7_next(const char *text, size_t *bytes)
 {
 	uint32_t code;
 
@@ -104,15 +104,15 @@ put_direct(struct utf7 *u, uint32_t code)
 }
 
 const char *
-tell_ascii(const char *text, char *out, size_t cap)
+utf7_encode(const char *text, char *out, size_t cap)
 {
 	struct utf7 u = {.out = out, .cap = cap};
 
 	while (*text != '\0') {
 		size_t bytes, more;
-		uint32_t code = ascii_next(text, &bytes);
+		uint32_t code = utf7_next(text, &bytes);
 		/* one direct character between two others is shorter among them */
-		bool alone = text[bytes] == '\0' || direct(ascii_next(text + bytes, &more));
+		bool alone = text[bytes] == '\0' || direct(utf7_next(text + bytes, &more));
 
 		if (u.open ? direct(code) && alone : direct(code) || (code == '+' && alone)) {
 			if (!put_direct(&u, code))
@@ -128,7 +128,7 @@ tell_ascii(const char *text, char *out, size_t cap)
 }
 
 const char *
-tell_brief(char out[TELL_BRIEF], const char *name, size_t max)
+utf7_brief(char out[UTF7_BRIEF], const char *name, size_t max)
 {
 	size_t at = 0, n;
 	uint32_t code;

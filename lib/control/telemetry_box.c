@@ -12,7 +12,7 @@
 #include <rte_mempool.h>
 
 #include "health.h"
-#include "tell.h"
+#include "telemetry_reply.h"
 
 /* Telemetry of the box itself: counters, cores, ports, pools, drops. */
 
@@ -37,7 +37,7 @@ struct stats_page {
 };
 
 static int
-tell_add_block(const struct pbox_stats_block *b, void *ctx)
+stats_reply_block(const struct pbox_stats_block *b, void *ctx)
 {
 	struct stats_page *p = ctx;
 	struct rte_tel_data *d;
@@ -51,7 +51,7 @@ tell_add_block(const struct pbox_stats_block *b, void *ctx)
 		rte_tel_data_add_dict_u64(p->d, "next", p->seen - 1);
 		return 1;
 	}
-	d = tell_dict();
+	d = reply_dict();
 	for (unsigned i = 0; i < b->n; i++) {
 		uint64_t v = pbox_stat_get(&b->values[i]);
 
@@ -61,50 +61,50 @@ tell_add_block(const struct pbox_stats_block *b, void *ctx)
 	}
 	block_name(b, name, sizeof(name));
 	if (n == 0)
-		tell_drop(d);
+		reply_drop(d);
 	else
-		tell_add(p->d, name, d);
+		reply_add(p->d, name, d);
 	return 0;
 }
 
 static void
-on_stats(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_data *d)
+on_stats(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
 {
 	struct stats_page p = {.d = d, .only = n > 0 ? word[0] : NULL};
 
-	if (n > 1 && !tell_number(word[1], UINT16_MAX, &p.first)) {
-		tell_error(d, "FIRST is a number, what next was in the page before");
+	if (n > 1 && !params_number(word[1], UINT16_MAX, &p.first)) {
+		reply_error(d, "FIRST is a number, what next was in the page before");
 		return;
 	}
 	control_port_stats_update(c);
-	pbox_stats_walk(c->stats, tell_add_block, &p);
+	pbox_stats_walk(c->stats, stats_reply_block, &p);
 	if (n > 0 && p.seen == 0)
-		tell_error(d, "no block '%.40s' is counted: /pbox/counters names them", word[0]);
+		reply_error(d, "no block '%.40s' is counted: /pbox/counters names them", word[0]);
 }
 
 static void
-on_counters(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_data *d)
+on_counters(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
 {
 	(void)c;
 	for (unsigned t = 0; t < PBOX_COUNTERS_TABLES; t++) {
 		const struct pbox_stats_table *table = &pbox_control_tables[t];
 
 		if (n == 0)
-			tell_text(d, table->block, "%s", table->help);
+			reply_text(d, table->block, "%s", table->help);
 		if (n == 0 || strcmp(word[0], table->block) != 0)
 			continue;
 		for (unsigned i = 0; i < table->n; i++) {
-			struct rte_tel_data *e = tell_dict();
+			struct rte_tel_data *e = reply_dict();
 
-			tell_text(e, "unit", "%s", table->defs[i].unit);
-			tell_text(e, "kind", "%s", pbox_stat_kind_name(table->defs[i].kind));
-			tell_text(e, "help", "%s", table->defs[i].help);
-			tell_add(d, table->defs[i].name, e);
+			reply_text(e, "unit", "%s", table->defs[i].unit);
+			reply_text(e, "kind", "%s", pbox_stat_kind_name(table->defs[i].kind));
+			reply_text(e, "help", "%s", table->defs[i].help);
+			reply_add(d, table->defs[i].name, e);
 		}
 		return;
 	}
 	if (n > 0)
-		tell_error(d, "no block '%.40s': /pbox/counters names them", word[0]);
+		reply_error(d, "no block '%.40s': /pbox/counters names them", word[0]);
 }
 
 static void
@@ -141,7 +141,7 @@ add_core(struct pbox_control *c, unsigned i, struct rte_tel_data *d)
 	for (unsigned k = 0; k < HEALTH_STAGES; k++)
 		load[LOAD_MAIL + k] = h.stage_permille[k];
 	load[LOAD_STOLEN_NS] = h.stolen_ns;
-	tell_values(d, PBOX_COUNTERS_LOAD, load);
+	reply_values(d, PBOX_COUNTERS_LOAD, load);
 	rte_tel_data_add_dict_u64(
 		d, "held", pbox_stat_get(&pbox_dp_shard_stats(c->conf.dp, i)[PBOX_SS_HELD]));
 	for (unsigned k = 0; k < sizeof(raw) / sizeof(raw[0]); k++)
@@ -149,12 +149,12 @@ add_core(struct pbox_control *c, unsigned i, struct rte_tel_data *d)
 }
 
 static void
-on_cores(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_data *d)
+on_cores(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
 {
 	unsigned first = 0, end;
 
-	if (n > 0 && !tell_number(word[0], c->conf.n_cores - 1, &first)) {
-		tell_error(d, "FIRST is a number of a data core, 0 to %u", c->conf.n_cores - 1);
+	if (n > 0 && !params_number(word[0], c->conf.n_cores - 1, &first)) {
+		reply_error(d, "FIRST is a number of a data core, 0 to %u", c->conf.n_cores - 1);
 		return;
 	}
 	end = first + CORES_PAGE < c->conf.n_cores ? first + CORES_PAGE : c->conf.n_cores;
@@ -165,10 +165,10 @@ on_cores(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_d
 	if (end < c->conf.n_cores)
 		rte_tel_data_add_dict_u64(d, "next", end);
 	for (unsigned i = first; i < end; i++) {
-		struct rte_tel_data *e = tell_dict();
+		struct rte_tel_data *e = reply_dict();
 
 		add_core(c, i, e);
-		tell_add_numbered(d, "core", i, e);
+		reply_add_numbered(d, "core", i, e);
 	}
 }
 
@@ -180,18 +180,18 @@ add_port(struct pbox_control *c, const struct pbox_port *p, const uint64_t *v,
 	struct rte_eth_link link = {0};
 
 	(void)c;
-	tell_text(d, "name", "%s", p->dev.name);
-	tell_text(d, "driver", "%s", p->dev.driver);
-	tell_text(d, "address", "%u.%u.%u.%u/%u", ip[0], ip[1], ip[2], ip[3], p->nif.prefix_len);
-	tell_text(d, "mac", "%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5]);
+	reply_text(d, "name", "%s", p->dev.name);
+	reply_text(d, "driver", "%s", p->dev.driver);
+	reply_text(d, "address", "%u.%u.%u.%u/%u", ip[0], ip[1], ip[2], ip[3], p->nif.prefix_len);
+	reply_text(d, "mac", "%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5]);
 	rte_tel_data_add_dict_int(d, "node", p->dev.node);
 	rte_tel_data_add_dict_u64(d, "mtu", p->mtu);
 	rte_tel_data_add_dict_u64(d, "queues", p->n_queues);
-	tell_text(d, "steering", "%s", pbox_port_steering(p));
+	reply_text(d, "steering", "%s", pbox_port_steering(p));
 	if (rte_eth_link_get_nowait(p->conf.id, &link) == 0 &&
 		link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN)
 		rte_tel_data_add_dict_u64(d, "link_mbps", link.link_speed);
-	tell_values(d, PBOX_COUNTERS_PORT, v);
+	reply_values(d, PBOX_COUNTERS_PORT, v);
 }
 
 /* Those that are not 0, as many as an answer holds. */
@@ -201,7 +201,7 @@ add_xstats(uint16_t id, struct rte_tel_data *d)
 	int n = rte_eth_xstats_get_names(id, NULL, 0);
 	struct rte_eth_xstat_name *name = n > 0 ? calloc((size_t)n, sizeof(*name)) : NULL;
 	struct rte_eth_xstat *x = n > 0 ? calloc((size_t)n, sizeof(*x)) : NULL;
-	struct rte_tel_data *e = tell_dict();
+	struct rte_tel_data *e = reply_dict();
 
 	if (name != NULL && x != NULL && rte_eth_xstats_get_names(id, name, (unsigned)n) == n &&
 		rte_eth_xstats_get(id, x, (unsigned)n) == n)
@@ -210,16 +210,16 @@ add_xstats(uint16_t id, struct rte_tel_data *d)
 				rte_tel_data_add_dict_u64(e, name[x[i].id].name, x[i].value);
 	free(name);
 	free(x);
-	tell_add(d, "xstats", e);
+	reply_add(d, "xstats", e);
 }
 
 static void
-on_ports(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_data *d)
+on_ports(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
 {
 	unsigned only = 0;
 
-	if (n > 0 && !tell_number(word[0], RTE_MAX_ETHPORTS, &only)) {
-		tell_error(d, "PORT is the number of a port");
+	if (n > 0 && !params_number(word[0], RTE_MAX_ETHPORTS, &only)) {
+		reply_error(d, "PORT is the number of a port");
 		return;
 	}
 	control_port_stats_update(c);
@@ -230,20 +230,20 @@ on_ports(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_d
 
 		if (n > 0 && p->conf.id != only)
 			continue;
-		e = tell_dict();
+		e = reply_dict();
 		add_port(c, p, c->port_stat[i], e);
 		if (n > 0)
 			add_xstats(p->conf.id, e);
-		tell_add_numbered(d, "port", p->conf.id, e);
+		reply_add_numbered(d, "port", p->conf.id, e);
 		if (n > 0)
 			return;
 	}
 	if (n > 0)
-		tell_error(d, "no port %u serves here: /pbox/ports names them", only);
+		reply_error(d, "no port %u serves here: /pbox/ports names them", only);
 }
 
 static void
-on_pools(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_data *d)
+on_pools(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
 {
 	uint64_t v[POOL_STATS];
 	struct health_pool p;
@@ -251,16 +251,16 @@ on_pools(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_d
 	(void)n;
 	(void)word;
 	for (unsigned i = 0; health_pool(c, i, &p); i++) {
-		struct rte_tel_data *e = tell_dict();
+		struct rte_tel_data *e = reply_dict();
 
 		v[POOL_SIZE] = p.size;
 		v[POOL_IN_USE] = p.size - p.free;
 		v[POOL_FREE] = p.free;
 		v[POOL_CACHED] = p.cached;
 		v[POOL_LOW_WATER] = p.low;
-		tell_values(e, PBOX_COUNTERS_POOL, v);
+		reply_values(e, PBOX_COUNTERS_POOL, v);
 		rte_tel_data_add_dict_int(e, "node", p.node);
-		tell_add(d, p.name, e);
+		reply_add(d, p.name, e);
 	}
 }
 
@@ -285,7 +285,7 @@ static const struct level {
 #define ALL    UINT32_MAX
 
 static uint64_t
-tell_value(struct pbox_control *c, const struct level *l, unsigned core, unsigned what)
+level_value(struct pbox_control *c, const struct level *l, unsigned core, unsigned what)
 {
 	uint64_t sum = 0;
 
@@ -307,22 +307,22 @@ handed(struct pbox_control *c, const struct level *l, unsigned core)
 {
 	if (l->table != PBOX_COUNTERS_CORE || l->received != PBOX_CS_RX_PACKETS)
 		return 0;
-	return (int64_t)tell_value(c, l, core, PBOX_CS_HANDOFF_IN) -
-	       (int64_t)tell_value(c, l, core, PBOX_CS_HANDOFF_OUT);
+	return (int64_t)level_value(c, l, core, PBOX_CS_HANDOFF_IN) -
+	       (int64_t)level_value(c, l, core, PBOX_CS_HANDOFF_OUT);
 }
 
 static void
 add_level(struct pbox_control *c, const struct level *l, unsigned core, struct rte_tel_data *all)
 {
 	const struct pbox_stat_def *defs = pbox_control_tables[l->table].defs;
-	uint64_t received = tell_value(c, l, core, l->received), accepted = 0, dropped = 0;
+	uint64_t received = level_value(c, l, core, l->received), accepted = 0, dropped = 0;
 	int64_t from_others = handed(c, l, core), left;
-	struct rte_tel_data *d = tell_dict(), *drops = tell_dict();
+	struct rte_tel_data *d = reply_dict(), *drops = reply_dict();
 
 	for (unsigned i = l->first_accept; i <= l->last_accept; i++)
-		accepted += tell_value(c, l, core, i);
+		accepted += level_value(c, l, core, i);
 	for (unsigned i = l->first_drop; i <= l->last_drop; i++) {
-		uint64_t v = tell_value(c, l, core, i);
+		uint64_t v = level_value(c, l, core, i);
 
 		dropped += v;
 		if (v > 0)
@@ -336,8 +336,8 @@ add_level(struct pbox_control *c, const struct level *l, unsigned core, struct r
 	rte_tel_data_add_dict_u64(d, "accepted", accepted);
 	rte_tel_data_add_dict_u64(d, "dropped", dropped);
 	rte_tel_data_add_dict_int(d, "unaccounted", (int)left);
-	tell_add(d, "drops", drops);
-	tell_add(all, l->name, d);
+	reply_add(d, "drops", drops);
+	reply_add(all, l->name, d);
 }
 
 /* What devices lost before a data core saw it, and what could not be sent. */
@@ -346,7 +346,7 @@ add_lost(struct pbox_control *c, struct rte_tel_data *all)
 {
 	static const uint8_t lost[] = {
 		PORT_RX_MISSED, PORT_RX_ERRORS, PORT_RX_NO_MBUF, PORT_TX_ERRORS};
-	struct rte_tel_data *d = tell_dict();
+	struct rte_tel_data *d = reply_dict();
 
 	for (unsigned k = 0; k < sizeof(lost); k++) {
 		uint64_t sum = 0;
@@ -358,16 +358,16 @@ add_lost(struct pbox_control *c, struct rte_tel_data *all)
 	rte_tel_data_add_dict_u64(d, "tx_dropped", pbox_dp_total(c->conf.dp, PBOX_CS_TX_DROPPED));
 	rte_tel_data_add_dict_u64(d, "tx_no_mbuf", pbox_dp_total(c->conf.dp, PBOX_CS_TX_NO_MBUF));
 	rte_tel_data_add_dict_u64(d, "tx_lost", pbox_stat_get(&c->stat[PBOX_CT_TX_LOST]));
-	tell_add(all, "not_received_or_sent", d);
+	reply_add(all, "not_received_or_sent", d);
 }
 
 static void
-on_drops(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_data *d)
+on_drops(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
 {
 	unsigned core = ALL;
 
-	if (n > 0 && !tell_number(word[0], c->conf.n_cores - 1, &core)) {
-		tell_error(d, "CORE is a number of a data core, 0 to %u", c->conf.n_cores - 1);
+	if (n > 0 && !params_number(word[0], c->conf.n_cores - 1, &core)) {
+		reply_error(d, "CORE is a number of a data core, 0 to %u", c->conf.n_cores - 1);
 		return;
 	}
 	rte_tel_data_add_dict_u64(d, "clock_ns", pbox_dp_now(c->conf.dp));
@@ -382,7 +382,7 @@ on_drops(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_d
 }
 
 static void
-on_health(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_data *d)
+on_health(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
 {
 	struct health_finding f[HEALTH_FINDINGS];
 	unsigned found;
@@ -395,10 +395,10 @@ on_health(struct pbox_control *c, int n, char word[][TELL_WORD], struct rte_tel_
 	rte_tel_data_add_dict_u64(d, "window_ms", health_window_ns(c) / NS_PER_MS);
 	rte_tel_data_add_dict_u64(d, "findings", found);
 	for (unsigned i = 0; i < found; i++)
-		health_tell(&f[i], i, d);
+		health_reply(&f[i], i, d);
 }
 
-const struct tell_command tell_box_commands[] = {
+const struct telemetry_command telemetry_box_commands[] = {
 	{"/pbox/stats", 2, on_stats,
 		"Counters that are not 0; or all of a block. Parameters: BLOCK[,FIRST]."},
 	{"/pbox/counters", 1, on_counters,

@@ -4,10 +4,10 @@
 
 #include <string.h>
 
-#include "words.h"
+#include "params.h"
 
 bool
-tell_number(const char *text, unsigned max, unsigned *out)
+params_number(const char *text, unsigned max, unsigned *out)
 {
 	unsigned long n = 0;
 
@@ -25,7 +25,7 @@ tell_number(const char *text, unsigned max, unsigned *out)
 }
 
 int
-tell_words(const char *params, char word[][TELL_WORD], unsigned n)
+params_split(const char *params, char word[][PARAM_SIZE], unsigned n)
 {
 	unsigned k = 0;
 
@@ -34,7 +34,7 @@ tell_words(const char *params, char word[][TELL_WORD], unsigned n)
 	for (;;) {
 		size_t len = k + 1 < n ? strcspn(params, ",") : strlen(params);
 
-		if (len >= TELL_WORD)
+		if (len >= PARAM_SIZE)
 			return -1;
 		memcpy(word[k], params, len);
 		word[k++][len] = '\0';

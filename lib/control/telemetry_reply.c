@@ -6,13 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tell.h"
+#include "telemetry_reply.h"
 
-/* In place of one that cannot be allocated: filled, and never told of. */
+/* In place of one that cannot be allocated: filled, and never sent. */
 static struct rte_tel_data *spare;
 
 struct rte_tel_data *
-tell_dict(void)
+reply_dict(void)
 {
 	struct rte_tel_data *d = rte_tel_data_alloc();
 
@@ -24,7 +24,7 @@ tell_dict(void)
 }
 
 bool
-tell_begin(void)
+reply_begin(void)
 {
 	if (spare == NULL)
 		spare = rte_tel_data_alloc();
@@ -32,57 +32,57 @@ tell_begin(void)
 }
 
 void
-tell_drop(struct rte_tel_data *d)
+reply_drop(struct rte_tel_data *d)
 {
 	if (d != spare)
 		rte_tel_data_free(d);
 }
 
 void
-tell_add(struct rte_tel_data *all, const char *name, struct rte_tel_data *d)
+reply_add(struct rte_tel_data *all, const char *name, struct rte_tel_data *d)
 {
 	if (all == spare || (d != spare && rte_tel_data_add_dict_container(all, name, d, 0) != 0))
-		tell_drop(d);
+		reply_drop(d);
 }
 
 void
-tell_add_numbered(struct rte_tel_data *all, const char *prefix, unsigned i, struct rte_tel_data *d)
+reply_add_numbered(struct rte_tel_data *all, const char *prefix, unsigned i, struct rte_tel_data *d)
 {
 	char name[48];
 
 	snprintf(name, sizeof(name), "%s_%u", prefix, i);
-	tell_add(all, name, d);
+	reply_add(all, name, d);
 }
 
 /* In parts, each a string of its own: what is too long for NAME goes on under NAME_more. */
 static void
-tell_parts(struct rte_tel_data *d, const char *name, const char *text)
+reply_parts(struct rte_tel_data *d, const char *name, const char *text)
 {
 	char key[64], part[RTE_TEL_MAX_STRING_LEN];
 	unsigned n = 0;
 
 	snprintf(key, sizeof(key), "%s", name);
 	do {
-		text = tell_ascii(text, part, sizeof(part));
+		text = utf7_encode(text, part, sizeof(part));
 		rte_tel_data_add_dict_string(d, key, part);
 		snprintf(key + strlen(key), sizeof(key) - strlen(key), "_more");
-	} while (*text != '\0' && ++n < TELL_PARTS);
+	} while (*text != '\0' && ++n < REPLY_PARTS);
 }
 
 void
-tell_text(struct rte_tel_data *d, const char *name, const char *fmt, ...)
+reply_text(struct rte_tel_data *d, const char *name, const char *fmt, ...)
 {
-	char text[TELL_TEXT];
+	char text[REPLY_TEXT];
 	va_list ap;
 
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	tell_parts(d, name, text);
+	reply_parts(d, name, text);
 }
 
 void
-tell_values(struct rte_tel_data *d, enum pbox_control_table which, const uint64_t *v)
+reply_values(struct rte_tel_data *d, enum pbox_control_table which, const uint64_t *v)
 {
 	const struct pbox_stats_table *t = &pbox_control_tables[which];
 
@@ -91,19 +91,19 @@ tell_values(struct rte_tel_data *d, enum pbox_control_table which, const uint64_
 }
 
 void
-tell_error(struct rte_tel_data *d, const char *fmt, ...)
+reply_error(struct rte_tel_data *d, const char *fmt, ...)
 {
-	char text[TELL_TEXT];
+	char text[REPLY_TEXT];
 	va_list ap;
 
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	tell_parts(d, "error", text);
+	reply_parts(d, "error", text);
 }
 
 const struct pbox_job *
-tell_job(struct pbox_control *c, const char *name, struct rte_tel_data *d)
+reply_job(struct pbox_control *c, const char *name, struct rte_tel_data *d)
 {
 	static const char by_name[] = "name:";
 	const struct pbox_registrar *r = c->registrar;
@@ -112,20 +112,21 @@ tell_job(struct pbox_control *c, const char *name, struct rte_tel_data *d)
 
 	if (job == NULL && strncmp(name, by_name, strlen(by_name)) == 0)
 		job = pbox_registrar_job_named(r, name + strlen(by_name));
-	else if (job == NULL && tell_number(name[0] == '#' ? name + 1 : name, UINT16_MAX, &number))
+	else if (job == NULL &&
+		 params_number(name[0] == '#' ? name + 1 : name, UINT16_MAX, &number))
 		job = pbox_registrar_job_numbered(r, number);
 	if (job == NULL)
-		tell_error(d,
+		reply_error(d,
 			"no job of that name or number has workers now: /pbox/jobs names those that have");
 	return job;
 }
 
 const char *
-tell_address(uint32_t ip, uint16_t udp, char buf[TELL_ADDRESS])
+reply_address(uint32_t ip, uint16_t udp, char buf[REPLY_ADDRESS])
 {
 	char text[INET_ADDRSTRLEN] = "?";
 
 	inet_ntop(AF_INET, &ip, text, sizeof(text));
-	snprintf(buf, TELL_ADDRESS, "%s:%u", text, udp);
+	snprintf(buf, REPLY_ADDRESS, "%s:%u", text, udp);
 	return buf;
 }

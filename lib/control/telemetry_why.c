@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "health.h"
-#include "tell.h"
+#include "telemetry_reply.h"
 
 /* Telemetry's /pbox/why,JOB: whom and what a job waits for. */
 
@@ -48,7 +48,7 @@ add_rounds(const struct pbox_control *c, const struct pbox_job_view *j, const st
 	uint64_t *missing, struct rte_tel_data *d)
 {
 	const struct pbox_why_round *oldest[MAX_ROUNDS];
-	struct rte_tel_data *all = tell_dict();
+	struct rte_tel_data *all = reply_dict();
 	uint64_t open = 0, now = pbox_dp_now(c->conf.dp);
 	unsigned n = pbox_why_oldest(why, MAX_ROUNDS, oldest);
 
@@ -56,31 +56,31 @@ add_rounds(const struct pbox_control *c, const struct pbox_job_view *j, const st
 		open += why->page[s].open;
 	for (unsigned i = 0; i < n; i++) {
 		const struct pbox_why_round *r = oldest[i];
-		struct rte_tel_data *e = tell_dict();
+		struct rte_tel_data *e = reply_dict();
 		char text[RANGES + 8], number[16];
 
 		for (unsigned k = 0; k < (j->workers + 63u) / 64; k++)
 			missing[k] |= r->missing[k];
 		ranges(r->missing, j->workers, text, sizeof(text));
-		tell_text(e, "tensor", "%s",
+		reply_text(e, "tensor", "%s",
 			pbox_registrar_tensor(c->registrar, j->job, r->chunk, r->frag));
 		rte_tel_data_add_dict_u64(e, "table", r->chunk >> PBOX_CHUNK_BITS);
 		rte_tel_data_add_dict_u64(e, "chunk", r->chunk & ((1u << PBOX_CHUNK_BITS) - 1));
 		rte_tel_data_add_dict_u64(e, "fragment", r->frag);
 		rte_tel_data_add_dict_u64(e, "round", r->round);
 		rte_tel_data_add_dict_u64(e, "arrived", r->arrived);
-		tell_text(e, "missing", "%s", r->uninitialised ? "0" : text);
+		reply_text(e, "missing", "%s", r->uninitialised ? "0" : text);
 		if (r->uninitialised)
-			tell_text(e, "needs", "%s", "init");
+			reply_text(e, "needs", "%s", "init");
 		else if (r->paced)
-			tell_text(e, "needs", "%s", "rate");
+			reply_text(e, "needs", "%s", "rate");
 		rte_tel_data_add_dict_u64(
 			e, "ms", now > r->since_ns ? (now - r->since_ns) / NS_PER_MS : 0);
 		snprintf(number, sizeof(number), "%u", i);
-		tell_add(all, number, e);
+		reply_add(all, number, e);
 	}
 	rte_tel_data_add_dict_u64(d, "rounds_open", open);
-	tell_add(d, "rounds", all);
+	reply_add(d, "rounds", all);
 }
 
 static bool
@@ -103,7 +103,7 @@ static void
 add_tables(const struct pbox_control *c, const struct pbox_job_view *j, uint64_t *missing,
 	struct rte_tel_data *d)
 {
-	struct rte_tel_data *all = tell_dict();
+	struct rte_tel_data *all = reply_dict();
 	uint32_t last = j->tables > 0 ? j->tables : 1;
 	uint64_t now = pbox_dp_now(c->conf.dp);
 
@@ -128,9 +128,9 @@ add_tables(const struct pbox_control *c, const struct pbox_job_view *j, uint64_t
 			continue;
 		ranges(wait, j->workers, text, sizeof(text));
 		snprintf(number, sizeof(number), "%u", t);
-		tell_text(all, number, "%s", text);
+		reply_text(all, number, "%s", text);
 	}
-	tell_add(d, "tables", all);
+	reply_add(d, "tables", all);
 }
 
 /* Those that are missing, with what is known of them. */
@@ -144,7 +144,7 @@ add_missing(const struct pbox_control *c, const struct pbox_job_view *j, const u
 		[PBOX_MEMBER_LEFT] = "left",
 		[PBOX_MEMBER_SILENT] = "silent beyond its lease",
 	};
-	struct rte_tel_data *all = tell_dict();
+	struct rte_tel_data *all = reply_dict();
 	uint64_t now = pbox_dp_now(c->conf.dp);
 	unsigned n = 0;
 
@@ -156,17 +156,17 @@ add_missing(const struct pbox_control *c, const struct pbox_job_view *j, const u
 		if ((missing[w / 64] >> w % 64 & 1) == 0)
 			continue;
 		pbox_registrar_view_member(c->registrar, j->job, w, now, &m);
-		e = tell_dict();
-		tell_text(e, "host", "%s", m.host);
-		tell_text(e, "state", "%s", state[m.state]);
+		e = reply_dict();
+		reply_text(e, "host", "%s", m.host);
+		reply_text(e, "state", "%s", state[m.state]);
 		if (m.silent_ns != UINT64_MAX)
 			rte_tel_data_add_dict_u64(e, "silent_ms", m.silent_ns / NS_PER_MS);
 		rte_tel_data_add_dict_u64(e, "tables", m.declared);
 		snprintf(number, sizeof(number), "%u", w);
-		tell_add(all, number, e);
+		reply_add(all, number, e);
 		n++;
 	}
-	tell_add(d, "waited_for", all);
+	reply_add(d, "waited_for", all);
 }
 
 /* What is known of the box or of this job that makes it slow. */
@@ -175,12 +175,12 @@ add_findings(struct pbox_control *c, const char *job, struct rte_tel_data *d)
 {
 	struct health_finding f[HEALTH_FINDINGS];
 	unsigned found = health_findings(c, f, HEALTH_FINDINGS), n = 0;
-	struct rte_tel_data *all = tell_dict();
+	struct rte_tel_data *all = reply_dict();
 
 	for (unsigned i = 0; i < found && n < MAX_FOUND; i++)
 		if (f[i].job[0] == '\0' || strcmp(f[i].job, job) == 0)
-			health_tell(&f[i], n++, all);
-	tell_add(d, "findings", all);
+			health_reply(&f[i], n++, all);
+	reply_add(d, "findings", all);
 }
 
 static bool
@@ -199,24 +199,24 @@ add_all(struct pbox_control *c, const char *name, const struct pbox_why *why,
 	struct rte_tel_data *d)
 {
 	uint64_t missing[PBOX_MAX_WORKERS / 64] = {0};
-	const struct pbox_job *job = tell_job(c, name, d);
+	const struct pbox_job *job = reply_job(c, name, d);
 	struct pbox_job_view j;
 	char text[RANGES + 8];
 
 	if (job == NULL)
 		return;
 	pbox_registrar_view_job(c->registrar, job, &j);
-	tell_text(d, "job", "%s", j.name);
-	tell_text(d, "policy", "%s", pbox_policy_name(j.policy));
+	reply_text(d, "job", "%s", j.name);
+	reply_text(d, "policy", "%s", pbox_policy_name(j.policy));
 	rte_tel_data_add_dict_u64(d, "workers", j.workers);
 	rte_tel_data_add_dict_u64(d, "joined", j.joined);
 	add_tables(c, &j, missing, d);
 	if (why != NULL && why->answered == why->shards)
 		add_rounds(c, &j, why, missing, d);
 	else if (j.state == PBOX_JOB_OPEN)
-		tell_text(d, "error", "%s", "a data core does not answer");
+		reply_text(d, "error", "%s", "a data core does not answer");
 	ranges(missing, j.workers, text, sizeof(text));
-	tell_text(d, "missing", "%s", text);
+	reply_text(d, "missing", "%s", text);
 	add_missing(c, &j, missing, d);
 	add_findings(c, j.name, d);
 }
@@ -231,7 +231,7 @@ control_why(struct pbox_control *c, const char *name, struct rte_tel_data *d)
 
 	rte_tel_data_start_dict(d);
 	pthread_mutex_lock(&c->lock);
-	job = tell_job(c, name, d);
+	job = reply_job(c, name, d);
 	why = job != NULL ? pbox_registrar_why(c->registrar, job) : NULL;
 	pthread_mutex_unlock(&c->lock);
 	if (job == NULL)

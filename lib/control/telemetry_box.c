@@ -44,8 +44,7 @@ stats_reply_block(const struct pbox_stats_block *b, void *ctx)
 	char name[192];
 	unsigned n = 0;
 
-	if (b->hist != NULL || (p->only != NULL && strcmp(b->prefix, p->only) != 0) ||
-		p->seen++ < p->first)
+	if ((p->only != NULL && strcmp(b->prefix, p->only) != 0) || p->seen++ < p->first)
 		return 0;
 	if (p->only != NULL && p->seen > p->first + STATS_PAGE) {
 		rte_tel_data_add_dict_u64(p->d, "next", p->seen - 1);

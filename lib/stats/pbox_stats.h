@@ -7,7 +7,7 @@
 
 /**
  * @file
- * Counters and histograms that have a name, a unit and a help text.
+ * Counters and gauges that have a name, a unit and a help text; histograms for percentiles.
  *
  * A block is a table of definitions and an array of values, index by index. One core owns the
  * values and writes them with pbox_stat_add(); any thread may read them at any time. A registry
@@ -42,8 +42,8 @@ struct pbox_stat_def {
 	enum pbox_stat_kind kind;
 };
 
-/** All definitions of one kind of block: a program lists its tables, and what shows counters, or tells
- * of them, goes by the list. */
+/** All definitions of one kind of block: a program lists its tables, and all
+ * that shows counters goes by the list. */
 struct pbox_stats_table {
 	const char *block; /**< the prefix that it is registered with */
 	const char *help;  /**< of what: one line, no full stop */
@@ -134,15 +134,13 @@ uint64_t pbox_hist_percentile(const struct pbox_hist *h, double percent);
  * from a data core. */
 struct pbox_stats;
 
-/** A block as a walker sees it: either counters (hist NULL) or one histogram (n = 1, values NULL,
- * defs[0] describes it). */
+/** A block as a walker sees it. */
 struct pbox_stats_block {
 	char prefix[PBOX_STATS_NAME_MAX + 1];   /**< the kind of thing: "core", "port", "job" */
 	char labels[PBOX_STATS_LABELS_MAX + 1]; /**< which one: "core=3,port=0", or "" */
 	const struct pbox_stat_def *defs;
 	unsigned n;
 	const uint64_t *values;
-	const struct pbox_hist *hist;
 };
 
 /** A registry for @p capacity blocks; all memory is taken here. NULL without memory. */
@@ -162,10 +160,6 @@ void pbox_stats_free(struct pbox_stats *stats);
 int pbox_stats_register(struct pbox_stats *stats, const char *prefix, const char *labels,
 	const struct pbox_stat_def *defs, unsigned n, const uint64_t *values,
 	struct pbox_error *err);
-/** The same for a histogram; a block may share prefix and labels with others if @p def's name
- * differs. */
-int pbox_stats_register_hist(struct pbox_stats *stats, const char *prefix, const char *labels,
-	const struct pbox_stat_def *def, const struct pbox_hist *hist, struct pbox_error *err);
 /** When this returns nobody reads the block any more. @p id must be registered. */
 void pbox_stats_unregister(struct pbox_stats *stats, int id);
 
@@ -176,35 +170,11 @@ int pbox_stats_walk(struct pbox_stats *stats,
 
 /** Sum of value @p name over all blocks of @p prefix; 0 if there is none. */
 uint64_t pbox_stats_total(struct pbox_stats *stats, const char *prefix, const char *name);
-/** Merge the histograms @p name of all blocks of @p prefix into @p into. */
-void pbox_stats_total_hist(
-	struct pbox_stats *stats, const char *prefix, const char *name, struct pbox_hist *into);
-
-/** Leave out counters that are 0 and empty histograms. */
-#define PBOX_STATS_NONZERO 1u
-
-/**
- * Dump as text, one value a line: `core{core=3} rx_frames 42 frames`; histograms are
- * `core{core=3} latency_ns count 9 mean 512 p50 500 p90 ... p99 ... p999 ... max 1000 ns`.
- *
- * @param prefix  only the blocks of this prefix; NULL: all
- * @return  bytes that the whole dump needs without NUL, like snprintf(): if it is >= @p size the
- *   text in @p buf is cut.
- */
-size_t pbox_stats_text(
-	struct pbox_stats *stats, const char *prefix, unsigned flags, char *buf, size_t size);
-/**
- * Dump as one JSON document:
- * `[{"block":"core","labels":{"core":"3"},"values":{"rx_frames":42}}, {..., "histograms":
- * {"latency_ns":{"unit":"ns","count":9,"sum":4608,"p50":500,...,"max":1000}}}]`.
- * Returns like pbox_stats_text(); a cut document is not valid JSON.
- */
-size_t pbox_stats_json(
-	struct pbox_stats *stats, const char *prefix, unsigned flags, char *buf, size_t size);
 /**
  * The definitions of @p n tables as one JSON document, one line each:
  * `[{"block":"core","name":"rx_packets","unit":"packets","kind":"counter","help":"..."},...]`.
- * Returns like pbox_stats_text().
+ * @return bytes that the whole document needs without NUL, like snprintf(): if it is >= @p size the
+ *   text in @p buf is cut, and no valid JSON.
  */
 size_t pbox_stats_defs_json(
 	const struct pbox_stats_table *table, unsigned n, char *buf, size_t size);

@@ -3,10 +3,18 @@
  */
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "stats_priv.h"
+#include "pbox_stats.h"
+
+struct pbox_stats {
+	pthread_mutex_t lock;
+	unsigned capacity;
+	unsigned top;                     /* blocks at and above were never used */
+	struct pbox_stats_block blocks[]; /* a free one has n = 0 */
+};
 
 struct pbox_stats *
 pbox_stats_new(unsigned capacity)
@@ -98,40 +106,31 @@ check_block(const struct pbox_stats_block *b, const char *prefix, const char *la
 		for (unsigned j = 0; j < i; j++)
 			if (strcmp(d->name, b->defs[j].name) == 0)
 				return pbox_fail(err, EINVAL,
-					"statistic '%s' of '%s' is twice there", d->name, prefix);
+					"statistic '%s' of '%s' is there twice", d->name, prefix);
 	}
 	return 0;
 }
 
-/* Blocks of the same prefix and labels may not show the same name: blocks of counters are one
- * table each, so two of them clash as a whole; histograms clash by name. */
-static bool
-clash(const struct pbox_stats_block *a, const struct pbox_stats_block *b)
+int
+pbox_stats_register(struct pbox_stats *stats, const char *prefix, const char *labels,
+	const struct pbox_stat_def *defs, unsigned n, const uint64_t *values,
+	struct pbox_error *err)
 {
-	if (strcmp(a->prefix, b->prefix) != 0 || strcmp(a->labels, b->labels) != 0)
-		return false;
-	if ((a->hist != NULL) != (b->hist != NULL))
-		return false;
-	return a->hist == NULL || strcmp(a->defs[0].name, b->defs[0].name) == 0;
-}
-
-static int
-stats_add_block(struct pbox_stats *stats, struct pbox_stats_block *b, const char *prefix,
-	const char *labels, struct pbox_error *err)
-{
+	struct pbox_stats_block b = {.defs = defs, .n = n, .values = values};
 	unsigned slot;
-	int ret = check_block(b, prefix, labels, err);
+	int ret = check_block(&b, prefix, labels, err);
 
 	if (ret != 0)
 		return ret;
-	memcpy(b->prefix, prefix, strlen(prefix) + 1);
-	memcpy(b->labels, labels, strlen(labels) + 1);
+	memcpy(b.prefix, prefix, strlen(prefix) + 1);
+	memcpy(b.labels, labels, strlen(labels) + 1);
 	pthread_mutex_lock(&stats->lock);
 	slot = stats->capacity;
 	for (unsigned i = stats->top; i-- > 0;) {
 		if (stats->blocks[i].n == 0) {
 			slot = i;
-		} else if (clash(&stats->blocks[i], b)) {
+		} else if (strcmp(stats->blocks[i].prefix, prefix) == 0 &&
+			   strcmp(stats->blocks[i].labels, labels) == 0) {
 			ret = pbox_fail(err, EEXIST, "statistics %s{%s} are registered already",
 				prefix, labels);
 			goto out;
@@ -145,30 +144,11 @@ stats_add_block(struct pbox_stats *stats, struct pbox_stats_block *b, const char
 			stats->capacity);
 		goto out;
 	}
-	stats->blocks[slot] = *b;
+	stats->blocks[slot] = b;
 	ret = (int)slot;
 out:
 	pthread_mutex_unlock(&stats->lock);
 	return ret;
-}
-
-int
-pbox_stats_register(struct pbox_stats *stats, const char *prefix, const char *labels,
-	const struct pbox_stat_def *defs, unsigned n, const uint64_t *values,
-	struct pbox_error *err)
-{
-	struct pbox_stats_block b = {.defs = defs, .n = n, .values = values};
-
-	return stats_add_block(stats, &b, prefix, labels, err);
-}
-
-int
-pbox_stats_register_hist(struct pbox_stats *stats, const char *prefix, const char *labels,
-	const struct pbox_stat_def *def, const struct pbox_hist *hist, struct pbox_error *err)
-{
-	struct pbox_stats_block b = {.defs = def, .n = 1, .hist = hist};
-
-	return stats_add_block(stats, &b, prefix, labels, err);
 }
 
 void
@@ -197,7 +177,6 @@ pbox_stats_walk(struct pbox_stats *stats,
 struct total {
 	const char *prefix, *name;
 	uint64_t sum;
-	struct pbox_hist *into;
 };
 
 static int
@@ -205,16 +184,9 @@ total_block(const struct pbox_stats_block *b, void *ctx)
 {
 	struct total *t = ctx;
 
-	if (strcmp(b->prefix, t->prefix) != 0)
-		return 0;
-	for (unsigned i = 0; i < b->n; i++) {
-		if (strcmp(b->defs[i].name, t->name) != 0)
-			continue;
-		if (t->into != NULL && b->hist != NULL)
-			pbox_hist_merge(t->into, b->hist);
-		else if (t->into == NULL && b->hist == NULL)
+	for (unsigned i = 0; i < b->n; i++)
+		if (strcmp(b->prefix, t->prefix) == 0 && strcmp(b->defs[i].name, t->name) == 0)
 			t->sum += pbox_stat_get(&b->values[i]);
-	}
 	return 0;
 }
 
@@ -225,13 +197,4 @@ pbox_stats_total(struct pbox_stats *stats, const char *prefix, const char *name)
 
 	pbox_stats_walk(stats, total_block, &t);
 	return t.sum;
-}
-
-void
-pbox_stats_total_hist(
-	struct pbox_stats *stats, const char *prefix, const char *name, struct pbox_hist *into)
-{
-	struct total t = {.prefix = prefix, .name = name, .into = into};
-
-	pbox_stats_walk(stats, total_block, &t);
 }

@@ -23,8 +23,6 @@ static const struct pbox_stat_def rx_defs[RX_STATS] = {
 	[DROP_ROUND_STALE] = {"drop_round_stale", "frames", "frames of an old round",
 		PBOX_STAT_COUNTER},
 };
-static const struct pbox_stat_def latency_def = {
-	"latency_ns", "ns", "from arrival to answer", PBOX_STAT_COUNTER};
 
 static void
 test_index_and_upper_agree(void)
@@ -114,23 +112,6 @@ test_huge_values_share_the_last_bucket(void)
 }
 
 static void
-test_text_tells_the_tail(void)
-{
-	static struct pbox_hist h;
-	struct pbox_stats *s = pbox_stats_new(1);
-	char buf[256];
-
-	/* 20 in 10000 are slow: p999 sees them, p99 does not */
-	for (unsigned i = 0; i < 10000; i++)
-		pbox_hist_add(&h, i < 9980 ? 10 : 60);
-	CU_ASSERT(pbox_stats_register_hist(s, "core", "", &latency_def, &h, NULL) >= 0);
-	pbox_stats_text(s, NULL, 0, buf, sizeof(buf));
-	CU_ASSERT_STRING_EQUAL(buf,
-		"core{} latency_ns count 10000 mean 10 p50 10 p90 10 p99 10 p999 60 max 60 ns\n");
-	pbox_stats_free(s);
-}
-
-static void
 test_register_and_unregister(void)
 {
 	struct pbox_stats *s = pbox_stats_new(2), *roomy = pbox_stats_new(9);
@@ -188,98 +169,31 @@ test_malformed_names_are_refused(void)
 	pbox_stats_free(s);
 }
 
-static struct pbox_stats *
-filled(uint64_t *v, struct pbox_hist *h)
-{
-	struct pbox_stats *s = pbox_stats_new(8);
-
-	v[RX_FRAMES] = 42;
-	v[RX_BYTES] = 4200;
-	for (uint64_t i = 1; i <= 10; i++)
-		pbox_hist_add(h, i);
-	pbox_stats_register(s, "core", "core=3,port=net_tap0", rx_defs, RX_STATS, v, NULL);
-	pbox_stats_register_hist(s, "core", "core=3,port=net_tap0", &latency_def, h, NULL);
-	return s;
-}
-
 static void
-test_text(void)
+test_definitions_are_json(void)
 {
-	static struct pbox_hist h;
-	uint64_t v[RX_STATS] = {0};
-	struct pbox_stats *s = filled(v, &h);
+	static const struct pbox_stat_def quoted[] = {
+		{"rx", "frames", "a \"frame\" of \\", PBOX_STAT_GAUGE}};
+	static const struct pbox_stats_table tables[] = {
+		{"core", "a core", rx_defs, RX_STATS}, {"x", "more", quoted, 1}};
+	size_t n = pbox_stats_defs_json(tables, 2, NULL, 0);
 	char buf[1024], small[20];
-	size_t n;
-	const char *want =
-		"core{core=3,port=net_tap0} rx_frames 42 frames\n"
-		"core{core=3,port=net_tap0} rx_bytes 4200 bytes\n"
-		"core{core=3,port=net_tap0} latency_ns count 10 mean 5 p50 5 p90 9 p99 10 p999 10 max 10 ns\n";
-
-	n = pbox_stats_text(s, NULL, PBOX_STATS_NONZERO, buf, sizeof(buf));
-	UNIT_EQ_U64(n, strlen(want));
-	CU_ASSERT_STRING_EQUAL(buf, want);
-	UNIT_EQ_U64(pbox_stats_text(s, NULL, PBOX_STATS_NONZERO, small, sizeof(small)), n);
-	CU_ASSERT_EQUAL(strncmp(small, want, sizeof(small) - 1), 0);
-	UNIT_EQ_U64(pbox_stats_text(s, NULL, PBOX_STATS_NONZERO, NULL, 0), n);
-	CU_ASSERT(pbox_stats_text(s, NULL, 0, buf, sizeof(buf)) > n);
-	CU_ASSERT_PTR_NOT_NULL(strstr(buf, "drop_round_stale 0 frames\n"));
-	UNIT_EQ_U64(pbox_stats_text(s, "port", 0, buf, sizeof(buf)), 0);
-	CU_ASSERT_STRING_EQUAL(buf, "");
-	pbox_stats_free(s);
-}
-
-static void
-test_json_is_json(void)
-{
-	static struct pbox_hist h;
-	uint64_t v[RX_STATS] = {0};
-	struct pbox_stats *s = filled(v, &h);
-	char buf[1024];
-	const char *port;
-	json_int_t frames, p50;
+	const char *help, *kind;
 	json_t *j;
 
-	CU_ASSERT(pbox_stats_json(s, NULL, 0, buf, sizeof(buf)) < sizeof(buf));
+	CU_ASSERT_FATAL(n < sizeof(buf));
+	UNIT_EQ_U64(pbox_stats_defs_json(tables, 2, small, sizeof(small)), n);
+	UNIT_EQ_U64(pbox_stats_defs_json(tables, 2, buf, sizeof(buf)), n);
+	CU_ASSERT_EQUAL(strncmp(small, buf, sizeof(small) - 1), 0);
 	j = json_loads(buf, 0, NULL);
 	CU_ASSERT_PTR_NOT_NULL_FATAL(j);
-	UNIT_EQ_U64(json_array_size(j), 2);
+	UNIT_EQ_U64(json_array_size(j), RX_STATS + 1);
 	CU_ASSERT_EQUAL(
-		json_unpack(j, "[{s{ss}s{sI}},{s{s{sI}}}]", "labels", "port", &port, "values",
-			"rx_frames", &frames, "histograms", "latency_ns", "p50", &p50),
+		json_unpack(json_array_get(j, RX_STATS), "{ssss}", "help", &help, "kind", &kind),
 		0);
-	CU_ASSERT_STRING_EQUAL(port, "net_tap0");
-	UNIT_EQ_U64(frames, 42);
-	UNIT_EQ_U64(p50, 5);
+	CU_ASSERT_STRING_EQUAL(help, quoted[0].help);
+	CU_ASSERT_STRING_EQUAL(kind, "gauge");
 	json_decref(j);
-	for (unsigned flags = 0; flags < 2; flags++) {
-		CU_ASSERT(pbox_stats_json(s, "port", flags, buf, sizeof(buf)) < sizeof(buf));
-		CU_ASSERT_STRING_EQUAL(buf, "[]\n");
-	}
-	v[RX_FRAMES] = v[RX_BYTES] = 0;
-	memset(&h, 0, sizeof(h));
-	pbox_stats_json(s, NULL, PBOX_STATS_NONZERO, buf, sizeof(buf));
-	j = json_loads(buf, 0, NULL);
-	CU_ASSERT_PTR_NOT_NULL(j);
-	json_decref(j);
-	pbox_stats_free(s);
-}
-
-static void
-test_total_hist(void)
-{
-	static struct pbox_hist a, b, all;
-	struct pbox_stats *s = pbox_stats_new(4);
-
-	pbox_hist_add(&a, 5);
-	pbox_hist_add(&b, 9);
-	CU_ASSERT(pbox_stats_register_hist(s, "core", "core=1", &latency_def, &a, NULL) >= 0);
-	CU_ASSERT(pbox_stats_register_hist(s, "core", "core=2", &latency_def, &b, NULL) >= 0);
-	CU_ASSERT_EQUAL(
-		pbox_stats_register_hist(s, "core", "core=2", &latency_def, &b, NULL), -EEXIST);
-	pbox_stats_total_hist(s, "core", "latency_ns", &all);
-	UNIT_EQ_U64(pbox_hist_count(&all), 2);
-	UNIT_EQ_U64(all.max, 9);
-	pbox_stats_free(s);
 }
 
 struct writer {
@@ -328,12 +242,9 @@ const struct unit_test unit_tests[] = {
 	{"percentiles are within 1/32 of the sorted truth", test_percentiles},
 	{"merging is the union", test_merge_is_the_union},
 	{"huge values share the last bucket", test_huge_values_share_the_last_bucket},
-	{"the text has the tail", test_text_tells_the_tail},
 	{"blocks come and go", test_register_and_unregister},
 	{"malformed names are refused", test_malformed_names_are_refused},
-	{"text dump", test_text},
-	{"JSON dump is JSON", test_json_is_json},
-	{"histograms of all cores together", test_total_hist},
+	{"definitions are JSON", test_definitions_are_json},
 	{"a reader sees a growing counter", test_a_reader_sees_a_growing_counter},
 	{NULL, NULL},
 };

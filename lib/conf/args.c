@@ -28,7 +28,7 @@ key_length(const char *s)
 	return s[n] == '=' ? n : 0;
 }
 
-/* The value at s ends at a comma with `key=` behind it, so that values may hold commas. */
+/* The value at s ends at a comma with `key=` after it, so that values may hold commas. */
 static char *
 value_end(char *s)
 {
@@ -90,7 +90,7 @@ is_name_of(const struct pbox_conf_option *o, const char *word)
 	return false;
 }
 
-/* value: what stood behind the =, or NULL */
+/* value: the text after the =, or NULL */
 static int
 parse_global(struct args *a, struct conf_place at, unsigned option, const char *value,
 	struct pbox_error *err)
@@ -111,8 +111,7 @@ parse_global(struct args *a, struct conf_place at, unsigned option, const char *
 		return conf_set(a->conf, at, global, option, next, err);
 	}
 	if (next == NULL)
-		return pbox_fail(
-			err, EINVAL, "command line: --%s needs a value behind it", o->name);
+		return pbox_fail(err, EINVAL, "command line: --%s needs a value after it", o->name);
 	a->next++;
 	return conf_set(a->conf, at, global, option, next, err);
 }
@@ -135,7 +134,7 @@ parse_long(struct args *a, struct conf_place at, const char *arg, struct pbox_er
 			continue;
 		if (eq == NULL && a->next == a->argc)
 			return pbox_fail(err, EINVAL,
-				"command line: --%s needs NAME:key=value,... behind it", key);
+				"command line: --%s needs NAME:key=value,... after it", key);
 		return parse_section(a, at, s, eq != NULL ? eq + 1 : a->argv[a->next++], err);
 	}
 	option = conf_find_option(a->conf, at, 0, key, err);

@@ -9,7 +9,7 @@
 
 #include "pbox_conf.h"
 
-/* What stands for the value in a synopsis: "SIZE", "" for a bool. */
+/* The word for the value in a synopsis: "SIZE", "" for a bool. */
 const char *conf_argument(const struct pbox_conf_option *o);
 
 /* Write text and a newline, broken at spaces before column `width`; `used` columns of the first

@@ -46,7 +46,7 @@ cut_comment(char *s)
 	cut_blanks(s);
 }
 
-/* Take a value out of its quotes, in place; NULL: they do not close, or more comes behind them. */
+/* Take a value out of its quotes, in place; NULL: they do not close, or more comes after them. */
 static char *
 unquote(char *s)
 {
@@ -85,10 +85,10 @@ parse_header(struct pbox_conf *conf, struct conf_place at, char *s, struct conf_
 	*end = '\0';
 	end++;
 	if (*end != '\0' && !is_blank(*end))
-		return pbox_fail(err, EINVAL, "%s: something stands behind the ]", place);
+		return pbox_fail(err, EINVAL, "%s: there is something after the ]", place);
 	cut_comment(end);
 	if (*skip_blanks(end) != '\0')
-		return pbox_fail(err, EINVAL, "%s: something stands behind the ]", place);
+		return pbox_fail(err, EINVAL, "%s: there is something after the ]", place);
 	s = skip_blanks(s + 1);
 	cut_blanks(s);
 	name = s + strcspn(s, " \t");
@@ -120,7 +120,7 @@ parse_pair(struct pbox_conf *conf, struct conf_place at, char *s, struct conf_it
 	if (value == NULL) {
 		s[strcspn(s, " \t")] = '\0';
 		return pbox_fail(
-			err, EINVAL, "%s: no = behind '%.32s': write key = value", place, s);
+			err, EINVAL, "%s: no = after '%.32s': write key = value", place, s);
 	}
 	*value++ = '\0';
 	cut_blanks(s);

@@ -13,7 +13,7 @@
 #define WHERE_MAX 256
 
 static uint32_t
-check_number(const uint8_t a[4])
+options_check_number(const uint8_t a[4])
 {
 	return (uint32_t)a[0] << 24 | (uint32_t)a[1] << 16 | (uint32_t)a[2] << 8 | a[3];
 }
@@ -28,7 +28,7 @@ static int
 check_address(
 	const struct pbox_port_options *p, const struct pbox_conf *conf, struct pbox_error *err)
 {
-	uint32_t a = check_number(p->address.addr), host;
+	uint32_t a = options_check_number(p->address.addr), host;
 	char where[WHERE_MAX];
 
 	host = p->address.len < 32 ? UINT32_MAX >> p->address.len : 0;

@@ -60,7 +60,7 @@ struct pbox_conf_cores {
 struct pbox_conf_secret {
 	uint16_t len; /**< 0: not set */
 	bool exposed; /**< others than its owner may read, or change, the file that it is from */
-	bool plain;   /**< it stands in the configuration itself: pbox_conf_exposed() */
+	bool plain;   /**< it is in the configuration itself: pbox_conf_exposed() */
 	uint8_t bytes[PBOX_CONF_SECRET_MAX];
 };
 
@@ -94,11 +94,11 @@ enum pbox_conf_type {
 #define PBOX_CONF_BASIC    2u /**< in the short --help */
 #define PBOX_CONF_CLI_ONLY 4u /**< not in files: --config, --check */
 #define PBOX_CONF_OPTIONAL_ARG \
-	8u /**< ENUM: without one of its names behind it, it means the second: --help, --help all */
+	8u /**< ENUM: without one of its names after it, it means the second: --help, --help all */
 
-#define PBOX_CONF_IN_SAMPLE 16u /**< not behind a # in the sample file (required ones never are) */
+#define PBOX_CONF_IN_SAMPLE 16u /**< not after a # in the sample file (required ones never are) */
 #define PBOX_CONF_LIVE      32u /**< the program can take another value over while it runs */
-#define PBOX_CONF_NEXT      64u /**< likewise, for what begins from then on */
+#define PBOX_CONF_NEXT      64u /**< the same, for what begins from then on */
 
 /** One option. All pointers live as long as the table: static const. */
 struct pbox_conf_option {
@@ -129,8 +129,7 @@ struct pbox_conf_option {
 
 /** A section. An item struct begins with `char name[PBOX_CONF_NAME_MAX + 1]`. */
 struct pbox_conf_section {
-	const char
-		*name; /**< "port" for [port NAME]; "" for the global options, which stand first */
+	const char *name; /**< "port" for [port NAME]; "" for the global options, which are first */
 	const char *brief; /**< one line */
 	const char *more;  /**< sentences, or NULL */
 	const struct pbox_conf_option *options;
@@ -147,7 +146,7 @@ struct pbox_conf_section {
 
 struct pbox_conf_table {
 	const char *program;                      /**< "pbox" */
-	const char *usage;                        /**< line behind "Usage: " */
+	const char *usage;                        /**< line after "Usage: " */
 	const char *summary;                      /**< one line */
 	const char *see;                          /**< last line of --help */
 	const struct pbox_conf_section *sections; /**< [0] holds the global options */
@@ -170,7 +169,7 @@ int pbox_conf_args(struct pbox_conf *conf, int argc, char *const argv[], struct 
 /** Read a file. Once per conf, file or text. -ENOENT (and err) if it is not there. After an error
  * the target holds what stood before the wrong line. */
 int pbox_conf_file(struct pbox_conf *conf, const char *path, struct pbox_error *err);
-/** Read @p len bytes of a file's text; @p name stands for the file in messages. */
+/** Read @p len bytes of a file's text; @p name is the file's name in messages. */
 int pbox_conf_text(struct pbox_conf *conf, const char *name, const char *text, size_t len,
 	struct pbox_error *err);
 /** Check that all required options were given. */
@@ -199,8 +198,9 @@ enum pbox_conf_change { PBOX_CONF_CHANGED, PBOX_CONF_NEW, PBOX_CONF_GONE };
  * name.
  */
 void pbox_conf_differ(const struct pbox_conf *old, const struct pbox_conf *now,
-	void (*report)(void *ctx, enum pbox_conf_change what, const struct pbox_conf_section *section,
-		const struct pbox_conf_option *option, const char *text),
+	void (*report)(void *ctx, enum pbox_conf_change what,
+		const struct pbox_conf_section *section, const struct pbox_conf_option *option,
+		const char *text),
 	void *ctx);
 
 /** Write all values with their origins, in the syntax of the file (secrets as comments). */

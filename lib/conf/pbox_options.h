@@ -7,7 +7,7 @@
 
 /**
  * @file
- * The options of the pbox daemon. What each means stands in its table (pbox_options.c, job_options.c), from which
+ * The options of the pbox daemon. The table of each says what it means (pbox_options.c, job_options.c), from which
  * --help, config/pbox.conf.sample and pbox(8) are made.
  */
 

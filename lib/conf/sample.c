@@ -40,10 +40,10 @@ pbox_conf_sample(const struct pbox_conf_table *table, FILE *to)
 	char text[256];
 
 	snprintf(text, sizeof(text),
-		"Configuration of %s. Take the # off a line like #key = value to set an option; what stands there is the default or an example.",
+		"Configuration of %s. Take the # off a line like #key = value to set an option; the value is the default or an example.",
 		table->program);
 	comment(text, to);
-	comment("Sizes take K, M, G (powers of 1024), times us, ms, s. A comment starts with # or ; at the beginning of a line or behind a space; a value in double quotes is taken as it is. The command line overrides this file.",
+	comment("Sizes take K, M, G (powers of 1024), times us, ms, s. A comment starts with # or ; at the beginning of a line or after a space; a value in double quotes is taken as it is. The command line overrides this file.",
 		to);
 	for (unsigned s = 0; s < table->n_sections; s++) {
 		const struct pbox_conf_section *sec = &table->sections[s];

@@ -193,7 +193,7 @@ conf_open_item(struct pbox_conf *conf, struct conf_place at, unsigned section, c
 	from = conf_item_origin(conf, found);
 	if (at.line != 0 && from->line != 0)
 		return pbox_fail(err, EINVAL,
-			"%s: [%s %s] stands in line %u already: put its options there",
+			"%s: [%s %s] is in line %u already: put its options there",
 			conf_place(conf, at, place), s->name, name, from->line);
 	if (at.line != 0)
 		from->line = at.line;

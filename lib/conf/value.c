@@ -66,7 +66,7 @@ conf_type_size(enum pbox_conf_type type)
 	return 0;
 }
 
-/* Decimal digits at *text; moves *text behind them. strtoull() would take signs and spaces. */
+/* Decimal digits at *text; moves *text after them. strtoull() would take signs and spaces. */
 static bool
 parse_digits(const char **text, uint64_t *value)
 {

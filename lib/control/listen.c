@@ -5,10 +5,10 @@
 #include "control_priv.h"
 
 /*
- * Leases count only time in which the box listened, and had read what came (R8.2). So the registrar is told
- * until when all that came has been read: a moment is taken, and then waited until each data core has looked
+ * Leases count only time in which the box listened, and had read what came (R8.2). So the registrar gets the time
+ * until which all that came has been read: a moment is taken, and then waited until each data core has looked
  * at its queues since; until each has looked again, at what the others had handed over; and until the
- * datagrams of sessions that stand there then have been taken: not all that come later as well, or tenants that ask for
+ * datagrams of sessions that are there then have been taken: not all that come later as well, or tenants that ask for
  * more than this thread can do would stop the leases of all. While a core is away, or this thread, or the process is
  * stopped, nothing of that happens, and no lease goes on.
  */

@@ -25,7 +25,7 @@ struct snapshot_result {
 	char job[PBOX_NAME_LEN];
 	uint32_t table, round;
 	uint64_t
-		begun_ns; /* of the job that it was taken of: another run may stand at the same round */
+		begun_ns; /* of the job that it was taken of: another run may be at the same round */
 	uint64_t at_ns, bytes, copy_us, write_us; /* at: pbox_dp_now(); 0: there is none yet */
 	uint32_t taken, failed;
 	char error[PBOX_SNAPSHOT_PATH]; /* of the last one that failed after the last good one */

@@ -20,7 +20,7 @@
  * memory alone while it is loading, and keeps its job.
  */
 
-#define NICE      5 /* behind data cores that share its CPU, before the writer */
+#define NICE      5 /* after data cores that share its CPU, before the writer */
 #define STOP_TIME 5 /* seconds: a disk that does not answer holds nobody up for ever */
 
 static void
@@ -232,7 +232,7 @@ loader_refused(const struct snapshot_load *l, struct pbox_error *err)
 			table, l->err.text);
 	else if (l->wished && l->ret == -EIO)
 		pbox_fail(err, EIO,
-			"table %u was to begin with a snapshot (pbox-ctl restore), and none can be used: %.200s: pbox-ctl restore --withdraw lets it begin anew",
+			"table %u was to begin with a snapshot (pbox-ctl restore), and none can be used: %.200s: pbox-ctl restore --withdraw lets it begin without one",
 			table, l->err.text);
 	else
 		return false;

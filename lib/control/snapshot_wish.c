@@ -159,7 +159,7 @@ take_wish(struct pbox_control *c, const char *name, char *text, size_t cap)
 	return 0;
 }
 
-/* Memory last: what it says stands on disk. */
+/* Memory last: what it says is on disk. */
 static int
 wish(struct pbox_control *c, const char *name, char *text, size_t cap)
 {
@@ -219,7 +219,7 @@ withdraw_it(struct pbox_control *c, const char *name, char *text, size_t cap)
 		snprintf(text, cap, "%s", err.text);
 		return -err.code;
 	}
-	snprintf(text, cap, "the next run of job '%s' begins anew", name);
+	snprintf(text, cap, "the next run of job '%s' begins without a snapshot", name);
 	return 0;
 }
 

@@ -327,7 +327,7 @@ add_level(struct pbox_control *c, const struct level *l, unsigned core, struct r
 		if (v > 0)
 			rte_tel_data_add_dict_u64(drops, defs[i].name, v);
 	}
-	/* counted one behind the other while cores work: exact when nothing is under way */
+	/* counted one after the other while cores work: exact when nothing is under way */
 	left = (int64_t)(received - accepted - dropped) + from_others;
 	rte_tel_data_add_dict_u64(d, "received", received);
 	if (core != ALL && from_others != 0)

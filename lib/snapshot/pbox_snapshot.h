@@ -77,7 +77,7 @@ struct pbox_snapshot_meta {
 	struct pbox_snapshot_entry *entry;
 };
 
-/** Take memory for the counts that stand in @p m. -ENOMEM or -E2BIG. */
+/** Take memory for the counts in @p m. -ENOMEM or -E2BIG. */
 int pbox_snapshot_meta_alloc(struct pbox_snapshot_meta *m);
 void pbox_snapshot_meta_free(struct pbox_snapshot_meta *m);
 /** As bytes (malloc); NULL: out of memory, or more than a snapshot may have. */
@@ -94,7 +94,7 @@ struct pbox_snapshot_write {
 		*meta;             /**< its first fields name the file; or with bytes: */
 	const uint8_t *meta_bytes; /**< NULL, or pbox_snapshot_meta_encode()d */
 	size_t meta_len;
-	/** The arrays one behind the other, meta->arrays x meta->elements floats: consumed where
+	/** The arrays one after the other, meta->arrays x meta->elements floats: consumed where
 	 * compressed. */
 	uint8_t *data;
 	unsigned stripe_data, stripe_parity; /**< blocks of a stripe; parity 0: none */
@@ -150,7 +150,7 @@ typedef int (*pbox_snapshot_sink)(void *ctx, uint64_t at, const uint8_t *bytes, 
  * returned. @p report is filled in any case. */
 int pbox_snapshot_read(struct pbox_snapshot_reader *r, pbox_snapshot_sink sink, void *ctx,
 	struct pbox_snapshot_report *report, struct pbox_error *err);
-/** Write the file anew with everything rebuilt. -EIO: something is beyond repair, and the file stays
+/** Write the file again with everything rebuilt. -EIO: something is beyond repair, and the file stays
  * as it is. */
 int pbox_snapshot_repair(
 	const char *path, struct pbox_snapshot_report *report, struct pbox_error *err);
@@ -253,7 +253,7 @@ unsigned pbox_snapshot_wishes(const char *dir, char job[][PBOX_SNAPSHOT_NAME], u
  * above all that boxes with this directory may have given, and notes it in DIR/runs, durable when this returns.
  * @return 0, or -errno with @p err: @p first is what could be known, and the next box may know no more */
 int pbox_snapshot_runs(const char *dir, uint64_t *first, struct pbox_error *err);
-/** Remove what a broken write left behind. @return how many */
+/** Remove what a broken write left. @return how many */
 int pbox_snapshot_clean(const char *dir);
 /** Can files be made there? 0 or -errno with @p err. */
 int pbox_snapshot_dir_check(const char *dir, struct pbox_error *err);

@@ -15,7 +15,7 @@
 
 #include "snapshot_impl.h"
 
-/* As much as there is: blocks behind the end, or that the disk refuses, are damaged ones. */
+/* As much as there is: blocks after the end, or that the disk refuses, are damaged ones. */
 static void
 read_blocks(const struct pbox_snapshot_reader *r, const struct group *g)
 {
@@ -29,7 +29,7 @@ read_blocks(const struct pbox_snapshot_reader *r, const struct group *g)
 			continue;
 		if (n == 0)
 			break;
-		if (n < 0) { /* go on behind what cannot be read */
+		if (n < 0) { /* go on after what cannot be read */
 			size_t step = r->s.block - at % r->s.block;
 
 			memset(r->blocks + at, 0, step);
@@ -63,7 +63,7 @@ read_group(struct pbox_snapshot_reader *r, uint64_t g, struct group *out,
 
 /* ---- units ------------------------------------------------------------------------------------ */
 
-/* Where the reading of all the content stands. */
+/* How far the reading of all the content is. */
 struct pass {
 	struct pbox_snapshot_reader *r;
 	pbox_snapshot_sink sink;
@@ -145,7 +145,7 @@ units_take(struct pass *p, const uint8_t *bytes, uint64_t len)
 	return ret;
 }
 
-/* The data in block i of a group; what stands before it was read when the file was opened. */
+/* The data in block i of a group; what is before it was read when the file was opened. */
 static int
 block_take(struct pass *p, const struct group *g, uint32_t i)
 {

@@ -85,7 +85,7 @@ void super_group(const struct super *s, const struct plan *p, uint64_t g, struct
 void super_stamp(const struct super *s, uint64_t index, uint8_t *block);
 bool super_block_good(const struct super *s, uint64_t index, const uint8_t *block);
 
-/* parity.c: of one group whose blocks stand one behind the other. */
+/* parity.c: of one group whose blocks are one after the other. */
 struct parity;
 /* NULL: out of memory. */
 struct parity *parity_new(const struct super *s);

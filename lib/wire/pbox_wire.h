@@ -130,7 +130,7 @@ enum pbox_wire_drop pbox_frame_decode(
 enum pbox_wire_drop pbox_frame_open(
 	const void *buf, size_t len, struct pbox_hdr *hdr, size_t *size, bool *unverified);
 
-/** Whether the CRC of a frame is right. @p payload stands behind its header, as in a datagram;
+/** Whether the CRC of a frame is right. @p payload is after its header, as in a datagram;
  * @p payload_crc is pbox_crc32c(0, payload, length). */
 bool pbox_frame_verify(const void *payload, uint32_t payload_crc);
 
@@ -161,7 +161,7 @@ void pbox_frame_template(
 void pbox_frame_encode_to(
 	void *buf, const struct pbox_frame_template *t, const struct pbox_hdr_to *to);
 
-/** Encode header and CRC for the payload that already stands at @p buf + PBOX_HDR_LEN; returns
+/** Encode header and CRC for the payload that is already at @p buf + PBOX_HDR_LEN; returns
  * the frame's size in bytes. With flag AUTH that includes the tag, which is the caller's to write. */
 size_t pbox_frame_seal(void *buf, const struct pbox_hdr *hdr);
 
@@ -257,7 +257,7 @@ size_t pbox_hello_encode(void *buf, size_t cap, const struct pbox_hello *m);
 int pbox_hello_decode(const void *buf, size_t len, struct pbox_hello *m);
 size_t pbox_retry_encode(void *buf, size_t cap, const struct pbox_retry *m);
 int pbox_retry_decode(const void *buf, size_t len, struct pbox_retry *m);
-/** The proof field is written as it stands: zero it, compute the HMAC over the prefix string and
+/** The proof field is written as it is: zero it, compute the HMAC over the prefix string and
  * the bytes, and store it at buf + PBOX_JOIN_PROOF_AT. */
 size_t pbox_join_encode(void *buf, size_t cap, const struct pbox_join *m);
 int pbox_join_decode(const void *buf, size_t len, struct pbox_join *m);
@@ -295,7 +295,7 @@ struct pbox_tensor_entry {
  * Cursor over the variable part of a paged payload: for writing, `at`/`end` bound the buffer's
  * rest; for reading, the entries not yet read, of the payload given to the decoder, which must
  * stay. The decoders of pages walk all entries before they return 0, so that after it `count`
- * calls of the next function succeed, and the one behind them returns -1.
+ * calls of the next function succeed, and the one after them returns -1.
  */
 struct pbox_cursor {
 	uint8_t *at, *end;

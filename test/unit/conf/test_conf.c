@@ -178,10 +178,10 @@ test_file_syntax(void)
 	CU_ASSERT_STRING_EQUAL(t.ports[1].name, "net tap");
 	CU_ASSERT_STRING_EQUAL(t.ports[1].note, "z");
 	good(NULL, "");
-	bad(NULL, "\nhold 7", "f.conf line 2: no = behind 'hold': write key = value");
+	bad(NULL, "\nhold 7", "f.conf line 2: no = after 'hold': write key = value");
 	bad(NULL, "[port 0", "f.conf line 1: the section's name is not closed by ]");
-	bad(NULL, "[port 0]x", "f.conf line 1: something stands behind the ]");
-	bad(NULL, "[port 0] mtu = 3", "f.conf line 1: something stands behind the ]");
+	bad(NULL, "[port 0]x", "f.conf line 1: there is something after the ]");
+	bad(NULL, "[port 0] mtu = 3", "f.conf line 1: there is something after the ]");
 	bad(NULL, "[port]", "f.conf line 1: [port] needs a name: [port 0]");
 	bad(NULL, "[port 0x]", "f.conf line 1: [port 0x]: names have no x");
 	bad(NULL, "= 3", "f.conf line 1: unknown option '': '--help all' lists them");
@@ -243,7 +243,7 @@ test_duplicates_name_both_places(void)
 	bad(NULL, "[port 0]\nmtu = 3\nmtu = 4",
 		"f.conf line 3: 'mtu' of [port 0] is given twice: first in line 2");
 	bad(NULL, "[port 0]\n[port 1]\n[port 0]",
-		"f.conf line 3: [port 0] stands in line 1 already: put its options there");
+		"f.conf line 3: [port 0] is in line 1 already: put its options there");
 	bad("--hold|3|--check|--hold=4", NULL,
 		"command line: 'hold' is given twice, in arguments 1 and 4");
 	bad("--port|0:mtu=3|--port=0:mtu=4", NULL,
@@ -270,10 +270,10 @@ test_command_line(void)
 	CU_ASSERT_EQUAL(t.help, 2);
 	good("-h|--check", NULL);
 	CU_ASSERT(t.help == 1 && t.check);
-	bad("--hold", NULL, "command line: --hold needs a value behind it");
+	bad("--hold", NULL, "command line: --hold needs a value after it");
 	bad("--hold=", NULL, "command line: hold: has no value");
 	bad("--hold=101", NULL, "command line: hold: '101' is out of range: 0 to 100");
-	bad("--port", NULL, "command line: --port needs NAME:key=value,... behind it");
+	bad("--port", NULL, "command line: --port needs NAME:key=value,... after it");
 }
 
 static void

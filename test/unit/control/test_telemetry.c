@@ -499,11 +499,12 @@ snapshots(void)
 	two_workers(true);
 	CU_ASSERT_FATAL(worker_declare(&w[0], 3000) && worker_declare(&w[1], 3000));
 	CU_ASSERT(worker_map_refused(&w[0], "is not of table 0: its tensor 0 is 't' with 2000"));
-	CU_ASSERT(worker_map_refused(&w[1], "restore --withdraw lets it begin anew"));
+	CU_ASSERT(worker_map_refused(&w[1], "restore --withdraw lets it begin without one"));
 	CU_ASSERT_PTR_NOT_NULL(strstr(logged, "is not of table 0: its tensor 0 is 't' with 2000"));
 	end_job();
 	says("/pbox/snapshots", "restore_0", "j");
-	says("/pbox/restore_withdraw,j", "asked", "the next run of job 'j' begins anew");
+	says("/pbox/restore_withdraw,j", "asked",
+		"the next run of job 'j' begins without a snapshot");
 	says("/pbox/restore_withdraw,j", "error", "nobody wants");
 	run_once(3000);
 	UNIT_EQ_U64(w[0].chunk[0].version, 0);

@@ -50,6 +50,19 @@ copy(const struct sim_packet *p, uint32_t len)
 	return c;
 }
 
+bool
+sim_net_is_calm(const struct sim *s, uint64_t ns)
+{
+	return s->sc.net.calm_ns != 0 && s->now >= SIM_BEGIN + s->sc.net.calm_ns + ns;
+}
+
+/* As sim_chance(), while something may go wrong. */
+static bool
+chance(struct sim *s, double p)
+{
+	return !sim_net_is_calm(s, 0) && sim_chance(s, p);
+}
+
 static bool
 in_hole(const struct sim *s)
 {
@@ -82,11 +95,11 @@ lost(struct sim *s, const struct sim_packet *p)
 		s->box->burst_left--;
 		return true;
 	}
-	if (sim_chance(s, n->loss / n->burst)) {
+	if (chance(s, n->loss / n->burst)) {
 		s->box->burst_left = n->burst - 1;
 		return true;
 	}
-	return targeted(s, p) && sim_chance(s, n->target_loss);
+	return targeted(s, p) && chance(s, n->target_loss);
 }
 
 static void
@@ -123,7 +136,7 @@ cut(struct sim_packet *p, const struct sim_fault *k)
 static bool
 damaged(struct sim *s, struct sim_packet *p, struct sim_fault *k)
 {
-	bool drawn = sim_chance(s, s->sc.net.corrupt);
+	bool drawn = chance(s, s->sc.net.corrupt);
 
 	k->value[0] = k->value[1] = 0;
 	if (drawn)
@@ -134,7 +147,7 @@ damaged(struct sim *s, struct sim_packet *p, struct sim_fault *k)
 static bool
 truncated(struct sim *s, const struct sim_packet *p, struct sim_fault *k)
 {
-	bool drawn = p->len > 0 && sim_chance(s, s->sc.net.truncate);
+	bool drawn = p->len > 0 && chance(s, s->sc.net.truncate);
 
 	k->value[0] = drawn ? sim_below(s, p->len) : 0;
 	k->value[1] = 0;
@@ -144,7 +157,7 @@ truncated(struct sim *s, const struct sim_packet *p, struct sim_fault *k)
 static bool
 delayed(struct sim *s, struct sim_fault *k)
 {
-	bool drawn = sim_chance(s, s->sc.net.reorder);
+	bool drawn = chance(s, s->sc.net.reorder);
 
 	k->value[0] = drawn ? sim_below(s, s->sc.net.reorder_ns) : 0;
 	k->value[1] = 0;
@@ -191,7 +204,7 @@ sim_net_send(struct sim *s, struct sim_packet *p, bool to_box)
 		sim_packet_free(p);
 		return;
 	}
-	while (sim_fault(s, &k, SIM_FAULT_REPEAT, sim_chance(s, s->sc.net.dup))) {
+	while (sim_fault(s, &k, SIM_FAULT_REPEAT, chance(s, s->sc.net.dup))) {
 		deliver(s, copy(p, p->len), &k);
 		sim_words(s, "; and again, ");
 		if (++k.copy == UINT8_MAX)

@@ -291,6 +291,47 @@ make_recordings(struct sim_scenario *sc, uint64_t seed)
 	}
 }
 
+/*
+ * Likewise. A large table on a bad network that becomes a good one: what the losses have done to windows must end.
+ * Windows are as small as that takes few frames.
+ */
+static void
+make_calm(struct sim_scenario *sc, uint64_t seed)
+{
+	struct sim_job_spec *j = &sc->job[0];
+	struct sim_table_spec *t = &j->table[0];
+	struct pbox_random r;
+	uint32_t f;
+
+	pbox_random_seed(&r, seed ^ UINT64_C(0xCA17));
+	if (!one_in(&r, 25))
+		return;
+	sc->jobs = 1;
+	sc->crashes = sc->noise = sc->rate = 0;
+	sc->shards = 1;
+	sc->endpoints = (unsigned)range(&r, 1, 2);
+	sc->net = (struct sim_network_spec){.burst = 1,
+		.delay_ns = range(&r, 20, 200) * US,
+		.loss = 0.1 + 0.2 * pbox_random_unit(&r),
+		.calm_ns = range(&r, 50, 200) * MS};
+	*j = (struct sim_job_spec){.workers = (unsigned)range(&r, 1, 3),
+		.tables = 1,
+		.rounds = 25,
+		.mtu = sc->mtu,
+		.setters = 1,
+		.barrier = one_in(&r, 2),
+		.compute_ns = 250 * MS};
+	*t = (struct sim_table_spec){.law = &sim_law_rounds};
+	t->fixed = (struct pbox_declare){.tensors = SIM_TENSORS,
+		.mode = PBOX_MODE_ALLREDUCE,
+		.push_format = PBOX_FMT_FP32,
+		.pull_format = PBOX_FMT_FP32};
+	f = pbox_frag_elements(j->mtu, PBOX_FMT_FP32, PBOX_FMT_FP32);
+	for (unsigned i = 0; i < SIM_TENSORS; i++)
+		t->tensor[i].elements = range(&r, 1, 6 * f);
+	sc->hold = 2 * j->workers * sc->endpoints * (unsigned)range(&r, 6, 16);
+}
+
 void
 sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limits *limits)
 {
@@ -334,6 +375,8 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 	for (unsigned i = 0; i < sc->jobs; i++)
 		if (sc->job[i].shrink)
 			sc->hold = 40 * units;
+	if (!limits->recordings)
+		make_calm(sc, seed);
 }
 
 static void
@@ -374,6 +417,9 @@ sim_scenario_print(const struct sim_scenario *sc)
 		n->loss, n->burst, n->target_loss, n->dup, n->corrupt, n->truncate,
 		(unsigned long long)(n->delay_ns / US), (unsigned long long)(n->jitter_ns / US),
 		n->reorder, (unsigned long long)(n->reorder_ns / US), n->holes);
+	if (n->calm_ns != 0)
+		printf("  the network is clean after %llu ms\n",
+			(unsigned long long)(n->calm_ns / MS));
 	if (sc->recorded != 0)
 		printf("  of 1000 datagrams %u are kept and sent again; workers move\n",
 			sc->recorded);

@@ -272,6 +272,9 @@ on_tick(struct sim *s)
 
 	if (s->box->up)
 		sim_box_tick(s);
+	for (unsigned j = 0; j < s->sc.jobs; j++)
+		for (unsigned w = 0; sim_is_here(s, j) && w < s->sc.job[j].workers; w++)
+			sim_timing_look(s, s->job[j].worker[w]);
 	if (s->box->unfinished > 0 && s->now - s->box->progress_at > patience) {
 		char text[256] = "";
 		size_t n = 0;

@@ -137,7 +137,8 @@ struct sim_network_spec {
 	unsigned burst;     /* datagrams lost in a row */
 	double target_loss; /* one chunk of each job, with its retransmissions */
 	uint64_t delay_ns, jitter_ns, reorder_ns;
-	unsigned holes; /* black holes */
+	uint64_t calm_ns; /* from here on nothing goes wrong; 0: it always may */
+	unsigned holes;   /* black holes */
 	struct {
 		uint64_t from, to;
 	} hole[4];
@@ -245,9 +246,13 @@ struct sim_fragment {
 	struct {
 		uint32_t round, n; /* frames about it, */
 		uint64_t since;
-	} asked[SIM_WORKERS]; /* by process */
-	uint32_t published;   /* latest version that the box answered with */
-	uint32_t map_of;      /* incarnation that told the endpoint */
+		/* a PUSHPULL of this round has no result yet; the clock of its latest payload */
+		bool flying;
+		uint32_t flying_round, payload_ts;
+		uint64_t missing; /* since then it knows that the box does not have that; 0: no */
+	} asked[SIM_WORKERS];     /* by process */
+	uint32_t published;       /* latest version that the box answered with */
+	uint32_t map_of;          /* incarnation that told the endpoint */
 	/* restarts of the box (restart.c) */
 	uint32_t restored_in; /* incarnation */
 	struct {
@@ -322,6 +327,8 @@ struct sim_packet *sim_packet_like(const struct sim_packet *p, uint32_t len);
 void sim_packet_free(struct sim_packet *p);
 /* Takes p; delivers none, one or several copies, perhaps damaged. */
 void sim_net_send(struct sim *s, struct sim_packet *p, bool to_box);
+/* Has nothing gone wrong for so long? */
+bool sim_net_is_calm(const struct sim *s, uint64_t ns);
 /* A forged variant of a real datagram (noise.c), if one is drawn, or that of the fault list. It goes the same way. */
 struct sim_fault;
 void sim_noise(struct sim *s, const struct sim_packet *p, struct sim_fault *k, bool drawn);
@@ -478,9 +485,20 @@ struct sim_asked {
 	uint64_t token, at;
 };
 
+/* What a worker has under way at an endpoint: fragments whose PUSHPULL has no result yet. */
+struct sim_flow {
+	uint32_t fragments, sent; /* of its latest round: those that there are, that it has sent */
+	uint32_t in_flight, peak; /* the highest since the network became clean, */
+	uint32_t answers;         /* and results since then that came while more was to be sent */
+	uint64_t tx;              /* the latest data frame */
+};
+
 struct sim_worker;
 void sim_timing_sent(struct sim *s, struct sim_worker *w, const struct sim_packet *p);
 void sim_timing_heard(struct sim *s, struct sim_worker *w, const struct sim_packet *p);
+/* Now and then; when the process has ended. */
+void sim_timing_look(struct sim *s, struct sim_worker *w);
+void sim_timing_forget(struct sim *s, struct sim_worker *w);
 
 /* ---- workers (worker.c, program.c) ------------------------------------------------------------ */
 
@@ -540,6 +558,10 @@ struct sim_worker {
 	uint32_t set_round; /* SETs up to this round are answered */
 	unsigned set_table, set_group;
 	struct sim_asked asked[SIM_ASKED]; /* by id */
+	struct sim_flow flow[2 * SIM_SHARDS];
+	uint32_t flow_round; /* whose fragments are counted there */
+	uint64_t tx;         /* its latest frame that asks for something */
+	unsigned missing;    /* fragments whose contribution was lost, as it knows */
 };
 
 void sim_worker_start(struct sim *s, struct sim_worker *w, bool restarted);

@@ -9,9 +9,11 @@
  * about a fragment again and again, or leave a session that its box has. Faults that cost only frames show here.
  */
 
-#define REPEATED (40 * MS) /* R3.1: a request, at the earliest */
-#define HEARD    SEC       /* R10.1: a box that is silent for longer may have been restarted */
-#define ASKED    150       /* frames about one round of a fragment in a second */
+#define REPEATED  (40 * MS) /* R3.1: a request, at the earliest */
+#define HEARD     SEC       /* R10.1: a box that is silent for longer may have been restarted */
+#define FORGOTTEN (3 * SEC) /* R6.10: no timer is longer than a second */
+#define SETTLED   SEC       /* after the last loss; by then it is known */
+#define ASKED     150       /* frames about one round of a fragment in a second */
 
 /* Requests of one session, by id. PINGs answer, and joins follow what RETRY says. */
 static void
@@ -53,25 +55,9 @@ check_hello(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h)
 			s->box->number);
 }
 
-void
-sim_timing_heard(struct sim *s, struct sim_worker *w, const struct sim_packet *p)
-{
-	struct pbox_hdr h;
-	size_t size;
-
-	if (p->box == s->box->number && !p->damaged && !p->forged && w->number < SIM_WORKERS &&
-		pbox_frame_decode(p->data, p->len, true, &h, &size) == PBOX_WIRE_OK &&
-		h.type != PBOX_ERROR && h.token != 0 && h.token == s->job[w->job].token[w->id])
-		w->heard = s->now;
-}
-
 static void
-check_asked(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h)
+check_asked(struct sim *s, struct sim_worker *w, struct sim_fragment *f, const struct pbox_hdr *h)
 {
-	struct sim_fragment *f = sim_find(&s->job[w->job], h->chunk, h->frag);
-
-	if (f == NULL || w->number >= SIM_WORKERS)
-		return;
 	if (f->asked[w->number].round != h->round || s->now - f->asked[w->number].since > SEC) {
 		f->asked[w->number].round = h->round;
 		f->asked[w->number].since = s->now;
@@ -81,6 +67,154 @@ check_asked(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h)
 		sim_fail(s,
 			"worker %u/%u sends more than %u frames a second about round %u of chunk %x frag %u",
 			w->job, w->number, ASKED, h->round, h->chunk, h->frag);
+}
+
+/* ---- what is under way ---------------------------------------------------------------------------- */
+
+/* While this holds, a PUSHPULL ends with RESULT and with nothing else. */
+static bool
+is_plain(const struct sim *s, const struct sim_worker *w)
+{
+	return w->number < SIM_WORKERS && w->state == SIM_WORK && !any_ended(s->box);
+}
+
+static void
+flow_count(struct sim *s, struct sim_worker *w)
+{
+	const struct sim_job *j = &s->job[w->job];
+
+	if (w->flow_round == w->round)
+		return;
+	w->flow_round = w->round;
+	for (unsigned e = 0; e < s->sc.endpoints; e++)
+		w->flow[e].fragments = w->flow[e].sent = 0;
+	for (uint32_t i = 0; i < j->n_fragments; i++)
+		w->flow[j->fragment[i].endpoint].fragments++;
+}
+
+static void
+there(struct sim_worker *w, struct sim_fragment *f)
+{
+	w->missing -= f->asked[w->number].missing != 0;
+	f->asked[w->number].missing = 0;
+}
+
+static void
+data_sent(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h)
+{
+	struct sim_fragment *f = sim_find(&s->job[w->job], h->chunk, h->frag);
+	struct sim_flow *l;
+
+	if (f == NULL || w->number >= SIM_WORKERS)
+		return;
+	check_asked(s, w, f, h);
+	l = &w->flow[f->endpoint];
+	l->tx = s->now;
+	if (h->type != PBOX_PUSHPULL)
+		return;
+	there(w, f);
+	flow_count(s, w);
+	f->asked[w->number].payload_ts = h->ts;
+	f->asked[w->number].flying_round = h->round;
+	if (f->asked[w->number].flying)
+		return;
+	f->asked[w->number].flying = true;
+	l->sent += h->round == s->sc.job[w->job].first_round + w->round;
+	if (++l->in_flight > l->peak && sim_net_is_calm(s, SETTLED))
+		l->peak = l->in_flight;
+}
+
+/* A window of n frames grows by one with n results that come while more is to be sent, at the least: from any size it has
+ * become the granted one after the square of that. */
+static void
+check_growth(struct sim *s, const struct sim_worker *w, struct sim_flow *l)
+{
+	uint32_t most = s->job[w->job].window;
+
+	if (!sim_net_is_calm(s, SETTLED) || l->sent == l->fragments || !is_plain(s, w))
+		return;
+	if (++l->answers > most * most && l->peak < most)
+		sim_fail(s,
+			"worker %u/%u has had %u results while the network was clean, and at most %u frames in flight, of %u",
+			w->job, w->number, l->answers, l->peak, most);
+}
+
+static void
+data_heard(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h)
+{
+	struct sim_fragment *f = sim_find(&s->job[w->job], h->chunk, h->frag);
+
+	if (f == NULL || !f->asked[w->number].flying ||
+		f->asked[w->number].flying_round != h->round)
+		return;
+	if (h->type == PBOX_RESULT) {
+		there(w, f);
+		f->asked[w->number].flying = false;
+		w->flow[f->endpoint].in_flight--;
+		check_growth(s, w, &w->flow[f->endpoint]);
+	} else if (h->type == PBOX_WAIT && (h->flags & PBOX_F_HAVE) != 0) {
+		there(w, f);
+	} else if (h->type == PBOX_WAIT && f->asked[w->number].missing == 0 &&
+		   (int32_t)(h->ts - f->asked[w->number].payload_ts) >= 0) {
+		f->asked[w->number].missing = s->now;
+		w->missing++;
+	}
+}
+
+void
+sim_timing_heard(struct sim *s, struct sim_worker *w, const struct sim_packet *p)
+{
+	struct pbox_hdr h;
+	size_t size;
+
+	if (p->box != s->box->number || p->damaged || p->forged || w->number >= SIM_WORKERS ||
+		w->id >= SIM_WORKERS ||
+		pbox_frame_decode(p->data, p->len, true, &h, &size) != PBOX_WIRE_OK ||
+		h.type == PBOX_ERROR || h.token == 0 || h.token != s->job[w->job].token[w->id])
+		return;
+	w->heard = s->now;
+	data_heard(s, w, &h);
+}
+
+/* A timer that was forgotten, and a probe that no payload follows. */
+void
+sim_timing_look(struct sim *s, struct sim_worker *w)
+{
+	struct sim_job *j = &s->job[w->job];
+
+	if (w->number < SIM_WORKERS && w->state > SIM_OPENING && w->state < SIM_DONE &&
+		(w->ops != NULL || w->busy) && s->now - w->tx > FORGOTTEN)
+		sim_fail(s, "worker %u/%u has something to do, and has sent nothing for %llu ms",
+			w->job, w->number, (unsigned long long)((s->now - w->tx) / MS));
+	if (!is_plain(s, w))
+		return;
+	for (unsigned e = 0; e < s->sc.endpoints; e++)
+		if (w->flow[e].in_flight > 0 && s->now - w->flow[e].tx > FORGOTTEN)
+			sim_fail(s,
+				"worker %u/%u has %u fragments under way at endpoint %u, and has not asked for %llu ms",
+				w->job, w->number, w->flow[e].in_flight, e,
+				(unsigned long long)((s->now - w->flow[e].tx) / MS));
+	for (uint32_t i = 0; w->missing > 0 && i < j->n_fragments; i++) {
+		const struct sim_fragment *f = &j->fragment[i];
+		uint64_t since = f->asked[w->number].missing;
+
+		if (since != 0 && s->now - since > FORGOTTEN)
+			sim_fail(s,
+				"worker %u/%u knows that its contribution to round %u of chunk %x frag %u was lost, and has not repeated it for %llu ms",
+				w->job, w->number, f->asked[w->number].flying_round, f->chunk,
+				f->frag, (unsigned long long)((s->now - since) / MS));
+	}
+}
+
+void
+sim_timing_forget(struct sim *s, struct sim_worker *w)
+{
+	struct sim_job *j = &s->job[w->job];
+
+	for (uint32_t i = 0; w->number < SIM_WORKERS && i < j->n_fragments; i++) {
+		j->fragment[i].asked[w->number].flying = false;
+		j->fragment[i].asked[w->number].missing = 0;
+	}
 }
 
 void
@@ -95,10 +229,17 @@ sim_timing_sent(struct sim *s, struct sim_worker *w, const struct sim_packet *p)
 			sim_fail(s, "worker %u/%u sends what cannot be read", w->job, w->number);
 			return;
 		}
+		if (h.type != PBOX_PING)
+			w->tx = s->now;
+		/* it joins and declares again; until then its endpoints wait */
+		for (unsigned e = 0;
+			h.type < PBOX_FIRST_DATA_TYPE && h.type != PBOX_PING && e < s->sc.endpoints;
+			e++)
+			w->flow[e].tx = s->now;
 		check_hello(s, w, &h);
 		if (h.type < PBOX_FIRST_DATA_TYPE)
 			check_request(s, w, &h);
 		else
-			check_asked(s, w, &h);
+			data_sent(s, w, &h);
 	}
 }

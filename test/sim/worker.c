@@ -161,6 +161,7 @@ sim_worker_kill(struct sim *s, struct sim_worker *w)
 	struct sim_worker old = *w;
 
 	sim_program_drop(w);
+	sim_timing_forget(s, w);
 	if (w->w != NULL)
 		s->code->worker_destroy(w->w);
 	*w = (struct sim_worker){.job = old.job,

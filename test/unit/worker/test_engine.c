@@ -3,8 +3,6 @@
  */
 
 #include <arpa/inet.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include <sodium.h>
 
@@ -15,83 +13,22 @@
 #include "world.h"
 
 /*
- * Workers and the engine in virtual time, on a network that loses, repeats, delays and damages, and the box crashes.
- * Nobody has anything but what went over the network, and each result is that of a reference, bit
- * for bit. Everything follows from one seed.
+ * Workers without tables, and the engine as their box, in virtual time: what a host gets to know of its session, and what
+ * a worker answers. Rounds, losses and restarts are the simulator's (test/sim).
  */
 
-const char unit_suite[] = "worker: with the engine, on a bad network";
-
-#define TENSORS 5
-#define TABLES  2
-#define ROUNDS  6
-#define BEGIN   (1000 * SEC)
-#define LR      0.25f
-
-static const uint32_t sizes[TENSORS] = {700, 1, 0, 1000, 299};
-#define ELEMENTS 2000
-
-enum stage { OPENING, DECLARING, SETTING, STARTING, WORKING, LEAVING, GONE, WITHOUT_TABLES };
+const char unit_suite[] = "worker: sessions with the engine";
 
 struct peer {
 	struct pbox_worker *w;
 	struct pbox_worker_port port;
 	unsigned number;
-	enum stage stage;
 	uint64_t due;
-	struct pbox_worker_table *table[TABLES];
-	unsigned tables;
-	struct pbox_worker_declaration d;
-	struct pbox_worker_request request;
-	uint8_t payload[256], answer[1500];
-	uint32_t round; /* the one in progress */
-	struct pbox_worker_op *op[TABLES];
-	unsigned open; /* of these */
-	float in[TABLES][ELEMENTS], out[TABLES][ELEMENTS];
 };
 
 static struct peer peer[WORKERS];
-static uint64_t restarts, restored, retransmitted;
 
-/* ---- the reference --------------------------------------------------------------------------- */
-
-/* Small whole numbers: their sums are exact, in whatever order. */
-static float
-contribution(unsigned worker, uint32_t round, uint32_t i)
-{
-	return (float)((i * 7 + round * 13 + worker * 5) % 32);
-}
-
-static float
-initial(uint32_t i)
-{
-	return (float)(i % 100);
-}
-
-static float
-sum_of(uint32_t round, uint32_t i)
-{
-	float sum = 0;
-
-	for (unsigned w = 0; w < WORKERS; w++)
-		sum += contribution(w, round, i);
-	return sum;
-}
-
-/* Table 0 is summed; table 1 has its parameters on the box, and SGD. */
-static float
-expected(unsigned table, uint32_t round, uint32_t i)
-{
-	float v = initial(i);
-
-	if (table == 0)
-		return sum_of(round, i);
-	for (uint32_t r = 1; r <= round; r++)
-		v -= LR * sum_of(r, i);
-	return v;
-}
-
-/* ---- a worker and its program --------------------------------------------------------------------- */
+/* ---- a worker --------------------------------------------------------------------------------------- */
 
 static void
 port_send(void *ctx, const struct pbox_client_tx *d, unsigned n)
@@ -143,211 +80,16 @@ peer_open(struct peer *p)
 		.window = 64};
 	p->w = pbox_worker_create(&conf, &box, &p->port);
 	CU_ASSERT_FATAL(p->w != NULL);
-	p->stage = OPENING;
-	p->tables = 0;
-	p->round = 0;
-	p->open = 0;
 	p->due = world.now;
 	pbox_worker_open(p->w, world.now, world.now + 60 * SEC);
 }
 
 static void
-peer_close(struct peer *p)
-{
-	struct pbox_client_stats stats;
-
-	pbox_worker_stats(p->w, &stats);
-	restarts += stats.restarts;
-	restored += stats.restored_fragments;
-	retransmitted += stats.retransmitted_frames;
-	pbox_worker_destroy(p->w);
-	p->w = NULL;
-	for (unsigned t = 0; t < TABLES; t++) {
-		free(p->op[t]);
-		p->op[t] = NULL;
-	}
-}
-
-static void
-declare(struct peer *p)
-{
-	static struct pbox_client_tensor tensor[TENSORS];
-	static struct pbox_client_table table[TABLES];
-	unsigned t = p->tables;
-
-	for (unsigned i = 0; i < TENSORS; i++)
-		tensor[i] = (struct pbox_client_tensor){.elements = sizes[i]};
-	table[t] = (struct pbox_client_table){.size = sizeof(table[t]),
-		.mode = t == 0 ? PBOX_MODE_ALLREDUCE : PBOX_MODE_OPTIMISER,
-		.optimiser = t == 0 ? PBOX_OPT_NONE : PBOX_OPT_SGD,
-		.push_format = PBOX_FMT_FP32,
-		.pull_format = PBOX_FMT_FP32,
-		.n = TENSORS,
-		.tensors = tensor};
-	p->d = (struct pbox_worker_declaration){.what = &table[t]};
-	pbox_worker_declare(p->w, &p->d);
-	p->stage = DECLARING;
-}
-
-static void
-submit(struct peer *p, unsigned t, enum pbox_client_kind kind)
-{
-	struct pbox_worker_op *op = calloc(1, sizeof(*op) + TENSORS * sizeof(op->e[0]));
-	uint32_t at = 0;
-
-	CU_ASSERT_FATAL(op != NULL);
-	free(p->op[t]);
-	p->op[t] = op;
-	op->table = p->table[t];
-	op->kind = (uint8_t)kind;
-	op->weight = 1;
-	op->round = p->round;
-	op->n = TENSORS;
-	for (unsigned i = 0; i < TENSORS; i++) {
-		op->e[i] = (struct pbox_worker_entry){.op = op,
-			.tensor = i,
-			.in = (const uint8_t *)&p->in[t][at],
-			.out = kind == PBOX_CLIENT_INIT ? NULL : (uint8_t *)&p->out[t][at]};
-		at += sizes[i];
-	}
-	p->open++;
-	pbox_worker_submit(p->w, op);
-}
-
-static void
-request(struct peer *p, uint8_t type, size_t length)
-{
-	p->request = (struct pbox_worker_request){.type = type,
-		.payload = p->payload,
-		.length = (uint16_t)length,
-		.answer = p->answer,
-		.answer_cap = sizeof(p->answer)};
-	pbox_worker_request(p->w, &p->request);
-}
-
-static void
-set_lr(struct peer *p)
-{
-	struct pbox_set m = {.table = 1, .group = PBOX_ALL_GROUPS, .from_round = 1, .count = 1};
-
-	m.param[0].id = 1;
-	m.param[0].value = LR;
-	p->stage = SETTING;
-	request(p, PBOX_SET, pbox_set_encode(p->payload, sizeof(p->payload), &m));
-}
-
-static void
-next_round(struct peer *p)
-{
-	if (p->round == ROUNDS) {
-		p->stage = LEAVING;
-		pbox_worker_shut(p->w);
-		request(p, PBOX_LEAVE, 0);
-		return;
-	}
-	p->stage = WORKING;
-	p->round++;
-	for (unsigned t = 0; t < TABLES; t++) {
-		for (uint32_t i = 0; i < ELEMENTS; i++)
-			p->in[t][i] = contribution(p->number, p->round, i);
-		submit(p, t, PBOX_CLIENT_PUSHPULL);
-	}
-}
-
-static void
-check_round(const struct peer *p)
-{
-	for (unsigned t = 0; t < TABLES; t++)
-		for (uint32_t i = 0; i < ELEMENTS; i++)
-			if (p->out[t][i] != expected(t, p->round, i)) {
-				printf("\n    worker %u table %u round %u element %u: %g, not %g; ",
-					p->number, t, p->round, i, (double)p->out[t][i],
-					(double)expected(t, p->round, i));
-				CU_FAIL_FATAL("another result");
-			}
-}
-
-/* What the worker has completed, and the program's next step. */
-static void
-peer_step(struct peer *p)
-{
-	struct pbox_worker_request *answered = pbox_worker_answered(p->w);
-
-	if (pbox_worker_state(p->w) == PBOX_WORKER_FAILED && p->stage == LEAVING) {
-		p->stage = GONE; /* its session had ended already: LEFT was lost */
-		return;
-	}
-	if (pbox_worker_state(p->w) == PBOX_WORKER_FAILED) {
-		printf("\n    worker %u: %s; ", p->number, pbox_worker_error(p->w)->text);
-		CU_FAIL_FATAL("a worker has failed");
-	}
-	for (struct pbox_worker_op *op = pbox_worker_finished(p->w); op != NULL; op = op->next) {
-		if (op->code != 0)
-			printf("\n    worker %u: %s; ", p->number, op->text);
-		CU_ASSERT_EQUAL_FATAL(op->code, 0);
-		p->open--;
-	}
-	switch (p->stage) {
-	case OPENING:
-		if (pbox_worker_state(p->w) == PBOX_WORKER_OPEN)
-			declare(p);
-		break;
-	case DECLARING:
-		if (p->d.state == PBOX_WORKER_REFUSED)
-			printf("\n    worker %u: %s; ", p->number, p->d.err.text);
-		CU_ASSERT_FATAL(p->d.state != PBOX_WORKER_REFUSED);
-		if (p->d.state != PBOX_WORKER_DECLARED)
-			break;
-		p->table[p->tables++] = p->d.table;
-		if (p->tables < TABLES) {
-			declare(p);
-		} else if (p->number == 0) {
-			set_lr(p);
-		} else {
-			next_round(p);
-		}
-		break;
-	case SETTING:
-		if (answered == NULL)
-			break;
-		UNIT_EQ_U64(answered->answer_type, PBOX_SET_OK);
-		for (uint32_t i = 0; i < ELEMENTS; i++)
-			p->in[1][i] = initial(i);
-		p->stage = STARTING;
-		submit(p, 1, PBOX_CLIENT_INIT);
-		break;
-	case STARTING:
-		if (p->open == 0)
-			next_round(p);
-		break;
-	case WORKING:
-		if (p->open > 0)
-			break;
-		check_round(p);
-		next_round(p);
-		break;
-	case LEAVING:
-		if (answered != NULL)
-			p->stage = GONE;
-		break;
-	case GONE:
-	case WITHOUT_TABLES:
-		break;
-	}
-}
-
-static void
 peer_turn(struct peer *p)
 {
-	uint64_t due;
+	uint64_t due = pbox_worker_tick(p->w, world.now, world.now);
 
-	if (p->stage == GONE)
-		return;
-	peer_step(p);
-	if (p->stage == GONE)
-		return;
-	due = pbox_worker_tick(p->w, world.now, world.now);
-	peer_step(p);
+	CU_ASSERT_FATAL(pbox_worker_state(p->w) != PBOX_WORKER_FAILED);
 	p->due = due > world.now ? due : world.now + 20 * US;
 }
 
@@ -357,8 +99,6 @@ peer_datagram(const struct packet *p)
 	struct peer *to = &peer[p->worker];
 	struct pbox_client_rx rx = {.data = p->data, .len = p->len};
 
-	if (to->stage == GONE)
-		return;
 	rx.from.sin_family = AF_INET;
 	rx.from.sin_addr.s_addr = htonl(0x0A000001);
 	rx.from.sin_port = htons(p->from);
@@ -367,15 +107,6 @@ peer_datagram(const struct packet *p)
 }
 
 /* ---- the world ------------------------------------------------------------------------------------- */
-
-static bool
-all_gone(void)
-{
-	for (unsigned i = 0; i < WORKERS; i++)
-		if (peer[i].stage != GONE)
-			return false;
-	return true;
-}
 
 /* The next thing that happens: a datagram, a worker's deadline, a tick of the box. */
 static void
@@ -386,7 +117,7 @@ step(uint64_t *tick)
 	if (world.net != NULL && world.net->at < next)
 		next = world.net->at;
 	for (unsigned i = 0; i < WORKERS; i++)
-		if (peer[i].stage != GONE && peer[i].due < next)
+		if (peer[i].due < next)
 			next = peer[i].due;
 	if (next > world.now)
 		world.now = next;
@@ -411,92 +142,24 @@ step(uint64_t *tick)
 }
 
 static void
-run(uint64_t seed, const struct chaos *chaos)
-{
-	uint64_t tick, crash_at = 0, up_at = 0;
-	unsigned crashes = 0;
-
-	world_begin(seed, chaos, BEGIN);
-	memset(peer, 0, sizeof(peer));
-	restarts = restored = retransmitted = 0;
-	for (unsigned i = 0; i < WORKERS; i++) {
-		peer[i].number = i;
-		peer_open(&peer[i]);
-	}
-	tick = world.now;
-	while (!all_gone()) {
-		if (world.now > BEGIN + 600 * SEC) {
-			printf("\n    seed %llu: still at it after ten minutes; ",
-				(unsigned long long)seed);
-			CU_FAIL_FATAL("no progress");
-		}
-		/* when it has something to lose: in some round of worker 1 */
-		if (crashes < chaos->crashes && world.up && crash_at == 0 &&
-			peer[1].stage == WORKING && peer[1].round > crashes * 2)
-			crash_at = world.now + world_draw() % (2 * MS);
-		if (crash_at != 0 && world.now >= crash_at && world.up) {
-			world_box_crash();
-			crashes++;
-			crash_at = 0;
-			up_at = world.now + 100 * MS + world_draw() % (3 * SEC);
-		}
-		if (!world.up && world.now >= up_at)
-			world_box_start();
-		step(&tick);
-	}
-	for (unsigned i = 0; i < WORKERS; i++)
-		peer_close(&peer[i]);
-	world_end();
-}
-
-static void
-seeds(unsigned n, const struct chaos *chaos)
+begin(bool tags, bool path_known)
 {
 	CU_ASSERT_FATAL(sodium_init() >= 0);
-	for (unsigned seed = 1; seed <= n; seed++)
-		run(seed, chaos);
+	world_begin(tags);
+	memset(peer, 0, sizeof(peer));
+	for (unsigned i = 0; i < WORKERS; i++) {
+		peer[i].number = i;
+		peer[i].port.path_known = path_known;
+		peer_open(&peer[i]);
+	}
 }
 
 static void
-test_calm(void)
+end(void)
 {
-	seeds(3, &(struct chaos){.loss = 0});
-	UNIT_EQ_U64(restarts, 0);
-}
-
-static void
-test_losses(void)
-{
-	seeds(100, &(struct chaos){.loss = 0.1, .repeat = 0.05, .late = 0.05});
-	CU_ASSERT(retransmitted > 0);
-}
-
-static void
-test_damage(void)
-{
-	seeds(50, &(struct chaos){.loss = 0.02, .damage = 0.1});
-}
-
-static void
-test_tags(void)
-{
-	seeds(50, &(struct chaos){.loss = 0.05, .damage = 0.05, .tags = true});
-}
-
-static void
-test_crashes(void)
-{
-	seeds(100, &(struct chaos){.crashes = 2});
-	CU_ASSERT(restarts >= 2);
-	CU_ASSERT(restored > 0);
-}
-
-static void
-test_crashes_and_losses(void)
-{
-	seeds(200, &(struct chaos){
-			   .loss = 0.1, .repeat = 0.05, .late = 0.05, .crashes = 2, .tags = true});
-	CU_ASSERT(restored > 0);
+	for (unsigned i = 0; i < WORKERS; i++)
+		pbox_worker_destroy(peer[i].w);
+	world_end();
 }
 
 /* A PING of the box that somebody has recorded, and sends forever: with and without a nonce to give back. */
@@ -509,12 +172,7 @@ test_copies_of_pings(void)
 		uint8_t frame[PBOX_HDR_LEN];
 		uint64_t tick, sent, until;
 
-		world_begin(1, &(struct chaos){.loss = 0}, BEGIN);
-		memset(peer, 0, sizeof(peer));
-		for (unsigned i = 0; i < WORKERS; i++) {
-			peer[i].number = i;
-			peer_open(&peer[i]);
-		}
+		begin(false, false);
 		tick = world.now;
 		while (pbox_worker_state(p->w) != PBOX_WORKER_OPEN)
 			step(&tick);
@@ -539,9 +197,7 @@ test_copies_of_pings(void)
 		sent = p->w->link.tx_frames - sent;
 		CU_ASSERT(sent >= 50);  /* the box gets its answer */
 		CU_ASSERT(sent <= 500); /* of 10,000 */
-		for (unsigned i = 0; i < WORKERS; i++)
-			peer_close(&peer[i]);
-		world_end();
+		end();
 	}
 }
 
@@ -550,16 +206,9 @@ static void
 test_session_of_host(void)
 {
 	struct pbox_worker_session first, then;
-	uint64_t tick = BEGIN;
+	uint64_t tick = WORLD_BEGIN;
 
-	world_begin(1, &(struct chaos){.tags = true}, BEGIN);
-	memset(peer, 0, sizeof(peer));
-	for (unsigned i = 0; i < WORKERS; i++) {
-		peer[i].number = i;
-		peer[i].port.path_known = true;
-		peer_open(&peer[i]);
-		peer[i].stage = WITHOUT_TABLES;
-	}
+	begin(true, true);
 	CU_ASSERT_FALSE(pbox_worker_session(peer[0].w, &first));
 	while (!pbox_worker_session(peer[0].w, &first))
 		step(&tick);
@@ -580,18 +229,10 @@ test_session_of_host(void)
 	UNIT_EQ_U64(then.times, 2);
 	UNIT_EQ_U64(then.incarnation, world.incarnation);
 	CU_ASSERT(then.token != first.token);
-	for (unsigned i = 0; i < WORKERS; i++)
-		peer_close(&peer[i]);
-	world_end();
+	end();
 }
 
 const struct unit_test unit_tests[] = {
-	{"a calm network", test_calm},
-	{"losses, copies, delays", test_losses},
-	{"damaged frames", test_damage},
-	{"tags", test_tags},
-	{"the box crashes", test_crashes},
-	{"it crashes on a bad network", test_crashes_and_losses},
 	{"copies of PINGs", test_copies_of_pings},
 	{"the session of a host with a data path", test_session_of_host},
 	{NULL, NULL},

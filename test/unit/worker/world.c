@@ -31,12 +31,6 @@ world_draw(void)
 	return world.x;
 }
 
-static bool
-chance(double p)
-{
-	return (double)(world_draw() >> 11) * 0x1p-53 < p;
-}
-
 /* ---- the network ------------------------------------------------------------------------------ */
 
 static void
@@ -44,8 +38,7 @@ put(struct packet *p)
 {
 	struct packet **at = &world.net;
 
-	p->at = world.now + 20 * US + world_draw() % (40 * US) +
-		(chance(world.chaos.late) ? world_draw() % (30 * MS) : 0);
+	p->at = world.now + 20 * US + world_draw() % (40 * US);
 	while (*at != NULL && (*at)->at <= p->at)
 		at = &(*at)->next;
 	p->next = *at;
@@ -55,19 +48,12 @@ put(struct packet *p)
 void
 world_post(unsigned worker, unsigned port, uint16_t from, const uint8_t *data, uint32_t len)
 {
-	for (unsigned copies = chance(world.chaos.repeat) ? 2 : 1; copies > 0; copies--) {
-		struct packet *p;
+	struct packet *p = malloc(sizeof(*p) + len);
 
-		if (chance(world.chaos.loss))
-			continue;
-		p = malloc(sizeof(*p) + len);
-		CU_ASSERT_FATAL(p != NULL);
-		*p = (struct packet){.worker = worker, .port = port, .from = from, .len = len};
-		memcpy(p->data, data, len);
-		if (chance(world.chaos.damage))
-			p->data[world_draw() % len] ^= (uint8_t)(1 + world_draw() % 255);
-		put(p);
-	}
+	CU_ASSERT_FATAL(p != NULL);
+	*p = (struct packet){.worker = worker, .port = port, .from = from, .len = len};
+	memcpy(p->data, data, len);
+	put(p);
 }
 
 /* ---- the box ------------------------------------------------------------------------------------ */
@@ -166,7 +152,7 @@ world_box_start(void)
 		.stats = world.rs,
 	};
 
-	job.auth = world.chaos.tags;
+	job.auth = world.tags;
 	memset(region, 0, sizeof(region));
 	memset(world.rs, 0, sizeof(world.rs));
 	memset(world.ss, 0, sizeof(world.ss));
@@ -263,12 +249,12 @@ world_box_tick(void)
 /* ---- all of it ---------------------------------------------------------------------------------- */
 
 void
-world_begin(uint64_t seed, const struct chaos *chaos, uint64_t now)
+world_begin(bool tags)
 {
-	world = (struct world){.x = seed * UINT64_C(0x9E3779B97F4A7C15) + 1,
-		.now = now,
-		.chaos = *chaos,
-		.incarnation = 0xB000 + seed};
+	world = (struct world){.x = UINT64_C(0x9E3779B97F4A7C15),
+		.now = WORLD_BEGIN,
+		.tags = tags,
+		.incarnation = 0xB000};
 	world_box_start();
 }
 

@@ -6,8 +6,8 @@
 #define WORLD_H
 
 /*
- * What is around workers in test_engine.c: virtual time, a network that loses, repeats, delays and damages, and the
- * engine as the box, which can crash.
+ * What is around workers in test_engine.c: virtual time, a network that loses nothing, and the engine as the box, which
+ * can crash.
  */
 
 #include <pbox_registrar.h>
@@ -20,6 +20,8 @@
 #define SEC     UINT64_C(1000000000)
 #define CONTROL 7269
 
+#define WORLD_BEGIN (1000 * SEC)
+
 struct packet {
 	struct packet *next;
 	uint64_t at;
@@ -29,15 +31,9 @@ struct packet {
 	uint8_t data[];
 };
 
-struct chaos {
-	double loss, repeat, damage, late;
-	unsigned crashes;
-	bool tags;
-};
-
 struct world {
 	uint64_t now, x, incarnation;
-	struct chaos chaos;
+	bool tags;
 	struct packet *net; /* by time */
 	struct pbox_registrar *registrar;
 	struct pbox_shard *shard[SHARDS];
@@ -49,7 +45,7 @@ struct world {
 extern struct world world;
 
 uint64_t world_draw(void);
-void world_begin(uint64_t seed, const struct chaos *chaos, uint64_t now);
+void world_begin(bool tags);
 void world_end(void);
 /** To a port of the box, or with @p port 0 from one to the worker. */
 void world_post(unsigned worker, unsigned port, uint16_t from, const uint8_t *data, uint32_t len);

@@ -472,10 +472,9 @@ next_round(struct sim *s, struct sim_worker *w)
 {
 	const struct sim_job_spec *spec = &s->sc.job[w->job];
 	uint32_t round = w->round + 1;
-	const struct sim_job *j = &s->job[w->job];
-	/* operations of two rounds may become ready in different orders at different workers: all must fit the window */
-	bool ahead = !spec->barrier && spec->restarts == 0 && !spec->shrink &&
-		     spec->push_percent == 0 && j->n_fragments <= j->window;
+	/* one that comes back may find its window full of rounds that others have not begun */
+	bool ahead =
+		!spec->barrier && spec->restarts == 0 && !spec->shrink && spec->push_percent == 0;
 
 	if (w->round == w->last || !none_open(w, round & 1) ||
 		(!ahead && !none_open(w, w->round & 1)))

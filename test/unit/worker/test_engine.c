@@ -3,6 +3,7 @@
  */
 
 #include <arpa/inet.h>
+#include <stdlib.h>
 
 #include <sodium.h>
 

@@ -3,13 +3,12 @@
  */
 
 /*
- * What workers do beside rounds. Sessions are those of lib/worker, which joins, repeats requests, and joins again when
- * a session was lost; here each worker is at a level, and asks one thing after another until it is where main wants all
- * to be. A few requests of a lane are under way at a time, so that a thousand workers do not shout at once.
+ * What workers do beside rounds. Sessions and tables are those of lib/worker, which joins, declares, repeats requests, and
+ * joins again when a session was lost; here each worker is at a level, and asks for one thing after another until it has
+ * reached the level that main wants. Only some of a lane's workers ask at a time: a box refuses too many at once.
  */
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,12 +16,9 @@
 
 #include "testps.h"
 
-#define AT_ONCE    32
-#define PAUSE      (200 * 1000u) /* us */
-#define NOT_READY  (30 * 1000u)
-#define INIT_AGAIN (50 * 1000u)
-#define WINDOW     4096                    /* asked for without a word of the user */
-#define JOIN_NS    UINT64_C(3600000000000) /* main has a deadline of its own */
+#define AT_ONCE 32
+#define WINDOW  4096                    /* asked for if the user says nothing */
+#define JOIN_NS UINT64_C(3600000000000) /* main has a deadline of its own */
 
 /* lib/worker's clock is never 0. */
 static uint64_t
@@ -125,7 +121,7 @@ void
 control_free(struct lane *l)
 {
 	for (unsigned k = 0; l->c != NULL && k < l->workers; k++) {
-		free(l->c[k].room);
+		pbox_worker_table_free(l->c[k].table.table);
 		if (l->c[k].w != NULL)
 			pbox_worker_destroy(l->c[k].w);
 	}
@@ -133,88 +129,118 @@ control_free(struct lane *l)
 	l->c = NULL;
 }
 
-/* ---- requests --------------------------------------------------------------------------------- */
+/* ---- the table ---------------------------------------------------------------------------------- */
 
-static void
-control_ask(struct lane *l, struct control *c, enum pbox_type type, const void *payload, size_t len)
+int
+control_table(struct testps *t, struct pbox_error *err)
 {
-	size_t cap = l->t->mtu;
-
-	c->room = malloc(len + cap);
-	if (c->room == NULL) {
-		lane_fail(l, "no memory for a request");
-		return;
-	}
-	if (len > 0)
-		memcpy(c->room, payload, len);
-	c->request = (struct pbox_worker_request){.type = (uint8_t)type,
-		.payload = c->room,
-		.length = (uint16_t)len,
-		.answer = c->room + len,
-		.answer_cap = cap};
-	c->asking = true;
-	c->tick_us = 0;
-	l->waiting++;
-	pbox_worker_request(c->w, &c->request);
-}
-
-static void
-end_request(struct lane *l, struct control *c)
-{
-	l->waiting -= c->asking;
-	c->asking = false;
-	free(c->room);
-	c->room = NULL;
-}
-
-static void
-drop_request(struct lane *l, struct control *c)
-{
-	if (c->asking)
-		pbox_worker_request_cancel(c->w, &c->request);
-	end_request(l, c);
-}
-
-/* The page of tensors that begins with c->first. */
-static void
-ask_declare(struct lane *l, struct control *c)
-{
-	const struct testps *t = l->t;
 	bool optimise = t->now.optimiser != PBOX_OPT_NONE;
-	const struct pbox_declare m = {.tensors = t->model.n,
-		.first = c->first,
+
+	free(t->tensor);
+	t->tensor = calloc(t->model.n, sizeof(*t->tensor));
+	if (t->tensor == NULL)
+		return pbox_fail(err, ENOMEM, "no memory for %u tensors", t->model.n);
+	for (unsigned i = 0; i < t->model.n; i++)
+		t->tensor[i] = (struct pbox_client_tensor){
+			.name = t->model.tensor[i].name, .elements = t->model.tensor[i].elements};
+	t->table = (struct pbox_client_table){.size = sizeof(t->table),
 		.mode = optimise ? PBOX_MODE_OPTIMISER : PBOX_MODE_ALLREDUCE,
 		.op = optimise ? PBOX_OP_MEAN : PBOX_OP_SUM,
 		.optimiser = t->now.optimiser,
 		.push_format = t->now.push,
 		.pull_format = t->now.pull,
-		.flags = PBOX_DECLARE_CONTINUE | (l->rejoins ? PBOX_DECLARE_RESTORE : 0)};
-	struct pbox_worker_session s;
-	struct pbox_cursor cur;
-
-	if (!pbox_worker_session(c->w, &s) ||
-		pbox_declare_begin(l->flat, (size_t)s.mtu - PBOX_MTU_OVERHEAD, &m, &cur) != 0)
-		return;
-	for (uint32_t i = c->first; i < t->model.n; i++) {
-		struct pbox_tensor_entry e = {.elements = t->model.tensor[i].elements};
-
-		memcpy(e.name, t->model.tensor[i].name, sizeof(e.name));
-		if (pbox_declare_add(l->flat, &cur, &e) != 0)
-			break;
-	}
-	control_ask(l, c, PBOX_DECLARE, l->flat, pbox_page_len(l->flat, &cur));
+		.n = t->model.n,
+		.tensors = t->tensor,
+		.first_round = PBOX_CLIENT_ROUND_ANY};
+	return 0;
 }
 
-/* Worker 0 asks until all have declared, the others behind it. */
 static void
-ask_map(struct lane *l, struct control *c)
+control_declare(struct lane *l, struct control *c)
 {
-	const struct pbox_map m = {.first = c->first};
-	uint8_t buf[64];
+	c->table = (struct pbox_worker_declaration){
+		.what = &l->t->table, .own_data = true, .restores = l->rejoins};
+	c->asking = ASKING_TABLE;
+	c->tick_us = 0;
+	l->waiting++;
+	pbox_worker_declare(c->w, &c->table);
+}
 
-	if (c->worker != 0 && !atomic_load(&l->t->mapped))
+static void
+take_map(struct lane *l, const struct pbox_worker_table *table)
+{
+	struct map *m = &l->t->map;
+	struct pbox_worker_chunk *chunk;
+	struct pbox_worker_table_info info;
+
+	pbox_worker_table_info(table, &info);
+	chunk = calloc(info.chunks, sizeof(*chunk));
+	if (chunk == NULL) {
+		lane_fail(l, "no memory for a map of %u chunks", info.chunks);
 		return;
-	control_ask(l, c, PBOX_MAP, buf, pbox_map_encode(buf, sizeof(buf), &m));
+	}
+	for (uint32_t i = 0; i < info.chunks; i++) {
+		pbox_worker_chunk(table, i, &chunk[i]);
+		if (chunk[i].id != chunk[0].id + i)
+			lane_fail(l, "the box's map contradicts itself at chunk %u", i);
+	}
+	free(m->chunk);
+	*m = (struct map){.info = info, .chunk = chunk};
+}
+
+static void
+control_refused(struct lane *l, const struct control *c, const struct pbox_client_error *err)
+{
+	lane_fail(l, "worker %u: %s%s", c->worker, err->text,
+		err->code == PBOX_C_MEMORY && l->t->loopback != NULL
+			? "; the box is in this process: quit, and begin with a larger --memory, and with that much more for EAL (-m)"
+			: "");
+}
+
+/* What it has asked for has an answer, or is not wanted any more. */
+static void
+end_asking(struct lane *l, struct control *c)
+{
+	if (c->asking == ASKING_REQUEST)
+		pbox_worker_request_cancel(c->w, &c->request);
+	if (c->asking == ASKING_TABLE) {
+		pbox_worker_declare_cancel(c->w, &c->table);
+		pbox_worker_table_free(c->table.table);
+		c->table.table = NULL;
+	}
+	l->waiting -= c->asking != ASKING_NOTHING;
+	c->asking = ASKING_NOTHING;
+}
+
+/* The map is the same for all, and comes when all have declared: worker 0 waits for it, the others have done their part. */
+static void
+look_at_table(struct lane *l, struct control *c)
+{
+	if (c->table.state == PBOX_WORKER_REFUSED)
+		control_refused(l, c, &c->table.err);
+	else if (c->table.state == PBOX_WORKER_DECLARING && (c->worker == 0 || !c->table.asks_map))
+		return;
+	else if (c->worker == 0)
+		take_map(l, c->table.table);
+	if (c->table.state != PBOX_WORKER_REFUSED)
+		c->level = LEVEL_MAPPED;
+	end_asking(l, c);
+}
+
+/* ---- requests --------------------------------------------------------------------------------- */
+
+static void
+control_ask(struct lane *l, struct control *c, enum pbox_type type, size_t len)
+{
+	c->request = (struct pbox_worker_request){.type = (uint8_t)type,
+		.payload = c->payload,
+		.length = (uint16_t)len,
+		.answer = c->answer,
+		.answer_cap = sizeof(c->answer)};
+	c->asking = ASKING_REQUEST;
+	c->tick_us = 0;
+	l->waiting++;
+	pbox_worker_request(c->w, &c->request);
 }
 
 static void
@@ -225,7 +251,6 @@ ask_set(struct lane *l, struct control *c)
 		.from_round = l->rejoins ? 1 : l->t->plan.round + 1,
 		.count = 1};
 	struct pbox_hyper h;
-	uint8_t buf[128];
 
 	mirror_hyper(&h, l->t->now.optimiser);
 	m.param[0].id = PBOX_HYPER_LR;
@@ -235,76 +260,27 @@ ask_set(struct lane *l, struct control *c)
 		m.param[1].value = h.momentum;
 		m.count = 2;
 	}
-	control_ask(l, c, PBOX_SET, buf, pbox_set_encode(buf, sizeof(buf), &m));
-}
-
-/* ---- INIT: worker 0 alone --------------------------------------------------------------------- */
-
-static uint32_t
-control_piece_elements(const struct lane *l)
-{
-	return pbox_init_elements(l->t->session.mtu);
+	control_ask(l, c, PBOX_SET, pbox_set_encode(c->payload, sizeof(c->payload), &m));
 }
 
 static void
-send_piece(struct lane *l, struct init_piece *i)
+look_at_answer(struct lane *l, struct control *c)
 {
-	const struct testps *t = l->t;
-	const struct fragment *f = &t->plan.f[i->f];
-	uint32_t most = control_piece_elements(l);
-	uint32_t n = RTE_MIN(f->elements - i->base, most);
-	struct pbox_hdr h = rounds_header(l, 0, f, PBOX_INIT, 0);
+	struct pbox_client_error err;
+	struct pbox_error_msg m;
 
-	h.flags = PBOX_F_LAST;
-	h.base = i->base;
-	h.format = PBOX_FMT_FP32;
-	h.length = (uint16_t)(n * sizeof(float));
-	i->sent = l->now;
-	lane_frame(l, 0, &t->data_to[f->endpoint], &h, t->data.init + i->base);
-}
-
-static void
-initialise(struct lane *l)
-{
-	const struct plan *p = &l->t->plan;
-	uint32_t most = control_piece_elements(l);
-
-	for (unsigned k = 0; k < RTE_DIM(l->init); k++) {
-		struct init_piece *i = &l->init[k];
-
-		if (i->sent != 0) {
-			if (l->now - i->sent > INIT_AGAIN)
-				send_piece(l, i);
-			continue;
-		}
-		if (l->init_next == p->n)
-			continue;
-		*i = (struct init_piece){.f = l->init_next, .base = l->init_base};
-		l->init_out++;
-		l->init_base += most;
-		if (l->init_base >= p->f[l->init_next].elements) {
-			l->init_next++;
-			l->init_base = 0;
-		}
-		send_piece(l, i);
+	if (c->leaving) {
+		c->left = true;
+	} else if (pbox_worker_result(&c->request, PBOX_SET_OK, "setting the learning rate",
+			   pbox_worker_error(c->w), &err) == 0) {
+		l->set_done = true;
+	} else if (l->rejoins && pbox_error_decode(c->answer, c->request.answer_len, &m) == 0 &&
+		   (m.code == PBOX_E_SET_LATE || m.code == PBOX_E_SET_ORDER)) {
+		l->set_done = true; /* a box that was not started again has it */
+	} else {
+		control_refused(l, c, &err);
 	}
-	if (l->init_next == p->n && l->init_out == 0)
-		l->c[0].level = LEVEL_READY;
-}
-
-void
-control_init_ok(struct lane *l, const struct pbox_hdr *h)
-{
-	for (unsigned k = 0; k < RTE_DIM(l->init); k++) {
-		struct init_piece *i = &l->init[k];
-		const struct fragment *f = i->sent != 0 ? &l->t->plan.f[i->f] : NULL;
-
-		if (f != NULL && f->chunk == h->chunk && f->frag == h->frag && i->base == h->base) {
-			i->sent = 0;
-			l->init_out--;
-		}
-	}
-	l->tick_us = 0; /* the next ones */
+	end_asking(l, c);
 }
 
 /* ---- a worker's next step ---------------------------------------------------------------------- */
@@ -315,12 +291,12 @@ leave(struct lane *l, struct control *c)
 	struct pbox_worker_session s;
 
 	c->leaving = true;
-	drop_request(l, c);
+	end_asking(l, c);
 	l->waiting -= c->sessions == 0;
 	c->left = !pbox_worker_session(c->w, &s);
 	pbox_worker_shut(c->w);
 	if (!c->left)
-		control_ask(l, c, PBOX_LEAVE, NULL, 0);
+		control_ask(l, c, PBOX_LEAVE, 0);
 }
 
 static void
@@ -337,19 +313,15 @@ control_step(struct lane *l, struct control *c)
 		c->opened = true;
 		break;
 	case LEVEL_JOINED:
-		ask_declare(l, c);
-		break;
-	case LEVEL_DECLARED:
-		ask_map(l, c);
+		control_declare(l, c);
 		break;
 	case LEVEL_MAPPED:
 		if (optimises && !l->set_done)
 			ask_set(l, c);
-		else if (l->rejoins && !restore_turn(l, c->worker))
+		else if (l->rejoins && c->holdings.type != PBOX_INIT &&
+			 !restore_turn(l, c, PBOX_RESTORE))
 			break;
-		else if (optimises)
-			initialise(l);
-		else
+		else if (!optimises || restore_turn(l, c, PBOX_INIT))
 			c->level = LEVEL_READY;
 		break;
 	default:
@@ -357,133 +329,19 @@ control_step(struct lane *l, struct control *c)
 	}
 }
 
-/* ---- answers ------------------------------------------------------------------------------------ */
-
-static void
-on_mapped(struct lane *l, struct control *c)
-{
-	const struct pbox_worker_request *r = &c->request;
-	struct testps *t = l->t;
-	struct pbox_chunk_entry e;
-	struct pbox_mapped m;
-	struct pbox_cursor cur;
-
-	if (pbox_mapped_decode(r->answer, r->answer_len, &m, &cur) != 0 || m.first != c->first)
-		return;
-	/* the map is the same for all: worker 0 reads it, for the others it is the sign to begin */
-	if (c->worker != 0) {
-		c->level = LEVEL_MAPPED;
-		return;
-	}
-	if (t->chunk == NULL && m.chunks > 0)
-		t->chunk = calloc(m.chunks, sizeof(*t->chunk));
-	if (t->chunk == NULL || m.chunks > 1u << 20 || (m.count == 0 && m.chunks > 0)) {
-		lane_fail(l, "the box's map of %u chunks cannot be taken", m.chunks);
-		return;
-	}
-	for (unsigned i = 0; i < m.count; i++) {
-		if (pbox_mapped_next(&cur, &e) != 0 || e.endpoint >= t->session.endpoints ||
-			e.segments == 0 || e.chunk_id != m.first_chunk_id + m.first + i) {
-			lane_fail(l, "the box's map contradicts itself at chunk %u", m.first + i);
-			return;
-		}
-		t->chunk[m.first + i] = (struct map_chunk){.id = e.chunk_id,
-			.elements = e.elements,
-			.version = e.version,
-			.endpoint = e.endpoint,
-			.first_tensor = e.segment[0].tensor,
-			.last_tensor = e.segment[e.segments - 1].tensor};
-	}
-	c->first += m.count;
-	if (c->first < m.chunks)
-		return;
-	t->n_chunks = m.chunks;
-	t->frag_elements = m.frag_elements;
-	t->map_epoch = r->map_epoch;
-	c->level = LEVEL_MAPPED;
-	atomic_store(&t->mapped, true);
-}
-
-/* Errors of a box that comes, or goes (R10.1). */
-static bool
-passes(unsigned code)
-{
-	return code != PBOX_E_NO_JOB && code != PBOX_E_SECRET && code != PBOX_E_WORKERS &&
-	       code != PBOX_E_MISMATCH && code != PBOX_E_BAD_REQUEST && code != PBOX_E_RUN_ENDED &&
-	       code != PBOX_E_UNSUPPORTED;
-}
-
-static void
-control_on_error(struct lane *l, struct control *c)
-{
-	struct pbox_error_msg m = {.code = c->request.answer_aux, .type = c->request.type};
-
-	if (c->request.answer_len > 0 &&
-		pbox_error_decode(c->request.answer, c->request.answer_len, &m) != 0)
-		return;
-	if (atomic_load(&l->t->rejoining) && passes(m.code)) {
-		c->due_us = l->now + PAUSE;
-		return;
-	}
-	lane_fail(l, "worker %u: the box answered %s to %s%s%s%s", c->worker,
-		pbox_errcode_name(m.code), pbox_type_name(m.type), m.text[0] != '\0' ? ": " : "",
-		m.text,
-		m.code == PBOX_E_NO_MEMORY && l->t->loopback != NULL
-			? "; the box is in this process: quit, and begin with a larger --memory, and with that much more for EAL (-m)"
-			: "");
-}
-
-static void
-on_declared(struct lane *l, struct control *c)
-{
-	struct pbox_declared m;
-
-	if (pbox_declared_decode(c->request.answer, c->request.answer_len, &m) != 0 ||
-		m.first != c->first)
-		return;
-	c->first += m.count;
-	if (c->first < l->t->model.n)
-		return;
-	c->level = LEVEL_DECLARED;
-	c->first = 0;
-}
-
-static void
-on_answer(struct lane *l, struct control *c)
-{
-	c->due_us = l->now;
-	if (c->leaving)
-		c->left = true;
-	else if (c->request.answer_type == PBOX_ERROR)
-		control_on_error(l, c);
-	else if (c->request.answer_type == PBOX_DECLARED)
-		on_declared(l, c);
-	else if (c->request.answer_type == PBOX_MAPPED)
-		on_mapped(l, c);
-	else if (c->request.answer_type == PBOX_NOT_READY)
-		c->due_us = l->now + NOT_READY;
-	else if (c->request.answer_type == PBOX_SET_OK)
-		l->set_done = true;
-	end_request(l, c);
-}
-
 /* ---- sessions ----------------------------------------------------------------------------------- */
 
-/* What was reached in a session is gone with it. With rounds under way, that can be mended. */
+/* What was reached in a session is lost with it. If rounds are under way main has the workers join again (rejoin.c). */
 static void
 fall(struct lane *l, struct control *c)
 {
 	if (c->level == LEVEL_READY)
 		atomic_store(&l->lost, true);
-	drop_request(l, c);
+	end_asking(l, c);
 	c->level = LEVEL_NONE;
-	c->due_us = 0;
-	restore_again(l, c->worker);
-	if (c->worker == 0) {
-		l->init_next = l->init_base = l->init_out = 0;
-		memset(l->init, 0, sizeof(l->init));
+	c->holdings = (struct holdings){0};
+	if (c->worker == 0)
 		l->set_done = false;
-	}
 }
 
 static void
@@ -517,8 +375,8 @@ control_look(struct lane *l, struct control *c)
 	enum pbox_worker_state state = pbox_worker_state(c->w);
 	struct pbox_worker_session s;
 
-	for (struct pbox_worker_request *r = pbox_worker_answered(c->w); r != NULL; r = NULL)
-		on_answer(l, c); /* it has no other */
+	if (pbox_worker_answered(c->w) != NULL) /* it has no other */
+		look_at_answer(l, c);
 	if (c->leaving || state == PBOX_WORKER_OPENING)
 		return;
 	if (state == PBOX_WORKER_FAILED) {
@@ -530,10 +388,10 @@ control_look(struct lane *l, struct control *c)
 			fall(l, c);
 			take_session(l, c, &s);
 		}
-		if (c->level == LEVEL_NONE) {
+		if (c->level == LEVEL_NONE)
 			c->level = LEVEL_JOINED;
-			c->first = 0;
-		}
+		if (c->asking == ASKING_TABLE)
+			look_at_table(l, c);
 	}
 }
 
@@ -552,7 +410,7 @@ control_serve(struct lane *l, struct control *c)
 static bool
 may_step(const struct lane *l, const struct control *c, int wanted)
 {
-	return !c->asking && c->due_us <= l->now && c->level < wanted && l->waiting < AT_ONCE &&
+	return c->asking == ASKING_NOTHING && c->level < wanted && l->waiting < AT_ONCE &&
 	       !atomic_load(&l->failed) && !atomic_load(&l->lost);
 }
 
@@ -584,7 +442,7 @@ control_tick(struct lane *l)
 		if (wanted != LEVEL_LEFT && may_step(l, c, wanted))
 			control_step(l, c);
 		else if (wanted == LEVEL_LEFT && c->opened && !c->leaving &&
-			 (l->waiting < AT_ONCE || c->asking || c->sessions == 0))
+			 (l->waiting < AT_ONCE || c->asking != ASKING_NOTHING || c->sessions == 0))
 			leave(l, c);
 		if (c->opened && !c->left &&
 			(l->now >= c->tick_us || (c->level == LEVEL_NONE && wanted > LEVEL_NONE)))

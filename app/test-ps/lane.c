@@ -129,9 +129,7 @@ data_frame(struct lane *l, unsigned worker, const struct pbox_hdr *h, const uint
 		lane_fail(l, "worker %u: the box answered %s", worker, pbox_errcode_name(h->aux));
 	else if (h->type == PBOX_WAIT)
 		rounds_wait(l, worker, h);
-	else if (h->type == PBOX_INIT_OK)
-		control_init_ok(l, h);
-	else if (h->type == PBOX_RESTORE_OK)
+	else if (h->type == PBOX_INIT_OK || h->type == PBOX_RESTORE_OK)
 		restore_ok(l, worker, h);
 }
 

@@ -136,8 +136,8 @@ model_free(struct model *m)
 /* ---- fragments ------------------------------------------------------------------------------ */
 
 struct order {
-	const struct map_chunk *chunk;
-	uint32_t release_us, number;
+	const struct pbox_worker_chunk *chunk;
+	uint32_t release_us;
 };
 
 static int
@@ -149,7 +149,7 @@ by_release(const void *a, const void *b)
 		return x->chunk->endpoint < y->chunk->endpoint ? -1 : 1;
 	if (x->release_us != y->release_us)
 		return x->release_us < y->release_us ? -1 : 1;
-	return x->number < y->number ? -1 : 1;
+	return x->chunk->id < y->chunk->id ? -1 : 1;
 }
 
 /* Gradients become ready from the last tensor to the first, behind the forward pass. */
@@ -196,7 +196,7 @@ cut(struct plan *p, const struct order *o, uint32_t chunks)
 	uint64_t at = 0;
 
 	for (uint32_t i = 0; i < chunks; i++) {
-		const struct map_chunk *c = o[i].chunk;
+		const struct pbox_worker_chunk *c = o[i].chunk;
 		uint32_t frags = model_fragments_of(p, c->elements);
 
 		p->chunk_first[c->id - p->first_chunk] = n;
@@ -222,26 +222,23 @@ cut(struct plan *p, const struct order *o, uint32_t chunks)
 }
 
 int
-plan_make(struct plan *p, const struct map_chunk *chunk, uint32_t chunks, uint32_t frag_elements,
-	uint16_t map_epoch, unsigned endpoints, const struct model *m,
+plan_make(struct plan *p, const struct map *map, unsigned endpoints, const struct model *m,
 	const struct testps_load *load, struct pbox_error *err)
 {
-	uint32_t *release = release_times(m, load);
+	uint32_t chunks = map->info.chunks, *release = release_times(m, load);
 	struct order *o = calloc(chunks, sizeof(*o));
 
 	*p = (struct plan){.chunks = chunks,
-		.frag_elements = frag_elements,
+		.frag_elements = map->info.frag_elements,
 		.endpoints = endpoints,
-		.map_epoch = map_epoch,
-		.first_chunk = chunks > 0 ? chunk[0].id : 0};
-	for (uint32_t i = 0; i < chunks; i++) {
-		p->n += model_fragments_of(p, chunk[i].elements);
-		if (chunk[i].version > p->round)
-			p->round = chunk[i].version;
-	}
+		.map_epoch = map->info.map_epoch,
+		.round = map->info.base,
+		.first_chunk = chunks > 0 ? map->chunk[0].id : 0};
+	for (uint32_t i = 0; i < chunks; i++)
+		p->n += model_fragments_of(p, map->chunk[i].elements);
 	p->f = calloc(p->n, sizeof(*p->f));
 	p->chunk_first = calloc(chunks, sizeof(*p->chunk_first));
-	p->length = calloc(frag_elements + 1, sizeof(*p->length));
+	p->length = calloc(p->frag_elements + 1, sizeof(*p->length));
 	if (release == NULL || o == NULL || p->f == NULL || p->chunk_first == NULL ||
 		p->length == NULL) {
 		free(release);
@@ -250,11 +247,9 @@ plan_make(struct plan *p, const struct map_chunk *chunk, uint32_t chunks, uint32
 		return pbox_fail(err, ENOMEM, "no memory for a map of %u chunks", chunks);
 	}
 	for (uint32_t i = 0; i < chunks; i++) {
-		o[i] = (struct order){.chunk = &chunk[i], .number = i};
 		/* it is ready with the last of its tensors, which is the first of them */
-		for (uint32_t t = chunk[i].first_tensor; t <= chunk[i].last_tensor && t < m->n; t++)
-			if (release[t] > o[i].release_us)
-				o[i].release_us = release[t];
+		o[i] = (struct order){
+			.chunk = &map->chunk[i], .release_us = release[map->chunk[i].tensor]};
 		p->timed |= o[i].release_us > 0;
 	}
 	qsort(o, chunks, sizeof(*o), by_release);
@@ -270,22 +265,24 @@ plan_reflected(struct plan *p, uint32_t frag_elements, const struct model *m,
 {
 	uint32_t each = frag_elements * (8192 / frag_elements > 0 ? 8192 / frag_elements : 1);
 	uint64_t chunks = (m->elements + each - 1) / each;
-	struct map_chunk *c;
+	struct map map = {.info = {.chunks = (uint32_t)chunks,
+				  .frag_elements = frag_elements,
+				  .map_epoch = 1}};
 	int ret;
 
 	if (chunks > 1u << 20)
 		return pbox_fail(err, E2BIG, "the model is too large for a reflecting peer");
-	c = calloc(chunks, sizeof(*c));
-	if (c == NULL)
+	map.chunk = calloc(chunks, sizeof(*map.chunk));
+	if (map.chunk == NULL)
 		return pbox_fail(err, ENOMEM, "no memory for a map");
 	for (uint64_t i = 0; i < chunks; i++) {
 		uint64_t left = m->elements - i * each;
 
-		c[i] = (struct map_chunk){
+		map.chunk[i] = (struct pbox_worker_chunk){
 			.id = (uint32_t)i, .elements = left < each ? (uint32_t)left : each};
 	}
-	ret = plan_make(p, c, (uint32_t)chunks, frag_elements, 1, 1, m, load, err);
-	free(c);
+	ret = plan_make(p, &map, 1, m, load, err);
+	free(map.chunk);
 	return ret;
 }
 

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-/* The box was started again, or has ended the sessions: all workers join anew, tell what they hold (restore.c),
- * and go on with their rounds as if nothing had been. */
+/* The box was started again, or has ended the sessions: all workers join again, say what they hold (restore.c),
+ * and go on with their rounds. */
 
 #include <errno.h>
 #include <stdio.h>
@@ -45,11 +45,14 @@ rejoin_forget(struct testps *t, bool running[], struct pbox_error *err)
 
 /* R10.3 */
 static bool
-same_map(const struct map_chunk *a, const struct map_chunk *b, uint32_t n)
+same_map(const struct map *a, const struct map *b)
 {
-	for (uint32_t i = 0; i < n; i++)
-		if (a[i].id != b[i].id || a[i].elements != b[i].elements ||
-			a[i].endpoint != b[i].endpoint)
+	if (a->info.chunks != b->info.chunks || a->info.frag_elements != b->info.frag_elements)
+		return false;
+	for (uint32_t i = 0; i < a->info.chunks; i++)
+		if (a->chunk[i].id != b->chunk[i].id ||
+			a->chunk[i].elements != b->chunk[i].elements ||
+			a->chunk[i].endpoint != b->chunk[i].endpoint)
 			return false;
 	return true;
 }
@@ -57,14 +60,11 @@ same_map(const struct map_chunk *a, const struct map_chunk *b, uint32_t n)
 static int
 map(struct testps *t, struct pbox_error *err)
 {
-	struct map_chunk *before = t->chunk;
-	uint32_t n = t->n_chunks, elements = t->frag_elements;
+	struct map before = t->map;
 	unsigned endpoints = t->session.endpoints;
 	int ret;
 
-	t->chunk = NULL;
-	t->n_chunks = 0;
-	atomic_store(&t->mapped, false);
+	t->map = (struct map){0};
 	ret = session_reach(t, LEVEL_JOINED, "joining again", err);
 	if (ret == 0)
 		ret = session_reach(t, LEVEL_MAPPED, "declaring the tensors again", err);
@@ -76,12 +76,11 @@ map(struct testps *t, struct pbox_error *err)
 		ret = session_find_endpoints(t, err);
 	if (ret == 0)
 		ret = auth_make(t, err);
-	if (ret == 0 && (t->n_chunks != n || t->frag_elements != elements ||
-				!same_map(before, t->chunk, n)))
+	if (ret == 0 && !same_map(&before, &t->map))
 		ret = pbox_fail(err, EPROTO,
 			"the box cuts the tensors otherwise than before: its MTU, cores or chunk-size have changed: start again");
-	t->plan.map_epoch = t->map_epoch;
-	free(before);
+	t->plan.map_epoch = t->map.info.map_epoch;
+	free(before.chunk);
 	return ret;
 }
 
@@ -94,13 +93,10 @@ rejoin_join(struct testps *t, struct pbox_error *err)
 		ret = map(t, err);
 	if (ret == 0)
 		data_keys(&t->data, &t->plan, t->auth);
-	for (unsigned i = 0; ret == 0 && i < t->lanes; i++) {
+	for (unsigned i = 0; ret == 0 && i < t->lanes; i++)
 		mirror_keys(&t->lane[i]->mirror, &t->data, &t->plan);
-		if (restore_make(t->lane[i]) != 0)
-			ret = pbox_fail(err, ENOMEM, "no memory for %u workers", t->workers);
-	}
 	if (ret == 0)
-		ret = session_reach(t, LEVEL_READY, "telling the box what the workers hold", err);
+		ret = session_reach(t, LEVEL_READY, "restoring what the workers hold", err);
 	return ret;
 }
 
@@ -115,7 +111,6 @@ session_rejoin(struct testps *t, struct pbox_error *err)
 	if (ret == 0)
 		ret = rejoin_join(t, err);
 	for (unsigned i = 0; i < t->lanes; i++) {
-		restore_free(t->lane[i]);
 		atomic_store(&t->lane[i]->again, true);
 		if (ret == 0)
 			atomic_store(&t->lane[i]->running, running[i]);

@@ -3,49 +3,14 @@
  */
 
 /*
- * A box that was started again learns from the workers what they hold (section 10 of the protocol). Each
- * worker tells the version of each fragment, and gives it where the box asks; the results that it must have
- * are at hand for the checks, so nothing is kept for this.
+ * What the box gets of each fragment before rounds begin: its parameters, from worker 0 (INIT). Before rounds go on, after
+ * the box was started again: the version that each worker holds, and its payload if the box asks for it (RESTORE, section
+ * 10 of the protocol). Results are made again from the patterns, so nothing is kept for this.
  */
-
-#include <stdlib.h>
 
 #include "testps.h"
 
-#define AT_ONCE  16     /* fragments of one worker under way */
-#define AGAIN_US 100000 /* between two questions about one: the box also speaks unasked */
-
-/* What one worker tells. */
-struct restore {
-	uint32_t next, out; /* the next fragment; those under way */
-	struct told {
-		uint32_t f;
-		bool open, give;
-		uint64_t due;
-	} told[AT_ONCE];
-};
-
-int
-restore_make(struct lane *l)
-{
-	free(l->restore);
-	l->restore = calloc(l->workers > 0 ? l->workers : 1, sizeof(*l->restore));
-	return l->restore != NULL ? 0 : -1;
-}
-
-void
-restore_free(struct lane *l)
-{
-	free(l->restore);
-	l->restore = NULL;
-}
-
-void
-restore_again(struct lane *l, unsigned worker)
-{
-	if (l->restore != NULL)
-		l->restore[worker / l->t->lanes] = (struct restore){0};
-}
+#define AGAIN_US 100000 /* between two frames about one fragment: the box also speaks unasked */
 
 /* The last round of fragment @p f whose result worker @p k of the lane has. */
 static uint32_t
@@ -65,13 +30,13 @@ version_of(const struct lane *l, unsigned k, uint32_t f)
 }
 
 static void
-restore_tell(struct lane *l, unsigned worker, struct told *x)
+restore_send(struct lane *l, const struct control *c, struct holding *x)
 {
 	const struct testps *t = l->t;
 	const struct fragment *f = &t->plan.f[x->f];
-	uint32_t version = version_of(l, worker / t->lanes, x->f);
+	uint32_t version = version_of(l, c->worker / t->lanes, x->f);
 	bool have = version > 0 && (t->now.optimiser == PBOX_OPT_NONE || !t->opt.no_check);
-	struct pbox_hdr h = rounds_header(l, worker, f, PBOX_RESTORE, version);
+	struct pbox_hdr h = rounds_header(l, c->worker, f, PBOX_RESTORE, version);
 	struct wanted want = {0};
 
 	h.flags = have ? PBOX_F_HAVE : 0;
@@ -79,59 +44,108 @@ restore_tell(struct lane *l, unsigned worker, struct told *x)
 	h.aux = version > 0 ? (uint16_t)t->workers : 0;
 	h.weight = version > 0 ? t->workers * (t->workers + 1) / 2 : 0;
 	if (x->give && have) {
-		data_want(&t->data, &l->mirror, &t->plan, x->f, version, worker, &want);
+		data_want(&t->data, &l->mirror, &t->plan, x->f, version, c->worker, &want);
 		h.length = (uint16_t)pbox_payload_bytes(t->data.pull, f->elements);
 	}
-	x->due = l->now + AGAIN_US;
-	lane_frame(
-		l, worker, &t->data_to[worker * t->plan.endpoints + f->endpoint], &h, want.payload);
+	lane_frame(l, c->worker, &t->data_to[c->worker * t->plan.endpoints + f->endpoint], &h,
+		want.payload);
+}
+
+static void
+init_send(struct lane *l, const struct control *c, struct holding *x)
+{
+	const struct testps *t = l->t;
+	const struct fragment *f = &t->plan.f[x->f];
+	uint32_t left = f->elements - x->base, most = pbox_init_elements(t->session.mtu);
+	struct pbox_hdr h = rounds_header(l, c->worker, f, PBOX_INIT, 0);
+
+	h.flags = PBOX_F_LAST;
+	h.base = x->base;
+	h.format = PBOX_FMT_FP32;
+	h.length = (uint16_t)(RTE_MIN(left, most) * sizeof(float));
+	lane_frame(l, c->worker, &t->data_to[c->worker * t->plan.endpoints + f->endpoint], &h,
+		t->data.init + x->base);
 }
 
 bool
-restore_turn(struct lane *l, unsigned worker)
+restore_turn(struct lane *l, struct control *c, enum pbox_type type)
 {
-	struct restore *r = &l->restore[worker / l->t->lanes];
+	struct holdings *r = &c->holdings;
 
-	for (unsigned i = 0; i < AT_ONCE; i++) {
-		struct told *x = &r->told[i];
+	if (r->type != type)
+		*r = (struct holdings){.type = (uint8_t)type};
+	for (unsigned i = 0; i < RTE_DIM(r->holding); i++) {
+		struct holding *x = &r->holding[i];
 
 		if (!x->open && r->next < l->t->plan.n) {
-			*x = (struct told){.f = r->next++, .open = true};
+			*x = (struct holding){.f = r->next++, .open = true};
 			r->out++;
 		}
-		if (x->open && l->now >= x->due)
-			restore_tell(l, worker, x);
+		if (!x->open || l->now < x->due)
+			continue;
+		x->due = l->now + AGAIN_US;
+		if (type == PBOX_INIT)
+			init_send(l, c, x);
+		else
+			restore_send(l, c, x);
 	}
 	return r->out == 0;
+}
+
+/* The box has a part of its parameters. */
+static void
+init_ok(struct lane *l, struct holdings *r, struct holding *x, const struct pbox_hdr *h)
+{
+	if (r->type != PBOX_INIT || h->base != x->base)
+		return;
+	x->base += pbox_init_elements(l->t->session.mtu);
+	x->due = 0;
+	x->open = x->base < l->t->plan.f[x->f].elements;
+	r->out -= !x->open;
+}
+
+static void
+restored(struct lane *l, struct holdings *r, struct holding *x, const struct pbox_hdr *h)
+{
+	if (r->type != PBOX_RESTORE)
+		return;
+	if (h->aux == PBOX_RESTORE_GIVE) {
+		if (!x->give)
+			x->due = 0;
+		x->give = true;
+	} else if (h->aux == PBOX_RESTORE_LOST) {
+		lane_fail(l,
+			"the box was started again, and nobody could give it round %u of fragment %u of chunk %u%s",
+			h->base, h->frag, h->chunk,
+			l->t->opt.no_check ? ": with --no-check parameters are not kept" : "");
+	} else if (h->aux == PBOX_RESTORE_DONE) {
+		x->open = false;
+		r->out--;
+		lane_count(l, LS_RESTORED, 1);
+		if (l->mirror.restored != NULL)
+			l->mirror.restored[x->f] = h->base;
+	}
 }
 
 void
 restore_ok(struct lane *l, unsigned worker, const struct pbox_hdr *h)
 {
-	struct restore *r = l->restore != NULL ? &l->restore[worker / l->t->lanes] : NULL;
+	struct control *c = &l->c[worker / l->t->lanes];
+	struct holdings *r = &c->holdings;
 
-	for (unsigned i = 0; r != NULL && i < AT_ONCE; i++) {
-		struct told *x = &r->told[i];
+	if (r->type == 0)
+		return;
+	for (unsigned i = 0; i < RTE_DIM(r->holding); i++) {
+		struct holding *x = &r->holding[i];
 		const struct fragment *f = &l->t->plan.f[x->f];
 
 		if (!x->open || f->chunk != h->chunk || f->frag != h->frag)
 			continue;
-		if (h->aux == PBOX_RESTORE_GIVE) {
-			if (!x->give)
-				x->due = 0;
-			x->give = true;
-		} else if (h->aux == PBOX_RESTORE_LOST) {
-			lane_fail(l,
-				"the box was started again, and nobody could give it round %u of fragment %u of chunk %u%s",
-				h->base, h->frag, h->chunk,
-				l->t->opt.no_check ? ": with --no-check parameters are not kept"
-						   : "");
-		} else if (h->aux == PBOX_RESTORE_DONE) {
-			x->open = false;
-			r->out--;
-			lane_count(l, LS_RESTORED, 1);
-			if (l->mirror.restored != NULL)
-				l->mirror.restored[x->f] = h->base;
-		}
+		if (h->type == PBOX_INIT_OK)
+			init_ok(l, r, x, h);
+		else
+			restored(l, r, x, h);
 	}
+	if (restore_turn(l, c, (enum pbox_type)r->type))
+		l->tick_us = 0; /* the next step */
 }

@@ -233,8 +233,7 @@ session_lanes_start(struct testps *t, struct pbox_error *err)
 		l->workers = t->workers / t->lanes + (i < t->workers % t->lanes);
 		if (!t->opt.reflected && control_make(l, err) != 0)
 			return -ENOMEM;
-		l->waiting = l->init_next = l->init_base = l->init_out = 0;
-		memset(l->init, 0, sizeof(l->init));
+		l->waiting = 0;
 		l->set_done = l->rejoins = false;
 		atomic_store(&l->lost, false);
 		atomic_store(&l->forget, false);
@@ -305,8 +304,7 @@ open_box(struct testps *t, struct pbox_error *err)
 	if (ret == 0)
 		ret = auth_make(t, err);
 	if (ret == 0)
-		ret = plan_make(&t->plan, t->chunk, t->n_chunks, t->frag_elements, t->map_epoch,
-			t->session.endpoints, &t->model, &t->now, err);
+		ret = plan_make(&t->plan, &t->map, t->session.endpoints, &t->model, &t->now, err);
 	return ret;
 }
 
@@ -327,6 +325,8 @@ open_all(struct testps *t, struct pbox_error *err)
 {
 	int ret = model_read(&t->model, t->load.model, err);
 
+	if (ret == 0)
+		ret = control_table(t, err);
 	if (ret == 0)
 		ret = workers_address(t, err);
 	if (ret == 0)
@@ -411,10 +411,10 @@ session_leave(struct testps *t)
 	plan_free(&t->plan);
 	model_free(&t->model);
 	workers_free(t);
-	free(t->chunk);
-	t->chunk = NULL;
-	t->n_chunks = 0;
-	atomic_store(&t->mapped, false);
+	free(t->tensor);
+	t->tensor = NULL;
+	free(t->map.chunk);
+	t->map = (struct map){0};
 	t->session = (struct session){0};
 	atomic_store(&t->hops, 0);
 }

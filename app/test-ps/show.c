@@ -15,7 +15,7 @@
 #include "show.h"
 #include "testps.h"
 
-static const char *const level_name[] = {"absent", "joined", "declared", "mapped", "ready"};
+static const char *const level_name[] = {"absent", "joined", "mapped", "ready"};
 
 static void
 port_heading(const struct pbox_port *p, const char *what)

@@ -86,11 +86,10 @@ struct model {
 int model_read(struct model *m, const char *text, struct pbox_error *err);
 void model_free(struct model *m);
 
-/** A chunk as MAPPED told it. */
-struct map_chunk {
-	uint32_t id, elements, version;
-	uint16_t endpoint;
-	uint32_t first_tensor, last_tensor;
+/** The table as the box has cut it. */
+struct map {
+	struct pbox_worker_table_info info;
+	struct pbox_worker_chunk *chunk;
 };
 
 struct fragment {
@@ -115,8 +114,7 @@ struct plan {
 	uint32_t round; /**< the last one that is finished */
 };
 
-int plan_make(struct plan *p, const struct map_chunk *chunk, uint32_t chunks,
-	uint32_t frag_elements, uint16_t map_epoch, unsigned endpoints, const struct model *m,
+int plan_make(struct plan *p, const struct map *map, unsigned endpoints, const struct model *m,
 	const struct testps_load *load, struct pbox_error *err);
 /** For a peer that only reflects: equal chunks at one endpoint. */
 int plan_reflected(struct plan *p, uint32_t frag_elements, const struct model *m,
@@ -228,7 +226,7 @@ extern const struct pbox_stat_def lane_stat_defs[LS_STATS];
 /* ---- lanes --------------------------------------------------------------------------------- */
 
 /** What a worker has reached; main wants all at one of these. */
-enum level { LEVEL_LEFT = -1, LEVEL_NONE, LEVEL_JOINED, LEVEL_DECLARED, LEVEL_MAPPED, LEVEL_READY };
+enum level { LEVEL_LEFT = -1, LEVEL_NONE, LEVEL_JOINED, LEVEL_MAPPED, LEVEL_READY };
 
 enum flight_state {
 	FLIGHT_DONE,
@@ -245,20 +243,34 @@ struct out {
 	struct rte_mbuf *m[TESTPS_BURST_MAX + 64];
 };
 
-/** The control side of one worker: its session is that of lib/worker, its data the lane's. */
+/** What the box gets of each fragment before rounds begin or go on: its parameters, or what the worker holds. */
+struct holdings {
+	uint8_t type;       /**< PBOX_INIT or PBOX_RESTORE; 0: neither yet */
+	uint32_t next, out; /**< the next fragment; those under way */
+	struct holding {
+		uint32_t f, base; /**< base: element from which INIT goes on */
+		bool open, give;
+		uint64_t due;
+	} holding[16];
+};
+
+enum asking { ASKING_NOTHING, ASKING_TABLE, ASKING_REQUEST };
+
+/** The control side of one worker: session and table are lib/worker's, its data the lane's. */
 struct control {
 	struct pbox_worker *w;
 	struct pbox_worker_port port;
 	struct lane *l;
 	uint16_t worker;
-	uint64_t due_us;  /**< of its next step */
 	uint64_t tick_us; /**< of w */
+	struct pbox_worker_declaration table;
 	struct pbox_worker_request request;
-	uint8_t *room;     /**< its payload, and the answer */
-	uint32_t first;    /**< tensor of the next DECLARE, or chunk of the next MAP */
+	uint8_t payload[128], answer[512]; /**< of request */
+	struct holdings holdings;
 	uint32_t sessions; /**< of w, so far */
 	int8_t level;
-	bool opened, asking, leaving, left;
+	uint8_t asking; /**< enum asking */
+	bool opened, leaving, left;
 };
 
 /** Round trip and losses at one endpoint, of all workers of a lane. */
@@ -356,16 +368,10 @@ struct lane {
 
 	/* control */
 	struct control *c;
-	unsigned waiting; /**< requests that are not answered */
+	unsigned waiting; /**< joins, declarations and requests that have no answer */
 	uint64_t tick_us, arp_us;
-	uint32_t init_next, init_base, init_out; /**< INIT: the next piece, and those under way */
-	struct init_piece {
-		uint32_t f, base;
-		uint64_t sent;
-	} init[32];
 	bool set_done;
-	bool rejoins;            /**< after forget: tables are declared to be restored */
-	struct restore *restore; /**< of each worker; NULL: nothing is told */
+	bool rejoins; /**< after forget: tables are declared to be restored */
 
 	unsigned streams, flights; /**< flights of each, a power of two */
 	unsigned most;             /**< fragments of each under way (R6.9) */
@@ -449,10 +455,9 @@ struct testps {
 	bool lanes_run;
 	struct model model;
 	struct session session;
-	struct map_chunk *chunk; /**< lane 0's until it is mapped */
-	_Atomic bool mapped;     /**< worker 0 has the map */
-	uint32_t n_chunks, frag_elements;
-	uint16_t map_epoch;
+	struct pbox_client_table table;
+	struct pbox_client_tensor *tensor; /**< of table */
+	struct map map;                    /**< lane 0's until it is mapped */
 	struct plan plan;
 	struct data data;
 	uint64_t begun_us, ended_us; /**< of the last run */
@@ -523,21 +528,18 @@ rounds_header(const struct lane *l, unsigned worker, const struct fragment *f, e
 /* control.c */
 /** Workers of a lane that is not running. -errno and @p err. */
 int control_make(struct lane *l, struct pbox_error *err);
+/** The table that all workers declare: of t->model and t->now. -errno and @p err. */
+int control_table(struct testps *t, struct pbox_error *err);
 void control_free(struct lane *l);
 void control_tick(struct lane *l);
 /** A frame that is not one of data, from @p from. */
 void control_frame(struct lane *l, unsigned worker, const uint8_t *frame, size_t len,
 	const struct sockaddr_in *from);
-void control_init_ok(struct lane *l, const struct pbox_hdr *h);
 
 /* restore.c */
-/** -1: no memory. Main, while rounds rest, as restore_free(). */
-int restore_make(struct lane *l);
-void restore_free(struct lane *l);
-/** From the start, for a worker: its session is another one. */
-void restore_again(struct lane *l, unsigned worker);
-/** Tell on what a worker holds: true when all is told, and restored. */
-bool restore_turn(struct lane *l, unsigned worker);
+/** Give the box parameters (PBOX_INIT), or what the worker holds (PBOX_RESTORE): true when it has all of it. */
+bool restore_turn(struct lane *l, struct control *c, enum pbox_type type);
+/** INIT_OK, RESTORE_OK. */
 void restore_ok(struct lane *l, unsigned worker, const struct pbox_hdr *h);
 
 /* auth.c */

@@ -95,27 +95,39 @@ declare_begin(struct session *s, struct declaring *g)
 	w->goes_on |= what->first_round != 0; /* and so in its tables after this one */
 	if (goes_on(s, g))
 		g->t->flags = PBOX_DECLARE_CONTINUE;
+	if (g->d->restores)
+		g->t->flags |= PBOX_DECLARE_RESTORE;
 	return 0;
+}
+
+/** Its data is this worker's. */
+static int
+declare_take(struct session *s, struct pbox_worker_table *t, uint32_t first_round,
+	struct pbox_client_error *err)
+{
+	struct pbox_worker *w = s->w;
+	int rc = t->discipline->begin(s, t, first_round, err);
+
+	if (rc == 0 && w->conf.keep_copies && retained_open(t) != 0)
+		rc = pbox_client_fail(err, PBOX_C_MEMORY,
+			"no memory for a copy of table %u (keep_copies)", t->number);
+	if (rc == 0 && ((t->discipline->lanes > 1 && queue_open_pulls(s) != 0) ||
+			       chunks_add_table(w, t) != 0))
+		rc = pbox_client_fail(err, PBOX_C_MEMORY, "no memory for table %u", t->number);
+	return rc;
 }
 
 /** Its map is here. */
 static int
 declare_finish(struct session *s, struct declaring *g)
 {
-	struct pbox_worker *w = s->w;
 	struct pbox_client_error *err = &g->d->err;
 	int rc;
 
 	g->mapped = s->number;
 	rc = table_layout(g->t, &g->map, (uint32_t)g->pages.cap, err);
-	if (rc == 0)
-		rc = g->t->discipline->begin(s, g->t, g->d->what->first_round, err);
-	if (rc == 0 && w->conf.keep_copies && retained_open(g->t) != 0)
-		rc = pbox_client_fail(err, PBOX_C_MEMORY,
-			"no memory for a copy of table %u (keep_copies)", g->t->number);
-	if (rc == 0 && ((g->t->discipline->lanes > 1 && queue_open_pulls(s) != 0) ||
-			       chunks_add_table(w, g->t) != 0))
-		rc = pbox_client_fail(err, PBOX_C_MEMORY, "no memory for table %u", g->t->number);
+	if (rc == 0 && !g->d->own_data)
+		rc = declare_take(s, g->t, g->d->what->first_round, err);
 	if (rc == 0)
 		g->d->table = g->t;
 	return rc;

@@ -106,10 +106,10 @@ void pbox_worker_stats(const struct pbox_worker *w, struct pbox_client_stats *st
 /* ---- sessions -------------------------------------------------------------------------------------------------- */
 
 /**
- * What the box has granted, for hosts that have a data path of their own, with tables that they declare by requests.
- * They take the data frames (R2.2) out of what has arrived, and send their own, with this token; all other frames are the
- * worker's. A worker without a table joins again whenever its session is lost, and increments `times`: the host then
- * has to declare its tables again.
+ * What the box has granted, for hosts that have a data path of their own, with a table of their own (own_data). They take
+ * the data frames (R2.2) out of what has arrived, and send their own, with this token; all other frames are the worker's.
+ * A worker without a table joins again whenever its session is lost, and increments `times`: the host then has to declare
+ * its table again, and to say what it holds.
  */
 struct pbox_worker_session {
 	uint64_t token;
@@ -141,9 +141,14 @@ enum pbox_worker_declare_state {
  */
 struct pbox_worker_declaration {
 	const struct pbox_client_table *what; /**< checked (pbox_worker_check_table) */
+	/** The host makes the data frames itself (pbox_worker_session). This is its only table: it has no operations here, the
+	 * host frees it (pbox_worker_table_free) and declares it again in each session. */
+	bool own_data;
+	bool restores; /**< the box was started again: the host says what it holds (R10.2) */
 	enum pbox_worker_declare_state state;
 	struct pbox_client_error err;
-	struct pbox_worker_table *table; /**< once DECLARED: the worker's, as long as it lives */
+	/** Once DECLARED: the worker's, as long as it lives; with own_data the host's. */
+	struct pbox_worker_table *table;
 
 	/* meanwhile: what it waits for */
 	bool asks_map; /**< it has been declared, and now the map is asked for */
@@ -172,12 +177,15 @@ struct pbox_worker_table_info {
 void pbox_worker_table_info(const struct pbox_worker_table *t, struct pbox_worker_table_info *info);
 struct pbox_worker_chunk {
 	uint32_t id, elements;
+	uint32_t tensor; /**< of its first element */
 	uint16_t endpoint;
 };
-/** @p i  0 to chunks - 1, in the order of the table's elements */
+/** @p i  0 to chunks - 1, in the order of their numbers */
 void pbox_worker_chunk(
 	const struct pbox_worker_table *t, uint32_t i, struct pbox_worker_chunk *chunk);
-/** Its elements; *name lives as long as the worker. */
+/** Of a declaration with own_data; NULL: nothing. */
+void pbox_worker_table_free(struct pbox_worker_table *t);
+/** Its elements; *name lives as long as the table. */
 uint64_t pbox_worker_tensor(const struct pbox_worker_table *t, unsigned tensor, const char **name);
 
 /* ---- operations ---------------------------------------------------------------------------------------------- */

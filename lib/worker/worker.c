@@ -269,8 +269,16 @@ pbox_worker_chunk(const struct pbox_worker_table *t, uint32_t i, struct pbox_wor
 	const struct chunk *k = &t->chunk[i];
 
 	assert(i < t->chunks);
-	*chunk = (struct pbox_worker_chunk){
-		.id = k->id, .elements = k->elements, .endpoint = k->endpoint};
+	*chunk = (struct pbox_worker_chunk){.id = k->id,
+		.elements = k->elements,
+		.tensor = t->piece[t->frag[k->frag].piece].tensor,
+		.endpoint = k->endpoint};
+}
+
+void
+pbox_worker_table_free(struct pbox_worker_table *t)
+{
+	table_free(t);
 }
 
 uint64_t

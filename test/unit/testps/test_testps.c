@@ -135,18 +135,21 @@ test_model(void)
 static void
 test_plan(void)
 {
-	static const struct map_chunk chunk[] = {
-		{.id = 100, .elements = 250, .endpoint = 0, .first_tensor = 0, .last_tensor = 0},
-		{.id = 101, .elements = 100, .endpoint = 2, .first_tensor = 1, .last_tensor = 2},
-		{.id = 102, .elements = 30, .endpoint = 0, .first_tensor = 2, .last_tensor = 2},
+	struct pbox_worker_chunk chunk[] = {
+		{.id = 100, .elements = 250, .endpoint = 0, .tensor = 0},
+		{.id = 101, .elements = 100, .endpoint = 2, .tensor = 1},
+		{.id = 102, .elements = 30, .endpoint = 0, .tensor = 2},
 	};
+	const struct map map = {
+		.info = {.chunks = 3, .frag_elements = 100, .map_epoch = 1, .base = 7},
+		.chunk = chunk};
 	struct tensor tensor[] = {{.elements = 250}, {.elements = 90}, {.elements = 40}};
 	const struct model m = {.n = 3, .tensor = tensor, .elements = 380};
 	struct testps_load load = {.compute_us = 3000};
 	struct plan p;
 
-	CU_ASSERT_FATAL(plan_make(&p, chunk, 3, 100, 1, 3, &m, &load, &err) == 0);
-	CU_ASSERT(p.n == 5 && p.timed && p.round == 0);
+	CU_ASSERT_FATAL(plan_make(&p, &map, 3, &m, &load, &err) == 0);
+	CU_ASSERT(p.n == 5 && p.timed && p.round == 7);
 	CU_ASSERT(p.first[0] == 0 && p.first[1] == 4 && p.first[2] == 4 && p.first[3] == 5);
 	/* tensor 2 is ready before tensor 0 */
 	CU_ASSERT(p.f[0].chunk == 102 && p.f[0].elements == 30 && p.f[0].release_us > 1000);
@@ -159,7 +162,7 @@ test_plan(void)
 		CU_ASSERT(p.f[i].at >= p.f[i - 1].at + p.f[i - 1].elements);
 	plan_free(&p);
 	load.compute_us = 0;
-	CU_ASSERT(plan_make(&p, chunk, 3, 100, 1, 3, &m, &load, &err) == 0 && !p.timed);
+	CU_ASSERT(plan_make(&p, &map, 3, &m, &load, &err) == 0 && !p.timed);
 	CU_ASSERT(p.f[0].chunk == 100);
 	plan_free(&p);
 }

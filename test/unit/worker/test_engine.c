@@ -202,7 +202,49 @@ test_copies_of_pings(void)
 	}
 }
 
-/* A host with a data path of its own: what it is granted, and that the box has forgotten it. */
+static void
+await_sessions(uint32_t times, uint64_t *tick)
+{
+	struct pbox_worker_session s;
+
+	for (unsigned i = 0; i < WORKERS; i++)
+		while (!pbox_worker_session(peer[i].w, &s) || s.times != times)
+			step(tick);
+}
+
+/* Tables of hosts: the workers do not keep them. */
+static void
+own_tables(bool restores, uint64_t *tick)
+{
+	struct pbox_worker_table_info info;
+	struct pbox_worker_chunk chunk;
+
+	for (unsigned i = 0; i < WORKERS; i++) {
+		declare(&peer[i]);
+		peer[i].stage = WITHOUT_TABLES;
+		peer[i].d.own_data = true;
+		peer[i].d.restores = restores;
+		peer[i].due = world.now;
+	}
+	for (unsigned i = 0; i < WORKERS; i++) {
+		const struct pbox_worker_declaration *d = &peer[i].d;
+
+		while (d->state == PBOX_WORKER_DECLARING)
+			step(tick);
+		CU_ASSERT_FATAL(d->state == PBOX_WORKER_DECLARED);
+		UNIT_EQ_U64(peer[i].w->tables, 0);
+		UNIT_EQ_U64(d->table->flags, restores ? PBOX_DECLARE_RESTORE : 0);
+		pbox_worker_table_info(d->table, &info);
+		CU_ASSERT_FATAL(info.chunks > 0);
+		for (uint32_t k = 0; k < info.chunks; k++) {
+			pbox_worker_chunk(d->table, k, &chunk);
+			CU_ASSERT(chunk.tensor < TENSORS && chunk.endpoint < SHARDS);
+		}
+		pbox_worker_table_free(d->table);
+	}
+}
+
+/* A host with a data path of its own: what it is granted, and that the box has forgotten it, with its table. */
 static void
 test_session_of_host(void)
 {
@@ -220,6 +262,8 @@ test_session_of_host(void)
 	UNIT_EQ_U64(first.mtu, 1500 - PBOX_TAG_LEN);
 	CU_ASSERT(first.window > 0 && first.token != 0 && first.keys != NULL);
 	UNIT_EQ_U64(ntohs(pbox_worker_endpoint(peer[0].w, 1)->sin_port), 7271);
+	await_sessions(1, &tick);
+	own_tables(false, &tick);
 	world_box_crash();
 	world_box_start();
 	while (pbox_worker_session(peer[0].w, &then) && then.times == 1)
@@ -230,6 +274,8 @@ test_session_of_host(void)
 	UNIT_EQ_U64(then.times, 2);
 	UNIT_EQ_U64(then.incarnation, world.incarnation);
 	CU_ASSERT(then.token != first.token);
+	await_sessions(2, &tick);
+	own_tables(true, &tick);
 	end();
 }
 

@@ -35,7 +35,7 @@ extern int chaos_logtype;
 #define CHAOS_LOG(level, fmt, ...) \
 	rte_log(RTE_LOG_##level, chaos_logtype, "net_chaos: " fmt "\n", ##__VA_ARGS__)
 
-/** What a queue counts itself, behind the counters of its line (enum pbox_fault_counter). */
+/** What a queue counts itself, after the counters of its line (enum pbox_fault_counter). */
 enum chaos_counter {
 	CHAOS_N_port_packets = PBOX_FAULT_COUNTER_MAX, /* at the wrapped port; an xstat as well */
 	CHAOS_N_packets,                               /* at the application */

@@ -11,12 +11,12 @@
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
-#include <rte_kvargs.h>
 #include <rte_malloc.h>
 
 #include "chaos.h"
 #include "chaos_ops.h"
 #include "driver_sdk.h"
+#include "vdev.h"
 
 #define DEFAULT_LIMIT  1024
 #define DEFAULT_COPIES 2048
@@ -82,45 +82,32 @@ chaos_take_argument(const char *key, const char *value, void *ctx)
 }
 
 static int
-chaos_parse_arguments(struct chaos_port *port, const char *args)
+chaos_parse_arguments(struct chaos_port *port, struct rte_vdev_device *vdev)
 {
-	struct rte_kvargs *kv = rte_kvargs_parse(args, NULL);
-	int ret;
+	int ret = vdev_arguments(
+		vdev, chaos_logtype, "port=NAME[,key=value]...", chaos_take_argument, port);
 
-	if (kv == NULL) {
-		CHAOS_LOG(ERR, "arguments are port=NAME[,key=value]..., not '%s'", args);
-		return -EINVAL;
-	}
-	ret = rte_kvargs_process(kv, NULL, chaos_take_argument, port);
-	rte_kvargs_free(kv);
 	if (ret == 0 && port->wrapped == RTE_MAX_ETHPORTS) {
 		CHAOS_LOG(ERR, "port=NAME is missing: which port to wrap");
 		return -EINVAL;
 	}
-	return ret < 0 ? -EINVAL : 0;
+	return ret;
 }
 
-/* What the library has just put into a new port, and what it tells of the wrapped one, must stand
- * where we believe. */
+/* What the library says of the wrapped port must be where we believe, too. */
 static bool
-chaos_layout_is_right(const struct rte_eth_dev *dev, const char *name, uint16_t wrapped)
+wrapped_is_right(const struct rte_eth_dev *dev, uint16_t wrapped)
 {
-	const struct rte_eth_dev *other;
+	const struct rte_eth_dev *other = dev - dev->data->port_id + wrapped;
 	uint16_t mtu = 0;
 
-	if (strcmp(dev->data->name, name) != 0 || dev->data->mtu != RTE_ETHER_MTU ||
-		dev->data->port_id >= RTE_MAX_ETHPORTS ||
-		dev->data->backer_port_id != RTE_MAX_ETHPORTS ||
-		rte_eth_dev_allocated(name) != dev || dev->state != RTE_ETH_DEV_UNUSED)
-		return false;
-	other = dev - dev->data->port_id + wrapped;
 	rte_eth_dev_get_mtu(wrapped, &mtu);
 	return other->data->port_id == wrapped && other->data->mtu == mtu &&
 	       other->state == RTE_ETH_DEV_ATTACHED && other->dev_ops != NULL &&
 	       other->data->numa_node == rte_eth_dev_socket_id(wrapped);
 }
 
-/* Tell our application what the wrapped port tells. */
+/* Events of the wrapped port are events of this one. */
 static int
 wrapped_event(uint16_t wrapped, enum rte_eth_event_type event, void *ctx, void *ret)
 {
@@ -182,11 +169,8 @@ chaos_fill_device(struct rte_eth_dev *dev, struct chaos_port *port)
 	rte_eth_macaddr_get(port->wrapped, &dev->data->mac_addrs[0]);
 	rte_eth_dev_get_mtu(port->wrapped, &dev->data->mtu);
 	dev->data->numa_node = rte_eth_dev_socket_id(port->wrapped);
-	dev->data->dev_flags =
+	dev->data->dev_flags |=
 		*info.dev_flags & (RTE_ETH_DEV_INTR_LSC | RTE_ETH_DEV_NOLIVE_MAC_ADDR);
-	dev->data->dev_flags |= RTE_ETH_DEV_AUTOFILL_QUEUE_XSTATS;
-	dev->data->dev_link.link_status = RTE_ETH_LINK_DOWN;
-	dev->data->dev_link.link_duplex = RTE_ETH_LINK_FULL_DUPLEX;
 	dev->dev_ops = &chaos_ops;
 	dev->rx_pkt_burst = chaos_rx_burst;
 	dev->tx_pkt_burst = chaos_tx_burst;
@@ -197,15 +181,11 @@ chaos_fill_device(struct rte_eth_dev *dev, struct chaos_port *port)
 static int
 chaos_probe(struct rte_vdev_device *vdev)
 {
-	const char *name = rte_vdev_device_name(vdev), *args = rte_vdev_device_args(vdev);
+	const char *name = rte_vdev_device_name(vdev);
 	struct chaos_port *port;
 	struct rte_eth_dev *dev;
-	int ret = -ENOMEM;
+	int ret;
 
-	if (rte_eal_process_type() != RTE_PROC_PRIMARY) {
-		CHAOS_LOG(ERR, "%s: primary processes only", name);
-		return -ENOTSUP;
-	}
 	port = rte_zmalloc_socket(name, sizeof(*port), 0, SOCKET_ID_ANY);
 	if (port == NULL)
 		return -ENOMEM;
@@ -218,24 +198,22 @@ chaos_probe(struct rte_vdev_device *vdev)
 		port->side[d].conf.reseed = 1;
 		chaos_side_publish(&port->side[d], false);
 	}
-	ret = chaos_parse_arguments(port, args != NULL ? args : "");
+	ret = chaos_parse_arguments(port, vdev);
 	if (ret != 0)
 		goto free_port;
-	dev = rte_eth_dev_allocate(name);
+	dev = vdev_allocate(vdev, chaos_logtype);
 	if (dev == NULL) {
 		ret = -rte_errno;
 		goto free_port;
 	}
-	if (!chaos_layout_is_right(dev, name, port->wrapped)) {
+	if (!wrapped_is_right(dev, port->wrapped)) {
 		/* nothing may be touched: not even to give the port back */
 		CHAOS_LOG(ERR, "%s: this DPDK is not laid out like the one net_chaos was built for",
 			name);
 		ret = -ENOTSUP;
 		goto free_port;
 	}
-	dev->data->dev_private = port; /* freed with the port from here on */
-	dev->device = &vdev->device;
-	dev->data->numa_node = vdev->device.numa_node;
+	vdev_attach(dev, vdev, port);
 	port->dev = dev;
 	port->port_id = dev->data->port_id;
 	ret = chaos_own(port);
@@ -290,22 +268,9 @@ chaos_close(struct rte_eth_dev *dev)
 	return ret;
 }
 
-static int
-chaos_remove(struct rte_vdev_device *vdev)
-{
-	uint16_t id;
-	int ret;
-
-	/* not there: the application has closed it */
-	if (rte_eth_dev_get_port_by_name(rte_vdev_device_name(vdev), &id) != 0)
-		return 0;
-	ret = rte_eth_dev_stop(id);
-	return ret != 0 ? ret : rte_eth_dev_close(id);
-}
-
 static struct rte_vdev_driver chaos_driver = {
 	.probe = chaos_probe,
-	.remove = chaos_remove,
+	.remove = vdev_remove,
 };
 
 RTE_PMD_REGISTER_VDEV(net_chaos, chaos_driver);

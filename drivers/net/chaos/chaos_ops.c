@@ -12,6 +12,7 @@
 
 #include "chaos.h"
 #include "chaos_ops.h"
+#include "vdev.h"
 
 /* The functions of the device. The wrapped port is driven through the public interface alone, as
  * the application would. */
@@ -139,15 +140,6 @@ chaos_pool_free(struct chaos_port *port)
 	port->pool = NULL;
 }
 
-static void
-chaos_set_queue_states(struct rte_eth_dev *dev, uint8_t state)
-{
-	for (uint16_t i = 0; i < dev->data->nb_rx_queues; i++)
-		dev->data->rx_queue_state[i] = state;
-	for (uint16_t i = 0; i < dev->data->nb_tx_queues; i++)
-		dev->data->tx_queue_state[i] = state;
-}
-
 static int
 chaos_start(struct rte_eth_dev *dev)
 {
@@ -168,7 +160,7 @@ chaos_start(struct rte_eth_dev *dev)
 	}
 	ret = rte_eth_dev_start(port->wrapped);
 	if (ret == 0)
-		chaos_set_queue_states(dev, RTE_ETH_QUEUE_STATE_STARTED);
+		vdev_set_queue_states(dev, RTE_ETH_QUEUE_STATE_STARTED);
 	return ret;
 }
 
@@ -184,7 +176,7 @@ chaos_stop(struct rte_eth_dev *dev)
 		chaos_queue_reset(port->rx[i]);
 	for (uint16_t i = 0; i < port->n_tx; i++)
 		chaos_queue_reset(port->tx[i]);
-	chaos_set_queue_states(dev, RTE_ETH_QUEUE_STATE_STOPPED);
+	vdev_set_queue_states(dev, RTE_ETH_QUEUE_STATE_STOPPED);
 	dev->data->dev_link.link_status = RTE_ETH_LINK_DOWN;
 	return 0;
 }
@@ -193,17 +185,13 @@ static int
 chaos_link_update(struct rte_eth_dev *dev, int wait)
 {
 	struct rte_eth_link link = {.link_status = RTE_ETH_LINK_DOWN};
-	uint64_t word;
 	int ret;
 
 	ret = wait ? rte_eth_link_get(chaos_port_of(dev)->wrapped, &link)
 		   : rte_eth_link_get_nowait(chaos_port_of(dev)->wrapped, &link);
 	if (ret != 0)
 		return ret;
-	/* in one piece: others read it without a lock */
-	static_assert(sizeof(link) == sizeof(word), "rte_eth_link is a word");
-	memcpy(&word, &link, sizeof(word));
-	__atomic_store_n((uint64_t *)(void *)&dev->data->dev_link, word, __ATOMIC_SEQ_CST);
+	vdev_set_link(dev, &link);
 	return 0;
 }
 

@@ -5,12 +5,11 @@
 #include <errno.h>
 #include <string.h>
 
-#include <rte_eal.h>
-#include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_malloc.h>
 
 #include "mem.h"
+#include "vdev.h"
 
 #define MAX_FRAME 65535u
 
@@ -22,13 +21,6 @@ static struct mem_port *
 mem_port_of(struct rte_eth_dev *dev)
 {
 	return dev->data->dev_private;
-}
-
-static int
-mem_configure(struct rte_eth_dev *dev)
-{
-	(void)dev;
-	return 0;
 }
 
 static int
@@ -99,12 +91,7 @@ mem_tx_release(struct rte_eth_dev *dev, uint16_t id)
 static void
 set_state(struct rte_eth_dev *dev, bool on)
 {
-	uint8_t state = on ? RTE_ETH_QUEUE_STATE_STARTED : RTE_ETH_QUEUE_STATE_STOPPED;
-
-	for (uint16_t i = 0; i < dev->data->nb_rx_queues; i++)
-		dev->data->rx_queue_state[i] = state;
-	for (uint16_t i = 0; i < dev->data->nb_tx_queues; i++)
-		dev->data->tx_queue_state[i] = state;
+	vdev_set_queue_states(dev, on ? RTE_ETH_QUEUE_STATE_STARTED : RTE_ETH_QUEUE_STATE_STOPPED);
 	dev->data->dev_link.link_status = on ? RTE_ETH_LINK_UP : RTE_ETH_LINK_DOWN;
 	mem_port_of(dev)->started = on;
 }
@@ -146,7 +133,7 @@ mem_close(struct rte_eth_dev *dev)
 		mem_rx_release(dev, i);
 	for (uint16_t i = 0; i < dev->data->nb_tx_queues; i++)
 		mem_tx_release(dev, i);
-	dev->data->mac_addrs = NULL; /* stands in the private data */
+	dev->data->mac_addrs = NULL; /* it is part of the private data */
 	return 0;
 }
 
@@ -155,13 +142,6 @@ mem_link_update(struct rte_eth_dev *dev, int wait)
 {
 	(void)dev;
 	(void)wait;
-	return 0;
-}
-
-static int
-mem_nothing(struct rte_eth_dev *dev)
-{
-	(void)dev;
 	return 0;
 }
 
@@ -227,18 +207,18 @@ mem_stats_reset(struct rte_eth_dev *dev)
 }
 
 static const struct eth_dev_ops mem_ops = {
-	.dev_configure = mem_configure,
+	.dev_configure = vdev_nothing,
 	.dev_start = mem_start,
 	.dev_stop = mem_stop,
 	.dev_close = mem_close,
 	.dev_infos_get = mem_infos_get,
-	.dev_set_link_up = mem_nothing,
-	.dev_set_link_down = mem_nothing,
+	.dev_set_link_up = vdev_nothing,
+	.dev_set_link_down = vdev_nothing,
 	.link_update = mem_link_update,
-	.promiscuous_enable = mem_nothing,
-	.promiscuous_disable = mem_nothing,
-	.allmulticast_enable = mem_nothing,
-	.allmulticast_disable = mem_nothing,
+	.promiscuous_enable = vdev_nothing,
+	.promiscuous_disable = vdev_nothing,
+	.allmulticast_enable = vdev_nothing,
+	.allmulticast_disable = vdev_nothing,
 	.mac_addr_set = mem_mac_set,
 	.mtu_set = mem_mtu_set,
 	.stats_get = mem_stats_get,
@@ -249,30 +229,13 @@ static const struct eth_dev_ops mem_ops = {
 	.tx_queue_release = mem_tx_release,
 };
 
-/* What the library has just put into a new port must stand where we believe. */
-static bool
-mem_layout_is_right(const struct rte_eth_dev *dev, const char *name)
-{
-	return strcmp(dev->data->name, name) == 0 && dev->data->mtu == RTE_ETHER_MTU &&
-	       dev->data->port_id < RTE_MAX_ETHPORTS &&
-	       dev->data->backer_port_id == RTE_MAX_ETHPORTS &&
-	       rte_eth_dev_allocated(name) == dev && dev->state == RTE_ETH_DEV_UNUSED;
-}
-
 static int
 mem_probe(struct rte_vdev_device *vdev)
 {
 	const char *name = rte_vdev_device_name(vdev), *args = rte_vdev_device_args(vdev);
-	const struct rte_eth_link link = {.link_speed = RTE_ETH_SPEED_NUM_100G,
-		.link_duplex = RTE_ETH_LINK_FULL_DUPLEX,
-		.link_status = RTE_ETH_LINK_DOWN};
 	struct mem_port *port;
 	struct rte_eth_dev *dev;
 
-	if (rte_eal_process_type() != RTE_PROC_PRIMARY) {
-		MEM_LOG(ERR, "%s: primary processes only", name);
-		return -ENOTSUP;
-	}
 	if (args != NULL && *args != '\0') {
 		MEM_LOG(ERR, "%s takes no arguments, not '%s'", name, args);
 		return -EINVAL;
@@ -280,26 +243,16 @@ mem_probe(struct rte_vdev_device *vdev)
 	port = rte_zmalloc_socket(name, sizeof(*port), 0, vdev->device.numa_node);
 	if (port == NULL)
 		return -ENOMEM;
-	dev = rte_eth_dev_allocate(name);
+	dev = vdev_allocate(vdev, mem_logtype);
 	if (dev == NULL) {
 		rte_free(port);
 		return -rte_errno;
 	}
-	if (!mem_layout_is_right(dev, name)) {
-		/* nothing may be touched: not even to give the port back */
-		MEM_LOG(ERR, "%s: this DPDK is not laid out like the one net_mem was built for",
-			name);
-		rte_free(port);
-		return -ENOTSUP;
-	}
 	rte_eth_random_addr(port->mac.addr_bytes);
 	port->dev = dev;
-	dev->data->dev_private = port; /* freed with the port from here on */
-	dev->device = &vdev->device;
-	dev->data->numa_node = vdev->device.numa_node;
+	vdev_attach(dev, vdev, port);
 	dev->data->mac_addrs = &port->mac;
-	dev->data->dev_link = link;
-	dev->data->dev_flags = RTE_ETH_DEV_AUTOFILL_QUEUE_XSTATS;
+	dev->data->dev_link.link_speed = RTE_ETH_SPEED_NUM_100G;
 	dev->dev_ops = &mem_ops;
 	dev->rx_pkt_burst = mem_rx_burst;
 	dev->tx_pkt_burst = mem_tx_burst;
@@ -309,22 +262,9 @@ mem_probe(struct rte_vdev_device *vdev)
 	return 0;
 }
 
-static int
-mem_remove(struct rte_vdev_device *vdev)
-{
-	uint16_t id;
-	int ret;
-
-	/* not there: the application has closed it */
-	if (rte_eth_dev_get_port_by_name(rte_vdev_device_name(vdev), &id) != 0)
-		return 0;
-	ret = rte_eth_dev_stop(id);
-	return ret != 0 ? ret : rte_eth_dev_close(id);
-}
-
 static struct rte_vdev_driver mem_driver = {
 	.probe = mem_probe,
-	.remove = mem_remove,
+	.remove = vdev_remove,
 };
 
 /* a driver takes all devices whose names begin with its own: net_mem would take those of net_memif */

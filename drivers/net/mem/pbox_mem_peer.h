@@ -20,7 +20,7 @@
  * peer that writes headers alone leaves the payload of the last use, in the cache where it lies.
  *
  * Threads: all functions of one peer belong to one thread. It runs between the start and the stop of
- * the port, and opens its peers anew after each start.
+ * the port, and opens its peers again after each start.
  */
 
 #include <stdbool.h>

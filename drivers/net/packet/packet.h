@@ -177,7 +177,7 @@ int packet_iface_index(const char *ifname);
 int packet_iface_mac(const char *ifname, struct rte_ether_addr *mac);
 int packet_iface_mtu(const char *ifname);
 int packet_iface_flags(const char *ifname);
-/** Whether no hardware stands behind it. */
+/** Has it no hardware? */
 bool packet_iface_virtual(const char *ifname);
 
 uint16_t packet_rx_burst(void *rxq, struct rte_mbuf **pkts, uint16_t n);

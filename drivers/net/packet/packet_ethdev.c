@@ -7,16 +7,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <rte_eal.h>
-#include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_interrupts.h>
-#include <rte_kvargs.h>
 #include <rte_malloc.h>
 #include <rte_string_fns.h>
 
 #include "packet.h"
 #include "packet_ops.h"
+#include "vdev.h"
 
 static int
 take_mac(struct packet_port *port, const char *value, bool *interface)
@@ -93,19 +91,12 @@ derive_mac(struct packet_port *port)
 }
 
 static int
-packet_parse_arguments(struct packet_port *port, const char *args)
+packet_parse_arguments(struct packet_port *port, struct rte_vdev_device *vdev)
 {
-	struct rte_kvargs *kv = rte_kvargs_parse(args, NULL);
 	struct packet_args a = {.port = port};
-	int ret;
 
-	if (kv == NULL) {
-		PACKET_LOG(ERR, "arguments are iface=NAME[,key=value]..., not '%s'", args);
-		return -EINVAL;
-	}
-	ret = rte_kvargs_process(kv, NULL, packet_take_argument, &a);
-	rte_kvargs_free(kv);
-	if (ret != 0)
+	if (vdev_arguments(vdev, packet_logtype, "iface=NAME[,key=value]...", packet_take_argument,
+		    &a) != 0)
 		return -EINVAL;
 	if (port->ifname[0] == '\0') {
 		PACKET_LOG(ERR, "iface=NAME is missing: which interface");
@@ -141,16 +132,6 @@ check_rights(const struct packet_port *port)
 	return 0;
 }
 
-/* What the library has just put into a new port must stand where we believe. */
-static bool
-packet_layout_is_right(const struct rte_eth_dev *dev, const char *name)
-{
-	return strcmp(dev->data->name, name) == 0 && dev->data->mtu == RTE_ETHER_MTU &&
-	       dev->data->port_id < RTE_MAX_ETHPORTS &&
-	       dev->data->backer_port_id == RTE_MAX_ETHPORTS &&
-	       rte_eth_dev_allocated(name) == dev && dev->state == RTE_ETH_DEV_UNUSED;
-}
-
 static int
 packet_fill_device(struct rte_eth_dev *dev, struct packet_port *port)
 {
@@ -161,9 +142,6 @@ packet_fill_device(struct rte_eth_dev *dev, struct packet_port *port)
 		return -ENOMEM;
 	dev->data->mac_addrs[0] = port->mac;
 	dev->data->mtu = mtu > 0 ? (uint16_t)mtu : RTE_ETHER_MTU;
-	dev->data->dev_flags = RTE_ETH_DEV_AUTOFILL_QUEUE_XSTATS;
-	dev->data->dev_link.link_status = RTE_ETH_LINK_DOWN;
-	dev->data->dev_link.link_duplex = RTE_ETH_LINK_FULL_DUPLEX;
 	dev->dev_ops = &packet_ops;
 	dev->rx_pkt_burst = packet_rx_burst;
 	dev->tx_pkt_burst = packet_tx_burst;
@@ -178,40 +156,25 @@ packet_fill_device(struct rte_eth_dev *dev, struct packet_port *port)
 static int
 packet_probe(struct rte_vdev_device *vdev)
 {
-	const char *name = rte_vdev_device_name(vdev), *args = rte_vdev_device_args(vdev);
 	struct packet_port *port;
 	struct rte_eth_dev *dev;
 	int ret;
 
-	if (rte_eal_process_type() != RTE_PROC_PRIMARY) {
-		PACKET_LOG(ERR, "%s: primary processes only", name);
-		return -ENOTSUP;
-	}
-	port = rte_zmalloc_socket(name, sizeof(*port), 0, SOCKET_ID_ANY);
+	port = rte_zmalloc_socket(rte_vdev_device_name(vdev), sizeof(*port), 0, SOCKET_ID_ANY);
 	if (port == NULL)
 		return -ENOMEM;
 	port->gso = true;
-	ret = packet_parse_arguments(port, args != NULL ? args : "");
+	ret = packet_parse_arguments(port, vdev);
 	if (ret == 0)
 		ret = check_rights(port);
 	if (ret != 0)
 		goto free_port;
-	dev = rte_eth_dev_allocate(name);
+	dev = vdev_allocate(vdev, packet_logtype);
 	if (dev == NULL) {
 		ret = -rte_errno;
 		goto free_port;
 	}
-	if (!packet_layout_is_right(dev, name)) {
-		/* nothing may be touched: not even to give the port back */
-		PACKET_LOG(ERR,
-			"%s: this DPDK is not laid out like the one net_packet was built for",
-			name);
-		ret = -ENOTSUP;
-		goto free_port;
-	}
-	dev->data->dev_private = port; /* freed with the port from here on */
-	dev->device = &vdev->device;
-	dev->data->numa_node = vdev->device.numa_node;
+	vdev_attach(dev, vdev, port);
 	port->dev = dev;
 	ret = packet_fill_device(dev, port);
 	if (ret != 0) {
@@ -225,22 +188,9 @@ free_port:
 	return ret;
 }
 
-static int
-packet_remove(struct rte_vdev_device *vdev)
-{
-	uint16_t id;
-	int ret;
-
-	/* not there: the application has closed it */
-	if (rte_eth_dev_get_port_by_name(rte_vdev_device_name(vdev), &id) != 0)
-		return 0;
-	ret = rte_eth_dev_stop(id);
-	return ret != 0 ? ret : rte_eth_dev_close(id);
-}
-
 static struct rte_vdev_driver packet_driver = {
 	.probe = packet_probe,
-	.remove = packet_remove,
+	.remove = vdev_remove,
 };
 
 RTE_PMD_REGISTER_VDEV(net_packet, packet_driver);

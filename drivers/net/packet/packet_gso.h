@@ -44,7 +44,7 @@ struct packet_group {
  * A frame is gathered when it is an IPv4 datagram without UDP checksum, so that the kernel may
  * write one, and must not be fragmented, so that its IP id says nothing (RFC 6864).
  *
- * @param next   chain: index of the frame behind this one in its group
+ * @param next   chain: index of the frame after this one in its group
  * @param group  room for @p n
  * @return how many groups
  */

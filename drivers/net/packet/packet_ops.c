@@ -16,6 +16,7 @@
 
 #include "packet.h"
 #include "packet_ops.h"
+#include "vdev.h"
 
 /* What it has to do with a queue that is kept across stop and start is its size and its pool; the
  * sockets live from start to stop. */
@@ -24,13 +25,6 @@ static struct packet_port *
 packet_port_of(struct rte_eth_dev *dev)
 {
 	return dev->data->dev_private;
-}
-
-static int
-packet_configure(struct rte_eth_dev *dev)
-{
-	(void)dev;
-	return 0;
 }
 
 static int
@@ -158,15 +152,6 @@ packet_intr(struct rte_eth_dev *dev, uint16_t queue)
 	return 0;
 }
 
-static void
-packet_set_queue_states(struct rte_eth_dev *dev, uint8_t state)
-{
-	for (uint16_t i = 0; i < dev->data->nb_rx_queues; i++)
-		dev->data->rx_queue_state[i] = state;
-	for (uint16_t i = 0; i < dev->data->nb_tx_queues; i++)
-		dev->data->tx_queue_state[i] = state;
-}
-
 static int
 packet_start(struct rte_eth_dev *dev)
 {
@@ -192,7 +177,7 @@ packet_start(struct rte_eth_dev *dev)
 		return ret;
 	}
 	port->started = true;
-	packet_set_queue_states(dev, RTE_ETH_QUEUE_STATE_STARTED);
+	vdev_set_queue_states(dev, RTE_ETH_QUEUE_STATE_STARTED);
 	return 0;
 }
 
@@ -204,7 +189,7 @@ packet_stop(struct rte_eth_dev *dev)
 	interrupts_off(dev);
 	packet_sockets_close(port);
 	port->started = false;
-	packet_set_queue_states(dev, RTE_ETH_QUEUE_STATE_STOPPED);
+	vdev_set_queue_states(dev, RTE_ETH_QUEUE_STATE_STOPPED);
 	dev->data->dev_link.link_status = RTE_ETH_LINK_DOWN;
 	return 0;
 }
@@ -252,17 +237,13 @@ packet_link_update(struct rte_eth_dev *dev, int wait)
 	struct rte_eth_link link = {.link_speed = RTE_ETH_SPEED_NUM_UNKNOWN,
 		.link_duplex = RTE_ETH_LINK_FULL_DUPLEX,
 		.link_autoneg = RTE_ETH_LINK_AUTONEG};
-	uint64_t word;
 
 	(void)wait;
 	link.link_status = packet_bound(packet_port_of(dev)) && flags >= 0 && (flags & IFF_UP) &&
 					   (flags & IFF_RUNNING)
 				   ? RTE_ETH_LINK_UP
 				   : RTE_ETH_LINK_DOWN;
-	/* in one piece: others read it without a lock */
-	static_assert(sizeof(link) == sizeof(word), "rte_eth_link is a word");
-	memcpy(&word, &link, sizeof(word));
-	__atomic_store_n((uint64_t *)(void *)&dev->data->dev_link, word, __ATOMIC_SEQ_CST);
+	vdev_set_link(dev, &link);
 	return 0;
 }
 
@@ -336,7 +317,7 @@ packet_mtu_set(struct rte_eth_dev *dev, uint16_t mtu)
 }
 
 const struct eth_dev_ops packet_ops = {
-	.dev_configure = packet_configure,
+	.dev_configure = vdev_nothing,
 	.dev_start = packet_start,
 	.dev_stop = packet_stop,
 	.dev_close = packet_close,

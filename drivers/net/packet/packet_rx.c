@@ -63,7 +63,7 @@ finish_checksum(struct rte_mbuf *m, const struct virtio_net_hdr *vnet)
 
 /* What the kernel knows of a checksum, for the application. */
 static inline void
-tell_checksum(struct packet_rxq *q, struct rte_mbuf *m, const struct virtio_net_hdr *vnet)
+set_checksum_flags(struct packet_rxq *q, struct rte_mbuf *m, const struct virtio_net_hdr *vnet)
 {
 	if (vnet->flags & VIRTIO_NET_HDR_F_NEEDS_CSUM) {
 		packet_count(&q->count, PACKET_N_unfinished, 1);
@@ -109,7 +109,7 @@ packet_take_frame(struct packet_rxq *q, const struct tpacket2_hdr *h, uint32_t s
 	m->data_len = (uint16_t)len;
 	m->pkt_len = len;
 	m->port = q->port_id;
-	tell_checksum(q, m, vnet);
+	set_checksum_flags(q, m, vnet);
 	if (unlikely(tag > 0 && len >= VLAN_AT)) {
 		insert_tag(p, len,
 			status & TP_STATUS_VLAN_TPID_VALID ? h->tp_vlan_tpid : RTE_ETHER_TYPE_VLAN,
@@ -185,7 +185,7 @@ finish_pieces(struct packet_rxq *q, struct rte_mbuf **m, unsigned n)
 	for (unsigned i = 0; i < n; i++) {
 		packet_piece_headers(rte_pktmbuf_mtod(m[i], uint8_t *), super, i,
 			(uint16_t)(m[i]->data_len - PACKET_HEADERS));
-		tell_checksum(q, m[i], &piece);
+		set_checksum_flags(q, m[i], &piece);
 	}
 }
 
@@ -205,7 +205,7 @@ take_super(struct packet_rxq *q, const struct tpacket2_hdr *h, uint32_t status,
 	}
 	if (unlikely(why != PACKET_COUNTER_MAX)) {
 		packet_count(&q->count, why, 1);
-		if (status & TP_STATUS_COPY) /* keep in step with what stands beside the ring */
+		if (status & TP_STATUS_COPY) /* keep in step with what is beside the ring */
 			recv(q->fd, NULL, 0, MSG_DONTWAIT | MSG_TRUNC);
 		return;
 	}

@@ -12,7 +12,7 @@
 
 static struct virtio_net_hdr packet_plain; /* nothing to say about a frame; never written */
 
-/* The segments of a frame without its first @p skip bytes, which stand in the first. */
+/* The segments of a frame without its first @p skip bytes, which are in the first. */
 static unsigned
 put_segments(struct iovec *iov, const struct rte_mbuf *m, uint32_t skip)
 {
@@ -25,7 +25,7 @@ put_segments(struct iovec *iov, const struct rte_mbuf *m, uint32_t skip)
 	return n;
 }
 
-/* One message: a frame as it is, or the datagrams of a group behind headers of their own. */
+/* One message: a frame as it is, or the datagrams of a group after headers of their own. */
 static unsigned
 put_message(struct packet_txq *q, struct rte_mbuf **pkts, unsigned at, struct iovec *iov)
 {

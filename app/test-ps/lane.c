@@ -13,6 +13,8 @@
 #include <rte_pause.h>
 #include <rte_prefetch.h>
 
+#include <pbox_port_mbuf.h>
+
 #include "testps.h"
 
 #define PREFETCH 4
@@ -29,12 +31,7 @@ testps_now(const struct testps *t)
 static void
 raw_out(struct lane *l, unsigned port, struct rte_mbuf *m, size_t len)
 {
-	if (len < 60) {
-		memset(rte_pktmbuf_mtod_offset(m, uint8_t *, len), 0, 60 - len);
-		len = 60;
-	}
-	m->data_len = (uint16_t)len;
-	m->pkt_len = (uint32_t)len;
+	pbox_port_pad(m, len);
 	lane_out(l, port, m); /* worker p is one of port p */
 }
 

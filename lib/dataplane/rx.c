@@ -6,6 +6,8 @@
 
 #include <rte_prefetch.h>
 
+#include <pbox_port_mbuf.h>
+
 #include "core.h"
 
 bool
@@ -31,17 +33,11 @@ rx_drop(struct core *c, struct rte_mbuf *m, enum pbox_core_stat why)
 	rte_pktmbuf_free(m);
 }
 
-/* Answer with @p len bytes in the packet that asked, padded as Ethernet wants it. */
+/* Answer with @p len bytes in the packet that asked. */
 static void
 rx_answer_in_place(struct core *c, const struct pbox_port *p, struct rte_mbuf *m, size_t len)
 {
-	if (len < RTE_ETHER_MIN_LEN - RTE_ETHER_CRC_LEN) {
-		memset(rte_pktmbuf_mtod_offset(m, uint8_t *, len), 0,
-			RTE_ETHER_MIN_LEN - RTE_ETHER_CRC_LEN - len);
-		len = RTE_ETHER_MIN_LEN - RTE_ETHER_CRC_LEN;
-	}
-	m->data_len = (uint16_t)len;
-	m->pkt_len = (uint32_t)len;
+	pbox_port_pad(m, len);
 	m->ol_flags = 0;
 	core_tx(c, p->conf.id, m);
 }
@@ -128,22 +124,6 @@ look_at_checksum(struct core *c, const struct pbox_port *p, const struct rte_mbu
 		core_count(c, PBOX_CS_UDP_CHECKSUM_PARTIAL, 1);
 }
 
-static unsigned
-rx_parse_flags(const struct pbox_port *p, const struct rte_mbuf *m)
-{
-	unsigned flags = PBOX_NET_F_UDP_DEFER;
-
-	if (p->dev.rx_ip_checksum &&
-		(m->ol_flags & RTE_MBUF_F_RX_IP_CKSUM_MASK) == RTE_MBUF_F_RX_IP_CKSUM_GOOD)
-		flags |= PBOX_NET_F_IP_GOOD;
-	/* NONE: the port vouches for the data, and nobody has written a checksum */
-	if (p->dev.rx_udp_checksum &&
-		((m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_GOOD ||
-			(m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_NONE))
-		flags |= PBOX_NET_F_UDP_GOOD;
-	return flags;
-}
-
 /* For the control thread, which logs it: who claims our address? */
 static void
 note_conflict(struct core *c, const struct pbox_port *p, const struct pbox_net_pkt *pkt)
@@ -169,7 +149,7 @@ rx_receive(struct core *c, struct pbox_port *p, struct rte_mbuf *m)
 	}
 	m->port = p->conf.id; /* not all drivers set it, and a bond sets its slave's */
 	frame = rte_pktmbuf_mtod(m, void *);
-	v = pbox_net_parse(frame, m->data_len, &p->nif, rx_parse_flags(p, m), &pkt);
+	v = pbox_net_parse(frame, m->data_len, &p->nif, pbox_port_rx_flags(p, m), &pkt);
 	switch (v) {
 	case PBOX_NET_UDP:
 		m->l2_len = pkt.l3_offset;

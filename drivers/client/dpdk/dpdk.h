@@ -17,6 +17,7 @@
 #include <pbox_arp.h>
 #include <pbox_net.h>
 #include <pbox_port.h>
+#include <pbox_port_mbuf.h>
 
 #include "pbox_client_dpdk.h"
 
@@ -135,8 +136,5 @@ struct dpdk_peer *dpdk_peer(struct dpdk *s, struct pbox_client_peer *peer);
 void dpdk_quiesce(struct pbox_client_transport *t);
 /** ARP request for @p ip (our own: an announcement). */
 void dpdk_ask(struct dpdk *s, uint32_t ip);
-
-/** Pad to what Ethernet wants, and set the length of a packet of one segment. */
-void dpdk_pad(struct rte_mbuf *m, size_t len);
 
 #endif /* CLIENT_DPDK_H */

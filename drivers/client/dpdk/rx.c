@@ -16,36 +16,13 @@
 #define SPIN_NS (2 * NS_US)  /* with idle=sleep: polls so long before it sleeps */
 #define NAP_NS  (50 * NS_US) /* between looks */
 
-void
-dpdk_pad(struct rte_mbuf *m, size_t len)
-{
-	const size_t least = RTE_ETHER_MIN_LEN - RTE_ETHER_CRC_LEN;
-
-	if (len < least) {
-		memset(rte_pktmbuf_mtod_offset(m, uint8_t *, len), 0, least - len);
-		len = least;
-	}
-	m->data_len = (uint16_t)len;
-	m->pkt_len = (uint32_t)len;
-}
-
 static void
 dpdk_answer_in_place(struct dpdk *s, struct rte_mbuf *m, size_t len)
 {
 	m->ol_flags = 0;
-	dpdk_pad(m, len);
+	pbox_port_pad(m, len);
 	dpdk_tx(s, m);
 	dpdk_tx_flush(s);
-}
-
-static unsigned
-dpdk_parse_flags(const struct pbox_port *p, const struct rte_mbuf *m)
-{
-	return PBOX_NET_F_UDP_DEFER |
-	       (p->dev.rx_ip_checksum && (m->ol_flags & RTE_MBUF_F_RX_IP_CKSUM_MASK) ==
-						 RTE_MBUF_F_RX_IP_CKSUM_GOOD
-			       ? PBOX_NET_F_IP_GOOD
-			       : 0);
 }
 
 /** A datagram for us becomes a view of its packet, which stays; everything else ends here. */
@@ -62,7 +39,7 @@ dpdk_take(struct dpdk *s, struct rte_mbuf *m)
 		return;
 	}
 	frame = rte_pktmbuf_mtod(m, uint8_t *);
-	switch (pbox_net_parse(frame, m->data_len, &p->nif, dpdk_parse_flags(p, m), &k)) {
+	switch (pbox_net_parse(frame, m->data_len, &p->nif, pbox_port_rx_flags(p, m), &k)) {
 	case PBOX_NET_UDP:
 		if (k.dst_port != s->udp)
 			break;

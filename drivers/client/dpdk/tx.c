@@ -45,8 +45,8 @@ dpdk_ask(struct dpdk *s, uint32_t ip)
 
 	if (m == NULL)
 		return; /* it is asked again */
-	dpdk_pad(m, pbox_net_arp_request(rte_pktmbuf_mtod(m, void *), rte_pktmbuf_tailroom(m),
-			    &s->port->p.nif, ip));
+	pbox_port_pad(m, pbox_net_arp_request(rte_pktmbuf_mtod(m, void *), rte_pktmbuf_tailroom(m),
+				 &s->port->p.nif, ip));
 	dpdk_tx(s, m);
 	dpdk_tx_flush(s);
 }
@@ -247,7 +247,7 @@ build_copy(struct dpdk *s, const struct pbox_net_udp_template *t, const struct p
 		memcpy(frame + at, d->iov[i].iov_base, d->iov[i].iov_len);
 		at += (uint32_t)d->iov[i].iov_len;
 	}
-	dpdk_pad(m, len);
+	pbox_port_pad(m, len);
 	s->t.tx_copied += d->bytes - d->iov[0].iov_len;
 	return m;
 }

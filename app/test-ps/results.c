@@ -9,8 +9,6 @@
 
 #include "rounds.h"
 
-#define LOSSY_US 200000
-
 /* What an answer is about; false: nothing that is under way. */
 static bool
 results_find(struct lane *l, unsigned worker, uint32_t chunk, uint32_t frag, uint32_t round,
@@ -52,7 +50,7 @@ sample(struct lane *l, struct path *p, uint32_t ts, uint32_t held)
 	dev = rtt > p->srtt ? rtt - p->srtt : p->srtt - rtt;
 	p->rttvar = p->rttvar - p->rttvar / 4 + dev / 4;
 	p->srtt = p->srtt - p->srtt / 8 + rtt / 8;
-	if (l->now - p->peak_us > 50000) {
+	if (l->now - p->peak_us > PBOX_RECOVERY_PEAK * US_MS) {
 		p->peak -= p->peak / 8;
 		p->peak_us = l->now;
 	}
@@ -66,7 +64,7 @@ static void
 results_lost(struct lane *l, unsigned e)
 {
 	l->path[e].lost++;
-	l->path[e].lossy_us = l->now + LOSSY_US;
+	l->path[e].lossy_us = l->now + PBOX_RECOVERY_LOSSY * US_MS;
 	if (l->path[e].thresh > EVIDENCE)
 		l->path[e].thresh--;
 }

@@ -7,8 +7,11 @@
 
 /** @file What rounds.c and timers.c share. A lane's own thread. */
 
+#include <pbox_worker_recovery.h>
+
 #include "testps.h"
 
+#define US_MS    1000u
 #define SCAN_US  1000 /* between two looks at the timers */
 #define EVIDENCE 8    /* answers to later ones at least: it is lost, not late */
 

@@ -18,18 +18,15 @@
 #define PTO_MIN    200 /* us */
 #define RTO_MIN    20000
 #define RTO_FIRST  100000
-#define HELD_FIRST 20000
+#define HELD_FIRST (PBOX_RECOVERY_HELD * US_MS)
 #define HELD_LOSSY 1000 /* the result may be among the lost ones */
-#define WAIT_MAX   1000000
-#define ASKED_MAX  250000 /* while the box may not have it */
+#define WAIT_MAX   (PBOX_RECOVERY_LONGEST * US_MS)
+#define ASKED_MAX  (PBOX_RECOVERY_PROBED * US_MS)
 #define SCAN_LOSSY 100
 #define ASK_LOSSY  16
-#define FEW        16 /* frames of a worker under way */
-#define MAX_SHIFT  8
-#define ASK        4          /* time-outs of a stream that may ask at once */
-#define ALL        256        /* frames under way of all workers, at an endpoint */
-#define LEAST      4          /* of each */
-#define TOLERATED  (1.0 / 32) /* of the frames; beyond that the window shrinks (R6.10) */
+#define ASK        4   /* time-outs of a stream that may ask at once */
+#define ALL        256 /* frames under way of all workers, at an endpoint */
+#define LEAST      4   /* of each */
 
 /* Who only reflects answers no question: the contribution goes again. */
 static void
@@ -82,7 +79,7 @@ timers_gap(const struct path *p, const struct flight *flight)
 {
 	uint32_t most = flight->state == FLIGHT_HELD ? p->thresh + (uint32_t)p->window : p->thresh;
 
-	return most << RTE_MIN((unsigned)flight->tries, (unsigned)MAX_SHIFT);
+	return most << RTE_MIN((unsigned)flight->tries, (unsigned)PBOX_RECOVERY_SHIFT);
 }
 
 static bool
@@ -98,7 +95,7 @@ patience(const struct lane *l, const struct stream *x, const struct flight *flig
 {
 	const struct path *p = &l->path[x->e];
 	uint32_t pto = RTE_MAX(p->srtt + 4 * p->rttvar, (uint32_t)PTO_MIN), rto, wait;
-	bool lossy = l->now < p->lossy_us, few = x->under_way - x->held < FEW;
+	bool lossy = l->now < p->lossy_us, few = x->under_way - x->held < PBOX_RECOVERY_FEW;
 
 	if (flight->tries > 0 && timers_is_proven(p, x, flight))
 		return p->srtt;
@@ -183,7 +180,7 @@ pace(struct lane *l, struct path *p, double most)
 		p->holds = (double)p->answered * p->rtt_min / (double)(l->now - p->epoch_us);
 	p->rtt_min = p->rtt_least; /* of the epoch before and this one */
 	p->rtt_least = UINT32_MAX;
-	bad = p->lost / all - TOLERATED;
+	bad = p->lost / all - PBOX_RECOVERY_TOLERATED;
 	bad = (bad > 0 ? bad : 0) + p->marked / all;
 	if (bad > 0) {
 		double least = most / 8 > 1 ? most / 8 : 1;

@@ -20,6 +20,7 @@
 #include <pbox_wire.h>
 
 #include "pbox_worker.h"
+#include "pbox_worker_recovery.h"
 #include "worker_discipline.h"
 
 #define NS_PER_US 1000ull
@@ -313,9 +314,9 @@ void flight_withdraw(const struct pbox_worker_table *t, struct flight *fl);
 void flight_withdraw_all(struct session *s);
 
 /* timer.c: the flights of an endpoint, in order of last transmission */
-#define TIMER_WAITING   (20 * NS_PER_MS)
-#define TIMER_PROBED    (250 * NS_PER_MS) /* at most, while the box may not have it */
-#define TIMER_MAX_SHIFT 8
+#define TIMER_WAITING   (PBOX_RECOVERY_HELD * NS_PER_MS)
+#define TIMER_PROBED    (PBOX_RECOVERY_PROBED * NS_PER_MS)
+#define TIMER_MAX_SHIFT PBOX_RECOVERY_SHIFT
 /** Make it the last of the list, with a new timer. */
 void timer_append(struct ep *ep, struct flight *fl, uint64_t now);
 /** Take it out of the list; its own links stay. */

@@ -9,10 +9,9 @@
 #define WAITING_LOSSY  (4 * NS_PER_MS) /* the result may be among the lost ones */
 #define DEFERRED_FIRST (4 * NS_PER_MS)
 #define DEFERRED_MAX   (256 * NS_PER_MS)
-#define INTERVAL_MAX   NS_PER_S
-#define FEW            16 /* frames in flight, which may all be lost */
+#define INTERVAL_MAX   (PBOX_RECOVERY_LONGEST * NS_PER_MS)
 #define FEW_INTERVAL   (50 * NS_PER_MS)
-#define LOSSY          (200 * NS_PER_MS) /* so long after a proven loss others are likely */
+#define LOSSY          (PBOX_RECOVERY_LOSSY * NS_PER_MS)
 
 uint64_t
 timer_shifted(uint64_t base, unsigned shift, uint64_t max)
@@ -30,7 +29,7 @@ timer_patience(const struct ep *ep, bool lossy)
 {
 	if (!lossy)
 		return ep->win.rto;
-	return ep->in_flight - ep->waiting < FEW ? ep->win.pto : ep->win.pause;
+	return ep->in_flight - ep->waiting < PBOX_RECOVERY_FEW ? ep->win.pto : ep->win.pause;
 }
 
 bool

@@ -15,12 +15,10 @@
  * of it is always safe.
  */
 
-#define TOLERATED (1.0 / 32) /* of the frames of a round trip, both ways together */
-
 #define FIRST_RTO  (20 * NS_PER_MS)
-#define MAX_RTO    NS_PER_S
+#define MAX_RTO    (PBOX_RECOVERY_LONGEST * NS_PER_MS)
 #define MIN_PTO    NS_PER_MS
-#define PEAK_DECAY (50 * NS_PER_MS)
+#define PEAK_DECAY (PBOX_RECOVERY_PEAK * NS_PER_MS)
 
 #define GATHER_LEAST 32 /* frames in the network */
 #define GATHER_MIN   (50 * NS_PER_US)
@@ -103,7 +101,7 @@ epoch_end(struct window *w, uint64_t now)
 	if (now - w->epoch_at < w->srtt || all < w->size)
 		return;
 	w->loss_rate += (w->lost / all - w->loss_rate) / 4;
-	lost = w->lost / all - TOLERATED;
+	lost = w->lost / all - PBOX_RECOVERY_TOLERATED;
 	bad = w->marked / all + (lost > 0 ? lost : 0);
 	if (bad > 0)
 		window_shrink(w, bad < 1.0 ? bad / 2 : 0.5);

@@ -92,7 +92,10 @@ model_free(struct model *m)
 	memset(m, 0, sizeof(*m));
 }
 
-/* ---- formats, on purpose not those of the box ----------------------------------------------- */
+/* ---- formats ------------------------------------------------------------------------------------
+ *
+ * pbox-perf checks the box, so it does not convert as the box does: a mistake in the reference of lib/reduce, which all
+ * kernels of the box follow, shows here. */
 
 static uint32_t
 data_bits_of(float f)

@@ -19,7 +19,7 @@
 enum kind {
 	FLAG,      /* nothing; bool */
 	TEXT,      /* const char * */
-	NUMBER,    /* with k, M or G behind it; unsigned */
+	NUMBER,    /* k, M or G may follow it; unsigned */
 	NUMBER_64, /* uint64_t */
 	INDEX,     /* int */
 	REAL,      /* double */

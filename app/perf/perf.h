@@ -145,7 +145,7 @@ struct perf {
 	bool stop;  /* lock; the leader has decided that the round is the last one */
 	uint64_t end_ns;
 	double cpu_begin,
-		cpu_end; /* of the process, at the first and behind the last counted round */
+		cpu_end; /* of the process, before the first and after the last counted round */
 	atomic_bool interrupted;
 	atomic_uint running;
 };

@@ -53,7 +53,7 @@ rate(uint64_t rounds, uint64_t ns)
 	return ns > 0 ? (double)rounds * 1e9 / (double)ns : 0;
 }
 
-/* Behind the point of a rate: of slow rounds more is to be seen than 0.0. */
+/* Digits after the point of a rate: slow rounds show more than 0.0. */
 static int
 digits(double rate)
 {

@@ -30,7 +30,7 @@ padded(size_t bytes)
 }
 
 void
-mirror_hyper(struct pbox_hyper *h, unsigned optimiser)
+reference_hyper(struct pbox_hyper *h, unsigned optimiser)
 {
 	pbox_hyper_defaults(h, optimiser);
 	h->lr = 0.01;
@@ -153,15 +153,16 @@ data_free(struct data *d)
 }
 
 int
-mirror_make(struct mirror *m, const struct data *d, const struct plan *p, struct pbox_error *err)
+reference_make(
+	struct reference *m, const struct data *d, const struct plan *p, struct pbox_error *err)
 {
 	size_t bytes = padded(p->elements * sizeof(float));
 	unsigned states = pbox_optim_states(d->optimiser);
 
-	*m = (struct mirror){0};
+	*m = (struct reference){0};
 	if (d->optimiser == PBOX_OPT_NONE)
 		return 0;
-	mirror_hyper(&m->hyper, d->optimiser);
+	reference_hyper(&m->hyper, d->optimiser);
 	m->param = aligned_alloc(64, bytes);
 	m->s0 = states > 0 ? aligned_alloc(64, bytes) : NULL;
 	m->s1 = states > 1 ? aligned_alloc(64, bytes) : NULL;
@@ -173,7 +174,7 @@ mirror_make(struct mirror *m, const struct data *d, const struct plan *p, struct
 	if (m->param == NULL || (states > 0 && m->s0 == NULL) || (states > 1 && m->s1 == NULL) ||
 		(d->pull != PBOX_FMT_FP32 && m->wire == NULL) || m->round == NULL ||
 		m->crc == NULL || m->digest == NULL || m->restored == NULL) {
-		mirror_free(m);
+		reference_free(m);
 		return pbox_fail(err, ENOMEM,
 			"no memory to keep the parameters (%zu MiB): use a smaller model or --no-check",
 			bytes >> 20);
@@ -189,7 +190,7 @@ mirror_make(struct mirror *m, const struct data *d, const struct plan *p, struct
 }
 
 void
-mirror_free(struct mirror *m)
+reference_free(struct reference *m)
 {
 	free(m->param);
 	free(m->s0);
@@ -199,19 +200,19 @@ mirror_free(struct mirror *m)
 	free(m->crc);
 	free(m->digest);
 	free(m->restored);
-	*m = (struct mirror){0};
+	*m = (struct reference){0};
 }
 
 /* What is sent of a fragment's parameters. */
 static const void *
-wire_of(const struct mirror *m, const struct data *d, const struct fragment *x)
+wire_of(const struct reference *m, const struct data *d, const struct fragment *x)
 {
 	return m->wire != NULL ? (const void *)(m->wire + pbox_payload_bytes(d->pull, x->at))
 			       : m->param + x->at;
 }
 
 void
-mirror_keys(struct mirror *m, const struct data *d, const struct plan *p)
+reference_keys(struct reference *m, const struct data *d, const struct plan *p)
 {
 	for (uint32_t f = 0; m->param != NULL && d->auth != NULL && f < p->n; f++)
 		pbox_auth_digest(d->auth, wire_of(m, d, &p->f[f]),
@@ -220,7 +221,7 @@ mirror_keys(struct mirror *m, const struct data *d, const struct plan *p)
 
 /* R10.8: parameters as the pull format has them, and no state. */
 static void
-start_again(const struct data *d, struct mirror *m, const struct fragment *x)
+start_again(const struct data *d, struct reference *m, const struct fragment *x)
 {
 	if (m->s0 != NULL)
 		memset(m->s0 + x->at, 0, x->elements * sizeof(float));
@@ -232,7 +233,8 @@ start_again(const struct data *d, struct mirror *m, const struct fragment *x)
 
 /* The first result of a round is here: all workers have sent theirs, so nobody wants the one before. */
 static void
-check_step(const struct data *d, struct mirror *m, const struct plan *p, uint32_t f, uint32_t round)
+check_step(
+	const struct data *d, struct reference *m, const struct plan *p, uint32_t f, uint32_t round)
 {
 	const struct fragment *x = &p->f[f];
 	const void *src = d->sum[data_seed(round, f)];
@@ -263,8 +265,8 @@ check_step(const struct data *d, struct mirror *m, const struct plan *p, uint32_
 }
 
 void
-data_want(const struct data *d, struct mirror *m, const struct plan *p, uint32_t f, uint32_t round,
-	unsigned worker, struct wanted *out)
+data_want(const struct data *d, struct reference *m, const struct plan *p, uint32_t f,
+	uint32_t round, unsigned worker, struct wanted *out)
 {
 	const struct fragment *x = &p->f[f];
 	unsigned s = data_seed(round, f), at;

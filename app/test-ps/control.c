@@ -252,7 +252,7 @@ ask_set(struct lane *l, struct control *c)
 		.count = 1};
 	struct pbox_hyper h;
 
-	mirror_hyper(&h, l->t->now.optimiser);
+	reference_hyper(&h, l->t->now.optimiser);
 	m.param[0].id = PBOX_HYPER_LR;
 	m.param[0].value = h.lr;
 	if (h.momentum > 0) {

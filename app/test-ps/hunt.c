@@ -122,7 +122,7 @@ hunt_next(const struct hunt *h)
 }
 
 void
-hunt_told(struct hunt *h, double rate, bool good)
+hunt_add(struct hunt *h, double rate, bool good)
 {
 	for (unsigned i = 0; i < HUNT_STEPS; i++) {
 		double fails = rate_of(h, i) >= rate * (1 - STEP / 2) ? UNLUCK : 1 - LUCK;

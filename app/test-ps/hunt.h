@@ -13,7 +13,7 @@
  * rate is there; each trial makes it larger on the side that it speaks for, and the next trial is held where half of it lies
  * on each side. So no trial is final: one that contradicts the others is outvoted, and rates that were given up are
  * tried again when later trials speak for them. Now and then a rate that was good is tried once more: on a machine that
- * changes its speed it fails. How many trials contradict the result tells whether it is a figure, or a range.
+ * changes its speed it fails. The number of trials that contradict the result says whether it is a figure, or a range.
  */
 
 #include <stdbool.h>
@@ -46,10 +46,10 @@ unsigned hunt_disagree(const struct hunt *h, double *low, double *high);
 /** The highest good rate: as likely below as above. */
 double hunt_best(const struct hunt *h);
 /** What a trial at @p rate said. */
-void hunt_told(struct hunt *h, double rate, bool good);
+void hunt_add(struct hunt *h, double rate, bool good);
 /** The highest good rate is between them, as far as trials can be believed. */
 void hunt_between(const struct hunt *h, double *low, double *high);
-/** @p low and @p high of hunt_between() are closer than @p precision, or @p trials were told (at most HUNT_TRIALS), those of rates
+/** @p low and @p high of hunt_between() are closer than @p precision, or @p trials were reported (at most HUNT_TRIALS), those of rates
  * that were good before not counted. */
 bool hunt_done(const struct hunt *h, double precision, unsigned trials);
 

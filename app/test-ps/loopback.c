@@ -2,7 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-/* The other side in this process, on an lcore of its own: behind a pair of rings a box (its own
+/* The other side in this process, on an lcore of its own: at the other end of a pair of rings a box (its own
  * libraries, as the daemon puts them together), or a mirror that sends back what it gets (reflect.c). */
 
 #include <errno.h>

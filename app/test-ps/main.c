@@ -47,7 +47,7 @@ testps_parse(struct testps *t, int argc, char **argv, struct pbox_conf **conf)
 
 	if (argc == 0) {
 		fprintf(stderr,
-			"pbox-testps: there is no --: EAL's options stand before it, those of pbox-testps behind it: pbox-testps -l 0-2 -- -i --loopback\n");
+			"pbox-testps: there is no --: EAL's options come before it, those of pbox-testps after it: pbox-testps -l 0-2 -- -i --loopback\n");
 		return EXIT_USAGE;
 	}
 	*conf = testps_options_load(&t->opt, argc, argv, &err);
@@ -78,7 +78,7 @@ eal(struct testps *t, int argc, char **argv, struct pbox_error *err)
 
 	if (rte_eal_init(argc, argv) < 0)
 		return pbox_fail(err, rte_errno,
-			"EAL does not testps_start (%s): see its lines above; its options stand before --. Without hugepages: --no-huge -m 1024; another one on this host: --file-prefix NAME",
+			"EAL does not start (%s): see its lines above; its options come before --. Without hugepages: --no-huge -m 1024; another one on this host: --file-prefix NAME",
 			rte_strerror(rte_errno));
 	need = 1 + t->opt.nb_cores + t->opt.loopback;
 	if (rte_lcore_count() < need)
@@ -105,7 +105,7 @@ testps_start(struct testps *t, int argc, char **argv, struct pbox_error *err)
 
 	if (ret != 0)
 		return ret;
-	/* what the box of --loopback warns of is its workers' business, which is told here, too */
+	/* what the box of --loopback warns of is its workers' business, which is said here, too */
 	pbox_log_to(to_standard_error, NULL,
 		t->opt.loopback && t->opt.interactive ? PBOX_LOG_ERROR : PBOX_LOG_WARN);
 	if (sodium_init() < 0)

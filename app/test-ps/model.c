@@ -152,7 +152,7 @@ by_release(const void *a, const void *b)
 	return x->chunk->id < y->chunk->id ? -1 : 1;
 }
 
-/* Gradients become ready from the last tensor to the first, behind the forward pass. */
+/* Gradients become ready from the last tensor to the first, after the forward pass. */
 static uint32_t *
 release_times(const struct model *m, const struct testps_load *load)
 {

@@ -166,7 +166,7 @@ static const struct pbox_conf_option options[] = {
 		AT(cmdline_file),
 		.flags = CLI,
 		.brief = "commands to run before the prompt",
-		.more = "Without -i the program ends behind the last one."},
+		.more = "Without -i the program ends after the last one."},
 	{.name = "stats-period",
 		.type = PBOX_CONF_U32,
 		AT(stats_period),

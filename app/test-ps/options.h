@@ -5,7 +5,7 @@
 #ifndef TESTPS_OPTIONS_H
 #define TESTPS_OPTIONS_H
 
-/** @file What stands behind "--" on the command line: one table, from which parser, --help and
+/** @file The command line after "--": one table, from which parser, --help and
  * pbox-testps(1) are made. */
 
 #include <pbox_conf.h>
@@ -64,7 +64,7 @@ struct testps_load {
 	uint64_t compute_us; /**< or of a whole round, shared out by size */
 };
 
-/** Read the command line behind "--" (argv[0] is skipped). NULL and @p err. */
+/** Read the command line after "--" (argv[0] is skipped). NULL and @p err. */
 struct pbox_conf *testps_options_load(
 	struct testps_options *o, int argc, char *const argv[], struct pbox_error *err);
 /** The words of the options as numbers. -EINVAL and @p err. */

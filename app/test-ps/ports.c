@@ -183,7 +183,7 @@ ports_lanes(struct testps *t, struct pbox_error *err)
 /* ---- payloads as packets: each is one buffer that all frames with it share --------------------
  *
  * A device gives back what it has sent when it sends again, perhaps in a later session. So these are heads too: their pool
- * outlives the ports. What counts who shares a payload stands where no head is written, at the begin of the room in
+ * outlives the ports. The counter of who shares a payload is where no head is written, at the begin of the room in
  * front of its headers. */
 
 static void

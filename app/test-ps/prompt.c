@@ -161,7 +161,7 @@ do_stop(struct testps *t, const struct words *w)
 
 /* Until then, or until there is no run. */
 static void
-stand(struct testps *t, uint64_t until, bool for_the_end)
+prompt_wait(struct testps *t, uint64_t until, bool for_the_end)
 {
 	while (testps_now(t) < until && (self.running || !for_the_end) && !run_stop_wanted()) {
 		fflush(stdout);
@@ -191,7 +191,7 @@ do_sleep(struct testps *t, const struct words *w)
 	int64_t us = seconds(w);
 
 	if (us >= 0)
-		stand(t, testps_now(t) + (uint64_t)us, false);
+		prompt_wait(t, testps_now(t) + (uint64_t)us, false);
 }
 
 static void
@@ -206,7 +206,7 @@ do_wait(struct testps *t, const struct words *w)
 		self.failed = true;
 		return;
 	}
-	stand(t, w->second[0] != '\0' ? testps_now(t) + (uint64_t)us : UINT64_MAX, true);
+	prompt_wait(t, w->second[0] != '\0' ? testps_now(t) + (uint64_t)us : UINT64_MAX, true);
 	if (self.running && !run_stop_wanted()) {
 		printf("error: it still runs after %s s\n", w->second);
 		self.failed = true;
@@ -470,7 +470,7 @@ obey(const char *text)
 	self.failed = true;
 	word = strcspn(text, " \t\r\n");
 	printf("%.*s: %s\n", (int)strcspn(text, "\r\n"), text,
-		ret == CMDLINE_PARSE_BAD_ARGS    ? "something is missing, or wrong, behind that"
+		ret == CMDLINE_PARSE_BAD_ARGS    ? "something is missing, or wrong, after that"
 		: ret == CMDLINE_PARSE_AMBIGUOUS ? "that may be several commands"
 						 : "there is no such command");
 	/* of "set loss" alone, if there is that; else of all that begin with "set" */

@@ -37,7 +37,7 @@
 #define HOLD       96   /* less than a worker's window */
 #define WAITING    512  /* frames from the oldest that waits to the newest; half as many wait */
 #define PAYLOADS   128  /* that are known, a power of two */
-#define BUFFERS    8192 /* likewise */
+#define BUFFERS    8192 /* the same */
 #define PROBES     16
 #define LONG       1024 /* bytes of a payload; shorter ones are copied as soon as they are found */
 #define IDLE_US    20

@@ -94,7 +94,7 @@ rejoin_join(struct testps *t, struct pbox_error *err)
 	if (ret == 0)
 		data_keys(&t->data, &t->plan, t->auth);
 	for (unsigned i = 0; ret == 0 && i < t->lanes; i++)
-		mirror_keys(&t->lane[i]->mirror, &t->data, &t->plan);
+		reference_keys(&t->lane[i]->reference, &t->data, &t->plan);
 	if (ret == 0)
 		ret = session_reach(t, LEVEL_READY, "restoring what the workers hold", err);
 	return ret;

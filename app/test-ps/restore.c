@@ -44,7 +44,7 @@ restore_send(struct lane *l, const struct control *c, struct holding *x)
 	h.aux = version > 0 ? (uint16_t)t->workers : 0;
 	h.weight = version > 0 ? t->workers * (t->workers + 1) / 2 : 0;
 	if (x->give && have) {
-		data_want(&t->data, &l->mirror, &t->plan, x->f, version, c->worker, &want);
+		data_want(&t->data, &l->reference, &t->plan, x->f, version, c->worker, &want);
 		h.length = (uint16_t)pbox_payload_bytes(t->data.pull, f->elements);
 	}
 	lane_frame(l, c->worker, &t->data_to[c->worker * t->plan.endpoints + f->endpoint], &h,
@@ -122,8 +122,8 @@ restored(struct lane *l, struct holdings *r, struct holding *x, const struct pbo
 		x->open = false;
 		r->out--;
 		lane_count(l, LS_RESTORED, 1);
-		if (l->mirror.restored != NULL)
-			l->mirror.restored[x->f] = h->base;
+		if (l->reference.restored != NULL)
+			l->reference.restored[x->f] = h->base;
 	}
 }
 

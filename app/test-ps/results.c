@@ -69,9 +69,8 @@ results_lost(struct lane *l, unsigned e)
 		l->path[e].thresh--;
 }
 
-/* It was asked about too early. */
 static void
-late(struct path *p)
+asked_too_early(struct path *p)
 {
 	if (p->thresh < p->window / 2)
 		p->thresh++;
@@ -162,7 +161,7 @@ results_finish(struct lane *l, const struct result *r, const uint8_t *ahead)
 		lane_count(l, LS_LOST_RESULTS, 1);
 		results_lost(l, a->e);
 	} else if (flight->state == FLIGHT_PROBED) {
-		late(&l->path[a->e]);
+		asked_too_early(&l->path[a->e]);
 	}
 	l->path[a->e].answered++;
 	l->path[a->e].marked += r->ce || (pbox_ld16(head + PBOX_AT_FLAGS) & PBOX_F_ECE) != 0;
@@ -202,7 +201,7 @@ expected(struct lane *l, unsigned worker, const uint8_t *head, const uint8_t *pa
 	r->ce = ce;
 	r->intact = false;
 	if (!t->opt.no_check) {
-		data_want(&t->data, &l->mirror, &t->plan, r->a.i, round, worker, &r->want);
+		data_want(&t->data, &l->reference, &t->plan, r->a.i, round, worker, &r->want);
 		r->intact = pbox_frame_verify(head + PBOX_HDR_LEN, r->want.crc);
 	}
 	return true;
@@ -251,7 +250,7 @@ rounds_results(struct lane *l)
 	for (unsigned pattern = 0; pattern < PATTERNS; pattern++)
 		for (unsigned i = b->first[pattern]; i != 0; i = b->result[i - 1].next)
 			order[n++] = &b->result[i - 1];
-	order[n] = order[0]; /* nothing is asked for behind the last */
+	order[n] = order[0]; /* nothing is asked for after the last */
 	for (unsigned i = 0; i < n; i++)
 		results_finish(l, order[i], order[i + 1]->payload);
 	memset(b->first, 0, sizeof(b->first));

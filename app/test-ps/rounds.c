@@ -6,7 +6,7 @@
  * The workers' data side (section 6 of the protocol). A *stream* is what one worker sends to one
  * endpoint: fragments in the order of the plan, round after round, counted by one position. Between
  * `oldest` (the first that is not answered) and `next` lies its window. A stream that may send
- * stands in the ring `ready`; an answer, or the clock of a compute time, puts it there again. So a
+ * is in the ring `ready`; an answer, or the clock of a compute time, puts it there again. So a
  * turn costs what is sent and received, however many workers there are.
  */
 
@@ -70,7 +70,7 @@ rounds_ready(struct lane *l, unsigned s)
 
 /* ---- sending ------------------------------------------------------------------------------------ */
 
-/* The tag behind a payload that others share: as segments that are this frame's alone. */
+/* The tag after a payload that others share, in segments that only this frame has. */
 static bool
 tagged_payload(struct lane *l, struct rte_mbuf *m, struct rte_mbuf *shared, const uint8_t *tag)
 {
@@ -181,21 +181,21 @@ pace_begin(struct lane *l)
 		if (x->k == 0 || x->next < *from)
 			*from = x->next;
 	}
-	l->share = 0;
-	l->shared = 0;
+	l->allowance = 0;
+	l->paced = 0;
 	l->need = 0;
 	l->tokens_us = l->now;
 }
 
 /* At a given rate all workers send the same fragments at the same time: none may run ahead, or what is measured is
- * how long the others take. Without one there is nothing to share. */
+ * how long the others take. Without one there is no allowance. */
 static double
-share_of_next(const struct lane *l, unsigned s)
+allowance_for_next(const struct lane *l, unsigned s)
 {
 	const struct plan *p = &l->t->plan;
 	const struct stream *x = &l->stream[s];
 
-	if (isinf(l->share))
+	if (isinf(l->allowance))
 		return 0;
 	return (double)(x->next - l->pace_from[x->e] + 1) * p->n / fragments_at(p, x->e);
 }
@@ -208,15 +208,15 @@ rounds_refill(struct lane *l)
 
 	if (rate == 0) {
 		l->tokens = 1e9;
-		l->share = INFINITY;
+		l->allowance = INFINITY;
 		return;
 	}
-	if (isinf(l->share))
+	if (isinf(l->allowance))
 		pace_begin(l);
-	sent = (double)l->shared / l->workers;
-	l->share += each * (double)(l->now - l->tokens_us);
-	l->share = fmin(l->share, sent + fmax(most, SAVED));
-	l->tokens = (l->share - sent) * l->workers;
+	sent = (double)l->paced / l->workers;
+	l->allowance += each * (double)(l->now - l->tokens_us);
+	l->allowance = fmin(l->allowance, sent + fmax(most, SAVED));
+	l->tokens = (l->allowance - sent) * l->workers;
 	l->tokens_us = l->now;
 }
 
@@ -238,14 +238,14 @@ send_ready(struct lane *l)
 	uint32_t waiting = l->ready_tail - l->ready_head;
 	double need = INFINITY;
 
-	if (l->share < l->need)
+	if (l->allowance < l->need)
 		return;
 	/* each stream once in a turn, so that one that is stopped by something else does not spin */
 	for (; waiting > 0 && budget > 0 && l->tokens >= 1 && room(l); waiting--) {
 		unsigned s = l->ready[l->ready_head++ & l->ready_mask], n = 0;
 
 		while (n < TURN && budget > 0 && l->tokens >= 1 && rounds_may_send(l, s) &&
-			share_of_next(l, s) <= l->share) {
+			allowance_for_next(l, s) <= l->allowance) {
 			if (!send_next(l, s)) {
 				budget = 0;
 				break;
@@ -253,11 +253,11 @@ send_ready(struct lane *l)
 			n++;
 			budget--;
 			l->tokens -= 1;
-			l->shared++;
+			l->paced++;
 		}
 		l->stream[s].queued = false;
 		if (rounds_may_send(l, s)) {
-			need = fmin(need, share_of_next(l, s));
+			need = fmin(need, allowance_for_next(l, s));
 			rounds_ready(l, s);
 		}
 	}
@@ -339,7 +339,7 @@ rounds_turn(struct lane *l)
 	if (__builtin_expect(l->now - l->turn_us >= PAUSE_US, 0))
 		lane_count(l, LS_STOOD_STILL, l->now - l->turn_us);
 	l->turn_us = l->now;
-	/* main looks for the round to stop behind: until it has told, none begins here */
+	/* main looks for the last round: until it has found it, none begins here */
 	if (frozen != atomic_load_explicit(&l->acknowledged, memory_order_relaxed)) {
 		l->cap = frozen ? atomic_load(&l->round) : NO_LIMIT;
 		atomic_store(&l->acknowledged, frozen);
@@ -388,7 +388,8 @@ rounds_make(struct lane *l, struct pbox_error *err)
 	l->round_of = zeroed(l->workers, sizeof(*l->round_of), &good);
 	l->start_us = zeroed(l->workers, sizeof(*l->start_us), &good);
 	l->slowest_us = zeroed(l->workers, sizeof(*l->slowest_us), &good);
-	if (!good || (!t->opt.no_check && mirror_make(&l->mirror, &t->data, &t->plan, err) != 0)) {
+	if (!good ||
+		(!t->opt.no_check && reference_make(&l->reference, &t->data, &t->plan, err) != 0)) {
 		rounds_free(l);
 		return good ? -ENOMEM
 			    : pbox_fail(err, ENOMEM, "no memory for %u workers", t->workers);
@@ -423,7 +424,7 @@ rounds_free(struct lane *l)
 	free(l->round_of);
 	free(l->start_us);
 	free(l->slowest_us);
-	mirror_free(&l->mirror);
+	reference_free(&l->reference);
 	l->stream = NULL;
 	l->flight = NULL;
 	l->start_us = NULL;

@@ -32,7 +32,7 @@ flight_enter(struct stream *x, struct flight *flight, enum flight_state state)
 
 /** May stream @p s send its next fragment? */
 bool rounds_may_send(const struct lane *l, unsigned s);
-/** It stands in the ring of those that may. */
+/** Put it into the ring of those that may. */
 void rounds_ready(struct lane *l, unsigned s);
 /** The frame of fragment @p i; NULL: no packet was to be had. */
 struct rte_mbuf *rounds_contribution(

@@ -228,7 +228,7 @@ run_rounds(struct testps *t, struct figures *f, struct pbox_error *err)
 }
 
 static int
-rounds_as_told(struct testps *t, struct pbox_error *err)
+rounds_as_asked(struct testps *t, struct pbox_error *err)
 {
 	struct pbox_error why = {0};
 	struct figures f = {0};
@@ -274,7 +274,7 @@ run(struct testps *t)
 	if (t->opt.search != TESTPS_SEARCH_NONE || t->opt.sweep_workers[0] != '\0')
 		ret = search(t, &err);
 	else
-		ret = rounds_as_told(t, &err);
+		ret = rounds_as_asked(t, &err);
 	if (ret != 0)
 		fprintf(stderr, "pbox-testps: %s\n", err.text);
 	return ret == 0 ? EXIT_SUCCESS : EXIT_FAILURE;

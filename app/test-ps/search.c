@@ -195,7 +195,7 @@ search_find(struct testps *t, double limit, struct found *f, json_t *trials, str
 		if (r.is_void && ++voids <= TRIALS)
 			continue; /* the same rate again */
 		all[f->h.trials] = r;
-		hunt_told(&f->h, r.rate, r.good);
+		hunt_add(&f->h, r.rate, r.good);
 	}
 	ret = speed(t, "no limit again", f, trials, err);
 	good = hunt_good(&f->h);
@@ -282,7 +282,7 @@ losses(struct testps *t, json_t *out, struct pbox_error *err)
 	return ret;
 }
 
-/* Half of the rate behind an overload is carried as if there had been none. */
+/* Half of the rate after an overload is carried as if there had been none. */
 static int
 recovery(struct testps *t, double rate, json_t *out, struct pbox_error *err)
 {

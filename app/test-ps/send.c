@@ -36,7 +36,7 @@ lane_packet(struct lane *l, struct rte_mempool *pool)
 }
 
 /* What was written into a head last has been read by a device, or by another core: to write there again is to
- * wait, unless it was asked for long before. So heads stand in a queue, of two halves, for a while, and each is asked
+ * wait, unless it was asked for long before. So heads wait in a queue, of two halves, for a while, and each is asked
  * for when another is taken: many at once would wait for each other. */
 struct rte_mbuf *
 lane_head(struct lane *l)

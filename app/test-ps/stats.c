@@ -27,7 +27,7 @@ const struct pbox_stat_def lane_stat_defs[LS_STATS] = {
 	COUNTER(CHECKED, "checked", "frames", "results compared with the reference sum"),
 	COUNTER(WRONG, "wrong", "frames", "results that were not the reference sum"),
 	COUNTER(RESTORED, "restored", "frames",
-		"fragments told to a box that was started again, of each worker"),
+		"fragments restored to a box that was started again, of each worker"),
 	COUNTER(ROUNDS, "rounds", "rounds", "rounds finished, of each worker"),
 	COUNTER(CONTROL, "control", "frames", "requests sent to the control endpoint"),
 	COUNTER(ECN, "ecn_ce", "packets", "packets that a switch marked as congested"),

@@ -13,7 +13,7 @@
  *     ports.c     ports, addresses, packets               check.c    gradients and reference sums
  *     lane.c      the loop of one lcore                   control.c  sessions of lib/worker; declare, map
  *     send.c      what it sends
- *     auth.c      tags of frames                          restore.c  what a new box is told
+ *     auth.c      tags of frames                          restore.c  what a new box gets
  *     rounds.c    contributions                           results.c  what comes back
  *     timers.c    losses, windows
  *     session.c   all lanes together: start, stop         rejoin.c   a box that was started again
@@ -25,7 +25,7 @@
  *     hunt.c      which rate to try next                 stolen.c   time that others had our CPUs
  *
  * Threads: a *lane* is an lcore that plays every n-th worker, with a queue pair of each port. It owns
- * its workers' state; the main thread tells it what to reach by a few atomics, and reads its counters.
+ * its workers' state; the main thread sets what to reach in a few atomics, and reads its counters.
  * Times are microseconds since the start, from the TSC.
  */
 
@@ -96,7 +96,7 @@ struct fragment {
 	uint32_t chunk, release_us;
 	uint16_t frag, elements, length; /**< length: index of its number of elements */
 	uint16_t endpoint;
-	uint64_t at; /**< in the mirror of the parameters: elements */
+	uint64_t at; /**< in the parameters of the reference: elements */
 };
 
 /** What is sent in a round, in this order at each endpoint. Constant while lanes run. */
@@ -138,7 +138,7 @@ struct data {
 	uint8_t *want[PATTERNS]; /**< the sum in the pull format, or what comes back reflected */
 	float *init;             /**< parameters at the beginning */
 	uint32_t *pattern_crc, *want_crc; /**< [length * PATTERNS + i] */
-	/* likewise, of a job with auth; else NULL */
+	/* in the same way, of a job with auth; else NULL */
 	const struct pbox_auth_job *auth;
 	uint8_t (*pattern_digest)[PBOX_AUTH_DIGEST_LEN], (*want_digest)[PBOX_AUTH_DIGEST_LEN];
 };
@@ -151,7 +151,7 @@ struct wanted {
 };
 
 /** The parameters as they must be, of one lane. */
-struct mirror {
+struct reference {
 	float *param, *s0, *s1;
 	uint8_t *wire; /**< in the pull format, or NULL: fp32 */
 	uint32_t *round, *crc;
@@ -166,15 +166,15 @@ struct mirror {
 int data_make(struct data *d, const struct plan *p, const struct testps_load *load, bool reflected,
 	const struct pbox_auth_job *auth, struct pbox_error *err);
 void data_free(struct data *d);
-/** Digests anew: the job has another key. NULL: the job has no auth. */
+/** Make the digests again: the job has another key. NULL: the job has no auth. */
 void data_keys(struct data *d, const struct plan *p, const struct pbox_auth_job *auth);
-int mirror_make(
-	struct mirror *m, const struct data *d, const struct plan *p, struct pbox_error *err);
-void mirror_free(struct mirror *m);
-/** Likewise. */
-void mirror_keys(struct mirror *m, const struct data *d, const struct plan *p);
+int reference_make(
+	struct reference *m, const struct data *d, const struct plan *p, struct pbox_error *err);
+void reference_free(struct reference *m);
+/** In the same way. */
+void reference_keys(struct reference *m, const struct data *d, const struct plan *p);
 /** lr and what else is set, for all groups. */
-void mirror_hyper(struct pbox_hyper *h, unsigned optimiser);
+void reference_hyper(struct pbox_hyper *h, unsigned optimiser);
 
 /** Which of the patterns: of worker @p w it is pattern[(seed + w) % PATTERNS]. */
 static inline unsigned
@@ -184,7 +184,7 @@ data_seed(uint32_t round, uint32_t f)
 }
 
 /** What the result of fragment @p f in @p round must be, for @p worker. */
-void data_want(const struct data *d, struct mirror *m, const struct plan *p, uint32_t f,
+void data_want(const struct data *d, struct reference *m, const struct plan *p, uint32_t f,
 	uint32_t round, unsigned worker, struct wanted *out);
 
 /* ---- counters ------------------------------------------------------------------------------ */
@@ -205,7 +205,7 @@ enum lane_stat {
 	LS_DUPLICATES,
 	LS_CHECKED, /**< results compared with the reference */
 	LS_WRONG,
-	LS_RESTORED, /**< fragments that were told to a box that was started again */
+	LS_RESTORED, /**< fragments restored to a box that was started again */
 	LS_ROUNDS,   /**< that one worker has finished, all workers together */
 	LS_CONTROL,
 	LS_ECN,
@@ -287,10 +287,10 @@ struct path {
 	bool full;
 };
 
-/** What a worker sends to an endpoint: from oldest to next some are under way, and those behind them are done. */
+/** What a worker sends to an endpoint: from oldest to next some are under way, and those before oldest are done. */
 struct stream {
 	uint64_t next, oldest, newest, due;
-	uint64_t judged; /**< what stands before it is done, or was asked about */
+	uint64_t judged; /**< all before it is done, or was asked about */
 	uint32_t next_round, next_frag;
 	uint32_t
 		quiet_us; /**< since then nothing has come that is final, and timers have asked for nothing new */
@@ -345,7 +345,7 @@ struct lane {
 	_Atomic int level_wanted; /**< enum level */
 	_Atomic bool running, frozen, end;
 	_Atomic bool forget; /**< begin at HELLO again; the lane clears it */
-	_Atomic bool again;  /**< all that was under way is to be asked about; likewise */
+	_Atomic bool again;  /**< all that was under way is to be asked about; the lane clears it */
 	/* to main */
 	_Atomic int level;     /**< what all have reached */
 	_Atomic unsigned left; /**< workers that have no session (any more) */
@@ -384,11 +384,11 @@ struct lane {
 	uint64_t *start_us; /**< its round began, or may begin */
 	uint32_t *slowest_us;
 	struct path path[PBOX_MAX_ENDPOINTS];
-	struct mirror mirror;
+	struct reference reference;
 	double tokens;
-	double share; /**< of the rate: what each worker may have sent since pace_from; INFINITY */
-	double need;  /**< share at which the next stream may send; 0: look */
-	uint64_t shared;                        /**< what all have sent since then */
+	double allowance; /**< at the rate: what each worker may have sent since pace_from; INFINITY */
+	double need;      /**< allowance at which the next stream may send; 0: look */
+	uint64_t paced;                         /**< what all have sent since then */
 	uint64_t pace_from[PBOX_MAX_ENDPOINTS]; /**< positions of streams */
 	uint64_t tokens_us, scan_us, gate_us;
 	uint64_t turn_us; /**< the latest turn of a run */
@@ -402,7 +402,7 @@ struct hop {
 	_Atomic bool known;
 };
 
-/** What WELCOME told; the same for all workers. */
+/** What WELCOME said; the same for all workers. */
 struct session {
 	uint16_t job, endpoints, window, mtu;
 	uint32_t incarnation, lease_ms;
@@ -469,9 +469,9 @@ int lane_main(void *lane);
 uint64_t testps_now(const struct testps *t);
 
 /* send.c */
-/** A packet to be sent behind a header; NULL: none left (counted). */
+/** A packet to be sent after a header; NULL: none left (counted). */
 struct rte_mbuf *lane_packet(struct lane *l, struct rte_mempool *pool);
-/** Likewise one that only has headers; its memory is asked for long before. */
+/** One that only has headers; its memory is asked for long before. */
 struct rte_mbuf *lane_head(struct lane *l);
 /** Send a control frame, or one whose payload is copied; NULL payload: it has none. */
 void lane_frame(struct lane *l, unsigned worker, const struct pbox_net_udp_template *to,
@@ -543,7 +543,7 @@ bool restore_turn(struct lane *l, struct control *c, enum pbox_type type);
 void restore_ok(struct lane *l, unsigned worker, const struct pbox_hdr *h);
 
 /* auth.c */
-/** Bytes behind the payload of each frame of the session. */
+/** Bytes after the payload of each frame of the session. */
 static inline unsigned
 tag_of(const struct lane *l)
 {
@@ -555,7 +555,7 @@ void auth_free(struct testps *t);
 /** R11.5: is a data frame, its header before the payload, to be taken? */
 bool auth_data_good(
 	const struct lane *l, unsigned worker, const struct pbox_hdr *h, const uint8_t *payload);
-/** The tag behind @p payload, which may stand apart from its header; NULL digest: not known. */
+/** The tag after @p payload, which may be apart from its header; NULL digest: not known. */
 bool auth_tag_good(const struct lane *l, unsigned worker, const uint8_t *head,
 	const uint8_t *payload, uint32_t length, const uint8_t *digest);
 
@@ -565,10 +565,10 @@ void rounds_free(struct lane *l);
 /** A run begins: all streams may send. */
 void rounds_begin(struct lane *l);
 void rounds_turn(struct lane *l);
-/** A result for @p worker whose length was checked; its payload may stand apart from its header. */
+/** A result for @p worker whose length was checked; its payload may be apart from its header. */
 void rounds_result(
 	struct lane *l, unsigned worker, const uint8_t *head, const uint8_t *payload, bool ce);
-/** Likewise; it may rest until rounds_results(), and what it stands in with it. */
+/** The same; it may wait until rounds_results(), and so may its memory. */
 void rounds_result_later(
 	struct lane *l, unsigned worker, const uint8_t *head, const uint8_t *payload, bool ce);
 void rounds_results(struct lane *l);
@@ -597,7 +597,7 @@ bool session_running(const struct testps *t);
 int session_stop(struct testps *t, struct pbox_error *err);
 /** Has the box forgotten the workers? Then session_rejoin(), or an end. */
 bool session_lost(const struct testps *t);
-/** Join anew, restore, go on. -errno and @p err: all lanes have failed. */
+/** Join again, restore, go on. -errno and @p err: all lanes have failed. */
 int session_rejoin(struct testps *t, struct pbox_error *err);
 /** Has a lane failed? */
 bool session_failed(struct testps *t, struct pbox_error *err);

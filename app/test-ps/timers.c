@@ -161,7 +161,7 @@ scan(struct lane *l, unsigned s)
 		if (l->now + (age < wait ? wait - age : SCAN_US) < next)
 			next = l->now + (age < wait ? wait - age : SCAN_US);
 	}
-	if (doubts > 0) /* the answers to these tell about the others */
+	if (doubts > 0) /* the answers to these say something about the others */
 		x->quiet_us = (uint32_t)l->now;
 	/* evidence and samples may make it sooner */
 	x->due = RTE_MIN(next, l->now + (lossy ? SCAN_LOSSY : 4 * SCAN_US));
@@ -197,7 +197,7 @@ pace(struct lane *l, struct path *p, double most)
 }
 
 /* What a worker may have under way. Without a word of the user: as much of all workers together as the way holds
- * twice (rate by shortest round trip), and at least ALL. More stands in queues, where it falls out of caches. */
+ * twice (rate by shortest round trip), and at least ALL. More waits in queues, where it falls out of caches. */
 static double
 granted(const struct lane *l, const struct path *p)
 {

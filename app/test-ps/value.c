@@ -13,7 +13,7 @@ value_token(const cmdline_parse_token_hdr_t *hdr)
 	return (const struct value_token *)(const void *)hdr;
 }
 
-/* The @p i-th choice; NULL behind the last. */
+/* The @p i-th choice; NULL after the last. */
 static const char *
 value_of_choice(const cmdline_parse_token_hdr_t *hdr, int i)
 {

@@ -5,7 +5,7 @@
 #ifndef TESTPS_VALUE_H
 #define TESTPS_VALUE_H
 
-/** @file The value behind "set NAME" of the prompt. */
+/** @file The value after "set NAME" of the prompt. */
 
 #include <cmdline_parse_string.h>
 

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-/* Allocations of a thread, counted: these stand before the C library's, for shared libraries too.
+/* Allocations of a thread, counted: these come before the C library's, for shared libraries too.
  * EAL's own heap is asked as well (run.c). */
 
 #include <errno.h>

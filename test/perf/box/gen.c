@@ -5,7 +5,7 @@
 /*
  * The workers' data side. A packet is 104 bytes of headers, written in front of a payload that lies
  * in the posted buffer already: the random numbers that were put there at its first use, and whose
- * CRC stands behind them in the buffer. So a payload is never moved, as with DMA it would not be by
+ * CRC is after them in the buffer. So a payload is never moved, as with DMA it would not be by
  * any CPU, and it is resident wherever the box's last pass over it left it.
  */
 
@@ -376,7 +376,7 @@ gen_payload_crc(const struct gen *g, const void *payload)
 	return mark_of(g, buffer, g->r->port.data_room - RTE_PKTMBUF_HEADROOM)->crc;
 }
 
-/* Write headers into the i-th posted buffer; returns the payload behind them. */
+/* Write headers into the i-th posted buffer; returns the payload after them. */
 static inline const void *
 frame(struct gen *g, uint32_t i, const struct bench_job *j, struct pbox_hdr *h)
 {

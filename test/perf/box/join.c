@@ -121,7 +121,7 @@ host_receive(struct bench_host *h)
 				.sin_addr.s_addr = ip->src_addr,
 				.sin_port = udp->src_port}};
 
-		/* the control thread tells everybody where the box is (ARP) */
+		/* the control thread says to everybody where the box is (ARP) */
 		if (ether->ether_type == rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV4))
 			pbox_worker_rx(h->w, &d, 1, clock_ns());
 	}

@@ -42,7 +42,7 @@ usage(FILE *f)
 		f);
 }
 
-/* A size with K, M or G behind it; 0: none. */
+/* A size, with K, M or G or without; 0: none. */
 static uint64_t
 size_of(const char *text)
 {

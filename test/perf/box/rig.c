@@ -151,7 +151,7 @@ start_eal(struct rig *r)
 		argv[argc++] = memory;
 	}
 	argv[argc] = NULL;
-	atexit(remove_runtime_dir); /* after telemetry, whose socket stands in it */
+	atexit(remove_runtime_dir); /* after telemetry, whose socket is in it */
 	if (rte_eal_init(argc, argv) < 0)
 		fail("EAL does not start", "see its lines above");
 }

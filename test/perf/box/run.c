@@ -21,7 +21,7 @@
  * may finish a fragment of all workers. */
 #define INTERRUPTED_US(workers) (400 + 2 * (workers))
 
-/* What the box's core is told, and what it tells. */
+/* Orders to the box's core, and what it reports. */
 enum { BOX_TURN, BOX_REST, BOX_CLEAR, BOX_KERNEL, BOX_CLOCK, BOX_END };
 static struct {
 	_Atomic int wanted __attribute__((aligned(64)));
@@ -219,7 +219,7 @@ box_main(void *arg)
 }
 
 static void
-tell(const struct rig *r, int what)
+order(const struct rig *r, int what)
 {
 	if (r->o->lockstep) {
 		obey(what);
@@ -241,8 +241,8 @@ run(struct rig *r, struct gen *g, enum traffic kind, uint64_t packets, struct ru
 	unsigned idle = 0;
 
 	gen_begin(g, kind, packets);
-	tell(r, BOX_CLEAR);
-	tell(r, BOX_TURN);
+	order(r, BOX_CLEAR);
+	order(r, BOX_TURN);
 	while (!gen_done(g)) {
 		bool moved = gen_step(g, BURST);
 
@@ -262,7 +262,7 @@ run(struct rig *r, struct gen *g, enum traffic kind, uint64_t packets, struct ru
 		if (++idle % 65536 == 0 && time(NULL) > end)
 			return false;
 	}
-	tell(r, BOX_REST);
+	order(r, BOX_REST);
 	*t = box.t;
 	return true;
 }
@@ -279,9 +279,9 @@ kernel(struct rig *r,
 	void (*f)(const struct rig *r, const struct gen_log *log, size_t from, size_t end))
 {
 	box.kernel = f;
-	tell(r, BOX_KERNEL);
-	tell(r, BOX_TURN); /* so that the next order is a new one */
-	tell(r, BOX_REST);
+	order(r, BOX_KERNEL);
+	order(r, BOX_TURN); /* so that the next order is a new one */
+	order(r, BOX_REST);
 	return (double)box.t.kernel / ((double)box.t.slots * r->o->workers);
 }
 
@@ -300,7 +300,7 @@ median(double *v, unsigned n)
 	return v[n / 2];
 }
 
-/* Results of the bare kernel go where the box put its own, or where nothing of the box stands. */
+/* Results of the bare kernel go where the box put its own, or where nothing of the box is. */
 static void
 places(struct rig *r, struct gen *g)
 {
@@ -541,7 +541,7 @@ describe(struct rig *r, struct result *res)
 	res->huge = r->huge;
 	res->n_runs = r->o->runs;
 	if (!r->o->only_rounds)
-		tell(r, BOX_CLOCK);
+		order(r, BOX_CLOCK);
 	res->tsc_ghz = tsc_ghz();
 	res->core_ghz = box.ghz_ratio * tsc_ghz();
 }
@@ -561,8 +561,8 @@ run_all(const struct options *o, struct result *res)
 	box.gen = &g;
 	if (!o->lockstep) {
 		rte_eal_remote_launch(box_main, &r, 0);
-		tell(&r, BOX_REST);
-		tell(&r, BOX_TURN);
+		order(&r, BOX_REST);
+		order(&r, BOX_TURN);
 	}
 	rig_join(&r);
 	gen_start(&g, &r);
@@ -582,7 +582,7 @@ run_all(const struct options *o, struct result *res)
 	else
 		snprintf(res->why, sizeof(res->why), "a run does not end");
 	res->real_fragment = res->tsc_fragment * res->core_ghz / res->tsc_ghz;
-	tell(&r, BOX_END);
+	order(&r, BOX_END);
 	rte_eal_mp_wait_lcore();
 	if (g.wrong > 0)
 		snprintf(res->why, sizeof(res->why), "%s", g.why);

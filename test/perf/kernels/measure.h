@@ -28,7 +28,7 @@ struct workload {
 	size_t fragments; /**< in the working set */
 	uint32_t *order;  /**< of the payloads: fragments x workers places */
 	uint8_t *payloads;
-	size_t stride; /**< from one payload to the next: a header stands before each */
+	size_t stride; /**< from one payload to the next: a header comes before each */
 	float *param;  /**< fragments x elems, each; state of the optimisers */
 	float *s0, *s1;
 	float *scratch; /**< elems */

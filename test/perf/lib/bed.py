@@ -8,7 +8,7 @@ each, as a box with a NIC a worker has; for others, who talk among themselves, a
 same ends.
 
 Nothing is added to the caller's network. Namespaces carry the id of the process that made them;
-what a killed process left behind goes when the next bed is made.
+the leftovers of a killed process go when the next bed is made.
 """
 
 import ctypes
@@ -138,7 +138,7 @@ class Bed:
                         "net.bridge.bridge-nf-call-iptables=0"], timeout=120,
                        stderr=subprocess.DEVNULL, check=False)
         for k in range(self.ports):
-            # no address: the kernel behind the box's ports stays silent
+            # no address: the kernel of the box's ports stays silent
             self._attach("box", f"eth{k}", f"p-box{k}", None)
         for i in range(self.workers):
             self._attach(f"w{i}", "eth0", f"p-w{i}", self.worker_address(i))

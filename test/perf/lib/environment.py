@@ -99,7 +99,7 @@ def _buildtype(build):
 def people(env):
     """A few lines of it."""
     cpu, v = env["cpu"], env["versions"]
-    caches = ", ".join(f"{k} {x}" for k, x in cpu["caches"].items()) or "caches not told"
+    caches = ", ".join(f"{k} {x}" for k, x in cpu["caches"].items()) or "caches not known"
     return "\n".join([
         f"{cpu['online']} CPUs {cpu['model']}" + (" (virtual)" if cpu["virtual"] else "")
         + f", {caches}; {env['memory_kib'] >> 20} GiB",

@@ -156,7 +156,7 @@ def growth_limit(workers):
 
 def interleave(bed, sides, model, runs, target, most=40):
     """Batches of all sides in turn; {side name: row}. The first batch of each checks every
-    element and tells how many rounds make `target` seconds."""
+    element and says how many rounds make `target` seconds."""
     rows, rounds = {}, {}
     for side in sides:
         side.prepare()

@@ -2,7 +2,7 @@
 # Copyright (c) 2026 the PBox authors
 """The tables of doc/performance.md, from the JSON of test/perf/run.
 
-Between <!-- figures: NAME --> and <!-- end --> stands what this has written; all else is left.
+Between <!-- figures: NAME --> and <!-- end --> is what this has written; all else is left.
 """
 
 import re
@@ -78,7 +78,7 @@ def table(name, rows):
 
 
 def section(name, everything):
-    """What stands between the marks; None: nothing measured."""
+    """What is between the marks; None: nothing measured."""
     benchmarks = everything["benchmarks"]
     if name == "machine":
         lines = environment.people(everything["environment"]).split("\n")

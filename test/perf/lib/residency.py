@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 the PBox authors
-"""What the box's link tells about its latency.
+"""What the box's link reports about its latency.
 
 residency.py DEVICE WORKERS: looks at the frames of a bridge port until SIGTERM, then prints lines
 "NAME COUNT P50 P99 P99.9", in microseconds: served_us is the field of that name of all results,

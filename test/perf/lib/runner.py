@@ -3,7 +3,7 @@
 """Run benchmarks one after the other; the body of test/perf/run.
 
 A benchmark NAME is the program test/perf/NAME/bench. It takes --build DIR, --runs N and --quick,
-tells its progress on standard error and prints one JSON object:
+reports its progress on standard error and prints one JSON object:
 {"benchmark": NAME, "results": [ {...} ], "summary": {...}}.
 """
 
@@ -29,7 +29,7 @@ HIDDEN = {"cpu_s_per_round", "wire_mbytes_per_round", "round_ms_min", "round_ms_
           "p50_ms", "box_cpu_s_per_round", "mbytes"}
 
 
-# benchmarks that can run in slices, and what tells their rows' conditions, in order of the table
+# benchmarks that can run in slices, and the conditions of their rows, in order of the table
 SLICED = {"wire", "shaped"}
 CONDITION = ("workers", "topology", "mtu", "link_mbit", "offloads", "model")
 

@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 
-# The innermost frame that is named here tells the stage: softirq work runs inside the system call
+# The innermost frame that is named here is the stage: softirq work runs inside the system call
 # of whoever sent, so the order of frames decides, not the order of this list.
 STAGES = [
     ("tpacket_rcv", "packet socket: copy to ring"),

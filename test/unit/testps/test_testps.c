@@ -179,14 +179,14 @@ check_sums(unsigned workers, uint8_t push, uint8_t pull, uint8_t optimiser)
 	float *x = malloc(64 * sizeof(float)), *sum = malloc(64 * sizeof(float));
 	uint8_t packed[64 * sizeof(float)];
 	struct pbox_auth_job *auth = pbox_auth_job_create(NULL, "secret", 6, 1, 0);
-	struct mirror mirror;
+	struct reference reference;
 	struct data d;
 	struct plan p;
 
 	CU_ASSERT_FATAL(plan_reflected(&p, 64, &m, &load, &err) == 0);
 	CU_ASSERT_FATAL(auth != NULL);
 	CU_ASSERT_FATAL(data_make(&d, &p, &load, false, auth, &err) == 0);
-	CU_ASSERT_FATAL(mirror_make(&mirror, &d, &p, &err) == 0);
+	CU_ASSERT_FATAL(reference_make(&reference, &d, &p, &err) == 0);
 	for (uint32_t round = 1; round < 4; round++)
 		for (uint32_t f = 0; f < p.n; f++) {
 			uint32_t n = p.f[f].elements;
@@ -194,7 +194,7 @@ check_sums(unsigned workers, uint8_t push, uint8_t pull, uint8_t optimiser)
 			uint8_t digest[PBOX_AUTH_DIGEST_LEN];
 			struct wanted want;
 
-			data_want(&d, &mirror, &p, f, round, 0, &want);
+			data_want(&d, &reference, &p, f, round, 0, &want);
 			CU_ASSERT(want.crc == pbox_crc32c(0, want.payload, bytes));
 			pbox_auth_digest(auth, want.payload, bytes, digest);
 			CU_ASSERT(memcmp(digest, want.digest, sizeof(digest)) == 0);
@@ -216,7 +216,7 @@ check_sums(unsigned workers, uint8_t push, uint8_t pull, uint8_t optimiser)
 		}
 	/* neighbours are different */
 	CU_ASSERT(data_seed(1, 0) != data_seed(1, 1) && data_seed(1, 0) != data_seed(2, 0));
-	mirror_free(&mirror);
+	reference_free(&reference);
 	data_free(&d);
 	plan_free(&p);
 	pbox_auth_job_destroy(auth);
@@ -244,7 +244,7 @@ test_step(void)
 		.push = PBOX_FMT_FP32,
 		.pull = PBOX_FMT_FP32,
 		.optimiser = PBOX_OPT_SGD};
-	struct mirror mirror;
+	struct reference reference;
 	struct data d;
 	struct plan p;
 	struct wanted want;
@@ -253,8 +253,8 @@ test_step(void)
 	start_eal();
 	CU_ASSERT_FATAL(plan_reflected(&p, 112, &m, &load, &err) == 0);
 	CU_ASSERT_FATAL(data_make(&d, &p, &load, false, NULL, &err) == 0);
-	CU_ASSERT_FATAL(mirror_make(&mirror, &d, &p, &err) == 0);
-	data_want(&d, &mirror, &p, 0, 1, 0, &want);
+	CU_ASSERT_FATAL(reference_make(&reference, &d, &p, &err) == 0);
+	data_want(&d, &reference, &p, 0, 1, 0, &want);
 	memcpy(got, want.payload, sizeof(got));
 	for (unsigned i = 0; i < 100; i++) {
 		float g = d.sum[data_seed(1, 0)][i] * 0.5f;
@@ -262,11 +262,11 @@ test_step(void)
 		CU_ASSERT(got[i] == d.init[i] - 0.01f * g);
 	}
 	/* a second look is the same step */
-	data_want(&d, &mirror, &p, 0, 1, 1, &want);
+	data_want(&d, &reference, &p, 0, 1, 1, &want);
 	CU_ASSERT(memcmp(got, want.payload, sizeof(got)) == 0);
-	data_want(&d, &mirror, &p, 0, 2, 0, &want);
+	data_want(&d, &reference, &p, 0, 2, 0, &want);
 	CU_ASSERT(memcmp(got, want.payload, sizeof(got)) != 0);
-	mirror_free(&mirror);
+	reference_free(&reference);
 	data_free(&d);
 	plan_free(&p);
 }
@@ -304,7 +304,7 @@ bed_search(struct bed *b, double most, struct hunt *h)
 	while (!hunt_done(h, 0.02, 40)) {
 		double rate = hunt_next(h);
 
-		hunt_told(h, rate, bed_trial(b, rate));
+		hunt_add(h, rate, bed_trial(b, rate));
 	}
 	return hunt_best(h);
 }
@@ -367,7 +367,7 @@ test_hunt_changed(void)
 		again += before;
 		if (i == 20)
 			b.carries = 3e5;
-		hunt_told(&h, rate, bed_trial(&b, rate));
+		hunt_add(&h, rate, bed_trial(&b, rate));
 	}
 	CU_ASSERT(again >= h.again && h.again >= 3);
 	hunt_between(&h, &from, &to);
@@ -378,9 +378,9 @@ test_hunt_changed(void)
 	CU_ASSERT(hunt_good(&h) > 0);
 	/* an estimate below all that was good */
 	hunt_begin(&h, 1e6);
-	hunt_told(&h, 5e5, true);
+	hunt_add(&h, 5e5, true);
 	for (unsigned i = 0; i < 30; i++)
-		hunt_told(&h, 1e5, false);
+		hunt_add(&h, 1e5, false);
 	CU_ASSERT(hunt_best(&h) < 1e5 && hunt_good(&h) == 5e5);
 }
 
@@ -393,11 +393,11 @@ test_hunt_again(void)
 	double low, high;
 
 	hunt_begin(&h, 1e6);
-	hunt_told(&h, 3e5, false);
-	hunt_told(&h, 3e5, false);
+	hunt_add(&h, 3e5, false);
+	hunt_add(&h, 3e5, false);
 	CU_ASSERT(hunt_best(&h) < 3e5);
 	while (!hunt_done(&h, 0.02, 40))
-		hunt_told(&h, hunt_next(&h), bed_trial(&b, hunt_next(&h)));
+		hunt_add(&h, hunt_next(&h), bed_trial(&b, hunt_next(&h)));
 	CU_ASSERT(fabs(hunt_best(&h) / 9e5 - 1) < 0.02);
 	hunt_between(&h, &low, &high);
 	CU_ASSERT(low <= hunt_best(&h) && hunt_best(&h) <= high && high - low <= 0.02 * high);

@@ -102,13 +102,12 @@ declare_begin(struct session *s, struct declaring *g)
 
 /** Its data is this worker's. */
 static int
-declare_take(struct session *s, struct pbox_worker_table *t, uint32_t first_round,
-	struct pbox_client_error *err)
+declare_keep(struct session *s, struct pbox_worker_table *t, struct pbox_client_error *err)
 {
 	struct pbox_worker *w = s->w;
-	int rc = t->discipline->begin(s, t, first_round, err);
+	int rc = 0;
 
-	if (rc == 0 && w->conf.keep_copies && retained_open(t) != 0)
+	if (w->conf.keep_copies && retained_open(t) != 0)
 		rc = pbox_client_fail(err, PBOX_C_MEMORY,
 			"no memory for a copy of table %u (keep_copies)", t->number);
 	if (rc == 0 && ((t->discipline->lanes > 1 && queue_open_pulls(s) != 0) ||
@@ -126,8 +125,10 @@ declare_finish(struct session *s, struct declaring *g)
 
 	g->mapped = s->number;
 	rc = table_layout(g->t, &g->map, (uint32_t)g->pages.cap, err);
+	if (rc == 0)
+		rc = g->t->discipline->begin(s, g->t, g->d->what->first_round, err);
 	if (rc == 0 && !g->d->own_data)
-		rc = declare_take(s, g->t, g->d->what->first_round, err);
+		rc = declare_keep(s, g->t, err);
 	if (rc == 0)
 		g->d->table = g->t;
 	return rc;

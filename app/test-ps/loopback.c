@@ -3,7 +3,7 @@
  */
 
 /* The other side in this process, on an lcore of its own: at the other end of a pair of rings a box (its own
- * libraries, as the daemon puts them together), or a mirror that sends back what it gets (reflect.c). */
+ * libraries, as the daemon puts them together), or a reflector that sends back what it gets (reflect.c). */
 
 #include <errno.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ struct loopback {
 	uint16_t ours, theirs;
 	unsigned lcore;
 	struct rte_ring *to, *from;
-	struct reflect *mirror;
+	struct reflect *reflect;
 	struct pbox_port port;
 	struct pbox_port_core core;
 	struct pbox_engine_endpoint endpoint;
@@ -247,8 +247,8 @@ loopback_start(struct testps *t, struct pbox_error *err)
 		}
 	}
 	if (t->opt.reflected) {
-		b->mirror = reflect_start(b->ours, t->lanes, b->lcore, err);
-		return b->mirror != NULL ? 0 : -EIO;
+		b->reflect = reflect_start(b->ours, t->lanes, b->lcore, err);
+		return b->reflect != NULL ? 0 : -EIO;
 	}
 	ret = box_open(t, b, err);
 	if (ret != 0)
@@ -262,16 +262,16 @@ loopback_start(struct testps *t, struct pbox_error *err)
 void
 loopback_forget(const struct loopback *b)
 {
-	if (b != NULL && b->mirror != NULL)
-		reflect_forget(b->mirror);
+	if (b != NULL && b->reflect != NULL)
+		reflect_forget(b->reflect);
 }
 
 bool
 loopback_reflected(const struct loopback *b, uint64_t *frames, uint64_t *copies)
 {
-	if (b == NULL || b->mirror == NULL)
+	if (b == NULL || b->reflect == NULL)
 		return false;
-	reflect_counts(b->mirror, frames, copies);
+	reflect_counts(b->reflect, frames, copies);
 	return true;
 }
 
@@ -282,7 +282,7 @@ loopback_stop(struct testps *t)
 
 	if (b == NULL)
 		return;
-	reflect_stop(b->mirror);
+	reflect_stop(b->reflect);
 	if (b->control != NULL) {
 		pbox_control_stop(b->control);
 		rte_eal_wait_lcore(b->lcore);

@@ -19,11 +19,11 @@ struct loopback;
 int loopback_open(struct testps *t, struct pbox_error *err);
 /** The one of them that is ours. */
 uint16_t loopback_port(const struct loopback *b);
-/** The box, or the mirror, on an lcore of its own; our port and lanes are there. */
+/** The box, or the reflector, on an lcore of its own; our port and lanes are there. */
 int loopback_start(struct testps *t, struct pbox_error *err);
-/** Lanes have stopped, and what they sent goes: a mirror must not know it any more. */
+/** Lanes have stopped, and what they sent goes: a reflector must not know it any more. */
 void loopback_forget(const struct loopback *b);
-/** What a mirror has done (reflect_counts()); false: it is a box. */
+/** What a reflector has done (reflect_counts()); false: it is a box. */
 bool loopback_reflected(const struct loopback *b, uint64_t *frames, uint64_t *copies);
 void loopback_stop(struct testps *t);
 

@@ -6,11 +6,11 @@
  * A peer that sends back what it gets, on an lcore of this process: at the other side of a port in
  * memory (doc/net_mem.md), so that the lanes do what they do at a NIC.
  *
- * No CPU moves the payloads that a NIC receives, and none does here, or the mirror's copies would be what is measured.
+ * No CPU moves the payloads that a NIC receives, and none does here, or the reflector's copies would be what is measured.
  * The lanes send few different payloads, whose memory does not change while they run (check.c), and a posted
  * buffer keeps what was in it: nobody else writes there. So frames wait, up to HOLD of them, until a buffer comes up
- * that has their payload already: it gets their headers. Copied is what has waited for too long, what nothing
- * comes behind, and what is short.
+ * that has their payload already: it gets their headers. Frames that have waited for too long, the last ones,
+ * and short ones are copied.
  */
 
 #include <errno.h>

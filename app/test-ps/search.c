@@ -6,7 +6,7 @@
  * The highest rate that a box carries, as RFC 2544 and CSIT look for it: contributions are offered at
  * a rate; a trial is good if 99 % of them were answered in its time and no more than the limit
  * went again. Which rates are tried, and what the trials say together, is hunt.c's. A trial that fails while
- * others had the CPUs says nothing about the box: it is void. Trials without a limit before, in between and at the end tell
+ * others had the CPUs says nothing about the box: it is void. Trials without a limit before, in between and at the end show
  * whether the machine was as fast all the time. Where it was not, or trials contradict each other, the result is a range.
  */
 

@@ -17,7 +17,7 @@
  *     rounds.c    contributions                           results.c  what comes back
  *     timers.c    losses, windows
  *     session.c   all lanes together: start, stop         rejoin.c   a box that was started again
- *     loopback.c  a box in this process                   reflect.c  or a mirror
+ *     loopback.c  a box in this process                   reflect.c  or a reflector
  *     stats.c     counters, figures                       json.c     results as JSON
  *     compare.c   results against their references
  *     prompt.c, show.c, set.c  the prompt

@@ -8,7 +8,7 @@
 /**
  * @file
  * net_chaos inside: mbufs as frames of a line of lib/fault (chaos_frames.c), a queue before and
- * behind its line (chaos_queue.c), the Ethernet device (chaos_ethdev.c, chaos_ops.c), telemetry
+ * after its line (chaos_queue.c), the Ethernet device (chaos_ethdev.c, chaos_ops.c), telemetry
  * (chaos_telemetry.c).
  *
  * Threads: control functions and telemetry hold chaos_lock. A queue belongs to the thread that

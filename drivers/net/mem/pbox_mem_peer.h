@@ -41,7 +41,7 @@ struct pbox_mem_desc {
 #define PBOX_MEM_IP_BAD  0x8u
 #define PBOX_MEM_L4_BAD  0x10u
 
-/** A ring: posted is the driver's index, done the peer's; both count on for ever. */
+/** A ring: posted is the driver's index, done the peer's; both count on without end. */
 struct pbox_mem_ring {
 	uint32_t posted __attribute__((aligned(64)));
 	uint32_t done __attribute__((aligned(64)));

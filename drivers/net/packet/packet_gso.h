@@ -38,7 +38,7 @@ struct packet_group {
 };
 
 /**
- * Put the frames of a burst into groups. Frames of a flow keep their order; groups stand in the
+ * Put the frames of a burst into groups. Frames of a flow keep their order; groups are in the
  * order of their first frames.
  *
  * A frame is gathered when it is an IPv4 datagram without UDP checksum, so that the kernel may

@@ -73,7 +73,7 @@ watch_run(struct rig *r, struct gen *g)
 		ok = run_rounds(r, g, r->o->packets, &t);
 		printf("%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", now_ns(CLOCK_MONOTONIC),
 			t.all_busy, t.all_packets, now_ns(CLOCK_THREAD_CPUTIME_ID));
-		/* whoever reads this may have gone */
+		/* the reader may have gone */
 		ok = ok && fflush(stdout) == 0;
 	}
 	stop(r);

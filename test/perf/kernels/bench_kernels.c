@@ -152,7 +152,7 @@ usage(FILE *f)
 		   "  --largest MB     leave out larger working sets (1024)\n"
 		   "  --seconds S      of each run (0.05)\n"
 		   "  --runs N         the median is taken of (5)\n"
-		   "  --small-pages    4 KiB pages (transparent huge pages)\n"
+		   "  --small-pages    4 KiB pages (transparent hugepages)\n"
 		   "  --quick          least that shows that all works\n"
 		   "  --json           one object\n");
 }

@@ -26,7 +26,7 @@ map(size_t bytes, int huge)
 			size >> 20);
 		exit(1);
 	}
-	/* the part before the first huge page stays mapped: it takes no memory */
+	/* the part before the first hugepage stays mapped: it takes no memory */
 	p = (uint8_t *)(((uintptr_t)p + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1));
 	madvise(p, size, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 	return p;

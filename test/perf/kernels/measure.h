@@ -35,7 +35,7 @@ struct workload {
 	size_t mapped;  /**< bytes of payloads, headers included */
 };
 
-/** Exits with a message if there is no memory. huge: ask for transparent huge pages. */
+/** Exits with a message if there is no memory. huge: ask for transparent hugepages. */
 void workload_make(struct workload *w, size_t working_set, unsigned workers, size_t bytes,
 	enum pbox_format elem, int huge);
 void workload_free(struct workload *w);

@@ -78,7 +78,7 @@ class Box:
 
     def __init__(self, bed, build, kind, n_ports=1, first=0, memory=1536, idle="sleep", lcores=None,
                  options=(), eal=(), pages="auto", framecnt=4096, below=(), jobs=()):
-        """below: devices that those of the ports stand on, as net_chaos does. jobs: lines of
+        """below: devices that those of the ports use, as net_chaos does. jobs: lines of
         sections of jobs, besides the one that lets anybody in."""
         self.bed, self.kind = bed, kind
         self.dir = tempfile.mkdtemp(prefix=bed.prefix + "-box")

@@ -86,7 +86,7 @@ class Gloo(Peer):
                                    "PYTHONDONTWRITEBYTECODE": "1"}))
 
 
-# Stands in for ssh: a host is a namespace. mpirun calls it with the address and a shell command.
+# In place of ssh: a host is a namespace. mpirun calls it with the address and a shell command.
 AGENT = """#!/bin/sh
 host=$1
 shift

@@ -35,7 +35,7 @@ def main():
     print("ready", flush=True)
     # what a packet says is kept as it is: the time to judge it is after the run
     seen = []
-    # what came before the signal counts: until the queue is empty, but not for ever
+    # what came before the signal counts: until the queue is empty, but not without end
     while not stop or time.monotonic() < stop[0] + 5:
         try:
             data, extra, _, _ = s.recvmsg(HEADERS + 62, 64)

@@ -39,7 +39,7 @@ def condition(row):
 
 
 def with_slice(old, new):
-    """Results of a benchmark: those of before under other conditions, and the new ones."""
+    """Results of a benchmark: the earlier ones under other conditions, and the new ones."""
     fresh = {condition(r) for r in new["results"]}
     rows = [r for r in old["results"] if condition(r) not in fresh] + new["results"]
     rows.sort(key=lambda r: tuple((x is None, str(x).rjust(12)) for x in condition(r)))

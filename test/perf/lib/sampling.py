@@ -9,7 +9,7 @@ import signal
 import subprocess
 
 # The innermost frame that is named here is the stage: softirq work runs inside the system call
-# of whoever sent, so the order of frames decides, not the order of this list.
+# of the sender, so the order of frames decides, not the order of this list.
 STAGES = [
     ("tpacket_rcv", "packet socket: copy to ring"),
     ("__xsk_rcv", "AF_XDP: copy to ring"), ("__xsk_map_redirect", "AF_XDP: copy to ring"),

@@ -21,7 +21,7 @@ def main():
     s.settimeout(0.1)
     frames = largest = 0
     print("ready", flush=True)
-    # what came before the signal counts: until the queue is empty, but not for ever
+    # what came before the signal counts: until the queue is empty, but not without end
     while not stop or time.monotonic() < stop[0] + 5:
         try:
             # the length of the whole frame, of which only so much is taken

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 the PBox authors
-"""pbox-testps in this machine's memory: its workers on one CPU, the box or a mirror on another."""
+"""pbox-testps in this machine's memory: its workers on one CPU, the box or a reflector on another."""
 
 import json
 import os

@@ -19,17 +19,15 @@ PIDS=()
 
 # has FILE PATTERN [SECONDS]: within that time, 120 s at least: what is late on a busy machine is not wrong
 has() {
-	local patience=${3:-120} end
-	soon
-	end=$((SECONDS + (patience < 120 ? 120 : patience)))
-	until grep -qE "$2" "$1"; do
-		((SECONDS < end)) || {
-			printf 'no /%s/ in:\n' "$2"
-			tail -n 8 "$1"
-			return 1
-		}
-		longer
-	done
+	within $((${3:-120} < 120 ? 120 : ${3:-120})) in_file "$1" "$2"
+}
+
+in_file() { # FILE PATTERN
+	grep -qE "$2" "$1" || {
+		printf 'no /%s/ in:\n' "$2"
+		tail -n 8 "$1"
+		return 1
+	}
 }
 
 # two_workers NAME ARGUMENT...: both end well, and all that they got was right

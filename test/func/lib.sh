@@ -5,12 +5,15 @@
 # For tests with real processes in network namespaces; to be sourced first. On top of
 # usertools/lib/netns.sh (make_net, start_box, worker_exec, worker_start, await, ...):
 #
-#   need root|torch|chaos...       skip the whole test where something is missing
+#   need root|torch|box|PROGRAM... skip the whole test where something is missing: a path, or a command with its package after =
+#   skip_all REASON                skip the whole test
 #   ok NAME, not_ok NAME [DETAIL], skip NAME REASON
 #   check NAME COMMAND...          ok when the command succeeds
-#   eventually NAME COMMAND...     ok when it succeeds within two minutes; it is run until then
+#   within SECONDS COMMAND...      runs it until it succeeds; its last output, and status 1 when the time is over
+#   eventually NAME COMMAND...     check within two minutes: a machine that gives us no CPU for a while only makes it later
 #   answers_ping I ADDRESS [OPTION...]   one of two ICMP echoes, from worker I's namespace
 #   all_exist FILE...              for check and eventually
+#   ready_box NAME LOG ARGUMENT... the daemon, as launch_box of netns.sh
 #   exposure NAME LIMIT UNIT       what systemd finds a unit's sandbox to be is at most that, and printed
 #   done_testing                   the last line; its status is the test's
 #
@@ -65,20 +68,21 @@ longer() {
 	NEXT_NAP=$((NEXT_NAP < 27 ? NEXT_NAP * 3 / 2 : 40))
 }
 
-# eventually NAME COMMAND...: it comes true; a machine that gives us no CPU for a while only makes it later
-eventually() {
-	local check_name=$1 check_text check_end=$((SECONDS + 120))
+within() {
+	local within_text within_end=$((SECONDS + $1))
 	shift
 	soon
-	until check_text=$("$@" 2>&1); do
-		((SECONDS < check_end)) || {
-			not_ok "$check_name" "$check_text"
-			return
+	until within_text=$("$@" 2>&1); do
+		((SECONDS < within_end)) || {
+			printf '%s\n' "$within_text"
+			return 1
 		}
 		longer
 	done
-	ok "$check_name"
+	[[ -z $within_text ]] || printf '%s\n' "$within_text"
 }
+
+eventually() { check "$1" within 120 "${@:2}"; }
 
 answers_ping() {
 	worker_exec "$1" ping -q -c 2 -i 0.2 -W 2 "${@:3}" "$2"
@@ -100,6 +104,15 @@ exposure() {
 	else
 		not_ok "$1 is ${score:-unknown}, at most $2" "$text"
 	fi
+}
+
+# ready_box NAME LOG ARGUMENT...: launch_box; a line of the test only where it fails
+ready_box() {
+	local name=$1
+	shift
+	launch_box "$@" 2>"$RUN_DIR/said" && return
+	not_ok "$name: ready" "$(<"$RUN_DIR/said")"
+	return 1
 }
 
 done_testing() {
@@ -131,6 +144,12 @@ trap func_finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
+skip_all() {
+	skip "${0##*/}" "$1"
+	done_testing
+	exit 77
+}
+
 need() {
 	local what reason
 	for what in "$@"; do
@@ -146,12 +165,10 @@ need() {
 			{ pbox_binary && pbox_library; } >/dev/null 2>&1 ||
 				reason="no pbox or no libpbox-client.so.1 in $PBOX_BUILD"
 			;;
+		/*) [[ -x $what ]] || reason="no $what" ;;
+		*=*) command -v "${what%=*}" >/dev/null || reason="no ${what%=*} (package ${what#*=})" ;;
 		*) reason="unknown requirement $what" ;;
 		esac
-		if [[ -n $reason ]]; then
-			skip "${0##*/}" "$reason"
-			done_testing
-			exit 77
-		fi
+		[[ -z $reason ]] || skip_all "$reason"
 	done
 }

@@ -13,6 +13,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "spec"))
 import pbox_math
 import pbox_proto as proto
+from cases import run_cases
 from pbox_proto import TYPE, Header
 from pbox_worker import BoxError, Worker
 
@@ -59,7 +60,7 @@ def table(w, number=0, elements=3000, optimiser=0):
     return w.map(number)
 
 
-def case_joins():
+def test_joins():
     """R4.4: codes of JOINs that are out of range (gaps 1 and 8)."""
     assert join_refused(workers=0, number=proto.ANY_WORKER)[0] == "BAD_REQUEST"
     assert join_refused(workers=4097)[0] == "BAD_REQUEST"
@@ -72,7 +73,7 @@ def case_joins():
     assert join_refused(job="open", secret="any") is None
 
 
-def case_other_versions():
+def test_other_versions():
     """R2.2 (S5): of another version HELLO alone is answered, and only in full length."""
     with worker() as w:
         for name in ("JOIN", "RESULT", "PONG", "ERROR", "PING"):
@@ -84,7 +85,7 @@ def case_other_versions():
         assert drop is None and header.name == "ERROR" and header.chunk == 7
 
 
-def case_pong():
+def test_pong():
     """R8.1 (S6): 1410 bytes of PONG at the control endpoint."""
     with worker() as w:
         w.join()
@@ -94,7 +95,7 @@ def case_pong():
         w.leave()
 
 
-def case_map():
+def test_map():
     """R5.5 (S7): beyond the table there is none, and that is no error. Epoch in the answer (gap 12)."""
     with worker() as w:
         w.join()
@@ -106,7 +107,7 @@ def case_map():
         w.leave()
 
 
-def case_limits():
+def test_limits():
     """R5.1a (gap 9): limits of tables."""
     with worker() as w:
         w.join()
@@ -117,7 +118,7 @@ def case_limits():
         w.leave()
 
 
-def case_sets():
+def test_sets():
     """R7.2 (gap 7, S8): SETs of different ids are merged, of none taken; a schedule may be set far in advance."""
     with worker() as w:
         w.join()
@@ -135,7 +136,7 @@ def case_sets():
         w.leave()
 
 
-def case_rounds():
+def test_rounds():
     """R6.5 (gap 10): the weight of RESULT has its bound; R6.6, R6.8: WAIT before INIT, INIT of round 0."""
     with worker() as w:
         w.join()
@@ -167,7 +168,7 @@ def case_rounds():
         w.leave()
 
 
-def case_request_zero():
+def test_request_zero():
     """R3.1 (gap 11): a request with id 0 is answered like any other."""
     with worker() as w:
         w.join()
@@ -179,7 +180,7 @@ def case_request_zero():
         w.leave()
 
 
-def case_left_and_back():
+def test_left_and_back():
     """S9: a JOIN right after LEFT is answered, though the job is ending."""
     for _ in range(30):
         with worker() as w:
@@ -191,7 +192,7 @@ def case_left_and_back():
             w.leave()
 
 
-def case_refusal_is_told():
+def test_refusal_is_told():
     """R8.3: who waits for a worker that was refused hears it, with the reason."""
     with worker(0, 2) as a, worker(1, 2) as b:
         a.join()
@@ -205,19 +206,9 @@ def case_refusal_is_told():
         a.leave()
 
 
-def main():
-    passed = failed = 0
-    for name, case in list(globals().items()):
-        if not name.startswith("case_"):
-            continue
-        CASE[0] = name
-        try:
-            case()
-            passed += 1
-        except Exception as e:  # each is reported, whatever it raises
-            failed += 1
-            print(f"FAIL {name}: {type(e).__name__}: {e} (line {e.__traceback__.tb_next.tb_lineno})", flush=True)
-    print(f"{passed} passed, {failed} failed")
+def in_its_job(test):
+    CASE[0] = test.__name__
+    test()
 
 
-main()
+sys.exit(run_cases(globals(), in_its_job))

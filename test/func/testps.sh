@@ -13,11 +13,7 @@
 #   says STATUS PATTERN EAL... -- ARGUMENT...
 
 TESTPS=$PBOX_BUILD/app/test-ps/pbox-testps
-[[ -x $TESTPS ]] || {
-	skip testps "no pbox-testps in $PBOX_BUILD"
-	done_testing
-	exit 77
-}
+need "$TESTPS"
 BOX_CORES=('0@0' '0@0,1@0' '0@0,1@0,2@0')
 OUT=$RUN_DIR/out.json
 LANES=0@0,1@0

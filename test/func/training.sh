@@ -20,15 +20,11 @@ start_worker() { # FOLDER I ARGUMENT...: its log grows with each process
 
 steps() { cat "$1"/worker.* 2>/dev/null | grep -c '^step '; }
 
+has_steps() { (($(steps "$1") >= $2)); }
+
 # Wait until there are so many more steps; they must come within 300 s: new processes load torch before.
 more_steps() { # FOLDER N
-	local want end=$((SECONDS + 300))
-	soon
-	want=$(($(steps "$1") + $2))
-	until (($(steps "$1") >= want)); do
-		((SECONDS < end)) || return 1
-		longer
-	done
+	within 300 has_steps "$1" $(($(steps "$1") + $2))
 }
 
 last() { # FOLDER WORD: of all workers

@@ -14,6 +14,9 @@ import pbox_auth
 import pbox_math
 import pbox_proto as proto
 
+sys.path.insert(0, os.path.join(make.HERE, "..", "func"))
+from cases import run_cases
+
 with open(os.path.join(make.HERE, "frames.json"), encoding="utf-8") as file:
     TEXT = file.read()
 with open(os.path.join(make.HERE, "frames.pcap"), "rb") as file:
@@ -126,21 +129,5 @@ def test_regeneration():
     assert make.pcap(golden) == PCAP
 
 
-def main():
-    passed = failed = 0
-    for name, test in list(globals().items()):
-        if not name.startswith("test_"):
-            continue
-        try:
-            test()
-            passed += 1
-            print(f"ok    {name}")
-        except Exception as e:  # each test is reported, whatever it raises
-            failed += 1
-            print(f"FAIL  {name}: {type(e).__name__}: {e}")
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_cases(globals()))

@@ -13,12 +13,14 @@ import sys
 import threading
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "func")]
 
 import fake_box
 import pbox_math
 import pbox_proto as proto
 import pbox_worker
+from cases import run_cases
 from pbox_proto import Header, TYPE
 
 SAMPLES = [
@@ -403,22 +405,5 @@ def test_command():
     assert bad.returncode == 1 and "SECRET" in json.loads(bad.stdout)["text"], bad
 
 
-def main():
-    passed = failed = 0
-    wanted = sys.argv[1:]
-    for name, test in list(globals().items()):
-        if not name.startswith("test_") or wanted and name not in wanted:
-            continue
-        try:
-            test()
-            passed += 1
-            print(f"ok    {name}", flush=True)
-        except Exception as e:  # each test is reported, whatever it raises
-            failed += 1
-            print(f"FAIL  {name}: {type(e).__name__}: {e}", flush=True)
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_cases({name: globals()[name] for name in sys.argv[1:]} or globals()))

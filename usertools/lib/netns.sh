@@ -9,6 +9,7 @@
 #   make_net WORKERS [MTU]         namespaces $NET-sw, $NET-box, $NET-w0, $NET-w1, ...
 #   write_conf FILE JOB SECRET WORKERS [PORT]
 #   start_box CONF [EAL ARGUMENT...]  the daemon, waits for its "ready"; PID in $BOX_PID
+#   launch_box LOG ARGUMENT...     the same with arguments of its own, but --no-pci and --file-prefix
 #   stop_box [SIGNAL]
 #   worker_exec I COMMAND...       in the foreground, in worker I's namespace
 #   worker_start I LOG COMMAND...  in the background; PID in $STARTED
@@ -130,19 +131,14 @@ box_vdev() {
 	fi
 }
 
-start_box() {
-	local conf=$1 bin log end
+launch_box() {
+	local log=$1 bin end=$((SECONDS + 120))
 	shift
 	bin=$(pbox_binary) || return
-	log=$RUN_DIR/box.log
-	[[ ! -e $log ]] || mv "$log" "$log.$(date +%s%N)"
 	: >"$log"
-	ip netns exec "$NET-box" "$bin" -l "$BOX_LCORES" --no-huge -m "$BOX_MEMORY" --no-pci \
-		--file-prefix "$NET" --vdev "$(box_vdev)" "$@" -- --config "$conf" \
-		>"$log" 2>&1 </dev/null &
+	ip netns exec "$NET-box" "$bin" --no-pci --file-prefix "$NET" "$@" >"$log" 2>&1 </dev/null &
 	BOX_PID=$!
 	TRACKED+=("$BOX_PID")
-	end=$((SECONDS + 120))
 	while ! grep -qw ready "$log"; do
 		if ! kill -0 "$BOX_PID" 2>/dev/null; then
 			tail -n 15 "$log" >&2
@@ -152,6 +148,13 @@ start_box() {
 		((SECONDS < end)) || net_fail "the box is not ready after 120 s; its log: $log" || return
 		nap 0.05
 	done
+}
+
+start_box() {
+	local conf=$1 log=$RUN_DIR/box.log
+	shift
+	[[ ! -e $log ]] || mv "$log" "$log.$(date +%s%N)"
+	launch_box "$log" -l "$BOX_LCORES" --no-huge -m "$BOX_MEMORY" --vdev "$(box_vdev)" "$@" -- --config "$conf"
 }
 
 stop_box() {

@@ -3,7 +3,8 @@
 # Copyright (c) 2026 the PBox authors
 """Print every word that plain technical English does without, with what to write instead, where a folder has more than it is allowed.
 
-Usage: .ci/words.py [--all] [FILE...]      default: all files that git knows; --all, or files: each word, whatever is allowed
+Usage: .ci/words.py [--all|--lower] [FILE...]      default: all files that git knows; --all, or files: each word, whatever
+is allowed; --lower: write the numbers that have fallen into this file
 
 Documents are looked at without their code (fenced blocks, indented blocks, `spans`), C and Python in comments and string
 literals, shell scripts, manual pages and other texts as a whole. doc/counters.md is made from the programs' tables of
@@ -26,9 +27,9 @@ ALLOWED = {
     "lib/auth": 6,
     "lib/base": 2,
     "lib/conf": 28,
-    "lib/control": 39,
+    "lib/control": 38,
     "lib/dataplane": 20,
-    "lib/engine": 89,
+    "lib/engine": 80,
     "lib/fault": 8,
     "lib/guard": 2,
     "lib/job": 3,
@@ -135,14 +136,28 @@ def words(name):
             for m in ANY.finditer(line)]
 
 
+def lower(folders):
+    """The table of this file with the numbers that are smaller now; a folder that has none is taken out."""
+    with open(__file__, encoding="utf-8") as f:
+        text = f.read()
+    for folder, allowed in ALLOWED.items():
+        count = len(folders.get(folder, ()))
+        if count < allowed:
+            text = text.replace(f'    "{folder}": {allowed},\n', f'    "{folder}": {count},\n' if count else "")
+    with open(__file__, "w", encoding="utf-8") as f:
+        f.write(text)
+
+
 def main():
-    args = [a for a in sys.argv[1:] if a != "--all"]
+    args = [a for a in sys.argv[1:] if a not in ("--all", "--lower")]
     names = args or subprocess.check_output(["git", "ls-files"], text=True).split("\n")
     folders = collections.defaultdict(list)
     for name in names:
         if name and (args or not SKIP.fullmatch(name)):
             folder = "/".join(name.split("/")[:-1][:2]) or "."
             folders[folder] += [f"{name}:{line}: '{word}': write {instead}" for line, word, instead in words(name)]
+    if "--lower" in sys.argv[1:]:
+        return lower(folders)
     bad = 0
     for folder, found in sorted(folders.items()):
         allowed = ALLOWED.get(folder, 0)
@@ -153,7 +168,7 @@ def main():
                 print(f"{folder}: {len(found)} words, {allowed} allowed in .ci/words.py")
         elif len(found) < allowed:
             bad += 1
-            print(f"{folder}: {len(found)} words and not {allowed} any more: lower the number in .ci/words.py")
+            print(f"{folder}: {len(found)} words and not {allowed} any more: .ci/words.py --lower")
     return 1 if bad else 0
 
 

@@ -209,7 +209,7 @@ on_kill(struct sim *s, struct sim_worker *w, bool forever)
 	uint64_t back;
 
 	if (forever) {
-		sim_note(s, "worker %u/%u falls silent for ever", w->job, w->number);
+		sim_note(s, "worker %u/%u falls silent forever", w->job, w->number);
 		sim_worker_kill(s, w);
 		w->state = SIM_DEAD;
 		s->box->progress_at = s->now;

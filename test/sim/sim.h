@@ -115,7 +115,7 @@ struct sim_job_spec {
 	bool barrier;    /* a round begins when the last one is complete */
 	bool any_number; /* workers take the number they get */
 	bool pull0;      /* workers fetch the initial parameters */
-	bool dies;       /* all workers fall silent for ever */
+	bool dies;       /* all workers fall silent forever */
 	bool shrink;     /* rounds go on without the dead (R8.5) */
 	bool sets;       /* hyper-parameters change on the way */
 	bool zeros;      /* contributions of zeros without payload */

@@ -217,7 +217,7 @@ answer(struct core *c, const struct common *a, const struct pbox_send_to *s)
 	return m;
 }
 
-/* Answers with one payload, all through the same port. */
+/* Answers with one payload, zero copy, all through the same port. */
 static void
 send_shared(struct core *c, const struct pbox_port *p, const struct pbox_send *s,
 	const struct pbox_send_to *to, unsigned n)

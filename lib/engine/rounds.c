@@ -314,8 +314,8 @@ rounds_contribute(struct pbox_shard *s, const struct target *g, const struct pbo
 	now = ready && ahead == 1;
 	if (now && (r == NULL || !bit_get(r->has, f->hdr.worker)) && has_rate(g, f->hdr.round))
 		return contribute_now(s, g, f);
-	/* all else is rare, and answered or counted by what the frame says; but who sends too much is
-	 * not worth a look at the payload */
+	/* all else (a duplicate or retransmission: its bit is set) is rare, and answered or counted by what
+	 * the frame says; but who sends too much is not worth a look at the payload */
 	if (is_recorded(s, g->j, f)) {
 		shard_count(s, PBOX_SS_DROP_REPLAYED);
 	} else if (!job_rate_take(&g->j->rate, s->now_ns)) {

@@ -4,6 +4,8 @@
 
 #include "pbox_arp.h"
 
+/* The addresses that the box asks for. build.c makes replies to those who ask the box, the data plane's rx.c sends them. */
+
 #define SECOND_US UINT64_C(1000000)
 
 void

@@ -46,8 +46,8 @@ uint64_t m_accepted(void);
 void m_end(void);
 /* A datagram as it came from the network, to the core of one shard; @p size up to 65535. Control
  * frames go to the registrar. @p repair: give its frames their right CRC first. */
-void m_datagram(
-	unsigned shard, const struct pbox_peer *from, const uint8_t *data, size_t size, bool repair);
+void m_datagram(unsigned shard, const struct pbox_peer *from, const uint8_t *data, size_t size,
+	bool repair);
 void m_tick(uint64_t ns);
 void m_mail(void); /* deliver what was held back */
 void m_shutdown(void);

@@ -135,7 +135,8 @@ perf_join(struct worker *w)
 	conf.keep_copies = o->keep_copies;
 	conf.spin_us = (int)o->spin_us;
 	conf.lease_ms = o->lease_ms;
-	conf.timeout_ms = conf.patience_ms = o->timeout_ms; /* of a round, with or without living workers */
+	conf.timeout_ms = conf.patience_ms =
+		o->timeout_ms; /* of a round, with or without living workers */
 	if (o->join_timeout_ms != 0)
 		conf.join_timeout_ms = o->join_timeout_ms;
 	conf.transport = o->transport;

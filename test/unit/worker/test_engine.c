@@ -216,18 +216,27 @@ await_sessions(uint32_t times, uint64_t *tick)
 static void
 own_tables(bool restores, uint64_t *tick)
 {
+	static const struct pbox_client_tensor tensor[] = {
+		{.elements = 700}, {.elements = 1}, {.elements = 0}, {.elements = 1000}};
+	static const struct pbox_client_table table = {.size = sizeof(table),
+		.mode = PBOX_MODE_ALLREDUCE,
+		.optimiser = PBOX_OPT_NONE,
+		.push_format = PBOX_FMT_FP32,
+		.pull_format = PBOX_FMT_FP32,
+		.n = sizeof(tensor) / sizeof(tensor[0]),
+		.tensors = tensor};
+	struct pbox_worker_declaration declaration[WORKERS];
 	struct pbox_worker_table_info info;
 	struct pbox_worker_chunk chunk;
 
 	for (unsigned i = 0; i < WORKERS; i++) {
-		declare(&peer[i]);
-		peer[i].stage = WITHOUT_TABLES;
-		peer[i].d.own_data = true;
-		peer[i].d.restores = restores;
+		declaration[i] = (struct pbox_worker_declaration){
+			.what = &table, .own_data = true, .restores = restores};
+		pbox_worker_declare(peer[i].w, &declaration[i]);
 		peer[i].due = world.now;
 	}
 	for (unsigned i = 0; i < WORKERS; i++) {
-		const struct pbox_worker_declaration *d = &peer[i].d;
+		const struct pbox_worker_declaration *d = &declaration[i];
 
 		while (d->state == PBOX_WORKER_DECLARING)
 			step(tick);
@@ -238,7 +247,7 @@ own_tables(bool restores, uint64_t *tick)
 		CU_ASSERT_FATAL(info.chunks > 0);
 		for (uint32_t k = 0; k < info.chunks; k++) {
 			pbox_worker_chunk(d->table, k, &chunk);
-			CU_ASSERT(chunk.tensor < TENSORS && chunk.endpoint < SHARDS);
+			CU_ASSERT(chunk.tensor < table.n && chunk.endpoint < SHARDS);
 		}
 		pbox_worker_table_free(d->table);
 	}

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "health_priv.h"
-#include "telemetry_reply.h"
+#include "reply.h"
 
 /* What the samples say, in words. */
 

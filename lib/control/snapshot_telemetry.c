@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "telemetry_reply.h"
+#include "reply.h"
 
 static const char *const state_name[] = {"idle", "copying", "describing", "writing"};
 

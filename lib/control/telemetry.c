@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "telemetry_reply.h"
+#include "reply.h"
 
 #define STOP_TIME 5 /* seconds */
 

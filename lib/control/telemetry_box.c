@@ -12,7 +12,7 @@
 #include <rte_mempool.h>
 
 #include "health.h"
-#include "telemetry_reply.h"
+#include "reply.h"
 
 /* Telemetry of the box itself: counters, cores, ports, pools, drops. */
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "health_priv.h"
-#include "telemetry_reply.h"
+#include "reply.h"
 
 /* Telemetry of jobs, their workers and tables. */
 

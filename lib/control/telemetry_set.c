@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "telemetry_reply.h"
+#include "reply.h"
 
 /* Telemetry's commands that change something: log level, intervals, kick, drain. Only the owner of the socket can connect. */
 

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "health.h"
-#include "telemetry_reply.h"
+#include "reply.h"
 
 /* Telemetry's /pbox/why,JOB: whom and what a job waits for. */
 

@@ -275,7 +275,15 @@ bool registrar_room(
 	struct pbox_registrar *r, const struct registrar_join *q, struct registrar_rounds *out);
 /* Would there be, if the job of that name had ended, and all that makes way? The same. */
 bool registrar_room_then(struct pbox_registrar *r, const struct registrar_join *q);
-unsigned registrar_node_of_shard(const struct pbox_registrar *r, unsigned shard);
+/* The NUMA node of a shard's core. */
+static inline unsigned
+registrar_node_of_shard(const struct pbox_registrar *r, unsigned shard)
+{
+	for (unsigned e = 0; e < r->conf.n_endpoints; e++)
+		if (r->conf.endpoint[e].shard == shard)
+			return r->conf.endpoint[e].node;
+	return r->conf.endpoint[0].node;
+}
 /* It has no memory: answered so. */
 bool registrar_no_memory_on(
 	struct pbox_registrar *r, const struct registrar_join *q, unsigned node);

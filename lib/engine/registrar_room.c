@@ -254,15 +254,6 @@ registrar_room(
 	return false;
 }
 
-unsigned
-registrar_node_of_shard(const struct pbox_registrar *r, unsigned shard)
-{
-	for (unsigned e = 0; e < r->conf.n_endpoints; e++)
-		if (r->conf.endpoint[e].shard == shard)
-			return r->conf.endpoint[e].node;
-	return r->conf.endpoint[0].node;
-}
-
 bool
 registrar_no_memory_on(struct pbox_registrar *r, const struct registrar_join *q, unsigned node)
 {

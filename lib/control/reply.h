@@ -2,8 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-#ifndef TELEMETRY_REPLY_H
-#define TELEMETRY_REPLY_H
+#ifndef REPLY_H
+#define REPLY_H
 
 /*
  * What the handlers of telemetry have in common: how an answer is filled. An answer has 16 KiB, a string of it 127 bytes, a dictionary 256
@@ -60,4 +60,4 @@ struct telemetry_command {
 extern const struct telemetry_command telemetry_box_commands[], telemetry_job_commands[],
 	telemetry_set_commands[];
 
-#endif /* TELEMETRY_REPLY_H */
+#endif /* REPLY_H */

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "telemetry_reply.h"
+#include "reply.h"
 
 /* In place of one that cannot be allocated: filled, and never sent. */
 static struct rte_tel_data *spare;

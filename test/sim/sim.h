@@ -605,7 +605,7 @@ struct sim_job {
 	bool lost;         /* a restart of the box has lost a fragment */
 	/* the session that declared the table so; 0: none */
 	uint64_t restorer[SIM_TABLES][SIM_WORKERS];
-	uint64_t token[SIM_WORKERS]; /* the box's, as told in WELCOME; 0: none */
+	uint64_t token[SIM_WORKERS]; /* the box's, as WELCOME says; 0: none */
 	struct {
 		struct pbox_auth_job *job; /* NULL: no tags */
 		struct pbox_auth_keys keys;

@@ -88,7 +88,7 @@ get(const void *p, size_t size)
 	return v;
 }
 
-/* Where the parameter stands, or NULL. */
+/* Where the parameter is, or NULL. */
 static uint8_t *
 place(struct sim_scenario *sc, const struct sim_smaller *c)
 {

@@ -9,7 +9,7 @@
 
 /* A run in plain words: one line a datagram, with what becomes of it, and what else happens. */
 
-/* When nothing moves any more, repetitions tell nothing. */
+/* When nothing moves any more, repetitions say nothing. */
 static bool
 silent(const struct sim *s)
 {

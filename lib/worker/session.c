@@ -229,7 +229,8 @@ session_frame(struct session *s, const struct rx_frame *f)
 		join_frame(&s->join, f);
 		break;
 	case SESSION_PATH:
-		path_frame(s, f);
+		if (session_from(s, &f->from))
+			path_frame(s, f);
 		break;
 	case SESSION_OPEN:
 		open_frame(s, f);

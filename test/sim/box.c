@@ -137,6 +137,7 @@ post(struct sim *s, const struct pbox_mail *m, bool to_shard)
 
 	PBOX_ASSERT(copy != NULL);
 	*copy = *m;
+	s->box->mails++;
 	k.nth = sim_fault_nth(s, &k);
 	at += sim_fault(s, &k, SIM_FAULT_SLOW_MAIL, slow) ? k.value[0] : way % (100 * US);
 	*last = at > *last ? at : *last;
@@ -160,6 +161,7 @@ sim_box_mail(struct sim *s, unsigned shard, void *p, bool to_shard)
 {
 	struct pbox_mail *m = p;
 
+	s->box->mails--;
 	if (to_shard)
 		s->code->shard_mail(s->box->shard[shard].engine, m, s->now);
 	else
@@ -281,6 +283,7 @@ sim_box_start(struct sim *s)
 		start_shard(s, i);
 	b->registrar = s->code->registrar_create(&conf);
 	PBOX_ASSERT(b->registrar != NULL);
+	b->mails = 0;
 	b->up = true;
 }
 
@@ -306,11 +309,12 @@ sim_box_stop(struct sim *s)
 		if (s->box->shard[i].held != 0)
 			sim_fail(s, "shard %u still holds %llu packets when it is gone", i,
 				(unsigned long long)s->box->shard[i].held);
-	if (!s->failed)
+	/* memory that is on its way in a mail is gone with the box */
+	if (!s->failed && s->box->mails == 0)
 		sim_box_check_memory(s);
 	for (unsigned n = 0; n < SIM_NODES; n++)
 		pbox_arena_destroy(s->box->arena[n]);
-	if (s->failed) /* nothing is known of what is left there */
+	if (s->failed || s->box->mails > 0) /* nothing is known of what is left there */
 		memset(region[s->box->number], 0, sizeof(region[0]));
 }
 

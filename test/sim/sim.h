@@ -444,6 +444,7 @@ struct sim_box {
 	struct pbox_job_conf conf[SIM_JOBS];
 	uint32_t incarnation;
 	bool up;
+	unsigned mails;      /* under way */
 	unsigned generation; /* how often it has crashed; events of an earlier one are void */
 	uint64_t past_shard[PBOX_SS_STATS], past_registrar[PBOX_RS_STATS];
 	size_t request; /* bytes of the request being answered, where answers are bounded; or 0 */

@@ -561,7 +561,8 @@ struct sim_worker {
 	struct sim_asked asked[SIM_ASKED]; /* by id */
 	struct sim_flow flow[2 * SIM_SHARDS];
 	uint32_t flow_round; /* whose fragments are counted there */
-	uint64_t tx;         /* its latest frame that asks for something */
+	uint64_t tx;         /* its latest frame that asks for something; */
+	uint64_t tx_control; /* that joins, declares, asks for a map, ... */
 	unsigned missing;    /* fragments whose contribution was lost, as it knows */
 };
 

@@ -184,6 +184,8 @@ void
 sim_timing_look(struct sim *s, struct sim_worker *w)
 {
 	struct sim_job *j = &s->job[w->job];
+	/* it joins and declares again; until then its endpoints wait */
+	bool joins = s->now - w->tx_control <= FORGOTTEN;
 
 	if (w->number < SIM_WORKERS && w->state > SIM_OPENING && w->state < SIM_DONE &&
 		(w->ops != NULL || w->busy) && s->now - w->tx > FORGOTTEN)
@@ -192,7 +194,7 @@ sim_timing_look(struct sim *s, struct sim_worker *w)
 	if (!is_plain(s, w))
 		return;
 	for (unsigned e = 0; e < s->sc.endpoints; e++)
-		if (w->flow[e].in_flight > 0 && s->now - w->flow[e].tx > FORGOTTEN)
+		if (w->flow[e].in_flight > 0 && s->now - w->flow[e].tx > FORGOTTEN && !joins)
 			sim_fail(s,
 				"worker %u/%u has %u fragments under way at endpoint %u, and has not asked for %llu ms",
 				w->job, w->number, w->flow[e].in_flight, e,
@@ -201,7 +203,7 @@ sim_timing_look(struct sim *s, struct sim_worker *w)
 		const struct sim_fragment *f = &j->fragment[i];
 		uint64_t since = f->asked[w->number].missing;
 
-		if (since != 0 && s->now - since > FORGOTTEN)
+		if (since != 0 && s->now - since > FORGOTTEN && !joins)
 			sim_fail(s,
 				"worker %u/%u knows that its contribution to round %u of chunk %x frag %u was lost, and has not repeated it for %llu ms",
 				w->job, w->number, f->asked[w->number].flying_round, f->chunk,
@@ -234,11 +236,8 @@ sim_timing_sent(struct sim *s, struct sim_worker *w, const struct sim_packet *p)
 		}
 		if (h.type != PBOX_PING)
 			w->tx = s->now;
-		/* it joins and declares again; until then its endpoints wait */
-		for (unsigned e = 0;
-			h.type < PBOX_FIRST_DATA_TYPE && h.type != PBOX_PING && e < s->sc.endpoints;
-			e++)
-			w->flow[e].tx = s->now;
+		if (h.type != PBOX_PING && h.type < PBOX_FIRST_DATA_TYPE)
+			w->tx_control = s->now;
 		check_hello(s, w, &h);
 		if (h.type < PBOX_FIRST_DATA_TYPE)
 			check_request(s, w, &h);

@@ -88,8 +88,8 @@ pbox_worker_submit(struct pbox_worker *w, struct pbox_worker_op *op)
 	assert(t != NULL && op->kind <= PBOX_CLIENT_GIVE && op->code == 0 && !op->failing);
 	op->next = NULL;
 	op->order = w->next_order;
-	/* what comes later is later: contributions must not fill the window before INIT has been sent */
-	w->next_order += is_push(op) ? op->n : 1;
+	/* contributions must not fill the window before INIT has been sent; pulls have no place in the order */
+	w->next_order += is_push(op) ? op->n : op->kind != PBOX_CLIENT_PULL;
 	op->all_prev = w->ops_last;
 	op->all_next = NULL;
 	if (w->ops_last != NULL)

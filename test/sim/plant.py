@@ -149,7 +149,7 @@ PLANTS = [
      "w->size += w->size < w->ssthresh ? 1.0 : 1.0 / w->size;",
      "w->size += P ? 0.0 : w->size < w->ssthresh ? 1.0 : 1.0 / w->size;"),
     ("worker-order-shared", "queue.c",
-     "w->next_order += is_push(op) ? op->n : 1;",
+     "w->next_order += is_push(op) ? op->n : op->kind != PBOX_CLIENT_PULL;",
      "w->next_order += is_push(op) ? op->n : !P;"),
     ("worker-old-round", "worker_rounds.c",
      "return h->round == fl->frag->round;",

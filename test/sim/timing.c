@@ -144,12 +144,12 @@ data_heard(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h)
 {
 	struct sim_fragment *f = sim_find(&s->job[w->job], h->chunk, h->frag);
 
+	/* copies of its frames are answered, too: it need not ask meanwhile */
+	if (f != NULL && s->sc.recorded > 0)
+		w->tx = w->flow[f->endpoint].tx = s->now;
 	if (f == NULL || !f->asked[w->number].flying ||
 		f->asked[w->number].flying_round != h->round)
 		return;
-	/* copies of its questions are answered, too: it need not ask meanwhile */
-	if (h->type == PBOX_WAIT && s->sc.recorded > 0)
-		w->tx = w->flow[f->endpoint].tx = s->now;
 	if (h->type == PBOX_RESULT) {
 		there(w, f);
 		f->asked[w->number].flying = false;

@@ -35,7 +35,7 @@ frames_flush(struct core *c)
 
 	if (n == 0)
 		return;
-	PBOX_ASSERT(n <= PBOX_SHARD_BURST && c->now_ns >= c->looked_ns);
+	PBOX_ASSERT(n <= PBOX_SHARD_BURST);
 	if (unlikely(c->sampled))
 		began = rte_rdtsc() - counted_tsc(c);
 	pbox_shard_away(c->shard, c->now_ns - c->looked_ns);

@@ -12,10 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <ascii.h>
+#include <params.h>
 #include <pbox_snapshot.h>
 #include <pbox_wire.h>
-#include <words.h>
+#include <utf7.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,23 +8,48 @@
 
 #include "core.h"
 
+/* The parser has checked all lengths, and left where IPv4 begins. */
+static inline const uint8_t *
+ip_of(const struct rte_mbuf *m)
+{
+	return rte_pktmbuf_mtod_offset(m, const uint8_t *, m->l2_len);
+}
+
+static inline bool
+marked(const struct rte_mbuf *m)
+{
+	return (ip_of(m)[1] & 3) == PBOX_NET_ECN_CE;
+}
+
+static inline void
+peer_of_packet(const struct rte_mbuf *m, struct pbox_peer *peer)
+{
+	const uint8_t *ip = ip_of(m), *udp = ip + PBOX_NET_IP_LEN;
+
+	memcpy(&peer->ip, ip + 12, 4);
+	memcpy(&peer->local_ip, ip + 16, 4);
+	peer->udp = pbox_net_get_be16(udp);
+	peer->local_udp = pbox_net_get_be16(udp + 2);
+	peer->port = m->port;
+	memcpy(peer->mac, rte_pktmbuf_mtod_offset(m, const uint8_t *, 6), 6);
+}
+
+static inline uint16_t
+frame_bytes(const struct rte_mbuf *m, const uint8_t **at)
+{
+	const uint8_t *udp = ip_of(m) + PBOX_NET_IP_LEN;
+
+	*at = udp + PBOX_NET_UDP_LEN;
+	return (uint16_t)(pbox_net_get_be16(udp + 4) - PBOX_NET_UDP_LEN);
+}
+
 void
 pbox_dp_datagram(const struct rte_mbuf *m, struct pbox_dp_datagram *d)
 {
-	/* the parser has checked all lengths, and left where IPv4 begins */
-	const uint8_t *eth = rte_pktmbuf_mtod(m, const uint8_t *), *ip = eth + m->l2_len;
-	const uint8_t *udp = ip + PBOX_NET_IP_LEN;
-
-	d->payload = udp + PBOX_NET_UDP_LEN;
-	d->len = (uint16_t)(pbox_net_get_be16(udp + 4) - PBOX_NET_UDP_LEN);
-	d->ce = (ip[1] & 3) == PBOX_NET_ECN_CE;
+	d->len = frame_bytes(m, &d->payload);
+	d->ce = marked(m);
 	d->answered = m->l3_len != 0;
-	memcpy(&d->peer.ip, ip + 12, 4);
-	memcpy(&d->peer.local_ip, ip + 16, 4);
-	d->peer.udp = pbox_net_get_be16(udp);
-	d->peer.local_udp = pbox_net_get_be16(udp + 2);
-	d->peer.port = m->port;
-	memcpy(d->peer.mac, eth + 6, 6);
+	peer_of_packet(m, &d->peer);
 }
 
 void
@@ -91,12 +116,13 @@ core_to_control(struct core *c, enum pbox_gate gate, struct rte_mbuf *m)
 
 /* Give the control thread a datagram that came to a data port with a control frame at @p at in it. */
 static void
-lend_to_control(
-	struct core *c, struct rte_mbuf *m, const struct pbox_dp_datagram *d, const uint8_t *at)
+lend_to_control(struct core *c, struct rte_mbuf *m, const uint8_t *at, size_t left)
 {
-	size_t left = (size_t)(d->payload + d->len - at);
-	enum pbox_gate gate = pbox_shard_gate(c->shard, at, left, &d->peer, c->now_ns);
+	struct pbox_peer peer;
+	enum pbox_gate gate;
 
+	peer_of_packet(m, &peer);
+	gate = pbox_shard_gate(c->shard, at, left, &peer, c->now_ns);
 	if (gate == PBOX_GATE_RATE) {
 		core_count(c, PBOX_CS_FRAME_CONTROL_RATE, 1);
 		return;
@@ -123,16 +149,15 @@ frame_next(struct core *c)
 void
 core_datagram_rx(struct core *c, struct rte_mbuf *m)
 {
-	struct pbox_dp_datagram d;
 	const uint8_t *at, *end;
+	uint16_t len = frame_bytes(m, &at);
 	bool first = true, lent = false, ours = true;
+	bool ce = marked(m);
 
-	pbox_dp_datagram(m, &d);
+	end = at + len;
 	core_count(c, PBOX_CS_RX_DATA, 1);
-	if (d.ce)
+	if (ce)
 		core_count(c, PBOX_CS_ECN_CE, 1);
-	at = d.payload;
-	end = at + d.len;
 	do { /* an empty datagram is a truncated frame */
 		struct pbox_frame *f = frame_next(c);
 		size_t size = 0, left = (size_t)(end - at);
@@ -155,13 +180,13 @@ core_datagram_rx(struct core *c, struct rte_mbuf *m)
 				rte_mbuf_refcnt_update(m, 1);
 			f->payload = at + PBOX_HDR_LEN;
 			f->handle = m;
-			f->peer = d.peer;
-			f->ce = d.ce;
+			peer_of_packet(m, &f->peer);
+			f->ce = ce;
 			if (f->unverified)
 				fetch_payload(f);
 			c->n_frames++;
 		} else if (!lent) {
-			lend_to_control(c, m, &d, at);
+			lend_to_control(c, m, at, left);
 			lent = true;
 		} else {
 			core_count(c, PBOX_CS_FRAMES_CONTROL, 1);

@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <arpa/inet.h>
+
 #include "pbox_net.h"
 #include "format.h"
 
@@ -19,22 +21,17 @@ mac_is_host(const uint8_t mac[6])
 static bool
 ip_is_host(uint32_t ip, const struct pbox_net_if *nif)
 {
-	uint8_t b[4], own[4];
-	uint32_t addr, net, mask;
+	uint32_t addr = ntohl(ip), first = addr >> 24, mask;
 
-	if (ip == nif->ip)
-		return false;
-	memcpy(b, &ip, 4);
-	if (b[0] == 0 || b[0] == 127 || b[0] >= 224) /* 224 to 239 multicast, 240 and up reserved */
+	/* 224 to 239 multicast, 240 and up reserved */
+	if (ip == nif->ip || first == 0 || first == 127 || first >= 224)
 		return false;
 	/* in a /31 and a /32 all addresses are hosts (RFC 3021) */
 	if (nif->prefix_len == 0 || nif->prefix_len >= 31)
 		return true;
-	memcpy(own, &nif->ip, 4);
-	addr = (uint32_t)b[0] << 24 | b[1] << 16 | b[2] << 8 | b[3];
-	net = (uint32_t)own[0] << 24 | own[1] << 16 | own[2] << 8 | own[3];
 	mask = UINT32_MAX << (32 - nif->prefix_len);
-	return (addr & mask) != (net & mask) || ((addr & ~mask) != ~mask && (addr & ~mask) != 0);
+	return ((addr ^ ntohl(nif->ip)) & mask) != 0 ||
+	       ((addr & ~mask) != ~mask && (addr & ~mask) != 0);
 }
 
 static enum pbox_net_verdict

@@ -57,7 +57,12 @@ struct pbox_stats_table {
 static inline void
 pbox_stat_add(uint64_t *value, uint64_t n)
 {
+#ifdef __x86_64__
+	/* compilers make three instructions of an atomic load and an atomic store */
+	__asm__("addq %1, %0" : "+m"(*value) : "er"(n) : "cc");
+#else
 	__atomic_store_n(value, __atomic_load_n(value, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
+#endif
 }
 
 /** Set a gauge. Only the core that owns the block. */

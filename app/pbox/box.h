@@ -82,7 +82,7 @@ int ports_open(struct box *b, struct pbox_error *err);
 int ports_start(struct box *b, struct pbox_error *err);
 void ports_close(struct box *b);
 void ports_free(struct box *b);
-/* memory.c: what the box takes altogether, and is it there; parameter arenas. */
+/* parameter_memory.c: what the box takes altogether, and is it there; parameter arenas. */
 int memory_plan(struct box *b, struct pbox_error *err);
 void memory_budget(const struct box *b, struct pbox_budget *budget);
 int memory_take(struct box *b, struct pbox_error *err);

@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* Parameter memory: how much on which NUMA node, reserved and cleared before the first job. */
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -79,7 +79,7 @@ make(struct lane *l, unsigned k, const struct pbox_client_conf *conf)
 	struct control *c = &l->c[k];
 
 	*c = (struct control){.l = l, .worker = (uint16_t)worker_of(l, k)};
-	c->port = (struct pbox_worker_port){.send = control_port_send,
+	c->port = (struct pbox_worker_ops){.send = control_port_send,
 		.random = control_port_random,
 		.ctx = c,
 		.mtu = t->mtu,

@@ -259,7 +259,7 @@ enum asking { ASKING_NOTHING, ASKING_TABLE, ASKING_REQUEST };
 /** The control side of one worker: session and table are lib/worker's, its data the lane's. */
 struct control {
 	struct pbox_worker *w;
-	struct pbox_worker_port port;
+	struct pbox_worker_ops port;
 	struct lane *l;
 	uint16_t worker;
 	uint64_t tick_us; /**< of w */

@@ -117,7 +117,7 @@ struct pbox_client {
 
 	/* progress thread (open uses them before it starts) */
 	struct pbox_client_transport *t;
-	struct pbox_worker_port port;
+	struct pbox_worker_ops port;
 	struct pbox_worker *w;
 	struct declare *declare; /* under way */
 	uint64_t published_at, spin_until;

@@ -38,7 +38,7 @@ progress_port_random(void *ctx)
 static void
 port_open(struct pbox_client *c)
 {
-	c->port = (struct pbox_worker_port){.send = progress_port_send,
+	c->port = (struct pbox_worker_ops){.send = progress_port_send,
 		.random = progress_port_random,
 		.ctx = c,
 		.mtu = c->t->mtu,

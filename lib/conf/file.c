@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* Configuration files: lines, sections, quotes and comments. */
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* The box's options are loaded, and compared with each other. */
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* Values of options by origin: default, file, environment, command line. */
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

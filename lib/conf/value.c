@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* Text of an option to a value of its type. */
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* When snapshots are made: job after job is copied by its shards, then described and written. */
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

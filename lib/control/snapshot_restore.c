@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* A snapshot file's parameters and state are put into the tables of a job (thread: snapshot_loader.c). */
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>

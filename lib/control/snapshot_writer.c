@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* The thread that writes snapshot files. */
+
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <time.h>

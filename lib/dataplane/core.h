@@ -163,7 +163,7 @@ unsigned core_take_handed(struct core *c);
 bool core_to_control(struct core *c, enum pbox_gate gate, struct rte_mbuf *m);
 void core_datagram_rx(struct core *c, struct rte_mbuf *m);
 void frames_flush(struct core *c);
-/* sink.c: shard ops */
+/* tx_answer.c: shard ops */
 extern const struct pbox_shard_ops core_ops;
 /* copy.c: a frame in packet m, which is as it comes from a pool. False: it does not fit, and is
  * unchanged */

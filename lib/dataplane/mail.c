@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* The control thread's side of a core: mails to and from its shard, control datagrams, ARP announcements. */
+
 #include <errno.h>
 
 #include "core.h"

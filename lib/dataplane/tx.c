@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* Transmit queues, and the rings to the cores that own them. */
+
 #include <rte_cycles.h>
 #include <rte_pause.h>
 

@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* Answers of the shard become packets: zero copy, headers before the parameter memory itself, or copied (copy.c). */
+
 #include <rte_cycles.h>
 
 #include <pbox_auth.h>
@@ -10,7 +12,7 @@
 
 /* A packet of the core's own: one segment, nobody else's. NULL: there is none. */
 static inline struct rte_mbuf *
-sink_take(struct stash *s)
+answer_packet(struct stash *s)
 {
 	if (s->n == 0) {
 		if (rte_mempool_get_bulk(s->pool, (void **)s->m, STASH) != 0)
@@ -51,7 +53,7 @@ static inline struct rte_mbuf *
 take_header(struct core *c, uint64_t first, uint16_t data_len, uint32_t len)
 {
 	const size_t room = sizeof(struct rte_mbuf) + PBOX_PORT_MBUF_PRIV;
-	struct rte_mbuf *m = sink_take(&c->packets);
+	struct rte_mbuf *m = answer_packet(&c->packets);
 
 	if (m == NULL)
 		return NULL;
@@ -86,7 +88,7 @@ served_us(struct core *c, const void *payload)
 
 /* Bus address of parameter memory, and how far a device can have it in one piece; 0: not in EAL memory. */
 static size_t
-sink_bus_address(const struct pbox_dp *dp, const void *at, size_t len, rte_iova_t *iova)
+answer_bus_address(const struct pbox_dp *dp, const void *at, size_t len, rte_iova_t *iova)
 {
 	uintptr_t a = (uintptr_t)at;
 
@@ -116,7 +118,7 @@ static inline struct rte_mbuf *
 take_segment(struct core *c, const void *at, size_t len, rte_iova_t iova)
 {
 	uint64_t first = rearm(0, 1, 0);
-	struct rte_mbuf *e = sink_take(&c->packets);
+	struct rte_mbuf *e = answer_packet(&c->packets);
 
 	if (e == NULL)
 		return NULL;
@@ -151,7 +153,7 @@ append_pieces(struct core *c, struct rte_mbuf *m, const uint8_t *at, size_t left
 
 	while (left > 0) {
 		rte_iova_t iova;
-		size_t n = sink_bus_address(c->dp, at, left, &iova);
+		size_t n = answer_bus_address(c->dp, at, left, &iova);
 
 		tail->next = n > 0 ? take_segment(c, at, n, iova) : NULL;
 		if (tail->next == NULL)
@@ -237,7 +239,7 @@ send_shared(struct core *c, const struct pbox_port *p, const struct pbox_send *s
 	hdr.served = served_us(c, s->payload);
 	pbox_frame_template(&a.frame, &hdr, s->payload_crc);
 	pbox_net_udp_origin_sized(&a.net, &c->dp->from[port], a.udp_len);
-	a.whole = sink_bus_address(c->dp, a.payload, a.length, &a.iova);
+	a.whole = answer_bus_address(c->dp, a.payload, a.length, &a.iova);
 	while (k < n && (m[k] = answer(c, &a, &to[k])) != NULL)
 		k++;
 	core_count(c, PBOX_CS_TX_SHARED_BYTES, (uint64_t)k * a.length);
@@ -266,7 +268,7 @@ frame_copied(struct core *c, const struct pbox_port *p, const struct pbox_net_ud
 }
 
 static struct pbox_port *
-sink_port_of(const struct core *c, const struct pbox_peer *peer)
+answer_port_of(const struct core *c, const struct pbox_peer *peer)
 {
 	return peer->port < ETHDEVS ? c->dp->port_of[peer->port] : NULL;
 }
@@ -281,7 +283,7 @@ is_shared(const struct pbox_port *p, const struct pbox_send *s)
 static inline __attribute__((always_inline)) void
 send_frame(struct core *c, const struct pbox_send *s)
 {
-	struct pbox_port *p = sink_port_of(c, s->peer);
+	struct pbox_port *p = answer_port_of(c, s->peer);
 	struct rte_mbuf *m;
 
 	if (p == NULL) {
@@ -327,7 +329,7 @@ static inline __attribute__((always_inline)) void
 send_frames(struct core *c, const struct pbox_send *s, const struct pbox_send_to *to, unsigned n)
 {
 	for (unsigned i = 0, end; i < n; i = end) {
-		const struct pbox_port *p = sink_port_of(c, to[i].peer);
+		const struct pbox_port *p = answer_port_of(c, to[i].peer);
 
 		end = i + 1;
 		if (p != NULL && is_shared(p, s)) {

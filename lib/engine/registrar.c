@@ -226,45 +226,6 @@ pbox_registrar_mail(struct pbox_registrar *r, const struct pbox_mail *m, uint64_
 	}
 }
 
-/* Sessions beyond their lease; a job of which nobody is left ends (R8.2). */
-static void
-check_leases(struct pbox_registrar *r, struct pbox_job *job)
-{
-	unsigned alive = 0;
-	bool removed = false;
-
-	for (unsigned w = 0; w < job->workers; w++) {
-		struct pbox_member *m = &job->member[w];
-		uint64_t silent;
-
-		if (m->state != PBOX_MEMBER_JOINED && m->state != PBOX_MEMBER_SILENT)
-			continue;
-		silent = registrar_unheard(r, job, w);
-		if (silent <= m->lease_ms * NS_PER_MS) {
-			m->state = PBOX_MEMBER_JOINED;
-			alive++;
-		} else if (m->state == PBOX_MEMBER_JOINED) {
-			m->state = PBOX_MEMBER_SILENT;
-			count_control(r, PBOX_RS_EXPIRED);
-			registrar_event(r, PBOX_LOG_WARN,
-				"job '%s': worker %u (%s) has been silent for %llu ms, longer than its lease",
-				job->name, w, m->host,
-				(unsigned long long)registrar_silent_ms(r, job, w));
-		}
-	}
-	if (alive == 0) {
-		registrar_nobody_lives(r, job);
-		return;
-	}
-	registrar_somebody_lives(r, job);
-	for (unsigned w = 0; w < job->workers; w++)
-		if (job->member[w].state == PBOX_MEMBER_SILENT)
-			removed |= registrar_remove(r, job, w);
-	removed |= registrar_remove_absent(r, job);
-	if (removed)
-		registrar_removed(r, job);
-}
-
 void
 pbox_registrar_tick(struct pbox_registrar *r, uint64_t now_ns)
 {
@@ -278,7 +239,7 @@ pbox_registrar_tick(struct pbox_registrar *r, uint64_t now_ns)
 			registrar_measure_tick(r, r->job[i]);
 			registrar_restore_tick(r, r->job[i]);
 			registrar_rounds_tick(r, r->job[i]);
-			check_leases(r, r->job[i]);
+			registrar_lease_tick(r, r->job[i]);
 		}
 }
 

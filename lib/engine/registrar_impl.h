@@ -79,7 +79,7 @@ struct pbox_registrar {
 	uint64_t load[PBOX_MAX_ENDPOINTS];
 	unsigned endpoints_per_shard;
 	uint64_t now_ns;
-	/* registrar_lease.c: until then all has been heard; and for how long somebody has listened */
+	/* registrar_lease_clock.c: until then all has been heard; and for how long somebody has listened */
 	uint64_t heard_ns, listened_ns;
 	struct error_rate error_rate;
 	uint64_t version_logged_ns; /* when workers of other releases were last logged; 0: never */
@@ -341,13 +341,16 @@ bool registrar_make_room(struct pbox_registrar *r, const struct pbox_job_conf *a
 bool registrar_room_comes(struct pbox_registrar *r, const struct pbox_frame *f,
 	const struct pbox_job_conf *asker, size_t bytes);
 
-/* registrar_lease.c */
+/* registrar_lease_clock.c */
 uint32_t registrar_silent_ms(
 	const struct pbox_registrar *r, const struct pbox_job *job, unsigned worker);
 /* ns in which the box listened, and heard nothing of a worker with a session. */
 uint64_t registrar_unheard(struct pbox_registrar *r, struct pbox_job *job, unsigned w);
 /* A session begins. */
 void registrar_lease_begin(const struct pbox_registrar *r, struct pbox_member *m);
+
+/* registrar_lease.c: sessions whose lease has ended are removed. */
+void registrar_lease_tick(struct pbox_registrar *r, struct pbox_job *job);
 
 /* registrar_nonce.c: sessions of a job that have ended, as long as a copy of their JOIN has a good cookie. */
 enum registrar_nonce {

@@ -7,7 +7,7 @@
 /*
  * Leases (R8.2) are measured by a clock of their own: it goes on only as far as the box has read what came to
  * it. A box that was stopped, or whose control thread or one of whose data cores got no CPU, has not heard
- * its workers, and that is not their fault. registrar.c ends what is silent for longer (check_leases).
+ * its workers, and that is not their fault. registrar_lease.c ends sessions that are silent for longer.
  */
 
 /* What one report adds at most. More often than so the control thread comes round, unless it was away. */

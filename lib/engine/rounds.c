@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* Synchronous rounds: a contribution is new, a duplicate or late; a fragment that has all of them is summed. */
+
 #include <string.h>
 
 #include "rounds.h"

@@ -7,8 +7,9 @@
 #include "shard_impl.h"
 
 /*
- * Datagrams for the control thread pass here, on the core that has received them: nobody makes it work, or
- * fills the way to it, beyond what is his (R6.12). Frames of live sessions have a way of their own, and
+ * Rate limits of control frames: token buckets of a session, a job, and a source address without a session
+ * (R6.12). They are on the core that has received the datagram, before the ring to the control thread.
+ * (error_rate.h limits answers ERROR SESSION.) Frames of live sessions have a way of their own, and
  * those of who has asked little go on where others' wait. Keep-alives are answered here.
  */
 

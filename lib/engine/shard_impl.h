@@ -39,7 +39,7 @@ struct shard_member {
 	uint64_t waited_ns, pulls, repeats;
 	_Atomic uint64_t heard_ns; /* when the newest frame came */
 	uint64_t challenged_ns;    /* when it was asked to prove an address */
-	uint64_t request_empty_ns; /* shard_gate.c */
+	uint64_t request_empty_ns; /* shard_control_rate.c */
 	uint64_t refused_at;       /* when that was sent, by its clock; 0: none was */
 } __attribute__((aligned(PBOX_CACHE_LINE)));
 _Static_assert(sizeof(struct shard_member) == 2 * PBOX_CACHE_LINE, "two lines");
@@ -122,7 +122,7 @@ struct pbox_shard_job {
 	struct pbox_shard_job *next_paced;      /* of the shard's list of jobs that have such */
 	uint32_t repeat_ns;                     /* repeat_earn() */
 	uint32_t request_ns;                    /* of one control frame of a session; 0: no limit */
-	uint64_t request_empty_ns;              /* shard_gate.c */
+	uint64_t request_empty_ns;              /* shard_control_rate.c */
 	uint16_t n_expected;                    /* workers that new rounds wait for, */
 	uint64_t *expected;                     /* and which */
 	/* The next such set: the registrar's, and the shard's while its mail is out. */

@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* A frame's way through the faults: duplicates, order, delay, a queue that overflows. */
+
 #include <string.h>
 
 #include "fault.h"

@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* Which frames are lost, corrupted, cut short or marked: random draws of a seed for each fault. */
+
 #include "fault.h"
 
 void

@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* Hugepages: what there is on a NUMA node, and whether a reservation can succeed. */
+
 #include <dirent.h>
 #include <errno.h>
 #include <numaif.h>

@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* A snapshot file is read and checked; damaged blocks are rebuilt from parity. */
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+/* A snapshot file is written: compressed, with parity, on the disk before it gets its name. */
+
 #include <errno.h>
 #include <stdatomic.h>
 #include <fcntl.h>

@@ -58,7 +58,8 @@ struct window {
 };
 
 void window_init(struct window *w, uint32_t max, uint64_t min_rto, uint64_t now);
-void window_sample(struct window *w, uint64_t rtt, uint64_t now);
+/** rtt.c: an answer to the only copy of a frame came after @p rtt ns. */
+void rtt_sample(struct window *w, uint64_t rtt, uint64_t now);
 /** An answer came; @p limited: more would have been sent with a larger window. */
 void window_answered(struct window *w, bool limited, uint64_t now);
 void window_lost(struct window *w, uint64_t now);   /* a loss that was proven */

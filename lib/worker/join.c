@@ -89,7 +89,7 @@ is_known(const struct join *j, const struct pbox_retry *m)
 static void
 on_retry(struct join *j, const struct rx_frame *f)
 {
-	struct pbox_worker_port *port = j->s->w->link.port;
+	struct pbox_worker_ops *port = j->s->w->link.port;
 	struct pbox_retry m;
 	uint64_t at;
 
@@ -211,7 +211,7 @@ join_frame(struct join *j, const struct rx_frame *f)
 static void
 next_id(struct join *j)
 {
-	struct pbox_worker_port *port = j->s->w->link.port;
+	struct pbox_worker_ops *port = j->s->w->link.port;
 
 	j->id_before = j->id;
 	j->id = (uint32_t)port->random(port->ctx);
@@ -359,7 +359,7 @@ join_settle(struct join *j)
 {
 	struct session *s = j->s;
 	const struct pbox_welcome *m = &j->welcome;
-	const struct pbox_worker_port *port = s->w->link.port;
+	const struct pbox_worker_ops *port = s->w->link.port;
 	uint32_t hold = port->window / m->endpoints;
 	uint32_t window = m->window;
 

@@ -108,7 +108,7 @@ static int
 path_verdict(struct session *s, unsigned bad)
 {
 	struct path *p = &s->path;
-	const struct pbox_worker_port *port = s->w->link.port;
+	const struct pbox_worker_ops *port = s->w->link.port;
 	unsigned udp = ntohs(s->ep[bad].peer.addr.sin_port);
 	char addr[INET_ADDRSTRLEN];
 
@@ -162,7 +162,7 @@ static bool
 trains(struct session *s)
 {
 	struct path *p = &s->path;
-	struct pbox_worker_port *port = s->w->link.port;
+	struct pbox_worker_ops *port = s->w->link.port;
 	uint32_t n = 65000 / (s->mtu + s->tag - 28);
 
 	if (n > PATH_TRAIN_MAX)

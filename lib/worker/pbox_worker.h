@@ -37,7 +37,7 @@ struct pbox_worker;
 struct pbox_worker_table;
 
 /** How datagrams leave; the host's. Fixed after create, with the exceptions below. */
-struct pbox_worker_port {
+struct pbox_worker_ops {
 	/** As pbox_client_transport_ops.send: at most `batch`, none of which is read after it, but for
 	 * those with `stays`. */
 	void (*send)(void *ctx, const struct pbox_client_tx *d, unsigned n);
@@ -64,7 +64,7 @@ struct pbox_worker_port {
  * @return NULL without memory
  */
 struct pbox_worker *pbox_worker_create(const struct pbox_client_conf *conf,
-	const struct sockaddr_in *box, struct pbox_worker_port *port);
+	const struct sockaddr_in *box, struct pbox_worker_ops *port);
 void pbox_worker_destroy(struct pbox_worker *w);
 
 /** Begin to join; pbox_worker_state() says how it ends. @p deadline  ns, for all of it */

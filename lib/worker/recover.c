@@ -63,7 +63,7 @@ recover_answer(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint6
 
 	/* the ts of a WAIT without HAVE may be that of a damaged frame (R2.5) */
 	if (us < 60u * 1000000u && (h->type != PBOX_WAIT || (h->flags & PBOX_F_HAVE) != 0))
-		window_sample(&ep->win, (us > 0 ? us : 1) * NS_PER_US, now);
+		rtt_sample(&ep->win, (us > 0 ? us : 1) * NS_PER_US, now);
 	if (timer_is_lossy(ep, now) && h->ts == fl->ts && fl->seq > ep->answered_seq)
 		ep->answered_seq = fl->seq;
 	if (h->type == PBOX_WAIT)

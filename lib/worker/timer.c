@@ -4,7 +4,7 @@
 
 #include "flow.h"
 
-/* Retransmission timers: the flights of an endpoint, in order of last transmission, and when each is probed. */
+/* Retransmission timers: the flights of an endpoint, in order of last transmission, and when each is probed; rtt.c computes the time-out. */
 
 #define WAITING_LOSSY  (4 * NS_PER_MS) /* the result may be among the lost ones */
 #define DEFERRED_FIRST (4 * NS_PER_MS)

@@ -5,7 +5,7 @@
 #include "worker_impl.h"
 
 /*
- * Congestion control of one endpoint: round-trip time, retransmission time-out and congestion window.
+ * Congestion control of one endpoint: the congestion window. rtt.c measures the round-trip time.
  *
  * Additive increase. The decrease is half the rate of frames that were marked (ECN), or lost beyond what is tolerated,
  * in a round trip, as DCTCP does with marks (RFC 8257). A full queue loses much at once and nearly halves the window,
@@ -15,10 +15,7 @@
  * of it is always safe.
  */
 
-#define FIRST_RTO  (20 * NS_PER_MS)
-#define MAX_RTO    (PBOX_RECOVERY_LONGEST * NS_PER_MS)
-#define MIN_PTO    NS_PER_MS
-#define PEAK_DECAY (PBOX_RECOVERY_PEAK * NS_PER_MS)
+#define FIRST_RTO (20 * NS_PER_MS)
 
 #define GATHER_LEAST 32 /* frames in the network */
 #define GATHER_MIN   (50 * NS_PER_US)
@@ -36,47 +33,6 @@ window_init(struct window *w, uint32_t max, uint64_t min_rto, uint64_t now)
 	w->rto = min_rto > FIRST_RTO ? min_rto : FIRST_RTO;
 	w->pto = w->pause = w->rto;
 	w->epoch_at = now;
-}
-
-void
-window_sample(struct window *w, uint64_t rtt, uint64_t now)
-{
-	uint64_t rto;
-
-	if (w->srtt == 0) {
-		w->srtt = rtt;
-		w->rttvar = rtt / 2;
-		w->rtt_min = rtt;
-	} else {
-		uint64_t dev = rtt > w->srtt ? rtt - w->srtt : w->srtt - rtt;
-
-		w->rttvar = w->rttvar - w->rttvar / 4 + dev / 4;
-		w->srtt = w->srtt - w->srtt / 8 + rtt / 8;
-		if (rtt < w->rtt_min)
-			w->rtt_min = rtt;
-	}
-	/* With thousands of samples a second the variance forgets the pauses of a shared CPU, which come
-	 * a few times a second: so the peak decays slowly. */
-	if (now - w->peak_at > PEAK_DECAY) {
-		w->rtt_peak -= w->rtt_peak / 8;
-		w->peak_at = now;
-	}
-	if (rtt > w->rtt_peak) {
-		w->rtt_peak = rtt;
-		w->peak_at = now;
-	}
-	rto = w->srtt + 4 * w->rttvar;
-	w->pto = rto < MIN_PTO ? MIN_PTO : rto;
-	if (rto < w->rtt_peak + w->rtt_peak / 4)
-		rto = w->rtt_peak + w->rtt_peak / 4;
-	w->pause = rto < MIN_PTO ? MIN_PTO : rto;
-	if (rto < w->min_rto)
-		rto = w->min_rto;
-	w->rto = rto < MAX_RTO ? rto : MAX_RTO;
-	if (w->pto > w->rto)
-		w->pto = w->rto;
-	if (w->pause > w->rto)
-		w->pause = w->rto;
 }
 
 static void

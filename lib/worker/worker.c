@@ -49,7 +49,7 @@ worker_copy_conf(struct pbox_worker *w, const struct pbox_client_conf *conf)
 
 struct pbox_worker *
 pbox_worker_create(const struct pbox_client_conf *conf, const struct sockaddr_in *box,
-	struct pbox_worker_port *port)
+	struct pbox_worker_ops *port)
 {
 	struct pbox_worker *w = calloc(1, sizeof(*w));
 	struct session *s;

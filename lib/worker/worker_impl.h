@@ -55,7 +55,7 @@ struct auth {
 
 /** The batch that is being built. */
 struct link {
-	struct pbox_worker_port *port;
+	struct pbox_worker_ops *port;
 	unsigned n_tx, n_iovs, n_hdrs;
 	size_t head_bytes; /* used of head */
 	bool heads;        /* the last datagram has header-only frames */

@@ -78,7 +78,7 @@ PLANTS = [
     ("latest-takes-record", "rounds.c",
      "if (!latest && (initialised(g) || ahead == 0))",
      "if ((P || !latest) && (initialised(g) || ahead == 0))"),
-    ("lease-ignored", "registrar.c",
+    ("lease-ignored", "registrar_lease.c",
      "if (silent <= m->lease_ms * NS_PER_MS) {",
      "if (P || silent <= m->lease_ms * NS_PER_MS) {"),
     ("ping-forgotten", "registrar_claim.c",

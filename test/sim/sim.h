@@ -74,7 +74,7 @@ struct sim_code {
 	const struct pbox_job *(*registrar_job)(const struct pbox_registrar *r, unsigned i);
 
 	struct pbox_worker *(*worker_create)(const struct pbox_client_conf *conf,
-		const struct sockaddr_in *box, struct pbox_worker_port *port);
+		const struct sockaddr_in *box, struct pbox_worker_ops *port);
 	void (*worker_destroy)(struct pbox_worker *w);
 	void (*worker_open)(struct pbox_worker *w, uint64_t now, uint64_t deadline);
 	enum pbox_worker_state (*worker_state)(const struct pbox_worker *w);
@@ -540,7 +540,7 @@ struct sim_worker {
 	uint64_t heard; /* when its box last answered it in its session */
 	uint64_t timer; /* earliest timer event that is queued; 0: none */
 	struct pbox_worker *w;
-	struct pbox_worker_port port;
+	struct pbox_worker_ops port;
 	/* what its program does */
 	struct pbox_client_table what;
 	struct pbox_client_tensor tensor[SIM_TENSORS];

@@ -142,7 +142,7 @@ sim_worker_start(struct sim *s, struct sim_worker *w, bool restarted)
 	conf.worker = w->id == PBOX_NO_WORKER ? -1 : w->id;
 	snprintf(run, sizeof(run), "job%u.%u", w->job, s->job[w->job].life);
 	snprintf(host, sizeof(host), "host%u", w->number);
-	w->port = (struct pbox_worker_port){.send = port_send,
+	w->port = (struct pbox_worker_ops){.send = port_send,
 		.random = port_random,
 		.ctx = w,
 		.mtu = spec->mtu,

@@ -54,7 +54,7 @@ struct table {
 struct peer {
 	unsigned number;
 	struct pbox_worker *w;
-	struct pbox_worker_port port;
+	struct pbox_worker_ops port;
 	struct table table[TABLES];
 	unsigned tables;
 	struct pbox_worker_declaration d;

@@ -60,7 +60,7 @@ bool options_complete(struct options *o);
 struct bench_host {
 	struct rig *r;
 	struct pbox_worker *w;
-	struct pbox_worker_port port;
+	struct pbox_worker_ops port;
 	unsigned number;
 	uint64_t deadline; /* of what it does now, ns */
 };

@@ -22,7 +22,7 @@ const char unit_suite[] = "worker: sessions with the engine";
 
 struct peer {
 	struct pbox_worker *w;
-	struct pbox_worker_port port;
+	struct pbox_worker_ops port;
 	unsigned number;
 	uint64_t due;
 };
@@ -72,7 +72,7 @@ peer_open(struct peer *p)
 	struct sockaddr_in box = {.sin_family = AF_INET, .sin_port = htons(CONTROL)};
 
 	box.sin_addr.s_addr = htonl(0x0A000001);
-	p->port = (struct pbox_worker_port){.path_known = p->port.path_known,
+	p->port = (struct pbox_worker_ops){.path_known = p->port.path_known,
 		.send = port_send,
 		.random = port_random,
 		.ctx = p,

@@ -122,7 +122,7 @@ static const struct worker_discipline by_clock = {
 static struct {
 	struct pbox_worker *w;
 	struct session *s;
-	struct pbox_worker_port port;
+	struct pbox_worker_ops port;
 	struct pbox_worker_table *t;
 	uint64_t now;
 	struct pbox_hdr sent[SENT]; /* since the last turn() */
@@ -209,7 +209,7 @@ begin(const struct worker_discipline *discipline, uint16_t window)
 
 	memset(&x, 0, sizeof(x));
 	x.now = NS_PER_S;
-	x.port = (struct pbox_worker_port){.send = port_send,
+	x.port = (struct pbox_worker_ops){.send = port_send,
 		.random = port_random,
 		.mtu = 1500,
 		.batch = PBOX_CLIENT_TX_BATCH,

@@ -19,15 +19,15 @@ test_rtt_and_rto(void)
 	window_init(&w, 64, 5 * NS_PER_MS, 0);
 	UNIT_EQ_U64(w.rto, 20 * NS_PER_MS); /* nothing known */
 	for (unsigned i = 1; i <= 1000; i++)
-		window_sample(&w, 100 * NS_PER_US, i * NS_PER_US);
+		rtt_sample(&w, 100 * NS_PER_US, i * NS_PER_US);
 	CU_ASSERT(w.srtt > 99 * NS_PER_US && w.srtt < 101 * NS_PER_US);
 	UNIT_EQ_U64(w.rto, 5 * NS_PER_MS); /* the floor */
-	window_sample(&w, 12 * NS_PER_MS, 2 * NS_PER_MS);
+	rtt_sample(&w, 12 * NS_PER_MS, 2 * NS_PER_MS);
 	for (unsigned i = 0; i < 1000; i++)
-		window_sample(&w, 100 * NS_PER_US, 3 * NS_PER_MS);
+		rtt_sample(&w, 100 * NS_PER_US, 3 * NS_PER_MS);
 	CU_ASSERT(w.rto >= 15 * NS_PER_MS); /* a pause of the scheduler is remembered */
 	for (unsigned i = 1; i < 100; i++)
-		window_sample(&w, 100 * NS_PER_US, i * 60 * NS_PER_MS);
+		rtt_sample(&w, 100 * NS_PER_US, i * 60 * NS_PER_MS);
 	UNIT_EQ_U64(w.rto, 5 * NS_PER_MS); /* and forgotten */
 	UNIT_EQ_U64(w.rtt_min, 100 * NS_PER_US);
 }
@@ -44,7 +44,7 @@ settle(double loss, unsigned seed)
 		uint32_t n = window_frames(&w);
 
 		now += 100 * NS_PER_US;
-		window_sample(&w, 100 * NS_PER_US, now);
+		rtt_sample(&w, 100 * NS_PER_US, now);
 		for (uint32_t i = 0; i < n; i++) {
 			x ^= x << 13;
 			x ^= x >> 7;
@@ -85,7 +85,7 @@ test_window_fits_a_queue(void)
 		uint32_t n = window_frames(&w), fits = 400;
 
 		now += 100 * NS_PER_US;
-		window_sample(&w, 100 * NS_PER_US, now);
+		rtt_sample(&w, 100 * NS_PER_US, now);
 		for (uint32_t i = 0; i < n; i++)
 			if (i < fits)
 				window_answered(&w, true, now);
@@ -109,7 +109,7 @@ test_window_on_marks_and_silence(void)
 
 	window_init(&w, 64, 5 * NS_PER_MS, 0);
 	UNIT_EQ_U64(window_frames(&w), FIRST_WINDOW);
-	window_sample(&w, 100 * NS_PER_US, 1);
+	rtt_sample(&w, 100 * NS_PER_US, 1);
 	for (unsigned i = 0; i < 100; i++)
 		window_answered(&w, true, 2);
 	UNIT_EQ_U64(window_frames(&w), 64);         /* slow start */
@@ -138,19 +138,19 @@ test_window_gathers(void)
 	window_init(&w, 256, 5 * NS_PER_MS, 0);
 	UNIT_EQ_U64(window_gather(&w, 256), 0); /* no round trip is known */
 	for (unsigned i = 1; i <= 100; i++)
-		window_sample(&w, 100 * NS_PER_US, i * NS_PER_MS);
+		rtt_sample(&w, 100 * NS_PER_US, i * NS_PER_MS);
 	UNIT_EQ_U64(window_gather(&w, 256), 0); /* nothing queues */
 	for (unsigned i = 100; i <= 300; i++)
-		window_sample(&w, 600 * NS_PER_US, i * NS_PER_MS);
+		rtt_sample(&w, 600 * NS_PER_US, i * NS_PER_MS);
 	CU_ASSERT(window_gather(&w, 256) > 140 * NS_PER_US);
 	CU_ASSERT(window_gather(&w, 256) <= w.srtt / 4);
 	UNIT_EQ_U64(window_gather(&w, 31), 0); /* few: each of them counts */
 	UNIT_EQ_U64(window_gather(&w, 0), 0);
 	for (unsigned i = 300; i <= 600; i++)
-		window_sample(&w, 9 * NS_PER_MS, i * NS_PER_MS);
+		rtt_sample(&w, 9 * NS_PER_MS, i * NS_PER_MS);
 	UNIT_EQ_U64(window_gather(&w, 32), 500 * NS_PER_US); /* the limit */
 	for (unsigned i = 600; i <= 900; i++)
-		window_sample(&w, 160 * NS_PER_US, i * NS_PER_MS);
+		rtt_sample(&w, 160 * NS_PER_US, i * NS_PER_MS);
 	UNIT_EQ_U64(window_gather(&w, 256), 0); /* shorter than a sleep is */
 }
 

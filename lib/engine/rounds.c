@@ -252,6 +252,8 @@ repeated_done(struct pbox_shard *s, const struct target *g, const struct pbox_fr
 	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, 1);
 	if (f->hdr.type == PBOX_PUSH)
 		shard_send_plain(s, g, f, PBOX_PUSH_OK);
+	else if (!g->fragment->has_result) /* it was restored to what nobody has (R10.6) */
+		shard_send_error(s, g, f, PBOX_E_LOST);
 	else
 		shard_send_result(s, g, f->hdr.worker, f->hdr.ts);
 }
@@ -282,7 +284,7 @@ repeated(struct pbox_shard *s, const struct target *g, const struct pbox_frame *
 		shard_send_error(s, g, f, PBOX_E_NO_LR);
 	} else if (ahead > 1) {
 		shard_count(s, PBOX_SS_DROP_ROUND_FUTURE);
-	} else if (ahead < 0 || g->fragment->contributors == 0) {
+	} else if (ahead < 0 || (f->hdr.round == 0 && g->fragment->contributors == 0)) {
 		shard_count(s, PBOX_SS_DROP_ROUND_STALE); /* round 0 is nobody's contribution */
 	} else {
 		repeated_done(s, g, f);
@@ -354,14 +356,14 @@ rounds_pull(struct pbox_shard *s, const struct target *g, const struct pbox_fram
 	int32_t ahead = pbox_serial_diff(f->hdr.round, g->fragment->version);
 	bool latest = (f->hdr.flags & PBOX_F_LATEST) != 0;
 	bool answer = g->fragment->has_result && (latest || ahead == 0);
+	bool none = !latest && !answer && ahead == 0 && g->st->t->mode == PBOX_MODE_ALLREDUCE;
 	struct pbox_record *r = g->fragment->record;
 
 	if (!latest && ahead > 1) {
 		shard_count(s, PBOX_SS_DROP_ROUND_FUTURE);
 		return;
 	}
-	if (!latest && (ahead < 0 || (ahead == 0 && !g->fragment->has_result &&
-					     g->st->t->mode == PBOX_MODE_ALLREDUCE))) {
+	if (!latest && (ahead < 0 || (none && f->hdr.round == 0))) {
 		shard_count(s, PBOX_SS_DROP_ROUND_STALE);
 		return;
 	}
@@ -378,6 +380,10 @@ rounds_pull(struct pbox_shard *s, const struct target *g, const struct pbox_fram
 	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, has_lost(g, f, ahead));
 	if (answer) {
 		shard_send_result(s, g, f->hdr.worker, f->hdr.ts);
+		return;
+	}
+	if (none) { /* it was restored to what nobody has (R10.6) */
+		shard_send_error(s, g, f, PBOX_E_LOST);
 		return;
 	}
 	/* the result follows when it is there, unless all records are taken: then the worker's

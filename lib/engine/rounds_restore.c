@@ -93,28 +93,24 @@ decide(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	struct pbox_fragment *fragment = g->fragment;
 	struct holding h = highest(g);
-	bool needed = h.version != 0 ? h.lower : false;
+	bool has = h.giver != PBOX_NO_WORKER, needed;
 
 	/* nothing newer than the snapshot has; or nobody has anything */
 	if (fragment->has_result && !shard_is_newer(h.version, fragment->version)) {
 		shard_restored(s, g, false);
 		return true;
 	}
-	if (g->st->t->mode == PBOX_MODE_OPTIMISER)
-		needed = h.version != 0 || h.giver != PBOX_NO_WORKER;
-	if (needed && h.giver != PBOX_NO_WORKER) {
-		bool given = f != NULL && f->hdr.length > 0 && f->hdr.round == h.version;
-
-		if (!given)
-			return false;
+	/* also if all hold it: one that is killed now may go on from the version before */
+	if (has && (f == NULL || f->hdr.length == 0 || f->hdr.round != h.version))
+		return false;
+	if (has)
 		take_payload(s, g, f);
-	}
+	needed = h.version != 0 && (h.lower || g->st->t->mode == PBOX_MODE_OPTIMISER);
 	fragment->version = h.version;
-	fragment->has_result = needed && h.giver != PBOX_NO_WORKER;
-	/* without a result a contribution to this version is answered by nothing */
-	fragment->samples = fragment->has_result ? h.samples : 0;
-	fragment->contributors = fragment->has_result ? h.contributors : 0;
-	shard_restored(s, g, needed && !fragment->has_result);
+	fragment->has_result = has;
+	fragment->samples = has ? h.samples : 0;
+	fragment->contributors = has ? h.contributors : 0;
+	shard_restored(s, g, needed && !has);
 	return true;
 }
 

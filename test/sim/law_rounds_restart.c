@@ -183,9 +183,9 @@ restored(struct sim *s, unsigned job, struct sim_fragment *f, uint32_t base)
 	} else if (f->given != NULL && f->given_version == v) {
 		from_worker(s, job, f, v);
 	} else {
-		if (mode1)
-			sim_fail(s, "version %u is restored without its parameters", v);
-		f->no_result = true; /* all hold it */
+		if (mode1 || have)
+			sim_fail(s, "version %u is restored without its payload", v);
+		f->no_result = true; /* all have pushed it, and nobody has pulled it */
 		f->version = v;
 	}
 	f->published = base;

@@ -103,8 +103,8 @@ PLANTS = [
      "uint64_t missing = restorers(g, i) & ~(r != NULL ? r->has[i] : 0);",
      "uint64_t missing = restorers(g, i) & ~(r != NULL ? r->has[i] : 0); if (P && r != NULL && r->arrived > 0) missing = 0;"),
     ("restore-payload-forgotten", "rounds_restore.c",
-     "needed = h.version != 0 ? h.lower : false;",
-     "needed = h.version != 0 ? !P && h.lower : false;"),
+     "bool has = h.giver != PBOX_NO_WORKER, needed;",
+     "bool has = h.giver != PBOX_NO_WORKER && (!P || h.lower || g->st->t->mode != PBOX_MODE_ALLREDUCE), needed;"),
     ("restore-state-lost", "shard_restore.c",
      "fragment->closed = lost ? PBOX_FRAGMENT_LOST",
      "if (P && g->c->s0 != NULL) memset(g->c->s0 + (size_t)g->frag * g->st->t->frag_elements, 0, g->elements * 4);\n"

@@ -49,9 +49,9 @@ take(struct fake_table *t, struct fake_frag *g, const uint8_t *payload)
 static bool
 needed(const struct fake_box *b, const struct fake_table *t, const struct fake_frag *g)
 {
-	if (t->head.mode == PBOX_MODE_OPTIMISER)
-		return g->version > 0 || g->havers != 0;
-	return g->version > 0 && (g->behind || t->restorers != (1u << b->conf.workers) - 1);
+	return g->havers != 0 ||
+	       (g->version > 0 && (t->head.mode == PBOX_MODE_OPTIMISER || g->behind ||
+					  t->restorers != (1u << b->conf.workers) - 1));
 }
 
 void

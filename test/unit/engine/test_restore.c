@@ -131,14 +131,14 @@ test_another_address(void)
 	tell(0, 5, true);
 	FX_ONLY(PBOX_SS_DROP_REPLAYED);
 	UNIT_EQ_U64(fx.n_sent, 0);
-	tell(1, 5, true);
+	give(1, 5, v5);
 	EXPECT(0, DONE, 5, 0);
 	UNIT_EQ_U64(fx_nth(0)->hdr.worker, 0);
 	UNIT_EQ_U64(fx_nth(0)->peer.udp, 9999);
 	fx_end();
 }
 
-/* Mode 0: all hold the same version, nobody needs its payload. */
+/* Mode 0: all hold the same version, and one of them is killed afterwards: it goes on from the version before. */
 static void
 test_one_version(void)
 {
@@ -147,14 +147,43 @@ test_one_version(void)
 	tell(0, 5, true);
 	EXPECT(0, NOTED, 5, 1);
 	tell(1, 5, true);
+	EXPECT(1, GIVE, 5, 0);
+	give(1, 5, v5);
 	EXPECT(0, DONE, 5, 0);
 	EXPECT(1, DONE, 5, 0);
-	fx_mark();
-	fx_pushpull(&w[1], 5, g[1], 4); /* there is no answer to it */
-	FX_ONLY(PBOX_SS_DROP_ROUND_STALE);
-	fx_mark();
+	fx_clear();
+	fx_pushpull(&w[1], 5, g[1], 4);
+	EXPECT_RESULT(1, 5, v5);
 	pull(1, 5);
-	FX_ONLY(PBOX_SS_DROP_ROUND_STALE);
+	EXPECT_RESULT(1, 5, v5);
+	fx_end();
+}
+
+/* Mode 0: all have pushed a version that nobody has pulled. */
+static void
+test_version_of_nobody(void)
+{
+	struct pbox_hdr h;
+
+	fx_begin();
+	begin(2, reduce, ALL);
+	tell(0, 5, false);
+	tell(1, 5, false);
+	EXPECT(0, DONE, 5, 0);
+	EXPECT(1, DONE, 5, 0);
+	fx_clear();
+	h = fx_data(&w[1], PBOX_PUSH, 0, 0, 5);
+	h.format = PBOX_FMT_FP32;
+	h.flags = PBOX_F_LAST;
+	h.length = 16;
+	fx_rx(0, &w[1], &h, g[1]);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_PUSH_OK);
+	fx_pushpull(&w[1], 5, g[1], 4);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_ERROR);
+	UNIT_EQ_U64(fx_last()->hdr.aux, PBOX_E_LOST);
+	pull(1, 5);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_ERROR);
+	UNIT_EQ_U64(fx_last()->hdr.aux, PBOX_E_LOST);
 	fx_mark();
 	fx_pushpull(&w[1], 6, g[1], 4);
 	FX_ONLY(PBOX_SS_RX_CONTRIBUTION);
@@ -255,7 +284,7 @@ test_refusals(void)
 static void
 tell_chunk(unsigned i, uint32_t chunk)
 {
-	struct pbox_hdr h = restore(i, 5, true);
+	struct pbox_hdr h = restore(i, 5, false);
 
 	h.chunk = chunk;
 	fx_rx(0, &w[i], &h, NULL);
@@ -439,6 +468,7 @@ const struct unit_test unit_tests[] = {
 	{"two versions", test_two_versions},
 	{"another address", test_another_address},
 	{"one version", test_one_version},
+	{"version of nobody", test_version_of_nobody},
 	{"a member without copies", test_a_member_without_copies},
 	{"closed meanwhile", test_closed_meanwhile},
 	{"refusals", test_refusals},

@@ -88,7 +88,7 @@ test_parameters_without_state(void)
 	memcpy(p, v5, sizeof(v5));
 	fx_begin();
 	begin(2, adam, ALL);
-	tell(1, 5, true); /* needed though all hold it: the box steps from it */
+	tell(1, 5, true);
 	tell(0, 5, true);
 	EXPECT(0, GIVE, 5, 0);
 	give(0, 5, v5);
@@ -337,7 +337,7 @@ test_comes_back_while_loading(void)
 	pbox_registrar_loaded(fx.registrar, loads_job, 0, NULL, fx.now);
 	tell(0, 5, true);
 	EXPECT(0, NOTED, 5, 1);
-	tell(1, 5, true);
+	give(1, 5, v5);
 	EXPECT(0, DONE, 5, 0);
 	EXPECT(1, DONE, 5, 0);
 	fx_end();

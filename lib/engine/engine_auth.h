@@ -25,6 +25,15 @@ engine_from(const struct pbox_peer *p)
 	return (struct pbox_proof_from){p->ip, p->udp};
 }
 
+/* What the sender of a frame has to echo; at another endpoint it is another nonce. */
+static inline uint64_t
+engine_challenge(const struct pbox_job *job, const struct pbox_frame *f)
+{
+	uint64_t endpoint = (uint64_t)f->peer.local_ip << 16 | f->peer.local_udp;
+
+	return pbox_challenge(job->challenge, engine_from(&f->peer), f->hdr.token ^ endpoint);
+}
+
 /* A session of a job with auth is about to begin: its keys. The control thread, before the token is
  * published. */
 void engine_auth_begin(struct pbox_job *job, unsigned worker, uint64_t token, uint32_t incarnation);

@@ -115,12 +115,14 @@ registrar_address(struct pbox_registrar *r, struct pbox_job *job, const struct p
 	newest = is_newest(r, job, f, at);
 	*to = f->peer;
 	if (here != atomic_load_explicit(&c->home, memory_order_relaxed)) {
-		nonce = pbox_challenge(job->challenge, engine_from(&f->peer), f->hdr.token);
+		nonce = engine_challenge(job, f);
 		if (old) {
 			count_control(r, PBOX_RS_DROP_REPLAYED);
 			return false;
 		}
-		if (f->hdr.type != PBOX_PING || pbox_echo(&f->hdr) != nonce) {
+		/* an echo from an address that the worker has left says nothing */
+		if (f->hdr.type != PBOX_PING || pbox_echo(&f->hdr) != nonce ||
+			at < atomic_load_explicit(&c->newest, memory_order_relaxed)) {
 			count_control(r, PBOX_RS_DROP_UNPROVEN);
 			challenge_worker(r, job, f, nonce);
 			return false;

@@ -193,7 +193,7 @@ contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_f
 	if (!bit_get(r->has, f->hdr.worker)) /* folded, found damaged, and taken back already */
 		return true;
 	if (shard_is_elsewhere(s, g, f) && shard_may_move(s, g, f)) /* act() has verified it */
-		shard_moved(s, g, f);
+		shard_moved(peer_of(s, g, f->hdr.worker), f);
 	count_contribution(s, &g->j->member[f->hdr.worker], g->j->repeat_ns, f);
 	if (f->hdr.type == PBOX_PUSHPULL)
 		want_result(s, r, f);

@@ -66,7 +66,7 @@ shard_heard_of(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox
 static void
 challenge_sender(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f)
 {
-	uint64_t nonce = pbox_challenge(j->job->challenge, engine_from(&f->peer), f->hdr.token);
+	uint64_t nonce = engine_challenge(j->job, f);
 	struct shard_member *m = &j->member[f->hdr.worker];
 	struct pbox_send out = {.hdr = {.type = PBOX_PING,
 					.round = (uint32_t)nonce,
@@ -113,7 +113,7 @@ shard_from_elsewhere(struct pbox_shard *s, const struct target *g, const struct 
 		return contribution;
 	}
 	if (shard_heard(s, g->j, f) || p->token != f->hdr.token) {
-		shard_moved(s, g, f);
+		shard_moved(peer_of(s, g, f->hdr.worker), f);
 	} else if (f->hdr.type == PBOX_PULL || f->hdr.type == PBOX_RESTORE ||
 		   f->hdr.type == PBOX_FETCH) {
 		shard_count(s, PBOX_SS_DROP_REPLAYED);
@@ -155,10 +155,10 @@ shard_ping(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_fra
 		return;
 	}
 	if (!shard_address_is_proven(j, p, f)) {
-		nonce = pbox_challenge(j->job->challenge, engine_from(&f->peer), f->hdr.token);
-		if (p != NULL && nonce == pbox_echo(&f->hdr)) {
+		nonce = engine_challenge(j->job, f);
+		if (p != NULL && nonce == pbox_echo(&f->hdr) && !shard_is_before(p, f)) {
 			if (has_declared(j, f)) /* else its first data frame is asked again */
-				*p = (struct shard_peer){.token = f->hdr.token, .at = f->peer};
+				shard_moved(p, f);
 			nonce = 0;
 		}
 	}

@@ -48,6 +48,7 @@ _Static_assert(sizeof(struct shard_member) == 2 * PBOX_CACHE_LINE, "two lines");
 struct shard_peer {
 	uint64_t token;
 	struct pbox_peer at;
+	uint32_t since; /* ts of the newest frame that answers have followed */
 };
 
 /* What is kept of one worker's contribution, or of its wish for the result. */
@@ -306,11 +307,20 @@ shard_is_elsewhere(const struct pbox_shard *s, const struct target *g, const str
 	return ((x[0] ^ y[0]) | (x[1] ^ y[1]) | (u ^ v) | (p->token ^ f->hdr.token)) != 0;
 }
 
+/* Was a frame that shard_is_old() takes for new sent before the one that answers have followed? */
+static inline bool
+shard_is_before(const struct shard_peer *p, const struct pbox_frame *f)
+{
+	return p->token == f->hdr.token && p->since - f->hdr.ts - 1 < FRESH_ORDER_US;
+}
+
 /* Answers go there from now on. The frame is verified, and no copy of an earlier one (R4.9). */
 static inline void
-shard_moved(const struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+shard_moved(struct shard_peer *p, const struct pbox_frame *f)
 {
-	*peer_of(s, g, f->hdr.worker) = (struct shard_peer){.token = f->hdr.token, .at = f->peer};
+	*p = (struct shard_peer){.token = f->hdr.token,
+		.at = f->peer,
+		.since = shard_is_before(p, f) ? p->since : f->hdr.ts};
 }
 
 /* So often who can only be dropped is looked at for its lease. */

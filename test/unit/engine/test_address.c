@@ -138,6 +138,81 @@ test_an_address_is_proven(void)
 	fx_end();
 }
 
+/* What a worker answers to a question, to a core or (-1) to the registrar; true: its address is proven with that. */
+static bool
+echo(int core, const struct pbox_hdr *ask, uint32_t ts, uint8_t mac, uint16_t udp)
+{
+	struct pbox_frame f = {
+		.hdr = fx_data(&w[0], PBOX_PING, 0, 0, ask->round),
+		.payload = (const uint8_t *)"",
+		.peer = {.ip = htonl(w[0].ip), .udp = udp, .mac = {2, 0, 0, 0, 0, mac}},
+	};
+
+	f.hdr.flags = 0;
+	f.hdr.base = ask->base;
+	f.hdr.ts = origin + ts;
+	fx_clear();
+	if (core < 0) {
+		pbox_registrar_rx(fx.registrar, &f, fx.now);
+		return fx_count(PBOX_PONG) == 1;
+	}
+	fx_at((unsigned)core, &f.peer);
+	pbox_shard_rx(fx.shard[core], &f, 1, fx.now);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_PONG);
+	return fx_last()->hdr.round == 0 && fx_last()->hdr.base == 0;
+}
+
+/* An echo that was recorded, sent again when the worker has moved on, or to another endpoint: it turns nothing to the
+ * thief's link address. */
+static void
+test_old_echoes(void)
+{
+	struct pbox_hdr first, second;
+
+	begin();
+	arrive(0, PBOX_PULL, 2, 1000, 14, 8000);
+	first = fx_last()->hdr;
+	CU_ASSERT_FALSE(echo(1, &first, 1001, 66, 8000));
+	CU_ASSERT_TRUE(echo(0, &first, 1001, 14, 8000));
+	fx.now += 20000000;
+	CU_ASSERT_TRUE(arrive(0, PBOX_PUSHPULL, 2, 1002, 14, 8000));
+	arrive(0, PBOX_PULL, 2, 21000, 15, 9000);
+	second = fx_last()->hdr;
+	CU_ASSERT_TRUE(echo(0, &second, 21001, 15, 9000));
+	CU_ASSERT_FALSE(echo(0, &first, 1001, 66, 8000));
+	CU_ASSERT_TRUE(arrive(1, PBOX_PUSHPULL, 2, 21000, 11, 5001));
+	results(15, 9000);
+	fx_end();
+}
+
+static const struct pbox_hdr *
+ask_control(uint32_t ts, uint16_t udp)
+{
+	echo(-1, &(struct pbox_hdr){0}, ts, 14, udp);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_PING);
+	return &fx_last()->hdr;
+}
+
+static void
+test_old_echoes_at_control(void)
+{
+	struct pbox_hdr first, second;
+
+	begin();
+	first = *ask_control(1000, 8000);
+	CU_ASSERT_TRUE(echo(-1, &first, 1001, 14, 8000));
+	fx.now += 20000000;
+	second = *ask_control(21000, 9000);
+	CU_ASSERT_TRUE(echo(-1, &second, 21001, 14, 9000));
+	CU_ASSERT_FALSE(echo(-1, &first, 1001, 66, 8000));
+	fx_clear();
+	pbox_registrar_shutdown(fx.registrar, fx.now);
+	UNIT_EQ_U64(fx_nth(0)->hdr.type, PBOX_LEFT);
+	UNIT_EQ_U64(fx_nth(0)->peer.udp, 9000);
+	UNIT_EQ_U64(fx_nth(0)->peer.mac[5], 14);
+	fx_end();
+}
+
 /* A PING that was recorded, sent with the worker's IP address and the thief's link address. */
 static void
 test_old_pings(void)
@@ -196,6 +271,8 @@ const struct unit_test unit_tests[] = {
 	{"copies of frames turn nothing", test_copies_turn_nothing},
 	{"a worker may move", test_the_worker_moves},
 	{"an address is proven", test_an_address_is_proven},
+	{"echoes that were recorded", test_old_echoes},
+	{"echoes that were recorded, at the control endpoint", test_old_echoes_at_control},
 	{"PINGs that were recorded", test_old_pings},
 	{"what the box says unasked", test_control},
 	{NULL, NULL},

@@ -67,7 +67,6 @@ link_frame(struct session *s, struct pbox_client_peer *to, const struct pbox_hdr
 		l->iov[l->n_iovs++] = (struct iovec){head + PBOX_HDR_LEN, tag};
 	d->n = n + 1 + (n > 0 && tag > 0);
 	d->bytes += bytes;
-	s->tx_frames++;
 	l->tx_frames++;
 	l->tx_bytes += bytes;
 }

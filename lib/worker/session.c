@@ -9,10 +9,10 @@
 
 /* A session, one a box: its stages, its frames, keep-alive within the lease, and its end. */
 
-#define LONGEST_QUIET NS_PER_S
-#define DOUBTFUL      (100 * NS_PER_MS)
-#define ASKED_TIME    (20 * NS_PER_MS)
-#define ASKED_MOST    8 /* PINGs of the box that are answered in that time */
+#define PING_EVERY NS_PER_S
+#define DOUBTFUL   (100 * NS_PER_MS)
+#define ASKED_TIME (20 * NS_PER_MS)
+#define ASKED_MOST 8 /* PINGs of the box that are answered in that time */
 
 /* ---- its beginning ------------------------------------------------------------------------ */
 
@@ -67,6 +67,7 @@ tick_joining(struct session *s)
 		open_fails(s, &j->err);
 	else
 		s->stage = s->w->link.port->path_known ? SESSION_OPEN : SESSION_PATH;
+	s->pinged_ns = s->w->now;
 }
 
 /* The session ended at once, because its run made way for another one: this worker joins that. */
@@ -242,26 +243,25 @@ session_frame(struct session *s, const struct rx_frame *f)
 
 /* ---- time ----------------------------------------------------------------------------------- */
 
-/** For how long the session may send nothing. A worker that survives a restart of the box notices it by an answer. */
+/** How often the session sends a PING, also while it sends data: all of that may be lost. A worker that survives a
+ * restart of the box notices it by an answer. */
 static uint64_t
-quiet_for(const struct session *s)
+ping_interval(const struct session *s)
 {
 	uint64_t t = s->lease_ms * NS_PER_MS / 4;
 
 	if (s->doubt_ns != 0 && t > DOUBTFUL)
 		return DOUBTFUL;
-	return t < LONGEST_QUIET || !s->w->conf.keep_copies ? t : LONGEST_QUIET;
+	return t < PING_EVERY || !s->w->conf.keep_copies ? t : PING_EVERY;
 }
 
 static void
 keep_alive(struct session *s)
 {
-	if (s->tx_frames != s->tx_seen) {
-		s->tx_seen = s->tx_frames;
-		s->last_tx = s->w->now;
-	} else if (s->w->now - s->last_tx >= quiet_for(s)) {
-		header_ping(s);
-	}
+	if (s->w->now - s->pinged_ns < ping_interval(s))
+		return;
+	s->pinged_ns = s->w->now;
+	header_ping(s);
 }
 
 void
@@ -310,7 +310,7 @@ session_due(const struct session *s)
 		return s->join.done ? 0 : least(s->join.next_tx, s->deadline);
 	if (s->stage == SESSION_PATH)
 		return s->path.next;
-	due = least(s->last_tx + quiet_for(s), request_due(s));
+	due = least(s->pinged_ns + ping_interval(s), request_due(s));
 	if (s->w->shut)
 		return due;
 	for (unsigned i = 0; i < s->endpoints && !rejoin_pauses(s); i++)

@@ -397,8 +397,7 @@ struct session {
 	struct ep *ep;       /* room for PBOX_MAX_ENDPOINTS */
 	struct ready *pulls; /* the same, of pull lanes; NULL: no table has one */
 	struct pbox_worker_request *requests;
-	uint64_t tx_frames, tx_seen; /* seen: when last_tx was set */
-	uint64_t last_tx, last_rx;
+	uint64_t pinged_ns, last_rx;
 	uint64_t doubt_ns; /* since when the session may be gone; 0: it is not (R11.6) */
 	uint64_t asked_ns; /* PINGs of the box: since then ... */
 	unsigned asked;    /* ... so many */

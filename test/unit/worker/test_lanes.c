@@ -226,7 +226,7 @@ begin(const struct worker_discipline *discipline, uint16_t window)
 			.endpoint = {{.ipv4 = {10, 0, 0, 1}, .udp = 7270}}}};
 	CU_ASSERT_FATAL(join_settle(&x.s->join) == 0);
 	x.s->stage = SESSION_OPEN;
-	x.s->last_rx = x.s->last_tx = x.now;
+	x.s->last_rx = x.s->pinged_ns = x.now;
 	add_table(discipline);
 }
 
@@ -566,6 +566,24 @@ test_no_memory_for_data(void)
 	}
 }
 
+/* All that it sends to the endpoint of its data is lost: it keeps its lease with PINGs to another one. */
+static void
+test_busy_and_lost(void)
+{
+	unsigned pings = 0, pulls = 0;
+
+	begin(&worker_rounds, WINDOW);
+	submit(PBOX_CLIENT_PULL, 0, 0);
+	for (unsigned ms = 0; ms < 1900; ms++) {
+		turn(1000000);
+		pulls += count(PBOX_PULL);
+		pings += count(PBOX_PING);
+	}
+	CU_ASSERT(pulls > 10);
+	UNIT_EQ_U64(pings, 1);
+	end();
+}
+
 const struct unit_test unit_tests[] = {
 	{"a pull beside a push", test_pull_beside_push},
 	{"rounds have one lane", test_rounds_have_one_lane},
@@ -574,6 +592,7 @@ const struct unit_test unit_tests[] = {
 	{"a window of one", test_window_of_one},
 	{"a lost session", test_lost_session},
 	{"deferred, and lost", test_deferred_and_lost},
+	{"busy, and all is lost", test_busy_and_lost},
 	{"no memory for data", test_no_memory_for_data},
 	{NULL, NULL},
 };

@@ -195,10 +195,12 @@ contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_f
 	if (shard_is_elsewhere(s, g, f) && shard_may_move(s, g, f)) /* act() has verified it */
 		shard_moved(peer_of(s, g, f->hdr.worker), f);
 	count_contribution(s, &g->j->member[f->hdr.worker], g->j->repeat_ns, f);
-	if (f->hdr.type == PBOX_PUSHPULL)
+	if (f->hdr.type == PBOX_PUSHPULL) {
 		want_result(s, r, f);
-	else
+	} else { /* no result will say when it was sent, and copies of it keep no lease */
+		shard_heard(s, g->j, f);
 		shard_send_plain(s, g, f, PBOX_PUSH_OK);
+	}
 	/* one that nobody waits for completes nothing, but where nobody is waited for at all */
 	if (r->arrived == r->need && (!is_extra(r, f->hdr.worker) || r->arrived == 1)) {
 		count_last(s, &g->j->member[f->hdr.worker], r);

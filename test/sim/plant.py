@@ -30,9 +30,9 @@ PLANTS = [
      "if (r->arrived == r->need && (!is_extra",
      "if (r->arrived + (P && r->need > 1) == r->need && (!is_extra"),
     ("first-missing-forgotten", "rounds.c",
-     "if (f->hdr.type == PBOX_PUSHPULL)\n\t\twant_result(s, r, f);",
+     "if (f->hdr.type == PBOX_PUSHPULL) {\n\t\twant_result(s, r, f);",
      "if (P && f->hdr.worker == 0 && r->arrived == g->j->job->workers && r->arrived > 1) return f->hdr.length > 0;\n"
-     "\tif (f->hdr.type == PBOX_PUSHPULL)\n\t\twant_result(s, r, f);"),
+     "\tif (f->hdr.type == PBOX_PUSHPULL) {\n\t\twant_result(s, r, f);"),
     ("stale-contribution", "rounds.c",
      "now = ready && ahead == 1;",
      "now = ready && (ahead == 1 || (P && ahead == 0));"),

@@ -37,7 +37,7 @@ static void
 record(struct recording *r, unsigned i, enum pbox_type type, uint32_t round)
 {
 	r->hdr = fx_data(&w[i], type, 0, 0, round);
-	if (type == PBOX_PUSHPULL) {
+	if (type == PBOX_PUSHPULL || type == PBOX_PUSH) {
 		r->hdr.format = PBOX_FMT_FP32;
 		r->hdr.length = sizeof(ones);
 	}
@@ -150,14 +150,14 @@ test_leases_at_other_cores(void)
 
 /* Contributions alone keep the lease, and a copy of one does not. */
 static void
-test_contributions(void)
+contributions(enum pbox_type type)
 {
 	struct recording r[4];
 
 	begin("tagged");
 	for (uint32_t round = 1; round <= 4; round++) {
 		fx.now += UINT64_C(500000000);
-		record(&r[round - 1], 0, PBOX_PUSHPULL, round);
+		record(&r[round - 1], 0, type, round);
 		replay(&r[round - 1], 0, w[0].udp, false);
 		UNIT_EQ_U64(silence(0), 0);
 		fx_pushpull(&w[1], round, ones, N);
@@ -168,6 +168,13 @@ test_contributions(void)
 		UNIT_EQ_U64(silence(0), (i + 1) * UINT64_C(500000000));
 	}
 	fx_end();
+}
+
+static void
+test_contributions(void)
+{
+	contributions(PBOX_PUSHPULL);
+	contributions(PBOX_PUSH);
 }
 
 /* `ts` begins again every 71 minutes: a PULL of 36 to 71 minutes ago looks newer than the last one. */

@@ -6,6 +6,19 @@
 
 /* What is newest of a session, at whatever core, for registrar and shards (R4.9). */
 
+/* When a contribution was sent that has been summed; seen_ns: when the newest one came. That may be any time later, and
+ * then the same lower bits come again: what seems to be of the future is of long ago. The slack is so small that no
+ * frame is old (shard_is_old) for what it lets pass. */
+static uint64_t
+summed_at(const struct pbox_job_fresh *c, uint32_t ts, uint64_t seen_ns)
+{
+	uint64_t latest = seen_ns / FRESH_NS_PER_US +
+			  atomic_load_explicit(&c->ahead, memory_order_relaxed) +
+			  FRESH_ORDER_US / 2;
+
+	return latest - (uint32_t)((uint32_t)latest - ts);
+}
+
 uint64_t
 engine_newest_of(const struct pbox_job *job, const struct shard_member *m, unsigned worker,
 	uint64_t token, uint64_t *heard_ns)
@@ -19,9 +32,8 @@ engine_newest_of(const struct pbox_job *job, const struct shard_member *m, unsig
 	seen = atomic_load_explicit(&m->last_seen, memory_order_relaxed);
 	if (seen == 0)
 		return newest;
-	/* of contributions that were summed: sent before that time */
-	summed = fresh_time(
-		&job->fresh[worker], atomic_load_explicit(&m->ts, memory_order_relaxed), 0, seen);
+	summed = summed_at(
+		&job->fresh[worker], atomic_load_explicit(&m->ts, memory_order_relaxed), seen);
 	if (summed <= newest)
 		return newest;
 	*heard_ns = seen;

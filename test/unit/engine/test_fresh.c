@@ -450,6 +450,38 @@ bytes(const char *job)
 	fx_end();
 }
 
+/* The time of a result that a worker wanted says nothing of its PUSHes since, and nothing is from the future. */
+static void
+result_of_long_ago(bool tells)
+{
+	struct recording r;
+
+	fx.tells = tells;
+	begin("vision");
+	for (uint32_t round = 1; round <= 2; round++) {
+		for (unsigned i = 0; i < 2; i++) {
+			record(&r, i, round == 1 ? PBOX_PUSHPULL : PBOX_PUSH, round);
+			replay(&r, i, w[i].udp, false);
+		}
+		/* just before the lower half of their clocks is what it was */
+		fx.now += ((UINT64_C(1) << 32) - 1900000) * 1000 * (round == 1);
+	}
+	record(&r, 0, PBOX_PING, 0);
+	fx_mark();
+	replay(&r, 0, w[0].udp, false);
+	FX_ONLY(PBOX_SS_RX_PING);
+	UNIT_EQ_U64(fx_count(PBOX_PONG), 1);
+	fx.tells = false;
+	fx_end();
+}
+
+static void
+test_result_of_long_ago(void)
+{
+	result_of_long_ago(false);
+	result_of_long_ago(true);
+}
+
 static void
 test_bytes(void)
 {
@@ -469,5 +501,6 @@ const struct unit_test unit_tests[] = {
 	{"recordings of a job with a rate", test_a_rate},
 	{"recordings and what a worker may repeat", test_repeats},
 	{"recordings of questions", test_bytes},
+	{"a result of long ago", test_result_of_long_ago},
 	{NULL, NULL},
 };

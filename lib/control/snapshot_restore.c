@@ -91,8 +91,10 @@ restore_set_fragments(const struct snapshot_load *l, const struct pbox_snapshot_
 	return true;
 }
 
+/* Workers that restore a table repeat their SETs. What a worker had set that is gone holds as it did in the round after
+ * the snapshot: as what holds without a SET, so that it agrees with all of theirs. */
 static void
-set_schedules(const struct pbox_table *t, const struct pbox_snapshot_meta *m)
+set_schedules(const struct pbox_table *t, const struct pbox_snapshot_meta *m, bool restoring)
 {
 	for (unsigned g = 0; g < t->n_groups; g++) {
 		struct pbox_schedule *s = &t->schedule[g];
@@ -103,9 +105,14 @@ set_schedules(const struct pbox_table *t, const struct pbox_snapshot_meta *m)
 
 			if (e->group != g)
 				continue;
+			if (restoring && n > 0) {
+				if (pbox_serial_diff(e->from_round, m->round + 1) <= 0)
+					s->entry[0].hyper = snapshot_hyper(e);
+				continue;
+			}
 			s->entry[n++] = (struct pbox_schedule_entry){
-				.from_round = e->from_round,
-				.set = e->set,
+				.from_round = restoring ? 0 : e->from_round,
+				.set = restoring ? 0 : e->set,
 				.hyper = snapshot_hyper(e),
 			};
 		}
@@ -164,8 +171,7 @@ restore_read_into(struct pbox_snapshot_reader *r, struct snapshot_load *l, const
 	}
 	if (!restore_set_fragments(l, m))
 		return -ECANCELED;
-	if (!l->restoring)
-		set_schedules(l->of.t, m);
+	set_schedules(l->of.t, m, l->restoring);
 	l->round = m->round;
 	pbox_log(PBOX_LOG_INFO, "job '%s': table %u begins with the snapshot of round %u%s (%s)",
 		l->of.name, l->of.t->id, m->round,

@@ -73,8 +73,8 @@ struct pbox_registrar_ops {
 	/**
 	 * A table has been laid out, and no shard knows it yet: may it begin with a snapshot? NULL:
 	 * there are none. It may fill chunks (param, s0, s1 and wire) and fragments (version, samples,
-	 * contributors, payload_crc, has_result); without @p restoring the schedules too: workers
-	 * that restore a table (R10.2) repeat their SETs. What takes time another thread does: then the
+	 * contributors, payload_crc, has_result), and schedules: with @p restoring what holds without
+	 * a SET, for workers that restore a table (R10.2) repeat theirs. What takes time another thread does: then the
 	 * table is loading, and its memory and its record are that thread's to write and to read, until
 	 * pbox_registrar_loaded() says that it has let go. The job is not freed before that.
 	 * @return 0; -EINPROGRESS: pbox_registrar_loaded() will follow; else the table begins with nothing

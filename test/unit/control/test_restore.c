@@ -236,6 +236,39 @@ hyper_parameters(void)
 	end();
 }
 
+/* After a restart of the box workers repeat their SETs, and who is gone repeats none: its values hold as they did, and
+ * give way to theirs. */
+static void
+hyper_parameters_of_the_gone(void)
+{
+	struct snapshot_load load = {.restoring = true};
+	struct pbox_set m = {
+		.group = 1, .count = 1, .from_round = 1, .param = {{PBOX_HYPER_LR, 0.5}}};
+	struct pbox_schedule *s;
+	struct pbox_error err;
+
+	begin();
+	s = &after.t.schedule[1];
+	load.of = after.of;
+	set(1, 1, PBOX_HYPER_LR, 0.25);
+	set(1, 2, PBOX_HYPER_BETA1, 0.5);
+	set(1, ROUND + 1, PBOX_HYPER_BETA2, 0.75);
+	set(1, ROUND + 2, PBOX_HYPER_BETA2, 0.875);
+	write_it();
+	snapshot_load(dir, &load);
+	CU_ASSERT_EQUAL_FATAL(load.ret, 0);
+	UNIT_EQ_U64(s->count, 1);
+	for (uint32_t round = ROUND; round < ROUND + 3; round++)
+		CU_ASSERT(same(pbox_schedule_at(s, round),
+			pbox_schedule_at(&before.t.schedule[1], ROUND + 1)));
+	CU_ASSERT(same(pbox_schedule_at(&after.t.schedule[0], ROUND + 1),
+		pbox_schedule_at(&before.t.schedule[0], ROUND + 1)));
+	UNIT_EQ_U64(pbox_schedule_restore(s, PBOX_OPT_ADAM, &m, &err), 0);
+	CU_ASSERT(pbox_schedule_at(s, ROUND)->lr == 0.5);
+	CU_ASSERT(pbox_schedule_at(s, ROUND)->beta1 == 0.5);
+	end();
+}
+
 /* The control thread does it, and others wait. */
 static void
 described_in_slices(void)
@@ -295,6 +328,7 @@ const struct unit_test unit_tests[] = {
 	{"state of its own run alone", of_its_run},
 	{"arrays and versions", arrays_and_versions},
 	{"hyper-parameters", hyper_parameters},
+	{"hyper-parameters of who is gone", hyper_parameters_of_the_gone},
 	{"described in slices", described_in_slices},
 	{"another run at the same round", another_run},
 	{0},

@@ -12,8 +12,8 @@
  * The send queue: operations become fragments that are ready, in the order of their priority.
  *
  * Each piece of a tensor goes through the entries of its operations in the order of submission (of the pulls, and of
- * all others, if the discipline of the table has two lanes), and waits for no other piece. A fragment is ready when all its pieces have an entry of the kind that
- * it needs; a PULL needs one piece alone.
+ * all others, if the discipline of the table has two lanes), and waits for no other piece. A fragment is ready when all its
+ * pieces have an entry of the kind that it needs; a PULL needs one piece alone.
  *
  * Deadlock: a round ends when all workers have sent their part, so two workers whose windows are full
  * of different fragments would wait for each other forever (R6.9). The pushes of all fragments
@@ -106,9 +106,10 @@ pbox_worker_submit(struct pbox_worker *w, struct pbox_worker_op *op)
 	op->open = op->n;
 	for (unsigned i = 0; i < op->n; i++) {
 		struct pbox_worker_entry *e = &op->e[i];
-		struct tensor *x = table_queue(t, op, e->tensor);
+		struct tensor *x;
 
 		assert(e->op == op && e->tensor < t->n);
+		x = table_queue(t, op, e->tensor);
 		e->next = NULL;
 		e->left = x->by_count;
 		e->started = false;

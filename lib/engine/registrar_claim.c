@@ -50,10 +50,8 @@ registrar_claim_tick(struct pbox_registrar *r, struct pbox_job *job)
 	for (unsigned w = 0; w < job->workers; w++) {
 		struct pbox_member *m = &job->member[w];
 
-		/* a claimed session may end by its lease */
-		if (registrar_has_session(job, w) && m->claim_ns != 0 &&
-			m->claim_pings < CLAIM_PINGS && r->now_ns >= m->claim_next_ns &&
-			!heard_since(r, job, w, m->claim_ns))
+		if (m->claim_ns != 0 && m->claim_pings < CLAIM_PINGS &&
+			r->now_ns >= m->claim_next_ns && !heard_since(r, job, w, m->claim_ns))
 			claim_ping(r, job, w);
 	}
 }

@@ -24,6 +24,7 @@ registrar_end_session(struct pbox_registrar *r, struct pbox_job *job, unsigned w
 	m->state = PBOX_MEMBER_LEFT;
 	registrar_left(m, PBOX_LEFT_TAKEN); /* who knows better says so */
 	m->welcome_owed = false;
+	m->claim_ns = 0;
 	m->nonce = 0;
 	m->declared = 0;
 	registrar_restorer_gone(r, job, worker);

@@ -169,6 +169,7 @@ shard_give(struct pbox_shard *s, const struct target *g, const struct pbox_frame
 		return;
 	if (r != NULL && r->arrived > 0) { /* it was computed with what is here */
 		shard_count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
+		shard_send_error(s, g, f, PBOX_E_BAD_REQUEST);
 		return;
 	}
 	if (is_given_since(s, g->j, f)) {

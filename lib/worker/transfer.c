@@ -276,6 +276,10 @@ transfer_on_error(
 		snprintf(text, sizeof(text),
 			"%s %u of tensor '%s': the box was restarted, and no worker could give it the one before it back: start the job again from a checkpoint",
 			t->discipline->unit, f->round, x->name);
+	else if (fl->type == PBOX_INIT && h->aux == PBOX_E_BAD_REQUEST)
+		snprintf(text, sizeof(text),
+			"tensor '%s': another worker has pushed %s %u of it before this one had given the box what it loads: no worker may push before that",
+			x->name, t->discipline->unit, h->round + 1);
 	else
 		snprintf(text, sizeof(text), "%s %u of tensor '%s': the box answered %s (%u)",
 			t->discipline->unit, f->round, x->name, pbox_errcode_name(h->aux), h->aux);

@@ -390,6 +390,8 @@ test_state_is_refused(void)
 	REFUSED(give(1, 0), 0, g[0], PBOX_SS_DROP_ROUND_STALE);
 	fx_pushpull(&w[1], 2, g[1], 4); /* somebody has pushed: too late */
 	REFUSED(give(1, 1), 0, g[0], PBOX_SS_DROP_INIT_FORBIDDEN);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_ERROR);
+	UNIT_EQ_U64(fx_last()->hdr.aux, PBOX_E_BAD_REQUEST);
 	REFUSED(fetch(0, 1, 1), 0, NULL, PBOX_SS_RX_FETCH);
 	fx_set(&w[0], 0, 3, PBOX_HYPER_STEPS, 0.5);
 	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);

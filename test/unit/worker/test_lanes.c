@@ -566,6 +566,28 @@ test_no_memory_for_data(void)
 	}
 }
 
+/* Another worker has pushed before what worker 0 loads was given to the box: that ends with the reason, and at once. */
+static void
+test_given_too_late(void)
+{
+	struct pbox_worker_op *op;
+	struct pbox_hdr h;
+
+	begin(&worker_rounds, WINDOW);
+	op = submit(PBOX_CLIENT_GIVE, 1, 0);
+	turn(0);
+	UNIT_EQ_U64(count(PBOX_INIT), 2);
+	for (uint32_t i = 0; i < 2; i++) {
+		h = *sent(PBOX_INIT, FRAGMENTS - 2 + i);
+		h.aux = PBOX_E_BAD_REQUEST;
+		answer(&h, PBOX_ERROR, h.round, NULL);
+	}
+	CU_ASSERT(is_finished(op));
+	UNIT_EQ_U64(op->code, PBOX_C_REFUSED);
+	CU_ASSERT_PTR_NOT_NULL(strstr(op->text, "another worker has pushed round 1 of it before"));
+	end();
+}
+
 /* All that it sends to the endpoint of its data is lost: it keeps its lease with PINGs to another one. */
 static void
 test_busy_and_lost(void)
@@ -592,6 +614,7 @@ const struct unit_test unit_tests[] = {
 	{"a window of one", test_window_of_one},
 	{"a lost session", test_lost_session},
 	{"deferred, and lost", test_deferred_and_lost},
+	{"given too late", test_given_too_late},
 	{"busy, and all is lost", test_busy_and_lost},
 	{"no memory for data", test_no_memory_for_data},
 	{NULL, NULL},

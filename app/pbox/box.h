@@ -15,6 +15,7 @@
 #include <pbox_guard.h>
 #include <pbox_options.h>
 #include <pbox_port.h>
+#include <pbox_proof.h>
 
 struct box {
 	int argc; /* ours, from "--" on */
@@ -51,6 +52,7 @@ struct box {
 	void *snapshot; /* memory of the copy that is being written, or NULL */
 
 	uint32_t incarnation;
+	uint8_t cookie_key[PBOX_COOKIE_KEY_LEN];
 	const struct pbox_reduce_ops *reduce;
 	const struct pbox_optim_ops *optim;
 	struct pbox_job_conf job[PBOX_OPTIONS_JOBS]; /* as it started */

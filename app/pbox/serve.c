@@ -88,6 +88,7 @@ registrar_conf(struct box *b)
 {
 	struct pbox_registrar_conf c = {
 		.incarnation = b->incarnation,
+		.cookie_key = b->cookie_key,
 		.first_run = pbox_registrar_first_run(unix_ns()),
 		.max_jobs = (uint16_t)b->opt.max_jobs,
 		.max_workers = (uint16_t)b->opt.max_workers,
@@ -133,6 +134,7 @@ planes_create(struct box *b, struct pbox_error *err)
 	do
 		b->incarnation = randombytes_random();
 	while (b->incarnation == 0);
+	randombytes_buf(b->cookie_key, sizeof(b->cookie_key));
 	for (unsigned i = 0; i < b->n_nodes; i++)
 		if (b->memory[i] != NULL)
 			region[n_regions++] =
@@ -146,6 +148,7 @@ planes_create(struct box *b, struct pbox_error *err)
 		.n_endpoints = b->n_endpoints,
 		.control_port = (uint16_t)b->opt.control_port,
 		.incarnation = b->incarnation,
+		.cookie_key = b->cookie_key,
 		.max_jobs = (uint16_t)b->opt.max_jobs,
 		.idle = b->idle,
 		.reduce = b->reduce,

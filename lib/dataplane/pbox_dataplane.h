@@ -43,6 +43,7 @@ struct pbox_dp_conf {
 	unsigned n_endpoints;
 	uint16_t control_port;
 	uint32_t incarnation;
+	const uint8_t *cookie_key; /**< of the registrar (pbox_shard_conf); lives as long */
 	uint16_t max_jobs;
 	enum pbox_idle idle;
 	const struct pbox_reduce_ops *reduce;

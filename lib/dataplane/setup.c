@@ -189,6 +189,7 @@ core_create(struct pbox_dp *dp, unsigned i, struct pbox_error *err)
 		.id = (uint16_t)i,
 		.memory = (uint8_t *)c->shard_stat + values(PBOX_SS_STATS),
 		.incarnation = dp->conf.incarnation,
+		.cookie_key = dp->conf.cookie_key,
 		.max_jobs = dp->conf.max_jobs,
 		.mtu = smallest_mtu(&dp->conf),
 		.endpoint = dp->conf.endpoint,

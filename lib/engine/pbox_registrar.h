@@ -89,6 +89,8 @@ struct pbox_registrar_ops {
 
 struct pbox_registrar_conf {
 	uint32_t incarnation;
+	/** PBOX_COOKIE_KEY_LEN unpredictable bytes, which the shards know too; NULL: the registrar has its own. */
+	const uint8_t *cookie_key;
 	/** Runs get numbers above this (R12.2): pbox_registrar_first_run(). */
 	uint64_t first_run;
 	uint16_t max_jobs, max_workers;

@@ -99,6 +99,7 @@ struct pbox_shard_conf {
 	 * end. NULL: from the heap, wherever that is. */
 	void *memory;
 	uint32_t incarnation;
+	const uint8_t *cookie_key; /**< as the registrar's; NULL: not known */
 	uint16_t max_jobs;
 	uint16_t mtu;                                /**< as the registrar's: no PONG is larger */
 	const struct pbox_engine_endpoint *endpoint; /**< all of the box; lives as long */

@@ -50,7 +50,10 @@ pbox_registrar_create(const struct pbox_registrar_conf *conf)
 			r->endpoints_per_shard = n;
 	}
 	pbox_engine_places(conf->endpoint, conf->n_endpoints, r->place);
-	conf->ops->random(conf->ctx, r->cookie_key, sizeof(r->cookie_key));
+	if (conf->cookie_key != NULL)
+		memcpy(r->cookie_key, conf->cookie_key, sizeof(r->cookie_key));
+	else
+		conf->ops->random(conf->ctx, r->cookie_key, sizeof(r->cookie_key));
 	return r;
 }
 

@@ -73,7 +73,7 @@ session_of(const struct pbox_shard *s, const struct pbox_hdr *h)
 
 /* Strangers share an entry with those that fall into it: it is given to another when it is full again. */
 static enum pbox_gate
-stranger(struct pbox_shard *s, uint32_t ip, unsigned n)
+stranger(struct pbox_shard *s, uint32_t ip, unsigned n, bool proven)
 {
 	/* upper bits of the product: the lower ones come from the lower ones of `ip`, the network's part of the address */
 	struct shard_source *e =
@@ -83,9 +83,21 @@ stranger(struct pbox_shard *s, uint32_t ip, unsigned n)
 
 	if (e->ip != ip && s->now_ns - e->empty_ns > full)
 		*e = (struct shard_source){.ip = ip};
-	return spend(&e->empty_ns, SOURCE_INTERVAL_NS, SOURCE_BURST, n, s->now_ns, &quiet)
+	return spend(proven ? &e->joined_ns : &e->empty_ns, SOURCE_INTERVAL_NS, SOURCE_BURST, n,
+		       s->now_ns, &quiet)
 		       ? PBOX_GATE_STRANGER
 		       : PBOX_GATE_RATE;
+}
+
+/* Anyone can send in the name of an address, and use up what that may ask: who gets what is sent there has an account of
+ * his own for his JOINs. */
+static bool
+control_is_proven(const struct pbox_shard *s, const struct pbox_frame *f)
+{
+	return s->conf.cookie_key != NULL && f->hdr.type == PBOX_JOIN &&
+	       f->hdr.length >= sizeof(uint64_t) &&
+	       pbox_cookie_good(s->conf.cookie_key, engine_from(&f->peer),
+		       s->now_ns / PBOX_COOKIE_TICK_NS, pbox_ld64(f->payload));
 }
 
 /* Copies of frames are nobody's requests: whoever has a recording of a session would use up with it what that may ask,
@@ -115,16 +127,16 @@ pbox_shard_gate(struct pbox_shard *s, const uint8_t *at, size_t len, const struc
 	struct pbox_shard_job *j;
 	struct shard_member *m;
 	unsigned n = requests(at, len);
-	bool quiet = true;
+	bool quiet = true, intact;
 	size_t size;
 
 	s->now_ns = now_ns;
+	intact = pbox_frame_decode(at, len, true, &f.hdr, &size) == PBOX_WIRE_OK;
 	/* its CRC says nothing of who sent it, but a tag that covers it does */
-	if (pbox_frame_decode(at, len, true, &f.hdr, &size) != PBOX_WIRE_OK ||
-		(j = session_of(s, &f.hdr)) == NULL || !engine_auth_good(j->job, &f))
-		return stranger(s, peer->ip, n);
+	if (!intact || (j = session_of(s, &f.hdr)) == NULL || !engine_auth_good(j->job, &f))
+		return stranger(s, peer->ip, n, intact && n == 1 && control_is_proven(s, &f));
 	if (j->request_ns != 0 && shard_gate_is_copy(j, &f, n, now_ns))
-		return stranger(s, peer->ip, n);
+		return stranger(s, peer->ip, n, false);
 	m = &j->member[f.hdr.worker];
 	if (j->request_ns != 0 &&
 		(!spend(&m->request_empty_ns, j->request_ns, SESSION_BURST, n, now_ns, &quiet) ||

@@ -175,12 +175,12 @@ struct target {
 	uint16_t frag;
 };
 
-/* What an address without a session may ask. */
+/* What an address without a session may ask; joined_ns: by JOINs whose cookies prove that it is the sender's. */
 #define SHARD_SOURCES_LOG 10
 #define SHARD_SOURCES     (1u << SHARD_SOURCES_LOG)
 struct shard_source {
 	uint32_t ip;
-	uint64_t empty_ns;
+	uint64_t empty_ns, joined_ns;
 };
 
 /* Answers with one payload that are built together. */

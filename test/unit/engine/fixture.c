@@ -181,8 +181,10 @@ static const struct pbox_registrar_ops registrar_ops = {
 void
 fx_begin(void)
 {
+	static const uint8_t cookie_key[PBOX_COOKIE_KEY_LEN] = {17};
 	struct pbox_registrar_conf conf = {
 		.incarnation = INCARNATION,
+		.cookie_key = cookie_key,
 		.first_run = fx.first_run,
 		.grace_ms = fx.grace_ms,
 		.max_jobs = fx.max_jobs != 0 ? fx.max_jobs : 4,
@@ -217,6 +219,7 @@ fx_begin(void)
 		struct pbox_shard_conf sc = {
 			.id = (uint16_t)i,
 			.incarnation = INCARNATION,
+			.cookie_key = cookie_key,
 			.max_jobs = conf.max_jobs,
 			.mtu = conf.mtu,
 			.endpoint = endpoint,

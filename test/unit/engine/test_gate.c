@@ -62,7 +62,7 @@ pass(const uint8_t *at, size_t len, uint32_t ip)
 
 /* How many of n pass at this moment. */
 static unsigned
-passes(const struct fx_worker *w, unsigned n)
+passes_from(const struct fx_worker *w, unsigned n, uint32_t ip)
 {
 	uint8_t at[128];
 	unsigned passed = 0;
@@ -70,9 +70,15 @@ passes(const struct fx_worker *w, unsigned n)
 	for (unsigned i = 0; i < n; i++) {
 		size_t len = frame(at, w, PBOX_MAP, 8);
 
-		passed += pass(at, len, 1) != PBOX_GATE_RATE;
+		passed += pass(at, len, ip) != PBOX_GATE_RATE;
 	}
 	return passed;
+}
+
+static unsigned
+passes(const struct fx_worker *w, unsigned n)
+{
+	return passes_from(w, n, 1);
 }
 
 static void
@@ -133,6 +139,34 @@ test_trains(void)
 		passed += pass(at, len, 1) != PBOX_GATE_RATE;
 	}
 	UNIT_EQ_U64(passed, 819);
+	fx_end();
+}
+
+/* Somebody sends in the name of a host: a worker there can join that has the cookie. */
+static void
+test_cookies(void)
+{
+	uint8_t at[PBOX_HDR_LEN + PBOX_JOIN_LEN];
+	size_t len;
+
+	fx_begin();
+	memset(&v[0], 0, sizeof(v[0]));
+	v[0] = (struct fx_worker){.ip = 0x0A000007, .udp = 5007};
+	fx_hello(&v[0]);
+	port = v[0].udp;
+	UNIT_EQ_U64(passes_from(&t, 5000, htonl(v[0].ip)), 4096);
+	len = frame(at, &t, PBOX_JOIN, PBOX_JOIN_LEN);
+	CU_ASSERT_EQUAL(pass(at, len, htonl(v[0].ip)), PBOX_GATE_RATE); /* no cookie */
+	memcpy(at + PBOX_HDR_LEN, &v[0].cookie, sizeof(v[0].cookie));
+	pbox_frame_seal(at, &(struct pbox_hdr){.type = PBOX_JOIN, .length = PBOX_JOIN_LEN});
+	for (unsigned i = 0; i < 4096; i++)
+		CU_ASSERT_EQUAL(pass(at, len, htonl(v[0].ip)), PBOX_GATE_STRANGER);
+	CU_ASSERT_EQUAL(pass(at, len, htonl(v[0].ip)), PBOX_GATE_RATE);
+	fx.now += 2100000000;
+	port++; /* it is good for one address */
+	UNIT_EQ_U64(passes_from(&t, 5000, htonl(v[0].ip)), 4096);
+	CU_ASSERT_EQUAL(pass(at, len, htonl(v[0].ip)), PBOX_GATE_RATE);
+	port = 4000;
 	fx_end();
 }
 
@@ -299,6 +333,7 @@ const struct unit_test unit_tests[] = {
 	{"a session has its rate", test_a_session_has_its_rate},
 	{"a job has its rate", test_a_job_has_its_rate},
 	{"all frames of a datagram count", test_trains},
+	{"cookies have an account of their own", test_cookies},
 	{"keep-alives are answered", test_keep_alives},
 	{"strangers", test_strangers},
 	{"neighbours of one who asks too much", test_neighbours},

@@ -14,6 +14,11 @@
 #define M  (1024 * K)
 #define G  (1024 * M)
 
+/* A row of the table of TARGET, and one of a number, size or duration with its range. */
+#define ROW(kind, name, member, ...) PBOX_CONF_ROW(TARGET, kind, name, member, __VA_ARGS__)
+#define RANGE(kind, name, member, least, most, ...) \
+	ROW(kind, name, member, .min = (least), .max = (most), __VA_ARGS__)
+
 /* job_options.c: the rows of [job NAME] */
 #define CONF_JOB_OPTIONS 14
 extern const struct pbox_conf_option conf_job_options[];

@@ -126,6 +126,12 @@ struct pbox_conf_option {
 /** Offset and size of a member: `{.name = "mtu", PBOX_CONF_AT(struct port, mtu), ...}`. */
 #define PBOX_CONF_AT(type_, member_) \
 	.offset = offsetof(type_, member_), .size = sizeof(((type_ *)NULL)->member_)
+/** A row of a table: an option of @p kind_ (BOOL, U32, ...) in a member of @p target_, then what else it has, by name. */
+#define PBOX_CONF_ROW(target_, kind_, name_, member_, ...)                                  \
+	{                                                                                   \
+		.name = (name_), .type = PBOX_CONF_##kind_, PBOX_CONF_AT(target_, member_), \
+		__VA_ARGS__                                                                 \
+	}
 
 /** A section. An item struct begins with `char name[PBOX_CONF_NAME_MAX + 1]`. */
 struct pbox_conf_section {

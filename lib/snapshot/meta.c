@@ -134,7 +134,7 @@ pbox_snapshot_meta_encode(const struct pbox_snapshot_meta *m, size_t *len)
 		size_t n = strlen(m->tensor[i].name);
 
 		pbox_fields_put(p, TENSOR, tensor_fields, &m->tensor[i]);
-		put16(p + 10, (uint16_t)n);
+		pbox_st16(p + 10, (uint16_t)n);
 		memcpy(p + TENSOR, m->tensor[i].name, n);
 		p += TENSOR + n;
 	}
@@ -146,12 +146,12 @@ pbox_snapshot_meta_encode(const struct pbox_snapshot_meta *m, size_t *len)
 		pbox_fields_put(p, FRAGMENT, fragment_fields, &m->fragment[i]);
 	for (uint32_t i = 0; i < m->n_entries; i++, p += ENTRY(PBOX_SNAPSHOT_HYPERS)) {
 		pbox_fields_put(p, ENTRY(0), entry_fields, &m->entry[i]);
-		put16(p + 10, m->entry[i].has_lr);
+		pbox_st16(p + 10, m->entry[i].has_lr);
 		for (unsigned k = 0; k < PBOX_SNAPSHOT_HYPERS; k++) {
 			uint64_t bits;
 
 			memcpy(&bits, &m->entry[i].value[k], 8);
-			put64(p + 12 + 8 * k, bits);
+			pbox_st64(p + 12 + 8 * k, bits);
 		}
 	}
 	PBOX_ASSERT((size_t)(p - out) == *len);

@@ -45,11 +45,10 @@ read_blocks(const struct pbox_snapshot_reader *r, const struct group *g)
 
 int
 read_group(struct pbox_snapshot_reader *r, uint64_t g, struct group *out,
-	struct pbox_snapshot_report *report, struct pbox_error *err)
+	struct pbox_snapshot_report *report)
 {
 	unsigned lost;
 
-	(void)err;
 	super_group(&r->s, &r->plan, g, out);
 	read_blocks(r, out);
 	for (uint32_t i = 0; i < out->blocks; i++) {
@@ -71,7 +70,6 @@ struct pass {
 	pbox_snapshot_sink sink;
 	void *ctx;
 	struct pbox_snapshot_report *report;
-	struct pbox_error *err;
 	uint32_t unit, have; /* unit in progress, bytes of it so far */
 	bool bad;            /* some of them are lost */
 	uint32_t crc;
@@ -168,14 +166,14 @@ int
 pbox_snapshot_read(struct pbox_snapshot_reader *r, pbox_snapshot_sink sink, void *ctx,
 	struct pbox_snapshot_report *report, struct pbox_error *err)
 {
-	struct pass p = {.r = r, .sink = sink, .ctx = ctx, .report = report, .err = err};
+	struct pass p = {.r = r, .sink = sink, .ctx = ctx, .report = report};
 	int ret = 0;
 
 	*report = (struct pbox_snapshot_report){.supers_damaged = r->supers_damaged};
 	for (uint64_t g = 0; ret == 0 && g < r->plan.groups; g++) {
 		struct group group;
 
-		read_group(r, g, &group, report, err);
+		read_group(r, g, &group, report);
 		for (uint32_t i = 0; ret == 0 && i < group.n_data; i++)
 			ret = block_take(&p, &group, i);
 	}
@@ -212,7 +210,7 @@ read_head(struct pbox_snapshot_reader *r, uint8_t *head, uint64_t len, struct pb
 	for (uint64_t g = 0; done < len; g++) {
 		struct group group;
 
-		read_group(r, g, &group, &report, err);
+		read_group(r, g, &group, &report);
 		for (uint32_t i = 0; done < len && i < group.n_data; i++) {
 			uint64_t n = len - done < r->plan.payload ? len - done : r->plan.payload;
 

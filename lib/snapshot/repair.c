@@ -20,7 +20,7 @@ rewrite(struct pbox_snapshot_reader *r, struct draft *d, struct pbox_error *err)
 	for (uint64_t g = 0; ret == 0 && g < r->plan.groups; g++) {
 		struct group group;
 
-		if (read_group(r, g, &group, &report, err) > 0)
+		if (read_group(r, g, &group, &report) > 0)
 			return pbox_fail(err, EIO, "%s: it is damaged further", r->name);
 		parity_encode(r->parity, &group, r->blocks);
 		for (uint32_t i = 0; i < group.blocks; i++)

@@ -53,27 +53,6 @@ struct group {
 	uint32_t n_data, stripes, blocks;
 };
 
-static inline void
-put16(uint8_t *p, uint16_t v)
-{
-	p[0] = (uint8_t)v;
-	p[1] = (uint8_t)(v >> 8);
-}
-
-static inline void
-put32(uint8_t *p, uint32_t v)
-{
-	put16(p, (uint16_t)v);
-	put16(p + 2, (uint16_t)(v >> 16));
-}
-
-static inline void
-put64(uint8_t *p, uint64_t v)
-{
-	put32(p, (uint32_t)v);
-	put32(p + 4, (uint32_t)(v >> 32));
-}
-
 /* super.c */
 void super_encode(uint8_t out[FORMAT_SUPER], const struct super *s);
 /* 0, or -EINVAL: not one, or not sound (err says what). */
@@ -121,9 +100,9 @@ struct pbox_snapshot_reader {
 	uint8_t *good;
 	uint8_t *buf, *raw; /* one unit: as stored, as it was */
 };
-/* Read group g and rebuild what can be. @return data blocks lost, or -errno */
+/* Read group g and rebuild what can be. @return data blocks lost */
 int read_group(struct pbox_snapshot_reader *r, uint64_t g, struct group *out,
-	struct pbox_snapshot_report *report, struct pbox_error *err);
+	struct pbox_snapshot_report *report);
 
 #define STORE_WISH ".restore" /* DIR/JOB.restore */
 /* store.c: all bytes but letters, digits, - and _ become %XX. */

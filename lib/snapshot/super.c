@@ -40,8 +40,8 @@ super_encode(uint8_t out[FORMAT_SUPER], const struct super *s)
 {
 	pbox_fields_put(out, FORMAT_SUPER, super_fields, s);
 	memcpy(out, magic, sizeof(magic));
-	put32(out + 12, FORMAT_ORDER);
-	put32(out + FORMAT_SUPER - 4, pbox_crc32c(0, out, FORMAT_SUPER - 4));
+	pbox_st32(out + 12, FORMAT_ORDER);
+	pbox_st32(out + FORMAT_SUPER - 4, pbox_crc32c(0, out, FORMAT_SUPER - 4));
 }
 
 /* All bounds, so that no size made of these numbers overflows. */
@@ -152,10 +152,10 @@ void
 super_stamp(const struct super *s, uint64_t index, uint8_t *block)
 {
 	memset(block, 0, FORMAT_HEAD);
-	put32(block, BLOCK_MAGIC);
-	put32(block + 4, s->id);
-	put64(block + 8, index);
-	put32(block + 16, block_crc(s, block));
+	pbox_st32(block, BLOCK_MAGIC);
+	pbox_st32(block + 4, s->id);
+	pbox_st64(block + 8, index);
+	pbox_st32(block + 16, block_crc(s, block));
 }
 
 bool

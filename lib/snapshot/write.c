@@ -177,7 +177,7 @@ pack(const struct pbox_snapshot_write *w, struct super *s, uint8_t *directory,
 			memcpy(data + to, out, n);
 		else if (to != from)
 			memmove(data + to, data + from, raw);
-		put32(directory + 4 * (size_t)i, n < raw ? n | FORMAT_PACKED : n);
+		pbox_st32(directory + 4 * (size_t)i, n < raw ? n | FORMAT_PACKED : n);
 		to += n;
 		ret = write_given_up(w, err);
 	}

@@ -7,36 +7,14 @@
 
 /**
  * @file
- * Private to lib/wire: unaligned little-endian stores, records, texts and pages of payloads.
+ * Private to lib/wire: records, texts and pages of payloads.
  */
 
-#include <endian.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "pbox_wire_at.h"
 #include "pbox_wire_fields.h"
-
-static inline void
-st16(uint8_t *p, uint16_t v)
-{
-	v = htole16(v);
-	memcpy(p, &v, sizeof(v));
-}
-
-static inline void
-st32(uint8_t *p, uint32_t v)
-{
-	v = htole32(v);
-	memcpy(p, &v, sizeof(v));
-}
-
-static inline void
-st64(uint8_t *p, uint64_t v)
-{
-	v = htole64(v);
-	memcpy(p, &v, sizeof(v));
-}
 
 /** Length of @p text of at most @p have bytes, cut to @p max so that no UTF-8 character is split. */
 static inline size_t
@@ -105,7 +83,7 @@ record_text_encode(void *buf, size_t cap, size_t len, const struct pbox_field *f
 	if (record_encode(buf, cap, len, f, m) == 0)
 		return 0;
 	n = text_fit(text, TEXT_SIZE - 1, cap - len);
-	st16(p + at, (uint16_t)n);
+	pbox_st16(p + at, (uint16_t)n);
 	memcpy(p + len, text, n);
 	return len + n;
 }

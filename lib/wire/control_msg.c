@@ -135,7 +135,7 @@ pbox_status_ok_add(void *buf, struct pbox_cursor *cur, const struct pbox_member_
 	if ((size_t)(cur->end - p) < MEMBER_LEN)
 		return -1;
 	/* a page of 64 KiB holds fewer than the count can say */
-	st16(count, (uint16_t)(pbox_ld16(count) + 1));
+	pbox_st16(count, (uint16_t)(pbox_ld16(count) + 1));
 	pbox_fields_put(p, MEMBER_LEN, member_fields, e);
 	text_pad(p + 12, MEMBER_HOST, e->host, sizeof(e->host), MEMBER_HOST);
 	cur->at = p + MEMBER_LEN;

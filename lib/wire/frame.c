@@ -207,7 +207,7 @@ encode_to(uint8_t *p, const struct pbox_frame_template *t, const struct pbox_hdr
 	x.last = htole16((uint16_t)(to->held >> 16));
 	memcpy(p, x.w, sizeof(x.w));
 	memcpy(p + sizeof(x.w), &x.last, sizeof(x.last));
-	st32(p + PBOX_AT_CRC, header_crc(t->payload_crc, &x));
+	pbox_st32(p + PBOX_AT_CRC, header_crc(t->payload_crc, &x));
 }
 
 void

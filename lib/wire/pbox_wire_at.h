@@ -8,7 +8,7 @@
 /**
  * @file
  * Single fields of a frame where it lies, for programs that look at a few of them in every frame and do
- * not want all decoded. Nothing here checks anything: pbox_frame_decode() does. Any thread.
+ * not want all decoded; and numbers in files. Nothing here checks anything: pbox_frame_decode() does. Any thread.
  */
 
 #include <endian.h>
@@ -72,6 +72,30 @@ pbox_ld64(const uint8_t *p)
 
 	memcpy(&v, p, sizeof(v));
 	return le64toh(v);
+}
+
+/** Write @p v in 2 little-endian bytes at @p p. */
+static inline void
+pbox_st16(uint8_t *p, uint16_t v)
+{
+	v = htole16(v);
+	memcpy(p, &v, sizeof(v));
+}
+
+/** Write @p v in 4 little-endian bytes at @p p. */
+static inline void
+pbox_st32(uint8_t *p, uint32_t v)
+{
+	v = htole32(v);
+	memcpy(p, &v, sizeof(v));
+}
+
+/** Write @p v in 8 little-endian bytes at @p p. */
+static inline void
+pbox_st64(uint8_t *p, uint64_t v)
+{
+	v = htole64(v);
+	memcpy(p, &v, sizeof(v));
 }
 
 #endif /* PBOX_WIRE_AT_H */

@@ -111,7 +111,7 @@ page_add(void *buf, struct pbox_cursor *cur, size_t size)
 
 	if ((size_t)(cur->end - p) < size || n == UINT16_MAX)
 		return NULL;
-	st16(count, (uint16_t)(n + 1));
+	pbox_st16(count, (uint16_t)(n + 1));
 	cur->at += size;
 	return p;
 }
@@ -158,7 +158,7 @@ pbox_declare_add(void *buf, struct pbox_cursor *cur, const struct pbox_tensor_en
 	if (p == NULL)
 		return -1;
 	pbox_fields_put(p, TENSOR_LEN, tensor_fields, e);
-	st16(p + 10, (uint16_t)name);
+	pbox_st16(p + 10, (uint16_t)name);
 	memcpy(p + TENSOR_LEN, e->name, name);
 	return 0;
 }

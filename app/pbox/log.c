@@ -92,11 +92,10 @@ log_put(const char *text)
 }
 
 static void *
-writer(void *arg)
+writer(void *arg __rte_unused)
 {
 	char out[LINE], lost[128];
 
-	(void)arg;
 	pthread_mutex_lock(&queue.lock);
 	while (queue.n > 0 || !queue.ending) {
 		unsigned long long missing = queue.lost;
@@ -149,12 +148,11 @@ log_line(const char *who, uint32_t level, const char *line)
 
 /* What DPDK writes, with the stream's lock: PBox's lines and others, in pieces of any length. */
 static ssize_t
-dpdk_line(void *cookie, const char *text, size_t n)
+dpdk_line(void *cookie __rte_unused, const char *text, size_t n)
 {
 	static char line[LINE];
 	static size_t used;
 
-	(void)cookie;
 	for (size_t i = 0; i < n; i++) {
 		if (text[i] != '\n') {
 			if (used < sizeof(line) - 1)
@@ -171,9 +169,8 @@ dpdk_line(void *cookie, const char *text, size_t n)
 }
 
 static void
-log_sink(enum pbox_log_level level, const char *line, void *ctx)
+log_sink(enum pbox_log_level level, const char *line, void *ctx __rte_unused)
 {
-	(void)ctx;
 	rte_log(dpdk_level(level), (uint32_t)pbox_logtype, "%s\n", line);
 }
 

@@ -5,8 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#include <pbox_wire.h>
-
 #include "perf.h"
 
 /* Goodput counts element bytes against the time spent inside rounds: making and checking data

@@ -59,11 +59,10 @@ control_port_send(void *ctx, const struct pbox_client_tx *d, unsigned n)
 }
 
 static uint64_t
-control_port_random(void *ctx)
+control_port_random(void *ctx __rte_unused)
 {
 	uint64_t x;
 
-	(void)ctx;
 	randombytes_buf(&x, sizeof(x));
 	return x;
 }

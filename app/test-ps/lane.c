@@ -10,7 +10,6 @@
 #include <rte_byteorder.h>
 #include <rte_cycles.h>
 #include <rte_ethdev.h>
-#include <rte_pause.h>
 #include <rte_prefetch.h>
 
 #include <pbox_port_mbuf.h>

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <rte_byteorder.h>
 #include <rte_eth_ring.h>
@@ -15,7 +14,6 @@
 #include <rte_ip.h>
 #include <rte_lcore.h>
 #include <rte_malloc.h>
-#include <rte_pause.h>
 #include <sodium.h>
 
 #include <pbox_control.h>

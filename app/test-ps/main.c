@@ -3,12 +3,9 @@
  */
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <rte_cycles.h>
 #include <rte_eal.h>
@@ -91,10 +88,8 @@ eal(struct testps *t, int argc, char **argv, struct pbox_error *err)
 }
 
 static void
-to_standard_error(enum pbox_log_level level, const char *line, void *ctx)
+to_standard_error(enum pbox_log_level level __rte_unused, const char *line, void *ctx __rte_unused)
 {
-	(void)level;
-	(void)ctx;
 	fprintf(stderr, "pbox-testps: %s\n", line);
 }
 

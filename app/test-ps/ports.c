@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include <rte_byteorder.h>
-#include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_lcore.h>
 #include <rte_malloc.h>
@@ -187,10 +186,8 @@ ports_lanes(struct testps *t, struct pbox_error *err)
  * front of its headers. */
 
 static void
-shared_done(void *addr, void *opaque)
+shared_done(void *addr __rte_unused, void *opaque __rte_unused)
 {
-	(void)addr;
-	(void)opaque;
 }
 
 static int

@@ -149,10 +149,8 @@ do_start(struct testps *t, const struct words *w)
 }
 
 static void
-do_stop(struct testps *t, const struct words *w)
+do_stop(struct testps *t __rte_unused, const struct words *w __rte_unused)
 {
-	(void)t;
-	(void)w;
 	if (self.running)
 		prompt_finish();
 	else
@@ -214,10 +212,8 @@ do_wait(struct testps *t, const struct words *w)
 }
 
 static void
-do_quit(struct testps *t, const struct words *w)
+do_quit(struct testps *t __rte_unused, const struct words *w __rte_unused)
 {
-	(void)t;
-	(void)w;
 	if (self.running)
 		prompt_finish();
 	self.quit = true;
@@ -253,9 +249,8 @@ clear_ports(struct testps *t, int id)
 }
 
 static void
-do_clear(struct testps *t, const struct words *w)
+do_clear(struct testps *t, const struct words *w __rte_unused)
 {
-	(void)w;
 	stats_clear(t);
 	clear_ports(t, -1);
 	figures_take(t, &self.begin);
@@ -349,11 +344,10 @@ TOKEN(help_word, second, NULL);
 TOKEN(show_what, second, "workers#jobs#flights#settings");
 
 static void
-call(void *parsed, struct cmdline *cl, void *data)
+call(void *parsed, struct cmdline *cl __rte_unused, void *data)
 {
 	void (*f)(struct testps * t, const struct words *w);
 
-	(void)cl;
 	memcpy(&f, data, sizeof(f));
 	f(self.t, parsed);
 }
@@ -447,9 +441,8 @@ prompt_print_help(const char *word, size_t n)
 }
 
 static void
-do_help(struct testps *t, const struct words *w)
+do_help(struct testps *t __rte_unused, const struct words *w)
 {
-	(void)t;
 	/* testpmd's has sections, and "all" of them; a word without help of its own gets all too */
 	if (w->second[0] == '\0' || prompt_print_help(w->second, strlen(w->second)) == 0)
 		prompt_print_help("", 0);
@@ -486,29 +479,25 @@ obey(const char *text)
 /* ---- the loop ---------------------------------------------------------------------------------------- */
 
 static int
-on_char(struct rdline *rdl, char c)
+on_char(struct rdline *rdl __rte_unused, char c)
 {
-	(void)rdl;
 	return putchar(c) == EOF ? -1 : 0;
 }
 
 static void
-on_line(struct rdline *rdl, const char *buf, unsigned size)
+on_line(struct rdline *rdl __rte_unused, const char *buf, unsigned size __rte_unused)
 {
-	(void)rdl;
-	(void)size;
 	fflush(stdout);
 	obey(buf);
 }
 
 static int
-on_tab(struct rdline *rdl, const char *buf, char *dst, unsigned size, int *state)
+on_tab(struct rdline *rdl __rte_unused, const char *buf, char *dst, unsigned size, int *state)
 {
 	static char last[LINE];
 	char *text;
 	int ret;
 
-	(void)rdl;
 	if (*state <= 0)
 		last[0] = '\0';
 	do {

@@ -22,7 +22,6 @@
 #include <rte_cycles.h>
 #include <rte_ethdev.h>
 #include <rte_launch.h>
-#include <rte_lcore.h>
 #include <rte_malloc.h>
 #include <rte_pause.h>
 

@@ -21,9 +21,8 @@ session_lost(const struct testps *t)
 }
 
 static bool
-has_forgotten(const struct lane *l, int want)
+has_forgotten(const struct lane *l, int want __rte_unused)
 {
-	(void)want;
 	return !atomic_load(&l->forget);
 }
 

@@ -22,9 +22,8 @@
 static volatile sig_atomic_t stop_wanted;
 
 static void
-run_on_signal(int sig)
+run_on_signal(int sig __rte_unused)
 {
-	(void)sig;
 	stop_wanted = 1;
 }
 

@@ -13,8 +13,6 @@
 
 #include <rte_ether.h>
 #include <rte_launch.h>
-#include <rte_lcore.h>
-#include <rte_pause.h>
 #include <sodium.h>
 
 #include "loopback.h"
@@ -94,12 +92,11 @@ session_reach(struct testps *t, enum level want, const char *what, struct pbox_e
 /* ---- addresses -------------------------------------------------------------------------------- */
 
 static uint32_t
-next_hop(const struct testps *t, const struct pbox_port *p, uint32_t ip)
+next_hop(const struct pbox_port *p, uint32_t ip)
 {
 	uint32_t mask = rte_cpu_to_be_32(
 		p->nif.prefix_len == 0 ? 0 : UINT32_MAX << (32 - p->nif.prefix_len));
 
-	(void)t;
 	if (((ip ^ p->nif.ip) & mask) == 0)
 		return ip;
 	return p->conf.gateway;
@@ -124,14 +121,14 @@ hop_add(struct testps *t, uint32_t ip, struct pbox_error *err)
 	unsigned n = atomic_load(&t->hops), i = 0;
 	const uint8_t *b = (const uint8_t *)&ip;
 
-	while (i < n && t->hop[0][i].ip != next_hop(t, &t->port[0], ip))
+	while (i < n && t->hop[0][i].ip != next_hop(&t->port[0], ip))
 		i++;
 	if (i < n)
 		return (int)i;
 	for (unsigned p = 0; p < t->n_ports; p++) {
 		struct hop *h = &t->hop[p][n];
 
-		h->ip = next_hop(t, &t->port[p], ip);
+		h->ip = next_hop(&t->port[p], ip);
 		if (h->ip == 0)
 			return pbox_fail(err, EHOSTUNREACH,
 				"%u.%u.%u.%u is not in the network of --address: give a --gateway, or another --address",
@@ -379,9 +376,8 @@ session_join(struct testps *t, struct pbox_error *err)
 }
 
 static bool
-has_left(const struct lane *l, int want)
+has_left(const struct lane *l, int want __rte_unused)
 {
-	(void)want;
 	return atomic_load(&l->left) == l->workers;
 }
 
@@ -453,9 +449,8 @@ session_run(struct testps *t, uint32_t rounds, struct pbox_error *err)
 }
 
 static bool
-is_idle(const struct lane *l, int want)
+is_idle(const struct lane *l, int want __rte_unused)
 {
-	(void)want;
 	return l->workers == 0 || atomic_load(&l->idle);
 }
 

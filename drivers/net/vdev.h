@@ -115,9 +115,8 @@ vdev_set_link(struct rte_eth_dev *dev, const struct rte_eth_link *link)
 
 /** For what needs nothing to be done. */
 static inline int
-vdev_nothing(struct rte_eth_dev *dev)
+vdev_nothing(struct rte_eth_dev *dev __rte_unused)
 {
-	(void)dev;
 	return 0;
 }
 

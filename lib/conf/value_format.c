@@ -5,7 +5,6 @@
 #include <arpa/inet.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "conf_priv.h"
 

@@ -42,7 +42,7 @@ pbox_control_create(const struct pbox_control_conf *conf, struct pbox_error *err
 		pbox_control_destroy(c);
 		return NULL;
 	}
-	c->health = health_create(c);
+	c->health = health_create();
 	if (c->health == NULL) {
 		pbox_fail(err, ENOMEM, "out of memory");
 		pbox_control_destroy(c);

@@ -26,11 +26,10 @@ find_pool(struct rte_mempool *mp, void *arg)
 }
 
 struct health *
-health_create(const struct pbox_control *c)
+health_create(void)
 {
 	struct health *h = calloc(1, sizeof(*h));
 
-	(void)c;
 	if (h == NULL)
 		return NULL;
 	for (unsigned i = 0; i < PBOX_PORT_CORES; i++)

@@ -51,7 +51,7 @@ void health_reply(const struct health_finding *f, unsigned number, struct rte_te
 /* Length of the window; 0: there is none yet. */
 uint64_t health_window_ns(const struct pbox_control *c);
 /* NULL: out of memory */
-struct health *health_create(const struct pbox_control *c);
+struct health *health_create(void);
 void health_destroy(struct health *h);
 /* Often; takes a sample when one is due. */
 void health_step(struct pbox_control *c);

@@ -2,7 +2,6 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-#include <errno.h>
 #include <string.h>
 #include <time.h>
 

@@ -13,6 +13,7 @@
  * read with relaxed loads, and nothing is asked of them.
  */
 
+#include <rte_common.h>
 #include <rte_telemetry.h>
 
 #include "utf7.h"

@@ -9,7 +9,6 @@
  * or telemetry with the control's lock. */
 
 #include <pthread.h>
-#include <stdatomic.h>
 
 #include <pbox_registrar_snapshot.h>
 #include <pbox_registrar_view.h>

@@ -3,21 +3,19 @@
  */
 
 #include <stdio.h>
-#include <string.h>
 
 #include "reply.h"
 
 static const char *const state_name[] = {"idle", "copying", "describing", "writing"};
 
 static int
-on_snapshot(const char *cmd, const char *params, struct rte_tel_data *d)
+on_snapshot(const char *cmd __rte_unused, const char *params, struct rte_tel_data *d)
 {
 	struct pbox_control *c = telemetry_lock();
 	struct pbox_error err = {.text = "which job? /pbox/snapshot,JOB"};
 	unsigned tables = 0;
 	int ret = -1;
 
-	(void)cmd;
 	rte_tel_data_start_dict(d);
 	if (c != NULL && params != NULL && params[0] != '\0')
 		ret = snapshot_ask(c, params, &tables, &err);
@@ -48,16 +46,14 @@ restore(const char *params, bool withdraw, struct rte_tel_data *d)
 }
 
 static int
-on_restore(const char *cmd, const char *params, struct rte_tel_data *d)
+on_restore(const char *cmd __rte_unused, const char *params, struct rte_tel_data *d)
 {
-	(void)cmd;
 	return restore(params, false, d);
 }
 
 static int
-on_withdraw(const char *cmd, const char *params, struct rte_tel_data *d)
+on_withdraw(const char *cmd __rte_unused, const char *params, struct rte_tel_data *d)
 {
-	(void)cmd;
 	return restore(params, true, d);
 }
 
@@ -87,13 +83,11 @@ telemetry_result(const struct snapshot_result *x, uint64_t now)
 
 /* The latest ones of tables, as many as an answer holds. */
 static int
-on_snapshots(const char *cmd, const char *params, struct rte_tel_data *d)
+on_snapshots(const char *cmd __rte_unused, const char *params __rte_unused, struct rte_tel_data *d)
 {
 	struct pbox_control *c = telemetry_lock();
 	const struct snapshots *s = c != NULL ? &c->snapshots : NULL;
 
-	(void)cmd;
-	(void)params;
 	rte_tel_data_start_dict(d);
 	if (s != NULL && s->conf->dir == NULL) {
 		reply_text(d, "error", "%s", "off: snapshot-dir and snapshot-memory are not set");

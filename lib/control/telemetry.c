@@ -21,9 +21,8 @@ static struct {
 } tel = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static int
-on_why(const char *cmd, const char *params, struct rte_tel_data *d)
+on_why(const char *cmd __rte_unused, const char *params, struct rte_tel_data *d)
 {
-	(void)cmd;
 	pthread_mutex_lock(&tel.lock);
 	if (tel.c != NULL && params != NULL)
 		control_why(tel.c, params, d);
@@ -34,10 +33,8 @@ on_why(const char *cmd, const char *params, struct rte_tel_data *d)
 }
 
 static int
-on_report(const char *cmd, const char *params, struct rte_tel_data *d)
+on_report(const char *cmd __rte_unused, const char *params __rte_unused, struct rte_tel_data *d)
 {
-	(void)cmd;
-	(void)params;
 	rte_tel_data_start_array(d, RTE_TEL_STRING_VAL);
 	pthread_mutex_lock(&tel.lock);
 	for (const char *p = tel.c != NULL ? tel.c->conf.report : NULL; p != NULL && *p != '\0';) {

@@ -9,7 +9,6 @@
 
 #include <rte_cycles.h>
 #include <rte_ethdev.h>
-#include <rte_mempool.h>
 
 #include "health.h"
 #include "reply.h"
@@ -82,9 +81,9 @@ on_stats(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_
 }
 
 static void
-on_counters(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
+on_counters(
+	struct pbox_control *c __rte_unused, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
 {
-	(void)c;
 	for (unsigned t = 0; t < PBOX_COUNTERS_TABLES; t++) {
 		const struct pbox_stats_table *table = &pbox_control_tables[t];
 
@@ -172,13 +171,11 @@ on_cores(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_
 }
 
 static void
-add_port(struct pbox_control *c, const struct pbox_port *p, const uint64_t *v,
-	struct rte_tel_data *d)
+add_port(const struct pbox_port *p, const uint64_t *v, struct rte_tel_data *d)
 {
 	const uint8_t *m = p->nif.mac, *ip = (const uint8_t *)&p->nif.ip;
 	struct rte_eth_link link = {0};
 
-	(void)c;
 	reply_text(d, "name", "%s", p->dev.name);
 	reply_text(d, "driver", "%s", p->dev.driver);
 	reply_text(d, "address", "%u.%u.%u.%u/%u", ip[0], ip[1], ip[2], ip[3], p->nif.prefix_len);
@@ -230,7 +227,7 @@ on_ports(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_
 		if (n > 0 && p->conf.id != only)
 			continue;
 		e = reply_dict();
-		add_port(c, p, c->port_stat[i], e);
+		add_port(p, c->port_stat[i], e);
 		if (n > 0)
 			add_xstats(p->conf.id, e);
 		reply_add_numbered(d, "port", p->conf.id, e);
@@ -242,13 +239,12 @@ on_ports(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_
 }
 
 static void
-on_pools(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
+on_pools(struct pbox_control *c, int n __rte_unused, char word[][PARAM_SIZE] __rte_unused,
+	struct rte_tel_data *d)
 {
 	uint64_t v[POOL_STATS];
 	struct health_pool p;
 
-	(void)n;
-	(void)word;
 	for (unsigned i = 0; health_pool(c, i, &p); i++) {
 		struct rte_tel_data *e = reply_dict();
 
@@ -381,13 +377,12 @@ on_drops(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_
 }
 
 static void
-on_health(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
+on_health(struct pbox_control *c, int n __rte_unused, char word[][PARAM_SIZE] __rte_unused,
+	struct rte_tel_data *d)
 {
 	struct health_finding f[HEALTH_FINDINGS];
 	unsigned found;
 
-	(void)n;
-	(void)word;
 	control_port_stats_update(c);
 	found = health_findings(c, f, HEALTH_FINDINGS);
 	rte_tel_data_add_dict_u64(d, "clock_ns", pbox_dp_now(c->conf.dp));

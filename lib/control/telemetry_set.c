@@ -13,11 +13,10 @@
 #define WHY_MAX 120 /* bytes of a reason; the worker gets it */
 
 static void
-on_log(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
+on_log(struct pbox_control *c __rte_unused, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
 {
 	const char *name;
 
-	(void)c;
 	for (unsigned i = 0; n > 0 && (name = pbox_log_level_name(i)) != NULL; i++)
 		if (strcmp(word[0], name) == 0) {
 			pbox_log_level((enum pbox_log_level)i);
@@ -173,10 +172,9 @@ on_drain(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_
 }
 
 static void
-on_capture(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
+on_capture(struct pbox_control *c, int n __rte_unused, char word[][PARAM_SIZE] __rte_unused,
+	struct rte_tel_data *d)
 {
-	(void)n;
-	(void)word;
 	if (c->conf.capture)
 		reply_text(d, "capture", "possible");
 	else

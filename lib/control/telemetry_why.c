@@ -2,9 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-#include <ctype.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 

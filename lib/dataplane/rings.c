@@ -4,7 +4,6 @@
 
 /* The rings between cores, and between them and the control thread. */
 
-#include <errno.h>
 #include <stdio.h>
 
 #include <rte_errno.h>

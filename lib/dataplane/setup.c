@@ -55,9 +55,8 @@ region_map(struct region *r, const struct pbox_dp_region *from)
 }
 
 static void
-extbuf_freed(void *addr, void *opaque)
+extbuf_freed(void *addr __rte_unused, void *opaque)
 {
-	(void)addr;
 	/* parameter memory stays; the count is as before */
 	rte_mbuf_ext_refcnt_set(opaque, 1);
 }
@@ -69,14 +68,12 @@ extbuf_freed(void *addr, void *opaque)
  * once. Both kinds are of one pool, as drivers give packets of one pool back together.
  */
 static void
-init_packet(struct rte_mempool *mp, void *arg, void *obj, unsigned i)
+init_packet(struct rte_mempool *mp __rte_unused, void *arg __rte_unused, void *obj,
+	unsigned i __rte_unused)
 {
 	struct rte_mbuf_ext_shared_info *sh = rte_mbuf_to_priv(obj);
 	struct rte_mbuf *m = obj;
 
-	(void)mp;
-	(void)arg;
-	(void)i;
 	sh->free_cb = extbuf_freed;
 	sh->fcb_opaque = sh;
 	rte_mbuf_ext_refcnt_set(sh, 1);

@@ -361,9 +361,8 @@ core_send_all(void *ctx, const struct pbox_send *s, const struct pbox_send_to *t
 }
 
 static void
-core_release(void *ctx, void *const *handle, unsigned n)
+core_release(void *ctx __rte_unused, void *const *handle, unsigned n)
 {
-	(void)ctx;
 	/* a train's packet has a reference for each of its frames */
 	rte_pktmbuf_free_bulk((struct rte_mbuf **)(uintptr_t)handle, n);
 }

@@ -7,7 +7,6 @@
  * bits of these. */
 
 #include <math.h>
-#include <stddef.h>
 
 #define INLINE static inline __attribute__((always_inline))
 

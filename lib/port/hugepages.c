@@ -9,7 +9,6 @@
 #include <numaif.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <rte_common.h>

@@ -14,13 +14,11 @@
 
 /* On EAL's interrupt thread. */
 static int
-on_link(uint16_t id, enum rte_eth_event_type event, void *ctx, void *ret)
+on_link(uint16_t id __rte_unused, enum rte_eth_event_type event __rte_unused, void *ctx,
+	void *ret __rte_unused)
 {
 	struct pbox_port *p = ctx;
 
-	(void)id;
-	(void)event;
-	(void)ret;
 	atomic_fetch_add_explicit(&p->link_events, 1, memory_order_relaxed);
 	return 0;
 }

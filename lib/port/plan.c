@@ -3,7 +3,6 @@
  */
 
 #include <rte_common.h>
-#include <rte_mbuf.h>
 
 #include "pbox_port.h"
 

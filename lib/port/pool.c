@@ -14,9 +14,8 @@
 #include "port_priv.h"
 
 static void
-zone_free(struct rte_mempool_memhdr *memhdr, void *zone)
+zone_free(struct rte_mempool_memhdr *memhdr __rte_unused, void *zone)
 {
-	(void)memhdr;
 	rte_memzone_free(zone);
 }
 

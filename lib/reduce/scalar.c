@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-#include <pbox_base.h>
-
 #include "pbox_reduce.h"
 
 static uint32_t

@@ -173,9 +173,8 @@ dpdk_alloc(struct pbox_client_transport *t, size_t bytes)
 }
 
 static void
-dpdk_free(struct pbox_client_transport *t, void *memory)
+dpdk_free(struct pbox_client_transport *t __rte_unused, void *memory)
 {
-	(void)t;
 	rte_free(memory);
 }
 

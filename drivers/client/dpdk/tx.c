@@ -5,7 +5,6 @@
 #include <sched.h>
 
 #include <rte_cycles.h>
-#include <rte_malloc.h>
 #include <rte_memory.h>
 #include <rte_pause.h>
 
@@ -162,9 +161,8 @@ dpdk_bus_address(struct dpdk *s, const void *at, size_t len, rte_iova_t *iova)
 }
 
 static void
-ref_done(void *addr, void *refs)
+ref_done(void *addr __rte_unused, void *refs)
 {
-	(void)addr;
 	--*(unsigned *)refs;
 }
 

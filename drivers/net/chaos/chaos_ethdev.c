@@ -109,12 +109,11 @@ wrapped_is_right(const struct rte_eth_dev *dev, uint16_t wrapped)
 
 /* Events of the wrapped port are events of this one. */
 static int
-wrapped_event(uint16_t wrapped, enum rte_eth_event_type event, void *ctx, void *ret)
+wrapped_event(uint16_t wrapped __rte_unused, enum rte_eth_event_type event, void *ctx,
+	void *ret __rte_unused)
 {
 	struct chaos_port *port = ctx;
 
-	(void)wrapped;
-	(void)ret;
 	if (event == RTE_ETH_EVENT_DESTROY)
 		port->gone = true;
 	else

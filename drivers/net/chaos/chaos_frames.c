@@ -23,9 +23,8 @@ frame_read(const void *frame, uint32_t offset, uint32_t len, void *copy)
 }
 
 static void
-frame_drop(void *ctx, void *frame)
+frame_drop(void *ctx __rte_unused, void *frame)
 {
-	(void)ctx;
 	rte_pktmbuf_free(frame);
 }
 

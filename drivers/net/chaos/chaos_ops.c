@@ -4,11 +4,9 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include <rte_errno.h>
 #include <rte_ethdev.h>
-#include <rte_malloc.h>
 
 #include "chaos.h"
 #include "chaos_ops.h"
@@ -214,9 +212,9 @@ chaos_mac_remove(struct rte_eth_dev *dev, uint32_t index)
 }
 
 static int
-chaos_mac_add(struct rte_eth_dev *dev, struct rte_ether_addr *addr, uint32_t index, uint32_t pool)
+chaos_mac_add(struct rte_eth_dev *dev, struct rte_ether_addr *addr, uint32_t index __rte_unused,
+	uint32_t pool)
 {
-	(void)index;
 	return rte_eth_dev_mac_addr_add(chaos_port_of(dev)->wrapped, addr, pool);
 }
 
@@ -310,9 +308,9 @@ xstat_name(unsigned int c)
 }
 
 static int
-chaos_xstats_names(struct rte_eth_dev *dev, struct rte_eth_xstat_name *names, unsigned int n)
+chaos_xstats_names(
+	struct rte_eth_dev *dev __rte_unused, struct rte_eth_xstat_name *names, unsigned int n)
 {
-	(void)dev;
 	for (unsigned int i = 0; names != NULL && i < n && i < XSTATS; i++) {
 		unsigned int c = i % XSTATS_PER_SIDE;
 

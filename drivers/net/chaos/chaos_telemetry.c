@@ -34,10 +34,8 @@ chaos_find(const char *name)
 }
 
 static int
-chaos_list(const char *cmd, const char *params, struct rte_tel_data *d)
+chaos_list(const char *cmd __rte_unused, const char *params __rte_unused, struct rte_tel_data *d)
 {
-	(void)cmd;
-	(void)params;
 	rte_tel_data_start_array(d, RTE_TEL_INT_VAL);
 	pthread_mutex_lock(&chaos_lock);
 	for (struct chaos_port *port = chaos_ports; port != NULL; port = port->next)
@@ -69,11 +67,10 @@ put_settings(struct rte_tel_data *d, const struct chaos_port *port)
 }
 
 static int
-chaos_get(const char *cmd, const char *params, struct rte_tel_data *d)
+chaos_get(const char *cmd __rte_unused, const char *params, struct rte_tel_data *d)
 {
 	struct chaos_port *port;
 
-	(void)cmd;
 	pthread_mutex_lock(&chaos_lock);
 	port = params == NULL ? NULL : chaos_find(params);
 	if (port != NULL) {
@@ -92,13 +89,12 @@ set_one(void *ctx, const char *key, const char *value, char *why, size_t n)
 
 /* PORT,KEY=VALUE[,KEY=VALUE]...: all or, from the first wrong one on, none. */
 static int
-chaos_set(const char *cmd, const char *params, struct rte_tel_data *d)
+chaos_set(const char *cmd __rte_unused, const char *params, struct rte_tel_data *d)
 {
 	char text[2 * PBOX_FAULT_VALUE_MAX], why[256] = "no such port", *rest;
 	struct chaos_port *port;
 	int ret = -EINVAL;
 
-	(void)cmd;
 	if (params == NULL || strlen(params) >= sizeof(text))
 		return -EINVAL;
 	memcpy(text, params, strlen(params) + 1);

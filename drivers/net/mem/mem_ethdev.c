@@ -50,11 +50,10 @@ mem_infos_get(struct rte_eth_dev *dev, struct rte_eth_dev_info *info)
 
 static int
 mem_rx_setup(struct rte_eth_dev *dev, uint16_t id, uint16_t descs, unsigned int socket,
-	const struct rte_eth_rxconf *conf, struct rte_mempool *mp)
+	const struct rte_eth_rxconf *conf __rte_unused, struct rte_mempool *mp)
 {
 	struct mem_rxq *q = mem_rxq_create(dev->data->port_id, descs, socket, mp);
 
-	(void)conf;
 	if (q == NULL)
 		return -ENOMEM;
 	dev->data->rx_queues[id] = q;
@@ -63,11 +62,10 @@ mem_rx_setup(struct rte_eth_dev *dev, uint16_t id, uint16_t descs, unsigned int 
 
 static int
 mem_tx_setup(struct rte_eth_dev *dev, uint16_t id, uint16_t descs, unsigned int socket,
-	const struct rte_eth_txconf *conf)
+	const struct rte_eth_txconf *conf __rte_unused)
 {
 	struct mem_txq *q = mem_txq_create(descs, socket);
 
-	(void)conf;
 	if (q == NULL)
 		return -ENOMEM;
 	dev->data->tx_queues[id] = q;
@@ -138,26 +136,20 @@ mem_close(struct rte_eth_dev *dev)
 }
 
 static int
-mem_link_update(struct rte_eth_dev *dev, int wait)
+mem_link_update(struct rte_eth_dev *dev __rte_unused, int wait __rte_unused)
 {
-	(void)dev;
-	(void)wait;
 	return 0;
 }
 
 static int
-mem_mac_set(struct rte_eth_dev *dev, struct rte_ether_addr *addr)
+mem_mac_set(struct rte_eth_dev *dev __rte_unused, struct rte_ether_addr *addr __rte_unused)
 {
-	(void)dev;
-	(void)addr;
 	return 0;
 }
 
 static int
-mem_mtu_set(struct rte_eth_dev *dev, uint16_t mtu)
+mem_mtu_set(struct rte_eth_dev *dev __rte_unused, uint16_t mtu __rte_unused)
 {
-	(void)dev;
-	(void)mtu;
 	return 0;
 }
 

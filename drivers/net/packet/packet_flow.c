@@ -145,9 +145,8 @@ static const struct rte_flow_ops packet_flow_ops = {
 };
 
 int
-packet_flow_ops_get(struct rte_eth_dev *dev, const struct rte_flow_ops **ops)
+packet_flow_ops_get(struct rte_eth_dev *dev __rte_unused, const struct rte_flow_ops **ops)
 {
-	(void)dev;
 	*ops = &packet_flow_ops;
 	return 0;
 }

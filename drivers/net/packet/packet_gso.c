@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include <rte_byteorder.h>
-#include <rte_common.h>
 #include <rte_ether.h>
 #include <rte_ip.h>
 #include <rte_mbuf.h>

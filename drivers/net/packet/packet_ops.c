@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include <net/if.h>
 
@@ -80,15 +79,14 @@ packet_rx_setup(struct rte_eth_dev *dev, uint16_t id, uint16_t descs, unsigned i
 	return 0;
 }
 
+/* The queue is the socket's buffer, in bytes. */
 static int
-packet_tx_setup(struct rte_eth_dev *dev, uint16_t id, uint16_t descs, unsigned int socket,
-	const struct rte_eth_txconf *conf)
+packet_tx_setup(struct rte_eth_dev *dev, uint16_t id, uint16_t descs __rte_unused,
+	unsigned int socket, const struct rte_eth_txconf *conf __rte_unused)
 {
 	struct packet_txq *q =
 		rte_zmalloc_socket("net_packet", sizeof(*q), RTE_CACHE_LINE_SIZE, (int)socket);
 
-	(void)descs; /* the socket's buffer, in bytes */
-	(void)conf;
 	if (q == NULL)
 		return -ENOMEM;
 	q->port = packet_port_of(dev);
@@ -145,10 +143,8 @@ interrupts_off(struct rte_eth_dev *dev)
 
 /* Nothing to arm: the descriptor is what is waited for. */
 static int
-packet_intr(struct rte_eth_dev *dev, uint16_t queue)
+packet_intr(struct rte_eth_dev *dev __rte_unused, uint16_t queue __rte_unused)
 {
-	(void)dev;
-	(void)queue;
 	return 0;
 }
 
@@ -231,14 +227,13 @@ packet_bound(struct packet_port *port)
 }
 
 static int
-packet_link_update(struct rte_eth_dev *dev, int wait)
+packet_link_update(struct rte_eth_dev *dev, int wait __rte_unused)
 {
 	int flags = packet_iface_flags(packet_port_of(dev)->ifname);
 	struct rte_eth_link link = {.link_speed = RTE_ETH_SPEED_NUM_UNKNOWN,
 		.link_duplex = RTE_ETH_LINK_FULL_DUPLEX,
 		.link_autoneg = RTE_ETH_LINK_AUTONEG};
 
-	(void)wait;
 	link.link_status = packet_bound(packet_port_of(dev)) && flags >= 0 && (flags & IFF_UP) &&
 					   (flags & IFF_RUNNING)
 				   ? RTE_ETH_LINK_UP

@@ -10,7 +10,6 @@
 #include <rte_branch_prediction.h>
 #include <rte_ip.h>
 #include <rte_mbuf.h>
-#include <rte_prefetch.h>
 
 #include "packet.h"
 

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <arpa/inet.h>
-#include <net/if.h>
 #include <sys/mman.h>
 
 #include <linux/filter.h>

@@ -76,9 +76,9 @@ static const char *const packet_names[] = {
 };
 
 int
-packet_xstats_names(struct rte_eth_dev *dev, struct rte_eth_xstat_name *names, unsigned int n)
+packet_xstats_names(
+	struct rte_eth_dev *dev __rte_unused, struct rte_eth_xstat_name *names, unsigned int n)
 {
-	(void)dev;
 	for (unsigned int i = 0; names != NULL && i < n && i < XSTATS; i++)
 		snprintf(names[i].name, sizeof(names[i].name), "%s_%s", i < PER_SIDE ? "rx" : "tx",
 			packet_names[FIRST + i % PER_SIDE]);

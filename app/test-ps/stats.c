@@ -7,43 +7,7 @@
 
 #include "testps.h"
 
-#define COUNTER(symbol, name, unit, help) [LS_##symbol] = {name, unit, help, PBOX_STAT_COUNTER}
-
-const struct pbox_stat_def lane_stat_defs[LS_STATS] = {
-	COUNTER(TX_PACKETS, "tx_packets", "packets", "packets sent"),
-	COUNTER(TX_BYTES, "tx_bytes", "bytes", "bytes of packets sent"),
-	COUNTER(RX_PACKETS, "rx_packets", "packets", "packets received"),
-	COUNTER(RX_BYTES, "rx_bytes", "bytes", "bytes of packets received"),
-	COUNTER(CONTRIBUTIONS, "contributions", "frames", "contributions sent for the first time"),
-	COUNTER(RESULTS, "results", "frames", "results that were waited for"),
-	COUNTER(PUSH_BYTES, "push_bytes", "bytes", "elements of contributions, each once"),
-	COUNTER(PULL_BYTES, "pull_bytes", "bytes", "elements of results, each once"),
-	COUNTER(REPEATED, "repeated", "frames", "contributions that were lost and sent again"),
-	COUNTER(LOST_RESULTS, "lost_results", "frames",
-		"results that were lost and came when asked for"),
-	COUNTER(PROBES, "probes", "frames", "questions after a suspected loss, or a slow worker"),
-	COUNTER(WAITS, "waits", "frames", "answers that the result is not there yet"),
-	COUNTER(DUPLICATES, "duplicates", "frames", "answers to what was answered already"),
-	COUNTER(CHECKED, "checked", "frames", "results compared with the reference sum"),
-	COUNTER(WRONG, "wrong", "frames", "results that were not the reference sum"),
-	COUNTER(RESTORED, "restored", "frames",
-		"fragments restored to a box that was started again, of each worker"),
-	COUNTER(ROUNDS, "rounds", "rounds", "rounds finished, of each worker"),
-	COUNTER(CONTROL, "control", "frames", "requests sent to the control endpoint"),
-	COUNTER(ECN, "ecn_ce", "packets", "packets that a switch marked as congested"),
-	COUNTER(DROP_NET, "drop_net", "packets", "packets for others, or not understood"),
-	COUNTER(DROP_FRAME, "drop_frame", "frames", "damaged frames"),
-	COUNTER(DROP_SESSION, "drop_session", "frames", "frames of another session"),
-	COUNTER(DROP_AUTH, "drop_auth", "frames",
-		"frames without the right tag, of a job with auth"),
-	COUNTER(LOSS, "loss", "packets", "packets thrown away here, by set loss"),
-	COUNTER(TX_FULL, "tx_full", "bursts", "bursts that found a transmit queue full"),
-	COUNTER(NO_MBUF, "no_mbuf", "packets", "packets that no buffer was there for"),
-	COUNTER(TURNS, "turns", "turns", "turns of the loop"),
-	COUNTER(TURNS_BUSY, "turns_busy", "turns", "turns that had something to do"),
-	COUNTER(STOOD_STILL, "stood_still", "us",
-		"pauses of 1 ms and longer while rounds ran: others had the CPU"),
-};
+const struct pbox_stat_def lane_stat_defs[LS_STATS] = {LANE_STATS(PBOX_STAT_DEF)};
 
 void
 figures_take(const struct testps *t, struct figures *f)

@@ -189,38 +189,39 @@ void data_want(const struct data *d, struct reference *m, const struct plan *p, 
 
 /* ---- counters ------------------------------------------------------------------------------ */
 
-enum lane_stat {
-	LS_TX_PACKETS,
-	LS_TX_BYTES,
-	LS_RX_PACKETS,
-	LS_RX_BYTES,
-	LS_CONTRIBUTIONS, /**< sent for the first time */
-	LS_RESULTS,
-	LS_PUSH_BYTES, /**< of elements */
-	LS_PULL_BYTES,
-	LS_REPEATED,     /**< contributions that were lost, sent again */
-	LS_LOST_RESULTS, /**< results that were lost, asked for again */
-	LS_PROBES,
-	LS_WAITS,
-	LS_DUPLICATES,
-	LS_CHECKED, /**< results compared with the reference */
-	LS_WRONG,
-	LS_RESTORED, /**< fragments restored to a box that was started again */
-	LS_ROUNDS,   /**< that one worker has finished, all workers together */
-	LS_CONTROL,
-	LS_ECN,
-	LS_DROP_NET,     /**< not for us, or not what we understand */
-	LS_DROP_FRAME,   /**< damaged frames */
-	LS_DROP_SESSION, /**< of another session */
-	LS_DROP_AUTH,    /**< without the right tag */
-	LS_LOSS,         /**< thrown away here: set loss */
-	LS_TX_FULL,      /**< turns that found a transmit queue full */
-	LS_NO_MBUF,
-	LS_TURNS,
-	LS_TURNS_BUSY,
-	LS_STOOD_STILL, /**< us */
-	LS_STATS
-};
+/* clang-format off */
+#define LANE_STATS(X) \
+	X(LS_TX_PACKETS, COUNTER, tx_packets, "packets", "packets sent") \
+	X(LS_TX_BYTES, COUNTER, tx_bytes, "bytes", "bytes of packets sent") \
+	X(LS_RX_PACKETS, COUNTER, rx_packets, "packets", "packets received") \
+	X(LS_RX_BYTES, COUNTER, rx_bytes, "bytes", "bytes of packets received") \
+	X(LS_CONTRIBUTIONS, COUNTER, contributions, "frames", "contributions sent for the first time") \
+	X(LS_RESULTS, COUNTER, results, "frames", "results that were waited for") \
+	X(LS_PUSH_BYTES, COUNTER, push_bytes, "bytes", "elements of contributions, each once") \
+	X(LS_PULL_BYTES, COUNTER, pull_bytes, "bytes", "elements of results, each once") \
+	X(LS_REPEATED, COUNTER, repeated, "frames", "contributions that were lost and sent again") \
+	X(LS_LOST_RESULTS, COUNTER, lost_results, "frames", "results that were lost and came when asked for") \
+	X(LS_PROBES, COUNTER, probes, "frames", "questions after a suspected loss, or a slow worker") \
+	X(LS_WAITS, COUNTER, waits, "frames", "answers that the result is not there yet") \
+	X(LS_DUPLICATES, COUNTER, duplicates, "frames", "answers to what was answered already") \
+	X(LS_CHECKED, COUNTER, checked, "frames", "results compared with the reference sum") \
+	X(LS_WRONG, COUNTER, wrong, "frames", "results that were not the reference sum") \
+	X(LS_RESTORED, COUNTER, restored, "frames", "fragments restored to a box that was started again, of each worker") \
+	X(LS_ROUNDS, COUNTER, rounds, "rounds", "rounds finished, of each worker") \
+	X(LS_CONTROL, COUNTER, control, "frames", "requests sent to the control endpoint") \
+	X(LS_ECN, COUNTER, ecn_ce, "packets", "packets that a switch marked as congested") \
+	X(LS_DROP_NET, COUNTER, drop_net, "packets", "packets for others, or not understood") \
+	X(LS_DROP_FRAME, COUNTER, drop_frame, "frames", "damaged frames") \
+	X(LS_DROP_SESSION, COUNTER, drop_session, "frames", "frames of another session") \
+	X(LS_DROP_AUTH, COUNTER, drop_auth, "frames", "frames without the right tag, of a job with auth") \
+	X(LS_LOSS, COUNTER, loss, "packets", "packets thrown away here, by set loss") \
+	X(LS_TX_FULL, COUNTER, tx_full, "bursts", "bursts that found a transmit queue full") \
+	X(LS_NO_MBUF, COUNTER, no_mbuf, "packets", "packets that no buffer was there for") \
+	X(LS_TURNS, COUNTER, turns, "turns", "turns of the loop") \
+	X(LS_TURNS_BUSY, COUNTER, turns_busy, "turns", "turns that had something to do") \
+	X(LS_STOOD_STILL, COUNTER, stood_still, "us", "pauses of 1 ms and longer while rounds ran: others had the CPU")
+/* clang-format on */
+enum lane_stat { LANE_STATS(PBOX_STAT_SYMBOL) LS_STATS };
 extern const struct pbox_stat_def lane_stat_defs[LS_STATS];
 
 /* ---- lanes --------------------------------------------------------------------------------- */

@@ -18,18 +18,19 @@
 #define NS_PER_MS  UINT64_C(1000000)
 #define ONE_SECOND UINT64_C(1000000000)
 
-enum port_stat {
-	PORT_RX_PACKETS,
-	PORT_RX_BYTES,
-	PORT_TX_PACKETS,
-	PORT_TX_BYTES,
-	PORT_RX_MISSED,
-	PORT_RX_ERRORS,
-	PORT_RX_NO_MBUF,
-	PORT_TX_ERRORS,
-	PORT_LINK,
-	PORT_STATS
-};
+/* clang-format off */
+#define PORT_VALUES(X) \
+	X(PORT_RX_PACKETS, COUNTER, rx_packets, "packets", "packets that the device received") \
+	X(PORT_RX_BYTES, COUNTER, rx_bytes, "bytes", "bytes of these packets") \
+	X(PORT_TX_PACKETS, COUNTER, tx_packets, "packets", "packets that the device sent") \
+	X(PORT_TX_BYTES, COUNTER, tx_bytes, "bytes", "bytes of these packets") \
+	X(PORT_RX_MISSED, COUNTER, rx_missed, "packets", "lost: the data cores did not fetch them in time") \
+	X(PORT_RX_ERRORS, COUNTER, rx_errors, "packets", "received damaged") \
+	X(PORT_RX_NO_MBUF, COUNTER, rx_no_mbuf, "packets", "lost: no packet buffer") \
+	X(PORT_TX_ERRORS, COUNTER, tx_errors, "packets", "not sent by the device") \
+	X(PORT_LINK, GAUGE, link, "", "1 when the link is up")
+/* clang-format on */
+enum port_stat { PORT_VALUES(PBOX_STAT_SYMBOL) PORT_STATS };
 extern const struct pbox_stat_def control_port_stat_defs[PORT_STATS];
 
 /* What the watch saw the last time. */

@@ -66,25 +66,32 @@ struct pbox_control_live {
 	uint64_t snapshot_space, snapshot_age_ns;
 };
 
+/* Values of the control thread; after those that it TAKES come the frames that lib/wire refuses. */
+/* clang-format off */
+#define PBOX_CONTROL_TAKES(X) \
+	X(PBOX_CT_DATAGRAMS, COUNTER, datagrams, "packets", "datagrams taken from data cores") \
+	X(PBOX_CT_FRAMES, COUNTER, frames, "frames", "frames found in them") \
+	X(PBOX_CT_TO_REGISTRAR, COUNTER, to_registrar, "frames", "control frames worked on")
+#define PBOX_CONTROL_OTHERS(X) \
+	X(PBOX_CT_FRAME_ENDPOINT, COUNTER, frame_endpoint, "frames", "data frame at the control port") \
+	X(PBOX_CT_TX, COUNTER, tx, "frames", "frames sent") \
+	X(PBOX_CT_TX_LOST, COUNTER, tx_lost, "frames", "not sent: no packet or no room") \
+	X(PBOX_CT_MAILS, COUNTER, mails, "mails", "answers of shards") \
+	X(PBOX_CT_STUCK, COUNTER, stuck, "seconds", "seconds that a data core did not turn") \
+	X(PBOX_CT_SNAPSHOTS, COUNTER, snapshots, "files", "snapshots of tables written") \
+	X(PBOX_CT_SNAPSHOTS_FAILED, COUNTER, snapshots_failed, "files", "snapshots that could not be taken or written") \
+	X(PBOX_CT_TURNS, COUNTER, turns, "turns", "times that the control thread came by") \
+	X(PBOX_CT_LONGEST_TURN, GAUGE, longest_turn, "us", "longest turn of the control thread since the start: so long nobody was answered")
+#define PBOX_CONTROL_FRAME_DROP(symbol, number, name, help) PBOX_CT_FRAME_##symbol,
+
 /** Counters of the control thread. Frames: frames = to_registrar + version + drops. */
 enum pbox_control_stat {
-	PBOX_CT_DATAGRAMS,
-	PBOX_CT_FRAMES,
-	PBOX_CT_TO_REGISTRAR,
-#define PBOX_CT_FRAME_DROP(symbol, ...) PBOX_CT_FRAME_##symbol,
-	PBOX_WIRE_REFUSALS(PBOX_CT_FRAME_DROP)
-#undef PBOX_CT_FRAME_DROP
-		PBOX_CT_FRAME_ENDPOINT, /**< data frame at the control port */
-	PBOX_CT_TX,
-	PBOX_CT_TX_LOST,
-	PBOX_CT_MAILS,
-	PBOX_CT_STUCK, /**< seconds that a data core did not turn */
-	PBOX_CT_SNAPSHOTS,
-	PBOX_CT_SNAPSHOTS_FAILED,
-	PBOX_CT_TURNS,        /**< of the control thread */
-	PBOX_CT_LONGEST_TURN, /**< us; nobody is answered for as long */
+	PBOX_CONTROL_TAKES(PBOX_STAT_SYMBOL)
+	PBOX_WIRE_REFUSALS(PBOX_CONTROL_FRAME_DROP)
+	PBOX_CONTROL_OTHERS(PBOX_STAT_SYMBOL)
 	PBOX_CT_STATS
 };
+/* clang-format on */
 #define PBOX_CT_FIRST_DROP PBOX_CT_FRAME_MAGIC
 #define PBOX_CT_LAST_DROP  PBOX_CT_FRAME_ENDPOINT
 extern const struct pbox_stat_def pbox_control_stat_defs[PBOX_CT_STATS];

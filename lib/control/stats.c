@@ -9,46 +9,17 @@
 
 #include "control_priv.h"
 
-#define COUNTER(name, unit, help)                   \
-	{                                           \
-		name, unit, help, PBOX_STAT_COUNTER \
-	}
-
-const struct pbox_stat_def pbox_control_stat_defs[PBOX_CT_STATS] = {
-	[PBOX_CT_DATAGRAMS] = COUNTER("datagrams", "packets", "datagrams taken from data cores"),
-	[PBOX_CT_FRAMES] = COUNTER("frames", "frames", "frames found in them"),
-	[PBOX_CT_TO_REGISTRAR] = COUNTER("to_registrar", "frames", "control frames worked on"),
 #define FRAME_DROP(symbol, number, name, help) \
-	[PBOX_CT_FRAME_##symbol] = COUNTER(#name, "frames", help),
-	PBOX_WIRE_REFUSALS(FRAME_DROP)
-#undef FRAME_DROP
-		[PBOX_CT_FRAME_ENDPOINT] =
-			COUNTER("frame_endpoint", "frames", "data frame at the control port"),
-	[PBOX_CT_TX] = COUNTER("tx", "frames", "frames sent"),
-	[PBOX_CT_TX_LOST] = COUNTER("tx_lost", "frames", "not sent: no packet or no room"),
-	[PBOX_CT_MAILS] = COUNTER("mails", "mails", "answers of shards"),
-	[PBOX_CT_STUCK] = COUNTER("stuck", "seconds", "seconds that a data core did not turn"),
-	[PBOX_CT_SNAPSHOTS] = COUNTER("snapshots", "files", "snapshots of tables written"),
-	[PBOX_CT_SNAPSHOTS_FAILED] = COUNTER(
-		"snapshots_failed", "files", "snapshots that could not be taken or written"),
-	[PBOX_CT_TURNS] = COUNTER("turns", "turns", "times that the control thread came by"),
-	[PBOX_CT_LONGEST_TURN] = {"longest_turn", "us",
-		"longest turn of the control thread since the start: so long nobody was answered",
-		PBOX_STAT_GAUGE},
-};
+	[PBOX_CT_FRAME_##symbol] = {#name, "frames", help, PBOX_STAT_COUNTER},
 
-const struct pbox_stat_def control_port_stat_defs[PORT_STATS] = {
-	[PORT_RX_PACKETS] = COUNTER("rx_packets", "packets", "packets that the device received"),
-	[PORT_RX_BYTES] = COUNTER("rx_bytes", "bytes", "bytes of these packets"),
-	[PORT_TX_PACKETS] = COUNTER("tx_packets", "packets", "packets that the device sent"),
-	[PORT_TX_BYTES] = COUNTER("tx_bytes", "bytes", "bytes of these packets"),
-	[PORT_RX_MISSED] =
-		COUNTER("rx_missed", "packets", "lost: the data cores did not fetch them in time"),
-	[PORT_RX_ERRORS] = COUNTER("rx_errors", "packets", "received damaged"),
-	[PORT_RX_NO_MBUF] = COUNTER("rx_no_mbuf", "packets", "lost: no packet buffer"),
-	[PORT_TX_ERRORS] = COUNTER("tx_errors", "packets", "not sent by the device"),
-	[PORT_LINK] = {"link", "", "1 when the link is up", PBOX_STAT_GAUGE},
+/* clang-format off */
+const struct pbox_stat_def pbox_control_stat_defs[PBOX_CT_STATS] = {
+	PBOX_CONTROL_TAKES(PBOX_STAT_DEF)
+	PBOX_WIRE_REFUSALS(FRAME_DROP)
+	PBOX_CONTROL_OTHERS(PBOX_STAT_DEF)
 };
+/* clang-format on */
+const struct pbox_stat_def control_port_stat_defs[PORT_STATS] = {PORT_VALUES(PBOX_STAT_DEF)};
 
 static int
 stats_add(struct pbox_control *c, enum pbox_control_table which, const char *labels,

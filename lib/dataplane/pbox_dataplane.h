@@ -52,67 +52,74 @@ struct pbox_dp_conf {
 	unsigned n_regions;
 };
 
+/* Values of a core; after those of PACKETS come its drops of lib/net, after those of FRAMES the frames that lib/wire refuses. */
+/* clang-format off */
+#define PBOX_CORE_PACKETS(X) \
+	X(PBOX_CS_RX_PACKETS, COUNTER, rx_packets, "packets", "packets received from ports") \
+	X(PBOX_CS_RX_BYTES, COUNTER, rx_bytes, "bytes", "bytes of these packets") \
+	X(PBOX_CS_HANDOFF_IN, COUNTER, handoff_in, "packets", "packets taken over from other cores") \
+	X(PBOX_CS_HANDOFF_OUT, COUNTER, handoff_out, "packets", "packets handed to the core that owns them") \
+	/* accepted */ \
+	X(PBOX_CS_RX_ARP_REQUEST, COUNTER, rx_arp_request, "packets", "ARP requests answered") \
+	X(PBOX_CS_RX_ARP_REPLY, COUNTER, rx_arp_reply, "packets", "ARP replies") \
+	X(PBOX_CS_RX_ICMP_ECHO, COUNTER, rx_icmp_echo, "packets", "pings answered") \
+	X(PBOX_CS_RX_CONTROL, COUNTER, rx_control, "packets", "datagrams for the control thread") \
+	X(PBOX_CS_RX_DATA, COUNTER, rx_data, "packets", "datagrams read as data frames")
+#define PBOX_CORE_FRAMES(X) \
+	X(PBOX_CS_DROP_SEGMENTS, COUNTER, drop_segments, "packets", "packets in several buffers that do not fit one") \
+	X(PBOX_CS_DROP_UDP_UNKNOWN_PORT, COUNTER, drop_udp_unknown_port, "packets", "datagrams to a UDP port that is no endpoint here") \
+	X(PBOX_CS_DROP_HANDOFF_FULL, COUNTER, drop_handoff_full, "packets", "the ring to the owning core was full") \
+	X(PBOX_CS_DROP_CONTROL_FULL, COUNTER, drop_control_full, "packets", "the ring to the control thread was full") \
+	X(PBOX_CS_DROP_CONTROL_RATE, COUNTER, drop_control_rate, "packets", "more control frames than their session, job or address may send") \
+	X(PBOX_CS_DROP_STOPPED, COUNTER, drop_stopped, "packets", "on the way between cores at the stop") \
+	/* frames, those that are no good come after them */ \
+	X(PBOX_CS_FRAMES, COUNTER, frames, "frames", "frames found in datagrams") \
+	X(PBOX_CS_FRAMES_DATA, COUNTER, frames_data, "frames", "frames given to the shard") \
+	X(PBOX_CS_FRAMES_CONTROL, COUNTER, frames_control, "frames", "control frames at a data port, given to the control thread")
+#define PBOX_CORE_OTHERS(X) \
+	X(PBOX_CS_FRAME_CONTROL_FULL, COUNTER, frame_control_full, "frames", "control frame at a data port, and the control thread was busy") \
+	X(PBOX_CS_FRAME_CONTROL_RATE, COUNTER, frame_control_rate, "frames", "control frame at a data port, beyond what its session may send") \
+	/* looked at, not judged by */ \
+	X(PBOX_CS_UDP_CHECKSUM_PARTIAL, COUNTER, udp_checksum_partial, "packets", "the sender left the UDP checksum to hardware that is not there") \
+	X(PBOX_CS_UDP_CHECKSUM_BAD, COUNTER, udp_checksum_bad, "packets", "the port found the UDP checksum wrong; the CRC of the frame decides") \
+	X(PBOX_CS_ECN_CE, COUNTER, ecn_ce, "packets", "data datagrams marked: congestion experienced") \
+	X(PBOX_CS_PINGS_TOLD, COUNTER, pings_told, "frames", "keep-alives that were answered, and that the control thread heard of") \
+	/* sent */ \
+	X(PBOX_CS_TX_PACKETS, COUNTER, tx_packets, "packets", "packets given to ports") \
+	X(PBOX_CS_TX_BYTES, COUNTER, tx_bytes, "bytes", "bytes of these packets") \
+	X(PBOX_CS_TX_HANDOFF, COUNTER, tx_handoff, "packets", "packets sent through another core") \
+	X(PBOX_CS_TX_DROPPED, COUNTER, tx_dropped, "packets", "not sent: the queue stayed full") \
+	X(PBOX_CS_TX_NO_MBUF, COUNTER, tx_no_mbuf, "packets", "not sent: no packet buffer") \
+	X(PBOX_CS_TX_COPIED_BYTES, COUNTER, tx_copied_bytes, "bytes", "parameters copied into answers: the port takes no chained buffers") \
+	X(PBOX_CS_TX_SHARED_BYTES, COUNTER, tx_shared_bytes, "bytes", "payload sent from parameter memory without a copy") \
+	/* the loop */ \
+	X(PBOX_CS_LOOPS, COUNTER, loops, "turns", "turns of the loop (its heartbeat)") \
+	X(PBOX_CS_LOOPS_BUSY, COUNTER, loops_busy, "turns", "turns that found work") \
+	X(PBOX_CS_CYCLES_BUSY, COUNTER, cycles_busy, "cycles", "TSC cycles of turns with work") \
+	X(PBOX_CS_CYCLES_IDLE, COUNTER, cycles_idle, "cycles", "TSC cycles of turns without work, sleep excepted") \
+	X(PBOX_CS_SLEEPS, COUNTER, sleeps, "sleeps", "times that the core slept") \
+	/* where the time of busy turns goes: one turn of PBOX_DP_SAMPLE is looked at */ \
+	X(PBOX_CS_STAGE_TURNS, COUNTER, stage_turns, "turns", "turns with work that were looked at stage by stage: one of 64") \
+	X(PBOX_CS_STAGE_PACKETS, COUNTER, stage_packets, "packets", "packets and mails of these turns") \
+	X(PBOX_CS_STAGE_MAIL, COUNTER, stage_mail, "cycles", "TSC cycles of these turns: mail of control") \
+	X(PBOX_CS_STAGE_RECEIVE, COUNTER, stage_receive, "cycles", "TSC cycles of these turns: receiving, parsing, handing to other cores") \
+	X(PBOX_CS_STAGE_ENGINE, COUNTER, stage_engine, "cycles", "TSC cycles of these turns: look-up, sums, optimiser") \
+	X(PBOX_CS_STAGE_ANSWER, COUNTER, stage_answer, "cycles", "TSC cycles of these turns: making answers") \
+	X(PBOX_CS_STAGE_TRANSMIT, COUNTER, stage_transmit, "cycles", "TSC cycles of these turns: giving packets to ports")
+#define PBOX_CORE_NET_DROP(symbol, name, help)           PBOX_CS_DROP_##symbol,
+#define PBOX_CORE_FRAME_DROP(symbol, number, name, help) PBOX_CS_FRAME_##symbol,
+
 /** What happened to packets and frames on one core. Packets: rx_packets + handoff_in = accepted +
  * dropped + handoff_out. Frames: frames = frames_data + frames_control + dropped frames. */
 enum pbox_core_stat {
-	PBOX_CS_RX_PACKETS,
-	PBOX_CS_RX_BYTES,
-	PBOX_CS_HANDOFF_IN,
-	PBOX_CS_HANDOFF_OUT,
-	/* accepted */
-	PBOX_CS_RX_ARP_REQUEST,
-	PBOX_CS_RX_ARP_REPLY,
-	PBOX_CS_RX_ICMP_ECHO,
-	PBOX_CS_RX_CONTROL, /**< handed to the control thread */
-	PBOX_CS_RX_DATA,    /**< read as frames */
-/* dropped */
-#define PBOX_CS_NET_DROP(symbol, name, help) PBOX_CS_DROP_##symbol,
-	PBOX_NET_DROPS(PBOX_CS_NET_DROP)
-#undef PBOX_CS_NET_DROP
-		PBOX_CS_DROP_SEGMENTS,
-	PBOX_CS_DROP_UDP_UNKNOWN_PORT,
-	PBOX_CS_DROP_HANDOFF_FULL,
-	PBOX_CS_DROP_CONTROL_FULL,
-	PBOX_CS_DROP_CONTROL_RATE,
-	PBOX_CS_DROP_STOPPED,
-	/* frames */
-	PBOX_CS_FRAMES,
-	PBOX_CS_FRAMES_DATA,
-	PBOX_CS_FRAMES_CONTROL,
-#define PBOX_CS_FRAME_DROP(symbol, ...) PBOX_CS_FRAME_##symbol,
-	PBOX_WIRE_REFUSALS(PBOX_CS_FRAME_DROP)
-#undef PBOX_CS_FRAME_DROP
-		PBOX_CS_FRAME_CONTROL_FULL,
-	PBOX_CS_FRAME_CONTROL_RATE,
-	/* looked at, not judged by */
-	PBOX_CS_UDP_CHECKSUM_PARTIAL,
-	PBOX_CS_UDP_CHECKSUM_BAD,
-	PBOX_CS_ECN_CE,
-	PBOX_CS_PINGS_TOLD, /**< keep-alives that were answered, and that the control thread hears of */
-	/* sent */
-	PBOX_CS_TX_PACKETS,
-	PBOX_CS_TX_BYTES,
-	PBOX_CS_TX_HANDOFF,
-	PBOX_CS_TX_DROPPED,
-	PBOX_CS_TX_NO_MBUF,
-	PBOX_CS_TX_COPIED_BYTES,
-	PBOX_CS_TX_SHARED_BYTES,
-	/* the loop */
-	PBOX_CS_LOOPS,
-	PBOX_CS_LOOPS_BUSY,
-	PBOX_CS_CYCLES_BUSY,
-	PBOX_CS_CYCLES_IDLE,
-	PBOX_CS_SLEEPS,
-	/* where the time of busy turns goes: one turn of PBOX_DP_SAMPLE is looked at */
-	PBOX_CS_STAGE_TURNS,
-	PBOX_CS_STAGE_PACKETS,
-	PBOX_CS_STAGE_MAIL,
-	PBOX_CS_STAGE_RECEIVE,
-	PBOX_CS_STAGE_ENGINE,
-	PBOX_CS_STAGE_ANSWER,
-	PBOX_CS_STAGE_TRANSMIT,
+	PBOX_CORE_PACKETS(PBOX_STAT_SYMBOL)
+	PBOX_NET_DROPS(PBOX_CORE_NET_DROP)
+	PBOX_CORE_FRAMES(PBOX_STAT_SYMBOL)
+	PBOX_WIRE_REFUSALS(PBOX_CORE_FRAME_DROP)
+	PBOX_CORE_OTHERS(PBOX_STAT_SYMBOL)
 	PBOX_CS_STATS
 };
+/* clang-format on */
 #define PBOX_DP_SAMPLE           64
 #define PBOX_CS_FIRST_ACCEPT     PBOX_CS_RX_ARP_REQUEST
 #define PBOX_CS_LAST_ACCEPT      PBOX_CS_RX_DATA

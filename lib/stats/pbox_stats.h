@@ -13,11 +13,11 @@
  * values and writes them with pbox_stat_add(); any thread may read them at any time. A registry
  * lists the blocks so that telemetry, the exporter and --stats-interval walk all of them.
  *
- *     enum { RX_FRAMES, DROP_ROUND_STALE, RX_STATS };
- *     static const struct pbox_stat_def rx_defs[RX_STATS] = {
- *             [RX_FRAMES] = {"rx_frames", "frames", "frames received", PBOX_STAT_COUNTER},
- *             ...
- *     };
+ *     #define RX(X) \
+ *             X(RX_FRAMES, COUNTER, rx_frames, "frames", "frames received") \
+ *             X(DROP_ROUND_STALE, ...)
+ *     enum { RX(PBOX_STAT_SYMBOL) RX_STATS };
+ *     static const struct pbox_stat_def rx_defs[RX_STATS] = {RX(PBOX_STAT_DEF)};
  *     uint64_t *v = core memory, PBOX_CACHE_LINE aligned, RX_STATS values, zeroed;
  *     pbox_stats_register(stats, "core", "core=3", rx_defs, RX_STATS, v, &err);
  *     pbox_stat_add(&v[RX_FRAMES], n);            (on core 3)
@@ -41,6 +41,11 @@ struct pbox_stat_def {
 	const char *help; /**< one line, no full stop */
 	enum pbox_stat_kind kind;
 };
+
+/** A list of values, X(symbol, COUNTER or GAUGE, name, unit, help), as enumeration and as definitions. */
+#define PBOX_STAT_SYMBOL(symbol, ...) symbol,
+#define PBOX_STAT_DEF(symbol, kind, name, unit, help) \
+	[symbol] = {#name, unit, help, PBOX_STAT_##kind},
 
 /** All definitions of one kind of block: a program lists its tables, and all
  * that shows counters goes by the list. */

@@ -19,12 +19,9 @@ adam_scalars(struct pbox_optim_scalars *s, const struct pbox_hyper *h, double t)
 INLINE struct element
 adam_moments(struct element e, vec d, const struct pbox_optim_scalars *k)
 {
-	vec denominator;
-
-	e.s0 = add(mul(e.s0, all(k->beta1)), mul(all(k->one_minus_beta1), d));
-	e.s1 = add(mul(e.s1, all(k->beta2)), mul(mul(all(k->one_minus_beta2), d), d));
-	denominator = add(divide(root(e.s1), all(k->bias2_sqrt)), all(k->eps));
-	e.p = sub(e.p, divide(mul(all(k->step_size), e.s0), denominator));
+	e.s0 = e.s0 * all(k->beta1) + all(k->one_minus_beta1) * d;
+	e.s1 = e.s1 * all(k->beta2) + all(k->one_minus_beta2) * d * d;
+	e.p = e.p - all(k->step_size) * e.s0 / (root(e.s1) / all(k->bias2_sqrt) + all(k->eps));
 	return e;
 }
 

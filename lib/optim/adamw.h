@@ -15,7 +15,7 @@ adamw_scalars(struct pbox_optim_scalars *s, const struct pbox_hyper *h, double t
 INLINE struct element
 adamw_element(struct element e, vec g, const struct pbox_optim_scalars *k)
 {
-	e.p = mul(e.p, all(k->decay));
+	e.p = e.p * all(k->decay);
 	return adam_moments(e, final(g, k), k);
 }
 

@@ -15,14 +15,16 @@ momentum_scalars(struct pbox_optim_scalars *s, const struct pbox_hyper *h, doubl
 INLINE vec
 momentum_buffer(vec b, vec d, const struct pbox_optim_scalars *k)
 {
-	return k->first_step ? d : add(mul(b, all(k->momentum)), mul(all(k->one_minus_damp), d));
+	if (k->first_step)
+		return d;
+	return b * all(k->momentum) + all(k->one_minus_damp) * d;
 }
 
 INLINE struct element
 momentum_element(struct element e, vec g, const struct pbox_optim_scalars *k)
 {
 	e.s0 = momentum_buffer(e.s0, decayed(g, e.p, k), k);
-	e.p = sub(e.p, mul(all(k->lr), e.s0));
+	e.p = e.p - all(k->lr) * e.s0;
 	return e;
 }
 

@@ -18,7 +18,7 @@ nesterov_element(struct element e, vec g, const struct pbox_optim_scalars *k)
 	vec d = decayed(g, e.p, k);
 
 	e.s0 = momentum_buffer(e.s0, d, k);
-	e.p = sub(e.p, mul(all(k->lr), add(d, mul(all(k->momentum), e.s0))));
+	e.p = e.p - all(k->lr) * (d + all(k->momentum) * e.s0);
 	return e;
 }
 

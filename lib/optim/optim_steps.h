@@ -4,9 +4,9 @@
 
 /**
  * @file
- * The optimisers in terms of `vec`: the file that includes this one says what a vector and its
- * operations are (VECTOR, vec, lanes, lanes_of, load, store, load_lanes, store_lanes, all, add, sub,
- * mul, divide, root, minimum, maximum), and NAME, RANK and USABLE. Included once in each translation
+ * The optimisers in terms of `vec`, with the operators of C: the file that includes this one says what
+ * a vector is, and what operators do not do (VECTOR, vec, lanes, lanes_of, load, store, load_lanes,
+ * store_lanes, all, root, minimum, maximum), and NAME, RANK and USABLE. Included once in each translation
  * unit: scalar.c, the reference, and drivers/optim. Each optimiser is a header of its own, below.
  */
 
@@ -67,7 +67,7 @@ INLINE vec
 final(vec g, const struct pbox_optim_scalars *k)
 {
 	if (k->factor != 1.0f)
-		g = mul(g, all(k->factor));
+		g = g * all(k->factor);
 	if (k->clip > 0.0f)
 		g = minimum(all(k->clip), maximum(all(-k->clip), g));
 	return g;
@@ -78,7 +78,9 @@ INLINE vec
 decayed(vec g, vec p, const struct pbox_optim_scalars *k)
 {
 	g = final(g, k);
-	return k->weight_decay != 0.0f ? add(g, mul(all(k->weight_decay), p)) : g;
+	if (k->weight_decay != 0.0f)
+		g = g + all(k->weight_decay) * p;
+	return g;
 }
 
 #define OPTIM_DEFAULTS .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8

@@ -13,23 +13,9 @@
 #define VECTOR 1
 typedef float vec;
 
-INLINE vec
-load(const float *p)
-{
-	return *p;
-}
-
-INLINE void
-store(float *p, vec x)
-{
-	*p = x;
-}
-
+#define load(p)       (*(p))
+#define store(p, x)   (*(p) = (x))
 #define all(x)        (x)
-#define add(a, b)     ((a) + (b))
-#define sub(a, b)     ((a) - (b))
-#define mul(a, b)     ((a) * (b))
-#define divide(a, b)  ((a) / (b))
 #define root(a)       sqrtf(a)
 #define minimum(a, b) ((a) < (b) ? (a) : (b))
 #define maximum(a, b) ((a) > (b) ? (a) : (b))

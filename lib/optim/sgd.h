@@ -15,7 +15,7 @@ sgd_refuses(const struct pbox_hyper *h)
 INLINE struct element
 sgd_element(struct element e, vec g, const struct pbox_optim_scalars *k)
 {
-	e.p = sub(e.p, mul(all(k->lr), decayed(g, e.p, k)));
+	e.p = e.p - all(k->lr) * decayed(g, e.p, k);
 	return e;
 }
 

@@ -22,77 +22,14 @@ lanes_of(size_t n)
 	return _mm256_cmpgt_epi32(_mm256_set1_epi32(n < VECTOR ? (int)n : VECTOR), i);
 }
 
-INLINE vec
-load(const float *p)
-{
-	return _mm256_loadu_ps(p);
-}
-
-INLINE void
-store(float *p, vec x)
-{
-	_mm256_storeu_ps(p, x);
-}
-
-INLINE vec
-load_lanes(const float *p, lanes m)
-{
-	return _mm256_maskload_ps(p, m);
-}
-
-INLINE void
-store_lanes(float *p, lanes m, vec x)
-{
-	_mm256_maskstore_ps(p, m, x);
-}
-
-INLINE vec
-all(float x)
-{
-	return _mm256_set1_ps(x);
-}
-
-INLINE vec
-add(vec a, vec b)
-{
-	return _mm256_add_ps(a, b);
-}
-
-INLINE vec
-sub(vec a, vec b)
-{
-	return _mm256_sub_ps(a, b);
-}
-
-INLINE vec
-mul(vec a, vec b)
-{
-	return _mm256_mul_ps(a, b);
-}
-
-INLINE vec
-divide(vec a, vec b)
-{
-	return _mm256_div_ps(a, b);
-}
-
-INLINE vec
-root(vec a)
-{
-	return _mm256_sqrt_ps(a);
-}
-
-INLINE vec
-minimum(vec a, vec b)
-{
-	return _mm256_min_ps(a, b);
-}
-
-INLINE vec
-maximum(vec a, vec b)
-{
-	return _mm256_max_ps(a, b);
-}
+#define load(p)              _mm256_loadu_ps(p)
+#define store(p, x)          _mm256_storeu_ps(p, x)
+#define load_lanes(p, m)     _mm256_maskload_ps(p, m)
+#define store_lanes(p, m, x) _mm256_maskstore_ps(p, m, x)
+#define all(x)               _mm256_set1_ps(x)
+#define root(a)              _mm256_sqrt_ps(a)
+#define minimum(a, b)        _mm256_min_ps(a, b)
+#define maximum(a, b)        _mm256_max_ps(a, b)
 
 static int
 avx2_steps_usable(void)

@@ -20,77 +20,14 @@ lanes_of(size_t n)
 	return n < VECTOR ? (lanes)((1u << n) - 1) : 0xFFFF;
 }
 
-INLINE vec
-load(const float *p)
-{
-	return _mm512_loadu_ps(p);
-}
-
-INLINE void
-store(float *p, vec x)
-{
-	_mm512_storeu_ps(p, x);
-}
-
-INLINE vec
-load_lanes(const float *p, lanes m)
-{
-	return _mm512_maskz_loadu_ps(m, p);
-}
-
-INLINE void
-store_lanes(float *p, lanes m, vec x)
-{
-	_mm512_mask_storeu_ps(p, m, x);
-}
-
-INLINE vec
-all(float x)
-{
-	return _mm512_set1_ps(x);
-}
-
-INLINE vec
-add(vec a, vec b)
-{
-	return _mm512_add_ps(a, b);
-}
-
-INLINE vec
-sub(vec a, vec b)
-{
-	return _mm512_sub_ps(a, b);
-}
-
-INLINE vec
-mul(vec a, vec b)
-{
-	return _mm512_mul_ps(a, b);
-}
-
-INLINE vec
-divide(vec a, vec b)
-{
-	return _mm512_div_ps(a, b);
-}
-
-INLINE vec
-root(vec a)
-{
-	return _mm512_sqrt_ps(a);
-}
-
-INLINE vec
-minimum(vec a, vec b)
-{
-	return _mm512_min_ps(a, b);
-}
-
-INLINE vec
-maximum(vec a, vec b)
-{
-	return _mm512_max_ps(a, b);
-}
+#define load(p)              _mm512_loadu_ps(p)
+#define store(p, x)          _mm512_storeu_ps(p, x)
+#define load_lanes(p, m)     _mm512_maskz_loadu_ps(m, p)
+#define store_lanes(p, m, x) _mm512_mask_storeu_ps(p, m, x)
+#define all(x)               _mm512_set1_ps(x)
+#define root(a)              _mm512_sqrt_ps(a)
+#define minimum(a, b)        _mm512_min_ps(a, b)
+#define maximum(a, b)        _mm512_max_ps(a, b)
 
 static int
 avx512_steps_usable(void)

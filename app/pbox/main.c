@@ -26,20 +26,6 @@ box_split(int argc, char **argv)
 	return argc;
 }
 
-static int
-box_counters(void)
-{
-	size_t n = pbox_stats_defs_json(pbox_control_tables, PBOX_COUNTERS_TABLES, NULL, 0);
-	char *text = malloc(n + 1);
-
-	if (text == NULL)
-		return EXIT_FAILURE;
-	pbox_stats_defs_json(pbox_control_tables, PBOX_COUNTERS_TABLES, text, n + 1);
-	fputs(text, stdout);
-	free(text);
-	return EXIT_SUCCESS;
-}
-
 /* -1: go on; else the exit status. @p ours: index of "--". */
 static int
 box_options(int all, char **argv, int ours)
@@ -75,8 +61,10 @@ box_options(int all, char **argv, int ours)
 		puts("pbox " PBOX_VERSION);
 		return EXIT_SUCCESS;
 	}
-	if (box.opt.counters)
-		return box_counters();
+	if (box.opt.counters) {
+		pbox_stats_defs_json(pbox_control_tables, PBOX_COUNTERS_TABLES, stdout);
+		return EXIT_SUCCESS;
+	}
 	return -1;
 }
 

@@ -220,24 +220,24 @@ idle_text(const struct box *b)
 void
 report_make(struct box *b)
 {
-	size_t at = 0, size = sizeof(b->report);
+	FILE *to = fmemopen(b->report, sizeof(b->report), "w");
 	char guard[512];
 
-	for (unsigned i = 0; i < b->n_ports && at < size; i++)
-		at += pbox_port_report(&b->port[i], b->lcore_of, b->report + at, size - at);
 	memory_budget(b, &b->budget);
-	if (at < size)
-		at += pbox_budget_report(&b->budget, b->report + at, size - at);
-	if (at < size)
-		at += (size_t)snprintf(b->report + at, size - at,
-			"cores: %u data cores, idle %s%s; sums %s, optimisers %s\n", b->n_cores,
-			idle_text(b), b->cpu_shared ? " (they share CPUs)" : "", b->reduce->name,
-			b->optim->name);
-	if (at < size && b->guarded) {
+	if (to == NULL)
+		return;
+	for (unsigned i = 0; i < b->n_ports; i++)
+		pbox_port_report(&b->port[i], b->lcore_of, to);
+	pbox_budget_report(&b->budget, to);
+	fprintf(to, "cores: %u data cores, idle %s%s; sums %s, optimisers %s\n", b->n_cores,
+		idle_text(b), b->cpu_shared ? " (they share CPUs)" : "", b->reduce->name,
+		b->optim->name);
+	if (b->guarded) {
 		pbox_guard_report(guard, sizeof(guard));
-		snprintf(b->report + at, size - at, "guard: %s, system calls %s\n", guard,
+		fprintf(to, "guard: %s, system calls %s\n", guard,
 			b->sandboxed ? "filtered" : "not filtered");
 	}
+	fclose(to);
 }
 
 static bool

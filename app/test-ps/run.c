@@ -68,14 +68,8 @@ run_settings(struct testps *t)
 void
 run_ports(const struct testps *t, FILE *to)
 {
-	unsigned lcore_of[TESTPS_CORES_MAX];
-	char text[2048];
-
-	for (unsigned i = 0; i < t->lanes; i++)
-		lcore_of[i] = t->lane[i]->lcore;
 	for (unsigned p = 0; p < t->n_ports; p++) {
-		pbox_port_report(&t->port[p], lcore_of, text, sizeof(text));
-		fprintf(to, "%.*s\n", (int)strcspn(text, "\n"), text);
+		pbox_port_describe(&t->port[p], to);
 		for (unsigned k = 0; k < t->port[p].n_notes; k++)
 			fprintf(to, "port %u: %s\n", t->port[p].conf.id, t->port[p].note[k]);
 	}

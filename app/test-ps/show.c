@@ -92,13 +92,11 @@ static void
 port_info(const struct testps *t, const struct pbox_port *p)
 {
 	unsigned lcore_of[TESTPS_CORES_MAX];
-	char text[2048];
 
 	for (unsigned i = 0; i < t->lanes; i++)
 		lcore_of[i] = t->lane[i]->lcore;
 	port_heading(p, "information");
-	pbox_port_report(p, lcore_of, text, sizeof(text));
-	fputs(text, stdout);
+	pbox_port_report(p, lcore_of, stdout);
 	printf("port %u payloads: %s\n", p->conf.id,
 		t->copy ? "copied into packets" : "sent from where they are");
 	for (unsigned k = 0; k < p->n_notes; k++)

@@ -63,29 +63,22 @@ pbox_budget_size(size_t bytes, char *buf, size_t size)
 	return buf;
 }
 
-size_t
-pbox_budget_report(const struct pbox_budget *b, char *buf, size_t size)
+void
+pbox_budget_report(const struct pbox_budget *b, FILE *to)
 {
 	char text[24];
-	size_t used = 0;
 
-	for (unsigned i = 0; i <= b->n; i++) {
+	for (unsigned i = 0; i < b->n; i++) {
 		const struct pbox_budget_item *it = &b->item[i];
-		size_t room = used < size ? size - used : 0;
 		char node[32] = "";
-		int n;
 
-		if (i < b->n && it->node >= 0)
+		if (it->node >= 0)
 			snprintf(node, sizeof(node), " on NUMA node %d", it->node);
-		if (i < b->n)
-			n = snprintf(room > 0 ? buf + used : NULL, room, "memory %s: %s%s\n",
-				it->what, pbox_budget_size(it->bytes, text, sizeof(text)), node);
-		else
-			n = snprintf(room > 0 ? buf + used : NULL, room, "memory total: %s\n",
-				pbox_budget_size(pbox_budget_sum(b, -2), text, sizeof(text)));
-		used += n > 0 ? (size_t)n : 0;
+		fprintf(to, "memory %s: %s%s\n", it->what,
+			pbox_budget_size(it->bytes, text, sizeof(text)), node);
 	}
-	return used;
+	fprintf(to, "memory total: %s\n",
+		pbox_budget_size(pbox_budget_sum(b, -2), text, sizeof(text)));
 }
 
 /* A header of EAL's allocator and the alignment behind it. */

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <pbox_base.h>
 #include <pbox_modes.h>
@@ -156,10 +157,10 @@ void pbox_port_free(struct pbox_port *p);
 
 /** How packets come to their core: "flow" or "ring". */
 const char *pbox_port_steering(const struct pbox_port *p);
-/** Text of several lines about an open port. @p lcore_of: lcore of each data core. Returns its
- * length, as snprintf does. */
-size_t pbox_port_report(
-	const struct pbox_port *p, const unsigned *lcore_of, char *buf, size_t size);
+/** Write a line about an open port: its device, address, MTU and link. */
+void pbox_port_describe(const struct pbox_port *p, FILE *to);
+/** Write that line and others about an open port. @p lcore_of: lcore of each data core. */
+void pbox_port_report(const struct pbox_port *p, const unsigned *lcore_of, FILE *to);
 
 /** A packet pool that is last-in-first-out, so that few buffers stay in the cache, and that any
  * thread may use without spinning on one that was preempted. NULL and rte_errno. */
@@ -218,8 +219,8 @@ size_t pbox_budget_pages(size_t bytes, size_t page);
 size_t pbox_budget_fresh(size_t heap, size_t largest, size_t page, size_t piece, size_t others);
 /** "12.3 MiB". Returns buf. */
 const char *pbox_budget_size(size_t bytes, char *buf, size_t size);
-/** The budget as text, one line an item and the sum. As snprintf. */
-size_t pbox_budget_report(const struct pbox_budget *b, char *buf, size_t size);
+/** Write the budget, one line an item and the sum. */
+void pbox_budget_report(const struct pbox_budget *b, FILE *to);
 
 /** Free memory that EAL has, or could still take, on @p node (-1: any; without hugepages it is
  * always any), and the page size. */

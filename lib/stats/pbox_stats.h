@@ -23,6 +23,8 @@
  *     pbox_stat_add(&v[RX_FRAMES], n);            (on core 3)
  */
 
+#include <stdio.h>
+
 #include <pbox_base.h>
 
 /** Longest prefix or name (without the NUL), and longest label text. */
@@ -181,13 +183,10 @@ int pbox_stats_walk(struct pbox_stats *stats,
 /** Sum of value @p name over all blocks of @p prefix; 0 if there is none. */
 uint64_t pbox_stats_total(struct pbox_stats *stats, const char *prefix, const char *name);
 /**
- * The definitions of @p n tables as one JSON document, one line each:
+ * Write the definitions of @p n tables as one JSON document, one line each:
  * `[{"block":"core","name":"rx_packets","unit":"packets","kind":"counter","help":"..."},...]`.
- * @return bytes that the whole document needs without NUL, like snprintf(): if it is >= @p size the
- *   text in @p buf is cut, and no valid JSON.
  */
-size_t pbox_stats_defs_json(
-	const struct pbox_stats_table *table, unsigned n, char *buf, size_t size);
+void pbox_stats_defs_json(const struct pbox_stats_table *table, unsigned n, FILE *to);
 /** "counter" or "gauge". */
 const char *pbox_stat_kind_name(enum pbox_stat_kind kind);
 

@@ -125,7 +125,7 @@ budget(void)
 {
 	struct pbox_budget b = {0};
 	char text[512];
-	size_t n;
+	FILE *to = fmemopen(text, sizeof(text), "w");
 
 	pbox_budget_add(&b, 0, 100, "packets of port %u", 3);
 	pbox_budget_add(&b, 1, 1 << 20, "parameters");
@@ -133,8 +133,9 @@ budget(void)
 	UNIT_EQ_U64(pbox_budget_sum(&b, 0), 100);
 	UNIT_EQ_U64(pbox_budget_sum(&b, -1), 28);
 	UNIT_EQ_U64(pbox_budget_sum(&b, -2), (1 << 20) + 128);
-	n = pbox_budget_report(&b, text, sizeof(text));
-	UNIT_EQ_U64(n, strlen(text));
+	CU_ASSERT_PTR_NOT_NULL_FATAL(to);
+	pbox_budget_report(&b, to);
+	fclose(to);
 	CU_ASSERT_STRING_EQUAL(text, "memory packets of port 3: 100 B on NUMA node 0\n"
 				     "memory parameters: 1.0 MiB on NUMA node 1\n"
 				     "memory rest: 28 B\nmemory total: 1.0 MiB\n");
@@ -149,9 +150,6 @@ budget(void)
 	UNIT_EQ_U64(pbox_budget_fresh((size_t)1 << 30, 1 << 29, (size_t)1 << 30, (size_t)1 << 30,
 			    (size_t)70 << 20),
 		2);
-	/* cut like snprintf */
-	UNIT_EQ_U64(pbox_budget_report(&b, text, 10), n);
-	UNIT_EQ_U64(strlen(text), 9);
 	UNIT_EQ_U64(pbox_budget_pages(0, 2 << 20), 0);
 	UNIT_EQ_U64(pbox_budget_pages(1, 2 << 20), 1);
 	UNIT_EQ_U64(pbox_budget_pages((size_t)100 << 20, 2 << 20), 51);
@@ -211,7 +209,9 @@ open_and_close(void)
 	static struct pbox_port p;
 	struct rte_mbuf *m;
 	char text[2048];
+	FILE *to = fmemopen(text, sizeof(text), "w");
 
+	CU_ASSERT_PTR_NOT_NULL_FATAL(to);
 	start_eal();
 	UNIT_EQ_U64(pbox_port_open(&p, &conf, &err), 0);
 	CU_ASSERT_FATAL(p.open);
@@ -220,7 +220,8 @@ open_and_close(void)
 	UNIT_EQ_U64(pbox_port_start(&p, &err), 0);
 	CU_ASSERT(!p.flow); /* net_null has no rte_flow */
 	CU_ASSERT(pbox_port_wait_link(&p, 100, NULL));
-	CU_ASSERT(pbox_port_report(&p, lcore, text, sizeof(text)) < sizeof(text));
+	pbox_port_report(&p, lcore, to);
+	fclose(to);
 	CU_ASSERT_PTR_NOT_NULL(strstr(text, "driver net_null"));
 	CU_ASSERT_PTR_NOT_NULL(strstr(text, "address 10.78.0.1/24"));
 	CU_ASSERT_PTR_NOT_NULL(strstr(text, "queue 0 lcore 4 queue 1 lcore 5; steering: ring"));

@@ -176,15 +176,14 @@ test_definitions_are_json(void)
 		{"rx", "frames", "a \"frame\" of \\", PBOX_STAT_GAUGE}};
 	static const struct pbox_stats_table tables[] = {
 		{"core", "a core", rx_defs, RX_STATS}, {"x", "more", quoted, 1}};
-	size_t n = pbox_stats_defs_json(tables, 2, NULL, 0);
-	char buf[1024], small[20];
+	char buf[1024];
+	FILE *to = fmemopen(buf, sizeof(buf), "w");
 	const char *help, *kind;
 	json_t *j;
 
-	CU_ASSERT_FATAL(n < sizeof(buf));
-	UNIT_EQ_U64(pbox_stats_defs_json(tables, 2, small, sizeof(small)), n);
-	UNIT_EQ_U64(pbox_stats_defs_json(tables, 2, buf, sizeof(buf)), n);
-	CU_ASSERT_EQUAL(strncmp(small, buf, sizeof(small) - 1), 0);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(to);
+	pbox_stats_defs_json(tables, 2, to);
+	fclose(to);
 	j = json_loads(buf, 0, NULL);
 	CU_ASSERT_PTR_NOT_NULL_FATAL(j);
 	UNIT_EQ_U64(json_array_size(j), RX_STATS + 1);

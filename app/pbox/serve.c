@@ -359,7 +359,7 @@ ready_line(const struct box *b)
 		b->n_endpoints, ip[0], ip[1], ip[2], ip[3], b->opt.control_port);
 }
 
-/* From the ports' start until a signal; all cores have returned then. The report comes behind the
+/* From the ports' start until a signal; all cores have returned then. The report comes after the
  * start, which finds out about links and steering. */
 int
 serve(struct box *b, struct pbox_error *err)

@@ -188,7 +188,7 @@ json_write(struct testps *t, const struct figures *f, struct pbox_error *err)
 
 	json_object_set_new(o, "result", json_figures(f));
 	if (loopback_reflected(t->loopback, &frames, &copies))
-		json_object_set_new(o, "mirror",
+		json_object_set_new(o, "reflector",
 			json_pack("{s:I, s:I}", "frames", (json_int_t)frames, "copies",
 				(json_int_t)copies));
 	json_counters(o, f);

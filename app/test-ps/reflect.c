@@ -28,7 +28,7 @@
 #include "reflect.h"
 #include "testps.h"
 
-#define DEVICE     "net_memory_mirror"
+#define DEVICE     "net_memory_reflector"
 #define FRAMES     64 /* in a burst */
 #define AHEAD      8
 #define SWAP_ADDRS 26   /* offset of the IPv4 addresses */
@@ -61,7 +61,7 @@ struct lies {
 	uint32_t payload;
 };
 
-struct mirror_queue {
+struct reflect_queue {
 	struct pbox_mem_peer peer;
 	uint32_t head, tail, n;  /* frame[head % WAITING] is the oldest; n are not gone */
 	bool knows;              /* a payload */
@@ -77,7 +77,7 @@ struct reflect {
 	uint64_t idle; /* ticks */
 	_Atomic bool end;
 	_Atomic unsigned forget, forgot;
-	struct mirror_queue queue[];
+	struct reflect_queue queue[];
 };
 
 int
@@ -97,7 +97,7 @@ hash(const void *p)
 
 /* Where a payload, or what lies in a buffer, is noted; NULL: there is no room. */
 static inline struct payload *
-payload_at(struct mirror_queue *q, const void *addr, uint32_t len)
+payload_at(struct reflect_queue *q, const void *addr, uint32_t len)
 {
 	for (uint32_t i = hash(addr) + len, k = 0; k < PROBES; i++, k++) {
 		struct payload *p = &q->payload[i % PAYLOADS];
@@ -111,7 +111,7 @@ payload_at(struct mirror_queue *q, const void *addr, uint32_t len)
 }
 
 static inline struct lies *
-lies_at(struct mirror_queue *q, const void *buffer)
+lies_at(struct reflect_queue *q, const void *buffer)
 {
 	for (uint32_t i = hash(buffer), k = 0; k < PROBES; i++, k++) {
 		struct lies *b = &q->lies[i % BUFFERS];
@@ -143,7 +143,7 @@ turn_round(uint8_t *frame)
 }
 
 static inline void
-sent(struct mirror_queue *q, uint32_t i, uint32_t len, bool copied)
+sent(struct reflect_queue *q, uint32_t i, uint32_t len, bool copied)
 {
 	pbox_mem_peer_fill(&q->peer, i, len, PBOX_MEM_IP_GOOD | PBOX_MEM_L4_GOOD);
 	pbox_stat_add(&q->frames, 1);
@@ -152,7 +152,7 @@ sent(struct mirror_queue *q, uint32_t i, uint32_t len, bool copied)
 
 /* A frame that begins at segment @p at, copied into the @p i-th buffer; its number of segments. */
 static uint32_t
-copy(struct mirror_queue *q, uint32_t at, uint32_t i)
+copy(struct reflect_queue *q, uint32_t at, uint32_t i)
 {
 	struct pbox_mem_seg s;
 	uint32_t room, len = 0, n = 0;
@@ -177,7 +177,7 @@ copy(struct mirror_queue *q, uint32_t at, uint32_t i)
 
 /* Headers and a payload, as all lanes send them; false: another form, or not worth it. */
 static bool
-reflect_note(struct mirror_queue *q, uint32_t at)
+reflect_note(struct reflect_queue *q, uint32_t at)
 {
 	struct pbox_mem_seg s = pbox_mem_peer_segment(&q->peer, at), t;
 	uint32_t i = q->tail % WAITING;
@@ -207,14 +207,14 @@ reflect_note(struct mirror_queue *q, uint32_t at)
 
 /* Those at the front that are gone. */
 static inline void
-advance(struct mirror_queue *q)
+advance(struct reflect_queue *q)
 {
 	while (q->head != q->tail && q->frame[q->head % WAITING].gone)
 		q->head++;
 }
 
 static bool
-reflect_take(struct mirror_queue *q)
+reflect_take(struct reflect_queue *q)
 {
 	struct pbox_mem_peer *p = &q->peer;
 	uint32_t segments = pbox_mem_peer_waiting(p), at = 0, copies = 0;
@@ -246,7 +246,7 @@ reflect_take(struct mirror_queue *q)
 
 /* A waiting frame into the @p i-th buffer: the first that has the payload that lies there, or the oldest. */
 static void
-give(struct mirror_queue *q, uint32_t i)
+give(struct reflect_queue *q, uint32_t i)
 {
 	uint32_t room, oldest, len;
 	uint8_t *to = pbox_mem_peer_buffer(&q->peer, i, &room);
@@ -286,7 +286,7 @@ give(struct mirror_queue *q, uint32_t i)
 
 /* While more comes some stay, so that a buffer with the right payload comes for each. */
 static bool
-reflect_give_back(struct mirror_queue *q, bool all)
+reflect_give_back(struct reflect_queue *q, bool all)
 {
 	uint32_t keep = all ? 0 : HOLD, room, n = 0;
 
@@ -309,7 +309,7 @@ reflect_give_back(struct mirror_queue *q, bool all)
 }
 
 static void
-reflect_forget_worker(struct mirror_queue *q)
+reflect_forget_worker(struct reflect_queue *q)
 {
 	uint32_t n;
 
@@ -333,7 +333,7 @@ reflect_main(void *arg)
 		bool busy = false;
 
 		for (unsigned i = 0; i < r->queues; i++) {
-			struct mirror_queue *q = &r->queue[i];
+			struct reflect_queue *q = &r->queue[i];
 			uint64_t now = rte_rdtsc();
 
 			if (wanted != atomic_load_explicit(&r->forgot, memory_order_relaxed))

@@ -16,7 +16,7 @@
 struct pbox_job_bounds {
 	uint64_t memory;   /**< bytes on all nodes together; 0: no limit but the box's */
 	uint64_t lease_ns; /**< 0: the box's default */
-	uint64_t grace_ns; /**< likewise */
+	uint64_t grace_ns; /**< 0: the box's default */
 	uint32_t rate;     /**< contributions summed a second and core; 0: no limit */
 	uint32_t
 		repeats; /**< frames that move no round, a second, worker and core (R6.12); 0: no limit */

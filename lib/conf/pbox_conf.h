@@ -173,7 +173,7 @@ void pbox_conf_free(struct pbox_conf *conf);
 /** Read the command line; argv[0] is skipped. The strings are not kept. Once per conf. */
 int pbox_conf_args(struct pbox_conf *conf, int argc, char *const argv[], struct pbox_error *err);
 /** Read a file. Once per conf, file or text. -ENOENT (and err) if it is not there. After an error
- * the target holds what stood before the wrong line. */
+ * the target holds what came before the wrong line. */
 int pbox_conf_file(struct pbox_conf *conf, const char *path, struct pbox_error *err);
 /** Read @p len bytes of a file's text; @p name is the file's name in messages. */
 int pbox_conf_text(struct pbox_conf *conf, const char *name, const char *text, size_t len,

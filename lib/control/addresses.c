@@ -10,7 +10,7 @@
 /* Does somebody else have the address of a port, and does its interface carry its frames? Looked at from the start
  * on, so that the log says it as soon as the box is there. */
 
-#define PROBE_EVERY (30 * ONE_SECOND) /* whoever is silent is asked */
+#define PROBE_EVERY (30 * ONE_SECOND) /* a silent host is asked */
 #define FRESH       (90 * ONE_SECOND) /* a claim: three probes without an answer end it */
 #define MAC_FMT     "%02x:%02x:%02x:%02x:%02x:%02x"
 #define MAC(m)      (m)[0], (m)[1], (m)[2], (m)[3], (m)[4], (m)[5]

@@ -134,7 +134,7 @@ control_nap(unsigned empty)
 	nanosleep(&t, NULL);
 }
 
-/* A core that is stuck returns never: whoever waits for it must not. */
+/* A stuck core never returns: a thread that waits for it must not. */
 static void
 await_cores(struct pbox_control *c)
 {

@@ -134,7 +134,7 @@ int stats_register(struct pbox_control *c, struct pbox_error *err);
 void control_port_stats_update(struct pbox_control *c);
 /* telemetry.c */
 void telemetry_start(struct pbox_control *c);
-/* Behind the last command; false: one still works after some seconds. */
+/* After the last command; false: one still works after some seconds. */
 bool telemetry_stop(void);
 /* The control with its lock, or NULL when it has gone; both are for telemetry_unlock(). */
 struct pbox_control *telemetry_lock(void);

@@ -55,7 +55,7 @@ take_datagram(struct pbox_control *c, const struct rte_mbuf *m)
 			tally(c, PBOX_CT_FRAMES);
 			tally(c, PBOX_CT_FRAME_MAGIC + (why - PBOX_WIRE_MAGIC));
 		}
-		/* two boxes of different versions would answer each other's errors for ever */
+		/* two boxes of different versions would answer each other's errors forever */
 		if (why == PBOX_WIRE_VERSION && at_control && first &&
 			at[PBOX_AT_TYPE] == PBOX_HELLO && left >= PBOX_HDR_LEN + PBOX_HELLO_LEN) {
 			f.hdr.length = (uint16_t)(left - PBOX_HDR_LEN);

@@ -21,7 +21,7 @@
  */
 
 #define NICE      5 /* after data cores that share its CPU, before the writer */
-#define STOP_TIME 5 /* seconds: a disk that does not answer holds nobody up for ever */
+#define STOP_TIME 5 /* seconds: a disk that does not answer holds nobody up forever */
 
 static void
 loader_add(struct snapshot_load **list, struct snapshot_load *l)

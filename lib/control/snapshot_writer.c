@@ -10,7 +10,7 @@
 
 #include "control_priv.h"
 
-/* Behind everything else that wants the CPU. */
+/* After everything else that wants the CPU. */
 #define NICE 10
 
 static uint64_t

@@ -74,7 +74,7 @@ watch_checksums(struct pbox_control *c)
 	w->reported_partial = true;
 	pbox_log(PBOX_LOG_WARN,
 		"%" PRIu64 " of %" PRIu64
-		" datagrams came without a finished UDP checksum: their sender leaves it to hardware that its link does not have. They are accepted, their own CRC is good; on the workers, 'ethtool -K <if> tx off' mends it",
+		" datagrams came without a finished UDP checksum: their sender leaves it to hardware that its link does not have. They are accepted, their own CRC is good; on the workers, 'ethtool -K <if> tx off' fixes it",
 		bad, came);
 }
 

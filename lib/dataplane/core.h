@@ -60,8 +60,8 @@ struct core {
 	uint64_t *shard_stat;
 
 	uint64_t tsc, now_ns; /* when this turn of the loop began */
-	bool left;            /* this turn may have left packets behind */
-	/* What this turn finds came later than the last one before it that left none behind: of this
+	bool left;            /* this turn may have left packets in a queue */
+	/* What this turn finds came later than the last one before it that left none: of this
 	 * core alone, and of those, too, that hand packets over. */
 	_Atomic uint64_t emptied_ns; /* also read by the control thread */
 	uint64_t looked_ns;

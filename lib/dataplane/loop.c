@@ -63,7 +63,7 @@ pbox_dp_turn(void *core)
 	unsigned work;
 
 	c->tsc = rte_rdtsc();
-	/* whoever sees these sees what the turn before has handed over */
+	/* a thread that sees these sees what the turn before has handed over */
 	atomic_store_explicit(&c->turns, turns, memory_order_release);
 	if (!c->left)
 		atomic_store_explicit(&c->emptied_ns, c->now_ns, memory_order_release);
@@ -95,7 +95,7 @@ pbox_dp_run(void *core)
 		}
 	}
 	idle_stop(c);
-	/* whoever sees it sees all that the core did */
+	/* a thread that sees it sees all that the core did */
 	atomic_store_explicit(&c->running, false, memory_order_release);
 	return 0;
 }

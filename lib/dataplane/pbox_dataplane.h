@@ -212,7 +212,7 @@ uint64_t pbox_dp_control_taken(const struct pbox_dp *dp, unsigned i);
 uint32_t pbox_dp_turns(const struct pbox_dp *dp, unsigned i);
 /**
  * Has core @p i looked at all that had come by @p ns, when its turns were @p turns? It has if a turn that
- * began later left nothing behind; or, where there is always more, after so many turns that what was there
+ * began later left nothing; or, where there is always more, after so many turns that what was there
  * then has had its turn.
  */
 bool pbox_dp_looked(const struct pbox_dp *dp, unsigned i, uint64_t ns, uint32_t turns);

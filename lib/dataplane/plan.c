@@ -34,7 +34,7 @@ pbox_dp_plan(const struct pbox_port_conf *port, unsigned n_ports, const uint8_t 
 	for (unsigned p = 0; p < n_ports; p++) {
 		unsigned first = plan_same_address(port, p);
 
-		/* whoever reaches one of them must find all cores behind it */
+		/* a worker that reaches one of them must reach all cores by it */
 		if (!same_cores(&port[first], &port[p]))
 			return pbox_fail(err, EINVAL,
 				"%s and %s share an address and have different cores: give both the same (cores = ...)",

@@ -202,7 +202,7 @@ core_create(struct pbox_dp *dp, unsigned i, struct pbox_error *err)
 }
 
 /* Many drivers give a packet back only when its place in the queue is needed again, and then the
- * core keeps it: when control is all that is sent, all of this is full of its packets for ever. With
+ * core keeps it: when control is all that is sent, all of this is full of its packets forever. With
  * none left nothing would be sent that could free one. */
 static unsigned
 control_packets(const struct pbox_port *port, unsigned n_ports)

@@ -22,8 +22,8 @@ const struct pbox_fault_setting pbox_fault_settings[] = {
 	{"reorder", "P:WINDOW[:US]",
 		"hold back until 1 to WINDOW others have passed, or US (2000)"},
 	{"delay_us", "US[:JITTER]", "deliver later by US plus 0 to JITTER"},
-	{"corrupt", "P[:FROM]", "change one byte at FROM (0) or behind it"},
-	{"truncate", "P[:MIN]", "cut off anywhere behind the first MIN (14) bytes"},
+	{"corrupt", "P[:FROM]", "change one byte at FROM (0) or after it"},
+	{"truncate", "P[:MIN]", "cut off anywhere after the first MIN (14) bytes"},
 	{"mark", "P", "mark IPv4 packets that are ECN-capable: congestion experienced"},
 	{"blackhole", "0|1", "lose everything"},
 	{"target", "K:OFFSET:HEX[/MASK][+OFFSET:HEX[/MASK]...]",
@@ -105,7 +105,7 @@ pbox_fault_conf_defaults(struct pbox_fault_conf *conf)
 		store(conf, &fields[i], fields[i].preset);
 }
 
-/* One number; @p text moves behind it. Plain decimal: what strtod takes besides is refused. */
+/* One number; @p text moves after it. Plain decimal: what strtod takes besides is refused. */
 static int
 fault_parse_number(const char **text, const struct field *f, double *v, char *why, size_t n)
 {

@@ -5,7 +5,7 @@
 #ifndef FAULT_H
 #define FAULT_H
 
-/* A line inside: what befalls one frame (strike.c), and its way (line.c). */
+/* A line inside: what happens to one frame (strike.c), and its way (line.c). */
 
 #include "pbox_fault.h"
 
@@ -95,7 +95,7 @@ fault_random_below(struct pbox_fault_line *l, enum fault_kind f, uint32_t n)
 void fault_seed(struct pbox_fault_line *l);
 /* PBOX_FAULT_COUNTER_MAX: it lives. Each model sees each frame that the ones before let live. */
 enum pbox_fault_counter fault_cause_of_death(struct pbox_fault_line *l, const void *frame);
-/* Mark, damage, cut: the frame, or what stands for it. */
+/* Mark, damage, cut: the frame, or the one in its place. */
 void *fault_spoil(struct pbox_fault_line *l, void *frame);
 
 #endif /* FAULT_H */

@@ -131,7 +131,7 @@ extern const char *const pbox_fault_counter_names[PBOX_FAULT_COUNTER_MAX];
 struct pbox_fault_line;
 
 /** What a line needs to know of frames. All are called from within put, release and reset; those
- * that get the address of a frame may replace it by another that stands for it. */
+ * that get the address of a frame may put another one in its place. */
 struct pbox_fault_ops {
 	uint32_t (*length)(const void *frame);
 	/** @p len bytes at @p offset, in place or in @p copy; NULL: it is shorter. */
@@ -157,7 +157,7 @@ struct pbox_fault_line_conf {
 	uint32_t limit;        /**< frames that it holds back or delays, each, at most */
 	uint64_t ticks_per_us; /**< of the times that it is given */
 	uint32_t *
-		target_left; /**< shared by the lines of a direction, set by whoever sets targets */
+		target_left; /**< shared by the lines of a direction, set by the thread that sets targets */
 };
 
 /** Bytes of a line that holds so many. */
@@ -179,7 +179,7 @@ void pbox_fault_line_put(struct pbox_fault_line *line, void *frame, uint64_t now
 /** Let go what has waited long enough, as far as the ready ring goes. */
 void pbox_fault_line_release(struct pbox_fault_line *line, uint64_t now);
 /** What is ready: @p frames gets the address of as many as the return value says; 0: none.
- * Call again behind pbox_fault_line_taken(): the ring is seen in up to two pieces. */
+ * Call again after pbox_fault_line_taken(): the ring is seen in up to two pieces. */
 uint32_t pbox_fault_line_ready(struct pbox_fault_line *line, void ***frames);
 /** The first @p n of them are now their taker's. */
 void pbox_fault_line_taken(struct pbox_fault_line *line, uint32_t n);

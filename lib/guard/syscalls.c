@@ -53,7 +53,7 @@ const int guard_allowed[] = {
 	CALL(restart_syscall),
 	CALL(sched_yield),
 	CALL(membarrier),
-	/* sockets; what kinds can be made stands in filter.c */
+	/* sockets; filter.c has what kinds can be made */
 	CALL(accept),
 	CALL(accept4),
 	CALL(bind),

@@ -81,7 +81,7 @@ struct pbox_job_table {
 	/** R10.2: who declared it with RESTORE. The control thread writes, shards read. */
 	_Atomic uint64_t restorer[PBOX_MAX_WORKERS / 64];
 	unsigned restorers;
-	bool restoring; /**< built, and its restorers have not told all yet */
+	bool restoring; /**< built, and its restorers have not reported all yet */
 	bool restored;  /**< it was built so */
 	bool stateless; /**< and no snapshot has brought what its optimiser keeps (R10.8) */
 	/** Who declared it so that he goes on in a run that has begun (R12.6): RESTORE or CONTINUE. */

@@ -70,7 +70,7 @@ void pbox_layout_free(struct pbox_layout *l);
 uint32_t pbox_layout_chunk(const struct pbox_tensor *t, uint32_t n, unsigned cores, uint32_t wanted,
 	uint32_t frag_elements);
 
-/** What an endpoint is: one core behind one port. */
+/** What an endpoint is: one core at one port. */
 struct pbox_place {
 	uint8_t node;  /**< of the core: index into the arenas */
 	uint8_t port;  /**< any numbers, as long as they differ */
@@ -84,7 +84,7 @@ unsigned pbox_place_cores(const struct pbox_place *place, unsigned endpoints);
  * Set partition of the chunks over endpoints by elements, largest first, each to the core that has
  * least (Graham's LPT rule, 1969: at most 4/3 of the optimum, and at most the mean plus one of the
  * smaller items), there to the endpoint that has least of its share. Cores come first because a
- * core behind two ports is no faster than one behind one; shares are such that ports get the same
+ * core at two ports is no faster than one at one; shares are such that ports get the same
  * where their cores allow it. Ties go to the lower endpoint, so that every box places alike. Pure.
  *
  * @param place      of each endpoint

@@ -30,7 +30,7 @@ struct pbox_record; /* of lib/engine */
 /** Why a fragment takes no contributions (pbox_fragment.closed). */
 enum pbox_fragment_closed {
 	PBOX_FRAGMENT_UNINITIALISED = 1, /**< mode 1, before INIT */
-	PBOX_FRAGMENT_RESTORING = 2,     /**< its restorers have not all told (R10.6) */
+	PBOX_FRAGMENT_RESTORING = 2,     /**< its restorers have not all reported (R10.6) */
 	PBOX_FRAGMENT_LOST = 4,          /**< nobody could give the version that the box had */
 };
 

@@ -120,7 +120,7 @@ pbox_net_udp_checksum_set(void *frame, const void *payload, size_t payload_len)
 
 	PBOX_ASSERT(pbox_net_get_be16(udp + 4) == payload_len + PBOX_NET_UDP_LEN);
 	memset(udp + 6, 0, 2);
-	/* the addresses stand right before the UDP header: 16 bytes in one go */
+	/* the addresses are right before the UDP header: 16 bytes in one go */
 	sum = pbox_net_sum(pseudo, sizeof(pseudo), 0);
 	sum = pbox_net_sum(udp - 8, 8 + PBOX_NET_UDP_LEN, sum);
 	check = (uint16_t)~pbox_net_sum_fold(pbox_net_sum(payload, payload_len, sum));

@@ -17,7 +17,7 @@ mac_is_host(const uint8_t mac[6])
 	return (mac[0] & 1) == 0 && memcmp(mac, zero, 6) != 0;
 }
 
-/* Never an answer to an address that stands for many hosts, for nobody, or for ourselves. */
+/* Never an answer to an address of many hosts, of nobody, or of ourselves. */
 static bool
 ip_is_host(uint32_t ip, const struct pbox_net_if *nif)
 {
@@ -107,7 +107,7 @@ parse_udp(const uint8_t *frame, const uint8_t *p, size_t len, unsigned flags,
 	return PBOX_NET_UDP;
 }
 
-/* The IPv4 header: lengths before all else, so that nothing behind them is read unseen. */
+/* The IPv4 header: lengths before all else, so that nothing beyond them is read. */
 static enum pbox_net_verdict
 parse_ip_header(const uint8_t *p, size_t len, const struct pbox_net_if *nif, unsigned flags,
 	struct pbox_net_pkt *out)

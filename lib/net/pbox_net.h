@@ -11,8 +11,8 @@
  * and the writers of the few frames that the box sends. Flat bytes in and out, no packet buffers,
  * no memory of its own, no clock: every function may be called by any thread on its own data.
  *
- * Byte order: MAC addresses are six bytes as they stand in the frame. IPv4 addresses are a
- * uint32_t that holds the four bytes as they stand in the frame (network order: compare, copy,
+ * Byte order: MAC addresses are six bytes as they are in the frame. IPv4 addresses are a
+ * uint32_t that holds the four bytes as they are in the frame (network order: compare, copy,
  * but do not calculate). Ports, lengths and ids are host order.
  *
  * Decisions of the parser:
@@ -120,7 +120,7 @@ enum pbox_net_udp_checksum {
 #define PBOX_NET_ECT0   2 /**< ECN-capable: a switch may mark the packet instead of losing it */
 #define PBOX_NET_ECN_CE 3 /**< value of pbox_net_pkt.ecn: congestion experienced (RFC 3168) */
 
-/** What the parser found. Only what the verdict stands for is defined. */
+/** What the parser found. Only what the verdict is about is defined. */
 struct pbox_net_pkt {
 	uint8_t src_mac[6]; /**< all: of the Ethernet header, where an answer goes */
 	uint8_t dst_mac[6]; /**< all */
@@ -128,9 +128,9 @@ struct pbox_net_pkt {
 	uint32_t dst_ip;    /**< all: of the IPv4 header, or the target of ARP */
 	uint16_t src_port;  /**< UDP */
 	uint16_t dst_port;  /**< UDP */
-	uint16_t l3_offset; /**< all: 14, or 18 behind a tag */
+	uint16_t l3_offset; /**< all: 14, or 18 after a tag */
 	uint16_t
-		payload_offset; /**< UDP, ICMP: first byte behind the UDP or ICMP header (8 bytes) */
+		payload_offset; /**< UDP, ICMP: first byte after the UDP or ICMP header (8 bytes) */
 	uint16_t payload_len; /**< UDP, ICMP; payload_offset + payload_len <= length of the frame */
 	uint16_t vlan_tci;    /**< all: priority bits of the tag if tagged, else 0 */
 	uint8_t tagged;       /**< all: 1 with an 802.1Q tag */
@@ -144,7 +144,7 @@ struct pbox_net_pkt {
  * Judge one received frame.
  *
  * @param frame first byte of the Ethernet header; any alignment.
- * @param len bytes that may be read there. Padding behind the IPv4 packet is ignored. Of a frame
+ * @param len bytes that may be read there. Padding after the IPv4 packet is ignored. Of a frame
  *   in several buffers give the first: what does not fit is ip_truncated.
  * @param nif the port's address.
  * @param flags PBOX_NET_F_*.
@@ -334,7 +334,7 @@ pbox_net_udp_header_sized(const struct pbox_net_udp_origin *sized, void *frame,
 }
 
 /** Add the UDP checksum to a header written by pbox_net_udp_header(), whose payload of the same
- * length may stand elsewhere. */
+ * length may be elsewhere. */
 void pbox_net_udp_checksum_set(void *frame, const void *payload, size_t payload_len);
 
 #endif /* PBOX_NET_H */

@@ -81,7 +81,7 @@ pbox_budget_report(const struct pbox_budget *b, FILE *to)
 		pbox_budget_size(pbox_budget_sum(b, -2), text, sizeof(text)));
 }
 
-/* A header of EAL's allocator and the alignment behind it. */
+/* A header of EAL's allocator and the alignment after it. */
 #define PIECE_HEADER ((size_t)4096)
 
 size_t

@@ -190,7 +190,7 @@ offloads(struct pbox_port_device *d, const struct rte_eth_dev_info *info)
 	d->lsc = (*info->dev_flags & RTE_ETH_DEV_INTR_LSC) != 0;
 }
 
-/* Would DPDK take this MTU? The overhead is reckoned as ethdev does. */
+/* Would DPDK take this MTU? The overhead is computed as ethdev does. */
 static bool
 mtu_fits(const struct rte_eth_dev_info *info, unsigned mtu)
 {

@@ -62,7 +62,7 @@ iface_of(const struct pbox_port *p)
 		       : IFACE_SAME;
 }
 
-/* Virtual drivers claim a link whatever the interface behind them does: ask the kernel too. */
+/* Virtual drivers claim a link whatever their interface does: ask the kernel too. */
 static bool
 is_up(const struct pbox_port *p)
 {

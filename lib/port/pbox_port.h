@@ -66,7 +66,7 @@ struct pbox_port_device {
 	int node; /**< -1: any */
 	uint16_t max_rxq, max_txq;
 	uint16_t mtu_set;    /**< what DPDK may set; 0: the device refuses the wanted one */
-	uint16_t mtu_kernel; /**< of the kernel interface behind it, or 0 */
+	uint16_t mtu_kernel; /**< of its kernel interface, or 0 */
 	char kernel_if[PBOX_PORT_IFNAME]; /**< its name, or "" */
 	uint32_t max_frame;               /**< longest frame that it delivers whole; 0: unknown */
 	uint32_t min_buffer;              /**< bytes that a receive buffer must have */
@@ -119,12 +119,12 @@ int pbox_port_node(uint16_t id);
 
 /**
  * Configure the port, and find out what memory it needs: data_room, n_mbufs and pool_bytes of @p p.
- * Takes none yet, so that the whole box can be reckoned first. On error nothing stays behind and
+ * Takes none yet, so that the whole box can be computed first. On error nothing is left and
  * @p err names the port and the next step.
  */
 int pbox_port_prepare(
 	struct pbox_port *p, const struct pbox_port_conf *conf, struct pbox_error *err);
-/** Then its pools, on its NUMA node, and its queues; not started yet. Errors likewise. */
+/** Then its pools, on its NUMA node, and its queues; not started yet. Errors as there. */
 int pbox_port_queues(struct pbox_port *p, struct pbox_error *err);
 /** Both. */
 int pbox_port_open(struct pbox_port *p, const struct pbox_port_conf *conf, struct pbox_error *err);

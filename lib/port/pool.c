@@ -19,7 +19,7 @@ zone_free(struct rte_mempool_memhdr *memhdr __rte_unused, void *zone)
 	rte_memzone_free(zone);
 }
 
-/* One piece of memory, object behind object. */
+/* One piece of memory, one object after another. */
 static int
 pool_fill(struct rte_mempool *mp, int node)
 {
@@ -45,7 +45,7 @@ pool_fill(struct rte_mempool *mp, int node)
 /*
  * What rte_pktmbuf_pool_create() does, but for memory that is contiguous to devices as it is to
  * us: it lets no packet cross a page, which with 4 KiB pages wastes half, and leaves gaps that
- * AF_XDP does not reckon with (packets behind its reckoned end are never received).
+ * AF_XDP does not expect (packets after the end that it computes are never received).
  */
 static struct rte_mempool *
 contiguous_pool(const char *name, unsigned n, unsigned cache, uint16_t priv, uint16_t data_room,

@@ -27,7 +27,7 @@
 
 /** The contributions of one fragment, in worker order. */
 struct pbox_sources {
-	const void *const *src; /**< n pointers; NULL stands for all zeros (flag ZERO) */
+	const void *const *src; /**< n pointers; NULL: all zeros (flag ZERO) */
 	const float *weight;    /**< n factors, or NULL: all contributions count once */
 	unsigned n;
 	enum pbox_format elem;
@@ -42,7 +42,7 @@ struct pbox_sources {
 	 * A contribution that is damaged is found with the certainty of its CRC32C, two or more at
 	 * a time with that of 64 bits: the CRC32C of their sum and that of their sum with each
 	 * shifted against the one before are compared, which costs little more than nothing.
-	 * Which ones are damaged pbox_reduce_intact() tells.
+	 * pbox_reduce_intact() says which ones are damaged.
 	 */
 	bool *intact;
 	unsigned header; /**< with intact: bytes of the header before each payload, 4 to 64 */
@@ -106,14 +106,14 @@ extern const struct pbox_reduce_ops pbox_reduce_scalar;
 
 /** CRC32C of a buffer that is in a cache already; @p crc: 0, or that of the bytes before. Any thread. */
 uint32_t pbox_reduce_crc32c(uint32_t crc, const void *buf, size_t len);
-/** Is the frame intact whose payload of @p bytes stands behind its header? As s->intact. Any thread. */
+/** Is the frame intact whose payload of @p bytes is after its header? As s->intact. Any thread. */
 bool pbox_reduce_intact(const void *payload, size_t bytes, unsigned header);
 
 /** Drivers call this from a constructor. */
 void pbox_reduce_register(const struct pbox_reduce_ops *ops);
 /** By name, or the best usable one for NULL. NULL if the name is unknown or not usable here. */
 const struct pbox_reduce_ops *pbox_reduce_select(const char *name);
-/** The i-th registered implementation (the scalar one first), NULL behind the last. */
+/** The i-th registered implementation (the scalar one first), NULL after the last. */
 const struct pbox_reduce_ops *pbox_reduce_at(unsigned i);
 
 #endif /* PBOX_REDUCE_H */

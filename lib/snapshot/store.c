@@ -137,7 +137,7 @@ pbox_snapshot_list(const char *dir, const char *job, int64_t table, struct pbox_
 	}
 	if (job != NULL && strlen(job) >= PBOX_SNAPSHOT_NAME) {
 		closedir(d);
-		return 0; /* no job can have that name, but whoever asks may give it */
+		return 0; /* no job can have that name, but a caller may give it */
 	}
 	if (job != NULL)
 		store_escape(name, job);

@@ -68,7 +68,7 @@ write_sync_dir(const char *dir, struct pbox_error *err)
 	return ret;
 }
 
-/* Durable under its temporary name first: the real one never stands for less than all of it. */
+/* Durable under its temporary name first: a file of the real one has all of it. */
 int
 write_commit(struct draft *d, const char *dir, const char *path, struct pbox_error *err)
 {
@@ -97,7 +97,7 @@ write_drop(struct draft *d)
 	unlink(d->tmp);
 }
 
-/* What stands in the blocks, in order: description, directory, data. */
+/* The content of the blocks, in order: description, directory, data. */
 struct content {
 	const uint8_t *part[3];
 	uint64_t len[3];
@@ -271,7 +271,7 @@ write_describe(struct super *s, const struct pbox_snapshot_write *w, size_t meta
 		.run = m->run,
 	};
 	memcpy(s->job, m->job, sizeof(s->job));
-	/* blocks of another file that stood in the same place are not taken for ours */
+	/* blocks of another file that were in the same place are not taken for ours */
 	if (getrandom(&s->id, sizeof(s->id), 0) != (ssize_t)sizeof(s->id))
 		return write_fail(err, "no random number for", w->dir);
 	return 0;

@@ -59,7 +59,7 @@ frame_load(struct pbox_hdr *h, const uint8_t *p)
 	h->fmt_arg = p[PBOX_AT_FMT_ARG];
 }
 
-/* Everything of R2.1 but the CRC, in two halves: what stands before it, and what stands behind. */
+/* Everything of R2.1 but the CRC, in two halves: what is before it, and what is after it. */
 static inline enum pbox_wire_drop
 check_shape(const uint8_t *p, size_t len, bool first, struct pbox_hdr *hdr, size_t *size)
 {
@@ -70,7 +70,7 @@ check_shape(const uint8_t *p, size_t len, bool first, struct pbox_hdr *hdr, size
 	if (__builtin_expect(p[PBOX_AT_MAGIC] != PBOX_MAGIC, 0))
 		return PBOX_WIRE_MAGIC;
 	if (__builtin_expect(p[PBOX_AT_VERSION] != PBOX_VERSION_WIRE, 0)) {
-		frame_load(hdr, p); /* whoever answers R2.2 wants to know what it was */
+		frame_load(hdr, p); /* an answer by R2.2 says what it was */
 		return PBOX_WIRE_VERSION;
 	}
 	need = PBOX_HDR_LEN + (size_t)pbox_ld16(p + PBOX_AT_LENGTH) +

@@ -67,7 +67,7 @@ enum pbox_mode {
 #define PBOX_DECLARE_MIXED    0x4u /**< of a later release: contributions in several formats */
 #define PBOX_DECLARE_KNOWN    0x3u
 
-/** Bytes of the tag behind the payload of a frame with these flags. */
+/** Bytes of the tag after the payload of a frame with these flags. */
 static inline unsigned
 pbox_tag_len(unsigned flags)
 {
@@ -108,8 +108,8 @@ uint32_t pbox_crc32c(uint32_t crc, const void *buf, size_t len);
  * @param len   bytes from @p buf to the end of the datagram
  * @param hdr   set on PBOX_WIRE_OK; also as far as readable on PBOX_WIRE_VERSION (for R2.2)
  * @param size  bytes to the next frame; set on OK, CRC, FLAGS, TYPE, AUTH; on other drops the rest of
- *              the datagram goes with the frame. The payload stands at @p buf + PBOX_HDR_LEN,
- *              and behind it the tag of a frame with flag AUTH, unchecked.
+ *              the datagram goes with the frame. The payload is at @p buf + PBOX_HDR_LEN,
+ *              and after it the tag of a frame with flag AUTH, unchecked.
  * @return PBOX_WIRE_OK or the reason. A remainder of 1 to 61 bytes is TRAILING if @p first is
  *         false (R1.2) and TRUNCATED if it is true.
  */
@@ -121,7 +121,7 @@ enum pbox_wire_drop pbox_frame_decode(
 
 /**
  * pbox_frame_decode() of the first frame of a datagram, but the CRC of a contribution that fills its
- * datagram is left for later (R2.5): whoever reads the payload anyway, to sum it, computes the CRC in
+ * datagram is left for later (R2.5): a caller that reads the payload anyway, to sum it, computes the CRC in
  * the same pass and calls pbox_frame_verify() with it.
  *
  * @param unverified set: true if the CRC was not looked at. Nothing in such a frame may be acted
@@ -228,7 +228,7 @@ struct pbox_join {
 	uint64_t cookie, nonce;
 	uint16_t worker, workers, mtu, window;
 	uint8_t policy, auth; /**< auth: 1: it can send and check tags */
-	uint8_t revision; /**< PBOX_REVISION of whoever sends it; 0: a release before there was one */
+	uint8_t revision;     /**< PBOX_REVISION of its sender; 0: a release before there was one */
 	uint32_t lease_ms;
 	uint32_t can, needs; /**< bits of enum pbox_capability (R4.10) */
 	char job[PBOX_NAME_LEN], host[PBOX_NAME_LEN];

@@ -10,7 +10,7 @@
  * The numbers of the protocol and their names, each written once: X(symbol, number, name, ...).
  *
  * The enumerations, pbox_*_name() and pbox_number() are made of these lists, and with them options,
- * telemetry, messages, counters, the table of optimisers (lib/optim), what pbox_client_name() tells Python,
+ * telemetry, messages, counters, the table of optimisers (lib/optim), what pbox_client_name() gives Python,
  * and the Wireshark dissector's tables (usertools/mkdissector).
  */
 
@@ -115,7 +115,7 @@ enum pbox_discipline {
 	PBOX_DISCIPLINES(PBOX_LIST_SYMBOL) PBOX_DISCIPLINES_LATER(PBOX_LIST_SYMBOL)
 };
 
-/** How a fragment stands: aux of RESTORE_OK (R10.5). */
+/** The state of a fragment: aux of RESTORE_OK (R10.5). */
 #define PBOX_RESTORES(X)                \
 	X(PBOX_RESTORE_DONE, 0, done)   \
 	X(PBOX_RESTORE_NOTED, 1, noted) \
@@ -190,7 +190,7 @@ enum pbox_capability { PBOX_CAPABILITIES(PBOX_LIST_SYMBOL) };
 	X(FLAGS, 5, frame_flags, "unknown flags")                                    \
 	X(TYPE, 6, frame_type, "unknown type")                                       \
 	X(AUTH, 7, frame_auth, "a tag where there is no session yet")                \
-	X(TRAILING, 8, frame_trailing, "bytes behind the last frame")
+	X(TRAILING, 8, frame_trailing, "bytes after the last frame")
 #define PBOX_WIRE_SYMBOL(symbol, number, ...) PBOX_WIRE_##symbol = number,
 enum pbox_wire_drop { PBOX_WIRE_OK = 0, PBOX_WIRE_REFUSALS(PBOX_WIRE_SYMBOL) PBOX_WIRE_DROPS };
 

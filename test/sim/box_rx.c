@@ -227,7 +227,7 @@ sim_box_poll(struct sim *s, unsigned shard)
 		struct sim_packet *p = sh->first;
 		unsigned k;
 
-		if (p->forged) { /* alone, so that what it does can be told */
+		if (p->forged) { /* alone, so that its effect can be seen */
 			give(s, sh, frame, n);
 			n = 0;
 		}

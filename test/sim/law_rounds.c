@@ -32,7 +32,7 @@ note_members(const struct sim_job_spec *spec, struct sim_fragment *f, uint32_t v
 }
 
 /* A job with a rate has a new version: as fast as its rate allows, and what 10 ms save up? After a crash
- * versions are told that were there before, and where workers push alone or are removed, some are told
+ * versions are reported that were there before, and where workers push alone or are removed, some are reported
  * later than they end. */
 static void
 check_rate(struct sim *s, const struct sim_fragment *f, unsigned job, unsigned contributors)

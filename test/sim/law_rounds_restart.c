@@ -75,7 +75,7 @@ rounds_load(struct sim *s, unsigned job, struct sim_fragment *f, struct pbox_tab
 	return true;
 }
 
-/* ---- what the workers tell --------------------------------------------------------------- */
+/* ---- what the workers report --------------------------------------------------------------- */
 
 void
 rounds_told(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h,
@@ -107,7 +107,8 @@ must_be(struct sim *s, unsigned job, const struct sim_fragment *f, bool *have)
 		if (j->token[w] == 0 || j->restorer[f->table][w] != j->token[w])
 			continue;
 		if (f->told[w].token != j->token[w]) {
-			sim_fail(s, "job %u chunk %x frag %u is restored before worker %u has told",
+			sim_fail(s,
+				"job %u chunk %x frag %u is restored before worker %u has reported",
 				job, f->chunk, f->frag, w);
 			return 0;
 		}
@@ -145,7 +146,7 @@ from_worker(struct sim *s, unsigned job, struct sim_fragment *f, uint32_t v)
 
 	if (f->version >= v && f->version - v <= 1 && v > 0 &&
 		memcmp(f->answer[v & 1], f->given, bytes) != 0)
-		sim_fail(s, "a worker gives other bytes of version %u than it was told", v);
+		sim_fail(s, "a worker gives other bytes of version %u than it was sent", v);
 	f->version = v;
 	memcpy(f->answer[v & 1], f->given, bytes);
 	for (uint32_t i = 0; i < f->elements; i++)

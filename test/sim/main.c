@@ -33,7 +33,7 @@ static const char help[] =
 	"  --shrink N          make seed N, if it fails, small enough to be read; done of itself with\n"
 	"                      the first seed that fails\n"
 	"  --effort N          million events that shrinking may take (default 20; 0: no shrinking)\n"
-	"  --replay FILE       run what was shrunk, and tell in words what happens (-v: everything)\n"
+	"  --replay FILE       run what was shrunk, and say in words what happens (-v: everything)\n"
 	"  --keep-going        do not stop at the first seed that fails\n"
 	"  --twice             run every seed twice and compare the traces' hashes\n"
 	"  --alone             run each box without the others too, where there are several and nothing\n"

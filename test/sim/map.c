@@ -89,7 +89,7 @@ add_fragments(struct sim *s, unsigned job, const struct pbox_chunk_entry *e, uin
 	}
 }
 
-/* A chunk that an earlier worker was told of. */
+/* A chunk that an earlier worker got a map of. */
 static void
 compare(struct sim *s, unsigned job, const struct pbox_chunk_entry *e, uint32_t table)
 {
@@ -98,7 +98,7 @@ compare(struct sim *s, unsigned job, const struct pbox_chunk_entry *e, uint32_t 
 	uint32_t frags = (e->elements + j->frag_elements[table] - 1) / j->frag_elements[table];
 	struct sim_fragment *last = sim_find(j, e->chunk_id, frags - 1);
 
-	/* after a restart the box may place them anew (R10.3) */
+	/* after a restart the box may place them again (R10.3) */
 	for (uint32_t i = 0; f != NULL && f->map_of != s->box->incarnation && i < frags; i++) {
 		struct sim_fragment *g = sim_find(j, e->chunk_id, i);
 

@@ -180,7 +180,7 @@ deliver(struct sim *s, struct sim_packet *p, struct sim_fault *k)
 		p = cut(p, k);
 		sim_words(s, " cut to %u bytes", p->len);
 	}
-	/* a worker is of the box that its job lives on, whoever sends */
+	/* a worker is of the box that its job lives on, of whatever sender */
 	sim_at_box(s, k->to_box ? p->box : s->sc.job[p->ip >> 8 & 0xFF].box,
 		&(struct sim_event){
 			.at = at, .kind = k->to_box ? SIM_TO_BOX : SIM_TO_WORKER, .p = p});

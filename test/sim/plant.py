@@ -4,7 +4,7 @@
 
 plant.py OUTDIR ENGINE_DIR WORKER_DIR
 
-Every plant is a text that stands exactly once in a source file and what stands there instead while
+Every plant is a text that is exactly once in a source file and what is there instead while
 the plant is switched on (at run time: sim_planted). The production sources know nothing of it. A
 plant whose text has gone stops the build: bring it up to date with the code.
 
@@ -15,7 +15,7 @@ import pathlib
 import re
 import sys
 
-# name, file, text, text with the bug; P stands for "this plant is on"
+# name, file, text, text with the bug; P is "this plant is on"
 PLANTS = [
     ("skip-duplicate-check", "rounds.c",
      "if (now && (r == NULL || !bit_get(r->has, f->hdr.worker)) && has_rate",
@@ -218,7 +218,7 @@ def planted(name: str, text: str) -> str:
         if file != name:
             continue
         if text.count(old) != 1:
-            sys.exit(f"plant.py: '{PLANTS[number - 1][0]}': its text stands {text.count(old)} times in "
+            sys.exit(f"plant.py: '{PLANTS[number - 1][0]}': its text is {text.count(old)} times in "
                      f"{file}, not once: bring the plant up to date")
         text = text.replace(old, re.sub(r"\bP\b", f"sim_is_planted({number})", new))
     return text

@@ -370,7 +370,7 @@ may_fetch(const struct sim *s, const struct sim_worker *w, unsigned table)
 }
 
 /* After SETs of the first round, by worker 0; the others fetch what it gives. The map of one that comes back is at
- * most one version behind, and of version 0 there is nothing to fetch. */
+ * most one version old, and of version 0 there is nothing to fetch. */
 static void
 start(struct sim *s, struct sim_worker *w)
 {

@@ -12,7 +12,7 @@
  * own, from another port and from another host. Copies must move nothing (R4.9, R8.2): a worker's answers stay where
  * they are, and who is dead is dead. What is kept has come to the box undamaged, so nobody may say that it is new.
  *
- * From generators of its own: what else happens in a run of a seed follows from it as ever.
+ * From generators of its own: what else happens in a run of a seed follows from it as before.
  */
 
 #define HOST 200  /* his network: 10.200.x.y */
@@ -143,7 +143,7 @@ sim_record_receive(struct sim *s, const struct sim_packet *p)
 	if (p->damaged || p->forged ||
 		pbox_frame_decode(p->data, p->len, true, &h, &size) != PBOX_WIRE_OK)
 		return;
-	/* he is asked for a proof, with PONG too, and is told that there is no such session */
+	/* he is asked for a proof, with PONG too, and the answer is that there is no such session */
 	asked = (h.type == PBOX_PING && h.length == 0) || h.type == PBOX_PONG;
 	unknown = h.type == PBOX_ERROR && h.length == 0 && h.aux == PBOX_E_SESSION;
 	if (!unknown &&

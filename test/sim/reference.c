@@ -9,7 +9,7 @@
 #include "sim.h"
 
 /*
- * What the box must answer, computed anew from doc/protocol.md R5.2 and PyTorch's optimisers, one
+ * What the box must answer, computed again from doc/protocol.md R5.2 and PyTorch's optimisers, one
  * element after the other, sharing no code with lib/reduce and lib/optim.
  */
 

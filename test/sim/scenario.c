@@ -192,7 +192,7 @@ sim_crashes(const struct sim_scenario *sc, unsigned box)
 	return false;
 }
 
-/* Likewise. */
+/* From a generator of its own, too. */
 static void
 make_crashes(struct sim_scenario *sc, uint64_t seed)
 {
@@ -223,7 +223,7 @@ make_crashes(struct sim_scenario *sc, uint64_t seed)
 	}
 }
 
-/* Likewise. A whole run is replaced where nothing else happens to its workers. */
+/* From a generator of its own, too. A whole run is replaced where nothing else happens to its workers. */
 static void
 make_replaced(struct sim_scenario *sc, uint64_t seed)
 {
@@ -243,7 +243,7 @@ make_replaced(struct sim_scenario *sc, uint64_t seed)
 	}
 }
 
-/* Likewise. */
+/* From a generator of its own, too. */
 static void
 make_auth(struct sim_scenario *sc, uint64_t seed)
 {
@@ -257,7 +257,7 @@ make_auth(struct sim_scenario *sc, uint64_t seed)
 	}
 }
 
-/* Likewise. */
+/* From a generator of its own, too. */
 static void
 make_rate(struct sim_scenario *sc, uint64_t seed)
 {
@@ -268,7 +268,7 @@ make_rate(struct sim_scenario *sc, uint64_t seed)
 		sc->rate = (uint32_t)range(&r, 1000, one_in(&r, 2) ? 5000 : 100000);
 }
 
-/* Likewise. Somebody sends copies of old frames, workers move, and more of them die: their leases must end. */
+/* From a generator of its own, too. Somebody sends copies of old frames, workers move, and more of them die: their leases must end. */
 static void
 make_recordings(struct sim_scenario *sc, uint64_t seed)
 {
@@ -292,7 +292,7 @@ make_recordings(struct sim_scenario *sc, uint64_t seed)
 }
 
 /*
- * Likewise. A large table on a bad network that becomes a good one: what the losses have done to windows must end.
+ * From a generator of its own, too. A large table on a bad network that becomes a good one: what the losses have done to windows must end.
  * Windows are as small as that takes few frames.
  */
 static void

@@ -8,7 +8,7 @@
 #include "shrink.h"
 
 /*
- * First the parameters, with faults drawn anew each time: many a bug needs none in particular. Then
+ * First the parameters, with other faults drawn each time: many a bug needs none in particular. Then
  * the faults of the run that is left, as a list, by delta debugging: halves, quarters, ... are left
  * out while it still fails by the same invariant. Then both again. Whatever is tried is judged by a
  * run; a change that makes it fail otherwise, or not at all, is taken back.
@@ -198,7 +198,7 @@ faults(struct shrink *z)
 
 		while (at < l->n && z->effort > 0) {
 			if (part(z, at, at + each, false))
-				less = true; /* what stands there now is tried next */
+				less = true; /* what is there now is tried next */
 			else
 				at += each;
 		}

@@ -252,11 +252,11 @@ struct sim_fragment {
 		uint64_t missing; /* since then it knows that the box does not have that; 0: no */
 	} asked[SIM_WORKERS];     /* by process */
 	uint32_t published;       /* latest version that the box answered with */
-	uint32_t map_of;          /* incarnation that told the endpoint */
+	uint32_t map_of;          /* incarnation that named the endpoint */
 	/* restarts of the box (restart.c) */
 	uint32_t restored_in; /* incarnation */
 	struct {
-		uint64_t token; /* of the session that told; 0: none */
+		uint64_t token; /* of the session that reported; 0: none */
 		uint32_t version;
 		bool have;
 	} told[SIM_WORKERS];
@@ -360,10 +360,10 @@ enum sim_fault_kind {
 	SIM_FAULT_FORGE,     /* value[0]: random number, value[1]: what is forged */
 	SIM_FAULT_SLOW_MAIL, /* value[0]: ns */
 	SIM_FAULT_KILL,      /* value[0]: ns after the beginning of the worker's job */
-	SIM_FAULT_REBIND,    /* likewise */
-	SIM_FAULT_REPLACE,   /* likewise */
+	SIM_FAULT_REBIND,    /* the same */
+	SIM_FAULT_REPLACE,   /* the same */
 	SIM_FAULT_CRASH,     /* value[0]: ns after the beginning; job: the box */
-	SIM_FAULT_SNAPSHOT,  /* likewise; no fault, but what a crash is survived by */
+	SIM_FAULT_SNAPSHOT,  /* the same; no fault, but what a crash is survived by */
 	SIM_FAULT_STRAY,     /* value[0]: the box that a copy goes to */
 	SIM_FAULT_RECORD,    /* value[0]: ns until it is sent again, value[1]: how (record.c) */
 	SIM_FAULT_KINDS

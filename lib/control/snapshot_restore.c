@@ -218,7 +218,7 @@ is_of_run(const struct pbox_snapshot_file *f, const struct pbox_table_parts *of)
 {
 	if (f->aside)
 		return false;
-	if (!of->run_told || f->run == 0 || f->run == of->run)
+	if (!of->run_reported || f->run == 0 || f->run == of->run)
 		return true;
 	pbox_log(PBOX_LOG_WARN,
 		"job '%s': snapshot %s is of run %" PRIu64 ", and run %" PRIu64

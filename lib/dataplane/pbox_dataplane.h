@@ -83,7 +83,7 @@ struct pbox_dp_conf {
 	X(PBOX_CS_UDP_CHECKSUM_PARTIAL, COUNTER, udp_checksum_partial, "packets", "the sender left the UDP checksum to hardware that is not there") \
 	X(PBOX_CS_UDP_CHECKSUM_BAD, COUNTER, udp_checksum_bad, "packets", "the port found the UDP checksum wrong; the CRC of the frame decides") \
 	X(PBOX_CS_ECN_CE, COUNTER, ecn_ce, "packets", "data datagrams marked: congestion experienced") \
-	X(PBOX_CS_PINGS_TOLD, COUNTER, pings_told, "frames", "keep-alives that were answered, and that the control thread heard of") \
+	X(PBOX_CS_PINGS_REPORTED, COUNTER, pings_reported, "frames", "keep-alives that were answered, and that the control thread heard of") \
 	/* sent */ \
 	X(PBOX_CS_TX_PACKETS, COUNTER, tx_packets, "packets", "packets given to ports") \
 	X(PBOX_CS_TX_BYTES, COUNTER, tx_bytes, "bytes", "bytes of these packets") \

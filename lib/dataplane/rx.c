@@ -50,7 +50,7 @@ rx_answered(struct core *c, struct rte_mbuf *m)
 	core_count(c, PBOX_CS_FRAMES, 1);
 	core_count(c, PBOX_CS_FRAMES_DATA, 1);
 	if (core_to_control(c, PBOX_GATE_ANSWERED, m))
-		core_count(c, PBOX_CS_PINGS_TOLD, 1);
+		core_count(c, PBOX_CS_PINGS_REPORTED, 1);
 	else
 		rte_pktmbuf_free(m);
 }

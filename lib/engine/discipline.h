@@ -30,7 +30,7 @@ enum discipline_cut {
 	CUT_PASSED, /* the fragment has no such version any more */
 };
 
-/* g is a fragment that is not being restored, except in tell. The first three are called for packets. */
+/* g is a fragment that is not being restored, except in report. The first three are called for packets. */
 struct discipline {
 	/* A PUSH or PUSHPULL, of a format and length that fit; its fragment may be closed. True: the packet is
 	 * held. */
@@ -45,8 +45,8 @@ struct discipline {
 	uint64_t (*missing)(const struct target *g, unsigned word);
 	/* The job expects other workers (R8.5), and the fragment has a record. */
 	void (*members)(struct pbox_shard *s, const struct target *g);
-	/* It is being restored: a worker tells what it holds (RESTORE), or, f NULL, fewer workers have to. */
-	void (*tell)(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+	/* It is being restored: a worker reports what it holds (RESTORE), or, f NULL, fewer workers have to. */
+	void (*report)(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 	/* Is it what a snapshot copies? */
 	enum discipline_cut (*at_cut)(
 		const struct pbox_fragment *fragment, const struct pbox_stage *stage);

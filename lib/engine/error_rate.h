@@ -5,7 +5,7 @@
 #ifndef ERROR_RATE_H
 #define ERROR_RATE_H
 
-/* ERROR SESSION answers whoever sends a wrong token, and that may be anybody (R4.8). */
+/* ERROR SESSION answers a sender with a wrong token, and that may be anybody (R4.8). */
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -10,7 +10,7 @@
  * minutes, so a worker sends the 32 bits above them as well. Of one that does not, they are made of the box's clock: a
  * frame of a session was sent after WELCOME and is not from the future, so it is the latest time with these 32 bits
  * that is not ahead of what the worker's clock can show by now. What was recorded in the life of a session stays old
- * for ever; but of a worker that sends only 32 bits it is new again when just 71.58 minutes have passed.
+ * forever; but of a worker that sends only 32 bits it is new again when just 71.58 minutes have passed.
  *
  * struct pbox_job_fresh: the control thread begins it; any core of the box may move it on.
  */
@@ -22,7 +22,7 @@
 #define FRESH_SLACK_US UINT64_C(2000000)
 /* Frames of one worker overtake each other by less, on their ways to several cores. */
 #define FRESH_ORDER_US UINT64_C(1000000)
-/* An address is asked for its proof, and whoever answers PINGs without one is not asked on and on. */
+/* An address is asked for its proof, and a worker that answers PINGs without one is not asked on and on. */
 #define FRESH_ASK_NS UINT64_C(20000000)
 /* Where ts begins, so that nothing is below 0. */
 #define FRESH_ORIGIN (UINT64_C(1) << 33)

@@ -137,13 +137,13 @@ bool pbox_registrar_work(struct pbox_registrar *r, uint64_t now_ns);
 size_t pbox_registrar_uncleared(const struct pbox_registrar *r);
 /** Leases; call every 10 to 100 ms. */
 void pbox_registrar_tick(struct pbox_registrar *r, uint64_t now_ns);
-/** Tell all workers that the box stops (LEFT); repeat it a few times, frames get lost. No new
+/** Notify all workers that the box stops (LEFT); repeat it a few times, frames get lost. No new
  * session is given from now on. */
 void pbox_registrar_shutdown(struct pbox_registrar *r, uint64_t now_ns);
 /** End all jobs: they are gone (pbox_registrar_jobs() is 0) when every shard has answered. */
 void pbox_registrar_close(struct pbox_registrar *r, uint64_t now_ns);
 
-/** Are answers to PINGs expected now (pbox_registrar_measure())? Whoever calls the registrar then does so often. */
+/** Are answers to PINGs expected now (pbox_registrar_measure())? The caller calls the registrar often then. */
 bool pbox_registrar_measuring(const struct pbox_registrar *r, uint64_t now_ns);
 
 #endif /* PBOX_REGISTRAR_H */

@@ -21,7 +21,7 @@ struct pbox_table_parts {
 	const struct pbox_job *job; /**< whose it is */
 	const char *name;           /**< of the job */
 	uint64_t run;               /**< number of its run, */
-	bool run_told; /**< which a worker has sent: it had begun before this box did */
+	bool run_reported; /**< which a worker has sent: it had begun before this box did */
 	uint32_t workers;
 	struct pbox_table *t;
 	const struct pbox_tensor *tensor;

@@ -36,7 +36,7 @@ struct pbox_stage_shard {
 	uint32_t chunk, fragment; /**< where it looks next */
 	uint32_t waiting;         /**< looked at, and not at the round yet */
 	uint32_t missed;
-	uint32_t behind; /**< of those looked at: they are behind pbox_stage.oldest, */
+	uint32_t behind; /**< of those looked at: they are older than pbox_stage.oldest, */
 	uint32_t lowest; /**< and the first of them is here */
 	bool looked;     /**< at all of them */
 } __attribute__((aligned(PBOX_CACHE_LINE)));

@@ -252,7 +252,7 @@ any_worker(const struct pbox_registrar *r, const struct pbox_job *job)
 }
 
 /* R4.6b: after a restart of the box workers come with the numbers that they had. Who wants any number waits
- * for them, lest it gets one of theirs. */
+ * for them, so that it gets none of theirs. */
 static bool
 numbers_free(struct pbox_registrar *r, const struct registrar_join *q)
 {

@@ -3,7 +3,7 @@
  */
 
 /*
- * A JOIN is good as long as its cookie (R4.2): so long the box knows the nonces of sessions that have ended, lest a
+ * A JOIN is good as long as its cookie (R4.2): so long the box knows the nonces of sessions that have ended, so that no
  * copy of their JOIN opens another. A worker that lives has one nonce for all its sessions (R10.1). It differs from a
  * copy by its cookie: who joins again got it after the end of the session, and a copy has the cookie of then. They are
  * kept by job, also beyond its end: what happens in one job says nothing of another. All of a job's count as its heap

@@ -144,7 +144,7 @@ registrar_run_begin(struct pbox_registrar *r, struct pbox_job *job, const struct
 		memcpy(run->id, m->run, PBOX_RUN_LEN);
 	if (m->number != 0) {
 		run->number = m->number;
-		run->told = true;
+		run->reported = true;
 	}
 	if (run->number == 0)
 		run->number = next_number(r, rec);
@@ -174,13 +174,13 @@ meaning(const struct pbox_run *run, bool begun, const struct pbox_join *m)
 	if (m->number != 0 && m->number == run->number)
 		return named(m->run) && named(run->id) && !run_is_same(m->run, run->id) ? TOO_LATE
 											: JOINS;
-	if (m->number != 0 && run->told)
+	if (m->number != 0 && run->reported)
 		return m->number > run->number ? MAKES_WAY : TOO_LATE;
 	if (m->number != 0)
 		return !begun && run_is_same(m->run, run->id) ? TAKES : TOO_LATE;
 	if (!named(m->run) || run_is_same(m->run, run->id))
 		return JOINS;
-	return !named(run->id) && !run->told && !begun ? TAKES : MAKES_WAY;
+	return !named(run->id) && !run->reported && !begun ? TAKES : MAKES_WAY;
 }
 
 /* R12.5: nobody lives in the run that is there, and this worker cannot. */
@@ -210,7 +210,7 @@ take_number(struct pbox_registrar *r, struct pbox_job *job, uint64_t number)
 		if (registrar_has_session(job, w))
 			registrar_end_session(r, job, w);
 	job->run.number = number;
-	job->run.told = true;
+	job->run.reported = true;
 	put_last(rec, number);
 	registrar_event(r, PBOX_LOG_INFO,
 		"job '%s' goes on with run %llu: a worker of it has come again", job->name,
@@ -234,7 +234,7 @@ make_way(struct pbox_registrar *r, const struct registrar_join *q)
 	put_ended(r, rec, run->id, number, m->host);
 	if (rec->last == number)
 		rec->last = 0;
-	rec->next = (struct pbox_run){.number = m->number, .told = m->number != 0};
+	rec->next = (struct pbox_run){.number = m->number, .reported = m->number != 0};
 	memcpy(rec->next.id, m->run, PBOX_RUN_LEN);
 	rec->has_next = true;
 	registrar_refuse(r, q->f, PBOX_E_WORKER_TAKEN, ENDING_AGAIN_MS,

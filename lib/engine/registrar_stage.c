@@ -94,7 +94,7 @@ registrar_stage_mail(struct pbox_registrar *r, const struct pbox_mail *m)
 	r->staged.mails--;
 }
 
-/* Its shards are gone, and with them whoever wrote to the memory. */
+/* Its shards are gone, and with them all that wrote to the memory. */
 void
 registrar_stage_job_gone(struct pbox_registrar *r, const struct pbox_job *job)
 {

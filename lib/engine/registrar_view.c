@@ -168,7 +168,7 @@ pbox_registrar_parts(const struct pbox_job *job, uint32_t table)
 		.job = job,
 		.name = job->name,
 		.run = job->run.number,
-		.run_told = job->run.told,
+		.run_reported = job->run.reported,
 		.workers = job->workers,
 		.t = &jt->t,
 		.tensor = jt->tensor,

@@ -67,7 +67,7 @@ keep_contribution(struct pbox_shard *s, const struct target *g, const struct pbo
 	}
 	if (r->arrived == r->need || j->held <= j->hold_share)
 		return true;
-	/* the job is at its bound: first what stands complete, then the front of this round */
+	/* the job is at its bound: first what is complete, then the front of this round */
 	shard_finish_ready(s);
 	if (j->held > j->hold_share)
 		rounds_fold(s, g);
@@ -134,7 +134,7 @@ open_or_finish(struct pbox_shard *s, const struct target *g)
 	return r;
 }
 
-/* Its worker was told that the box has not taken it, or one that it sent later, for the same round: it may send other
+/* Its worker knows that the box has not taken it, or one that it sent later, for the same round: it may send other
  * values then, and a copy does not come before them. */
 static __attribute__((noinline, cold)) bool
 was_refused(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
@@ -475,7 +475,7 @@ const struct discipline rounds_discipline = {
 	.burst = rounds_burst,
 	.missing = rounds_missing,
 	.members = rounds_members,
-	.tell = rounds_tell,
+	.report = rounds_report,
 	.at_cut = rounds_at_cut,
 	.drop = rounds_drop,
 	.bytes = rounds_bytes,

@@ -51,6 +51,6 @@ void rounds_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_
 struct rounds_group *rounds_scalars(struct pbox_shard_table *st, unsigned group, uint32_t round);
 
 /* rounds_restore.c */
-void rounds_tell(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+void rounds_report(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 
 #endif /* ROUNDS_H */

@@ -20,12 +20,12 @@ struct holding {
 };
 
 static void
-note_told(const struct target *g, const struct pbox_frame *f)
+note_report(const struct target *g, const struct pbox_frame *f)
 {
 	struct pbox_record *r = g->fragment->record;
 	unsigned w = f->hdr.worker;
 
-	r->told[w] = (struct told){
+	r->report[w] = (struct report){
 		.version = f->hdr.round,
 		.samples = f->hdr.weight,
 		.ts = f->hdr.ts,
@@ -40,7 +40,7 @@ note_told(const struct target *g, const struct pbox_frame *f)
 		bit_set(r->want, w);
 }
 
-/* All restorers have told: what do they hold? */
+/* All restorers have reported: what do they hold? */
 static struct holding
 highest(const struct target *g)
 {
@@ -51,7 +51,7 @@ highest(const struct target *g)
 	for (unsigned i = 0; i < words_of(g->j); i++)
 		for (uint64_t left = restorers(g, i); left != 0; left &= left - 1) {
 			unsigned w = i * 64 + (unsigned)__builtin_ctzll(left);
-			const struct told *c = &r->told[w];
+			const struct report *c = &r->report[w];
 
 			if (n++ > 0 && c->version != h.version)
 				h.lower = true;
@@ -85,7 +85,7 @@ take_payload(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 }
 
 /*
- * Decide, if all restorers have told (R10.6). f: what the last one told, or NULL. True: restored, and
+ * Decide, if all restorers have reported (R10.6). f: what the last one reported, or NULL. True: restored, and
  * answered.
  */
 static bool
@@ -121,26 +121,26 @@ ask_for_payload(struct pbox_shard *s, const struct target *g, const struct pbox_
 	struct holding h = highest(g);
 	struct pbox_record *r = g->fragment->record;
 
-	r->highest = h.version; /* who told more may be gone */
+	r->highest = h.version; /* who reported more may be gone */
 	if (f != NULL && f->hdr.round == h.version && bit_get(r->want, f->hdr.worker)) {
-		shard_answer_told(s, g, f->hdr.worker, PBOX_RESTORE_GIVE, 0);
+		shard_answer_report(s, g, f->hdr.worker, PBOX_RESTORE_GIVE, 0);
 		return;
 	}
-	shard_answer_told(s, g, h.giver, PBOX_RESTORE_GIVE, 0);
+	shard_answer_report(s, g, h.giver, PBOX_RESTORE_GIVE, 0);
 	if (f != NULL)
-		shard_answer_told(s, g, f->hdr.worker, PBOX_RESTORE_NOTED, h.giver);
+		shard_answer_report(s, g, f->hdr.worker, PBOX_RESTORE_NOTED, h.giver);
 }
 
 void
-rounds_tell(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+rounds_report(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	unsigned silent;
 
 	if (f != NULL)
-		note_told(g, f);
+		note_report(g, f);
 	silent = shard_first_silent(g);
 	if (silent == PBOX_NO_WORKER && !decide(s, g, f))
 		ask_for_payload(s, g, f);
 	else if (silent != PBOX_NO_WORKER && f != NULL)
-		shard_answer_told(s, g, f->hdr.worker, PBOX_RESTORE_NOTED, silent);
+		shard_answer_report(s, g, f->hdr.worker, PBOX_RESTORE_NOTED, silent);
 }

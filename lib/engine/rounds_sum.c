@@ -129,7 +129,7 @@ take_back(struct pbox_shard *s, const struct target *g, unsigned first, unsigned
 }
 
 /*
- * Sum what stands complete at the front of this round and give the packets back. Same order, same
+ * Sum what is complete at the front of this round and give the packets back. Same order, same
  * bits.
  */
 void
@@ -220,7 +220,7 @@ rounds_publish(struct pbox_shard *s, const struct target *g, uint32_t round, uns
 /*
  * A sum that is only sent is made in the spare room of its extent, and its fragment takes that in
  * exchange for its own: nobody needs the version before any more, as all have proven by intact
- * contributions. If one is damaged, that version still stands. NULL: the last fragment of a chunk may be
+ * contributions. If one is damaged, that version still holds. NULL: the last fragment of a chunk may be
  * shorter than the others, and keeps its place.
  */
 static float *

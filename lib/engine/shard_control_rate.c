@@ -100,7 +100,7 @@ control_is_proven(const struct pbox_shard *s, const struct pbox_frame *f)
 		       s->now_ns / PBOX_COOKIE_TICK_NS, pbox_ld64(f->payload));
 }
 
-/* Copies of frames are nobody's requests: whoever has a recording of a session would use up with it what that may ask,
+/* Copies of frames are nobody's requests: somebody with a recording of a session would use up with it what that may ask,
  * and its lease would end. n: frames of the datagram. */
 static bool
 shard_gate_is_copy(

@@ -59,7 +59,7 @@ struct contribution {
 };
 
 /* Which version a worker holds of a fragment that is being restored. */
-struct told {
+struct report {
 	uint32_t version, samples, ts;
 	uint16_t contributors;
 };
@@ -84,7 +84,7 @@ struct pbox_record {
 			struct pbox_record *later; /* in that line: the next one */
 		};
 		uint32_t
-			highest; /* of a fragment that is restored: the latest version that was told */
+			highest; /* of a fragment that is restored: the latest version that was reported */
 	};
 	uint16_t arrived; /* bits of has */
 	uint16_t frag;
@@ -93,10 +93,10 @@ struct pbox_record {
 	const void **payload; /* NULL: all zeros */
 	union {
 		struct contribution *from;
-		struct told *told;
+		struct report *report;
 	};
-	uint64_t *has;    /* who has contributed, or told */
-	uint64_t *want;   /* who wants the result, or can give the payload that it told of */
+	uint64_t *has;    /* who has contributed, or reported */
+	uint64_t *want;   /* who wants the result, or can give the payload that it reported */
 	uint64_t *expect; /* who is waited for, of a round that is partial */
 };
 
@@ -268,7 +268,7 @@ initialised(const struct target *g)
 	return g->fragment->closed == 0;
 }
 
-/* Then its record holds what workers have told instead (shard_restore.c). */
+/* Then its record holds what workers have reported instead (shard_restore.c). */
 static inline bool
 is_restoring(const struct target *g)
 {
@@ -382,7 +382,7 @@ bool shard_verify(const struct pbox_frame *f);
 /* After a restart (shard_restore.c). */
 void shard_restore(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 void shard_restorers_changed(struct pbox_shard *s, struct pbox_shard_job *j);
-/* The first restorer that has not told, or PBOX_NO_WORKER. */
+/* The first restorer that has not reported, or PBOX_NO_WORKER. */
 unsigned shard_first_silent(const struct target *g);
 /* A bitmap of those that are left. */
 static inline uint64_t
@@ -396,10 +396,10 @@ shard_is_newer(uint32_t a, uint32_t b)
 {
 	return a != 0 && (b == 0 || pbox_serial_diff(a, b) > 0);
 }
-/* An answer to what a worker told last, asked for or not. */
-void shard_answer_told(struct pbox_shard *s, const struct target *g, unsigned worker,
+/* An answer to what a worker reported last, asked for or not. */
+void shard_answer_report(struct pbox_shard *s, const struct target *g, unsigned worker,
 	enum pbox_restore how, uint32_t missing);
-/* The fragment has the version that it shall have, or (lost) nobody could give that: who told hears so. */
+/* The fragment has the version that it shall have, or (lost) nobody could give that: who reported hears so. */
 void shard_restored(struct pbox_shard *s, const struct target *g, bool lost);
 
 /* Records and members (shard_records.c). */

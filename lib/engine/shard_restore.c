@@ -36,10 +36,10 @@ answer_restore(struct pbox_shard *s, const struct target *g, unsigned worker, ui
 }
 
 void
-shard_answer_told(struct pbox_shard *s, const struct target *g, unsigned worker,
+shard_answer_report(struct pbox_shard *s, const struct target *g, unsigned worker,
 	enum pbox_restore how, uint32_t missing)
 {
-	const struct told *c = &g->fragment->record->told[worker];
+	const struct report *c = &g->fragment->record->report[worker];
 
 	answer_restore(s, g, worker, c->version, c->ts, how, missing);
 }
@@ -82,7 +82,7 @@ shard_restored(struct pbox_shard *s, const struct target *g, bool lost)
 		for (unsigned i = 0; i < words_of(g->j); i++)
 			for (uint64_t left = r->has[i] & restorers(g, i); left != 0;
 				left &= left - 1)
-				shard_answer_told(s, g, i * 64 + (unsigned)__builtin_ctzll(left),
+				shard_answer_report(s, g, i * 64 + (unsigned)__builtin_ctzll(left),
 					lost ? PBOX_RESTORE_LOST : PBOX_RESTORE_DONE, 0);
 		shard_record_close(s, g->j, fragment);
 	}
@@ -116,11 +116,11 @@ shard_restore(struct pbox_shard *s, const struct target *g, const struct pbox_fr
 		return;
 	}
 	shard_count(s, PBOX_SS_RX_RESTORE);
-	g->st->discipline->tell(s, g, f);
+	g->st->discipline->report(s, g, f);
 }
 
 static void
-tell_all(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_shard_table *st)
+decide_all(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_shard_table *st)
 {
 	const struct pbox_table *t = st->t;
 
@@ -134,7 +134,7 @@ tell_all(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_shard_table
 			g.fragment = &g.c->fragment[g.frag];
 			g.elements = pbox_chunk_frag_elements(t, g.c, g.frag);
 			if (is_restoring(&g))
-				st->discipline->tell(s, &g, NULL);
+				st->discipline->report(s, &g, NULL);
 		}
 	}
 }
@@ -147,5 +147,5 @@ shard_restorers_changed(struct pbox_shard *s, struct pbox_shard_job *j)
 	for (unsigned i = 0; i < PBOX_MAX_TABLES; i++)
 		if (j->table[i] != NULL &&
 			atomic_load_explicit(&j->table[i]->restoring, memory_order_relaxed) > 0)
-			tell_all(s, j, j->table[i]);
+			decide_all(s, j, j->table[i]);
 }

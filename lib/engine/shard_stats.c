@@ -26,7 +26,7 @@ const struct pbox_stat_def pbox_shard_stat_defs[PBOX_SS_STATS] = {
 		"contributions before INIT, without a learning rate or while the fragment is restored: answered, not kept"),
 	COUNTER(PBOX_SS_RX_PING, "rx_ping", "frames", "pings of workers"),
 	COUNTER(PBOX_SS_RX_RESTORE, "rx_restore", "frames",
-		"workers telling what they hold, after a restart of the box"),
+		"reports of workers about what they hold, after a restart of the box"),
 	COUNTER(PBOX_SS_DROP_SESSION_UNKNOWN, "drop_session_unknown", "frames",
 		"job or worker does not exist"),
 	COUNTER(PBOX_SS_DROP_SESSION_TOKEN, "drop_session_token", "frames",

@@ -131,7 +131,7 @@ struct pbox_job_fresh {
 struct pbox_run {
 	uint8_t id[PBOX_RUN_LEN]; /**< zeros: it has no identity */
 	uint64_t number;          /**< never 0 */
-	bool told; /**< the number, by a worker that came again after a restart of the box */
+	bool reported; /**< the number, by a worker that came again after a restart of the box */
 };
 
 struct pbox_job {

@@ -99,7 +99,7 @@ PLANTS = [
     ("restore-lower-version", "rounds_restore.c",
      "if (n == 1 || shard_is_newer(c->version, h.version)) {",
      "if (n == 1 || (P ? shard_is_newer(h.version, c->version) : shard_is_newer(c->version, h.version))) {"),
-    ("restore-before-all-told", "shard_restore.c",
+    ("restore-before-all-reported", "shard_restore.c",
      "uint64_t missing = restorers(g, i) & ~(r != NULL ? r->has[i] : 0);",
      "uint64_t missing = restorers(g, i) & ~(r != NULL ? r->has[i] : 0); if (P && r != NULL && r->arrived > 0) missing = 0;"),
     ("restore-payload-forgotten", "rounds_restore.c",

@@ -48,7 +48,7 @@ control_conserved(void)
 		sum += control(pbox_control_stat_defs[i].name);
 	UNIT_EQ_U64(control("frames"), sum);
 	UNIT_EQ_U64(control("datagrams"),
-		rig_core(&rig, PBOX_CS_RX_CONTROL) + rig_core(&rig, PBOX_CS_PINGS_TOLD));
+		rig_core(&rig, PBOX_CS_RX_CONTROL) + rig_core(&rig, PBOX_CS_PINGS_REPORTED));
 }
 
 /* Send bytes to the control port; the answer, if there is one. */

@@ -181,7 +181,7 @@ restore_run(uint64_t run, bool told)
 	struct snapshot_load load = {.of = after.of, .restoring = true};
 
 	load.of.run = run;
-	load.of.run_told = told;
+	load.of.run_reported = told;
 	snapshot_load(dir, &load);
 	return load.ret;
 }

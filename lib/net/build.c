@@ -57,7 +57,7 @@ pbox_net_icmp_echo_reply(
 	memcpy(p, request->src_mac, 6);
 	memcpy(p + 6, nif->mac, 6);
 	ip[1] &= 0xFC; /* no ECN on answers: nobody reacts to a mark on them */
-	ip[8] = IP_TTL;
+	ip[8] = IP_TTL_SENT;
 	memcpy(ip + 12, &nif->ip, 4);
 	memcpy(ip + 16, &request->src_ip, 4);
 	memset(ip + 10, 0, 2);
@@ -90,7 +90,7 @@ pbox_net_udp_template(struct pbox_net_udp_template *t, const struct pbox_net_if 
 	ip[0] = 0x45;
 	ip[1] = tos;
 	pbox_net_put_be16(ip + 6, IP_DF);
-	ip[8] = IP_TTL;
+	ip[8] = IP_TTL_SENT;
 	ip[9] = IP_PROTO_UDP;
 	memcpy(ip + 12, &nif->ip, 4);
 	memcpy(ip + 16, &dst_ip, 4);

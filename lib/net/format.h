@@ -20,7 +20,7 @@
 #define IP_PROTO_ICMP 1
 #define IP_PROTO_UDP  17
 #define IP_DF         0x4000
-#define IP_TTL        64
+#define IP_TTL_SENT   64
 
 #define ICMP_ECHO_LEN     8
 #define ICMP_ECHO_REQUEST 8

@@ -268,7 +268,8 @@ to_worker(struct sim *s, struct sim_packet *p)
 static void
 on_tick(struct sim *s)
 {
-	uint64_t patience = s->sc.net.target_loss > 0.5 ? SLOW : PATIENCE;
+	const struct sim_network_spec *net = &s->sc.net;
+	uint64_t patience = net->target_loss + net->loss + net->corrupt > 0.5 ? SLOW : PATIENCE;
 
 	if (s->box->up)
 		sim_box_tick(s);

@@ -40,7 +40,7 @@ rejoin_begin(struct session *s, enum rejoin_cause cause)
 
 	if (r->joining && r->cause != REJOIN_SILENT)
 		return;
-	if (!r->joining && r->stage == STAGE_NONE)
+	if (!r->joining && r->phase == PHASE_NONE)
 		r->lost_ns = s->w->now;
 	if (r->joining) { /* it was only silent so far: ask at once */
 		s->join.next_tx = s->w->now;
@@ -83,7 +83,7 @@ rejoin_due(const struct session *s)
 
 	if (r->joining)
 		return s->join.done ? 0 : s->join.next_tx;
-	return r->stage == STAGE_MAP ? pager_due(&r->pages) : UINT64_MAX;
+	return r->phase == PHASE_MAP ? pager_due(&r->pages) : UINT64_MAX;
 }
 
 /* ---- a new session ---------------------------------------------------------------------------- */
@@ -108,18 +108,18 @@ same_session(const struct session *s, const struct pbox_welcome *m)
 static void
 rejoin_finish(struct session *s)
 {
-	s->rejoin.stage = STAGE_NONE;
+	s->rejoin.phase = PHASE_NONE;
 	s->rejoin.reporting = NULL;
 	rejoin_close(s);
 	queue_rebuild(s->w);
 	s->w->count.restore_ms = (s->w->now - s->rejoin.lost_ns) / NS_PER_MS;
 }
 
-/** Table @p table goes through @p stage, from the start. */
+/** Table @p table goes through @p phase, from the start. */
 static void
-stage_table(struct session *s, uint32_t table, enum rejoin_stage stage)
+phase_table(struct session *s, uint32_t table, enum rejoin_phase phase)
 {
-	s->rejoin.stage = stage;
+	s->rejoin.phase = phase;
 	s->rejoin.table = table;
 	pager_reset(&s->rejoin.pages);
 }
@@ -159,7 +159,7 @@ begin_again(struct session *s)
 	w->count.restarts++;
 	for (uint32_t i = 0; i < w->tables; i++)
 		w->table[i]->restoring = true;
-	stage_table(s, 0, STAGE_DECLARE);
+	phase_table(s, 0, PHASE_DECLARE);
 	if (w->tables == 0)
 		rejoin_finish(s);
 }
@@ -192,9 +192,9 @@ tick_declare(struct session *s)
 	if (p != NULL)
 		page_refused(s, p, PBOX_DECLARED);
 	else if (r->table + 1 < w->tables)
-		stage_table(s, r->table + 1, STAGE_DECLARE);
+		phase_table(s, r->table + 1, PHASE_DECLARE);
 	else
-		stage_table(s, 0, STAGE_MAP);
+		phase_table(s, 0, PHASE_MAP);
 }
 
 static int
@@ -231,7 +231,7 @@ tick_map(struct session *s)
 		free(r->map.seen.got);
 		r->map = (struct map_again){0};
 		sets_compact(t);
-		stage_table(s, r->table, STAGE_SET);
+		phase_table(s, r->table, PHASE_SET);
 	}
 }
 
@@ -261,7 +261,7 @@ tick_set(struct session *s)
 			g, p, PBOX_SET, pbox_set_encode(p->payload, g->cap, sets_at(t, g->next++)));
 		return;
 	}
-	stage_table(s, s->rejoin.table, STAGE_RESTORE);
+	phase_table(s, s->rejoin.table, PHASE_RESTORE);
 	restore_begin(s, t);
 }
 
@@ -275,7 +275,7 @@ tick_restore(struct session *s)
 	s->rejoin.reporting = NULL;
 	s->w->table[r->table]->restoring = false;
 	if (r->table + 1 < s->w->tables) {
-		stage_table(s, r->table + 1, STAGE_MAP);
+		phase_table(s, r->table + 1, PHASE_MAP);
 		queue_rebuild(s->w);
 	} else {
 		rejoin_finish(s);
@@ -302,13 +302,13 @@ rejoin_tick(struct session *s)
 		if (r->joining || w->failed)
 			return;
 	}
-	if (r->stage == STAGE_DECLARE)
+	if (r->phase == PHASE_DECLARE)
 		tick_declare(s);
-	if (r->stage == STAGE_MAP && !w->failed)
+	if (r->phase == PHASE_MAP && !w->failed)
 		tick_map(s);
-	if (r->stage == STAGE_SET && !w->failed)
+	if (r->phase == PHASE_SET && !w->failed)
 		tick_set(s);
-	if (r->stage == STAGE_RESTORE && !w->failed)
+	if (r->phase == PHASE_RESTORE && !w->failed)
 		tick_restore(s);
 }
 
@@ -366,19 +366,19 @@ rejoin_why(const struct session *s, const struct pbox_worker_table *t, int *miss
 	const struct rejoin *r = &s->rejoin;
 
 	*missing = -1;
-	if (s->w->failed || !(rejoin_pauses(s) || r->stage != STAGE_NONE) ||
+	if (s->w->failed || !(rejoin_pauses(s) || r->phase != PHASE_NONE) ||
 		(!r->joining && t != NULL && !t->restoring))
 		return false;
 	pbox_text_add(text, cap, happened[r->cause], s->name,
 		(double)(s->w->now - r->lost_ns) / NS_PER_S);
 	if (r->joining) {
 		why_joining(s, text, cap);
-	} else if (r->stage == STAGE_MAP && r->pages.waits &&
+	} else if (r->phase == PHASE_MAP && r->pages.waits &&
 		   r->pages.wait.first_missing < s->w->workers) {
 		*missing = r->pages.wait.first_missing;
 		pbox_text_add(text, cap, ", waiting for worker %d to declare table %u again",
 			*missing, r->table);
-	} else if (r->stage == STAGE_RESTORE && r->reporting != NULL) {
+	} else if (r->phase == PHASE_RESTORE && r->reporting != NULL) {
 		*missing = why_restore(s, text, cap);
 	} else {
 		pbox_text_add(text, cap, ", and gets table %u again", r->table);

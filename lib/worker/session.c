@@ -7,7 +7,7 @@
 
 #include "worker_impl.h"
 
-/* A session, one a box: its stages, its frames, keep-alive within the lease, and its end. */
+/* A session, one a box: its phases, its frames, keep-alive within the lease, and its end. */
 
 #define PING_EVERY NS_PER_S
 #define DOUBTFUL   (100 * NS_PER_MS)
@@ -19,7 +19,7 @@
 void
 session_open(struct session *s, uint64_t deadline)
 {
-	s->stage = SESSION_JOINING;
+	s->phase = SESSION_JOINING;
 	s->deadline = deadline;
 	join_begin(&s->join, s, s->w->conf.worker);
 }
@@ -66,7 +66,7 @@ tick_joining(struct session *s)
 	if (j->rc != 0)
 		open_fails(s, &j->err);
 	else
-		s->stage = s->w->link.port->path_known ? SESSION_OPEN : SESSION_PATH;
+		s->phase = s->w->link.port->path_known ? SESSION_OPEN : SESSION_PATH;
 	s->pinged_ns = s->w->now;
 }
 
@@ -96,7 +96,7 @@ tick_path(struct session *s)
 	else if (s->path.rc != 0)
 		open_fails(s, &s->path.err);
 	else
-		s->stage = SESSION_OPEN;
+		s->phase = SESSION_OPEN;
 	path_end(s);
 }
 
@@ -225,7 +225,7 @@ session_frame(struct session *s, const struct rx_frame *f)
 {
 	if (s->w->failed)
 		return;
-	switch (s->stage) {
+	switch (s->phase) {
 	case SESSION_JOINING:
 		join_frame(&s->join, f);
 		break;
@@ -267,11 +267,11 @@ keep_alive(struct session *s)
 void
 session_tick(struct session *s)
 {
-	if (s->stage == SESSION_JOINING)
+	if (s->phase == SESSION_JOINING)
 		tick_joining(s);
-	if (s->stage == SESSION_PATH && !s->w->failed)
+	if (s->phase == SESSION_PATH && !s->w->failed)
 		tick_path(s);
-	if (s->stage != SESSION_OPEN || s->w->failed || s->w->shut)
+	if (s->phase != SESSION_OPEN || s->w->failed || s->w->shut)
 		return;
 	rejoin_tick(s);
 	if (!s->w->failed)
@@ -281,7 +281,7 @@ session_tick(struct session *s)
 void
 session_after(struct session *s, uint64_t drained)
 {
-	if (s->stage != SESSION_OPEN)
+	if (s->phase != SESSION_OPEN)
 		return;
 	if (!s->w->shut && !rejoin_pauses(s)) {
 		for (unsigned i = 0; i < s->endpoints; i++) {
@@ -306,9 +306,9 @@ session_due(const struct session *s)
 {
 	uint64_t due;
 
-	if (s->stage == SESSION_JOINING)
+	if (s->phase == SESSION_JOINING)
 		return s->join.done ? 0 : least(s->join.next_tx, s->deadline);
-	if (s->stage == SESSION_PATH)
+	if (s->phase == SESSION_PATH)
 		return s->path.next;
 	due = least(s->pinged_ns + ping_interval(s), request_due(s));
 	if (s->w->shut)

@@ -114,7 +114,7 @@ pbox_worker_state(const struct pbox_worker *w)
 	if (w->shut)
 		return PBOX_WORKER_SHUT;
 	for (unsigned i = 0; i < w->boxes; i++)
-		if (w->box[i].stage != SESSION_OPEN)
+		if (w->box[i].phase != SESSION_OPEN)
 			return PBOX_WORKER_OPENING;
 	return PBOX_WORKER_OPEN;
 }
@@ -226,7 +226,7 @@ pbox_worker_session(const struct pbox_worker *w, struct pbox_worker_session *out
 {
 	const struct session *s = &w->box[0];
 
-	if (s->stage != SESSION_OPEN || w->failed || rejoin_pauses(s))
+	if (s->phase != SESSION_OPEN || w->failed || rejoin_pauses(s))
 		return false;
 	*out = (struct pbox_worker_session){.token = s->token,
 		.incarnation = s->incarnation,

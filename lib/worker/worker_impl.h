@@ -10,7 +10,7 @@
  * Inside of lib/worker.
  *
  *     worker.c            what the host calls: datagrams and time in, what is due out
- *     session.c           a session, one a box: stages, keep-alive, end
+ *     session.c           a session, one a box: phases, keep-alive, end
  *     join.c refusal.c path.c           how a session begins: handshake, refusals, path MTU
  *     rejoin.c restore.c                failover: a new session after a restart of the box
  *     declare.c pager.c map.c table.c chunks.c  DECLARE and MAP, the first time and after a restart of the box
@@ -307,19 +307,19 @@ void declare_free(struct pbox_worker *w);
 enum rejoin_cause { REJOIN_SILENT, REJOIN_RESTARTED, REJOIN_FORGOTTEN, REJOIN_SHUTDOWN };
 
 /** How much the new session has of the old one. */
-enum rejoin_stage {
-	STAGE_NONE, /* all of it; or there is no new one */
-	STAGE_DECLARE,
-	STAGE_MAP,
-	STAGE_SET,
-	STAGE_RESTORE,
+enum rejoin_phase {
+	PHASE_NONE, /* all of it; or there is no new one */
+	PHASE_DECLARE,
+	PHASE_MAP,
+	PHASE_SET,
+	PHASE_RESTORE,
 };
 
 struct rejoin {
 	uint64_t lost_ns; /* when the worker noticed that the session is lost */
 	enum rejoin_cause cause;
-	enum rejoin_stage stage;
-	bool joining;   /* the box is asked for the session; then stage goes on */
+	enum rejoin_phase phase;
+	bool joining;   /* the box is asked for the session; then phase goes on */
 	uint32_t table; /* under way */
 	struct pager pages;
 	struct map_again map;
@@ -369,7 +369,7 @@ void sets_free(struct pbox_worker_table *t);
 
 /* ---- session.c: one a box ------------------------------------------------------------------------- */
 
-enum session_stage {
+enum session_phase {
 	SESSION_CLOSED,
 	SESSION_JOINING,
 	SESSION_PATH, /* it has been welcomed: does the path carry its frames? */
@@ -380,7 +380,7 @@ struct session {
 	struct pbox_worker *w;
 	struct pbox_client_peer box; /* control endpoint */
 	char name[64];               /* of it */
-	enum session_stage stage;
+	enum session_phase phase;
 	uint64_t deadline; /* of its beginning */
 
 	uint64_t token;
@@ -431,7 +431,7 @@ rejoin_pauses(const struct session *s)
 static inline bool
 rejoin_restoring(const struct session *s)
 {
-	return s->rejoin.stage != STAGE_NONE;
+	return s->rejoin.phase != PHASE_NONE;
 }
 /** May this request go? */
 static inline bool
@@ -441,7 +441,7 @@ rejoin_admits(const struct session *s, const struct pbox_worker_request *r)
 		return true;
 	if (rejoin_pauses(s))
 		return false;
-	return r->own || r->type == PBOX_STATUS || s->rejoin.stage == STAGE_NONE;
+	return r->own || r->type == PBOX_STATUS || s->rejoin.phase == PHASE_NONE;
 }
 
 /* header.c */

@@ -225,7 +225,7 @@ begin(const struct worker_discipline *discipline, uint16_t window)
 			.lease_ms = 30000,
 			.endpoint = {{.ipv4 = {10, 0, 0, 1}, .udp = 7270}}}};
 	CU_ASSERT_FATAL(join_settle(&x.s->join) == 0);
-	x.s->stage = SESSION_OPEN;
+	x.s->phase = SESSION_OPEN;
 	x.s->last_rx = x.s->pinged_ns = x.now;
 	add_table(discipline);
 }

@@ -269,9 +269,9 @@ rounds_wait(struct lane *l, unsigned worker, const struct pbox_hdr *h)
 		return;
 	}
 	if (h->flags & PBOX_F_HAVE) {
-		if (a.flight->state != FLIGHT_HELD)
+		if (a.flight->state != FLIGHT_AT_BOX)
 			a.flight->tries = 0;
-		flight_enter(&l->stream[a.s], a.flight, FLIGHT_HELD);
+		flight_enter(&l->stream[a.s], a.flight, FLIGHT_AT_BOX);
 		if (!l->stream[a.s].queued && rounds_may_send(l, a.s))
 			rounds_ready(l, a.s);
 		return;

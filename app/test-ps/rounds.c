@@ -48,7 +48,7 @@ rounds_may_send(const struct lane *l, unsigned s)
 	uint32_t round = x->next_round;
 
 	if (span >= l->flights || span >= fragments_at(p, x->e) || x->under_way >= l->most ||
-		(double)(x->under_way - x->held) >= l->path[x->e].window)
+		(double)(x->under_way - x->at_box) >= l->path[x->e].window)
 		return false;
 	if (round > l->cap || round > atomic_load_explicit(&l->t->limit, memory_order_relaxed))
 		return false;

@@ -25,7 +25,8 @@ fragments_at(const struct plan *p, unsigned e)
 static inline void
 flight_enter(struct stream *x, struct flight *flight, enum flight_state state)
 {
-	x->held = (uint16_t)(x->held + (state == FLIGHT_HELD) - (flight->state == FLIGHT_HELD));
+	x->at_box =
+		(uint16_t)(x->at_box + (state == FLIGHT_AT_BOX) - (flight->state == FLIGHT_AT_BOX));
 	x->under_way = (uint16_t)(x->under_way - (state == FLIGHT_DONE));
 	flight->state = (uint8_t)state;
 }

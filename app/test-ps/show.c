@@ -152,7 +152,7 @@ nothing(void)
 
 /* Under way at an endpoint, and of these what the box has. */
 static void
-under_way(const struct lane *l, unsigned s, uint64_t *out, uint64_t *held, uint32_t *oldest_us)
+under_way(const struct lane *l, unsigned s, uint64_t *out, uint64_t *at_box, uint32_t *oldest_us)
 {
 	uint64_t from = l->stream[s].oldest, to = l->stream[s].next;
 
@@ -163,7 +163,7 @@ under_way(const struct lane *l, unsigned s, uint64_t *out, uint64_t *held, uint3
 		if (flight->state == FLIGHT_DONE)
 			continue;
 		++*out;
-		*held += flight->state == FLIGHT_HELD;
+		*at_box += flight->state == FLIGHT_AT_BOX;
 		if ((int32_t)age > 0 && age > *oldest_us)
 			*oldest_us = age;
 	}
@@ -183,17 +183,17 @@ show_workers(const struct testps *t)
 		const struct lane *l = t->lane[w % t->lanes];
 		const uint8_t *ip = (const uint8_t *)&t->nif[w].ip;
 		unsigned k = w / t->lanes;
-		uint64_t out = 0, held = 0;
+		uint64_t out = 0, at_box = 0;
 		uint32_t oldest = 0;
 		char where[24];
 
 		for (unsigned e = 0; e < n; e++)
-			under_way(l, k * n + e, &out, &held, &oldest);
+			under_way(l, k * n + e, &out, &at_box, &oldest);
 		snprintf(where, sizeof(where), "%u.%u.%u.%u:%u", ip[0], ip[1], ip[2], ip[3],
 			t->udp[w]);
 		printf("%6u %-21s %-9s %5u %9" PRIu64 " %5" PRIu64 " %10.1f%s\n", w, where,
 			t->opt.reflected ? "reflected" : level_name[l->c[k].level],
-			l->round_of[k] - 1, out, held, oldest * 1e-3,
+			l->round_of[k] - 1, out, at_box, oldest * 1e-3,
 			atomic_load(&t->straggler) == (int)w ? "  straggler" : "");
 	}
 }
@@ -235,7 +235,7 @@ show_flights(const struct testps *t)
 	for (unsigned e = 0; e < t->plan.endpoints; e++) {
 		const struct sockaddr_in *a = &t->session.endpoint[e];
 		const uint8_t *ip = (const uint8_t *)&a->sin_addr;
-		uint64_t out = 0, held = 0;
+		uint64_t out = 0, at_box = 0;
 		uint32_t oldest = 0, srtt = 0;
 		double window = 0;
 		char where[24];
@@ -244,14 +244,14 @@ show_flights(const struct testps *t)
 			const struct lane *l = t->lane[i];
 
 			for (unsigned k = 0; k < l->workers; k++)
-				under_way(l, k * t->plan.endpoints + e, &out, &held, &oldest);
+				under_way(l, k * t->plan.endpoints + e, &out, &at_box, &oldest);
 			window = l->path[e].window > window ? l->path[e].window : window;
 			srtt = l->path[e].srtt > srtt ? l->path[e].srtt : srtt;
 		}
 		snprintf(where, sizeof(where), "%u.%u.%u.%u:%u", ip[0], ip[1], ip[2], ip[3],
 			ntohs(a->sin_port));
 		printf("%8u %-21s %9u %9" PRIu64 " %6" PRIu64 " %10.1f %7.0f %8u\n", e, where,
-			t->plan.first[e + 1] - t->plan.first[e], out, held, oldest * 1e-3, window,
+			t->plan.first[e + 1] - t->plan.first[e], out, at_box, oldest * 1e-3, window,
 			srtt);
 	}
 }

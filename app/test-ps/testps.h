@@ -234,7 +234,7 @@ enum flight_state {
 	FLIGHT_SENT,
 	FLIGHT_ASKED,  /**< a timer asked about it: late, or the last of many */
 	FLIGHT_PROBED, /**< asked about while answers to later ones are here: it is lost */
-	FLIGHT_HELD    /**< the box has it */
+	FLIGHT_AT_BOX  /**< the box has it */
 };
 
 /** Packets on their way to one port. */
@@ -295,8 +295,8 @@ struct stream {
 	uint32_t next_round, next_frag;
 	uint32_t
 		quiet_us; /**< since then nothing has come that is final, and timers have asked for nothing new */
-	uint16_t under_way, held; /**< fragments; and of these what the box has */
-	uint16_t k, e;            /**< worker of the lane, endpoint */
+	uint16_t under_way, at_box; /**< fragments; and of these what the box has */
+	uint16_t k, e;              /**< worker of the lane, endpoint */
 	bool queued;
 } __rte_cache_aligned;
 

@@ -6,7 +6,7 @@
  * What is lost, and what is done about it: rules R6.4, R6.9 and R6.10 of the protocol, in the manner of
  * lib/client. A suspected contribution is not repeated: a header asks what the box knows of it. Answers to what was
  * sent later are evidence, at once for each fragment and after one round trip; timers are for what has nothing after it,
- * and ask for a few while nothing is answered. A window counts what is under way and not known to be held, so that it goes
+ * and ask for a few while nothing is answered. A window counts what is under way and not known to be at the box, so that it goes
  * on while any number of fragments are recovered. Where frames were lost of late, timers are as long as round trips are,
  * and are looked at as often: a sweep over losses is to show the box and the network, and not how long the tester waits.
  */
@@ -59,7 +59,7 @@ probe(struct lane *l, struct stream *x, uint64_t position, struct flight *flight
 		reflect_again(l, worker, p->first[e] + (uint32_t)(position % n), round);
 		return;
 	}
-	if (flight->state != FLIGHT_HELD)
+	if (flight->state != FLIGHT_AT_BOX)
 		flight_enter(x, flight, x->newest > position ? FLIGHT_PROBED : FLIGHT_ASKED);
 	lane_count(l, LS_PROBES, 1);
 	lane_frame(l, worker, &l->t->data_to[worker * p->endpoints + e], &h, NULL);
@@ -77,7 +77,8 @@ backed_off(uint32_t wait, unsigned shift, uint32_t most)
 static uint32_t
 timers_gap(const struct path *p, const struct flight *flight)
 {
-	uint32_t most = flight->state == FLIGHT_HELD ? p->thresh + (uint32_t)p->window : p->thresh;
+	uint32_t most =
+		flight->state == FLIGHT_AT_BOX ? p->thresh + (uint32_t)p->window : p->thresh;
 
 	return most << RTE_MIN((unsigned)flight->tries, (unsigned)PBOX_RECOVERY_SHIFT);
 }
@@ -95,7 +96,7 @@ patience(const struct lane *l, const struct stream *x, const struct flight *flig
 {
 	const struct path *p = &l->path[x->e];
 	uint32_t pto = RTE_MAX(p->srtt + 4 * p->rttvar, (uint32_t)PTO_MIN), rto, wait;
-	bool lossy = l->now < p->lossy_us, few = x->under_way - x->held < PBOX_RECOVERY_FEW;
+	bool lossy = l->now < p->lossy_us, few = x->under_way - x->at_box < PBOX_RECOVERY_FEW;
 
 	if (flight->tries > 0 && timers_is_proven(p, x, flight))
 		return p->srtt;
@@ -103,7 +104,7 @@ patience(const struct lane *l, const struct stream *x, const struct flight *flig
 	rto = lossy && few ? pto : RTE_MAX(pto, p->peak + p->peak / 4);
 	if (!lossy || p->srtt == 0)
 		rto = p->srtt == 0 ? RTO_FIRST : RTE_MAX(rto, (uint32_t)RTO_MIN);
-	if (flight->state == FLIGHT_HELD) {
+	if (flight->state == FLIGHT_AT_BOX) {
 		wait = lossy ? RTE_MAX(2 * rto, (uint32_t)HELD_LOSSY)
 			     : RTE_MAX(4 * rto, (uint32_t)HELD_FIRST);
 		/* where the result is lost after many questions about a late worker, they are no reason to wait longer */

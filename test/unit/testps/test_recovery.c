@@ -337,10 +337,10 @@ check_counts(void)
 
 		for (uint64_t at = x->oldest; at != x->next; at++) {
 			out += lane_flight_of(l, s, at)->state != FLIGHT_DONE;
-			held += lane_flight_of(l, s, at)->state == FLIGHT_HELD;
+			held += lane_flight_of(l, s, at)->state == FLIGHT_AT_BOX;
 		}
 		UNIT_EQ_U64(x->under_way, out);
-		UNIT_EQ_U64(x->held, held);
+		UNIT_EQ_U64(x->at_box, held);
 		CU_ASSERT(out <= bed->t.session.window);
 		CU_ASSERT(x->next - x->oldest <= bed->t.plan.n);
 	}

@@ -63,7 +63,7 @@ struct service {
 /* What had come when, and has been read (listen.c). */
 struct listening {
 	uint64_t came_ns; /* all until then is being read; */
-	unsigned stage;   /* how far that is */
+	unsigned phase;   /* how far that is */
 	uint64_t since_ns;
 	uint32_t turns[PBOX_PORT_CORES];
 	/* datagrams of sessions that must have been taken of each core */

@@ -16,11 +16,11 @@
 enum { BEGIN, RECEIVED, HANDED_OVER, TAKEN };
 
 static void
-look_from_now_on(struct pbox_control *c, unsigned stage)
+look_from_now_on(struct pbox_control *c, unsigned phase)
 {
 	struct listening *l = &c->listening;
 
-	l->stage = stage;
+	l->phase = phase;
 	for (unsigned i = 0; i < c->conf.n_cores; i++)
 		l->turns[i] = pbox_dp_turns(c->conf.dp, i);
 	l->since_ns = pbox_dp_now(c->conf.dp);
@@ -42,14 +42,14 @@ control_listen(struct pbox_control *c)
 {
 	struct listening *l = &c->listening;
 
-	if (l->stage == BEGIN) {
+	if (l->phase == BEGIN) {
 		look_from_now_on(c, RECEIVED);
 		l->came_ns = l->since_ns;
 	}
-	if (l->stage == RECEIVED && all_have_looked(c))
+	if (l->phase == RECEIVED && all_have_looked(c))
 		look_from_now_on(c, HANDED_OVER);
-	if (l->stage == HANDED_OVER && all_have_looked(c)) {
-		l->stage = TAKEN;
+	if (l->phase == HANDED_OVER && all_have_looked(c)) {
+		l->phase = TAKEN;
 		for (unsigned i = 0; i < c->conf.n_cores; i++)
 			l->until[i] = pbox_dp_control_taken(c->conf.dp, i) +
 				      pbox_dp_control_waiting(c->conf.dp, i);
@@ -61,11 +61,11 @@ control_listened(struct pbox_control *c)
 {
 	struct listening *l = &c->listening;
 
-	if (l->stage != TAKEN)
+	if (l->phase != TAKEN)
 		return;
 	for (unsigned i = 0; i < c->conf.n_cores; i++)
 		if (pbox_dp_control_taken(c->conf.dp, i) < l->until[i])
 			return;
-	l->stage = BEGIN;
+	l->phase = BEGIN;
 	pbox_registrar_heard(c->registrar, l->came_ns);
 }

@@ -132,8 +132,8 @@ snapshot_begin(struct pbox_control *c)
 	int ret = -ENOENT;
 
 	if (job != NULL)
-		ret = pbox_registrar_stage(c->registrar, job, s->table, ahead[s->ahead], &s->stage,
-			s->conf->memory, s->conf->size, c->now_ns, &err);
+		ret = pbox_registrar_staging(c->registrar, job, s->table, ahead[s->ahead],
+			&s->staging, s->conf->memory, s->conf->size, c->now_ns, &err);
 	if (ret != 0) {
 		failed(c, err.text);
 		return;
@@ -150,11 +150,11 @@ snapshot_describe_table(struct pbox_control *c)
 	struct snapshot_order *o = &s->order;
 	struct pbox_table_parts of;
 
-	*o = (struct snapshot_order){.data = (uint8_t *)s->stage.array[0]};
+	*o = (struct snapshot_order){.data = (uint8_t *)s->staging.array[0]};
 	if (job != NULL)
 		of = pbox_registrar_parts(job, s->table);
 	if (job == NULL ||
-		snapshot_describe(&o->meta, &of, &s->stage, c->conf.registrar.incarnation) != 0) {
+		snapshot_describe(&o->meta, &of, &s->staging, c->conf.registrar.incarnation) != 0) {
 		failed(c, "out of memory for its description, or the job has ended");
 		return;
 	}
@@ -185,15 +185,15 @@ static void
 copying(struct pbox_control *c)
 {
 	struct snapshots *s = &c->snapshots;
-	int ret = pbox_registrar_stage_step(c->registrar, c->now_ns);
+	int ret = pbox_registrar_staging_step(c->registrar, c->now_ns);
 	char text[128];
 
 	if (ret == -EINPROGRESS) {
 		/* a large table, or a busy machine, takes the time that it takes */
-		if (!pbox_registrar_stage_waits(c->registrar))
+		if (!pbox_registrar_staging_waits(c->registrar))
 			s->waits_since = c->now_ns;
 		else if (c->now_ns - s->waits_since > COPY_DEADLINE)
-			pbox_registrar_stage_cancel(c->registrar, c->now_ns);
+			pbox_registrar_staging_cancel(c->registrar, c->now_ns);
 		return;
 	}
 	if (ret == 0) {
@@ -201,14 +201,14 @@ copying(struct pbox_control *c)
 	} else if (ret == -ESTALE && ++s->ahead < TRIES) {
 		snapshot_begin(c);
 	} else if (ret == -EAGAIN) {
-		failed(c, pbox_registrar_stage_why(c->registrar));
+		failed(c, pbox_registrar_staging_why(c->registrar));
 	} else {
 		snprintf(text, sizeof(text),
 			ret == -ECANCELED ? "the job has ended"
 			: ret == -ETIMEDOUT
 				? "not all fragments came to round %u within a minute: do workers wait?"
 				: "rounds were faster than the copy (round %u)",
-			s->stage.round);
+			s->staging.round);
 		failed(c, text);
 	}
 }
@@ -366,7 +366,7 @@ snapshot_final(struct pbox_control *c, uint64_t now)
 		s->walking = s->final_due = false;
 		atomic_store(&s->give_up, true);
 		if (s->state == SNAPSHOT_COPYING)
-			pbox_registrar_stage_cancel(c->registrar, now);
+			pbox_registrar_staging_cancel(c->registrar, now);
 	}
 	return true;
 }

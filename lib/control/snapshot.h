@@ -77,7 +77,7 @@ struct snapshot_load {
 struct snapshots {
 	const struct pbox_control_snapshot *conf; /* dir NULL: there are none */
 	enum snapshot_state state;
-	struct pbox_stage stage;
+	struct pbox_staging staging;
 	uint64_t since, waits_since, due_at;
 
 	uint64_t
@@ -168,11 +168,11 @@ struct pbox_hyper snapshot_hyper(const struct pbox_snapshot_entry *e);
 /* What a finished copy is of; with arrays to be freed. Then the rest, while the job is there: in slices, from *at
  * = 0 on, until true; */
 int snapshot_describe(struct pbox_snapshot_meta *m, const struct pbox_table_parts *of,
-	const struct pbox_stage *stage, uint32_t incarnation);
+	const struct pbox_staging *staging, uint32_t incarnation);
 bool snapshot_describe_more(
 	struct pbox_snapshot_meta *m, const struct pbox_table_parts *of, uint32_t *at);
 /* and what the copy itself knows, anywhere. */
-void snapshot_describe_copy(struct pbox_snapshot_meta *m, const struct pbox_stage *stage);
+void snapshot_describe_copy(struct pbox_snapshot_meta *m, const struct pbox_staging *staging);
 /* Which difference keeps the snapshot from being the table's? NULL: none. */
 const char *snapshot_difference(const struct pbox_snapshot_meta *m,
 	const struct pbox_table_parts *of, char *text, size_t cap);

@@ -117,22 +117,22 @@ snapshot_describe_more(
 }
 
 void
-snapshot_describe_copy(struct pbox_snapshot_meta *m, const struct pbox_stage *stage)
+snapshot_describe_copy(struct pbox_snapshot_meta *m, const struct pbox_staging *staging)
 {
 	for (uint32_t i = 0; i < m->n_fragments; i++)
-		m->fragment[i] = (struct pbox_snapshot_fragment){stage->fragment[i].version,
-			stage->fragment[i].samples, stage->fragment[i].contributors};
+		m->fragment[i] = (struct pbox_snapshot_fragment){staging->fragment[i].version,
+			staging->fragment[i].samples, staging->fragment[i].contributors};
 }
 
 int
 snapshot_describe(struct pbox_snapshot_meta *m, const struct pbox_table_parts *of,
-	const struct pbox_stage *stage, uint32_t incarnation)
+	const struct pbox_staging *staging, uint32_t incarnation)
 {
 	const struct pbox_table *t = of->t;
 
 	*m = (struct pbox_snapshot_meta){
 		.table = t->id,
-		.round = stage->round,
+		.round = staging->round,
 		.incarnation = incarnation,
 		.created_ns = snapshot_real_ns(),
 		.run = of->run,
@@ -142,13 +142,13 @@ snapshot_describe(struct pbox_snapshot_meta *m, const struct pbox_table_parts *o
 		.optimiser = t->optimiser,
 		.push_format = t->push_format,
 		.pull_format = t->pull_format,
-		.arrays = (uint8_t)stage->arrays,
+		.arrays = (uint8_t)staging->arrays,
 		.frag_elements = t->frag_elements,
-		.elements = stage->elements,
+		.elements = staging->elements,
 		.n_tensors = of->n_tensors,
 		.n_chunks = t->n_chunks,
 		.n_segments = t->layout.n_segments,
-		.n_fragments = stage->n_fragments,
+		.n_fragments = staging->n_fragments,
 		.n_groups = t->n_groups,
 	};
 	snprintf(m->job, sizeof(m->job), "%s", of->name);

@@ -50,7 +50,7 @@ write_it(struct pbox_control *c)
 	};
 	uint64_t begin = now_us();
 
-	snapshot_describe_copy(&o->meta, &s->stage);
+	snapshot_describe_copy(&o->meta, &s->staging);
 	o->ret = pbox_snapshot_write(&w, &o->written, &o->err);
 	if (o->ret == 0)
 		pbox_snapshot_prune(

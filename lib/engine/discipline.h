@@ -18,7 +18,7 @@
 struct pbox_frame;
 struct pbox_shard;
 struct pbox_fragment;
-struct pbox_stage;
+struct pbox_staging;
 struct pbox_table;
 struct target;
 
@@ -49,7 +49,7 @@ struct discipline {
 	void (*report)(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 	/* Is it what a snapshot copies? */
 	enum discipline_cut (*at_cut)(
-		const struct pbox_fragment *fragment, const struct pbox_stage *stage);
+		const struct pbox_fragment *fragment, const struct pbox_staging *staging);
 	/* Its job ends: the packets that its record holds go back. */
 	void (*drop)(struct pbox_shard *s, const struct target *g);
 	/* What a shard keeps of a table for it, in pbox_shard_table.state. */

@@ -114,7 +114,7 @@ enum pbox_mail_kind { PBOX_MAILS(PBOX_MAIL_KIND) };
 
 struct pbox_shard_job;
 struct pbox_shard_table;
-struct pbox_stage;
+struct pbox_staging;
 struct pbox_why_page;
 
 /** A message between registrar and shard. Order is kept; the receiver of a pointer owns what it
@@ -124,8 +124,8 @@ struct pbox_mail {
 	uint16_t shard;
 	struct pbox_shard_job *job;
 	struct pbox_shard_table *table;
-	struct pbox_stage *stage;  /**< of a snapshot (pbox_stage.h) */
-	struct pbox_why_page *why; /**< pbox_registrar_view.h */
+	struct pbox_staging *staging; /**< of a snapshot (pbox_staging.h) */
+	struct pbox_why_page *why;    /**< pbox_registrar_view.h */
 };
 
 #endif /* PBOX_ENGINE_H */

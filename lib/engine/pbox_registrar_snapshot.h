@@ -13,7 +13,7 @@
  */
 
 #include <pbox_registrar.h>
-#include <pbox_stage.h>
+#include <pbox_staging.h>
 
 /** A table for those who write it to files and read it from them: what it was declared and laid out as, and its
  * memory. While its job is there nothing of it goes; what changes is chunks' memory and schedules. */
@@ -36,20 +36,20 @@ struct pbox_table_parts pbox_registrar_parts(const struct pbox_job *job, uint32_
  *
  * @return 0; -ENOENT, -EAGAIN (no round is finished), -ENOMEM (@p size is too small) with @p err
  */
-int pbox_registrar_stage(struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
-	uint32_t ahead, struct pbox_stage *stage, void *memory, size_t size, uint64_t now_ns,
+int pbox_registrar_staging(struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
+	uint32_t ahead, struct pbox_staging *staging, void *memory, size_t size, uint64_t now_ns,
 	struct pbox_error *err);
 /** Go on; call it often. -EINPROGRESS; or how it ended, and memory is the caller's again: 0, -ESTALE
  * (a fragment was beyond the round: try a later one), -EAGAIN (fragments are rounds apart:
- * pbox_registrar_stage_why()), -ECANCELED (the job ended), -ETIMEDOUT
+ * pbox_registrar_staging_why()), -ECANCELED (the job ended), -ETIMEDOUT
  * (cancelled). */
-int pbox_registrar_stage_step(struct pbox_registrar *r, uint64_t now_ns);
+int pbox_registrar_staging_step(struct pbox_registrar *r, uint64_t now_ns);
 /** All is copied but what has not come to the round yet: workers are waited for, and nothing else. */
-bool pbox_registrar_stage_waits(const struct pbox_registrar *r);
+bool pbox_registrar_staging_waits(const struct pbox_registrar *r);
 /** In words, after -EAGAIN; valid until the next copy. */
-const char *pbox_registrar_stage_why(const struct pbox_registrar *r);
-/** Give up: pbox_registrar_stage_step() reports when. */
-void pbox_registrar_stage_cancel(struct pbox_registrar *r, uint64_t now_ns);
+const char *pbox_registrar_staging_why(const struct pbox_registrar *r);
+/** Give up: pbox_registrar_staging_step() reports when. */
+void pbox_registrar_staging_cancel(struct pbox_registrar *r, uint64_t now_ns);
 
 /** A table that ops.restore said -EINPROGRESS of is nobody else's again: filled, or as it was. @p err: NULL, or
  * why its workers cannot have it. */

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-#ifndef PBOX_STAGE_H
-#define PBOX_STAGE_H
+#ifndef PBOX_STAGING_H
+#define PBOX_STAGING_H
 
 /**
  * @file
@@ -19,29 +19,29 @@
 #include <pbox_table.h>
 
 /** One fragment, in the order of chunks. Its shard writes it. */
-struct pbox_stage_fragment {
+struct pbox_staging_fragment {
 	uint32_t version, samples;
 	uint16_t contributors;
 	bool copied;
 };
 
 /** Where a chunk's copy is. */
-struct pbox_stage_chunk {
+struct pbox_staging_chunk {
 	uint64_t element;  /**< of an array */
 	uint32_t fragment; /**< its first one */
 };
 
 /** What a shard has done; its own until it has answered the mail. */
-struct pbox_stage_shard {
+struct pbox_staging_shard {
 	uint32_t chunk, fragment; /**< where it looks next */
 	uint32_t waiting;         /**< looked at, and not at the round yet */
 	uint32_t missed;
-	uint32_t behind; /**< of those looked at: they are older than pbox_stage.oldest, */
+	uint32_t behind; /**< of those looked at: they are older than pbox_staging.oldest, */
 	uint32_t lowest; /**< and the first of them is here */
 	bool looked;     /**< at all of them */
 } __attribute__((aligned(PBOX_CACHE_LINE)));
 
-struct pbox_stage {
+struct pbox_staging {
 	const struct pbox_table *table;
 	uint32_t round;
 	uint32_t
@@ -50,19 +50,19 @@ struct pbox_stage {
 	unsigned arrays;   /**< parameters, and arrays of optimiser state */
 	uint64_t elements;
 	uint32_t n_fragments;
-	struct pbox_stage_chunk *chunk;
-	struct pbox_stage_fragment *fragment;
+	struct pbox_staging_chunk *chunk;
+	struct pbox_staging_fragment *fragment;
 	float *array[3]; /**< one after the other */
-	struct pbox_stage_shard shard[PBOX_MAX_SHARDS];
+	struct pbox_staging_shard shard[PBOX_MAX_SHARDS];
 };
 
 /** What the copy of a table needs: arrays, fragments, chunks. */
-size_t pbox_stage_bytes(const struct pbox_table *t);
-/** A copy of @p t in @p memory, 64-byte aligned, of pbox_stage_bytes(). Control thread. */
-void pbox_stage_begin(struct pbox_stage *stage, const struct pbox_table *t, void *memory);
+size_t pbox_staging_bytes(const struct pbox_table *t);
+/** A copy of @p t in @p memory, 64-byte aligned, of pbox_staging_bytes(). Control thread. */
+void pbox_staging_begin(struct pbox_staging *staging, const struct pbox_table *t, void *memory);
 /** So many fragments, and chunks, are laid out by one call: others' requests wait meanwhile. */
-#define PBOX_STAGE_SLICE 4096u
+#define PBOX_STAGING_SLICE 4096u
 /** Lay some more of it out. Control thread; no shard knows it yet. False: call it again. */
-bool pbox_stage_lay_out(struct pbox_stage *stage);
+bool pbox_staging_lay_out(struct pbox_staging *staging);
 
-#endif /* PBOX_STAGE_H */
+#endif /* PBOX_STAGING_H */

@@ -211,7 +211,7 @@ pbox_registrar_mail(struct pbox_registrar *r, const struct pbox_mail *m, uint64_
 		break;
 	case PBOX_MAIL_SNAPSHOT:
 	case PBOX_MAIL_SNAPSHOT_END:
-		registrar_stage_mail(r, m);
+		registrar_staging_mail(r, m);
 		break;
 	case PBOX_MAIL_CLOSE_JOB:
 		job->shards_closed++;

@@ -36,7 +36,7 @@ void
 registrar_free_job(struct pbox_registrar *r, struct pbox_job *job)
 {
 	PBOX_ASSERT(r->job[job->id] == job);
-	registrar_stage_job_gone(r, job);
+	registrar_staging_job_gone(r, job);
 	registrar_release_tables(r, job);
 	for (unsigned i = 0; i < r->conf.n_shards; i++)
 		shard_job_free(job->shard[i]);

@@ -103,8 +103,8 @@ struct pbox_registrar {
 	bool unfinished;    /* some tables wait for memory, or are being prepared */
 	size_t retry_below; /* bytes to be cleared: then those that wait are tried again */
 	struct {
-		struct pbox_stage *stage; /* NULL: no copy is under way */
-		struct pbox_job *job;     /* NULL: it is gone */
+		struct pbox_staging *staging; /* NULL: no copy is under way */
+		struct pbox_job *job;         /* NULL: it is gone */
 		uint32_t table;
 		unsigned mails; /* unanswered */
 		uint32_t ahead, highest;
@@ -442,9 +442,9 @@ void registrar_restore_tick(struct pbox_registrar *r, struct pbox_job *job);
 /* A session ends, or its worker is not expected any more (R10.7). */
 void registrar_restorer_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned worker);
 
-/* registrar_stage.c */
-void registrar_stage_mail(struct pbox_registrar *r, const struct pbox_mail *m);
-void registrar_stage_job_gone(struct pbox_registrar *r, const struct pbox_job *job);
+/* registrar_staging.c */
+void registrar_staging_mail(struct pbox_registrar *r, const struct pbox_mail *m);
+void registrar_staging_job_gone(struct pbox_registrar *r, const struct pbox_job *job);
 /* Highest finished round of a table on any shard; false: there is none. */
 bool registrar_finished(const struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
 	uint32_t *round);

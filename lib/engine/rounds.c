@@ -442,13 +442,13 @@ rounds_members(struct pbox_shard *s, const struct target *g)
 /* A snapshot is of one round. A fragment that was restored to it without a result has none to give: all workers
  * hold it. */
 static enum discipline_cut
-rounds_at_cut(const struct pbox_fragment *fragment, const struct pbox_stage *stage)
+rounds_at_cut(const struct pbox_fragment *fragment, const struct pbox_staging *staging)
 {
-	int32_t ahead = pbox_serial_diff(fragment->version, stage->round);
+	int32_t ahead = pbox_serial_diff(fragment->version, staging->round);
 
 	if (ahead < 0)
-		return pbox_serial_diff(fragment->version, stage->oldest) < 0 ? CUT_LAGS
-									      : CUT_AHEAD;
+		return pbox_serial_diff(fragment->version, staging->oldest) < 0 ? CUT_LAGS
+										: CUT_AHEAD;
 	return ahead == 0 && fragment->has_result != 0 ? CUT_HERE : CUT_PASSED;
 }
 

@@ -284,14 +284,14 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rec
 static bool
 rounds_finish(struct pbox_shard *s, const struct target *g, const struct pbox_record *next)
 {
-	struct pbox_stage *stage = g->st->stage;
+	struct pbox_staging *staging = g->st->staging;
 	bool done;
 
-	if (__builtin_expect(stage != NULL, 0))
-		shard_stage_before(stage, g);
+	if (__builtin_expect(staging != NULL, 0))
+		shard_staging_before(staging, g);
 	done = finish_round(s, g, next);
-	if (__builtin_expect(stage != NULL, 0) && done)
-		shard_stage_after(s, stage, g);
+	if (__builtin_expect(staging != NULL, 0) && done)
+		shard_staging_after(s, staging, g);
 	return done;
 }
 

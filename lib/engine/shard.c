@@ -69,7 +69,7 @@ pbox_shard_mail(struct pbox_shard *s, const struct pbox_mail *m, uint64_t now_ns
 		break;
 	case PBOX_MAIL_SNAPSHOT:
 	case PBOX_MAIL_SNAPSHOT_END:
-		shard_stage_mail(s, m);
+		shard_staging_mail(s, m);
 		break;
 	case PBOX_MAIL_RESTORERS:
 		shard_restorers_changed(s, j);

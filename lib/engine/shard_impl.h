@@ -16,7 +16,7 @@
 #include "error_rate.h"
 #include "fresh.h"
 #include "pbox_shard.h"
-#include "pbox_stage.h"
+#include "pbox_staging.h"
 #include "pbox_why.h"
 #include "shard_quota.h"
 
@@ -139,7 +139,7 @@ struct pbox_shard_job {
 struct pbox_shard_table {
 	struct pbox_table *t;
 	const struct discipline *discipline;
-	struct pbox_stage *stage; /* NULL: no copy of it is being taken */
+	struct pbox_staging *staging; /* NULL: no copy of it is being taken */
 	/* Highest round that a fragment has finished, with SHARD_ROUND_KNOWN; read by the registrar. 0:
 	 * none, and rounds may be anywhere: they are compared modulo 2^32. */
 	_Atomic uint64_t max_round;
@@ -419,10 +419,11 @@ void shard_finish_ready(struct pbox_shard *s);
 void shard_initialise(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 void shard_fetch(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 void shard_give(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
-/* Copies of a table (shard_stage.c): before a fragment gets a new version, and with that. */
-void shard_stage_mail(struct pbox_shard *s, const struct pbox_mail *m);
-void shard_stage_before(struct pbox_stage *stage, const struct target *g) __attribute__((cold));
-void shard_stage_after(struct pbox_shard *s, struct pbox_stage *stage, const struct target *g)
+/* Copies of a table (shard_staging.c): before a fragment gets a new version, and with that. */
+void shard_staging_mail(struct pbox_shard *s, const struct pbox_mail *m);
+void shard_staging_before(struct pbox_staging *staging, const struct target *g)
+	__attribute__((cold));
+void shard_staging_after(struct pbox_shard *s, struct pbox_staging *staging, const struct target *g)
 	__attribute__((cold));
 
 /* Answers (shard_answer.c). ts: of the frame that is answered. */

@@ -17,53 +17,53 @@
 #define LOOKS      2048
 
 size_t
-pbox_stage_bytes(const struct pbox_table *t)
+pbox_staging_bytes(const struct pbox_table *t)
 {
 	size_t arrays = 1 + pbox_optim_states(t->optimiser);
 
 	return pbox_pad_line(arrays * t->layout.elements * sizeof(float)) +
-	       pbox_pad_line(t->n_chunks * sizeof(struct pbox_stage_chunk)) +
-	       pbox_pad_line(t->n_fragments * sizeof(struct pbox_stage_fragment));
+	       pbox_pad_line(t->n_chunks * sizeof(struct pbox_staging_chunk)) +
+	       pbox_pad_line(t->n_fragments * sizeof(struct pbox_staging_fragment));
 }
 
 void
-pbox_stage_begin(struct pbox_stage *stage, const struct pbox_table *t, void *memory)
+pbox_staging_begin(struct pbox_staging *staging, const struct pbox_table *t, void *memory)
 {
 	uint8_t *at = memory;
 
-	memset(stage, 0, sizeof(*stage));
-	stage->table = t;
-	stage->elements = t->layout.elements;
-	stage->arrays = 1 + pbox_optim_states(t->optimiser);
-	for (unsigned a = 0; a < stage->arrays; a++)
-		stage->array[a] = (float *)(void *)at + a * stage->elements;
-	at += pbox_pad_line(stage->arrays * stage->elements * sizeof(float));
-	stage->chunk = (struct pbox_stage_chunk *)(void *)at;
-	at += pbox_pad_line(t->n_chunks * sizeof(*stage->chunk));
-	stage->fragment = (struct pbox_stage_fragment *)(void *)at;
-	stage->n_fragments = t->n_fragments;
+	memset(staging, 0, sizeof(*staging));
+	staging->table = t;
+	staging->elements = t->layout.elements;
+	staging->arrays = 1 + pbox_optim_states(t->optimiser);
+	for (unsigned a = 0; a < staging->arrays; a++)
+		staging->array[a] = (float *)(void *)at + a * staging->elements;
+	at += pbox_pad_line(staging->arrays * staging->elements * sizeof(float));
+	staging->chunk = (struct pbox_staging_chunk *)(void *)at;
+	at += pbox_pad_line(t->n_chunks * sizeof(*staging->chunk));
+	staging->fragment = (struct pbox_staging_fragment *)(void *)at;
+	staging->n_fragments = t->n_fragments;
 }
 
 bool
-pbox_stage_lay_out(struct pbox_stage *stage)
+pbox_staging_lay_out(struct pbox_staging *staging)
 {
-	const struct pbox_table *t = stage->table;
-	struct pbox_stage_chunk next = {0};
-	uint32_t i = stage->laid_out, done = 0;
+	const struct pbox_table *t = staging->table;
+	struct pbox_staging_chunk next = {0};
+	uint32_t i = staging->laid_out, done = 0;
 
 	if (i > 0)
-		next = (struct pbox_stage_chunk){
-			.element = stage->chunk[i - 1].element + t->chunk[i - 1].elements,
-			.fragment = stage->chunk[i - 1].fragment + t->chunk[i - 1].fragments};
-	for (; i < t->n_chunks && done < PBOX_STAGE_SLICE; i++) {
-		stage->chunk[i] = next;
-		memset(stage->fragment + next.fragment, 0,
-			t->chunk[i].fragments * sizeof(*stage->fragment));
+		next = (struct pbox_staging_chunk){
+			.element = staging->chunk[i - 1].element + t->chunk[i - 1].elements,
+			.fragment = staging->chunk[i - 1].fragment + t->chunk[i - 1].fragments};
+	for (; i < t->n_chunks && done < PBOX_STAGING_SLICE; i++) {
+		staging->chunk[i] = next;
+		memset(staging->fragment + next.fragment, 0,
+			t->chunk[i].fragments * sizeof(*staging->fragment));
 		next.element += t->chunk[i].elements;
 		next.fragment += t->chunk[i].fragments;
 		done += t->chunk[i].fragments;
 	}
-	stage->laid_out = i;
+	staging->laid_out = i;
 	return i == t->n_chunks;
 }
 
@@ -102,27 +102,27 @@ fence_copy(void)
 
 /* The fragment is at the round. Returns bytes. */
 static size_t
-copy_fragment(struct pbox_stage *stage, const struct pbox_chunk *c, uint32_t chunk, uint32_t f)
+copy_fragment(struct pbox_staging *staging, const struct pbox_chunk *c, uint32_t chunk, uint32_t f)
 {
-	const struct pbox_table *t = stage->table;
-	struct pbox_stage_fragment *to = &stage->fragment[stage->chunk[chunk].fragment + f];
+	const struct pbox_table *t = staging->table;
+	struct pbox_staging_fragment *to = &staging->fragment[staging->chunk[chunk].fragment + f];
 	size_t first = (size_t)f * t->frag_elements, n = pbox_chunk_frag_elements(t, c, f);
-	size_t at = stage->chunk[chunk].element + first;
+	size_t at = staging->chunk[chunk].element + first;
 	const float *const state[] = {c->s0, c->s1};
 
-	stream(stage->array[0] + at, pbox_chunk_frag_param(t, c, f), n);
-	for (unsigned a = 1; a < stage->arrays; a++)
-		stream(stage->array[a] + at, state[a - 1] + first, n);
+	stream(staging->array[0] + at, pbox_chunk_frag_param(t, c, f), n);
+	for (unsigned a = 1; a < staging->arrays; a++)
+		stream(staging->array[a] + at, state[a - 1] + first, n);
 	to->version = c->fragment[f].version;
 	to->samples = c->fragment[f].samples;
 	to->contributors = c->fragment[f].contributors;
 	to->copied = true;
-	return stage->arrays * n * sizeof(float);
+	return staging->arrays * n * sizeof(float);
 }
 
 /* Was it looked at before? */
 static bool
-looked_at(const struct pbox_stage_shard *p, uint32_t chunk, uint32_t f)
+looked_at(const struct pbox_staging_shard *p, uint32_t chunk, uint32_t f)
 {
 	return p->looked || chunk < p->chunk || (chunk == p->chunk && f < p->fragment);
 }
@@ -134,37 +134,37 @@ index_of(const struct target *g)
 }
 
 void
-shard_stage_before(struct pbox_stage *stage, const struct target *g)
+shard_staging_before(struct pbox_staging *staging, const struct target *g)
 {
 	uint32_t chunk = index_of(g);
 
-	if (g->st->discipline->at_cut(g->fragment, stage) == CUT_HERE &&
-		!stage->fragment[stage->chunk[chunk].fragment + g->frag].copied)
-		copy_fragment(stage, g->c, chunk, g->frag);
+	if (g->st->discipline->at_cut(g->fragment, staging) == CUT_HERE &&
+		!staging->fragment[staging->chunk[chunk].fragment + g->frag].copied)
+		copy_fragment(staging, g->c, chunk, g->frag);
 }
 
 void
-shard_stage_after(struct pbox_shard *s, struct pbox_stage *stage, const struct target *g)
+shard_staging_after(struct pbox_shard *s, struct pbox_staging *staging, const struct target *g)
 {
-	struct pbox_stage_shard *p = &stage->shard[s->conf.id];
+	struct pbox_staging_shard *p = &staging->shard[s->conf.id];
 	uint32_t chunk = index_of(g);
 
-	if (g->st->discipline->at_cut(g->fragment, stage) != CUT_HERE)
+	if (g->st->discipline->at_cut(g->fragment, staging) != CUT_HERE)
 		return;
-	copy_fragment(stage, g->c, chunk, g->frag);
+	copy_fragment(staging, g->c, chunk, g->frag);
 	if (looked_at(p, chunk, g->frag))
 		p->waiting--;
 }
 
 static size_t
-look_at_fragment(const struct discipline *d, struct pbox_stage *stage, struct pbox_stage_shard *p,
-	uint32_t f)
+look_at_fragment(const struct discipline *d, struct pbox_staging *staging,
+	struct pbox_staging_shard *p, uint32_t f)
 {
-	const struct pbox_chunk *c = &stage->table->chunk[p->chunk];
+	const struct pbox_chunk *c = &staging->table->chunk[p->chunk];
 
-	if (stage->fragment[stage->chunk[p->chunk].fragment + f].copied)
+	if (staging->fragment[staging->chunk[p->chunk].fragment + f].copied)
 		return 0;
-	switch (d->at_cut(&c->fragment[f], stage)) {
+	switch (d->at_cut(&c->fragment[f], staging)) {
 	case CUT_LAGS:
 		if (p->behind++ == 0)
 			p->lowest = c->fragment[f].version;
@@ -173,7 +173,7 @@ look_at_fragment(const struct discipline *d, struct pbox_stage *stage, struct pb
 		p->waiting++;
 		break;
 	case CUT_HERE:
-		return copy_fragment(stage, c, p->chunk, f);
+		return copy_fragment(staging, c, p->chunk, f);
 	case CUT_PASSED:
 		p->missed++;
 		break;
@@ -182,19 +182,19 @@ look_at_fragment(const struct discipline *d, struct pbox_stage *stage, struct pb
 }
 
 void
-shard_stage_mail(struct pbox_shard *s, const struct pbox_mail *m)
+shard_staging_mail(struct pbox_shard *s, const struct pbox_mail *m)
 {
-	struct pbox_stage *stage = m->stage;
-	struct pbox_stage_shard *p = &stage->shard[s->conf.id];
-	const struct pbox_table *t = stage->table;
+	struct pbox_staging *staging = m->staging;
+	struct pbox_staging_shard *p = &staging->shard[s->conf.id];
+	const struct pbox_table *t = staging->table;
 	size_t bytes = 0;
 
 	if (m->kind == PBOX_MAIL_SNAPSHOT_END) {
-		m->table->stage = NULL;
+		m->table->staging = NULL;
 		fence_copy();
 		return;
 	}
-	m->table->stage = stage;
+	m->table->staging = staging;
 	for (unsigned looks = 0; !p->looked && looks < LOOKS && bytes < COPY_BYTES; looks++) {
 		if (p->chunk == t->n_chunks) {
 			p->looked = true;
@@ -203,7 +203,7 @@ shard_stage_mail(struct pbox_shard *s, const struct pbox_mail *m)
 			p->chunk++;
 			p->fragment = 0;
 		} else {
-			bytes += look_at_fragment(m->table->discipline, stage, p, p->fragment);
+			bytes += look_at_fragment(m->table->discipline, staging, p, p->fragment);
 			p->fragment++;
 		}
 	}

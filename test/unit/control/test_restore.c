@@ -108,8 +108,8 @@ set(unsigned group, uint32_t from, uint16_t id, double value)
 static void
 write_it(void)
 {
-	struct pbox_stage_fragment frag[FRAGS];
-	struct pbox_stage stage = {
+	struct pbox_staging_fragment frag[FRAGS];
+	struct pbox_staging staging = {
 		.round = ROUND, .arrays = ARRAYS, .elements = ELEMENTS, .fragment = frag};
 	struct pbox_snapshot_written written;
 	struct pbox_snapshot_meta m;
@@ -121,13 +121,13 @@ write_it(void)
 	for (unsigned i = 0; i < ARRAYS * ELEMENTS; i++)
 		data[i] = (float)i;
 	for (unsigned i = 0; i < FRAGS; i++)
-		frag[i] = (struct pbox_stage_fragment){ROUND, 2, 2, true};
+		frag[i] = (struct pbox_staging_fragment){ROUND, 2, 2, true};
 	for (uint32_t i = 0; i < before.t.n_chunks; i++)
-		stage.n_fragments += before.t.chunk[i].fragments;
-	CU_ASSERT_EQUAL_FATAL(snapshot_describe(&m, &before.of, &stage, 7), 0);
+		staging.n_fragments += before.t.chunk[i].fragments;
+	CU_ASSERT_EQUAL_FATAL(snapshot_describe(&m, &before.of, &staging, 7), 0);
 	while (!snapshot_describe_more(&m, &before.of, &at))
 		;
-	snapshot_describe_copy(&m, &stage);
+	snapshot_describe_copy(&m, &staging);
 	{
 		const struct pbox_snapshot_write w = {.dir = dir,
 			.meta = &m,

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include <pbox_stage.h>
+#include <pbox_staging.h>
 
 #include "fixture.h"
 
@@ -114,7 +114,7 @@ test_beyond_2_31(void)
 {
 	static const uint32_t bases[] = {0x80000001, 0xfffffff0, UINT32_MAX};
 	static uint8_t memory[1 << 16] __attribute__((aligned(64)));
-	static struct pbox_stage stage;
+	static struct pbox_staging staging;
 	struct pbox_status m = {0};
 	uint8_t payload[8];
 
@@ -149,12 +149,13 @@ test_beyond_2_31(void)
 			pbox_status_encode(payload, sizeof(payload), &m));
 		CU_ASSERT_EQUAL(pbox_status_ok_decode(s->payload, s->hdr.length, &a, &cur), 0);
 		UNIT_EQ_U64(a.max_round, table()->chunk[1].fragment[0].version);
-		UNIT_EQ_U64(pbox_registrar_stage(fx.registrar, pbox_registrar_job(fx.registrar, 0),
-				    0, 0, &stage, memory, sizeof(memory), fx.now, &err),
+		UNIT_EQ_U64(
+			pbox_registrar_staging(fx.registrar, pbox_registrar_job(fx.registrar, 0), 0,
+				0, &staging, memory, sizeof(memory), fx.now, &err),
 			0);
-		while (pbox_registrar_stage_step(fx.registrar, fx.now) == -EINPROGRESS)
+		while (pbox_registrar_staging_step(fx.registrar, fx.now) == -EINPROGRESS)
 			fx.now += 3000000;
-		UNIT_EQ_U64(stage.round, table()->chunk[1].fragment[0].version);
+		UNIT_EQ_U64(staging.round, table()->chunk[1].fragment[0].version);
 		fx_end();
 	}
 }

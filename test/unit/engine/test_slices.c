@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include <pbox_stage.h>
+#include <pbox_staging.h>
 
 #include "fixture.h"
 
@@ -20,7 +20,7 @@ const char unit_suite[] = "engine: slices of the control thread's work";
 
 static struct fx_worker w[1];
 static const struct fx_table many = {.elements = ELEMENTS};
-static struct pbox_stage stage;
+static struct pbox_staging staging;
 static uint8_t memory[2 << 20] __attribute__((aligned(64)));
 
 static struct pbox_job_table *
@@ -124,31 +124,31 @@ test_a_copy_is_laid_out(void)
 	advance_all();
 	fx.hold_mail = true;
 	memset(memory, 0x77, sizeof(memory));
-	UNIT_EQ_U64(pbox_registrar_stage(fx.registrar, pbox_registrar_job(fx.registrar, 0), 0, 0,
-			    &stage, memory, sizeof(memory), fx.now, &err),
+	UNIT_EQ_U64(pbox_registrar_staging(fx.registrar, pbox_registrar_job(fx.registrar, 0), 0, 0,
+			    &staging, memory, sizeof(memory), fx.now, &err),
 		0);
-	CU_ASSERT(fragments_before(stage.laid_out) < SLICE + table()->t.chunk[0].fragments);
+	CU_ASSERT(fragments_before(staging.laid_out) < SLICE + table()->t.chunk[0].fragments);
 	do {
 		UNIT_EQ_U64(fx.n_mail, 0);
-		CU_ASSERT_FALSE(pbox_registrar_stage_waits(fx.registrar));
+		CU_ASSERT_FALSE(pbox_registrar_staging_waits(fx.registrar));
 		if (slices == 2)
 			advance_all();
-		at = stage.laid_out;
-		CU_ASSERT_FATAL(pbox_registrar_stage_step(fx.registrar, fx.now) == -EINPROGRESS);
-		CU_ASSERT(fragments_before(stage.laid_out) - fragments_before(at) <
+		at = staging.laid_out;
+		CU_ASSERT_FATAL(pbox_registrar_staging_step(fx.registrar, fx.now) == -EINPROGRESS);
+		CU_ASSERT(fragments_before(staging.laid_out) - fragments_before(at) <
 			  SLICE + table()->t.chunk[0].fragments);
 		slices++;
-	} while (stage.laid_out < table()->t.n_chunks);
+	} while (staging.laid_out < table()->t.n_chunks);
 	CU_ASSERT(slices > 2);
 	UNIT_EQ_U64(fx.n_mail, FX_SHARDS);
-	UNIT_EQ_U64(stage.round, 2);
+	UNIT_EQ_U64(staging.round, 2);
 	fx.hold_mail = false;
 	fx_mail();
-	while ((ret = pbox_registrar_stage_step(fx.registrar, fx.now)) == -EINPROGRESS)
+	while ((ret = pbox_registrar_staging_step(fx.registrar, fx.now)) == -EINPROGRESS)
 		fx.now += 3000000;
 	UNIT_EQ_U64(ret, 0);
-	for (uint32_t i = 0; i < stage.n_fragments; i++)
-		CU_ASSERT_FATAL(stage.fragment[i].copied && stage.fragment[i].version == 2);
+	for (uint32_t i = 0; i < staging.n_fragments; i++)
+		CU_ASSERT_FATAL(staging.fragment[i].copied && staging.fragment[i].version == 2);
 	fx_end();
 }
 
@@ -161,22 +161,22 @@ test_what_a_copy_waits_for(void)
 
 	begin_mapped();
 	advance(0, 0);
-	UNIT_EQ_U64(pbox_registrar_stage(fx.registrar, pbox_registrar_job(fx.registrar, 0), 0, 0,
-			    &stage, memory, sizeof(memory), fx.now, &err),
+	UNIT_EQ_U64(pbox_registrar_staging(fx.registrar, pbox_registrar_job(fx.registrar, 0), 0, 0,
+			    &staging, memory, sizeof(memory), fx.now, &err),
 		0);
-	for (unsigned i = 0; i < 100 && !pbox_registrar_stage_waits(fx.registrar); i++) {
-		bool all = stage.shard[0].looked && stage.shard[1].looked;
+	for (unsigned i = 0; i < 100 && !pbox_registrar_staging_waits(fx.registrar); i++) {
+		bool all = staging.shard[0].looked && staging.shard[1].looked;
 
-		CU_ASSERT_FATAL(pbox_registrar_stage_step(fx.registrar, fx.now) == -EINPROGRESS);
-		UNIT_EQ_U64(pbox_registrar_stage_waits(fx.registrar), all);
+		CU_ASSERT_FATAL(pbox_registrar_staging_step(fx.registrar, fx.now) == -EINPROGRESS);
+		UNIT_EQ_U64(pbox_registrar_staging_waits(fx.registrar), all);
 		fx.now += 3000000;
 	}
-	CU_ASSERT_TRUE(pbox_registrar_stage_waits(fx.registrar));
-	pbox_registrar_stage_cancel(fx.registrar, fx.now);
-	while ((ret = pbox_registrar_stage_step(fx.registrar, fx.now)) == -EINPROGRESS)
+	CU_ASSERT_TRUE(pbox_registrar_staging_waits(fx.registrar));
+	pbox_registrar_staging_cancel(fx.registrar, fx.now);
+	while ((ret = pbox_registrar_staging_step(fx.registrar, fx.now)) == -EINPROGRESS)
 		;
 	CU_ASSERT_EQUAL(ret, -ETIMEDOUT);
-	CU_ASSERT_FALSE(pbox_registrar_stage_waits(fx.registrar));
+	CU_ASSERT_FALSE(pbox_registrar_staging_waits(fx.registrar));
 	fx_end();
 }
 

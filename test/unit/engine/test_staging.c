@@ -2,7 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-/* Copies of a table taken while rounds go on (pbox_stage.h), and a table that begins with one. */
+/* Copies of a table taken while rounds go on (pbox_staging.h), and a table that begins with one. */
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ const char unit_suite[] = "engine: copies of a table";
 static struct fx_worker w[WORKERS];
 static struct pbox_random rnd;
 static float history[ROUNDS + 1][3][ELEMENTS + 64]; /* what was there, by round */
-static struct pbox_stage stage;
+static struct pbox_staging staging;
 static uint8_t memory[1 << 19] __attribute__((aligned(64)));
 static const struct fx_table adam = {.elements = ELEMENTS,
 	.mode = PBOX_MODE_OPTIMISER,
@@ -151,16 +151,16 @@ advance_any(void)
 static void
 check_copy(void)
 {
-	CU_ASSERT_FATAL(stage.round <= ROUNDS);
-	for (uint32_t i = 0; i < stage.n_fragments; i++) {
-		CU_ASSERT(stage.fragment[i].copied);
-		UNIT_EQ_U64(stage.fragment[i].version, stage.round);
-		UNIT_EQ_U64(stage.fragment[i].contributors, WORKERS);
-		UNIT_EQ_U64(stage.fragment[i].samples, 1 + 2 + 3);
+	CU_ASSERT_FATAL(staging.round <= ROUNDS);
+	for (uint32_t i = 0; i < staging.n_fragments; i++) {
+		CU_ASSERT(staging.fragment[i].copied);
+		UNIT_EQ_U64(staging.fragment[i].version, staging.round);
+		UNIT_EQ_U64(staging.fragment[i].contributors, WORKERS);
+		UNIT_EQ_U64(staging.fragment[i].samples, 1 + 2 + 3);
 	}
-	for (unsigned a = 0; a < stage.arrays; a++)
-		CU_ASSERT_EQUAL(memcmp(stage.array[a], history[stage.round][a],
-					stage.elements * sizeof(float)),
+	for (unsigned a = 0; a < staging.arrays; a++)
+		CU_ASSERT_EQUAL(memcmp(staging.array[a], history[staging.round][a],
+					staging.elements * sizeof(float)),
 			0);
 }
 
@@ -169,13 +169,13 @@ static int
 take(uint32_t ahead, unsigned per_step)
 {
 	struct pbox_error err;
-	int ret = pbox_registrar_stage(
-		fx.registrar, job(), 0, ahead, &stage, memory, sizeof(memory), fx.now, &err);
+	int ret = pbox_registrar_staging(
+		fx.registrar, job(), 0, ahead, &staging, memory, sizeof(memory), fx.now, &err);
 
 	if (ret != 0)
 		fprintf(stderr, "%s\n", err.text);
 	CU_ASSERT_FATAL(ret == 0);
-	while ((ret = pbox_registrar_stage_step(fx.registrar, fx.now)) == -EINPROGRESS) {
+	while ((ret = pbox_registrar_staging_step(fx.registrar, fx.now)) == -EINPROGRESS) {
 		for (unsigned i = 0; i < per_step; i++)
 			advance_any();
 		if (pbox_random_below(&rnd, 3) == 0)
@@ -239,7 +239,7 @@ test_of_all_reduce(void)
 	for (unsigned i = 0; i < 175; i++)
 		advance_any();
 	UNIT_EQ_U64(take(1, 2), 0);
-	UNIT_EQ_U64(stage.arrays, 1);
+	UNIT_EQ_U64(staging.arrays, 1);
 	check_copy();
 	fx_end();
 }
@@ -250,16 +250,16 @@ test_refusals(void)
 	struct pbox_error err = {0};
 
 	begin(&adam);
-	UNIT_EQ_U64(pbox_registrar_stage(fx.registrar, job(), 0, 0, &stage, memory, sizeof(memory),
-			    fx.now, &err),
+	UNIT_EQ_U64(pbox_registrar_staging(fx.registrar, job(), 0, 0, &staging, memory,
+			    sizeof(memory), fx.now, &err),
 		(unsigned long long)-EAGAIN);
 	advance(0, 0);
-	UNIT_EQ_U64(
-		pbox_registrar_stage(fx.registrar, job(), 0, 0, &stage, memory, 1000, fx.now, &err),
+	UNIT_EQ_U64(pbox_registrar_staging(
+			    fx.registrar, job(), 0, 0, &staging, memory, 1000, fx.now, &err),
 		(unsigned long long)-ENOMEM);
 	CU_ASSERT(strstr(err.text, "snapshot-memory") != NULL);
-	UNIT_EQ_U64(pbox_registrar_stage(fx.registrar, job(), 1, 0, &stage, memory, sizeof(memory),
-			    fx.now, &err),
+	UNIT_EQ_U64(pbox_registrar_staging(fx.registrar, job(), 1, 0, &staging, memory,
+			    sizeof(memory), fx.now, &err),
 		(unsigned long long)-ENOENT);
 	fx_end();
 }
@@ -272,21 +272,21 @@ test_cancelled(void)
 
 	begin(&adam);
 	advance(0, 0);
-	UNIT_EQ_U64(pbox_registrar_stage(fx.registrar, job(), 0, 5, &stage, memory, sizeof(memory),
-			    fx.now, &err),
+	UNIT_EQ_U64(pbox_registrar_staging(fx.registrar, job(), 0, 5, &staging, memory,
+			    sizeof(memory), fx.now, &err),
 		0);
-	UNIT_EQ_U64(
-		pbox_registrar_stage_step(fx.registrar, fx.now), (unsigned long long)-EINPROGRESS);
+	UNIT_EQ_U64(pbox_registrar_staging_step(fx.registrar, fx.now),
+		(unsigned long long)-EINPROGRESS);
 	fx.hold_mail = true;
 	fx.now += 10000000;
-	pbox_registrar_stage_step(fx.registrar, fx.now);
-	pbox_registrar_stage_cancel(fx.registrar, fx.now);
-	UNIT_EQ_U64(
-		pbox_registrar_stage_step(fx.registrar, fx.now), (unsigned long long)-EINPROGRESS);
+	pbox_registrar_staging_step(fx.registrar, fx.now);
+	pbox_registrar_staging_cancel(fx.registrar, fx.now);
+	UNIT_EQ_U64(pbox_registrar_staging_step(fx.registrar, fx.now),
+		(unsigned long long)-EINPROGRESS);
 	fx.hold_mail = false;
 	fx_mail();
 	UNIT_EQ_U64(
-		pbox_registrar_stage_step(fx.registrar, fx.now), (unsigned long long)-ETIMEDOUT);
+		pbox_registrar_staging_step(fx.registrar, fx.now), (unsigned long long)-ETIMEDOUT);
 	memset(memory, 0x77, sizeof(memory));
 	for (unsigned i = 0; i < 8; i++)
 		advance(0, 0);
@@ -303,22 +303,22 @@ test_job_ends_meanwhile(void)
 	begin(&adam);
 	advance(0, 0);
 	fx.hold_mail = true;
-	UNIT_EQ_U64(pbox_registrar_stage(fx.registrar, job(), 0, 5, &stage, memory, sizeof(memory),
-			    fx.now, &err),
+	UNIT_EQ_U64(pbox_registrar_staging(fx.registrar, job(), 0, 5, &staging, memory,
+			    sizeof(memory), fx.now, &err),
 		0);
 	pbox_registrar_close(fx.registrar, fx.now);
-	UNIT_EQ_U64(
-		pbox_registrar_stage_step(fx.registrar, fx.now), (unsigned long long)-EINPROGRESS);
+	UNIT_EQ_U64(pbox_registrar_staging_step(fx.registrar, fx.now),
+		(unsigned long long)-EINPROGRESS);
 	fx.hold_mail = false;
 	fx_mail();
 	UNIT_EQ_U64(pbox_registrar_jobs(fx.registrar), 0);
 	UNIT_EQ_U64(
-		pbox_registrar_stage_step(fx.registrar, fx.now), (unsigned long long)-ECANCELED);
+		pbox_registrar_staging_step(fx.registrar, fx.now), (unsigned long long)-ECANCELED);
 	fx_end();
 }
 
 static int
-from_stage(const struct pbox_job *j, struct pbox_table *t, bool restoring)
+from_staging(const struct pbox_job *j, struct pbox_table *t, bool restoring)
 {
 	(void)j;
 	CU_ASSERT_FALSE(restoring);
@@ -326,10 +326,10 @@ from_stage(const struct pbox_job *j, struct pbox_table *t, bool restoring)
 		struct pbox_chunk *c = &t->chunk[i];
 		float *to[] = {c->param, c->s0, c->s1};
 
-		for (unsigned a = 0; a < stage.arrays; a++)
-			memcpy(to[a], stage.array[a] + stage.chunk[i].element, c->elements * 4);
+		for (unsigned a = 0; a < staging.arrays; a++)
+			memcpy(to[a], staging.array[a] + staging.chunk[i].element, c->elements * 4);
 		for (unsigned f = 0; f < c->fragments; f++) {
-			c->fragment[f].version = stage.round;
+			c->fragment[f].version = staging.round;
 			c->fragment[f].samples = 6;
 			c->fragment[f].contributors = WORKERS;
 			c->fragment[f].has_result = 1;
@@ -352,7 +352,7 @@ test_goes_on_alike(void)
 	for (unsigned i = 0; i < 400; i++)
 		advance_any();
 	UNIT_EQ_U64(take(1, 1), 0);
-	at = stage.round;
+	at = staging.round;
 	for (uint32_t i = 0; i < table()->n_chunks; i++)
 		for (uint16_t f = 0; f < table()->chunk[i].fragments; f++)
 			while (table()->chunk[i].fragment[f].version < at + 5)
@@ -361,7 +361,7 @@ test_goes_on_alike(void)
 	fx_end();
 	memset(history, 0, sizeof(history));
 	fx_begin();
-	fx.restore = from_stage;
+	fx.restore = from_staging;
 	fx_job(w, "vision", WORKERS, &adam);
 	fx.restore = NULL;
 	/* rounds of the past are finished: hyper-parameters are for those to come */
@@ -405,20 +405,20 @@ test_without_a_result(void)
 		fx_job(w, "vision", WORKERS, &t);
 		fx.restore = NULL;
 		fx.hold_mail = true;
-		UNIT_EQ_U64(pbox_registrar_stage(fx.registrar, job(), 0, 0, &stage, memory,
+		UNIT_EQ_U64(pbox_registrar_staging(fx.registrar, job(), 0, 0, &staging, memory,
 				    sizeof(memory), fx.now, &err),
 			0);
 		if (n == 1) /* some go on before they are looked at */
 			advance(0, 0);
 		fx.hold_mail = false;
 		fx_mail();
-		while ((ret = pbox_registrar_stage_step(fx.registrar, fx.now)) == -EINPROGRESS &&
+		while ((ret = pbox_registrar_staging_step(fx.registrar, fx.now)) == -EINPROGRESS &&
 			++steps < 100)
 			fx.now += 3000000;
 		CU_ASSERT_EQUAL(ret, -ESTALE);
 		if (ret == -EINPROGRESS) {
-			pbox_registrar_stage_cancel(fx.registrar, fx.now);
-			while (pbox_registrar_stage_step(fx.registrar, fx.now) == -EINPROGRESS)
+			pbox_registrar_staging_cancel(fx.registrar, fx.now);
+			while (pbox_registrar_staging_step(fx.registrar, fx.now) == -EINPROGRESS)
 				fx.now += 3000000;
 		}
 		fx_end();
@@ -433,9 +433,9 @@ test_tensors_apart(void)
 		advance(0, 0);
 	advance(1, 0);
 	UNIT_EQ_U64(take(0, 0), (unsigned long long)-EAGAIN);
-	CU_ASSERT(strstr(pbox_registrar_stage_why(fx.registrar),
+	CU_ASSERT(strstr(pbox_registrar_staging_why(fx.registrar),
 			  "the tensors of table 0 are at different rounds (one is at ") != NULL);
-	CU_ASSERT(strstr(pbox_registrar_stage_why(fx.registrar), "another at 20") != NULL);
+	CU_ASSERT(strstr(pbox_registrar_staging_why(fx.registrar), "another at 20") != NULL);
 	fx_end();
 }
 

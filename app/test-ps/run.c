@@ -34,12 +34,6 @@ run_stop_wanted(void)
 }
 
 void
-run_stop_taken(void)
-{
-	stop_wanted = 0;
-}
-
-void
 run_stop_signals(void)
 {
 	struct sigaction sa = {.sa_handler = run_on_signal};

@@ -18,9 +18,8 @@ struct figures;
 
 /** SIGINT and SIGTERM end what runs. */
 void run_stop_signals(void);
-/** Was there one; it is dealt with. */
+/** Was there one? */
 bool run_stop_wanted(void);
-void run_stop_taken(void);
 
 /** Settings of the load that lanes read while they run. */
 void run_settings(struct testps *t);

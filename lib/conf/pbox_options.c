@@ -267,20 +267,6 @@ const struct pbox_conf_table pbox_options_table = {
 	.n_sections = N_OF(sections),
 };
 
-const struct pbox_job_options *
-pbox_options_job(const struct pbox_options *o, const char *name)
-{
-	const struct pbox_job_options *any = NULL;
-
-	for (unsigned i = 0; i < o->n_jobs; i++) {
-		if (strcmp(o->jobs[i].name, "*") == 0)
-			any = &o->jobs[i];
-		else if (strcmp(o->jobs[i].name, name) == 0)
-			return &o->jobs[i];
-	}
-	return any;
-}
-
 static bool
 options_are_ours(const char *name, size_t n)
 {

@@ -134,9 +134,6 @@ int pbox_options_check(
 /** Blocks of data and of parity in a stripe, from "K+M". -EINVAL with @p err. */
 int pbox_options_parity(const char *text, unsigned *data, unsigned *parity, struct pbox_error *err);
 
-/** The options of job @p name: its own section, else [job *], else NULL (ERROR NO_JOB). */
-const struct pbox_job_options *pbox_options_job(const struct pbox_options *o, const char *name);
-
 /** Overwrite everything, secrets first of all, with zeros. */
 void pbox_options_wipe(struct pbox_options *o);
 

@@ -34,7 +34,7 @@ static const char *const table_state[] = {
 	[PBOX_TABLE_FAILED] = "failed",
 };
 
-/* Adds up: WORKER_COUNTERS values. */
+/* Adds up: the values before WORKER_SILENT_MS. */
 static void
 count_worker(struct pbox_control *c, const struct pbox_job *job, unsigned w, uint64_t *v,
 	uint32_t *round)

@@ -165,17 +165,14 @@ void pbox_stats_free(struct pbox_stats *stats);
  *
  * @param prefix, labels  copied. Labels are `key=value,key=value`, keys lower_snake, values
  *   printable ASCII without , = " and \; prefix and labels together are unique.
- * @param defs, values  stay the caller's and must live until pbox_stats_unregister() returns.
- * @return  a number >= 0 for pbox_stats_unregister(); -ENOSPC: no room, -EEXIST: prefix and labels
- *   are taken, -EINVAL: a malformed or repeated name.
+ * @param defs, values  stay the caller's and must live as long as @p stats.
+ * @return  0; -ENOSPC: no room, -EEXIST: prefix and labels are taken, -EINVAL: a malformed or
+ *   repeated name.
  */
 int pbox_stats_register(struct pbox_stats *stats, const char *prefix, const char *labels,
 	const struct pbox_stat_def *defs, unsigned n, const uint64_t *values,
 	struct pbox_error *err);
-/** When this returns nobody reads the block any more. @p id must be registered. */
-void pbox_stats_unregister(struct pbox_stats *stats, int id);
-
-/** Call @p fn for each block, in order of registration number, until it returns non-zero; returns
+/** Call @p fn for each block, in order of registration, until it returns non-zero; returns
  * that. @p fn runs under the registry's lock: it must not call the registry. */
 int pbox_stats_walk(struct pbox_stats *stats,
 	int (*fn)(const struct pbox_stats_block *block, void *ctx), void *ctx);

@@ -12,8 +12,8 @@
 struct pbox_stats {
 	pthread_mutex_t lock;
 	unsigned capacity;
-	unsigned top;                     /* blocks at and above were never used */
-	struct pbox_stats_block blocks[]; /* a free one has n = 0 */
+	unsigned n;
+	struct pbox_stats_block blocks[];
 };
 
 struct pbox_stats *
@@ -117,7 +117,6 @@ pbox_stats_register(struct pbox_stats *stats, const char *prefix, const char *la
 	struct pbox_error *err)
 {
 	struct pbox_stats_block b = {.defs = defs, .n = n, .values = values};
-	unsigned slot;
 	int ret = check_block(&b, prefix, labels, err);
 
 	if (ret != 0)
@@ -125,39 +124,23 @@ pbox_stats_register(struct pbox_stats *stats, const char *prefix, const char *la
 	memcpy(b.prefix, prefix, strlen(prefix) + 1);
 	memcpy(b.labels, labels, strlen(labels) + 1);
 	pthread_mutex_lock(&stats->lock);
-	slot = stats->capacity;
-	for (unsigned i = stats->top; i-- > 0;) {
-		if (stats->blocks[i].n == 0) {
-			slot = i;
-		} else if (strcmp(stats->blocks[i].prefix, prefix) == 0 &&
-			   strcmp(stats->blocks[i].labels, labels) == 0) {
+	for (unsigned i = 0; i < stats->n; i++)
+		if (strcmp(stats->blocks[i].prefix, prefix) == 0 &&
+			strcmp(stats->blocks[i].labels, labels) == 0) {
 			ret = pbox_fail(err, EEXIST, "statistics %s{%s} are registered already",
 				prefix, labels);
 			goto out;
 		}
-	}
-	if (slot == stats->capacity && stats->top < stats->capacity)
-		slot = stats->top++;
-	if (slot == stats->capacity) {
+	if (stats->n == stats->capacity) {
 		ret = pbox_fail(err, ENOSPC,
 			"no room for statistics %s{%s}: all %u blocks are used", prefix, labels,
 			stats->capacity);
 		goto out;
 	}
-	stats->blocks[slot] = b;
-	ret = (int)slot;
+	stats->blocks[stats->n++] = b;
 out:
 	pthread_mutex_unlock(&stats->lock);
 	return ret;
-}
-
-void
-pbox_stats_unregister(struct pbox_stats *stats, int id)
-{
-	pthread_mutex_lock(&stats->lock);
-	PBOX_ASSERT(id >= 0 && (unsigned)id < stats->top && stats->blocks[id].n != 0);
-	memset(&stats->blocks[id], 0, sizeof(stats->blocks[id]));
-	pthread_mutex_unlock(&stats->lock);
 }
 
 int
@@ -167,9 +150,8 @@ pbox_stats_walk(struct pbox_stats *stats,
 	int ret = 0;
 
 	pthread_mutex_lock(&stats->lock);
-	for (unsigned i = 0; i < stats->top && ret == 0; i++)
-		if (stats->blocks[i].n != 0)
-			ret = fn(&stats->blocks[i], ctx);
+	for (unsigned i = 0; i < stats->n && ret == 0; i++)
+		ret = fn(&stats->blocks[i], ctx);
 	pthread_mutex_unlock(&stats->lock);
 	return ret;
 }

@@ -154,15 +154,12 @@ test_everything_set(void)
 	CU_ASSERT_STRING_EQUAL(o.ports[0].name, "0000:03:00.0");
 	UNIT_EQ_U64(o.ports[0].mtu, 1500);
 	CU_ASSERT_EQUAL(o.ports[0].steer, PBOX_STEER_RING);
-	CU_ASSERT_PTR_EQUAL(pbox_options_job(&o, "a b"), &o.jobs[1]);
-	CU_ASSERT_PTR_EQUAL(pbox_options_job(&o, "other"), &o.jobs[0]);
 	UNIT_EQ_U64(o.jobs[1].bounds.lease_ns, UINT64_C(10000000000));
 	UNIT_EQ_U64(o.jobs[1].bounds.grace_ns, UINT64_C(60000000000));
 	UNIT_EQ_U64(o.jobs[0].max_jobs, 3);
 	UNIT_EQ_U64(o.jobs[1].max_jobs, 0);
 	pbox_conf_free(conf);
 	conf = load(PORT JOB, NULL, NULL);
-	CU_ASSERT_PTR_NULL(pbox_options_job(&o, "other"));
 	pbox_conf_free(conf);
 }
 

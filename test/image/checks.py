@@ -105,7 +105,7 @@ def library():
 
 def reachable(test, key):
     """ssh answers a little later than the box serves."""
-    machine.wait("login", 150, lambda: test.box.ssh(key, "echo here", check=False, seconds=60).strip() == "here")
+    machine.wait("login", 600, lambda: test.box.ssh(key, "echo here", check=False, seconds=60).strip() == "here")
 
 
 def perf(net, box="192.168.100.1", job="perf", secret="", more=(), seconds=240):

@@ -199,7 +199,7 @@ class Machine:
                         break
             return answer
 
-    def metrics(self, seconds=150):
+    def metrics(self, seconds=600):
         """(name, labels) -> value, of the exporter on the management address: all of them. It starts when the box does, and later
         than that; a box that is busy in an emulated machine may not have answered each of its questions."""
         def ask():
@@ -227,7 +227,7 @@ class Machine:
             os.killpg(self.child.pid, signal.SIGKILL)
             self.child.wait()
 
-    def power_button(self, seconds=60):
+    def power_button(self, seconds=300):
         """Switches it off as an operator does."""
         self.monitor("system_powerdown")
         self.child.wait(seconds)

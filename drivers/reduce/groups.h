@@ -25,14 +25,9 @@
 /* With several groups dst is summed up in tiles that stay in the L1 cache between them. */
 #define TILE 2048
 
-/* The sources of a group are checked tile by tile right before they are summed: 8 of these fit any L1
- * data cache. */
-#define CHECKED_TILE 2048 /* bytes */
-
 struct group {
 	const uint8_t *src[GROUP_MAX]; /**< first byte of this tile, any alignment */
 	float weight[GROUP_MAX];
-	uint32_t *crc[GROUP_MAX]; /**< of the bytes before this tile; NULL when nobody asks */
 	unsigned n;
 	const float *acc; /**< what the sum starts with, or NULL; may be dst */
 	int zero;         /**< +0.0 is to be added at the start */
@@ -65,17 +60,9 @@ group_fill(struct group *g, const struct pbox_sources *s, unsigned k, size_t fir
 		}
 		g->src[g->n] = src + pbox_payload_bytes(s->elem, first);
 		g->weight[g->n] = s->weight == NULL ? 1.0f : s->weight[k];
-		g->crc[g->n] = s->crc == NULL ? NULL : &s->crc[k];
 		g->n++;
 	}
 	return k;
-}
-
-static inline void
-group_crc(const struct group *g, size_t bytes)
-{
-	for (unsigned k = 0; k < g->n && g->crc[k] != NULL; k++)
-		*g->crc[k] = pbox_reduce_crc32c(*g->crc[k], g->src[k], bytes);
 }
 
 static inline bool
@@ -109,8 +96,6 @@ tile_of(const struct pbox_sources *s, size_t elems)
 {
 	if (s->intact != NULL)
 		return elems; /* the check is over whole payloads */
-	if (s->crc != NULL)
-		return CHECKED_TILE / pbox_format_size(s->elem);
 	return s->n > GROUP_MAX ? TILE : elems;
 }
 
@@ -123,8 +108,6 @@ groups_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems,
 
 	if (s->next != NULL)
 		groups_prefetch_next(s, pbox_payload_bytes(s->elem, first));
-	for (unsigned k = 0; s->crc != NULL && k < s->n; k++)
-		s->crc[k] = 0;
 	for (size_t done = 0; done < elems; done += tile) {
 		size_t n = elems - done < tile ? elems - done : tile;
 		const float *acc = s->acc == NULL ? NULL : s->acc + first + done;
@@ -137,7 +120,6 @@ groups_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems,
 			g.acc = acc;
 			if (g.n == 0 && acc == NULL)
 				g.zero = 1;
-			group_crc(&g, pbox_payload_bytes(s->elem, n));
 			if (s->intact != NULL && checked.plain != NULL && g.n > 1) {
 				bool with_crc = !has_crc && k == s->n && checked.crc != NULL;
 

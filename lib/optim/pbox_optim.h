@@ -117,12 +117,9 @@ struct pbox_update {
 	/** NULL, or set to the CRC32C of the answer: elems elements of wire, without it of param. */
 	uint32_t *answer_crc;
 
-	/** With s->intact or s->crc: room for elems floats, 64-byte aligned; its content is lost. With
+	/** With s->intact: room for elems floats, 64-byte aligned; its content is lost. With
 	 * NONE it may be param, whose content is then lost as well. */
 	float *scratch;
-	/** With s->crc: called once with s->crc; are all contributions what was sent? */
-	bool (*verify)(void *ctx, const uint32_t *crc);
-	void *verify_ctx;
 };
 
 /**
@@ -130,13 +127,12 @@ struct pbox_update {
  * leaves the L1 cache. Any thread that owns the fragment. With NONE the sum is made in param itself.
  * s->acc is read only and may be param with NONE. elems = 0 does nothing (but check).
  *
- * With s->intact (or s->crc) the contributions are checked in the pass that sums them, so the sum of
+ * With s->intact the contributions are checked in the pass that sums them, so the sum of
  * the whole fragment comes first, in scratch, which s->acc may be. Parameters, state and wire change
  * only if all contributions are what was sent.
  *
  * s->next is fetched on the way. s->crc_dst is not looked at.
- * @return false: they are not (*s->intact, or u->verify said so), and nothing has changed but scratch,
- * *s->intact and s->crc
+ * @return false: they are not, and nothing has changed but scratch and *s->intact
  */
 bool pbox_optim_update(const struct pbox_update *u, const struct pbox_sources *s, size_t elems);
 

@@ -47,12 +47,6 @@ struct pbox_sources {
 	bool *intact;
 	unsigned header; /**< with intact: bytes of the header before each payload, 4 to 64 */
 
-	/**
-	 * NULL, or n entries: sum() sets crc[k] to the CRC32C (as zlib chains it, first crc 0) of
-	 * those bytes of source k that this call reads, that is of its elements [first, first +
-	 * elems); 0 for a NULL source. At the cost of a CRC32C, unlike intact.
-	 */
-	uint32_t *crc;
 	uint32_t *crc_dst; /**< NULL, or set to the CRC32C of the elems floats written to dst */
 
 	/**
@@ -75,8 +69,8 @@ struct pbox_reduce_ops {
 	 * so that a caller can go through a fragment with one small buffer. A NULL source is
 	 * +0.0 whatever its weight: it is added (a sum of -0.0 and it is +0.0). dst may be equal
 	 * to acc + first. n may be 0; without acc too the result is then +0.0. Without acc the
-	 * sum starts with w_0*p_0 itself. With s->crc every byte is read from memory once for
-	 * both purposes; so with s->intact. The sum is made whether or not they are intact.
+	 * sum starts with w_0*p_0 itself. With s->intact every byte is read from memory once for
+	 * both purposes. The sum is made whether or not they are intact.
 	 */
 	void (*sum)(float *dst, const struct pbox_sources *s, size_t first, size_t elems);
 

@@ -135,17 +135,6 @@ scalar_prefetch_next(const struct pbox_sources *s, size_t at)
 			__builtin_prefetch((const uint8_t *)s->next[j] + at);
 }
 
-static void
-check_source(const struct pbox_sources *s, unsigned k, size_t at, size_t bytes)
-{
-	const uint8_t *src = s->src[k];
-
-	if (s->crc != NULL)
-		s->crc[k] = src == NULL ? 0 : pbox_reduce_crc32c(0, src + at, bytes);
-	if (s->intact != NULL && src != NULL && !pbox_reduce_intact(src, bytes, s->header))
-		*s->intact = false;
-}
-
 /* A source is checked right before it is added: the addition finds it in the L1 cache. */
 static void
 scalar_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems)
@@ -164,7 +153,8 @@ scalar_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems)
 	for (unsigned k = 0; k < s->n; k++) {
 		const uint8_t *src = s->src[k];
 
-		check_source(s, k, at, bytes);
+		if (s->intact != NULL && src != NULL)
+			*s->intact &= pbox_reduce_intact(src, bytes, s->header);
 		if (src != NULL)
 			add_any(dst, src + at, s->elem, s->weight == NULL ? NULL : &s->weight[k],
 				begin, elems);

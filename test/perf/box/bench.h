@@ -159,9 +159,6 @@ bool gen_step(struct gen *g, unsigned burst);
 /* All packets of the run sent and answered. */
 bool gen_done(const struct gen *g);
 
-/* CRC of a payload that was sent. */
-uint32_t gen_payload_crc(const struct gen *g, const void *payload);
-
 /* Times of one run, in TSC ticks. Turns in which another program had the CPU count nowhere. */
 struct run_times {
 	uint64_t total, total_packets; /**< from the end of a busy turn to the end of the next */

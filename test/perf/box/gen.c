@@ -368,14 +368,6 @@ mark_of(const struct gen *g, uint8_t *buffer, uint32_t room)
 	return (struct mark *)(void *)(buffer + ((room - sizeof(struct mark)) & ~7u));
 }
 
-uint32_t
-gen_payload_crc(const struct gen *g, const void *payload)
-{
-	uint8_t *buffer = (uint8_t *)(uintptr_t)payload - HEADERS;
-
-	return mark_of(g, buffer, g->r->port.data_room - RTE_PKTMBUF_HEADROOM)->crc;
-}
-
 /* Write headers into the i-th posted buffer; returns the payload after them. */
 static inline const void *
 frame(struct gen *g, uint32_t i, const struct bench_job *j, struct pbox_hdr *h)

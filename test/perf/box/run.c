@@ -329,8 +329,7 @@ make_scratch(const struct rig *r)
 	scratch_s1 = states > 1 ? scratch + bytes / 2 : NULL;
 }
 
-/* No sum, and all is taken for intact, or has the checksum that the generator has noted: the payload
- * is not read. Of the result there is no checksum. */
+/* No sum, and all is taken for intact: the payload is not read. Of the result there is no checksum. */
 static void
 no_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems)
 {
@@ -339,8 +338,6 @@ no_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems)
 	(void)elems;
 	if (s->intact != NULL)
 		*s->intact = true;
-	for (unsigned k = 0; s->crc != NULL && k < s->n; k++)
-		s->crc[k] = gen_payload_crc(box.gen, s->src[k]);
 	if (s->crc_dst != NULL)
 		*s->crc_dst = 0;
 }
@@ -351,7 +348,6 @@ unchecked_sum(float *dst, const struct pbox_sources *s, size_t first, size_t ele
 {
 	struct pbox_sources plain = *s;
 
-	plain.crc = NULL;
 	plain.crc_dst = NULL;
 	plain.intact = NULL;
 	box.rig->real_reduce->sum(dst, &plain, first, elems);

@@ -189,39 +189,19 @@ mark(float *p, size_t n)
 		memcpy(&p[i], &u, 4);
 }
 
-/* The same sum checked on the way: same bits, and the CRC of what was read and of what was written. */
+/* The same sum, and the CRC of what was written. */
 static void
 check_crc(const struct pbox_reduce_ops *ops, const struct pbox_sources *s, size_t first, size_t n)
 {
-	size_t size = pbox_format_size(s->elem);
-	uint32_t crc[SOURCES_MAX + 1], crc_dst = MARK;
+	uint32_t crc_dst = MARK;
 	struct pbox_sources c = *s;
 
-	for (unsigned k = 0; k <= s->n; k++)
-		crc[k] = MARK;
-	c.crc = crc;
 	c.crc_dst = &crc_dst;
 	c.next = fx.next;
 	c.n_next = s->n < NEXT ? s->n : NEXT;
 	mark(fx.got, n);
 	ops->sum(fx.got, &c, first, n);
 	compare(ops->name, s, first, n);
-	for (unsigned k = 0; k < s->n; k++) {
-		uint32_t want =
-			s->src[k] == NULL
-				? 0
-				: pbox_reduce_crc32c(
-					  0, (const uint8_t *)s->src[k] + first * size, n * size);
-
-		if (crc[k] == want)
-			continue;
-		printf("\n  %s: n=%u format=%d weights=%d acc=%d first=%zu elems=%zu: CRC of source %u is %08x, not %08x\n",
-			ops->name, s->n, s->elem, s->weight != NULL, s->acc != NULL, first, n, k,
-			crc[k], want);
-		CU_FAIL("the CRC of a source is wrong");
-		return;
-	}
-	UNIT_EQ_U64(crc[s->n], MARK);
 	UNIT_EQ_U64(crc_dst, pbox_reduce_crc32c(0, fx.got, n * 4));
 }
 

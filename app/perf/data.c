@@ -280,28 +280,44 @@ reference_close(struct reference *r)
 
 #define BLOCK 1024
 
+/** R5.2a: the node of `slots` workers that begins with worker w; n elements, BLOCK at most. */
+static void
+sum_node(const struct options *o, unsigned w, unsigned slots, unsigned round, uint64_t first,
+	uint64_t n, float *g)
+{
+	float weight = (float)data_weight(o, w, round), right[BLOCK];
+	uint8_t buf[BLOCK * 4];
+
+	if (slots > 1) {
+		sum_node(o, w, slots / 2, round, first, n, g);
+		if (w + slots / 2 >= o->workers)
+			return;
+		sum_node(o, w + slots / 2, slots / 2, round, first, n, right);
+		for (uint64_t i = 0; i < n; i++)
+			g[i] += right[i];
+		return;
+	}
+	data_fill(o, w, round, first, n, buf);
+	for (uint64_t i = 0; i < n; i++) {
+		g[i] = from_wire(buf, o->push_format, i);
+		if (o->op == PBOX_OP_WEIGHTED_MEAN)
+			g[i] *= weight;
+	}
+}
+
 /** One block of R5.2: what the round makes of the contributions. */
 static void
 reduce(const struct options *o, unsigned round, uint64_t first, uint64_t n, float *g)
 {
-	uint8_t buf[BLOCK * 4];
 	double by = o->op == PBOX_OP_MEAN ? o->workers : 0;
+	unsigned slots = 1;
 	float scale;
 
-	for (unsigned w = 0; w < o->workers; w++) {
-		float weight = (float)data_weight(o, w, round);
-
-		data_fill(o, w, round, first, n, buf);
-		if (o->op >= PBOX_OP_SAMPLE_MEAN)
-			by += data_weight(o, w, round);
-		for (uint64_t i = 0; i < n; i++) {
-			float v = from_wire(buf, o->push_format, i);
-
-			if (o->op == PBOX_OP_WEIGHTED_MEAN)
-				v = weight * v;
-			g[i] = w == 0 ? v : g[i] + v;
-		}
-	}
+	while (slots < o->workers)
+		slots *= 2;
+	sum_node(o, 0, slots, round, first, n, g);
+	for (unsigned w = 0; o->op >= PBOX_OP_SAMPLE_MEAN && w < o->workers; w++)
+		by += data_weight(o, w, round);
 	if (o->op == PBOX_OP_SUM)
 		return;
 	scale = (float)(1.0 / by);

@@ -8,7 +8,7 @@
  *
  * There are 16 payloads of random numbers. Fragment f of round r has a seed s(f, r), and worker w
  * sends pattern (s + w) mod 16 of it, or its beginning. So there are 16 different sums over all
- * workers, and they are made once, in worker order, by the scalar reference. A result must be its
+ * workers, and they are made once by the scalar reference. A result must be its
  * seed's sum, every bit of it, and its frame must have that sum's CRC; neighbours in f and in r have
  * different seeds. Contributions that were lost, or counted twice, are among 16 (mod 16 the same for
  * workers far apart), so their sample counts differ too: worker w says w + 1, and the result their

@@ -7,33 +7,42 @@
 
 /**
  * @file
- * What vector sums have in common: any number of sources, NULL among them, becomes passes over
- * groups of at most GROUP_MAX sources that are all there.
+ * What vector sums have in common: the tree over any number of slots (doc/protocol.md R5.2a) becomes passes over
+ * groups of GROUP_MAX slots, aligned ones, each a node. A pass has the tree of its group as straight code
+ * (sum.h), so the order costs it nothing. Sums of groups wait until what they are added to is complete: a
+ * binary counter, at most one sum a level. Each second group is added to what waits in its own pass.
  *
- * A NULL source adds +0.0. All that this does to a sum is to make a zero positive, and a sum that
- * starts from +0.0 is never -0.0 (with rounding to nearest x + y is -0.0 only if x and y both are).
- * So the NULL sources of a group are left out, and its sum starts from +0.0 instead.
+ * A slot without a payload has one of -0.0 here, which changes nothing that it is added to, or of +0.0 (flag ZERO).
+ * So a group has no holes, and its tree depends on its number of slots alone; only the last group may have fewer.
  */
+
+#include <string.h>
 
 #include <pbox_base.h>
 #include <pbox_reduce.h>
 
-/* More streams at a time than this are slower than going over dst, which stays in the L1 cache, again
+/* More streams at a time than this are slower than going over dst, which stays in a cache, again
  * (measured on Zen 5 for 16 and 32 sources: 120 GB/s in groups of 8, 80 to 95 GB/s in groups of 16). */
-#define GROUP_MAX 8
+#define GROUP_MAX  8
+#define GROUP_BITS 3
 
-/* With several groups dst is summed up in tiles that stay in the L1 cache between them. */
-#define TILE 2048
+/* Sums are made in tiles that stay in a cache while they wait, as long as the longest payload of a jumbo
+ * frame: its check is over all of it. */
+#define TILE 4608
+
+/* Sums that wait, of 4096 slots. They are not all at the same place of a page. */
+#define WAITING 12
+
+#define HEADER_MAX 64
 
 struct group {
 	const uint8_t *src[GROUP_MAX]; /**< first byte of this tile, any alignment */
-	float weight[GROUP_MAX];
+	float weight[GROUP_MAX];       /**< where there are any */
 	unsigned n;
-	const float *acc; /**< what the sum starts with, or NULL; may be dst */
-	int zero;         /**< +0.0 is to be added at the start */
+	const float *acc; /**< NULL, or what the sum is added to: with GROUP_MAX sources only */
 };
 
-/** One pass: dst = (acc +) (0.0 +) the sources of the group. */
+/** One pass: dst = (acc +) the sum of the group. dst may be acc. */
 typedef void (*group_sum)(float *dst, const struct group *g, size_t elems);
 
 /** The same, and are the sources, 2 or more, intact? (pbox_sources.intact). elems > 0. */
@@ -45,33 +54,57 @@ struct checked_passes {
 	group_sum_checked crc;   /**< sets *crc_dst to the CRC32C of what is in dst; or NULL */
 };
 
-/* Takes sources from s->src[k] on until the group is full; returns the next k. */
-static inline unsigned
-group_fill(struct group *g, const struct pbox_sources *s, unsigned k, size_t first)
-{
-	g->n = 0;
-	g->zero = 0;
-	for (; k < s->n && g->n < GROUP_MAX; k++) {
-		const uint8_t *src = s->src[k];
+/* What is done with each tile. */
+struct groups {
+	const struct pbox_sources *s;
+	group_sum pass, join; /* join: of fp32 */
+	struct checked_passes checked;
+	bool check, intact;
+	bool has_crc; /* that of dst is made, or not asked for */
+};
 
-		if (src == NULL) {
-			g->zero = 1;
-			continue;
-		}
-		g->src[g->n] = src + pbox_payload_bytes(s->elem, first);
-		g->weight[g->n] = s->weight == NULL ? 1.0f : s->weight[k];
-		g->n++;
+/* The payload of a slot that has none; with a header, as checked passes look at that of each source. */
+static __attribute__((noinline, cold)) const uint8_t *
+groups_filler(const struct pbox_sources *s, bool zero, size_t bytes)
+{
+	static _Thread_local struct {
+		bool filled;
+		unsigned header;
+		size_t sealed;
+		uint8_t frame[HEADER_MAX + TILE * sizeof(float)];
+	} of[2][2];
+	size_t size = pbox_format_size(s->elem), end = sizeof(of[0][0].frame);
+	__typeof__(of[0][0]) *f = &of[zero][size == sizeof(float)];
+	uint8_t *payload = f->frame + HEADER_MAX;
+	uint32_t crc;
+
+	for (size_t i = HEADER_MAX + size - 1; !zero && !f->filled && i < end; i += size)
+		f->frame[i] = 0x80;
+	f->filled = true;
+	if (s->intact != NULL && (f->sealed != bytes || f->header != s->header)) {
+		crc = pbox_reduce_crc32c(pbox_reduce_crc32c(0, payload, bytes), payload - s->header,
+			s->header - sizeof(crc));
+		memcpy(payload - sizeof(crc), &crc, sizeof(crc));
+		f->sealed = bytes;
+		f->header = s->header;
 	}
-	return k;
+	return payload;
 }
 
 static inline bool
-group_intact(const struct group *g, size_t bytes, unsigned header)
+groups_has_payload(const void *src)
+{
+	return src != NULL && src != pbox_reduce_absent;
+}
+
+static inline bool
+groups_intact(const struct pbox_sources *s, unsigned k, unsigned n, size_t bytes)
 {
 	bool intact = true;
 
-	for (unsigned k = 0; k < g->n; k++)
-		intact &= pbox_reduce_intact(g->src[k], bytes, header);
+	for (; n > 0; n--, k++)
+		if (groups_has_payload(s->src[k]))
+			intact &= pbox_reduce_intact(s->src[k], bytes, s->header);
 	return intact;
 }
 
@@ -91,55 +124,103 @@ groups_prefetch_next(const struct pbox_sources *s, size_t at)
 	}
 }
 
-static inline size_t
-tile_of(const struct pbox_sources *s, size_t elems)
+/* The pass over g->n sources from number k on. last: dst is the sum of all. */
+static inline void
+groups_pass(struct groups *p, float *dst, struct group *g, unsigned k, size_t first, size_t elems,
+	bool last)
 {
-	if (s->intact != NULL)
-		return elems; /* the check is over whole payloads */
-	return s->n > GROUP_MAX ? TILE : elems;
+	const struct pbox_sources *s = p->s;
+	size_t at = pbox_payload_bytes(s->elem, first), bytes = pbox_payload_bytes(s->elem, elems);
+	bool with_crc = last && !p->has_crc && p->checked.crc != NULL;
+
+	for (unsigned j = 0; j < g->n; j++) {
+		const uint8_t *src = s->src[k + j];
+
+		g->src[j] =
+			groups_has_payload(src) ? src + at : groups_filler(s, src == NULL, bytes);
+		if (s->weight != NULL)
+			g->weight[j] = s->weight[k + j];
+	}
+	if (p->check && p->checked.plain != NULL && g->n > 1) {
+		p->intact &= (with_crc ? p->checked.crc : p->checked.plain)(
+			dst, g, elems, s->header, s->crc_dst);
+		p->has_crc |= with_crc;
+		return;
+	}
+	if (p->check)
+		p->intact &= groups_intact(s, k, g->n, bytes);
+	p->pass(dst, g, elems);
+}
+
+/* The bits of `slot` are the nodes that wait, the lowest the last of them. */
+static inline void
+groups_tile(struct groups *p, float *dst, size_t first, size_t elems)
+{
+	static _Thread_local float room[WAITING][TILE + 16]
+		__attribute__((aligned(PBOX_CACHE_LINE)));
+	const struct pbox_sources *s = p->s;
+	const float *sum[WAITING + 1];
+	unsigned n = 0, slot = s->base, size;
+
+	for (; n < s->n_acc; n++)
+		sum[n] = s->acc[n] + first;
+	for (unsigned k = 0; k < s->n; slot += size) {
+		struct group g;
+		unsigned step;
+		bool last;
+
+		size = slot % GROUP_MAX == 0 ? GROUP_MAX : slot & -slot;
+		step = size;
+		g.n = s->n - k < size ? s->n - k : size;
+		g.acc = NULL;
+		last = k + g.n == s->n;
+		if (g.n == GROUP_MAX && n > 0 && (last || slot & step)) {
+			g.acc = sum[--n];
+			step *= 2;
+		}
+		sum[n] = n == 0 ? dst : room[n - 1];
+		groups_pass(p, n == 0 ? dst : room[n - 1], &g, k, first, elems, last && n == 0);
+		for (; n > 0 && (last || slot & step); step *= 2, n--) {
+			struct group two;
+
+			two.n = 2;
+			two.acc = NULL;
+			two.src[0] = (const void *)sum[n - 1];
+			two.src[1] = (const void *)sum[n];
+			sum[n - 1] = n == 1 ? dst : room[n - 2];
+			p->join(n == 1 ? dst : room[n - 2], &two, elems);
+		}
+		n++;
+		k += g.n;
+	}
 }
 
 static inline void
 groups_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems, group_sum pass,
-	struct checked_passes checked)
+	group_sum join, struct checked_passes checked)
 {
-	size_t tile = tile_of(s, elems);
-	bool intact = true, has_crc = s->crc_dst == NULL;
+	struct groups p = {.s = s,
+		.pass = pass,
+		.join = join,
+		.checked = checked,
+		.check = s->intact != NULL && elems > 0 && elems <= TILE,
+		.intact = true,
+		.has_crc = s->crc_dst == NULL};
 
+	if (s->n == 0) {
+		pbox_reduce_scalar.sum(dst, s, first, elems);
+		return;
+	}
 	if (s->next != NULL)
 		groups_prefetch_next(s, pbox_payload_bytes(s->elem, first));
-	for (size_t done = 0; done < elems; done += tile) {
-		size_t n = elems - done < tile ? elems - done : tile;
-		const float *acc = s->acc == NULL ? NULL : s->acc + first + done;
-		unsigned k = 0;
-
-		do {
-			struct group g;
-
-			k = group_fill(&g, s, k, first + done);
-			g.acc = acc;
-			if (g.n == 0 && acc == NULL)
-				g.zero = 1;
-			if (s->intact != NULL && checked.plain != NULL && g.n > 1) {
-				bool with_crc = !has_crc && k == s->n && checked.crc != NULL;
-
-				intact &= (with_crc ? checked.crc : checked.plain)(
-					dst + done, &g, n, s->header, s->crc_dst);
-				has_crc |= with_crc;
-			} else {
-				if (s->intact != NULL)
-					intact &= group_intact(
-						&g, pbox_payload_bytes(s->elem, n), s->header);
-				pass(dst + done, &g, n);
-			}
-			acc = dst + done;
-		} while (k < s->n);
-	}
-	for (unsigned k = 0; s->intact != NULL && elems == 0 && k < s->n; k++)
-		intact &= s->src[k] == NULL || pbox_reduce_intact(s->src[k], 0, s->header);
+	if (s->intact != NULL && !p.check)
+		p.intact = groups_intact(s, 0, s->n, pbox_payload_bytes(s->elem, elems));
+	for (size_t done = 0; done < elems; done += TILE)
+		groups_tile(
+			&p, dst + done, first + done, elems - done < TILE ? elems - done : TILE);
 	if (s->intact != NULL)
-		*s->intact = intact;
-	if (!has_crc)
+		*s->intact = p.intact;
+	if (!p.has_crc)
 		*s->crc_dst = pbox_reduce_crc32c(0, dst, elems * sizeof(*dst));
 }
 

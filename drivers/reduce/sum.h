@@ -4,14 +4,96 @@
 
 /**
  * @file
- * One function a format, with and without weights, of a pass that is written once: to be included at
- * the end of a file that has defined sum_group(dst, group, elems, elem, weighted), always inlined.
+ * The pass over a group, written once: to be included by a file that has defined INLINE, a vector `vec` of LANES floats,
+ * `lanes` (which of them are there), ALL of these, and
+ *
+ *	vec vec_add(vec, vec), vec_load(const float *, lanes); void vec_store(float *, lanes, vec);
+ *	vec term(const struct group *, unsigned k, enum pbox_format, int weighted, size_t i, lanes);
+ *	SUM_REST(dst, g, done, elems, elem, weighted): the elements from number `done` on, fewer than LANES
+ *
+ * n, elem and weighted are constants where functions are inlined. The tree is gone through depth first, a vector at
+ * a time: then 4 registers hold all sums of 8 sources, and the others the pointers to these.
  */
 
+#define VECTORS 4
+
+/* The node of sources k to k + n - 1; n: 1 or 2. */
+INLINE vec
+sum_pair(const struct group *g, unsigned k, unsigned n, enum pbox_format elem, int weighted,
+	size_t i, lanes m)
+{
+	vec x = term(g, k, elem, weighted, i, m);
+
+	return n == 1 ? x : vec_add(x, term(g, k + 1, elem, weighted, i, m));
+}
+
+/* n: 1 to 4 */
+INLINE vec
+sum_quad(const struct group *g, unsigned k, unsigned n, enum pbox_format elem, int weighted,
+	size_t i, lanes m)
+{
+	vec x = sum_pair(g, k, n < 2 ? n : 2, elem, weighted, i, m);
+
+	return n <= 2 ? x : vec_add(x, sum_pair(g, k + 2, n - 2, elem, weighted, i, m));
+}
+
+INLINE void
+sum_vector(float *dst, const struct group *g, unsigned n, const float *acc, enum pbox_format elem,
+	int weighted, size_t i, lanes m)
+{
+	vec x = sum_quad(g, 0, n < 4 ? n : 4, elem, weighted, i, m);
+
+	if (n > 4)
+		x = vec_add(x, sum_quad(g, 4, n - 4, elem, weighted, i, m));
+	vec_store(dst + i, m, acc == NULL ? x : vec_add(vec_load(acc + i, m), x));
+}
+
+/* What is left are fewer elements than a vector has. */
+INLINE size_t
+sum_whole(float *dst, const struct group *group, unsigned n, const float *acc, size_t elems,
+	enum pbox_format elem, int weighted)
+{
+	struct group g = *group; /* in registers: a store to dst could change it */
+	size_t i = 0;
+
+	for (; i + VECTORS * LANES <= elems; i += VECTORS * LANES)
+		for (unsigned v = 0; v < VECTORS; v++)
+			sum_vector(dst, &g, n, acc, elem, weighted, i + v * LANES, ALL);
+	for (; i + LANES <= elems; i += LANES)
+		sum_vector(dst, &g, n, acc, elem, weighted, i, ALL);
+	return i;
+}
+
+#define CASE(count) \
+	case count: \
+		return sum_whole(dst, g, count, NULL, elems, elem, weighted)
+
+INLINE size_t
+sum_group(float *dst, const struct group *g, size_t elems, enum pbox_format elem, int weighted)
+{
+	if (g->acc != NULL)
+		return sum_whole(dst, g, GROUP_MAX, g->acc, elems, elem, weighted);
+	switch (g->n) {
+		CASE(1);
+		CASE(2);
+		CASE(3);
+		CASE(4);
+		CASE(5);
+		CASE(6);
+		CASE(7);
+	default:
+		return sum_whole(dst, g, GROUP_MAX, NULL, elems, elem, weighted);
+	}
+}
+
+/* One function a format, with and without weights. */
 #define PASS(name, elem, weighted)                                        \
 	static void name(float *dst, const struct group *g, size_t elems) \
 	{                                                                 \
-		sum_group(dst, g, elems, elem, weighted);                 \
+		size_t done = sum_group(dst, g, elems, elem, weighted);   \
+                                                                          \
+		if (done < elems)                                         \
+			SUM_REST(dst, g, done, elems, elem, weighted);    \
 	}
 
 PASS(sum_fp32, PBOX_FMT_FP32, 0)

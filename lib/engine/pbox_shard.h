@@ -57,7 +57,7 @@ enum pbox_shard_stat {
 	PBOX_SS_DROP_TYPE,
 	/* work done */
 	PBOX_SS_ROUNDS,     /**< fragments finished */
-	PBOX_SS_FOLDS,      /**< prefixes folded early */
+	PBOX_SS_FOLDS,      /**< nodes folded early */
 	PBOX_SS_TAKEN_BACK, /**< contributions forgotten again: damaged (R2.5) */
 	PBOX_SS_PACED,      /**< fragments that were complete and waited for the job's rate */
 	PBOX_SS_RESTORED,   /**< fragments restored after a restart (R10.6) */

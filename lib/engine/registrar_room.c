@@ -200,13 +200,16 @@ room_fit(struct pbox_registrar *r, const struct registrar_join *q, struct regist
 			      ? conf->bounds.memory / 4
 			      : registrar_arenas(r, pbox_arena_size) / r->conf.max_jobs;
 	size_t folded, heap;
+	/* of each round, the nodes that a part of its slots consists of */
+	uint32_t nodes = m->workers > 1 ? 32 - (uint32_t)__builtin_clz(m->workers - 1u) : 1;
 
 	/* a 2-byte format makes fragments of twice as many elements as fp32 */
 	out->acc_bytes = 2 * (size_t)r->conf.mtu;
 	folded = most / 2 / shards / pbox_pad_line(out->acc_bytes);
 	for (;; out->window /= 2) {
 		out->records = unit * out->window;
-		out->folded = out->records < SHARD_FOLDED ? out->records : SHARD_FOLDED;
+		out->folded =
+			out->records < SHARD_FOLDED / nodes ? out->records * nodes : SHARD_FOLDED;
 		if (out->folded > folded)
 			out->folded = (uint32_t)folded;
 		out->arena = shards * shard_job_bytes(m->workers, r->endpoints_per_shard,

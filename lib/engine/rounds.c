@@ -21,7 +21,6 @@ open_round(struct pbox_shard *s, const struct target *g)
 	if (r == NULL)
 		return NULL;
 	r->folded = r->unverified = 0;
-	r->acc = NULL;
 	r->paced = false;
 	r->need = j->n_expected;
 	r->partial = j->n_expected != j->job->workers;
@@ -37,10 +36,7 @@ rounds_close(struct pbox_shard *s, const struct target *g)
 
 	if (__builtin_expect(r->paced, 0))
 		rounds_pace_remove(s, g->j, r);
-	if (r->acc != NULL) {
-		*(void **)(void *)r->acc = g->j->free_acc;
-		g->j->free_acc = r->acc;
-	}
+	rounds_unfold(g->j, r, 0);
 	shard_record_close(s, g->j, g->fragment);
 }
 

@@ -44,6 +44,8 @@ rounds_complete(struct pbox_shard *s, const struct target *g)
 
 /* rounds_sum.c */
 void rounds_fold(struct pbox_shard *s, const struct target *g);
+/* Give back the sums of the folded nodes that begin with slot `first` or after it. */
+void rounds_unfold(struct pbox_shard_job *j, struct pbox_record *r, unsigned first);
 void rounds_burst(struct pbox_shard *s, const struct target *g, const struct target *next);
 /* Give back the packets of workers first .. end-1. */
 void rounds_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_record *r,

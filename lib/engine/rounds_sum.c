@@ -45,19 +45,25 @@ rounds_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_recor
 	pbox_stat_add(&s->stats[PBOX_SS_HELD], (uint64_t)0 - total);
 }
 
+/* What a sum of slots `first` to end - 1 is made of: the folded nodes among them, then the contributions. */
 static struct pbox_sources
-sources(struct pbox_shard *s, const struct target *g, unsigned end)
+sources(struct pbox_shard *s, const struct target *g, unsigned first, unsigned end)
 {
 	const struct pbox_record *r = g->fragment->record;
 	struct pbox_sources src = {
 		.src = r->payload + r->folded,
 		.n = end - r->folded,
 		.elem = g->st->t->push_format,
-		.acc = r->acc,
+		.base = r->folded,
 		.intact = r->unverified > 0 ? &s->intact : NULL,
 		.header = PBOX_HDR_LEN,
 	};
 
+	for (unsigned slot = r->folded; __builtin_expect(slot > first, 0); src.n_acc++) {
+		slot &= slot - 1;
+		src.acc = &s->acc[PBOX_NODES_MAX - 1 - src.n_acc];
+		s->acc[PBOX_NODES_MAX - 1 - src.n_acc] = r->payload[slot];
+	}
 	if (g->st->t->op == PBOX_OP_WEIGHTED_MEAN) {
 		for (unsigned i = 0; i < src.n; i++)
 			s->weight[i] = (float)r->from[r->folded + i].weight;
@@ -66,23 +72,15 @@ sources(struct pbox_shard *s, const struct target *g, unsigned end)
 	return src;
 }
 
-/* Some workers are missing: the sources of the others, in worker order. */
+/* Some workers are missing: their slots add nothing. */
 static void
-close_ranks(struct pbox_shard *s, const struct target *g, struct pbox_sources *src)
+leave_out(struct pbox_shard *s, const struct target *g, struct pbox_sources *src)
 {
 	const struct pbox_record *r = g->fragment->record;
-	unsigned n = 0;
 
-	for (unsigned i = 0; i < src->n; i++) {
-		if (!bit_get(r->has, r->folded + i))
-			continue;
-		s->present[n] = src->src[i];
-		if (src->weight != NULL)
-			s->weight[n] = s->weight[i];
-		n++;
-	}
+	for (unsigned i = 0; i < src->n; i++)
+		s->present[i] = bit_get(r->has, r->folded + i) ? src->src[i] : pbox_reduce_absent;
 	src->src = s->present;
-	src->n = n;
 }
 
 static uint64_t
@@ -128,36 +126,55 @@ take_back(struct pbox_shard *s, const struct target *g, unsigned first, unsigned
 				rounds_forget(s, g, w);
 }
 
+void
+rounds_unfold(struct pbox_shard_job *j, struct pbox_record *r, unsigned first)
+{
+	for (unsigned slot = r->folded; slot > first && (slot & (slot - 1)) >= first;) {
+		void **acc = (void **)(uintptr_t)r->payload[slot &= slot - 1];
+
+		*acc = j->free_acc;
+		j->free_acc = acc;
+	}
+}
+
 /*
- * Sum what is complete at the front of this round and give the packets back. Same order, same
- * bits.
+ * Sum what is complete at the front of this round and give the packets back: whole nodes of the tree over the slots
+ * (R5.2a), the largest first, so the bits are the same.
  */
 void
 rounds_fold(struct pbox_shard *s, const struct target *g)
 {
 	struct pbox_shard_job *j = g->j;
 	struct pbox_record *r = g->fragment->record;
-	unsigned first = r->folded, end = first;
-	struct pbox_sources src;
+	unsigned end = r->folded;
 
 	while (end < j->job->workers && bit_get(r->has, end))
 		end++;
-	if (end == first || (r->acc == NULL && j->free_acc == NULL))
-		return;
-	src = sources(s, g, end);
-	s->conf.reduce->sum(s->scratch, &src, 0, g->elements);
-	if (src.intact != NULL && !*src.intact) {
-		take_back(s, g, first, end);
-		return;
+	while (r->folded < end) {
+		/* end has this bit; so the node may take in some that are folded */
+		unsigned level = 31 - (unsigned)__builtin_clz(r->folded ^ end),
+			 until = end >> level << level, first = until - (1u << level);
+		void *acc = r->folded > first ? (void *)(uintptr_t)r->payload[first] : j->free_acc;
+		struct pbox_sources src;
+
+		if (acc == NULL)
+			return;
+		src = sources(s, g, first, until);
+		s->conf.reduce->sum(s->scratch, &src, 0, g->elements);
+		if (src.intact != NULL && !*src.intact) {
+			take_back(s, g, r->folded, until);
+			return;
+		}
+		if (r->folded > first)
+			rounds_unfold(j, r, first + 1);
+		else
+			j->free_acc = *(void **)acc;
+		memcpy(acc, s->scratch, g->elements * sizeof(*s->scratch));
+		rounds_release(s, j, r, r->folded, until);
+		r->payload[first] = acc;
+		r->folded = (uint16_t)until;
+		shard_count(s, PBOX_SS_FOLDS);
 	}
-	if (r->acc == NULL) {
-		r->acc = j->free_acc;
-		j->free_acc = *(void **)j->free_acc;
-	}
-	memcpy(r->acc, s->scratch, g->elements * sizeof(*r->acc));
-	rounds_release(s, j, r, first, end);
-	r->folded = (uint16_t)end;
-	shard_count(s, PBOX_SS_FOLDS);
 }
 
 struct rounds_group *
@@ -240,7 +257,7 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rec
 	unsigned n = j->job->workers;
 	uint32_t round = g->fragment->version + 1;
 	struct rounds_group *k = rounds_scalars(g->st, g->c->group, round);
-	struct pbox_sources src = sources(s, g, n);
+	struct pbox_sources src = sources(s, g, 0, n);
 	float *now = pbox_chunk_frag_param(t, g->c, g->frag), *spare = spare_for(g);
 	size_t first = (size_t)g->frag * t->frag_elements;
 	uint64_t samples = samples_of(r, n);
@@ -260,7 +277,7 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rec
 	};
 
 	if (r->arrived < n)
-		close_ranks(s, g, &src);
+		leave_out(s, g, &src);
 	if (next != NULL) {
 		src.next = next->payload + next->folded;
 		src.n_next = n - next->folded;

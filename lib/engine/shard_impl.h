@@ -74,9 +74,8 @@ struct pbox_record {
 		uint64_t since_ns;        /* when it was opened */
 	};
 	union {
-		struct {            /* of a round */
-			float *acc; /* sum of workers 0 .. folded-1, or NULL */
-			uint16_t folded;
+		struct {                     /* of a round */
+			uint16_t folded;     /* slots 0 to folded - 1 are summed, by nodes */
 			uint16_t need;       /* complete when as many have arrived */
 			uint16_t unverified; /* of those that are held */
 			bool partial;        /* expect holds; else all workers are expected */
@@ -90,7 +89,7 @@ struct pbox_record {
 	uint16_t frag;
 	uint32_t chunk; /* id */
 	bool open;
-	const void **payload; /* NULL: all zeros */
+	const void **payload; /* NULL: all zeros; of the first slot of a folded node: its sum */
 	union {
 		struct contribution *from;
 		struct report *report;
@@ -213,6 +212,7 @@ struct pbox_shard {
 	struct pbox_shard_job *job[PBOX_MAX_JOBS]; /* by number */
 	float weight[PBOX_MAX_WORKERS];            /* factors of one sum */
 	const void *present[PBOX_MAX_WORKERS];     /* its sources, where some are missing */
+	const float *acc[PBOX_NODES_MAX]; /* the sums that it begins with, the last at the end */
 	/* a sum that is not verified yet */
 	float scratch[FRAGMENT_MAX] __attribute__((aligned(PBOX_CACHE_LINE)));
 };
@@ -278,7 +278,7 @@ is_restoring(const struct target *g)
 /* shard_memory.c: what a job may ask of the core from now on (R6.12) */
 void shard_job_quota(struct pbox_shard_job *j, const struct pbox_job_bounds *b);
 /* What a shard keeps of a job and of its tables, in the arena of the NUMA node of the shard's core (shard_memory.c);
- * the registrar calls these. n_acc: fragments that may be
+ * the registrar calls these. n_acc: sums of nodes that may be
  * folded early at the same time, at most SHARD_FOLDED of them are of any use. */
 #define SHARD_FOLDED 64u
 struct pbox_shard_job *shard_job_create(struct pbox_job *job, uint16_t shard, unsigned peers,

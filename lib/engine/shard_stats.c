@@ -65,7 +65,7 @@ const struct pbox_stat_def pbox_shard_stat_defs[PBOX_SS_STATS] = {
 		"questions of a worker from an address that is new: it is asked to prove it"),
 	COUNTER(PBOX_SS_DROP_TYPE, "drop_type", "frames", "not a type that workers send here"),
 	COUNTER(PBOX_SS_ROUNDS, "rounds", "fragments", "fragments finished"),
-	COUNTER(PBOX_SS_FOLDS, "folds", "fragments", "complete prefixes summed early"),
+	COUNTER(PBOX_SS_FOLDS, "folds", "fragments", "nodes of rounds summed early"),
 	COUNTER(PBOX_SS_TAKEN_BACK, "taken_back", "frames",
 		"contributions whose CRC was wrong when they were to be summed; their workers were asked again"),
 	COUNTER(PBOX_SS_PACED, "paced", "fragments",

@@ -10,8 +10,8 @@
  * Summation and conversion kernels: the interface, the scalar reference, and the run-time choice.
  *
  * Every implementation gives the same bits as the scalar reference for every length and alignment:
- * each product and each sum is rounded to fp32 once, sums run from left to right in the order of
- * the sources (doc/protocol.md R5.2). One thing is left open: where two different NaNs meet, which
+ * each product and each sum is rounded to fp32 once, sums are made along the tree over the slots
+ * (doc/protocol.md R5.2a). One thing is left open: where two different NaNs meet, which
  * of the two the result is (IEEE 754 leaves it open, and so do compilers). Sources are packet payloads and may be unaligned;
  * destinations are 64-byte aligned at element 0.
  *
@@ -25,19 +25,28 @@
 
 #include <pbox_wire_enums.h>
 
-/** The contributions of one fragment, in worker order. */
+/** The most nodes that some of 4096 slots, from the first on, consist of. */
+#define PBOX_NODES_MAX 12u
+
+/** In place of a payload: nobody contributes to this slot. It adds -0.0, which is nothing. */
+extern const char pbox_reduce_absent[];
+
+/** The contributions of one fragment: those of slots base, base + 1, ... */
 struct pbox_sources {
-	const void *const *src; /**< n pointers; NULL: all zeros (flag ZERO) */
+	const void *const *src; /**< n pointers; NULL: +0.0 everywhere (flag ZERO) */
 	const float *weight;    /**< n factors, or NULL: all contributions count once */
-	unsigned n;
+	unsigned n;             /**< base + n: 4096 at most */
 	enum pbox_format elem;
-	const float *acc; /**< the sum of those before src[0] (folded earlier), or NULL */
+	/** Sums that are there already (folded earlier): of the nodes that slots 0 to base - 1 consist of, as base in bits has
+	 * them, the last n_acc, the lowest bit's last. */
+	const float *const *acc;
+	unsigned n_acc, base;
 
 	/**
 	 * The checked sum: NULL, or set to whether all of these contributions are what was sent. Each
 	 * source is then the payload of a frame as doc/protocol.md R2.4 has it: its last 4 bytes
 	 * before the payload are the CRC32C of the payload and of the header without them, in this
-	 * order. (A NULL source is not looked at.) first must be 0 and elems all of the payload.
+	 * order. (NULL and absent sources are not looked at.) first must be 0 and elems all of the payload.
 	 *
 	 * A contribution that is damaged is found with the certainty of its CRC32C, two or more at
 	 * a time with that of 64 bits: the CRC32C of their sum and that of their sum with each
@@ -64,12 +73,11 @@ struct pbox_reduce_ops {
 	int (*usable)(void); /**< does this CPU have what it needs */
 
 	/**
-	 * dst[i] = ((acc[first + i] +) w_0*p_0[first + i] + w_1*p_1[first + i] + ...) for i in
+	 * dst[i] = the sum of all acc_j[first + i] and w_k*p_k[first + i] along the tree for i in
 	 * [0, elems): @p first is an offset in elements into every source and acc, not into dst,
 	 * so that a caller can go through a fragment with one small buffer. A NULL source is
 	 * +0.0 whatever its weight: it is added (a sum of -0.0 and it is +0.0). dst may be equal
-	 * to acc + first. n may be 0; without acc too the result is then +0.0. Without acc the
-	 * sum starts with w_0*p_0 itself. With s->intact every byte is read from memory once for
+	 * to acc_0 + first. n may be 0; without acc too the result is then +0.0. With s->intact every byte is read from memory once for
 	 * both purposes. The sum is made whether or not they are intact.
 	 */
 	void (*sum)(float *dst, const struct pbox_sources *s, size_t first, size_t elems);

@@ -94,33 +94,32 @@ element(const uint8_t *src, enum pbox_format elem, size_t i)
 	return elem == PBOX_FMT_BF16 ? fp32_from_bf16(h) : fp32_from_fp16(h);
 }
 
-/* dst (+)= (weight *) src */
+const char pbox_reduce_absent[1];
+
+/* dst = (weight *) src */
 static inline __attribute__((always_inline)) void
-add_source(float *dst, const uint8_t *src, enum pbox_format elem, const float *weight, int begin,
-	size_t elems)
+take_source(
+	float *dst, const uint8_t *src, enum pbox_format elem, const float *weight, size_t elems)
 {
 	for (size_t i = 0; i < elems; i++) {
 		float x = element(src, elem, i);
 
-		if (weight != NULL)
-			x = *weight * x;
-		dst[i] = begin ? x : dst[i] + x;
+		dst[i] = weight != NULL ? *weight * x : x;
 	}
 }
 
 static void
-add_any(float *dst, const uint8_t *src, enum pbox_format elem, const float *weight, int begin,
-	size_t elems)
+take_any(float *dst, const uint8_t *src, enum pbox_format elem, const float *weight, size_t elems)
 {
 	switch (elem) {
 	case PBOX_FMT_FP32:
-		add_source(dst, src, PBOX_FMT_FP32, weight, begin, elems);
+		take_source(dst, src, PBOX_FMT_FP32, weight, elems);
 		break;
 	case PBOX_FMT_BF16:
-		add_source(dst, src, PBOX_FMT_BF16, weight, begin, elems);
+		take_source(dst, src, PBOX_FMT_BF16, weight, elems);
 		break;
 	case PBOX_FMT_FP16:
-		add_source(dst, src, PBOX_FMT_FP16, weight, begin, elems);
+		take_source(dst, src, PBOX_FMT_FP16, weight, elems);
 		break;
 	default: /* none, or one of a later release, which no table has */
 		return;
@@ -135,33 +134,71 @@ scalar_prefetch_next(const struct pbox_sources *s, size_t at)
 			__builtin_prefetch((const uint8_t *)s->next[j] + at);
 }
 
-/* A source is checked right before it is added: the addition finds it in the L1 cache. */
+#define TILE 256 /* elements */
+
+static void
+scalar_slot(float *dst, const struct pbox_sources *s, unsigned k, size_t first, size_t elems)
+{
+	const uint8_t *src = s->src[k];
+
+	if (src != NULL && src != (const void *)pbox_reduce_absent)
+		take_any(dst, src + pbox_payload_bytes(s->elem, first), s->elem,
+			s->weight == NULL ? NULL : &s->weight[k], elems);
+	else
+		for (size_t i = 0; i < elems; i++)
+			dst[i] = src == NULL ? 0.0f : -0.0f;
+}
+
+/* R5.2a: the node of `slots` slots that begins with slot `from`. It is there already if base in bits has it. */
+static void
+scalar_node(float *dst, const struct pbox_sources *s, unsigned from, unsigned slots, size_t first,
+	size_t elems)
+{
+	unsigned half = slots / 2;
+	float right[TILE];
+
+	if (s->base & slots && from == (s->base & -(2 * slots))) {
+		unsigned after = (unsigned)__builtin_popcount(s->base & (slots - 1));
+
+		memmove(dst, s->acc[s->n_acc - 1 - after] + first, elems * sizeof(*dst));
+		return;
+	}
+	if (slots == 1) {
+		scalar_slot(dst, s, from - s->base, first, elems);
+		return;
+	}
+	scalar_node(dst, s, from, half, first, elems);
+	if (from + half >= s->base + s->n)
+		return;
+	scalar_node(right, s, from + half, half, first, elems);
+	for (size_t i = 0; i < elems; i++)
+		dst[i] = dst[i] + right[i];
+}
+
 static void
 scalar_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems)
 {
-	size_t at = pbox_payload_bytes(s->elem, first), bytes = pbox_payload_bytes(s->elem, elems);
-	int begin = s->acc == NULL;
+	size_t bytes = pbox_payload_bytes(s->elem, elems);
+	unsigned slots = 1, from = s->base;
 
 	if (s->next != NULL)
-		scalar_prefetch_next(s, at);
+		scalar_prefetch_next(s, pbox_payload_bytes(s->elem, first));
 	if (s->intact != NULL)
 		*s->intact = true;
-	if (s->acc != NULL)
-		memmove(dst, s->acc + first, elems * sizeof(*dst));
-	else if (s->n == 0)
-		memset(dst, 0, elems * sizeof(*dst));
-	for (unsigned k = 0; k < s->n; k++) {
-		const uint8_t *src = s->src[k];
+	for (unsigned k = 0; k < s->n && s->intact != NULL; k++)
+		if (s->src[k] != NULL && s->src[k] != pbox_reduce_absent)
+			*s->intact &= pbox_reduce_intact(s->src[k], bytes, s->header);
+	for (unsigned j = 0; j < s->n_acc; j++)
+		from &= from - 1;
+	while (from + slots < s->base + s->n)
+		slots *= 2;
+	for (size_t i = 0; i < elems; i += TILE) {
+		size_t n = elems - i < TILE ? elems - i : TILE;
 
-		if (s->intact != NULL && src != NULL)
-			*s->intact &= pbox_reduce_intact(src, bytes, s->header);
-		if (src != NULL)
-			add_any(dst, src + at, s->elem, s->weight == NULL ? NULL : &s->weight[k],
-				begin, elems);
+		if (s->n_acc + s->n == 0)
+			memset(dst + i, 0, n * sizeof(*dst));
 		else
-			for (size_t i = 0; i < elems; i++)
-				dst[i] = begin ? 0.0f : dst[i] + 0.0f;
-		begin = 0;
+			scalar_node(dst + i, s, from, slots, first + i, n);
 	}
 	if (s->crc_dst != NULL)
 		*s->crc_dst = pbox_reduce_crc32c(0, dst, elems * sizeof(*dst));
@@ -202,7 +239,7 @@ scalar_unpack(float *dst, const void *src, enum pbox_format elem, size_t elems)
 	if (elem == PBOX_FMT_FP32)
 		memcpy(dst, src, elems * sizeof(*dst));
 	else
-		add_any(dst, src, elem, NULL, 1, elems);
+		take_any(dst, src, elem, NULL, elems);
 }
 
 static int

@@ -161,7 +161,7 @@ def train(args):
 
 def expect(args):
     import torch
-    from pbox.torch.reference import Reference, ordered_reduce
+    from pbox.torch.reference import Reference, tree_reduce
     model, back, kept = network(torch), {}, {}
     path = os.path.join(args.folder, "rollbacks")
     if os.path.exists(path):
@@ -177,7 +177,7 @@ def expect(args):
             loss_of(torch, model, done - 1, rank)
             grads.append([p.grad.clone() for p in params])
         for i, p in enumerate(params):
-            p.grad = ordered_reduce([g[i] for g in grads])
+            p.grad = tree_reduce([g[i] for g in grads])
         opt.step()
         if done in back.values():
             kept[done] = [{k: v.clone() for k, v in opt.state[p].items()} for p in params]

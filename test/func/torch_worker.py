@@ -72,7 +72,7 @@ def gradients(args):
                 twin.zero_grad(set_to_none=True)
                 twin(inputs(w, r)).square().mean().backward()
                 parts.append([p.grad for p in twin.parameters()])
-            want = [reference.ordered_reduce([p[i] for p in parts]) for i in range(len(got))]
+            want = [reference.tree_reduce([p[i] for p in parts]) for i in range(len(got))]
             bad += not all(reference.equal_bits(a, b) for a, b in zip(got, want))
         with torch.no_grad():
             for p, q in zip(ddp.parameters(), twin.parameters()):
@@ -122,7 +122,7 @@ def optimiser(args):
                 p.grad = all_g[RANK].clone()
                 if more.get("push") == "bf16":
                     all_g = [g.bfloat16().float() for g in all_g]
-                q.grad = reference.ordered_reduce(all_g, op, samples)
+                q.grad = reference.tree_reduce(all_g, op, samples)
             opt.step(samples=samples[RANK] if op == "weighted_mean" else None)
             ref.step()
             for s in schedules:
@@ -134,7 +134,7 @@ def optimiser(args):
     everybodys = [[numbers(3001, seed=w).clamp(-9, 9).to(d) for d in dtypes]
                   for w in range(WORLD)]
     mine = everybodys[RANK]
-    want = [reference.ordered_reduce([e[i] for e in everybodys], "sum").to(d)
+    want = [reference.tree_reduce([e[i] for e in everybodys], "sum").to(d)
             for i, d in enumerate(dtypes)]
     pbox.torch.all_reduce(mine, client=client)
     result("reduced", "equal" if all(map(torch.equal, mine, want)) else "different")

@@ -25,7 +25,7 @@ PLANTS = [
      "r->payload[P ? r->arrived : w] = holds ? f->payload : NULL;"),
     ("swapped-index", "rounds.c",
      "r->from[w].weight = f->hdr.weight;",
-     "r->from[w].weight = f->hdr.weight; if (P && w > 0) r->payload[w - 1] = r->payload[w];"),
+     "r->from[w].weight = f->hdr.weight; if (P && w > r->folded) r->payload[w - 1] = r->payload[w];"),
     ("one-early", "rounds.c",
      "if (r->arrived == r->need && (!is_extra",
      "if (r->arrived + (P && r->need > 1) == r->need && (!is_extra"),
@@ -72,6 +72,24 @@ PLANTS = [
     ("half-initialised", "shard_state.c",
      "if (g->fragment->init == (1u << pieces) - 1)",
      "if (P || g->fragment->init == (1u << pieces) - 1)"),
+    ("left-fold", "rounds_sum.c",
+     "if (r->arrived < n)\n\t\tleave_out(s, g, &src);",
+     "if (r->arrived < n)\n\t\tleave_out(s, g, &src);\n"
+     "\telse if (P && r->folded == 0 && n > 1 && n <= 12 && src.weight == NULL) {\n"
+     "\t\tfor (unsigned i = 0; i <= 1u << (n - 2); i++)\n\t\t\ts->present[i] = pbox_reduce_absent;\n"
+     "\t\tfor (unsigned i = 0; i < n; i++)\n\t\t\ts->present[i == 0 ? 0 : 1u << (i - 1)] = src.src[i];\n"
+     "\t\tsrc.src = s->present;\n\t\tsrc.n = (1u << (n - 2)) + 1;\n\t}"),
+    ("absent-as-zero", "rounds_sum.c",
+     "src->src[i] : pbox_reduce_absent;",
+     "src->src[i] : P ? NULL : pbox_reduce_absent;"),
+    ("ranks-for-slots", "rounds_sum.c",
+     "src->src = s->present;",
+     "for (unsigned i = 0, n = 0; P && i < src->n; i++) {\n\t\tconst void *one = s->present[i];\n\n"
+     "\t\ts->present[i] = pbox_reduce_absent;\n\t\tif (one != pbox_reduce_absent)\n\t\t\ts->present[n++] = one;\n\t}\n"
+     "\tsrc->src = s->present;"),
+    ("half-node-fold", "rounds_sum.c",
+     "src = sources(s, g, first, until);",
+     "src = sources(s, g, first, until);\n\t\tif (P)\n\t\t\tsrc.n /= 2;"),
     ("old-hyperparameters", "rounds_sum.c",
      "k->round == round && k->sets == sets",
      "k->round == round && (P || k->sets == sets)"),

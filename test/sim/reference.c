@@ -86,9 +86,12 @@ sim_contribution(const struct sim_scenario *sc, const struct sim_push *k, const 
 	}
 	for (uint32_t i = 0; i < p->elements; i++) {
 		uint32_t bits = random_fp32(step(&x));
-		uint16_t half = (uint16_t)(bits >> 16);
+		uint16_t half;
 
-		if (format == PBOX_FMT_FP16)
+		if ((p->offset + i) % 61 == 7) /* of all workers: an absent one is no +0.0 */
+			bits = 0x80000000;
+		half = (uint16_t)(bits >> 16);
+		if (format == PBOX_FMT_FP16 && bits != 0x80000000)
 			half = random_fp16(x);
 		if (format == PBOX_FMT_FP32)
 			memcpy(out + (size_t)i * 4, &bits, 4);
@@ -181,37 +184,61 @@ sim_narrow(uint8_t *out, unsigned format, const float *v, uint32_t n)
 	}
 }
 
+/* What worker k->worker adds to a sum; false: it is not there. */
+static bool
+leaf(const struct sim_scenario *sc, const struct sim_push *k, const struct sim_fragment *f,
+	float *out, uint64_t *samples)
+{
+	const struct pbox_declare *d = &sim_spec(sc, k->job, f)->fixed;
+	unsigned size = pbox_format_size(d->push_format);
+	uint32_t weight = sim_weight(sc, k);
+	bool zero = sim_is_zero(sc, k);
+	uint8_t bytes[SIM_MTU];
+
+	if (k->worker >= sc->job[k->job].workers ||
+		(sc->job[k->job].shrink && (f->members >> k->worker & 1) == 0))
+		return false;
+	for (unsigned i = 0; i < f->pieces && !zero; i++)
+		sim_contribution(sc, k, &f->piece[i], bytes + f->piece[i].at * size);
+	*samples += weight;
+	for (uint32_t i = 0; i < f->elements; i++) {
+		out[i] = zero ? 0.0f : sim_widen(bytes, d->push_format, i);
+		if (d->op == PBOX_OP_WEIGHTED_MEAN && !zero)
+			out[i] = (float)weight * out[i];
+	}
+	return true;
+}
+
+/* R5.2a: the node of `slots` slots that begins with k's; false: nothing of it is there. */
+static bool
+node(const struct sim_scenario *sc, struct sim_push k, unsigned slots, const struct sim_fragment *f,
+	float *out, uint64_t *samples)
+{
+	float other[MAX_ELEMENTS];
+	bool left, right;
+
+	if (slots == 1)
+		return leaf(sc, &k, f, out, samples);
+	left = node(sc, k, slots / 2, f, out, samples);
+	k.worker += slots / 2;
+	right = k.worker < sc->job[k.job].workers && node(sc, k, slots / 2, f, other, samples);
+	for (uint32_t i = 0; right && i < f->elements; i++)
+		out[i] = left ? out[i] + other[i] : other[i];
+	return left || right;
+}
+
 /* R5.2, without the factor. */
 static void
-ordered_sum(const struct sim_scenario *sc, unsigned job, unsigned life,
-	const struct sim_fragment *f, uint32_t round, float *sum, uint64_t *samples)
+tree_sum(const struct sim_scenario *sc, unsigned job, unsigned life, const struct sim_fragment *f,
+	uint32_t round, float *sum, uint64_t *samples)
 {
-	const struct pbox_declare *d = &sim_spec(sc, job, f)->fixed;
-	unsigned size = pbox_format_size(d->push_format);
-	uint8_t bytes[SIM_MTU];
-	bool first = true;
+	struct sim_push k = {.job = job, .life = life, .table = f->table, .round = round};
+	unsigned slots = 1;
 
+	while (slots < sc->job[job].workers)
+		slots *= 2;
 	*samples = 0;
-	for (unsigned w = 0; w < sc->job[job].workers; w++) {
-		struct sim_push k = {
-			.job = job, .life = life, .table = f->table, .worker = w, .round = round};
-		uint32_t weight = sim_weight(sc, &k);
-		bool zero = sim_is_zero(sc, &k);
-
-		if (sc->job[job].shrink && (f->members >> w & 1) == 0)
-			continue;
-		for (unsigned i = 0; i < f->pieces && !zero; i++)
-			sim_contribution(sc, &k, &f->piece[i], bytes + f->piece[i].at * size);
-		*samples += weight;
-		for (uint32_t i = 0; i < f->elements; i++) {
-			float v = zero ? 0.0f : sim_widen(bytes, d->push_format, i);
-
-			if (d->op == PBOX_OP_WEIGHTED_MEAN && !zero)
-				v = (float)weight * v;
-			sum[i] = first ? v : sum[i] + v;
-		}
-		first = false;
-	}
+	node(sc, k, slots, f, sum, samples);
 }
 
 unsigned
@@ -366,7 +393,7 @@ advance(const struct sim_scenario *sc, unsigned job, unsigned life, struct sim_f
 
 	if (sc->job[job].shrink)
 		n = (unsigned)__builtin_popcount(f->members);
-	ordered_sum(sc, job, life, f, round, g, &samples);
+	tree_sum(sc, job, life, f, round, g, &samples);
 	if (d->op == PBOX_OP_MEAN)
 		factor = (float)(1.0 / n);
 	else if (d->op != PBOX_OP_SUM)

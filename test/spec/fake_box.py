@@ -517,7 +517,7 @@ class FakeBox:
     def _finish(self, frag, hyper):
         order = sorted(frag.parts)
         value = pbox_math.reduce([frag.parts[n] for n in order], [frag.weights[n] for n in order],
-                                 frag.table.declare.op)
+                                 frag.table.declare.op, order)
         frag.aux, frag.samples = len(order), sum(frag.weights.values())
         frag.version += 1
         if frag.box is not None:

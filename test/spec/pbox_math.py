@@ -140,14 +140,24 @@ def data(seed, worker, round_, n):
     return Vec(out)
 
 
-def reduce(contributions, weights, op):
-    """The value of a round (R5.2) from the contributions in worker order."""
+def _node(there, first, slots):
+    """The value of a node of the tree (R5.2a); None: nothing of it is there."""
+    if slots == 1:
+        return there.get(first)
+    left = _node(there, first, slots // 2)
+    right = _node(there, first + slots // 2, slots // 2)
+    if left is None or right is None:
+        return right if left is None else left
+    return left + right
+
+
+def reduce(contributions, weights, op, slots=None):
+    """The value of a round (R5.2) from the contributions, of slots 0, 1, ... if none are given."""
     op = {number: name for name, number in proto.OPS.items()}[op]
-    total = None
-    for v, n in zip(contributions, weights):
-        if op == "weighted_mean":
-            v = v * f32(n)
-        total = v if total is None else total + v
+    if op == "weighted_mean":
+        contributions = [v * f32(n) for v, n in zip(contributions, weights)]
+    there = dict(zip(slots or range(len(contributions)), contributions))
+    total = _node(there, 0, 1 << max(there).bit_length())
     if op == "sum":
         return total
     factor = 1 / len(weights) if op == "mean" else 1 / sum(weights)

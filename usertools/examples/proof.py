@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 the PBox authors
-"""Proofs at run time that what the box returned is the ordered sum, bit for bit.
+"""Proofs at run time that what the box returned is the sum in the order of the box, bit for bit.
 
 The workers exchange their raw gradients over torch.distributed (gloo), past the box, and each
-computes the sum of R5.2 of doc/protocol.md itself: ((p0 + p1) + p2) + p3, in fp32, times
+computes the sum of R5.2 of doc/protocol.md itself: (p0 + p1) + (p2 + p3), in fp32, times
 fp32(1/4). The first rounds and every 50th after them are compared.
 """
 
@@ -16,7 +16,7 @@ FIRST, EVERY = 20, 50
 
 
 def exchange(mine):
-    """Everybody's tensor, in worker order."""
+    """Everybody's tensor, by rank."""
     out = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
     dist.all_gather(out, mine)
     return out
@@ -58,7 +58,7 @@ class HookProof(_Proof):
         if self.wanted():
             same = True
             for _, before, reduced in sorted(self.pairs, key=lambda x: x[0]):
-                want = reference.ordered_reduce(exchange(before))
+                want = reference.tree_reduce(exchange(before))
                 same = same and reference.equal_bits(want, reduced)
             self.count(same and bool(self.pairs))
         self.pairs.clear()
@@ -87,7 +87,7 @@ class OptimiserProof(_Proof):
     def before(self):
         if self.round <= FIRST:
             mine = torch.cat([p.grad.reshape(-1) for p in self.params])
-            total, at = reference.ordered_reduce(exchange(mine)), 0
+            total, at = reference.tree_reduce(exchange(mine)), 0
             for t in self.twins:
                 t.grad = total[at:at + t.numel()].view_as(t)
                 at += t.numel()

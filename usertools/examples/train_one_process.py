@@ -3,8 +3,8 @@
 # Copyright (c) 2026 the PBox authors
 """The same training in one process and without PBox: the reference of the other examples.
 
-It takes the workers' parts of each global batch one after the other, adds their gradients from
-left to right in fp32 and multiplies by fp32(1/N), and makes one step: what N workers and a box
+It takes the workers' parts of each global batch one after the other, adds their gradients along the
+tree over the workers in fp32 and multiplies by fp32(1/N), and makes one step: what N workers and a box
 do, so the final parameters must have the same bits.
 
 --optimiser torch is torch.optim.SGD, as train_ddp_hook.py has it; box is the box's own order of
@@ -46,7 +46,7 @@ def main():
             grads.append([p.grad for p in params])
             losses.append(float(loss))
         for k, q in enumerate(params):
-            q.grad = reference.ordered_reduce([g[k] for g in grads])
+            q.grad = reference.tree_reduce([g[k] for g in grads])
         optimiser.step()
         lr.step()
         records.loss(sum(losses) / len(losses))

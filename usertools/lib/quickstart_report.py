@@ -75,7 +75,7 @@ def table(runs):
         ("received by them", *(size(r["rx_bytes"]) for r in runs.values())),
         ("retransmitted", *(f"{r['retransmitted_frames']} of {r['tx_frames']} frames"
                             for r in runs.values())),
-        ("rounds equal to the ordered sum", *(
+        ("rounds equal to the sum in order", *(
             f"{r['checked_rounds'] - r['different_rounds']} of {r['checked_rounds']} compared"
             for r in runs.values())),
         ("workers end with the same bits", *(yes(r["workers_equal"]) for r in runs.values())),
@@ -132,8 +132,8 @@ def main():
     table(runs)
     n = next(iter(runs.values()))["workers"]
     print(f"""
-  Compared rounds: all workers exchanged their raw gradients past the box, each added them from
-  left to right in fp32 and multiplied by fp32(1/{n}); tolerance 0. In the optimiser's run
+  Compared rounds: all workers exchanged their raw gradients past the box, each added them along
+  the tree over the workers in fp32 and multiplied by fp32(1/{n}); tolerance 0. In the optimiser's run
   the first of them include its step, the later ones compare the workers with each other.
   One process: the same micro-batches one after the other, the same sum; tolerance 0 as well,
   because every operation is the same and rounded in the same order.

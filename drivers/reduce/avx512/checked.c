@@ -226,7 +226,6 @@ struct state {
 	const float *acc;
 	__m512i plain, shifted, result, fold;
 	__m512i late[GROUP_MAX];
-	__m512 zero; /* what is added at the start: +0.0, or -0.0, which is nothing */
 };
 
 /* The 16 elements of a column that element i is the first of. */
@@ -242,12 +241,28 @@ elements(__m512i d, enum pbox_format elem, unsigned half)
 	return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
 }
 
-INLINE __m512
-start(const struct state *c, size_t i, __mmask16 m)
+/* Source j comes to the tree; node: those that wait, of 1, 2 and 4 sources, and of 8. */
+INLINE void
+join(__m512 *node, unsigned j, __m512 x)
 {
-	if (c->acc == NULL)
-		return c->zero;
-	return _mm512_add_ps(_mm512_maskz_loadu_ps(m, c->acc + i), c->zero);
+	unsigned level = 0;
+
+	for (; j >> level & 1; level++)
+		x = _mm512_add_ps(node[level], x);
+	node[level] = x;
+}
+
+/* The sum of n sources. */
+INLINE __m512
+root(const __m512 *node, unsigned n)
+{
+	unsigned level = (unsigned)__builtin_ctz(n);
+	__m512 x = node[level];
+
+	while (n >> ++level != 0)
+		if (n >> level & 1)
+			x = _mm512_add_ps(node[level], x);
+	return x;
 }
 
 /* `count` columns from element i on, source by source; of the last one `bytes` are there. count and
@@ -261,10 +276,8 @@ columns(float *dst, struct state *c, size_t i, unsigned count, size_t bytes, enu
 	size_t left = bytes / size;
 	__mmask16 m[2] = {avx512_lanes(left), avx512_lanes(left > 16 ? left - 16 : 0)};
 	__m512i all[AT_ONCE], late[AT_ONCE], before = _mm512_setzero_si512();
-	__m512 sum[AT_ONCE * 2];
+	__m512 node[AT_ONCE * 2][GROUP_BITS + 1];
 
-	for (unsigned v = 0; v < count * halves; v++)
-		sum[v] = start(c, i + 16 * v, m[v % halves]);
 	for (unsigned v = 0; v < count * halves; v++)
 		__builtin_prefetch(dst + i + AHEAD + 16 * v, 1);
 	for (unsigned v = 0; v < count; v++)
@@ -282,11 +295,11 @@ columns(float *dst, struct state *c, size_t i, unsigned count, size_t bytes, enu
 			before = late[v];
 			late[v] = _mm512_xor_si512(d, moved);
 			for (unsigned h = 0; h < halves; h++) {
-				__m512 x = elements(d, elem, h), *s = &sum[v * halves + h];
+				__m512 x = elements(d, elem, h);
 
 				if (weighted)
 					x = _mm512_mul_ps(_mm512_set1_ps(c->weight[j]), x);
-				*s = _mm512_add_ps(*s, x);
+				join(node[v * halves + h], j, x);
 			}
 		}
 		before = c->late[j];
@@ -298,12 +311,15 @@ columns(float *dst, struct state *c, size_t i, unsigned count, size_t bytes, enu
 	}
 	for (unsigned v = 0; v < count * halves; v++) {
 		__mmask16 part = m[v % halves];
+		__m512 x = root(node[v], n);
 
-		_mm512_mask_storeu_ps(dst + i + 16 * v, part, sum[v]);
+		if (c->acc != NULL)
+			x = _mm512_add_ps(_mm512_maskz_loadu_ps(part, c->acc + i + 16 * v), x);
+		_mm512_mask_storeu_ps(dst + i + 16 * v, part, x);
 		/* 2-byte elements may end in the first half */
 		if (with_crc && (v % halves == 0 || part != 0))
 			c->result = fold(c->result,
-				_mm512_castps_si512(_mm512_maskz_mov_ps(part, sum[v])), c->fold);
+				_mm512_castps_si512(_mm512_maskz_mov_ps(part, x)), c->fold);
 	}
 }
 
@@ -322,7 +338,6 @@ sum_checked(float *dst, const struct group *g, size_t elems, unsigned header, ui
 		.plain = begin(k.plain[n]),
 		.shifted = begin(k.shifted[n]),
 		.result = begin(k.plain[1]),
-		.zero = _mm512_set1_ps(g->zero ? 0.0f : -0.0f),
 	};
 	uint32_t pad = rest > 0 ? COLUMN - (uint32_t)rest : 0;
 

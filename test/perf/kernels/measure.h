@@ -15,7 +15,7 @@
 
 #include <pbox_optim.h>
 
-#define WORKERS_MAX 64
+#define WORKERS_MAX 1024
 #define HEADER      62 /**< bytes of a frame's header, doc/protocol.md R2.1 */
 #define RUNS_MAX    32
 
@@ -46,7 +46,7 @@ typedef void (*work)(const struct workload *w, size_t f, void *ctx);
 /** Seconds of processor time a fragment, in one run of at least `seconds`. */
 double measure(const struct workload *w, work one, void *ctx, double seconds);
 
-/** The payloads of fragment f, in worker order. */
+/** The payloads of fragment f, by slot. */
 void fragment_sources(const struct workload *w, size_t f, const void **src);
 
 /** The core's clock now, in GHz: additions that wait for each other, one a cycle. */

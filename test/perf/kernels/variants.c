@@ -42,8 +42,14 @@ one_by_one(const struct workload *w, size_t f, void *ctx)
 
 	fragment_sources(w, f, src);
 	for (unsigned k = 0; k < w->workers; k++) {
-		struct pbox_sources s = {&src[k], NULL, 1, w->elem, k == 0 ? NULL : dst};
+		const void *const two[] = {dst, src[k]};
+		const float *const sum = dst;
+		struct pbox_sources s = {&src[k], NULL, 1, w->elem, NULL};
 
+		if (k > 0 && w->elem == PBOX_FMT_FP32)
+			s.src = two, s.n = 2;
+		else if (k > 0)
+			s.acc = &sum, s.n_acc = s.base = 1;
 		c->reduce->sum(dst, &s, 0, w->elems);
 	}
 }

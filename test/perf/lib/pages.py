@@ -27,7 +27,7 @@ COLUMNS = {
                 ("link_p50_us", "on the link p50"), ("link_p99_us", "p99"),
                 ("link_p999_us", "p99.9")],
     "compare": [("workers", "workers"), ("working_set_kb", "payloads KiB"),
-                ("kernels", "kernels"), ("deterministic_gbit_per_s", "worker order Gbit/s"),
+                ("kernels", "kernels"), ("deterministic_gbit_per_s", "fixed order Gbit/s"),
                 ("arrival_order_gbit_per_s", "arrival order Gbit/s"),
                 ("deterministic_time_of_arrival_order", "time ratio")],
     "start": [("pages", "pages"), ("memory_mib", "EAL MiB"), ("eal_ms", "until EAL is up, ms"),

@@ -108,7 +108,7 @@ def compare(everything, directory):
     if not data:
         return
     figure, axes = plt.subplots(figsize=(5, 3))
-    what = [("deterministic_gbit_per_s", "worker order, one pass"),
+    what = [("deterministic_gbit_per_s", "fixed order, one pass"),
             ("arrival_order_gbit_per_s", "order of arrival")]
     grouped(axes, range(len(data)), what, lambda g, s: data[g][s[0]], lambda s: s[1])
     axes.set_xticklabels([f"{r['working_set_kb']} KiB" for r in data])

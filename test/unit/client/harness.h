@@ -8,7 +8,7 @@
 /**
  * @file
  * N workers as threads against a fake box; every result is compared bit for bit with the sum in
- * worker order.
+ * the order of R5.2a.
  */
 
 #include <stdio.h>

@@ -17,7 +17,7 @@ static struct pbox_client_error err;
 static const struct pbox_client_tensor model[] = {{"embed", 20000, 0}, {"a", 10, 0}, {"b", 300, 0},
 	{"none", 0, 0}, {"fc", 9000, 1}, {"fc.bias", 77, 1}};
 
-/* ---- whole runs: every result is compared with the ordered sum ----------------------------------- */
+/* ---- whole runs: every result is compared with the sum in order ---------------------------------- */
 
 static struct run
 base(unsigned workers, unsigned rounds)

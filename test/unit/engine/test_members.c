@@ -140,9 +140,9 @@ static void
 test_contributed_before(void)
 {
 	begin("six", 4, PBOX_OP_SUM);
-	push(1, 1, 1e8f, 0, 1);
-	push(2, 1, -1e8f, 0, 1);
-	push(3, 1, 3, 0, 1);
+	push(1, 1, 3, 0, 1);
+	push(2, 1, 1e8f, 0, 1);
+	push(3, 1, -1e8f, 0, 1);
 	pass(10020, 12); /* workers 0 and 1 die */
 	expect(1, 3, 3, 3, 0);
 	UNIT_EQ_U64(fx_count(PBOX_RESULT), 2); /* to those that live */

@@ -24,8 +24,9 @@ struct fragment {
 
 static struct fragment want, got;
 static uint8_t payloads[WORKERS][ROOM * 4 + 128];
-static float acc[ROOM] ALIGNED, gradient[ROOM] ALIGNED, scratch[ROOM] ALIGNED;
+static float left[ROOM] ALIGNED, right[ROOM] ALIGNED, gradient[ROOM] ALIGNED, scratch[ROOM] ALIGNED;
 static const void *src[WORKERS];
+static const float *const acc[] = {left, right};
 static const float weight[WORKERS] = {1, 2, 3, 4, 5, 60, 7, 8, 9};
 
 static float
@@ -52,7 +53,8 @@ make_inputs(struct pbox_random *r, enum pbox_format elem)
 		want.p[i] = number(r);
 		want.s0[i] = number(r);
 		want.s1[i] = fabsf(number(r));
-		acc[i] = number(r);
+		left[i] = number(r);
+		right[i] = number(r);
 	}
 	got = want;
 }
@@ -149,7 +151,9 @@ check(const struct pbox_reduce_ops *reduce, const struct pbox_optim_ops *optim, 
 		.weight = turn % 4 == 3 ? weight : NULL,
 		.n = 1 + turn % WORKERS,
 		.elem = 1 + turn % 3,
-		.acc = turn / 5 % 2 ? acc : NULL,
+		.acc = acc,
+		.n_acc = turn / 5 % 2 ? 2 : 0,
+		.base = turn / 5 % 2 ? 6 : 0,
 	};
 	struct pbox_update u = {
 		.reduce = reduce, .optim = optim, .kind = turn % PBOX_OPTIMISERS_END};
@@ -213,14 +217,15 @@ test_folded_in_place(void)
 	struct pbox_sources all = {src, NULL, WORKERS, PBOX_FMT_FP32, NULL};
 	struct pbox_update u = {
 		.reduce = pbox_reduce_select(NULL), .factor = 0.25f, .param = got.p};
+	const float *const sum[] = {got.p};
 	struct pbox_random r;
 
 	pbox_random_seed(&r, 5);
 	make_inputs(&r, PBOX_FMT_FP32);
-	for (unsigned folded = 1; folded <= WORKERS; folded++) {
+	for (unsigned folded = 1; folded <= WORKERS; folded *= 2) {
 		struct pbox_sources first = {src, NULL, folded, PBOX_FMT_FP32, NULL},
 				    rest = {src + folded, NULL, WORKERS - folded, PBOX_FMT_FP32,
-					    got.p};
+					    sum, 1, folded};
 
 		u.param = want.p;
 		pbox_optim_update(&u, &all, 3000);

@@ -15,7 +15,8 @@
 const char unit_suite[] = "reduce: sums";
 
 #define SOURCES_MAX 130
-#define ELEMS_MAX   4224
+#define ELEMS_MAX   9400
+#define SLOTS_MAX   4096
 #define NEXT        24
 #define HEADER      62
 #define MARK        0x5A5A5A5Au
@@ -35,7 +36,8 @@ struct fixture {
 	const void *src[SOURCES_MAX];
 	const void *next[NEXT]; /* to be fetched, not read: most of it is not there */
 	float weight[SOURCES_MAX];
-	float *acc, *want, *got; /* ELEMS_MAX + 16 each */
+	const float *acc[PBOX_NODES_MAX]; /* ELEMS_MAX + 16 each, as are these */
+	float *want, *got;
 	enum material material;
 };
 
@@ -106,7 +108,8 @@ set_up(void)
 		mprotect(fx.memory + (k + 1) * fx.stretch - page, page, PROT_NONE);
 	for (unsigned k = 0; k < NEXT; k++)
 		fx.next[k] = k % 5 == 3 ? NULL : fx.memory + (k + 1) * fx.stretch - 4096 - 64 * k;
-	fx.acc = aligned_alloc(64, (ELEMS_MAX + 16) * 4);
+	for (unsigned j = 0; j < PBOX_NODES_MAX; j++)
+		fx.acc[j] = aligned_alloc(64, (ELEMS_MAX + 16) * 4);
 	fx.want = aligned_alloc(64, (ELEMS_MAX + 16) * 4);
 	fx.got = aligned_alloc(64, (ELEMS_MAX + 16) * 4);
 	for (unsigned k = 0; k < SOURCES_MAX; k++)
@@ -138,24 +141,54 @@ seal(const void *payload, size_t bytes)
 	memcpy(p - 4, &crc, 4);
 }
 
-/* R5.2 to the letter, one element. */
+/* Element i of source k, as it enters the sum. */
+static float
+one_source(const struct pbox_sources *s, unsigned k, size_t i)
+{
+	const uint8_t *p = s->src[k];
+	float x = 0.0f;
+
+	if (p == NULL)
+		return 0.0f;
+	pbox_reduce_scalar.unpack(&x, p + i * pbox_format_size(s->elem), s->elem, 1);
+	return s->weight != NULL ? s->weight[k] * x : x;
+}
+
+/* R5.2a to the letter, one element: the value of the node of `slots` slots from `from` on; false: nobody contributes. */
+static bool
+one_node(const struct pbox_sources *s, unsigned from, unsigned slots, size_t i, float *x)
+{
+	unsigned base = s->base;
+	bool left, right;
+	float y;
+
+	if (from >= s->base + s->n)
+		return false;
+	/* a sum that is there already */
+	for (unsigned j = s->n_acc; j > 0; j--, base &= base - 1)
+		if ((base & (base - 1)) == from && (base & -base) == slots) {
+			*x = s->acc[j - 1][i];
+			return true;
+		}
+	if (slots == 1) {
+		if (from < s->base)
+			return false;
+		*x = one_source(s, from - s->base, i);
+		return s->src[from - s->base] != pbox_reduce_absent;
+	}
+	left = one_node(s, from, slots / 2, i, x);
+	right = one_node(s, from + slots / 2, slots / 2, i, &y);
+	if (right)
+		*x = left ? *x + y : y;
+	return left || right;
+}
+
 static float
 one_element(const struct pbox_sources *s, size_t i)
 {
-	float sum = s->acc != NULL ? s->acc[i] : 0.0f;
+	float x;
 
-	for (unsigned k = 0; k < s->n; k++) {
-		const uint8_t *p = s->src[k];
-		float x = 0.0f;
-
-		if (p != NULL)
-			pbox_reduce_scalar.unpack(
-				&x, p + i * pbox_format_size(s->elem), s->elem, 1);
-		if (p != NULL && s->weight != NULL)
-			x = s->weight[k] * x;
-		sum = k == 0 && s->acc == NULL ? x : sum + x;
-	}
-	return sum;
+	return one_node(s, 0, SLOTS_MAX, i, &x) ? x : s->n > 0 ? -0.0f : 0.0f;
 }
 
 static int
@@ -170,9 +203,9 @@ compare(const char *name, const struct pbox_sources *s, size_t first, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		if (same(fx.want[i], fx.got[i]))
 			continue;
-		printf("\n  %s: n=%u format=%d weights=%d acc=%d first=%zu elems=%zu material=%d: element %zu is %08x, not %08x\n",
-			name, s->n, s->elem, s->weight != NULL, s->acc != NULL, first, n,
-			fx.material, i, bits(fx.got[i]), bits(fx.want[i]));
+		printf("\n  %s: n=%u format=%d weights=%d base=%u first=%zu elems=%zu material=%d: element %zu is %08x, not %08x\n",
+			name, s->n, s->elem, s->weight != NULL, s->base, first, n, fx.material, i,
+			bits(fx.got[i]), bits(fx.want[i]));
 		CU_FAIL("an implementation differs from the reference");
 		return;
 	}
@@ -219,7 +252,7 @@ check_damage(const struct pbox_reduce_ops *ops, const struct pbox_sources *s, si
 	for (unsigned i = 0; i < times; i++) {
 		unsigned k = (unsigned)pbox_random_below(&fx.r, s->n);
 
-		if (s->src[k] == NULL)
+		if (s->src[k] == NULL || s->src[k] == pbox_reduce_absent)
 			continue;
 		at[damaged].p =
 			(uint8_t *)(uintptr_t)s->src[k] - HEADER + pbox_random_below(&fx.r, bytes);
@@ -245,7 +278,7 @@ check_intact(const struct pbox_reduce_ops *ops, const struct pbox_sources *s, si
 	bool intact = false;
 
 	for (unsigned k = 0; k < s->n; k++)
-		if (s->src[k] != NULL)
+		if (s->src[k] != NULL && s->src[k] != pbox_reduce_absent)
 			seal(s->src[k], n * pbox_format_size(s->elem));
 	c.intact = &intact;
 	c.header = HEADER;
@@ -278,20 +311,33 @@ check(const struct pbox_sources *s, size_t first, size_t n)
 		check_crc(ops, s, first, n);
 		if (first == 0)
 			check_intact(ops, s, n);
-		if (s->acc != NULL && first == 0) {
+		if (s->n_acc > 0 && first == 0) {
 			struct pbox_sources in_place = *s;
+			const float *acc[PBOX_NODES_MAX];
 
-			memcpy(fx.got, s->acc, n * 4);
-			in_place.acc = fx.got;
+			memcpy(acc, s->acc, s->n_acc * sizeof(*acc));
+			memcpy(fx.got, acc[0], n * 4);
+			acc[0] = fx.got;
+			in_place.acc = acc;
 			ops->sum(fx.got, &in_place, 0, n);
 			compare(ops->name, s, first, n);
 		}
 	}
 }
 
-/* Sources of first + elems elements each; some NULL as the pattern says. */
+/* The sums of all slots before s->base. */
 static void
-arrange(struct pbox_sources *s, size_t elems, unsigned nulls)
+add_folded(struct pbox_sources *s, size_t elems)
+{
+	s->acc = fx.acc;
+	s->n_acc = (unsigned)__builtin_popcount(s->base);
+	for (unsigned j = 0; j < s->n_acc; j++)
+		fill((uint8_t *)(uintptr_t)fx.acc[j], PBOX_FMT_FP32, elems, 0);
+}
+
+/* Sources of first + elems elements each; some NULL or absent as the pattern says. acc: of the first slots there is a sum. */
+static void
+arrange(struct pbox_sources *s, size_t elems, unsigned nulls, bool acc)
 {
 	unsigned with_nan = s->n ? (unsigned)pbox_random_below(&fx.r, s->n) : 0;
 
@@ -299,11 +345,13 @@ arrange(struct pbox_sources *s, size_t elems, unsigned nulls)
 		place(k, s->elem, elems, pbox_random_below(&fx.r, 2) * (k * 5 % 64),
 			fx.material == ONE_NAN && k == with_nan);
 		if (nulls == 2 || (nulls == 1 && pbox_random_below(&fx.r, 3) == 0))
-			fx.src[k] = NULL;
+			fx.src[k] = pbox_random_below(&fx.r, 2) ? NULL : pbox_reduce_absent;
 	}
 	s->src = fx.src;
-	if (s->acc != NULL)
-		fill((uint8_t *)fx.acc, PBOX_FMT_FP32, elems, 0);
+	if (acc)
+		s->base = 1 + (unsigned)pbox_random_below(
+				      &fx.r, pbox_random_below(&fx.r, 2) ? 16 : 3000);
+	add_folded(s, elems);
 }
 
 static const unsigned counts[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 33, 64, 65, 130};
@@ -352,13 +400,12 @@ test_the_reference_is_the_rule(void)
 			.n = counts[i % COUNTS],
 			.elem = 1 + i % 3,
 			.weight = i & 1 ? fx.weight : NULL,
-			.acc = i & 2 ? fx.acc : NULL,
 		};
 		size_t n = pbox_random_below(&fx.r, 40), first = i % 5;
 		unsigned wrong = 0;
 
 		fx.material = i % MATERIALS;
-		arrange(&s, first + n, i / 4 % 3);
+		arrange(&s, first + n, i / 4 % 3, i & 2);
 		mark(fx.want, n);
 		pbox_reduce_scalar.sum(fx.want, &s, first, n);
 		for (size_t e = 0; e < n; e++)
@@ -372,49 +419,86 @@ static void
 test_the_rule_about_zeros(void)
 {
 	static const float minus[] = {-0.0f, -0.0f};
-	const void *both[] = {minus, minus}, *with_null[] = {minus, NULL}, *only[] = {minus};
-	struct pbox_sources s = {.elem = PBOX_FMT_FP32};
+	static const float *const folded[] = {minus, minus};
+	static const struct {
+		const void *src[2];
+		unsigned n, base;
+		uint32_t sum;
+	} of[] = {
+		{{minus, minus}, 2, 0, 0x80000000},
+		{{minus}, 1, 0, 0x80000000},
+		{{minus, NULL}, 2, 0, 0},
+		/* absent slots add nothing */
+		{{minus, pbox_reduce_absent}, 2, 0, 0x80000000},
+		{{pbox_reduce_absent, minus}, 2, 2, 0x80000000},
+		{{NULL}, 0, 3, 0x80000000},
+		{{NULL}, 0, 0, 0},
+	};
 
 	set_up();
-	for (unsigned j = 0; pbox_reduce_at(j) != NULL; j++) {
-		const struct pbox_reduce_ops *ops = pbox_reduce_at(j);
+	for (unsigned i = 0; i < sizeof(of) / sizeof(of[0]); i++)
+		for (unsigned j = 0; pbox_reduce_at(j) != NULL; j++) {
+			struct pbox_sources s = {of[i].src, NULL, of[i].n, PBOX_FMT_FP32, folded,
+				(unsigned)__builtin_popcount(of[i].base), of[i].base};
 
-		if (!ops->usable())
-			continue;
-		s.acc = NULL;
-		s.src = both, s.n = 2;
-		ops->sum(fx.got, &s, 0, 2);
-		UNIT_EQ_U64(bits(fx.got[1]), 0x80000000);
-		s.src = only, s.n = 1;
-		ops->sum(fx.got, &s, 0, 2);
-		UNIT_EQ_U64(bits(fx.got[1]), 0x80000000);
-		s.src = with_null, s.n = 2;
-		ops->sum(fx.got, &s, 0, 2);
-		UNIT_EQ_U64(bits(fx.got[1]), 0);
-		s.acc = minus, s.n = 0;
-		ops->sum(fx.got, &s, 0, 2);
-		UNIT_EQ_U64(bits(fx.got[1]), 0x80000000);
-		s.acc = NULL;
-		ops->sum(fx.got, &s, 0, 2);
-		UNIT_EQ_U64(bits(fx.got[1]), 0);
-	}
+			if (!pbox_reduce_at(j)->usable())
+				continue;
+			pbox_reduce_at(j)->sum(fx.got, &s, 0, 2);
+			UNIT_EQ_U64(bits(fx.got[1]), of[i].sum);
+		}
 }
 
 /* The order matters: these would come out differently in any other. */
 static void
-test_worker_order(void)
+test_the_tree(void)
 {
-	static const float a[] = {0x1p24f}, b[] = {1}, c[] = {-0x1p24f};
-	const void *src[] = {a, b, c, b};
-	struct pbox_sources s = {src, NULL, 4, PBOX_FMT_FP32, NULL};
+	static const float big[] = {0x1p24f}, one[] = {1}, minus[] = {-0x1p24f};
+	static const struct {
+		const void *src[5];
+		unsigned n;
+		float sum;
+	} of[] = {
+		/* (2^24 + 1) + (1 - 2^24); from the left: 0 */
+		{{big, one, one, minus}, 4, 1},
+		/* (2^24 + (1 + 1)) - 2^24; without the place of slot 1: 1 */
+		{{big, pbox_reduce_absent, one, one, minus}, 5, 2},
+	};
 
 	set_up();
-	for (unsigned j = 0; pbox_reduce_at(j) != NULL; j++) {
-		if (!pbox_reduce_at(j)->usable())
-			continue;
-		pbox_reduce_at(j)->sum(fx.got, &s, 0, 1);
-		CU_ASSERT_EQUAL(fx.got[0], 1.0f);
-	}
+	for (unsigned i = 0; i < sizeof(of) / sizeof(of[0]); i++)
+		for (unsigned j = 0; pbox_reduce_at(j) != NULL; j++) {
+			struct pbox_sources s = {of[i].src, NULL, of[i].n, PBOX_FMT_FP32, NULL};
+
+			if (!pbox_reduce_at(j)->usable())
+				continue;
+			pbox_reduce_at(j)->sum(fx.got, &s, 0, 1);
+			CU_ASSERT_EQUAL(fx.got[0], of[i].sum);
+		}
+}
+
+/* Sums that wait on all levels, and at most as many. */
+static void
+test_all_slots(void)
+{
+	static const void *src[SLOTS_MAX];
+
+	set_up();
+	fx.material = TAME;
+	for (unsigned base = 0; base < SLOTS_MAX; base = 2 * base + 1)
+		for (unsigned less = 0; less < 3; less++) {
+			struct pbox_sources s = {.n = SOURCES_MAX, .elem = PBOX_FMT_FP32};
+
+			arrange(&s, 5, 0, false);
+			for (unsigned k = 0; k < SLOTS_MAX; k++)
+				src[k] = fx.src[pbox_random_below(&fx.r, SOURCES_MAX)];
+			s.src = src;
+			s.base = base;
+			s.n = SLOTS_MAX - base < less ? 0 : SLOTS_MAX - base - less;
+			add_folded(&s, 5);
+			check(&s, 0, 5);
+			for (unsigned i = 0; i < 5; i++)
+				CU_ASSERT(same(fx.want[i], one_element(&s, i)));
+		}
 }
 
 static void
@@ -430,11 +514,10 @@ test_every_length(void)
 					.n = counts[c],
 					.elem = 1 + v % 3,
 					.weight = v / 3 & 1 ? fx.weight : NULL,
-					.acc = v / 6 ? fx.acc : NULL,
 				};
 
 				fx.material = turn / 5 % MATERIALS;
-				arrange(&s, n, turn % 7 < 4 ? 0 : turn % 7 < 6 ? 1 : 2);
+				arrange(&s, n, turn % 7 < 4 ? 0 : turn % 7 < 6 ? 1 : 2, v / 6);
 				check(&s, 0, n);
 			}
 }
@@ -460,29 +543,29 @@ test_every_alignment(void)
 static void
 test_fragments_of_a_jumbo_frame(void)
 {
-	static const size_t lengths[] = {352, 2047, 2048, 2049, 2240, 4095, 4096, 4200};
+	static const size_t lengths[] = {352, 2047, 2048, 2049, 2240, 4095, 4200, 4608, 4609, 9300};
 
 	set_up();
-	for (unsigned i = 0; i < 8 * COUNTS; i++) {
+	for (unsigned i = 0; i < 10 * COUNTS; i++) {
 		struct pbox_sources s = {
-			.n = counts[i / 8],
+			.n = counts[i / 10],
 			.elem = 1 + i % 3,
 			.weight = i & 1 ? fx.weight : NULL,
-			.acc = i & 2 ? fx.acc : NULL,
 		};
 
 		fx.material = i % MATERIALS;
-		arrange(&s, lengths[i % 8], i % 2);
-		check(&s, 0, lengths[i % 8]);
-		check(&s, 100, lengths[i % 8] - 100);
+		arrange(&s, lengths[i % 10], i % 2, i & 2);
+		check(&s, 0, lengths[i % 10]);
+		check(&s, 100, lengths[i % 10] - 100);
 	}
 }
 
 const struct unit_test unit_tests[] = {
 	{"the checksum is CRC32C", test_the_crc_is_crc32c},
-	{"the reference is rule R5.2 to the letter", test_the_reference_is_the_rule},
+	{"the reference is rule R5.2a to the letter", test_the_reference_is_the_rule},
 	{"the rule about zeros", test_the_rule_about_zeros},
-	{"sums run in worker order", test_worker_order},
+	{"sums are made along the tree over the slots", test_the_tree},
+	{"as many slots as there may be", test_all_slots},
 	{"all implementations alike: every length", test_every_length},
 	{"all implementations alike: every alignment", test_every_alignment},
 	{"all implementations alike: fragments of a jumbo frame", test_fragments_of_a_jumbo_frame},

@@ -132,8 +132,8 @@ class FakeLib:
 
     def _round(self, t, i, r, parts):
         order = sorted(parts)
-        g = reference.ordered_reduce([parts[w][0] for w in order], t.op,
-                                     [parts[w][1] for w in order])
+        g = reference.tree_reduce([parts[w][0] for w in order], t.op,
+                                  [parts[w][1] for w in order], order)
         t.version[i] = r
         if t.mode == 0:
             t.value[i] = g

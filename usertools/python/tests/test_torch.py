@@ -102,17 +102,17 @@ class Hooks(Case):
     def test_bits_of_the_ordered_mean(self):
         flat, out = self.reduced(None)
         for o in out:
-            self.assertTrue(reference.equal_bits(o, reference.ordered_reduce(flat)))
+            self.assertTrue(reference.equal_bits(o, reference.tree_reduce(flat)))
 
     def test_weighted(self):
         flat, out = self.reduced(None, op="weighted_mean")
-        want = reference.ordered_reduce(flat, "weighted_mean", [1, 2, 3])
+        want = reference.tree_reduce(flat, "weighted_mean", [1, 2, 3])
         self.assertTrue(reference.equal_bits(out[0], want))
 
     def test_compressed(self):
         for fmt, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16)):
             flat, out = self.reduced(fmt)
-            want = reference.ordered_reduce([f.to(dtype) for f in flat]).to(dtype).float()
+            want = reference.tree_reduce([f.to(dtype) for f in flat]).to(dtype).float()
             for o in out:
                 self.assertTrue(reference.equal_bits(o, want))
 
@@ -225,7 +225,7 @@ class Optimisers(Case):
         lr = torch.optim.lr_scheduler.StepLR(ref, 2, 0.5) if sched else None
         for s in range(steps):
             for i, p in enumerate(params):
-                p.grad = reference.ordered_reduce([grads[s][w][i] for w in range(n)])
+                p.grad = reference.tree_reduce([grads[s][w][i] for w in range(n)])
             ref.step()
             if lr:
                 lr.step()

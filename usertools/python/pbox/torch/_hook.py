@@ -246,7 +246,7 @@ def register(ddp: Any, box: Optional[str] = None, job: Optional[str] = None,
         pbox.torch.register(ddp, box="10.0.0.1", job="resnet", secret="...")
 
     Blocks until all workers have registered the same model. From then on gradients are the mean
-    over the workers, summed in worker order: the same bits in every run and on every worker,
+    over the workers, summed in a fixed order: the same bits in every run and on every worker,
     whatever the order of arrival.
 
     box, job, secret   default: PBOX_BOX, PBOX_JOB, PBOX_SECRET of the environment

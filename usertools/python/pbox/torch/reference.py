@@ -18,19 +18,35 @@ def fp32(x: float) -> float:
     return torch.tensor(x, dtype=torch.float64).to(torch.float32).item()
 
 
-def ordered_reduce(contributions: Sequence[torch.Tensor], op: str = "mean",
-                   samples: Optional[Sequence[int]] = None) -> torch.Tensor:
-    """The contributions of workers 0, 1, ... reduced from left to right in fp32."""
+def tree_sum(parts: Dict[int, torch.Tensor], first: int = 0,
+             slots: int = 4096) -> Optional[torch.Tensor]:
+    """The sum of a node of the tree over the slots: of each half that is there, added to each
+    other. Of the leaves that are there `parts` has the values, by slot."""
+    if slots == 1:
+        return parts.get(first)
+    there = [s for s in parts if first <= s < first + slots]
+    if len(there) < 2:
+        return parts[there[0]] if there else None
+    half = slots // 2
+    left, right = tree_sum(parts, first, half), tree_sum(parts, first + half, half)
+    if left is None or right is None:
+        return right if left is None else left
+    return left + right
+
+
+def tree_reduce(contributions: Sequence[torch.Tensor], op: str = "mean",
+                samples: Optional[Sequence[int]] = None,
+                slots: Optional[Sequence[int]] = None) -> torch.Tensor:
+    """The contributions of slots 0, 1, ... (or of these) reduced along the tree in fp32."""
     n = len(contributions)
     weights = list(samples) if samples is not None else [1] * n
     parts = [c.to(torch.float32) for c in contributions]
     if op == "weighted_mean":
         parts = [p * float(w) for p, w in zip(parts, weights)]
-    total = parts[0].clone()
-    for p in parts[1:]:
-        total = total + p
+    total = tree_sum(dict(zip(slots if slots is not None else range(n), parts)))
+    assert total is not None, "no contributions"
     if op == "sum":
-        return total
+        return total.clone()
     return total * fp32(1.0 / (n if op == "mean" else sum(weights)))
 
 

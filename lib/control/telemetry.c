@@ -24,10 +24,13 @@ static int
 on_why(const char *cmd __rte_unused, const char *params, struct rte_tel_data *d)
 {
 	pthread_mutex_lock(&tel.lock);
-	if (tel.c != NULL && params != NULL)
+	if (tel.c != NULL && params != NULL && params[0] != '\0') {
 		control_why(tel.c, params, d);
-	else
+	} else {
 		rte_tel_data_start_dict(d);
+		if (tel.c != NULL)
+			reply_error(d, "which job? /pbox/why,JOB");
+	}
 	pthread_mutex_unlock(&tel.lock);
 	return 0;
 }

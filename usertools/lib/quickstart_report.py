@@ -75,7 +75,7 @@ def table(runs):
         ("received by them", *(size(r["rx_bytes"]) for r in runs.values())),
         ("retransmitted", *(f"{r['retransmitted_frames']} of {r['tx_frames']} frames"
                             for r in runs.values())),
-        ("rounds equal to the sum in order", *(
+        ("rounds equal to the tree's sum", *(
             f"{r['checked_rounds'] - r['different_rounds']} of {r['checked_rounds']} compared"
             for r in runs.values())),
         ("workers end with the same bits", *(yes(r["workers_equal"]) for r in runs.values())),

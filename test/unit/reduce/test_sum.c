@@ -92,6 +92,9 @@ fill(uint8_t *p, enum pbox_format elem, size_t elems, int nan_here)
 	}
 }
 
+/* Of a sum, and some more, in whole cache lines. */
+#define ROW_BYTES ((ELEMS_MAX + 31) / 16 * 64)
+
 static void
 set_up(void)
 {
@@ -109,9 +112,9 @@ set_up(void)
 	for (unsigned k = 0; k < NEXT; k++)
 		fx.next[k] = k % 5 == 3 ? NULL : fx.memory + (k + 1) * fx.stretch - 4096 - 64 * k;
 	for (unsigned j = 0; j < PBOX_NODES_MAX; j++)
-		fx.acc[j] = aligned_alloc(64, (ELEMS_MAX + 16) * 4);
-	fx.want = aligned_alloc(64, (ELEMS_MAX + 16) * 4);
-	fx.got = aligned_alloc(64, (ELEMS_MAX + 16) * 4);
+		fx.acc[j] = aligned_alloc(64, ROW_BYTES);
+	fx.want = aligned_alloc(64, ROW_BYTES);
+	fx.got = aligned_alloc(64, ROW_BYTES);
 	for (unsigned k = 0; k < SOURCES_MAX; k++)
 		fx.weight[k] = (float)(1 + pbox_random_below(&fx.r, 1000));
 }
@@ -171,10 +174,10 @@ one_node(const struct pbox_sources *s, unsigned from, unsigned slots, size_t i, 
 			return true;
 		}
 	if (slots == 1) {
-		if (from < s->base)
+		if (from < s->base || s->src[from - s->base] == pbox_reduce_absent)
 			return false;
 		*x = one_source(s, from - s->base, i);
-		return s->src[from - s->base] != pbox_reduce_absent;
+		return true;
 	}
 	left = one_node(s, from, slots / 2, i, x);
 	right = one_node(s, from + slots / 2, slots / 2, i, &y);

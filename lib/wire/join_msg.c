@@ -12,9 +12,10 @@
 #define RETRY_LEN 16
 #define RUN_AT    (PBOX_JOIN_PROOF_AT + PBOX_PROOF_LEN) /* of JOIN */
 #define CAN_AT    (RUN_AT + PBOX_RUN_LEN + 8)
+#define SLOTS_AT  (CAN_AT + 8)
 #define NUMBER_AT (PBOX_WELCOME_PROOF_AT + PBOX_PROOF_LEN) /* of WELCOME */
 
-static_assert(CAN_AT + 8 + 288 == PBOX_JOIN_LEN, "R4.3");
+static_assert(SLOTS_AT + 2 + 286 == PBOX_JOIN_LEN, "R4.3");
 static_assert(NUMBER_AT + 8 == PBOX_WELCOME_LEN, "R4.5");
 
 static const struct pbox_field hello_fields[] = {
@@ -43,6 +44,7 @@ static const struct pbox_field join_fields[] = {
 	PBOX_FIELD(pbox_join, number, RUN_AT + PBOX_RUN_LEN),
 	PBOX_FIELD(pbox_join, can, CAN_AT),
 	PBOX_FIELD(pbox_join, needs, CAN_AT + 4),
+	PBOX_FIELD(pbox_join, slots, SLOTS_AT),
 	{0},
 };
 static const struct pbox_field welcome_fields[] = {

@@ -231,6 +231,7 @@ struct pbox_join {
 	uint8_t revision;     /**< PBOX_REVISION of its sender; 0: a release before there was one */
 	uint32_t lease_ms;
 	uint32_t can, needs; /**< bits of enum pbox_capability (R4.10) */
+	uint16_t slots;      /**< of the job (R5.2b); 0: as many as workers */
 	char job[PBOX_NAME_LEN], host[PBOX_NAME_LEN];
 	uint8_t proof[PBOX_PROOF_LEN];
 	uint8_t run[PBOX_RUN_LEN]; /**< identity of the worker's run; zeros: it names none */

@@ -271,6 +271,18 @@ def echo_frames(s):
     s.add("pong that asks for an echo", "R4.9", header("PONG", chunk=92, **nonce), b"any payload")
 
 
+def slot_frames(s):
+    """A job with slots of its own."""
+    slots = 1 << proto.CAPABILITIES["slots"]
+    ask = {"flags": proto.LAST, "aux": proto.LR_MUL_ONE, "weight": 32}
+    s.control("join of a job with 32 slots", "R5.2b", proto.Join(
+        1, 2, 0, 3, 1500, 64, 0, 0, "resnet", "node7", can=slots, needs=slots, slots=32), joined=False)
+    s.elements("push of slots 8 to 11", "R5.2b", data("PUSH", **dict(ask, base=8 + 65536 * 2)), 1)
+    s.elements("pushpull of slot 12", "R5.2b", data("PUSHPULL", **dict(ask, base=12)), 1)
+    s.add("push_ok of slots 8 to 11", "R6.3", data("PUSH_OK", base=8 + 65536 * 2))
+    s.add("wait without slot 10", "R6.6", data("WAIT", base=10, aux=17, weight=1))
+
+
 def later_frames(s):
     """Section 13: what a later release sends, and this one refuses by its name."""
     every = sum(1 << bit for bit in proto.CAPABILITIES.values())
@@ -348,6 +360,7 @@ def build():
     state_frames(s)
     echo_frames(s)
     later_frames(s)
+    slot_frames(s)
     return {"protocol": proto.VERSION, "frames": s.frames, "datagrams": s.datagrams, "auth": auth}
 
 

@@ -291,20 +291,22 @@ class Join:
     revision: int = REVISION
     can: int = 0
     needs: int = 0
+    slots: int = 0
 
     def pack(self):
         return struct.pack(
-            "<QQHHHHBBBxI64s64s32s16sQII288x", self.cookie, self.nonce, self.worker, self.workers,
+            "<QQHHHHBBBxI64s64s32s16sQIIH286x", self.cookie, self.nonce, self.worker, self.workers,
             self.mtu, self.window, self.policy, self.auth, self.revision, self.lease_ms, _padded(self.job, 64, 63),
-            _padded(self.host, 64, 63), self.proof, self.run, self.number, self.can, self.needs)
+            _padded(self.host, 64, 63), self.proof, self.run, self.number, self.can, self.needs,
+            self.slots)
 
     @classmethod
     def unpack(cls, data):
-        *head, auth, revision, lease, job, host, proof, run, number, can, needs = _Reader(data).get(
-            "QQHHHHBBBxI64s64s32s16sQII288x")
+        *head, auth, revision, lease, job, host, proof, run, number, can, needs, slots = _Reader(data).get(
+            "QQHHHHBBBxI64s64s32s16sQIIH286x")
         _malformed_if(b"\0" not in job, "job name without NUL")
         return cls(*head, lease, _unpad(job, 63), _unpad(host, 63), proof, auth, run, number, revision,
-                   can, needs)
+                   can, needs, slots)
 
 
 @dataclass

@@ -123,6 +123,7 @@ check_join(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t cap)
 	N(revision);
 	N(can);
 	N(needs);
+	N(slots);
 	N(lease_ms);
 	check_text(p, "job", m.job);
 	check_text(p, "host", m.host);

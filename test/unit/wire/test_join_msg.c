@@ -69,6 +69,7 @@ sample_join(void)
 	m.number = 0xF8F7F6F5F4F3F2F1;
 	m.can = 0x84838281;
 	m.needs = 0x88878685;
+	m.slots = 0x8A89;
 	return m;
 }
 
@@ -89,6 +90,7 @@ test_join(void)
 		want[192 + i] = (uint8_t)(0xD0 + i);
 	for (unsigned i = 0; i < 8; i++)
 		want[208 + i] = (uint8_t)(0xF1 + i), want[216 + i] = (uint8_t)(0x81 + i);
+	want[224] = 0x89, want[225] = 0x8A;
 	memset(b, 0xEE, sizeof(b));
 	UNIT_EQ_U64(pbox_join_encode(b, sizeof(b), &m), 512);
 	CU_ASSERT_EQUAL(memcmp(b, want, 512), 0);

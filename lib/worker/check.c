@@ -41,6 +41,11 @@ pbox_worker_check(const struct pbox_client_conf *conf, struct pbox_client_error 
 		conf->auth > 1)
 		return pbox_client_fail(err, PBOX_C_INVALID,
 			"auth is %u; 0 (as the box has it) and 1 (required) are taken", conf->auth);
+	if (conf->size >= offsetof(struct pbox_client_conf, slots) + sizeof(conf->slots) &&
+		conf->slots != 0 && (conf->slots < conf->workers || conf->slots > PBOX_MAX_SLOTS))
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"slots is %u; with %u workers %u to %d are taken, or 0 for as many as workers",
+			conf->slots, conf->workers, conf->workers, PBOX_MAX_SLOTS);
 	return 0;
 }
 

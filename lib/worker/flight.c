@@ -7,6 +7,50 @@
 /* Flights: fragments between their first transmission and their answer. Builds data frames, also for retransmissions
  * and probes. */
 
+/** Header and payload of a contribution, at the node that is due. */
+static unsigned
+flight_contribution(const struct pbox_worker *w, const struct pbox_worker_table *t,
+	const struct flight *fl, struct pbox_hdr *h, struct iovec *iov)
+{
+	const struct frag *f = fl->frag;
+	uint32_t count = frag_elements(t, f);
+
+	t->discipline->ask(f, h);
+	if (w->conf.slots != 0)
+		h->base = pbox_node_code(nodes_at(w, t, fl->node));
+	h->flags |= PBOX_F_LAST;
+	h->aux = PBOX_LR_MUL_ONE;
+	h->weight = table_weight(t, f, fl->node);
+	h->format = t->push_format;
+	if (fl->node > 0 && table_is_zero(t, f, fl->node)) {
+		h->flags |= PBOX_F_ZERO;
+		return 0;
+	}
+	h->length = (uint16_t)pbox_payload_bytes(t->push_format, count);
+	return table_gather(t, f, fl->node, 0, count, t->push_format, iov, MAX_PIECES);
+}
+
+/** INIT: a piece of the parameters, or of another array. */
+static unsigned
+flight_init(const struct pbox_worker_table *t, const struct flight *fl, struct pbox_hdr *h,
+	struct iovec *iov)
+{
+	const struct frag *f = fl->frag;
+	uint32_t count = frag_elements(t, f) - fl->base;
+
+	if (count > t->init_elements)
+		count = t->init_elements;
+	h->format = PBOX_FMT_FP32;
+	h->length = (uint16_t)pbox_payload_bytes(PBOX_FMT_FP32, count);
+	h->base = fl->base;
+	if (table_first_op(t, f)->kind == PBOX_CLIENT_GIVE) {
+		h->round = f->round;
+		h->flags |= PBOX_F_LATEST;
+		h->aux = (uint16_t)table_first_op(t, f)->weight;
+	}
+	return table_gather(t, f, 0, fl->base, count, PBOX_FMT_FP32, iov, MAX_PIECES);
+}
+
 void
 flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
 {
@@ -17,7 +61,7 @@ flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
 	unsigned n = 0;
 	struct pbox_hdr h;
 
-	header_fill(ep->s, &h, probe ? PBOX_PULL : fl->type);
+	header_fill(ep->s, &h, probe ? PBOX_PULL : flight_frame_type(w, fl));
 	h.prio = f->prio;
 	h.chunk = t->chunk[f->chunk].id;
 	h.frag = f->index;
@@ -35,26 +79,10 @@ flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
 		h.base = fl->base;
 		h.aux = (uint16_t)table_first_op(t, f)->weight;
 	} else {
-		bool init = h.type == PBOX_INIT;
-		uint32_t count = frag_elements(t, f) - fl->base;
-		unsigned format = init ? PBOX_FMT_FP32 : t->push_format;
-
-		if (init && count > t->init_elements)
-			count = t->init_elements;
-		n = table_gather(t, f, fl->base, count, format, iov, MAX_PIECES);
-		h.format = (uint8_t)format;
-		h.length = (uint16_t)pbox_payload_bytes(format, count);
-		h.base = fl->base;
-		if (!init) {
-			t->discipline->ask(f, &h);
-			h.flags |= PBOX_F_LAST;
-			h.aux = PBOX_LR_MUL_ONE;
-			h.weight = table_first_op(t, f)->weight;
-		} else if (table_first_op(t, f)->kind == PBOX_CLIENT_GIVE) {
-			h.round = f->round;
-			h.flags |= PBOX_F_LATEST;
-			h.aux = (uint16_t)table_first_op(t, f)->weight;
-		}
+		n = h.type == PBOX_INIT ? flight_init(t, fl, &h, iov)
+					: flight_contribution(w, t, fl, &h, iov);
+		if (fl->fresh == fl->node)
+			fl->fresh++;
 		fl->payload_ts = h.ts;
 		if (again) {
 			w->count.retransmitted_frames++;
@@ -97,6 +125,18 @@ flight_launch(struct ep *ep, struct frag *f, uint8_t type, bool overtakes)
 	ep->overtaking += overtakes;
 	flight_send(ep, fl, false, false);
 	return fl;
+}
+
+void
+flight_next_node(struct ep *ep, struct flight *fl)
+{
+	assert(flight_is_between(ep->s->w, fl) && fl->state != FLIGHT_WAITING);
+	fl->node++;
+	fl->state = FLIGHT_SENT;
+	fl->backoff = fl->tries = fl->losses = 0;
+	fl->order = 0;
+	/* after a step back some were sent before */
+	flight_send(ep, fl, false, fl->node < fl->fresh);
 }
 
 void

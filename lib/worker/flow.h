@@ -212,6 +212,8 @@ struct flight {
 	uint32_t ts, payload_ts; /* of the last transmission; of the last with payload */
 	uint32_t gap;            /* later answers after which it is suspected lost */
 	uint32_t base;           /* INIT: element offset */
+	uint16_t node;           /* of a push: which of the worker's nodes it brings now */
+	uint16_t fresh;          /* the first node that was never sent */
 	uint32_t wait_missing;   /* from the latest WAIT */
 	uint64_t wait_ns;        /* when it came */
 	uint16_t wait_have;
@@ -252,7 +254,8 @@ struct ep {
 	uint32_t waiting;           /* of these: in FLIGHT_WAITING */
 	uint32_t overtaking;        /* of these: that overtake, or are in a pull lane */
 	uint32_t thresh;            /* of loss detection, adapted to reordering */
-	uint64_t seq, answered_seq; /* answered: the highest order with a final answer */
+	uint64_t seq, answered_seq; /* answered: the highest order with a final answer, */
+	uint64_t taken_seq;         /* or with a PUSH_OK in the middle of a fragment's nodes */
 	uint64_t next_due, last_rx, silent_at;
 	uint64_t asked_ns;   /* first transmission after last_rx */
 	uint64_t lost_ns;    /* last proven loss; 0: none yet */
@@ -288,10 +291,14 @@ void queue_fail_fragment(struct pbox_worker_table *t, struct frag *f, int code, 
 
 /* table.c: elements of a fragment */
 #define MAX_PIECES PBOX_MAX_SEGMENTS
-/** The bytes, in @p format, of @p count elements of the fragment from element @p from on, in @p iov; returns
- * how many entries, or 0 when @p cap is too small. */
-unsigned table_gather(const struct pbox_worker_table *t, const struct frag *f, uint32_t from,
-	uint32_t count, unsigned format, struct iovec *iov, unsigned cap);
+/** The bytes, in @p format, of @p count elements of the fragment from element @p from on, for the worker's node
+ * @p node, in @p iov; returns how many entries, or 0 when @p cap is too small. */
+unsigned table_gather(const struct pbox_worker_table *t, const struct frag *f, unsigned node,
+	uint32_t from, uint32_t count, unsigned format, struct iovec *iov, unsigned cap);
+/** Is it zeros, all of it: do plain operations alone push to the fragment, and is it not their node? */
+bool table_is_zero(const struct pbox_worker_table *t, const struct frag *f, unsigned node);
+/** Samples of the contribution. */
+uint32_t table_weight(const struct pbox_worker_table *t, const struct frag *f, unsigned node);
 /** Copy a payload in fp32, @p count elements of the fragment from element @p from on, to its tensors. */
 void table_scatter(const struct pbox_worker_table *t, const struct frag *f, uint32_t from,
 	uint32_t count, const uint8_t *payload);
@@ -306,6 +313,8 @@ void transfer_frame(struct session *s, const struct rx_frame *f);
 /* flight.c */
 /** Send the flight's payload or, for @p probe, a PULL of its round. */
 void flight_send(struct ep *ep, struct flight *fl, bool probe, bool again);
+/** Go on with the next node. */
+void flight_next_node(struct ep *ep, struct flight *fl);
 /** Take a flight for the fragment, and send. */
 struct flight *flight_launch(struct ep *ep, struct frag *f, uint8_t type, bool overtakes);
 void flight_land(struct ep *ep, struct flight *fl);

@@ -37,6 +37,13 @@ send_hello(struct join *j)
 	link_flush(&s->w->link);
 }
 
+/** What this worker cannot do without (R4.10). */
+static uint32_t
+join_needs(const struct session *s)
+{
+	return s->w->conf.slots != 0 ? 1u << PBOX_CAN_SLOTS : 0;
+}
+
 static void
 send_join(struct join *j, const struct pbox_retry *with)
 {
@@ -54,6 +61,9 @@ send_join(struct join *j, const struct pbox_retry *with)
 		.auth = auth_possible(),
 		.revision = PBOX_REVISION,
 		.number = j->number,
+		.can = join_needs(s),
+		.needs = join_needs(s),
+		.slots = (uint16_t)s->w->conf.slots,
 	};
 	uint8_t buf[PBOX_JOIN_LEN] = {0};
 	struct pbox_hdr h = {.type = PBOX_JOIN,
@@ -134,6 +144,17 @@ welcome_proves(const struct rx_frame *f, const char *secret)
 		f->hdr.length, PBOX_WELCOME_PROOF_AT);
 }
 
+/** A WELCOME that says what ends the join: at once, if its proof is good. */
+static void
+welcome_refused(struct join *j, const struct rx_frame *f, unsigned kind,
+	const struct pbox_client_error *why)
+{
+	if (j->unproven || j->s->w->secret[0] == 0)
+		refusal_doubtful(j, f, kind, why);
+	else
+		join_finish(j, pbox_client_fail(&j->err, why->code, "%s", why->text));
+}
+
 static void
 on_welcome(struct join *j, const struct rx_frame *f)
 {
@@ -179,10 +200,14 @@ on_welcome(struct join *j, const struct rx_frame *f)
 			"the box's WELCOME is not sound: worker %u of %u, %u endpoints, lease %u ms, window %u, mtu %u, run %llu",
 			m->worker, m->workers, m->endpoints, m->lease_ms, m->window, m->mtu,
 			(unsigned long long)m->number);
-		if (j->unproven || s->w->secret[0] == 0)
-			refusal_doubtful(j, f, REFUSAL_UNSOUND, &why);
-		else
-			join_finish(j, pbox_client_fail(&j->err, why.code, "%s", why.text));
+		welcome_refused(j, f, REFUSAL_UNSOUND, &why);
+		return;
+	}
+	if ((m->flags & join_needs(s)) != join_needs(s)) {
+		pbox_client_fail(&why, PBOX_C_VERSION,
+			"joining job '%s' at %s: this box does not know %s: install the release of this worker's library there",
+			s->w->job, s->name, pbox_capability_name(PBOX_CAN_SLOTS));
+		welcome_refused(j, f, REFUSAL_INCAPABLE, &why);
 		return;
 	}
 	rc = auth_welcome(j, f);
@@ -374,6 +399,7 @@ join_settle(struct join *j)
 	s->job_number = m->job;
 	s->w->worker = m->worker;
 	s->w->workers = m->workers;
+	nodes_settle(s->w);
 	s->incarnation = m->incarnation;
 	s->unproven = j->unproven;
 	s->proven |= !j->unproven;

@@ -87,6 +87,15 @@ struct pbox_client_conf {
 	 * of this job, at once, and begins from nothing. NULL or empty: it names none, and joins what
 	 * there is. If its run has begun already, see pbox_client_table.first_round. */
 	const char *run;
+	/** Slots of the job: shares of each round's work (micro-batches), `workers` to 4096, the same at all
+	 * workers. The sum is a function of what the slots bring, whatever the number of workers. 0: as many
+	 * as workers. See pbox_client_submit_nodes. */
+	unsigned slots;
+};
+
+/** A node of the tree over the slots of a job: a contribution to a round is the sum over one. */
+struct pbox_client_node {
+	uint16_t first, slots; /**< the slots first to first + slots - 1 */
 };
 
 /** A tensor as declared. */
@@ -156,7 +165,7 @@ struct pbox_client_stats {
 	uint64_t held_ns_sum; /**< time for which the box held answers for other workers */
 	uint32_t window, window_max;
 	uint32_t gso_active, gro_active, mtu, endpoints;
-	uint32_t contributors;         /**< of the latest result */
+	uint32_t contributors;         /**< of the latest result: slots, where the job has them */
 	uint64_t samples;              /**< of the latest result */
 	uint64_t tx_by_ref, tx_copied; /**< payload bytes that the transport took from the caller's
 					  memory, and those that it copied; udp: 0, 0 */
@@ -171,6 +180,8 @@ struct pbox_client_stats {
 	uint64_t auth;        /**< 1: frames have tags */
 	uint64_t
 		unproven; /**< 1: the job is insecure: the box has not proven that it knows the secret */
+	uint64_t
+		partial_results; /**< of fragments, without the contributions of all workers (policy shrink) */
 };
 
 /* ---- datagrams ---- */

@@ -29,6 +29,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <pbox_slots.h>
+
 #include "pbox_client_types.h"
 
 struct pbox_auth_job;
@@ -98,6 +100,10 @@ void pbox_worker_shut(struct pbox_worker *w);
 /** What is fixed once a worker is open. */
 unsigned pbox_worker_number(const struct pbox_worker *w);
 unsigned pbox_worker_workers(const struct pbox_worker *w);
+unsigned pbox_worker_slots(const struct pbox_worker *w); /**< of the job */
+/** The nodes that this worker brings in @p round (0: its next one), in order; @p nodes has room for PBOX_RANGE_NODES.
+ * Without plans all rounds are alike. @return their number; 1 in jobs without slots of their own */
+unsigned pbox_worker_nodes(const struct pbox_worker *w, uint32_t round, struct pbox_node *nodes);
 const char *pbox_worker_job(const struct pbox_worker *w);
 const char *pbox_worker_box(const struct pbox_worker *w); /**< "10.0.0.1:7269" */
 /** All counters but those of the port (tx_by_ref, tx_copied, tx_failed, rx_failed, gro_active). */
@@ -164,7 +170,7 @@ void pbox_worker_declare_cancel(struct pbox_worker *w, struct pbox_worker_declar
 /** What is fixed of a table. */
 struct pbox_worker_table_info {
 	uint32_t number;
-	uint8_t mode;
+	uint8_t mode, op;
 	unsigned tensors;
 	uint32_t
 		base; /**< its version when it was declared: the first push is the round after it */
@@ -175,6 +181,12 @@ struct pbox_worker_table_info {
 	uint32_t frag_elements; /**< of all fragments of a chunk but its last */
 };
 void pbox_worker_table_info(const struct pbox_worker_table *t, struct pbox_worker_table_info *info);
+/** How many nodes this worker brings in a round of the table. With op 3 (weighted mean) each of its slots is one, else
+ * they are those of pbox_worker_nodes. */
+unsigned pbox_worker_table_nodes(const struct pbox_worker *w, const struct pbox_worker_table *t);
+/** The @p i th of them, i < pbox_worker_table_nodes. */
+struct pbox_node pbox_worker_table_node(
+	const struct pbox_worker *w, const struct pbox_worker_table *t, unsigned i);
 struct pbox_worker_chunk {
 	uint32_t id, elements;
 	uint32_t tensor; /**< of its first element */
@@ -203,7 +215,11 @@ struct pbox_worker_entry {
 };
 
 /** An operation: the host's memory, the worker's from submit until it is one of the finished. The host fills table,
- * kind, prio, weight, round, n and its entries; the rest is zero. */
+ * kind, prio, weight, round, n and its entries; the rest is zero.
+ *
+ * A PUSH or PUSHPULL of several nodes has them in node_in and node_weight, as many as pbox_worker_table_nodes says; `in`
+ * of its entries and weight are not looked at then. A plain one brings `in` and weight at the first of the worker's
+ * nodes, and zeros with a weight of 0 at the others. */
 struct pbox_worker_op {
 	struct pbox_worker_op *next; /**< in the list that it is in; the host's before and after */
 	struct pbox_worker_op *all_next, *all_prev; /* unfinished ones, oldest first */
@@ -217,6 +233,10 @@ struct pbox_worker_op {
 	bool failing;   /* nothing more is sent for it */
 	int code;       /**< once finished: PBOX_C_OK or a failure */
 	char text[512]; /**< of a failure */
+	unsigned nodes; /**< 0: a plain operation */
+	/** node_in[node * n + i] is `in` of entry i for that node; the host's memory until the operation ends. */
+	const uint8_t *const *node_in;
+	const uint32_t *node_weight; /**< by node; as node_in */
 	unsigned n;
 	struct pbox_worker_entry e[];
 };

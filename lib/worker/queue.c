@@ -86,6 +86,7 @@ pbox_worker_submit(struct pbox_worker *w, struct pbox_worker_op *op)
 	struct pbox_worker_table *t = op->table;
 
 	assert(t != NULL && op->kind <= PBOX_CLIENT_GIVE && op->code == 0 && !op->failing);
+	assert(op->nodes == 0 || (is_push(op) && op->nodes == nodes_of(w, t)));
 	op->next = NULL;
 	op->order = w->next_order;
 	/* contributions must not fill the window before INIT has been sent; pulls have no place in the order */

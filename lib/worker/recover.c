@@ -60,18 +60,22 @@ void
 recover_answer(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint64_t now)
 {
 	uint32_t us = (uint32_t)(now / NS_PER_US) - h->ts - h->held;
+	/* PUSH_OK waits for no other worker, so it says nothing of frames that do */
+	uint64_t *answered = h->type == PBOX_PUSH_OK && flight_is_between(ep->s->w, fl)
+				     ? &ep->taken_seq
+				     : &ep->answered_seq;
 
 	/* the ts of a WAIT without HAVE may be that of a damaged frame (R2.5) */
 	if (us < 60u * 1000000u && (h->type != PBOX_WAIT || (h->flags & PBOX_F_HAVE) != 0))
 		rtt_sample(&ep->win, (us > 0 ? us : 1) * NS_PER_US, now);
-	if (timer_is_lossy(ep, now) && h->ts == fl->ts && fl->seq > ep->answered_seq)
-		ep->answered_seq = fl->seq;
+	if (timer_is_lossy(ep, now) && h->ts == fl->ts && fl->seq > *answered)
+		*answered = fl->seq;
 	if (h->type == PBOX_WAIT)
 		return;
 	/* Workers send in the same order, so that rounds end in it. A retransmitted frame counts as
 	 * of its first transmission: that is when the others sent theirs. */
-	if (fl->order > ep->answered_seq)
-		ep->answered_seq = fl->order;
+	if (fl->order > *answered)
+		*answered = fl->order;
 	ep->final_ns = now;
 	doubts_end(ep, now);
 	if (ep->paused)
@@ -130,9 +134,10 @@ static void
 suspect(struct ep *ep, struct flight *fl)
 {
 	struct pbox_worker *w = ep->s->w;
+	uint8_t type = flight_frame_type(w, fl);
 
-	if (fl->type == PBOX_PULL || (fl->type == PBOX_PUSHPULL && fl->state != FLIGHT_DEFERRED &&
-					     recover_table(ep, fl)->discipline->probes)) {
+	if (type == PBOX_PULL || (type == PBOX_PUSHPULL && fl->state != FLIGHT_DEFERRED &&
+					 recover_table(ep, fl)->discipline->probes)) {
 		if (fl->state == FLIGHT_SENT)
 			fl->state = FLIGHT_PROBED;
 		w->count.probes++;
@@ -143,6 +148,24 @@ suspect(struct ep *ep, struct flight *fl)
 	if (fl->type == PBOX_RESTORE ? fl->state == FLIGHT_SENT : fl->state != FLIGHT_DEFERRED)
 		was_lost(ep, w->now);
 	resend(ep, fl);
+}
+
+/**
+ * WAIT without HAVE: back to the node that the box misses first, if it is an earlier one (R6.6). Never on to a later one:
+ * the PUSH_OK of the node in flight does that. True: the node in flight is missing.
+ */
+static bool
+step_back(struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
+{
+	const struct pbox_worker *w = ep->s->w;
+	unsigned node;
+
+	if (w->conf.slots == 0)
+		return true;
+	node = nodes_find(w, recover_table(ep, fl), h->base, fl->node);
+	if (node < fl->node)
+		fl->node = (uint16_t)node;
+	return node <= fl->node;
 }
 
 void
@@ -156,6 +179,8 @@ recover_wait(struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 	fl->wait_have = h->aux;
 	fl->wait_missing = h->weight;
 	fl->wait_ns = w->now;
+	if ((h->flags & PBOX_F_HAVE) != 0 && flight_is_between(w, fl))
+		return; /* of a time before it stepped back: PUSH_OK goes on */
 	if ((h->flags & PBOX_F_HAVE) != 0 || fl->type == PBOX_PULL) {
 		if (fl->state == FLIGHT_PROBED && h->ts == fl->ts)
 			probed_early(ep);
@@ -173,7 +198,10 @@ recover_wait(struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 			suspect(ep, fl);
 		return;
 	}
-	if (probed || !t->discipline->defers(t, fl->frag)) {
+	if (!step_back(ep, fl, h))
+		return;
+	/* a node that was taken shows that the box takes them */
+	if (probed || fl->fresh > 1 || !t->discipline->defers(t, fl->frag)) {
 		was_lost(ep, w->now);
 		doubts_end(ep, w->now);
 		fl->tries = fl->backoff = 0;
@@ -216,14 +244,18 @@ recover_evidence(struct ep *ep)
 {
 	struct pbox_worker *w = ep->s->w;
 	struct flight *last = ep->last, *next;
+	/* what is answered at once is lost if anything after it was answered */
+	uint64_t any = ep->taken_seq > ep->answered_seq ? ep->taken_seq : ep->answered_seq;
 
 	for (struct flight *fl = ep->first; fl != NULL; fl = next) {
+		uint64_t answered;
 		bool end = fl == last;
 
 		next = end ? NULL : fl->next;
-		if (fl->seq + MIN_THRESH > ep->answered_seq)
+		if (fl->seq + MIN_THRESH > any)
 			return;
-		if (fl->seq + fl->gap > ep->answered_seq || w->now - fl->sent_ns < ep->win.srtt)
+		answered = flight_is_between(w, fl) ? any : ep->answered_seq;
+		if (fl->seq + fl->gap > answered || w->now - fl->sent_ns < ep->win.srtt)
 			continue;
 		if (fl->tries < TIMER_MAX_SHIFT)
 			fl->tries++;

@@ -103,7 +103,7 @@ retained_init(struct pbox_worker_table *t, struct frag *f)
 	if (t->retained_payload == NULL || f->round != 0)
 		return;
 	to = place_of(t, f);
-	n = table_gather(t, f, 0, frag_elements(t, f), PBOX_FMT_FP32, iov, MAX_PIECES);
+	n = table_gather(t, f, 0, 0, frag_elements(t, f), PBOX_FMT_FP32, iov, MAX_PIECES);
 	for (unsigned i = 0; i < n; i++) {
 		if (t->pull_format == PBOX_FMT_FP32)
 			memcpy(to, iov[i].iov_base, iov[i].iov_len);

@@ -271,9 +271,42 @@ table_layout(struct pbox_worker_table *t, const struct table_map *m, uint32_t ca
 
 /* ---- elements of a fragment ----------------------------------------------------------------- */
 
+/** What plain operations push at all nodes but their own. */
+static uint8_t zeros[UINT16_MAX + 1];
+
+/** What the entry pushes at a node; NULL: zeros. */
+static const uint8_t *
+entry_in(const struct pbox_worker_entry *e, unsigned node)
+{
+	const struct pbox_worker_op *op = e->op;
+
+	if (op->nodes > 0)
+		return op->node_in[(size_t)node * op->n + (size_t)(e - op->e)];
+	return node == 0 ? e->in : NULL;
+}
+
+bool
+table_is_zero(const struct pbox_worker_table *t, const struct frag *f, unsigned node)
+{
+	for (unsigned i = 0; i < f->pieces; i++)
+		if (entry_in(t->piece[f->piece + i].entry, node) != NULL)
+			return false;
+	return true;
+}
+
+uint32_t
+table_weight(const struct pbox_worker_table *t, const struct frag *f, unsigned node)
+{
+	const struct pbox_worker_op *op = table_first_op(t, f);
+
+	if (op->nodes > 0)
+		return op->node_weight[node];
+	return node == 0 ? op->weight : 0;
+}
+
 unsigned
-table_gather(const struct pbox_worker_table *t, const struct frag *f, uint32_t from, uint32_t count,
-	unsigned format, struct iovec *iov, unsigned cap)
+table_gather(const struct pbox_worker_table *t, const struct frag *f, unsigned node, uint32_t from,
+	uint32_t count, unsigned format, struct iovec *iov, unsigned cap)
 {
 	uint32_t at = 0;
 	unsigned n = 0;
@@ -290,7 +323,8 @@ table_gather(const struct pbox_worker_table *t, const struct frag *f, uint32_t f
 		}
 		skip = from - at;
 		take = p->elements - skip < count ? p->elements - skip : count;
-		in = e->in + pbox_payload_bytes(format, p->offset + skip);
+		in = entry_in(e, node);
+		in = in != NULL ? in + pbox_payload_bytes(format, p->offset + skip) : zeros;
 		if (n > 0 && (const uint8_t *)iov[n - 1].iov_base + iov[n - 1].iov_len == in) {
 			iov[n - 1].iov_len += pbox_payload_bytes(format, take);
 		} else {

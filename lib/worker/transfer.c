@@ -145,7 +145,8 @@ transfer_complete(struct pbox_worker_table *t, struct flight *fl, struct ep *ep,
 
 /** Does the frame answer what the flight carries? If not, it is a duplicate. */
 static bool
-is_answer(const struct pbox_worker_table *t, const struct flight *fl, const struct pbox_hdr *h)
+is_answer(const struct pbox_worker *w, const struct pbox_worker_table *t, const struct flight *fl,
+	const struct pbox_hdr *h)
 {
 	const struct worker_discipline *d = t->discipline;
 
@@ -155,7 +156,8 @@ is_answer(const struct pbox_worker_table *t, const struct flight *fl, const stru
 	case PBOX_WAIT:
 		return (fl->type == PBOX_PULL || flight_is_push(fl)) && d->answers(fl, h);
 	case PBOX_PUSH_OK:
-		return fl->type == PBOX_PUSH && d->answers(fl, h);
+		return flight_frame_type(w, fl) == PBOX_PUSH && d->answers(fl, h) &&
+		       (w->conf.slots == 0 || h->base == pbox_node_code(nodes_at(w, t, fl->node)));
 	case PBOX_INIT_OK:
 		return fl->type == PBOX_INIT && h->base == fl->base && flight_is_since(fl, h);
 	case PBOX_FETCHED:
@@ -194,6 +196,7 @@ on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const s
 	w->count.held_ns_sum += h->held * NS_PER_US;
 	w->count.contributors = h->aux;
 	w->count.samples = h->weight;
+	w->count.partial_results += fl->type == PBOX_PUSHPULL && h->aux < w->slots;
 	transfer_complete(t, fl, ep, zero ? NULL : r->payload, zero);
 }
 
@@ -264,6 +267,7 @@ static void
 transfer_on_error(
 	struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 {
+	const struct pbox_worker *w = ep->s->w;
 	struct frag *f = fl->frag;
 	const struct tensor *x = &t->tensor[t->piece[f->piece].tensor];
 	char text[256];
@@ -280,6 +284,12 @@ transfer_on_error(
 		snprintf(text, sizeof(text),
 			"tensor '%s': another worker has pushed %s %u of it before this one had given the box what it loads: no worker may push before that",
 			x->name, t->discipline->unit, h->round + 1);
+	else if (w->conf.slots != 0 && flight_is_push(fl) && h->aux == PBOX_E_BAD_REQUEST)
+		snprintf(text, sizeof(text),
+			"%s %u of tensor '%s': the box does not take slots %u to %u of %u from worker %u of %u: box and worker do not agree on whose they are",
+			t->discipline->unit, f->round, x->name, nodes_at(w, t, fl->node).first,
+			pbox_node_end(nodes_at(w, t, fl->node), w->slots) - 1, w->slots, w->worker,
+			w->workers);
 	else
 		snprintf(text, sizeof(text), "%s %u of tensor '%s': the box answered %s (%u)",
 			t->discipline->unit, f->round, x->name, pbox_errcode_name(h->aux), h->aux);
@@ -291,8 +301,17 @@ transfer_on_error(
 static void
 on_push_ok(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 {
-	recover_answer(ep, fl, h, ep->s->w->now);
-	window_answered(&ep->win, ep->limited, ep->s->w->now);
+	const struct pbox_worker *w = ep->s->w;
+	bool between = flight_is_between(w, fl);
+
+	recover_answer(ep, fl, h, w->now);
+	window_answered(&ep->win, ep->limited, w->now);
+	if (between && !wants_failing(t, fl->frag)) {
+		flight_next_node(ep, fl);
+		return;
+	}
+	if (between) /* nothing more is sent for it, and so the box does not have all of it */
+		flight_withdraw(t, fl);
 	transfer_complete(t, fl, ep, NULL, false);
 }
 
@@ -302,7 +321,7 @@ answered(const struct pbox_worker_table *t, const struct ep *ep, const struct fr
 	const struct pbox_hdr *h)
 {
 	for (unsigned lane = 0; lane < t->discipline->lanes; lane++, f += t->frags)
-		if (f->state == FRAG_FLIGHT && is_answer(t, &ep->flight[f->flight], h))
+		if (f->state == FRAG_FLIGHT && is_answer(ep->s->w, t, &ep->flight[f->flight], h))
 			return &ep->flight[f->flight];
 	return NULL;
 }

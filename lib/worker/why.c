@@ -12,9 +12,14 @@
 #define QUIET (500 * NS_PER_MS)
 
 static void
-missing_worker(char *text, size_t cap, unsigned have, uint32_t missing, unsigned workers)
+missing_worker(const struct pbox_worker *w, char *text, size_t cap, unsigned have, uint32_t missing)
 {
-	pbox_text_add(text, cap, ": %u of %u workers have pushed; ", have, workers);
+	unsigned workers = w->workers;
+
+	if (w->conf.slots != 0)
+		pbox_text_add(text, cap, ": %u of %u slots are there; ", have, w->slots);
+	else
+		pbox_text_add(text, cap, ": %u of %u workers have pushed; ", have, workers);
 	if (missing < workers)
 		pbox_text_add(text, cap, "missing worker %u", missing);
 	else
@@ -59,7 +64,7 @@ why_flight(
 			": the box has no initial parameters for it yet; missing worker 0's init: see its own log");
 		return 0;
 	}
-	missing_worker(text, cap, fl->wait_have, fl->wait_missing, w->workers);
+	missing_worker(w, text, cap, fl->wait_have, fl->wait_missing);
 	return fl->wait_missing < w->workers ? (int)fl->wait_missing : -1;
 }
 

@@ -17,6 +17,7 @@
  *     request.c           control requests and their repetition
  *     queue.c transfer.c recover.c flight.c timer.c window.c  operations to fragments to frames to answers, loss
  *                         recovery, congestion window (flow.h)
+ *     nodes.c             which nodes of the tree over the job's slots this worker brings
  *     worker_rounds.c         the discipline of a table (worker_discipline.h): versions, answers, losses
  *     retained.c sets.c       what a restarted box needs: last results, hyper-parameters
  *     link.c header.c auth.c            frames in datagrams
@@ -94,6 +95,7 @@ void link_datagram(struct session *s, const struct pbox_client_rx *d,
 #define REFUSAL_INSECURE   0x10001u
 #define REFUSAL_UNSOUND    0x10002u
 #define REFUSAL_UNREADABLE 0x10003u
+#define REFUSAL_INCAPABLE  0x10004u
 
 /** R9.3: a refusal that an attacker may have sent, and how often in a row. */
 struct doubt {
@@ -481,6 +483,10 @@ struct pbox_worker {
 	struct session *box; /* a session a box */
 	unsigned boxes;
 	uint16_t worker, workers; /* of the first WELCOME */
+	uint16_t slots;           /* of the job, named or not */
+	uint16_t slot, slot_end;  /* the worker's first one, and the one after its last */
+	uint16_t nodes;           /* that these consist of */
+	struct pbox_node node[PBOX_RANGE_NODES];
 
 	uint64_t now;
 	struct link link;
@@ -503,6 +509,38 @@ struct pbox_worker {
 	bool shut;   /* closing: all operations have been failed */
 	struct pbox_client_error fatal;
 };
+
+/* nodes.c */
+/** The numbers of the worker and of the workers are known. */
+void nodes_settle(struct pbox_worker *w);
+/** How many nodes the worker brings in a round of the table: with weighted means each slot is one (R5.2b). */
+static inline unsigned
+nodes_of(const struct pbox_worker *w, const struct pbox_worker_table *t)
+{
+	return t->op == PBOX_OP_WEIGHTED_MEAN ? w->slot_end - w->slot : w->nodes;
+}
+static inline struct pbox_node
+nodes_at(const struct pbox_worker *w, const struct pbox_worker_table *t, unsigned i)
+{
+	return t->op == PBOX_OP_WEIGHTED_MEAN ? (struct pbox_node){(uint16_t)(w->slot + i), 0}
+					      : w->node[i];
+}
+/** The index of the node that has the slot; if it is none of the worker's: @p otherwise. */
+unsigned nodes_find(const struct pbox_worker *w, const struct pbox_worker_table *t, uint32_t slot,
+	unsigned otherwise);
+
+/** A push that waits for the PUSH_OK of a node after which others come. */
+static inline bool
+flight_is_between(const struct pbox_worker *w, const struct flight *fl)
+{
+	return flight_is_push(fl) && fl->node + 1u < nodes_of(w, w->table[fl->frag->table]);
+}
+/** The type of its frame with payload. */
+static inline uint8_t
+flight_frame_type(const struct pbox_worker *w, const struct flight *fl)
+{
+	return flight_is_between(w, fl) ? PBOX_PUSH : fl->type;
+}
 
 /** text.c: the session is lost for good. Its operations end when the host's call does. */
 void text_fail(struct pbox_worker *w, int code, const char *fmt, ...)

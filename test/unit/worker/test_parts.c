@@ -259,20 +259,20 @@ test_gather(void)
 
 			p->entry = p->tensor == 0 ? &op->e[0] : p->tensor == 2 ? &op->e[1] : NULL;
 		}
-	UNIT_EQ_U64(table_gather(t, &t->frag[0], 0, 16, PBOX_FMT_FP32, iov, 4), 1);
+	UNIT_EQ_U64(table_gather(t, &t->frag[0], 0, 0, 16, PBOX_FMT_FP32, iov, 4), 1);
 	CU_ASSERT(iov[0].iov_base == c && iov[0].iov_len == 64);
-	UNIT_EQ_U64(table_gather(t, &t->frag[1], 0, 16, PBOX_FMT_FP32, iov, 4), 2);
+	UNIT_EQ_U64(table_gather(t, &t->frag[1], 0, 0, 16, PBOX_FMT_FP32, iov, 4), 2);
 	CU_ASSERT(iov[0].iov_base == c + 16 && iov[0].iov_len == 56);
 	CU_ASSERT(iov[1].iov_base == a && iov[1].iov_len == 8);
-	UNIT_EQ_U64(table_gather(t, &t->frag[1], 0, 16, PBOX_FMT_FP32, iov, 1), 0); /* no room */
-	UNIT_EQ_U64(
-		table_gather(t, &t->frag[1], 13, 2, PBOX_FMT_FP32, iov, 4), 2); /* part, as INIT */
+	UNIT_EQ_U64(table_gather(t, &t->frag[1], 0, 0, 16, PBOX_FMT_FP32, iov, 1), 0); /* no room */
+	UNIT_EQ_U64(table_gather(t, &t->frag[1], 0, 13, 2, PBOX_FMT_FP32, iov, 4),
+		2); /* part, as INIT */
 	CU_ASSERT(iov[0].iov_base == c + 29 && iov[0].iov_len == 4);
 	CU_ASSERT(iov[1].iov_base == a && iov[1].iov_len == 4);
-	UNIT_EQ_U64(table_gather(t, &t->frag[1], 15, 1, PBOX_FMT_FP32, iov, 4), 1);
+	UNIT_EQ_U64(table_gather(t, &t->frag[1], 0, 15, 1, PBOX_FMT_FP32, iov, 4), 1);
 	CU_ASSERT(iov[0].iov_base == a + 1 && iov[0].iov_len == 4);
 	op->e[0].in = (const uint8_t *)(c + 30); /* neighbours in memory are one entry */
-	UNIT_EQ_U64(table_gather(t, &t->frag[1], 0, 16, PBOX_FMT_FP32, iov, 4), 1);
+	UNIT_EQ_U64(table_gather(t, &t->frag[1], 0, 0, 16, PBOX_FMT_FP32, iov, 4), 1);
 	CU_ASSERT(iov[0].iov_base == c + 16 && iov[0].iov_len == 64);
 	free(op);
 	table_free(t);

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include "worker_impl.h"
+
+/* Which slots of the job are this worker's, and the nodes of the tree that it brings for them (R5.2b). */
+
+void
+nodes_settle(struct pbox_worker *w)
+{
+	if (w->nodes > 0) /* the session is another, the numbers are the same */
+		return;
+	w->slots = w->conf.slots != 0 ? (uint16_t)w->conf.slots : w->workers;
+	w->slot = (uint16_t)pbox_slots_of(w->worker, w->workers, w->slots);
+	w->slot_end = (uint16_t)pbox_slots_of(w->worker + 1u, w->workers, w->slots);
+	w->nodes = (uint16_t)pbox_range_nodes(w->slot, w->slot_end, w->slots, w->node);
+	assert(w->nodes > 0);
+}
+
+unsigned
+nodes_find(const struct pbox_worker *w, const struct pbox_worker_table *t, uint32_t slot,
+	unsigned otherwise)
+{
+	for (unsigned i = 0; i < nodes_of(w, t); i++) {
+		struct pbox_node n = nodes_at(w, t, i);
+
+		if (slot >= n.first && slot < pbox_node_end(n, w->slots))
+			return i;
+	}
+	return otherwise;
+}
+
+/* ---- the host's -------------------------------------------------------------------------------- */
+
+unsigned
+pbox_worker_slots(const struct pbox_worker *w)
+{
+	return w->slots;
+}
+
+unsigned
+pbox_worker_nodes(const struct pbox_worker *w, uint32_t round, struct pbox_node *nodes)
+{
+	(void)round; /* no plan gives the slots to others */
+	memcpy(nodes, w->node, w->nodes * sizeof(*nodes));
+	return w->nodes;
+}
+
+unsigned
+pbox_worker_table_nodes(const struct pbox_worker *w, const struct pbox_worker_table *t)
+{
+	return nodes_of(w, t);
+}
+
+struct pbox_node
+pbox_worker_table_node(const struct pbox_worker *w, const struct pbox_worker_table *t, unsigned i)
+{
+	assert(i < nodes_of(w, t));
+	return nodes_at(w, t, i);
+}

@@ -148,6 +148,25 @@ pbox_client_workers(const struct pbox_client *c)
 	return pbox_worker_workers(c->w);
 }
 
+unsigned
+pbox_client_slots(const struct pbox_client *c)
+{
+	return pbox_worker_slots(c->w);
+}
+
+int
+pbox_client_nodes(
+	struct pbox_client *c, uint32_t round, struct pbox_client_node *nodes, unsigned cap)
+{
+	struct pbox_node list[PBOX_RANGE_NODES];
+	unsigned n = pbox_worker_nodes(c->w, round, list), slots = pbox_worker_slots(c->w);
+
+	for (unsigned i = 0; i < n && i < cap; i++)
+		nodes[i] = (struct pbox_client_node){
+			list[i].first, (uint16_t)(pbox_node_end(list[i], slots) - list[i].first)};
+	return (int)n;
+}
+
 void
 pbox_client_stats(const struct pbox_client *c, struct pbox_client_stats *stats)
 {

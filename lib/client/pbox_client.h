@@ -65,6 +65,20 @@ PBOX_CLIENT_API void pbox_client_free(struct pbox_client *c, void *memory);
 /** Number given to this worker, and the job's number of workers. */
 PBOX_CLIENT_API unsigned pbox_client_worker(const struct pbox_client *c);
 PBOX_CLIENT_API unsigned pbox_client_workers(const struct pbox_client *c);
+/** The job's number of slots; as many as workers, if conf.slots was 0. */
+PBOX_CLIENT_API unsigned pbox_client_slots(const struct pbox_client *c);
+/**
+ * The nodes that this worker brings in a round: the fewest that its slots consist of, in their order. The worker computes
+ * what each slot brings, and sums the slots of a node itself, in fp32, along the tree: the node of the slots first to
+ * first + slots - 1 is the sum of its left half, of the largest power of 2 below `slots`, and of the rest (a single slot: what
+ * it brings). An example, 8 slots, worker 1 of 3: slots 2 to 4, nodes {2, 2} = fp32(slot 2 + slot 3) and {4, 1}.
+ * In a table with op 3 (weighted mean) each slot is a node of its own, whatever this says.
+ * @param round  0: this client's next one. All rounds are alike today
+ * @param nodes  room for @p cap of them; what exceeds it is left out
+ * @return their number, at most 24; 1 in a job without slots of its own
+ */
+PBOX_CLIENT_API int pbox_client_nodes(
+	struct pbox_client *c, uint32_t round, struct pbox_client_node *nodes, unsigned cap);
 
 /**
  * Declare a table and wait until all workers have declared it and the map is here. While the job's run has
@@ -91,12 +105,31 @@ PBOX_CLIENT_API int pbox_client_set(struct pbox_client *c, uint32_t table, uint1
  * goes when all of them have been submitted for that round. All workers must submit their pushes
  * in the same order, over all tables; priorities change the order on the wire, not that of submission.
  *
+ * In a job with slots a push brings `in` at the first of the worker's nodes, and zeros at the others: right for sums, but its
+ * bits depend on the number of workers, and a mean divides by the number of slots. See pbox_client_submit_nodes.
+ *
  * @param priority  0 goes first; lower ones overtake queued fragments, not those in flight
  * @param weight    sample count of this contribution (1 where it does not matter)
  */
 PBOX_CLIENT_API int pbox_client_submit(struct pbox_client *c, uint32_t table,
 	enum pbox_client_kind kind, const struct pbox_client_io *io, unsigned n, uint8_t priority,
 	uint32_t weight, pbox_client_handle *handle, struct pbox_client_error *err);
+
+/**
+ * Submit a PUSHPULL or PUSH by nodes, so that its result does not depend on the number of workers. Push format fp32: in a narrower
+ * one each node is rounded once, whatever it consists of.
+ *
+ * @param io      tensors, and `out` of a PUSHPULL; `in` is not looked at
+ * @param in      @p nodes x @p n pointers: in[node * n + i] is the sum over that node for tensor io[i].tensor, its elements in the
+ *                push format. The list is copied; the elements are the caller's, unchanged, until the operation ends
+ * @param weight  sample count by node (the sum over its slots); copied
+ * @param nodes   as many as pbox_client_nodes says, in its order; in a table with op 3 (weighted mean) as many as the worker has slots.
+ *                Another number is PBOX_C_INVALID, and the text says which they are
+ */
+PBOX_CLIENT_API int pbox_client_submit_nodes(struct pbox_client *c, uint32_t table,
+	enum pbox_client_kind kind, const struct pbox_client_io *io, unsigned n,
+	const void *const *in, const uint32_t *weight, unsigned nodes, uint8_t priority,
+	pbox_client_handle *handle, struct pbox_client_error *err);
 
 /** Wait for a handle and release it. @p timeout_ms 0: those of the configuration (timeout_ms, patience_ms). Ends early
  * (left_ms) when the worker that is missing has left or was refused: the text has the box's words. After DEADLINE the handle is still valid: wait again, or

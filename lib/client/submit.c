@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "client_impl.h"
+
+/* Operations are checked, get their rounds, and go to the progress thread. */
+
+static const char *
+kind_name(unsigned kind)
+{
+	static const char *const name[] = {"push-pull", "push", "pull", "init", "fetch", "give"};
+
+	return kind <= PBOX_CLIENT_GIVE ? name[kind] : "?";
+}
+
+/** What is submitted. */
+struct submit {
+	enum pbox_client_kind kind;
+	const struct pbox_client_io *io;
+	unsigned n;
+	uint8_t priority;
+	const uint32_t *weight; /* by node */
+	bool by_nodes;
+	unsigned nodes;
+	const void *const *in; /* nodes x n */
+};
+
+static int
+check_io(const struct pbox_client *c, const struct table *t, const struct submit *s,
+	struct pbox_client_error *err)
+{
+	enum pbox_client_kind kind = s->kind;
+	const struct pbox_client_io *io = s->io;
+	unsigned n = s->n;
+	bool in = kind != PBOX_CLIENT_PULL && kind != PBOX_CLIENT_FETCH && !s->by_nodes;
+	bool out = kind == PBOX_CLIENT_PUSHPULL || kind == PBOX_CLIENT_PULL ||
+		   kind == PBOX_CLIENT_FETCH;
+
+	if ((unsigned)kind > PBOX_CLIENT_GIVE)
+		return pbox_client_fail(
+			err, PBOX_C_INVALID, "operation kind %u does not exist", kind);
+	if (n > 0 && io == NULL)
+		return pbox_client_fail(
+			err, PBOX_C_INVALID, "%u tensors given without their list", n);
+	if (kind >= PBOX_CLIENT_FETCH &&
+		(n != t->info.tensors || t->info.mode != PBOX_MODE_OPTIMISER))
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"%s is of all %u tensors of a table with parameters on the box (mode 1)",
+			kind_name(kind), t->info.tensors);
+	if (kind == PBOX_CLIENT_GIVE && pbox_worker_number(c->w) != 0)
+		return pbox_client_fail(err, PBOX_C_INVALID, "give is for worker 0 alone");
+	if (kind == PBOX_CLIENT_INIT &&
+		(pbox_worker_number(c->w) != 0 || t->info.mode != PBOX_MODE_OPTIMISER))
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			pbox_worker_number(c->w) != 0
+				? "init is for worker 0 alone; the others pull"
+				: "init is for tables with parameters on the box (mode 1)");
+	for (unsigned i = 0; i < n; i++) {
+		const char *name;
+
+		if (io[i].tensor >= t->info.tensors)
+			return pbox_client_fail(err, PBOX_C_INVALID,
+				"tensor %u does not exist: table %u has %u", io[i].tensor,
+				t->info.number, t->info.tensors);
+		if (pbox_worker_tensor(t->t, io[i].tensor, &name) == 0)
+			continue;
+		if ((in && io[i].in == NULL) || (out && io[i].out == NULL))
+			return pbox_client_fail(err, PBOX_C_INVALID,
+				"%s of tensor '%s' without %s buffer", kind_name(kind), name,
+				in && io[i].in == NULL ? "an input" : "an output");
+	}
+	return 0;
+}
+
+static void
+nodes_text(const struct pbox_client *c, const struct table *t, char *text, size_t cap)
+{
+	unsigned n = pbox_worker_table_nodes(c->w, t->t), slots = pbox_worker_slots(c->w);
+
+	for (unsigned i = 0; i < n; i++) {
+		struct pbox_node node = pbox_worker_table_node(c->w, t->t, i);
+		unsigned last = pbox_node_end(node, slots) - 1;
+
+		if (i > 0)
+			pbox_text_add(text, cap, "%s", i + 1 < n ? ", " : " and ");
+		if (last == node.first)
+			pbox_text_add(text, cap, "%u", last);
+		else
+			pbox_text_add(text, cap, "%u to %u", node.first, last);
+	}
+}
+
+static int
+check_nodes(const struct pbox_client *c, const struct table *t, const struct submit *s,
+	struct pbox_client_error *err)
+{
+	unsigned wanted = pbox_worker_table_nodes(c->w, t->t);
+	char list[256] = "";
+	const char *name;
+
+	if (s->kind > PBOX_CLIENT_PUSH)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"%s has no nodes: push and push-pull do", kind_name(s->kind));
+	if (s->nodes != wanted) {
+		nodes_text(c, t, list, sizeof(list));
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"%u node%s given; worker %u of %u, in a job of %u slots, brings %u%s: slots %s",
+			s->nodes, s->nodes == 1 ? " is" : "s are", pbox_worker_number(c->w),
+			pbox_worker_workers(c->w), pbox_worker_slots(c->w), wanted,
+			t->info.op == PBOX_OP_WEIGHTED_MEAN ? ", each slot by itself" : "", list);
+	}
+	if (s->weight == NULL || (s->n > 0 && s->in == NULL))
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"%u nodes are given without the list of their %s", s->nodes,
+			s->weight == NULL ? "weights" : "inputs");
+	for (size_t i = 0; i < (size_t)s->nodes * s->n; i++)
+		if (s->in[i] == NULL && pbox_worker_tensor(t->t, s->io[i % s->n].tensor, &name) > 0)
+			return pbox_client_fail(err, PBOX_C_INVALID,
+				"node %zu of tensor '%s' is without an input buffer", i / s->n,
+				name);
+	return 0;
+}
+
+/** Give the tensors their round; lock held. */
+static int
+take_rounds(struct table *t, struct pbox_worker_op *op, struct pbox_client_error *err)
+{
+	const char *name;
+
+	for (unsigned i = 0; op->kind == PBOX_CLIENT_PULL && i < op->n; i++) {
+		if (t->submitted[op->e[i].tensor] > 0 ||
+			pbox_worker_tensor(t->t, op->e[i].tensor, &name) == 0)
+			continue;
+		if (t->info.mode == PBOX_MODE_ALLREDUCE)
+			return pbox_client_fail(err, PBOX_C_INVALID,
+				"pull of tensor '%s' before its first push: there is no sum yet",
+				name);
+		if (t->info.resumed)
+			return pbox_client_fail(err, PBOX_C_INVALID,
+				"pull of tensor '%s' before its first push: a worker that goes on with round %u has the version before it from its checkpoint",
+				name, t->info.base + 1);
+	}
+	for (unsigned i = 0; i < op->n; i++) {
+		uint32_t *submitted = &t->submitted[op->e[i].tensor];
+
+		if (op->kind <= PBOX_CLIENT_PUSH && ++*submitted > t->max_submitted)
+			t->max_submitted = *submitted;
+		if (i == 0)
+			op->round = t->info.base + *submitted;
+	}
+	return 0;
+}
+
+/** The lists of the nodes come after the entries. */
+static void
+op_nodes(struct op *op, const struct submit *s)
+{
+	const uint8_t **in = (const uint8_t **)(void *)&op->w.e[s->n];
+	uint32_t *weight = (uint32_t *)(void *)(in + (size_t)s->nodes * s->n);
+
+	for (size_t i = 0; i < (size_t)s->nodes * s->n; i++)
+		in[i] = s->in[i];
+	memcpy(weight, s->weight, s->nodes * sizeof(*weight));
+	op->w.nodes = s->nodes;
+	op->w.node_in = in;
+	op->w.node_weight = weight;
+}
+
+static struct op *
+op_new(struct table *t, const struct submit *s)
+{
+	enum pbox_client_kind kind = s->kind;
+	const struct pbox_client_io *io = s->io;
+	unsigned n = s->n;
+	size_t each = sizeof(struct pbox_worker_entry) + s->nodes * sizeof(void *), bytes;
+	struct op *op;
+
+	if (__builtin_mul_overflow((size_t)n, each, &bytes) ||
+		__builtin_add_overflow(bytes, sizeof(*op) + s->nodes * sizeof(uint32_t), &bytes))
+		return NULL;
+	op = calloc(1, bytes);
+	if (op == NULL)
+		return NULL;
+	op->w.table = t->t;
+	op->w.kind = (uint8_t)kind;
+	op->w.prio = s->priority;
+	op->w.weight = s->weight[0];
+	op->w.n = n;
+	if (s->by_nodes)
+		op_nodes(op, s);
+	for (unsigned i = 0; i < n; i++) {
+		struct pbox_worker_entry *e = &op->w.e[i];
+
+		e->op = &op->w;
+		e->tensor = io[i].tensor;
+		if (kind != PBOX_CLIENT_PULL && kind != PBOX_CLIENT_FETCH)
+			e->in = io[i].in;
+		if (kind == PBOX_CLIENT_PUSHPULL || kind == PBOX_CLIENT_PULL ||
+			kind == PBOX_CLIENT_FETCH)
+			e->out = io[i].out;
+	}
+	return op;
+}
+
+static int
+submit(struct pbox_client *c, uint32_t table, const struct submit *s, pbox_client_handle *handle,
+	struct pbox_client_error *err)
+{
+	struct table *t = client_table(c, table);
+	struct op *op;
+	int rc;
+
+	if (t == NULL)
+		return pbox_client_fail(
+			err, PBOX_C_INVALID, "table %u has not been declared", table);
+	rc = check_io(c, t, s, err);
+	if (rc == 0 && s->by_nodes)
+		rc = check_nodes(c, t, s, err);
+	if (rc != 0)
+		return rc;
+	op = op_new(t, s);
+	if (op == NULL)
+		return pbox_client_fail(
+			err, PBOX_C_MEMORY, "no memory for an operation on %u tensors", s->n);
+	pthread_mutex_lock(&c->lock);
+	if (c->closing || c->fatal.code != 0)
+		rc = c->closing ? pbox_client_fail(err, PBOX_C_CLOSED, "the client was closed")
+				: pbox_client_fail(err, c->fatal.code, "%s", c->fatal.text);
+	if (rc == 0)
+		rc = take_rounds(t, &op->w, err);
+	if (rc == 0 && handle_give(c, op) != 0)
+		rc = pbox_client_fail(err, PBOX_C_MEMORY, "too many operations in flight");
+	if (rc == 0) {
+		*handle = op->handle;
+		*c->submitted_tail = &op->w;
+		c->submitted_tail = &op->w.next;
+		c->users++; /* the client must not go away before the kick */
+	}
+	pthread_mutex_unlock(&c->lock);
+	if (rc != 0) {
+		free(op);
+		return rc;
+	}
+	cmd_kick(c);
+	client_leave(c);
+	return 0;
+}
+
+int
+pbox_client_submit(struct pbox_client *c, uint32_t table, enum pbox_client_kind kind,
+	const struct pbox_client_io *io, unsigned n, uint8_t priority, uint32_t weight,
+	pbox_client_handle *handle, struct pbox_client_error *err)
+{
+	const struct submit s = {
+		.kind = kind, .io = io, .n = n, .priority = priority, .weight = &weight};
+
+	return submit(c, table, &s, handle, err);
+}
+
+int
+pbox_client_submit_nodes(struct pbox_client *c, uint32_t table, enum pbox_client_kind kind,
+	const struct pbox_client_io *io, unsigned n, const void *const *in, const uint32_t *weight,
+	unsigned nodes, uint8_t priority, pbox_client_handle *handle, struct pbox_client_error *err)
+{
+	const struct submit s = {.kind = kind,
+		.io = io,
+		.n = n,
+		.priority = priority,
+		.weight = weight,
+		.by_nodes = true,
+		.nodes = nodes,
+		.in = in};
+
+	return submit(c, table, &s, handle, err);
+}

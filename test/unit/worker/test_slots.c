@@ -16,13 +16,14 @@
 
 const char unit_suite[] = "worker: slots with the engine";
 
-#define TENSORS  3
-#define ELEMENTS (700 + 1 + 1000)
-#define SLOTS    13 /* at most */
+#define TENSORS 3
+#define SLOTS   13 /* at most */
+#define SMALL   1000
+#define LARGE   40000 /* more fragments than the first window has */
 
-static const struct pbox_client_tensor tensor[TENSORS] = {
-	{.elements = 700}, {.elements = 1}, {.elements = 1000}};
+static struct pbox_client_tensor tensor[TENSORS] = {{.elements = 700}, {.elements = 1}};
 static const uint32_t tensor_at[TENSORS] = {0, 700, 701};
+static unsigned elements;
 
 /* ---- what slots bring, and what comes of it ------------------------------------------------------- */
 
@@ -47,6 +48,7 @@ struct how {
 	unsigned workers, slots;
 	uint8_t mode, op;
 	bool plain; /* each worker pushes once: what its first slot would bring */
+	bool large;
 };
 
 static float
@@ -103,7 +105,7 @@ struct program {
 	struct pbox_worker_declaration declaration;
 	struct pbox_worker_table *table;
 	struct pbox_worker_op *op;
-	float node[SLOTS][ELEMENTS], out[ELEMENTS];
+	float node[SLOTS][701 + LARGE], out[701 + LARGE];
 	const uint8_t *in[SLOTS * TENSORS];
 	uint32_t weight[SLOTS];
 	bool done;
@@ -142,6 +144,8 @@ begin(const struct how *how)
 		.tensors = tensor};
 
 	memset(program, 0, sizeof(program));
+	tensor[2].elements = how->large ? LARGE : SMALL;
+	elements = 701 + (unsigned)tensor[2].elements;
 	peers_begin(&(struct peers_conf){.workers = how->workers, .slots = how->slots});
 	tick = world.now;
 	peers_await_sessions(1, &tick);
@@ -185,7 +189,7 @@ submit(const struct how *how, unsigned i, unsigned kind, unsigned round)
 		p->weight[k] = 0;
 		for (unsigned s = n.first; s < pbox_node_end(n, how->slots); s++)
 			p->weight[k] += slot_weight(s);
-		for (unsigned e = 0; e < ELEMENTS; e++)
+		for (unsigned e = 0; e < elements; e++)
 			p->node[k][e] = how->plain ? slot_value(n.first, round, e)
 						   : tree(how, n.first, n.level, round, e, false);
 		for (unsigned t = 0; t < TENSORS; t++)
@@ -228,7 +232,7 @@ check(const struct how *how, unsigned i, unsigned round)
 
 	await(i);
 	UNIT_EQ_U64(program[i].op->code, 0);
-	for (unsigned e = 0; e < ELEMENTS; e++) {
+	for (unsigned e = 0; e < elements; e++) {
 		float v = wanted(how, round, e);
 
 		wrong += memcmp(&v, &program[i].out[e], sizeof(v)) != 0;
@@ -258,7 +262,7 @@ stats(unsigned i)
 static uint64_t
 useful(unsigned i)
 {
-	return (uint64_t)pbox_worker_table_nodes(peer[i].w, program[i].table) * ELEMENTS *
+	return (uint64_t)pbox_worker_table_nodes(peer[i].w, program[i].table) * elements *
 	       sizeof(float);
 }
 
@@ -360,6 +364,18 @@ static const struct how three = {.workers = 3, .slots = 8};
 #define NODE_0 (2u | 1u << 16)
 #define NODE_1 4u
 
+/** Nothing but time goes on. */
+static void
+pass(uint64_t ns)
+{
+	uint64_t until = world.now + ns;
+
+	while (world.now < until) {
+		tick = tick < until ? tick : until;
+		step();
+	}
+}
+
 /* ---- tests -------------------------------------------------------------------------------------------- */
 
 static void
@@ -459,8 +475,7 @@ wait_at_the_last(void)
 	spy_on(1, 0, 0);
 	submit(&three, 1, PBOX_CLIENT_PUSHPULL, 1);
 	CU_ASSERT_FATAL(await_sent(2));
-	for (uint64_t until = world.now + MS; world.now < until;)
-		step();
+	pass(MS);
 	UNIT_EQ_U64(spy.n, 2);
 	return spy.sent[1].ts;
 }
@@ -500,13 +515,11 @@ test_old_wait(void)
 	uint32_t ts = wait_at_the_last();
 
 	tell(PBOX_WAIT, 0, 1, 2, ts - 1, 0);
-	for (uint64_t until = world.now + SEC; world.now < until;)
-		step();
+	pass(SEC);
 	UNIT_EQ_U64(spy.n, 2);
 	tell(PBOX_WAIT, PBOX_F_HAVE, 1, 0, ts, 0);
 	tell(PBOX_WAIT, 0, 1, 2, ts - 1, 0);
-	for (uint64_t until = world.now + SEC; world.now < until;)
-		step();
+	pass(SEC);
 	UNIT_EQ_U64(spy.n, 2);
 	finish_round();
 }
@@ -555,8 +568,7 @@ test_box_restart(void)
 		spy_on(1, sent == 1 ? PBOX_PUSH_OK : 0, UINT32_MAX);
 		submit(&three, 1, PBOX_CLIENT_PUSHPULL, 2);
 		CU_ASSERT_FATAL(await_sent(sent));
-		for (uint64_t until = world.now + MS; world.now < until;)
-			step();
+		pass(MS);
 		world_box_crash();
 		world_box_start();
 		spy.most = 0;
@@ -587,7 +599,7 @@ test_plain_operation(void)
 	UNIT_EQ_U64(spy.sent[1].weight, 0);
 	UNIT_EQ_U64(spy.sent[1].length, 0);
 	CU_ASSERT((spy.sent[1].flags & PBOX_F_ZERO) != 0);
-	UNIT_EQ_U64(stats(1).useful_tx_bytes, ELEMENTS * sizeof(float));
+	UNIT_EQ_U64(stats(1).useful_tx_bytes, elements * sizeof(float));
 	UNIT_EQ_U64(stats(1).samples, how.workers);
 	end();
 }
@@ -612,6 +624,100 @@ test_failing_operation(void)
 	end();
 }
 
+/* PUSH_OKs of fragments that were sent later say nothing of those that wait for other workers. */
+static void
+test_no_needless_probes(void)
+{
+	struct how how = {.workers = 2, .slots = 3, .large = true};
+
+	begin(&how);
+	world.steady = true;
+	submit(&how, 1, PBOX_CLIENT_PUSHPULL, 1);
+	pass(3 * MS);
+	CU_ASSERT(stats(1).tx_frames > 90); /* more than a window of each kind */
+	UNIT_EQ_U64(stats(1).probes, 0);
+	UNIT_EQ_U64(stats(1).retransmitted_frames, 0);
+	end();
+}
+
+/* But they show that a PUSH was lost, long before its time is over. */
+static void
+test_lost_push_among_many(void)
+{
+	struct how how = three;
+	uint64_t from;
+
+	how.large = true;
+	begin(&how);
+	spy_on(1, PBOX_PUSH, 1);
+	from = world.now;
+	submit(&how, 1, PBOX_CLIENT_PUSHPULL, 1);
+	CU_ASSERT_FATAL(await_sent(2));
+	CU_ASSERT(world.now - from < 3 * MS);
+	UNIT_EQ_U64(spy.sent[1].base, NODE_0);
+	end();
+}
+
+static void
+set_lr(unsigned i)
+{
+	static const struct pbox_set m = {.group = PBOX_ALL_GROUPS,
+		.count = 1,
+		.from_round = 1,
+		.param = {{PBOX_HYPER_LR, 1}}};
+	uint8_t payload[64], answer[64];
+	struct pbox_worker_request r = {.type = PBOX_SET,
+		.payload = payload,
+		.length = (uint16_t)pbox_set_encode(payload, sizeof(payload), &m),
+		.answer = answer,
+		.answer_cap = sizeof(answer)};
+
+	pbox_worker_request(peer[i].w, &r);
+	peer[i].due = world.now;
+	while (pbox_worker_answered(peer[i].w) == NULL)
+		step();
+	UNIT_EQ_U64(r.answer_type, PBOX_SET_OK);
+}
+
+/* A box without initial parameters takes no node, and then all. */
+static void
+test_before_init(void)
+{
+	struct how how = {.workers = 3, .slots = 8, .mode = PBOX_MODE_OPTIMISER};
+	unsigned waited;
+
+	begin(&how);
+	set_lr(0);
+	spy_on(1, 0, 0);
+	submit(&how, 1, PBOX_CLIENT_PUSHPULL, 1);
+	pass(50 * MS);
+	waited = spy.n;
+	CU_ASSERT(waited >= 2 && waited < 20);
+	for (unsigned i = 0; i < waited; i++)
+		UNIT_EQ_U64(spy.sent[i].base, NODE_0);
+	submit(&how, 0, PBOX_CLIENT_INIT, 7);
+	await(0);
+	while (spy.sent[spy.n - 1].base != NODE_1)
+		CU_ASSERT_FATAL(await_sent(spy.n + 1));
+	/* now that nodes were taken, one that is missing was lost, and goes again at once */
+	waited = spy.n;
+	tell(PBOX_WAIT, 0, 1, 4, spy.sent[spy.n - 1].ts, 0);
+	pass(MS);
+	UNIT_EQ_U64(spy.n, waited + 1);
+	UNIT_EQ_U64(spy.sent[spy.n - 1].base, NODE_1);
+	submit(&how, 0, PBOX_CLIENT_PUSHPULL, 1);
+	submit(&how, 2, PBOX_CLIENT_PUSHPULL, 1);
+	for (unsigned i = 0; i < 3; i++)
+		await(i);
+	for (unsigned i = 0; i < 3; i++)
+		for (unsigned e = 0; e < elements; e++) {
+			float v = tree(&how, 0, 1, 7, e, false) - wanted(&how, 1, e);
+
+			CU_ASSERT(memcmp(&v, &program[i].out[e], sizeof(v)) == 0);
+		}
+	end();
+}
+
 /* What a program asks for, and what it is told of an operation that waits. */
 static void
 test_facts(void)
@@ -625,8 +731,7 @@ test_facts(void)
 	UNIT_EQ_U64(pbox_worker_nodes(peer[1].w, 0, node), 2);
 	UNIT_EQ_U64(pbox_node_code(node[0]), NODE_0);
 	UNIT_EQ_U64(pbox_node_code(node[1]), NODE_1);
-	for (uint64_t until = world.now + SEC; world.now < until;)
-		step(); /* probes tell */
+	pass(SEC); /* probes tell */
 	pbox_worker_why(peer[1].w, program[1].op, &wait, text, sizeof(text));
 	CU_ASSERT_PTR_NOT_NULL(strstr(text, "3 of 8 slots are there; missing worker 0"));
 	UNIT_EQ_U64(wait.missing, 0);
@@ -650,6 +755,9 @@ const struct unit_test unit_tests[] = {
 	{"the box is started again between nodes", test_box_restart},
 	{"a plain operation", test_plain_operation},
 	{"an operation that fails between nodes", test_failing_operation},
+	{"PUSH_OKs are no evidence against pushes that wait", test_no_needless_probes},
+	{"a lost PUSH among many", test_lost_push_among_many},
+	{"before the initial parameters", test_before_init},
 	{"facts", test_facts},
 	{NULL, NULL},
 };

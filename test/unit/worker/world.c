@@ -38,7 +38,7 @@ put(struct packet *p)
 {
 	struct packet **at = &world.net;
 
-	p->at = world.now + 20 * US + world_draw() % (40 * US);
+	p->at = world.now + 20 * US + (world.steady ? 0 : world_draw() % (40 * US));
 	while (*at != NULL && (*at)->at <= p->at)
 		at = &(*at)->next;
 	p->next = *at;

@@ -34,6 +34,7 @@ struct packet {
 struct world {
 	uint64_t now, x, incarnation;
 	bool tags;
+	bool steady;        /* the network reorders nothing */
 	struct packet *net; /* by time */
 	struct pbox_registrar *registrar;
 	struct pbox_shard *shard[SHARDS];

@@ -63,12 +63,6 @@ gather(const struct pbox_record *r, unsigned end, const void **out)
 	return n;
 }
 
-unsigned
-rounds_contributions(const struct pbox_shard_job *j, const struct pbox_record *r)
-{
-	return j->named ? bits_count(r->nodes, 0, j->slots) : r->arrived;
-}
-
 /* What a sum of slots `first` to end - 1 is made of: the folded nodes among them, then the contributions. */
 static struct pbox_sources
 sources(struct pbox_shard *s, const struct target *g, unsigned first, unsigned end)
@@ -122,7 +116,7 @@ rounds_forget(struct pbox_shard *s, const struct target *g, unsigned slot)
 	rounds_release(s, g->j, r, slot, slot + 1);
 	r->from[slot].unverified = false;
 	bit_clear(r->want, w); /* it may have been this frame's wish: nothing of it stays */
-	slots_go(g->j, r, slots_at(g->j, r, slot));
+	slots_go(r, slots_at(g->j, r, slot));
 	shard_count(s, PBOX_SS_TAKEN_BACK);
 	shard_send_taken_back(s, g, w, r->from[w].ts);
 }

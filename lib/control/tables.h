@@ -22,6 +22,7 @@
 #define JOB_VALUES(X) \
 	CONTRIBUTION_VALUES(X, JOB, "fragments that were complete") \
 	X(JOB_WORKERS, GAUGE, workers, "workers", "workers that the job has") \
+	X(JOB_SLOTS, GAUGE, slots, "slots", "slots of a round: as many as workers, or what these ask for") \
 	X(JOB_JOINED, GAUGE, joined, "workers", "workers with a session") \
 	X(JOB_SILENT, GAUGE, silent, "workers", "workers silent beyond their lease") \
 	X(JOB_TABLES, GAUGE, tables, "tables", "tables that were declared") \

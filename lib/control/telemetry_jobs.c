@@ -62,6 +62,7 @@ add_job(struct pbox_control *c, const struct pbox_job_view *j, struct rte_tel_da
 		count_worker(c, j->job, w, v, &round);
 	v[JOB_SILENT] = j->silent;
 	v[JOB_WORKERS] = j->workers;
+	v[JOB_SLOTS] = j->slots;
 	v[JOB_JOINED] = j->joined;
 	v[JOB_TABLES] = j->tables;
 	v[JOB_BYTES] = j->bytes;

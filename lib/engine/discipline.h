@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 struct pbox_frame;
+struct pbox_hdr;
 struct pbox_shard;
 struct pbox_fragment;
 struct pbox_staging;
@@ -41,8 +42,10 @@ struct discipline {
 	/* A fragment of pbox_shard.ready, where contribute or members have put it, at the end of the burst or
 	 * sooner (shard_finish_ready). next: what follows it there, of the same job and discipline; or NULL. */
 	void (*burst)(struct pbox_shard *s, const struct target *g, const struct target *next);
-	/* Of workers 64 * word and on: those that its record waits for. */
-	uint64_t (*missing)(const struct target *g, unsigned word);
+	/* The workers that its record waits for: set their bits of `set`, which is empty. */
+	void (*missing)(const struct target *g, uint64_t *set);
+	/* What WAIT says to a worker of the fragment and of what the worker has brought (R6.6). */
+	void (*wait)(const struct target *g, unsigned worker, struct pbox_hdr *h);
 	/* The job expects other workers (R8.5), and the fragment has a record. */
 	void (*members)(struct pbox_shard *s, const struct target *g);
 	/* It is being restored: a worker reports what it holds (RESTORE), or, f NULL, fewer workers have to. */

@@ -34,6 +34,7 @@ struct pbox_job_view {
 	uint32_t tables;   /**< declared by somebody, mapped or not */
 	uint32_t hold;     /**< packets that it may hold on each shard */
 	uint16_t id, workers;
+	uint16_t slots; /**< of a round: as many as workers, unless its workers ask for more */
 	uint16_t joined, silent; /**< workers with a session; those beyond their lease */
 	uint16_t window;         /**< granted to each worker and endpoint */
 	uint8_t policy;          /**< PBOX_POLICY_WAIT or _SHRINK */

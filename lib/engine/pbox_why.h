@@ -20,7 +20,7 @@
 /** A round in progress: what it waits for. */
 struct pbox_why_round {
 	uint32_t chunk, round;
-	uint16_t frag, arrived; /**< arrived: contributions that are there */
+	uint16_t frag, arrived; /**< arrived: slots that are there */
 	bool uninitialised;     /**< it waits for INIT, and this is who asked for it */
 	bool paced;             /**< it is complete, and waits for the job's rate */
 	uint64_t since_ns;      /**< its first contribution, or the first wish for its result */

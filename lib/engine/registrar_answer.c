@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "registrar_impl.h"
+#include "shard_slots.h"
 
 static void
 send_tagged(struct pbox_registrar *r, const struct pbox_job *job, struct pbox_send *out)
@@ -155,7 +156,7 @@ registrar_mail_latest(struct pbox_registrar *r, struct pbox_shard_job *j, enum p
 	if (kind == PBOX_MAIL_QUOTA)
 		j->bounds = job->conf->bounds;
 	if (kind == PBOX_MAIL_MEMBERS)
-		shard_members_all(j, j->members);
+		bits_set(j->members, 0, job->workers);
 	for (unsigned w = 0; kind == PBOX_MAIL_MEMBERS && w < job->workers; w++)
 		if (job->member[w].removed)
 			bit_clear(j->members, w);

@@ -69,6 +69,20 @@ asks_number(struct pbox_registrar *r, struct registrar_join *q)
 }
 
 static bool
+asks_slots(struct pbox_registrar *r, struct registrar_join *q)
+{
+	unsigned slots = q->m.slots;
+
+	if (slots > PBOX_MAX_SLOTS)
+		return registrar_refuse(r, q->f, PBOX_E_BAD_REQUEST, PBOX_MAX_SLOTS,
+			"%u slots: a job has %u at most", slots, PBOX_MAX_SLOTS);
+	return slots == 0 || slots >= q->m.workers ||
+	       registrar_refuse(r, q->f, PBOX_E_BAD_REQUEST, q->m.workers,
+		       "%u slots for %u workers: each worker needs one at least, so give more slots or start fewer workers",
+		       slots, q->m.workers);
+}
+
+static bool
 asks_policy(struct pbox_registrar *r, struct registrar_join *q)
 {
 	return q->m.policy <= PBOX_POLICY_SHRINK ||
@@ -91,6 +105,7 @@ static const struct registrar_check asks[] = {
 	{asks_mtu, PBOX_E_BAD_REQUEST},
 	{asks_section, PBOX_E_WORKERS},
 	{asks_number, PBOX_E_BAD_REQUEST},
+	{asks_slots, PBOX_E_BAD_REQUEST},
 	{asks_policy, PBOX_E_BAD_REQUEST},
 	{asks_tags, PBOX_E_BAD_REQUEST},
 	{NULL, 0},
@@ -114,11 +129,28 @@ registrar_asks(struct pbox_registrar *r, struct registrar_join *q)
 	return registrar_checks(r, q, asks);
 }
 
+unsigned
+registrar_asked_slots(const struct pbox_job *job)
+{
+	return job->names_slots ? job->slots : 0;
+}
+
+static bool
+same_slots(struct pbox_registrar *r, const struct registrar_join *q, const struct pbox_job *job)
+{
+	unsigned have = registrar_asked_slots(job);
+
+	return have == q->m.slots ||
+	       refuse_and_log(r, q, PBOX_E_BAD_REQUEST, have,
+		       "job '%s': a worker (%s) asks for %u slots, the others for %u (0: as many as workers): give all the same number",
+		       q->m.job, q->m.host, q->m.slots, have);
+}
+
 bool
 registrar_agrees(
 	struct pbox_registrar *r, const struct registrar_join *q, const struct pbox_job *job)
 {
-	return same_workers(r, q, job->workers) &&
+	return same_workers(r, q, job->workers) && same_slots(r, q, job) &&
 	       (job->conf->policy != PBOX_POLICY_ANY || job->policy == q->m.policy ||
 		       refuse_and_log(r, q, PBOX_E_BAD_REQUEST, job->policy,
 			       "job '%s': a worker (%s) asks for policy %s, the others for %s: give all the same, or set policy in the job's section",

@@ -169,7 +169,9 @@ void registrar_refuse_text(struct pbox_registrar *r, const struct registrar_addr
 	enum pbox_errcode code, uint32_t detail, const char *text);
 /* Answer that this box does not know what a later release does. Returns false. */
 bool registrar_unsupported(struct pbox_registrar *r, const struct pbox_frame *f, const char *what);
-/* registrar_unsupported.c: does it ask for what a later release does (R4.10, section 13)? What that is. */
+/* registrar_unsupported.c: capabilities of this box (R4.10). */
+#define REGISTRAR_CAN (1u << PBOX_CAN_SLOTS)
+/* Does it ask for what a later release does (R4.10, section 13)? What that is. */
 bool registrar_unsupported_declare(const struct pbox_declare *m, struct pbox_error *what);
 bool registrar_unsupported_join(const struct pbox_join *m, struct pbox_error *what);
 /* To worker w of the job, in its session, with a tag if that has them. out->peer NULL: to its address. */
@@ -249,6 +251,8 @@ bool registrar_checks(
 bool registrar_proves(struct pbox_registrar *r, struct registrar_join *q);
 /* What is asked of the box and of the job's section. */
 bool registrar_asks(struct pbox_registrar *r, struct registrar_join *q);
+/* `slots` of a JOIN of that job. */
+unsigned registrar_asked_slots(const struct pbox_job *job);
 /* Does it ask for what the other workers of its run do? */
 bool registrar_agrees(
 	struct pbox_registrar *r, const struct registrar_join *q, const struct pbox_job *job);
@@ -266,10 +270,13 @@ void registrar_on_job_open(struct pbox_registrar *r, struct pbox_job *job);
 /* registrar_room.c */
 /* What a job takes before its first table. */
 struct registrar_rounds {
-	uint16_t window; /* frames that each worker may have in flight at an endpoint, 1 at least */
-	uint32_t records, folded; /* on each shard: rounds, and sums that are begun early */
-	size_t acc_bytes, arena;  /* arena: of all shards */
+	uint16_t
+		window; /* fragments that each worker may have in flight at an endpoint, 1 at least */
+	struct shard_job_room shard; /* on each */
+	size_t arena;                /* of all shards */
 };
+/* Contributions to a round of one fragment, of all workers: packets that may be held for it. */
+uint32_t registrar_nodes(const struct pbox_join *m);
 /* Is there room for a new job of that section? False after answering which limit is reached. */
 bool registrar_room(
 	struct pbox_registrar *r, const struct registrar_join *q, struct registrar_rounds *out);

@@ -87,8 +87,8 @@ create_on_shards(struct pbox_registrar *r, const struct registrar_join *q, struc
 	for (unsigned i = 0; i < r->conf.n_shards; i++) {
 		unsigned node = registrar_node_of_shard(r, i);
 
-		job->shard[i] = shard_job_create(job, (uint16_t)i, r->endpoints_per_shard,
-			rounds->records, rounds->folded, rounds->acc_bytes, r->conf.arena[node]);
+		job->shard[i] =
+			shard_job_create(job, (uint16_t)i, &rounds->shard, r->conf.arena[node]);
 		if (job->shard[i] != NULL)
 			continue;
 		/* no answer: it asks again, and memory of ended jobs is cleared by then */
@@ -111,6 +111,7 @@ join_begins(struct pbox_registrar *r, struct registrar_join *q)
 	struct registrar_rounds rounds = {0};
 	struct pbox_job *job;
 	uint16_t id = 0;
+	char slots[16] = "";
 
 	if (q->job != NULL)
 		return true;
@@ -136,7 +137,10 @@ join_begins(struct pbox_registrar *r, struct registrar_join *q)
 	}
 	job->window = rounds.window;
 	job->policy = conf->policy == PBOX_POLICY_ANY ? q->m.policy : conf->policy;
-	job->hold_share = rounds.records;
+	job->slots = (uint16_t)rounds.shard.slots;
+	job->names_slots = rounds.shard.named;
+	job->nodes = registrar_nodes(&q->m);
+	job->hold_share = rounds.shard.hold;
 	if (!create_on_shards(r, q, job, &rounds)) {
 		pbox_job_free(job);
 		return false;
@@ -144,9 +148,11 @@ join_begins(struct pbox_registrar *r, struct registrar_join *q)
 	r->job[id] = q->job = job;
 	registrar_run_begin(r, job, &q->m);
 	pbox_stat_add(&r->stats[PBOX_RS_JOBS], 1);
+	if (job->names_slots)
+		snprintf(slots, sizeof(slots), "%u slots, ", job->slots);
 	registrar_event(r, PBOX_LOG_INFO,
-		"job '%s' begins: run %llu, %u workers, policy %s, window %u frames per endpoint",
-		job->name, (unsigned long long)job->run.number, job->workers,
+		"job '%s' begins: run %llu, %u workers, %spolicy %s, window %u frames per endpoint",
+		job->name, (unsigned long long)job->run.number, job->workers, slots,
 		pbox_policy_name(job->policy), job->window);
 	registrar_post(r, job, PBOX_MAIL_OPEN_JOB);
 	return true;
@@ -170,7 +176,7 @@ send_welcome(struct pbox_registrar *r, struct pbox_job *job, unsigned w, uint32_
 		.window = mb->window,
 		.number = job->run.number,
 		.flags = (job->auth != NULL ? PBOX_WELCOME_AUTH : 0) |
-			 (job->conf->secret_len == 0 ? PBOX_WELCOME_INSECURE : 0),
+			 (job->conf->secret_len == 0 ? PBOX_WELCOME_INSECURE : 0) | REGISTRAR_CAN,
 	};
 	const struct registrar_addressee to = {
 		.peer = mb->peer,
@@ -211,7 +217,7 @@ window_of(const struct pbox_registrar *r, const struct pbox_job *job, uint16_t w
 
 	if (job->conf->bounds.rate != 0) {
 		uint64_t paced = (uint64_t)job->conf->bounds.rate * RATE_WINDOW_MS / 1000 /
-				 (job->workers * r->endpoints_per_shard);
+				 (job->nodes * r->endpoints_per_shard);
 
 		if (paced < RATE_WINDOW_MIN)
 			paced = RATE_WINDOW_MIN;

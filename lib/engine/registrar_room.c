@@ -188,6 +188,27 @@ registrar_heap_most(const struct pbox_registrar *r)
 	return most > HEAP_LEAST ? most : HEAP_LEAST;
 }
 
+uint32_t
+registrar_nodes(const struct pbox_join *m)
+{
+	struct pbox_node node[PBOX_RANGE_NODES];
+	uint32_t nodes = 0;
+
+	if (m->slots == 0)
+		return m->workers;
+	for (unsigned w = 0; w < m->workers; w++)
+		nodes += pbox_range_nodes(pbox_slots_of(w, m->workers, m->slots),
+			pbox_slots_of(w + 1, m->workers, m->slots), m->slots, node);
+	return nodes;
+}
+
+/* Packets of a fragment of each endpoint, while its round lasts. */
+static uint32_t
+unit_of(const struct pbox_registrar *r, const struct pbox_join *m)
+{
+	return registrar_nodes(m) * r->endpoints_per_shard;
+}
+
 /* Its section and the box let it have what it takes before its first table, with its first session; out->window: the
  * largest that it may have, and then the one for which memory is there. False after answering why not. */
 static bool
@@ -195,25 +216,33 @@ room_fit(struct pbox_registrar *r, const struct registrar_join *q, struct regist
 {
 	const struct pbox_job_conf *conf = q->conf;
 	const struct pbox_join *m = &q->m;
-	unsigned shards = r->conf.n_shards, unit = m->workers * r->endpoints_per_shard;
+	unsigned shards = r->conf.n_shards;
 	size_t most = conf->bounds.memory != 0
 			      ? conf->bounds.memory / 4
 			      : registrar_arenas(r, pbox_arena_size) / r->conf.max_jobs;
 	size_t folded, heap;
 	/* of each round, the nodes that a part of its slots consists of */
-	uint32_t nodes = m->workers > 1 ? 32 - (uint32_t)__builtin_clz(m->workers - 1u) : 1;
+	uint32_t nodes;
+	struct shard_job_room *room = &out->shard;
 
-	/* a 2-byte format makes fragments of twice as many elements as fp32 */
-	out->acc_bytes = 2 * (size_t)r->conf.mtu;
-	folded = most / 2 / shards / pbox_pad_line(out->acc_bytes);
+	*room = (struct shard_job_room){
+		.workers = m->workers,
+		.slots = m->slots != 0 ? m->slots : m->workers,
+		.named = m->slots != 0,
+		.peers = r->endpoints_per_shard,
+		/* a 2-byte format makes fragments of twice as many elements as fp32 */
+		.acc_bytes = 2 * (size_t)r->conf.mtu,
+	};
+	nodes = room->slots > 1 ? 32 - (uint32_t)__builtin_clz(room->slots - 1u) : 1;
+	folded = most / 2 / shards / pbox_pad_line(room->acc_bytes);
 	for (;; out->window /= 2) {
-		out->records = unit * out->window;
-		out->folded =
-			out->records < SHARD_FOLDED / nodes ? out->records * nodes : SHARD_FOLDED;
-		if (out->folded > folded)
-			out->folded = (uint32_t)folded;
-		out->arena = shards * shard_job_bytes(m->workers, r->endpoints_per_shard,
-					      out->records, out->folded, out->acc_bytes);
+		room->records = m->workers * r->endpoints_per_shard * out->window;
+		room->hold = unit_of(r, m) * out->window;
+		room->folded =
+			room->records < SHARD_FOLDED / nodes ? room->records * nodes : SHARD_FOLDED;
+		if (room->folded > folded)
+			room->folded = (uint32_t)folded;
+		out->arena = shards * shard_job_bytes(room);
 		if (out->arena <= most || out->window == 1)
 			break;
 	}
@@ -240,7 +269,7 @@ bool
 registrar_room(
 	struct pbox_registrar *r, const struct registrar_join *q, struct registrar_rounds *out)
 {
-	uint32_t unit = q->m.workers * r->endpoints_per_shard;
+	uint32_t unit = unit_of(r, &q->m);
 	struct room room = room_if(r, q->conf, unit, false, NULL), after;
 
 	if (room.lack == ROOM) {
@@ -309,7 +338,7 @@ has_memory_then(struct pbox_registrar *r, const struct registrar_join *q,
 bool
 registrar_room_then(struct pbox_registrar *r, const struct registrar_join *q)
 {
-	uint32_t unit = q->m.workers * r->endpoints_per_shard;
+	uint32_t unit = unit_of(r, &q->m);
 	struct room room = room_if(r, q->conf, unit, true, q->job);
 	struct registrar_rounds rounds = {0};
 

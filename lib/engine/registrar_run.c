@@ -189,7 +189,8 @@ is_another(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_joi
 {
 	bool policy = job->conf->policy == PBOX_POLICY_ANY && job->policy != m->policy;
 
-	return m->number == 0 && !named(m->run) && (policy || job->workers != m->workers) &&
+	return m->number == 0 && !named(m->run) &&
+	       (policy || job->workers != m->workers || registrar_asked_slots(job) != m->slots) &&
 	       registrar_is_kept(r, job);
 }
 

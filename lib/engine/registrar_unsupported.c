@@ -38,6 +38,7 @@ bool
 registrar_unsupported_join(const struct pbox_join *m, struct pbox_error *what)
 {
 	const char *policy = pbox_policy_later(m->policy);
+	uint32_t needs = m->needs & ~REGISTRAR_CAN;
 	char text[160];
 	size_t n = 0;
 
@@ -47,7 +48,7 @@ registrar_unsupported_join(const struct pbox_join *m, struct pbox_error *what)
 		const char *name = pbox_capability_name(bit), *comma = n > 0 ? ", " : "";
 		size_t room = sizeof(text) - n;
 
-		if ((m->needs >> bit & 1) == 0)
+		if ((needs >> bit & 1) == 0)
 			continue;
 		n += (size_t)(name[0] != '?'
 				      ? snprintf(text + n, room, "%s%s", comma, name)

@@ -37,6 +37,7 @@ pbox_registrar_view_job(
 		.hold = job->hold_share,
 		.id = job->id,
 		.workers = job->workers,
+		.slots = job->slots,
 		.joined = (uint16_t)pbox_job_joined(job),
 		.window = job->window,
 		.policy = job->policy,

@@ -23,9 +23,14 @@ open_round(struct pbox_shard *s, const struct target *g)
 	r->folded = r->unverified = 0;
 	r->paced = false;
 	r->need = j->n_expected;
-	r->partial = j->n_expected != j->job->workers;
+	r->partial = j->n_expected != j->slots;
 	if (r->partial)
-		memcpy(r->expect, j->expected, words_of(j) * sizeof(*r->expect));
+		memcpy(r->expect, j->expected, slot_words(j) * sizeof(*r->expect));
+	r->level = 0;
+	if (__builtin_expect(j->named, 0)) {
+		r->level = PBOX_MAX_LEVEL;
+		memset(r->nodes, 0, slot_words(j) * sizeof(*r->nodes));
+	}
 	return r;
 }
 
@@ -42,21 +47,22 @@ rounds_close(struct pbox_shard *s, const struct target *g)
 
 /* Put a first contribution into the round; false when there is no room to hold it. */
 static bool
-keep_contribution(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+keep_contribution(
+	struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, struct slots n)
 {
 	struct pbox_shard_job *j = g->j;
 	struct pbox_record *r = g->fragment->record;
-	unsigned w = f->hdr.worker;
+	struct contribution *c = &r->from[n.first];
 	bool holds = f->hdr.length > 0;
 
-	r->from[w].handle = holds ? f->handle : NULL;
-	r->payload[w] = holds ? f->payload : NULL;
-	r->from[w].weight = f->hdr.weight;
-	r->from[w].unverified = f->unverified;
+	c->handle = holds ? f->handle : NULL;
+	r->payload[n.first] = holds ? f->payload : NULL;
+	c->weight = f->hdr.weight;
+	c->unverified = f->unverified;
+	c->level = (uint8_t)n.level;
+	r->level = r->level < c->level ? r->level : c->level;
 	r->unverified += f->unverified;
-	bit_set(r->has, w);
-	r->arrived++;
-	r->need += is_extra(r, w);
+	slots_come(j, r, n);
 	if (holds) {
 		j->held++;
 		pbox_stat_add(&s->stats[PBOX_SS_HELD], 1);
@@ -67,12 +73,10 @@ keep_contribution(struct pbox_shard *s, const struct target *g, const struct pbo
 	shard_finish_ready(s);
 	if (j->held > j->hold_share)
 		rounds_fold(s, g);
-	if (j->held <= j->hold_share || !holds || r->from[w].handle != f->handle)
+	if (j->held <= j->hold_share || !holds || c->handle != f->handle)
 		return true;
-	r->from[w].handle = NULL;
-	bit_clear(r->has, w);
-	r->arrived--;
-	r->need -= is_extra(r, w);
+	c->handle = NULL;
+	slots_go(j, r, n);
 	r->unverified -= f->unverified;
 	j->held--;
 	pbox_stat_add(&s->stats[PBOX_SS_HELD], (uint64_t)-1);
@@ -162,9 +166,32 @@ note_refused(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 	m->refused = f->hdr.round;
 }
 
-/* The first PUSH or PUSHPULL of its worker in the round in progress. True: the packet is held. */
 static bool
-contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+is_ready(const struct pbox_shard *s, const struct target *g)
+{
+	for (unsigned i = 0; i < s->n_ready; i++)
+		if (s->ready[i].fragment == g->fragment)
+			return true;
+	return g->fragment->record->paced;
+}
+
+/* Slots that nobody waits for complete nothing, but where nobody is waited for at all: then who has brought all of its
+ * own makes a round of what is there. */
+static __attribute__((noinline, cold)) bool
+completes_alone(const struct pbox_shard *s, const struct target *g, unsigned worker)
+{
+	const struct pbox_shard_job *j = g->j;
+	const struct pbox_record *r = g->fragment->record;
+	unsigned end = slots_end(j, worker);
+
+	return bits_next(r->expect, 0, j->slots) == j->slots &&
+	       bits_next_clear(r->has, slots_begin(j, worker), end) == end && !is_ready(s, g);
+}
+
+/* Slots that are not in the round in progress so far. True: the packet is held. */
+static bool
+contribute_now(
+	struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, struct slots n)
 {
 	struct pbox_record *r;
 
@@ -177,7 +204,8 @@ contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_f
 		shard_heard_of(s, g->j, f);
 		return false;
 	}
-	if (!keep_contribution(s, g, f)) {
+	/* the node that these would belong to is summed without them; the round ends so */
+	if (__builtin_expect(n.first < r->folded, 0) || !keep_contribution(s, g, f, n)) {
 		shard_count(s, PBOX_SS_DROP_NO_BUFFER);
 		shard_heard_of(s, g->j, f);
 		if (r->arrived == 0)
@@ -186,7 +214,7 @@ contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_f
 	}
 	shard_count(s, PBOX_SS_RX_CONTRIBUTION);
 	pbox_stat_add(&s->stats[PBOX_SS_RX_BYTES], f->hdr.length);
-	if (!bit_get(r->has, f->hdr.worker)) /* folded, found damaged, and taken back already */
+	if (!bit_get(r->has, n.first)) /* folded, found damaged, and taken back already */
 		return true;
 	if (shard_is_elsewhere(s, g, f) && shard_may_move(s, g, f)) /* act() has verified it */
 		shard_moved(peer_of(s, g, f->hdr.worker), f);
@@ -197,8 +225,8 @@ contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_f
 		shard_heard(s, g->j, f);
 		shard_send_plain(s, g, f, PBOX_PUSH_OK);
 	}
-	/* one that nobody waits for completes nothing, but where nobody is waited for at all */
-	if (r->arrived == r->need && (!is_extra(r, f->hdr.worker) || r->arrived == 1)) {
+	if (r->arrived == r->need &&
+		(!is_extra(r, n.first) || completes_alone(s, g, f->hdr.worker))) {
 		count_last(s, &g->j->member[f->hdr.worker], r);
 		rounds_complete(s, g);
 	}
@@ -208,29 +236,33 @@ contribute_now(struct pbox_shard *s, const struct target *g, const struct pbox_f
 /* A repetition that is intact, of a contribution that nobody has verified yet: it takes its place, for
  * that one may be damaged, and would cost its worker another round trip. True: the packet is held. */
 static bool
-replace_contribution(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+replace_contribution(
+	struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, struct slots n)
 {
 	struct pbox_record *r = g->fragment->record;
-	unsigned w = f->hdr.worker;
-	struct contribution *c = &r->from[w];
+	struct contribution *c = &r->from[n.first];
 
+	if (!bit_get(r->nodes, n.first) || c->level != n.level) /* it came in another node */
+		return false;
 	if (!c->unverified || c->handle == NULL || f->hdr.length == 0)
 		return false;
-	rounds_release(s, g->j, r, w, w + 1);
+	rounds_release(s, g->j, r, n.first, n.first + 1);
 	c->handle = f->handle;
 	c->weight = f->hdr.weight;
 	c->unverified = false;
-	r->payload[w] = f->payload;
-	bit_clear(r->want, w); /* what the other one wished may be damaged, too */
+	r->payload[n.first] = f->payload;
+	/* what the other one wished may be damaged, too */
+	bit_clear(r->want, f->hdr.worker);
 	g->j->held++;
 	pbox_stat_add(&s->stats[PBOX_SS_HELD], 1);
 	return true;
 }
 
 static bool
-repeated_now(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+repeated_now(
+	struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, struct slots n)
 {
-	bool held = replace_contribution(s, g, f);
+	bool held = replace_contribution(s, g, f, n);
 
 	shard_count(s, PBOX_SS_RX_DUP_PENDING);
 	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, 1);
@@ -243,6 +275,13 @@ repeated_now(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 	return held;
 }
 
+/* Is the version one that nobody had when it was restored (R10.6)? */
+static bool
+is_void(const struct pbox_fragment *fragment)
+{
+	return !fragment->has_result && fragment->version != 0;
+}
+
 static void
 repeated_done(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
@@ -250,7 +289,7 @@ repeated_done(struct pbox_shard *s, const struct target *g, const struct pbox_fr
 	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, 1);
 	if (f->hdr.type == PBOX_PUSH)
 		shard_send_plain(s, g, f, PBOX_PUSH_OK);
-	else if (!g->fragment->has_result) /* it was restored to what nobody has (R10.6) */
+	else if (is_void(g->fragment))
 		shard_send_error(s, g, f, PBOX_E_LOST);
 	else
 		shard_send_result(s, g, f->hdr.worker, f->hdr.ts);
@@ -263,19 +302,57 @@ has_rate(const struct target *g, uint32_t round)
 	       rounds_scalars(g->st, g->c->group, round)->has_lr;
 }
 
+/* The slots that a frame brings, if it names a node, and all of its slots are its worker's (R5.2b). Those that are cut to
+ * the slots that the job has are of many levels; of these it gets the highest, so that what can be summed in large
+ * nodes is. */
+static __attribute__((noinline)) bool
+named_slots(const struct target *g, const struct pbox_frame *f, struct slots *n)
+{
+	const struct pbox_shard_job *j = g->j;
+	unsigned w = f->hdr.worker;
+	struct pbox_node node;
+
+	if (!pbox_node_decode(f->hdr.base, j->slots, &node) ||
+		(node.level > 0 && g->st->t->op == PBOX_OP_WEIGHTED_MEAN))
+		return false;
+	n->first = node.first;
+	n->end = (uint16_t)pbox_node_end(node, j->slots);
+	if (n->first < slots_begin(j, w) || n->end > slots_end(j, w))
+		return false;
+	while (n->end == j->slots && node.level < PBOX_MAX_LEVEL &&
+		(node.first >> node.level & 1) == 0)
+		node.level++;
+	n->level = node.level;
+	return true;
+}
+
+static unsigned
+n_there(const struct pbox_record *r, struct slots n)
+{
+	if (r == NULL)
+		return 0;
+	return n.level == 0 ? bit_get(r->has, n.first) : bits_count(r->has, n.first, n.end);
+}
+
 /* What is no first contribution to the round in progress, or comes too early: answered or counted by what the
  * frame says. True: the packet is held. */
 static bool
-repeated(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, int32_t ahead)
+repeated(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, int32_t ahead,
+	struct slots n)
 {
-	const struct pbox_record *r = g->fragment->record;
 	bool ready = initialised(g), now = ahead == 1;
+	unsigned there = ready && now ? n_there(g->fragment->record, n) : 0;
 
-	if (!ready) {
+	if (n.first == n.end) {
+		shard_count(s, PBOX_SS_DROP_NODE);
+		shard_send_error(s, g, f, PBOX_E_BAD_REQUEST);
+	} else if (!ready) {
 		note_refused(s, g, f);
 		shard_send_unready(s, g, f);
-	} else if (now && r != NULL && bit_get(r->has, f->hdr.worker)) {
-		return repeated_now(s, g, f);
+	} else if (there > 0 && there != slots_n(n)) {
+		shard_count(s, PBOX_SS_DROP_OVERLAP);
+	} else if (there > 0) {
+		return repeated_now(s, g, f, n);
 	} else if (now) {
 		shard_count(s, PBOX_SS_RX_EARLY);
 		note_refused(s, g, f);
@@ -305,17 +382,17 @@ static bool
 rounds_contribute(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
 	int32_t ahead = pbox_serial_diff(f->hdr.round, g->fragment->version);
-	const struct pbox_record *r;
-	bool ready = initialised(g), now;
+	struct slots n = {.first = f->hdr.worker, .end = (uint16_t)(f->hdr.worker + 1)};
 
+	if (__builtin_expect(g->j->named, 0) && !named_slots(g, f, &n))
+		n.end = n.first;            /* none */
 	if (ahead == 2 && s->n_ready > 0) { /* the round before it may be complete */
 		shard_finish_ready(s);
 		ahead = pbox_serial_diff(f->hdr.round, g->fragment->version);
 	}
-	r = g->fragment->record;
-	now = ready && ahead == 1;
-	if (now && (r == NULL || !bit_get(r->has, f->hdr.worker)) && has_rate(g, f->hdr.round))
-		return contribute_now(s, g, f);
+	if (ahead == 1 && initialised(g) && n.first != n.end &&
+		n_there(g->fragment->record, n) == 0 && has_rate(g, f->hdr.round))
+		return contribute_now(s, g, f, n);
 	/* all else (a duplicate or retransmission: its bit is set) is rare, and answered or counted by what
 	 * the frame says; but who sends too much is not worth a look at the payload */
 	if (is_recorded(s, g->j, f)) {
@@ -329,7 +406,7 @@ rounds_contribute(struct pbox_shard *s, const struct target *g, const struct pbo
 		shard_heard(s, g->j, f);
 	} else {
 		shard_heard(s, g->j, f);
-		return repeated(s, g, f, ahead);
+		return repeated(s, g, f, ahead, n);
 	}
 	return false;
 }
@@ -337,15 +414,23 @@ rounds_contribute(struct pbox_shard *s, const struct target *g, const struct pbo
 /* Somebody whose contributions ask for results needs no PULL, unless a packet was lost: its
  * contribution to the round in progress, or the result of the one before. Or the result was late, and
  * the question was under way when it came. */
+/* Are all slots of the worker there? */
+static bool
+has_brought(const struct target *g, unsigned worker)
+{
+	const struct pbox_record *r = g->fragment->record;
+	unsigned end = slots_end(g->j, worker);
+
+	return r != NULL && bits_next_clear(r->has, slots_begin(g->j, worker), end) == end;
+}
+
 static bool
 has_lost(const struct target *g, const struct pbox_frame *f, int32_t ahead)
 {
-	const struct pbox_record *r = g->fragment->record;
-
 	if ((f->hdr.flags & PBOX_F_LATEST) != 0 || !g->j->member[f->hdr.worker].pushpull)
 		return false;
 	return ahead == 0 ? g->fragment->has_result != 0 && !g->fragment->late
-			  : r == NULL || !bit_get(r->has, f->hdr.worker);
+			  : !has_brought(g, f->hdr.worker);
 }
 
 static void
@@ -354,14 +439,16 @@ rounds_pull(struct pbox_shard *s, const struct target *g, const struct pbox_fram
 	int32_t ahead = pbox_serial_diff(f->hdr.round, g->fragment->version);
 	bool latest = (f->hdr.flags & PBOX_F_LATEST) != 0;
 	bool answer = g->fragment->has_result && (latest || ahead == 0);
-	bool none = !latest && !answer && ahead == 0 && g->st->t->mode == PBOX_MODE_ALLREDUCE;
+	bool none = (latest || ahead == 0) && is_void(g->fragment);
+	bool nothing = ahead == 0 && f->hdr.round == 0 && !g->fragment->has_result &&
+		       g->st->t->mode == PBOX_MODE_ALLREDUCE;
 	struct pbox_record *r = g->fragment->record;
 
 	if (!latest && ahead > 1) {
 		shard_count(s, PBOX_SS_DROP_ROUND_FUTURE);
 		return;
 	}
-	if (!latest && (ahead < 0 || (none && f->hdr.round == 0))) {
+	if (!latest && (ahead < 0 || nothing)) {
 		shard_count(s, PBOX_SS_DROP_ROUND_STALE);
 		return;
 	}
@@ -380,7 +467,7 @@ rounds_pull(struct pbox_shard *s, const struct target *g, const struct pbox_fram
 		shard_send_result(s, g, f->hdr.worker, f->hdr.ts);
 		return;
 	}
-	if (none) { /* it was restored to what nobody has (R10.6) */
+	if (none) {
 		shard_send_error(s, g, f, PBOX_E_LOST);
 		return;
 	}
@@ -394,18 +481,77 @@ rounds_pull(struct pbox_shard *s, const struct target *g, const struct pbox_fram
 	shard_send_wait(s, g, f);
 }
 
-static uint64_t
-rounds_missing(const struct target *g, unsigned word)
+/* The first slot from `at` on that the round waits for; j->slots: it waits for none of these. */
+static unsigned
+next_missing(const struct target *g, unsigned at)
 {
 	const struct pbox_record *r = g->fragment->record;
+	unsigned slots = g->j->slots;
 
-	return (r->partial ? r->expect[word] : UINT64_MAX) & ~r->has[word];
+	for (unsigned i = at / 64; at < slots; i++) {
+		uint64_t left = bits_in(i, at, slots) & ~r->has[i];
+
+		if (r->partial)
+			left &= r->expect[i];
+		if (left != 0)
+			return i * 64 + (unsigned)__builtin_ctzll(left);
+		at = (i + 1) * 64;
+	}
+	return slots;
+}
+
+static void
+rounds_missing(const struct target *g, uint64_t *set)
+{
+	const struct pbox_shard_job *j = g->j;
+
+	for (unsigned at = 0; (at = next_missing(g, at)) < j->slots;) {
+		unsigned w = slots_owner(j, at);
+
+		bit_set(set, w);
+		at = slots_end(j, w);
+	}
+}
+
+static void
+rounds_wait(const struct target *g, unsigned worker, struct pbox_hdr *h)
+{
+	const struct pbox_shard_job *j = g->j;
+	const struct pbox_record *r = initialised(g) ? g->fragment->record : NULL;
+	unsigned first = slots_begin(j, worker), end = slots_end(j, worker), missing;
+
+	h->base = j->named ? first : g->fragment->version;
+	if (r == NULL)
+		return;
+	h->aux = r->arrived;
+	missing = next_missing(g, 0);
+	h->weight = missing < j->slots ? slots_owner(j, missing) : UINT32_MAX;
+	missing = bits_next_clear(r->has, first, end);
+	if (missing == end) {
+		h->flags |= PBOX_F_HAVE;
+		h->base = g->fragment->version;
+	} else if (j->named) {
+		h->base = missing;
+	}
+}
+
+/* Nobody waits for their slots any more, so they are sent nothing of this round. */
+static void
+forget_wishes(struct pbox_shard_job *j, struct pbox_record *r)
+{
+	for (unsigned i = 0; i < words_of(j); i++)
+		for (uint64_t left = r->want[i] & ~j->members[i]; left != 0; left &= left - 1) {
+			unsigned w = i * 64 + (unsigned)__builtin_ctzll(left);
+
+			if (bit_get(r->expect, slots_begin(j, w)))
+				bit_clear(r->want, w);
+		}
 }
 
 /*
- * Policy shrink (R8.5): which workers a round waits for. All of them is the rule, and then a round
- * has no set of its own: it is complete when as many have contributed as the job has workers. Else
- * (partial) it has one, and `need` counts those of the set and everybody else who has contributed,
+ * Policy shrink (R8.5): which slots a round waits for, those of the members. All of them is the rule, and
+ * then a round has no set of its own: it is complete when as many have come as the job has. Else
+ * (partial) it has one, and `need` counts those of the set and all others that have come,
  * so that the comparison stays the same. Who comes back is waited for from the next round on.
  */
 static void
@@ -416,16 +562,17 @@ rounds_members(struct pbox_shard *s, const struct target *g)
 	bool fewer = false;
 
 	if (!r->partial) {
-		shard_members_all(j, r->expect);
+		memset(r->expect, 0, slot_words(j) * sizeof(*r->expect));
+		bits_set(r->expect, 0, j->slots);
 		r->partial = true;
 	}
-	for (unsigned i = 0; i < words_of(j); i++) {
+	forget_wishes(j, r);
+	for (unsigned i = 0; i < slot_words(j); i++) {
 		uint64_t gone = r->expect[i] & ~j->expected[i];
 
 		/* what they have contributed counts: they are some of the others now */
 		r->need -= (uint16_t)__builtin_popcountll(gone & ~r->has[i]);
 		r->expect[i] &= ~gone;
-		r->want[i] &= ~gone;
 		fewer |= gone != 0;
 	}
 	if (!fewer || r->arrived == 0 || r->arrived != r->need)
@@ -455,7 +602,7 @@ rounds_drop(struct pbox_shard *s, const struct target *g)
 
 	if (r->paced) /* all that are there end with their job */
 		rounds_pace_clear(s, g->j);
-	rounds_release(s, g->j, r, r->folded, g->j->job->workers);
+	rounds_release(s, g->j, r, r->folded, g->j->slots);
 }
 
 static size_t
@@ -470,6 +617,7 @@ const struct discipline rounds_discipline = {
 	.pull = rounds_pull,
 	.burst = rounds_burst,
 	.missing = rounds_missing,
+	.wait = rounds_wait,
 	.members = rounds_members,
 	.report = rounds_report,
 	.at_cut = rounds_at_cut,

@@ -10,7 +10,7 @@
  * contributed to round r + 1. What its files share.
  */
 
-#include "shard_impl.h"
+#include "shard_slots.h"
 
 /* Scalars of one group, derived once a round; two, because fragments may be one round apart. */
 struct rounds_group {
@@ -20,11 +20,53 @@ struct rounds_group {
 	struct pbox_optim_scalars k;
 };
 
-/* Is the worker's contribution none that the round waits for? */
+/* Does the round wait for nobody to bring the slot? */
 static inline bool
-is_extra(const struct pbox_record *r, unsigned worker)
+is_extra(const struct pbox_record *r, unsigned slot)
 {
-	return r->partial && !bit_get(r->expect, worker);
+	return r->partial && !bit_get(r->expect, slot);
+}
+
+/* How many slots are beyond those that the round waits for: all of a worker are, or none. */
+static inline unsigned
+n_extra(const struct pbox_record *r, struct slots n)
+{
+	return is_extra(r, n.first) ? slots_n(n) : 0;
+}
+
+/* The contribution that begins with slot `first`. */
+static inline struct slots
+slots_at(const struct pbox_shard_job *j, const struct pbox_record *r, unsigned first)
+{
+	unsigned level = r->from[first].level, end = first + (1u << level);
+
+	return (struct slots){.first = (uint16_t)first,
+		.end = (uint16_t)(end < j->slots ? end : j->slots),
+		.level = (uint16_t)level};
+}
+
+/* Its slots are there now, or not any more. */
+static inline void
+slots_come(const struct pbox_shard_job *j, struct pbox_record *r, struct slots n)
+{
+	if (__builtin_expect(j->named, 0)) {
+		bits_set(r->has, n.first, n.end);
+		bit_set(r->nodes, n.first);
+	} else {
+		bit_set(r->has, n.first);
+	}
+	r->arrived += slots_n(n);
+	r->need += n_extra(r, n);
+}
+
+static inline void
+slots_go(const struct pbox_shard_job *j, struct pbox_record *r, struct slots n)
+{
+	bits_clear(r->has, n.first, n.end);
+	if (j->named)
+		bit_clear(r->nodes, n.first);
+	r->arrived -= slots_n(n);
+	r->need -= n_extra(r, n);
 }
 
 /* rounds.c */
@@ -47,7 +89,9 @@ void rounds_fold(struct pbox_shard *s, const struct target *g);
 /* Give back the sums of the folded nodes that begin with slot `first` or after it. */
 void rounds_unfold(struct pbox_shard_job *j, struct pbox_record *r, unsigned first);
 void rounds_burst(struct pbox_shard *s, const struct target *g, const struct target *next);
-/* Give back the packets of workers first .. end-1. */
+/* How many contributions the slots that are there came with. */
+unsigned rounds_contributions(const struct pbox_shard_job *j, const struct pbox_record *r);
+/* Give back the packets of slots first .. end-1. */
 void rounds_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_record *r,
 	unsigned first, unsigned end);
 struct rounds_group *rounds_scalars(struct pbox_shard_table *st, unsigned group, uint32_t round);

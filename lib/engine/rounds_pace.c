@@ -20,7 +20,7 @@ rounds_pace(struct pbox_shard *s, const struct target *g)
 	if (r->paced) /* it was complete before */
 		return true;
 	if (j->paced == NULL && job_rate_due(&j->rate, s->now_ns)) {
-		job_rate_ended(&j->rate, r->arrived, s->now_ns);
+		job_rate_ended(&j->rate, rounds_contributions(j, r), s->now_ns);
 		return false;
 	}
 	if (j->paced == NULL) {
@@ -92,7 +92,7 @@ pace_job(struct pbox_shard *s, struct pbox_shard_job *j)
 		if (r->arrived == 0 ||
 			r->arrived != r->need) /* some were damaged, and taken back */
 			continue;
-		job_rate_ended(&j->rate, r->arrived, s->now_ns);
+		job_rate_ended(&j->rate, rounds_contributions(j, r), s->now_ns);
 		shard_target_of(j, r, &s->ready[s->n_ready++]);
 		n++;
 	}

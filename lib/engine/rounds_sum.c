@@ -18,17 +18,17 @@ rounds_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_recor
 	void *batch[RELEASE_BATCH];
 	unsigned n = 0, total = 0;
 
-	for (unsigned w = first; w < end; w++) {
-		struct contribution *c = &r->from[w];
+	for (unsigned slot = first; slot < end; slot++) {
+		struct contribution *c = &r->from[slot];
 
 		/* packets of many workers have left the caches since they came */
-		if (w + RELEASE_AHEAD < end) {
-			const char *later = r->from[w + RELEASE_AHEAD].handle;
+		if (slot + RELEASE_AHEAD < end) {
+			const char *later = r->from[slot + RELEASE_AHEAD].handle;
 
 			__builtin_prefetch(later, 1);
 			__builtin_prefetch(later + PBOX_CACHE_LINE, 1);
 		}
-		if (!bit_get(r->has, w) || c->handle == NULL)
+		if (!bit_get(r->nodes, slot) || c->handle == NULL)
 			continue;
 		batch[n++] = c->handle;
 		c->handle = NULL;
@@ -43,6 +43,30 @@ rounds_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_recor
 		s->conf.ops->release(s->conf.ctx, batch, n);
 	j->held -= total;
 	pbox_stat_add(&s->stats[PBOX_SS_HELD], (uint64_t)0 - total);
+}
+
+/*
+ * The payloads of slots r->folded to end - 1 that are summed in nodes of level r->level: one payload a node, also where
+ * that has no slot that has come, or is a part of a larger one that has come. (The tree over these nodes is the tree over the
+ * slots.) Returns how many.
+ */
+static unsigned
+gather(const struct pbox_record *r, unsigned end, const void **out)
+{
+	unsigned n = (end - r->folded + (1u << r->level) - 1) >> r->level;
+
+	PBOX_ASSERT(r->folded >> r->level << r->level == r->folded);
+	for (unsigned i = 0; i < n; i++)
+		out[i] = pbox_reduce_absent;
+	for (unsigned slot = r->folded; (slot = bits_next(r->nodes, slot, end)) < end; slot++)
+		out[(slot - r->folded) >> r->level] = r->payload[slot];
+	return n;
+}
+
+unsigned
+rounds_contributions(const struct pbox_shard_job *j, const struct pbox_record *r)
+{
+	return j->named ? bits_count(r->nodes, 0, j->slots) : r->arrived;
 }
 
 /* What a sum of slots `first` to end - 1 is made of: the folded nodes among them, then the contributions. */
@@ -64,7 +88,12 @@ sources(struct pbox_shard *s, const struct target *g, unsigned first, unsigned e
 		src.acc = &s->acc[PBOX_NODES_MAX - 1 - src.n_acc];
 		s->acc[PBOX_NODES_MAX - 1 - src.n_acc] = r->payload[slot];
 	}
-	if (g->st->t->op == PBOX_OP_WEIGHTED_MEAN) {
+	if (__builtin_expect(g->j->named | r->partial, 0)) { /* not one payload a slot */
+		src.n = gather(r, end, s->present);
+		src.src = s->present;
+		src.base = r->folded >> r->level;
+	}
+	if (g->st->t->op == PBOX_OP_WEIGHTED_MEAN) { /* then r->level is 0 */
 		for (unsigned i = 0; i < src.n; i++)
 			s->weight[i] = (float)r->from[r->folded + i].weight;
 		src.weight = s->weight;
@@ -72,39 +101,28 @@ sources(struct pbox_shard *s, const struct target *g, unsigned first, unsigned e
 	return src;
 }
 
-/* Some workers are missing: their slots add nothing. */
-static void
-leave_out(struct pbox_shard *s, const struct target *g, struct pbox_sources *src)
-{
-	const struct pbox_record *r = g->fragment->record;
-
-	for (unsigned i = 0; i < src->n; i++)
-		s->present[i] = bit_get(r->has, r->folded + i) ? src->src[i] : pbox_reduce_absent;
-	src->src = s->present;
-}
-
 static uint64_t
-samples_of(const struct pbox_record *r, unsigned workers)
+samples_of(const struct pbox_shard_job *j, const struct pbox_record *r)
 {
+	bool all = r->arrived == j->slots && !j->named;
 	uint64_t samples = 0;
 
-	for (unsigned w = 0; w < workers; w++)
-		samples += r->arrived == workers || bit_get(r->has, w) ? r->from[w].weight : 0;
+	for (unsigned i = 0; i < j->slots; i++)
+		samples += all || bit_get(r->nodes, i) ? r->from[i].weight : 0;
 	return samples;
 }
 
-/* Forget the contribution of a worker, with all that it asked for, and ask for it again. */
+/* Forget the contribution that begins with this slot, with all that its worker asked for, and ask for it again. */
 static void
-rounds_forget(struct pbox_shard *s, const struct target *g, unsigned w)
+rounds_forget(struct pbox_shard *s, const struct target *g, unsigned slot)
 {
 	struct pbox_record *r = g->fragment->record;
+	unsigned w = slots_owner(g->j, slot);
 
-	rounds_release(s, g->j, r, w, w + 1);
-	r->from[w].unverified = false;
+	rounds_release(s, g->j, r, slot, slot + 1);
+	r->from[slot].unverified = false;
 	bit_clear(r->want, w); /* it may have been this frame's wish: nothing of it stays */
-	bit_clear(r->has, w);
-	r->arrived--;
-	r->need -= is_extra(r, w);
+	slots_go(g->j, r, slots_at(g->j, r, slot));
 	shard_count(s, PBOX_SS_TAKEN_BACK);
 	shard_send_taken_back(s, g, w, r->from[w].ts);
 }
@@ -119,11 +137,11 @@ take_back(struct pbox_shard *s, const struct target *g, unsigned first, unsigned
 	unsigned had = r->arrived;
 
 	for (unsigned all = 0; all < 2 && r->arrived == had; all++)
-		for (unsigned w = first; w < end; w++)
-			if (bit_get(r->has, w) && r->from[w].unverified &&
+		for (unsigned i = first; i < end; i++)
+			if (bit_get(r->nodes, i) && r->from[i].unverified &&
 				(all != 0 ||
-					!pbox_reduce_intact(r->payload[w], bytes, PBOX_HDR_LEN)))
-				rounds_forget(s, g, w);
+					!pbox_reduce_intact(r->payload[i], bytes, PBOX_HDR_LEN)))
+				rounds_forget(s, g, i);
 }
 
 void
@@ -137,6 +155,21 @@ rounds_unfold(struct pbox_shard_job *j, struct pbox_record *r, unsigned first)
 	}
 }
 
+/* Up to where it is: the last slot that has come of those that have none before them that is waited for. */
+static unsigned
+front(const struct pbox_shard_job *j, const struct pbox_record *r)
+{
+	unsigned end = r->folded;
+
+	for (unsigned i = end; i < j->slots; i++) {
+		if (bit_get(r->has, i))
+			end = i + 1;
+		else if (!is_extra(r, i))
+			break;
+	}
+	return end;
+}
+
 /*
  * Sum what is complete at the front of this round and give the packets back: whole nodes of the tree over the slots
  * (R5.2a), the largest first, so the bits are the same.
@@ -146,10 +179,8 @@ rounds_fold(struct pbox_shard *s, const struct target *g)
 {
 	struct pbox_shard_job *j = g->j;
 	struct pbox_record *r = g->fragment->record;
-	unsigned end = r->folded;
+	unsigned end = front(j, r);
 
-	while (end < j->job->workers && bit_get(r->has, end))
-		end++;
 	while (r->folded < end) {
 		/* end has this bit; so the node may take in some that are folded */
 		unsigned level = 31 - (unsigned)__builtin_clz(r->folded ^ end),
@@ -254,13 +285,13 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rec
 	struct pbox_shard_job *j = g->j;
 	struct pbox_table *t = g->st->t;
 	struct pbox_record *r = g->fragment->record;
-	unsigned n = j->job->workers;
+	unsigned n = j->slots;
 	uint32_t round = g->fragment->version + 1;
 	struct rounds_group *k = rounds_scalars(g->st, g->c->group, round);
 	struct pbox_sources src = sources(s, g, 0, n);
 	float *now = pbox_chunk_frag_param(t, g->c, g->frag), *spare = spare_for(g);
 	size_t first = (size_t)g->frag * t->frag_elements;
-	uint64_t samples = samples_of(r, n);
+	uint64_t samples = samples_of(j, r);
 	struct pbox_update u = {
 		.reduce = s->conf.reduce,
 		.optim = s->conf.optim,
@@ -276,9 +307,10 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rec
 		.answer_crc = &g->fragment->payload_crc,
 	};
 
-	if (r->arrived < n)
-		leave_out(s, g, &src);
-	if (next != NULL) {
+	if (next != NULL && j->named) {
+		src.next = s->ahead;
+		src.n_next = gather(next, n, s->ahead);
+	} else if (next != NULL) {
 		src.next = next->payload + next->folded;
 		src.n_next = n - next->folded;
 	}
@@ -317,7 +349,7 @@ rounds_burst(struct pbox_shard *s, const struct target *g, const struct target *
 {
 	const struct pbox_record *r = g->fragment->record, *ahead = NULL;
 
-	if (next != NULL && next->fragment->record->arrived == g->j->job->workers)
+	if (next != NULL && next->fragment->record->arrived == g->j->slots)
 		ahead = next->fragment->record;
 	/* where the damage was of one that is gone, the others are complete without it */
 	for (unsigned had = r->arrived; !rounds_finish(s, g, ahead) && r->arrived == r->need &&

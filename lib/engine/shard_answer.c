@@ -189,32 +189,10 @@ shard_send_results(struct pbox_shard *s, const struct target *g)
 		send_result(s, g, &out, to, n);
 }
 
-/* The first worker that the fragment waits for. */
-static uint32_t
-first_missing(const struct target *g)
-{
-	unsigned n = g->j->job->workers;
-	const struct pbox_record *r = g->fragment->record;
-
-	if (r == NULL || !initialised(g))
-		return 0;
-	for (unsigned i = 0; i < words_of(g->j); i++) {
-		uint64_t left = g->st->discipline->missing(g, i);
-
-		if (left != 0) {
-			unsigned w = i * 64 + (unsigned)__builtin_ctzll(left);
-
-			return w < n ? w : UINT32_MAX;
-		}
-	}
-	return UINT32_MAX;
-}
-
 static void
 send_wait(
 	struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t round, uint32_t ts)
 {
-	const struct pbox_record *r = initialised(g) ? g->fragment->record : NULL;
 	struct pbox_send out = {
 		.hdr =
 			{
@@ -222,15 +200,11 @@ send_wait(
 				.chunk = g->chunk,
 				.frag = g->frag,
 				.round = round,
-				.base = g->fragment->version,
-				.aux = r != NULL ? r->arrived : 0,
-				.weight = first_missing(g),
 				.ts = ts,
 			},
 	};
 
-	if (r != NULL && bit_get(r->has, worker))
-		out.hdr.flags |= PBOX_F_HAVE;
+	g->st->discipline->wait(g, worker, &out.hdr);
 	if (send_to(s, g, &out, worker)) /* or it is gone, and with it what it sent */
 		shard_count(s, PBOX_SS_TX_WAIT);
 }
@@ -258,7 +232,8 @@ shard_send_plain(struct pbox_shard *s, const struct target *g, const struct pbox
 				.chunk = f->hdr.chunk,
 				.frag = f->hdr.frag,
 				.round = f->hdr.round,
-				.base = type == PBOX_INIT_OK ? f->hdr.base : g->fragment->version,
+				.base = type == PBOX_INIT_OK || g->j->named ? f->hdr.base
+									    : g->fragment->version,
 				.ts = f->hdr.ts,
 			},
 	};

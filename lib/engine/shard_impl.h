@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include <pbox_optim.h>
+#include <pbox_slots.h>
 
 #include "discipline.h"
 #include "engine_auth.h"
@@ -51,11 +52,12 @@ struct shard_peer {
 	uint32_t since; /* ts of the newest frame that answers have followed */
 };
 
-/* What is kept of one worker's contribution, or of its wish for the result. */
+/* What is kept of a contribution, at its first slot; and of a worker's wish for the result, at the worker's number. */
 struct contribution {
-	void *handle; /* NULL: nothing is held */
-	uint32_t weight, ts, at_us;
+	void *handle;               /* NULL: nothing is held */
+	uint32_t weight, ts, at_us; /* ts, at_us: of the wish */
 	bool unverified;
+	uint8_t level; /* of the node that it is */
 };
 
 /* Which version a worker holds of a fragment that is being restored. */
@@ -66,7 +68,8 @@ struct report {
 
 /*
  * What is kept of a fragment while workers contribute to a version or wait for one, or while it is restored.
- * The arrays, one entry a worker, and the bitmaps follow it in one piece of memory (record_layout).
+ * The arrays, one entry a slot, and the bitmaps follow it in one piece of memory (record_layout). A job has as many slots as
+ * workers at least: what is of workers is in the same.
  */
 struct pbox_record {
 	union {
@@ -78,7 +81,7 @@ struct pbox_record {
 			uint16_t folded;     /* slots 0 to folded - 1 are summed, by nodes */
 			uint16_t need;       /* complete when as many have arrived */
 			uint16_t unverified; /* of those that are held */
-			bool partial;        /* expect holds; else all workers are expected */
+			bool partial;        /* expect holds; else all slots are expected */
 			bool paced; /* complete, and in the line of those that end at the job's rate */
 			struct pbox_record *later; /* in that line: the next one */
 		};
@@ -89,20 +92,26 @@ struct pbox_record {
 	uint16_t frag;
 	uint32_t chunk; /* id */
 	bool open;
-	const void **payload; /* NULL: all zeros; of the first slot of a folded node: its sum */
+	uint8_t level; /* of a round: no node that has come is of a lower one */
+	const void **
+		payload; /* of the first slot of a node, NULL: all zeros; of a folded one: its sum */
 	union {
 		struct contribution *from;
 		struct report *report;
 	};
-	uint64_t *has;    /* who has contributed, or reported */
+	uint64_t *has; /* slots that have come, or workers that have reported */
+	uint64_t *
+		nodes; /* first slots of the contributions that these came with; without names it is has */
 	uint64_t *want;   /* who wants the result, or can give the payload that it reported */
-	uint64_t *expect; /* who is waited for, of a round that is partial */
+	uint64_t *expect; /* slots that are waited for, of a round that is partial */
 };
 
 struct pbox_shard_job {
 	struct pbox_job *job;
 	uint16_t shard;
 	uint16_t tagged; /* PBOX_F_AUTH where the job has auth, else 0 */
+	uint16_t slots;  /* of a round */
+	bool named;      /* frames name nodes of them (R5.2b); else slot i is worker i's */
 	struct shard_member *member;
 	/* Where a worker's frames to each endpoint of the shard come from: its answers leave through
 	 * the port of the chunk, to the worker's address there. */
@@ -123,9 +132,9 @@ struct pbox_shard_job {
 	uint32_t repeat_ns;                     /* repeat_earn() */
 	uint32_t request_ns;                    /* of one control frame of a session; 0: no limit */
 	uint64_t request_empty_ns;              /* shard_control_rate.c */
-	uint16_t n_expected;                    /* workers that new rounds wait for, */
+	uint16_t n_expected;                    /* slots that new rounds wait for, */
 	uint64_t *expected;                     /* and which */
-	/* The next such set: the registrar's, and the shard's while its mail is out. */
+	/* The next set of workers that are waited for: the registrar's, and the shard's while its mail is out. */
 	uint64_t *members;
 	struct pbox_job_bounds bounds; /* the same of its bounds */
 	/* The registrar's: mails under way, by kind, and a bit of each kind of which one more must follow. */
@@ -210,9 +219,11 @@ struct pbox_shard {
 	uint8_t own_index[PBOX_MAX_ENDPOINTS];     /* among the shard's own */
 	bool on_heap;                              /* the shard itself */
 	struct pbox_shard_job *job[PBOX_MAX_JOBS]; /* by number */
-	float weight[PBOX_MAX_WORKERS];            /* factors of one sum */
-	const void *present[PBOX_MAX_WORKERS];     /* its sources, where some are missing */
-	const float *acc[PBOX_NODES_MAX]; /* the sums that it begins with, the last at the end */
+	float weight[PBOX_MAX_SLOTS];              /* factors of one sum */
+	const void *
+		present[PBOX_MAX_SLOTS]; /* its sources, where they are not one a slot, and those */
+	const void *ahead[PBOX_MAX_SLOTS]; /* of the next one */
+	const float *acc[PBOX_NODES_MAX];  /* the sums that it begins with, the last at the end */
 	/* a sum that is not verified yet */
 	float scratch[FRAGMENT_MAX] __attribute__((aligned(PBOX_CACHE_LINE)));
 };
@@ -228,6 +239,13 @@ static inline unsigned
 words_of(const struct pbox_shard_job *j)
 {
 	return (j->job->workers + 63u) / 64;
+}
+
+/* Of one of slots. */
+static inline unsigned
+slot_words(const struct pbox_shard_job *j)
+{
+	return (j->slots + 63u) / 64;
 }
 
 static inline struct pbox_record *
@@ -278,17 +296,24 @@ is_restoring(const struct target *g)
 /* shard_memory.c: what a job may ask of the core from now on (R6.12) */
 void shard_job_quota(struct pbox_shard_job *j, const struct pbox_job_bounds *b);
 /* What a shard keeps of a job and of its tables, in the arena of the NUMA node of the shard's core (shard_memory.c);
- * the registrar calls these. n_acc: sums of nodes that may be
- * folded early at the same time, at most SHARD_FOLDED of them are of any use. */
+ * the registrar calls these. */
+struct shard_job_room {
+	unsigned workers, slots; /* named: they are those of JOIN (R5.2b) */
+	bool named;
+	unsigned peers;         /* of one worker */
+	uint32_t records, hold; /* rounds, and packets that may be held for them */
+	uint32_t folded;        /* sums of nodes that may be folded early at the same time, */
+	size_t acc_bytes;       /* and the size of one */
+};
+/* More folded nodes than that are of no use. */
 #define SHARD_FOLDED 64u
-struct pbox_shard_job *shard_job_create(struct pbox_job *job, uint16_t shard, unsigned peers,
-	uint32_t n_records, uint32_t n_acc, size_t acc_bytes, struct pbox_arena *arena);
+struct pbox_shard_job *shard_job_create(struct pbox_job *job, uint16_t shard,
+	const struct shard_job_room *room, struct pbox_arena *arena);
 void shard_job_free(struct pbox_shard_job *j);
 struct pbox_shard_table *shard_table_create(
 	struct pbox_table *t, unsigned workers, struct pbox_arena *arena);
 /* What these take of the arena. */
-size_t shard_job_bytes(
-	unsigned workers, unsigned peers, uint32_t n_records, uint32_t n_acc, size_t acc_bytes);
+size_t shard_job_bytes(const struct shard_job_room *room);
 size_t shard_table_bytes(const struct pbox_table *t, unsigned workers);
 
 /* From elsewhere than the worker's earlier frames to this endpoint, in this session? */
@@ -409,7 +434,6 @@ void shard_record_close(
 	struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_fragment *fragment);
 void shard_target_of(struct pbox_shard_job *j, const struct pbox_record *r, struct target *g);
 void shard_members(struct pbox_shard *s, struct pbox_shard_job *j);
-void shard_members_all(const struct pbox_shard_job *j, uint64_t *set);
 void shard_drop_records(struct pbox_shard *s, struct pbox_shard_job *j);
 void shard_why(struct pbox_shard_job *j, struct pbox_why_page *page);
 

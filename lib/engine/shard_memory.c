@@ -4,11 +4,11 @@
 
 #include <string.h>
 
-#include "shard_impl.h"
+#include "shard_slots.h"
 
-/* Place the arrays of n workers after the record; returns the size of all of it. */
+/* Place the arrays of n slots after the record; returns the size of all of it. */
 static size_t
-record_layout(struct pbox_record *r, unsigned n)
+record_layout(struct pbox_record *r, unsigned n, bool named)
 {
 	size_t at = pbox_pad_line(sizeof(*r)), words = (n + 63u) / 64;
 	uint8_t *base = (uint8_t *)r;
@@ -19,9 +19,10 @@ record_layout(struct pbox_record *r, unsigned n)
 		r->has = (uint64_t *)(void *)(r->from + n);
 		r->want = r->has + words;
 		r->expect = r->want + words;
+		r->nodes = named ? r->expect + words : r->has;
 	}
 	return pbox_pad_line(at + n * (sizeof(void *) + sizeof(struct contribution)) +
-			     3 * words * sizeof(uint64_t));
+			     (named ? 4 : 3) * words * sizeof(uint64_t));
 }
 
 void
@@ -34,9 +35,11 @@ shard_job_quota(struct pbox_shard_job *j, const struct pbox_job_bounds *b)
 
 /* Place what the shard keeps of a job and its members after the job; returns the size of all of it. */
 static size_t
-job_layout(struct pbox_shard_job *j, unsigned workers, unsigned peers)
+job_layout(struct pbox_shard_job *j, const struct shard_job_room *room)
 {
-	size_t member = pbox_pad_line(sizeof(*j)), words = (workers + 63u) / 64;
+	unsigned workers = room->workers, peers = room->peers;
+	size_t member = pbox_pad_line(sizeof(*j));
+	size_t slot_words = (room->slots + 63u) / 64, words = (workers + 63u) / 64;
 	size_t peer = member + workers * sizeof(*j->member);
 	size_t table = peer + (size_t)workers * peers * sizeof(*j->peer);
 	size_t set = table + PBOX_MAX_TABLES * sizeof(*j->table);
@@ -48,55 +51,58 @@ job_layout(struct pbox_shard_job *j, unsigned workers, unsigned peers)
 		j->peer = (struct shard_peer *)(void *)(base + peer);
 		j->table = (struct pbox_shard_table **)(void *)(base + table);
 		j->expected = (uint64_t *)(void *)(base + set);
-		j->members = j->expected + words;
+		j->members = j->expected + slot_words;
 	}
-	return pbox_pad_line(set + 2 * words * sizeof(uint64_t));
+	return pbox_pad_line(set + (slot_words + words) * sizeof(uint64_t));
 }
 
 size_t
-shard_job_bytes(
-	unsigned workers, unsigned peers, uint32_t n_records, uint32_t n_acc, size_t acc_bytes)
+shard_job_bytes(const struct shard_job_room *room)
 {
-	return job_layout(NULL, workers, peers) + n_records * record_layout(NULL, workers) +
-	       n_acc * pbox_pad_line(acc_bytes);
+	return job_layout(NULL, room) +
+	       room->records * record_layout(NULL, room->slots, room->named) +
+	       room->folded * pbox_pad_line(room->acc_bytes);
 }
 
 struct pbox_shard_job *
-shard_job_create(struct pbox_job *job, uint16_t shard, unsigned peers, uint32_t n_records,
-	uint32_t n_acc, size_t acc_bytes, struct pbox_arena *arena)
+shard_job_create(struct pbox_job *job, uint16_t shard, const struct shard_job_room *room,
+	struct pbox_arena *arena)
 {
-	struct pbox_shard_job *j = pbox_arena_alloc(arena, job_layout(NULL, job->workers, peers));
+	struct pbox_shard_job *j = pbox_arena_alloc(arena, job_layout(NULL, room));
+	size_t acc_bytes = pbox_pad_line(room->acc_bytes);
 
-	PBOX_ASSERT(n_records > 0 && peers > 0);
+	PBOX_ASSERT(room->records > 0 && room->peers > 0 && room->workers == job->workers &&
+		    room->slots >= room->workers && room->slots <= PBOX_MAX_SLOTS);
 	if (j == NULL)
 		return NULL;
-	job_layout(j, job->workers, peers);
-	acc_bytes = pbox_pad_line(acc_bytes);
+	job_layout(j, room);
 	j->job = job;
 	j->shard = shard;
 	j->tagged = job->auth != NULL ? PBOX_F_AUTH : 0;
 	j->arena = arena;
-	j->hold_share = n_records;
+	j->slots = (uint16_t)room->slots;
+	j->named = room->named;
+	j->hold_share = room->hold;
 	shard_job_quota(j, &job->conf->bounds);
-	j->n_records = n_records;
-	j->record_size = record_layout(NULL, job->workers);
-	j->peers = peers;
-	j->record_mem = pbox_arena_alloc(arena, n_records * j->record_size);
-	j->acc_mem = pbox_arena_alloc(arena, n_acc * acc_bytes);
-	if (j->record_mem == NULL || (n_acc > 0 && j->acc_mem == NULL)) {
+	j->n_records = room->records;
+	j->record_size = record_layout(NULL, room->slots, room->named);
+	j->peers = room->peers;
+	j->record_mem = pbox_arena_alloc(arena, room->records * j->record_size);
+	j->acc_mem = pbox_arena_alloc(arena, room->folded * acc_bytes);
+	if (j->record_mem == NULL || (room->folded > 0 && j->acc_mem == NULL)) {
 		shard_job_free(j);
 		return NULL;
 	}
-	shard_members_all(j, j->expected);
-	j->n_expected = job->workers;
-	for (uint32_t i = n_records; i-- > 0;) {
+	bits_set(j->expected, 0, j->slots);
+	j->n_expected = j->slots;
+	for (uint32_t i = room->records; i-- > 0;) {
 		struct pbox_record *r = record_at(j, i);
 
-		record_layout(r, job->workers);
+		record_layout(r, room->slots, room->named);
 		r->next = j->free_record;
 		j->free_record = r;
 	}
-	for (uint32_t i = n_acc; i-- > 0;) {
+	for (uint32_t i = room->folded; i-- > 0;) {
 		void **acc = (void **)(void *)((uint8_t *)j->acc_mem + i * acc_bytes);
 
 		*acc = j->free_acc;

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "shard_impl.h"
+#include "shard_slots.h"
 
 /* What is kept of a fragment while something goes on there: a round, or its restoring. And membership (R8.5). */
 
@@ -23,7 +23,7 @@ shard_record_open(struct pbox_shard *s, const struct target *g)
 	r->since_ns = s->now_ns;
 	r->chunk = g->chunk;
 	r->frag = g->frag;
-	memset(r->has, 0, words_of(j) * sizeof(*r->has));
+	memset(r->has, 0, slot_words(j) * sizeof(*r->has));
 	memset(r->want, 0, words_of(j) * sizeof(*r->want));
 	g->fragment->record = r;
 	pbox_stat_add(&s->stats[PBOX_SS_ROUNDS_OPEN], 1);
@@ -60,16 +60,6 @@ next_in_progress(struct pbox_shard_job *j, uint32_t *at, struct target *g)
 }
 
 void
-shard_members_all(const struct pbox_shard_job *j, uint64_t *set)
-{
-	unsigned n = j->job->workers, words = words_of(j);
-
-	memset(set, 0xFF, words * sizeof(*set));
-	if (n % 64 != 0)
-		set[words - 1] = (UINT64_C(1) << n % 64) - 1;
-}
-
-void
 shard_target_of(struct pbox_shard_job *j, const struct pbox_record *r, struct target *g)
 {
 	uint32_t index = r->chunk & ((1u << PBOX_CHUNK_BITS) - 1);
@@ -84,17 +74,23 @@ shard_target_of(struct pbox_shard_job *j, const struct pbox_record *r, struct ta
 	g->elements = pbox_chunk_frag_elements(g->st->t, g->c, r->frag);
 }
 
+/* The slots of the members. */
+static void
+expect_members(struct pbox_shard_job *j)
+{
+	memset(j->expected, 0, slot_words(j) * sizeof(*j->expected));
+	for (unsigned w = 0; w < j->job->workers; w++)
+		if (bit_get(j->members, w))
+			bits_set(j->expected, slots_begin(j, w), slots_end(j, w));
+	j->n_expected = (uint16_t)bits_count(j->expected, 0, j->slots);
+}
+
 void
 shard_members(struct pbox_shard *s, struct pbox_shard_job *j)
 {
 	struct target g;
-	unsigned n = 0;
 
-	memcpy(j->expected, j->members, words_of(j) * sizeof(*j->expected));
-	for (unsigned i = 0; i < words_of(j); i++)
-		n += (unsigned)__builtin_popcountll(j->expected[i]);
-	PBOX_ASSERT(n <= j->job->workers);
-	j->n_expected = (uint16_t)n;
+	expect_members(j);
 	for (uint32_t i = 0; next_in_progress(j, &i, &g) != NULL;)
 		g.st->discipline->members(s, &g);
 	shard_finish_ready(s);
@@ -150,8 +146,6 @@ shard_why(struct pbox_shard_job *j, struct pbox_why_page *page)
 			.paced = r->paced,
 			.since_ns = r->since_ns,
 		};
-		shard_members_all(j, out->missing);
-		for (unsigned i = 0; i < words_of(j); i++)
-			out->missing[i] &= g.st->discipline->missing(&g, i);
+		g.st->discipline->missing(&g, out->missing);
 	}
 }

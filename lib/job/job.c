@@ -57,7 +57,8 @@ pbox_job_create(uint16_t id, const char *name, const struct pbox_job_conf *conf,
 	if (job == NULL)
 		return NULL;
 	job->id = id;
-	job->workers = workers;
+	job->workers = job->slots = workers;
+	job->nodes = workers;
 	job->conf = conf_copy(conf);
 	job->heap = pbox_job_heap(conf, workers);
 	snprintf(job->name, sizeof(job->name), "%s", name);

@@ -136,7 +136,10 @@ struct pbox_run {
 
 struct pbox_job {
 	uint16_t id, workers;
-	uint64_t begun_ns;          /**< when it was created: no two jobs of a box have the same */
+	uint16_t slots;    /**< of a round (R5.2a): as many as workers, unless */
+	bool names_slots;  /**< they are those of JOIN, and frames name nodes of them (R5.2b) */
+	uint32_t nodes;    /**< contributions to a round of a fragment, of all workers */
+	uint64_t begun_ns; /**< when it was created: no two jobs of a box have the same */
 	uint64_t begun_listened_ns; /**< and on the clock of leases */
 	uint16_t window;            /**< granted to each worker and endpoint */
 	uint8_t policy;             /**< PBOX_POLICY_WAIT or _SHRINK */

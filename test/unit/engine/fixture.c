@@ -414,6 +414,8 @@ fx_join_message(const struct fx_worker *w)
 	};
 
 	memcpy(m.run, w->run, sizeof(m.run));
+	m.slots = w->slots;
+	m.can = m.needs = w->slots != 0 ? 1u << PBOX_CAN_SLOTS : 0;
 	snprintf(m.job, sizeof(m.job), "%s", w->job);
 	snprintf(m.host, sizeof(m.host), "host%u", w->worker);
 	return m;

@@ -81,6 +81,7 @@ struct fx_worker {
 	bool tagged; /* the session has tags: what is sent has them */
 	struct pbox_auth_keys keys;
 	uint8_t policy;
+	uint16_t slots;            /* of its JOIN (R5.2b) */
 	uint8_t run[PBOX_RUN_LEN]; /* of its JOIN, as is number: of the run that it comes back to */
 	uint64_t number;
 };

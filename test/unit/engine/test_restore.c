@@ -184,9 +184,21 @@ test_version_of_nobody(void)
 	pull(1, 5);
 	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_ERROR);
 	UNIT_EQ_U64(fx_last()->hdr.aux, PBOX_E_LOST);
+	h = fx_data(&w[0], PBOX_PULL, 0, 0, 0);
+	h.flags = PBOX_F_LATEST;
+	fx_clear();
+	fx_rx(0, &w[0], &h, NULL);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_ERROR);
+	UNIT_EQ_U64(fx_last()->hdr.aux, PBOX_E_LOST);
 	fx_mark();
 	fx_pushpull(&w[1], 6, g[1], 4);
 	FX_ONLY(PBOX_SS_RX_CONTRIBUTION);
+	fx_pushpull(&w[0], 6, g[0], 4);
+	fx_clear();
+	h.ts = fx_ts();
+	fx_rx(0, &w[0], &h, NULL);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_RESULT);
+	UNIT_EQ_U64(fx_last()->hdr.round, 6);
 	fx_end();
 }
 

@@ -47,8 +47,8 @@ static void
 test_join(void)
 {
 	fx_begin();
-	join(PBOX_POLICY_WAIT, 0, 1u << PBOX_CAN_SLOTS);
-	refused("slots");
+	join(PBOX_POLICY_WAIT, 0, 1u << PBOX_CAN_SLOTS | 1u << PBOX_CAN_BOXES);
+	refused("boxes");
 	join(PBOX_POLICY_WAIT, UINT32_MAX, 1u << PBOX_CAN_CLOCK | 1u << PBOX_CAN_BLOCK | 1u << 31);
 	refused("clock, block, capability 31");
 	join(PBOX_POLICY_REASSIGN, 0, 1u << PBOX_CAN_WORK);

@@ -1,0 +1,775 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <arpa/inet.h>
+#include <string.h>
+
+#include <pbox_slots.h>
+
+#include "fixture.h"
+
+/* A job whose workers bring nodes of the tree over its slots (R5.2b). Job "six" goes on without workers. */
+
+const char unit_suite[] = "engine: slots";
+
+#define MS       UINT64_C(1000000)
+#define ELEMENTS 16
+#define WORKERS  8
+#define SENT     8192
+
+static struct fx_worker w[WORKERS];
+static unsigned n_workers, slots, seed;
+/* What is computed for a slot, and what has been sent. */
+static float value[PBOX_MAX_SLOTS][ELEMENTS];
+static struct datagram {
+	uint8_t hdr[PBOX_HDR_LEN];
+	uint8_t payload[4 * ELEMENTS];
+} sent[SENT];
+static unsigned n_pushed;
+
+static unsigned
+chance(unsigned below)
+{
+	seed = seed * 1664525 + 1013904223;
+	return (seed >> 8) % below;
+}
+
+static void
+join_all(const char *job, unsigned workers, unsigned v)
+{
+	n_workers = workers;
+	slots = v;
+	for (unsigned i = 0; i < workers; i++) {
+		w[i] = (struct fx_worker){.job = job,
+			.worker = (uint16_t)i,
+			.workers = (uint16_t)workers,
+			.slots = (uint16_t)v};
+		CU_ASSERT_TRUE_FATAL(fx_try_join(&w[i]));
+	}
+}
+
+static void
+declare_all(uint32_t table, const struct fx_table *t)
+{
+	for (unsigned i = 0; i < n_workers; i++)
+		CU_ASSERT_EQUAL_FATAL(fx_declare(&w[i], table, t)->hdr.type, PBOX_DECLARED);
+	fx_work();
+	CU_ASSERT_EQUAL_FATAL(fx_map(&w[0], table, 0)->hdr.type, PBOX_MAPPED);
+	fx_clear();
+}
+
+static void
+begin_with(const char *job, unsigned workers, unsigned v, const struct fx_table *t)
+{
+	fx_begin();
+	join_all(job, workers, v);
+	declare_all(0, t);
+	/* of many magnitudes: another order gives other bits */
+	for (unsigned i = 0; i < v; i++)
+		for (unsigned k = 0; k < ELEMENTS; k++)
+			value[i][k] = ((float)chance(2001) - 1000) * (float)(1u << chance(24));
+}
+
+static void
+begin(const char *job, unsigned workers, unsigned v)
+{
+	const struct fx_table t = {.elements = ELEMENTS, .op = PBOX_OP_SUM};
+
+	begin_with(job, workers, v, &t);
+}
+
+/* The sum of some slots that are a node, or all; gone: those of this worker are absent. */
+static void
+sum_of(float *dst, unsigned first, unsigned end, int gone)
+{
+	static const void *src[PBOX_MAX_SLOTS];
+	struct pbox_sources s = {.src = src, .n = end - first, .elem = PBOX_FMT_FP32};
+
+	for (unsigned i = first; i < end; i++)
+		src[i - first] =
+			gone >= 0 && i >= pbox_slots_of((unsigned)gone, n_workers, slots) &&
+					i < pbox_slots_of((unsigned)gone + 1, n_workers, slots)
+				? (const void *)pbox_reduce_absent
+				: value[i];
+	pbox_reduce_scalar.sum(dst, &s, 0, ELEMENTS);
+}
+
+/* The node of that code, as its worker makes it, with as many samples as slots. late: its CRC is not looked at yet. */
+static bool
+push_at(unsigned i, enum pbox_type type, uint32_t chunk, uint16_t frag, uint32_t round,
+	struct pbox_node n, bool late, bool damaged)
+{
+	struct datagram *d = &sent[n_pushed++ % SENT];
+	struct pbox_hdr h = fx_data(&w[i], type, chunk, frag, round);
+	struct pbox_frame f = {.payload = d->payload,
+		.handle = d,
+		.peer = {.ip = htonl(w[i].ip), .udp = w[i].udp}};
+	unsigned end = pbox_node_end(n, slots),
+		 at = chunk != 0; /* the second table is the other shard's */
+	float sum[ELEMENTS];
+
+	sum_of(sum, n.first, end, -1);
+	memcpy(d->payload, sum, sizeof(sum));
+	h.format = PBOX_FMT_FP32;
+	h.length = sizeof(d->payload);
+	h.base = pbox_node_code(n);
+	h.weight = end - n.first;
+	UNIT_EQ_U64(pbox_frame_seal(d, &h), sizeof(*d));
+	if (damaged)
+		d->payload[5] ^= 16;
+	f.hdr = h;
+	f.unverified = late;
+	fx_at(at, &f.peer);
+	fx_listen();
+	return pbox_shard_rx(fx.shard[at], &f, 1, fx.now) != 0;
+}
+
+static bool
+push(unsigned i, enum pbox_type type, uint32_t round, unsigned first, unsigned level)
+{
+	return push_at(i, type, 0, 0, round,
+		(struct pbox_node){.first = (uint16_t)first, .level = (uint16_t)level}, false,
+		false);
+}
+
+static unsigned
+nodes_of(unsigned i, struct pbox_node *n)
+{
+	return pbox_range_nodes(pbox_slots_of(i, n_workers, slots),
+		pbox_slots_of(i + 1, n_workers, slots), slots, n);
+}
+
+/* All nodes of a worker, PUSH for all but the last. */
+static void
+bring(unsigned i, uint32_t chunk, uint16_t frag, uint32_t round)
+{
+	struct pbox_node n[PBOX_RANGE_NODES];
+	unsigned count = nodes_of(i, n);
+
+	for (unsigned k = 0; k < count; k++) {
+		bool last = k + 1 == count;
+
+		CU_ASSERT_TRUE(push_at(i, last ? PBOX_PUSHPULL : PBOX_PUSH, chunk, frag, round,
+			n[k], last, false));
+		if (last)
+			continue;
+		UNIT_EQ_U64(fx_last()->hdr.type, PBOX_PUSH_OK);
+		UNIT_EQ_U64(fx_last()->hdr.round, round);
+		UNIT_EQ_U64(fx_last()->hdr.base, pbox_node_code(n[k]));
+	}
+}
+
+static void
+expect_result(uint32_t round, int gone)
+{
+	const struct fx_sent *s = fx_last();
+	unsigned without = 0;
+	float want[ELEMENTS];
+
+	if (gone >= 0)
+		without = pbox_slots_of((unsigned)gone + 1, n_workers, slots) -
+			  pbox_slots_of((unsigned)gone, n_workers, slots);
+	sum_of(want, 0, slots, gone);
+	UNIT_EQ_U64(s->hdr.type, PBOX_RESULT);
+	UNIT_EQ_U64(s->hdr.round, round);
+	UNIT_EQ_U64(s->hdr.aux, slots - without);
+	UNIT_EQ_U64(s->hdr.weight, slots - without);
+	CU_ASSERT_EQUAL(memcmp(s->payload, want, sizeof(want)), 0);
+}
+
+static void
+expect_wait(bool have, uint32_t base, unsigned there, uint32_t missing)
+{
+	const struct fx_sent *s = fx_last();
+
+	UNIT_EQ_U64(s->hdr.type, PBOX_WAIT);
+	UNIT_EQ_U64(s->hdr.flags & PBOX_F_HAVE, have ? PBOX_F_HAVE : 0);
+	UNIT_EQ_U64(s->hdr.base, base);
+	UNIT_EQ_U64(s->hdr.aux, there);
+	UNIT_EQ_U64(s->hdr.weight, missing);
+}
+
+static void
+ask(unsigned i, uint32_t round)
+{
+	struct pbox_hdr h = fx_data(&w[i], PBOX_PULL, 0, 0, round);
+
+	fx_rx(0, &w[i], &h, NULL);
+}
+
+/* R4.4: what a JOIN may ask, and that all ask for the same. */
+static void
+test_join(void)
+{
+	struct pbox_job_view v;
+
+	fx_begin();
+	w[0] = (struct fx_worker){.job = "speech", .workers = 3, .slots = 2};
+	CU_ASSERT_FALSE(fx_try_join(&w[0]));
+	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+	CU_ASSERT_STRING_EQUAL(fx_error_text(),
+		"2 slots for 3 workers: each worker needs one at least, so give more slots or start fewer workers");
+	w[0].slots = PBOX_MAX_SLOTS + 1;
+	CU_ASSERT_FALSE(fx_try_join(&w[0]));
+	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+	CU_ASSERT_STRING_EQUAL(fx_error_text(), "4097 slots: a job has 4096 at most");
+	UNIT_EQ_U64(fx.rs[PBOX_RS_JOBS], 0);
+	w[0].slots = 12;
+	CU_ASSERT_TRUE(fx_try_join(&w[0]));
+	UNIT_EQ_U64(w[0].welcome.flags & 1u << PBOX_CAN_SLOTS, 1u << PBOX_CAN_SLOTS);
+	pbox_registrar_view_job(fx.registrar, pbox_registrar_job(fx.registrar, 0), &v);
+	UNIT_EQ_U64(v.slots, 12);
+	w[1] = (struct fx_worker){.job = "speech", .worker = 1, .workers = 3, .slots = 13};
+	CU_ASSERT_FALSE(fx_try_join(&w[1]));
+	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+	CU_ASSERT_STRING_EQUAL(fx_error_text(),
+		"job 'speech': a worker (host1) asks for 13 slots, the others for 12 (0: as many as workers): give all the same number");
+	w[1].slots = 0;
+	CU_ASSERT_FALSE(fx_try_join(&w[1]));
+	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+	w[1].slots = 12;
+	CU_ASSERT_TRUE(fx_try_join(&w[1]));
+	/* as many as workers are names all the same; and a job without them has these */
+	w[2] = (struct fx_worker){.job = "seven", .workers = 2, .slots = 2};
+	CU_ASSERT_TRUE(fx_try_join(&w[2]));
+	w[3] = (struct fx_worker){.job = "seven", .worker = 1, .workers = 2};
+	CU_ASSERT_FALSE(fx_try_join(&w[3]));
+	w[4] = (struct fx_worker){.job = "eight", .workers = 2};
+	CU_ASSERT_TRUE(fx_try_join(&w[4]));
+	pbox_registrar_view_job(fx.registrar, pbox_registrar_job_named(fx.registrar, "eight"), &v);
+	UNIT_EQ_U64(v.slots, 2);
+	fx_end();
+}
+
+/* Another run may have other slots (R12.5): the one that is kept makes way. */
+static void
+test_another_run(void)
+{
+	const struct fx_table t = {.elements = ELEMENTS};
+	struct pbox_job_view v;
+
+	fx.grace_ms = 60000;
+	fx_begin();
+	join_all("speech", 2, 4);
+	declare_all(0, &t);
+	fx.now += 100000 * MS; /* both are dead, and the run is kept */
+	fx_tick();
+	w[0].slots = 6;
+	fx_hello(&w[0]);
+	fx_try_join(&w[0]);
+	fx_work();
+	CU_ASSERT_TRUE(fx_try_join(&w[0]));
+	pbox_registrar_view_job(fx.registrar, pbox_registrar_job(fx.registrar, 0), &v);
+	UNIT_EQ_U64(v.slots, 6);
+	fx_end();
+}
+
+/* The sum has the same bits, whatever workers bring it in whatever order. */
+static void
+test_sums(void)
+{
+	static const unsigned count[][2] = {{1, 1}, {1, 7}, {2, 2}, {2, 3}, {3, 7}, {3, 5}, {3, 32},
+		{4, 16}, {5, 13}, {7, 100}, {8, 64}, {5, 257}, {3, 1001}, {3, 4096}};
+
+	for (unsigned c = 0; c < sizeof(count) / sizeof(count[0]); c++) {
+		unsigned n = count[c][0], order[WORKERS];
+
+		seed = c + 1;
+		begin("speech", n, count[c][1]);
+		for (uint32_t round = 1; round <= 3; round++) {
+			for (unsigned i = 0; i < n; i++)
+				order[i] = i;
+			for (unsigned i = n; i > 1; i--) {
+				unsigned k = chance(i), x = order[k];
+
+				order[k] = order[i - 1];
+				order[i - 1] = x;
+			}
+			for (unsigned i = 0; i < n; i++) {
+				UNIT_EQ_U64(fx_count(PBOX_RESULT), 0);
+				bring(order[i], 0, 0, round);
+			}
+			UNIT_EQ_U64(fx_count(PBOX_RESULT), n);
+			expect_result(round, -1);
+			UNIT_EQ_U64(pbox_shard_held(fx.shard[0]), 0);
+			fx_clear();
+		}
+		UNIT_EQ_U64(fx.ss[0][PBOX_SS_TAKEN_BACK], 0);
+		fx_end();
+	}
+}
+
+/* All nodes of all workers, in any order, and of the lowest level too. */
+static void
+test_any_order(void)
+{
+	for (unsigned run = 0; run < 30; run++) {
+		unsigned left = 0;
+		struct {
+			unsigned worker;
+			struct pbox_node n;
+		} todo[64];
+
+		seed = run + 1;
+		begin("speech", 3, 22);
+		for (unsigned i = 0; i < 3; i++) {
+			struct pbox_node n[PBOX_RANGE_NODES];
+			unsigned k = nodes_of(i, n);
+
+			if (i == run % 4) { /* of another library: slots one by one */
+				k = 0;
+				for (unsigned slot = pbox_slots_of(i, 3, 22);
+					slot < pbox_slots_of(i + 1, 3, 22); slot++)
+					n[k++] = (struct pbox_node){(uint16_t)slot, 0};
+			}
+			while (k-- > 0) {
+				todo[left].worker = i;
+				todo[left++].n = n[k];
+			}
+		}
+		while (left > 0) {
+			unsigned k = chance(left);
+
+			CU_ASSERT_TRUE(push_at(
+				todo[k].worker, PBOX_PUSHPULL, 0, 0, 1, todo[k].n, true, false));
+			todo[k] = todo[--left];
+		}
+		expect_result(1, -1);
+		fx_end();
+	}
+}
+
+/* Exactly once (R6.7), and what WAIT says (R6.6). */
+static void
+test_repetitions(void)
+{
+	begin("speech", 2, 7); /* 0 to 2, 3 to 6 */
+	ask(1, 1);
+	expect_wait(false, 3, 0, 0);
+	CU_ASSERT_TRUE(push(1, PBOX_PUSH, 1, 3, 0));
+	UNIT_EQ_U64(fx_last()->hdr.base, 3);
+	fx_mark();
+	CU_ASSERT_FALSE(push(1, PBOX_PUSH, 1, 3, 0));
+	FX_ONLY(PBOX_SS_RX_DUP_PENDING);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_PUSH_OK);
+	UNIT_EQ_U64(fx_last()->hdr.base, 3);
+	ask(1, 1);
+	expect_wait(false, 4, 1, 0);
+	CU_ASSERT_FALSE(push(1, PBOX_PUSHPULL, 1, 3, 0));
+	expect_wait(false, 4, 1, 0);
+	CU_ASSERT_TRUE(push(1, PBOX_PUSHPULL, 1, 4, 2)); /* cut: 4 to 6 */
+	ask(1, 1);
+	expect_wait(true, 0, 4, 0);
+	CU_ASSERT_TRUE(push(0, PBOX_PUSH, 1, 0, 1));
+	ask(0, 1);
+	expect_wait(false, 2, 6, 0);
+	ask(1, 1);
+	expect_wait(true, 0, 6, 0);
+	fx_mark();
+	CU_ASSERT_FALSE(push(0, PBOX_PUSH, 1, 0, 1));
+	FX_ONLY(PBOX_SS_RX_DUP_PENDING);
+	UNIT_EQ_U64(fx_last()->hdr.base, 0 | 1 << 16);
+	/* a part of a node that is there is there */
+	fx_mark();
+	CU_ASSERT_FALSE(push(0, PBOX_PUSH, 1, 1, 0));
+	FX_ONLY(PBOX_SS_RX_DUP_PENDING);
+	fx_clear();
+	CU_ASSERT_TRUE(push(0, PBOX_PUSHPULL, 1, 2, 0));
+	UNIT_EQ_U64(fx_count(PBOX_RESULT), 2);
+	expect_result(1, -1);
+	/* of a round that is finished */
+	fx_mark();
+	CU_ASSERT_FALSE(push(0, PBOX_PUSH, 1, 0, 1));
+	FX_ONLY(PBOX_SS_RX_DUP_DONE);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_PUSH_OK);
+	UNIT_EQ_U64(fx_last()->hdr.base, 0 | 1 << 16);
+	CU_ASSERT_FALSE(push(0, PBOX_PUSHPULL, 1, 2, 0));
+	expect_result(1, -1);
+	ask(0, 2);
+	expect_wait(false, 0, 0, 0);
+	fx_end();
+}
+
+static void
+wrong(unsigned i, uint32_t code)
+{
+	struct pbox_hdr h = fx_data(&w[i], PBOX_PUSH, 0, 0, 1);
+
+	h.format = PBOX_FMT_FP32;
+	h.length = sizeof(value[0]);
+	h.base = code;
+	fx_clear();
+	fx_mark();
+	CU_ASSERT_FALSE(fx_rx(0, &w[i], &h, value[0]));
+	FX_ONLY(PBOX_SS_DROP_NODE);
+	UNIT_EQ_U64(fx.n_sent, 1);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_ERROR);
+	UNIT_EQ_U64(fx_last()->hdr.aux, PBOX_E_BAD_REQUEST);
+	UNIT_EQ_U64(fx_last()->hdr.length, 0);
+}
+
+static void
+test_wrong_nodes(void)
+{
+	const struct fx_table weighted = {.elements = ELEMENTS, .op = PBOX_OP_WEIGHTED_MEAN};
+
+	begin("speech", 3, 10); /* 0 to 2, 3 to 5, 6 to 9 */
+	wrong(0, 3);            /* another's */
+	wrong(0, 0 | 2 << 16);  /* a part is */
+	wrong(1, 2);
+	wrong(1, 4 | 2 << 16);
+	wrong(0, 1 | 1 << 16); /* it does not begin there */
+	wrong(2, 10);          /* no such slot */
+	wrong(2, 8 | 13 << 16);
+	wrong(2, 6 | 1u << 31);
+	wrong(2, UINT32_MAX);
+	UNIT_EQ_U64(fx.ss[0][PBOX_SS_ROUNDS_OPEN], 0);
+	for (unsigned i = 0; i < 3; i++)
+		bring(i, 0, 0, 1);
+	expect_result(1, -1);
+	wrong(0, 3); /* whatever the round */
+	fx_end();
+
+	begin_with("speech", 2, 4, &weighted);
+	wrong(0, 0 | 1 << 16);
+	wrong(1, 2 | 1 << 16);
+	for (unsigned slot = 0; slot < 4; slot++)
+		CU_ASSERT_TRUE(push(slot / 2, PBOX_PUSHPULL, 1, slot, 0));
+	UNIT_EQ_U64(fx_count(PBOX_RESULT), 2);
+	fx_end();
+}
+
+static void
+test_overlap(void)
+{
+	begin("speech", 2, 16);
+	CU_ASSERT_TRUE(push(0, PBOX_PUSH, 1, 2, 0));
+	for (unsigned level = 1; level <= 3; level++) {
+		fx_clear();
+		fx_mark();
+		CU_ASSERT_FALSE(push(0, PBOX_PUSH, 1, level == 1 ? 2 : 0, level));
+		FX_ONLY(PBOX_SS_DROP_OVERLAP);
+		UNIT_EQ_U64(fx.n_sent, 0);
+	}
+	CU_ASSERT_TRUE(push(0, PBOX_PUSH, 1, 0, 1));
+	CU_ASSERT_TRUE(push(0, PBOX_PUSH, 1, 3, 0));
+	CU_ASSERT_TRUE(push(0, PBOX_PUSH, 1, 4, 2));
+	fx_mark();
+	CU_ASSERT_FALSE(push(0, PBOX_PUSHPULL, 1, 0, 3)); /* all of it is there */
+	FX_ONLY(PBOX_SS_RX_DUP_PENDING);
+	CU_ASSERT_TRUE(push(1, PBOX_PUSHPULL, 1, 8, 3));
+	UNIT_EQ_U64(fx_count(PBOX_RESULT), 2);
+	expect_result(1, -1);
+	fx_end();
+}
+
+static bool
+late(unsigned i, uint16_t frag, uint32_t round, unsigned first, unsigned level, bool damaged)
+{
+	return push_at(i, PBOX_PUSHPULL, 0, frag, round,
+		(struct pbox_node){.first = (uint16_t)first, .level = (uint16_t)level}, true,
+		damaged);
+}
+
+/* A damaged node is asked for again by its slot, and the others of its worker stay (R2.5). */
+static void
+test_taken_back(void)
+{
+	begin("speech", 2, 11); /* 0 to 4, 5 to 10 */
+	bring(0, 0, 0, 1);
+	bring(1, 0, 0, 1);
+	for (uint32_t round = 2; round < 12; round++) {
+		static const struct pbox_node n[] = {{5, 0}, {6, 1}, {8, 1}, {10, 0}};
+		unsigned bad = round % 4;
+
+		fx_clear();
+		for (unsigned k = 0; k < 4; k++)
+			CU_ASSERT_TRUE(late(1, 0, round, n[k].first, n[k].level, k == bad));
+		CU_ASSERT_TRUE(late(0, 0, round, 0, 2, false));
+		UNIT_EQ_U64(fx.n_sent, 0);
+		CU_ASSERT_TRUE(late(0, 0, round, 4, 0, false));
+		UNIT_EQ_U64(fx.n_sent, 1);
+		UNIT_EQ_U64(fx_last()->hdr.worker, 1);
+		UNIT_EQ_U64(fx_last()->hdr.round, round);
+		expect_wait(false, n[bad].first, 11 - (1u << n[bad].level), 1);
+		UNIT_EQ_U64(pbox_shard_held(fx.shard[0]), 5);
+		CU_ASSERT_TRUE(late(1, 0, round, n[bad].first, n[bad].level, false));
+		UNIT_EQ_U64(fx_count(PBOX_RESULT), 2);
+		expect_result(round, -1);
+		UNIT_EQ_U64(pbox_shard_held(fx.shard[0]), 0);
+		UNIT_EQ_U64(fx.ss[0][PBOX_SS_TAKEN_BACK], round - 1);
+	}
+	fx_end();
+}
+
+/* An intact repetition takes the place of the same node, and of no other that begins with the same slot. */
+static void
+test_replaced(void)
+{
+	static struct datagram other;
+	struct pbox_hdr h;
+	struct pbox_frame f = {.payload = other.payload, .handle = &other};
+
+	begin("speech", 2, 8);
+	bring(0, 0, 0, 1);
+	bring(1, 0, 0, 1);
+	for (unsigned level = 0; level < 3; level++) {
+		CU_ASSERT_TRUE(late(0, 0, 2 + level, 0, 2, true));
+		h = fx_data(&w[0], PBOX_PUSHPULL, 0, 0, 2 + level);
+		h.format = PBOX_FMT_FP32;
+		h.length = sizeof(other.payload);
+		h.base = level << 16;
+		UNIT_EQ_U64(pbox_frame_seal(&other, &h), sizeof(other));
+		f.hdr = h;
+		f.peer = (struct pbox_peer){.ip = htonl(w[0].ip), .udp = w[0].udp};
+		fx_at(0, &f.peer);
+		fx_mark();
+		UNIT_EQ_U64(pbox_shard_rx(fx.shard[0], &f, 1, fx.now), level == 2);
+		FX_ONLY(PBOX_SS_RX_DUP_PENDING);
+		expect_wait(true, 1 + level, 4, 1);
+		CU_ASSERT_TRUE(push(1, PBOX_PUSHPULL, 2 + level, 4, 2));
+		UNIT_EQ_U64(fx.ss[0][PBOX_SS_TAKEN_BACK], level < 2 ? level + 1 : 2);
+		if (level < 2)
+			CU_ASSERT_TRUE(late(0, 0, 2 + level, 0, 2, false));
+		UNIT_EQ_U64(fx_last()->hdr.type, PBOX_RESULT);
+		UNIT_EQ_U64(fx_last()->hdr.round, 2 + level);
+	}
+	fx_end();
+}
+
+/* The job goes on without a worker: its slots are absent, or those of them that have come count (R8.5). */
+static void
+test_shrink(void)
+{
+	for (unsigned some = 0; some < 2; some++) {
+		begin("six", 3, 10); /* 0 to 2, 3 to 5, 6 to 9 */
+		bring(0, 0, 0, 1);
+		if (some != 0)
+			CU_ASSERT_TRUE(push(1, PBOX_PUSHPULL, 1, 3, 0));
+		bring(2, 0, 0, 1);
+		fx_leave(&w[1]);
+		UNIT_EQ_U64(fx_count(PBOX_RESULT), 2);
+		if (some == 0)
+			expect_result(1, 1);
+		else
+			UNIT_EQ_U64(fx_last()->hdr.aux, 8);
+		fx_clear();
+		bring(2, 0, 0, 2);
+		ask(0, 2);
+		expect_wait(false, 0, 4, 0);
+		CU_ASSERT_TRUE(push(0, PBOX_PUSH, 2, 0, 1));
+		ask(2, 2);
+		expect_wait(true, 1, 6, 0);
+		fx_clear();
+		CU_ASSERT_TRUE(push(0, PBOX_PUSHPULL, 2, 2, 0));
+		UNIT_EQ_U64(fx_count(PBOX_RESULT), 2);
+		expect_result(2, 1);
+		fx_end();
+	}
+}
+
+/* A worker that the round does not wait for any more, and that is back. */
+static void
+back(unsigned i)
+{
+	CU_ASSERT_TRUE_FATAL(fx_try_join(&w[i]));
+	CU_ASSERT_EQUAL_FATAL(
+		fx_declare(&w[i], 0,
+			&(struct fx_table){.elements = ELEMENTS, .flags = PBOX_DECLARE_CONTINUE})
+			->hdr.type,
+		PBOX_DECLARED);
+	fx_clear();
+}
+
+/* What nobody waits for counts if it comes in time, node by node. */
+static void
+test_late_worker(void)
+{
+	begin("six", 3, 10);
+	fx_leave(&w[1]);
+	bring(0, 0, 0, 1);
+	back(1);
+	bring(1, 0, 0, 1);
+	UNIT_EQ_U64(fx_count(PBOX_RESULT), 0);
+	bring(2, 0, 0, 1);
+	UNIT_EQ_U64(fx_count(PBOX_RESULT), 3);
+	expect_result(1, -1);
+	fx_end();
+}
+
+/* All that are waited for have left, and one is back: a round is what it brings, once all of that is there. */
+static void
+test_alone(void)
+{
+	begin("six", 2, 6); /* 0 to 2, 3 to 5 */
+	fx_leave(&w[0]);
+	back(0);
+	fx_leave(&w[1]);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_REMOVED], 2);
+	CU_ASSERT_TRUE(push(0, PBOX_PUSH, 1, 0, 1));
+	UNIT_EQ_U64(fx.ss[0][PBOX_SS_ROUNDS], 0);
+	CU_ASSERT_TRUE(push(0, PBOX_PUSHPULL, 1, 2, 0));
+	UNIT_EQ_U64(fx.ss[0][PBOX_SS_ROUNDS], 1);
+	expect_result(1, 1);
+	fx_end();
+}
+
+static bool
+push_frag(unsigned i, uint16_t frag, unsigned first, unsigned level)
+{
+	return push_at(i, PBOX_PUSHPULL, 0, frag, 1,
+		(struct pbox_node){.first = (uint16_t)first, .level = (uint16_t)level}, false,
+		false);
+}
+
+/* As many packets may be held as workers bring nodes, and are, of fragments 0 and 1. */
+static void
+begin_full(const char *job)
+{
+	const struct fx_table t = {.elements = 64 * 50, .op = PBOX_OP_SUM};
+
+	fx.mtu = 154;
+	fx.hold = 3;
+	begin_with(job, 3, 13, &t);
+	CU_ASSERT_TRUE(push_frag(1, 0, 4, 2));
+	CU_ASSERT_TRUE(push_frag(2, 0, 8, 2));
+	CU_ASSERT_TRUE(push_frag(1, 1, 4, 2));
+	UNIT_EQ_U64(pbox_shard_held(fx.shard[0]), 3);
+}
+
+/* A job that holds as much as it may sums the front of a round, by nodes, and gives their packets back. */
+static void
+test_fold(void)
+{
+	begin_full("speech");
+	fx_mark();
+	CU_ASSERT_FALSE(push_frag(1, 2, 4, 2)); /* worker 0 is waited for */
+	FX_ONLY(PBOX_SS_DROP_NO_BUFFER);
+	CU_ASSERT_TRUE(push_frag(0, 2, 0, 2));
+	UNIT_EQ_U64(fx.ss[0][PBOX_SS_FOLDS], 1);
+	CU_ASSERT_TRUE(push_frag(1, 2, 4, 2));
+	CU_ASSERT_TRUE(push_frag(2, 2, 8, 2));
+	UNIT_EQ_U64(fx.ss[0][PBOX_SS_FOLDS], 3);
+	UNIT_EQ_U64(pbox_shard_held(fx.shard[0]), 3);
+	CU_ASSERT_FALSE(push_frag(1, 2, 4, 2)); /* summed, and there */
+	fx_clear();
+	CU_ASSERT_TRUE(push_frag(2, 2, 12, 0));
+	UNIT_EQ_U64(fx_count(PBOX_RESULT), 3);
+	expect_result(1, -1);
+	for (uint16_t frag = 0; frag < 2; frag++) {
+		CU_ASSERT_TRUE(push_frag(0, frag, 0, 2));
+		CU_ASSERT_EQUAL(push_frag(2, frag, 8, 2), frag == 1);
+		CU_ASSERT_TRUE(push_frag(2, frag, 12, 0));
+		expect_result(1, -1);
+	}
+	fx_end();
+}
+
+/* Slots that nobody waits for do not keep it from that; and what they bring after that is too late. */
+static void
+test_fold_without_a_worker(void)
+{
+	begin_full("six");
+	fx_leave(&w[0]);
+	CU_ASSERT_TRUE(push_frag(1, 2, 4, 2));
+	UNIT_EQ_U64(fx.ss[0][PBOX_SS_FOLDS], 1);
+	UNIT_EQ_U64(pbox_shard_held(fx.shard[0]), 3);
+	CU_ASSERT_TRUE_FATAL(fx_try_join(&w[0]));
+	fx_declare(
+		&w[0], 0, &(struct fx_table){.elements = 64 * 50, .flags = PBOX_DECLARE_CONTINUE});
+	fx_clear();
+	fx_mark();
+	CU_ASSERT_FALSE(push_frag(0, 2, 0, 2));
+	FX_ONLY(PBOX_SS_DROP_NO_BUFFER);
+	CU_ASSERT_TRUE(push_frag(2, 2, 8, 2));
+	CU_ASSERT_TRUE(push_frag(2, 2, 12, 0));
+	UNIT_EQ_U64(fx_count(PBOX_RESULT), 2);
+	expect_result(1, 0);
+	fx_end();
+}
+
+/* Tables do not meet: the same fragment number and round, other slots that are missing. */
+static void
+test_two_tables(void)
+{
+	const struct fx_table t = {.elements = ELEMENTS, .op = PBOX_OP_SUM};
+	uint32_t second = 1u << PBOX_CHUNK_BITS;
+
+	begin("speech", 2, 6);
+	declare_all(1, &t);
+	bring(0, 0, 0, 1);
+	bring(1, second, 0, 1);
+	ask(0, 1);
+	expect_wait(true, 0, 3, 1);
+	UNIT_EQ_U64(fx_count(PBOX_RESULT), 0);
+	bring(0, second, 0, 1);
+	UNIT_EQ_U64(fx_count(PBOX_RESULT), 2);
+	expect_result(1, -1);
+	UNIT_EQ_U64(fx_last()->hdr.chunk, second);
+	fx_clear();
+	bring(1, 0, 0, 1);
+	UNIT_EQ_U64(fx_count(PBOX_RESULT), 2);
+	expect_result(1, -1);
+	fx_end();
+}
+
+static const struct pbox_job *
+job_of(const char *name)
+{
+	return pbox_registrar_job_named(fx.registrar, name);
+}
+
+/* What the rounds of a job take is its own, by its slots. */
+static void
+test_memory(void)
+{
+	size_t few, many;
+
+	fx.arena_size = FX_ARENA;
+	fx_begin();
+	w[0] = (struct fx_worker){.job = "speech", .workers = 2};
+	CU_ASSERT_TRUE(fx_try_join(&w[0]));
+	few = job_of("speech")->round_bytes;
+	fx_end();
+	fx_begin();
+	w[0].slots = PBOX_MAX_SLOTS;
+	w[0].number = 0;
+	CU_ASSERT_TRUE(fx_try_join(&w[0]));
+	many = job_of("speech")->round_bytes;
+	/* at least one record on each shard, of a pointer and a contribution a slot */
+	CU_ASSERT(many > FX_SHARDS * PBOX_MAX_SLOTS * 24);
+	CU_ASSERT(many > few / job_of("speech")->hold_share);
+	CU_ASSERT(pbox_arena_used(fx.arena) >= many);
+	fx_end();
+	/* a section that has less refuses it */
+	fx.memory = FX_SHARDS * 2 * PBOX_MAX_SLOTS *
+		    32; /* a record for each worker and shard, without what is in it */
+	fx_begin();
+	w[1] = (struct fx_worker){.job = "quota", .workers = 2, .slots = PBOX_MAX_SLOTS};
+	CU_ASSERT_FALSE(fx_try_join(&w[1]));
+	UNIT_EQ_U64(fx_error(), PBOX_E_NO_MEMORY);
+	w[1].slots = 4;
+	CU_ASSERT_TRUE(fx_try_join(&w[1]));
+	fx_end();
+}
+
+const struct unit_test unit_tests[] = {
+	{"JOIN", test_join},
+	{"another run", test_another_run},
+	{"sums", test_sums},
+	{"nodes in any order", test_any_order},
+	{"repetitions and WAIT", test_repetitions},
+	{"wrong nodes", test_wrong_nodes},
+	{"overlap", test_overlap},
+	{"taken back", test_taken_back},
+	{"replaced", test_replaced},
+	{"without a worker", test_shrink},
+	{"a worker that nobody waits for", test_late_worker},
+	{"alone", test_alone},
+	{"summed early", test_fold},
+	{"summed early, without a worker", test_fold_without_a_worker},
+	{"two tables", test_two_tables},
+	{"memory", test_memory},
+	{NULL, NULL},
+};

@@ -13,7 +13,9 @@ after each round.
 import argparse
 import hashlib
 import os
+import signal
 import sys
+import threading
 import time
 
 import torch
@@ -63,17 +65,25 @@ def network():
     return nn.Sequential(*layers, nn.Dropout(0.25), last)
 
 
-def train(args, n, rank, model, opt, data):
+def die_waiting():
+    """As by kill -9, a while after this worker has pushed all that it had."""
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGKILL)).start()
+
+
+def train(args, n, rank, model, opt, data, died=True):
     sampler = opt.sampler(data, batch_size=args.batch, seed=args.seed)
     while opt.trained_rounds < args.rounds:
         for x, y in DataLoader(data, batch_sampler=sampler, num_workers=args.loaders):
             F.cross_entropy(model(x), y).backward()
+            if args.die_at == opt.trained_rounds + 1 and not died and opt._slots.last:
+                die_waiting() if rank == 1 else time.sleep(1)
             opt.step()
             if opt.round_ended:
                 say("step", n, rank, opt.trained_rounds)
                 time.sleep(args.pause)
-                if opt.trained_rounds == args.save_at:
-                    torch.save({"model": model.state_dict(), "optimiser": opt.state_dict()}, f"{args.folder}/saved.{rank}")
+                if opt.trained_rounds in (args.save_at, args.die_at - 1):
+                    torch.save({"model": model.state_dict(), "optimiser": opt.state_dict(), "next_round": opt.next_round},
+                               f"{args.folder}/saved.{rank}")
                 if opt.trained_rounds == args.rounds:
                     break
     bits = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
@@ -89,16 +99,17 @@ def one(args, data):
     train(args, 0, 0, model, opt, data)
 
 
-def worker(args, n, rank, data):
+def worker(args, n, rank, data, died):
+    """died: go on alone from this worker's own checkpoint, among the others."""
     model, saved = network(), None
-    if args.resume:
-        saved = torch.load(args.resume)
+    if args.resume or died:
+        saved = torch.load(f"{args.folder}/saved.{rank}" if died else args.resume)
         model.load_state_dict(saved["model"])
     opt = pbox.torch.SGD(model.parameters(), lr=args.lr, momentum=args.momentum, slots=args.slots, worker=rank, workers=n,
-                         job=f"{args.job}-{n}", timeout=300.0)
+                         job=f"{args.job}-{n}", timeout=300.0, left=300.0, first_round=saved["next_round"] if died else 0)
     if saved is not None:
         opt.load_state_dict(saved["optimiser"])
-    train(args, n, rank, model, opt, data)
+    train(args, n, rank, model, opt, data, died)
     s = opt.client.stats()
     say("retransmitted", s.retransmitted_frames + s.probes)
     say("restarts", s.restarts)
@@ -106,22 +117,32 @@ def worker(args, n, rank, data):
     opt.close()
 
 
+def start(args, n, rank, data, died):
+    """A process; its id."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            worker(args, n, rank, data, died)
+            status = 0
+        except Exception as e:  # what it is belongs into the log of the test
+            say("worker", rank, "of", n, "has failed:", type(e).__name__, e)
+        os._exit(status)
+    return pid
+
+
 def in_processes(args, n, data):
     """They share what is loaded here. Have all ended well?"""
-    pids = []
-    for rank in range(n):
-        pid = os.fork()
-        if pid == 0:
-            status = 1
-            try:
-                worker(args, n, rank, data)
-                status = 0
-            except Exception as e:  # what it is belongs into the log of the test
-                say("worker", rank, "of", n, "has failed:", type(e).__name__, e)
-            sys.stdout.flush()
-            os._exit(status)
-        pids.append(pid)
-    return not any([os.waitpid(pid, 0)[1] for pid in pids])
+    ranks, good = {start(args, n, rank, data, False): rank for rank in range(n)}, True
+    while ranks:
+        pid, status = os.wait()
+        rank = ranks.pop(pid)
+        if os.WIFSIGNALED(status) and args.die_at and rank == 1:
+            say("died", n, rank)
+            ranks[start(args, n, rank, data, True)] = rank
+        else:
+            good = good and status == 0
+    return good
 
 
 def main():
@@ -140,6 +161,7 @@ def main():
     p.add_argument("--loaders", type=int, default=0, help="processes of each DataLoader")
     p.add_argument("--pause", type=float, default=0.0)
     p.add_argument("--save-at", type=int, default=0)
+    p.add_argument("--die-at", type=int, default=0, help="worker 1 dies in this round, and begins again with its checkpoint")
     p.add_argument("--resume")
     args = p.parse_args()
     torch.set_num_threads(1)

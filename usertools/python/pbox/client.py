@@ -348,8 +348,8 @@ class Table:
 
     def pushpull_nodes(self, inputs: Sequence[Any], outputs: Any, *,
                        weights: Optional[Sequence[int]] = None, priority: int = 0) -> Operation:
-        """Start this worker's next round with the sum over each of its nodes (Client.nodes());
-        the result goes to `outputs`."""
+        """Start this worker's next round with the sum over each of its nodes (Client.nodes(); with
+        op="weighted_mean" each slot is a node of its own); the result goes to `outputs`."""
         return self.submit_nodes(_lib.PUSHPULL, inputs, outputs, weights=weights,
                                  priority=priority)
 

@@ -511,7 +511,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                 raise refused[0]
 
         def push(timeout: Optional[float]) -> None:
-            self._pending = self._submit(keep, 1 if samples is None else samples)
+            self._pending: Operation = self._submit(keep, 1 if samples is None else samples)
 
         # who has something to send that others may not want pushes when they agree; nobody's
         # step ends before that

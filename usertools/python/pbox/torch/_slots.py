@@ -10,13 +10,12 @@ the same bits on any number of workers.
 import hashlib
 import random
 import sys
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 import torch
 from torch.utils.data import Sampler
 
 from ..errors import PBoxInvalid
-from ._tree import Tree
 
 
 def derive(seed: int, *numbers: Any) -> int:

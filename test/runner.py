@@ -58,7 +58,7 @@ LONG = {
     "func torch_snapshot": 90, "func box_stall": 80, "func findings": 80, "func testps_peers": 80, "func docs_commands": 75,
     "func torch_reproducible": 70, "func docs_html": 65, "func watch": 65, "func testps": 55, "chaos hostile": 50,
     "unit client_restart": 42, "func torch_elastic": 90, "func run_identity": 120, "func perf_run": 340, "func waits": 250,
-    "func box_liveness": 110,
+    "func box_liveness": 110, "func torch_slots": 60,
 }
 # Sanitizers see the same at -O1, and their reports need lines only: half of the time to compile of -O2 -g.
 SANITIZED = ["-Dwerror=true", "-Doptimization=1", "-Ddebug=false", "-Dc_args=-g1", "-Db_sanitize=address,undefined",

@@ -24,7 +24,7 @@ CHUNK = 8192  # R5.9
 DROPS = ("frame_magic", "frame_version", "frame_truncated", "frame_crc", "frame_flags",
          "frame_type", "frame_auth", "frame_trailing", "control_malformed", "session_unknown",
          "session_token", "session_incarnation", "auth", "map_epoch", "chunk_unknown", "frag_range",
-         "format", "length", "partial", "round_stale", "round_future", "init_forbidden")
+         "format", "length", "partial", "round_stale", "round_future", "init_forbidden", "overlap")
 
 
 class Refuse(Exception):
@@ -55,7 +55,8 @@ class Fragment:
 
     def __init__(self, elements, table):
         self.elements, self.table = elements, table
-        self.version, self.parts, self.weights, self.waiting = 0, {}, {}, set()
+        self.version, self.waiting = 0, set()
+        self.parts, self.weights, self.slots = {}, {}, set()  # by first slot; all that are there
         self.aux = self.samples = 0
         self.first, self.hyper_at = 0.0, 0
         self.ready = table.declare.mode == 0
@@ -72,8 +73,9 @@ class Table:
 
 class FakeBox:
     def __init__(self, job="job", secret="secret", workers=1, endpoints=2, mtu=1500, window=16,
-                 loss=0.0, repeat=0.0, damage=0.0, seed=1, ip="127.0.0.1", port=0, auth=False):
+                 loss=0.0, repeat=0.0, damage=0.0, seed=1, ip="127.0.0.1", port=0, auth=False, slots=0):
         self.job_name, self.secret, self.workers = job, secret.encode(), workers
+        self.named, self.slots = slots > 0, slots or workers  # R5.2b
         self.mtu, self.window = mtu, window
         self.chance = loss, repeat, damage
         self.random = random.Random(seed)
@@ -238,6 +240,10 @@ class FakeBox:
     def _admit(self, h, m, peer, where):
         if m.workers != self.workers:
             raise Refuse("WORKERS", f"the job has {self.workers} workers", self.workers)
+        if m.needs & ~proto.CAN_SLOTS:
+            raise Refuse("UNSUPPORTED", "this box has slots alone")
+        if m.slots != (self.slots if self.named else 0):
+            raise Refuse("BAD_REQUEST", f"the job has {self.slots} slots")
         if self.auth and not m.auth:
             raise Refuse("BAD_REQUEST", "the job has auth, this worker has not")
         number = self._number(m)
@@ -250,7 +256,7 @@ class FakeBox:
         ends = [s.getsockname() for s in self.socks[1:]]
         w = proto.Welcome(session.token, m.nonce, 1, number, self.workers, self.incarnation, 5000,
                           self.mtu, self.window, endpoints=ends,
-                          flags=proto.WELCOME_AUTH if self.auth else 0, number=1)
+                          flags=proto.CAN_SLOTS | (proto.WELCOME_AUTH if self.auth else 0), number=1)
         if self.auth:
             session.keys = pbox_auth.session_keys(self.secret, w)
         w.proof = self._mac(proto.WELCOME_PREFIX, w.pack(), proto.WELCOME_PROOF_AT)
@@ -425,10 +431,12 @@ class FakeBox:
         self._answer(h, "INIT_OK", b"", peer, where, base=h.base)
 
     def _wait(self, h, peer, where, frag):
-        missing = [n for n in range(self.workers) if n not in frag.parts]
-        weight = 0 if not frag.ready else missing[0] if missing else 0xFFFFFFFF
-        self._answer(h, "WAIT", b"", peer, where, aux=len(frag.parts), weight=weight,
-                     flags=proto.HAVE if h.worker in frag.parts else 0)
+        missing = [s for s in range(self.slots) if s not in frag.slots]
+        owner = {s: w for w in range(self.workers) for s in pbox_math.own_slots(w, self.workers, self.slots)}
+        weight = 0 if not frag.ready else owner[missing[0]] if missing else 0xFFFFFFFF
+        own = [s for s in missing if owner[s] == h.worker]
+        self._answer(h, "WAIT", b"", peer, where, aux=len(frag.slots), weight=weight,
+                     base=own[0] if self.named and own else frag.version, flags=0 if own else proto.HAVE)
 
     def _result(self, h, peer, where, frag, held=0):
         fmt = frag.table.declare.pull_format
@@ -484,22 +492,38 @@ class FakeBox:
             if asks:
                 self._result(h, peer, where, frag)
             else:
-                self._answer(h, "PUSH_OK", b"", peer, where)
+                self._answer(h, "PUSH_OK", b"", peer, where, base=h.base)
             return
-        again = h.worker in frag.parts
+        first, slots = self._node(h, d)
+        again = slots <= frag.slots
         if not again:
+            if slots & frag.slots:
+                raise Drop("overlap")
             hyper = self._hyper(frag, h)
-            frag.parts[h.worker] = pbox_math.unpack(payload or bytes(size), d.push_format)
-            frag.weights[h.worker] = h.weight
+            frag.parts[first] = pbox_math.unpack(payload or bytes(size), d.push_format)
+            frag.weights[first] = h.weight
+            frag.slots |= slots
         if asks:
             self._will_wait(h, frag)
         else:
-            self._answer(h, "PUSH_OK", b"", peer, where)
-        if len(frag.parts) == self.workers:
+            self._answer(h, "PUSH_OK", b"", peer, where, base=h.base)
+        if len(frag.slots) == self.slots:
             self._finish(frag, hyper)
             self._publish(h, frag, where)
         elif asks and again:
             self._wait(h, peer, where, frag)
+
+    def _node(self, h, declare):
+        """(first slot, all slots) of what a frame brings (R5.2b)."""
+        if not self.named:
+            return h.worker, {h.worker}
+        node = h.base & 0xFFFF, h.base >> 16
+        slots = set(pbox_math.node_slots(node, self.slots)) if node[1] <= proto.MAX_LEVEL else set()
+        if not slots or node[0] % (1 << node[1]) or \
+                not slots <= set(pbox_math.own_slots(h.worker, self.workers, self.slots)) or \
+                (node[1] and declare.op == proto.OPS["weighted_mean"]):
+            raise Refuse("BAD_REQUEST")
+        return node[0], slots
 
     def _hyper(self, frag, h):
         """Hyper-parameters of the round in progress (R7.2)."""
@@ -517,15 +541,15 @@ class FakeBox:
     def _finish(self, frag, hyper):
         order = sorted(frag.parts)
         value = pbox_math.reduce([frag.parts[n] for n in order], [frag.weights[n] for n in order],
-                                 frag.table.declare.op, order)
-        frag.aux, frag.samples = len(order), sum(frag.weights.values())
+                                 frag.table.declare.op, order, self.slots)
+        frag.aux, frag.samples = self.slots, sum(frag.weights.values())
         frag.version += 1
         if frag.box is not None:
             frag.box.hyper = hyper
             frag.box.step(value, frag.version)
             value = frag.box.params
         frag.value = value
-        frag.parts, frag.weights = {}, {}
+        frag.parts, frag.weights, frag.slots = {}, {}, set()
 
 
 def main():

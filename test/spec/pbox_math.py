@@ -140,6 +140,33 @@ def data(seed, worker, round_, n):
     return Vec(out)
 
 
+def own_slots(worker, workers, slots):
+    """Of a job with slots (R5.2b): those of a worker."""
+    return range(worker * slots // workers, (worker + 1) * slots // workers)
+
+
+def nodes_of(own, slots):
+    """[(first, level)]: the fewest nodes that consecutive slots consist of (R5.2b)."""
+    out, at = [], own.start
+    while at < own.stop:
+        level = 0
+        # a level more, as long as the node stays aligned, has more slots for it, and all of them are ours
+        while at % (2 << level) == 0 and min(at + (2 << level), slots) <= own.stop and at + (1 << level) < slots:
+            level += 1
+        out.append((at, level))
+        at = min(at + (1 << level), slots)
+    return out
+
+
+def node_slots(node, slots):
+    return range(node[0], min(node[0] + (1 << node[1]), slots))
+
+
+def node_value(there, node):
+    """The value of a node (R5.2a) of contributions by slot."""
+    return _node(there, node[0], 1 << node[1])
+
+
 def _node(there, first, slots):
     """The value of a node of the tree (R5.2a); None: nothing of it is there."""
     if slots == 1:
@@ -151,8 +178,9 @@ def _node(there, first, slots):
     return left + right
 
 
-def reduce(contributions, weights, op, slots=None):
-    """The value of a round (R5.2) from the contributions, of slots 0, 1, ... if none are given."""
+def reduce(contributions, weights, op, slots=None, count=None):
+    """The value of a round (R5.2) from the contributions, of slots 0, 1, ... if none are given. Where they
+    are nodes, `slots` are their first ones, and `count` is the number of all."""
     op = {number: name for name, number in proto.OPS.items()}[op]
     if op == "weighted_mean":
         contributions = [v * f32(n) for v, n in zip(contributions, weights)]
@@ -160,7 +188,7 @@ def reduce(contributions, weights, op, slots=None):
     total = _node(there, 0, 1 << max(there).bit_length())
     if op == "sum":
         return total
-    factor = 1 / len(weights) if op == "mean" else 1 / sum(weights)
+    factor = 1 / (count or len(weights)) if op == "mean" else 1 / sum(weights)
     return total * f32(factor)
 
 

@@ -55,6 +55,8 @@ DECLARE_CONTINUE = 0x2
 DECLARE_MIXED = 0x4
 DISCIPLINES = {"rounds": 0, "clock": 1, "turn": 2}
 CAPABILITIES = {"clock": 1, "block": 2, "work": 3, "boxes": 4, "slots": 6}  # bits (R4.10)
+CAN_SLOTS = 1 << CAPABILITIES["slots"]
+MAX_SLOTS, MAX_LEVEL = 4096, 12  # R5.2b
 RESTORE_DONE, RESTORE_NOTED, RESTORE_GIVE, RESTORE_LOST = range(4)  # aux of RESTORE_OK (R10.5)
 OPS = {"sum": 0, "mean": 1, "sample_mean": 2, "weighted_mean": 3}
 OPTIMISERS = {"none": 0, "sgd": 1, "momentum": 2, "nesterov": 3, "adam": 4, "adamw": 5}
@@ -82,6 +84,11 @@ WELCOME_LEN = 80
 
 class Malformed(ValueError):
     """control_malformed (R3.3)."""
+
+
+def node_code(node):
+    """`base` of a frame that brings a node (first, level) (R5.2b)."""
+    return node[0] | node[1] << 16
 
 
 # ---- CRC32C (R2.4) -------------------------------------------------------------------------

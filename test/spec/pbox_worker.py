@@ -105,16 +105,25 @@ class _Item:
         self.due, self.rto, self.sent, self.probing = 0.0, 0.0, 0, False
         self.endpoint = chunk.endpoint
         self.base = header.base
+        self.nodes, self.at = [self], 0  # by nodes (R6.2): what is sent for each, and which one is under way
+
+    @property
+    def last(self):
+        return self.at == len(self.nodes) - 1
+
+    def go_on(self, at):
+        self.at, self.sent, self.rto, self.probing = at, 0, 0.0, False
 
 
 class Worker:
     def __init__(self, box, job, secret, worker=proto.ANY_WORKER, workers=1, mtu=1500, window=64,
-                 lease_ms=0, host=None, deadline=30.0, port=None):
+                 lease_ms=0, host=None, deadline=30.0, port=None, slots=0):
         ip, _, p = box.partition(":")
         self.control = (ip, int(port or p or proto.CONTROL_PORT))
         self.job_name, self.workers, self.mtu = job, workers, mtu
         self.secret = secret.encode() if isinstance(secret, str) else secret
         self.wanted, self.window, self.lease_ms = worker, window, lease_ms
+        self.slots = slots  # R5.2b; 0: as many as workers
         self.host = host or socket.gethostname()
         self.deadline = deadline
         self.token = self.job = self.worker = self.incarnation = 0
@@ -247,6 +256,8 @@ class Worker:
         join = proto.Join(nonce=int.from_bytes(os.urandom(8), "little"), worker=self.wanted,
                           workers=self.workers, mtu=self.mtu, window=self.window,
                           lease_ms=self.lease_ms, job=self.job_name, host=self.host, auth=1)
+        if self.slots:
+            join.slots, join.can, join.needs = self.slots, proto.CAN_SLOTS, proto.CAN_SLOTS
         j, end = _Joining(), time.monotonic() + self.deadline
         while time.monotonic() < end:
             now = time.monotonic()
@@ -322,6 +333,8 @@ class Worker:
             return False
         if not self._keys(header, welcome):
             return False
+        if self.slots and not welcome.flags & proto.CAN_SLOTS:  # R4.10
+            raise BoxError(proto.ERROR["UNSUPPORTED"], "the box takes no slots")
         self.token, self.job, self.worker = welcome.token, welcome.job, welcome.worker
         self.incarnation = welcome.incarnation
         self.welcome = welcome
@@ -457,7 +470,9 @@ class Worker:
 
     def _transmit(self, item, table, now):
         """Send an item, or probe for it (R6.4)."""
-        header, payload = item.header, item.payload
+        header, payload = item.nodes[item.at].header, item.nodes[item.at].payload
+        if not item.last:
+            header.type = TYPE["PUSH"]
         if item.probing and item.kind == "pushpull":
             header = Header(type=TYPE["PULL"], chunk=header.chunk, frag=header.frag,
                             round=header.round, map_epoch=table.epoch)
@@ -510,6 +525,8 @@ class Worker:
         item = active.get(key)
         if item is None and header.name == "WAIT":  # a PUSH before INIT is answered WAIT (R6.8)
             item = active.get(("push",) + key[1:])
+        if item is None and header.name == "PUSH_OK":  # of a node that is not the last one (R6.2)
+            item = active.get(("pull",) + key[1:])
         if item is None or (header.round != item.header.round and
                             not item.header.flags & proto.LATEST):
             self.counts["ignored"] += 1
@@ -518,6 +535,17 @@ class Worker:
         rtt = ((int(now * 1e6) - header.ts - header.held) & 0xFFFFFFFF) / 1e6
         if rtt < 10:
             self.srtt = rtt if self.srtt is None else 0.875 * self.srtt + 0.125 * rtt
+        if header.name == "PUSH_OK" and self.slots and (
+                header.base != item.nodes[item.at].header.base or not item.last):
+            if header.base == item.nodes[item.at].header.base:  # R6.3: else a copy, of a node before
+                item.go_on(item.at + 1)
+                self._transmit(item, table, now)
+            return None
+        if header.name == "WAIT" and self.slots and item.kind != "pull" and \
+                not header.flags & proto.HAVE:  # R6.6
+            item.go_on(self._with_slot(item, header.base))
+            item.due = now + PROBE / 4  # it may wait for INIT
+            return None
         if header.name == "WAIT":
             have = header.flags & proto.HAVE or item.kind == "pull"
             if item.probing and not have:
@@ -534,6 +562,11 @@ class Worker:
         at = self.cwnd[item.endpoint]
         self.cwnd[item.endpoint] = min(window, at + 1 / at)
         return active.pop(key)
+
+    def _with_slot(self, item, slot):
+        """The number of the item's node that has this slot."""
+        starts = [n.header.base & 0xFFFF for n in item.nodes]
+        return max([i for i, first in enumerate(starts) if first <= slot], default=0)
 
     def _collector(self, table):
         """(store, finish): finish puts RESULTs into store, the bytes of each tensor."""
@@ -583,6 +616,32 @@ class Worker:
                 items.append(_Item("init", item.chunk, item.frag, item.span, header,
                                    item.payload[base * 4:(base + step) * 4]))
         self._exchange(table, items, lambda *_: True)
+
+    def own_nodes(self):
+        """[(first, level)] of what this worker brings in a round (R5.2b)."""
+        return pbox_math.nodes_of(pbox_math.own_slots(self.worker, self.workers, self.slots), self.slots)
+
+    def _by_nodes(self, table, kind, type_, round_, nodes):
+        """Items of a list of (node, values, weight), sent one after the other (R6.2)."""
+        fmt, out = table.declare.push_format, None
+        for node, values, weight in nodes:
+            items = self._items(table, kind, type_, round_, self._packed(table, values, fmt), fmt, proto.LAST, weight)
+            for item in items:
+                item.header.base = proto.node_code(node)
+            out = [[i] for i in items] if out is None else [[*a, b] for a, b in zip(out, items)]
+        for group in out:
+            group[0].nodes = group
+        return [group[0] for group in out]
+
+    def push_nodes(self, number, round_, nodes):
+        table = self.tables[number]
+        self._exchange(table, self._by_nodes(table, "push", "PUSH", round_, nodes), lambda *_: True)
+
+    def pushpull_nodes(self, number, round_, nodes):
+        table = self.tables[number]
+        store, finish = self._collector(table)
+        self._exchange(table, self._by_nodes(table, "pushpull", "PUSHPULL", round_, nodes), finish)
+        return self._unpacked(table, store)
 
     def push(self, number, round_, values, weight=1):
         table = self.tables[number]
@@ -639,12 +698,28 @@ class Check:
         return [pbox_math.data(self.args.seed + i, worker, round_, n)
                 for i, n in enumerate(self.sizes)]
 
-    def expected(self, round_):
+    def nodes(self, worker, round_):
+        """[(node, values, weight)] that a worker brings in a job with slots: sums over its own."""
         args = self.args
-        parts = [[pbox_math.unpack(pbox_math.pack(v, self.push), self.push)
-                  for v in self.sent(w, round_)] for w in range(args.workers)]
-        weights = [w + 1 for w in range(args.workers)]
-        sums = [pbox_math.reduce([p[i] for p in parts], weights, self.op)
+        own = pbox_math.own_slots(worker, args.workers, args.slots)
+        nodes = [(s, 0) for s in own] if args.leaves else pbox_math.nodes_of(own, args.slots)
+        sent = {s: self.sent(s, round_) for s in own}
+        return [(n, [pbox_math.node_value({s: v[i] for s, v in sent.items()}, n) for i in range(len(self.sizes))],
+                 sum(s + 1 for s in pbox_math.node_slots(n, args.slots))) for n in nodes]
+
+    def contributions(self, round_):
+        """(slots, values, weights) of which the round consists: not of nodes, unless these are rounded."""
+        args = self.args
+        if not args.slots or self.push == proto.FORMATS["fp32"]:
+            slots = list(range(args.slots or args.workers))
+            return slots, [self.sent(s, round_) for s in slots], [s + 1 for s in slots]
+        nodes = [n for w in range(args.workers) for n in self.nodes(w, round_)]
+        return [n[0][0] for n in nodes], [n[1] for n in nodes], [n[2] for n in nodes]
+
+    def expected(self, round_):
+        slots, values, weights = self.contributions(round_)
+        parts = [[pbox_math.unpack(pbox_math.pack(v, self.push), self.push) for v in vs] for vs in values]
+        sums = [pbox_math.reduce([p[i] for p in parts], weights, self.op, slots, self.args.slots)
                 for i in range(len(self.sizes))]
         if self.boxes is None:
             return sums
@@ -685,6 +760,13 @@ def run(args, worker):
         check.compare(worker.pull(0, 0), check.initial(), 0)
     done = min((c.version for c in table.chunks), default=0) if not optimiser else 0
     for round_ in range(done + 1, done + args.rounds + 1):
+        if args.slots:
+            nodes = check.nodes(number, round_)
+            if args.split:
+                worker.push_nodes(0, round_, nodes)
+            got = worker.pull(0, round_) if args.split else worker.pushpull_nodes(0, round_, nodes)
+            check.compare(got, check.expected(round_), round_)
+            continue
         values, weight = check.sent(number, round_), number + 1
         if args.split:
             worker.push(0, round_, values, weight)
@@ -717,6 +799,8 @@ def options(argv):
     p.add_argument("--format", choices=proto.FORMATS, default="fp32", help="of what is pushed")
     p.add_argument("--pull-format", choices=proto.FORMATS, default="fp32")
     p.add_argument("--split", action="store_true", help="PUSH and PULL instead of PUSHPULL")
+    p.add_argument("--slots", type=int, default=0, help="of the job (R5.2b); default: as many as workers")
+    p.add_argument("--leaves", action="store_true", help="bring each slot by itself, and not sums over slots")
     p.add_argument("--mtu", type=int, default=1500)
     p.add_argument("--window", type=int, default=64)
     p.add_argument("--lease-ms", type=int, default=0)
@@ -730,6 +814,10 @@ def options(argv):
     unknown = [k for k in args.hyper if k not in proto.HYPER]
     if unknown:
         p.error(f"--hyper {unknown[0]}: not one of {', '.join(proto.HYPER)}")
+    if args.slots and not args.workers <= args.slots <= proto.MAX_SLOTS:
+        p.error(f"--slots {args.slots}: {args.workers} (workers) to {proto.MAX_SLOTS}")
+    if args.slots and args.op == "weighted_mean":
+        args.leaves = True  # R5.2b
     if args.optimiser not in ("none", "adam", "adamw"):
         args.hyper.setdefault("lr", 0.01)
     return args
@@ -739,7 +827,7 @@ def main(argv=None):
     args = options(argv)
     start = time.monotonic()
     with Worker(args.box, args.job, args.secret, args.worker, args.workers, args.mtu, args.window,
-                args.lease_ms, deadline=args.deadline) as worker:
+                args.lease_ms, deadline=args.deadline, slots=args.slots) as worker:
         try:
             result = run(args, worker)
         except (Timeout, BoxError, ShutDown, OSError) as e:

@@ -129,7 +129,7 @@ def play(workers, options, one=(), right=True, box_class=fake_box.FakeBox, **box
                 "--workers", str(workers), *options, *(one if i == 0 else ())]
         args = pbox_worker.options(argv)
         with pbox_worker.Worker(args.box, args.job, args.secret, args.worker, args.workers,
-                                args.mtu, args.window, deadline=args.deadline) as w:
+                                args.mtu, args.window, deadline=args.deadline, slots=args.slots) as w:
             results[i] = pbox_worker.run(args, w)
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(workers)]
@@ -158,7 +158,7 @@ class WrongBox(fake_box.FakeBox):
     """Sums from right to left."""
 
     def _finish(self, frag, hyper):
-        last = max(frag.parts)
+        last = self.slots - 1
         frag.parts = {last - n: v for n, v in frag.parts.items()}
         super()._finish(frag, hyper)
 
@@ -216,6 +216,60 @@ def test_loss():
 def test_loss_with_optimiser_and_push():
     play(2, ["--elements", "6000", "--rounds", "3", "--deadline", "60", "--split", "--optimiser",
              "adam"], loss=0.1, repeat=0.1)
+
+
+def test_nodes_of_a_range():
+    assert pbox_math.nodes_of(range(13), 13) == [(0, 4)]
+    assert pbox_math.nodes_of(range(8, 13), 13) == [(8, 3)]
+    assert pbox_math.nodes_of(range(12, 13), 13) == [(12, 0)]
+    assert pbox_math.nodes_of(range(1, 13), 13) == [(1, 0), (2, 1), (4, 2), (8, 3)]
+    for slots in (1, 2, 13, 32):
+        for workers in range(1, slots + 1):
+            for w in range(workers):
+                own = pbox_math.own_slots(w, workers, slots)
+                nodes = pbox_math.nodes_of(own, slots)
+                assert [s for n in nodes for s in pbox_math.node_slots(n, slots)] == list(own)
+                assert all(n[0] % (1 << n[1]) == 0 for n in nodes)
+
+
+def test_slots():
+    for workers in (1, 3, 5):
+        box, _ = play(workers, ["--elements", "3000", "--rounds", "2", "--slots", "13"], slots=13)
+        assert not any(box.drops.values()), box.drops
+    play(2, ["--elements", "3000", "--rounds", "2", "--slots", "13", "--leaves"], slots=13)
+    play(2, ["--elements", "3000", "--rounds", "2", "--slots", "13", "--split"], slots=13)
+    play(2, ["--elements", "3000", "--rounds", "2", "--slots", "13", "--format", "bf16"], slots=13)
+
+
+def test_slots_operations():
+    for op in ("mean", "sample_mean", "weighted_mean"):
+        play(3, ["--elements", "2000", "--rounds", "2", "--op", op, "--slots", "7"], slots=7)
+    play(3, ["--elements", "2000", "--rounds", "2", "--op", "mean", "--slots", "7", "--optimiser", "adam"], slots=7)
+
+
+def test_slots_with_loss():
+    """Answers to PUSH are lost as well: the worker repeats the node, or goes on as WAIT says."""
+    for more in ([], ["--split"], ["--leaves"]):
+        _, results = play(3, ["--elements", "5000", "--rounds", "2", "--slots", "13", "--deadline", "60", *more],
+                          slots=13, loss=0.1, repeat=0.1, damage=0.05)
+        assert sum(r["retransmitted"] for r in results) > 0
+
+
+class LeftFold(fake_box.FakeBox):
+    """Sums from left to right, and not along the tree."""
+
+    def _finish(self, frag, hyper):
+        total = None
+        for n in sorted(frag.parts):
+            total = frag.parts[n] if total is None else total + frag.parts[n]
+        frag.parts = {0: total}
+        frag.weights = {0: sum(frag.weights.values())}
+        super()._finish(frag, hyper)
+
+
+def test_another_tree_is_noticed():
+    options = ["--elements", "3000", "--rounds", "1", "--slots", "13", "--leaves"]
+    play(2, options, slots=13, right=False, box_class=LeftFold)
 
 
 def test_auth():

@@ -12,6 +12,8 @@ SONAME = "libpbox-client.so.1"
 OK, PENDING, INVALID, DEADLINE, CLOSED = 0, 1, -1, -9, -13
 PUSHPULL, PUSH, PULL, INIT, FETCH, GIVE = range(6)
 ALL_GROUPS = 0xFFFF
+MAX_SLOTS = 4096
+MOST_NODES = 24  # that a worker brings in a round
 
 
 class Error(ct.Structure):
@@ -30,6 +32,7 @@ class Conf(ct.Structure):
         ("transport", ct.c_char_p), ("transport_args", ct.c_char_p),
         ("keep_copies", ct.c_int), ("policy", ct.c_uint), ("auth", ct.c_uint),
         ("patience_ms", ct.c_uint), ("left_ms", ct.c_uint), ("run", ct.c_char_p),
+        ("slots", ct.c_uint),
     ]
 
 
@@ -50,6 +53,10 @@ class TableDecl(ct.Structure):
 class Io(ct.Structure):
     # "in" is a keyword of Python; the layout is what counts
     _fields_ = [("tensor", ct.c_uint32), ("input", ct.c_void_p), ("output", ct.c_void_p)]
+
+
+class Node(ct.Structure):
+    _fields_ = [("first", ct.c_uint16), ("slots", ct.c_uint16)]
 
 
 class Waiting(ct.Structure):
@@ -93,6 +100,8 @@ _PROTOTYPES = {
     "pbox_client_open": (ct.c_int, [ct.POINTER(_P), ct.POINTER(Conf), _ERR]),
     "pbox_client_worker": (ct.c_uint, [_P]),
     "pbox_client_workers": (ct.c_uint, [_P]),
+    "pbox_client_slots": (ct.c_uint, [_P]),
+    "pbox_client_nodes": (ct.c_int, [_P, ct.c_uint32, ct.POINTER(Node), ct.c_uint]),
     "pbox_client_declare": (
         ct.c_int, [_P, ct.POINTER(TableDecl), ct.c_uint, ct.POINTER(ct.c_uint32), _ERR]),
     "pbox_client_next_round": (ct.c_uint32, [_P, ct.c_uint32]),
@@ -103,6 +112,10 @@ _PROTOTYPES = {
         ct.c_int,
         [_P, ct.c_uint32, ct.c_int, ct.POINTER(Io), ct.c_uint, ct.c_uint8, ct.c_uint32,
          ct.POINTER(ct.c_uint64), _ERR]),
+    "pbox_client_submit_nodes": (
+        ct.c_int,
+        [_P, ct.c_uint32, ct.c_int, ct.POINTER(Io), ct.c_uint, ct.POINTER(ct.c_void_p),
+         ct.POINTER(ct.c_uint32), ct.c_uint, ct.c_uint8, ct.POINTER(ct.c_uint64), _ERR]),
     "pbox_client_wait": (ct.c_int, [_P, ct.c_uint64, ct.c_uint, _ERR]),
     "pbox_client_wait_on": (
         ct.c_int, [_P, ct.c_uint64, ct.POINTER(Waiting), ct.c_uint, _ERR]),

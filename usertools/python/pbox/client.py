@@ -280,17 +280,83 @@ class Table:
             raise PBoxInvalid(f"priority {priority} is not in 0 to 255")
         if not 0 <= weight < 1 << 32:
             raise PBoxInvalid(f"weight {weight} is not in 0 to 4294967295")
-        handle = ct.c_uint64()
-        err = _lib.Error()
-        c = self.client
+        handle, err, c = ct.c_uint64(), _lib.Error(), self.client
         with c._call() as p:
             code = _lib.get().pbox_client_submit(
                 p, self.number, kind, io, n, priority, weight, ct.byref(handle), ct.byref(err))
+        return self._started(code, err, handle, keep)
+
+    def _started(self, code: int, err: Any, handle: Any, keep: Any) -> Operation:
+        c = self.client
         c._check(code, err)
         op = Operation(c, handle.value, keep)
         # the library writes into the arrays even if the caller drops the operation
         c._operations[handle.value] = op
         return op
+
+    # ---- by nodes (Client(slots=))
+
+    def submit_nodes(self, kind: int, inputs: Sequence[Any], outputs: Any = None, *,
+                     weights: Optional[Sequence[int]] = None, priority: int = 0) -> Operation:
+        """Start a PUSHPULL or PUSH of one contribution for each node of Client.nodes(): `inputs`
+        are the arrays of each, as submit() takes them. `weights`: samples of each node."""
+        parts = [dict(self._numbered(arrays)) for arrays in inputs]
+        numbers = list(parts[0]) if parts else []
+        outs = dict(self._numbered(outputs)) if outputs is not None else None
+        if any(p.keys() != parts[0].keys() for p in parts) or (
+                outs is not None and outs.keys() != set(numbers)):
+            raise PBoxInvalid("inputs of the nodes, and outputs, are of different tensors")
+        io = (_lib.Io * max(1, len(numbers)))()
+        addresses = (ct.c_void_p * max(1, len(parts) * len(numbers)))()
+        keep: List[Any] = []
+        for k, i in enumerate(numbers):
+            t = self.tensors[i]
+            io[k].tensor = i
+            for j, part in enumerate(parts):
+                addresses[j * len(numbers) + k], ref = _buffers.address_of(
+                    part[i], t.elements, self.push_format, False, f"input '{t.name}' of node {j}")
+                keep.append(ref)
+            if outs is not None:
+                io[k].output, ref = _buffers.address_of(
+                    outs[i], t.elements, self.pull_format, True, f"output '{t.name}'")
+                keep.append(ref)
+        if weights is None:
+            weights = [1] * len(parts)
+        if len(weights) != len(parts):
+            raise PBoxInvalid(f"{len(weights)} weights for {len(parts)} nodes")
+        return self.submit_nodes_io(kind, io, len(numbers), addresses, weights, keep, priority=priority)
+
+    def submit_nodes_io(self, kind: int, io: Any, n: int, addresses: Any, weights: Sequence[int],
+                        keep: Any, *, priority: int = 0) -> Operation:
+        """Start an operation by nodes on prepared addresses (for bindings), as many nodes as there
+        are weights: addresses[node * n + i] is what io[i].input would be. `addresses`, `io` and
+        `keep` are held until the operation ends."""
+        if kind not in (_lib.PUSHPULL, _lib.PUSH):
+            raise PBoxInvalid("only PUSHPULL and PUSH are by nodes")
+        if not 0 <= priority <= 255:
+            raise PBoxInvalid(f"priority {priority} is not in 0 to 255")
+        for w in weights:
+            if not 0 <= w < 1 << 32:
+                raise PBoxInvalid(f"weight {w} is not in 0 to 4294967295")
+        samples = (ct.c_uint32 * max(1, len(weights)))(*weights)
+        handle, err, c = ct.c_uint64(), _lib.Error(), self.client
+        with c._call() as p:
+            code = _lib.get().pbox_client_submit_nodes(
+                p, self.number, kind, io, n, addresses, samples, len(weights), priority,
+                ct.byref(handle), ct.byref(err))
+        return self._started(code, err, handle, (keep, io, addresses, samples))
+
+    def pushpull_nodes(self, inputs: Sequence[Any], outputs: Any, *,
+                       weights: Optional[Sequence[int]] = None, priority: int = 0) -> Operation:
+        """Start this worker's next round with the sum over each of its nodes (Client.nodes(); with
+        op="weighted_mean" each slot is a node of its own); the result goes to `outputs`."""
+        return self.submit_nodes(_lib.PUSHPULL, inputs, outputs, weights=weights,
+                                 priority=priority)
+
+    def push_nodes(self, inputs: Sequence[Any], *, weights: Optional[Sequence[int]] = None,
+                   priority: int = 0) -> Operation:
+        """As pushpull_nodes, without asking for the result."""
+        return self.submit_nodes(_lib.PUSH, inputs, weights=weights, priority=priority)
 
     @property
     def next_round(self) -> int:
@@ -380,6 +446,12 @@ class Client:
              has of this job, and begins from nothing. None: the variable PBOX_RUN; "": none. A
              job that has begun takes no new worker without first_round (PBoxRunning), but one of its run
              with policy="shrink"
+    slots    shares (micro-batches) into which each round is divided, the same at all workers; None: as
+             many as workers. With a number of its own the result of a round is the same on any
+             number of workers: nodes() says which slots are this worker's, and as which sums it
+             brings them (Table.pushpull_nodes). Operations without nodes add each worker's
+             contribution once, in an order that depends on the number of workers. N of op="mean" is the
+             number of slots
     """
 
     def __init__(self, box: str, job: str, secret: str = "", worker: Optional[int] = None,
@@ -391,7 +463,8 @@ class Client:
                  spin: float = 0.0, min_rto: float = 0.0,
                  transport: Optional[str] = None,
                  transport_args: Optional[str] = None, keep_copies: bool = True,
-                 auth: Optional[str] = None, run: Optional[str] = None) -> None:
+                 auth: Optional[str] = None, run: Optional[str] = None,
+                 slots: Optional[int] = None) -> None:
         self._p: Optional[ct.c_void_p] = None
         self._pid = os.getpid()
         self._cond = threading.Condition()
@@ -403,6 +476,9 @@ class Client:
                 raise PBoxInvalid(f"{name} is {text!r}: needed is a non-empty string")
         if worker is not None and not 0 <= worker < workers:
             raise PBoxInvalid(f"worker {worker} of {workers}: needed is 0 to {workers - 1}")
+        if slots is not None and not workers <= slots <= _lib.MAX_SLOTS:
+            raise PBoxInvalid(f"slots is {slots}: needed is {workers} (one for each worker, at least) to "
+                              f"{_lib.MAX_SLOTS}")
         policies = _numbers("policy")
         if policy not in policies:
             raise PBoxInvalid(f"policy is {policy!r}: {' and '.join(map(repr, policies))} are taken")
@@ -434,6 +510,7 @@ class Client:
         conf.transport_args = transport_args.encode() if transport_args else None
         self.run = os.environ.get("PBOX_RUN", "") if run is None else run
         conf.run = self.run.encode() or None
+        conf.slots = slots or 0
         opened: List[ct.c_void_p] = []
         abandoned = threading.Event()
         lock = threading.Lock()
@@ -460,6 +537,7 @@ class Client:
         self._p = p
         self.worker = int(lib.pbox_client_worker(p))
         self.workers = int(lib.pbox_client_workers(p))
+        self.slots = int(lib.pbox_client_slots(p))
         _open_clients.add(self)
         _log.info("worker %d of %d has joined job '%s' at %s", self.worker, self.workers, job, box)
         _signal.leave_on_sigterm(_close_all)
@@ -480,6 +558,17 @@ class Client:
         e = self._error(code, err)
         if e is not None:
             raise e
+
+    def nodes(self, round: int = 0) -> List[Tuple[int, int]]:
+        """The nodes of the tree over the slots that this worker brings in a round (0: its next one), as
+        (first slot, number of slots), in the order of their slots. Without slots of its own a job has one for
+        each worker."""
+        found = (_lib.Node * _lib.MOST_NODES)()
+        with self._call() as p:
+            n = _lib.get().pbox_client_nodes(p, round, found, len(found))
+        if n < 0:
+            raise error_of(n, f"the nodes of round {round} cannot be had")
+        return [(node.first, node.slots) for node in found[:n]]
 
     # ---- tables
 

@@ -41,7 +41,8 @@ class Table:
         self.version = [0] * len(specs)
         self.value = [None] * len(specs)
         self.state = [{} for _ in specs]
-        self.arrived = [{} for _ in specs]  # tensor -> round -> worker -> (data, weight)
+        # tensor -> round -> first slot of a node -> (data, weight, number of slots)
+        self.arrived = [{} for _ in specs]
         self.hyper = {}  # group -> values
 
 
@@ -51,8 +52,21 @@ class Op:
 
 
 class Job:
-    def __init__(self, workers):
+    def __init__(self, workers, slots):
         self.workers, self.members, self.tables, self.declared = workers, {}, [], {}
+        self.slots = slots or workers
+
+    def nodes(self, worker):
+        """[(first slot, number of slots)] of a worker."""
+        at, end = (w * self.slots // self.workers for w in (worker, worker + 1))
+        out = []
+        while at < end:
+            size = 1
+            while at % (2 * size) == 0 and min(at + 2 * size, self.slots) <= end and at + size < self.slots:
+                size *= 2
+            out.append((at, min(size, self.slots - at)))
+            at += out[-1][1]
+        return out
 
 
 class Client:
@@ -114,8 +128,8 @@ class FakeLib:
             for t in job.tables:
                 for i, rounds in enumerate(t.arrived):
                     r = t.version[i] + 1
-                    while len(rounds.get(r, ())) == job.workers:
-                        self._round(t, i, r, rounds.pop(r))
+                    while sum(slots for _, _, slots in rounds.get(r, {}).values()) == job.slots:
+                        self._round(t, i, r, rounds.pop(r), job.slots)
                         r += 1
             for c in job.members.values():
                 for w in list(c.waiting):
@@ -130,10 +144,13 @@ class FakeLib:
                     if op.left == 0:
                         self._end(c, op)
 
-    def _round(self, t, i, r, parts):
+    def _round(self, t, i, r, parts, slots):
         order = sorted(parts)
-        g = reference.tree_reduce([parts[w][0] for w in order], t.op,
-                                  [parts[w][1] for w in order], order)
+        values, weights = [parts[s][0] for s in order], [parts[s][1] for s in order]
+        if t.op == "mean":  # over the slots, and not over the nodes
+            g = reference.tree_reduce(values, "sum", None, order) * reference.fp32(1 / slots)
+        else:
+            g = reference.tree_reduce(values, t.op, weights, order)
         t.version[i] = r
         if t.mode == 0:
             t.value[i] = g
@@ -177,7 +194,9 @@ class FakeLib:
                     return self._fail(err, -5, f"the box has no job '{name}'")
                 if self.secrets[name] != c.secret.decode():
                     return self._fail(err, -6, f"the secret of job '{name}' differs")
-            job = self.jobs.setdefault(name, Job(c.workers))
+            job = self.jobs.setdefault(name, Job(c.workers, c.slots))
+            if job.slots != (c.slots or c.workers):
+                return self._fail(err, -8, f"the others joined with {job.slots} slots")
             if job.workers != c.workers:
                 return self._fail(err, -8, f"the others joined with {job.workers} workers")
             worker = c.worker
@@ -196,6 +215,16 @@ class FakeLib:
 
     def pbox_client_workers(self, p):
         return self._c(p).job.workers
+
+    def pbox_client_slots(self, p):
+        return self._c(p).job.slots
+
+    def pbox_client_nodes(self, p, round_, out, cap):
+        nodes = self._c(p).job.nodes(self._c(p).worker)
+        assert len(nodes) <= cap
+        for k, (first, slots) in enumerate(nodes):
+            out[k].first, out[k].slots = first, slots
+        return len(nodes)
 
     def pbox_client_declare(self, p, decl, timeout, number, err):
         c, d = self._c(p), decl._obj
@@ -244,7 +273,23 @@ class FakeLib:
 
     def pbox_client_submit(self, p, table, kind, io, n, priority, weight, handle, err):
         c = self._c(p)
+        own = c.job.nodes(c.worker)
+        nodes = [(own[0][0], [io[k].input for k in range(n)], weight, sum(slots for _, slots in own))]
+        return self._submit(c, table, kind, io, n, priority, nodes, handle, err)
+
+    def pbox_client_submit_nodes(self, p, table, kind, io, n, inputs, weights, nodes, priority, handle,
+                                 err):
+        c = self._c(p)
+        own = c.job.nodes(c.worker)
+        if nodes != len(own):
+            return self._fail(err, -1, f"{nodes} nodes, and this worker brings {len(own)}")
+        brought = [(first, inputs[j * n:(j + 1) * n], weights[j], slots)
+                   for j, (first, slots) in enumerate(own)]
+        return self._submit(c, table, kind, io, n, priority, brought, handle, err)
+
+    def _submit(self, c, table, kind, io, n, priority, nodes, handle, err):
         t = c.job.tables[table]
+        weight = nodes[0][2]
         with self.cond:
             if c.closed:
                 return self._fail(err, -13, "closed")
@@ -261,8 +306,9 @@ class FakeLib:
                 if kind in (_lib.PUSHPULL, _lib.PUSH):
                     r += 1
                     c.rounds[table, i] = r
-                    data = memory(io[k].input, elements, t.push).clone()
-                    t.arrived[i].setdefault(r, {})[c.worker] = (data, weight)
+                    for first, inputs, samples, slots in nodes:
+                        data = memory(inputs[k], elements, t.push).clone()
+                        t.arrived[i].setdefault(r, {})[first] = (data, samples, slots)
                 elif kind == _lib.INIT:
                     t.value[i] = memory(io[k].input, elements, 1).clone()
                 elif kind == _lib.FETCH:

@@ -38,11 +38,11 @@ def _check(name: str, parameters: Any, limit: Any) -> None:
     one = isinstance(parameters, torch.Tensor)
     for p in [parameters] if one else parameters:
         opt = _owners.get(id(p))
-        if opt is None or opt.local_clip or opt.client.closed or opt.client.workers == 1:
+        if opt is None or opt.local_clip or opt.client.closed or opt.shares == 1:
             continue
         raise PBoxInvalid(
             f"{name} clips this worker's own gradients, before the box makes their mean: with "
-            f"{opt.client.workers} workers that is not clipping the gradient of the batch. Take "
+            f"{opt.shares} of them that is not clipping the gradient of the batch. Take "
             f"{type(opt).__name__}(..., clip_value=) to clamp each element of the mean on the "
             "box; to clip by norm, take an optimiser of torch.optim with the hook "
             "(pbox.torch.register), where gradients are the mean already. If each worker's own "

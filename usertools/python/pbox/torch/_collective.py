@@ -9,7 +9,7 @@ import torch
 from .. import _buffers
 from ..client import Client, Operation, Tensor
 from ..errors import PBoxInvalid
-from ._session import connect, current
+from ._session import connect, current, plain_op
 
 
 def all_reduce(tensors: Union[torch.Tensor, Sequence[torch.Tensor]], op: str = "sum", *,
@@ -19,7 +19,8 @@ def all_reduce(tensors: Union[torch.Tensor, Sequence[torch.Tensor]], op: str = "
 
     All workers call it with tensors of the same sizes in the same order. Tensors of the same
     sizes, dtypes and `op` use the same table again; each new combination takes memory on the
-    box until the job ends.
+    box until the job ends. Every worker counts once, in a job with slots too; but then the bits
+    depend on the number of workers.
 
     client    default: the session that register() or an optimiser opened
     async_op  return the operations (wait() for each) instead of waiting
@@ -41,7 +42,7 @@ def all_reduce(tensors: Union[torch.Tensor, Sequence[torch.Tensor]], op: str = "
         if table is None:
             table = session.tables[key] = session.client.declare(
                 [Tensor(f"all_reduce {i}", t.numel()) for i, t in enumerate(part)],
-                op=op, push=fmt, pull=fmt, timeout=timeout)
+                op=plain_op(session.client, op), push=fmt, pull=fmt, timeout=timeout)
         operations.append(table.pushpull(part))
     if async_op:
         return operations

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from .. import _buffers, _lib
 from ..client import Client, Table, Tensor
 from ..errors import PBoxDeadline, PBoxError, PBoxInvalid
-from ._session import DECLARE_SECONDS, connect
+from ._session import DECLARE_SECONDS, connect, plain_op
 from ._watch import Watch
 
 _WIRE = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -92,7 +92,7 @@ class Hook:
             groups = _expected_buckets([p for _, p in params], cap)
             table = self.client.declare(
                 [Tensor(n, p.numel(), g) for (n, p), g in zip(params, groups)],
-                op=self._op, push=wire, pull=wire, timeout=timeout)
+                op=plain_op(self.client, self._op), push=wire, pull=wire, timeout=timeout)
             for i, (_, p) in enumerate(params):
                 self._place[id(p)] = (table, i)
 
@@ -262,6 +262,9 @@ def register(ddp: Any, box: Optional[str] = None, job: Optional[str] = None,
         raise PBoxInvalid(
             f"register() wants a DistributedDataParallel model, not {type(ddp).__name__}: for "
             "training without DDP see pbox.torch.SGD, Adam and AdamW")
+    if "slots" in options:
+        raise PBoxInvalid("slots= belongs to the optimisers of pbox.torch: DDP adds up a worker's micro-batches itself, from "
+                          "left to right, so the bits would depend on the number of workers all the same")
     session = connect(box, job, secret, worker, workers, client, **options)
     try:
         state = Hook(ddp, session, op, compress, declare_timeout)

@@ -6,6 +6,7 @@ The box holds the parameters and the optimiser's state; workers hold a copy of t
 which step() overwrites in place. So all workers have the same bits after every step.
 """
 
+import ctypes as ct
 import math
 import time
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple, Union
@@ -17,8 +18,10 @@ from ..client import Client, Operation, Table, Tensor
 from ..errors import PBoxDeadline, PBoxInvalid, PBoxMismatch, PBoxRefused
 from . import _clip, _layout
 from ._agree import Agreement, Alone, Hypers
-from ._session import DECLARE_SECONDS, connect
+from ._session import DECLARE_SECONDS, check_slots, connect, plain_op
+from ._slots import Slots, SlotTraining
 from ._state import State
+from ._tree import Sums, Tree, separate
 
 _WIRE = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _SAMPLED = ("sample_mean", "weighted_mean")
@@ -26,7 +29,7 @@ _SAMPLED = ("sample_mean", "weighted_mean")
 _LOOK_FIRST, _LOOK_EVERY = 4, 64
 
 
-class BoxOptimizer(torch.optim.Optimizer):
+class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
     """What SGD, Adam and AdamW share; use those.
 
     params             as for torch.optim: parameters or groups of them. float32, on the CPU,
@@ -43,6 +46,10 @@ class BoxOptimizer(torch.optim.Optimizer):
     clip_value         clamp each element of the reduced gradient to +-clip_value
     local_clip         True: clip_grad_norm_ and the like on this worker's own gradients are what
                        is wanted. Else they are an error: see train.md
+    slots              micro-batches into which each round is divided, the same at all workers. Then
+                       step() ends one slot, takes its gradients away, and makes the step of
+                       the round with the last slot of this worker (`round_ended`). The same slots
+                       give the same bits on any number of workers: see sampler(), and train.md
 
     The constructor blocks until all workers are there; worker 0 then gives its parameters to the
     box and all others receive them. Parameters that are changed elsewhere later (by loading a
@@ -76,7 +83,7 @@ class BoxOptimizer(torch.optim.Optimizer):
                  push: str = "fp32", pull: str = "fp32", clip_value: float = 0.0,
                  local_clip: bool = False, client: Optional[Client] = None,
                  declare_timeout: Optional[float] = None, first_round: int = 0,
-                 **options: Any) -> None:
+                 slots: Optional[int] = None, **options: Any) -> None:
         self._declared = False
         if not 0 <= clip_value < math.inf:
             raise PBoxInvalid(f"clip_value is {clip_value}: needed is 0 (off) or more")
@@ -85,14 +92,17 @@ class BoxOptimizer(torch.optim.Optimizer):
         self._op, self._push, self._pull = op, push, pull
         self.local_clip = local_clip
         specs = self._list_parameters()
+        if slots is not None and client is None:
+            options["slots"] = slots
         self._session = connect(box, job, secret, worker, workers, client, **options)
         try:
             self.client: Client = self._session.client
+            self._divide(slots)
             if declare_timeout is None:
                 declare_timeout = max(self.client.timeout, DECLARE_SECONDS)
             self._agreement: Union[Agreement, Alone]
             self.table: Table = self.client.declare(
-                specs, mode="optimiser", op=op, optimiser=self._optimiser, push=push, pull=pull,
+                specs, mode="optimiser", op=self._wire_op, optimiser=self._optimiser, push=push, pull=pull,
                 timeout=declare_timeout, first_round=first_round)
             # with policy shrink workers come back between steps: they cannot be compared
             alone = self.client.workers == 1 or self.client.policy == "shrink"
@@ -121,6 +131,18 @@ class BoxOptimizer(torch.optim.Optimizer):
         _clip.watch(self, self._all)
 
     # ---- setting up
+
+    def _divide(self, slots: Optional[int]) -> None:
+        """Which slots this worker computes, and what the box makes of the nodes."""
+        if slots is None:
+            self._wire_op = plain_op(self.client, self._op)
+            return
+        check_slots(self.client, slots)
+        nodes = self.client.nodes()
+        self._slots = Slots(slots, [s for first, n in nodes for s in range(first, first + n)])
+        self._tree = Tree(nodes)
+        # the weights are in the values, n_i p_i, before they are added: the same bits
+        self._wire_op = "sample_mean" if self._op == "weighted_mean" else self._op
 
     def _check_group(self, number: int, group: Dict[str, Any]) -> None:
         """Raise for what the box cannot do (subclasses)."""
@@ -155,13 +177,15 @@ class BoxOptimizer(torch.optim.Optimizer):
     def _prepare(self) -> None:
         """Buffers and the address array, made once."""
         self._io = (_lib.Io * max(1, len(self._all)))()
+        nodes = len(self._tree.nodes) if self._slots is not None else 1
+        self._addresses = (ct.c_void_p * max(1, nodes * len(self._all)))()
         # a worker without a gradient for a parameter sends zeros; one array serves all
         self._zeros: Optional[torch.Tensor] = None
         self._narrow_push: List[torch.Tensor] = []
         self._narrow_pull: List[torch.Tensor] = []
         if self._push != "fp32":
             self._narrow_push = [torch.empty_like(p.data, dtype=_WIRE[self._push])
-                                 for p in self._all]
+                                 for _ in range(nodes) for p in self._all]
         if self._pull != "fp32":
             self._narrow_pull = [torch.empty_like(p.data, dtype=_WIRE[self._pull])
                                  for p in self._all]
@@ -197,6 +221,11 @@ class BoxOptimizer(torch.optim.Optimizer):
         """Number of the next step's round: `first_round` of who goes on from a checkpoint that is
         taken now."""
         return self.table.next_round
+
+    @property
+    def shares(self) -> int:
+        """Of how many gradients a step makes the mean: slots, or workers."""
+        return self.client.workers if self._slots is None else self._slots.total
 
     # ---- hyper-parameters
 
@@ -346,29 +375,79 @@ class BoxOptimizer(torch.optim.Optimizer):
 
     # ---- a step
 
-    def _gradient(self, i: int, p: torch.nn.Parameter, keep: List[torch.Tensor]) -> int:
-        g = p.grad
+    def _checked(self, i: int, g: torch.Tensor) -> torch.Tensor:
+        """The gradient of parameter i as the box sees it."""
         what = self.table.tensors[i].name
+        if g.is_sparse or g.dtype != torch.float32 or g.device.type != "cpu":
+            _buffers.check_torch(g, f"gradient of {what}")
+            raise PBoxInvalid(f"gradient of {what} has dtype {g.dtype}: needed is float32")
+        if g.numel() != self._all[i].numel():
+            raise PBoxInvalid(f"gradient of {what} has {g.numel()} elements")
+        return _layout.dense(g, self._order[i])
+
+    def _address(self, i: int, g: Optional[torch.Tensor], keep: List[torch.Tensor], node: int = 0) -> int:
+        """Where the library finds what this worker pushes for parameter i (of a node)."""
         if g is None:
             if self._zeros is None:
                 n = max(p.numel() for p in self._all)
                 self._zeros = torch.zeros(n, dtype=_WIRE.get(self._push, torch.float32))
-            return self._zeros.data_ptr()
-        if g.is_sparse or g.dtype != torch.float32 or g.device.type != "cpu":
-            _buffers.check_torch(g, f"gradient of {what}")
-            raise PBoxInvalid(f"gradient of {what} has dtype {g.dtype}: needed is float32")
-        if g.numel() != p.numel():
-            raise PBoxInvalid(f"gradient of {what} has {g.numel()} elements")
-        if self._narrow_push:
-            return self._narrow_push[i].copy_(g).data_ptr()
-        g = _layout.dense(g, self._order[i])
-        keep.append(g)
-        return g.data_ptr()
+            g = self._zeros
+        elif self._narrow_push:
+            narrow = self._narrow_push[node * len(self._all) + i]
+            g = _layout.dense(narrow, self._order[i]).copy_(g)
+        else:
+            keep.append(g)
+        # elements 0 have no address, and NULL means "not given"
+        return g.data_ptr() or _buffers.ADDRESS_OF_NOTHING
+
+    def _take(self, samples: int) -> None:
+        """A slot is done: its gradients go into the sums."""
+        assert self._slots is not None
+        grads: Sums = [None if p.grad is None else self._checked(i, p.grad) for i, p in enumerate(self._all)]
+        separate(grads)
+        if self._op == "weighted_mean":
+            for g in grads:
+                if g is not None:
+                    g.mul_(float(samples))
+        for p in self._all:
+            p.grad = None
+        self._tree.add(grads, samples)
+        self._slots.count += 1
+
+    def _inputs(self, keep: List[torch.Tensor]) -> List[bool]:
+        """Fill the arrays of addresses. Which parameters have a gradient here?"""
+        for i, p in enumerate(self._all):
+            into = self._narrow_pull[i] if self._narrow_pull else p
+            self._io[i].tensor = i
+            self._io[i].output = into.data_ptr() or _buffers.ADDRESS_OF_NOTHING
+        if self._slots is None:
+            for i, p in enumerate(self._all):
+                g = None if p.grad is None else self._checked(i, p.grad)
+                self._io[i].input = self._address(i, g, keep)
+            return [p.grad is not None for p in self._all]
+        for node, sums in enumerate(self._tree.done):
+            for i, g in enumerate(sums):
+                self._addresses[node * len(self._all) + i] = self._address(i, g, keep, node)
+        return [any(sums[i] is not None for sums in self._tree.done) for i in range(len(self._all))]
+
+    def _submit(self, keep: List[torch.Tensor], samples: int) -> Operation:
+        if self._slots is None:
+            return self.table.submit_io(_lib.PUSHPULL, self._io, len(self._all), keep, weight=samples)
+        return self.table.submit_nodes_io(_lib.PUSHPULL, self._io, len(self._all), self._addresses,
+                                          self._tree.samples, keep)
+
+    def _said(self, hypers: Hypers) -> Hypers:
+        """What all workers must have alike."""
+        if self._slots is None:
+            return hypers
+        seed = -1 if self._slots.seed is None else self._slots.seed
+        return [dict(h, trained_rounds=self._slots.trained, seed=seed) for h in hypers]
 
     @torch.no_grad()
     def step(self, closure: Optional[Callable[[], Any]] = None, *,
              samples: Optional[int] = None) -> Any:
-        """Push the gradients, wait for the other workers', get the new parameters."""
+        """Push the gradients, wait for the other workers', get the new parameters. With slots: the
+        gradients of a slot are complete; with the last one of this worker's, as said."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -382,21 +461,19 @@ class BoxOptimizer(torch.optim.Optimizer):
                 f"op is '{self._op}': step(samples=n) belongs to {' and '.join(_SAMPLED)}")
         if samples is not None and not 0 <= samples < 1 << 32:
             raise PBoxInvalid(f"samples is {samples}: needed is 0 to 4294967295")
+        if self._slots is not None and not self._slots.last:
+            self._take(1 if samples is None else samples)
+            self._slots.prepare()
+            return loss
         if self._values is None:
             self._refuse_changed()
         hypers = [self._hyper_values(g) for g in range(len(self.param_groups))]
         for g, group in enumerate(self.param_groups):
             self._check_group(g, group)
+        if self._slots is not None:
+            self._take(1 if samples is None else samples)
         keep: List[torch.Tensor] = []
-        for i, p in enumerate(self._all):
-            io = self._io[i]
-            io.tensor = i
-            grad = self._gradient(i, p, keep)
-            into = self._narrow_pull[i] if self._narrow_pull else p
-            # elements 0 have no address, and NULL means "not given"
-            io.input = grad or _buffers.ADDRESS_OF_NOTHING
-            io.output = into.data_ptr() or _buffers.ADDRESS_OF_NOTHING
-        has = [p.grad is not None for p in self._all]
+        has = self._inputs(keep)
         changes = self._changes(hypers)
         loaded = self._kept.pending
         first = any(changes) or loaded or self._needs_look(has, hypers)
@@ -419,7 +496,7 @@ class BoxOptimizer(torch.optim.Optimizer):
 
         # each of these either happens or is made again after a deadline, so it does one thing
         def begin(_timeout: Optional[float]) -> None:
-            self._agreement.begin(hypers, has, self._had, None if self._resumed else loaded)
+            self._agreement.begin(self._said(hypers), has, self._had, None if self._resumed else loaded)
 
         def tell(_timeout: Optional[float]) -> None:
             if any(changes):
@@ -434,9 +511,7 @@ class BoxOptimizer(torch.optim.Optimizer):
                 raise refused[0]
 
         def push(timeout: Optional[float]) -> None:
-            self._pending: Operation = self.table.submit_io(
-                _lib.PUSHPULL, self._io, len(self._all), keep,
-                weight=1 if samples is None else samples)
+            self._pending: Operation = self._submit(keep, 1 if samples is None else samples)
 
         # who has something to send that others may not want pushes when they agree; nobody's
         # step ends before that
@@ -448,6 +523,9 @@ class BoxOptimizer(torch.optim.Optimizer):
     def _end(self, timeout: Optional[float]) -> None:
         self._pending.wait(timeout)
         self._resumed = False
+        if self._slots is not None:
+            self._tree.clear()
+            self._slots.end_round()
         if self._narrow_pull:
             with torch.no_grad():
                 self._widen()
@@ -480,7 +558,10 @@ class BoxOptimizer(torch.optim.Optimizer):
         fetched = self._kept.fetch(self._had, self._momentum_of()) if self._declared else {}
         try:
             self.state.update(fetched)
-            return super().state_dict()
+            state = super().state_dict()
+            if self._slots is not None:
+                state["pbox"] = self._slots.state_dict()
+            return state
         finally:
             for p in fetched:
                 self.state.pop(p, None)
@@ -489,6 +570,8 @@ class BoxOptimizer(torch.optim.Optimizer):
         """Take hyper-parameters and state, from this or torch's optimiser. All workers load the
         same; it goes to the box with the next step(). One that goes on in a running job
         (first_round) takes hyper-parameters alone: the box has the state."""
+        if self._slots is not None and "pbox" in state_dict:
+            self._slots.load_state_dict(state_dict["pbox"])
         super().load_state_dict(state_dict)
         for g, group in enumerate(self.param_groups):
             self._check_group(g, group)

@@ -50,6 +50,25 @@ def _from_env(value: Optional[str], what: str) -> str:
     return value
 
 
+def check_slots(client: Client, slots: Optional[int]) -> None:
+    if slots is not None and client.slots != slots:
+        raise PBoxInvalid(
+            f"slots is {slots}, and the session that is open has {client.slots}: pass the same slots= to what "
+            "opens it (the first optimiser of the job, or pbox.Client)")
+
+
+def plain_op(client: Client, op: str) -> str:
+    """What a table of contributions by workers, and not by slots, declares for `op`. Where a job has
+    slots of its own the box divides by their number; the sum of the samples, 1 from each worker, is the
+    number of workers."""
+    if client.slots == client.workers or op in ("sum", "sample_mean"):
+        return op
+    if op == "mean":
+        return "sample_mean"
+    raise PBoxInvalid(f"op is '{op}', and the job has slots: weights belong to an optimiser with slots=; take 'mean', "
+                      "or 'sample_mean' of sums over samples")
+
+
 class Session:
     """A client with a count of its users, and the tables made for all_reduce."""
 
@@ -93,6 +112,7 @@ def connect(box: Optional[str] = None, job: Optional[str] = None, secret: Option
     with _lock:
         s = _sessions.get(key)
         if s is not None and not s.client.closed:
+            check_slots(s.client, options.get("slots"))
             s._users += 1
             return s
     if secret is None:

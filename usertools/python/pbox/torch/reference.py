@@ -12,6 +12,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
 
+from ._slots import Slots, SlotTraining
+
 
 def fp32(x: float) -> float:
     """x rounded to fp32."""
@@ -98,11 +100,14 @@ def update(kind: str, p: torch.Tensor, g: torch.Tensor, state: _State, hyper: Di
     return _momentum(p, d, state, hyper, t, kind == "nesterov")
 
 
-class Reference(torch.optim.Optimizer):
+class Reference(SlotTraining, torch.optim.Optimizer):
     """An optimiser of torch.optim's form that makes the box's steps in this process, from the
-    parameters' grads."""
+    parameters' grads. With `slots` it trains all of them itself, one after the other, as the optimisers
+    of pbox.torch do with theirs: step() ends a slot, and makes the step of the round with the last one. The sum
+    is tree_reduce of all gradients at once, so it needs memory for them all."""
 
-    def __init__(self, kind: str, params: Any, **hyper: float) -> None:
+    def __init__(self, kind: str, params: Any, *, slots: Optional[int] = None, op: str = "mean",
+                 **hyper: float) -> None:
         adam = kind in ("adam", "adamw")
         defaults = dict(lr=1e-3 if adam else None, momentum=0.0, dampening=0.0,
                         weight_decay=0.01 if kind == "adamw" else 0.0, beta1=0.9, beta2=0.999,
@@ -111,14 +116,45 @@ class Reference(torch.optim.Optimizer):
         super().__init__(params, defaults)
         self.kind = kind
         self._steps = 0
+        self._op = op
+        self._parts: Dict[torch.nn.Parameter, List[torch.Tensor]] = {}
+        self._samples: List[int] = []
+        if slots is not None:
+            self._slots = Slots(slots, range(slots))
+
+    def _take(self, samples: int) -> bool:
+        """Put the gradients of a slot away. Was it the last one? Then the parameters get those of the round."""
+        assert self._slots is not None
+        last = self._slots.last
+        self._samples.append(samples)
+        for group in self.param_groups:
+            for p in group["params"]:
+                g = torch.zeros_like(p) if p.grad is None else p.grad.clone()
+                self._parts.setdefault(p, []).append(g)
+                p.grad = tree_reduce(self._parts[p], self._op, self._samples) if last else None
+        self._slots.count += 1
+        if not last:
+            self._slots.prepare()
+        return last
 
     @torch.no_grad()
-    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
-        loss = closure() if closure is not None else None
+    def step(self, closure: Optional[Callable[[], Any]] = None, *, samples: int = 1) -> Any:
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        if self._slots is not None and not self._take(samples):
+            return loss
         self._steps += 1
         for group in self.param_groups:
             params: List[torch.nn.Parameter] = group["params"]
             for p in params:
                 g = p.grad if p.grad is not None else torch.zeros_like(p)
                 p.copy_(update(self.kind, p.data, g, self.state[p], group, self._steps))
+        if self._slots is not None:
+            for p in self._parts:
+                p.grad = None
+            self._parts.clear()
+            self._samples.clear()
+            self._slots.end_round()
         return loss

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""Where a worker is in the slots of a job: which slot of which round comes next, which samples it
+consists of, and from what its random numbers begin.
+
+All of it is a function of (seed, round, slot), and never of the worker, so that the same slots give
+the same bits on any number of workers.
+"""
+
+import hashlib
+import random
+import sys
+from typing import Any, Dict, Iterator, List, Optional, Sequence
+
+import torch
+from torch.utils.data import Sampler
+
+from ..errors import PBoxInvalid
+
+
+def derive(seed: int, *numbers: Any) -> int:
+    """A seed of 32 bits: generators take no more of it."""
+    text = repr((seed, *numbers)).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=4).digest(), "little")
+
+
+def seed_generators(value: int) -> None:
+    """torch's, Python's and (where it is used) numpy's own generator, in this process."""
+    torch.manual_seed(value)
+    random.seed(value)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(value)
+
+
+class Slots:
+    """The slots `mine` of a job that has `total`, in each round. `trained` counts the rounds of the training,
+    those before a checkpoint too; `count` the slots of the round in progress that are done."""
+
+    def __init__(self, total: int, mine: Sequence[int]) -> None:
+        self.total, self.mine = total, tuple(mine)
+        self.trained = self.count = 0
+        self.seed: Optional[int] = None
+
+    @property
+    def next(self) -> int:
+        """The slot whose micro-batch comes next."""
+        return self.mine[self.count % len(self.mine)]
+
+    @property
+    def last(self) -> bool:
+        """Is that the last one of the round?"""
+        return self.count == len(self.mine) - 1
+
+    def prepare(self) -> None:
+        """Random numbers of the next slot begin now."""
+        if self.seed is not None:
+            seed_generators(derive(self.seed, "compute", self.trained, self.next))
+
+    def end_round(self) -> None:
+        self.count = 0
+        self.trained += 1
+        self.prepare()
+
+    def between_rounds(self, what: str) -> None:
+        """Raise if a round is in progress."""
+        if self.count:
+            raise PBoxInvalid(f"{what} in the middle of a round: step() has been called for {self.count} of its "
+                              f"{len(self.mine)} slots here")
+
+    def state_dict(self) -> Dict[str, int]:
+        return {"slots": self.total, "round": self.trained}
+
+    def load_state_dict(self, state: Dict[str, int]) -> None:
+        self.between_rounds("load_state_dict()")
+        if state["slots"] != self.total:
+            raise PBoxInvalid(
+                f"the state is of a training with {state['slots']} slots, this one has {self.total}: "
+                f"pass slots={state['slots']}; only the number of workers may be another one")
+        self.trained = int(state["round"])
+        self.prepare()
+
+
+class Batch(List[int]):
+    """The samples of one slot. Who fetches them, here or in a process of the DataLoader, begins with the
+    slot's random numbers."""
+
+    def __init__(self, indices: Sequence[int], seed: int, slots: Optional[Slots] = None) -> None:
+        super().__init__(indices)
+        self.seed = seed
+        self._slots = slots
+
+    def __iter__(self) -> Iterator[int]:
+        seed_generators(self.seed)
+        yield from list.__iter__(self)
+        if self._slots is not None:
+            # in the process that trains: dropout must not depend on what the fetching has drawn
+            self._slots.prepare()
+
+    def __reduce__(self) -> Any:  # to the DataLoader's processes; list's own would iterate
+        return Batch, (list.__getitem__(self, slice(None)), self.seed)
+
+
+class SlotSampler(Sampler):
+    """The micro-batches of this worker's slots, round after round: a batch_sampler for DataLoader, made by
+    the sampler() of an optimiser with slots.
+
+    Each iteration is an epoch, or what is left of it: it begins where the training is. The order of
+    the samples is drawn for each epoch. set_epoch(n) begins epoch n, unless the training is in it.
+    """
+
+    def __init__(self, slots: Slots, dataset: Any, batch_size: int, seed: int = 0, drop_last: bool = True) -> None:
+        n, total = len(dataset), slots.total
+        if batch_size < 1 or batch_size % total != 0:
+            near = max(1, round(batch_size / total)) * total
+            raise PBoxInvalid(
+                f"batch_size is {batch_size}: it is that of a whole round, which {total} slots share "
+                f"equally; take a multiple of {total}, such as {near}")
+        rest = n % batch_size
+        if n < batch_size and (drop_last or rest == 0):
+            raise PBoxInvalid(f"the dataset has {n} samples, less than one round of {batch_size}")
+        if not drop_last and rest % total != 0:
+            raise PBoxInvalid(
+                f"the last round of an epoch would have {rest} samples, which {total} slots cannot share "
+                f"equally: drop_last=True, or leave {rest % total} samples out of the dataset")
+        self.samples, self.batch_size, self.seed = n, batch_size, seed
+        self.rounds = n // batch_size + (not drop_last and rest > 0)
+        self._slots = slots
+        self._begin = 0  # round of the training in which epoch 0 began, or would have
+        slots.seed = seed
+        slots.prepare()
+
+    def __len__(self) -> int:
+        """Of an epoch."""
+        return self.rounds * len(self._slots.mine)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch in which the training is."""
+        return (self._slots.trained - self._begin) // self.rounds
+
+    def set_epoch(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            self._slots.between_rounds(f"set_epoch({epoch})")
+            self._begin = self._slots.trained - epoch * self.rounds
+
+    def state_dict(self) -> Dict[str, int]:
+        """Needed where set_epoch() leaves out a part of an epoch, or batch_size changes; else the
+        optimiser's state says it all."""
+        return {"begin": self._begin, "samples": self.samples, "batch_size": self.batch_size,
+                "seed": self.seed, "rounds": self.rounds}
+
+    def load_state_dict(self, state: Dict[str, int]) -> None:
+        mine = self.state_dict()
+        for name in ("samples", "batch_size", "seed", "rounds"):
+            if state[name] != mine[name]:
+                raise PBoxInvalid(f"the state is of a sampler with {name} {state[name]}, this one has {mine[name]}")
+        self._begin = state["begin"]
+
+    def order(self, epoch: int) -> torch.Tensor:
+        """All samples, in the order of an epoch."""
+        g = torch.Generator().manual_seed(derive(self.seed, "order", epoch))
+        return torch.randperm(self.samples, generator=g)
+
+    def __iter__(self) -> "_Iterator":
+        return _Iterator(self, self._slots)
+
+
+class _Iterator:
+    """From where the training is to the end of the epoch."""
+
+    def __init__(self, sampler: SlotSampler, slots: Slots) -> None:
+        self._sampler, self._slots = sampler, slots
+        at = slots.trained - sampler._begin
+        self._order = sampler.order(at // sampler.rounds)
+        self._round, self._at = at % sampler.rounds, slots.count
+        self._first = slots.trained - self._round  # round of the training in which the epoch began
+
+    def __iter__(self) -> "_Iterator":
+        return self
+
+    def __next__(self) -> Batch:
+        # A DataLoader asks for one more batch each time that it returns one, be it at the end or not: that one
+        # is trained next, whichever is asked for.
+        self._slots.prepare()
+        s = self._sampler
+        if self._round == s.rounds:
+            raise StopIteration
+        mine = self._slots.mine
+        slot, begin = mine[self._at], self._round * s.batch_size
+        per_slot = min(s.batch_size, s.samples - begin) // self._slots.total
+        at = begin + slot * per_slot
+        seed = derive(s.seed, "fetch", self._first + self._round, slot)
+        self._at += 1
+        if self._at == len(mine):
+            self._round, self._at = self._round + 1, 0
+        return Batch(self._order[at:at + per_slot].tolist(), seed, self._slots)
+
+
+class SlotTraining:
+    """What optimisers with slots have in common, that of one process too."""
+
+    _slots: Optional[Slots] = None
+
+    def _with_slots(self, what: str) -> Slots:
+        if self._slots is None:
+            raise PBoxInvalid(f"{what} belongs to an optimiser with slots: pass slots=V when you make it")
+        return self._slots
+
+    def sampler(self, dataset: Any, batch_size: int, seed: int = 0, drop_last: bool = True) -> SlotSampler:
+        """A batch_sampler for torch's DataLoader: the micro-batches of the slots that this worker
+        computes. From now on random numbers are a function of (seed, round, slot) as well.
+
+        batch_size   samples of a whole round; each slot gets an equal part
+        drop_last    False: the last round of an epoch is what is left, if it can be shared equally
+        """
+        return SlotSampler(self._with_slots("sampler()"), dataset, batch_size, seed, drop_last)
+
+    @property
+    def slot(self) -> int:
+        """The slot of this worker whose micro-batch comes next."""
+        return self._with_slots("slot").next
+
+    @property
+    def trained_rounds(self) -> int:
+        """Rounds that the training has made, those before a checkpoint too."""
+        return self._with_slots("trained_rounds").trained
+
+    @property
+    def round_ended(self) -> bool:
+        """Has the last step() ended a round? Without slots each one does."""
+        return self._slots is None or self._slots.count == 0

@@ -1,0 +1,596 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""Slots: the sums along the tree, the sampler, and trainings with any number of workers, against the fake of
+the library."""
+
+import array
+import pickle
+import random
+import threading
+import unittest
+
+import torch
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, Dataset
+
+import pbox
+import pbox.torch
+from pbox import _lib
+from pbox.torch import _session, _slots, reference
+from pbox.torch._slots import Batch, Slots, SlotSampler
+from pbox.torch._tree import Tree, separate
+from tests import fake_box, workers
+from tests.fake_box import FakeLib
+
+HERE = dict(box="box", job="j", secret="s")
+BITS = reference.equal_bits
+SEED_GENERATORS = _slots.seed_generators
+
+
+class Trees(unittest.TestCase):
+    """Each range of slots, and each way to give slots to workers."""
+
+    V = 13
+
+    def setUp(self):
+        g = torch.Generator().manual_seed(3)
+        # of some slots nothing, a -0.0, and magnitudes whose sums depend on the order
+        self.values = [torch.randn(7, generator=g) * 2.0 ** (s % 5) for s in range(self.V)]
+        for v in self.values:
+            v[0] = -0.0
+        self.absent = {2, 3, 6, 12}
+
+    def value(self, s, i):
+        """Of parameter 0 each slot has a gradient, of 1 some have none, of 2 all have none."""
+        if i == 2 or (i == 1 and s in self.absent):
+            return None
+        return self.values[s].clone()
+
+    def want(self, s, i):
+        v = self.value(s, i)
+        return torch.zeros(7) if v is None else v
+
+    def brought(self, first, end):
+        """(node, its sums) of the range first to end - 1, and the most buffers that were in use."""
+        job = fake_box.Job(1, self.V)
+        # the nodes of the range, of the fake: it finds them for workers
+        at, nodes = first, []
+        while at < end:
+            size = max(n for n in (1, 2, 4, 8, 16) if at % n == 0 and min(at + n, self.V) <= end)
+            nodes.append((at, min(size, self.V - at)))
+            at += nodes[-1][1]
+        if (first, end) == (0, self.V):
+            self.assertEqual(nodes, job.nodes(0))
+        tree, most = Tree(nodes), 0
+        for s in range(first, end):
+            self.assertFalse(tree.complete)
+            tree.add([self.value(s, i) for i in range(3)], s + 1)
+            most = max(most, tree.buffers)
+        self.assertTrue(tree.complete)
+        return nodes, tree, most
+
+    def test_every_range(self):
+        for first in range(self.V):
+            for end in range(first + 1, self.V + 1):
+                nodes, tree, most = self.brought(first, end)
+                for (at, n), sums, samples in zip(nodes, tree.done, tree.samples):
+                    self.assertEqual(samples, sum(range(at + 1, at + n + 1)))
+                    for i in range(2):
+                        want = reference.tree_sum({s: self.want(s, i) for s in range(at, at + n)})
+                        got = sums[i]
+                        if got is None:
+                            got = torch.zeros(7)
+                        self.assertTrue(BITS(got, want), (first, end, at, n, i))
+                    self.assertIsNone(sums[2])
+                k = end - first
+                self.assertLessEqual(most, 2 * k.bit_length(), (first, end))
+                if len(nodes) == 1:
+                    self.assertLessEqual(most, k.bit_length(), (first, end))
+
+    def test_any_division_is_the_same_sum(self):
+        want = reference.tree_sum(dict(enumerate(self.values)))
+        left = self.values[0].clone()
+        for v in self.values[1:]:
+            left += v
+        self.assertFalse(BITS(left, want))  # so the order shows
+        for n in range(1, self.V + 1):
+            nodes = {}
+            for w in range(n):
+                own, tree, _ = self.brought(w * self.V // n, (w + 1) * self.V // n)
+                nodes.update({at: sums[0] for (at, _), sums in zip(own, tree.done)})
+            self.assertTrue(BITS(reference.tree_sum(nodes), want), n)
+
+    def test_no_new_memory(self):
+        tree = Tree([(0, 8)])
+        grads = [[torch.randn(5)] for _ in range(8)]
+        first = grads[0][0].data_ptr()
+        for g in grads:
+            tree.add(g)
+        self.assertEqual(tree.done[0][0].data_ptr(), first)
+        self.assertEqual([g[0] for g in grads[1:]], [None] * 7)  # nobody keeps them
+
+    def test_gradients_that_share_memory(self):
+        a = torch.arange(6.0)
+        grads = [a, a.view(6), a[4:], None, torch.zeros(0), torch.ones(2)]
+        separate(grads)
+        spans = {g.data_ptr() for g in grads if g is not None and g.numel()}
+        self.assertEqual(len(spans), 4)
+        self.assertTrue(torch.equal(grads[1], torch.arange(6.0)))
+        self.assertTrue(torch.equal(grads[2], torch.tensor([4.0, 5.0])))
+
+        # autograd gives both parameters of a sum of views one and the same memory
+        p, q = (torch.nn.Parameter(torch.zeros(4)) for _ in range(2))
+        tree, want = Tree([(0, 2)]), torch.zeros(4)
+        for s in range(2):
+            ((p.view(2, 2) + q.view(2, 2)) * (s + 1.0)).sum().backward()
+            grads = [p.grad, q.grad]
+            separate(grads)
+            p.grad = q.grad = None
+            tree.add(grads)
+            want += s + 1.0
+        self.assertTrue(torch.equal(tree.done[0][0], want))
+        self.assertTrue(torch.equal(tree.done[0][1], want))
+
+
+class Numbers(Dataset):
+    """Samples with an augmentation that draws from torch's and Python's generators."""
+
+    def __init__(self, n):
+        g = torch.Generator().manual_seed(9)
+        self.x = torch.randn(n, 6, generator=g)
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, i):
+        x = self.x[i] + 0.01 * torch.randn(6) + 0.01 * random.random()
+        return x, (x.sum() * 2).sin(), i
+
+
+class Samplers(unittest.TestCase):
+    def sampler(self, n=100, total=8, mine=range(8), **kw):
+        slots = Slots(total, mine)
+        return SlotSampler(slots, range(n), kw.pop("batch_size", 16), **kw), slots
+
+    @staticmethod
+    def walk(sampler, slots, steps=10 ** 9):
+        """{(round, slot): samples}, as an optimiser goes through it."""
+        out = {}
+        for batch in sampler:
+            if steps == 0:
+                break
+            steps -= 1
+            out[slots.trained, slots.next] = list.__getitem__(batch, slice(None))
+            last = slots.last
+            slots.count += 1
+            if last:
+                slots.end_round()
+        return out
+
+    def test_whoever_computes(self):
+        s, slots = self.sampler()
+        whole = self.walk(s, slots)
+        self.assertEqual(len(whole), 6 * 8)
+        seen = sorted(i for b in whole.values() for i in b)
+        self.assertEqual(len(set(seen)), 96)
+        for cut in range(1, 8):
+            parts = {}
+            for mine in (range(cut), range(cut, 8)):
+                parts.update(self.walk(*self.sampler(mine=mine)))
+            self.assertEqual(parts, whole)
+        other = self.walk(*self.sampler(seed=1))
+        self.assertNotEqual(other, whole)
+        second = {(r - 6, k): v for (r, k), v in self.walk(s, slots).items()}
+        self.assertEqual(second.keys(), whole.keys())
+        self.assertNotEqual(second, whole)  # another epoch
+
+    def test_goes_on_in_the_middle(self):
+        s, slots = self.sampler()
+        whole = self.walk(s, slots)
+        s, slots = self.sampler()
+        got = self.walk(s, slots, 19)
+        self.assertEqual((slots.trained, slots.count), (2, 3))
+        got.update(self.walk(s, slots))
+        self.assertEqual(got, whole)
+        s, slots = self.sampler(mine=range(3, 5))  # from a checkpoint
+        slots.load_state_dict({"slots": 8, "round": 4})
+        self.assertEqual(self.walk(s, slots), {k: v for k, v in whole.items() if k[0] >= 4 and k[1] in (3, 4)})
+
+    def test_epochs(self):
+        s, slots = self.sampler()
+        self.assertEqual((s.rounds, len(s), s.epoch), (6, 48, 0))
+        first = self.walk(s, slots)
+        self.assertEqual(s.epoch, 1)
+        s.set_epoch(1)  # where it is
+        second = self.walk(s, slots, 8)
+        s.set_epoch(5)
+        self.assertEqual(s.epoch, 5)
+        fifth = list(self.walk(s, slots, 8).values())
+        saved, trained = s.state_dict(), slots.state_dict()
+        rest = list(self.walk(s, slots).values())
+        s, slots = self.sampler()
+        s.set_epoch(5)
+        self.assertEqual([list.__getitem__(b, slice(None)) for b in s], fifth + rest)
+        s, slots = self.sampler()
+        slots.load_state_dict(trained)
+        s.load_state_dict(saved)
+        self.assertEqual(list(self.walk(s, slots).values()), rest)
+        self.assertEqual(len(first), 48)
+        self.assertEqual(len(second), 8)
+        self.walk(s, slots, 3)
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "middle of a round: .* 3 of its 8"):
+            s.set_epoch(9)
+
+    def test_last_round(self):
+        s, slots = self.sampler(104, drop_last=False)
+        got = self.walk(s, slots)
+        self.assertEqual(s.rounds, 7)
+        self.assertEqual(sorted(i for b in got.values() for i in b), list(range(104)))
+        self.assertEqual({len(b) for (r, _), b in got.items() if r == 6}, {1})
+
+    def test_refused(self):
+        for text, n, kw in (("8 slots share equally; take a multiple of 8, such as 24", 100, dict(batch_size=22)),
+                            ("10 samples, less than one round of 16", 10, {}),
+                            ("4 samples, which 8 slots cannot share equally", 100, dict(drop_last=False))):
+            with self.assertRaisesRegex(pbox.PBoxInvalid, text):
+                self.sampler(n, **kw)
+        s, slots = self.sampler()
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "with 4 slots, this one has 8"):
+            slots.load_state_dict({"slots": 4, "round": 1})
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "sampler with seed 1, this one has 0"):
+            s.load_state_dict(self.sampler(seed=1)[0].state_dict())
+
+    def test_batch(self):
+        b = Batch([4, 2, 7], 5)
+        state = torch.get_rng_state()
+        again = pickle.loads(pickle.dumps(b))
+        self.assertTrue(torch.equal(state, torch.get_rng_state()))  # nothing was drawn or seeded
+        self.assertEqual((list(again), again.seed, type(again)), ([4, 2, 7], 5, Batch))
+        drawn = [(i, float(torch.rand(1)), random.random()) for i in b]
+        self.assertEqual([(i, float(torch.rand(1)), random.random()) for i in again], drawn)
+
+    def test_loader(self):
+        """The same from a loader's processes, and random numbers of the training begin with each slot."""
+        data, got = Numbers(64), {}
+        for n in (0, 2):
+            slots = Slots(4, range(4))
+            sampler = SlotSampler(slots, data, 16, seed=3)
+            loader = DataLoader(data, batch_sampler=sampler, num_workers=n)
+            got[n] = []
+            for x, _, i in loader:
+                got[n].append((x, i, torch.rand(2)))
+                last = slots.last
+                slots.count += 1
+                slots.end_round() if last else slots.prepare()
+        self.assertEqual(len(got[0]), 16)
+        for a, b in zip(got[0], got[2]):
+            for x, y in zip(a, b):
+                self.assertTrue(torch.equal(x, y))
+        self.assertEqual(len({float(r[0]) for _, _, r in got[0]}), 16)
+
+
+def network():
+    torch.manual_seed(5)
+    return torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Dropout(0.3), torch.nn.Tanh(),
+                               torch.nn.Linear(8, 1))
+
+
+def bits(model):
+    return b"".join(p.detach().numpy().tobytes() for p in model.parameters())
+
+
+def train(model, opt, data, rounds, seed=0, loader_processes=0, schedule=True, samples=False):
+    """Until the training has made so many rounds."""
+    sampler = opt.sampler(data, batch_size=26, seed=seed)
+    lr = torch.optim.lr_scheduler.LambdaLR(opt, lambda r: 0.9 ** opt.trained_rounds) if schedule else None
+    while opt.trained_rounds < rounds:
+        for x, y, i in DataLoader(data, batch_sampler=sampler, num_workers=loader_processes):
+            loss = F.mse_loss(model(x).squeeze(1), y)
+            loss.backward()
+            if samples:
+                opt.step(samples=opt.slot + 1)
+            else:
+                opt.step()
+            assert all(p.grad is None for p in model.parameters())
+            if opt.round_ended and lr is not None:
+                lr.step()
+            if opt.round_ended and opt.trained_rounds == rounds:
+                return
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.fresh()
+        self.addCleanup(_lib.use, None)
+        self.addCleanup(self.close_all)
+
+    def fresh(self):
+        self.close_all()
+        self.lib = FakeLib({"j": "s"})
+        _lib.use(self.lib)
+
+    def close_all(self):
+        for s in list(_session._sessions.values()):
+            s.client.close()
+        _session._sessions.clear()
+        _session._passed_in.clear()
+
+
+class Turn:
+    def __init__(self):
+        self._lock, self._owner = threading.Lock(), None
+
+    def __enter__(self):
+        self._lock.acquire()
+        self._owner = threading.get_ident()
+
+    def __exit__(self, *_):
+        self._owner = None
+        self._lock.release()
+
+    def mine(self):
+        return self._owner == threading.get_ident()
+
+
+class Trainings(Case):
+    V = 13
+
+    def run_workers(self, n, kind, rounds=5, state=None, op="mean", **hyper):
+        """n workers over the fake. Threads share the random generators, so they take turns, and only the one
+        whose turn it is seeds them."""
+        self.fresh()
+        turn, data = Turn(), Numbers(60)
+        _slots.seed_generators = lambda value: turn.mine() and SEED_GENERATORS(value)
+        self.addCleanup(setattr, _slots, "seed_generators", SEED_GENERATORS)  # where it fails
+
+        def worker(w):
+            with turn:
+                model = network()
+                if state is not None:
+                    model.load_state_dict(state["model"])
+            opt = getattr(pbox.torch, kind)(model.parameters(), slots=self.V, worker=w, workers=n, op=op, **HERE,
+                                            **hyper)
+            if state is not None:
+                opt.load_state_dict(state["opt"])
+            with turn:
+                sampler = opt.sampler(data, batch_size=26, seed=7)
+                begin = opt.trained_rounds
+            while opt.trained_rounds < begin + rounds:
+                with turn:
+                    for x, y, _ in DataLoader(data, batch_sampler=sampler):
+                        F.mse_loss(model(x).squeeze(1), y).backward()
+                        more = dict(samples=opt.slot + 1) if op != "mean" else {}
+                        if opt._slots.last:
+                            break
+                        opt.step(**more)
+                opt.step(**more)  # waits for the others
+            out = {"model": model.state_dict(), "opt": opt.state_dict()}
+            opt.close()
+            return bits(model), out
+        out = workers.run(n, worker)
+        _slots.seed_generators = SEED_GENERATORS
+        self.assertEqual(len({b for b, _ in out}), 1)
+        return out[0]
+
+    def one_process(self, kind, rounds=5, op="mean", **hyper):
+        model, data = network(), Numbers(60)
+        opt = reference.Reference(kind, model.parameters(), slots=self.V, op=op, **hyper)
+        sampler = opt.sampler(data, batch_size=26, seed=7)
+        while opt.trained_rounds < rounds:
+            for x, y, _ in DataLoader(data, batch_sampler=sampler):
+                F.mse_loss(model(x).squeeze(1), y).backward()
+                if op == "mean":
+                    opt.step()
+                else:
+                    opt.step(samples=opt.slot + 1)
+                if opt.trained_rounds == rounds:
+                    break
+        return bits(model)
+
+    def test_any_number_of_workers(self):
+        want = self.one_process("momentum", lr=0.1, momentum=0.9)
+        for n in (1, 2, 3, 5, 8, 13):
+            got, _ = self.run_workers(n, "SGD", lr=0.1, momentum=0.9)
+            self.assertEqual(got, want, n)
+
+    def test_weights(self):
+        for op in ("weighted_mean", "sample_mean"):
+            want = self.one_process("sgd", op=op, lr=0.1)
+            for n in (1, 4):
+                self.assertEqual(self.run_workers(n, "SGD", op=op, lr=0.1)[0], want, (op, n))
+
+    def test_checkpoint_with_another_number_of_workers(self):
+        want, _ = self.run_workers(3, "SGD", rounds=7, lr=0.1, momentum=0.9)
+        _, saved = self.run_workers(3, "SGD", rounds=3, lr=0.1, momentum=0.9)
+        self.assertEqual(saved["opt"]["pbox"], {"slots": 13, "round": 3})
+        got, _ = self.run_workers(5, "SGD", rounds=4, state=saved, lr=0.1, momentum=0.9)
+        self.assertEqual(got, want)
+
+    def test_loader_processes_and_schedule(self):
+        out, data = [], Numbers(60)
+        for processes in (0, 2):
+            self.fresh()
+            model = network()
+            opt = pbox.torch.Adam(model.parameters(), lr=0.01, slots=self.V, worker=0, workers=1, **HERE)
+            train(model, opt, data, 4, loader_processes=processes)
+            out.append(bits(model))
+            opt.close()
+        self.assertEqual(out[0], out[1])
+        self.fresh()
+        model = network()
+        opt = pbox.torch.Adam(model.parameters(), lr=0.01, slots=self.V, worker=0, workers=1, **HERE)
+        train(model, opt, data, 4, seed=1)
+        self.assertNotEqual(bits(model), out[0])
+
+    def test_narrow_push(self):
+        got, _ = self.run_workers(3, "SGD", push="bf16", lr=0.1)
+        near = self.one_process("sgd", lr=0.1)
+        a, b = (torch.frombuffer(bytearray(x), dtype=torch.float32) for x in (got, near))
+        self.assertLess(float((a - b).norm() / b.norm()), 0.01)
+        self.assertNotEqual(got, near)
+
+    def opt(self, slots=4, w=0, n=1, **kw):
+        model = network()
+        return model, pbox.torch.SGD(model.parameters(), lr=0.1, slots=slots, worker=w, workers=n, **HERE, **kw)
+
+    def test_parameters_without_gradient(self):
+        """In some slots, or in all: +0.0 for each."""
+        def run(n):
+            self.fresh()
+
+            def worker(w):
+                a, b = (torch.nn.Parameter(torch.ones(3)) for _ in range(2))
+                opt = pbox.torch.SGD([a, b], lr=0.1, slots=6, worker=w, workers=n, **HERE)
+                for _ in range(2):
+                    while True:
+                        s = opt.slot
+                        (a * (0.1 * s - 0.3)).sum().backward()
+                        if s % 2 == 0:
+                            (b * (s + 0.7)).sum().backward()
+                        opt.step()
+                        if opt.round_ended:
+                            break
+                opt.close()
+                return a.detach().numpy().tobytes() + b.detach().numpy().tobytes()
+            out = workers.run(n, worker)
+            self.assertEqual(len(set(out)), 1)
+            return out[0]
+        want = run(1)
+        for n in (2, 3, 6):
+            self.assertEqual(run(n), want)
+
+    def test_in_the_middle_of_a_round(self):
+        model, opt = self.opt()
+        self.assertTrue(opt.round_ended)
+        model(torch.ones(2, 6)).sum().backward()
+        opt.step()
+        self.assertEqual((opt.slot, opt.round_ended, opt.trained_rounds), (1, False, 0))
+        state = opt.state_dict()
+        self.assertEqual(state["pbox"], {"slots": 4, "round": 0})
+        with self.assertRaisesRegex(pbox.PBoxInvalid, r"load_state_dict\(\) in the middle of a round"):
+            opt.load_state_dict(state)
+        torch.optim.SGD(model.parameters(), lr=0.1).load_state_dict(state)
+
+    def test_clip(self):
+        model, opt = self.opt()
+        model(torch.ones(2, 6)).sum().backward()
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "with 4 of them that is not clipping"):
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        opt.local_clip = True
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        opt.step()
+
+    def test_changed_parameters(self):
+        model, opt = self.opt(2)
+        model(torch.ones(2, 6)).sum().backward()
+        opt.step()
+        with torch.no_grad():
+            model[0].weight.mul_(2)
+        model(torch.ones(2, 6)).sum().backward()
+        for _ in range(2):  # nothing has changed: it may be repaired, and the slot is still to come
+            with self.assertRaisesRegex(pbox.PBoxInvalid, "changed outside of step"):
+                opt.step()
+        self.assertEqual(opt.slot, 1)
+        opt.push_parameters()
+        opt.step()
+        self.assertTrue(opt.round_ended)
+
+    def test_refused(self):
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "slots is 2: needed is 3"):
+            self.opt(2, 0, 3)
+        model = network()
+        opt = pbox.torch.SGD(model.parameters(), lr=0.1, worker=0, workers=1, **HERE)
+        for use in (lambda: opt.sampler(range(9), 3), lambda: opt.slot, lambda: opt.trained_rounds):
+            with self.assertRaisesRegex(pbox.PBoxInvalid, "pass slots=V"):
+                use()
+        self.assertTrue(opt.round_ended)
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "slots is 4, and the session that is open has 1"):
+            self.opt()
+
+    def test_hook_takes_none(self):
+        class Model:
+            module = network()
+
+            def register_comm_hook(self, state, hook):
+                raise AssertionError
+
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "slots= belongs to the optimisers"):
+            pbox.torch.register(Model(), slots=4, worker=0, workers=1, **HERE)
+
+    def test_rounds_differ(self):
+        def worker(w):
+            model, opt = self.opt(4, w, 2)
+            if w == 1:
+                opt.load_state_dict(dict(opt.state_dict(), pbox={"slots": 4, "round": 7}))
+            with self.assertRaisesRegex(pbox.PBoxMismatch, "trained_rounds=7"):
+                for _ in range(2):
+                    model(torch.ones(2, 6)).sum().backward()
+                    opt.step()
+        workers.run(2, worker)
+
+    def test_other_tables(self):
+        """Each worker counts once in what is not by slots."""
+        def worker(w):
+            model, opt = self.opt(8, w, 3)
+            out = []
+            for op in ("sum", "mean"):
+                t = torch.full((3,), w + 1.0)
+                pbox.torch.all_reduce(t, op, client=opt.client)
+                out.append(float(t[0]))
+            with self.assertRaisesRegex(pbox.PBoxInvalid, "weights belong to an optimiser with slots"):
+                pbox.torch.all_reduce(torch.ones(2), "weighted_mean", client=opt.client)
+            opt.close()
+            return out
+        self.assertEqual(workers.run(3, worker), [[6.0, 2.0]] * 3)
+
+
+class Nodes(Case):
+    """The client's own interface."""
+
+    def client(self, worker=0, n=1, **kw):
+        return pbox.Client("box", "j", "s", worker, n, **kw)
+
+    def test_nodes(self):
+        with self.client(2, 3, slots=13) as c:
+            self.assertEqual((c.slots, c.nodes(), c.nodes(5)), (13, [(8, 5)], [(8, 5)]))
+            with self.client(1, 3, slots=13) as other:
+                self.assertEqual(other.nodes(), [(4, 4)])
+            with self.client(0, 3, slots=13) as first:
+                self.assertEqual(first.nodes(), [(0, 4)])
+        with self.client(2, 3) as c:
+            self.assertEqual((c.slots, c.nodes()), (3, [(2, 1)]))
+
+    def test_pushpull(self):
+        def worker(w):
+            with self.client(w, 2, slots=7) as c:
+                t = c.declare([("a", 2), ("b", 1)], op="sum")
+                nodes = [[array.array("f", [first, n]), array.array("f", [1.0])] for first, n in c.nodes()]
+                out = [array.array("f", [0, 0]), array.array("f", [0])]
+                t.pushpull_nodes(nodes, out, weights=[n for _, n in c.nodes()]).wait()
+                t.push_nodes([{"b": n[1]} for n in nodes]).wait()
+                t.pull({"b": out[1]}).wait()
+                return c.nodes(), [list(o) for o in out]
+        (first, got), (second, _) = workers.run(2, worker)
+        self.assertEqual(first + second, [(0, 2), (2, 1), (3, 1), (4, 3)])
+        self.assertEqual(got, [[9.0, 7.0], [4.0]])
+
+    def test_refused(self):
+        with self.client(slots=4) as c:
+            t = c.declare([("a", 2)], op="sum")
+            a = array.array("f", [1, 2])
+            for text, call in (
+                    ("2 nodes, and this worker brings 1", lambda: t.pushpull_nodes([[a], [a]], [a])),
+                    ("2 weights for 1 nodes", lambda: t.push_nodes([[a]], weights=[1, 2])),
+                    ("weight -1 is not", lambda: t.push_nodes([[a]], weights=[-1])),
+                    ("'a' of node 0 has 4 bytes", lambda: t.push_nodes([[array.array("f", [1])]])),
+                    ("of different tensors", lambda: t.pushpull_nodes([[a]], {})),
+                    ("are by nodes", lambda: t.submit_nodes(_lib.PULL, [[a]]))):
+                with self.assertRaisesRegex(pbox.PBoxInvalid, text):
+                    call()
+        for n in (0, 1, 4097):
+            with self.assertRaisesRegex(pbox.PBoxInvalid, rf"slots is {n}: needed is 2 .* to 4096"):
+                self.client(0, 2, slots=n)
+
+
+if __name__ == "__main__":
+    unittest.main()

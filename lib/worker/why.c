@@ -11,15 +11,40 @@
 
 #define QUIET (500 * NS_PER_MS)
 
-static void
-missing_worker(char *text, size_t cap, unsigned have, uint32_t missing, unsigned workers)
+static int
+missing_worker(const struct flight *fl, unsigned workers, char *text, size_t cap)
 {
-	pbox_text_add(text, cap, ": %u of %u workers have pushed; ", have, workers);
-	if (missing < workers)
-		pbox_text_add(text, cap, "missing worker %u", missing);
-	else
+	pbox_text_add(text, cap, ": %u of %u workers %s pushed; ", fl->wait_have, workers,
+		fl->wait_have == 1 ? "has" : "have");
+	if (fl->wait_missing >= workers) {
 		pbox_text_add(text, cap,
 			"the result is on its way, or comes when the job's rate on the box has room for it");
+		return -1;
+	}
+	pbox_text_add(text, cap, "missing worker %u", fl->wait_missing);
+	return (int)fl->wait_missing;
+}
+
+/** The box is silent: the reason is that, or the worker of which it has said before that it is missing. */
+static int
+why_silent(const struct ep *ep, const struct flight *fl, char *text, size_t cap)
+{
+	const struct pbox_worker *w = ep->s->w;
+	int path_errno = w->link.port->path_errno;
+	char addr[INET_ADDRSTRLEN];
+
+	inet_ntop(AF_INET, &ep->peer.addr.sin_addr, addr, sizeof(addr));
+	pbox_text_add(text, cap,
+		": no answer from the box's endpoint %s:%u for %.1f s%s%s: check that the box is up ('ping' reaches it?)",
+		addr, ntohs(ep->peer.addr.sin_port), (double)(w->now - ep->asked_ns) / NS_PER_S,
+		path_errno != 0 ? ", last error: " : "",
+		path_errno != 0 ? strerror(path_errno) : "");
+	if (!fl->waited || fl->state == FLIGHT_DEFERRED || fl->wait_missing >= w->workers)
+		return -1;
+	pbox_text_add(text, cap,
+		"; when it last answered, %u of %u workers had pushed; missing worker %u",
+		fl->wait_have, w->workers, fl->wait_missing);
+	return (int)fl->wait_missing;
 }
 
 static int
@@ -30,7 +55,6 @@ why_flight(
 	const struct frag *f = fl->frag;
 	const struct piece *p = &t->piece[f->piece];
 	const char *name = t->tensor[p->tensor].name;
-	char addr[INET_ADDRSTRLEN];
 
 	if (fl->type == PBOX_INIT || fl->type == PBOX_FETCH)
 		pbox_text_add(text, cap, "%s of tensor '%s'",
@@ -44,23 +68,14 @@ why_flight(
 			": the box answers, but not yet for this: its data core, or this host, is overloaded");
 		return -1;
 	}
-	if (!fl->waited || (ep->asked_ns > ep->last_rx && w->now - ep->asked_ns > QUIET)) {
-		inet_ntop(AF_INET, &ep->peer.addr.sin_addr, addr, sizeof(addr));
-		pbox_text_add(text, cap,
-			": no answer from the box's endpoint %s:%u for %.1f s%s%s: check that the box is up ('ping' reaches it?)",
-			addr, ntohs(ep->peer.addr.sin_port),
-			(double)(w->now - ep->asked_ns) / NS_PER_S,
-			w->link.port->path_errno != 0 ? ", last error: " : "",
-			w->link.port->path_errno != 0 ? strerror(w->link.port->path_errno) : "");
-		return -1;
-	}
+	if (!fl->waited || (ep->asked_ns > ep->last_rx && w->now - ep->asked_ns > QUIET))
+		return why_silent(ep, fl, text, cap);
 	if (fl->state == FLIGHT_DEFERRED || (f->round == 0 && fl->type == PBOX_PULL)) {
 		pbox_text_add(text, cap,
 			": the box has no initial parameters for it yet; missing worker 0's init: see its own log");
 		return 0;
 	}
-	missing_worker(text, cap, fl->wait_have, fl->wait_missing, w->workers);
-	return fl->wait_missing < w->workers ? (int)fl->wait_missing : -1;
+	return missing_worker(fl, w->workers, text, cap);
 }
 
 /** A fragment that waits for other tensors of this worker. */

@@ -125,6 +125,8 @@ wrong_frames(void)
 	rig_stop(&rig);
 }
 
+#define PATIENCE_NS UINT64_C(120000000000)
+
 /* The clean stop: every worker hears it, three times; jobs end; the cores stop. */
 static void
 clean_stop(void)
@@ -132,7 +134,9 @@ clean_stop(void)
 	struct pbox_error err = {0};
 	unsigned told[2] = {0, 0};
 
-	rig_start(&rig, &(struct rig_options){.queues = 1, .cores = 2, .lcores = true});
+	/* it ends when the jobs have: the time is for cores that get no CPU */
+	rig_start(&rig, &(struct rig_options){
+				.queues = 1, .cores = 2, .lcores = true, .drain_ns = PATIENCE_NS});
 	for (unsigned i = 0; i < 2; i++)
 		CU_ASSERT_FATAL(worker_join(&rig, &w[i], i, 2));
 	UNIT_EQ_U64(pbox_stats_total(pbox_control_stats(rig.control), "registrar", "jobs"), 1);

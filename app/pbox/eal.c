@@ -211,11 +211,45 @@ check_hugepages(int argc, char **argv, struct pbox_error *err)
 	return 0;
 }
 
+/* EAL says that it is wrong, and starts. What is before the last colon names whose lines it is for. */
+static bool
+is_log_level(const char *value)
+{
+	static const char *const name[] = {"emergency", "alert", "critical", "error", "warning",
+		"notice", "info", "debug", "help"};
+	const char *colon = strrchr(value, ':'), *level = colon != NULL ? colon + 1 : value;
+	size_t n = strlen(level);
+
+	for (unsigned i = 0; i < RTE_DIM(name); i++)
+		if (n > 0 && strncmp(name[i], level, n) == 0)
+			return true;
+	/* a number, and an older form with a comma, are EAL's to judge */
+	return strspn(level, "0123456789") > 0 || strchr(level, ',') != NULL;
+}
+
+static int
+check_log_level(int argc, char **argv, struct pbox_error *err)
+{
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+		const char *value = value_of(argc - i + 1, argv + i - 1, "log-level");
+
+		if (value == NULL)
+			return 0;
+		if (is_option(argv[i], "log-level") && !is_log_level(value))
+			return pbox_fail(err, EINVAL,
+				"--log-level=%s: the level is error, warning, info or debug, as in --log-level=pbox:debug",
+				value);
+	}
+	return 0;
+}
+
 int
 eal_check(int argc, char **argv, struct pbox_error *err)
 {
 	int ret = check_lcores(argc, argv, err);
 
+	if (ret == 0)
+		ret = check_log_level(argc, argv, err);
 	if (ret == 0)
 		ret = check_prefix(argc, argv, err);
 	if (ret == 0)

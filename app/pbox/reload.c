@@ -57,8 +57,24 @@ reload_report(void *ctx, enum pbox_conf_change what, const struct pbox_conf_sect
 			next ? ", when the job begins again" : "");
 }
 
+/* What the configuration says holds again. Who has set another level while the box runs (pbox-ctl log, EAL's
+ * --log-level) reads that in the log, whichever of the two shows less. */
 static void
-change(struct pbox_control *c, const struct reloaded *r)
+log_level_again(enum pbox_log_level configured, enum pbox_log_level level)
+{
+	enum pbox_log_level was = pbox_log_level_get();
+
+	if (was != configured && was != level) {
+		pbox_log_level(was > level ? was : level);
+		pbox_log(PBOX_LOG_WARN,
+			"SIGHUP: log-level is %s again, as the configuration has it; it was %s",
+			pbox_log_level_name(level), pbox_log_level_name(was));
+	}
+	pbox_log_level(level);
+}
+
+static void
+change(struct box *b, struct pbox_control *c, const struct reloaded *r)
 {
 	const struct pbox_options *o = &r->opt;
 	struct pbox_control_live live = {
@@ -74,7 +90,8 @@ change(struct pbox_control *c, const struct reloaded *r)
 		.snapshot_age_ns = o->snapshot_age_ns,
 	};
 
-	pbox_log_level(o->log_level);
+	log_level_again(
+		b->reloaded != NULL ? b->reloaded->opt.log_level : b->opt.log_level, o->log_level);
 	pbox_control_change(c, &live);
 }
 
@@ -95,7 +112,7 @@ reload(void *box, struct pbox_control *c)
 		return;
 	}
 	jobs_conf(&r->opt, r->job);
-	change(c, r);
+	change(b, c, r);
 	pbox_conf_differ(b->conf, r->conf, reload_report, &fixed);
 	pbox_conf_differ(
 		b->reloaded != NULL ? b->reloaded->conf : b->conf, r->conf, reload_report, &live);

@@ -61,6 +61,12 @@ testps_parse(struct testps *t, int argc, char **argv, struct pbox_conf **conf)
 		puts("pbox-testps " PBOX_VERSION);
 		return EXIT_SUCCESS;
 	}
+	/* here, so that it is found before EAL starts */
+	if (model_read(&t->model, t->load.model, &err) != 0) {
+		fprintf(stderr, "pbox-testps: %s\n", err.text);
+		return EXIT_USAGE;
+	}
+	model_free(&t->model);
 	if (t->opt.json[0] != '\0' && json_try(t->opt.json, &err) != 0) {
 		fprintf(stderr, "pbox-testps: %s\n", err.text);
 		return EXIT_USAGE;

@@ -83,6 +83,20 @@ joined_line(const struct testps *t)
 									: t->session.window);
 }
 
+/* --fragment is the most that this program takes; the box maps what its own MTU holds. */
+static void
+fragment_line(const struct testps *t)
+{
+	const struct testps_load *l = &t->now;
+	unsigned wanted = l->fragment + PBOX_MTU_OVERHEAD + (t->session.tags ? PBOX_TAG_LEN : 0);
+	size_t push = pbox_payload_bytes(l->push, t->plan.frag_elements);
+	size_t used = RTE_MAX(push, pbox_payload_bytes(l->pull, t->plan.frag_elements));
+
+	if (used < l->fragment && !t->opt.reflected)
+		printf("fragments of %zu bytes, not of %u: these would need an MTU of %u, and the box has %u\n",
+			used, l->fragment, wanted, t->session.mtu);
+}
+
 int
 run_start(struct testps *t, struct pbox_error *err)
 {
@@ -92,8 +106,10 @@ run_start(struct testps *t, struct pbox_error *err)
 		session_leave(t);
 	if (!t->open) {
 		ret = session_join(t, err);
-		if (ret == 0)
+		if (ret == 0) {
 			joined_line(t);
+			fragment_line(t);
+		}
 	}
 	return ret;
 }

@@ -53,6 +53,21 @@ pbox_log_level_name(unsigned level)
 	return level < sizeof(name) / sizeof(name[0]) ? name[level] : NULL;
 }
 
+bool
+pbox_log_level_named(const char *name, enum pbox_log_level *level)
+{
+	const char *known;
+
+	if (strcmp(name, "warning") == 0)
+		name = "warn";
+	for (unsigned i = 0; (known = pbox_log_level_name(i)) != NULL; i++)
+		if (strcmp(name, known) == 0) {
+			*level = (enum pbox_log_level)i;
+			return true;
+		}
+	return false;
+}
+
 /* Bytes of the UTF-8 character at p; 0: it is none. */
 static unsigned
 character(const unsigned char *p)

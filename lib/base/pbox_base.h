@@ -53,6 +53,8 @@ enum pbox_log_level pbox_log_level_get(void);
 void pbox_log_follow(void (*follow)(enum pbox_log_level max));
 /** "error", "warn", "info", "debug", as in the configuration; NULL after the last. */
 const char *pbox_log_level_name(unsigned level);
+/** By its name; warning is warn. False: there is none of that name. */
+bool pbox_log_level_named(const char *name, enum pbox_log_level *level);
 /** Of a text that others chose: control characters, those of 8 bits (U+0080 to U+009F) as well, and bytes that
  * are no UTF-8 become '?'. */
 void pbox_mask(char *text);

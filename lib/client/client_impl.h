@@ -139,6 +139,8 @@ struct pbox_client {
 	uint32_t tables, tables_cap;
 	struct pbox_client_stats stats;
 	struct freed *freed;
+	struct pbox_member_entry
+		heard; /* what the box said last of another worker; host "": nothing */
 };
 
 /* call.c */

@@ -60,9 +60,10 @@ declare_not_ready(struct pbox_client *c, const struct pbox_worker_declaration *d
 		waiting_member_text(c, d->first_missing, who, sizeof(who));
 	}
 	return pbox_client_fail(err, PBOX_C_DEADLINE,
-		"MAP of table %u: %u of %u workers joined, %u declared it; %s%s%s", c->tables,
+		"MAP of table %u: %u of %u workers joined, %u declared it; %s%s%s%s%s", c->tables,
 		d->joined, d->expected, d->declared, who,
-		who[0] != 0 && d->box_says[0] != 0 ? "; the box says: " : "", d->box_says);
+		who[0] != 0 && d->box_says[0] != 0 ? "; the box says: " : "", d->box_says,
+		d->running.text[0] != 0 ? "; before that, the box said: " : "", d->running.text);
 }
 
 /** The wait has ended without a table. */
@@ -93,13 +94,22 @@ sleep_on(struct pbox_client *c, const struct declare *k, uint64_t until)
 	return !expired;
 }
 
+/** A run lives and has gone on without this worker for so long that it was not started again as a whole. The others may
+ * wait for just this worker: half of the time-out, so that this ends before theirs. */
+static bool
+declare_kept_out(const struct pbox_client *c, const struct pbox_worker_declaration *d)
+{
+	return d->running_ns != 0 &&
+	       client_clock_ns() - d->running_ns >= c->conf.timeout_ms * NS_PER_MS / 2;
+}
+
 /** Wait until it has ended, or the wait is in vain. */
 static void
 declare_wait_for(struct pbox_client *c, struct declare *k, struct waiting *w)
 {
-	bool left = false;
+	bool in_vain = false;
 
-	while (!left && client_clock_ns() < w->deadline &&
+	while (!in_vain && client_clock_ns() < w->deadline &&
 		!sleep_on(c, k, w->next_ask < w->deadline ? w->next_ask : w->deadline)) {
 		struct pbox_worker_wait on;
 
@@ -110,7 +120,7 @@ declare_wait_for(struct pbox_client *c, struct declare *k, struct waiting *w)
 			on.answered_ns = k->seen.wait_ns;
 		}
 		if (client_clock_ns() >= w->next_ask)
-			left = waiting_ask(c, w, &on, LEFT_MS);
+			in_vain = waiting_ask(c, w, &on, LEFT_MS) || declare_kept_out(c, &k->seen);
 	}
 	declare_run(c, k, declare_end_run);
 }

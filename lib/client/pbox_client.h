@@ -82,7 +82,8 @@ PBOX_CLIENT_API int pbox_client_nodes(
 
 /**
  * Declare a table and wait until all workers have declared it and the map is here. While the job's run has
- * begun, and may be that of workers that are dead, it is asked again until the deadline (PBOX_C_RUNNING).
+ * begun, and may be that of workers that are dead, it is asked again, until the deadline or for half of the
+ * configuration's timeout_ms (PBOX_C_RUNNING): the others may wait for just this worker.
  * @param table  set to its number: 0, 1, ... in the order of calls, which must be the same on
  *               all workers
  */

@@ -58,7 +58,24 @@ waiting_member(struct pbox_client *c, unsigned worker, struct pbox_member_entry 
 		pbox_text_add(words, cap, "%s", m.text);
 	}
 	free(answer);
+	if (good) {
+		pthread_mutex_lock(&c->lock);
+		c->heard = *e;
+		pthread_mutex_unlock(&c->lock);
+	}
 	return good;
+}
+
+/** The box is silent: what it said before. */
+static void
+waiting_heard_text(struct pbox_client *c, unsigned worker, char *text, size_t cap)
+{
+	char host[PBOX_TEXT_NAME];
+
+	pthread_mutex_lock(&c->lock);
+	if (c->heard.worker == worker && c->heard.host[0] != 0)
+		pbox_text_add(text, cap, " (host %s)", pbox_text_name(host, c->heard.host));
+	pthread_mutex_unlock(&c->lock);
 }
 
 /** It was refused for the table that is waited for, or has not got so far as to declare one. */
@@ -135,8 +152,10 @@ waiting_member_text(struct pbox_client *c, unsigned worker, char *text, size_t c
 	struct pbox_member_entry e;
 	char host[PBOX_TEXT_NAME], words[240] = "";
 
-	if (!waiting_member(c, worker, &e, words, sizeof(words)))
+	if (!waiting_member(c, worker, &e, words, sizeof(words))) {
+		waiting_heard_text(c, worker, text, cap);
 		return;
+	}
 	if (e.state == PBOX_MEMBER_ABSENT && e.reason == PBOX_LEFT_UNKNOWN) {
 		pbox_text_add(text, cap, " (has not joined): start it");
 		return;

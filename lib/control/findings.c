@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "health_priv.h"
+#include "numbers.h"
 #include "reply.h"
 
 /* What the samples say, in words. */
@@ -20,7 +21,8 @@
 #define SLOW_FRAGMENTS 4                 /* fewer are chance */
 #define LOSSY          10                /* permille of contributions that are sent again */
 #define LOSSY_FRAMES   8
-#define MUTE_FRAMES    8 /* that a core sends, of which none is taken */
+#define MUTE_FRAMES    8                  /* that a core sends, of which none is taken */
+#define START_NS       (5000 * NS_PER_MS) /* workers of a job may start so far apart */
 
 struct list {
 	struct pbox_control *c;
@@ -316,8 +318,12 @@ waits_for(struct list *l, const struct pbox_job_view *job, unsigned who, unsigne
 {
 	struct pbox_member_view m = findings_member(l, job, who);
 	struct health_finding *f = next_of_worker(l, "slow_worker", job, who);
-	const char *others = behind > 1 ? ", and for others" : "";
+	char others[32] = "";
 
+	if (behind == 2)
+		snprintf(others, sizeof(others), ", and for another one");
+	else if (behind > 2)
+		snprintf(others, sizeof(others), ", and for %u others", behind - 1);
 	if (f == NULL)
 		return;
 	if (m.state != PBOX_MEMBER_JOINED) {
@@ -406,6 +412,48 @@ find_lossy(struct list *l, const struct pbox_job_view *job, const struct pbox_wo
 			JOB(job), who, HOST(findings_member(l, job, who).host), (double)worst / 10);
 }
 
+/* Is there a table that rounds can begin with? */
+static bool
+findings_has_begun(const struct list *l, const struct pbox_job_view *job)
+{
+	struct pbox_table_view t;
+
+	if (job->tables == 0)
+		return false;
+	pbox_registrar_view_table(l->c->registrar, job->job, 0, &t);
+	return t.built;
+}
+
+/* No round can begin before all workers have joined. */
+static void
+find_absent(struct list *l, const struct pbox_job_view *job)
+{
+	uint64_t absent[PBOX_MAX_WORKERS / 64] = {0}, age = l->b->at_ns - job->begun_ns;
+	struct health_finding *f;
+	unsigned n = 0, who = 0;
+	char text[100];
+
+	if (l->b->at_ns < job->begun_ns + START_NS || findings_has_begun(l, job))
+		return;
+	for (unsigned w = 0; w < job->workers; w++) {
+		struct pbox_member_view m = findings_member(l, job, w);
+
+		if (m.removed || m.state != PBOX_MEMBER_ABSENT)
+			continue;
+		absent[w / 64] |= UINT64_C(1) << w % 64;
+		if (n++ == 0)
+			who = w;
+	}
+	if (n == 0 || (f = next_of_worker(l, "dead_worker", job, who)) == NULL)
+		return;
+	if (n > 1)
+		f->worker = -1;
+	numbers_workers(absent, job->workers, text, sizeof(text));
+	say(f, "start them, with the job's name, its secret, and these numbers",
+		"job '%s' has waited for %" PRIu64 " s for %s, which %s never joined", JOB(job),
+		age / ONE_SECOND, text, n == 1 ? "has" : "have");
+}
+
 static void
 find_jobs(struct list *l)
 {
@@ -419,6 +467,8 @@ find_jobs(struct list *l)
 		pbox_registrar_view_job(l->c->registrar, at, job);
 		if (job->state != PBOX_JOB_OPEN)
 			continue;
+		if (job->kept_ns == 0)
+			find_absent(l, job);
 		a = health_job_begin(l->c->health, job, &was);
 		if (a == NULL)
 			continue;

@@ -91,34 +91,54 @@ restore_set_fragments(const struct snapshot_load *l, const struct pbox_snapshot_
 	return true;
 }
 
+/* The SETs of one group, as they were. */
+static void
+set_schedule(struct pbox_schedule *s, unsigned group, const struct pbox_snapshot_meta *m)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < m->n_entries && n < PBOX_SCHEDULE; i++) {
+		const struct pbox_snapshot_entry *e = &m->entry[i];
+
+		if (e->group == group)
+			s->entry[n++] = (struct pbox_schedule_entry){
+				.from_round = e->from_round,
+				.set = e->set,
+				.hyper = snapshot_hyper(e),
+			};
+	}
+	if (n > 0)
+		atomic_store_explicit(&s->count, n, memory_order_release);
+}
+
 /* Workers that restore a table repeat their SETs. What a worker had set that is gone holds as it did in the round after
  * the snapshot: as what holds without a SET, so that it agrees with all of theirs. */
 static void
+set_without_set(struct pbox_schedule *s, unsigned group, const struct pbox_snapshot_meta *m)
+{
+	const struct pbox_snapshot_entry *holds = NULL;
+
+	for (uint32_t i = 0; i < m->n_entries; i++) {
+		const struct pbox_snapshot_entry *e = &m->entry[i];
+
+		if (e->group == group &&
+			(holds == NULL || pbox_serial_diff(e->from_round, m->round + 1) <= 0))
+			holds = e;
+	}
+	if (holds == NULL)
+		return;
+	s->entry[0] = (struct pbox_schedule_entry){.hyper = snapshot_hyper(holds)};
+	atomic_store_explicit(&s->count, 1, memory_order_release);
+}
+
+static void
 set_schedules(const struct pbox_table *t, const struct pbox_snapshot_meta *m, bool restoring)
 {
-	for (unsigned g = 0; g < t->n_groups; g++) {
-		struct pbox_schedule *s = &t->schedule[g];
-		uint32_t n = 0;
-
-		for (uint32_t i = 0; i < m->n_entries && n < PBOX_SCHEDULE; i++) {
-			const struct pbox_snapshot_entry *e = &m->entry[i];
-
-			if (e->group != g)
-				continue;
-			if (restoring && n > 0) {
-				if (pbox_serial_diff(e->from_round, m->round + 1) <= 0)
-					s->entry[0].hyper = snapshot_hyper(e);
-				continue;
-			}
-			s->entry[n++] = (struct pbox_schedule_entry){
-				.from_round = restoring ? 0 : e->from_round,
-				.set = restoring ? 0 : e->set,
-				.hyper = snapshot_hyper(e),
-			};
-		}
-		if (n > 0)
-			atomic_store_explicit(&s->count, n, memory_order_release);
-	}
+	for (unsigned g = 0; g < t->n_groups; g++)
+		if (restoring)
+			set_without_set(&t->schedule[g], g, m);
+		else
+			set_schedule(&t->schedule[g], g, m);
 }
 
 /* Hyper-parameters of a file are checked as those of a SET are. */

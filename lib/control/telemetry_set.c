@@ -15,18 +15,17 @@
 static void
 on_log(struct pbox_control *c __rte_unused, int n, char word[][PARAM_SIZE], struct rte_tel_data *d)
 {
-	const char *name;
+	enum pbox_log_level level;
 
-	for (unsigned i = 0; n > 0 && (name = pbox_log_level_name(i)) != NULL; i++)
-		if (strcmp(word[0], name) == 0) {
-			pbox_log_level((enum pbox_log_level)i);
-			pbox_log(PBOX_LOG_INFO, "log-level is %s now", name);
-			n = 0;
-		}
-	if (n > 0)
+	if (n > 0 && !pbox_log_level_named(word[0], &level)) {
 		reply_error(d, "LEVEL is error, warn, info or debug");
-	else
-		reply_text(d, "level", "%s", pbox_log_level_name(pbox_log_level_get()));
+		return;
+	}
+	if (n > 0) {
+		pbox_log_level(level);
+		pbox_log(PBOX_LOG_INFO, "log-level is %s now", pbox_log_level_name(level));
+	}
+	reply_text(d, "level", "%s", pbox_log_level_name(pbox_log_level_get()));
 }
 
 /* "10s", "500ms", "off". */

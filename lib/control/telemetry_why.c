@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "health.h"
+#include "numbers.h"
 #include "reply.h"
 
 /* Telemetry's /pbox/why,JOB: whom and what a job waits for. */
@@ -17,29 +18,6 @@
 #define MAX_MISSING 24
 #define MAX_FOUND   8
 #define RANGES      100 /* bytes: a string has 127 */
-
-/* "1,3-7": the set bits below n; "..." where there is no room for more. */
-static void
-ranges(const uint64_t *map, unsigned n, char *out, size_t cap)
-{
-	size_t len = 0;
-
-	out[0] = '\0';
-	for (unsigned i = 0; i < n; i++) {
-		unsigned first = i;
-
-		if ((map[i / 64] >> i % 64 & 1) == 0)
-			continue;
-		while (i + 1 < n && (map[(i + 1) / 64] >> (i + 1) % 64 & 1) != 0)
-			i++;
-		if (len + 16 > cap) {
-			snprintf(out + len, cap - len, ",...");
-			return;
-		}
-		len += (size_t)snprintf(out + len, cap - len, first == i ? "%s%u" : "%s%u-%u",
-			len > 0 ? "," : "", first, i);
-	}
-}
 
 static void
 add_rounds(const struct pbox_control *c, const struct pbox_job_view *j, const struct pbox_why *why,
@@ -59,7 +37,7 @@ add_rounds(const struct pbox_control *c, const struct pbox_job_view *j, const st
 
 		for (unsigned k = 0; k < (j->workers + 63u) / 64; k++)
 			missing[k] |= r->missing[k];
-		ranges(r->missing, j->workers, text, sizeof(text));
+		numbers_ranges(r->missing, j->workers, text, sizeof(text));
 		reply_text(e, "tensor", "%s",
 			pbox_registrar_tensor(c->registrar, j->job, r->chunk, r->frag));
 		rte_tel_data_add_dict_u64(e, "table", r->chunk >> PBOX_CHUNK_BITS);
@@ -124,7 +102,7 @@ add_tables(const struct pbox_control *c, const struct pbox_job_view *j, uint64_t
 		}
 		if (!any)
 			continue;
-		ranges(wait, j->workers, text, sizeof(text));
+		numbers_ranges(wait, j->workers, text, sizeof(text));
 		snprintf(number, sizeof(number), "%u", t);
 		reply_text(all, number, "%s", text);
 	}
@@ -213,7 +191,7 @@ add_all(struct pbox_control *c, const char *name, const struct pbox_why *why,
 		add_rounds(c, &j, why, missing, d);
 	else if (j.state == PBOX_JOB_OPEN)
 		reply_text(d, "error", "%s", "a data core does not answer");
-	ranges(missing, j.workers, text, sizeof(text));
+	numbers_ranges(missing, j.workers, text, sizeof(text));
 	reply_text(d, "missing", "%s", text);
 	add_missing(c, &j, missing, d);
 	add_findings(c, j.name, d);

@@ -4,6 +4,8 @@
 
 /* What a JOIN must prove and ask for, before it changes anything: rows of the table of R4.4 (registrar_join.c). */
 
+#include <arpa/inet.h>
+
 #include "registrar_impl.h"
 
 /* The operator reads the same text in the log. */
@@ -11,16 +13,29 @@
 	(registrar_event(r, PBOX_LOG_WARN, __VA_ARGS__), \
 		registrar_refuse(r, (q)->f, code, detail, __VA_ARGS__))
 
+static bool
+proven_by(const struct registrar_join *q, const char *secret, size_t len)
+{
+	return pbox_proof_good(secret, len, PBOX_JOIN_PROOF_PREFIX, q->f->payload, PBOX_JOIN_LEN,
+		PBOX_JOIN_PROOF_AT);
+}
+
 /* A job without a secret takes everybody, with whatever secret. */
 bool
 registrar_proves(struct pbox_registrar *r, struct registrar_join *q)
 {
-	if (q->conf->secret_len == 0 ||
-		pbox_proof_good(q->conf->secret, q->conf->secret_len, PBOX_JOIN_PROOF_PREFIX,
-			q->f->payload, PBOX_JOIN_LEN, PBOX_JOIN_PROOF_AT))
+	bool none;
+	char ip[INET_ADDRSTRLEN] = "";
+
+	if (q->conf->secret_len == 0 || proven_by(q, q->conf->secret, q->conf->secret_len))
 		return true;
-	registrar_event(r, PBOX_LOG_WARN, "job '%s': a worker (%s) has another secret", q->m.job,
-		q->m.host);
+	none = proven_by(q, "", 0);
+	inet_ntop(AF_INET, &q->f->peer.ip, ip, sizeof(ip));
+	registrar_event(r, PBOX_LOG_WARN, "job '%s': a worker (%s, %s) has %s secret", q->m.job,
+		q->m.host, ip, none ? "no" : "another");
+	if (none)
+		return registrar_refuse(r, q->f, PBOX_E_SECRET, 0,
+			"job '%s' has a secret, and this worker was given none", q->m.job);
 	return registrar_refuse(
 		r, q->f, PBOX_E_SECRET, 0, "the secret of job '%s' is another one", q->m.job);
 }

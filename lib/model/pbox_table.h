@@ -69,6 +69,7 @@ struct pbox_schedule_entry {
  * The SETs of one group. The control thread appends: it writes entry[count % PBOX_SCHEDULE] and
  * then raises count with release order; shards read count with acquire order and search
  * backwards. An entry is never changed while a shard may still need it (pbox_schedule_add).
+ * The count of a schedule that lives long starts again at a small one; each SET changes it.
  */
 struct pbox_schedule {
 	_Atomic uint32_t count;

@@ -10,12 +10,22 @@
  * fragment that lags. */
 #define AHEAD (1 << 30)
 
+/* After the largest count: the same place in the ring, and no entry of it is the first one. */
+#define AFTER_LARGEST (2 * PBOX_SCHEDULE)
+_Static_assert((UINT64_C(1) << 32) % PBOX_SCHEDULE == 0, "a count that wraps keeps its place");
+
 static int
 schedule_refuse(struct pbox_error *err, int code, const struct pbox_set *m, const char *text)
 {
 	pbox_fail(err, code, "SET of group %u of table %u from round %u on: %s", m->group, m->table,
 		m->from_round, text);
 	return code;
+}
+
+static inline uint32_t
+count_after(uint32_t count)
+{
+	return count == UINT32_MAX ? AFTER_LARGEST : count + 1;
 }
 
 static inline uint32_t
@@ -132,7 +142,7 @@ pbox_schedule_add(struct pbox_schedule *s, enum pbox_optimiser kind, const struc
 		return ret;
 	PBOX_ASSERT(count > 0); /* the first entry is what holds without a SET */
 	s->entry[count % PBOX_SCHEDULE] = fresh;
-	atomic_store_explicit(&s->count, count + 1, memory_order_release);
+	atomic_store_explicit(&s->count, count_after(count), memory_order_release);
 	return 0;
 }
 

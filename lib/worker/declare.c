@@ -64,6 +64,8 @@ declare_fail(struct pbox_worker *w, int code, const char *text)
 void
 declare_renew(struct pbox_worker *w)
 {
+	if (w->declaring.d != NULL)
+		w->declaring.d->running_ns = 0;
 	declare_drop(&w->declaring);
 }
 
@@ -146,6 +148,8 @@ declare_refused(struct session *s, struct declaring *g, const struct page *p)
 	if (rc != PBOX_C_RUNNING)
 		return rc;
 	g->d->running = *err;
+	if (g->d->running_ns == 0)
+		g->d->running_ns = s->w->now;
 	g->again_ns = s->w->now + g->again;
 	g->again = g->again * 2 < LAST_AGAIN ? g->again * 2 : LAST_AGAIN;
 	declare_drop(g);
@@ -191,6 +195,7 @@ proceed(struct session *s, struct declaring *g)
 		if (p != NULL)
 			return declare_refused(s, g, p);
 		g->d->running.code = 0;
+		g->d->running_ns = 0;
 		g->mapping = g->d->asks_map = true;
 		pager_reset(&g->pages);
 	}

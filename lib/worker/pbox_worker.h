@@ -163,6 +163,7 @@ struct pbox_worker_declaration {
 	unsigned joined, expected, declared, first_missing; /**< first_missing >= workers: nobody */
 	char box_says[512];
 	struct pbox_client_error running; /**< why the box did not take it last; code 0: it did */
+	uint64_t running_ns; /**< it has said that in this session since then; 0: it has not */
 };
 void pbox_worker_declare(struct pbox_worker *w, struct pbox_worker_declaration *d);
 void pbox_worker_declare_cancel(struct pbox_worker *w, struct pbox_worker_declaration *d);

@@ -11,20 +11,54 @@
 
 #define QUIET (500 * NS_PER_MS)
 
+/** How many have pushed, of those that it waits for. */
 static void
-missing_worker(const struct pbox_worker *w, char *text, size_t cap, unsigned have, uint32_t missing)
+pushed_so_far(const struct pbox_worker *w, char *text, size_t cap, unsigned have, const char *verb)
 {
-	unsigned workers = w->workers;
-
 	if (w->conf.slots != 0)
-		pbox_text_add(text, cap, ": %u of %u slots are there; ", have, w->slots);
+		pbox_text_add(text, cap, "%u of %u slots %s there", have, w->slots, verb);
 	else
-		pbox_text_add(text, cap, ": %u of %u workers have pushed; ", have, workers);
-	if (missing < workers)
-		pbox_text_add(text, cap, "missing worker %u", missing);
-	else
+		pbox_text_add(text, cap, "%u of %u workers %s pushed", have, w->workers,
+			strcmp(verb, "were") == 0 ? "had"
+			: have == 1               ? "has"
+						  : "have");
+}
+
+static int
+missing_worker(const struct pbox_worker *w, const struct flight *fl, char *text, size_t cap)
+{
+	pbox_text_add(text, cap, ": ");
+	pushed_so_far(w, text, cap, fl->wait_have, fl->wait_have == 1 ? "is" : "are");
+	pbox_text_add(text, cap, "; ");
+	if (fl->wait_missing >= w->workers) {
 		pbox_text_add(text, cap,
 			"the result is on its way, or comes when the job's rate on the box has room for it");
+		return -1;
+	}
+	pbox_text_add(text, cap, "missing worker %u", fl->wait_missing);
+	return (int)fl->wait_missing;
+}
+
+/** The box is silent: the reason is that, or the worker of which it has said before that it is missing. */
+static int
+why_silent(const struct ep *ep, const struct flight *fl, char *text, size_t cap)
+{
+	const struct pbox_worker *w = ep->s->w;
+	int path_errno = w->link.port->path_errno;
+	char addr[INET_ADDRSTRLEN];
+
+	inet_ntop(AF_INET, &ep->peer.addr.sin_addr, addr, sizeof(addr));
+	pbox_text_add(text, cap,
+		": no answer from the box's endpoint %s:%u for %.1f s%s%s: check that the box is up ('ping' reaches it?)",
+		addr, ntohs(ep->peer.addr.sin_port), (double)(w->now - ep->asked_ns) / NS_PER_S,
+		path_errno != 0 ? ", last error: " : "",
+		path_errno != 0 ? strerror(path_errno) : "");
+	if (!fl->waited || fl->state == FLIGHT_DEFERRED || fl->wait_missing >= w->workers)
+		return -1;
+	pbox_text_add(text, cap, "; when it last answered, ");
+	pushed_so_far(w, text, cap, fl->wait_have, "were");
+	pbox_text_add(text, cap, "; missing worker %u", fl->wait_missing);
+	return (int)fl->wait_missing;
 }
 
 static int
@@ -35,7 +69,6 @@ why_flight(
 	const struct frag *f = fl->frag;
 	const struct piece *p = &t->piece[f->piece];
 	const char *name = t->tensor[p->tensor].name;
-	char addr[INET_ADDRSTRLEN];
 
 	if (fl->type == PBOX_INIT || fl->type == PBOX_FETCH)
 		pbox_text_add(text, cap, "%s of tensor '%s'",
@@ -49,23 +82,14 @@ why_flight(
 			": the box answers, but not yet for this: its data core, or this host, is overloaded");
 		return -1;
 	}
-	if (!fl->waited || (ep->asked_ns > ep->last_rx && w->now - ep->asked_ns > QUIET)) {
-		inet_ntop(AF_INET, &ep->peer.addr.sin_addr, addr, sizeof(addr));
-		pbox_text_add(text, cap,
-			": no answer from the box's endpoint %s:%u for %.1f s%s%s: check that the box is up ('ping' reaches it?)",
-			addr, ntohs(ep->peer.addr.sin_port),
-			(double)(w->now - ep->asked_ns) / NS_PER_S,
-			w->link.port->path_errno != 0 ? ", last error: " : "",
-			w->link.port->path_errno != 0 ? strerror(w->link.port->path_errno) : "");
-		return -1;
-	}
+	if (!fl->waited || (ep->asked_ns > ep->last_rx && w->now - ep->asked_ns > QUIET))
+		return why_silent(ep, fl, text, cap);
 	if (fl->state == FLIGHT_DEFERRED || (f->round == 0 && fl->type == PBOX_PULL)) {
 		pbox_text_add(text, cap,
 			": the box has no initial parameters for it yet; missing worker 0's init: see its own log");
 		return 0;
 	}
-	missing_worker(w, text, cap, fl->wait_have, fl->wait_missing);
-	return fl->wait_missing < w->workers ? (int)fl->wait_missing : -1;
+	return missing_worker(w, fl, text, cap);
 }
 
 /** A fragment that waits for other tensors of this worker. */

@@ -6,6 +6,7 @@ Net: a namespace whose TAP devices d0, d1, ... are the other ends of the box's d
 management port is QEMU's user network: it has a DHCP server, and forwards two ports of the namespace's loopback.
 """
 
+import ctypes
 import json
 import os
 import re
@@ -19,6 +20,10 @@ import stuck
 METRICS, SSH = 19517, 10022  # on the namespace's loopback
 MIB = 1 << 20
 OVMF = "/usr/share/OVMF/OVMF_CODE.fd"
+
+
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Failed(Exception):
@@ -64,6 +69,15 @@ def end(child, seconds=5):
             child.wait()
 
 
+def dies_with(parent):
+    """For a child before it becomes another program: the kernel ends it with its parent, however that ends."""
+    def arrange():
+        # "ip netns exec" and QEMU are the same process: exec keeps this
+        if LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0 or os.getppid() != parent:
+            os._exit(1)
+    return arrange
+
+
 class Net:
     def __init__(self, ports, mtu=9000, queues=1):
         self.name, self.ports, self.mtu, self.queues = f"image-{os.getpid()}", ports, mtu, queues
@@ -87,7 +101,8 @@ class Net:
     def start(self, log, *command, env=None):
         with open(log, "w", encoding="utf-8") as out:
             return subprocess.Popen(["ip", "netns", "exec", self.name, *command], stdout=out, stderr=subprocess.STDOUT,
-                                    stdin=subprocess.DEVNULL, start_new_session=True, env={**os.environ, **(env or {})})
+                                    stdin=subprocess.DEVNULL, start_new_session=True, env={**os.environ, **(env or {})},
+                                    preexec_fn=dies_with(os.getpid()))
 
     def close(self):
         run("ip", "netns", "del", self.name, check=False)

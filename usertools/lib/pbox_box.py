@@ -176,6 +176,23 @@ def entries(answer, kind):
     return sorted(((int(number), x) for number, x in found if number.isdigit()), key=lambda entry: entry[0])
 
 
+def workers_text(ranges):
+    """"1,3-7" of an answer, for people: "worker 1", "workers 1 and 2", "workers 1, 3-7 and 9"."""
+    pieces = []
+    for piece in ranges.split(","):
+        first, dash, last = piece.partition("-")
+        pieces += [first, last] if dash and int(last) == int(first) + 1 else [piece]
+    if pieces[-1] == "...":
+        return f"workers {', '.join(pieces)}"
+    if len(pieces) == 1:
+        return f"worker{'s' if '-' in ranges else ''} {ranges}"
+    return f"workers {', '.join(pieces[:-1])} and {pieces[-1]}"
+
+
+def pushed_text(arrived):
+    return f"{arrived} {'has' if arrived == 1 else 'have'} pushed"
+
+
 def parser(program, description, status):
     """A command line that names a box."""
     p = argparse.ArgumentParser(prog=program, description=description, epilog=f"Exit status: {status}.")

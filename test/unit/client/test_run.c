@@ -265,6 +265,28 @@ test_running(void)
 	fake_stop(b);
 }
 
+/* A run that goes on without it: it hears that before the others give up, however long tables may take. */
+static void
+test_running_for_long(void)
+{
+	struct fake_box *b = fake_start(&(struct fake_conf){.workers = 1});
+	struct pbox_client_conf conf = harness_conf(b, 0, 1);
+	struct pbox_client *c = NULL;
+	double began, took;
+
+	conf.timeout_ms = 4000;
+	CU_ASSERT_EQUAL_FATAL(pbox_client_open(&c, &conf, &err), 0);
+	fake_running(b, true);
+	began = harness_seconds();
+	CU_ASSERT_EQUAL(declare(c, 0, 600000), PBOX_C_RUNNING);
+	took = harness_seconds() - began;
+	HAS("the run of job 'job' is past round 37, and worker 1 (gpu1) lives in it");
+	CU_ASSERT(took >= 2 && took < 300);
+	CU_ASSERT_EQUAL(declare(c, 38, 120000), 0);
+	pbox_client_close(c);
+	fake_stop(b);
+}
+
 struct later {
 	struct fake_box *b;
 	struct pbox_client *c;
@@ -417,6 +439,7 @@ const struct unit_test unit_tests[] = {
 	{"without copies", test_without_copies},
 	{"another number than that of the run", test_other_number},
 	{"a run that has begun", test_running},
+	{"and goes on for long", test_running_for_long},
 	{"a run that has begun, and ends", test_running_ends},
 	{"a run that has begun, and a silent box", test_running_silent},
 	{"sessions that end at once", test_short_lived},

@@ -125,6 +125,8 @@ wrong_frames(void)
 	rig_stop(&rig);
 }
 
+#define PATIENCE_NS UINT64_C(120000000000)
+
 /* The clean stop: every worker hears it, three times; jobs end; the cores stop. */
 static void
 clean_stop(void)
@@ -132,7 +134,9 @@ clean_stop(void)
 	struct pbox_error err = {0};
 	unsigned told[2] = {0, 0};
 
-	rig_start(&rig, &(struct rig_options){.queues = 1, .cores = 2, .lcores = true});
+	/* it ends when the jobs have: the time is for cores that get no CPU */
+	rig_start(&rig, &(struct rig_options){
+				.queues = 1, .cores = 2, .lcores = true, .drain_ns = PATIENCE_NS});
 	for (unsigned i = 0; i < 2; i++)
 		CU_ASSERT_FATAL(worker_join(&rig, &w[i], i, 2));
 	UNIT_EQ_U64(pbox_stats_total(pbox_control_stats(rig.control), "registrar", "jobs"), 1);
@@ -252,9 +256,9 @@ statistics(void)
 	rig_stop(&rig);
 }
 
-/* The finding that names a pool, as of now; "" when there is none. */
+/* The finding with that cause, as of now; "" when there is none. */
 static const char *
-full_pool(void)
+finding(const char *cause)
 {
 	static struct health_finding f[HEALTH_FINDINGS];
 	unsigned n;
@@ -262,9 +266,15 @@ full_pool(void)
 	pbox_control_step(rig.control);
 	n = health_findings(rig.control, f, HEALTH_FINDINGS);
 	for (unsigned i = 0; i < n; i++)
-		if (strcmp(f[i].cause, "full_pool") == 0)
+		if (strcmp(f[i].cause, cause) == 0)
 			return f[i].text;
 	return "";
+}
+
+static const char *
+full_pool(void)
+{
+	return finding("full_pool");
 }
 
 static void
@@ -305,6 +315,33 @@ health(void)
 	while (full_pool()[0] != '\0' && time(NULL) < end)
 		usleep(20000);
 	CU_ASSERT_STRING_EQUAL(full_pool(), "");
+	rig_stop(&rig);
+}
+
+/* A worker that has never joined has no silence: it is missing since the job began. */
+static void
+never_joined(void)
+{
+	time_t end = time(NULL) + 120;
+	const char *text = "";
+	uint64_t began;
+
+	rig_start(&rig, &(struct rig_options){.queues = 1, .cores = 1});
+	began = pbox_dp_now(rig.dp);
+	CU_ASSERT_FATAL(worker_join(&rig, &w[0], 0, 3));
+	while (text[0] == '\0' && time(NULL) < end) {
+		usleep(20000);
+		text = finding("dead_worker");
+	}
+	/* hosts start one after the other */
+	CU_ASSERT(pbox_dp_now(rig.dp) - began >= UINT64_C(5000000000));
+	CU_ASSERT_PTR_NOT_NULL(strstr(text, " has waited for "));
+	CU_ASSERT_PTR_NOT_NULL(strstr(text, " s for workers 1 and 2, which have never joined"));
+	CU_ASSERT_FATAL(worker_join(&rig, &w[1], 1, 3));
+	CU_ASSERT_PTR_NOT_NULL(
+		strstr(finding("dead_worker"), " s for worker 2, which has never joined"));
+	CU_ASSERT_FATAL(worker_join(&rig, &w[2], 2, 3));
+	CU_ASSERT_STRING_EQUAL(finding("dead_worker"), "");
 	rig_stop(&rig);
 }
 
@@ -451,6 +488,7 @@ const struct unit_test unit_tests[] = {
 	{"late or away", late_or_away},
 	{"always more", always_more},
 	{"health", health},
+	{"never joined", never_joined},
 	{"another version", version},
 	{"wrong frames", wrong_frames},
 	{"clean stop", clean_stop},

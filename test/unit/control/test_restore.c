@@ -258,6 +258,8 @@ hyper_parameters_of_the_gone(void)
 	snapshot_load(dir, &load);
 	CU_ASSERT_EQUAL_FATAL(load.ret, 0);
 	UNIT_EQ_U64(s->count, 1);
+	UNIT_EQ_U64(s->entry[0].set, 0);
+	UNIT_EQ_U64(s->entry[0].from_round, 0);
 	for (uint32_t round = ROUND; round < ROUND + 3; round++)
 		CU_ASSERT(same(pbox_schedule_at(s, round),
 			pbox_schedule_at(&before.t.schedule[1], ROUND + 1)));

@@ -591,6 +591,8 @@ settings(void)
 	CU_ASSERT_EQUAL(pbox_log_level_get(), PBOX_LOG_DEBUG);
 	says("/pbox/set,log-level,warn", "level", "warn");
 	CU_ASSERT_EQUAL(pbox_log_level_get(), PBOX_LOG_WARN);
+	says("/pbox/log,info", "level", "info");
+	says("/pbox/log,warning", "level", "warn");
 	says("/pbox/log,loud", "error", "LEVEL is error, warn, info or debug");
 	says("/pbox/set,stats-interval,10s", "stats_interval", "10s");
 	says("/pbox/set,stats-interval,off", "stats_interval", "off");

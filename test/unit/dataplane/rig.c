@@ -130,7 +130,7 @@ create_planes(struct rig *r)
 		.n_ports = r->o.ports,
 		.n_cores = r->o.cores,
 		.core = r->core,
-		.drain_ns = 1000000000,
+		.drain_ns = r->o.drain_ns > 0 ? r->o.drain_ns : 1000000000,
 		.report = r->o.report,
 		.notify = r->o.notify,
 		.snapshot = {.dir = r->o.snapshot_dir,

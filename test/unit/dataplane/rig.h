@@ -33,6 +33,7 @@ struct rig_options {
 	bool lcores;       /* cores run on lcores 1, 2, ... */
 	bool threads;      /* and the test starts the control thread */
 	uint32_t hold;
+	uint64_t drain_ns; /* longest clean stop; 0: a second */
 	/* of the job (R6.12a); 0: no limit */
 	uint32_t requests;
 	const char *report, *snapshot_dir; /* of the control thread; may be NULL */

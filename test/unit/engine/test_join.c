@@ -165,6 +165,12 @@ test_errors_come_in_order(void)
 	UNIT_EQ_U64(fx_error(), PBOX_E_SECRET);
 	CU_ASSERT_STRING_EQUAL(fx_error_text(), "the secret of job 'vision' is another one");
 	CU_ASSERT_FALSE(refused_by("key", &m));
+	fx_join_with(&w[1], &m, "");
+	UNIT_EQ_U64(fx_error(), PBOX_E_SECRET);
+	CU_ASSERT_STRING_EQUAL(
+		fx_error_text(), "job 'vision' has a secret, and this worker was given none");
+	CU_ASSERT_FALSE(refused_by("key", &m));
+	CU_ASSERT_FALSE(refused_by("", &m));
 	fx_join_with(&w[1], &m, "key");
 	UNIT_EQ_U64(fx_error(), PBOX_E_WORKERS);
 	CU_ASSERT_TRUE(refused_by("key", &m));
@@ -177,7 +183,7 @@ test_errors_come_in_order(void)
 		strstr(fx_error_text(), "worker 0 of job 'vision' is taken by host0"));
 	m.worker = 1;
 	CU_ASSERT_EQUAL(fx_join_with(&w[1], &m, "key")->hdr.type, PBOX_WELCOME);
-	UNIT_EQ_U64(fx.rs[PBOX_RS_REFUSED], 5);
+	UNIT_EQ_U64(fx.rs[PBOX_RS_REFUSED], 6);
 	UNIT_EQ_U64(fx.rs[PBOX_RS_DROP_COOKIE], 1);
 	fx_end();
 }

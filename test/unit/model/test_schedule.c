@@ -176,6 +176,33 @@ test_many_rounds(void)
 	}
 }
 
+/* The count of SETs wraps around: nothing of it is to be seen. */
+static void
+test_count_wraps(void)
+{
+	uint32_t many;
+
+	begin(PBOX_OPT_MOMENTUM);
+	for (uint32_t r = 1; r <= 3 * PBOX_SCHEDULE; r++)
+		UNIT_EQ_U64(set1(r, PBOX_HYPER_LR, r, r - 1), 0);
+	many = atomic_load(&s.count) % PBOX_SCHEDULE + (UINT32_MAX - 2 * PBOX_SCHEDULE + 1);
+	atomic_store(&s.count, many);
+	for (uint32_t r = 3 * PBOX_SCHEDULE + 1; r <= 9 * PBOX_SCHEDULE; r++) {
+		uint32_t before = atomic_load(&s.count);
+
+		UNIT_EQ_U64(set1(r, PBOX_HYPER_LR, r, r - PBOX_SCHEDULE + 2), 0);
+		CU_ASSERT(atomic_load(&s.count) != before);
+		CU_ASSERT(atomic_load(&s.count) > PBOX_SCHEDULE);
+		for (uint32_t k = 0; k < PBOX_SCHEDULE; k++)
+			CU_ASSERT_EQUAL(LR(r - k), (double)(r - k));
+		pbox_schedule_age(&s, r - PBOX_SCHEDULE + 2);
+		CU_ASSERT_EQUAL(LR(r - PBOX_SCHEDULE + 1), (double)(r - PBOX_SCHEDULE + 1));
+	}
+	CU_ASSERT(atomic_load(&s.count) < many);
+	/* a fragment that lags still bounds what is overwritten */
+	UNIT_EQ_U64(set1(10 * PBOX_SCHEDULE, PBOX_HYPER_LR, 1, 8 * PBOX_SCHEDULE - 1), PBOX_E_FULL);
+}
+
 /* Several SETs a round, far ahead: what holds now must not be overwritten by what comes. */
 static void
 test_what_holds_now_stays(void)
@@ -285,6 +312,7 @@ const struct unit_test unit_tests[] = {
 	{"a check changes nothing", test_check_changes_nothing},
 	{"nesterov wants momentum and lr together", test_nesterov},
 	{"a SET every round for a long time", test_many_rounds},
+	{"the count of SETs wraps around", test_count_wraps},
 	{"what holds now is never overwritten", test_what_holds_now_stays},
 	{"rounds wrap around", test_rounds_wrap},
 	{"who lags keeps its values", test_who_lags_keeps_its_values},

@@ -178,6 +178,9 @@ uses_votes(const struct options *o)
 {
 	return o->seconds > 0 && o->local < o->workers;
 }
+/* ---- histogram.c ------------------------------------------------------------------------- */
+
+void hist_add(uint32_t *hist, uint64_t ns);
 /** Value below which @p share of the entries lie, in ns. */
 double hist_percentile(const uint32_t *hist, double share);
 

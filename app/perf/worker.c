@@ -30,45 +30,6 @@ cpu_seconds(void)
 	       (double)(r.ru_utime.tv_usec + r.ru_stime.tv_usec) * 1e-6;
 }
 
-/* ---- histogram: 32 buckets per power of two ------------------------------------------------ */
-
-static unsigned
-bucket_of(uint64_t ns)
-{
-	unsigned e, b;
-
-	if (ns < HIST_SUB)
-		return (unsigned)ns;
-	e = 63 - (unsigned)__builtin_clzll(ns);
-	b = (e - 4) * HIST_SUB + (unsigned)(ns >> (e - 5) & (HIST_SUB - 1));
-	return b < HIST_BUCKETS ? b : HIST_BUCKETS - 1;
-}
-
-static double
-bucket_value(unsigned b)
-{
-	unsigned e = b / HIST_SUB + 4;
-
-	if (b < HIST_SUB)
-		return b;
-	return (double)((uint64_t)(HIST_SUB + b % HIST_SUB) << (e - 5)) * (1 + 0.5 / HIST_SUB);
-}
-
-double
-hist_percentile(const uint32_t *hist, double share)
-{
-	uint64_t total = 0, at = 0;
-
-	for (unsigned i = 0; i < HIST_BUCKETS; i++)
-		total += hist[i];
-	for (unsigned i = 0; i < HIST_BUCKETS; i++) {
-		at += hist[i];
-		if (at > 0 && (double)at >= share * (double)total)
-			return bucket_value(i);
-	}
-	return 0;
-}
-
 /* ---- all local workers together --------------------------------------------------------------- */
 
 /** Meet; false when one of us has failed. */
@@ -412,7 +373,7 @@ count_round(struct worker *w, uint64_t ns)
 {
 	struct pbox_client_stats s = {.size = sizeof(s)};
 
-	w->hist[bucket_of(ns)]++;
+	hist_add(w->hist, ns);
 	atomic_fetch_add(&w->busy_ns, ns);
 	atomic_store(&w->last_ns, now_ns());
 	atomic_fetch_add(&w->rounds, 1);

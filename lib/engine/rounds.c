@@ -168,7 +168,7 @@ note_refused(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 }
 
 static bool
-is_ready(const struct pbox_shard *s, const struct target *g)
+round_is_ready(const struct pbox_shard *s, const struct target *g)
 {
 	for (unsigned i = 0; i < s->n_ready; i++)
 		if (s->ready[i].fragment == g->fragment)
@@ -186,7 +186,7 @@ completes_alone(const struct pbox_shard *s, const struct target *g, unsigned wor
 	unsigned end = slots_end(j, worker);
 
 	return bits_next(r->expect, 0, j->slots) == j->slots &&
-	       bits_next_clear(r->has, slots_begin(j, worker), end) == end && !is_ready(s, g);
+	       bits_next_clear(r->has, slots_begin(j, worker), end) == end && !round_is_ready(s, g);
 }
 
 /* Slots that are not in the round in progress so far. True: the packet is held. */

@@ -70,6 +70,13 @@ slots_go(struct pbox_record *r, struct slots n)
 	r->need -= n_extra(r, n);
 }
 
+/* How many contributions the slots that are there came with. */
+static inline unsigned
+rounds_contributions(const struct pbox_shard_job *j, const struct pbox_record *r)
+{
+	return j->named ? bits_count(r->nodes, 0, j->slots) : r->arrived;
+}
+
 /* rounds.c */
 void rounds_close(struct pbox_shard *s, const struct target *g);
 /* rounds_pace.c: complete rounds of a job with a rate */
@@ -90,8 +97,6 @@ void rounds_fold(struct pbox_shard *s, const struct target *g);
 /* Give back the sums of the folded nodes that begin with slot `first` or after it. */
 void rounds_unfold(struct pbox_shard_job *j, struct pbox_record *r, unsigned first);
 void rounds_burst(struct pbox_shard *s, const struct target *g, const struct target *next);
-/* How many contributions the slots that are there came with. */
-unsigned rounds_contributions(const struct pbox_shard_job *j, const struct pbox_record *r);
 /* Give back the packets of slots first .. end-1. */
 void rounds_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_record *r,
 	unsigned first, unsigned end);

@@ -63,12 +63,6 @@ gather(const struct pbox_record *r, unsigned end, const void **out)
 	return n;
 }
 
-unsigned
-rounds_contributions(const struct pbox_shard_job *j, const struct pbox_record *r)
-{
-	return j->named ? bits_count(r->nodes, 0, j->slots) : r->arrived;
-}
-
 /* What a sum of slots `first` to end - 1 is made of: the folded nodes among them, then the contributions. */
 static struct pbox_sources
 sources(struct pbox_shard *s, const struct target *g, unsigned first, unsigned end)

@@ -10,7 +10,7 @@
 #include "peers.h"
 
 /*
- * Workers of a job with slots, and the engine as their box: whoever brings which slots, each round's result is the sum along
+ * Workers of a job with slots, and the engine as their box: whichever worker brings a slot, each round's result is the sum along
  * the tree over them, and so it stays when frames get lost, nodes are taken back, or the box is started again.
  */
 
@@ -718,7 +718,7 @@ test_before_init(void)
 	end();
 }
 
-/* What a program asks for, and what it is told of an operation that waits. */
+/* What a program asks for, and the text about an operation that waits. */
 static void
 test_facts(void)
 {
@@ -731,7 +731,7 @@ test_facts(void)
 	UNIT_EQ_U64(pbox_worker_nodes(peer[1].w, 0, node), 2);
 	UNIT_EQ_U64(pbox_node_code(node[0]), NODE_0);
 	UNIT_EQ_U64(pbox_node_code(node[1]), NODE_1);
-	pass(SEC); /* probes tell */
+	pass(SEC); /* until a probe is answered */
 	pbox_worker_why(peer[1].w, program[1].op, &wait, text, sizeof(text));
 	CU_ASSERT_PTR_NOT_NULL(strstr(text, "3 of 8 slots are there; missing worker 0"));
 	UNIT_EQ_U64(wait.missing, 0);

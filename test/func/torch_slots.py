@@ -113,7 +113,10 @@ def worker(args, n, rank, data, died):
     s = opt.client.stats()
     say("retransmitted", s.retransmitted_frames + s.probes)
     say("restarts", s.restarts)
-    pbox.torch.all_reduce(torch.zeros(1))
+    mean = torch.tensor([rank + 1.0])  # each worker counts once, although the job has slots
+    pbox.torch.all_reduce(mean, "mean")
+    if mean != torch.tensor((n + 1) * n / 2) * torch.tensor(1 / n):
+        raise ValueError(f"the mean over {n} workers is {mean.item()}")
     opt.close()
 
 
@@ -153,7 +156,7 @@ def main():
     p.add_argument("--job", default="slots")
     p.add_argument("--workers", default="1")
     p.add_argument("--slots", type=int, default=32)
-    p.add_argument("--batch", type=int, default=128)
+    p.add_argument("--batch", type=int, default=64)
     p.add_argument("--rounds", type=int, default=4)
     p.add_argument("--seed", type=int, default=3)
     p.add_argument("--lr", type=float, default=0.05)

@@ -21,6 +21,7 @@ from pbox.torch._slots import Batch, Slots, SlotSampler
 from pbox.torch._tree import Tree, separate
 from tests import fake_box, workers
 from tests.fake_box import FakeLib
+from tests.test_torch import FakeBucket, FakeDDP
 
 HERE = dict(box="box", job="j", secret="s")
 BITS = reference.equal_bits
@@ -516,6 +517,22 @@ class Trainings(Case):
 
         with self.assertRaisesRegex(pbox.PBoxInvalid, "slots= belongs to the optimisers"):
             pbox.torch.register(Model(), slots=4, worker=0, workers=1, **HERE)
+
+    def test_hook_and_optimiser_without_slots(self):
+        """They share the session of a job with slots: the mean is over the workers."""
+        def worker(w):
+            c = pbox.Client("box", "j", "s", w, 2, slots=8)
+            p, q = (torch.nn.Parameter(torch.zeros(5)) for _ in range(2))
+            state = pbox.torch.register(FakeDDP(torch.nn.ParameterList([p])), client=c)
+            p.grad = torch.full((5,), 2.0 + w)
+            got = pbox.torch.hook(state, FakeBucket([p])).wait().clone()
+            opt = pbox.torch.SGD([q], lr=1.0, client=c)
+            q.grad = torch.full((5,), 2.0 + w)
+            opt.step()
+            state.close()
+            c.close()
+            return float(got[0]), float(q[0])
+        self.assertEqual(workers.run(2, worker), [(2.5, -2.5)] * 2)
 
     def test_rounds_differ(self):
         def worker(w):

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/* Workers go and come: who takes slots at once. */
+
+#include <string.h>
+
+#include "work_impl.h"
+
+/* The nodes of a worker's ranges, in the order of their slots. */
+static unsigned
+nodes_of_owner(struct pbox_work *work, const uint16_t *owner, unsigned worker)
+{
+	unsigned v = work->conf.slots, n = 0;
+
+	for (unsigned s = 0, end; s < v; s = end) {
+		end = s + 1;
+		if (owner[s] != worker)
+			continue;
+		while (end < v && owner[end] == worker)
+			end++;
+		for (unsigned first = s; first < end;) {
+			unsigned stop = pbox_node_end(pbox_node_at(first, end, v), v);
+
+			work->move[n++] = (struct pbox_work_move){.first = (uint16_t)first,
+				.end = (uint16_t)stop,
+				.from = (uint16_t)worker,
+				.to = PBOX_WORK_NOBODY};
+			first = stop;
+		}
+	}
+	return n;
+}
+
+/* Who has finished earliest with so many slots more, in one node; its load grows by them. */
+static unsigned
+earliest_with(struct pbox_work *work, unsigned slots)
+{
+	unsigned best = PBOX_WORK_NOBODY;
+	double least = 0;
+
+	for (unsigned i = 0; i < work->conf.workers; i++) {
+		const struct work_estimate *f = work->worker[i].figure;
+		double end = work->load[i] + slots * work_max(f[WORK_SLOT].value, 1e-9) +
+			     f[WORK_UP].value;
+
+		if (work_is_able(&work->worker[i]) && (best == PBOX_WORK_NOBODY || end < least)) {
+			best = i;
+			least = end;
+		}
+	}
+	if (best != PBOX_WORK_NOBODY)
+		work->load[best] = least;
+	return best;
+}
+
+/* A taker for each of n moves, the largest first. load[] says when each worker ends without them. */
+static void
+find_takers(struct pbox_work *work, unsigned n)
+{
+	for (unsigned size = PBOX_MAX_SLOTS; size > 0; size /= 2)
+		for (unsigned m = 0; m < n; m++) {
+			unsigned k = work->move[m].end - work->move[m].first;
+
+			if (k >= size && k < 2 * size)
+				work->move[m].to = (uint16_t)earliest_with(work, k);
+		}
+}
+
+static void
+reassign_plan(struct pbox_work *work, struct work_plan *p, unsigned worker)
+{
+	unsigned n = nodes_of_owner(work, p->owner, worker);
+	struct pbox_work_cost cost;
+
+	work_count_owned(work, p->owner);
+	for (unsigned i = 0; i < work->conf.workers; i++) {
+		work_cost_of(work, i, &cost);
+		work->load[i] =
+			pbox_work_time(&cost, work->pipeline, work->count[i], work->nodes[i]);
+	}
+	find_takers(work, n);
+	for (unsigned m = 0; m < n; m++)
+		for (unsigned s = work->move[m].first; s < work->move[m].end; s++)
+			p->owner[s] = work->move[m].to;
+	if (worker < work->conf.workers)
+		p->finish[worker] = 0;
+	for (unsigned i = 0; p->pub.seconds > 0 && i < work->conf.workers; i++)
+		if (work->worker[i].member && p->finish[i] > 0)
+			p->finish[i] = work->load[i];
+}
+
+static unsigned
+reassign_round(struct pbox_work *work, unsigned worker, double at)
+{
+	unsigned n = nodes_of_owner(work, work->owner, worker);
+
+	for (unsigned i = 0; i < work->conf.workers; i++)
+		work->load[i] = work_finish(work, i, at);
+	find_takers(work, n);
+	for (unsigned m = 0; m < n; m++)
+		work_hand_over(work, work->move[m].first, work->move[m].end, work->move[m].to);
+	return n;
+}
+
+static unsigned
+reassign(struct pbox_work *work, unsigned worker, double at, const struct pbox_work_move **moves)
+{
+	reassign_plan(work, &work->plan[work->current], worker);
+	if (work->pending)
+		reassign_plan(work, &work->plan[!work->current], worker);
+	*moves = work->move;
+	return reassign_round(work, worker, at);
+}
+
+/* Its slots go; it is no taker. */
+static unsigned
+take_all(struct pbox_work *work, unsigned worker, double at, const struct pbox_work_move **moves,
+	struct pbox_work_reason *why)
+{
+	work_force(work, why->cause, worker);
+	why->worker = (uint16_t)worker;
+	why->since = work->round;
+	why->before = work->worker[worker].slots;
+	return reassign(work, worker, at, moves);
+}
+
+unsigned
+pbox_work_gone(struct pbox_work *work, unsigned worker, double at,
+	const struct pbox_work_move **moves, struct pbox_work_reason *why)
+{
+	PBOX_ASSERT(worker < work->conf.workers && work->worker[worker].member);
+	*why = (struct pbox_work_reason){.cause = PBOX_WORK_GONE};
+	work->worker[worker].member = false;
+	return take_all(work, worker, at, moves, why);
+}
+
+unsigned
+pbox_work_release(struct pbox_work *work, unsigned worker, double at,
+	const struct pbox_work_move **moves, struct pbox_work_reason *why)
+{
+	PBOX_ASSERT(worker < work->conf.workers && !work_is_able(&work->worker[worker]));
+	*why = (struct pbox_work_reason){
+		.cause = PBOX_WORK_MEMORY, .micro_before = pbox_work_plan(work)->micro};
+	return take_all(work, worker, at, moves, why);
+}
+
+unsigned
+pbox_work_join(struct pbox_work *work, unsigned worker, const struct pbox_work_move **moves)
+{
+	struct work_worker *w = &work->worker[worker];
+
+	PBOX_ASSERT(worker < work->conf.workers && !w->member);
+	for (unsigned f = 0; f < WORK_FIGURES; f++) {
+		double value;
+		unsigned n = 0;
+
+		for (unsigned i = 0; i < work->conf.workers; i++)
+			if (work->worker[i].member)
+				work->load[n++] = work->worker[i].figure[f].value;
+		value = n > 0 ? work_median(work->load, n) : w->figure[f].value;
+		work_estimate_begin(&w->figure[f], value, 0.1 * value);
+	}
+	w->member = true;
+	w->reported = w->micro_known = w->probe = w->done = w->changed = false;
+	w->idle = w->quiet = 0;
+	w->since = work->round;
+	work_force(work, PBOX_WORK_JOINED, worker);
+	return reassign(work, PBOX_WORK_NOBODY, 0, moves);
+}

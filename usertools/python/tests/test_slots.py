@@ -251,7 +251,7 @@ class Samplers(unittest.TestCase):
         self.assertEqual([(i, float(torch.rand(1)), random.random()) for i in again], drawn)
 
     def test_loader(self):
-        """The same from a loader's processes, and random numbers of the training begin with each slot."""
+        # The same from a loader's processes, and random numbers of the training begin with each slot.
         data, got = Numbers(64), {}
         for n in (0, 2):
             slots = Slots(4, range(4))
@@ -435,7 +435,7 @@ class Trainings(Case):
         return model, pbox.torch.SGD(model.parameters(), lr=0.1, slots=slots, worker=w, workers=n, **HERE, **kw)
 
     def test_parameters_without_gradient(self):
-        """In some slots, or in all: +0.0 for each."""
+        # In some slots, or in all: +0.0 for each.
         def run(n):
             self.fresh()
 
@@ -519,7 +519,7 @@ class Trainings(Case):
             pbox.torch.register(Model(), slots=4, worker=0, workers=1, **HERE)
 
     def test_hook_and_optimiser_without_slots(self):
-        """They share the session of a job with slots: the mean is over the workers."""
+        # They share the session of a job with slots: the mean is over the workers.
         def worker(w):
             c = pbox.Client("box", "j", "s", w, 2, slots=8)
             p, q = (torch.nn.Parameter(torch.zeros(5)) for _ in range(2))
@@ -546,7 +546,7 @@ class Trainings(Case):
         workers.run(2, worker)
 
     def test_other_tables(self):
-        """Each worker counts once in what is not by slots."""
+        # Each worker counts once in what is not by slots.
         def worker(w):
             model, opt = self.opt(8, w, 3)
             out = []

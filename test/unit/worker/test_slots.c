@@ -8,6 +8,7 @@
 #include "unit.h"
 
 #include "peers.h"
+#include "slot_sums.h"
 
 /*
  * Workers of a job with slots, and the engine as their box: whichever worker brings a slot, each round's result is the sum along
@@ -24,80 +25,6 @@ const char unit_suite[] = "worker: slots with the engine";
 static struct pbox_client_tensor tensor[TENSORS] = {{.elements = 700}, {.elements = 1}};
 static const uint32_t tensor_at[TENSORS] = {0, 700, 701};
 static unsigned elements;
-
-/* ---- what slots bring, and what comes of it ------------------------------------------------------- */
-
-/** Sums of these depend on their order; one in 16 is -0.0, to which an absent slot must not be added as zero. */
-static float
-slot_value(unsigned slot, unsigned round, unsigned i)
-{
-	uint32_t x = (slot * 8191 + round * 131 + i) * 0x9E3779B1u;
-
-	x = (x ^ x >> 15) * 0x85EBCA77u;
-	x ^= x >> 13;
-	return x % 16 == 0 ? -0.0f : (float)(int32_t)x * 0x1p-31f;
-}
-
-static uint32_t
-slot_weight(unsigned slot)
-{
-	return 1 + slot % 5;
-}
-
-struct how {
-	unsigned workers, slots;
-	uint8_t mode, op;
-	bool plain; /* each worker pushes once: what its first slot would bring */
-	bool large;
-};
-
-static float
-slot_part(const struct how *how, unsigned slot, unsigned round, unsigned i)
-{
-	float v = slot_value(slot, round, i);
-
-	if (how->plain) {
-		bool first = false;
-
-		for (unsigned w = 0; w < how->workers; w++)
-			first |= pbox_slots_of(w, how->workers, how->slots) == slot;
-		return first ? v : 0;
-	}
-	return v;
-}
-
-/** Along the tree (R5.2a), over slots first to first + 2^level - 1. */
-static float
-tree(const struct how *how, unsigned first, unsigned level, unsigned round, unsigned i,
-	bool weighted)
-{
-	unsigned right = first + (1u << level) / 2;
-	float v;
-
-	if (level == 0) {
-		v = slot_part(how, first, round, i);
-		return weighted ? v * (float)slot_weight(first) : v;
-	}
-	v = tree(how, first, level - 1, round, i, weighted);
-	return right < how->slots ? v + tree(how, right, level - 1, round, i, weighted) : v;
-}
-
-static float
-wanted(const struct how *how, unsigned round, unsigned i)
-{
-	bool weighted = how->op == PBOX_OP_WEIGHTED_MEAN;
-	float v = tree(how, 0, 4, round, i, weighted);
-	double by = how->slots;
-
-	if (how->op == PBOX_OP_SUM)
-		return v;
-	if (weighted) {
-		by = 0;
-		for (unsigned s = 0; s < how->slots; s++)
-			by += slot_weight(s);
-	}
-	return v * (float)(1.0 / by);
-}
 
 /* ---- a worker's program --------------------------------------------------------------------------- */
 
@@ -190,8 +117,9 @@ submit(const struct how *how, unsigned i, unsigned kind, unsigned round)
 		for (unsigned s = n.first; s < pbox_node_end(n, how->slots); s++)
 			p->weight[k] += slot_weight(s);
 		for (unsigned e = 0; e < elements; e++)
-			p->node[k][e] = how->plain ? slot_value(n.first, round, e)
-						   : tree(how, n.first, n.level, round, e, false);
+			p->node[k][e] = how->plain
+						? slot_value(n.first, round, e)
+						: slot_tree(how, n.first, n.level, round, e, false);
 		for (unsigned t = 0; t < TENSORS; t++)
 			p->in[k * TENSORS + t] = (const uint8_t *)&p->node[k][tensor_at[t]];
 	}
@@ -233,7 +161,7 @@ check(const struct how *how, unsigned i, unsigned round)
 	await(i);
 	UNIT_EQ_U64(program[i].op->code, 0);
 	for (unsigned e = 0; e < elements; e++) {
-		float v = wanted(how, round, e);
+		float v = slot_sum(how, round, e);
 
 		wrong += memcmp(&v, &program[i].out[e], sizeof(v)) != 0;
 	}
@@ -711,7 +639,7 @@ test_before_init(void)
 		await(i);
 	for (unsigned i = 0; i < 3; i++)
 		for (unsigned e = 0; e < elements; e++) {
-			float v = tree(&how, 0, 1, 7, e, false) - wanted(&how, 1, e);
+			float v = slot_tree(&how, 0, 1, 7, e, false) - slot_sum(&how, 1, e);
 
 			CU_ASSERT(memcmp(&v, &program[i].out[e], sizeof(v)) == 0);
 		}

@@ -176,7 +176,12 @@ void core_tx(struct core *c, unsigned port, struct rte_mbuf *m);
 void core_tx_all(struct core *c, unsigned port, struct rte_mbuf **m, unsigned n);
 void tx_flush(struct core *c);
 unsigned core_take_tx(struct core *c);
+/* arp_announce.c */
+/* For the control thread, which logs it: who claims our address? */
+void core_note_conflict(struct core *c, const struct pbox_port *p, const struct pbox_net_pkt *pkt);
 /* mail.c */
+/* The core that has the first queue of a port sends for the control thread; 0 or -ENOBUFS. */
+int core_send_for_control(struct pbox_dp *dp, const struct pbox_port *p, struct rte_mbuf *m);
 unsigned core_take_mail(struct core *c);
 /* idle.c */
 void core_idle(struct core *c);

@@ -124,17 +124,6 @@ look_at_checksum(struct core *c, const struct pbox_port *p, const struct rte_mbu
 		core_count(c, PBOX_CS_UDP_CHECKSUM_PARTIAL, 1);
 }
 
-/* For the control thread, which logs it: who claims our address? */
-static void
-note_conflict(struct core *c, const struct pbox_port *p, const struct pbox_net_pkt *pkt)
-{
-	uint64_t mac = (uint64_t)p->conf.id;
-
-	for (unsigned i = 0; i < sizeof(pkt->arp_mac); i++)
-		mac = mac << 8 | pkt->arp_mac[i];
-	atomic_store_explicit(&c->conflict, mac, memory_order_relaxed);
-}
-
 /* One packet. Exactly one counter says what became of it. */
 static void
 rx_receive(struct core *c, struct pbox_port *p, struct rte_mbuf *m)
@@ -170,7 +159,7 @@ rx_receive(struct core *c, struct pbox_port *p, struct rte_mbuf *m)
 		rte_pktmbuf_free(m);
 		break;
 	case PBOX_NET_DROP_ARP_CONFLICT:
-		note_conflict(c, p, &pkt);
+		core_note_conflict(c, p, &pkt);
 		/* fallthrough */
 	default:
 		rx_drop(c, m, PBOX_CS_FIRST_DROP + (v - PBOX_NET_DROP_FIRST));

@@ -4,7 +4,8 @@
 
 #include "pbox_arp.h"
 
-/* The addresses that the box asks for. build.c makes replies to those who ask the box, the data plane's rx.c sends them. */
+/* The addresses that a worker on DPDK asks for. The box needs none: it answers to where a request came from. build.c makes
+ * replies to those who ask for ours, the data plane's rx.c sends them. */
 
 #define SECOND_US UINT64_C(1000000)
 

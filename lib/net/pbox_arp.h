@@ -7,8 +7,8 @@
 
 /**
  * @file
- * The next hop's MAC address, for the few frames that the box sends unasked: it normally answers
- * to the source MAC of a request and needs no table.
+ * The next hop's MAC address, for workers that send Ethernet frames themselves (drivers/client/dpdk). The box needs no
+ * table: it answers to the source MAC of a request.
  *
  * Fixed size, no memory of its own, no clock, no lock: one thread owns it. It sends nothing: it
  * says when the caller shall send a request. It learns from replies to requests of its own alone,

@@ -6,7 +6,7 @@
 
 #include "pbox_port.h"
 
-/* What takes memory of a node, line by line; memory.c says how many hugepages that is. */
+/* What takes memory of a node, line by line; hugepages.c says how many hugepages that is. */
 
 void
 pbox_budget_add(struct pbox_budget *b, int node, size_t bytes, const char *fmt, ...)

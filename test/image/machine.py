@@ -38,10 +38,14 @@ def run(*command, seconds=60, check=True, **more):
 
 
 def wait(what, seconds, condition):
-    """The first result of condition() that is true; Failed after so many seconds."""
+    """The first result of condition() that is true; Failed after so many seconds. A question that the machine did not answer in time
+    is asked again: a host that is short of CPU makes a guest slow."""
     end = time.monotonic() + seconds
     while True:
-        found = condition()
+        try:
+            found = condition()
+        except subprocess.TimeoutExpired:
+            found = None
         if found:
             return found
         if time.monotonic() > end:

@@ -56,6 +56,15 @@ doubts_end(struct ep *ep, uint64_t now)
 	ep->doubts = ep->doubt_shift = 0;
 }
 
+static void
+probed_early(struct ep *ep)
+{
+	uint32_t max = window_frames(&ep->win) / 2;
+
+	if (ep->thresh < max)
+		ep->thresh++;
+}
+
 void
 recover_answer(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint64_t now)
 {
@@ -76,6 +85,8 @@ recover_answer(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint6
 	 * of its first transmission: that is when the others sent theirs. */
 	if (fl->order > *answered)
 		*answered = fl->order;
+	if (answered == &ep->taken_seq && h->ts != fl->ts)
+		probed_early(ep); /* it was not lost: frames overtake each other */
 	ep->final_ns = now;
 	doubts_end(ep, now);
 	if (ep->paused)
@@ -89,15 +100,6 @@ was_lost(struct ep *ep, uint64_t now)
 	ep->lost_ns = now;
 	if (ep->thresh > MIN_THRESH)
 		ep->thresh--;
-}
-
-static void
-probed_early(struct ep *ep)
-{
-	uint32_t max = window_frames(&ep->win) / 2;
-
-	if (ep->thresh < max)
-		ep->thresh++;
 }
 
 void

@@ -38,7 +38,7 @@ put(struct packet *p)
 {
 	struct packet **at = &world.net;
 
-	p->at = world.now + 20 * US + world_draw() % (40 * US);
+	p->at = world.now + 20 * US + (world.steady ? 0 : world_draw() % (40 * US));
 	while (*at != NULL && (*at)->at <= p->at)
 		at = &(*at)->next;
 	p->next = *at;
@@ -66,7 +66,7 @@ box_send(void *ctx, const struct pbox_send *s)
 	uint8_t frame[PBOX_HDR_LEN + 2048 + PBOX_TAG_LEN];
 	uint32_t len = PBOX_HDR_LEN + s->hdr.length;
 
-	CU_ASSERT_FATAL(worker < WORKERS && s->hdr.length <= 2048);
+	CU_ASSERT_FATAL(worker < WORLD_WORKERS && s->hdr.length <= 2048);
 	pbox_frame_encode(frame, &s->hdr, s->payload_crc);
 	if (s->hdr.length > 0)
 		memcpy(frame + PBOX_HDR_LEN, s->payload, s->hdr.length);

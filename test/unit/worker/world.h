@@ -13,12 +13,12 @@
 #include <pbox_registrar.h>
 #include <pbox_shard.h>
 
-#define WORKERS 3
-#define SHARDS  2
-#define US      UINT64_C(1000)
-#define MS      UINT64_C(1000000)
-#define SEC     UINT64_C(1000000000)
-#define CONTROL 7269
+#define WORLD_WORKERS 5
+#define SHARDS        2
+#define US            UINT64_C(1000)
+#define MS            UINT64_C(1000000)
+#define SEC           UINT64_C(1000000000)
+#define CONTROL       7269
 
 #define WORLD_BEGIN (1000 * SEC)
 
@@ -34,6 +34,7 @@ struct packet {
 struct world {
 	uint64_t now, x, incarnation;
 	bool tags;
+	bool steady;        /* the network reorders nothing */
 	struct packet *net; /* by time */
 	struct pbox_registrar *registrar;
 	struct pbox_shard *shard[SHARDS];

@@ -219,24 +219,116 @@ data_value(uint32_t base, uint32_t i)
 	return (float)(int32_t)x * 0x1p-31f;
 }
 
-void
-data_fill(const struct options *o, unsigned worker, unsigned round, uint64_t first, uint64_t n,
-	void *out)
-{
-	uint32_t base = mix(o->seed, worker + 1, round);
+#define BLOCK 1024
 
-	if (o->push_format == PBOX_FMT_FP32)
-		for (uint64_t i = 0; i < n; i++)
-			((float *)out)[i] = data_value(base, (uint32_t)(first + i));
-	else
-		for (uint64_t i = 0; i < n; i++)
-			to_wire(out, o->push_format, i, data_value(base, (uint32_t)(first + i)));
+/** What a slot brings. */
+static void
+data_slot(const struct options *o, unsigned slot, unsigned round, uint64_t first, uint64_t n,
+	float *g)
+{
+	uint32_t base = mix(o->seed, slot + 1, round);
+
+	for (uint64_t i = 0; i < n; i++)
+		g[i] = data_value(base, (uint32_t)(first + i));
+}
+
+static uint32_t
+slot_weight(const struct options *o, unsigned slot, unsigned round)
+{
+	return o->op < PBOX_OP_SAMPLE_MEAN ? 1 : 1 + (slot * 7 + round) % 64;
+}
+
+/** R5.2b */
+static unsigned
+slot_owner(const struct options *o, unsigned slot)
+{
+	return (unsigned)((((uint64_t)slot + 1) * o->workers - 1) / perf_slots(o));
+}
+
+/** Is it one contribution, or a part of one? */
+static bool
+node_is_pushed(const struct options *o, unsigned first, unsigned end)
+{
+	return slot_owner(o, first) == slot_owner(o, end - 1) &&
+	       (end - first == 1 || o->op != PBOX_OP_WEIGHTED_MEAN);
+}
+
+/** What the box makes of the contribution that begins with slot s: BLOCK elements at most. */
+static void
+take_pushed(const struct options *o, unsigned s, unsigned round, uint64_t n, float *g)
+{
+	float weight = (float)slot_weight(o, s, round);
+	uint8_t buf[BLOCK * 4];
+
+	for (uint64_t i = 0; o->push_format != PBOX_FMT_FP32 && i < n; i++) {
+		to_wire(buf, o->push_format, i, g[i]);
+		g[i] = from_wire(buf, o->push_format, i);
+	}
+	for (uint64_t i = 0; o->op == PBOX_OP_WEIGHTED_MEAN && i < n; i++)
+		g[i] *= weight;
+}
+
+/**
+ * R5.2a: the node of `span` slots, cut to those of the job, that begins with slot s; n elements, BLOCK at most. What a worker
+ * pushes is rounded to the push format; @p pushed: the node is a part of that.
+ */
+static void
+sum_node(const struct options *o, unsigned s, unsigned span, bool pushed, unsigned round,
+	uint64_t first, uint64_t n, float *g)
+{
+	unsigned slots = perf_slots(o), end = s + span < slots ? s + span : slots;
+	bool here = !pushed && node_is_pushed(o, s, end);
+	float right[BLOCK];
+
+	if (span == 1) {
+		data_slot(o, s, round, first, n, g);
+	} else {
+		sum_node(o, s, span / 2, pushed || here, round, first, n, g);
+		if (s + span / 2 < slots) {
+			sum_node(o, s + span / 2, span / 2, pushed || here, round, first, n, right);
+			for (uint64_t i = 0; i < n; i++)
+				g[i] += right[i];
+		}
+	}
+	if (here)
+		take_pushed(o, s, round, n, g);
+}
+
+static unsigned
+span_of(unsigned slots)
+{
+	unsigned span = 1;
+
+	while (span < slots)
+		span *= 2;
+	return span;
+}
+
+void
+data_fill(const struct options *o, struct pbox_client_node node, unsigned round, uint64_t first,
+	uint64_t n, void *out)
+{
+	unsigned size = wire_size(o->push_format);
+	float g[BLOCK];
+
+	for (uint64_t at = 0; at < n; at += BLOCK) {
+		uint64_t m = n - at < BLOCK ? n - at : BLOCK;
+		float *to = o->push_format == PBOX_FMT_FP32 ? (float *)out + at : g;
+
+		sum_node(o, node.first, span_of(node.slots), true, round, first + at, m, to);
+		for (uint64_t i = 0; to == g && i < m; i++)
+			to_wire((uint8_t *)out + at * size, o->push_format, i, g[i]);
+	}
 }
 
 uint32_t
-data_weight(const struct options *o, unsigned worker, unsigned round)
+data_weight(const struct options *o, struct pbox_client_node node, unsigned round)
 {
-	return o->op < PBOX_OP_SAMPLE_MEAN ? 1 : 1 + (worker * 7 + round) % 64;
+	uint32_t sum = 0;
+
+	for (unsigned s = node.first; s < node.first + node.slots; s++)
+		sum += slot_weight(o, s, round);
+	return o->op < PBOX_OP_SAMPLE_MEAN ? 1 : sum;
 }
 
 void
@@ -278,46 +370,16 @@ reference_close(struct reference *r)
 	memset(r, 0, sizeof(*r));
 }
 
-#define BLOCK 1024
-
-/** R5.2a: the node of `slots` workers that begins with worker w; n elements, BLOCK at most. */
-static void
-sum_node(const struct options *o, unsigned w, unsigned slots, unsigned round, uint64_t first,
-	uint64_t n, float *g)
-{
-	float weight = (float)data_weight(o, w, round), right[BLOCK];
-	uint8_t buf[BLOCK * 4];
-
-	if (slots > 1) {
-		sum_node(o, w, slots / 2, round, first, n, g);
-		if (w + slots / 2 >= o->workers)
-			return;
-		sum_node(o, w + slots / 2, slots / 2, round, first, n, right);
-		for (uint64_t i = 0; i < n; i++)
-			g[i] += right[i];
-		return;
-	}
-	data_fill(o, w, round, first, n, buf);
-	for (uint64_t i = 0; i < n; i++) {
-		g[i] = from_wire(buf, o->push_format, i);
-		if (o->op == PBOX_OP_WEIGHTED_MEAN)
-			g[i] *= weight;
-	}
-}
-
 /** One block of R5.2: what the round makes of the contributions. */
 static void
 reduce(const struct options *o, unsigned round, uint64_t first, uint64_t n, float *g)
 {
-	double by = o->op == PBOX_OP_MEAN ? o->workers : 0;
-	unsigned slots = 1;
+	double by = o->op == PBOX_OP_MEAN ? perf_slots(o) : 0;
 	float scale;
 
-	while (slots < o->workers)
-		slots *= 2;
-	sum_node(o, 0, slots, round, first, n, g);
-	for (unsigned w = 0; o->op >= PBOX_OP_SAMPLE_MEAN && w < o->workers; w++)
-		by += data_weight(o, w, round);
+	sum_node(o, 0, span_of(perf_slots(o)), false, round, first, n, g);
+	for (unsigned s = 0; o->op >= PBOX_OP_SAMPLE_MEAN && s < perf_slots(o); s++)
+		by += slot_weight(o, s, round);
 	if (o->op == PBOX_OP_SUM)
 		return;
 	scale = (float)(1.0 / by);

@@ -79,7 +79,6 @@ main(int argc, char **argv)
 	pthread_mutex_init(&p->lock, NULL);
 	signal(SIGINT, perf_on_signal);
 	signal(SIGTERM, perf_on_signal);
-	report_start(p);
 	atomic_store(&p->running, p->o.local);
 	for (unsigned i = 0; i < p->o.local; i++) {
 		p->w[i].p = p;

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include <pbox_slots.h>
 #include <pbox_wire.h>
 
 #include "perf.h"
@@ -62,6 +63,7 @@ static const struct row rows[] = {
 	{"secret-file", 0, SECRET_FILE, 0, "FILE", "its secret is the first line of this file"},
 	{"workers", 'w', NUMBER, AT(workers), "N", "workers of the job in all (required)", 1, PBOX_MAX_WORKERS},
 	{"worker", 'i', INDEX, AT(worker), "I", "number of the first worker here (default: the box gives it)", 0, PBOX_MAX_WORKERS - 1},
+	{"slots", 0, NUMBER, AT(slots), "V", "slots of the job, workers to 4096, the same at all workers: what a round sums is then the same whatever the number of workers (default: each worker is one)", 1, PBOX_MAX_SLOTS},
 	{"local", 'l', NUMBER, AT(local), "K", "run K workers here, as threads: I, I+1, ... (default 1)", 1, MAX_LOCAL},
 	{"run", 0, TEXT, AT(run), "TEXT", "the run of all workers of this start: one with another text ends that which the job has on the box, also if its workers live. Without, a job that has begun takes nobody before it has ended"},
 	{"Data"},
@@ -345,6 +347,46 @@ complete_hyper(struct options *o)
 		options_usage("--optimiser: %s", wrong);
 }
 
+/** One of them says how much data there is. */
+static void
+validate_data(struct options *o)
+{
+	unsigned size = wire_size(o->push_format);
+
+	if ((o->elements != ELEMENTS_UNKNOWN) + (o->size > 0) + (o->model != NULL) > 1)
+		options_usage("of --elements (-e), --size (-b) and --model (-m) one is wanted");
+	if (o->size > 0 && fmod(o->size, size) != 0)
+		options_usage(
+			"--size %.15g: elements have %u bytes in %s, so a multiple of %u is wanted",
+			o->size, size, pbox_format_name(o->push_format), size);
+	if (o->size > 0)
+		o->elements = (uint64_t)(o->size / size);
+	else if (o->elements == ELEMENTS_UNKNOWN)
+		o->elements = 1000000;
+}
+
+/** Each of those that were given is used. */
+static void
+validate_hyper(struct options *o)
+{
+	for (unsigned id = 1; id < PBOX_HYPER_IDS; id++) {
+		char name[32];
+
+		if (*pbox_hyper_at(&o->hyper, id) < 0 || (perf_uses(o->optimiser) & 1u << id) != 0)
+			continue;
+		snprintf(name, sizeof(name), "%s", pbox_hyper_name(id));
+		for (char *c = name; *c != 0; c++)
+			if (*c == '_')
+				*c = '-';
+		if (o->optimiser == PBOX_OPT_NONE)
+			options_usage(
+				"--%s is an optimiser's: give --optimiser too, or leave it out",
+				name);
+		options_usage("--%s: optimiser %s does not have it", name,
+			pbox_optimiser_name(o->optimiser));
+	}
+}
+
 static void
 validate(struct options *o)
 {
@@ -359,8 +401,11 @@ validate(struct options *o)
 	if (o->worker >= 0 && o->worker + o->local > o->workers)
 		options_usage("--worker %d --local %u: with %u workers the last number is %u",
 			o->worker, o->local, o->workers, o->workers - 1);
-	if (o->size > 0)
-		o->elements = (uint64_t)fmax(o->size / wire_size(o->push_format), 1);
+	if (o->slots != 0 && o->slots < o->workers)
+		options_usage(
+			"--slots %u: %u workers have a slot each at least", o->slots, o->workers);
+	validate_data(o);
+	validate_hyper(o);
 	if (o->gso == 2) /* probe */
 		o->gso = -1;
 	if (o->op == 255)
@@ -379,7 +424,7 @@ options_parse(struct options *o, int argc, char **argv)
 	*o = (struct options){
 		.worker = -1,
 		.local = 1,
-		.elements = 1000000,
+		.elements = ELEMENTS_UNKNOWN,
 		.rounds = 100,
 		.warmup = 3,
 		.interval = 1,

@@ -33,9 +33,10 @@ struct options {
 	const char *box, *job, *bind, *model, *transport, *transport_args, *run;
 	char *secret;
 	unsigned workers, local;
-	int worker; /* -1: any */
-	uint64_t elements;
-	double size; /* bytes, instead of elements; 0: not given */
+	unsigned slots;    /* of the job; 0: as many as workers, each worker is one */
+	int worker;        /* -1: any */
+	uint64_t elements; /* until they are checked ELEMENTS_UNKNOWN: not given */
+	double size;       /* bytes, instead of elements; 0: not given */
 	unsigned rounds, warmup;
 	double seconds, interval;
 	unsigned op, optimiser, push_format, pull_format;
@@ -48,12 +49,23 @@ struct options {
 	bool per_tensor, json, quiet;
 };
 
+#define ELEMENTS_UNKNOWN UINT64_MAX
+
+/** Those that a round has, named or not. */
+static inline unsigned
+perf_slots(const struct options *o)
+{
+	return o->slots != 0 ? o->slots : o->workers;
+}
+
 /** Hyper-parameters of an optimiser that there are options for, bits 1 << id. */
 static inline uint32_t
 perf_uses(unsigned optimiser)
 {
-	return pbox_optim_scalar.of[optimiser]->uses | 1u << PBOX_HYPER_LR |
-	       1u << PBOX_HYPER_WEIGHT_DECAY;
+	return optimiser == PBOX_OPT_NONE
+		       ? 0
+		       : pbox_optim_scalar.of[optimiser]->uses | 1u << PBOX_HYPER_LR |
+				 1u << PBOX_HYPER_WEIGHT_DECAY;
 }
 
 /** Parse; exits for --help, --version and errors. */
@@ -76,10 +88,11 @@ float from_wire(const void *p, unsigned format, uint64_t i);
 void to_wire(void *p, unsigned format, uint64_t i, float f);
 unsigned wire_size(unsigned format);
 
-/** What @p worker pushes in @p round, elements first .. first + n - 1, in the push format. */
-void data_fill(const struct options *o, unsigned worker, unsigned round, uint64_t first, uint64_t n,
-	void *out);
-uint32_t data_weight(const struct options *o, unsigned worker, unsigned round);
+/** What a worker pushes in @p round for a node, elements first .. first + n - 1, in the push format: the sum over its slots. */
+void data_fill(const struct options *o, struct pbox_client_node node, unsigned round,
+	uint64_t first, uint64_t n, void *out);
+/** Its sample count. */
+uint32_t data_weight(const struct options *o, struct pbox_client_node node, unsigned round);
 /** Initial parameters. */
 void data_init(const struct options *o, uint64_t first, uint64_t n, float *out);
 
@@ -114,8 +127,12 @@ struct worker {
 	unsigned number; /* of the job */
 	struct pbox_client *c;
 	uint32_t table;
-	uint8_t *in, *out;
-	float *param; /* where INIT has not ended */
+	unsigned nodes; /* that it pushes in each round */
+	struct pbox_client_node *node;
+	uint8_t *in, *out; /* in: by node */
+	const void **push; /* room for the pointers of an operation, by node */
+	uint32_t *weight;  /* by node */
+	float *param;      /* where INIT has not ended */
 	struct pbox_client_io *io;
 	pbox_client_handle *handle;
 	/* workers of several processes agree on the last round of --time by a sum of their own */
@@ -125,6 +142,9 @@ struct worker {
 	struct pbox_client_stats begin, stats;
 	enum exit_code code;
 	uint64_t checked, mismatches, first_bad;
+	/* results without the contributions of all: the reference does not know whose they are */
+	uint64_t partial;
+	unsigned unchecked, contributors; /* rounds; of the first of them */
 	unsigned first_bad_round;
 	float first_got, first_want;
 	double largest_off;

@@ -89,6 +89,7 @@ report_interval(struct perf *p, double from, double to, uint64_t *seen)
 struct total {
 	uint32_t hist[HIST_BUCKETS];
 	uint64_t rounds, busy, repeated, probes, checked, mismatches, duplicates, tx, useful;
+	unsigned unchecked;
 	double push, pull;
 };
 
@@ -111,6 +112,7 @@ add_up(const struct perf *p, struct total *t)
 		t->useful += w->stats.useful_tx_bytes - w->begin.useful_tx_bytes;
 		t->checked += w->checked;
 		t->mismatches += w->mismatches;
+		t->unchecked = w->unchecked > t->unchecked ? w->unchecked : t->unchecked;
 		t->push += gbps(round_bits(p, p->o.push_format), rounds, busy);
 		t->pull += gbps(round_bits(p, p->o.pull_format), rounds, busy);
 	}
@@ -128,6 +130,15 @@ print_failures(const struct perf *p)
 				: p->o.worker >= 0 ? (unsigned)p->o.worker + i
 						   : i,
 				w->err.text);
+		if (w->unchecked > 0)
+			fprintf(stderr,
+				"pbox-perf: worker %u: %u rounds could not be checked: from the first of them on %s (it had those of %u of %u %s): a worker has died or left, and the job's policy is shrink\n",
+				w->number, w->unchecked,
+				p->o.optimiser != PBOX_OPT_NONE
+					? "the parameters do not have the contributions of all"
+					: "results do not have the contributions of all",
+				w->contributors, perf_slots(&p->o),
+				p->o.slots != 0 ? "slots" : "workers");
 		if (w->mismatches > 0)
 			fprintf(stderr,
 				"pbox-perf: worker %u: %llu wrong elements; the first: round %u, element %llu is %.9g, should be %.9g; the largest difference is %g\n",
@@ -161,6 +172,8 @@ print_table(const struct perf *p, const struct total *t)
 		hist_percentile(t->hist, 0.5) / 1e6, hist_percentile(t->hist, 0.99) / 1e6,
 		hist_percentile(t->hist, 0.999) / 1e6, (unsigned long long)t->repeated,
 		(unsigned long long)t->probes);
+	if (t->unchecked > 0)
+		printf("%u rounds not checked; ", t->unchecked);
 	printf("checked %llu elements, %llu wrong; sent %.4f bytes per useful one; mtu %u, window %u of %u, rtt %.0f us, gso %s, gro %s",
 		(unsigned long long)t->checked, (unsigned long long)t->mismatches,
 		t->useful > 0 ? (double)t->tx / (double)t->useful : 0, p->w[0].stats.mtu,
@@ -228,17 +241,17 @@ print_json(const struct perf *p, const struct total *t)
 	json_string(p->o.box);
 	printf(", \"job\": ");
 	json_string(p->o.job);
-	printf(", \"workers\": %u, \"local\": %u, \"tensors\": %u, \"elements\": %llu, \"push_format\": \"%s\", \"pull_format\": \"%s\", \"op\": \"%s\", \"optimiser\": \"%s\", \"rounds\": %llu, \"rounds_per_s\": %.3f, \"push_gbps\": %.4f, \"pull_gbps\": %.4f, \"p50_ms\": %.4f, \"p99_ms\": %.4f, \"p999_ms\": %.4f, \"retransmitted\": %llu, \"probes\": %llu, \"duplicates\": %llu, \"checked\": %llu, \"mismatches\": %llu, \"cpu_s\": %.6f, \"per_worker\": [",
-		p->o.workers, p->o.local, p->m.n, (unsigned long long)p->m.elements,
-		pbox_format_name(p->o.push_format), pbox_format_name(p->o.pull_format),
-		pbox_op_name(p->o.op),
+	printf(", \"workers\": %u, \"local\": %u, \"slots\": %u, \"tensors\": %u, \"elements\": %llu, \"push_format\": \"%s\", \"pull_format\": \"%s\", \"op\": \"%s\", \"optimiser\": \"%s\", \"rounds\": %llu, \"rounds_per_s\": %.3f, \"push_gbps\": %.4f, \"pull_gbps\": %.4f, \"p50_ms\": %.4f, \"p99_ms\": %.4f, \"p999_ms\": %.4f, \"retransmitted\": %llu, \"probes\": %llu, \"duplicates\": %llu, \"checked\": %llu, \"mismatches\": %llu, \"unchecked_rounds\": %u, \"cpu_s\": %.6f, \"per_worker\": [",
+		p->o.workers, p->o.local, perf_slots(&p->o), p->m.n,
+		(unsigned long long)p->m.elements, pbox_format_name(p->o.push_format),
+		pbox_format_name(p->o.pull_format), pbox_op_name(p->o.op),
 		p->o.optimiser != 0 ? pbox_optimiser_name(p->o.optimiser) : "none",
 		(unsigned long long)(t->rounds / p->o.local),
 		t->busy > 0 ? (double)t->rounds * 1e9 / (double)t->busy : 0, t->push, t->pull,
 		hist_percentile(t->hist, 0.5) / 1e6, hist_percentile(t->hist, 0.99) / 1e6,
 		hist_percentile(t->hist, 0.999) / 1e6, (unsigned long long)t->repeated,
 		(unsigned long long)t->probes, (unsigned long long)t->duplicates,
-		(unsigned long long)t->checked, (unsigned long long)t->mismatches,
+		(unsigned long long)t->checked, (unsigned long long)t->mismatches, t->unchecked,
 		fmax(p->cpu_end - p->cpu_begin, 0));
 	for (unsigned i = 0; i < p->o.local; i++) {
 		printf("%s", i > 0 ? ", " : "");

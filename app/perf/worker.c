@@ -128,6 +128,7 @@ perf_join(struct worker *w)
 	conf.run = o->run;
 	conf.worker = o->worker < 0 ? -1 : o->worker + (int)w->index;
 	conf.workers = o->workers;
+	conf.slots = o->slots;
 	conf.mtu = o->mtu;
 	conf.window = o->window;
 	conf.gso = o->gso;
@@ -179,6 +180,28 @@ declare(struct worker *w)
 	return rc;
 }
 
+/** What it pushes in each round; with weighted means each slot by itself (R5.2b). */
+static int
+take_nodes(struct worker *w)
+{
+	unsigned most = pbox_client_slots(w->c);
+	struct pbox_client_node *node = calloc(most, sizeof(*node));
+
+	w->node = node;
+	if (node == NULL)
+		return -1;
+	w->nodes = (unsigned)pbox_client_nodes(w->c, 0, node, most);
+	if (w->p->o.op == PBOX_OP_WEIGHTED_MEAN) {
+		unsigned first = node[0].first;
+		unsigned end = node[w->nodes - 1].first + node[w->nodes - 1].slots;
+
+		w->nodes = end - first;
+		for (unsigned k = 0; k < w->nodes; k++)
+			node[k] = (struct pbox_client_node){(uint16_t)(first + k), 1};
+	}
+	return 0;
+}
+
 static int
 allocate(struct worker *w)
 {
@@ -186,14 +209,19 @@ allocate(struct worker *w)
 	const struct model *m = &w->p->m;
 	unsigned in = wire_size(o->push_format), out = wire_size(o->pull_format);
 
-	w->in = pbox_client_alloc(w->c, m->elements * in + 1);
+	if (take_nodes(w) == 0) {
+		w->in = pbox_client_alloc(w->c, w->nodes * m->elements * in + 1);
+		w->push = calloc((size_t)w->nodes * m->n + 1, sizeof(*w->push));
+		w->weight = calloc(w->nodes, sizeof(*w->weight));
+	}
 	w->out = malloc(m->elements * out + 1);
 	w->io = calloc(m->n, sizeof(*w->io));
 	w->handle = calloc(m->n, sizeof(*w->handle));
-	if (w->in == NULL || w->out == NULL || w->io == NULL || w->handle == NULL) {
+	if (w->in == NULL || w->push == NULL || w->weight == NULL || w->out == NULL ||
+		w->io == NULL || w->handle == NULL) {
 		w->err.code = PBOX_C_MEMORY;
-		snprintf(w->err.text, sizeof(w->err.text), "no memory for %llu elements",
-			(unsigned long long)m->elements);
+		snprintf(w->err.text, sizeof(w->err.text), "no memory for %u x %llu elements",
+			w->nodes, (unsigned long long)m->elements);
 		return -1;
 	}
 	for (unsigned i = 0; i < m->n; i++)
@@ -246,20 +274,47 @@ perf_prepare(struct worker *w)
 
 /* ---- rounds ---------------------------------------------------------------------------------------- */
 
+/** Where the elements of its nodes are. */
+static uint8_t *
+node_in(const struct worker *w, unsigned node, uint64_t element)
+{
+	return w->in + (node * w->p->m.elements + element) * wire_size(w->p->o.push_format);
+}
+
+/** Push and pull tensors first to first + n - 1. */
+static int
+submit_data(
+	struct worker *w, unsigned first, unsigned n, uint8_t priority, pbox_client_handle *handle)
+{
+	const struct pbox_client_io *io = &w->io[first];
+
+	if (w->p->o.slots == 0)
+		return pbox_client_submit(w->c, w->table, PBOX_CLIENT_PUSHPULL, io, n, priority,
+			w->weight[0], handle, &w->err);
+	for (unsigned k = 0; k < w->nodes; k++)
+		for (unsigned i = 0; i < n; i++)
+			w->push[k * n + i] = node_in(w, k, w->p->m.first[first + i]);
+	return pbox_client_submit_nodes(w->c, w->table, PBOX_CLIENT_PUSHPULL, io, n, w->push,
+		w->weight, w->nodes, priority, handle, &w->err);
+}
+
 static int
 exchange_data(struct worker *w, unsigned data_round)
 {
 	const struct options *o = &w->p->o;
 	unsigned n = w->p->m.n;
-	uint32_t weight = data_weight(o, w->number, data_round);
 	int rc = 0;
 
-	if (!o->per_tensor)
-		return pbox_client_run(
-			w->c, w->table, PBOX_CLIENT_PUSHPULL, w->io, n, weight, 0, &w->err);
+	for (unsigned k = 0; k < w->nodes; k++)
+		w->weight[k] = data_weight(o, w->node[k], data_round);
+	if (!o->per_tensor) {
+		pbox_client_handle handle;
+
+		rc = submit_data(w, 0, n, 0, &handle);
+		return rc == 0 ? pbox_client_wait(w->c, handle, 0, &w->err) : rc;
+	}
 	for (unsigned i = n; i-- > 0 && rc == 0;) /* as a backward pass: last first */
-		rc = pbox_client_submit(w->c, w->table, PBOX_CLIENT_PUSHPULL, &w->io[i], 1,
-			(uint8_t)(i < 255 ? i : 255), weight, &w->handle[i], &w->err);
+		rc = submit_data(w, i, 1, (uint8_t)(i < 255 ? i : 255), &w->handle[i]);
 	for (unsigned i = 0; i < n && rc == 0; i++)
 		rc = pbox_client_wait(w->c, w->handle[i], 0, &w->err);
 	return rc;
@@ -291,12 +346,31 @@ share(const struct worker *w, uint64_t *first, uint64_t *n)
 	*n = w->index + 1 == k ? all - *first : all / k;
 }
 
+/** Does the result have the contributions of all workers, and so have those that it stems from? */
+static bool
+is_complete(struct worker *w)
+{
+	struct pbox_client_stats s = {.size = sizeof(s)};
+	bool sums = w->p->o.optimiser == PBOX_OPT_NONE;
+
+	pbox_client_stats(w->c, &s);
+	if (s.partial_results > w->partial && w->unchecked == 0)
+		w->contributors = s.contributors;
+	if (s.partial_results == w->partial && (sums || w->unchecked == 0))
+		return true;
+	w->partial = s.partial_results;
+	w->unchecked++;
+	return false;
+}
+
 static void
 verify(struct worker *w, unsigned round)
 {
 	const struct reference *ref = &w->p->ref;
 	uint64_t bad = 0, wrong;
 
+	if (!is_complete(w))
+		return;
 	wrong = reference_compare(ref, w->out, 0, w->p->m.elements, &bad, &w->largest_off);
 	w->checked += w->p->m.elements;
 	if (wrong > 0 && w->mismatches == 0) {
@@ -365,8 +439,8 @@ perf_rounds(struct worker *w)
 			if (w->index == 0)
 				w->p->cpu_begin = cpu_seconds();
 		}
-		if (round == 1 || o->check == CHECK_ALL)
-			data_fill(o, w->number, data_round, 0, w->p->m.elements, w->in);
+		for (unsigned k = 0; (round == 1 || o->check == CHECK_ALL) && k < w->nodes; k++)
+			data_fill(o, w->node[k], data_round, 0, w->p->m.elements, node_in(w, k, 0));
 		if (check)
 			reference_round(&w->p->ref, data_round, round, first, n);
 		if (!meet(w))
@@ -395,6 +469,8 @@ worker_main(void *arg)
 		w->code = EXIT_JOIN;
 	/* with --worker 0 to K-1 all here, a failure of one must not leave others waiting */
 	if (meet(w)) {
+		if (w->index == 0)
+			report_start(w->p);
 		if (declare(w) != 0 || perf_prepare(w) != 0)
 			w->code = EXIT_JOIN;
 		if (w->c != NULL)
@@ -408,6 +484,9 @@ worker_main(void *arg)
 		pbox_client_close(w->c);
 	}
 	free(w->out);
+	free(w->node);
+	free(w->push);
+	free(w->weight);
 	free(w->param);
 	free(w->io);
 	free(w->handle);

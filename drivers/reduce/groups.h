@@ -13,7 +13,8 @@
  * binary counter, at most one sum a level. Each second group is added to what waits in its own pass.
  *
  * A slot without a payload has one of -0.0 here, which changes nothing that it is added to, or of +0.0 (flag ZERO).
- * So a group has no holes, and its tree depends on its number of slots alone; only the last group may have fewer.
+ * So a group has no holes, and its tree depends on its number of slots alone. Absent slots at the end of a group are cut
+ * off, and a group of these alone is none: what waits for it goes on without it.
  */
 
 #include <string.h>
@@ -57,6 +58,7 @@ struct checked_passes {
 /* What is done with each tile. */
 struct groups {
 	const struct pbox_sources *s;
+	unsigned n;           /* sources, without the absent ones at the end */
 	group_sum pass, join; /* join: of fp32 */
 	struct checked_passes checked;
 	bool check, intact;
@@ -152,46 +154,95 @@ groups_pass(struct groups *p, float *dst, struct group *g, unsigned k, size_t fi
 	p->pass(dst, g, elems);
 }
 
-/* The bits of `slot` are the nodes that wait, the lowest the last of them. */
+/* How many of n sources there are without the absent ones at the end. */
+static inline unsigned
+groups_cut(const void *const *src, unsigned n)
+{
+	while (n > 0 && src[n - 1] == pbox_reduce_absent)
+		n--;
+	return n;
+}
+
+/* Sums that wait for what they are added to, the lowest node's last. */
+struct waiting {
+	const float *sum[WAITING + 1];
+	unsigned n;
+	float *dst; /* where the first of them is made; the others have room of their own */
+	float (*room)[TILE + 16];
+};
+
+static inline float *
+groups_place(const struct waiting *w, unsigned i)
+{
+	return i == 0 ? w->dst : w->room[i - 1];
+}
+
+/* The last two become one. */
+static inline void
+groups_join(const struct groups *p, struct waiting *w, size_t elems)
+{
+	struct group two;
+	float *to = groups_place(w, w->n - 2);
+
+	two.n = 2;
+	two.acc = NULL;
+	two.src[0] = (const void *)w->sum[w->n - 2];
+	two.src[1] = (const void *)w->sum[w->n - 1];
+	p->join(to, &two, elems);
+	w->sum[w->n - 2] = to;
+	w->n--;
+}
+
+/* The bits of `slot` are the nodes that are before it; of these in `waits` a sum waits, the others have none. */
 static inline void
 groups_tile(struct groups *p, float *dst, size_t first, size_t elems)
 {
 	static _Thread_local float room[WAITING][TILE + 16]
 		__attribute__((aligned(PBOX_CACHE_LINE)));
 	const struct pbox_sources *s = p->s;
-	const float *sum[WAITING + 1];
-	unsigned n = 0, slot = s->base, size;
+	struct waiting w = {.dst = dst, .room = room};
+	unsigned slot = s->base, waits = 0, size, here;
 
-	for (; n < s->n_acc; n++)
-		sum[n] = s->acc[n] + first;
-	for (unsigned k = 0; k < s->n; slot += size) {
+	for (unsigned left = slot; w.n < s->n_acc; w.n++, left &= left - 1) {
+		w.sum[w.n] = s->acc[w.n] + first;
+		waits |= left & -left;
+	}
+	for (unsigned k = 0; k < p->n; slot += size, k += here) {
 		struct group g;
 		unsigned step;
-		bool last;
+		bool last, comes;
 
 		size = slot % GROUP_MAX == 0 ? GROUP_MAX : slot & -slot;
 		step = size;
-		g.n = s->n - k < size ? s->n - k : size;
+		here = p->n - k < size ? p->n - k : size;
+		last = k + here == p->n;
+		g.n = groups_cut(&s->src[k], here);
 		g.acc = NULL;
-		last = k + g.n == s->n;
-		if (g.n == GROUP_MAX && n > 0 && (last || slot & step)) {
-			g.acc = sum[--n];
+		comes = g.n > 0;
+		if (g.n == GROUP_MAX && w.n > 0 && (last || waits & step)) {
+			g.acc = w.sum[--w.n];
+			waits &= waits - 1;
 			step *= 2;
 		}
-		sum[n] = n == 0 ? dst : room[n - 1];
-		groups_pass(p, n == 0 ? dst : room[n - 1], &g, k, first, elems, last && n == 0);
-		for (; n > 0 && (last || slot & step); step *= 2, n--) {
-			struct group two;
+		if (comes) {
+			float *to = groups_place(&w, w.n);
 
-			two.n = 2;
-			two.acc = NULL;
-			two.src[0] = (const void *)sum[n - 1];
-			two.src[1] = (const void *)sum[n];
-			sum[n - 1] = n == 1 ? dst : room[n - 2];
-			p->join(n == 1 ? dst : room[n - 2], &two, elems);
+			groups_pass(p, to, &g, k, first, elems, last && w.n == 0);
+			w.sum[w.n++] = to;
 		}
-		n++;
-		k += g.n;
+		if (last) {
+			while (w.n > 1)
+				groups_join(p, &w, elems);
+			return;
+		}
+		for (; slot & step; step *= 2) {
+			if ((waits & step) != 0 && comes)
+				groups_join(p, &w, elems);
+			comes |= (waits & step) != 0;
+			waits &= ~step;
+		}
+		if (comes)
+			waits |= step;
 	}
 }
 
@@ -200,6 +251,7 @@ groups_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems,
 	group_sum join, struct checked_passes checked)
 {
 	struct groups p = {.s = s,
+		.n = groups_cut(s->src, s->n),
 		.pass = pass,
 		.join = join,
 		.checked = checked,
@@ -207,7 +259,7 @@ groups_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems,
 		.intact = true,
 		.has_crc = s->crc_dst == NULL};
 
-	if (s->n == 0) {
+	if (p.n == 0) {
 		pbox_reduce_scalar.sum(dst, s, first, elems);
 		return;
 	}

@@ -304,7 +304,7 @@ has_rate(const struct target *g, uint32_t round)
 
 /* The slots that a frame brings, if it names a node, and all of its slots are its worker's (R5.2b). Those that are cut to
  * the slots that the job has are of many levels; of these it gets the highest, so that what can be summed in large
- * nodes is. */
+ * nodes is; not where slots have weights, which are one each. */
 static __attribute__((noinline)) bool
 named_slots(const struct target *g, const struct pbox_frame *f, struct slots *n)
 {
@@ -319,8 +319,8 @@ named_slots(const struct target *g, const struct pbox_frame *f, struct slots *n)
 	n->end = (uint16_t)pbox_node_end(node, j->slots);
 	if (n->first < slots_begin(j, w) || n->end > slots_end(j, w))
 		return false;
-	while (n->end == j->slots && node.level < PBOX_MAX_LEVEL &&
-		(node.first >> node.level & 1) == 0)
+	while (n->end == j->slots && g->st->t->op != PBOX_OP_WEIGHTED_MEAN &&
+		node.level < PBOX_MAX_LEVEL && (node.first >> node.level & 1) == 0)
 		node.level++;
 	n->level = node.level;
 	return true;

@@ -19,11 +19,13 @@
 struct fake_conf {
 	const char *job, *secret; /* NULL: "job", "secret" */
 	unsigned workers;
-	unsigned endpoints;        /* 0: 1 */
-	unsigned mtu;              /* 0: 1500 */
-	unsigned window;           /* 0: 64 */
-	unsigned lease_ms;         /* 0: 10000 */
-	unsigned chunk;            /* elements; 0: 8192 */
+	unsigned slots;     /* of the job (R5.2b), 16 at most; 0: as many as workers */
+	bool no_slots;      /* a box that does not know them, and takes the JOIN none the less */
+	unsigned endpoints; /* 0: 1 */
+	unsigned mtu;       /* 0: 1500 */
+	unsigned window;    /* 0: 64 */
+	unsigned lease_ms;  /* 0: 10000 */
+	unsigned chunk;     /* elements; 0: 8192 */
 	double loss, dup, reorder; /* probabilities, per frame and direction */
 	uint64_t seed;
 	unsigned max_datagram; /* larger ones get lost; 0: none */

@@ -10,6 +10,13 @@
 
 /* Sections 5.7 to 6 of the protocol: the map, rounds, exactly once. */
 
+/** Contributors of a round. */
+static unsigned
+fake_slots(const struct fake_box *b)
+{
+	return b->conf.slots != 0 ? b->conf.slots : b->conf.workers;
+}
+
 /* ---- the map --------------------------------------------------------------------------- */
 
 static void
@@ -85,7 +92,7 @@ fake_map(struct fake_box *b, struct fake_table *t)
 			at += g->elements;
 			left -= g->elements;
 		}
-	for (unsigned i = 0; i < b->conf.workers; i++)
+	for (unsigned i = 0; i < fake_slots(b); i++)
 		t->in[i] = malloc((size_t)t->elements * push + 1);
 	t->out = malloc((size_t)t->elements * pull + 1);
 	t->param = calloc(t->elements + 1, sizeof(float));
@@ -133,16 +140,18 @@ store(uint8_t *p, unsigned format, uint32_t i, float f)
 		memcpy(p + 4 * (size_t)i, &f, 4);
 }
 
+/** In the order of slots: where that is not the tree's, tests have values whose sums are exact. */
 static void
 finish(struct fake_box *b, struct fake_table *t, struct fake_frag *g)
 {
-	unsigned n = b->conf.workers;
+	unsigned n = fake_slots(b);
 	double by = t->head.op == PBOX_OP_MEAN ? n : 1;
 	float scale;
 
 	g->samples = 0;
 	for (unsigned w = 0; w < n; w++)
-		g->samples += g->weight[w];
+		if ((g->nodes >> w & 1) != 0)
+			g->samples += g->weight[w];
 	if (t->head.op >= PBOX_OP_SAMPLE_MEAN)
 		by = g->samples;
 	scale = (float)(1.0 / by);
@@ -150,8 +159,11 @@ finish(struct fake_box *b, struct fake_table *t, struct fake_frag *g)
 		float s = 0;
 
 		for (unsigned w = 0; w < n; w++) {
-			float v = load(t->in[w], t->head.push_format, i);
+			float v;
 
+			if ((g->nodes >> w & 1) == 0)
+				continue;
+			v = load(t->in[w], t->head.push_format, i);
 			if (t->head.op == PBOX_OP_WEIGHTED_MEAN)
 				v *= (float)g->weight[w];
 			s = w == 0 ? v : s + v;
@@ -165,7 +177,7 @@ finish(struct fake_box *b, struct fake_table *t, struct fake_frag *g)
 		store(t->out, t->head.pull_format, i, s);
 	}
 	g->version++;
-	g->have = 0;
+	g->have = g->nodes = 0;
 	b->counts.rounds++;
 }
 
@@ -198,14 +210,14 @@ reply(const struct place *p, unsigned worker, uint8_t type, uint16_t flags, uint
 		.held = held};
 
 	if (type == PBOX_WAIT)
-		for (unsigned i = p->b->conf.workers; i-- > 0;)
+		for (unsigned i = fake_slots(p->b); i-- > 0;)
 			if ((p->g->have >> i & 1) == 0)
-				h.weight = i;
+				h.weight = i * p->b->conf.workers / fake_slots(p->b);
 	if (type == PBOX_RESULT) {
 		unsigned size = pbox_format_size(p->t->head.pull_format);
 
 		h.round = h.base = p->g->version;
-		h.aux = (uint16_t)p->b->conf.workers;
+		h.aux = (uint16_t)fake_slots(p->b);
 		h.weight = p->g->samples;
 		h.format = p->t->head.pull_format;
 		h.length = (uint16_t)(p->g->elements * size);
@@ -216,17 +228,39 @@ reply(const struct place *p, unsigned worker, uint8_t type, uint16_t flags, uint
 	fake_send(p->b, p->fd, &p->b->member[worker].addr, &h);
 }
 
+/** Bitmap of the slots that a contribution brings, 0: they are not its worker's; *@p at: the first of them. */
+static uint32_t
+node_slots(const struct place *p, unsigned *at)
+{
+	unsigned w = p->q->worker, workers = p->b->conf.workers, slots = p->b->conf.slots, end;
+	struct pbox_node node;
+
+	*at = w;
+	if (slots == 0)
+		return 1u << w;
+	if (!pbox_node_decode(p->q->base, slots, &node))
+		return 0;
+	*at = node.first;
+	end = pbox_node_end(node, slots);
+	if (node.first < pbox_slots_of(w, workers, slots) ||
+		end > pbox_slots_of(w + 1, workers, slots))
+		return 0;
+	return ((1u << end) - 1) & ~((1u << node.first) - 1);
+}
+
 static void
 contribute(const struct place *p, const uint8_t *payload)
 {
 	struct fake_frag *g = p->g;
 	struct fake_table *t = p->t;
 	const struct pbox_hdr *q = p->q;
-	unsigned w = q->worker, size = pbox_format_size(t->head.push_format);
-	bool had = (g->have >> w & 1) != 0, ask = q->type == PBOX_PUSHPULL;
+	unsigned w = q->worker, size = pbox_format_size(t->head.push_format), at;
+	uint32_t slots = node_slots(p, &at);
+	bool had = (g->have & slots) != 0, ask = q->type == PBOX_PUSHPULL;
+	bool zero = (q->flags & PBOX_F_ZERO) != 0;
 
-	if (q->length != g->elements * size || q->format != t->head.push_format ||
-		q->map_epoch != 7) {
+	if (slots == 0 || q->length != (zero ? 0 : g->elements * size) ||
+		q->format != t->head.push_format || q->map_epoch != 7) {
 		p->b->counts.malformed++;
 		return;
 	}
@@ -253,10 +287,13 @@ contribute(const struct place *p, const uint8_t *payload)
 		}
 		g->damaged &= ~(1u << w); /* in time: the repetition takes its place */
 		p->b->counts.duplicates += had;
-		if (!had)
-			memcpy(t->in[w] + (size_t)g->at * size, payload, q->length);
-		g->weight[w] = q->weight;
-		g->have |= 1u << w;
+		if (!had && zero)
+			memset(t->in[at] + (size_t)g->at * size, 0, g->elements * size);
+		else if (!had)
+			memcpy(t->in[at] + (size_t)g->at * size, payload, q->length);
+		g->weight[at] = q->weight;
+		g->have |= slots;
+		g->nodes |= 1u << at;
 		if (!ask)
 			reply(p, w, PBOX_PUSH_OK, 0, q->ts, 0);
 		else {
@@ -266,7 +303,7 @@ contribute(const struct place *p, const uint8_t *payload)
 			if (had)
 				reply(p, w, PBOX_WAIT, PBOX_F_HAVE, q->ts, 0);
 		}
-		if (__builtin_popcount(g->have) == (int)p->b->conf.workers) {
+		if (__builtin_popcount(g->have) == (int)fake_slots(p->b)) {
 			finish(p->b, t, g);
 			for (unsigned i = 0; i < p->b->conf.workers; i++)
 				if ((g->asked >> i & 1) != 0)

@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include <pbox_auth.h>
+#include <pbox_slots.h>
 #include <pbox_wire.h>
 
 #include "fake_box.h"
@@ -19,8 +20,10 @@
 #define FAKE_FRAME     65536
 
 struct fake_frag {
-	uint32_t version, have, asked; /* bitmaps of workers */
-	uint32_t damaged, told;        /* contributions not yet, and already, taken back */
+	uint32_t version, have,
+		asked;  /* bitmaps, of slots (without their own: of workers) and of workers */
+	uint32_t nodes; /* bitmap of the first slots of contributions */
+	uint32_t damaged, told; /* contributions not yet, and already, taken back */
 	uint32_t told_us[FAKE_WORKERS];
 	uint32_t ts[FAKE_WORKERS];
 	uint64_t since[FAKE_WORKERS]; /* when the asker came, us */

@@ -615,6 +615,50 @@ test_alone(void)
 	fx_end();
 }
 
+/* Weights are of slots (WEIGHTED_MEAN), also where the last one is alone. */
+static void
+test_weights(void)
+{
+	const struct fx_table t = {.elements = ELEMENTS, .op = PBOX_OP_WEIGHTED_MEAN};
+	struct pbox_hdr h;
+	float got[ELEMENTS];
+
+	begin_with("six", 2, 7, &t);                 /* 0 to 2, 3 to 6 */
+	CU_ASSERT_TRUE(push(0, PBOX_PUSH, 1, 0, 0)); /* of weight 1 */
+	h = fx_data(&w[1], PBOX_PUSHPULL, 0, 0, 1);
+	h.format = PBOX_FMT_FP32;
+	h.length = sizeof(value[6]);
+	h.base = 6;
+	h.weight = 3;
+	CU_ASSERT_TRUE(fx_rx(0, &w[1], &h, value[6]));
+	fx_leave(&w[0]);
+	for (unsigned slot = 3; slot < 6; slot++)
+		CU_ASSERT_TRUE(push(1, PBOX_PUSH, 1, slot, 0));
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_RESULT);
+	UNIT_EQ_U64(fx_last()->hdr.weight, 7);
+	memcpy(got, fx_last()->payload, sizeof(got));
+	for (unsigned k = 0; k < ELEMENTS; k++) {
+		float left = value[0][k] + value[3][k], right = value[4][k] + value[5][k];
+
+		right = right + 3.0f * value[6][k];
+		CU_ASSERT_EQUAL(got[k], (left + right) * (float)(1.0 / 7));
+	}
+	fx_end();
+
+	begin_with("six", 7, 7, &t);
+	for (unsigned i = 0; i < 6; i++)
+		fx_leave(&w[i]);
+	h = fx_data(&w[6], PBOX_PUSHPULL, 0, 0, 1);
+	h.format = PBOX_FMT_FP32;
+	h.length = sizeof(value[6]);
+	h.base = 6;
+	h.weight = 4;
+	CU_ASSERT_TRUE(fx_rx(0, &w[6], &h, value[6]));
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_RESULT);
+	CU_ASSERT_EQUAL(memcmp(fx_last()->payload, value[6], sizeof(value[6])), 0);
+	fx_end();
+}
+
 static bool
 push_frag(unsigned i, uint16_t frag, unsigned first, unsigned level)
 {
@@ -767,6 +811,7 @@ const struct unit_test unit_tests[] = {
 	{"without a worker", test_shrink},
 	{"a worker that nobody waits for", test_late_worker},
 	{"alone", test_alone},
+	{"weights", test_weights},
 	{"summed early", test_fold},
 	{"summed early, without a worker", test_fold_without_a_worker},
 	{"two tables", test_two_tables},

@@ -504,6 +504,54 @@ test_all_slots(void)
 		}
 }
 
+/* Slots that are absent one by one, in stretches, or nearly all, and now and then +0.0 (flag ZERO). */
+static void
+leave_out(const void **src, unsigned n)
+{
+	unsigned often = (unsigned)pbox_random_below(&fx.r, 4);
+
+	for (unsigned k = 0; k < n; k++) {
+		if (often == 0 && pbox_random_below(&fx.r, 2) == 0)
+			src[k] = pbox_reduce_absent;
+		if (often == 1 && pbox_random_below(&fx.r, 30) != 0)
+			src[k] = pbox_reduce_absent;
+		if (often == 3 && pbox_random_below(&fx.r, 15) == 0)
+			src[k] = NULL;
+	}
+	for (unsigned stretch = 0; often >= 2 && stretch < 4 && n > 0; stretch++) {
+		unsigned k = (unsigned)pbox_random_below(&fx.r, n);
+		unsigned end = k + (unsigned)pbox_random_below(&fx.r, stretch == 0 ? n : 40);
+
+		for (; k < end && k < n; k++)
+			src[k] = pbox_reduce_absent;
+	}
+}
+
+static void
+test_absent_slots(void)
+{
+	static const size_t lengths[] = {1, 16, 37, 64, 100};
+
+	set_up();
+	for (unsigned i = 0; i < 3000; i++) {
+		size_t elems = lengths[i % 5];
+		unsigned wrong = 0;
+		struct pbox_sources s = {
+			.n = (unsigned)pbox_random_below(&fx.r, i % 3 == 0 ? 20 : SOURCES_MAX),
+			.elem = 1 + i % 3,
+			.weight = i % 7 == 0 ? fx.weight : NULL,
+		};
+
+		fx.material = i % MATERIALS;
+		arrange(&s, elems, 0, i & 1);
+		leave_out(fx.src, s.n);
+		check(&s, 0, elems);
+		for (size_t e = 0; e < elems; e++)
+			wrong += !same(fx.want[e], one_element(&s, e));
+		UNIT_EQ_U64(wrong, 0);
+	}
+}
+
 static void
 test_every_length(void)
 {
@@ -569,6 +617,7 @@ const struct unit_test unit_tests[] = {
 	{"the rule about zeros", test_the_rule_about_zeros},
 	{"sums are made along the tree over the slots", test_the_tree},
 	{"as many slots as there may be", test_all_slots},
+	{"absent slots", test_absent_slots},
 	{"all implementations alike: every length", test_every_length},
 	{"all implementations alike: every alignment", test_every_alignment},
 	{"all implementations alike: fragments of a jumbo frame", test_fragments_of_a_jumbo_frame},

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <pthread.h>
+
+#include <pbox_wire.h>
+
+#include "harness.h"
+#include "unit.h"
+
+/* Jobs with slots: what a program asks for, what it pushes by nodes, and what is refused. */
+
+const char unit_suite[] = "client: slots";
+
+#define WORKERS  3
+#define SLOTS    8 /* of worker 1: 2 to 4, nodes 2 to 3 and 4 */
+#define ELEMENTS 1000
+
+static struct pbox_client_error err;
+static const struct pbox_client_tensor model[] = {
+	{"a", 700, 0}, {"none", 0, 0}, {"b", ELEMENTS - 700, 0}};
+
+static int
+open_with(struct pbox_client **c, const struct fake_box *b, int worker, unsigned workers,
+	unsigned slots)
+{
+	struct pbox_client_conf conf = harness_conf(b, worker, workers);
+
+	conf.slots = slots;
+	return pbox_client_open(c, &conf, &err);
+}
+
+/** What a slot brings: sums of these are exact. */
+static float
+slot_value(unsigned slot, unsigned i)
+{
+	return (float)((slot + 1) * 1000 + i % 7);
+}
+
+struct member {
+	pthread_t thread;
+	struct fake_box *box;
+	unsigned number;
+	uint8_t op;
+	float out[ELEMENTS];
+	int rc;
+	struct pbox_client_error err;
+	void (*more)(struct member *m, struct pbox_client *c); /* with a table, before the round */
+};
+
+static int
+push_nodes(struct member *m, struct pbox_client *c)
+{
+	struct pbox_client_node node[SLOTS];
+	float in[SLOTS][ELEMENTS];
+	const void *list[SLOTS * 3];
+	struct pbox_client_io io[3];
+	uint32_t weight[SLOTS];
+	pbox_client_handle h;
+	unsigned n = (unsigned)pbox_client_nodes(c, 0, node, SLOTS);
+
+	if (m->op == PBOX_OP_WEIGHTED_MEAN) {
+		unsigned first = node[0].first, end = node[n - 1].first + node[n - 1].slots;
+
+		for (n = 0; n < end - first; n++)
+			node[n] = (struct pbox_client_node){(uint16_t)(first + n), 1};
+	}
+	for (unsigned k = 0; k < n; k++) {
+		weight[k] = 0;
+		memset(in[k], 0, sizeof(in[k]));
+		for (unsigned s = node[k].first; s < node[k].first + node[k].slots; s++) {
+			weight[k] += s + 1;
+			for (unsigned i = 0; i < ELEMENTS; i++)
+				in[k][i] += slot_value(s, i);
+		}
+		list[k * 3] = in[k];
+		list[k * 3 + 1] = NULL; /* it has no elements */
+		list[k * 3 + 2] = in[k] + 700;
+	}
+	for (unsigned t = 0; t < 3; t++)
+		io[t] = (struct pbox_client_io){t, NULL, m->out + (t == 2 ? 700 : 0)};
+	m->rc = pbox_client_submit_nodes(
+		c, 0, PBOX_CLIENT_PUSHPULL, io, 3, list, weight, n, 0, &h, &m->err);
+	memset(list, 0, sizeof(list)); /* they are copied */
+	memset(weight, 0, sizeof(weight));
+	return m->rc == 0 ? pbox_client_wait(c, h, 0, &m->err) : m->rc;
+}
+
+static void *
+member_main(void *arg)
+{
+	struct member *m = arg;
+	struct pbox_client_conf conf = harness_conf(m->box, (int)m->number, WORKERS);
+	struct pbox_client_table d = {.size = sizeof(d),
+		.op = m->op,
+		.push_format = PBOX_FMT_FP32,
+		.pull_format = PBOX_FMT_FP32,
+		.n = 3,
+		.tensors = model};
+	struct pbox_client *c = NULL;
+	uint32_t table;
+
+	conf.slots = SLOTS;
+	m->rc = pbox_client_open(&c, &conf, &m->err);
+	if (m->rc == 0)
+		m->rc = pbox_client_declare(c, &d, 0, &table, &m->err);
+	if (m->rc == 0 && m->more != NULL)
+		m->more(m, c);
+	if (m->rc == 0)
+		m->rc = push_nodes(m, c);
+	pbox_client_close(c);
+	return NULL;
+}
+
+/** All workers, each with a thread; the elements of all results. */
+static void
+all(uint8_t op, void (*more)(struct member *, struct pbox_client *), float (*wanted)(unsigned i))
+{
+	struct fake_box *b = fake_start(&(struct fake_conf){.workers = WORKERS, .slots = SLOTS});
+	static struct member m[WORKERS];
+	unsigned wrong = 0;
+
+	for (unsigned i = 0; i < WORKERS; i++) {
+		m[i] = (struct member){
+			.box = b, .number = i, .op = op, .more = i == 1 ? more : NULL};
+		pthread_create(&m[i].thread, NULL, member_main, &m[i]);
+	}
+	for (unsigned i = 0; i < WORKERS; i++) {
+		pthread_join(m[i].thread, NULL);
+		if (m[i].rc != 0)
+			CU_assertImplementation(
+				CU_FALSE, __LINE__, m[i].err.text, __FILE__, "", CU_FALSE);
+		for (unsigned k = 0; k < ELEMENTS; k++)
+			wrong += m[i].out[k] != wanted(k);
+	}
+	UNIT_EQ_U64(wrong, 0);
+	fake_stop(b);
+}
+
+static float
+wanted_sum(unsigned i)
+{
+	float v = 0;
+
+	for (unsigned s = 0; s < SLOTS; s++)
+		v += slot_value(s, i);
+	return v;
+}
+
+static float
+wanted_weighted(unsigned i)
+{
+	float v = 0;
+
+	for (unsigned s = 0; s < SLOTS; s++)
+		v += (float)(s + 1) * slot_value(s, i);
+	return v * (float)(1.0 / (SLOTS * (SLOTS + 1) / 2));
+}
+
+static void
+test_nodes(void)
+{
+	all(PBOX_OP_SUM, NULL, wanted_sum);
+	all(PBOX_OP_WEIGHTED_MEAN, NULL, wanted_weighted);
+}
+
+/* ---- what is refused ----------------------------------------------------------------------------- */
+
+static void
+refuse_sum(struct member *m, struct pbox_client *c)
+{
+	float x[ELEMENTS] = {0};
+	const struct pbox_client_io io[3] = {{0, NULL, x}, {1, NULL, NULL}, {2, NULL, x}};
+	const void *in[9] = {x, x, x, x, x, x, NULL, x, x};
+	const uint32_t weight[3] = {1, 1, 1};
+	struct pbox_client_node node[2] = {{9, 9}, {9, 9}};
+	pbox_client_handle h;
+
+	(void)m;
+	UNIT_EQ_U64(pbox_client_slots(c), SLOTS);
+	UNIT_EQ_U64((unsigned)pbox_client_nodes(c, 0, node, 1), 2); /* no room for the second */
+	CU_ASSERT(node[0].first == 2 && node[0].slots == 2 && node[1].slots == 9);
+	UNIT_EQ_U64((unsigned)pbox_client_nodes(c, 5, NULL, 0), 2);
+	CU_ASSERT_EQUAL(pbox_client_submit_nodes(
+				c, 0, PBOX_CLIENT_PUSHPULL, io, 3, in, weight, 3, 0, &h, &err),
+		PBOX_C_INVALID);
+	HAS("3 nodes are given; worker 1 of 3, in a job of 8 slots, brings 2: slots 2 to 3 and 4");
+	CU_ASSERT_EQUAL(
+		pbox_client_submit_nodes(c, 0, PBOX_CLIENT_PUSH, io, 3, in, weight, 1, 0, &h, &err),
+		PBOX_C_INVALID);
+	HAS("1 node is given");
+	CU_ASSERT_EQUAL(
+		pbox_client_submit_nodes(c, 0, PBOX_CLIENT_PULL, io, 3, in, weight, 2, 0, &h, &err),
+		PBOX_C_INVALID);
+	HAS("pull has no nodes");
+	CU_ASSERT_EQUAL(pbox_client_submit_nodes(
+				c, 0, PBOX_CLIENT_PUSHPULL, io, 3, NULL, weight, 2, 0, &h, &err),
+		PBOX_C_INVALID);
+	HAS("without the list of their inputs");
+	CU_ASSERT_EQUAL(pbox_client_submit_nodes(
+				c, 0, PBOX_CLIENT_PUSHPULL, io, 3, in, NULL, 2, 0, &h, &err),
+		PBOX_C_INVALID);
+	HAS("without the list of their weights");
+	in[5] = NULL;
+	CU_ASSERT_EQUAL(pbox_client_submit_nodes(
+				c, 0, PBOX_CLIENT_PUSHPULL, io, 3, in, weight, 2, 0, &h, &err),
+		PBOX_C_INVALID);
+	HAS("node 1 of tensor 'b' is without an input buffer");
+	CU_ASSERT_EQUAL(pbox_client_submit_nodes(
+				c, 9, PBOX_CLIENT_PUSHPULL, io, 3, in, weight, 2, 0, &h, &err),
+		PBOX_C_INVALID);
+	HAS("table 9");
+}
+
+static void
+refuse_weighted(struct member *m, struct pbox_client *c)
+{
+	const struct pbox_client_io io = {1, NULL, NULL};
+	const void *in[2] = {NULL, NULL};
+	const uint32_t weight[2] = {1, 1};
+	pbox_client_handle h;
+
+	(void)m;
+	CU_ASSERT_EQUAL(pbox_client_submit_nodes(
+				c, 0, PBOX_CLIENT_PUSH, &io, 1, in, weight, 2, 0, &h, &err),
+		PBOX_C_INVALID);
+	HAS("brings 3, each slot by itself: slots 2, 3 and 4");
+}
+
+static void
+test_invalid(void)
+{
+	all(PBOX_OP_SUM, refuse_sum, wanted_sum);
+	all(PBOX_OP_WEIGHTED_MEAN, refuse_weighted, wanted_weighted);
+}
+
+static void
+test_configuration(void)
+{
+	struct fake_box *b = fake_start(&(struct fake_conf){.workers = 3, .no_slots = true});
+	struct pbox_client *c = NULL;
+
+	CU_ASSERT_EQUAL(open_with(&c, b, 0, 3, 2), PBOX_C_INVALID);
+	HAS("slots is 2; with 3 workers 3 to 4096 are taken, or 0 for as many as workers");
+	CU_ASSERT_EQUAL(open_with(&c, b, 0, 3, 4097), PBOX_C_INVALID);
+	HAS("slots is 4097");
+	CU_ASSERT_EQUAL(open_with(&c, b, 0, 3, 0), 0); /* who asks for none needs no such box */
+	UNIT_EQ_U64(pbox_client_slots(c), 3);
+	UNIT_EQ_U64((unsigned)pbox_client_nodes(c, 0, NULL, 0), 1);
+	pbox_client_close(c);
+	fake_stop(b);
+}
+
+/* Boxes that do not know slots: one says so, the other takes the JOIN. */
+static void
+test_box_without(void)
+{
+	struct fake_box *b =
+		fake_start(&(struct fake_conf){.workers = 3, .slots = SLOTS, .no_slots = true});
+	struct pbox_client *c = NULL;
+
+	CU_ASSERT_EQUAL(open_with(&c, b, 0, 3, SLOTS), PBOX_C_VERSION);
+	HAS("joining job 'job' at 127.0.0.1:");
+	HAS("this box does not know slots: install the release of this worker's library there");
+	fake_refuse(b, PBOX_E_UNSUPPORTED, 1000, "secret");
+	CU_ASSERT_EQUAL(open_with(&c, b, 0, 3, SLOTS), PBOX_C_VERSION);
+	fake_stop(b);
+}
+
+const struct unit_test unit_tests[] = {
+	{"pushes by nodes", test_nodes},
+	{"other numbers of nodes", test_invalid},
+	{"configurations", test_configuration},
+	{"a box without slots", test_box_without},
+	{NULL, NULL},
+};

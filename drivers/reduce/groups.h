@@ -200,9 +200,12 @@ groups_tile(struct groups *p, float *dst, size_t first, size_t elems)
 	static _Thread_local float room[WAITING][TILE + 16]
 		__attribute__((aligned(PBOX_CACHE_LINE)));
 	const struct pbox_sources *s = p->s;
-	struct waiting w = {.dst = dst, .room = room};
+	struct waiting w;
 	unsigned slot = s->base, waits = 0, size, here;
 
+	w.dst = dst;
+	w.room = room;
+	w.n = 0;
 	for (unsigned left = slot; w.n < s->n_acc; w.n++, left &= left - 1) {
 		w.sum[w.n] = s->acc[w.n] + first;
 		waits |= left & -left;

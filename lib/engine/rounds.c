@@ -46,7 +46,7 @@ rounds_close(struct pbox_shard *s, const struct target *g)
 }
 
 /* Put a first contribution into the round; false when there is no room to hold it. */
-static bool
+static inline __attribute__((always_inline)) bool
 keep_contribution(
 	struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, struct slots n)
 {
@@ -60,9 +60,10 @@ keep_contribution(
 	c->weight = f->hdr.weight;
 	c->unverified = f->unverified;
 	c->level = (uint8_t)n.level;
-	r->level = r->level < c->level ? r->level : c->level;
+	if (n.named && n.level < r->level)
+		r->level = c->level;
 	r->unverified += f->unverified;
-	slots_come(j, r, n);
+	slots_come(r, n);
 	if (holds) {
 		j->held++;
 		pbox_stat_add(&s->stats[PBOX_SS_HELD], 1);
@@ -76,7 +77,7 @@ keep_contribution(
 	if (j->held <= j->hold_share || !holds || c->handle != f->handle)
 		return true;
 	c->handle = NULL;
-	slots_go(j, r, n);
+	slots_go(r, n);
 	r->unverified -= f->unverified;
 	j->held--;
 	pbox_stat_add(&s->stats[PBOX_SS_HELD], (uint64_t)-1);
@@ -189,7 +190,7 @@ completes_alone(const struct pbox_shard *s, const struct target *g, unsigned wor
 }
 
 /* Slots that are not in the round in progress so far. True: the packet is held. */
-static bool
+static inline __attribute__((always_inline)) bool
 contribute_now(
 	struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, struct slots n)
 {
@@ -309,29 +310,30 @@ static __attribute__((noinline)) bool
 named_slots(const struct target *g, const struct pbox_frame *f, struct slots *n)
 {
 	const struct pbox_shard_job *j = g->j;
-	unsigned w = f->hdr.worker;
+	unsigned w = f->hdr.worker, end;
 	struct pbox_node node;
 
 	if (!pbox_node_decode(f->hdr.base, j->slots, &node) ||
 		(node.level > 0 && g->st->t->op == PBOX_OP_WEIGHTED_MEAN))
 		return false;
 	n->first = node.first;
-	n->end = (uint16_t)pbox_node_end(node, j->slots);
-	if (n->first < slots_begin(j, w) || n->end > slots_end(j, w))
+	end = pbox_node_end(node, j->slots);
+	if (n->first < slots_begin(j, w) || end > slots_end(j, w))
 		return false;
-	while (n->end == j->slots && g->st->t->op != PBOX_OP_WEIGHTED_MEAN &&
+	while (end == j->slots && g->st->t->op != PBOX_OP_WEIGHTED_MEAN &&
 		node.level < PBOX_MAX_LEVEL && (node.first >> node.level & 1) == 0)
 		node.level++;
+	n->n = (uint16_t)(end - node.first);
 	n->level = node.level;
 	return true;
 }
 
-static unsigned
+static inline unsigned
 n_there(const struct pbox_record *r, struct slots n)
 {
 	if (r == NULL)
 		return 0;
-	return n.level == 0 ? bit_get(r->has, n.first) : bits_count(r->has, n.first, n.end);
+	return n.named ? bits_count(r->has, n.first, n.first + n.n) : bit_get(r->has, n.first);
 }
 
 /* What is no first contribution to the round in progress, or comes too early: answered or counted by what the
@@ -343,13 +345,13 @@ repeated(struct pbox_shard *s, const struct target *g, const struct pbox_frame *
 	bool ready = initialised(g), now = ahead == 1;
 	unsigned there = ready && now ? n_there(g->fragment->record, n) : 0;
 
-	if (n.first == n.end) {
+	if (n.n == 0) {
 		shard_count(s, PBOX_SS_DROP_NODE);
 		shard_send_error(s, g, f, PBOX_E_BAD_REQUEST);
 	} else if (!ready) {
 		note_refused(s, g, f);
 		shard_send_unready(s, g, f);
-	} else if (there > 0 && there != slots_n(n)) {
+	} else if (there > 0 && there != n.n) {
 		shard_count(s, PBOX_SS_DROP_OVERLAP);
 	} else if (there > 0) {
 		return repeated_now(s, g, f, n);
@@ -378,23 +380,12 @@ is_recorded(const struct pbox_shard *s, const struct pbox_shard_job *j, const st
 	       (!f->unverified || j->tagged != 0) && shard_is_old(s, j, f);
 }
 
-static bool
-rounds_contribute(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+/* All else (a duplicate or retransmission: its bit is set) is rare, and answered or counted by what
+ * the frame says; but who sends too much is not worth a look at the payload. */
+static __attribute__((noinline)) bool
+not_new(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, int32_t ahead,
+	struct slots n)
 {
-	int32_t ahead = pbox_serial_diff(f->hdr.round, g->fragment->version);
-	struct slots n = {.first = f->hdr.worker, .end = (uint16_t)(f->hdr.worker + 1)};
-
-	if (__builtin_expect(g->j->named, 0) && !named_slots(g, f, &n))
-		n.end = n.first;            /* none */
-	if (ahead == 2 && s->n_ready > 0) { /* the round before it may be complete */
-		shard_finish_ready(s);
-		ahead = pbox_serial_diff(f->hdr.round, g->fragment->version);
-	}
-	if (ahead == 1 && initialised(g) && n.first != n.end &&
-		n_there(g->fragment->record, n) == 0 && has_rate(g, f->hdr.round))
-		return contribute_now(s, g, f, n);
-	/* all else (a duplicate or retransmission: its bit is set) is rare, and answered or counted by what
-	 * the frame says; but who sends too much is not worth a look at the payload */
 	if (is_recorded(s, g->j, f)) {
 		shard_count(s, PBOX_SS_DROP_REPLAYED);
 	} else if (!job_rate_take(&g->j->rate, s->now_ns)) {
@@ -411,9 +402,39 @@ rounds_contribute(struct pbox_shard *s, const struct target *g, const struct pbo
 	return false;
 }
 
-/* Somebody whose contributions ask for results needs no PULL, unless a packet was lost: its
- * contribution to the round in progress, or the result of the one before. Or the result was late, and
- * the question was under way when it came. */
+static inline __attribute__((always_inline)) bool
+contribute(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, struct slots n)
+{
+	int32_t ahead = pbox_serial_diff(f->hdr.round, g->fragment->version);
+
+	if (ahead == 2 && s->n_ready > 0) { /* the round before it may be complete */
+		shard_finish_ready(s);
+		ahead = pbox_serial_diff(f->hdr.round, g->fragment->version);
+	}
+	if (ahead == 1 && initialised(g) && n.n > 0 && n_there(g->fragment->record, n) == 0 &&
+		has_rate(g, f->hdr.round))
+		return contribute_now(s, g, f, n);
+	return not_new(s, g, f, ahead, n);
+}
+
+static __attribute__((noinline)) bool
+contribute_named(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	struct slots n = {.named = true};
+
+	if (!named_slots(g, f, &n))
+		n.n = 0;
+	return contribute(s, g, f, n);
+}
+
+static bool
+rounds_contribute(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	if (__builtin_expect(g->j->named, 0))
+		return contribute_named(s, g, f);
+	return contribute(s, g, f, (struct slots){.first = f->hdr.worker, .n = 1});
+}
+
 /* Are all slots of the worker there? */
 static bool
 has_brought(const struct target *g, unsigned worker)
@@ -424,6 +445,9 @@ has_brought(const struct target *g, unsigned worker)
 	return r != NULL && bits_next_clear(r->has, slots_begin(g->j, worker), end) == end;
 }
 
+/* Somebody whose contributions ask for results needs no PULL, unless a packet was lost: its
+ * contribution to the round in progress, or the result of the one before. Or the result was late, and
+ * the question was under way when it came. */
 static bool
 has_lost(const struct target *g, const struct pbox_frame *f, int32_t ahead)
 {

@@ -31,7 +31,7 @@ is_extra(const struct pbox_record *r, unsigned slot)
 static inline unsigned
 n_extra(const struct pbox_record *r, struct slots n)
 {
-	return is_extra(r, n.first) ? slots_n(n) : 0;
+	return is_extra(r, n.first) ? n.n : 0u;
 }
 
 /* The contribution that begins with slot `first`. */
@@ -41,31 +41,32 @@ slots_at(const struct pbox_shard_job *j, const struct pbox_record *r, unsigned f
 	unsigned level = r->from[first].level, end = first + (1u << level);
 
 	return (struct slots){.first = (uint16_t)first,
-		.end = (uint16_t)(end < j->slots ? end : j->slots),
-		.level = (uint16_t)level};
+		.n = (uint16_t)((end < j->slots ? end : j->slots) - first),
+		.level = (uint16_t)level,
+		.named = j->named};
 }
 
 /* Its slots are there now, or not any more. */
-static inline void
-slots_come(const struct pbox_shard_job *j, struct pbox_record *r, struct slots n)
+static inline __attribute__((always_inline)) void
+slots_come(struct pbox_record *r, struct slots n)
 {
-	if (__builtin_expect(j->named, 0)) {
-		bits_set(r->has, n.first, n.end);
+	if (n.named) {
+		bits_set(r->has, n.first, n.first + n.n);
 		bit_set(r->nodes, n.first);
 	} else {
 		bit_set(r->has, n.first);
 	}
-	r->arrived += slots_n(n);
+	r->arrived += n.n;
 	r->need += n_extra(r, n);
 }
 
 static inline void
-slots_go(const struct pbox_shard_job *j, struct pbox_record *r, struct slots n)
+slots_go(struct pbox_record *r, struct slots n)
 {
-	bits_clear(r->has, n.first, n.end);
-	if (j->named)
+	bits_clear(r->has, n.first, n.first + n.n);
+	if (n.named)
 		bit_clear(r->nodes, n.first);
-	r->arrived -= slots_n(n);
+	r->arrived -= n.n;
 	r->need -= n_extra(r, n);
 }
 

@@ -122,7 +122,7 @@ rounds_forget(struct pbox_shard *s, const struct target *g, unsigned slot)
 	rounds_release(s, g->j, r, slot, slot + 1);
 	r->from[slot].unverified = false;
 	bit_clear(r->want, w); /* it may have been this frame's wish: nothing of it stays */
-	slots_go(g->j, r, slots_at(g->j, r, slot));
+	slots_go(r, slots_at(g->j, r, slot));
 	shard_count(s, PBOX_SS_TAKEN_BACK);
 	shard_send_taken_back(s, g, w, r->from[w].ts);
 }

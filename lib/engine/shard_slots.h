@@ -9,16 +9,12 @@
 
 #include "shard_impl.h"
 
-/* What a frame brings: slots first to end - 1. */
+/* What a contribution brings: slots from `first` on, a node of that level. In jobs whose frames name no nodes it is one
+ * slot: a constant where functions are inlined, so that these jobs pay nothing for those that do. */
 struct slots {
-	uint16_t first, end, level;
+	uint16_t first, n, level;
+	bool named;
 };
-
-static inline unsigned
-slots_n(struct slots n)
-{
-	return (unsigned)n.end - n.first;
-}
 
 /* A worker has all slots from its first one on, up to those of the next. */
 static inline unsigned

@@ -18,8 +18,8 @@ import sys
 # name, file, text, text with the bug; P is "this plant is on"
 PLANTS = [
     ("skip-duplicate-check", "rounds.c",
-     "n_there(g->fragment->record, n) == 0 && has_rate",
-     "(P || n_there(g->fragment->record, n) == 0) && has_rate"),
+     "n_there(g->fragment->record, n) == 0 &&\n\t\thas_rate",
+     "(P || n_there(g->fragment->record, n) == 0) &&\n\t\thas_rate"),
     ("arrival-order", "rounds.c",
      "r->payload[n.first] = holds ? f->payload : NULL;",
      "r->payload[P ? r->arrived : n.first] = holds ? f->payload : NULL;"),
@@ -34,8 +34,8 @@ PLANTS = [
      "if (P && f->hdr.worker == 0 && r->arrived == g->j->job->workers && r->arrived > 1) return f->hdr.length > 0;\n"
      "\tif (f->hdr.type == PBOX_PUSHPULL) {\n\t\twant_result(s, r, f);"),
     ("stale-contribution", "rounds.c",
-     "if (ahead == 1 && initialised(g) && n.first",
-     "if ((ahead == 1 || (P && ahead == 0)) && initialised(g) && n.first"),
+     "if (ahead == 1 && initialised(g) && n.n > 0",
+     "if ((ahead == 1 || (P && ahead == 0)) && initialised(g) && n.n > 0"),
     ("rate-forgotten", "rounds_pace.c",
      "if (j->paced == NULL && job_rate_due(&j->rate, s->now_ns)) {",
      "if (P || (j->paced == NULL && job_rate_due(&j->rate, s->now_ns))) {"),
@@ -55,8 +55,8 @@ PLANTS = [
      ".intact = r->unverified > 0 ? &s->intact : NULL,",
      ".intact = !P && r->unverified > 0 ? &s->intact : NULL,"),
     ("taken-back-but-counted", "rounds_sum.c",
-     "slots_go(g->j, r, slots_at(g->j, r, slot));",
-     "slots_go(g->j, r, slots_at(g->j, r, slot));\n\tif (P) r->arrived += slots_n(slots_at(g->j, r, slot));"),
+     "slots_go(r, slots_at(g->j, r, slot));",
+     "slots_go(r, slots_at(g->j, r, slot));\n\tif (P) r->arrived += slots_at(g->j, r, slot).n;"),
     ("damage-answered", "rounds.c",
      "if (f->unverified && !shard_verify(f)) {",
      "if (!P && f->unverified && !shard_verify(f)) {"),

@@ -334,6 +334,61 @@ test_folded(void)
 	fx_end();
 }
 
+static float wide[3][4][16];
+
+static bool
+push_frag(unsigned i, uint16_t frag)
+{
+	struct pbox_hdr h = fx_data(&w[i], PBOX_PUSHPULL, 0, frag, 1);
+
+	for (unsigned k = 0; k < 16; k++)
+		wide[frag][i][k] = (float)(1 + i) * 0.1f;
+	h.format = PBOX_FMT_FP32;
+	h.length = 64;
+	return fx_rx(0, &w[i], &h, wide[frag][i]);
+}
+
+/* The job holds all packets that it may: sums begin past the place of a worker that is gone, and what that brings after
+ * all is too late for them. */
+static void
+test_folded_without(void)
+{
+	struct fx_table t = {.elements = 64 * 50, .flags = PBOX_DECLARE_CONTINUE};
+	float got, want;
+
+	fx.mtu = 154;
+	fx.hold = 4;
+	fx_begin();
+	fx_job(w, "six", 4, &t);
+	fx_leave(&w[0]);
+	for (uint16_t frag = 0; frag < 2; frag++)
+		for (unsigned i = 1; i < 3; i++)
+			CU_ASSERT_TRUE(push_frag(i, frag));
+	UNIT_EQ_U64(fx.ss[0][PBOX_SS_FOLDS], 0);
+	CU_ASSERT_TRUE(push_frag(1, 2));
+	UNIT_EQ_U64(fx.ss[0][PBOX_SS_FOLDS], 1);
+	UNIT_EQ_U64(pbox_shard_held(fx.shard[0]), 4);
+	w[0].policy = PBOX_POLICY_SHRINK;
+	CU_ASSERT_TRUE_FATAL(fx_try_join(&w[0]));
+	fx_declare(&w[0], 0, &t);
+	fx_clear();
+	fx_mark();
+	CU_ASSERT_FALSE(push_frag(0, 2));
+	FX_ONLY(PBOX_SS_DROP_NO_BUFFER);
+	CU_ASSERT_TRUE(push_frag(0, 1)); /* of which nothing is summed yet */
+	CU_ASSERT_TRUE(push_frag(2, 2));
+	UNIT_EQ_U64(fx_count(PBOX_RESULT), 0);
+	push_frag(3, 2);
+	UNIT_EQ_U64(fx_count(PBOX_RESULT), 3);
+	UNIT_EQ_U64(fx_last()->hdr.frag, 2);
+	UNIT_EQ_U64(fx_last()->hdr.aux, 3);
+	memcpy(&got, fx_last()->payload, 4);
+	want = wide[2][2][0] + wide[2][3][0];
+	want = wide[2][1][0] + want;
+	CU_ASSERT_EQUAL(got, want);
+	fx_end();
+}
+
 /* What the dead one sent was damaged: the others are complete without it. */
 static void
 test_damaged_and_gone(void)
@@ -546,6 +601,7 @@ const struct unit_test unit_tests[] = {
 	{"complete once", test_complete_once},
 	{"a table declared later", test_later_table},
 	{"all is folded", test_folded},
+	{"folded without a worker", test_folded_without},
 	{"damaged, and gone", test_damaged_and_gone},
 	{"policies are named", test_policies_are_named},
 	{"what a job waits for", test_why},

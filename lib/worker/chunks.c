@@ -83,5 +83,8 @@ chunks_add_table(struct pbox_worker *w, struct pbox_worker_table *t)
 	if (add_refs(w, t) != 0)
 		return -ENOMEM;
 	w->table[w->tables++] = t;
+	for (unsigned b = 0; b < w->boxes; b++)
+		for (unsigned i = 0; i < w->box[b].endpoints; i++)
+			window_limit(&w->box[b].ep[i].win, nodes_window(w, w->box[b].window));
 	return 0;
 }

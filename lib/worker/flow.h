@@ -58,6 +58,8 @@ struct window {
 };
 
 void window_init(struct window *w, uint32_t max, uint64_t min_rto, uint64_t now);
+/** From now on it is no larger than that. */
+void window_limit(struct window *w, uint32_t max);
 /** rtt.c: an answer to the only copy of a frame came after @p rtt ns. */
 void rtt_sample(struct window *w, uint64_t rtt, uint64_t now);
 /** An answer came; @p limited: more would have been sent with a larger window. */

@@ -370,7 +370,8 @@ settle_endpoint(struct session *s, struct ep *ep, const struct pbox_endpoint *e,
 		.flight = flight,
 		.flights = window > ep->flights ? window : ep->flights,
 		.thresh = MIN_THRESH};
-	window_init(&ep->win, window, s->w->conf.min_rto_us * NS_PER_US, s->w->now);
+	window_init(
+		&ep->win, nodes_window(s->w, window), s->w->conf.min_rto_us * NS_PER_US, s->w->now);
 	memset(flight, 0, window * sizeof(*flight));
 	for (uint32_t k = window; k-- > 0;) {
 		flight[k].next = ep->free;

@@ -18,6 +18,18 @@ nodes_settle(struct pbox_worker *w)
 	assert(w->nodes > 0);
 }
 
+uint32_t
+nodes_window(const struct pbox_worker *w, uint32_t window)
+{
+	unsigned most = w->nodes;
+
+	for (uint32_t i = 0; i < w->tables; i++)
+		if (nodes_of(w, w->table[i]) > most)
+			most = nodes_of(w, w->table[i]);
+	window = window * w->nodes / most;
+	return window > 0 ? window : 1;
+}
+
 unsigned
 nodes_find(const struct pbox_worker *w, const struct pbox_worker_table *t, uint32_t slot,
 	unsigned otherwise)

@@ -35,6 +35,17 @@ window_init(struct window *w, uint32_t max, uint64_t min_rto, uint64_t now)
 	w->epoch_at = now;
 }
 
+void
+window_limit(struct window *w, uint32_t max)
+{
+	assert(max > 0);
+	if (max >= w->max)
+		return;
+	w->max = max;
+	w->size = w->size < max ? w->size : max;
+	w->ssthresh = w->ssthresh < max ? w->ssthresh : max;
+}
+
 static void
 window_shrink(struct window *w, double by)
 {

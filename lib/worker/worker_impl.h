@@ -525,6 +525,9 @@ nodes_at(const struct pbox_worker *w, const struct pbox_worker_table *t, unsigne
 	return t->op == PBOX_OP_WEIGHTED_MEAN ? (struct pbox_node){(uint16_t)(w->slot + i), 0}
 					      : w->node[i];
 }
+/** How many fragments may be in flight at an endpoint, of @p window that the box has granted: it has room for as many of the
+ * fewest nodes, and those of some tables are more. */
+uint32_t nodes_window(const struct pbox_worker *w, uint32_t window);
 /** The index of the node that has the slot; if it is none of the worker's: @p otherwise. */
 unsigned nodes_find(const struct pbox_worker *w, const struct pbox_worker_table *t, uint32_t slot,
 	unsigned otherwise);

@@ -141,12 +141,13 @@ settle(struct sim *s, struct sim_shard *sh, const struct pbox_frame *frame, unsi
 }
 
 static void
-arrival(struct sim *s, const struct pbox_frame *f)
+arrival(struct sim *s, const struct pbox_frame *f, bool intact)
 {
 	const struct sim_packet *p = f->handle;
 
-	sim_check_arrival(s, p, &f->hdr);
-	sim_restart_arrival(s, &f->hdr, f->payload, p->ip >> 8 & 0xFF);
+	sim_check_arrival(s, p, &f->hdr, intact);
+	if (intact)
+		sim_restart_arrival(s, &f->hdr, f->payload, p->ip >> 8 & 0xFF);
 }
 
 /* The CRC does not cover the tag: damage there is found by the engine alone. */
@@ -181,13 +182,15 @@ give(struct sim *s, struct sim_shard *sh, const struct pbox_frame *frame, unsign
 		for (unsigned i = 0; i < n; i++) {
 			const struct pbox_frame *f = &frame[i];
 
-			if ((!f->unverified ||
-				    pbox_frame_verify(f->payload,
-					    pbox_crc32c(0, f->payload, f->hdr.length))) &&
-				!tag_damaged(s, f))
-				arrival(s, f);
+			arrival(s, f,
+				(!f->unverified ||
+					pbox_frame_verify(f->payload,
+						pbox_crc32c(0, f->payload, f->hdr.length))) &&
+					!tag_damaged(s, f));
 		}
+	s->box->forging = forged;
 	held = s->code->shard_rx(sh->engine, frame, n, s->now);
+	s->box->forging = false;
 	if (n < 64 && held >> n != 0)
 		sim_fail(s, "the engine holds frames that it did not get");
 	if (forged)

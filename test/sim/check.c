@@ -32,6 +32,8 @@ check_welcome(struct sim *s, const struct pbox_send *out, unsigned job)
 	tags = (m.flags & PBOX_WELCOME_AUTH) != 0;
 	if (tags != spec->auth || tags != (out->tag_key != NULL))
 		sim_fail(s, "WELCOME of job %u says %s auth", job, tags ? "" : "no");
+	if (spec->slots != 0 && (m.flags >> PBOX_CAN_SLOTS & 1) == 0)
+		sim_fail(s, "WELCOME of job %u does not say that the box knows slots", job);
 	j->run = m.number;
 	j->window = m.window;
 	if (j->token[m.worker] == m.token)
@@ -81,6 +83,8 @@ check_fragment(struct sim *s, const struct pbox_send *out, unsigned job)
 		law->result(s, job, f, out);
 	else if (h->type == PBOX_WAIT)
 		law->wait(s, job, f, h);
+	else if (h->type == PBOX_PUSH_OK)
+		law->pushed(s, job, f, h);
 	else
 		law->restored(s, job, f, h);
 }
@@ -122,7 +126,8 @@ sim_check_send(struct sim *s, const struct pbox_send *out)
 		check_welcome(s, out, job);
 	if (h->type == PBOX_MAPPED)
 		check_mapped(s, out, job);
-	if (h->type == PBOX_RESULT || h->type == PBOX_WAIT || h->type == PBOX_RESTORE_OK)
+	if (h->type == PBOX_RESULT || h->type == PBOX_WAIT || h->type == PBOX_RESTORE_OK ||
+		(h->type == PBOX_PUSH_OK && s->sc.job[job].slots != 0))
 		check_fragment(s, out, job);
 }
 
@@ -141,7 +146,7 @@ sim_check_overwritten(struct sim *s, const struct pbox_send *out)
 }
 
 void
-sim_check_arrival(struct sim *s, const struct sim_packet *p, const struct pbox_hdr *h)
+sim_check_arrival(struct sim *s, const struct sim_packet *p, const struct pbox_hdr *h, bool intact)
 {
 	unsigned job = p->ip >> 8 & 0xFF;
 	struct sim_job *j = &s->job[job];
@@ -152,7 +157,7 @@ sim_check_arrival(struct sim *s, const struct sim_packet *p, const struct pbox_h
 		return;
 	f = sim_find(j, h->chunk, h->frag);
 	if (f != NULL)
-		sim_spec(&s->sc, job, f)->law->contribution(s, job, f, h);
+		sim_spec(&s->sc, job, f)->law->contribution(s, job, f, h, intact, p->half);
 }
 
 void
@@ -224,16 +229,28 @@ sim_box_check_counters(struct sim *s)
 		"registrar");
 }
 
+/* Its nodes are more than the box has counted on when the job began. */
+static bool
+is_slot_by_slot(const struct sim_job_spec *j)
+{
+	bool any = false;
+
+	for (unsigned t = 0; t < j->tables; t++)
+		any |= j->table[t].fixed.op == PBOX_OP_WEIGHTED_MEAN;
+	return any && j->slots != 0;
+}
+
 void
 sim_box_check_end(struct sim *s)
 {
 	uint64_t contributions = 0, rounds = 0, refused = 0;
-	bool lossless_hold = true;
+	bool lossless_hold = !s->box->halved;
 
 	for (unsigned i = 0; i < s->sc.jobs; i++)
 		lossless_hold &=
 			!sim_is_here(s, i) ||
-			(s->sc.job[i].restarts == 0 && s->sc.job[i].push_percent == 0); /* R6.9 */
+			(s->sc.job[i].restarts == 0 && s->sc.job[i].push_percent == 0 && /* R6.9 */
+				!is_slot_by_slot(&s->sc.job[i]));
 	sim_box_check_counters(s);
 	for (unsigned i = 0; i < s->sc.shards; i++) {
 		const struct sim_shard *sh = &s->box->shard[i];

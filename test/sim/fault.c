@@ -11,7 +11,8 @@
 #define ALIKE 65536 /* counters; two that share one are counted together, in every run */
 
 static const char *const kind_name[SIM_FAULT_KINDS] = {"lose", "repeat", "delay", "damage", "cut",
-	"forge", "slow-mail", "kill", "rebind", "replace", "crash", "snapshot", "stray", "record"};
+	"forge", "slow-mail", "kill", "rebind", "replace", "crash", "snapshot", "stray", "record",
+	"halves"};
 
 /* By what it hits: the values take no part. */
 static int

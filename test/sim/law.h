@@ -15,13 +15,15 @@
  */
 struct sim_law {
 	const char *name;
-	/* A contribution, intact and of a session that there is, reaches the box. */
-	void (*contribution)(
-		struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h);
-	/* The box answers RESULT; WAIT. */
+	/* A contribution of a session that there is reaches the box; it may be damaged, and the box may not know that yet. */
+	void (*contribution)(struct sim *s, unsigned job, struct sim_fragment *f,
+		const struct pbox_hdr *h, bool intact, bool half);
+	/* The box answers RESULT; WAIT; PUSH_OK. */
 	void (*result)(
 		struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_send *out);
 	void (*wait)(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h);
+	void (*pushed)(
+		struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h);
 	/* The memory of a RESULT has changed before it was read. */
 	void (*overwritten)(
 		struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h);
@@ -42,8 +44,22 @@ struct sim_law {
 		struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h);
 };
 
-/* Rounds (law_rounds.c, law_rounds_restart.c). */
+/* Rounds (law_rounds.c, law_rounds_restart.c, law_slots.c). */
 extern const struct sim_law sim_law_rounds;
+
+/* The slots of a contribution; false: it names no node that its worker may bring. */
+bool slots_of_frame(
+	const struct sim_job_spec *spec, const struct pbox_hdr *h, unsigned *first, unsigned *end);
+void slots_contribution(struct sim *s, unsigned job, struct sim_fragment *f,
+	const struct pbox_hdr *h, bool intact, bool half);
+/* Has the box heard of contributions to this round, for all these slots? */
+bool slots_opened(const struct sim_fragment *f, unsigned first, unsigned end, uint32_t round);
+void slots_wait(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h);
+void slots_pushed(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h);
+/* Nodes that a round of it is made of. */
+unsigned slots_nodes(const struct sim_fragment *f);
+/* From now on no contribution to a round after this one has come. */
+void slots_reset(struct sim_fragment *f, uint32_t round);
 
 void rounds_keep(struct sim *s, unsigned job, struct sim_fragment *f);
 bool rounds_load(struct sim *s, unsigned job, struct sim_fragment *f, struct pbox_table *t,

@@ -11,24 +11,14 @@
  * computes the version itself (reference.c). A round ends when the last contribution has arrived, and not before.
  */
 
-static void
-rounds_contribution(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h)
-{
-	(void)s;
-	(void)job;
-	if (pbox_serial_diff(h->round, f->arrived[h->worker]) > 0)
-		f->arrived[h->worker] = h->round;
-}
-
-/* Policy shrink: a version is of those whose contribution was there when it was published. */
+/* Policy shrink: a version is of those slots that were there when it was published. */
 static void
 note_members(const struct sim_job_spec *spec, struct sim_fragment *f, uint32_t version)
 {
 	if (f->ready ? version != f->version + 1 : version != spec->first_round + 1)
 		return;
-	f->members = 0;
-	for (unsigned w = 0; w < spec->workers; w++)
-		f->members |= (uint32_t)(pbox_serial_diff(f->arrived[w], version) >= 0) << w;
+	for (unsigned i = 0; i < f->slots; i++)
+		f->slot[i].member = pbox_serial_diff(f->slot[i].arrived, version) >= 0;
 }
 
 /* A job with a rate has a new version: as fast as its rate allows, and what 10 ms save up? After a crash
@@ -62,11 +52,11 @@ rounds_result(struct sim *s, unsigned job, struct sim_fragment *f, const struct 
 
 	if (spec->shrink && !first)
 		note_members(spec, f, v);
-	for (unsigned w = 0; !first && !spec->shrink && w < spec->workers; w++)
-		if (pbox_serial_diff(f->arrived[w], v) < 0) {
+	for (unsigned i = 0; !first && !spec->shrink && i < f->slots; i++)
+		if (pbox_serial_diff(f->slot[i].arrived, v) < 0) {
 			sim_fail(s,
-				"job %u chunk %x frag %u: RESULT of round %u before worker %u contributed",
-				job, f->chunk, f->frag, v, w);
+				"job %u chunk %x frag %u: RESULT of round %u before slot %u was brought",
+				job, f->chunk, f->frag, v, i);
 			return;
 		}
 	if (pbox_serial_diff(v, f->published) < 0) {
@@ -75,7 +65,7 @@ rounds_result(struct sim *s, unsigned job, struct sim_fragment *f, const struct 
 		return;
 	}
 	if (v != f->published)
-		check_rate(s, f, job, out->hdr.aux);
+		check_rate(s, f, job, spec->slots != 0 ? slots_nodes(f) : out->hdr.aux);
 	if (v != f->published)
 		s->box->progress_at = s->now;
 	f->published = v;
@@ -101,21 +91,27 @@ rounds_wait(struct sim *s, unsigned job, struct sim_fragment *f, const struct pb
 {
 	unsigned n = s->sc.job[job].workers;
 
-	(void)f;
-	if (h->aux > n || (h->weight >= n && h->weight != UINT32_MAX))
+	if (h->aux > f->slots || (h->weight >= n && h->weight != UINT32_MAX))
 		sim_fail(s, "WAIT names %u contributors and worker %u of %u", h->aux, h->weight, n);
 	if ((h->flags & PBOX_F_HAVE) != 0 && h->weight == h->worker)
 		sim_fail(s, "WAIT says HAVE and that worker %u is missing", h->worker);
+	if (s->sc.job[job].slots != 0)
+		slots_wait(s, job, f, h);
 }
 
 /* While a worker asks for the latest version it may well be overtaken. */
 static void
 rounds_overwritten(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h)
 {
-	if (s->sc.job[job].shrink)
+	const struct sim_job_spec *spec = &s->sc.job[job];
+	bool needed = false;
+
+	if (spec->shrink || h->worker >= spec->workers)
 		return;
 	/* who has not sent the round after it needs it */
-	if (pbox_serial_diff(f->arrived[h->worker], h->round) <= 0)
+	for (unsigned i = sim_slots_of(spec, h->worker); i < sim_slots_of(spec, h->worker + 1); i++)
+		needed |= pbox_serial_diff(f->slot[i].arrived, h->round) <= 0;
+	if (needed)
 		sim_fail(s,
 			"job %u chunk %x frag %u: version %u was overwritten before worker %u had it",
 			job, f->chunk, f->frag, h->round, h->worker);
@@ -150,16 +146,16 @@ rounds_end(struct sim *s, unsigned job, const struct sim_fragment *f)
 {
 	const struct sim_job_spec *spec = &s->sc.job[job];
 
-	(void)f;
 	s->box->expected_rounds += spec->rounds;
-	s->box->expected_contributions += (uint64_t)spec->rounds * spec->workers;
+	s->box->expected_contributions += (uint64_t)spec->rounds * slots_nodes(f);
 }
 
 const struct sim_law sim_law_rounds = {
 	.name = "rounds",
-	.contribution = rounds_contribution,
+	.contribution = slots_contribution,
 	.result = rounds_result,
 	.wait = rounds_wait,
+	.pushed = slots_pushed,
 	.overwritten = rounds_overwritten,
 	.completed = rounds_completed,
 	.end = rounds_end,

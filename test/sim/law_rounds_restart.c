@@ -45,7 +45,7 @@ rounds_forget(struct sim_fragment *f)
 	sim_reference_forget(f);
 	f->published = 0;
 	f->has_snapshot = f->used_snapshot = f->no_result = false;
-	memset(f->arrived, 0, sizeof(f->arrived));
+	slots_reset(f, 0);
 }
 
 bool
@@ -57,6 +57,8 @@ rounds_load(struct sim *s, unsigned job, struct sim_fragment *f, struct pbox_tab
 	size_t bytes = (size_t)f->elements * pbox_format_size(t->pull_format);
 	uint8_t *wire = c->wire != NULL ? c->wire + first * 2 : (uint8_t *)(c->param + first);
 
+	(void)s;
+	(void)job;
 	f->used_snapshot = f->has_snapshot;
 	if (!f->has_snapshot)
 		return false;
@@ -69,7 +71,7 @@ rounds_load(struct sim *s, unsigned job, struct sim_fragment *f, struct pbox_tab
 		sim_narrow(wire, t->pull_format, f->snapshot.param, f->elements);
 	fragment->version = f->snapshot.version;
 	fragment->samples = f->snapshot.weight;
-	fragment->contributors = (uint16_t)s->sc.job[job].workers;
+	fragment->contributors = (uint16_t)f->slots;
 	fragment->payload_crc = pbox_crc32c(0, wire, bytes);
 	fragment->has_result = 1;
 	return true;
@@ -190,8 +192,7 @@ restored(struct sim *s, unsigned job, struct sim_fragment *f, uint32_t base)
 		f->version = v;
 	}
 	f->published = base;
-	for (unsigned w = 0; w < SIM_WORKERS; w++)
-		f->arrived[w] = base;
+	slots_reset(f, base);
 	/* what the disk has of a later version than this is of a run that is no more */
 	if (f->has_snapshot && f->snapshot.version > base)
 		f->has_snapshot = false;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "box.h"
+#include "law.h"
 
 #define UNKNOWN UINT32_MAX
 
@@ -82,9 +83,11 @@ add_fragments(struct sim *s, unsigned job, const struct pbox_chunk_entry *e, uin
 			.group = t->tensor[e->segment[0].tensor].group,
 			.table = (uint8_t)table,
 			.published = s->sc.job[job].first_round,
+			.slots = sim_slots(&s->sc.job[job]),
 		};
-		for (unsigned w = 0; w < SIM_WORKERS; w++)
-			n->arrived[w] = s->sc.job[job].first_round;
+		n->slot = calloc(n->slots, sizeof(*n->slot));
+		PBOX_ASSERT(n->slot != NULL);
+		slots_reset(n, s->sc.job[job].first_round);
 		add_pieces(j, table, n, e, at);
 	}
 }

@@ -198,6 +198,8 @@ sim_net_send(struct sim *s, struct sim_packet *p, bool to_box)
 		sim_record(s, p, &k);
 	if (to_box && !p->forged)
 		sim_noise_stray(s, p, &k);
+	if (to_box)
+		sim_noise_halves(s, p, &k);
 	sim_words_send(s, p, &k);
 	if (sim_fault(s, &k, SIM_FAULT_LOSE, lost(s, p))) {
 		sim_words(s, "lost\n");

@@ -6,13 +6,39 @@
 
 #include "sim.h"
 
+#define FORGERIES      13
+#define FORGERIES_NODE 4 /* more where a frame brings a node (R5.2b) */
+
+static void
+forge_node(const struct sim_job_spec *spec, struct pbox_hdr *h, uint64_t x)
+{
+	unsigned other = (h->worker + 1u) % spec->workers, level = 0;
+
+	switch (x % FORGERIES_NODE) {
+	case 0: /* a slot of another worker, or one that there is not */
+		h->base = spec->workers > 1 ? sim_slots_of(spec, other) : spec->slots;
+		break;
+	case 1: /* nowhere does such a node begin */
+		h->base = sim_slots_of(spec, h->worker) | 1 | (1 + (uint32_t)(x >> 8) % 12) << 16;
+		break;
+	case 2:
+		h->base = (h->base & 0xFFFF) | (13 + (uint32_t)(x >> 8) % 1000) << 16;
+		break;
+	case 3: /* all slots: its own and those of others */
+		while (1u << level < spec->slots || (spec->workers == 1 && level < 13))
+			level++;
+		h->base = level << 16;
+		break;
+	}
+}
+
 /*
  * Somebody who sees the traffic sends it again with something changed and a right CRC. Each change
  * is one that the box must notice (R6.11): the forged frame is counted as dropped and changes
  * nothing. Old datagrams sent again as they were are not noise: the network's repetitions do that.
  */
 static void
-forge(struct pbox_hdr *h, uint64_t x, uint64_t what)
+forge(const struct sim_job_spec *spec, struct pbox_hdr *h, uint64_t x, uint64_t what)
 {
 	switch (what) {
 	case 0:
@@ -54,6 +80,9 @@ forge(struct pbox_hdr *h, uint64_t x, uint64_t what)
 		break;
 	case 12:
 		h->flags ^= PBOX_F_ZERO; /* a payload where none belongs, or none */
+		break;
+	default:
+		forge_node(spec, h, x);
 		break;
 	}
 }
@@ -100,6 +129,7 @@ worth_forging(const struct pbox_hdr *h, bool control, bool to_box)
 void
 sim_noise(struct sim *s, const struct sim_packet *p, struct sim_fault *k, bool drawn)
 {
+	const struct sim_job_spec *spec = &s->sc.job[p->ip >> 8 & 0xFF];
 	bool control = p->endpoint == SIM_CONTROL, changed;
 	struct pbox_hdr h;
 	struct sim_packet *f;
@@ -117,7 +147,7 @@ sim_noise(struct sim *s, const struct sim_packet *p, struct sim_fault *k, bool d
 		return;
 	if (drawn && !control) {
 		k->value[0] = pbox_random_u64(&s->box->random);
-		k->value[1] = sim_below(s, 13);
+		k->value[1] = sim_below(s, FORGERIES + (spec->slots > 0 ? FORGERIES_NODE : 0));
 	}
 	if (!sim_fault(s, k, SIM_FAULT_FORGE, drawn))
 		return;
@@ -137,7 +167,7 @@ sim_noise(struct sim *s, const struct sim_packet *p, struct sim_fault *k, bool d
 	else if (changed && control)
 		forge_control(&h, (uint32_t)k->value[0]);
 	else if (changed)
-		forge(&h, k->value[0], k->value[1]);
+		forge(spec, &h, k->value[0], k->value[1]);
 	pbox_frame_seal(f->data, &h);
 	sim_net_send(s, f, k->to_box);
 }
@@ -166,6 +196,83 @@ sim_noise_stray(struct sim *s, const struct sim_packet *p, struct sim_fault *k)
 	sim_note(s, "a copy of this goes astray, to box %u:", f->box);
 	sim_at_box(s, f->box,
 		&(struct sim_event){.at = s->now + s->sc.net.delay_ns, .kind = SIM_TO_BOX, .p = f});
+}
+
+/*
+ * Nothing that a worker sends overlaps with what it has sent. So somebody who knows what a node holds brings its halves,
+ * too. The box takes them, or the node, as they come: until all of it is there it must drop what brings it in another way, and
+ * then answer that. They do not get lost, for the worker does not send them.
+ */
+static struct sim_packet *
+half(const struct sim *s, const struct sim_packet *p, const struct sim_fragment *f, bool right)
+{
+	struct sim_packet *c = sim_packet_like(p, p->len);
+	struct sim_push k = {.job = p->ip >> 8 & 0xFF, .table = f->table};
+	struct pbox_hdr h;
+	unsigned width;
+	size_t size;
+
+	pbox_frame_decode(p->data, p->len, true, &h, &size);
+	width = 1u << ((h.base >> 16) - 1);
+	k.life = s->job[k.job].life;
+	k.round = h.round;
+	k.slot = (h.base & 0xFFFF) + (right ? width : 0);
+	for (unsigned i = 0; i < f->pieces; i++)
+		sim_node(&s->sc, &k, width, &f->piece[i],
+			c->data + PBOX_HDR_LEN + (size_t)f->piece[i].at * 4);
+	h.type = PBOX_PUSH;
+	h.base = k.slot | ((h.base >> 16) - 1) << 16;
+	h.weight = sim_node_weight(&s->sc, k, width);
+	c->half = true;
+	pbox_frame_seal(c->data, &h);
+	return c;
+}
+
+/* Where nobody but this session brings them, and the halves' sum is that of the node. */
+static bool
+may_halve(const struct sim_scenario *sc, unsigned job)
+{
+	const struct sim_job_spec *j = &sc->job[job];
+
+	return j->slots != 0 && !j->plain && !j->auth && j->restarts == 0 && j->rebinds == 0 &&
+	       j->replaced == 0 && !j->dies && !sim_crashes(sc, j->box);
+}
+
+void
+sim_noise_halves(struct sim *s, const struct sim_packet *p, struct sim_fault *k)
+{
+	unsigned job = p->ip >> 8 & 0xFF;
+	const struct sim_fragment *f;
+	struct pbox_hdr h;
+	uint64_t at;
+	size_t size;
+	bool drawn;
+
+	k->value[0] = k->value[1] = 0;
+	if (!may_halve(&s->sc, job) || p->endpoint == SIM_CONTROL || p->forged ||
+		pbox_frame_decode(p->data, p->len, true, &h, &size) != PBOX_WIRE_OK ||
+		(h.type != PBOX_PUSHPULL && h.type != PBOX_PUSH) || size != p->len ||
+		h.length == 0 || h.base >> 16 == 0)
+		return;
+	f = sim_find(&s->job[job], h.chunk, h.frag);
+	if (f == NULL || sim_spec(&s->sc, job, f)->fixed.push_format != PBOX_FMT_FP32)
+		return;
+	drawn = sim_below(s, 1000) < s->sc.noise;
+	if (drawn) {
+		k->value[0] = sim_below(s, 2) == 0 ? sim_below(s, MS) : sim_below(s, 20 * MS);
+		k->value[1] = sim_below(s, 2) == 0 ? 0 : sim_below(s, 2 * MS);
+	}
+	if (!sim_fault(s, k, SIM_FAULT_HALVES, drawn))
+		return;
+	s->box->exact = false;
+	s->box->halved = true;
+	at = s->now + k->value[1];
+	sim_at(s, at, SIM_TO_BOX, job, 0, half(s, p, f, k->value[0] % 2 != 0));
+	sim_at(s, at + k->value[0], SIM_TO_BOX, job, 0, half(s, p, f, k->value[0] % 2 == 0));
+	/* the fragment may not have been initialised, or the box not have had room */
+	for (uint64_t later = 20 * MS; later < 20 * SEC; later *= 3)
+		for (unsigned right = 0; right < 2; right++)
+			sim_at(s, at + later, SIM_TO_BOX, job, 0, half(s, p, f, right != 0));
 }
 
 struct sim_packet *

@@ -24,6 +24,8 @@ op_free(struct sim_op *o)
 	if (o->next != NULL)
 		o->next->prev = o->prev;
 	free(o->in);
+	free(o->node_in);
+	free(o->node_weight);
 	free(o->out);
 	free(o);
 }
@@ -41,18 +43,25 @@ table_spec(const struct sim *s, const struct sim_worker *w, unsigned table)
 	return &s->sc.job[w->job].table[table];
 }
 
-/* The bytes of a tensor in an operation: contribution or initial parameters. */
+static struct sim_push
+push_of(const struct sim *s, const struct sim_worker *w, const struct sim_op *o)
+{
+	const struct sim_job_spec *spec = &s->sc.job[w->job];
+
+	return (struct sim_push){.job = w->job,
+		.life = s->job[w->job].life,
+		.table = o->table,
+		.slot = sim_slots_of(spec, w->id),
+		.round = spec->first_round + o->round};
+}
+
+/* The bytes of a tensor in an operation: contribution, of a node of this width, or initial parameters. */
 static void
-fill(struct sim *s, const struct sim_worker *w, const struct sim_op *o, uint32_t tensor,
-	uint8_t *to)
+fill(struct sim *s, const struct sim_worker *w, const struct sim_op *o, const struct sim_push *k,
+	unsigned width, uint32_t tensor, uint8_t *to)
 {
 	struct sim_job *j = &s->job[w->job];
 	unsigned size = pbox_format_size(table_spec(s, w, o->table)->fixed.push_format);
-	struct sim_push k = {.job = w->job,
-		.life = j->life,
-		.table = o->table,
-		.worker = w->id,
-		.round = s->sc.job[w->job].first_round + o->round};
 
 	for (unsigned i = 0; i < j->tensor[o->table][tensor].n; i++) {
 		const struct sim_piece *p = &j->tensor[o->table][tensor].piece[i];
@@ -61,7 +70,58 @@ fill(struct sim *s, const struct sim_worker *w, const struct sim_op *o, uint32_t
 			sim_initial(&s->sc, w->job, j->life, o->table, p,
 				(float *)(void *)to + p->offset);
 		else
-			sim_contribution(&s->sc, &k, p, to + p->offset * size);
+			sim_node(&s->sc, k, width, p, to + p->offset * size);
+	}
+}
+
+/* The contributions of its nodes, which it sums itself. */
+static void
+bring_nodes(struct sim *s, struct sim_worker *w, struct sim_op *o, uint64_t elements)
+{
+	unsigned size = pbox_format_size(table_spec(s, w, o->table)->fixed.push_format);
+	unsigned nodes = s->code->worker_table_nodes(w->w, o->op.table), n = o->op.n;
+	struct sim_push k = push_of(s, w, o);
+	uint64_t at = 0;
+
+	o->in = calloc(nodes * elements + 1, size);
+	o->node_in = calloc(nodes * n + 1, sizeof(*o->node_in));
+	o->node_weight = calloc(nodes, sizeof(*o->node_weight));
+	PBOX_ASSERT(o->in != NULL && o->node_in != NULL && o->node_weight != NULL);
+	for (unsigned d = 0; d < nodes; d++) {
+		struct pbox_node node = s->code->worker_table_node(w->w, o->op.table, d);
+		unsigned width = 1u << node.level;
+
+		k.slot = node.first;
+		o->node_weight[d] = sim_node_weight(&s->sc, k, width);
+		for (unsigned i = 0; i < n; i++) {
+			uint32_t tensor = o->op.e[i].tensor;
+
+			o->node_in[d * n + i] = o->in + at * size;
+			fill(s, w, o, &k, width, tensor, o->in + at * size);
+			at += table_spec(s, w, o->table)->tensor[tensor].elements;
+		}
+	}
+	o->op.nodes = nodes;
+	o->op.node_in = o->node_in;
+	o->op.node_weight = o->node_weight;
+}
+
+static void
+bring_plain(struct sim *s, struct sim_worker *w, struct sim_op *o, uint64_t elements)
+{
+	const struct sim_table_spec *t = table_spec(s, w, o->table);
+	bool init = o->op.kind == PBOX_CLIENT_INIT;
+	unsigned size = init ? 4 : pbox_format_size(t->fixed.push_format);
+	struct sim_push k = push_of(s, w, o);
+	uint64_t at = 0;
+
+	o->in = calloc(elements + 1, size);
+	PBOX_ASSERT(o->in != NULL);
+	o->op.weight = init ? 0 : sim_weight(&s->sc, &k);
+	for (unsigned i = 0; i < o->op.n; i++) {
+		o->op.e[i].in = o->in + at * size;
+		fill(s, w, o, &k, 1, o->op.e[i].tensor, o->in + at * size);
+		at += t->tensor[o->op.e[i].tensor].elements;
 	}
 }
 
@@ -70,23 +130,17 @@ static void
 submit(struct sim *s, struct sim_worker *w, unsigned table, enum pbox_client_kind kind,
 	uint32_t round, const uint32_t *tensor, unsigned n, bool counts)
 {
+	const struct sim_job_spec *spec = &s->sc.job[w->job];
 	const struct sim_table_spec *t = table_spec(s, w, table);
 	bool in = kind != PBOX_CLIENT_PULL,
 	     out = kind == PBOX_CLIENT_PULL || kind == PBOX_CLIENT_PUSHPULL;
 	struct sim_op *o = calloc(1, sizeof(*o) + n * sizeof(o->op.e[0]));
-	struct sim_push k = {.job = w->job,
-		.life = s->job[w->job].life,
-		.table = table,
-		.worker = w->id,
-		.round = s->sc.job[w->job].first_round + round};
-	unsigned size = kind == PBOX_CLIENT_INIT ? 4 : pbox_format_size(t->fixed.push_format);
 	unsigned out_size = pbox_format_size(t->fixed.pull_format);
 	uint64_t elements = 0, at = 0;
 
 	PBOX_ASSERT(o != NULL);
 	for (unsigned i = 0; i < n; i++)
 		elements += t->tensor[tensor[i]].elements;
-	o->in = in ? calloc(elements + 1, size) : NULL;
 	o->out = out ? malloc((elements + 1) * out_size) : NULL;
 	o->table = table;
 	o->round = round;
@@ -99,17 +153,17 @@ submit(struct sim *s, struct sim_worker *w, unsigned table, enum pbox_client_kin
 	o->op.table = w->table[table];
 	o->op.kind = (uint8_t)kind;
 	o->op.round = round;
-	o->op.weight = kind == PBOX_CLIENT_INIT ? 0 : sim_weight(&s->sc, &k);
 	o->op.n = n;
 	for (unsigned i = 0; i < n; i++) {
 		o->op.e[i] = (struct pbox_worker_entry){.op = &o->op,
 			.tensor = tensor[i],
-			.in = in ? o->in + at * size : NULL,
 			.out = out ? o->out + at * out_size : NULL};
-		if (in)
-			fill(s, w, o, tensor[i], o->in + at * size);
 		at += t->tensor[tensor[i]].elements;
 	}
+	if (in && kind != PBOX_CLIENT_INIT && spec->slots != 0 && !spec->plain)
+		bring_nodes(s, w, o, elements);
+	else if (in)
+		bring_plain(s, w, o, elements);
 	s->code->worker_submit(w->w, &o->op);
 }
 
@@ -358,14 +412,18 @@ all_have(const struct sim *s, unsigned job, unsigned table, uint32_t version)
 static bool
 may_fetch(const struct sim *s, const struct sim_worker *w, unsigned table)
 {
+	const struct sim_job_spec *spec = &s->sc.job[w->job];
 	const struct sim_job *j = &s->job[w->job];
-	uint32_t version = s->sc.job[w->job].first_round + w->done[table];
+	uint32_t version = spec->first_round + w->done[table];
 
 	if (!w->restarted || w->done[table] == 0 || sim_crashes(&s->sc, s->box->number))
 		return false;
 	for (uint32_t i = 0; i < j->n_fragments; i++)
-		if (j->fragment[i].table == table && j->fragment[i].arrived[w->id] != version)
-			return false;
+		for (unsigned l = sim_slots_of(spec, w->id); l < sim_slots_of(spec, w->id + 1u);
+			l++)
+			if (j->fragment[i].table == table &&
+				j->fragment[i].slot[l].arrived != version)
+				return false;
 	return true;
 }
 

@@ -28,7 +28,7 @@ key(const struct sim_scenario *sc, const struct sim_push *k)
 
 	return sim_mix(
 		sim_mix(sc->seed, (uint64_t)k->job << 32 | (uint64_t)k->life << 16 | k->table),
-		(uint64_t)k->worker << 32 | round);
+		(uint64_t)k->slot << 32 | round);
 }
 
 static uint64_t
@@ -59,18 +59,30 @@ random_fp16(uint64_t x)
 	return (uint16_t)((x & 0x83FF) | (10u + (x >> 40 & 7)) << 10);
 }
 
+/* Of plain operations the slots after its worker's first one are zeros. */
+static bool
+is_brought(const struct sim_scenario *sc, const struct sim_push *k)
+{
+	const struct sim_job_spec *j = &sc->job[k->job];
+
+	for (unsigned w = 0; j->plain && w < j->workers; w++)
+		if (k->slot == sim_slots_of(j, w))
+			return true;
+	return !j->plain;
+}
+
 uint32_t
 sim_weight(const struct sim_scenario *sc, const struct sim_push *k)
 {
 	uint64_t x = key(sc, k);
 
-	return x % 11 == 0 ? 0 : (uint32_t)(x >> 8 & 63);
+	return x % 11 == 0 || !is_brought(sc, k) ? 0 : (uint32_t)(x >> 8 & 63);
 }
 
 bool
 sim_is_zero(const struct sim_scenario *sc, const struct sim_push *k)
 {
-	return sc->job[k->job].zeros && key(sc, k) % 5 == 0;
+	return !is_brought(sc, k) || (sc->job[k->job].zeros && key(sc, k) % 5 == 0);
 }
 
 void
@@ -104,7 +116,7 @@ void
 sim_initial(const struct sim_scenario *sc, unsigned job, unsigned life, unsigned table,
 	const struct sim_piece *p, float *out)
 {
-	struct sim_push k = {.job = job, .life = life, .table = table, .worker = 0xFFFFFF};
+	struct sim_push k = {.job = job, .life = life, .table = table, .slot = 0xFFFFFF};
 	uint64_t x = key_of_piece(sc, &k, p);
 
 	for (uint32_t i = 0; i < p->elements; i++) {
@@ -184,24 +196,39 @@ sim_narrow(uint8_t *out, unsigned format, const float *v, uint32_t n)
 	}
 }
 
-/* What worker k->worker adds to a sum; false: it is not there. */
-static bool
-leaf(const struct sim_scenario *sc, const struct sim_push *k, const struct sim_fragment *f,
-	float *out, uint64_t *samples)
+/* What a sum is made of: contributions to some elements. seen: which of them are there, and as which nodes they were
+ * brought; NULL: all, each by itself. */
+struct summed {
+	const struct sim_scenario *sc;
+	const struct sim_piece *piece;
+	unsigned pieces;
+	uint32_t elements;
+	const struct sim_slot *seen;
+	uint64_t samples;
+};
+
+static const struct pbox_declare *
+declared(const struct summed *m, const struct sim_push *k)
 {
-	const struct pbox_declare *d = &sim_spec(sc, k->job, f)->fixed;
+	return &m->sc->job[k->job].table[k->table].fixed;
+}
+
+/* What slot k->slot adds to a sum; false: it is not there. */
+static bool
+leaf(struct summed *m, const struct sim_push *k, float *out)
+{
+	const struct pbox_declare *d = declared(m, k);
 	unsigned size = pbox_format_size(d->push_format);
-	uint32_t weight = sim_weight(sc, k);
-	bool zero = sim_is_zero(sc, k);
+	uint32_t weight = sim_weight(m->sc, k);
+	bool zero = sim_is_zero(m->sc, k);
 	uint8_t bytes[SIM_MTU];
 
-	if (k->worker >= sc->job[k->job].workers ||
-		(sc->job[k->job].shrink && (f->members >> k->worker & 1) == 0))
+	if (m->seen != NULL && m->sc->job[k->job].shrink && !m->seen[k->slot].member)
 		return false;
-	for (unsigned i = 0; i < f->pieces && !zero; i++)
-		sim_contribution(sc, k, &f->piece[i], bytes + f->piece[i].at * size);
-	*samples += weight;
-	for (uint32_t i = 0; i < f->elements; i++) {
+	for (unsigned i = 0; i < m->pieces && !zero; i++)
+		sim_contribution(m->sc, k, &m->piece[i], bytes + m->piece[i].at * size);
+	m->samples += weight;
+	for (uint32_t i = 0; i < m->elements; i++) {
 		out[i] = zero ? 0.0f : sim_widen(bytes, d->push_format, i);
 		if (d->op == PBOX_OP_WEIGHTED_MEAN && !zero)
 			out[i] = (float)weight * out[i];
@@ -209,22 +236,68 @@ leaf(const struct sim_scenario *sc, const struct sim_push *k, const struct sim_f
 	return true;
 }
 
-/* R5.2a: the node of `slots` slots that begins with k's; false: nothing of it is there. */
-static bool
-node(const struct sim_scenario *sc, struct sim_push k, unsigned slots, const struct sim_fragment *f,
-	float *out, uint64_t *samples)
+/* A worker has summed it, and sent it in the push format. */
+static void
+round_once(const struct summed *m, const struct sim_push *k, float *v)
 {
+	unsigned format = declared(m, k)->push_format;
+	uint8_t bytes[SIM_MTU];
+
+	if (format == PBOX_FMT_FP32)
+		return;
+	sim_narrow(bytes, format, v, m->elements);
+	for (uint32_t i = 0; i < m->elements; i++)
+		v[i] = sim_widen(bytes, format, i);
+}
+
+/* R5.2a: the node of `width` slots that begins with k's; false: nothing of it is there. */
+static bool
+node(struct summed *m, struct sim_push k, unsigned width, float *out)
+{
+	const struct sim_job_spec *j = &m->sc->job[k.job];
+	bool brought = width > 1 && m->seen != NULL && m->seen[k.slot].width == width;
+	struct sim_push first = k;
 	float other[MAX_ELEMENTS];
 	bool left, right;
 
-	if (slots == 1)
-		return leaf(sc, &k, f, out, samples);
-	left = node(sc, k, slots / 2, f, out, samples);
-	k.worker += slots / 2;
-	right = k.worker < sc->job[k.job].workers && node(sc, k, slots / 2, f, other, samples);
-	for (uint32_t i = 0; right && i < f->elements; i++)
+	if (width == 1 || (brought && j->plain)) /* the sum of one slot and of others' +0.0 */
+		return leaf(m, &k, out);
+	left = node(m, k, width / 2, out);
+	k.slot += width / 2;
+	right = k.slot < sim_slots(j) && node(m, k, width / 2, other);
+	for (uint32_t i = 0; right && i < m->elements; i++)
 		out[i] = left ? out[i] + other[i] : other[i];
+	if (brought && left)
+		round_once(m, &first, out);
 	return left || right;
+}
+
+uint32_t
+sim_node_weight(const struct sim_scenario *sc, struct sim_push k, unsigned width)
+{
+	unsigned end = k.slot + width, slots = sim_slots(&sc->job[k.job]);
+	uint32_t samples = 0;
+
+	for (; k.slot < end && k.slot < slots; k.slot++)
+		samples += sim_weight(sc, &k);
+	return samples;
+}
+
+void
+sim_node(const struct sim_scenario *sc, const struct sim_push *k, unsigned width,
+	const struct sim_piece *p, uint8_t *out)
+{
+	struct sim_piece alone = *p;
+	struct summed m = {.sc = sc, .piece = &alone, .pieces = 1, .elements = p->elements};
+	float sum[MAX_ELEMENTS];
+
+	alone.at = 0;
+	if (width == 1) {
+		sim_contribution(sc, k, p, out);
+		return;
+	}
+	node(&m, *k, width, sum);
+	sim_narrow(out, declared(&m, k)->push_format, sum, p->elements);
 }
 
 /* R5.2, without the factor. */
@@ -233,12 +306,17 @@ tree_sum(const struct sim_scenario *sc, unsigned job, unsigned life, const struc
 	uint32_t round, float *sum, uint64_t *samples)
 {
 	struct sim_push k = {.job = job, .life = life, .table = f->table, .round = round};
-	unsigned slots = 1;
+	struct summed m = {.sc = sc,
+		.piece = f->piece,
+		.pieces = f->pieces,
+		.elements = f->elements,
+		.seen = f->slot};
+	unsigned width = 1;
 
-	while (slots < sc->job[job].workers)
-		slots *= 2;
-	*samples = 0;
-	node(sc, k, slots, f, sum, samples);
+	while (width < sim_slots(&sc->job[job]))
+		width *= 2;
+	node(&m, k, width, sum);
+	*samples = m.samples;
 }
 
 unsigned
@@ -389,10 +467,10 @@ advance(const struct sim_scenario *sc, unsigned job, unsigned life, struct sim_f
 	double v[PBOX_HYPER_IDS];
 	float g[MAX_ELEMENTS], factor = 1.0f, clip;
 	uint64_t samples;
-	unsigned n = sc->job[job].workers;
+	unsigned n = f->slots;
 
-	if (sc->job[job].shrink)
-		n = (unsigned)__builtin_popcount(f->members);
+	for (unsigned i = 0; sc->job[job].shrink && i < f->slots; i++)
+		n -= !f->slot[i].member;
 	tree_sum(sc, job, life, f, round, g, &samples);
 	if (d->op == PBOX_OP_MEAN)
 		factor = (float)(1.0 / n);

@@ -7,6 +7,11 @@
 
 #include "law.h"
 
+#define SIM_SLOTS   4096
+#define SIM_SUMMED  800000 /* elements of all slots in all rounds, */
+#define SIM_RECORDS 24000  /* slots of all fragments in flight, */
+#define SIM_BROUGHT 12000  /* and frames, where each slot takes one, roughly */
+
 /* One call a statement, or nested: C leaves the order of operands open, and a seed must mean the same
  * to all compilers. */
 static uint64_t
@@ -291,6 +296,96 @@ make_recordings(struct sim_scenario *sc, uint64_t seed)
 	}
 }
 
+static unsigned
+draw_slots(struct pbox_random *r, const struct sim_job_spec *j)
+{
+	unsigned n = j->workers;
+
+	switch (range(r, 0, 7)) {
+	case 0:
+		return SIM_SLOTS;
+	case 1:
+		return n;
+	case 2:
+		while ((n & (n - 1)) != 0)
+			n++;
+		return n << range(r, 0, 2);
+	default:
+		return (unsigned)range(r, n, 64);
+	}
+}
+
+/* As many as one can wait for: programs and reference make the contribution of each slot, and a worker sends each where
+ * nodes are of one. */
+static void
+fit_slots(const struct sim_scenario *sc, struct sim_job_spec *j)
+{
+	uint64_t frames = fragments(j, j->mtu) + 1, elements = 0;
+	unsigned least = j->rounds < 4 ? j->rounds : 4; /* rounds are worth more than slots */
+	bool single = false;
+
+	for (unsigned t = 0; t < j->tables; t++) {
+		single |= j->table[t].fixed.op == PBOX_OP_WEIGHTED_MEAN;
+		for (uint32_t i = 0; i < j->table[t].fixed.tensors; i++)
+			elements += j->table[t].tensor[i].elements;
+	}
+	/* what the box drops for want of room is not there when it goes on without somebody */
+	while (j->shrink && single && j->slots / 2 >= j->workers)
+		j->slots /= 2;
+	/* nor does the box have memory for any number of rounds of many slots */
+	while (j->slots / 2 >= j->workers &&
+		(uint64_t)j->slots * j->workers * sc->endpoints * sc->jobs > SIM_RECORDS)
+		j->slots /= 2;
+	while (j->slots / 2 >= j->workers &&
+		(least * j->slots * elements > SIM_SUMMED ||
+			(single && least * j->slots * frames > SIM_BROUGHT)))
+		j->slots /= 2;
+	while (j->rounds > 1 && (j->rounds * j->slots * elements > SIM_SUMMED ||
+					(single && j->rounds * j->slots * frames > SIM_BROUGHT)))
+		j->rounds--;
+}
+
+/* Nodes of a worker, at the most. */
+static unsigned
+most_nodes(const struct sim_job_spec *j)
+{
+	unsigned own = (j->slots + j->workers - 1) / j->workers, n = 1;
+
+	for (unsigned t = 0; t < j->tables; t++)
+		if (j->table[t].fixed.op == PBOX_OP_WEIGHTED_MEAN)
+			return own;
+	for (; own > 1; own /= 2)
+		n += 2;
+	return n;
+}
+
+/* From a generator of its own, too: one that gives none to those seeds of regressions.txt that are older. Returns how many packets the box
+ * may have to hold for them beside those that one node a worker makes. */
+static unsigned
+make_slots(struct sim_scenario *sc, uint64_t seed)
+{
+	bool wanted[SIM_JOBS];
+	struct pbox_random r;
+	unsigned units = 0;
+
+	pbox_random_seed(&r, seed ^ UINT64_C(0x671F2));
+	for (unsigned i = 0; i < SIM_JOBS; i++)
+		wanted[i] = one_in(&r, 3);
+	for (unsigned i = 0; i < sc->jobs; i++) {
+		struct sim_job_spec *j = &sc->job[i];
+		unsigned slots = draw_slots(&r, j);
+		bool plain = one_in(&r, 8);
+
+		if (!wanted[i])
+			continue;
+		j->slots = slots;
+		j->plain = plain;
+		fit_slots(sc, j);
+		units += j->workers * 2 * (most_nodes(j) - 1);
+	}
+	return units;
+}
+
 /*
  * From a generator of its own, too. A large table on a bad network that becomes a good one: what the losses have done to windows must end.
  * Windows are as small as that takes few frames.
@@ -365,6 +460,7 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 	make_replaced(sc, seed);
 	make_auth(sc, seed);
 	make_rate(sc, seed);
+	units += make_slots(sc, seed);
 	if (limits->recordings)
 		make_recordings(sc, seed);
 	/* what all jobs need at least, up to generous windows; half of it may be kept for jobs that are not there */
@@ -388,6 +484,8 @@ print_job(const struct sim_job_spec *j, unsigned i)
 		j->dies ? " dies" : "", j->sets ? " sets" : "", j->zeros ? " zeros" : "",
 		j->shrink ? " shrink" : "", j->auth ? " auth" : "", j->restarts, j->rebinds,
 		j->push_percent);
+	if (j->slots > 0)
+		printf("    %u slots%s\n", j->slots, j->plain ? ", plain operations" : "");
 	if (j->replaced > 0)
 		printf("    replaced by a run of %u workers%s\n", j->replaced,
 			j->named ? ", by name" : "");

@@ -101,6 +101,7 @@ sim_forget_map(struct sim_job *j)
 	for (uint32_t i = 0; i < j->n_fragments; i++) {
 		sim_reference_forget(&j->fragment[i]);
 		free(j->fragment[i].piece);
+		free(j->fragment[i].slot);
 		free(j->fragment[i].given);
 		free(j->fragment[i].snapshot.param);
 		free(j->fragment[i].snapshot.s0);

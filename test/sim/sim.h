@@ -13,9 +13,9 @@
  *     scenario.c smaller.c   what happens in a run of a seed; the same with less of it
  *     box.c box_rx.c         what is around the engine: shards, mail, crashes
  *     worker.c program.c     what is around a worker: its port and its clock; the program that uses it
- *     net.c noise.c record.c fault.c  the network, and who plays tricks in it; the list of what was done
+ *     net.c noise.c record.c fault.c fault.h  the network, and who plays tricks in it; the list of what was done
  *     check.c timing.c map.c reference.c restart.c  the checker: boxes, workers
- *     law.h law_rounds.c law_rounds_restart.c       ... and tables
+ *     law.h law_rounds.c law_rounds_restart.c law_slots.c  ... and tables
  *     shrink.c case.c words.c         a failing seed becomes one that can be read
  *
  * The checker trusts neither side. It knows what programs push, sees every datagram and what completes, and computes
@@ -32,6 +32,8 @@
 #include <pbox_registrar_view.h>
 #include <pbox_shard.h>
 #include <pbox_worker.h>
+
+#include "fault.h"
 
 #define SIM_BOXES   4
 #define SIM_JOBS    4
@@ -87,6 +89,10 @@ struct sim_code {
 	void (*worker_declare)(struct pbox_worker *w, struct pbox_worker_declaration *d);
 	void (*worker_table_info)(
 		const struct pbox_worker_table *t, struct pbox_worker_table_info *info);
+	unsigned (*worker_table_nodes)(
+		const struct pbox_worker *w, const struct pbox_worker_table *t);
+	struct pbox_node (*worker_table_node)(
+		const struct pbox_worker *w, const struct pbox_worker_table *t, unsigned i);
 	void (*worker_submit)(struct pbox_worker *w, struct pbox_worker_op *op);
 	struct pbox_worker_op *(*worker_finished)(struct pbox_worker *w);
 	void (*worker_request)(struct pbox_worker *w, struct pbox_worker_request *r);
@@ -110,6 +116,8 @@ struct sim_table_spec {
 struct sim_job_spec {
 	unsigned box; /* that it lives on */
 	unsigned workers, tables, rounds;
+	unsigned slots; /* of each round (R5.2b); 0: one a worker, and JOIN does not say it */
+	bool plain; /* in spite of slots a worker has one payload, which it brings at its first node */
 	struct sim_table_spec table[SIM_TABLES];
 	uint16_t mtu;
 	bool barrier;    /* a round begins when the last one is complete */
@@ -175,6 +183,9 @@ struct sim_limits {
 
 void sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limits *limits);
 void sim_scenario_print(const struct sim_scenario *sc);
+/* Slots of a round, named or not; those that are a worker's: the first, or with worker + 1 the one after the last. */
+unsigned sim_slots(const struct sim_job_spec *j);
+unsigned sim_slots_of(const struct sim_job_spec *j, unsigned worker);
 /* Does the box crash? */
 bool sim_crashes(const struct sim_scenario *sc, unsigned box);
 
@@ -226,6 +237,16 @@ struct sim_piece {
 	uint64_t offset;                         /* in the tensor */
 };
 
+/* A slot of a fragment's rounds, as frames show it. */
+struct sim_slot {
+	uint32_t arrived; /* the latest round of which a contribution has reached the box */
+	uint32_t
+		opened; /* the same, with those whose payload, or more, is damaged: the box finds out later */
+	uint64_t at;    /* when the latest arrived */
+	uint16_t width; /* 2^level of the node that begins here; 0: none that is known */
+	bool member;    /* policy shrink: it is there in the version that is made now */
+};
+
 /* One fragment as the checker knows it. */
 struct sim_fragment {
 	struct sim_piece *piece;
@@ -239,10 +260,10 @@ struct sim_fragment {
 	float *param, *s0, *s1;
 	uint8_t *answer[2]; /* of the latest version and the one before, in the pull format */
 	uint32_t weight[2];
-	uint32_t members; /* policy shrink: who has contributed to the version after it */
-	unsigned contributors[2];
+	unsigned contributors[2]; /* slots */
 	/* what was seen */
-	uint32_t arrived[SIM_WORKERS]; /* latest round that reached the box, by worker */
+	struct sim_slot *slot;
+	unsigned slots;
 	struct {
 		uint32_t round, n; /* frames about it, */
 		uint64_t since;
@@ -250,9 +271,12 @@ struct sim_fragment {
 		bool flying;
 		uint32_t flying_round, payload_ts;
 		uint64_t missing; /* since then it knows that the box does not have that; 0: no */
-	} asked[SIM_WORKERS];     /* by process */
-	uint32_t published;       /* latest version that the box answered with */
-	uint32_t map_of;          /* incarnation that named the endpoint */
+		/* slots of its own before this one have been acknowledged, in this round */
+		uint32_t taken_round;
+		uint16_t taken;
+	} asked[SIM_WORKERS]; /* by process */
+	uint32_t published;   /* latest version that the box answered with */
+	uint32_t map_of;      /* incarnation that named the endpoint */
 	/* restarts of the box (restart.c) */
 	uint32_t restored_in; /* incarnation */
 	struct {
@@ -269,10 +293,10 @@ struct sim_fragment {
 	} snapshot;
 };
 
-/* What worker w contributes to a round. With policy shrink that is the same in every round: a worker that comes
- * back does not know which one is next. */
+/* What slot `slot` contributes to a round; without slots of its own a job has one a worker. With policy shrink that is the
+ * same in every round: a worker that comes back does not know which one is next. */
 struct sim_push {
-	unsigned job, life, table, worker;
+	unsigned job, life, table, slot;
 	uint32_t round;
 };
 /* Its sample count. */
@@ -281,6 +305,11 @@ uint32_t sim_weight(const struct sim_scenario *sc, const struct sim_push *k);
 bool sim_is_zero(const struct sim_scenario *sc, const struct sim_push *k);
 /* Bytes of a piece of it, in the push format. */
 void sim_contribution(const struct sim_scenario *sc, const struct sim_push *k,
+	const struct sim_piece *p, uint8_t *out);
+/* The same of the node that begins with slot k->slot and is `width` slots wide, or less at the end: its samples; bytes of a
+ * piece of its sum along the tree. */
+uint32_t sim_node_weight(const struct sim_scenario *sc, struct sim_push k, unsigned width);
+void sim_node(const struct sim_scenario *sc, const struct sim_push *k, unsigned width,
 	const struct sim_piece *p, uint8_t *out);
 /* The same of the initial parameters. */
 void sim_initial(const struct sim_scenario *sc, unsigned job, unsigned life, unsigned table,
@@ -305,6 +334,7 @@ struct sim_packet {
 	unsigned held;  /* frames of it that the engine holds */
 	unsigned early; /* of these, given back within the call that took them */
 	bool in_burst, damaged, forged;
+	bool half; /* of a node, from somebody who knows what it holds (noise.c) */
 	/* record.c: it will be sent again: when, how often, from where */
 	bool kept;
 	uint8_t times, place;
@@ -330,10 +360,11 @@ void sim_net_send(struct sim *s, struct sim_packet *p, bool to_box);
 /* Has nothing gone wrong for so long? */
 bool sim_net_is_calm(const struct sim *s, uint64_t ns);
 /* A forged variant of a real datagram (noise.c), if one is drawn, or that of the fault list. It goes the same way. */
-struct sim_fault;
 void sim_noise(struct sim *s, const struct sim_packet *p, struct sim_fault *k, bool drawn);
 /* A copy of a datagram to the box may reach another box, which it means nothing to. */
 void sim_noise_stray(struct sim *s, const struct sim_packet *p, struct sim_fault *k);
+/* The halves of the node that a contribution brings are brought, too. */
+void sim_noise_halves(struct sim *s, const struct sim_packet *p, struct sim_fault *k);
 /* A contribution of zeros leaves without its payload, which workers do not do of themselves (flag ZERO). */
 struct sim_packet *sim_noise_zero(const struct sim *s, unsigned job, struct sim_packet *p);
 /* Recordings (record.c): will this datagram be kept? It arrives; a copy is to be sent, p is taken. */
@@ -343,58 +374,6 @@ void sim_record_replay(struct sim *s, struct sim_packet *p);
 /* Does what the box sends go to him who sends copies? Then he gets it. */
 bool sim_record_is_his(const struct sim_packet *p);
 void sim_record_receive(struct sim *s, const struct sim_packet *p);
-
-/* ---- faults (fault.c) ---------------------------------------------------------------------- */
-
-/*
- * What goes wrong in a run, as a list: every decision that was drawn against a datagram, a mail, a
- * worker or the box. A run can be repeated with some of them only (shrink.c). A decision is known by
- * what it hits, not by when it was drawn, so that the others stay what they are.
- */
-enum sim_fault_kind {
-	SIM_FAULT_LOSE,
-	SIM_FAULT_REPEAT,
-	SIM_FAULT_DELAY,     /* value[0]: ns more than the way takes */
-	SIM_FAULT_DAMAGE,    /* value[0]: up to four places, 16 bits each; value[1]: 8 bits each */
-	SIM_FAULT_CUT,       /* value[0]: bytes left */
-	SIM_FAULT_FORGE,     /* value[0]: random number, value[1]: what is forged */
-	SIM_FAULT_SLOW_MAIL, /* value[0]: ns */
-	SIM_FAULT_KILL,      /* value[0]: ns after the beginning of the worker's job */
-	SIM_FAULT_REBIND,    /* the same */
-	SIM_FAULT_REPLACE,   /* the same */
-	SIM_FAULT_CRASH,     /* value[0]: ns after the beginning; job: the box */
-	SIM_FAULT_SNAPSHOT,  /* the same; no fault, but what a crash is survived by */
-	SIM_FAULT_STRAY,     /* value[0]: the box that a copy goes to */
-	SIM_FAULT_RECORD,    /* value[0]: ns until it is sent again, value[1]: how (record.c) */
-	SIM_FAULT_KINDS
-};
-
-struct sim_fault {
-	uint32_t chunk, round, nth; /* nth: of all that are alike */
-	uint16_t frag;
-	uint8_t kind, type, job, worker; /* type of the first frame */
-	bool to_box, forged;
-	uint8_t copy; /* 0: the first to be delivered */
-	uint64_t value[2];
-};
-
-struct sim_faults {
-	struct sim_fault *f;
-	size_t n, cap;
-	bool fixed; /* f is not to be moved: what is beyond cap is forgotten */
-};
-
-/* k is the fault as drawn, or not drawn: does it happen? Its values may become others. */
-bool sim_fault(struct sim *s, struct sim_fault *k, enum sim_fault_kind kind, bool drawn);
-/* Begin k for this datagram: which one it is. */
-void sim_fault_of(struct sim *s, struct sim_fault *k, const struct sim_packet *p, bool to_box);
-/* Number of those before it that are alike. */
-uint32_t sim_fault_nth(struct sim *s, const struct sim_fault *k);
-void sim_faults_add(struct sim_faults *l, const struct sim_fault *k);
-void sim_faults_sort(struct sim_faults *l);
-/* One line a fault, for people and for sim_faults_read(). */
-void sim_faults_print(const struct sim_faults *l, FILE *to);
-bool sim_faults_line(struct sim_faults *l, const char *line);
 
 /* ---- the trace in words (words.c) ------------------------------------------------------------ */
 
@@ -434,7 +413,9 @@ struct sim_box {
 	unsigned unfinished; /* jobs */
 	unsigned burst_left; /* datagrams still to be lost */
 	uint64_t expected_contributions, expected_rounds;
-	bool exact; /* contributions can be counted: nobody dies */
+	bool exact;   /* contributions can be counted: nobody dies */
+	bool halved;  /* nodes come in halves, too: more packets than windows allow for */
+	bool forging; /* the shard has a forged frame now */
 	struct pbox_registrar *registrar;
 	uint64_t stats[PBOX_RS_STATS];
 	uint64_t frames;
@@ -520,8 +501,10 @@ enum sim_worker_state {
 struct sim_op {
 	struct sim_op *next, **prev;
 	unsigned table;
-	uint32_t round;           /* that it belongs to; since first_round */
-	uint8_t *in, *out;        /* of all its tensors */
+	uint32_t round;          /* that it belongs to; since first_round */
+	uint8_t *in, *out;       /* of all its tensors; in: of one node after the other */
+	const uint8_t **node_in; /* NULL: a plain operation */
+	uint32_t *node_weight;
 	bool counts;              /* for the end of its round */
 	struct pbox_worker_op op; /* its entries follow */
 };

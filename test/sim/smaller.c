@@ -63,6 +63,8 @@ static const struct parameter {
 	J("lives", lives, 1),
 	J("rounds", rounds, 1),
 	J("workers", workers, 1),
+	J("slots", slots, 0),
+	J("plain", plain, 0),
 	J("restarts", restarts, 0),
 	J("rebinds", rebinds, 0),
 	J("dies", dies, 0),
@@ -158,6 +160,8 @@ mend(struct sim_scenario *sc)
 		if (j->restarts >= j->workers)
 			j->restarts = j->workers - 1;
 		j->shrink &= j->restarts > 0;
+		if (j->slots > 0 && j->slots < j->workers)
+			j->slots = j->workers;
 	}
 }
 

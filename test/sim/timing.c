@@ -2,7 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-#include "sim.h"
+#include "law.h"
 
 /*
  * What a worker must not do, however right its results are: repeat a request more often than its timers allow, or ask
@@ -13,7 +13,8 @@
 #define HEARD     SEC       /* R10.1: a box that is silent for longer may have been restarted */
 #define FORGOTTEN (3 * SEC) /* R6.10: no timer is longer than a second */
 #define SETTLED   SEC       /* after the last loss; by then it is known */
-#define ASKED     150       /* frames about one round of a fragment in a second */
+#define ASKED     150       /* frames about one round of a fragment in a second, */
+#define NODE      50        /* and for each node of it */
 
 /* Requests of one session, by id. PINGs answer, and joins follow what RETRY says. */
 static void
@@ -63,10 +64,57 @@ check_asked(struct sim *s, struct sim_worker *w, struct sim_fragment *f, const s
 		f->asked[w->number].since = s->now;
 		f->asked[w->number].n = 0;
 	}
-	if (++f->asked[w->number].n > ASKED)
+	if (++f->asked[w->number].n >
+		ASKED + (s->sc.job[w->job].slots != 0 ? NODE * slots_nodes(f) : 0))
 		sim_fail(s,
 			"worker %u/%u sends more than %u frames a second about round %u of chunk %x frag %u",
 			w->job, w->number, ASKED, h->round, h->chunk, h->frag);
+}
+
+/* R6.2: nodes go one after the other, each once the box has said that it has those before it. */
+static void
+check_order(
+	struct sim *s, const struct sim_worker *w, struct sim_fragment *f, const struct pbox_hdr *h)
+{
+	const struct sim_job_spec *spec = &s->sc.job[w->job];
+	unsigned first, end;
+
+	if (!slots_of_frame(spec, h, &first, &end)) {
+		sim_fail(s, "worker %u/%u sends node %x", w->job, w->number, h->base);
+		return;
+	}
+	if (f->asked[w->number].taken_round != h->round && first == sim_slots_of(spec, h->worker)) {
+		f->asked[w->number].taken_round = h->round;
+		f->asked[w->number].taken = 0;
+	}
+	if (first > sim_slots_of(spec, h->worker) &&
+		(f->asked[w->number].taken_round != h->round || f->asked[w->number].taken < first))
+		sim_fail(s,
+			"worker %u/%u sends node %x of round %u of chunk %x frag %u, and does not know that the box has those before it",
+			w->job, w->number, h->base, h->round, h->chunk, h->frag);
+	if (h->type == PBOX_PUSHPULL && end < sim_slots_of(spec, h->worker + 1))
+		sim_fail(s,
+			"worker %u/%u asks for the result with node %x, which is not its last one",
+			w->job, w->number, h->base);
+}
+
+/* The box has said which of its slots are there. */
+static void
+order_heard(struct sim *s, const struct sim_worker *w, const struct pbox_hdr *h)
+{
+	const struct sim_job_spec *spec = &s->sc.job[w->job];
+	struct sim_fragment *f =
+		spec->slots != 0 ? sim_find(&s->job[w->job], h->chunk, h->frag) : NULL;
+	unsigned first, end;
+
+	if (f == NULL)
+		return;
+	if (h->type == PBOX_WAIT && (h->flags & PBOX_F_HAVE) == 0)
+		end = h->base;
+	else if (h->type != PBOX_PUSH_OK || !slots_of_frame(spec, h, &first, &end))
+		return;
+	if (f->asked[w->number].taken_round == h->round && end > f->asked[w->number].taken)
+		f->asked[w->number].taken = (uint16_t)end;
 }
 
 /* ---- what is under way ---------------------------------------------------------------------------- */
@@ -102,6 +150,7 @@ there(struct sim_worker *w, struct sim_fragment *f)
 static void
 data_sent(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h)
 {
+	bool named = s->sc.job[w->job].slots != 0;
 	struct sim_fragment *f = sim_find(&s->job[w->job], h->chunk, h->frag);
 	struct sim_flow *l;
 
@@ -110,7 +159,11 @@ data_sent(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h)
 	check_asked(s, w, f, h);
 	l = &w->flow[f->endpoint];
 	l->tx = s->now;
-	if (h->type != PBOX_PUSHPULL)
+	if (named && (h->type == PBOX_PUSHPULL || h->type == PBOX_PUSH))
+		check_order(s, w, f, h);
+	/* where all ask for results, a PUSH is a node before the one that does */
+	if (h->type != PBOX_PUSHPULL &&
+		(h->type != PBOX_PUSH || !named || s->sc.job[w->job].push_percent > 0))
 		return;
 	there(w, f);
 	flow_count(s, w);
@@ -170,10 +223,14 @@ sim_timing_heard(struct sim *s, struct sim_worker *w, const struct sim_packet *p
 	struct pbox_hdr h;
 	size_t size;
 
-	if (p->box != s->box->number || p->damaged || p->forged || w->number >= SIM_WORKERS ||
+	if (p->box != s->box->number || p->forged || w->number >= SIM_WORKERS ||
 		w->id >= SIM_WORKERS ||
-		pbox_frame_decode(p->data, p->len, true, &h, &size) != PBOX_WIRE_OK ||
-		h.type == PBOX_ERROR || h.token == 0 || h.token != s->job[w->job].token[w->id])
+		pbox_frame_decode(p->data, p->len, true, &h, &size) != PBOX_WIRE_OK)
+		return;
+	/* of a box that is no more, too, and where two damages are none */
+	order_heard(s, w, &h);
+	if (p->damaged || h.type == PBOX_ERROR || h.token == 0 ||
+		h.token != s->job[w->job].token[w->id])
 		return;
 	w->heard = s->now;
 	data_heard(s, w, &h);
@@ -219,6 +276,7 @@ sim_timing_forget(struct sim *s, struct sim_worker *w)
 	for (uint32_t i = 0; w->number < SIM_WORKERS && i < j->n_fragments; i++) {
 		j->fragment[i].asked[w->number].flying = false;
 		j->fragment[i].asked[w->number].missing = 0;
+		j->fragment[i].asked[w->number].taken = 0;
 	}
 }
 

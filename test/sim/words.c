@@ -60,6 +60,9 @@ print_frame(const struct pbox_hdr *h)
 		printf(" %s", pbox_errcode_name(h->aux));
 	if (h->type >= PBOX_FIRST_DATA_TYPE && (h->flags & PBOX_F_HAVE) != 0)
 		printf(" HAVE");
+	if (h->base > 0xFFFF &&
+		(h->type == PBOX_PUSHPULL || h->type == PBOX_PUSH || h->type == PBOX_PUSH_OK))
+		printf(", slots from %u, level %u", h->base & 0xFFFF, h->base >> 16);
 	if (h->type == PBOX_WAIT && h->weight != UINT32_MAX)
 		printf(", %u there, worker %u is missing", h->aux, h->weight);
 	if (h->type == PBOX_RESTORE_OK)

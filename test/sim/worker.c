@@ -115,6 +115,7 @@ sim_worker_start(struct sim *s, struct sim_worker *w, bool restarted)
 		.secret = s->box->conf[w->job].secret,
 		.host = host,
 		.workers = spec->workers,
+		.slots = spec->slots,
 		.join_timeout_ms = JOIN_MS,
 		.keep_copies = 1,
 		.policy = spec->shrink,

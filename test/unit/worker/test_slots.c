@@ -671,6 +671,25 @@ test_facts(void)
 	end();
 }
 
+/* The box has room for the fewest nodes. Where each slot is a frame of its own, fewer fragments are in flight. */
+static void
+test_window_of_weighted_means(void)
+{
+	const struct session *s;
+
+	begin(&(struct how){.workers = 2, .slots = 9, .op = PBOX_OP_MEAN});
+	s = &peer[1].w->box[0];
+	UNIT_EQ_U64(s->ep[0].win.max, s->window);
+	end();
+	begin(&(struct how){.workers = 2, .slots = 9, .op = PBOX_OP_WEIGHTED_MEAN});
+	s = &peer[1].w->box[0];
+	CU_ASSERT_FATAL(s->window >= 5);
+	UNIT_EQ_U64(s->ep[0].win.max, s->window * 2 / 5); /* slots 4 to 7, and 8 */
+	UNIT_EQ_U64(nodes_window(peer[1].w, 2), 1);
+	CU_ASSERT(window_frames(&s->ep[0].win) <= s->ep[0].win.max);
+	end();
+}
+
 const struct unit_test unit_tests[] = {
 	{"the same bits with any number of workers", test_any_number_of_workers},
 	{"the frames of a round", test_frames_of_a_round},
@@ -687,5 +706,6 @@ const struct unit_test unit_tests[] = {
 	{"a lost PUSH among many", test_lost_push_among_many},
 	{"before the initial parameters", test_before_init},
 	{"facts", test_facts},
+	{"the window of weighted means", test_window_of_weighted_means},
 	{NULL, NULL},
 };

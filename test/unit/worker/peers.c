@@ -161,3 +161,24 @@ peers_end(void)
 		pbox_worker_destroy(peer[i].w);
 	world_end();
 }
+
+void
+peers_set_lr(unsigned i, uint64_t *tick)
+{
+	static const struct pbox_set m = {.group = PBOX_ALL_GROUPS,
+		.count = 1,
+		.from_round = 1,
+		.param = {{PBOX_HYPER_LR, 1}}};
+	uint8_t payload[64], answer[64];
+	struct pbox_worker_request r = {.type = PBOX_SET,
+		.payload = payload,
+		.length = (uint16_t)pbox_set_encode(payload, sizeof(payload), &m),
+		.answer = answer,
+		.answer_cap = sizeof(answer)};
+
+	pbox_worker_request(peer[i].w, &r);
+	peer[i].due = world.now;
+	while (pbox_worker_answered(peer[i].w) == NULL)
+		peers_step(tick);
+	UNIT_EQ_U64(r.answer_type, PBOX_SET_OK);
+}

@@ -36,5 +36,7 @@ void peers_datagram(struct peer *to, uint16_t from, const uint8_t *data, uint32_
 void peers_step(uint64_t *tick);
 /** Until all have their so many-th session. */
 void peers_await_sessions(uint32_t times, uint64_t *tick);
+/** Worker i sets the learning rate of all groups to 1, from round 1 on, and has the answer. */
+void peers_set_lr(unsigned i, uint64_t *tick);
 
 #endif /* PEERS_H */

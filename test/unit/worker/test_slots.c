@@ -586,27 +586,6 @@ test_lost_push_among_many(void)
 	end();
 }
 
-static void
-set_lr(unsigned i)
-{
-	static const struct pbox_set m = {.group = PBOX_ALL_GROUPS,
-		.count = 1,
-		.from_round = 1,
-		.param = {{PBOX_HYPER_LR, 1}}};
-	uint8_t payload[64], answer[64];
-	struct pbox_worker_request r = {.type = PBOX_SET,
-		.payload = payload,
-		.length = (uint16_t)pbox_set_encode(payload, sizeof(payload), &m),
-		.answer = answer,
-		.answer_cap = sizeof(answer)};
-
-	pbox_worker_request(peer[i].w, &r);
-	peer[i].due = world.now;
-	while (pbox_worker_answered(peer[i].w) == NULL)
-		step();
-	UNIT_EQ_U64(r.answer_type, PBOX_SET_OK);
-}
-
 /* A box without initial parameters takes no node, and then all. */
 static void
 test_before_init(void)
@@ -615,7 +594,7 @@ test_before_init(void)
 	unsigned waited;
 
 	begin(&how);
-	set_lr(0);
+	peers_set_lr(0, &tick);
 	spy_on(1, 0, 0);
 	submit(&how, 1, PBOX_CLIENT_PUSHPULL, 1);
 	pass(50 * MS);

@@ -8,7 +8,7 @@
 /**
  * @file
  * Inside of lib/worker: data. Tables and their fragments, endpoints and what is in flight there: window.c, queue.c,
- * transfer.c, flight.c, timer.c, recover.c.
+ * transfer.c, flight.c, timer.c, loss_recovery.c.
  */
 
 #include <netinet/in.h>
@@ -340,17 +340,17 @@ uint64_t timer_patience(const struct ep *ep, bool lossy);
 bool timer_is_lossy(const struct ep *ep, uint64_t now);
 uint64_t timer_shifted(uint64_t base, unsigned shift, uint64_t max);
 
-/* recover.c: loss recovery, probes and retransmission */
-void recover_answer(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint64_t now);
-void recover_result(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint64_t now);
-void recover_wait(struct ep *ep, struct flight *fl, const struct pbox_hdr *h);
+/* loss_recovery.c: loss recovery, probes and retransmission */
+void loss_answer(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint64_t now);
+void loss_result(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint64_t now);
+void loss_wait(struct ep *ep, struct flight *fl, const struct pbox_hdr *h);
 /** The box has it, and waits for other workers. */
-void recover_waiting(struct ep *ep, struct flight *fl, uint64_t now);
+void loss_waiting(struct ep *ep, struct flight *fl, uint64_t now);
 /** A program asks who is missing now: probe soon. */
-void recover_ask(struct ep *ep, struct flight *fl, uint64_t now);
-void recover_evidence(struct ep *ep);
+void loss_ask(struct ep *ep, struct flight *fl, uint64_t now);
+void loss_evidence(struct ep *ep);
 /** @p now: all that had arrived by then has been handled. The worker's own now is later, and more answers may have arrived
  * since. */
-void recover_timers(struct ep *ep, uint64_t now);
+void loss_timers(struct ep *ep, uint64_t now);
 
 #endif /* FLOW_H */

@@ -45,7 +45,7 @@ request_send(struct session *s, struct pbox_worker_request *r, bool again)
 	if (again)
 		h.flags |= PBOX_F_RETX;
 	link_frame(s, &s->box, &h, &iov, r->length > 0, false);
-	/* double at every second try: see recover.c */
+	/* double at every second try: see loss_recovery.c */
 	r->next_tx =
 		s->w->now + (r->tries < MAX_TRIES ? FIRST_INTERVAL << r->tries / 2 : MAX_INTERVAL);
 	r->tries++;

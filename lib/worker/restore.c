@@ -70,7 +70,7 @@ fragment_done(struct session *s, struct ep *ep, struct flight *fl, const struct 
 	 * round trip (one of more than a minute is none) */
 	if (fl->waited)
 		answer.ts = (uint32_t)(s->w->now / NS_PER_US) - h->held - ANCIENT_US;
-	recover_answer(ep, fl, &answer, s->w->now);
+	loss_answer(ep, fl, &answer, s->w->now);
 	window_answered(&ep->win, ep->limited, s->w->now);
 	flight_land(ep, fl);
 	s->rejoin.left--;
@@ -114,11 +114,11 @@ restore_answer(
 		wait = *h;
 		wait.type = PBOX_WAIT;
 		wait.flags = PBOX_F_HAVE;
-		recover_answer(ep, fl, &wait, s->w->now);
+		loss_answer(ep, fl, &wait, s->w->now);
 		fl->give = false;
 		fl->waited = true;
 		fl->wait_missing = h->weight;
 		fl->wait_ns = s->w->now;
-		recover_waiting(ep, fl, s->w->now);
+		loss_waiting(ep, fl, s->w->now);
 	}
 }

@@ -285,9 +285,9 @@ session_after(struct session *s, uint64_t drained)
 		return;
 	if (!s->w->shut && !rejoin_pauses(s)) {
 		for (unsigned i = 0; i < s->endpoints; i++) {
-			recover_evidence(&s->ep[i]);
+			loss_evidence(&s->ep[i]);
 			if (drained != 0)
-				recover_timers(&s->ep[i], drained);
+				loss_timers(&s->ep[i], drained);
 		}
 		transfer_pump(s);
 	}

@@ -187,8 +187,8 @@ on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const s
 		w->count.rx_dropped++;
 		return;
 	}
-	recover_answer(ep, fl, h, w->now);
-	recover_result(ep, fl, h, w->now);
+	loss_answer(ep, fl, h, w->now);
+	loss_result(ep, fl, h, w->now);
 	window_answered(&ep->win, ep->limited, w->now);
 	t->discipline->result(f, h);
 	retained_result(t, f, h, zero ? NULL : r->payload);
@@ -203,7 +203,7 @@ on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const s
 static void
 on_wait(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 {
-	recover_answer(ep, fl, h, ep->s->w->now);
+	loss_answer(ep, fl, h, ep->s->w->now);
 	if (wants_failing(t, fl->frag)) {
 		/* no operation waits for it any more: only whether it counts still matters */
 		if ((h->flags & PBOX_F_HAVE) == 0)
@@ -211,7 +211,7 @@ on_wait(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const str
 		transfer_complete(t, fl, ep, NULL, false);
 		return;
 	}
-	recover_wait(ep, fl, h);
+	loss_wait(ep, fl, h);
 }
 
 /** A piece of the fragment is done: go on with the next one, false if it was the last. */
@@ -219,7 +219,7 @@ static bool
 next_piece(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 {
 	struct pbox_worker *w = ep->s->w;
-	recover_answer(ep, fl, h, w->now);
+	loss_answer(ep, fl, h, w->now);
 	window_answered(&ep->win, ep->limited, w->now);
 	if (frag_elements(t, fl->frag) - fl->base <= t->init_elements)
 		return false;
@@ -304,7 +304,7 @@ on_push_ok(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const 
 	const struct pbox_worker *w = ep->s->w;
 	bool between = flight_is_between(w, fl);
 
-	recover_answer(ep, fl, h, w->now);
+	loss_answer(ep, fl, h, w->now);
 	window_answered(&ep->win, ep->limited, w->now);
 	if (between && !wants_failing(t, fl->frag)) {
 		flight_next_node(ep, fl);

@@ -76,7 +76,7 @@ why_flight(
 	else
 		pbox_text_add(text, cap, "%s %u of tensor '%s'",
 			f->round == 0 ? "version" : t->discipline->unit, f->round, name);
-	recover_ask(ep, fl, w->now);
+	loss_ask(ep, fl, w->now);
 	if (!fl->waited && (ep->asked_ns <= ep->last_rx || w->now - ep->asked_ns <= QUIET)) {
 		pbox_text_add(text, cap,
 			": the box answers, but not yet for this: its data core, or this host, is overloaded");

@@ -15,7 +15,7 @@
  *     rejoin.c restore.c                failover: a new session after a restart of the box
  *     declare.c pager.c map.c table.c chunks.c  DECLARE and MAP, the first time and after a restart of the box
  *     request.c           control requests and their repetition
- *     queue.c transfer.c recover.c flight.c timer.c window.c  operations to fragments to frames to answers, loss
+ *     queue.c transfer.c loss_recovery.c flight.c timer.c window.c  operations to fragments to frames to answers, loss
  *                         recovery, congestion window (flow.h)
  *     nodes.c             which nodes of the tree over the job's slots this worker brings
  *     worker_rounds.c         the discipline of a table (worker_discipline.h): versions, answers, losses

@@ -9,7 +9,7 @@
 
 /*
  * Two workers and a box in virtual time, on a network that loses, with processors that others take
- * away: recover.c and window.c decide what is sent, the test is flight.c, transfer.c and the box.
+ * away: loss_recovery.c and window.c decide what is sent, the test is flight.c, transfer.c and the box.
  */
 
 const char unit_suite[] = "worker: recovery in virtual time";
@@ -178,12 +178,12 @@ worker_frame(struct worker *w, const struct pbox_hdr *h)
 		w->duplicates += h->type == PBOX_RESULT;
 		return;
 	}
-	recover_answer(&w->ep, fl, h, w->c.now);
+	loss_answer(&w->ep, fl, h, w->c.now);
 	if (h->type == PBOX_WAIT) {
-		recover_wait(&w->ep, fl, h);
+		loss_wait(&w->ep, fl, h);
 		return;
 	}
-	recover_result(&w->ep, fl, h, w->c.now);
+	loss_result(&w->ep, fl, h, w->c.now);
 	window_answered(&w->ep.win, w->ep.limited, w->c.now);
 	w->done[h->frag] = true;
 	w->left--;
@@ -252,8 +252,8 @@ turn(unsigned i)
 			box_frame(&e->queue[e->head % QUEUE].h);
 	}
 	if (w != NULL) {
-		recover_evidence(&w->ep);
-		recover_timers(&w->ep, w->c.now);
+		loss_evidence(&w->ep);
+		loss_timers(&w->ep, w->c.now);
 		worker_pump(w);
 	}
 	e->turn = world->now + 50 * NS_PER_US +

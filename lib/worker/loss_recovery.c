@@ -37,7 +37,7 @@
 /** A round goes on after a pause. Flights that were probed ever more rarely in the pause are probed soon: their
  * answers may be among the lost ones. */
 static void
-recover_resume(struct ep *ep, uint64_t now)
+loss_resume(struct ep *ep, uint64_t now)
 {
 	ep->paused = false;
 	for (struct flight *fl = ep->first; fl != NULL; fl = fl->next)
@@ -66,7 +66,7 @@ probed_early(struct ep *ep)
 }
 
 void
-recover_answer(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint64_t now)
+loss_answer(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint64_t now)
 {
 	uint32_t us = (uint32_t)(now / NS_PER_US) - h->ts - h->held;
 	/* PUSH_OK waits for no other worker, so it says nothing of frames that do */
@@ -90,7 +90,7 @@ recover_answer(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint6
 	ep->final_ns = now;
 	doubts_end(ep, now);
 	if (ep->paused)
-		recover_resume(ep, now);
+		loss_resume(ep, now);
 }
 
 static void
@@ -103,7 +103,7 @@ was_lost(struct ep *ep, uint64_t now)
 }
 
 void
-recover_result(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint64_t now)
+loss_result(struct ep *ep, struct flight *fl, const struct pbox_hdr *h, uint64_t now)
 {
 	if (fl->state != FLIGHT_PROBED && fl->state != FLIGHT_WAITING)
 		return;
@@ -127,7 +127,7 @@ resend(struct ep *ep, struct flight *fl)
 }
 
 static const struct pbox_worker_table *
-recover_table(const struct ep *ep, const struct flight *fl)
+loss_table(const struct ep *ep, const struct flight *fl)
 {
 	return ep->s->w->table[fl->frag->table];
 }
@@ -139,7 +139,7 @@ suspect(struct ep *ep, struct flight *fl)
 	uint8_t type = flight_frame_type(w, fl);
 
 	if (type == PBOX_PULL || (type == PBOX_PUSHPULL && fl->state != FLIGHT_DEFERRED &&
-					 recover_table(ep, fl)->discipline->probes)) {
+					 loss_table(ep, fl)->discipline->probes)) {
 		if (fl->state == FLIGHT_SENT)
 			fl->state = FLIGHT_PROBED;
 		w->count.probes++;
@@ -164,17 +164,17 @@ step_back(struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 
 	if (w->conf.slots == 0)
 		return true;
-	node = nodes_find(w, recover_table(ep, fl), h->base, fl->node);
+	node = nodes_find(w, loss_table(ep, fl), h->base, fl->node);
 	if (node < fl->node)
 		fl->node = (uint16_t)node;
 	return node <= fl->node;
 }
 
 void
-recover_wait(struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
+loss_wait(struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 {
 	struct pbox_worker *w = ep->s->w;
-	const struct pbox_worker_table *t = recover_table(ep, fl);
+	const struct pbox_worker_table *t = loss_table(ep, fl);
 	bool probed = fl->state == FLIGHT_PROBED || fl->state == FLIGHT_WAITING;
 
 	fl->waited = true;
@@ -221,7 +221,7 @@ recover_wait(struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 }
 
 void
-recover_waiting(struct ep *ep, struct flight *fl, uint64_t now)
+loss_waiting(struct ep *ep, struct flight *fl, uint64_t now)
 {
 	if (fl->state != FLIGHT_WAITING) {
 		enter(ep, fl, FLIGHT_WAITING);
@@ -231,7 +231,7 @@ recover_waiting(struct ep *ep, struct flight *fl, uint64_t now)
 }
 
 void
-recover_ask(struct ep *ep, struct flight *fl, uint64_t now)
+loss_ask(struct ep *ep, struct flight *fl, uint64_t now)
 {
 	if (fl->state != FLIGHT_WAITING || now - fl->sent_ns < TIMER_WAITING)
 		return;
@@ -242,7 +242,7 @@ recover_ask(struct ep *ep, struct flight *fl, uint64_t now)
 /* ---- suspicion --------------------------------------------------------------------------- */
 
 void
-recover_evidence(struct ep *ep)
+loss_evidence(struct ep *ep)
 {
 	struct pbox_worker *w = ep->s->w;
 	struct flight *last = ep->last, *next;
@@ -267,7 +267,7 @@ recover_evidence(struct ep *ep)
 
 /** May a timer that has expired probe? If not: *@p later, look again then. */
 static bool
-recover_may_ask(struct ep *ep, const struct flight *fl, uint64_t now, uint64_t *later)
+loss_may_ask(struct ep *ep, const struct flight *fl, uint64_t now, uint64_t *later)
 {
 	bool lossy = timer_is_lossy(ep, now);
 	uint64_t rto = timer_patience(ep, lossy);
@@ -296,7 +296,7 @@ recover_may_ask(struct ep *ep, const struct flight *fl, uint64_t now, uint64_t *
 }
 
 void
-recover_timers(struct ep *ep, uint64_t now)
+loss_timers(struct ep *ep, uint64_t now)
 {
 	struct flight *last = ep->last, *next;
 	uint64_t due = UINT64_MAX;
@@ -310,7 +310,7 @@ recover_timers(struct ep *ep, uint64_t now)
 
 		next = end ? NULL : fl->next;
 		if (when <= now &&
-			(fl->state == FLIGHT_DEFERRED || recover_may_ask(ep, fl, now, &when))) {
+			(fl->state == FLIGHT_DEFERRED || loss_may_ask(ep, fl, now, &when))) {
 			if (fl->backoff < MAX_BACKOFF)
 				fl->backoff++;
 			ep->paused |= fl->backoff >= PAUSE_BACKOFF;

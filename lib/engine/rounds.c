@@ -352,6 +352,10 @@ repeated(struct pbox_shard *s, const struct target *g, const struct pbox_frame *
 		note_refused(s, g, f);
 		shard_send_unready(s, g, f);
 	} else if (there > 0 && there != n.n) {
+		/* what is there of it may be damaged, and have named other slots: nobody would ever complete the round */
+		if (!rounds_verify(s, g, n.first, n.first + n.n) &&
+			n_there(g->fragment->record, n) == 0)
+			return contribute_now(s, g, f, n);
 		shard_count(s, PBOX_SS_DROP_OVERLAP);
 	} else if (there > 0) {
 		return repeated_now(s, g, f, n);

@@ -127,21 +127,32 @@ rounds_forget(struct pbox_shard *s, const struct target *g, unsigned slot)
 	shard_send_taken_back(s, g, w, r->from[w].ts);
 }
 
-/* A sum has found that not all of the contributions first .. end-1 are what was sent: take those back that are
- * not. If each by itself is, their memory has changed meanwhile, and none that is unverified can be trusted. */
-static void
-take_back(struct pbox_shard *s, const struct target *g, unsigned first, unsigned end)
+bool
+rounds_verify(struct pbox_shard *s, const struct target *g, unsigned first, unsigned end)
 {
 	struct pbox_record *r = g->fragment->record;
 	size_t bytes = pbox_payload_bytes(g->st->t->push_format, g->elements);
 	unsigned had = r->arrived;
 
-	for (unsigned all = 0; all < 2 && r->arrived == had; all++)
-		for (unsigned i = first; i < end; i++)
-			if (bit_get(r->nodes, i) && r->from[i].unverified &&
-				(all != 0 ||
-					!pbox_reduce_intact(r->payload[i], bytes, PBOX_HDR_LEN)))
-				rounds_forget(s, g, i);
+	for (unsigned i = first; i < end; i++)
+		if (bit_get(r->nodes, i) && r->from[i].unverified &&
+			!pbox_reduce_intact(r->payload[i], bytes, PBOX_HDR_LEN))
+			rounds_forget(s, g, i);
+	return r->arrived == had;
+}
+
+/* A sum has found that not all of the contributions first .. end-1 are what was sent: take those back that are
+ * not. If each by itself is, their memory has changed meanwhile, and none that is unverified can be trusted. */
+static void
+take_back(struct pbox_shard *s, const struct target *g, unsigned first, unsigned end)
+{
+	const struct pbox_record *r = g->fragment->record;
+
+	if (!rounds_verify(s, g, first, end))
+		return;
+	for (unsigned i = first; i < end; i++)
+		if (bit_get(r->nodes, i) && r->from[i].unverified)
+			rounds_forget(s, g, i);
 }
 
 void

@@ -472,6 +472,28 @@ late(unsigned i, uint16_t frag, uint32_t round, unsigned first, unsigned level, 
 		damaged);
 }
 
+/* What is there of a node came damaged, and was another: else it would stop the round, and nobody would ever look at it. */
+static void
+test_overlap_with_damage(void)
+{
+	begin("speech", 2, 16);
+	bring(0, 0, 0, 1);
+	bring(1, 0, 0, 1);
+	CU_ASSERT_TRUE(late(0, 0, 2, 4, 1, true));
+	fx_clear();
+	CU_ASSERT_TRUE(late(0, 0, 2, 0, 3, false));
+	expect_wait(false, 0, 0, 0); /* the damaged one is asked for */
+	UNIT_EQ_U64(fx.ss[0][PBOX_SS_TAKEN_BACK], 1);
+	UNIT_EQ_U64(fx.ss[0][PBOX_SS_DROP_OVERLAP], 0);
+	CU_ASSERT_TRUE(push(1, PBOX_PUSHPULL, 2, 8, 3));
+	expect_result(2, -1);
+	CU_ASSERT_TRUE(late(0, 0, 3, 4, 1, false));
+	fx_mark();
+	CU_ASSERT_FALSE(late(0, 0, 3, 0, 3, false));
+	FX_ONLY(PBOX_SS_DROP_OVERLAP); /* it is intact */
+	fx_end();
+}
+
 /* A damaged node is asked for again by its slot, and the others of its worker stay (R2.5). */
 static void
 test_taken_back(void)
@@ -806,6 +828,7 @@ const struct unit_test unit_tests[] = {
 	{"repetitions and WAIT", test_repetitions},
 	{"wrong nodes", test_wrong_nodes},
 	{"overlap", test_overlap},
+	{"overlap with what is damaged", test_overlap_with_damage},
 	{"taken back", test_taken_back},
 	{"replaced", test_replaced},
 	{"without a worker", test_shrink},

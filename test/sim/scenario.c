@@ -9,6 +9,9 @@
 
 #define SIM_SLOTS   4096
 #define SIM_SUMMED  800000 /* elements of all slots in all rounds, */
+#define SIM_RECORDS 24000  /* slots of all fragments in flight, */
+#define SIM_HELD    1500   /* and packets of all jobs */
+#define SIM_FOLDED  64     /* sums that a shard keeps for a job before its rounds end */
 #define SIM_BROUGHT 12000  /* and frames, where each slot takes one, roughly */
 
 /* One call a statement, or nested: C leaves the order of operands open, and a seed must mean the same
@@ -317,7 +320,7 @@ draw_slots(struct pbox_random *r, const struct sim_job_spec *j)
 /* As many as one can wait for: programs and reference make the contribution of each slot, and a worker sends each where
  * nodes are of one. */
 static void
-fit_slots(struct sim_job_spec *j)
+fit_slots(const struct sim_scenario *sc, struct sim_job_spec *j)
 {
 	uint64_t frames = fragments(j, j->mtu) + 1, elements = 0;
 	unsigned least = j->rounds < 4 ? j->rounds : 4; /* rounds are worth more than slots */
@@ -330,6 +333,10 @@ fit_slots(struct sim_job_spec *j)
 	}
 	/* what the box drops for want of room is not there when it goes on without somebody */
 	while (j->shrink && single && j->slots / 2 >= j->workers)
+		j->slots /= 2;
+	/* nor does the box have memory for any number of rounds of many slots */
+	while (j->slots / 2 >= j->workers &&
+		(uint64_t)j->slots * j->workers * sc->endpoints * sc->jobs > SIM_RECORDS)
 		j->slots /= 2;
 	while (j->slots / 2 >= j->workers &&
 		(least * j->slots * elements > SIM_SUMMED ||
@@ -344,17 +351,14 @@ fit_slots(struct sim_job_spec *j)
 static unsigned
 most_nodes(const struct sim_job_spec *j)
 {
-	unsigned own = (j->slots + j->workers - 1) / j->workers, n = 1;
+	unsigned n = 1;
 
-	for (unsigned t = 0; t < j->tables; t++)
-		if (j->table[t].fixed.op == PBOX_OP_WEIGHTED_MEAN)
-			return own;
-	for (; own > 1; own /= 2)
+	for (unsigned own = (j->slots + j->workers - 1) / j->workers; own > 1; own /= 2)
 		n += 2;
 	return n;
 }
 
-/* From a generator of its own, too: one that gives none to the seeds of regressions.txt. Returns how many packets the box
+/* From a generator of its own, too: one that gives none to those seeds of regressions.txt that are older. Returns how many packets the box
  * may have to hold for them beside those that one node a worker makes. */
 static unsigned
 make_slots(struct sim_scenario *sc, uint64_t seed)
@@ -375,7 +379,11 @@ make_slots(struct sim_scenario *sc, uint64_t seed)
 			continue;
 		j->slots = slots;
 		j->plain = plain;
-		fit_slots(j);
+		fit_slots(sc, j);
+		/* pushes alone are not bounded by windows: what the box folds early must be enough for all of them (R6.9) */
+		if ((fragments(j, j->mtu) + 1) * (33u - (unsigned)__builtin_clz(slots)) >
+			SIM_FOLDED)
+			j->push_percent = 0;
 		units += j->workers * 2 * (most_nodes(j) - 1);
 	}
 	return units;
@@ -466,6 +474,9 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 	for (unsigned i = 0; i < sc->jobs; i++)
 		if (sc->job[i].shrink)
 			sc->hold = 40 * units;
+		else if (sc->job[i].slots > 0 &&
+			 sc->hold > SIM_HELD) /* memory is as small as that */
+			sc->hold = 2 * units > SIM_HELD ? 2 * units : SIM_HELD;
 	if (!limits->recordings)
 		make_calm(sc, seed);
 }

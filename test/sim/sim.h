@@ -13,7 +13,7 @@
  *     scenario.c smaller.c   what happens in a run of a seed; the same with less of it
  *     box.c box_rx.c         what is around the engine: shards, mail, crashes
  *     worker.c program.c     what is around a worker: its port and its clock; the program that uses it
- *     net.c noise.c record.c fault.c  the network, and who plays tricks in it; the list of what was done
+ *     net.c noise.c record.c fault.c fault.h  the network, and who plays tricks in it; the list of what was done
  *     check.c timing.c map.c reference.c restart.c  the checker: boxes, workers
  *     law.h law_rounds.c law_rounds_restart.c law_slots.c  ... and tables
  *     shrink.c case.c words.c         a failing seed becomes one that can be read
@@ -32,6 +32,8 @@
 #include <pbox_registrar_view.h>
 #include <pbox_shard.h>
 #include <pbox_worker.h>
+
+#include "fault.h"
 
 #define SIM_BOXES   4
 #define SIM_JOBS    4
@@ -358,7 +360,6 @@ void sim_net_send(struct sim *s, struct sim_packet *p, bool to_box);
 /* Has nothing gone wrong for so long? */
 bool sim_net_is_calm(const struct sim *s, uint64_t ns);
 /* A forged variant of a real datagram (noise.c), if one is drawn, or that of the fault list. It goes the same way. */
-struct sim_fault;
 void sim_noise(struct sim *s, const struct sim_packet *p, struct sim_fault *k, bool drawn);
 /* A copy of a datagram to the box may reach another box, which it means nothing to. */
 void sim_noise_stray(struct sim *s, const struct sim_packet *p, struct sim_fault *k);
@@ -373,59 +374,6 @@ void sim_record_replay(struct sim *s, struct sim_packet *p);
 /* Does what the box sends go to him who sends copies? Then he gets it. */
 bool sim_record_is_his(const struct sim_packet *p);
 void sim_record_receive(struct sim *s, const struct sim_packet *p);
-
-/* ---- faults (fault.c) ---------------------------------------------------------------------- */
-
-/*
- * What goes wrong in a run, as a list: every decision that was drawn against a datagram, a mail, a
- * worker or the box. A run can be repeated with some of them only (shrink.c). A decision is known by
- * what it hits, not by when it was drawn, so that the others stay what they are.
- */
-enum sim_fault_kind {
-	SIM_FAULT_LOSE,
-	SIM_FAULT_REPEAT,
-	SIM_FAULT_DELAY,     /* value[0]: ns more than the way takes */
-	SIM_FAULT_DAMAGE,    /* value[0]: up to four places, 16 bits each; value[1]: 8 bits each */
-	SIM_FAULT_CUT,       /* value[0]: bytes left */
-	SIM_FAULT_FORGE,     /* value[0]: random number, value[1]: what is forged */
-	SIM_FAULT_SLOW_MAIL, /* value[0]: ns */
-	SIM_FAULT_KILL,      /* value[0]: ns after the beginning of the worker's job */
-	SIM_FAULT_REBIND,    /* the same */
-	SIM_FAULT_REPLACE,   /* the same */
-	SIM_FAULT_CRASH,     /* value[0]: ns after the beginning; job: the box */
-	SIM_FAULT_SNAPSHOT,  /* the same; no fault, but what a crash is survived by */
-	SIM_FAULT_STRAY,     /* value[0]: the box that a copy goes to */
-	SIM_FAULT_RECORD,    /* value[0]: ns until it is sent again, value[1]: how (record.c) */
-	SIM_FAULT_HALVES, /* value[0]: ns from one to the other; odd: the right one first. value[1]: ns before that */
-	SIM_FAULT_KINDS
-};
-
-struct sim_fault {
-	uint32_t chunk, round, nth; /* nth: of all that are alike */
-	uint16_t frag;
-	uint8_t kind, type, job, worker; /* type of the first frame */
-	bool to_box, forged;
-	uint8_t copy; /* 0: the first to be delivered */
-	uint64_t value[2];
-};
-
-struct sim_faults {
-	struct sim_fault *f;
-	size_t n, cap;
-	bool fixed; /* f is not to be moved: what is beyond cap is forgotten */
-};
-
-/* k is the fault as drawn, or not drawn: does it happen? Its values may become others. */
-bool sim_fault(struct sim *s, struct sim_fault *k, enum sim_fault_kind kind, bool drawn);
-/* Begin k for this datagram: which one it is. */
-void sim_fault_of(struct sim *s, struct sim_fault *k, const struct sim_packet *p, bool to_box);
-/* Number of those before it that are alike. */
-uint32_t sim_fault_nth(struct sim *s, const struct sim_fault *k);
-void sim_faults_add(struct sim_faults *l, const struct sim_fault *k);
-void sim_faults_sort(struct sim_faults *l);
-/* One line a fault, for people and for sim_faults_read(). */
-void sim_faults_print(const struct sim_faults *l, FILE *to);
-bool sim_faults_line(struct sim_faults *l, const char *line);
 
 /* ---- the trace in words (words.c) ------------------------------------------------------------ */
 

@@ -98,7 +98,7 @@ check_order(
 			w->job, w->number, h->base);
 }
 
-/* The box has told it which of its slots it has. */
+/* The box has said which of its slots are there. */
 static void
 order_heard(struct sim *s, const struct sim_worker *w, const struct pbox_hdr *h)
 {

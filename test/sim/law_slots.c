@@ -100,7 +100,8 @@ slots_contribution(struct sim *s, unsigned job, struct sim_fragment *f, const st
 			continue;
 		l->arrived = h->round;
 		l->at = s->now;
-		if (spec->slots != 0) /* where most frames are lost, a round of many nodes takes long */
+		if (spec->slots !=
+			0) /* where most frames are lost, a round of many nodes takes long */
 			s->box->progress_at = s->now;
 	}
 }

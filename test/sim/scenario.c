@@ -10,6 +10,8 @@
 #define SIM_SLOTS   4096
 #define SIM_SUMMED  800000 /* elements of all slots in all rounds, */
 #define SIM_RECORDS 24000  /* slots of all fragments in flight, */
+#define SIM_HELD    1500   /* and packets of all jobs */
+#define SIM_FOLDED  64     /* sums that a shard keeps for a job before its rounds end */
 #define SIM_BROUGHT 12000  /* and frames, where each slot takes one, roughly */
 
 /* One call a statement, or nested: C leaves the order of operands open, and a seed must mean the same
@@ -349,12 +351,9 @@ fit_slots(const struct sim_scenario *sc, struct sim_job_spec *j)
 static unsigned
 most_nodes(const struct sim_job_spec *j)
 {
-	unsigned own = (j->slots + j->workers - 1) / j->workers, n = 1;
+	unsigned n = 1;
 
-	for (unsigned t = 0; t < j->tables; t++)
-		if (j->table[t].fixed.op == PBOX_OP_WEIGHTED_MEAN)
-			return own;
-	for (; own > 1; own /= 2)
+	for (unsigned own = (j->slots + j->workers - 1) / j->workers; own > 1; own /= 2)
 		n += 2;
 	return n;
 }
@@ -381,6 +380,10 @@ make_slots(struct sim_scenario *sc, uint64_t seed)
 		j->slots = slots;
 		j->plain = plain;
 		fit_slots(sc, j);
+		/* pushes alone are not bounded by windows: what the box folds early must be enough for all of them (R6.9) */
+		if ((fragments(j, j->mtu) + 1) * (33u - (unsigned)__builtin_clz(slots)) >
+			SIM_FOLDED)
+			j->push_percent = 0;
 		units += j->workers * 2 * (most_nodes(j) - 1);
 	}
 	return units;
@@ -471,6 +474,9 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 	for (unsigned i = 0; i < sc->jobs; i++)
 		if (sc->job[i].shrink)
 			sc->hold = 40 * units;
+		else if (sc->job[i].slots > 0 &&
+			 sc->hold > SIM_HELD) /* memory is as small as that */
+			sc->hold = 2 * units > SIM_HELD ? 2 * units : SIM_HELD;
 	if (!limits->recordings)
 		make_calm(sc, seed);
 }

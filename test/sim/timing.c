@@ -14,7 +14,7 @@
 #define FORGOTTEN (3 * SEC) /* R6.10: no timer is longer than a second */
 #define SETTLED   SEC       /* after the last loss; by then it is known */
 #define ASKED     150       /* frames about one round of a fragment in a second, */
-#define NODE      50        /* and for each node of it */
+#define NODE      50        /* and for each node of a worker, on average */
 
 /* Requests of one session, by id. PINGs answer, and joins follow what RETRY says. */
 static void
@@ -65,7 +65,9 @@ check_asked(struct sim *s, struct sim_worker *w, struct sim_fragment *f, const s
 		f->asked[w->number].n = 0;
 	}
 	if (++f->asked[w->number].n >
-		ASKED + (s->sc.job[w->job].slots != 0 ? NODE * slots_nodes(f) : 0))
+		ASKED + (s->sc.job[w->job].slots != 0
+					? NODE * slots_nodes(f) / s->sc.job[w->job].workers
+					: 0))
 		sim_fail(s,
 			"worker %u/%u sends more than %u frames a second about round %u of chunk %x frag %u",
 			w->job, w->number, ASKED, h->round, h->chunk, h->frag);

@@ -238,7 +238,7 @@ class Machine:
             raise Failed("the box has not answered all of the exporter")
         return out
 
-    def ssh(self, key, *command, seconds=60, **more):
+    def ssh(self, key, *command, seconds=240, **more):
         return self.net.exec(*ssh_command(key), "root@127.0.0.1", *command, seconds=seconds, **more)
 
     def power_cut(self):

@@ -128,7 +128,8 @@ rounds_verify(struct pbox_shard *s, const struct target *g, unsigned first, unsi
 	size_t bytes = pbox_payload_bytes(g->st->t->push_format, g->elements);
 	unsigned had = r->arrived;
 
-	for (unsigned i = first; i < end; i++)
+	/* what is folded was intact, and its packets are gone */
+	for (unsigned i = first > r->folded ? first : r->folded; i < end; i++)
 		if (bit_get(r->nodes, i) && r->from[i].unverified &&
 			!pbox_reduce_intact(r->payload[i], bytes, PBOX_HDR_LEN))
 			rounds_forget(s, g, i);

@@ -568,6 +568,39 @@ test_fold_without_a_worker(void)
 	fx_end();
 }
 
+/* What is summed already is what was sent: a node that overlaps it is none of its parts, and takes nothing back. */
+static void
+test_overlap_with_what_is_folded(void)
+{
+	const struct fx_table t = {.elements = 64 * 50, .op = PBOX_OP_SUM};
+
+	fx.mtu = 154;
+	fx.hold = 3;
+	begin_with("speech", 3, 12, &t); /* 0 to 3, 4 to 7, 8 to 11 */
+	for (uint32_t round = 1; round <= 2; round++) {
+		for (uint16_t frag = 0; frag < 3; frag++)
+			for (unsigned i = 0; i < 3 && round == 1; i++)
+				CU_ASSERT_TRUE(push_frag(i, frag, 4 * i, 2));
+		if (round == 1)
+			continue;
+		CU_ASSERT_TRUE(late(1, 0, 2, 4, 2, false));
+		CU_ASSERT_TRUE(late(2, 0, 2, 8, 2, false));
+		CU_ASSERT_TRUE(late(1, 1, 2, 4, 2, false));
+		CU_ASSERT_TRUE(late(0, 2, 2, 0, 0, false));
+		UNIT_EQ_U64(fx.ss[0][PBOX_SS_FOLDS], 1);
+		fx_mark();
+		CU_ASSERT_FALSE(late(0, 2, 2, 0, 1, false));
+		FX_ONLY(PBOX_SS_DROP_OVERLAP);
+		UNIT_EQ_U64(fx.ss[0][PBOX_SS_TAKEN_BACK], 0);
+		CU_ASSERT_TRUE(late(0, 2, 2, 1, 0, false));
+		CU_ASSERT_TRUE(late(0, 2, 2, 2, 1, false));
+		CU_ASSERT_TRUE(late(1, 2, 2, 4, 2, false));
+		CU_ASSERT_TRUE(late(2, 2, 2, 8, 2, false));
+		expect_result(2, -1);
+	}
+	fx_end();
+}
+
 /* Tables do not meet: the same fragment number and round, other slots that are missing. */
 static void
 test_two_tables(void)
@@ -650,6 +683,7 @@ const struct unit_test unit_tests[] = {
 	{"weights", test_weights},
 	{"summed early", test_fold},
 	{"summed early, without a worker", test_fold_without_a_worker},
+	{"overlap with what is summed early", test_overlap_with_what_is_folded},
 	{"two tables", test_two_tables},
 	{"memory", test_memory},
 	{NULL, NULL},

@@ -234,14 +234,17 @@ room_fit(struct pbox_registrar *r, const struct registrar_join *q, struct regist
 		.acc_bytes = 2 * (size_t)r->conf.mtu,
 	};
 	nodes = room->slots > 1 ? 32 - (uint32_t)__builtin_clz(room->slots - 1u) : 1;
+	/* what one round needs of them: without it the rounds of workers that send ahead would wait for each other */
+	room->kept = room->named ? nodes : 0;
 	folded = most / 2 / shards / pbox_pad_line(room->acc_bytes);
 	for (;; out->window /= 2) {
 		room->records = m->workers * r->endpoints_per_shard * out->window;
 		room->hold = unit_of(r, m) * out->window;
 		room->folded =
 			room->records < SHARD_FOLDED / nodes ? room->records * nodes : SHARD_FOLDED;
+		room->folded += room->kept;
 		if (room->folded > folded)
-			room->folded = (uint32_t)folded;
+			room->folded = (uint32_t)(folded > room->kept ? folded : room->kept);
 		out->arena = shards * shard_job_bytes(room);
 		if (out->arena <= most || out->window == 1)
 			break;

@@ -28,6 +28,7 @@ open_round(struct pbox_shard *s, const struct target *g)
 		memcpy(r->expect, j->expected, slot_words(j) * sizeof(*r->expect));
 	r->level = 0;
 	if (__builtin_expect(j->named, 0)) {
+		r->listed = false;
 		r->level = PBOX_MAX_LEVEL;
 		memset(r->nodes, 0, slot_words(j) * sizeof(*r->nodes));
 	}
@@ -41,6 +42,8 @@ rounds_close(struct pbox_shard *s, const struct target *g)
 
 	if (__builtin_expect(r->paced, 0))
 		rounds_pace_remove(s, g->j, r);
+	if (__builtin_expect(g->j->named, 0) && r->listed)
+		rounds_line_leave(g->j, r);
 	rounds_unfold(g->j, r, 0);
 	shard_record_close(s, g->j, g->fragment);
 }
@@ -62,6 +65,8 @@ keep_contribution(
 	c->level = (uint8_t)n.level;
 	if (n.named && n.level < r->level)
 		r->level = c->level;
+	if (n.named && !r->listed)
+		rounds_line_enter(j, r);
 	r->unverified += f->unverified;
 	slots_come(r, n);
 	if (holds) {

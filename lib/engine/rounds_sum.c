@@ -158,6 +158,7 @@ rounds_unfold(struct pbox_shard_job *j, struct pbox_record *r, unsigned first)
 
 		*acc = j->free_acc;
 		j->free_acc = acc;
+		j->n_free_acc++;
 	}
 }
 
@@ -191,7 +192,8 @@ rounds_fold(struct pbox_shard *s, const struct target *g)
 		/* end has this bit; so the node may take in some that are folded */
 		unsigned level = 31 - (unsigned)__builtin_clz(r->folded ^ end),
 			 until = end >> level << level, first = until - (1u << level);
-		void *acc = r->folded > first ? (void *)(uintptr_t)r->payload[first] : j->free_acc;
+		void *acc = r->folded > first ? (void *)(uintptr_t)r->payload[first]
+					      : rounds_free_acc(j, r);
 		struct pbox_sources src;
 
 		if (acc == NULL)
@@ -202,10 +204,12 @@ rounds_fold(struct pbox_shard *s, const struct target *g)
 			take_back(s, g, r->folded, until);
 			return;
 		}
-		if (r->folded > first)
+		if (r->folded > first) {
 			rounds_unfold(j, r, first + 1);
-		else
+		} else {
 			j->free_acc = *(void **)acc;
+			j->n_free_acc--;
+		}
 		memcpy(acc, s->scratch, g->elements * sizeof(*s->scratch));
 		rounds_release(s, j, r, r->folded, until);
 		r->payload[first] = acc;

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <string.h>
+
+#include "slots.h"
+
+/* A job that holds as much as it may, or has as many rounds: whoever sends ahead of others, the rounds end (R6.9). */
+
+const char unit_suite[] = "engine: slots, at the bound";
+
+/* The first chunk is used. Each core has 20 at least. */
+#define CHUNKS    44
+#define FRAGMENTS 300
+
+/* Which node of which fragment a worker sends next; with PUSH alone it waits for no round. */
+static struct {
+	uint16_t frag;
+	unsigned node;
+} at[WORKERS];
+
+struct run {
+	unsigned workers, slots, hold;
+	enum pbox_op op;
+	bool last_first; /* the last worker is ahead of all */
+};
+
+/* The worker's nodes, or (weighted) its slots. */
+static unsigned
+brings(const struct run *r, unsigned i, struct pbox_node *n)
+{
+	unsigned first = pbox_slots_of(i, r->workers, r->slots), count = 0;
+
+	if (r->op != PBOX_OP_WEIGHTED_MEAN)
+		return nodes_of(i, n);
+	for (unsigned slot = first; slot < pbox_slots_of(i + 1, r->workers, r->slots); slot++)
+		n[count++] = (struct pbox_node){.first = (uint16_t)slot};
+	return count;
+}
+
+/* Worker i sends until one is not taken, `most` at most. */
+static unsigned
+send(const struct run *r, unsigned i, unsigned most)
+{
+	static struct pbox_node n[PBOX_MAX_SLOTS];
+	unsigned count = brings(r, i, n), sent = 0;
+
+	while (sent < most && at[i].frag < FRAGMENTS &&
+		push_at(i, PBOX_PUSH, 0, at[i].frag, 1, n[at[i].node], false, false)) {
+		fx_clear();
+		sent++;
+		if (++at[i].node == count) {
+			at[i].node = 0;
+			at[i].frag++;
+		}
+	}
+	fx_clear();
+	return sent;
+}
+
+/* Each worker goes as far ahead as it can; then they send by turns, or (seed) by chance. */
+static void
+push_alone(const struct run *r, unsigned by_chance)
+{
+	const struct fx_table t = {.elements = CHUNKS * 64 / 4 * FRAGMENTS, .op = r->op};
+	unsigned sent = 1;
+
+	fx.mtu = 154;
+	fx.chunk_elements = 64 / 4 * FRAGMENTS;
+	fx.hold = r->hold;
+	memset(at, 0, sizeof(at));
+	begin_with("speech", r->workers, r->slots, &t);
+	seed = by_chance;
+	for (unsigned i = 0; i < r->workers && by_chance == 0; i++)
+		send(r, r->last_first ? r->workers - 1 - i : i, UINT32_MAX);
+	while (sent > 0) {
+		sent = 0;
+		for (unsigned i = 0; i < r->workers; i++)
+			sent += send(r, i, by_chance != 0 ? 1 + chance(50) : 1);
+	}
+	for (unsigned i = 0; i < r->workers; i++)
+		UNIT_EQ_U64(at[i].frag, FRAGMENTS);
+	UNIT_EQ_U64(fx.ss[0][PBOX_SS_ROUNDS], FRAGMENTS);
+	fx_end();
+}
+
+static void
+test_push_alone(void)
+{
+	static const struct run run[] = {{2, 22, 256, PBOX_OP_SUM, false},
+		{3, 22, 256, PBOX_OP_SUM, false}, {3, 22, 256, PBOX_OP_SUM, true},
+		{4, 4, 2048, PBOX_OP_SUM, false}, {5, 61, 1024, PBOX_OP_SUM, true},
+		{8, 64, 256, PBOX_OP_SUM, true}, {8, 61, 1024, PBOX_OP_SUM, false},
+		{2, 64, 4, PBOX_OP_WEIGHTED_MEAN, true}, {3, 50, 64, PBOX_OP_WEIGHTED_MEAN, true}};
+
+	for (unsigned i = 0; i < sizeof(run) / sizeof(run[0]); i++)
+		for (unsigned by_chance = 0; by_chance < 3; by_chance++)
+			push_alone(&run[i], by_chance);
+}
+
+const struct unit_test unit_tests[] = {
+	{"PUSH alone", test_push_alone},
+	{NULL, NULL},
+};

@@ -48,6 +48,39 @@ rounds_close(struct pbox_shard *s, const struct target *g)
 	shard_record_close(s, g->j, g->fragment);
 }
 
+static bool
+round_is_ready(const struct pbox_shard *s, const struct target *g)
+{
+	for (unsigned i = 0; i < s->n_ready; i++)
+		if (s->ready[i].fragment == g->fragment)
+			return true;
+	return g->fragment->record->paced;
+}
+
+/* Slots that nobody waits for complete nothing, but where nobody is waited for at all: then who has brought all of its
+ * own makes a round of what is there. */
+static __attribute__((noinline, cold)) bool
+completes_alone(const struct pbox_shard *s, const struct target *g, unsigned worker)
+{
+	const struct pbox_shard_job *j = g->j;
+	const struct pbox_record *r = g->fragment->record;
+	unsigned end = slots_end(j, worker);
+
+	return bits_next(r->expect, 0, j->slots) == j->slots &&
+	       bits_next_clear(r->has, slots_begin(j, worker), end) == end && !round_is_ready(s, g);
+}
+
+/* Slots that nobody waits for, of a round that is complete without them and does not end with this burst: it would
+ * hold as many packets as its workers like to bring them in. */
+static __attribute__((noinline, cold)) bool
+is_surplus(const struct pbox_shard *s, const struct target *g, struct slots n, unsigned worker)
+{
+	const struct pbox_record *r = g->fragment->record;
+
+	return is_extra(r, n.first) && (r->paced || !round_is_ready(s, g)) &&
+	       !completes_alone(s, g, worker);
+}
+
 /* Put a first contribution into the round; false when there is no room to hold it. */
 static inline __attribute__((always_inline)) bool
 keep_contribution(
@@ -73,11 +106,12 @@ keep_contribution(
 		j->held++;
 		pbox_stat_add(&s->stats[PBOX_SS_HELD], 1);
 	}
-	if (r->arrived == r->need || j->held <= j->hold_share)
+	if (j->held <= j->hold_share ||
+		(r->arrived == r->need && !(n.named && is_surplus(s, g, n, f->hdr.worker))))
 		return true;
 	/* the job is at its bound: first what is complete, then the front of this round */
 	shard_finish_ready(s);
-	if (j->held > j->hold_share)
+	if (j->held > j->hold_share && r->arrived != r->need)
 		rounds_fold(s, g);
 	if (j->held <= j->hold_share || !holds || c->handle != f->handle)
 		return true;
@@ -170,28 +204,6 @@ note_refused(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 		return;
 	m->refused_at = at;
 	m->refused = f->hdr.round;
-}
-
-static bool
-round_is_ready(const struct pbox_shard *s, const struct target *g)
-{
-	for (unsigned i = 0; i < s->n_ready; i++)
-		if (s->ready[i].fragment == g->fragment)
-			return true;
-	return g->fragment->record->paced;
-}
-
-/* Slots that nobody waits for complete nothing, but where nobody is waited for at all: then who has brought all of its
- * own makes a round of what is there. */
-static __attribute__((noinline, cold)) bool
-completes_alone(const struct pbox_shard *s, const struct target *g, unsigned worker)
-{
-	const struct pbox_shard_job *j = g->j;
-	const struct pbox_record *r = g->fragment->record;
-	unsigned end = slots_end(j, worker);
-
-	return bits_next(r->expect, 0, j->slots) == j->slots &&
-	       bits_next_clear(r->has, slots_begin(j, worker), end) == end && !round_is_ready(s, g);
 }
 
 /* Slots that are not in the round in progress so far. True: the packet is held. */

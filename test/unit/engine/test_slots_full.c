@@ -99,7 +99,46 @@ test_push_alone(void)
 			push_alone(&run[i], by_chance);
 }
 
+/* Rounds that were opened by a PULL, and of which nobody is waited for any more: what they hold is within the bound, too. */
+static void
+test_bound_alone(void)
+{
+	const struct fx_table t = {.elements = CHUNKS * 64 / 4 * FRAGMENTS, .op = PBOX_OP_SUM};
+	struct pbox_node n[PBOX_RANGE_NODES];
+	unsigned most;
+
+	fx.mtu = 154;
+	fx.hold = 64;
+	fx.chunk_elements = 64 / 4 * FRAGMENTS;
+	begin_with("six", 2, 64, &t);
+	most = pbox_registrar_job_named(fx.registrar, "six")->hold_share;
+	fx_leave(&w[0]);
+	for (unsigned frag = 0; frag < most; frag++) {
+		struct pbox_hdr h = fx_data(&w[1], PBOX_PULL, 0, (uint16_t)frag, 1);
+
+		fx_rx(0, &w[1], &h, NULL);
+	}
+	CU_ASSERT_TRUE_FATAL(fx_try_join(&w[0]));
+	fx_declare(&w[0], 0,
+		&(struct fx_table){.elements = t.elements, .flags = PBOX_DECLARE_CONTINUE});
+	fx_leave(&w[1]);
+	fx_clear();
+	for (unsigned frag = 0; frag < most; frag++)
+		for (unsigned slot = 0; slot < 31; slot++) {
+			push_at(0, PBOX_PUSH, 0, (uint16_t)frag, 1,
+				(struct pbox_node){.first = (uint16_t)slot}, false, false);
+			fx_clear();
+		}
+	UNIT_EQ_U64(pbox_shard_held(fx.shard[0]), most);
+	/* it ends where a worker has brought all of its own */
+	UNIT_EQ_U64(nodes_of(0, n), 1);
+	CU_ASSERT_TRUE(push_at(0, PBOX_PUSHPULL, 0, FRAGMENTS - 1, 1, n[0], false, false));
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_RESULT);
+	fx_end();
+}
+
 const struct unit_test unit_tests[] = {
 	{"PUSH alone", test_push_alone},
+	{"nobody is waited for", test_bound_alone},
 	{NULL, NULL},
 };

@@ -661,8 +661,20 @@ test_memory(void)
 	w[1] = (struct fx_worker){.job = "quota", .workers = 2, .slots = PBOX_MAX_SLOTS};
 	CU_ASSERT_FALSE(fx_try_join(&w[1]));
 	UNIT_EQ_U64(fx_error(), PBOX_E_NO_MEMORY);
+	CU_ASSERT_PTR_NOT_NULL(strstr(fx_error_text(), "2 workers with 4096 slots need "));
 	w[1].slots = 4;
 	CU_ASSERT_TRUE(fx_try_join(&w[1]));
+	fx_end();
+	/* packets are of nodes */
+	fx.hold = 5;
+	fx_begin();
+	w[2] = (struct fx_worker){.job = "speech", .workers = 3, .slots = 14};
+	CU_ASSERT_FALSE(fx_try_join(&w[2]));
+	UNIT_EQ_U64(fx_error(), PBOX_E_FULL);
+	CU_ASSERT_STRING_EQUAL(fx_error_text(),
+		"no packet buffers left for 3 workers that bring 6 nodes of 14 slots a round (5 free): raise 'hold', or let the slots be the workers times a power of 2");
+	w[2].slots = 12;
+	CU_ASSERT_TRUE(fx_try_join(&w[2]));
 	fx_end();
 }
 

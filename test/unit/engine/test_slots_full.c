@@ -6,7 +6,7 @@
 
 #include "slots.h"
 
-/* A job that holds as much as it may, or has as many rounds: whoever sends ahead of others, the rounds end (R6.9). */
+/* A job that holds as much as it may, or has as many rounds: one worker sends ahead of others, and the rounds end (R6.9). */
 
 const char unit_suite[] = "engine: slots, at the bound";
 

@@ -620,8 +620,12 @@ rounds_members(struct pbox_shard *s, const struct target *g)
 		r->expect[i] &= ~gone;
 		fewer |= gone != 0;
 	}
-	if (!fewer || r->arrived == 0 || r->arrived != r->need)
+	if (!fewer || r->arrived != r->need)
 		return;
+	if (r->arrived == 0) { /* who comes back begins another, and is waited for */
+		rounds_close(s, g);
+		return;
+	}
 	if (s->n_ready == PBOX_SHARD_BURST)
 		shard_finish_ready(s);
 	rounds_complete(s, g);

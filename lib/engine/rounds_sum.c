@@ -358,12 +358,15 @@ void
 rounds_burst(struct pbox_shard *s, const struct target *g, const struct target *next)
 {
 	const struct pbox_record *r = g->fragment->record, *ahead = NULL;
+	unsigned had;
 
 	if (next != NULL && next->fragment->record->arrived == g->j->slots)
 		ahead = next->fragment->record;
-	/* where the damage was of one that is gone, the others are complete without it */
-	for (unsigned had = r->arrived; !rounds_finish(s, g, ahead) && r->arrived == r->need &&
-					r->arrived > 0 && r->arrived < had;
-		had = r->arrived)
-		;
+	do { /* where the damage was of one that is gone, the others are complete without it */
+		had = r->arrived;
+		if (rounds_finish(s, g, ahead))
+			return;
+	} while (r->arrived == r->need && r->arrived > 0 && r->arrived < had);
+	if (r->need == 0) /* nobody is waited for, and nothing is there */
+		rounds_close(s, g);
 }

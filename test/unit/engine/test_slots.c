@@ -450,6 +450,30 @@ test_alone(void)
 	fx_end();
 }
 
+/* A round that somebody asked for, and in which nothing is there when the last that it waits for has gone, is none: it would
+ * not wait for those that are back. */
+static void
+test_forgotten(void)
+{
+	begin("six", 2, 6);
+	fx_leave(&w[0]);
+	ask(1, 1);
+	UNIT_EQ_U64(fx.ss[0][PBOX_SS_ROUNDS_OPEN], 1);
+	back(0);
+	fx_leave(&w[1]);
+	UNIT_EQ_U64(fx.ss[0][PBOX_SS_ROUNDS_OPEN], 0);
+	back(1);
+	for (unsigned i = 0; i < 2; i++)
+		CU_ASSERT_EQUAL(fx_map(&w[i], 0, 0)->hdr.type, PBOX_MAPPED);
+	fx_clear();
+	bring(0, 0, 0, 1);
+	UNIT_EQ_U64(fx_count(PBOX_RESULT), 0);
+	bring(1, 0, 0, 1);
+	UNIT_EQ_U64(fx_count(PBOX_RESULT), 2);
+	expect_result(1, -1);
+	fx_end();
+}
+
 /* Weights are of slots (WEIGHTED_MEAN), also where the last one is alone. */
 static void
 test_weights(void)
@@ -692,6 +716,7 @@ const struct unit_test unit_tests[] = {
 	{"without a worker", test_shrink},
 	{"a worker that nobody waits for", test_late_worker},
 	{"alone", test_alone},
+	{"forgotten", test_forgotten},
 	{"weights", test_weights},
 	{"summed early", test_fold},
 	{"summed early, without a worker", test_fold_without_a_worker},

@@ -277,14 +277,6 @@ test_overlap(void)
 	fx_end();
 }
 
-static bool
-late(unsigned i, uint16_t frag, uint32_t round, unsigned first, unsigned level, bool damaged)
-{
-	return push_at(i, PBOX_PUSHPULL, 0, frag, round,
-		(struct pbox_node){.first = (uint16_t)first, .level = (uint16_t)level}, true,
-		damaged);
-}
-
 /* What is there of a node came damaged, and was another: else it would stop the round, and nobody would ever look at it. */
 static void
 test_overlap_with_damage(void)
@@ -518,113 +510,6 @@ test_weights(void)
 	fx_end();
 }
 
-static bool
-push_frag(unsigned i, uint16_t frag, unsigned first, unsigned level)
-{
-	return push_at(i, PBOX_PUSHPULL, 0, frag, 1,
-		(struct pbox_node){.first = (uint16_t)first, .level = (uint16_t)level}, false,
-		false);
-}
-
-/* As many packets may be held as workers bring nodes, and are, of fragments 0 and 1. */
-static void
-begin_full(const char *job)
-{
-	const struct fx_table t = {.elements = 64 * 50, .op = PBOX_OP_SUM};
-
-	fx.mtu = 154;
-	fx.hold = 3;
-	begin_with(job, 3, 13, &t);
-	CU_ASSERT_TRUE(push_frag(1, 0, 4, 2));
-	CU_ASSERT_TRUE(push_frag(2, 0, 8, 2));
-	CU_ASSERT_TRUE(push_frag(1, 1, 4, 2));
-	UNIT_EQ_U64(pbox_shard_held(fx.shard[0]), 3);
-}
-
-/* A job that holds as much as it may sums the front of a round, by nodes, and gives their packets back. */
-static void
-test_fold(void)
-{
-	begin_full("speech");
-	fx_mark();
-	CU_ASSERT_FALSE(push_frag(1, 2, 4, 2)); /* worker 0 is waited for */
-	FX_ONLY(PBOX_SS_DROP_NO_BUFFER);
-	CU_ASSERT_TRUE(push_frag(0, 2, 0, 2));
-	UNIT_EQ_U64(fx.ss[0][PBOX_SS_FOLDS], 1);
-	CU_ASSERT_TRUE(push_frag(1, 2, 4, 2));
-	CU_ASSERT_TRUE(push_frag(2, 2, 8, 2));
-	UNIT_EQ_U64(fx.ss[0][PBOX_SS_FOLDS], 3);
-	UNIT_EQ_U64(pbox_shard_held(fx.shard[0]), 3);
-	CU_ASSERT_FALSE(push_frag(1, 2, 4, 2)); /* summed, and there */
-	fx_clear();
-	CU_ASSERT_TRUE(push_frag(2, 2, 12, 0));
-	UNIT_EQ_U64(fx_count(PBOX_RESULT), 3);
-	expect_result(1, -1);
-	for (uint16_t frag = 0; frag < 2; frag++) {
-		CU_ASSERT_TRUE(push_frag(0, frag, 0, 2));
-		CU_ASSERT_EQUAL(push_frag(2, frag, 8, 2), frag == 1);
-		CU_ASSERT_TRUE(push_frag(2, frag, 12, 0));
-		expect_result(1, -1);
-	}
-	fx_end();
-}
-
-/* Slots that nobody waits for do not keep it from that; and what they bring after that is too late. */
-static void
-test_fold_without_a_worker(void)
-{
-	begin_full("six");
-	fx_leave(&w[0]);
-	CU_ASSERT_TRUE(push_frag(1, 2, 4, 2));
-	UNIT_EQ_U64(fx.ss[0][PBOX_SS_FOLDS], 1);
-	UNIT_EQ_U64(pbox_shard_held(fx.shard[0]), 3);
-	CU_ASSERT_TRUE_FATAL(fx_try_join(&w[0]));
-	fx_declare(
-		&w[0], 0, &(struct fx_table){.elements = 64 * 50, .flags = PBOX_DECLARE_CONTINUE});
-	fx_clear();
-	fx_mark();
-	CU_ASSERT_FALSE(push_frag(0, 2, 0, 2));
-	FX_ONLY(PBOX_SS_DROP_NO_BUFFER);
-	CU_ASSERT_TRUE(push_frag(2, 2, 8, 2));
-	CU_ASSERT_TRUE(push_frag(2, 2, 12, 0));
-	UNIT_EQ_U64(fx_count(PBOX_RESULT), 2);
-	expect_result(1, 0);
-	fx_end();
-}
-
-/* What is summed already is what was sent: a node that overlaps it is none of its parts, and takes nothing back. */
-static void
-test_overlap_with_what_is_folded(void)
-{
-	const struct fx_table t = {.elements = 64 * 50, .op = PBOX_OP_SUM};
-
-	fx.mtu = 154;
-	fx.hold = 3;
-	begin_with("speech", 3, 12, &t); /* 0 to 3, 4 to 7, 8 to 11 */
-	for (uint32_t round = 1; round <= 2; round++) {
-		for (uint16_t frag = 0; frag < 3; frag++)
-			for (unsigned i = 0; i < 3 && round == 1; i++)
-				CU_ASSERT_TRUE(push_frag(i, frag, 4 * i, 2));
-		if (round == 1)
-			continue;
-		CU_ASSERT_TRUE(late(1, 0, 2, 4, 2, false));
-		CU_ASSERT_TRUE(late(2, 0, 2, 8, 2, false));
-		CU_ASSERT_TRUE(late(1, 1, 2, 4, 2, false));
-		CU_ASSERT_TRUE(late(0, 2, 2, 0, 0, false));
-		UNIT_EQ_U64(fx.ss[0][PBOX_SS_FOLDS], 1);
-		fx_mark();
-		CU_ASSERT_FALSE(late(0, 2, 2, 0, 1, false));
-		FX_ONLY(PBOX_SS_DROP_OVERLAP);
-		UNIT_EQ_U64(fx.ss[0][PBOX_SS_TAKEN_BACK], 0);
-		CU_ASSERT_TRUE(late(0, 2, 2, 1, 0, false));
-		CU_ASSERT_TRUE(late(0, 2, 2, 2, 1, false));
-		CU_ASSERT_TRUE(late(1, 2, 2, 4, 2, false));
-		CU_ASSERT_TRUE(late(2, 2, 2, 8, 2, false));
-		expect_result(2, -1);
-	}
-	fx_end();
-}
-
 /* Tables do not meet: the same fragment number and round, other slots that are missing. */
 static void
 test_two_tables(void)
@@ -718,9 +603,6 @@ const struct unit_test unit_tests[] = {
 	{"alone", test_alone},
 	{"forgotten", test_forgotten},
 	{"weights", test_weights},
-	{"summed early", test_fold},
-	{"summed early, without a worker", test_fold_without_a_worker},
-	{"overlap with what is summed early", test_overlap_with_what_is_folded},
 	{"two tables", test_two_tables},
 	{"memory", test_memory},
 	{NULL, NULL},

@@ -154,6 +154,23 @@ room_if(struct pbox_registrar *r, const struct pbox_job_conf *asker, uint32_t un
 	return room_of(&c, unit);
 }
 
+/* Whom there is no room for: slots take it, too. */
+struct asker_text {
+	char text[40];
+};
+
+static struct asker_text
+asker_text(const struct pbox_join *m)
+{
+	struct asker_text t;
+
+	if (m->slots == 0)
+		snprintf(t.text, sizeof(t.text), "%u workers", m->workers);
+	else
+		snprintf(t.text, sizeof(t.text), "%u workers with %u slots", m->workers, m->slots);
+	return t;
+}
+
 static bool
 refuse_room(struct pbox_registrar *r, const struct registrar_join *q, const struct room *room)
 {
@@ -175,9 +192,13 @@ refuse_room(struct pbox_registrar *r, const struct registrar_join *q, const stru
 	if (room->kept > 0 && room->free > 0)
 		snprintf(more, sizeof(more), ", %u of them kept for sections with a name",
 			room->kept < room->free ? room->kept : room->free);
+	if (q->m.slots == 0)
+		return registrar_refuse(r, f, PBOX_E_FULL, room->free,
+			"no packet buffers left for %u workers (%u free%s): raise 'hold'",
+			q->m.workers, room->free, more);
 	return registrar_refuse(r, f, PBOX_E_FULL, room->free,
-		"no packet buffers left for %u workers (%u free%s): raise 'hold'", q->m.workers,
-		room->free, more);
+		"no packet buffers left for %u workers that bring %u nodes of %u slots a round (%u free%s): raise 'hold', or let the slots be the workers times a power of 2",
+		q->m.workers, registrar_nodes(&q->m), q->m.slots, room->free, more);
 }
 
 size_t
@@ -234,14 +255,17 @@ room_fit(struct pbox_registrar *r, const struct registrar_join *q, struct regist
 		.acc_bytes = 2 * (size_t)r->conf.mtu,
 	};
 	nodes = room->slots > 1 ? 32 - (uint32_t)__builtin_clz(room->slots - 1u) : 1;
+	/* what one round needs of them: without it the rounds of workers that send ahead would wait for each other */
+	room->kept = room->named ? nodes : 0;
 	folded = most / 2 / shards / pbox_pad_line(room->acc_bytes);
 	for (;; out->window /= 2) {
 		room->records = m->workers * r->endpoints_per_shard * out->window;
 		room->hold = unit_of(r, m) * out->window;
 		room->folded =
 			room->records < SHARD_FOLDED / nodes ? room->records * nodes : SHARD_FOLDED;
+		room->folded += room->kept;
 		if (room->folded > folded)
-			room->folded = (uint32_t)folded;
+			room->folded = (uint32_t)(folded > room->kept ? folded : room->kept);
 		out->arena = shards * shard_job_bytes(room);
 		if (out->arena <= most || out->window == 1)
 			break;
@@ -249,8 +273,8 @@ room_fit(struct pbox_registrar *r, const struct registrar_join *q, struct regist
 	heap = pbox_job_heap(conf, m->workers) + registrar_nonce_heap(r, m->job);
 	if (conf->bounds.memory != 0 && out->arena + heap > conf->bounds.memory)
 		return registrar_refuse(r, q->f, PBOX_E_NO_MEMORY, m->workers,
-			"%u workers need %zu bytes for sessions and rounds before the first tensor, and section [job %s] has memory = %llu: raise it",
-			m->workers, out->arena + heap, conf->name,
+			"%s need %zu bytes for sessions and rounds before the first tensor, and section [job %s] has memory = %llu: raise it",
+			asker_text(m).text, out->arena + heap, conf->name,
 			(unsigned long long)conf->bounds.memory);
 	if (heap > registrar_heap_most(r))
 		return registrar_refuse(r, q->f, PBOX_E_NO_MEMORY, m->workers,
@@ -290,8 +314,8 @@ bool
 registrar_no_memory_on(struct pbox_registrar *r, const struct registrar_join *q, unsigned node)
 {
 	return registrar_refuse(r, q->f, PBOX_E_NO_MEMORY, node,
-		"NUMA node %u has no memory for the rounds of %u workers: raise 'memory'", node,
-		q->m.workers);
+		"NUMA node %u has no memory for the rounds of %s: raise 'memory'", node,
+		asker_text(&q->m).text);
 }
 
 /* Of a job, on that node. */

@@ -28,6 +28,7 @@ open_round(struct pbox_shard *s, const struct target *g)
 		memcpy(r->expect, j->expected, slot_words(j) * sizeof(*r->expect));
 	r->level = 0;
 	if (__builtin_expect(j->named, 0)) {
+		r->listed = false;
 		r->level = PBOX_MAX_LEVEL;
 		memset(r->nodes, 0, slot_words(j) * sizeof(*r->nodes));
 	}
@@ -41,8 +42,43 @@ rounds_close(struct pbox_shard *s, const struct target *g)
 
 	if (__builtin_expect(r->paced, 0))
 		rounds_pace_remove(s, g->j, r);
+	if (__builtin_expect(g->j->named, 0) && r->listed)
+		rounds_line_leave(g->j, r);
 	rounds_unfold(g->j, r, 0);
 	shard_record_close(s, g->j, g->fragment);
+}
+
+static bool
+round_is_ready(const struct pbox_shard *s, const struct target *g)
+{
+	for (unsigned i = 0; i < s->n_ready; i++)
+		if (s->ready[i].fragment == g->fragment)
+			return true;
+	return g->fragment->record->paced;
+}
+
+/* Slots that nobody waits for complete nothing, but where nobody is waited for at all: then who has brought all of its
+ * own makes a round of what is there. */
+static __attribute__((noinline, cold)) bool
+completes_alone(const struct pbox_shard *s, const struct target *g, unsigned worker)
+{
+	const struct pbox_shard_job *j = g->j;
+	const struct pbox_record *r = g->fragment->record;
+	unsigned end = slots_end(j, worker);
+
+	return bits_next(r->expect, 0, j->slots) == j->slots &&
+	       bits_next_clear(r->has, slots_begin(j, worker), end) == end && !round_is_ready(s, g);
+}
+
+/* Slots that nobody waits for, of a round that is complete without them and does not end with this burst: it would
+ * hold as many packets as its workers like to bring them in. */
+static __attribute__((noinline, cold)) bool
+is_surplus(const struct pbox_shard *s, const struct target *g, struct slots n, unsigned worker)
+{
+	const struct pbox_record *r = g->fragment->record;
+
+	return is_extra(r, n.first) && (r->paced || !round_is_ready(s, g)) &&
+	       !completes_alone(s, g, worker);
 }
 
 /* Put a first contribution into the round; false when there is no room to hold it. */
@@ -62,17 +98,20 @@ keep_contribution(
 	c->level = (uint8_t)n.level;
 	if (n.named && n.level < r->level)
 		r->level = c->level;
+	if (n.named && !r->listed)
+		rounds_line_enter(j, r);
 	r->unverified += f->unverified;
 	slots_come(r, n);
 	if (holds) {
 		j->held++;
 		pbox_stat_add(&s->stats[PBOX_SS_HELD], 1);
 	}
-	if (r->arrived == r->need || j->held <= j->hold_share)
+	if (j->held <= j->hold_share ||
+		(r->arrived == r->need && !(n.named && is_surplus(s, g, n, f->hdr.worker))))
 		return true;
 	/* the job is at its bound: first what is complete, then the front of this round */
 	shard_finish_ready(s);
-	if (j->held > j->hold_share)
+	if (j->held > j->hold_share && r->arrived != r->need)
 		rounds_fold(s, g);
 	if (j->held <= j->hold_share || !holds || c->handle != f->handle)
 		return true;
@@ -165,28 +204,6 @@ note_refused(struct pbox_shard *s, const struct target *g, const struct pbox_fra
 		return;
 	m->refused_at = at;
 	m->refused = f->hdr.round;
-}
-
-static bool
-round_is_ready(const struct pbox_shard *s, const struct target *g)
-{
-	for (unsigned i = 0; i < s->n_ready; i++)
-		if (s->ready[i].fragment == g->fragment)
-			return true;
-	return g->fragment->record->paced;
-}
-
-/* Slots that nobody waits for complete nothing, but where nobody is waited for at all: then who has brought all of its
- * own makes a round of what is there. */
-static __attribute__((noinline, cold)) bool
-completes_alone(const struct pbox_shard *s, const struct target *g, unsigned worker)
-{
-	const struct pbox_shard_job *j = g->j;
-	const struct pbox_record *r = g->fragment->record;
-	unsigned end = slots_end(j, worker);
-
-	return bits_next(r->expect, 0, j->slots) == j->slots &&
-	       bits_next_clear(r->has, slots_begin(j, worker), end) == end && !round_is_ready(s, g);
 }
 
 /* Slots that are not in the round in progress so far. True: the packet is held. */
@@ -603,8 +620,12 @@ rounds_members(struct pbox_shard *s, const struct target *g)
 		r->expect[i] &= ~gone;
 		fewer |= gone != 0;
 	}
-	if (!fewer || r->arrived == 0 || r->arrived != r->need)
+	if (!fewer || r->arrived != r->need)
 		return;
+	if (r->arrived == 0) { /* who comes back begins another, and is waited for */
+		rounds_close(s, g);
+		return;
+	}
 	if (s->n_ready == PBOX_SHARD_BURST)
 		shard_finish_ready(s);
 	rounds_complete(s, g);

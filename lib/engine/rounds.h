@@ -92,6 +92,12 @@ rounds_complete(struct pbox_shard *s, const struct target *g)
 		s->ready[s->n_ready++] = *g;
 }
 
+/* rounds_line.c: in a job with slots a round enters the line with its first contribution. */
+void rounds_line_enter(struct pbox_shard_job *j, struct pbox_record *r);
+void rounds_line_leave(struct pbox_shard_job *j, struct pbox_record *r);
+/* The first of j->free_acc; NULL: there is none for this round. */
+void *rounds_free_acc(const struct pbox_shard_job *j, const struct pbox_record *r);
+
 /* rounds_sum.c */
 void rounds_fold(struct pbox_shard *s, const struct target *g);
 /* Give back the sums of the folded nodes that begin with slot `first` or after it. */

@@ -128,7 +128,8 @@ rounds_verify(struct pbox_shard *s, const struct target *g, unsigned first, unsi
 	size_t bytes = pbox_payload_bytes(g->st->t->push_format, g->elements);
 	unsigned had = r->arrived;
 
-	for (unsigned i = first; i < end; i++)
+	/* what is folded was intact, and its packets are gone */
+	for (unsigned i = first > r->folded ? first : r->folded; i < end; i++)
 		if (bit_get(r->nodes, i) && r->from[i].unverified &&
 			!pbox_reduce_intact(r->payload[i], bytes, PBOX_HDR_LEN))
 			rounds_forget(s, g, i);
@@ -157,6 +158,7 @@ rounds_unfold(struct pbox_shard_job *j, struct pbox_record *r, unsigned first)
 
 		*acc = j->free_acc;
 		j->free_acc = acc;
+		j->n_free_acc++;
 	}
 }
 
@@ -190,7 +192,8 @@ rounds_fold(struct pbox_shard *s, const struct target *g)
 		/* end has this bit; so the node may take in some that are folded */
 		unsigned level = 31 - (unsigned)__builtin_clz(r->folded ^ end),
 			 until = end >> level << level, first = until - (1u << level);
-		void *acc = r->folded > first ? (void *)(uintptr_t)r->payload[first] : j->free_acc;
+		void *acc = r->folded > first ? (void *)(uintptr_t)r->payload[first]
+					      : rounds_free_acc(j, r);
 		struct pbox_sources src;
 
 		if (acc == NULL)
@@ -201,10 +204,12 @@ rounds_fold(struct pbox_shard *s, const struct target *g)
 			take_back(s, g, r->folded, until);
 			return;
 		}
-		if (r->folded > first)
+		if (r->folded > first) {
 			rounds_unfold(j, r, first + 1);
-		else
+		} else {
 			j->free_acc = *(void **)acc;
+			j->n_free_acc--;
+		}
 		memcpy(acc, s->scratch, g->elements * sizeof(*s->scratch));
 		rounds_release(s, j, r, r->folded, until);
 		r->payload[first] = acc;
@@ -353,12 +358,15 @@ void
 rounds_burst(struct pbox_shard *s, const struct target *g, const struct target *next)
 {
 	const struct pbox_record *r = g->fragment->record, *ahead = NULL;
+	unsigned had;
 
 	if (next != NULL && next->fragment->record->arrived == g->j->slots)
 		ahead = next->fragment->record;
-	/* where the damage was of one that is gone, the others are complete without it */
-	for (unsigned had = r->arrived; !rounds_finish(s, g, ahead) && r->arrived == r->need &&
-					r->arrived > 0 && r->arrived < had;
-		had = r->arrived)
-		;
+	do { /* where the damage was of one that is gone, the others are complete without it */
+		had = r->arrived;
+		if (rounds_finish(s, g, ahead))
+			return;
+	} while (r->arrived == r->need && r->arrived > 0 && r->arrived < had);
+	if (r->need == 0) /* nobody is waited for, and nothing is there */
+		rounds_close(s, g);
 }

@@ -92,7 +92,8 @@ struct pbox_record {
 	uint16_t frag;
 	uint32_t chunk; /* id */
 	bool open;
-	uint8_t level; /* of a round: no node that has come is of a lower one */
+	uint8_t level; /* of a round: no node that has come is of a lower one; */
+	bool listed;   /* it has its place by age: older, newer */
 	const void **
 		payload; /* of the first slot of a node, NULL: all zeros; of a folded one: its sum */
 	union {
@@ -104,6 +105,8 @@ struct pbox_record {
 		nodes; /* first slots of the contributions that these came with; without names it is has */
 	uint64_t *want;   /* who wants the result, or can give the payload that it reported */
 	uint64_t *expect; /* slots that are waited for, of a round that is partial */
+	/* Of a job with slots: rounds in the order of their first contributions (rounds_line.c). */
+	struct pbox_record *older, *newer;
 };
 
 struct pbox_shard_job {
@@ -122,7 +125,9 @@ struct pbox_shard_job {
 	uint8_t *record_mem;
 	size_t record_size;
 	uint32_t n_records;
-	void *free_acc; /* list through the first word */
+	void *free_acc;                      /* list through the first word */
+	uint32_t n_free_acc, acc_kept;       /* kept: for the oldest round alone */
+	struct pbox_record *oldest, *newest; /* rounds_line.c */
 	uint32_t held, hold_share;
 	uint64_t given_token,
 		given_at; /* the newest array that was given (R6.14): session, and when by its clock */
@@ -303,6 +308,7 @@ struct shard_job_room {
 	unsigned peers;         /* of one worker */
 	uint32_t records, hold; /* rounds, and packets that may be held for them */
 	uint32_t folded;        /* sums of nodes that may be folded early at the same time, */
+	uint32_t kept;          /* those of them that are for the oldest round alone, */
 	size_t acc_bytes;       /* and the size of one */
 };
 /* More folded nodes than that are of no use. */

@@ -83,6 +83,8 @@ shard_job_create(struct pbox_job *job, uint16_t shard, const struct shard_job_ro
 	j->slots = (uint16_t)room->slots;
 	j->named = room->named;
 	j->hold_share = room->hold;
+	j->n_free_acc = room->folded;
+	j->acc_kept = room->kept;
 	shard_job_quota(j, &job->conf->bounds);
 	j->n_records = room->records;
 	j->record_size = record_layout(NULL, room->slots, room->named);

@@ -121,6 +121,15 @@ push(unsigned i, enum pbox_type type, uint32_t round, unsigned first, unsigned l
 		false);
 }
 
+/* Not verified yet. */
+bool
+late(unsigned i, uint16_t frag, uint32_t round, unsigned first, unsigned level, bool damaged)
+{
+	return push_at(i, PBOX_PUSHPULL, 0, frag, round,
+		(struct pbox_node){.first = (uint16_t)first, .level = (uint16_t)level}, true,
+		damaged);
+}
+
 unsigned
 nodes_of(unsigned i, struct pbox_node *n)
 {

@@ -34,6 +34,7 @@ void sum_of(float *dst, unsigned first, unsigned end, int gone);
 bool push_at(unsigned i, enum pbox_type type, uint32_t chunk, uint16_t frag, uint32_t round,
 	struct pbox_node n, bool late, bool damaged);
 bool push(unsigned i, enum pbox_type type, uint32_t round, unsigned first, unsigned level);
+bool late(unsigned i, uint16_t frag, uint32_t round, unsigned first, unsigned level, bool damaged);
 unsigned nodes_of(unsigned i, struct pbox_node *n);
 void bring(unsigned i, uint32_t chunk, uint16_t frag, uint32_t round);
 void expect_result(uint32_t round, int gone);

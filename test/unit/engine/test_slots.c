@@ -277,14 +277,6 @@ test_overlap(void)
 	fx_end();
 }
 
-static bool
-late(unsigned i, uint16_t frag, uint32_t round, unsigned first, unsigned level, bool damaged)
-{
-	return push_at(i, PBOX_PUSHPULL, 0, frag, round,
-		(struct pbox_node){.first = (uint16_t)first, .level = (uint16_t)level}, true,
-		damaged);
-}
-
 /* What is there of a node came damaged, and was another: else it would stop the round, and nobody would ever look at it. */
 static void
 test_overlap_with_damage(void)
@@ -450,6 +442,30 @@ test_alone(void)
 	fx_end();
 }
 
+/* A round that somebody asked for, and in which nothing is there when the last that it waits for has gone, is none: it would
+ * not wait for those that are back. */
+static void
+test_forgotten(void)
+{
+	begin("six", 2, 6);
+	fx_leave(&w[0]);
+	ask(1, 1);
+	UNIT_EQ_U64(fx.ss[0][PBOX_SS_ROUNDS_OPEN], 1);
+	back(0);
+	fx_leave(&w[1]);
+	UNIT_EQ_U64(fx.ss[0][PBOX_SS_ROUNDS_OPEN], 0);
+	back(1);
+	for (unsigned i = 0; i < 2; i++)
+		CU_ASSERT_EQUAL(fx_map(&w[i], 0, 0)->hdr.type, PBOX_MAPPED);
+	fx_clear();
+	bring(0, 0, 0, 1);
+	UNIT_EQ_U64(fx_count(PBOX_RESULT), 0);
+	bring(1, 0, 0, 1);
+	UNIT_EQ_U64(fx_count(PBOX_RESULT), 2);
+	expect_result(1, -1);
+	fx_end();
+}
+
 /* Weights are of slots (WEIGHTED_MEAN), also where the last one is alone. */
 static void
 test_weights(void)
@@ -491,80 +507,6 @@ test_weights(void)
 	CU_ASSERT_TRUE(fx_rx(0, &w[6], &h, value[6]));
 	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_RESULT);
 	CU_ASSERT_EQUAL(memcmp(fx_last()->payload, value[6], sizeof(value[6])), 0);
-	fx_end();
-}
-
-static bool
-push_frag(unsigned i, uint16_t frag, unsigned first, unsigned level)
-{
-	return push_at(i, PBOX_PUSHPULL, 0, frag, 1,
-		(struct pbox_node){.first = (uint16_t)first, .level = (uint16_t)level}, false,
-		false);
-}
-
-/* As many packets may be held as workers bring nodes, and are, of fragments 0 and 1. */
-static void
-begin_full(const char *job)
-{
-	const struct fx_table t = {.elements = 64 * 50, .op = PBOX_OP_SUM};
-
-	fx.mtu = 154;
-	fx.hold = 3;
-	begin_with(job, 3, 13, &t);
-	CU_ASSERT_TRUE(push_frag(1, 0, 4, 2));
-	CU_ASSERT_TRUE(push_frag(2, 0, 8, 2));
-	CU_ASSERT_TRUE(push_frag(1, 1, 4, 2));
-	UNIT_EQ_U64(pbox_shard_held(fx.shard[0]), 3);
-}
-
-/* A job that holds as much as it may sums the front of a round, by nodes, and gives their packets back. */
-static void
-test_fold(void)
-{
-	begin_full("speech");
-	fx_mark();
-	CU_ASSERT_FALSE(push_frag(1, 2, 4, 2)); /* worker 0 is waited for */
-	FX_ONLY(PBOX_SS_DROP_NO_BUFFER);
-	CU_ASSERT_TRUE(push_frag(0, 2, 0, 2));
-	UNIT_EQ_U64(fx.ss[0][PBOX_SS_FOLDS], 1);
-	CU_ASSERT_TRUE(push_frag(1, 2, 4, 2));
-	CU_ASSERT_TRUE(push_frag(2, 2, 8, 2));
-	UNIT_EQ_U64(fx.ss[0][PBOX_SS_FOLDS], 3);
-	UNIT_EQ_U64(pbox_shard_held(fx.shard[0]), 3);
-	CU_ASSERT_FALSE(push_frag(1, 2, 4, 2)); /* summed, and there */
-	fx_clear();
-	CU_ASSERT_TRUE(push_frag(2, 2, 12, 0));
-	UNIT_EQ_U64(fx_count(PBOX_RESULT), 3);
-	expect_result(1, -1);
-	for (uint16_t frag = 0; frag < 2; frag++) {
-		CU_ASSERT_TRUE(push_frag(0, frag, 0, 2));
-		CU_ASSERT_EQUAL(push_frag(2, frag, 8, 2), frag == 1);
-		CU_ASSERT_TRUE(push_frag(2, frag, 12, 0));
-		expect_result(1, -1);
-	}
-	fx_end();
-}
-
-/* Slots that nobody waits for do not keep it from that; and what they bring after that is too late. */
-static void
-test_fold_without_a_worker(void)
-{
-	begin_full("six");
-	fx_leave(&w[0]);
-	CU_ASSERT_TRUE(push_frag(1, 2, 4, 2));
-	UNIT_EQ_U64(fx.ss[0][PBOX_SS_FOLDS], 1);
-	UNIT_EQ_U64(pbox_shard_held(fx.shard[0]), 3);
-	CU_ASSERT_TRUE_FATAL(fx_try_join(&w[0]));
-	fx_declare(
-		&w[0], 0, &(struct fx_table){.elements = 64 * 50, .flags = PBOX_DECLARE_CONTINUE});
-	fx_clear();
-	fx_mark();
-	CU_ASSERT_FALSE(push_frag(0, 2, 0, 2));
-	FX_ONLY(PBOX_SS_DROP_NO_BUFFER);
-	CU_ASSERT_TRUE(push_frag(2, 2, 8, 2));
-	CU_ASSERT_TRUE(push_frag(2, 2, 12, 0));
-	UNIT_EQ_U64(fx_count(PBOX_RESULT), 2);
-	expect_result(1, 0);
 	fx_end();
 }
 
@@ -628,8 +570,20 @@ test_memory(void)
 	w[1] = (struct fx_worker){.job = "quota", .workers = 2, .slots = PBOX_MAX_SLOTS};
 	CU_ASSERT_FALSE(fx_try_join(&w[1]));
 	UNIT_EQ_U64(fx_error(), PBOX_E_NO_MEMORY);
+	CU_ASSERT_PTR_NOT_NULL(strstr(fx_error_text(), "2 workers with 4096 slots need "));
 	w[1].slots = 4;
 	CU_ASSERT_TRUE(fx_try_join(&w[1]));
+	fx_end();
+	/* packets are of nodes */
+	fx.hold = 5;
+	fx_begin();
+	w[2] = (struct fx_worker){.job = "speech", .workers = 3, .slots = 14};
+	CU_ASSERT_FALSE(fx_try_join(&w[2]));
+	UNIT_EQ_U64(fx_error(), PBOX_E_FULL);
+	CU_ASSERT_STRING_EQUAL(fx_error_text(),
+		"no packet buffers left for 3 workers that bring 6 nodes of 14 slots a round (5 free): raise 'hold', or let the slots be the workers times a power of 2");
+	w[2].slots = 12;
+	CU_ASSERT_TRUE(fx_try_join(&w[2]));
 	fx_end();
 }
 
@@ -647,9 +601,8 @@ const struct unit_test unit_tests[] = {
 	{"without a worker", test_shrink},
 	{"a worker that nobody waits for", test_late_worker},
 	{"alone", test_alone},
+	{"forgotten", test_forgotten},
 	{"weights", test_weights},
-	{"summed early", test_fold},
-	{"summed early, without a worker", test_fold_without_a_worker},
 	{"two tables", test_two_tables},
 	{"memory", test_memory},
 	{NULL, NULL},

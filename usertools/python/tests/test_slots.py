@@ -496,6 +496,38 @@ class Trainings(Case):
         opt.step()
         self.assertTrue(opt.round_ended)
 
+    def test_hyper_parameters_in_a_round(self):
+        def slot(model, opt):
+            model(torch.ones(2, 6)).sum().backward()
+            opt.step()
+
+        model, opt = self.opt()
+        alone = network()
+        for m, o in ((model, opt), (alone, reference.Reference("sgd", alone.parameters(), slots=4, lr=0.1))):
+            schedule = torch.optim.lr_scheduler.ExponentialLR(o, 0.5)
+            for _ in range(2):  # each round may have its own
+                for _ in range(4):
+                    slot(m, o)
+                schedule.step()
+            slot(m, o)
+            schedule.step()
+            with self.assertRaisesRegex(pbox.PBoxInvalid, "lr of group 0 was 0.025 .* is 0.0125 .*once a round: `if opt"):
+                slot(m, o)
+            o.param_groups[0]["lr"] = 0.025  # nothing was taken: it may be repaired
+            for _ in range(3):
+                o.step()
+            self.assertEqual((o.trained_rounds, o.round_ended), (3, True))
+        self.fresh()
+
+        def worker(w):  # the worker with more than one slot notices
+            m, o = self.opt(3, w, 2, timeout=1.0, patience=1.0)
+            schedule = torch.optim.lr_scheduler.ExponentialLR(o, 0.5)
+            with self.assertRaises((pbox.PBoxInvalid, pbox.PBoxDeadline)[1 - w:2 - w]):
+                for _ in range(2):
+                    slot(m, o)
+                    schedule.step()
+        workers.run(2, worker)
+
     def test_refused(self):
         with self.assertRaisesRegex(pbox.PBoxInvalid, "slots is 2: needed is 3"):
             self.opt(2, 0, 3)

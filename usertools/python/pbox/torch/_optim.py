@@ -461,6 +461,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                 f"op is '{self._op}': step(samples=n) belongs to {' and '.join(_SAMPLED)}")
         if samples is not None and not 0 <= samples < 1 << 32:
             raise PBoxInvalid(f"samples is {samples}: needed is 0 to 4294967295")
+        if self._slots is not None:
+            self._begin_slot()
         if self._slots is not None and not self._slots.last:
             self._take(1 if samples is None else samples)
             self._slots.prepare()

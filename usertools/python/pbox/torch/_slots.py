@@ -7,6 +7,7 @@ All of it is a function of (seed, round, slot), and never of the worker, so that
 the same bits on any number of workers.
 """
 
+import copy
 import hashlib
 import random
 import sys
@@ -201,11 +202,29 @@ class SlotTraining:
     """What optimisers with slots have in common, that of one process too."""
 
     _slots: Optional[Slots] = None
+    _of_round: List[Dict[str, Any]] = []  # values of param_groups, as the round in progress began with them
+    defaults: Dict[str, Any]
+    param_groups: List[Dict[str, Any]]
 
     def _with_slots(self, what: str) -> Slots:
         if self._slots is None:
             raise PBoxInvalid(f"{what} belongs to an optimiser with slots: pass slots=V when you make it")
         return self._slots
+
+    def _begin_slot(self) -> None:
+        """A step() ends a slot: raise if it is of a round that began with other hyper-parameters."""
+        assert self._slots is not None
+        now = [{k: g[k] for k in self.defaults if k in g} for g in self.param_groups]
+        if self._slots.count == 0:
+            self._of_round = copy.deepcopy(now)
+            return
+        for i, (old, new) in enumerate(zip(self._of_round, now)):
+            for name, value in new.items():
+                if name in old and old[name] != value:
+                    raise PBoxInvalid(
+                        f"{name} of group {i} was {old[name]} in the first slot of this round, and is {value} now: a round "
+                        f"has one value, and ends with slot {self._slots.mine[-1]} here. Call scheduler.step() once a "
+                        "round: `if optimiser.round_ended: scheduler.step()`")
 
     def sampler(self, dataset: Any, batch_size: int, seed: int = 0, drop_last: bool = True) -> SlotSampler:
         """A batch_sampler for torch's DataLoader: the micro-batches of the slots that this worker

@@ -566,6 +566,38 @@ class Trainings(Case):
             return float(got[0]), float(q[0])
         self.assertEqual(workers.run(2, worker), [(2.5, -2.5)] * 2)
 
+    def test_collectives_in_a_round(self):
+        model, opt = self.opt()
+        norm = torch.nn.BatchNorm1d(3)
+        hook = pbox.torch.register(FakeDDP(network()), client=opt.client)
+        p = torch.nn.Parameter(torch.zeros(5))
+        p.grad = torch.ones(5)
+        calls = (lambda: pbox.torch.all_reduce(torch.ones(2), client=opt.client),
+                 lambda: pbox.torch.sync_buffers(norm, client=opt.client),
+                 lambda: pbox.torch.hook(hook, FakeBucket([p])),
+                 lambda: pbox.torch.register(FakeDDP(network()), client=opt.client),
+                 lambda: pbox.torch.SGD([p], lr=0.1, slots=4, client=opt.client))
+        for count in range(1, 4):
+            model(torch.ones(2, 6)).sum().backward()
+            opt.step()
+            for call in calls:
+                with self.assertRaisesRegex(pbox.PBoxInvalid, f"{count} of its 4 slots here.*once a round, where opt"):
+                    call()
+        model(torch.ones(2, 6)).sum().backward()
+        opt.step()
+        pbox.torch.all_reduce(torch.ones(2), client=opt.client)
+        pbox.torch.sync_buffers(norm, client=opt.client)
+
+    def test_collectives_after_an_optimiser(self):
+        # One that was closed in the middle of a round holds nobody up.
+        with pbox.Client("box", "j", "s", 0, 1, slots=4) as c:
+            model = network()
+            opt = pbox.torch.SGD(model.parameters(), lr=0.1, slots=4, client=c)
+            model(torch.ones(2, 6)).sum().backward()
+            opt.step()
+            opt.close()
+            pbox.torch.all_reduce(torch.ones(2), client=c)
+
     def test_rounds_differ(self):
         def worker(w):
             model, opt = self.opt(4, w, 2)

@@ -18,7 +18,8 @@ from ..client import Client, Operation, Table, Tensor
 from ..errors import PBoxDeadline, PBoxInvalid, PBoxMismatch, PBoxRefused
 from . import _clip, _layout
 from ._agree import Agreement, Alone, Hypers
-from ._session import DECLARE_SECONDS, check_slots, connect, plain_op
+from ._session import (DECLARE_SECONDS, between_rounds, check_slots, connect, plain_op, trains,
+                       trains_no_more)
 from ._slots import Slots, SlotTraining
 from ._state import State
 from ._tree import Sums, Tree, separate
@@ -97,6 +98,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         self._session = connect(box, job, secret, worker, workers, client, **options)
         try:
             self.client: Client = self._session.client
+            between_rounds(self.client, "another optimiser")
             self._divide(slots)
             if declare_timeout is None:
                 declare_timeout = max(self.client.timeout, DECLARE_SECONDS)
@@ -129,6 +131,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         self._todo: List[Callable[[Optional[float]], None]] = []
         self._remember()
         _clip.watch(self, self._all)
+        if self._slots is not None:
+            trains(self.client, self._slots)
 
     # ---- setting up
 
@@ -592,4 +596,6 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
 
     def close(self) -> None:
         """Leave the job (unless others share the session)."""
+        if self._slots is not None:
+            trains_no_more(self.client, self._slots)
         self._session.release()

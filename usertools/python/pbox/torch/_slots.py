@@ -63,11 +63,11 @@ class Slots:
         self.trained += 1
         self.prepare()
 
-    def between_rounds(self, what: str) -> None:
-        """Raise if a round is in progress."""
+    def between_rounds(self, what: str, step: str = "") -> None:
+        """Raise if a round is in progress; `step` says what to do then."""
         if self.count:
             raise PBoxInvalid(f"{what} in the middle of a round: step() has been called for {self.count} of its "
-                              f"{len(self.mine)} slots here")
+                              f"{len(self.mine)} slots here{step}")
 
     def state_dict(self) -> Dict[str, int]:
         return {"slots": self.total, "round": self.trained}

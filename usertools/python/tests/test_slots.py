@@ -4,6 +4,7 @@
 the library."""
 
 import array
+import logging
 import pickle
 import random
 import threading
@@ -240,6 +241,12 @@ class Samplers(unittest.TestCase):
             slots.load_state_dict({"slots": 4, "round": 1})
         with self.assertRaisesRegex(pbox.PBoxInvalid, "sampler with seed 1, this one has 0"):
             s.load_state_dict(self.sampler(seed=1)[0].state_dict())
+
+    def test_not_as_a_sampler_of_samples(self):
+        s, _ = self.sampler(64)
+        for kw in ({}, dict(batch_size=4), dict(num_workers=1)):
+            with self.assertRaisesRegex(pbox.PBoxInvalid, "batch_sampler=optimiser.sampler.*not sampler="):
+                list(DataLoader(Numbers(64), sampler=s, **kw))
 
     def test_batch(self):
         b = Batch([4, 2, 7], 5)
@@ -565,6 +572,27 @@ class Trainings(Case):
             c.close()
             return float(got[0]), float(q[0])
         self.assertEqual(workers.run(2, worker), [(2.5, -2.5)] * 2)
+
+    def test_data_that_do_not_go_by_the_slot(self):
+        def warned(use):
+            self.fresh()
+            model, opt = self.opt()
+            use(opt)
+            with self.assertLogs("pbox", "WARNING") as log:
+                logging.getLogger("pbox").warning("end")  # at least one is needed
+                for _ in range(8):
+                    model(torch.ones(2, 6)).sum().backward()
+                    opt.step()
+            return log.output[1:]
+        only, = warned(lambda opt: None)
+        self.assertIn("slots=4, and the data do not go by the slot", only)
+
+        def other(opt):  # of the same workers: they share the micro-batches
+            p = torch.nn.Parameter(torch.zeros(5))
+            self.kept = pbox.torch.SGD([p], lr=0.1, slots=4, worker=0, workers=1, **HERE)
+            self.kept.sampler(range(64), 16)
+        for use in (lambda opt: opt.sampler(range(64), 16), lambda opt: opt.slot, lambda opt: opt.trained_rounds, other):
+            self.assertEqual(warned(use), [])
 
     def test_collectives_in_a_round(self):
         model, opt = self.opt()

@@ -7,6 +7,7 @@ which step() overwrites in place. So all workers have the same bits after every 
 """
 
 import ctypes as ct
+import logging
 import math
 import time
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple, Union
@@ -18,12 +19,13 @@ from ..client import Client, Operation, Table, Tensor
 from ..errors import PBoxDeadline, PBoxInvalid, PBoxMismatch, PBoxRefused
 from . import _clip, _layout
 from ._agree import Agreement, Alone, Hypers
-from ._session import (DECLARE_SECONDS, between_rounds, check_slots, connect, plain_op, trains,
-                       trains_no_more)
+from ._session import (DECLARE_SECONDS, between_rounds, check_slots, connect, goes_by_slots, plain_op,
+                       trains, trains_no_more)
 from ._slots import Slots, SlotTraining
 from ._state import State
 from ._tree import Sums, Tree, separate
 
+_log = logging.getLogger("pbox")
 _WIRE = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _SAMPLED = ("sample_mean", "weighted_mean")
 # all contents of the parameters are looked at in the first steps, and then every so often
@@ -133,6 +135,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         _clip.watch(self, self._all)
         if self._slots is not None:
             trains(self.client, self._slots)
+        self._stepped = False
 
     # ---- setting up
 
@@ -404,6 +407,14 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         # elements 0 have no address, and NULL means "not given"
         return g.data_ptr() or _buffers.ADDRESS_OF_NOTHING
 
+    def _look_at_data(self) -> None:
+        """With the first step: does the program know which micro-batch it computes?"""
+        if not self._stepped and not goes_by_slots(self.client):
+            _log.warning("slots=%d, and the data do not go by the slot: neither optimiser.sampler() nor optimiser.slot was used "
+                         "before the first step(), so the bits depend on the number of workers. Take "
+                         "DataLoader(data, batch_sampler=optimiser.sampler(data, batch_size, seed))", self.shares)
+        self._stepped = True
+
     def _take(self, samples: int) -> None:
         """A slot is done: its gradients go into the sums."""
         assert self._slots is not None
@@ -466,6 +477,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         if samples is not None and not 0 <= samples < 1 << 32:
             raise PBoxInvalid(f"samples is {samples}: needed is 0 to 4294967295")
         if self._slots is not None:
+            self._look_at_data()
             self._begin_slot()
         if self._slots is not None and not self._slots.last:
             self._take(1 if samples is None else samples)

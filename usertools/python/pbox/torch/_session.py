@@ -72,6 +72,12 @@ def trains_no_more(client: Client, slots: Any) -> None:
     _trainings.get(client, set()).discard(slots)
 
 
+def goes_by_slots(client: Client) -> bool:
+    """Has the program asked an optimiser of this client for a sampler, or for the next slot? One suffices:
+    several share micro-batches."""
+    return any(slots.asked for slots in _trainings.get(client, ()))
+
+
 def between_rounds(client: Client, what: str) -> None:
     """Raise for an operation of all workers while a round of slots is in progress: workers with another
     number of slots come to it in another round, or wait for this one in theirs."""

@@ -14,7 +14,7 @@ import sys
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 import torch
-from torch.utils.data import Sampler
+from torch.utils.data import BatchSampler, Sampler
 
 from ..errors import PBoxInvalid
 
@@ -42,6 +42,7 @@ class Slots:
         self.total, self.mine = total, tuple(mine)
         self.trained = self.count = 0
         self.seed: Optional[int] = None
+        self.asked = False  # has the program a sampler, or read which slot comes next?
 
     @property
     def next(self) -> int:
@@ -128,7 +129,7 @@ class SlotSampler(Sampler):
         self.rounds = n // batch_size + (not drop_last and rest > 0)
         self._slots = slots
         self._begin = 0  # round of the training in which epoch 0 began, or would have
-        slots.seed = seed
+        slots.seed, slots.asked = seed, True
         slots.prepare()
 
     def __len__(self) -> int:
@@ -164,6 +165,10 @@ class SlotSampler(Sampler):
         return torch.randperm(self.samples, generator=g)
 
     def __iter__(self) -> "_Iterator":
+        # DataLoader(sampler=) puts a BatchSampler around it, and batches of batches come out, without an error
+        if type(sys._getframe(1).f_locals.get("self")) is BatchSampler:
+            raise PBoxInvalid("this sampler gives whole micro-batches: DataLoader(data, batch_sampler=optimiser.sampler(...)), "
+                              "and not sampler=")
         return _Iterator(self, self._slots)
 
 
@@ -238,11 +243,13 @@ class SlotTraining:
     @property
     def slot(self) -> int:
         """The slot of this worker whose micro-batch comes next."""
+        self._with_slots("slot").asked = True
         return self._with_slots("slot").next
 
     @property
     def trained_rounds(self) -> int:
         """Rounds that the training has made, those before a checkpoint too."""
+        self._with_slots("trained_rounds").asked = True
         return self._with_slots("trained_rounds").trained
 
     @property

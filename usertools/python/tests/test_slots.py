@@ -410,7 +410,7 @@ class Trainings(Case):
     def test_checkpoint_with_another_number_of_workers(self):
         want, _ = self.run_workers(3, "SGD", rounds=7, lr=0.1, momentum=0.9)
         _, saved = self.run_workers(3, "SGD", rounds=3, lr=0.1, momentum=0.9)
-        self.assertEqual(saved["opt"]["pbox"], {"slots": 13, "round": 3})
+        self.assertEqual(saved["opt"]["pbox"], {"slots": 13, "round": 3, "seed": 7, "batch_size": 26})
         got, _ = self.run_workers(5, "SGD", rounds=4, state=saved, lr=0.1, momentum=0.9)
         self.assertEqual(got, want)
 
@@ -636,6 +636,77 @@ class Trainings(Case):
                     model(torch.ones(2, 6)).sum().backward()
                     opt.step()
         workers.run(2, worker)
+
+    def differ(self, change):
+        """The texts that two workers get, one of which makes a change."""
+        def worker(w):
+            a, b = (torch.nn.Parameter(torch.zeros(5)) for _ in range(2))
+            opt = pbox.torch.SGD([{"params": [a]}, {"params": [b]}], lr=0.1, slots=4, worker=w, workers=2, **HERE)
+            change(w, opt)
+            with self.assertRaises(pbox.PBoxMismatch) as e:
+                for _ in range(2):
+                    (a + b).sum().backward()
+                    opt.step()
+            return str(e.exception)
+        self.fresh()
+        return workers.run(2, worker)
+
+    def test_samplers_differ(self):
+        loss, data = "all_reduce of the loss", range(64)
+        for change, value, step in (
+                (lambda w, o: o.sampler(data, 16, seed=w), "worker 1 has seed=1, worker 0 .* seed=0", "the same seed="),
+                (lambda w, o: o.sampler(data, 16 + 16 * w), "worker 1 has batch_size=32, worker 0", "same batch_size="),
+                (lambda w, o: o.sampler(range(64 + w), 16), "worker 1 has samples=65, worker 0", "the same dataset"),
+                (lambda w, o: w or o.sampler(data, 16), "worker 1 has batch_size=0, worker 0", r"0: none was made")):
+            first, second = self.differ(change)
+            self.assertRegex(first, f"^slots differ .*{value}.*{step}")
+            self.assertEqual(first.count("(this one)"), 1 + 2 * ("batch_size=0" in value))  # and not by groups
+            self.assertIn("worker 0 has", second)
+            self.assertNotIn(loss, first + second)
+        for text in self.differ(lambda w, o: w or o.load_state_dict(dict(o.state_dict(), pbox={"slots": 4, "round": 7}))):
+            self.assertRegex(text, r"trained_rounds=7.*worker 1 has not called load_state_dict\(\) of its checkpoint")
+            self.assertNotIn(loss, text)
+        for text in self.differ(lambda w, o: o.load_state_dict(dict(o.state_dict(), pbox={"slots": 4, "round": 7 + w}))):
+            self.assertRegex(text, "trained_rounds=8.*the checkpoint of the same round")
+            self.assertNotIn("has not called", text)
+
+        def rates(w, opt):
+            opt.param_groups[1]["lr"] = 0.2 + w
+        for text in self.differ(rates):
+            self.assertRegex(text, f"^hyper-parameters differ .* has lr=[01].2 in group 1, .*{loss}")
+
+    def test_state_of_another_sampler(self):
+        data = range(64)
+        model, opt = self.opt()
+        opt.sampler(data, 16, seed=3)
+        saved = opt.state_dict()
+        self.assertEqual(saved["pbox"], {"slots": 4, "round": 0, "seed": 3, "batch_size": 16})
+        opt.load_state_dict(saved)
+        for first in (True, False):  # the state comes before the sampler, or after it
+            for kw, refused, warns in ((dict(seed=4, batch_size=16), True, 0), (dict(seed=3, batch_size=32), False, 1),
+                                       (dict(seed=3, batch_size=16), False, 0)):
+                self.fresh()
+                model, opt = self.opt()
+                calls = [lambda: opt.load_state_dict(saved), lambda: opt.sampler(data, **kw)]
+                calls = calls if first else calls[::-1]
+                calls[0]()
+                if first:
+                    self.assertEqual(opt.state_dict()["pbox"], saved["pbox"])
+                with self.assertLogs("pbox", "WARNING") as log:
+                    logging.getLogger("pbox").warning("at least one is needed")
+                    if refused:
+                        with self.assertRaisesRegex(pbox.PBoxInvalid, "seed 3, and this sampler has 4.*Pass seed=3"):
+                            calls[1]()
+                    else:
+                        calls[1]()
+                self.assertEqual(len(log.output), 1 + warns)
+                if warns:
+                    self.assertIn("batch_size 16, and this sampler has 32", log.output[1])
+        self.fresh()
+        model, opt = self.opt()
+        del saved["pbox"]["seed"]
+        opt.load_state_dict(saved)
+        opt.sampler(data, 16, seed=4)
 
     def test_other_tables(self):
         # Each worker counts once in what is not by slots.

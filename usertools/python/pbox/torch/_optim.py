@@ -455,8 +455,9 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         """What all workers must have alike."""
         if self._slots is None:
             return hypers
-        seed = -1 if self._slots.seed is None else self._slots.seed
-        return [dict(h, trained_rounds=self._slots.trained, seed=seed) for h in hypers]
+        s = self._slots
+        seed = -1 if s.seed is None else s.seed
+        return [dict(h, trained_rounds=s.trained, seed=seed, batch_size=s.batch_size, samples=s.samples) for h in hypers]
 
     @torch.no_grad()
     def step(self, closure: Optional[Callable[[], Any]] = None, *,

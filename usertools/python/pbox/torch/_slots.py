@@ -9,6 +9,7 @@ the same bits on any number of workers.
 
 import copy
 import hashlib
+import logging
 import random
 import sys
 from typing import Any, Dict, Iterator, List, Optional, Sequence
@@ -17,6 +18,8 @@ import torch
 from torch.utils.data import BatchSampler, Sampler
 
 from ..errors import PBoxInvalid
+
+_log = logging.getLogger("pbox")
 
 
 def derive(seed: int, *numbers: Any) -> int:
@@ -42,6 +45,8 @@ class Slots:
         self.total, self.mine = total, tuple(mine)
         self.trained = self.count = 0
         self.seed: Optional[int] = None
+        self.batch_size = self.samples = 0  # those of the sampler
+        self._loaded: Dict[str, Any] = {}  # a state whose sampler has not been made yet
         self.asked = False  # has the program a sampler, or read which slot comes next?
 
     @property
@@ -70,15 +75,41 @@ class Slots:
             raise PBoxInvalid(f"{what} in the middle of a round: step() has been called for {self.count} of its "
                               f"{len(self.mine)} slots here{step}")
 
-    def state_dict(self) -> Dict[str, int]:
-        return {"slots": self.total, "round": self.trained}
+    def state_dict(self) -> Dict[str, Any]:
+        sampled = self._loaded if self.seed is None else {"seed": self.seed, "batch_size": self.batch_size}
+        state = {"slots": self.total, "round": self.trained}
+        return {**state, **{k: sampled[k] for k in ("seed", "batch_size") if k in sampled}}
 
-    def load_state_dict(self, state: Dict[str, int]) -> None:
+    def _compare_sampled(self, state: Dict[str, Any], seed: int, batch_size: int) -> None:
+        """Does the sampler go on with what the state's has begun? The batch may grow on the way."""
+        if state.get("seed", seed) != seed:
+            raise PBoxInvalid(
+                f"the state is of a training with seed {state['seed']}, and this sampler has {seed}: it would draw other "
+                f"epochs, and samples would come twice or never. Pass seed={state['seed']} to sampler(); where another one "
+                "is meant, delete state_dict['pbox']['seed'] first")
+        if state.get("batch_size", batch_size) != batch_size:
+            _log.warning("the state is of a training with batch_size %d, and this sampler has %d: rounds and epochs are counted "
+                         "in the new size, so samples of this epoch may come twice or never. Unless that is meant, pass "
+                         "batch_size=%d to sampler(); else call its set_epoch()", state["batch_size"], batch_size,
+                         state["batch_size"])
+
+    def sampled(self, seed: int, batch_size: int, samples: int) -> None:
+        """A sampler was made: random numbers begin now."""
+        self._compare_sampled(self._loaded, seed, batch_size)
+        self._loaded = {}
+        self.seed, self.batch_size, self.samples, self.asked = seed, batch_size, samples, True
+        self.prepare()
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
         self.between_rounds("load_state_dict()")
         if state["slots"] != self.total:
             raise PBoxInvalid(
                 f"the state is of a training with {state['slots']} slots, this one has {self.total}: "
                 f"pass slots={state['slots']}; only the number of workers may be another one")
+        if self.seed is None:
+            self._loaded = dict(state)
+        else:
+            self._compare_sampled(state, self.seed, self.batch_size)
         self.trained = int(state["round"])
         self.prepare()
 
@@ -129,8 +160,7 @@ class SlotSampler(Sampler):
         self.rounds = n // batch_size + (not drop_last and rest > 0)
         self._slots = slots
         self._begin = 0  # round of the training in which epoch 0 began, or would have
-        slots.seed, slots.asked = seed, True
-        slots.prepare()
+        slots.sampled(seed, batch_size, n)
 
     def __len__(self) -> int:
         """Of an epoch."""

@@ -767,6 +767,16 @@ class Nodes(Case):
                     ("are by nodes", lambda: t.submit_nodes(_lib.PULL, [[a]]))):
                 with self.assertRaisesRegex(pbox.PBoxInvalid, text):
                     call()
+        with self.client(slots=4) as c:
+            t = c.declare([("a", 2)], op="mean")
+            a = array.array("f", [4, 8])
+            for call in (lambda: t.run([a]), lambda: t.push([a])):
+                with self.assertRaisesRegex(pbox.PBoxInvalid, "the 4 slots .* pushpull_nodes .*op='sample_mean'"):
+                    call()
+            t.pushpull_nodes([[a]], [a]).wait()
+            self.assertEqual(list(a), [1.0, 2.0])
+            c.declare([("a", 2)], op="sample_mean").run([a])
+            self.assertEqual(list(a), [1.0, 2.0])
         for n in (0, 1, 4097):
             with self.assertRaisesRegex(pbox.PBoxInvalid, rf"slots is {n}: needed is 2 .* to 4096"):
                 self.client(0, 2, slots=n)

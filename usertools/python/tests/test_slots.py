@@ -546,6 +546,12 @@ class Trainings(Case):
         self.assertTrue(opt.round_ended)
         with self.assertRaisesRegex(pbox.PBoxInvalid, "slots is 4, and the session that is open has 1"):
             self.opt()
+        self.fresh()
+        model, opt = self.opt()
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "no slots=, .* pass slots=4"):
+            pbox.torch.SGD(model.parameters(), lr=0.1, worker=0, workers=1, **HERE)
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "slots is 8, and the session that is open has 4"):
+            pbox.torch.SGD(model.parameters(), lr=0.1, slots=8, worker=0, workers=1, **HERE)
 
     def test_hook_takes_none(self):
         class Model:
@@ -558,20 +564,19 @@ class Trainings(Case):
             pbox.torch.register(Model(), slots=4, worker=0, workers=1, **HERE)
 
     def test_hook_and_optimiser_without_slots(self):
-        # They share the session of a job with slots: the mean is over the workers.
+        # They share the session of a job with slots: the hook's mean is over the workers, the optimiser is refused.
         def worker(w):
             c = pbox.Client("box", "j", "s", w, 2, slots=8)
-            p, q = (torch.nn.Parameter(torch.zeros(5)) for _ in range(2))
+            p = torch.nn.Parameter(torch.zeros(5))
             state = pbox.torch.register(FakeDDP(torch.nn.ParameterList([p])), client=c)
             p.grad = torch.full((5,), 2.0 + w)
             got = pbox.torch.hook(state, FakeBucket([p])).wait().clone()
-            opt = pbox.torch.SGD([q], lr=1.0, client=c)
-            q.grad = torch.full((5,), 2.0 + w)
-            opt.step()
+            with self.assertRaisesRegex(pbox.PBoxInvalid, "no slots=, and the session has the 8 slots of the job"):
+                pbox.torch.SGD([p], lr=1.0, client=c)
             state.close()
             c.close()
-            return float(got[0]), float(q[0])
-        self.assertEqual(workers.run(2, worker), [(2.5, -2.5)] * 2)
+            return float(got[0])
+        self.assertEqual(workers.run(2, worker), [2.5] * 2)
 
     def test_data_that_do_not_go_by_the_slot(self):
         def warned(use):

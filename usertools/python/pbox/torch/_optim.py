@@ -19,7 +19,7 @@ from ..client import Client, Operation, Table, Tensor
 from ..errors import PBoxDeadline, PBoxInvalid, PBoxMismatch, PBoxRefused
 from . import _clip, _layout
 from ._agree import Agreement, Alone, Hypers
-from ._session import (DECLARE_SECONDS, between_rounds, check_slots, connect, goes_by_slots, plain_op,
+from ._session import (DECLARE_SECONDS, between_rounds, check_slots, connect, goes_by_slots,
                        trains, trains_no_more)
 from ._slots import Slots, SlotTraining
 from ._state import State
@@ -142,7 +142,12 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
     def _divide(self, slots: Optional[int]) -> None:
         """Which slots this worker computes, and what the box makes of the nodes."""
         if slots is None:
-            self._wire_op = plain_op(self.client, self._op)
+            if self.client.slots != self.client.workers:
+                raise PBoxInvalid(
+                    f"this optimiser has no slots=, and the session has the {self.client.slots} slots of the job: pass "
+                    f"slots={self.client.slots}, as all its optimisers do; without, its steps would depend on the number "
+                    "of workers")
+            self._wire_op = self._op
             return
         check_slots(self.client, slots)
         nodes = self.client.nodes()

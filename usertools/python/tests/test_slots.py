@@ -599,6 +599,11 @@ class Trainings(Case):
         for use in (lambda opt: opt.sampler(range(64), 16), lambda opt: opt.slot, lambda opt: opt.trained_rounds, other):
             self.assertEqual(warned(use), [])
 
+    def test_shrink_is_warned_of(self):
+        with self.assertLogs("pbox", "WARNING") as log:
+            self.opt(policy="shrink")
+        self.assertIn("policy='shrink' with slots=4", log.output[0])
+
     def test_collectives_in_a_round(self):
         model, opt = self.opt()
         norm = torch.nn.BatchNorm1d(3)

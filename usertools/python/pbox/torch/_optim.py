@@ -150,6 +150,9 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             self._wire_op = self._op
             return
         check_slots(self.client, slots)
+        if self.client.policy == "shrink":
+            _log.warning("policy='shrink' with slots=%d: rounds go on without the slots of a worker that is dead, so from then "
+                         "on the bits depend on which workers lived. Take policy='wait' (the default) for the same bits", slots)
         nodes = self.client.nodes()
         self._slots = Slots(slots, [s for first, n in nodes for s in range(first, first + n)])
         self._tree = Tree(nodes)

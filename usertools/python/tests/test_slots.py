@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 import pbox
 import pbox.torch
 from pbox import _lib
-from pbox.torch import _session, _slots, reference
+from pbox.torch import _agree, _session, _slots, reference
 from pbox.torch._slots import Batch, Slots, SlotSampler
 from pbox.torch._tree import Tree, separate
 from tests import fake_box, workers
@@ -684,6 +684,27 @@ class Trainings(Case):
             opt.param_groups[1]["lr"] = 0.2 + w
         for text in self.differ(rates):
             self.assertRegex(text, f"^hyper-parameters differ .* has lr=[01].2 in group 1, .*{loss}")
+
+    def test_only_one_finds_that_they_differ(self):
+        done = threading.Event()
+
+        def worker(w):
+            with pbox.Client("box", "j", "s", w, 2) as c:
+                agreement = _agree.Agreement(c, 1, None, 0)
+                if w == 0:
+                    return done.wait(30)
+                out = []
+                for n in (0, 3):
+                    agreement.begin([{"lr": 1.0, "trained_rounds": n}], [True], [True], None)
+                    out.append(agreement._explain())
+                done.set()
+                return out
+        self.addCleanup(setattr, _agree, "_EXPLAIN_SECONDS", _agree._EXPLAIN_SECONDS)
+        _agree._EXPLAIN_SECONDS = 0.2
+        self.fresh()
+        _, (behind, loaded) = workers.run(2, worker)
+        self.assertRegex(behind, r"worker 1 .*trained_rounds=0.*has not called load_state_dict\(\)")
+        self.assertNotIn("load_state_dict", loaded)
 
     def test_state_of_another_sampler(self):
         data = range(64)

@@ -126,8 +126,11 @@ class Agreement:
         except PBoxError as e:
             mine = "; ".join(f"group {g}: " + ", ".join(f"{k}={v:g}" for k, v in h.items())
                              for g, h in enumerate(self._hypers))
+            # who goes on alone may be the only one to find it: the others have had its old contribution
+            behind = any(h.get("trained_rounds") == 0 for h in self._hypers)
+            step = ". If it goes on from a checkpoint: it has not called load_state_dict() of it" if behind else ""
             return ("hyper-parameters differ between workers in this step, and the others' "
-                    f"cannot be had ({e}). This is worker {me} with {mine}")
+                    f"cannot be had ({e}). This is worker {me} with {mine}{step}")
         everybodys = flat.reshape(count, 2, per).double().sum(1).tolist()
         found = []
         for w, theirs in enumerate(everybodys):

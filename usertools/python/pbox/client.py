@@ -218,12 +218,14 @@ class Table:
     """Tensors declared together; made by Client.declare."""
 
     def __init__(self, client: "Client", number: int, tensors: Sequence[Tensor], push: str,
-                 pull: str) -> None:
+                 pull: str, op: str) -> None:
         self.client = client
         self.number = number
         self.tensors = tuple(tensors)
         self.push_format = push
         self.pull_format = pull
+        # the box would divide by the slots what was added once for each worker
+        self._by_nodes_only = op == "mean" and client.slots != client.workers
         self._index = {t.name: i for i, t in enumerate(self.tensors)}
 
     def __len__(self) -> int:
@@ -280,6 +282,11 @@ class Table:
             raise PBoxInvalid(f"priority {priority} is not in 0 to 255")
         if not 0 <= weight < 1 << 32:
             raise PBoxInvalid(f"weight {weight} is not in 0 to 4294967295")
+        if self._by_nodes_only and kind in (_lib.PUSHPULL, _lib.PUSH):
+            raise PBoxInvalid(
+                f"table {self.number} has op='mean', whose N is the {self.client.slots} slots of the job, and this is a "
+                f"contribution of one of {self.client.workers} workers: take pushpull_nodes (sums over slots), or declare "
+                "op='sample_mean' for the mean over the workers")
         handle, err, c = ct.c_uint64(), _lib.Error(), self.client
         with c._call() as p:
             code = _lib.get().pbox_client_submit(
@@ -450,8 +457,8 @@ class Client:
              many as workers. With a number of its own the result of a round is the same on any
              number of workers: nodes() says which slots are this worker's, and as which sums it
              brings them (Table.pushpull_nodes). Operations without nodes add each worker's
-             contribution once, in an order that depends on the number of workers. N of op="mean" is the
-             number of slots
+             contribution once, in an order that depends on the number of workers; with
+             op="mean", whose N is the number of slots, they are refused
     """
 
     def __init__(self, box: str, job: str, secret: str = "", worker: Optional[int] = None,
@@ -616,7 +623,7 @@ class Client:
             return number.value
 
         with _Told(self):
-            return Table(self, _interruptible(call), specs, push, pull)
+            return Table(self, _interruptible(call), specs, push, pull, op)
 
     def _lives(self, waiting: Any) -> bool:
         """Is it worth to wait on for the oldest operation? `waiting` is a _lib.Waiting of its own

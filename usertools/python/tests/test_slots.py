@@ -4,6 +4,7 @@
 the library."""
 
 import array
+import logging
 import pickle
 import random
 import threading
@@ -16,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 import pbox
 import pbox.torch
 from pbox import _lib
-from pbox.torch import _session, _slots, reference
+from pbox.torch import _agree, _session, _slots, reference
 from pbox.torch._slots import Batch, Slots, SlotSampler
 from pbox.torch._tree import Tree, separate
 from tests import fake_box, workers
@@ -241,6 +242,12 @@ class Samplers(unittest.TestCase):
         with self.assertRaisesRegex(pbox.PBoxInvalid, "sampler with seed 1, this one has 0"):
             s.load_state_dict(self.sampler(seed=1)[0].state_dict())
 
+    def test_not_as_a_sampler_of_samples(self):
+        s, _ = self.sampler(64)
+        for kw in ({}, dict(batch_size=4), dict(num_workers=1)):
+            with self.assertRaisesRegex(pbox.PBoxInvalid, "batch_sampler=optimiser.sampler.*not sampler="):
+                list(DataLoader(Numbers(64), sampler=s, **kw))
+
     def test_batch(self):
         b = Batch([4, 2, 7], 5)
         state = torch.get_rng_state()
@@ -403,7 +410,7 @@ class Trainings(Case):
     def test_checkpoint_with_another_number_of_workers(self):
         want, _ = self.run_workers(3, "SGD", rounds=7, lr=0.1, momentum=0.9)
         _, saved = self.run_workers(3, "SGD", rounds=3, lr=0.1, momentum=0.9)
-        self.assertEqual(saved["opt"]["pbox"], {"slots": 13, "round": 3})
+        self.assertEqual(saved["opt"]["pbox"], {"slots": 13, "round": 3, "seed": 7, "batch_size": 26})
         got, _ = self.run_workers(5, "SGD", rounds=4, state=saved, lr=0.1, momentum=0.9)
         self.assertEqual(got, want)
 
@@ -496,6 +503,38 @@ class Trainings(Case):
         opt.step()
         self.assertTrue(opt.round_ended)
 
+    def test_hyper_parameters_in_a_round(self):
+        def slot(model, opt):
+            model(torch.ones(2, 6)).sum().backward()
+            opt.step()
+
+        model, opt = self.opt()
+        alone = network()
+        for m, o in ((model, opt), (alone, reference.Reference("sgd", alone.parameters(), slots=4, lr=0.1))):
+            schedule = torch.optim.lr_scheduler.ExponentialLR(o, 0.5)
+            for _ in range(2):  # each round may have its own
+                for _ in range(4):
+                    slot(m, o)
+                schedule.step()
+            slot(m, o)
+            schedule.step()
+            with self.assertRaisesRegex(pbox.PBoxInvalid, "lr of group 0 was 0.025 .* is 0.0125 .*once a round: `if opt"):
+                slot(m, o)
+            o.param_groups[0]["lr"] = 0.025  # nothing was taken: it may be repaired
+            for _ in range(3):
+                o.step()
+            self.assertEqual((o.trained_rounds, o.round_ended), (3, True))
+        self.fresh()
+
+        def worker(w):  # the worker with more than one slot notices
+            m, o = self.opt(3, w, 2, timeout=1.0, patience=1.0)
+            schedule = torch.optim.lr_scheduler.ExponentialLR(o, 0.5)
+            with self.assertRaises((pbox.PBoxInvalid, pbox.PBoxDeadline)[1 - w:2 - w]):
+                for _ in range(2):
+                    slot(m, o)
+                    schedule.step()
+        workers.run(2, worker)
+
     def test_refused(self):
         with self.assertRaisesRegex(pbox.PBoxInvalid, "slots is 2: needed is 3"):
             self.opt(2, 0, 3)
@@ -507,6 +546,12 @@ class Trainings(Case):
         self.assertTrue(opt.round_ended)
         with self.assertRaisesRegex(pbox.PBoxInvalid, "slots is 4, and the session that is open has 1"):
             self.opt()
+        self.fresh()
+        model, opt = self.opt()
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "no slots=, .* pass slots=4"):
+            pbox.torch.SGD(model.parameters(), lr=0.1, worker=0, workers=1, **HERE)
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "slots is 8, and the session that is open has 4"):
+            pbox.torch.SGD(model.parameters(), lr=0.1, slots=8, worker=0, workers=1, **HERE)
 
     def test_hook_takes_none(self):
         class Model:
@@ -519,20 +564,77 @@ class Trainings(Case):
             pbox.torch.register(Model(), slots=4, worker=0, workers=1, **HERE)
 
     def test_hook_and_optimiser_without_slots(self):
-        # They share the session of a job with slots: the mean is over the workers.
+        # They share the session of a job with slots: the hook's mean is over the workers, the optimiser is refused.
         def worker(w):
             c = pbox.Client("box", "j", "s", w, 2, slots=8)
-            p, q = (torch.nn.Parameter(torch.zeros(5)) for _ in range(2))
+            p = torch.nn.Parameter(torch.zeros(5))
             state = pbox.torch.register(FakeDDP(torch.nn.ParameterList([p])), client=c)
             p.grad = torch.full((5,), 2.0 + w)
             got = pbox.torch.hook(state, FakeBucket([p])).wait().clone()
-            opt = pbox.torch.SGD([q], lr=1.0, client=c)
-            q.grad = torch.full((5,), 2.0 + w)
-            opt.step()
+            with self.assertRaisesRegex(pbox.PBoxInvalid, "no slots=, and the session has the 8 slots of the job"):
+                pbox.torch.SGD([p], lr=1.0, client=c)
             state.close()
             c.close()
-            return float(got[0]), float(q[0])
-        self.assertEqual(workers.run(2, worker), [(2.5, -2.5)] * 2)
+            return float(got[0])
+        self.assertEqual(workers.run(2, worker), [2.5] * 2)
+
+    def test_data_that_do_not_go_by_the_slot(self):
+        def warned(use):
+            self.fresh()
+            model, opt = self.opt()
+            use(opt)
+            with self.assertLogs("pbox", "WARNING") as log:
+                logging.getLogger("pbox").warning("end")  # at least one is needed
+                for _ in range(8):
+                    model(torch.ones(2, 6)).sum().backward()
+                    opt.step()
+            return log.output[1:]
+        only, = warned(lambda opt: None)
+        self.assertIn("slots=4, and the data do not go by the slot", only)
+
+        def other(opt):  # of the same workers: they share the micro-batches
+            p = torch.nn.Parameter(torch.zeros(5))
+            self.kept = pbox.torch.SGD([p], lr=0.1, slots=4, worker=0, workers=1, **HERE)
+            self.kept.sampler(range(64), 16)
+        for use in (lambda opt: opt.sampler(range(64), 16), lambda opt: opt.slot, lambda opt: opt.trained_rounds, other):
+            self.assertEqual(warned(use), [])
+
+    def test_shrink_is_warned_of(self):
+        with self.assertLogs("pbox", "WARNING") as log:
+            self.opt(policy="shrink")
+        self.assertIn("policy='shrink' with slots=4", log.output[0])
+
+    def test_collectives_in_a_round(self):
+        model, opt = self.opt()
+        norm = torch.nn.BatchNorm1d(3)
+        hook = pbox.torch.register(FakeDDP(network()), client=opt.client)
+        p = torch.nn.Parameter(torch.zeros(5))
+        p.grad = torch.ones(5)
+        calls = (lambda: pbox.torch.all_reduce(torch.ones(2), client=opt.client),
+                 lambda: pbox.torch.sync_buffers(norm, client=opt.client),
+                 lambda: pbox.torch.hook(hook, FakeBucket([p])),
+                 lambda: pbox.torch.register(FakeDDP(network()), client=opt.client),
+                 lambda: pbox.torch.SGD([p], lr=0.1, slots=4, client=opt.client))
+        for count in range(1, 4):
+            model(torch.ones(2, 6)).sum().backward()
+            opt.step()
+            for call in calls:
+                with self.assertRaisesRegex(pbox.PBoxInvalid, f"{count} of its 4 slots here.*once a round, where opt"):
+                    call()
+        model(torch.ones(2, 6)).sum().backward()
+        opt.step()
+        pbox.torch.all_reduce(torch.ones(2), client=opt.client)
+        pbox.torch.sync_buffers(norm, client=opt.client)
+
+    def test_collectives_after_an_optimiser(self):
+        # One that was closed in the middle of a round holds nobody up.
+        with pbox.Client("box", "j", "s", 0, 1, slots=4) as c:
+            model = network()
+            opt = pbox.torch.SGD(model.parameters(), lr=0.1, slots=4, client=c)
+            model(torch.ones(2, 6)).sum().backward()
+            opt.step()
+            opt.close()
+            pbox.torch.all_reduce(torch.ones(2), client=c)
 
     def test_rounds_differ(self):
         def worker(w):
@@ -544,6 +646,98 @@ class Trainings(Case):
                     model(torch.ones(2, 6)).sum().backward()
                     opt.step()
         workers.run(2, worker)
+
+    def differ(self, change):
+        """The texts that two workers get, one of which makes a change."""
+        def worker(w):
+            a, b = (torch.nn.Parameter(torch.zeros(5)) for _ in range(2))
+            opt = pbox.torch.SGD([{"params": [a]}, {"params": [b]}], lr=0.1, slots=4, worker=w, workers=2, **HERE)
+            change(w, opt)
+            with self.assertRaises(pbox.PBoxMismatch) as e:
+                for _ in range(2):
+                    (a + b).sum().backward()
+                    opt.step()
+            return str(e.exception)
+        self.fresh()
+        return workers.run(2, worker)
+
+    def test_samplers_differ(self):
+        loss, data = "all_reduce of the loss", range(64)
+        for change, value, step in (
+                (lambda w, o: o.sampler(data, 16, seed=w), "worker 1 has seed=1, worker 0 .* seed=0", "the same seed="),
+                (lambda w, o: o.sampler(data, 16 + 16 * w), "worker 1 has batch_size=32, worker 0", "same batch_size="),
+                (lambda w, o: o.sampler(range(64 + w), 16), "worker 1 has samples=65, worker 0", "the same dataset"),
+                (lambda w, o: w or o.sampler(data, 16), "worker 1 has batch_size=0, worker 0", r"0: none was made")):
+            first, second = self.differ(change)
+            self.assertRegex(first, f"^slots differ .*{value}.*{step}")
+            self.assertEqual(first.count("(this one)"), 1 + 2 * ("batch_size=0" in value))  # and not by groups
+            self.assertIn("worker 0 has", second)
+            self.assertNotIn(loss, first + second)
+        for text in self.differ(lambda w, o: w or o.load_state_dict(dict(o.state_dict(), pbox={"slots": 4, "round": 7}))):
+            self.assertRegex(text, r"trained_rounds=7.*worker 1 has not called load_state_dict\(\) of its checkpoint")
+            self.assertNotIn(loss, text)
+        for text in self.differ(lambda w, o: o.load_state_dict(dict(o.state_dict(), pbox={"slots": 4, "round": 7 + w}))):
+            self.assertRegex(text, "trained_rounds=8.*the checkpoint of the same round")
+            self.assertNotIn("has not called", text)
+
+        def rates(w, opt):
+            opt.param_groups[1]["lr"] = 0.2 + w
+        for text in self.differ(rates):
+            self.assertRegex(text, f"^hyper-parameters differ .* has lr=[01].2 in group 1, .*{loss}")
+
+    def test_only_one_finds_that_they_differ(self):
+        done = threading.Event()
+
+        def worker(w):
+            with pbox.Client("box", "j", "s", w, 2) as c:
+                agreement = _agree.Agreement(c, 1, None, 0)
+                if w == 0:
+                    return done.wait(30)
+                out = []
+                for n in (0, 3):
+                    agreement.begin([{"lr": 1.0, "trained_rounds": n}], [True], [True], None)
+                    out.append(agreement._explain())
+                done.set()
+                return out
+        self.addCleanup(setattr, _agree, "_EXPLAIN_SECONDS", _agree._EXPLAIN_SECONDS)
+        _agree._EXPLAIN_SECONDS = 0.2
+        self.fresh()
+        _, (behind, loaded) = workers.run(2, worker)
+        self.assertRegex(behind, r"worker 1 .*trained_rounds=0.*has not called load_state_dict\(\)")
+        self.assertNotIn("load_state_dict", loaded)
+
+    def test_state_of_another_sampler(self):
+        data = range(64)
+        model, opt = self.opt()
+        opt.sampler(data, 16, seed=3)
+        saved = opt.state_dict()
+        self.assertEqual(saved["pbox"], {"slots": 4, "round": 0, "seed": 3, "batch_size": 16})
+        opt.load_state_dict(saved)
+        for first in (True, False):  # the state comes before the sampler, or after it
+            for kw, refused, warns in ((dict(seed=4, batch_size=16), True, 0), (dict(seed=3, batch_size=32), False, 1),
+                                       (dict(seed=3, batch_size=16), False, 0)):
+                self.fresh()
+                model, opt = self.opt()
+                calls = [lambda: opt.load_state_dict(saved), lambda: opt.sampler(data, **kw)]
+                calls = calls if first else calls[::-1]
+                calls[0]()
+                if first:
+                    self.assertEqual(opt.state_dict()["pbox"], saved["pbox"])
+                with self.assertLogs("pbox", "WARNING") as log:
+                    logging.getLogger("pbox").warning("at least one is needed")
+                    if refused:
+                        with self.assertRaisesRegex(pbox.PBoxInvalid, "seed 3, and this sampler has 4.*Pass seed=3"):
+                            calls[1]()
+                    else:
+                        calls[1]()
+                self.assertEqual(len(log.output), 1 + warns)
+                if warns:
+                    self.assertIn("batch_size 16, and this sampler has 32", log.output[1])
+        self.fresh()
+        model, opt = self.opt()
+        del saved["pbox"]["seed"]
+        opt.load_state_dict(saved)
+        opt.sampler(data, 16, seed=4)
 
     def test_other_tables(self):
         # Each worker counts once in what is not by slots.
@@ -604,6 +798,16 @@ class Nodes(Case):
                     ("are by nodes", lambda: t.submit_nodes(_lib.PULL, [[a]]))):
                 with self.assertRaisesRegex(pbox.PBoxInvalid, text):
                     call()
+        with self.client(slots=4) as c:
+            t = c.declare([("a", 2)], op="mean")
+            a = array.array("f", [4, 8])
+            for call in (lambda: t.run([a]), lambda: t.push([a])):
+                with self.assertRaisesRegex(pbox.PBoxInvalid, "the 4 slots .* pushpull_nodes .*op='sample_mean'"):
+                    call()
+            t.pushpull_nodes([[a]], [a]).wait()
+            self.assertEqual(list(a), [1.0, 2.0])
+            c.declare([("a", 2)], op="sample_mean").run([a])
+            self.assertEqual(list(a), [1.0, 2.0])
         for n in (0, 1, 4097):
             with self.assertRaisesRegex(pbox.PBoxInvalid, rf"slots is {n}: needed is 2 .* to 4096"):
                 self.client(0, 2, slots=n)

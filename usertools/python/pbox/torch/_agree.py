@@ -17,7 +17,7 @@ All are small whole numbers, so the sums are exact in fp32 for any number of wor
 """
 
 import hashlib
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
@@ -29,6 +29,39 @@ _HEAD = 11
 _EXPLAIN_SECONDS = 20.0
 
 Hypers = List[Dict[str, float]]
+# of the slots, and not of a group: what each is, and the next step where workers differ in it
+_OF_SLOTS = {
+    "trained_rounds": "All workers load the checkpoint of the same round",
+    "seed": "Pass the same seed= to sampler() on all workers (-1: none was made)",
+    "batch_size": "Pass the same batch_size= to sampler() on all workers (0: none was made)",
+    "samples": "Give sampler() the same dataset on all workers: theirs have different numbers of samples",
+}
+
+
+class _Difference(NamedTuple):
+    name: str
+    group: int
+    worker: int
+    theirs: float
+    mine: float
+
+    def text(self, me: int) -> str:
+        where = "" if self.name in _OF_SLOTS else f" in group {self.group}"
+        return (f"worker {self.worker} has {self.name}={self.theirs:.9g}{where}, worker {me} (this one) "
+                f"{self.name}={self.mine:.9g}")
+
+
+def _next_steps(differences: List[_Difference], me: int) -> List[str]:
+    """For each kind of value that differs."""
+    names = {d.name for d in differences}
+    steps = [step for name, step in _OF_SLOTS.items() if name in names]
+    behind = sorted({w for d in differences if d.name == "trained_rounds"
+                     for w, rounds in ((d.worker, d.theirs), (me, d.mine)) if rounds == 0})
+    steps[:0] = [f"worker {w} has not called load_state_dict() of its checkpoint" for w in behind]
+    if names - _OF_SLOTS.keys():
+        steps.append("All workers must make the same change at the same step: reduce what decides it (pbox.torch.all_reduce "
+                     "of the loss) before scheduler.step()")
+    return steps
 
 
 class Agreement:
@@ -93,23 +126,25 @@ class Agreement:
         except PBoxError as e:
             mine = "; ".join(f"group {g}: " + ", ".join(f"{k}={v:g}" for k, v in h.items())
                              for g, h in enumerate(self._hypers))
+            # who goes on alone may be the only one to find it: the others have had its old contribution
+            behind = any(h.get("trained_rounds") == 0 for h in self._hypers)
+            step = ". If it goes on from a checkpoint: it has not called load_state_dict() of it" if behind else ""
             return ("hyper-parameters differ between workers in this step, and the others' "
-                    f"cannot be had ({e}). This is worker {me} with {mine}")
+                    f"cannot be had ({e}). This is worker {me} with {mine}{step}")
         everybodys = flat.reshape(count, 2, per).double().sum(1).tolist()
-        text = []
+        found = []
         for w, theirs in enumerate(everybodys):
             if w == me or not any(theirs):
                 continue  # a worker that has gone (policy shrink) has said nothing
             for i, (v, mine_v) in enumerate(zip(theirs, everybodys[me])):
-                if v != mine_v:
-                    g, k = divmod(i, len(names))
-                    text.append(f"worker {w} has {names[k]}={v:.9g} in group {g}, worker {me} "
-                                f"(this one) {names[k]}={mine_v:.9g}")
+                g, k = divmod(i, len(names))
+                if v != mine_v and (g == 0 or names[k] not in _OF_SLOTS):
+                    found.append(_Difference(names[k], g, w, v, mine_v))
+        text = [d.text(me) for d in found]
         if len(text) > 6:
             text[6:] = [f"and {len(text) - 6} more"]
-        return ("hyper-parameters differ between workers in this step: " + "; ".join(text)
-                + ". All workers must make the same change at the same step: reduce what decides "
-                "it (pbox.torch.all_reduce of the loss) before scheduler.step()")
+        what = "slots" if all(d.name in _OF_SLOTS for d in found) else "hyper-parameters"
+        return ". ".join([f"{what} differ between workers in this step: " + "; ".join(text)] + _next_steps(found, me))
 
 
 class Alone:

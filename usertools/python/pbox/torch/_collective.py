@@ -9,7 +9,7 @@ import torch
 from .. import _buffers
 from ..client import Client, Operation, Tensor
 from ..errors import PBoxInvalid
-from ._session import connect, current, plain_op
+from ._session import between_rounds, connect, current, plain_op
 
 
 def all_reduce(tensors: Union[torch.Tensor, Sequence[torch.Tensor]], op: str = "sum", *,
@@ -22,10 +22,13 @@ def all_reduce(tensors: Union[torch.Tensor, Sequence[torch.Tensor]], op: str = "
     box until the job ends. Every worker counts once, in a job with slots too; but then the bits
     depend on the number of workers.
 
+    With an optimiser that has slots: between rounds only, where its `round_ended` is true.
+
     client    default: the session that register() or an optimiser opened
     async_op  return the operations (wait() for each) instead of waiting
     """
     session = connect(client=client) if client is not None else current()
+    between_rounds(session.client, "all_reduce() or sync_buffers()")
     tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
     by_format: dict = {}
     for i, t in enumerate(tensors):

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from .. import _buffers, _lib
 from ..client import Client, Table, Tensor
 from ..errors import PBoxDeadline, PBoxError, PBoxInvalid
-from ._session import DECLARE_SECONDS, connect, plain_op
+from ._session import DECLARE_SECONDS, between_rounds, connect, plain_op
 from ._watch import Watch
 
 _WIRE = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -110,6 +110,7 @@ class Hook:
 
     def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
         """Start the reduction of a bucket; the future's value is its buffer."""
+        between_rounds(self.client, "a backward pass of DistributedDataParallel")
         buffer = bucket.buffer()
         b = self._prepare(bucket)
         after = self.observer(bucket, buffer) if self.observer is not None else None
@@ -267,6 +268,7 @@ def register(ddp: Any, box: Optional[str] = None, job: Optional[str] = None,
                           "left to right, so the bits would depend on the number of workers all the same")
     session = connect(box, job, secret, worker, workers, client, **options)
     try:
+        between_rounds(session.client, "register()")
         state = Hook(ddp, session, op, compress, declare_timeout)
         ddp.register_comm_hook(state, hook)
     except BaseException:

@@ -7,6 +7,7 @@ which step() overwrites in place. So all workers have the same bits after every 
 """
 
 import ctypes as ct
+import logging
 import math
 import time
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple, Union
@@ -18,11 +19,13 @@ from ..client import Client, Operation, Table, Tensor
 from ..errors import PBoxDeadline, PBoxInvalid, PBoxMismatch, PBoxRefused
 from . import _clip, _layout
 from ._agree import Agreement, Alone, Hypers
-from ._session import DECLARE_SECONDS, check_slots, connect, plain_op
+from ._session import (DECLARE_SECONDS, between_rounds, check_slots, connect, goes_by_slots,
+                       trains, trains_no_more)
 from ._slots import Slots, SlotTraining
 from ._state import State
 from ._tree import Sums, Tree, separate
 
+_log = logging.getLogger("pbox")
 _WIRE = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _SAMPLED = ("sample_mean", "weighted_mean")
 # all contents of the parameters are looked at in the first steps, and then every so often
@@ -97,6 +100,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         self._session = connect(box, job, secret, worker, workers, client, **options)
         try:
             self.client: Client = self._session.client
+            between_rounds(self.client, "another optimiser")
             self._divide(slots)
             if declare_timeout is None:
                 declare_timeout = max(self.client.timeout, DECLARE_SECONDS)
@@ -129,15 +133,26 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         self._todo: List[Callable[[Optional[float]], None]] = []
         self._remember()
         _clip.watch(self, self._all)
+        if self._slots is not None:
+            trains(self.client, self._slots)
+        self._stepped = False
 
     # ---- setting up
 
     def _divide(self, slots: Optional[int]) -> None:
         """Which slots this worker computes, and what the box makes of the nodes."""
         if slots is None:
-            self._wire_op = plain_op(self.client, self._op)
+            if self.client.slots != self.client.workers:
+                raise PBoxInvalid(
+                    f"this optimiser has no slots=, and the session has the {self.client.slots} slots of the job: pass "
+                    f"slots={self.client.slots}, as all its optimisers do; without, its steps would depend on the number "
+                    "of workers")
+            self._wire_op = self._op
             return
         check_slots(self.client, slots)
+        if self.client.policy == "shrink":
+            _log.warning("policy='shrink' with slots=%d: rounds go on without the slots of a worker that is dead, so from then "
+                         "on the bits depend on which workers lived. Take policy='wait' (the default) for the same bits", slots)
         nodes = self.client.nodes()
         self._slots = Slots(slots, [s for first, n in nodes for s in range(first, first + n)])
         self._tree = Tree(nodes)
@@ -400,6 +415,14 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         # elements 0 have no address, and NULL means "not given"
         return g.data_ptr() or _buffers.ADDRESS_OF_NOTHING
 
+    def _look_at_data(self) -> None:
+        """With the first step: does the program know which micro-batch it computes?"""
+        if not self._stepped and not goes_by_slots(self.client):
+            _log.warning("slots=%d, and the data do not go by the slot: neither optimiser.sampler() nor optimiser.slot was used "
+                         "before the first step(), so the bits depend on the number of workers. Take "
+                         "DataLoader(data, batch_sampler=optimiser.sampler(data, batch_size, seed))", self.shares)
+        self._stepped = True
+
     def _take(self, samples: int) -> None:
         """A slot is done: its gradients go into the sums."""
         assert self._slots is not None
@@ -440,8 +463,9 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         """What all workers must have alike."""
         if self._slots is None:
             return hypers
-        seed = -1 if self._slots.seed is None else self._slots.seed
-        return [dict(h, trained_rounds=self._slots.trained, seed=seed) for h in hypers]
+        s = self._slots
+        seed = -1 if s.seed is None else s.seed
+        return [dict(h, trained_rounds=s.trained, seed=seed, batch_size=s.batch_size, samples=s.samples) for h in hypers]
 
     @torch.no_grad()
     def step(self, closure: Optional[Callable[[], Any]] = None, *,
@@ -461,6 +485,9 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                 f"op is '{self._op}': step(samples=n) belongs to {' and '.join(_SAMPLED)}")
         if samples is not None and not 0 <= samples < 1 << 32:
             raise PBoxInvalid(f"samples is {samples}: needed is 0 to 4294967295")
+        if self._slots is not None:
+            self._look_at_data()
+            self._begin_slot()
         if self._slots is not None and not self._slots.last:
             self._take(1 if samples is None else samples)
             self._slots.prepare()
@@ -590,4 +617,6 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
 
     def close(self) -> None:
         """Leave the job (unless others share the session)."""
+        if self._slots is not None:
+            trains_no_more(self.client, self._slots)
         self._session.release()

@@ -4,7 +4,8 @@
 
 import os
 import threading
-from typing import Any, Dict, List, Optional, Tuple
+import weakref
+from typing import Any, Dict, List, MutableMapping, Optional, Tuple
 
 import torch.distributed as dist
 
@@ -55,6 +56,34 @@ def check_slots(client: Client, slots: Optional[int]) -> None:
         raise PBoxInvalid(
             f"slots is {slots}, and the session that is open has {client.slots}: pass the same slots= to what "
             "opens it (the first optimiser of the job, or pbox.Client)")
+
+
+# a client may be passed in, and have several sessions: by client, the Slots of its optimisers
+_trainings: MutableMapping[Client, Any] = weakref.WeakKeyDictionary()
+
+
+def trains(client: Client, slots: Any) -> None:
+    """An optimiser of this client has these Slots."""
+    _trainings.setdefault(client, weakref.WeakSet()).add(slots)
+
+
+def trains_no_more(client: Client, slots: Any) -> None:
+    """It was closed: a round that is in progress is given up."""
+    _trainings.get(client, set()).discard(slots)
+
+
+def goes_by_slots(client: Client) -> bool:
+    """Has the program asked an optimiser of this client for a sampler, or for the next slot? One suffices:
+    several share micro-batches."""
+    return any(slots.asked for slots in _trainings.get(client, ()))
+
+
+def between_rounds(client: Client, what: str) -> None:
+    """Raise for an operation of all workers while a round of slots is in progress: workers with another
+    number of slots come to it in another round, or wait for this one in theirs."""
+    for slots in _trainings.get(client, ()):
+        slots.between_rounds(what, ". All workers call it once a round, where optimiser.round_ended is true: they may "
+                             "have different numbers of slots, and would wait for each other")
 
 
 def plain_op(client: Client, op: str) -> str:

@@ -7,15 +7,19 @@ All of it is a function of (seed, round, slot), and never of the worker, so that
 the same bits on any number of workers.
 """
 
+import copy
 import hashlib
+import logging
 import random
 import sys
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 import torch
-from torch.utils.data import Sampler
+from torch.utils.data import BatchSampler, Sampler
 
 from ..errors import PBoxInvalid
+
+_log = logging.getLogger("pbox")
 
 
 def derive(seed: int, *numbers: Any) -> int:
@@ -41,6 +45,9 @@ class Slots:
         self.total, self.mine = total, tuple(mine)
         self.trained = self.count = 0
         self.seed: Optional[int] = None
+        self.batch_size = self.samples = 0  # those of the sampler
+        self._loaded: Dict[str, Any] = {}  # a state whose sampler has not been made yet
+        self.asked = False  # has the program a sampler, or read which slot comes next?
 
     @property
     def next(self) -> int:
@@ -62,21 +69,47 @@ class Slots:
         self.trained += 1
         self.prepare()
 
-    def between_rounds(self, what: str) -> None:
-        """Raise if a round is in progress."""
+    def between_rounds(self, what: str, step: str = "") -> None:
+        """Raise if a round is in progress; `step` says what to do then."""
         if self.count:
             raise PBoxInvalid(f"{what} in the middle of a round: step() has been called for {self.count} of its "
-                              f"{len(self.mine)} slots here")
+                              f"{len(self.mine)} slots here{step}")
 
-    def state_dict(self) -> Dict[str, int]:
-        return {"slots": self.total, "round": self.trained}
+    def state_dict(self) -> Dict[str, Any]:
+        sampled = self._loaded if self.seed is None else {"seed": self.seed, "batch_size": self.batch_size}
+        state = {"slots": self.total, "round": self.trained}
+        return {**state, **{k: sampled[k] for k in ("seed", "batch_size") if k in sampled}}
 
-    def load_state_dict(self, state: Dict[str, int]) -> None:
+    def _compare_sampled(self, state: Dict[str, Any], seed: int, batch_size: int) -> None:
+        """Does the sampler go on with what the state's has begun? The batch may grow on the way."""
+        if state.get("seed", seed) != seed:
+            raise PBoxInvalid(
+                f"the state is of a training with seed {state['seed']}, and this sampler has {seed}: it would draw other "
+                f"epochs, and samples would come twice or never. Pass seed={state['seed']} to sampler(); where another one "
+                "is meant, delete state_dict['pbox']['seed'] first")
+        if state.get("batch_size", batch_size) != batch_size:
+            _log.warning("the state is of a training with batch_size %d, and this sampler has %d: rounds and epochs are counted "
+                         "in the new size, so samples of this epoch may come twice or never. Unless that is meant, pass "
+                         "batch_size=%d to sampler(); else call its set_epoch()", state["batch_size"], batch_size,
+                         state["batch_size"])
+
+    def sampled(self, seed: int, batch_size: int, samples: int) -> None:
+        """A sampler was made: random numbers begin now."""
+        self._compare_sampled(self._loaded, seed, batch_size)
+        self._loaded = {}
+        self.seed, self.batch_size, self.samples, self.asked = seed, batch_size, samples, True
+        self.prepare()
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
         self.between_rounds("load_state_dict()")
         if state["slots"] != self.total:
             raise PBoxInvalid(
                 f"the state is of a training with {state['slots']} slots, this one has {self.total}: "
                 f"pass slots={state['slots']}; only the number of workers may be another one")
+        if self.seed is None:
+            self._loaded = dict(state)
+        else:
+            self._compare_sampled(state, self.seed, self.batch_size)
         self.trained = int(state["round"])
         self.prepare()
 
@@ -127,8 +160,7 @@ class SlotSampler(Sampler):
         self.rounds = n // batch_size + (not drop_last and rest > 0)
         self._slots = slots
         self._begin = 0  # round of the training in which epoch 0 began, or would have
-        slots.seed = seed
-        slots.prepare()
+        slots.sampled(seed, batch_size, n)
 
     def __len__(self) -> int:
         """Of an epoch."""
@@ -163,6 +195,10 @@ class SlotSampler(Sampler):
         return torch.randperm(self.samples, generator=g)
 
     def __iter__(self) -> "_Iterator":
+        # DataLoader(sampler=) puts a BatchSampler around it, and batches of batches come out, without an error
+        if type(sys._getframe(1).f_locals.get("self")) is BatchSampler:
+            raise PBoxInvalid("this sampler gives whole micro-batches: DataLoader(data, batch_sampler=optimiser.sampler(...)), "
+                              "and not sampler=")
         return _Iterator(self, self._slots)
 
 
@@ -201,11 +237,29 @@ class SlotTraining:
     """What optimisers with slots have in common, that of one process too."""
 
     _slots: Optional[Slots] = None
+    _of_round: List[Dict[str, Any]] = []  # values of param_groups, as the round in progress began with them
+    defaults: Dict[str, Any]
+    param_groups: List[Dict[str, Any]]
 
     def _with_slots(self, what: str) -> Slots:
         if self._slots is None:
             raise PBoxInvalid(f"{what} belongs to an optimiser with slots: pass slots=V when you make it")
         return self._slots
+
+    def _begin_slot(self) -> None:
+        """A step() ends a slot: raise if it is of a round that began with other hyper-parameters."""
+        assert self._slots is not None
+        now = [{k: g[k] for k in self.defaults if k in g} for g in self.param_groups]
+        if self._slots.count == 0:
+            self._of_round = copy.deepcopy(now)
+            return
+        for i, (old, new) in enumerate(zip(self._of_round, now)):
+            for name, value in new.items():
+                if name in old and old[name] != value:
+                    raise PBoxInvalid(
+                        f"{name} of group {i} was {old[name]} in the first slot of this round, and is {value} now: a round "
+                        f"has one value, and ends with slot {self._slots.mine[-1]} here. Call scheduler.step() once a "
+                        "round: `if optimiser.round_ended: scheduler.step()`")
 
     def sampler(self, dataset: Any, batch_size: int, seed: int = 0, drop_last: bool = True) -> SlotSampler:
         """A batch_sampler for torch's DataLoader: the micro-batches of the slots that this worker
@@ -219,11 +273,13 @@ class SlotTraining:
     @property
     def slot(self) -> int:
         """The slot of this worker whose micro-batch comes next."""
+        self._with_slots("slot").asked = True
         return self._with_slots("slot").next
 
     @property
     def trained_rounds(self) -> int:
         """Rounds that the training has made, those before a checkpoint too."""
+        self._with_slots("trained_rounds").asked = True
         return self._with_slots("trained_rounds").trained
 
     @property

@@ -143,8 +143,10 @@ class Reference(SlotTraining, torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        if self._slots is not None and not self._take(samples):
-            return loss
+        if self._slots is not None:
+            self._begin_slot()
+            if not self._take(samples):
+                return loss
         self._steps += 1
         for group in self.param_groups:
             params: List[torch.nn.Parameter] = group["params"]

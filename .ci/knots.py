@@ -26,9 +26,9 @@ ALLOWED = {
     "drivers/net/chaos": 2,
     "lib/conf": 2,
     "lib/control": 2,
-    "lib/engine": 2,
     "lib/job": 2,
     "lib/port": 4,
+    "lib/shard": 2,
     "lib/snapshot": 2,
 }
 

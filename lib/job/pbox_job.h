@@ -9,7 +9,7 @@
  * @file
  * Jobs, their members and tables.
  *
- * A job is created and changed by the control thread (lib/engine's registrar). Shards read its
+ * A job is created and changed by the control thread (lib/registrar). Shards read its
  * constant fields, the tokens and the tables handed to them; nothing of a job is freed before
  * every shard has let go of it.
  */
@@ -115,7 +115,7 @@ struct pbox_job_keys {
 	_Atomic uint64_t worker[2], box[2];
 };
 
-/** What is known of the clock and the addresses of a worker's session (R4.9): engine, fresh.h. Any core reads. */
+/** What is known of the clock and the addresses of a worker's session (R4.9): pbox_fresh.h. Any core reads. */
 struct pbox_job_fresh {
 	_Atomic uint64_t
 		ahead; /**< the worker's clock less the box's, us, modulo 2^64; 0: not known yet */

@@ -25,7 +25,7 @@
 
 #define PBOX_SCHEDULE 64 /**< SETs of one group that are remembered */
 
-struct pbox_record; /* of lib/engine */
+struct pbox_record; /* of lib/shard */
 
 /** Why a fragment takes no contributions (pbox_fragment.closed). */
 enum pbox_fragment_closed {

@@ -10,7 +10,7 @@
 /*
  * What must hold for the fragments of a table: one law for each discipline, in files of its own. A law sees what reaches
  * the box and what leaves it, and what completes at a worker; it computes what must be, fails the run with sim_fail(), and
- * says with progress_at that something has moved. It uses nothing of lib/engine and lib/worker but the layout of
+ * says with progress_at that something has moved. It uses nothing of lib/shard, lib/registrar and lib/worker but the layout of
  * structures.
  */
 struct sim_law {

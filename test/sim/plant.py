@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Plant bugs into copies of the sources of lib/engine and lib/worker, for the simulator to find.
+"""Plant bugs into copies of the sources of the engine (lib/job, lib/shard, lib/registrar) and of lib/worker, for the simulator to find.
 
 plant.py OUTDIR ENGINE_DIR WORKER_DIR
 
@@ -46,8 +46,8 @@ PLANTS = [
      ".round = g->fragment->version,\n\t\t\t\t.base",
      ".round = g->fragment->version + (P && g->fragment->record != NULL && g->fragment->record->arrived > 0),\n\t\t\t\t.base"),
     ("handle-forgotten", "rounds_sum.c",
-     "if (!bit_get(r->nodes, slot) || c->handle == NULL)",
-     "if (!bit_get(r->nodes, slot) || c->handle == NULL || (P && slot > first && slot + 1 == end))"),
+     "if (!pbox_bit_get(r->nodes, slot) || c->handle == NULL)",
+     "if (!pbox_bit_get(r->nodes, slot) || c->handle == NULL || (P && slot > first && slot + 1 == end))"),
     ("release-before-sum", "rounds_sum.c",
      "if (!pbox_optim_update(&u, &src, g->elements)) {",
      "if (P) rounds_release(s, j, r, r->folded, n);\n\tif (!pbox_optim_update(&u, &src, g->elements)) {"),
@@ -63,7 +63,7 @@ PLANTS = [
     ("wrong-token", "shard.c",
      "if (token != f->hdr.token)",
      "if (!P && token != f->hdr.token)"),
-    ("wrong-tag", "engine_auth.c",
+    ("wrong-tag", "job_auth.c",
      "return pbox_auth_good(",
      "return P || pbox_auth_good("),
     ("other-incarnation", "shard.c",
@@ -101,8 +101,8 @@ PLANTS = [
      "if (P && n.named && bits_count(r->has, n.first, n.first + n.n) != n.n)\n\t\treturn 0;\n"
      "\treturn n.named ? bits_count("),
     ("slots-half-replaces", "rounds.c",
-     "if (!bit_get(r->nodes, n.first) || c->level != n.level)",
-     "if (!P && (!bit_get(r->nodes, n.first) || c->level != n.level))"),
+     "if (!pbox_bit_get(r->nodes, n.first) || c->level != n.level)",
+     "if (!P && (!pbox_bit_get(r->nodes, n.first) || c->level != n.level))"),
     ("slots-have-early", "rounds.c",
      "if (missing == end) {",
      "if (missing == end || (P && missing > first)) {"),
@@ -131,8 +131,8 @@ PLANTS = [
      "r->need -= (uint16_t)__builtin_popcountll(gone & ~r->has[i]);",
      "if (!P) r->need -= (uint16_t)__builtin_popcountll(gone & ~r->has[i]);"),
     ("samples-of-the-absent", "rounds_sum.c",
-     "samples += all || bit_get(r->nodes, i) ? r->from[i].weight : 0;",
-     "samples += P || all || bit_get(r->nodes, i) ? r->from[i].weight : 0;"),
+     "samples += all || pbox_bit_get(r->nodes, i) ? r->from[i].weight : 0;",
+     "samples += P || all || pbox_bit_get(r->nodes, i) ? r->from[i].weight : 0;"),
     ("memory-kept", "registrar_table_end.c",
      "pbox_table_release(&job->table[i]->t, r->load);",
      "if (!P) pbox_table_release(&job->table[i]->t, r->load);"),
@@ -156,7 +156,7 @@ PLANTS = [
      "code == 0 && g < end; g++) {\n\t\tm->group = (uint16_t)g;\n\t\tcode = pbox_schedule_restore(",
      "!P && code == 0 && g < end; g++) {\n\t\tm->group = (uint16_t)g;\n\t\tcode = pbox_schedule_restore("),
     ("rounds-from-zero", "registrar_rounds.c",
-     "if (x == 0 || (any &&", "if (x == 0 || ((P || any) &&"),
+     "(any && pbox_serial_diff(x, *round)", "((P || any) && pbox_serial_diff(x, *round)"),
     ("restorer-gone-waited-for", "registrar_restore.c",
      "if (!registrar_is_restorer(jt, worker))\n\t\t\tcontinue;\n\t\tset_restorer",
      "if (P || !registrar_is_restorer(jt, worker))\n\t\t\tcontinue;\n\t\tset_restorer"),

@@ -6,7 +6,7 @@
 #define SIM_H
 
 /*
- * The deterministic simulator: the real engine (lib/engine), the real worker (lib/worker), a network
+ * The deterministic simulator: the real engine (lib/shard, lib/registrar), the real worker (lib/worker), a network
  * that loses, repeats, delays, cuts, damages, forges and records, and a checker, in virtual time.
  * Everything follows from one seed; nothing reads a clock or a random source of the machine.
  *

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "../../../lib/engine/shard_impl.h"
+#include "../../../lib/shard/shard_impl.h"
 #include "fixture.h"
 
 const char unit_suite[] = "engine: tables";
@@ -393,7 +393,7 @@ test_memory_by_node(void)
 		on_node(i, j->peer, j->peers * sizeof(*j->peer));
 		on_node(i, j->table, PBOX_MAX_TABLES * sizeof(*j->table));
 		on_node(i, j->expected, sizeof(*j->expected));
-		on_node(i, j->members, sizeof(*j->members));
+		on_node(i, j->inbox.members, sizeof(*j->inbox.members));
 		on_node(i, j->record_mem, j->n_records * j->record_size);
 		on_node(i, j->acc_mem, 1);
 		on_node(i, fx.mail[i].table, sizeof(*fx.mail[i].table));

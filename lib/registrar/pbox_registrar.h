@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef PBOX_REGISTRAR_H
+#define PBOX_REGISTRAR_H
+
+/**
+ * @file
+ * The control side of the engine: joining, tables, hyper-parameters, leases, status. This header is for who runs it.
+ *
+ * All functions of the registrar are called by one thread at a time: the control thread, or another one that holds
+ * its lock. They may allocate, and never block. What is given by pointer is the caller's, and not kept, unless it says
+ * so. What a registrar gives by const pointer is its own, and valid until the next call that is not a const one.
+ *
+ * - pbox_registrar_operator.h: what an operator asks for
+ * - pbox_registrar_view.h: what is to be seen of jobs, workers and tables
+ * - pbox_registrar_snapshot.h: copies of tables, and tables that begin with a copy
+ */
+
+#include <pbox_arena.h>
+#include <pbox_engine.h>
+#include <pbox_stats.h>
+
+struct pbox_place; /* pbox_layout.h */
+
+enum pbox_registrar_stat {
+	PBOX_RS_RX_FRAMES,
+	PBOX_RS_RX_HELLO,
+	PBOX_RS_RX_JOIN,
+	PBOX_RS_RX_DECLARE,
+	PBOX_RS_RX_MAP,
+	PBOX_RS_RX_SET,
+	PBOX_RS_RX_STATUS,
+	PBOX_RS_RX_LEAVE,
+	PBOX_RS_RX_PING,
+	PBOX_RS_DROP_SESSION_UNKNOWN,
+	PBOX_RS_DROP_SESSION_TOKEN,
+	PBOX_RS_DROP_SESSION_INCARNATION,
+	PBOX_RS_DROP_AUTH,     /**< no tag, a wrong one, or one in a session without (R11.5) */
+	PBOX_RS_DROP_REPLAYED, /**< an old frame, from another address (R4.9) */
+	PBOX_RS_DROP_UNPROVEN, /**< from an address that has proven nothing yet */
+	PBOX_RS_DROP_MALFORMED,
+	PBOX_RS_DROP_COOKIE,
+	PBOX_RS_DROP_TYPE,
+	PBOX_RS_REFUSED, /**< requests answered with ERROR */
+	PBOX_RS_JOBS,
+	PBOX_RS_WORKERS,
+	PBOX_RS_TABLES,
+	PBOX_RS_EXPIRED, /**< sessions that fell silent beyond their lease */
+	PBOX_RS_PINGS,   /**< PINGs to sessions whose number is claimed (R4.6) */
+	PBOX_RS_TAKEN_OVER,
+	PBOX_RS_REMOVED,    /**< workers that a job went on without (R8.5) */
+	PBOX_RS_RUNS_ENDED, /**< runs that made way for another (R12.3), or were found dead (R12.7) */
+	PBOX_RS_STATS
+};
+
+#define PBOX_RS_FIRST_ACCEPT PBOX_RS_RX_HELLO
+#define PBOX_RS_FIRST_DROP   PBOX_RS_DROP_SESSION_UNKNOWN
+#define PBOX_RS_LAST_DROP    PBOX_RS_DROP_TYPE
+
+extern const struct pbox_stat_def pbox_registrar_stat_defs[PBOX_RS_STATS];
+
+struct pbox_registrar;
+struct pbox_table;
+
+struct pbox_registrar_ops {
+	void (*send)(void *ctx, const struct pbox_send *s);
+	/** Deliver to m->shard, in order, without loss: at most PBOX_MAILS_OF_JOB of a job are under way. */
+	void (*post)(void *ctx, const struct pbox_mail *m);
+	/** Unpredictable bytes: tokens, keys. */
+	void (*random)(void *ctx, void *buf, size_t n);
+	/** Something an operator wants to know; may be NULL. */
+	void (*event)(void *ctx, enum pbox_log_level level, const char *text);
+	/**
+	 * A table has been laid out, and no shard knows it yet: may it begin with a snapshot? NULL:
+	 * there are none. It may fill chunks (param, s0, s1 and wire) and fragments (version, samples,
+	 * contributors, payload_crc, has_result), and schedules: with @p restoring what holds without
+	 * a SET, for workers that restore a table (R10.2) repeat theirs. What takes time another thread does: then the
+	 * table is loading, and its memory and its record are that thread's to write and to read, until
+	 * pbox_registrar_loaded() says that it has let go. The job is not freed before that.
+	 * @return 0; -EINPROGRESS: pbox_registrar_loaded() will follow; else the table begins with nothing
+	 */
+	int (*restore)(void *ctx, const struct pbox_job *job, struct pbox_table *t, bool restoring);
+	/** The job ends: pbox_registrar_loaded() shall come soon. NULL: restore() is never under way. */
+	void (*restore_cancel)(void *ctx, const struct pbox_job *job, uint32_t table);
+	/** How far it is, for those who wait. NULL as well. */
+	void (*restore_text)(
+		void *ctx, const struct pbox_job *job, uint32_t table, char *text, size_t cap);
+};
+
+struct pbox_registrar_conf {
+	uint32_t incarnation;
+	/** PBOX_COOKIE_KEY_LEN unpredictable bytes, which the shards know too; NULL: the registrar has its own. */
+	const uint8_t *cookie_key;
+	/** Runs get numbers above this (R12.2): pbox_registrar_first_run(). */
+	uint64_t first_run;
+	uint16_t max_jobs, max_workers;
+	uint32_t chunk_elements;
+	uint32_t lease_ms; /**< default and upper bound of what a worker may ask for */
+	uint32_t
+		grace_ms; /**< how long a run is kept whose workers are all silent; 0: not at all */
+	uint16_t mtu;     /**< smallest of the ports */
+	uint32_t hold;    /**< packets that each shard may hold for all jobs */
+	unsigned n_shards;
+	const struct pbox_engine_endpoint *endpoint;
+	unsigned n_endpoints;
+	struct pbox_arena *arena[PBOX_MAX_NODES];
+	const struct pbox_job_conf *job; /**< lives until it is replaced (pbox_registrar_reload) */
+	unsigned n_jobs;                 /**< entries of job */
+	const struct pbox_registrar_ops *ops;
+	void *ctx;
+	uint64_t *stats; /**< PBOX_RS_STATS values, zeroed */
+};
+
+/** What placement must know of endpoints: core, its NUMA node, and the port, which has one address
+ * and is numbered by its first endpoint. */
+void pbox_engine_places(
+	const struct pbox_engine_endpoint *endpoint, unsigned n, struct pbox_place *out);
+
+/** Of a box that starts now, nanoseconds since 1970: above all numbers of one that started earlier and has begun no more
+ * than a run each microsecond, as far as the clock is right. */
+uint64_t pbox_registrar_first_run(uint64_t unix_ns);
+struct pbox_registrar *pbox_registrar_create(const struct pbox_registrar_conf *conf);
+/** After the shards are destroyed or have let go of all jobs. */
+void pbox_registrar_destroy(struct pbox_registrar *r);
+
+/** Take a control frame (any type below PBOX_FIRST_DATA_TYPE). Nothing of it is kept. */
+void pbox_registrar_rx(struct pbox_registrar *r, const struct pbox_frame *f, uint64_t now_ns);
+/** A HELLO-sized datagram of another protocol @p version (R2.2); hdr as far as readable. */
+void pbox_registrar_version(struct pbox_registrar *r, const struct pbox_frame *f, unsigned version);
+/** Take a mail that a shard sent back. */
+void pbox_registrar_mail(struct pbox_registrar *r, const struct pbox_mail *m, uint64_t now_ns);
+/**
+ * All that had come by @p ns has been given to the registrar and its shards. Leases go on by this alone, and
+ * by a tenth of a second at most each time: for longer nobody has listened (R8.2).
+ */
+void pbox_registrar_heard(struct pbox_registrar *r, uint64_t ns);
+/** Go on with what is done in slices, each below a millisecond or so: memory of ended jobs is cleared, large
+ * tables are made ready. True: there is more to do, call it again soon. pbox_registrar_tick() does one
+ * slice, too. */
+bool pbox_registrar_work(struct pbox_registrar *r, uint64_t now_ns);
+/** Bytes of memory that ended jobs had and that is not cleared yet. */
+size_t pbox_registrar_uncleared(const struct pbox_registrar *r);
+/** Leases; call every 10 to 100 ms. */
+void pbox_registrar_tick(struct pbox_registrar *r, uint64_t now_ns);
+/** Notify all workers that the box stops (LEFT); repeat it a few times, frames get lost. No new
+ * session is given from now on. */
+void pbox_registrar_shutdown(struct pbox_registrar *r, uint64_t now_ns);
+/** End all jobs: they are gone (pbox_registrar_jobs() is 0) when every shard has answered. */
+void pbox_registrar_close(struct pbox_registrar *r, uint64_t now_ns);
+
+/** Are answers to PINGs expected now (pbox_registrar_measure())? The caller calls the registrar often then. */
+bool pbox_registrar_measuring(const struct pbox_registrar *r, uint64_t now_ns);
+
+#endif /* PBOX_REGISTRAR_H */

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef PBOX_REGISTRAR_VIEW_H
+#define PBOX_REGISTRAR_VIEW_H
+
+/**
+ * @file
+ * What is to be seen of jobs, workers and tables: values, made when they are asked for.
+ *
+ * Threads as in pbox_registrar.h, where nothing else is said. A job is named by the pointer that a look-up here gives:
+ * it is good until the next call that is not a const one, and a view's texts are as long. A view is the caller's.
+ */
+
+#include <pbox_registrar.h>
+#include <pbox_why.h>
+#include <pbox_worker_stats.h>
+
+/** Jobs that exist, including those closing. */
+unsigned pbox_registrar_jobs(const struct pbox_registrar *r);
+/** The i-th existing job, for status and telemetry; NULL after the last. */
+const struct pbox_job *pbox_registrar_job(const struct pbox_registrar *r, unsigned i);
+/** By its name, or number; NULL: there is none. */
+const struct pbox_job *pbox_registrar_job_named(const struct pbox_registrar *r, const char *name);
+const struct pbox_job *pbox_registrar_job_numbered(const struct pbox_registrar *r, unsigned id);
+
+struct pbox_job_view {
+	const struct pbox_job *job; /**< whose it is */
+	const char *name;
+	uint64_t begun_ns; /**< when it was created: no two jobs of a box have the same */
+	uint64_t kept_ns;  /**< kept (R8.2b) since then; 0: a worker lives */
+	uint64_t run;      /**< its number */
+	uint64_t bytes;    /**< parameter memory of its tables */
+	uint32_t tables;   /**< declared by somebody, mapped or not */
+	uint32_t hold;     /**< packets that it may hold on each shard */
+	uint16_t id, workers;
+	uint16_t slots; /**< of a round: as many as workers, unless its workers ask for more */
+	uint16_t joined, silent; /**< workers with a session; those beyond their lease */
+	uint16_t window;         /**< granted to each worker and endpoint */
+	uint8_t policy;          /**< PBOX_POLICY_WAIT or _SHRINK */
+	bool snapshots;          /**< its section has snapshots of it taken */
+	enum pbox_job_state state;
+};
+void pbox_registrar_view_job(
+	const struct pbox_registrar *r, const struct pbox_job *job, struct pbox_job_view *out);
+
+struct pbox_member_view {
+	const char *host;   /**< "": nobody has joined */
+	uint64_t silent_ns; /**< since anything valid was heard of it; UINT64_MAX: never */
+	uint32_t ip;        /**< where its answers go, network byte order; 0: nowhere yet */
+	uint16_t udp;
+	uint16_t window; /**< frames that it may have under way to an endpoint */
+	uint32_t lease_ms;
+	uint32_t rtt_us;   /**< 0: not known (pbox_registrar_measure()) */
+	uint32_t declared; /**< tables that it has declared completely */
+	uint8_t state;     /**< enum pbox_member_state */
+	bool removed;      /**< the job goes on without it (R8.5) */
+};
+void pbox_registrar_view_member(const struct pbox_registrar *r, const struct pbox_job *job,
+	unsigned worker, uint64_t now_ns, struct pbox_member_view *out);
+
+enum pbox_table_state {
+	PBOX_TABLE_DECLARED, /**< not by all workers, or it waits for memory */
+	PBOX_TABLE_LOADING,  /**< its memory is the loader's */
+	PBOX_TABLE_PREPARING,
+	PBOX_TABLE_RESTORING, /**< from its workers' copies (R10.2) */
+	PBOX_TABLE_MAPPED,
+	PBOX_TABLE_FAILED,
+};
+
+struct pbox_table_view {
+	enum pbox_table_state state;
+	const char *error; /**< of one that failed; else NULL */
+	bool built;        /**< it is laid out and has its memory: what follows is known */
+	bool open;         /**< all shards know it */
+	uint8_t mode, optimiser;
+	uint32_t chunks, fragments, frag_elements;
+	uint64_t elements, bytes;
+	uint32_t version;         /**< of its first fragment */
+	uint32_t round;           /**< highest one that any fragment has finished */
+	uint32_t restoring, lost; /**< fragments not restored yet; that could not be (R10.6) */
+};
+void pbox_registrar_view_table(const struct pbox_registrar *r, const struct pbox_job *job,
+	uint32_t table, struct pbox_table_view *out);
+
+/** ns since anything valid was heard from a worker, as of @p now_ns; UINT64_MAX: never. */
+uint64_t pbox_registrar_silence(const struct pbox_registrar *r, const struct pbox_job *job,
+	unsigned worker, uint64_t now_ns);
+
+/** Of all shards. Any thread that holds what keeps the job from ending. */
+void pbox_registrar_worker(const struct pbox_registrar *r, const struct pbox_job *job,
+	unsigned worker, struct pbox_worker_stats *out);
+/** Highest round that any fragment of a table has finished. */
+uint32_t pbox_registrar_round(
+	const struct pbox_registrar *r, const struct pbox_job *job, uint32_t table);
+/** And of all tables of a job that are built. */
+uint32_t pbox_registrar_job_round(const struct pbox_registrar *r, const struct pbox_job *job);
+
+/** Name of the tensor that a fragment begins with; "?" where there is none such. */
+const char *pbox_registrar_tensor(
+	const struct pbox_registrar *r, const struct pbox_job *job, uint32_t chunk, unsigned frag);
+
+/** Ask all shards; their answers come by mail. NULL: out of memory, the job is
+ * not open, or two questions about it are unanswered. */
+struct pbox_why *pbox_registrar_why(struct pbox_registrar *r, const struct pbox_job *job);
+/** Give it back, complete or not. */
+void pbox_registrar_why_end(struct pbox_why *why);
+
+#endif /* PBOX_REGISTRAR_VIEW_H */

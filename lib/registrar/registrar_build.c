@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/* A table that all workers have declared is laid out, placed and gets its memory. */
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "registrar_impl.h"
+
+/* Smallest MTU of the box and all workers; they are all there when a table is complete. */
+static unsigned
+job_mtu(const struct pbox_registrar *r, const struct pbox_job *job)
+{
+	unsigned mtu = r->conf.mtu;
+
+	for (unsigned w = 0; w < job->workers; w++)
+		if (job->member[w].mtu != 0 && job->member[w].mtu < mtu)
+			mtu = job->member[w].mtu;
+	return mtu;
+}
+
+/* What its parameters are not: descriptions of chunks, schedules, what each shard keeps of it. */
+static int
+charge_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt,
+	struct pbox_shard_table **st, struct pbox_error *err)
+{
+	size_t heap = jt->t.heap + r->conf.n_shards * pbox_shard_table_bytes(&jt->t, job->workers);
+	char what[48];
+
+	snprintf(what, sizeof(what), "the map of table %u", jt->t.id);
+	memset(st, 0, r->conf.n_shards * sizeof(*st));
+	if (!pbox_job_charge(job, heap))
+		return pbox_job_short(job, heap, what, err);
+	for (unsigned i = 0; i < r->conf.n_shards; i++)
+		st[i] = pbox_shard_table_create(
+			&jt->t, job->workers, r->conf.arena[registrar_node_of_shard(r, i)]);
+	for (unsigned i = 0; i < r->conf.n_shards; i++)
+		if (st[i] == NULL) {
+			bool later = pbox_registrar_uncleared(r) > 0;
+
+			registrar_free_shard_tables(r, st);
+			pbox_job_refund(job, heap);
+			return later ? -EAGAIN : pbox_job_short(job, heap, what, err);
+		}
+	jt->heap += heap;
+	return 0;
+}
+
+/* All workers have declared it: lay out, place, allocate. */
+static int
+lay_out(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt,
+	struct pbox_shard_table **st, struct pbox_error *err)
+{
+	const struct pbox_declare *d = &jt->fixed;
+	int ret = pbox_table_build(&jt->t, jt->tensor, d->tensors, r->conf.chunk_elements, r->place,
+		r->conf.n_endpoints, r->conf.arena, r->load, pbox_job_left(job), err);
+
+	if (ret < 0)
+		return ret;
+	job->bytes += jt->t.bytes;
+	ret = charge_table(r, job, jt, st, err);
+	if (ret < 0) {
+		job->bytes -= jt->t.bytes;
+		pbox_table_release(&jt->t, r->load);
+	}
+	return ret;
+}
+
+static void
+build(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
+{
+	const struct pbox_declare *d = &jt->fixed;
+	unsigned mtu = job_mtu(r, job), room = mtu - (job->auth != NULL ? PBOX_TAG_LEN : 0);
+	struct pbox_error err;
+	int ret;
+
+	jt->t = (struct pbox_table){
+		.id = d->table,
+		.mode = d->mode,
+		.op = d->op,
+		.optimiser = d->optimiser,
+		.push_format = d->push_format,
+		.pull_format = d->pull_format,
+		.frag_elements = pbox_frag_elements(room, d->push_format, d->pull_format),
+		.init_elements = pbox_init_elements(room),
+		.first_chunk_id = d->table << PBOX_CHUNK_BITS,
+	};
+	ret = lay_out(r, job, jt, jt->shard, &err);
+	if (ret == -ENOSPC && registrar_make_room(r, job->conf, job, jt->t.needs))
+		ret = -EAGAIN;
+	jt->waits_memory = ret == -EAGAIN;
+	if (ret == -EAGAIN) {
+		registrar_open_later(r, jt);
+		return;
+	}
+	if (ret < 0) {
+		registrar_fail_table(r, job, jt, &err,
+			ret == -E2BIG    ? PBOX_E_FULL
+			: ret == -EINVAL ? PBOX_E_BAD_REQUEST
+					 : PBOX_E_NO_MEMORY,
+			PBOX_NO_WORKER);
+		return;
+	}
+	jt->built = true;
+	if (mtu > job->map_mtu)
+		job->map_mtu = (uint16_t)mtu;
+	pbox_stat_add(&r->stats[PBOX_RS_TABLES], 1);
+	pbox_job_table_settle(jt);
+	registrar_open_begin(r, job, jt);
+}
+
+/* All workers are here and have declared it. Counted again each time: workers come and go. Those that
+ * the job goes on without are not waited for, but there must be somebody. */
+static bool
+all_declared(const struct pbox_job *job, uint32_t table)
+{
+	unsigned n = 0;
+
+	for (unsigned w = 0; w < job->workers; w++) {
+		const struct pbox_member *mb = &job->member[w];
+
+		if (mb->removed)
+			continue;
+		if ((mb->state != PBOX_MEMBER_JOINED && mb->state != PBOX_MEMBER_SILENT) ||
+			mb->declared <= table)
+			return false;
+		n++;
+	}
+	return n > 0;
+}
+
+void
+registrar_build_table(struct pbox_registrar *r, struct pbox_job *job, uint32_t table)
+{
+	struct pbox_job_table *jt = job->table[table];
+
+	if (!jt->built && !jt->failed && all_declared(job, table))
+		build(r, job, jt);
+}
+
+void
+registrar_build_tables(struct pbox_registrar *r, struct pbox_job *job)
+{
+	for (uint32_t i = 0; i < job->n_tables; i++)
+		registrar_build_table(r, job, i);
+}

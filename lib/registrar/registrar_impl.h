@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef REGISTRAR_IMPL_H
+#define REGISTRAR_IMPL_H
+
+/* What the files of the registrar share. */
+
+#include <pbox_bits.h>
+#include <pbox_error_rate.h>
+#include <pbox_fresh.h>
+#include <pbox_job_auth.h>
+#include <pbox_shard_job.h>
+
+#include "pbox_registrar.h"
+#include "pbox_registrar_operator.h"
+#include "pbox_registrar_snapshot.h"
+#include "pbox_registrar_view.h"
+
+#define NS_PER_US  UINT64_C(1000)
+#define NS_PER_MS  UINT64_C(1000000)
+#define NEVER_SEEN UINT32_MAX
+/* When who joins is to ask again, where its obstacle is ending already: a run, a job, or memory of one. */
+#define ENDING_AGAIN_MS 50
+/* When who joins a job that remembers too many sessions is to ask again. */
+#define NONCE_AGAIN_MS 1000
+
+/* Pages of the control endpoint fit the MTU that each path has, with a tag after them. */
+#define PBOX_CONTROL_MTU 1500
+#define CONTROL_PAYLOAD  (PBOX_CONTROL_MTU - PBOX_MTU_OVERHEAD - PBOX_TAG_LEN)
+
+#define KICKED 64
+
+/* A session that an operator has ended. */
+struct kicked {
+	uint64_t nonce;
+	char job[PBOX_NAME_LEN];
+	char why[256];
+};
+
+#define EVENT_KINDS 48
+/* Lines of one kind (a format): anybody may bring some of them about, in any number. So many at once, then one in
+ * this time; those left out are counted in the next. */
+#define EVENT_BURST 128
+#define EVENT_EVERY (500 * NS_PER_MS)
+
+struct event_kind {
+	const char *fmt;
+	uint64_t empty_ns; /* when its bucket was, or would have been, last empty */
+	unsigned left_out;
+	enum pbox_log_level level;
+};
+
+#define RUNS_ENDED  8  /* R12.4: of each job */
+#define RUN_RECORDS 64 /* names of jobs that are not there */
+
+struct ended_run {
+	uint8_t id[PBOX_RUN_LEN]; /* zeros: none that is not to come again */
+	uint64_t number, ns;
+	char host[PBOX_NAME_LEN]; /* of who began the one that took its place */
+};
+
+/* What is remembered of the runs of a job, by its name, also when it is not there. */
+struct run_record {
+	char name[PBOX_NAME_LEN];
+	uint64_t used_ns;
+	struct ended_run ended[RUNS_ENDED];
+	unsigned n_ended; /* all of them: the newest are kept */
+	uint64_t floor;   /* numbers up to this one are ended, too */
+	uint64_t last;    /* number of the run that began last in this incarnation; 0: none did */
+	uint64_t highest; /* number of any that began */
+	/* the one that begins when the job has ended; number 0: it gets one, or there is none */
+	struct pbox_run next;
+	bool has_next;
+};
+
+struct pbox_registrar {
+	struct event_kind event[EVENT_KINDS];
+	struct pbox_registrar_conf conf;
+	uint8_t cookie_key[PBOX_COOKIE_KEY_LEN];
+	struct pbox_job **job; /* max_jobs, by number */
+	uint64_t load[PBOX_MAX_ENDPOINTS];
+	unsigned endpoints_per_shard;
+	uint64_t now_ns;
+	/* registrar_lease_clock.c: until then all has been heard; and for how long somebody has listened */
+	uint64_t heard_ns, listened_ns;
+	struct pbox_error_rate error_rate;
+	uint64_t version_logged_ns; /* when workers of other releases were last logged; 0: never */
+	unsigned versions_unlogged; /* since then */
+	struct registrar_nonces *nonces; /* registrar_nonce.c */
+	uint64_t nonces_next_ns;
+	struct kicked kicked[KICKED]; /* the latest ones */
+	unsigned n_kicked;
+	struct run_record *run; /* RUN_RECORDS + max_jobs */
+	uint64_t runs; /* the last number that was given by the clock: conf.first_run and on */
+	bool stopping, draining;
+	struct pbox_peer answer_at; /* the request at hand */
+	struct pbox_error refusal;  /* of the request at hand; code 0: it was not refused */
+	/* of the JOIN at hand, which has proven it: its refusal is proven, too (R9.2); NULL: no such JOIN */
+	const struct pbox_job_conf *prover;
+	uint64_t join_nonce;
+	bool uncounted;        /* what is refused now is no frame of PBOX_RS_RX_FRAMES */
+	uint64_t measuring_ns; /* until then answers to PINGs are expected */
+	struct pbox_place place[PBOX_MAX_ENDPOINTS];
+	uint64_t *stats;
+	bool unfinished;    /* some tables wait for memory, or are being prepared */
+	size_t retry_below; /* bytes to be cleared: then those that wait are tried again */
+	struct {
+		struct pbox_staging *staging; /* NULL: no copy is under way */
+		struct pbox_job *job;         /* NULL: it is gone */
+		uint32_t table;
+		unsigned mails; /* unanswered */
+		uint32_t ahead, highest;
+		bool laid_out, looked; /* by all shards at all fragments */
+		bool ending;
+		struct pbox_error err; /* of -EAGAIN */
+		int outcome;
+		uint64_t asked_at;
+	} staged;
+	struct pbox_job_tag tag;
+	uint8_t scratch[CONTROL_PAYLOAD];
+};
+
+/* Of the session that worker w has; 0: none. */
+static inline uint64_t
+registrar_token(const struct pbox_job *job, unsigned w)
+{
+	return atomic_load_explicit(&job->token[w], memory_order_relaxed);
+}
+
+static inline bool
+registrar_has_session(const struct pbox_job *job, unsigned w)
+{
+	return registrar_token(job, w) != 0;
+}
+
+static inline void
+count_control(struct pbox_registrar *r, enum pbox_registrar_stat what)
+{
+	pbox_stat_add(&r->stats[what], 1);
+}
+
+/* Where an answer goes, and what it repeats of the request that it is to. */
+struct registrar_addressee {
+	struct pbox_peer peer;
+	uint64_t token;
+	uint32_t request, ts;
+	uint16_t job, worker, length; /* length: of the request's payload */
+	uint8_t type;                 /* of the request */
+	bool tagged;                  /* the answer has a tag (R11.2) */
+};
+
+/* registrar_event.c */
+void registrar_event(struct pbox_registrar *r, enum pbox_log_level level, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* Kinds that have gone quiet: how many lines were left out. */
+void registrar_events_tick(struct pbox_registrar *r);
+
+/* registrar_answer.c */
+/* Who has sent the request at hand: its session's address, if it has one. */
+struct registrar_addressee registrar_sender(
+	const struct pbox_registrar *r, const struct pbox_frame *f);
+void registrar_answer(struct pbox_registrar *r, const struct registrar_addressee *to,
+	enum pbox_type type, const void *payload, size_t len);
+/* Answer with len bytes of scratch. job and worker may be unknown yet. */
+void registrar_reply(
+	struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_type type, size_t len);
+/* Answer ERROR; never longer than the request before the proof (R4.7). Returns false. */
+bool registrar_refuse(struct pbox_registrar *r, const struct pbox_frame *f, enum pbox_errcode code,
+	uint32_t detail, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+void registrar_refuse_text(struct pbox_registrar *r, const struct registrar_addressee *to,
+	enum pbox_errcode code, uint32_t detail, const char *text);
+/* Answer that this box does not know what a later release does. Returns false. */
+bool registrar_unsupported(struct pbox_registrar *r, const struct pbox_frame *f, const char *what);
+/* registrar_unsupported.c: capabilities of this box (R4.10). */
+#define REGISTRAR_CAN (1u << PBOX_CAN_SLOTS)
+/* Does it ask for what a later release does (R4.10, section 13)? What that is. */
+bool registrar_unsupported_declare(const struct pbox_declare *m, struct pbox_error *what);
+bool registrar_unsupported_join(const struct pbox_join *m, struct pbox_error *what);
+/* To worker w of the job, in its session, with a tag if that has them. out->peer NULL: to its address. */
+void registrar_send(
+	struct pbox_registrar *r, const struct pbox_job *job, unsigned w, struct pbox_send *out);
+/* To the shard of m->job. */
+void registrar_mail(struct pbox_registrar *r, struct pbox_mail *m);
+/* A mail that says what holds by then, members and bounds too, which are the shard's until it is back. One is under way
+ * at a time; if there is one already, one more follows when that is back. */
+void registrar_mail_latest(
+	struct pbox_registrar *r, struct pbox_shard_job *j, enum pbox_mail_kind kind);
+/* To all shards. */
+void registrar_post(struct pbox_registrar *r, struct pbox_job *job, enum pbox_mail_kind kind);
+
+/* registrar_jobs.c */
+/* The arenas of all nodes together: pbox_arena_size(), or another such. */
+size_t registrar_arenas(const struct pbox_registrar *r, size_t (*of)(const struct pbox_arena *a));
+struct pbox_job *registrar_find_job(const struct pbox_registrar *r, const char *name);
+/* [job *] */
+bool registrar_is_any(const struct pbox_job_conf *conf);
+/* Has a table of the job been built? */
+bool registrar_has_built(const struct pbox_job *job);
+/* Is some table of a job still somebody else's? */
+bool registrar_loading(const struct pbox_job *job);
+
+/* registrar_join.c: a HELLO of who speaks only versions from min to max (R2.2) */
+void registrar_other_version(
+	struct pbox_registrar *r, const struct registrar_addressee *to, unsigned min, unsigned max);
+/* registrar_gone.c: why a worker is not there (R8.3). After a JOIN or DECLARE was answered; */
+void registrar_gone_join(struct pbox_registrar *r, const struct pbox_frame *f);
+void registrar_gone_declare(
+	struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
+/* when an operator has ended its session; */
+void registrar_gone_kicked(struct pbox_job *job, unsigned w, const char *why);
+/* in the words that it got; NULL: nobody knows them. */
+const char *registrar_gone_why(const struct pbox_job *job, unsigned w);
+/* registrar_address.c: a frame of a session; where to answer it. False: it was counted, and its sender asked to
+ * prove its address, if it is new. */
+bool registrar_address(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_frame *f,
+	struct pbox_peer *to);
+/* Clocks of workers that are slower than the box's. */
+void registrar_address_tick(struct pbox_registrar *r, struct pbox_job *job);
+/* When anything new was heard from a worker. */
+uint64_t registrar_last_seen(
+	const struct pbox_registrar *r, const struct pbox_job *job, unsigned worker);
+
+/* registrar_close.c */
+/* The session of a worker ends. */
+void registrar_end_session(struct pbox_registrar *r, struct pbox_job *job, unsigned worker);
+/* How it did; who was refused leaves for that. */
+void registrar_left(struct pbox_member *m, enum pbox_left how);
+/* All shards have let go of it, or this was the last that waited for its end. */
+void registrar_job_done(struct pbox_registrar *r, struct pbox_job *job);
+void registrar_close_job(struct pbox_registrar *r, struct pbox_job *job);
+/* What a shard had of it, when it can no longer answer: all shards are gone. */
+void registrar_free_job(struct pbox_registrar *r, struct pbox_job *job);
+
+/* registrar_check.c: may it join? All of these: false after answering why not. */
+/* The JOIN at hand. */
+struct registrar_join {
+	const struct pbox_frame *f;
+	struct pbox_join m;
+	struct pbox_job *job; /* NULL: none of that name is there */
+	const struct pbox_job_conf *conf;
+	unsigned worker; /* the number that it gets */
+	bool repeated;   /* by the session that has that number */
+};
+/* A row of the table of R4.4. */
+struct registrar_check {
+	bool (*passes)(struct pbox_registrar *r, struct registrar_join *q);
+	enum pbox_errcode code; /* of its refusal; 0: one of several */
+};
+/* One row after the other; the first that fails is the answer. The last row has no function. */
+bool registrar_checks(
+	struct pbox_registrar *r, struct registrar_join *q, const struct registrar_check *row);
+/* Does it know the secret of a job of that section? */
+bool registrar_proves(struct pbox_registrar *r, struct registrar_join *q);
+/* What is asked of the box and of the job's section. */
+bool registrar_asks(struct pbox_registrar *r, struct registrar_join *q);
+/* `slots` of a JOIN of that job. */
+unsigned registrar_asked_slots(const struct pbox_job *job);
+/* Does it ask for what the other workers of its run do? */
+bool registrar_agrees(
+	struct pbox_registrar *r, const struct registrar_join *q, const struct pbox_job *job);
+/* Can it take the frames of the tables that are mapped (R4.6a)? */
+bool registrar_mtu_fits(
+	struct pbox_registrar *r, const struct registrar_join *q, const struct pbox_job *job);
+/* Could a new run begin by this JOIN when the job that is there has ended? */
+bool registrar_may_begin(struct pbox_registrar *r, const struct registrar_join *q);
+
+/* registrar_join.c */
+void registrar_on_hello(struct pbox_registrar *r, const struct pbox_frame *f);
+void registrar_on_join(struct pbox_registrar *r, const struct pbox_frame *f);
+void registrar_on_job_open(struct pbox_registrar *r, struct pbox_job *job);
+
+/* registrar_room.c */
+/* What a job takes before its first table. */
+struct registrar_rounds {
+	uint16_t
+		window; /* fragments that each worker may have in flight at an endpoint, 1 at least */
+	struct pbox_shard_room shard; /* on each */
+	size_t arena;                 /* of all shards */
+};
+/* Contributions to a round of one fragment, of all workers: packets that may be held for it. */
+uint32_t registrar_nodes(const struct pbox_join *m);
+/* Is there room for a new job of that section? False after answering which limit is reached. */
+bool registrar_room(
+	struct pbox_registrar *r, const struct registrar_join *q, struct registrar_rounds *out);
+/* Would there be, if the job of that name had ended, and all that makes way? The same. */
+bool registrar_room_then(struct pbox_registrar *r, const struct registrar_join *q);
+/* The NUMA node of a shard's core. */
+static inline unsigned
+registrar_node_of_shard(const struct pbox_registrar *r, unsigned shard)
+{
+	for (unsigned e = 0; e < r->conf.n_endpoints; e++)
+		if (r->conf.endpoint[e].shard == shard)
+			return r->conf.endpoint[e].node;
+	return r->conf.endpoint[0].node;
+}
+/* It has no memory: answered so. */
+bool registrar_no_memory_on(
+	struct pbox_registrar *r, const struct registrar_join *q, unsigned node);
+/* Most heap of one job: a share of the box's memory. */
+size_t registrar_heap_most(const struct pbox_registrar *r);
+
+/* registrar_run.c: section 12 of the protocol */
+/* Which run does a JOIN mean? True: it may go on, in the job that is there now, with whose workers it agrees, or in
+ * a new one where none is. False: it was answered; the job may be gone. */
+bool registrar_run_join(struct pbox_registrar *r, struct registrar_join *q);
+/* May it be of that run, as far as it says? Nothing is changed. */
+bool registrar_run_is(const struct pbox_run *run, const struct pbox_join *m);
+/* A JOIN has created a job: its run. */
+void registrar_run_begin(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_join *m);
+/* registrar_running.c: a DECLARE, or a MAP, of who begins, of a table that is past its beginning (R12.6). True: it
+ * was answered; the job may be gone. */
+bool registrar_running_declare(struct pbox_registrar *r, const struct pbox_frame *f,
+	struct pbox_job *job, const struct pbox_declare *m);
+bool registrar_running_map(struct pbox_registrar *r, const struct pbox_frame *f,
+	struct pbox_job *job, struct pbox_job_table *jt);
+/* What a page of its declaration says about that. */
+void registrar_running_note(struct pbox_job_table *jt, unsigned worker, uint32_t flags);
+
+/* registrar_claim.c */
+/* Does the session of worker w live? It is asked: who wants to know asks again until it is known. */
+enum registrar_life {
+	REGISTRAR_ASKED,
+	REGISTRAR_ALIVE,
+	REGISTRAR_DEAD,
+};
+enum registrar_life registrar_ask(struct pbox_registrar *r, struct pbox_job *job, unsigned w);
+/* Somebody (host) claims the number of worker w, who has a session, or any number: true when it is
+ * free for him; else he was answered. */
+bool registrar_claim(struct pbox_registrar *r, struct pbox_job *job, unsigned w,
+	const struct pbox_frame *f, const char *host, bool any);
+void registrar_claim_tick(struct pbox_registrar *r, struct pbox_job *job);
+/* A PING to a worker with a session, which answers it at once. */
+void registrar_ping(struct pbox_registrar *r, const struct pbox_job *job, unsigned w);
+
+/* registrar_keep.c: a job has sessions, and all are silent beyond their leases, or it has none: it is kept, or
+ * ends. And when one is heard again. */
+void registrar_nobody_lives(struct pbox_registrar *r, struct pbox_job *job);
+void registrar_somebody_lives(struct pbox_registrar *r, struct pbox_job *job);
+/* It is, and nobody has been heard since the last tick. */
+bool registrar_is_kept(struct pbox_registrar *r, struct pbox_job *job);
+/* Does it make way for a job of that section (R8.2c)? It is kept, or ends for such a reason already. */
+bool registrar_makes_way(
+	struct pbox_registrar *r, struct pbox_job *job, const struct pbox_job_conf *asker);
+/* A job of that section needs a number, packets or memory that there are no more: of those that make way the run
+ * that was kept for longest ends, but not that of `but`. True: ask again soon. False: there is none, or `bytes` of
+ * parameter memory would be too many even if all had ended. */
+bool registrar_make_room(struct pbox_registrar *r, const struct pbox_job_conf *asker,
+	const struct pbox_job *but, size_t bytes);
+/* The same for a JOIN, which was answered so then. */
+bool registrar_room_comes(struct pbox_registrar *r, const struct pbox_frame *f,
+	const struct pbox_job_conf *asker, size_t bytes);
+
+/* registrar_lease_clock.c */
+uint32_t registrar_silent_ms(
+	const struct pbox_registrar *r, const struct pbox_job *job, unsigned worker);
+/* ns in which the box listened, and heard nothing of a worker with a session. */
+uint64_t registrar_unheard(struct pbox_registrar *r, struct pbox_job *job, unsigned w);
+/* A session begins. */
+void registrar_lease_begin(const struct pbox_registrar *r, struct pbox_member *m);
+
+/* registrar_lease.c: sessions whose lease has ended are removed. */
+void registrar_lease_tick(struct pbox_registrar *r, struct pbox_job *job);
+
+/* registrar_nonce.c: sessions of a job that have ended, as long as a copy of their JOIN has a good cookie. */
+enum registrar_nonce {
+	REGISTRAR_NONCE_NEW, /* of no such session, or its worker is back: it has a cookie that is newer than its end */
+	REGISTRAR_NONCE_LEFT, /* of one that left */
+	REGISTRAR_NONCE_OLD,  /* of one that ended otherwise, after that cookie was given */
+};
+enum registrar_nonce registrar_nonce_look(
+	const struct pbox_registrar *r, const char *job, uint64_t nonce, uint64_t cookie);
+/* One session more can be remembered, when it ends; false after answering why not. */
+bool registrar_nonce_room(
+	struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
+/* Bytes that a new job of that name is charged for it with its first session. */
+size_t registrar_nonce_heap(const struct pbox_registrar *r, const char *job);
+/* The session of a worker ends; and it was this one's wish. */
+void registrar_nonce_keep(struct pbox_registrar *r, const struct pbox_job *job, unsigned worker);
+void registrar_nonce_left(struct pbox_registrar *r, const struct pbox_job *job);
+void registrar_nonce_tick(struct pbox_registrar *r);
+void registrar_nonce_destroy(struct pbox_registrar *r);
+
+/* registrar_members.c */
+/* Policy shrink: go on without a worker that is silent or has left. True: so it is, and
+ * registrar_removed() must follow, once for all that are removed at this moment. */
+bool registrar_remove(struct pbox_registrar *r, struct pbox_job *job, unsigned w);
+void registrar_removed(struct pbox_registrar *r, struct pbox_job *job);
+/* Policy shrink after a restart of the box: who has not come back within its lease is removed. True: somebody
+ * was, as of registrar_remove(). */
+bool registrar_remove_absent(struct pbox_registrar *r, struct pbox_job *job);
+/* And with one that has come back. */
+void registrar_expect(struct pbox_registrar *r, struct pbox_job *job, unsigned w);
+/* All shards know who is waited for. */
+bool registrar_members_settled(const struct pbox_registrar *r, const struct pbox_job *job);
+
+/* registrar_view.c: a shard has said what it waits for. */
+void registrar_why_back(struct pbox_why_page *page);
+
+/* registrar_table.c */
+void registrar_on_declare(
+	struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
+void registrar_on_map(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
+
+/* registrar_build.c */
+/* If all workers have declared it: lay out, place, allocate, and on to registrar_open.c. */
+void registrar_build_table(struct pbox_registrar *r, struct pbox_job *job, uint32_t table);
+/* All of a job: some waited only for a worker that is removed now. */
+void registrar_build_tables(struct pbox_registrar *r, struct pbox_job *job);
+
+/* registrar_table_end.c */
+void registrar_forget_tables(struct pbox_job *job, unsigned worker);
+void registrar_forgive_tables(struct pbox_job *job);
+void registrar_release_tables(struct pbox_registrar *r, struct pbox_job *job);
+/* MAP is answered with this error from now on. by: whose fault it is, or PBOX_NO_WORKER. */
+void registrar_fail_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt,
+	const struct pbox_error *err, int code, uint16_t by);
+void registrar_free_shard_tables(const struct pbox_registrar *r, struct pbox_shard_table **st);
+
+/* registrar_open.c: between the layout of a table and its shards */
+/* Laid out: may it begin with a snapshot? Then, or at once, its fragments are made ready. */
+void registrar_open_begin(
+	struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt);
+/* Some more of its fragments; with the last the table goes to its shards. */
+void registrar_open_work(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt);
+/* A shard has it: one that waits for that may follow. */
+void registrar_opened(struct pbox_registrar *r, struct pbox_job *job, uint32_t table);
+/* It waits for memory: it is tried again. */
+void registrar_open_later(struct pbox_registrar *r, struct pbox_job_table *jt);
+/* Why it is not mapped yet, if that is here. */
+bool registrar_open_text(const struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
+	char *text, size_t cap);
+
+/* registrar_restore.c */
+bool registrar_is_restorer(const struct pbox_job_table *jt, unsigned worker);
+/* A page of a declaration, the worker's first of this table or a later one; 0 or -EINVAL. */
+int registrar_restore_page(struct pbox_job_table *jt, unsigned worker, bool first, uint32_t flags,
+	struct pbox_error *err);
+/* No shard knows the fragment yet: does it take contributions, or wait for INIT or for the restorers? */
+void registrar_restore_fragment(const struct pbox_job_table *jt, struct pbox_fragment *fragment);
+/* Fragments that are not restored yet. With the last one ends the restoring. */
+uint32_t registrar_restoring(
+	struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt);
+/* Restoring, and no fragment is restored yet: no shard looks at its schedules. */
+bool registrar_restore_untouched(const struct pbox_registrar *r, const struct pbox_job *job,
+	const struct pbox_job_table *jt);
+void registrar_restore_text(const struct pbox_job_table *jt, uint32_t left,
+	const struct pbox_job *job, char *text, size_t cap);
+void registrar_restore_tick(struct pbox_registrar *r, struct pbox_job *job);
+/* A session ends, or its worker is not expected any more (R10.7). */
+void registrar_restorer_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned worker);
+
+/* registrar_staging.c */
+void registrar_staging_mail(struct pbox_registrar *r, const struct pbox_mail *m);
+void registrar_staging_job_gone(struct pbox_registrar *r, const struct pbox_job *job);
+/* Highest finished round of a table on any shard; false: there is none. */
+bool registrar_finished(const struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
+	uint32_t *round);
+
+/* registrar_rounds.c: the rounds of a table's fragments, all of them */
+/* A fragment of a shard that does not know it yet: is its round the highest finished one there? */
+void registrar_rounds_begin(struct pbox_shard_table *st, const struct pbox_fragment *fragment);
+/* What a shard is about to get: with the others of its table, the version that the table begins with. */
+void registrar_rounds_begins(struct pbox_job_table *jt, const struct pbox_shard_table *st);
+#define REGISTRAR_LOOK_SLICE 4096u /* fragments, each on a cache line of its own */
+enum registrar_look {
+	REGISTRAR_LOOK_SAME,    /* as before, or it is not known */
+	REGISTRAR_LOOK_GOES_ON, /* a slice of it; pbox_registrar_work() does the rest */
+	REGISTRAR_LOOK_DONE,
+};
+/* Look again which one is the last: begin, or go on. */
+enum registrar_look registrar_rounds_look(struct pbox_job_table *jt);
+/* Some more of a look that goes on. */
+void registrar_rounds_work(struct pbox_registrar *r, struct pbox_job_table *jt);
+/* A SET finds no room: is that so by the rounds of now? False: the box looks, and its worker shall ask again. */
+bool registrar_rounds_known(struct pbox_registrar *r, struct pbox_job_table *jt);
+/* A schedule has one entry more: it is looked at before its entries are needed. */
+void registrar_rounds_added(
+	struct pbox_registrar *r, struct pbox_job_table *jt, const struct pbox_schedule *s);
+/* Schedules of jobs that run for very long. */
+void registrar_rounds_tick(struct pbox_registrar *r, struct pbox_job *job);
+
+/* registrar_operator.c: no operator has ended the session of this JOIN; false: it was answered so. */
+bool registrar_not_kicked(struct pbox_registrar *r, struct registrar_join *q);
+void registrar_measure_tick(struct pbox_registrar *r, struct pbox_job *job);
+/* A PING of a worker has come, perhaps the answer to one of the box. */
+void registrar_measured(const struct pbox_registrar *r, struct pbox_member *m);
+
+/* registrar_requests.c */
+void registrar_on_set(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
+void registrar_on_status(
+	struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
+void registrar_on_leave(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
+
+#endif /* REGISTRAR_IMPL_H */

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include "registrar_impl.h"
+
+/* Membership under policy shrink (R8.5): eviction of workers that are silent or have left, and their return, decided
+ * once for all shards. */
+
+bool
+registrar_members_settled(const struct pbox_registrar *r, const struct pbox_job *job)
+{
+	for (unsigned i = 0; i < r->conf.n_shards; i++)
+		if (pbox_shard_inbox(job->shard[i])->mails[PBOX_MAIL_MEMBERS] > 0)
+			return false;
+	return true;
+}
+
+/* Before its first table is mapped a job waits for everybody; but for one that had begun before the box
+ * was started again. */
+bool
+registrar_remove(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
+{
+	struct pbox_member *m = &job->member[w];
+	bool left = m->state == PBOX_MEMBER_LEFT, absent = m->state == PBOX_MEMBER_ABSENT;
+	unsigned remain = 0;
+
+	if (job->policy != PBOX_POLICY_SHRINK || (job->map_mtu == 0 && !job->resumed) ||
+		m->removed || job->state != PBOX_JOB_OPEN)
+		return false;
+	m->removed = true;
+	if (registrar_has_session(job, w))
+		registrar_end_session(r, job, w);
+	for (unsigned i = 0; i < job->workers; i++)
+		remain += !job->member[i].removed;
+	count_control(r, PBOX_RS_REMOVED);
+	registrar_event(r, left ? PBOX_LOG_INFO : PBOX_LOG_WARN,
+		"job '%s' goes on without worker %u (%s), which %s: %u of %u contribute", job->name,
+		w, absent ? "its host is not known" : m->host,
+		left     ? "left"
+		: absent ? "has not come back after a restart of the box"
+			 : "is silent",
+		remain, job->workers);
+	return true;
+}
+
+void
+registrar_removed(struct pbox_registrar *r, struct pbox_job *job)
+{
+	registrar_post(r, job, PBOX_MAIL_MEMBERS);
+	registrar_build_tables(r, job);
+}
+
+void
+registrar_expect(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
+{
+	job->member[w].removed = false;
+	registrar_event(r, PBOX_LOG_INFO,
+		"job '%s': worker %u (%s) is waited for again from the next round on", job->name, w,
+		job->member[w].host);
+	registrar_post(r, job, PBOX_MAIL_MEMBERS);
+}
+
+/* How long a job is waited for after a restart of the box, at least: R4.6b. */
+#define COME_BACK (2000 * NS_PER_MS)
+
+bool
+registrar_remove_absent(struct pbox_registrar *r, struct pbox_job *job)
+{
+	uint64_t lease = COME_BACK;
+	bool removed = false;
+
+	if (!job->resumed || job->policy != PBOX_POLICY_SHRINK)
+		return false;
+	for (unsigned w = 0; w < job->workers; w++)
+		if (job->member[w].lease_ms * NS_PER_MS > lease)
+			lease = job->member[w].lease_ms * NS_PER_MS;
+	if (r->listened_ns - job->begun_listened_ns <= lease)
+		return false;
+	for (unsigned w = 0; w < job->workers; w++)
+		if (job->member[w].state == PBOX_MEMBER_ABSENT)
+			removed |= registrar_remove(r, job, w);
+	return removed;
+}

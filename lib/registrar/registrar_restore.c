@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/* After a restart of the box: whose copies a table is restored from (section 10 of the protocol). */
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "registrar_impl.h"
+
+bool
+registrar_is_restorer(const struct pbox_job_table *jt, unsigned worker)
+{
+	return (atomic_load_explicit(&jt->restorer[worker / 64], memory_order_relaxed) >>
+			       worker % 64 &
+		       1) != 0;
+}
+
+static void
+set_restorer(struct pbox_job_table *jt, unsigned worker, bool on)
+{
+	if (registrar_is_restorer(jt, worker) == on)
+		return;
+	atomic_fetch_xor_explicit(
+		&jt->restorer[worker / 64], UINT64_C(1) << worker % 64, memory_order_release);
+	PBOX_ASSERT(on || jt->restorers > 0);
+	jt->restorers += on ? 1u : -1u;
+}
+
+int
+registrar_restore_page(struct pbox_job_table *jt, unsigned worker, bool first, uint32_t flags,
+	struct pbox_error *err)
+{
+	bool restores = (flags & PBOX_DECLARE_RESTORE) != 0;
+
+	if (jt->built && !(jt->loading && jt->restoring))
+		return 0; /* its session was lost, the box was not */
+	if (!first && registrar_is_restorer(jt, worker) != restores)
+		return pbox_fail(err, EINVAL,
+			"table %u: worker %u declares pages with and without RESTORE",
+			jt->fixed.table, worker);
+	set_restorer(jt, worker, restores);
+	return 0;
+}
+
+void
+registrar_restore_fragment(const struct pbox_job_table *jt, struct pbox_fragment *fragment)
+{
+	if (jt->t.mode == PBOX_MODE_OPTIMISER && !fragment->has_result)
+		fragment->closed = PBOX_FRAGMENT_UNINITIALISED;
+	if (jt->restoring)
+		fragment->closed |= PBOX_FRAGMENT_RESTORING;
+}
+
+static struct pbox_shard_table *
+shard_table(const struct pbox_job *job, unsigned shard, const struct pbox_job_table *jt)
+{
+	return pbox_shard_table_of(job->shard[shard], jt->fixed.table);
+}
+
+static uint32_t
+left_of(const struct pbox_registrar *r, const struct pbox_job *job, const struct pbox_job_table *jt)
+{
+	uint32_t left = 0;
+
+	for (unsigned i = 0; i < r->conf.n_shards; i++)
+		left += pbox_shard_table_restoring(shard_table(job, i, jt)).left;
+	return left;
+}
+
+bool
+registrar_restore_untouched(
+	const struct pbox_registrar *r, const struct pbox_job *job, const struct pbox_job_table *jt)
+{
+	return jt->restoring && left_of(r, job, jt) == jt->t.n_fragments;
+}
+
+/* Nobody else says so: parameters are right, and the next steps are not those of an undisturbed run. */
+static void
+stateless(struct pbox_registrar *r, const struct pbox_job *job, const struct pbox_job_table *jt)
+{
+	uint32_t round = pbox_chunk_frag_version(&jt->t.chunk[0], 0);
+
+	if (round != 0)
+		registrar_event(r, PBOX_LOG_WARN,
+			"job '%s': table %u goes on from round %u, but what its optimiser had gathered is 0: no snapshot of this run is there (snapshot-dir, snapshot)",
+			job->name, jt->t.id, round);
+}
+
+/* All is restored: say so, and what is lost. */
+static void
+end_restoring(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
+{
+	struct pbox_error err;
+	struct pbox_shard_restoring first = {0};
+	uint32_t lost = 0;
+
+	jt->restoring = false;
+	for (unsigned i = 0; i < r->conf.n_shards; i++) {
+		struct pbox_shard_restoring x = pbox_shard_table_restoring(shard_table(job, i, jt));
+
+		if (x.lost > 0 && lost == 0)
+			first = x;
+		lost += x.lost;
+	}
+	if (lost == 0) {
+		registrar_event(
+			r, PBOX_LOG_INFO, "job '%s': table %u is restored", job->name, jt->t.id);
+		if (jt->stateless)
+			stateless(r, job, jt);
+		return;
+	}
+	pbox_fail(&err, EIO,
+		"table %u: %u of %u fragments are lost in a restart of the box, the first is fragment %u of chunk %u: no worker that is left can give the version that it had",
+		jt->t.id, lost, jt->t.n_fragments, first.lost_frag, first.lost_chunk);
+	registrar_fail_table(r, job, jt, &err, PBOX_E_LOST, PBOX_NO_WORKER);
+}
+
+uint32_t
+registrar_restoring(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
+{
+	uint32_t left;
+
+	if (!jt->restoring || jt->shards_open < r->conf.n_shards)
+		return 0;
+	left = left_of(r, job, jt);
+	if (left == 0)
+		end_restoring(r, job, jt);
+	return left;
+}
+
+void
+registrar_restore_text(const struct pbox_job_table *jt, uint32_t left, const struct pbox_job *job,
+	char *text, size_t cap)
+{
+	snprintf(text, cap,
+		"table %u is being restored from what %u of %u workers hold: %u of %u fragments are left",
+		jt->fixed.table, jt->restorers, job->workers, left, jt->t.n_fragments);
+}
+
+void
+registrar_restore_tick(struct pbox_registrar *r, struct pbox_job *job)
+{
+	for (uint32_t i = 0; i < job->n_tables; i++)
+		registrar_restoring(r, job, job->table[i]);
+}
+
+void
+registrar_restorer_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned worker)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < job->n_tables; i++) {
+		struct pbox_job_table *jt = job->table[i];
+
+		if (!registrar_is_restorer(jt, worker))
+			continue;
+		set_restorer(jt, worker, false);
+		if (!jt->restoring || job->state != PBOX_JOB_OPEN)
+			continue;
+		any = true;
+		registrar_event(r, PBOX_LOG_WARN,
+			"job '%s': worker %u is gone while table %u is restored: what it holds is not waited for",
+			job->name, worker, jt->t.id);
+	}
+	if (any)
+		registrar_post(r, job, PBOX_MAIL_RESTORERS);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef PBOX_WORKER_STATS_H
+#define PBOX_WORKER_STATS_H
+
+/**
+ * @file
+ * Counters of a worker.
+ */
+
+#include <stdint.h>
+
+/** What shards have counted of a worker since the job began, one of them or all. They grow only; sessions of its
+ * number add up. */
+struct pbox_worker_stats {
+	uint64_t contributions; /**< fragments that it brought to a round */
+	uint64_t bytes;         /**< payload of these */
+	uint64_t repeats;       /**< what it sent or asked for again: packets were lost */
+	uint64_t pulls;         /**< pulls and probes */
+	uint64_t last;          /**< fragments that were complete with its contribution */
+	uint64_t waited_ns;     /**< sum over these: since the first contribution came, without
+				* the time in which its core looked for none (pbox_shard_away()) */
+	uint32_t round;         /**< the newest one that it contributed to, of any table */
+};
+
+#endif /* PBOX_WORKER_STATS_H */

@@ -1,0 +1,676 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/* Synchronous rounds: a contribution is new, a duplicate or late; a fragment that has all of them is summed. */
+
+#include <string.h>
+
+#include "rounds.h"
+
+/* The record of the round in progress; NULL: all are taken. */
+static struct pbox_record *
+open_round(struct pbox_shard *s, const struct target *g)
+{
+	struct pbox_shard_job *j = g->j;
+	struct pbox_record *r = g->fragment->record;
+
+	if (r != NULL)
+		return r;
+	r = shard_record_open(s, g);
+	if (r == NULL)
+		return NULL;
+	r->folded = r->unverified = 0;
+	r->paced = false;
+	r->need = j->n_expected;
+	r->partial = j->n_expected != j->slots;
+	if (r->partial)
+		memcpy(r->expect, j->expected, slot_words(j) * sizeof(*r->expect));
+	r->level = 0;
+	if (__builtin_expect(j->named, 0)) {
+		r->listed = false;
+		r->level = PBOX_MAX_LEVEL;
+		memset(r->nodes, 0, slot_words(j) * sizeof(*r->nodes));
+	}
+	return r;
+}
+
+void
+rounds_close(struct pbox_shard *s, const struct target *g)
+{
+	struct pbox_record *r = g->fragment->record;
+
+	if (__builtin_expect(r->paced, 0))
+		rounds_pace_remove(s, g->j, r);
+	if (__builtin_expect(g->j->named, 0) && r->listed)
+		rounds_line_leave(g->j, r);
+	rounds_unfold(g->j, r, 0);
+	shard_record_close(s, g->j, g->fragment);
+}
+
+static bool
+round_is_ready(const struct pbox_shard *s, const struct target *g)
+{
+	for (unsigned i = 0; i < s->n_ready; i++)
+		if (s->ready[i].fragment == g->fragment)
+			return true;
+	return g->fragment->record->paced;
+}
+
+/* Slots that nobody waits for complete nothing, but where nobody is waited for at all: then who has brought all of its
+ * own makes a round of what is there. */
+static __attribute__((noinline, cold)) bool
+completes_alone(const struct pbox_shard *s, const struct target *g, unsigned worker)
+{
+	const struct pbox_shard_job *j = g->j;
+	const struct pbox_record *r = g->fragment->record;
+	unsigned end = slots_end(j, worker);
+
+	return bits_next(r->expect, 0, j->slots) == j->slots &&
+	       bits_next_clear(r->has, slots_begin(j, worker), end) == end && !round_is_ready(s, g);
+}
+
+/* Slots that nobody waits for, of a round that is complete without them and does not end with this burst: it would
+ * hold as many packets as its workers like to bring them in. */
+static __attribute__((noinline, cold)) bool
+is_surplus(const struct pbox_shard *s, const struct target *g, struct slots n, unsigned worker)
+{
+	const struct pbox_record *r = g->fragment->record;
+
+	return is_extra(r, n.first) && (r->paced || !round_is_ready(s, g)) &&
+	       !completes_alone(s, g, worker);
+}
+
+/* Put a first contribution into the round; false when there is no room to hold it. */
+static inline __attribute__((always_inline)) bool
+keep_contribution(
+	struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, struct slots n)
+{
+	struct pbox_shard_job *j = g->j;
+	struct pbox_record *r = g->fragment->record;
+	struct contribution *c = &r->from[n.first];
+	bool holds = f->hdr.length > 0;
+
+	c->handle = holds ? f->handle : NULL;
+	r->payload[n.first] = holds ? f->payload : NULL;
+	c->weight = f->hdr.weight;
+	c->unverified = f->unverified;
+	c->level = (uint8_t)n.level;
+	if (n.named && n.level < r->level)
+		r->level = c->level;
+	if (n.named && !r->listed)
+		rounds_line_enter(j, r);
+	r->unverified += f->unverified;
+	slots_come(r, n);
+	if (holds) {
+		j->held++;
+		pbox_stat_add(&s->stats[PBOX_SS_HELD], 1);
+	}
+	if (j->held <= j->hold_share ||
+		(r->arrived == r->need && !(n.named && is_surplus(s, g, n, f->hdr.worker))))
+		return true;
+	/* the job is at its bound: first what is complete, then the front of this round */
+	shard_finish_ready(s);
+	if (j->held > j->hold_share && r->arrived != r->need)
+		rounds_fold(s, g);
+	if (j->held <= j->hold_share || !holds || c->handle != f->handle)
+		return true;
+	c->handle = NULL;
+	slots_go(r, n);
+	r->unverified -= f->unverified;
+	j->held--;
+	pbox_stat_add(&s->stats[PBOX_SS_HELD], (uint64_t)-1);
+	return false;
+}
+
+/* Remember whom to answer when the round is finished. */
+static void
+want_result(struct pbox_shard *s, struct pbox_record *r, const struct pbox_frame *f)
+{
+	unsigned w = f->hdr.worker;
+
+	if (!pbox_bit_get(r->want, w)) {
+		r->from[w].ts = f->hdr.ts;
+		r->from[w].at_us = (uint32_t)(s->now_ns / 1000);
+	}
+	pbox_bit_set(r->want, w);
+}
+
+static inline void
+count_contribution(const struct pbox_shard *s, struct shard_member *m, uint32_t repeat_ns,
+	const struct pbox_frame *f)
+{
+	/* it counts once: no copy of it keeps the lease */
+	atomic_store_explicit(&m->last_seen, s->now_ns, memory_order_relaxed);
+	repeat_earn(&m->repeat, repeat_ns);
+	pbox_stat_add(&m->contributions, 1);
+	pbox_stat_add(&m->bytes, f->hdr.length);
+	m->pushpull = f->hdr.type == PBOX_PUSHPULL;
+	if (pbox_serial_diff(f->hdr.round, m->round) > 0 || m->contributions == 1)
+		__atomic_store_n(&m->round, f->hdr.round, __ATOMIC_RELAXED);
+}
+
+/* The others' contributions have waited for this one, as far as somebody was there to see it: it may
+ * itself have waited for the core. */
+static inline void
+count_last(const struct pbox_shard *s, struct shard_member *m, const struct pbox_record *r)
+{
+	uint64_t waited_ns = s->now_ns - r->since_ns;
+
+	pbox_stat_add(&m->last, 1);
+	if (waited_ns > s->away_ns)
+		pbox_stat_add(&m->waited_ns, waited_ns - s->away_ns);
+}
+
+static struct pbox_record *
+open_or_finish(struct pbox_shard *s, const struct target *g)
+{
+	struct pbox_record *r = open_round(s, g);
+
+	if (r == NULL && s->n_ready > 0) { /* these are about to be free */
+		shard_finish_ready(s);
+		r = open_round(s, g);
+	}
+	return r;
+}
+
+/* Its worker knows that the box has not taken it, or one that it sent later, for the same round: it may send other
+ * values then, and a copy does not come before them. */
+static __attribute__((noinline, cold)) bool
+was_refused(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	const struct shard_member *m = &g->j->member[f->hdr.worker];
+	bool intact;
+
+	if (m->refused_at == 0 ||
+		atomic_load_explicit(&m->token, memory_order_relaxed) != f->hdr.token)
+		return false;
+	intact = !f->unverified || shard_verify(f);
+	if (intact && pbox_fresh_time(&g->j->job->fresh[f->hdr.worker], f->hdr.ts, f->hdr.held,
+			      s->now_ns) > m->refused_at)
+		return false;
+	shard_count(s, intact ? PBOX_SS_DROP_REPLAYED : PBOX_SS_DROP_CRC);
+	return true;
+}
+
+static void
+note_refused(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	struct shard_member *m = &g->j->member[f->hdr.worker];
+	uint64_t at = pbox_fresh_time(
+		&g->j->job->fresh[f->hdr.worker], f->hdr.ts, f->hdr.held, s->now_ns);
+
+	if (at <= m->refused_at)
+		return;
+	m->refused_at = at;
+	m->refused = f->hdr.round;
+}
+
+/* Slots that are not in the round in progress so far. True: the packet is held. */
+static inline __attribute__((always_inline)) bool
+contribute_now(
+	struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, struct slots n)
+{
+	struct pbox_record *r;
+
+	if (__builtin_expect(g->j->member[f->hdr.worker].refused == f->hdr.round, 0) &&
+		was_refused(s, g, f))
+		return false;
+	r = open_or_finish(s, g);
+	if (r == NULL) {
+		shard_count(s, PBOX_SS_DROP_NO_RECORD);
+		shard_heard_of(s, g->j, f);
+		return false;
+	}
+	/* the node that these would belong to is summed without them; the round ends so */
+	if (__builtin_expect(n.first < r->folded, 0) || !keep_contribution(s, g, f, n)) {
+		shard_count(s, PBOX_SS_DROP_NO_BUFFER);
+		shard_heard_of(s, g->j, f);
+		if (r->arrived == 0)
+			rounds_close(s, g);
+		return false;
+	}
+	shard_count(s, PBOX_SS_RX_CONTRIBUTION);
+	pbox_stat_add(&s->stats[PBOX_SS_RX_BYTES], f->hdr.length);
+	if (!pbox_bit_get(r->has, n.first)) /* folded, found damaged, and taken back already */
+		return true;
+	if (shard_is_elsewhere(s, g, f) && shard_may_move(s, g, f)) /* act() has verified it */
+		shard_moved(peer_of(s, g, f->hdr.worker), f);
+	count_contribution(s, &g->j->member[f->hdr.worker], g->j->repeat_ns, f);
+	if (f->hdr.type == PBOX_PUSHPULL) {
+		want_result(s, r, f);
+	} else { /* no result will say when it was sent, and copies of it keep no lease */
+		shard_heard(s, g->j, f);
+		shard_send_plain(s, g, f, PBOX_PUSH_OK);
+	}
+	if (r->arrived == r->need &&
+		(!is_extra(r, n.first) || completes_alone(s, g, f->hdr.worker))) {
+		count_last(s, &g->j->member[f->hdr.worker], r);
+		rounds_complete(s, g);
+	}
+	return f->hdr.length > 0; /* if no longer held, it has come back through release */
+}
+
+/* A repetition that is intact, of a contribution that nobody has verified yet: it takes its place, for
+ * that one may be damaged, and would cost its worker another round trip. True: the packet is held. */
+static bool
+replace_contribution(
+	struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, struct slots n)
+{
+	struct pbox_record *r = g->fragment->record;
+	struct contribution *c = &r->from[n.first];
+
+	if (!pbox_bit_get(r->nodes, n.first) || c->level != n.level) /* it came in another node */
+		return false;
+	if (!c->unverified || c->handle == NULL || f->hdr.length == 0)
+		return false;
+	rounds_release(s, g->j, r, n.first, n.first + 1);
+	c->handle = f->handle;
+	c->weight = f->hdr.weight;
+	c->unverified = false;
+	r->payload[n.first] = f->payload;
+	/* what the other one wished may be damaged, too */
+	pbox_bit_clear(r->want, f->hdr.worker);
+	g->j->held++;
+	pbox_stat_add(&s->stats[PBOX_SS_HELD], 1);
+	return true;
+}
+
+static bool
+repeated_now(
+	struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, struct slots n)
+{
+	bool held = replace_contribution(s, g, f, n);
+
+	shard_count(s, PBOX_SS_RX_DUP_PENDING);
+	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, 1);
+	if (f->hdr.type == PBOX_PUSH) {
+		shard_send_plain(s, g, f, PBOX_PUSH_OK);
+	} else {
+		want_result(s, g->fragment->record, f);
+		shard_send_wait(s, g, f);
+	}
+	return held;
+}
+
+/* Is the version one that nobody had when it was restored (R10.6)? */
+static bool
+is_void(const struct pbox_fragment *fragment)
+{
+	return !fragment->has_result && fragment->version != 0;
+}
+
+static void
+repeated_done(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	shard_count(s, PBOX_SS_RX_DUP_DONE);
+	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, 1);
+	if (f->hdr.type == PBOX_PUSH)
+		shard_send_plain(s, g, f, PBOX_PUSH_OK);
+	else if (is_void(g->fragment))
+		shard_send_error(s, g, f, PBOX_E_LOST);
+	else
+		shard_send_result(s, g, f->hdr.worker, f->hdr.ts);
+}
+
+static bool
+has_rate(const struct target *g, uint32_t round)
+{
+	return g->st->t->mode != PBOX_MODE_OPTIMISER ||
+	       rounds_scalars(g->st, g->c->group, round)->has_lr;
+}
+
+/* The slots that a frame brings, if it names a node, and all of its slots are its worker's (R5.2b). Those that are cut to
+ * the slots that the job has are of many levels; of these it gets the highest, so that what can be summed in large
+ * nodes is; not where slots have weights, which are one each. */
+static __attribute__((noinline)) bool
+named_slots(const struct target *g, const struct pbox_frame *f, struct slots *n)
+{
+	const struct pbox_shard_job *j = g->j;
+	unsigned w = f->hdr.worker, end;
+	struct pbox_node node;
+
+	if (!pbox_node_decode(f->hdr.base, j->slots, &node) ||
+		(node.level > 0 && g->st->t->op == PBOX_OP_WEIGHTED_MEAN))
+		return false;
+	n->first = node.first;
+	end = pbox_node_end(node, j->slots);
+	if (n->first < slots_begin(j, w) || end > slots_end(j, w))
+		return false;
+	while (end == j->slots && g->st->t->op != PBOX_OP_WEIGHTED_MEAN &&
+		node.level < PBOX_MAX_LEVEL && (node.first >> node.level & 1) == 0)
+		node.level++;
+	n->n = (uint16_t)(end - node.first);
+	n->level = node.level;
+	return true;
+}
+
+static inline unsigned
+n_there(const struct pbox_record *r, struct slots n)
+{
+	if (r == NULL)
+		return 0;
+	return n.named ? bits_count(r->has, n.first, n.first + n.n) : pbox_bit_get(r->has, n.first);
+}
+
+/* What is no first contribution to the round in progress, or comes too early: answered or counted by what the
+ * frame says. True: the packet is held. */
+static bool
+repeated(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, int32_t ahead,
+	struct slots n)
+{
+	bool ready = initialised(g), now = ahead == 1;
+	unsigned there = ready && now ? n_there(g->fragment->record, n) : 0;
+
+	if (n.n == 0) {
+		shard_count(s, PBOX_SS_DROP_NODE);
+		shard_send_error(s, g, f, PBOX_E_BAD_REQUEST);
+	} else if (!ready) {
+		note_refused(s, g, f);
+		shard_send_unready(s, g, f);
+	} else if (there > 0 && there != n.n) {
+		/* what is there of it may be damaged, and have named other slots: nobody would ever complete the round */
+		if (!rounds_verify(s, g, n.first, n.first + n.n) &&
+			n_there(g->fragment->record, n) == 0)
+			return contribute_now(s, g, f, n);
+		shard_count(s, PBOX_SS_DROP_OVERLAP);
+	} else if (there > 0) {
+		return repeated_now(s, g, f, n);
+	} else if (now) {
+		shard_count(s, PBOX_SS_RX_EARLY);
+		note_refused(s, g, f);
+		shard_send_error(s, g, f, PBOX_E_NO_LR);
+	} else if (ahead > 1) {
+		shard_count(s, PBOX_SS_DROP_ROUND_FUTURE);
+	} else if (ahead < 0 || (f->hdr.round == 0 && g->fragment->contributors == 0)) {
+		shard_count(s, PBOX_SS_DROP_ROUND_STALE); /* round 0 is nobody's contribution */
+	} else {
+		repeated_done(s, g, f);
+	}
+	return false;
+}
+
+/* A copy from long ago, where it would cost what others need: the rate of the job, or what its worker may repeat. Without
+ * a tag nobody knows yet whether the frame says what was sent. */
+static bool
+is_recorded(const struct pbox_shard *s, const struct pbox_shard_job *j, const struct pbox_frame *f)
+{
+	const struct shard_member *m = &j->member[f->hdr.worker];
+
+	return (j->rate.interval != 0 || repeat_is_low(&m->repeat, j->repeat_ns, s->now_ns)) &&
+	       (!f->unverified || j->tagged != 0) && shard_is_old(s, j, f);
+}
+
+/* All else (a duplicate or retransmission: its bit is set) is rare, and answered or counted by what
+ * the frame says; but who sends too much is not worth a look at the payload. */
+static __attribute__((noinline)) bool
+not_new(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, int32_t ahead,
+	struct slots n)
+{
+	if (is_recorded(s, g->j, f)) {
+		shard_count(s, PBOX_SS_DROP_REPLAYED);
+	} else if (!job_rate_take(&g->j->rate, s->now_ns)) {
+		shard_count(s, PBOX_SS_DROP_RATE);
+	} else if (f->unverified && !shard_verify(f)) {
+		shard_count(s, PBOX_SS_DROP_CRC);
+	} else if (!repeat_spend(&g->j->member[f->hdr.worker].repeat, g->j->repeat_ns, s->now_ns)) {
+		shard_count(s, PBOX_SS_DROP_RATE);
+		shard_heard(s, g->j, f);
+	} else {
+		shard_heard(s, g->j, f);
+		return repeated(s, g, f, ahead, n);
+	}
+	return false;
+}
+
+static inline __attribute__((always_inline)) bool
+contribute(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, struct slots n)
+{
+	int32_t ahead = pbox_serial_diff(f->hdr.round, g->fragment->version);
+
+	if (ahead == 2 && s->n_ready > 0) { /* the round before it may be complete */
+		shard_finish_ready(s);
+		ahead = pbox_serial_diff(f->hdr.round, g->fragment->version);
+	}
+	if (ahead == 1 && initialised(g) && n.n > 0 && n_there(g->fragment->record, n) == 0 &&
+		has_rate(g, f->hdr.round))
+		return contribute_now(s, g, f, n);
+	return not_new(s, g, f, ahead, n);
+}
+
+static __attribute__((noinline)) bool
+contribute_named(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	struct slots n = {.named = true};
+
+	if (!named_slots(g, f, &n))
+		n.n = 0;
+	return contribute(s, g, f, n);
+}
+
+static bool
+rounds_contribute(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	if (__builtin_expect(g->j->named, 0))
+		return contribute_named(s, g, f);
+	return contribute(s, g, f, (struct slots){.first = f->hdr.worker, .n = 1});
+}
+
+/* Are all slots of the worker there? */
+static bool
+has_brought(const struct target *g, unsigned worker)
+{
+	const struct pbox_record *r = g->fragment->record;
+	unsigned end = slots_end(g->j, worker);
+
+	return r != NULL && bits_next_clear(r->has, slots_begin(g->j, worker), end) == end;
+}
+
+/* Somebody whose contributions ask for results needs no PULL, unless a packet was lost: its
+ * contribution to the round in progress, or the result of the one before. Or the result was late, and
+ * the question was under way when it came. */
+static bool
+has_lost(const struct target *g, const struct pbox_frame *f, int32_t ahead)
+{
+	if ((f->hdr.flags & PBOX_F_LATEST) != 0 || !g->j->member[f->hdr.worker].pushpull)
+		return false;
+	return ahead == 0 ? g->fragment->has_result != 0 && !g->fragment->late
+			  : !has_brought(g, f->hdr.worker);
+}
+
+static void
+rounds_pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	int32_t ahead = pbox_serial_diff(f->hdr.round, g->fragment->version);
+	bool latest = (f->hdr.flags & PBOX_F_LATEST) != 0;
+	bool answer = g->fragment->has_result && (latest || ahead == 0);
+	bool none = (latest || ahead == 0) && is_void(g->fragment);
+	bool nothing = ahead == 0 && f->hdr.round == 0 && !g->fragment->has_result &&
+		       g->st->t->mode == PBOX_MODE_ALLREDUCE;
+	struct pbox_record *r = g->fragment->record;
+
+	if (!latest && ahead > 1) {
+		shard_count(s, PBOX_SS_DROP_ROUND_FUTURE);
+		return;
+	}
+	if (!latest && (ahead < 0 || nothing)) {
+		shard_count(s, PBOX_SS_DROP_ROUND_STALE);
+		return;
+	}
+	if (answer && shard_is_old(s, g->j, f)) { /* a full frame for each copy of a header */
+		shard_count(s, PBOX_SS_DROP_REPLAYED);
+		return;
+	}
+	if (answer && !job_rate_answer(&g->j->rate, s->now_ns)) {
+		shard_count(s, PBOX_SS_DROP_RATE);
+		return;
+	}
+	shard_count(s, PBOX_SS_RX_PULL);
+	pbox_stat_add(&g->j->member[f->hdr.worker].pulls, 1);
+	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, has_lost(g, f, ahead));
+	if (answer) {
+		shard_send_result(s, g, f->hdr.worker, f->hdr.ts);
+		return;
+	}
+	if (none) {
+		shard_send_error(s, g, f, PBOX_E_LOST);
+		return;
+	}
+	/* the result follows when it is there, unless all records are taken: then the worker's
+	 * next probe gets it. Before INIT only version 0 can be waited for. LATEST takes no record:
+	 * a restarted worker asks so for all fragments at once, far beyond its window. */
+	if (!latest && (initialised(g) || ahead == 0))
+		r = open_round(s, g);
+	if (r != NULL && (initialised(g) || latest || ahead == 0))
+		want_result(s, r, f);
+	shard_send_wait(s, g, f);
+}
+
+/* The first slot from `at` on that the round waits for; j->slots: it waits for none of these. */
+static unsigned
+next_missing(const struct target *g, unsigned at)
+{
+	const struct pbox_record *r = g->fragment->record;
+	unsigned slots = g->j->slots;
+
+	for (unsigned i = at / 64; at < slots; i++) {
+		uint64_t left = bits_in(i, at, slots) & ~r->has[i];
+
+		if (r->partial)
+			left &= r->expect[i];
+		if (left != 0)
+			return i * 64 + (unsigned)__builtin_ctzll(left);
+		at = (i + 1) * 64;
+	}
+	return slots;
+}
+
+static void
+rounds_missing(const struct target *g, uint64_t *set)
+{
+	const struct pbox_shard_job *j = g->j;
+
+	for (unsigned at = 0; (at = next_missing(g, at)) < j->slots;) {
+		unsigned w = slots_owner(j, at);
+
+		pbox_bit_set(set, w);
+		at = slots_end(j, w);
+	}
+}
+
+static void
+rounds_wait(const struct target *g, unsigned worker, struct pbox_hdr *h)
+{
+	const struct pbox_shard_job *j = g->j;
+	const struct pbox_record *r = initialised(g) ? g->fragment->record : NULL;
+	unsigned first = slots_begin(j, worker), end = slots_end(j, worker), missing;
+
+	h->base = j->named ? first : g->fragment->version;
+	if (r == NULL)
+		return;
+	h->aux = r->arrived;
+	missing = next_missing(g, 0);
+	h->weight = missing < j->slots ? slots_owner(j, missing) : UINT32_MAX;
+	missing = bits_next_clear(r->has, first, end);
+	if (missing == end) {
+		h->flags |= PBOX_F_HAVE;
+		h->base = g->fragment->version;
+	} else if (j->named) {
+		h->base = missing;
+	}
+}
+
+/* Nobody waits for their slots any more, so they are sent nothing of this round. */
+static void
+forget_wishes(struct pbox_shard_job *j, struct pbox_record *r)
+{
+	for (unsigned i = 0; i < words_of(j); i++)
+		for (uint64_t left = r->want[i] & ~j->inbox.members[i]; left != 0;
+			left &= left - 1) {
+			unsigned w = i * 64 + (unsigned)__builtin_ctzll(left);
+
+			if (pbox_bit_get(r->expect, slots_begin(j, w)))
+				pbox_bit_clear(r->want, w);
+		}
+}
+
+/*
+ * Policy shrink (R8.5): which slots a round waits for, those of the members. All of them is the rule, and
+ * then a round has no set of its own: it is complete when as many have come as the job has. Else
+ * (partial) it has one, and `need` counts those of the set and all others that have come,
+ * so that the comparison stays the same. Who comes back is waited for from the next round on.
+ */
+static void
+rounds_members(struct pbox_shard *s, const struct target *g)
+{
+	struct pbox_shard_job *j = g->j;
+	struct pbox_record *r = g->fragment->record;
+	bool fewer = false;
+
+	if (!r->partial) {
+		memset(r->expect, 0, slot_words(j) * sizeof(*r->expect));
+		bits_set(r->expect, 0, j->slots);
+		r->partial = true;
+	}
+	forget_wishes(j, r);
+	for (unsigned i = 0; i < slot_words(j); i++) {
+		uint64_t gone = r->expect[i] & ~j->expected[i];
+
+		/* what they have contributed counts: they are some of the others now */
+		r->need -= (uint16_t)__builtin_popcountll(gone & ~r->has[i]);
+		r->expect[i] &= ~gone;
+		fewer |= gone != 0;
+	}
+	if (!fewer || r->arrived != r->need)
+		return;
+	if (r->arrived == 0) { /* who comes back begins another, and is waited for */
+		rounds_close(s, g);
+		return;
+	}
+	if (s->n_ready == PBOX_SHARD_BURST)
+		shard_finish_ready(s);
+	rounds_complete(s, g);
+}
+
+/* A snapshot is of one round. A fragment that was restored to it without a result has none to give: all workers
+ * hold it. */
+static enum discipline_cut
+rounds_at_cut(const struct pbox_fragment *fragment, const struct pbox_staging *staging)
+{
+	int32_t ahead = pbox_serial_diff(fragment->version, staging->round);
+
+	if (ahead < 0)
+		return pbox_serial_diff(fragment->version, staging->oldest) < 0 ? CUT_LAGS
+										: CUT_AHEAD;
+	return ahead == 0 && fragment->has_result != 0 ? CUT_HERE : CUT_PASSED;
+}
+
+static void
+rounds_drop(struct pbox_shard *s, const struct target *g)
+{
+	struct pbox_record *r = g->fragment->record;
+
+	if (r->paced) /* all that are there end with their job */
+		rounds_pace_clear(s, g->j);
+	rounds_release(s, g->j, r, r->folded, g->j->slots);
+}
+
+static size_t
+rounds_bytes(const struct pbox_table *t, unsigned workers)
+{
+	(void)workers;
+	return t->n_groups * sizeof(struct rounds_group[2]);
+}
+
+const struct discipline rounds_discipline = {
+	.contribute = rounds_contribute,
+	.pull = rounds_pull,
+	.burst = rounds_burst,
+	.missing = rounds_missing,
+	.wait = rounds_wait,
+	.members = rounds_members,
+	.report = rounds_report,
+	.at_cut = rounds_at_cut,
+	.drop = rounds_drop,
+	.bytes = rounds_bytes,
+};

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef ROUNDS_H
+#define ROUNDS_H
+
+/*
+ * The discipline of rounds: version r + 1 of a fragment is made when each worker that is waited for has
+ * contributed to round r + 1. What its files share.
+ */
+
+#include "shard_slots.h"
+
+/* Scalars of one group, derived once a round; two, because fragments may be one round apart. */
+struct rounds_group {
+	uint32_t round, sets; /* sets: length of the schedule they were derived from */
+	bool valid, has_lr;
+	float clip;
+	struct pbox_optim_scalars k;
+};
+
+/* Does the round wait for nobody to bring the slot? */
+static inline bool
+is_extra(const struct pbox_record *r, unsigned slot)
+{
+	return r->partial && !pbox_bit_get(r->expect, slot);
+}
+
+/* How many slots are beyond those that the round waits for: all of a worker are, or none. */
+static inline unsigned
+n_extra(const struct pbox_record *r, struct slots n)
+{
+	return is_extra(r, n.first) ? n.n : 0u;
+}
+
+/* The contribution that begins with slot `first`. */
+static inline struct slots
+slots_at(const struct pbox_shard_job *j, const struct pbox_record *r, unsigned first)
+{
+	unsigned level = r->from[first].level, end = first + (1u << level);
+
+	return (struct slots){.first = (uint16_t)first,
+		.n = (uint16_t)((end < j->slots ? end : j->slots) - first),
+		.level = (uint16_t)level,
+		.named = j->named};
+}
+
+/* Its slots are there now, or not any more. */
+static inline __attribute__((always_inline)) void
+slots_come(struct pbox_record *r, struct slots n)
+{
+	if (n.named) {
+		bits_set(r->has, n.first, n.first + n.n);
+		pbox_bit_set(r->nodes, n.first);
+	} else {
+		pbox_bit_set(r->has, n.first);
+	}
+	r->arrived += n.n;
+	r->need += n_extra(r, n);
+}
+
+static inline void
+slots_go(struct pbox_record *r, struct slots n)
+{
+	bits_clear(r->has, n.first, n.first + n.n);
+	if (n.named)
+		pbox_bit_clear(r->nodes, n.first);
+	r->arrived -= n.n;
+	r->need -= n_extra(r, n);
+}
+
+/* How many contributions the slots that are there came with. */
+static inline unsigned
+rounds_contributions(const struct pbox_shard_job *j, const struct pbox_record *r)
+{
+	return j->named ? bits_count(r->nodes, 0, j->slots) : r->arrived;
+}
+
+/* rounds.c */
+void rounds_close(struct pbox_shard *s, const struct target *g);
+/* rounds_pace.c: complete rounds of a job with a rate */
+bool rounds_pace(struct pbox_shard *s, const struct target *g);
+/* Out of the line: it is closed before its time; all of the job's. */
+void rounds_pace_remove(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_record *r);
+void rounds_pace_clear(struct pbox_shard *s, struct pbox_shard_job *j);
+/* A round is complete: it ends with this burst, or when the job's rate has room for it. */
+static inline void
+rounds_complete(struct pbox_shard *s, const struct target *g)
+{
+	if (__builtin_expect(g->j->rate.interval == 0, 1) || !rounds_pace(s, g))
+		s->ready[s->n_ready++] = *g;
+}
+
+/* rounds_line.c: in a job with slots a round enters the line with its first contribution. */
+void rounds_line_enter(struct pbox_shard_job *j, struct pbox_record *r);
+void rounds_line_leave(struct pbox_shard_job *j, struct pbox_record *r);
+/* The first of j->free_acc; NULL: there is none for this round. */
+void *rounds_free_acc(const struct pbox_shard_job *j, const struct pbox_record *r);
+
+/* rounds_sum.c */
+void rounds_fold(struct pbox_shard *s, const struct target *g);
+/* Give back the sums of the folded nodes that begin with slot `first` or after it. */
+void rounds_unfold(struct pbox_shard_job *j, struct pbox_record *r, unsigned first);
+/* Take back those contributions of slots first to end - 1 that are not what was sent; true: all are. */
+bool rounds_verify(struct pbox_shard *s, const struct target *g, unsigned first, unsigned end);
+void rounds_burst(struct pbox_shard *s, const struct target *g, const struct target *next);
+/* Give back the packets of slots first .. end-1. */
+void rounds_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_record *r,
+	unsigned first, unsigned end);
+struct rounds_group *rounds_scalars(struct pbox_shard_table *st, unsigned group, uint32_t round);
+
+/* rounds_restore.c */
+void rounds_report(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+
+#endif /* ROUNDS_H */

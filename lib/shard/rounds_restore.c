@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/*
+ * After a restart of the box: which version a fragment goes on from, by what its workers hold (R10.6). Their
+ * versions differ by one at most, and the highest one is taken.
+ */
+
+#include <string.h>
+
+#include "rounds.h"
+
+/* What the restorers that are left hold of a fragment. */
+struct holding {
+	uint32_t version, samples;
+	uint16_t contributors;
+	bool lower;     /* somebody holds less, or a member is no restorer */
+	unsigned giver; /* who can give the version, or PBOX_NO_WORKER */
+};
+
+static void
+note_report(const struct target *g, const struct pbox_frame *f)
+{
+	struct pbox_record *r = g->fragment->record;
+	unsigned w = f->hdr.worker;
+
+	r->report[w] = (struct report){
+		.version = f->hdr.round,
+		.samples = f->hdr.weight,
+		.ts = f->hdr.ts,
+		.contributors = f->hdr.aux,
+	};
+	if (r->arrived == 0 || shard_is_newer(f->hdr.round, r->highest))
+		r->highest = f->hdr.round;
+	r->arrived += !pbox_bit_get(r->has, w);
+	pbox_bit_set(r->has, w);
+	pbox_bit_clear(r->want, w);
+	if ((f->hdr.flags & PBOX_F_HAVE) != 0)
+		pbox_bit_set(r->want, w);
+}
+
+/* All restorers have reported: what do they hold? */
+static struct holding
+highest(const struct target *g)
+{
+	const struct pbox_record *r = g->fragment->record;
+	struct holding h = {.giver = PBOX_NO_WORKER};
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < words_of(g->j); i++)
+		for (uint64_t left = restorers(g, i); left != 0; left &= left - 1) {
+			unsigned w = i * 64 + (unsigned)__builtin_ctzll(left);
+			const struct report *c = &r->report[w];
+
+			if (n++ > 0 && c->version != h.version)
+				h.lower = true;
+			if (n > 1 && shard_is_newer(h.version, c->version))
+				continue;
+			if (n == 1 || shard_is_newer(c->version, h.version)) {
+				h.version = c->version;
+				h.samples = c->samples;
+				h.contributors = c->contributors;
+				h.giver = PBOX_NO_WORKER;
+			}
+			if (h.giver == PBOX_NO_WORKER && pbox_bit_get(r->want, w))
+				h.giver = w;
+		}
+	h.lower |= n < g->j->job->workers;
+	return h;
+}
+
+/* The payload of the version that the fragment shall have, in the pull format. */
+static void
+take_payload(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	const struct pbox_table *t = g->st->t;
+	uint8_t *wire = pbox_chunk_frag_wire(t, g->c, g->frag);
+
+	s->conf.reduce->unpack(
+		pbox_chunk_frag_param(t, g->c, g->frag), f->payload, t->pull_format, g->elements);
+	if (wire != NULL)
+		memcpy(wire, f->payload, f->hdr.length);
+	g->fragment->payload_crc = pbox_crc32c(0, f->payload, f->hdr.length);
+}
+
+/*
+ * Decide, if all restorers have reported (R10.6). f: what the last one reported, or NULL. True: restored, and
+ * answered.
+ */
+static bool
+decide(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	struct pbox_fragment *fragment = g->fragment;
+	struct holding h = highest(g);
+	bool has = h.giver != PBOX_NO_WORKER, needed;
+
+	/* nothing newer than the snapshot has; or nobody has anything */
+	if (fragment->has_result && !shard_is_newer(h.version, fragment->version)) {
+		shard_restored(s, g, false);
+		return true;
+	}
+	/* also if all hold it: one that is killed now may go on from the version before */
+	if (has && (f == NULL || f->hdr.length == 0 || f->hdr.round != h.version))
+		return false;
+	if (has)
+		take_payload(s, g, f);
+	needed = h.version != 0 && (h.lower || g->st->t->mode == PBOX_MODE_OPTIMISER);
+	fragment->version = h.version;
+	fragment->has_result = has;
+	fragment->samples = has ? h.samples : 0;
+	fragment->contributors = has ? h.contributors : 0;
+	shard_restored(s, g, needed && !has);
+	return true;
+}
+
+/* The payload is needed: from the one who asks, if it has it, else from the first who has. */
+static void
+ask_for_payload(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	struct holding h = highest(g);
+	struct pbox_record *r = g->fragment->record;
+
+	r->highest = h.version; /* who reported more may be gone */
+	if (f != NULL && f->hdr.round == h.version && pbox_bit_get(r->want, f->hdr.worker)) {
+		shard_answer_report(s, g, f->hdr.worker, PBOX_RESTORE_GIVE, 0);
+		return;
+	}
+	shard_answer_report(s, g, h.giver, PBOX_RESTORE_GIVE, 0);
+	if (f != NULL)
+		shard_answer_report(s, g, f->hdr.worker, PBOX_RESTORE_NOTED, h.giver);
+}
+
+void
+rounds_report(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	unsigned silent;
+
+	if (f != NULL)
+		note_report(g, f);
+	silent = shard_first_silent(g);
+	if (silent == PBOX_NO_WORKER && !decide(s, g, f))
+		ask_for_payload(s, g, f);
+	else if (silent != PBOX_NO_WORKER && f != NULL)
+		shard_answer_report(s, g, f->hdr.worker, PBOX_RESTORE_NOTED, silent);
+}

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <string.h>
+
+#include "rounds.h"
+
+/* Packets that go back together. */
+#define RELEASE_BATCH 64
+/* How many packets ahead what their owner keeps of them is fetched. */
+#define RELEASE_AHEAD 16
+
+void
+rounds_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_record *r,
+	unsigned first, unsigned end)
+{
+	void *batch[RELEASE_BATCH];
+	unsigned n = 0, total = 0;
+
+	for (unsigned slot = first; slot < end; slot++) {
+		struct contribution *c = &r->from[slot];
+
+		/* packets of many workers have left the caches since they came */
+		if (slot + RELEASE_AHEAD < end) {
+			const char *later = r->from[slot + RELEASE_AHEAD].handle;
+
+			__builtin_prefetch(later, 1);
+			__builtin_prefetch(later + PBOX_CACHE_LINE, 1);
+		}
+		if (!pbox_bit_get(r->nodes, slot) || c->handle == NULL)
+			continue;
+		batch[n++] = c->handle;
+		c->handle = NULL;
+		r->unverified -= c->unverified;
+		total++;
+		if (n == RELEASE_BATCH) {
+			s->conf.ops->release(s->conf.ctx, batch, n);
+			n = 0;
+		}
+	}
+	if (n > 0)
+		s->conf.ops->release(s->conf.ctx, batch, n);
+	j->held -= total;
+	pbox_stat_add(&s->stats[PBOX_SS_HELD], (uint64_t)0 - total);
+}
+
+/*
+ * The payloads of slots r->folded to end - 1 that are summed in nodes of level r->level: one payload a node, also where
+ * that has no slot that has come, or is a part of a larger one that has come. (The tree over these nodes is the tree over the
+ * slots.) Returns how many.
+ */
+static unsigned
+gather(const struct pbox_record *r, unsigned end, const void **out)
+{
+	unsigned n = (end - r->folded + (1u << r->level) - 1) >> r->level;
+
+	PBOX_ASSERT(r->folded >> r->level << r->level == r->folded);
+	for (unsigned i = 0; i < n; i++)
+		out[i] = pbox_reduce_absent;
+	for (unsigned slot = r->folded; (slot = bits_next(r->nodes, slot, end)) < end; slot++)
+		out[(slot - r->folded) >> r->level] = r->payload[slot];
+	return n;
+}
+
+/* What a sum of slots `first` to end - 1 is made of: the folded nodes among them, then the contributions. */
+static struct pbox_sources
+sources(struct pbox_shard *s, const struct target *g, unsigned first, unsigned end)
+{
+	const struct pbox_record *r = g->fragment->record;
+	struct pbox_sources src = {
+		.src = r->payload + r->folded,
+		.n = end - r->folded,
+		.elem = g->st->t->push_format,
+		.base = r->folded,
+		.intact = r->unverified > 0 ? &s->intact : NULL,
+		.header = PBOX_HDR_LEN,
+	};
+
+	for (unsigned slot = r->folded; __builtin_expect(slot > first, 0); src.n_acc++) {
+		slot &= slot - 1;
+		src.acc = &s->acc[PBOX_NODES_MAX - 1 - src.n_acc];
+		s->acc[PBOX_NODES_MAX - 1 - src.n_acc] = r->payload[slot];
+	}
+	if (__builtin_expect(g->j->named | r->partial, 0)) { /* not one payload a slot */
+		src.n = gather(r, end, s->present);
+		src.src = s->present;
+		src.base = r->folded >> r->level;
+	}
+	if (g->st->t->op == PBOX_OP_WEIGHTED_MEAN) { /* then r->level is 0 */
+		for (unsigned i = 0; i < src.n; i++)
+			s->weight[i] = (float)r->from[r->folded + i].weight;
+		src.weight = s->weight;
+	}
+	return src;
+}
+
+static uint64_t
+samples_of(const struct pbox_shard_job *j, const struct pbox_record *r)
+{
+	bool all = r->arrived == j->slots && !j->named;
+	uint64_t samples = 0;
+
+	for (unsigned i = 0; i < j->slots; i++)
+		samples += all || pbox_bit_get(r->nodes, i) ? r->from[i].weight : 0;
+	return samples;
+}
+
+/* Forget the contribution that begins with this slot, with all that its worker asked for, and ask for it again. */
+static void
+rounds_forget(struct pbox_shard *s, const struct target *g, unsigned slot)
+{
+	struct pbox_record *r = g->fragment->record;
+	unsigned w = slots_owner(g->j, slot);
+
+	rounds_release(s, g->j, r, slot, slot + 1);
+	r->from[slot].unverified = false;
+	pbox_bit_clear(r->want, w); /* it may have been this frame's wish: nothing of it stays */
+	slots_go(r, slots_at(g->j, r, slot));
+	shard_count(s, PBOX_SS_TAKEN_BACK);
+	shard_send_taken_back(s, g, w, r->from[w].ts);
+}
+
+bool
+rounds_verify(struct pbox_shard *s, const struct target *g, unsigned first, unsigned end)
+{
+	struct pbox_record *r = g->fragment->record;
+	size_t bytes = pbox_payload_bytes(g->st->t->push_format, g->elements);
+	unsigned had = r->arrived;
+
+	/* what is folded was intact, and its packets are gone */
+	for (unsigned i = first > r->folded ? first : r->folded; i < end; i++)
+		if (pbox_bit_get(r->nodes, i) && r->from[i].unverified &&
+			!pbox_reduce_intact(r->payload[i], bytes, PBOX_HDR_LEN))
+			rounds_forget(s, g, i);
+	return r->arrived == had;
+}
+
+/* A sum has found that not all of the contributions first .. end-1 are what was sent: take those back that are
+ * not. If each by itself is, their memory has changed meanwhile, and none that is unverified can be trusted. */
+static void
+take_back(struct pbox_shard *s, const struct target *g, unsigned first, unsigned end)
+{
+	const struct pbox_record *r = g->fragment->record;
+
+	if (!rounds_verify(s, g, first, end))
+		return;
+	for (unsigned i = first; i < end; i++)
+		if (pbox_bit_get(r->nodes, i) && r->from[i].unverified)
+			rounds_forget(s, g, i);
+}
+
+void
+rounds_unfold(struct pbox_shard_job *j, struct pbox_record *r, unsigned first)
+{
+	for (unsigned slot = r->folded; slot > first && (slot & (slot - 1)) >= first;) {
+		void **acc = (void **)(uintptr_t)r->payload[slot &= slot - 1];
+
+		*acc = j->free_acc;
+		j->free_acc = acc;
+		j->n_free_acc++;
+	}
+}
+
+/* Up to where it is: the last slot that has come of those that have none before them that is waited for. */
+static unsigned
+front(const struct pbox_shard_job *j, const struct pbox_record *r)
+{
+	unsigned end = r->folded;
+
+	for (unsigned i = end; i < j->slots; i++) {
+		if (pbox_bit_get(r->has, i))
+			end = i + 1;
+		else if (!is_extra(r, i))
+			break;
+	}
+	return end;
+}
+
+/*
+ * Sum what is complete at the front of this round and give the packets back: whole nodes of the tree over the slots
+ * (R5.2a), the largest first, so the bits are the same.
+ */
+void
+rounds_fold(struct pbox_shard *s, const struct target *g)
+{
+	struct pbox_shard_job *j = g->j;
+	struct pbox_record *r = g->fragment->record;
+	unsigned end = front(j, r);
+
+	while (r->folded < end) {
+		/* end has this bit; so the node may take in some that are folded */
+		unsigned level = 31 - (unsigned)__builtin_clz(r->folded ^ end),
+			 until = end >> level << level, first = until - (1u << level);
+		void *acc = r->folded > first ? (void *)(uintptr_t)r->payload[first]
+					      : rounds_free_acc(j, r);
+		struct pbox_sources src;
+
+		if (acc == NULL)
+			return;
+		src = sources(s, g, first, until);
+		s->conf.reduce->sum(s->scratch, &src, 0, g->elements);
+		if (src.intact != NULL && !*src.intact) {
+			take_back(s, g, r->folded, until);
+			return;
+		}
+		if (r->folded > first) {
+			rounds_unfold(j, r, first + 1);
+		} else {
+			j->free_acc = *(void **)acc;
+			j->n_free_acc--;
+		}
+		memcpy(acc, s->scratch, g->elements * sizeof(*s->scratch));
+		rounds_release(s, j, r, r->folded, until);
+		r->payload[first] = acc;
+		r->folded = (uint16_t)until;
+		shard_count(s, PBOX_SS_FOLDS);
+	}
+}
+
+struct rounds_group *
+rounds_scalars(struct pbox_shard_table *st, unsigned group, uint32_t round)
+{
+	struct rounds_group *k = (struct rounds_group *)(void *)st->state + 2 * group + (round & 1);
+	struct pbox_schedule *sched = &st->t->schedule[group];
+	uint32_t sets = atomic_load_explicit(&sched->count, memory_order_acquire);
+	const struct pbox_hyper *h;
+
+	/* a SET for this round may come after the first contribution to it */
+	if (k->valid && k->round == round && k->sets == sets)
+		return k;
+	h = pbox_schedule_at(sched, round);
+	k->round = round;
+	k->sets = sets;
+	k->valid = true;
+	k->has_lr = h->has_lr != 0;
+	k->clip = (float)h->clip_value;
+	if (st->t->mode == PBOX_MODE_OPTIMISER && k->has_lr)
+		pbox_optim_scalars(&k->k, h, st->t->optimiser, round);
+	return k;
+}
+
+/* R5.2. The samples are 64 bit: 4096 workers x 2^32 do not fit the header, the factor is exact. */
+static float
+factor(const struct pbox_table *t, unsigned workers, uint64_t samples)
+{
+	switch (t->op) {
+	case PBOX_OP_MEAN:
+		return (float)(1.0 / workers);
+	case PBOX_OP_SAMPLE_MEAN:
+	case PBOX_OP_WEIGHTED_MEAN:
+		return samples == 0 ? 0.0f : (float)(1.0 / (double)samples);
+	default:
+		return 1.0f;
+	}
+}
+
+/* Workers wait for so long before they ask: where a round took longer, their questions and its result
+ * may meet on the way. */
+#define LATE_NS (5 * 1000000ull)
+
+/* What rounds_finish() does in the end: the fragment has a new version. */
+static void
+rounds_publish(struct pbox_shard *s, const struct target *g, uint32_t round, unsigned contributors,
+	uint64_t samples)
+{
+	struct pbox_fragment *fragment = g->fragment;
+
+	fragment->version = round;
+	fragment->samples = samples > UINT32_MAX ? UINT32_MAX : (uint32_t)samples;
+	fragment->contributors = (uint16_t)contributors;
+	fragment->has_result = 1;
+	fragment->late = s->now_ns - fragment->record->since_ns > LATE_NS;
+	shard_count(s, PBOX_SS_ROUNDS);
+	shard_finished(g->st, round);
+}
+
+/*
+ * A sum that is only sent is made in the spare room of its extent, and its fragment takes that in
+ * exchange for its own: nobody needs the version before any more, as all have proven by intact
+ * contributions. If one is damaged, that version still holds. NULL: the last fragment of a chunk may be
+ * shorter than the others, and keeps its place.
+ */
+static float *
+spare_for(const struct target *g)
+{
+	return g->elements == g->st->t->frag_elements ? g->st->spare[g->c->endpoint] : NULL;
+}
+
+/* All that are waited for have contributed: sum, optimise, publish, answer. False: some of them
+ * were damaged, and are waited for again. */
+static inline __attribute__((always_inline)) bool
+finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_record *next)
+{
+	struct pbox_shard_job *j = g->j;
+	struct pbox_table *t = g->st->t;
+	struct pbox_record *r = g->fragment->record;
+	unsigned n = j->slots;
+	uint32_t round = g->fragment->version + 1;
+	struct rounds_group *k = rounds_scalars(g->st, g->c->group, round);
+	struct pbox_sources src = sources(s, g, 0, n);
+	float *now = pbox_chunk_frag_param(t, g->c, g->frag), *spare = spare_for(g);
+	size_t first = (size_t)g->frag * t->frag_elements;
+	uint64_t samples = samples_of(j, r);
+	struct pbox_update u = {
+		.reduce = s->conf.reduce,
+		.optim = s->conf.optim,
+		.kind = t->optimiser,
+		.k = t->mode == PBOX_MODE_OPTIMISER ? &k->k : NULL,
+		.clip = k->clip,
+		.param = spare != NULL ? spare : now,
+		.s0 = g->c->s0 != NULL ? g->c->s0 + first : NULL,
+		.s1 = g->c->s1 != NULL ? g->c->s1 + first : NULL,
+		.wire = pbox_chunk_frag_wire(t, g->c, g->frag),
+		.wire_elem = t->pull_format,
+		.scratch = spare != NULL ? spare : s->scratch,
+		.answer_crc = &g->fragment->payload_crc,
+	};
+
+	if (next != NULL && j->named) {
+		src.next = s->ahead;
+		src.n_next = gather(next, n, s->ahead);
+	} else if (next != NULL) {
+		src.next = next->payload + next->folded;
+		src.n_next = n - next->folded;
+	}
+	u.factor = factor(t, r->arrived, samples);
+	if (!pbox_optim_update(&u, &src, g->elements)) {
+		take_back(s, g, r->folded, n);
+		return false;
+	}
+	if (spare != NULL) {
+		pbox_chunk_frag_move(t, g->c, g->frag, spare);
+		g->st->spare[g->c->endpoint] = now;
+	}
+	rounds_publish(s, g, round, r->arrived, samples);
+	rounds_release(s, j, r, r->folded, n);
+	shard_send_results(s, g);
+	rounds_close(s, g);
+	return true;
+}
+
+static bool
+rounds_finish(struct pbox_shard *s, const struct target *g, const struct pbox_record *next)
+{
+	struct pbox_staging *staging = g->st->staging;
+	bool done;
+
+	if (__builtin_expect(staging != NULL, 0))
+		shard_staging_before(staging, g);
+	done = finish_round(s, g, next);
+	if (__builtin_expect(staging != NULL, 0) && done)
+		shard_staging_after(s, staging, g);
+	return done;
+}
+
+void
+rounds_burst(struct pbox_shard *s, const struct target *g, const struct target *next)
+{
+	const struct pbox_record *r = g->fragment->record, *ahead = NULL;
+	unsigned had;
+
+	if (next != NULL && next->fragment->record->arrived == g->j->slots)
+		ahead = next->fragment->record;
+	do { /* where the damage was of one that is gone, the others are complete without it */
+		had = r->arrived;
+		if (rounds_finish(s, g, ahead))
+			return;
+	} while (r->arrived == r->need && r->arrived > 0 && r->arrived < had);
+	if (r->need == 0) /* nobody is waited for, and nothing is there */
+		rounds_close(s, g);
+}

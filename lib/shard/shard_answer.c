@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/* Answers of a shard: results, also for retransmissions, WAIT, HAVE and ERROR; payloads are sent without a copy (zero copy). */
+
+#include "shard_impl.h"
+
+static inline uint64_t
+token(const struct pbox_shard_job *j, unsigned worker)
+{
+	return atomic_load_explicit(&j->job->token[worker], memory_order_relaxed);
+}
+
+/* Congestion that was not reported to the worker yet: once. */
+static inline uint16_t
+echo_congestion(struct shard_member *m)
+{
+	if (!m->ce)
+		return 0;
+	m->ce = false;
+	return PBOX_F_ECE;
+}
+
+static void
+shard_answer_address(
+	struct pbox_shard *s, struct pbox_shard_job *j, unsigned worker, struct pbox_send *out)
+{
+	out->hdr.token = token(j, worker);
+	out->hdr.job = j->job->id;
+	out->hdr.worker = (uint16_t)worker;
+	out->hdr.incarnation = s->conf.incarnation;
+	out->hdr.map_epoch = PBOX_MAP_EPOCH;
+	out->hdr.flags |= echo_congestion(&j->member[worker]);
+	if (__builtin_expect(j->tagged != 0, 0))
+		pbox_job_auth_seal(j->job, worker, &s->tag, out);
+}
+
+const void *
+shard_answer_at(const struct target *g)
+{
+	const struct pbox_table *t = g->st->t;
+
+	if (g->c->wire != NULL) /* bf16, fp16 */
+		return pbox_chunk_frag_wire(t, g->c, g->frag);
+	return pbox_chunk_frag_param(t, g->c, g->frag);
+}
+
+/* What all answers with the current version of a fragment have in common. */
+static struct pbox_send
+shard_answer_result(const struct pbox_shard *s, const struct target *g)
+{
+	const struct pbox_table *t = g->st->t;
+
+	return (struct pbox_send){
+		.hdr =
+			{
+				.type = PBOX_RESULT,
+				.job = g->j->job->id,
+				.incarnation = s->conf.incarnation,
+				.chunk = g->chunk,
+				.frag = g->frag,
+				.length = (uint16_t)pbox_payload_bytes(t->pull_format, g->elements),
+				.round = g->fragment->version,
+				.base = g->fragment->version,
+				.map_epoch = PBOX_MAP_EPOCH,
+				.format = t->pull_format,
+				.aux = g->fragment->contributors,
+				.weight = g->fragment->samples,
+			},
+		.payload = shard_answer_at(g),
+		.payload_crc = g->fragment->payload_crc,
+		.shared = true,
+	};
+}
+
+/* Its address at this endpoint is one of the session that it has now: another process may have the number of one
+ * that has gone, and not the right to what that has asked for. */
+static inline bool
+is_reachable(const struct pbox_shard *s, const struct target *g, unsigned worker)
+{
+	return peer_of(s, g, worker)->token == token(g->j, worker);
+}
+
+/* To the worker's address at this endpoint, if it has one. */
+static bool
+send_to(struct pbox_shard *s, const struct target *g, struct pbox_send *out, unsigned worker)
+{
+	if (!is_reachable(s, g, worker))
+		return false;
+	shard_answer_address(s, g->j, worker, out);
+	out->peer = &peer_of(s, g, worker)->at;
+	s->conf.ops->send(s->conf.ctx, out);
+	return true;
+}
+
+/* p: its address here, of its session. */
+static inline struct pbox_send_to
+receiver(struct shard_member *m, const struct shard_peer *p, unsigned worker, uint32_t ts,
+	uint32_t held)
+{
+	return (struct pbox_send_to){
+		.hdr = {.token = p->token,
+			.ts = ts,
+			.held = held,
+			.worker = (uint16_t)worker,
+			.flags = PBOX_F_LAST | echo_congestion(m)},
+		.peer = &p->at,
+	};
+}
+
+static void
+send_result(struct pbox_shard *s, const struct target *g, const struct pbox_send *out,
+	const struct pbox_send_to *to, unsigned n)
+{
+	bool tagged = g->j->tagged != 0;
+	const uint8_t *digest = NULL;
+
+	pbox_stat_add(&s->stats[PBOX_SS_TX_RESULT], n);
+	pbox_stat_add(&s->stats[PBOX_SS_TX_RESULT_BYTES], (uint64_t)n * out->hdr.length);
+	if (s->conf.ops->send_all != NULL && !tagged) {
+		s->conf.ops->send_all(s->conf.ctx, out, to, n);
+		return;
+	}
+	for (unsigned i = 0; i < n; i++) {
+		struct pbox_send one = pbox_send_for(out, &to[i]);
+
+		if (tagged) {
+			one.digest = digest; /* one for all */
+			pbox_job_auth_seal(g->j->job, to[i].hdr.worker, &s->tag, &one);
+			digest = one.digest;
+		}
+		s->conf.ops->send(s->conf.ctx, &one);
+	}
+}
+
+void
+shard_send_batch(struct pbox_shard *s)
+{
+	struct pbox_send out;
+
+	if (s->n_batched == 0)
+		return;
+	out = shard_answer_result(s, &s->batch);
+	send_result(s, &s->batch, &out, s->batch_to, s->n_batched);
+	s->n_batched = 0;
+}
+
+void
+shard_send_result(struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts)
+{
+	if (!is_reachable(s, g, worker))
+		return;
+	if (s->n_batched == SHARD_RECEIVERS ||
+		(s->n_batched > 0 && s->batch.fragment != g->fragment))
+		shard_send_batch(s);
+	if (s->n_batched == 0)
+		s->batch = *g;
+	s->batch_to[s->n_batched++] =
+		receiver(&g->j->member[worker], peer_of(s, g, worker), worker, ts, 0);
+}
+
+void
+shard_send_results(struct pbox_shard *s, const struct target *g)
+{
+	const struct pbox_record *r = g->fragment->record;
+	unsigned n = 0;
+	uint32_t now_us = (uint32_t)(s->now_ns / 1000);
+	struct pbox_send out = shard_answer_result(s, g);
+	const struct shard_peer *peer = peer_of(s, g, 0);
+	struct pbox_send_to to[SHARD_RECEIVERS];
+
+	for (unsigned i = 0; i < words_of(g->j); i++)
+		for (uint64_t left = r->want[i]; left != 0; left &= left - 1) {
+			unsigned w = i * 64 + (unsigned)__builtin_ctzll(left);
+			const struct shard_peer *p = &peer[w * g->j->peers];
+			struct shard_member *m = &g->j->member[w];
+
+			if (__builtin_expect(p->token != token(g->j, w), 0))
+				continue;
+			atomic_store_explicit(&m->ts, r->from[w].ts, memory_order_relaxed);
+			to[n++] = receiver(m, p, w, r->from[w].ts, now_us - r->from[w].at_us);
+			if (n == SHARD_RECEIVERS) {
+				send_result(s, g, &out, to, n);
+				n = 0;
+			}
+		}
+	if (n > 0)
+		send_result(s, g, &out, to, n);
+}
+
+static void
+send_wait(
+	struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t round, uint32_t ts)
+{
+	struct pbox_send out = {
+		.hdr =
+			{
+				.type = PBOX_WAIT,
+				.chunk = g->chunk,
+				.frag = g->frag,
+				.round = round,
+				.ts = ts,
+			},
+	};
+
+	g->st->discipline->wait(g, worker, &out.hdr);
+	if (send_to(s, g, &out, worker)) /* or it is gone, and with it what it sent */
+		shard_count(s, PBOX_SS_TX_WAIT);
+}
+
+void
+shard_send_wait(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	send_wait(s, g, f->hdr.worker, f->hdr.round, f->hdr.ts);
+}
+
+void
+shard_send_taken_back(struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts)
+{
+	send_wait(s, g, worker, g->fragment->version + 1, ts);
+}
+
+void
+shard_send_plain(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f,
+	enum pbox_type type)
+{
+	struct pbox_send out = {
+		.hdr =
+			{
+				.type = (uint8_t)type,
+				.chunk = f->hdr.chunk,
+				.frag = f->hdr.frag,
+				.round = f->hdr.round,
+				.base = type == PBOX_INIT_OK || g->j->named ? f->hdr.base
+									    : g->fragment->version,
+				.ts = f->hdr.ts,
+			},
+	};
+
+	shard_send_to(s, g, &out, f->hdr.worker);
+}
+
+void
+shard_send_to(struct pbox_shard *s, const struct target *g, struct pbox_send *out, unsigned worker)
+{
+	if (send_to(s, g, out, worker))
+		shard_count(s, PBOX_SS_TX_OTHER);
+}
+
+void
+shard_send_at(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_send *out,
+	unsigned worker, const struct pbox_peer *peer)
+{
+	shard_answer_address(s, j, worker, out);
+	out->peer = peer;
+	shard_count(s, PBOX_SS_TX_OTHER);
+	s->conf.ops->send(s->conf.ctx, out);
+}
+
+void
+shard_send_error(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f,
+	enum pbox_errcode code)
+{
+	struct pbox_send out = {
+		.hdr = pbox_engine_error(f, s->conf.incarnation, code),
+		.peer = g != NULL ? &peer_of(s, g, f->hdr.worker)->at : &f->peer,
+	};
+
+	if (g != NULL && !is_reachable(s, g, f->hdr.worker))
+		return;
+	if (code == PBOX_E_SESSION && !pbox_error_rate_take(&s->error_rate, f->peer.ip, s->now_ns))
+		return;
+	if (code != PBOX_E_SESSION && (f->hdr.flags & PBOX_F_AUTH) != 0)
+		pbox_job_auth_seal(s->job[f->hdr.job]->job, f->hdr.worker, &s->tag, &out);
+	shard_count(s, PBOX_SS_TX_OTHER);
+	s->conf.ops->send(s->conf.ctx, &out);
+}
+
+void
+shard_send_unready(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	shard_count(s, PBOX_SS_RX_EARLY);
+	if ((g->fragment->closed & PBOX_FRAGMENT_LOST) != 0)
+		shard_send_error(s, g, f, PBOX_E_LOST);
+	else
+		shard_send_wait(s, g, f);
+}
+
+void
+shard_send_pong(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f,
+	const struct pbox_peer *to, uint64_t nonce)
+{
+	struct pbox_send out = {
+		.hdr =
+			{
+				.type = PBOX_PONG,
+				.chunk = f->hdr.chunk,
+				.length = f->hdr.length,
+				.round = (uint32_t)nonce,
+				.base = (uint32_t)(nonce >> 32),
+				.ts = f->hdr.ts,
+			},
+		.payload = f->payload,
+		.payload_crc = pbox_crc32c(0, f->payload, f->hdr.length),
+	};
+
+	/* prove the path that was asked about */
+	shard_send_at(s, j, &out, f->hdr.worker, to);
+}

@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef SHARD_IMPL_H
+#define SHARD_IMPL_H
+
+/* What the files of the shard share. */
+
+#include <string.h>
+
+#include <pbox_bits.h>
+#include <pbox_error_rate.h>
+#include <pbox_fresh.h>
+#include <pbox_job_auth.h>
+#include <pbox_optim.h>
+#include <pbox_slots.h>
+
+#include "discipline.h"
+#include "pbox_shard.h"
+#include "pbox_shard_job.h"
+#include "pbox_staging.h"
+#include "pbox_why.h"
+#include "shard_quota.h"
+
+/* One worker of a job, as a shard sees it: a cache line for its frames, and one for the rounds that
+ * it was the last of. Any thread reads the counters. */
+struct shard_member {
+	_Atomic uint64_t last_seen; /* when it contributed last, ns; read by the registrar */
+	struct repeat_credit repeat;
+	uint64_t contributions, bytes; /* counters: struct pbox_worker_stats */
+	/* Of the session with that token: when its newest frame here was sent, by its clock (pbox_fresh.h). */
+	_Atomic uint64_t token, newest;
+	_Atomic uint32_t ts; /* of a contribution of it that was summed */
+	uint32_t round;      /* the newest one that it contributed to */
+	uint32_t
+		refused; /* round of a contribution that was not taken: what it sends later counts */
+	bool ce;         /* to be echoed with the next answer */
+	bool pushpull;   /* its newest contribution asked for the result */
+
+	uint64_t last __attribute__((aligned(PBOX_CACHE_LINE))); /* counters, too */
+	uint64_t waited_ns, pulls, repeats;
+	_Atomic uint64_t heard_ns; /* when the newest frame came */
+	uint64_t challenged_ns;    /* when it was asked to prove an address */
+	uint64_t request_empty_ns; /* shard_control_rate.c */
+	uint64_t refused_at;       /* when that was sent, by its clock; 0: none was */
+} __attribute__((aligned(PBOX_CACHE_LINE)));
+_Static_assert(sizeof(struct shard_member) == 2 * PBOX_CACHE_LINE, "two lines");
+
+/* Where a worker's frames to one endpoint come from, in the session with that token. */
+struct shard_peer {
+	uint64_t token;
+	struct pbox_peer at;
+	uint32_t since; /* ts of the newest frame that answers have followed */
+};
+
+/* What is kept of a contribution, at its first slot; and of a worker's wish for the result, at the worker's number. */
+struct contribution {
+	void *handle;               /* NULL: nothing is held */
+	uint32_t weight, ts, at_us; /* ts, at_us: of the wish */
+	bool unverified;
+	uint8_t level; /* of the node that it is */
+};
+
+/* Which version a worker holds of a fragment that is being restored. */
+struct report {
+	uint32_t version, samples, ts;
+	uint16_t contributors;
+};
+
+/*
+ * What is kept of a fragment while workers contribute to a version or wait for one, or while it is restored.
+ * The arrays, one entry a slot, and the bitmaps follow it in one piece of memory (record_layout). A job has as many slots as
+ * workers at least: what is of workers is in the same.
+ */
+struct pbox_record {
+	union {
+		struct pbox_record *next; /* free list */
+		uint64_t since_ns;        /* when it was opened */
+	};
+	union {
+		struct {                     /* of a round */
+			uint16_t folded;     /* slots 0 to folded - 1 are summed, by nodes */
+			uint16_t need;       /* complete when as many have arrived */
+			uint16_t unverified; /* of those that are held */
+			bool partial;        /* expect holds; else all slots are expected */
+			bool paced; /* complete, and in the line of those that end at the job's rate */
+			struct pbox_record *later; /* in that line: the next one */
+		};
+		uint32_t
+			highest; /* of a fragment that is restored: the latest version that was reported */
+	};
+	uint16_t arrived; /* bits of has */
+	uint16_t frag;
+	uint32_t chunk; /* id */
+	bool open;
+	uint8_t level; /* of a round: no node that has come is of a lower one; */
+	bool listed;   /* it has its place by age: older, newer */
+	const void **
+		payload; /* of the first slot of a node, NULL: all zeros; of a folded one: its sum */
+	union {
+		struct contribution *from;
+		struct report *report;
+	};
+	uint64_t *has; /* slots that have come, or workers that have reported */
+	uint64_t *
+		nodes; /* first slots of the contributions that these came with; without names it is has */
+	uint64_t *want;   /* who wants the result, or can give the payload that it reported */
+	uint64_t *expect; /* slots that are waited for, of a round that is partial */
+	/* Of a job with slots: rounds in the order of their first contributions (rounds_line.c). */
+	struct pbox_record *older, *newer;
+};
+
+struct pbox_shard_job {
+	struct pbox_job *job;
+	uint16_t tagged; /* PBOX_F_AUTH where the job has auth, else 0 */
+	uint16_t slots;  /* of a round */
+	bool named;      /* frames name nodes of them (R5.2b); else slot i is worker i's */
+	struct shard_member *member;
+	/* Where a worker's frames to each endpoint of the shard come from: its answers leave through
+	 * the port of the chunk, to the worker's address there. */
+	struct shard_peer *peer;
+	unsigned peers;                  /* of one worker */
+	struct pbox_shard_table **table; /* PBOX_MAX_TABLES */
+	struct pbox_record *free_record;
+	uint8_t *record_mem;
+	size_t record_size;
+	uint32_t n_records;
+	void *free_acc;                      /* list through the first word */
+	uint32_t n_free_acc, acc_kept;       /* kept: for the oldest round alone */
+	struct pbox_record *oldest, *newest; /* rounds_line.c */
+	uint32_t held, hold_share;
+	uint64_t given_token,
+		given_at; /* the newest array that was given (R6.14): session, and when by its clock */
+	struct job_rate rate;
+	struct pbox_record *paced, *paced_last; /* rounds_pace.c: complete rounds, oldest first */
+	struct pbox_shard_job *next_paced;      /* of the shard's list of jobs that have such */
+	uint32_t repeat_ns;                     /* repeat_earn() */
+	uint32_t request_ns;                    /* of one control frame of a session; 0: no limit */
+	uint64_t request_empty_ns;              /* shard_control_rate.c */
+	uint16_t n_expected;                    /* slots that new rounds wait for, */
+	uint64_t *expected;                     /* and which */
+	struct pbox_shard_inbox inbox;
+	struct pbox_arena *arena; /* of all of it: on the NUMA node of the core */
+	void *acc_mem;
+};
+
+struct pbox_shard_table {
+	struct pbox_table *t;
+	const struct discipline *discipline;
+	struct pbox_staging *staging; /* NULL: no copy of it is being taken */
+	/* Highest round that a fragment has finished, with SHARD_ROUND_KNOWN; read by the registrar. 0:
+	 * none, and rounds may be anywhere: they are compared modulo 2^32. */
+	_Atomic uint64_t max_round;
+	/* Section 10; the registrar reads how far it is. */
+	const _Atomic uint64_t *restorer; /* bitmap of workers, the registrar's */
+	_Atomic uint32_t restoring, lost; /* fragments of this shard */
+	uint32_t lost_chunk;              /* of the first that is lost, if any */
+	uint16_t lost_frag;
+	float *spare[PBOX_MAX_ENDPOINTS]; /* the table's, exchanged with those of fragments */
+	uint64_t state[];                 /* the discipline's */
+};
+
+#define SHARD_ROUND_KNOWN (UINT64_C(1) << 32)
+
+static inline void
+shard_finished(struct pbox_shard_table *st, uint32_t round)
+{
+	uint64_t known = atomic_load_explicit(&st->max_round, memory_order_relaxed);
+
+	if (known == 0 || pbox_serial_diff(round, (uint32_t)known) > 0)
+		atomic_store_explicit(
+			&st->max_round, SHARD_ROUND_KNOWN | round, memory_order_relaxed);
+}
+
+/* Where a frame goes, after all checks but those of the round. */
+struct target {
+	struct pbox_shard_job *j;
+	struct pbox_shard_table *st;
+	struct pbox_chunk *c;
+	struct pbox_fragment *fragment;
+	uint32_t elements; /* of the fragment */
+	uint32_t chunk;    /* id, as answers name it */
+	uint16_t frag;
+};
+
+/* What an address without a session may ask; joined_ns: by JOINs whose cookies prove that it is the sender's. */
+#define SHARD_SOURCES_LOG 10
+#define SHARD_SOURCES     (1u << SHARD_SOURCES_LOG)
+struct shard_source {
+	uint32_t ip;
+	uint64_t empty_ns, joined_ns;
+};
+
+/* Answers with one payload that are built together. */
+#define SHARD_RECEIVERS 32
+
+/* Elements that the 16-bit length of a frame can say, in the smallest format. */
+#define FRAGMENT_MAX (65536 / 2)
+
+/* One piece of memory, on the NUMA node of the core. */
+struct pbox_shard {
+	struct pbox_shard_conf conf;
+	uint64_t *stats;
+	uint64_t now_ns, away_ns; /* what comes now may have come so long before */
+	/* Fragments that are complete since this burst began: finished together at its end, so that
+	 * the payloads of the next are fetched while one is summed. */
+	unsigned n_ready;
+	struct target ready[PBOX_SHARD_BURST];
+	struct pbox_shard_job *paced; /* jobs with rounds that wait for their rate */
+	/* Results that were asked for in a row, all of one fragment. */
+	unsigned n_batched;
+	struct target batch;
+	struct pbox_send_to batch_to[SHARD_RECEIVERS];
+	bool intact; /* of the sum that is made: its contributions are */
+	struct pbox_error_rate error_rate;
+	struct shard_source source[SHARD_SOURCES];
+	struct pbox_job_tag tag; /* of the frame that is being sent */
+	bool own_endpoint[PBOX_MAX_ENDPOINTS];
+	uint8_t own_index[PBOX_MAX_ENDPOINTS];     /* among the shard's own */
+	bool on_heap;                              /* the shard itself */
+	struct pbox_shard_job *job[PBOX_MAX_JOBS]; /* by number */
+	float weight[PBOX_MAX_SLOTS];              /* factors of one sum */
+	const void *
+		present[PBOX_MAX_SLOTS]; /* its sources, where they are not one a slot, and those */
+	const void *ahead[PBOX_MAX_SLOTS]; /* of the next one */
+	const float *acc[PBOX_NODES_MAX];  /* the sums that it begins with, the last at the end */
+	/* a sum that is not verified yet */
+	float scratch[FRAGMENT_MAX] __attribute__((aligned(PBOX_CACHE_LINE)));
+};
+
+static inline struct shard_peer *
+peer_of(const struct pbox_shard *s, const struct target *g, unsigned worker)
+{
+	return &g->j->peer[worker * g->j->peers + s->own_index[g->c->endpoint]];
+}
+
+/* Of a bitmap of workers. */
+static inline unsigned
+words_of(const struct pbox_shard_job *j)
+{
+	return (j->job->workers + 63u) / 64;
+}
+
+/* Of one of slots. */
+static inline unsigned
+slot_words(const struct pbox_shard_job *j)
+{
+	return (j->slots + 63u) / 64;
+}
+
+static inline struct pbox_record *
+record_at(const struct pbox_shard_job *j, uint32_t i)
+{
+	return (struct pbox_record *)(void *)(j->record_mem + i * j->record_size);
+}
+
+static inline void
+shard_count(struct pbox_shard *s, enum pbox_shard_stat what)
+{
+	pbox_stat_add(&s->stats[what], 1);
+}
+
+/* In mode 1 a fragment without parameters takes nothing and gives nothing; neither does one that is
+ * being restored. */
+static inline bool
+initialised(const struct target *g)
+{
+	return g->fragment->closed == 0;
+}
+
+/* Then its record holds what workers have reported instead (shard_restore.c). */
+static inline bool
+is_restoring(const struct target *g)
+{
+	return (g->fragment->closed & PBOX_FRAGMENT_RESTORING) != 0;
+}
+
+/* shard_memory.c: what a job may ask of the core from now on (R6.12) */
+void shard_job_quota(struct pbox_shard_job *j, const struct pbox_job_bounds *b);
+/* From elsewhere than the worker's earlier frames to this endpoint, in this session? */
+static inline bool
+shard_is_elsewhere(const struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	const struct shard_peer *p = peer_of(s, g, f->hdr.worker);
+	uint64_t x[2], y[2];
+	uint32_t u, v;
+
+	_Static_assert(sizeof(struct pbox_peer) == 20, "compared as two words and a half");
+	memcpy(x, &p->at, 16);
+	memcpy(y, &f->peer, 16);
+	memcpy(&u, (const uint8_t *)&p->at + 16, 4);
+	memcpy(&v, (const uint8_t *)&f->peer + 16, 4);
+	return ((x[0] ^ y[0]) | (x[1] ^ y[1]) | (u ^ v) | (p->token ^ f->hdr.token)) != 0;
+}
+
+/* Was a frame that shard_is_old() takes for new sent before the one that answers have followed? */
+static inline bool
+shard_is_before(const struct shard_peer *p, const struct pbox_frame *f)
+{
+	return p->token == f->hdr.token && p->since - f->hdr.ts - 1 < PBOX_FRESH_ORDER_US;
+}
+
+/* Answers go there from now on. The frame is verified, and no copy of an earlier one (R4.9). */
+static inline void
+shard_moved(struct shard_peer *p, const struct pbox_frame *f)
+{
+	*p = (struct shard_peer){.token = f->hdr.token,
+		.at = f->peer,
+		.since = shard_is_before(p, f) ? p->since : f->hdr.ts};
+}
+
+/* So often who can only be dropped is looked at for its lease. */
+#define HEARD_EVERY_NS UINT64_C(50000000)
+/* shard_address.c: R4.9. */
+/* Intact frames: the newest of its session here? Then it is what keeps the lease. */
+bool shard_heard(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f);
+/* Intact frames: was it recorded some time ago? */
+bool shard_is_old(
+	const struct pbox_shard *s, const struct pbox_shard_job *j, const struct pbox_frame *f);
+/* The same of one that may not be intact, and that is of no other use. */
+void shard_heard_of(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f);
+/* From elsewhere than answers go to: may it be acted upon? They follow it, if it is new and that address proven.
+ * False: it was counted, and answered as far as may be. */
+bool shard_from_elsewhere(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+	__attribute__((cold));
+/* Of a new contribution from elsewhere: may answers follow it? */
+bool shard_may_move(const struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+void shard_ping(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f);
+/* A PING for the control thread that can be answered here; false: it cannot. */
+bool shard_keep_alive(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f);
+/* shard_fresh.c: the newest frame of a session on one core; 0: none. heard_ns: when it came. */
+uint64_t shard_newest_of(const struct pbox_job *job, const struct shard_member *m, unsigned worker,
+	uint64_t token, uint64_t *heard_ns);
+/* Unverified frames: is the CRC right? Without a side effect. */
+bool shard_verify(const struct pbox_frame *f);
+
+/* After a restart (shard_restore.c). */
+void shard_restore(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+void shard_restorers_changed(struct pbox_shard *s, struct pbox_shard_job *j);
+/* The first restorer that has not reported, or PBOX_NO_WORKER. */
+unsigned shard_first_silent(const struct target *g);
+/* A bitmap of those that are left. */
+static inline uint64_t
+restorers(const struct target *g, unsigned word)
+{
+	return atomic_load_explicit(&g->st->restorer[word], memory_order_acquire);
+}
+/* Is version a later than b? 0 is what nobody has finished. */
+static inline bool
+shard_is_newer(uint32_t a, uint32_t b)
+{
+	return a != 0 && (b == 0 || pbox_serial_diff(a, b) > 0);
+}
+/* An answer to what a worker reported last, asked for or not. */
+void shard_answer_report(struct pbox_shard *s, const struct target *g, unsigned worker,
+	enum pbox_restore how, uint32_t missing);
+/* The fragment has the version that it shall have, or (lost) nobody could give that: who reported hears so. */
+void shard_restored(struct pbox_shard *s, const struct target *g, bool lost);
+
+/* Records and members (shard_records.c). */
+/* Of a fragment that has none; NULL: all are taken. */
+struct pbox_record *shard_record_open(struct pbox_shard *s, const struct target *g);
+void shard_record_close(
+	struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_fragment *fragment);
+void shard_target_of(struct pbox_shard_job *j, const struct pbox_record *r, struct target *g);
+void shard_members(struct pbox_shard *s, struct pbox_shard_job *j);
+void shard_drop_records(struct pbox_shard *s, struct pbox_shard_job *j);
+void shard_why(struct pbox_shard_job *j, struct pbox_why_page *page);
+
+/* What is ready (shard.c): at the end of a burst, or where room is needed. */
+void shard_finish_ready(struct pbox_shard *s);
+/* Parameters and state of the current version (shard_state.c): from worker 0, and to any worker. */
+void shard_initialise(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+void shard_fetch(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+void shard_give(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+/* Copies of a table (shard_staging.c): before a fragment gets a new version, and with that. */
+void shard_staging_mail(struct pbox_shard *s, const struct pbox_mail *m);
+void shard_staging_before(struct pbox_staging *staging, const struct target *g)
+	__attribute__((cold));
+void shard_staging_after(struct pbox_shard *s, struct pbox_staging *staging, const struct target *g)
+	__attribute__((cold));
+
+/* Answers (shard_answer.c). ts: of the frame that is answered. */
+/* At the end of the burst at the latest, and before the fragment gets a new version. */
+void shard_send_result(struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts);
+void shard_send_batch(struct pbox_shard *s);
+/* To all that want it. */
+void shard_send_results(struct pbox_shard *s, const struct target *g);
+void shard_send_wait(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+/* Without being asked: the worker's contribution is not there. */
+void shard_send_taken_back(
+	struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts);
+void shard_send_plain(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f,
+	enum pbox_type type);
+/* To the worker, wherever the frame came from (R4.9); g NULL: of no session, to where it came from. */
+void shard_send_error(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f,
+	enum pbox_errcode code);
+/* To what its fragment is not ready for: WAIT, or ERROR LOST where it never will be (R10.5). */
+void shard_send_unready(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+/* to: the address of f, or that of its worker. nonce: to be echoed, if that is not proven; else 0 */
+void shard_send_pong(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f,
+	const struct pbox_peer *to, uint64_t nonce);
+/* A frame without payload to somewhere else than the worker's address. */
+void shard_send_at(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_send *out,
+	unsigned worker, const struct pbox_peer *peer);
+/* An answer without payload that the caller has made. */
+void shard_send_to(
+	struct pbox_shard *s, const struct target *g, struct pbox_send *out, unsigned worker);
+/* Where answers read the fragment's payload. */
+const void *shard_answer_at(const struct target *g);
+
+#endif /* SHARD_IMPL_H */

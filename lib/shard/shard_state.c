@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/*
+ * Parameters and state of a fragment: worker 0 gives the first ones (INIT). For checkpoints workers FETCH those
+ * of a finished version, and worker 0 gives them back by an INIT with flag LATEST (R6.13, R6.14).
+ */
+
+#include <string.h>
+
+#include "shard_impl.h"
+
+/* Where piece base of an array of the fragment is; NULL: there is no such array. */
+static float *
+piece_of(const struct target *g, unsigned array, uint32_t base)
+{
+	const struct pbox_table *t = g->st->t;
+	size_t at = (size_t)g->frag * t->frag_elements;
+
+	if (array > pbox_optim_states(t->optimiser))
+		return NULL;
+	if (array == 0)
+		return pbox_chunk_frag_param(t, g->c, g->frag) + base;
+	return (array == 1 ? g->c->s0 : g->c->s1) + at + base;
+}
+
+static uint32_t
+shard_piece_elements(const struct target *g, uint32_t base)
+{
+	uint32_t left = g->elements - base, most = g->st->t->init_elements;
+
+	return left < most ? left : most;
+}
+
+/* Is the fragment open, is it about the current version, and does such an array exist? Else answered or counted. */
+static bool
+stands(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	int32_t ahead = pbox_serial_diff(f->hdr.round, g->fragment->version);
+
+	if (g->fragment->closed != 0)
+		shard_send_unready(s, g, f);
+	else if (ahead != 0)
+		shard_count(s, ahead < 0 ? PBOX_SS_DROP_ROUND_STALE : PBOX_SS_DROP_ROUND_FUTURE);
+	else if (piece_of(g, f->hdr.aux, 0) == NULL)
+		shard_count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
+	else
+		return true;
+	return false;
+}
+
+void
+shard_fetch(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	struct pbox_send out = {
+		.hdr =
+			{
+				.type = PBOX_FETCHED,
+				.chunk = g->chunk,
+				.frag = g->frag,
+				.round = f->hdr.round,
+				.base = f->hdr.base,
+				.format = PBOX_FMT_FP32,
+				.aux = f->hdr.aux,
+				.ts = f->hdr.ts,
+			},
+	};
+
+	if (!stands(s, g, f))
+		return;
+	if (shard_is_old(s, g->j, f)) {
+		shard_count(s, PBOX_SS_DROP_REPLAYED);
+		return;
+	}
+	if (!job_rate_answer(&g->j->rate, s->now_ns)) {
+		shard_count(s, PBOX_SS_DROP_RATE);
+		return;
+	}
+	shard_count(s, PBOX_SS_RX_FETCH);
+	/* not shared: the next round changes it while a copy of this answer may still be queued */
+	out.payload = piece_of(g, f->hdr.aux, f->hdr.base);
+	out.hdr.length =
+		(uint16_t)pbox_payload_bytes(PBOX_FMT_FP32, shard_piece_elements(g, f->hdr.base));
+	out.payload_crc = pbox_crc32c(0, out.payload, out.hdr.length);
+	shard_send_to(s, g, &out, f->hdr.worker);
+}
+
+/* Parameters have changed without a round: so has the answer with them. */
+static void
+refresh_answer(struct pbox_shard *s, const struct target *g)
+{
+	const struct pbox_table *t = g->st->t;
+	uint8_t *wire = pbox_chunk_frag_wire(t, g->c, g->frag);
+
+	if (wire != NULL)
+		s->conf.reduce->pack(wire, t->pull_format,
+			g->c->param + (size_t)g->frag * t->frag_elements, g->elements);
+	g->fragment->payload_crc =
+		pbox_crc32c(0, shard_answer_at(g), pbox_payload_bytes(t->pull_format, g->elements));
+}
+
+/* Write the elements that an INIT brings. */
+static void
+write_piece(const struct target *g, const struct pbox_frame *f, float *to)
+{
+	size_t bytes = shard_piece_elements(g, f->hdr.base) * sizeof(*to);
+
+	if ((f->hdr.flags & PBOX_F_ZERO) != 0)
+		memset(to, 0, bytes);
+	else
+		memcpy(to, f->payload, bytes);
+}
+
+/* All pieces are here: who waits for the version that they are gets it. */
+static void
+open_fragment(struct pbox_shard *s, const struct target *g)
+{
+	refresh_answer(s, g);
+	g->fragment->has_result = 1;
+	g->fragment->closed = 0;
+	if (g->fragment->record != NULL) {
+		shard_send_results(s, g);
+		shard_record_close(s, g->j, g->fragment);
+	}
+}
+
+void
+shard_initialise(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	struct pbox_table *t = g->st->t;
+	unsigned which = f->hdr.base / t->init_elements;
+	unsigned pieces = (g->elements + t->init_elements - 1) / t->init_elements;
+
+	if ((g->fragment->closed & (PBOX_FRAGMENT_RESTORING | PBOX_FRAGMENT_LOST)) != 0) {
+		shard_send_unready(s, g, f); /* what the workers hold comes first */
+		return;
+	}
+	shard_count(s, PBOX_SS_RX_INIT);
+	if (!g->fragment->has_result && (g->fragment->init & 1u << which) == 0) {
+		write_piece(g, f, piece_of(g, 0, f->hdr.base));
+		g->fragment->init |= (uint8_t)(1u << which);
+		if (g->fragment->init == (1u << pieces) - 1)
+			open_fragment(s, g);
+	}
+	shard_send_plain(s, g, f, PBOX_INIT_OK);
+}
+
+/* Has its session given something since, here? Then this is a copy of what that replaces, or has been overtaken by it,
+ * and comes again. */
+static bool
+is_given_since(const struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f)
+{
+	uint64_t at =
+		pbox_fresh_time(&j->job->fresh[f->hdr.worker], f->hdr.ts, f->hdr.held, s->now_ns);
+
+	if (j->given_token == f->hdr.token && at < j->given_at)
+		return true;
+	j->given_token = f->hdr.token;
+	j->given_at = at;
+	return false;
+}
+
+void
+shard_give(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	const struct pbox_record *r = g->fragment->record;
+
+	if (!stands(s, g, f))
+		return;
+	if (r != NULL && r->arrived > 0) { /* it was computed with what is here */
+		shard_count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
+		shard_send_error(s, g, f, PBOX_E_BAD_REQUEST);
+		return;
+	}
+	if (is_given_since(s, g->j, f)) {
+		shard_count(s, PBOX_SS_DROP_REPLAYED);
+		return;
+	}
+	shard_count(s, PBOX_SS_RX_INIT);
+	shard_send_batch(s);
+	write_piece(g, f, piece_of(g, f->hdr.aux, f->hdr.base));
+	if (f->hdr.aux == 0)
+		refresh_answer(s, g);
+	shard_send_plain(s, g, f, PBOX_INIT_OK);
+}

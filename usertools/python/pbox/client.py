@@ -29,7 +29,7 @@ import weakref
 from dataclasses import dataclass, make_dataclass
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
-from . import _buffers, _lib, _signal
+from . import _buffers, _checks, _lib, _signal
 from .errors import PBoxClosed, PBoxError, PBoxInvalid, error_of
 
 ANY_ROUND = 0xffffffff
@@ -64,13 +64,11 @@ def library_version() -> str:
     return _lib.get().pbox_client_version().decode()
 
 
-def _ms(seconds: Optional[float]) -> int:
+def _ms(seconds: Optional[float], what: str = "timeout") -> int:
     """Milliseconds for the library; None is its 0, 'as configured'."""
     if seconds is None:
         return 0
-    if not 0 <= seconds < 4e6:
-        raise PBoxInvalid(f"a time of {seconds} s is out of range (0 to 4000000)")
-    return max(1, round(seconds * 1000))
+    return max(1, round(_checks.real(seconds, f"{what}, in seconds,", 0, 4e6) * 1000))
 
 
 @functools.lru_cache(maxsize=None)
@@ -237,7 +235,7 @@ class Table:
             out = []
             for key, a in arrays.items():
                 i = self._index.get(key, -1) if isinstance(key, str) else key
-                if not 0 <= i < len(self.tensors):
+                if not isinstance(i, int) or not 0 <= i < len(self.tensors):
                     raise PBoxInvalid(f"table {self.number} has no tensor {key!r}")
                 out.append((i, a))
             return out
@@ -278,10 +276,8 @@ class Table:
                   weight: int = 1) -> Operation:
         """Start an operation on prepared addresses (for bindings): `io` is an array of
         _lib.Io; `keep` is held until the operation ends."""
-        if not 0 <= priority <= 255:
-            raise PBoxInvalid(f"priority {priority} is not in 0 to 255")
-        if not 0 <= weight < 1 << 32:
-            raise PBoxInvalid(f"weight {weight} is not in 0 to 4294967295")
+        priority = _checks.whole(priority, "priority", 255)
+        weight = _checks.whole(weight, "weight (the number of samples)", _checks.U32)
         if self._by_nodes_only and kind in (_lib.PUSHPULL, _lib.PUSH):
             raise PBoxInvalid(
                 f"table {self.number} has op='mean', whose N is the {self.client.slots} slots of the job, and this is a "
@@ -340,11 +336,9 @@ class Table:
         `keep` are held until the operation ends."""
         if kind not in (_lib.PUSHPULL, _lib.PUSH):
             raise PBoxInvalid("only PUSHPULL and PUSH are by nodes")
-        if not 0 <= priority <= 255:
-            raise PBoxInvalid(f"priority {priority} is not in 0 to 255")
-        for w in weights:
-            if not 0 <= w < 1 << 32:
-                raise PBoxInvalid(f"weight {w} is not in 0 to 4294967295")
+        priority = _checks.whole(priority, "priority", 255)
+        weights = [_checks.whole(w, f"weight of node {j} (the number of samples)", _checks.U32)
+                   for j, w in enumerate(weights)]
         samples = (ct.c_uint32 * max(1, len(weights)))(*weights)
         handle, err, c = ct.c_uint64(), _lib.Error(), self.client
         with c._call() as p:
@@ -399,10 +393,12 @@ class Table:
     def fetch(self, array: int, outputs: Any) -> Operation:
         """Start fetching what the box keeps of the version that this client's last push led to,
         in fp32: 0 parameters, 1 and 2 the optimiser's state. `outputs` are of all tensors."""
+        array = _checks.whole(array, "array", 2)
         return self.submit(_lib.FETCH, None, outputs, weight=array)
 
     def give(self, array: int, inputs: Any) -> Operation:
         """Start giving an array back (worker 0 only). No worker may push until it has ended."""
+        array = _checks.whole(array, "array", 2)
         return self.submit(_lib.GIVE, inputs, weight=array)
 
     def set_hyper(self, group: Optional[int] = None, from_round: int = 0,
@@ -413,8 +409,9 @@ class Table:
         ids = _numbers("hyper")
         for k, (name, value) in enumerate(values.items()):
             h[k].id = _choose(ids, name, "hyper-parameter")
-            h[k].value = float(value)
-        g = _lib.ALL_GROUPS if group is None else group
+            h[k].value = _checks.real(value, name)
+        g = _lib.ALL_GROUPS if group is None else _checks.whole(group, "group", _lib.ALL_GROUPS)
+        from_round = _checks.whole(from_round, "from_round", _checks.U32)
         c = self.client
 
         def call() -> None:
@@ -428,6 +425,20 @@ class Table:
 
 
 TensorLike = Union[Tensor, Tuple[str, int], Tuple[str, int, int], int]
+
+
+def _spec(number: int, given: TensorLike) -> Tensor:
+    """As declared, with a name that C sees whole and numbers that fit its own."""
+    if isinstance(given, tuple):
+        if not 2 <= len(given) <= 3:
+            raise PBoxInvalid(f"tensor {number} is {given!r}: needed is (name, elements) or (name, elements, group)")
+        given = Tensor(*given)
+    elif not isinstance(given, Tensor):
+        given = Tensor(str(number), given)
+    _checks.text(given.name, f"name of tensor {number}")
+    what = f"tensor '{given.name}': number of "
+    return Tensor(given.name, _checks.whole(given.elements, what + "elements", _lib.MAX_ELEMENTS),
+                  _checks.whole(given.group, what + "its group", _lib.ALL_GROUPS - 1))
 
 
 class Client:
@@ -481,11 +492,16 @@ class Client:
         for name, text in (("box", box), ("job", job)):
             if not isinstance(text, str) or not text:
                 raise PBoxInvalid(f"{name} is {text!r}: needed is a non-empty string")
-        if worker is not None and not 0 <= worker < workers:
-            raise PBoxInvalid(f"worker {worker} of {workers}: needed is 0 to {workers - 1}")
-        if slots is not None and not workers <= slots <= _lib.MAX_SLOTS:
-            raise PBoxInvalid(f"slots is {slots}: needed is {workers} (one for each worker, at least) to "
-                              f"{_lib.MAX_SLOTS}")
+        workers = _checks.whole(workers, "workers", _lib.MAX_WORKERS, 1)
+        if worker is not None:
+            worker = _checks.whole(worker, "worker", _checks.INT, -_checks.INT)
+            if not 0 <= worker < workers:
+                raise PBoxInvalid(f"worker {worker} of {workers}: needed is 0 to {workers - 1}")
+        if slots is not None:
+            slots = _checks.whole(slots, "slots", _checks.U32, -_checks.U32)
+            if not workers <= slots <= _lib.MAX_SLOTS:
+                raise PBoxInvalid(f"slots is {slots}: needed is {workers} (one for each worker, at least) to "
+                                  f"{_lib.MAX_SLOTS}")
         policies = _numbers("policy")
         if policy not in policies:
             raise PBoxInvalid(f"policy is {policy!r}: {' and '.join(map(repr, policies))} are taken")
@@ -497,26 +513,29 @@ class Client:
         lib = _lib.get()
         conf = _lib.conf()
         conf.auth = int(auth == "require")
-        conf.box, conf.job, conf.secret = box.encode(), job.encode(), (secret or "").encode()
-        conf.bind = bind.encode() if bind else None
-        conf.host = host.encode() if host else None
+        conf.box, conf.job = _checks.text(box, "box"), _checks.text(job, "job")
+        conf.secret = _checks.text(secret or "", "secret")
+        conf.bind = _checks.text(bind, "bind") if bind else None
+        conf.host = _checks.text(host, "host") if host else None
         conf.worker = -1 if worker is None else worker
-        conf.workers, conf.mtu, conf.window = workers, mtu, window
-        conf.lease_ms = _ms(lease)
+        conf.workers = workers
+        conf.mtu, conf.window = _checks.whole(mtu, "mtu", _checks.U32), _checks.whole(window, "window", _checks.U32)
+        conf.lease_ms = _ms(lease, "lease")
         conf.policy = policies[policy]
-        conf.timeout_ms, conf.patience_ms, conf.left_ms = map(_ms, (timeout, patience, left))
-        conf.join_timeout_ms = _ms(join_timeout)
+        conf.timeout_ms, conf.patience_ms = _ms(timeout), _ms(patience, "patience")
+        conf.left_ms, conf.join_timeout_ms = _ms(left, "left"), _ms(join_timeout, "join_timeout")
         if gso is not None:
             conf.gso = int(gso)
-        conf.spin_us, conf.min_rto_us = round(spin * 1e6), round(min_rto * 1e6)
+        conf.spin_us = round(_checks.real(spin, "spin, in seconds,", 0, 2000) * 1e6)
+        conf.min_rto_us = round(_checks.real(min_rto, "min_rto, in seconds,", 0, 4000) * 1e6)
         if transport is None:
             transport = os.environ.get("PBOX_TRANSPORT", "")
             transport_args = os.environ.get("PBOX_TRANSPORT_ARGS", "")
         conf.keep_copies = int(keep_copies)
-        conf.transport = transport.encode() if transport else None
-        conf.transport_args = transport_args.encode() if transport_args else None
+        conf.transport = _checks.text(transport, "transport") if transport else None
+        conf.transport_args = _checks.text(transport_args, "transport_args") if transport_args else None
         self.run = os.environ.get("PBOX_RUN", "") if run is None else run
-        conf.run = self.run.encode() or None
+        conf.run = _checks.text(self.run, "run") or None
         conf.slots = slots or 0
         opened: List[ct.c_void_p] = []
         abandoned = threading.Event()
@@ -571,6 +590,7 @@ class Client:
         (first slot, number of slots), in the order of their slots. Without slots of its own a job has one for
         each worker."""
         found = (_lib.Node * _lib.MOST_NODES)()
+        round = _checks.whole(round, "round", _checks.U32)
         with self._call() as p:
             n = _lib.get().pbox_client_nodes(p, round, found, len(found))
         if n < 0:
@@ -590,17 +610,8 @@ class Client:
         checkpoint of round s: s + 1 (see Table.next_round). In a job that has not begun, rounds
         count from 1 all the same. ANY_ROUND: whatever round comes, for programs whose contributions
         are right in each: they have no state of their own, or get it from another worker."""
-        if not 0 <= first_round < 1 << 32:
-            raise PBoxInvalid(f"first_round {first_round} is not in 0 to 4294967295")
-        specs = []
-        for i, t in enumerate(tensors):
-            if isinstance(t, int):
-                t = Tensor(str(i), t)
-            elif isinstance(t, tuple):
-                t = Tensor(*t)
-            if t.elements < 0 or not 0 <= t.group < _lib.ALL_GROUPS:
-                raise PBoxInvalid(f"tensor '{t.name}': elements {t.elements}, group {t.group}")
-            specs.append(t)
+        first_round = _checks.whole(first_round, "first_round", _checks.U32)
+        specs = [_spec(i, t) for i, t in enumerate(tensors)]
         decl = (_lib.TensorDecl * max(1, len(specs)))()
         for d, t in zip(decl, specs):
             d.name, d.elements, d.group = t.name.encode(), t.elements, t.group

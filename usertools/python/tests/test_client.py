@@ -237,6 +237,62 @@ class Tables(Case):
             with self.assertRaisesRegex(pbox.PBoxInvalid, "'speed'"):
                 t.set_hyper(speed=1)
 
+    def test_numbers_that_ctypes_would_cut(self):
+        """Or refuse, after something was sent: by name, before."""
+        with self.client() as c:
+            before = len(self.lib.calls)
+            for bad, text in (((2 ** 64 + 3,), "tensor 'x': number of elements is 18446744073709551619"),
+                              ((3.0,), "elements is 3.0: needed is a whole number"), ((-1,), "elements is -1"),
+                              ((3, 2 ** 16 + 1), "its group is 65537"), ((3, 0.5), "its group is 0.5"),
+                              (("3",), "elements is '3'"), ((None,), "elements is None")):
+                with self.assertRaisesRegex(pbox.PBoxInvalid, text):
+                    c.declare([("x", *bad)])
+            for bad, text in ((("a\0b", 3), "name of tensor 0 has a NUL"), ((3, 3), "name of tensor 0 is 3"),
+                              (("x", 1, 2, 3), "tensor 0 is"), (("\ud800", 3), "UTF-8")):
+                with self.assertRaisesRegex(pbox.PBoxInvalid, text):
+                    c.declare([bad])
+            t = c.declare([("x", 2)], op="weighted_mean")
+            x = [torch.ones(2)]
+            for call, text in (
+                    (lambda: c.declare([1], first_round=2 ** 32), "first_round is 4294967296"),
+                    (lambda: c.declare([1], first_round=1.0), "first_round is 1.0"),
+                    (lambda: c.declare([1], timeout="3"), "timeout, in seconds, is '3'"),
+                    (lambda: t.run(x, weight=2.0), "weight .* is 2.0"),
+                    (lambda: t.run(x, weight=2 ** 32), "weight .* is 4294967296"),
+                    (lambda: t.pushpull(x, priority=256), "priority is 256"),
+                    (lambda: t.pushpull(x, priority=1.0), "priority is 1.0"),
+                    (lambda: t.pushpull_nodes([x], x, weights=[0.5]), "weight of node 0 .* is 0.5"),
+                    (lambda: t.run({0.0: x[0]}), "no tensor 0.0"),
+                    (lambda: t.fetch(3, x), "array is 3"),
+                    (lambda: t.set_hyper(2 ** 16, lr=1.0), "group is 65536"),
+                    (lambda: t.set_hyper(0, 2 ** 32, lr=1.0), "from_round is 4294967296"),
+                    (lambda: t.set_hyper(lr="1"), "lr is '1': needed is a number"),
+                    (lambda: t.set_hyper(lr=10 ** 400), "lr is 10000000"),
+                    (lambda: c.nodes(2 ** 32 + 1), "round is 4294967297")):
+                with self.assertRaisesRegex(pbox.PBoxInvalid, text):
+                    call()
+            self.assertEqual(len(self.lib.calls), before)
+            t.run(x, weight=torch.tensor(3))  # numbers of other kinds are welcome
+            for wait, text in (("3", "is '3'"), (float("nan"), "is nan"), (5e6, r"is 5e\+06"), (-1, "is -1")):
+                with self.assertRaisesRegex(pbox.PBoxInvalid, "timeout, in seconds, " + text):
+                    t.pull(x).wait(wait)
+
+    def test_arguments_of_a_session(self):
+        for text, bad in ((f"{k}\\b.* {said}|^{k} {said}", {k: v}) for k, v, said in (
+                ("workers", 2 ** 32 + 1, "is 4294967297"), ("workers", 0, "is 0"), ("workers", 1.0, "is 1.0"),
+                ("mtu", 2 ** 32 + 1500, "is 4294968796"), ("window", -1, "is -1"), ("spin", 1e5, "is 100000"),
+                ("min_rto", float("nan"), "is nan"), ("slots", 4.0, "is 4.0"), ("slots", 2 ** 40 + 4, "is 1099511627780"),
+                ("timeout", "3", "is '3'"), ("lease", 1e9, r"is 1e\+09"), ("patience", -1, "is -1"),
+                ("run", "a\0b", "has a NUL"), ("host", "a\0b", "has a NUL"), ("bind", 3, "is 3"),
+                ("transport_args", "a\0b", "has a NUL"))):
+            with self.assertRaisesRegex(pbox.PBoxInvalid, text):
+                pbox.Client("box", "j", "s", **{"worker": 0, "workers": 1, "transport": "udp", **bad})
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "secret has a NUL"):
+            pbox.Client("box", "j", "s\0t", 0, 1)
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "worker is 0.5"):
+            pbox.Client("box", "j", "s", 0.5, 2)
+        self.assertEqual(self.lib.clients, {})
+
     def test_mismatch(self):
         def worker(w):
             with self.client(w, 2, timeout=0.5) as c:

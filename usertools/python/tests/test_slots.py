@@ -236,6 +236,12 @@ class Samplers(unittest.TestCase):
                             ("4 samples, which 8 slots cannot share equally", 100, dict(drop_last=False))):
             with self.assertRaisesRegex(pbox.PBoxInvalid, text):
                 self.sampler(n, **kw)
+        for text, kw in (("seed is 1.0: needed is a whole", dict(seed=1.0)), ("batch_size is 16.0", dict(batch_size=16.0))):
+            with self.assertRaisesRegex(pbox.PBoxInvalid, text):
+                self.sampler(**kw)
+        # another library's 7, which prints as another text, is the same seed
+        s, slots = self.sampler(seed=torch.tensor(7))
+        self.assertTrue(torch.equal(s.order(0), self.sampler(seed=7)[0].order(0)))
         s, slots = self.sampler()
         with self.assertRaisesRegex(pbox.PBoxInvalid, "with 4 slots, this one has 8"):
             slots.load_state_dict({"slots": 4, "round": 1})
@@ -553,6 +559,19 @@ class Trainings(Case):
         with self.assertRaisesRegex(pbox.PBoxInvalid, "slots is 8, and the session that is open has 4"):
             pbox.torch.SGD(model.parameters(), lr=0.1, slots=8, worker=0, workers=1, **HERE)
 
+    def test_samples_of_a_node(self):
+        """Their sum goes as one number: what exceeds it is refused where it is given."""
+        model = network()
+        opt = pbox.torch.SGD(model.parameters(), lr=0.1, slots=4, op="weighted_mean", worker=0, workers=1, **HERE)
+        for samples in (2 ** 32 - 2, 1, 1, 0, 0):
+            model(torch.ones(2, 6)).sum().backward()
+            if samples == 1 and opt.slot == 2:
+                with self.assertRaisesRegex(pbox.PBoxInvalid, "samples, summed over the slots of a node, is 4294967296"):
+                    opt.step(samples=1)
+            else:
+                opt.step(samples=samples)
+        self.assertTrue(opt.round_ended)
+
     def test_hook_takes_none(self):
         class Model:
             module = network()
@@ -792,7 +811,7 @@ class Nodes(Case):
             for text, call in (
                     ("2 nodes, and this worker brings 1", lambda: t.pushpull_nodes([[a], [a]], [a])),
                     ("2 weights for 1 nodes", lambda: t.push_nodes([[a]], weights=[1, 2])),
-                    ("weight -1 is not", lambda: t.push_nodes([[a]], weights=[-1])),
+                    ("weight of node 0 .* is -1", lambda: t.push_nodes([[a]], weights=[-1])),
                     ("'a' of node 0 has 4 bytes", lambda: t.push_nodes([[array.array("f", [1])]])),
                     ("of different tensors", lambda: t.pushpull_nodes([[a]], {})),
                     ("are by nodes", lambda: t.submit_nodes(_lib.PULL, [[a]]))):

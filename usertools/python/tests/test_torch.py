@@ -387,6 +387,23 @@ class Optimisers(Case):
             return p.tolist()
         self.assertEqual(workers.run(2, worker), [[-0.75] * 2] * 2)
 
+    def test_samples_that_are_no_number_of_samples(self):
+        """Nothing was sent, so the step can be made right."""
+        p = torch.nn.Parameter(torch.zeros(2))
+        opt = pbox.torch.SGD([p], 1.0, worker=0, workers=1, op="weighted_mean", **HERE)
+        p.grad = torch.ones(2)
+        before = len(self.lib.calls)
+        for bad in (2.0, -1, 2 ** 32, "2", torch.ones(2)):
+            with self.assertRaisesRegex(pbox.PBoxInvalid, "samples is "):
+                opt.step(samples=bad)
+        opt.param_groups[0]["lr"] = "1"
+        with self.assertRaisesRegex(pbox.PBoxInvalid, "lr of group 0 is '1'"):
+            opt.step(samples=2)
+        opt.param_groups[0]["lr"] = 1.0
+        self.assertEqual(len(self.lib.calls), before)
+        opt.step(samples=torch.tensor(2))
+        self.assertEqual(p.tolist(), [-1.0] * 2)
+
     def test_formats(self):
         p, opt = self.one(push="bf16", pull="fp16")
         p.grad = torch.tensor([1.0, 1 / 3, 0, 1e-3])

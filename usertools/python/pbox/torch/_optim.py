@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple, Union
 
 import torch
 
-from .. import _buffers, _lib
+from .. import _buffers, _checks, _lib
 from ..client import Client, Operation, Table, Tensor
 from ..errors import PBoxDeadline, PBoxInvalid, PBoxMismatch, PBoxRefused
 from . import _clip, _layout
@@ -88,7 +88,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                  declare_timeout: Optional[float] = None, first_round: int = 0,
                  slots: Optional[int] = None, **options: Any) -> None:
         self._declared = False
-        if not 0 <= clip_value < math.inf:
+        if not 0 <= _checks.real(clip_value, "clip_value") < math.inf:
             raise PBoxInvalid(f"clip_value is {clip_value}: needed is 0 (off) or more")
         defaults = dict(defaults, clip_value=clip_value)
         super().__init__(params, defaults)
@@ -246,10 +246,10 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
 
     def _hyper_values(self, g: int) -> Dict[str, float]:
         group = self.param_groups[g]
-        values = {k: float(group[k]) for k in self._hypers}
+        values = {k: _checks.real(group[k], f"{k} of group {g}") for k in self._hypers}
         if "betas" in group:
-            values["beta1"], values["beta2"] = map(float, group["betas"])
-        values["clip_value"] = float(group.get("clip_value") or 0)
+            values["beta1"], values["beta2"] = (_checks.real(b, f"betas of group {g}") for b in group["betas"])
+        values["clip_value"] = _checks.real(group.get("clip_value") or 0, f"clip_value of group {g}")
         values["steps"] = float(self._kept.steps[g])
         return values
 
@@ -483,8 +483,10 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         if (samples is not None) != (self._op in _SAMPLED):
             raise PBoxInvalid(
                 f"op is '{self._op}': step(samples=n) belongs to {' and '.join(_SAMPLED)}")
-        if samples is not None and not 0 <= samples < 1 << 32:
-            raise PBoxInvalid(f"samples is {samples}: needed is 0 to 4294967295")
+        if samples is not None:
+            samples = _checks.whole(samples, "samples", _checks.U32)
+            if self._slots is not None:
+                _checks.whole(self._tree.samples_in_node + samples, "samples, summed over the slots of a node,", _checks.U32)
         if self._slots is not None:
             self._look_at_data()
             self._begin_slot()

@@ -17,6 +17,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence
 import torch
 from torch.utils.data import BatchSampler, Sampler
 
+from .. import _checks
 from ..errors import PBoxInvalid
 
 _log = logging.getLogger("pbox")
@@ -144,6 +145,9 @@ class SlotSampler(Sampler):
 
     def __init__(self, slots: Slots, dataset: Any, batch_size: int, seed: int = 0, drop_last: bool = True) -> None:
         n, total = len(dataset), slots.total
+        # 1.0, or numpy's 1, is the same number, and would be another seed
+        seed = _checks.whole(seed, "seed", 1 << 64, -1 << 64)
+        batch_size = _checks.whole(batch_size, "batch_size", 1 << 64, -1 << 64)
         if batch_size < 1 or batch_size % total != 0:
             near = max(1, round(batch_size / total)) * total
             raise PBoxInvalid(

@@ -52,6 +52,11 @@ class Tree:
         return len(self.done) == len(self.nodes)
 
     @property
+    def samples_in_node(self) -> int:
+        """Of the node in progress, so far."""
+        return sum(samples for _, samples in self._stack)
+
+    @property
     def buffers(self) -> int:
         """How many sums are kept."""
         return len(self.done) + len(self._stack)

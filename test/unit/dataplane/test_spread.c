@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include <pbox_dataplane.h>
+#include <pbox_registrar.h>
 #include <pbox_table.h>
 
 #include "../model/lists.h"

@@ -360,12 +360,15 @@ repeated(struct pbox_shard *s, const struct target *g, const struct pbox_frame *
 	struct slots n)
 {
 	bool ready = initialised(g), now = ahead == 1;
-	unsigned there = ready && now ? n_there(g->fragment->record, n) : 0;
+	unsigned there;
 
 	if (n.n == 0) {
 		shard_count(s, PBOX_SS_DROP_NODE);
 		shard_send_error(s, g, f, PBOX_E_BAD_REQUEST);
-	} else if (!ready) {
+		return false;
+	}
+	there = ready && now ? n_there(g->fragment->record, n) : 0;
+	if (!ready) {
 		note_refused(s, g, f);
 		shard_send_unready(s, g, f);
 	} else if (there > 0 && there != n.n) {

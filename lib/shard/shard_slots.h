@@ -36,7 +36,8 @@ slots_owner(const struct pbox_shard_job *j, unsigned slot)
 	return ((slot + 1) * j->job->workers - 1) / j->slots;
 }
 
-/* The bits of word `word` that are those of first to end - 1. */
+/* The bits of word `word` that are those of first to end - 1. In the functions below first may be end: then no word is
+ * looked at. */
 static inline uint64_t
 bits_in(unsigned word, unsigned first, unsigned end)
 {
@@ -49,14 +50,14 @@ bits_in(unsigned word, unsigned first, unsigned end)
 static inline void
 bits_set(uint64_t *map, unsigned first, unsigned end)
 {
-	for (unsigned i = first / 64; i * 64 < end; i++)
+	for (unsigned i = first / 64; first < end && i * 64 < end; i++)
 		map[i] |= bits_in(i, first, end);
 }
 
 static inline void
 bits_clear(uint64_t *map, unsigned first, unsigned end)
 {
-	for (unsigned i = first / 64; i * 64 < end; i++)
+	for (unsigned i = first / 64; first < end && i * 64 < end; i++)
 		map[i] &= ~bits_in(i, first, end);
 }
 
@@ -65,7 +66,7 @@ bits_count(const uint64_t *map, unsigned first, unsigned end)
 {
 	unsigned n = 0;
 
-	for (unsigned i = first / 64; i * 64 < end; i++)
+	for (unsigned i = first / 64; first < end && i * 64 < end; i++)
 		n += (unsigned)__builtin_popcountll(map[i] & bits_in(i, first, end));
 	return n;
 }

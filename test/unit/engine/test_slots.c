@@ -238,7 +238,10 @@ test_wrong_nodes(void)
 	wrong(2, 6 | 1u << 31);
 	wrong(2, UINT32_MAX);
 	UNIT_EQ_U64(fx.ss[0][PBOX_SS_ROUNDS_OPEN], 0);
-	for (unsigned i = 0; i < 3; i++)
+	bring(0, 0, 0, 1);
+	for (uint32_t slot = 0; slot < 16; slot++) /* also while the round has something */
+		wrong(slot < 6 ? 2 : 1, slot);
+	for (unsigned i = 1; i < 3; i++)
 		bring(i, 0, 0, 1);
 	expect_result(1, -1);
 	wrong(0, 3); /* whatever the round */

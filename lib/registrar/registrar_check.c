@@ -93,6 +93,10 @@ asks_slots(struct pbox_registrar *r, struct registrar_join *q)
 	if (slots > PBOX_MAX_SLOTS)
 		return registrar_refuse(r, q->f, PBOX_E_BAD_REQUEST, PBOX_MAX_SLOTS,
 			"%u slots: a job has %u at most", slots, PBOX_MAX_SLOTS);
+	if (slots != 0 && (q->m.needs & 1u << PBOX_CAN_SLOTS) == 0)
+		return registrar_refuse(r, q->f, PBOX_E_BAD_REQUEST, 0,
+			"%u slots, and SLOTS is not in needs: who asks for slots needs a box that has them (R4.3)",
+			slots);
 	return slots == 0 || slots >= q->m.workers ||
 	       registrar_refuse(r, q->f, PBOX_E_BAD_REQUEST, q->m.workers,
 		       "%u slots for %u workers: each worker needs one at least, so give more slots or start fewer workers",

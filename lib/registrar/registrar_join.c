@@ -411,16 +411,22 @@ join_cookie(struct pbox_registrar *r, struct registrar_join *q)
 	       registrar_refuse(r, q->f, PBOX_E_COOKIE, 0, "cookie wrong or too old: HELLO again");
 }
 
-/* A worker of a release before runs speaks version 1, and would take the run's number in WELCOME for an endpoint. */
+/* A worker of a release before runs speaks version 1, and would take the run's number in WELCOME for an endpoint. What
+ * one of a later revision means by the bytes of its JOIN is not known here. */
 static bool
 join_revision(struct pbox_registrar *r, struct registrar_join *q)
 {
-	if (q->m.revision != 0)
+	if (q->m.revision == PBOX_REVISION)
 		return true;
-	log_version(
-		r, &q->f->peer, "has the library of an earlier release: install this box's there");
+	if (q->m.revision < PBOX_REVISION) {
+		log_version(r, &q->f->peer,
+			"has the library of an earlier release: install this box's there");
+		return registrar_refuse(r, q->f, PBOX_E_VERSION, PBOX_VERSION_WIRE,
+			"this library is of an earlier release than the box: install the box's there");
+	}
+	log_version(r, &q->f->peer, "has the library of a later release: install that here");
 	return registrar_refuse(r, q->f, PBOX_E_VERSION, PBOX_VERSION_WIRE,
-		"this library is of an earlier release than the box: install the box's there");
+		"this library is of a later release than the box: install the box's there, or the library's at the box");
 }
 
 static bool

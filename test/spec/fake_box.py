@@ -227,6 +227,8 @@ class FakeBox:
         m = proto.Join.unpack(payload)
         if m.cookie not in (self._cookie(peer), self._cookie(peer, 1)):
             raise Refuse("COOKIE", "the cookie is too old")
+        if m.revision != proto.REVISION:
+            raise Refuse("VERSION", f"revision {m.revision} is another release's", proto.VERSION)
         if m.job != self.job_name:
             raise Refuse("NO_JOB", f"no job {m.job} is configured")
         if self._mac(proto.JOIN_PREFIX, payload[:512], proto.JOIN_PROOF_AT) != m.proof:
@@ -242,6 +244,8 @@ class FakeBox:
             raise Refuse("WORKERS", f"the job has {self.workers} workers", self.workers)
         if m.needs & ~proto.CAN_SLOTS:
             raise Refuse("UNSUPPORTED", "this box has slots alone")
+        if m.slots and not m.needs & proto.CAN_SLOTS:
+            raise Refuse("BAD_REQUEST", "slots, and SLOTS is not in needs")
         if m.slots != (self.slots if self.named else 0):
             raise Refuse("BAD_REQUEST", f"the job has {self.slots} slots")
         if self.auth and not m.auth:

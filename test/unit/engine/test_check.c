@@ -24,6 +24,7 @@ static uint64_t gone; /* nonce of the session that worker 1 had */
 	}
 SPOIL(cookie, m->cookie ^= 1)
 SPOIL(revision, m->revision = 0)
+SPOIL(later, m->revision = PBOX_REVISION + 1)
 SPOIL(not_utf8, strcpy(m->job + strlen(m->job), "\xff"))
 SPOIL(nobody, strcpy(m->job, "nobody"))
 SPOIL(other_secret, (void)m; secret = "other")
@@ -33,6 +34,7 @@ SPOIL(no_workers, m->workers = 0)
 SPOIL(small_mtu, m->mtu = 100)
 SPOIL(four_workers, m->workers = 4)
 SPOIL(worker_nine, m->worker = 9)
+SPOIL(slots, m->slots = 8; m->can = 1u << PBOX_CAN_SLOTS)
 SPOIL(policy_nine, m->policy = 9)
 SPOIL(no_tags, m->auth = 0)
 SPOIL(far_away, m->number = FAR_AWAY)
@@ -99,6 +101,7 @@ static const struct row {
 } rows[] = {
 	{PBOX_E_COOKIE, "cookie wrong", cookie, NULL, NULL, ANY},
 	{PBOX_E_VERSION, "earlier release", revision, NULL, NULL, ANY},
+	{PBOX_E_VERSION, "later release", later, NULL, NULL, ANY},
 	{PBOX_E_NO_JOB, "not UTF-8", not_utf8, NULL, NULL, ANY},
 	{PBOX_E_NO_JOB, "is configured here", nobody, NULL, NULL, ANY},
 	{PBOX_E_SECRET, "is another one", other_secret, NULL, NULL, ANY},
@@ -109,6 +112,7 @@ static const struct row {
 	{PBOX_E_BAD_REQUEST, "is too small", small_mtu, NULL, NULL, ANY},
 	{PBOX_E_WORKERS, "says 4", four_workers, NULL, NULL, ANY},
 	{PBOX_E_BAD_REQUEST, "numbers begin at 0", worker_nine, NULL, NULL, ANY},
+	{PBOX_E_BAD_REQUEST, "SLOTS is not in needs", slots, NULL, NULL, ANY},
 	{PBOX_E_BAD_REQUEST, "is unknown", policy_nine, NULL, NULL, ANY},
 	{PBOX_E_BAD_REQUEST, "cannot send tags", no_tags, NULL, NULL, ANY},
 	{PBOX_E_BAD_REQUEST, "has left", same_session, NULL, NULL, ANY},

@@ -550,7 +550,8 @@ test_joins_and_leaves_do_not_fill_the_log(void)
 	}
 }
 
-/* R4.4: a worker that does not know that WELCOME has a number would take it for an endpoint. */
+/* R4.4: a worker that does not know that WELCOME has a number would take it for an endpoint. And what a later one says is
+ * not known: its bytes may mean something else. */
 static void
 test_revision(void)
 {
@@ -569,7 +570,14 @@ test_revision(void)
 	fx_join_with(&w[0], &m, "key");
 	CU_ASSERT_STRING_EQUAL(fx.event, ""); /* answered again, not logged */
 	UNIT_EQ_U64(fx.rs[PBOX_RS_JOBS], 0);
-	m.revision = PBOX_REVISION + 1; /* a later one knows what it is given */
+	for (unsigned revision = PBOX_REVISION + 1; revision < 256; revision++) {
+		m.revision = (uint8_t)revision;
+		fx_join_with(&w[0], &m, "key");
+		UNIT_EQ_U64(fx_error(), PBOX_E_VERSION);
+		CU_ASSERT(strstr(fx_error_text(), "a later release than the box") != NULL);
+	}
+	UNIT_EQ_U64(fx.rs[PBOX_RS_JOBS], 0);
+	m.revision = PBOX_REVISION;
 	fx_join_with(&w[0], &m, "key");
 	UNIT_EQ_U64(fx.rs[PBOX_RS_JOBS], 1);
 	fx_end();
@@ -595,6 +603,6 @@ const struct unit_test unit_tests[] = {
 	{"as many jobs as there may be find room", test_max_jobs_find_room},
 	{"no room", test_full},
 	{"no memory for rounds", test_no_memory_for_rounds},
-	{"a library of an earlier release", test_revision},
+	{"a library of another release", test_revision},
 	{NULL, NULL},
 };

@@ -148,6 +148,7 @@ struct pbox_job {
 	/** Kept (R8.2b) since then, by the clock and by that of leases; 0: a worker lives. */
 	uint64_t kept_ns, kept_listened_ns;
 	bool gives_way; /**< it was, and ends because somebody needs its place */
+	bool made_way; /**< it ends because another run begins: its workers do not join that (R12.3) */
 	bool resumed; /**< somebody restores: the job had begun before the box was started again */
 	bool table_waits; /**< a table is ready, and shards are opening enough others (PBOX_OPENING) */
 	bool numbered;    /**< somebody has joined with a number of its own */

@@ -16,7 +16,6 @@
 #define CLAIM_PINGS_MIN  3
 #define CLAIM_PING_EVERY (100 * NS_PER_MS)
 #define CLAIM_NS         (500 * NS_PER_MS)
-#define CLAIM_AGAIN_MS   200 /* when the claimant is to ask again */
 #define CLAIM_LOG_EVERY  (10000 * NS_PER_MS)
 
 static bool
@@ -98,6 +97,26 @@ registrar_ask(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 		claim_ping(r, job, w);
 	}
 	return alive ? REGISTRAR_ALIVE : REGISTRAR_ASKED;
+}
+
+int
+registrar_living(struct pbox_registrar *r, struct pbox_job *job, unsigned but, bool mapped)
+{
+	int first = REGISTRAR_NOBODY;
+
+	for (unsigned w = 0; w < job->workers; w++) {
+		enum registrar_life life;
+
+		if (w == but || !registrar_has_session(job, w) ||
+			(mapped && job->member[w].mapped == 0))
+			continue;
+		life = registrar_ask(r, job, w);
+		if (life == REGISTRAR_ALIVE && first < 0)
+			first = (int)w;
+		else if (life == REGISTRAR_ASKED && first == REGISTRAR_NOBODY)
+			first = REGISTRAR_ASKING;
+	}
+	return first;
 }
 
 bool

@@ -240,8 +240,9 @@ struct registrar_join {
 	struct pbox_join m;
 	struct pbox_job *job; /* NULL: none of that name is there */
 	const struct pbox_job_conf *conf;
-	unsigned worker; /* the number that it gets */
-	bool repeated;   /* by the session that has that number */
+	unsigned worker;   /* the number that it gets */
+	bool repeated;     /* by the session that has that number */
+	uint64_t made_way; /* the run with which its session ended for another one; 0: it did not */
 };
 /* A row of the table of R4.4. */
 struct registrar_check {
@@ -319,6 +320,7 @@ bool registrar_running_map(struct pbox_registrar *r, const struct pbox_frame *f,
 void registrar_running_note(struct pbox_job_table *jt, unsigned worker, uint32_t flags);
 
 /* registrar_claim.c */
+#define CLAIM_AGAIN_MS 200 /* when who wants a number, or a job, is to ask again */
 /* Does the session of worker w live? It is asked: who wants to know asks again until it is known. */
 enum registrar_life {
 	REGISTRAR_ASKED,
@@ -326,6 +328,10 @@ enum registrar_life {
 	REGISTRAR_DEAD,
 };
 enum registrar_life registrar_ask(struct pbox_registrar *r, struct pbox_job *job, unsigned w);
+/* The first worker but `but` (PBOX_NO_WORKER: of all) that lives; mapped: of those that were given a map. */
+#define REGISTRAR_NOBODY (-1)
+#define REGISTRAR_ASKING (-2) /* it is not known yet */
+int registrar_living(struct pbox_registrar *r, struct pbox_job *job, unsigned but, bool mapped);
 /* Somebody (host) claims the number of worker w, who has a session, or any number: true when it is
  * free for him; else he was answered. */
 bool registrar_claim(struct pbox_registrar *r, struct pbox_job *job, unsigned w,
@@ -369,8 +375,9 @@ enum registrar_nonce {
 	REGISTRAR_NONCE_LEFT, /* of one that left */
 	REGISTRAR_NONCE_OLD,  /* of one that ended otherwise, after that cookie was given */
 };
-enum registrar_nonce registrar_nonce_look(
-	const struct pbox_registrar *r, const char *job, uint64_t nonce, uint64_t cookie);
+/* *made_way: the number of the run with which the session ended, for another run (R12.3); 0: it did not */
+enum registrar_nonce registrar_nonce_look(const struct pbox_registrar *r, const char *job,
+	uint64_t nonce, uint64_t cookie, uint64_t *made_way);
 /* One session more can be remembered, when it ends; false after answering why not. */
 bool registrar_nonce_room(
 	struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);

@@ -367,7 +367,8 @@ admit(struct pbox_registrar *r, const struct registrar_join *q)
 static bool
 join_is_new(struct pbox_registrar *r, struct registrar_join *q)
 {
-	enum registrar_nonce nonce = registrar_nonce_look(r, q->m.job, q->m.nonce, q->m.cookie);
+	enum registrar_nonce nonce =
+		registrar_nonce_look(r, q->m.job, q->m.nonce, q->m.cookie, &q->made_way);
 	struct pbox_job *job = q->job;
 
 	if (is_live(job, q->m.nonce) || nonce == REGISTRAR_NONCE_NEW)

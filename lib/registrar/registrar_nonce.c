@@ -23,7 +23,8 @@
 
 struct ended {
 	uint64_t nonce;
-	uint64_t tick; /* when: PBOX_COOKIE_TICK_NS */
+	uint64_t tick;     /* when: PBOX_COOKIE_TICK_NS */
+	uint64_t made_way; /* with that run, for another one; 0: otherwise */
 	bool left;
 };
 
@@ -63,13 +64,14 @@ forget_old(struct registrar_nonces *k, uint64_t now_ns)
 }
 
 enum registrar_nonce
-registrar_nonce_look(
-	const struct pbox_registrar *r, const char *job, uint64_t nonce, uint64_t cookie)
+registrar_nonce_look(const struct pbox_registrar *r, const char *job, uint64_t nonce,
+	uint64_t cookie, uint64_t *made_way)
 {
 	uint64_t given = pbox_cookie_given(r->now_ns / PBOX_COOKIE_TICK_NS, cookie);
 	const struct registrar_nonces *k = find_nonces(r, job);
 	enum registrar_nonce found = REGISTRAR_NONCE_NEW;
 
+	*made_way = 0;
 	for (unsigned i = 0; k != NULL && i < k->n; i++) {
 		const struct ended *e = &k->ended[i];
 
@@ -79,6 +81,7 @@ registrar_nonce_look(
 			return REGISTRAR_NONCE_LEFT;
 		if (given <= e->tick)
 			found = REGISTRAR_NONCE_OLD;
+		*made_way = e->made_way;
 	}
 	return found;
 }
@@ -171,8 +174,9 @@ registrar_nonce_keep(struct pbox_registrar *r, const struct pbox_job *job, unsig
 	if (k->n == k->room)
 		forget_old(k, r->now_ns);
 	PBOX_ASSERT(k->n < k->room); /* registrar_nonce_room(), when it joined */
-	k->ended[k->n++] = (struct ended){
-		.nonce = job->member[worker].nonce, .tick = r->now_ns / PBOX_COOKIE_TICK_NS};
+	k->ended[k->n++] = (struct ended){.nonce = job->member[worker].nonce,
+		.tick = r->now_ns / PBOX_COOKIE_TICK_NS,
+		.made_way = job->made_way ? job->run.number : 0};
 }
 
 void

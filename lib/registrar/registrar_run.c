@@ -18,6 +18,8 @@
  * the box gives after it stay within, as each moves both: so none that it has given is ever refused. */
 #define NUMBERS_AHEAD (UINT64_C(1) << (FRACTION_BITS + 32))
 
+#define UNNAMED_LOG_EVERY (10000 * NS_PER_MS)
+
 static bool
 named(const uint8_t id[PBOX_RUN_LEN])
 {
@@ -129,7 +131,7 @@ registrar_run_is(const struct pbox_run *run, const struct pbox_join *m)
 {
 	if (m->number != 0)
 		return m->number == run->number;
-	return !named(m->run) || !named(run->id) || run_is_same(m->run, run->id);
+	return run_is_same(m->run, run->id);
 }
 
 void
@@ -139,9 +141,10 @@ registrar_run_begin(struct pbox_registrar *r, struct pbox_job *job, const struct
 	struct pbox_run *run = &job->run;
 
 	PBOX_ASSERT(r->job[job->id] == job && run->number == 0);
-	*run = rec->next;
-	if (named(m->run))
-		memcpy(run->id, m->run, PBOX_RUN_LEN);
+	/* those of the run that was to begin come later, and this one makes way then */
+	if (rec->has_next && registrar_run_is(&rec->next, m))
+		*run = rec->next;
+	memcpy(run->id, m->run, PBOX_RUN_LEN);
 	if (m->number != 0) {
 		run->number = m->number;
 		run->reported = true;
@@ -161,9 +164,10 @@ registrar_run_begin(struct pbox_registrar *r, struct pbox_job *job, const struct
 
 enum meaning {
 	JOINS,     /* the run that is there, or begins */
-	TAKES,     /* that one, which gets the worker's identity or number */
+	TAKES,     /* that one, which gets the worker's number */
 	MAKES_WAY, /* another: the run that is there ends */
-	TOO_LATE,  /* one that was ended */
+	UNNAMED, /* another, for the run that is there has an identity: that ends if nobody lives in it */
+	TOO_LATE, /* one that was ended */
 };
 
 /* begun: a table is mapped, or a worker has come again */
@@ -172,15 +176,15 @@ meaning(const struct pbox_run *run, bool begun, const struct pbox_join *m)
 {
 	/* by a clock that was set back a number may be given twice */
 	if (m->number != 0 && m->number == run->number)
-		return named(m->run) && named(run->id) && !run_is_same(m->run, run->id) ? TOO_LATE
-											: JOINS;
+		return run_is_same(m->run, run->id) ? JOINS : TOO_LATE;
 	if (m->number != 0 && run->reported)
 		return m->number > run->number ? MAKES_WAY : TOO_LATE;
 	if (m->number != 0)
 		return !begun && run_is_same(m->run, run->id) ? TAKES : TOO_LATE;
-	if (!named(m->run) || run_is_same(m->run, run->id))
+	/* all workers of a run name it, or none does: else they are of two starts */
+	if (run_is_same(m->run, run->id))
 		return JOINS;
-	return !named(run->id) && !run->reported && !begun ? TAKES : MAKES_WAY;
+	return named(m->run) ? MAKES_WAY : UNNAMED;
 }
 
 /* R12.5: nobody lives in the run that is there, and this worker cannot. */
@@ -244,10 +248,49 @@ make_way(struct pbox_registrar *r, const struct registrar_join *q)
 	if (ending)
 		return;
 	count_control(r, PBOX_RS_RUNS_ENDED);
+	job->made_way = true;
 	registrar_close_job(r, job);
 	registrar_event(r, PBOX_LOG_WARN,
 		"run %llu of job '%s' ended: a new run began from host %s",
 		(unsigned long long)number, m->job, m->host);
+}
+
+/* R12.5: no member of a run that has an identity names none. So this worker is of another start, and knows less of it than
+ * one that names it. */
+static void
+unnamed(struct pbox_registrar *r, const struct registrar_join *q)
+{
+	struct pbox_job *job = q->job;
+	int w = registrar_living(r, job, PBOX_NO_WORKER, false);
+
+	if (w == REGISTRAR_NOBODY) {
+		make_way(r, q);
+		return;
+	}
+	if (w == REGISTRAR_ASKING) {
+		registrar_refuse(r, q->f, PBOX_E_WORKER_TAKEN, CLAIM_AGAIN_MS,
+			"the run of job '%s' has a name, and this worker names none: asking whether its workers still live",
+			job->name);
+		return;
+	}
+	registrar_refuse(r, q->f, PBOX_E_WORKER_TAKEN, CLAIM_AGAIN_MS,
+		"the run of job '%s' has a name, this worker names none, and worker %d (%s) lives in it: give all workers of a start the same name (run=, PBOX_RUN, --run), or stop those of the other start first",
+		job->name, w, job->member[w].host);
+	if (job->dead_logged_ns != 0 && r->now_ns - job->dead_logged_ns < UNNAMED_LOG_EVERY)
+		return;
+	job->dead_logged_ns = r->now_ns;
+	registrar_event(r, PBOX_LOG_WARN,
+		"job '%s': a worker (%s) that names no run wants to join, and the run that is there has a name and worker %d (%s) alive in it",
+		job->name, q->m.host, w, job->member[w].host);
+}
+
+/* The run with whose end its session ended, whatever the worker says of it. */
+static const struct ended_run *
+ended_with(const struct run_record *rec, uint64_t made_way)
+{
+	const struct pbox_join m = {.number = made_way};
+
+	return made_way != 0 ? ended(rec, &m) : NULL;
 }
 
 static bool
@@ -283,6 +326,8 @@ registrar_run_join(struct pbox_registrar *r, struct registrar_join *q)
 	const struct ended_run *e = ended(rec, m);
 	enum meaning what = JOINS;
 
+	if (e == NULL)
+		e = ended_with(rec, q->made_way);
 	if (m->number > r->runs && m->number - r->runs > NUMBERS_AHEAD)
 		return registrar_refuse(r, q->f, PBOX_E_BAD_REQUEST, 0,
 			"no run has the number %llu: by the clock of this box they are at %llu",
@@ -295,6 +340,10 @@ registrar_run_join(struct pbox_registrar *r, struct registrar_join *q)
 		what = MAKES_WAY;
 	if (what == TOO_LATE)
 		return too_late(r, q, e, run);
+	if (what == UNNAMED && live != NULL) {
+		unnamed(r, q);
+		return false;
+	}
 	if (what == MAKES_WAY) {
 		make_way(r, q);
 		return false;
@@ -302,9 +351,7 @@ registrar_run_join(struct pbox_registrar *r, struct registrar_join *q)
 	/* before it changes anything of the run */
 	if (live != NULL && !registrar_agrees(r, q, live))
 		return false;
-	if (what == TAKES && m->number != 0)
+	if (what == TAKES)
 		take_number(r, live, m->number);
-	else if (what == TAKES)
-		memcpy(live->run.id, m->run, PBOX_RUN_LEN);
 	return true;
 }

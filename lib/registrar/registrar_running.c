@@ -25,26 +25,6 @@ past_beginning(const struct pbox_registrar *r, const struct pbox_job *job,
 	return *round != (jt->begins_known ? jt->begins : 0);
 }
 
-/* Does one of those who were given a map live? -1: nobody; -2: it is not known yet. */
-static int
-living(struct pbox_registrar *r, struct pbox_job *job, unsigned newcomer)
-{
-	int first = -1;
-
-	for (unsigned w = 0; w < job->workers; w++) {
-		enum registrar_life life;
-
-		if (w == newcomer || job->member[w].mapped == 0 || !registrar_has_session(job, w))
-			continue;
-		life = registrar_ask(r, job, w);
-		if (life == REGISTRAR_ALIVE && first < 0)
-			first = (int)w;
-		else if (life == REGISTRAR_ASKED && first == -1)
-			first = -2;
-	}
-	return first;
-}
-
 /* It is all that is left of a run, and keeps others from beginning. */
 static void
 end_dead(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job, uint32_t round)
@@ -64,9 +44,9 @@ static bool
 answer_running(
 	struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job, uint32_t round)
 {
-	int w = living(r, job, f->hdr.worker);
+	int w = registrar_living(r, job, f->hdr.worker, true);
 
-	if (w == -1) {
+	if (w == REGISTRAR_NOBODY) {
 		end_dead(r, f, job, round);
 		return true;
 	}

@@ -65,7 +65,7 @@ static const struct row rows[] = {
 	{"worker", 'i', INDEX, AT(worker), "I", "number of the first worker here (default: the box gives it)", 0, PBOX_MAX_WORKERS - 1},
 	{"slots", 0, NUMBER, AT(slots), "V", "slots of the job, workers to 4096, the same at all workers: what a round sums is then the same whatever the number of workers (default: each worker is one)", 1, PBOX_MAX_SLOTS},
 	{"local", 'l', NUMBER, AT(local), "K", "run K workers here, as threads: I, I+1, ... (default 1)", 1, MAX_LOCAL},
-	{"run", 0, TEXT, AT(run), "TEXT", "the run of all workers of this start: one with another text ends that which the job has on the box, also if its workers live. Without, a job that has begun takes nobody before it has ended"},
+	{"run", 0, TEXT, AT(run), "TEXT", "the run of all workers of this start: one with another text ends that which the job has on the box, also if its workers live. Without, a job that has begun takes nobody before it has ended. With it a worker that was started again alone goes on in the run, whose rounds --rounds counts, and all rounds have the data of the first, so that what it brings is right in each"},
 	{"Data"},
 	{"elements", 'e', NUMBER_64, AT(elements), "N", "one tensor of N elements (default 1M); k, M, G are powers of 1000", 0, 1e12},
 	{"size", 'b', REAL, AT(size), "BYTES", "or: of so many bytes", 1, 1e13},

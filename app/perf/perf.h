@@ -88,6 +88,15 @@ float from_wire(const void *p, unsigned format, uint64_t i);
 void to_wire(void *p, unsigned format, uint64_t i, float f);
 unsigned wire_size(unsigned format);
 
+/**
+ * Are the data of each round new? Where they are checked, so that a result of another round shows. But a worker that
+ * names its run may be started again alone, with fragments that are in different rounds.
+ */
+static inline bool
+data_varies(const struct options *o)
+{
+	return o->check == CHECK_ALL && o->run == NULL;
+}
 /** What a worker pushes in @p round for a node, elements first .. first + n - 1, in the push format: the sum over its slots. */
 void data_fill(const struct options *o, struct pbox_client_node node, unsigned round,
 	uint64_t first, uint64_t n, void *out);
@@ -127,7 +136,8 @@ struct worker {
 	unsigned number; /* of the job */
 	struct pbox_client *c;
 	uint32_t table;
-	unsigned nodes; /* that it pushes in each round */
+	uint32_t before; /* rounds of the run before it came: it was started again alone (--run) */
+	unsigned nodes;  /* that it pushes in each round */
 	struct pbox_client_node *node;
 	uint8_t *in, *out; /* in: by node */
 	const void **push; /* room for the pointers of an operation, by node */
@@ -142,9 +152,9 @@ struct worker {
 	struct pbox_client_stats begin, stats;
 	enum exit_code code;
 	uint64_t checked, mismatches, first_bad;
-	/* results without the contributions of all: the reference does not know whose they are */
+	/* results that the reference does not know: without the contributions of all, or after such */
 	uint64_t partial;
-	unsigned unchecked, contributors; /* rounds; of the first of them */
+	unsigned unchecked, contributors; /* rounds; of the first of them, 0: not known */
 	unsigned first_bad_round;
 	float first_got, first_want;
 	double largest_off;

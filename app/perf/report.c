@@ -119,6 +119,34 @@ add_up(const struct perf *p, struct total *t)
 }
 
 static void
+print_unchecked(const struct perf *p, const struct worker *w)
+{
+	bool optimiser = p->o.optimiser != PBOX_OPT_NONE;
+	char of[80] = "";
+
+	if (optimiser && w->before > 0) {
+		fprintf(stderr,
+			"pbox-perf: worker %u: %u rounds could not be checked: the parameters stem from rounds before it came\n",
+			w->number, w->unchecked);
+		return;
+	}
+	if (w->contributors > 0)
+		snprintf(of, sizeof(of), " (it had those of %u of %u %s)", w->contributors,
+			perf_slots(&p->o), p->o.slots != 0 ? "slots" : "workers");
+	fprintf(stderr,
+		"pbox-perf: worker %u: %u rounds could not be checked: from the first of them on %s%s: a worker has died, left or was silent, and the job's policy is shrink%s\n",
+		w->number, w->unchecked,
+		optimiser ? "the parameters do not have the contributions of all"
+		: data_varies(&p->o)
+			? "results do not have the contributions of all, or of different rounds"
+			: "results do not have the contributions of all",
+		of,
+		data_varies(&p->o)
+			? "; with --run (a text, the same for all workers) results that have those of all are checked again"
+			: "");
+}
+
+static void
 print_failures(const struct perf *p)
 {
 	for (unsigned i = 0; i < p->o.local; i++) {
@@ -130,15 +158,12 @@ print_failures(const struct perf *p)
 				: p->o.worker >= 0 ? (unsigned)p->o.worker + i
 						   : i,
 				w->err.text);
-		if (w->unchecked > 0)
+		if (w->before > 0)
 			fprintf(stderr,
-				"pbox-perf: worker %u: %u rounds could not be checked: from the first of them on %s (it had those of %u of %u %s): a worker has died or left, and the job's policy is shrink\n",
-				w->number, w->unchecked,
-				p->o.optimiser != PBOX_OPT_NONE
-					? "the parameters do not have the contributions of all"
-					: "results do not have the contributions of all",
-				w->contributors, perf_slots(&p->o),
-				p->o.slots != 0 ? "slots" : "workers");
+				"pbox-perf: worker %u: went on in the run '%s' after its round %u\n",
+				w->number, p->o.run, w->before);
+		if (w->unchecked > 0)
+			print_unchecked(p, w);
 		if (w->mismatches > 0)
 			fprintf(stderr,
 				"pbox-perf: worker %u: %llu wrong elements; the first: round %u, element %llu is %.9g, should be %.9g; the largest difference is %g\n",

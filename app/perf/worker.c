@@ -135,9 +135,12 @@ declare(struct worker *w)
 
 	/* it has no state: one that names its run, and is started again alone, goes on */
 	t.first_round = o->run != NULL ? PBOX_CLIENT_ROUND_ANY : 0;
+	v.first_round = t.first_round;
 	rc = pbox_client_declare(w->c, &t, 0, &w->table, &w->err);
 	if (rc == 0 && uses_votes(o))
 		rc = pbox_client_declare(w->c, &v, 0, &w->vote_table, &w->err);
+	if (rc == 0)
+		w->before = pbox_client_next_round(w->c, w->table) - 1;
 	return rc;
 }
 
@@ -286,15 +289,35 @@ exchange(struct worker *w, unsigned data_round)
 {
 	struct pbox_client_io io = {0, &w->vote, &w->votes};
 	pbox_client_handle h;
-	int rc;
+	int rc, voted;
 
 	if (!uses_votes(&w->p->o))
 		return exchange_data(w, data_round);
 	rc = pbox_client_submit(
 		w->c, w->vote_table, PBOX_CLIENT_PUSHPULL, &io, 1, 0, 1, &h, &w->err);
-	if (rc == 0)
-		rc = exchange_data(w, data_round);
-	return rc == 0 ? pbox_client_wait(w->c, h, 0, &w->err) : rc;
+	if (rc != 0)
+		return rc;
+	rc = exchange_data(w, data_round);
+	if (rc == 0 || w->before == 0)
+		return rc == 0 ? pbox_client_wait(w->c, h, 0, &w->err) : rc;
+	/* its votes may be a round behind its data: nobody else pushes these in the last one */
+	voted = pbox_client_wait(w->c, h, 1, NULL);
+	return voted == 0 && w->votes != 0 ? 0 : rc;
+}
+
+/**
+ * A worker that was started again alone may have found a round half done. The fragments that had not ended are one
+ * round behind the others ever since, and the other workers wait for those: one more. Its other fragments go too
+ * far, where nobody follows: whether it ends does not matter.
+ */
+static void
+catch_up(struct worker *w)
+{
+	struct pbox_client_error err = w->err;
+
+	if (w->before != 0 && w->code == EXIT_GOOD)
+		(void)exchange_data(w, 1);
+	w->err = err;
 }
 
 /** Elements that this local worker computes of the reference. */
@@ -307,17 +330,25 @@ share(const struct worker *w, uint64_t *first, uint64_t *n)
 	*n = w->index + 1 == k ? all - *first : all / k;
 }
 
-/** Does the result have the contributions of all workers, and so have those that it stems from? */
+/**
+ * Does this worker know what the result must be? Only of one with the contributions of all. Once it has missed any, a sum
+ * has no known value unless it is the same in each round: those that were away are in other rounds of theirs than the others.
+ * And parameters stem from all rounds.
+ */
 static bool
-is_complete(struct worker *w)
+is_checkable(struct worker *w, unsigned round)
 {
 	struct pbox_client_stats s = {.size = sizeof(s)};
-	bool sums = w->p->o.optimiser == PBOX_OPT_NONE;
+	const struct options *o = &w->p->o;
+	bool sums = o->optimiser == PBOX_OPT_NONE;
+	bool away = pbox_client_next_round(w->c, w->table) != w->before + round + 1;
 
 	pbox_client_stats(w->c, &s);
 	if (s.partial_results > w->partial && w->unchecked == 0)
 		w->contributors = s.contributors;
-	if (s.partial_results == w->partial && (sums || w->unchecked == 0))
+	if (s.partial_results == w->partial &&
+		(sums ? !data_varies(o) || (w->unchecked == 0 && !away)
+		      : w->unchecked == 0 && !away && w->before == 0))
 		return true;
 	w->partial = s.partial_results;
 	w->unchecked++;
@@ -330,33 +361,35 @@ verify(struct worker *w, unsigned round)
 	const struct reference *ref = &w->p->ref;
 	uint64_t bad = 0, wrong;
 
-	if (!is_complete(w))
+	if (!is_checkable(w, round))
 		return;
 	wrong = reference_compare(ref, w->out, 0, w->p->m.elements, &bad, &w->largest_off);
 	w->checked += w->p->m.elements;
 	if (wrong > 0 && w->mismatches == 0) {
 		w->first_bad = bad;
-		w->first_bad_round = round;
+		w->first_bad_round = w->before + round;
 		w->first_got = from_wire(w->out, w->p->o.pull_format, bad);
 		w->first_want = ref->result[bad];
 	}
 	w->mismatches += wrong;
 }
 
-/** Does the leader want another round? The same answer for all local workers. */
+/** Does the leader want another round? The same answer for all local workers. Rounds are the run's, that of a worker that was
+ * started again alone too. */
 static bool
 another(struct worker *w, unsigned round)
 {
 	struct perf *p = w->p;
+	uint64_t of_run = (uint64_t)w->before + round;
 	bool stop;
 
 	if (w->index == 0) {
 		pthread_mutex_lock(&p->lock);
-		if (round == p->o.warmup + 1 && p->o.seconds > 0)
+		if (of_run > p->o.warmup && p->end_ns == 0 && p->o.seconds > 0)
 			p->end_ns = now_ns() + (uint64_t)(p->o.seconds * 1e9);
 		p->stop = atomic_load(&p->interrupted) ||
 			  (p->o.seconds > 0 ? p->end_ns != 0 && now_ns() >= p->end_ns
-					    : round > p->o.warmup + p->o.rounds);
+					    : of_run > (uint64_t)p->o.warmup + p->o.rounds);
 		pthread_mutex_unlock(&p->lock);
 	}
 	if (!meet(w))
@@ -386,21 +419,22 @@ static void
 perf_rounds(struct worker *w)
 {
 	const struct options *o = &w->p->o;
+	bool counts = false;
 	uint64_t first, n;
 
 	share(w, &first, &n);
 	for (unsigned round = 1; another(w, round); round++) {
-		/* the data of a round are new where they are checked, else those of the first */
-		unsigned data_round = o->check == CHECK_ALL ? round : 1;
+		unsigned data_round = data_varies(o) ? round : 1;
 		bool check = o->check == CHECK_ALL || (o->check == CHECK_FIRST && round == 1);
 		uint64_t start;
 
-		if (round == o->warmup + 1) {
+		if (!counts && (uint64_t)w->before + round > o->warmup) {
+			counts = true;
 			pbox_client_stats(w->c, &w->begin);
 			if (w->index == 0)
 				w->p->cpu_begin = cpu_seconds();
 		}
-		for (unsigned k = 0; (round == 1 || o->check == CHECK_ALL) && k < w->nodes; k++)
+		for (unsigned k = 0; (round == 1 || data_varies(o)) && k < w->nodes; k++)
 			data_fill(o, w->node[k], data_round, 0, w->p->m.elements, node_in(w, k, 0));
 		if (check)
 			reference_round(&w->p->ref, data_round, round, first, n);
@@ -410,7 +444,7 @@ perf_rounds(struct worker *w)
 		if (exchange(w, data_round) != 0) {
 			w->code = EXIT_ROUND;
 			atomic_store(&w->p->interrupted, true);
-		} else if (round > o->warmup) {
+		} else if (counts) {
 			count_round(w, now_ns() - start);
 		}
 		if (check && w->code == EXIT_GOOD)
@@ -418,6 +452,7 @@ perf_rounds(struct worker *w)
 	}
 	if (w->index == 0)
 		w->p->cpu_end = cpu_seconds();
+	catch_up(w);
 }
 
 void *

@@ -24,7 +24,8 @@
 
 #include "pbox_job_types.h"
 
-struct pbox_auth_job; /* pbox_auth.h */
+struct pbox_auth_job;  /* pbox_auth.h */
+struct pbox_job_parts; /* of lib/registrar */
 
 struct pbox_member {
 	uint64_t nonce;
@@ -39,19 +40,8 @@ struct pbox_member {
 	uint8_t state; /**< enum pbox_member_state */
 	uint8_t left;  /**< how its session ended, or that it was refused: enum pbox_left */
 	bool welcome_owed;
-	bool removed; /**< the job goes on without it (R8.5) */
-	/* R4.6: another process claims this worker's number */
-	uint8_t claim_pings;        /**< sent since claim_ns */
-	uint64_t claim_ns;          /**< first PING; 0: nobody did */
-	uint64_t claim_listened_ns; /**< and on the clock of leases */
-	uint64_t claim_next_ns;     /**< when the next PING may leave */
-	uint64_t claim_logged_ns;   /**< when it was last logged */
-	/* its round trip, as an operator sees it */
-	bool rtt_wanted;
-	uint64_t rtt_asked_ns; /**< a PING that asks for it; 0: none is under way */
-	uint64_t rtt_next_ns;  /**< when the next one may leave */
-	uint32_t rtt_us;       /**< 0: not known */
-	uint32_t declared;     /**< tables declared completely */
+	bool removed;      /**< the job goes on without it (R8.5) */
+	uint32_t declared; /**< tables declared completely */
 	/** Tables that this session has been given all of the map of, and earlier ones of its number (R12.6). */
 	uint32_t mapped, mapped_before;
 	char host[PBOX_NAME_LEN];
@@ -145,9 +135,6 @@ struct pbox_job {
 	uint8_t policy;             /**< PBOX_POLICY_WAIT or _SHRINK */
 	enum pbox_job_state state;
 	struct pbox_run run;
-	/** Kept (R8.2b) since then, by the clock and by that of leases; 0: a worker lives. */
-	uint64_t kept_ns, kept_listened_ns;
-	bool gives_way; /**< it was, and ends because somebody needs its place */
 	bool made_way; /**< it ends because another run begins: its workers do not join that (R12.3) */
 	bool resumed; /**< somebody restores: the job had begun before the box was started again */
 	bool table_waits; /**< a table is ready, and shards are opening enough others (PBOX_OPENING) */
@@ -185,6 +172,7 @@ struct pbox_job {
 	uint64_t round_looked_ns; /**< when that was looked at; 0: it is each time */
 	uint16_t map_mtu;         /**< IP MTU that its tables' fragments need; 0: none is mapped */
 	struct pbox_shard_job *shard[PBOX_MAX_SHARDS];
+	struct pbox_job_parts *parts; /**< what parts of the registrar keep of it */
 };
 
 /** Heap that a new job is charged with. */

@@ -37,7 +37,7 @@ pbox_registrar_create(const struct pbox_registrar_conf *conf)
 	r->runs = conf->first_run;
 	r->job = calloc(conf->max_jobs, sizeof(*r->job));
 	r->run = calloc(RUN_RECORDS + conf->max_jobs, sizeof(*r->run));
-	if (r->job == NULL || r->run == NULL) {
+	if (r->job == NULL || r->run == NULL || !registrar_parts_create(r, registrar_parts)) {
 		free(r->job);
 		free(r->run);
 		free(r);
@@ -65,7 +65,7 @@ pbox_registrar_destroy(struct pbox_registrar *r)
 	for (unsigned i = 0; i < r->conf.max_jobs; i++)
 		if (r->job[i] != NULL)
 			registrar_free_job(r, r->job[i]);
-	registrar_nonce_destroy(r);
+	registrar_parts_destroy(r);
 	explicit_bzero(r->cookie_key, sizeof(r->cookie_key));
 	free(r->job);
 	free(r->run);
@@ -106,70 +106,27 @@ session(struct pbox_registrar *r, const struct pbox_frame *f)
 	return job;
 }
 
-static void
-on_ping(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
-{
-	size_t room = PBOX_CONTROL_MTU - PBOX_MTU_OVERHEAD - pbox_tag_len(f->hdr.flags);
-	size_t len = f->hdr.length < room ? f->hdr.length : room;
-	const struct registrar_addressee to = registrar_sender(r, f);
-
-	count_control(r, PBOX_RS_RX_PING);
-	registrar_measured(r, &job->member[f->hdr.worker]);
-	if (!f->answered)
-		registrar_answer(r, &to, PBOX_PONG, f->payload, len);
-}
-
-static void
-on_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
-{
-	registrar_on_declare(r, f, job);
-	if (r->job[f->hdr.job] == job) /* its run may have ended */
-		registrar_gone_declare(r, f, job);
-}
-
-/* What a later release does (section 13). */
-static void
-on_later(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
-{
-	(void)job;
-	count_control(r, PBOX_RS_DROP_TYPE);
-	registrar_unsupported(r, f, pbox_type_name(f->hdr.type));
-}
-
 void
 pbox_registrar_rx(struct pbox_registrar *r, const struct pbox_frame *f, uint64_t now_ns)
 {
-	static void (*const in_session[])(
-		struct pbox_registrar * r, const struct pbox_frame *f, struct pbox_job *job) = {
-		[PBOX_DECLARE] = on_declare,
-		[PBOX_MAP] = registrar_on_map,
-		[PBOX_SET] = registrar_on_set,
-		[PBOX_STATUS] = registrar_on_status,
-		[PBOX_LEAVE] = registrar_on_leave,
-		[PBOX_PING] = on_ping,
-		[PBOX_WORK] = on_later,
-		[PBOX_TASK] = on_later,
-		[PBOX_BOXES] = on_later,
-		[PBOX_STATS] = on_later,
-	};
 	unsigned type = f->hdr.type;
+	registrar_handler on = registrar_parts_handler(r, type);
 	struct pbox_job *job;
 
 	r->now_ns = now_ns;
-	r->answer_at = f->peer;
-	r->refusal.code = 0;
+	r->request = (struct request){.answer_at = f->peer};
 	count_control(r, PBOX_RS_RX_FRAMES);
 	if (type == PBOX_HELLO) {
 		registrar_on_hello(r, f);
 	} else if (type == PBOX_JOIN) {
 		registrar_on_join(r, f);
 		registrar_gone_join(r, f);
-	} else if (type >= sizeof(in_session) / sizeof(*in_session) || in_session[type] == NULL) {
+	} else if (on == NULL) {
 		count_control(r, PBOX_RS_DROP_TYPE);
 	} else {
 		job = session(r, f);
-		if (job != NULL && registrar_address(r, job, f, &r->answer_at))
-			in_session[type](r, f, job);
+		if (job != NULL && registrar_address(r, job, f, &r->request.answer_at))
+			on(r, f, job);
 	}
 }
 
@@ -178,14 +135,13 @@ pbox_registrar_version(struct pbox_registrar *r, const struct pbox_frame *f, uns
 {
 	struct registrar_addressee to;
 
-	r->answer_at = f->peer;
+	/* it is counted: as a frame of another version */
+	r->request = (struct request){.answer_at = f->peer, .uncounted = true};
 	to = registrar_sender(r, f);
 	to.type = PBOX_HELLO; /* what it says besides is of another version */
 	to.token = 0;
 	to.tagged = false;
-	r->uncounted = true; /* it is: as a frame of another version */
 	registrar_other_version(r, &to, version, version);
-	r->uncounted = false;
 }
 
 void
@@ -199,52 +155,15 @@ pbox_registrar_mail(struct pbox_registrar *r, const struct pbox_mail *m, uint64_
 	PBOX_ASSERT(m->kind < PBOX_MAIL_KINDS && in->mails[m->kind] > 0);
 	r->now_ns = now_ns;
 	in->mails[m->kind]--;
-	switch (m->kind) {
-	case PBOX_MAIL_OPEN_JOB:
-		job->shards_open++;
-		if (job->shards_open == r->conf.n_shards && job->state == PBOX_JOB_OPENING) {
-			job->state = PBOX_JOB_OPEN;
-			registrar_on_job_open(r, job);
-		}
-		break;
-	case PBOX_MAIL_OPEN_TABLE:
-		registrar_opened(r, job, pbox_shard_table_number(m->table));
-		break;
-	case PBOX_MAIL_SNAPSHOT:
-	case PBOX_MAIL_SNAPSHOT_END:
-		registrar_staging_mail(r, m);
-		break;
-	case PBOX_MAIL_CLOSE_JOB:
-		job->shards_closed++;
-		registrar_job_done(r, job);
-		break;
-	case PBOX_MAIL_RESTORERS:
-	case PBOX_MAIL_MEMBERS:
-	case PBOX_MAIL_QUOTA:
-		if (again)
-			registrar_mail_latest(r, j, m->kind);
-		break;
-	case PBOX_MAIL_WHY:
-		registrar_why_back(m->why);
-		break;
-	}
+	if (!registrar_parts_mail(r, m) && again)
+		registrar_mail_latest(r, j, m->kind);
 }
 
 void
 pbox_registrar_tick(struct pbox_registrar *r, uint64_t now_ns)
 {
 	pbox_registrar_work(r, now_ns);
-	registrar_events_tick(r);
-	registrar_nonce_tick(r);
-	for (unsigned i = 0; i < r->conf.max_jobs; i++)
-		if (r->job[i] != NULL && r->job[i]->state == PBOX_JOB_OPEN) {
-			registrar_address_tick(r, r->job[i]);
-			registrar_claim_tick(r, r->job[i]);
-			registrar_measure_tick(r, r->job[i]);
-			registrar_restore_tick(r, r->job[i]);
-			registrar_rounds_tick(r, r->job[i]);
-			registrar_lease_tick(r, r->job[i]);
-		}
+	registrar_parts_tick(r);
 }
 
 void

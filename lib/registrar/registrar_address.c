@@ -42,8 +42,8 @@ registrar_last_seen(const struct pbox_registrar *r, const struct pbox_job *job, 
 #define DRIFT_EVERY (1000 * NS_PER_MS)
 #define DRIFT_US    UINT64_C(1000)
 
-void
-registrar_address_tick(struct pbox_registrar *r, struct pbox_job *job)
+static void
+address_tick(struct pbox_registrar *r, struct pbox_job *job)
 {
 	if (r->now_ns < job->drift_next_ns)
 		return;
@@ -134,3 +134,8 @@ registrar_address(struct pbox_registrar *r, struct pbox_job *job, const struct p
 		*to = m->peer;
 	return true;
 }
+
+const struct registrar_part registrar_address_part = {
+	.name = "addresses",
+	.tick = address_tick,
+};

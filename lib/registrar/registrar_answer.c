@@ -35,7 +35,7 @@ struct registrar_addressee
 registrar_sender(const struct pbox_registrar *r, const struct pbox_frame *f)
 {
 	return (struct registrar_addressee){
-		.peer = r->answer_at,
+		.peer = r->request.answer_at,
 		.token = f->hdr.token,
 		.request = f->hdr.chunk,
 		.ts = f->hdr.ts,
@@ -91,24 +91,24 @@ registrar_refuse_text(struct pbox_registrar *r, const struct registrar_addressee
 	enum pbox_errcode code, uint32_t detail, const char *text)
 {
 	struct pbox_error_msg m = {.code = (uint16_t)code, .type = to->type, .detail = detail};
-	const struct pbox_error_tail tail = {r->join_nonce, to->request};
+	const struct pbox_error_tail tail = {r->request.nonce, to->request};
 	size_t cap = sizeof(r->scratch), len;
 
 	/* a request without a session may be forged: no answer is longer than it */
 	if ((to->type == PBOX_HELLO || to->type == PBOX_JOIN || to->token == 0) && cap > to->length)
 		cap = to->length;
 	snprintf(m.text, sizeof(m.text), "%s", text);
-	pbox_fail(&r->refusal, (int)code, "%.380s", m.text);
+	pbox_fail(&r->request.refusal, (int)code, "%.380s", m.text);
 	PBOX_ASSERT(code != 0);
-	if (!r->uncounted)
+	if (!r->request.uncounted)
 		count_control(r, PBOX_RS_REFUSED);
-	if (r->prover == NULL) {
+	if (r->request.prover == NULL) {
 		len = pbox_error_encode(r->scratch, cap, &m);
 	} else {
 		len = pbox_error_encode(r->scratch, cap - PBOX_ERROR_TAIL_LEN, &m);
 		len = pbox_error_tail_encode(r->scratch, len, &tail);
-		pbox_proof(r->scratch + PBOX_ERROR_PROOF_AT(len), r->prover->secret,
-			r->prover->secret_len, PBOX_ERROR_PROOF_PREFIX, r->scratch, len,
+		pbox_proof(r->scratch + PBOX_ERROR_PROOF_AT(len), r->request.prover->secret,
+			r->request.prover->secret_len, PBOX_ERROR_PROOF_PREFIX, r->scratch, len,
 			PBOX_ERROR_PROOF_AT(len));
 	}
 	registrar_answer(r, to, PBOX_ERROR, r->scratch, len);

@@ -138,7 +138,7 @@ registrar_checks(
 {
 	for (; row->passes != NULL; row++)
 		if (!row->passes(r, q)) {
-			PBOX_ASSERT(row->code == 0 || r->refusal.code == (int)row->code);
+			PBOX_ASSERT(row->code == 0 || r->request.refusal.code == (int)row->code);
 			return false;
 		}
 	return true;

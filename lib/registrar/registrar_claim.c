@@ -18,6 +18,20 @@
 #define CLAIM_NS         (500 * NS_PER_MS)
 #define CLAIM_LOG_EVERY  (10000 * NS_PER_MS)
 
+struct claim {
+	uint64_t ns;          /* first PING; 0: nobody claims the number */
+	uint64_t listened_ns; /* and on the clock of leases */
+	uint64_t next_ns;     /* when the next PING may leave */
+	uint64_t logged_ns;   /* when it was last logged */
+	uint8_t pings;        /* sent since ns */
+};
+
+static struct claim *
+number_claim(const struct pbox_job *job, unsigned w)
+{
+	return registrar_member_state(job, PART_claim, w);
+}
+
 static bool
 heard_since(const struct pbox_registrar *r, const struct pbox_job *job, unsigned w, uint64_t ns)
 {
@@ -36,21 +50,21 @@ registrar_ping(struct pbox_registrar *r, const struct pbox_job *job, unsigned w)
 static void
 claim_ping(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 {
-	struct pbox_member *m = &job->member[w];
+	struct claim *c = number_claim(job, w);
 
-	m->claim_pings++;
-	m->claim_next_ns = r->now_ns + CLAIM_PING_EVERY;
+	c->pings++;
+	c->next_ns = r->now_ns + CLAIM_PING_EVERY;
 	registrar_ping(r, job, w);
 }
 
-void
-registrar_claim_tick(struct pbox_registrar *r, struct pbox_job *job)
+static void
+claim_tick(struct pbox_registrar *r, struct pbox_job *job)
 {
 	for (unsigned w = 0; w < job->workers; w++) {
-		struct pbox_member *m = &job->member[w];
+		struct claim *c = number_claim(job, w);
 
-		if (m->claim_ns != 0 && m->claim_pings < CLAIM_PINGS &&
-			r->now_ns >= m->claim_next_ns && !heard_since(r, job, w, m->claim_ns))
+		if (c->ns != 0 && c->pings < CLAIM_PINGS && r->now_ns >= c->next_ns &&
+			!heard_since(r, job, w, c->ns))
 			claim_ping(r, job, w);
 	}
 }
@@ -60,12 +74,13 @@ static void
 log_claimed(struct pbox_registrar *r, struct pbox_job *job, unsigned w, const struct pbox_frame *f,
 	const char *host)
 {
-	struct pbox_member *m = &job->member[w];
+	const struct pbox_member *m = &job->member[w];
+	struct claim *c = number_claim(job, w);
 	char ip[INET_ADDRSTRLEN] = "";
 
-	if (m->claim_logged_ns != 0 && r->now_ns - m->claim_logged_ns < CLAIM_LOG_EVERY)
+	if (c->logged_ns != 0 && r->now_ns - c->logged_ns < CLAIM_LOG_EVERY)
 		return;
-	m->claim_logged_ns = r->now_ns;
+	c->logged_ns = r->now_ns;
 	inet_ntop(AF_INET, &f->peer.ip, ip, sizeof(ip));
 	registrar_event(r, PBOX_LOG_WARN,
 		"job '%s': a second process (%s, %s) wants to be worker %u, which %s is and answers: give each worker its own number",
@@ -81,19 +96,19 @@ beyond_lease(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 enum registrar_life
 registrar_ask(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 {
-	struct pbox_member *m = &job->member[w];
-	bool alive = m->claim_ns != 0 && heard_since(r, job, w, m->claim_ns), over;
+	struct claim *c = number_claim(job, w);
+	bool alive = c->ns != 0 && heard_since(r, job, w, c->ns), over;
 
 	PBOX_ASSERT(registrar_has_session(job, w));
 	if (beyond_lease(r, job, w))
 		return REGISTRAR_DEAD;
-	over = m->claim_ns == 0 || r->listened_ns - m->claim_listened_ns >= CLAIM_NS;
-	if (over && m->claim_ns != 0 && !alive && m->claim_pings >= CLAIM_PINGS_MIN)
+	over = c->ns == 0 || r->listened_ns - c->listened_ns >= CLAIM_NS;
+	if (over && c->ns != 0 && !alive && c->pings >= CLAIM_PINGS_MIN)
 		return REGISTRAR_DEAD;
-	if (over && (m->claim_ns == 0 || alive)) {
-		m->claim_ns = r->now_ns;
-		m->claim_listened_ns = r->listened_ns;
-		m->claim_pings = 0;
+	if (over && (c->ns == 0 || alive)) {
+		c->ns = r->now_ns;
+		c->listened_ns = r->listened_ns;
+		c->pings = 0;
 		claim_ping(r, job, w);
 	}
 	return alive ? REGISTRAR_ALIVE : REGISTRAR_ASKED;
@@ -123,7 +138,7 @@ bool
 registrar_claim(struct pbox_registrar *r, struct pbox_job *job, unsigned w,
 	const struct pbox_frame *f, const char *host, bool any)
 {
-	struct pbox_member *m = &job->member[w];
+	const struct pbox_member *m = &job->member[w];
 	uint64_t silent = pbox_registrar_silence(r, job, w, r->now_ns);
 	enum registrar_life life = registrar_ask(r, job, w);
 	bool alive = life == REGISTRAR_ALIVE;
@@ -148,3 +163,17 @@ registrar_claim(struct pbox_registrar *r, struct pbox_job *job, unsigned w,
 		      : "worker %u of job '%s' is taken by %s, heard %u ms ago: asking whether it still lives",
 		w, job->name, m->host, (unsigned)(silent / NS_PER_MS));
 }
+
+static void
+claim_session_end(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
+{
+	(void)r;
+	number_claim(job, w)->ns = 0;
+}
+
+const struct registrar_part registrar_claim_part = {
+	.name = "claims",
+	.tick = claim_tick,
+	.session_end = claim_session_end,
+	.member_state = sizeof(struct claim),
+};

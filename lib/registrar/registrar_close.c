@@ -24,11 +24,9 @@ registrar_end_session(struct pbox_registrar *r, struct pbox_job *job, unsigned w
 	m->state = PBOX_MEMBER_LEFT;
 	registrar_left(m, PBOX_LEFT_TAKEN); /* who knows better says so */
 	m->welcome_owed = false;
-	m->claim_ns = 0;
 	m->nonce = 0;
 	m->declared = 0;
-	registrar_restorer_gone(r, job, worker);
-	registrar_forget_tables(job, worker);
+	registrar_parts_session_end(r, job, worker);
 	pbox_stat_add(&r->stats[PBOX_RS_WORKERS], (uint64_t)-1);
 }
 
@@ -36,7 +34,7 @@ void
 registrar_free_job(struct pbox_registrar *r, struct pbox_job *job)
 {
 	PBOX_ASSERT(r->job[job->id] == job);
-	registrar_staging_job_gone(r, job);
+	registrar_parts_job_end(r, job);
 	registrar_release_tables(r, job);
 	for (unsigned i = 0; i < r->conf.n_shards; i++)
 		pbox_shard_job_free(job->shard[i]);
@@ -75,3 +73,19 @@ registrar_close_job(struct pbox_registrar *r, struct pbox_job *job)
 	cancel_loading(r, job);
 	registrar_post(r, job, PBOX_MAIL_CLOSE_JOB);
 }
+
+/* A shard has let go of it. */
+static void
+job_closed(struct pbox_registrar *r, const struct pbox_mail *m)
+{
+	struct pbox_job *job = pbox_shard_job_of(m->job);
+
+	job->shards_closed++;
+	registrar_job_done(r, job);
+}
+
+const struct registrar_part registrar_close_part = {
+	.name = "ends",
+	.mails = 1u << PBOX_MAIL_CLOSE_JOB,
+	.mail = job_closed,
+};

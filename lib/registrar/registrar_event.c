@@ -9,14 +9,32 @@
 
 #include "registrar_impl.h"
 
+#define EVENT_KINDS 48
+/* Lines of one kind (a format): anybody may bring some of them about, in any number. So many at once, then one in
+ * this time; those left out are counted in the next. */
+#define EVENT_BURST 128
+#define EVENT_EVERY (500 * NS_PER_MS)
+
+struct event_kind {
+	const char *fmt;
+	uint64_t empty_ns; /* when its bucket was, or would have been, last empty */
+	unsigned left_out;
+	enum pbox_log_level level;
+};
+
+struct events {
+	struct event_kind kind[EVENT_KINDS];
+};
+
 /* Of this format; the one of which none came for the longest time where there is no room. */
 static struct event_kind *
 kind_of(struct pbox_registrar *r, const char *fmt)
 {
-	struct event_kind *oldest = &r->event[0];
+	struct events *e = registrar_state(r, PART_event);
+	struct event_kind *oldest = &e->kind[0];
 
 	for (unsigned i = 0; i < EVENT_KINDS; i++) {
-		struct event_kind *k = &r->event[i];
+		struct event_kind *k = &e->kind[i];
 
 		if (k->fmt == fmt)
 			return k;
@@ -66,11 +84,14 @@ registrar_event(struct pbox_registrar *r, enum pbox_log_level level, const char 
 	r->conf.ops->event(r->conf.ctx, level, more);
 }
 
-void
-registrar_events_tick(struct pbox_registrar *r)
+/* Kinds that have gone quiet: how many lines were left out. */
+static void
+events_tick(struct pbox_registrar *r)
 {
-	for (unsigned i = 0; i < EVENT_KINDS && r->event[i].fmt != NULL; i++) {
-		struct event_kind *k = &r->event[i];
+	struct events *e = registrar_state(r, PART_event);
+
+	for (unsigned i = 0; i < EVENT_KINDS && e->kind[i].fmt != NULL; i++) {
+		struct event_kind *k = &e->kind[i];
 		char text[128];
 
 		if (k->left_out == 0 || !event_take(k, r->now_ns))
@@ -81,3 +102,9 @@ registrar_events_tick(struct pbox_registrar *r)
 		r->conf.ops->event(r->conf.ctx, k->level, text);
 	}
 }
+
+const struct registrar_part registrar_event_part = {
+	.name = "events",
+	.tick_all = events_tick,
+	.state = sizeof(struct events),
+};

@@ -31,7 +31,7 @@ registrar_gone_kicked(struct pbox_job *job, unsigned w, const char *why)
 void
 registrar_gone_join(struct pbox_registrar *r, const struct pbox_frame *f)
 {
-	int code = r->refusal.code;
+	int code = r->request.refusal.code;
 	struct pbox_join m;
 	struct pbox_job *job;
 	struct pbox_member *mb;
@@ -46,7 +46,7 @@ registrar_gone_join(struct pbox_registrar *r, const struct pbox_frame *f)
 	mb = &job->member[m.worker];
 	mb->last_seen = r->now_ns;
 	snprintf(mb->host, sizeof(mb->host), "%s", m.host);
-	gone(job, m.worker, PBOX_LEFT_REFUSED, r->refusal.text);
+	gone(job, m.worker, PBOX_LEFT_REFUSED, r->request.refusal.text);
 }
 
 void
@@ -54,10 +54,10 @@ registrar_gone_declare(struct pbox_registrar *r, const struct pbox_frame *f, str
 {
 	struct pbox_member *mb = &job->member[f->hdr.worker];
 
-	if (r->refusal.code == PBOX_E_RUNNING)
+	if (r->request.refusal.code == PBOX_E_RUNNING)
 		return; /* it asks again */
-	if (r->refusal.code != 0)
-		gone(job, f->hdr.worker, PBOX_LEFT_REFUSED, r->refusal.text);
+	if (r->request.refusal.code != 0)
+		gone(job, f->hdr.worker, PBOX_LEFT_REFUSED, r->request.refusal.text);
 	else if (mb->left == PBOX_LEFT_REFUSED)
 		mb->left = PBOX_LEFT_UNKNOWN;
 }

@@ -5,7 +5,37 @@
 #ifndef REGISTRAR_IMPL_H
 #define REGISTRAR_IMPL_H
 
-/* What the files of the registrar share. */
+/*
+ * What the files of the registrar share.
+ *
+ *     registrar.c                    what its host calls: frames, mails, time in
+ *     registrar_parts.c              the table of parts (registrar_part.h)
+ *     registrar_join.c               HELLO and JOIN: a session begins
+ *     registrar_operator.c           what an operator does
+ *     registrar_requests.c           SET, STATUS, LEAVE
+ *     registrar_table.c              DECLARE and MAP
+ *     registrar_gone.c               why a worker is not there
+ *     registrar_run.c                which run a JOIN is of
+ *     registrar_check.c              what a JOIN must agree with
+ *     registrar_work.c               what is done in slices
+ *     registrar_view.c               what is to be seen
+ *     registrar_room.c               what a job gets of the box
+ *     registrar_build.c              a table is laid out, and
+ *     registrar_open.c               made ready
+ *     registrar_lease.c _keep.c      the end of leases, runs that are kept
+ *     registrar_members.c            who is waited for
+ *     registrar_running.c            a table that is past its beginning
+ *     registrar_measure.c _claim.c   round trips; numbers that are claimed
+ *     registrar_close.c              the end of a session, and of a job
+ *     registrar_restore.c            after a restart of the box
+ *     registrar_table_end.c          the end of a table
+ *     registrar_silence.c _nonce.c _address.c  what is heard of a session, sessions that were, addresses
+ *     registrar_staging.c _rounds.c  versions: for snapshots, for schedules
+ *     registrar_unsupported.c        what this box does not know
+ *     registrar_event.c _answer.c _jobs.c _part.c _counters.c  lines of the log, answers and mails, look-ups, hooks
+ *
+ * Calls go down this list, never back up: what is above is called through its part.
+ */
 
 #include <pbox_bits.h>
 #include <pbox_error_rate.h>
@@ -17,6 +47,7 @@
 #include "pbox_registrar_operator.h"
 #include "pbox_registrar_snapshot.h"
 #include "pbox_registrar_view.h"
+#include "registrar_part.h"
 
 #define NS_PER_US  UINT64_C(1000)
 #define NS_PER_MS  UINT64_C(1000000)
@@ -29,28 +60,6 @@
 /* Pages of the control endpoint fit the MTU that each path has, with a tag after them. */
 #define PBOX_CONTROL_MTU 1500
 #define CONTROL_PAYLOAD  (PBOX_CONTROL_MTU - PBOX_MTU_OVERHEAD - PBOX_TAG_LEN)
-
-#define KICKED 64
-
-/* A session that an operator has ended. */
-struct kicked {
-	uint64_t nonce;
-	char job[PBOX_NAME_LEN];
-	char why[256];
-};
-
-#define EVENT_KINDS 48
-/* Lines of one kind (a format): anybody may bring some of them about, in any number. So many at once, then one in
- * this time; those left out are counted in the next. */
-#define EVENT_BURST 128
-#define EVENT_EVERY (500 * NS_PER_MS)
-
-struct event_kind {
-	const char *fmt;
-	uint64_t empty_ns; /* when its bucket was, or would have been, last empty */
-	unsigned left_out;
-	enum pbox_log_level level;
-};
 
 #define RUNS_ENDED  8  /* R12.4: of each job */
 #define RUN_RECORDS 64 /* names of jobs that are not there */
@@ -75,49 +84,42 @@ struct run_record {
 	bool has_next;
 };
 
+/* Types of frames are below that. */
+#define REGISTRAR_TYPES 64
+
+/* A request at hand, and what has become of it. */
+struct request {
+	struct pbox_peer answer_at;
+	struct pbox_error refusal; /* code 0: it was not refused */
+	/* A JOIN that has proven it: its refusal is proven, too (R9.2); NULL: no such JOIN. */
+	const struct pbox_job_conf *prover;
+	uint64_t nonce; /* of that */
+	bool uncounted; /* what is refused is no frame of PBOX_RS_RX_FRAMES */
+};
+
 struct pbox_registrar {
-	struct event_kind event[EVENT_KINDS];
 	struct pbox_registrar_conf conf;
 	uint8_t cookie_key[PBOX_COOKIE_KEY_LEN];
 	struct pbox_job **job; /* max_jobs, by number */
 	uint64_t load[PBOX_MAX_ENDPOINTS];
 	unsigned endpoints_per_shard;
 	uint64_t now_ns;
-	/* registrar_lease_clock.c: until then all has been heard; and for how long somebody has listened */
+	/* registrar_silence.c: until then all has been heard; and for how long somebody has listened */
 	uint64_t heard_ns, listened_ns;
 	struct pbox_error_rate error_rate;
 	uint64_t version_logged_ns; /* when workers of other releases were last logged; 0: never */
 	unsigned versions_unlogged; /* since then */
-	struct registrar_nonces *nonces; /* registrar_nonce.c */
-	uint64_t nonces_next_ns;
-	struct kicked kicked[KICKED]; /* the latest ones */
-	unsigned n_kicked;
-	struct run_record *run; /* RUN_RECORDS + max_jobs */
+	struct run_record *run;     /* RUN_RECORDS + max_jobs */
 	uint64_t runs; /* the last number that was given by the clock: conf.first_run and on */
 	bool stopping, draining;
-	struct pbox_peer answer_at; /* the request at hand */
-	struct pbox_error refusal;  /* of the request at hand; code 0: it was not refused */
-	/* of the JOIN at hand, which has proven it: its refusal is proven, too (R9.2); NULL: no such JOIN */
-	const struct pbox_job_conf *prover;
-	uint64_t join_nonce;
-	bool uncounted;        /* what is refused now is no frame of PBOX_RS_RX_FRAMES */
-	uint64_t measuring_ns; /* until then answers to PINGs are expected */
+	struct request request;                   /* the one at hand */
+	const struct registrar_part *const *part; /* registrar_part.c: all of them, */
+	void *state[REGISTRAR_PARTS_END];         /* what they keep, */
+	registrar_handler on[REGISTRAR_TYPES];    /* and whose frames are whose */
 	struct pbox_place place[PBOX_MAX_ENDPOINTS];
 	uint64_t *stats;
 	bool unfinished;    /* some tables wait for memory, or are being prepared */
 	size_t retry_below; /* bytes to be cleared: then those that wait are tried again */
-	struct {
-		struct pbox_staging *staging; /* NULL: no copy is under way */
-		struct pbox_job *job;         /* NULL: it is gone */
-		uint32_t table;
-		unsigned mails; /* unanswered */
-		uint32_t ahead, highest;
-		bool laid_out, looked; /* by all shards at all fragments */
-		bool ending;
-		struct pbox_error err; /* of -EAGAIN */
-		int outcome;
-		uint64_t asked_at;
-	} staged;
 	struct pbox_job_tag tag;
 	uint8_t scratch[CONTROL_PAYLOAD];
 };
@@ -154,8 +156,6 @@ struct registrar_addressee {
 /* registrar_event.c */
 void registrar_event(struct pbox_registrar *r, enum pbox_log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-/* Kinds that have gone quiet: how many lines were left out. */
-void registrar_events_tick(struct pbox_registrar *r);
 
 /* registrar_answer.c */
 /* Who has sent the request at hand: its session's address, if it has one. */
@@ -216,8 +216,6 @@ const char *registrar_gone_why(const struct pbox_job *job, unsigned w);
  * prove its address, if it is new. */
 bool registrar_address(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_frame *f,
 	struct pbox_peer *to);
-/* Clocks of workers that are slower than the box's. */
-void registrar_address_tick(struct pbox_registrar *r, struct pbox_job *job);
 /* When anything new was heard from a worker. */
 uint64_t registrar_last_seen(
 	const struct pbox_registrar *r, const struct pbox_job *job, unsigned worker);
@@ -270,7 +268,6 @@ bool registrar_may_begin(struct pbox_registrar *r, const struct registrar_join *
 /* registrar_join.c */
 void registrar_on_hello(struct pbox_registrar *r, const struct pbox_frame *f);
 void registrar_on_join(struct pbox_registrar *r, const struct pbox_frame *f);
-void registrar_on_job_open(struct pbox_registrar *r, struct pbox_job *job);
 
 /* registrar_room.c */
 /* What a job takes before its first table. */
@@ -336,8 +333,9 @@ int registrar_living(struct pbox_registrar *r, struct pbox_job *job, unsigned bu
  * free for him; else he was answered. */
 bool registrar_claim(struct pbox_registrar *r, struct pbox_job *job, unsigned w,
 	const struct pbox_frame *f, const char *host, bool any);
-void registrar_claim_tick(struct pbox_registrar *r, struct pbox_job *job);
-/* A PING to a worker with a session, which answers it at once. */
+/* registrar_measure.c: in us; 0: not known. */
+uint32_t registrar_rtt_us(const struct pbox_job *job, unsigned w);
+/* registrar_claim.c: a PING to a worker with a session, which answers it at once. */
 void registrar_ping(struct pbox_registrar *r, const struct pbox_job *job, unsigned w);
 
 /* registrar_keep.c: a job has sessions, and all are silent beyond their leases, or it has none: it is kept, or
@@ -346,6 +344,8 @@ void registrar_nobody_lives(struct pbox_registrar *r, struct pbox_job *job);
 void registrar_somebody_lives(struct pbox_registrar *r, struct pbox_job *job);
 /* It is, and nobody has been heard since the last tick. */
 bool registrar_is_kept(struct pbox_registrar *r, struct pbox_job *job);
+/* Since when; 0: a worker lives. */
+uint64_t registrar_kept_ns(const struct pbox_job *job);
 /* Does it make way for a job of that section (R8.2c)? It is kept, or ends for such a reason already. */
 bool registrar_makes_way(
 	struct pbox_registrar *r, struct pbox_job *job, const struct pbox_job_conf *asker);
@@ -358,16 +358,13 @@ bool registrar_make_room(struct pbox_registrar *r, const struct pbox_job_conf *a
 bool registrar_room_comes(struct pbox_registrar *r, const struct pbox_frame *f,
 	const struct pbox_job_conf *asker, size_t bytes);
 
-/* registrar_lease_clock.c */
+/* registrar_silence.c */
 uint32_t registrar_silent_ms(
 	const struct pbox_registrar *r, const struct pbox_job *job, unsigned worker);
 /* ns in which the box listened, and heard nothing of a worker with a session. */
 uint64_t registrar_unheard(struct pbox_registrar *r, struct pbox_job *job, unsigned w);
 /* A session begins. */
 void registrar_lease_begin(const struct pbox_registrar *r, struct pbox_member *m);
-
-/* registrar_lease.c: sessions whose lease has ended are removed. */
-void registrar_lease_tick(struct pbox_registrar *r, struct pbox_job *job);
 
 /* registrar_nonce.c: sessions of a job that have ended, as long as a copy of their JOIN has a good cookie. */
 enum registrar_nonce {
@@ -386,8 +383,6 @@ size_t registrar_nonce_heap(const struct pbox_registrar *r, const char *job);
 /* The session of a worker ends; and it was this one's wish. */
 void registrar_nonce_keep(struct pbox_registrar *r, const struct pbox_job *job, unsigned worker);
 void registrar_nonce_left(struct pbox_registrar *r, const struct pbox_job *job);
-void registrar_nonce_tick(struct pbox_registrar *r);
-void registrar_nonce_destroy(struct pbox_registrar *r);
 
 /* registrar_members.c */
 /* Policy shrink: go on without a worker that is silent or has left. True: so it is, and
@@ -401,14 +396,6 @@ bool registrar_remove_absent(struct pbox_registrar *r, struct pbox_job *job);
 void registrar_expect(struct pbox_registrar *r, struct pbox_job *job, unsigned w);
 /* All shards know who is waited for. */
 bool registrar_members_settled(const struct pbox_registrar *r, const struct pbox_job *job);
-
-/* registrar_view.c: a shard has said what it waits for. */
-void registrar_why_back(struct pbox_why_page *page);
-
-/* registrar_table.c */
-void registrar_on_declare(
-	struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
-void registrar_on_map(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
 
 /* registrar_build.c */
 /* If all workers have declared it: lay out, place, allocate, and on to registrar_open.c. */
@@ -431,13 +418,8 @@ void registrar_open_begin(
 	struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt);
 /* Some more of its fragments; with the last the table goes to its shards. */
 void registrar_open_work(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt);
-/* A shard has it: one that waits for that may follow. */
-void registrar_opened(struct pbox_registrar *r, struct pbox_job *job, uint32_t table);
 /* It waits for memory: it is tried again. */
 void registrar_open_later(struct pbox_registrar *r, struct pbox_job_table *jt);
-/* Why it is not mapped yet, if that is here. */
-bool registrar_open_text(const struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
-	char *text, size_t cap);
 
 /* registrar_restore.c */
 bool registrar_is_restorer(const struct pbox_job_table *jt, unsigned worker);
@@ -452,15 +434,7 @@ uint32_t registrar_restoring(
 /* Restoring, and no fragment is restored yet: no shard looks at its schedules. */
 bool registrar_restore_untouched(const struct pbox_registrar *r, const struct pbox_job *job,
 	const struct pbox_job_table *jt);
-void registrar_restore_text(const struct pbox_job_table *jt, uint32_t left,
-	const struct pbox_job *job, char *text, size_t cap);
-void registrar_restore_tick(struct pbox_registrar *r, struct pbox_job *job);
-/* A session ends, or its worker is not expected any more (R10.7). */
-void registrar_restorer_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned worker);
 
-/* registrar_staging.c */
-void registrar_staging_mail(struct pbox_registrar *r, const struct pbox_mail *m);
-void registrar_staging_job_gone(struct pbox_registrar *r, const struct pbox_job *job);
 /* Highest finished round of a table on any shard; false: there is none. */
 bool registrar_finished(const struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
 	uint32_t *round);
@@ -485,19 +459,28 @@ bool registrar_rounds_known(struct pbox_registrar *r, struct pbox_job_table *jt)
 /* A schedule has one entry more: it is looked at before its entries are needed. */
 void registrar_rounds_added(
 	struct pbox_registrar *r, struct pbox_job_table *jt, const struct pbox_schedule *s);
-/* Schedules of jobs that run for very long. */
-void registrar_rounds_tick(struct pbox_registrar *r, struct pbox_job *job);
 
 /* registrar_operator.c: no operator has ended the session of this JOIN; false: it was answered so. */
 bool registrar_not_kicked(struct pbox_registrar *r, struct registrar_join *q);
-void registrar_measure_tick(struct pbox_registrar *r, struct pbox_job *job);
-/* A PING of a worker has come, perhaps the answer to one of the box. */
-void registrar_measured(const struct pbox_registrar *r, struct pbox_member *m);
 
-/* registrar_requests.c */
-void registrar_on_set(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
-void registrar_on_status(
-	struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
-void registrar_on_leave(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job);
+/* Each in the file of its name. */
+extern const struct registrar_part registrar_event_part;
+extern const struct registrar_part registrar_nonce_part;
+extern const struct registrar_part registrar_address_part;
+extern const struct registrar_part registrar_claim_part;
+extern const struct registrar_part registrar_measure_part;
+extern const struct registrar_part registrar_restore_part;
+extern const struct registrar_part registrar_rounds_part;
+extern const struct registrar_part registrar_lease_part;
+extern const struct registrar_part registrar_keep_part;
+extern const struct registrar_part registrar_open_part;
+extern const struct registrar_part registrar_table_part;
+extern const struct registrar_part registrar_requests_part;
+extern const struct registrar_part registrar_staging_part;
+extern const struct registrar_part registrar_view_part;
+extern const struct registrar_part registrar_join_part;
+extern const struct registrar_part registrar_close_part;
+extern const struct registrar_part registrar_operator_part;
+extern const struct registrar_part registrar_unsupported_part;
 
 #endif /* REGISTRAR_IMPL_H */

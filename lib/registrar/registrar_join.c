@@ -135,6 +135,11 @@ join_begins(struct pbox_registrar *r, struct registrar_join *q)
 				"no memory for the keys of the job, or no AES in this CPU");
 		}
 	}
+	if (!registrar_parts_job_begin(r, job)) {
+		pbox_job_free(job);
+		return registrar_refuse(r, q->f, PBOX_E_NO_MEMORY, 0, "out of memory for the job");
+	}
+	job->heap += registrar_parts_heap(r, job->workers);
 	job->window = rounds.window;
 	job->policy = conf->policy == PBOX_POLICY_ANY ? q->m.policy : conf->policy;
 	job->slots = (uint16_t)rounds.shard.slots;
@@ -142,6 +147,7 @@ join_begins(struct pbox_registrar *r, struct registrar_join *q)
 	job->nodes = registrar_nodes(&q->m);
 	job->hold_share = rounds.shard.hold;
 	if (!create_on_shards(r, q, job, &rounds)) {
+		registrar_parts_job_end(r, job);
 		pbox_job_free(job);
 		return false;
 	}
@@ -200,9 +206,16 @@ send_welcome(struct pbox_registrar *r, struct pbox_job *job, unsigned w, uint32_
 	registrar_answer(r, &to, PBOX_WELCOME, r->scratch, len);
 }
 
-void
-registrar_on_job_open(struct pbox_registrar *r, struct pbox_job *job)
+/* A shard knows the job: with the last one its workers are welcome. */
+static void
+job_opened(struct pbox_registrar *r, const struct pbox_mail *m)
 {
+	struct pbox_job *job = pbox_shard_job_of(m->job);
+
+	job->shards_open++;
+	if (job->shards_open < r->conf.n_shards || job->state != PBOX_JOB_OPENING)
+		return;
+	job->state = PBOX_JOB_OPEN;
 	for (unsigned w = 0; w < job->workers; w++)
 		if (job->member[w].welcome_owed)
 			send_welcome(r, job, w, 0);
@@ -337,6 +350,7 @@ session_begin(struct pbox_registrar *r, const struct registrar_join *q)
 	if (job->auth != NULL)
 		pbox_job_auth_begin(job, w, token, r->conf.incarnation);
 	atomic_store_explicit(&job->token[w], token, memory_order_release);
+	registrar_parts_session_begin(r, job, w);
 	pbox_stat_add(&r->stats[PBOX_RS_WORKERS], 1);
 	registrar_event(r, PBOX_LOG_INFO, "job '%s': worker %u (%s) joined, %u of %u", job->name, w,
 		mb->host, pbox_job_joined(job), job->workers);
@@ -381,7 +395,7 @@ join_is_new(struct pbox_registrar *r, struct registrar_join *q)
 	else
 		registrar_refuse(r, q->f, PBOX_E_COOKIE, 0,
 			"the session of this JOIN has ended: HELLO again");
-	r->refusal.code = 0; /* nobody was refused */
+	r->request.refusal.code = 0; /* nobody was refused */
 	return false;
 }
 
@@ -451,8 +465,8 @@ join_proves(struct pbox_registrar *r, struct registrar_join *q)
 {
 	if (!registrar_proves(r, q))
 		return false;
-	r->prover = q->conf->secret_len > 0 ? q->conf : NULL;
-	r->join_nonce = q->m.nonce;
+	r->request.prover = q->conf->secret_len > 0 ? q->conf : NULL;
+	r->request.nonce = q->m.nonce;
 	return true;
 }
 
@@ -503,5 +517,11 @@ registrar_on_join(struct pbox_registrar *r, const struct pbox_frame *f)
 	}
 	if (registrar_checks(r, &q, join_check))
 		admit(r, &q);
-	r->prover = NULL;
+	r->request.prover = NULL;
 }
+
+const struct registrar_part registrar_join_part = {
+	.name = "sessions",
+	.mails = 1u << PBOX_MAIL_OPEN_JOB,
+	.mail = job_opened,
+};

@@ -9,6 +9,18 @@
 
 #include "registrar_impl.h"
 
+struct keep {
+	uint64_t ns,
+		listened_ns; /* since when, by the clock and by that of leases; 0: a worker lives */
+	bool gives_way;      /* it was, and ends because somebody needs its place */
+};
+
+static struct keep *
+keep_of(const struct pbox_job *job)
+{
+	return registrar_job_state(job, PART_keep);
+}
+
 static uint64_t
 grace_of(const struct pbox_registrar *r, const struct pbox_job *job)
 {
@@ -33,7 +45,7 @@ registrar_is_kept(struct pbox_registrar *r, struct pbox_job *job)
 {
 	bool silent = true;
 
-	if (job->state != PBOX_JOB_OPEN || job->kept_ns == 0)
+	if (job->state != PBOX_JOB_OPEN || keep_of(job)->ns == 0)
 		return false;
 	for (unsigned w = 0; w < job->workers; w++)
 		if (registrar_has_session(job, w))
@@ -48,14 +60,14 @@ registrar_nobody_lives(struct pbox_registrar *r, struct pbox_job *job)
 	uint64_t grace = grace_of(r, job);
 
 	if (grace == 0 || !worth_it(job) ||
-		(job->kept_ns != 0 && r->listened_ns - job->kept_listened_ns >= grace)) {
+		(keep_of(job)->ns != 0 && r->listened_ns - keep_of(job)->listened_ns >= grace)) {
 		registrar_close_job(r, job);
 		return;
 	}
-	if (job->kept_ns != 0)
+	if (keep_of(job)->ns != 0)
 		return;
-	job->kept_ns = r->now_ns;
-	job->kept_listened_ns = r->listened_ns;
+	keep_of(job)->ns = r->now_ns;
+	keep_of(job)->listened_ns = r->listened_ns;
 	registrar_event(r, PBOX_LOG_WARN,
 		"job '%s': all its workers are silent; run %llu is kept for %llu s, unless somebody needs its place",
 		job->name, (unsigned long long)job->run.number,
@@ -65,12 +77,12 @@ registrar_nobody_lives(struct pbox_registrar *r, struct pbox_job *job)
 void
 registrar_somebody_lives(struct pbox_registrar *r, struct pbox_job *job)
 {
-	if (job->kept_ns == 0)
+	if (keep_of(job)->ns == 0)
 		return;
 	registrar_event(r, PBOX_LOG_INFO, "job '%s': run %llu goes on, after %llu s", job->name,
 		(unsigned long long)job->run.number,
-		(unsigned long long)((r->now_ns - job->kept_ns) / (1000 * NS_PER_MS)));
-	job->kept_ns = 0;
+		(unsigned long long)((r->now_ns - keep_of(job)->ns) / (1000 * NS_PER_MS)));
+	keep_of(job)->ns = 0;
 	/* the others may come back as it did, before they are judged */
 	for (unsigned w = 0; w < job->workers; w++)
 		if (job->member[w].state == PBOX_MEMBER_SILENT) {
@@ -85,7 +97,7 @@ registrar_makes_way(
 {
 	if (registrar_is_any(asker) && !registrar_is_any(job->conf))
 		return false;
-	return job->state == PBOX_JOB_CLOSING ? job->gives_way : registrar_is_kept(r, job);
+	return job->state == PBOX_JOB_CLOSING ? keep_of(job)->gives_way : registrar_is_kept(r, job);
 }
 
 /* Parameter memory that is free when all that may has made way, as if it were one piece. */
@@ -116,7 +128,7 @@ registrar_make_room(struct pbox_registrar *r, const struct pbox_job_conf *asker,
 			continue;
 		if (job->state == PBOX_JOB_CLOSING)
 			return true;
-		if (oldest == NULL || job->kept_ns < oldest->kept_ns)
+		if (oldest == NULL || keep_of(job)->ns < keep_of(oldest)->ns)
 			oldest = job;
 	}
 	if (oldest == NULL)
@@ -124,9 +136,9 @@ registrar_make_room(struct pbox_registrar *r, const struct pbox_job_conf *asker,
 	registrar_event(r, PBOX_LOG_WARN,
 		"run %llu of job '%s', kept for %llu s, ends: another job needs its place",
 		(unsigned long long)oldest->run.number, oldest->name,
-		(unsigned long long)((r->now_ns - oldest->kept_ns) / (1000 * NS_PER_MS)));
+		(unsigned long long)((r->now_ns - keep_of(oldest)->ns) / (1000 * NS_PER_MS)));
 	count_control(r, PBOX_RS_RUNS_ENDED);
-	oldest->gives_way = true;
+	keep_of(oldest)->gives_way = true;
 	registrar_close_job(r, oldest);
 	return true;
 }
@@ -141,3 +153,14 @@ registrar_room_comes(struct pbox_registrar *r, const struct pbox_frame *f,
 		"the box makes room for this job: a run that was kept ends");
 	return true;
 }
+
+uint64_t
+registrar_kept_ns(const struct pbox_job *job)
+{
+	return keep_of(job)->ns;
+}
+
+const struct registrar_part registrar_keep_part = {
+	.name = "runs that are kept",
+	.job_state = sizeof(struct keep),
+};

@@ -3,12 +3,12 @@
  */
 
 /* The end of a lease: sessions that have been silent for longer are removed, and a job of which nobody is left ends
- * (R8.2). registrar_lease_clock.c measures the silence. */
+ * (R8.2). registrar_silence.c measures the silence. */
 
 #include "registrar_impl.h"
 
-void
-registrar_lease_tick(struct pbox_registrar *r, struct pbox_job *job)
+static void
+lease_tick(struct pbox_registrar *r, struct pbox_job *job)
 {
 	unsigned alive = 0;
 	bool removed = false;
@@ -44,3 +44,8 @@ registrar_lease_tick(struct pbox_registrar *r, struct pbox_job *job)
 	if (removed)
 		registrar_removed(r, job);
 }
+
+const struct registrar_part registrar_lease_part = {
+	.name = "leases",
+	.tick = lease_tick,
+};

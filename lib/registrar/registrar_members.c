@@ -48,7 +48,7 @@ void
 registrar_removed(struct pbox_registrar *r, struct pbox_job *job)
 {
 	registrar_post(r, job, PBOX_MAIL_MEMBERS);
-	registrar_build_tables(r, job);
+	registrar_parts_members(r, job);
 }
 
 void

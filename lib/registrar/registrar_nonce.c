@@ -36,10 +36,22 @@ struct registrar_nonces {
 	struct ended *ended; /* in the order of their ends */
 };
 
+/* What the part keeps. */
+struct nonces {
+	struct registrar_nonces *first;
+	uint64_t next_ns;
+};
+
+static struct nonces *
+all_nonces(const struct pbox_registrar *r)
+{
+	return registrar_state(r, PART_nonce);
+}
+
 static struct registrar_nonces *
 find_nonces(const struct pbox_registrar *r, const char *job)
 {
-	for (struct registrar_nonces *k = r->nonces; k != NULL; k = k->next)
+	for (struct registrar_nonces *k = all_nonces(r)->first; k != NULL; k = k->next)
 		if (strcmp(k->job, job) == 0)
 			return k;
 	return NULL;
@@ -97,8 +109,8 @@ nonces_of(struct pbox_registrar *r, struct pbox_job *job)
 		if (k == NULL)
 			return NULL;
 		snprintf(k->job, sizeof(k->job), "%s", job->name);
-		k->next = r->nonces;
-		r->nonces = k;
+		k->next = all_nonces(r)->first;
+		all_nonces(r)->first = k;
 	}
 	if (!job->remembers)
 		job->heap += sizeof(*k) + k->room * sizeof(*k->ended);
@@ -199,15 +211,16 @@ nonce_release(struct registrar_nonces *k)
 
 /* Those that have nothing to say; and of names that anybody makes up, no more than so many: the longest ended is
  * last. */
-void
-registrar_nonce_tick(struct pbox_registrar *r)
+static void
+nonce_tick(struct pbox_registrar *r)
 {
-	struct registrar_nonces **at = &r->nonces, *k;
+	struct nonces *n = all_nonces(r);
+	struct registrar_nonces **at = &n->first, *k;
 	unsigned any = 0;
 
-	if (r->now_ns < r->nonces_next_ns)
+	if (r->now_ns < n->next_ns)
 		return;
-	r->nonces_next_ns = r->now_ns + 1000 * NS_PER_MS;
+	n->next_ns = r->now_ns + 1000 * NS_PER_MS;
 	while ((k = *at) != NULL) {
 		bool live = registrar_find_job(r, k->job) != NULL;
 
@@ -222,13 +235,21 @@ registrar_nonce_tick(struct pbox_registrar *r)
 	}
 }
 
-void
-registrar_nonce_destroy(struct pbox_registrar *r)
+static void
+nonce_end(struct pbox_registrar *r)
 {
+	struct nonces *n = all_nonces(r);
 	struct registrar_nonces *k;
 
-	while ((k = r->nonces) != NULL) {
-		r->nonces = k->next;
+	while ((k = n->first) != NULL) {
+		n->first = k->next;
 		nonce_release(k);
 	}
 }
+
+const struct registrar_part registrar_nonce_part = {
+	.name = "nonces",
+	.tick_all = nonce_tick,
+	.end = nonce_end,
+	.state = sizeof(struct nonces),
+};

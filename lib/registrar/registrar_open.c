@@ -53,11 +53,15 @@ open_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table
 		registrar_post(r, job, PBOX_MAIL_RESTORERS);
 }
 
-void
-registrar_opened(struct pbox_registrar *r, struct pbox_job *job, uint32_t table)
+/* A shard has it: one that waits for that may follow. */
+static void
+opened(struct pbox_registrar *r, const struct pbox_mail *m)
 {
-	job->table[table]->shards_open++;
-	PBOX_ASSERT(job->table[table]->shards_open <= r->conf.n_shards);
+	struct pbox_job *job = pbox_shard_job_of(m->job);
+	struct pbox_job_table *jt = job->table[pbox_shard_table_number(m->table)];
+
+	jt->shards_open++;
+	PBOX_ASSERT(jt->shards_open <= r->conf.n_shards);
 	r->unfinished |= job->table_waits;
 	job->table_waits = false;
 }
@@ -140,11 +144,11 @@ pbox_registrar_loaded(struct pbox_registrar *r, const struct pbox_job *of, uint3
 		registrar_open_work(r, job, jt);
 }
 
-bool
-registrar_open_text(const struct pbox_registrar *r, const struct pbox_job *job, uint32_t table,
-	char *text, size_t cap)
+static bool
+open_why(const struct pbox_registrar *r, const struct pbox_job *job,
+	const struct pbox_job_table *jt, char *text, size_t cap)
 {
-	const struct pbox_job_table *jt = job->table[table];
+	uint32_t table = jt->fixed.table;
 
 	if (jt->loading && r->conf.ops->restore_text != NULL)
 		r->conf.ops->restore_text(r->conf.ctx, job, table, text, cap);
@@ -159,3 +163,10 @@ registrar_open_text(const struct pbox_registrar *r, const struct pbox_job *job, 
 		return false;
 	return true;
 }
+
+const struct registrar_part registrar_open_part = {
+	.name = "tables being opened",
+	.mails = 1u << PBOX_MAIL_OPEN_TABLE,
+	.mail = opened,
+	.why = open_why,
+};

@@ -8,63 +8,33 @@
 
 #include "registrar_impl.h"
 
+#define KICKED 64
+
+/* A session that an operator has ended. */
+struct kicked {
+	uint64_t nonce;
+	char job[PBOX_NAME_LEN];
+	char why[256];
+};
+
+struct operated {
+	struct kicked kicked[KICKED]; /* the latest ones */
+	unsigned n_kicked;
+};
+
 /*
  * What an operator sees of jobs, and does to them.
  */
-
-/* Where no answer comes, the last figure stays. */
-#define RTT_EVERY (1000 * NS_PER_MS)
-#define RTT_LOOK  (5 * NS_PER_MS)
-
-void
-pbox_registrar_measure(struct pbox_registrar *r, uint16_t id, unsigned w)
-{
-	struct pbox_job *job = id < r->conf.max_jobs ? r->job[id] : NULL;
-
-	if (job != NULL && w < job->workers)
-		job->member[w].rtt_wanted = true;
-}
-
-void
-registrar_measure_tick(struct pbox_registrar *r, struct pbox_job *job)
-{
-	for (unsigned w = 0; w < job->workers; w++) {
-		struct pbox_member *m = &job->member[w];
-
-		if (!m->rtt_wanted || r->now_ns < m->rtt_next_ns || !registrar_has_session(job, w))
-			continue;
-		m->rtt_wanted = false;
-		m->rtt_asked_ns = r->now_ns;
-		m->rtt_next_ns = r->now_ns + RTT_EVERY;
-		r->measuring_ns = r->now_ns + RTT_LOOK;
-		registrar_ping(r, job, w);
-	}
-}
-
-bool
-pbox_registrar_measuring(const struct pbox_registrar *r, uint64_t now_ns)
-{
-	return now_ns < r->measuring_ns;
-}
-
-void
-registrar_measured(const struct pbox_registrar *r, struct pbox_member *m)
-{
-	uint64_t ns = r->now_ns - m->rtt_asked_ns;
-
-	if (m->rtt_asked_ns == 0 || r->now_ns < m->rtt_asked_ns)
-		return;
-	m->rtt_asked_ns = 0;
-	m->rtt_us = ns < NS_PER_US ? 1 : (uint32_t)(ns / NS_PER_US);
-}
 
 /* The nonce of a session that was ended: its process joins again, and learns why. */
 bool
 registrar_not_kicked(struct pbox_registrar *r, struct registrar_join *q)
 {
-	for (unsigned i = 0; i < KICKED && i < r->n_kicked; i++)
-		if (r->kicked[i].nonce == q->m.nonce && strcmp(r->kicked[i].job, q->m.job) == 0)
-			return registrar_refuse(r, q->f, PBOX_E_NO_JOB, 0, "%s", r->kicked[i].why);
+	const struct operated *o = registrar_state(r, PART_operator);
+
+	for (unsigned i = 0; i < KICKED && i < o->n_kicked; i++)
+		if (o->kicked[i].nonce == q->m.nonce && strcmp(o->kicked[i].job, q->m.job) == 0)
+			return registrar_refuse(r, q->f, PBOX_E_NO_JOB, 0, "%s", o->kicked[i].why);
 	return true;
 }
 
@@ -96,6 +66,7 @@ pbox_registrar_kick(struct pbox_registrar *r, uint16_t id, unsigned w, const cha
 	uint64_t now_ns, struct pbox_error *err)
 {
 	struct pbox_job *job = id < r->conf.max_jobs ? r->job[id] : NULL;
+	struct operated *o = registrar_state(r, PART_operator);
 	struct kicked *k;
 
 	r->now_ns = now_ns;
@@ -106,7 +77,7 @@ pbox_registrar_kick(struct pbox_registrar *r, uint16_t id, unsigned w, const cha
 			err, ENOENT, "job '%s' has workers 0 to %u", job->name, job->workers - 1u);
 	if (!registrar_has_session(job, w))
 		return pbox_fail(err, ENOENT, "worker %u of job '%s' has no session", w, job->name);
-	k = &r->kicked[r->n_kicked++ % KICKED];
+	k = &o->kicked[o->n_kicked++ % KICKED];
 	k->nonce = job->member[w].nonce;
 	snprintf(k->job, sizeof(k->job), "%s", job->name);
 	snprintf(k->why, sizeof(k->why), "the operator of the box ended worker %u of job '%s'%s%s",
@@ -175,3 +146,8 @@ pbox_registrar_reload(struct pbox_registrar *r, const struct pbox_job_conf *job,
 				r->job[i]->name);
 	}
 }
+
+const struct registrar_part registrar_operator_part = {
+	.name = "operator",
+	.state = sizeof(struct operated),
+};

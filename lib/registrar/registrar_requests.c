@@ -72,8 +72,8 @@ set(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt, s
 	return code;
 }
 
-void
-registrar_on_set(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
+static void
+request_set(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
 {
 	struct pbox_job_table *jt;
 	struct pbox_error err;
@@ -146,8 +146,8 @@ max_round(const struct pbox_registrar *r, struct pbox_job *job)
 	return job->max_round;
 }
 
-void
-registrar_on_status(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
+static void
+request_status(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
 {
 	struct pbox_status_ok a = {.workers = job->workers,
 		.joined = (uint16_t)pbox_job_joined(job),
@@ -191,8 +191,8 @@ registrar_on_status(struct pbox_registrar *r, const struct pbox_frame *f, struct
 	registrar_reply(r, f, PBOX_STATUS_OK, pbox_page_len(r->scratch, &cur));
 }
 
-void
-registrar_on_leave(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
+static void
+request_leave(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
 {
 	count_control(r, PBOX_RS_RX_LEAVE);
 	registrar_end_session(r, job, f->hdr.worker);
@@ -207,3 +207,9 @@ registrar_on_leave(struct pbox_registrar *r, const struct pbox_frame *f, struct 
 	else if (registrar_remove(r, job, f->hdr.worker))
 		registrar_removed(r, job);
 }
+
+const struct registrar_part registrar_requests_part = {
+	.name = "requests",
+	.types = {{request_set, PBOX_SET}, {request_status, PBOX_STATUS},
+		{request_leave, PBOX_LEAVE}},
+};

@@ -117,12 +117,19 @@ end_restoring(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_ta
 	registrar_fail_table(r, job, jt, &err, PBOX_E_LOST, PBOX_NO_WORKER);
 }
 
+/* Its shards restore it. */
+static bool
+is_with_shards(const struct pbox_registrar *r, const struct pbox_job_table *jt)
+{
+	return jt->restoring && jt->shards_open == r->conf.n_shards;
+}
+
 uint32_t
 registrar_restoring(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
 {
 	uint32_t left;
 
-	if (!jt->restoring || jt->shards_open < r->conf.n_shards)
+	if (!is_with_shards(r, jt))
 		return 0;
 	left = left_of(r, job, jt);
 	if (left == 0)
@@ -130,24 +137,29 @@ registrar_restoring(struct pbox_registrar *r, struct pbox_job *job, struct pbox_
 	return left;
 }
 
-void
-registrar_restore_text(const struct pbox_job_table *jt, uint32_t left, const struct pbox_job *job,
-	char *text, size_t cap)
+static bool
+restore_why(const struct pbox_registrar *r, const struct pbox_job *job,
+	const struct pbox_job_table *jt, char *text, size_t cap)
 {
-	snprintf(text, cap,
-		"table %u is being restored from what %u of %u workers hold: %u of %u fragments are left",
-		jt->fixed.table, jt->restorers, job->workers, left, jt->t.n_fragments);
+	uint32_t left = is_with_shards(r, jt) ? left_of(r, job, jt) : 0;
+
+	if (left > 0)
+		snprintf(text, cap,
+			"table %u is being restored from what %u of %u workers hold: %u of %u fragments are left",
+			jt->fixed.table, jt->restorers, job->workers, left, jt->t.n_fragments);
+	return left > 0;
 }
 
-void
-registrar_restore_tick(struct pbox_registrar *r, struct pbox_job *job)
+static void
+restore_tick(struct pbox_registrar *r, struct pbox_job *job)
 {
 	for (uint32_t i = 0; i < job->n_tables; i++)
 		registrar_restoring(r, job, job->table[i]);
 }
 
-void
-registrar_restorer_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned worker)
+/* A session ends, or its worker is not expected any more (R10.7). */
+static void
+restorer_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned worker)
 {
 	bool any = false;
 
@@ -167,3 +179,10 @@ registrar_restorer_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned
 	if (any)
 		registrar_post(r, job, PBOX_MAIL_RESTORERS);
 }
+
+const struct registrar_part registrar_restore_part = {
+	.name = "restore",
+	.session_end = restorer_gone,
+	.tick = restore_tick,
+	.why = restore_why,
+};

@@ -272,7 +272,8 @@ room_fit(struct pbox_registrar *r, const struct registrar_join *q, struct regist
 		if (out->arena <= most || out->window == 1)
 			break;
 	}
-	heap = pbox_job_heap(conf, m->workers) + registrar_nonce_heap(r, m->job);
+	heap = pbox_job_heap(conf, m->workers) + registrar_parts_heap(r, m->workers) +
+	       registrar_nonce_heap(r, m->job);
 	if (conf->bounds.memory != 0 && out->arena + heap > conf->bounds.memory)
 		return registrar_refuse(r, q->f, PBOX_E_NO_MEMORY, m->workers,
 			"%s need %zu bytes for sessions and rounds before the first tensor, and section [job %s] has memory = %llu: raise it",

@@ -148,8 +148,8 @@ registrar_rounds_added(
 		r->unfinished = true;
 }
 
-void
-registrar_rounds_tick(struct pbox_registrar *r, struct pbox_job *job)
+static void
+rounds_tick(struct pbox_registrar *r, struct pbox_job *job)
 {
 	for (uint32_t i = 0; i < job->n_tables; i++) {
 		struct pbox_job_table *jt = job->table[i];
@@ -170,3 +170,8 @@ registrar_rounds_tick(struct pbox_registrar *r, struct pbox_job *job)
 			pbox_schedule_age(&jt->t.schedule[g], jt->finished.lowest);
 	}
 }
+
+const struct registrar_part registrar_rounds_part = {
+	.name = "rounds",
+	.tick = rounds_tick,
+};

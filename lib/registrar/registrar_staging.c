@@ -6,6 +6,25 @@
 
 #include "registrar_impl.h"
 
+struct staged {
+	struct pbox_staging *staging; /* NULL: no copy is under way */
+	struct pbox_job *job;         /* NULL: it is gone */
+	uint32_t table;
+	unsigned mails; /* unanswered */
+	uint32_t ahead, highest;
+	bool laid_out, looked; /* by all shards at all fragments */
+	bool ending;
+	struct pbox_error err; /* of -EAGAIN */
+	int outcome;
+	uint64_t asked_at;
+};
+
+static struct staged *
+staged_of(const struct pbox_registrar *r)
+{
+	return registrar_state(r, PART_staging);
+}
+
 /* So many rounds fragments may be apart that are summed alike. */
 #define APART 8
 
@@ -16,13 +35,13 @@ static void
 post(struct pbox_registrar *r, enum pbox_mail_kind kind)
 {
 	for (unsigned i = 0; i < r->conf.n_shards; i++) {
-		struct pbox_shard_job *j = r->staged.job->shard[i];
+		struct pbox_shard_job *j = staged_of(r)->job->shard[i];
 		struct pbox_mail m = {.kind = kind,
 			.job = j,
-			.table = pbox_shard_table_of(j, r->staged.table),
-			.staging = r->staged.staging};
+			.table = pbox_shard_table_of(j, staged_of(r)->table),
+			.staging = staged_of(r)->staging};
 
-		r->staged.mails++;
+		staged_of(r)->mails++;
 		registrar_mail(r, &m);
 	}
 }
@@ -31,15 +50,16 @@ post(struct pbox_registrar *r, enum pbox_mail_kind kind)
 static void
 go(struct pbox_registrar *r)
 {
-	struct pbox_staging *staging = r->staged.staging;
-	bool any = registrar_finished(r, r->staged.job, r->staged.table, &r->staged.highest);
+	struct pbox_staging *staging = staged_of(r)->staging;
+	bool any = registrar_finished(
+		r, staged_of(r)->job, staged_of(r)->table, &staged_of(r)->highest);
 
 	PBOX_ASSERT(any); /* it had before */
-	staging->round = r->staged.highest + r->staged.ahead;
-	staging->oldest = r->staged.highest - APART;
-	r->staged.laid_out = true;
+	staging->round = staged_of(r)->highest + staged_of(r)->ahead;
+	staging->oldest = staged_of(r)->highest - APART;
+	staged_of(r)->laid_out = true;
 	post(r, PBOX_MAIL_SNAPSHOT);
-	r->staged.asked_at = r->now_ns;
+	staged_of(r)->asked_at = r->now_ns;
 }
 
 int
@@ -51,7 +71,7 @@ pbox_registrar_staging(struct pbox_registrar *r, const struct pbox_job *job, uin
 	uint32_t round;
 	size_t need;
 
-	PBOX_ASSERT(r->staged.staging == NULL);
+	PBOX_ASSERT(staged_of(r)->staging == NULL);
 	r->now_ns = now_ns;
 	if (job->state != PBOX_JOB_OPEN || jt == NULL || !jt->built ||
 		jt->shards_open < r->conf.n_shards)
@@ -66,13 +86,13 @@ pbox_registrar_staging(struct pbox_registrar *r, const struct pbox_job *job, uin
 			"table %u needs %zu bytes and snapshot-memory has %zu: raise it", table,
 			need, size);
 	pbox_staging_begin(staging, &jt->t, memory);
-	r->staged.staging = staging;
-	r->staged.job = r->job[job->id];
-	r->staged.table = table;
-	r->staged.ahead = ahead;
-	r->staged.laid_out = r->staged.looked = r->staged.ending = false;
-	r->staged.outcome = 0;
-	r->staged.mails = 0;
+	staged_of(r)->staging = staging;
+	staged_of(r)->job = r->job[job->id];
+	staged_of(r)->table = table;
+	staged_of(r)->ahead = ahead;
+	staged_of(r)->laid_out = staged_of(r)->looked = staged_of(r)->ending = false;
+	staged_of(r)->outcome = 0;
+	staged_of(r)->mails = 0;
 	if (pbox_staging_lay_out(staging))
 		go(r);
 	return 0;
@@ -82,43 +102,43 @@ pbox_registrar_staging(struct pbox_registrar *r, const struct pbox_job *job, uin
 static void
 end_staging(struct pbox_registrar *r, int outcome)
 {
-	r->staged.ending = true;
-	r->staged.outcome = outcome;
+	staged_of(r)->ending = true;
+	staged_of(r)->outcome = outcome;
 	post(r, PBOX_MAIL_SNAPSHOT_END);
 }
 
-void
-registrar_staging_mail(struct pbox_registrar *r, const struct pbox_mail *m)
+static void
+staging_mail(struct pbox_registrar *r, const struct pbox_mail *m)
 {
-	PBOX_ASSERT(r->staged.staging == m->staging && r->staged.mails > 0);
-	r->staged.mails--;
+	PBOX_ASSERT(staged_of(r)->staging == m->staging && staged_of(r)->mails > 0);
+	staged_of(r)->mails--;
 }
 
 /* Its shards are gone, and with them all that wrote to the memory. */
-void
-registrar_staging_job_gone(struct pbox_registrar *r, const struct pbox_job *job)
+static void
+staging_job_end(struct pbox_registrar *r, struct pbox_job *job)
 {
-	if (r->staged.staging == NULL || r->staged.job != job)
+	if (staged_of(r)->staging == NULL || staged_of(r)->job != job)
 		return;
-	r->staged.job = NULL;
-	r->staged.mails = 0;
-	r->staged.outcome = -ECANCELED;
+	staged_of(r)->job = NULL;
+	staged_of(r)->mails = 0;
+	staged_of(r)->outcome = -ECANCELED;
 }
 
 /* What shards have found, when none has a mail: does it end? */
 static bool
 ends(struct pbox_registrar *r, bool *done)
 {
-	struct pbox_staging *staging = r->staged.staging;
+	struct pbox_staging *staging = staged_of(r)->staging;
 
-	*done = r->staged.looked = true;
+	*done = staged_of(r)->looked = true;
 	for (unsigned i = 0; i < r->conf.n_shards; i++) {
 		const struct pbox_staging_shard *p = &staging->shard[i];
 
 		if (p->behind > 0) {
-			pbox_fail(&r->staged.err, EAGAIN,
+			pbox_fail(&staged_of(r)->err, EAGAIN,
 				"the tensors of table %u are at different rounds (one is at %u, another at %u), and a snapshot is of one: push all of them in each round",
-				r->staged.table, p->lowest, r->staged.highest);
+				staged_of(r)->table, p->lowest, staged_of(r)->highest);
 			end_staging(r, -EAGAIN);
 			return true;
 		}
@@ -127,7 +147,7 @@ ends(struct pbox_registrar *r, bool *done)
 			return true;
 		}
 		*done &= p->looked && p->waiting == 0;
-		r->staged.looked &= p->looked;
+		staged_of(r)->looked &= p->looked;
 	}
 	return false;
 }
@@ -135,19 +155,19 @@ ends(struct pbox_registrar *r, bool *done)
 int
 pbox_registrar_staging_step(struct pbox_registrar *r, uint64_t now_ns)
 {
-	struct pbox_staging *staging = r->staged.staging;
+	struct pbox_staging *staging = staged_of(r)->staging;
 	bool done;
 
 	PBOX_ASSERT(staging != NULL);
 	r->now_ns = now_ns;
-	if (r->staged.job == NULL || (r->staged.ending && r->staged.mails == 0)) {
-		r->staged.staging = NULL;
-		return r->staged.outcome;
+	if (staged_of(r)->job == NULL || (staged_of(r)->ending && staged_of(r)->mails == 0)) {
+		staged_of(r)->staging = NULL;
+		return staged_of(r)->outcome;
 	}
 	/* a job that closes: CLOSE_JOB comes after the mails that are under way */
-	if (r->staged.mails > 0 || r->staged.job->state != PBOX_JOB_OPEN)
+	if (staged_of(r)->mails > 0 || staged_of(r)->job->state != PBOX_JOB_OPEN)
 		return -EINPROGRESS;
-	if (!r->staged.laid_out) {
+	if (!staged_of(r)->laid_out) {
 		if (pbox_staging_lay_out(staging))
 			go(r);
 		return -EINPROGRESS;
@@ -156,9 +176,9 @@ pbox_registrar_staging_step(struct pbox_registrar *r, uint64_t now_ns)
 		return -EINPROGRESS;
 	if (done) {
 		end_staging(r, 0);
-	} else if (!r->staged.looked || now_ns - r->staged.asked_at >= ASK_EVERY) {
+	} else if (!staged_of(r)->looked || now_ns - staged_of(r)->asked_at >= ASK_EVERY) {
 		post(r, PBOX_MAIL_SNAPSHOT);
-		r->staged.asked_at = now_ns;
+		staged_of(r)->asked_at = now_ns;
 	}
 	return -EINPROGRESS;
 }
@@ -166,21 +186,30 @@ pbox_registrar_staging_step(struct pbox_registrar *r, uint64_t now_ns)
 bool
 pbox_registrar_staging_waits(const struct pbox_registrar *r)
 {
-	return r->staged.staging != NULL && r->staged.looked;
+	return staged_of(r)->staging != NULL && staged_of(r)->looked;
 }
 
 const char *
 pbox_registrar_staging_why(const struct pbox_registrar *r)
 {
-	return r->staged.err.text;
+	return staged_of(r)->err.text;
 }
 
 void
 pbox_registrar_staging_cancel(struct pbox_registrar *r, uint64_t now_ns)
 {
 	r->now_ns = now_ns;
-	if (r->staged.job == NULL || r->staged.ending || r->staged.job->state != PBOX_JOB_OPEN)
+	if (staged_of(r)->job == NULL || staged_of(r)->ending ||
+		staged_of(r)->job->state != PBOX_JOB_OPEN)
 		return;
 	/* after the mails that are under way: rings keep the order */
 	end_staging(r, -ETIMEDOUT);
 }
+
+const struct registrar_part registrar_staging_part = {
+	.name = "copies for snapshots",
+	.mails = 1u << PBOX_MAIL_SNAPSHOT | 1u << PBOX_MAIL_SNAPSHOT_END,
+	.mail = staging_mail,
+	.job_end = staging_job_end,
+	.state = sizeof(struct staged),
+};

@@ -71,8 +71,8 @@ take_page(struct pbox_job_table *jt, unsigned w, const struct pbox_declare *m,
 	return 0;
 }
 
-void
-registrar_on_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
+static void
+take_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
 {
 	struct pbox_member *mb = &job->member[f->hdr.worker];
 	struct pbox_declared a;
@@ -136,10 +136,18 @@ registrar_on_declare(struct pbox_registrar *r, const struct pbox_frame *f, struc
 		r, f, PBOX_DECLARED, pbox_declared_encode(r->scratch, sizeof(r->scratch), &a));
 }
 
+static void
+on_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
+{
+	take_declare(r, f, job);
+	if (r->job[f->hdr.job] == job) /* its run may have ended */
+		registrar_gone_declare(r, f, job);
+}
+
 /* Name the first worker that a table waits for. */
 static void
 send_not_ready(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_job *job,
-	uint32_t table, uint32_t restoring)
+	uint32_t table)
 {
 	struct pbox_not_ready m = {.expected = job->workers,
 		.joined = (uint16_t)pbox_job_joined(job),
@@ -171,11 +179,7 @@ send_not_ready(struct pbox_registrar *r, const struct pbox_frame *f, const struc
 		}
 	}
 	if (m.first_missing == PBOX_NO_WORKER &&
-		registrar_open_text(r, job, table, m.text, sizeof(m.text)))
-		;
-	else if (m.first_missing == PBOX_NO_WORKER && restoring > 0)
-		registrar_restore_text(job->table[table], restoring, job, m.text, sizeof(m.text));
-	else if (m.first_missing == PBOX_NO_WORKER)
+		!registrar_parts_why(r, job, job->table[table], m.text, sizeof(m.text)))
 		snprintf(m.text, sizeof(m.text), "the cores of the box are taking table %u over",
 			table);
 	registrar_reply(
@@ -245,8 +249,8 @@ taken_in(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *
 	return job->policy != PBOX_POLICY_SHRINK || registrar_members_settled(r, job);
 }
 
-void
-registrar_on_map(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
+static void
+on_map(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
 {
 	struct pbox_job_table *jt;
 	struct pbox_map m;
@@ -273,9 +277,23 @@ registrar_on_map(struct pbox_registrar *r, const struct pbox_frame *f, struct pb
 			r, f, (enum pbox_errcode)jt->error.code, m.table, "%s", jt->error.text);
 	} else if (!jt->built || jt->shards_open < r->conf.n_shards || !taken_in(r, f, job) ||
 		   (restoring > 0 && !registrar_is_restorer(jt, f->hdr.worker))) {
-		send_not_ready(r, f, job, m.table, restoring);
+		send_not_ready(r, f, job, m.table);
 	} else if (!registrar_running_map(r, f, job, jt)) {
 		/* beyond the table: none */
 		send_page(r, f, job, &jt->t, m.first < jt->t.n_chunks ? m.first : jt->t.n_chunks);
 	}
 }
+
+static void
+table_session_end(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
+{
+	(void)r;
+	registrar_forget_tables(job, w);
+}
+
+const struct registrar_part registrar_table_part = {
+	.name = "tables",
+	.types = {{on_declare, PBOX_DECLARE}, {on_map, PBOX_MAP}},
+	.session_end = table_session_end,
+	.members = registrar_build_tables,
+};

@@ -30,7 +30,7 @@ pbox_registrar_view_job(
 		.job = job,
 		.name = job->name,
 		.begun_ns = job->begun_ns,
-		.kept_ns = job->kept_ns,
+		.kept_ns = registrar_kept_ns(job),
 		.run = job->run.number,
 		.bytes = job->bytes,
 		.tables = job->n_tables,
@@ -61,7 +61,7 @@ pbox_registrar_view_member(const struct pbox_registrar *r, const struct pbox_job
 		.udp = m->peer.udp,
 		.window = m->window,
 		.lease_ms = m->lease_ms,
-		.rtt_us = m->rtt_us,
+		.rtt_us = registrar_rtt_us(job, worker),
 		.declared = m->declared,
 		.state = m->state,
 		.removed = m->removed,
@@ -217,11 +217,13 @@ pbox_registrar_why_end(struct pbox_why *why)
 		free(why);
 }
 
-void
-registrar_why_back(struct pbox_why_page *page)
+/* A shard has said what it waits for. */
+static void
+why_back(struct pbox_registrar *r, const struct pbox_mail *m)
 {
-	struct pbox_why *why = page->of;
+	struct pbox_why *why = m->why->of;
 
+	(void)r;
 	why->answered++;
 	if (why->abandoned && why->answered == why->shards)
 		free(why);
@@ -247,3 +249,9 @@ pbox_why_oldest(const struct pbox_why *why, unsigned max, const struct pbox_why_
 		}
 	return n;
 }
+
+const struct registrar_part registrar_view_part = {
+	.name = "questions",
+	.mails = 1u << PBOX_MAIL_WHY,
+	.mail = why_back,
+};

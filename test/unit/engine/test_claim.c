@@ -352,6 +352,15 @@ test_smaller_mtu(void)
 	fx_end();
 }
 
+static uint32_t
+rtt_us(const struct pbox_job *job, unsigned worker)
+{
+	struct pbox_member_view v;
+
+	pbox_registrar_view_member(fx.registrar, job, worker, fx.now, &v);
+	return v.rtt_us;
+}
+
 /* An operator asks for a round trip: a PING of the box, once a second at most. */
 static void
 test_round_trip(void)
@@ -365,16 +374,16 @@ test_round_trip(void)
 	pbox_registrar_measure(fx.registrar, job->id, 0);
 	UNIT_EQ_U64(tick(), 1);
 	CU_ASSERT_TRUE(pbox_registrar_measuring(fx.registrar, fx.now));
-	UNIT_EQ_U64(job->member[0].rtt_us, 0);
+	UNIT_EQ_U64(rtt_us(job, 0), 0);
 	fx.now += 250 * 1000;
 	alive();
-	UNIT_EQ_U64(job->member[0].rtt_us, 250);
-	UNIT_EQ_U64(job->member[1].rtt_us, 0);
+	UNIT_EQ_U64(rtt_us(job, 0), 250);
+	UNIT_EQ_U64(rtt_us(job, 1), 0);
 	/* a PING that was not asked for says nothing */
 	fx.now += 100 * MS;
 	CU_ASSERT_FALSE(pbox_registrar_measuring(fx.registrar, fx.now));
 	alive();
-	UNIT_EQ_U64(job->member[0].rtt_us, 250);
+	UNIT_EQ_U64(rtt_us(job, 0), 250);
 	pbox_registrar_measure(fx.registrar, job->id, 0);
 	UNIT_EQ_U64(ticks(800), 0); /* asked again too early */
 	UNIT_EQ_U64(ticks(100), 1);

@@ -375,6 +375,32 @@ def grad_scaler(c):
 
 
 @recipe
+def grad_scaler_finds_inf(c):
+    """At the last worker, in step 2: nobody makes it. torch 1.13 has no scaler for CPUs, so this is what it does."""
+    p = Pair(c, mlp, "Adam", lr=0.01)
+    for at in range(6):
+        p.box.zero_grad()
+        backward(p.a, at, RANK)
+        p.box.grad_scale, p.box.found_inf = None, torch.tensor(float(at == 2 and RANK == WORLD - 1))
+        p.box.step()
+        del p.box.grad_scale, p.box.found_inf
+        if at != 2:
+            mean_gradients(p.b, at, backward)
+            p.torch.step()
+    return p.result() if p.box.skipped == 1 else f"skipped {p.box.skipped}"
+
+
+@recipe
+def step_left_out_by_one(c):
+    p = Pair(c, mlp, "Adam", lr=0.01).step(2)
+    if RANK == WORLD - 1:
+        p.box.zero_grad()
+        backward(p.a, 2, RANK)
+    return refused(lambda: p.step(), f"worker {WORLD - 1} has discarded=1" if RANK != WORLD - 1 else "this one) discarded=1",
+                   pbox.PBoxMismatch)
+
+
+@recipe
 def autocast(c):
     def mixed(model, step, rank):
         x, y = data(step, rank)

@@ -97,7 +97,9 @@ class FakeLib:
         self.clients = {}
         self.calls = []
         self.hold = False
+        self.first_rounds = []  # as declared
         self.lost_sets = {}  # by worker
+        self.left_text = ""  # what a wait is ended with when a worker has left
 
     # ---- helpers
 
@@ -232,6 +234,7 @@ class FakeLib:
                  for i in range(d.n)]
         with self.cond:
             n, c.tables = c.tables, c.tables + 1
+            self.first_rounds.append(d.first_round)
             if n == len(c.job.tables):
                 c.job.tables.append(Table(d, specs))
             t = c.job.tables[n]
@@ -332,6 +335,8 @@ class FakeLib:
             w.state[0] = int((time.monotonic() + (w.timeout_ms or self._c(p).timeout) / 1000) * 1000)
         left = max(1, w.state[0] - int(time.monotonic() * 1000))
         code = self.pbox_client_wait(p, handle, min(left, slice_ms), err)
+        if self.left_text and code == _lib.DEADLINE and err._obj.text == self.left_text.encode():
+            return code
         return _lib.PENDING if code == _lib.DEADLINE and left > slice_ms else code
 
     def pbox_client_wait(self, p, handle, timeout, err):
@@ -340,6 +345,8 @@ class FakeLib:
             op = c.ops[handle]
             end = time.monotonic() + timeout / 1000
             while op.code is None:
+                if self.left_text and len(c.job.members) < c.job.workers:
+                    return self._fail(err, -9, self.left_text)
                 left = end - time.monotonic()
                 if left <= 0 or not self.cond.wait(left):
                     return self._fail(err, -9, "the other workers have not pushed")

@@ -506,6 +506,218 @@ class Optimisers(Case):
         self.assertEqual(workers.run(2, worker), [[-1.75] * 2] * 2)
 
 
+class Scaler:
+    """What GradScaler does for an optimiser that has _step_supports_amp_scaling. torch 1.13 has none for CPUs."""
+
+    def __init__(self, passes_itself, scale=2.0 ** 10):
+        self.passes_itself, self.scale, self._per_optimizer_states = passes_itself, scale, {}
+
+    def unscale_(self, opt):
+        found = torch.zeros(1)
+        for p in (p for g in opt.param_groups for p in g["params"] if p.grad is not None):
+            p.grad.div_(self.scale)
+            found += not bool(torch.isfinite(p.grad).all())
+        self._per_optimizer_states[id(opt)].update(stage=State("UNSCALED"), found_inf_per_device={"cpu": found})
+
+    def step(self, opt, unscaled=False):
+        assert opt._step_supports_amp_scaling
+        self._per_optimizer_states[id(opt)] = dict(stage=State("READY"), found_inf_per_device={})
+        if unscaled:
+            self.unscale_(opt)
+        if self.passes_itself:
+            return opt.step(grad_scaler=self)
+        finite = all(bool(torch.isfinite(p.grad).all()) for g in opt.param_groups for p in g["params"])
+        opt.grad_scale = None if unscaled else torch.tensor([self.scale])
+        opt.found_inf = torch.tensor(float(not finite))
+        if unscaled:
+            opt.found_inf = self._per_optimizer_states[id(opt)]["found_inf_per_device"]["cpu"]
+        try:
+            return opt.step()
+        finally:
+            del opt.grad_scale, opt.found_inf
+
+    def update(self, opt):
+        if self.passes_itself:
+            self.scale *= 0.5 if any(self._per_optimizer_states[id(opt)]["found_inf_per_device"].values()) else 1.0
+
+
+class State:
+    def __init__(self, name):
+        self.name = name
+
+
+class LeftOut(Case):
+    """A step that one worker leaves out."""
+
+    def trained(self, batch, n=2, steps=6, **kw):
+        """What n workers end with, one of which may be an error: batch(worker, step, optimiser, parameter)."""
+        def worker(w):
+            p = torch.nn.Parameter(torch.zeros(3))
+            opt = pbox.torch.SGD([p], lr=1.0, worker=w, workers=n, timeout=5.0, **HERE, **kw)
+            try:
+                for k in range(steps):
+                    batch(w, k, opt, p)
+                return p.detach().tolist(), opt.skipped, opt.next_round
+            except pbox.PBoxError as e:
+                return e
+            finally:
+                opt.close()
+        out = workers.run(n, worker)
+        self.close_all()
+        return out
+
+    @staticmethod
+    def gradient(w, k, p):
+        """10**w * (k + 1)"""
+        (p * 10.0 ** w * (k + 1)).sum().backward()
+
+    def test_by_one_alone(self):
+        """Each way to take gradients away: the step after that is an error of both that names it."""
+        def away(p, opt, how):
+            if how == "none":
+                p.grad = None
+            elif how == "zeros":
+                p.grad.zero_()
+            else:
+                opt.zero_grad(set_to_none=how == "optimiser")
+        for how in ("optimiser", "optimiser's zeros", "none", "zeros"):
+            def batch(w, k, opt, p):
+                if p.grad is not None:
+                    away(p, opt, how)
+                self.gradient(w, k, p)
+                if not (k == 3 and w == 1):
+                    opt.step()
+            for w, e in enumerate(self.trained(batch)):
+                self.assertIsInstance(e, pbox.PBoxMismatch)
+                self.assertRegex(str(e), f"^steps differ .* worker {1 - w} has discarded={1 - w}, worker {w} .*"
+                                 f"discarded={w}. The gradients of so many batches were thrown away")
+
+    def test_by_one_alone_with_slots(self):
+        def batch(w, k, opt, p):
+            opt.zero_grad()
+            self.gradient(w, k, p)
+            if not (k == 3 and w == 1):
+                opt.step()
+        for e in self.trained(batch, slots=4):
+            self.assertRegex(str(e), "worker [01] has discarded=")
+
+    def test_by_one_that_leaves_then(self):
+        """Gradients that come from elsewhere leave no trace; in the end a step is missing."""
+        def batch(w, k, opt, p):
+            p.grad = torch.full((3,), 10.0 ** w * (k + 1))
+            if not (k == 3 and w == 1):
+                opt.step()
+        self.lib.left_text = "given up after 0.1 s, as a worker has left or was refused"
+        first, _ = self.trained(batch)
+        self.assertRegex(str(first), "a worker has left .* step 6 of this worker: .* it has left a step out")
+
+    def test_by_all(self):
+        def batch(w, k, opt, p):
+            opt.zero_grad()
+            self.gradient(w, k, p)
+            if k != 3:
+                opt.step()
+        want = [-5.5 * (1 + 2 + 3 + 5 + 6)] * 3
+        self.assertEqual(self.trained(batch), [(want, 0, 6)] * 2)
+
+    def test_what_is_no_step_left_out(self):
+        def accumulates(w, k, opt, p):  # another number of parts, or none: as many samples
+            opt.zero_grad(set_to_none=k % 2 == 0)
+            for part in range([1, 3, 0][w]):
+                self.gradient(part - w, k, p)
+                if part == 0:
+                    p.grad = p.grad * 1.0  # of code of its own that clips, at one worker
+            opt.step()
+        self.assertTrue(all(isinstance(r, tuple) for r in self.trained(accumulates, n=3)))
+
+        def looks(w, k, opt, p):
+            opt.zero_grad()
+            self.gradient(w, k, p)
+            if w == 1:  # without a trace in p.grad
+                torch.autograd.grad((p * 7).sum(), [p])
+            opt.step()
+        want = [-5.5 * 21] * 3
+        self.assertEqual(self.trained(looks), [(want, 0, 7)] * 2)
+
+        def tries(w, k, opt, p):
+            for _ in range(1 + w):
+                opt.zero_grad()
+                self.gradient(w, k, p)
+            opt.step()
+        self.assertEqual(self.trained(tries, local_backward=True), [(want, 0, 7)] * 2)
+        self.assertIsInstance(self.trained(tries)[0], pbox.PBoxMismatch)
+
+    def test_grad_scaler(self):
+        """One worker finds inf, in a step in which the learning rate changes as well: all leave it out."""
+        for passes_itself in (False, True):
+            for unscaled in (False, True):
+                scalers = [Scaler(passes_itself, 2.0 ** (8 + w)) for w in range(2)]
+
+                def batch(w, k, opt, p):
+                    opt.zero_grad()
+                    ((p * 10.0 ** w * (k + 1)).sum() * scalers[w].scale).backward()
+                    if k == 3 and w == 1:
+                        p.grad[1] = float("inf")
+                    opt.param_groups[0]["lr"] = 1.0 / 2 ** (k // 3)
+                    scalers[w].step(opt, unscaled)
+                    scalers[w].update(opt)
+                want = [-5.5 * (1 + 2 + 3 + 5 / 2 + 6 / 2)] * 3
+                self.assertEqual(self.trained(batch), [(want, 1, 6 + (1 << 32))] * 2)
+                self.assertEqual([s.scale for s in scalers], [2.0 ** (8 + w - passes_itself) for w in range(2)])
+
+    def test_grad_scaler_alone(self):
+        scaler = Scaler(False)
+
+        def batch(w, k, opt, p):
+            opt.zero_grad()
+            ((p * (k + 1)).sum() * scaler.scale).backward()
+            if k == 3:
+                p.grad[1] = float("nan")
+            scaler.step(opt)
+        self.assertEqual(self.trained(batch, n=1), [([-17.0] * 3, 1, 6 + (1 << 32))])
+
+    def test_grad_scaler_with_slots(self):
+        """In one of the slots: the round is left out, and the next one begins."""
+        scaler = Scaler(False)
+
+        def batch(w, k, opt, p):
+            for slot in range(2):
+                self.assertEqual(opt.slot, 2 * w + slot)
+                ((p * (4 * k + opt.slot)).sum() * scaler.scale).backward()
+                if k == 1 and opt.slot == 2:
+                    p.grad[0] = float("inf")
+                scaler.step(opt)
+            self.assertEqual(opt.trained_rounds, k + 1)
+        self.assertEqual(self.trained(batch, steps=3, slots=4), [([-1.5 - 9.5] * 3, 1, 3 + (1 << 32))] * 2)
+
+    def test_grad_scaler_at_one_worker(self):
+        scaler = Scaler(False)
+
+        def batch(w, k, opt, p):
+            (p * scaler.scale).sum().backward()
+            scaler.step(opt) if w else opt.step()
+        for e in self.trained(batch):
+            self.assertRegex(str(e), "^steps differ .* has grad_scaler=[01].*belongs to all workers, or to none")
+
+        def shrinks(w, k, opt, p):
+            (p * scaler.scale).sum().backward()
+            scaler.step(opt)
+        for e in self.trained(shrinks, policy="shrink"):
+            self.assertRegex(str(e), "GradScaler leaves steps out, and with policy='shrink'")
+
+    def test_goes_on_after_steps_left_out(self):
+        """The agreement has had a round for each of them, the parameters have not."""
+        self.assertEqual(len(self.trained(lambda *_: None)), 2)
+        workers.run(2, lambda w: pbox.torch.SGD([torch.nn.Parameter(torch.zeros(1))], 1.0, worker=w, workers=2,
+                                                first_round=7 + (2 << 32), **HERE))
+        self.assertEqual(sorted(self.lib.first_rounds), [0, 0, 0, 0, 7, 7, 9, 9])
+
+    def test_unknown_arguments(self):
+        opt = pbox.torch.SGD([torch.nn.Parameter(torch.ones(1))], 0.1, worker=0, workers=1, **HERE)
+        with self.assertRaisesRegex(TypeError, "and not sample$"):
+            opt.step(sample=3)
+
+
 class Helpers(Case):
     def test_all_reduce_and_buffers(self):
         def worker(w):

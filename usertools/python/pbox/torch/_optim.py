@@ -15,9 +15,9 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple, Union
 import torch
 
 from .. import _buffers, _checks, _lib
-from ..client import Client, Operation, Table, Tensor
+from ..client import ANY_ROUND, Client, Operation, Table, Tensor
 from ..errors import PBoxDeadline, PBoxInvalid, PBoxMismatch, PBoxRefused
-from . import _clip, _layout
+from . import _clip, _layout, _skip
 from ._agree import Agreement, Alone, Hypers
 from ._session import (DECLARE_SECONDS, between_rounds, check_slots, connect, goes_by_slots,
                        trains, trains_no_more)
@@ -49,6 +49,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
     clip_value         clamp each element of the reduced gradient to +-clip_value
     local_clip         True: clip_grad_norm_ and the like on this worker's own gradients are what
                        is wanted. Else they are an error: see train.md
+    local_backward     True: gradients of this worker alone may be thrown away between steps. Else workers that
+                       differ in how many were get PBoxMismatch: one has left a step out
     slots              micro-batches into which each round is divided, the same at all workers. Then
                        step() ends one slot, takes its gradients away, and makes the step of
                        the round with the last slot of this worker (`round_ended`). The same slots
@@ -71,6 +73,9 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                        next_round was when that was taken. params (and lr of the groups) must be
                        the checkpoint's; they are neither sent nor overwritten.
 
+    torch's GradScaler is asked for: where it has found inf at one worker, all leave the step out (`skipped` counts
+    them).
+
     state_dict() and load_state_dict() are torch.optim's, with the state that the box keeps:
     checkpoints of either load into the other.
     """
@@ -79,12 +84,13 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
     _hypers: Tuple[str, ...] = ()
     _arrays: Tuple[str, ...] = ()  # of the optimiser's state, in torch's names
     _counted = False  # torch's state has the number of steps as well
+    _step_supports_amp_scaling = True  # GradScaler calls step() though it has found inf
 
     def __init__(self, params: Any, defaults: Dict[str, Any], *, box: Optional[str] = None,
                  job: Optional[str] = None, secret: Optional[str] = None,
                  worker: Optional[int] = None, workers: Optional[int] = None, op: str = "mean",
                  push: str = "fp32", pull: str = "fp32", clip_value: float = 0.0,
-                 local_clip: bool = False, client: Optional[Client] = None,
+                 local_clip: bool = False, local_backward: bool = False, client: Optional[Client] = None,
                  declare_timeout: Optional[float] = None, first_round: int = 0,
                  slots: Optional[int] = None, **options: Any) -> None:
         self._declared = False
@@ -92,6 +98,9 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             raise PBoxInvalid(f"clip_value is {clip_value}: needed is 0 (off) or more")
         defaults = dict(defaults, clip_value=clip_value)
         super().__init__(params, defaults)
+        # steps that all leave out have a round of the agreement, and none of the parameters: a checkpoint has both
+        first_round = _checks.whole(first_round, "first_round", (1 << 64) - 1)
+        first_round, skipped = first_round & _checks.U32, first_round >> 32
         self._op, self._push, self._pull = op, push, pull
         self.local_clip = local_clip
         specs = self._list_parameters()
@@ -111,7 +120,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             # with policy shrink workers come back between steps: they cannot be compared
             alone = self.client.workers == 1 or self.client.policy == "shrink"
             self._agreement = Alone() if alone else \
-                Agreement(self.client, len(self._all), declare_timeout, first_round)
+                Agreement(self.client, len(self._all), declare_timeout,
+                          first_round if first_round == ANY_ROUND else first_round + skipped)
             self._declared = True
             self._prepare()
             self._kept = State(self.table, self._arrays, self._counted, self._all,
@@ -121,10 +131,14 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             self._resumed = first_round > 0 and self.table.next_round == first_round > 1
             if not self._resumed:
                 self._share_parameters()
+            self._discards = None if alone or local_backward else _skip.Discards(self._all)
         except BaseException:
             self._session.release()
             raise
         self.rounds = 0
+        self.skipped = skipped if self._resumed else 0
+        self._discarded = 0
+        self._inf: Optional[bool] = None  # in this round; None: no GradScaler
         # a gradient at any worker, in a step before? Who goes on does not know, so: yes
         self._begun = self._resumed
         self._had = [self._resumed] * len(self._all)
@@ -234,8 +248,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
     @property
     def next_round(self) -> int:
         """Number of the next step's round: `first_round` of who goes on from a checkpoint that is
-        taken now."""
-        return self.table.next_round
+        taken now. (In the upper 32 bits it has the number of steps that all have left out.)"""
+        return self.table.next_round + (self.skipped << 32)
 
     @property
     def shares(self) -> int:
@@ -304,7 +318,10 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
     def _compare(self, hypers: Hypers, timeout: Optional[float]) -> None:
         """Wait for what the other workers say, and raise for what the box would do otherwise
         than torch."""
-        has, had = self._agreement.check(timeout)
+        has, had, inf = self._agreement.check(timeout)
+        if inf:  # with a GradScaler at one all have one: nobody has pushed
+            self._todo[1:] = [self._leave_out]
+            return
         unused, late = [], []
         for i, (now, before) in enumerate(zip(has, had)):
             if not now and not self._step_on_zeros_is_none(i, before, hypers):
@@ -423,9 +440,14 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                          "DataLoader(data, batch_sampler=optimiser.sampler(data, batch_size, seed))", self.shares)
         self._stepped = True
 
+    def _count_discards(self) -> None:
+        if self._discards is not None:
+            self._discarded += self._discards.take()
+
     def _take(self, samples: int) -> None:
         """A slot is done: its gradients go into the sums."""
         assert self._slots is not None
+        self._count_discards()
         grads: Sums = [None if p.grad is None else self._checked(i, p.grad) for i, p in enumerate(self._all)]
         separate(grads)
         if self._op == "weighted_mean":
@@ -461,6 +483,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
 
     def _said(self, hypers: Hypers) -> Hypers:
         """What all workers must have alike."""
+        hypers = [dict(h, discarded=self._discarded, grad_scaler=self._inf is not None) for h in hypers]
         if self._slots is None:
             return hypers
         s = self._slots
@@ -469,9 +492,12 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Optional[Callable[[], Any]] = None, *,
-             samples: Optional[int] = None) -> Any:
+             samples: Optional[int] = None, **scaling: Any) -> Any:
         """Push the gradients, wait for the other workers', get the new parameters. With slots: the
         gradients of a slot are complete; with the last one of this worker's, as said."""
+        scaler = scaling.pop("grad_scaler", None)  # of torch 1.13, and no name of ours: later ones warn where they see it
+        if scaling:
+            raise TypeError(f"step() takes closure and samples, and not {', '.join(scaling)}")
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -490,6 +516,12 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         if self._slots is not None:
             self._look_at_data()
             self._begin_slot()
+        inf = _skip.unscale(self, scaler)
+        if inf is not None:
+            if self.client.policy == "shrink" and self.client.workers > 1:
+                raise PBoxInvalid("a GradScaler leaves steps out, and with policy='shrink' workers cannot agree on that: take "
+                                  "policy='wait', or bfloat16, which needs no scaling")
+            self._inf = bool(self._inf) or inf
         if self._slots is not None and not self._slots.last:
             self._take(1 if samples is None else samples)
             self._slots.prepare()
@@ -505,7 +537,9 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         has = self._inputs(keep)
         changes = self._changes(hypers)
         loaded = self._kept.pending
-        first = any(changes) or loaded or self._needs_look(has, hypers)
+        self._count_discards()
+        scaled = self._inf is not None
+        first = scaled or any(changes) or loaded or self._discarded > 0 or self._needs_look(has, hypers)
         refused: List[Exception] = []
         given: List[Operation] = []
         if loaded and self.client.worker == 0:
@@ -525,7 +559,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
 
         # each of these either happens or is made again after a deadline, so it does one thing
         def begin(_timeout: Optional[float]) -> None:
-            self._agreement.begin(self._said(hypers), has, self._had, None if self._resumed else loaded)
+            self._agreement.begin(self._said(hypers), has, self._had, None if self._resumed else loaded, bool(self._inf))
 
         def tell(_timeout: Optional[float]) -> None:
             if any(changes):
@@ -538,23 +572,38 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             self._compare(hypers, timeout)
             if refused:
                 raise refused[0]
+            if scaled and self._leave_out in self._todo:
+                _skip.tell(self, scaler)
 
         def push(timeout: Optional[float]) -> None:
             self._pending: Operation = self._submit(keep, 1 if samples is None else samples)
 
+        def told(_timeout: Optional[float]) -> None:
+            if refused:
+                raise refused[0]
+
         # who has something to send that others may not want pushes when they agree; nobody's
-        # step ends before that
-        self._todo = [give, begin, tell, compare, push, self._end] if first else \
+        # step ends before that. What was said for a round that is left out might come after what the next step says
+        self._todo = [give, begin, compare, tell, told, push, self._end] if scaled else \
+            [give, begin, tell, compare, push, self._end] if first else \
             [give, begin, tell, push, compare, self._end]
         self.wait()
         return loss
 
-    def _end(self, timeout: Optional[float]) -> None:
-        self._pending.wait(timeout)
-        self._resumed = False
+    def _end_round(self) -> None:
+        self._resumed, self._inf, self._discarded = False, None, 0
         if self._slots is not None:
             self._tree.clear()
             self._slots.end_round()
+
+    def _leave_out(self, _timeout: Optional[float]) -> None:
+        """All have heard that a GradScaler has found inf at one of them."""
+        self._end_round()
+        self.skipped += 1
+
+    def _end(self, timeout: Optional[float]) -> None:
+        self._pending.wait(timeout)
+        self._end_round()
         if self._narrow_pull:
             with torch.no_grad():
                 self._widen()
@@ -569,8 +618,11 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         while self._todo:
             try:
                 self._todo[0](None if end is None else max(0.001, end - time.monotonic()))
-            except PBoxDeadline:
-                raise
+            except PBoxDeadline as e:
+                if "a worker has left" not in str(e):
+                    raise
+                raise type(e)(f"{e}. This is step {self.rounds + 1} of this worker: if one that has gone through as many batches "
+                              "has left, it has left a step out, and those after it were made of different batches") from None
             except Exception as e:
                 self._failed = e  # workers differ, or the session has ended: no step follows
                 raise
@@ -621,4 +673,6 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         """Leave the job (unless others share the session)."""
         if self._slots is not None:
             trains_no_more(self.client, self._slots)
+        if self._discards is not None:
+            self._discards.close()
         self._session.release()

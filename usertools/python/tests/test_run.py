@@ -4,11 +4,13 @@
 
 import os
 import threading
+import time
 import unittest
 from unittest import mock
 
 import torch.distributed as dist
 
+import pbox
 from pbox.torch import _run
 from tests import workers
 
@@ -71,8 +73,20 @@ class Launchers(unittest.TestCase):
 
 
 class Stores(unittest.TestCase):
+    def meet(self, store, rank, world):
+        return _run._from_store(store, "key", rank, world, "the store")
+
     def agree(self, store, n):
-        return workers.run(n, lambda _: _run._from_store(store, "key", n))
+        return workers.run(n, lambda rank: self.meet(store, rank, n))
+
+    def early(self, store, *ranks, n):
+        """Processes that wait; what they get comes to the list."""
+        got = []
+        threads = [threading.Thread(target=lambda r=r: got.append(self.meet(store, r, n)), daemon=True) for r in ranks]
+        for t in threads:
+            t.start()
+            t.join(0.05)
+        return threads, got
 
     def test_all_the_same(self):
         store = dist.HashStore()
@@ -85,15 +99,78 @@ class Stores(unittest.TestCase):
         self.assertEqual(len({first[0], again[0], fewer[0]}), 3)
 
     def test_when_all_are_there(self):
-        store, early = dist.HashStore(), []
-        thread = threading.Thread(
-            target=lambda: early.append(_run._from_store(store, "key", 2)))
-        thread.start()
-        thread.join(0.5)
-        self.assertEqual(early, [])  # the other may be one of the run before, still
-        late = _run._from_store(store, "key", 2)
-        thread.join(60)
-        self.assertEqual(early, [late])
+        for first in (0, 1):
+            store = dist.HashStore()
+            (thread,), early = self.early(store, first, n=2)
+            thread.join(0.3)
+            self.assertEqual(early, [])  # the other may be one of the run before, still
+            late = self.meet(store, 1 - first, 2)
+            thread.join(60)
+            self.assertEqual(early, [late])
+
+    def test_starts_that_were_cut_off(self):
+        """However far an earlier start has come, the next one agrees on an identity of its own."""
+        for ranks in ((0,), (1,), (2,), (0, 1), (1, 2), (2, 0), (0, 1, 2)):
+            store, seen = dist.HashStore(), set()
+            for _ in range(3):
+                for r in ranks:  # came, has maybe offered or taken, and is ended
+                    m = _run._Meeting(store, "key", r, 3)
+                    m._follow() if r else m._offer()
+                began = time.monotonic()
+                ids = set(self.agree(store, 3))
+                self.assertLess(time.monotonic() - began, 10)
+                self.assertEqual(len(ids), 1)
+                seen |= ids
+            self.assertEqual(len(seen), 3)
+
+    def test_one_that_comes_again(self):
+        """While the others wait: they go on with the process that came last."""
+        for again in (0, 1):
+            store = dist.HashStore()
+            lost = _run._Meeting(store, "key", again, 3)
+            threads, early = self.early(store, 1 - again, n=3)
+            lost._follow() if again else lost._offer()
+            more, late = self.early(store, 2, again, n=3)
+            for t in threads + more:
+                t.join(60)
+            self.assertEqual(len({*early, *late}), 1)
+            self.assertEqual(len(early + late), 3)
+
+    def test_agents_count_on_their_own(self):
+        store = dist.HashStore()
+        env = dict(TORCHRUN, TORCHELASTIC_USE_AGENT_STORE="True", WORLD_SIZE="2", GROUP_WORLD_SIZE="2")
+        with mock.patch.object(_run.dist, "TCPStore", lambda *_: store), mock.patch.object(_run, "_next", lambda _: 0):
+            both = []
+            for restarts in ("0", "3"):
+                with mock.patch.dict(os.environ, dict(env, TORCHELASTIC_RESTART_COUNT=restarts, RANK=str(len(both))), clear=True):
+                    rank = len(both)
+                    both.append(threading.Thread(target=lambda r=rank: got.append(_run.identity("j", r, 2))))
+                    got = [] if rank == 0 else got
+                    both[-1].start()
+                    both[-1].join(0.2)  # it reads the environment
+            for t in both:
+                t.join(60)
+        self.assertEqual((len(got), len(set(got))), (2, 1))
+
+    def test_sentences(self):
+        with mock.patch.object(_run, "_STORE_SECONDS", 0.2), mock.patch.object(_run, "_TELL_SECONDS", 0.05):
+            for rank, came, said in ((0, (), "worker 0 of 3 has asked the store .* missing is workers 1, 2: start"),
+                                     (1, (2,), "missing is worker 0: start"),
+                                     (1, (0, 2), "missing is worker 0, or it has begun without this process: .*alone"),
+                                     (0, (1, 2), "missing is one of those that came last")):
+                store = dist.HashStore()
+                for r in came:
+                    _run._Meeting(store, "key", r, 3)
+                with self.assertLogs("pbox") as log, self.assertRaisesRegex(pbox.PBoxDeadline, said):
+                    self.meet(store, rank, 3)
+                self.assertRegex(log.output[0], said)
+
+    def test_store_that_is_gone(self):
+        with self.assertRaisesRegex(pbox.PBoxUnreachable, "the store does not answer"):
+            class Gone:
+                def add(self, *_):
+                    raise RuntimeError("Connection reset by peer")
+            self.meet(Gone(), 0, 2)
 
 
 if __name__ == "__main__":

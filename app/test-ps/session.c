@@ -488,9 +488,10 @@ session_stop(struct testps *t, struct pbox_error *err)
 	/* a round that would take longer than a second is finished without it */
 	if ((uint64_t)t->workers * t->plan.n > rate)
 		atomic_store(&t->rate, 0);
-	if (session_running(t) && atomic_load(&t->limit) == NO_LIMIT) {
+	/* also of a start with a number of rounds, and --rounds: what was begun ends, nothing else begins */
+	if (session_running(t)) {
 		freeze(t, true);
-		atomic_store(&t->limit, highest_round(t));
+		atomic_store(&t->limit, RTE_MIN(atomic_load(&t->limit), highest_round(t)));
 		freeze(t, false);
 	}
 	ret = session_await(t, is_idle, 0, t->opt.timeout_ns / 1000, err);

@@ -26,7 +26,8 @@
 #define SEND_PATIENCE 100 /* ms that a full send queue is waited for */
 #define TX_MSGS       64  /* in one sendmmsg */
 #define TRAIN_BYTES   65000
-#define TRAIN_MAX     64 /* UDP_MAX_SEGMENTS of the kernel */
+#define TRAIN_MAX     64   /* UDP_MAX_SEGMENTS of the kernel */
+#define TRAIN_AGAIN   4096 /* datagrams that leave alone before a train is tried again */
 #define RX_MSGS       64
 #define RX_SIZE       65536
 #define RX_STRIDE     (RX_SIZE + 33 * 64) /* or all datagrams would meet in the same cache sets */
@@ -48,7 +49,10 @@ struct train {
 struct udp {
 	struct pbox_client_transport t;
 	int fd, event;
-	uint8_t *buf; /* RX_MSGS x RX_STRIDE */
+	unsigned
+		refused_train; /* the length of trains before the kernel took none; 0: it did not say so */
+	unsigned alone;        /* datagrams since then */
+	uint8_t *buf;          /* RX_MSGS x RX_STRIDE */
 	struct mmsghdr rx[RX_MSGS];
 	struct iovec rx_iov[RX_MSGS];
 	struct sockaddr_in rx_from[RX_MSGS];
@@ -303,9 +307,8 @@ send_failed(struct udp *s, int error, unsigned *patience)
 		s->t.path_errno = EMSGSIZE;
 		read_errors(s);
 		break;
-	case EIO: /* no checksum offload below, and a kernel that needs it for trains */
-	case EINVAL:
-		s->t.train = 1;
+	case EINVAL: /* a route that is a black hole */
+		s->t.path_errno = ENETUNREACH;
 		break;
 	default: /* an ICMP error of an earlier datagram is reported by the next call */
 		read_errors(s);
@@ -315,6 +318,58 @@ send_failed(struct udp *s, int error, unsigned *patience)
 		return true;
 	}
 	return false;
+}
+
+static bool
+is_train_refused(const struct train *m, int error)
+{
+	/* EIO: no checksum offload below, and a kernel that needs it for trains */
+	return m->segs > 1 && (error == EIO || error == EINVAL);
+}
+
+/**
+ * The datagrams of a train that the kernel has refused, one by one. If they leave it is the train that this route does
+ * not take, else the route takes nothing (a black hole is EINVAL as well), which says nothing about trains.
+ */
+static void
+send_apart(struct udp *s, const struct train *m)
+{
+	const struct iovec *iov = m->iov, *end = iov + m->iovs;
+	unsigned left = 0, n = 0;
+
+	for (uint32_t bytes; iov < end; n++) {
+		struct msghdr h = {.msg_name = &m->to->addr,
+			.msg_namelen = sizeof(m->to->addr),
+			.msg_iov = (struct iovec *)(uintptr_t)iov};
+
+		for (bytes = 0; iov < end && bytes < m->seg; bytes += (uint32_t)(iov++)->iov_len)
+			h.msg_iovlen++;
+		if (sendmsg(s->fd, &h, 0) >= 0)
+			left++;
+		else if (errno == EINVAL)
+			s->t.path_errno = ENETUNREACH;
+	}
+	s->t.tx_failed += n - left;
+	if (left > 0 && s->t.train > 1) {
+		s->refused_train = s->t.train;
+		s->alone = 0;
+		s->t.train = 1;
+	}
+}
+
+/** Another route, or device, may take trains. */
+static void
+trains_again(struct udp *s, unsigned datagrams)
+{
+	if (s->t.train > 1)
+		s->refused_train = 0; /* the worker has tried the path */
+	if (s->refused_train == 0)
+		return;
+	s->alone += datagrams;
+	if (s->alone >= TRAIN_AGAIN) {
+		s->t.train = s->refused_train;
+		s->refused_train = 0;
+	}
 }
 
 static void
@@ -351,6 +406,8 @@ send_trains(struct udp *s, const struct train *m, unsigned n)
 
 		if (sent > 0) {
 			at += (unsigned)sent;
+		} else if (is_train_refused(&m[at], errno)) {
+			send_apart(s, &m[at++]);
 		} else if (!send_failed(s, errno, &patience)) {
 			/* a loss like any other: loss recovery retransmits */
 			s->t.tx_failed += m[at].segs;
@@ -364,6 +421,7 @@ udp_send(struct pbox_client_transport *t, const struct pbox_client_tx *d, unsign
 {
 	struct udp *s = (struct udp *)t;
 
+	trains_again(s, n);
 	while (n > 0) {
 		struct train m[TX_MSGS];
 		unsigned trains, taken = couple(s, d, n, m, &trains);

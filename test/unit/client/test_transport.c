@@ -2,7 +2,9 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <errno.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "client_impl.h"
@@ -532,6 +534,113 @@ test_plain_memory(void)
 	fake_stop(b);
 }
 
+/* ---- routes that take no trains, or nothing, for a time ------------------------------------- */
+
+#define TRAIN 4
+
+static int no_train, no_datagram; /* errno of what sends such a one; 0: it leaves */
+static unsigned left_alone, left_as_train;
+
+/* In the C library's place. */
+int
+sendmmsg(int fd, struct mmsghdr *m, unsigned n, int flags)
+{
+	int refused = m->msg_hdr.msg_controllen > 0 && no_datagram == 0 ? no_train : no_datagram;
+	long sent;
+
+	if (refused != 0) {
+		errno = refused;
+		return -1;
+	}
+	sent = syscall(SYS_sendmmsg, fd, m, n, flags);
+	for (long i = 0; i < sent; i++)
+		*(m[i].msg_hdr.msg_controllen > 0 ? &left_as_train : &left_alone) += 1;
+	return (int)sent;
+}
+
+ssize_t
+sendmsg(int fd, const struct msghdr *h, int flags)
+{
+	if (no_datagram != 0) {
+		errno = no_datagram;
+		return -1;
+	}
+	left_alone++;
+	return syscall(SYS_sendmsg, fd, h, flags);
+}
+
+/* TRAIN full datagrams, and two short ones that no train takes. */
+static void
+send_some(struct pbox_client_transport *t, struct pbox_client_peer *to)
+{
+	static uint8_t header[104], payload[800];
+	struct iovec iov[2 * (TRAIN + 2)];
+	struct pbox_client_tx d[TRAIN + 2];
+
+	left_alone = left_as_train = 0;
+	for (unsigned i = 0; i < TRAIN + 2; i++) {
+		iov[2 * i] = (struct iovec){header, sizeof(header)};
+		iov[2 * i + 1] = (struct iovec){payload, i < TRAIN ? sizeof(payload) : 10 * i};
+		d[i] = (struct pbox_client_tx){.to = to, .iov = &iov[2 * i], .n = 2};
+		d[i].bytes = (uint32_t)(sizeof(header) + iov[2 * i + 1].iov_len);
+	}
+	t->ops->send(t, d, TRAIN);
+	t->ops->send(t, d + TRAIN, 2);
+}
+
+static void
+test_trains(void)
+{
+	struct fake_conf conf = {.workers = 1};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client_conf cc = harness_conf(b, 0, 1);
+	struct pbox_client_transport_conf c = {.box = {.sin_family = AF_INET}, .mtu = 1500};
+	struct pbox_client_transport *t = NULL;
+	struct pbox_client_peer to;
+
+	c.box.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	c.box.sin_port = htons((uint16_t)atoi(strrchr(cc.box, ':') + 1));
+	to = (struct pbox_client_peer){.addr = c.box};
+	CU_ASSERT_EQUAL_FATAL(transport_udp.open(&t, &c, &err), 0);
+	t->train = TRAIN; /* as the worker does, when the path takes them */
+	send_some(t, &to);
+	UNIT_EQ_U64(left_as_train, 1);
+
+	/* a black hole takes nothing, and says nothing about trains */
+	no_train = no_datagram = EINVAL;
+	send_some(t, &to);
+	UNIT_EQ_U64(t->train, TRAIN);
+	UNIT_EQ_U64(t->tx_failed, TRAIN + 2);
+	UNIT_EQ_U64(t->path_errno, ENETUNREACH);
+	no_train = no_datagram = 0;
+	send_some(t, &to);
+	UNIT_EQ_U64(left_as_train, 1);
+
+	/* a device that takes no trains: nothing is lost */
+	no_train = EIO;
+	send_some(t, &to);
+	UNIT_EQ_U64(t->train, 1);
+	UNIT_EQ_U64(left_alone, TRAIN + 2);
+	UNIT_EQ_U64(t->tx_failed, TRAIN + 2);
+	for (unsigned i = 0; i < 1000; i++) { /* however often it is tried again */
+		send_some(t, &to);
+		UNIT_EQ_U64(left_alone, TRAIN + 2);
+	}
+	UNIT_EQ_U64(t->tx_failed, TRAIN + 2);
+	no_train = 0; /* another one takes its place */
+	for (unsigned i = 0; i < 1000 && left_as_train == 0; i++)
+		send_some(t, &to);
+	UNIT_EQ_U64(left_as_train, 1);
+	UNIT_EQ_U64(t->train, TRAIN);
+
+	t->train = 1; /* the worker has found that they do not arrive: that holds */
+	for (unsigned i = 0; i < 1000; i++)
+		send_some(t, &to);
+	UNIT_EQ_U64(t->train, 1);
+	transport_udp.close(t);
+	fake_stop(b);
+}
+
 const struct unit_test unit_tests[] = {
 	{"registering", test_register},
 	{"names", test_names},
@@ -541,5 +650,6 @@ const struct unit_test unit_tests[] = {
 	{"memory that is given back under way", test_freed_under_way},
 	{"a resting thread is woken", test_wake},
 	{"memory with kernel sockets", test_plain_memory},
+	{"trains come back with the route", test_trains},
 	{NULL, NULL},
 };

@@ -17,6 +17,7 @@ import warnings
 import torch
 import torch.distributed as dist
 import torch.nn as nn
+from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grad_norm_  # as scripts import it: before the optimiser is made
 from torch.optim import lr_scheduler as sched
@@ -685,6 +686,101 @@ class _Accumulated:
             (loss_of(model, 100 * step + k, rank) / 2).backward()
 
 
+class Joined:
+    """Rank 1 has no inputs left after 3 of 5 steps; what rank 0 gets then (gradient 2 from itself)."""
+
+    def __init__(self, want, op="mean", samples=1, **kw):
+        self.want, self.op, self.samples, self.kw = want, op, samples, kw
+
+    def __call__(self, c):
+        ddp = DistributedDataParallel(nn.Linear(1, 1, bias=False))
+        hook = pbox.torch.register(ddp, client=c, op=self.op)
+        hook.samples = self.samples
+        with Join([ddp], **self.kw):
+            for _ in range(5 - 2 * RANK):
+                ddp.zero_grad()
+                ddp(torch.full((4, 1), 2.0 + 8 * RANK)).mean().backward()
+        hook.close()
+        got = ddp.module.weight.grad.item()
+        want = self.want if RANK == 0 else 6.0 if self.op != "sum" else 12.0
+        return "equal" if got == want else f"{got}, not {want}"
+
+
+RECIPES["hook_join"] = Joined(1.0)
+RECIPES["hook_join_who_is_there"] = Joined(2.0, divide_by_initial_world_size=False)
+RECIPES["hook_join_sum"] = Joined(2.0, op="sum")
+RECIPES["hook_join_weighted"] = Joined(2.0, op="weighted_mean", samples=12)
+
+
+@recipe
+def hook_of_a_process_group(c):
+    own, other = [dist.new_group([r]) for r in range(WORLD)], dist.new_group()
+    ddp = DistributedDataParallel(nn.Linear(1, 1, bias=False), process_group=own[RANK])
+    said = refused(lambda: pbox.torch.register(ddp, job="other", secret=os.environ["PBOX_SECRET"]), "process_group",
+                   (pbox.PBoxInvalid, pbox.PBoxMismatch))  # of two workers; and only one of the groups can have it
+    if said != "refused":
+        return said
+    hook = pbox.torch.register(ddp, job=f"single{RANK}")
+    ddp(torch.full((4, 1), 2.0 + 8 * RANK)).mean().backward()
+    hook.close()
+    if ddp.module.weight.grad.item() != 2.0 + 8 * RANK:
+        return f"{ddp.module.weight.grad.item()}, not of this group"
+    ddp = DistributedDataParallel(nn.Linear(1, 1, bias=False), process_group=other)
+    hook = pbox.torch.register(ddp, client=c)
+    ddp(torch.full((4, 1), 2.0 + 8 * RANK)).mean().backward()
+    hook.close()
+    return "equal" if ddp.module.weight.grad.item() == 6.0 else "not the mean of all"
+
+
+@recipe
+def hook_copied(c):
+    ddp = DistributedDataParallel(mlp())
+    hook = pbox.torch.register(ddp, client=c)
+    backward(ddp, 0, RANK)
+    torch.save(ddp, file := io.BytesIO())
+    file.seek(0)
+    models = [ddp, copy.deepcopy(ddp), torch.load(file)]
+    for m in models[1:]:
+        backward(m, 1, RANK)  # by torch's own all-reduce
+    ddp.zero_grad()
+    backward(ddp, 1, RANK)
+    hook.close()
+    for m in models[1:]:
+        for p, q in zip(m.parameters(), ddp.parameters()):
+            p.grad = p.grad if torch.allclose(p.grad, q.grad, atol=1e-6) else None
+            if p.grad is None:
+                return "a copy has other gradients"
+    return "equal"
+
+
+@recipe
+def hooks_without_end(c):
+    """Each has a table of 4 MB: as many as the job's memory never has."""
+    for i in range(200):
+        ddp = DistributedDataParallel(nn.Linear(1000, 1000, bias=False), broadcast_buffers=False)
+        hook = pbox.torch.register(ddp, client=c)
+        if i % 50 == 0:
+            ddp(torch.full((1, 1000), RANK + 1.0)).sum().backward()
+            if not (ddp.module.weight.grad == 1.5).all():
+                return "not the mean"
+        if i % 3 != RANK:
+            hook.close()  # else it is dropped
+    return "equal"
+
+
+class Wide(nn.Module):
+    """300 parameters of a bucket each."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(8)
+        self.layers = nn.ModuleList(nn.Linear(12, 24, bias=False) for _ in range(300))
+
+    def forward(self, x):
+        return sum(layer(x)[:, :3] for layer in self.layers)
+
+
+RECIPES["hook_with_300_buckets"] = hooked(Wide)
 RECIPES["hook"] = hooked(mlp)
 RECIPES["hook_clip_by_norm"] = hooked(mlp, clip=0.01)
 RECIPES["hook_no_sync"] = hooked(mlp, _Accumulated())

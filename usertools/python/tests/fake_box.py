@@ -94,6 +94,7 @@ class FakeLib:
         self.secrets = secrets
         self.cond = threading.Condition()
         self.jobs = {}
+        self.made = {}  # by name: the last job, also when all have left it
         self.clients = {}
         self.calls = []
         self.hold = False
@@ -196,7 +197,7 @@ class FakeLib:
                     return self._fail(err, -5, f"the box has no job '{name}'")
                 if self.secrets[name] != c.secret.decode():
                     return self._fail(err, -6, f"the secret of job '{name}' differs")
-            job = self.jobs.setdefault(name, Job(c.workers, c.slots))
+            job = self.made[name] = self.jobs.setdefault(name, Job(c.workers, c.slots))
             if job.slots != (c.slots or c.workers):
                 return self._fail(err, -8, f"the others joined with {job.slots} slots")
             if job.workers != c.workers:

@@ -9,6 +9,7 @@ import torch
 from .. import _buffers
 from ..client import Client, Operation, Tensor
 from ..errors import PBoxInvalid
+from . import _ranks
 from ._session import between_rounds, connect, current, plain_op
 
 
@@ -61,6 +62,8 @@ def sync_buffers(module: torch.nn.Module, *, client: Optional[Client] = None) ->
     floats = [b for b in module.buffers() if b.is_floating_point()]
     if not floats:
         return
+    session = connect(client=client) if client is not None else current()
+    _ranks.check_module(module, session.client.workers, session.ranks, session.client.job)
     with torch.no_grad():
         dense = [b.detach().contiguous() for b in floats]
         all_reduce(dense, "mean", client=client)

@@ -2,7 +2,7 @@
 # Copyright (c) 2026 the PBox authors
 """The communication hook for DistributedDataParallel.
 
-The parameters are declared once, at registration, as one table a dtype. A bucket is then a set
+The parameters are declared at registration, as one table a dtype. A bucket is then a set
 of addresses inside its flat buffer, one for each parameter, so DDP may rebuild its buckets after
 the first backward pass (it does) without anything being declared again, and a worker with another
 model is found, by the name of the parameter, before the first gradient.
@@ -16,14 +16,16 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import torch
 import torch.distributed as dist
 
-from .. import _buffers, _lib
+from .. import _buffers, _checks, _lib
 from ..client import Client, Table, Tensor
-from ..errors import PBoxDeadline, PBoxError, PBoxInvalid
+from ..errors import PBoxClosed, PBoxDeadline, PBoxError, PBoxInvalid
+from . import _join, _ranks, _tables
 from ._session import DECLARE_SECONDS, between_rounds, connect, plain_op
 from ._watch import Watch
 
 _WIRE = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _FIRST_BUCKET_BYTES = 1 << 20  # DDP's own default for the bucket that goes first
+_MOST_GROUPS = 256  # of a table (doc/protocol.md R5.1)
 
 # after(reduced buffer), or None when this bucket does not matter to the observer
 _After = Optional[Callable[[torch.Tensor], None]]
@@ -36,8 +38,8 @@ class Hook:
     client    the session
     rounds    backward passes that have been submitted
     samples   with op="weighted_mean": samples of this worker's batch, set it before backward()
-    error     the first failure, as the exception that it was. (DDP turns a failure into a
-              RuntimeError with its text.)
+    error     the first failure, as the exception that it was. (torch 1.13 makes a
+              RuntimeError with its text of a failure, later releases of some.)
     observer  for tests: called with (bucket, its buffer with the local gradients); may return a
               function that is then called with the reduced buffer
     """
@@ -50,10 +52,14 @@ class Hook:
         self.samples = 1
         self.error: Optional[BaseException] = None
         self.observer: Optional[Observer] = None
+        self.joined, self.joined_counts = False, True  # see _join
         self._op = op
+        self._closed = False
+        self._pushed = 0  # contributions to tensors
         self._compress = compress
         # parameter -> (table, its number there)
         self._place: Dict[int, Tuple[Table, int]] = {}
+        self._leases: List[_tables.Lease] = []
         self._prepared: Dict[Any, "_Bucket"] = {}
         self._converter: Optional[ThreadPoolExecutor] = None
         if compress is not None:
@@ -61,17 +67,19 @@ class Hook:
             self._converter = ThreadPoolExecutor(1, thread_name_prefix="pbox-convert")
         if declare_timeout is None:
             declare_timeout = max(self.client.timeout, DECLARE_SECONDS)
-        self._declare(ddp, declare_timeout)
         self._watch = Watch(self.client.timeout, self.client._lives)
+        self._declare(ddp, declare_timeout)
 
     def _declare(self, ddp: Any, timeout: Optional[float]) -> None:
         module = ddp.module
+        ignored = set(getattr(ddp, "parameters_to_ignore", ()))
         for name, m in module.named_modules():
-            if getattr(m, "sparse", False) is True:
+            # as DDP finds out; any other module may call anything `sparse`
+            if isinstance(m, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and m.sparse and m.weight.requires_grad \
+                    and (f"{name}.weight" if name else "weight") not in ignored:
                 raise PBoxInvalid(
                     f"module '{name}' ({type(m).__name__}) makes sparse gradients: create it "
                     "with sparse=False")
-        ignored = set(getattr(ddp, "parameters_to_ignore", ()))
         named = [(n, p) for n, p in module.named_parameters()
                  if p.requires_grad and n not in ignored]
         cap = getattr(ddp, "bucket_bytes_cap", 25 << 20)
@@ -86,15 +94,27 @@ class Hook:
                 raise PBoxInvalid(f"parameter '{n}' has dtype {p.dtype}: PBox sums float32, "
                                   "bfloat16 and float16")
             by_format.setdefault(fmt, []).append((n, p))
+        # a mean over samples, 1 from each worker, has the same bits, and can leave out who has joined
+        op = plain_op(self.client, self._op)
+        op = "sample_mean" if op == "mean" else op
+        layouts = []
         for fmt in sorted(by_format):
-            params = by_format[fmt]
-            wire = self._compress if fmt == "fp32" and self._compress else fmt
-            groups = _expected_buckets([p for _, p in params], cap)
-            table = self.client.declare(
-                [Tensor(n, p.numel(), g) for (n, p), g in zip(params, groups)],
-                op=plain_op(self.client, self._op), push=wire, pull=wire, timeout=timeout)
-            for i, (_, p) in enumerate(params):
-                self._place[id(p)] = (table, i)
+            groups = _expected_buckets([p for _, p in by_format[fmt]], cap)
+            layouts.append(_tables.Layout(
+                tuple(Tensor(n, p.numel(), g) for (n, p), g in zip(by_format[fmt], groups)), op,
+                self._compress if fmt == "fp32" and self._compress else fmt))
+        self._leases = _tables.of(self.client).take(self.client, layouts, timeout)
+        for fmt, lease in zip(sorted(by_format), self._leases):
+            for i, (_, p) in enumerate(by_format[fmt]):
+                self._place[id(p)] = (lease.table, i)
+
+    def _weight(self) -> int:
+        """Samples of this worker's contribution."""
+        if self._op not in ("weighted_mean", "sample_mean"):
+            return int(not self.joined or self.joined_counts)
+        if self.joined:
+            return 0
+        return _checks.whole(self.samples, "samples of the hook", _checks.U32)
 
     def _prepare(self, bucket: dist.GradBucket) -> "_Bucket":
         buffer = bucket.buffer()
@@ -110,7 +130,10 @@ class Hook:
 
     def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
         """Start the reduction of a bucket; the future's value is its buffer."""
+        if self._closed:
+            raise PBoxClosed("the hook was closed: DistributedDataParallel cannot forget it, so wrap the model again")
         between_rounds(self.client, "a backward pass of DistributedDataParallel")
+        weight = self._weight()
         buffer = bucket.buffer()
         b = self._prepare(bucket)
         after = self.observer(bucket, buffer) if self.observer is not None else None
@@ -119,6 +142,7 @@ class Hook:
         number, index = self.rounds + 1, bucket.index()
 
         def complete(err: Optional[BaseException]) -> None:
+            self.error = self.error or err  # before it counts as done
             if not self._watch.remove(watched):
                 return  # too late: the future has failed
             finish(err)
@@ -129,8 +153,7 @@ class Hook:
                     after(buffer)
                 except BaseException as e:
                     err = e
-            if err is not None and self.error is None:
-                self.error = err
+            self.error = self.error or err
             future.set_result(buffer if err is None else err)
 
         def restore() -> None:
@@ -160,20 +183,49 @@ class Hook:
         # DDP's last buckets hold the first layers, which the next forward pass needs first
         priority = max(0, 255 - index)
         op = b.table.submit_io(_lib.PUSHPULL, b.io, b.n, (b, buffer), priority=priority,
-                               weight=self.samples)
+                               weight=weight)
+        self._pushed += b.n
         watched = self._watch.add(expired)
         op.add_done_callback(done)
         if bucket.is_last():
             self.rounds += 1
         return future.then(_value_or_raise)
 
+    def _end(self) -> None:
+        """Give the tables back. A pass that has not ended well might meet another hook's there; one whose result has
+        come has had all workers, so that they are in the same round."""
+        self._closed = True
+        whole = self._pushed == self.rounds * len(self._place)
+        for lease in self._leases:
+            lease.free = whole and self.error is None and not self._watch.pending
+        self._leases = []
+        self._watch.close()
+        if self._converter is not None:
+            self._converter.shutdown(wait=False)
+
     def close(self) -> None:
         """Leave the job (unless others share the session). DDP cannot forget a hook: the next
         backward pass with gradient synchronisation fails."""
-        self._watch.close()
+        if self._closed:
+            return
+        self._end()
         self._session.release()
-        if self._converter is not None:
-            self._converter.shutdown()
+
+    def __del__(self) -> None:
+        # a model that is no more: the session lives on for the others, and its tables are free
+        if not getattr(self, "_closed", True):
+            self._end()
+
+    def __reduce__(self) -> Any:
+        # torch has the hook among the attributes of a model, which is copied and saved without it
+        return _Copied, ()
+
+
+class _Copied:
+    """What a copy of a model has in place of its hook. torch does not call it: nobody has registered it."""
+
+    def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
+        raise PBoxInvalid("a copy of a model has no hook: pbox.torch.register(copy)")
 
 
 def _value_or_raise(f: torch.futures.Future) -> torch.Tensor:
@@ -219,9 +271,11 @@ def _expected_buckets(params: List[torch.nn.Parameter], cap: int) -> List[int]:
     for i in reversed(range(len(params))):
         groups[i] = group
         filled += params[i].numel() * params[i].element_size()
-        if filled >= limit and group < 0xFFFE:
+        if filled >= limit:
             group, filled, limit = group + 1, 0, cap
-    return groups
+    # neighbours share a group where there are more than a table has: they are ready one after the other
+    share = -(-(max(groups, default=0) + 1) // _MOST_GROUPS)
+    return [g // share for g in groups]
 
 
 def hook(state: Hook, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
@@ -251,7 +305,8 @@ def register(ddp: Any, box: Optional[str] = None, job: Optional[str] = None,
     whatever the order of arrival.
 
     box, job, secret   default: PBOX_BOX, PBOX_JOB, PBOX_SECRET of the environment
-    worker, workers    default: rank and world size of torch.distributed
+    worker, workers    default: rank and size of the model's process_group. One that is a part of torch.distributed's ranks needs a
+                       job of its own
     op                 "mean", "sum", or "weighted_mean" (see Hook.samples)
     compress           None, "bf16" or "fp16": format of fp32 gradients on the wire; they are
                        summed in fp32 and rounded once
@@ -266,10 +321,14 @@ def register(ddp: Any, box: Optional[str] = None, job: Optional[str] = None,
     if "slots" in options:
         raise PBoxInvalid("slots= belongs to the optimisers of pbox.torch: DDP adds up a worker's micro-batches itself, from "
                           "left to right, so the bits would depend on the number of workers all the same")
+    if client is None:
+        options.setdefault("process_group", getattr(ddp, "process_group", None))
     session = connect(box, job, secret, worker, workers, client, **options)
     try:
+        _ranks.check_module(ddp, session.client.workers, session.ranks, session.client.job)
         between_rounds(session.client, "register()")
         state = Hook(ddp, session, op, compress, declare_timeout)
+        _join.watch(ddp, state)
         ddp.register_comm_hook(state, hook)
     except BaseException:
         session.release()

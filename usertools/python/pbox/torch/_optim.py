@@ -41,6 +41,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
     box, job, secret   default: PBOX_BOX, PBOX_JOB, PBOX_SECRET of the environment
     worker, workers    default: those of torch.distributed if initialised, else RANK and
                        WORLD_SIZE of the environment
+    process_group      whose ranks are the workers; default: all ranks of torch.distributed
     op                 what a step makes of the gradients: "mean" (each worker's counts the
                        same), "sum", "weighted_mean" (of means over samples) or "sample_mean" (of
                        sums over samples); for the last two pass step(samples=n)
@@ -630,6 +631,16 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
 
     # ---- state
 
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        # torch's schedulers may have their optimiser in their state_dict(), so it can be copied and saved
+        super().__setstate__(state)
+        if "_declared" in self.__dict__:
+            return  # this one, of which torch sets the state that it loads
+        self._declared = False
+        self._failed = PBoxInvalid(
+            "this is a copy of an optimiser on the box, and takes no part in the job: make one, and load the state_dict() of "
+            "the first into it")
+
     def _momentum_of(self) -> List[bool]:
         return [g.get("momentum", 1.0) != 0 for g in self.param_groups]
 
@@ -654,6 +665,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         if self._slots is not None and "pbox" in state_dict:
             self._slots.load_state_dict(state_dict["pbox"])
         super().load_state_dict(state_dict)
+        if not self._declared:
+            return  # a copy
         for g, group in enumerate(self.param_groups):
             self._check_group(g, group)
         if not self._resumed:
@@ -673,6 +686,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         """Leave the job (unless others share the session)."""
         if self._slots is not None:
             trains_no_more(self.client, self._slots)
+        if "_session" not in self.__dict__:
+            return  # a copy has none
         if self._discards is not None:
             self._discards.close()
         self._session.release()

@@ -17,7 +17,7 @@ import logging
 import os
 import time
 import uuid
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch.distributed as dist
 
@@ -152,17 +152,18 @@ def _slurm(job: str, rank: int, world: int) -> Optional[str]:
                      env.get("SLURM_RESTART_COUNT", "0"), job, str(_next(job))])
 
 
-def identity(job: str, rank: int, world: int) -> Optional[str]:
+def identity(job: str, rank: int, world: int, ranks: Optional[Tuple[int, ...]] = None) -> Optional[str]:
     """None: what the client does by itself (PBOX_RUN, or no identity). A launcher that starts
-    workers again does not change PBOX_RUN, so its own is added."""
+    workers again does not change PBOX_RUN, so its own is added. `ranks`: those of torch.distributed that
+    are the workers, where it has numbered them."""
     said = os.environ.get("PBOX_RUN")
-    start = _start(job, rank, world) if said != "" else None
+    start = _start(job, rank, world, ranks) if said != "" else None
     return f"{said} {start}" if said and start else start
 
 
-def _start(job: str, rank: int, world: int) -> Optional[str]:
-    if dist.is_available() and dist.is_initialized() and dist.get_rank() == rank and \
-            dist.get_world_size() == world:
+def _start(job: str, rank: int, world: int, ranks: Optional[Tuple[int, ...]]) -> Optional[str]:
+    if dist.is_available() and dist.is_initialized() and \
+            (ranks is not None or (dist.get_rank() == rank and dist.get_world_size() == world)):
         store = dist.distributed_c10d._get_default_store()
         key = f"pbox/{job}/{_next(job)}"
         return "torch.distributed " + _from_store(store, key, rank, world, "torch.distributed's store")

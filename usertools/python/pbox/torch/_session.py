@@ -7,10 +7,9 @@ import threading
 import weakref
 from typing import Any, Dict, List, MutableMapping, Optional, Tuple
 
-import torch.distributed as dist
-
 from ..client import Client
-from ..errors import PBoxInvalid
+from ..errors import PBoxError, PBoxInvalid
+from . import _ranks
 from ._run import identity
 
 # hosts of one job may start minutes apart: images are pulled
@@ -18,29 +17,6 @@ DECLARE_SECONDS = 600.0
 
 _lock = threading.Lock()
 _sessions: Dict[Tuple[str, str, int], "Session"] = {}
-
-
-def _env_number(name: str) -> int:
-    value = os.environ[name]
-    if not value.isascii() or not value.isdigit():
-        raise PBoxInvalid(f"{name} of the environment is {value!r}, and not a number: set it as "
-                          "torchrun does, or pass worker= and workers=")
-    return int(value)
-
-
-def rank_and_world(worker: Optional[int], workers: Optional[int]) -> Tuple[int, int]:
-    """What was given, else torch.distributed's, else RANK and WORLD_SIZE."""
-    if worker is not None and workers is not None:
-        return worker, workers
-    if dist.is_available() and dist.is_initialized():
-        rank, world = dist.get_rank(), dist.get_world_size()
-    elif "RANK" in os.environ and "WORLD_SIZE" in os.environ:
-        rank, world = _env_number("RANK"), _env_number("WORLD_SIZE")
-    else:
-        raise PBoxInvalid(
-            "which worker is this, and of how many? Pass worker= and workers=, set RANK and "
-            "WORLD_SIZE, or call torch.distributed.init_process_group first")
-    return (rank if worker is None else worker), (world if workers is None else workers)
 
 
 def _from_env(value: Optional[str], what: str) -> str:
@@ -101,8 +77,10 @@ def plain_op(client: Client, op: str) -> str:
 class Session:
     """A client with a count of its users, and the tables made for all_reduce."""
 
-    def __init__(self, client: Client, key: Optional[Tuple[str, str, int]]) -> None:
+    def __init__(self, client: Client, key: Optional[Tuple[str, str, int]],
+                 ranks: Optional[Tuple[int, ...]] = None) -> None:
         self.client = client
+        self.ranks = ranks  # of torch.distributed, by worker, where they have numbered the workers
         self.tables: Dict[Any, Any] = {}
         self._key = key
         self._users = 1
@@ -122,10 +100,27 @@ class Session:
 _passed_in: Dict[int, Session] = {}
 
 
+def _open(box: str, job: str, here: _ranks.Place, slots: Optional[int]) -> Optional[Session]:
+    """The session that is open, if any. Raises where it is one of other workers."""
+    s = _sessions.get((box, job, here.worker))
+    for (b, j, _), other in _sessions.items():
+        if (b, j) == (box, job) and not other.client.closed and here.ranks and other.ranks not in (None, here.ranks):
+            raise _ranks.refusal(job, _ranks.label(other.ranks), _ranks.label(here.ranks))
+    if s is None or s.client.closed:
+        return None
+    if s.client.workers != here.workers:
+        raise PBoxInvalid(
+            f"the session that is open has the {s.client.workers} workers of job '{job}', and here are {here.workers}: where the "
+            "ranks of a process_group are the workers, give it a job of its own (job=)")
+    check_slots(s.client, slots)
+    return s
+
+
 def connect(box: Optional[str] = None, job: Optional[str] = None, secret: Optional[str] = None,
             worker: Optional[int] = None, workers: Optional[int] = None,
-            client: Optional[Client] = None, **options: Any) -> Session:
-    """The session of this worker with that job: the one that is open, or a new one."""
+            client: Optional[Client] = None, process_group: Any = None, **options: Any) -> Session:
+    """The session of this worker with that job: the one that is open, or a new one. `process_group`: whose ranks are
+    the workers, if the caller does not number them; None: all ranks of torch.distributed."""
     if client is not None:
         if options:
             raise PBoxInvalid(f"{', '.join(options)}: belongs to pbox.Client where client= is "
@@ -133,22 +128,31 @@ def connect(box: Optional[str] = None, job: Optional[str] = None, secret: Option
         with _lock:
             s = _passed_in.get(id(client))
             if s is None or s.client is not client:
-                s = _passed_in[id(client)] = Session(client, None)
+                ranks = next((o.ranks for o in _sessions.values() if o.client is client), None)
+                s = _passed_in[id(client)] = Session(client, None, ranks)
             return s
     box, job = _from_env(box, "box"), _from_env(job, "job")
-    rank, world = rank_and_world(worker, workers)
-    key = (box, job, rank)
+    here = _ranks.place(worker, workers, process_group)
+    key = (box, job, here.worker)
     with _lock:
-        s = _sessions.get(key)
-        if s is not None and not s.client.closed:
-            check_slots(s.client, options.get("slots"))
+        s = _open(box, job, here, options.get("slots"))
+        if s is not None:
             s._users += 1
             return s
     if secret is None:
         secret = os.environ.get("PBOX_SECRET", "")  # a job that is insecure has none
+    if here.ranks is not None:
+        _ranks.claim(box, job, here.ranks)
     if "run" not in options:
-        options["run"] = identity(job, rank, world)
-    new = Session(Client(box, job, secret, rank, world, **options), key)
+        options["run"] = identity(job, here.worker, here.workers, here.ranks)
+    try:
+        opened = Client(box, job, secret, here.worker, here.workers, **options)
+    except PBoxError as e:
+        if not _ranks.is_part(here.ranks):
+            raise
+        raise type(e)(f"{e}. The workers are the {here.workers} ranks of a process_group that is a part of torch.distributed's: it "
+                      "wants a job of its own (job=), of that many workers") from e
+    new = Session(opened, key, here.ranks)
     with _lock:
         _sessions[key] = new
     return new
@@ -157,8 +161,9 @@ def connect(box: Optional[str] = None, job: Optional[str] = None, secret: Option
 def current() -> Session:
     """The session that is open, for helpers called without one."""
     with _lock:
-        live: List[Session] = [s for s in _sessions.values() if not s.client.closed]
-        live += [s for s in _passed_in.values() if not s.client.closed]
+        # one that was passed in may be another's
+        by_client = {id(s.client): s for s in [*_passed_in.values(), *_sessions.values()]}
+        live: List[Session] = [s for s in by_client.values() if not s.client.closed]
     if len(live) == 1:
         return live[0]
     raise PBoxInvalid(

@@ -43,6 +43,10 @@ class Watch:
         with self._cond:
             return self._pending.pop(key, None) is not None
 
+    @property
+    def pending(self) -> bool:
+        return bool(self._pending)
+
     def close(self) -> None:
         with self._cond:
             self._closed = True

@@ -145,10 +145,10 @@ guard_on(struct box *b, struct pbox_error *err)
 	if (ret != 0)
 		return ret;
 	b->guarded = true;
-	if (b->opt.sandbox == PBOX_OPT_SANDBOX_NO)
+	if (b->opt.sandbox == PBOX_OPTION_SANDBOX_NO)
 		return 0;
 	ret = pbox_guard_sandbox(&needs, &why);
-	if (ret != 0 && b->opt.sandbox == PBOX_OPT_SANDBOX_YES)
+	if (ret != 0 && b->opt.sandbox == PBOX_OPTION_SANDBOX_YES)
 		return pbox_fail(err, -ret, "sandbox = yes: %s", why.text);
 	b->sandboxed = ret == 0;
 	snprintf(b->no_sandbox, sizeof(b->no_sandbox), "%s", why.text);

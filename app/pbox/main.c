@@ -52,8 +52,8 @@ box_options(int all, char **argv, int ours)
 				: "");
 		return EXIT_USAGE;
 	}
-	if (box.opt.help != PBOX_OPT_HELP_NONE) {
-		pbox_conf_help(&pbox_options_table, box.opt.help == PBOX_OPT_HELP_ALL, stdout);
+	if (box.opt.help != PBOX_OPTION_HELP_NONE) {
+		pbox_conf_help(&pbox_options_table, box.opt.help == PBOX_OPTION_HELP_ALL, stdout);
 		puts("Exit status: 0 stopped cleanly, 1 could not serve, 2 wrong options.");
 		return EXIT_SUCCESS;
 	}

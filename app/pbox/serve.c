@@ -65,8 +65,8 @@ jobs_conf(const struct pbox_options *opt, struct pbox_job_conf *out)
 			.bounds = o->bounds,
 			.max_jobs = o->max_jobs,
 			.auth = o->auth,
-			.snapshot = o->snapshot == PBOX_OPT_SNAPSHOT_YES ||
-				    (o->snapshot == PBOX_OPT_SNAPSHOT_AUTO &&
+			.snapshot = o->snapshot == PBOX_OPTION_SNAPSHOT_YES ||
+				    (o->snapshot == PBOX_OPTION_SNAPSHOT_AUTO &&
 					    strcmp(o->name, "*") != 0),
 			.snapshot_space = o->snapshot_space,
 			.policy = (int8_t)o->policy,
@@ -273,7 +273,7 @@ jobs_warn(const struct pbox_options *o, const struct pbox_conf *conf, bool check
 	for (unsigned i = 0; i < o->n_jobs; i++) {
 		const struct pbox_conf_secret *s = &o->jobs[i].secret;
 
-		if (o->jobs[i].snapshot == PBOX_OPT_SNAPSHOT_YES && o->snapshot_dir[0] == '\0')
+		if (o->jobs[i].snapshot == PBOX_OPTION_SNAPSHOT_YES && o->snapshot_dir[0] == '\0')
 			warn(check, "%s: none are taken: set snapshot-dir and snapshot-memory",
 				pbox_conf_where(conf, &o->jobs[i].snapshot, where, sizeof(where)));
 		pbox_conf_where(conf, s, where, sizeof(where));
@@ -311,7 +311,7 @@ report_print(const struct box *b, bool check)
 			warn(check,
 				"parameters of NUMA node %d lie on node %d: use hugepages, or free memory there",
 				b->node[i], b->memory_far[i]);
-	if (b->guarded && !b->sandboxed && b->opt.sandbox == PBOX_OPT_SANDBOX_AUTO)
+	if (b->guarded && !b->sandboxed && b->opt.sandbox == PBOX_OPTION_SANDBOX_AUTO)
 		warn(check, "no sandbox: %s", b->no_sandbox);
 	jobs_warn(&b->opt, b->conf, check);
 	if (check)

@@ -212,7 +212,7 @@ pbox_options_load(struct pbox_options *o, int argc, char *const argv[], struct p
 		return NULL;
 	if (pbox_conf_args(conf, argc, argv, err) != 0)
 		goto fail;
-	if (o->help != PBOX_OPT_HELP_NONE || o->version || o->counters)
+	if (o->help != PBOX_OPTION_HELP_NONE || o->version || o->counters)
 		return conf;
 	if (strcmp(o->config, "none") != 0) {
 		ret = pbox_conf_file(conf, o->config, &why);

@@ -25,19 +25,23 @@
 #define PBOX_OPTIONS_FILE "/etc/pbox/pbox.conf"
 
 /** In the order of the names in the table. */
-enum pbox_opt_help { PBOX_OPT_HELP_NONE, PBOX_OPT_HELP_SHORT, PBOX_OPT_HELP_ALL };
+enum pbox_opt_help { PBOX_OPTION_HELP_NONE, PBOX_OPTION_HELP_SHORT, PBOX_OPTION_HELP_ALL };
 enum pbox_opt_reduce {
-	PBOX_OPT_REDUCE_AUTO,
-	PBOX_OPT_REDUCE_SCALAR,
-	PBOX_OPT_REDUCE_AVX2,
-	PBOX_OPT_REDUCE_AVX512,
+	PBOX_OPTION_REDUCE_AUTO,
+	PBOX_OPTION_REDUCE_SCALAR,
+	PBOX_OPTION_REDUCE_AVX2,
+	PBOX_OPTION_REDUCE_AVX512,
 };
-enum pbox_opt_snapshot { PBOX_OPT_SNAPSHOT_AUTO, PBOX_OPT_SNAPSHOT_NO, PBOX_OPT_SNAPSHOT_YES };
+enum pbox_opt_snapshot {
+	PBOX_OPTION_SNAPSHOT_AUTO,
+	PBOX_OPTION_SNAPSHOT_NO,
+	PBOX_OPTION_SNAPSHOT_YES
+};
 
 enum pbox_opt_sandbox {
-	PBOX_OPT_SANDBOX_AUTO, /**< where the kernel has it */
-	PBOX_OPT_SANDBOX_NO,
-	PBOX_OPT_SANDBOX_YES, /**< or the start fails */
+	PBOX_OPTION_SANDBOX_AUTO, /**< where the kernel has it */
+	PBOX_OPTION_SANDBOX_NO,
+	PBOX_OPTION_SANDBOX_YES, /**< or the start fails */
 };
 
 /** [port NAME] */

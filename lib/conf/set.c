@@ -96,8 +96,11 @@ set_defaults(const struct pbox_conf *conf, struct conf_item it)
 		PBOX_ASSERT(o->type != PBOX_CONF_ENUM || o->names != NULL);
 		PBOX_ASSERT(o->name != NULL && o->brief != NULL);
 		memset(member, 0, o->size);
-		if (o->def != NULL)
-			PBOX_ASSERT(conf_parse(o, o->def, member, why, sizeof(why)) == 0);
+		if (o->def != NULL) {
+			int rc = conf_parse(o, o->def, member, why, sizeof(why));
+
+			PBOX_ASSERT(rc == 0);
+		}
 	}
 }
 

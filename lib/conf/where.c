@@ -61,8 +61,10 @@ pbox_conf_source(const struct pbox_conf *conf, const void *member)
 	const struct conf_origin *from;
 	struct conf_item it;
 	unsigned option;
+	bool found;
 
-	PBOX_ASSERT(locate(conf, member, &it, &option));
+	found = locate(conf, member, &it, &option);
+	PBOX_ASSERT(found);
 	from = origin_of(conf, it, option);
 	if (from->arg != 0)
 		return PBOX_CONF_ARGS;
@@ -76,9 +78,10 @@ pbox_conf_where(const struct pbox_conf *conf, const void *member, char *buf, siz
 	char in[PBOX_CONF_NAME_MAX + 80] = "", value[PBOX_CONF_LINE_MAX], origin[CONF_PLACE_MAX];
 	struct conf_item it;
 	unsigned option;
-	bool item;
+	bool item, found;
 
-	PBOX_ASSERT(locate(conf, member, &it, &option));
+	found = locate(conf, member, &it, &option);
+	PBOX_ASSERT(found);
 	s = &conf->table->sections[it.section];
 	item = option == s->n_options;
 	if (it.section != 0)

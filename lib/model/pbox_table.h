@@ -78,7 +78,7 @@ struct pbox_schedule {
 
 struct pbox_table {
 	uint32_t id;
-	uint8_t mode, op, optimiser, push_format, pull_format;
+	uint8_t mode, op, optimiser, push_format, pull_format, discipline;
 	uint8_t init_mask; /**< pbox_fragment.init of a fragment that is complete */
 	uint32_t frag_elements, init_elements;
 	uint32_t first_chunk_id, n_chunks, n_fragments;

@@ -82,6 +82,7 @@ build(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
 		.mode = d->mode,
 		.op = d->op,
 		.optimiser = d->optimiser,
+		.discipline = d->discipline,
 		.push_format = d->push_format,
 		.pull_format = d->pull_format,
 		.frag_elements = pbox_frag_elements(room, d->push_format, d->pull_format),

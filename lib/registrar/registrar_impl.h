@@ -15,7 +15,7 @@
  *     registrar_requests.c           SET, STATUS, LEAVE
  *     registrar_table.c              DECLARE and MAP
  *     registrar_gone.c               why a worker is not there
- *     registrar_run.c                which run a JOIN is of
+ *     registrar_run.c                which run a JOIN is of; a table that is past its beginning
  *     registrar_check.c              what a JOIN must agree with
  *     registrar_work.c               what is done in slices
  *     registrar_view.c               what is to be seen
@@ -24,7 +24,6 @@
  *     registrar_open.c               made ready
  *     registrar_lease.c _keep.c      the end of leases, runs that are kept
  *     registrar_members.c            who is waited for
- *     registrar_running.c            a table that is past its beginning
  *     registrar_measure.c _claim.c   round trips; numbers that are claimed
  *     registrar_close.c              the end of a session, and of a job
  *     registrar_restore.c            after a restart of the box
@@ -307,7 +306,7 @@ bool registrar_run_join(struct pbox_registrar *r, struct registrar_join *q);
 bool registrar_run_is(const struct pbox_run *run, const struct pbox_join *m);
 /* A JOIN has created a job: its run. */
 void registrar_run_begin(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_join *m);
-/* registrar_running.c: a DECLARE, or a MAP, of who begins, of a table that is past its beginning (R12.6). True: it
+/* registrar_run.c: a DECLARE, or a MAP, of who begins, of a table that is past its beginning (R12.6). True: it
  * was answered; the job may be gone. */
 bool registrar_running_declare(struct pbox_registrar *r, const struct pbox_frame *f,
 	struct pbox_job *job, const struct pbox_declare *m);

@@ -29,7 +29,7 @@ bad_declare(const struct pbox_declare *m, uint32_t n_tables, uint32_t declared)
 	if (m->first > m->tensors || m->count > m->tensors - m->first)
 		return "the page lies beyond the table";
 	if (m->mode > PBOX_MODE_OPTIMISER || m->op > PBOX_OP_WEIGHTED_MEAN ||
-		m->discipline != PBOX_DISCIPLINE_ROUNDS)
+		!pbox_shard_has_discipline(m->discipline))
 		return "unknown mode, operation or discipline";
 	if (optimiser != (m->optimiser != PBOX_OPT_NONE) || m->optimiser >= PBOX_OPTIMISERS_END)
 		return "mode and optimiser do not fit";

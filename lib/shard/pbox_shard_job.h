@@ -70,6 +70,8 @@ uint64_t pbox_shard_newest_of_cores(
 /** The newest on any core. Any thread. */
 uint64_t pbox_shard_newest(const struct pbox_job *job, unsigned worker, uint64_t token);
 
+/** Does a shard know that discipline of tables (enum pbox_discipline)? */
+bool pbox_shard_has_discipline(unsigned discipline);
 /** Bytes that pbox_shard_table_create() takes of the arena. */
 size_t pbox_shard_table_bytes(const struct pbox_table *t, unsigned workers);
 /** NULL: the arena has no memory. To be freed by pbox_arena_free(), unless a shard has it. */

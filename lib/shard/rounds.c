@@ -20,11 +20,11 @@ open_round(struct pbox_shard *s, const struct target *g)
 	r = shard_record_open(s, g);
 	if (r == NULL)
 		return NULL;
-	r->folded = r->unverified = 0;
-	r->paced = false;
-	r->need = j->n_expected;
-	r->partial = j->n_expected != j->slots;
-	if (r->partial)
+	r->round.folded = r->round.unverified = 0;
+	r->round.paced = false;
+	r->round.need = j->n_expected;
+	r->round.partial = j->n_expected != j->slots;
+	if (r->round.partial)
 		memcpy(r->expect, j->expected, slot_words(j) * sizeof(*r->expect));
 	r->level = 0;
 	if (__builtin_expect(j->named, 0)) {
@@ -40,7 +40,7 @@ rounds_close(struct pbox_shard *s, const struct target *g)
 {
 	struct pbox_record *r = g->fragment->record;
 
-	if (__builtin_expect(r->paced, 0))
+	if (__builtin_expect(r->round.paced, 0))
 		rounds_pace_remove(s, g->j, r);
 	if (__builtin_expect(g->j->named, 0) && r->listed)
 		rounds_line_leave(g->j, r);
@@ -54,7 +54,7 @@ round_is_ready(const struct pbox_shard *s, const struct target *g)
 	for (unsigned i = 0; i < s->n_ready; i++)
 		if (s->ready[i].fragment == g->fragment)
 			return true;
-	return g->fragment->record->paced;
+	return g->fragment->record->round.paced;
 }
 
 /* Slots that nobody waits for complete nothing, but where nobody is waited for at all: then who has brought all of its
@@ -77,7 +77,7 @@ is_surplus(const struct pbox_shard *s, const struct target *g, struct slots n, u
 {
 	const struct pbox_record *r = g->fragment->record;
 
-	return is_extra(r, n.first) && (r->paced || !round_is_ready(s, g)) &&
+	return is_extra(r, n.first) && (r->round.paced || !round_is_ready(s, g)) &&
 	       !completes_alone(s, g, worker);
 }
 
@@ -100,24 +100,24 @@ keep_contribution(
 		r->level = c->level;
 	if (n.named && !r->listed)
 		rounds_line_enter(j, r);
-	r->unverified += f->unverified;
+	r->round.unverified += f->unverified;
 	slots_come(r, n);
 	if (holds) {
 		j->held++;
 		pbox_stat_add(&s->stats[PBOX_SS_HELD], 1);
 	}
 	if (j->held <= j->hold_share ||
-		(r->arrived == r->need && !(n.named && is_surplus(s, g, n, f->hdr.worker))))
+		(r->arrived == r->round.need && !(n.named && is_surplus(s, g, n, f->hdr.worker))))
 		return true;
 	/* the job is at its bound: first what is complete, then the front of this round */
 	shard_finish_ready(s);
-	if (j->held > j->hold_share && r->arrived != r->need)
+	if (j->held > j->hold_share && r->arrived != r->round.need)
 		rounds_fold(s, g);
 	if (j->held <= j->hold_share || !holds || c->handle != f->handle)
 		return true;
 	c->handle = NULL;
 	slots_go(r, n);
-	r->unverified -= f->unverified;
+	r->round.unverified -= f->unverified;
 	j->held--;
 	pbox_stat_add(&s->stats[PBOX_SS_HELD], (uint64_t)-1);
 	return false;
@@ -223,7 +223,7 @@ contribute_now(
 		return false;
 	}
 	/* the node that these would belong to is summed without them; the round ends so */
-	if (__builtin_expect(n.first < r->folded, 0) || !keep_contribution(s, g, f, n)) {
+	if (__builtin_expect(n.first < r->round.folded, 0) || !keep_contribution(s, g, f, n)) {
 		shard_count(s, PBOX_SS_DROP_NO_BUFFER);
 		shard_heard_of(s, g->j, f);
 		if (r->arrived == 0)
@@ -243,7 +243,7 @@ contribute_now(
 		shard_heard(s, g->j, f);
 		shard_send_plain(s, g, f, PBOX_PUSH_OK);
 	}
-	if (r->arrived == r->need &&
+	if (r->arrived == r->round.need &&
 		(!is_extra(r, n.first) || completes_alone(s, g, f->hdr.worker))) {
 		count_last(s, &g->j->member[f->hdr.worker], r);
 		rounds_complete(s, g);
@@ -393,37 +393,13 @@ repeated(struct pbox_shard *s, const struct target *g, const struct pbox_frame *
 	return false;
 }
 
-/* A copy from long ago, where it would cost what others need: the rate of the job, or what its worker may repeat. Without
- * a tag nobody knows yet whether the frame says what was sent. */
-static bool
-is_recorded(const struct pbox_shard *s, const struct pbox_shard_job *j, const struct pbox_frame *f)
-{
-	const struct shard_member *m = &j->member[f->hdr.worker];
-
-	return (j->rate.interval != 0 || repeat_is_low(&m->repeat, j->repeat_ns, s->now_ns)) &&
-	       (!f->unverified || j->tagged != 0) && shard_is_old(s, j, f);
-}
-
 /* All else (a duplicate or retransmission: its bit is set) is rare, and answered or counted by what
  * the frame says; but who sends too much is not worth a look at the payload. */
 static __attribute__((noinline)) bool
 not_new(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, int32_t ahead,
 	struct slots n)
 {
-	if (is_recorded(s, g->j, f)) {
-		shard_count(s, PBOX_SS_DROP_REPLAYED);
-	} else if (!job_rate_take(&g->j->rate, s->now_ns)) {
-		shard_count(s, PBOX_SS_DROP_RATE);
-	} else if (f->unverified && !shard_verify(f)) {
-		shard_count(s, PBOX_SS_DROP_CRC);
-	} else if (!repeat_spend(&g->j->member[f->hdr.worker].repeat, g->j->repeat_ns, s->now_ns)) {
-		shard_count(s, PBOX_SS_DROP_RATE);
-		shard_heard(s, g->j, f);
-	} else {
-		shard_heard(s, g->j, f);
-		return repeated(s, g, f, ahead, n);
-	}
-	return false;
+	return shard_admit_repeat(s, g, f) && repeated(s, g, f, ahead, n);
 }
 
 static inline __attribute__((always_inline)) bool
@@ -500,14 +476,8 @@ rounds_pull(struct pbox_shard *s, const struct target *g, const struct pbox_fram
 		shard_count(s, PBOX_SS_DROP_ROUND_STALE);
 		return;
 	}
-	if (answer && shard_is_old(s, g->j, f)) { /* a full frame for each copy of a header */
-		shard_count(s, PBOX_SS_DROP_REPLAYED);
+	if (answer && !shard_admit_answer(s, g, f))
 		return;
-	}
-	if (answer && !job_rate_answer(&g->j->rate, s->now_ns)) {
-		shard_count(s, PBOX_SS_DROP_RATE);
-		return;
-	}
 	shard_count(s, PBOX_SS_RX_PULL);
 	pbox_stat_add(&g->j->member[f->hdr.worker].pulls, 1);
 	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, has_lost(g, f, ahead));
@@ -539,7 +509,7 @@ next_missing(const struct target *g, unsigned at)
 	for (unsigned i = at / 64; at < slots; i++) {
 		uint64_t left = bits_in(i, at, slots) & ~r->has[i];
 
-		if (r->partial)
+		if (r->round.partial)
 			left &= r->expect[i];
 		if (left != 0)
 			return i * 64 + (unsigned)__builtin_ctzll(left);
@@ -610,21 +580,21 @@ rounds_members(struct pbox_shard *s, const struct target *g)
 	struct pbox_record *r = g->fragment->record;
 	bool fewer = false;
 
-	if (!r->partial) {
+	if (!r->round.partial) {
 		memset(r->expect, 0, slot_words(j) * sizeof(*r->expect));
 		bits_set(r->expect, 0, j->slots);
-		r->partial = true;
+		r->round.partial = true;
 	}
 	forget_wishes(j, r);
 	for (unsigned i = 0; i < slot_words(j); i++) {
 		uint64_t gone = r->expect[i] & ~j->expected[i];
 
 		/* what they have contributed counts: they are some of the others now */
-		r->need -= (uint16_t)__builtin_popcountll(gone & ~r->has[i]);
+		r->round.need -= (uint16_t)__builtin_popcountll(gone & ~r->has[i]);
 		r->expect[i] &= ~gone;
 		fewer |= gone != 0;
 	}
-	if (!fewer || r->arrived != r->need)
+	if (!fewer || r->arrived != r->round.need)
 		return;
 	if (r->arrived == 0) { /* who comes back begins another, and is waited for */
 		rounds_close(s, g);
@@ -653,9 +623,9 @@ rounds_drop(struct pbox_shard *s, const struct target *g)
 {
 	struct pbox_record *r = g->fragment->record;
 
-	if (r->paced) /* all that are there end with their job */
+	if (r->round.paced) /* all that are there end with their job */
 		rounds_pace_clear(s, g->j);
-	rounds_release(s, g->j, r, r->folded, g->j->slots);
+	rounds_release(s, g->j, r, r->round.folded, g->j->slots);
 }
 
 static size_t

@@ -24,7 +24,7 @@ struct rounds_group {
 static inline bool
 is_extra(const struct pbox_record *r, unsigned slot)
 {
-	return r->partial && !pbox_bit_get(r->expect, slot);
+	return r->round.partial && !pbox_bit_get(r->expect, slot);
 }
 
 /* How many slots are beyond those that the round waits for: all of a worker are, or none. */
@@ -57,7 +57,7 @@ slots_come(struct pbox_record *r, struct slots n)
 		pbox_bit_set(r->has, n.first);
 	}
 	r->arrived += n.n;
-	r->need += n_extra(r, n);
+	r->round.need += n_extra(r, n);
 }
 
 static inline void
@@ -67,7 +67,7 @@ slots_go(struct pbox_record *r, struct slots n)
 	if (n.named)
 		pbox_bit_clear(r->nodes, n.first);
 	r->arrived -= n.n;
-	r->need -= n_extra(r, n);
+	r->round.need -= n_extra(r, n);
 }
 
 /* How many contributions the slots that are there came with. */
@@ -92,7 +92,7 @@ rounds_complete(struct pbox_shard *s, const struct target *g)
 		s->ready[s->n_ready++] = *g;
 }
 
-/* rounds_line.c: in a job with slots a round enters the line with its first contribution. */
+/* rounds_sum.c: in a job with slots a round enters the line with its first contribution. */
 void rounds_line_enter(struct pbox_shard_job *j, struct pbox_record *r);
 void rounds_line_leave(struct pbox_shard_job *j, struct pbox_record *r);
 /* The first of j->free_acc; NULL: there is none for this round. */

@@ -17,7 +17,7 @@ rounds_pace(struct pbox_shard *s, const struct target *g)
 	struct pbox_shard_job *j = g->j;
 	struct pbox_record *r = g->fragment->record;
 
-	if (r->paced) /* it was complete before */
+	if (r->round.paced) /* it was complete before */
 		return true;
 	if (j->paced == NULL && job_rate_due(&j->rate, s->now_ns)) {
 		job_rate_ended(&j->rate, rounds_contributions(j, r), s->now_ns);
@@ -28,11 +28,11 @@ rounds_pace(struct pbox_shard *s, const struct target *g)
 		s->paced = j;
 		j->paced = r;
 	} else {
-		j->paced_last->later = r;
+		j->paced_last->round.later = r;
 	}
 	j->paced_last = r;
-	r->later = NULL;
-	r->paced = true;
+	r->round.later = NULL;
+	r->round.paced = true;
 	shard_count(s, PBOX_SS_PACED);
 	shard_count(s, PBOX_SS_ROUNDS_PACED);
 	return true;
@@ -53,10 +53,10 @@ static void
 take_out(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_record *r,
 	struct pbox_record *before)
 {
-	*(before != NULL ? &before->later : &j->paced) = r->later;
-	if (r->later == NULL)
+	*(before != NULL ? &before->round.later : &j->paced) = r->round.later;
+	if (r->round.later == NULL)
 		j->paced_last = before;
-	r->paced = false;
+	r->round.paced = false;
 	pbox_stat_add(&s->stats[PBOX_SS_ROUNDS_PACED], (uint64_t)-1);
 	if (j->paced == NULL)
 		job_remove(s, j);
@@ -67,7 +67,7 @@ rounds_pace_remove(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_r
 {
 	struct pbox_record *before = NULL;
 
-	for (struct pbox_record *at = j->paced; at != r; at = at->later)
+	for (struct pbox_record *at = j->paced; at != r; at = at->round.later)
 		before = at;
 	take_out(s, j, r, before);
 }
@@ -90,7 +90,7 @@ pace_job(struct pbox_shard *s, struct pbox_shard_job *j)
 
 		take_out(s, j, r, NULL);
 		if (r->arrived == 0 ||
-			r->arrived != r->need) /* some were damaged, and taken back */
+			r->arrived != r->round.need) /* some were damaged, and taken back */
 			continue;
 		job_rate_ended(&j->rate, rounds_contributions(j, r), s->now_ns);
 		shard_target_of(j, r, &s->ready[s->n_ready++]);

@@ -31,8 +31,8 @@ note_report(const struct target *g, const struct pbox_frame *f)
 		.ts = f->hdr.ts,
 		.contributors = f->hdr.aux,
 	};
-	if (r->arrived == 0 || shard_is_newer(f->hdr.round, r->highest))
-		r->highest = f->hdr.round;
+	if (r->arrived == 0 || shard_is_newer(f->hdr.round, r->restoring.highest))
+		r->restoring.highest = f->hdr.round;
 	r->arrived += !pbox_bit_get(r->has, w);
 	pbox_bit_set(r->has, w);
 	pbox_bit_clear(r->want, w);
@@ -121,7 +121,7 @@ ask_for_payload(struct pbox_shard *s, const struct target *g, const struct pbox_
 	struct holding h = highest(g);
 	struct pbox_record *r = g->fragment->record;
 
-	r->highest = h.version; /* who reported more may be gone */
+	r->restoring.highest = h.version; /* who reported more may be gone */
 	if (f != NULL && f->hdr.round == h.version && pbox_bit_get(r->want, f->hdr.worker)) {
 		shard_answer_report(s, g, f->hdr.worker, PBOX_RESTORE_GIVE, 0);
 		return;

@@ -32,7 +32,7 @@ rounds_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_recor
 			continue;
 		batch[n++] = c->handle;
 		c->handle = NULL;
-		r->unverified -= c->unverified;
+		r->round.unverified -= c->unverified;
 		total++;
 		if (n == RELEASE_BATCH) {
 			s->conf.ops->release(s->conf.ctx, batch, n);
@@ -46,20 +46,20 @@ rounds_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_recor
 }
 
 /*
- * The payloads of slots r->folded to end - 1 that are summed in nodes of level r->level: one payload a node, also where
+ * The payloads of slots r->round.folded to end - 1 that are summed in nodes of level r->level: one payload a node, also where
  * that has no slot that has come, or is a part of a larger one that has come. (The tree over these nodes is the tree over the
  * slots.) Returns how many.
  */
 static unsigned
 gather(const struct pbox_record *r, unsigned end, const void **out)
 {
-	unsigned n = (end - r->folded + (1u << r->level) - 1) >> r->level;
+	unsigned n = (end - r->round.folded + (1u << r->level) - 1) >> r->level;
 
-	PBOX_ASSERT(r->folded >> r->level << r->level == r->folded);
+	PBOX_ASSERT(r->round.folded >> r->level << r->level == r->round.folded);
 	for (unsigned i = 0; i < n; i++)
 		out[i] = pbox_reduce_absent;
-	for (unsigned slot = r->folded; (slot = bits_next(r->nodes, slot, end)) < end; slot++)
-		out[(slot - r->folded) >> r->level] = r->payload[slot];
+	for (unsigned slot = r->round.folded; (slot = bits_next(r->nodes, slot, end)) < end; slot++)
+		out[(slot - r->round.folded) >> r->level] = r->payload[slot];
 	return n;
 }
 
@@ -69,27 +69,27 @@ sources(struct pbox_shard *s, const struct target *g, unsigned first, unsigned e
 {
 	const struct pbox_record *r = g->fragment->record;
 	struct pbox_sources src = {
-		.src = r->payload + r->folded,
-		.n = end - r->folded,
+		.src = r->payload + r->round.folded,
+		.n = end - r->round.folded,
 		.elem = g->st->t->push_format,
-		.base = r->folded,
-		.intact = r->unverified > 0 ? &s->intact : NULL,
+		.base = r->round.folded,
+		.intact = r->round.unverified > 0 ? &s->intact : NULL,
 		.header = PBOX_HDR_LEN,
 	};
 
-	for (unsigned slot = r->folded; __builtin_expect(slot > first, 0); src.n_acc++) {
+	for (unsigned slot = r->round.folded; __builtin_expect(slot > first, 0); src.n_acc++) {
 		slot &= slot - 1;
 		src.acc = &s->acc[PBOX_NODES_MAX - 1 - src.n_acc];
 		s->acc[PBOX_NODES_MAX - 1 - src.n_acc] = r->payload[slot];
 	}
-	if (__builtin_expect(g->j->named | r->partial, 0)) { /* not one payload a slot */
+	if (__builtin_expect(g->j->named | r->round.partial, 0)) { /* not one payload a slot */
 		src.n = gather(r, end, s->present);
 		src.src = s->present;
-		src.base = r->folded >> r->level;
+		src.base = r->round.folded >> r->level;
 	}
 	if (g->st->t->op == PBOX_OP_WEIGHTED_MEAN) { /* then r->level is 0 */
 		for (unsigned i = 0; i < src.n; i++)
-			s->weight[i] = (float)r->from[r->folded + i].weight;
+			s->weight[i] = (float)r->from[r->round.folded + i].weight;
 		src.weight = s->weight;
 	}
 	return src;
@@ -129,7 +129,7 @@ rounds_verify(struct pbox_shard *s, const struct target *g, unsigned first, unsi
 	unsigned had = r->arrived;
 
 	/* what is folded was intact, and its packets are gone */
-	for (unsigned i = first > r->folded ? first : r->folded; i < end; i++)
+	for (unsigned i = first > r->round.folded ? first : r->round.folded; i < end; i++)
 		if (pbox_bit_get(r->nodes, i) && r->from[i].unverified &&
 			!pbox_reduce_intact(r->payload[i], bytes, PBOX_HDR_LEN))
 			rounds_forget(s, g, i);
@@ -153,7 +153,7 @@ take_back(struct pbox_shard *s, const struct target *g, unsigned first, unsigned
 void
 rounds_unfold(struct pbox_shard_job *j, struct pbox_record *r, unsigned first)
 {
-	for (unsigned slot = r->folded; slot > first && (slot & (slot - 1)) >= first;) {
+	for (unsigned slot = r->round.folded; slot > first && (slot & (slot - 1)) >= first;) {
 		void **acc = (void **)(uintptr_t)r->payload[slot &= slot - 1];
 
 		*acc = j->free_acc;
@@ -166,7 +166,7 @@ rounds_unfold(struct pbox_shard_job *j, struct pbox_record *r, unsigned first)
 static unsigned
 front(const struct pbox_shard_job *j, const struct pbox_record *r)
 {
-	unsigned end = r->folded;
+	unsigned end = r->round.folded;
 
 	for (unsigned i = end; i < j->slots; i++) {
 		if (pbox_bit_get(r->has, i))
@@ -188,12 +188,12 @@ rounds_fold(struct pbox_shard *s, const struct target *g)
 	struct pbox_record *r = g->fragment->record;
 	unsigned end = front(j, r);
 
-	while (r->folded < end) {
+	while (r->round.folded < end) {
 		/* end has this bit; so the node may take in some that are folded */
-		unsigned level = 31 - (unsigned)__builtin_clz(r->folded ^ end),
+		unsigned level = 31 - (unsigned)__builtin_clz(r->round.folded ^ end),
 			 until = end >> level << level, first = until - (1u << level);
-		void *acc = r->folded > first ? (void *)(uintptr_t)r->payload[first]
-					      : rounds_free_acc(j, r);
+		void *acc = r->round.folded > first ? (void *)(uintptr_t)r->payload[first]
+						    : rounds_free_acc(j, r);
 		struct pbox_sources src;
 
 		if (acc == NULL)
@@ -201,19 +201,19 @@ rounds_fold(struct pbox_shard *s, const struct target *g)
 		src = sources(s, g, first, until);
 		s->conf.reduce->sum(s->scratch, &src, 0, g->elements);
 		if (src.intact != NULL && !*src.intact) {
-			take_back(s, g, r->folded, until);
+			take_back(s, g, r->round.folded, until);
 			return;
 		}
-		if (r->folded > first) {
+		if (r->round.folded > first) {
 			rounds_unfold(j, r, first + 1);
 		} else {
 			j->free_acc = *(void **)acc;
 			j->n_free_acc--;
 		}
 		memcpy(acc, s->scratch, g->elements * sizeof(*s->scratch));
-		rounds_release(s, j, r, r->folded, until);
+		rounds_release(s, j, r, r->round.folded, until);
 		r->payload[first] = acc;
-		r->folded = (uint16_t)until;
+		r->round.folded = (uint16_t)until;
 		shard_count(s, PBOX_SS_FOLDS);
 	}
 }
@@ -321,12 +321,12 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rec
 		src.next = s->ahead;
 		src.n_next = gather(next, n, s->ahead);
 	} else if (next != NULL) {
-		src.next = next->payload + next->folded;
-		src.n_next = n - next->folded;
+		src.next = next->payload + next->round.folded;
+		src.n_next = n - next->round.folded;
 	}
 	u.factor = factor(t, r->arrived, samples);
 	if (!pbox_optim_update(&u, &src, g->elements)) {
-		take_back(s, g, r->folded, n);
+		take_back(s, g, r->round.folded, n);
 		return false;
 	}
 	if (spare != NULL) {
@@ -334,7 +334,7 @@ finish_round(struct pbox_shard *s, const struct target *g, const struct pbox_rec
 		g->st->spare[g->c->endpoint] = now;
 	}
 	rounds_publish(s, g, round, r->arrived, samples);
-	rounds_release(s, j, r, r->folded, n);
+	rounds_release(s, j, r, r->round.folded, n);
 	shard_send_results(s, g);
 	rounds_close(s, g);
 	return true;
@@ -366,7 +366,40 @@ rounds_burst(struct pbox_shard *s, const struct target *g, const struct target *
 		had = r->arrived;
 		if (rounds_finish(s, g, ahead))
 			return;
-	} while (r->arrived == r->need && r->arrived > 0 && r->arrived < had);
-	if (r->need == 0) /* nobody is waited for, and nothing is there */
+	} while (r->arrived == r->round.need && r->arrived > 0 && r->arrived < had);
+	if (r->round.need == 0) /* nobody is waited for, and nothing is there */
 		rounds_close(s, g);
+}
+
+/*
+ * Which round is the oldest. A worker that uses PUSH alone sends ahead of the others, and its contributions fill what the
+ * job may hold. Then rounds end only if what comes is folded into sums, and if many rounds had a few of these each,
+ * none could end. So some are kept for the oldest round, as many as it can need: all workers send in the same order, each
+ * sends its contribution to that round until the box takes it, and the front of the round always has room.
+ */
+
+void
+rounds_line_enter(struct pbox_shard_job *j, struct pbox_record *r)
+{
+	PBOX_ASSERT(!r->listed);
+	r->listed = true;
+	r->newer = NULL;
+	r->older = j->newest;
+	*(j->newest != NULL ? &j->newest->newer : &j->oldest) = r;
+	j->newest = r;
+}
+
+void
+rounds_line_leave(struct pbox_shard_job *j, struct pbox_record *r)
+{
+	PBOX_ASSERT(r->listed);
+	r->listed = false;
+	*(r->older != NULL ? &r->older->newer : &j->oldest) = r->newer;
+	*(r->newer != NULL ? &r->newer->older : &j->newest) = r->older;
+}
+
+void *
+rounds_free_acc(const struct pbox_shard_job *j, const struct pbox_record *r)
+{
+	return r == j->oldest || j->n_free_acc > j->acc_kept ? j->free_acc : NULL;
 }

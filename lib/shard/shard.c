@@ -198,13 +198,6 @@ find_fragment(const struct pbox_shard *s, const struct pbox_frame *f, struct tar
 	return check_payload(f, g);
 }
 
-static bool
-shard_may_ask(struct job_rate *r, const struct pbox_frame *f, uint64_t now_ns)
-{
-	return f->hdr.length == 0 && f->hdr.type != PBOX_PING ? job_rate_ask(r, now_ns)
-							      : job_rate_take(r, now_ns);
-}
-
 /* Some wires carry more than the MTU that was agreed upon; a PONG does not (R8.1). */
 static enum pbox_shard_stat
 check_ping(const struct pbox_shard *s, const struct pbox_frame *f)
@@ -224,11 +217,9 @@ shard_resolve(struct pbox_shard *s, const struct pbox_frame *f, struct target *g
 	if (drop != 0)
 		return drop;
 	if (!is_contribution(f->hdr.type)) {
-		/* who has recorded its workers uses up nothing of it */
-		if (g->j->rate.interval != 0 && shard_is_old(s, g->j, f))
-			return PBOX_SS_DROP_REPLAYED;
-		if (!shard_may_ask(&g->j->rate, f, s->now_ns))
-			return PBOX_SS_DROP_RATE;
+		drop = shard_admit_question(s, g->j, f);
+		if (drop != 0)
+			return drop;
 	}
 	if (f->hdr.type == PBOX_PING)
 		return check_ping(s, f);
@@ -249,19 +240,10 @@ shard_unsupported(struct pbox_shard *s, const struct target *g, const struct pbo
 static bool
 act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
-	struct shard_member *m = &g->j->member[f->hdr.worker];
-
-	m->ce |= f->ce;
+	g->j->member[f->hdr.worker].ce |= f->ce;
 	if (!is_contribution(f->hdr.type)) {
-		if (repeat_is_low(&m->repeat, g->j->repeat_ns, s->now_ns) &&
-			shard_is_old(s, g->j, f)) {
-			shard_count(s, PBOX_SS_DROP_REPLAYED);
+		if (!shard_admit_credit(s, g->j, f))
 			return false;
-		}
-		if (!repeat_spend(&m->repeat, g->j->repeat_ns, s->now_ns)) {
-			shard_count(s, PBOX_SS_DROP_RATE);
-			return false;
-		}
 		if (f->hdr.type == PBOX_PING) {
 			shard_ping(s, g->j, f);
 			return false;

@@ -79,16 +79,17 @@ struct pbox_record {
 		uint64_t since_ns;        /* when it was opened */
 	};
 	union {
-		struct {                     /* of a round */
+		struct record_round {
 			uint16_t folded;     /* slots 0 to folded - 1 are summed, by nodes */
 			uint16_t need;       /* complete when as many have arrived */
 			uint16_t unverified; /* of those that are held */
 			bool partial;        /* expect holds; else all slots are expected */
 			bool paced; /* complete, and in the line of those that end at the job's rate */
 			struct pbox_record *later; /* in that line: the next one */
-		};
-		uint32_t
-			highest; /* of a fragment that is restored: the latest version that was reported */
+		} round;
+		struct record_restoring {
+			uint32_t highest; /* the latest version that was reported */
+		} restoring;
 	};
 	uint16_t arrived; /* bits of has */
 	uint16_t frag;
@@ -107,7 +108,7 @@ struct pbox_record {
 		nodes; /* first slots of the contributions that these came with; without names it is has */
 	uint64_t *want;   /* who wants the result, or can give the payload that it reported */
 	uint64_t *expect; /* slots that are waited for, of a round that is partial */
-	/* Of a job with slots: rounds in the order of their first contributions (rounds_line.c). */
+	/* Of a job with slots: rounds in the order of their first contributions (rounds_sum.c). */
 	struct pbox_record *older, *newer;
 };
 
@@ -128,7 +129,7 @@ struct pbox_shard_job {
 	uint32_t n_records;
 	void *free_acc;                      /* list through the first word */
 	uint32_t n_free_acc, acc_kept;       /* kept: for the oldest round alone */
-	struct pbox_record *oldest, *newest; /* rounds_line.c */
+	struct pbox_record *oldest, *newest; /* rounds_sum.c */
 	uint32_t held, hold_share;
 	uint64_t given_token,
 		given_at; /* the newest array that was given (R6.14): session, and when by its clock */
@@ -332,6 +333,17 @@ bool shard_keep_alive(struct pbox_shard *s, struct pbox_shard_job *j, const stru
 /* shard_fresh.c: the newest frame of a session on one core; 0: none. heard_ns: when it came. */
 uint64_t shard_newest_of(const struct pbox_job *job, const struct shard_member *m, unsigned worker,
 	uint64_t token, uint64_t *heard_ns);
+/* shard_admit.c: R6.12, in the order of R6.11. A question (all but contributions), before its fragment is looked up: 0 or
+ * the drop; */
+enum pbox_shard_stat shard_admit_question(
+	struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f);
+/* and then of its worker's credit. False: it was counted. */
+bool shard_admit_credit(struct pbox_shard *s, struct pbox_shard_job *j, const struct pbox_frame *f);
+/* A contribution that its discipline finds not to be new, or too early: may it be answered? It is intact then. */
+bool shard_admit_repeat(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+/* A question whose answer has a payload. */
+bool shard_admit_answer(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
+
 /* Unverified frames: is the CRC right? Without a side effect. */
 bool shard_verify(const struct pbox_frame *f);
 

@@ -128,10 +128,22 @@ pbox_shard_job_free(struct pbox_shard_job *j)
 	pbox_arena_free(arena, j);
 }
 
+/* By enum pbox_discipline; those of a later release are not there. */
+static const struct discipline *const discipline_of[] = {
+	[PBOX_DISCIPLINE_ROUNDS] = &rounds_discipline,
+};
+
+bool
+pbox_shard_has_discipline(unsigned discipline)
+{
+	return discipline < sizeof(discipline_of) / sizeof(*discipline_of) &&
+	       discipline_of[discipline] != NULL;
+}
+
 size_t
 pbox_shard_table_bytes(const struct pbox_table *t, unsigned workers)
 {
-	return sizeof(struct pbox_shard_table) + rounds_discipline.bytes(t, workers);
+	return sizeof(struct pbox_shard_table) + discipline_of[t->discipline]->bytes(t, workers);
 }
 
 struct pbox_shard_table *
@@ -142,7 +154,7 @@ pbox_shard_table_create(struct pbox_table *t, unsigned workers, struct pbox_aren
 	if (st == NULL)
 		return NULL;
 	st->t = t;
-	st->discipline = &rounds_discipline;
+	st->discipline = discipline_of[t->discipline];
 	memcpy(st->spare, t->spare, sizeof(st->spare));
 	return st;
 }

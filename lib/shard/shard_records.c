@@ -143,7 +143,7 @@ shard_why(struct pbox_shard_job *j, struct pbox_why_page *page)
 			.round = g.fragment->version + 1,
 			.arrived = r->arrived,
 			.uninitialised = !initialised(&g),
-			.paced = r->paced,
+			.paced = r->round.paced,
 			.since_ns = r->since_ns,
 		};
 		g.st->discipline->missing(&g, out->missing);

@@ -30,8 +30,8 @@ answer_restore(struct pbox_shard *s, const struct target *g, unsigned worker, ui
 			},
 	};
 
-	if (is_restoring(g) && r != NULL && shard_is_newer(r->highest, out.hdr.base))
-		out.hdr.base = r->highest;
+	if (is_restoring(g) && r != NULL && shard_is_newer(r->restoring.highest, out.hdr.base))
+		out.hdr.base = r->restoring.highest;
 	shard_send_to(s, g, &out, worker);
 }
 

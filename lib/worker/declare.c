@@ -83,6 +83,11 @@ goes_on(const struct session *s, const struct declaring *g)
 	       (g->mapped != 0 && g->mapped == s->number);
 }
 
+/* By enum pbox_discipline. */
+static const struct worker_discipline *const discipline_of[] = {
+	[PBOX_DISCIPLINE_ROUNDS] = &worker_rounds,
+};
+
 static int
 declare_begin(struct session *s, struct declaring *g)
 {
@@ -90,7 +95,9 @@ declare_begin(struct session *s, struct declaring *g)
 	const struct pbox_client_table *what = g->d->what;
 
 	g->d->waits = g->d->asks_map = false;
-	g->t = w->tables < MAX_TABLES ? table_new(what, w->tables, &worker_rounds) : NULL;
+	g->t = w->tables < MAX_TABLES
+		       ? table_new(what, w->tables, discipline_of[PBOX_DISCIPLINE_ROUNDS])
+		       : NULL;
 	if (g->t == NULL || pager_open(&g->pages, s) != 0)
 		return pbox_client_fail(&g->d->err, PBOX_C_MEMORY,
 			"no memory for table %u of %u tensors", w->tables, what->n);

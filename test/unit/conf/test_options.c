@@ -115,7 +115,7 @@ test_defaults(void)
 	UNIT_EQ_U64(o.drain_ns, 2000000000);
 	CU_ASSERT_EQUAL(o.log_level, PBOX_LOG_INFO);
 	UNIT_EQ_U64(o.stats_interval_ns, 0);
-	CU_ASSERT_EQUAL(o.reduce, PBOX_OPT_REDUCE_AUTO);
+	CU_ASSERT_EQUAL(o.reduce, PBOX_OPTION_REDUCE_AUTO);
 	UNIT_EQ_U64(o.n_ports, 1);
 	UNIT_EQ_U64(o.ports[0].mtu, 0);
 	UNIT_EQ_U64(o.ports[0].queues, 0);
@@ -149,7 +149,7 @@ test_everything_set(void)
 	CU_ASSERT_EQUAL(o.cores_idle, PBOX_IDLE_INTERRUPT);
 	UNIT_EQ_U64(o.grace_ns, 0);
 	UNIT_EQ_U64(o.drain_ns, 0);
-	CU_ASSERT_EQUAL(o.reduce, PBOX_OPT_REDUCE_AVX512);
+	CU_ASSERT_EQUAL(o.reduce, PBOX_OPTION_REDUCE_AVX512);
 	CU_ASSERT_EQUAL(o.log_level, PBOX_LOG_DEBUG);
 	CU_ASSERT_STRING_EQUAL(o.ports[0].name, "0000:03:00.0");
 	UNIT_EQ_U64(o.ports[0].mtu, 1500);
@@ -236,7 +236,7 @@ test_help_needs_nothing_else(void)
 	struct pbox_conf *conf = load("nonsense", "--help", "all");
 
 	CU_ASSERT_PTR_NOT_NULL(conf);
-	CU_ASSERT_EQUAL(o.help, PBOX_OPT_HELP_ALL);
+	CU_ASSERT_EQUAL(o.help, PBOX_OPTION_HELP_ALL);
 	pbox_conf_free(conf);
 	conf = load("nonsense", "-V", NULL);
 	CU_ASSERT_PTR_NOT_NULL(conf);

@@ -46,7 +46,7 @@ enum pbox_shard_stat {
 	PBOX_SS_DROP_FORMAT,
 	PBOX_SS_DROP_LENGTH,
 	PBOX_SS_DROP_PARTIAL,
-	PBOX_SS_DROP_NODE, /**< no node, or not its sender's: answered so (R5.2b) */
+	PBOX_SS_DROP_NODE, /**< none of the nodes that its sender brings: answered so (R5.2b) */
 	PBOX_SS_DROP_ROUND_STALE,
 	PBOX_SS_DROP_ROUND_FUTURE,
 	PBOX_SS_DROP_INIT_FORBIDDEN,
@@ -54,7 +54,6 @@ enum pbox_shard_stat {
 	PBOX_SS_DROP_NO_BUFFER,
 	PBOX_SS_DROP_CRC,      /**< of a frame that came unverified */
 	PBOX_SS_DROP_REPLAYED, /**< an old frame, from another address (R4.9) */
-	PBOX_SS_DROP_OVERLAP,  /**< a node of which a part is there (R5.2b) */
 	PBOX_SS_DROP_UNPROVEN, /**< a question from an address that has proven nothing yet */
 	PBOX_SS_DROP_TYPE,
 	/* work done */

@@ -260,8 +260,6 @@ replace_contribution(
 	struct pbox_record *r = g->fragment->record;
 	struct contribution *c = &r->from[n.first];
 
-	if (!pbox_bit_get(r->nodes, n.first) || c->level != n.level) /* it came in another node */
-		return false;
 	if (!c->unverified || c->handle == NULL || f->hdr.length == 0)
 		return false;
 	rounds_release(s, g->j, r, n.first, n.first + 1);
@@ -320,37 +318,39 @@ has_rate(const struct target *g, uint32_t round)
 	       rounds_scalars(g->st, g->c->group, round)->has_lr;
 }
 
-/* The slots that a frame brings, if it names a node, and all of its slots are its worker's (R5.2b). Those that are cut to
- * the slots that the job has are of many levels; of these it gets the highest, so that what can be summed in large
- * nodes is; not where slots have weights, which are one each. */
+/* The slots that a frame brings, if it names one of the nodes that its worker is to bring (R5.2b): so no two that come have
+ * a slot in common, also of two processes that had the number one after the other. Nodes that are cut to the slots that the
+ * job has are of many levels; of these it gets the highest, so that what can be summed in large nodes is; not where slots
+ * have weights, which are one each. */
 static __attribute__((noinline)) bool
 named_slots(const struct target *g, const struct pbox_frame *f, struct slots *n)
 {
 	const struct pbox_shard_job *j = g->j;
-	unsigned w = f->hdr.worker, end;
+	unsigned w = f->hdr.worker, first = slots_begin(j, w), last = slots_end(j, w), end;
+	bool leaves = g->st->t->op == PBOX_OP_WEIGHTED_MEAN;
 	struct pbox_node node;
 
-	if (!pbox_node_decode(f->hdr.base, j->slots, &node) ||
-		(node.level > 0 && g->st->t->op == PBOX_OP_WEIGHTED_MEAN))
+	if (!pbox_node_decode(f->hdr.base, j->slots, &node))
 		return false;
 	n->first = node.first;
 	end = pbox_node_end(node, j->slots);
-	if (n->first < slots_begin(j, w) || end > slots_end(j, w))
+	if (n->first < first || end > last)
 		return false;
-	while (end == j->slots && g->st->t->op != PBOX_OP_WEIGHTED_MEAN &&
-		node.level < PBOX_MAX_LEVEL && (node.first >> node.level & 1) == 0)
+	if (leaves ? node.level > 0 : !pbox_node_is_of(node, first, last, j->slots))
+		return false;
+	while (end == j->slots && !leaves && node.level < PBOX_MAX_LEVEL &&
+		(node.first >> node.level & 1) == 0)
 		node.level++;
 	n->n = (uint16_t)(end - node.first);
 	n->level = node.level;
 	return true;
 }
 
-static inline unsigned
-n_there(const struct pbox_record *r, struct slots n)
+/* All of a node come together. */
+static inline bool
+is_there(const struct pbox_record *r, struct slots n)
 {
-	if (r == NULL)
-		return 0;
-	return n.named ? bits_count(r->has, n.first, n.first + n.n) : pbox_bit_get(r->has, n.first);
+	return r != NULL && pbox_bit_get(r->has, n.first);
 }
 
 /* What is no first contribution to the round in progress, or comes too early: answered or counted by what the
@@ -360,24 +360,16 @@ repeated(struct pbox_shard *s, const struct target *g, const struct pbox_frame *
 	struct slots n)
 {
 	bool ready = initialised(g), now = ahead == 1;
-	unsigned there;
 
 	if (n.n == 0) {
 		shard_count(s, PBOX_SS_DROP_NODE);
 		shard_send_error(s, g, f, PBOX_E_BAD_REQUEST);
 		return false;
 	}
-	there = ready && now ? n_there(g->fragment->record, n) : 0;
 	if (!ready) {
 		note_refused(s, g, f);
 		shard_send_unready(s, g, f);
-	} else if (there > 0 && there != n.n) {
-		/* what is there of it may be damaged, and have named other slots: nobody would ever complete the round */
-		if (!rounds_verify(s, g, n.first, n.first + n.n) &&
-			n_there(g->fragment->record, n) == 0)
-			return contribute_now(s, g, f, n);
-		shard_count(s, PBOX_SS_DROP_OVERLAP);
-	} else if (there > 0) {
+	} else if (now && is_there(g->fragment->record, n)) {
 		return repeated_now(s, g, f, n);
 	} else if (now) {
 		shard_count(s, PBOX_SS_RX_EARLY);
@@ -411,7 +403,7 @@ contribute(struct pbox_shard *s, const struct target *g, const struct pbox_frame
 		shard_finish_ready(s);
 		ahead = pbox_serial_diff(f->hdr.round, g->fragment->version);
 	}
-	if (ahead == 1 && initialised(g) && n.n > 0 && n_there(g->fragment->record, n) == 0 &&
+	if (ahead == 1 && initialised(g) && n.n > 0 && !is_there(g->fragment->record, n) &&
 		has_rate(g, f->hdr.round))
 		return contribute_now(s, g, f, n);
 	return not_new(s, g, f, ahead, n);

@@ -102,8 +102,6 @@ void *rounds_free_acc(const struct pbox_shard_job *j, const struct pbox_record *
 void rounds_fold(struct pbox_shard *s, const struct target *g);
 /* Give back the sums of the folded nodes that begin with slot `first` or after it. */
 void rounds_unfold(struct pbox_shard_job *j, struct pbox_record *r, unsigned first);
-/* Take back those contributions of slots first to end - 1 that are not what was sent; true: all are. */
-bool rounds_verify(struct pbox_shard *s, const struct target *g, unsigned first, unsigned end);
 void rounds_burst(struct pbox_shard *s, const struct target *g, const struct target *next);
 /* Give back the packets of slots first .. end-1. */
 void rounds_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_record *r,

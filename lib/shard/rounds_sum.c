@@ -121,7 +121,8 @@ rounds_forget(struct pbox_shard *s, const struct target *g, unsigned slot)
 	shard_send_taken_back(s, g, w, r->from[w].ts);
 }
 
-bool
+/* Take back those contributions of slots first to end - 1 that are not what was sent; true: all are. */
+static bool
 rounds_verify(struct pbox_shard *s, const struct target *g, unsigned first, unsigned end)
 {
 	struct pbox_record *r = g->fragment->record;

@@ -63,6 +63,9 @@ struct pbox_node pbox_node_at(unsigned first, unsigned end, unsigned slots);
  * @return their number; 0 if first = end */
 unsigned pbox_range_nodes(unsigned first, unsigned end, unsigned slots, struct pbox_node *nodes);
 
+/** Is it one of these nodes of the range? */
+bool pbox_node_is_of(struct pbox_node n, unsigned first, unsigned end, unsigned slots);
+
 /** Without a plan: the first slot of worker @p worker of @p workers; with worker + 1: the slot after its last one. */
 static inline unsigned
 pbox_slots_of(unsigned worker, unsigned workers, unsigned slots)

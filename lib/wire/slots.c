@@ -32,3 +32,24 @@ pbox_range_nodes(unsigned first, unsigned end, unsigned slots, struct pbox_node 
 	}
 	return n;
 }
+
+bool
+pbox_node_is_of(struct pbox_node n, unsigned first, unsigned end, unsigned slots)
+{
+	unsigned has = pbox_node_end(n, slots);
+
+	if (n.first < first || has > end ||
+		(n.level > 0 &&
+			n.first + (1u << (n.level - 1)) >= has)) /* its left half has as many */
+		return false;
+	/* of the nodes above it, those of the range have the same slots */
+	for (unsigned level = n.level + 1u; level <= PBOX_MAX_LEVEL; level++) {
+		struct pbox_node up = {(uint16_t)(n.first >> level << level), (uint16_t)level};
+
+		if (up.first < first || pbox_node_end(up, slots) > end)
+			break;
+		if (up.first < n.first || pbox_node_end(up, slots) > has)
+			return false;
+	}
+	return true;
+}

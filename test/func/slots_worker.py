@@ -119,15 +119,6 @@ def test_what_wait_says():
         assert h.round == 1
 
 
-def test_leaves():
-    """Slots one by one are nodes as well: the same bits."""
-    with Pair() as p:
-        for s in reversed(range(1, SLOTS)):
-            p.push(0 if s < 6 else 1, (s, 0))
-        p.send(0, "PUSHPULL", (0, 0))
-        p.result(0, whole())
-
-
 def test_refused():
     with Pair() as p:
         for worker, node in ((0, (6, 1)), (0, (4, 2)), (1, (4, 1)), (0, (1, 1)), (0, (13, 0)), (0, (0, 13)), (1, (0, 4)),
@@ -141,16 +132,18 @@ def test_refused():
         p.push(0, (4, 0))
 
 
-def test_overlap():
-    """Some slots of a node are there: it is dropped."""
+def test_leaves_of_a_predecessor():
+    """A process that had the number before brought slots one by one: they are refused, and do not keep its successor from
+    bringing its nodes (R5.2b)."""
     with Pair() as p:
-        p.push(0, (4, 0))
-        p.send(0, "PUSH", (4, 1))
-        p.send(0, "PUSH", (0, 0))
-        assert p.answer(0, "PUSH_OK")[0].base == 0
-        p.wait(0, False, 1, 2)
-        p.push(0, (5, 0))
-        p.wait(0, False, 1, 3)
+        for node in ((0, 0), (1, 0), (0, 1), (2, 1), (4, 0), (5, 0)):
+            h = p.ask(0, "PUSH", node, "ERROR")
+            assert h.aux == proto.ERROR["BAD_REQUEST"], (node, h)
+        p.push(0, NODES[0][0])
+        p.push(0, NODES[0][1])
+        p.push(1, NODES[1][0])
+        p.send(1, "PUSHPULL", NODES[1][1])
+        p.result(1, whole())
 
 
 def test_joins():

@@ -152,12 +152,12 @@ sim_check_arrival(struct sim *s, const struct sim_packet *p, const struct pbox_h
 	struct sim_job *j = &s->job[job];
 	struct sim_fragment *f;
 
-	if ((h->type != PBOX_PUSH && h->type != PBOX_PUSHPULL) || h->worker >= SIM_WORKERS ||
-		h->token != j->token[h->worker])
+	if ((h->type != PBOX_PUSH && h->type != PBOX_PUSHPULL) || p->half ||
+		h->worker >= SIM_WORKERS || h->token != j->token[h->worker])
 		return;
 	f = sim_find(j, h->chunk, h->frag);
 	if (f != NULL)
-		sim_spec(&s->sc, job, f)->law->contribution(s, job, f, h, intact, p->half);
+		sim_spec(&s->sc, job, f)->law->contribution(s, job, f, h, intact);
 }
 
 void
@@ -244,7 +244,7 @@ void
 sim_box_check_end(struct sim *s)
 {
 	uint64_t contributions = 0, rounds = 0, refused = 0;
-	bool lossless_hold = !s->box->halved;
+	bool lossless_hold = true;
 
 	for (unsigned i = 0; i < s->sc.jobs; i++)
 		lossless_hold &=

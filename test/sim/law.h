@@ -17,7 +17,7 @@ struct sim_law {
 	const char *name;
 	/* A contribution of a session that there is reaches the box; it may be damaged, and the box may not know that yet. */
 	void (*contribution)(struct sim *s, unsigned job, struct sim_fragment *f,
-		const struct pbox_hdr *h, bool intact, bool half);
+		const struct pbox_hdr *h, bool intact);
 	/* The box answers RESULT; WAIT; PUSH_OK. */
 	void (*result)(
 		struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_send *out);
@@ -50,8 +50,8 @@ extern const struct sim_law sim_law_rounds;
 /* The slots of a contribution; false: it names no node that its worker may bring. */
 bool slots_of_frame(
 	const struct sim_job_spec *spec, const struct pbox_hdr *h, unsigned *first, unsigned *end);
-void slots_contribution(struct sim *s, unsigned job, struct sim_fragment *f,
-	const struct pbox_hdr *h, bool intact, bool half);
+void slots_contribution(
+	struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h, bool intact);
 /* Has the box heard of contributions to this round, for all these slots? */
 bool slots_opened(const struct sim_fragment *f, unsigned first, unsigned end, uint32_t round);
 void slots_wait(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h);

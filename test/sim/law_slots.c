@@ -78,20 +78,20 @@ is_fewest(const struct sim_job_spec *spec, unsigned op, const struct pbox_hdr *h
 }
 
 void
-slots_contribution(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h,
-	bool intact, bool half)
+slots_contribution(
+	struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h, bool intact)
 {
 	const struct sim_job_spec *spec = &s->sc.job[job];
 	unsigned first, end;
 	bool good = slots_of_frame(spec, h, &first, &end);
 
-	if (intact && !half && spec->slots != 0 &&
+	if (intact && spec->slots != 0 &&
 		(!good || !is_fewest(spec, sim_spec(&s->sc, job, f)->fixed.op, h)))
 		sim_fail(s, "job %u worker %u brings node %x of %u slots", job, h->worker, h->base,
 			spec->slots);
 	if (!good || end > f->slots)
 		return;
-	if (intact && !half)
+	if (intact)
 		f->slot[first].width = (uint16_t)(1u << level_of(spec, h));
 	for (struct sim_slot *l = f->slot + first; l < f->slot + end; l++) {
 		if (pbox_serial_diff(h->round, l->opened) > 0)
@@ -138,8 +138,7 @@ all_was_taken(const struct sim *s, unsigned job, const struct sim_fragment *f, u
 		const uint64_t *v = s->box->shard[i].stats;
 
 		refused += v[PBOX_SS_DROP_NO_RECORD] + v[PBOX_SS_DROP_NO_BUFFER] +
-			   v[PBOX_SS_DROP_REPLAYED] + v[PBOX_SS_TAKEN_BACK] +
-			   v[PBOX_SS_DROP_OVERLAP];
+			   v[PBOX_SS_DROP_REPLAYED] + v[PBOX_SS_TAKEN_BACK];
 	}
 	/* before INIT every contribution is early; who is dead or moves is not heard */
 	return refused == 0 && s->box->generation == 0 && s->job[job].life == 0 && !spec->shrink &&

@@ -199,9 +199,9 @@ sim_noise_stray(struct sim *s, const struct sim_packet *p, struct sim_fault *k)
 }
 
 /*
- * Nothing that a worker sends overlaps with what it has sent. So somebody who knows what a node holds brings its halves,
- * too. The box takes them, or the node, as they come: until all of it is there it must drop what brings it in another way, and
- * then answer that. They do not get lost, for the worker does not send them.
+ * Somebody who knows what a node holds brings its halves, too, as a process would that had the worker's number before. They are
+ * none of the fewest nodes that it is to bring (R5.2b): the box refuses them, and they change nothing. The refusals say that
+ * they answer something of long ago, so that the worker takes none for its own.
  */
 static struct sim_packet *
 half(const struct sim *s, const struct sim_packet *p, const struct sim_fragment *f, bool right)
@@ -223,6 +223,7 @@ half(const struct sim *s, const struct sim_packet *p, const struct sim_fragment 
 	h.type = PBOX_PUSH;
 	h.base = k.slot | ((h.base >> 16) - 1) << 16;
 	h.weight = sim_node_weight(&s->sc, k, width);
+	h.ts -= 1000000000u;
 	c->half = true;
 	pbox_frame_seal(c->data, &h);
 	return c;
@@ -264,8 +265,6 @@ sim_noise_halves(struct sim *s, const struct sim_packet *p, struct sim_fault *k)
 	}
 	if (!sim_fault(s, k, SIM_FAULT_HALVES, drawn))
 		return;
-	s->box->exact = false;
-	s->box->halved = true;
 	at = s->now + k->value[1];
 	sim_at(s, at, SIM_TO_BOX, job, 0, half(s, p, f, k->value[0] % 2 != 0));
 	sim_at(s, at + k->value[0], SIM_TO_BOX, job, 0, half(s, p, f, k->value[0] % 2 == 0));

@@ -414,7 +414,6 @@ struct sim_box {
 	unsigned burst_left; /* datagrams still to be lost */
 	uint64_t expected_contributions, expected_rounds;
 	bool exact;   /* contributions can be counted: nobody dies */
-	bool halved;  /* nodes come in halves, too: more packets than windows allow for */
 	bool forging; /* the shard has a forged frame now */
 	struct pbox_registrar *registrar;
 	uint64_t stats[PBOX_RS_STATS];

@@ -24,7 +24,7 @@ CHUNK = 8192  # R5.9
 DROPS = ("frame_magic", "frame_version", "frame_truncated", "frame_crc", "frame_flags",
          "frame_type", "frame_auth", "frame_trailing", "control_malformed", "session_unknown",
          "session_token", "session_incarnation", "auth", "map_epoch", "chunk_unknown", "frag_range",
-         "format", "length", "partial", "round_stale", "round_future", "init_forbidden", "overlap")
+         "format", "length", "partial", "round_stale", "round_future", "init_forbidden")
 
 
 class Refuse(Exception):
@@ -501,8 +501,6 @@ class FakeBox:
         first, slots = self._node(h, d)
         again = slots <= frag.slots
         if not again:
-            if slots & frag.slots:
-                raise Drop("overlap")
             hyper = self._hyper(frag, h)
             frag.parts[first] = pbox_math.unpack(payload or bytes(size), d.push_format)
             frag.weights[first] = h.weight
@@ -522,12 +520,11 @@ class FakeBox:
         if not self.named:
             return h.worker, {h.worker}
         node = h.base & 0xFFFF, h.base >> 16
-        slots = set(pbox_math.node_slots(node, self.slots)) if node[1] <= proto.MAX_LEVEL else set()
-        if not slots or node[0] % (1 << node[1]) or \
-                not slots <= set(pbox_math.own_slots(h.worker, self.workers, self.slots)) or \
-                (node[1] and declare.op == proto.OPS["weighted_mean"]):
+        own = pbox_math.own_slots(h.worker, self.workers, self.slots)
+        leaves = declare.op == proto.OPS["weighted_mean"]
+        if node not in ([(s, 0) for s in own] if leaves else pbox_math.nodes_of(own, self.slots)):
             raise Refuse("BAD_REQUEST")
-        return node[0], slots
+        return node[0], set(pbox_math.node_slots(node, self.slots))
 
     def _hyper(self, frag, h):
         """Hyper-parameters of the round in progress (R7.2)."""

@@ -702,7 +702,7 @@ class Check:
         """[(node, values, weight)] that a worker brings in a job with slots: sums over its own."""
         args = self.args
         own = pbox_math.own_slots(worker, args.workers, args.slots)
-        nodes = [(s, 0) for s in own] if args.leaves else pbox_math.nodes_of(own, args.slots)
+        nodes = [(s, 0) for s in own] if args.op == "weighted_mean" else pbox_math.nodes_of(own, args.slots)
         sent = {s: self.sent(s, round_) for s in own}
         return [(n, [pbox_math.node_value({s: v[i] for s, v in sent.items()}, n) for i in range(len(self.sizes))],
                  sum(s + 1 for s in pbox_math.node_slots(n, args.slots))) for n in nodes]
@@ -800,7 +800,6 @@ def options(argv):
     p.add_argument("--pull-format", choices=proto.FORMATS, default="fp32")
     p.add_argument("--split", action="store_true", help="PUSH and PULL instead of PUSHPULL")
     p.add_argument("--slots", type=int, default=0, help="of the job (R5.2b); default: as many as workers")
-    p.add_argument("--leaves", action="store_true", help="bring each slot by itself, and not sums over slots")
     p.add_argument("--mtu", type=int, default=1500)
     p.add_argument("--window", type=int, default=64)
     p.add_argument("--lease-ms", type=int, default=0)
@@ -816,8 +815,6 @@ def options(argv):
         p.error(f"--hyper {unknown[0]}: not one of {', '.join(proto.HYPER)}")
     if args.slots and not args.workers <= args.slots <= proto.MAX_SLOTS:
         p.error(f"--slots {args.slots}: {args.workers} (workers) to {proto.MAX_SLOTS}")
-    if args.slots and args.op == "weighted_mean":
-        args.leaves = True  # R5.2b
     if args.optimiser not in ("none", "adam", "adamw"):
         args.hyper.setdefault("lr", 0.01)
     return args

@@ -236,7 +236,7 @@ def test_slots():
     for workers in (1, 3, 5):
         box, _ = play(workers, ["--elements", "3000", "--rounds", "2", "--slots", "13"], slots=13)
         assert not any(box.drops.values()), box.drops
-    play(2, ["--elements", "3000", "--rounds", "2", "--slots", "13", "--leaves"], slots=13)
+    play(2, ["--elements", "3000", "--rounds", "2", "--slots", "13", "--op", "weighted_mean"], slots=13)
     play(2, ["--elements", "3000", "--rounds", "2", "--slots", "13", "--split"], slots=13)
     play(2, ["--elements", "3000", "--rounds", "2", "--slots", "13", "--format", "bf16"], slots=13)
 
@@ -249,7 +249,7 @@ def test_slots_operations():
 
 def test_slots_with_loss():
     """Answers to PUSH are lost as well: the worker repeats the node, or goes on as WAIT says."""
-    for more in ([], ["--split"], ["--leaves"]):
+    for more in ([], ["--split"], ["--op", "weighted_mean"]):
         _, results = play(3, ["--elements", "5000", "--rounds", "2", "--slots", "13", "--deadline", "60", *more],
                           slots=13, loss=0.1, repeat=0.1, damage=0.05)
         assert sum(r["retransmitted"] for r in results) > 0
@@ -268,8 +268,7 @@ class LeftFold(fake_box.FakeBox):
 
 
 def test_another_tree_is_noticed():
-    options = ["--elements", "3000", "--rounds", "1", "--slots", "13", "--leaves"]
-    play(2, options, slots=13, right=False, box_class=LeftFold)
+    play(2, ["--elements", "3000", "--rounds", "1", "--slots", "13"], slots=13, right=False, box_class=LeftFold)
 
 
 def test_auth():

@@ -113,7 +113,7 @@ test_sums(void)
 	}
 }
 
-/* All nodes of all workers, in any order, and of the lowest level too. */
+/* All nodes of all workers, in any order. */
 static void
 test_any_order(void)
 {
@@ -130,12 +130,6 @@ test_any_order(void)
 			struct pbox_node n[PBOX_RANGE_NODES];
 			unsigned k = nodes_of(i, n);
 
-			if (i == run % 4) { /* of another library: slots one by one */
-				k = 0;
-				for (unsigned slot = pbox_slots_of(i, 3, 22);
-					slot < pbox_slots_of(i + 1, 3, 22); slot++)
-					n[k++] = (struct pbox_node){(uint16_t)slot, 0};
-			}
 			while (k-- > 0) {
 				todo[left].worker = i;
 				todo[left++].n = n[k];
@@ -183,10 +177,6 @@ test_repetitions(void)
 	CU_ASSERT_FALSE(push(0, PBOX_PUSH, 1, 0, 1));
 	FX_ONLY(PBOX_SS_RX_DUP_PENDING);
 	UNIT_EQ_U64(fx_last()->hdr.base, 0 | 1 << 16);
-	/* a part of a node that is there is there */
-	fx_mark();
-	CU_ASSERT_FALSE(push(0, PBOX_PUSH, 1, 1, 0));
-	FX_ONLY(PBOX_SS_RX_DUP_PENDING);
 	fx_clear();
 	CU_ASSERT_TRUE(push(0, PBOX_PUSHPULL, 1, 2, 0));
 	UNIT_EQ_U64(fx_count(PBOX_RESULT), 2);
@@ -256,49 +246,42 @@ test_wrong_nodes(void)
 	fx_end();
 }
 
+/* What another process brought, which had the number before, and does not bring the fewest nodes (R5.2b): it is refused, and
+ * the worker does not wait for itself. */
 static void
-test_overlap(void)
+test_predecessor(void)
 {
 	begin("speech", 2, 16);
-	CU_ASSERT_TRUE(push(0, PBOX_PUSH, 1, 2, 0));
-	for (unsigned level = 1; level <= 3; level++) {
-		fx_clear();
-		fx_mark();
-		CU_ASSERT_FALSE(push(0, PBOX_PUSH, 1, level == 1 ? 2 : 0, level));
-		FX_ONLY(PBOX_SS_DROP_OVERLAP);
-		UNIT_EQ_U64(fx.n_sent, 0);
-	}
-	CU_ASSERT_TRUE(push(0, PBOX_PUSH, 1, 0, 1));
-	CU_ASSERT_TRUE(push(0, PBOX_PUSH, 1, 3, 0));
-	CU_ASSERT_TRUE(push(0, PBOX_PUSH, 1, 4, 2));
-	fx_mark();
-	CU_ASSERT_FALSE(push(0, PBOX_PUSHPULL, 1, 0, 3)); /* all of it is there */
-	FX_ONLY(PBOX_SS_RX_DUP_PENDING);
-	CU_ASSERT_TRUE(push(1, PBOX_PUSHPULL, 1, 8, 3));
+	for (uint32_t slot = 0; slot < 8; slot++)
+		for (uint32_t level = 0; level < 3; level++)
+			wrong(0, slot | level << 16);
+	wrong(1, 8 | 4 << 16); /* as many slots as the node below */
+	fx_leave(&w[0]);
+	CU_ASSERT_TRUE_FATAL(fx_try_join(&w[0]));
+	fx_declare(
+		&w[0], 0, &(struct fx_table){.elements = ELEMENTS, .flags = PBOX_DECLARE_CONTINUE});
+	fx_clear();
+	bring(0, 0, 0, 1);
+	bring(1, 0, 0, 1);
 	UNIT_EQ_U64(fx_count(PBOX_RESULT), 2);
 	expect_result(1, -1);
 	fx_end();
 }
 
-/* What is there of a node came damaged, and was another: else it would stop the round, and nobody would ever look at it. */
+/* A frame came damaged, and its node was another one of its worker: that one takes its place. */
 static void
-test_overlap_with_damage(void)
+test_damaged_node(void)
 {
-	begin("speech", 2, 16);
+	begin("speech", 2, 11); /* 0 to 4, 5 to 10 */
 	bring(0, 0, 0, 1);
 	bring(1, 0, 0, 1);
-	CU_ASSERT_TRUE(late(0, 0, 2, 4, 1, true));
-	fx_clear();
-	CU_ASSERT_TRUE(late(0, 0, 2, 0, 3, false));
-	expect_wait(false, 0, 0, 0); /* the damaged one is asked for */
-	UNIT_EQ_U64(fx.ss[0][PBOX_SS_TAKEN_BACK], 1);
-	UNIT_EQ_U64(fx.ss[0][PBOX_SS_DROP_OVERLAP], 0);
-	CU_ASSERT_TRUE(push(1, PBOX_PUSHPULL, 2, 8, 3));
+	CU_ASSERT_TRUE(late(1, 0, 2, 6, 1, true)); /* was another */
+	CU_ASSERT_TRUE(late(1, 0, 2, 6, 1, false));
+	CU_ASSERT_TRUE(late(1, 0, 2, 5, 0, false));
+	CU_ASSERT_TRUE(late(1, 0, 2, 8, 2, false));
+	bring(0, 0, 0, 2);
 	expect_result(2, -1);
-	CU_ASSERT_TRUE(late(0, 0, 3, 4, 1, false));
-	fx_mark();
-	CU_ASSERT_FALSE(late(0, 0, 3, 0, 3, false));
-	FX_ONLY(PBOX_SS_DROP_OVERLAP); /* it is intact */
+	UNIT_EQ_U64(fx.ss[0][PBOX_SS_TAKEN_BACK], 0);
 	fx_end();
 }
 
@@ -306,25 +289,27 @@ test_overlap_with_damage(void)
 static void
 test_taken_back(void)
 {
-	begin("speech", 2, 11); /* 0 to 4, 5 to 10 */
+	begin("speech", 2, 22); /* 0 to 10, 11 to 21 */
 	bring(0, 0, 0, 1);
 	bring(1, 0, 0, 1);
 	for (uint32_t round = 2; round < 12; round++) {
-		static const struct pbox_node n[] = {{5, 0}, {6, 1}, {8, 1}, {10, 0}};
-		unsigned bad = round % 4;
+		struct pbox_node n[PBOX_RANGE_NODES], *bad = &n[round % 3];
+		unsigned k = nodes_of(1, n), has = pbox_node_end(*bad, 22) - bad->first;
 
+		CU_ASSERT_EQUAL_FATAL(k, 3);
 		fx_clear();
-		for (unsigned k = 0; k < 4; k++)
-			CU_ASSERT_TRUE(late(1, 0, round, n[k].first, n[k].level, k == bad));
-		CU_ASSERT_TRUE(late(0, 0, round, 0, 2, false));
+		while (k-- > 0)
+			CU_ASSERT_TRUE(late(1, 0, round, n[k].first, n[k].level, &n[k] == bad));
+		CU_ASSERT_TRUE(late(0, 0, round, 0, 3, false));
+		CU_ASSERT_TRUE(late(0, 0, round, 8, 1, false));
 		UNIT_EQ_U64(fx.n_sent, 0);
-		CU_ASSERT_TRUE(late(0, 0, round, 4, 0, false));
+		CU_ASSERT_TRUE(late(0, 0, round, 10, 0, false));
 		UNIT_EQ_U64(fx.n_sent, 1);
 		UNIT_EQ_U64(fx_last()->hdr.worker, 1);
 		UNIT_EQ_U64(fx_last()->hdr.round, round);
-		expect_wait(false, n[bad].first, 11 - (1u << n[bad].level), 1);
+		expect_wait(false, bad->first, 22 - has, 1);
 		UNIT_EQ_U64(pbox_shard_held(fx.shard[0]), 5);
-		CU_ASSERT_TRUE(late(1, 0, round, n[bad].first, n[bad].level, false));
+		CU_ASSERT_TRUE(late(1, 0, round, bad->first, bad->level, false));
 		UNIT_EQ_U64(fx_count(PBOX_RESULT), 2);
 		expect_result(round, -1);
 		UNIT_EQ_U64(pbox_shard_held(fx.shard[0]), 0);
@@ -333,7 +318,7 @@ test_taken_back(void)
 	fx_end();
 }
 
-/* An intact repetition takes the place of the same node, and of no other that begins with the same slot. */
+/* An intact repetition takes the place of the same node; no other one that begins with the same slot does. */
 static void
 test_replaced(void)
 {
@@ -344,9 +329,9 @@ test_replaced(void)
 	begin("speech", 2, 8);
 	bring(0, 0, 0, 1);
 	bring(1, 0, 0, 1);
+	CU_ASSERT_TRUE(late(0, 0, 2, 0, 2, true));
 	for (unsigned level = 0; level < 3; level++) {
-		CU_ASSERT_TRUE(late(0, 0, 2 + level, 0, 2, true));
-		h = fx_data(&w[0], PBOX_PUSHPULL, 0, 0, 2 + level);
+		h = fx_data(&w[0], PBOX_PUSHPULL, 0, 0, 2);
 		h.format = PBOX_FMT_FP32;
 		h.length = sizeof(other.payload);
 		h.base = level << 16;
@@ -356,15 +341,13 @@ test_replaced(void)
 		fx_at(0, &f.peer);
 		fx_mark();
 		UNIT_EQ_U64(pbox_shard_rx(fx.shard[0], &f, 1, fx.now), level == 2);
-		FX_ONLY(PBOX_SS_RX_DUP_PENDING);
-		expect_wait(true, 1 + level, 4, 1);
-		CU_ASSERT_TRUE(push(1, PBOX_PUSHPULL, 2 + level, 4, 2));
-		UNIT_EQ_U64(fx.ss[0][PBOX_SS_TAKEN_BACK], level < 2 ? level + 1 : 2);
-		if (level < 2)
-			CU_ASSERT_TRUE(late(0, 0, 2 + level, 0, 2, false));
-		UNIT_EQ_U64(fx_last()->hdr.type, PBOX_RESULT);
-		UNIT_EQ_U64(fx_last()->hdr.round, 2 + level);
+		FX_ONLY(level == 2 ? PBOX_SS_RX_DUP_PENDING : PBOX_SS_DROP_NODE);
 	}
+	expect_wait(true, 1, 4, 1);
+	CU_ASSERT_TRUE(push(1, PBOX_PUSHPULL, 2, 4, 2));
+	UNIT_EQ_U64(fx.ss[0][PBOX_SS_TAKEN_BACK], 0);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_RESULT);
+	UNIT_EQ_U64(fx_last()->hdr.round, 2);
 	fx_end();
 }
 
@@ -597,8 +580,8 @@ const struct unit_test unit_tests[] = {
 	{"nodes in any order", test_any_order},
 	{"repetitions and WAIT", test_repetitions},
 	{"wrong nodes", test_wrong_nodes},
-	{"overlap", test_overlap},
-	{"overlap with what is damaged", test_overlap_with_damage},
+	{"another process had the number", test_predecessor},
+	{"a node that is damaged", test_damaged_node},
 	{"taken back", test_taken_back},
 	{"replaced", test_replaced},
 	{"without a worker", test_shrink},

@@ -44,6 +44,31 @@ test_ranges(void)
 			}
 }
 
+/* Of all nodes of a tree these alone are of the range. */
+static void
+test_of_range(void)
+{
+	for (unsigned slots = 1; slots <= 20; slots++)
+		for (unsigned first = 0; first < slots; first++)
+			for (unsigned end = first + 1; end <= slots; end++) {
+				struct pbox_node n[PBOX_RANGE_NODES], x;
+				unsigned k = pbox_range_nodes(first, end, slots, n), found = 0;
+
+				for (unsigned i = 0; i < slots * (PBOX_MAX_LEVEL + 1); i++) {
+					uint32_t code = i % slots + (i / slots << 16);
+					bool is = false;
+
+					if (!pbox_node_decode(code, slots, &x))
+						continue;
+					for (unsigned j = 0; j < k; j++)
+						is |= pbox_node_code(n[j]) == code;
+					CU_ASSERT_EQUAL(pbox_node_is_of(x, first, end, slots), is);
+					found += is;
+				}
+				UNIT_EQ_U64(found, k);
+			}
+}
+
 static void
 test_largest(void)
 {
@@ -95,6 +120,7 @@ test_owners(void)
 
 const struct unit_test unit_tests[] = {
 	{"the nodes of every range", test_ranges},
+	{"nodes of a range, and others", test_of_range},
 	{"the largest ranges", test_largest},
 	{"the code of a node", test_code},
 	{"who owns a slot", test_owners},

@@ -292,6 +292,7 @@ class Table:
     def _started(self, code: int, err: Any, handle: Any, keep: Any) -> Operation:
         c = self.client
         c._check(code, err)
+        _signal.look()
         op = Operation(c, handle.value, keep)
         # the library writes into the arrays even if the caller drops the operation
         c._operations[handle.value] = op

@@ -143,6 +143,68 @@ class Sessions(Case):
         c.close()
 
 
+class Termination(unittest.TestCase):
+    """SIGTERM leaves, and then ends the process, also where another has the wake-up fd."""
+
+    BEGIN = """
+import asyncio, ctypes, os, signal, socket, sys, time
+from pbox import _signal
+def left():
+    print("left", flush=True)
+def ready():
+    print("ready", flush=True)
+def in_c():
+    mutex = ctypes.create_string_buffer(64)
+    ready()
+    while True:
+        ctypes.CDLL(None).pthread_mutex_lock(mutex)
+"""
+    CASES = {
+        "nobody": "_signal.leave_on_sigterm(left); in_c()",
+        "another before": "a, b = socket.socketpair(); b.setblocking(False); signal.set_wakeup_fd(b.fileno())\n"
+                          "_signal.leave_on_sigterm(left); ready(); time.sleep(60)",
+        "another later": "_signal.leave_on_sigterm(left); a, b = socket.socketpair(); b.setblocking(False)\n"
+                         "signal.set_wakeup_fd(b.fileno()); ready(); time.sleep(60)",
+        "asyncio": "_signal.leave_on_sigterm(left)\nasync def main():\n"
+                   "    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, print)\n"
+                   "    ready(); await asyncio.sleep(60)\nasyncio.run(main())",
+        "asyncio before": "async def main():\n    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, print)\n"
+                          "    _signal.leave_on_sigterm(left)\n    ready(); await asyncio.sleep(60)\nasyncio.run(main())",
+        # and then an operation, in whose C code the main thread stays
+        "asyncio, closed": "_signal.leave_on_sigterm(left)\nasync def main():\n"
+                           "    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, print)\n"
+                           "asyncio.run(main()); _signal.look(); in_c()",
+        "its own, for a time": "_signal.leave_on_sigterm(left)\nours = signal.signal(signal.SIGTERM, lambda *_: None)\n"
+                               "os.kill(os.getpid(), signal.SIGTERM); time.sleep(0.1); signal.signal(signal.SIGTERM, ours)\n"
+                               "ready(); time.sleep(60)",
+    }
+
+    def run_case(self, code):
+        env = dict(os.environ, PYTHONPATH=os.path.dirname(os.path.dirname(pbox.__file__)))
+        with subprocess.Popen([sys.executable, "-c", self.BEGIN + code], env=env, stdout=subprocess.PIPE, text=True) as p:
+            try:
+                self.assertEqual(p.stdout.readline(), "ready\n")
+                p.terminate()
+                return p.communicate(timeout=30)[0], p.returncode
+            finally:
+                p.kill()
+
+    def test_all(self):
+        for name, code in self.CASES.items():
+            with self.subTest(name):
+                self.assertEqual(self.run_case(code), ("left\n", -signal.SIGTERM))
+
+    def test_the_program_handles_it(self):
+        for code in ("signal.signal(signal.SIGTERM, lambda *_: os._exit(3)); _signal.leave_on_sigterm(left)",
+                     "_signal.leave_on_sigterm(left); signal.signal(signal.SIGTERM, lambda *_: os._exit(3))"):
+            self.assertEqual(self.run_case(code + "; ready(); time.sleep(60)"), ("", 3))
+
+    def test_child(self):
+        code = ("_signal.leave_on_sigterm(left); r, w = os.pipe(); pid = os.fork()\nif pid == 0: os.write(w, b'1'); time.sleep(60)\n"
+                "os.read(r, 1); os.kill(pid, signal.SIGTERM); assert os.waitpid(pid, 0)[1] == signal.SIGTERM\nin_c()")
+        self.assertEqual(self.run_case(code), ("left\n", -signal.SIGTERM))
+
+
 class Tables(Case):
     def test_mean_in_place(self):
         def worker(w):

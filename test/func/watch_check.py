@@ -270,8 +270,11 @@ def check_names(prefix, odd, number):
     size, buero = "gr\u00f6\u00dfe", "b\u00fcro"
 
     def run(*words):
-        return subprocess.run([os.path.join(TOP, "usertools", words[0]), "-f", prefix, *words[1:]], text=True, timeout=120,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+        was = subprocess.run([os.path.join(TOP, "usertools", words[0]), "-f", prefix, *words[1:]], text=True, timeout=120,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+        for text in (was.stdout, was.stderr):
+            assert all(c.isprintable() or c == "\n" for c in text), (words, text)
+        return was
 
     def ctl(*words):
         was = run("pbox-ctl", "-j", *words)
@@ -303,7 +306,9 @@ def check_names(prefix, odd, number):
     assert was.returncode == 0 and buero in was.stdout and size in was.stdout, was
     was = run("pbox-exporter", "--once")
     assert "\npbox_scrape_errors 0\n" in was.stdout and "\npbox_up 1\n" in "\n" + was.stdout, was
-    label = odd.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    steers = {c: c.encode("unicode_escape").decode() for c in odd if not c.isprintable() and c != "\n"}
+    assert len(steers) == 4
+    label = "".join(steers.get(c, c) for c in odd).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     for want in (f'job_name="{label}"', f'job_name="{size}",worker="0",host="{buero}"'):
         assert want in was.stdout, want
     if shutil.which("promtool"):

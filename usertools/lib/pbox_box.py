@@ -60,9 +60,9 @@ def whole(answer):
     return out
 
 
-def visible(text):
-    """A text on one line of a terminal: nothing in it that steers one."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+def visible(text, but=""):
+    """A text on one line of a terminal: nothing in it that steers one, but those characters."""
+    return "".join(c if c.isprintable() or c in but else c.encode("unicode_escape").decode() for c in text)
 
 
 def visible_all(answer):
@@ -71,6 +71,12 @@ def visible_all(answer):
     if isinstance(answer, list):
         return [visible_all(x) for x in answer]
     return visible(answer) if isinstance(answer, str) else answer
+
+
+def json_text(answer):
+    """An answer as JSON, its letters as they are. JSON itself leaves some characters that steer a terminal (U+0080 to U+009F, directions)."""
+    text = json.dumps(answer, indent=2, ensure_ascii=False)
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
 def width(text):
@@ -210,5 +216,5 @@ def run(program, body):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except BoxError as e:
-        print(f"{program}: {e}", file=sys.stderr)
+        print(f"{program}: {visible(str(e))}", file=sys.stderr)
         return 2

@@ -108,6 +108,8 @@ void reload_free(struct box *b);
 int log_open(const struct pbox_options *o, struct pbox_error *err);
 /* EAL has started: its --log-level=pbox:LEVEL, where it was given, is the level. */
 void log_level_of_eal(void);
+/* The first error of DPDK's since the start, "" for none. */
+const char *log_error_of_eal(void);
 /* From now on a thread writes, and nobody who logs waits for it; until the end, which takes 2 s at most. */
 int log_begin(struct pbox_error *err);
 void log_end(void);

@@ -5,9 +5,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <rte_common.h>
@@ -78,9 +81,45 @@ has_cpu(unsigned long cpu)
 	return access(path, F_OK) == 0;
 }
 
-/* The first CPU of "0-3,8" that this host has not; -1: none, or it is written in another way, which is EAL's to judge. */
+/* Not so in a cpuset without it. */
+static bool
+may_use(unsigned long cpu)
+{
+	cpu_set_t was, one;
+	bool may;
+
+	if (sched_getaffinity(0, sizeof(was), &was) != 0)
+		return true;
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	may = sched_setaffinity(0, sizeof(one), &one) == 0;
+	sched_setaffinity(0, sizeof(was), &was);
+	return may;
+}
+
+/* "0-3,8", of those that this process may use. */
+static void
+usable_cpus(char *out, size_t cap)
+{
+	size_t at = 0;
+
+	for (unsigned long cpu = 0; cpu < CPU_SETSIZE && at + 16 < cap; cpu++) {
+		unsigned long last = cpu;
+
+		if (!has_cpu(cpu) || !may_use(cpu))
+			continue;
+		while (last + 1 < CPU_SETSIZE && has_cpu(last + 1) && may_use(last + 1))
+			last++;
+		at += (size_t)snprintf(out + at, cap - at, "%s%lu", at > 0 ? "," : "", cpu);
+		if (last > cpu)
+			at += (size_t)snprintf(out + at, cap - at, "-%lu", last);
+		cpu = last;
+	}
+}
+
+/* The first CPU of "0-3,8" that this process cannot have; -1: none, or it is written in another way, which is EAL's to judge. */
 static long
-missing_cpu(const char *list)
+first_bad_cpu(const char *list)
 {
 	while (*list != '\0') {
 		unsigned long first, last;
@@ -98,39 +137,108 @@ missing_cpu(const char *list)
 		if ((*end != ',' && *end != '\0') || last > CPU_SETSIZE)
 			return -1;
 		for (unsigned long cpu = first; cpu <= last; cpu++)
-			if (!has_cpu(cpu))
+			if (!has_cpu(cpu) || !may_use(cpu))
 				return (long)cpu;
 		list = *end == ',' ? end + 1 : end;
 	}
 	return -1;
 }
 
-/* EAL would print all of its options, and the cause above them. */
+/* The same of --lcores: "0@1,2@(0,3)", lcores at CPUs; without @ the numbers are both. */
+static long
+first_bad_cpu_of_lcores(const char *sets)
+{
+	char set[256];
+	long bad = -1;
+
+	while (*sets != '\0' && bad < 0) {
+		int depth = 0;
+		size_t n = 0;
+		const char *at;
+
+		for (; *sets != '\0' && (*sets != ',' || depth > 0); sets++) {
+			depth += *sets == '(' ? 1 : *sets == ')' ? -1 : 0;
+			if (*sets == '(' || *sets == ')')
+				continue;
+			if (n + 1 == sizeof(set))
+				return -1;
+			set[n++] = *sets;
+		}
+		set[n] = '\0';
+		sets += *sets == ',';
+		at = strchr(set, '@');
+		bad = first_bad_cpu(at != NULL ? at + 1 : set);
+	}
+	return bad;
+}
+
+/* LIST of -l, "-l LIST" or "-lLIST"; NULL: it is not given. */
+static const char *
+list_of_cores(int argc, char **argv)
+{
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+		if (strncmp(argv[i], "-l", 2) == 0)
+			return argv[i][2] != '\0' ? argv[i] + 2 : i + 1 < argc ? argv[i + 1] : NULL;
+	return NULL;
+}
+
+/* EAL would print all of its options, and the cause above them; of a CPU that others have, "Cannot set affinity". */
 static int
 check_lcores(int argc, char **argv, struct pbox_error *err)
 {
-	static const char online[] = "/sys/devices/system/cpu/online";
-	char here[256] = "";
-	FILE *f;
+	const char *list = list_of_cores(argc, argv), *sets = value_of(argc, argv, "lcores");
+	char usable[256] = "";
+	long cpu;
 
-	for (int i = 1; i < argc; i++) {
-		const char *list = strncmp(argv[i], "-l", 2) != 0        ? NULL
-				   : argv[i][2] != '\0'                  ? argv[i] + 2
-				   : i + 1 < argc && argv[i + 1] != NULL ? argv[i + 1]
-									 : NULL;
-		long cpu = list != NULL ? missing_cpu(list) : -1;
+	if (sets == NULL && list == NULL)
+		return 0;
+	cpu = sets != NULL ? first_bad_cpu_of_lcores(sets) : first_bad_cpu(list);
+	if (cpu < 0)
+		return 0;
+	usable_cpus(usable, sizeof(usable));
+	return pbox_fail(err, EINVAL, "%s %s: %s CPU %ld%s, but CPUs %s: give EAL some of these",
+		sets != NULL ? "--lcores" : "-l", sets != NULL ? sets : list,
+		has_cpu((unsigned long)cpu) ? "this process may not use" : "this host has no", cpu,
+		has_cpu((unsigned long)cpu) ? " (its cpuset, or AllowedCPUs= of its unit)" : "",
+		usable);
+}
 
-		if (cpu < 0)
-			continue;
-		f = fopen(online, "re");
-		if (f != NULL && fgets(here, sizeof(here), f) != NULL)
-			here[strcspn(here, "\n")] = '\0';
-		if (f != NULL)
-			fclose(f);
-		return pbox_fail(err, EINVAL,
-			"-l %s: this host has no CPU %ld, but CPUs %s: give EAL some of these",
-			list, cpu, here);
-	}
+/* As EAL chooses it. */
+static const char *
+runtime_directory(void)
+{
+	const char *dir = getenv("RUNTIME_DIRECTORY");
+
+	if (dir == NULL)
+		dir = getuid() == 0 ? "/var/run" : getenv("XDG_RUNTIME_DIR");
+	return dir != NULL ? dir : "/tmp";
+}
+
+/* Its sockets and files are there. EAL would take what is wrong with it for a wrong command line. */
+static int
+check_runtime(int argc, char **argv, struct pbox_error *err)
+{
+	const char *prefix = value_of(argc, argv, "file-prefix"), *dir = runtime_directory();
+	/* the longest of a name that ends in a socket's */
+	size_t room = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1, n;
+	char path[PATH_MAX];
+
+	prefix = prefix != NULL ? prefix : "rte";
+	n = strlen(dir) + strlen("/dpdk/") + strlen(prefix) + strlen("/dpdk_telemetry.v2");
+	if (n > room)
+		return pbox_fail(err, ENAMETOOLONG,
+			"the paths of sockets in the run-time directory would have %zu bytes with EAL's file prefix '%s', and %zu are possible: set RUNTIME_DIRECTORY to a shorter one than %s, or give a shorter --file-prefix",
+			n, prefix, room, dir);
+	/* the first part of it that is there already has to take what is missing */
+	snprintf(path, sizeof(path), "%s/dpdk/%s", dir, prefix);
+	if (access(path, F_OK) != 0)
+		snprintf(path, sizeof(path), "%s/dpdk", dir);
+	if (access(path, F_OK) != 0)
+		snprintf(path, sizeof(path), "%s", dir);
+	if (access(path, W_OK | X_OK) != 0)
+		return pbox_fail(err, errno,
+			"no file can be made in the run-time directory %s: %s: fix that, or set RUNTIME_DIRECTORY to another one",
+			path, strerror(errno));
 	return 0;
 }
 
@@ -138,8 +246,7 @@ check_lcores(int argc, char **argv, struct pbox_error *err)
 static int
 check_prefix(int argc, char **argv, struct pbox_error *err)
 {
-	const char *prefix = value_of(argc, argv, "file-prefix"),
-		   *dir = getenv("RUNTIME_DIRECTORY");
+	const char *prefix = value_of(argc, argv, "file-prefix"), *dir = runtime_directory();
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	char path[512], name[64] = "another program";
 	int fd, ret;
@@ -147,10 +254,8 @@ check_prefix(int argc, char **argv, struct pbox_error *err)
 
 	if (value_of(argc, argv, "in-memory") != NULL || value_of(argc, argv, "no-shconf") != NULL)
 		return 0;
-	if (dir == NULL)
-		dir = getuid() == 0 ? "/var/run" : getenv("XDG_RUNTIME_DIR");
 	prefix = prefix != NULL ? prefix : "rte";
-	snprintf(path, sizeof(path), "%s/dpdk/%s/config", dir != NULL ? dir : "/tmp", prefix);
+	snprintf(path, sizeof(path), "%s/dpdk/%s/config", dir, prefix);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return 0;
@@ -250,6 +355,8 @@ eal_check(int argc, char **argv, struct pbox_error *err)
 
 	if (ret == 0)
 		ret = check_log_level(argc, argv, err);
+	if (ret == 0)
+		ret = check_runtime(argc, argv, err);
 	if (ret == 0)
 		ret = check_prefix(argc, argv, err);
 	if (ret == 0)

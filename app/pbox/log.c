@@ -33,6 +33,8 @@ RTE_LOG_REGISTER(pbox_logtype, pbox, INFO);
 static FILE *to;
 static FILE *stream; /* where DPDK writes its lines: dpdk_line() gets them */
 
+static char eal_error[256]; /* EAL's first one */
+
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t more, empty;
@@ -146,6 +148,26 @@ log_line(const char *who, uint32_t level, const char *line)
 		fputs(out, to);
 }
 
+/* Why EAL does not start: its last lines say only that it does not. */
+static void
+note_error(const char *line)
+{
+	static const char who[] = "EAL: ";
+
+	if (eal_error[0] != '\0' || rte_log_cur_msg_logtype() == pbox_logtype ||
+		rte_log_cur_msg_loglevel() > (int)RTE_LOG_ERR)
+		return;
+	if (strncmp(line, who, sizeof(who) - 1) == 0)
+		line += sizeof(who) - 1;
+	snprintf(eal_error, sizeof(eal_error), "%.*s", (int)sizeof(eal_error) - 1, line);
+}
+
+const char *
+log_error_of_eal(void)
+{
+	return eal_error;
+}
+
 /* What DPDK writes, with the stream's lock: PBox's lines and others, in pieces of any length. */
 static ssize_t
 dpdk_line(void *cookie __rte_unused, const char *text, size_t n)
@@ -160,6 +182,7 @@ dpdk_line(void *cookie __rte_unused, const char *text, size_t n)
 			continue;
 		}
 		line[used] = '\0';
+		note_error(line);
 		if (used > 0)
 			log_line(rte_log_cur_msg_logtype() == pbox_logtype ? "pbox" : "dpdk",
 				(uint32_t)rte_log_cur_msg_loglevel(), line);

@@ -81,8 +81,11 @@ eal(struct testps *t, int argc, char **argv, struct pbox_error *err)
 
 	if (rte_eal_init(argc, argv) < 0)
 		return pbox_fail(err, rte_errno,
-			"EAL does not start (%s): see its lines above; its options come before --. Without hugepages: --no-huge -m 1024; another one on this host: --file-prefix NAME",
-			rte_strerror(rte_errno));
+			"EAL does not start (%s): its first error above says why; its options come before --%s",
+			rte_strerror(rte_errno),
+			rte_errno == EACCES || rte_errno == ENOMEM
+				? ". Without hugepages: --no-huge -m 1024"
+				: "");
 	need = 1 + t->opt.nb_cores + t->opt.loopback;
 	if (rte_lcore_count() < need)
 		return pbox_fail(err, EINVAL,

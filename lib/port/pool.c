@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <rte_common.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_mbuf.h>
@@ -74,20 +75,33 @@ contiguous_pool(const char *name, unsigned n, unsigned cache, uint16_t priv, uin
 	return mp;
 }
 
+/* A stack returns the buffer that was used last, a ring the one that rested longest; and the lock-free one does not care
+ * who is preempted (threads may share CPUs). */
+static const char *const pool_ops[] = {"lf_stack", "ring_mp_mc"};
+
+int
+port_pool_drivers(struct pbox_error *err)
+{
+	for (unsigned i = 0; i < rte_mempool_ops_table.num_ops; i++)
+		for (unsigned k = 0; k < RTE_DIM(pool_ops); k++)
+			if (strcmp(rte_mempool_ops_table.ops[i].name, pool_ops[k]) == 0)
+				return 0;
+	return pbox_fail(err, ENODEV,
+		"DPDK has no driver that makes packet pools, neither %s nor %s: install librte_mempool_stack (on Debian the package librte-meta-mempool), or name the folder of its drivers with EAL's -d",
+		pool_ops[0], pool_ops[1]);
+}
+
 struct rte_mempool *
 pbox_port_pool(const char *name, unsigned n, uint16_t priv, uint16_t data_room, int node)
 {
-	/* a stack returns the buffer that was used last, a ring the one that rested longest; and
-	 * the lock-free one does not care who is preempted (threads may share CPUs) */
-	static const char *const ops[] = {"lf_stack", "ring_mp_mc"};
 	unsigned cache = n >= 4 * PBOX_PORT_CACHE ? PBOX_PORT_CACHE : 0;
 	struct rte_mempool *mp = NULL;
 
-	for (unsigned i = 0; mp == NULL && i < 2; i++) {
+	for (unsigned i = 0; mp == NULL && i < RTE_DIM(pool_ops); i++) {
 		mp = rte_eal_iova_mode() == RTE_IOVA_VA
-			     ? contiguous_pool(name, n, cache, priv, data_room, node, ops[i])
+			     ? contiguous_pool(name, n, cache, priv, data_room, node, pool_ops[i])
 			     : rte_pktmbuf_pool_create_by_ops(
-				       name, n, cache, priv, data_room, node, ops[i]);
+				       name, n, cache, priv, data_room, node, pool_ops[i]);
 		if (mp == NULL && (rte_errno == ENOMEM || rte_errno == EEXIST))
 			break;
 	}

@@ -197,7 +197,9 @@ pbox_port_prepare(struct pbox_port *p, const struct pbox_port_conf *conf, struct
 	int ret;
 
 	*p = (struct pbox_port){.conf = *conf, .link_up = -1};
-	ret = port_device(p, &info, err);
+	ret = port_pool_drivers(err);
+	if (ret == 0)
+		ret = port_device(p, &info, err);
 	if (ret == 0)
 		ret = port_check_mtu(p, err);
 	if (ret != 0)

@@ -22,6 +22,8 @@ void port_unclaim(struct pbox_port *p);
 /* pool.c: data_room, n_mbufs and pool_bytes; then the pools */
 int port_pools_plan(struct pbox_port *p, struct pbox_error *err);
 int port_pools(struct pbox_port *p, struct pbox_error *err);
+/** Is there a driver for them? */
+int port_pool_drivers(struct pbox_error *err);
 /* steer.c: 0, or an error where the operator insists on it. */
 int port_steer(struct pbox_port *p, struct pbox_error *err);
 void port_steer_stop(struct pbox_port *p);

@@ -119,8 +119,8 @@ pool_create(struct rte_eth_dev *dev)
 		name, port->copies, 0, 0, (uint16_t)room, dev->data->numa_node);
 	if (port->pool == NULL) {
 		CHAOS_LOG(ERR,
-			"port %u: no memory for %u mbufs of %u bytes: see copies=", port->port_id,
-			port->copies, room);
+			"port %u: no pool of %u mbufs of %u bytes: %s; fewer of them: copies=",
+			port->port_id, port->copies, room, rte_strerror(rte_errno));
 		return -rte_errno;
 	}
 	return 0;

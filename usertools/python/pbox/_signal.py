@@ -19,6 +19,9 @@ import threading
 import time
 from typing import Callable, Optional
 
+from . import _threads
+from .errors import PBoxSystemError
+
 _LEAVE_SECONDS = 3.0  # Slurm and Kubernetes kill after 30 s, people after less
 _LOOK_SECONDS = 1.0
 
@@ -94,9 +97,10 @@ def _end(read: int) -> None:
         if signal.SIGTERM in got and signal.getsignal(signal.SIGTERM) is _handler and _pid == os.getpid():
             break
     # a session whose box does not answer must not keep the process
-    leaving = threading.Thread(target=_leave, name="pbox-leave", daemon=True)
-    leaving.start()
-    leaving.join(_LEAVE_SECONDS)
+    try:
+        _threads.start(_leave, "pbox-leave").join(_LEAVE_SECONDS)
+    except PBoxSystemError:
+        _leave()
     _die()
 
 
@@ -119,7 +123,12 @@ def leave_on_sigterm(leave: Callable[[], None]) -> None:
         return
     read, _pipe = os.pipe()
     os.set_blocking(_pipe, False)
+    try:
+        _threads.start(_end, "pbox-sigterm", (read,))
+    except PBoxSystemError:  # SIGTERM ends the process at once, and the box sees it as a death
+        os.close(read)
+        os.close(_pipe)
+        return
     _pid, _leave = os.getpid(), leave
     _take_wakeup()
     signal.signal(signal.SIGTERM, _handler)
-    threading.Thread(target=_end, args=(read,), name="pbox-sigterm", daemon=True).start()

@@ -29,7 +29,7 @@ import weakref
 from dataclasses import dataclass, make_dataclass
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
-from . import _buffers, _checks, _lib, _signal
+from . import _buffers, _checks, _lib, _signal, _threads
 from .errors import PBoxClosed, PBoxError, PBoxInvalid, error_of
 
 ANY_ROUND = 0xffffffff
@@ -101,7 +101,7 @@ def _interruptible(fn: Callable[[], Any]) -> Any:
         finally:
             done.set()
 
-    threading.Thread(target=run, name="pbox-call", daemon=True).start()
+    _threads.start(run, "pbox-call")
     done.wait()
     value, err = result[0]
     if err is not None:
@@ -736,7 +736,10 @@ class _Told:
 
     def __enter__(self) -> None:
         if self._client.workers > 1:
-            threading.Thread(target=self._run, name="pbox-tell", daemon=True).start()
+            try:
+                _threads.start(self._run, "pbox-tell")
+            except PBoxError:
+                pass  # then nobody says it
 
     def __exit__(self, *exc: Any) -> None:
         self._done.set()

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import unittest
+import unittest.mock
 
 import torch
 
@@ -117,6 +118,21 @@ class Sessions(Case):
             if name.startswith("PBox"):
                 self.assertTrue(issubclass(cls, pbox.PBoxError))
                 self.assertEqual(str(cls("text")), "text")
+
+    def test_no_thread_left(self):
+        """A limit of processes: an error of ours wherever a thread begins, and nothing in flight."""
+        def no(_):
+            raise RuntimeError("can't start new thread")
+        with unittest.mock.patch.object(threading.Thread, "start", no):
+            with self.assertRaisesRegex(pbox.PBoxSystemError, "no thread can be started .*can't start.*ulimit -u"):
+                self.client()
+        self.assertEqual(self.lib.clients, {})
+        with self.client() as c:
+            with unittest.mock.patch.object(threading.Thread, "start", no):
+                for call in (lambda: c.declare([1]), c.status, c.why):
+                    with self.assertRaisesRegex(pbox.PBoxSystemError, "TasksMax"):
+                        call()
+            self.assertEqual(c.declare([1]).number, 0)
 
     def test_import_error_says_what_to_do(self):
         env = dict(os.environ, PBOX_CLIENT_LIB="/nowhere/lib.so",

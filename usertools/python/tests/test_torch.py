@@ -6,6 +6,7 @@ import copy
 import os
 import pickle
 import tempfile
+import threading
 import unittest
 import unittest.mock
 import warnings
@@ -35,6 +36,7 @@ class Case(unittest.TestCase):
     def close_all(self):
         for s in list(_session._sessions.values()):
             s.client.close()
+        pbox.client._close_all()  # those of the test's own: not of the library that follows
         _session._sessions.clear()
         _session._passed_in.clear()
 
@@ -314,6 +316,17 @@ class Hooks(Case):
             pbox.torch.register(model(), **HERE)
         with self.assertRaisesRegex(pbox.PBoxInvalid, "compress is 'int8'"):
             pbox.torch.register(FakeDDP(model()), compress="int8", **HERE)
+        self.assertEqual(_session._sessions, {})
+
+    def test_no_thread_left(self):
+        def no(thread, begin=threading.Thread.start):
+            if thread.name.startswith(self.without):
+                raise RuntimeError("can't start new thread")
+            begin(thread)
+        with unittest.mock.patch.object(threading.Thread, "start", no):
+            for self.without in ("pbox-watch", "pbox-convert"):
+                with self.assertRaisesRegex(pbox.PBoxSystemError, "no thread can be started"):
+                    pbox.torch.register(FakeDDP(model()), worker=0, workers=1, compress="bf16", **HERE)
         self.assertEqual(_session._sessions, {})
 
     def test_session_from_environment(self):

@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import torch
 import torch.distributed as dist
 
-from .. import _buffers, _checks, _lib
+from .. import _buffers, _checks, _lib, _threads
 from ..client import Client, Table, Tensor
 from ..errors import PBoxClosed, PBoxDeadline, PBoxError, PBoxInvalid
 from . import _join, _ranks, _tables
@@ -61,14 +61,19 @@ class Hook:
         self._place: Dict[int, Tuple[Table, int]] = {}
         self._leases: List[_tables.Lease] = []
         self._prepared: Dict[Any, "_Bucket"] = {}
+        self._watch = Watch(self.client.timeout, self.client._lives)
         self._converter: Optional[ThreadPoolExecutor] = None
         if compress is not None:
             # conversions back to fp32 must not hold up the progress thread
             self._converter = ThreadPoolExecutor(1, thread_name_prefix="pbox-convert")
+            try:
+                self._converter.submit(int)  # its thread is there before anything is sent
+            except RuntimeError as e:
+                raise _threads.no_more(e) from None
         if declare_timeout is None:
             declare_timeout = max(self.client.timeout, DECLARE_SECONDS)
-        self._watch = Watch(self.client.timeout, self.client._lives)
         self._declare(ddp, declare_timeout)
+        self._watch.start()
 
     def _declare(self, ddp: Any, timeout: Optional[float]) -> None:
         module = ddp.module

@@ -12,7 +12,7 @@ import threading
 import time
 from typing import Callable, Dict, Optional, Tuple
 
-from .. import _lib
+from .. import _lib, _threads
 
 
 class Watch:
@@ -28,14 +28,15 @@ class Watch:
         self._thread: Optional[threading.Thread] = None
         self._closed = False
 
+    def start(self) -> None:
+        """Before there is anything to watch: a system that has no thread for it says so here."""
+        self._thread = _threads.start(self._run, "pbox-watch")
+
     def add(self, expired: Callable[[], None]) -> int:
         """Call expired() (on the watch's thread) unless remove() comes within the deadline."""
         with self._cond:
             key = next(self._ids)
             self._pending[key] = (time.monotonic() + self.seconds, expired)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="pbox-watch", daemon=True)
-                self._thread.start()
         return key
 
     def remove(self, key: int) -> bool:

@@ -55,8 +55,10 @@ class Tensor:
 
 
 _log = logging.getLogger("pbox")
-# waits at the start say what they wait for, first after this time, then ever more rarely
+# waits at the start say what they wait for, first after this time, then ever more rarely; others
+# after the timeout, but not later than this
 _TELL_SECONDS = 10.0
+_SAY_SECONDS = 60.0
 
 
 def library_version() -> str:
@@ -164,8 +166,10 @@ class Operation:
         given here is one; without, see that of the Client."""
         self._own()
         waiting = _lib.Waiting(timeout_ms=_ms(timeout))
+        said = _Said(self._client)
         with self._lock:
             while not self._done:
+                said.look()
                 err = _lib.Error()
                 with self._client._call() as c:
                     code = _lib.get().pbox_client_wait_on(
@@ -641,6 +645,9 @@ class Client:
         """Is it worth to wait on for the oldest operation? `waiting` is a _lib.Waiting of its own
         since that began. Does not block for long."""
         err = _lib.Error()
+        if not hasattr(waiting, "said"):
+            waiting.said = _Said(self)
+        waiting.said.look()
         try:
             with self._call() as p:
                 code = _lib.get().pbox_client_wait_on(p, 0, ct.byref(waiting), 0, ct.byref(err))
@@ -714,6 +721,26 @@ class Client:
     def __repr__(self) -> str:
         who = "closed" if self.closed else f"worker {self.worker} of {self.workers}"
         return f"<pbox.Client box={self.box} job={self.job} {who}>"
+
+
+class _Said:
+    """Says from time to time what a wait that goes on waits for: the worker that is missing may live, and compute, or
+    not come any more."""
+
+    def __init__(self, client: Client) -> None:
+        self._client, self._began = client, time.monotonic()
+        self._next = min(client.timeout, _SAY_SECONDS)
+
+    def look(self) -> None:
+        waited = time.monotonic() - self._began
+        if waited < self._next:
+            return
+        self._next = waited + min(max(waited, 1.0), 600.0)
+        try:
+            text = self._client.why()
+        except PBoxError as e:
+            text = str(e)
+        _log.warning("worker %d of %d has waited for %.0f s: %s", self._client.worker, self._client.workers, waited, text)
 
 
 class _Told:

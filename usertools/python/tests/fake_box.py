@@ -99,6 +99,7 @@ class FakeLib:
         self.calls = []
         self.hold = False
         self.first_rounds = []  # as declared
+        self.lives = False  # who is missing: waits go on
         self.lost_sets = {}  # by worker
         self.left_text = ""  # what a wait is ended with when a worker has left
 
@@ -331,14 +332,14 @@ class FakeLib:
     def pbox_client_wait_on(self, p, handle, waiting, slice_ms, err):
         w = waiting._obj
         if not handle:
-            return _lib.DEADLINE
+            return _lib.PENDING if self.lives else _lib.DEADLINE
         if not w.state[0]:
             w.state[0] = int((time.monotonic() + (w.timeout_ms or self._c(p).timeout) / 1000) * 1000)
         left = max(1, w.state[0] - int(time.monotonic() * 1000))
         code = self.pbox_client_wait(p, handle, min(left, slice_ms), err)
         if self.left_text and code == _lib.DEADLINE and err._obj.text == self.left_text.encode():
             return code
-        return _lib.PENDING if code == _lib.DEADLINE and left > slice_ms else code
+        return _lib.PENDING if code == _lib.DEADLINE and (left > slice_ms or self.lives) else code
 
     def pbox_client_wait(self, p, handle, timeout, err):
         c = self._c(p)

@@ -399,6 +399,17 @@ class Operations(Case):
             self.assertTrue(op.done and op.test())
             self.assertEqual(c._operations, {})
 
+    def test_a_wait_that_goes_on_says_so(self):
+        """The worker that is missing lives, so there is no error for long: once by then, and then more rarely."""
+        with self.client(timeout=0.3) as c:
+            self.lib.hold = self.lib.lives = True
+            op = c.declare([1]).pushpull([torch.ones(1)])
+            threading.Timer(0.9, self.lib.release).start()
+            with self.assertLogs("pbox") as log:
+                op.wait()
+            self.assertEqual(len(log.output), 1)
+            self.assertRegex(log.output[0], "worker 0 of 1 has waited for 0 s: waits for worker 1")
+
     def test_callback(self):
         with self.client() as c:
             t = c.declare([1])

@@ -318,6 +318,19 @@ class Hooks(Case):
             pbox.torch.register(FakeDDP(model()), compress="int8", **HERE)
         self.assertEqual(_session._sessions, {})
 
+    def test_a_wait_that_goes_on_says_so(self):
+        m = model()
+        state = pbox.torch.register(FakeDDP(m), worker=0, workers=1, timeout=0.4, **HERE)
+        for p in m.parameters():
+            p.grad = torch.ones_like(p)
+        self.lib.hold = self.lib.lives = True
+        with self.assertLogs("pbox") as log:
+            future = pbox.torch.hook(state, FakeBucket(list(m.parameters())))
+            threading.Timer(2.0, self.lib.release).start()
+            future.wait()
+        self.assertRegex(log.output[0], "worker 0 of 1 has waited for [01] s: waits for worker 1")
+        state.close()
+
     def test_no_thread_left(self):
         def no(thread, begin=threading.Thread.start):
             if thread.name.startswith(self.without):

@@ -369,15 +369,9 @@ class ProcessGroups(Case):
     """Whose ranks are the workers: a job is one group."""
 
     class Store(dict):
-        def add(self, key, n):
-            self[key] = self.get(key, 0) + n
-            return self[key]
-
-        def set(self, key, value):
-            self[key] = value.encode()
-
-        def wait(self, keys, timeout):
-            assert keys[0] in self
+        def compare_set(self, key, expected, value):
+            assert expected == ""
+            return self.setdefault(key, value).encode()
 
     def as_rank(self, rank, groups=()):
         """torch.distributed as rank 0, 1, 2 or 3 sees it."""

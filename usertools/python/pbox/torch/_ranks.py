@@ -7,15 +7,12 @@ A job is one group of workers. So two process groups of one program need two job
 add up each other's gradients, or end each other's run.
 """
 
-import datetime
 import os
 from typing import Any, NamedTuple, Optional, Tuple
 
 import torch.distributed as dist
 
 from ..errors import PBoxInvalid
-
-_STORE_SECONDS = 60.0
 
 
 class Place(NamedTuple):
@@ -88,11 +85,10 @@ def claim(box: str, job: str, ranks: Tuple[int, ...]) -> None:
     store = dist.distributed_c10d._get_default_store()
     # a store may outlive a start that had another number of ranks
     key, mine = f"pbox/{box}/{job}/{dist.get_world_size()}/ranks", label(ranks)
-    if int(store.add(key + "/asked", 1)) == 1:
-        store.set(key, mine)
-        return
-    store.wait([key], datetime.timedelta(seconds=_STORE_SECONDS))
-    theirs = bytes(store.get(key)).decode()
+    try:
+        theirs = bytes(store.compare_set(key, "", mine)).decode()
+    except (RuntimeError, AttributeError):
+        return  # a store that has no such operation: the box refuses the second group, with other words
     if theirs != mine:
         raise refusal(job, theirs, mine)
 

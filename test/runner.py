@@ -43,9 +43,10 @@ SUITES = {
     "sanitize": "unit tests with address and undefined-behaviour sanitizers",
     "torch": "optimisers and conversions against PyTorch",
     "func": "real processes in network namespaces",
+    "torch_ddp": "torch's own tests of DistributedDataParallel with PBox's hook (minutes; only when it is named)",
     "image": "the appliance's image, built and booted in QEMU (minutes; only when it is named)",
 }
-NAMED = ["image"]  # not by default
+NAMED = ["torch_ddp", "image"]  # not by default
 QUICK = ["lint", "unit", "golden", "sim", "chaos"]
 # first words of programs that depend on the CPU time that the machine gives them
 AGAIN = {"func", "chaos", "unit", "sanitize", "python"}
@@ -377,6 +378,8 @@ def programs(suite, only=(), directory="build", patience=1, left_out=()):
         env = {**env, "PBOX_IMAGE": image}
         return [Program("image build", [os.path.join(TOP, "usertools", "pbox-mkimage"), image], 1800)] + [
             Program("image " + os.path.basename(path), [path], 1800, env) for path in scripts("image")]
+    if suite == "torch_ddp":
+        return [Program("torch_ddp " + os.path.basename(path), [path], 1800, env) for path in scripts("torch_ddp")]
     if suite == "func":
         return [Program("func " + os.path.basename(path), [path], patience * 900, env)
                 for path in scripts("func") if os.path.basename(path) not in left_out
@@ -434,7 +437,7 @@ def main():
     for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(s, stop)
     suites = args.suite or (QUICK if args.quick else [s for s in SUITES if s not in NAMED])
-    if {"func", "chaos"} & set(suites) and not root_is_mounted():
+    if {"func", "chaos", "torch_ddp"} & set(suites) and not root_is_mounted():
         print("test/run: the root of this chroot is no mount point, so 'ip netns exec' does not work in it. Outside of it: "
               "mount --bind ROOT ROOT, mount proc, sys and dev below it, and then chroot ROOT", file=sys.stderr)
         return 2

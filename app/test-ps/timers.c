@@ -171,7 +171,7 @@ scan(struct lane *l, unsigned s)
 /* Windows grow while nothing gets lost, and shrink by half of what is lost beyond what a bad link
  * explains (R6.10). */
 static void
-pace(struct lane *l, struct path *p, double most)
+pace(const struct lane *l, struct path *p, double most)
 {
 	double all = (double)p->answered + p->lost, bad;
 
@@ -184,7 +184,8 @@ pace(struct lane *l, struct path *p, double most)
 	bad = p->lost / all - PBOX_RECOVERY_TOLERATED;
 	bad = (bad > 0 ? bad : 0) + p->marked / all;
 	if (bad > 0) {
-		double least = most / 8 > 1 ? most / 8 : 1;
+		/* an eighth of what the box has granted is safe, and most of it is not used anyway */
+		double least = RTE_MAX(1.0, RTE_MIN(most, l->most / 8.0));
 
 		p->window *= 1 - (bad < 1 ? bad : 1) / 2;
 		p->window = p->window > least ? p->window : least;

@@ -128,11 +128,15 @@ pbox_client_next_round(struct pbox_client *c, uint32_t table)
 	struct table *t = client_table(c, table);
 	uint32_t round;
 
+	pthread_mutex_lock(&c->lock);
+	if (c->closing)
+		t = NULL;
+	c->users += t != NULL; /* also when the session is over: a checkpoint asks */
+	pthread_mutex_unlock(&c->lock);
 	if (t == NULL)
 		return 0;
-	pthread_mutex_lock(&c->lock);
-	round = t->info.base + t->max_submitted + 1;
-	pthread_mutex_unlock(&c->lock);
+	round = client_next_round(c, t);
+	client_leave(c);
 	return round;
 }
 

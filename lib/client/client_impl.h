@@ -68,8 +68,7 @@ op_of(struct pbox_worker_op *w)
 struct table {
 	struct pbox_worker_table *t;
 	struct pbox_worker_table_info info;
-	uint32_t max_submitted; /* lock */
-	uint32_t submitted[];   /* rounds pushed so far, by tensor; lock */
+	bool pushed[]; /* by tensor: the program has pushed it; lock */
 };
 
 struct handle {
@@ -158,6 +157,10 @@ void cmd_kick(struct pbox_client *c);
 void cmd_issue(struct pbox_client *c, struct cmd *cmd);
 void cmd_call(struct pbox_client *c, struct cmd *cmd); /* issue and wait */
 
+/* status.c */
+/** The round of the next push to the table; waits while a restarted box does not know it, no longer than time-outs are. */
+uint32_t client_next_round(struct pbox_client *c, struct table *t);
+
 /* handle.c; lock held, but for the last one */
 int handle_give(struct pbox_client *c, struct op *op);
 struct op *handle_find(struct pbox_client *c, pbox_client_handle handle);
@@ -169,6 +172,8 @@ void handle_free_op(struct pbox_client *c, struct op *op);
 /** Drive the worker until it is open, or has failed: the thread of open. */
 int progress_open(struct pbox_client *c, struct pbox_client_error *err);
 void *progress_main(void *arg);
+/** Give the worker what was submitted: the progress thread. */
+void progress_submit(struct pbox_client *c);
 
 /* request.c */
 /** A request, and wait until it is answered or @p deadline. 0, DEADLINE without a text, or a failure with one. */

@@ -130,7 +130,7 @@ static struct table *
 table_room(struct pbox_client *c, unsigned tensors)
 {
 	struct table **list = c->table;
-	struct table *t = calloc(1, sizeof(*t) + tensors * sizeof(t->submitted[0]));
+	struct table *t = calloc(1, sizeof(*t) + tensors * sizeof(t->pushed[0]));
 
 	pthread_mutex_lock(&c->lock);
 	if (t != NULL && c->tables == c->tables_cap) {

@@ -102,18 +102,12 @@ progress_open(struct pbox_client *c, struct pbox_client_error *err)
 
 /* ---- commands ---------------------------------------------------------------------------------- */
 
-static void
-run_commands(struct pbox_client *c)
+void
+progress_submit(struct pbox_client *c)
 {
-	struct cmd *cmd;
 	struct pbox_worker_op *op;
 
-	if (!atomic_exchange(&c->kicked, false))
-		return;
 	pthread_mutex_lock(&c->lock);
-	cmd = c->cmds;
-	c->cmds = NULL;
-	c->cmds_tail = &c->cmds;
 	op = c->submitted;
 	c->submitted = NULL;
 	c->submitted_tail = &c->submitted;
@@ -124,6 +118,22 @@ run_commands(struct pbox_client *c)
 		pbox_worker_submit(c->w, op);
 		op = next;
 	}
+}
+
+static void
+run_commands(struct pbox_client *c)
+{
+	struct cmd *cmd;
+
+	if (!atomic_exchange(&c->kicked, false))
+		return;
+	pthread_mutex_lock(&c->lock);
+	cmd = c->cmds;
+	c->cmds = NULL;
+	c->cmds_tail = &c->cmds;
+	pthread_mutex_unlock(&c->lock);
+	/* what was submitted before a command is there when that runs */
+	progress_submit(c);
 	while (cmd != NULL) {
 		struct cmd *next = cmd->next;
 

@@ -7,7 +7,52 @@
 
 #include "client_impl.h"
 
-/* Hyper-parameters (SET) and the status of the job (STATUS). */
+/* The next round of a table, hyper-parameters (SET) and the status of the job (STATUS). */
+
+#define RESTORING_AGAIN (2 * NS_PER_MS)
+
+struct next_cmd {
+	struct cmd cmd;
+	struct table *t;
+	uint32_t round;
+	bool restoring;
+};
+
+static void
+next_run(struct pbox_client *c, struct cmd *cmd)
+{
+	struct next_cmd *n = (struct next_cmd *)cmd;
+
+	n->round = pbox_worker_next_round(c->w, n->t->t, &n->restoring);
+}
+
+uint32_t
+client_next_round(struct pbox_client *c, struct table *t)
+{
+	uint64_t deadline = client_deadline(c, 0);
+	struct next_cmd n = {.cmd = {.run = next_run}, .t = t};
+
+	if (pthread_equal(pthread_self(), c->thread)) { /* in a call of pbox_client_notify */
+		progress_submit(c);
+		next_run(c, &n.cmd);
+		return n.round;
+	}
+	cmd_call(c, &n.cmd);
+	while (n.restoring && client_clock_ns() < deadline) {
+		uint64_t until = client_clock_ns() + RESTORING_AGAIN;
+		bool closing;
+
+		pthread_mutex_lock(&c->lock);
+		while (!c->closing && client_sleep(c, until))
+			;
+		closing = c->closing;
+		pthread_mutex_unlock(&c->lock);
+		if (closing)
+			break;
+		cmd_call(c, &n.cmd);
+	}
+	return n.round;
+}
 
 int
 pbox_client_set(struct pbox_client *c, uint32_t table, uint16_t group, uint32_t from_round,
@@ -31,11 +76,8 @@ pbox_client_set(struct pbox_client *c, uint32_t table, uint16_t group, uint32_t 
 		rc = pbox_client_fail(err, PBOX_C_INVALID, "table %u has not been declared", table);
 		goto out;
 	}
-	if (from_round == 0) {
-		pthread_mutex_lock(&c->lock);
-		m.from_round = t->info.base + t->max_submitted + 1;
-		pthread_mutex_unlock(&c->lock);
-	}
+	if (from_round == 0)
+		m.from_round = client_next_round(c, t);
 	m.count = (uint16_t)n;
 	for (unsigned i = 0; i < n; i++) {
 		m.param[i].id = h[i].id;

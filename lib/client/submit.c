@@ -7,7 +7,7 @@
 
 #include "client_impl.h"
 
-/* Operations are checked, get their rounds, and go to the progress thread. */
+/* Operations are checked, and go to the progress thread. */
 
 static const char *
 kind_name(unsigned kind)
@@ -125,14 +125,14 @@ check_nodes(const struct pbox_client *c, const struct table *t, const struct sub
 	return 0;
 }
 
-/** Give the tensors their round; lock held. */
+/** Is there something to pull? Lock held. */
 static int
-take_rounds(struct table *t, struct pbox_worker_op *op, struct pbox_client_error *err)
+check_order(struct table *t, struct pbox_worker_op *op, struct pbox_client_error *err)
 {
 	const char *name;
 
 	for (unsigned i = 0; op->kind == PBOX_CLIENT_PULL && i < op->n; i++) {
-		if (t->submitted[op->e[i].tensor] > 0 ||
+		if (t->pushed[op->e[i].tensor] ||
 			pbox_worker_tensor(t->t, op->e[i].tensor, &name) == 0)
 			continue;
 		if (t->info.mode == PBOX_MODE_ALLREDUCE)
@@ -144,14 +144,8 @@ take_rounds(struct table *t, struct pbox_worker_op *op, struct pbox_client_error
 				"pull of tensor '%s' before its first push: a worker that goes on with round %u has the version before it from its checkpoint",
 				name, t->info.base + 1);
 	}
-	for (unsigned i = 0; i < op->n; i++) {
-		uint32_t *submitted = &t->submitted[op->e[i].tensor];
-
-		if (op->kind <= PBOX_CLIENT_PUSH && ++*submitted > t->max_submitted)
-			t->max_submitted = *submitted;
-		if (i == 0)
-			op->round = t->info.base + *submitted;
-	}
+	for (unsigned i = 0; i < op->n; i++)
+		t->pushed[op->e[i].tensor] |= op->kind <= PBOX_CLIENT_PUSH;
 	return 0;
 }
 
@@ -231,7 +225,7 @@ submit(struct pbox_client *c, uint32_t table, const struct submit *s, pbox_clien
 		rc = c->closing ? pbox_client_fail(err, PBOX_C_CLOSED, "the client was closed")
 				: pbox_client_fail(err, c->fatal.code, "%s", c->fatal.text);
 	if (rc == 0)
-		rc = take_rounds(t, &op->w, err);
+		rc = check_order(t, &op->w, err);
 	if (rc == 0 && handle_give(c, op) != 0)
 		rc = pbox_client_fail(err, PBOX_C_MEMORY, "too many operations in flight");
 	if (rc == 0) {

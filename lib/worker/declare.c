@@ -136,6 +136,8 @@ declare_finish(struct session *s, struct declaring *g)
 	rc = table_layout(g->t, &g->map, (uint32_t)g->pages.cap, err);
 	if (rc == 0)
 		rc = g->t->discipline->begin(s, g->t, g->d->what->first_round, err);
+	if (rc == 0)
+		next_begin(g->t);
 	if (rc == 0 && !g->d->own_data)
 		rc = declare_keep(s, g->t, err);
 	if (rc == 0)

@@ -157,10 +157,12 @@ flight_land(struct ep *ep, struct flight *fl)
 }
 
 void
-flight_withdraw(const struct pbox_worker_table *t, struct flight *fl)
+flight_withdraw(struct pbox_worker_table *t, struct flight *fl)
 {
-	if (flight_is_push(fl))
-		t->discipline->withdraw(fl->frag);
+	if (!flight_is_push(fl))
+		return;
+	t->discipline->withdraw(fl->frag);
+	t->recount = true;
 }
 
 void

@@ -131,6 +131,7 @@ struct tensor {
 	uint64_t started_to;         /* all pieces before this element have */
 	struct tensor *starts_next;  /* in the worker's list of tensors with such entries */
 	uint32_t by_first, by_count; /* its part of table.by_tensor */
+	uint32_t pushed_to;          /* the round of its last push, sent or not */
 	uint16_t group;
 };
 
@@ -148,6 +149,8 @@ struct pbox_worker_table {
 	struct piece *piece;
 	uint32_t *by_tensor;   /* indices of pieces, grouped by tensor, in order of offset */
 	uint32_t base_version; /* at the time of the map */
+	uint32_t pushed_to;    /* of all its tensors the latest one; true unless ... */
+	bool recount;          /* ... something was lost since */
 	uint8_t *
 		retained_payload; /* chunk after chunk in the pull format; NULL: none is retained */
 	struct retained *retained; /* by fragment */
@@ -271,6 +274,17 @@ struct ep {
 	struct ready ready;
 };
 
+static inline bool
+op_pushes(const struct pbox_worker_op *op)
+{
+	return op->kind == PBOX_CLIENT_PUSHPULL || op->kind == PBOX_CLIENT_PUSH;
+}
+/* next_round.c */
+/** The table has its map. */
+void next_begin(struct pbox_worker_table *t);
+/** A push of the tensor was submitted. */
+void next_push(struct pbox_worker_table *t, unsigned tensor);
+
 /* queue.c: operations -> ready fragments */
 void queue_start(struct pbox_worker *w, unsigned budget);
 void queue_check(struct pbox_worker *w, struct pbox_worker_table *t, struct frag *f);
@@ -321,7 +335,7 @@ void flight_next_node(struct ep *ep, struct flight *fl);
 struct flight *flight_launch(struct ep *ep, struct frag *f, uint8_t type, bool overtakes);
 void flight_land(struct ep *ep, struct flight *fl);
 /** The box did not take the push that the flight may carry: the next one is it again. */
-void flight_withdraw(const struct pbox_worker_table *t, struct flight *fl);
+void flight_withdraw(struct pbox_worker_table *t, struct flight *fl);
 /** The session is lost: land all flights, and withdraw their pushes. */
 void flight_withdraw_all(struct session *s);
 

@@ -198,6 +198,11 @@ void pbox_worker_chunk(
 	const struct pbox_worker_table *t, uint32_t i, struct pbox_worker_chunk *chunk);
 /** Of a declaration with own_data; NULL: nothing. */
 void pbox_worker_table_free(struct pbox_worker_table *t);
+/** The round of the next push to a table of the worker, after those that were submitted. What the box did not take, or has lost,
+ * is none of these.
+ * @param restoring  the box was started again, and does not know yet what of them it has: ask again */
+uint32_t pbox_worker_next_round(
+	const struct pbox_worker *w, struct pbox_worker_table *t, bool *restoring);
 /** Its elements; *name lives as long as the table. */
 uint64_t pbox_worker_tensor(const struct pbox_worker_table *t, unsigned tensor, const char **name);
 
@@ -216,7 +221,7 @@ struct pbox_worker_entry {
 };
 
 /** An operation: the host's memory, the worker's from submit until it is one of the finished. The host fills table,
- * kind, prio, weight, round, n and its entries; the rest is zero.
+ * kind, prio, weight, n and its entries; the rest is zero.
  *
  * A PUSH or PUSHPULL of several nodes has them in node_in and node_weight, as many as pbox_worker_table_nodes says; `in`
  * of its entries and weight are not looked at then. A plain one brings `in` and weight at the first of the worker's
@@ -225,7 +230,6 @@ struct pbox_worker_op {
 	struct pbox_worker_op *next; /**< in the list that it is in; the host's before and after */
 	struct pbox_worker_op *all_next, *all_prev; /* unfinished ones, oldest first */
 	struct pbox_worker_table *table;
-	uint32_t round;  /**< for texts */
 	uint32_t weight; /**< samples; FETCH and GIVE: which array */
 	uint32_t open;   /* entries not finished */
 	uint64_t order;  /* of the first entry; they are in the order of submission */

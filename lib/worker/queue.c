@@ -27,6 +27,7 @@ void
 queue_fail(struct pbox_worker_op *op, int code, const char *text)
 {
 	op->failing = true;
+	op->table->recount |= op_pushes(op);
 	if (op->code == 0) {
 		op->code = code;
 		snprintf(op->text, sizeof(op->text), "%s", text);
@@ -51,12 +52,6 @@ queue_finish(struct pbox_worker *w, struct pbox_worker_op *op)
 		w->count.operations_done++;
 }
 
-static bool
-is_push(const struct pbox_worker_op *op)
-{
-	return op->kind == PBOX_CLIENT_PUSHPULL || op->kind == PBOX_CLIENT_PUSH;
-}
-
 /* A worker that joins a running job in the middle of a round finds fragments in different rounds, and its operations
  * are of two rounds from then on. The others push in the order of rounds: those that lag come first. */
 #define ORDER_LATEST (1ull << 63)
@@ -65,7 +60,7 @@ is_push(const struct pbox_worker_op *op)
 static uint64_t
 entry_order(const struct pbox_worker_entry *e)
 {
-	return e->op->order + (is_push(e->op) ? (uint64_t)(e - e->op->e) : 0);
+	return e->op->order + (op_pushes(e->op) ? (uint64_t)(e - e->op->e) : 0);
 }
 
 /** Insert it in the list of tensors with entries to start, after those of the same priority. */
@@ -86,11 +81,11 @@ pbox_worker_submit(struct pbox_worker *w, struct pbox_worker_op *op)
 	struct pbox_worker_table *t = op->table;
 
 	assert(t != NULL && op->kind <= PBOX_CLIENT_GIVE && op->code == 0 && !op->failing);
-	assert(op->nodes == 0 || (is_push(op) && op->nodes == nodes_of(w, t)));
+	assert(op->nodes == 0 || (op_pushes(op) && op->nodes == nodes_of(w, t)));
 	op->next = NULL;
 	op->order = w->next_order;
 	/* contributions must not fill the window before INIT has been sent; pulls have no place in the order */
-	w->next_order += is_push(op) ? op->n : op->kind != PBOX_CLIENT_PULL;
+	w->next_order += op_pushes(op) ? op->n : op->kind != PBOX_CLIENT_PULL;
 	op->all_prev = w->ops_last;
 	op->all_next = NULL;
 	if (w->ops_last != NULL)
@@ -114,6 +109,8 @@ pbox_worker_submit(struct pbox_worker *w, struct pbox_worker_op *op)
 		e->next = NULL;
 		e->left = x->by_count;
 		e->started = false;
+		if (op_pushes(op))
+			next_push(t, e->tensor);
 		if (x->by_count == 0) {
 			op->open--;
 			continue;

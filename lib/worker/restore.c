@@ -97,6 +97,7 @@ restore_answer(
 	case PBOX_RESTORE_DONE:
 		fragment_done(s, ep, fl, h);
 		t->discipline->restored(s, t, f, h->base);
+		t->recount = true;
 		return;
 	case PBOX_RESTORE_LOST:
 		text_fail(s->w, PBOX_C_LOST,

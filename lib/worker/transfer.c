@@ -190,6 +190,7 @@ on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const s
 	loss_answer(ep, fl, h, w->now);
 	loss_result(ep, fl, h, w->now);
 	window_answered(&ep->win, ep->limited, w->now);
+	t->recount |= h->round != f->round; /* the latest, of a worker that has not pushed */
 	t->discipline->result(f, h);
 	retained_result(t, f, h, zero ? NULL : r->payload);
 	w->count.useful_rx_bytes += bytes;

@@ -17,6 +17,7 @@
  *     request.c           control requests and their repetition
  *     queue.c transfer.c loss_recovery.c flight.c timer.c window.c  operations to fragments to frames to answers, loss
  *                         recovery, congestion window (flow.h)
+ *     next_round.c        the round of a table's next push
  *     nodes.c             which nodes of the tree over the job's slots this worker brings
  *     worker_rounds.c         the discipline of a table (worker_discipline.h): versions, answers, losses
  *     retained.c sets.c       what a restarted box needs: last results, hyper-parameters

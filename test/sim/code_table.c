@@ -33,6 +33,7 @@ const struct sim_code SIM_CODE_NAME = {
 	.worker_number = pbox_worker_number,
 	.worker_declare = pbox_worker_declare,
 	.worker_table_info = pbox_worker_table_info,
+	.worker_next_round = pbox_worker_next_round,
 	.worker_table_nodes = pbox_worker_table_nodes,
 	.worker_table_node = pbox_worker_table_node,
 	.worker_submit = pbox_worker_submit,

@@ -152,7 +152,6 @@ submit(struct sim *s, struct sim_worker *w, unsigned table, enum pbox_client_kin
 	w->ops = o;
 	o->op.table = w->table[table];
 	o->op.kind = (uint8_t)kind;
-	o->op.round = round;
 	o->op.n = n;
 	for (unsigned i = 0; i < n; i++) {
 		o->op.e[i] = (struct pbox_worker_entry){.op = &o->op,
@@ -180,6 +179,16 @@ submit_table(struct sim *s, struct sim_worker *w, unsigned table, enum pbox_clie
 	submit(s, w, table, kind, round, tensor, n, true);
 }
 
+static bool
+is_empty(const struct sim_table_spec *t)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < t->fixed.tensors; i++)
+		n += t->tensor[i].elements;
+	return n == 0;
+}
+
 /*
  * The tensors of a table in some order and in some groups, the same at all workers: a window is released by others'
  * contributions to the same fragments. Where one may come back in the middle of a round, its first one is of two rounds
@@ -190,9 +199,17 @@ submit_round(struct sim *s, struct sim_worker *w, unsigned table, uint32_t round
 {
 	const struct sim_table_spec *t = table_spec(s, w, table);
 	unsigned n = t->fixed.tensors, parity = round & 1;
-	uint32_t tensor[SIM_TENSORS];
+	uint32_t tensor[SIM_TENSORS], next;
 	uint64_t of = round;
 	struct pbox_random r;
+	bool restoring;
+
+	next = s->code->worker_next_round(w->w, w->table[table], &restoring);
+	if (next != s->sc.job[w->job].first_round + round && !restoring && !is_empty(t) &&
+		!s->sc.job[w->job].shrink)
+		sim_fail(s,
+			"job %u worker %u: it submits round %u of table %u, and says that the next one is %u",
+			w->job, w->id, round, table, next);
 
 	if (s->sc.job[w->job].shrink)
 		of = 0;
@@ -342,16 +359,6 @@ least_done(const struct sim *s, const struct sim_worker *w)
 	for (unsigned t = 0; t < s->sc.job[w->job].tables; t++)
 		least = w->done[t] < least ? w->done[t] : least;
 	return least;
-}
-
-static bool
-is_empty(const struct sim_table_spec *t)
-{
-	uint64_t n = 0;
-
-	for (uint32_t i = 0; i < t->fixed.tensors; i++)
-		n += t->tensor[i].elements;
-	return n == 0;
 }
 
 static bool

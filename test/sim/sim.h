@@ -89,6 +89,8 @@ struct sim_code {
 	void (*worker_declare)(struct pbox_worker *w, struct pbox_worker_declaration *d);
 	void (*worker_table_info)(
 		const struct pbox_worker_table *t, struct pbox_worker_table_info *info);
+	uint32_t (*worker_next_round)(
+		const struct pbox_worker *w, struct pbox_worker_table *t, bool *restoring);
 	unsigned (*worker_table_nodes)(
 		const struct pbox_worker *w, const struct pbox_worker_table *t);
 	struct pbox_node (*worker_table_node)(

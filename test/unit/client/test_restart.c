@@ -527,6 +527,55 @@ test_push_alone_is_lost(void)
 	fake_stop(b);
 }
 
+/* What is set for the next round after that holds in the round that is pushed again. */
+static void
+test_set_after_a_loss(void)
+{
+	struct fake_conf conf = {.workers = 2};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client_hyper lr = {PBOX_HYPER_LR, 0.5}, then = {PBOX_HYPER_LR, 0.125};
+	float w[1000] = {0}, g[1000], out[1000];
+	struct pbox_client_io init = {0, w, NULL}, push = {0, g, out};
+	pbox_client_handle handle[2];
+	struct peer p[2];
+
+	for (unsigned k = 0; k < 1000; k++)
+		g[k] = 1;
+	for (unsigned i = 0; i < 2; i++) {
+		p[i] = (struct peer){
+			.b = b, .id = (int)i, .workers = 2, .mode = PBOX_MODE_OPTIMISER};
+		pthread_create(&p[i].thread, NULL, peer_main, &p[i]);
+	}
+	peers_join(p, 2);
+	CU_ASSERT_EQUAL(pbox_client_run(p[0].c, 0, PBOX_CLIENT_INIT, &init, 1, 1, 0, &err), 0);
+	CU_ASSERT_EQUAL(pbox_client_set(p[0].c, 0, PBOX_ALL_GROUPS, 0, &lr, 1, &err), 0);
+	for (unsigned round = 1; round <= 2; round++) {
+		for (unsigned i = 0; i < 2; i++)
+			CU_ASSERT_EQUAL(pbox_client_submit(p[i].c, 0, PBOX_CLIENT_PUSHPULL, &push,
+						1, 0, 1, &handle[i], &err),
+				0);
+		for (unsigned i = 0; i < 2; i++)
+			CU_ASSERT_EQUAL(pbox_client_wait(p[i].c, handle[i], 0, &err), 0);
+		CU_ASSERT_EQUAL(out[999], round == 1 ? -1 : -1.25);
+		if (round == 2)
+			break;
+		CU_ASSERT_EQUAL(
+			pbox_client_run(p[0].c, 0, PBOX_CLIENT_PUSH, &push, 1, 1, 0, &err), 0);
+		UNIT_EQ_U64(pbox_client_next_round(p[0].c, 0), 3);
+		fake_restart(b);
+		CU_ASSERT_EQUAL(
+			pbox_client_run(p[0].c, 0, PBOX_CLIENT_PULL, &push, 1, 1, 120000, &err),
+			PBOX_C_LOST);
+		UNIT_EQ_U64(pbox_client_next_round(p[0].c, 0), 2);
+		CU_ASSERT_EQUAL(pbox_client_set(p[0].c, 0, PBOX_ALL_GROUPS, 0, &then, 1, &err), 0);
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		UNIT_EQ_U64(pbox_client_next_round(p[i].c, 0), 3);
+		pbox_client_close(p[i].c);
+	}
+	fake_stop(b);
+}
+
 static void
 test_nobody_has_it(void)
 {
@@ -577,6 +626,7 @@ const struct unit_test unit_tests[] = {
 	{"a worker goes on from its checkpoint", test_first_round},
 	{"parameters on the box, SETs", test_parameters_on_the_box},
 	{"a push without pull is lost", test_push_alone_is_lost},
+	{"what is set after that", test_set_after_a_loss},
 	{"what nobody has", test_nobody_has_it},
 	{NULL, NULL},
 };

@@ -56,7 +56,8 @@ peer_open(struct peer *p, const struct peers_conf *pc)
 		.workers = pc->workers,
 		.join_timeout_ms = 60000,
 		.keep_copies = 1,
-		.slots = pc->slots};
+		.slots = pc->slots,
+		.policy = pc->policy};
 	struct sockaddr_in box = {.sin_family = AF_INET, .sin_port = htons(CONTROL)};
 
 	box.sin_addr.s_addr = htonl(0x0A000001);
@@ -104,7 +105,7 @@ peers_step(uint64_t *tick)
 	if (world.net != NULL && world.net->at < next)
 		next = world.net->at;
 	for (unsigned i = 0; i < peers; i++)
-		if (peer[i].due < next)
+		if (!peer[i].stopped && peer[i].due < next)
 			next = peer[i].due;
 	if (next > world.now)
 		world.now = next;
@@ -113,15 +114,15 @@ peers_step(uint64_t *tick)
 
 		world.net = p->next;
 		if (peers_lose == NULL || !peers_lose(p)) {
-			if (p->port == 0)
+			if (p->port == 0 && !peer[p->worker].stopped)
 				peers_datagram(&peer[p->worker], p->from, p->data, p->len);
-			else if (world.up)
+			else if (p->port != 0 && world.up)
 				world_box_datagram(p);
 		}
 		free(p);
 	}
 	for (unsigned i = 0; i < peers; i++)
-		if (peer[i].due <= world.now)
+		if (!peer[i].stopped && peer[i].due <= world.now)
 			peer_turn(&peer[i]);
 	if (world.now >= *tick) {
 		if (world.up)
@@ -163,12 +164,12 @@ peers_end(void)
 }
 
 void
-peers_set_lr(unsigned i, uint64_t *tick)
+peers_set_lr_from(unsigned i, double lr, uint32_t round, uint64_t *tick)
 {
-	static const struct pbox_set m = {.group = PBOX_ALL_GROUPS,
+	const struct pbox_set m = {.group = PBOX_ALL_GROUPS,
 		.count = 1,
-		.from_round = 1,
-		.param = {{PBOX_HYPER_LR, 1}}};
+		.from_round = round,
+		.param = {{PBOX_HYPER_LR, lr}}};
 	uint8_t payload[64], answer[64];
 	struct pbox_worker_request r = {.type = PBOX_SET,
 		.payload = payload,
@@ -181,4 +182,10 @@ peers_set_lr(unsigned i, uint64_t *tick)
 	while (pbox_worker_answered(peer[i].w) == NULL)
 		peers_step(tick);
 	UNIT_EQ_U64(r.answer_type, PBOX_SET_OK);
+}
+
+void
+peers_set_lr(unsigned i, uint64_t *tick)
+{
+	peers_set_lr_from(i, 1, 1, tick);
 }

@@ -16,11 +16,13 @@ struct peer {
 	struct pbox_worker_ops port;
 	unsigned number;
 	uint64_t due;
+	bool stopped; /* as by SIGSTOP: what comes for it gets lost */
 };
 
 struct peers_conf {
 	unsigned workers, slots;
 	bool tags, path_known;
+	uint8_t policy;
 };
 
 extern struct peer peer[WORLD_WORKERS];
@@ -38,5 +40,7 @@ void peers_step(uint64_t *tick);
 void peers_await_sessions(uint32_t times, uint64_t *tick);
 /** Worker i sets the learning rate of all groups to 1, from round 1 on, and has the answer. */
 void peers_set_lr(unsigned i, uint64_t *tick);
+/** The same, any rate and round. */
+void peers_set_lr_from(unsigned i, double lr, uint32_t round, uint64_t *tick);
 
 #endif /* PEERS_H */

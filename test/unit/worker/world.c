@@ -132,7 +132,8 @@ static const struct pbox_registrar_ops registrar_ops = {
 void
 world_box_start(void)
 {
-	static struct pbox_job_conf job = {.name = "job", .secret = "key", .secret_len = 3};
+	static struct pbox_job_conf job = {
+		.name = "job", .secret = "key", .secret_len = 3, .policy = PBOX_POLICY_ANY};
 	struct pbox_registrar_conf conf = {
 		.incarnation = (uint32_t)++world.incarnation,
 		.first_run = pbox_registrar_first_run(world.now),

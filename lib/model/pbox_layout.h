@@ -23,7 +23,7 @@
 #include <pbox_base.h>
 #include <pbox_wire.h>
 
-#define PBOX_MAX_GROUPS 256 /**< hyper-parameter groups of a table */
+#define PBOX_MAX_GROUPS 1024 /**< hyper-parameter groups of a table */
 /** A chunk id is table << PBOX_CHUNK_BITS | index. */
 #define PBOX_CHUNK_BITS 20
 

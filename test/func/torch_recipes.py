@@ -189,6 +189,19 @@ def param_groups(c):
 
 
 @recipe
+def param_groups_of_one_each(c):
+    def wide():
+        torch.manual_seed(9)
+        return nn.ModuleList(nn.Linear(1, 1, bias=False) for _ in range(300))
+
+    def every_one(m, step, rank):
+        sum(layer(data(step, rank)[0][:, :1]).square().mean() * (i + 1) for i, layer in enumerate(m)).backward()
+    return Pair(c, wide, "SGD", lr=1e-4, momentum=0.9, backward=every_one, params=lambda m: [
+        {"params": [p], "lr": 1e-6 * (i + 1)} for i, p in enumerate(m.parameters())],
+        schedule=lambda o: sched.StepLR(o, 2, 0.5)).step(4).result()
+
+
+@recipe
 def hyper_parameters_by_hand(c):
     p = Pair(c, mlp, "SGD", lr=0.1, momentum=0.5).step(2)
     for o in (p.box, p.torch):
@@ -633,6 +646,8 @@ def bad(name, make, text, kind=pbox.PBoxInvalid):
     RECIPES[name] = lambda c: refused(lambda: make(c), text, kind)
 
 
+bad("too_many_param_groups", lambda c: pbox.torch.SGD(
+    [{"params": [nn.Parameter(torch.zeros(1))]} for _ in range(1025)], 0.1, client=c), "1025 parameter groups")
 bad("amsgrad", lambda c: pbox.torch.Adam(mlp().parameters(), amsgrad=True, client=c), "amsgrad")
 bad("maximize", lambda c: Pair(c, mlp, "SGD", lr=0.1, maximize=True), "maximize")
 bad("unknown_argument", lambda c: pbox.torch.SGD(mlp().parameters(), 0.1, client=c, eta=1), "eta")

@@ -168,7 +168,7 @@ test_pages_in_any_order(void)
 static void
 expect_bad(struct pbox_declare d, const char *text)
 {
-	struct pbox_tensor_entry e = {.elements = 1, .group = 256};
+	struct pbox_tensor_entry e = {.elements = 1, .group = PBOX_MAX_GROUPS};
 
 	fx_declare_list(&w[0], &d, &e, d.count);
 	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
@@ -205,7 +205,7 @@ test_bad_declarations(void)
 	expect_bad(d, "too many tensors");
 	d = ok;
 	d.count = 1;
-	expect_bad(d, "group 256");
+	expect_bad(d, "group 1024");
 	d = ok;
 	d.first = 2; /* beyond the table: contradicts itself */
 	CU_ASSERT_PTR_NULL(fx_declare_list(&w[0], &d, NULL, 0));

@@ -12,6 +12,7 @@ SONAME = "libpbox-client.so.1"
 OK, PENDING, INVALID, DEADLINE, CLOSED = 0, 1, -1, -9, -13
 PUSHPULL, PUSH, PULL, INIT, FETCH, GIVE = range(6)
 ALL_GROUPS = 0xFFFF
+MAX_GROUPS = 1024  # of a table (doc/protocol.md R5.1a)
 MAX_SLOTS = MAX_WORKERS = 4096
 MAX_ELEMENTS = 1 << 48
 MOST_NODES = 24  # that a worker brings in a round

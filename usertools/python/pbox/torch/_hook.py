@@ -25,7 +25,7 @@ from ._watch import Watch
 
 _WIRE = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _FIRST_BUCKET_BYTES = 1 << 20  # DDP's own default for the bucket that goes first
-_MOST_GROUPS = 256  # of a table (doc/protocol.md R5.1)
+_MOST_GROUPS = 256  # the box remembers hyper-parameters for each, which takes memory
 
 # after(reduced buffer), or None when this bucket does not matter to the observer
 _After = Optional[Callable[[torch.Tensor], None]]

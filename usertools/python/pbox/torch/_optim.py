@@ -184,6 +184,9 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         self._order: List[_layout.Order] = []
         self._left_out: List[Tuple[str, torch.nn.Parameter]] = []
         specs: List[Tensor] = []
+        if len(self.param_groups) > _lib.MAX_GROUPS:
+            raise PBoxInvalid(f"{len(self.param_groups)} parameter groups: the box has {_lib.MAX_GROUPS} for an optimiser; put parameters "
+                              "with the same hyper-parameters into one, or make several optimisers")
         for g, group in enumerate(self.param_groups):
             self._check_group(g, group)
             for i, p in enumerate(group["params"]):

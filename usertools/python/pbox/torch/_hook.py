@@ -10,6 +10,7 @@ model is found, by the name of the parameter, before the first gradient.
 
 # no `from __future__ import annotations`: DDP compares the hook's annotations with types
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -55,6 +56,7 @@ class Hook:
         self.joined, self.joined_counts = False, True  # see _join
         self._op = op
         self._closed = False
+        self._pid = os.getpid()
         self._pushed = 0  # contributions to tensors
         self._compress = compress
         # parameter -> (table, its number there)
@@ -217,8 +219,9 @@ class Hook:
         self._session.release()
 
     def __del__(self) -> None:
-        # a model that is no more: the session lives on for the others, and its tables are free
-        if not getattr(self, "_closed", True):
+        # a model that is no more: the session lives on for the others, and its tables are free. A forked process has a
+        # copy, and maybe a lock that nobody opens there
+        if not getattr(self, "_closed", True) and self._pid == os.getpid():
             self._end()
 
     def __reduce__(self) -> Any:

@@ -114,7 +114,8 @@ declare_wait_for(struct pbox_client *c, struct declare *k, struct waiting *w)
 		struct pbox_worker_wait on;
 
 		declare_run(c, k, look_run);
-		on = (struct pbox_worker_wait){.missing = -1, .table = c->tables};
+		on = (struct pbox_worker_wait){
+			.missing = -1, .table = c->tables, .chunk = c->tables};
 		if (k->seen.waits && k->seen.first_missing < pbox_worker_workers(c->w)) {
 			on.missing = (int)k->seen.first_missing;
 			on.answered_ns = k->seen.wait_ns;

@@ -33,10 +33,11 @@ waiting_begin(const struct pbox_client *c, struct waiting *w, unsigned timeout_m
 	w->deadline = now + w->timeout;
 }
 
-/** What the box knows of a worker, and its text. */
+/** What the box knows of a worker, and its text. @p on: what is waited for. @p circle: it waits itself, for somebody who
+ * waits for it, or for others in a circle (R8.3a). */
 static bool
-waiting_member(struct pbox_client *c, unsigned worker, struct pbox_member_entry *e, char *words,
-	size_t cap)
+waiting_member(struct pbox_client *c, unsigned worker, const struct pbox_worker_wait *on,
+	struct pbox_member_entry *e, bool *circle, char *words, size_t cap)
 {
 	struct pbox_status q = {.first = (uint16_t)worker};
 	uint8_t buf[64], *answer = malloc(MAX_FRAME);
@@ -47,11 +48,18 @@ waiting_member(struct pbox_client *c, unsigned worker, struct pbox_member_entry 
 
 	if (answer == NULL)
 		return false;
+	if (on != NULL) {
+		q.flags = PBOX_STATUS_WAITS;
+		q.chunk = on->chunk;
+		q.round = on->round;
+		q.frag = on->frag;
+	}
 	good = request_call(c, PBOX_STATUS, PBOX_STATUS_OK, buf,
 		       pbox_status_encode(buf, sizeof(buf), &q), answer, MAX_FRAME, &len, NULL,
 		       client_clock_ns() + ASK_ANSWER, NULL) == 0 &&
 	       pbox_status_ok_decode(answer, len, &m, &cur) == 0 &&
 	       pbox_status_ok_next(&cur, e) == 0 && e->worker == worker;
+	*circle = good && (m.flags & PBOX_STATUS_CIRCLE) != 0;
 	if (good && cap > 0) {
 		pbox_text_tame(m.text);
 		words[0] = 0;
@@ -93,13 +101,16 @@ waiting_ask(struct pbox_client *c, struct waiting *w, const struct pbox_worker_w
 {
 	uint64_t now = client_clock_ns(), heard;
 	struct pbox_member_entry e;
+	bool circle;
 
 	w->next_ask = now + ASK_EVERY;
-	if (f->missing < 0 || !waiting_member(c, (unsigned)f->missing, &e, NULL, 0))
+	if (f->missing < 0 || !waiting_member(c, (unsigned)f->missing, f, &e, &circle, NULL, 0))
 		return false;
 	now = client_clock_ns();
 	heard = e.silent_ms == UINT32_MAX ? 0 : now - e.silent_ms * NS_PER_MS;
-	if (e.state == PBOX_MEMBER_JOINED && !w->exact && heard + w->timeout > w->deadline)
+	/* who waits for this worker does not come, though it lives */
+	if (e.state == PBOX_MEMBER_JOINED && !w->exact && !circle &&
+		heard + w->timeout > w->deadline)
 		w->deadline = heard + w->timeout < w->last ? heard + w->timeout : w->last;
 	if (waiting_refused(&e, f->table, left_ms))
 		return true;
@@ -151,13 +162,20 @@ waiting_member_text(struct pbox_client *c, unsigned worker, char *text, size_t c
 {
 	struct pbox_member_entry e;
 	char host[PBOX_TEXT_NAME], words[240] = "";
+	bool circle;
 
-	if (!waiting_member(c, worker, &e, words, sizeof(words))) {
+	if (!waiting_member(c, worker, NULL, &e, &circle, words, sizeof(words))) {
 		waiting_heard_text(c, worker, text, cap);
 		return;
 	}
 	if (e.state == PBOX_MEMBER_ABSENT && e.reason == PBOX_LEFT_UNKNOWN) {
 		pbox_text_add(text, cap, " (has not joined): start it");
+		return;
+	}
+	if (circle) {
+		pbox_text_add(text, cap,
+			" (host %s), and nobody goes on: %s. All workers must push and reduce in one order",
+			pbox_text_name(host, e.host), words);
 		return;
 	}
 	pbox_text_add(text, cap, " (host %s, %s %.1f s): %s", pbox_text_name(host, e.host),

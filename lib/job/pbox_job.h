@@ -44,6 +44,12 @@ struct pbox_member {
 	uint32_t declared; /**< tables declared completely */
 	/** Tables that this session has been given all of the map of, and earlier ones of its number (R12.6). */
 	uint32_t mapped, mapped_before;
+	/** Whom it has said to wait for, and with what (R8.3a); at_ns 0: nobody. */
+	struct {
+		uint64_t at_ns;
+		uint32_t chunk, round;
+		uint16_t worker, frag;
+	} waits;
 	char host[PBOX_NAME_LEN];
 };
 

@@ -12,6 +12,7 @@
 #define ROUND_LOOK_NS (20 * NS_PER_MS)
 #define ROUND_TABLES  8
 #define UNKNOWN       (-1)
+#define WAITS_NS      (2000 * NS_PER_MS) /* R8.3a */
 
 /* A SET for groups first to end - 1: all of them take it or none does. */
 static int
@@ -146,6 +147,44 @@ max_round(const struct pbox_registrar *r, struct pbox_job *job)
 	return job->max_round;
 }
 
+/* Whom worker w waits for, if it has said so lately (R8.3a). */
+static int
+requests_waits_for(const struct pbox_registrar *r, const struct pbox_job *job, unsigned w)
+{
+	const struct pbox_member *m = &job->member[w];
+
+	return m->state == PBOX_MEMBER_JOINED && m->waits.at_ns != 0 &&
+			       r->now_ns - m->waits.at_ns <= WAITS_NS
+		       ? m->waits.worker
+		       : -1;
+}
+
+static bool
+requests_circle(const struct pbox_registrar *r, const struct pbox_job *job, unsigned first)
+{
+	int w = (int)first;
+
+	for (unsigned i = 0; w >= 0 && i < job->workers; i++)
+		w = requests_waits_for(r, job, (unsigned)w);
+	return w >= 0;
+}
+
+static void
+requests_describe_wait(const struct pbox_job *job, unsigned w, char *text, size_t cap)
+{
+	const struct pbox_member *m = &job->member[w];
+
+	if (m->waits.round == 0)
+		snprintf(text, cap, "worker %u waits for worker %u, with table %u", w,
+			m->waits.worker, m->waits.chunk);
+	else
+		snprintf(text, cap,
+			"worker %u waits for worker %u, with round %u of tensor '%s' of table %u",
+			w, m->waits.worker, m->waits.round,
+			pbox_job_tensor(job, m->waits.chunk, m->waits.frag),
+			m->waits.chunk >> PBOX_CHUNK_BITS);
+}
+
 static void
 request_status(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
 {
@@ -169,9 +208,22 @@ request_status(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox
 	}
 	a.max_round = max_round(r, job);
 	a.first = m.first;
+	if ((m.flags & PBOX_STATUS_WAITS) != 0 && m.first < job->workers) {
+		struct pbox_member *mb = &job->member[f->hdr.worker];
+
+		mb->waits.at_ns = r->now_ns;
+		mb->waits.worker = m.first;
+		mb->waits.chunk = m.chunk;
+		mb->waits.round = m.round;
+		mb->waits.frag = m.frag;
+	}
+	if (m.first < job->workers && requests_circle(r, job, m.first))
+		a.flags = PBOX_STATUS_CIRCLE;
 	why = registrar_gone_why(job, m.first);
 	if (why != NULL)
 		snprintf(a.text, sizeof(a.text), "%s", why);
+	else if (a.flags != 0)
+		requests_describe_wait(job, m.first, a.text, sizeof(a.text));
 	else
 		requests_describe(job, a.text, sizeof(a.text));
 	if (pbox_status_ok_begin(r->scratch, sizeof(r->scratch), &a, &cur) < 0)

@@ -42,6 +42,13 @@ static const struct pbox_field param_fields[] = {
 };
 static const struct pbox_field status_fields[] = {
 	PBOX_FIELD(pbox_status, first, 0),
+	PBOX_FIELD(pbox_status, flags, 2),
+	{0},
+};
+static const struct pbox_field status_waits_fields[] = {
+	PBOX_FIELD(pbox_status, chunk, 0),
+	PBOX_FIELD(pbox_status, round, 4),
+	PBOX_FIELD(pbox_status, frag, 8),
 	{0},
 };
 /* without the count, which members raise */
@@ -51,6 +58,7 @@ static const struct pbox_field status_ok_fields[] = {
 	PBOX_FIELD(pbox_status_ok, first, 4),
 	PBOX_FIELD(pbox_status_ok, tables, 8),
 	PBOX_FIELD(pbox_status_ok, max_round, 12),
+	PBOX_FIELD(pbox_status_ok, flags, 18),
 	{0},
 };
 static const struct pbox_field member_fields[] = {
@@ -104,13 +112,26 @@ pbox_set_decode(const void *buf, size_t len, struct pbox_set *m)
 size_t
 pbox_status_encode(void *buf, size_t cap, const struct pbox_status *m)
 {
-	return record_encode(buf, cap, STATUS_LEN, status_fields, m);
+	size_t len = (m->flags & PBOX_STATUS_WAITS) != 0 ? PBOX_STATUS_MAX : STATUS_LEN;
+
+	if (cap < len || record_encode(buf, cap, STATUS_LEN, status_fields, m) == 0)
+		return 0;
+	if (len == PBOX_STATUS_MAX)
+		pbox_fields_put(
+			(uint8_t *)buf + STATUS_LEN, len - STATUS_LEN, status_waits_fields, m);
+	return len;
 }
 
 int
 pbox_status_decode(const void *buf, size_t len, struct pbox_status *m)
 {
-	return record_decode(buf, len, STATUS_LEN, status_fields, m);
+	memset(m, 0, sizeof(*m));
+	if (record_decode(buf, len, STATUS_LEN, status_fields, m) != 0)
+		return -1;
+	if ((m->flags & PBOX_STATUS_WAITS) == 0)
+		return 0;
+	return record_decode((const uint8_t *)buf + STATUS_LEN, len - STATUS_LEN,
+		PBOX_STATUS_MAX - STATUS_LEN, status_waits_fields, m);
 }
 
 int

@@ -370,8 +370,16 @@ struct pbox_set {
 };
 
 struct pbox_status {
-	uint16_t first;
+	uint16_t first, flags;
+	/* with PBOX_STATUS_WAITS: what the sender waits for, of worker `first` (R8.3a) */
+	uint32_t chunk, round; /**< round 0: no fragment, and chunk is the number of a table */
+	uint16_t frag;
 };
+
+#define PBOX_STATUS_WAITS 1 /**< in pbox_status */
+#define PBOX_STATUS_CIRCLE \
+	1 /**< in pbox_status_ok: worker `first` waits, and so does who it waits for, without end */
+#define PBOX_STATUS_MAX 16
 
 struct pbox_member_entry {
 	uint16_t worker;
@@ -401,6 +409,7 @@ enum pbox_member_state {
 struct pbox_status_ok {
 	uint16_t workers, joined, first, count;
 	uint32_t tables, max_round;
+	uint16_t flags;
 	char text[512];
 };
 

@@ -257,6 +257,9 @@ struct pbox_worker_wait {
 	int missing;          /**< worker; -1: nobody that is known */
 	uint64_t answered_ns; /**< when the box said so */
 	uint32_t table;
+	uint32_t chunk,
+		round; /**< of the fragment that waits; round 0: of none, and chunk is the table's number */
+	uint16_t frag;
 };
 /** Into @p text, which is empty when nothing is waited for. The worker probes soon. */
 void pbox_worker_why(struct pbox_worker *w, struct pbox_worker_op *op,

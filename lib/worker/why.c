@@ -112,7 +112,7 @@ why_local(const struct pbox_worker_table *t, const struct frag *f, const struct 
 }
 
 static int
-why_op(struct pbox_worker *w, struct pbox_worker_op *op, uint64_t *answered_ns, char *text,
+why_op(struct pbox_worker *w, struct pbox_worker_op *op, struct pbox_worker_wait *wait, char *text,
 	size_t cap)
 {
 	const struct pbox_worker_table *t = op->table;
@@ -123,7 +123,6 @@ why_op(struct pbox_worker *w, struct pbox_worker_op *op, uint64_t *answered_ns, 
 	int missing;
 
 	text[0] = 0;
-	*answered_ns = w->now;
 	if (rejoin_why(&w->box[0], t, &missing, text, cap))
 		return missing;
 	for (unsigned i = 0; i < op->n; i++) {
@@ -156,10 +155,17 @@ why_op(struct pbox_worker *w, struct pbox_worker_op *op, uint64_t *answered_ns, 
 		ep = worker_endpoint(w, &t->chunk[queued->chunk]);
 		oldest = ep->first;
 	}
-	if (oldest != NULL)
-		*answered_ns = oldest->wait_ns;
-	if (oldest != NULL)
-		return why_flight(ep, w->table[oldest->frag->table], oldest, text, cap);
+	if (oldest != NULL) {
+		const struct frag *f = oldest->frag;
+
+		t = w->table[f->table];
+		wait->answered_ns = oldest->wait_ns;
+		if (f->round != 0)
+			wait->chunk = t->chunk[f->chunk].id;
+		wait->frag = f->index;
+		wait->round = f->round;
+		return why_flight(ep, t, oldest, text, cap);
+	}
 	if (local != NULL)
 		why_local(t, local, local_x, text, cap);
 	else if (earlier != NULL)
@@ -178,6 +184,7 @@ pbox_worker_why(struct pbox_worker *w, struct pbox_worker_op *op, struct pbox_wo
 		rejoin_why(&w->box[0], NULL, &wait->missing, text, cap);
 		return;
 	}
-	wait->missing = why_op(w, op, &wait->answered_ns, text, cap);
 	wait->table = op->table->number;
+	wait->chunk = wait->table;
+	wait->missing = why_op(w, op, wait, text, cap);
 }

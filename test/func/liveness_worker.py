@@ -39,6 +39,7 @@ def main() -> None:
     p.add_argument("--left", type=float, default=60.0, help="seconds that one may be gone until waits for it end")
     p.add_argument("--patience", type=float, default=1800.0, help="seconds that one may live without a contribution")
     p.add_argument("--evaluate", type=float, default=0.0, help="seconds that this one does so before round 4")
+    p.add_argument("--second", choices=("after", "before"), help="a second table, which this one reduces in round 4, too")
     p.add_argument("--join-timeout", type=float, default=60.0)
     p.add_argument("--rounds", type=int, default=1000000)
     p.add_argument("--elements", type=int, default=2000)
@@ -57,12 +58,17 @@ def main() -> None:
         print(f"joined {time.monotonic() - began:.3f}", flush=True)
         table = c.declare([(a.tensor, a.elements)], op="sum",
                           first_round=pbox.ANY_ROUND)  # it has no state: one that is started again goes on
+        second = a.second and c.declare([("second", a.elements)], op="sum", first_round=pbox.ANY_ROUND)
         data = array.array("f", [1.0]) * a.elements
         for number in range(1, a.rounds + 1):
             out = array.array("f", bytes(4 * a.elements))
             if number == 4:
                 time.sleep(a.evaluate)
+            if number == 4 and a.second == "before":
+                second.run([data], [out])
             table.run([data], [out])
+            if number == 4 and a.second == "after":
+                second.run([data], [out])
             n = round(out[0])
             print(f"round {number} {n} {time.monotonic():.4f}", flush=True)
             if any(x != n for x in out):

@@ -283,6 +283,13 @@ def slot_frames(s):
     s.add("wait without slot 10", "R6.6", data("WAIT", base=10, aux=17, weight=1))
 
 
+def circle_frames(s):
+    s.control("status of who waits", "R8.3a", proto.Status(1, proto.Status.WAITS, 0x00020001, 7, 3))
+    s.control("status_ok of a circle", "R8.3a", proto.StatusOk(
+        2, 2, 1, 3, 9, "worker 1 waits for worker 0, with round 2 of tensor 'b' of table 1",
+        [proto.Member(1, 1, 10, 3, "gpu1")], proto.StatusOk.CIRCLE))
+
+
 def later_frames(s):
     """Section 13: what a later release sends, and this one refuses by its name."""
     every = sum(1 << bit for bit in proto.CAPABILITIES.values())
@@ -361,6 +368,7 @@ def build():
     echo_frames(s)
     later_frames(s)
     slot_frames(s)
+    circle_frames(s)
     return {"protocol": proto.VERSION, "frames": s.frames, "datagrams": s.datagrams, "auth": auth}
 
 

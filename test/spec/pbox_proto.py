@@ -524,13 +524,22 @@ class Set:
 class Status:
     TYPE: ClassVar[int] = 0x0B
     first: int = 0
+    flags: int = 0
+    chunk: int = 0  # with WAITS
+    round: int = 0
+    frag: int = 0
+
+    WAITS: ClassVar[int] = 1
 
     def pack(self):
-        return struct.pack("<H2x", self.first)
+        head = struct.pack("<HH", self.first, self.flags)
+        return head + (struct.pack("<IIH2x", self.chunk, self.round, self.frag) if self.flags & self.WAITS else b"")
 
     @classmethod
     def unpack(cls, data):
-        return cls(*_Reader(data).get("H2x"))
+        r = _Reader(data)
+        first, flags = r.get("HH")
+        return cls(first, flags, *(r.get("IIH2x") if flags & cls.WAITS else ()))
 
 
 LEFT_REASON = {"unknown": 0, "itself": 1, "kicked": 2, "taken": 3, "refused": 4}
@@ -560,24 +569,27 @@ class StatusOk:
     max_round: int = 0
     text: str = ""
     members: list = field(default_factory=list)  # of Member
+    flags: int = 0
+
+    CIRCLE: ClassVar[int] = 1
 
     def pack(self):
         text = self.text.encode("utf-8")
-        return struct.pack("<HHHHIIH2x", self.workers, self.joined, self.first, len(self.members),
-                           self.tables, self.max_round, len(text)) + text + b"".join(
+        return struct.pack("<HHHHIIHH", self.workers, self.joined, self.first, len(self.members),
+                           self.tables, self.max_round, len(text), self.flags) + text + b"".join(
                                m.pack() for m in self.members)
 
     @classmethod
     def unpack(cls, data):
         r = _Reader(data)
-        workers, joined, first, count, tables, max_round, n = r.get("HHHHIIH2x")
+        workers, joined, first, count, tables, max_round, n, flags = r.get("HHHHIIHH")
         _malformed_if(first + count > workers, "first + count")
         text = r.text(n)
         members = []
         for _ in range(count):
             worker, state, reason, silent_ms, declared, host = r.get("HBBII20s")
             members.append(Member(worker, state, silent_ms, declared, _unpad(host, 20), reason))
-        return cls(workers, joined, first, tables, max_round, text, members)
+        return cls(workers, joined, first, tables, max_round, text, members, flags)
 
 
 @dataclass

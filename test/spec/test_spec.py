@@ -30,7 +30,7 @@ SAMPLES = [
     proto.Declare(1, 3, 1, 1, 2, 3, 1, 2, [proto.Tensor(7, 1, "w"), proto.Tensor(0, 2, "")]),
     proto.Declared(1, 2, 3), proto.Map(1, 2), proto.NotReady(4, 3, 2, 1, 9, "wait"),
     proto.Mapped(1, 9, 2, 352, 5, [proto.Chunk(7, 1, 30, 4, [[0, 0, 10], [5, 1, 20]])]),
-    proto.Set(1, 2, 3, [[1, 0.5], [2, -1.0]]), proto.Status(3),
+    proto.Set(1, 2, 3, [[1, 0.5], [2, -1.0]]), proto.Status(3), proto.Status(3, 1, 4, 5, 6),
     proto.StatusOk(4, 3, 1, 2, 9, "fine", [proto.Member(1, 1, 5, 2, "host")]),
     proto.Error(6, 3, 1, "taken"),
 ]

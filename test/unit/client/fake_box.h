@@ -38,6 +38,7 @@ struct fake_conf {
 	bool stale;
 	unsigned work_ms, pause_ms; /* a box that gets the CPU for a part of the time */
 	bool silent, deaf, version_error, hello_damaged, no_data, other_secret, full;
+	bool circle;     /* says of every worker that it waits for one that waits for it */
 	bool insecure;   /* takes any secret, and says so */
 	bool auth;       /* frames have tags */
 	bool ending;     /* the job is: nobody may join */
@@ -56,6 +57,7 @@ struct fake_counts {
 	uint64_t echoes, echo;                /* PINGs with a nonce, and the last one */
 	unsigned echo_at;                     /* the endpoint that it came to */
 	uint64_t hellos;
+	uint64_t waits;                   /* STATUSes that say so */
 	uint64_t taken_back, asked_after; /* PULLs sent 10 ms and more after that was reported */
 };
 

@@ -444,6 +444,12 @@ on_status(struct fake_box *b, int fd, const struct sockaddr_in *from, const stru
 	for (unsigned i = 0; i < b->conf.workers; i++)
 		m.joined += b->member[i].live;
 	m.first = q.first;
+	b->counts.waits += (q.flags & PBOX_STATUS_WAITS) != 0 && q.round == 1;
+	if (b->conf.circle) {
+		m.flags = PBOX_STATUS_CIRCLE;
+		snprintf(m.text, sizeof(m.text), "worker %u waits for worker 0, with 'other'",
+			q.first);
+	}
 	pbox_status_ok_begin(p, 1024, &m, &cur);
 	for (unsigned i = q.first; i < b->conf.workers; i++) {
 		const struct fake_member *w = &b->member[i];

@@ -47,7 +47,8 @@ struct other {
 	struct pbox_client *c;
 	pthread_t thread;
 	unsigned sleep_ms;
-	bool leave, back;
+	bool leave, back, circle;
+	uint64_t waits;   /* how often worker 0 has said that it waits for this one */
 	atomic_bool over; /* what it is waited for: it need not sleep on */
 	int rc;
 };
@@ -91,7 +92,7 @@ static int
 round_with(struct other *o, unsigned timeout_ms, unsigned patience_ms, unsigned wait_ms,
 	double *seconds)
 {
-	struct fake_conf conf = {.workers = 2};
+	struct fake_conf conf = {.workers = 2, .circle = o->circle};
 	struct fake_box *b = fake_start(&conf);
 	static float v[N];
 	struct pbox_client_io io = {0, v, v};
@@ -109,6 +110,7 @@ round_with(struct other *o, unsigned timeout_ms, unsigned patience_ms, unsigned 
 	pthread_join(o->thread, NULL);
 	pbox_client_close(c);
 	pbox_client_close(o->c);
+	o->waits = fake_counts(b).waits;
 	fake_stop(b);
 	return rc;
 }
@@ -123,6 +125,21 @@ test_alive(void)
 	CU_ASSERT_EQUAL(round_with(&o, 14000, 200000, 0, &s), 0);
 	CU_ASSERT(s > 20);
 	CU_ASSERT_EQUAL(o.rc, 0);
+}
+
+/* It lives, and waits for this one: it would not come. */
+static void
+test_circle(void)
+{
+	struct other o = {.sleep_ms = 120000, .circle = true};
+	double s;
+
+	CU_ASSERT_EQUAL(round_with(&o, 1500, 200000, 0, &s), PBOX_C_DEADLINE);
+	CU_ASSERT(s >= 1.4 && s < 60);
+	CU_ASSERT(o.waits > 0);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "not complete after "));
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text,
+		"), and nobody goes on: worker 1 waits for worker 0, with 'other'. All workers must push"));
 }
 
 /* But not forever, and not where the call says how long. */
@@ -228,6 +245,7 @@ test_slow_data_core(void)
 
 const struct unit_test unit_tests[] = {
 	{"one that computes is waited for", test_alive},
+	{"not one that waits for this one", test_circle},
 	{"but not forever", test_bounds},
 	{"one that has left is not waited for", test_left},
 	{"unless it comes back", test_back},

@@ -117,6 +117,58 @@ told_of(struct fx_worker *x, uint16_t number, char text[512])
 	return e;
 }
 
+/* What worker x hears of worker `first`, having said that it waits for it. */
+static bool
+in_circle(struct fx_worker *x, uint16_t first, uint16_t flags, char text[512])
+{
+	struct pbox_status m = {.first = first, .flags = flags, .round = 2 + first};
+	uint8_t payload[PBOX_STATUS_MAX];
+	struct pbox_status_ok a = {0};
+	struct pbox_cursor cur;
+	struct fx_sent *s = fx_control(
+		x, PBOX_STATUS, payload, pbox_status_encode(payload, sizeof(payload), &m));
+
+	CU_ASSERT_EQUAL_FATAL(s->hdr.type, PBOX_STATUS_OK);
+	CU_ASSERT_EQUAL_FATAL(pbox_status_ok_decode(s->payload, s->hdr.length, &a, &cur), 0);
+	snprintf(text, 512, "%s", a.text);
+	return a.flags == PBOX_STATUS_CIRCLE;
+}
+
+/* R8.3a: workers that wait for each other, though all live. */
+static void
+test_circle(void)
+{
+	char text[512];
+
+	fx_begin();
+	fx_job(w, "vision", 4, &sgd);
+	CU_ASSERT_FALSE(in_circle(&w[0], 1, PBOX_STATUS_WAITS, text));
+	CU_ASSERT_STRING_EQUAL(text, "job 'vision': all 4 workers have joined");
+	CU_ASSERT_FALSE(in_circle(&w[1], 2, PBOX_STATUS_WAITS, text));
+	CU_ASSERT_FALSE(in_circle(&w[2], 0, 0, text)); /* asks, and does not wait */
+	CU_ASSERT_FALSE(in_circle(&w[0], 1, PBOX_STATUS_WAITS, text));
+	CU_ASSERT(in_circle(&w[2], 0, PBOX_STATUS_WAITS, text));
+	CU_ASSERT_STRING_EQUAL(
+		text, "worker 0 waits for worker 1, with round 3 of tensor 'weight' of table 0");
+	CU_ASSERT(in_circle(&w[1], 2, PBOX_STATUS_WAITS, text));
+	/* one outside of it waits for one of them; one that waits for nobody is in none */
+	CU_ASSERT(in_circle(&w[3], 1, PBOX_STATUS_WAITS, text));
+	CU_ASSERT_STRING_EQUAL(
+		text, "worker 1 waits for worker 2, with round 4 of tensor 'weight' of table 0");
+	CU_ASSERT(in_circle(&w[2], 1, 0, text));
+	CU_ASSERT_FALSE(in_circle(&w[2], 4, PBOX_STATUS_WAITS, text)); /* there is no worker 4 */
+	fx.now += UINT64_C(1900000000);
+	CU_ASSERT(in_circle(&w[2], 1, 0, text));
+	fx.now += UINT64_C(200000000);
+	CU_ASSERT_FALSE(in_circle(&w[2], 1, 0, text)); /* none has said so lately */
+	/* a circle of one; and who has left waits for nobody */
+	CU_ASSERT(in_circle(&w[2], 2, PBOX_STATUS_WAITS, text));
+	CU_ASSERT(in_circle(&w[1], 2, PBOX_STATUS_WAITS, text));
+	fx_leave(&w[2]);
+	CU_ASSERT_FALSE(in_circle(&w[1], 2, PBOX_STATUS_WAITS, text));
+	fx_end();
+}
+
 /* R8.3: why a worker is missing is said to those that wait for it. */
 static void
 test_refused(void)
@@ -390,6 +442,7 @@ const struct unit_test unit_tests[] = {
 	{"SET and its errors", test_set},
 	{"SET of a group that does not exist", test_set_of_unknown_group},
 	{"STATUS", test_status},
+	{"workers that wait for each other", test_circle},
 	{"why a worker is missing", test_refused},
 	{"PING, and types that are not for the box", test_ping_and_unknown_types},
 	{"sessions are checked", test_sessions_are_checked},

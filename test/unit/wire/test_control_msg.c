@@ -89,6 +89,27 @@ test_status(void)
 	PAYLOAD_ROOM(pbox_status_encode, 4, &m);
 }
 
+/* R8.3a: what is waited for follows. */
+static void
+test_status_waits(void)
+{
+	const struct pbox_status m = {0x0201, PBOX_STATUS_WAITS, 0x14131211, 0x18171615, 0x1A19};
+	const uint8_t want[16] = {
+		1, 2, 1, 0, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x19, 0x1A, 0, 0};
+	struct pbox_status got;
+	uint8_t b[16];
+
+	UNIT_EQ_U64(pbox_status_encode(b, sizeof(b), &m), 16);
+	CU_ASSERT_EQUAL(memcmp(b, want, 16), 0);
+	CU_ASSERT_EQUAL(pbox_status_decode(b, 16, &got), 0);
+	UNIT_EQ_U64(got.first, m.first);
+	UNIT_EQ_U64(got.chunk, m.chunk);
+	UNIT_EQ_U64(got.round, m.round);
+	UNIT_EQ_U64(got.frag, m.frag);
+	payload_lengths(b, 16, face_status);
+	PAYLOAD_ROOM(pbox_status_encode, 16, &m);
+}
+
 static void
 test_status_ok(void)
 {
@@ -209,6 +230,7 @@ const struct unit_test unit_tests[] = {
 	{"SET", test_set},
 	{"the limits of SET", test_set_limits},
 	{"STATUS", test_status},
+	{"STATUS of who waits", test_status_waits},
 	{"STATUS_OK", test_status_ok},
 	{"a full STATUS_OK", test_status_ok_full},
 	{"ERROR", test_error},

@@ -314,6 +314,10 @@ check_status(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t cap
 	if (pbox_status_decode(buf, len, &m) != 0)
 		return -1;
 	N(first);
+	N(flags);
+	N(chunk);
+	N(round);
+	N(frag);
 	return (int)pbox_status_encode(out, cap, &m);
 }
 
@@ -332,6 +336,7 @@ check_status_ok(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t 
 	N(first);
 	N(tables);
 	N(max_round);
+	N(flags);
 	check_text(p, "text", m.text);
 	same(m.count, json_array_size(members), "count");
 	CU_ASSERT_EQUAL(pbox_status_ok_begin(out, cap, &m, &to), 0);

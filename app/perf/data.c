@@ -265,7 +265,7 @@ take_pushed(const struct options *o, unsigned s, unsigned round, uint64_t n, flo
 		g[i] = from_wire(buf, o->push_format, i);
 	}
 	for (uint64_t i = 0; o->op == PBOX_OP_WEIGHTED_MEAN && i < n; i++)
-		g[i] *= weight;
+		g[i] = weight == 0 ? 0 : g[i] * weight; /* R5.2 */
 }
 
 /**

@@ -126,6 +126,25 @@ groups_prefetch_next(const struct pbox_sources *s, size_t at)
 	}
 }
 
+/* The weights of the group's sources. Of one whose weight is 0 nothing enters the sum but +0.0 (of an absent one nothing at
+ * all). Whether it is what was sent is looked at all the same: it may be its weight that is damaged. */
+static __attribute__((noinline)) void
+groups_weigh(struct groups *p, struct group *g, unsigned k, size_t bytes)
+{
+	const struct pbox_sources *s = p->s;
+
+	for (unsigned j = 0; j < g->n; j++) {
+		g->weight[j] = s->weight[k + j];
+		if (__builtin_expect(g->weight[j] != 0.0f, 1))
+			continue;
+		g->weight[j] = 1;
+		if (p->check)
+			p->intact &= groups_intact(s, k + j, 1, bytes);
+		if (groups_has_payload(s->src[k + j]))
+			g->src[j] = groups_filler(s, true, bytes);
+	}
+}
+
 /* The pass over g->n sources from number k on. last: dst is the sum of all. */
 static inline void
 groups_pass(struct groups *p, float *dst, struct group *g, unsigned k, size_t first, size_t elems,
@@ -140,9 +159,9 @@ groups_pass(struct groups *p, float *dst, struct group *g, unsigned k, size_t fi
 
 		g->src[j] =
 			groups_has_payload(src) ? src + at : groups_filler(s, src == NULL, bytes);
-		if (s->weight != NULL)
-			g->weight[j] = s->weight[k + j];
 	}
+	if (s->weight != NULL)
+		groups_weigh(p, g, k, bytes);
 	if (p->check && p->checked.plain != NULL && g->n > 1) {
 		p->intact &= (with_crc ? p->checked.crc : p->checked.plain)(
 			dst, g, elems, s->header, s->crc_dst);

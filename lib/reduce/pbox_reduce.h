@@ -34,8 +34,10 @@ extern const char pbox_reduce_absent[];
 /** The contributions of one fragment: those of slots base, base + 1, ... */
 struct pbox_sources {
 	const void *const *src; /**< n pointers; NULL: +0.0 everywhere (flag ZERO) */
-	const float *weight;    /**< n factors, or NULL: all contributions count once */
-	unsigned n;             /**< base + n: 4096 at most */
+	/** n factors, or NULL: all contributions count once. 0: +0.0 everywhere, whatever is there: a mean of no samples may
+	 * be NaN (doc/protocol.md R5.2) */
+	const float *weight;
+	unsigned n; /**< base + n: 4096 at most */
 	enum pbox_format elem;
 	/** Sums that are there already (folded earlier): of the nodes that slots 0 to base - 1 consist of, as base in bits has
 	 * them, the last n_acc, the lowest bit's last. */

@@ -141,12 +141,15 @@ scalar_slot(float *dst, const struct pbox_sources *s, unsigned k, size_t first, 
 {
 	const uint8_t *src = s->src[k];
 
-	if (src != NULL && src != (const void *)pbox_reduce_absent)
+	bool absent = src == (const void *)pbox_reduce_absent;
+	bool zero = src == NULL || (s->weight != NULL && s->weight[k] == 0.0f && !absent);
+
+	if (!absent && !zero)
 		take_any(dst, src + pbox_payload_bytes(s->elem, first), s->elem,
 			s->weight == NULL ? NULL : &s->weight[k], elems);
 	else
 		for (size_t i = 0; i < elems; i++)
-			dst[i] = src == NULL ? 0.0f : -0.0f;
+			dst[i] = zero ? 0.0f : -0.0f;
 }
 
 /* R5.2a: the node of `slots` slots that begins with slot `from`. It is there already if base in bits has it. */

@@ -231,7 +231,7 @@ leaf(struct summed *m, const struct sim_push *k, float *out)
 	for (uint32_t i = 0; i < m->elements; i++) {
 		out[i] = zero ? 0.0f : sim_widen(bytes, d->push_format, i);
 		if (d->op == PBOX_OP_WEIGHTED_MEAN && !zero)
-			out[i] = (float)weight * out[i];
+			out[i] = weight == 0 ? 0.0f : (float)weight * out[i];
 	}
 	return true;
 }

@@ -183,12 +183,14 @@ def reduce(contributions, weights, op, slots=None, count=None):
     are nodes, `slots` are their first ones, and `count` is the number of all."""
     op = {number: name for name, number in proto.OPS.items()}[op]
     if op == "weighted_mean":
-        contributions = [v * f32(n) for v, n in zip(contributions, weights)]
+        # no samples: nothing, whatever their mean is
+        contributions = [v * f32(n) if n else vector([0.0] * len(v)) for v, n in zip(contributions, weights)]
     there = dict(zip(slots or range(len(contributions)), contributions))
     total = _node(there, 0, 1 << max(there).bit_length())
     if op == "sum":
         return total
-    factor = 1 / (count or len(weights)) if op == "mean" else 1 / sum(weights)
+    samples = (count or len(weights)) if op == "mean" else sum(weights)
+    factor = 1 / samples if samples else 0.0
     return total * f32(factor)
 
 

@@ -91,6 +91,14 @@ def test_formats():
         assert pbox_math.pack(pbox_math.unpack(raw, fmt), fmt) == raw
 
 
+def test_mean_of_nothing():
+    """R5.2: the mean of no samples may be NaN, and brings nothing."""
+    nan, two = pbox_math.vector([float("nan"), float("inf")]), pbox_math.vector([2, 2])
+    mean = proto.OPS["weighted_mean"]
+    assert list(pbox_math.reduce([nan, two], [0, 4], mean).tobytes()) == list(two.tobytes())
+    assert not any(pbox_math.reduce([nan, nan], [0, 0], mean).tobytes())
+
+
 def numbers():
     """A digest of all of pbox_math, to compare numpy with the standard library."""
     out = []

@@ -109,6 +109,41 @@ test_intact(void)
 	fx_end();
 }
 
+/* It says that it has no samples, and that is the damage: its payload is looked at although it brings nothing. */
+static void
+test_damaged_weight(void)
+{
+	struct fx_table t = {.elements = ELEMENTS, .op = PBOX_OP_WEIGHTED_MEAN};
+
+	fx_begin();
+	fx_job(w, "vision", 2, &t);
+	fx_clear();
+	settle(2);
+	for (unsigned bit = 0; bit < 2; bit++) {
+		for (unsigned i = 0; i < 2; i++) {
+			struct pbox_hdr h;
+			size_t size;
+
+			fill(i, 2 + bit, 8.0f);
+			pbox_frame_decode(&d[i], sizeof(d[i]), true, &h, &size);
+			h.weight = 1u << bit;
+			pbox_frame_seal(&d[i], &h);
+		}
+		d[0].hdr[46] ^= (uint8_t)(1 << bit);
+		fx_clear();
+		CU_ASSERT_TRUE(arrive(0, w[0].udp));
+		CU_ASSERT_TRUE(arrive(1, w[1].udp));
+		UNIT_EQ_U64(fx.n_sent, 1);
+		UNIT_EQ_U64(fx_last()->hdr.type, PBOX_WAIT);
+		UNIT_EQ_U64(fx_last()->hdr.worker, 0);
+		d[0].hdr[46] ^= (uint8_t)(1 << bit);
+		CU_ASSERT_TRUE(arrive(0, w[0].udp));
+		expect_result(fx_last(), 2 + bit, 8.0f);
+	}
+	UNIT_EQ_U64(fx.ss[0][PBOX_SS_TAKEN_BACK], 2);
+	fx_end();
+}
+
 /* Each bit of a contribution, one at a time: the sum never has it. */
 static void
 test_damaged(void)
@@ -404,6 +439,7 @@ test_none_alone(void)
 const struct unit_test unit_tests[] = {
 	{"intact ones", test_intact},
 	{"a damaged one is taken back", test_damaged},
+	{"a weight that is damaged", test_damaged_weight},
 	{"an intact repetition takes its place", test_replaced},
 	{"found by the fold that it causes", test_fold_finds_the_last},
 	{"nothing of it stays", test_nothing_stays},

@@ -3,6 +3,7 @@
  */
 
 #include <arpa/inet.h>
+#include <math.h>
 #include <string.h>
 
 #include "fixture.h"
@@ -288,6 +289,30 @@ test_samples_without_sum(void)
 	fx_end();
 }
 
+/* R5.2: the mean of no samples may be NaN, and brings nothing. */
+static void
+test_mean_of_nothing(void)
+{
+	static const float nothing[4] = {NAN, INFINITY, -INFINITY, -1}, none[4] = {0};
+
+	begin(2, PBOX_OP_WEIGHTED_MEAN);
+	weighted(0, nothing, 0, 1);
+	weighted(1, two, 3, 1);
+	/* 3 x / 3 is not always x */
+	for (unsigned k = 0; k < 4; k++) {
+		float got;
+
+		memcpy(&got, fx_last()->payload + 4 * k, 4);
+		CU_ASSERT_EQUAL(got, 3.0f * two[k] * (float)(1.0 / 3));
+	}
+	UNIT_EQ_U64(fx_last()->hdr.weight, 3);
+	UNIT_EQ_U64(fx_last()->hdr.aux, 2);
+	weighted(0, nothing, 0, 2);
+	weighted(1, nothing, 0, 2);
+	expect_result(fx_last(), 2, none);
+	fx_end();
+}
+
 static void
 test_formats(void)
 {
@@ -504,6 +529,7 @@ const struct unit_test unit_tests[] = {
 	{"contributions of zeros", test_zero},
 	{"operations", test_operations},
 	{"sample counts of 0, and too many", test_samples_without_sum},
+	{"the mean of nothing", test_mean_of_nothing},
 	{"formats", test_formats},
 	{"rounds wrap around", test_rounds_wrap},
 	{"a worker moves", test_a_worker_moves},

@@ -116,7 +116,7 @@ set_up(void)
 	fx.want = aligned_alloc(64, ROW_BYTES);
 	fx.got = aligned_alloc(64, ROW_BYTES);
 	for (unsigned k = 0; k < SOURCES_MAX; k++)
-		fx.weight[k] = (float)(1 + pbox_random_below(&fx.r, 1000));
+		fx.weight[k] = k % 7 == 3 ? 0 : (float)(1 + pbox_random_below(&fx.r, 1000));
 }
 
 /* Source k of n elements so that its last byte is `gap` bytes before the forbidden page: gap = 0
@@ -151,7 +151,7 @@ one_source(const struct pbox_sources *s, unsigned k, size_t i)
 	const uint8_t *p = s->src[k];
 	float x = 0.0f;
 
-	if (p == NULL)
+	if (p == NULL || (s->weight != NULL && s->weight[k] == 0))
 		return 0.0f;
 	pbox_reduce_scalar.unpack(&x, p + i * pbox_format_size(s->elem), s->elem, 1);
 	return s->weight != NULL ? s->weight[k] * x : x;
@@ -451,6 +451,39 @@ test_the_rule_about_zeros(void)
 		}
 }
 
+/* What has no samples adds +0.0, also if it is the mean of none (NaN); whether it came damaged is seen (R2.5). */
+static void
+test_the_rule_about_weights(void)
+{
+	static const float weight[9] = {0, 3, 0, 0, 0, 0, 0, 0, 2};
+
+	set_up();
+	for (unsigned i = 0; i < 6; i++) {
+		unsigned n = i % 2 == 0 ? 2 : 9;
+		struct pbox_sources s = {
+			.src = fx.src, .n = n, .elem = 1 + i / 2 % 3, .weight = weight};
+		size_t size = pbox_format_size(s.elem), elems = 100;
+		uint8_t one[4] = {0};
+		float two = 2;
+
+		pbox_reduce_scalar.pack(one, s.elem, &two, 1);
+		for (unsigned k = 0; k < n; k++) {
+			place(k, s.elem, elems, 64, 0);
+			for (size_t e = 0; e < elems; e++) {
+				uint8_t *p = (uint8_t *)(uintptr_t)fx.src[k] + e * size;
+
+				if (weight[k] != 0)
+					memcpy(p, one, size);
+				else if (e % 3 != 0)
+					memset(p, e % 3 == 1 ? 0xFF : 0x7F, size);
+			}
+		}
+		check(&s, 0, elems);
+		for (size_t e = 0; e < elems; e++)
+			CU_ASSERT_EQUAL(fx.want[e], n == 2 ? 6.0f : 10.0f);
+	}
+}
+
 /* The order matters: these would come out differently in any other. */
 static void
 test_the_tree(void)
@@ -615,6 +648,7 @@ const struct unit_test unit_tests[] = {
 	{"the checksum is CRC32C", test_the_crc_is_crc32c},
 	{"the reference is rule R5.2a to the letter", test_the_reference_is_the_rule},
 	{"the rule about zeros", test_the_rule_about_zeros},
+	{"the rule about weights of 0", test_the_rule_about_weights},
 	{"sums are made along the tree over the slots", test_the_tree},
 	{"as many slots as there may be", test_all_slots},
 	{"absent slots", test_absent_slots},

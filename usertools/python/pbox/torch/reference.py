@@ -44,12 +44,14 @@ def tree_reduce(contributions: Sequence[torch.Tensor], op: str = "mean",
     weights = list(samples) if samples is not None else [1] * n
     parts = [c.to(torch.float32) for c in contributions]
     if op == "weighted_mean":
-        parts = [p * float(w) for p, w in zip(parts, weights)]
+        # of no samples the mean may be NaN, and counts for nothing
+        parts = [p * float(w) if w else torch.zeros_like(p) for p, w in zip(parts, weights)]
     total = tree_sum(dict(zip(slots if slots is not None else range(n), parts)))
     assert total is not None, "no contributions"
     if op == "sum":
         return total.clone()
-    return total * fp32(1.0 / (n if op == "mean" else sum(weights)))
+    count = n if op == "mean" else sum(weights)
+    return total * fp32(1.0 / count if count else 0.0)
 
 
 def equal_bits(a: torch.Tensor, b: torch.Tensor) -> bool:

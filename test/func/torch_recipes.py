@@ -415,6 +415,16 @@ def step_left_out_by_one(c):
 
 
 @recipe
+def all_reduce_of_other_sizes(c):
+    """All get an error, and then it works again."""
+    said = refused(lambda: pbox.torch.all_reduce(torch.ones(3 + RANK), client=c), "workers reduce different tensors",
+                   pbox.PBoxMismatch)
+    x = torch.ones(7)
+    pbox.torch.all_reduce(x, client=c)
+    return said if x.tolist() == [WORLD] * 7 else f"the next one is {x.tolist()}"
+
+
+@recipe
 def autocast(c):
     def mixed(model, step, rank):
         x, y = data(step, rank)

@@ -87,6 +87,11 @@ def _choose(table: Mapping[str, int], value: str, what: str) -> int:
         raise PBoxInvalid(f"{what} is {value!r}: one of {', '.join(table)}") from None
 
 
+def check_op(op: str) -> int:
+    """The number of what a round makes of contributions; PBoxInvalid names them all."""
+    return _choose(_numbers("op"), op, "op")
+
+
 def _interruptible(fn: Callable[[], Any]) -> Any:
     """Run a blocking C call so that Ctrl-C gets through: signals reach only the main thread,
     and only while it is in the interpreter."""
@@ -623,7 +628,7 @@ class Client:
         formats = _numbers("format")
         td = _lib.TableDecl(
             size=ct.sizeof(_lib.TableDecl), mode=_choose(MODES, mode, "mode"),
-            op=_choose(_numbers("op"), op, "op"),
+            op=check_op(op),
             optimiser=_choose(_numbers("optimiser"), optimiser, "optimiser"),
             push_format=_choose(formats, push, "push"),
             pull_format=_choose(formats, pull, "pull"), n=len(specs), tensors=decl,

@@ -975,6 +975,53 @@ class Helpers(Case):
         for r in workers.run(2, worker):
             self.assertEqual(r, ([6.0] * 3, [6.0] * 2, [0.5] * 3))
 
+    def test_workers_that_reduce_other_tensors(self):
+        """An error for all, by both sizes; and then it works again."""
+        one, two, half = torch.ones(3), torch.ones(4), torch.ones(3, dtype=torch.bfloat16)
+
+        def worker(w):
+            c = pbox.Client("box", "j", "s", w, 2)
+            said = []
+            for tensors, op in (((one, two)[w], "sum"), ([one, two][:1 + w], "sum"), ((one, half)[w], "sum"),
+                                (one, ("sum", "mean")[w]), ([one, two][::1 - 2 * w], "sum")):
+                tensors = [t.clone() for t in ([tensors] if torch.is_tensor(tensors) else tensors)]
+                with self.assertRaises(pbox.PBoxMismatch) as e:
+                    pbox.torch.all_reduce(tensors, op, client=c)
+                self.assertTrue(all((t == 1).all() for t in tensors))
+                said.append(str(e.exception))
+                x = torch.ones(10 + len(said))
+                pbox.torch.all_reduce(x, client=c)
+                self.assertEqual(x.tolist(), [2.0] * len(x))
+            with self.assertRaisesRegex(pbox.PBoxInvalid, "op is 'avg'"):
+                pbox.torch.all_reduce(one, "avg", client=c)
+            c.close()
+            return said
+        first, second = workers.run(2, worker)
+        self.assertRegex(first[0], "worker 1 has 1 tensors of 4 elements in all; worker 0 .this one. has 1 of 3 .op 'sum' of fp32 "
+                         "tensors of 3 elements")
+        self.assertRegex(second[1], "worker 0 has 1 tensors of 3 elements .*this one. has 2 of 7 .*of 3, 4 elements")
+        for text in first[2:] + second[2:]:
+            self.assertIn("as many elements in all, but other sizes, dtypes or op", text)
+
+    def test_agreement_after_a_deadline(self):
+        """The same question is waited for, and not asked again."""
+        late = threading.Event()
+
+        def worker(w):
+            c = pbox.Client("box", "j", "s", w, 2, timeout=0.3)
+            pbox.torch.all_reduce(torch.ones(1), client=c, timeout=20)
+            if w == 0:
+                with self.assertRaises(pbox.PBoxDeadline):
+                    pbox.torch.all_reduce(torch.ones(2), client=c)
+                late.set()
+            else:
+                late.wait(10)
+            x = torch.ones(2)
+            pbox.torch.all_reduce(x, client=c, timeout=20)
+            self.assertEqual(x.tolist(), [2.0] * 2)
+            c.close()
+        workers.run(2, worker)
+
     def test_current_session(self):
         with self.assertRaisesRegex(pbox.PBoxInvalid, "no session is open"):
             pbox.torch.all_reduce(torch.ones(1))

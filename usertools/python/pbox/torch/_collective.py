@@ -2,15 +2,78 @@
 # Copyright (c) 2026 the PBox authors
 """Sums of any tensors, in the manner of torch.distributed.all_reduce."""
 
-from typing import Any, List, Optional, Sequence, Tuple, Union
+import hashlib
+from typing import List, Optional, Sequence, Tuple, Union
 
 import torch
 
 from .. import _buffers
-from ..client import Client, Operation, Tensor
-from ..errors import PBoxInvalid
+from ..client import Client, Operation, Tensor, check_op
+from ..errors import PBoxInvalid, PBoxMismatch
 from . import _ranks
-from ._session import between_rounds, connect, current, plain_op
+from ._session import Session, between_rounds, connect, current, plain_op
+
+_HEAD = 9  # 1, and 8 bytes of a hash: all are equal if each sum is N times mine
+_HALF = 1 << 20  # a number of elements goes as two that fp32 adds up exactly
+
+# op, format, sizes
+Key = Tuple[str, str, Tuple[int, ...]]
+
+
+class _Agreement:
+    """Before a table is made of tensors that are new: do all workers mean the same ones? A table that they have declared
+    differently would block all that follow."""
+
+    def __init__(self, session: Session, timeout: Optional[float]) -> None:
+        c = self._client = session.client
+        self._table = c.declare([Tensor("agreement on all_reduce", _HEAD + 3 * c.workers)], op=plain_op(c, "sum"),
+                                timeout=timeout)
+        self._asked: Optional[Tuple[List[Key], torch.Tensor, torch.Tensor, Operation]] = None
+
+    def ask(self, keys: List[Key], timeout: Optional[float]) -> None:
+        c = self._client
+        while True:
+            if self._asked is None:
+                mine = torch.zeros(_HEAD + 3 * c.workers)
+                mine[0] = 1
+                mine[1:_HEAD] = torch.tensor(list(hashlib.sha256(repr(keys).encode()).digest()[:8]))
+                elements = sum(sum(sizes) for _, _, sizes in keys)
+                mine[_HEAD:].view(c.workers, 3)[c.worker] = torch.tensor(
+                    [sum(len(sizes) for _, _, sizes in keys), elements // _HALF, elements % _HALF])
+                sums = torch.zeros_like(mine)
+                self._asked = keys, mine, sums, self._table.pushpull([mine], [sums])
+            asked, mine, sums, operation = self._asked
+            operation.wait(timeout)  # after a deadline the next call waits for the same one
+            self._asked = None
+            if not torch.equal(sums[1:_HEAD], mine[1:_HEAD] * sums[0]):
+                raise PBoxMismatch(self._differences(asked, sums))
+            if asked == keys:
+                return
+
+    def _differences(self, keys: List[Key], sums: torch.Tensor) -> str:
+        me = self._client.worker
+        said = [(int(n), int(high) * _HALF + int(low)) for n, high, low in sums[_HEAD:].view(-1, 3).tolist()]
+        others = [f"worker {w} has {n} tensors of {elements} elements in all"
+                  for w, (n, elements) in enumerate(said) if (n, elements) not in ((0, 0), said[me])]
+        if len(others) > 4:
+            others[4:] = [f"and {len(others) - 4} more workers have others"]
+        if not others:
+            others = ["as many elements in all, but other sizes, dtypes or op"]
+        mine = "; ".join(f"op '{op}' of {fmt} tensors of {', '.join(map(str, sizes[:8]))}{', ...' if len(sizes) > 8 else ''}"
+                         for op, fmt, sizes in keys)
+        return (f"workers reduce different tensors: {'; '.join(others)}; worker {me} (this one) has {said[me][0]} of {said[me][1]} "
+                f"({mine} elements). All workers call all_reduce() with tensors of the same sizes and dtypes, in the same order. "
+                "Nothing was reduced, and the next call begins as if this had not been")
+
+
+def _agree(session: Session, keys: List[Key], timeout: Optional[float]) -> None:
+    # with policy shrink one that comes back knows less than the others
+    if session.client.workers == 1 or session.client.policy == "shrink":
+        return
+    agreement = session.tables.get("agreement")
+    if agreement is None:
+        agreement = session.tables["agreement"] = _Agreement(session, timeout)
+    agreement.ask(keys, timeout)
 
 
 def all_reduce(tensors: Union[torch.Tensor, Sequence[torch.Tensor]], op: str = "sum", *,
@@ -18,9 +81,9 @@ def all_reduce(tensors: Union[torch.Tensor, Sequence[torch.Tensor]], op: str = "
                timeout: Optional[float] = None) -> Optional[List[Operation]]:
     """Reduce tensors over all workers, in place.
 
-    All workers call it with tensors of the same sizes in the same order. Tensors of the same
-    sizes, dtypes and `op` use the same table again; each new combination takes memory on the
-    box until the job ends. Every worker counts once, in a job with slots too; but then the bits
+    All workers call it with tensors of the same sizes in the same order; where they do not, all get
+    PBoxMismatch. Tensors of the same sizes, dtypes and `op` use the same table again; each new
+    combination takes memory on the box until the job ends. Every worker counts once, in a job with slots too; but then the bits
     depend on the number of workers.
 
     With an optimiser that has slots: between rounds only, where its `round_ended` is true.
@@ -38,16 +101,20 @@ def all_reduce(tensors: Union[torch.Tensor, Sequence[torch.Tensor]], op: str = "
         if fmt is None:
             raise PBoxInvalid(f"tensor {i} has dtype {t.dtype}: float32, bfloat16 or float16")
         by_format.setdefault(fmt, []).append(t)
+    check_op(op)
+    wire_op = plain_op(session.client, op)
+    keys: List[Key] = [(op, fmt, tuple(t.numel() for t in by_format[fmt])) for fmt in sorted(by_format)]
+    if any(key not in session.tables for key in keys):
+        _agree(session, keys, timeout)
     operations = []
-    for fmt in sorted(by_format):
-        part = by_format[fmt]
-        key: Tuple[Any, ...] = (op, fmt, tuple(t.numel() for t in part))
+    for key in keys:
+        _, fmt, sizes = key
         table = session.tables.get(key)
         if table is None:
             table = session.tables[key] = session.client.declare(
-                [Tensor(f"all_reduce {i}", t.numel()) for i, t in enumerate(part)],
-                op=plain_op(session.client, op), push=fmt, pull=fmt, timeout=timeout)
-        operations.append(table.pushpull(part))
+                [Tensor(f"all_reduce '{op}', {i}: {n} elements", n) for i, n in enumerate(sizes)],
+                op=wire_op, push=fmt, pull=fmt, timeout=timeout)
+        operations.append(table.pushpull(by_format[fmt]))
     if async_op:
         return operations
     for o in operations:

@@ -303,7 +303,8 @@ send_frame(struct core *c, const struct pbox_send *s)
 	}
 	m = frame_copied(c, p, &c->dp->from[s->peer->port], s);
 	/* of parameters: an echo is no matter */
-	core_count(c, PBOX_CS_TX_COPIED_BYTES, m != NULL && s->shared ? s->hdr.length : 0);
+	core_count(c, PBOX_CS_TX_COPIED_BYTES,
+		m != NULL && (s->shared || s->hdr.type == PBOX_RESULT) ? s->hdr.length : 0);
 	if (m != NULL)
 		core_tx(c, p->conf.id, m);
 	else

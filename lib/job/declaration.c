@@ -213,6 +213,11 @@ pbox_job_table_same(const struct pbox_job_table *jt, uint16_t worker, const stru
 			"table %u: worker %u wants %s/%s, worker %u declared %s/%s", m->table,
 			worker, pbox_op_name(m->op), pbox_optimiser_name(m->optimiser),
 			jt->declared_by, pbox_op_name(f->op), pbox_optimiser_name(f->optimiser));
+	if (m->discipline != f->discipline)
+		return pbox_fail(err, EEXIST,
+			"table %u: worker %u wants discipline %s, worker %u declared %s", m->table,
+			worker, pbox_discipline_name(m->discipline), jt->declared_by,
+			pbox_discipline_name(f->discipline));
 	if (m->push_format != f->push_format || m->pull_format != f->pull_format)
 		return pbox_fail(err, EEXIST,
 			"table %u: worker %u pushes %s and pulls %s, worker %u declared %s and %s",

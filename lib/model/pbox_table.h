@@ -54,6 +54,7 @@ struct pbox_chunk {
 	float *s0, *s1; /**< optimiser state, or NULL */
 	uint8_t *wire;  /**< the same in the pull format when that is not fp32, or NULL */
 	struct pbox_fragment *fragment;
+	uint32_t *clocks; /**< pbox_table.clocks of each fragment, or NULL */
 	uint32_t elements;
 	uint16_t fragments, group, endpoint;
 };
@@ -79,6 +80,7 @@ struct pbox_schedule {
 struct pbox_table {
 	uint32_t id;
 	uint8_t mode, op, optimiser, push_format, pull_format, discipline;
+	uint16_t clocks;   /**< words that the discipline keeps of a fragment */
 	uint8_t init_mask; /**< pbox_fragment.init of a fragment that is complete */
 	uint32_t frag_elements, init_elements;
 	uint32_t first_chunk_id, n_chunks, n_fragments;
@@ -103,7 +105,7 @@ struct pbox_table {
  * Lay out, place and allocate. Control thread. What cannot fit is refused before it is laid out: the
  * time that a table takes is bounded by the memory it gets, not by what a worker declares.
  *
- * @param t        formats, mode, op, optimiser, frag_elements, init_elements, id and
+ * @param t        formats, mode, op, optimiser, discipline, clocks, frag_elements, init_elements, id and
  *                 first_chunk_id are the caller's; the rest is filled
  * @param chunk_elements  wanted size of chunks (pbox_layout_chunk)
  * @param load     in/out, elements per endpoint (pbox_layout_place)
@@ -129,6 +131,13 @@ pbox_chunk_frag_elements(const struct pbox_table *t, const struct pbox_chunk *c,
 	uint32_t first = f * t->frag_elements, left = c->elements - first;
 
 	return left < t->frag_elements ? left : t->frag_elements;
+}
+
+/** What the discipline keeps of it: pbox_table.clocks words, zeros at first. Owner: as of its fragment. */
+static inline uint32_t *
+pbox_chunk_frag_clocks(const struct pbox_table *t, const struct pbox_chunk *c, unsigned f)
+{
+	return c->clocks + (size_t)f * t->clocks;
 }
 
 /** Its version, while its owner may finish a round. Any thread. */

@@ -22,6 +22,12 @@ has_wire_copy(const struct pbox_table *t)
 	return t->pull_format != PBOX_FMT_FP32;
 }
 
+static size_t
+clock_bytes(const struct pbox_table *t, uint32_t fragments)
+{
+	return pbox_pad_line((size_t)fragments * t->clocks * sizeof(uint32_t));
+}
+
 /* Bytes of one chunk in its endpoint's extent. */
 static size_t
 chunk_bytes(const struct pbox_table *t, uint32_t elements)
@@ -31,7 +37,8 @@ chunk_bytes(const struct pbox_table *t, uint32_t elements)
 
 	if (has_wire_copy(t))
 		n += pbox_pad_line(pbox_payload_bytes(t->pull_format, elements));
-	return n + pbox_pad_line(table_fragments_of(t, elements) * sizeof(struct pbox_fragment));
+	return n + clock_bytes(t, table_fragments_of(t, elements)) +
+	       pbox_pad_line(table_fragments_of(t, elements) * sizeof(struct pbox_fragment));
 }
 
 /* One fragment, where nothing is done to a sum but to send it. */
@@ -62,6 +69,10 @@ carve(uint8_t *at, struct pbox_table *t, struct pbox_chunk *c)
 	if (has_wire_copy(t)) {
 		c->wire = at;
 		at += pbox_pad_line(pbox_payload_bytes(t->pull_format, c->elements));
+	}
+	if (t->clocks > 0) {
+		c->clocks = (uint32_t *)(void *)at;
+		at += clock_bytes(t, c->fragments);
 	}
 	c->fragment = (struct pbox_fragment *)(void *)at;
 	return at + pbox_pad_line(c->fragments * sizeof(struct pbox_fragment));

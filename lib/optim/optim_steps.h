@@ -92,6 +92,7 @@ static const struct pbox_optim_def none = {.name = "none", .defaults = {OPTIM_DE
 #include "nesterov.h" /* uses momentum.h */
 #include "adam.h"
 #include "adamw.h" /* uses adam.h */
+#include "add.h"
 
 #define OPTIM_DEF(symbol, number, name) [symbol] = &name,
 #define OPTIM_OPS                                             \

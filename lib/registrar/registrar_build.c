@@ -83,6 +83,7 @@ build(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
 		.op = d->op,
 		.optimiser = d->optimiser,
 		.discipline = d->discipline,
+		.clocks = (uint16_t)pbox_shard_clocks(d->discipline, job->workers),
 		.push_format = d->push_format,
 		.pull_format = d->pull_format,
 		.frag_elements = pbox_frag_elements(room, d->push_format, d->pull_format),

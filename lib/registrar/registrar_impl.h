@@ -173,7 +173,7 @@ void registrar_refuse_text(struct pbox_registrar *r, const struct registrar_addr
 /* Answer that this box does not know what a later release does. Returns false. */
 bool registrar_unsupported(struct pbox_registrar *r, const struct pbox_frame *f, const char *what);
 /* registrar_unsupported.c: capabilities of this box (R4.10). */
-#define REGISTRAR_CAN (1u << PBOX_CAN_SLOTS)
+#define REGISTRAR_CAN (1u << PBOX_CAN_SLOTS | 1u << PBOX_CAN_CLOCK)
 /* Does it ask for what a later release does (R4.10, section 13)? What that is. */
 bool registrar_unsupported_declare(const struct pbox_declare *m, struct pbox_error *what);
 bool registrar_unsupported_join(const struct pbox_join *m, struct pbox_error *what);

@@ -107,7 +107,7 @@ registrar_open_begin(struct pbox_registrar *r, struct pbox_job *job, struct pbox
 	jt->restoring = jt->restored = jt->restorers > 0;
 	jt->preparing = true;
 	jt->next_chunk = 0;
-	if (r->conf.ops->restore != NULL)
+	if (jt->t.discipline == PBOX_DISCIPLINE_ROUNDS && r->conf.ops->restore != NULL)
 		jt->loading = r->conf.ops->restore(r->conf.ctx, job, &jt->t, jt->restoring) ==
 			      -EINPROGRESS;
 	if (!jt->loading)

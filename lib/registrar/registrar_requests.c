@@ -92,6 +92,12 @@ request_set(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_jo
 			r, f, PBOX_E_BAD_REQUEST, m.table, "table %u is not mapped yet", m.table);
 		return;
 	}
+	if (jt->t.discipline == PBOX_DISCIPLINE_CLOCK) {
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m.table,
+			"table %u is in clocks, and has no hyper-parameters: its optimiser runs at the workers",
+			m.table);
+		return;
+	}
 	if (m.group != PBOX_ALL_GROUPS && m.group >= jt->t.n_groups) {
 		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, jt->t.n_groups,
 			"table %u has groups 0 to %u, not %u", m.table, jt->t.n_groups - 1u,

@@ -76,6 +76,10 @@ pbox_registrar_staging(struct pbox_registrar *r, const struct pbox_job *job, uin
 	if (job->state != PBOX_JOB_OPEN || jt == NULL || !jt->built ||
 		jt->shards_open < r->conf.n_shards)
 		return pbox_fail(err, ENOENT, "table %u is not mapped", table);
+	if (jt->t.discipline == PBOX_DISCIPLINE_CLOCK)
+		return pbox_fail(err, ENOTSUP,
+			"table %u is in clocks, and no snapshot is taken of such a table: its workers save checkpoints",
+			table);
 	if (jt->restoring)
 		return pbox_fail(err, EAGAIN, "table %u is being restored", table);
 	if (!registrar_finished(r, job, table, &round))

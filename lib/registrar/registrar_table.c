@@ -40,6 +40,33 @@ bad_declare(const struct pbox_declare *m, uint32_t n_tables, uint32_t declared)
 	return NULL;
 }
 
+/* What a table in clocks cannot be (R14.1, R14.8). 0 or a protocol error. */
+static int
+bad_clock(const struct pbox_job *job, const struct pbox_declare *m, struct pbox_error *err)
+{
+	const char *bad = NULL;
+	bool built = m->table < job->n_tables && job->table[m->table]->built;
+
+	if (m->discipline != PBOX_DISCIPLINE_CLOCK)
+		return 0;
+	if ((m->flags & PBOX_DECLARE_RESTORE) != 0 && !built) {
+		pbox_fail(err, PBOX_E_LOST,
+			"table %u: the box was restarted, and nobody knows which pushes of a table in clocks have counted: start the job again from a checkpoint",
+			m->table);
+		return PBOX_E_LOST;
+	}
+	if (job->names_slots)
+		bad = "discipline clock in a job with slots: start the job without slots, or declare the table in rounds";
+	else if (m->op != PBOX_OP_SUM)
+		bad = "discipline clock takes op sum alone: there is no round to make a mean of";
+	else if (m->optimiser != PBOX_OPT_ADD)
+		bad = "discipline clock takes optimiser add alone: others run at the workers, which push updates";
+	if (bad == NULL)
+		return 0;
+	pbox_fail(err, PBOX_E_BAD_REQUEST, "table %u: %s", m->table, bad);
+	return PBOX_E_BAD_REQUEST;
+}
+
 /* One page; 0 or a protocol error with err filled. */
 static int
 take_page(struct pbox_job_table *jt, unsigned w, const struct pbox_declare *m,
@@ -95,6 +122,11 @@ take_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_j
 	bad = bad_declare(&m, job->n_tables, mb->declared);
 	if (bad != NULL) {
 		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m.table, "table %u: %s", m.table, bad);
+		return;
+	}
+	code = bad_clock(job, &m, &err);
+	if (code != 0) {
+		registrar_refuse(r, f, (enum pbox_errcode)code, m.table, "%s", err.text);
 		return;
 	}
 	if (registrar_running_declare(r, f, job, &m))

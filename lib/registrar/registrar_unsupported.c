@@ -26,7 +26,6 @@ registrar_unsupported_declare(const struct pbox_declare *m, struct pbox_error *w
 	if (is_later(what, "discipline", pbox_discipline_later(m->discipline)) ||
 		is_later(what, "format", pbox_format_later(m->push_format)) ||
 		is_later(what, "format", pbox_format_later(m->pull_format)) ||
-		is_later(what, "optimiser", pbox_optimiser_later(m->optimiser)) ||
 		is_later(what, "flag", flags == PBOX_DECLARE_MIXED ? "MIXED" : "?"))
 		return true;
 	if (flags != 0) /* who sends one counts on it */

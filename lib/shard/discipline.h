@@ -57,9 +57,15 @@ struct discipline {
 	void (*drop)(struct pbox_shard *s, const struct target *g);
 	/* What a shard keeps of a table for it, in pbox_shard_table.state. */
 	size_t (*bytes)(const struct pbox_table *t, unsigned workers);
+	/* And the words that it keeps beside each fragment (pbox_table.clocks). NULL: none. */
+	unsigned (*clocks)(unsigned workers);
+	/* Versions do not wait for any worker: so none of them stays for FETCH, or INIT with LATEST. */
+	bool moves_on;
 } __attribute__((aligned(64)));
 
 /* rounds.c: a version is the sum of one contribution of each worker (R6.1). */
 extern const struct discipline rounds_discipline;
+/* clock.c: a version is one more push (section 14). */
+extern const struct discipline clock_discipline;
 
 #endif /* DISCIPLINE_H */

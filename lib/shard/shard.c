@@ -229,11 +229,12 @@ shard_resolve(struct pbox_shard *s, const struct pbox_frame *f, struct target *g
 	return drop;
 }
 
-/* R13.4: it is not the answer to another question. */
+/* R13.4, R14.8: it is not the answer to another question. */
 static __attribute__((noinline, cold)) void
-shard_unsupported(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+shard_unsupported(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f,
+	enum pbox_shard_stat what)
 {
-	shard_count(s, PBOX_SS_RX_PULL);
+	shard_count(s, what);
 	shard_send_error(s, g, f, PBOX_E_UNSUPPORTED);
 }
 
@@ -259,12 +260,14 @@ act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 		if ((g->fragment->closed & (PBOX_FRAGMENT_RESTORING | PBOX_FRAGMENT_LOST)) != 0)
 			shard_send_unready(s, g, f);
 		else if ((f->hdr.flags & PBOX_F_CUT) != 0)
-			shard_unsupported(s, g, f);
+			shard_unsupported(s, g, f, PBOX_SS_RX_PULL);
 		else
 			g->st->discipline->pull(s, g, f);
 	} else if (f->hdr.type == PBOX_INIT) {
 		if (g->st->t->mode != PBOX_MODE_OPTIMISER || f->hdr.worker != 0)
 			shard_count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
+		else if ((f->hdr.flags & PBOX_F_LATEST) != 0 && g->st->discipline->moves_on)
+			shard_unsupported(s, g, f, PBOX_SS_RX_INIT);
 		else if ((f->hdr.flags & PBOX_F_LATEST) != 0)
 			shard_give(s, g, f);
 		else
@@ -272,6 +275,8 @@ act(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 	} else if (f->hdr.type == PBOX_FETCH) {
 		if (g->st->t->mode != PBOX_MODE_OPTIMISER)
 			shard_count(s, PBOX_SS_DROP_INIT_FORBIDDEN);
+		else if (g->st->discipline->moves_on)
+			shard_unsupported(s, g, f, PBOX_SS_RX_FETCH);
 		else
 			shard_fetch(s, g, f);
 	} else if (f->hdr.type == PBOX_RESTORE) {

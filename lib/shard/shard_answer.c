@@ -249,6 +249,16 @@ shard_send_to(struct pbox_shard *s, const struct target *g, struct pbox_send *ou
 }
 
 void
+shard_send_copy(
+	struct pbox_shard *s, const struct target *g, struct pbox_send *out, unsigned worker)
+{
+	if (!send_to(s, g, out, worker))
+		return;
+	shard_count(s, PBOX_SS_TX_RESULT);
+	pbox_stat_add(&s->stats[PBOX_SS_TX_RESULT_BYTES], out->hdr.length);
+}
+
+void
 shard_send_at(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_send *out,
 	unsigned worker, const struct pbox_peer *peer)
 {

@@ -141,6 +141,7 @@ struct pbox_shard_job {
 	uint64_t request_empty_ns;              /* shard_control_rate.c */
 	uint16_t n_expected;                    /* slots that new rounds wait for, */
 	uint64_t *expected;                     /* and which */
+	uint32_t members_set;                   /* it is another one with each MEMBERS */
 	struct pbox_shard_inbox inbox;
 	struct pbox_arena *arena; /* of all of it: on the NUMA node of the core */
 	void *acc_mem;
@@ -397,6 +398,9 @@ void shard_staging_after(struct pbox_shard *s, struct pbox_staging *staging, con
 /* At the end of the burst at the latest, and before the fragment gets a new version. */
 void shard_send_result(struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts);
 void shard_send_batch(struct pbox_shard *s);
+/* A RESULT to one worker, which the caller has made: its payload is copied. */
+void shard_send_copy(
+	struct pbox_shard *s, const struct target *g, struct pbox_send *out, unsigned worker);
 /* To all that want it. */
 void shard_send_results(struct pbox_shard *s, const struct target *g);
 void shard_send_wait(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);

@@ -97,6 +97,7 @@ pbox_shard_job_create(struct pbox_job *job, uint16_t shard, const struct pbox_sh
 	}
 	bits_set(j->expected, 0, j->slots);
 	j->n_expected = j->slots;
+	j->members_set = 1;
 	for (uint32_t i = room->records; i-- > 0;) {
 		struct pbox_record *r = record_at(j, i);
 
@@ -131,6 +132,7 @@ pbox_shard_job_free(struct pbox_shard_job *j)
 /* By enum pbox_discipline; those of a later release are not there. */
 static const struct discipline *const discipline_of[] = {
 	[PBOX_DISCIPLINE_ROUNDS] = &rounds_discipline,
+	[PBOX_DISCIPLINE_CLOCK] = &clock_discipline,
 };
 
 bool
@@ -138,6 +140,14 @@ pbox_shard_has_discipline(unsigned discipline)
 {
 	return discipline < sizeof(discipline_of) / sizeof(*discipline_of) &&
 	       discipline_of[discipline] != NULL;
+}
+
+unsigned
+pbox_shard_clocks(unsigned discipline, unsigned workers)
+{
+	const struct discipline *d = discipline_of[discipline];
+
+	return d->clocks != NULL ? d->clocks(workers) : 0;
 }
 
 size_t

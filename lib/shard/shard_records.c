@@ -83,6 +83,7 @@ expect_members(struct pbox_shard_job *j)
 		if (pbox_bit_get(j->inbox.members, w))
 			bits_set(j->expected, slots_begin(j, w), slots_end(j, w));
 	j->n_expected = (uint16_t)bits_count(j->expected, 0, j->slots);
+	j->members_set++;
 }
 
 void

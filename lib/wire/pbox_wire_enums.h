@@ -99,18 +99,13 @@ enum pbox_op { PBOX_OPS(PBOX_LIST_SYMBOL) };
 	X(PBOX_OPT_MOMENTUM, 2, momentum) \
 	X(PBOX_OPT_NESTEROV, 3, nesterov) \
 	X(PBOX_OPT_ADAM, 4, adam)         \
-	X(PBOX_OPT_ADAMW, 5, adamw)
-#define PBOX_OPTIMISERS_LATER(X) X(PBOX_OPT_ADD, 6, add)
-enum pbox_optimiser {
-	PBOX_OPT_NONE = 0,
-	PBOX_OPTIMISERS(PBOX_LIST_SYMBOL) PBOX_OPTIMISERS_END,
-	PBOX_OPTIMISERS_LATER(PBOX_LIST_SYMBOL)
-};
+	X(PBOX_OPT_ADAMW, 5, adamw)       \
+	X(PBOX_OPT_ADD, 6, add)
+enum pbox_optimiser { PBOX_OPT_NONE = 0, PBOX_OPTIMISERS(PBOX_LIST_SYMBOL) PBOX_OPTIMISERS_END };
 
 /** What makes a version of a fragment (R5.1), and those of a later release. */
-#define PBOX_DISCIPLINES(X) X(PBOX_DISCIPLINE_ROUNDS, 0, rounds)
-#define PBOX_DISCIPLINES_LATER(X) \
-	X(PBOX_DISCIPLINE_CLOCK, 1, clock) X(PBOX_DISCIPLINE_TURN, 2, turn)
+#define PBOX_DISCIPLINES(X)       X(PBOX_DISCIPLINE_ROUNDS, 0, rounds) X(PBOX_DISCIPLINE_CLOCK, 1, clock)
+#define PBOX_DISCIPLINES_LATER(X) X(PBOX_DISCIPLINE_TURN, 2, turn)
 enum pbox_discipline {
 	PBOX_DISCIPLINES(PBOX_LIST_SYMBOL) PBOX_DISCIPLINES_LATER(PBOX_LIST_SYMBOL)
 };
@@ -213,22 +208,22 @@ pbox_payload_bytes(unsigned format, size_t elements)
 
 /* ---- names, for messages ------------------------------------------------------------- */
 
-const char *pbox_type_name(unsigned type);           /**< "PUSHPULL"; "?" if unknown */
-const char *pbox_wire_drop_name(unsigned drop);      /**< "frame_crc" */
-const char *pbox_errcode_name(unsigned code);        /**< "WORKER_TAKEN" */
-const char *pbox_format_name(unsigned format);       /**< "fp32" */
-const char *pbox_optimiser_name(unsigned optimiser); /**< "adamw" */
-const char *pbox_op_name(unsigned op);               /**< "weighted_mean" */
-const char *pbox_restore_name(unsigned restore);     /**< "noted" */
-const char *pbox_hyper_name(unsigned hyper);         /**< "weight_decay" */
-const char *pbox_policy_name(unsigned policy);       /**< "shrink" */
-const char *pbox_capability_name(unsigned bit);      /**< "slots" */
+const char *pbox_type_name(unsigned type);             /**< "PUSHPULL"; "?" if unknown */
+const char *pbox_wire_drop_name(unsigned drop);        /**< "frame_crc" */
+const char *pbox_errcode_name(unsigned code);          /**< "WORKER_TAKEN" */
+const char *pbox_format_name(unsigned format);         /**< "fp32" */
+const char *pbox_optimiser_name(unsigned optimiser);   /**< "adamw" */
+const char *pbox_op_name(unsigned op);                 /**< "weighted_mean" */
+const char *pbox_restore_name(unsigned restore);       /**< "noted" */
+const char *pbox_hyper_name(unsigned hyper);           /**< "weight_decay" */
+const char *pbox_policy_name(unsigned policy);         /**< "shrink" */
+const char *pbox_discipline_name(unsigned discipline); /**< "clock" */
+const char *pbox_capability_name(unsigned bit);        /**< "slots" */
 
 /* of what a later release does; "?" for all that this one does */
 const char *pbox_type_later(unsigned type);             /**< "WORK" */
 const char *pbox_format_later(unsigned format);         /**< "int8" */
-const char *pbox_optimiser_later(unsigned optimiser);   /**< "add" */
-const char *pbox_discipline_later(unsigned discipline); /**< "clock" */
+const char *pbox_discipline_later(unsigned discipline); /**< "turn" */
 const char *pbox_policy_later(unsigned policy);         /**< "reassign" */
 
 /** The number of which @p name_of (one of these functions) says the @p len bytes at @p name; -1: there is none. */

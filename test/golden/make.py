@@ -290,6 +290,23 @@ def circle_frames(s):
         [proto.Member(1, 1, 10, 3, "gpu1")], proto.StatusOk.CIRCLE))
 
 
+def clock_frames(s):
+    """A table in clocks: `round` of pushes is the clock, that of a RESULT the version."""
+    ask = {"flags": proto.LAST, "aux": 0x3F00, "weight": 32}  # a factor of 0.5
+    s.control("declare of a table in clocks", "R14.1", proto.Declare(
+        1, 1, 0, 1, 0, 6, 1, 2, [proto.Tensor(10, 0, "bias")], 0, proto.DISCIPLINES["clock"]))
+    s.elements("push of clock 41", "R14.5", data("PUSH", **dict(ask, base=93)), 1)
+    s.elements("pushpull of clock 41", "R14.5", data("PUSHPULL", **dict(ask, base=93)), 1)
+    s.add("push_ok that became version 95", "R14.5", data("PUSH_OK", base=95, weight=17))
+    s.add("push_ok of what was there", "R14.5", data("PUSH_OK", flags=proto.HAVE, base=99, weight=18))
+    s.add("pull of a table in clocks", "R14.6", dataclasses.replace(data("PULL", flags=proto.LATEST), round=0))
+    s.elements("result of version 99", "R14.5", dataclasses.replace(
+        data("RESULT", flags=proto.LAST, base=41, aux=3, weight=18, served=3), round=99), 1)
+    s.add("wait beyond the rate", "R14.3", data("WAIT", base=99, weight=0xFFFFFFFF))
+    s.control("error LOST of a table in clocks", "R14.9", proto.Error(
+        proto.ERROR["LOST"], TYPE["DECLARE"], 1, "the box was restarted"))
+
+
 def later_frames(s):
     """Section 13: what a later release sends, and this one refuses by its name."""
     every = sum(1 << bit for bit in proto.CAPABILITIES.values())
@@ -369,6 +386,7 @@ def build():
     later_frames(s)
     slot_frames(s)
     circle_frames(s)
+    clock_frames(s)
     return {"protocol": proto.VERSION, "frames": s.frames, "datagrams": s.datagrams, "auth": auth}
 
 

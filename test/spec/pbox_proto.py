@@ -55,11 +55,11 @@ DECLARE_CONTINUE = 0x2
 DECLARE_MIXED = 0x4
 DISCIPLINES = {"rounds": 0, "clock": 1, "turn": 2}
 CAPABILITIES = {"clock": 1, "block": 2, "work": 3, "boxes": 4, "slots": 6}  # bits (R4.10)
-CAN_SLOTS = 1 << CAPABILITIES["slots"]
+CAN_SLOTS, CAN_CLOCK = 1 << CAPABILITIES["slots"], 1 << CAPABILITIES["clock"]
 MAX_SLOTS, MAX_LEVEL = 4096, 12  # R5.2b
 RESTORE_DONE, RESTORE_NOTED, RESTORE_GIVE, RESTORE_LOST = range(4)  # aux of RESTORE_OK (R10.5)
 OPS = {"sum": 0, "mean": 1, "sample_mean": 2, "weighted_mean": 3}
-OPTIMISERS = {"none": 0, "sgd": 1, "momentum": 2, "nesterov": 3, "adam": 4, "adamw": 5}
+OPTIMISERS = {"none": 0, "sgd": 1, "momentum": 2, "nesterov": 3, "adam": 4, "adamw": 5, "add": 6}
 HYPER = {"lr": 1, "momentum": 2, "dampening": 3, "weight_decay": 4, "beta1": 5, "beta2": 6,
          "eps": 7, "clip_value": 8, "steps": 9}
 ERRORS = {

@@ -533,6 +533,7 @@ fx_declare(struct fx_worker *w, uint32_t table, const struct fx_table *t)
 		.mode = t->mode,
 		.op = t->op,
 		.optimiser = t->optimiser,
+		.discipline = t->discipline,
 		.push_format = t->push != 0 ? t->push : PBOX_FMT_FP32,
 		.pull_format = t->pull != 0 ? t->pull : PBOX_FMT_FP32,
 		.flags = t->flags,

@@ -89,7 +89,7 @@ struct fx_worker {
 /* What a table looks like; one tensor unless said otherwise. */
 struct fx_table {
 	uint32_t elements;
-	uint8_t mode, op, optimiser, push, pull;
+	uint8_t mode, op, optimiser, push, pull, discipline;
 	uint16_t group;
 	uint32_t flags; /* of DECLARE */
 };

@@ -50,7 +50,7 @@ test_join(void)
 	join(PBOX_POLICY_WAIT, 0, 1u << PBOX_CAN_SLOTS | 1u << PBOX_CAN_BOXES);
 	refused("boxes");
 	join(PBOX_POLICY_WAIT, UINT32_MAX, 1u << PBOX_CAN_CLOCK | 1u << PBOX_CAN_BLOCK | 1u << 31);
-	refused("clock, block, capability 31");
+	refused("block, capability 31");
 	join(PBOX_POLICY_REASSIGN, 0, 1u << PBOX_CAN_WORK);
 	refused("policy reassign, work");
 	join(PBOX_POLICY_REASSIGN + 1, 0, 0);
@@ -80,11 +80,9 @@ test_declare(void)
 	d.field = value;                   \
 	fx_declare_list(&w[0], &d, &e, 1); \
 	refused(what)
-	WITH(discipline, PBOX_DISCIPLINE_CLOCK, "discipline clock");
 	WITH(discipline, PBOX_DISCIPLINE_TURN, "discipline turn");
 	WITH(push_format, PBOX_FMT_INT8, "format int8");
 	WITH(pull_format, PBOX_FMT_MXFP4, "format mxfp4");
-	WITH(optimiser, PBOX_OPT_ADD, "optimiser add");
 	WITH(flags, PBOX_DECLARE_MIXED, "flag MIXED");
 	WITH(flags, 0x00070004, "flags 0x70004 of DECLARE");
 #undef WITH

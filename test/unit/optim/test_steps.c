@@ -59,6 +59,10 @@ static void
 reference(enum pbox_optimiser kind, const struct pbox_hyper *h, unsigned t, double *p, double g,
 	double *s0, double *s1)
 {
+	if (kind == PBOX_OPT_ADD) {
+		*p += h->lr * g;
+		return;
+	}
 	if (kind == PBOX_OPT_ADAM || kind == PBOX_OPT_ADAMW) {
 		if (kind == PBOX_OPT_ADAMW)
 			*p -= h->lr * h->weight_decay * *p;

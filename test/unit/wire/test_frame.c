@@ -429,8 +429,8 @@ test_names(void)
 	CU_ASSERT_STRING_EQUAL(pbox_format_later(16), "int8");
 	CU_ASSERT_STRING_EQUAL(pbox_format_later(21), "?");
 	CU_ASSERT_STRING_EQUAL(pbox_format_later(PBOX_FMT_FP32), "?");
-	CU_ASSERT_STRING_EQUAL(pbox_optimiser_later(6), "add");
-	CU_ASSERT_STRING_EQUAL(pbox_discipline_later(0), "?");
+	CU_ASSERT_STRING_EQUAL(pbox_discipline_name(1), "clock");
+	CU_ASSERT_STRING_EQUAL(pbox_discipline_later(1), "?");
 	CU_ASSERT_STRING_EQUAL(pbox_discipline_later(2), "turn");
 	CU_ASSERT_STRING_EQUAL(pbox_policy_later(2), "reassign");
 	CU_ASSERT_STRING_EQUAL(pbox_capability_name(5), "?"); /* INSECURE of WELCOME */

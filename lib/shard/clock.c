@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/*
+ * Tables in clocks (section 14 of the protocol): a contribution is applied when it comes, and nobody waits for anybody.
+ * Each fragment keeps the clock of the last push of each worker, which makes a push count once. Answers are copied: the
+ * next push changes what they would read.
+ */
+
+#include <string.h>
+
+#include "shard_impl.h"
+
+/* After the clocks of the workers (pbox_chunk_frag_clocks). */
+struct slowest {
+	uint32_t clock, n; /* the lowest clock of a member, and how many have it */
+	uint32_t members;  /* of that pbox_shard_job.members_set; else it is to be found again */
+};
+
+static uint32_t *
+clocks_of(const struct target *g)
+{
+	return pbox_chunk_frag_clocks(g->st->t, g->c, g->frag);
+}
+
+static struct slowest *
+slowest_of(const struct target *g)
+{
+	return (struct slowest *)(void *)(clocks_of(g) + g->j->job->workers);
+}
+
+static void
+find_slowest(const struct target *g)
+{
+	const struct pbox_shard_job *j = g->j;
+	const uint32_t *clock = clocks_of(g);
+	struct slowest *low = slowest_of(g);
+
+	*low = (struct slowest){.members = j->members_set};
+	for (unsigned w = 0; w < j->job->workers; w++) {
+		if (!pbox_bit_get(j->expected, w))
+			continue;
+		if (low->n == 0 || pbox_serial_diff(clock[w], low->clock) < 0) {
+			low->clock = clock[w];
+			low->n = 0;
+		}
+		low->n += clock[w] == low->clock;
+	}
+}
+
+static uint32_t
+slowest_clock(const struct target *g)
+{
+	if (slowest_of(g)->members != g->j->members_set)
+		find_slowest(g);
+	return slowest_of(g)->clock;
+}
+
+static void
+advance_clock(const struct target *g, unsigned w)
+{
+	struct slowest *low = slowest_of(g);
+	uint32_t *clock = clocks_of(g), had = clock[w];
+
+	clock[w] = had + 1;
+	if (had == low->clock && low->members == g->j->members_set &&
+		pbox_bit_get(g->j->expected, w) && --low->n == 0)
+		find_slowest(g);
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static void
+answer_push(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, bool had)
+{
+	struct pbox_send out = {
+		.hdr =
+			{
+				.type = PBOX_PUSH_OK,
+				.flags = had ? PBOX_F_HAVE : 0,
+				.chunk = g->chunk,
+				.frag = g->frag,
+				.round = f->hdr.round,
+				.base = g->fragment->version,
+				.weight = slowest_clock(g),
+				.ts = f->hdr.ts,
+			},
+	};
+
+	shard_send_to(s, g, &out, f->hdr.worker);
+}
+
+static void
+answer_result(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	const struct pbox_table *t = g->st->t;
+	struct pbox_send out = {
+		.hdr =
+			{
+				.type = PBOX_RESULT,
+				.flags = PBOX_F_LAST,
+				.chunk = g->chunk,
+				.frag = g->frag,
+				.length = (uint16_t)pbox_payload_bytes(t->pull_format, g->elements),
+				.round = g->fragment->version,
+				.base = clocks_of(g)[f->hdr.worker],
+				.format = t->pull_format,
+				.aux = g->j->n_expected,
+				.weight = slowest_clock(g),
+				.ts = f->hdr.ts,
+			},
+		.payload = shard_answer_at(g),
+		.payload_crc = g->fragment->payload_crc,
+	};
+
+	shard_send_copy(s, g, &out, f->hdr.worker);
+}
+
+/* ---- pushes ------------------------------------------------------------------------------------ */
+
+/* aux is the factor, as bf16. */
+static float
+factor_of(const struct pbox_frame *f)
+{
+	uint32_t bits = (uint32_t)f->hdr.aux << 16;
+	float x;
+
+	memcpy(&x, &bits, sizeof(x));
+	return x;
+}
+
+static void
+apply_push(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	static const struct pbox_optim_scalars k = {.lr = 1.0f};
+	const struct pbox_table *t = g->st->t;
+	const void *payload = f->hdr.length > 0 ? f->payload : NULL;
+	const struct pbox_sources src = {
+		.src = &payload,
+		.n = 1,
+		.elem = (enum pbox_format)t->push_format,
+	};
+	const struct pbox_update u = {
+		.reduce = s->conf.reduce,
+		.optim = s->conf.optim,
+		.kind = t->optimiser,
+		.k = &k,
+		.factor = factor_of(f),
+		.param = pbox_chunk_frag_param(t, g->c, g->frag),
+		.wire = pbox_chunk_frag_wire(t, g->c, g->frag),
+		.wire_elem = t->pull_format,
+		.answer_crc = &g->fragment->payload_crc,
+	};
+
+	pbox_optim_update(&u, &src, g->elements);
+	g->fragment->version++;
+	shard_finished(g->st, g->fragment->version);
+	shard_count(s, PBOX_SS_ROUNDS);
+}
+
+static void
+count_push(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	struct shard_member *m = &g->j->member[f->hdr.worker];
+
+	shard_count(s, PBOX_SS_RX_CONTRIBUTION);
+	pbox_stat_add(&s->stats[PBOX_SS_RX_BYTES], f->hdr.length);
+	atomic_store_explicit(&m->last_seen, s->now_ns, memory_order_relaxed);
+	atomic_store_explicit(&m->ts, f->hdr.ts, memory_order_relaxed);
+	repeat_earn(&m->repeat, g->j->repeat_ns);
+	pbox_stat_add(&m->contributions, 1);
+	pbox_stat_add(&m->bytes, f->hdr.length);
+	if (pbox_serial_diff(f->hdr.round, m->round) > 0 || m->contributions == 1)
+		__atomic_store_n(&m->round, f->hdr.round, __ATOMIC_RELAXED);
+}
+
+/* The next one of its worker, and intact. */
+static void
+take(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	shard_send_batch(s);
+	if (shard_is_elsewhere(s, g, f) && shard_may_move(s, g, f))
+		shard_moved(peer_of(s, g, f->hdr.worker), f);
+	shard_heard(s, g->j, f);
+	apply_push(s, g, f);
+	advance_clock(g, f->hdr.worker);
+	count_push(s, g, f);
+	if (g->j->rate.interval != 0)
+		job_rate_ended(&g->j->rate, 1, s->now_ns);
+	if (f->hdr.type == PBOX_PUSHPULL)
+		answer_result(s, g, f);
+	else
+		answer_push(s, g, f, false);
+}
+
+/* What changes nothing: it was taken before, or comes too early; or the job's rate has no room for it. */
+static void
+not_taken(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, int32_t ahead)
+{
+	if (!initialised(g)) {
+		shard_send_unready(s, g, f);
+	} else if (ahead == 1) {
+		shard_count(s, PBOX_SS_RX_EARLY);
+		shard_send_wait(s, g, f);
+	} else if (ahead > 1) {
+		shard_count(s, PBOX_SS_DROP_ROUND_FUTURE);
+	} else if (ahead < 0 || (f->hdr.round == 0 && g->fragment->version == 0)) {
+		shard_count(s, PBOX_SS_DROP_ROUND_STALE);
+	} else {
+		shard_count(s, PBOX_SS_RX_DUP_DONE);
+		pbox_stat_add(&g->j->member[f->hdr.worker].repeats, 1);
+		if (f->hdr.type == PBOX_PUSHPULL)
+			answer_result(s, g, f);
+		else
+			answer_push(s, g, f, true);
+	}
+}
+
+static bool
+clock_contribute(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	int32_t ahead = pbox_serial_diff(f->hdr.round, clocks_of(g)[f->hdr.worker]);
+
+	if (ahead == 1 && initialised(g) &&
+		(g->j->rate.interval == 0 || job_rate_due(&g->j->rate, s->now_ns))) {
+		if (f->unverified && !shard_verify(f)) /* nothing takes an applied push out again */
+			shard_count(s, PBOX_SS_DROP_CRC);
+		else
+			take(s, g, f);
+	} else if (shard_admit_repeat(s, g, f)) {
+		not_taken(s, g, f, ahead);
+	}
+	return false;
+}
+
+/* ---- questions ---------------------------------------------------------------------------------- */
+
+static void
+clock_pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	bool latest = (f->hdr.flags & PBOX_F_LATEST) != 0;
+
+	if (latest && initialised(g) && !shard_admit_answer(s, g, f))
+		return;
+	shard_count(s, PBOX_SS_RX_PULL);
+	pbox_stat_add(&g->j->member[f->hdr.worker].pulls, 1);
+	if (!latest)
+		shard_send_error(s, g, f, PBOX_E_UNSUPPORTED); /* R14.6 */
+	else if (initialised(g))
+		answer_result(s, g, f);
+	else
+		shard_send_wait(s, g, f);
+}
+
+/* Before INIT, or beyond the rate: nobody is missing then. */
+static void
+clock_wait(const struct target *g, unsigned worker, struct pbox_hdr *h)
+{
+	(void)worker;
+	h->base = g->fragment->version;
+	h->weight = initialised(g) ? UINT32_MAX : 0;
+}
+
+/* ---- what rounds have ---------------------------------------------------------------------------- */
+
+/* Fragments have no records, and are never complete, or restored. */
+static void
+clock_burst(struct pbox_shard *s, const struct target *g, const struct target *next)
+{
+	(void)s;
+	(void)g;
+	(void)next;
+	PBOX_ASSERT(false);
+}
+
+static void
+clock_missing(const struct target *g, uint64_t *set)
+{
+	(void)g;
+	(void)set;
+}
+
+static void
+clock_members(struct pbox_shard *s, const struct target *g)
+{
+	(void)s;
+	(void)g;
+}
+
+static void
+clock_report(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	(void)s;
+	(void)g;
+	(void)f;
+	PBOX_ASSERT(false);
+}
+
+static enum discipline_cut
+clock_at_cut(const struct pbox_fragment *fragment, const struct pbox_staging *staging)
+{
+	(void)fragment;
+	(void)staging;
+	return CUT_PASSED;
+}
+
+static void
+clock_drop(struct pbox_shard *s, const struct target *g)
+{
+	(void)s;
+	(void)g;
+}
+
+static size_t
+clock_state_bytes(const struct pbox_table *t, unsigned workers)
+{
+	(void)t;
+	(void)workers;
+	return 0;
+}
+
+static unsigned
+clock_clocks(unsigned workers)
+{
+	return workers + (unsigned)(sizeof(struct slowest) / sizeof(uint32_t));
+}
+
+const struct discipline clock_discipline = {
+	.contribute = clock_contribute,
+	.pull = clock_pull,
+	.burst = clock_burst,
+	.missing = clock_missing,
+	.wait = clock_wait,
+	.members = clock_members,
+	.report = clock_report,
+	.at_cut = clock_at_cut,
+	.drop = clock_drop,
+	.bytes = clock_state_bytes,
+	.clocks = clock_clocks,
+	.moves_on = true,
+};

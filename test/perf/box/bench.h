@@ -109,6 +109,8 @@ void box_turn(struct rig *r);
 void rig_start(struct rig *r, const struct options *o);
 /* Everything joined, declared, mapped and initialised; the box must turn by itself or by box_turn. */
 void rig_join(struct rig *r);
+/** That of the sessions of the joined workers. */
+uint64_t join_clock_ns(void);
 /* The hyper-parameters that the jobs are given. */
 void rig_hyper(const struct options *o, struct pbox_hyper *h);
 /* true: all packets came back, all counters add up. */

@@ -456,6 +456,8 @@ part_packet(struct gen *g, uint32_t i)
 	unsigned worker = (unsigned)(g->sent % o->workers);
 	uint32_t fragment;
 	bool pull = g->kind == T_PULL, payload = g->kind == T_FOREIGN;
+	/* a PULL that is older than the session's other frames is not answered (R4.9) */
+	uint64_t us = pull ? join_clock_ns() / 1000 : 0;
 
 	if (pull && g->sent - g->answered >= (uint64_t)o->slots * o->workers)
 		return false;
@@ -476,7 +478,9 @@ part_packet(struct gen *g, uint32_t i)
 			.map_epoch = j->map_epoch,
 			.format = pull ? 0 : (uint8_t)o->format,
 			.aux = PBOX_LR_MUL_ONE,
-			.weight = 1});
+			.weight = 1,
+			.ts = (uint32_t)us,
+			.held = (uint32_t)(us >> 32)});
 	return true;
 }
 

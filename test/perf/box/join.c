@@ -34,8 +34,8 @@ fail(const char *what, const char *why)
 	exit(1);
 }
 
-static uint64_t
-clock_ns(void)
+uint64_t
+join_clock_ns(void)
 {
 	struct timespec t;
 
@@ -64,7 +64,7 @@ host_send_one(struct bench_host *h, const struct pbox_client_tx *d)
 
 	while (pbox_mem_peer_room(&r->peer, 1) == 0) {
 		box_turn(r);
-		if (clock_ns() > h->deadline)
+		if (join_clock_ns() > h->deadline)
 			fail("port", "it has no buffers");
 	}
 	p = pbox_mem_peer_buffer(&r->peer, 0, &room);
@@ -123,7 +123,7 @@ host_receive(struct bench_host *h)
 
 		/* the control thread says to everybody where the box is (ARP) */
 		if (ether->ether_type == rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV4))
-			pbox_worker_rx(h->w, &d, 1, clock_ns());
+			pbox_worker_rx(h->w, &d, 1, join_clock_ns());
 	}
 }
 
@@ -135,9 +135,9 @@ turn(struct bench_host *h, const char *what)
 
 	box_turn(h->r);
 	pbox_control_step(h->r->control);
-	now = clock_ns();
+	now = join_clock_ns();
 	host_receive(h);
-	pbox_worker_tick(h->w, clock_ns(), now);
+	pbox_worker_tick(h->w, join_clock_ns(), now);
 	if (pbox_worker_state(h->w) == PBOX_WORKER_FAILED)
 		fail(what, pbox_worker_error(h->w)->text);
 	if (now > h->deadline)
@@ -149,7 +149,7 @@ turn(struct bench_host *h, const char *what)
 static void
 begin(struct bench_host *h)
 {
-	h->deadline = clock_ns() + DEADLINE_S * SECOND;
+	h->deadline = join_clock_ns() + DEADLINE_S * SECOND;
 }
 
 static void
@@ -182,7 +182,7 @@ join(struct bench_host *h, struct rig *r, unsigned job, unsigned worker)
 	if (h->w == NULL)
 		fail("workers", "out of memory");
 	begin(h);
-	pbox_worker_open(h->w, clock_ns(), h->deadline);
+	pbox_worker_open(h->w, join_clock_ns(), h->deadline);
 	while (pbox_worker_state(h->w) != PBOX_WORKER_OPEN)
 		turn(h, "JOIN");
 }

@@ -132,19 +132,21 @@ bare_update(const struct rig *r, const struct gen_log *log, size_t from, size_t 
 	}
 }
 
-/* Additions that wait for each other take a cycle each: how fast does the core really run? */
+/* Additions that wait for each other take a cycle each: how fast does the core really run? Of registers: Intel's cores since
+ * Golden Cove make one of several that have a constant. */
 static double
 real_ratio(void)
 {
 	double best = 0;
 
 	for (int k = 0; k < 50; k++) {
-		uint64_t x = 1, n = 400000, begin = rte_rdtsc_precise();
+		uint64_t x = 1, one = 1, n = 400000, begin = rte_rdtsc_precise();
 
 		for (uint64_t i = 0; i < n / 8; i++)
 			__asm__ volatile(
-				"add $1,%0\n\tadd $1,%0\n\tadd $1,%0\n\tadd $1,%0\n\tadd $1,%0\n\tadd $1,%0\n\tadd $1,%0\n\tadd $1,%0"
-				: "+r"(x));
+				"add %1,%0\n\tadd %1,%0\n\tadd %1,%0\n\tadd %1,%0\n\tadd %1,%0\n\tadd %1,%0\n\tadd %1,%0\n\tadd %1,%0"
+				: "+r"(x)
+				: "r"(one));
 		begin = rte_rdtsc_precise() - begin;
 		if ((double)n / (double)begin > best)
 			best = (double)n / (double)begin;

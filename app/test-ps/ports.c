@@ -64,6 +64,11 @@ ports_open_one(struct testps *t, unsigned i, uint16_t id, struct pbox_error *err
 		return pbox_fail(err, EINVAL,
 			"port %u (%s) has %u queue pairs, and --nb-cores wants one for each of %u lcores: use --nb-cores %u",
 			id, p->dev.name, p->n_queues, t->lanes, p->n_queues);
+	if (pbox_port_shared_queues(id) > t->lanes)
+		return pbox_fail(err, EINVAL,
+			"port %u (%s) has %u queue pairs, and the box may send in all of them: use --nb-cores %u, or queues=%u at both ends",
+			id, p->dev.name, pbox_port_shared_queues(id), pbox_port_shared_queues(id),
+			t->lanes);
 	ret = pbox_port_start(p, err);
 	if (ret != 0)
 		return ret;

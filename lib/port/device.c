@@ -48,6 +48,18 @@ device_is_usable(uint16_t id)
 	       (*info.dev_flags & RTE_ETH_DEV_BONDED_SLAVE) == 0;
 }
 
+uint16_t
+pbox_port_shared_queues(uint16_t id)
+{
+	struct rte_eth_dev_info info;
+
+	if (rte_eth_dev_info_get(id, &info) != 0 ||
+		(strcmp(info.driver_name, "net_virtio_user") != 0 &&
+			strcmp(info.driver_name, "net_vhost") != 0))
+		return 0;
+	return RTE_MIN(info.max_rx_queues, info.max_tx_queues);
+}
+
 unsigned
 pbox_port_list(uint16_t *id, unsigned max)
 {

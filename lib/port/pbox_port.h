@@ -114,6 +114,9 @@ int pbox_port_find(const char *name, uint16_t *id, struct pbox_error *err);
 unsigned pbox_port_list(uint16_t *id, unsigned max);
 /** Device name of a port, "?" if there is none. */
 const char *pbox_port_name(uint16_t id);
+/** Queue pairs that the other side of a port of shared memory (virtio-user, vhost) may send in: who does not open all of
+ * them misses what comes there. 0: another device. */
+uint16_t pbox_port_shared_queues(uint16_t id);
 /** NUMA node of a port, -1: any. */
 int pbox_port_node(uint16_t id);
 

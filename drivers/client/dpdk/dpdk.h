@@ -81,6 +81,7 @@ struct dpdk {
 	struct rte_mbuf *out[DPDK_TX_BURST];
 	uint16_t ip_id;
 	/* receiving */
+	uint16_t rx_queue;          /* the last one that was asked */
 	unsigned n_viewed, n_ahead; /* packets under views; fetched by wait */
 	struct rte_mbuf *viewed[DPDK_RX_BURST], *ahead[DPDK_RX_BURST];
 	struct pbox_client_rx view[DPDK_RX_BURST];
@@ -119,6 +120,8 @@ int dpdk_port_take(struct dpdk_port **out, const struct dpdk_options *o, unsigne
 void dpdk_port_give(struct dpdk_port *p);
 
 /* rx.c */
+/** Packets of the next queue that has some, into `ahead`; each is asked in its turn. */
+unsigned dpdk_rx_burst(struct dpdk *s);
 unsigned dpdk_recv(struct pbox_client_transport *t, const struct pbox_client_rx **out);
 void dpdk_wait(struct pbox_client_transport *t, uint64_t ns);
 void dpdk_wake(struct pbox_client_transport *t);

@@ -65,13 +65,14 @@ dpdk_port_open(struct dpdk_port *d, uint16_t id, const struct dpdk_options *o, u
 		.gateway = o->gateway,
 		.prefix_len = o->prefix_len,
 		.mtu = (uint16_t)(mtu < UINT16_MAX ? mtu : UINT16_MAX),
-		.queues = 1,
-		.steer = PBOX_STEER_RING,
-		.n_cores = 1};
+		.queues =
+			(uint16_t)RTE_MIN(RTE_MAX(pbox_port_shared_queues(id), 1), PBOX_PORT_CORES),
+		.steer = PBOX_STEER_RING};
 	char name[RTE_MEMPOOL_NAMESIZE];
 	struct pbox_error why;
 	unsigned n;
 
+	conf.n_cores = conf.queues;
 	if (pbox_port_open(&d->p, &conf, &why) != 0)
 		return dpdk_port_refused(err, &why);
 	n = 2u * d->p.n_txd + HEADERS_SPARE;

@@ -72,6 +72,18 @@ dpdk_take(struct dpdk *s, struct rte_mbuf *m)
 }
 
 unsigned
+dpdk_rx_burst(struct dpdk *s)
+{
+	unsigned n = 0;
+
+	for (uint16_t left = s->port->p.n_queues; left > 0 && n == 0; left--) {
+		s->rx_queue = s->rx_queue + 1u < s->port->p.n_queues ? s->rx_queue + 1 : 0;
+		n = rte_eth_rx_burst(s->id, s->rx_queue, s->ahead, DPDK_RX_BURST);
+	}
+	return n;
+}
+
+unsigned
 dpdk_recv(struct pbox_client_transport *t, const struct pbox_client_rx **out)
 {
 	struct dpdk *s = (struct dpdk *)t;
@@ -81,7 +93,7 @@ dpdk_recv(struct pbox_client_transport *t, const struct pbox_client_rx **out)
 		rte_pktmbuf_free_bulk(s->viewed, s->n_viewed);
 	s->n_viewed = s->n_ahead = 0;
 	if (n == 0)
-		n = rte_eth_rx_burst(s->id, 0, s->ahead, DPDK_RX_BURST);
+		n = dpdk_rx_burst(s);
 	for (unsigned i = 0; i < n; i++)
 		rte_prefetch0(rte_pktmbuf_mtod(s->ahead[i], void *));
 	for (unsigned i = 0; i < n; i++)
@@ -128,7 +140,7 @@ dpdk_wait(struct pbox_client_transport *t, uint64_t ns)
 		return;
 	}
 	while (s->n_ahead == 0 && !atomic_exchange(&s->woken, false)) {
-		s->n_ahead = rte_eth_rx_burst(s->id, 0, s->ahead, DPDK_RX_BURST);
+		s->n_ahead = dpdk_rx_burst(s);
 		if (s->n_ahead > 0)
 			break;
 		now = dpdk_now_ns();

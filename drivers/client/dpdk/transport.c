@@ -44,7 +44,7 @@ static void
 drain(struct dpdk *s)
 {
 	for (unsigned i = 0; i < DRAIN_BURSTS; i++) {
-		unsigned n = rte_eth_rx_burst(s->id, 0, s->ahead, DPDK_RX_BURST);
+		unsigned n = dpdk_rx_burst(s);
 
 		if (n == 0)
 			break;

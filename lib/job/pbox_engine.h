@@ -120,6 +120,7 @@ struct pbox_engine_endpoint {
 	X(RESTORERS, 1)    /* tables of the job have fewer restorers now (R10.7) */ \
 	X(MEMBERS, 1)      /* rounds wait for another set of workers */             \
 	X(QUOTA, 1)        /* rate, repeats and requests of bounds from now on */   \
+	X(OWNERS, 1)       /* other workers own slots (section 15) */               \
 	X(WHY, 2)          /* why is filled; one is of health, one an operator's */
 
 #define PBOX_MAIL_KIND(symbol, most) PBOX_MAIL_##symbol,

@@ -130,6 +130,17 @@ struct pbox_run {
 	bool reported; /**< the number, by a worker that came again after a restart of the box */
 };
 
+/** Who owns the slots of a job with a plan (section 15 of the protocol). An entry: the worker, or PBOX_SLOT_NOBODY, and
+ * PBOX_SLOT_CUT where a range begins though the slot before it is the same worker's. */
+#define PBOX_SLOT_WORKER 0x1FFFu
+#define PBOX_SLOT_NOBODY 0x1FFFu
+#define PBOX_SLOT_CUT    0x8000u
+struct pbox_job_owners {
+	uint32_t edition; /**< raised by each change */
+	uint32_t from;    /**< round from which map[1] holds; 0: map[0] does in all */
+	uint16_t *map[2]; /**< one entry a slot */
+};
+
 struct pbox_job {
 	uint16_t id, workers;
 	uint16_t slots;    /**< of a round (R5.2a): as many as workers, unless */
@@ -178,6 +189,8 @@ struct pbox_job {
 	uint64_t round_looked_ns; /**< when that was looked at; 0: it is each time */
 	uint16_t map_mtu;         /**< IP MTU that its tables' fragments need; 0: none is mapped */
 	struct pbox_shard_job *shard[PBOX_MAX_SHARDS];
+	struct pbox_job_owners
+		owners; /**< map[0] NULL: each slot's owner is that of pbox_slots_of() */
 	struct pbox_job_parts *parts; /**< what parts of the registrar keep of it */
 };
 

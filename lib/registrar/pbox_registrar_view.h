@@ -107,4 +107,34 @@ struct pbox_why *pbox_registrar_why(struct pbox_registrar *r, const struct pbox_
 /** Give it back, complete or not. */
 void pbox_registrar_why_end(struct pbox_why *why);
 
+/** Changes of owners that are remembered. */
+#define REGISTRAR_WORK_CHANGES 10
+struct registrar_work_change {
+	uint32_t round; /**< in progress then */
+	uint64_t ns;
+	char text[160]; /**< a sentence: why */
+};
+
+/** Work by plan (section 15 of the protocol). */
+struct pbox_job_work {
+	uint32_t round, plan, edition;
+	uint32_t next_from; /**< round from which the next plan holds; 0: none waits */
+	double predicted;   /**< seconds of a round; 0: not known */
+	unsigned changes;
+	struct registrar_work_change change[REGISTRAR_WORK_CHANGES]; /**< the oldest first */
+};
+/** False: the job has none, or it has not begun. Control thread. */
+bool pbox_registrar_view_work(
+	const struct pbox_registrar *r, const struct pbox_job *job, struct pbox_job_work *out);
+
+struct pbox_member_work {
+	bool member; /**< false: it is gone, or does not answer */
+	unsigned slots;
+	double slot_seconds;    /**< of one slot */
+	double predicted, seen; /**< seconds of a round; 0: not known */
+	uint32_t round;         /**< that `seen` is of */
+};
+void pbox_registrar_view_worker_work(const struct pbox_registrar *r, const struct pbox_job *job,
+	unsigned worker, struct pbox_member_work *out);
+
 #endif /* PBOX_REGISTRAR_VIEW_H */

@@ -6,6 +6,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "registrar_impl.h"
 
@@ -156,6 +157,13 @@ registrar_mail_latest(struct pbox_registrar *r, struct pbox_shard_job *j, enum p
 	}
 	if (kind == PBOX_MAIL_QUOTA)
 		in->bounds = job->conf->bounds;
+	if (kind == PBOX_MAIL_OWNERS) {
+		in->owners.edition = job->owners.edition;
+		in->owners.from = job->owners.from;
+		for (unsigned i = 0; i < 2; i++)
+			memcpy(in->owners.map[i], job->owners.map[i],
+				job->slots * sizeof(*job->owners.map[i]));
+	}
 	for (unsigned w = 0; kind == PBOX_MAIL_MEMBERS && w < job->workers; w++)
 		if (job->member[w].removed)
 			pbox_bit_clear(in->members, w);

@@ -106,9 +106,15 @@ asks_slots(struct pbox_registrar *r, struct registrar_join *q)
 static bool
 asks_policy(struct pbox_registrar *r, struct registrar_join *q)
 {
-	return q->m.policy <= PBOX_POLICY_SHRINK ||
-	       registrar_refuse(r, q->f, PBOX_E_BAD_REQUEST, PBOX_POLICY_SHRINK,
-		       "policy %u is unknown: 0 wait, 1 shrink", q->m.policy);
+	const uint32_t needs = 1u << PBOX_CAN_WORK | 1u << PBOX_CAN_SLOTS;
+
+	if (q->m.policy > PBOX_POLICY_REASSIGN)
+		return registrar_refuse(r, q->f, PBOX_E_BAD_REQUEST, PBOX_POLICY_REASSIGN,
+			"policy %u is unknown: 0 wait, 1 shrink, 2 reassign", q->m.policy);
+	return q->m.policy != PBOX_POLICY_REASSIGN ||
+	       (q->m.slots != 0 && (q->m.needs & needs) == needs) ||
+	       registrar_refuse(r, q->f, PBOX_E_BAD_REQUEST, 0,
+		       "policy reassign gives slots to others: it needs `slots`, and SLOTS and WORK in needs (R15.1)");
 }
 
 static bool

@@ -17,7 +17,8 @@
  *     registrar_gone.c               why a worker is not there
  *     registrar_run.c                which run a JOIN is of; a table that is past its beginning
  *     registrar_check.c              what a JOIN must agree with
- *     registrar_work.c               what is done in slices
+ *     registrar_slices.c             what is done in slices
+ *     registrar_work.c               work by plan
  *     registrar_view.c               what is to be seen
  *     registrar_room.c               what a job gets of the box
  *     registrar_build.c              a table is laid out, and
@@ -173,7 +174,7 @@ void registrar_refuse_text(struct pbox_registrar *r, const struct registrar_addr
 /* Answer that this box does not know what a later release does. Returns false. */
 bool registrar_unsupported(struct pbox_registrar *r, const struct pbox_frame *f, const char *what);
 /* registrar_unsupported.c: capabilities of this box (R4.10). */
-#define REGISTRAR_CAN (1u << PBOX_CAN_SLOTS | 1u << PBOX_CAN_CLOCK)
+#define REGISTRAR_CAN (1u << PBOX_CAN_SLOTS | 1u << PBOX_CAN_CLOCK | 1u << PBOX_CAN_WORK)
 /* Does it ask for what a later release does (R4.10, section 13)? What that is. */
 bool registrar_unsupported_declare(const struct pbox_declare *m, struct pbox_error *what);
 bool registrar_unsupported_join(const struct pbox_join *m, struct pbox_error *what);
@@ -462,12 +463,23 @@ void registrar_rounds_added(
 /* registrar_operator.c: no operator has ended the session of this JOIN; false: it was answered so. */
 bool registrar_not_kicked(struct pbox_registrar *r, struct registrar_join *q);
 
+/* registrar_work.c: section 15. Has the job a plan? */
+bool registrar_is_planned(const struct pbox_job *job);
+/* Its table is with all shards: do they know who owns the slots? Without a plan: yes. */
+bool registrar_work_ready(struct pbox_registrar *r, struct pbox_job *job);
+/* When a worker's round was seen last. */
+struct registrar_work_seen {
+	uint32_t round;
+	double seconds;
+};
+
 /* Each in the file of its name. */
 extern const struct registrar_part registrar_event_part;
 extern const struct registrar_part registrar_nonce_part;
 extern const struct registrar_part registrar_address_part;
 extern const struct registrar_part registrar_claim_part;
 extern const struct registrar_part registrar_measure_part;
+extern const struct registrar_part registrar_work_part;
 extern const struct registrar_part registrar_restore_part;
 extern const struct registrar_part registrar_rounds_part;
 extern const struct registrar_part registrar_lease_part;

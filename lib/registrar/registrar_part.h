@@ -32,6 +32,7 @@ typedef void (*registrar_handler)(
 	X(address)         \
 	X(claim)           \
 	X(measure)         \
+	X(work)            \
 	X(restore)         \
 	X(rounds)          \
 	X(lease)           \

@@ -222,6 +222,9 @@ registrar_nodes(const struct pbox_join *m)
 	for (unsigned w = 0; w < m->workers; w++)
 		nodes += pbox_range_nodes(pbox_slots_of(w, m->workers, m->slots),
 			pbox_slots_of(w + 1, m->workers, m->slots), m->slots, node);
+	/* plans may cut ranges again, and give away what a worker has in pieces (R15.9) */
+	if (m->policy == PBOX_POLICY_REASSIGN)
+		nodes = 2 * nodes + 8 < m->slots ? 2 * nodes + 8 : m->slots;
 	return nodes;
 }
 
@@ -252,6 +255,7 @@ room_fit(struct pbox_registrar *r, const struct registrar_join *q, struct regist
 		.workers = m->workers,
 		.slots = m->slots != 0 ? m->slots : m->workers,
 		.named = m->slots != 0,
+		.planned = m->policy == PBOX_POLICY_REASSIGN,
 		.peers = r->endpoints_per_shard,
 		/* a 2-byte format makes fragments of twice as many elements as fp32 */
 		.acc_bytes = 2 * (size_t)r->conf.mtu,

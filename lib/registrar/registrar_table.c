@@ -120,6 +120,9 @@ take_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_j
 		return;
 	}
 	bad = bad_declare(&m, job->n_tables, mb->declared);
+	if (bad == NULL && registrar_is_planned(job) &&
+		(m.table > 0 || m.mode != PBOX_MODE_OPTIMISER || m.op == PBOX_OP_WEIGHTED_MEAN))
+		bad = "with policy reassign a job has one table, with the optimiser on the box and an op other than weighted_mean: use policy wait for others";
 	if (bad != NULL) {
 		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m.table, "table %u: %s", m.table, bad);
 		return;
@@ -278,7 +281,8 @@ taken_in(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *
 {
 	if (job->member[f->hdr.worker].removed)
 		registrar_expect(r, job, f->hdr.worker);
-	return job->policy != PBOX_POLICY_SHRINK || registrar_members_settled(r, job);
+	return (job->policy != PBOX_POLICY_SHRINK || registrar_members_settled(r, job)) &&
+	       registrar_work_ready(r, job);
 }
 
 static void

@@ -36,13 +36,10 @@ registrar_unsupported_declare(const struct pbox_declare *m, struct pbox_error *w
 bool
 registrar_unsupported_join(const struct pbox_join *m, struct pbox_error *what)
 {
-	const char *policy = pbox_policy_later(m->policy);
 	uint32_t needs = m->needs & ~REGISTRAR_CAN;
 	char text[160];
 	size_t n = 0;
 
-	if (policy[0] != '?')
-		n = (size_t)snprintf(text, sizeof(text), "policy %s", policy);
 	for (unsigned bit = 0; bit < 32 && n < sizeof(text); bit++) {
 		const char *name = pbox_capability_name(bit), *comma = n > 0 ? ", " : "";
 		size_t room = sizeof(text) - n;
@@ -77,6 +74,5 @@ on_later(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *
 
 const struct registrar_part registrar_unsupported_part = {
 	.name = "later releases",
-	.types = {{on_later, PBOX_WORK}, {on_later, PBOX_TASK}, {on_later, PBOX_BOXES},
-		{on_later, PBOX_STATS}},
+	.types = {{on_later, PBOX_TASK}, {on_later, PBOX_BOXES}, {on_later, PBOX_STATS}},
 };

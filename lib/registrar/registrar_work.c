@@ -2,51 +2,679 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-/* What the registrar does in slices: it clears memory, and goes on with tables that wait for it or are made ready. */
+/*
+ * Work by plan (section 15 of the protocol): reports of workers in, owners of slots out. lib/work decides; this part
+ * feeds it, gives the shards the owners, and sees that no worker computes a round by two plans:
+ *
+ *     a plan is made -> edition + 1, its map to the shards (ANNOUNCED) -> all have it -> from_round is two rounds after
+ *     the last finished one, or that map goes out once more -> workers that ask WORK get it.
+ *
+ * While a mail with owners is out a worker that asks has to ask again.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <pbox_slots.h>
+#include <pbox_work.h>
 
 #include "registrar_impl.h"
 
-static void
-go_on(struct pbox_registrar *r, struct pbox_job *job, bool memory)
-{
-	for (uint32_t i = 0; i < job->n_tables; i++) {
-		struct pbox_job_table *jt = job->table[i];
+/* A worker that is silent for as long is asked whether it lives (R15.7). */
+#define ASK_AFTER   (150 * NS_PER_MS)
+#define AGAIN_MS    2
+#define CLAIM_AGAIN 20
+#define TABLE       0 /* the job's only one */
+#define AHEAD       3 /* rounds from the last finished one to a new plan */
+#define CHANGES     REGISTRAR_WORK_CHANGES
+#define RESTART_WAIT \
+	(2000 * NS_PER_MS) /* for what workers claim after a restart of the box: R4.6b */
 
-		if (jt->built && jt->preparing && !jt->loading && !jt->failed)
-			registrar_open_work(r, job, jt);
-		else if (jt->built)
-			registrar_rounds_work(r, jt);
-		else if (jt->waits_memory && memory) {
-			jt->waits_memory = false;
-			registrar_build_tables(r, job);
-		}
-		r->unfinished |= jt->waits_memory;
-	}
+struct work {
+	struct pbox_work *room; /* NULL: it has not begun */
+	uint16_t *memory;       /* of the maps */
+	uint64_t round_ns;      /* when the round in progress began */
+	uint64_t begun_ns;      /* when the room did */
+	uint32_t round;
+	bool announced; /* from_round of the plan that waits is not known yet */
+	bool claiming;  /* the box was started again: workers say what they own */
+	bool said;      /* a worker has said what it trains with: */
+	uint64_t seed, samples;
+	uint32_t batch, offset; /* trained - round */
+	uint16_t first_said;    /* who that was */
+	uint32_t plan[2];       /* numbers of the maps */
+	unsigned n_changes;
+	struct registrar_work_change change[CHANGES];
+};
+
+struct work_member {
+	bool claimed;
+	struct registrar_work_seen seen;
+};
+
+static struct work *
+work_of(const struct pbox_job *job)
+{
+	return registrar_job_state(job, PART_work);
+}
+
+static struct work_member *
+work_member_of(const struct pbox_job *job, unsigned w)
+{
+	return registrar_member_state(job, PART_work, w);
 }
 
 bool
-pbox_registrar_work(struct pbox_registrar *r, uint64_t now_ns)
+registrar_is_planned(const struct pbox_job *job)
 {
-	size_t left = 0, room = PBOX_ARENA_SLICE;
-	bool memory;
-
-	r->now_ns = now_ns;
-	for (unsigned i = 0; i < PBOX_MAX_NODES; i++) {
-		struct pbox_arena *a = r->conf.arena[i];
-		size_t before;
-
-		if (a == NULL)
-			continue;
-		before = pbox_arena_uncleared(a);
-		left += pbox_arena_clear(a, room);
-		room -= before - pbox_arena_uncleared(a);
-	}
-	if (!r->unfinished)
-		return left > 0;
-	memory = left <= r->retry_below;
-	r->unfinished = false;
-	for (unsigned i = 0; i < r->conf.max_jobs; i++)
-		if (r->job[i] != NULL && r->job[i]->state == PBOX_JOB_OPEN)
-			go_on(r, r->job[i], memory);
-	return left > 0 || r->unfinished;
+	return job->policy == PBOX_POLICY_REASSIGN;
 }
+
+/* ---- owners ---------------------------------------------------------------------------------- */
+
+static unsigned
+owner_at(const uint16_t *map, unsigned slot)
+{
+	return map[slot] & PBOX_SLOT_WORKER;
+}
+
+/* The map of a round. */
+static const uint16_t *
+map_of(const struct pbox_job *job, uint32_t round)
+{
+	const struct pbox_job_owners *o = &job->owners;
+
+	return o->map[o->from != 0 && pbox_serial_diff(round, o->from) >= 0];
+}
+
+static bool
+is_settled(const struct pbox_registrar *r, const struct pbox_job *job)
+{
+	for (unsigned i = 0; i < r->conf.n_shards; i++)
+		if (pbox_shard_inbox(job->shard[i])->mails[PBOX_MAIL_OWNERS] > 0)
+			return false;
+	return true;
+}
+
+static void
+publish(struct pbox_registrar *r, struct pbox_job *job)
+{
+	job->owners.edition++;
+	registrar_post(r, job, PBOX_MAIL_OWNERS);
+}
+
+/* A slot goes to somebody: alone in its range, unless the slots before it do so now, too. */
+static void
+give_slots(uint16_t *map, unsigned slots, const struct pbox_work_move *m)
+{
+	for (unsigned slot = m->first; slot < m->end; slot++)
+		map[slot] = m->to == PBOX_WORK_NOBODY ? PBOX_SLOT_NOBODY : m->to;
+	map[m->first] |= PBOX_SLOT_CUT;
+	if (m->end < slots)
+		map[m->end] |= PBOX_SLOT_CUT;
+}
+
+/* Slots of a map that is not the room's: by turns to those that are there. */
+static void
+give_by_turns(const struct pbox_job *job, struct work *k, uint16_t *map, unsigned from)
+{
+	unsigned to = from;
+
+	for (unsigned slot = 0, end; slot < job->slots; slot = end) {
+		struct pbox_work_view v = {.member = false};
+
+		end = slot + 1;
+		if (owner_at(map, slot) != from)
+			continue;
+		for (unsigned i = 0; i < job->workers && (!v.member || to == from); i++) {
+			to = (to + 1) % job->workers;
+			pbox_work_view(k->room, to, &v);
+		}
+		if (v.member && to != from)
+			give_slots(map, job->slots,
+				&(struct pbox_work_move){.first = (uint16_t)slot,
+					.end = (uint16_t)end,
+					.to = (uint16_t)to});
+	}
+}
+
+/* The ranges of a worker; how many. */
+static unsigned
+ranges_of(const struct pbox_job *job, const uint16_t *map, unsigned w, struct pbox_slot_range *out)
+{
+	unsigned n = 0;
+
+	for (unsigned slot = 0, end; slot < job->slots; slot = end) {
+		end = slot + 1;
+		if (owner_at(map, slot) != w)
+			continue;
+		while (end < job->slots && map[end] == w)
+			end++;
+		if (n < PBOX_WORK_RANGES)
+			out[n++] = (struct pbox_slot_range){(uint16_t)slot, (uint16_t)end};
+	}
+	return n;
+}
+
+/* ---- what is logged ---------------------------------------------------------------------------- */
+
+static void
+note_change(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_work_reason *why)
+{
+	struct work *k = work_of(job);
+	struct registrar_work_change *c = &k->change[k->n_changes++ % CHANGES];
+
+	c->round = k->round;
+	c->ns = r->now_ns;
+	pbox_work_reason_text(why, c->text, sizeof(c->text));
+	registrar_event(r, PBOX_LOG_INFO, "job '%s': round %u: %s", job->name, k->round, c->text);
+}
+
+/* ---- the room -------------------------------------------------------------------------------- */
+
+static size_t
+heap_of(const struct pbox_job *job)
+{
+	return job->slots * 64u + job->workers * 1024u;
+}
+
+static bool
+work_begin(struct pbox_registrar *r, struct pbox_job *job)
+{
+	struct work *k = work_of(job);
+	const struct pbox_work_conf conf = {.workers = job->workers,
+		.slots = job->slots,
+		.micro_min = 1,
+		.micro_max = 1,
+		.everyone = true,
+		.nodes_most = job->nodes};
+	struct pbox_error err;
+
+	if (!pbox_job_charge(job, heap_of(job)))
+		return false;
+	k->memory = calloc(2 * (size_t)job->slots, sizeof(*k->memory));
+	k->room = k->memory != NULL ? pbox_work_create(&conf, &err) : NULL;
+	if (k->room == NULL) {
+		free(k->memory);
+		k->memory = NULL;
+		pbox_job_refund(job, heap_of(job));
+		return false;
+	}
+	job->owners.map[0] = k->memory;
+	job->owners.map[1] = k->memory + job->slots;
+	k->claiming = job->resumed;
+	for (unsigned i = 0; i < 2; i++)
+		for (unsigned slot = 0; slot < job->slots; slot++)
+			job->owners.map[i][slot] =
+				k->claiming ? PBOX_SLOT_NOBODY : pbox_work_owners(k->room)[slot];
+	k->begun_ns = k->round_ns = r->now_ns;
+	publish(r, job);
+	return true;
+}
+
+static bool
+work_is_open(const struct pbox_registrar *r, const struct pbox_job *job)
+{
+	return registrar_is_planned(job) && job->state == PBOX_JOB_OPEN && job->n_tables > 0 &&
+	       job->table[TABLE]->built && !job->table[TABLE]->failed &&
+	       job->table[TABLE]->shards_open == r->conf.n_shards;
+}
+
+bool
+registrar_work_ready(struct pbox_registrar *r, struct pbox_job *job)
+{
+	if (!registrar_is_planned(job))
+		return true;
+	if (!work_is_open(r, job) || (work_of(job)->room == NULL && !work_begin(r, job)))
+		return false;
+	return is_settled(r, job);
+}
+
+static void
+work_job_end(struct pbox_registrar *r, struct pbox_job *job)
+{
+	struct work *k = work_of(job);
+
+	(void)r;
+	pbox_work_destroy(k->room);
+	free(k->memory);
+	k->room = NULL;
+	k->memory = NULL;
+}
+
+/* The round in progress, by what the shards have finished. */
+static void
+look_at_round(struct pbox_registrar *r, struct pbox_job *job)
+{
+	struct work *k = work_of(job);
+	uint32_t finished = 0;
+
+	registrar_finished(r, job, TABLE, &finished);
+	if (k->round == finished + 1)
+		return;
+	k->round = finished + 1;
+	k->round_ns = r->now_ns;
+	if (!k->announced)
+		pbox_work_round(k->room, k->round);
+}
+
+static double
+seconds_in(const struct pbox_registrar *r, const struct work *k)
+{
+	return (double)(r->now_ns - k->round_ns) / 1e9;
+}
+
+/* ---- members --------------------------------------------------------------------------------- */
+
+/* Its slots go to others, in all rounds that are not finished. */
+static void
+work_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
+{
+	struct work *k = work_of(job);
+	struct pbox_job_owners *o = &job->owners;
+	const struct pbox_work_move *move;
+	const struct pbox_work_plan *next;
+	struct pbox_work_reason why;
+	unsigned now = o->from != 0 && pbox_serial_diff(k->round, o->from) >= 0, n;
+
+	n = pbox_work_gone(k->room, w, seconds_in(r, k), &move, &why);
+	for (unsigned i = 0; i < n; i++)
+		give_slots(o->map[now], job->slots, &move[i]);
+	next = pbox_work_next(k->room);
+	if (now == 1 || next == NULL) {
+		give_by_turns(job, k, o->map[!now], w);
+	} else {
+		for (unsigned slot = 0; slot < job->slots; slot++)
+			if (owner_at(o->map[1], slot) == w)
+				give_slots(o->map[1], job->slots,
+					&(struct pbox_work_move){.first = (uint16_t)slot,
+						.end = (uint16_t)(slot + 1),
+						.to = next->owner[slot]});
+	}
+	note_change(r, job, &why);
+	publish(r, job);
+}
+
+static bool
+is_member(const struct work *k, unsigned w)
+{
+	struct pbox_work_view v;
+
+	pbox_work_view(k->room, w, &v);
+	return v.member;
+}
+
+static bool
+somebody_else_lives(struct pbox_registrar *r, const struct pbox_job *job, unsigned but)
+{
+	for (unsigned w = 0; w < job->workers; w++)
+		if (w != but && registrar_has_session(job, w) && is_member(work_of(job), w) &&
+			pbox_registrar_silence(r, job, w, r->now_ns) < ASK_AFTER + 500 * NS_PER_MS)
+			return true;
+	return false;
+}
+
+/* Who is silent is asked; who does not answer loses its slots, and keeps its session. */
+static void
+look_at_members(struct pbox_registrar *r, struct pbox_job *job)
+{
+	struct work *k = work_of(job);
+
+	for (unsigned w = 0; w < job->workers; w++) {
+		if (!is_member(k, w) || !registrar_has_session(job, w) ||
+			pbox_registrar_silence(r, job, w, r->now_ns) < ASK_AFTER)
+			continue;
+		if (registrar_ask(r, job, w) == REGISTRAR_DEAD && somebody_else_lives(r, job, w))
+			work_gone(r, job, w);
+	}
+}
+
+static void
+work_session_end(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
+{
+	struct work *k = work_of(job);
+
+	if (k->room != NULL && !k->claiming && job->state == PBOX_JOB_OPEN && is_member(k, w) &&
+		somebody_else_lives(r, job, w))
+		work_gone(r, job, w);
+}
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+/* Has every fragment finished the round from which the newest plan holds? */
+static bool
+all_have_begun(struct pbox_job *job)
+{
+	struct pbox_job_table *jt = job->table[TABLE];
+
+	if (job->owners.from == 0)
+		return true;
+	return registrar_rounds_look(jt) != REGISTRAR_LOOK_GOES_ON && jt->finished.known &&
+	       pbox_serial_diff(jt->finished.lowest, job->owners.from) >= 0;
+}
+
+static void
+announce(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_work_reason *why)
+{
+	const struct pbox_work_plan *next;
+	struct work *k = work_of(job);
+	struct pbox_job_owners *o = &job->owners;
+
+	next = pbox_work_next(k->room);
+	if (o->from != 0) { /* the one before holds in all rounds now */
+		memcpy(o->map[0], o->map[1], job->slots * sizeof(*o->map[0]));
+		k->plan[0] = k->plan[1];
+	}
+	for (unsigned slot = 0; slot < job->slots; slot++)
+		o->map[1][slot] = next->owner[slot] == PBOX_WORK_NOBODY ? PBOX_SLOT_NOBODY
+									: next->owner[slot];
+	k->plan[1] = next->number;
+	o->from = next->from_round;
+	k->announced = true;
+	note_change(r, job, why);
+	publish(r, job);
+}
+
+/* All shards say the new edition: from which round on does the plan hold? */
+static void
+fix_round(struct pbox_registrar *r, struct pbox_job *job)
+{
+	struct work *k = work_of(job);
+	uint32_t finished = 0, least;
+
+	registrar_finished(r, job, TABLE, &finished);
+	least = finished + 2;
+	if (pbox_serial_diff(least, job->owners.from) > 0) {
+		job->owners.from = least;
+		pbox_work_postpone(k->room, least);
+		registrar_post(r, job, PBOX_MAIL_OWNERS);
+		return;
+	}
+	k->announced = false;
+	pbox_work_round(k->room, k->round);
+}
+
+static void
+look_for_plan(struct pbox_registrar *r, struct pbox_job *job)
+{
+	struct work *k = work_of(job);
+	struct pbox_work_reason why;
+	struct pbox_error err;
+
+	if (k->announced) {
+		fix_round(r, job);
+		return;
+	}
+	if (pbox_work_next(k->room) != NULL || !all_have_begun(job))
+		return;
+	if (pbox_work_decide(k->room, k->round - 1 + AHEAD, seconds_in(r, k), &why, &err) == 1)
+		announce(r, job, &why);
+}
+
+/* After a restart of the box: all have said what they own, or had the time to. */
+static void
+end_claims(struct pbox_registrar *r, struct pbox_job *job)
+{
+	struct work *k = work_of(job);
+	struct pbox_job_owners *o = &job->owners;
+	bool all = true, any = false;
+
+	for (unsigned w = 0; w < job->workers; w++) {
+		all &= work_member_of(job, w)->claimed;
+		any |= work_member_of(job, w)->claimed;
+	}
+	if (!any || (!all && r->now_ns - k->begun_ns < RESTART_WAIT))
+		return;
+	k->claiming = false;
+	for (unsigned slot = 0; slot < job->slots; slot++)
+		if (owner_at(o->map[0], slot) == PBOX_SLOT_NOBODY)
+			o->map[0][slot] = pbox_work_owners(k->room)[slot] | PBOX_SLOT_CUT;
+	memcpy(o->map[1], o->map[0], job->slots * sizeof(*o->map[0]));
+	pbox_work_adopt(k->room, o->map[0], PBOX_SLOT_WORKER);
+	publish(r, job);
+}
+
+static void
+work_tick(struct pbox_registrar *r, struct pbox_job *job)
+{
+	struct work *k = work_of(job);
+
+	if (!work_is_open(r, job) || (k->room == NULL && !work_begin(r, job)))
+		return;
+	look_at_round(r, job);
+	if (k->claiming) {
+		end_claims(r, job);
+		return;
+	}
+	look_at_members(r, job);
+	if (is_settled(r, job))
+		look_for_plan(r, job);
+}
+
+/* ---- WORK ------------------------------------------------------------------------------------ */
+
+static void
+claim(struct pbox_job *job, unsigned w, const struct pbox_work_ask *m)
+{
+	uint16_t *map = job->owners.map[0];
+
+	for (unsigned i = 0; i < m->ranges; i++) {
+		if (m->range[i].end > job->slots)
+			continue;
+		for (unsigned slot = m->range[i].first; slot < m->range[i].end; slot++)
+			if (owner_at(map, slot) == PBOX_SLOT_NOBODY)
+				map[slot] =
+					(uint16_t)(w |
+						   (slot == m->range[i].first ? PBOX_SLOT_CUT : 0));
+	}
+	if (pbox_serial_diff(m->edition, job->owners.edition) > 0)
+		job->owners.edition = m->edition;
+	work_member_of(job, w)->claimed = true;
+}
+
+/* Does it train with what the others do? False: it was answered. */
+static bool
+trains_alike(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job,
+	const struct pbox_work_ask *m)
+{
+	struct work *k = work_of(job);
+	uint32_t offset = m->trained - m->round;
+
+	if (m->seed == PBOX_WORK_NONE && m->samples == PBOX_WORK_NONE)
+		return true;
+	if (!k->said) {
+		k->said = true;
+		k->seed = m->seed;
+		k->samples = m->samples;
+		k->batch = m->batch;
+		k->offset = offset;
+		k->first_said = f->hdr.worker;
+	}
+	if (k->seed != m->seed)
+		return registrar_refuse(r, f, PBOX_E_MISMATCH, m->table,
+			"seed is %llu here and %llu at worker %u: give all the same",
+			(unsigned long long)m->seed, (unsigned long long)k->seed, k->first_said);
+	if (k->samples != m->samples)
+		return registrar_refuse(r, f, PBOX_E_MISMATCH, m->table,
+			"the data has %llu samples here and %llu at worker %u: give all the same data",
+			(unsigned long long)m->samples, (unsigned long long)k->samples,
+			k->first_said);
+	if (k->batch != m->batch)
+		return registrar_refuse(r, f, PBOX_E_MISMATCH, m->table,
+			"batch_size is %u here and %u at worker %u: give all the same", m->batch,
+			k->batch, k->first_said);
+	if (k->offset != offset)
+		return registrar_refuse(r, f, PBOX_E_MISMATCH, m->table,
+			"trained_rounds is %u before round %u here, and %u at worker %u: begin at the checkpoint of the others",
+			m->trained, m->round, m->round + k->offset, k->first_said);
+	return true;
+}
+
+static bool
+take_report(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job,
+	const struct pbox_work_ask *m)
+{
+	const struct pbox_work_report report = {.round = m->round - 1,
+		.slots = m->slots,
+		.payloads = m->payloads,
+		.fits = 1,
+		.compute = m->compute,
+		.fixed = m->fixed,
+		.up = m->up,
+		.down = m->down};
+	struct work *k = work_of(job);
+	struct registrar_work_seen *seen = &work_member_of(job, f->hdr.worker)->seen;
+	struct pbox_error err;
+
+	if (pbox_serial_diff(m->round, k->round + 1) > 0)
+		return registrar_refuse(r, f, PBOX_E_BAD_REQUEST, k->round,
+			"worker %u asks for round %u, and round %u is in progress", f->hdr.worker,
+			m->round, k->round);
+	if (m->slots == 0)
+		return true;
+	if (pbox_work_report(k->room, f->hdr.worker, &report, &err) < 0)
+		return registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m->round, "%s", err.text);
+	seen->round = m->round - 1;
+	seen->seconds = m->fixed + m->compute + m->up + m->down;
+	return true;
+}
+
+static void
+send_work(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbox_job *job,
+	const struct pbox_work_ask *m, uint16_t again_ms)
+{
+	const struct pbox_job_owners *o = &job->owners;
+	const struct work *k = work_of(job);
+	struct pbox_work_ok a = {.table = m->table,
+		.edition = o->edition,
+		.again_ms = again_ms,
+		.leads = PBOX_NO_WORKER};
+	bool newer = o->from != 0 && pbox_serial_diff(m->round, o->from) >= 0;
+
+	for (unsigned w = job->workers; w-- > 0;)
+		if (is_member(k, w)) {
+			a.members++;
+			a.leads = w;
+		}
+	a.plan = k->plan[newer];
+	if (again_ms == 0) {
+		a.ranges = (uint16_t)ranges_of(job, o->map[newer], f->hdr.worker, a.range);
+		if (o->from != 0 && !newer) {
+			a.next_plan = k->plan[1];
+			a.next_from = o->from;
+			a.next_ranges =
+				(uint16_t)ranges_of(job, o->map[1], f->hdr.worker, a.next_range);
+		}
+	}
+	registrar_reply(
+		r, f, PBOX_WORK_OK, pbox_work_ok_encode(r->scratch, sizeof(r->scratch), &a));
+}
+
+static void
+on_work(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
+{
+	const struct pbox_work_move *move;
+	struct pbox_work_ask m;
+	unsigned w = f->hdr.worker, n;
+	struct work *k = work_of(job);
+
+	if (pbox_work_ask_decode(f->payload, f->hdr.length, &m) < 0) {
+		count_control(r, PBOX_RS_DROP_MALFORMED);
+		return;
+	}
+	count_control(r, PBOX_RS_RX_WORK);
+	if (!registrar_is_planned(job)) {
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, 0,
+			"job '%s' has policy %s: only one with policy reassign has work by plan",
+			job->name, pbox_policy_name(job->policy));
+		return;
+	}
+	if (m.table != TABLE || !work_is_open(r, job)) {
+		registrar_refuse(
+			r, f, PBOX_E_BAD_REQUEST, m.table, "table %u is not mapped yet", m.table);
+		return;
+	}
+	if (k->room == NULL && !work_begin(r, job)) {
+		registrar_refuse(r, f, PBOX_E_NO_MEMORY, 0, "no memory for the plans of job '%s'",
+			job->name);
+		return;
+	}
+	look_at_round(r, job);
+	if (k->claiming) {
+		if (!work_member_of(job, w)->claimed)
+			claim(job, w, &m);
+		end_claims(r, job);
+		if (k->claiming) {
+			send_work(r, f, job, &m, CLAIM_AGAIN);
+			return;
+		}
+	}
+	if (!trains_alike(r, f, job, &m) || !take_report(r, f, job, &m))
+		return;
+	if (!is_member(k, w)) {
+		n = pbox_work_join(k->room, w, &move);
+		for (unsigned i = 0; i < n; i++)
+			give_slots(job->owners.map[map_of(job, k->round) == job->owners.map[1]],
+				job->slots, &move[i]);
+		if (n > 0)
+			publish(r, job);
+	}
+	if (is_settled(r, job))
+		look_for_plan(r, job);
+	send_work(r, f, job, &m, is_settled(r, job) && !k->announced ? 0 : AGAIN_MS);
+}
+
+/* ---- what is to be seen ---------------------------------------------------------------------- */
+
+bool
+pbox_registrar_view_work(
+	const struct pbox_registrar *r, const struct pbox_job *job, struct pbox_job_work *out)
+{
+	const struct work *k = work_of(job);
+	unsigned first = k->n_changes > CHANGES ? k->n_changes - CHANGES : 0;
+
+	(void)r;
+	*out = (struct pbox_job_work){.round = k->round};
+	if (k->room == NULL)
+		return false;
+	out->plan = k->plan[map_of(job, k->round) == job->owners.map[1]];
+	out->edition = job->owners.edition;
+	out->next_from = pbox_work_next(k->room) != NULL ? job->owners.from : 0;
+	out->predicted = pbox_work_plan(k->room)->seconds;
+	for (unsigned i = first; i < k->n_changes; i++)
+		out->change[out->changes++] = k->change[i % CHANGES];
+	return true;
+}
+
+void
+pbox_registrar_view_worker_work(const struct pbox_registrar *r, const struct pbox_job *job,
+	unsigned worker, struct pbox_member_work *out)
+{
+	const struct work *k = work_of(job);
+	const struct registrar_work_seen *seen = &work_member_of(job, worker)->seen;
+	const uint16_t *map;
+	struct pbox_work_view v;
+
+	(void)r;
+	*out = (struct pbox_member_work){.round = seen->round, .seen = seen->seconds};
+	if (k->room == NULL)
+		return;
+	map = map_of(job, k->round);
+	pbox_work_view(k->room, worker, &v);
+	out->member = v.member;
+	out->slot_seconds = v.cost.slot;
+	out->predicted = pbox_work_plan(k->room)->finish[worker];
+	for (unsigned slot = 0; slot < job->slots; slot++)
+		out->slots += owner_at(map, slot) == worker;
+}
+
+const struct registrar_part registrar_work_part = {
+	.name = "work by plan",
+	.types = {{on_work, PBOX_WORK}},
+	.session_end = work_session_end,
+	.tick = work_tick,
+	.job_end = work_job_end,
+	.job_state = sizeof(struct work),
+	.member_state = sizeof(struct work_member),
+};

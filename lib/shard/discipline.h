@@ -48,6 +48,9 @@ struct discipline {
 	void (*wait)(const struct target *g, unsigned worker, struct pbox_hdr *h);
 	/* The job expects other workers (R8.5), and the fragment has a record. */
 	void (*members)(struct pbox_shard *s, const struct target *g);
+	/* Its slots are about to have other owners (section 15), and the fragment has a record: what is not intact must not
+	 * be taken for theirs. */
+	void (*owners)(struct pbox_shard *s, const struct target *g);
 	/* It is being restored: a worker reports what it holds (RESTORE), or, f NULL, fewer workers have to. */
 	void (*report)(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f);
 	/* Is it what a snapshot copies? */

@@ -24,12 +24,12 @@
 /** What a job takes of a shard before its first table. */
 struct pbox_shard_room {
 	unsigned workers, slots; /**< named: they are those of JOIN (R5.2b) */
-	bool named;
-	unsigned peers;         /**< of one worker */
-	uint32_t records, hold; /**< rounds, and packets that may be held for them */
-	uint32_t folded;        /**< sums of nodes that may be folded early at the same time, */
-	uint32_t kept;          /**< those of them that are for the oldest round alone, */
-	size_t acc_bytes;       /**< and the size of one */
+	bool named, planned;     /**< planned: their owners change (section 15) */
+	unsigned peers;          /**< of one worker */
+	uint32_t records, hold;  /**< rounds, and packets that may be held for them */
+	uint32_t folded;         /**< sums of nodes that may be folded early at the same time, */
+	uint32_t kept;           /**< those of them that are for the oldest round alone, */
+	size_t acc_bytes;        /**< and the size of one */
 };
 /** More folded nodes than that are of no use. */
 #define PBOX_SHARD_FOLDED 64u
@@ -49,6 +49,8 @@ struct pbox_shard_inbox {
 	 * MEMBERS, or QUOTA, is out. */
 	uint64_t *members;
 	struct pbox_job_bounds bounds;
+	/** The same of owners and a mail OWNERS; map NULL: they do not change. */
+	struct pbox_job_owners owners;
 	uint16_t shard; /**< whose it is */
 	/** Mails under way, by kind, and a bit of each kind of which one more must follow: the registrar's alone. */
 	uint8_t mails[PBOX_MAIL_KINDS];

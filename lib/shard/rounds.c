@@ -322,6 +322,40 @@ has_rate(const struct target *g, uint32_t round)
  * a slot in common, also of two processes that had the number one after the other. Nodes that are cut to the slots that the
  * job has are of many levels; of these it gets the highest, so that what can be summed in large nodes is; not where slots
  * have weights, which are one each. */
+/* Of a job with a plan: the range of its worker that the node is in, in the round of the frame. Or all of its slots were
+ * its worker's, and have been given to others (late): then the node is the range. */
+static __attribute__((noinline, cold)) bool
+planned_range(const struct target *g, const struct pbox_frame *f, struct pbox_node node,
+	unsigned *first, unsigned *last, struct slots *n)
+{
+	const struct pbox_shard_job *j = g->j;
+	const uint16_t *map = slots_map(j, f->hdr.round);
+	unsigned w = f->hdr.worker, end = pbox_node_end(node, j->slots);
+	unsigned from = node.first, to = node.first + 1u;
+
+	if ((map[from] & PBOX_SLOT_WORKER) == w) {
+		while (from > 0 && (map[from] & PBOX_SLOT_CUT) == 0 &&
+			(map[from - 1] & PBOX_SLOT_WORKER) == w)
+			from--;
+		while (to < j->slots && map[to] == w)
+			to++;
+		*first = from;
+		*last = to;
+		if (end <= to)
+			return true;
+	}
+	/* after a restart of the box, before workers have said what they own: anyone may bring them */
+	while (from < end && (map[from] & PBOX_SLOT_WORKER) == PBOX_SLOT_NOBODY)
+		from++;
+	n->late = from < end;
+	for (unsigned slot = node.first; slot < end && n->late; slot++)
+		if ((map[slot] & PBOX_SLOT_WORKER) != w && j->former[slot] != w)
+			return false;
+	*first = node.first;
+	*last = end;
+	return true;
+}
+
 static __attribute__((noinline)) bool
 named_slots(const struct target *g, const struct pbox_frame *f, struct slots *n)
 {
@@ -334,6 +368,8 @@ named_slots(const struct target *g, const struct pbox_frame *f, struct slots *n)
 		return false;
 	n->first = node.first;
 	end = pbox_node_end(node, j->slots);
+	if (j->planned && !planned_range(g, f, node, &first, &last, n))
+		return false;
 	if (n->first < first || end > last)
 		return false;
 	if (leaves ? node.level > 0 : !pbox_node_is_of(node, first, last, j->slots))
@@ -353,6 +389,24 @@ is_there(const struct pbox_record *r, struct slots n)
 	return r != NULL && pbox_bit_get(r->has, n.first);
 }
 
+/* A node of slots that were given to others: it counts for nothing, and its worker waits as if it did (R15.7). */
+static __attribute__((noinline, cold)) bool
+late_now(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	struct pbox_record *r = open_round(s, g);
+
+	shard_count(s, PBOX_SS_RX_DUP_PENDING);
+	pbox_stat_add(&g->j->member[f->hdr.worker].repeats, 1);
+	if (f->hdr.type == PBOX_PUSH) {
+		shard_send_plain(s, g, f, PBOX_PUSH_OK);
+		return false;
+	}
+	if (r != NULL)
+		want_result(s, r, f);
+	shard_send_wait(s, g, f);
+	return false;
+}
+
 /* What is no first contribution to the round in progress, or comes too early: answered or counted by what the
  * frame says. True: the packet is held. */
 static bool
@@ -361,6 +415,8 @@ repeated(struct pbox_shard *s, const struct target *g, const struct pbox_frame *
 {
 	bool ready = initialised(g), now = ahead == 1;
 
+	if (n.late && ready && now)
+		return late_now(s, g, f);
 	if (n.n == 0) {
 		shard_count(s, PBOX_SS_DROP_NODE);
 		shard_send_error(s, g, f, PBOX_E_BAD_REQUEST);
@@ -403,8 +459,8 @@ contribute(struct pbox_shard *s, const struct target *g, const struct pbox_frame
 		shard_finish_ready(s);
 		ahead = pbox_serial_diff(f->hdr.round, g->fragment->version);
 	}
-	if (ahead == 1 && initialised(g) && n.n > 0 && !is_there(g->fragment->record, n) &&
-		has_rate(g, f->hdr.round))
+	if (ahead == 1 && initialised(g) && n.n > 0 && !n.late &&
+		!is_there(g->fragment->record, n) && has_rate(g, f->hdr.round))
 		return contribute_now(s, g, f, n);
 	return not_new(s, g, f, ahead, n);
 }
@@ -427,16 +483,6 @@ rounds_contribute(struct pbox_shard *s, const struct target *g, const struct pbo
 	return contribute(s, g, f, (struct slots){.first = f->hdr.worker, .n = 1});
 }
 
-/* Are all slots of the worker there? */
-static bool
-has_brought(const struct target *g, unsigned worker)
-{
-	const struct pbox_record *r = g->fragment->record;
-	unsigned end = slots_end(g->j, worker);
-
-	return r != NULL && bits_next_clear(r->has, slots_begin(g->j, worker), end) == end;
-}
-
 /* Somebody whose contributions ask for results needs no PULL, unless a packet was lost: its
  * contribution to the round in progress, or the result of the one before. Or the result was late, and
  * the question was under way when it came. */
@@ -446,7 +492,7 @@ has_lost(const struct target *g, const struct pbox_frame *f, int32_t ahead)
 	if ((f->hdr.flags & PBOX_F_LATEST) != 0 || !g->j->member[f->hdr.worker].pushpull)
 		return false;
 	return ahead == 0 ? g->fragment->has_result != 0 && !g->fragment->late
-			  : !has_brought(g, f->hdr.worker);
+			  : !rounds_has_brought(g, f->hdr.worker);
 }
 
 static void
@@ -491,58 +537,10 @@ rounds_pull(struct pbox_shard *s, const struct target *g, const struct pbox_fram
 	shard_send_wait(s, g, f);
 }
 
-/* The first slot from `at` on that the round waits for; j->slots: it waits for none of these. */
-static unsigned
-next_missing(const struct target *g, unsigned at)
-{
-	const struct pbox_record *r = g->fragment->record;
-	unsigned slots = g->j->slots;
-
-	for (unsigned i = at / 64; at < slots; i++) {
-		uint64_t left = bits_in(i, at, slots) & ~r->has[i];
-
-		if (r->round.partial)
-			left &= r->expect[i];
-		if (left != 0)
-			return i * 64 + (unsigned)__builtin_ctzll(left);
-		at = (i + 1) * 64;
-	}
-	return slots;
-}
-
 static void
-rounds_missing(const struct target *g, uint64_t *set)
+rounds_owners(struct pbox_shard *s, const struct target *g)
 {
-	const struct pbox_shard_job *j = g->j;
-
-	for (unsigned at = 0; (at = next_missing(g, at)) < j->slots;) {
-		unsigned w = slots_owner(j, at);
-
-		pbox_bit_set(set, w);
-		at = slots_end(j, w);
-	}
-}
-
-static void
-rounds_wait(const struct target *g, unsigned worker, struct pbox_hdr *h)
-{
-	const struct pbox_shard_job *j = g->j;
-	const struct pbox_record *r = initialised(g) ? g->fragment->record : NULL;
-	unsigned first = slots_begin(j, worker), end = slots_end(j, worker), missing;
-
-	h->base = j->named ? first : g->fragment->version;
-	if (r == NULL)
-		return;
-	h->aux = r->arrived;
-	missing = next_missing(g, 0);
-	h->weight = missing < j->slots ? slots_owner(j, missing) : UINT32_MAX;
-	missing = bits_next_clear(r->has, first, end);
-	if (missing == end) {
-		h->flags |= PBOX_F_HAVE;
-		h->base = g->fragment->version;
-	} else if (j->named) {
-		h->base = missing;
-	}
+	rounds_verify(s, g, 0, g->j->slots);
 }
 
 /* Nobody waits for their slots any more, so they are sent nothing of this round. */
@@ -632,8 +630,9 @@ const struct discipline rounds_discipline = {
 	.pull = rounds_pull,
 	.burst = rounds_burst,
 	.missing = rounds_missing,
-	.wait = rounds_wait,
+	.wait = rounds_wait_says,
 	.members = rounds_members,
+	.owners = rounds_owners,
 	.report = rounds_report,
 	.at_cut = rounds_at_cut,
 	.drop = rounds_drop,

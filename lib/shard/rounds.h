@@ -98,10 +98,16 @@ void rounds_line_leave(struct pbox_shard_job *j, struct pbox_record *r);
 /* The first of j->free_acc; NULL: there is none for this round. */
 void *rounds_free_acc(const struct pbox_shard_job *j, const struct pbox_record *r);
 
+/* rounds_wait.c: the discipline's; and are all slots of the worker there? */
+void rounds_missing(const struct target *g, uint64_t *set);
+void rounds_wait_says(const struct target *g, unsigned worker, struct pbox_hdr *h);
+bool rounds_has_brought(const struct target *g, unsigned worker);
+
 /* rounds_sum.c */
 void rounds_fold(struct pbox_shard *s, const struct target *g);
 /* Give back the sums of the folded nodes that begin with slot `first` or after it. */
 void rounds_unfold(struct pbox_shard_job *j, struct pbox_record *r, unsigned first);
+bool rounds_verify(struct pbox_shard *s, const struct target *g, unsigned first, unsigned end);
 void rounds_burst(struct pbox_shard *s, const struct target *g, const struct target *next);
 /* Give back the packets of slots first .. end-1. */
 void rounds_release(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_record *r,

@@ -111,7 +111,7 @@ static void
 rounds_forget(struct pbox_shard *s, const struct target *g, unsigned slot)
 {
 	struct pbox_record *r = g->fragment->record;
-	unsigned w = slots_owner(g->j, slot);
+	unsigned w = slots_owner(g, slot);
 
 	rounds_release(s, g->j, r, slot, slot + 1);
 	r->from[slot].unverified = false;
@@ -122,7 +122,7 @@ rounds_forget(struct pbox_shard *s, const struct target *g, unsigned slot)
 }
 
 /* Take back those contributions of slots first to end - 1 that are not what was sent; true: all are. */
-static bool
+bool
 rounds_verify(struct pbox_shard *s, const struct target *g, unsigned first, unsigned end)
 {
 	struct pbox_record *r = g->fragment->record;

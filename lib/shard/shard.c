@@ -84,6 +84,9 @@ pbox_shard_mail(struct pbox_shard *s, const struct pbox_mail *m, uint64_t now_ns
 	case PBOX_MAIL_WHY:
 		shard_why(j, m->why);
 		break;
+	case PBOX_MAIL_OWNERS:
+		shard_owners_changed(s, j);
+		break;
 	case PBOX_MAIL_QUOTA:
 		shard_job_quota(j, &j->inbox.bounds);
 		break;

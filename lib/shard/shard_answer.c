@@ -65,6 +65,7 @@ shard_answer_result(const struct pbox_shard *s, const struct target *g)
 				.base = g->fragment->version,
 				.map_epoch = PBOX_MAP_EPOCH,
 				.format = t->pull_format,
+				.prio = g->j->edition,
 				.aux = g->fragment->contributors,
 				.weight = g->fragment->samples,
 			},

@@ -117,6 +117,8 @@ struct pbox_shard_job {
 	uint16_t tagged; /* PBOX_F_AUTH where the job has auth, else 0 */
 	uint16_t slots;  /* of a round */
 	bool named;      /* frames name nodes of them (R5.2b); else slot i is worker i's */
+	bool planned;    /* and their owners change: */
+	uint8_t edition; /* of the owners, as RESULT says it */
 	struct shard_member *member;
 	/* Where a worker's frames to each endpoint of the shard come from: its answers leave through
 	 * the port of the chunk, to the worker's address there. */
@@ -142,6 +144,8 @@ struct pbox_shard_job {
 	uint16_t n_expected;                    /* slots that new rounds wait for, */
 	uint64_t *expected;                     /* and which */
 	uint32_t members_set;                   /* it is another one with each MEMBERS */
+	struct pbox_job_owners owners;          /* shard_owners.c */
+	uint16_t *former; /* by slot: who had it last before, since map[1] began */
 	struct pbox_shard_inbox inbox;
 	struct pbox_arena *arena; /* of all of it: on the NUMA node of the core */
 	void *acc_mem;
@@ -378,8 +382,14 @@ void shard_record_close(
 	struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_fragment *fragment);
 void shard_target_of(struct pbox_shard_job *j, const struct pbox_record *r, struct target *g);
 void shard_members(struct pbox_shard *s, struct pbox_shard_job *j);
+/* Those of fragments that are not being restored, from number *at on; NULL: there is none left. */
+struct pbox_record *shard_record_next(struct pbox_shard_job *j, uint32_t *at, struct target *g);
 void shard_drop_records(struct pbox_shard *s, struct pbox_shard_job *j);
 void shard_why(struct pbox_shard_job *j, struct pbox_why_page *page);
+
+/* shard_owners.c: the inbox has other owners. */
+void shard_owners_begin(struct pbox_shard_job *j);
+void shard_owners_changed(struct pbox_shard *s, struct pbox_shard_job *j);
 
 /* What is ready (shard.c): at the end of a burst, or where room is needed. */
 void shard_finish_ready(struct pbox_shard *s);

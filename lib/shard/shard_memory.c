@@ -43,6 +43,8 @@ job_layout(struct pbox_shard_job *j, const struct pbox_shard_room *room)
 	size_t peer = member + workers * sizeof(*j->member);
 	size_t table = peer + (size_t)workers * peers * sizeof(*j->peer);
 	size_t set = table + PBOX_MAX_TABLES * sizeof(*j->table);
+	size_t map = set + (slot_words + words) * sizeof(uint64_t);
+	size_t map_bytes = room->planned ? room->slots * sizeof(uint16_t) : 0;
 	uint8_t *base = (uint8_t *)j;
 
 	_Static_assert(sizeof(*j->member) % PBOX_CACHE_LINE == 0, "no line is of two members");
@@ -52,8 +54,15 @@ job_layout(struct pbox_shard_job *j, const struct pbox_shard_room *room)
 		j->table = (struct pbox_shard_table **)(void *)(base + table);
 		j->expected = (uint64_t *)(void *)(base + set);
 		j->inbox.members = j->expected + slot_words;
+		for (unsigned i = 0; room->planned && i < 2; i++) {
+			j->owners.map[i] = (uint16_t *)(void *)(base + map + i * map_bytes);
+			j->inbox.owners.map[i] =
+				(uint16_t *)(void *)(base + map + (2 + i) * map_bytes);
+		}
+		if (room->planned)
+			j->former = (uint16_t *)(void *)(base + map + 4 * map_bytes);
 	}
-	return pbox_pad_line(set + (slot_words + words) * sizeof(uint64_t));
+	return pbox_pad_line(map + 5 * map_bytes);
 }
 
 size_t
@@ -82,6 +91,9 @@ pbox_shard_job_create(struct pbox_job *job, uint16_t shard, const struct pbox_sh
 	j->arena = arena;
 	j->slots = (uint16_t)room->slots;
 	j->named = room->named;
+	j->planned = room->planned;
+	if (j->planned)
+		shard_owners_begin(j);
 	j->hold_share = room->hold;
 	j->n_free_acc = room->folded;
 	j->acc_kept = room->kept;

@@ -44,8 +44,8 @@ shard_record_close(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_f
 }
 
 /* Those of fragments that are not being restored, from number *at on; NULL: there is none left. */
-static struct pbox_record *
-next_in_progress(struct pbox_shard_job *j, uint32_t *at, struct target *g)
+struct pbox_record *
+shard_record_next(struct pbox_shard_job *j, uint32_t *at, struct target *g)
 {
 	while (*at < j->n_records) {
 		struct pbox_record *r = record_at(j, (*at)++);
@@ -92,7 +92,7 @@ shard_members(struct pbox_shard *s, struct pbox_shard_job *j)
 	struct target g;
 
 	expect_members(j);
-	for (uint32_t i = 0; next_in_progress(j, &i, &g) != NULL;)
+	for (uint32_t i = 0; shard_record_next(j, &i, &g) != NULL;)
 		g.st->discipline->members(s, &g);
 	shard_finish_ready(s);
 }
@@ -102,7 +102,7 @@ shard_drop_records(struct pbox_shard *s, struct pbox_shard_job *j)
 {
 	struct target g;
 
-	for (uint32_t i = 0; next_in_progress(j, &i, &g) != NULL;)
+	for (uint32_t i = 0; shard_record_next(j, &i, &g) != NULL;)
 		g.st->discipline->drop(s, &g);
 	for (uint32_t i = 0; i < j->n_records; i++) {
 		if (record_at(j, i)->open)
@@ -120,7 +120,7 @@ shard_why(struct pbox_shard_job *j, struct pbox_why_page *page)
 	unsigned n = 0;
 
 	page->open = 0;
-	for (uint32_t i = 0; (r = next_in_progress(j, &i, &g)) != NULL;) {
+	for (uint32_t i = 0; (r = shard_record_next(j, &i, &g)) != NULL;) {
 		unsigned k;
 
 		page->open++;

@@ -14,6 +14,7 @@
 struct slots {
 	uint16_t first, n, level;
 	bool named;
+	bool late; /* they were its worker's, and are others' now (R15.7) */
 };
 
 /* A worker has all slots from its first one on, up to those of the next. */
@@ -29,10 +30,23 @@ slots_end(const struct pbox_shard_job *j, unsigned worker)
 	return slots_begin(j, worker + 1);
 }
 
-/* The last worker whose first slot is not after this one. */
-static inline unsigned
-slots_owner(const struct pbox_shard_job *j, unsigned slot)
+/* Of a job with a plan: who owns each slot in that round. */
+static inline const uint16_t *
+slots_map(const struct pbox_shard_job *j, uint32_t round)
 {
+	bool newer = j->owners.from != 0 && pbox_serial_diff(round, j->owners.from) >= 0;
+
+	return j->owners.map[newer];
+}
+
+/* In the round in progress of the fragment: without a plan the last worker whose first slot is not after this one. */
+static inline unsigned
+slots_owner(const struct target *g, unsigned slot)
+{
+	const struct pbox_shard_job *j = g->j;
+
+	if (j->planned)
+		return slots_map(j, g->fragment->version + 1)[slot] & PBOX_SLOT_WORKER;
 	return ((slot + 1) * j->job->workers - 1) / j->slots;
 }
 

@@ -34,7 +34,6 @@ NAMES(capability, PBOX_CAPABILITIES(PBOX_LIST_NAME))
 LATERS(type, PBOX_TYPES_LATER(PBOX_LIST_NAME))
 LATERS(format, PBOX_FORMATS_LATER(PBOX_LIST_NAME))
 LATERS(discipline, PBOX_DISCIPLINES_LATER(PBOX_LIST_NAME))
-LATERS(policy, PBOX_POLICIES_LATER(PBOX_LIST_NAME))
 
 int
 pbox_number(const char *(*name_of)(unsigned), const char *name, size_t len)

@@ -431,6 +431,42 @@ int pbox_status_ok_add(void *buf, struct pbox_cursor *cur, const struct pbox_mem
 int pbox_status_ok_decode(
 	const void *buf, size_t len, struct pbox_status_ok *m, struct pbox_cursor *cur);
 int pbox_status_ok_next(struct pbox_cursor *cur, struct pbox_member_entry *e);
+/* ---- section 15 ------------------------------------------------------------------------------ */
+
+/** Slots first to end - 1. */
+struct pbox_slot_range {
+	uint16_t first, end;
+};
+#define PBOX_WORK_RANGES 24 /**< of one worker, at most */
+#define PBOX_WORK_NONE   (UINT64_MAX >> 1)
+
+/** WORK: a worker's report of a round, and what it owns. */
+struct pbox_work_ask {
+	uint32_t table, round, edition; /**< round 0: no report */
+	uint16_t slots, payloads;
+	uint32_t fits; /**< samples; UINT32_MAX: not known */
+	uint32_t trained;
+	double compute, fixed, up, down; /**< seconds */
+	uint64_t seed, samples;          /**< PBOX_WORK_NONE: none */
+	uint32_t batch;
+	uint16_t ranges;
+	struct pbox_slot_range range[PBOX_WORK_RANGES];
+};
+
+/** WORK_OK: what a worker owns from now on, and by the next plan, if next_from is not 0. */
+struct pbox_work_ok {
+	uint32_t table, edition, plan, next_plan, next_from;
+	uint16_t again_ms; /**< not 0: ask again then, nothing else is here */
+	uint16_t ranges, next_ranges, members;
+	uint32_t leads;
+	struct pbox_slot_range range[PBOX_WORK_RANGES], next_range[PBOX_WORK_RANGES];
+};
+
+size_t pbox_work_ask_encode(void *buf, size_t cap, const struct pbox_work_ask *m);
+int pbox_work_ask_decode(const void *buf, size_t len, struct pbox_work_ask *m);
+size_t pbox_work_ok_encode(void *buf, size_t cap, const struct pbox_work_ok *m);
+int pbox_work_ok_decode(const void *buf, size_t len, struct pbox_work_ok *m);
+
 size_t pbox_error_encode(void *buf, size_t cap, const struct pbox_error_msg *m);
 int pbox_error_decode(const void *buf, size_t len, struct pbox_error_msg *m);
 

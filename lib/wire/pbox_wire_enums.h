@@ -43,6 +43,8 @@ extern "C" {
 	X(PBOX_PING, 0x10, PING)             \
 	X(PBOX_PONG, 0x11, PONG)             \
 	X(PBOX_NOT_READY, 0x12, NOT_READY)   \
+	X(PBOX_WORK, 0x13, WORK)             \
+	X(PBOX_WORK_OK, 0x14, WORK_OK)       \
 	X(PBOX_PUSH, 0x20, PUSH)             \
 	X(PBOX_PUSH_OK, 0x21, PUSH_OK)       \
 	X(PBOX_PULL, 0x22, PULL)             \
@@ -57,8 +59,6 @@ extern "C" {
 	X(PBOX_FETCHED, 0x2C, FETCHED)
 /** Numbers that are taken, for what a later release does (section 13): a box refuses requests by these names. */
 #define PBOX_TYPES_LATER(X)              \
-	X(PBOX_WORK, 0x13, WORK)         \
-	X(PBOX_WORK_OK, 0x14, WORK_OK)   \
 	X(PBOX_TASK, 0x15, TASK)         \
 	X(PBOX_TASK_OK, 0x16, TASK_OK)   \
 	X(PBOX_BOXES, 0x17, BOXES)       \
@@ -157,12 +157,14 @@ enum pbox_hyper_id { PBOX_HYPERS(PBOX_LIST_SYMBOL) PBOX_HYPER_IDS };
 enum pbox_errcode { PBOX_ERRCODES(PBOX_LIST_SYMBOL) };
 
 /** What happens when a worker is dead (R8.5), as a JOIN says it. */
-#define PBOX_POLICIES(X)       X(PBOX_POLICY_WAIT, 0, wait) X(PBOX_POLICY_SHRINK, 1, shrink)
-#define PBOX_POLICIES_LATER(X) X(PBOX_POLICY_REASSIGN, 2, reassign)
+#define PBOX_POLICIES(X)                 \
+	X(PBOX_POLICY_WAIT, 0, wait)     \
+	X(PBOX_POLICY_SHRINK, 1, shrink) \
+	X(PBOX_POLICY_REASSIGN, 2, reassign)
 enum pbox_policy {
 	PBOX_POLICY_ANY =
 		-1, /**< what the workers ask for: of the configuration, never on the wire */
-	PBOX_POLICIES(PBOX_LIST_SYMBOL) PBOX_POLICIES_LATER(PBOX_LIST_SYMBOL)
+	PBOX_POLICIES(PBOX_LIST_SYMBOL)
 };
 
 /** What a side may be able to do beyond the first release of version 1 (R4.10): bits of JOIN and of WELCOME's flags. */
@@ -224,7 +226,6 @@ const char *pbox_capability_name(unsigned bit);        /**< "slots" */
 const char *pbox_type_later(unsigned type);             /**< "WORK" */
 const char *pbox_format_later(unsigned format);         /**< "int8" */
 const char *pbox_discipline_later(unsigned discipline); /**< "turn" */
-const char *pbox_policy_later(unsigned policy);         /**< "reassign" */
 
 /** The number of which @p name_of (one of these functions) says the @p len bytes at @p name; -1: there is none. */
 int pbox_number(const char *(*name_of)(unsigned), const char *name, size_t len);

@@ -57,6 +57,24 @@ error_of(const struct pbox_work *work, unsigned i)
 	return sqrt(slot * slot + up * up + fixed * fixed + down * down);
 }
 
+/* Borders at multiples of 2^level, and a slot at least for who must have one; the seconds of a round then. */
+static double
+round_borders(struct pbox_work *work, unsigned level, unsigned *nodes)
+{
+	unsigned n = work->conf.workers, v = work->conf.slots, half = 1u << level >> 1;
+
+	for (unsigned i = 1; i < n; i++) {
+		unsigned at = (work->first[i] + half) >> level << level;
+		unsigned least = work->first[i - 1] + work->cost[i - 1].least, rest = 0;
+
+		for (unsigned k = i; k < n; k++)
+			rest += work->cost[k].least;
+		at = at < least ? least : at;
+		work->first[i] = (uint16_t)(at > v - rest ? v - rest : at);
+	}
+	return pbox_work_predict(work->cost, n, work->pipeline, work->first, nodes);
+}
+
 static void
 weigh_plans(struct pbox_work *work, double at, struct weighed *g)
 {
@@ -90,6 +108,11 @@ weigh_plans(struct pbox_work *work, double at, struct weighed *g)
 	g->next = pbox_work_share(
 		work->cost, n, work->conf.slots, work->pipeline, work->first, work->spare);
 	pbox_work_predict(work->cost, n, work->pipeline, work->first, &g->nodes_next);
+	/* for more nodes there is no room: borders at multiples of ever larger powers of 2 */
+	for (unsigned level = 1; work->conf.nodes_most != 0 &&
+				 g->nodes_next > work->conf.nodes_most && level <= PBOX_MAX_LEVEL;
+		level++)
+		g->next = round_borders(work, level, &g->nodes_next);
 }
 
 /* More than a little, more than the noise, and not once alone. */

@@ -68,6 +68,39 @@ find_takers(struct pbox_work *work, unsigned n)
 		}
 }
 
+/* Nodes become their halves until there are some for each taker. A move is a node: its halves are nodes, too. */
+static unsigned
+split_moves(struct pbox_work *work, unsigned n)
+{
+	unsigned able = 0, slots = 0, nodes = 0, largest;
+
+	for (unsigned i = 0; i < work->conf.workers; i++)
+		able += work_is_able(&work->worker[i]);
+	for (unsigned m = 0; m < n; m++)
+		slots += work->move[m].end - work->move[m].first;
+	work_count_owned(work, work->owner);
+	for (unsigned i = 0; i < work->conf.workers; i++)
+		nodes += work_is_able(&work->worker[i]) ? work->nodes[i] : 0;
+	largest = able > 0 ? (slots + able - 1) / able : slots;
+	for (unsigned m = 0; m < n;) {
+		struct pbox_work_move *x = &work->move[m];
+		unsigned size = x->end - x->first, half = 1;
+
+		/* each half is a payload more, and may be one too many */
+		if (size <= largest ||
+			(work->conf.nodes_most != 0 && nodes + n >= work->conf.nodes_most)) {
+			m++;
+			continue;
+		}
+		while (half * 2 < size)
+			half *= 2;
+		memmove(x + 1, x, (n - m) * sizeof(*x));
+		x[0].end = x[1].first = (uint16_t)(x->first + half);
+		n++;
+	}
+	return n;
+}
+
 static void
 reassign_plan(struct pbox_work *work, struct work_plan *p, unsigned worker)
 {
@@ -94,7 +127,7 @@ reassign_plan(struct pbox_work *work, struct work_plan *p, unsigned worker)
 static unsigned
 reassign_round(struct pbox_work *work, unsigned worker, double at)
 {
-	unsigned n = nodes_of_owner(work, work->owner, worker);
+	unsigned n = split_moves(work, nodes_of_owner(work, work->owner, worker));
 
 	for (unsigned i = 0; i < work->conf.workers; i++)
 		work->load[i] = work_finish(work, i, at);
@@ -107,11 +140,20 @@ reassign_round(struct pbox_work *work, unsigned worker, double at)
 static unsigned
 reassign(struct pbox_work *work, unsigned worker, double at, const struct pbox_work_move **moves)
 {
-	reassign_plan(work, &work->plan[work->current], worker);
+	struct work_plan *now = &work->plan[work->current];
+	unsigned n;
+
 	if (work->pending)
 		reassign_plan(work, &work->plan[!work->current], worker);
+	n = reassign_round(work, worker, at);
+	/* rounds until the next plan go as this one does: pieces that were begun stay whose they are */
+	for (unsigned m = 0; m < n; m++)
+		for (unsigned s = work->move[m].first; s < work->move[m].end; s++)
+			now->owner[s] = work->move[m].to;
+	if (worker < work->conf.workers)
+		now->finish[worker] = 0;
 	*moves = work->move;
-	return reassign_round(work, worker, at);
+	return n;
 }
 
 /* Its slots go; it is no taker. */

@@ -96,6 +96,8 @@ struct pbox_work_conf {
 	unsigned slots;                /**< workers to PBOX_MAX_SLOTS */
 	unsigned pipeline;             /**< enum pbox_work_pipeline */
 	unsigned micro_min, micro_max; /**< samples of a micro-batch: powers of two */
+	bool everyone;                 /**< each member that can has a slot at least, by plan */
+	unsigned nodes_most;           /**< nodes of all ranges of a plan together; 0: no limit */
 };
 
 /** All workers are members and share the slots by pbox_slots_of(): plan 0. @return the caller's; NULL: @p err says why */
@@ -111,6 +113,10 @@ struct pbox_work_plan {
 		finish; /**< predicted seconds of each worker; 0: it has no slots, or nothing is known */
 	const uint16_t *owner; /**< of each slot */
 };
+/** The plan that waits holds from a later round on. */
+void pbox_work_postpone(struct pbox_work *work, uint32_t from_round);
+/** Plan 0 has other owners: `owner` & `mask` of each slot, a worker's number. No plan waits. */
+void pbox_work_adopt(struct pbox_work *work, const uint16_t *owner, uint16_t mask);
 /** Of the round in progress, without what deaths and steals moved in this round; valid until pbox_work_round(). */
 const struct pbox_work_plan *pbox_work_plan(const struct pbox_work *work);
 /** The one that waits for its round; NULL: none. Valid until pbox_work_round() or pbox_work_decide(). */
@@ -212,8 +218,8 @@ struct pbox_work_move {
 
 /**
  * A member is gone. Its slots of the round in progress, begun or not, go to others at once, and so do those of the plans.
- * Moves are the nodes of its own ranges, whole: each of its contributions is there or not, and a replacement brings the same
- * nodes. So in this round a replacement must not join such a node with slots of its own. The largest node goes first, to
+ * Moves are the nodes of its own ranges, or children of these where they are large: each of its contributions is there or not, and a
+ * replacement brings such a node, or a part of it. So until the next plan a replacement must not join one with slots of its own. The largest goes first, to
  * the member with the earliest predicted finish of the round in progress (of the plan, for plans).
  *
  * @param moves  the room's, until the next call of this function, of pbox_work_release() or pbox_work_join()

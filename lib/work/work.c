@@ -132,6 +132,24 @@ pbox_work_owners(const struct pbox_work *w)
 	return w->owner;
 }
 
+void
+pbox_work_postpone(struct pbox_work *w, uint32_t from_round)
+{
+	PBOX_ASSERT(w->pending);
+	w->plan[!w->current].pub.from_round = from_round;
+}
+
+void
+pbox_work_adopt(struct pbox_work *w, const uint16_t *owner, uint16_t mask)
+{
+	PBOX_ASSERT(!w->pending);
+	for (unsigned s = 0; s < w->conf.slots; s++) {
+		PBOX_ASSERT((owner[s] & mask) < w->conf.workers);
+		w->plan[w->current].owner[s] = owner[s] & mask;
+	}
+	pbox_work_round(w, w->round);
+}
+
 struct work_plan *
 work_newest(struct pbox_work *w)
 {
@@ -240,7 +258,7 @@ work_cost_of(const struct pbox_work *work, unsigned worker, struct pbox_work_cos
 	cost->up = w->figure[WORK_UP].value;
 	cost->down = w->figure[WORK_DOWN].value;
 	cost->most = work_is_able(w) ? (uint16_t)work->conf.slots : 0;
-	cost->least = w->probe && cost->most > 0;
+	cost->least = (w->probe || work->conf.everyone) && cost->most > 0;
 }
 
 uint32_t

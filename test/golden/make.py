@@ -229,6 +229,9 @@ def malformed_frames(s):
     bad("mapped beyond its chunks", 0x08, proto.Mapped(0, 0, 0, 1, 0, [
         proto.Chunk(0, 0, 1, 1, [[0, 0, 1]])]).pack())
     bad("set of 17 parameters", 0x09, proto.Set(params=[[1, 0.5]] * 17).pack())
+    bad("work with a range that ends before it begins", 0x13, proto.Work(ranges=[[4, 4]]).pack())
+    bad("work with ranges that overlap", 0x13, proto.Work(ranges=[[0, 4], [3, 8]]).pack())
+    bad("work_ok with 25 ranges", 0x14, proto.WorkOk(ranges=[[i, i + 1] for i in range(25)]).pack())
     bad("status_ok beyond its workers", 0x0C, proto.StatusOk(1, 1, 1, 0, 0, "",
                                                             [proto.Member()]).pack())
 
@@ -307,6 +310,20 @@ def clock_frames(s):
         proto.ERROR["LOST"], TYPE["DECLARE"], 1, "the box was restarted"))
 
 
+def work_frames(s):
+    """Section 15: work by plan."""
+    needs = 1 << proto.CAPABILITIES["slots"] | 1 << proto.CAPABILITIES["work"]
+    s.control("join of a job with a plan", "R15.1", proto.Join(
+        1, 2, 0, 3, 1500, 64, 0, 2, "resnet", "node7", can=needs, needs=needs, slots=32), joined=False)
+    s.control("work without a report", "R15.4", proto.Work(0, 1, 0))
+    s.control("work with a report", "R15.4", proto.Work(
+        0, 42, 7, 11, 3, 0xFFFFFFFF, 41, 0.125, 0.5, 1e-3, 2.5e-3, 4711, 60000, 512, [[0, 8], [8, 10], [31, 32]]))
+    s.control("work_ok", "R15.5", proto.WorkOk(0, 7, 3, 0, 0, 0, 4, 0, [[0, 8], [8, 10]]))
+    s.control("work_ok with a plan that waits", "R15.5", proto.WorkOk(
+        0, 0xFFFFFFFF, 3, 4, 44, 0, 3, 1, [[0, 16]], [[0, 4], [28, 4096]]))
+    s.control("work_ok while owners change", "R15.5", proto.WorkOk(0, 8, 3, 0, 0, 2, 4, 0))
+
+
 def later_frames(s):
     """Section 13: what a later release sends, and this one refuses by its name."""
     every = sum(1 << bit for bit in proto.CAPABILITIES.values())
@@ -383,6 +400,7 @@ def build():
     datagrams(s)
     state_frames(s)
     echo_frames(s)
+    work_frames(s)
     later_frames(s)
     slot_frames(s)
     circle_frames(s)

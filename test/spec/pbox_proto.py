@@ -37,7 +37,7 @@ TYPES = {
     0x13: "WORK", 0x14: "WORK_OK", 0x15: "TASK", 0x16: "TASK_OK", 0x17: "BOXES", 0x18: "BOXES_OK",
     0x19: "STATS", 0x1A: "STATS_OK", 0x2A: "MOVED",
 }
-LATER_TYPES = {"WORK", "WORK_OK", "TASK", "TASK_OK", "BOXES", "BOXES_OK", "STATS", "STATS_OK", "MOVED"}
+LATER_TYPES = {"TASK", "TASK_OK", "BOXES", "BOXES_OK", "STATS", "STATS_OK", "MOVED"}
 TYPE = {name: number for number, name in TYPES.items()}
 FIRST_DATA_TYPE = 0x20
 
@@ -592,6 +592,88 @@ class StatusOk:
         return cls(workers, joined, first, tables, max_round, text, members, flags)
 
 
+MAX_SLOTS = 4096
+MAX_RANGES = 24  # of one worker (R15.9)
+NONE_U64 = (1 << 63) - 1
+
+
+def _pack_ranges(ranges):
+    return b"".join(struct.pack("<HH", *r) for r in ranges)
+
+
+def _get_ranges(r, count):
+    """In the order of slots, none empty, none that overlaps another."""
+    ranges, at = [], 0
+    for _ in range(count):
+        first, end = r.get("HH")
+        _malformed_if(first < at or end <= first or end > MAX_SLOTS, "range")
+        ranges.append([first, end])
+        at = end
+    return ranges
+
+
+@dataclass
+class Work:
+    """R15.4."""
+    TYPE: ClassVar[int] = 0x13
+    table: int = 0
+    round: int = 0
+    edition: int = 0
+    slots: int = 0
+    payloads: int = 0
+    fits: int = 0xFFFFFFFF
+    trained: int = 0
+    compute: float = 0.0
+    fixed: float = 0.0
+    up: float = 0.0
+    down: float = 0.0
+    seed: int = NONE_U64
+    samples: int = NONE_U64
+    batch: int = 0
+    ranges: list = field(default_factory=list)  # of [first, end]
+
+    def pack(self):
+        return struct.pack("<IIIHHIIddddQQIH2x", self.table, self.round, self.edition, self.slots, self.payloads,
+                           self.fits, self.trained, self.compute, self.fixed, self.up, self.down, self.seed,
+                           self.samples, self.batch, len(self.ranges)) + _pack_ranges(self.ranges)
+
+    @classmethod
+    def unpack(cls, data):
+        r = _Reader(data)
+        *head, count = r.get("IIIHHIIddddQQIH2x")
+        _malformed_if(count > MAX_RANGES, "ranges")
+        return cls(*head, _get_ranges(r, count))
+
+
+@dataclass
+class WorkOk:
+    """R15.5."""
+    TYPE: ClassVar[int] = 0x14
+    table: int = 0
+    edition: int = 0
+    plan: int = 0
+    next_plan: int = 0
+    next_from: int = 0
+    again_ms: int = 0
+    members: int = 0
+    leads: int = 0
+    ranges: list = field(default_factory=list)
+    next_ranges: list = field(default_factory=list)
+
+    def pack(self):
+        return struct.pack("<IIIIIHHHHI", self.table, self.edition, self.plan, self.next_plan, self.next_from,
+                           self.again_ms, len(self.ranges), len(self.next_ranges), self.members,
+                           self.leads) + _pack_ranges(self.ranges) + _pack_ranges(self.next_ranges)
+
+    @classmethod
+    def unpack(cls, data):
+        r = _Reader(data)
+        table, edition, plan, next_plan, next_from, again, n, after, members, leads = r.get("IIIIIHHHHI")
+        _malformed_if(n > MAX_RANGES or after > MAX_RANGES, "ranges")
+        return cls(table, edition, plan, next_plan, next_from, again, members, leads, _get_ranges(r, n),
+                   _get_ranges(r, after))
+
+
 @dataclass
 class Error:
     TYPE: ClassVar[int] = 0x0F
@@ -623,7 +705,7 @@ class Error:
 
 
 MESSAGES = {m.TYPE: m for m in (Hello, Retry, Join, Welcome, Declare, Declared, Map, Mapped,
-                                NotReady, Set, Status, StatusOk, Error)}
+                                NotReady, Set, Status, StatusOk, Work, WorkOk, Error)}
 
 
 # ---- chunks ---------------------------------------------------------------------------------

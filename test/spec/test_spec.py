@@ -32,6 +32,8 @@ SAMPLES = [
     proto.Mapped(1, 9, 2, 352, 5, [proto.Chunk(7, 1, 30, 4, [[0, 0, 10], [5, 1, 20]])]),
     proto.Set(1, 2, 3, [[1, 0.5], [2, -1.0]]), proto.Status(3), proto.Status(3, 1, 4, 5, 6),
     proto.StatusOk(4, 3, 1, 2, 9, "fine", [proto.Member(1, 1, 5, 2, "host")]),
+    proto.Work(0, 9, 3, 4, 2, 8, 7, 0.5, 0.25, 0.125, 2.0, 1, 2, 3, [[0, 4], [4, 5]]),
+    proto.WorkOk(0, 9, 3, 4, 12, 0, 2, 1, [[0, 4]], [[1, 2], [8, 9]]),
     proto.Error(6, 3, 1, "taken"),
 ]
 

@@ -199,7 +199,7 @@ test_contradictions(void)
 	bad("max-workers = 4\n" PORT JOB "workers = 5",
 		"[job a] workers = 5 (FILE line 6) is more than max-workers = 4 (FILE line 1): raise max-workers");
 	bad(PORT JOB "policy = shirnk",
-		"FILE line 5: [job a] policy: 'shirnk' is not any, wait or shrink: did you mean 'shrink'?");
+		"FILE line 5: [job a] policy: 'shirnk' is not any, wait, shrink or reassign: did you mean 'shrink'?");
 	bad("[port eth/0]",
 		"FILE line 1: [port eth/0]: a port is a number or a DPDK device, like 0, net_tap0 or 0000:03:00.0");
 	bad("[port 01]",

@@ -51,8 +51,8 @@ test_join(void)
 	refused("boxes");
 	join(PBOX_POLICY_WAIT, UINT32_MAX, 1u << PBOX_CAN_CLOCK | 1u << PBOX_CAN_BLOCK | 1u << 31);
 	refused("block, capability 31");
-	join(PBOX_POLICY_REASSIGN, 0, 1u << PBOX_CAN_WORK);
-	refused("policy reassign, work");
+	join(PBOX_POLICY_REASSIGN, 0, 1u << PBOX_CAN_WORK); /* and no slots */
+	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
 	join(PBOX_POLICY_REASSIGN + 1, 0, 0);
 	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
 	join(PBOX_POLICY_WAIT, 0, UINT32_MAX); /* more than a text has room for */
@@ -98,13 +98,13 @@ test_declare(void)
 static void
 test_requests(void)
 {
-	const enum pbox_type request[] = {PBOX_WORK, PBOX_TASK, PBOX_BOXES, PBOX_STATS};
-	const enum pbox_type other[] = {PBOX_WORK_OK, PBOX_TASK_OK, PBOX_BOXES_OK, PBOX_STATS_OK};
+	const enum pbox_type request[] = {PBOX_TASK, PBOX_BOXES, PBOX_STATS};
+	const enum pbox_type other[] = {PBOX_TASK_OK, PBOX_BOXES_OK, PBOX_STATS_OK};
 
 	fx_begin();
 	fx_join(&w[0], "vision", 0, 1);
 	fx_clear();
-	for (unsigned i = 0; i < 4; i++) {
+	for (unsigned i = 0; i < 3; i++) {
 		uint64_t dropped = fx.rs[PBOX_RS_DROP_TYPE];
 
 		fx_control(&w[0], request[i], "12345678", 8);
@@ -115,7 +115,7 @@ test_requests(void)
 	}
 	w[1] = w[0];
 	w[1].token++; /* and nobody asks without a session */
-	fx_control(&w[1], PBOX_WORK, "", 0);
+	fx_control(&w[1], PBOX_TASK, "", 0);
 	UNIT_EQ_U64(fx_last()->hdr.aux, PBOX_E_SESSION);
 	fx_end();
 }

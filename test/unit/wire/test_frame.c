@@ -203,7 +203,7 @@ test_types_and_flags(void)
 	make(f, 0);
 	for (unsigned type = 0; type < 256; type++) {
 		bool known = (type >= 0x01 && type <= 0x1A) || (type >= 0x20 && type <= 0x2C);
-		bool later = (type >= 0x13 && type <= 0x1A) || type == 0x2A;
+		bool later = (type >= 0x15 && type <= 0x1A) || type == 0x2A;
 
 		f[2] = (uint8_t)type;
 		reseal(f);
@@ -432,7 +432,7 @@ test_names(void)
 	CU_ASSERT_STRING_EQUAL(pbox_discipline_name(1), "clock");
 	CU_ASSERT_STRING_EQUAL(pbox_discipline_later(1), "?");
 	CU_ASSERT_STRING_EQUAL(pbox_discipline_later(2), "turn");
-	CU_ASSERT_STRING_EQUAL(pbox_policy_later(2), "reassign");
+	CU_ASSERT_STRING_EQUAL(pbox_policy_name(2), "reassign");
 	CU_ASSERT_STRING_EQUAL(pbox_capability_name(5), "?"); /* INSECURE of WELCOME */
 	CU_ASSERT_STRING_EQUAL(pbox_capability_name(6), "slots");
 	CU_ASSERT_STRING_EQUAL(pbox_optimiser_name(PBOX_OPT_ADAMW), "adamw");

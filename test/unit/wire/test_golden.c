@@ -369,7 +369,74 @@ check_error(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t cap)
 	return (int)pbox_error_encode(out, cap, &m);
 }
 
+static void
+check_real(json_t *p, const char *key, double got)
+{
+	same(json_number_value(json_object_get(p, key)) == got, 1, key);
+}
+
+static void
+check_ranges(json_t *p, const char *key, const struct pbox_slot_range *r, unsigned n)
+{
+	json_t *list = json_object_get(p, key);
+
+	same(n, json_array_size(list), key);
+	for (unsigned i = 0; i < n; i++) {
+		json_t *pair = json_array_get(list, i);
+
+		same(r[i].first, (unsigned)json_integer_value(json_array_get(pair, 0)), key);
+		same(r[i].end, (unsigned)json_integer_value(json_array_get(pair, 1)), key);
+	}
+}
+
+static int
+check_work(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t cap)
+{
+	struct pbox_work_ask m;
+
+	if (pbox_work_ask_decode(buf, len, &m) != 0)
+		return -1;
+	N(table);
+	N(round);
+	N(edition);
+	N(slots);
+	N(payloads);
+	N(fits);
+	N(trained);
+	N(batch);
+	check_real(p, "compute", m.compute);
+	check_real(p, "fixed", m.fixed);
+	check_real(p, "up", m.up);
+	check_real(p, "down", m.down);
+	N(seed);
+	N(samples);
+	check_ranges(p, "ranges", m.range, m.ranges);
+	return (int)pbox_work_ask_encode(out, cap, &m);
+}
+
+static int
+check_work_ok(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t cap)
+{
+	struct pbox_work_ok m;
+
+	if (pbox_work_ok_decode(buf, len, &m) != 0)
+		return -1;
+	N(table);
+	N(edition);
+	N(plan);
+	N(next_plan);
+	N(next_from);
+	N(again_ms);
+	N(members);
+	N(leads);
+	check_ranges(p, "ranges", m.range, m.ranges);
+	check_ranges(p, "next_ranges", m.next_range, m.next_ranges);
+	return (int)pbox_work_ok_encode(out, cap, &m);
+}
+
 static const checker checkers[PBOX_FIRST_DATA_TYPE] = {
+	[PBOX_WORK] = check_work,
+	[PBOX_WORK_OK] = check_work_ok,
 	[PBOX_HELLO] = check_hello,
 	[PBOX_RETRY] = check_retry,
 	[PBOX_JOIN] = check_join,

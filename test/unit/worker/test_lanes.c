@@ -25,7 +25,7 @@ const char unit_suite[] = "worker: lanes of pushes and pulls";
 /* ---- a discipline as a clock: a push is answered at once, a pull takes whatever version there is ------------- */
 
 static int
-lane_begin(struct session *s, struct pbox_worker_table *t, uint32_t first_round,
+clock_begin(struct session *s, struct pbox_worker_table *t, uint32_t first_round,
 	struct pbox_client_error *err)
 {
 	(void)s;
@@ -36,21 +36,20 @@ lane_begin(struct session *s, struct pbox_worker_table *t, uint32_t first_round,
 }
 
 static void
-lane_push(struct frag *f)
+clock_push(struct frag *f)
 {
 	f->round++;
 }
 
 static void
-lane_withdraw(struct frag *f)
+clock_withdraw(struct frag *f)
 {
 	f->round--;
 }
 
 static void
-lane_ask(const struct pbox_worker_table *t, const struct frag *f, struct pbox_hdr *h)
+clock_ask(const struct frag *f, struct pbox_hdr *h)
 {
-	(void)t;
 	if (h->type == PBOX_PULL)
 		h->flags |= PBOX_F_LATEST;
 	else
@@ -59,25 +58,21 @@ lane_ask(const struct pbox_worker_table *t, const struct frag *f, struct pbox_hd
 
 /** Answers to pulls have the version in round, those to pushes the clock; WAIT to a pull has 0. */
 static bool
-lane_answers(const struct pbox_worker *w, const struct pbox_worker_table *t,
-	const struct flight *fl, const struct pbox_hdr *h)
+clock_answers(const struct flight *fl, const struct pbox_hdr *h)
 {
-	(void)w;
-	(void)t;
 	if (fl->type != PBOX_PULL)
 		return h->round == fl->frag->round;
 	return flight_is_since(fl, h) && (h->type == PBOX_RESULT || h->round == 0);
 }
 
 static void
-lane_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h)
+clock_result(struct frag *f, const struct pbox_hdr *h)
 {
-	(void)t;
 	f->round = h->round;
 }
 
 static bool
-lane_defers(const struct pbox_worker_table *t, const struct frag *f)
+clock_defers(const struct pbox_worker_table *t, const struct frag *f)
 {
 	(void)t;
 	(void)f;
@@ -85,13 +80,13 @@ lane_defers(const struct pbox_worker_table *t, const struct frag *f)
 }
 
 static uint32_t
-lane_version(const struct pbox_worker_table *t, const struct frag *f)
+clock_version(const struct pbox_worker_table *t, const struct frag *f)
 {
 	return t->retained[table_frag_number(t, f)].version;
 }
 
 static void
-lane_restored(struct session *s, struct pbox_worker_table *t, struct frag *f, uint32_t version)
+clock_restored(struct session *s, struct pbox_worker_table *t, struct frag *f, uint32_t version)
 {
 	(void)s;
 	(void)t;
@@ -100,7 +95,7 @@ lane_restored(struct session *s, struct pbox_worker_table *t, struct frag *f, ui
 }
 
 static bool
-lane_needs_from(const struct pbox_worker_table *t, uint32_t *round)
+clock_needs_from(const struct pbox_worker_table *t, uint32_t *round)
 {
 	(void)t;
 	(void)round;
@@ -108,19 +103,18 @@ lane_needs_from(const struct pbox_worker_table *t, uint32_t *round)
 }
 
 static const struct worker_discipline by_clock = {
-	.survives = true,
 	.lanes = 2,
 	.unit = "push",
-	.begin = lane_begin,
-	.push = lane_push,
-	.withdraw = lane_withdraw,
-	.ask = lane_ask,
-	.answers = lane_answers,
-	.result = lane_result,
-	.defers = lane_defers,
-	.version = lane_version,
-	.restored = lane_restored,
-	.needs_from = lane_needs_from,
+	.begin = clock_begin,
+	.push = clock_push,
+	.withdraw = clock_withdraw,
+	.ask = clock_ask,
+	.answers = clock_answers,
+	.result = clock_result,
+	.defers = clock_defers,
+	.version = clock_version,
+	.restored = clock_restored,
+	.needs_from = clock_needs_from,
 };
 
 /* ---- the worker, and its box ---------------------------------------------------------------------------------- */

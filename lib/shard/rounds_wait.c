@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/* What a round waits for, and what a worker is to bring. */
+
+#include "rounds.h"
+
+/* The first slot of the worker that is not there; j->slots: all of its own are. */
+static unsigned
+own_missing(const struct target *g, unsigned worker)
+{
+	const struct pbox_shard_job *j = g->j;
+	const struct pbox_record *r = initialised(g) ? g->fragment->record : NULL;
+	unsigned slot = slots_begin(j, worker), end = slots_end(j, worker);
+
+	if (!j->planned) {
+		if (r != NULL)
+			slot = bits_next_clear(r->has, slot, end);
+		return slot == end ? j->slots : slot;
+	}
+	for (slot = 0; slot < j->slots; slot++)
+		if ((slots_owner(g, slot) == worker || slots_owner(g, slot) == PBOX_SLOT_NOBODY) &&
+			(r == NULL || !pbox_bit_get(r->has, slot)))
+			break;
+	return slot;
+}
+
+bool
+rounds_has_brought(const struct target *g, unsigned worker)
+{
+	return g->fragment->record != NULL && own_missing(g, worker) == g->j->slots;
+}
+
+/* The first slot from `at` on that the round waits for; j->slots: it waits for none of these. */
+static unsigned
+next_missing(const struct target *g, unsigned at)
+{
+	const struct pbox_record *r = g->fragment->record;
+	unsigned slots = g->j->slots;
+
+	for (unsigned i = at / 64; at < slots; i++) {
+		uint64_t left = bits_in(i, at, slots) & ~r->has[i];
+
+		if (r->round.partial)
+			left &= r->expect[i];
+		if (left != 0)
+			return i * 64 + (unsigned)__builtin_ctzll(left);
+		at = (i + 1) * 64;
+	}
+	return slots;
+}
+
+void
+rounds_missing(const struct target *g, uint64_t *set)
+{
+	const struct pbox_shard_job *j = g->j;
+
+	for (unsigned at = 0; (at = next_missing(g, at)) < j->slots;) {
+		unsigned w = slots_owner(g, at);
+
+		if (w < j->job->workers)
+			pbox_bit_set(set, w);
+		at = j->planned ? at + 1 : slots_end(j, w);
+	}
+}
+
+void
+rounds_wait_says(const struct target *g, unsigned worker, struct pbox_hdr *h)
+{
+	const struct pbox_shard_job *j = g->j;
+	const struct pbox_record *r = initialised(g) ? g->fragment->record : NULL;
+	unsigned own = own_missing(g, worker), missing;
+
+	h->base = j->named ? own : g->fragment->version;
+	if (r != NULL) {
+		h->aux = r->arrived;
+		missing = next_missing(g, 0);
+		h->weight = missing < j->slots ? slots_owner(g, missing) : UINT32_MAX;
+		if (h->weight >= j->job->workers)
+			h->weight = UINT32_MAX;
+	}
+	/* who owns none has nothing to bring */
+	if (own == j->slots && (r != NULL || j->planned)) {
+		h->flags |= PBOX_F_HAVE;
+		h->base = g->fragment->version;
+	}
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/* Whose the slots of a job are, where a plan says it (section 15 of the protocol). */
+
+#include "shard_slots.h"
+
+static void
+plan_0(const struct pbox_shard_job *j, uint16_t *map)
+{
+	for (unsigned w = 0; w < j->job->workers; w++)
+		for (unsigned slot = slots_begin(j, w); slot < slots_end(j, w); slot++)
+			map[slot] = (uint16_t)w;
+}
+
+void
+shard_owners_begin(struct pbox_shard_job *j)
+{
+	plan_0(j, j->owners.map[0]);
+	plan_0(j, j->owners.map[1]);
+	for (unsigned slot = 0; slot < j->slots; slot++)
+		j->former[slot] = PBOX_SLOT_NOBODY;
+}
+
+/* Slots that changed hands within a plan: what their earlier owners bring of them late is no error. */
+static void
+note_former(struct pbox_shard_job *j, const struct pbox_job_owners *now)
+{
+	bool same = now->from == j->owners.from;
+
+	for (unsigned slot = 0; slot < j->slots; slot++)
+		for (unsigned i = 0; i < 2; i++) {
+			/* when a plan begins the map of the one before is that of the older rounds */
+			unsigned was = j->owners.map[same ? i : 1][slot] & PBOX_SLOT_WORKER;
+			unsigned is = now->map[same ? i : 0][slot] & PBOX_SLOT_WORKER;
+
+			if (was != is && was != PBOX_SLOT_NOBODY)
+				j->former[slot] = (uint16_t)was;
+		}
+}
+
+void
+shard_owners_changed(struct pbox_shard *s, struct pbox_shard_job *j)
+{
+	const struct pbox_job_owners *now = &j->inbox.owners;
+	size_t bytes = j->slots * sizeof(*now->map[0]);
+	struct target g;
+
+	PBOX_ASSERT(j->planned);
+	if (memcmp(now->map[0], j->owners.map[0], bytes) != 0 ||
+		memcmp(now->map[1], j->owners.map[1], bytes) != 0)
+		for (uint32_t i = 0; shard_record_next(j, &i, &g) != NULL;)
+			g.st->discipline->owners(s, &g);
+	note_former(j, now);
+	for (unsigned i = 0; i < 2; i++)
+		memcpy(j->owners.map[i], now->map[i], bytes);
+	j->owners.from = now->from;
+	j->owners.edition = now->edition;
+	j->edition = (uint8_t)now->edition;
+	shard_finish_ready(s);
+}

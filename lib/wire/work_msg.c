@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/* Payloads of section 15: WORK, WORK_OK. */
+
+#include <assert.h>
+
+#include "codec.h"
+#include "pbox_slots.h"
+#include "pbox_wire.h"
+
+#define ASK_LEN   80 /* without the ranges */
+#define OK_LEN    32
+#define RANGE_LEN 4
+
+static_assert(sizeof(((struct pbox_work_ask *)0)->range) / sizeof(struct pbox_slot_range) ==
+		      PBOX_RANGE_NODES,
+	"each range is a node at least");
+
+static const struct pbox_field ask_fields[] = {
+	PBOX_FIELD(pbox_work_ask, table, 0),
+	PBOX_FIELD(pbox_work_ask, round, 4),
+	PBOX_FIELD(pbox_work_ask, edition, 8),
+	PBOX_FIELD(pbox_work_ask, slots, 12),
+	PBOX_FIELD(pbox_work_ask, payloads, 14),
+	PBOX_FIELD(pbox_work_ask, fits, 16),
+	PBOX_FIELD(pbox_work_ask, trained, 20),
+	PBOX_FIELD(pbox_work_ask, compute, 24),
+	PBOX_FIELD(pbox_work_ask, fixed, 32),
+	PBOX_FIELD(pbox_work_ask, up, 40),
+	PBOX_FIELD(pbox_work_ask, down, 48),
+	PBOX_FIELD(pbox_work_ask, seed, 56),
+	PBOX_FIELD(pbox_work_ask, samples, 64),
+	PBOX_FIELD(pbox_work_ask, batch, 72),
+	PBOX_FIELD(pbox_work_ask, ranges, 76),
+	{0},
+};
+static const struct pbox_field ok_fields[] = {
+	PBOX_FIELD(pbox_work_ok, table, 0),
+	PBOX_FIELD(pbox_work_ok, edition, 4),
+	PBOX_FIELD(pbox_work_ok, plan, 8),
+	PBOX_FIELD(pbox_work_ok, next_plan, 12),
+	PBOX_FIELD(pbox_work_ok, next_from, 16),
+	PBOX_FIELD(pbox_work_ok, again_ms, 20),
+	PBOX_FIELD(pbox_work_ok, ranges, 22),
+	PBOX_FIELD(pbox_work_ok, next_ranges, 24),
+	PBOX_FIELD(pbox_work_ok, members, 26),
+	PBOX_FIELD(pbox_work_ok, leads, 28),
+	{0},
+};
+
+static void
+ranges_put(uint8_t *p, const struct pbox_slot_range *r, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++, p += RANGE_LEN) {
+		pbox_st16(p, r[i].first);
+		pbox_st16(p + 2, r[i].end);
+	}
+}
+
+/* In the order of slots, none empty, none that overlaps another. */
+static int
+ranges_get(const uint8_t *p, struct pbox_slot_range *r, unsigned n)
+{
+	unsigned from = 0;
+
+	for (unsigned i = 0; i < n; i++, p += RANGE_LEN) {
+		r[i] = (struct pbox_slot_range){pbox_ld16(p), pbox_ld16(p + 2)};
+		if (r[i].first < from || r[i].end <= r[i].first || r[i].end > PBOX_MAX_SLOTS)
+			return -1;
+		from = r[i].end;
+	}
+	return 0;
+}
+
+size_t
+pbox_work_ask_encode(void *buf, size_t cap, const struct pbox_work_ask *m)
+{
+	size_t len = ASK_LEN + (size_t)m->ranges * RANGE_LEN;
+
+	assert(m->ranges <= PBOX_RANGE_NODES);
+	if (cap < len)
+		return 0;
+	pbox_fields_put(buf, ASK_LEN, ask_fields, m);
+	ranges_put((uint8_t *)buf + ASK_LEN, m->range, m->ranges);
+	return len;
+}
+
+int
+pbox_work_ask_decode(const void *buf, size_t len, struct pbox_work_ask *m)
+{
+	memset(m, 0, sizeof(*m));
+	if (record_decode(buf, len, ASK_LEN, ask_fields, m) != 0 || m->ranges > PBOX_RANGE_NODES ||
+		len < ASK_LEN + (size_t)m->ranges * RANGE_LEN)
+		return -1;
+	return ranges_get((const uint8_t *)buf + ASK_LEN, m->range, m->ranges);
+}
+
+size_t
+pbox_work_ok_encode(void *buf, size_t cap, const struct pbox_work_ok *m)
+{
+	size_t len = OK_LEN + ((size_t)m->ranges + m->next_ranges) * RANGE_LEN;
+	uint8_t *p = buf;
+
+	assert(m->ranges <= PBOX_RANGE_NODES && m->next_ranges <= PBOX_RANGE_NODES);
+	if (cap < len)
+		return 0;
+	pbox_fields_put(p, OK_LEN, ok_fields, m);
+	ranges_put(p + OK_LEN, m->range, m->ranges);
+	ranges_put(p + OK_LEN + m->ranges * RANGE_LEN, m->next_range, m->next_ranges);
+	return len;
+}
+
+int
+pbox_work_ok_decode(const void *buf, size_t len, struct pbox_work_ok *m)
+{
+	const uint8_t *p = buf;
+
+	memset(m, 0, sizeof(*m));
+	if (record_decode(buf, len, OK_LEN, ok_fields, m) != 0 || m->ranges > PBOX_RANGE_NODES ||
+		m->next_ranges > PBOX_RANGE_NODES ||
+		len < OK_LEN + ((size_t)m->ranges + m->next_ranges) * RANGE_LEN)
+		return -1;
+	return ranges_get(p + OK_LEN, m->range, m->ranges) == 0
+		       ? ranges_get(
+				 p + OK_LEN + m->ranges * RANGE_LEN, m->next_range, m->next_ranges)
+		       : -1;
+}

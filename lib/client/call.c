@@ -104,7 +104,7 @@ pbox_client_code_name(int code)
 {
 	static const char *const name[] = {"OK", "INVALID", "SYSTEM", "UNREACHABLE", "VERSION",
 		"NO_JOB", "SECRET", "REFUSED", "MISMATCH", "DEADLINE", "LOST", "MTU", "MEMORY",
-		"CLOSED", "RUNNING", "RUN_ENDED"};
+		"CLOSED", "RUNNING", "RUN_ENDED", "MORE"};
 
 	if (code == PBOX_C_PENDING)
 		return "PENDING";

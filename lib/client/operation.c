@@ -21,7 +21,7 @@ op_text(const struct op *op)
 static int
 op_result(struct pbox_client *c, struct op *op, struct pbox_client_error *err)
 {
-	int code = op->w.code;
+	int code = op->w.code == 0 && op->w.more ? PBOX_C_MORE : op->w.code;
 
 	handle_take(c, op);
 	if (code != 0)

@@ -15,11 +15,11 @@ flight_contribution(const struct pbox_worker *w, const struct pbox_worker_table 
 	const struct frag *f = fl->frag;
 	uint32_t count = frag_elements(t, f);
 
-	h->aux = PBOX_LR_MUL_ONE;
-	t->discipline->ask(t, f, h);
+	t->discipline->ask(f, h);
 	if (w->conf.slots != 0)
 		h->base = pbox_node_code(nodes_at(w, t, fl->node));
 	h->flags |= PBOX_F_LAST;
+	h->aux = PBOX_LR_MUL_ONE;
 	h->weight = table_weight(t, f, fl->node);
 	h->format = t->push_format;
 	if (fl->node > 0 && table_is_zero(t, f, fl->node)) {
@@ -61,6 +61,8 @@ flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
 	unsigned n = 0;
 	struct pbox_hdr h;
 
+	/* a worker without slots in this round only asks for its result */
+	probe |= flight_is_push(fl) && nodes_of(w, t) == 0;
 	header_fill(ep->s, &h, probe ? PBOX_PULL : flight_frame_type(w, fl));
 	h.prio = f->prio;
 	h.chunk = t->chunk[f->chunk].id;
@@ -73,7 +75,7 @@ flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
 	if (h.type == PBOX_RESTORE) {
 		n = retained_restore(t, f, fl, &h, iov);
 	} else if (h.type == PBOX_PULL) {
-		t->discipline->ask(t, f, &h);
+		t->discipline->ask(f, &h);
 	} else if (h.type == PBOX_FETCH) {
 		h.round = f->round;
 		h.base = fl->base;
@@ -119,7 +121,8 @@ flight_launch(struct ep *ep, struct frag *f, uint8_t type, bool overtakes)
 		.first_ns = w->now};
 	f->state = FRAG_FLIGHT;
 	f->flight = (uint16_t)(fl - ep->flight);
-	if (flight_is_push(fl))
+	fl->again = flight_is_push(fl) && table_first_op(w->table[f->table], f)->again;
+	if (flight_is_push(fl) && !fl->again)
 		w->table[f->table]->discipline->push(f);
 	ep->in_flight++;
 	ep->overtaking += overtakes;
@@ -159,7 +162,7 @@ flight_land(struct ep *ep, struct flight *fl)
 void
 flight_withdraw(struct pbox_worker_table *t, struct flight *fl)
 {
-	if (!flight_is_push(fl))
+	if (!flight_is_push(fl) || fl->again)
 		return;
 	t->discipline->withdraw(fl->frag);
 	t->recount = true;

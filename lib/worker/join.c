@@ -41,7 +41,8 @@ send_hello(struct join *j)
 static uint32_t
 join_needs(const struct session *s)
 {
-	return s->w->conf.slots != 0 ? 1u << PBOX_CAN_SLOTS : 0;
+	return (s->w->conf.slots != 0 ? 1u << PBOX_CAN_SLOTS : 0) |
+	       (s->w->conf.policy == PBOX_POLICY_REASSIGN ? 1u << PBOX_CAN_WORK : 0);
 }
 
 static void
@@ -61,7 +62,7 @@ send_join(struct join *j, const struct pbox_retry *with)
 		.auth = auth_possible(),
 		.revision = PBOX_REVISION,
 		.number = j->number,
-		.can = join_needs(s) | 1u << PBOX_CAN_CLOCK,
+		.can = join_needs(s),
 		.needs = join_needs(s),
 		.slots = (uint16_t)s->w->conf.slots,
 	};
@@ -155,22 +156,6 @@ welcome_refused(struct join *j, const struct rx_frame *f, unsigned kind,
 		join_finish(j, pbox_client_fail(&j->err, why->code, "%s", why->text));
 }
 
-/** Its numbers size and index what this worker has, so they are those that it asked for, or good for it. */
-static bool
-welcome_is_sound(const struct join *j)
-{
-	const struct pbox_welcome *m = &j->welcome;
-
-	for (unsigned i = 0; i < m->endpoints; i++)
-		if (m->endpoint[i].udp == 0)
-			return false;
-	return m->workers == j->s->w->conf.workers && m->worker < m->workers &&
-	       (j->worker < 0 || m->worker == j->worker) && m->endpoints > 0 && m->lease_ms > 0 &&
-	       m->window > 0 && m->number != 0 && m->token != 0 &&
-	       /* no port has an MTU that is too small for a JOIN */
-	       (m->mtu == 0 || m->mtu >= LINK_MIN_MTU);
-}
-
 static void
 on_welcome(struct join *j, const struct rx_frame *f)
 {
@@ -209,7 +194,9 @@ on_welcome(struct join *j, const struct rx_frame *f)
 		refusal_doubtful(j, f, REFUSAL_PROOF, &why);
 		return;
 	}
-	if (!welcome_is_sound(j)) {
+	/* no port has an MTU that is too small for a JOIN */
+	if (m->endpoints == 0 || m->worker >= m->workers || m->lease_ms == 0 || m->window == 0 ||
+		m->number == 0 || (m->mtu != 0 && m->mtu < LINK_MIN_MTU)) {
 		pbox_client_fail(&why, PBOX_C_REFUSED,
 			"the box's WELCOME is not sound: worker %u of %u, %u endpoints, lease %u ms, window %u, mtu %u, run %llu",
 			m->worker, m->workers, m->endpoints, m->lease_ms, m->window, m->mtu,
@@ -416,7 +403,6 @@ join_settle(struct join *j)
 	s->w->workers = m->workers;
 	nodes_settle(s->w);
 	s->incarnation = m->incarnation;
-	s->can = m->flags;
 	s->unproven = j->unproven;
 	s->proven |= !j->unproven;
 	s->lease_ms = m->lease_ms;

@@ -10,6 +10,13 @@
  * then, with the pushes that wait for them.
  */
 
+static bool
+in_flight(const struct pbox_worker *w, const struct pbox_worker_table *t, const struct frag *f)
+{
+	return f->state == FRAG_FLIGHT &&
+	       flight_is_push(&worker_endpoint(w, &t->chunk[f->chunk])->flight[f->flight]);
+}
+
 /** The round of the last push of the piece, also if it waits for earlier ones. */
 static uint32_t
 piece_round(const struct pbox_worker *w, const struct pbox_worker_table *t, const struct piece *p)
@@ -17,7 +24,7 @@ piece_round(const struct pbox_worker *w, const struct pbox_worker_table *t, cons
 	const struct frag *f = &t->frag[p->frag];
 	const struct tensor *x = &t->tensor[p->tensor];
 	const struct pbox_worker_entry *e = p->entry;
-	bool sent = flight_pushes(w, t, f);
+	bool sent = in_flight(w, t, f);
 	uint32_t round = f->round;
 
 	if (w->failed || w->shut) /* no operation is left, and what was on its way has not ended */
@@ -27,7 +34,7 @@ piece_round(const struct pbox_worker *w, const struct pbox_worker_table *t, cons
 	else if (sent) /* the round of the fragment is its own */
 		e = e->next;
 	for (; e != NULL; e = e->next)
-		round += op_pushes(e->op) && !e->op->failing;
+		round += op_pushes(e->op) && !e->op->failing && !e->op->again;
 	return round;
 }
 

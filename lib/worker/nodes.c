@@ -2,6 +2,8 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <errno.h>
+
 #include "worker_impl.h"
 
 /* Which slots of the job are this worker's, and the nodes of the tree that it brings for them (R5.2b). */
@@ -9,8 +11,10 @@
 void
 nodes_settle(struct pbox_worker *w)
 {
-	if (w->nodes > 0) /* the session is another, the numbers are the same */
+	if (w->settled) /* the session is another, the numbers are the same */
 		return;
+	w->settled = true;
+	w->planned = w->conf.policy == PBOX_POLICY_REASSIGN;
 	w->slots = w->conf.slots != 0 ? (uint16_t)w->conf.slots : w->workers;
 	w->slot = (uint16_t)pbox_slots_of(w->worker, w->workers, w->slots);
 	w->slot_end = (uint16_t)pbox_slots_of(w->worker + 1u, w->workers, w->slots);
@@ -26,7 +30,8 @@ nodes_window(const struct pbox_worker *w, uint32_t window)
 	for (uint32_t i = 0; i < w->tables; i++)
 		if (nodes_of(w, w->table[i]) > most)
 			most = nodes_of(w, w->table[i]);
-	window = window * w->nodes / most;
+	if (most > 0)
+		window = window * w->nodes / most;
 	return window > 0 ? window : 1;
 }
 
@@ -44,6 +49,39 @@ nodes_find(const struct pbox_worker *w, const struct pbox_worker_table *t, uint3
 }
 
 /* ---- the host's -------------------------------------------------------------------------------- */
+
+int
+pbox_worker_own(
+	struct pbox_worker *w, uint32_t edition, const struct pbox_slot_range *range, unsigned n)
+{
+	struct pbox_node node[PBOX_RANGE_NODES], part[PBOX_RANGE_NODES];
+	unsigned nodes = 0;
+
+	for (const struct pbox_worker_op *op = w->ops; op != NULL; op = op->all_next)
+		if (op->kind == PBOX_CLIENT_PUSHPULL || op->kind == PBOX_CLIENT_PUSH)
+			return -EBUSY;
+	for (unsigned i = 0; i < n; i++) {
+		unsigned k;
+
+		if (range[i].first >= range[i].end || range[i].end > w->slots)
+			return -EINVAL;
+		k = pbox_range_nodes(range[i].first, range[i].end, w->slots, part);
+		if (nodes + k > PBOX_RANGE_NODES)
+			return -EINVAL;
+		memcpy(&node[nodes], part, k * sizeof(*part));
+		nodes += k;
+	}
+	w->nodes = (uint16_t)nodes;
+	memcpy(w->node, node, nodes * sizeof(*node));
+	w->edition = w->edition_seen = (uint8_t)edition;
+	return 0;
+}
+
+bool
+pbox_worker_owners_changed(const struct pbox_worker *w)
+{
+	return w->planned && w->edition != w->edition_seen;
+}
 
 unsigned
 pbox_worker_slots(const struct pbox_worker *w)

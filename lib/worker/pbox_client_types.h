@@ -41,6 +41,8 @@ enum pbox_client_code {
 	PBOX_C_RUNNING =
 		-14, /**< the job's run has begun without this worker, and a worker lives in it */
 	PBOX_C_RUN_ENDED = -15, /**< another run of the job has begun; final */
+	PBOX_C_MORE =
+		-16, /**< policy reassign: the round waits for slots that this worker has got: pbox_client_work() */
 };
 
 struct pbox_client_error {
@@ -98,6 +100,29 @@ struct pbox_client_node {
 	uint16_t first, slots; /**< the slots first to first + slots - 1 */
 };
 
+/** What a worker of a job with policy reassign reports of its last round, and what it gets to do (pbox_client_work). */
+struct pbox_client_work {
+	size_t size;    /**< sizeof(struct pbox_client_work) */
+	uint32_t round; /**< of the round in progress, or the next one; 0: the next one */
+	/* of the round before that; slots 0: no report */
+	uint32_t slots; /**< that it computed */
+	double compute, fixed, up,
+		down; /**< seconds: for all these slots; before them; to push; until the result was here after
+					  * the last push was taken */
+	/* what all workers must have alike; samples 0: nothing is said */
+	uint64_t seed, samples; /**< samples: of the data */
+	uint32_t batch;
+	uint32_t trained; /**< rounds of the training before `round` */
+	/* the answer */
+	uint32_t edition, plan;
+	uint32_t members;   /**< workers that are there */
+	uint32_t leads;     /**< the lowest of them */
+	uint32_t nodes;     /**< that this worker brings now (pbox_client_nodes) */
+	uint32_t next_from; /**< round from which other slots are its own; 0: it is not known */
+	uint32_t next_ranges;
+	struct pbox_client_node next[24]; /**< as ranges */
+};
+
 /** A tensor as declared. */
 struct pbox_client_tensor {
 	const char *name;  /**< for messages; NULL: its number */
@@ -126,37 +151,6 @@ struct pbox_client_table {
 	 * (conf.run). PBOX_CLIENT_ROUND_ANY: whatever round comes, for programs whose contributions are
 	 * right in each: they have no state of their own, or get it from another worker. */
 	uint32_t first_round;
-	/** What makes a version: 0 rounds, a contribution of each worker; 1 clock, each push (pbox_client_versions). With clock op
-	 * is 0 and optimiser 6 (add): workers push updates, PUSH and PULL do not wait for each other, and none of them for
-	 * other workers. Such a table ends when the box is restarted (PBOX_C_LOST). */
-	uint8_t discipline;
-};
-
-/** How to push, of a table in clocks; zeroed but for its size. */
-struct pbox_client_how {
-	size_t size; /**< sizeof(struct pbox_client_how) */
-	/** The box adds the push times this, rounded to bf16 (pbox_client_factor); 0: 1. Tensors that share a frame (small ones)
-	 * need the same. */
-	float factor;
-	/** 1: it was computed on the version before the one that the last pull brought; 0: on that. For people. */
-	uint32_t pulls_ago;
-};
-
-/** See pbox_client_versions. */
-#define PBOX_CLIENT_ALL_TENSORS UINT32_MAX
-/** What a worker knows of its tensors in a table in clocks. Versions and clocks are counted by fragment. */
-struct pbox_client_versions {
-	size_t size;    /**< set by the caller to sizeof(struct pbox_client_versions) */
-	double version; /**< of what the last pull brought: the mean over fragments, */
-	uint32_t lowest,
-		highest; /**< and its range. A version is the number of pushes that are in it */
-	/** Pushes of other workers between the last two pulls, the mean over fragments: how old the first of them has become. */
-	double others;
-	uint32_t own;      /**< this worker's pushes that have begun */
-	uint32_t own_seen; /**< those of them that were in what the last pull brought, at least */
-	uint32_t slowest;  /**< pushes of the worker that has made fewest, as the box said last */
-	uint32_t members;  /**< workers that the job goes on with */
-	uint32_t pulls;    /**< 0: nothing was pulled yet, 1: once, 2: more often */
 };
 
 /** One tensor of a submitted operation. */

@@ -104,6 +104,12 @@ unsigned pbox_worker_slots(const struct pbox_worker *w); /**< of the job */
 /** The nodes that this worker brings in @p round (0: its next one), in order; @p nodes has room for PBOX_RANGE_NODES.
  * Without plans all rounds are alike. @return their number; 1 in jobs without slots of their own */
 unsigned pbox_worker_nodes(const struct pbox_worker *w, uint32_t round, struct pbox_node *nodes);
+/** Section 15, policy reassign: the worker owns these ranges from its next push on; no push of it may be unfinished.
+ * @param edition  of WORK_OK. @return 0; -EBUSY: a push is unfinished; -EINVAL: too many nodes */
+int pbox_worker_own(
+	struct pbox_worker *w, uint32_t edition, const struct pbox_slot_range *range, unsigned n);
+/** Has a RESULT said another edition than that of the ranges? Without a plan: no. */
+bool pbox_worker_owners_changed(const struct pbox_worker *w);
 const char *pbox_worker_job(const struct pbox_worker *w);
 const char *pbox_worker_box(const struct pbox_worker *w); /**< "10.0.0.1:7269" */
 /** All counters but those of the port (tx_by_ref, tx_copied, tx_failed, rx_failed, gro_active). */
@@ -171,7 +177,7 @@ void pbox_worker_declare_cancel(struct pbox_worker *w, struct pbox_worker_declar
 /** What is fixed of a table. */
 struct pbox_worker_table_info {
 	uint32_t number;
-	uint8_t mode, op, discipline;
+	uint8_t mode, op;
 	unsigned tensors;
 	uint32_t
 		base; /**< its version when it was declared: the first push is the round after it */
@@ -203,13 +209,6 @@ void pbox_worker_table_free(struct pbox_worker_table *t);
  * @param restoring  the box was started again, and does not know yet what of them it has: ask again */
 uint32_t pbox_worker_next_round(
 	const struct pbox_worker *w, struct pbox_worker_table *t, bool *restoring);
-/** A factor as frames have it (bf16, to nearest, ties to even), and what that is. */
-uint16_t pbox_worker_factor_code(float factor);
-float pbox_worker_factor(uint16_t code);
-/** Of a tensor (PBOX_CLIENT_ALL_TENSORS: of all). False: the table is not in clocks, or there is no such tensor. `size` is
- * left to the caller. */
-bool pbox_worker_versions(
-	const struct pbox_worker_table *t, uint32_t tensor, struct pbox_client_versions *out);
 /** Its elements; *name lives as long as the table. */
 uint64_t pbox_worker_tensor(const struct pbox_worker_table *t, unsigned tensor, const char **name);
 
@@ -242,12 +241,12 @@ struct pbox_worker_op {
 	uint64_t order;  /* of the first entry; they are in the order of submission */
 	uint8_t kind;    /**< enum pbox_client_kind */
 	uint8_t prio;
-	bool failing;    /* nothing more is sent for it */
-	int code;        /**< once finished: PBOX_C_OK or a failure */
-	char text[512];  /**< of a failure */
-	uint16_t factor; /**< of a push to a table in clocks, as bf16; 0: 1 */
-	bool pulls_ago;  /**< pbox_client_how.pulls_ago */
-	unsigned nodes;  /**< 0: a plain operation */
+	bool failing; /* nothing more is sent for it */
+	bool again; /**< the host's: its nodes are of the round of the last push, once more (R15.8) */
+	bool more; /**< once finished: this worker has got slots in the round, which has not ended (R15.8) */
+	int code;       /**< once finished: PBOX_C_OK or a failure */
+	char text[512]; /**< of a failure */
+	unsigned nodes; /**< 0: a plain operation */
 	/** node_in[node * n + i] is `in` of entry i for that node; the host's memory until the operation ends. */
 	const uint8_t *const *node_in;
 	const uint32_t *node_weight; /**< by node; as node_in */

@@ -109,7 +109,7 @@ pbox_worker_submit(struct pbox_worker *w, struct pbox_worker_op *op)
 		e->next = NULL;
 		e->left = x->by_count;
 		e->started = false;
-		if (op_pushes(op))
+		if (op_pushes(op) && !op->again)
 			next_push(t, e->tensor);
 		if (x->by_count == 0) {
 			op->open--;

@@ -58,17 +58,6 @@ frame_type(const struct pbox_worker_table *t, const struct frag *f)
 	return PBOX_PUSH;
 }
 
-/** What may not be pushed fails. */
-static void
-may_launch(struct pbox_worker_table *t, struct frag *f)
-{
-	char why[256];
-
-	if (t->discipline->may_push != NULL && f->pulls == 0 && f->pushes == f->pieces &&
-		!t->discipline->may_push(t, f, why, sizeof(why)))
-		queue_fail_fragment(t, f, PBOX_C_INVALID, why);
-}
-
 /** Launch up to @p most fragments; their number. */
 static unsigned
 pump_endpoint(struct ep *ep, unsigned most)
@@ -88,7 +77,6 @@ pump_endpoint(struct ep *ep, unsigned most)
 			break;
 		t = w->table[f->table];
 		f->state = FRAG_IDLE;
-		may_launch(t, f);
 		if (withdraw(w, t, f)) {
 			queue_check(w, t, f);
 		} else {
@@ -147,8 +135,6 @@ transfer_complete(struct pbox_worker_table *t, struct flight *fl, struct ep *ep,
 			else if (e->out != NULL && zero)
 				memset(e->out + pbox_payload_bytes(t->pull_format, p->offset), 0,
 					bytes);
-			if (pull && (payload != NULL || zero) && t->discipline->deliver != NULL)
-				t->discipline->deliver(w, t, p);
 			queue_piece_finish(w, t, p);
 		}
 		at += bytes;
@@ -166,24 +152,23 @@ is_answer(const struct pbox_worker *w, const struct pbox_worker_table *t, const 
 
 	switch (h->type) {
 	case PBOX_RESULT:
-		return (fl->type == PBOX_PUSHPULL || fl->type == PBOX_PULL) &&
-		       d->answers(w, t, fl, h);
+		return (fl->type == PBOX_PUSHPULL || fl->type == PBOX_PULL) && d->answers(fl, h);
 	case PBOX_WAIT:
-		return (fl->type == PBOX_PULL || flight_is_push(fl)) && d->answers(w, t, fl, h);
+		return (fl->type == PBOX_PULL || flight_is_push(fl)) && d->answers(fl, h);
 	case PBOX_PUSH_OK:
-		return flight_frame_type(w, fl) == PBOX_PUSH && d->answers(w, t, fl, h) &&
+		return flight_frame_type(w, fl) == PBOX_PUSH && d->answers(fl, h) &&
 		       (w->conf.slots == 0 || h->base == pbox_node_code(nodes_at(w, t, fl->node)));
 	case PBOX_INIT_OK:
 		return fl->type == PBOX_INIT && h->base == fl->base && flight_is_since(fl, h);
 	case PBOX_FETCHED:
 		return fl->type == PBOX_FETCH && h->base == fl->base && flight_is_since(fl, h) &&
-		       h->aux == table_first_op(t, fl->frag)->weight && d->answers(w, t, fl, h);
+		       h->aux == table_first_op(t, fl->frag)->weight && d->answers(fl, h);
 	case PBOX_RESTORE_OK:
 		return fl->type == PBOX_RESTORE && h->round == d->version(t, fl->frag);
 	case PBOX_ERROR:
 		if (fl->type == PBOX_RESTORE)
 			return h->round == d->version(t, fl->frag);
-		return flight_is_since(fl, h) && (fl->type == PBOX_INIT || d->answers(w, t, fl, h));
+		return flight_is_since(fl, h) && (fl->type == PBOX_INIT || d->answers(fl, h));
 	default:
 		return false;
 	}
@@ -202,10 +187,12 @@ on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const s
 		w->count.rx_dropped++;
 		return;
 	}
+	w->edition_seen = h->prio;
 	loss_answer(ep, fl, h, w->now);
 	loss_result(ep, fl, h, w->now);
 	window_answered(&ep->win, ep->limited, w->now);
-	t->discipline->result(t, f, h);
+	t->recount |= h->round != f->round; /* the latest, of a worker that has not pushed */
+	t->discipline->result(f, h);
 	retained_result(t, f, h, zero ? NULL : r->payload);
 	w->count.useful_rx_bytes += bytes;
 	w->count.held_ns_sum += h->held * NS_PER_US;
@@ -213,6 +200,55 @@ on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const s
 	w->count.samples = h->weight;
 	w->count.partial_results += fl->type == PBOX_PUSHPULL && h->aux < w->slots;
 	transfer_complete(t, fl, ep, zero ? NULL : r->payload, zero);
+}
+
+/** The operations of the fragment end without their results, as soon as the box has what was pushed. */
+static void
+wants_no_more(struct session *s, struct pbox_worker_table *t, const struct frag *f)
+{
+	for (unsigned i = 0; i < f->pieces; i++) {
+		struct pbox_worker_entry *e = t->piece[f->piece + i].entry;
+
+		if (e != NULL)
+			e->op->more = true;
+	}
+	for (unsigned i = 0; i < s->endpoints; i++)
+		for (struct flight *fl = s->ep[i].first; fl != NULL; fl = fl->next) {
+			loss_ask(&s->ep[i], fl, s->w->now);
+			if (fl == s->ep[i].last)
+				break;
+		}
+}
+
+static bool
+has_no_more(const struct pbox_worker_table *t, const struct frag *f)
+{
+	for (unsigned i = 0; i < f->pieces; i++) {
+		const struct pbox_worker_entry *e = t->piece[f->piece + i].entry;
+
+		if (e != NULL && e->op->more)
+			return true;
+	}
+	return false;
+}
+
+/** R15.8: the box waits for slots that this worker did not know to be its own. True: the flight has ended. */
+static bool
+on_wait_planned(
+	struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
+{
+	struct pbox_worker *w = ep->s->w;
+	bool have = (h->flags & PBOX_F_HAVE) != 0;
+	bool others = !have && nodes_find(w, t, h->base, UINT_MAX) == UINT_MAX;
+
+	if (fl->type != PBOX_PUSHPULL || flight_is_between(w, fl))
+		return false;
+	if (others)
+		wants_no_more(ep->s, t, fl->frag);
+	if (!has_no_more(t, fl->frag) || (!have && !others))
+		return false;
+	transfer_complete(t, fl, ep, NULL, false);
+	return true;
 }
 
 static void
@@ -226,7 +262,8 @@ on_wait(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const str
 		transfer_complete(t, fl, ep, NULL, false);
 		return;
 	}
-	loss_wait(ep, fl, h);
+	if (!ep->s->w->planned || !on_wait_planned(t, ep, fl, h))
+		loss_wait(ep, fl, h);
 }
 
 /** A piece of the fragment is done: go on with the next one, false if it was the last. */
@@ -321,8 +358,6 @@ on_push_ok(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const 
 
 	loss_answer(ep, fl, h, w->now);
 	window_answered(&ep->win, ep->limited, w->now);
-	if (t->discipline->pushed != NULL)
-		t->discipline->pushed(t, fl->frag, h);
 	if (between && !wants_failing(t, fl->frag)) {
 		flight_next_node(ep, fl);
 		return;

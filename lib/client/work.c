@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/* Work by plan (section 15 of the protocol): reports out, owners in. */
+
+#include <errno.h>
+
+#include <pbox_slots.h>
+
+#include "client_impl.h"
+
+#define AGAIN_MOST 100 /* ms */
+
+struct own_cmd {
+	struct cmd cmd;
+	const struct pbox_work_ok *ok;
+	int rc;
+};
+
+static void
+own_run(struct pbox_client *c, struct cmd *cmd)
+{
+	struct own_cmd *o = (struct own_cmd *)cmd;
+
+	o->rc = pbox_worker_own(c->w, o->ok->edition, o->ok->range, o->ok->ranges);
+}
+
+struct due_cmd {
+	struct cmd cmd;
+	bool due;
+};
+
+static void
+due_run(struct pbox_client *c, struct cmd *cmd)
+{
+	((struct due_cmd *)cmd)->due = pbox_worker_owners_changed(c->w);
+}
+
+int
+pbox_client_work_due(struct pbox_client *c)
+{
+	struct due_cmd d = {.cmd = {.run = due_run}};
+
+	if (client_enter(c, NULL) != 0)
+		return 0;
+	cmd_call(c, &d.cmd);
+	client_leave(c);
+	return d.due;
+}
+
+/* The ranges that its nodes consist of are what the worker claims. */
+static void
+claim_nodes(const struct pbox_client *c, struct pbox_work_ask *m)
+{
+	struct pbox_node node[PBOX_RANGE_NODES];
+	unsigned n = pbox_worker_nodes(c->w, 0, node), slots = pbox_worker_slots(c->w);
+
+	for (unsigned i = 0; i < n; i++)
+		m->range[m->ranges++] = (struct pbox_slot_range){
+			node[i].first, (uint16_t)pbox_node_end(node[i], slots)};
+}
+
+/* Ask until the box knows; *again: in so many ms. */
+static int
+work_ask(struct pbox_client *c, const struct pbox_work_ask *m, struct pbox_work_ok *ok,
+	uint64_t deadline, struct pbox_client_error *err)
+{
+	uint8_t buf[512], answer[1024];
+	size_t len = pbox_work_ask_encode(buf, sizeof(buf), m), got;
+
+	for (;;) {
+		uint64_t until;
+		int rc = request_call(c, PBOX_WORK, PBOX_WORK_OK, buf, len, answer, sizeof(answer),
+			&got, "WORK", deadline, err);
+
+		if (rc == PBOX_C_DEADLINE)
+			return waiting_no_answer(c, "WORK", err);
+		if (rc != 0)
+			return rc;
+		if (pbox_work_ok_decode(answer, got, ok) != 0)
+			return pbox_client_fail(
+				err, PBOX_C_REFUSED, "WORK: the box's answer cannot be read");
+		if (ok->again_ms == 0)
+			return 0;
+		if (client_clock_ns() >= deadline)
+			return pbox_client_fail(err, PBOX_C_DEADLINE,
+				"WORK: owners of slots are still changing: does every worker live?");
+		until = client_clock_ns() +
+			(ok->again_ms < AGAIN_MOST ? ok->again_ms : AGAIN_MOST) * NS_PER_MS;
+		pthread_mutex_lock(&c->lock);
+		while (!c->closing && client_sleep(c, until))
+			;
+		pthread_mutex_unlock(&c->lock);
+	}
+}
+
+static int
+work_call(struct pbox_client *c, struct table *t, struct pbox_client_work *w, uint64_t deadline,
+	struct pbox_client_error *err)
+{
+	struct pbox_work_ask m = {.table = t->info.number,
+		.round = w->round != 0 ? w->round : client_next_round(c, t),
+		.slots = (uint16_t)w->slots,
+		.fits = UINT32_MAX,
+		.trained = w->trained,
+		.compute = w->compute,
+		.fixed = w->fixed,
+		.up = w->up,
+		.down = w->down,
+		.seed = w->samples != 0 ? w->seed & PBOX_WORK_NONE : PBOX_WORK_NONE,
+		.samples = w->samples != 0 ? w->samples : PBOX_WORK_NONE,
+		.batch = w->batch};
+	struct pbox_work_ok ok;
+	struct own_cmd own = {.cmd = {.run = own_run}, .ok = &ok};
+	int rc;
+
+	claim_nodes(c, &m);
+	m.payloads = m.ranges < m.slots ? m.ranges : m.slots;
+	if (m.slots == 0)
+		m.payloads = 0;
+	m.edition = w->edition;
+	rc = work_ask(c, &m, &ok, deadline, err);
+	if (rc != 0)
+		return rc;
+	cmd_call(c, &own.cmd);
+	if (own.rc == -EBUSY)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"a push is unfinished: wait for it before pbox_client_work()");
+	if (own.rc != 0)
+		return pbox_client_fail(err, PBOX_C_REFUSED,
+			"the box gives this worker slots that the job does not have, or too many pieces");
+	w->edition = ok.edition;
+	w->plan = ok.plan;
+	w->members = ok.members;
+	w->leads = ok.leads;
+	w->nodes = pbox_worker_table_nodes(c->w, t->t);
+	w->next_from = ok.next_from;
+	w->next_ranges = ok.next_ranges;
+	for (unsigned i = 0; i < ok.next_ranges; i++)
+		w->next[i] = (struct pbox_client_node){ok.next_range[i].first,
+			(uint16_t)(ok.next_range[i].end - ok.next_range[i].first)};
+	return 0;
+}
+
+int
+pbox_client_work(struct pbox_client *c, uint32_t table, struct pbox_client_work *work,
+	unsigned timeout_ms, struct pbox_client_error *err)
+{
+	struct table *t;
+	int rc;
+
+	if (work == NULL || work->size < sizeof(*work))
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"size of pbox_client_work is %zu: it is sizeof(struct pbox_client_work), %zu",
+			work == NULL ? (size_t)0 : work->size, sizeof(*work));
+	if (work->slots > PBOX_MAX_SLOTS)
+		return pbox_client_fail(err, PBOX_C_INVALID, "%u slots: a job has %u at most",
+			work->slots, PBOX_MAX_SLOTS);
+	rc = client_enter(c, err);
+	if (rc != 0)
+		return rc;
+	t = client_table(c, table);
+	rc = t != NULL ? work_call(c, t, work, client_deadline(c, timeout_ms), err)
+		       : pbox_client_fail(
+				 err, PBOX_C_INVALID, "table %u has not been declared", table);
+	client_leave(c);
+	return rc;
+}

@@ -61,6 +61,16 @@ class Node(ct.Structure):
     _fields_ = [("first", ct.c_uint16), ("slots", ct.c_uint16)]
 
 
+class Work(ct.Structure):
+    _fields_ = [
+        ("size", ct.c_size_t), ("round", ct.c_uint32), ("slots", ct.c_uint32),
+        ("compute", ct.c_double), ("fixed", ct.c_double), ("up", ct.c_double), ("down", ct.c_double),
+        ("seed", ct.c_uint64), ("samples", ct.c_uint64), ("batch", ct.c_uint32), ("trained", ct.c_uint32),
+        ("edition", ct.c_uint32), ("plan", ct.c_uint32), ("members", ct.c_uint32), ("leads", ct.c_uint32),
+        ("nodes", ct.c_uint32), ("next_from", ct.c_uint32), ("next_ranges", ct.c_uint32), ("next", Node * 24),
+    ]
+
+
 class Waiting(ct.Structure):
     _fields_ = [("timeout_ms", ct.c_uint), ("state", ct.c_uint64 * 8)]
 
@@ -117,6 +127,12 @@ _PROTOTYPES = {
     "pbox_client_submit_nodes": (
         ct.c_int,
         [_P, ct.c_uint32, ct.c_int, ct.POINTER(Io), ct.c_uint, ct.POINTER(ct.c_void_p),
+         ct.POINTER(ct.c_uint32), ct.c_uint, ct.c_uint8, ct.POINTER(ct.c_uint64), _ERR]),
+    "pbox_client_work": (ct.c_int, [_P, ct.c_uint32, ct.POINTER(Work), ct.c_uint, _ERR]),
+    "pbox_client_work_due": (ct.c_int, [_P]),
+    "pbox_client_submit_again": (
+        ct.c_int,
+        [_P, ct.c_uint32, ct.POINTER(Io), ct.c_uint, ct.POINTER(ct.c_void_p),
          ct.POINTER(ct.c_uint32), ct.c_uint, ct.c_uint8, ct.POINTER(ct.c_uint64), _ERR]),
     "pbox_client_wait": (ct.c_int, [_P, ct.c_uint64, ct.c_uint, _ERR]),
     "pbox_client_wait_on": (

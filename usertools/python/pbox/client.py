@@ -340,10 +340,10 @@ class Table:
         return self.submit_nodes_io(kind, io, len(numbers), addresses, weights, keep, priority=priority)
 
     def submit_nodes_io(self, kind: int, io: Any, n: int, addresses: Any, weights: Sequence[int],
-                        keep: Any, *, priority: int = 0) -> Operation:
+                        keep: Any, *, priority: int = 0, again: bool = False) -> Operation:
         """Start an operation by nodes on prepared addresses (for bindings), as many nodes as there
         are weights: addresses[node * n + i] is what io[i].input would be. `addresses`, `io` and
-        `keep` are held until the operation ends."""
+        `keep` are held until the operation ends. again: in the round of the last push, once more, after PBoxMore."""
         if kind not in (_lib.PUSHPULL, _lib.PUSH):
             raise PBoxInvalid("only PUSHPULL and PUSH are by nodes")
         priority = _checks.whole(priority, "priority", 255)
@@ -352,10 +352,23 @@ class Table:
         samples = (ct.c_uint32 * max(1, len(weights)))(*weights)
         handle, err, c = ct.c_uint64(), _lib.Error(), self.client
         with c._call() as p:
-            code = _lib.get().pbox_client_submit_nodes(
-                p, self.number, kind, io, n, addresses, samples, len(weights), priority,
-                ct.byref(handle), ct.byref(err))
+            rest = (io, n, addresses, samples, len(weights), priority, ct.byref(handle), ct.byref(err))
+            code = _lib.get().pbox_client_submit_again(p, self.number, *rest) if again else \
+                _lib.get().pbox_client_submit_nodes(p, self.number, kind, *rest)
         return self._started(code, err, handle, (keep, io, addresses, samples))
+
+    # ---- work by plan (Client(policy="reassign"))
+
+    def work(self, report: Any = None, timeout: Optional[float] = None) -> Any:
+        """Report the last round (a _lib.Work, filled in place), and learn which slots are this worker's:
+        Client.nodes() says them afterwards. No push may be unfinished."""
+        work = report if report is not None else _lib.Work()
+        work.size = ct.sizeof(_lib.Work)
+        err, c = _lib.Error(), self.client
+        with c._call() as p:
+            code = _lib.get().pbox_client_work(p, self.number, work, _ms(timeout), ct.byref(err))
+        c._check(code, err)
+        return work
 
     def pushpull_nodes(self, inputs: Sequence[Any], outputs: Any, *,
                        weights: Optional[Sequence[int]] = None, priority: int = 0) -> Operation:
@@ -461,7 +474,8 @@ class Client:
              one that lives and computes is waited for, up to `patience`; one that has left for
              `left` seconds, and whose number nobody has taken, ends them at once
     join_timeout  deadline of joining
-    policy   what rounds do when a worker is dead: "wait" for it, or "shrink": go on without it
+    policy   what rounds do when a worker is dead: "wait" for it, "shrink": go on without it, or "reassign": its slots are done by
+             others, and slots go by the workers' speeds (with slots=; see train.md)
     mtu, window, lease, gso, spin, min_rto, bind, host: see struct pbox_client_conf
     transport, transport_args: what carries the datagrams, "udp" or "dpdk", and its arguments;
              None: the variables PBOX_TRANSPORT and PBOX_TRANSPORT_ARGS, or kernel sockets
@@ -594,6 +608,12 @@ class Client:
         e = self._error(code, err)
         if e is not None:
             raise e
+
+    @property
+    def work_due(self) -> bool:
+        """Policy reassign: do other workers own other slots than when Table.work() was called last?"""
+        with self._call() as p:
+            return bool(_lib.get().pbox_client_work_due(p))
 
     def nodes(self, round: int = 0) -> List[Tuple[int, int]]:
         """The nodes of the tree over the slots that this worker brings in a round (0: its next one), as

@@ -117,11 +117,17 @@ class PBoxRunEnded(PBoxError):
     code = -15
 
 
+class PBoxMore(PBoxError):
+    """Policy reassign: the round waits for slots that this worker has got. Table.work() says which."""
+
+    code = -16
+
+
 _BY_CODE: Dict[int, Type[PBoxError]] = {
     c.code: c for c in (
         PBoxInvalid, PBoxSystemError, PBoxUnreachable, PBoxVersionError, PBoxNoJob,
         PBoxSecretError, PBoxRefused, PBoxMismatch, PBoxDeadline, PBoxLost, PBoxMtuError,
-        PBoxMemoryError, PBoxClosed, PBoxRunning, PBoxRunEnded)
+        PBoxMemoryError, PBoxClosed, PBoxRunning, PBoxRunEnded, PBoxMore)
 }
 
 

@@ -16,7 +16,7 @@ import torch
 
 from .. import _buffers, _checks, _lib
 from ..client import ANY_ROUND, Client, Operation, Table, Tensor
-from ..errors import PBoxDeadline, PBoxInvalid, PBoxMismatch, PBoxRefused
+from ..errors import PBoxDeadline, PBoxInvalid, PBoxMismatch, PBoxMore, PBoxRefused
 from . import _clip, _layout, _skip
 from ._agree import Agreement, Alone, Hypers
 from ._session import (DECLARE_SECONDS, between_rounds, check_slots, connect, goes_by_slots,
@@ -24,6 +24,7 @@ from ._session import (DECLARE_SECONDS, between_rounds, check_slots, connect, go
 from ._slots import Slots, SlotTraining
 from ._state import State
 from ._tree import Sums, Tree, separate
+from ._work import Work
 
 _log = logging.getLogger("pbox")
 _WIRE = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -85,6 +86,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
     _hypers: Tuple[str, ...] = ()
     _arrays: Tuple[str, ...] = ()  # of the optimiser's state, in torch's names
     _counted = False  # torch's state has the number of steps as well
+    _work: Optional[Work] = None  # policy reassign
     _step_supports_amp_scaling = True  # GradScaler calls step() though it has found inf
 
     def __init__(self, params: Any, defaults: Dict[str, Any], *, box: Optional[str] = None,
@@ -119,11 +121,13 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                 specs, mode="optimiser", op=self._wire_op, optimiser=self._optimiser, push=push, pull=pull,
                 timeout=declare_timeout, first_round=first_round)
             # with policy shrink workers come back between steps: they cannot be compared
-            alone = self.client.workers == 1 or self.client.policy == "shrink"
+            alone = self.client.workers == 1 or self.client.policy in ("shrink", "reassign")
             self._agreement = Alone() if alone else \
                 Agreement(self.client, len(self._all), declare_timeout,
                           first_round if first_round == ANY_ROUND else first_round + skipped)
             self._declared = True
+            if self.client.policy == "reassign":
+                self._begin_plan()
             self._prepare()
             self._kept = State(self.table, self._arrays, self._counted, self._all,
                                self._group_of, self._order, len(self.param_groups))
@@ -170,9 +174,27 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                          "on the bits depend on which workers lived. Take policy='wait' (the default) for the same bits", slots)
         nodes = self.client.nodes()
         self._slots = Slots(slots, [s for first, n in nodes for s in range(first, first + n)])
-        self._tree = Tree(nodes)
+        self._fixed_tree = Tree(nodes)
         # the weights are in the values, n_i p_i, before they are added: the same bits
         self._wire_op = "sample_mean" if self._op == "weighted_mean" else self._op
+
+    def _begin_plan(self) -> None:
+        if self._slots is None:
+            raise PBoxInvalid("policy='reassign' gives slots to others: pass slots=V to the optimiser")
+        if self._push != "fp32":
+            raise PBoxInvalid(f"policy='reassign' and push={self._push!r}: how a narrow sum is rounded would depend on the plan; take "
+                              "push='fp32' (pull= may be narrow)")
+        self._work = Work(self.table, self._slots, [p.data for p in self._all] if self._pull == "fp32" else ())
+
+    @property
+    def _tree(self) -> Tree:
+        return self._fixed_tree if self._work is None else self._work.tree
+
+    @property
+    def leads(self) -> bool:
+        """Is this the one worker that saves and evaluates? With policy "reassign" the lowest number of those that
+        are there; else worker 0."""
+        return self.client.worker == 0 if self._work is None else self._work.leads
 
     def _check_group(self, number: int, group: Dict[str, Any]) -> None:
         """Raise for what the box cannot do (subclasses)."""
@@ -210,7 +232,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
     def _prepare(self) -> None:
         """Buffers and the address array, made once."""
         self._io = (_lib.Io * max(1, len(self._all)))()
-        nodes = len(self._tree.nodes) if self._slots is not None else 1
+        nodes = 1 if self._slots is None else _lib.MOST_NODES if self._work is not None else len(self._tree.nodes)
         self._addresses = (ct.c_void_p * max(1, nodes * len(self._all)))()
         # a worker without a gradient for a parameter sends zeros; one array serves all
         self._zeros: Optional[torch.Tensor] = None
@@ -466,7 +488,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
     def _inputs(self, keep: List[torch.Tensor]) -> List[bool]:
         """Fill the arrays of addresses. Which parameters have a gradient here?"""
         for i, p in enumerate(self._all):
-            into = self._narrow_pull[i] if self._narrow_pull else p
+            into = self._narrow_pull[i] if self._narrow_pull else p if self._work is None else self._work.outputs[i]
             self._io[i].tensor = i
             self._io[i].output = into.data_ptr() or _buffers.ADDRESS_OF_NOTHING
         if self._slots is None:
@@ -474,16 +496,26 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                 g = None if p.grad is None else self._checked(i, p.grad)
                 self._io[i].input = self._address(i, g, keep)
             return [p.grad is not None for p in self._all]
-        for node, sums in enumerate(self._tree.done):
+        brought = self._brought()
+        for node, (sums, _) in enumerate(brought):
             for i, g in enumerate(sums):
                 self._addresses[node * len(self._all) + i] = self._address(i, g, keep, node)
-        return [any(sums[i] is not None for sums in self._tree.done) for i in range(len(self._all))]
+        return [any(sums[i] is not None for sums, _ in brought) for i in range(len(self._all))]
+
+    def _brought(self) -> List[Tuple[Sums, int]]:
+        """Sums and samples of this worker's nodes."""
+        return list(zip(self._tree.done, self._tree.samples)) if self._work is None else self._work.brought()
 
     def _submit(self, keep: List[torch.Tensor], samples: int) -> Operation:
         if self._slots is None:
             return self.table.submit_io(_lib.PUSHPULL, self._io, len(self._all), keep, weight=samples)
+        again = self._work is not None and self._work.again
+        if not again:
+            self._round = self.table.next_round
+        if self._work is not None:
+            self._work.pushes()
         return self.table.submit_nodes_io(_lib.PUSHPULL, self._io, len(self._all), self._addresses,
-                                          self._tree.samples, keep)
+                                          [n for _, n in self._brought()], keep, again=again)
 
     def _said(self, hypers: Hypers) -> Hypers:
         """What all workers must have alike."""
@@ -522,8 +554,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             self._begin_slot()
         inf = _skip.unscale(self, scaler)
         if inf is not None:
-            if self.client.policy == "shrink" and self.client.workers > 1:
-                raise PBoxInvalid("a GradScaler leaves steps out, and with policy='shrink' workers cannot agree on that: take "
+            if self.client.policy in ("shrink", "reassign") and self.client.workers > 1:
+                raise PBoxInvalid(f"a GradScaler leaves steps out, and with policy={self.client.policy!r} workers cannot agree on that: take "
                                   "policy='wait', or bfloat16, which needs no scaling")
             self._inf = bool(self._inf) or inf
         if self._slots is not None and not self._slots.last:
@@ -596,9 +628,22 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
 
     def _end_round(self) -> None:
         self._resumed, self._inf, self._discarded = False, None, 0
+        if self._work is not None:
+            self._work.round_ends(self._round)
         if self._slots is not None:
             self._tree.clear()
             self._slots.end_round()
+
+    def _idle(self) -> None:
+        """A round in which this worker has no slots: only its result."""
+        keep: List[torch.Tensor] = []
+        self._inputs(keep)
+
+        def push(_timeout: Optional[float]) -> None:
+            self._pending = self._submit(keep, 1)
+
+        self._todo = [push, self._end]
+        self.wait()
 
     def _leave_out(self, _timeout: Optional[float]) -> None:
         """All have heard that a GradScaler has found inf at one of them."""
@@ -606,11 +651,25 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         self.skipped += 1
 
     def _end(self, timeout: Optional[float]) -> None:
-        self._pending.wait(timeout)
-        self._end_round()
-        if self._narrow_pull:
-            with torch.no_grad():
+        while True:
+            try:
+                self._pending.wait(timeout)
+                break
+            except PBoxMore:
+                assert self._work is not None and self._slots is not None
+                if self._work.more(self._round):  # step() returns, and the round goes on with slots that were added
+                    self._slots.prepare()
+                    return
+                keep: List[torch.Tensor] = []
+                self._inputs(keep)
+                self._pending = self._submit(keep, 1)
+        with torch.no_grad():
+            if self._narrow_pull:
                 self._widen()
+            elif self._work is not None:
+                for p, new in zip(self._all, self._work.outputs):
+                    p.data.copy_(new)
+        self._end_round()
         self.rounds += 1
         self._remember()
 

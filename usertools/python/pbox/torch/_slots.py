@@ -7,15 +7,18 @@ All of it is a function of (seed, round, slot), and never of the worker, so that
 the same bits on any number of workers.
 """
 
+import collections
 import copy
 import hashlib
 import logging
 import random
 import sys
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Deque, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
-from torch.utils.data import BatchSampler, Sampler
+from torch.utils.data import BatchSampler, DataLoader, Sampler
+from torch.utils.data._utils.collate import default_collate
+from torch.utils.data._utils.pin_memory import pin_memory
 
 from .. import _checks
 from ..errors import PBoxInvalid
@@ -198,6 +201,13 @@ class SlotSampler(Sampler):
         g = torch.Generator().manual_seed(derive(self.seed, "order", epoch))
         return torch.randperm(self.samples, generator=g)
 
+    def batch(self, order: torch.Tensor, first: int, round: int, slot: int, slots: Optional[Slots] = None) -> Batch:
+        """Of a slot in a round of the epoch that began with round `first` of the training."""
+        begin = round * self.batch_size
+        per_slot = min(self.batch_size, self.samples - begin) // self._slots.total
+        at = begin + slot * per_slot
+        return Batch(order[at:at + per_slot].tolist(), derive(self.seed, "fetch", first + round, slot), slots)
+
     def __iter__(self) -> "_Iterator":
         # DataLoader(sampler=) puts a BatchSampler around it, and batches of batches come out, without an error
         if type(sys._getframe(1).f_locals.get("self")) is BatchSampler:
@@ -227,14 +237,78 @@ class _Iterator:
         if self._round == s.rounds:
             raise StopIteration
         mine = self._slots.mine
-        slot, begin = mine[self._at], self._round * s.batch_size
-        per_slot = min(s.batch_size, s.samples - begin) // self._slots.total
-        at = begin + slot * per_slot
-        seed = derive(s.seed, "fetch", self._first + self._round, slot)
+        batch = s.batch(self._order, self._first, self._round, mine[self._at], self._slots)
         self._at += 1
         if self._at == len(mine):
             self._round, self._at = self._round + 1, 0
-        return Batch(self._order[at:at + per_slot].tolist(), seed, self._slots)
+        return batch
+
+
+class _Ahead:
+    """What processes of a DataLoader fetch before it is wanted: this worker's slots as they are now. `tags` has
+    (round, slot) of each batch that was asked for."""
+
+    def __init__(self, sampler: SlotSampler, slots: Slots, order: torch.Tensor, first: int) -> None:
+        self.tags: Deque[Tuple[int, int]] = collections.deque()
+        self._sampler, self._slots, self._order, self._first = sampler, slots, order, first
+
+    def __len__(self) -> int:
+        return len(self._sampler)
+
+    def __iter__(self) -> Iterator[Batch]:
+        s, begin = self._sampler, self._slots.count
+        for round in range(self._slots.trained - self._first, s.rounds):
+            for slot in self._slots.mine[begin:]:
+                self.tags.append((self._first + round, slot))
+                yield s.batch(self._order, self._first, round, slot)
+            begin = 0
+
+
+class SlotLoader:
+    """Batches of this worker's slots, an epoch an iteration, as they are when each is wanted: made by the loader() of
+    an optimiser with slots. Slots that others do now are dropped, and those that come in the middle of a round are fetched
+    at once."""
+
+    def __init__(self, training: "SlotTraining", sampler: SlotSampler, dataset: Any, options: Dict[str, Any]) -> None:
+        self.sampler, self.dataset = sampler, dataset
+        self._training, self._options = training, options
+
+    def __len__(self) -> int:
+        return len(self.sampler)
+
+    @property
+    def rounds(self) -> int:
+        """Of an epoch."""
+        return self.sampler.rounds
+
+    def __iter__(self) -> Iterator[Any]:
+        t, s = self._training, self.sampler
+        slots = t._with_slots("loader()")
+        epoch = s.epoch
+        first, order = s._begin + epoch * s.rounds, s.order(epoch)
+        ahead, fetched = _Ahead(s, slots, order, first), None
+        if self._options.get("num_workers", 0) > 0:
+            fetched = iter(DataLoader(self.dataset, batch_sampler=ahead, **self._options))
+        while s.epoch == epoch:
+            if not slots.mine:
+                t._idle()
+                continue
+            want = (slots.trained, slots.next)
+            batch, found = None, False
+            while fetched is not None and want in ahead.tags and not found:
+                found = ahead.tags.popleft() == want
+                batch = next(fetched)
+            if not found:
+                batch = self._fetch(s.batch(order, first, want[0] - first, want[1]))
+            slots.prepare()
+            yield batch
+
+    def _fetch(self, indices: Batch) -> Any:
+        collate = self._options.get("collate_fn") or default_collate
+        batch = collate([self.dataset[i] for i in indices])
+        if self._options.get("pin_memory"):
+            batch = pin_memory(batch)
+        return batch
 
 
 class SlotTraining:
@@ -272,7 +346,23 @@ class SlotTraining:
         batch_size   samples of a whole round; each slot gets an equal part
         drop_last    False: the last round of an epoch is what is left, if it can be shared equally
         """
-        return SlotSampler(self._with_slots("sampler()"), dataset, batch_size, seed, drop_last)
+        sampler = SlotSampler(self._with_slots("sampler()"), dataset, batch_size, seed, drop_last)
+        work = getattr(self, "_work", None)
+        if work is not None:
+            work.compare()
+        return sampler
+
+    def loader(self, dataset: Any, batch_size: int, seed: int = 0, drop_last: bool = True, **options: Any) -> SlotLoader:
+        """Batches of the slots that this worker computes, as the plan says it when each is wanted (policy "reassign"; right for
+        fixed shares, too). Each iteration is an epoch, or what is left of it. Arguments as of sampler(); options are
+        torch's DataLoader's, such as num_workers, collate_fn and pin_memory."""
+        for name in ("batch_sampler", "sampler", "shuffle"):
+            if name in options:
+                raise PBoxInvalid(f"loader() draws its batches by the slot: leave {name}= out")
+        return SlotLoader(self, self.sampler(dataset, batch_size, seed, drop_last), dataset, options)
+
+    def _idle(self) -> None:
+        raise AssertionError("fixed shares have a slot at least")
 
     @property
     def slot(self) -> int:

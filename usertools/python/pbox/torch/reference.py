@@ -124,6 +124,11 @@ class Reference(SlotTraining, torch.optim.Optimizer):
         if slots is not None:
             self._slots = Slots(slots, range(slots))
 
+    leads = True  # it is alone
+
+    def close(self) -> None:
+        """Nothing: as the optimisers of pbox.torch have it."""
+
     def _take(self, samples: int) -> bool:
         """Put the gradients of a slot away. Was it the last one? Then the parameters get those of the round."""
         assert self._slots is not None

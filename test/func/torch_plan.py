@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""A training by plan (policy reassign), by workers of unequal speeds; for torch_plan.
+
+one      the reference: all slots in this process
+train    --speeds S,S,...: a process each, which sleeps 1 / S of --sleep a slot. --kill RANK@ROUND: it dies by SIGKILL in the middle of
+         the slots of that round, after it has pushed a part where it has several nodes, and nobody takes its place
+
+Both print `digest WORKERS RANK HEX`; workers print `slots RANK ROUND N` when the number of their slots has changed.
+"""
+
+import argparse
+import hashlib
+import os
+import signal
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+
+TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+sys.path[:0] = [os.path.join(TOP, "usertools", "examples"), os.path.dirname(os.path.abspath(__file__))]
+
+import pbox.torch
+from pbox.torch.reference import Reference
+from torch_slots import Images, network, say
+
+
+def train(args, n, rank, opt, model, data, pause):
+    loader = opt.loader(data, args.batch, seed=args.seed, num_workers=args.loaders)
+    shares, killed = 0, args.kill.split("@") if args.kill else ("-1", "0")
+    while opt.trained_rounds < args.rounds:
+        for x, y in loader:
+            if n > 0 and opt._slots.count == 0 and len(opt._slots.mine) != shares:
+                shares = len(opt._slots.mine)
+                say("slots", rank, opt.trained_rounds + 1, shares)
+            F.cross_entropy(model(x), y).backward()
+            time.sleep(pause)
+            if rank == int(killed[0]) and opt.trained_rounds + 1 == int(killed[1]) and opt._slots.count == shares // 2:
+                say("dies", rank, opt.trained_rounds + 1)
+                os.kill(os.getpid(), signal.SIGKILL)
+            opt.step()
+            if opt.round_ended and opt.trained_rounds == args.rounds:
+                break
+    bits = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
+    say("digest", n, rank, hashlib.sha256(bits).hexdigest())
+
+
+def worker(args, n, rank, data, pause):
+    model = network()
+    opt = pbox.torch.SGD(model.parameters(), lr=args.lr, momentum=args.momentum, slots=args.slots, worker=rank, workers=n,
+                         job=args.job, policy="reassign", timeout=60.0, left=60.0)
+    began = time.monotonic()
+    train(args, n, rank, opt, model, data, pause)
+    say("leads", rank, opt.leads)
+    say("seconds", rank, f"{time.monotonic() - began:.2f}")
+    opt.close()
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("what", choices=("one", "train"))
+    p.add_argument("--speeds", default="1")
+    p.add_argument("--sleep", type=float, default=0.0)
+    p.add_argument("--kill", default="")
+    p.add_argument("--job", default="plan")
+    p.add_argument("--slots", type=int, default=32)
+    p.add_argument("--batch", type=int, default=256)
+    p.add_argument("--rounds", type=int, default=8)
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--lr", type=float, default=0.05)
+    p.add_argument("--momentum", type=float, default=0.9)
+    p.add_argument("--loaders", type=int, default=0)
+    p.add_argument("--data", default="/usr/share/datasets/fashion-mnist")
+    args = p.parse_args()
+    torch.set_num_threads(1)
+    data = Images(args.data)
+    if args.what == "one":
+        model = network()
+        opt = Reference("momentum" if args.momentum else "sgd", model.parameters(), lr=args.lr, momentum=args.momentum,
+                        slots=args.slots)
+        train(args, 0, 0, opt, model, data, 0.0)
+        return 0
+    speeds = [float(s) for s in args.speeds.split(",")]
+    children = []
+    for rank, speed in enumerate(speeds):
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                worker(args, len(speeds), rank, data, args.sleep / speed)
+                status = 0
+            except Exception as e:  # what it is belongs into the log of the test
+                say("worker", rank, "has failed:", type(e).__name__, e)
+            os._exit(status)
+        children.append(pid)
+    for pid in children:
+        os.waitpid(pid, 0)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

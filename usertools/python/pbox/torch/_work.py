@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""Work by plan (policy "reassign"): the box says which slots a worker computes, by how fast it is.
+
+After each round, and at most 20 times a second unless owners have changed, a worker reports its times and learns its
+slots. Where another worker dies in the middle of a round it gets some of that one's slots at once: its own are pushed
+already, their sums are kept, and all nodes are pushed once more with the new ones.
+"""
+
+import time
+from typing import Dict, List, Sequence, Tuple
+
+import torch
+
+from .. import _lib
+from ..client import Table
+from ..errors import PBoxMismatch
+from ._slots import Slots
+from ._tree import Sums, Tree
+
+# between two reports, seconds, unless owners have changed
+_EVERY = 0.05
+
+Node = Tuple[int, int]
+
+
+class Work:
+    """Of one optimiser. `outputs` are where results arrive: the parameters stay those of the round until it has ended,
+    so that slots that come late are computed on them."""
+
+    def __init__(self, table: Table, slots: Slots, like: Sequence[torch.Tensor]) -> None:
+        self._table, self._slots = table, slots
+        self.outputs = [torch.empty_like(t) for t in like]
+        self.report = _lib.Work()
+        self.tree = Tree(())
+        self._kept: Dict[Node, Tuple[Sums, int]] = {}  # nodes of this round that were pushed before
+        self.again = False  # is the next push one of a round that was pushed before?
+        self._done: List[int] = []  # slots of this round that were pushed
+        self._asked = self._begun = self._pushed = 0.0
+        self._held = (0, 0)
+        self._ask(table.next_round, report=False)
+        self._take(table.client.nodes())
+        self.round_begins()
+
+    @property
+    def leads(self) -> bool:
+        """Is this the worker with the lowest number of those that are there?"""
+        return int(self.report.leads) == self._table.client.worker
+
+    @property
+    def members(self) -> int:
+        return int(self.report.members)
+
+    # ---- asking
+
+    def _ask(self, round: int, report: bool) -> None:
+        s, r = self._slots, self.report
+        r.round = round
+        if not report:
+            r.slots = 0
+        r.seed = 0 if s.seed is None else s.seed
+        r.samples, r.batch, r.trained = (0, 0, 0) if s.seed is None else (s.samples, s.batch_size, s.trained)
+        self._table.work(r)
+        self._asked = time.monotonic()
+
+    def compare(self) -> None:
+        """A sampler was made: does it give what those of the other workers do?"""
+        self._ask(self._table.next_round, report=False)
+        self._take(self._table.client.nodes())
+
+    def _take(self, nodes: Sequence[Node]) -> None:
+        """From the next round on these are this worker's."""
+        if tuple(nodes) != self.tree.nodes:
+            self.tree = Tree(nodes)
+        self._slots.mine = tuple(s for first, n in nodes for s in range(first, first + n))
+
+    # ---- a round
+
+    def round_begins(self) -> None:
+        self._begun = time.monotonic()
+        stats = self._table.client.stats()
+        self._held = (stats.held_ns_sum, stats.fragments_done)
+
+    def pushes(self) -> None:
+        """All slots of this worker are computed."""
+        if not self.again:
+            self._pushed = time.monotonic()
+
+    def brought(self) -> List[Tuple[Sums, int]]:
+        """The sums of all nodes, in the order of their slots, with their samples."""
+        have = {**self._kept, **dict(zip(self.tree.nodes, zip(self.tree.done, self.tree.samples)))}
+        return [have[node] for node in sorted(have)]
+
+    def more(self, round: int) -> bool:
+        """The round waits for slots that this worker has got. False: they are those that it had."""
+        self._kept.update(zip(self.tree.nodes, zip(self.tree.done, self.tree.samples)))
+        self._done = sorted(s for first, n in self._kept for s in range(first, first + n))
+        self._ask(round, report=False)
+        nodes = self._table.client.nodes()
+        missing = set(self._kept) - set(nodes)
+        if missing:
+            raise PBoxMismatch(f"round {round}: the box gives this worker the nodes {nodes}, and it has pushed {sorted(self._kept)}: "
+                               "they cannot both be right. Start this worker again")
+        added = [node for node in nodes if node not in self._kept]
+        self.tree = Tree(added)
+        self.again = True
+        new = [s for first, n in added for s in range(first, first + n)]
+        self._slots.mine = tuple(self._done + new)
+        self._slots.count = len(self._done)
+        return bool(new)
+
+    def round_ends(self, round: int) -> None:
+        """Its result is here: report, and learn which slots come next. Before Slots.end_round()."""
+        now = time.monotonic()
+        stats, r = self._table.client.stats(), self.report
+        held, done = stats.held_ns_sum - self._held[0], stats.fragments_done - self._held[1]
+        waited = held / done * 1e-9 if done else 0.0
+        exchange = max(0.0, now - self._pushed - waited)
+        measured = not self.again and bool(self.tree.nodes)
+        r.slots = len(self._slots.mine) if measured else 0
+        r.compute, r.fixed = max(1e-9, self._pushed - self._begun), 0.0
+        r.up = r.down = exchange / 2
+        moved = bool(self._kept) or self._table.client.work_due
+        self._kept, self._done, self.again = {}, [], False
+        self._slots.count = 0
+        self._slots.trained += 1  # as it will be in the round that is asked for
+        try:
+            if moved or now - self._asked >= _EVERY or self._waits_for(round + 1):
+                self._ask(round + 1, report=measured)
+                self._take(self._table.client.nodes())
+        finally:
+            self._slots.trained -= 1
+        self.tree.clear()
+        self.round_begins()
+
+    def _waits_for(self, round: int) -> bool:
+        """Does a plan that is known begin with that round?"""
+        return int(self.report.next_from) != 0 and (round - int(self.report.next_from)) & 0xFFFFFFFF < 1 << 31

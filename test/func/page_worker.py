@@ -113,7 +113,7 @@ def test_limits():
         w.join()
         page = proto.Declare(0, (1 << 20) + 1, 0, 0, 0, 0, 1, 1, [])
         assert refused(w.request, "DECLARE", page.pack())[0] == "BAD_REQUEST"
-        assert refused(w.declare, 0, [(1, 256, "t")])[0] == "BAD_REQUEST"
+        assert refused(w.declare, 0, [(1, 1024, "t")])[0] == "BAD_REQUEST"
         assert refused(w.declare, 1, [(1, 0, "t")])[0] == "BAD_REQUEST"  # 0 is not declared
         w.leave()
 

@@ -254,7 +254,8 @@ def check_errors(prefix):
     """Parameters are taken strictly, and errors say what is possible."""
     box = program("pbox-ctl").Box(prefix)
     wrong = ["/pbox/workers", "/pbox/workers,nobody", "/pbox/workers,j1,2", "/pbox/workers,j1,-1", "/pbox/workers,j1,0,1",
-             "/pbox/tables,j1,x", "/pbox/tables", "/pbox/cores,1x", "/pbox/cores,99", "/pbox/cores,0,0", "/pbox/ports,77",
+             "/pbox/tables,j1,x", "/pbox/tables", "/pbox/work", "/pbox/work,j1", "/pbox/work,nobody", "/pbox/work,j1,2",
+             "/pbox/cores,1x", "/pbox/cores,99", "/pbox/cores,0,0", "/pbox/ports,77",
              "/pbox/ports, 0", "/pbox/pools,1", "/pbox/drops,9", "/pbox/drops,+0", "/pbox/counters,none", "/pbox/stats,none",
              "/pbox/stats,job", "/pbox/jobs,99999999999999999999", "/pbox/log,loud", "/pbox/log,info,x", "/pbox/set,drain",
              "/pbox/set,drain,3", "/pbox/set,drain,off", "/pbox/set,drain,1h", "/pbox/set,drain,-1s", "/pbox/set,nothing,1s",

@@ -17,7 +17,8 @@ from pbox_box import BUFFER, BoxError
 
 PROXY = "/run/pbox-telemetry.sock"
 # all that the exporter asks; none of these changes the box, whatever its parameters are
-ALLOWED = {"/pbox/" + name for name in ("counters", "stats", "cores", "ports", "pools", "drops", "health", "jobs", "workers", "tables")}
+ALLOWED = {"/pbox/" + name for name in ("counters", "stats", "cores", "ports", "pools", "drops", "health", "jobs", "workers",
+                                  "work", "tables")}
 READERS = 32
 FIRST_FD = 3  # systemd's
 

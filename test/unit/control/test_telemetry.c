@@ -236,7 +236,7 @@ any_parameters(void)
 {
 	static const char *const cmd[] = {"counters", "cores", "ports", "pools", "drops", "health",
 		"jobs", "workers", "tables", "capture", "log", "set", "kick", "drain", "why",
-		"snapshot", "snapshots", "restore", "report", "stats"};
+		"snapshot", "snapshots", "restore", "report", "stats", "work"};
 	static const char *const wrong[] = {"\"}],\\", "99999999999999999999", "-1", "j,x,y,z",
 		",,,", "\t",
 		"0123456789012345678901234567890123456789012345678901234567890123456789"};

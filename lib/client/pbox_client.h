@@ -41,8 +41,8 @@ typedef uint64_t pbox_client_handle; /**< 0 is never valid */
 PBOX_CLIENT_API const char *pbox_client_version(void);
 PBOX_CLIENT_API const char *pbox_client_code_name(int code); /**< "SECRET" */
 
-/** The protocol's name of a number in structures here: @p what is "format", "op", "optimiser", "hyper" or
- * "policy". NULL: there is no such number. */
+/** The protocol's name of a number in structures here: @p what is "format", "op", "optimiser", "hyper", "policy" or
+ * "discipline". NULL: there is no such number. */
 PBOX_CLIENT_API const char *pbox_client_name(const char *what, unsigned number);
 
 /** The defaults, into as many bytes as the caller's structure has. */
@@ -151,6 +151,24 @@ PBOX_CLIENT_API int pbox_client_submit_again(struct pbox_client *c, uint32_t tab
 	const struct pbox_client_io *io, unsigned n, const void *const *in, const uint32_t *weight,
 	unsigned nodes, uint8_t priority, pbox_client_handle *handle,
 	struct pbox_client_error *err);
+
+/**
+ * As pbox_client_submit; of a PUSH or PUSHPULL to a table in clocks (pbox_client_table.discipline) with what @p how says (NULL: nothing).
+ *
+ * There each push is applied as soon as it comes. A PULL brings the latest parameters, and all pushes of this client that were submitted before it:
+ * those that the box had not applied yet are added to what it sent, from their `in`. Of pushes that are submitted later, while the PULL is
+ * under way, some may be in it. PUSH and PULL of one tensor do not wait for each other; pushes do, and pulls do.
+ */
+PBOX_CLIENT_API int pbox_client_submit_how(struct pbox_client *c, uint32_t table,
+	enum pbox_client_kind kind, const struct pbox_client_io *io, unsigned n, uint8_t priority,
+	uint32_t weight, const struct pbox_client_how *how, pbox_client_handle *handle,
+	struct pbox_client_error *err);
+/** The factor that the box takes for this one: rounded to bf16, to nearest, ties to even. */
+PBOX_CLIENT_API float pbox_client_factor(float factor);
+/** How far a tensor of a table in clocks has come, as this client knows from the answers so far.
+ * @param tensor  its index in the table, or PBOX_CLIENT_ALL_TENSORS */
+PBOX_CLIENT_API int pbox_client_versions(struct pbox_client *c, uint32_t table, uint32_t tensor,
+	struct pbox_client_versions *versions, struct pbox_client_error *err);
 
 /** Wait for a handle and release it. @p timeout_ms 0: those of the configuration (timeout_ms, patience_ms). Ends early
  * (left_ms) when the worker that is missing has left or was refused: the text has the box's words. After DEADLINE the handle is still valid: wait again, or

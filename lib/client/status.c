@@ -54,6 +54,48 @@ client_next_round(struct pbox_client *c, struct table *t)
 	return n.round;
 }
 
+struct versions_cmd {
+	struct cmd cmd;
+	const struct table *t;
+	uint32_t tensor;
+	struct pbox_client_versions out;
+	bool good;
+};
+
+static void
+versions_run(struct pbox_client *c, struct cmd *cmd)
+{
+	struct versions_cmd *v = (struct versions_cmd *)cmd;
+
+	(void)c;
+	v->good = pbox_worker_versions(v->t->t, v->tensor, &v->out);
+}
+
+int
+pbox_client_versions(struct pbox_client *c, uint32_t table, uint32_t tensor,
+	struct pbox_client_versions *versions, struct pbox_client_error *err)
+{
+	struct versions_cmd v = {.cmd = {.run = versions_run}, .tensor = tensor};
+	int rc = client_enter(c, err);
+
+	if (rc != 0)
+		return rc;
+	v.t = client_table(c, table);
+	if (v.t != NULL && pthread_equal(pthread_self(), c->thread))
+		versions_run(c, &v.cmd);
+	else if (v.t != NULL)
+		cmd_call(c, &v.cmd);
+	client_leave(c);
+	if (!v.good)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			v.t == NULL ? "table %u has not been declared"
+				    : "table %u is not in clocks, or has no tensor %u",
+			table, tensor);
+	v.out.size = versions->size;
+	memcpy(versions, &v.out, versions->size < sizeof(v.out) ? versions->size : sizeof(v.out));
+	return 0;
+}
+
 int
 pbox_client_set(struct pbox_client *c, uint32_t table, uint16_t group, uint32_t from_round,
 	const struct pbox_client_hyper *h, unsigned n, struct pbox_client_error *err)

@@ -2,6 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -27,6 +28,8 @@ struct submit {
 	bool by_nodes, again;
 	unsigned nodes;
 	const void *const *in; /* nodes x n */
+	uint16_t factor;       /* of a push to a table in clocks, as bf16; 0: 1 */
+	bool pulls_ago;
 };
 
 static int
@@ -51,6 +54,10 @@ check_io(const struct pbox_client *c, const struct table *t, const struct submit
 		return pbox_client_fail(err, PBOX_C_INVALID,
 			"%s is of all %u tensors of a table with parameters on the box (mode 1)",
 			kind_name(kind), t->info.tensors);
+	if (kind >= PBOX_CLIENT_FETCH && t->info.discipline != PBOX_DISCIPLINE_ROUNDS)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"%s of a table in clocks: its versions do not wait for it; pull the parameters, and have worker 0 init a table of the next job",
+			kind_name(kind));
 	if (kind == PBOX_CLIENT_GIVE && pbox_worker_number(c->w) != 0)
 		return pbox_client_fail(err, PBOX_C_INVALID, "give is for worker 0 alone");
 	if (kind == PBOX_CLIENT_INIT &&
@@ -185,6 +192,8 @@ op_new(struct table *t, const struct submit *s)
 	op->w.weight = s->by_nodes && s->nodes == 0 ? 0 : s->weight[0];
 	op->w.n = n;
 	op->w.again = s->again;
+	op->w.factor = s->factor;
+	op->w.pulls_ago = s->pulls_ago;
 	if (s->by_nodes)
 		op_nodes(op, s);
 	for (unsigned i = 0; i < n; i++) {
@@ -254,6 +263,48 @@ pbox_client_submit(struct pbox_client *c, uint32_t table, enum pbox_client_kind 
 		.kind = kind, .io = io, .n = n, .priority = priority, .weight = &weight};
 
 	return submit(c, table, &s, handle, err);
+}
+
+float
+pbox_client_factor(float factor)
+{
+	return pbox_worker_factor(pbox_worker_factor_code(factor));
+}
+
+/** What it says goes to the operation. */
+static int
+take_how(const struct pbox_client *c, uint32_t table, const struct pbox_client_how *how,
+	struct submit *s, struct pbox_client_error *err)
+{
+	struct pbox_client_how h = {0};
+	const struct table *t = client_table((struct pbox_client *)(uintptr_t)c, table);
+
+	memcpy(&h, how, how->size < sizeof(h) ? how->size : sizeof(h));
+	if (t == NULL || (h.factor == 0 && h.pulls_ago == 0))
+		return 0;
+	if (t->info.discipline != PBOX_DISCIPLINE_CLOCK || s->kind > PBOX_CLIENT_PUSH)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"a factor, and what a push was computed on, are for pushes to tables in clocks; this is a %s to table %u, which is in %s",
+			kind_name(s->kind), table, pbox_discipline_name(t->info.discipline));
+	if (!(h.factor >= -FLT_MAX && h.factor <= FLT_MAX) || h.pulls_ago > 1)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"factor %g, pulls_ago %u: a factor is a finite number, and pulls_ago is 0 or 1",
+			(double)h.factor, h.pulls_ago);
+	s->factor = h.factor != 0 ? pbox_worker_factor_code(h.factor) : 0;
+	s->pulls_ago = h.pulls_ago != 0;
+	return 0;
+}
+
+int
+pbox_client_submit_how(struct pbox_client *c, uint32_t table, enum pbox_client_kind kind,
+	const struct pbox_client_io *io, unsigned n, uint8_t priority, uint32_t weight,
+	const struct pbox_client_how *how, pbox_client_handle *handle,
+	struct pbox_client_error *err)
+{
+	struct submit s = {.kind = kind, .io = io, .n = n, .priority = priority, .weight = &weight};
+	int rc = how != NULL ? take_how(c, table, how, &s, err) : 0;
+
+	return rc != 0 ? rc : submit(c, table, &s, handle, err);
 }
 
 int

@@ -66,6 +66,14 @@ pbox_worker_check_table(const struct pbox_client_table *d, struct pbox_client_er
 		return pbox_client_fail(err, PBOX_C_INVALID,
 			"mode %u, op %u, optimiser %u do not go together: mode 0 is without, mode 1 with an optimiser (1 to %u); op is 0 to 3",
 			d->mode, d->op, d->optimiser, PBOX_OPTIMISERS_END - 1);
+	if (pbox_discipline_name(d->discipline)[0] == '?')
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"discipline %u is none of this library: 0 rounds, 1 clock", d->discipline);
+	if (d->discipline == PBOX_DISCIPLINE_CLOCK &&
+		(d->op != PBOX_OP_SUM || d->optimiser != PBOX_OPT_ADD))
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"a table in clocks takes op sum and optimiser add (mode 1), not %s and %s: its optimiser runs at the workers, which push updates",
+			pbox_op_name(d->op), pbox_optimiser_name(d->optimiser));
 	later = pbox_format_later(
 		pbox_format_later(d->push_format)[0] != '?' ? d->push_format : d->pull_format);
 	if (later[0] != '?')

@@ -86,18 +86,35 @@ goes_on(const struct session *s, const struct declaring *g)
 /* By enum pbox_discipline. */
 static const struct worker_discipline *const discipline_of[] = {
 	[PBOX_DISCIPLINE_ROUNDS] = &worker_rounds,
+	[PBOX_DISCIPLINE_CLOCK] = &worker_clock,
 };
+
+/** Has the box all that the table needs (R4.10)? */
+static int
+declare_check(const struct session *s, const struct worker_discipline *discipline,
+	struct pbox_client_error *err)
+{
+	uint32_t lacks = discipline->needs & ~s->can;
+
+	if (lacks == 0)
+		return 0;
+	return pbox_client_fail(err, PBOX_C_VERSION,
+		"table %u: the box at %s does not know %s: install the release of this worker's library there",
+		s->w->tables, s->name, pbox_capability_name((unsigned)__builtin_ctz(lacks)));
+}
 
 static int
 declare_begin(struct session *s, struct declaring *g)
 {
 	struct pbox_worker *w = s->w;
 	const struct pbox_client_table *what = g->d->what;
+	const struct worker_discipline *discipline = discipline_of[what->discipline];
+	int rc = declare_check(s, discipline, &g->d->err);
 
+	if (rc != 0)
+		return rc;
 	g->d->waits = g->d->asks_map = false;
-	g->t = w->tables < MAX_TABLES
-		       ? table_new(what, w->tables, discipline_of[PBOX_DISCIPLINE_ROUNDS])
-		       : NULL;
+	g->t = w->tables < MAX_TABLES ? table_new(what, w->tables, discipline) : NULL;
 	if (g->t == NULL || pager_open(&g->pages, s) != 0)
 		return pbox_client_fail(&g->d->err, PBOX_C_MEMORY,
 			"no memory for table %u of %u tensors", w->tables, what->n);
@@ -116,7 +133,7 @@ declare_keep(struct session *s, struct pbox_worker_table *t, struct pbox_client_
 	struct pbox_worker *w = s->w;
 	int rc = 0;
 
-	if (w->conf.keep_copies && retained_open(t) != 0)
+	if (w->conf.keep_copies && t->discipline->survives && retained_open(t) != 0)
 		rc = pbox_client_fail(err, PBOX_C_MEMORY,
 			"no memory for a copy of table %u (keep_copies)", t->number);
 	if (rc == 0 && ((t->discipline->lanes > 1 && queue_open_pulls(s) != 0) ||

@@ -15,11 +15,11 @@ flight_contribution(const struct pbox_worker *w, const struct pbox_worker_table 
 	const struct frag *f = fl->frag;
 	uint32_t count = frag_elements(t, f);
 
-	t->discipline->ask(f, h);
+	h->aux = PBOX_LR_MUL_ONE;
+	t->discipline->ask(t, f, h);
 	if (w->conf.slots != 0)
 		h->base = pbox_node_code(nodes_at(w, t, fl->node));
 	h->flags |= PBOX_F_LAST;
-	h->aux = PBOX_LR_MUL_ONE;
 	h->weight = table_weight(t, f, fl->node);
 	h->format = t->push_format;
 	if (fl->node > 0 && table_is_zero(t, f, fl->node)) {
@@ -75,7 +75,7 @@ flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
 	if (h.type == PBOX_RESTORE) {
 		n = retained_restore(t, f, fl, &h, iov);
 	} else if (h.type == PBOX_PULL) {
-		t->discipline->ask(f, &h);
+		t->discipline->ask(t, f, &h);
 	} else if (h.type == PBOX_FETCH) {
 		h.round = f->round;
 		h.base = fl->base;

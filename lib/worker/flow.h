@@ -120,6 +120,18 @@ struct retained {
 	bool have; /* its payload is in table.retained_payload */
 };
 
+/** A version that has come, and which of this worker's pushes is the last one in it. */
+struct frag_version {
+	uint32_t version, own;
+};
+/** What a worker knows of a fragment of a table in clocks (worker_clock.c). */
+struct frag_clock {
+	struct frag_version last, before; /* of the last two RESULTs that were taken */
+	uint32_t slowest;                 /* clock of any member, from the latest answer */
+	uint16_t members;
+	uint8_t pulls; /* RESULTs, up to 2 */
+};
+
 /** A tensor, and the queue of its operations. */
 struct tensor {
 	char *name;
@@ -154,6 +166,7 @@ struct pbox_worker_table {
 	uint8_t *
 		retained_payload; /* chunk after chunk in the pull format; NULL: none is retained */
 	struct retained *retained; /* by fragment */
+	struct frag_clock *clock;  /* by fragment; NULL: the table is in rounds */
 	struct set_log *sets;      /* that the box has answered with SET_OK */
 	bool restoring;            /* RESTORE of it comes before its operations go on */
 	bool resumed;              /* its rounds go on where the program says (first_round) */
@@ -314,6 +327,8 @@ unsigned table_gather(const struct pbox_worker_table *t, const struct frag *f, u
 	uint32_t from, uint32_t count, unsigned format, struct iovec *iov, unsigned cap);
 /** Is it zeros, all of it: do plain operations alone push to the fragment, and is it not their node? */
 bool table_is_zero(const struct pbox_worker_table *t, const struct frag *f, unsigned node);
+/** What the entry pushes at a node; NULL: zeros. */
+const uint8_t *table_in(const struct pbox_worker_entry *e, unsigned node);
 /** Samples of the contribution. */
 uint32_t table_weight(const struct pbox_worker_table *t, const struct frag *f, unsigned node);
 /** Copy a payload in fp32, @p count elements of the fragment from element @p from on, to its tensors. */

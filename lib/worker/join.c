@@ -62,7 +62,7 @@ send_join(struct join *j, const struct pbox_retry *with)
 		.auth = auth_possible(),
 		.revision = PBOX_REVISION,
 		.number = j->number,
-		.can = join_needs(s),
+		.can = join_needs(s) | 1u << PBOX_CAN_CLOCK,
 		.needs = join_needs(s),
 		.slots = (uint16_t)s->w->conf.slots,
 	};
@@ -403,6 +403,7 @@ join_settle(struct join *j)
 	s->w->workers = m->workers;
 	nodes_settle(s->w);
 	s->incarnation = m->incarnation;
+	s->can = m->flags;
 	s->unproven = j->unproven;
 	s->proven |= !j->unproven;
 	s->lease_ms = m->lease_ms;

@@ -22,6 +22,7 @@ map_declare(const struct pbox_worker_table *t, uint32_t flags, unsigned first, u
 		.optimiser = t->optimiser,
 		.push_format = t->push_format,
 		.pull_format = t->pull_format,
+		.discipline = (uint8_t)t->discipline->number,
 		.flags = flags};
 	struct pbox_cursor cur;
 	unsigned n = 0;

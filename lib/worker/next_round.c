@@ -10,13 +10,6 @@
  * then, with the pushes that wait for them.
  */
 
-static bool
-in_flight(const struct pbox_worker *w, const struct pbox_worker_table *t, const struct frag *f)
-{
-	return f->state == FRAG_FLIGHT &&
-	       flight_is_push(&worker_endpoint(w, &t->chunk[f->chunk])->flight[f->flight]);
-}
-
 /** The round of the last push of the piece, also if it waits for earlier ones. */
 static uint32_t
 piece_round(const struct pbox_worker *w, const struct pbox_worker_table *t, const struct piece *p)
@@ -24,7 +17,7 @@ piece_round(const struct pbox_worker *w, const struct pbox_worker_table *t, cons
 	const struct frag *f = &t->frag[p->frag];
 	const struct tensor *x = &t->tensor[p->tensor];
 	const struct pbox_worker_entry *e = p->entry;
-	bool sent = in_flight(w, t, f);
+	bool sent = flight_pushes(w, t, f);
 	uint32_t round = f->round;
 
 	if (w->failed || w->shut) /* no operation is left, and what was on its way has not ended */

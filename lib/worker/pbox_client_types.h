@@ -151,6 +151,37 @@ struct pbox_client_table {
 	 * (conf.run). PBOX_CLIENT_ROUND_ANY: whatever round comes, for programs whose contributions are
 	 * right in each: they have no state of their own, or get it from another worker. */
 	uint32_t first_round;
+	/** What makes a version: 0 rounds, a contribution of each worker; 1 clock, each push (pbox_client_versions). With clock op
+	 * is 0 and optimiser 6 (add): workers push updates, PUSH and PULL do not wait for each other, and none of them for
+	 * other workers. Such a table ends when the box is restarted (PBOX_C_LOST). */
+	uint8_t discipline;
+};
+
+/** How to push, of a table in clocks; zeroed but for its size. */
+struct pbox_client_how {
+	size_t size; /**< sizeof(struct pbox_client_how) */
+	/** The box adds the push times this, rounded to bf16 (pbox_client_factor); 0: 1. Tensors that share a frame (small ones)
+	 * need the same. */
+	float factor;
+	/** 1: it was computed on the version before the one that the last pull brought; 0: on that. For people. */
+	uint32_t pulls_ago;
+};
+
+/** See pbox_client_versions. */
+#define PBOX_CLIENT_ALL_TENSORS UINT32_MAX
+/** What a worker knows of its tensors in a table in clocks. Versions and clocks are counted by fragment. */
+struct pbox_client_versions {
+	size_t size;    /**< set by the caller to sizeof(struct pbox_client_versions) */
+	double version; /**< of what the last pull brought: the mean over fragments, */
+	uint32_t lowest,
+		highest; /**< and its range. A version is the number of pushes that are in it */
+	/** Pushes of other workers between the last two pulls, the mean over fragments: how old the first of them has become. */
+	double others;
+	uint32_t own;      /**< this worker's pushes that have begun */
+	uint32_t own_seen; /**< those of them that were in what the last pull brought, at least */
+	uint32_t slowest;  /**< pushes of the worker that has made fewest, as the box said last */
+	uint32_t members;  /**< workers that the job goes on with */
+	uint32_t pulls;    /**< 0: nothing was pulled yet, 1: once, 2: more often */
 };
 
 /** One tensor of a submitted operation. */

@@ -177,7 +177,7 @@ void pbox_worker_declare_cancel(struct pbox_worker *w, struct pbox_worker_declar
 /** What is fixed of a table. */
 struct pbox_worker_table_info {
 	uint32_t number;
-	uint8_t mode, op;
+	uint8_t mode, op, discipline;
 	unsigned tensors;
 	uint32_t
 		base; /**< its version when it was declared: the first push is the round after it */
@@ -209,6 +209,13 @@ void pbox_worker_table_free(struct pbox_worker_table *t);
  * @param restoring  the box was started again, and does not know yet what of them it has: ask again */
 uint32_t pbox_worker_next_round(
 	const struct pbox_worker *w, struct pbox_worker_table *t, bool *restoring);
+/** A factor as frames have it (bf16, to nearest, ties to even), and what that is. */
+uint16_t pbox_worker_factor_code(float factor);
+float pbox_worker_factor(uint16_t code);
+/** Of a tensor (PBOX_CLIENT_ALL_TENSORS: of all). False: the table is not in clocks, or there is no such tensor. `size` is
+ * left to the caller. */
+bool pbox_worker_versions(
+	const struct pbox_worker_table *t, uint32_t tensor, struct pbox_client_versions *out);
 /** Its elements; *name lives as long as the table. */
 uint64_t pbox_worker_tensor(const struct pbox_worker_table *t, unsigned tensor, const char **name);
 
@@ -244,9 +251,11 @@ struct pbox_worker_op {
 	bool failing; /* nothing more is sent for it */
 	bool again; /**< the host's: its nodes are of the round of the last push, once more (R15.8) */
 	bool more; /**< once finished: this worker has got slots in the round, which has not ended (R15.8) */
-	int code;       /**< once finished: PBOX_C_OK or a failure */
-	char text[512]; /**< of a failure */
-	unsigned nodes; /**< 0: a plain operation */
+	int code;        /**< once finished: PBOX_C_OK or a failure */
+	char text[512];  /**< of a failure */
+	uint16_t factor; /**< of a push to a table in clocks, as bf16; 0: 1 */
+	bool pulls_ago;  /**< pbox_client_how.pulls_ago */
+	unsigned nodes;  /**< 0: a plain operation */
 	/** node_in[node * n + i] is `in` of entry i for that node; the host's memory until the operation ends. */
 	const uint8_t *const *node_in;
 	const uint32_t *node_weight; /**< by node; as node_in */

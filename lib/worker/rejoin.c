@@ -124,6 +124,16 @@ phase_table(struct session *s, uint32_t table, enum rejoin_phase phase)
 	pager_reset(&s->rejoin.pages);
 }
 
+/** A table that a restarted box does not get back; NULL: there is none. */
+static const struct pbox_worker_table *
+ended_by_restart(const struct pbox_worker *w)
+{
+	for (uint32_t i = 0; i < w->tables; i++)
+		if (!w->table[i]->discipline->survives)
+			return w->table[i];
+	return NULL;
+}
+
 static void
 begin_again(struct session *s)
 {
@@ -142,6 +152,12 @@ begin_again(struct session *s)
 			"the box at %s has another run of job '%s' now (%llu, this worker's is %llu)",
 			s->name, w->job, (unsigned long long)m->number,
 			(unsigned long long)s->number);
+		return;
+	}
+	if (m->incarnation != s->incarnation && ended_by_restart(w) != NULL) {
+		text_fail(w, PBOX_C_LOST,
+			"the box at %s was restarted, and with that table %u has ended, which is in clocks: nobody knows which pushes have counted; start the job again from a checkpoint",
+			s->name, ended_by_restart(w)->number);
 		return;
 	}
 	if (r->cause == REJOIN_SILENT)

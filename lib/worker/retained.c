@@ -53,42 +53,15 @@ retained_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_h
 		.version = h->round, .samples = h->weight, .contributors = h->aux, .have = true};
 }
 
-/* As the box rounds what it sends: to nearest, ties to even (R5.2). */
-static uint16_t
-retained_to_bf16(uint32_t bits)
-{
-	if ((bits & 0x7FFFFFFF) > 0x7F800000)
-		return 0x7FC0;
-	return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-}
-
-static uint16_t
-retained_to_fp16(uint32_t bits)
-{
-	uint32_t sign = bits >> 16 & 0x8000, v = bits & 0x7FFFFFFF, shift;
-
-	if (v > 0x7F800000)
-		return (uint16_t)(sign | 0x7E00);
-	if (v >= 0x477FF000) /* 65520 */
-		return (uint16_t)(sign | 0x7C00);
-	if (v >= 0x38800000) /* 2^-14: a normal number */
-		return (uint16_t)(sign | (v - 0x38000000 + 0xFFF + (v >> 13 & 1)) >> 13);
-	shift = 126 - (v >> 23);
-	if (shift > 24)
-		return (uint16_t)sign;
-	v = (v & 0x7FFFFF) | 0x800000;
-	return (uint16_t)(sign | (v + (1u << (shift - 1)) - 1 + (v >> shift & 1)) >> shift);
-}
-
 static void
 narrow(uint8_t *to, unsigned format, const struct iovec *from)
 {
 	for (size_t i = 0; i < from->iov_len / sizeof(float); i++) {
-		uint32_t bits;
 		uint16_t half;
+		float x;
 
-		memcpy(&bits, (const uint8_t *)from->iov_base + i * sizeof(bits), sizeof(bits));
-		half = format == PBOX_FMT_BF16 ? retained_to_bf16(bits) : retained_to_fp16(bits);
+		memcpy(&x, (const uint8_t *)from->iov_base + i * sizeof(x), sizeof(x));
+		half = half_narrow(x, format);
 		memcpy(to + i * sizeof(half), &half, sizeof(half));
 	}
 }
@@ -118,10 +91,13 @@ unsigned
 retained_restore(const struct pbox_worker_table *t, const struct frag *f, const struct flight *fl,
 	struct pbox_hdr *h, struct iovec *iov)
 {
-	const struct retained *k = retained_of(t, f);
+	const struct retained *k;
 
 	h->round = t->discipline->version(t, f);
 	h->format = t->pull_format;
+	if (t->retained == NULL)
+		return 0;
+	k = retained_of(t, f);
 	if (!k->have || h->round != k->version)
 		return 0;
 	h->flags |= PBOX_F_HAVE;

@@ -24,6 +24,7 @@ table_free(struct pbox_worker_table *t)
 	free(t->by_tensor);
 	free(t->retained_payload);
 	free(t->retained);
+	free(t->clock);
 	sets_free(t);
 	free(t);
 }
@@ -274,9 +275,8 @@ table_layout(struct pbox_worker_table *t, const struct table_map *m, uint32_t ca
 /** What plain operations push at all nodes but their own. */
 static uint8_t zeros[UINT16_MAX + 1];
 
-/** What the entry pushes at a node; NULL: zeros. */
-static const uint8_t *
-entry_in(const struct pbox_worker_entry *e, unsigned node)
+const uint8_t *
+table_in(const struct pbox_worker_entry *e, unsigned node)
 {
 	const struct pbox_worker_op *op = e->op;
 
@@ -289,7 +289,7 @@ bool
 table_is_zero(const struct pbox_worker_table *t, const struct frag *f, unsigned node)
 {
 	for (unsigned i = 0; i < f->pieces; i++)
-		if (entry_in(t->piece[f->piece + i].entry, node) != NULL)
+		if (table_in(t->piece[f->piece + i].entry, node) != NULL)
 			return false;
 	return true;
 }
@@ -323,7 +323,7 @@ table_gather(const struct pbox_worker_table *t, const struct frag *f, unsigned n
 		}
 		skip = from - at;
 		take = p->elements - skip < count ? p->elements - skip : count;
-		in = entry_in(e, node);
+		in = table_in(e, node);
 		in = in != NULL ? in + pbox_payload_bytes(format, p->offset + skip) : zeros;
 		if (n > 0 && (const uint8_t *)iov[n - 1].iov_base + iov[n - 1].iov_len == in) {
 			iov[n - 1].iov_len += pbox_payload_bytes(format, take);

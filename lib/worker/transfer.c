@@ -58,6 +58,17 @@ frame_type(const struct pbox_worker_table *t, const struct frag *f)
 	return PBOX_PUSH;
 }
 
+/** What may not be pushed fails. */
+static void
+may_launch(struct pbox_worker_table *t, struct frag *f)
+{
+	char why[256];
+
+	if (t->discipline->may_push != NULL && f->pulls == 0 && f->pushes == f->pieces &&
+		!t->discipline->may_push(t, f, why, sizeof(why)))
+		queue_fail_fragment(t, f, PBOX_C_INVALID, why);
+}
+
 /** Launch up to @p most fragments; their number. */
 static unsigned
 pump_endpoint(struct ep *ep, unsigned most)
@@ -77,6 +88,7 @@ pump_endpoint(struct ep *ep, unsigned most)
 			break;
 		t = w->table[f->table];
 		f->state = FRAG_IDLE;
+		may_launch(t, f);
 		if (withdraw(w, t, f)) {
 			queue_check(w, t, f);
 		} else {
@@ -135,6 +147,8 @@ transfer_complete(struct pbox_worker_table *t, struct flight *fl, struct ep *ep,
 			else if (e->out != NULL && zero)
 				memset(e->out + pbox_payload_bytes(t->pull_format, p->offset), 0,
 					bytes);
+			if (pull && (payload != NULL || zero) && t->discipline->deliver != NULL)
+				t->discipline->deliver(w, t, p);
 			queue_piece_finish(w, t, p);
 		}
 		at += bytes;
@@ -152,23 +166,24 @@ is_answer(const struct pbox_worker *w, const struct pbox_worker_table *t, const 
 
 	switch (h->type) {
 	case PBOX_RESULT:
-		return (fl->type == PBOX_PUSHPULL || fl->type == PBOX_PULL) && d->answers(fl, h);
+		return (fl->type == PBOX_PUSHPULL || fl->type == PBOX_PULL) &&
+		       d->answers(w, t, fl, h);
 	case PBOX_WAIT:
-		return (fl->type == PBOX_PULL || flight_is_push(fl)) && d->answers(fl, h);
+		return (fl->type == PBOX_PULL || flight_is_push(fl)) && d->answers(w, t, fl, h);
 	case PBOX_PUSH_OK:
-		return flight_frame_type(w, fl) == PBOX_PUSH && d->answers(fl, h) &&
+		return flight_frame_type(w, fl) == PBOX_PUSH && d->answers(w, t, fl, h) &&
 		       (w->conf.slots == 0 || h->base == pbox_node_code(nodes_at(w, t, fl->node)));
 	case PBOX_INIT_OK:
 		return fl->type == PBOX_INIT && h->base == fl->base && flight_is_since(fl, h);
 	case PBOX_FETCHED:
 		return fl->type == PBOX_FETCH && h->base == fl->base && flight_is_since(fl, h) &&
-		       h->aux == table_first_op(t, fl->frag)->weight && d->answers(fl, h);
+		       h->aux == table_first_op(t, fl->frag)->weight && d->answers(w, t, fl, h);
 	case PBOX_RESTORE_OK:
 		return fl->type == PBOX_RESTORE && h->round == d->version(t, fl->frag);
 	case PBOX_ERROR:
 		if (fl->type == PBOX_RESTORE)
 			return h->round == d->version(t, fl->frag);
-		return flight_is_since(fl, h) && (fl->type == PBOX_INIT || d->answers(fl, h));
+		return flight_is_since(fl, h) && (fl->type == PBOX_INIT || d->answers(w, t, fl, h));
 	default:
 		return false;
 	}
@@ -191,8 +206,7 @@ on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const s
 	loss_answer(ep, fl, h, w->now);
 	loss_result(ep, fl, h, w->now);
 	window_answered(&ep->win, ep->limited, w->now);
-	t->recount |= h->round != f->round; /* the latest, of a worker that has not pushed */
-	t->discipline->result(f, h);
+	t->discipline->result(t, f, h);
 	retained_result(t, f, h, zero ? NULL : r->payload);
 	w->count.useful_rx_bytes += bytes;
 	w->count.held_ns_sum += h->held * NS_PER_US;
@@ -358,6 +372,8 @@ on_push_ok(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const 
 
 	loss_answer(ep, fl, h, w->now);
 	window_answered(&ep->win, ep->limited, w->now);
+	if (t->discipline->pushed != NULL)
+		t->discipline->pushed(t, fl->frag, h);
 	if (between && !wants_failing(t, fl->frag)) {
 		flight_next_node(ep, fl);
 		return;

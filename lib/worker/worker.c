@@ -256,6 +256,7 @@ pbox_worker_table_info(const struct pbox_worker_table *t, struct pbox_worker_tab
 	*info = (struct pbox_worker_table_info){.number = t->number,
 		.mode = t->mode,
 		.op = t->op,
+		.discipline = (uint8_t)t->discipline->number,
 		.tensors = t->n,
 		.base = t->base_version,
 		.resumed = t->resumed,

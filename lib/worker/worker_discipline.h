@@ -18,12 +18,17 @@
 
 struct flight;
 struct frag;
+struct piece;
 struct pbox_client_error;
 struct pbox_hdr;
+struct pbox_worker;
 struct pbox_worker_table;
 struct session;
 
 struct worker_discipline {
+	unsigned number; /* of DECLARE */
+	uint32_t needs;  /* capabilities of a box that has it (R4.10) */
+	bool survives;   /* a restarted box gets such a table back from its workers (section 10) */
 	/* 1: the operations on a tensor go one after the other. 2: pulls have a lane of their own. A pull may then be
 	 * in flight while a push of the same tensor is, and the fragment of each lane has a flight (flow.h). */
 	unsigned lanes;
@@ -38,13 +43,21 @@ struct worker_discipline {
 	void (*push)(struct frag *f);
 	/* The box did not take it: it refused it, or the operation has failed, or the session was lost. */
 	void (*withdraw)(struct frag *f);
-	/* The versions in the header of a PUSH, PUSHPULL or PULL (a probe as well): round, base, LATEST. */
-	void (*ask)(const struct frag *f, struct pbox_hdr *h);
+	/* May the fragment be pushed now? False: why not, and its operations fail. NULL: always. */
+	bool (*may_push)(struct pbox_worker_table *t, const struct frag *f, char *why, size_t cap);
+	/* The versions in the header of a PUSH, PUSHPULL or PULL (a probe as well): round, base, aux, LATEST. */
+	void (*ask)(const struct pbox_worker_table *t, const struct frag *f, struct pbox_hdr *h);
 	/* A RESULT, PUSH_OK, WAIT, FETCHED or ERROR that may answer the type of the flight: is it of the version that
 	 * the flight asks for? */
-	bool (*answers)(const struct flight *fl, const struct pbox_hdr *h);
-	/* The RESULT that did. */
-	void (*result)(struct frag *f, const struct pbox_hdr *h);
+	bool (*answers)(const struct pbox_worker *w, const struct pbox_worker_table *t,
+		const struct flight *fl, const struct pbox_hdr *h);
+	/* The RESULT that did; */
+	void (*result)(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h);
+	/* the PUSH_OK, or NULL. */
+	void (*pushed)(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h);
+	/* What a PULL brought is in the buffer of the piece: what is still to be done there. NULL: nothing. */
+	void (*deliver)(
+		const struct pbox_worker *w, struct pbox_worker_table *t, const struct piece *p);
 	/* WAIT without HAVE for a contribution that was sent once: can it be that the box takes none yet (R6.8)? */
 	bool (*defers)(const struct pbox_worker_table *t, const struct frag *f);
 
@@ -60,5 +73,7 @@ struct worker_discipline {
 
 /* worker_rounds.c: a version is the sum of one contribution of each worker (R6.1). */
 extern const struct worker_discipline worker_rounds;
+/* worker_clock.c: a version is one more push (section 14). */
+extern const struct worker_discipline worker_clock;
 
 #endif /* WORKER_DISCIPLINE_H */

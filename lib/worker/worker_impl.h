@@ -19,7 +19,8 @@
  *                         recovery, congestion window (flow.h)
  *     next_round.c        the round of a table's next push
  *     nodes.c             which nodes of the tree over the job's slots this worker brings
- *     worker_rounds.c         the discipline of a table (worker_discipline.h): versions, answers, losses
+ *     worker_rounds.c worker_clock.c    the discipline of a table (worker_discipline.h): versions, answers, losses
+ *     half.c              elements of 16 bits
  *     retained.c sets.c       what a restarted box needs: last results, hyper-parameters
  *     link.c header.c auth.c            frames in datagrams
  *     why.c text.c check.c              texts, and checks of a program's arguments
@@ -389,6 +390,7 @@ struct session {
 	uint64_t token;
 	uint64_t number; /* of the run */
 	uint32_t incarnation, lease_ms;
+	uint32_t can; /* the box (R4.10) */
 	uint16_t job_number, endpoints;
 	uint16_t window, granted; /* ours; granted: by the box */
 	unsigned mtu;             /* the smaller one of ours and the box's, less tag */
@@ -513,6 +515,10 @@ struct pbox_worker {
 	struct pbox_client_error fatal;
 };
 
+/* half.c: between fp32 and bf16 or fp16 */
+uint16_t half_narrow(float x, unsigned format);
+float half_widen(uint16_t half, unsigned format);
+
 /* nodes.c */
 /** The numbers of the worker and of the workers are known. */
 void nodes_settle(struct pbox_worker *w);
@@ -546,6 +552,14 @@ static inline uint8_t
 flight_frame_type(const struct pbox_worker *w, const struct flight *fl)
 {
 	return flight_is_between(w, fl) ? PBOX_PUSH : fl->type;
+}
+
+/** Is a push of the fragment on its way? */
+static inline bool
+flight_pushes(const struct pbox_worker *w, const struct pbox_worker_table *t, const struct frag *f)
+{
+	return f->state == FRAG_FLIGHT &&
+	       flight_is_push(&w->box[0].ep[t->chunk[f->chunk].endpoint].flight[f->flight]);
 }
 
 /** text.c: the session is lost for good. Its operations end when the host's call does. */

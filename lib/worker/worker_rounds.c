@@ -36,8 +36,9 @@ round_withdraw(struct frag *f)
 }
 
 static void
-round_ask(const struct frag *f, struct pbox_hdr *h)
+round_ask(const struct pbox_worker_table *t, const struct frag *f, struct pbox_hdr *h)
 {
+	(void)t;
 	h->round = f->round;
 	if (h->type != PBOX_PULL)
 		h->base = f->round - 1;
@@ -46,16 +47,21 @@ round_ask(const struct frag *f, struct pbox_hdr *h)
 }
 
 static bool
-round_answers(const struct flight *fl, const struct pbox_hdr *h)
+round_answers(const struct pbox_worker *w, const struct pbox_worker_table *t,
+	const struct flight *fl, const struct pbox_hdr *h)
 {
+	(void)w;
+	(void)t;
 	if (h->type == PBOX_RESULT && fl->type == PBOX_PULL && any_round(fl->frag))
 		return flight_is_since(fl, h);
 	return h->round == fl->frag->round;
 }
 
 static void
-round_result(struct frag *f, const struct pbox_hdr *h)
+round_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h)
 {
+	/* the latest, of a worker that has not pushed */
+	t->recount |= h->round != f->round;
 	f->round = h->round;
 }
 
@@ -169,6 +175,8 @@ round_needs_from(const struct pbox_worker_table *t, uint32_t *round)
 }
 
 const struct worker_discipline worker_rounds = {
+	.number = PBOX_DISCIPLINE_ROUNDS,
+	.survives = true,
 	.lanes = 1,
 	.probes = true,
 	.unit = "round",

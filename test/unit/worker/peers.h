@@ -16,6 +16,7 @@ struct peer {
 	struct pbox_worker_ops port;
 	unsigned number;
 	uint64_t due;
+	bool may_fail;
 	bool stopped; /* as by SIGSTOP: what comes for it gets lost */
 };
 

@@ -25,7 +25,7 @@ const char unit_suite[] = "worker: lanes of pushes and pulls";
 /* ---- a discipline as a clock: a push is answered at once, a pull takes whatever version there is ------------- */
 
 static int
-clock_begin(struct session *s, struct pbox_worker_table *t, uint32_t first_round,
+lane_begin(struct session *s, struct pbox_worker_table *t, uint32_t first_round,
 	struct pbox_client_error *err)
 {
 	(void)s;
@@ -36,20 +36,21 @@ clock_begin(struct session *s, struct pbox_worker_table *t, uint32_t first_round
 }
 
 static void
-clock_push(struct frag *f)
+lane_push(struct frag *f)
 {
 	f->round++;
 }
 
 static void
-clock_withdraw(struct frag *f)
+lane_withdraw(struct frag *f)
 {
 	f->round--;
 }
 
 static void
-clock_ask(const struct frag *f, struct pbox_hdr *h)
+lane_ask(const struct pbox_worker_table *t, const struct frag *f, struct pbox_hdr *h)
 {
+	(void)t;
 	if (h->type == PBOX_PULL)
 		h->flags |= PBOX_F_LATEST;
 	else
@@ -58,21 +59,25 @@ clock_ask(const struct frag *f, struct pbox_hdr *h)
 
 /** Answers to pulls have the version in round, those to pushes the clock; WAIT to a pull has 0. */
 static bool
-clock_answers(const struct flight *fl, const struct pbox_hdr *h)
+lane_answers(const struct pbox_worker *w, const struct pbox_worker_table *t,
+	const struct flight *fl, const struct pbox_hdr *h)
 {
+	(void)w;
+	(void)t;
 	if (fl->type != PBOX_PULL)
 		return h->round == fl->frag->round;
 	return flight_is_since(fl, h) && (h->type == PBOX_RESULT || h->round == 0);
 }
 
 static void
-clock_result(struct frag *f, const struct pbox_hdr *h)
+lane_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h)
 {
+	(void)t;
 	f->round = h->round;
 }
 
 static bool
-clock_defers(const struct pbox_worker_table *t, const struct frag *f)
+lane_defers(const struct pbox_worker_table *t, const struct frag *f)
 {
 	(void)t;
 	(void)f;
@@ -80,13 +85,13 @@ clock_defers(const struct pbox_worker_table *t, const struct frag *f)
 }
 
 static uint32_t
-clock_version(const struct pbox_worker_table *t, const struct frag *f)
+lane_version(const struct pbox_worker_table *t, const struct frag *f)
 {
 	return t->retained[table_frag_number(t, f)].version;
 }
 
 static void
-clock_restored(struct session *s, struct pbox_worker_table *t, struct frag *f, uint32_t version)
+lane_restored(struct session *s, struct pbox_worker_table *t, struct frag *f, uint32_t version)
 {
 	(void)s;
 	(void)t;
@@ -95,7 +100,7 @@ clock_restored(struct session *s, struct pbox_worker_table *t, struct frag *f, u
 }
 
 static bool
-clock_needs_from(const struct pbox_worker_table *t, uint32_t *round)
+lane_needs_from(const struct pbox_worker_table *t, uint32_t *round)
 {
 	(void)t;
 	(void)round;
@@ -103,18 +108,19 @@ clock_needs_from(const struct pbox_worker_table *t, uint32_t *round)
 }
 
 static const struct worker_discipline by_clock = {
+	.survives = true,
 	.lanes = 2,
 	.unit = "push",
-	.begin = clock_begin,
-	.push = clock_push,
-	.withdraw = clock_withdraw,
-	.ask = clock_ask,
-	.answers = clock_answers,
-	.result = clock_result,
-	.defers = clock_defers,
-	.version = clock_version,
-	.restored = clock_restored,
-	.needs_from = clock_needs_from,
+	.begin = lane_begin,
+	.push = lane_push,
+	.withdraw = lane_withdraw,
+	.ask = lane_ask,
+	.answers = lane_answers,
+	.result = lane_result,
+	.defers = lane_defers,
+	.version = lane_version,
+	.restored = lane_restored,
+	.needs_from = lane_needs_from,
 };
 
 /* ---- the worker, and its box ---------------------------------------------------------------------------------- */

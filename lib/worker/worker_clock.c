@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "worker_impl.h"
+
+/*
+ * The discipline of clocks (section 14 of the protocol): the box applies a push when it comes, and answers a pull at once.
+ * Two lanes: the clock of a fragment is that of its lane of pushes.
+ *
+ * A pull may lack pushes of this worker: the one that is in flight, and those that wait for it. They are in the buffers of
+ * their operations, and are added to what the pull brings. An answer that lacks one that the box has already confirmed
+ * was overtaken on its way, and is not taken: so nothing is kept of pushes that have ended.
+ */
+
+static struct frag_clock *
+clock_of(const struct pbox_worker_table *t, const struct frag *f)
+{
+	return &t->clock[table_frag_number(t, f)];
+}
+
+/** The same fragment, in the lane of pushes. */
+static struct frag *
+pushes_of(const struct pbox_worker_table *t, const struct frag *f)
+{
+	return &t->frag[table_frag_number(t, f)];
+}
+
+/* ---- frames and answers ------------------------------------------------------------------------ */
+
+static void
+clock_push(struct frag *f)
+{
+	f->round++;
+	f->pushed = true;
+}
+
+static void
+clock_withdraw(struct frag *f)
+{
+	f->round--;
+}
+
+static uint16_t
+push_factor(const struct pbox_worker_op *op)
+{
+	return op->factor != 0 ? op->factor : PBOX_LR_MUL_ONE;
+}
+
+static bool
+clock_may_push(struct pbox_worker_table *t, const struct frag *f, char *why, size_t cap)
+{
+	const struct tensor *x = &t->tensor[t->piece[f->piece].tensor];
+	const struct pbox_worker_op *first = table_first_op(t, f);
+
+	if ((t->flags & PBOX_DECLARE_CONTINUE) != 0 && !f->pushed && clock_of(t, f)->pulls == 0) {
+		snprintf(why, cap,
+			"push of tensor '%s' before its first pull: a worker that goes on in a run learns from a pull which pushes the box has had from it",
+			x->name);
+		return false;
+	}
+	for (unsigned i = 1; i < f->pieces; i++) {
+		const struct pbox_worker_entry *e = t->piece[f->piece + i].entry;
+
+		if (push_factor(e->op) == push_factor(first))
+			continue;
+		snprintf(why, cap,
+			"tensors '%s' and '%s' share a frame, and are pushed with different factors: give them the same one",
+			x->name, t->tensor[t->piece[f->piece + i].tensor].name);
+		return false;
+	}
+	return true;
+}
+
+static void
+clock_ask(const struct pbox_worker_table *t, const struct frag *f, struct pbox_hdr *h)
+{
+	const struct frag_clock *k = clock_of(t, f);
+
+	if (h->type == PBOX_PULL) {
+		h->flags |= PBOX_F_LATEST;
+		return;
+	}
+	h->round = f->round;
+	h->base = table_first_op(t, f)->pulls_ago ? k->before.version : k->last.version;
+	h->aux = push_factor(table_first_op(t, f));
+}
+
+/** Pushes that the box has answered: all but the one in flight. */
+static uint32_t
+confirmed(const struct pbox_worker *w, const struct pbox_worker_table *t, const struct frag *f)
+{
+	return f->round - flight_pushes(w, t, f);
+}
+
+static bool
+clock_answers(const struct pbox_worker *w, const struct pbox_worker_table *t,
+	const struct flight *fl, const struct pbox_hdr *h)
+{
+	const struct frag_clock *k = clock_of(t, fl->frag);
+	const struct frag *f = pushes_of(t, fl->frag);
+	bool pull = fl->type == PBOX_PULL;
+
+	if (h->type != PBOX_RESULT)
+		return pull ? h->round == 0 && flight_is_since(fl, h) : h->round == f->round;
+	if (k->pulls > 0 && rounds_apart(h->round, k->last.version) < 0)
+		return false;
+	if (!pull)
+		return rounds_apart(h->base, f->round) >= 0;
+	return flight_is_since(fl, h) &&
+	       (!f->pushed || rounds_apart(h->base, confirmed(w, t, f)) >= 0);
+}
+
+static void
+clock_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h)
+{
+	struct frag_clock *k = clock_of(t, f);
+	struct frag *pushes = pushes_of(t, f);
+
+	k->before = k->last;
+	k->last = (struct frag_version){.version = h->round, .own = h->base};
+	k->slowest = h->weight;
+	k->members = h->aux;
+	k->pulls += k->pulls < 2;
+	/* what another process has pushed that had this worker's number */
+	if (!pushes->pushed && pushes->round != h->base) {
+		pushes->round = h->base;
+		t->recount = true;
+	}
+}
+
+static void
+clock_pushed(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h)
+{
+	clock_of(t, f)->slowest = h->weight;
+}
+
+static bool
+clock_defers(const struct pbox_worker_table *t, const struct frag *f)
+{
+	(void)t;
+	(void)f;
+	return true; /* before INIT, or beyond the rate of the job */
+}
+
+/* ---- own pushes that a pull lacks ------------------------------------------------------------------- */
+
+static float
+widened(const uint8_t *at, unsigned format)
+{
+	uint16_t half;
+	float x;
+
+	if (format == PBOX_FMT_FP32) {
+		memcpy(&x, at, sizeof(x));
+		return x;
+	}
+	memcpy(&half, at, sizeof(half));
+	return half_widen(half, format);
+}
+
+/** As the box does it: the product and the sum are rounded once each (R14.4). */
+static void
+add_push(uint8_t *out, unsigned out_format, const uint8_t *in, unsigned in_format, float factor,
+	uint32_t n)
+{
+	size_t out_size = pbox_payload_bytes(out_format, 1);
+	size_t in_size = pbox_payload_bytes(in_format, 1);
+
+	for (uint32_t i = 0; i < n; i++, out += out_size, in += in_size) {
+		float product = factor * widened(in, in_format);
+		float sum = widened(out, out_format) + product;
+		uint16_t half;
+
+		if (out_format == PBOX_FMT_FP32) {
+			memcpy(out, &sum, sizeof(sum));
+			continue;
+		}
+		half = half_narrow(sum, out_format);
+		memcpy(out, &half, sizeof(half));
+	}
+}
+
+/** The entry that the piece is at, or comes to first; NULL: nothing is submitted. */
+static const struct pbox_worker_entry *
+first_entry(const struct pbox_worker_table *t, const struct piece *p)
+{
+	const struct tensor *x = &t->tensor[p->tensor];
+
+	if (p->entry != NULL || x->starts == NULL)
+		return p->entry;
+	return p->offset < x->started_to ? x->starts->next : x->starts;
+}
+
+static void
+clock_deliver(const struct pbox_worker *w, struct pbox_worker_table *t, const struct piece *p)
+{
+	const struct pbox_worker_entry *to = p->entry;
+	const struct piece *push = p - t->pieces;
+	const struct frag *f = &t->frag[push->frag];
+	uint32_t clock = confirmed(w, t, f), has = clock_of(t, f)->last.own;
+	size_t at = pbox_payload_bytes(t->push_format, p->offset);
+
+	if (to->out == NULL)
+		return;
+	for (const struct pbox_worker_entry *e = first_entry(t, push); e != NULL; e = e->next) {
+		if (e->op->order >= to->op->order)
+			return;
+		if (!op_pushes(e->op) || e->op->failing || rounds_apart(++clock, has) <= 0)
+			continue;
+		add_push(to->out + pbox_payload_bytes(t->pull_format, p->offset), t->pull_format,
+			table_in(e, 0) + at, t->push_format, pbox_worker_factor(push_factor(e->op)),
+			p->elements);
+	}
+}
+
+/* ---- DECLARE, and a lost session -------------------------------------------------------------------- */
+
+static int
+clock_begin(struct session *s, struct pbox_worker_table *t, uint32_t first_round,
+	struct pbox_client_error *err)
+{
+	(void)s;
+	(void)first_round; /* that it goes on is all that it says */
+	t->base_version = 0;
+	for (uint32_t i = 0; i < t->frags * t->discipline->lanes; i++)
+		t->frag[i].round = 0;
+	t->clock = calloc(t->frags > 0 ? t->frags : 1, sizeof(*t->clock));
+	if (t->clock == NULL)
+		return pbox_client_fail(err, PBOX_C_MEMORY,
+			"no memory for the clocks of the %u fragments of table %u", t->frags,
+			t->number);
+	return 0;
+}
+
+/** The session was lost, and the box has its clocks: there is nothing to report. */
+static uint32_t
+clock_version(const struct pbox_worker_table *t, const struct frag *f)
+{
+	(void)t;
+	(void)f;
+	return 0;
+}
+
+static void
+clock_restored(struct session *s, struct pbox_worker_table *t, struct frag *f, uint32_t version)
+{
+	(void)s;
+	(void)t;
+	(void)f;
+	(void)version;
+}
+
+static bool
+clock_needs_from(const struct pbox_worker_table *t, uint32_t *round)
+{
+	(void)t;
+	(void)round;
+	return false;
+}
+
+const struct worker_discipline worker_clock = {
+	.number = PBOX_DISCIPLINE_CLOCK,
+	.lanes = 2,
+	.unit = "push",
+	.needs = 1u << PBOX_CAN_CLOCK,
+	.begin = clock_begin,
+	.push = clock_push,
+	.withdraw = clock_withdraw,
+	.may_push = clock_may_push,
+	.ask = clock_ask,
+	.answers = clock_answers,
+	.result = clock_result,
+	.pushed = clock_pushed,
+	.deliver = clock_deliver,
+	.defers = clock_defers,
+	.version = clock_version,
+	.restored = clock_restored,
+	.needs_from = clock_needs_from,
+};
+
+/* ---- the host's --------------------------------------------------------------------------------------- */
+
+uint16_t
+pbox_worker_factor_code(float factor)
+{
+	return half_narrow(factor, PBOX_FMT_BF16);
+}
+
+float
+pbox_worker_factor(uint16_t code)
+{
+	return half_widen(code, PBOX_FMT_BF16);
+}
+
+bool
+pbox_worker_versions(
+	const struct pbox_worker_table *t, uint32_t tensor, struct pbox_client_versions *out)
+{
+	uint32_t first = 0, end = t->pieces, n = 0, clock;
+	double version = 0, others = 0;
+
+	if (t->clock == NULL || (tensor != PBOX_CLIENT_ALL_TENSORS && tensor >= t->n))
+		return false;
+	if (tensor != PBOX_CLIENT_ALL_TENSORS) {
+		first = t->tensor[tensor].by_first;
+		end = first + t->tensor[tensor].by_count;
+	}
+	*out = (struct pbox_client_versions){.pulls = 2};
+	for (uint32_t i = first; i < end; i++) {
+		const struct frag *f = &t->frag[t->piece[t->by_tensor[i]].frag];
+		const struct frag_clock *k = clock_of(t, f);
+
+		version += k->last.version;
+		others += (double)(uint32_t)(k->last.version - k->before.version) -
+			  (double)(uint32_t)(k->last.own - k->before.own);
+		clock = f->round;
+		if (n == 0 || rounds_apart(k->last.version, out->lowest) < 0)
+			out->lowest = k->last.version;
+		if (n == 0 || rounds_apart(k->last.version, out->highest) > 0)
+			out->highest = k->last.version;
+		if (n == 0 || rounds_apart(clock, out->own) > 0)
+			out->own = clock;
+		if (n == 0 || rounds_apart(k->last.own, out->own_seen) < 0)
+			out->own_seen = k->last.own;
+		if (n == 0 || rounds_apart(k->slowest, out->slowest) < 0)
+			out->slowest = k->slowest;
+		out->members = k->members;
+		if (k->pulls < out->pulls)
+			out->pulls = k->pulls;
+		n++;
+	}
+	if (n > 0) {
+		out->version = version / n;
+		out->others = others / n;
+	}
+	return true;
+}

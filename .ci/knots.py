@@ -107,12 +107,11 @@ def main():
                 for g in sorted(uses[f] & set(found[0])):
                     print(f"    {f} needs {', '.join(sorted(of[files[f]][1] & of[files[g]][0])[:3])} of {g}")
         elif size < allowed:
-            bad += 1
-            print(f"{room}: its largest circle has {size} files and not {allowed} any more: lower the number in .ci/knots.py")
+            # a smaller circle is no defect: it is said, and no gate fails for it
+            print(f"{room}: its largest circle has {size} files and not {allowed} any more: lower the number in .ci/knots.py", file=sys.stderr)
     for room in sorted(ALLOWED):
         if not os.path.isdir(os.path.join(TOP, room)):
-            bad += 1
-            print(f"{room}: is gone: take it out of .ci/knots.py")
+            print(f"{room}: is gone: take it out of .ci/knots.py", file=sys.stderr)
     return 1 if bad else 0
 
 

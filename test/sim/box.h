@@ -20,8 +20,8 @@ void sim_check_send(struct sim *s, const struct pbox_send *out);
 /* The memory of an answer changed before it was sent: may it? */
 void sim_check_overwritten(struct sim *s, const struct pbox_send *out);
 /* A contribution reaches the box, perhaps with damage that it has not found yet. */
-void sim_check_arrival(
-	struct sim *s, const struct sim_packet *p, const struct pbox_hdr *h, bool intact);
+void sim_check_arrival(struct sim *s, const struct sim_packet *p, const struct pbox_hdr *h,
+	const uint8_t *payload, bool intact);
 /* The n frames of a datagram that is forged, or of another box, have been given to a shard: nothing has changed but n
  * drops. */
 void sim_check_forged(struct sim *s, const struct sim_shard *sh, const uint64_t *before,

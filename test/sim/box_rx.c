@@ -145,7 +145,7 @@ arrival(struct sim *s, const struct pbox_frame *f, bool intact)
 {
 	const struct sim_packet *p = f->handle;
 
-	sim_check_arrival(s, p, &f->hdr, intact);
+	sim_check_arrival(s, p, &f->hdr, f->payload, intact);
 	if (intact)
 		sim_restart_arrival(s, &f->hdr, f->payload, p->ip >> 8 & 0xFF);
 }

@@ -127,7 +127,7 @@ sim_check_send(struct sim *s, const struct pbox_send *out)
 	if (h->type == PBOX_MAPPED)
 		check_mapped(s, out, job);
 	if (h->type == PBOX_RESULT || h->type == PBOX_WAIT || h->type == PBOX_RESTORE_OK ||
-		(h->type == PBOX_PUSH_OK && s->sc.job[job].slots != 0))
+		h->type == PBOX_PUSH_OK)
 		check_fragment(s, out, job);
 }
 
@@ -146,7 +146,8 @@ sim_check_overwritten(struct sim *s, const struct pbox_send *out)
 }
 
 void
-sim_check_arrival(struct sim *s, const struct sim_packet *p, const struct pbox_hdr *h, bool intact)
+sim_check_arrival(struct sim *s, const struct sim_packet *p, const struct pbox_hdr *h,
+	const uint8_t *payload, bool intact)
 {
 	unsigned job = p->ip >> 8 & 0xFF;
 	struct sim_job *j = &s->job[job];
@@ -157,7 +158,7 @@ sim_check_arrival(struct sim *s, const struct sim_packet *p, const struct pbox_h
 		return;
 	f = sim_find(j, h->chunk, h->frag);
 	if (f != NULL)
-		sim_spec(&s->sc, job, f)->law->contribution(s, job, f, h, intact);
+		sim_spec(&s->sc, job, f)->law->contribution(s, job, f, h, payload, intact);
 }
 
 void

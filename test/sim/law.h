@@ -17,7 +17,7 @@ struct sim_law {
 	const char *name;
 	/* A contribution of a session that there is reaches the box; it may be damaged, and the box may not know that yet. */
 	void (*contribution)(struct sim *s, unsigned job, struct sim_fragment *f,
-		const struct pbox_hdr *h, bool intact);
+		const struct pbox_hdr *h, const uint8_t *payload, bool intact);
 	/* The box answers RESULT; WAIT; PUSH_OK. */
 	void (*result)(
 		struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_send *out);
@@ -46,12 +46,14 @@ struct sim_law {
 
 /* Rounds (law_rounds.c, law_rounds_restart.c, law_slots.c). */
 extern const struct sim_law sim_law_rounds;
+/* Clocks (law_clock.c). */
+extern const struct sim_law sim_law_clock;
 
 /* The slots of a contribution; false: it names no node that its worker may bring. */
 bool slots_of_frame(
 	const struct sim_job_spec *spec, const struct pbox_hdr *h, unsigned *first, unsigned *end);
-void slots_contribution(
-	struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h, bool intact);
+void slots_contribution(struct sim *s, unsigned job, struct sim_fragment *f,
+	const struct pbox_hdr *h, const uint8_t *payload, bool intact);
 /* Has the box heard of contributions to this round, for all these slots? */
 bool slots_opened(const struct sim_fragment *f, unsigned first, unsigned end, uint32_t round);
 void slots_wait(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h);

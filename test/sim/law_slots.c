@@ -78,13 +78,14 @@ is_fewest(const struct sim_job_spec *spec, unsigned op, const struct pbox_hdr *h
 }
 
 void
-slots_contribution(
-	struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h, bool intact)
+slots_contribution(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h,
+	const uint8_t *payload, bool intact)
 {
 	const struct sim_job_spec *spec = &s->sc.job[job];
 	unsigned first, end;
 	bool good = slots_of_frame(spec, h, &first, &end);
 
+	(void)payload;
 	if (intact && spec->slots != 0 &&
 		(!good || !is_fewest(spec, sim_spec(&s->sc, job, f)->fixed.op, h)))
 		sim_fail(s, "job %u worker %u brings node %x of %u slots", job, h->worker, h->base,
@@ -120,6 +121,8 @@ slots_pushed(struct sim *s, unsigned job, struct sim_fragment *f, const struct p
 {
 	unsigned first, end;
 
+	if (s->sc.job[job].slots == 0)
+		return;
 	if (!slots_of_frame(&s->sc.job[job], h, &first, &end) ||
 		!slots_opened(f, first, end, h->round))
 		sim_fail(s,

@@ -118,6 +118,8 @@ bring_plain(struct sim *s, struct sim_worker *w, struct sim_op *o, uint64_t elem
 	o->in = calloc(elements + 1, size);
 	PBOX_ASSERT(o->in != NULL);
 	o->op.weight = init ? 0 : sim_weight(&s->sc, &k);
+	if (!init && sim_is_clock(t))
+		o->op.factor = sim_factor(&s->sc, &k);
 	for (unsigned i = 0; i < o->op.n; i++) {
 		o->op.e[i].in = o->in + at * size;
 		fill(s, w, o, &k, 1, o->op.e[i].tensor, o->in + at * size);
@@ -179,16 +181,6 @@ submit_table(struct sim *s, struct sim_worker *w, unsigned table, enum pbox_clie
 	submit(s, w, table, kind, round, tensor, n, true);
 }
 
-static bool
-is_empty(const struct sim_table_spec *t)
-{
-	uint64_t n = 0;
-
-	for (uint32_t i = 0; i < t->fixed.tensors; i++)
-		n += t->tensor[i].elements;
-	return n == 0;
-}
-
 /*
  * The tensors of a table in some order and in some groups, the same at all workers: a window is released by others'
  * contributions to the same fragments. Where one may come back in the middle of a round, its first one is of two rounds
@@ -205,8 +197,8 @@ submit_round(struct sim *s, struct sim_worker *w, unsigned table, uint32_t round
 	bool restoring;
 
 	next = s->code->worker_next_round(w->w, w->table[table], &restoring);
-	if (next != s->sc.job[w->job].first_round + round && !restoring && !is_empty(t) &&
-		!s->sc.job[w->job].shrink)
+	if (next != s->sc.job[w->job].first_round + round && !restoring && !sim_is_empty(t) &&
+		!(sim_is_clock(t) && w->restarted) && !s->sc.job[w->job].shrink)
 		sim_fail(s,
 			"job %u worker %u: it submits round %u of table %u, and says that the next one is %u",
 			w->job, w->id, round, table, next);
@@ -230,7 +222,9 @@ submit_round(struct sim *s, struct sim_worker *w, unsigned table, uint32_t round
 					 : 1 + (unsigned)pbox_random_below(&r, left);
 
 		if (pbox_random_below(&r, 100) < s->sc.job[w->job].push_percent) {
-			submit(s, w, table, PBOX_CLIENT_PUSH, round, tensor + at, group, false);
+			w->open[parity][table] += sim_is_clock(t);
+			submit(s, w, table, PBOX_CLIENT_PUSH, round, tensor + at, group,
+				sim_is_clock(t));
 			submit(s, w, table, PBOX_CLIENT_PULL, round, tensor + at, group, true);
 		} else {
 			submit(s, w, table, PBOX_CLIENT_PUSHPULL, round, tensor + at, group, true);
@@ -331,7 +325,8 @@ declare(struct sim *s, struct sim_worker *w)
 		.push_format = d->push_format,
 		.pull_format = d->pull_format,
 		.n = d->tensors,
-		.tensors = w->tensor};
+		.tensors = w->tensor,
+		.discipline = d->discipline};
 	if (w->restarted)
 		w->what.first_round = spec->shrink ? PBOX_CLIENT_ROUND_ANY
 						   : spec->first_round + w->done[w->tables] + 1;
@@ -390,7 +385,8 @@ declared(struct sim *s, struct sim_worker *w)
 	w->table[w->tables] = d->table;
 	if (spec->shrink && w->restarted)
 		w->done[w->tables] = 0;
-	else if (!is_empty(table_spec(s, w, w->tables)))
+	else if (!sim_is_empty(table_spec(s, w, w->tables)) &&
+		 !sim_is_clock(table_spec(s, w, w->tables)))
 		w->done[w->tables] = info.base - spec->first_round;
 	if (w->done[w->tables] > spec->rounds)
 		sim_fail(s, "job %u worker %u: table %u begins with version %u", w->job, w->id,
@@ -447,7 +443,12 @@ start(struct sim *s, struct sim_worker *w)
 	for (unsigned t = 0; t < spec->tables; t++) {
 		bool mode1 = spec->table[t].fixed.mode == PBOX_MODE_OPTIMISER;
 
-		if (spec->shrink && w->restarted && all_have(s, w->job, t, 2))
+		/* it learns which of its pushes have counted; that may be before there is anything */
+		if (sim_is_clock(&spec->table[t]) && w->restarted) {
+			if (w->id == 0)
+				submit_table(s, w, t, PBOX_CLIENT_INIT, 0);
+			submit_table(s, w, t, PBOX_CLIENT_PULL, 0);
+		} else if (spec->shrink && w->restarted && all_have(s, w->job, t, 2))
 			submit_table(s, w, t, PBOX_CLIENT_PULL, 0);
 		else if (mode1 && w->done[t] == 0 && w->id != 0 && spec->pull0 && !w->restarted)
 			submit_table(s, w, t, PBOX_CLIENT_PULL, 0);

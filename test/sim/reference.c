@@ -79,6 +79,14 @@ sim_weight(const struct sim_scenario *sc, const struct sim_push *k)
 	return x % 11 == 0 || !is_brought(sc, k) ? 0 : (uint32_t)(x >> 8 & 63);
 }
 
+uint16_t
+sim_factor(const struct sim_scenario *sc, const struct sim_push *k)
+{
+	static const uint16_t factor[] = {0x3F80, 0x3F80, 0x3F00, 0xBF80, 0x3EAB};
+
+	return factor[(key(sc, k) >> 20) % 5];
+}
+
 bool
 sim_is_zero(const struct sim_scenario *sc, const struct sim_push *k)
 {
@@ -349,6 +357,8 @@ sim_hyper_change(const struct sim_scenario *sc, unsigned job, unsigned table, un
 	bool adam = d->optimiser == PBOX_OPT_ADAM || d->optimiser == PBOX_OPT_ADAMW;
 
 	*m = (struct pbox_set){.table = table, .group = (uint16_t)group, .from_round = round};
+	if (d->discipline != PBOX_DISCIPLINE_ROUNDS)
+		return 0;
 	if (d->mode == PBOX_MODE_OPTIMISER && round == 1) {
 		if (!adam)
 			add(m, PBOX_HYPER_LR, 0.125);
@@ -498,6 +508,8 @@ advance(const struct sim_scenario *sc, unsigned job, unsigned life, struct sim_f
 void
 sim_reference_forget(struct sim_fragment *f)
 {
+	free(f->clock);
+	f->clock = NULL;
 	free(f->param);
 	free(f->s0);
 	free(f->s1);

@@ -389,6 +389,33 @@ make_slots(struct sim_scenario *sc, uint64_t seed)
 	return units;
 }
 
+/* From a generator of its own, too. Tables in clocks, where no box is restarted: that ends them. */
+static void
+make_clocks(struct sim_scenario *sc, uint64_t seed)
+{
+	struct pbox_random r;
+
+	pbox_random_seed(&r, seed ^ UINT64_C(0xC10C5));
+	for (unsigned i = 0; i < SIM_JOBS; i++) {
+		struct sim_job_spec *j = &sc->job[i];
+		bool wanted = one_in(&r, 4);
+
+		for (unsigned t = 0; t < SIM_TABLES; t++) {
+			struct pbox_declare *d = &j->table[t].fixed;
+
+			if (one_in(&r, 4) || !wanted || i >= sc->jobs || t >= j->tables ||
+				j->slots > 0 || j->shrink || j->first_round != 0 ||
+				j->replaced > 0 || sim_crashes(sc, j->box) ||
+				d->mode != PBOX_MODE_OPTIMISER)
+				continue;
+			d->op = PBOX_OP_SUM;
+			d->optimiser = PBOX_OPT_ADD;
+			d->discipline = PBOX_DISCIPLINE_CLOCK;
+			j->table[t].law = &sim_law_clock;
+		}
+	}
+}
+
 /*
  * From a generator of its own, too. A large table on a bad network that becomes a good one: what the losses have done to windows must end.
  * Windows are as small as that takes few frames.
@@ -464,6 +491,7 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 	make_auth(sc, seed);
 	make_rate(sc, seed);
 	units += make_slots(sc, seed);
+	make_clocks(sc, seed);
 	if (limits->recordings)
 		make_recordings(sc, seed);
 	/* what all jobs need at least, up to generous windows; half of it may be kept for jobs that are not there */
@@ -501,10 +529,10 @@ print_job(const struct sim_job_spec *j, unsigned i)
 
 		for (uint32_t k = 0; k < d->tensors; k++)
 			n += j->table[t].tensor[k].elements;
-		printf("    table %u: %u tensors, %llu elements, %s/%s, push %s, pull %s\n", t,
-			d->tensors, (unsigned long long)n, pbox_op_name(d->op),
-			pbox_optimiser_name(d->optimiser), pbox_format_name(d->push_format),
-			pbox_format_name(d->pull_format));
+		printf("    table %u in %s: %u tensors, %llu elements, %s/%s, push %s, pull %s\n",
+			t, j->table[t].law->name, d->tensors, (unsigned long long)n,
+			pbox_op_name(d->op), pbox_optimiser_name(d->optimiser),
+			pbox_format_name(d->push_format), pbox_format_name(d->pull_format));
 	}
 }
 

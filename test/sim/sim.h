@@ -15,7 +15,7 @@
  *     worker.c program.c     what is around a worker: its port and its clock; the program that uses it
  *     net.c noise.c record.c fault.c fault.h  the network, and who plays tricks in it; the list of what was done
  *     check.c timing.c map.c reference.c restart.c  the checker: boxes, workers
- *     law.h law_rounds.c law_rounds_restart.c law_slots.c  ... and tables
+ *     law.h law_rounds.c law_rounds_restart.c law_slots.c law_clock.c  ... and tables
  *     shrink.c case.c words.c         a failing seed becomes one that can be read
  *
  * The checker trusts neither side. It knows what programs push, sees every datagram and what completes, and computes
@@ -114,6 +114,22 @@ struct sim_table_spec {
 	struct pbox_declare fixed;
 	struct pbox_tensor_entry tensor[SIM_TENSORS];
 };
+
+static inline bool
+sim_is_clock(const struct sim_table_spec *t)
+{
+	return t->fixed.discipline == PBOX_DISCIPLINE_CLOCK;
+}
+
+static inline bool
+sim_is_empty(const struct sim_table_spec *t)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < t->fixed.tensors; i++)
+		n += t->tensor[i].elements;
+	return n == 0;
+}
 
 struct sim_job_spec {
 	unsigned box; /* that it lives on */
@@ -260,6 +276,7 @@ struct sim_fragment {
 	bool ready; /* param holds version `version` */
 	uint32_t version;
 	float *param, *s0, *s1;
+	void *clock;        /* law_clock.c */
 	uint8_t *answer[2]; /* of the latest version and the one before, in the pull format */
 	uint32_t weight[2];
 	unsigned contributors[2]; /* slots */
@@ -303,6 +320,8 @@ struct sim_push {
 };
 /* Its sample count. */
 uint32_t sim_weight(const struct sim_scenario *sc, const struct sim_push *k);
+/* The factor of a push, of a table in clocks, as bf16. */
+uint16_t sim_factor(const struct sim_scenario *sc, const struct sim_push *k);
 /* Is it all zeros? */
 bool sim_is_zero(const struct sim_scenario *sc, const struct sim_push *k);
 /* Bytes of a piece of it, in the push format. */

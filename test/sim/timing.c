@@ -139,7 +139,8 @@ flow_count(struct sim *s, struct sim_worker *w)
 	for (unsigned e = 0; e < s->sc.endpoints; e++)
 		w->flow[e].fragments = w->flow[e].sent = 0;
 	for (uint32_t i = 0; i < j->n_fragments; i++)
-		w->flow[j->fragment[i].endpoint].fragments++;
+		w->flow[j->fragment[i].endpoint].fragments +=
+			!sim_is_clock(sim_spec(&s->sc, w->job, &j->fragment[i]));
 }
 
 static void
@@ -161,6 +162,8 @@ data_sent(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h)
 	check_asked(s, w, f, h);
 	l = &w->flow[f->endpoint];
 	l->tx = s->now;
+	if (sim_is_clock(sim_spec(&s->sc, w->job, f)))
+		return;
 	if (named && (h->type == PBOX_PUSHPULL || h->type == PBOX_PUSH))
 		check_order(s, w, f, h);
 	/* where all ask for results, a PUSH is a node before the one that does */

@@ -463,6 +463,64 @@ test_waiting_pulls_leave_room(void)
 	end();
 }
 
+/* Of tables in clocks: an answer that is older than one that was taken, and one without a push that was confirmed. */
+static void
+test_clock_never_goes_back(void)
+{
+	struct pbox_worker_op *push, *pull;
+	const struct frag_clock *k;
+	struct pbox_hdr a, b;
+
+	begin(&worker_clock, WINDOW);
+	push = submit(PBOX_CLIENT_PUSHPULL, 1, 0);
+	pull = submit(PBOX_CLIENT_PULL, 1, 0);
+	turn(0);
+	k = &x.t->clock[FRAGMENTS - 1];
+	a = *sent(PBOX_PUSHPULL, FRAGMENTS - 1);
+	b = *sent(PBOX_PULL, FRAGMENTS - 1);
+	UNIT_EQ_U64(a.round, 1);
+	UNIT_EQ_U64(b.round, 0);
+	CU_ASSERT((b.flags & PBOX_F_LATEST) != 0);
+	a.base = b.base = 1; /* of RESULTs: the push is in them */
+	answer(&b, PBOX_RESULT, 6, NULL);
+	UNIT_EQ_U64(push->open, 1); /* the other fragment */
+	UNIT_EQ_U64(x.s->ep[0].in_flight, 3);
+	UNIT_EQ_U64(k->last.version, 6);
+	answer(&a, PBOX_RESULT, 5, NULL);
+	UNIT_EQ_U64(x.w->count.rx_duplicates, 1);
+	UNIT_EQ_U64(k->last.version, 6);
+	b.base = 0;
+	answer(&b, PBOX_RESULT, 7, NULL); /* and without the push */
+	UNIT_EQ_U64(x.w->count.rx_duplicates, 2);
+	b.base = 1;
+	answer(&b, PBOX_RESULT, 7, NULL);
+	UNIT_EQ_U64(k->last.version, 7);
+	UNIT_EQ_U64(k->before.version, 6);
+	UNIT_EQ_U64(x.s->ep[0].in_flight, 2);
+	CU_ASSERT(!is_finished(push) && !is_finished(pull));
+	end();
+}
+
+/* The session is lost, and the box is not: the push goes again as it was. */
+static void
+test_clock_lost_session(void)
+{
+	begin(&worker_clock, WINDOW);
+	submit(PBOX_CLIENT_PUSH, 1, 0);
+	submit(PBOX_CLIENT_PUSH, 1, 0);
+	turn(0);
+	answer(sent(PBOX_PUSH, FRAGMENTS - 1), PBOX_PUSH_OK, 1, NULL);
+	turn(0);
+	UNIT_EQ_U64(sent(PBOX_PUSH, FRAGMENTS - 1)->round, 2);
+	flight_withdraw_all(x.s);
+	queue_clear(x.s);
+	queue_rebuild(x.w);
+	turn(0);
+	UNIT_EQ_U64(sent(PBOX_PUSH, FRAGMENTS - 1)->round, 2);
+	UNIT_EQ_U64(sent(PBOX_PUSH, FRAGMENTS - 2)->round, 1);
+	end();
+}
+
 /* Neither lane has the window of the other when all of it is one frame. */
 static void
 test_window_of_one(void)
@@ -617,6 +675,8 @@ const struct unit_test unit_tests[] = {
 	{"rounds have one lane", test_rounds_have_one_lane},
 	{"each lane is serialised", test_lanes_are_serialised},
 	{"waiting pulls leave room for pushes", test_waiting_pulls_leave_room},
+	{"clocks never go back", test_clock_never_goes_back},
+	{"clocks, and a lost session", test_clock_lost_session},
 	{"a window of one", test_window_of_one},
 	{"a lost session", test_lost_session},
 	{"deferred, and lost", test_deferred_and_lost},

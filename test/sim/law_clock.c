@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "law.h"
+
+/*
+ * The law of tables in clocks. A version is one more push. The checker applies a push itself when the box says that it has:
+ * by the PUSH_OK that names the version, or by the RESULT of the next version that answers a PUSHPULL. So the box
+ * and the checker have the same pushes in the same order, or the run fails:
+ *
+ * L1 a push counts once, and those of a worker in their order, without gaps;
+ * L2 what is acknowledged has arrived intact;
+ * L3 a RESULT is what follows from the pushes so far, bit for bit;
+ * L4 it says how many of them are the addressee's, and who is slowest;
+ * L5 it is of the version that is there when it is sent;
+ * L7 its memory does not change before it is read.
+ *
+ * What a program gets is one of these versions, none before one that it had, with all pushes of its own added.
+ */
+
+#define ARRIVALS 6  /* intact pushes of one worker that are kept */
+#define PAST     32 /* versions */
+
+struct arrival {
+	uint32_t clock, ts;
+	uint16_t aux;
+	uint8_t type;
+	bool zero;
+};
+
+struct past {
+	uint32_t version, last[SIM_WORKERS];
+};
+
+/* Of a fragment. */
+struct clock {
+	uint32_t version, first, last[SIM_WORKERS];
+	/* By piece: the version that the latest round has got. An operation of an earlier one may end later. */
+	struct {
+		uint32_t round, version;
+	} delivered[SIM_WORKERS][PBOX_MAX_SEGMENTS];
+	struct arrival arrival[SIM_WORKERS][ARRIVALS];
+	unsigned arrivals[SIM_WORKERS];
+	struct past past[PAST]; /* by version */
+	float memory[];         /* of past versions, then payloads of arrivals */
+};
+
+static unsigned
+workers_of(const struct sim *s, unsigned job)
+{
+	return s->sc.job[job].workers;
+}
+
+static float *
+past_param(const struct sim_fragment *f, struct clock *c, uint32_t version)
+{
+	return c->memory + (size_t)(version % PAST) * f->elements;
+}
+
+static uint8_t *
+payload_of(const struct sim_fragment *f, struct clock *c, unsigned worker, unsigned i)
+{
+	return (uint8_t *)(c->memory + (size_t)(PAST + worker * ARRIVALS + i) * f->elements);
+}
+
+static void
+remember(const struct sim_fragment *f, struct clock *c)
+{
+	struct past *p = &c->past[c->version % PAST];
+
+	p->version = c->version;
+	memcpy(p->last, c->last, sizeof(p->last));
+	memcpy(past_param(f, c, c->version), f->param, f->elements * sizeof(*f->param));
+	if (c->version - c->first >= PAST)
+		c->first = c->version - PAST + 1;
+}
+
+static struct clock *
+clock_of(struct sim *s, unsigned job, struct sim_fragment *f)
+{
+	size_t floats = (size_t)(PAST + workers_of(s, job) * ARRIVALS) * f->elements;
+
+	sim_reference_begin(&s->sc, job, s->job[job].life, f);
+	if (f->clock != NULL)
+		return f->clock;
+	f->clock = calloc(1, sizeof(struct clock) + floats * sizeof(float));
+	PBOX_ASSERT(f->clock != NULL);
+	remember(f, f->clock);
+	return f->clock;
+}
+
+static uint32_t
+slowest(const struct sim *s, unsigned job, const struct clock *c)
+{
+	uint32_t low = c->last[0];
+
+	for (unsigned w = 1; w < workers_of(s, job); w++)
+		low = c->last[w] < low ? c->last[w] : low;
+	return low;
+}
+
+/* θ + a u, rounded twice. */
+static void
+add_push(float *to, const uint8_t *push, unsigned format, uint16_t aux, bool zero, uint32_t n)
+{
+	uint32_t bits = (uint32_t)aux << 16;
+	float a;
+
+	memcpy(&a, &bits, sizeof(a));
+	for (uint32_t i = 0; i < n; i++) {
+		volatile float product = a * (zero ? 0.0f : sim_widen(push, format, i));
+
+		to[i] = to[i] + product;
+	}
+}
+
+static void
+clock_contribution(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h,
+	const uint8_t *payload, bool intact)
+{
+	struct clock *c;
+	unsigned at;
+
+	if (!intact || h->worker >= workers_of(s, job) || h->length > f->elements * sizeof(float))
+		return;
+	c = clock_of(s, job, f);
+	at = c->arrivals[h->worker]++ % ARRIVALS;
+	c->arrival[h->worker][at] = (struct arrival){.clock = h->round,
+		.ts = h->ts,
+		.aux = h->aux,
+		.type = h->type,
+		.zero = (h->flags & PBOX_F_ZERO) != 0};
+	memcpy(payload_of(f, c, h->worker, at), payload, h->length);
+}
+
+/* The next push of the worker, which came intact in a frame of that time: apply it. False: there is none. */
+static bool
+clock_apply(struct sim *s, unsigned job, struct sim_fragment *f, unsigned worker, uint8_t type,
+	uint32_t ts)
+{
+	struct clock *c = clock_of(s, job, f);
+	unsigned format = sim_spec(&s->sc, job, f)->fixed.push_format;
+
+	for (unsigned i = 0; i < ARRIVALS && i < c->arrivals[worker]; i++) {
+		const struct arrival *a = &c->arrival[worker][i];
+
+		if (a->clock != c->last[worker] + 1 || a->type != type || a->ts != ts)
+			continue;
+		add_push(f->param, payload_of(f, c, worker, i), format, a->aux, a->zero,
+			f->elements);
+		c->last[worker]++;
+		f->published = ++c->version;
+		remember(f, c);
+		s->box->progress_at = s->now;
+		return true;
+	}
+	return false;
+}
+
+static void
+clock_pushed(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h)
+{
+	struct clock *c = clock_of(s, job, f);
+
+	if (h->worker >= workers_of(s, job))
+		return;
+	if ((h->flags & PBOX_F_HAVE) != 0) {
+		if (h->round != c->last[h->worker] || h->base != c->version)
+			sim_fail(s,
+				"job %u chunk %x frag %u: PUSH_OK with HAVE of clock %u at version %u to worker %u, whose last is %u of version %u",
+				job, f->chunk, f->frag, h->round, h->base, h->worker,
+				c->last[h->worker], c->version);
+	} else if (h->round != c->last[h->worker] + 1 || h->base != c->version + 1) {
+		sim_fail(s,
+			"job %u chunk %x frag %u: clock %u of worker %u becomes version %u, after clock %u and version %u",
+			job, f->chunk, f->frag, h->round, h->worker, h->base, c->last[h->worker],
+			c->version);
+	} else if (!clock_apply(s, job, f, h->worker, PBOX_PUSH, h->ts)) {
+		sim_fail(s,
+			"job %u chunk %x frag %u: PUSH_OK of clock %u to worker %u, which has not come intact",
+			job, f->chunk, f->frag, h->round, h->worker);
+	}
+	if (h->weight != slowest(s, job, c))
+		sim_fail(s, "PUSH_OK says that the slowest clock is %u, and it is %u", h->weight,
+			slowest(s, job, c));
+}
+
+static void
+clock_result(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_send *out)
+{
+	const struct pbox_declare *d = &sim_spec(&s->sc, job, f)->fixed;
+	struct clock *c = clock_of(s, job, f);
+	const struct pbox_hdr *h = &out->hdr;
+	uint8_t want[SIM_MTU];
+
+	if (h->worker >= workers_of(s, job))
+		return;
+	if (h->round == c->version + 1 &&
+		!clock_apply(s, job, f, h->worker, PBOX_PUSHPULL, h->ts)) {
+		sim_fail(s,
+			"job %u chunk %x frag %u: RESULT of version %u to worker %u, without a push that came intact",
+			job, f->chunk, f->frag, h->round, h->worker);
+		return;
+	}
+	if (h->round != c->version) {
+		sim_fail(s, "job %u chunk %x frag %u: RESULT of version %u while it is %u", job,
+			f->chunk, f->frag, h->round, c->version);
+		return;
+	}
+	if (h->format != d->pull_format ||
+		h->length != f->elements * pbox_format_size(d->pull_format)) {
+		sim_fail(s, "RESULT of another format or length");
+		return;
+	}
+	sim_narrow(want, d->pull_format, f->param, f->elements);
+	if (memcmp(want, out->payload, h->length) != 0)
+		sim_fail(s,
+			"job %u chunk %x frag %u: RESULT of version %u differs from the reference",
+			job, f->chunk, f->frag, h->round);
+	if (h->base != c->last[h->worker])
+		sim_fail(s, "RESULT says that %u pushes of worker %u are in it, and it is %u",
+			h->base, h->worker, c->last[h->worker]);
+	if (h->weight != slowest(s, job, c) || h->aux != workers_of(s, job))
+		sim_fail(s, "RESULT names %u members and the slowest clock %u, not %u and %u",
+			h->aux, h->weight, workers_of(s, job), slowest(s, job, c));
+}
+
+static void
+clock_wait(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h)
+{
+	const struct clock *c = clock_of(s, job, f);
+
+	if (h->base != c->version || (h->flags & PBOX_F_HAVE) != 0 ||
+		(h->weight != 0 && h->weight != UINT32_MAX) || (c->version > 0 && h->weight == 0))
+		sim_fail(s, "WAIT at version %u says %u, flags %x, missing %u", c->version, h->base,
+			h->flags, h->weight);
+}
+
+static void
+clock_overwritten(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h)
+{
+	sim_fail(s,
+		"job %u chunk %x frag %u: a RESULT of version %u has changed before it was read",
+		job, f->chunk, f->frag, h->round);
+}
+
+/* Is it what that version was, with all later pushes of the worker up to that clock? */
+static bool
+is_version(struct sim *s, const struct sim_worker *w, struct sim_fragment *f, struct clock *c,
+	const struct sim_piece *p, uint32_t version, uint32_t own, const uint8_t *got)
+{
+	const struct pbox_declare *d = &sim_spec(&s->sc, w->job, f)->fixed;
+	struct sim_push k = {
+		.job = w->job, .life = s->job[w->job].life, .table = f->table, .slot = w->id};
+	uint8_t push[SIM_MTU], want[SIM_MTU];
+	float value[SIM_MTU];
+	struct sim_piece alone = *p;
+
+	alone.at = 0;
+	memcpy(value, past_param(f, c, version) + p->at, p->elements * sizeof(*value));
+	sim_narrow(want, d->pull_format, value, p->elements);
+	for (uint32_t i = c->past[version % PAST].last[w->id] + 1; i <= own; i++) {
+		k.round = i;
+		sim_contribution(&s->sc, &k, &alone, push);
+		for (uint32_t e = 0; e < p->elements; e++)
+			value[e] = sim_widen(want, d->pull_format, e);
+		add_push(value, push, d->push_format, sim_factor(&s->sc, &k), false, p->elements);
+		sim_narrow(want, d->pull_format, value, p->elements);
+	}
+	return memcmp(want, got, (size_t)p->elements * pbox_format_size(d->pull_format)) == 0;
+}
+
+static unsigned
+piece_number(const struct sim_fragment *f, const struct sim_piece *p)
+{
+	unsigned i = 0;
+
+	while (f->piece[i].at != p->at)
+		i++;
+	return i;
+}
+
+static void
+clock_completed(struct sim *s, const struct sim_worker *w, const struct sim_op *o,
+	const struct sim_piece *p, const uint8_t *got)
+{
+	struct sim_fragment *f = &s->job[w->job].fragment[p->fragment];
+	struct clock *c = clock_of(s, w->job, f);
+	unsigned piece = piece_number(f, p);
+	uint32_t round = c->delivered[w->id][piece].round;
+	uint32_t had = c->delivered[w->id][piece].version;
+	uint32_t least = o->round > round && had > c->first ? had : c->first;
+	uint32_t most = o->round < round ? had : c->version;
+
+	if (w->restarted) /* it does not know how many pushes the box had of it before */
+		return;
+	for (uint32_t v = least; v <= most; v++)
+		if (is_version(s, w, f, c, p, v, o->round, got)) {
+			if (o->round > round) {
+				c->delivered[w->id][piece].round = o->round;
+				c->delivered[w->id][piece].version = v;
+			}
+			return;
+		}
+	if (c->first == 0) /* else it may be one that is not known any more */
+		sim_fail(s,
+			"job %u worker %u: chunk %x frag %u in round %u is no version from %u to %u with its own pushes",
+			w->job, w->id, f->chunk, f->frag, o->round, least, most);
+}
+
+static void
+clock_end(struct sim *s, unsigned job, const struct sim_fragment *f)
+{
+	const struct sim_job_spec *spec = &s->sc.job[job];
+	const struct clock *c = f->clock;
+
+	if (c == NULL)
+		return;
+	s->box->expected_rounds += c->version;
+	s->box->expected_contributions += c->version;
+	for (unsigned w = 0; w < spec->workers && spec->restarts == 0; w++)
+		if (c->last[w] != spec->rounds)
+			sim_fail(s,
+				"job %u chunk %x frag %u: %u pushes of worker %u have counted, of %u",
+				job, f->chunk, f->frag, c->last[w], w, spec->rounds);
+}
+
+/* There are no snapshots of them, and no restarts of the box. */
+static void
+clock_keep(struct sim *s, unsigned job, struct sim_fragment *f)
+{
+	(void)s;
+	(void)job;
+	(void)f;
+}
+
+static bool
+clock_load(struct sim *s, unsigned job, struct sim_fragment *f, struct pbox_table *t,
+	struct pbox_chunk *c)
+{
+	(void)s;
+	(void)job;
+	(void)f;
+	(void)t;
+	(void)c;
+	return false;
+}
+
+static void
+clock_told(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h,
+	const uint8_t *payload)
+{
+	(void)s;
+	(void)job;
+	(void)f;
+	(void)h;
+	(void)payload;
+}
+
+static void
+clock_restored(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h)
+{
+	if (h->aux != PBOX_RESTORE_DONE || h->base != clock_of(s, job, f)->version)
+		sim_fail(s, "RESTORE of a table in clocks is answered %u, at version %u", h->aux,
+			h->base);
+}
+
+const struct sim_law sim_law_clock = {
+	.name = "clock",
+	.contribution = clock_contribution,
+	.result = clock_result,
+	.wait = clock_wait,
+	.pushed = clock_pushed,
+	.overwritten = clock_overwritten,
+	.completed = clock_completed,
+	.end = clock_end,
+	.keep = clock_keep,
+	.load = clock_load,
+	.forget = sim_reference_forget,
+	.told = clock_told,
+	.restored = clock_restored,
+};

@@ -104,10 +104,14 @@ waiting_ask(struct pbox_client *c, struct waiting *w, const struct pbox_worker_w
 	bool circle;
 
 	w->next_ask = now + ASK_EVERY;
-	if (f->missing < 0 || !waiting_member(c, (unsigned)f->missing, f, &e, &circle, NULL, 0))
+	/* that this worker itself lives is no reason to wait */
+	if (f->missing < 0 || (unsigned)f->missing == pbox_worker_number(c->w) ||
+		!waiting_member(c, (unsigned)f->missing, f, &e, &circle, NULL, 0))
 		return false;
 	now = client_clock_ns();
-	heard = e.silent_ms == UINT32_MAX ? 0 : now - e.silent_ms * NS_PER_MS;
+	heard = e.silent_ms == UINT32_MAX || e.silent_ms * NS_PER_MS > now
+			? 0 /* never, or before this host was started */
+			: now - e.silent_ms * NS_PER_MS;
 	/* who waits for this worker does not come, though it lives */
 	if (e.state == PBOX_MEMBER_JOINED && !w->exact && !circle &&
 		heard + w->timeout > w->deadline)

@@ -18,6 +18,7 @@
 #define POOL_LOW       16                /* one in so many packets is left */
 #define SLOW_SHARE     4 / 5             /* of the time that contributions wait, for one worker, */
 #define SLOW_TIME      200               /* permille of the time: that long the others waited */
+#define FEW_FRAMES     64                /* of all workers of a job, to an endpoint */
 #define SLOW_FRAGMENTS 4                 /* fewer are chance */
 #define LOSSY          10                /* permille of contributions that are sent again */
 #define LOSSY_FRAMES   8
@@ -454,6 +455,21 @@ find_absent(struct list *l, const struct pbox_job_view *job)
 		age / ONE_SECOND, text, n == 1 ? "has" : "have");
 }
 
+/* What its workers may have under way is so little that round trips bound its rate, whatever the network carries. */
+static void
+find_windows(struct list *l, const struct pbox_job_view *job)
+{
+	struct health_finding *f;
+
+	if (job->window == 0 || (uint32_t)job->window * job->workers >= FEW_FRAMES ||
+		(f = findings_next(l, "small_window", false)) == NULL)
+		return;
+	snprintf(f->job, sizeof(f->job), "%s", job->name);
+	say(f, "raise hold; a small memory, or a rate of the job, makes windows small, too",
+		"job '%s': its %u workers have windows of %u frame%s: round trips bound its rate",
+		JOB(job), job->workers, job->window, job->window == 1 ? "" : "s");
+}
+
 static void
 find_jobs(struct list *l)
 {
@@ -473,10 +489,12 @@ find_jobs(struct list *l)
 		if (a == NULL)
 			continue;
 		now = pbox_registrar_job_round(l->c->registrar, at);
-		if (now != was)
+		if (now != was) {
+			find_windows(l, job);
 			find_last(l, job, a, now - was);
-		else
+		} else {
 			find_behind(l, job, a, now);
+		}
 		find_lossy(l, job, a);
 	}
 }

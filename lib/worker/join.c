@@ -156,6 +156,22 @@ welcome_refused(struct join *j, const struct rx_frame *f, unsigned kind,
 		join_finish(j, pbox_client_fail(&j->err, why->code, "%s", why->text));
 }
 
+/** Its numbers size and index what this worker has, so they are those that it asked for, or good for it. */
+static bool
+welcome_is_sound(const struct join *j)
+{
+	const struct pbox_welcome *m = &j->welcome;
+
+	for (unsigned i = 0; i < m->endpoints; i++)
+		if (m->endpoint[i].udp == 0)
+			return false;
+	return m->workers == j->s->w->conf.workers && m->worker < m->workers &&
+	       (j->worker < 0 || m->worker == j->worker) && m->endpoints > 0 && m->lease_ms > 0 &&
+	       m->window > 0 && m->number != 0 && m->token != 0 &&
+	       /* no port has an MTU that is too small for a JOIN */
+	       (m->mtu == 0 || m->mtu >= LINK_MIN_MTU);
+}
+
 static void
 on_welcome(struct join *j, const struct rx_frame *f)
 {
@@ -194,9 +210,7 @@ on_welcome(struct join *j, const struct rx_frame *f)
 		refusal_doubtful(j, f, REFUSAL_PROOF, &why);
 		return;
 	}
-	/* no port has an MTU that is too small for a JOIN */
-	if (m->endpoints == 0 || m->worker >= m->workers || m->lease_ms == 0 || m->window == 0 ||
-		m->number == 0 || (m->mtu != 0 && m->mtu < LINK_MIN_MTU)) {
+	if (!welcome_is_sound(j)) {
 		pbox_client_fail(&why, PBOX_C_REFUSED,
 			"the box's WELCOME is not sound: worker %u of %u, %u endpoints, lease %u ms, window %u, mtu %u, run %llu",
 			m->worker, m->workers, m->endpoints, m->lease_ms, m->window, m->mtu,

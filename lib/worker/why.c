@@ -24,12 +24,25 @@ pushed_so_far(const struct pbox_worker *w, char *text, size_t cap, unsigned have
 						  : "have");
 }
 
+/** The box waits for what this worker has sent: it is not to be waited for. */
+static int
+missing_itself(const struct flight *fl, char *text, size_t cap)
+{
+	pbox_text_add(text, cap,
+		fl->state == FLIGHT_DEFERRED
+			? "this worker's own part is missing: the box does not take it, though it is sent again and again ('pbox-ctl drops' says why)"
+			: "this worker's own part is missing, and is sent again");
+	return -1;
+}
+
 static int
 missing_worker(const struct pbox_worker *w, const struct flight *fl, char *text, size_t cap)
 {
 	pbox_text_add(text, cap, ": ");
 	pushed_so_far(w, text, cap, fl->wait_have, fl->wait_have == 1 ? "is" : "are");
 	pbox_text_add(text, cap, "; ");
+	if (fl->state == FLIGHT_DEFERRED || fl->wait_missing == w->worker)
+		return missing_itself(fl, text, cap);
 	if (fl->wait_missing >= w->workers) {
 		pbox_text_add(text, cap,
 			"the result is on its way, or comes when the job's rate on the box has room for it");
@@ -57,8 +70,24 @@ why_silent(const struct ep *ep, const struct flight *fl, char *text, size_t cap)
 		return -1;
 	pbox_text_add(text, cap, "; when it last answered, ");
 	pushed_so_far(w, text, cap, fl->wait_have, "were");
-	pbox_text_add(text, cap, "; missing worker %u", fl->wait_missing);
+	pbox_text_add(text, cap, "; ");
+	if (fl->wait_missing == w->worker)
+		return missing_itself(fl, text, cap);
+	pbox_text_add(text, cap, "missing worker %u", fl->wait_missing);
 	return (int)fl->wait_missing;
+}
+
+/** A fragment that has no parameters yet; it may be worker 0 itself that asks. */
+static int
+missing_init(const struct pbox_worker *w, char *text, size_t cap)
+{
+	pbox_text_add(text, cap, ": the box has no initial parameters for it yet; ");
+	if (w->worker == 0) {
+		pbox_text_add(text, cap, "this worker gives them (init), and has not");
+		return -1;
+	}
+	pbox_text_add(text, cap, "missing worker 0's init: see its own log");
+	return 0;
 }
 
 static int
@@ -84,11 +113,9 @@ why_flight(
 	}
 	if (!fl->waited || (ep->asked_ns > ep->last_rx && w->now - ep->asked_ns > QUIET))
 		return why_silent(ep, fl, text, cap);
-	if (fl->state == FLIGHT_DEFERRED || (f->round == 0 && fl->type == PBOX_PULL)) {
-		pbox_text_add(text, cap,
-			": the box has no initial parameters for it yet; missing worker 0's init: see its own log");
-		return 0;
-	}
+	if ((fl->state == FLIGHT_DEFERRED && t->discipline->defers(t, f)) ||
+		(f->round == 0 && fl->type == PBOX_PULL))
+		return missing_init(w, text, cap);
 	return missing_worker(w, fl, text, cap);
 }
 

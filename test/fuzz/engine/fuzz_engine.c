@@ -129,6 +129,9 @@ join(struct worker *w, const uint8_t *s)
 		.auth = s[2] != 11,
 		.revision = s[2] != 12,
 		.lease_ms = s[2] == 7 ? s[5] * 100u : 0,
+		.slots = s[2] == 13 ? s[5] : 0,
+		.can = s[2] == 13 ? 1u << PBOX_CAN_SLOTS : 0,
+		.needs = s[2] == 13 ? 1u << PBOX_CAN_SLOTS : 0,
 	};
 	uint64_t before = m_seen.welcome.token;
 	unsigned job = s[4] < 128 ? s[4] % 4 : 4;

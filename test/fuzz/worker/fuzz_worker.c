@@ -434,7 +434,8 @@ begin(struct peer *p, unsigned number, uint8_t flags, uint8_t job)
 		.timeout_ms = 3000,
 		.join_timeout_ms = 5000,
 		.gso = (flags & 8) != 0 ? 0 : -1,
-		.keep_copies = (flags & 2) == 0};
+		.keep_copies = (flags & 2) == 0,
+		.slots = (job & 64) != 0 ? 5 : 0}; /* plain pushes: zeros but for one node */
 	const struct sockaddr_in box = {.sin_family = AF_INET,
 		.sin_addr.s_addr = htonl(0x0A000001),
 		.sin_port = htons(PBOX_CONTROL_PORT)};

@@ -38,6 +38,7 @@ struct fake_conf {
 	bool stale;
 	unsigned work_ms, pause_ms; /* a box that gets the CPU for a part of the time */
 	bool silent, deaf, version_error, hello_damaged, no_data, other_secret, full;
+	bool no_room;    /* takes no contribution of worker 0, and does not say why */
 	bool circle;     /* says of every worker that it waits for one that waits for it */
 	bool insecure;   /* takes any secret, and says so */
 	bool auth;       /* frames have tags */

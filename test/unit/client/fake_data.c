@@ -266,7 +266,7 @@ contribute(const struct place *p, const uint8_t *payload)
 	}
 	if (p->b->conf.stale)
 		reply(p, w, PBOX_ERROR, 0, q->ts - STALE_US, 0);
-	if (!g->ready || fake_restoring(t, g)) {
+	if (!g->ready || fake_restoring(t, g) || (p->b->conf.no_room && w == 0)) {
 		reply(p, w, PBOX_WAIT, 0, q->ts, 0);
 	} else if (t->head.mode == PBOX_MODE_OPTIMISER && t->lr == 0) {
 		reply(p, w, PBOX_ERROR, 0, q->ts, 0);

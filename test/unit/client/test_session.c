@@ -617,7 +617,7 @@ test_init_pull_set_and_steps(void)
 	/* a pull waits for the parameters */
 	pbox_client_submit(c, 0, PBOX_CLIENT_PULL, pull, 1, 0, 1, &h, &err);
 	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 100, &err), PBOX_C_DEADLINE);
-	HAS("missing worker 0's init: see its own log");
+	HAS("this worker gives them (init), and has not");
 	/* init queues after the pull on the same tensor, so it goes by another client here:
 	 * close, and begin again */
 	pbox_client_close(c);

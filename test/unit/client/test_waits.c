@@ -47,7 +47,7 @@ struct other {
 	struct pbox_client *c;
 	pthread_t thread;
 	unsigned sleep_ms;
-	bool leave, back, circle;
+	bool leave, back, circle, no_room;
 	uint64_t waits;   /* how often worker 0 has said that it waits for this one */
 	atomic_bool over; /* what it is waited for: it need not sleep on */
 	int rc;
@@ -92,7 +92,7 @@ static int
 round_with(struct other *o, unsigned timeout_ms, unsigned patience_ms, unsigned wait_ms,
 	double *seconds)
 {
-	struct fake_conf conf = {.workers = 2, .circle = o->circle};
+	struct fake_conf conf = {.workers = 2, .circle = o->circle, .no_room = o->no_room};
 	struct fake_box *b = fake_start(&conf);
 	static float v[N];
 	struct pbox_client_io io = {0, v, v};
@@ -140,6 +140,19 @@ test_circle(void)
 	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "not complete after "));
 	CU_ASSERT_PTR_NOT_NULL(strstr(err.text,
 		"), and nobody goes on: worker 1 waits for worker 0, with 'other'. All workers must push"));
+}
+
+/* The box does not take what this worker sends: it lives, and is no reason to wait. The other has sent its part, and left. */
+static void
+test_itself(void)
+{
+	struct other o = {.leave = true, .no_room = true};
+	double s;
+
+	CU_ASSERT_EQUAL(round_with(&o, 1500, 20000, 0, &s), PBOX_C_DEADLINE);
+	CU_ASSERT(s >= 1.4 && s < 10);
+	CU_ASSERT_PTR_NOT_NULL(strstr(err.text, "this worker's own part is missing"));
+	CU_ASSERT_PTR_NULL(strstr(err.text, "init"));
 }
 
 /* But not forever, and not where the call says how long. */
@@ -246,6 +259,7 @@ test_slow_data_core(void)
 const struct unit_test unit_tests[] = {
 	{"one that computes is waited for", test_alive},
 	{"not one that waits for this one", test_circle},
+	{"nor itself", test_itself},
 	{"but not forever", test_bounds},
 	{"one that has left is not waited for", test_left},
 	{"unless it comes back", test_back},

@@ -10,7 +10,7 @@
 
 /*
  * Which round is next, after what the box did not take, has lost, or has finished without this worker: hyper-parameters and
- * checkpoints go by that. The engine is the box.
+ * checkpoints go by that. And whom a worker waits for. The engine is the box.
  */
 
 const char unit_suite[] = "worker: the next round";
@@ -306,6 +306,27 @@ test_after_the_end(void)
 	end();
 }
 
+/* Worker 0 has pushed before it has given what the round begins with: it waits for itself, and the other for it. */
+static void
+test_waits_for_init(void)
+{
+	for (unsigned i = 0; i < WORKERS; i++) {
+		struct pbox_worker_wait wait;
+		char text[512];
+
+		begin(PBOX_MODE_OPTIMISER, 0);
+		peers_set_lr(0, &tick);
+		submit(i, 0, PBOX_CLIENT_PUSHPULL, 1, TENSORS);
+		for (unsigned k = 0; k < 300; k++)
+			step();
+		pbox_worker_why(peer[i].w, program[i].op[0], &wait, text, sizeof(text));
+		CU_ASSERT_EQUAL(wait.missing, i == 0 ? -1 : 0);
+		CU_ASSERT_PTR_NOT_NULL(strstr(text, "no initial parameters"));
+		CU_ASSERT_PTR_NOT_NULL(strstr(text, i == 0 ? "this worker gives" : "worker 0's"));
+		end();
+	}
+}
+
 const struct unit_test unit_tests[] = {
 	{"pushes count when they are submitted", test_counts},
 	{"a push that was lost", test_lost_push},
@@ -313,5 +334,6 @@ const struct unit_test unit_tests[] = {
 	{"a push that was refused", test_refused_push},
 	{"rounds without a worker", test_stopped},
 	{"after the end", test_after_the_end},
+	{"waits for initial parameters", test_waits_for_init},
 	{NULL, NULL},
 };

@@ -235,6 +235,22 @@ unit_of(const struct pbox_registrar *r, const struct pbox_join *m)
 	return registrar_nodes(m) * r->endpoints_per_shard;
 }
 
+/* Whether no job would have more than its part of a NUMA node that many shards are on, with so many bytes in each. */
+static bool
+nodes_fit(const struct pbox_registrar *r, size_t bytes)
+{
+	size_t taken[PBOX_MAX_NODES] = {0};
+
+	for (unsigned i = 0; i < r->conf.n_shards; i++) {
+		unsigned node = registrar_node_of_shard(r, i);
+
+		taken[node] += bytes;
+		if (taken[node] > pbox_arena_size(r->conf.arena[node]) / r->conf.max_jobs)
+			return false;
+	}
+	return true;
+}
+
 /* Its section and the box let it have what it takes before its first table, with its first session; out->window: the
  * largest that it may have, and then the one for which memory is there. False after answering why not. */
 static bool
@@ -273,7 +289,7 @@ room_fit(struct pbox_registrar *r, const struct registrar_join *q, struct regist
 		if (room->folded > folded)
 			room->folded = (uint32_t)(folded > room->kept ? folded : room->kept);
 		out->arena = shards * pbox_shard_job_bytes(room);
-		if (out->arena <= most || out->window == 1)
+		if ((out->arena <= most && nodes_fit(r, out->arena / shards)) || out->window == 1)
 			break;
 	}
 	heap = pbox_job_heap(conf, m->workers) + registrar_parts_heap(r, m->workers) +

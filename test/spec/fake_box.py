@@ -61,6 +61,7 @@ class Fragment:
         self.first, self.hyper_at = 0.0, 0
         self.ready = table.declare.mode == 0
         self.pieces, self.box, self.value = {}, None, None
+        self.clocks = {}  # by worker (R14.3)
 
 
 class Table:
@@ -260,7 +261,7 @@ class FakeBox:
         ends = [s.getsockname() for s in self.socks[1:]]
         w = proto.Welcome(session.token, m.nonce, 1, number, self.workers, self.incarnation, 5000,
                           self.mtu, self.window, endpoints=ends,
-                          flags=proto.CAN_SLOTS | (proto.WELCOME_AUTH if self.auth else 0), number=1)
+                          flags=proto.CAN_SLOTS | proto.CAN_CLOCK | (proto.WELCOME_AUTH if self.auth else 0), number=1)
         if self.auth:
             session.keys = pbox_auth.session_keys(self.secret, w)
         w.proof = self._mac(proto.WELCOME_PREFIX, w.pack(), proto.WELCOME_PROOF_AT)
@@ -462,7 +463,45 @@ class FakeBox:
         frag.waiting = {w for w in frag.waiting if w[0] != h.worker}
         frag.waiting.add((h.worker, h.ts, time.monotonic()))
 
+    def _clock(self, h, payload, peer, where, frag):
+        """A push to a table in clocks (R14.3, R14.4)."""
+        last = frag.clocks.get(h.worker, 0)
+        if not frag.ready:
+            self._answer(h, "WAIT", b"", peer, where, base=frag.version)
+            return
+        if h.round not in (last, last + 1) or h.round == 0:
+            raise Drop("round_stale" if h.round < last or h.round == 0 else "round_future")
+        again = h.round == last
+        if not again:
+            fmt = frag.table.declare.push_format
+            push = pbox_math.unpack(payload or bytes(proto.payload_bytes(fmt, frag.elements)), fmt)
+            frag.value = frag.value + push * proto.bf16(h.aux)
+            frag.version += 1
+            frag.clocks[h.worker] = h.round
+        if h.name == "PUSHPULL":
+            self._latest(h, peer, where, frag)
+        else:
+            self._answer(h, "PUSH_OK", b"", peer, where, base=frag.version, weight=self._slowest(frag),
+                         flags=proto.HAVE if again else 0)
+
+    def _slowest(self, frag):
+        return min(frag.clocks.get(w, 0) for w in range(self.workers))
+
+    def _latest(self, h, peer, where, frag):
+        fmt = frag.table.declare.pull_format
+        self._answer(h, "RESULT", pbox_math.pack(frag.value, fmt), peer, where, format=fmt, flags=proto.LAST,
+                     round=frag.version, base=frag.clocks.get(h.worker, 0), aux=self.workers,
+                     weight=self._slowest(frag))
+
     def _pull(self, h, peer, where, frag):
+        if frag.table.declare.discipline:
+            if not h.flags & proto.LATEST:
+                raise Refuse("UNSUPPORTED")
+            if frag.ready:
+                self._latest(h, peer, where, frag)
+            else:
+                self._answer(h, "WAIT", b"", peer, where, base=frag.version)
+            return
         if frag.ready and (h.round == frag.version or h.flags & proto.LATEST):
             if frag.value is None:
                 raise Drop("round_stale")
@@ -484,6 +523,9 @@ class FakeBox:
             raise Drop("length")
         if not h.flags & proto.LAST:
             raise Drop("partial")
+        if d.discipline:
+            self._clock(h, payload, peer, where, frag)
+            return
         if h.round < frag.version or h.round == 0:
             raise Drop("round_stale")
         if h.round > frag.version + 1:

@@ -201,7 +201,7 @@ class Optimiser:
         self.kind = {number: name for name, number in proto.OPTIMISERS.items()}[kind]
         self.params, self.s0, self.s1 = params, None, None
         adam = self.kind in ("adam", "adamw")
-        self.hyper = {"lr": 1e-3 if adam else None, "momentum": 0.0, "dampening": 0.0,
+        self.hyper = {"lr": 1e-3 if adam else 1.0 if self.kind == "add" else None, "momentum": 0.0, "dampening": 0.0,
                       "weight_decay": 1e-2 if self.kind == "adamw" else 0.0, "beta1": 0.9,
                       "beta2": 0.999, "eps": 1e-8, "clip_value": 0.0}
 
@@ -209,6 +209,9 @@ class Optimiser:
         h, p = self.hyper, self.params
         if h["clip_value"]:
             grad = _clamp(grad, h["clip_value"])
+        if self.kind == "add":
+            self.params = p + grad * h["lr"]
+            return
         if self.kind == "adamw":
             p = p * f32(1 - h["lr"] * h["weight_decay"])
         elif h["weight_decay"]:

@@ -82,6 +82,11 @@ RUN_LEN = 16
 WELCOME_LEN = 80
 
 
+def bf16(bits):
+    """The number that bits of bf16 are."""
+    return struct.unpack("<f", struct.pack("<I", bits << 16))[0]
+
+
 class Malformed(ValueError):
     """control_malformed (R3.3)."""
 

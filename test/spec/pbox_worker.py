@@ -255,9 +255,10 @@ class Worker:
         """HELLO, JOIN, WELCOME (section 4). A refusal with a proof is raised at once, one without when R9.3 says so."""
         join = proto.Join(nonce=int.from_bytes(os.urandom(8), "little"), worker=self.wanted,
                           workers=self.workers, mtu=self.mtu, window=self.window,
-                          lease_ms=self.lease_ms, job=self.job_name, host=self.host, auth=1)
+                          lease_ms=self.lease_ms, job=self.job_name, host=self.host, auth=1, can=proto.CAN_CLOCK)
         if self.slots:
-            join.slots, join.can, join.needs = self.slots, proto.CAN_SLOTS, proto.CAN_SLOTS
+            join.slots, join.needs = self.slots, proto.CAN_SLOTS
+            join.can |= proto.CAN_SLOTS
         j, end = _Joining(), time.monotonic() + self.deadline
         while time.monotonic() < end:
             now = time.monotonic()
@@ -357,10 +358,13 @@ class Worker:
     def _hmac(self, prefix, payload):
         return hmac.new(self.secret, prefix + payload, hashlib.sha256).digest()
 
-    def declare(self, number, tensors, mode=0, op=0, optimiser=0, push_format=1, pull_format=1):
+    def declare(self, number, tensors, mode=0, op=0, optimiser=0, push_format=1, pull_format=1, discipline=0):
         """Declare a table: tensors is a list of (elements, group, name)."""
         entries = [proto.Tensor(*t) for t in tensors]
-        page = proto.Declare(number, len(entries), 0, mode, op, optimiser, push_format, pull_format)
+        if discipline and not self.welcome.flags & proto.CAN_CLOCK:  # R4.10
+            raise BoxError(proto.ERROR["UNSUPPORTED"], "the box has no tables in clocks")
+        page = proto.Declare(number, len(entries), 0, mode, op, optimiser, push_format, pull_format,
+                             discipline=discipline)
         self.tables[number] = Table(number, entries, page)
         room = self.path_mtu - proto.OVERHEAD
         first = 0
@@ -649,6 +653,28 @@ class Worker:
         items = self._items(table, "push", "PUSH", round_, self._packed(table, values, fmt), fmt,
                             proto.LAST, weight)
         self._exchange(table, items, lambda *_: True)
+
+    def push_clock(self, number, clock, values, factor=proto.LR_MUL_ONE):
+        """The push with this clock to a table in clocks (section 14); factor: the bits of a bf16 number."""
+        table = self.tables[number]
+        fmt = table.declare.push_format
+        items = self._items(table, "push", "PUSH", clock, self._packed(table, values, fmt), fmt, proto.LAST, 1)
+        for item in items:
+            item.header.aux = factor
+        self._exchange(table, items, lambda *_: True)
+
+    def pull_clock(self, number, clock):
+        """(values, slowest clock) of the latest version, with all pushes up to this clock: R14.7."""
+        table = self.tables[number]
+        store, finish = self._collector(table)
+        slowest = []
+
+        def take(item, header, payload):
+            slowest.append(header.weight)
+            return header.base == clock and finish(item, header, payload)
+
+        self._exchange(table, self._items(table, "pull", "PULL", 0, None, 0, proto.LATEST), take)
+        return self._unpacked(table, store), min(slowest)
 
     def pull(self, number, round_=0, latest=False):
         table = self.tables[number]

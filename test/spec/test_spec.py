@@ -202,10 +202,47 @@ def test_narrow_formats():
 
 
 def test_optimisers():
-    for name in ("sgd", "momentum", "nesterov", "adam", "adamw"):
+    for name in ("sgd", "momentum", "nesterov", "adam", "adamw", "add"):
         hyper = ["--hyper", "momentum=0.9"] if name in ("momentum", "nesterov") else []
         play(2, ["--elements", "4000", "--rounds", "3", "--optimiser", name, "--op", "mean",
                  *hyper])
+
+
+def test_clocks():
+    """Section 14: pushes count once, in whatever order workers send them."""
+    sizes, rounds, pulled = (3000, 1, 500), 5, {}
+    box = fake_box.FakeBox(workers=2, loss=0.1, repeat=0.1)
+    thread = threading.Thread(target=box.run, daemon=True)
+    thread.start()
+
+    def work(number):
+        with pbox_worker.Worker(box.address, "job", "secret", worker=number, workers=2) as w:
+            w.join()
+            w.declare(0, [(n, 0, str(n)) for n in sizes], mode=1, optimiser=6, discipline=1)
+            w.map(0)
+            if number == 0:
+                w.init(0, [pbox_math.vector([8.0] * n) for n in sizes])
+            for clock in range(1, rounds + 1):
+                w.push_clock(0, clock, [pbox_math.vector([float(2 << 8 * number)] * n) for n in sizes], 0x3F00)
+                values, slowest = w.pull_clock(0, clock)
+                assert slowest <= clock
+                for v in values:  # all of its own, and of the other no more than there are
+                    for x in set(pbox_math.pack(v, 1)[4 * i:4 * i + 4] for i in range(len(v))):
+                        x = int(struct.unpack("<f", x)[0]) - 8
+                        assert x >> 8 * number & 0xFF == clock and x >> 8 * (1 - number) & 0xFF <= rounds, x
+            while slowest < rounds:
+                values, slowest = w.pull_clock(0, rounds)
+            pulled[number] = [pbox_math.pack(v, 1) for v in values]
+            w.leave()
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(2)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+    box.stop()
+    thread.join()
+    assert pulled[0] == pulled[1] == [pbox_math.pack(pbox_math.vector([8.0 + 5 * 257] * n), 1) for n in sizes]
 
 
 def test_optimiser_with_narrow_formats():

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 the PBox authors
-"""The tables of doc/performance.md, from the JSON of test/perf/run.
+"""The tables of doc/performance.md and of README.md, from the JSON of test/perf/run.
 
 Between <!-- figures: NAME --> and <!-- end --> is what this has written; all else is left.
 """
@@ -77,9 +77,15 @@ def table(name, rows):
     return "\n".join(lines)
 
 
-def section(name, everything):
+def section(name, everything, old):
     """What is between the marks; None: nothing measured."""
     benchmarks = everything["benchmarks"]
+    if name == "readme":
+        return readme(everything, old)
+    if name == "readme_wire":
+        return readme_wire(everything)
+    if name == "readme_machine":
+        return f"*{readme_machine(everything)}.*"
     if name == "machine":
         lines = environment.people(everything["environment"]).split("\n")
         return "\n".join(f"- {x}" for x in lines) + f"\n- medians of {everything['runs']} runs"
@@ -92,15 +98,80 @@ def section(name, everything):
     return table(name, rows) if rows else None
 
 
+def one(everything, benchmark, **wanted):
+    """The row of a benchmark that has these values; None: it was not measured."""
+    rows = everything["benchmarks"].get(benchmark, {}).get("results", [])
+    return next((r for r in rows if all(r.get(k) == v for k, v in wanted.items())), None)
+
+
+def percent(value):
+    return f"{100 * value:.0f} %"
+
+
+# README.md: what, the benchmark, its rows, the figure that they make, the command
+README = [
+    ("one core of the box sums 8 workers' fragments of 8 KiB, from the last-level cache", "box", [{"table": "fragments", "what": "8192 llc"}],
+     lambda r: f"{r['gbit_per_s']:.0f} Gbit/s", "test/perf/run box"),
+    ("throughput with 1,024 workers, relative to 8", "box", [{"table": "workers", "what": "1024"}, {"table": "workers", "what": "8"}],
+     lambda r, of: f"{r['gbit_per_s'] / of['gbit_per_s']:.2f}", "test/perf/run box"),
+    ("fixed-order summation, relative to arrival order, from memory", "compare", [{"workers": 8, "working_set_kb": 1048576}],
+     lambda r: f"{1 / r['deterministic_time_of_arrival_order']:.1f}", "test/perf/run compare"),
+    ("8 workers on links of 100 Mbit/s: share of the limit", "shaped", [{"workers": 8, "link_mbit": 100, "side": "pbox"}],
+     lambda r: percent(r["limit_share"]), "test/perf/run shaped"),
+    ("the same, relative to Gloo's ring", "shaped", [{"workers": 8, "link_mbit": 100, "side": "pbox"}],
+     lambda r: f"{r['times_gloo']:.2f}", "test/perf/run shaped"),
+    ("goodput at 1 % loss each way, relative to no loss", "lossy", [{"what": "loss 1.0% each way"}],
+     lambda r: percent(r["goodput"]), "test/perf/run lossy"),
+    ("simulator: 1,000 lossy scenarios", "lossy", [{"what": "1000 scenarios"}],
+     lambda r: f"{r['seconds']:.0f} s", "test/perf/run lossy"),
+]
+README_SIDES = [("openmpi", "Open MPI"), ("gloo", "Gloo"), ("pbox-packet", "PBox, kernel sockets"),
+                ("pbox-packet-dpdk", "PBox, workers with a port of their own"), ("pbox-vhost-dpdk", "PBox, shared memory")]
+
+
+def readme_of(everything, what):
+    """The line of one figure; None: nothing measured."""
+    for name, benchmark, wanted, figure, command in README:
+        rows = [one(everything, benchmark, **w) for w in wanted]
+        if name == what and None not in rows:
+            of = everything["benchmarks"][benchmark]
+            return f"| {name} | {figure(*rows)} | {of['date'][:10]}, {of['revision'][:8]} | `{command}` |"
+    return None
+
+
+def readme(everything, old):
+    """The table of README.md: what was not measured keeps its line."""
+    lines = old.splitlines()
+    kept = {line.split("|")[1].strip(): line for line in lines[2:]}
+    return "\n".join(lines[:2] + [x for x in (readme_of(everything, r[0]) or kept.get(r[0]) for r in README) if x])
+
+
+def readme_wire(everything):
+    lines = ["| all-reduce of 25 MB, 4 workers, offloads off | ms at MTU 9000 | ms at MTU 1500 |", "|---|---|---|"]
+    for side, title in README_SIDES:
+        rows = [one(everything, "wire", workers=4, topology="direct", offloads="off", model="25", mtu=mtu, side=side) for mtu in (9000, 1500)]
+        if None in rows:
+            return None
+        lines.append(f"| {title} | " + " | ".join(cell(r["round_ms"]) for r in rows) + " |")
+    of = everything["benchmarks"]["wire"]
+    return "\n".join(lines + ["", f"*{readme_machine(everything)}, {of['date'][:10]}, PBox {of['revision'][:8]}.*"])
+
+
+def readme_machine(everything):
+    env = everything["environment"]
+    cpu = env["cpu"]
+    return f"{cpu['online']} CPUs {cpu['model']}" + (" (virtual)" if cpu["virtual"] else "") + f", Linux {env['kernel']}"
+
+
 def fill(everything, path):
     with open(path, encoding="utf-8") as f:
         text = f.read()
 
     def replaced(found):
-        body = section(found.group(1), everything)
+        body = section(found.group(1), everything, found.group(2))
         return found.group(0) if body is None else (
             f"<!-- figures: {found.group(1)} -->\n{body}\n<!-- end -->")
 
-    text = re.sub(r"<!-- figures: (\w+) -->\n.*?<!-- end -->", replaced, text, flags=re.S)
+    text = re.sub(r"<!-- figures: (\w+) -->\n(.*?)\n<!-- end -->", replaced, text, flags=re.S)
     with open(path, "w", encoding="utf-8") as f:
         f.write(text)

@@ -20,7 +20,9 @@ import environment
 
 TOP = environment.TOP
 PERF = os.path.join(TOP, "test", "perf")
-ORDER = ["kernels", "box", "wire", "shaped", "latency", "compare", "server", "tester", "watch"]
+ORDER = ["kernels", "box", "wire", "shaped", "latency", "compare", "server", "tester", "watch", "lossy"]
+# "readme" is these, and their figures are written into README.md
+README = ["box", "compare", "wire", "shaped", "lossy"]
 # seconds: more than ten times what each takes on two cores
 DEADLINE = {"wire": 4 * 3600, "shaped": 3600}
 DEADLINE_OTHER, DEADLINE_QUICK = 1800, 300
@@ -147,11 +149,11 @@ def parse():
     p = argparse.ArgumentParser(
         prog="test/perf/run", description="Benchmarks of PBox; doc/performance.md explains them.",
         epilog="benchmarks: " + " ".join(available()))
-    p.add_argument("name", nargs="*", help="default: all")
+    p.add_argument("name", nargs="*", help="default: all; readme: " + ", ".join(README) + ", and their figures are written into README.md")
     p.add_argument("--json", metavar="FILE", help="write everything there")
     p.add_argument("--plots", metavar="DIR", help="draw SVG figures there")
     p.add_argument("--doc", action="store_true",
-                   help="write doc/figures and the tables of doc/performance.md")
+                   help="write doc/figures, the tables of doc/performance.md and the figures of README.md")
     p.add_argument("--merge", metavar="FILE",
                    help="results of benchmarks that do not run now come from this JSON")
     p.add_argument("--only", metavar="KEY=VALUE[+VALUE...],...",
@@ -162,6 +164,11 @@ def parse():
     p.add_argument("--build", metavar="DIR", default=os.path.join(TOP, "build"))
     p.add_argument("--list", action="store_true")
     args = p.parse_args()
+    args.readme = "readme" in args.name
+    if args.readme:
+        if args.quick or args.name != ["readme"]:
+            p.error("readme goes with no other benchmark, and not with --quick, whose figures mean nothing")
+        args.name = README
     for name in args.name:
         if name not in available():
             p.error(f"no benchmark '{name}'; there are: {' '.join(available())}")
@@ -224,16 +231,18 @@ def save(args, everything):
 
 
 def publish(args, everything):
+    import pages  # pylint: disable=import-outside-toplevel
+    # the plot of README.md is one of them
     directories = ([args.plots] if args.plots else []) + (
-        [os.path.join(TOP, "doc", "figures")] if args.doc else [])
-    if not directories:
-        return
-    import plot  # pylint: disable=import-outside-toplevel
-    for d in directories:
-        plot.draw(everything, d)
+        [os.path.join(TOP, "doc", "figures")] if args.doc or args.readme else [])
+    if directories:
+        import plot  # pylint: disable=import-outside-toplevel
+        for d in directories:
+            plot.draw(everything, d)
     if args.doc:
-        import pages  # pylint: disable=import-outside-toplevel
         pages.fill(everything, os.path.join(TOP, "doc", "performance.md"))
+    if args.doc or args.readme:
+        pages.fill(everything, os.path.join(TOP, "README.md"))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ ALL_GROUPS = 0xFFFF
 MAX_GROUPS = 1024  # of a table (doc/protocol.md R5.1a)
 MAX_SLOTS = MAX_WORKERS = 4096
 MAX_ELEMENTS = 1 << 48
+ALL_TENSORS = (1 << 32) - 1
 MOST_NODES = 24  # that a worker brings in a round
 
 
@@ -48,7 +49,19 @@ class TableDecl(ct.Structure):
         ("mode", ct.c_uint8), ("op", ct.c_uint8), ("optimiser", ct.c_uint8),
         ("push_format", ct.c_uint8), ("pull_format", ct.c_uint8),
         ("n", ct.c_uint), ("tensors", ct.POINTER(TensorDecl)),
-        ("first_round", ct.c_uint32),
+        ("first_round", ct.c_uint32), ("discipline", ct.c_uint8),
+    ]
+
+
+class How(ct.Structure):
+    _fields_ = [("size", ct.c_size_t), ("factor", ct.c_float), ("pulls_ago", ct.c_uint32)]
+
+
+class Versions(ct.Structure):
+    _fields_ = [
+        ("size", ct.c_size_t), ("version", ct.c_double), ("lowest", ct.c_uint32), ("highest", ct.c_uint32),
+        ("others", ct.c_double), ("own", ct.c_uint32), ("own_seen", ct.c_uint32), ("slowest", ct.c_uint32),
+        ("members", ct.c_uint32), ("pulls", ct.c_uint32),
     ]
 
 
@@ -124,6 +137,13 @@ _PROTOTYPES = {
         ct.c_int,
         [_P, ct.c_uint32, ct.c_int, ct.POINTER(Io), ct.c_uint, ct.c_uint8, ct.c_uint32,
          ct.POINTER(ct.c_uint64), _ERR]),
+    "pbox_client_submit_how": (
+        ct.c_int,
+        [_P, ct.c_uint32, ct.c_int, ct.POINTER(Io), ct.c_uint, ct.c_uint8, ct.c_uint32,
+         ct.POINTER(How), ct.POINTER(ct.c_uint64), _ERR]),
+    "pbox_client_factor": (ct.c_float, [ct.c_float]),
+    "pbox_client_versions": (
+        ct.c_int, [_P, ct.c_uint32, ct.c_uint32, ct.POINTER(Versions), _ERR]),
     "pbox_client_submit_nodes": (
         ct.c_int,
         [_P, ct.c_uint32, ct.c_int, ct.POINTER(Io), ct.c_uint, ct.POINTER(ct.c_void_p),

@@ -20,6 +20,7 @@ import ctypes as ct
 import functools
 import itertools
 import logging
+import math
 import os
 import sys
 import threading
@@ -34,6 +35,7 @@ from .errors import PBoxClosed, PBoxError, PBoxInvalid, error_of
 
 ANY_ROUND = 0xffffffff
 MODES = {"all-reduce": 0, "optimiser": 1}
+DISCIPLINES = {"rounds": 0, "clock": 1}
 
 # a wait in C cannot be interrupted, so it is cut into pieces of this length: Python handles
 # signals, and sees that the client was closed, between them
@@ -43,6 +45,13 @@ Stats = make_dataclass(
     "Stats", [(n, int) for n, _ in _lib.Stats._fields_ if n != "size"], frozen=True)
 Stats.__doc__ = "Totals of a session since it was opened; see struct pbox_client_stats."
 Stats.__module__ = __name__
+
+
+Versions = make_dataclass(
+    "Versions", [
+        (n, float if c is ct.c_double else int) for n, c in _lib.Versions._fields_ if n != "size"], frozen=True)
+Versions.__doc__ = "How far a table in clocks has come, as this client knows; see struct pbox_client_versions."
+Versions.__module__ = __name__
 
 
 @dataclass(frozen=True)
@@ -225,7 +234,8 @@ class Table:
     """Tensors declared together; made by Client.declare."""
 
     def __init__(self, client: "Client", number: int, tensors: Sequence[Tensor], push: str,
-                 pull: str, op: str) -> None:
+                 pull: str, op: str, discipline: str = "rounds") -> None:
+        self.discipline = discipline
         self.client = client
         self.number = number
         self.tensors = tuple(tensors)
@@ -256,9 +266,9 @@ class Table:
         return list(enumerate(arrays))
 
     def submit(self, kind: int, inputs: Any = None, outputs: Any = None, *, priority: int = 0,
-               weight: int = 1) -> Operation:
+               weight: int = 1, factor: Optional[float] = None, pulls_ago: int = 0) -> Operation:
         """Start an operation (_lib.PUSHPULL, PUSH, PULL or INIT). `inputs` and `outputs` are
-        arrays for all tensors, or dicts for some, by name or number."""
+        arrays for all tensors, or dicts for some, by name or number. `factor`, `pulls_ago`: see push()."""
         ins = dict(self._numbered(inputs)) if inputs is not None else {}
         outs = dict(self._numbered(outputs)) if outputs is not None else {}
         numbers = list(ins if inputs is not None else outs)
@@ -279,12 +289,26 @@ class Table:
                 io[k].output, ref = _buffers.address_of(
                     outs[i], t.elements, pull, True, f"output '{t.name}'")
                 keep.append(ref)
-        return self.submit_io(kind, io, len(numbers), keep, priority=priority, weight=weight)
+        return self.submit_io(kind, io, len(numbers), keep, priority=priority, weight=weight, factor=factor,
+                              pulls_ago=pulls_ago)
+
+    def _how(self, factor: Optional[float], pulls_ago: int) -> Any:
+        """For pbox_client_submit_how; None: nothing is said."""
+        if factor is None and not pulls_ago:
+            return None
+        if self.discipline != "clock":
+            raise PBoxInvalid(f"factor= and pulls_ago= belong to tables in clocks, and table {self.number} is in rounds: declare it with "
+                              "discipline='clock'")
+        given = 1.0 if factor is None else _checks.real(factor, "factor")
+        if not math.isfinite(given) or _lib.get().pbox_client_factor(given) == 0:
+            raise PBoxInvalid(f"factor is {given:g}: needed is a finite number other than 0 (a push that shall not count is none)")
+        return _lib.How(size=ct.sizeof(_lib.How), factor=given, pulls_ago=_checks.whole(pulls_ago, "pulls_ago", 1))
 
     def submit_io(self, kind: int, io: Any, n: int, keep: Any, *, priority: int = 0,
-                  weight: int = 1) -> Operation:
+                  weight: int = 1, factor: Optional[float] = None, pulls_ago: int = 0) -> Operation:
         """Start an operation on prepared addresses (for bindings): `io` is an array of
         _lib.Io; `keep` is held until the operation ends."""
+        how = self._how(factor, pulls_ago)
         priority = _checks.whole(priority, "priority", 255)
         weight = _checks.whole(weight, "weight (the number of samples)", _checks.U32)
         if self._by_nodes_only and kind in (_lib.PUSHPULL, _lib.PUSH):
@@ -294,8 +318,12 @@ class Table:
                 "op='sample_mean' for the mean over the workers")
         handle, err, c = ct.c_uint64(), _lib.Error(), self.client
         with c._call() as p:
-            code = _lib.get().pbox_client_submit(
-                p, self.number, kind, io, n, priority, weight, ct.byref(handle), ct.byref(err))
+            if how is None:
+                code = _lib.get().pbox_client_submit(
+                    p, self.number, kind, io, n, priority, weight, ct.byref(handle), ct.byref(err))
+            else:
+                code = _lib.get().pbox_client_submit_how(
+                    p, self.number, kind, io, n, priority, weight, ct.byref(how), ct.byref(handle), ct.byref(err))
         return self._started(code, err, handle, keep)
 
     def _started(self, code: int, err: Any, handle: Any, keep: Any) -> Operation:
@@ -400,14 +428,32 @@ class Table:
         """pushpull and wait."""
         self.pushpull(inputs, outputs, weight=weight).wait(timeout)
 
-    def push(self, inputs: Any, *, priority: int = 0, weight: int = 1) -> Operation:
-        """Start a push: contribute to the next round without asking for its result."""
-        return self.submit(_lib.PUSH, inputs, priority=priority, weight=weight)
+    def push(self, inputs: Any, *, priority: int = 0, weight: int = 1, factor: Optional[float] = None,
+             pulls_ago: int = 0) -> Operation:
+        """Start a push: contribute to the next round without asking for its result. Of a table in clocks: the box
+        adds it as soon as it comes, times `factor` (rounded to bf16; None: 1). `pulls_ago` says on what it was computed,
+        0: what the last pull brought, 1: the pull before; for people."""
+        return self.submit(_lib.PUSH, inputs, priority=priority, weight=weight, factor=factor, pulls_ago=pulls_ago)
 
     def pull(self, outputs: Any, *, priority: int = 0) -> Operation:
         """Start a pull of the version that this client's last push leads to; at first: of the
-        initial one."""
+        initial one. Of a table in clocks: the latest, with all own pushes that were submitted before it."""
         return self.submit(_lib.PULL, None, outputs, priority=priority)
+
+    def versions(self, tensor: Union[int, str, None] = None) -> Any:
+        """Of a table in clocks: how far it has come, as this client knows from the answers so far, as a Versions
+        object. `tensor`: its name or number; None: the whole table."""
+        if self.discipline != "clock":
+            raise PBoxInvalid(f"versions() belongs to tables in clocks, and table {self.number} is in rounds: declare it with "
+                              "discipline='clock', or see next_round")
+        number = _lib.ALL_TENSORS
+        if tensor is not None:
+            (number, _), = self._numbered({tensor: None})
+        v, err, c = _lib.Versions(size=ct.sizeof(_lib.Versions)), _lib.Error(), self.client
+        with c._call() as p:
+            code = _lib.get().pbox_client_versions(p, self.number, number, ct.byref(v), ct.byref(err))
+        c._check(code, err)
+        return Versions(**{n: getattr(v, n) for n, _ in v._fields_ if n != "size"})
 
     def init(self, inputs: Any) -> Operation:
         """Start sending the initial parameters (fp32; optimiser tables; worker 0 only)."""
@@ -632,14 +678,19 @@ class Client:
     def declare(self, tensors: Iterable[TensorLike], *, mode: str = "all-reduce",
                 op: str = "mean", optimiser: str = "none", push: str = "fp32",
                 pull: str = "fp32", timeout: Optional[float] = None,
-                first_round: int = 0) -> Table:
+                first_round: int = 0, discipline: str = "rounds") -> Table:
         """Declare a table and wait until all workers have. All workers declare the same tables
         in the same order. `push` and `pull` are the formats of arrays and wire: fp32, bf16 or
         fp16; `op` is what a round makes of the contributions: sum, mean, sample_mean,
         weighted_mean. `first_round` is for a worker that was killed and goes on from its own
         checkpoint of round s: s + 1 (see Table.next_round). In a job that has not begun, rounds
         count from 1 all the same. ANY_ROUND: whatever round comes, for programs whose contributions
-        are right in each: they have no state of their own, or get it from another worker."""
+        are right in each: they have no state of their own, or get it from another worker.
+        `discipline` "clock": the box adds each push as soon as it comes, and nobody waits for another
+        worker; with mode="optimiser", op="sum", optimiser="add". See Table.push, pull and versions."""
+        code = _choose(DISCIPLINES, discipline, "discipline")
+        if code:
+            self._check_clock(mode, op, optimiser)
         first_round = _checks.whole(first_round, "first_round", _checks.U32)
         specs = [_spec(i, t) for i, t in enumerate(tensors)]
         decl = (_lib.TensorDecl * max(1, len(specs)))()
@@ -652,7 +703,7 @@ class Client:
             optimiser=_choose(_numbers("optimiser"), optimiser, "optimiser"),
             push_format=_choose(formats, push, "push"),
             pull_format=_choose(formats, pull, "pull"), n=len(specs), tensors=decl,
-            first_round=first_round)
+            first_round=first_round, discipline=code)
         ms = _ms(timeout)
 
         def call() -> int:
@@ -664,7 +715,19 @@ class Client:
             return number.value
 
         with _Told(self):
-            return Table(self, _interruptible(call), specs, push, pull, op)
+            return Table(self, _interruptible(call), specs, push, pull, op, discipline)
+
+    def _check_clock(self, mode: str, op: str, optimiser: str) -> None:
+        """What a table in clocks cannot have, by name."""
+        for name, given, needed, why in (
+                ("mode", mode, "optimiser", "the box keeps parameters"),
+                ("op", op, "sum", "each push is added alone, so there is nothing to make a mean of (a push may have a factor=)"),
+                ("optimiser", optimiser, "add", "workers push updates, and optimisers run there (pbox.torch.Eager)")):
+            if given != needed:
+                raise PBoxInvalid(f"{name}={given!r} and discipline='clock': {why}; pass {name}={needed!r}")
+        if self.slots != self.workers:
+            raise PBoxInvalid(f"discipline='clock' in a job with slots={self.slots}: slots are shares of a round, and a table in clocks has no "
+                              "rounds; open a session without slots=, of another job (job=)")
 
     def _lives(self, waiting: Any) -> bool:
         """Is it worth to wait on for the oldest operation? `waiting` is a _lib.Waiting of its own

@@ -16,7 +16,7 @@ from pbox.torch import reference
 
 DTYPES = {1: torch.float32, 2: torch.bfloat16, 3: torch.float16}
 OPS = ["sum", "mean", "sample_mean", "weighted_mean"]
-KINDS = ["none", "sgd", "momentum", "nesterov", "adam", "adamw"]
+KINDS = ["none", "sgd", "momentum", "nesterov", "adam", "adamw", "add"]
 HYPERS = ["", "lr", "momentum", "dampening", "weight_decay", "beta1", "beta2", "eps",
           "clip_value", "steps"]
 STATE = {"momentum": "b", "nesterov": "b", "adam": "mv", "adamw": "mv"}
@@ -37,7 +37,8 @@ class Table:
         self.kind = KINDS[decl.optimiser]
         self.push, self.pull = decl.push_format, decl.pull_format
         self.specs = specs
-        self.key = (decl.mode, decl.op, decl.optimiser, decl.push_format, decl.pull_format)
+        self.key = (decl.mode, decl.op, decl.optimiser, decl.push_format, decl.pull_format, decl.discipline)
+        self.clock = decl.discipline == 1
         self.version = [0] * len(specs)
         self.value = [None] * len(specs)
         self.state = [{} for _ in specs]
@@ -73,6 +74,7 @@ class Client:
     def __init__(self, job, worker, timeout):
         self.job, self.worker, self.timeout = job, worker, timeout
         self.ops, self.next, self.rounds, self.tables, self.closed = {}, 1, {}, 0, False
+        self.seen = {}  # table in clocks -> [(version, own)] of pulls
         self.waiting = []  # (table, tensor, version, address or None, op)
         self.n_ops = 0
         self.queue = queue.Queue()
@@ -141,6 +143,9 @@ class FakeLib:
                     if t.version[i] < version or (version == 0 and t.value[i] is None):
                         continue
                     c.waiting.remove(w)
+                    if t.clock and i == 0:
+                        own = c.rounds.get((c.job.tables.index(t), 0), 0)
+                        c.seen.setdefault(c.job.tables.index(t), []).append((t.version[0], own))
                     if out is not None:
                         m = memory(out, t.specs[i][1], t.pull)
                         m.copy_(t.value[i])
@@ -276,6 +281,27 @@ class FakeLib:
                 t.hyper.setdefault(g, {}).update(values)
         return 0
 
+    def pbox_client_factor(self, factor):
+        return float(torch.tensor(factor).bfloat16())
+
+    def pbox_client_submit_how(self, p, table, kind, io, n, priority, weight, how, handle, err):
+        h = how._obj
+        self.calls.append(("how", self._c(p).worker, round(h.factor, 4), h.pulls_ago))
+        self._c(p).factor = self.pbox_client_factor(h.factor)
+        return self.pbox_client_submit(p, table, kind, io, n, priority, weight, handle, err)
+
+    def pbox_client_versions(self, p, table, tensor, out, err):
+        c, v = self._c(p), out._obj
+        with self.cond:
+            seen = c.seen.get(table, [])
+            v.pulls, v.members, v.own = min(len(seen), 2), c.job.workers, c.rounds.get((table, 0), 0)
+            if seen:
+                v.version, v.own_seen = seen[-1]
+                v.lowest = v.highest = seen[-1][0]
+            if len(seen) > 1:
+                v.others = seen[-1][0] - seen[-2][0] - (seen[-1][1] - seen[-2][1])
+        return 0
+
     def pbox_client_submit(self, p, table, kind, io, n, priority, weight, handle, err):
         c = self._c(p)
         own = c.job.nodes(c.worker)
@@ -311,7 +337,10 @@ class FakeLib:
                 if kind in (_lib.PUSHPULL, _lib.PUSH):
                     r += 1
                     c.rounds[table, i] = r
-                    for first, inputs, samples, slots in nodes:
+                    if t.clock:
+                        t.version[i] += 1
+                        t.value[i] = t.value[i] + getattr(c, "factor", 1.0) * memory(nodes[0][1][k], elements, t.push)
+                    for first, inputs, samples, slots in () if t.clock else nodes:
                         data = memory(inputs[k], elements, t.push).clone()
                         t.arrived[i].setdefault(r, {})[first] = (data, samples, slots)
                 elif kind == _lib.INIT:
@@ -325,7 +354,8 @@ class FakeLib:
                     if op.left == 0:
                         self._end(c, op)
                 else:
-                    c.waiting.append((t, i, r, io[k].output, op))
+                    c.waiting.append((t, i, 0 if t.clock else r, io[k].output, op))
+            c.factor = 1.0
             self._advance()
         return 0
 

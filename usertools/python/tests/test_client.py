@@ -56,6 +56,35 @@ class Sessions(Case):
         self.client(keep_copies=False).close()
         self.assertEqual(self.lib.keep_copies, 0)
 
+    def test_clock(self):
+        with self.client() as c:
+            how = {"mode": "optimiser", "op": "sum", "optimiser": "add", "discipline": "clock"}
+            for name, given, text in (("op", "mean", "op='mean'.*nothing to make a mean of"), ("mode", "all-reduce", "mode='all-reduce'"),
+                                      ("optimiser", "sgd", "optimiser='sgd'.*run there"), ("discipline", "bound", "rounds, clock")):
+                with self.assertRaisesRegex(pbox.PBoxInvalid, text):
+                    c.declare([1], **{**how, name: given})
+            rounds, t = c.declare([1]), c.declare([("a", 2)], **how)
+            with self.assertRaisesRegex(pbox.PBoxInvalid, "discipline='clock'"):
+                rounds.push([torch.zeros(1)], factor=0.5)
+            with self.assertRaisesRegex(pbox.PBoxInvalid, "discipline='clock'"):
+                rounds.versions()
+            a = torch.ones(2)
+            t.init([a]).wait()
+            for bad in (0, float("nan"), 1e-45, "x"):
+                with self.assertRaisesRegex(pbox.PBoxInvalid, "factor is"):
+                    t.push([a], factor=bad)
+            t.pull([a]).wait()
+            t.push([a], factor=0.5, pulls_ago=1).wait()
+            t.push([torch.ones(2)]).wait()
+            t.pull([a]).wait()
+            self.assertEqual(a.tolist(), [2.5, 2.5])
+            v = t.versions("a")
+            self.assertEqual((v.version, v.own_seen, v.others, v.pulls), (2.0, 2, 0.0, 2))
+
+    def test_clock_and_slots(self):
+        with self.client(slots=4) as c, self.assertRaisesRegex(pbox.PBoxInvalid, "slots=4"):
+            c.declare([1], mode="optimiser", op="sum", optimiser="add", discipline="clock")
+
     def test_next_round(self):
         with self.client() as c:
             t = c.declare([("a", 2)], first_round=7)  # the job is new

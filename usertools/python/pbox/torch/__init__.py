@@ -4,14 +4,16 @@
 
 register        a DistributedDataParallel model: its gradients are reduced by the box
 SGD, Adam, AdamW  optimisers that run on the box, with or without torch.distributed
+Eager           any optimiser of torch, at the worker: nobody waits for others
 all_reduce      any tensors, in place
 sync_buffers    the mean of a module's buffers
 """
 
 from ._collective import all_reduce, sync_buffers
+from ._eager import Eager
 from ._hook import Hook, hook, register
 from . import _kinds
 from ._kinds import *
 from ._optim import BoxOptimizer
 
-__all__ = _kinds.__all__ + ["BoxOptimizer", "Hook", "all_reduce", "hook", "register", "sync_buffers"]
+__all__ = _kinds.__all__ + ["BoxOptimizer", "Eager", "Hook", "all_reduce", "hook", "register", "sync_buffers"]

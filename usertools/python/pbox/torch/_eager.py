@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""Eager: any optimiser of torch, at the worker; the box adds its updates as they come, and nobody waits for others.
+
+A worker pulls while it computes, so it knows how many updates of others its gradient has not seen, and says by
+which factor its own shall count.
+"""
+
+import collections
+import math
+import statistics
+from typing import Any, Callable, Deque, Dict, List, Optional, Tuple, Union
+
+import torch
+
+from .. import _buffers, _checks, _lib
+from ..client import Client, Operation, Tensor
+from ..errors import PBoxDeadline, PBoxInvalid
+from . import _layout
+from ._session import DECLARE_SECONDS, connect
+
+Staleness = Union[str, None, Callable[[Any], float]]
+
+
+def _inv(tau: float, _members: int) -> float:
+    return 1 / max(1.0, tau)
+
+
+def _inv_n(tau: float, members: int) -> float:
+    return min(1.0, members / (1 + tau))
+
+
+_BY_NAME: Dict[str, Callable[[float, int], float]] = {"inv": _inv, "inv_n": _inv_n}
+_NAMES = "'rel', 'inv', 'inv_n', a function of a pbox.client.Versions, or None"
+
+
+class _Others:
+    """What each worker has found its own staleness to be, in a table of its own: an element for each."""
+
+    def __init__(self, client: Client, timeout: float) -> None:
+        self._worker = client.worker
+        self._table = client.declare([Tensor("staleness", client.workers)], mode="optimiser", op="sum", optimiser="add",
+                                     discipline="clock", timeout=timeout)
+        if client.worker == 0:
+            self._table.init([torch.zeros(client.workers)]).wait()
+        self._known, self._update = torch.zeros(client.workers), torch.zeros(client.workers)
+        self._mine = 0.0
+        self._table.pull([self._known]).wait()
+        self._median = 0.0
+        self._operations: List[Operation] = []
+
+    def median(self, tau: float) -> float:
+        """Over the workers. Does not wait: the last answer that has come."""
+        if all(o.test() for o in self._operations):
+            self._median = statistics.median([max(0.0, float(t)) for t in self._known])
+            said = self._mine + (tau - self._mine) / 4  # one update says little
+            self._update[self._worker] = said - self._mine
+            self._mine = said
+            self._operations = [self._table.push([self._update]), self._table.pull([self._known])]
+        return self._median
+
+    def drain(self, timeout: Optional[float]) -> None:
+        for o in self._operations:
+            o.wait(timeout)
+
+
+class Eager(torch.optim.Optimizer):
+    """An optimiser of torch, whose updates are pushed to the box and added there as they come; the parameters that step() leaves are
+    those that an eager pull brought during the computation, and all own updates.
+
+        opt = pbox.torch.Eager(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), staleness="rel")
+
+    optimizer          made of the model's parameters: float32, on the CPU, dense. It runs at this worker, with its own
+                       state and schedulers. All workers pass the same parameters in the same order
+    staleness          the factor of an update, by tau: how many updates of others were applied between the parameters on which it was computed
+                       and the newest ones. None: 1. "inv": 1/tau. "inv_n": N/(1 + tau), at most 1: as many
+                       workers, N, that are equally fast have 1. "rel": (1 + m)/(1 + tau), at most 1, where m is the
+                       workers' median of tau. Or a function of a pbox.client.Versions (tau is its `others`); 0 drops the update
+    in_flight           pushes that the box has not confirmed, at most: step() waits for the oldest one. Memory of a model for each
+    box, job, secret, worker, workers, client, declare_timeout: as for pbox.torch.SGD
+
+    The constructor waits for all workers, and worker 0's parameters become everybody's; after that nobody waits for other workers. step()
+    waits only if the pull is later than the gradient, or for a push that is too many.
+
+    Parameters that are changed outside of step() are refused by the next one. A box that is restarted ends the training with
+    PBoxLost: go on from a checkpoint. state_dict() and load_state_dict() are those of the optimiser within, by worker: each saves its own.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, *, staleness: Staleness = "rel", in_flight: int = 2,
+                 box: Optional[str] = None, job: Optional[str] = None, secret: Optional[str] = None,
+                 worker: Optional[int] = None, workers: Optional[int] = None, client: Optional[Client] = None,
+                 declare_timeout: Optional[float] = None, **options: Any) -> None:
+        self._declared = False
+        if not isinstance(optimizer, torch.optim.Optimizer) or hasattr(optimizer, "table"):
+            raise PBoxInvalid(f"optimizer is a {type(optimizer).__module__}.{type(optimizer).__qualname__}: needed is one of torch.optim, which "
+                              "runs at the worker")
+        if not (staleness is None or callable(staleness) or staleness == "rel" or
+                isinstance(staleness, str) and staleness in _BY_NAME):
+            raise PBoxInvalid(f"staleness is {staleness!r}: needed is {_NAMES}")
+        if options.get("slots") is not None:
+            raise PBoxInvalid("slots= is for optimisers on the box, which have rounds; Eager has none: leave it out")
+        if options.get("policy", "wait") == "reassign":
+            raise PBoxInvalid("policy='reassign' gives the slots of rounds to others, and Eager has no rounds: leave it out")
+        self._in_flight = _checks.whole(in_flight, "in_flight", 64, 1)
+        self.inner, self._staleness = optimizer, staleness
+        super().__init__(optimizer.param_groups, optimizer.defaults)
+        self._bind()
+        specs = self._list_parameters()
+        self._session = connect(box, job, secret, worker, workers, client, **options)
+        try:
+            self.client: Client = self._session.client
+            if declare_timeout is None:
+                declare_timeout = max(self.client.timeout, DECLARE_SECONDS)
+            self.table = self.client.declare(specs, mode="optimiser", op="sum", optimiser="add", discipline="clock",
+                                             timeout=declare_timeout)
+            self._others = _Others(self.client, declare_timeout) if staleness == "rel" else None
+            self._next = [torch.empty_like(p.data) for p in self._all]
+            self._updates = [[torch.empty_like(p.data) for p in self._all] for _ in range(self._in_flight)]
+            self._begin(declare_timeout)
+        except BaseException:
+            self._session.release()
+            raise
+        self._declared = True
+        self.steps, self.tau, self.factor = 0, 0.0, 1.0
+        self._failed: Optional[Exception] = None
+        self._update: Optional[List[torch.Tensor]] = None  # of a step that waits for its pull
+
+    def _bind(self) -> None:
+        """The same groups and state as within: schedulers and loops may use either."""
+        self.param_groups, self.state, self.defaults = self.inner.param_groups, self.inner.state, self.inner.defaults
+
+    def _list_parameters(self) -> List[Tensor]:
+        self._all: List[torch.nn.Parameter] = []
+        self._order: List[_layout.Order] = []
+        self._left_out: List[Tuple[str, torch.nn.Parameter]] = []
+        specs = []
+        for g, group in enumerate(self.param_groups):
+            for i, p in enumerate(group["params"]):
+                name = f"group {g} parameter {i} {tuple(p.shape)}"
+                if not p.requires_grad:
+                    self._left_out.append((name, p))
+                    continue
+                _buffers.check_torch(p.data, name, dense=False)
+                order = _layout.order_of(p.data, name)
+                if p.dtype != torch.float32:
+                    raise PBoxInvalid(f"{name} has dtype {p.dtype}: the box adds in float32; convert the model first")
+                self._all.append(p)
+                self._order.append(order)
+                specs.append(Tensor(f"group {g} parameter {i} {_layout.label(order)}{tuple(p.shape)}", p.numel()))
+        if not specs:
+            raise PBoxInvalid("no parameter of the optimiser has requires_grad: there is nothing to train")
+        return specs
+
+    def _dense(self, tensors: List[torch.Tensor]) -> List[torch.Tensor]:
+        return [_layout.dense(t, o) for t, o in zip(tensors, self._order)]
+
+    def _begin(self, timeout: float) -> None:
+        own = self._dense([p.data for p in self._all])
+        if self.client.worker == 0:
+            self.table.init(own).wait(timeout)
+        self.table.pull(own).wait(timeout)
+        self._remember()
+        self._pushes: Deque[Operation] = collections.deque()
+        self._pull = self.table.pull(self._dense(self._next))
+
+    # ---- what the box does not see
+
+    @staticmethod
+    def _content(p: torch.Tensor, order: _layout.Order) -> int:
+        if p.numel() == 0:
+            return 0
+        return int(_layout.dense(p, order).reshape(-1).view(torch.int32).sum(dtype=torch.int64))
+
+    def _remember(self) -> None:
+        self._contents = [self._content(p.data, o) for p, o in zip(self._all, self._order)]
+        self._strides = [p.stride() for p in self._all]
+
+    def _refuse_changed(self) -> None:
+        for i, (p, c, s) in enumerate(zip(self._all, self._contents, self._strides)):
+            name = self.table.tensors[i].name
+            if p.stride() != s or p.dtype != torch.float32 or p.device.type != "cpu":
+                raise PBoxInvalid(f"parameter '{name}' was moved or converted after the optimiser was made (now {p.dtype}, {p.device}, strides "
+                                  f"{tuple(p.stride())}): convert the model first")
+            if self._content(p.data, self._order[i]) != c:
+                raise PBoxInvalid(f"parameter '{name}' was changed outside of step(): the box does not see that, and this step would "
+                                  "overwrite it. Load checkpoints before making the optimiser")
+            g = p.grad
+            if g is not None and (g.is_sparse or g.dtype != torch.float32 or g.device.type != "cpu"):
+                _buffers.check_torch(g, f"gradient of {name}")
+                raise PBoxInvalid(f"gradient of {name} has dtype {g.dtype}: needed is float32")
+        for name, p in self._left_out:
+            if p.grad is not None:
+                raise PBoxInvalid(f"{name} has a gradient, and was frozen (requires_grad=False) when the optimiser was made, which left it out: make a "
+                                  "second optimiser for what is unfrozen later")
+
+    # ---- a step
+
+    @torch.no_grad()
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
+        """The step of the optimiser within, pushed; then the newest parameters that have come, with all own updates in them."""
+        if self._failed is not None:
+            raise self._failed
+        if self._update is not None:
+            raise PBoxInvalid("the last step has not ended: call wait(), or give up")
+        self._guarded(self._wait_for_room, None)
+        self._refuse_changed()
+        update = self._updates[self.steps % self._in_flight]
+        for u, p in zip(update, self._all):
+            u.copy_(p)
+        loss = self.inner.step() if closure is None else self.inner.step(closure)
+        for u, p in zip(update, self._all):
+            torch.sub(p, u, out=u)
+        self._update = update
+        self.wait()
+        return loss
+
+    def _guarded(self, what: Callable[[Optional[float]], None], timeout: Optional[float]) -> None:
+        try:
+            what(timeout)
+        except (PBoxDeadline, KeyboardInterrupt):
+            raise
+        except Exception as e:
+            self._failed = e  # the session has ended: no step follows
+            raise
+
+    def _wait_for_room(self, timeout: Optional[float]) -> None:
+        while self._pushes and (len(self._pushes) >= self._in_flight or self._pushes[0].test()):
+            self._pushes[0].wait(timeout)
+            self._pushes.popleft()
+
+    def wait(self, timeout: Optional[float] = None) -> None:
+        """Only after step() has raised PBoxDeadline: wait again for the same step."""
+        if self._failed is not None:
+            raise self._failed
+        if self._update is not None:
+            self._guarded(self._end, timeout)
+
+    def _factor(self, versions: Any) -> float:
+        self.tau = versions.others
+        if self._staleness is None:
+            return 1.0
+        if callable(self._staleness):
+            return _checks.real(self._staleness(versions), "what staleness() has returned")
+        if self._others is not None:
+            return min(1.0, (1 + self._others.median(self.tau)) / (1 + self.tau))
+        return _BY_NAME[str(self._staleness)](self.tau, versions.members)
+
+    @torch.no_grad()
+    def _end(self, timeout: Optional[float]) -> None:
+        assert self._update is not None
+        self._pull.wait(timeout)
+        factor = self._factor(self.table.versions())
+        if not math.isfinite(factor):
+            raise PBoxInvalid(f"staleness() has returned {factor:g}: needed is a finite number")
+        # as the box has it: rounded to bf16, where 0 is a push that does not count
+        self.factor = factor = float(_lib.get().pbox_client_factor(factor))
+        for p, new, u in zip(self._all, self._next, self._update):
+            torch.add(new, u, alpha=factor, out=p.data)
+        # the pull goes first: its requests are small, and would queue after the push on the way to the box. The library adds to it
+        # what it lacks of the pushes that were submitted before
+        if factor != 0:
+            self._pushes.append(self.table.push(self._dense(self._update), factor=factor, pulls_ago=1, priority=1))
+        self._pull = self.table.pull(self._dense(self._next))
+        self._update = None
+        self.steps += 1
+        self._remember()
+
+    def _drain(self, timeout: Optional[float] = None) -> None:
+        while self._pushes:
+            self._pushes[0].wait(timeout)
+            self._pushes.popleft()
+        self._pull.wait(timeout)
+        if self._others is not None:
+            self._others.drain(timeout)
+
+    def refresh(self, timeout: Optional[float] = None) -> None:
+        """Take the newest parameters, as for an evaluation: after all workers have said that they are done they are the same for all."""
+        if self._update is not None:
+            raise PBoxInvalid("the last step has not ended: call wait(), or give up")
+
+        def latest(timeout: Optional[float]) -> None:
+            self._drain(timeout)
+            with torch.no_grad():
+                self.table.pull(self._dense(self._next)).wait(timeout)
+                for p, new in zip(self._all, self._next):
+                    p.data.copy_(new)
+            self._remember()
+            self._pull = self.table.pull(self._dense(self._next))
+
+        self._guarded(latest, timeout)
+
+    # ---- state
+
+    def add_param_group(self, param_group: Dict[str, Any]) -> None:
+        if self._declared:
+            raise PBoxInvalid("parameters cannot be added once the optimiser was made (all workers have declared them): make a second "
+                              "optimiser for them")
+        super().add_param_group(param_group)
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._declared = False
+        self._failed = PBoxInvalid("this is a copy of an optimiser whose updates go to the box, and takes no part in the job: make one, and load "
+                                   "the state_dict() of the first into it")
+
+    def state_dict(self) -> Dict[str, Any]:
+        """Of the optimiser within, after all own pushes and pulls have ended. Each worker has its own."""
+        if self._declared and self._failed is None:
+            self._guarded(self._drain, None)
+        return self.inner.state_dict()
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        """Into the optimiser within. Parameters are those of worker 0 when the optimiser was made: load them before that."""
+        self.inner.load_state_dict(state_dict)
+        self._bind()
+
+    def close(self) -> None:
+        """Wait for own pushes, and leave the job (unless others share the session)."""
+        if "_session" not in self.__dict__:
+            return  # a copy has none
+        try:
+            if self._failed is None and not self.client.closed:
+                self._drain()
+        finally:
+            self._session.release()

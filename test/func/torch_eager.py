@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""A training by pbox.torch.Eager, one process a worker; for torch_eager. PBOX_BOX and PBOX_SECRET say where.
+
+Prints `step RANK N` after each step, and at the end `loss RANK LOSS` (of all the data), `digest RANK HEX`, `stale RANK TAU FACTOR` (means),
+`retransmitted RANK N`; `lost RANK TEXT` where the box has forgotten the table."""
+
+import argparse
+import hashlib
+import os
+import signal
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import pbox
+import pbox.torch
+from torch_slots import say
+
+
+def problem():
+    g = torch.Generator().manual_seed(1)
+    x = torch.randn(2048, 40, generator=g)
+    return x, (x @ torch.randn(40, 10, generator=g)).argmax(1)
+
+
+def train(args, rank):
+    x, y = problem()
+    torch.manual_seed(rank)  # worker 0's parameters count
+    model = nn.Sequential(nn.Linear(40, 200), nn.ReLU(), nn.Linear(200, 10))
+    inner = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.5)
+    opt = pbox.torch.Eager(inner, staleness=args.staleness, job=args.job, worker=rank, workers=args.workers)
+    turn = torch.optim.lr_scheduler.StepLR(opt, args.steps // 2, 0.5)
+    rounds = opt.client.declare([("together", 4)], op="sum") if args.beside else None
+    g = torch.Generator().manual_seed(100 + rank)
+    stale = []
+    for k in range(1, args.steps + 1):
+        batch = torch.randint(0, len(x), (64,), generator=g)
+        opt.zero_grad()
+        F.cross_entropy(model(x[batch]), y[batch]).backward()
+        time.sleep(args.pause * (1 + rank))
+        try:
+            opt.step()
+        except pbox.PBoxLost as e:
+            say("lost", rank, e)
+            return
+        turn.step()
+        stale.append((opt.tau, opt.factor))
+        say("step", rank, k)
+        if rounds is not None and k % 10 == 0:
+            a = torch.full((4,), float(rank + k))
+            rounds.run([a])
+            if a.tolist() != [float(sum(range(args.workers)) + args.workers * k)] * 4:
+                say("wrong", rank, k, a.tolist())
+        if args.die == rank and k == args.steps // 2:
+            say("died", rank)
+            os.kill(os.getpid(), signal.SIGKILL)  # its push is on its way
+    if args.die < 0:
+        opt.state_dict()
+        pbox.torch.all_reduce(torch.zeros(1), client=opt.client)
+    opt.refresh()
+    with torch.no_grad():
+        say("loss", rank, F.cross_entropy(model(x), y).item())
+    digest = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
+    say("digest", rank, digest[:16])
+    say("stale", rank, *(sum(v) / len(stale) for v in zip(*stale)))
+    say("retransmitted", rank, opt.client.stats().retransmitted_frames)
+    if args.die < 0:
+        pbox.torch.all_reduce(torch.zeros(1), client=opt.client)
+    opt.close()
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--job", required=True)
+    p.add_argument("--workers", type=int, default=3)
+    p.add_argument("--steps", type=int, default=120)
+    p.add_argument("--lr", type=float, default=0.1)
+    p.add_argument("--staleness", default="rel")
+    p.add_argument("--pause", type=float, default=0.0)
+    p.add_argument("--die", type=int, default=-1)
+    p.add_argument("--beside", action="store_true")
+    args = p.parse_args()
+    torch.set_num_threads(1)
+    children = []
+    for rank in range(args.workers):
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                train(args, rank)
+                status = 0
+            except BaseException as e:
+                say("failed", rank, type(e).__name__, e)
+            finally:
+                sys.stdout.flush()
+                os._exit(status)
+        children.append(pid)
+    for pid in children:
+        os.waitpid(pid, 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -138,6 +138,7 @@ struct pbox_run {
 struct pbox_job_owners {
 	uint32_t edition; /**< raised by each change */
 	uint32_t from;    /**< round from which map[1] holds; 0: map[0] does in all */
+	uint32_t plan;    /**< number of map[1], if from is not 0 */
 	uint16_t *map[2]; /**< one entry a slot */
 };
 

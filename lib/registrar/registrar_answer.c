@@ -160,6 +160,7 @@ registrar_mail_latest(struct pbox_registrar *r, struct pbox_shard_job *j, enum p
 	if (kind == PBOX_MAIL_OWNERS) {
 		in->owners.edition = job->owners.edition;
 		in->owners.from = job->owners.from;
+		in->owners.plan = job->owners.plan;
 		for (unsigned i = 0; i < 2; i++)
 			memcpy(in->owners.map[i], job->owners.map[i],
 				job->slots * sizeof(*job->owners.map[i]));

@@ -20,6 +20,7 @@
 #include <pbox_work.h>
 
 #include "registrar_impl.h"
+#include "registrar_owners.h"
 
 /* A worker that is silent for as long is asked whether it lives (R15.7). */
 #define ASK_AFTER   (150 * NS_PER_MS)
@@ -73,12 +74,6 @@ registrar_is_planned(const struct pbox_job *job)
 
 /* ---- owners ---------------------------------------------------------------------------------- */
 
-static unsigned
-owner_at(const uint16_t *map, unsigned slot)
-{
-	return map[slot] & PBOX_SLOT_WORKER;
-}
-
 /* The map of a round. */
 static const uint16_t *
 map_of(const struct pbox_job *job, uint32_t round)
@@ -102,59 +97,6 @@ publish(struct pbox_registrar *r, struct pbox_job *job)
 {
 	job->owners.edition++;
 	registrar_post(r, job, PBOX_MAIL_OWNERS);
-}
-
-/* A slot goes to somebody: alone in its range, unless the slots before it do so now, too. */
-static void
-give_slots(uint16_t *map, unsigned slots, const struct pbox_work_move *m)
-{
-	for (unsigned slot = m->first; slot < m->end; slot++)
-		map[slot] = m->to == PBOX_WORK_NOBODY ? PBOX_SLOT_NOBODY : m->to;
-	map[m->first] |= PBOX_SLOT_CUT;
-	if (m->end < slots)
-		map[m->end] |= PBOX_SLOT_CUT;
-}
-
-/* Slots of a map that is not the room's: by turns to those that are there. */
-static void
-give_by_turns(const struct pbox_job *job, struct work *k, uint16_t *map, unsigned from)
-{
-	unsigned to = from;
-
-	for (unsigned slot = 0, end; slot < job->slots; slot = end) {
-		struct pbox_work_view v = {.member = false};
-
-		end = slot + 1;
-		if (owner_at(map, slot) != from)
-			continue;
-		for (unsigned i = 0; i < job->workers && (!v.member || to == from); i++) {
-			to = (to + 1) % job->workers;
-			pbox_work_view(k->room, to, &v);
-		}
-		if (v.member && to != from)
-			give_slots(map, job->slots,
-				&(struct pbox_work_move){.first = (uint16_t)slot,
-					.end = (uint16_t)end,
-					.to = (uint16_t)to});
-	}
-}
-
-/* The ranges of a worker; how many. */
-static unsigned
-ranges_of(const struct pbox_job *job, const uint16_t *map, unsigned w, struct pbox_slot_range *out)
-{
-	unsigned n = 0;
-
-	for (unsigned slot = 0, end; slot < job->slots; slot = end) {
-		end = slot + 1;
-		if (owner_at(map, slot) != w)
-			continue;
-		while (end < job->slots && map[end] == w)
-			end++;
-		if (n < PBOX_WORK_RANGES)
-			out[n++] = (struct pbox_slot_range){(uint16_t)slot, (uint16_t)end};
-	}
-	return n;
 }
 
 /* ---- what is logged ---------------------------------------------------------------------------- */
@@ -280,17 +222,12 @@ work_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 
 	n = pbox_work_gone(k->room, w, seconds_in(r, k), &move, &why);
 	for (unsigned i = 0; i < n; i++)
-		give_slots(o->map[now], job->slots, &move[i]);
+		registrar_owners_give(o->map[now], job->slots, &move[i]);
 	next = pbox_work_next(k->room);
 	if (now == 1 || next == NULL) {
-		give_by_turns(job, k, o->map[!now], w);
+		registrar_owners_give_by_turns(job, k->room, o->map[!now], w);
 	} else {
-		for (unsigned slot = 0; slot < job->slots; slot++)
-			if (owner_at(o->map[1], slot) == w)
-				give_slots(o->map[1], job->slots,
-					&(struct pbox_work_move){.first = (uint16_t)slot,
-						.end = (uint16_t)(slot + 1),
-						.to = next->owner[slot]});
+		registrar_owners_give_as(job, o->map[1], w, next->owner);
 	}
 	note_change(r, job, &why);
 	publish(r, job);
@@ -371,6 +308,7 @@ announce(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_work_
 									: next->owner[slot];
 	k->plan[1] = next->number;
 	o->from = next->from_round;
+	o->plan = next->number;
 	k->announced = true;
 	note_change(r, job, why);
 	publish(r, job);
@@ -428,7 +366,7 @@ end_claims(struct pbox_registrar *r, struct pbox_job *job)
 		return;
 	k->claiming = false;
 	for (unsigned slot = 0; slot < job->slots; slot++)
-		if (owner_at(o->map[0], slot) == PBOX_SLOT_NOBODY)
+		if (registrar_owner_at(o->map[0], slot) == PBOX_SLOT_NOBODY)
 			o->map[0][slot] = pbox_work_owners(k->room)[slot] | PBOX_SLOT_CUT;
 	memcpy(o->map[1], o->map[0], job->slots * sizeof(*o->map[0]));
 	pbox_work_adopt(k->room, o->map[0], PBOX_SLOT_WORKER);
@@ -463,7 +401,7 @@ claim(struct pbox_job *job, unsigned w, const struct pbox_work_ask *m)
 		if (m->range[i].end > job->slots)
 			continue;
 		for (unsigned slot = m->range[i].first; slot < m->range[i].end; slot++)
-			if (owner_at(map, slot) == PBOX_SLOT_NOBODY)
+			if (registrar_owner_at(map, slot) == PBOX_SLOT_NOBODY)
 				map[slot] =
 					(uint16_t)(w |
 						   (slot == m->range[i].first ? PBOX_SLOT_CUT : 0));
@@ -550,7 +488,7 @@ send_work(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbo
 		.edition = o->edition,
 		.again_ms = again_ms,
 		.leads = PBOX_NO_WORKER};
-	bool newer = o->from != 0 && pbox_serial_diff(m->round, o->from) >= 0;
+	bool newer = o->from != 0 && pbox_serial_diff(m->round, o->from) >= 0, fits = true;
 
 	for (unsigned w = job->workers; w-- > 0;)
 		if (is_member(k, w)) {
@@ -559,13 +497,20 @@ send_work(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbo
 		}
 	a.plan = k->plan[newer];
 	if (again_ms == 0) {
-		a.ranges = (uint16_t)ranges_of(job, o->map[newer], f->hdr.worker, a.range);
+		fits = registrar_owners_ranges(
+			job, o->map[newer], f->hdr.worker, a.range, &a.ranges);
 		if (o->from != 0 && !newer) {
 			a.next_plan = k->plan[1];
 			a.next_from = o->from;
-			a.next_ranges =
-				(uint16_t)ranges_of(job, o->map[1], f->hdr.worker, a.next_range);
+			fits = fits && registrar_owners_ranges(job, o->map[1], f->hdr.worker,
+					       a.next_range, &a.next_ranges);
 		}
+	}
+	if (!fits) {
+		registrar_refuse(r, f, PBOX_E_FULL, PBOX_RANGE_NODES,
+			"worker %u has got slots of workers that are gone in more than %u pieces: start the job again with fewer slots",
+			f->hdr.worker, PBOX_RANGE_NODES);
+		return;
 	}
 	registrar_reply(
 		r, f, PBOX_WORK_OK, pbox_work_ok_encode(r->scratch, sizeof(r->scratch), &a));
@@ -615,7 +560,8 @@ on_work(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *j
 	if (!is_member(k, w)) {
 		n = pbox_work_join(k->room, w, &move);
 		for (unsigned i = 0; i < n; i++)
-			give_slots(job->owners.map[map_of(job, k->round) == job->owners.map[1]],
+			registrar_owners_give(
+				job->owners.map[map_of(job, k->round) == job->owners.map[1]],
 				job->slots, &move[i]);
 		if (n > 0)
 			publish(r, job);
@@ -666,7 +612,7 @@ pbox_registrar_view_worker_work(const struct pbox_registrar *r, const struct pbo
 	out->slot_seconds = v.cost.slot;
 	out->predicted = pbox_work_plan(k->room)->finish[worker];
 	for (unsigned slot = 0; slot < job->slots; slot++)
-		out->slots += owner_at(map, slot) == worker;
+		out->slots += registrar_owner_at(map, slot) == worker;
 }
 
 const struct registrar_part registrar_work_part = {

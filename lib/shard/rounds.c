@@ -471,7 +471,7 @@ contribute_named(struct pbox_shard *s, const struct target *g, const struct pbox
 	struct slots n = {.named = true};
 
 	if (!named_slots(g, f, &n))
-		n.n = 0;
+		n = (struct slots){.named = true};
 	return contribute(s, g, f, n);
 }
 

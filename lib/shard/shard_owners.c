@@ -23,17 +23,18 @@ shard_owners_begin(struct pbox_shard_job *j)
 		j->former[slot] = PBOX_SLOT_NOBODY;
 }
 
-/* Slots that changed hands within a plan: what their earlier owners bring of them late is no error. */
+/* Slots that changed hands within a plan: what their earlier owners bring of them late is no error. A plan that only begins later
+ * than was said is the same. When another plan is there map[0] is that of the older rounds, which was the newest one. */
 static void
 note_former(struct pbox_shard_job *j, const struct pbox_job_owners *now)
 {
-	bool same = now->from == j->owners.from;
+	bool same = now->from == 0 || (j->owners.from != 0 && now->plan == j->owners.plan);
+	unsigned maps = same ? 2 : 1, newest = !same && j->owners.from != 0;
 
 	for (unsigned slot = 0; slot < j->slots; slot++)
-		for (unsigned i = 0; i < 2; i++) {
-			/* when a plan begins the map of the one before is that of the older rounds */
-			unsigned was = j->owners.map[same ? i : 1][slot] & PBOX_SLOT_WORKER;
-			unsigned is = now->map[same ? i : 0][slot] & PBOX_SLOT_WORKER;
+		for (unsigned i = 0; i < maps; i++) {
+			unsigned was = j->owners.map[same ? i : newest][slot] & PBOX_SLOT_WORKER;
+			unsigned is = now->map[i][slot] & PBOX_SLOT_WORKER;
 
 			if (was != is && was != PBOX_SLOT_NOBODY)
 				j->former[slot] = (uint16_t)was;
@@ -56,6 +57,7 @@ shard_owners_changed(struct pbox_shard *s, struct pbox_shard_job *j)
 	for (unsigned i = 0; i < 2; i++)
 		memcpy(j->owners.map[i], now->map[i], bytes);
 	j->owners.from = now->from;
+	j->owners.plan = now->plan;
 	j->owners.edition = now->edition;
 	j->edition = (uint8_t)now->edition;
 	shard_finish_ready(s);

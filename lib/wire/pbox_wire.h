@@ -442,7 +442,7 @@ struct pbox_slot_range {
 
 /** WORK: a worker's report of a round, and what it owns. */
 struct pbox_work_ask {
-	uint32_t table, round, edition; /**< round 0: no report */
+	uint32_t table, round, edition; /**< round: the report is of the one before */
 	uint16_t slots, payloads;
 	uint32_t fits; /**< samples; UINT32_MAX: not known */
 	uint32_t trained;

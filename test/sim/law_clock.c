@@ -39,9 +39,10 @@ struct past {
 /* Of a fragment. */
 struct clock {
 	uint32_t version, first, last[SIM_WORKERS];
-	/* By piece: the version that the latest round has got. An operation of an earlier one may end later. */
+	/* By piece: the version that the latest round has got; the least and the highest where several have the same bytes.
+	 * An operation of an earlier round may end later. */
 	struct {
-		uint32_t round, version;
+		uint32_t round, least, most;
 	} delivered[SIM_WORKERS][PBOX_MAX_SEGMENTS];
 	struct arrival arrival[SIM_WORKERS][ARRIVALS];
 	unsigned arrivals[SIM_WORKERS];
@@ -292,20 +293,28 @@ clock_completed(struct sim *s, const struct sim_worker *w, const struct sim_op *
 	struct clock *c = clock_of(s, w->job, f);
 	unsigned piece = piece_number(f, p);
 	uint32_t round = c->delivered[w->id][piece].round;
-	uint32_t had = c->delivered[w->id][piece].version;
-	uint32_t least = o->round > round && had > c->first ? had : c->first;
-	uint32_t most = o->round < round ? had : c->version;
+	uint32_t least = c->first, most = c->version;
+	bool any = false;
 
 	if (w->restarted) /* it does not know how many pushes the box had of it before */
 		return;
-	for (uint32_t v = least; v <= most; v++)
-		if (is_version(s, w, f, c, p, v, o->round, got)) {
-			if (o->round > round) {
-				c->delivered[w->id][piece].round = o->round;
-				c->delivered[w->id][piece].version = v;
-			}
-			return;
-		}
+	if (o->round > round && c->delivered[w->id][piece].least > least)
+		least = c->delivered[w->id][piece].least;
+	else if (o->round < round)
+		most = c->delivered[w->id][piece].most;
+	for (uint32_t v = least; v <= most; v++) {
+		if (!is_version(s, w, f, c, p, v, o->round, got))
+			continue;
+		if (o->round > round && !any)
+			c->delivered[w->id][piece].least = v;
+		if (o->round > round)
+			c->delivered[w->id][piece].most = v;
+		any = true;
+	}
+	if (any && o->round > round)
+		c->delivered[w->id][piece].round = o->round;
+	if (any)
+		return;
 	if (c->first == 0) /* else it may be one that is not known any more */
 		sim_fail(s,
 			"job %u worker %u: chunk %x frag %u in round %u is no version from %u to %u with its own pushes",

@@ -65,7 +65,7 @@ class Slots:
 
     def prepare(self) -> None:
         """Random numbers of the next slot begin now."""
-        if self.seed is not None:
+        if self.seed is not None and self.mine:  # by plan it may have none
             seed_generators(derive(self.seed, "compute", self.trained, self.next))
 
     def end_round(self) -> None:

@@ -69,6 +69,43 @@ may_launch(struct pbox_worker_table *t, struct frag *f)
 		queue_fail_fragment(t, f, PBOX_C_INVALID, why);
 }
 
+/** Does an operation of it end without results (R15.8)? Then all of the fragment's do. */
+static bool
+has_no_more(const struct pbox_worker_table *t, const struct frag *f)
+{
+	for (unsigned i = 0; i < f->pieces; i++) {
+		const struct pbox_worker_entry *e = t->piece[f->piece + i].entry;
+
+		if (e != NULL && e->op->more)
+			return true;
+	}
+	return false;
+}
+
+static void
+mark_more(const struct pbox_worker_table *t, const struct frag *f)
+{
+	for (unsigned i = 0; i < f->pieces; i++) {
+		struct pbox_worker_entry *e = t->piece[f->piece + i].entry;
+
+		if (e != NULL)
+			e->op->more = true;
+	}
+}
+
+/** The operation brings it again, with the slots that this worker has got: until then it would only take room in the
+ * box, which has records for a window of fragments, and these wait for those slots. */
+static void
+skip_fragment(struct pbox_worker *w, struct pbox_worker_table *t, struct frag *f)
+{
+	mark_more(t, f);
+	if (!table_first_op(t, f)->again)
+		t->discipline->push(f);
+	for (unsigned i = 0; i < f->pieces; i++)
+		queue_piece_finish(w, t, &t->piece[f->piece + i]);
+	queue_check(w, t, f);
+}
+
 /** Launch up to @p most fragments; their number. */
 static unsigned
 pump_endpoint(struct ep *ep, unsigned most)
@@ -91,6 +128,8 @@ pump_endpoint(struct ep *ep, unsigned most)
 		may_launch(t, f);
 		if (withdraw(w, t, f)) {
 			queue_check(w, t, f);
+		} else if (w->planned && frame_type(t, f) == PBOX_PUSHPULL && has_no_more(t, f)) {
+			skip_fragment(w, t, f);
 		} else {
 			flight_launch(ep, f, frame_type(t, f), overtakes);
 			n++;
@@ -220,30 +259,13 @@ on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const s
 static void
 wants_no_more(struct session *s, struct pbox_worker_table *t, const struct frag *f)
 {
-	for (unsigned i = 0; i < f->pieces; i++) {
-		struct pbox_worker_entry *e = t->piece[f->piece + i].entry;
-
-		if (e != NULL)
-			e->op->more = true;
-	}
+	mark_more(t, f);
 	for (unsigned i = 0; i < s->endpoints; i++)
 		for (struct flight *fl = s->ep[i].first; fl != NULL; fl = fl->next) {
 			loss_ask(&s->ep[i], fl, s->w->now);
 			if (fl == s->ep[i].last)
 				break;
 		}
-}
-
-static bool
-has_no_more(const struct pbox_worker_table *t, const struct frag *f)
-{
-	for (unsigned i = 0; i < f->pieces; i++) {
-		const struct pbox_worker_entry *e = t->piece[f->piece + i].entry;
-
-		if (e != NULL && e->op->more)
-			return true;
-	}
-	return false;
 }
 
 /** R15.8: the box waits for slots that this worker did not know to be its own. True: the flight has ended. */
@@ -261,6 +283,7 @@ on_wait_planned(
 		wants_no_more(ep->s, t, fl->frag);
 	if (!has_no_more(t, fl->frag) || (!have && !others))
 		return false;
+	mark_more(t, fl->frag);
 	transfer_complete(t, fl, ep, NULL, false);
 	return true;
 }

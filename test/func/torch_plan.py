@@ -4,7 +4,8 @@
 
 one      the reference: all slots in this process
 train    --speeds S,S,...: a process each, which sleeps 1 / S of --sleep a slot. --kill RANK@ROUND: it dies by SIGKILL in the middle of
-         the slots of that round, after it has pushed a part where it has several nodes, and nobody takes its place
+         the slots of that round, after it has pushed a part where it has several nodes, and nobody takes its place. --stop RANK@ROUND: it
+         is stopped there for two seconds
 
 Both print `digest WORKERS RANK HEX`; workers print `slots RANK ROUND N` when the number of their slots has changed.
 """
@@ -13,6 +14,7 @@ import argparse
 import hashlib
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -27,19 +29,32 @@ from pbox.torch.reference import Reference
 from torch_slots import Images, network, say
 
 
+def place(text):
+    """Rank and round of RANK@ROUND,..."""
+    return {tuple(int(x) for x in one.split("@")) for one in text.split(",") if one}
+
+
 def train(args, n, rank, opt, model, data, pause):
     loader = opt.loader(data, args.batch, seed=args.seed, num_workers=args.loaders)
-    shares, killed = 0, args.kill.split("@") if args.kill else ("-1", "0")
+    shares, killed, stopped = 0, place(args.kill), place(args.stop)
     while opt.trained_rounds < args.rounds:
         for x, y in loader:
+            if opt.trained_rounds >= args.rounds:  # others have done the last ones
+                break
             if n > 0 and opt._slots.count == 0 and len(opt._slots.mine) != shares:
                 shares = len(opt._slots.mine)
                 say("slots", rank, opt.trained_rounds + 1, shares)
             F.cross_entropy(model(x), y).backward()
             time.sleep(pause)
-            if rank == int(killed[0]) and opt.trained_rounds + 1 == int(killed[1]) and opt._slots.count == shares // 2:
-                say("dies", rank, opt.trained_rounds + 1)
+            here = (rank, opt.trained_rounds + 1)
+            if here in killed and opt._slots.count == shares // 2:
+                say("dies", *here)
                 os.kill(os.getpid(), signal.SIGKILL)
+            if here in stopped and opt._slots.count == shares // 2:
+                stopped.discard(here)
+                with subprocess.Popen(["sh", "-c", f"sleep 2; kill -CONT {os.getpid()}"]):
+                    os.kill(os.getpid(), signal.SIGSTOP)
+                say("goes on", *here)
             opt.step()
             if opt.round_ended and opt.trained_rounds == args.rounds:
                 break
@@ -54,6 +69,7 @@ def worker(args, n, rank, data, pause):
     began = time.monotonic()
     train(args, n, rank, opt, model, data, pause)
     say("leads", rank, opt.leads)
+    say("restarts", opt.client.stats().restarts)
     say("seconds", rank, f"{time.monotonic() - began:.2f}")
     opt.close()
 
@@ -65,6 +81,7 @@ def main():
     p.add_argument("--sleep", type=float, default=0.0)
     p.add_argument("--kill", default="")
     p.add_argument("--job", default="plan")
+    p.add_argument("--stop", default="")
     p.add_argument("--slots", type=int, default=32)
     p.add_argument("--batch", type=int, default=256)
     p.add_argument("--rounds", type=int, default=8)

@@ -114,6 +114,16 @@ registrar_ask(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 	return alive ? REGISTRAR_ALIVE : REGISTRAR_ASKED;
 }
 
+enum registrar_life
+registrar_ask_again(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
+{
+	struct claim *c = number_claim(job, w);
+
+	if (c->ns != 0 && heard_since(r, job, w, c->ns))
+		c->ns = 0;
+	return registrar_ask(r, job, w);
+}
+
 int
 registrar_living(struct pbox_registrar *r, struct pbox_job *job, unsigned but, bool mapped)
 {

@@ -38,6 +38,7 @@ struct work {
 	uint64_t round_ns;      /* when the round in progress began */
 	uint64_t begun_ns;      /* when the room did */
 	uint32_t round;
+	bool tell;      /* slots of the round in progress have changed hands: members are to ask */
 	bool announced; /* from_round of the plan that waits is not known yet */
 	bool claiming;  /* the box was started again: workers say what they own */
 	bool said;      /* a worker has said what it trains with: */
@@ -230,6 +231,7 @@ work_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 		registrar_owners_give_as(job, o->map[1], w, next->owner);
 	}
 	note_change(r, job, &why);
+	k->tell = true;
 	publish(r, job);
 }
 
@@ -262,7 +264,7 @@ look_at_members(struct pbox_registrar *r, struct pbox_job *job)
 		if (!is_member(k, w) || !registrar_has_session(job, w) ||
 			pbox_registrar_silence(r, job, w, r->now_ns) < ASK_AFTER)
 			continue;
-		if (registrar_ask(r, job, w) == REGISTRAR_DEAD && somebody_else_lives(r, job, w))
+		if (registrar_ask_again(r, job, w) == REGISTRAR_DEAD && somebody_else_lives(r, job, w))
 			work_gone(r, job, w);
 	}
 }
@@ -275,6 +277,18 @@ work_session_end(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 	if (k->room != NULL && !k->claiming && job->state == PBOX_JOB_OPEN && is_member(k, w) &&
 		somebody_else_lives(r, job, w))
 		work_gone(r, job, w);
+}
+
+/* All shards know who has the slots of one that is gone: those that wait for it ask at once when they are pinged (R15.8). */
+static void
+tell_members(struct pbox_registrar *r, struct pbox_job *job)
+{
+	struct work *k = work_of(job);
+
+	k->tell = false;
+	for (unsigned w = 0; w < job->workers; w++)
+		if (is_member(k, w) && registrar_has_session(job, w))
+			registrar_ping(r, job, w);
 }
 
 /* ---- plans ----------------------------------------------------------------------------------- */
@@ -386,8 +400,11 @@ work_tick(struct pbox_registrar *r, struct pbox_job *job)
 		return;
 	}
 	look_at_members(r, job);
-	if (is_settled(r, job))
-		look_for_plan(r, job);
+	if (!is_settled(r, job))
+		return;
+	if (k->tell)
+		tell_members(r, job);
+	look_for_plan(r, job);
 }
 
 /* ---- WORK ------------------------------------------------------------------------------------ */

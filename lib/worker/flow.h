@@ -382,5 +382,7 @@ void loss_evidence(struct ep *ep);
 /** @p now: all that had arrived by then has been handled. The worker's own now is later, and more answers may have arrived
  * since. */
 void loss_timers(struct ep *ep, uint64_t now);
+/* Work by plan, and a PING has come: have owners changed? A few that wait ask now (R15.8). */
+void loss_asked(struct ep *ep, uint64_t now);
 
 #endif /* FLOW_H */

@@ -296,6 +296,23 @@ loss_may_ask(struct ep *ep, const struct flight *fl, uint64_t now, uint64_t *lat
 }
 
 void
+loss_asked(struct ep *ep, uint64_t now)
+{
+	unsigned n = 0;
+
+	for (struct flight *fl = ep->first; fl != NULL && n < DOUBTS; fl = fl->next) {
+		if (fl->state == FLIGHT_DEFERRED || now - fl->sent_ns < ep->win.srtt)
+			continue;
+		fl->due_ns = now;
+		n++;
+	}
+	if (n > 0) {
+		doubts_end(ep, now);
+		ep->next_due = now;
+	}
+}
+
+void
 loss_timers(struct ep *ep, uint64_t now)
 {
 	struct flight *last = ep->last, *next;

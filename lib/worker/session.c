@@ -209,8 +209,11 @@ open_frame(struct session *s, const struct rx_frame *f)
 		header_echo(s, f);
 	else if (h->type == PBOX_PING && !session_asks(h) && may_answer(s))
 		header_ping(s); /* another process claims our number, and the box asks (R4.6) */
-	if (h->type == PBOX_PING)
+	if (h->type == PBOX_PING) {
+		for (unsigned i = 0; s->w->planned && i < s->endpoints; i++)
+			loss_asked(&s->ep[i], s->w->now);
 		return;
+	}
 	if (ends_session(s, f))
 		return;
 	rejoin_heard(s);

@@ -264,7 +264,8 @@ look_at_members(struct pbox_registrar *r, struct pbox_job *job)
 		if (!is_member(k, w) || !registrar_has_session(job, w) ||
 			pbox_registrar_silence(r, job, w, r->now_ns) < ASK_AFTER)
 			continue;
-		if (registrar_ask_again(r, job, w) == REGISTRAR_DEAD && somebody_else_lives(r, job, w))
+		if (registrar_ask_again(r, job, w) == REGISTRAR_DEAD &&
+			somebody_else_lives(r, job, w))
 			work_gone(r, job, w);
 	}
 }

@@ -119,6 +119,8 @@ sim_case_print(const struct sim_case *c, FILE *to)
 		c->limits.jobs, c->limits.workers, c->limits.shards, c->limits.loss);
 	if (c->limits.boxes != 0)
 		fprintf(to, "boxes %u\n", c->limits.boxes);
+	if (c->limits.crashes_shrink)
+		fprintf(to, "crashes-shrink\n");
 	if (c->limits.recordings)
 		fprintf(to, "recordings\n");
 	if (sim_planted != 0)
@@ -164,7 +166,7 @@ bool
 sim_case_read(struct sim_case *c, FILE *from)
 {
 	char line[512], name[64];
-	bool good = true, recordings = false;
+	bool good = true, recordings = false, crashes_shrink = false;
 	unsigned boxes = 0;
 
 	*c = (struct sim_case){0};
@@ -175,6 +177,8 @@ sim_case_read(struct sim_case *c, FILE *from)
 			good = find_plant(name);
 		else if (sscanf(line, "boxes %u", &boxes) == 1)
 			good = boxes <= SIM_BOXES;
+		else if (strcmp(line, "crashes-shrink\n") == 0)
+			crashes_shrink = true;
 		else if (strcmp(line, "recordings\n") == 0)
 			recordings = true;
 		else if (strcmp(line, "faults\n") == 0)
@@ -190,6 +194,7 @@ sim_case_read(struct sim_case *c, FILE *from)
 			good = sim_faults_line(&c->faults, line);
 	}
 	c->limits.recordings = recordings;
+	c->limits.crashes_shrink = crashes_shrink;
 	c->limits.boxes = boxes;
 	sim_faults_sort(&c->faults);
 	if (!good)

@@ -27,6 +27,7 @@ static const char help[] =
 	"  --plant NAME        run with a planted bug; 'list' names them\n"
 	"  --boxes N --jobs N --workers N --shards N --loss P\n"
 	"                      instead of what the seed says\n"
+	"  --crashes-shrink    jobs keep policy shrink where a box crashes\n"
 	"  --recordings        somebody sends copies of old frames, and workers change their addresses\n"
 	"  --caught            the planted bug must make a seed fail, and that seed must shrink to a\n"
 	"                      short trace: two passed tests\n"
@@ -241,6 +242,7 @@ parse(int argc, char **argv, struct options *o)
 		{"loss", required_argument, NULL, 'l'},
 		{"caught", no_argument, NULL, 'c'},
 		{"recordings", no_argument, NULL, 'C'},
+		{"crashes-shrink", no_argument, NULL, 'K'},
 		{"shrink", required_argument, NULL, 'm'},
 		{"effort", required_argument, NULL, 'T'},
 		{"replay", required_argument, NULL, 'R'},
@@ -291,6 +293,9 @@ parse(int argc, char **argv, struct options *o)
 			break;
 		case 'C':
 			o->limits.recordings = true;
+			break;
+		case 'K':
+			o->limits.crashes_shrink = true;
 			break;
 		case 'm':
 			o->first = strtoull(optarg, NULL, 0);

@@ -199,9 +199,9 @@ sim_crashes(const struct sim_scenario *sc, unsigned box)
 	return false;
 }
 
-/* From a generator of its own, too. */
+/* From a generator of its own, too. shrinks: jobs keep policy shrink, and more boxes crash: few jobs have it. */
 static void
-make_crashes(struct sim_scenario *sc, uint64_t seed)
+make_crashes(struct sim_scenario *sc, uint64_t seed, bool shrinks)
 {
 	struct pbox_random r;
 	bool possible = true;
@@ -210,7 +210,7 @@ make_crashes(struct sim_scenario *sc, uint64_t seed)
 	/* versions of a job that begins near 2^32 are made by hand, in one incarnation */
 	for (unsigned i = 0; i < sc->jobs; i++)
 		possible &= sc->job[i].first_round == 0;
-	if (!one_in(&r, 3) || !possible)
+	if ((!one_in(&r, 3) && !shrinks) || !possible)
 		return;
 	sc->crashes = (unsigned)range(&r, 1, one_in(&r, 3) ? SIM_CRASHES : 1);
 	sc->snapshots = one_in(&r, 2) ? (unsigned)range(&r, 1, 6) : 0;
@@ -222,7 +222,7 @@ make_crashes(struct sim_scenario *sc, uint64_t seed)
 		if (!sim_crashes(sc, sc->job[i].box))
 			continue;
 		sc->job[i].setters = sc->job[i].workers; /* somebody is left who knows */
-		sc->job[i].shrink = false; /* after a crash all must come back (R8.5) */
+		sc->job[i].shrink &= shrinks;
 		sc->job[i].push_percent =
 			0; /* a push that is lost with the box is the program's to repeat */
 		sc->job[i].any_number =
@@ -486,7 +486,7 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 		units += sc->job[i].workers * 2;
 	}
 	make_boxes(sc, seed, limits->boxes);
-	make_crashes(sc, seed);
+	make_crashes(sc, seed, limits->crashes_shrink);
 	make_replaced(sc, seed);
 	make_auth(sc, seed);
 	make_rate(sc, seed);

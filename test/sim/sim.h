@@ -196,6 +196,7 @@ struct sim_scenario {
 struct sim_limits {
 	unsigned boxes, jobs, workers, shards; /* 0: what the seed says */
 	double loss;                           /* below 0: what the seed says */
+	bool crashes_shrink;                   /* policy shrink where a box crashes, too */
 	bool recordings; /* copies of old frames are sent, and workers move (record.c) */
 };
 

@@ -389,6 +389,17 @@ is_there(const struct pbox_record *r, struct slots n)
 	return r != NULL && pbox_bit_get(r->has, n.first);
 }
 
+/* With a plan, after a restart of the box, slots may be nobody's: then nodes of several workers may meet, and no slot counts
+ * twice. */
+static __attribute__((noinline, cold)) bool
+is_partly_there(const struct target *g, struct slots n)
+{
+	const struct pbox_record *r = g->fragment->record;
+	unsigned there = r != NULL ? bits_count(r->has, n.first, n.first + n.n) : 0;
+
+	return there > 0 && there < n.n;
+}
+
 /* A node of slots that were given to others: it counts for nothing, and its worker waits as if it did (R15.7). */
 static __attribute__((noinline, cold)) bool
 late_now(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
@@ -470,7 +481,7 @@ contribute_named(struct pbox_shard *s, const struct target *g, const struct pbox
 {
 	struct slots n = {.named = true};
 
-	if (!named_slots(g, f, &n))
+	if (!named_slots(g, f, &n) || (g->j->planned && !n.late && is_partly_there(g, n)))
 		n = (struct slots){.named = true};
 	return contribute(s, g, f, n);
 }

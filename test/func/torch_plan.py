@@ -5,7 +5,7 @@
 one      the reference: all slots in this process
 train    --speeds S,S,...: a process each, which sleeps 1 / S of --sleep a slot. --kill RANK@ROUND: it dies by SIGKILL in the middle of
          the slots of that round, after it has pushed a part where it has several nodes, and nobody takes its place. --stop RANK@ROUND: it
-         is stopped there for two seconds
+         is stopped there for a second
 
 Both print `digest WORKERS RANK HEX`; workers print `slots RANK ROUND N` when the number of their slots has changed.
 """
@@ -52,7 +52,7 @@ def train(args, n, rank, opt, model, data, pause):
                 os.kill(os.getpid(), signal.SIGKILL)
             if here in stopped and opt._slots.count == shares // 2:
                 stopped.discard(here)
-                with subprocess.Popen(["sh", "-c", f"sleep 2; kill -CONT {os.getpid()}"]):
+                with subprocess.Popen(["sh", "-c", f"sleep 1; kill -CONT {os.getpid()}"]):
                     os.kill(os.getpid(), signal.SIGSTOP)
                 say("goes on", *here)
             opt.step()

@@ -35,6 +35,7 @@
 
 struct pbox_auth_job;
 struct pbox_auth_keys;
+struct pbox_slot_range;
 struct pbox_worker;
 struct pbox_worker_table;
 

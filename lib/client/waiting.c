@@ -18,6 +18,8 @@
 #define ASK_ANSWER (400 * NS_PER_MS)
 /* The box reports silence in milliseconds, and its answer takes time: an earlier WAIT may be older than the worker's end. */
 #define AFTER_END (100 * NS_PER_MS)
+/* A worker was refused: the box may refuse this one for the same reason, in its next answer, with a better error. */
+#define OWN_ANSWER (3 * NS_PER_S)
 
 void
 waiting_begin(const struct pbox_client *c, struct waiting *w, unsigned timeout_ms)
@@ -116,8 +118,11 @@ waiting_ask(struct pbox_client *c, struct waiting *w, const struct pbox_worker_w
 	if (e.state == PBOX_MEMBER_JOINED && !w->exact && !circle &&
 		heard + w->timeout > w->deadline)
 		w->deadline = heard + w->timeout < w->last ? heard + w->timeout : w->last;
-	if (waiting_refused(&e, f->table, left_ms))
-		return true;
+	if (waiting_refused(&e, f->table, left_ms)) {
+		if (w->refused == 0)
+			w->refused = now;
+		return f->answered_ns > w->refused || now - w->refused >= OWN_ANSWER;
+	}
 	/* it may have pushed before it left, unless the box has answered after that that it has not */
 	return e.state == PBOX_MEMBER_LEFT && e.silent_ms != UINT32_MAX && e.silent_ms >= left_ms &&
 	       f->answered_ns > heard + AFTER_END;

@@ -418,6 +418,14 @@ late_now(struct pbox_shard *s, const struct target *g, const struct pbox_frame *
 	return false;
 }
 
+/* The job has finished rounds after the one that a worker asks about, for others did its slots (R15.7). */
+static __attribute__((noinline, cold)) void
+overtaken(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	shard_count(s, PBOX_SS_DROP_ROUND_STALE);
+	shard_send_error(s, g, f, PBOX_E_RUNNING);
+}
+
 /* What is no first contribution to the round in progress, or comes too early: answered or counted by what the
  * frame says. True: the packet is held. */
 static bool
@@ -428,6 +436,10 @@ repeated(struct pbox_shard *s, const struct target *g, const struct pbox_frame *
 
 	if (n.late && ready && now)
 		return late_now(s, g, f);
+	if (g->j->planned && ready && ahead < 0) {
+		overtaken(s, g, f);
+		return false;
+	}
 	if (n.n == 0) {
 		shard_count(s, PBOX_SS_DROP_NODE);
 		shard_send_error(s, g, f, PBOX_E_BAD_REQUEST);
@@ -522,7 +534,10 @@ rounds_pull(struct pbox_shard *s, const struct target *g, const struct pbox_fram
 		return;
 	}
 	if (!latest && (ahead < 0 || nothing)) {
-		shard_count(s, PBOX_SS_DROP_ROUND_STALE);
+		if (g->j->planned && !nothing && initialised(g))
+			overtaken(s, g, f);
+		else
+			shard_count(s, PBOX_SS_DROP_ROUND_STALE);
 		return;
 	}
 	if (answer && !shard_admit_answer(s, g, f))

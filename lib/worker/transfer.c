@@ -369,6 +369,10 @@ transfer_on_error(
 		snprintf(text, sizeof(text),
 			"%s %u of tensor '%s': the box was restarted, and no worker could give it the one before it back: start the job again from a checkpoint",
 			t->discipline->unit, f->round, x->name);
+	else if (h->aux == PBOX_E_RUNNING)
+		snprintf(text, sizeof(text),
+			"%s %u of tensor '%s' is over, and later ones too: this worker was silent for so long that others have done its slots, and go on without it: end this process",
+			t->discipline->unit, f->round, x->name);
 	else if (fl->type == PBOX_INIT && h->aux == PBOX_E_BAD_REQUEST)
 		snprintf(text, sizeof(text),
 			"tensor '%s': another worker has pushed %s %u of it before this one had given the box what it loads: no worker may push before that",
@@ -382,7 +386,11 @@ transfer_on_error(
 	else
 		snprintf(text, sizeof(text), "%s %u of tensor '%s': the box answered %s (%u)",
 			t->discipline->unit, f->round, x->name, pbox_errcode_name(h->aux), h->aux);
-	queue_fail_fragment(t, f, h->aux == PBOX_E_LOST ? PBOX_C_LOST : PBOX_C_REFUSED, text);
+	queue_fail_fragment(t, f,
+		h->aux == PBOX_E_LOST      ? PBOX_C_LOST
+		: h->aux == PBOX_E_RUNNING ? PBOX_C_RUNNING
+					   : PBOX_C_REFUSED,
+		text);
 	flight_withdraw(t, fl);
 	transfer_complete(t, fl, ep, NULL, false);
 }

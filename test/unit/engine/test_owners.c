@@ -434,6 +434,27 @@ test_leaves_damaged(void)
 	fx_end();
 }
 
+/* Others have finished rounds without worker 0. */
+static void
+expect_running(enum pbox_type type, uint32_t round)
+{
+	struct pbox_hdr h;
+
+	fx_clear();
+	fx_mark();
+	if (type == PBOX_PULL) {
+		h = fx_data(&w[0], PBOX_PULL, 0, 0, round);
+		CU_ASSERT_FALSE(fx_rx(0, &w[0], &h, NULL));
+	} else {
+		CU_ASSERT_FALSE(
+			push_at(0, type, 0, 0, round, (struct pbox_node){0, 2}, false, false));
+	}
+	FX_ONLY(PBOX_SS_DROP_ROUND_STALE);
+	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_ERROR);
+	UNIT_EQ_U64(fx_last()->hdr.aux, PBOX_E_RUNNING);
+	UNIT_EQ_U64(fx_last()->hdr.round, round);
+}
+
 /* Silent, and another one answers: its slots go, its session stays, and what it brings then counts for nothing. */
 static void
 test_silent(void)
@@ -465,6 +486,11 @@ test_silent(void)
 	bring_own(2, 2);
 	UNIT_EQ_U64(fx_count(PBOX_RESULT), 3); /* also to the one that came late */
 	expect_stepped(2);
+	ask_all(3);
+	whole_round(3);
+	expect_running(PBOX_PUSHPULL, 1);
+	expect_running(PBOX_PUSH, 2);
+	expect_running(PBOX_PULL, 2);
 	fx_end();
 }
 

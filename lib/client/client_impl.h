@@ -203,7 +203,7 @@ struct waiting {
 	uint64_t last;            /* up to here */
 	uint64_t next_ask, timeout;
 	uint64_t refused; /* ns: the missing worker is known to be; 0: it is not */
-	bool exact; /* the call has its own time-out */
+	bool exact;       /* the call has its own time-out */
 };
 void waiting_begin(const struct pbox_client *c, struct waiting *w, unsigned timeout_ms);
 /** To be called at next_ask. True: the missing worker has left @p left_ms ago or more, or was refused: the wait is in vain. */

@@ -325,7 +325,8 @@ announce(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_work_
 	o->from = next->from_round;
 	o->plan = next->number;
 	k->announced = true;
-	note_change(r, job, why);
+	if (why->before != why->after) /* else it makes a death for good, which was noted */
+		note_change(r, job, why);
 	publish(r, job);
 }
 

@@ -9,7 +9,7 @@
 
 const char unit_suite[] = "engine: requests, leases, the end";
 
-static struct fx_worker w[3];
+static struct fx_worker w[4];
 static const struct fx_table sgd = {
 	.elements = 4, .mode = PBOX_MODE_OPTIMISER, .optimiser = PBOX_OPT_SGD};
 

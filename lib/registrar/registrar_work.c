@@ -75,13 +75,13 @@ registrar_is_planned(const struct pbox_job *job)
 
 /* ---- owners ---------------------------------------------------------------------------------- */
 
-/* The map of a round. */
-static const uint16_t *
-map_of(const struct pbox_job *job, uint32_t round)
+/* Which of the two maps holds in a round: 1 is the newer one. */
+static unsigned
+map_in(const struct pbox_job *job, uint32_t round)
 {
 	const struct pbox_job_owners *o = &job->owners;
 
-	return o->map[o->from != 0 && pbox_serial_diff(round, o->from) >= 0];
+	return o->from != 0 && pbox_serial_diff(round, o->from) >= 0;
 }
 
 static bool
@@ -219,7 +219,7 @@ work_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 	const struct pbox_work_move *move;
 	const struct pbox_work_plan *next;
 	struct pbox_work_reason why;
-	unsigned now = o->from != 0 && pbox_serial_diff(k->round, o->from) >= 0, n;
+	unsigned now = map_in(job, k->round), n;
 
 	n = pbox_work_gone(k->room, w, seconds_in(r, k), &move, &why);
 	for (unsigned i = 0; i < n; i++)
@@ -507,18 +507,18 @@ send_work(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbo
 		.edition = o->edition,
 		.again_ms = again_ms,
 		.leads = PBOX_NO_WORKER};
-	bool newer = o->from != 0 && pbox_serial_diff(m->round, o->from) >= 0, fits = true;
+	unsigned in = map_in(job, m->round);
+	bool fits = true;
 
 	for (unsigned w = job->workers; w-- > 0;)
 		if (is_member(k, w)) {
 			a.members++;
 			a.leads = w;
 		}
-	a.plan = k->plan[newer];
+	a.plan = k->plan[in];
 	if (again_ms == 0) {
-		fits = registrar_owners_ranges(
-			job, o->map[newer], f->hdr.worker, a.range, &a.ranges);
-		if (o->from != 0 && !newer) {
+		fits = registrar_owners_ranges(job, o->map[in], f->hdr.worker, a.range, &a.ranges);
+		if (o->from != 0 && in == 0) {
 			a.next_plan = k->plan[1];
 			a.next_from = o->from;
 			fits = fits && registrar_owners_ranges(job, o->map[1], f->hdr.worker,
@@ -580,8 +580,7 @@ on_work(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *j
 		n = pbox_work_join(k->room, w, &move);
 		for (unsigned i = 0; i < n; i++)
 			registrar_owners_give(
-				job->owners.map[map_of(job, k->round) == job->owners.map[1]],
-				job->slots, &move[i]);
+				job->owners.map[map_in(job, k->round)], job->slots, &move[i]);
 		if (n > 0)
 			publish(r, job);
 	}
@@ -603,7 +602,7 @@ pbox_registrar_view_work(
 	*out = (struct pbox_job_work){.round = k->round};
 	if (k->room == NULL)
 		return false;
-	out->plan = k->plan[map_of(job, k->round) == job->owners.map[1]];
+	out->plan = k->plan[map_in(job, k->round)];
 	out->edition = job->owners.edition;
 	out->next_from = pbox_work_next(k->room) != NULL ? job->owners.from : 0;
 	out->predicted = pbox_work_plan(k->room)->seconds;
@@ -625,7 +624,7 @@ pbox_registrar_view_worker_work(const struct pbox_registrar *r, const struct pbo
 	*out = (struct pbox_member_work){.round = seen->round, .seen = seen->seconds};
 	if (k->room == NULL)
 		return;
-	map = map_of(job, k->round);
+	map = job->owners.map[map_in(job, k->round)];
 	pbox_work_view(k->room, worker, &v);
 	out->member = v.member;
 	out->slot_seconds = v.cost.slot;

@@ -121,6 +121,27 @@ reply_job(struct pbox_control *c, const char *name, struct rte_tel_data *d)
 	return job;
 }
 
+const struct pbox_job *
+reply_job_workers(struct pbox_control *c, const char *command, int n, char word[][PARAM_SIZE],
+	struct pbox_job_view *j, unsigned *first, struct rte_tel_data *d)
+{
+	const struct pbox_job *job;
+
+	if (n == 0) {
+		reply_error(d, "which job? /pbox/%s,JOB[,FIRST]", command);
+		return NULL;
+	}
+	job = reply_job(c, word[0], d);
+	if (job == NULL)
+		return NULL;
+	pbox_registrar_view_job(c->registrar, job, j);
+	if (n > 1 && !params_number(word[1], j->workers - 1u, first)) {
+		reply_error(d, "FIRST is a worker of the job, 0 to %u", j->workers - 1u);
+		return NULL;
+	}
+	return job;
+}
+
 const char *
 reply_address(uint32_t ip, uint16_t udp, char buf[REPLY_ADDRESS])
 {

@@ -46,6 +46,9 @@ void reply_error(struct rte_tel_data *d, const char *fmt, ...)
 
 /* The job of that name; else of that number, also "#3"; "name:3" is a name for sure. NULL: d has the error. */
 const struct pbox_job *reply_job(struct pbox_control *c, const char *name, struct rte_tel_data *d);
+/* For a command with parameters JOB[,FIRST]: the job, its view, and its worker FIRST (as it was, if not given). NULL: d has the error. */
+const struct pbox_job *reply_job_workers(struct pbox_control *c, const char *command, int n,
+	char word[][PARAM_SIZE], struct pbox_job_view *j, unsigned *first, struct rte_tel_data *d);
 /* "10.0.0.1:7269" */
 #define REPLY_ADDRESS 24
 const char *reply_address(uint32_t ip, uint16_t udp, char buf[REPLY_ADDRESS]);

@@ -140,18 +140,9 @@ on_workers(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_te
 	unsigned first = 0, end;
 	uint32_t newest = 0;
 
-	if (n == 0) {
-		reply_error(d, "which job? /pbox/workers,JOB[,FIRST]");
-		return;
-	}
-	job = reply_job(c, word[0], d);
+	job = reply_job_workers(c, "workers", n, word, &j, &first, d);
 	if (job == NULL)
 		return;
-	pbox_registrar_view_job(c->registrar, job, &j);
-	if (n > 1 && !params_number(word[1], j.workers - 1u, &first)) {
-		reply_error(d, "FIRST is a worker of the job, 0 to %u", j.workers - 1u);
-		return;
-	}
 	for (unsigned w = 0; w < j.workers; w++) {
 		struct pbox_worker_stats s;
 

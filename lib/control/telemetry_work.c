@@ -71,18 +71,9 @@ on_plan(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_d
 	unsigned first = 0, end;
 	double most;
 
-	if (n == 0) {
-		reply_error(d, "which job? /pbox/work,JOB[,FIRST]");
-		return;
-	}
-	job = reply_job(c, word[0], d);
+	job = reply_job_workers(c, "work", n, word, &j, &first, d);
 	if (job == NULL)
 		return;
-	pbox_registrar_view_job(c->registrar, job, &j);
-	if (n > 1 && !params_number(word[1], j.workers - 1u, &first)) {
-		reply_error(d, "FIRST is a worker of the job, 0 to %u", j.workers - 1u);
-		return;
-	}
 	if (!pbox_registrar_view_work(c->registrar, job, &work)) {
 		if (j.policy == PBOX_POLICY_REASSIGN)
 			reply_error(d,

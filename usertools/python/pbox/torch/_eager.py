@@ -135,15 +135,7 @@ class Eager(torch.optim.Optimizer):
         self._left_out: List[Tuple[str, torch.nn.Parameter]] = []
         specs = []
         for g, group in enumerate(self.param_groups):
-            for i, p in enumerate(group["params"]):
-                name = f"group {g} parameter {i} {tuple(p.shape)}"
-                if not p.requires_grad:
-                    self._left_out.append((name, p))
-                    continue
-                _buffers.check_torch(p.data, name, dense=False)
-                order = _layout.order_of(p.data, name)
-                if p.dtype != torch.float32:
-                    raise PBoxInvalid(f"{name} has dtype {p.dtype}: the box adds in float32; convert the model first")
+            for i, p, order in _layout.trained(g, group, self._left_out, "the box adds in float32; convert the model first"):
                 self._all.append(p)
                 self._order.append(order)
                 specs.append(Tensor(f"group {g} parameter {i} {_layout.label(order)}{tuple(p.shape)}", p.numel()))
@@ -188,10 +180,7 @@ class Eager(torch.optim.Optimizer):
             if g is not None and (g.is_sparse or g.dtype != torch.float32 or g.device.type != "cpu"):
                 _buffers.check_torch(g, f"gradient of {name}")
                 raise PBoxInvalid(f"gradient of {name} has dtype {g.dtype}: needed is float32")
-        for name, p in self._left_out:
-            if p.grad is not None:
-                raise PBoxInvalid(f"{name} has a gradient, and was frozen (requires_grad=False) when the optimiser was made, which left it out: make a "
-                                  "second optimiser for what is unfrozen later")
+        _layout.check_left_out(self._left_out)
 
     # ---- a step
 

@@ -6,10 +6,11 @@ The box sees a tensor's memory in the order in which it is stored. All workers m
 alike, so the order is part of the name that they declare.
 """
 
-from typing import Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
+from .. import _buffers
 from ..errors import PBoxInvalid
 
 Order = Optional[Tuple[int, ...]]
@@ -40,3 +41,27 @@ def dense(t: torch.Tensor, order: Order) -> torch.Tensor:
 
 def label(order: Order) -> str:
     return "" if order is None else "stored " + ",".join(map(str, order)) + " "
+
+
+def trained(g: int, group: Dict[str, Any], left_out: List[Tuple[str, torch.nn.Parameter]],
+            needs: str) -> Iterator[Tuple[int, torch.nn.Parameter, Order]]:
+    """Those of an optimiser's group g that want a gradient now: index, parameter, order. The others are added to left_out, with
+    their names. Raises for what the box cannot take; needs: why that is float32."""
+    for i, p in enumerate(group["params"]):
+        name = f"group {g} parameter {i} {tuple(p.shape)}"
+        if not p.requires_grad:
+            left_out.append((name, p))
+            continue
+        _buffers.check_torch(p.data, name, dense=False)
+        order = order_of(p.data, name)
+        if p.dtype != torch.float32:
+            raise PBoxInvalid(f"{name} has dtype {p.dtype}: {needs}")
+        yield i, p, order
+
+
+def check_left_out(left_out: List[Tuple[str, torch.nn.Parameter]]) -> None:
+    """Raises if one of them has a gradient now."""
+    for name, p in left_out:
+        if p.grad is not None:
+            raise PBoxInvalid(f"{name} has a gradient, and was frozen (requires_grad=False) when the optimiser was made, which left it out: make a "
+                              "second optimiser for what is unfrozen later")

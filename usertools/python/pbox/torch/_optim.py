@@ -211,17 +211,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                               "with the same hyper-parameters into one, or make several optimisers")
         for g, group in enumerate(self.param_groups):
             self._check_group(g, group)
-            for i, p in enumerate(group["params"]):
-                name = f"group {g} parameter {i} {tuple(p.shape)}"
-                if not p.requires_grad:
-                    self._left_out.append((name, p))
-                    continue
-                _buffers.check_torch(p.data, name, dense=False)
-                order = _layout.order_of(p.data, name)
-                if p.dtype != torch.float32:
-                    raise PBoxInvalid(
-                        f"{name} has dtype {p.dtype}: optimisers on the box work in float32 (for "
-                        "fewer bytes on the wire see push= and pull=)")
+            for i, p, order in _layout.trained(g, group, self._left_out, "optimisers on the box work in float32 (for fewer bytes on the "
+                                               "wire see push= and pull=)"):
                 self._all.append(p)
                 self._group_of.append(g)
                 self._order.append(order)
@@ -424,12 +415,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                 "that, and this step would overwrite it. Load checkpoints before making the "
                 "optimiser; where all workers clamp or set weights between steps, call "
                 "push_parameters() after that")
-        for name, p in self._left_out:
-            if p.grad is not None:
-                raise PBoxInvalid(
-                    f"{name} has a gradient, and was frozen (requires_grad=False) when the "
-                    "optimiser was made, which left it out: make a second optimiser for what is "
-                    "unfrozen later")
+        _layout.check_left_out(self._left_out)
 
     # ---- a step
 

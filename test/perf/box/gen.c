@@ -456,8 +456,10 @@ part_packet(struct gen *g, uint32_t i)
 	unsigned worker = (unsigned)(g->sent % o->workers);
 	uint32_t fragment;
 	bool pull = g->kind == T_PULL, payload = g->kind == T_FOREIGN;
-	/* a PULL that is older than the session's other frames is not answered (R4.9) */
-	uint64_t us = pull ? join_clock_ns() / 1000 : 0;
+	/* A PULL that is older than the session's other frames is not answered (R4.9). This is the clock of the worker
+	 * that has joined, whose upper half is never 0: without its origin it is 71 minutes old once the host has been up
+	 * for longer than that. */
+	uint64_t us = pull ? (UINT64_C(1) << 32) + join_clock_ns() / 1000 : 0;
 
 	if (pull && g->sent - g->answered >= (uint64_t)o->slots * o->workers)
 		return false;

@@ -84,7 +84,7 @@ chunks_add_table(struct pbox_worker *w, struct pbox_worker_table *t)
 		return -ENOMEM;
 	w->table[w->tables++] = t;
 	for (unsigned b = 0; b < w->boxes; b++)
-		for (unsigned i = 0; i < w->box[b].endpoints; i++)
-			window_limit(&w->box[b].ep[i].win, nodes_window(w, w->box[b].window));
+		for (unsigned i = 0; i < w->box[b]->endpoints; i++)
+			window_limit(&w->box[b]->ep[i].win, nodes_window(w, w->box[b]->window));
 	return 0;
 }

@@ -187,7 +187,7 @@ declare_map_page(void *ctx, const struct page *p, uint32_t *count)
 {
 	struct declaring *g = ctx;
 
-	return map_take(g->t, &g->map, &p->request, g->pages.s->endpoints, count, &g->d->err);
+	return map_take(g->pages.s, g->t, &g->map, &p->request, count, &g->d->err);
 }
 
 static void

@@ -28,6 +28,7 @@
 #define NS_PER_S  1000000000ull
 
 #define MAX_TABLES   65535
+#define WORKER_BOXES 16   /* boxes that a job may be at */
 #define MAX_WINDOW   4096 /* frames in flight per endpoint */
 #define FIRST_WINDOW 16
 #define MIN_THRESH   3    /* later answers that make a loss likely, as in TCP */
@@ -109,7 +110,8 @@ struct frag {
 struct chunk {
 	uint64_t at;                          /* elements of the chunks before it */
 	uint32_t id, elements, version, frag; /* frag: its first */
-	uint16_t endpoint;
+	uint16_t endpoint;                    /* of its box */
+	uint8_t box;                          /* of the worker's */
 };
 
 /** What this worker retains of a fragment (retained.c). */
@@ -168,9 +170,9 @@ struct pbox_worker_table {
 	struct retained *retained; /* by fragment */
 	struct frag_clock *clock;  /* by fragment; NULL: the table is in rounds */
 	struct set_log *sets;      /* that the box has answered with SET_OK */
-	bool restoring;            /* RESTORE of it comes before its operations go on */
-	bool resumed;              /* its rounds go on where the program says (first_round) */
-	uint32_t flags;            /* of its DECLARE: PBOX_DECLARE_CONTINUE */
+	uint16_t restoring; /* bit by box: RESTORE of it comes before its operations there go on */
+	bool resumed;       /* its rounds go on where the program says (first_round) */
+	uint32_t flags;     /* of its DECLARE: PBOX_DECLARE_CONTINUE */
 };
 
 /*
@@ -200,6 +202,13 @@ table_frag_number(const struct pbox_worker_table *t, const struct frag *f)
 	uint32_t i = (uint32_t)(f - t->frag);
 
 	return i < t->frags ? i : i - t->frags;
+}
+
+/** Waits the fragment until the worker has reported the table to a box that was restarted? */
+static inline bool
+frag_restoring(const struct pbox_worker_table *t, const struct frag *f)
+{
+	return t->restoring != 0 && (t->restoring >> t->chunk[f->chunk].box & 1) != 0;
 }
 
 static inline uint32_t

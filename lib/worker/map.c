@@ -71,29 +71,30 @@ map_begin(struct pbox_worker_table *t, struct table_map *m, const struct pbox_ma
 }
 
 static int
-map_chunk(struct pbox_worker_table *t, struct table_map *m, uint32_t i, unsigned endpoints,
+map_chunk(const struct session *s, struct pbox_worker_table *t, struct table_map *m, uint32_t i,
 	struct pbox_client_error *err)
 {
 	const struct pbox_chunk_entry *e = &m->entry;
 
-	if (i >= t->chunks || e->endpoint >= endpoints)
+	if (i >= t->chunks || e->endpoint >= s->endpoints)
 		return pbox_client_fail(err, PBOX_C_REFUSED,
 			"the box's map is not sound: chunk %u at endpoint %u", i, e->endpoint);
 	if (m->seen.got[i])
 		return 0;
 	if (m->used + e->segments > m->cap) {
 		size_t cap = m->cap * 2 + t->chunks + PBOX_MAX_SEGMENTS;
-		struct pbox_segment *s = reallocarray(m->segment, cap, sizeof(*s));
+		struct pbox_segment *list = reallocarray(m->segment, cap, sizeof(*list));
 
-		if (s == NULL || cap > UINT32_MAX)
+		if (list == NULL || cap > UINT32_MAX)
 			return pbox_client_fail(err, PBOX_C_MEMORY, "no memory for the map");
-		m->segment = s;
+		m->segment = list;
 		m->cap = cap;
 	}
 	t->chunk[i] = (struct chunk){.id = e->chunk_id,
 		.elements = e->elements,
 		.version = e->version,
-		.endpoint = e->endpoint};
+		.endpoint = e->endpoint,
+		.box = (uint8_t)s->index};
 	m->first[i] = (uint32_t)m->used;
 	m->count[i] = e->segments;
 	memcpy(m->segment + m->used, e->segment, e->segments * sizeof(e->segment[0]));
@@ -104,8 +105,8 @@ map_chunk(struct pbox_worker_table *t, struct table_map *m, uint32_t i, unsigned
 }
 
 int
-map_take(struct pbox_worker_table *t, struct table_map *m, const struct pbox_worker_request *r,
-	unsigned endpoints, uint32_t *count, struct pbox_client_error *err)
+map_take(const struct session *s, struct pbox_worker_table *t, struct table_map *m,
+	const struct pbox_worker_request *r, uint32_t *count, struct pbox_client_error *err)
 {
 	struct pbox_mapped h;
 	struct pbox_cursor cur;
@@ -121,7 +122,7 @@ map_take(struct pbox_worker_table *t, struct table_map *m, const struct pbox_wor
 		if (pbox_mapped_next(&cur, &m->entry) != 0)
 			return pbox_client_fail(
 				err, PBOX_C_REFUSED, "the box's MAPPED is malformed");
-		rc = map_chunk(t, m, h.first + i, endpoints, err);
+		rc = map_chunk(s, t, m, h.first + i, err);
 	}
 	*count = h.count;
 	if (rc == 0 && h.count == 0 && t->chunks > 0)

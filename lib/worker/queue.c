@@ -384,7 +384,7 @@ frag_rank(const struct pbox_worker_table *t, struct frag *f)
 void
 queue_check(struct pbox_worker *w, struct pbox_worker_table *t, struct frag *f)
 {
-	if (t->restoring || !is_ready(f))
+	if (frag_restoring(t, f) || !is_ready(f))
 		return;
 	frag_rank(t, f);
 	push_ready(w, t, f);
@@ -455,14 +455,14 @@ queue_rebuild(struct pbox_worker *w)
 	size_t n = 0;
 
 	for (unsigned i = 0; i < w->boxes; i++)
-		queue_clear(&w->box[i]);
+		queue_clear(w->box[i]);
 	for (uint32_t i = 0; i < w->tables; i++) {
 		struct pbox_worker_table *t = w->table[i];
 
-		for (uint32_t k = 0; k < t->frags * t->discipline->lanes && !t->restoring; k++) {
+		for (uint32_t k = 0; k < t->frags * t->discipline->lanes; k++) {
 			struct frag *f = &t->frag[k];
 
-			if (!is_ready(f))
+			if (frag_restoring(t, f) || !is_ready(f))
 				continue;
 			frag_rank(t, f);
 			f->next = list;

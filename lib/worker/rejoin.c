@@ -174,7 +174,7 @@ begin_again(struct session *s)
 	request_renew(s);
 	w->count.restarts++;
 	for (uint32_t i = 0; i < w->tables; i++)
-		w->table[i]->restoring = true;
+		w->table[i]->restoring |= (uint16_t)(1u << s->index);
 	phase_table(s, 0, PHASE_DECLARE);
 	if (w->tables == 0)
 		rejoin_finish(s);
@@ -289,7 +289,7 @@ tick_restore(struct session *s)
 	if (s->rejoin.left > 0)
 		return;
 	s->rejoin.reporting = NULL;
-	s->w->table[r->table]->restoring = false;
+	s->w->table[r->table]->restoring &= (uint16_t) ~(1u << s->index);
 	if (r->table + 1 < s->w->tables) {
 		phase_table(s, r->table + 1, PHASE_MAP);
 		queue_rebuild(s->w);
@@ -360,7 +360,8 @@ why_restore(const struct session *s, char *text, size_t cap)
 	if (found == NULL || found->wait_missing >= s->w->workers) {
 		pbox_text_add(text, cap,
 			", and %u of the %u fragments of table %u are reported to it",
-			r->reporting->frags - r->left, r->reporting->frags, r->reporting->number);
+			table_frags_at(r->reporting, s->index) - r->left,
+			table_frags_at(r->reporting, s->index), r->reporting->number);
 		return -1;
 	}
 	pbox_text_add(text, cap, ", waiting for worker %u to report its version of tensor '%s'",
@@ -383,7 +384,7 @@ rejoin_why(const struct session *s, const struct pbox_worker_table *t, int *miss
 
 	*missing = -1;
 	if (s->w->failed || !(rejoin_pauses(s) || r->phase != PHASE_NONE) ||
-		(!r->joining && t != NULL && !t->restoring))
+		(!r->joining && t != NULL && (t->restoring >> s->index & 1) == 0))
 		return false;
 	pbox_text_add(text, cap, happened[r->cause], s->name,
 		(double)(s->w->now - r->lost_ns) / NS_PER_S);

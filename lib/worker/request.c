@@ -180,7 +180,7 @@ pbox_worker_request(struct pbox_worker *w, struct pbox_worker_request *r)
 {
 	assert(!r->listed && (r->answer != NULL || r->answer_cap == 0));
 	r->own = false;
-	request_start(&w->box[0], r);
+	request_start(w->box[0], r);
 }
 
 void
@@ -188,7 +188,7 @@ pbox_worker_request_cancel(struct pbox_worker *w, struct pbox_worker_request *r)
 {
 	struct pbox_worker_request **p = &w->answered;
 
-	request_drop(&w->box[0], r);
+	request_drop(w->box[0], r);
 	while (*p != NULL && *p != r)
 		p = &(*p)->next;
 	if (*p == NULL)

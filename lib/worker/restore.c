@@ -19,21 +19,23 @@ restore_begin(struct session *s, struct pbox_worker_table *t)
 	struct rejoin *r = &s->rejoin;
 
 	r->reporting = t;
-	r->left = t->frags;
+	r->left = table_frags_at(t, s->index);
 	memset(r->chunk, 0, sizeof(r->chunk));
 	memset(r->frag, 0, sizeof(r->frag));
 }
 
 /** The next fragment of this endpoint, or NULL. */
 static struct frag *
-next_of(struct rejoin *r, const struct pbox_worker_table *t, unsigned endpoint)
+next_of(struct session *s, const struct pbox_worker_table *t, unsigned endpoint)
 {
+	struct rejoin *r = &s->rejoin;
 	uint32_t *chunk = &r->chunk[endpoint], *index = &r->frag[endpoint];
 
 	for (; *chunk < t->chunks; (*chunk)++, *index = 0) {
 		const struct chunk *k = &t->chunk[*chunk];
 
-		if (k->endpoint != endpoint || *index * t->frag_elements >= k->elements)
+		if (k->endpoint != endpoint || k->box != s->index ||
+			*index * t->frag_elements >= k->elements)
 			continue;
 		return &t->frag[k->frag + (*index)++];
 	}
@@ -51,7 +53,7 @@ restore_pump(struct ep *ep, unsigned most)
 		return 0;
 	while (n < most && ep->in_flight < ep->win.max &&
 		ep->in_flight - ep->waiting < window_frames(&ep->win)) {
-		struct frag *f = next_of(r, r->reporting, (unsigned)(ep - s->ep));
+		struct frag *f = next_of(s, r->reporting, (unsigned)(ep - s->ep));
 
 		if (f == NULL)
 			break;

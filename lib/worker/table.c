@@ -270,6 +270,17 @@ table_layout(struct pbox_worker_table *t, const struct table_map *m, uint32_t ca
 	return rc;
 }
 
+uint32_t
+table_frags_at(const struct pbox_worker_table *t, unsigned box)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < t->chunks; i++)
+		if (t->chunk[i].box == box)
+			n += (t->chunk[i].elements - 1) / t->frag_elements + 1;
+	return n;
+}
+
 /* ---- elements of a fragment ----------------------------------------------------------------- */
 
 /** What plain operations push at all nodes but their own. */

@@ -444,6 +444,10 @@ transfer_frame(struct session *s, const struct rx_frame *r)
 	}
 	t = ref->table;
 	k = &t->chunk[ref->chunk];
+	if (k->box != s->index) {
+		w->count.rx_dropped++;
+		return;
+	}
 	f = &t->frag[k->frag + h->frag];
 	ep = &s->ep[k->endpoint];
 	ep->last_rx = w->now;

@@ -150,8 +150,9 @@ why_op(struct pbox_worker *w, struct pbox_worker_op *op, struct pbox_worker_wait
 	int missing;
 
 	text[0] = 0;
-	if (rejoin_why(&w->box[0], t, &missing, text, cap))
-		return missing;
+	for (unsigned i = 0; i < w->boxes; i++)
+		if (rejoin_why(w->box[i], t, &missing, text, cap))
+			return missing;
 	for (unsigned i = 0; i < op->n; i++) {
 		const struct pbox_worker_entry *e = &op->e[i];
 		const struct tensor *x = table_queue(t, op, e->tensor);
@@ -208,7 +209,9 @@ pbox_worker_why(struct pbox_worker *w, struct pbox_worker_op *op, struct pbox_wo
 	*wait = (struct pbox_worker_wait){.missing = -1, .answered_ns = w->now};
 	text[0] = 0;
 	if (op == NULL) {
-		rejoin_why(&w->box[0], NULL, &wait->missing, text, cap);
+		for (unsigned i = 0; i < w->boxes; i++)
+			if (rejoin_why(w->box[i], NULL, &wait->missing, text, cap))
+				return;
 		return;
 	}
 	wait->table = op->table->number;

@@ -62,7 +62,7 @@ pbox_worker_create(const struct pbox_client_conf *conf, const struct sockaddr_in
 	w->link.port = port;
 	w->nonce = port->random(port->ctx);
 	w->next_id = (uint32_t)port->random(port->ctx) | 1;
-	w->box = s = calloc(1, sizeof(*w->box));
+	w->box[0] = s = calloc(1, sizeof(*s));
 	if (s != NULL) {
 		w->boxes = 1;
 		s->w = w;
@@ -82,14 +82,15 @@ pbox_worker_create(const struct pbox_client_conf *conf, const struct sockaddr_in
 void
 pbox_worker_destroy(struct pbox_worker *w)
 {
-	for (unsigned i = 0; i < w->boxes; i++)
-		session_close(&w->box[i]);
+	for (unsigned i = 0; i < w->boxes; i++) {
+		session_close(w->box[i]);
+		free(w->box[i]);
+	}
 	for (uint32_t i = 0; i < w->tables; i++)
 		table_free(w->table[i]);
 	declare_free(w);
 	free(w->table);
 	free(w->refs);
-	free(w->box);
 	if (w->secret != NULL)
 		sodium_memzero(w->secret, strlen(w->secret));
 	free(w->secret);
@@ -103,7 +104,7 @@ pbox_worker_open(struct pbox_worker *w, uint64_t now, uint64_t deadline)
 {
 	w->now = now;
 	for (unsigned i = 0; i < w->boxes; i++)
-		session_open(&w->box[i], deadline);
+		session_open(w->box[i], deadline);
 }
 
 enum pbox_worker_state
@@ -114,7 +115,7 @@ pbox_worker_state(const struct pbox_worker *w)
 	if (w->shut)
 		return PBOX_WORKER_SHUT;
 	for (unsigned i = 0; i < w->boxes; i++)
-		if (w->box[i].phase != SESSION_OPEN)
+		if (w->box[i]->phase != SESSION_OPEN)
 			return PBOX_WORKER_OPENING;
 	return PBOX_WORKER_OPEN;
 }
@@ -131,7 +132,7 @@ end_all(struct pbox_worker *w, int code, const char *text)
 {
 	declare_fail(w, code, text);
 	for (unsigned i = 0; i < w->boxes; i++)
-		request_fail_all(&w->box[i]);
+		request_fail_all(w->box[i]);
 	while (w->ops != NULL) {
 		struct pbox_worker_op *op = w->ops;
 
@@ -153,7 +154,7 @@ pbox_worker_shut(struct pbox_worker *w)
 {
 	w->shut = true;
 	for (unsigned i = 0; i < w->boxes; i++)
-		w->box[i].rejoin.reporting = NULL;
+		w->box[i]->rejoin.reporting = NULL;
 	end_all(w, PBOX_C_CLOSED, "the client was closed");
 }
 
@@ -164,10 +165,10 @@ pbox_worker_rx(struct pbox_worker *w, const struct pbox_client_rx *d, unsigned n
 {
 	w->now = now;
 	for (unsigned i = 0; i < n; i++) {
-		struct session *s = &w->box[0];
+		struct session *s = w->box[0];
 
 		for (unsigned k = 1; k < w->boxes && !session_from(s, &d[i].from); k++)
-			s = &w->box[k];
+			s = w->box[k];
 		w->link.rx_bytes += d[i].len;
 		link_datagram(s, &d[i], session_frame);
 	}
@@ -182,11 +183,11 @@ pbox_worker_tick(struct pbox_worker *w, uint64_t now, uint64_t drained)
 	assert(now != 0 && now >= w->now);
 	w->now = now;
 	for (unsigned i = 0; i < w->boxes && !w->failed; i++)
-		session_tick(&w->box[i]);
+		session_tick(w->box[i]);
 	if (!w->failed && !w->shut)
 		queue_start(w, START_BATCH);
 	for (unsigned i = 0; i < w->boxes && !w->failed; i++)
-		session_after(&w->box[i], drained);
+		session_after(w->box[i], drained);
 	link_flush(&w->link);
 	end_if_failed(w);
 	if (w->failed)
@@ -194,7 +195,7 @@ pbox_worker_tick(struct pbox_worker *w, uint64_t now, uint64_t drained)
 	if (w->starting != NULL && !w->shut)
 		return 0;
 	for (unsigned i = 0; i < w->boxes; i++) {
-		uint64_t t = session_due(&w->box[i]);
+		uint64_t t = session_due(w->box[i]);
 
 		due = t < due ? t : due;
 	}
@@ -209,8 +210,8 @@ pbox_worker_gather(const struct pbox_worker *w)
 	if (w->shut || w->failed)
 		return 0;
 	for (unsigned b = 0; b < w->boxes; b++)
-		for (unsigned i = 0; i < w->box[b].endpoints; i++) {
-			const struct ep *ep = &w->box[b].ep[i];
+		for (unsigned i = 0; i < w->box[b]->endpoints; i++) {
+			const struct ep *ep = &w->box[b]->ep[i];
 			uint64_t t = window_gather(&ep->win, ep->in_flight - ep->waiting);
 
 			if (ep->in_flight > ep->waiting && t < least)
@@ -224,7 +225,7 @@ pbox_worker_gather(const struct pbox_worker *w)
 bool
 pbox_worker_session(const struct pbox_worker *w, struct pbox_worker_session *out)
 {
-	const struct session *s = &w->box[0];
+	const struct session *s = w->box[0];
 
 	if (s->phase != SESSION_OPEN || w->failed || rejoin_pauses(s))
 		return false;
@@ -244,8 +245,8 @@ pbox_worker_session(const struct pbox_worker *w, struct pbox_worker_session *out
 const struct sockaddr_in *
 pbox_worker_endpoint(const struct pbox_worker *w, unsigned endpoint)
 {
-	assert(endpoint < w->box[0].endpoints);
-	return &w->box[0].ep[endpoint].peer.addr;
+	assert(endpoint < w->box[0]->endpoints);
+	return &w->box[0]->ep[endpoint].peer.addr;
 }
 
 /* ---- tables ----------------------------------------------------------------------------------- */
@@ -332,16 +333,19 @@ pbox_worker_job(const struct pbox_worker *w)
 const char *
 pbox_worker_box(const struct pbox_worker *w)
 {
-	return w->box[0].name;
+	return w->box[0]->name;
 }
 
 void
 pbox_worker_stats(const struct pbox_worker *w, struct pbox_client_stats *out)
 {
-	const struct session *s = &w->box[0];
+	const struct session *first = w->box[0];
 	struct pbox_client_stats *m = out;
 	double window = 0, srtt = 0, rttvar = 0;
+	unsigned endpoints = 0;
 
+	for (unsigned b = 0; b < w->boxes; b++)
+		endpoints += w->box[b]->endpoints;
 	*m = w->count;
 	m->tx_frames = w->link.tx_frames;
 	m->tx_bytes = w->link.tx_bytes;
@@ -350,21 +354,23 @@ pbox_worker_stats(const struct pbox_worker *w, struct pbox_client_stats *out)
 	m->rx_dropped += w->link.rx_dropped;
 	m->rx_drop_auth = w->link.rx_drop_auth;
 	m->gso_active = w->link.port->train > 1;
-	m->mtu = s->mtu + s->tag;
-	m->auth = s->tag > 0;
-	m->unproven = s->unproven;
-	m->endpoints = s->endpoints;
-	m->window_max = s->window;
+	m->mtu = first->mtu + first->tag;
+	m->auth = first->tag > 0;
+	m->unproven = first->unproven;
+	m->endpoints = endpoints;
+	m->window_max = first->window;
 	m->min_rtt_ns = 0;
-	for (unsigned i = 0; i < s->endpoints; i++) {
-		const struct window *win = &s->ep[i].win;
+	for (unsigned b = 0; b < w->boxes; b++)
+		for (unsigned i = 0; i < w->box[b]->endpoints; i++) {
+			const struct window *win = &w->box[b]->ep[i].win;
 
-		window += win->size / s->endpoints;
-		srtt += (double)win->srtt / s->endpoints;
-		rttvar += (double)win->rttvar / s->endpoints;
-		if (m->min_rtt_ns == 0 || (win->rtt_min > 0 && win->rtt_min < m->min_rtt_ns))
-			m->min_rtt_ns = win->rtt_min;
-	}
+			window += win->size / endpoints;
+			srtt += (double)win->srtt / endpoints;
+			rttvar += (double)win->rttvar / endpoints;
+			if (m->min_rtt_ns == 0 ||
+				(win->rtt_min > 0 && win->rtt_min < m->min_rtt_ns))
+				m->min_rtt_ns = win->rtt_min;
+		}
 	m->window = (uint32_t)window;
 	m->srtt_ns = (uint64_t)srtt;
 	m->rttvar_ns = (uint64_t)rttvar;

@@ -273,8 +273,8 @@ struct map_again { /* the map of a table that we have */
 unsigned map_declare(const struct pbox_worker_table *t, uint32_t flags, unsigned first,
 	uint8_t *payload, size_t cap, size_t *length);
 /** Take a page; *count is how many chunks were in it. */
-int map_take(struct pbox_worker_table *t, struct table_map *m, const struct pbox_worker_request *r,
-	unsigned endpoints, uint32_t *count, struct pbox_client_error *err);
+int map_take(const struct session *s, struct pbox_worker_table *t, struct table_map *m,
+	const struct pbox_worker_request *r, uint32_t *count, struct pbox_client_error *err);
 /** The same for a table that is laid out already: only endpoints and epoch may differ. */
 int map_compare(struct session *s, struct pbox_worker_table *t, struct map_again *m,
 	const struct pbox_worker_request *r, uint32_t *count, struct pbox_client_error *err);
@@ -287,6 +287,9 @@ bool table_fits(const struct pbox_worker_table *t, uint32_t frag_elements, uint3
 /** Fragments and pieces, once all chunks are here; a frame has room for @p cap bytes. */
 int table_layout(struct pbox_worker_table *t, const struct table_map *m, uint32_t cap,
 	struct pbox_client_error *err);
+
+/** Fragments of the chunks that a box has. */
+uint32_t table_frags_at(const struct pbox_worker_table *t, unsigned box);
 
 /** The declaration under way. */
 struct declaring {
@@ -328,8 +331,8 @@ struct rejoin {
 	struct pager pages;
 	struct map_again map;
 	/* RESTORE */
-	struct pbox_worker_table *reporting;                          /* NULL: none is */
-	uint32_t left;                                                /* fragments of it */
+	struct pbox_worker_table *reporting; /* NULL: none is */
+	uint32_t left;                       /* fragments of it at this box */
 	uint32_t chunk[PBOX_MAX_ENDPOINTS], frag[PBOX_MAX_ENDPOINTS]; /* next one, by endpoint */
 };
 
@@ -382,6 +385,7 @@ enum session_phase {
 
 struct session {
 	struct pbox_worker *w;
+	unsigned index;              /* of the worker's boxes */
 	struct pbox_client_peer box; /* control endpoint */
 	char name[64];               /* of it */
 	enum session_phase phase;
@@ -483,7 +487,7 @@ struct pbox_worker {
 	uint8_t run[PBOX_RUN_LEN]; /* identity of its run; zeros: none */
 	bool has_run;
 
-	struct session *box; /* a session a box */
+	struct session *box[WORKER_BOXES]; /* a session a box */
 	unsigned boxes;
 	uint16_t worker, workers; /* of the first WELCOME */
 	uint16_t slots;           /* of the job, named or not */
@@ -554,12 +558,19 @@ flight_frame_type(const struct pbox_worker *w, const struct flight *fl)
 	return flight_is_between(w, fl) ? PBOX_PUSH : fl->type;
 }
 
+/** The endpoint of a chunk. */
+static inline struct ep *
+worker_endpoint(const struct pbox_worker *w, const struct chunk *k)
+{
+	return &w->box[k->box]->ep[k->endpoint];
+}
+
 /** Is a push of the fragment on its way? */
 static inline bool
 flight_pushes(const struct pbox_worker *w, const struct pbox_worker_table *t, const struct frag *f)
 {
 	return f->state == FRAG_FLIGHT &&
-	       flight_is_push(&w->box[0].ep[t->chunk[f->chunk].endpoint].flight[f->flight]);
+	       flight_is_push(&worker_endpoint(w, &t->chunk[f->chunk])->flight[f->flight]);
 }
 
 /** text.c: the session is lost for good. Its operations end when the host's call does. */
@@ -570,12 +581,5 @@ void text_fail(struct pbox_worker *w, int code, const char *fmt, ...)
 /** The table becomes one of the worker; -ENOMEM. */
 int chunks_add_table(struct pbox_worker *w, struct pbox_worker_table *t);
 const struct chunk_ref *chunks_find(const struct pbox_worker *w, uint32_t id);
-
-/** The endpoint of a chunk. */
-static inline struct ep *
-worker_endpoint(const struct pbox_worker *w, const struct chunk *k)
-{
-	return &w->box[0].ep[k->endpoint];
-}
 
 #endif /* WORKER_IMPL_H */

@@ -23,7 +23,6 @@
 #define PBOX_MAX_TABLES      1024
 #define PBOX_MAX_JOB_TENSORS (1u << 21) /**< of all tables of a job (R5.1) */
 #define PBOX_MAX_SHARDS      128
-#define PBOX_MAP_EPOCH       1 /**< version 1 never moves chunks */
 
 /** Where a worker's frames come from and answers go to. Addresses in network byte order. */
 struct pbox_peer {

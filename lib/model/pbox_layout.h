@@ -26,6 +26,8 @@
 #define PBOX_MAX_GROUPS 1024 /**< hyper-parameter groups of a table */
 /** A chunk id is table << PBOX_CHUNK_BITS | index. */
 #define PBOX_CHUNK_BITS 20
+/** map_epoch of chunks that were never moved. */
+#define PBOX_MAP_EPOCH 1
 
 struct pbox_tensor {
 	uint64_t elements;

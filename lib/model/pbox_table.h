@@ -57,6 +57,7 @@ struct pbox_chunk {
 	uint32_t *clocks; /**< pbox_table.clocks of each fragment, or NULL */
 	uint32_t elements;
 	uint16_t fragments, group, endpoint;
+	uint16_t epoch; /**< of the map that has it here: frames for it say the same */
 };
 
 /** What holds from one round on. */

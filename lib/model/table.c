@@ -133,6 +133,7 @@ fill_chunks(struct pbox_table *t)
 		c->fragments = (uint16_t)table_fragments_of(t, lc->elements);
 		c->group = lc->group;
 		c->endpoint = lc->endpoint;
+		c->epoch = PBOX_MAP_EPOCH;
 		t->n_fragments += c->fragments;
 		at[lc->endpoint] = carve(at[lc->endpoint], t, c);
 	}

@@ -182,8 +182,6 @@ find_fragment(const struct pbox_shard *s, const struct pbox_frame *f, struct tar
 	uint32_t table = h->chunk >> PBOX_CHUNK_BITS;
 	uint32_t index = h->chunk & ((1u << PBOX_CHUNK_BITS) - 1);
 
-	if (h->map_epoch != PBOX_MAP_EPOCH)
-		return PBOX_SS_DROP_MAP_EPOCH;
 	if (table >= PBOX_MAX_TABLES || g->j->table[table] == NULL)
 		return PBOX_SS_DROP_CHUNK_UNKNOWN;
 	g->st = g->j->table[table];
@@ -192,6 +190,8 @@ find_fragment(const struct pbox_shard *s, const struct pbox_frame *f, struct tar
 	g->c = &g->st->t->chunk[index];
 	if (!s->own_endpoint[g->c->endpoint])
 		return PBOX_SS_DROP_CHUNK_UNKNOWN;
+	if (h->map_epoch != g->c->epoch)
+		return PBOX_SS_DROP_MAP_EPOCH;
 	if (h->frag >= g->c->fragments)
 		return PBOX_SS_DROP_FRAG_RANGE;
 	g->fragment = &g->c->fragment[h->frag];

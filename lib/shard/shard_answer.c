@@ -30,7 +30,6 @@ shard_answer_address(
 	out->hdr.job = j->job->id;
 	out->hdr.worker = (uint16_t)worker;
 	out->hdr.incarnation = s->conf.incarnation;
-	out->hdr.map_epoch = PBOX_MAP_EPOCH;
 	out->hdr.flags |= echo_congestion(&j->member[worker]);
 	if (__builtin_expect(j->tagged != 0, 0))
 		pbox_job_auth_seal(j->job, worker, &s->tag, out);
@@ -63,7 +62,7 @@ shard_answer_result(const struct pbox_shard *s, const struct target *g)
 				.length = (uint16_t)pbox_payload_bytes(t->pull_format, g->elements),
 				.round = g->fragment->version,
 				.base = g->fragment->version,
-				.map_epoch = PBOX_MAP_EPOCH,
+				.map_epoch = g->c->epoch,
 				.format = t->pull_format,
 				.prio = g->j->edition,
 				.aux = g->fragment->contributors,
@@ -90,6 +89,7 @@ send_to(struct pbox_shard *s, const struct target *g, struct pbox_send *out, uns
 	if (!is_reachable(s, g, worker))
 		return false;
 	shard_answer_address(s, g->j, worker, out);
+	out->hdr.map_epoch = g->c->epoch;
 	out->peer = &peer_of(s, g, worker)->at;
 	s->conf.ops->send(s->conf.ctx, out);
 	return true;
@@ -264,6 +264,7 @@ shard_send_at(struct pbox_shard *s, struct pbox_shard_job *j, struct pbox_send *
 	unsigned worker, const struct pbox_peer *peer)
 {
 	shard_answer_address(s, j, worker, out);
+	out->hdr.map_epoch = PBOX_MAP_EPOCH;
 	out->peer = peer;
 	shard_count(s, PBOX_SS_TX_OTHER);
 	s->conf.ops->send(s->conf.ctx, out);

@@ -67,7 +67,7 @@ flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
 	h.prio = f->prio;
 	h.chunk = t->chunk[f->chunk].id;
 	h.frag = f->index;
-	h.map_epoch = t->map_epoch;
+	h.map_epoch = t->chunk[f->chunk].epoch;
 	if (ep->ece) {
 		h.flags |= PBOX_F_ECE;
 		ep->ece = false;

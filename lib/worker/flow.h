@@ -111,6 +111,7 @@ struct chunk {
 	uint64_t at;                          /* elements of the chunks before it */
 	uint32_t id, elements, version, frag; /* frag: its first */
 	uint16_t endpoint;                    /* of its box */
+	uint16_t epoch;                       /* of the map that has it there */
 	uint8_t box;                          /* of the worker's */
 };
 

@@ -94,6 +94,7 @@ map_chunk(const struct session *s, struct pbox_worker_table *t, struct table_map
 		.elements = e->elements,
 		.version = e->version,
 		.endpoint = e->endpoint,
+		.epoch = t->map_epoch,
 		.box = (uint8_t)s->index};
 	m->first[i] = (uint32_t)m->used;
 	m->count[i] = e->segments;
@@ -210,6 +211,7 @@ map_compare(struct session *s, struct pbox_worker_table *t, struct map_again *m,
 		if (m->entry.chunk_id != t->chunk[i].id || !same_segments(t, i, &m->entry))
 			return other_map(s, t, &h, err);
 		t->chunk[i].endpoint = m->entry.endpoint;
+		t->chunk[i].epoch = r->map_epoch;
 		m->seen.got[i] = 1;
 		m->seen.n_got++;
 	}

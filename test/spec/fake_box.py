@@ -23,7 +23,7 @@ from pbox_proto import Header, TYPE
 CHUNK = 8192  # R5.9
 DROPS = ("frame_magic", "frame_version", "frame_truncated", "frame_crc", "frame_flags",
          "frame_type", "frame_auth", "frame_trailing", "control_malformed", "session_unknown",
-         "session_token", "session_incarnation", "auth", "map_epoch", "chunk_unknown", "frag_range",
+         "session_token", "session_incarnation", "auth", "chunk_unknown", "map_epoch", "frag_range",
          "format", "length", "partial", "round_stale", "round_future", "init_forbidden")
 
 
@@ -395,13 +395,13 @@ class FakeBox:
     # ---- data (section 6) ----------------------------------------------------------------------
 
     def _data(self, h, payload, peer, where):
-        if h.map_epoch != self.epoch:
-            raise Drop("map_epoch")
         table = self.tables.get(h.chunk >> 16)
         index = h.chunk & 0xFFFF
         if table is None or index >= len(table.chunks) or \
                 table.chunks[index].endpoint != where - 1:
             raise Drop("chunk_unknown")
+        if h.map_epoch != self.epoch:
+            raise Drop("map_epoch")
         frag = table.frags.get((h.chunk, h.frag))
         if frag is None:
             raise Drop("frag_range")

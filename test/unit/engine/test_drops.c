@@ -66,14 +66,14 @@ test_order_of_checks(void)
 	h.token--;
 	expect(&h, PBOX_SS_DROP_SESSION_INCARNATION);
 	h.incarnation--;
-	expect(&h, PBOX_SS_DROP_MAP_EPOCH);
-	h.map_epoch--;
 	expect(&h, PBOX_SS_DROP_CHUNK_UNKNOWN);
 	h.chunk = 1u << PBOX_CHUNK_BITS; /* a table that does not exist */
 	expect(&h, PBOX_SS_DROP_CHUNK_UNKNOWN);
 	h.chunk = UINT32_MAX;
 	expect(&h, PBOX_SS_DROP_CHUNK_UNKNOWN);
 	h.chunk = 0;
+	expect(&h, PBOX_SS_DROP_MAP_EPOCH);
+	h.map_epoch--;
 	expect(&h, PBOX_SS_DROP_FRAG_RANGE);
 	h.frag = 0;
 	expect(&h, PBOX_SS_DROP_FORMAT);

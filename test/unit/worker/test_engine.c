@@ -31,7 +31,7 @@ test_copies_of_pings(void)
 		tick = world.now;
 		while (pbox_worker_state(p->w) != PBOX_WORKER_OPEN)
 			peers_step(&tick);
-		s = &p->w->box[0];
+		s = p->w->box[0];
 		pbox_frame_encode(frame,
 			&(struct pbox_hdr){.type = PBOX_PING,
 				.token = s->token,
@@ -108,7 +108,7 @@ test_session_of_host(void)
 	CU_ASSERT_FALSE(pbox_worker_session(peer[0].w, &first));
 	while (!pbox_worker_session(peer[0].w, &first))
 		peers_step(&tick);
-	UNIT_EQ_U64(peer[0].w->box[0].path.began, 0); /* nothing was asked of the path */
+	UNIT_EQ_U64(peer[0].w->box[0]->path.began, 0); /* nothing was asked of the path */
 	UNIT_EQ_U64(first.times, 1);
 	UNIT_EQ_U64(first.endpoints, SHARDS);
 	UNIT_EQ_U64(first.incarnation, world.incarnation);

@@ -223,7 +223,7 @@ begin(const struct worker_discipline *discipline, uint16_t window)
 	x.w = pbox_worker_create(&conf, &box, &x.port);
 	CU_ASSERT_FATAL(x.w != NULL);
 	x.w->now = x.now;
-	x.s = x.w->box;
+	x.s = x.w->box[0];
 	x.s->join = (struct join){.s = x.s,
 		.welcome = {.endpoints = 1,
 			.window = window,

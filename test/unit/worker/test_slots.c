@@ -253,7 +253,7 @@ static void
 tell(uint8_t type, uint16_t flags, uint32_t round, uint32_t base, uint32_t ts, uint16_t aux)
 {
 	const struct pbox_worker *w = peer[spy.worker].w;
-	const struct session *s = &w->box[0];
+	const struct session *s = w->box[0];
 	const struct pbox_worker_table *t = program[spy.worker].table;
 	const struct ep *ep = worker_endpoint(w, &t->chunk[0]);
 	uint8_t frame[PBOX_HDR_LEN];
@@ -657,11 +657,11 @@ test_window_of_weighted_means(void)
 	const struct session *s;
 
 	begin(&(struct how){.workers = 2, .slots = 9, .op = PBOX_OP_MEAN});
-	s = &peer[1].w->box[0];
+	s = peer[1].w->box[0];
 	UNIT_EQ_U64(s->ep[0].win.max, s->window);
 	end();
 	begin(&(struct how){.workers = 2, .slots = 9, .op = PBOX_OP_WEIGHTED_MEAN});
-	s = &peer[1].w->box[0];
+	s = peer[1].w->box[0];
 	CU_ASSERT_FATAL(s->window >= 5);
 	UNIT_EQ_U64(s->ep[0].win.max, s->window * 2 / 5); /* slots 4 to 7, and 8 */
 	UNIT_EQ_U64(nodes_window(peer[1].w, 2), 1);

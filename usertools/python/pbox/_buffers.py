@@ -67,16 +67,16 @@ def is_torch(obj: Any) -> bool:
     return hasattr(obj, "data_ptr") and hasattr(obj, "is_contiguous")
 
 
-def check_torch(t: Any, what: str, dense: bool = True) -> None:
-    """Raise unless the library can read or write this torch tensor where it lies."""
+def check_torch(t: Any, what: str, dense: bool = True, host: bool = True) -> None:
+    """Raise unless the library can read or write this torch tensor where it lies. Without `host`: or a copy of it on the host."""
     if t.is_sparse or str(t.layout) != "torch.strided":
         raise PBoxInvalid(
             f"{what} is sparse ({t.layout}): PBox sums dense tensors; call to_dense(), or create "
             "embeddings with sparse=False")
-    if t.device.type != "cpu":
+    if host and t.device.type != "cpu":
         raise PBoxInvalid(
             f"{what} is on {t.device}: copy it to the CPU first (tensor.cpu(), best into pinned "
-            "memory), PBox sends from host memory")
+            "memory), this sends from host memory")
     if dense and not t.is_contiguous():
         raise PBoxInvalid(
             f"{what} is not contiguous (shape {tuple(t.shape)}, strides {tuple(t.stride())}): "

@@ -21,6 +21,7 @@ import functools
 import itertools
 import logging
 import math
+import mmap
 import os
 import sys
 import threading
@@ -31,7 +32,7 @@ from dataclasses import dataclass, make_dataclass
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _buffers, _checks, _lib, _signal, _threads
-from .errors import PBoxClosed, PBoxError, PBoxInvalid, error_of
+from .errors import PBoxClosed, PBoxError, PBoxInvalid, PBoxSystemError, error_of
 
 ANY_ROUND = 0xffffffff
 MODES = {"all-reduce": 0, "optimiser": 1}
@@ -601,6 +602,7 @@ class Client:
         if transport is None:
             transport = os.environ.get("PBOX_TRANSPORT", "")
             transport_args = os.environ.get("PBOX_TRANSPORT_ARGS", "")
+        self._any_memory = transport in ("", "udp")
         conf.keep_copies = int(keep_copies)
         conf.transport = _checks.text(transport, "transport") if transport else None
         conf.transport_args = _checks.text(transport_args, "transport_args") if transport_args else None
@@ -743,6 +745,15 @@ class Client:
             return True  # which ends them by itself
         return code != _lib.DEADLINE
 
+    def memory(self, size: int) -> Any:
+        """At least so many bytes, in whole pages, from which the transport sends without copying them (with kernel sockets: any
+        memory): an object with the buffer protocol. It is there as long as anything refers to it. Let it go before close()."""
+        size = -(-_checks.whole(size, "size", 1 << 48, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
+        try:
+            return mmap.mmap(-1, size) if self._any_memory else _Memory(self, size).array()
+        except (OSError, MemoryError) as e:
+            raise PBoxSystemError(f"there are no {size / 1e6:.1f} MB of memory ({e})") from None
+
     # ---- looking at it
 
     def _text(self, fn: str) -> str:
@@ -809,6 +820,31 @@ class Client:
     def __repr__(self) -> str:
         who = "closed" if self.closed else f"worker {self.worker} of {self.workers}"
         return f"<pbox.Client box={self.box} job={self.job} {who}>"
+
+
+class _Memory:
+    """Of a transport that has its own. Its array refers to it."""
+
+    def __init__(self, client: Client, size: int) -> None:
+        self._client = client
+        with client._call() as p:
+            self._at = _lib.get().pbox_client_alloc(p, size + mmap.PAGESIZE)
+        if not self._at:
+            raise MemoryError("the transport has no more")
+        self._size = size
+
+    def array(self) -> Any:
+        array = (ct.c_char * self._size).from_address(-(-self._at // mmap.PAGESIZE) * mmap.PAGESIZE)
+        array.memory = self  # type: ignore[attr-defined]
+        return array
+
+    def __del__(self) -> None:
+        if getattr(self, "_at", None):
+            try:
+                with self._client._call() as p:
+                    _lib.get().pbox_client_free(p, self._at)
+            except PBoxClosed:
+                pass  # with the session its transport has gone
 
 
 class _Said:

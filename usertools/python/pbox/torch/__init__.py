@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 the PBox authors
-"""PBox for PyTorch (1.13 and later, CPU tensors).
+"""PBox for PyTorch (1.13 and later, tensors of the CPU and of CUDA).
 
 register        a DistributedDataParallel model: its gradients are reduced by the box
 SGD, Adam, AdamW  optimisers that run on the box, with or without torch.distributed

@@ -91,7 +91,7 @@ class Agreement:
         size = _HEAD + 2 * parameters
         self.table = client.declare([Tensor("agreement of workers", size)], op="sum",
                                     timeout=timeout, first_round=first_round)
-        self._mine, self._sums = torch.zeros(size), torch.zeros(size)
+        self._mine, self._sums = torch.zeros(size, device="cpu"), torch.zeros(size, device="cpu")
         self._hypers: Hypers = []
         self.pending: Optional[Operation] = None
 
@@ -101,10 +101,10 @@ class Agreement:
         text = repr([sorted(h.items()) for h in hypers])
         self._hypers = [dict(h) for h in hypers]
         self._mine[0] = 1
-        self._mine[1:_HASH] = torch.tensor(list(hashlib.sha256(text.encode()).digest()[:8]))
-        self._mine[_HASH:_HEAD] = torch.tensor([loaded is True, loaded is False, inf])
-        self._mine[_HEAD:_HEAD + self._n] = torch.tensor(has, dtype=torch.float32)
-        self._mine[_HEAD + self._n:] = torch.tensor(had, dtype=torch.float32)
+        self._mine[1:_HASH] = torch.tensor(list(hashlib.sha256(text.encode()).digest()[:8]), device="cpu")
+        self._mine[_HASH:_HEAD] = torch.tensor([loaded is True, loaded is False, inf], device="cpu")
+        self._mine[_HEAD:_HEAD + self._n] = torch.tensor(has, dtype=torch.float32, device="cpu")
+        self._mine[_HEAD + self._n:] = torch.tensor(had, dtype=torch.float32, device="cpu")
         self.pending = self.table.pushpull([self._mine], [self._sums])
 
     def check(self, timeout: Optional[float]) -> Tuple[List[bool], List[bool], bool]:
@@ -136,9 +136,9 @@ class Agreement:
                                          op="sum", timeout=_EXPLAIN_SECONDS)
             # a double as two floats: enough for every digit that is printed
             values = torch.tensor([h[k] for h in self._hypers for k in names],
-                                  dtype=torch.float64)
+                                  dtype=torch.float64, device="cpu")
             high = values.float()
-            told = torch.zeros(count, 2, per)
+            told = torch.zeros(count, 2, per, device="cpu")
             told[me, 0], told[me, 1] = high, (values - high.double()).float()
             flat = told.reshape(-1)
             table.pushpull([flat]).wait(_EXPLAIN_SECONDS)

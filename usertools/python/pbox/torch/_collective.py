@@ -3,14 +3,14 @@
 """Sums of any tensors, in the manner of torch.distributed.all_reduce."""
 
 import hashlib
-from typing import List, Optional, Sequence, Tuple, Union
+from typing import Any, List, Optional, Sequence, Tuple, Union
 
 import torch
 
 from .. import _buffers
-from ..client import Client, Operation, Tensor, check_op
+from ..client import Client, Operation, Table, Tensor, check_op
 from ..errors import PBoxInvalid, PBoxMismatch
-from . import _ranks
+from . import _device, _ranks
 from ._session import Session, between_rounds, connect, current, plain_op
 
 _HEAD = 9  # 1, and 8 bytes of a hash: all are equal if each sum is N times mine
@@ -34,12 +34,12 @@ class _Agreement:
         c = self._client
         while True:
             if self._asked is None:
-                mine = torch.zeros(_HEAD + 3 * c.workers)
+                mine = torch.zeros(_HEAD + 3 * c.workers, device="cpu")
                 mine[0] = 1
-                mine[1:_HEAD] = torch.tensor(list(hashlib.sha256(repr(keys).encode()).digest()[:8]))
+                mine[1:_HEAD] = torch.tensor(list(hashlib.sha256(repr(keys).encode()).digest()[:8]), device="cpu")
                 elements = sum(sum(sizes) for _, _, sizes in keys)
                 mine[_HEAD:].view(c.workers, 3)[c.worker] = torch.tensor(
-                    [sum(len(sizes) for _, _, sizes in keys), elements // _HALF, elements % _HALF])
+                    [sum(len(sizes) for _, _, sizes in keys), elements // _HALF, elements % _HALF], device="cpu")
                 sums = torch.zeros_like(mine)
                 self._asked = keys, mine, sums, self._table.pushpull([mine], [sums])
             asked, mine, sums, operation = self._asked
@@ -76,10 +76,56 @@ def _agree(session: Session, keys: List[Key], timeout: Optional[float]) -> None:
     agreement.ask(keys, timeout)
 
 
+class _Staged:
+    """An operation on tensors of a device: as client.Operation."""
+
+    def __init__(self, session: Session, device: _device.Device, table: Table, tensors: Sequence[torch.Tensor]) -> None:
+        self._session, self._device, self._tensors = session, device, [t.detach().view(-1) for t in tensors]
+        starts, size = [], 0
+        for t in tensors:
+            starts.append(size)
+            size += -(-t.numel() * t.element_size() // 64) * 64
+        spare = session.staging.setdefault((str(device.where), size), [])
+        self._memory = spare.pop() if spare else _device.Memory(session.client, device, size)
+        self._hosts = [self._memory.tensor(at, t.numel(), t.dtype) for at, t in zip(starts, tensors)]
+        self._back = lambda: spare.append(self._memory)
+        self._ended = False
+        copied = device.event()
+        for host, t in zip(self._hosts, self._tensors):
+            device.copy(host, t)
+        copied.record(device.current())
+        copied.synchronize()
+        self._operation = table.pushpull(self._hosts)
+
+    @property
+    def done(self) -> bool:
+        """Has it been found complete (by wait or test)?"""
+        return self._ended
+
+    def wait(self, timeout: Optional[float] = None) -> None:
+        """Return when the tensors have the result. After PBoxDeadline it may be waited for again."""
+        if not self._ended:
+            self._operation.wait(timeout)
+            self._upload()
+
+    def test(self) -> bool:
+        """Is it complete? Raises if it failed."""
+        if not self._ended and self._operation.test():
+            self._upload()
+        return self._ended
+
+    def _upload(self) -> None:
+        for host, t in zip(self._hosts, self._tensors):
+            self._device.copy(t, host)
+        self._device.current().synchronize()  # before others get the memory
+        self._back()
+        self._ended = True
+
+
 def all_reduce(tensors: Union[torch.Tensor, Sequence[torch.Tensor]], op: str = "sum", *,
                client: Optional[Client] = None, async_op: bool = False,
-               timeout: Optional[float] = None) -> Optional[List[Operation]]:
-    """Reduce tensors over all workers, in place.
+               timeout: Optional[float] = None) -> Optional[List[Any]]:
+    """Reduce tensors over all workers, in place. They are on the CPU, or all on one GPU.
 
     All workers call it with tensors of the same sizes in the same order; where they do not, all get
     PBoxMismatch. Tensors of the same sizes, dtypes and `op` use the same table again; each new
@@ -94,9 +140,10 @@ def all_reduce(tensors: Union[torch.Tensor, Sequence[torch.Tensor]], op: str = "
     session = connect(client=client) if client is not None else current()
     between_rounds(session.client, "all_reduce() or sync_buffers()")
     tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+    device = _device.of(tensors, lambda i: f"tensor {i}")
     by_format: dict = {}
     for i, t in enumerate(tensors):
-        _buffers.check_torch(t, f"tensor {i}")
+        _buffers.check_torch(t, f"tensor {i}", host=False)
         fmt = _buffers.format_of(t)
         if fmt is None:
             raise PBoxInvalid(f"tensor {i} has dtype {t.dtype}: float32, bfloat16 or float16")
@@ -106,7 +153,7 @@ def all_reduce(tensors: Union[torch.Tensor, Sequence[torch.Tensor]], op: str = "
     keys: List[Key] = [(op, fmt, tuple(t.numel() for t in by_format[fmt])) for fmt in sorted(by_format)]
     if any(key not in session.tables for key in keys):
         _agree(session, keys, timeout)
-    operations = []
+    operations: List[Any] = []
     for key in keys:
         _, fmt, sizes = key
         table = session.tables.get(key)
@@ -114,7 +161,8 @@ def all_reduce(tensors: Union[torch.Tensor, Sequence[torch.Tensor]], op: str = "
             table = session.tables[key] = session.client.declare(
                 [Tensor(f"all_reduce '{op}', {i}: {n} elements", n) for i, n in enumerate(sizes)],
                 op=wire_op, push=fmt, pull=fmt, timeout=timeout)
-        operations.append(table.pushpull(by_format[fmt]))
+        operations.append(table.pushpull(by_format[fmt]) if device is None else
+                          _Staged(session, device, table, by_format[fmt]))
     if async_op:
         return operations
     for o in operations:

@@ -42,8 +42,8 @@ class _Others:
         self._table = client.declare([Tensor("staleness", client.workers)], mode="optimiser", op="sum", optimiser="add",
                                      discipline="clock", timeout=timeout)
         if client.worker == 0:
-            self._table.init([torch.zeros(client.workers)]).wait()
-        self._known, self._update = torch.zeros(client.workers), torch.zeros(client.workers)
+            self._table.init([torch.zeros(client.workers, device="cpu")]).wait()
+        self._known, self._update = torch.zeros(client.workers, device="cpu"), torch.zeros(client.workers, device="cpu")
         self._mine = 0.0
         self._table.pull([self._known]).wait()
         self._median = 0.0

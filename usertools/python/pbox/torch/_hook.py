@@ -18,9 +18,9 @@ import torch
 import torch.distributed as dist
 
 from .. import _buffers, _checks, _lib, _threads
-from ..client import Client, Table, Tensor
+from ..client import Client, Operation, Table, Tensor
 from ..errors import PBoxClosed, PBoxDeadline, PBoxError, PBoxInvalid
-from . import _join, _ranks, _tables
+from . import _device, _join, _ranks, _staged, _tables
 from ._session import DECLARE_SECONDS, between_rounds, connect, plain_op
 from ._watch import Watch
 
@@ -59,7 +59,9 @@ class Hook:
         self._pid = os.getpid()
         self._pushed = 0  # contributions to tensors
         self._compress = compress
-        # parameter -> (table, its number there)
+        self._tensors = 0  # declared
+        self._staging: Optional[_staged.Staging] = None  # parameters on a GPU
+        # parameter -> (table, its number there, or that of its first piece)
         self._place: Dict[int, Tuple[Table, int]] = {}
         self._leases: List[_tables.Lease] = []
         self._prepared: Dict[Any, "_Bucket"] = {}
@@ -89,13 +91,10 @@ class Hook:
                     "with sparse=False")
         named = [(n, p) for n, p in module.named_parameters()
                  if p.requires_grad and n not in ignored]
+        device = _device.of([p for _, p in named], lambda i: f"parameter '{named[i][0]}'")
         cap = getattr(ddp, "bucket_bytes_cap", 25 << 20)
         by_format: Dict[str, List[Tuple[str, torch.nn.Parameter]]] = {}
         for n, p in named:
-            if p.device.type != "cpu":
-                raise PBoxInvalid(
-                    f"parameter '{n}' is on {p.device}: PBox sends from host memory; move the "
-                    "model to the CPU (model.cpu())")
             fmt = _buffers.format_of(p)
             if fmt is None:
                 raise PBoxInvalid(f"parameter '{n}' has dtype {p.dtype}: PBox sums float32, "
@@ -108,12 +107,18 @@ class Hook:
         for fmt in sorted(by_format):
             groups = _expected_buckets([p for _, p in by_format[fmt]], cap)
             layouts.append(_tables.Layout(
-                tuple(Tensor(n, p.numel(), g) for (n, p), g in zip(by_format[fmt], groups)), op,
+                tuple(Tensor(part, elements, g) for (n, p), g in zip(by_format[fmt], groups)
+                      for part, elements in _parts(device, n, p)), op,
                 self._compress if fmt == "fp32" and self._compress else fmt))
         self._leases = _tables.of(self.client).take(self.client, layouts, timeout)
+        self._tensors = sum(len(layout.tensors) for layout in layouts)
         for fmt, lease in zip(sorted(by_format), self._leases):
-            for i, (_, p) in enumerate(by_format[fmt]):
-                self._place[id(p)] = (lease.table, i)
+            at = 0
+            for n, p in by_format[fmt]:
+                self._place[id(p)] = (lease.table, at)
+                at += len(_parts(device, n, p))
+        if device is not None:
+            self._staging = _staged.Staging(self.client, device)
 
     def _weight(self) -> int:
         """Samples of this worker's contribution."""
@@ -142,73 +147,92 @@ class Hook:
         between_rounds(self.client, "a backward pass of DistributedDataParallel")
         weight = self._weight()
         buffer = bucket.buffer()
-        b = self._prepare(bucket)
         after = self.observer(bucket, buffer) if self.observer is not None else None
+        if self._staging is None:
+            return self._reduce_here(bucket, buffer, after, weight)
+        return self._reduce_staged(self._staging, bucket, buffer, after, weight)
+
+    def _reduce_here(self, bucket: dist.GradBucket, buffer: torch.Tensor, after: _After, weight: int) -> torch.futures.Future:
+        b = self._prepare(bucket)
         future: torch.futures.Future = torch.futures.Future()
-
-        number, index = self.rounds + 1, bucket.index()
-
-        def complete(err: Optional[BaseException]) -> None:
-            self.error = self.error or err  # before it counts as done
-            if not self._watch.remove(watched):
-                return  # too late: the future has failed
-            finish(err)
-
-        def finish(err: Optional[BaseException]) -> None:
-            if err is None and after is not None:
-                try:
-                    after(buffer)
-                except BaseException as e:
-                    err = e
-            self.error = self.error or err
-            future.set_result(buffer if err is None else err)
+        it = _Reduction(self, bucket, buffer, future, after)
 
         def restore() -> None:
             try:
                 buffer.copy_(b.wire)
-                complete(None)
+                it.complete(None)
             except BaseException as e:
-                complete(e)
+                it.complete(e)
 
         def done(err: Optional[PBoxError]) -> None:
             if err is None and self._converter is not None and b.wire is not buffer:
                 self._converter.submit(restore)
             else:
-                complete(err)
-
-        def expired() -> None:
-            try:
-                why = self.client.why()
-            except PBoxError as e:
-                why = str(e)
-            finish(PBoxDeadline(
-                f"gradient bucket {index} of backward pass {number} was not reduced within "
-                f"{self._watch.seconds:g} s: {why}"))
+                it.complete(err)
 
         if b.wire is not buffer:
             b.wire.copy_(buffer)
-        # DDP's last buckets hold the first layers, which the next forward pass needs first
-        priority = max(0, 255 - index)
-        op = b.table.submit_io(_lib.PUSHPULL, b.io, b.n, (b, buffer), priority=priority,
-                               weight=weight)
+        op = b.table.submit_io(_lib.PUSHPULL, b.io, b.n, (b, buffer), priority=_priority(it.index), weight=weight)
         self._pushed += b.n
-        watched = self._watch.add(expired)
+        it.watch()
         op.add_done_callback(done)
         if bucket.is_last():
             self.rounds += 1
-        return future.then(_value_or_raise)
+        return future.then(it.value)
+
+    def _reduce_staged(self, staging: _staged.Staging, bucket: dist.GradBucket, buffer: torch.Tensor, after: _After,
+                       weight: int) -> torch.futures.Future:
+        """The same with gradients on a device."""
+        params = bucket.parameters()
+        _staged.check_device(buffer, staging.device)
+        staged = staging.bucket((buffer.numel(), buffer.dtype, tuple(map(id, params))),
+                                lambda: self._pieces(buffer, bucket.gradients(), params))
+        table = self._place[id(params[0])][0]
+        future = staging.device.future()
+        it = _Reduction(self, bucket, buffer, future, after)
+        priority = _priority(it.index)
+
+        def submit(chunk: _staged.Chunk) -> Operation:
+            op = table.submit_io(_lib.PUSHPULL, chunk.io, chunk.n, (staged, chunk), priority=priority, weight=weight)
+            self._pushed += chunk.n
+            return op
+
+        it.watch()
+        staging.start(staged, buffer, submit, it.complete)
+        if bucket.is_last():
+            self.rounds += 1
+            staging.pass_ends()
+        return future.then(it.value)
+
+    def _pieces(self, buffer: torch.Tensor, grads: List[torch.Tensor], params: List[torch.Tensor]) \
+            -> Tuple[torch.Tensor, torch.dtype, List[Tuple[int, int, int]]]:
+        """What _staged.Staged takes: where in the buffer the declared tensors are."""
+        table = _table_of(self, buffer, params)
+        wire = buffer.dtype if table.push_format == _buffers.format_of(buffer) else _WIRE[table.push_format]
+        found = []
+        for p, g in zip(params, grads):
+            place = self._place[id(p)]
+            if p.numel() != g.numel() or place[0] is not table:
+                raise PBoxInvalid("a gradient bucket does not match its parameters")
+            at = (g.data_ptr() - buffer.data_ptr()) // buffer.element_size()
+            for k, (_, n) in enumerate(_staged.pieces("", p.numel())):
+                found.append((place[1] + k, at, n))
+                at += n
+        return buffer, wire, found
 
     def _end(self) -> None:
         """Give the tables back. A pass that has not ended well might meet another hook's there; one whose result has
         come has had all workers, so that they are in the same round."""
         self._closed = True
-        whole = self._pushed == self.rounds * len(self._place)
+        whole = self._pushed == self.rounds * self._tensors
         for lease in self._leases:
             lease.free = whole and self.error is None and not self._watch.pending
         self._leases = []
         self._watch.close()
         if self._converter is not None:
             self._converter.shutdown(wait=False)
+        if self._staging is not None:
+            self._staging.close()
 
     def close(self) -> None:
         """Leave the job (unless others share the session). DDP cannot forget a hook: the next
@@ -236,13 +260,67 @@ class _Copied:
         raise PBoxInvalid("a copy of a model has no hook: pbox.torch.register(copy)")
 
 
-def _value_or_raise(f: torch.futures.Future) -> torch.Tensor:
-    # set_exception would reach DDP as "Unable to cast ... to Tensor"; raised here the text gets
-    # through
-    v = f.value()
-    if isinstance(v, BaseException):
-        raise v
-    return v
+def _priority(index: int) -> int:
+    """DDP's last buckets hold the first layers, which the next forward pass needs first."""
+    return max(0, 255 - index)
+
+
+class _Reduction:
+    """One bucket under way: completes its future once, with the result or the reason why there is none."""
+
+    def __init__(self, hook: Hook, bucket: dist.GradBucket, buffer: torch.Tensor, future: Any, after: _After) -> None:
+        self._hook, self._buffer, self._future, self._after = hook, buffer, future, after
+        self.number, self.index = hook.rounds + 1, bucket.index()
+        self._err: Optional[BaseException] = None
+        self._watched = -1
+
+    def watch(self) -> None:
+        """Fail it when its time is over."""
+        self._watched = self._hook._watch.add(self._expired)
+
+    def complete(self, err: Optional[BaseException]) -> None:
+        hook = self._hook
+        hook.error = hook.error or err  # before it counts as done
+        if hook._watch.remove(self._watched):  # else it is too late: the future has failed
+            self._finish(err)
+
+    def _finish(self, err: Optional[BaseException]) -> None:
+        hook = self._hook
+        if err is None and self._after is not None:
+            try:
+                if hook._staging is not None:
+                    hook._staging.up.synchronize()
+                self._after(self._buffer)
+            except BaseException as e:
+                err = e
+        hook.error = hook.error or err
+        self._err = err
+        self._future.set_result(self._buffer)
+
+    def _expired(self) -> None:
+        try:
+            why = self._hook.client.why()
+        except PBoxError as e:
+            why = str(e)
+        self._finish(PBoxDeadline(
+            f"gradient bucket {self.index} of backward pass {self.number} was not reduced within "
+            f"{self._hook._watch.seconds:g} s: {why}"))
+
+    def value(self, future: torch.futures.Future) -> torch.Tensor:
+        # set_exception would reach DDP as "Unable to cast ... to Tensor"; raised here, in what then() calls, the text gets
+        # through
+        if self._err is not None:
+            raise self._err
+        return self._buffer
+
+
+def _table_of(hook: Hook, buffer: torch.Tensor, params: List[torch.Tensor]) -> Table:
+    """DDP never mixes dtypes in a bucket."""
+    if any(id(p) not in hook._place for p in params) or _buffers.format_of(buffer) is None:
+        raise PBoxInvalid(
+            "DDP reduces a parameter that the model did not have, or had in another dtype, "
+            "when pbox.torch.register was called: register after the model is complete")
+    return hook._place[id(params[0])][0]
 
 
 class _Bucket:
@@ -251,15 +329,10 @@ class _Bucket:
     def __init__(self, hook: Hook, buffer: torch.Tensor, grads: List[torch.Tensor],
                  params: List[torch.Tensor]) -> None:
         _buffers.check_torch(buffer, "the gradient bucket")
-        fmt = _buffers.format_of(buffer)
-        places = [hook._place.get(id(p)) for p in params]
-        if None in places or fmt is None:
-            raise PBoxInvalid(
-                "DDP reduces a parameter that the model did not have, or had in another dtype, "
-                "when pbox.torch.register was called: register after the model is complete")
-        self.table: Table = places[0][0]  # DDP never mixes dtypes in a bucket
+        self.table = _table_of(hook, buffer, params)
+        places = [hook._place[id(p)] for p in params]
         self.wire = buffer
-        if self.table.push_format != fmt:
+        if self.table.push_format != _buffers.format_of(buffer):
             self.wire = torch.empty_like(buffer, dtype=_WIRE[self.table.push_format])
         size, old = self.wire.element_size(), buffer.element_size()
         self.n = len(places)
@@ -269,6 +342,11 @@ class _Bucket:
                 raise PBoxInvalid("a gradient bucket does not match its parameters")
             at = self.wire.data_ptr() + (g.data_ptr() - buffer.data_ptr()) // old * size
             io.tensor, io.input, io.output = place[1], at, at
+
+
+def _parts(device: Optional[_device.Device], name: str, p: torch.Tensor) -> List[Tuple[str, int]]:
+    """As what a parameter is declared: (name, elements). Bits do not depend on it."""
+    return [(name, p.numel())] if device is None else _staged.pieces(name, p.numel())
 
 
 def _expected_buckets(params: List[torch.nn.Parameter], cap: int) -> List[int]:

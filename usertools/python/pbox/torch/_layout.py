@@ -44,15 +44,15 @@ def label(order: Order) -> str:
 
 
 def trained(g: int, group: Dict[str, Any], left_out: List[Tuple[str, torch.nn.Parameter]],
-            needs: str) -> Iterator[Tuple[int, torch.nn.Parameter, Order]]:
+            needs: str, host: bool = True) -> Iterator[Tuple[int, torch.nn.Parameter, Order]]:
     """Those of an optimiser's group g that want a gradient now: index, parameter, order. The others are added to left_out, with
-    their names. Raises for what the box cannot take; needs: why that is float32."""
+    their names. Raises for what the box cannot take; needs: why that is float32; host: they are to be on the CPU."""
     for i, p in enumerate(group["params"]):
         name = f"group {g} parameter {i} {tuple(p.shape)}"
         if not p.requires_grad:
             left_out.append((name, p))
             continue
-        _buffers.check_torch(p.data, name, dense=False)
+        _buffers.check_torch(p.data, name, dense=False, host=host)
         order = order_of(p.data, name)
         if p.dtype != torch.float32:
             raise PBoxInvalid(f"{name} has dtype {p.dtype}: {needs}")

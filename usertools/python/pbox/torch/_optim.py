@@ -17,7 +17,7 @@ import torch
 from .. import _buffers, _checks, _lib
 from ..client import ANY_ROUND, Client, Operation, Table, Tensor
 from ..errors import PBoxDeadline, PBoxInvalid, PBoxMismatch, PBoxMore, PBoxRefused
-from . import _clip, _layout, _skip
+from . import _clip, _device, _layout, _placed, _skip
 from ._agree import Agreement, Alone, Hypers
 from ._session import (DECLARE_SECONDS, between_rounds, check_slots, connect, goes_by_slots,
                        trains, trains_no_more)
@@ -36,7 +36,7 @@ _LOOK_FIRST, _LOOK_EVERY = 4, 64
 class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
     """What SGD, Adam and AdamW share; use those.
 
-    params             as for torch.optim: parameters or groups of them. float32, on the CPU,
+    params             as for torch.optim: parameters or groups of them. float32, on the CPU or all on one GPU,
                        dense (channels_last is). All workers pass the same ones in the same
                        order, stored alike.
     box, job, secret   default: PBOX_BOX, PBOX_JOB, PBOX_SECRET of the environment
@@ -107,6 +107,9 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         self._op, self._push, self._pull = op, push, pull
         self.local_clip = local_clip
         specs = self._list_parameters()
+        if slots is not None and self._device is not None:
+            raise PBoxInvalid(f"slots= adds up gradients in host memory, and the parameters are on {self._all[0].device}: move the model to the CPU "
+                              "(model.cpu()), or leave slots= out")
         if slots is not None and client is None:
             options["slots"] = slots
         self._session = connect(box, job, secret, worker, workers, client, **options)
@@ -212,16 +215,19 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         for g, group in enumerate(self.param_groups):
             self._check_group(g, group)
             for i, p, order in _layout.trained(g, group, self._left_out, "optimisers on the box work in float32 (for fewer bytes on the "
-                                               "wire see push= and pull=)"):
+                                               "wire see push= and pull=)", host=False):
                 self._all.append(p)
                 self._group_of.append(g)
                 self._order.append(order)
                 specs.append(Tensor(f"group {g} parameter {i} {_layout.label(order)}"
                                     f"{tuple(p.shape)}", p.numel(), g))
+        self._device = _device.of(self._all, lambda i: specs[i].name)
         return specs
 
     def _prepare(self) -> None:
         """Buffers and the address array, made once."""
+        self._placed = None if self._device is None else _placed.Placed(
+            self.client, self._device, self._all, self._order, _WIRE.get(self._push, torch.float32), _WIRE.get(self._pull, torch.float32))
         self._io = (_lib.Io * max(1, len(self._all)))()
         nodes = 1 if self._slots is None else _lib.MOST_NODES if self._work is not None else len(self._tree.nodes)
         self._addresses = (ct.c_void_p * max(1, nodes * len(self._all)))()
@@ -229,6 +235,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         self._zeros: Optional[torch.Tensor] = None
         self._narrow_push: List[torch.Tensor] = []
         self._narrow_pull: List[torch.Tensor] = []
+        if self._placed is not None:
+            return
         if self._push != "fp32":
             self._narrow_push = [torch.empty_like(p.data, dtype=_WIRE[self._push])
                                  for _ in range(nodes) for p in self._all]
@@ -242,6 +250,11 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
 
     def _share_parameters(self) -> None:
         """Worker 0's parameters become everybody's."""
+        if self._placed is not None:
+            if self.client.worker == 0:
+                self.table.init(self._placed.values()).wait()
+            self._placed.pull(self.table)
+            return
         own = self._dense([p.data for p in self._all])
         if self.client.worker == 0:
             self.table.init(own).wait()
@@ -376,7 +389,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         return int(bits.sum(dtype=torch.int64))
 
     def _remember(self) -> None:
-        self._versions = [(p._version, p.data_ptr(), p.stride()) for p in self._all]
+        self._versions = [(p._version, p.data_ptr(), p.stride(), p.device) for p in self._all]
         look = self.rounds < _LOOK_FIRST or self.rounds % _LOOK_EVERY == 0
         self._contents = [self._content(p.data, o) for p, o in zip(self._all, self._order)] \
             if look else None
@@ -387,18 +400,18 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         suspects = {i for i in suspects if self._all[i].numel() > 0}
         if not suspects:
             return []
-        like = self._narrow_pull or [p.data for p in self._all]
-        theirs = {i: _layout.dense(torch.empty_like(like[i]), self._order[i]) for i in suspects}
+        dtype = _WIRE.get(self._pull, torch.float32)
+        theirs = {i: _layout.dense(torch.empty_like(self._all[i].data, dtype=dtype, device="cpu"), self._order[i]) for i in suspects}
         self.table.pull(theirs).wait()
         return sorted(
             i for i, t in theirs.items() if not torch.equal(
                 t.float().view(torch.int32),
-                _layout.dense(self._all[i].data, self._order[i]).view(torch.int32)))
+                _layout.dense(self._all[i].data.cpu(), self._order[i]).view(torch.int32)))
 
     def _refuse_changed(self) -> None:
         suspects = set()
         for i, (p, v) in enumerate(zip(self._all, self._versions)):
-            if p.stride() != v[2] or p.dtype != torch.float32 or p.device.type != "cpu":
+            if p.stride() != v[2] or p.dtype != torch.float32 or p.device != v[3]:
                 raise PBoxInvalid(
                     f"{self._names([i])} was moved or converted after the optimiser was made "
                     f"(now {p.dtype}, {p.device}, strides {tuple(p.stride())}): convert the "
@@ -422,8 +435,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
     def _checked(self, i: int, g: torch.Tensor) -> torch.Tensor:
         """The gradient of parameter i as the box sees it."""
         what = self.table.tensors[i].name
-        if g.is_sparse or g.dtype != torch.float32 or g.device.type != "cpu":
-            _buffers.check_torch(g, f"gradient of {what}")
+        if g.is_sparse or g.dtype != torch.float32 or g.device != self._all[i].device:
+            _buffers.check_torch(g, f"gradient of {what}", host=self._device is None)
             raise PBoxInvalid(f"gradient of {what} has dtype {g.dtype}: needed is float32")
         if g.numel() != self._all[i].numel():
             raise PBoxInvalid(f"gradient of {what} has {g.numel()} elements")
@@ -473,6 +486,9 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
 
     def _inputs(self, keep: List[torch.Tensor]) -> List[bool]:
         """Fill the arrays of addresses. Which parameters have a gradient here?"""
+        if self._placed is not None:
+            self._placed.download([None if p.grad is None else self._checked(i, p.grad) for i, p in enumerate(self._all)])
+            return [p.grad is not None for p in self._all]
         for i, p in enumerate(self._all):
             into = self._narrow_pull[i] if self._narrow_pull else p if self._work is None else self._work.outputs[i]
             self._io[i].tensor = i
@@ -492,7 +508,9 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         """Sums and samples of this worker's nodes."""
         return list(zip(self._tree.done, self._tree.samples)) if self._work is None else self._work.brought()
 
-    def _submit(self, keep: List[torch.Tensor], samples: int) -> Operation:
+    def _submit(self, keep: List[torch.Tensor], samples: int) -> Any:
+        if self._placed is not None:
+            return self._placed.submit(self.table, samples)
         if self._slots is None:
             return self.table.submit_io(_lib.PUSHPULL, self._io, len(self._all), keep, weight=samples)
         again = self._work is not None and self._work.again
@@ -598,7 +616,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                 _skip.tell(self, scaler)
 
         def push(timeout: Optional[float]) -> None:
-            self._pending: Operation = self._submit(keep, 1 if samples is None else samples)
+            self._pending = self._submit(keep, 1 if samples is None else samples)
 
         def told(_timeout: Optional[float]) -> None:
             if refused:

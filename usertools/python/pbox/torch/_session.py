@@ -82,6 +82,7 @@ class Session:
         self.client = client
         self.ranks = ranks  # of torch.distributed, by worker, where they have numbered the workers
         self.tables: Dict[Any, Any] = {}
+        self.staging: Dict[Any, List[Any]] = {}  # host memory for tensors of a GPU, by device and size
         self._key = key
         self._users = 1
 
@@ -94,6 +95,7 @@ class Session:
             if last and self._key is not None:
                 _sessions.pop(self._key, None)
         if last:
+            self.staging.clear()
             self.client.close()
 
 

@@ -42,13 +42,13 @@ class State:
             return {}
         arrays = []
         for number in range(1, len(self._names) + 1):
-            out = [torch.empty_like(p.data) for p in self._params]
+            out = [torch.empty_like(p.data, device="cpu") for p in self._params]
             if number in self._arrays:
                 for o, v in zip(out, self._arrays[number]):
                     o.copy_(v)
             else:
                 self._table.fetch(number, self._dense(out)).wait()
-            arrays.append(out)
+            arrays.append([o.to(p.device) for o, p in zip(out, self._params)])
         state: Dict[torch.Tensor, Dict[str, Any]] = {}
         for i, p in enumerate(self._params):
             g = self._groups[i]
@@ -56,7 +56,7 @@ class State:
                 continue
             state[p] = {n: a[i] for n, a in zip(self._names, arrays)}
             if self._counted:
-                state[p]["step"] = torch.tensor(float(version + self.steps[g]))
+                state[p]["step"] = torch.tensor(float(version + self.steps[g]), device="cpu")
         return state
 
     # ---- to the box
@@ -71,8 +71,8 @@ class State:
         self._count(state, had, dampening, version)
         for number, name in enumerate(self._names, 1):
             self._arrays[number] = [
-                state[p][name].detach().to(torch.float32).reshape(p.shape) if has
-                else torch.zeros_like(p.data) for p, has in zip(self._params, had)]
+                state[p][name].detach().to("cpu", torch.float32).reshape(p.shape) if has
+                else torch.zeros_like(p.data, device="cpu") for p, has in zip(self._params, had)]
         return had
 
     def _count(self, state: Dict[Any, Dict[str, Any]], had: List[bool],
@@ -110,4 +110,4 @@ class State:
 
     def set_parameters(self, values: Optional[List[torch.Tensor]]) -> None:
         if values is not None:
-            self._arrays[0] = values
+            self._arrays[0] = [v.cpu() for v in values]

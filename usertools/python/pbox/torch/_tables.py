@@ -66,13 +66,13 @@ class Tables:
             size = _HASH_BITS + _MOST_LAYOUTS * _MOST_TABLES
             self._agreement = client.declare([Tensor("register() of the workers", size)], op="sum", timeout=timeout)
         if self._asked is None:
-            sums = torch.zeros(_HASH_BITS + _MOST_LAYOUTS * _MOST_TABLES)
+            sums = torch.zeros(_HASH_BITS + _MOST_LAYOUTS * _MOST_TABLES, device="cpu")
             digest = hashlib.sha256(repr(layouts).encode()).digest()[:_HASH_BITS // 8]
-            sums[:_HASH_BITS] = torch.tensor([byte >> i & 1 for byte in digest for i in range(8)])
+            sums[:_HASH_BITS] = torch.tensor([byte >> i & 1 for byte in digest for i in range(8)], device="cpu")
             for i, layout in enumerate(layouts):
                 spare = [lease.free for lease in self._made.get(layout, [])[:_MOST_TABLES]]
                 at = _HASH_BITS + i * _MOST_TABLES
-                sums[at:at + len(spare)] = torch.tensor(spare)
+                sums[at:at + len(spare)] = torch.tensor(spare, device="cpu")
             self._asked = layouts, sums, self._agreement.pushpull([sums])
         elif self._asked[0] != layouts:
             raise PBoxInvalid("register() of another model was given up before all workers had come to it: they would register "

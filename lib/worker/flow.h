@@ -269,6 +269,7 @@ flight_is_since(const struct flight *fl, const struct pbox_hdr *h)
 /** Fragments that may go, by priority; those of a priority in order. */
 struct ready {
 	uint64_t map[4];
+	uint32_t n;
 	struct frag *first[256], *last[256];
 };
 

@@ -264,6 +264,7 @@ push_ready(struct pbox_worker *w, const struct pbox_worker_table *t, struct frag
 	if (f->next == NULL)
 		r->last[f->prio] = f;
 	r->map[f->prio / 64] |= 1ull << (f->prio % 64);
+	r->n++;
 }
 
 static struct frag *
@@ -272,6 +273,7 @@ queue_take(struct ready *r, unsigned prio)
 	struct frag *f = r->first[prio];
 
 	r->first[prio] = f->next;
+	r->n--;
 	if (f->next == NULL)
 		r->map[prio / 64] &= ~(1ull << (prio % 64));
 	return f;

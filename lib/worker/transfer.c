@@ -7,7 +7,8 @@
 
 #include "worker_impl.h"
 
-#define PUMP_TURN 8 /* frames */
+#define PUMP_TURN  8 /* frames at most */
+#define PUMP_PARTS 8 /* of what waits for an endpoint; one is a turn */
 
 /* Data transfer (section 6 of the protocol): ready fragments become frames, answers become finished pieces, and
  * duplicates are found. */
@@ -106,13 +107,14 @@ skip_fragment(struct pbox_worker *w, struct pbox_worker_table *t, struct frag *f
 	queue_check(w, t, f);
 }
 
-/** Launch up to @p most fragments; their number. */
+/** Launch up to @p most fragments; their number. Of those without a payload, which share datagrams, a turn's most count
+ * as one. */
 static unsigned
 pump_endpoint(struct ep *ep, unsigned most)
 {
 	struct pbox_worker *w = ep->s->w;
 	uint32_t window = window_frames(&ep->win);
-	unsigned n = restore_pump(ep, most);
+	unsigned n = restore_pump(ep, most), light = 0;
 
 	/* a flight that waits at the box for slower workers is not in the network, but counts
 	 * in the window that the box has granted (R6.9) */
@@ -131,8 +133,10 @@ pump_endpoint(struct ep *ep, unsigned most)
 		} else if (w->planned && frame_type(t, f) == PBOX_PUSHPULL && has_no_more(t, f)) {
 			skip_fragment(w, t, f);
 		} else {
-			flight_launch(ep, f, frame_type(t, f), overtakes);
-			n++;
+			uint8_t type = frame_type(t, f);
+
+			flight_launch(ep, f, type, overtakes);
+			n += type != PBOX_PULL || ++light % PUMP_TURN == 0;
 		}
 	}
 	ep->limited = queue_has(ep);
@@ -142,12 +146,27 @@ pump_endpoint(struct ep *ep, unsigned most)
 /*
  * Endpoints take turns, and each worker begins with another one. Where they are ports with links of their own, a whole
  * window for the first one would leave the others idle, and all workers would send to the same one. A turn is long
- * enough for a train of frames (GSO).
+ * enough for a train of frames (GSO), but short beside what waits: a fragment is summed once the last worker has sent
+ * it, and of two workers that begin at different endpoints the second comes to the first one's fragments a turn of each
+ * endpoint later.
  */
+static unsigned
+pump_turn(const struct session *s)
+{
+	uint32_t n = 0;
+
+	if (s->endpoints == 1)
+		return UINT_MAX;
+	for (unsigned i = 0; i < s->endpoints; i++)
+		n += s->ep[i].ready.n;
+	n /= s->endpoints * PUMP_PARTS;
+	return n < 1 ? 1 : n < PUMP_TURN ? n : PUMP_TURN;
+}
+
 void
 transfer_pump(struct session *s)
 {
-	unsigned turn = s->endpoints > 1 ? PUMP_TURN : UINT_MAX;
+	unsigned turn = pump_turn(s);
 	bool more = true;
 
 	while (more) {

@@ -52,14 +52,14 @@ def spread(values):
 
 def elements_of(model):
     """1, 25, 100 (MB of fp32) or the name of a list in test/models."""
-    if model.isdigit():
-        return int(model) * 1000000 // 4
+    if model.replace(".", "").isdigit():
+        return int(float(model) * 1000000) // 4
     with open(os.path.join(MODELS, model + ".csv"), encoding="utf-8") as f:
         return sum(int(line.rsplit(",", 1)[1]) for line in f.read().split("\n")[1:] if line)
 
 
 def model_arguments(model):
-    if model.isdigit():
+    if model.replace(".", "").isdigit():
         return ["--elements", elements_of(model)]
     return ["--model", os.path.join(MODELS, model + ".csv")]
 

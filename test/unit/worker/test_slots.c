@@ -205,6 +205,7 @@ static struct {
 	unsigned n;
 	uint8_t lose;  /* this type, to or from the worker, and ... */
 	unsigned most; /* ... so often */
+	bool only;     /* of the fragment alone */
 } spy;
 
 static bool
@@ -225,7 +226,8 @@ spy_lose(const struct packet *p)
 		if (h.chunk == spy.chunk && h.frag == spy.frag &&
 			(h.type == PBOX_PUSH || h.type == PBOX_PUSHPULL) && spy.n < 64)
 			spy.sent[spy.n++] = h;
-		lose |= h.type == spy.lose;
+		lose |= h.type == spy.lose &&
+			(!spy.only || (h.chunk == spy.chunk && h.frag == spy.frag));
 		at += size;
 		left -= size;
 	}
@@ -578,6 +580,7 @@ test_lost_push_among_many(void)
 	how.large = true;
 	begin(&how);
 	spy_on(1, PBOX_PUSH, 1);
+	spy.only = true;
 	from = world.now;
 	submit(&how, 1, PBOX_CLIENT_PUSHPULL, 1);
 	CU_ASSERT_FATAL(await_sent(2));

@@ -83,6 +83,26 @@ unix_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
+static void
+boxes_conf(const struct box *b, struct pbox_registrar_boxes *out)
+{
+	uint8_t addr[PBOX_OPTIONS_BOXES][4];
+	struct pbox_error err;
+	int n;
+
+	_Static_assert(PBOX_OPTIONS_BOXES == PBOX_MAX_BOXES, "of the configuration, and of a job");
+	if (b->opt.boxes[0] == '\0')
+		return;
+	n = pbox_options_boxes(b->opt.boxes, addr, &err);
+	out->boxes = (uint8_t)n;
+	out->box = (uint8_t)pbox_options_box(&b->opt, &err);
+	out->release = PBOX_VERSION;
+	for (int i = 0; i < n; i++) {
+		memcpy(out->at[i].ipv4, addr[i], 4);
+		out->at[i].udp = (uint16_t)b->opt.control_port;
+	}
+}
+
 static struct pbox_registrar_conf
 registrar_conf(struct box *b)
 {
@@ -105,6 +125,7 @@ registrar_conf(struct box *b)
 	};
 
 	jobs_conf(&b->opt, b->job);
+	boxes_conf(b, &c.boxes);
 	memcpy(c.arena, b->arena, sizeof(c.arena));
 	return c;
 }

@@ -185,9 +185,9 @@ pbox_client_stats(const struct pbox_client *c, struct pbox_client_stats *stats)
 
 /* ---- open ---------------------------------------------------------------------------------- */
 
-/** "host", "host:port" -> c->box */
+/** "host", "host:port" */
 static int
-client_resolve(struct pbox_client *c, const char *box, struct pbox_client_error *err)
+client_resolve_one(struct sockaddr_in *at, const char *box, struct pbox_client_error *err)
 {
 	struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_DGRAM}, *found;
 	char host[256];
@@ -212,10 +212,42 @@ client_resolve(struct pbox_client *c, const char *box, struct pbox_client_error 
 	if (rc != 0)
 		return pbox_client_fail(err, PBOX_C_UNREACHABLE, "box '%s': %s (PBox speaks IPv4)",
 			host, gai_strerror(rc));
-	memcpy(&c->box, found->ai_addr, sizeof(c->box));
-	c->box.sin_port = htons((uint16_t)port);
+	memcpy(at, found->ai_addr, sizeof(*at));
+	at->sin_port = htons((uint16_t)port);
 	freeaddrinfo(found);
 	return 0;
+}
+
+/** One box, or several with commas between: c->boxes. */
+static int
+client_resolve(struct pbox_client *c, const char *list, struct pbox_client_error *err)
+{
+	while (c->n_boxes < PBOX_WORKER_BOXES) {
+		size_t len;
+		char one[300];
+		int rc;
+
+		list += strspn(list, " ");
+		len = strcspn(list, ",");
+		snprintf(one, sizeof(one), "%.*s", (int)(len < 299 ? len : 299), list);
+		while (one[0] != 0 && one[strlen(one) - 1] == ' ')
+			one[strlen(one) - 1] = 0;
+		rc = client_resolve_one(&c->boxes[c->n_boxes], one, err);
+		if (rc != 0)
+			return rc;
+		for (unsigned i = 0; i < c->n_boxes; i++)
+			if (memcmp(&c->boxes[i], &c->boxes[c->n_boxes], sizeof(c->boxes[i])) == 0)
+				return pbox_client_fail(err, PBOX_C_INVALID,
+					"box '%s' is named twice: name each box of the job once",
+					one);
+		c->n_boxes++;
+		c->box = c->boxes[0];
+		if (list[len] == 0)
+			return 0;
+		list += len + 1;
+	}
+	return pbox_client_fail(
+		err, PBOX_C_INVALID, "more than %u boxes are named", PBOX_WORKER_BOXES);
 }
 
 static void

@@ -111,7 +111,9 @@ struct declare {
 struct pbox_client {
 	/* fixed after open */
 	struct pbox_client_conf conf;
-	struct sockaddr_in box; /* control endpoint */
+	struct sockaddr_in box; /* the first one */
+	struct sockaddr_in boxes[PBOX_WORKER_BOXES];
+	unsigned n_boxes; /* control endpoint */
 	char host[256];
 
 	/* progress thread (open uses them before it starts) */

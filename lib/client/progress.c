@@ -81,6 +81,8 @@ progress_open(struct pbox_client *c, struct pbox_client_error *err)
 	c->w = pbox_worker_create(&c->conf, &c->box, &c->port);
 	if (c->w == NULL)
 		return pbox_client_fail(err, PBOX_C_MEMORY, "no memory for a client");
+	if (c->n_boxes > 1)
+		pbox_worker_boxes(c->w, c->boxes, c->n_boxes);
 	pbox_worker_open(c->w, now, now + c->conf.join_timeout_ms * NS_PER_MS);
 	while (pbox_worker_state(c->w) == PBOX_WORKER_OPENING) {
 		uint64_t due;

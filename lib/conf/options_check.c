@@ -4,6 +4,7 @@
 
 /* The box's options are loaded, and compared with each other. */
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -155,6 +156,88 @@ pbox_options_parity(const char *text, unsigned *data, unsigned *parity, struct p
 	return pbox_fail(err, EINVAL, "write 1 to 64, +, and 0 to 16, like 16+2");
 }
 
+int
+pbox_options_boxes(const char *text, uint8_t addr[PBOX_OPTIONS_BOXES][4], struct pbox_error *err)
+{
+	int n = 0;
+
+	for (const char *at = text;; n++) {
+		size_t len;
+		char one[32];
+
+		at += strspn(at, " \t");
+		len = strcspn(at, ", \t");
+		snprintf(one, sizeof(one), "%.*s", (int)(len < 31 ? len : 31), at);
+		if (n == PBOX_OPTIONS_BOXES)
+			return pbox_fail(
+				err, EINVAL, "a job is at %u boxes at most", PBOX_OPTIONS_BOXES);
+		if (inet_pton(AF_INET, one, addr[n]) != 1)
+			return pbox_fail(err, EINVAL,
+				"'%s' is no address: write one of each box, like 10.0.0.1, 10.0.0.2",
+				one);
+		for (int i = 0; i < n; i++)
+			if (memcmp(addr[i], addr[n], 4) == 0)
+				return pbox_fail(
+					err, EINVAL, "%s is there twice: name each box once", one);
+		at += len + strspn(at + len, " \t");
+		if (*at == '\0')
+			break;
+		if (*at++ != ',')
+			return pbox_fail(err, EINVAL, "write commas between the addresses");
+	}
+	if (n == 0)
+		return pbox_fail(
+			err, EINVAL, "that is one box: name all of them, or leave the option out");
+	return n + 1;
+}
+
+int
+pbox_options_box(const struct pbox_options *o, struct pbox_error *err)
+{
+	uint8_t addr[PBOX_OPTIONS_BOXES][4];
+	int n = pbox_options_boxes(o->boxes, addr, err), box = -1;
+
+	for (int i = 0; i < n; i++)
+		for (unsigned p = 0; p < o->n_ports; p++) {
+			if (memcmp(addr[i], o->ports[p].address.addr, 4) != 0 || box == i)
+				continue;
+			if (box >= 0)
+				return pbox_fail(err, EINVAL,
+					"two of them are this box, number %d and number %d: name each box by one address",
+					box + 1, i + 1);
+			box = i;
+		}
+	if (n < 0)
+		return n;
+	if (box < 0)
+		return pbox_fail(err, EINVAL,
+			"none of them is the address of a port of this box: name it, too");
+	return box;
+}
+
+static int
+check_boxes(const struct pbox_options *o, const struct pbox_conf *conf, struct pbox_error *err)
+{
+	char where[WHERE_MAX];
+	struct pbox_error why;
+
+	if (o->boxes[0] == '\0')
+		return 0;
+	pbox_conf_where(conf, o->boxes, where, sizeof(where));
+	if (pbox_options_box(o, &why) < 0)
+		return pbox_fail(err, EINVAL, "%s: %s", where, why.text);
+	if (o->snapshot_dir[0] != '\0')
+		return pbox_fail(err, EINVAL,
+			"%s and snapshot-dir: jobs at several boxes have no snapshots: remove one",
+			where);
+	for (unsigned i = 0; i < o->n_jobs; i++)
+		if (o->jobs[i].policy > PBOX_POLICY_WAIT)
+			return pbox_fail(err, EINVAL,
+				"%s: with several boxes ('boxes') there is policy wait alone",
+				pbox_conf_where(conf, &o->jobs[i].policy, where, sizeof(where)));
+	return 0;
+}
+
 static int
 check_snapshots(const struct pbox_options *o, const struct pbox_conf *conf, struct pbox_error *err)
 {
@@ -194,6 +277,8 @@ pbox_options_check(
 	ret = check_snapshots(o, conf, err);
 	if (ret == 0)
 		ret = check_ports(o, conf, err);
+	if (ret == 0)
+		ret = check_boxes(o, conf, err);
 	if (ret != 0)
 		return ret;
 	return check_jobs(o, conf, err);

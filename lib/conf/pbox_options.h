@@ -84,6 +84,7 @@ struct pbox_options {
 	uint32_t max_jobs;    /**< at the same time */
 	uint32_t max_workers; /**< per job */
 	uint64_t chunk_bytes;
+	char boxes[512]; /**< "": this one alone; "10.0.0.1, 10.0.0.2": pbox_options_boxes() */
 	uint32_t control_port;
 	uint64_t lease_ns;
 	uint64_t grace_ns; /**< 0: runs are not kept */
@@ -134,6 +135,13 @@ const char *pbox_options_misplaced(int argc, char *const argv[]);
 /** Check what options mean together; pbox_options_load() has done that. */
 int pbox_options_check(
 	const struct pbox_options *o, const struct pbox_conf *conf, struct pbox_error *err);
+
+#define PBOX_OPTIONS_BOXES 16
+/** Addresses of boxes, from "10.0.0.1, 10.0.0.2": their number, 2 at least. -EINVAL with @p err. */
+int pbox_options_boxes(
+	const char *text, uint8_t addr[PBOX_OPTIONS_BOXES][4], struct pbox_error *err);
+/** Which of them is this box, by the addresses of its ports? -EINVAL with @p err. */
+int pbox_options_box(const struct pbox_options *o, struct pbox_error *err);
 
 /** Blocks of data and of parity in a stripe, from "K+M". -EINVAL with @p err. */
 int pbox_options_parity(const char *text, unsigned *data, unsigned *parity, struct pbox_error *err);

@@ -35,9 +35,14 @@ struct pbox_tensor {
 	uint16_t group;   /**< below PBOX_MAX_GROUPS */
 };
 
+/** Endpoint of a chunk that another box has. */
+#define PBOX_ELSEWHERE PBOX_MAX_ENDPOINTS
+
 struct pbox_layout_chunk {
 	uint32_t elements, first_segment;
-	uint16_t segments, group, endpoint;
+	uint16_t segments, group;
+	uint16_t endpoint; /**< of this box, or PBOX_ELSEWHERE */
+	uint16_t box;      /**< that has it; 0 where there is one */
 };
 
 struct pbox_layout {
@@ -83,7 +88,19 @@ struct pbox_place {
 unsigned pbox_place_cores(const struct pbox_place *place, unsigned endpoints);
 
 /**
- * Set partition of the chunks over endpoints by elements, largest first, each to the core that has
+ * Which box has which chunk, of a job that is at several: by elements, largest first, each to the box that has
+ * least, ties to the lower number (pbox_layout_place). Chunks of other boxes are PBOX_ELSEWHERE then. Pure: all boxes
+ * share the same tables out alike, whatever else they have.
+ *
+ * @param boxes  1 to PBOX_MAX_BOXES
+ * @param box    this one
+ * @param load   in/out, per box: elements of the job's earlier tables
+ * @return 0 or -ENOMEM
+ */
+int pbox_layout_share(struct pbox_layout *l, unsigned boxes, unsigned box, uint64_t *load);
+
+/**
+ * Set partition of the chunks that are not PBOX_ELSEWHERE over endpoints by elements, largest first, each to the core that has
  * least (Graham's LPT rule, 1969: at most 4/3 of the optimum, and at most the mean plus one of the
  * smaller items), there to the endpoint that has least of its share. Cores come first because a
  * core at two ports is no faster than one at one; shares are such that ports get the same

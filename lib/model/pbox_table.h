@@ -81,11 +81,16 @@ struct pbox_schedule {
 struct pbox_table {
 	uint32_t id;
 	uint8_t mode, op, optimiser, push_format, pull_format, discipline;
-	uint16_t clocks;   /**< words that the discipline keeps of a fragment */
-	uint8_t init_mask; /**< pbox_fragment.init of a fragment that is complete */
+	uint16_t clocks; /**< words that the discipline keeps of a fragment */
+	/** Boxes that it is shared out over (0: this one has all), and which of them this is. A chunk of another box has
+	 * endpoint PBOX_ELSEWHERE and no fragments. */
+	uint8_t boxes, box;
+	uint64_t *box_load; /**< with boxes: in/out for pbox_layout_share(), while it is built */
+	uint8_t init_mask;  /**< pbox_fragment.init of a fragment that is complete */
 	uint32_t frag_elements, init_elements;
-	uint32_t first_chunk_id, n_chunks, n_fragments;
-	uint16_t n_groups; /**< highest group + 1 */
+	uint32_t first_chunk_id, n_chunks;
+	uint32_t n_fragments; /**< of this box */
+	uint16_t n_groups;    /**< highest group + 1 */
 	struct pbox_layout layout;
 	struct pbox_chunk *chunk;
 	struct pbox_schedule *schedule; /**< n_groups */
@@ -106,8 +111,8 @@ struct pbox_table {
  * Lay out, place and allocate. Control thread. What cannot fit is refused before it is laid out: the
  * time that a table takes is bounded by the memory it gets, not by what a worker declares.
  *
- * @param t        formats, mode, op, optimiser, discipline, clocks, frag_elements, init_elements, id and
- *                 first_chunk_id are the caller's; the rest is filled
+ * @param t        formats, mode, op, optimiser, discipline, clocks, boxes, box, box_load, frag_elements,
+ *                 init_elements, id and first_chunk_id are the caller's; the rest is filled
  * @param chunk_elements  wanted size of chunks (pbox_layout_chunk)
  * @param load     in/out, elements per endpoint (pbox_layout_place)
  * @param quota    most bytes the table may take
@@ -124,6 +129,9 @@ int pbox_table_build(struct pbox_table *t, const struct pbox_tensor *tensors, ui
 void pbox_table_release(struct pbox_table *t, uint64_t *load);
 /** Bytes that a table has of a node's arena. */
 size_t pbox_table_bytes_on(const struct pbox_table *t, unsigned node);
+
+/** A chunk that this box has; NULL: it has none. */
+const struct pbox_chunk *pbox_table_own_chunk(const struct pbox_table *t);
 
 /** Elements of fragment @p f of a chunk. */
 static inline uint32_t

@@ -106,6 +106,44 @@ placement_choose(const struct fit *f, unsigned endpoints, const uint64_t *core,
 	return best;
 }
 
+/* All chunks that are to be placed, the largest first; how many. */
+static uint32_t
+items_by_size(const struct pbox_layout *l, struct item *item)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < l->n_chunks; i++)
+		if (l->chunk[i].endpoint != PBOX_ELSEWHERE)
+			item[n++] = (struct item){.elements = l->chunk[i].elements, .chunk = i};
+	qsort(item, n, sizeof(*item), larger_first);
+	return n;
+}
+
+int
+pbox_layout_share(struct pbox_layout *l, unsigned boxes, unsigned box, uint64_t *load)
+{
+	struct item *item = reallocarray(NULL, l->n_chunks + 1, sizeof(*item));
+	uint32_t n;
+
+	PBOX_ASSERT(boxes > 0 && boxes <= PBOX_MAX_BOXES && box < boxes);
+	if (item == NULL)
+		return -ENOMEM;
+	n = items_by_size(l, item);
+	for (uint32_t i = 0; i < n; i++) {
+		struct pbox_layout_chunk *c = &l->chunk[item[i].chunk];
+		unsigned least = 0;
+
+		for (unsigned b = 1; b < boxes; b++)
+			if (load[b] < load[least])
+				least = b;
+		load[least] += item[i].elements;
+		c->box = (uint16_t)least;
+		c->endpoint = least == box ? 0 : PBOX_ELSEWHERE;
+	}
+	free(item);
+	return 0;
+}
+
 int
 pbox_layout_place(
 	struct pbox_layout *l, const struct pbox_place *place, unsigned endpoints, uint64_t *load)
@@ -113,6 +151,7 @@ pbox_layout_place(
 	struct item *item = reallocarray(NULL, l->n_chunks + 1, sizeof(*item));
 	uint64_t core[PBOX_MAX_ENDPOINTS] = {0};
 	struct fit f;
+	uint32_t n;
 
 	PBOX_ASSERT(endpoints > 0 && endpoints <= PBOX_MAX_ENDPOINTS);
 	if (item == NULL)
@@ -120,10 +159,8 @@ pbox_layout_place(
 	placement_fit(&f, place, endpoints);
 	for (unsigned e = 0; e < endpoints; e++)
 		core[f.core_of[e]] += load[e];
-	for (uint32_t i = 0; i < l->n_chunks; i++)
-		item[i] = (struct item){.elements = l->chunk[i].elements, .chunk = i};
-	qsort(item, l->n_chunks, sizeof(*item), larger_first);
-	for (uint32_t i = 0; i < l->n_chunks; i++) {
+	n = items_by_size(l, item);
+	for (uint32_t i = 0; i < n; i++) {
 		unsigned e = placement_choose(&f, endpoints, core, load, item[i].elements);
 
 		l->chunk[item[i].chunk].endpoint = (uint16_t)e;

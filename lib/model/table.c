@@ -85,7 +85,9 @@ take_extents(struct pbox_table *t, const struct pbox_place *place, unsigned endp
 	size_t need[PBOX_MAX_ENDPOINTS] = {0}, total = 0;
 
 	for (uint32_t i = 0; i < t->n_chunks; i++)
-		need[t->layout.chunk[i].endpoint] += chunk_bytes(t, t->layout.chunk[i].elements);
+		if (t->layout.chunk[i].endpoint != PBOX_ELSEWHERE)
+			need[t->layout.chunk[i].endpoint] +=
+				chunk_bytes(t, t->layout.chunk[i].elements);
 	for (unsigned e = 0; e < endpoints; e++) {
 		need[e] += need[e] > 0 ? spare_bytes(t) : 0;
 		total += need[e];
@@ -130,10 +132,12 @@ fill_chunks(struct pbox_table *t)
 		struct pbox_chunk *c = &t->chunk[i];
 
 		c->elements = lc->elements;
-		c->fragments = (uint16_t)table_fragments_of(t, lc->elements);
 		c->group = lc->group;
 		c->endpoint = lc->endpoint;
 		c->epoch = PBOX_MAP_EPOCH;
+		if (c->endpoint == PBOX_ELSEWHERE)
+			continue;
+		c->fragments = (uint16_t)table_fragments_of(t, lc->elements);
 		t->n_fragments += c->fragments;
 		at[lc->endpoint] = carve(at[lc->endpoint], t, c);
 	}
@@ -158,7 +162,10 @@ table_least_bytes(const struct pbox_table *t, const struct pbox_tensor *tensors,
 	for (uint32_t i = 0; i < n; i++)
 		if (__builtin_add_overflow(all, tensors[i].elements, &all))
 			return SIZE_MAX;
-	return pbox_size_madd(all, element, 0, &bytes) ? bytes : SIZE_MAX;
+	/* a box of several gets its part, or less by a chunk */
+	return pbox_size_madd(t->boxes > 1 ? all / t->boxes / 2 : all, element, 0, &bytes)
+		       ? bytes
+		       : SIZE_MAX;
 }
 
 /* Before it is laid out: a table of more chunks than memory would keep the control thread busy, and
@@ -216,13 +223,15 @@ pbox_table_build(struct pbox_table *t, const struct pbox_tensor *tensors, uint32
 	struct pbox_arena *const arena[PBOX_MAX_NODES], uint64_t *load, size_t quota,
 	struct pbox_error *err)
 {
-	uint64_t undo[PBOX_MAX_ENDPOINTS];
+	uint64_t undo[PBOX_MAX_ENDPOINTS], undo_boxes[PBOX_MAX_BOXES];
 	unsigned pieces;
 	int ret;
 
 	PBOX_ASSERT(endpoints > 0 && endpoints <= PBOX_MAX_ENDPOINTS);
 	PBOX_ASSERT(t->frag_elements > 0 && t->init_elements > 0 && chunk_elements > 0);
 	memcpy(undo, load, endpoints * sizeof(*load));
+	if (t->boxes > 1)
+		memcpy(undo_boxes, t->box_load, t->boxes * sizeof(*t->box_load));
 	memcpy(t->arena, arena, sizeof(t->arena));
 	memset(t->block, 0, sizeof(t->block));
 	t->chunk = NULL;
@@ -235,8 +244,9 @@ pbox_table_build(struct pbox_table *t, const struct pbox_tensor *tensors, uint32
 		return pbox_fail(err, EINVAL,
 			"table %u: INIT of a fragment takes %u frames, at most %u: use a wider element format for push or pull",
 			t->id, pieces, PBOX_INIT_PIECES);
-	chunk_elements = pbox_layout_chunk(
-		tensors, n, pbox_place_cores(place, endpoints), chunk_elements, t->frag_elements);
+	chunk_elements = pbox_layout_chunk(tensors, n,
+		pbox_place_cores(place, endpoints) * (t->boxes > 1 ? t->boxes : 1), chunk_elements,
+		t->frag_elements);
 	ret = pbox_layout_build(&t->layout, tensors, n, chunk_elements, t->frag_elements, err);
 	if (ret < 0)
 		return ret;
@@ -244,6 +254,8 @@ pbox_table_build(struct pbox_table *t, const struct pbox_tensor *tensors, uint32
 	t->init_mask = (uint8_t)((1u << pieces) - 1);
 	t->chunk = calloc(t->n_chunks + 1, sizeof(*t->chunk));
 	if (t->chunk == NULL || init_schedules(t, tensors, n) < 0 ||
+		(t->boxes > 1 &&
+			pbox_layout_share(&t->layout, t->boxes, t->box, t->box_load) < 0) ||
 		pbox_layout_place(&t->layout, place, endpoints, load) < 0) {
 		ret = pbox_fail(err, ENOMEM, "out of memory for the %u chunks of table %u",
 			t->n_chunks, t->id);
@@ -253,7 +265,7 @@ pbox_table_build(struct pbox_table *t, const struct pbox_tensor *tensors, uint32
 	if (ret < 0)
 		goto fail;
 	fill_chunks(t);
-	PBOX_ASSERT(t->n_groups > 0 && t->n_fragments >= t->n_chunks);
+	PBOX_ASSERT(t->n_groups > 0 && (t->boxes > 1 || t->n_fragments >= t->n_chunks));
 	t->heap = t->n_chunks * (sizeof(*t->chunk) + sizeof(*t->layout.chunk)) +
 		  t->layout.n_segments * sizeof(*t->layout.segment) +
 		  t->n_groups * sizeof(*t->schedule);
@@ -261,6 +273,8 @@ pbox_table_build(struct pbox_table *t, const struct pbox_tensor *tensors, uint32
 fail:
 	pbox_table_release(t, NULL);
 	memcpy(load, undo, endpoints * sizeof(*load));
+	if (t->boxes > 1)
+		memcpy(t->box_load, undo_boxes, t->boxes * sizeof(*t->box_load));
 	return ret;
 }
 
@@ -268,6 +282,10 @@ void
 pbox_table_release(struct pbox_table *t, uint64_t *load)
 {
 	for (uint32_t i = 0; load != NULL && i < t->n_chunks; i++) {
+		if (t->box_load != NULL)
+			t->box_load[t->layout.chunk[i].box] -= t->layout.chunk[i].elements;
+		if (t->layout.chunk[i].endpoint == PBOX_ELSEWHERE)
+			continue;
 		PBOX_ASSERT(load[t->layout.chunk[i].endpoint] >= t->layout.chunk[i].elements);
 		load[t->layout.chunk[i].endpoint] -= t->layout.chunk[i].elements;
 	}
@@ -283,6 +301,15 @@ pbox_table_release(struct pbox_table *t, uint64_t *load)
 	pbox_layout_free(&t->layout);
 	t->n_chunks = t->n_fragments = 0;
 	t->bytes = t->heap = 0;
+}
+
+const struct pbox_chunk *
+pbox_table_own_chunk(const struct pbox_table *t)
+{
+	for (uint32_t i = 0; i < t->n_chunks; i++)
+		if (t->chunk[i].endpoint != PBOX_ELSEWHERE)
+			return &t->chunk[i];
+	return NULL;
 }
 
 size_t

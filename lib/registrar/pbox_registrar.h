@@ -34,6 +34,7 @@ enum pbox_registrar_stat {
 	PBOX_RS_RX_STATUS,
 	PBOX_RS_RX_LEAVE,
 	PBOX_RS_RX_WORK,
+	PBOX_RS_RX_BOXES,
 	PBOX_RS_RX_PING,
 	PBOX_RS_DROP_SESSION_UNKNOWN,
 	PBOX_RS_DROP_SESSION_TOKEN,
@@ -90,7 +91,15 @@ struct pbox_registrar_ops {
 		void *ctx, const struct pbox_job *job, uint32_t table, char *text, size_t cap);
 };
 
+/** The boxes that its jobs are at, in one order at all of them (section 16). */
+struct pbox_registrar_boxes {
+	uint8_t boxes, box; /**< boxes 0: this one alone; box: which one this is */
+	struct pbox_endpoint at[PBOX_MAX_BOXES];
+	const char *release; /**< lives as long; that of all boxes */
+};
+
 struct pbox_registrar_conf {
+	struct pbox_registrar_boxes boxes;
 	uint32_t incarnation;
 	/** PBOX_COOKIE_KEY_LEN unpredictable bytes, which the shards know too; NULL: the registrar has its own. */
 	const uint8_t *cookie_key;

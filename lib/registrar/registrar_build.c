@@ -90,7 +90,9 @@ build(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
 		.init_elements = pbox_init_elements(room),
 		.first_chunk_id = d->table << PBOX_CHUNK_BITS,
 	};
-	ret = lay_out(r, job, jt, jt->shard, &err);
+	ret = registrar_boxes_share(r, job, &jt->t) ? lay_out(r, job, jt, jt->shard, &err)
+						    : -EAGAIN;
+	jt->t.box_load = NULL;
 	if (ret == -ENOSPC && registrar_make_room(r, job->conf, job, jt->t.needs))
 		ret = -EAGAIN;
 	jt->waits_memory = ret == -EAGAIN;

@@ -21,6 +21,7 @@
  *     registrar_work.c               work by plan
  *     registrar_view.c               what is to be seen
  *     registrar_room.c               what a job gets of the box
+ *     registrar_boxes.c              a job at several boxes
  *     registrar_build.c              a table is laid out, and
  *     registrar_open.c               made ready
  *     registrar_lease.c _keep.c      the end of leases, runs that are kept
@@ -153,6 +154,8 @@ struct registrar_addressee {
 	bool tagged;                  /* the answer has a tag (R11.2) */
 };
 
+struct registrar_join;
+
 /* registrar_event.c */
 void registrar_event(struct pbox_registrar *r, enum pbox_log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -173,11 +176,27 @@ void registrar_refuse_text(struct pbox_registrar *r, const struct registrar_addr
 	enum pbox_errcode code, uint32_t detail, const char *text);
 /* Answer that this box does not know what a later release does. Returns false. */
 bool registrar_unsupported(struct pbox_registrar *r, const struct pbox_frame *f, const char *what);
-/* registrar_unsupported.c: capabilities of this box (R4.10). */
+/* registrar_boxes.c: section 16. */
+/* May it join a job at several boxes here? False: it was answered. */
+bool registrar_boxes_join(struct pbox_registrar *r, struct registrar_join *q);
+/* Is it a table that no job at several boxes has? What it asks for, then. */
+bool registrar_boxes_declare(
+	const struct pbox_registrar *r, const struct pbox_declare *m, struct pbox_error *what);
+/* Which part of the table is this box's. False: not yet, another table comes first. */
+bool registrar_boxes_share(
+	const struct pbox_registrar *r, struct pbox_job *job, struct pbox_table *t);
+/* registrar_unsupported.c: capabilities of each box (R4.10). */
 #define REGISTRAR_CAN (1u << PBOX_CAN_SLOTS | 1u << PBOX_CAN_CLOCK | 1u << PBOX_CAN_WORK)
+/* And of this one. */
+static inline uint32_t
+registrar_can(const struct pbox_registrar *r)
+{
+	return REGISTRAR_CAN | (r->conf.boxes.boxes > 1 ? 1u << PBOX_CAN_BOXES : 0);
+}
 /* Does it ask for what a later release does (R4.10, section 13)? What that is. */
 bool registrar_unsupported_declare(const struct pbox_declare *m, struct pbox_error *what);
-bool registrar_unsupported_join(const struct pbox_join *m, struct pbox_error *what);
+bool registrar_unsupported_join(
+	const struct pbox_registrar *r, const struct pbox_join *m, struct pbox_error *what);
 /* To worker w of the job, in its session, with a tag if that has them. out->peer NULL: to its address. */
 void registrar_send(
 	struct pbox_registrar *r, const struct pbox_job *job, unsigned w, struct pbox_send *out);
@@ -488,6 +507,7 @@ extern const struct registrar_part registrar_lease_part;
 extern const struct registrar_part registrar_keep_part;
 extern const struct registrar_part registrar_open_part;
 extern const struct registrar_part registrar_table_part;
+extern const struct registrar_part registrar_boxes_part;
 extern const struct registrar_part registrar_requests_part;
 extern const struct registrar_part registrar_staging_part;
 extern const struct registrar_part registrar_view_part;

@@ -182,7 +182,8 @@ send_welcome(struct pbox_registrar *r, struct pbox_job *job, unsigned w, uint32_
 		.window = mb->window,
 		.number = job->run.number,
 		.flags = (job->auth != NULL ? PBOX_WELCOME_AUTH : 0) |
-			 (job->conf->secret_len == 0 ? PBOX_WELCOME_INSECURE : 0) | REGISTRAR_CAN,
+			 (job->conf->secret_len == 0 ? PBOX_WELCOME_INSECURE : 0) |
+			 registrar_can(r),
 	};
 	const struct registrar_addressee to = {
 		.peer = mb->peer,
@@ -481,7 +482,7 @@ join_supported(struct pbox_registrar *r, struct registrar_join *q)
 {
 	struct pbox_error later;
 
-	return !registrar_unsupported_join(&q->m, &later) ||
+	return !registrar_unsupported_join(r, &q->m, &later) ||
 	       registrar_unsupported(r, q->f, later.text);
 }
 
@@ -494,6 +495,7 @@ static const struct registrar_check join_check[] = {
 	{join_not_stopping, PBOX_E_SHUTDOWN},   /* R9.5 */
 	{registrar_not_kicked, PBOX_E_NO_JOB},  /* by an operator */
 	{join_supported, PBOX_E_UNSUPPORTED},   /* R4.10 */
+	{registrar_boxes_join, 0},              /* R16.2, R16.3 */
 	{registrar_asks, 0},                    /* its fields: registrar_check.c */
 	{join_is_new, 0},                       /* R4.6 */
 	{registrar_run_join, 0},                /* R12.3 to R12.5, and the other workers */

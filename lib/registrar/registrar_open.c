@@ -26,11 +26,12 @@ pbox_registrar_uncleared(const struct pbox_registrar *r)
 static void
 open_table(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
 {
+	const struct pbox_chunk *own = pbox_table_own_chunk(&jt->t);
 	bool gone = jt->restoring && jt->restorers == 0;
 
 	PBOX_ASSERT(jt->built && !jt->loading && !jt->preparing && jt->shards_open == 0);
-	jt->stateless = jt->restoring && jt->t.n_chunks > 0 && jt->t.chunk[0].s0 != NULL &&
-			jt->t.chunk[0].fragment[0].version == 0;
+	jt->stateless =
+		jt->restoring && own != NULL && own->s0 != NULL && own->fragment[0].version == 0;
 	if (jt->restoring)
 		registrar_event(r, PBOX_LOG_INFO,
 			"job '%s': table %u is restored from what %u of %u workers hold", job->name,
@@ -74,8 +75,12 @@ registrar_open_work(struct pbox_registrar *r, struct pbox_job *job, struct pbox_
 	PBOX_ASSERT(jt->preparing && !jt->loading && job->state == PBOX_JOB_OPEN);
 	while (jt->next_chunk < jt->t.n_chunks && done < SLICE_PAGES) {
 		const struct pbox_chunk *c = &jt->t.chunk[jt->next_chunk++];
+		struct pbox_shard_table *st;
 
-		struct pbox_shard_table *st = jt->shard[r->conf.endpoint[c->endpoint].shard];
+		done++;
+		if (c->endpoint == PBOX_ELSEWHERE)
+			continue;
+		st = jt->shard[r->conf.endpoint[c->endpoint].shard];
 
 		if (jt->restoring)
 			pbox_shard_table_restores(st, c->fragments);
@@ -84,7 +89,7 @@ registrar_open_work(struct pbox_registrar *r, struct pbox_job *job, struct pbox_
 			if (!jt->restoring)
 				registrar_rounds_begin(st, &c->fragment[f]);
 		}
-		done += 1 + c->fragments / PAGE_FRAGMENTS;
+		done += c->fragments / PAGE_FRAGMENTS;
 	}
 	if (jt->next_chunk < jt->t.n_chunks) {
 		r->unfinished = true;

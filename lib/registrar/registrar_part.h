@@ -39,6 +39,7 @@ typedef void (*registrar_handler)(
 	X(keep)            \
 	X(open)            \
 	X(table)           \
+	X(boxes)           \
 	X(requests)        \
 	X(staging)         \
 	X(view)            \

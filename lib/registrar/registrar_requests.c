@@ -60,7 +60,7 @@ set(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt, s
 		return restore_groups(&jt->t, m, first, end, err);
 	if (!registrar_finished(r, job, jt->t.id, &jt->finished.highest))
 		/* a table without elements has no rounds: they are those of the others */
-		jt->finished.highest = jt->t.n_chunks > 0 ? 0 : m->from_round - 1;
+		jt->finished.highest = jt->t.n_fragments > 0 ? 0 : m->from_round - 1;
 	code = set_groups(&jt->t, m, first, end, &jt->finished, err);
 	if (code == PBOX_E_FULL) {
 		if (!registrar_rounds_known(r, jt))

@@ -80,7 +80,7 @@ registrar_restore_untouched(
 static void
 stateless(struct pbox_registrar *r, const struct pbox_job *job, const struct pbox_job_table *jt)
 {
-	uint32_t round = pbox_chunk_frag_version(&jt->t.chunk[0], 0);
+	uint32_t round = pbox_chunk_frag_version(pbox_table_own_chunk(&jt->t), 0);
 
 	if (round != 0)
 		registrar_event(r, PBOX_LOG_WARN,

@@ -326,7 +326,8 @@ registrar_run_join(struct pbox_registrar *r, struct registrar_join *q)
 	const struct ended_run *e = ended(rec, m);
 	enum meaning what = JOINS;
 
-	if (e == NULL)
+	/* a worker that is of a later run by now says so */
+	if (e == NULL && m->number <= q->made_way)
 		e = ended_with(rec, q->made_way);
 	if (m->number > r->runs && m->number - r->runs > NUMBERS_AHEAD)
 		return registrar_refuse(r, q->f, PBOX_E_BAD_REQUEST, 0,

@@ -119,6 +119,10 @@ take_declare(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_j
 		registrar_unsupported(r, f, err.text);
 		return;
 	}
+	if (registrar_boxes_declare(r, &m, &err)) {
+		registrar_refuse(r, f, PBOX_E_UNSUPPORTED, m.table, "%s", err.text);
+		return;
+	}
 	bad = bad_declare(&m, job->n_tables, mb->declared);
 	if (bad == NULL && registrar_is_planned(job) &&
 		(m.table > 0 || m.mode != PBOX_MODE_OPTIMISER || m.op == PBOX_OP_WEIGHTED_MEAN))
@@ -225,7 +229,11 @@ send_not_ready(struct pbox_registrar *r, const struct pbox_frame *f, const struc
 static uint32_t
 lowest_version(const struct pbox_chunk *c)
 {
-	uint32_t lowest = pbox_chunk_frag_version(c, 0);
+	uint32_t lowest;
+
+	if (c->fragments == 0) /* of another box, which says it */
+		return 0;
+	lowest = pbox_chunk_frag_version(c, 0);
 
 	for (unsigned f = 1; f < c->fragments; f++) {
 		uint32_t v = pbox_chunk_frag_version(c, f);
@@ -256,7 +264,8 @@ send_page(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job 
 		const struct pbox_layout_chunk *lc = &t->layout.chunk[i];
 		struct pbox_chunk_entry e = {
 			.chunk_id = t->first_chunk_id + i,
-			.endpoint = lc->endpoint,
+			.endpoint = (uint16_t)(lc->box << 8 |
+					       (lc->endpoint != PBOX_ELSEWHERE ? lc->endpoint : 0)),
 			.segments = lc->segments,
 			.elements = lc->elements,
 			.version = lowest_version(&t->chunk[i]),

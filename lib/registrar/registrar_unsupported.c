@@ -34,9 +34,10 @@ registrar_unsupported_declare(const struct pbox_declare *m, struct pbox_error *w
 }
 
 bool
-registrar_unsupported_join(const struct pbox_join *m, struct pbox_error *what)
+registrar_unsupported_join(
+	const struct pbox_registrar *r, const struct pbox_join *m, struct pbox_error *what)
 {
-	uint32_t needs = m->needs & ~REGISTRAR_CAN;
+	uint32_t needs = m->needs & ~registrar_can(r);
 	char text[160];
 	size_t n = 0;
 
@@ -74,5 +75,5 @@ on_later(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *
 
 const struct registrar_part registrar_unsupported_part = {
 	.name = "later releases",
-	.types = {{on_later, PBOX_TASK}, {on_later, PBOX_BOXES}, {on_later, PBOX_STATS}},
+	.types = {{on_later, PBOX_TASK}, {on_later, PBOX_STATS}},
 };

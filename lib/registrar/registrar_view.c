@@ -118,8 +118,8 @@ pbox_registrar_view_table(const struct pbox_registrar *r, const struct pbox_job 
 	out->elements = t->layout.elements;
 	out->bytes = t->bytes;
 	/* before that its fragments are the loader's, or are being made ready */
-	if (out->open && t->n_chunks > 0)
-		out->version = pbox_chunk_frag_version(&t->chunk[0], 0);
+	if (out->open && t->n_fragments > 0)
+		out->version = pbox_chunk_frag_version(pbox_table_own_chunk(t), 0);
 	out->round = pbox_registrar_round(r, job, table);
 	count_restoring(r, job, table, out);
 }

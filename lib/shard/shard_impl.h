@@ -221,8 +221,8 @@ struct pbox_shard {
 	bool intact; /* of the sum that is made: its contributions are */
 	struct pbox_error_rate error_rate;
 	struct shard_source source[SHARD_SOURCES];
-	struct pbox_job_tag tag; /* of the frame that is being sent */
-	bool own_endpoint[PBOX_MAX_ENDPOINTS];
+	struct pbox_job_tag tag;                   /* of the frame that is being sent */
+	bool own_endpoint[PBOX_ELSEWHERE + 1];     /* never PBOX_ELSEWHERE */
 	uint8_t own_index[PBOX_MAX_ENDPOINTS];     /* among the shard's own */
 	bool on_heap;                              /* the shard itself */
 	struct pbox_shard_job *job[PBOX_MAX_JOBS]; /* by number */

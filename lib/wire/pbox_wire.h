@@ -467,6 +467,23 @@ int pbox_work_ask_decode(const void *buf, size_t len, struct pbox_work_ask *m);
 size_t pbox_work_ok_encode(void *buf, size_t cap, const struct pbox_work_ok *m);
 int pbox_work_ok_decode(const void *buf, size_t len, struct pbox_work_ok *m);
 
+/* ---- section 16 ------------------------------------------------------------------------------ */
+
+#define PBOX_MAX_BOXES 16 /**< that a job is at */
+
+/** BOXES_OK: the boxes of the job, in their order, and what they must have in common. */
+struct pbox_boxes_ok {
+	uint16_t boxes, box; /**< box: which of them answers */
+	uint32_t cores;      /**< its data cores */
+	uint32_t chunk_elements;
+	uint16_t mtu;
+	char release[25];
+	struct pbox_endpoint at[PBOX_MAX_BOXES]; /**< their control endpoints */
+};
+
+size_t pbox_boxes_ok_encode(void *buf, size_t cap, const struct pbox_boxes_ok *m);
+int pbox_boxes_ok_decode(const void *buf, size_t len, struct pbox_boxes_ok *m);
+
 size_t pbox_error_encode(void *buf, size_t cap, const struct pbox_error_msg *m);
 int pbox_error_decode(const void *buf, size_t len, struct pbox_error_msg *m);
 

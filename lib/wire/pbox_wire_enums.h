@@ -45,6 +45,8 @@ extern "C" {
 	X(PBOX_NOT_READY, 0x12, NOT_READY)   \
 	X(PBOX_WORK, 0x13, WORK)             \
 	X(PBOX_WORK_OK, 0x14, WORK_OK)       \
+	X(PBOX_BOXES, 0x17, BOXES)           \
+	X(PBOX_BOXES_OK, 0x18, BOXES_OK)     \
 	X(PBOX_PUSH, 0x20, PUSH)             \
 	X(PBOX_PUSH_OK, 0x21, PUSH_OK)       \
 	X(PBOX_PULL, 0x22, PULL)             \
@@ -61,8 +63,6 @@ extern "C" {
 #define PBOX_TYPES_LATER(X)              \
 	X(PBOX_TASK, 0x15, TASK)         \
 	X(PBOX_TASK_OK, 0x16, TASK_OK)   \
-	X(PBOX_BOXES, 0x17, BOXES)       \
-	X(PBOX_BOXES_OK, 0x18, BOXES_OK) \
 	X(PBOX_STATS, 0x19, STATS)       \
 	X(PBOX_STATS_OK, 0x1A, STATS_OK) \
 	X(PBOX_MOVED, 0x2A, MOVED)
@@ -153,7 +153,8 @@ enum pbox_hyper_id { PBOX_HYPERS(PBOX_LIST_SYMBOL) PBOX_HYPER_IDS };
 	X(PBOX_E_LOST, 17, LOST)                 \
 	X(PBOX_E_RUNNING, 18, RUNNING)           \
 	X(PBOX_E_RUN_ENDED, 19, RUN_ENDED)       \
-	X(PBOX_E_UNSUPPORTED, 20, UNSUPPORTED)
+	X(PBOX_E_UNSUPPORTED, 20, UNSUPPORTED)   \
+	X(PBOX_E_ELSEWHERE, 21, ELSEWHERE)
 enum pbox_errcode { PBOX_ERRCODES(PBOX_LIST_SYMBOL) };
 
 /** What happens when a worker is dead (R8.5), as a JOIN says it. */

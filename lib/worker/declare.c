@@ -29,9 +29,12 @@ declare_drop(struct declaring *g)
 	if (g->pages.s != NULL)
 		pager_close(&g->pages);
 	map_free(&g->map);
+	free(g->agreed.got);
+	g->agreed = (struct map_seen){0};
 	table_free(g->t);
 	g->t = NULL;
 	g->mapping = false;
+	g->box = 0;
 }
 
 static void
@@ -113,6 +116,10 @@ declare_begin(struct session *s, struct declaring *g)
 
 	if (rc != 0)
 		return rc;
+	if (g->d->own_data && w->boxes > 1)
+		return pbox_client_fail(&g->d->err, PBOX_C_INVALID,
+			"job '%s' is at %u boxes, and this program knows jobs at one box alone: remove 'boxes' from the configuration of the box",
+			w->job, w->boxes);
 	g->d->waits = g->d->asks_map = false;
 	g->t = w->tables < MAX_TABLES ? table_new(what, w->tables, discipline) : NULL;
 	if (g->t == NULL || pager_open(&g->pages, s) != 0)
@@ -149,7 +156,7 @@ declare_finish(struct session *s, struct declaring *g)
 	struct pbox_client_error *err = &g->d->err;
 	int rc;
 
-	g->mapped = s->number;
+	g->mapped = s->number; /* of all boxes */
 	rc = table_layout(g->t, &g->map, (uint32_t)g->pages.cap, err);
 	if (rc == 0)
 		rc = g->t->discipline->begin(s, g->t, g->d->what->first_round, err);
@@ -187,6 +194,9 @@ declare_map_page(void *ctx, const struct page *p, uint32_t *count)
 {
 	struct declaring *g = ctx;
 
+	if (g->box > 0)
+		return map_agree(
+			g->pages.s, g->t, &g->map, &g->agreed, &p->request, count, &g->d->err);
 	return map_take(g->pages.s, g->t, &g->map, &p->request, count, &g->d->err);
 }
 
@@ -208,7 +218,24 @@ declaring_progress(struct declaring *g)
 	pbox_text_tame(d->box_says);
 }
 
-/** DECLARE, then MAP; 1: there is more to do. */
+/** Go on with another box; 1, or a failure. */
+static int
+declare_at(struct pbox_worker *w, struct declaring *g, unsigned box)
+{
+	pager_close(&g->pages);
+	free(g->agreed.got);
+	g->agreed = (struct map_seen){0};
+	if (g->mapping && box > 0)
+		g->agreed.got = calloc(g->t->chunks + 1, 1);
+	if (pager_open(&g->pages, w->box[box]) != 0 ||
+		(g->mapping && box > 0 && g->agreed.got == NULL))
+		return pbox_client_fail(&g->d->err, PBOX_C_MEMORY,
+			"no memory for table %u of %u tensors", w->tables, g->t->n);
+	g->box = box;
+	return 1;
+}
+
+/** DECLARE at all boxes, then MAP; 1: there is more to do. */
 static int
 proceed(struct session *s, struct declaring *g)
 {
@@ -220,17 +247,24 @@ proceed(struct session *s, struct declaring *g)
 			return 1;
 		if (p != NULL)
 			return declare_refused(s, g, p);
+		if (g->box + 1 < s->w->boxes)
+			return declare_at(s->w, g, g->box + 1);
 		g->d->running.code = 0;
 		g->d->running_ns = 0;
 		g->mapping = g->d->asks_map = true;
+		if (g->box > 0)
+			return declare_at(s->w, g, 0);
 		pager_reset(&g->pages);
 	}
-	if (!pager_map(&g->pages, g->t, &g->map.seen, declare_map_page, g, &rc, &p)) {
+	if (!pager_map(&g->pages, g->t, g->box > 0 ? &g->agreed : &g->map.seen, declare_map_page, g,
+		    &rc, &p)) {
 		declaring_progress(g);
 		return 1;
 	}
 	if (p != NULL)
 		return declare_refused(s, g, p);
+	if (rc == 0 && g->box + 1 < s->w->boxes)
+		return declare_at(s->w, g, g->box + 1);
 	return rc != 0 ? rc : declare_finish(s, g);
 }
 
@@ -240,7 +274,8 @@ declare_tick(struct session *s)
 	struct declaring *g = &s->w->declaring;
 	int rc = 0;
 
-	if (g->d == NULL || rejoin_pauses(s) || rejoin_restoring(s) || s->w->now < g->again_ns)
+	if (g->d == NULL || s->index != g->box || rejoin_pauses(s) || rejoin_restoring(s) ||
+		s->w->now < g->again_ns)
 		return;
 	if (g->t == NULL)
 		rc = declare_begin(s, g);
@@ -257,7 +292,8 @@ declare_due(const struct session *s)
 {
 	const struct declaring *g = &s->w->declaring;
 
-	if (g->d == NULL || rejoin_pauses(s) || rejoin_restoring(s))
+	if (g->d == NULL || s->index != g->box || rejoin_pauses(s) || rejoin_restoring(s) ||
+		!s->w->opened || !s->listed)
 		return UINT64_MAX;
 	if (g->t == NULL)
 		return g->again_ns;

@@ -28,7 +28,7 @@
 #define NS_PER_S  1000000000ull
 
 #define MAX_TABLES   65535
-#define WORKER_BOXES 16   /* boxes that a job may be at */
+#define WORKER_BOXES PBOX_WORKER_BOXES
 #define MAX_WINDOW   4096 /* frames in flight per endpoint */
 #define FIRST_WINDOW 16
 #define MIN_THRESH   3    /* later answers that make a loss likely, as in TCP */

@@ -43,6 +43,21 @@ header_echo(struct session *s, const struct rx_frame *f)
 }
 
 void
+header_leave(struct session *s)
+{
+	struct pbox_hdr h;
+
+	if (s->token == 0)
+		return;
+	header_fill(s, &h, PBOX_LEAVE);
+	h.chunk = 1;
+	for (unsigned i = 0; i < 2; i++) {
+		link_frame(s, &s->box, &h, NULL, 0, false);
+		link_flush(&s->w->link);
+	}
+}
+
+void
 header_ping(struct session *s)
 {
 	struct pbox_hdr h;

@@ -42,7 +42,20 @@ static uint32_t
 join_needs(const struct session *s)
 {
 	return (s->w->conf.slots != 0 ? 1u << PBOX_CAN_SLOTS : 0) |
+	       (s->index > 0 ? 1u << PBOX_CAN_BOXES : 0) |
 	       (s->w->conf.policy == PBOX_POLICY_REASSIGN ? 1u << PBOX_CAN_WORK : 0);
+}
+
+/** All boxes of a job make fragments for the smallest MTU that they hear of: the others hear that of the first one, too. */
+static uint16_t
+join_mtu(const struct session *s)
+{
+	const struct session *first = s->w->box[0];
+	unsigned mtu = s->w->link.port->mtu;
+
+	if (s->index > 0 && first->mtu + first->tag < mtu)
+		mtu = first->mtu + first->tag;
+	return (uint16_t)(mtu < 65535 ? mtu : 65535);
 }
 
 static void
@@ -55,14 +68,14 @@ send_join(struct join *j, const struct pbox_retry *with)
 		.nonce = j->nonce,
 		.worker = j->worker < 0 ? PBOX_NO_WORKER : (uint16_t)j->worker,
 		.workers = (uint16_t)s->w->conf.workers,
-		.mtu = (uint16_t)(s->w->link.port->mtu < 65535 ? s->w->link.port->mtu : 65535),
+		.mtu = join_mtu(s),
 		.window = (uint16_t)window,
 		.lease_ms = s->w->conf.lease_ms,
 		.policy = (uint8_t)s->w->conf.policy,
 		.auth = auth_possible(),
 		.revision = PBOX_REVISION,
 		.number = j->number,
-		.can = join_needs(s) | 1u << PBOX_CAN_CLOCK,
+		.can = join_needs(s) | 1u << PBOX_CAN_CLOCK | 1u << PBOX_CAN_BOXES,
 		.needs = join_needs(s),
 		.slots = (uint16_t)s->w->conf.slots,
 	};
@@ -178,6 +191,7 @@ on_welcome(struct join *j, const struct rx_frame *f)
 	struct session *s = j->s;
 	struct pbox_welcome *m = &j->welcome;
 	struct pbox_client_error why;
+	uint32_t lacks;
 	bool good;
 	int rc;
 
@@ -218,10 +232,11 @@ on_welcome(struct join *j, const struct rx_frame *f)
 		welcome_refused(j, f, REFUSAL_UNSOUND, &why);
 		return;
 	}
-	if ((m->flags & join_needs(s)) != join_needs(s)) {
+	lacks = join_needs(s) & ~m->flags;
+	if (lacks != 0) {
 		pbox_client_fail(&why, PBOX_C_VERSION,
 			"joining job '%s' at %s: this box does not know %s: install the release of this worker's library there",
-			s->w->job, s->name, pbox_capability_name(PBOX_CAN_SLOTS));
+			s->w->job, s->name, pbox_capability_name((unsigned)__builtin_ctz(lacks)));
 		welcome_refused(j, f, REFUSAL_INCAPABLE, &why);
 		return;
 	}
@@ -267,8 +282,8 @@ join_begin(struct join *j, struct session *s, int worker)
 
 	join_end(j);
 	*j = (struct join){.s = s, .nonce = w->nonce, .worker = worker, .interval = JOIN_INTERVAL};
-	/* a worker without tables has nothing of its run: any run will do */
-	j->number = w->tables > 0 ? s->number : 0;
+	/* a worker without tables has nothing of its run: any run of the first box will do */
+	j->number = s->index > 0 ? w->box[0]->number : w->tables > 0 ? s->number : 0;
 	next_id(j);
 }
 
@@ -401,7 +416,7 @@ join_settle(struct join *j)
 	struct session *s = j->s;
 	const struct pbox_welcome *m = &j->welcome;
 	const struct pbox_worker_ops *port = s->w->link.port;
-	uint32_t hold = port->window / m->endpoints;
+	uint32_t hold = port->window / m->endpoints / s->w->boxes;
 	uint32_t window = m->window;
 
 	if (s->w->conf.window != 0 && s->w->conf.window < window)
@@ -411,7 +426,9 @@ join_settle(struct join *j)
 	if (window > MAX_WINDOW)
 		window = MAX_WINDOW;
 	s->token = m->token;
+	s->w->renumbered |= s->index == 0 && s->number != m->number;
 	s->number = m->number;
+	s->listed = false;
 	s->job_number = m->job;
 	s->w->worker = m->worker;
 	s->w->workers = m->workers;
@@ -422,7 +439,7 @@ join_settle(struct join *j)
 	s->proven |= !j->unproven;
 	s->lease_ms = m->lease_ms;
 	s->tag = j->auth != NULL ? PBOX_TAG_LEN : 0;
-	s->mtu = (m->mtu != 0 && m->mtu < port->mtu ? m->mtu : port->mtu) - s->tag;
+	s->mtu = (m->mtu != 0 && m->mtu < join_mtu(s) ? m->mtu : join_mtu(s)) - s->tag;
 	s->window = (uint16_t)window;
 	s->granted = m->window;
 	s->endpoints = m->endpoints;

@@ -70,13 +70,25 @@ map_begin(struct pbox_worker_table *t, struct table_map *m, const struct pbox_ma
 	return 0;
 }
 
+/** Box and endpoint of a chunk (R16.5); -1: there is none such. */
+static int
+map_endpoint(const struct pbox_worker *w, const struct pbox_chunk_entry *e, uint8_t *box,
+	uint16_t *endpoint)
+{
+	*box = (uint8_t)(e->endpoint >> 8);
+	*endpoint = e->endpoint & 0xFF;
+	return *box < w->boxes && *endpoint < w->box[*box]->endpoints ? 0 : -1;
+}
+
 static int
 map_chunk(const struct session *s, struct pbox_worker_table *t, struct table_map *m, uint32_t i,
 	struct pbox_client_error *err)
 {
 	const struct pbox_chunk_entry *e = &m->entry;
+	uint16_t endpoint;
+	uint8_t box;
 
-	if (i >= t->chunks || e->endpoint >= s->endpoints)
+	if (i >= t->chunks || map_endpoint(s->w, e, &box, &endpoint) != 0)
 		return pbox_client_fail(err, PBOX_C_REFUSED,
 			"the box's map is not sound: chunk %u at endpoint %u", i, e->endpoint);
 	if (m->seen.got[i])
@@ -93,9 +105,9 @@ map_chunk(const struct session *s, struct pbox_worker_table *t, struct table_map
 	t->chunk[i] = (struct chunk){.id = e->chunk_id,
 		.elements = e->elements,
 		.version = e->version,
-		.endpoint = e->endpoint,
+		.endpoint = endpoint,
 		.epoch = t->map_epoch,
-		.box = (uint8_t)s->index};
+		.box = box};
 	m->first[i] = (uint32_t)m->used;
 	m->count[i] = e->segments;
 	memcpy(m->segment + m->used, e->segment, e->segments * sizeof(e->segment[0]));
@@ -129,6 +141,61 @@ map_take(const struct session *s, struct pbox_worker_table *t, struct table_map 
 	if (rc == 0 && h.count == 0 && t->chunks > 0)
 		return pbox_client_fail(err, PBOX_C_REFUSED, "the box's MAPPED is empty");
 	return rc;
+}
+
+/* ---- the same map at another box? (section 16) -------------------------------------------- */
+
+static int
+map_differs(const struct session *s, const struct pbox_worker_table *t, uint32_t chunk,
+	struct pbox_client_error *err)
+{
+	return pbox_client_fail(err, PBOX_C_MISMATCH,
+		"the boxes at %s and %s lay table %u out differently (chunk %u of %u): give all boxes of a job the same cores, chunk-bytes and 'boxes'",
+		s->w->box[0]->name, s->name, t->number, chunk, t->chunks);
+}
+
+int
+map_agree(const struct session *s, struct pbox_worker_table *t, struct table_map *m,
+	struct map_seen *seen, const struct pbox_worker_request *r, uint32_t *count,
+	struct pbox_client_error *err)
+{
+	struct pbox_chunk_entry *e = &m->entry;
+	struct pbox_mapped h;
+	struct pbox_cursor cur;
+
+	if (pbox_mapped_decode(r->answer, r->answer_len, &h, &cur) != 0 || h.table != t->number)
+		return pbox_client_fail(err, PBOX_C_REFUSED, "the box's MAPPED is malformed");
+	if (h.chunks != t->chunks || h.frag_elements != t->frag_elements ||
+		h.first_chunk_id != t->first_chunk_id)
+		return map_differs(s, t, 0, err);
+	*count = h.count;
+	if (h.count == 0 && t->chunks > 0)
+		return pbox_client_fail(err, PBOX_C_REFUSED, "the box's MAPPED is empty");
+	for (uint32_t i = h.first; i < h.first + h.count; i++) {
+		struct chunk *k = &t->chunk[i];
+		uint16_t endpoint;
+		uint8_t box;
+
+		if (pbox_mapped_next(&cur, e) != 0 || i >= t->chunks)
+			return pbox_client_fail(
+				err, PBOX_C_REFUSED, "the box's MAPPED is malformed");
+		if (map_endpoint(s->w, e, &box, &endpoint) != 0 || box != k->box ||
+			e->chunk_id != k->id || e->elements != k->elements ||
+			e->segments != m->count[i] ||
+			memcmp(e->segment, m->segment + m->first[i],
+				e->segments * sizeof(e->segment[0])) != 0)
+			return map_differs(s, t, i, err);
+		if (seen->got[i])
+			continue;
+		seen->got[i] = 1;
+		seen->n_got++;
+		if (box != s->index)
+			continue;
+		k->endpoint = endpoint;
+		k->version = e->version;
+		k->epoch = r->map_epoch;
+	}
+	return 0;
 }
 
 /* ---- the same map again? (R10.3) ------------------------------------------------------------ */
@@ -201,17 +268,22 @@ map_compare(struct session *s, struct pbox_worker_table *t, struct map_again *m,
 	t->map_epoch = r->map_epoch;
 	for (unsigned k = 0; k < h.count; k++) {
 		uint32_t i = h.first + k;
+		uint16_t endpoint;
+		uint8_t box;
 
 		if (pbox_mapped_next(&cur, &m->entry) != 0 || i >= t->chunks ||
-			m->entry.endpoint >= s->endpoints)
+			map_endpoint(s->w, &m->entry, &box, &endpoint) != 0)
 			return pbox_client_fail(
 				err, PBOX_C_REFUSED, "the box's MAPPED is malformed");
 		if (m->seen.got[i])
 			continue;
-		if (m->entry.chunk_id != t->chunk[i].id || !same_segments(t, i, &m->entry))
+		if (m->entry.chunk_id != t->chunk[i].id || box != t->chunk[i].box ||
+			!same_segments(t, i, &m->entry))
 			return other_map(s, t, &h, err);
-		t->chunk[i].endpoint = m->entry.endpoint;
-		t->chunk[i].epoch = r->map_epoch;
+		if (box == s->index) {
+			t->chunk[i].endpoint = endpoint;
+			t->chunk[i].epoch = r->map_epoch;
+		}
 		m->seen.got[i] = 1;
 		m->seen.n_got++;
 	}

@@ -70,6 +70,11 @@ struct pbox_worker *pbox_worker_create(const struct pbox_client_conf *conf,
 	const struct sockaddr_in *box, struct pbox_worker_ops *port);
 void pbox_worker_destroy(struct pbox_worker *w);
 
+#define PBOX_WORKER_BOXES 16
+/** The program names so many boxes, of which that of pbox_worker_create() is one: they must be those of the job, all or one
+ * of them. Before pbox_worker_open(). @p n  up to PBOX_WORKER_BOXES */
+void pbox_worker_boxes(struct pbox_worker *w, const struct sockaddr_in *box, unsigned n);
+
 /** Begin to join; pbox_worker_state() says how it ends. @p deadline  ns, for all of it */
 void pbox_worker_open(struct pbox_worker *w, uint64_t now, uint64_t deadline);
 

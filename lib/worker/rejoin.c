@@ -14,7 +14,8 @@
  * done for it.
  */
 
-#define SILENCE (2 * NS_PER_S)
+#define SILENCE      (2 * NS_PER_S)
+#define FOLLOW_AGAIN (250 * NS_PER_MS)
 
 void
 rejoin_close(struct session *s)
@@ -147,11 +148,11 @@ begin_again(struct session *s)
 			s->name, m->worker, m->workers, w->worker, w->workers);
 		return;
 	}
-	if (s->join.number != 0 && m->number != s->number) {
+	if (s->join.number != 0 && m->number != s->join.number) {
 		text_fail(w, PBOX_C_RUN_ENDED,
 			"the box at %s has another run of job '%s' now (%llu, this worker's is %llu)",
 			s->name, w->job, (unsigned long long)m->number,
-			(unsigned long long)s->number);
+			(unsigned long long)s->join.number);
 		return;
 	}
 	if (m->incarnation != s->incarnation && ended_by_restart(w) != NULL) {
@@ -184,6 +185,13 @@ static void
 join_ended(struct session *s)
 {
 	s->rejoin.joining = false;
+	if (s->index > 0 && s->w->tables == 0 && s->join.rc == PBOX_C_RUN_ENDED) {
+		/* the first box gives the number of the run that this one has */
+		s->w->astray = true;
+		rejoin_begin(s, REJOIN_FORGOTTEN);
+		s->join.next_tx = s->w->now + FOLLOW_AGAIN;
+		return;
+	}
 	if (s->join.rc != 0)
 		text_fail(s->w, s->join.err.code, "%s", s->join.err.text);
 	else if (!same_session(s, &s->join.welcome))
@@ -318,6 +326,8 @@ rejoin_tick(struct session *s)
 		if (r->joining || w->failed)
 			return;
 	}
+	if (!s->listed) /* boxes.c */
+		return;
 	if (r->phase == PHASE_DECLARE)
 		tick_declare(s);
 	if (r->phase == PHASE_MAP && !w->failed)

@@ -68,6 +68,7 @@ request_start(struct session *s, struct pbox_worker_request *r)
 	*end = r;
 	r->listed = true;
 	r->next_tx = 0;
+	r->tries = 0;
 	/* a request of the host waits for the tick: only then does the worker know the time */
 	if (r->own && rejoin_admits(s, r))
 		request_send(s, r, false);
@@ -147,6 +148,14 @@ remember_set(struct session *s, const struct pbox_worker_request *r)
 		text_fail(w, PBOX_C_MEMORY, "no memory to remember hyper-parameters");
 }
 
+/** Hyper-parameters are set at all boxes, at one after the other. */
+static bool
+is_for_next(const struct session *s, const struct pbox_worker_request *r)
+{
+	return !r->own && r->type == PBOX_SET && r->answer_type == PBOX_SET_OK &&
+	       s->index + 1 < s->w->boxes;
+}
+
 void
 request_frame(struct session *s, const struct rx_frame *f)
 {
@@ -169,6 +178,10 @@ request_frame(struct session *s, const struct rx_frame *f)
 	r->answer_aux = f->hdr.aux;
 	r->map_epoch = f->hdr.map_epoch;
 	request_unlist(s, r);
+	if (is_for_next(s, r)) {
+		request_start(s->w->box[s->index + 1], r);
+		return;
+	}
 	request_end(s->w, r);
 	remember_set(s, r);
 }
@@ -180,6 +193,8 @@ pbox_worker_request(struct pbox_worker *w, struct pbox_worker_request *r)
 {
 	assert(!r->listed && (r->answer != NULL || r->answer_cap == 0));
 	r->own = false;
+	for (unsigned i = 1; i < w->boxes && r->type == PBOX_LEAVE; i++)
+		header_leave(w->box[i]);
 	request_start(w->box[0], r);
 }
 
@@ -188,7 +203,8 @@ pbox_worker_request_cancel(struct pbox_worker *w, struct pbox_worker_request *r)
 {
 	struct pbox_worker_request **p = &w->answered;
 
-	request_drop(w->box[0], r);
+	for (unsigned i = 0; i < w->boxes && r->listed; i++)
+		request_drop(w->box[i], r);
 	while (*p != NULL && *p != r)
 		p = &(*p)->next;
 	if (*p == NULL)

@@ -9,10 +9,11 @@
 
 /* A session, one a box: its phases, its frames, keep-alive within the lease, and its end. */
 
-#define PING_EVERY NS_PER_S
-#define DOUBTFUL   (100 * NS_PER_MS)
-#define ASKED_TIME (20 * NS_PER_MS)
-#define ASKED_MOST 8 /* PINGs of the box that are answered in that time */
+#define PING_EVERY   NS_PER_S
+#define DOUBTFUL     (100 * NS_PER_MS)
+#define ASKED_TIME   (20 * NS_PER_MS)
+#define FOLLOW_AGAIN (250 * NS_PER_MS)
+#define ASKED_MOST   8 /* PINGs of the box that are answered in that time */
 
 /* ---- its beginning ------------------------------------------------------------------------ */
 
@@ -21,31 +22,33 @@ session_open(struct session *s, uint64_t deadline)
 {
 	s->phase = SESSION_JOINING;
 	s->deadline = deadline;
-	join_begin(&s->join, s, s->w->conf.worker);
+	join_begin(&s->join, s, s->index > 0 ? s->w->worker : s->w->conf.worker);
 }
 
-/** Leave a session that cannot be used, without waiting for the answer. It is sent twice, as one may get lost: the
- * number shall be free for the next attempt. */
-static void
-session_give_back(struct session *s)
-{
-	struct pbox_hdr h;
-
-	if (s->token == 0)
-		return;
-	header_fill(s, &h, PBOX_LEAVE);
-	h.chunk = 1;
-	for (unsigned i = 0; i < 2; i++) {
-		link_frame(s, &s->box, &h, NULL, 0, false);
-		link_flush(&s->w->link);
-	}
-}
-
+/** The worker leaves all its boxes, so that its number is free for the next attempt. */
 static void
 open_fails(struct session *s, const struct pbox_client_error *err)
 {
-	text_fail(s->w, err->code, "%s", err->text);
-	session_give_back(s);
+	if (s->index > 0)
+		text_fail(s->w, err->code,
+			"the box at %s took this worker in, and another of the job's did not: %s",
+			s->w->box[0]->name, err->text);
+	else
+		text_fail(s->w, err->code, "%s", err->text);
+	for (unsigned i = 0; i < s->w->boxes; i++)
+		header_leave(s->w->box[i]);
+}
+
+/** Another box than the first one has a later run than this worker was given. The first one has it too, and gives it. */
+static bool
+open_follows(struct session *s)
+{
+	if (s->index == 0 || s->join.rc != PBOX_C_RUN_ENDED || s->w->now >= s->deadline)
+		return false;
+	s->w->astray = true;
+	session_open(s, s->deadline);
+	s->join.next_tx = s->w->now + FOLLOW_AGAIN;
+	return true;
 }
 
 static void
@@ -57,7 +60,7 @@ tick_joining(struct session *s)
 		join_finish(j, join_expired(j));
 	if (!j->done)
 		join_tick(j);
-	if (!j->done)
+	if (!j->done || open_follows(s))
 		return;
 	if (j->rc == 0)
 		j->rc = join_settle(j);
@@ -270,6 +273,8 @@ keep_alive(struct session *s)
 void
 session_tick(struct session *s)
 {
+	if (s->phase == SESSION_CLOSED && s->index > 0) /* boxes.c has found it */
+		session_open(s, s->deadline);
 	if (s->phase == SESSION_JOINING)
 		tick_joining(s);
 	if (s->phase == SESSION_PATH && !s->w->failed)
@@ -278,6 +283,8 @@ session_tick(struct session *s)
 		return;
 	rejoin_tick(s);
 	if (!s->w->failed)
+		boxes_tick(s);
+	if (!s->w->failed && s->w->opened && s->listed)
 		declare_tick(s);
 }
 
@@ -309,6 +316,8 @@ session_due(const struct session *s)
 {
 	uint64_t due;
 
+	if (s->phase == SESSION_CLOSED)
+		return s->index > 0 ? 0 : UINT64_MAX;
 	if (s->phase == SESSION_JOINING)
 		return s->join.done ? 0 : least(s->join.next_tx, s->deadline);
 	if (s->phase == SESSION_PATH)

@@ -2,7 +2,6 @@
  * Copyright (c) 2026 the PBox authors
  */
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,8 +51,6 @@ pbox_worker_create(const struct pbox_client_conf *conf, const struct sockaddr_in
 	struct pbox_worker_ops *port)
 {
 	struct pbox_worker *w = calloc(1, sizeof(*w));
-	struct session *s;
-	char address[INET_ADDRSTRLEN];
 
 	if (w == NULL)
 		return NULL;
@@ -62,17 +59,7 @@ pbox_worker_create(const struct pbox_client_conf *conf, const struct sockaddr_in
 	w->link.port = port;
 	w->nonce = port->random(port->ctx);
 	w->next_id = (uint32_t)port->random(port->ctx) | 1;
-	w->box[0] = s = calloc(1, sizeof(*s));
-	if (s != NULL) {
-		w->boxes = 1;
-		s->w = w;
-		s->box.addr = *box;
-		snprintf(s->name, sizeof(s->name), "%s:%u",
-			inet_ntop(AF_INET, &box->sin_addr, address, sizeof(address)),
-			ntohs(box->sin_port));
-		s->ep = calloc(PBOX_MAX_ENDPOINTS, sizeof(*s->ep));
-	}
-	if (s == NULL || s->ep == NULL || !worker_copy_conf(w, conf)) {
+	if (boxes_session(w, box) == NULL || !worker_copy_conf(w, conf)) {
 		pbox_worker_destroy(w);
 		return NULL;
 	}
@@ -100,6 +87,14 @@ pbox_worker_destroy(struct pbox_worker *w)
 }
 
 void
+pbox_worker_boxes(struct pbox_worker *w, const struct sockaddr_in *box, unsigned n)
+{
+	assert(n <= WORKER_BOXES);
+	memcpy(w->named, box, n * sizeof(*box));
+	w->n_named = n;
+}
+
+void
 pbox_worker_open(struct pbox_worker *w, uint64_t now, uint64_t deadline)
 {
 	w->now = now;
@@ -114,10 +109,7 @@ pbox_worker_state(const struct pbox_worker *w)
 		return PBOX_WORKER_FAILED;
 	if (w->shut)
 		return PBOX_WORKER_SHUT;
-	for (unsigned i = 0; i < w->boxes; i++)
-		if (w->box[i]->phase != SESSION_OPEN)
-			return PBOX_WORKER_OPENING;
-	return PBOX_WORKER_OPEN;
+	return w->opened ? PBOX_WORKER_OPEN : PBOX_WORKER_OPENING;
 }
 
 const struct pbox_client_error *
@@ -184,6 +176,9 @@ pbox_worker_tick(struct pbox_worker *w, uint64_t now, uint64_t drained)
 	w->now = now;
 	for (unsigned i = 0; i < w->boxes && !w->failed; i++)
 		session_tick(w->box[i]);
+	if (w->boxes > 1)
+		boxes_follow(w);
+	w->opened |= boxes_ready(w);
 	if (!w->failed && !w->shut)
 		queue_start(w, START_BATCH);
 	for (unsigned i = 0; i < w->boxes && !w->failed; i++)

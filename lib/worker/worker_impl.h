@@ -11,6 +11,7 @@
  *
  *     worker.c            what the host calls: datagrams and time in, what is due out
  *     session.c           a session, one a box: phases, keep-alive, end
+ *     boxes.c             a job at several boxes: which, and are they alike?
  *     join.c refusal.c path.c           how a session begins: handshake, refusals, path MTU
  *     rejoin.c restore.c                failover: a new session after a restart of the box
  *     declare.c pager.c map.c table.c chunks.c  DECLARE and MAP, the first time and after a restart of the box
@@ -114,6 +115,7 @@ struct join {
 	unsigned hellos, joins;
 	/* R9.3: what RETRYs have brought since the last HELLO; one of them is the box's */
 	struct pbox_retry cookie[JOIN_COOKIES];
+	unsigned follows;               /* of addresses that boxes have given */
 	unsigned heard, cookies, tried; /* RETRYs; of them kept; of these, that JOINs went with */
 	uint64_t cookie_at;             /* when the first one came */
 	uint64_t spree_at;              /* JOINs since then ... */
@@ -275,6 +277,10 @@ unsigned map_declare(const struct pbox_worker_table *t, uint32_t flags, unsigned
 /** Take a page; *count is how many chunks were in it. */
 int map_take(const struct session *s, struct pbox_worker_table *t, struct table_map *m,
 	const struct pbox_worker_request *r, uint32_t *count, struct pbox_client_error *err);
+/** The map of another box than the first: it must be the same. Versions and endpoints of its chunks are taken. */
+int map_agree(const struct session *s, struct pbox_worker_table *t, struct table_map *m,
+	struct map_seen *seen, const struct pbox_worker_request *r, uint32_t *count,
+	struct pbox_client_error *err);
 /** The same for a table that is laid out already: only endpoints and epoch may differ. */
 int map_compare(struct session *s, struct pbox_worker_table *t, struct map_again *m,
 	const struct pbox_worker_request *r, uint32_t *count, struct pbox_client_error *err);
@@ -297,6 +303,8 @@ struct declaring {
 	struct pbox_worker_table *t;
 	struct table_map map;
 	struct pager pages;
+	unsigned box;             /* that is asked now: one after the other */
+	struct map_seen agreed;   /* chunks of its map that are as the first box has them */
 	uint64_t again_ns, again; /* after RUNNING: when, and the pause after that */
 	uint64_t mapped;          /* the run in which it has had the map already; 0: none */
 	bool mapping;
@@ -374,6 +382,26 @@ unsigned sets_count(const struct pbox_worker_table *t);
 const struct pbox_set *sets_at(const struct pbox_worker_table *t, unsigned i);
 void sets_free(struct pbox_worker_table *t);
 
+/* ---- boxes.c: a job at several boxes (section 16) ------------------------------------------------- */
+
+#define BOXES_ANSWER 512
+
+/** The question which boxes there are, under way if `asked`. */
+struct boxes_ask {
+	struct pbox_worker_request request;
+	uint8_t answer[BOXES_ANSWER];
+	bool asked;
+};
+
+/** One more box of the worker, at that control endpoint; its session is not open. NULL: no memory. */
+struct session *boxes_session(struct pbox_worker *w, const struct sockaddr_in *at);
+/** Ask a box for the list, as long as it is not s->listed, and compare the answer. */
+void boxes_tick(struct session *s);
+/** All sessions are there, and their boxes alike. */
+bool boxes_ready(const struct pbox_worker *w);
+/** What w->renumbered and w->astray ask for. */
+void boxes_follow(struct pbox_worker *w);
+
 /* ---- session.c: one a box ------------------------------------------------------------------------- */
 
 enum session_phase {
@@ -410,6 +438,8 @@ struct session {
 	uint64_t doubt_ns; /* since when the session may be gone; 0: it is not (R11.6) */
 	uint64_t asked_ns; /* PINGs of the box: since then ... */
 	unsigned asked;    /* ... so many */
+	bool listed;       /* it has said which boxes there are, or needs not */
+	struct boxes_ask boxes;
 	struct join join;
 	struct path path;
 	struct rejoin rejoin;
@@ -459,6 +489,8 @@ void header_fill(const struct session *s, struct pbox_hdr *h, uint8_t type);
 void header_echo(struct session *s, const struct rx_frame *f);
 /** To the control endpoint. */
 void header_ping(struct session *s);
+/** LEAVE, twice, as one may get lost: nobody waits for the answer. */
+void header_leave(struct session *s);
 
 /* request.c */
 /** One of our own, which goes while those of the host wait. */
@@ -487,8 +519,15 @@ struct pbox_worker {
 	uint8_t run[PBOX_RUN_LEN]; /* identity of its run; zeros: none */
 	bool has_run;
 
-	struct session *box[WORKER_BOXES]; /* a session a box */
+	struct session
+		*box[WORKER_BOXES]; /* a session a box; the first one gives the run its number */
 	unsigned boxes;
+	bool opened;               /* all of them were open */
+	bool renumbered;           /* the first box has given another run: the others follow */
+	bool astray;               /* another box has a later run than the first one gave */
+	struct pbox_boxes_ok list; /* of the first box, if there are several */
+	struct sockaddr_in named[WORKER_BOXES]; /* by the program; n_named 0: one */
+	unsigned n_named;
 	uint16_t worker, workers; /* of the first WELCOME */
 	uint16_t slots;           /* of the job, named or not */
 	uint16_t slot, slot_end;  /* the worker's first one, and the one after its last */

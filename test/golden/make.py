@@ -232,6 +232,10 @@ def malformed_frames(s):
     bad("work with a range that ends before it begins", 0x13, proto.Work(ranges=[[4, 4]]).pack())
     bad("work with ranges that overlap", 0x13, proto.Work(ranges=[[0, 4], [3, 8]]).pack())
     bad("work_ok with 25 ranges", 0x14, proto.WorkOk(ranges=[[i, i + 1] for i in range(25)]).pack())
+    two = [["10.0.0.1", 7269], ["10.0.0.2", 7269]]
+    bad("boxes_ok of a box beyond them", 0x18, proto.BoxesOk(2, 1, 8192, 1500, "0.1.0", two).pack())
+    bad("boxes_ok of no box", 0x18, proto.BoxesOk(0, 1, 8192, 1500, "0.1.0").pack())
+    bad("boxes_ok out of order", 0x18, proto.BoxesOk(0, 1, 8192, 1500, "0.1.0", two).pack()[:-8] + bytes(8))
     bad("status_ok beyond its workers", 0x0C, proto.StatusOk(1, 1, 1, 0, 0, "",
                                                             [proto.Member()]).pack())
 
@@ -324,6 +328,20 @@ def work_frames(s):
     s.control("work_ok while owners change", "R15.5", proto.WorkOk(0, 8, 3, 0, 0, 2, 4, 0))
 
 
+def boxes_frames(s):
+    """Section 16: a job at several boxes."""
+    boxes = 1 << proto.CAPABILITIES["boxes"]
+    s.control("join at the second box", "R16.3", proto.Join(
+        1, 2, 0, 3, 1500, 64, 0, 0, "resnet", "node7", can=boxes, needs=boxes, number=8), joined=False)
+    s.control("error ELSEWHERE with the first box", "R16.3", proto.Error(
+        proto.ERROR["ELSEWHERE"], TYPE["JOIN"], 0x0100000A, "its first box is 10.0.0.1"), joined=False)
+    s.add("boxes", "R16.4", header("BOXES", chunk=96))
+    s.control("boxes_ok", "R16.4", proto.BoxesOk(1, 4, 8192, 9000, "0.1.0", [
+        ["10.0.0.1", 7269], ["10.0.0.2", 7269], ["192.168.7.9", 7269]]))
+    s.control("mapped over two boxes", "R16.5", proto.Mapped(0, 2, 0, 512, 0, [
+        proto.Chunk(0, 3, 512, 9, [[0, 0, 512]]), proto.Chunk(1, 0x0100, 512, 0, [[512, 0, 512]])]))
+
+
 def later_frames(s):
     """Section 13: what a later release sends, and this one refuses by its name."""
     every = sum(1 << bit for bit in proto.CAPABILITIES.values())
@@ -401,6 +419,7 @@ def build():
     state_frames(s)
     echo_frames(s)
     work_frames(s)
+    boxes_frames(s)
     later_frames(s)
     slot_frames(s)
     circle_frames(s)

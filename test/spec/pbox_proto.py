@@ -24,6 +24,7 @@ LR_MUL_ONE = 0x3F80
 MAX_ENDPOINTS = 64
 MAX_SEGMENTS = 64
 MAX_SET = 16
+MAX_BOXES = 16
 
 TYPES = {
     0x01: "HELLO", 0x02: "RETRY", 0x03: "JOIN", 0x04: "WELCOME", 0x05: "DECLARE",
@@ -33,11 +34,12 @@ TYPES = {
     0x22: "PULL", 0x23: "RESULT", 0x24: "PUSHPULL", 0x25: "WAIT", 0x26: "INIT",
     0x27: "INIT_OK", 0x28: "RESTORE", 0x29: "RESTORE_OK",
     0x2B: "FETCH", 0x2C: "FETCHED",
+    0x13: "WORK", 0x14: "WORK_OK", 0x17: "BOXES", 0x18: "BOXES_OK",
     # of a later release (R13.2)
-    0x13: "WORK", 0x14: "WORK_OK", 0x15: "TASK", 0x16: "TASK_OK", 0x17: "BOXES", 0x18: "BOXES_OK",
+    0x15: "TASK", 0x16: "TASK_OK",
     0x19: "STATS", 0x1A: "STATS_OK", 0x2A: "MOVED",
 }
-LATER_TYPES = {"TASK", "TASK_OK", "BOXES", "BOXES_OK", "STATS", "STATS_OK", "MOVED"}
+LATER_TYPES = {"TASK", "TASK_OK", "STATS", "STATS_OK", "MOVED"}
 TYPE = {name: number for number, name in TYPES.items()}
 FIRST_DATA_TYPE = 0x20
 
@@ -66,7 +68,7 @@ ERRORS = {
     1: "VERSION", 2: "COOKIE", 3: "NO_JOB", 4: "SECRET", 5: "WORKERS", 6: "WORKER_TAKEN",
     7: "FULL", 8: "SESSION", 9: "MISMATCH", 10: "BAD_REQUEST", 11: "SET_LATE",
     12: "SET_CONFLICT", 13: "SET_ORDER", 14: "NO_LR", 15: "NO_MEMORY", 16: "SHUTDOWN",
-    17: "LOST", 18: "RUNNING", 19: "RUN_ENDED", 20: "UNSUPPORTED",
+    17: "LOST", 18: "RUNNING", 19: "RUN_ENDED", 20: "UNSUPPORTED", 21: "ELSEWHERE",
 }
 ERROR = {name: number for number, name in ERRORS.items()}
 REVISION = 1  # R4.4
@@ -680,6 +682,36 @@ class WorkOk:
 
 
 @dataclass
+class BoxesOk:
+    """R16.4."""
+    TYPE: ClassVar[int] = 0x18
+    box: int = 0
+    cores: int = 0
+    chunk_elements: int = 0
+    mtu: int = 0
+    release: str = ""
+    boxes: list = field(default_factory=list)  # of [address, port]
+
+    def pack(self):
+        return struct.pack("<HHIIHH24s", len(self.boxes), self.box, self.cores, self.chunk_elements, self.mtu, 0,
+                           _padded(self.release, 24, 24)) + b"".join(
+                               struct.pack("<BB4sH", i, 0, bytes(map(int, at.split("."))), port)
+                               for i, (at, port) in enumerate(self.boxes))
+
+    @classmethod
+    def unpack(cls, data):
+        r = _Reader(data)
+        n, box, cores, chunk, mtu, _, release = r.get("HHIIHH24s")
+        _malformed_if(not 1 <= n <= MAX_BOXES or box >= n, "boxes")
+        boxes = []
+        for i in range(n):
+            number, _, at, port = r.get("BB4sH")
+            _malformed_if(number != i, "order of boxes")
+            boxes.append([".".join(map(str, at)), port])
+        return cls(box, cores, chunk, mtu, _unpad(release, 24), boxes)
+
+
+@dataclass
 class Error:
     TYPE: ClassVar[int] = 0x0F
     code: int = 0
@@ -710,7 +742,7 @@ class Error:
 
 
 MESSAGES = {m.TYPE: m for m in (Hello, Retry, Join, Welcome, Declare, Declared, Map, Mapped,
-                                NotReady, Set, Status, StatusOk, Work, WorkOk, Error)}
+                                NotReady, Set, Status, StatusOk, Work, WorkOk, BoxesOk, Error)}
 
 
 # ---- chunks ---------------------------------------------------------------------------------

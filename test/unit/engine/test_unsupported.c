@@ -98,7 +98,8 @@ test_declare(void)
 static void
 test_requests(void)
 {
-	const enum pbox_type request[] = {PBOX_TASK, PBOX_BOXES, PBOX_STATS};
+	const enum pbox_type request[] = {
+		PBOX_TASK, PBOX_BOXES, PBOX_STATS}; /* BOXES: this one is alone */
 	const enum pbox_type other[] = {PBOX_TASK_OK, PBOX_BOXES_OK, PBOX_STATS_OK};
 
 	fx_begin();

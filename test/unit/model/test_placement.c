@@ -96,6 +96,38 @@ test_real_models_are_balanced(void)
 	CU_ASSERT(lists_each(balance_of_list) >= 16);
 }
 
+/* R16.5: all boxes share the same tables out alike, and nobody gets more than the mean and one chunk. */
+static void
+test_boxes_agree(void)
+{
+	struct pbox_tensor t[] = {{.elements = 5000}, {.elements = 10}, {.elements = 777}};
+	uint64_t first[3] = {0}, second[3] = {0}, own[1] = {0}, mean;
+	struct pbox_layout a, b;
+	uint32_t mine = 0;
+
+	one_port(1);
+	for (unsigned table = 0; table < 2; table++) {
+		CU_ASSERT_EQUAL_FATAL(pbox_layout_build(&a, t, 3, 64, 16, NULL), 0);
+		CU_ASSERT_EQUAL_FATAL(pbox_layout_build(&b, t, 3, 64, 16, NULL), 0);
+		CU_ASSERT_EQUAL(pbox_layout_share(&a, 3, 0, first), 0);
+		CU_ASSERT_EQUAL(pbox_layout_share(&b, 3, 2, second), 0);
+		CU_ASSERT_EQUAL(pbox_layout_place(&b, place, 1, own), 0);
+		for (uint32_t i = 0; i < a.n_chunks; i++) {
+			CU_ASSERT_EQUAL(a.chunk[i].box, b.chunk[i].box);
+			CU_ASSERT((a.chunk[i].endpoint != PBOX_ELSEWHERE) == (a.chunk[i].box == 0));
+			CU_ASSERT((b.chunk[i].endpoint != PBOX_ELSEWHERE) == (b.chunk[i].box == 2));
+			mine += b.chunk[i].box == 2 ? b.chunk[i].elements : 0;
+		}
+		pbox_layout_free(&a);
+		pbox_layout_free(&b);
+	}
+	CU_ASSERT(memcmp(first, second, sizeof(first)) == 0);
+	UNIT_EQ_U64(own[0], mine);
+	UNIT_EQ_U64(second[2], mine);
+	mean = (first[0] + first[1] + first[2]) / 3;
+	CU_ASSERT(largest(first, 3) <= mean + 64 + 16);
+}
+
 static void
 test_later_tables_fill_the_gaps(void)
 {
@@ -281,6 +313,7 @@ test_placement_is_a_function(void)
 
 const struct unit_test unit_tests[] = {
 	{"real models are balanced to 5 % over 1 to 16 endpoints", test_real_models_are_balanced},
+	{"boxes share tables out alike", test_boxes_agree},
 	{"later tables fill the gaps of earlier ones", test_later_tables_fill_the_gaps},
 	{"largest first, ties to the lower number", test_largest_first_and_ties_to_the_lower},
 	{"nothing to place", test_nothing_to_place},

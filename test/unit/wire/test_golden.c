@@ -434,9 +434,37 @@ check_work_ok(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t ca
 	return (int)pbox_work_ok_encode(out, cap, &m);
 }
 
+static int
+check_boxes_ok(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t cap)
+{
+	struct pbox_boxes_ok m;
+	json_t *list = json_object_get(p, "boxes");
+
+	if (pbox_boxes_ok_decode(buf, len, &m) != 0)
+		return -1;
+	N(box);
+	N(cores);
+	N(chunk_elements);
+	N(mtu);
+	check_text(p, "release", m.release);
+	UNIT_EQ_U64(json_array_size(list), m.boxes);
+	for (unsigned i = 0; i < m.boxes; i++) {
+		char ip[32];
+
+		snprintf(ip, sizeof(ip), "%u.%u.%u.%u", m.at[i].ipv4[0], m.at[i].ipv4[1],
+			m.at[i].ipv4[2], m.at[i].ipv4[3]);
+		CU_ASSERT_STRING_EQUAL(
+			json_string_value(json_array_get(json_array_get(list, i), 0)), ip);
+		UNIT_EQ_U64(json_integer_value(json_array_get(json_array_get(list, i), 1)),
+			m.at[i].udp);
+	}
+	return (int)pbox_boxes_ok_encode(out, cap, &m);
+}
+
 static const checker checkers[PBOX_FIRST_DATA_TYPE] = {
 	[PBOX_WORK] = check_work,
 	[PBOX_WORK_OK] = check_work_ok,
+	[PBOX_BOXES_OK] = check_boxes_ok,
 	[PBOX_HELLO] = check_hello,
 	[PBOX_RETRY] = check_retry,
 	[PBOX_JOIN] = check_join,

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/* A job at several boxes (section 16): what this one asks of a JOIN, its part of the tables, and who the others are. */
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "registrar_impl.h"
+
+/* What is kept of a job: elements of its tables so far, by box. */
+struct job_boxes {
+	uint64_t load[PBOX_MAX_BOXES];
+};
+
+static bool
+are_several(const struct pbox_registrar *r)
+{
+	return r->conf.boxes.boxes > 1;
+}
+
+/* ---- JOIN ------------------------------------------------------------------------------------ */
+
+/* R16.3: numbers of runs and of workers are given by the first box. */
+static bool
+has_number(struct pbox_registrar *r, struct registrar_join *q)
+{
+	const struct pbox_endpoint *first = &r->conf.boxes.at[0];
+	uint32_t at;
+
+	if (q->m.number != 0 || r->conf.boxes.box == 0)
+		return true;
+	memcpy(&at, first->ipv4, sizeof(at));
+	return registrar_refuse(r, q->f, PBOX_E_ELSEWHERE, at,
+		"job '%s' is at %u boxes, and its first one is %u.%u.%u.%u: join there", q->m.job,
+		r->conf.boxes.boxes, first->ipv4[0], first->ipv4[1], first->ipv4[2],
+		first->ipv4[3]);
+}
+
+static bool
+boxes_policy(struct pbox_registrar *r, struct registrar_join *q)
+{
+	int policy = q->conf->policy == PBOX_POLICY_ANY ? q->m.policy : q->conf->policy;
+
+	return policy == PBOX_POLICY_WAIT ||
+	       registrar_refuse(r, q->f, PBOX_E_UNSUPPORTED, 0,
+		       "job '%s' is at %u boxes, and asks for policy %s: with several boxes there is policy wait alone",
+		       q->m.job, r->conf.boxes.boxes, pbox_policy_name((unsigned)policy));
+}
+
+static bool
+knows_boxes(struct pbox_registrar *r, struct registrar_join *q)
+{
+	return (q->m.can & 1u << PBOX_CAN_BOXES) != 0 ||
+	       registrar_refuse(r, q->f, PBOX_E_UNSUPPORTED, 0,
+		       "job '%s' is at %u boxes, and this worker's library knows jobs at one box alone: install the box's release there",
+		       q->m.job, r->conf.boxes.boxes);
+}
+
+static const struct registrar_check boxes_check[] = {
+	{knows_boxes, PBOX_E_UNSUPPORTED},
+	{boxes_policy, PBOX_E_UNSUPPORTED},
+	{has_number, PBOX_E_ELSEWHERE},
+	{NULL, 0},
+};
+
+bool
+registrar_boxes_join(struct pbox_registrar *r, struct registrar_join *q)
+{
+	return !are_several(r) || registrar_checks(r, q, boxes_check);
+}
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+bool
+registrar_boxes_declare(
+	const struct pbox_registrar *r, const struct pbox_declare *m, struct pbox_error *what)
+{
+	if (!are_several(r) || m->discipline == PBOX_DISCIPLINE_ROUNDS)
+		return false;
+	pbox_fail(what, PBOX_E_UNSUPPORTED,
+		"table %u: discipline %s at %u boxes: with several boxes tables are in rounds",
+		m->table, pbox_discipline_name(m->discipline), r->conf.boxes.boxes);
+	return true;
+}
+
+bool
+registrar_boxes_share(const struct pbox_registrar *r, struct pbox_job *job, struct pbox_table *t)
+{
+	struct job_boxes *b = registrar_job_state(job, PART_boxes);
+
+	if (!are_several(r))
+		return true;
+	/* all boxes share tables out in one order */
+	for (uint32_t i = 0; i < t->id; i++)
+		if (!job->table[i]->built && !job->table[i]->failed)
+			return false;
+	t->boxes = r->conf.boxes.boxes;
+	t->box = r->conf.boxes.box;
+	t->box_load = b->load;
+	return true;
+}
+
+/* ---- BOXES ------------------------------------------------------------------------------------- */
+
+static void
+on_boxes(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
+{
+	const struct pbox_registrar_boxes *b = &r->conf.boxes;
+	struct pbox_boxes_ok m = {.boxes = b->boxes,
+		.box = b->box,
+		.cores = pbox_place_cores(r->place, r->conf.n_endpoints),
+		.chunk_elements = r->conf.chunk_elements,
+		.mtu = r->conf.mtu};
+
+	(void)job;
+	if (!are_several(r)) {
+		count_control(r, PBOX_RS_DROP_TYPE);
+		registrar_unsupported(r, f, pbox_type_name(f->hdr.type));
+		return;
+	}
+	count_control(r, PBOX_RS_RX_BOXES);
+	snprintf(m.release, sizeof(m.release), "%s", b->release);
+	memcpy(m.at, b->at, b->boxes * sizeof(m.at[0]));
+	registrar_reply(
+		r, f, PBOX_BOXES_OK, pbox_boxes_ok_encode(r->scratch, sizeof(r->scratch), &m));
+}
+
+const struct registrar_part registrar_boxes_part = {
+	.name = "several boxes",
+	.types = {{on_boxes, PBOX_BOXES}},
+	.job_state = sizeof(struct job_boxes),
+};

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 the PBox authors
+"""A worker for test/func/fleet: rounds of an all-reduce, or of an optimiser on the box, with numbers whose sums depend on
+their order. Prints `round N` lines, and at the end `digest SHA256` of all results.
+
+usage: fleet_worker.py BOX SECRET WORKER WORKERS [--mode MODE] [--rounds N] [--pause SECONDS] [--more KEY=VALUE]"""
+
+import argparse
+import array
+import hashlib
+import random
+import sys
+import time
+
+import pbox
+
+SIZES = (70000, 33, 1, 5000, 0, 257)
+
+
+def numbers(seed):
+    r = random.Random(seed)
+    return [array.array("f", (r.uniform(-1, 1) * 10.0 ** r.randint(-4, 4) for _ in range(n))) for n in SIZES]
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("box")
+    p.add_argument("secret")
+    p.add_argument("worker", type=int)
+    p.add_argument("workers", type=int)
+    p.add_argument("--mode", default="allreduce")
+    p.add_argument("--rounds", type=int, default=20)
+    p.add_argument("--pause", type=float, default=0)
+    p.add_argument("--policy", default="wait")
+    p.add_argument("--discipline", default="rounds")
+    p.add_argument("--join-timeout", type=float, default=60)
+    a = p.parse_args()
+    digest = hashlib.sha256()
+    tensors = [(f"t{i}", n) for i, n in enumerate(SIZES)]
+    try:
+        c = pbox.Client(a.box, "test", a.secret, a.worker, a.workers, timeout=200, policy=a.policy,
+                        join_timeout=a.join_timeout)
+        if a.discipline == "clock":
+            c.declare(tensors, mode="optimiser", optimiser="add", op="sum", discipline="clock")
+        if a.mode == "allreduce":
+            t = c.declare(tensors, op="sum")
+        else:
+            t = c.declare(tensors, mode="optimiser", optimiser=a.mode, op="mean")
+            t.set_hyper(lr=0.125)
+            if a.worker == 0:
+                t.init(numbers(7)).wait()
+        grads = [numbers(100 * k + a.worker) for k in range(3)]
+        out = [array.array("f", bytes(4 * n)) for n in SIZES]
+        for r in range(a.rounds):
+            if a.mode != "allreduce" and r == a.rounds // 2:
+                t.set_hyper(lr=0.0625)
+            t.pushpull(grads[r % 3], out).wait()
+            for x in out:
+                digest.update(x.tobytes())
+            print("round", r + 1, flush=True)
+            time.sleep(a.pause)
+        print("endpoints", c.stats().endpoints, flush=True)
+        print("digest", digest.hexdigest(), flush=True)
+        c.close()
+    except pbox.PBoxError as e:
+        print("error", type(e).__name__, e, flush=True)
+        sys.exit(3)
+
+
+main()

@@ -103,7 +103,6 @@ class Staging:
         """The memory of the bucket with this key, or new one: make() returns what Staged() takes."""
         staged = self._staged.get(key)
         if staged is None:
-            self._forget()
             staged = self._staged[key] = Staged(self.client, self.device, *make())
             if staged.narrow is not None:
                 for stream in (self.down, self.up):
@@ -111,17 +110,12 @@ class Staging:
         staged.used = self._passes
         return staged
 
-    def _forget(self) -> None:
-        """Buckets of two passes ago are no more: DDP has divided the parameters in another way after its first one."""
-        old = [k for k, s in self._staged.items() if s.used < self._passes - 1]
-        if old:
-            self.down.synchronize()
-            self.up.synchronize()
-        for k in old:
-            del self._staged[k]
-
     def pass_ends(self) -> None:
+        """The last bucket has begun. Those that the last two passes had not are no more: DDP has divided the parameters in another
+        way after its first one."""
         self._passes += 1
+        for key in [k for k, s in self._staged.items() if s.used < self._passes - 2]:
+            self._staged.pop(key).uploaded.synchronize()
 
     def start(self, staged: Staged, buffer: torch.Tensor, submit: Callable[[Chunk], Operation], done: Done) -> None:
         """Queue everything for a bucket, in the order of these calls; does not wait. submit(chunk) starts its operation, on the thread

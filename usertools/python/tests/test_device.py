@@ -244,10 +244,38 @@ class Other(Small):
         with stand_in.StandIn().instead_of_host():
             with self.assertRaisesRegex(pbox.PBoxInvalid, "dtype torch.float64"):
                 pbox.torch.register(FakeDDP(parameters(torch.float64)), worker=0, workers=1, **HERE)
-            with self.assertRaisesRegex(pbox.PBoxInvalid, "slots= adds up gradients in host memory"):
-                pbox.torch.SGD(list(parameters()), 0.1, worker=0, workers=1, slots=4, **HERE)
+            with self.assertRaisesRegex(pbox.PBoxInvalid, "policy='reassign' works in host memory"):
+                pbox.torch.SGD(list(parameters()), 0.1, worker=0, workers=1, slots=4, **HERE)._begin_plan()
+            self.close_all()
             with self.assertRaisesRegex(pbox.PBoxInvalid, "torch.float64"):
                 pbox.torch.all_reduce(torch.zeros(3, dtype=torch.float64), client=pbox.Client("box", "j", "s", 0, 1))
+
+
+def slotted(device, n, rounds=3, **kw):
+    """As stepped(), with 5 slots."""
+    def worker(w):
+        ps = list(parameters())
+        opt = pbox.torch.SGD(ps, lr=0.1, momentum=0.9, slots=5, worker=w, workers=n, timeout=10.0, **HERE, **kw)
+        out = []
+        with contextlib.nullcontext() if device is None else device.in_order():
+            for _ in range(rounds):
+                ended = False
+                while not ended:
+                    at = opt.slot
+                    g = torch.Generator().manual_seed(100 * opt.trained_rounds + at)
+                    for i, p in enumerate(ps):
+                        p.grad = None if (i, at) in ((1, 0), (1, 1), (2, 4)) else torch.randn(p.shape, generator=g)
+                        if p.grad is not None and device is not None:
+                            device.late(p.grad)
+                    opt.step(samples=at + 1) if kw.get("op") == "weighted_mean" else opt.step()
+                    ended = opt.round_ended
+                out += [p.detach().clone() for p in ps]
+        opt.close()
+        return out, 0
+    if device is None:
+        return workers.run(n, worker)
+    with device.instead_of_host():
+        return workers.run(n, worker)
 
 
 class Optimisers(Small):
@@ -278,6 +306,35 @@ class Optimisers(Small):
 
     def test_weighted(self):
         self.compared(pbox.torch.SGD, op="weighted_mean")
+
+    def test_slots(self):
+        for n, kw in ((1, {}), (2, {}), (3, dict(op="weighted_mean")), (2, dict(push="bf16")), (2, dict(pull="bf16"))):
+            want = slotted(None, n, **kw)
+            self.close_all()
+            self.assertTrue(same(want, slotted(stand_in.StandIn(seconds=0.001), n, **kw)))
+            self.close_all()
+
+    def test_eager(self):
+        def trained(device):
+            with device.instead_of_host() if device else contextlib.nullcontext(), device.in_order() if device else contextlib.nullcontext():
+                ps = list(parameters()) + [torch.nn.Parameter(torch.ones(4, 3, 5, 5).to(memory_format=torch.channels_last))]
+                opt = pbox.torch.Eager(torch.optim.SGD(ps, lr=0.1, momentum=0.9), worker=0, workers=1, **HERE)
+                for step in range(4):
+                    g = torch.Generator().manual_seed(step)
+                    for p in ps:
+                        p.grad = torch.randn(p.shape, generator=g)
+                        if device:
+                            device.late(p.grad)
+                    opt.step()
+                opt.refresh()
+                pinned = device.pinned if device else 0
+                opt.close()
+            return [([p.detach().clone() for p in ps], 0)], pinned
+        want, _ = trained(None)
+        self.close_all()
+        got, pinned = trained(stand_in.StandIn(seconds=0.001))
+        self.assertTrue(same(want, got))
+        self.assertGreater(pinned, 3 * 4 * sum(p.numel() for p in parameters()))
 
     def test_one_worker_has_inf(self):
         for _, skipped in self.compared(pbox.torch.SGD, momentum=0.9, infinite=2):

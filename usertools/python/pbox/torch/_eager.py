@@ -16,7 +16,7 @@ import torch
 from .. import _buffers, _checks, _lib
 from ..client import Client, Operation, Tensor
 from ..errors import PBoxDeadline, PBoxInvalid
-from . import _layout
+from . import _device, _layout
 from ._session import DECLARE_SECONDS, connect
 
 Staleness = Union[str, None, Callable[[Any], float]]
@@ -70,7 +70,7 @@ class Eager(torch.optim.Optimizer):
 
         opt = pbox.torch.Eager(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), staleness="rel")
 
-    optimizer          made of the model's parameters: float32, on the CPU, dense. It runs at this worker, with its own
+    optimizer          made of the model's parameters: float32, on the CPU or all on one GPU, dense. It runs at this worker, with its own
                        state and schedulers. All workers pass the same parameters in the same order
     staleness          the factor of an update, by tau: how many updates of others were applied between the parameters on which it was computed
                        and the newest ones. None: 1. "inv": 1/tau. "inv_n": N/(1 + tau), at most 1: as many
@@ -114,8 +114,8 @@ class Eager(torch.optim.Optimizer):
             self.table = self.client.declare(specs, mode="optimiser", op="sum", optimiser="add", discipline="clock",
                                              timeout=declare_timeout)
             self._others = _Others(self.client, declare_timeout) if staleness == "rel" else None
-            self._next = [torch.empty_like(p.data) for p in self._all]
-            self._updates = [[torch.empty_like(p.data) for p in self._all] for _ in range(self._in_flight)]
+            self._next = self._like_parameters()
+            self._updates = [self._like_parameters() for _ in range(self._in_flight)]
             self._begin(declare_timeout)
         except BaseException:
             self._session.release()
@@ -135,22 +135,32 @@ class Eager(torch.optim.Optimizer):
         self._left_out: List[Tuple[str, torch.nn.Parameter]] = []
         specs = []
         for g, group in enumerate(self.param_groups):
-            for i, p, order in _layout.trained(g, group, self._left_out, "the box adds in float32; convert the model first"):
+            for i, p, order in _layout.trained(g, group, self._left_out, "the box adds in float32; convert the model first", host=False):
                 self._all.append(p)
                 self._order.append(order)
                 specs.append(Tensor(f"group {g} parameter {i} {_layout.label(order)}{tuple(p.shape)}", p.numel()))
         if not specs:
             raise PBoxInvalid("no parameter of the optimiser has requires_grad: there is nothing to train")
+        self._device = _device.of(self._all, lambda i: specs[i].name)
         return specs
+
+    def _like_parameters(self) -> List[torch.Tensor]:
+        """Host memory for a copy of the model: pinned, if it is on a GPU."""
+        if self._device is None:
+            return [torch.empty_like(p.data) for p in self._all]
+        spans = [-(-4 * p.numel() // 64) * 64 for p in self._all]
+        memory = _device.Memory(self.client, self._device, sum(spans))
+        return [memory.tensor(sum(spans[:i]), p.numel(), torch.float32).as_strided(p.shape, p.stride()) for i, p in enumerate(self._all)]
 
     def _dense(self, tensors: List[torch.Tensor]) -> List[torch.Tensor]:
         return [_layout.dense(t, o) for t, o in zip(tensors, self._order)]
 
     def _begin(self, timeout: float) -> None:
-        own = self._dense([p.data for p in self._all])
         if self.client.worker == 0:
-            self.table.init(own).wait(timeout)
-        self.table.pull(own).wait(timeout)
+            self.table.init(self._dense([p.data.cpu() for p in self._all])).wait(timeout)
+        self.table.pull(self._dense(self._next)).wait(timeout)
+        for p, new in zip(self._all, self._next):
+            p.data.copy_(new)
         self._remember()
         self._pushes: Deque[Operation] = collections.deque()
         self._pull = self.table.pull(self._dense(self._next))
@@ -166,19 +176,20 @@ class Eager(torch.optim.Optimizer):
     def _remember(self) -> None:
         self._contents = [self._content(p.data, o) for p, o in zip(self._all, self._order)]
         self._strides = [p.stride() for p in self._all]
+        self._where = self._all[0].device
 
     def _refuse_changed(self) -> None:
         for i, (p, c, s) in enumerate(zip(self._all, self._contents, self._strides)):
             name = self.table.tensors[i].name
-            if p.stride() != s or p.dtype != torch.float32 or p.device.type != "cpu":
+            if p.stride() != s or p.dtype != torch.float32 or p.device != self._where:
                 raise PBoxInvalid(f"parameter '{name}' was moved or converted after the optimiser was made (now {p.dtype}, {p.device}, strides "
                                   f"{tuple(p.stride())}): convert the model first")
             if self._content(p.data, self._order[i]) != c:
                 raise PBoxInvalid(f"parameter '{name}' was changed outside of step(): the box does not see that, and this step would "
                                   "overwrite it. Load checkpoints before making the optimiser")
             g = p.grad
-            if g is not None and (g.is_sparse or g.dtype != torch.float32 or g.device.type != "cpu"):
-                _buffers.check_torch(g, f"gradient of {name}")
+            if g is not None and (g.is_sparse or g.dtype != torch.float32 or g.device != p.device):
+                _buffers.check_torch(g, f"gradient of {name}", host=self._device is None)
                 raise PBoxInvalid(f"gradient of {name} has dtype {g.dtype}: needed is float32")
         _layout.check_left_out(self._left_out)
 
@@ -194,11 +205,14 @@ class Eager(torch.optim.Optimizer):
         self._guarded(self._wait_for_room, None)
         self._refuse_changed()
         update = self._updates[self.steps % self._in_flight]
-        for u, p in zip(update, self._all):
-            u.copy_(p)
+        before = update if self._device is None else [torch.empty_like(p.data) for p in self._all]
+        for b, p in zip(before, self._all):
+            b.copy_(p)
         loss = self.inner.step() if closure is None else self.inner.step(closure)
-        for u, p in zip(update, self._all):
-            torch.sub(p, u, out=u)
+        for b, p, u in zip(before, self._all, update):
+            torch.sub(p, b, out=b)
+            if u is not b:
+                u.copy_(b)  # to the host; waits for it
         self._update = update
         self.wait()
         return loss
@@ -244,7 +258,7 @@ class Eager(torch.optim.Optimizer):
         # as the box has it: rounded to bf16, where 0 is a push that does not count
         self.factor = factor = float(_lib.get().pbox_client_factor(factor))
         for p, new, u in zip(self._all, self._next, self._update):
-            torch.add(new, u, alpha=factor, out=p.data)
+            torch.add(new.to(p.device), u.to(p.device), alpha=factor, out=p.data)
         # the pull goes first: its requests are small, and would queue after the push on the way to the box. The library adds to it
         # what it lacks of the pushes that were submitted before
         if factor != 0:

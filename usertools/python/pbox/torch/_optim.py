@@ -107,9 +107,6 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         self._op, self._push, self._pull = op, push, pull
         self.local_clip = local_clip
         specs = self._list_parameters()
-        if slots is not None and self._device is not None:
-            raise PBoxInvalid(f"slots= adds up gradients in host memory, and the parameters are on {self._all[0].device}: move the model to the CPU "
-                              "(model.cpu()), or leave slots= out")
         if slots is not None and client is None:
             options["slots"] = slots
         self._session = connect(box, job, secret, worker, workers, client, **options)
@@ -184,6 +181,9 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
     def _begin_plan(self) -> None:
         if self._slots is None:
             raise PBoxInvalid("policy='reassign' gives slots to others: pass slots=V to the optimiser")
+        if self._device is not None:
+            raise PBoxInvalid(f"policy='reassign' works in host memory, and the parameters are on {self._all[0].device}: move the model to the CPU "
+                              "(model.cpu()), or take policy='wait' with slots=")
         if self._push != "fp32":
             raise PBoxInvalid(f"policy='reassign' and push={self._push!r}: how a narrow sum is rounded would depend on the plan; take "
                               "push='fp32' (pull= may be narrow)")
@@ -227,7 +227,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
     def _prepare(self) -> None:
         """Buffers and the address array, made once."""
         self._placed = None if self._device is None else _placed.Placed(
-            self.client, self._device, self._all, self._order, _WIRE.get(self._push, torch.float32), _WIRE.get(self._pull, torch.float32))
+            self.client, self._device, self._all, self._order, _WIRE.get(self._push, torch.float32), _WIRE.get(self._pull, torch.float32),
+            self._slots is not None)
         self._io = (_lib.Io * max(1, len(self._all)))()
         nodes = 1 if self._slots is None else _lib.MOST_NODES if self._work is not None else len(self._tree.nodes)
         self._addresses = (ct.c_void_p * max(1, nodes * len(self._all)))()
@@ -486,11 +487,12 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
 
     def _inputs(self, keep: List[torch.Tensor]) -> List[bool]:
         """Fill the arrays of addresses. Which parameters have a gradient here?"""
-        if self._placed is not None:
+        if self._placed is not None and self._slots is None:
             self._placed.download([None if p.grad is None else self._checked(i, p.grad) for i, p in enumerate(self._all)])
             return [p.grad is not None for p in self._all]
         for i, p in enumerate(self._all):
-            into = self._narrow_pull[i] if self._narrow_pull else p if self._work is None else self._work.outputs[i]
+            into = self._placed.outputs[i] if self._placed is not None else self._narrow_pull[i] if self._narrow_pull else \
+                p if self._work is None else self._work.outputs[i]
             self._io[i].tensor = i
             self._io[i].output = into.data_ptr() or _buffers.ADDRESS_OF_NOTHING
         if self._slots is None:
@@ -499,7 +501,10 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                 self._io[i].input = self._address(i, g, keep)
             return [p.grad is not None for p in self._all]
         brought = self._brought()
-        for node, (sums, _) in enumerate(brought):
+        hosts: List[Any] = [sums for sums, _ in brought]
+        if self._placed is not None:
+            hosts = self._placed.download_nodes(self.client, hosts)
+        for node, sums in enumerate(hosts):
             for i, g in enumerate(sums):
                 self._addresses[node * len(self._all) + i] = self._address(i, g, keep, node)
         return [any(sums[i] is not None for sums, _ in brought) for i in range(len(self._all))]
@@ -509,17 +514,20 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         return list(zip(self._tree.done, self._tree.samples)) if self._work is None else self._work.brought()
 
     def _submit(self, keep: List[torch.Tensor], samples: int) -> Any:
-        if self._placed is not None:
-            return self._placed.submit(self.table, samples)
         if self._slots is None:
+            if self._placed is not None:
+                return self._placed.submit(self.table, samples)
             return self.table.submit_io(_lib.PUSHPULL, self._io, len(self._all), keep, weight=samples)
         again = self._work is not None and self._work.again
         if not again:
             self._round = self.table.next_round
         if self._work is not None:
             self._work.pushes()
-        return self.table.submit_nodes_io(_lib.PUSHPULL, self._io, len(self._all), self._addresses,
-                                          [n for _, n in self._brought()], keep, again=again)
+        if self._placed is not None:
+            self._placed.downloaded()
+        op = self.table.submit_nodes_io(_lib.PUSHPULL, self._io, len(self._all), self._addresses,
+                                        [n for _, n in self._brought()], keep, again=again)
+        return op if self._placed is None else self._placed.whole(op)
 
     def _said(self, hypers: Hypers) -> Hypers:
         """What all workers must have alike."""

@@ -33,15 +33,16 @@ class Placed:
     """One for an optimiser. All calls come from the thread that makes the steps."""
 
     def __init__(self, client: Client, device: Device, params: List[torch.nn.Parameter], orders: List[_layout.Order],
-                 push: torch.dtype, pull: torch.dtype) -> None:
+                 push: torch.dtype, pull: torch.dtype, slots: bool) -> None:
         self.device, self._params, self._orders = device, params, orders
         self._down, self._up = device.stream(), device.stream()
         self._ready, self._downloaded, self._uploaded = device.event(), device.event(), device.event()
         self._push = push
         # one memory for both where they have the same format: a result comes when its gradient was sent
         sizes = [p.numel() for p in params]
-        self._inputs = self._memory(client, sizes, push)
-        self.outputs = self._inputs if pull == push else self._memory(client, sizes, pull)
+        self.outputs = self._memory(client, sizes, pull)
+        self._nodes: List[List[torch.Tensor]] = []  # with slots: what each node brings
+        self._inputs = self.outputs if pull == push or slots else self._memory(client, sizes, push)
         self.chunks: List[_Chunk] = []
         mine: List[int] = []
         for i in range(len(params)):
@@ -90,16 +91,46 @@ class Placed:
             for c in self.chunks:
                 for i in c.which:
                     g = flat[i]
-                    if g is None:
-                        continue
-                    device.keep(g, self._down)
-                    if g.dtype != self._push:
-                        narrow = torch.empty(g.numel(), dtype=self._push, device=device.where)
-                        device.copy(narrow, g)
-                        g = narrow
-                    device.copy(self._inputs[i], g)
+                    if g is not None:
+                        self._queue(self._inputs[i], g)
                 c.copied.record(self._down)
             self._downloaded.record(self._down)
+
+    def download_nodes(self, client: Client, nodes: Sequence[Sequence[Optional[torch.Tensor]]]) -> List[List[torch.Tensor]]:
+        """The same for the sums of each node of a worker with slots. Where they will be, after downloaded()."""
+        while len(self._nodes) < len(nodes):
+            self._nodes.append(self._memory(client, [p.numel() for p in self._params], self._push))
+        if any(None in sums for sums in nodes):
+            self._downloaded.synchronize()
+        self._ready.record(self.device.current())
+        self._down.wait_event(self._ready)
+        with self.device.use(self._down):
+            for hosts, sums in zip(self._nodes, nodes):
+                for host, g in zip(hosts, sums):
+                    if g is None:
+                        host.zero_()
+                    else:
+                        self._queue(host, g.detach().reshape(-1))
+            self._downloaded.record(self._down)
+        return self._nodes[:len(nodes)]
+
+    def downloaded(self) -> None:
+        """Wait for the copies of download() or download_nodes()."""
+        self._downloaded.synchronize()
+
+    def _queue(self, host: torch.Tensor, g: torch.Tensor) -> None:
+        """A copy to the host, on the current stream, which is not the one that has computed g."""
+        self.device.keep(g, self._down)
+        if g.dtype != self._push:
+            narrow = torch.empty(g.numel(), dtype=self._push, device=self.device.where)
+            self.device.copy(narrow, g)
+            g = narrow
+        self.device.copy(host, g)
+
+    def whole(self, operation: Operation) -> "_Whole":
+        """One operation of all parameters, whose results are in `outputs`."""
+        self.upload_begins()
+        return _Whole(self, operation)
 
     def submit(self, table: Table, weight: int) -> "_Step":
         return _Step(self, table, weight)
@@ -126,6 +157,16 @@ class Placed:
         """What uses the parameters on the current stream comes after."""
         self._uploaded.record(self._up)
         self.device.current().wait_event(self._uploaded)
+
+
+class _Whole:
+    def __init__(self, placed: Placed, operation: Operation) -> None:
+        self._placed, self._operation = placed, operation
+
+    def wait(self, timeout: Optional[float] = None) -> None:
+        self._operation.wait(timeout)
+        self._placed.upload(range(len(self._placed.outputs)))
+        self._placed.upload_ends()
 
 
 class _Step:

@@ -46,7 +46,7 @@ struct group {
 /** One pass: dst = (acc +) the sum of the group. dst may be acc. */
 typedef void (*group_sum)(float *dst, const struct group *g, size_t elems);
 
-/** The same, and are the sources, 2 or more, intact? (pbox_sources.intact). elems > 0. */
+/** The same, and are the sources intact? (pbox_sources.intact). elems > 0. */
 typedef bool (*group_sum_checked)(
 	float *dst, const struct group *g, size_t elems, unsigned header, uint32_t *crc_dst);
 
@@ -162,7 +162,7 @@ groups_pass(struct groups *p, float *dst, struct group *g, unsigned k, size_t fi
 	}
 	if (s->weight != NULL)
 		groups_weigh(p, g, k, bytes);
-	if (p->check && p->checked.plain != NULL && g->n > 1) {
+	if (p->check && p->checked.plain != NULL) {
 		p->intact &= (with_crc ? p->checked.crc : p->checked.plain)(
 			dst, g, elems, s->header, s->crc_dst);
 		p->has_crc |= with_crc;
@@ -296,6 +296,51 @@ groups_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems,
 		*s->intact = p.intact;
 	if (!p.has_crc)
 		*s->crc_dst = pbox_reduce_crc32c(0, dst, elems * sizeof(*dst));
+}
+
+/* Elements first to first + elems - 1 of pbox_reduce_ops.add. */
+static inline bool
+groups_add_tile(float *dst, const struct pbox_sources *s, size_t first, size_t elems,
+	group_sum pass, group_sum_checked checked)
+{
+	size_t at = pbox_payload_bytes(s->elem, first), bytes = pbox_payload_bytes(s->elem, elems);
+	unsigned most = checked != NULL ? GROUP_MAX : 1;
+	struct group g = {.acc = s->acc[0] + first};
+	bool intact = true;
+
+	for (unsigned k = 0; k < s->n; k += g.n, g.acc = dst) {
+		g.n = s->n - k < most ? s->n - k : most;
+		for (unsigned j = 0; j < g.n; j++) {
+			const uint8_t *src = s->src[k + j];
+
+			g.src[j] = src != NULL ? src + at : groups_filler(s, true, bytes);
+			g.weight[j] = s->weight[k + j];
+		}
+		if (checked != NULL)
+			intact &= checked(dst, &g, elems, s->header, NULL);
+		else
+			pass(dst, &g, elems);
+	}
+	return intact;
+}
+
+/* pbox_reduce_ops.add. pass: of one source; checked: of 1 to GROUP_MAX, or NULL. */
+static inline void
+groups_add(float *dst, const struct pbox_sources *s, size_t elems, group_sum pass,
+	group_sum_checked checked)
+{
+	bool check = s->intact != NULL && checked != NULL && elems > 0 && elems <= TILE;
+	bool intact = true;
+
+	if (s->next != NULL)
+		groups_prefetch_next(s, 0);
+	if (s->intact != NULL && !check)
+		intact = groups_intact(s, 0, s->n, pbox_payload_bytes(s->elem, elems));
+	for (size_t done = 0; done < elems; done += TILE)
+		intact &= groups_add_tile(dst + done, s, done,
+			elems - done < TILE ? elems - done : TILE, pass, check ? checked : NULL);
+	if (s->intact != NULL)
+		*s->intact = intact;
 }
 
 #endif /* GROUPS_H */

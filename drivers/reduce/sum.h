@@ -103,6 +103,32 @@ PASS(sum_bf16_weighted, PBOX_FMT_BF16, 1)
 PASS(sum_fp16, PBOX_FMT_FP16, 0)
 PASS(sum_fp16_weighted, PBOX_FMT_FP16, 1)
 
+/* dst = acc + weight x the one source: one after the other instead of the tree. */
+#define ADD_PASS(name, elem)                                                \
+	static void name(float *dst, const struct group *g, size_t elems)   \
+	{                                                                   \
+		size_t done = sum_whole(dst, g, 1, g->acc, elems, elem, 1); \
+                                                                            \
+		if (done < elems)                                           \
+			SUM_REST(dst, g, done, elems, elem, 1);             \
+	}
+
+ADD_PASS(add_pass_fp32, PBOX_FMT_FP32)
+ADD_PASS(add_pass_bf16, PBOX_FMT_BF16)
+ADD_PASS(add_pass_fp16, PBOX_FMT_FP16)
+
+static inline group_sum
+add_pass_of(const struct pbox_sources *s)
+{
+	static const group_sum passes[] = {
+		[PBOX_FMT_FP32] = add_pass_fp32,
+		[PBOX_FMT_BF16] = add_pass_bf16,
+		[PBOX_FMT_FP16] = add_pass_fp16,
+	};
+
+	return passes[s->elem];
+}
+
 static inline group_sum
 pass_of(const struct pbox_sources *s)
 {

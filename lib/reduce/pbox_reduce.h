@@ -85,6 +85,14 @@ struct pbox_reduce_ops {
 	void (*sum)(float *dst, const struct pbox_sources *s, size_t first, size_t elems);
 
 	/**
+	 * One after the other, as tables in clocks have it (doc/protocol.md R14.4): dst[i] = ((acc_0[i] + w_0*p_0[i])
+	 * + w_1*p_1[i]) + ... for i in [0, elems); a NULL source is w_k*0.0. s->acc has one, which dst may be;
+	 * s->weight is there, n is 1 or more, elems at most a fragment's, and base, n_acc and crc_dst are not looked at. No source
+	 * is absent. With s->intact as in sum: so dst is not acc there, if what is damaged shall not change that.
+	 */
+	void (*add)(float *dst, const struct pbox_sources *s, size_t elems);
+
+	/**
 	 * dst[i] = clamp(dst[i] * factor, -clip, clip); clip = 0 switches the clamp off.
 	 * NaN stays NaN.
 	 */

@@ -208,6 +208,36 @@ scalar_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems)
 }
 
 static void
+scalar_add(float *dst, const struct pbox_sources *s, size_t elems)
+{
+	const float *acc = s->acc[0];
+	bool intact = true;
+
+	if (s->next != NULL)
+		scalar_prefetch_next(s, 0);
+	for (unsigned k = 0; k < s->n; k++, acc = dst) {
+		float x[TILE];
+
+		if (s->intact != NULL && s->src[k] != NULL)
+			intact &= pbox_reduce_intact(
+				s->src[k], pbox_payload_bytes(s->elem, elems), s->header);
+		for (size_t i = 0; i < elems; i += TILE) {
+			size_t n = elems - i < TILE ? elems - i : TILE;
+			const uint8_t *src = s->src[k];
+
+			if (src != NULL)
+				take_any(x, src + pbox_payload_bytes(s->elem, i), s->elem,
+					&s->weight[k], n);
+			for (size_t e = 0; e < n; e++)
+				dst[i + e] =
+					acc[i + e] + (src != NULL ? x[e] : s->weight[k] * 0.0f);
+		}
+	}
+	if (s->intact != NULL)
+		*s->intact = intact;
+}
+
+static void
 scalar_scale(float *dst, float factor, float clip, size_t elems)
 {
 	for (size_t i = 0; i < elems; i++) {
@@ -256,6 +286,7 @@ const struct pbox_reduce_ops pbox_reduce_scalar = {
 	.rank = 0,
 	.usable = scalar_usable,
 	.sum = scalar_sum,
+	.add = scalar_add,
 	.scale = scalar_scale,
 	.pack = scalar_pack,
 	.unpack = scalar_unpack,

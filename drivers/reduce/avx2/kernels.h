@@ -11,6 +11,7 @@
 
 /** sum.c */
 void avx2_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems);
+void avx2_add(float *dst, const struct pbox_sources *s, size_t elems);
 
 /** convert.c */
 void avx2_scale(float *dst, float factor, float clip, size_t elems);

@@ -20,6 +20,7 @@ static const struct pbox_reduce_ops ops = {
 	.rank = 20,
 	.usable = avx2_is_usable,
 	.sum = avx2_sum,
+	.add = avx2_add,
 	.scale = avx2_scale,
 	.pack = avx2_pack,
 	.unpack = avx2_unpack,

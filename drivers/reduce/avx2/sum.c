@@ -67,3 +67,9 @@ avx2_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems)
 {
 	groups_sum(dst, s, first, elems, pass_of(s), sum_fp32, (struct checked_passes){NULL, NULL});
 }
+
+void
+avx2_add(float *dst, const struct pbox_sources *s, size_t elems)
+{
+	groups_add(dst, s, elems, add_pass_of(s), NULL);
+}

@@ -265,11 +265,12 @@ root(const __m512 *node, unsigned n)
 	return x;
 }
 
-/* `count` columns from element i on, source by source; of the last one `bytes` are there. count and
- * with_crc (the CRC of the result is asked for) are constants. */
+/* `count` columns from element i on, source by source; of the last one `bytes` are there. count,
+ * with_crc (the CRC of the result is asked for) and chain (one source after the other is added to acc: there is no tree) are
+ * constants. */
 INLINE void
 columns(float *dst, struct state *c, size_t i, unsigned count, size_t bytes, enum pbox_format elem,
-	int weighted, int with_crc, unsigned n)
+	int weighted, int with_crc, int chain, unsigned n)
 {
 	unsigned size = elem == PBOX_FMT_FP32 ? 4 : 2, halves = 4 / size;
 	__mmask64 there = bytes < COLUMN ? ((__mmask64)1 << bytes) - 1 : ~(__mmask64)0;
@@ -282,6 +283,8 @@ columns(float *dst, struct state *c, size_t i, unsigned count, size_t bytes, enu
 		__builtin_prefetch(dst + i + AHEAD + 16 * v, 1);
 	for (unsigned v = 0; v < count; v++)
 		all[v] = late[v] = _mm512_setzero_si512();
+	for (unsigned v = 0; chain && v < count * halves; v++)
+		node[v][0] = _mm512_maskz_loadu_ps(m[v % halves], c->acc + i + 16 * v);
 	UNROLL for (unsigned j = 0; j < n; j++)
 	{
 		for (unsigned v = 0; v < count; v++) {
@@ -299,7 +302,11 @@ columns(float *dst, struct state *c, size_t i, unsigned count, size_t bytes, enu
 
 				if (weighted)
 					x = _mm512_mul_ps(_mm512_set1_ps(c->weight[j]), x);
-				join(node[v * halves + h], j, x);
+				if (chain)
+					node[v * halves + h][0] =
+						_mm512_add_ps(node[v * halves + h][0], x);
+				else
+					join(node[v * halves + h], j, x);
 			}
 		}
 		before = c->late[j];
@@ -311,9 +318,9 @@ columns(float *dst, struct state *c, size_t i, unsigned count, size_t bytes, enu
 	}
 	for (unsigned v = 0; v < count * halves; v++) {
 		__mmask16 part = m[v % halves];
-		__m512 x = root(node[v], n);
+		__m512 x = chain ? node[v][0] : root(node[v], n);
 
-		if (c->acc != NULL)
+		if (!chain && c->acc != NULL)
 			x = _mm512_add_ps(_mm512_maskz_loadu_ps(part, c->acc + i + 16 * v), x);
 		_mm512_mask_storeu_ps(dst + i + 16 * v, part, x);
 		/* 2-byte elements may end in the first half */
@@ -323,10 +330,10 @@ columns(float *dst, struct state *c, size_t i, unsigned count, size_t bytes, enu
 	}
 }
 
-/* elem, weighted, with_crc and n are constants where this is inlined. */
+/* elem, weighted, with_crc, chain and n are constants where this is inlined. */
 INLINE bool
 sum_checked(float *dst, const struct group *g, size_t elems, unsigned header, uint32_t *crc_dst,
-	enum pbox_format elem, int weighted, int with_crc, unsigned n)
+	enum pbox_format elem, int weighted, int with_crc, int chain, unsigned n)
 {
 	unsigned size = elem == PBOX_FMT_FP32 ? 4 : 2, covered = header - 4;
 	unsigned count = elem == PBOX_FMT_FP32 ? AT_ONCE : AT_ONCE / 2;
@@ -348,11 +355,12 @@ sum_checked(float *dst, const struct group *g, size_t elems, unsigned header, ui
 	for (unsigned j = 0; j < n; j++)
 		c.late[j] = _mm512_setzero_si512();
 	for (; i + count * in_column <= elems; i += count * in_column)
-		columns(dst, &c, i, count, COLUMN, elem, weighted, with_crc, n);
+		columns(dst, &c, i, count, COLUMN, elem, weighted, with_crc, chain, n);
 	for (; i < elems; i += in_column) {
 		size_t left = (elems - i) * size;
 
-		columns(dst, &c, i, 1, left < COLUMN ? left : COLUMN, elem, weighted, with_crc, n);
+		columns(dst, &c, i, 1, left < COLUMN ? left : COLUMN, elem, weighted, with_crc,
+			chain, n);
 	}
 	if (with_crc)
 		*crc_dst = ~times(residue(c.result), k.back[(0 - elems * sizeof(*dst)) % COLUMN]);
@@ -363,9 +371,104 @@ sum_checked(float *dst, const struct group *g, size_t elems, unsigned header, ui
 	       times(residue(c.shifted), k.bytes[covered]) == times(p.shifted, k.bytes[pad]);
 }
 
-#define CASE(count) \
-	case count: \
-		return sum_checked(dst, g, elems, header, crc_dst, elem, weighted, with_crc, count)
+/*
+ * One source has no others that its CRC could share the time of: CHAINS columns are under way at a time, each folded onto
+ * the one CHAINS later, as in avx512_crc32c. Where the result is the payload as it is, so is its CRC.
+ */
+struct one {
+	const uint8_t *src;
+	const float *acc;
+	__m512 weight;
+	__m512i far, near;
+	__m512i data[CHAINS], result[CHAINS];
+};
+
+/* The column that begins with element i, of which `bytes` are there: number v of CHAINS, or (chained 0) the next of chain
+ * 0. v and what comes after i and bytes are constants. */
+INLINE void
+column_of_one(float *dst, struct one *c, unsigned v, size_t i, size_t bytes, int chained,
+	enum pbox_format elem, int weighted, int with_crc, int adds)
+{
+	unsigned size = elem == PBOX_FMT_FP32 ? 4 : 2, halves = 4 / size;
+	__mmask64 there = bytes < COLUMN ? ((__mmask64)1 << bytes) - 1 : ~(__mmask64)0;
+	__m512i by = chained ? c->far : c->near;
+	__m512i d = _mm512_maskz_loadu_epi8(there, c->src + i * size);
+
+	__builtin_prefetch(c->src + i * size + SRC_AHEAD);
+	__asm__("" : "+v"(d)); /* or it is loaded again for each of its uses */
+	c->data[v] = fold(c->data[v], d, by);
+	UNROLL for (unsigned h = 0; h < halves; h++)
+	{
+		size_t left = bytes / size > 16 * h ? bytes / size - 16 * h : 0;
+		__m512i *crc = &c->result[chained ? (v * halves + h) % CHAINS : 0];
+		__mmask16 part = avx512_lanes(left);
+		__m512 x = elements(d, elem, h);
+
+		__builtin_prefetch(dst + i + 16 * h + AHEAD, 1);
+		if (weighted)
+			x = _mm512_mul_ps(c->weight, x);
+		if (adds)
+			x = _mm512_add_ps(_mm512_maskz_loadu_ps(part, c->acc + i + 16 * h), x);
+		_mm512_mask_storeu_ps(dst + i + 16 * h, part, x);
+		/* 2-byte elements may end in the first half */
+		if (with_crc && (h == 0 || left > 0))
+			*crc = fold(*crc, _mm512_castps_si512(_mm512_maskz_mov_ps(part, x)), by);
+	}
+}
+
+INLINE __m512i
+chains_end(const __m512i *chain)
+{
+	__m512i a = chain[0];
+
+	UNROLL for (unsigned v = 1; v < CHAINS; v++) a = fold(a, chain[v], k.fold);
+	return a;
+}
+
+/* As sum_checked() for one source; adds: to acc. */
+INLINE bool
+one_checked(float *dst, const struct group *g, size_t elems, unsigned header, uint32_t *crc_dst,
+	enum pbox_format elem, int weighted, int with_crc, int adds)
+{
+	unsigned size = elem == PBOX_FMT_FP32 ? 4 : 2, covered = header - 4;
+	int same = elem == PBOX_FMT_FP32 && !weighted && !adds, makes_crc = with_crc && !same;
+	size_t in_column = COLUMN / size, i = 0, rest = elems % in_column * size;
+	uint32_t promise = promised(g->src[0], covered),
+		 pad = rest > 0 ? COLUMN - (uint32_t)rest : 0;
+	struct one c = {
+		.src = g->src[0],
+		.acc = g->acc,
+		.weight = _mm512_set1_ps(g->weight[0]),
+		.far = k.far,
+		.near = k.fold,
+	};
+
+	UNROLL for (unsigned v = 0; v < CHAINS; v++) c.data[v] = c.result[v] =
+		_mm512_setzero_si512();
+	/* one column before the first, which is number CHAINS - 1 */
+	c.data[CHAINS - 1] = c.result[CHAINS - 1] = begin(k.plain[1]);
+	for (; i + CHAINS * in_column <= elems; i += CHAINS * in_column)
+		UNROLL for (unsigned v = 0; v < CHAINS; v++) column_of_one(
+			dst, &c, v, i + v * in_column, COLUMN, 1, elem, weighted, makes_crc, adds);
+	c.data[0] = chains_end(c.data);
+	if (makes_crc)
+		c.result[0] = chains_end(c.result);
+	for (; i < elems; i += in_column) {
+		size_t left = (elems - i) * size;
+
+		column_of_one(dst, &c, 0, i, left < COLUMN ? left : COLUMN, 0, elem, weighted,
+			makes_crc, adds);
+	}
+	if (with_crc)
+		*crc_dst = ~times(residue(same ? c.data[0] : c.result[0]),
+			k.back[(0 - elems * sizeof(*dst)) % COLUMN]);
+	return times(residue(c.data[0]), k.bytes[covered]) == times(promise, k.bytes[pad]);
+}
+
+#define CASE(count)                 \
+	case count:                 \
+		return sum_checked( \
+			dst, g, elems, header, crc_dst, elem, weighted, with_crc, 0, count)
 
 /* elem, weighted and with_crc are constants where this is inlined. */
 INLINE bool
@@ -373,6 +476,8 @@ sum_checked_of(float *dst, const struct group *g, size_t elems, unsigned header,
 	enum pbox_format elem, int weighted, int with_crc)
 {
 	switch (g->n) {
+	case 1:
+		return one_checked(dst, g, elems, header, crc_dst, elem, weighted, with_crc, 0);
 		CASE(2);
 		CASE(3);
 		CASE(4);
@@ -380,7 +485,7 @@ sum_checked_of(float *dst, const struct group *g, size_t elems, unsigned header,
 		CASE(6);
 		CASE(7);
 	default:
-		return sum_checked(dst, g, elems, header, crc_dst, elem, weighted, with_crc, 8);
+		return sum_checked(dst, g, elems, header, crc_dst, elem, weighted, with_crc, 0, 8);
 	}
 }
 
@@ -400,6 +505,54 @@ CHECKED(checked_bf16_crc, PBOX_FMT_BF16, 0, 1)
 CHECKED(checked_fp16, PBOX_FMT_FP16, 0, 0)
 CHECKED(checked_fp16_weighted, PBOX_FMT_FP16, 1, 0)
 CHECKED(checked_fp16_crc, PBOX_FMT_FP16, 0, 1)
+
+#undef CASE
+#define CASE(count) \
+	case count: \
+		return sum_checked(dst, g, elems, header, NULL, elem, 1, 0, 1, count)
+
+/* elem is a constant where this is inlined. */
+INLINE bool
+add_checked_of(
+	float *dst, const struct group *g, size_t elems, unsigned header, enum pbox_format elem)
+{
+	switch (g->n) {
+	case 1:
+		return one_checked(dst, g, elems, header, NULL, elem, 1, 0, 1);
+		CASE(2);
+		CASE(3);
+		CASE(4);
+		CASE(5);
+		CASE(6);
+		CASE(7);
+	default:
+		return sum_checked(dst, g, elems, header, NULL, elem, 1, 0, 1, 8);
+	}
+}
+
+#define ADD_CHECKED(name, elem)                                                            \
+	static bool name(float *dst, const struct group *g, size_t elems, unsigned header, \
+		uint32_t *crc_dst)                                                         \
+	{                                                                                  \
+		(void)crc_dst;                                                             \
+		return add_checked_of(dst, g, elems, header, elem);                        \
+	}
+
+ADD_CHECKED(add_fp32, PBOX_FMT_FP32)
+ADD_CHECKED(add_bf16, PBOX_FMT_BF16)
+ADD_CHECKED(add_fp16, PBOX_FMT_FP16)
+
+group_sum_checked
+avx512_add_checked(enum pbox_format elem)
+{
+	static const group_sum_checked passes[] = {
+		[PBOX_FMT_FP32] = add_fp32,
+		[PBOX_FMT_BF16] = add_bf16,
+		[PBOX_FMT_FP16] = add_fp16,
+	};
+
+	return clmul ? passes[elem] : NULL;
+}
 
 struct checked_passes
 avx512_checked(const struct pbox_sources *s)

@@ -16,6 +16,7 @@ static const struct pbox_reduce_ops ops = {
 	.rank = 30,
 	.usable = avx512_is_usable,
 	.sum = avx512_sum,
+	.add = avx512_add,
 	.scale = avx512_scale,
 	.pack = avx512_pack,
 	.unpack = avx512_unpack,

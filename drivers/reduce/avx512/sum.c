@@ -46,3 +46,9 @@ avx512_sum(float *dst, const struct pbox_sources *s, size_t first, size_t elems)
 {
 	groups_sum(dst, s, first, elems, pass_of(s), sum_fp32, avx512_checked(s));
 }
+
+void
+avx512_add(float *dst, const struct pbox_sources *s, size_t elems)
+{
+	groups_add(dst, s, elems, add_pass_of(s), avx512_add_checked(s->elem));
+}

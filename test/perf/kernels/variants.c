@@ -87,6 +87,56 @@ verified_then_summed(const struct workload *w, size_t f, void *ctx)
 	c->reduce->sum(w->param + f * w->elems, &s, 0, w->elems);
 }
 
+/* Pushes to a table in clocks, verified and applied in one pass, and all of one fragment in one. */
+static void
+pushed(const struct workload *w, size_t f, void *ctx)
+{
+	struct context *c = ctx;
+	const void *src[WORKERS_MAX];
+	float factor[WORKERS_MAX];
+	const float *param = w->param + f * w->elems;
+	bool intact = true;
+	struct pbox_sources s = {.src = src,
+		.weight = factor,
+		.n = w->workers,
+		.elem = w->elem,
+		.acc = &param,
+		.n_acc = 1,
+		.intact = &intact,
+		.header = HEADER};
+
+	for (unsigned k = 0; k < w->workers; k++)
+		factor[k] = 1e-6f;
+	fragment_sources(w, f, src);
+	c->reduce->add(w->scratch, &s, w->elems);
+	c->refused += !intact;
+}
+
+/* Each push verified, then applied, and the CRC of the parameters made. */
+static void
+verified_then_pushed(const struct workload *w, size_t f, void *ctx)
+{
+	struct context *c = ctx;
+	const void *src[WORKERS_MAX];
+	struct pbox_optim_scalars k = {.lr = 1.0f};
+	struct pbox_update u = {.reduce = c->reduce,
+		.optim = pbox_optim_select(c->reduce->name),
+		.kind = PBOX_OPT_ADD,
+		.k = &k,
+		.factor = 1e-6f,
+		.param = w->param + f * w->elems};
+	uint32_t crc;
+
+	u.answer_crc = &crc;
+	fragment_sources(w, f, src);
+	for (unsigned i = 0; i < w->workers; i++) {
+		struct pbox_sources s = {&src[i], NULL, 1, w->elem, NULL};
+
+		c->refused += !pbox_reduce_intact(src[i], w->bytes, HEADER);
+		pbox_optim_update(&u, &s, w->elems);
+	}
+}
+
 /* All payloads copied to one place: what a copying receiver pays before it sums. */
 static void
 copy(const struct workload *w, size_t f, void *ctx)
@@ -173,10 +223,12 @@ variants_make(struct variant *v, const struct pbox_reduce_ops *reduce, unsigned 
 		{"sum, next fetched", one_pass_hinted, 0},
 		{"one by one", one_by_one, 0},
 		{"verify, then sum", verified_then_summed, 0},
+		{"pushes", pushed, 1},
+		{"verify, then push", verified_then_pushed, 1},
 		{"read only", read_only, 0},
 		{"memcpy", copy, 0},
 	};
-	unsigned n = 0, count = few ? 5 : sizeof(sums) / sizeof(sums[0]);
+	unsigned n = 0, count = few ? 7 : sizeof(sums) / sizeof(sums[0]);
 
 	memset(v, 0, VARIANTS_MAX * sizeof(*v));
 	for (; n < count; n++) {

@@ -44,8 +44,9 @@ struct pbox_fragment {
 	uint8_t init;               /**< bit i: INIT piece i has arrived */
 	uint8_t has_result;         /**< an answer can be given from memory */
 	uint8_t late; /**< this version waited long for its last contribution: who asked has lost nothing */
-	uint8_t closed; /**< bits of enum pbox_fragment_closed; 0: takes contributions */
-	uint32_t sum;   /**< 1 + where this version is in its extent, floats; 0: in param */
+	uint8_t closed;     /**< bits of enum pbox_fragment_closed; 0: takes contributions */
+	uint8_t crc_is_old; /**< payload_crc is of an earlier version: it is made when somebody asks */
+	uint32_t sum;       /**< 1 + where this version is in its extent, floats; 0: in param */
 } __attribute__((aligned(32)));
 _Static_assert(sizeof(struct pbox_fragment) == 32, "two fragments a cache line");
 
@@ -102,8 +103,8 @@ struct pbox_table {
 	void *block[PBOX_MAX_ENDPOINTS]; /**< one extent for each endpoint used */
 	size_t block_bytes[PBOX_MAX_ENDPOINTS];
 	uint8_t block_node[PBOX_MAX_ENDPOINTS];
-	/** All-reduce with fp32 answers: room for one more fragment in each extent. The next sum is
-	 * made there, and is not copied: what it replaces is the next one's room. Else NULL. */
+	/** All-reduce with fp32 answers, and tables in clocks: room for one more fragment in each extent. The next
+	 * version is made there, and is not copied: what it replaces is the next one's room. Else NULL. */
 	float *spare[PBOX_MAX_ENDPOINTS];
 };
 

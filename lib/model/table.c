@@ -41,11 +41,11 @@ chunk_bytes(const struct pbox_table *t, uint32_t elements)
 	       pbox_pad_line(table_fragments_of(t, elements) * sizeof(struct pbox_fragment));
 }
 
-/* One fragment, where nothing is done to a sum but to send it. */
+/* One fragment, where nothing is done to a sum but to send it, or a push is verified while it is added. */
 static size_t
 spare_bytes(const struct pbox_table *t)
 {
-	return t->mode == PBOX_MODE_ALLREDUCE && !has_wire_copy(t)
+	return t->clocks > 0 || (t->mode == PBOX_MODE_ALLREDUCE && !has_wire_copy(t))
 		       ? pbox_pad_line((size_t)t->frag_elements * sizeof(float))
 		       : 0;
 }

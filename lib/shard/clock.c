@@ -12,10 +12,15 @@
 
 #include "shard_impl.h"
 
+/* Pushes of a burst to one fragment that are applied in one pass. */
+#define PUSHES_AT_ONCE 8
+
 /* After the clocks of the workers (pbox_chunk_frag_clocks). */
 struct slowest {
 	uint32_t clock, n; /* the lowest clock of a member, and how many have it */
 	uint32_t members;  /* of that pbox_shard_job.members_set; else it is to be found again */
+	/* pbox_shard.pushed: the first and the last one of this burst, 1 + its number, and how many; 0: none */
+	uint8_t first, last, pushes, unused;
 };
 
 static uint32_t *
@@ -37,7 +42,8 @@ find_slowest(const struct target *g)
 	const uint32_t *clock = clocks_of(g);
 	struct slowest *low = slowest_of(g);
 
-	*low = (struct slowest){.members = j->members_set};
+	low->clock = low->n = 0;
+	low->members = j->members_set;
 	for (unsigned w = 0; w < j->job->workers; w++) {
 		if (!pbox_bit_get(j->expected, w))
 			continue;
@@ -70,6 +76,19 @@ advance_clock(const struct target *g, unsigned w)
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
+
+/* What it is of the answer now: pushes do not make it, as most are followed by others. */
+static uint32_t
+answer_crc(struct pbox_shard *s, const struct target *g)
+{
+	const struct pbox_table *t = g->st->t;
+
+	if (g->fragment->crc_is_old)
+		g->fragment->payload_crc = s->conf.reduce->crc32c(
+			0, shard_answer_at(g), pbox_payload_bytes(t->pull_format, g->elements));
+	g->fragment->crc_is_old = false;
+	return g->fragment->payload_crc;
+}
 
 static void
 answer_push(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f, bool had)
@@ -111,7 +130,7 @@ answer_result(struct pbox_shard *s, const struct target *g, const struct pbox_fr
 				.ts = f->hdr.ts,
 			},
 		.payload = shard_answer_at(g),
-		.payload_crc = g->fragment->payload_crc,
+		.payload_crc = answer_crc(s, g),
 	};
 
 	shard_send_copy(s, g, &out, f->hdr.worker);
@@ -130,33 +149,57 @@ factor_of(const struct pbox_frame *f)
 	return x;
 }
 
-static void
-apply_push(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+/*
+ * Add n pushes, one after the other, and verify them on the way: the new version is made beside the one that is there, and takes
+ * its place if all are intact. False: they are not, and nothing has changed.
+ */
+static bool
+add_pushes(struct pbox_shard *s, const struct target *g, const struct pbox_frame *const *f,
+	unsigned n, const void *const *next, unsigned n_next)
 {
-	static const struct pbox_optim_scalars k = {.lr = 1.0f};
 	const struct pbox_table *t = g->st->t;
-	const void *payload = f->hdr.length > 0 ? f->payload : NULL;
-	const struct pbox_sources src = {
-		.src = &payload,
-		.n = 1,
+	float *now = pbox_chunk_frag_param(t, g->c, g->frag);
+	/* the last fragment of a chunk may be shorter than the others, and keeps its place */
+	float *spare = g->elements == t->frag_elements ? g->st->spare[g->c->endpoint] : NULL;
+	float *to = spare != NULL ? spare : s->scratch;
+	const float *acc = now;
+	const void *payload[PUSHES_AT_ONCE];
+	float factor[PUSHES_AT_ONCE];
+	struct pbox_sources src = {
+		.src = payload,
+		.weight = factor,
+		.n = n,
 		.elem = (enum pbox_format)t->push_format,
-	};
-	const struct pbox_update u = {
-		.reduce = s->conf.reduce,
-		.optim = s->conf.optim,
-		.kind = t->optimiser,
-		.k = &k,
-		.factor = factor_of(f),
-		.param = pbox_chunk_frag_param(t, g->c, g->frag),
-		.wire = pbox_chunk_frag_wire(t, g->c, g->frag),
-		.wire_elem = t->pull_format,
-		.answer_crc = &g->fragment->payload_crc,
+		.acc = &acc,
+		.header = PBOX_HDR_LEN,
+		.next = next,
+		.n_next = n_next,
 	};
 
-	pbox_optim_update(&u, &src, g->elements);
-	g->fragment->version++;
-	shard_finished(g->st, g->fragment->version);
-	shard_count(s, PBOX_SS_ROUNDS);
+	for (unsigned i = 0; i < n; i++) {
+		payload[i] = f[i]->hdr.length > 0 ? f[i]->payload : NULL;
+		factor[i] = factor_of(f[i]);
+		if (f[i]->unverified)
+			src.intact = &s->intact;
+		/* one without a payload has only its header, which this does not look at */
+		if (payload[i] == NULL && f[i]->unverified && !shard_verify(f[i]))
+			return false;
+	}
+	s->conf.reduce->add(to, &src, g->elements);
+	if (src.intact != NULL && !*src.intact)
+		return false;
+	if (spare != NULL) {
+		pbox_chunk_frag_move(t, g->c, g->frag, spare);
+		g->st->spare[g->c->endpoint] = now;
+	} else {
+		memcpy(now, to, g->elements * sizeof(*now));
+		to = now;
+	}
+	if (g->c->wire != NULL)
+		s->conf.reduce->pack(
+			pbox_chunk_frag_wire(t, g->c, g->frag), t->pull_format, to, g->elements);
+	g->fragment->crc_is_old = true;
+	return true;
 }
 
 static void
@@ -175,15 +218,16 @@ count_push(struct pbox_shard *s, const struct target *g, const struct pbox_frame
 		__atomic_store_n(&m->round, f->hdr.round, __ATOMIC_RELAXED);
 }
 
-/* The next one of its worker, and intact. */
+/* It is intact, and applied. */
 static void
-take(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+taken(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
-	shard_send_batch(s);
 	if (shard_is_elsewhere(s, g, f) && shard_may_move(s, g, f))
 		shard_moved(peer_of(s, g, f->hdr.worker), f);
 	shard_heard(s, g->j, f);
-	apply_push(s, g, f);
+	g->fragment->version++;
+	shard_finished(g->st, g->fragment->version);
+	shard_count(s, PBOX_SS_ROUNDS);
 	advance_clock(g, f->hdr.worker);
 	count_push(s, g, f);
 	if (g->j->rate.interval != 0)
@@ -192,6 +236,75 @@ take(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 		answer_result(s, g, f);
 	else
 		answer_push(s, g, f, false);
+}
+
+/* The payloads of what is applied next, to be fetched meanwhile. */
+static unsigned
+pushed_next(const struct pbox_shard *s, const struct target *next, const void **payload)
+{
+	unsigned n = 0;
+
+	for (unsigned i = next != NULL ? slowest_of(next)->first : 0; i != 0;
+		i = s->pushed[i - 1].next)
+		payload[n++] = s->pushed[i - 1].f->payload;
+	return n;
+}
+
+/* Apply the pushes of this burst to the fragment. Only the last one may be a PUSHPULL: its RESULT is of all. */
+static void
+apply_pushed(struct pbox_shard *s, const struct target *g, const struct target *next)
+{
+	struct slowest *low = slowest_of(g);
+	const struct pbox_frame *f[PUSHES_AT_ONCE];
+	const void *ahead[PUSHES_AT_ONCE];
+	unsigned n = 0, n_ahead = pushed_next(s, next, ahead);
+
+	for (unsigned i = low->first; i != 0; i = s->pushed[i - 1].next)
+		f[n++] = s->pushed[i - 1].f;
+	low->first = low->last = low->pushes = 0;
+	if (n > 1 && add_pushes(s, g, f, n, ahead, n_ahead)) {
+		for (unsigned i = 0; i < n; i++)
+			taken(s, g, f[i]);
+		return;
+	}
+	/* one is damaged: each by itself */
+	for (unsigned i = 0; i < n; i++) {
+		if (add_pushes(s, g, &f[i], 1, ahead, n_ahead))
+			taken(s, g, f[i]);
+		else
+			shard_count(s, PBOX_SS_DROP_CRC);
+	}
+}
+
+/* A push of this worker waits for the end of the burst: it has not moved its clock yet. */
+static bool
+has_pushed(const struct pbox_shard *s, const struct target *g, unsigned worker)
+{
+	for (unsigned i = slowest_of(g)->first; i != 0; i = s->pushed[i - 1].next)
+		if (s->pushed[i - 1].f->hdr.worker == worker)
+			return true;
+	return false;
+}
+
+/* The next one of its worker: applied at the end of the burst, with others to the fragment, or now if somebody waits for
+ * what follows from it. */
+static void
+take(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	struct slowest *low = slowest_of(g);
+
+	s->pushed[s->n_pushed++] = (struct clock_push){.f = f};
+	if (low->first == 0) {
+		low->first = (uint8_t)s->n_pushed;
+		s->ready[s->n_ready++] = *g;
+	} else {
+		s->pushed[low->last - 1].next = s->n_pushed;
+	}
+	low->last = (uint8_t)s->n_pushed;
+	low->pushes++;
+	if (low->pushes == PUSHES_AT_ONCE || f->hdr.type == PBOX_PUSHPULL ||
+		g->j->rate.interval != 0)
+		apply_pushed(s, g, NULL);
 }
 
 /* What changes nothing: it was taken before, or comes too early; or the job's rate has no room for it. */
@@ -220,17 +333,16 @@ not_taken(struct pbox_shard *s, const struct target *g, const struct pbox_frame 
 static bool
 clock_contribute(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
-	int32_t ahead = pbox_serial_diff(f->hdr.round, clocks_of(g)[f->hdr.worker]);
+	int32_t ahead;
 
+	if (slowest_of(g)->first != 0 && has_pushed(s, g, f->hdr.worker))
+		apply_pushed(s, g, NULL);
+	ahead = pbox_serial_diff(f->hdr.round, clocks_of(g)[f->hdr.worker]);
 	if (ahead == 1 && initialised(g) &&
-		(g->j->rate.interval == 0 || job_rate_due(&g->j->rate, s->now_ns))) {
-		if (f->unverified && !shard_verify(f)) /* nothing takes an applied push out again */
-			shard_count(s, PBOX_SS_DROP_CRC);
-		else
-			take(s, g, f);
-	} else if (shard_admit_repeat(s, g, f)) {
+		(g->j->rate.interval == 0 || job_rate_due(&g->j->rate, s->now_ns)))
+		take(s, g, f);
+	else if (shard_admit_repeat(s, g, f))
 		not_taken(s, g, f, ahead);
-	}
 	return false;
 }
 
@@ -241,6 +353,7 @@ clock_pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame
 {
 	bool latest = (f->hdr.flags & PBOX_F_LATEST) != 0;
 
+	apply_pushed(s, g, NULL);
 	if (latest && initialised(g) && !shard_admit_answer(s, g, f))
 		return;
 	shard_count(s, PBOX_SS_RX_PULL);
@@ -264,14 +377,11 @@ clock_wait(const struct target *g, unsigned worker, struct pbox_hdr *h)
 
 /* ---- what rounds have ---------------------------------------------------------------------------- */
 
-/* Fragments have no records, and are never complete, or restored. */
+/* Fragments have no records, and are never restored. */
 static void
 clock_burst(struct pbox_shard *s, const struct target *g, const struct target *next)
 {
-	(void)s;
-	(void)g;
-	(void)next;
-	PBOX_ASSERT(false);
+	apply_pushed(s, g, next);
 }
 
 static void

@@ -349,6 +349,7 @@ pbox_shard_rx(struct pbox_shard *s, const struct pbox_frame *frame, unsigned n, 
 	uint64_t held = 0;
 
 	PBOX_ASSERT(n <= PBOX_SHARD_BURST && s->n_ready == 0 && s->n_batched == 0);
+	s->n_pushed = 0;
 	s->now_ns = now_ns;
 	pbox_stat_add(&s->stats[PBOX_SS_RX_FRAMES], n);
 	/* first look all fragments up, so that their cache lines travel while others are worked on */

@@ -214,6 +214,12 @@ struct pbox_shard {
 	unsigned n_ready;
 	struct target ready[PBOX_SHARD_BURST];
 	struct pbox_shard_job *paced; /* jobs with rounds that wait for their rate */
+	/* clock.c: the pushes of this burst to fragments of `ready`, which are applied with them. */
+	unsigned n_pushed;
+	struct clock_push {
+		const struct pbox_frame *f;
+		unsigned next; /* of the same fragment: 1 + its number; 0: the last */
+	} pushed[PBOX_SHARD_BURST];
 	/* Results that were asked for in a row, all of one fragment. */
 	unsigned n_batched;
 	struct target batch;

@@ -94,8 +94,8 @@ refresh_answer(struct pbox_shard *s, const struct target *g)
 	uint8_t *wire = pbox_chunk_frag_wire(t, g->c, g->frag);
 
 	if (wire != NULL)
-		s->conf.reduce->pack(wire, t->pull_format,
-			g->c->param + (size_t)g->frag * t->frag_elements, g->elements);
+		s->conf.reduce->pack(
+			wire, t->pull_format, pbox_chunk_frag_param(t, g->c, g->frag), g->elements);
 	g->fragment->payload_crc =
 		pbox_crc32c(0, shard_answer_at(g), pbox_payload_bytes(t->pull_format, g->elements));
 }

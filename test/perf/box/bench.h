@@ -49,6 +49,7 @@ struct options {
 	const char *telemetry; /**< the --file-prefix under which it answers; NULL: it does not */
 	bool shuffle, lockstep, no_huge, json, stages;
 	bool auth;        /**< frames have tags */
+	bool clock;       /**< a table in clocks, and PUSH alone */
 	bool only_rounds; /**< lockstep: nothing but the rounds, for callgrind */
 };
 

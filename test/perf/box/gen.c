@@ -60,8 +60,8 @@ gen_start(struct gen *g, struct rig *r)
 	g->log.result = must(calloc(g->log.cap, sizeof(float *)));
 	g->scratch = must(aligned_alloc(64, 2 * (size_t)r->frag_elements * sizeof(float) + 64));
 	g->flat = must(aligned_alloc(64, 65536 + 256));
-	for (unsigned i = 0; o->verify == 1 && !o->stages && o->optimiser != PBOX_OPT_NONE &&
-			     i <= pbox_optim_states(o->optimiser);
+	for (unsigned i = 0; o->verify == 1 && !o->stages && !o->clock &&
+			     o->optimiser != PBOX_OPT_NONE && i <= pbox_optim_states(o->optimiser);
 		i++) {
 		size_t bytes = o->jobs * r->elements * sizeof(float);
 
@@ -284,7 +284,8 @@ answer(struct gen *g, uint32_t i, uint32_t n)
 	if (g->kind == T_ROUNDS) {
 		uint32_t ts = pbox_ld32(p + PBOX_AT_TS);
 
-		if (p[PBOX_AT_TYPE] != PBOX_RESULT || worker >= o->workers || ts >= o->slots) {
+		if (p[PBOX_AT_TYPE] != (o->clock ? PBOX_PUSH_OK : PBOX_RESULT) ||
+			worker >= o->workers || ts >= o->slots) {
 			wrong(g, "not an answer to what was sent", p);
 			return;
 		}
@@ -305,7 +306,7 @@ answer(struct gen *g, uint32_t i, uint32_t n)
 		wrong(g, "a pull was not answered", p);
 		return;
 	}
-	if (++g->since_verified >= o->verify) {
+	if (!o->clock && ++g->since_verified >= o->verify) {
 		g->since_verified = 0;
 		verify(g, i, n, f);
 	}
@@ -424,7 +425,7 @@ round_packet(struct gen *g, uint32_t i)
 			n->answers = 0;
 		}
 	f->payload[worker] = frame(g, i, j,
-		&(struct pbox_hdr){.type = PBOX_PUSHPULL,
+		&(struct pbox_hdr){.type = o->clock ? PBOX_PUSH : PBOX_PUSHPULL,
 			.flags = PBOX_F_LAST,
 			.token = j->token[worker],
 			.job = j->id,

@@ -195,7 +195,8 @@ declare(struct bench_host *h)
 	const struct pbox_client_tensor e = {.name = "model", .elements = h->r->elements};
 	const struct pbox_client_table what = {.size = sizeof(what),
 		.mode = o->optimiser == PBOX_OPT_NONE ? PBOX_MODE_ALLREDUCE : PBOX_MODE_OPTIMISER,
-		.op = o->optimiser == PBOX_OPT_NONE ? PBOX_OP_SUM : PBOX_OP_MEAN,
+		.op = o->optimiser == PBOX_OPT_NONE || o->clock ? PBOX_OP_SUM : PBOX_OP_MEAN,
+		.discipline = o->clock ? PBOX_DISCIPLINE_CLOCK : PBOX_DISCIPLINE_ROUNDS,
 		.optimiser = (uint8_t)o->optimiser,
 		.push_format = (uint8_t)o->format,
 		.pull_format = (uint8_t)o->format,
@@ -363,7 +364,8 @@ join_job(struct rig *r, unsigned job)
 	if (j->window < o->slots / o->jobs)
 		fail("jobs", "their windows are too small for so many slots");
 	if (o->optimiser != PBOX_OPT_NONE) {
-		set_lr(h);
+		if (!o->clock)
+			set_lr(h);
 		initialise(h, t);
 	}
 }

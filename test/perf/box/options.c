@@ -21,6 +21,7 @@ usage(FILE *f)
 	      "  --workers N     of each job, 1 to 4096 (8)\n"
 	      "  --jobs N        1 to 64 (1)\n"
 	      "  --model SIZE    fp32 parameters of each job, bytes; K, M, G (an eighth of resident)\n"
+	      "  --clock         a table in clocks: each packet is a push, and its answer has no payload\n"
 	      "  --optimiser O   none, sgd, momentum, adam (none: the sum)\n"
 	      "  --format F      fp32, bf16 or fp16, both ways (fp32)\n"
 	      "  --kernel K      avx512, avx2 or scalar (the best here)\n"
@@ -139,7 +140,18 @@ set(struct options *o, int c)
 int
 options_parse(struct options *o, int argc, char **argv)
 {
-	enum { SHUFFLE = 256, LOCKSTEP, STAGES, NO_HUGE, JSON, HELP, ONLY, AUTH, TELEMETRY };
+	enum {
+		SHUFFLE = 256,
+		LOCKSTEP,
+		STAGES,
+		NO_HUGE,
+		JSON,
+		HELP,
+		ONLY,
+		AUTH,
+		TELEMETRY,
+		PUSHES
+	};
 	static const struct option table[] = {{"fragment", 1, NULL, 'f'}, {"workers", 1, NULL, 'w'},
 		{"jobs", 1, NULL, 'j'}, {"model", 1, NULL, 'm'}, {"optimiser", 1, NULL, 'o'},
 		{"format", 1, NULL, 'F'}, {"push-format", 1, NULL, 'F'}, {"kernel", 1, NULL, 'k'},
@@ -148,7 +160,7 @@ options_parse(struct options *o, int argc, char **argv)
 		{"cpus", 1, NULL, 'c'}, {"shuffle", 0, NULL, SHUFFLE},
 		{"lockstep", 0, NULL, LOCKSTEP}, {"stages", 0, NULL, STAGES},
 		{"no-huge", 0, NULL, NO_HUGE}, {"json", 0, NULL, JSON}, {"help", 0, NULL, HELP},
-		{"only-rounds", 0, NULL, ONLY}, {"auth", 0, NULL, AUTH},
+		{"only-rounds", 0, NULL, ONLY}, {"auth", 0, NULL, AUTH}, {"clock", 0, NULL, PUSHES},
 		{"telemetry", 1, NULL, TELEMETRY}, {NULL, 0, NULL, 0}};
 	int c;
 
@@ -174,6 +186,10 @@ options_parse(struct options *o, int argc, char **argv)
 			break;
 		case AUTH:
 			o->auth = true;
+			break;
+		case PUSHES:
+			o->clock = true;
+			o->optimiser = PBOX_OPT_ADD;
 			break;
 		case STAGES:
 			o->stages = o->lockstep = true;
@@ -224,6 +240,8 @@ options_complete(struct options *o)
 		return bad("--jobs is 1 to 64");
 	if (o->auth && o->jobs > 1) /* the digest of a payload is kept for one key */
 		return bad("--auth takes one job");
+	if (o->clock && (o->auth || o->stages))
+		return bad("--clock goes with neither --auth nor --stages");
 	if (o->resident < 4 * o->fragment)
 		return bad("--resident is l2, llc or at least four fragments");
 	if (o->runs < 1 || o->runs > MAX_RUNS || o->runs % 2 == 0)

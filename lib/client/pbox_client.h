@@ -135,7 +135,8 @@ PBOX_CLIENT_API int pbox_client_submit_nodes(struct pbox_client *c, uint32_t tab
 	pbox_client_handle *handle, struct pbox_client_error *err);
 
 /**
- * Work by plan (policy reassign): report the last round, and learn which slots are this worker's. No push of this client may be unfinished.
+ * Work by plan (policy reassign): report the last round, and learn which slots are this worker's. No push of this client may be unfinished,
+ * unless work->keep is set: then it is only a report.
  * To be called once after the declaration, then where pbox_client_work_due() says so, and every 50 ms or more seldom.
  * After it pbox_client_nodes() is what this worker brings in work->round: it may be nothing.
  */

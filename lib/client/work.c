@@ -5,12 +5,14 @@
 /* Work by plan (section 15 of the protocol): reports out, owners in. */
 
 #include <errno.h>
+#include <stddef.h>
 
 #include <pbox_slots.h>
 
 #include "client_impl.h"
 
-#define AGAIN_MOST 100 /* ms */
+#define AGAIN_MOST 100                                     /* ms */
+#define WORK_LEAST offsetof(struct pbox_client_work, keep) /* of programs built before that */
 
 struct own_cmd {
 	struct cmd cmd;
@@ -61,9 +63,9 @@ claim_nodes(const struct pbox_client *c, struct pbox_work_ask *m)
 			node[i].first, (uint16_t)pbox_node_end(node[i], slots)};
 }
 
-/* Ask until the box knows; *again: in so many ms. */
+/* Ask, and unless it is only a report (@p once) until the box knows. */
 static int
-work_ask(struct pbox_client *c, const struct pbox_work_ask *m, struct pbox_work_ok *ok,
+work_ask(struct pbox_client *c, const struct pbox_work_ask *m, bool once, struct pbox_work_ok *ok,
 	uint64_t deadline, struct pbox_client_error *err)
 {
 	uint8_t buf[512], answer[1024];
@@ -81,7 +83,7 @@ work_ask(struct pbox_client *c, const struct pbox_work_ask *m, struct pbox_work_
 		if (pbox_work_ok_decode(answer, got, ok) != 0)
 			return pbox_client_fail(
 				err, PBOX_C_REFUSED, "WORK: the box's answer cannot be read");
-		if (ok->again_ms == 0)
+		if (ok->again_ms == 0 || once)
 			return 0;
 		if (client_clock_ns() >= deadline)
 			return pbox_client_fail(err, PBOX_C_DEADLINE,
@@ -93,6 +95,12 @@ work_ask(struct pbox_client *c, const struct pbox_work_ask *m, struct pbox_work_
 			;
 		pthread_mutex_unlock(&c->lock);
 	}
+}
+
+static bool
+reports_only(const struct pbox_client_work *w)
+{
+	return w->size >= sizeof(*w) && w->keep != 0;
 }
 
 static int
@@ -120,9 +128,14 @@ work_call(struct pbox_client *c, struct table *t, struct pbox_client_work *w, ui
 	if (m.slots == 0)
 		m.payloads = 0;
 	m.edition = w->edition;
-	rc = work_ask(c, &m, &ok, deadline, err);
-	if (rc != 0)
+	rc = work_ask(c, &m, reports_only(w), &ok, deadline, err);
+	if (rc != 0 || ok.again_ms != 0)
 		return rc;
+	w->plan = ok.plan;
+	w->members = ok.members;
+	w->leads = ok.leads;
+	if (reports_only(w))
+		return 0;
 	cmd_call(c, &own.cmd);
 	if (own.rc == -EBUSY)
 		return pbox_client_fail(err, PBOX_C_INVALID,
@@ -131,9 +144,6 @@ work_call(struct pbox_client *c, struct table *t, struct pbox_client_work *w, ui
 		return pbox_client_fail(err, PBOX_C_REFUSED,
 			"the box gives this worker slots that the job does not have, or too many pieces");
 	w->edition = ok.edition;
-	w->plan = ok.plan;
-	w->members = ok.members;
-	w->leads = ok.leads;
 	w->nodes = pbox_worker_table_nodes(c->w, t->t);
 	w->next_from = ok.next_from;
 	w->next_ranges = ok.next_ranges;
@@ -150,7 +160,7 @@ pbox_client_work(struct pbox_client *c, uint32_t table, struct pbox_client_work 
 	struct table *t;
 	int rc;
 
-	if (work == NULL || work->size < sizeof(*work))
+	if (work == NULL || work->size < WORK_LEAST)
 		return pbox_client_fail(err, PBOX_C_INVALID,
 			"size of pbox_client_work is %zu: it is sizeof(struct pbox_client_work), %zu",
 			work == NULL ? (size_t)0 : work->size, sizeof(*work));

@@ -121,6 +121,9 @@ struct pbox_client_work {
 	uint32_t next_from; /**< round from which other slots are its own; 0: it is not known */
 	uint32_t next_ranges;
 	struct pbox_client_node next[24]; /**< as ranges */
+	/** 1: only report. The slots stay what they are until pbox_client_work_due() says otherwise, and so do edition, nodes
+	 * and next; a push may be unfinished. */
+	uint32_t keep;
 };
 
 /** A tensor as declared. */

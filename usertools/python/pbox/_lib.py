@@ -80,7 +80,7 @@ class Work(ct.Structure):
         ("compute", ct.c_double), ("fixed", ct.c_double), ("up", ct.c_double), ("down", ct.c_double),
         ("seed", ct.c_uint64), ("samples", ct.c_uint64), ("batch", ct.c_uint32), ("trained", ct.c_uint32),
         ("edition", ct.c_uint32), ("plan", ct.c_uint32), ("members", ct.c_uint32), ("leads", ct.c_uint32),
-        ("nodes", ct.c_uint32), ("next_from", ct.c_uint32), ("next_ranges", ct.c_uint32), ("next", Node * 24),
+        ("nodes", ct.c_uint32), ("next_from", ct.c_uint32), ("next_ranges", ct.c_uint32), ("next", Node * 24), ("keep", ct.c_uint32),
     ]
 
 

@@ -2,19 +2,20 @@
 # Copyright (c) 2026 the PBox authors
 """Work by plan (policy "reassign"): the box says which slots a worker computes, by how fast it is.
 
-After each round, and at most 20 times a second unless owners have changed, a worker reports its times and learns its
-slots. Where another worker dies in the middle of a round it gets some of that one's slots at once: its own are pushed
+After each round, and at most 20 times a second, a worker reports its times; it does not wait for the answer. Where results
+say that owners have changed it asks, and learns its slots before the next round. Where another worker dies in the middle of a round it gets some of that one's slots at once: its own are pushed
 already, their sums are kept, and all nodes are pushed once more with the new ones.
 """
 
+import threading
 import time
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import torch
 
 from .. import _lib
 from ..client import Table
-from ..errors import PBoxMismatch
+from ..errors import PBoxError, PBoxMismatch
 from ._slots import Slots
 from ._tree import Sums, Tree
 
@@ -22,6 +23,22 @@ from ._tree import Sums, Tree
 _EVERY = 0.05
 
 Node = Tuple[int, int]
+
+
+class _Report(threading.Thread):
+    """A report on its way. The box's answer may come after other workers' results, and the round need not wait for it."""
+
+    def __init__(self, table: Table, work: _lib.Work) -> None:
+        super().__init__(daemon=True)
+        self._table, self.work = table, work
+        self.error: Optional[PBoxError] = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self._table.work(self.work)
+        except PBoxError as e:
+            self.error = e
 
 
 class Work:
@@ -37,6 +54,7 @@ class Work:
         self.again = False  # is the next push one of a round that was pushed before?
         self._done: List[int] = []  # slots of this round that were pushed
         self._asked = self._begun = self._pushed = 0.0
+        self._reporting: Optional[_Report] = None
         self._held = (0, 0)
         self._ask(table.next_round, report=False)
         self._take(table.client.nodes())
@@ -53,15 +71,43 @@ class Work:
 
     # ---- asking
 
-    def _ask(self, round: int, report: bool) -> None:
+    def _fill(self, round: int, report: bool) -> None:
         s, r = self._slots, self.report
         r.round = round
         if not report:
             r.slots = 0
         r.seed = 0 if s.seed is None else s.seed
         r.samples, r.batch, r.trained = (0, 0, 0) if s.seed is None else (s.samples, s.batch_size, s.trained)
-        self._table.work(r)
         self._asked = time.monotonic()
+
+    def _ask(self, round: int, report: bool) -> None:
+        self._reported(wait=True)
+        self._fill(round, report)
+        self._table.work(self.report)
+
+    def _tell(self, round: int, report: bool) -> None:
+        """As _ask, and the answer changes no slots: it is waited for when the next one is due."""
+        if not self._reported(wait=False):
+            return
+        self._fill(round, report)
+        work = _lib.Work.from_buffer_copy(self.report)
+        work.keep = 1
+        self._reporting = _Report(self._table, work)
+
+    def _reported(self, wait: bool) -> bool:
+        """Has the last report been answered? Raises what the box thinks of it."""
+        r = self._reporting
+        if r is None:
+            return True
+        if wait:
+            r.join()
+        if r.is_alive():
+            return False
+        self._reporting = None
+        if r.error is not None:
+            raise r.error
+        self.report.plan, self.report.members, self.report.leads = r.work.plan, r.work.members, r.work.leads
+        return True
 
     def compare(self) -> None:
         """A sampler was made: does it give what those of the other workers do?"""
@@ -125,9 +171,11 @@ class Work:
         self._slots.count = 0
         self._slots.trained += 1  # as it will be in the round that is asked for
         try:
-            if moved or now - self._asked >= _EVERY or self._waits_for(round + 1):
+            if moved or self._waits_for(round + 1):
                 self._ask(round + 1, report=measured)
                 self._take(self._table.client.nodes())
+            elif now - self._asked >= _EVERY:
+                self._tell(round + 1, report=measured)
         finally:
             self._slots.trained -= 1
         self.tree.clear()

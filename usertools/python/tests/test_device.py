@@ -5,8 +5,10 @@
 import contextlib
 import ctypes as ct
 import gc
+import inspect
 import time
 import unittest
+import unittest.mock
 
 import torch
 
@@ -249,6 +251,82 @@ class Other(Small):
             self.close_all()
             with self.assertRaisesRegex(pbox.PBoxInvalid, "torch.float64"):
                 pbox.torch.all_reduce(torch.zeros(3, dtype=torch.float64), client=pbox.Client("box", "j", "s", 0, 1))
+
+
+class Cudart:
+    """The two functions as torch binds them: numbers, and a status that converts to one."""
+
+    def __init__(self, status):
+        self.status, self.registered = status, {}
+
+    def cudaHostRegister(self, ptr, size, flags, /):
+        assert ptr % 4096 == 0 and size % 4096 == 0 and flags == 1
+        if self.status == 0:
+            self.registered[ptr] = size
+        return self.status
+
+    def cudaHostUnregister(self, ptr, /):
+        del self.registered[ptr]
+        return 0
+
+
+class Calls(Small):
+    """The calls that Cuda makes of torch.cuda, which has the arguments of torch's own here, and works on the CPU."""
+
+    def calls(self, cudart):
+        device = stand_in.StandIn(seconds=0)
+        made = []
+
+        def stream(device=None, priority=0):
+            made.append("Stream")
+            return stand.stream()
+
+        def event(enable_timing=False, blocking=False, interprocess=False):
+            made.append("Event")
+            return stand.event()
+        stand, init = device, torch.futures.Future.__init__
+        self.assertEqual([*inspect.signature(torch.cuda.streams.Event.__new__).parameters][1:], [*inspect.signature(event).parameters])
+        patches = [
+            unittest.mock.patch.multiple(
+                torch.cuda, Stream=stream, Event=event, stream=lambda stream: stand.use(stream), current_stream=lambda device=None: stand.current(),
+                device=lambda device: contextlib.nullcontext(), cudart=lambda: cudart),
+            unittest.mock.patch.object(torch.Tensor, "record_stream", lambda t, stream: made.append("record_stream")),
+            unittest.mock.patch.object(torch.futures.Future, "__init__", lambda self, devices=None: made.append(f"Future {devices}") or init(self)),
+        ]
+        with contextlib.ExitStack() as stack:
+            for p in patches:
+                stack.enter_context(p)
+            with _device.instead_of_host(_device.Cuda(torch.device("cpu"))):
+                ps = parameters()
+                state = pbox.torch.register(FakeDDP(ps), worker=0, workers=1, compress="bf16", **HERE)
+                for p in ps:
+                    p.grad = torch.full_like(p, 1.0)
+                self.assertTrue((pbox.torch.hook(state, FakeBucket(list(ps))).wait() == 1).all())
+                pinned = state._staging.pinned
+                state.close()
+                opt = pbox.torch.SGD(list(ps), 1.0, worker=0, workers=1, **HERE)
+                opt.step()
+                self.assertTrue(all(bool((p == -1).all()) for p in ps))
+                opt.close()
+                del state, opt
+                gc.collect()
+        return made, pinned
+
+    def test_pinned(self):
+        cudart = Cudart(0)
+        made, pinned = self.calls(cudart)
+        self.assertEqual({*made}, {"Stream", "Event", "record_stream", "Future [device(type='cpu')]"})
+        self.assertGreater(pinned, 2 * sum(p.numel() for p in parameters()))
+        for _ in range(100):
+            if not cudart.registered:
+                break
+            time.sleep(0.05)
+        self.assertEqual(cudart.registered, {})
+
+    def test_not_pinned(self):
+        for cudart in (Cudart(2), None):
+            self.assertEqual(self.calls(cudart)[1], 0)
+            self.close_all()
 
 
 def slotted(device, n, rounds=3, **kw):

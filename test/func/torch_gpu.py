@@ -2,8 +2,8 @@
 # Copyright (c) 2026 the PBox authors
 """A worker of torch_gpu: each case on CPU tensors and on the stand-in device, whose bits must be the same.
 
-RANK, WORLD_SIZE, PBOX_BOX and PBOX_SECRET say who and where. Prints `result NAME equal` or what is wrong; `endless` trains until
-it is disturbed, and prints `result first`, then `error CLASS SECONDS TEXT`.
+RANK, WORLD_SIZE, PBOX_BOX and PBOX_SECRET say who and where. Prints `result NAME equal` or what is wrong; `endless` and
+`endless_steps` train until they are disturbed, and print `result first`, then `error CLASS SECONDS TEXT`.
 """
 
 import argparse
@@ -222,6 +222,8 @@ def optimise(device, client, kind, gradient=None, make=model, **kw):
                         if p.grad is not None:
                             device.late(p.grad)
                 optimiser.step(**(dict(samples=RANK + 1 + r) if kw.get("op") == "weighted_mean" else {}))
+                if device is not None:
+                    device.compute.synchronize()
                 found.add(module.parameters())
             state = optimiser.state_dict()
             for _, values in sorted(state["state"].items()):
@@ -319,6 +321,24 @@ def not_pinned(device, client):
     return found if sum("could not be pinned" in s for s in said) == 1 else f"warnings: {said}"
 
 
+def endless_steps(args):
+    begin, p = time.monotonic(), nn.Parameter(torch.zeros(100000))
+    with stand_in.StandIn().instead_of_host() as device, device.in_order():
+        optimiser = pbox.torch.SGD([p], 0.1, job="test", timeout=args.timeout, host=f"host{RANK}")
+        r = 0
+        while True:
+            p.grad = torch.ones(100000)
+            device.late(p.grad)
+            try:
+                optimiser.step()
+            except pbox.PBoxError as e:
+                print("error", type(e).__name__, f"{time.monotonic() - begin:.1f}", e, flush=True)
+                os._exit(3)
+            if r == 0:
+                print("result first", time.time(), flush=True)
+            r += 1
+
+
 def endless(args):
     begin = time.monotonic()
     with stand_in.StandIn().instead_of_host() as device:
@@ -351,8 +371,8 @@ def main():
     warnings.simplefilter("ignore")
     _staged.CHUNK_BYTES, _staged.PIECE_ELEMENTS = 64 << 10, 50001  # so that this model has several of each
     dist.init_process_group("gloo")
-    if args.names == ["endless"]:
-        endless(args)
+    if args.names in (["endless"], ["endless_steps"]):
+        globals()[args.names[0]](args)
     client = pbox.Client(os.environ["PBOX_BOX"], "test", os.environ["PBOX_SECRET"], RANK, WORLD, timeout=args.timeout,
                          join_timeout=args.timeout)
     failed = 0

@@ -10,6 +10,7 @@ one of so many workers.
 
 import argparse
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -63,6 +64,7 @@ def _free_port() -> int:
 
 def _start_ranks(ranks: int) -> int:
     """Start this program as each rank, and wait. Its exit status."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the ranks end with it
     top = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     env = dict(os.environ, WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(_free_port()),
                PYTHONPATH=os.pathsep.join([top] + os.environ.get("PYTHONPATH", "").split(os.pathsep)).rstrip(os.pathsep))

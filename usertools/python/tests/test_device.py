@@ -106,7 +106,7 @@ class Hooks(Small):
             self.assertFalse(same(want, trained(stand_in.StandIn(forgets=forgets))), forgets)
 
 
-def stepped(device, cls, n=N, steps=5, channels_last=False, unused=(), infinite=None, **kw):
+def stepped(device, cls, n=N, steps=7, channels_last=False, unused=(), infinite=None, **kw):
     """The bits of the parameters after each step, of all workers, and of the state at the end. None: on the CPU."""
     def worker(w):
         ps = list(parameters()) + [torch.nn.Parameter(torch.ones(4, 3, 5, 5))]

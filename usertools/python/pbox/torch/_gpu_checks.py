@@ -20,6 +20,7 @@ from ._hook import register
 
 SIZES = (7, 257, 1, 5003, 120001, 33, 999, 65537)  # odd ones: of parameters, and so of buckets
 STEPS = 4
+ON_BOX = 7  # an optimiser on the box looks at all parameters in its first steps, which waits for the computation
 
 
 class Cpu:
@@ -187,7 +188,7 @@ def _step(place: Cpu, client: Any, kind: str, *, scaled: bool = False, **kw: Any
     optimiser = getattr(_kinds, kind)(module.parameters(), lr=0.01, client=client, **kw)
     scaler, found = place.scaler() if scaled else None, _Digest()
     with place.in_order():
-        for r in range(STEPS):
+        for r in range(ON_BOX):
             optimiser.zero_grad()
             infinite = scaled and r == 2 and dist.get_rank() == dist.get_world_size() - 1
             loss = module(*_gradients(place, r, infinite=infinite))
@@ -195,6 +196,7 @@ def _step(place: Cpu, client: Any, kind: str, *, scaled: bool = False, **kw: Any
             for p in module.parameters():
                 place.late(p.grad)
             optimiser.step() if scaler is None else scaler.step(optimiser)
+            place.synchronize()
             found.add(module.parameters())
         found.add(t for _, values in sorted(optimiser.state_dict()["state"].items()) for _, t in sorted(values.items()) if torch.is_tensor(t))
     skipped = optimiser.skipped

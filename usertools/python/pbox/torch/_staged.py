@@ -25,7 +25,7 @@ from ..errors import PBoxClosed, PBoxInvalid
 from ._device import Device, Memory, bytes_of
 
 CHUNK_BYTES = 4 << 20  # on the wire, at least, but for the last one
-PIECE_ELEMENTS = 4 << 20  # of a declared tensor, at most: a parameter is no smaller than a chunk is large
+PIECE_ELEMENTS = 4 << 20  # of a declared tensor, at most: a larger parameter is several, which overlap with each other
 
 Done = Callable[[Optional[BaseException]], None]
 

@@ -42,10 +42,10 @@ class Stream:
             except BaseException as e:  # as CUDA reports the error of a kernel: later, at a wait
                 self._device.failed = self._device.failed or e
 
-    def put(self, work: Callable[[], Any], late: bool = False) -> None:
-        """Queue it; late: it takes its time."""
-        if late:
-            self._work.put(lambda: time.sleep(self._random.random() * self._device.seconds))
+    def put(self, work: Callable[[], Any], at_least: float = 0.0, at_most: float = 0.0) -> None:
+        """Queue it; the seconds that it takes are between these."""
+        if at_most > 0:
+            self._work.put(lambda: time.sleep(at_least + self._random.random() * (at_most - at_least)))
         self._work.put(work)
 
     def wait_event(self, event: "Event") -> None:
@@ -96,8 +96,9 @@ class Future:
 
 
 class StandIn(_device.Device):
-    """`seconds`: how late work is done, at most. `forgets`, to see that a test notices: "synchronize" (the host does not wait for
-    events), "wait_event" (streams do not), "use" (all work goes to the compute stream)."""
+    """`seconds` that a computation takes at most; it is later than a copy that does not wait for it. `forgets`, to see that a
+    test notices: "synchronize" (the host does not wait for events), "wait_event" (streams do not), "use" (all work goes to the
+    compute stream)."""
 
     def __init__(self, seconds: float = 0.004, forgets: str = "", pins: bool = True) -> None:
         self.seconds, self.forgets, self.pins = seconds, forgets, pins
@@ -138,7 +139,7 @@ class StandIn(_device.Device):
     def copy(self, to: torch.Tensor, what: torch.Tensor) -> None:
         # not the tensors themselves: views of a parameter need their gradients' graph
         to, what = to.detach(), what.detach()
-        self.current().put(lambda: to.copy_(what), late=True)
+        self.current().put(lambda: to.copy_(what), 0, self.seconds / 4)
 
     def keep(self, t: torch.Tensor, stream: Any) -> None:
         pass  # the queues hold their tensors
@@ -160,12 +161,18 @@ class StandIn(_device.Device):
         t = t.detach()
         value = t.clone()
         t.fill_(float("nan"))
-        self.compute.put(lambda: t.copy_(value), late=True)
+        self.compute.put(lambda: t.copy_(value), self.seconds / 2, self.seconds)
 
     def in_order(self) -> ContextManager[Any]:
         """Meanwhile operations of torch that this thread makes come after what the compute stream has to do, as they would on a
         GPU."""
         return _InOrder(self.compute)
+
+
+# they look at no element
+_SHAPES = {"aten::" + name for name in (
+    "alias", "as_strided", "detach", "empty", "empty_like", "empty_strided", "expand", "new_empty", "permute", "_reshape_alias", "select", "slice",
+    "transpose", "unsqueeze", "view", "_unsafe_view")}
 
 
 class _InOrder(TorchDispatchMode):
@@ -174,5 +181,6 @@ class _InOrder(TorchDispatchMode):
         self._stream = stream
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self._stream.synchronize()
+        if func._schema.name not in _SHAPES:
+            self._stream.synchronize()
         return func(*args, **(kwargs or {}))

@@ -97,6 +97,7 @@ static const struct row rows[] = {
 	{"window", 'W', NUMBER, AT(window), "N", "frames in flight per endpoint (default: what box and socket allow)", 1, 65535},
 	{"gso", 0, WORD, AT(gso), "WORD", "trains of segments: on, off or probe (default)", .names = probes},
 	{"spin", 0, NUMBER, AT(spin_us), "US", "microseconds of busy polling before sleeping (default 0)", 0, 1e6},
+	{"threads", 0, NUMBER, AT(threads), "N", "progress threads of each worker, no more than the box has endpoints (default 0: the CPUs of this process, shared among the local workers)", 0, 64},
 	{"lease", 0, SECONDS, AT(lease_ms), "S", "to ask for (default: the box's)", 0.01, 4e6},
 	{"keep-copies", 0, WORD, AT(keep_copies), "WORD", "on (default): goes on after a restart of the box; off", .names = switches},
 	{"auth", 0, FLAG, AT(auth), "", "refuse a box whose frames have no tags for this job"},

@@ -41,7 +41,7 @@ struct options {
 	double seconds, interval;
 	unsigned op, optimiser, push_format, pull_format;
 	struct pbox_hyper hyper; /* below 0: not given */
-	unsigned mtu, window, timeout_ms, join_timeout_ms, spin_us, lease_ms;
+	unsigned mtu, window, timeout_ms, join_timeout_ms, spin_us, lease_ms, threads;
 	int gso, keep_copies;
 	bool auth;
 	uint64_t seed;

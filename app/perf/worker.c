@@ -2,6 +2,7 @@
  * Copyright (c) 2026 the PBox authors
  */
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -73,6 +74,17 @@ numbered(const char *text, unsigned index)
 	return out;
 }
 
+/** The CPUs of this process, shared among its workers. */
+static unsigned
+threads_each(unsigned workers)
+{
+	cpu_set_t set;
+	unsigned n = sched_getaffinity(0, sizeof(set), &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
+
+	n = n > workers ? n / workers : 1;
+	return n < 64 ? n : 64;
+}
+
 static int
 perf_join(struct worker *w)
 {
@@ -96,6 +108,7 @@ perf_join(struct worker *w)
 	conf.auth = o->auth;
 	conf.keep_copies = o->keep_copies;
 	conf.spin_us = (int)o->spin_us;
+	conf.threads = o->threads != 0 ? o->threads : threads_each(o->local);
 	conf.lease_ms = o->lease_ms;
 	conf.timeout_ms = conf.patience_ms =
 		o->timeout_ms; /* of a round, with or without living workers */

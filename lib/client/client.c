@@ -176,7 +176,16 @@ pbox_client_stats(const struct pbox_client *c, struct pbox_client_stats *stats)
 {
 	struct pbox_client *w = (struct pbox_client *)(uintptr_t)c;
 	size_t size = stats->size < sizeof(*stats) ? stats->size : sizeof(*stats);
+	struct pbox_client_stats all;
 
+	if (c->lanes > 1) {
+		lanes_lock_all(w);
+		progress_stats(w, &all);
+		lanes_unlock_all(w);
+		memcpy(stats, &all, size);
+		stats->size = size;
+		return;
+	}
 	pthread_mutex_lock(&w->lock);
 	memcpy(stats, &w->stats, size);
 	pthread_mutex_unlock(&w->lock);
@@ -284,6 +293,7 @@ transport_open(struct pbox_client *c, struct pbox_client_error *err)
 	if (ops == NULL)
 		return err != NULL ? err->code : PBOX_C_INVALID;
 	rc = ops->open(&c->t, &tc, err != NULL ? err : &local);
+	c->lane[0].t = c->t;
 	return rc != 0 ? rc : pbox_worker_check_mtu(c->t->mtu, err);
 }
 
@@ -296,6 +306,7 @@ client_destroy(struct pbox_client *c)
 	for (uint32_t i = 0; i < c->handles; i++)
 		free(c->handle[i].op);
 	free(c->handle);
+	lanes_close(c);
 	if (c->t != NULL) {
 		freed_release(c);
 		c->t->ops->close(c->t);
@@ -318,6 +329,7 @@ client_create(void)
 		return NULL;
 	c->cmds_tail = &c->cmds;
 	c->submitted_tail = &c->submitted;
+	c->lanes = 1;
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_mutex_init(&c->declare_lock, NULL);
 	pthread_condattr_init(&attr);
@@ -348,6 +360,8 @@ pbox_client_open(struct pbox_client **out, const struct pbox_client_conf *conf,
 		rc = transport_open(c, err);
 	if (rc == 0)
 		rc = progress_open(c, err);
+	if (rc == 0)
+		rc = lanes_open(c, err);
 	if (rc != 0)
 		goto fail;
 	rc = pthread_create(&c->thread, NULL, progress_main, c);

@@ -11,7 +11,8 @@
  * transport, and calls of other threads.
  *
  * Who may touch what:
- *   - the *progress thread* alone (open, before it starts): the worker and the transport;
+ *   - the *progress thread* alone (open, before it starts): the worker and the transport. With several threads (lanes.c) that
+ *     is the first one. It has the session, commands, and a lane like each of the others; the lanes' locks say who may touch the worker;
  *   - *under client.lock*: lists of commands and submitted operations, handles, done flags, what is published, the
  *     list of tables;
  *   - *fixed after open or declare*: configuration, names, sizes.
@@ -106,6 +107,25 @@ struct declare {
 	bool ended; /* lock */
 };
 
+/* ---- threads --------------------------------------------------------------------------------- */
+
+#define MAX_LANES PBOX_WORKER_LANES
+
+/** A thread's part of the worker (lib/worker has the rules), its transport and its port. The first one's thread is the progress
+ * thread. Nothing is locked while there is one. */
+struct lane {
+	struct pbox_client *c;
+	unsigned number;
+	struct pbox_client_transport *t; /* lock, but for waiting */
+	struct pbox_worker_ops port;     /* lock */
+	struct sockaddr_in *from;        /* endpoints that t is aimed at; lock */
+	unsigned n;                      /* of them; lock */
+	pthread_mutex_t lock;
+	pthread_t thread;
+	atomic_bool kicked; /* the thread has been woken and not yet looked */
+	atomic_bool ending;
+};
+
 /* ---- the client ------------------------------------------------------------------------------ */
 
 struct pbox_client {
@@ -117,8 +137,11 @@ struct pbox_client {
 	char host[256];
 
 	/* progress thread (open uses them before it starts) */
-	struct pbox_client_transport *t;
-	struct pbox_worker_ops port;
+	struct pbox_client_transport *t; /* of the first lane */
+	struct lane lane[MAX_LANES];
+	unsigned lanes;      /* fixed after open; 1: one thread */
+	unsigned lanes_made; /* that have a lock and, but for the first one, a transport */
+	bool together;       /* the progress thread has the locks of all lanes */
 	struct pbox_worker *w;
 	struct declare *declare; /* under way */
 	uint64_t published_at, spin_until;
@@ -174,8 +197,37 @@ void handle_free_op(struct pbox_client *c, struct op *op);
 /** Drive the worker until it is open, or has failed: the thread of open. */
 int progress_open(struct pbox_client *c, struct pbox_client_error *err);
 void *progress_main(void *arg);
+/** All locks are held. */
+void progress_stats(const struct pbox_client *c, struct pbox_client_stats *s);
 /** Give the worker what was submitted: the progress thread. */
 void progress_submit(struct pbox_client *c);
+
+/** Frames that have come, for the first lane. Its lock is held. */
+void progress_take(struct pbox_client *c, const struct pbox_client_rx *d, unsigned n, uint64_t now);
+/** What is due. The first lane's lock is held. */
+uint64_t progress_tick(struct pbox_client *c, uint64_t now, uint64_t drained);
+
+/* lanes.c: several threads. Without them all but open and close do nothing. */
+/** The worker is open: cut it. The threads begin. */
+int lanes_open(struct pbox_client *c, struct pbox_client_error *err);
+/** They end; the progress thread has. */
+void lanes_close(struct pbox_client *c);
+/** The first lane's lock. */
+void lanes_lock(struct pbox_client *c);
+void lanes_unlock(struct pbox_client *c);
+/** All locks; the first one's is held already, or not. Other threads than the progress thread may do so too. */
+void lanes_lock_others(struct pbox_client *c, uint64_t now);
+void lanes_unlock_others(struct pbox_client *c);
+void lanes_lock_all(struct pbox_client *c);
+void lanes_unlock_all(struct pbox_client *c);
+/** All locks are held: what the box has said may have changed endpoints. */
+void lanes_aim(struct pbox_client *c);
+/** Something is there for them, or due. */
+void lanes_wake(struct pbox_client *c);
+/** What leaves and comes by the transport of a lane. */
+void lanes_port(struct lane *l);
+/** A burst, and errors that the network has reported. Its lock is held. */
+unsigned lanes_receive(struct lane *l, const struct pbox_client_rx **d);
 
 /* request.c */
 /** A request, and wait until it is answered or @p deadline. 0, DEADLINE without a text, or a failure with one. */

@@ -10,8 +10,8 @@
  * The worker side of PBox: push gradients, get sums or parameters, over a kernel UDP socket or
  * another transport (pbox_client_transport.h).
  *
- * A client is one session: one worker of one job. It owns one progress thread, which does all
- * sending, receiving, retransmission and keep-alive; the functions below hand it work and may be
+ * A client is one session: one worker of one job. It owns a progress thread, or several
+ * (pbox_client_conf.threads), which do all sending, receiving, retransmission and keep-alive; the functions below hand them work and may be
  * called from any thread. Nothing here prints, exits or raises signals.
  *
  * Every blocking call has a deadline in milliseconds (0: that of the configuration). Each failure
@@ -188,7 +188,7 @@ PBOX_CLIENT_API int pbox_client_wait_on(struct pbox_client *c, pbox_client_handl
 /** PBOX_C_PENDING, or as wait, and then the handle is released. */
 PBOX_CLIENT_API int pbox_client_test(
 	struct pbox_client *c, pbox_client_handle handle, struct pbox_client_error *err);
-/** Call @p done from the progress thread when the operation ends (at once, from this thread, if
+/** Call @p done from the (first) progress thread when the operation ends (at once, from this thread, if
  * it has). It may submit, but must not wait or close. The handle is released when it returns. For bindings that complete futures. */
 PBOX_CLIENT_API int pbox_client_notify(struct pbox_client *c, pbox_client_handle handle,
 	void (*done)(void *ctx, int code, const char *text), void *ctx);

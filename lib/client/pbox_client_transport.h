@@ -19,7 +19,8 @@
  * which goes on to send, receive and wait until the session is open; then the progress thread does,
  * between attach and detach; close comes after its end. No two of these at the same time. Only
  * wake, alloc and free may be called by any thread at any time between open and close. Opens of several clients
- * may run at the same time.
+ * may run at the same time. A client with several threads has an instance for each (lane, below): send and recv of one are
+ * called by one thread at a time, mostly its own; wait by its own alone.
  */
 
 #include <netinet/in.h>
@@ -34,7 +35,7 @@
 extern "C" {
 #endif
 
-#define PBOX_CLIENT_TRANSPORT_ABI 1
+#define PBOX_CLIENT_TRANSPORT_ABI 2
 
 /** An instance: the first member of the back end's own structure. */
 struct pbox_client_transport {
@@ -99,6 +100,13 @@ struct pbox_client_transport_ops {
 	 * thread, also at the same time as other calls. Both or none: then any memory will do. */
 	void *(*alloc)(struct pbox_client_transport *t, size_t bytes);
 	void (*free)(struct pbox_client_transport *t, void *memory);
+	/** Another instance with the local address of @p t, for a thread of its own: @p t goes on to get all that aim does not
+	 * name. It is closed before @p t. 0 and *out, or a code with @p err. Both or none (NULL): then the client has one thread. */
+	int (*lane)(struct pbox_client_transport *t, struct pbox_client_transport **out,
+		struct pbox_client_error *err);
+	/** A lane gets what comes from these @p n endpoints from now on, and nothing else. 0, or a code with @p err. */
+	int (*aim)(struct pbox_client_transport *lane, const struct sockaddr_in *const *from,
+		unsigned n, struct pbox_client_error *err);
 };
 
 /**

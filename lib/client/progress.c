@@ -4,8 +4,6 @@
 
 #include <stdlib.h>
 
-#include <sodium.h>
-
 #include "client_impl.h"
 
 /* The progress thread: drives the worker with the transport's datagrams and the clock. */
@@ -13,60 +11,52 @@
 #define PUBLISH_EVERY (10 * NS_PER_MS)
 #define RX_TURNS      4 /* receive bursts in one turn of the loop */
 
-/* ---- the worker's port ------------------------------------------------------------------------ */
+/* ---- datagrams and time ------------------------------------------------------------------------ */
 
-static void
-progress_port_send(void *ctx, const struct pbox_client_tx *d, unsigned n)
+void
+progress_take(struct pbox_client *c, const struct pbox_client_rx *d, unsigned n, uint64_t now)
 {
-	struct pbox_client *c = ctx;
+	bool alone = c->lanes > 1 && pbox_worker_steady(c->w, 0, now);
 
-	c->t->train = c->port.train;
-	c->t->ops->send(c->t, d, n);
-	c->port.train = c->t->train; /* 1: it has found that trains do not leave */
+	if (alone && !pbox_worker_lane_rx(c->w, 0, d, n, now))
+		return;
+	lanes_lock_others(c, now);
+	if (alone)
+		pbox_worker_lane_rest(c->w, 0, now);
+	else
+		pbox_worker_rx(c->w, d, n, now);
+	lanes_unlock_others(c);
 }
 
-static uint64_t
-progress_port_random(void *ctx)
+uint64_t
+progress_tick(struct pbox_client *c, uint64_t now, uint64_t drained)
 {
-	uint64_t v;
+	uint64_t due;
 
-	(void)ctx;
-	randombytes_buf(&v, sizeof(v));
-	return v;
-}
-
-static void
-port_open(struct pbox_client *c)
-{
-	c->port = (struct pbox_worker_ops){.send = progress_port_send,
-		.random = progress_port_random,
-		.ctx = c,
-		.mtu = c->t->mtu,
-		.batch = c->t->batch,
-		.window = c->t->window,
-		.train_max = c->t->train_max,
-		.train = c->t->train};
+	if (c->lanes > 1 && !c->together && pbox_worker_steady(c->w, 0, now))
+		return pbox_worker_lane_tick(c->w, 0, now, drained);
+	if (!c->together)
+		lanes_lock_others(c, now);
+	due = pbox_worker_tick(c->w, now, drained);
+	lanes_aim(c);
+	lanes_unlock_others(c);
+	c->together = false;
+	return due;
 }
 
 /** Up to @p turns bursts; returns how many datagrams came. */
 static unsigned
 progress_receive(struct pbox_client *c, unsigned turns, uint64_t now)
 {
-	struct pbox_client_transport *t = c->t;
 	unsigned total = 0;
 
 	while (turns-- > 0) {
 		const struct pbox_client_rx *d;
-		unsigned n = t->ops->recv(t, &d);
+		unsigned n = lanes_receive(&c->lane[0], &d);
 
-		if (t->path_errno != 0) {
-			c->port.path_errno = t->path_errno;
-			c->port.path_mtu = t->path_mtu;
-			t->path_errno = 0;
-		}
-		pbox_worker_rx(c->w, d, n, now);
+		progress_take(c, d, n, now);
 		total += n;
-		if (!t->more)
+		if (!c->t->more)
 			break;
 	}
 	return total;
@@ -77,8 +67,8 @@ progress_open(struct pbox_client *c, struct pbox_client_error *err)
 {
 	uint64_t now = client_clock_ns();
 
-	port_open(c);
-	c->w = pbox_worker_create(&c->conf, &c->box, &c->port);
+	lanes_port(&c->lane[0]);
+	c->w = pbox_worker_create(&c->conf, &c->box, &c->lane[0].port);
 	if (c->w == NULL)
 		return pbox_client_fail(err, PBOX_C_MEMORY, "no memory for a client");
 	if (c->n_boxes > 1)
@@ -114,12 +104,15 @@ progress_submit(struct pbox_client *c)
 	c->submitted = NULL;
 	c->submitted_tail = &c->submitted;
 	pthread_mutex_unlock(&c->lock);
+	if (op == NULL)
+		return;
 	while (op != NULL) {
 		struct pbox_worker_op *next = op->next;
 
 		pbox_worker_submit(c->w, op);
 		op = next;
 	}
+	lanes_wake(c);
 }
 
 static void
@@ -136,6 +129,10 @@ run_commands(struct pbox_client *c)
 	pthread_mutex_unlock(&c->lock);
 	/* what was submitted before a command is there when that runs */
 	progress_submit(c);
+	if (cmd != NULL && c->lanes > 1) {
+		lanes_lock_others(c, client_clock_ns());
+		c->together = true;
+	}
 	while (cmd != NULL) {
 		struct cmd *next = cmd->next;
 
@@ -152,17 +149,19 @@ run_commands(struct pbox_client *c)
 
 /* ---- what other threads see -------------------------------------------------------------------- */
 
-static void
-take_stats(const struct pbox_client *c, struct pbox_client_stats *s)
+void
+progress_stats(const struct pbox_client *c, struct pbox_client_stats *s)
 {
-	const struct pbox_client_transport *t = c->t;
-
 	pbox_worker_stats(c->w, s);
-	s->tx_by_ref = t->tx_by_ref;
-	s->tx_copied = t->tx_copied;
-	s->tx_failed = t->tx_failed;
-	s->rx_failed = t->rx_failed;
-	s->gro_active = t->merging;
+	for (unsigned i = 0; i < c->lanes; i++) {
+		const struct pbox_client_transport *t = c->lane[i].t;
+
+		s->tx_by_ref += t->tx_by_ref;
+		s->tx_copied += t->tx_copied;
+		s->tx_failed += t->tx_failed;
+		s->rx_failed += t->rx_failed;
+		s->gro_active |= t->merging;
+	}
 }
 
 /** Lock held. */
@@ -217,13 +216,18 @@ notify(struct pbox_client *c, struct pbox_worker_op *calls)
 static void
 progress_publish(struct pbox_client *c, uint64_t now, bool idle)
 {
-	struct pbox_worker_op *done = pbox_worker_finished(c->w);
-	struct pbox_worker_request *answered = pbox_worker_answered(c->w);
-	bool lost = pbox_worker_state(c->w) == PBOX_WORKER_FAILED && c->fatal.code == 0;
+	struct pbox_worker_op *done;
+	struct pbox_worker_request *answered;
 	struct pbox_client_stats stats;
-	bool declared = c->declare != NULL && !c->declare->ended &&
-			c->declare->d.state != PBOX_WORKER_DECLARING;
+	bool lost, declared;
 
+	lanes_lock(c);
+	done = pbox_worker_finished(c->w);
+	answered = pbox_worker_answered(c->w);
+	lost = pbox_worker_state(c->w) == PBOX_WORKER_FAILED && c->fatal.code == 0;
+	declared = c->declare != NULL && !c->declare->ended &&
+		   c->declare->d.state != PBOX_WORKER_DECLARING;
+	lanes_unlock(c);
 	if (done == NULL && answered == NULL && !lost && !declared && !idle &&
 		now - c->published_at < PUBLISH_EVERY)
 		return;
@@ -235,9 +239,11 @@ progress_publish(struct pbox_client *c, uint64_t now, bool idle)
 			break;
 		}
 	c->published_at = now;
-	take_stats(c, &stats);
+	if (c->lanes == 1)
+		progress_stats(c, &stats);
 	pthread_mutex_lock(&c->lock);
-	c->stats = stats;
+	if (c->lanes == 1) /* else pbox_client_stats() asks the lanes */
+		c->stats = stats;
 	if (lost)
 		c->fatal = *pbox_worker_error(c->w);
 	if (declared)
@@ -262,16 +268,20 @@ progress_main(void *arg)
 	if (t->ops->attach != NULL)
 		t->ops->attach(t);
 	while (!c->ending) {
-		uint64_t began = client_clock_ns(), now, due, gathering;
-		unsigned got = progress_receive(c, RX_TURNS, began);
+		uint64_t began = client_clock_ns(), now, due, gathering = 0;
+		unsigned got;
 
+		lanes_lock(c);
+		got = progress_receive(c, RX_TURNS, began);
 		run_commands(c);
 		now = client_clock_ns();
-		due = pbox_worker_tick(c->w, now, got == 0 || !t->more ? began : 0);
+		due = progress_tick(c, now, got == 0 || !t->more ? began : 0);
+		if (got > 0 && !t->more && spin == 0)
+			gathering = pbox_worker_lane_gather(c->w, 0);
+		lanes_unlock(c);
 		if (got > 0)
 			c->spin_until = now + spin;
 		progress_publish(c, now, got == 0);
-		gathering = got > 0 && !t->more && spin == 0 ? pbox_worker_gather(c->w) : 0;
 		if ((got > 0 && gathering == 0) || c->ending || atomic_load(&c->kicked))
 			continue;
 		now = client_clock_ns();

@@ -33,8 +33,11 @@ client_next_round(struct pbox_client *c, struct table *t)
 	struct next_cmd n = {.cmd = {.run = next_run}, .t = t};
 
 	if (pthread_equal(pthread_self(), c->thread)) { /* in a call of pbox_client_notify */
+		lanes_lock_all(c);
 		progress_submit(c);
+		pbox_worker_together(c->w, client_clock_ns());
 		next_run(c, &n.cmd);
+		lanes_unlock_all(c);
 		return n.round;
 	}
 	cmd_call(c, &n.cmd);
@@ -81,9 +84,11 @@ pbox_client_versions(struct pbox_client *c, uint32_t table, uint32_t tensor,
 	if (rc != 0)
 		return rc;
 	v.t = client_table(c, table);
-	if (v.t != NULL && pthread_equal(pthread_self(), c->thread))
+	if (v.t != NULL && pthread_equal(pthread_self(), c->thread)) {
+		lanes_lock_all(c);
 		versions_run(c, &v.cmd);
-	else if (v.t != NULL)
+		lanes_unlock_all(c);
+	} else if (v.t != NULL)
 		cmd_call(c, &v.cmd);
 	client_leave(c);
 	if (!v.good)

@@ -156,11 +156,11 @@ check_order(struct table *t, struct pbox_worker_op *op, struct pbox_client_error
 	return 0;
 }
 
-/** The lists of the nodes come after the entries. */
+/** The lists of the nodes come after the entries, which each lane has. */
 static void
-op_nodes(struct op *op, const struct submit *s)
+op_nodes(struct op *op, unsigned lanes, const struct submit *s)
 {
-	const uint8_t **in = (const uint8_t **)(void *)&op->w.e[s->n];
+	const uint8_t **in = (const uint8_t **)(void *)&op->w.e[(size_t)lanes * s->n];
 	uint32_t *weight = (uint32_t *)(void *)(in + (size_t)s->nodes * s->n);
 
 	for (size_t i = 0; i < (size_t)s->nodes * s->n; i++)
@@ -172,12 +172,13 @@ op_nodes(struct op *op, const struct submit *s)
 }
 
 static struct op *
-op_new(struct table *t, const struct submit *s)
+op_new(const struct pbox_client *c, struct table *t, const struct submit *s)
 {
 	enum pbox_client_kind kind = s->kind;
 	const struct pbox_client_io *io = s->io;
 	unsigned n = s->n;
-	size_t each = sizeof(struct pbox_worker_entry) + s->nodes * sizeof(void *), bytes;
+	size_t each = c->lanes * sizeof(struct pbox_worker_entry) + s->nodes * sizeof(void *),
+	       bytes;
 	struct op *op;
 
 	if (__builtin_mul_overflow((size_t)n, each, &bytes) ||
@@ -195,7 +196,7 @@ op_new(struct table *t, const struct submit *s)
 	op->w.factor = s->factor;
 	op->w.pulls_ago = s->pulls_ago;
 	if (s->by_nodes)
-		op_nodes(op, s);
+		op_nodes(op, c->lanes, s);
 	for (unsigned i = 0; i < n; i++) {
 		struct pbox_worker_entry *e = &op->w.e[i];
 
@@ -226,7 +227,7 @@ submit(struct pbox_client *c, uint32_t table, const struct submit *s, pbox_clien
 		rc = check_nodes(c, t, s, err);
 	if (rc != 0)
 		return rc;
-	op = op_new(t, s);
+	op = op_new(c, t, s);
 	if (op == NULL)
 		return pbox_client_fail(
 			err, PBOX_C_MEMORY, "no memory for an operation on %u tensors", s->n);

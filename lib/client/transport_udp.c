@@ -18,7 +18,9 @@
 
 /*
  * The transport "udp", kernel sockets: one unconnected socket for the control and all data endpoints, since the box
- * answers the address that joined. Segmentation offloads (UDP_SEGMENT, UDP_GRO) carry trains of frames; it copies.
+ * answers the address that joined. A lane has a connected socket of the same port (SO_REUSEPORT) for each of its endpoints: the
+ * kernel gives what comes from there to that, and all else to the first one. Segmentation offloads (UDP_SEGMENT, UDP_GRO) carry trains
+ * of frames; it copies.
  */
 
 #define RCVBUF        (16 << 20)
@@ -36,6 +38,7 @@
 #define TIMER_SLACK   (10 * NS_PER_US) /* the default of 50 us is as long as a short wait */
 #define ECT0          0x02
 #define ECN_MASK      0x03
+#define MAX_SOCKETS   64 /* endpoints of a lane */
 
 /** Datagrams that leave as one message of the kernel's. */
 struct train {
@@ -48,7 +51,12 @@ struct train {
 
 struct udp {
 	struct pbox_client_transport t;
-	int fd, event;
+	int fd, event; /* fd: what is sent goes there; of a lane the first of its sockets */
+	int sockets[MAX_SOCKETS];
+	unsigned n, turn;         /* sockets; the one that is looked at first */
+	struct sockaddr_in local; /* of a lane */
+	struct sockaddr_in
+		only; /* of a lane: its only endpoint, to which its socket is connected */
 	unsigned
 		refused_train; /* the length of trains before the kernel took none; 0: it did not say so */
 	unsigned alone;        /* datagrams since then */
@@ -170,25 +178,69 @@ udp_close(struct pbox_client_transport *t)
 {
 	struct udp *s = (struct udp *)t;
 
-	if (s->fd >= 0)
-		close(s->fd);
+	for (unsigned i = 0; i < s->n; i++)
+		close(s->sockets[i]);
 	if (s->event >= 0)
 		close(s->event);
 	free(s->buf);
 	free(s);
 }
 
+/** Without sockets; NULL: no memory, or no eventfd. */
+static struct udp *
+udp_new(struct pbox_client_error *err)
+{
+	struct udp *s = calloc(1, sizeof(*s));
+
+	if (s == NULL) {
+		pbox_client_fail(err, PBOX_C_MEMORY, "no memory for a client");
+		return NULL;
+	}
+	s->t.ops = &transport_udp;
+	s->fd = -1;
+	s->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	s->buf = malloc((size_t)RX_MSGS * RX_STRIDE);
+	if (s->event < 0 || s->buf == NULL) {
+		if (s->buf == NULL)
+			pbox_client_fail(err, PBOX_C_MEMORY, "no memory for receive buffers");
+		else
+			pbox_client_fail(
+				err, PBOX_C_SYSTEM, "cannot open an eventfd: %s", strerror(errno));
+		udp_close(&s->t);
+		return NULL;
+	}
+	rx_arm(s, RX_MSGS);
+	s->t.batch = TX_MSGS;
+	s->t.train_max = TRAIN_MAX;
+	return s;
+}
+
+/** One more socket, which is the first one's number if it is that; -1. */
+static int
+udp_socket(struct udp *s, struct pbox_client_error *err)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	if (fd < 0) {
+		pbox_client_fail(
+			err, PBOX_C_SYSTEM, "cannot open a UDP socket: %s", strerror(errno));
+		return -1;
+	}
+	if (s->n == 0)
+		s->fd = fd;
+	s->sockets[s->n++] = fd;
+	return fd;
+}
+
 static int
 udp_open(struct pbox_client_transport **out, const struct pbox_client_transport_conf *conf,
 	struct pbox_client_error *err)
 {
-	struct udp *s = calloc(1, sizeof(*s));
+	struct udp *s = udp_new(err);
 	int rc;
 
 	if (s == NULL)
-		return pbox_client_fail(err, PBOX_C_MEMORY, "no memory for a client");
-	s->fd = s->event = -1;
-	s->t.ops = &transport_udp;
+		return err->code;
 	if (conf->args != NULL && conf->args[0] != 0) {
 		rc = pbox_client_fail(err, PBOX_C_INVALID,
 			"transport_args are given, but kernel sockets take none");
@@ -197,16 +249,8 @@ udp_open(struct pbox_client_transport **out, const struct pbox_client_transport_
 	rc = choose_mtu(s, conf, err);
 	if (rc != 0)
 		goto fail;
-	s->buf = malloc((size_t)RX_MSGS * RX_STRIDE);
-	if (s->buf == NULL) {
-		rc = pbox_client_fail(err, PBOX_C_MEMORY, "no memory for receive buffers");
-		goto fail;
-	}
-	s->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	s->fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (s->fd < 0 || s->event < 0) {
-		rc = pbox_client_fail(err, PBOX_C_SYSTEM, "cannot open %s: %s",
-			s->event < 0 ? "an eventfd" : "a UDP socket", strerror(errno));
+	if (udp_socket(s, err) < 0) {
+		rc = err->code;
 		goto fail;
 	}
 	if (conf->bind != NULL) {
@@ -214,10 +258,7 @@ udp_open(struct pbox_client_transport **out, const struct pbox_client_transport_
 		if (rc != 0)
 			goto fail;
 	}
-	rx_arm(s, RX_MSGS);
 	s->t.window = transport_window(set_options(s->fd), s->t.mtu);
-	s->t.batch = TX_MSGS;
-	s->t.train_max = TRAIN_MAX;
 	*out = &s->t;
 	return 0;
 fail:
@@ -225,8 +266,65 @@ fail:
 	return rc;
 }
 
+/* ---- lanes ---------------------------------------------------------------------------- */
+
+static int
+udp_lane(struct pbox_client_transport *t, struct pbox_client_transport **out,
+	struct pbox_client_error *err)
+{
+	struct udp *first = (struct udp *)t, *s;
+	socklen_t len = sizeof(s->local);
+	int on = 1;
+
+	/* Not before it has its port: for a socket that has said this the kernel may choose the port of another process. */
+	if (setsockopt(first->fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) != 0)
+		return pbox_client_fail(err, PBOX_C_SYSTEM,
+			"this kernel does not share a UDP port among sockets (SO_REUSEPORT: %s): set threads to 1",
+			strerror(errno));
+	s = udp_new(err);
+	if (s == NULL)
+		return err->code;
+	if (getsockname(first->fd, (struct sockaddr *)&s->local, &len) != 0) {
+		udp_close(&s->t);
+		return pbox_client_fail(err, PBOX_C_SYSTEM,
+			"the address of the first socket is not known: %s", strerror(errno));
+	}
+	s->t.mtu = first->t.mtu;
+	s->t.window = first->t.window;
+	*out = &s->t;
+	return 0;
+}
+
+static int
+udp_aim(struct pbox_client_transport *t, const struct sockaddr_in *const *from, unsigned n,
+	struct pbox_client_error *err)
+{
+	struct udp *s = (struct udp *)t;
+	int on = 1;
+
+	for (unsigned i = 0; i < s->n; i++)
+		close(s->sockets[i]);
+	s->n = s->turn = 0;
+	s->only = n == 1 ? *from[0] : (struct sockaddr_in){0};
+	for (unsigned i = 0; i < n && i < MAX_SOCKETS;
+		i++) { /* of the others the first socket gets what comes */
+		int fd = udp_socket(s, err);
+
+		if (fd < 0)
+			return err->code;
+		set_options(fd);
+		if (setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) != 0 ||
+			bind(fd, (const struct sockaddr *)&s->local, sizeof(s->local)) != 0 ||
+			connect(fd, (const struct sockaddr *)from[i], sizeof(*from[i])) != 0)
+			return pbox_client_fail(err, PBOX_C_SYSTEM,
+				"no second socket of the UDP port %u: %s; set threads to 1",
+				ntohs(s->local.sin_port), strerror(errno));
+	}
+	return 0;
+}
+
 static void
-read_errors(struct udp *s)
+read_errors_of(struct udp *s, int fd)
 {
 	for (;;) {
 		uint8_t control[512];
@@ -236,7 +334,7 @@ read_errors(struct udp *s)
 			.msg_control = control,
 			.msg_controllen = sizeof(control)};
 
-		if (recvmsg(s->fd, &msg, MSG_ERRQUEUE | MSG_DONTWAIT) < 0)
+		if (recvmsg(fd, &msg, MSG_ERRQUEUE | MSG_DONTWAIT) < 0)
 			return;
 		for (struct cmsghdr *h = CMSG_FIRSTHDR(&msg); h != NULL; h = CMSG_NXTHDR(&msg, h)) {
 			struct sock_extended_err e;
@@ -249,6 +347,13 @@ read_errors(struct udp *s)
 				s->t.path_mtu = e.ee_info;
 		}
 	}
+}
+
+static void
+read_errors(struct udp *s)
+{
+	for (unsigned i = 0; i < s->n; i++)
+		read_errors_of(s, s->sockets[i]);
 }
 
 /* ---- sending -------------------------------------------------------------------------- */
@@ -386,8 +491,10 @@ send_trains(struct udp *s, const struct train *m, unsigned n)
 	for (unsigned i = 0; i < n; i++) {
 		struct msghdr *h = &mm[i].msg_hdr;
 
-		h->msg_name = &m[i].to->addr;
-		h->msg_namelen = sizeof(m[i].to->addr);
+		if (memcmp(&m[i].to->addr, &s->only, sizeof(s->only)) != 0) {
+			h->msg_name = &m[i].to->addr;
+			h->msg_namelen = sizeof(m[i].to->addr);
+		} /* else the kernel has its route */
 		h->msg_iov = (struct iovec *)(uintptr_t)m[i].iov;
 		h->msg_iovlen = m[i].iovs;
 		if (m[i].segs > 1) {
@@ -474,13 +581,20 @@ static unsigned
 udp_recv(struct pbox_client_transport *t, const struct pbox_client_rx **out)
 {
 	struct udp *s = (struct udp *)t;
-	int n = recvmmsg(s->fd, s->rx, RX_MSGS, MSG_DONTWAIT, NULL);
 	unsigned views = 0;
+	int n = 0;
 
+	for (unsigned i = 0; i < s->n && n < RX_MSGS; i++) {
+		int fd = s->sockets[(s->turn + i) % s->n];
+		int got = recvmmsg(fd, s->rx + n, RX_MSGS - (unsigned)n, MSG_DONTWAIT, NULL);
+
+		if (got < 0 && errno != EAGAIN && errno != EINTR)
+			read_errors_of(s, fd);
+		n += got > 0 ? got : 0;
+	}
+	s->turn += s->n > 1; /* each is the first one in turn */
 	t->more = n == RX_MSGS;
 	*out = s->view;
-	if (n < 0 && errno != EAGAIN && errno != EINTR)
-		read_errors(s);
 	for (int i = 0; i < n; i++)
 		views += udp_split(s, &s->rx[i].msg_hdr, s->rx_iov[i].iov_base, s->rx[i].msg_len,
 			s->view + views, RX_VIEWS - views);
@@ -495,13 +609,17 @@ udp_wait(struct pbox_client_transport *t, uint64_t ns)
 	/* without the socket in the list no datagram wakes this thread */
 	bool look = t->gather_ns == 0 || t->gather_ns >= ns;
 	uint64_t time = look ? ns : t->gather_ns, drain;
-	struct pollfd p[2] = {{.fd = s->event, .events = POLLIN}, {.fd = s->fd, .events = POLLIN}};
+	struct pollfd p[1 + MAX_SOCKETS];
 	struct timespec ts = {(time_t)(time / NS_PER_S), (long)(time % NS_PER_S)};
 
-	if (ppoll(p, look ? 2 : 1, &ts, NULL) <= 0)
+	p[0] = (struct pollfd){.fd = s->event, .events = POLLIN};
+	for (unsigned i = 0; i < s->n; i++)
+		p[1 + i] = (struct pollfd){.fd = s->sockets[i], .events = POLLIN};
+	if (ppoll(p, look ? 1 + s->n : 1, &ts, NULL) <= 0)
 		return;
-	if ((p[1].revents & POLLERR) != 0)
-		read_errors(s);
+	for (unsigned i = 0; look && i < s->n; i++)
+		if ((p[1 + i].revents & POLLERR) != 0)
+			read_errors_of(s, s->sockets[i]);
 	if ((p[0].revents & POLLIN) != 0 && read(s->event, &drain, sizeof(drain)) < 0)
 		return;
 }
@@ -532,4 +650,6 @@ const struct pbox_client_transport_ops transport_udp = {
 	.wait = udp_wait,
 	.wake = udp_wake,
 	.attach = udp_attach,
+	.lane = udp_lane,
+	.aim = udp_aim,
 };

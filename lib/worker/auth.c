@@ -79,7 +79,8 @@ auth_good(const struct auth *a, const struct rx_frame *f)
 }
 
 void
-auth_tag(struct auth *a, const void *header, const struct iovec *iov, unsigned n, uint8_t *tag)
+auth_tag(const struct auth *a, const void *header, const struct iovec *iov, unsigned n,
+	uint8_t *gathered, uint8_t *tag)
 {
 	uint8_t digest[PBOX_AUTH_DIGEST_LEN];
 	size_t at = 0;
@@ -88,10 +89,10 @@ auth_tag(struct auth *a, const void *header, const struct iovec *iov, unsigned n
 		pbox_auth_digest(a->job, iov->iov_base, iov->iov_len, digest);
 	} else {
 		for (unsigned i = 0; i < n; i++) {
-			memcpy(a->gathered + at, iov[i].iov_base, iov[i].iov_len);
+			memcpy(gathered + at, iov[i].iov_base, iov[i].iov_len);
 			at += iov[i].iov_len;
 		}
-		pbox_auth_digest(a->job, a->gathered, at, digest);
+		pbox_auth_digest(a->job, gathered, at, digest);
 	}
 	pbox_auth_tag(a->keys.worker, header, digest, tag);
 }

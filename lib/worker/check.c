@@ -47,6 +47,11 @@ pbox_worker_check(const struct pbox_client_conf *conf, struct pbox_client_error 
 		return pbox_client_fail(err, PBOX_C_INVALID,
 			"slots is %u; with %u workers %u to %d are taken, or 0 for as many as workers",
 			conf->slots, conf->workers, conf->workers, PBOX_MAX_SLOTS);
+	if (conf->size >= offsetof(struct pbox_client_conf, threads) + sizeof(conf->threads) &&
+		conf->threads > PBOX_WORKER_LANES)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"threads is %u; 1 to %d are taken, or 0 for as many as there are CPUs",
+			conf->threads, PBOX_WORKER_LANES);
 	return 0;
 }
 

@@ -67,6 +67,43 @@ add_refs(struct pbox_worker *w, struct pbox_worker_table *t)
 	return 0;
 }
 
+/** The pieces of a tensor, sorted by lane; @p list has room for them. */
+static void
+cut_tensor(struct pbox_worker *w, struct pbox_worker_table *t, uint32_t tensor, uint32_t *list)
+{
+	const struct tensor *x = &t->tensor[tensor];
+	uint32_t *by = &t->by_tensor[x->by_first], n = 0;
+
+	for (unsigned lane = 0; lane < w->lanes; lane++) {
+		struct queue *q = table_queue(t, lane, tensor);
+
+		q->by_first = x->by_first + n;
+		for (uint32_t i = 0; i < x->by_count; i++)
+			if (t->chunk[t->frag[t->piece[by[i]].frag].chunk].lane == lane)
+				list[n++] = by[i];
+		q->by_count = x->by_first + n - q->by_first;
+	}
+	memcpy(by, list, n * sizeof(*by));
+}
+
+/** The queues of the table, by lane. */
+static int
+cut_table(struct pbox_worker *w, struct pbox_worker_table *t)
+{
+	size_t tensors = (size_t)t->n * t->discipline->lanes;
+	uint32_t *list = malloc(t->pieces > 0 ? t->pieces * sizeof(*list) : 1);
+
+	t->queue = calloc(tensors > 0 ? tensors * w->lanes : 1, sizeof(*t->queue));
+	if (t->queue != NULL && list != NULL) {
+		for (uint32_t i = 0; i < t->chunks; i++)
+			t->chunk[i].lane = (uint16_t)worker_endpoint(w, &t->chunk[i])->lane->number;
+		for (uint32_t i = 0; i < tensors; i++)
+			cut_tensor(w, t, i, list);
+	}
+	free(list);
+	return t->queue != NULL && list != NULL ? 0 : -ENOMEM;
+}
+
 int
 chunks_add_table(struct pbox_worker *w, struct pbox_worker_table *t)
 {
@@ -80,7 +117,7 @@ chunks_add_table(struct pbox_worker *w, struct pbox_worker_table *t)
 		w->table = list;
 		w->tables_cap = cap;
 	}
-	if (add_refs(w, t) != 0)
+	if (cut_table(w, t) != 0 || add_refs(w, t) != 0)
 		return -ENOMEM;
 	w->table[w->tables++] = t;
 	for (unsigned b = 0; b < w->boxes; b++)

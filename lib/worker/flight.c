@@ -63,7 +63,7 @@ flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
 
 	/* a worker without slots in this round only asks for its result */
 	probe |= flight_is_push(fl) && nodes_of(w, t) == 0;
-	header_fill(ep->s, &h, probe ? PBOX_PULL : flight_frame_type(w, fl));
+	header_fill(ep->s, &h, probe ? PBOX_PULL : flight_frame_type(w, fl), ep->lane->now);
 	h.prio = f->prio;
 	h.chunk = t->chunk[f->chunk].id;
 	h.frag = f->index;
@@ -87,23 +87,23 @@ flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
 			fl->fresh++;
 		fl->payload_ts = h.ts;
 		if (again) {
-			w->count.retransmitted_frames++;
-			w->count.retransmitted_bytes += h.length;
+			ep->lane->count.retransmitted_frames++;
+			ep->lane->count.retransmitted_bytes += h.length;
 		} else {
-			w->count.useful_tx_bytes += h.length;
+			ep->lane->count.useful_tx_bytes += h.length;
 		}
 	}
 	if (again)
 		h.flags |= PBOX_F_RETX;
 	/* Zero copy: the payload of a first transmission stays until its answer is here. That answer may come
 	 * while a retransmission waits to be sent, and then the caller has the memory again: so those are copied. */
-	link_frame(ep->s, &ep->peer, &h, iov, n, n > 0 && !again);
+	link_frame(&ep->lane->link, ep->s, &ep->peer, &h, iov, n, n > 0 && !again);
 	fl->ts = h.ts;
 	fl->seq = ++ep->seq;
 	if (fl->order == 0)
 		fl->order = fl->seq;
-	fl->sent_ns = w->now;
-	timer_append(ep, fl, w->now);
+	fl->sent_ns = ep->lane->now;
+	timer_append(ep, fl, ep->lane->now);
 }
 
 struct flight *
@@ -118,7 +118,7 @@ flight_launch(struct ep *ep, struct frag *f, uint8_t type, bool overtakes)
 		.type = type,
 		.state = FLIGHT_SENT,
 		.overtakes = overtakes,
-		.first_ns = w->now};
+		.first_ns = ep->lane->now};
 	f->state = FRAG_FLIGHT;
 	f->flight = (uint16_t)(fl - ep->flight);
 	fl->again = flight_is_push(fl) && table_first_op(w->table[f->table], f)->again;
@@ -165,7 +165,7 @@ flight_withdraw(struct pbox_worker_table *t, struct flight *fl)
 	if (!flight_is_push(fl) || fl->again)
 		return;
 	t->discipline->withdraw(fl->frag);
-	t->recount = true;
+	table_recounts(t);
 }
 
 void

@@ -34,6 +34,7 @@
 #define MIN_THRESH   3    /* later answers that make a loss likely, as in TCP */
 #define START_BATCH  8192 /* pieces made ready in one turn */
 
+struct lane;
 struct session;
 struct rx_frame;
 
@@ -112,7 +113,9 @@ struct chunk {
 	uint32_t id, elements, version, frag; /* frag: its first */
 	uint16_t endpoint;                    /* of its box */
 	uint16_t epoch;                       /* of the map that has it there */
-	uint8_t box;                          /* of the worker's */
+	uint16_t
+		lane; /* whose queues have its pieces: that of the endpoint when the table was laid out */
+	uint8_t box; /* of the worker's */
 };
 
 /** What this worker retains of a fragment (retained.c). */
@@ -135,19 +138,23 @@ struct frag_clock {
 	uint8_t pulls; /* RESULTs, up to 2 */
 };
 
-/** A tensor, and the queue of its operations. */
 struct tensor {
 	char *name;
 	uint64_t elements;
-	struct pbox_worker_entry *last; /* of those that have not ended; NULL: none */
-	/* the first entry that some pieces have not seen yet, and the number of pieces that have */
-	struct pbox_worker_entry *starts;
-	uint32_t started;
-	uint64_t started_to;         /* all pieces before this element have */
-	struct tensor *starts_next;  /* in the worker's list of tensors with such entries */
 	uint32_t by_first, by_count; /* its part of table.by_tensor */
 	uint32_t pushed_to;          /* the round of its last push, sent or not */
 	uint16_t group;
+};
+
+/** The operations on a tensor, for its pieces in one lane. */
+struct queue {
+	struct pbox_worker_entry *last; /* of those that have not ended; NULL: none */
+	/* the first entry that some pieces have not seen yet, and the number of pieces that have */
+	struct pbox_worker_entry *starts;
+	uint64_t started_to;       /* all pieces before this element have */
+	struct queue *starts_next; /* in the lane's list of queues with such entries */
+	uint32_t started;
+	uint32_t by_first, by_count; /* its part of table.by_tensor */
 };
 
 struct pbox_worker_table {
@@ -159,10 +166,11 @@ struct pbox_worker_table {
 	uint32_t chunks, frags, pieces;
 	uint32_t frag_elements, init_elements, first_chunk_id;
 	struct tensor *tensor;
+	struct queue *queue; /* by lane, and in it by tensor */
 	struct chunk *chunk;
 	struct frag *frag;
 	struct piece *piece;
-	uint32_t *by_tensor;   /* indices of pieces, grouped by tensor, in order of offset */
+	uint32_t *by_tensor; /* indices of pieces, grouped by tensor and lane, in order of offset */
 	uint32_t base_version; /* at the time of the map */
 	uint32_t pushed_to;    /* of all its tensors the latest one; true unless ... */
 	bool recount;          /* ... something was lost since */
@@ -182,13 +190,22 @@ struct pbox_worker_table {
  * queued and sent as a table with one lane is, and each fragment has one flight.
  */
 
-/** The queue of the tensor for the operation. */
-static inline struct tensor *
-table_queue(const struct pbox_worker_table *t, const struct pbox_worker_op *op, uint32_t tensor)
+/** The tensor as the operation sees it: one of those of the pull lane, or of the others. */
+static inline uint32_t
+table_tensor(const struct pbox_worker_table *t, const struct pbox_worker_op *op, uint32_t tensor)
 {
-	bool second = op->kind == PBOX_CLIENT_PULL && t->discipline->lanes > 1;
-
-	return &t->tensor[second ? t->n + tensor : tensor];
+	return op->kind == PBOX_CLIENT_PULL && t->discipline->lanes > 1 ? t->n + tensor : tensor;
+}
+/** The queue of a tensor, which table_tensor() or a piece says, in a lane of the worker. */
+static inline struct queue *
+table_queue(const struct pbox_worker_table *t, unsigned lane, uint32_t tensor)
+{
+	return &t->queue[(size_t)lane * t->n * t->discipline->lanes + tensor];
+}
+static inline struct queue *
+table_queue_of(const struct pbox_worker_table *t, const struct piece *p)
+{
+	return table_queue(t, t->chunk[t->frag[p->frag].chunk].lane, p->tensor);
 }
 /** Is the fragment that of the pulls? */
 static inline bool
@@ -275,6 +292,7 @@ struct ready {
 
 struct ep {
 	struct session *s;
+	struct lane *lane; /* that it is of */
 	struct pbox_client_peer peer;
 	struct window win;
 	struct flight *flight; /* room for `flights`; win.max of them are used */
@@ -286,7 +304,8 @@ struct ep {
 	uint32_t thresh;            /* of loss detection, adapted to reordering */
 	uint64_t seq, answered_seq; /* answered: the highest order with a final answer, */
 	uint64_t taken_seq;         /* or with a PUSH_OK in the middle of a fragment's nodes */
-	uint64_t next_due, last_rx, silent_at;
+	uint64_t next_due, silent_at;
+	uint64_t last_rx;    /* the session reads it without the lane's lock (ep_heard) */
 	uint64_t asked_ns;   /* first transmission after last_rx */
 	uint64_t lost_ns;    /* last proven loss; 0: none yet */
 	uint64_t final_ns;   /* last final answer: RESULT, PUSH_OK, INIT_OK */
@@ -299,11 +318,30 @@ struct ep {
 	struct ready ready;
 };
 
+/** When something came from there. */
+static inline uint64_t
+ep_heard(const struct ep *ep)
+{
+	return __atomic_load_n(&ep->last_rx, __ATOMIC_RELAXED);
+}
+
 static inline bool
 op_pushes(const struct pbox_worker_op *op)
 {
 	return op->kind == PBOX_CLIENT_PUSHPULL || op->kind == PBOX_CLIENT_PUSH;
 }
+/* What several lanes of the worker may say of an operation, or a table, at the same time. */
+static inline bool
+op_fails(const struct pbox_worker_op *op)
+{
+	return __atomic_load_n(&op->failing, __ATOMIC_RELAXED);
+}
+static inline void
+table_recounts(struct pbox_worker_table *t)
+{
+	__atomic_store_n(&t->recount, true, __ATOMIC_RELAXED);
+}
+
 /* next_round.c */
 /** The table has its map. */
 void next_begin(struct pbox_worker_table *t);
@@ -311,7 +349,9 @@ void next_begin(struct pbox_worker_table *t);
 void next_push(struct pbox_worker_table *t, unsigned tensor);
 
 /* queue.c: operations -> ready fragments */
-void queue_start(struct pbox_worker *w, unsigned budget);
+/** Take what was submitted for the lane. */
+void queue_inbox(struct lane *l);
+void queue_start(struct lane *l, unsigned budget);
 void queue_check(struct pbox_worker *w, struct pbox_worker_table *t, struct frag *f);
 /** Empty the list of ready fragments. */
 void queue_clear(struct session *s);
@@ -326,6 +366,8 @@ struct frag *queue_pop(struct ep *ep, bool *overtakes);
 void queue_piece_finish(struct pbox_worker *w, struct pbox_worker_table *t, struct piece *p);
 void queue_fail(struct pbox_worker_op *op, int code, const char *text);
 void queue_finish(struct pbox_worker *w, struct pbox_worker_op *op);
+/** Those that have ended are no longer among the unfinished ones: the lanes' locks are held, or the first one's. */
+void queue_collect(struct pbox_worker *w);
 
 /** Fail all that waits for the fragment. */
 void queue_fail_fragment(struct pbox_worker_table *t, struct frag *f, int code, const char *text);
@@ -350,7 +392,8 @@ const struct pbox_worker_op *table_first_op(
 	const struct pbox_worker_table *t, const struct frag *f);
 
 /* transfer.c: ready fragments -> flights; answers -> finished pieces */
-void transfer_pump(struct session *s);
+/** What the endpoints of the lane may send. */
+void transfer_pump(struct session *s, const struct lane *l);
 void transfer_frame(struct session *s, const struct rx_frame *f);
 
 /* flight.c */

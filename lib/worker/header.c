@@ -10,9 +10,9 @@
 #define CLOCK_ORIGIN (UINT64_C(1) << 32)
 
 void
-header_fill(const struct session *s, struct pbox_hdr *h, uint8_t type)
+header_fill(const struct session *s, struct pbox_hdr *h, uint8_t type, uint64_t now)
 {
-	uint64_t us = CLOCK_ORIGIN + s->w->now / NS_PER_US;
+	uint64_t us = CLOCK_ORIGIN + now / NS_PER_US;
 
 	*h = (struct pbox_hdr){
 		.type = type,
@@ -36,10 +36,10 @@ header_echo(struct session *s, const struct rx_frame *f)
 		if (s->ep[i].peer.addr.sin_addr.s_addr == f->from.sin_addr.s_addr &&
 			s->ep[i].peer.addr.sin_port == f->from.sin_port)
 			to = &s->ep[i].peer;
-	header_fill(s, &h, PBOX_PING);
+	header_fill(s, &h, PBOX_PING, s->w->now);
 	h.round = f->hdr.round;
 	h.base = f->hdr.base;
-	link_frame(s, to, &h, NULL, 0, false);
+	link_frame(&s->w->lane[0]->link, s, to, &h, NULL, 0, false);
 }
 
 void
@@ -49,11 +49,11 @@ header_leave(struct session *s)
 
 	if (s->token == 0)
 		return;
-	header_fill(s, &h, PBOX_LEAVE);
+	header_fill(s, &h, PBOX_LEAVE, s->w->now);
 	h.chunk = 1;
 	for (unsigned i = 0; i < 2; i++) {
-		link_frame(s, &s->box, &h, NULL, 0, false);
-		link_flush(&s->w->link);
+		link_frame(&s->w->lane[0]->link, s, &s->box, &h, NULL, 0, false);
+		link_flush(&s->w->lane[0]->link);
 	}
 }
 
@@ -62,6 +62,6 @@ header_ping(struct session *s)
 {
 	struct pbox_hdr h;
 
-	header_fill(s, &h, PBOX_PING);
-	link_frame(s, &s->box, &h, NULL, 0, false);
+	header_fill(s, &h, PBOX_PING, s->w->now);
+	link_frame(&s->w->lane[0]->link, s, &s->box, &h, NULL, 0, false);
 }

@@ -33,8 +33,8 @@ send_hello(struct join *j)
 	pbox_hello_encode(buf, sizeof(buf), &m);
 	j->hellos++;
 	j->heard = 0;
-	link_frame(s, &s->box, &h, &iov, 1, false);
-	link_flush(&s->w->link);
+	link_frame(&s->w->lane[0]->link, s, &s->box, &h, &iov, 1, false);
+	link_flush(&s->w->lane[0]->link);
 }
 
 /** What this worker cannot do without (R4.10). */
@@ -51,7 +51,7 @@ static uint16_t
 join_mtu(const struct session *s)
 {
 	const struct session *first = s->w->box[0];
-	unsigned mtu = s->w->link.port->mtu;
+	unsigned mtu = s->w->lane[0]->link.port->mtu;
 
 	if (s->index > 0 && first->mtu + first->tag < mtu)
 		mtu = first->mtu + first->tag;
@@ -62,7 +62,7 @@ static void
 send_join(struct join *j, const struct pbox_retry *with)
 {
 	struct session *s = j->s;
-	uint32_t window = s->w->link.port->window;
+	uint32_t window = s->w->lane[0]->link.port->window;
 	struct pbox_join m = {
 		.cookie = with->cookie,
 		.nonce = j->nonce,
@@ -93,8 +93,8 @@ send_join(struct join *j, const struct pbox_retry *with)
 	pbox_proof(buf + PBOX_JOIN_PROOF_AT, s->w->secret, strlen(s->w->secret),
 		PBOX_JOIN_PROOF_PREFIX, buf, sizeof(buf), PBOX_JOIN_PROOF_AT);
 	j->joins++;
-	link_frame(s, &s->box, &h, &iov, 1, false);
-	link_flush(&s->w->link);
+	link_frame(&s->w->lane[0]->link, s, &s->box, &h, &iov, 1, false);
+	link_flush(&s->w->lane[0]->link);
 }
 
 /* ---- answers --------------------------------------------------------------------------- */
@@ -113,7 +113,7 @@ is_known(const struct join *j, const struct pbox_retry *m)
 static void
 on_retry(struct join *j, const struct rx_frame *f)
 {
-	struct pbox_worker_ops *port = j->s->w->link.port;
+	struct pbox_worker_ops *port = j->s->w->lane[0]->link.port;
 	struct pbox_retry m;
 	uint64_t at;
 
@@ -266,7 +266,7 @@ join_frame(struct join *j, const struct rx_frame *f)
 static void
 next_id(struct join *j)
 {
-	struct pbox_worker_ops *port = j->s->w->link.port;
+	struct pbox_worker_ops *port = j->s->w->lane[0]->link.port;
 
 	j->id_before = j->id;
 	j->id = (uint32_t)port->random(port->ctx);
@@ -367,15 +367,17 @@ join_expired(struct join *j)
 		return pbox_client_fail(&j->err, PBOX_C_UNREACHABLE,
 			"the box at %s answers HELLO, but %u JOINs went unanswered in %.1f s: its log names the reason ('control_malformed', 'cookie'), or datagrams of %d bytes do not get through",
 			s->name, j->joins, waited, PBOX_JOIN_LEN + PBOX_HDR_LEN + 28);
-	if (s->w->link.port->path_errno == ECONNREFUSED)
+	if (s->w->lane[0]->link.port->path_errno == ECONNREFUSED)
 		return pbox_client_fail(&j->err, PBOX_C_UNREACHABLE,
 			"%s: the host is up, but nothing listens on its UDP port %u (ICMP port unreachable; %u HELLOs in %.1f s): is this the address of a port of the box, and not of its management interface?",
 			s->name, port, j->hellos, waited);
 	return pbox_client_fail(&j->err, PBOX_C_UNREACHABLE,
 		"no answer from %s: %u HELLOs went unanswered in %.1f s%s%s; check that the box is up and has this address (it answers ping), and that no firewall drops UDP port %u",
 		s->name, j->hellos, waited,
-		s->w->link.port->path_errno != 0 ? ", last error: " : "",
-		s->w->link.port->path_errno != 0 ? strerror(s->w->link.port->path_errno) : "",
+		s->w->lane[0]->link.port->path_errno != 0 ? ", last error: " : "",
+		s->w->lane[0]->link.port->path_errno != 0
+			? strerror(s->w->lane[0]->link.port->path_errno)
+			: "",
 		port);
 }
 
@@ -396,6 +398,7 @@ settle_endpoint(struct session *s, struct ep *ep, const struct pbox_endpoint *e,
 	if (memcmp(&addr, &ep->peer.addr, sizeof(addr)) != 0)
 		ep->peer = (struct pbox_client_peer){.addr = addr};
 	*ep = (struct ep){.s = s,
+		.lane = lane_of(s, (unsigned)(ep - s->ep)),
 		.peer = ep->peer,
 		.flight = flight,
 		.flights = window > ep->flights ? window : ep->flights,
@@ -415,7 +418,7 @@ join_settle(struct join *j)
 {
 	struct session *s = j->s;
 	const struct pbox_welcome *m = &j->welcome;
-	const struct pbox_worker_ops *port = s->w->link.port;
+	const struct pbox_worker_ops *port = s->w->lane[0]->link.port;
 	uint32_t hold = port->window / m->endpoints / s->w->boxes;
 	uint32_t window = m->window;
 

@@ -28,10 +28,9 @@ link_joins(const struct link *l, const struct pbox_client_tx *d, const struct pb
 }
 
 void
-link_frame(struct session *s, struct pbox_client_peer *to, const struct pbox_hdr *hdr,
-	const struct iovec *iov, unsigned n, bool stays)
+link_frame(struct link *l, const struct session *s, struct pbox_client_peer *to,
+	const struct pbox_hdr *hdr, const struct iovec *iov, unsigned n, bool stays)
 {
-	struct link *l = &s->w->link;
 	uint32_t tag = pbox_tag_len(hdr->flags), bytes = PBOX_HDR_LEN + tag, crc = 0;
 	uint32_t lead = n == 0 ? bytes : PBOX_HDR_LEN; /* of the first entry */
 	struct pbox_client_tx *d;
@@ -48,7 +47,7 @@ link_frame(struct session *s, struct pbox_client_peer *to, const struct pbox_hdr
 	l->head_bytes += PBOX_HDR_LEN + tag;
 	pbox_frame_encode(head, hdr, crc);
 	if (tag > 0)
-		auth_tag(s->auth, head, iov, n, head + PBOX_HDR_LEN);
+		auth_tag(s->auth, head, iov, n, l->gathered, head + PBOX_HDR_LEN);
 	d = l->n_tx > 0 ? &l->tx[l->n_tx - 1] : NULL;
 	if (d == NULL || n > 0 || !link_joins(l, d, to, bytes)) {
 		d = &l->tx[l->n_tx++];
@@ -89,11 +88,11 @@ authentic(const struct session *s, struct rx_frame *f)
 }
 
 void
-link_datagram(struct session *s, const struct pbox_client_rx *d,
+link_datagram(struct lane *lane, struct session *s, const struct pbox_client_rx *d,
 	void (*take)(struct session *s, const struct rx_frame *f))
 {
-	struct link *l = &s->w->link;
-	struct rx_frame f = {.from = d->from, .ce = d->ecn == LINK_ECN_CE};
+	struct link *l = &lane->link;
+	struct rx_frame f = {.from = d->from, .ce = d->ecn == LINK_ECN_CE, .lane = lane};
 	const uint8_t *at = d->data;
 	size_t len = d->len;
 

@@ -142,13 +142,13 @@ suspect(struct ep *ep, struct flight *fl)
 					 loss_table(ep, fl)->discipline->probes)) {
 		if (fl->state == FLIGHT_SENT)
 			fl->state = FLIGHT_PROBED;
-		w->count.probes++;
+		ep->lane->count.probes++;
 		flight_send(ep, fl, true, fl->type == PBOX_PULL);
 		return;
 	}
 	/* answered at once: what is not answered was lost; RESTORE may wait for other workers */
 	if (fl->type == PBOX_RESTORE ? fl->state == FLIGHT_SENT : fl->state != FLIGHT_DEFERRED)
-		was_lost(ep, w->now);
+		was_lost(ep, ep->lane->now);
 	resend(ep, fl);
 }
 
@@ -180,7 +180,7 @@ loss_wait(struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 	fl->waited = true;
 	fl->wait_have = h->aux;
 	fl->wait_missing = h->weight;
-	fl->wait_ns = w->now;
+	fl->wait_ns = ep->lane->now;
 	if ((h->flags & PBOX_F_HAVE) != 0 && flight_is_between(w, fl))
 		return; /* of a time before it stepped back: PUSH_OK goes on */
 	if ((h->flags & PBOX_F_HAVE) != 0 || fl->type == PBOX_PULL) {
@@ -190,7 +190,7 @@ loss_wait(struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 			enter(ep, fl, FLIGHT_WAITING);
 			fl->backoff = fl->tries = 0;
 		}
-		timer_arm(ep, fl, w->now);
+		timer_arm(ep, fl, ep->lane->now);
 		return;
 	}
 	if ((int32_t)(h->ts - fl->payload_ts) < 0 || (int32_t)(fl->ts - h->ts) < 0) {
@@ -204,8 +204,8 @@ loss_wait(struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 		return;
 	/* a node that was taken shows that the box takes them */
 	if (probed || fl->fresh > 1 || !t->discipline->defers(t, fl->frag)) {
-		was_lost(ep, w->now);
-		doubts_end(ep, w->now);
+		was_lost(ep, ep->lane->now);
+		doubts_end(ep, ep->lane->now);
 		fl->tries = fl->backoff = 0;
 		if (++fl->losses < (ep->win.loss_rate > BAD_LINK ? MANY_ON_BAD : MANY_LOSSES)) {
 			enter(ep, fl, FLIGHT_SENT);
@@ -217,7 +217,7 @@ loss_wait(struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 	if (fl->state != FLIGHT_DEFERRED)
 		fl->backoff = 0;
 	enter(ep, fl, FLIGHT_DEFERRED);
-	timer_arm(ep, fl, w->now);
+	timer_arm(ep, fl, ep->lane->now);
 }
 
 void
@@ -257,7 +257,7 @@ loss_evidence(struct ep *ep)
 		if (fl->seq + MIN_THRESH > any)
 			return;
 		answered = flight_is_between(w, fl) ? any : ep->answered_seq;
-		if (fl->seq + fl->gap > answered || w->now - fl->sent_ns < ep->win.srtt)
+		if (fl->seq + fl->gap > answered || ep->lane->now - fl->sent_ns < ep->win.srtt)
 			continue;
 		if (fl->tries < TIMER_MAX_SHIFT)
 			fl->tries++;

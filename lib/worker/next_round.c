@@ -15,7 +15,7 @@ static uint32_t
 piece_round(const struct pbox_worker *w, const struct pbox_worker_table *t, const struct piece *p)
 {
 	const struct frag *f = &t->frag[p->frag];
-	const struct tensor *x = &t->tensor[p->tensor];
+	const struct queue *x = table_queue_of(t, p);
 	const struct pbox_worker_entry *e = p->entry;
 	bool sent = flight_pushes(w, t, f);
 	uint32_t round = f->round;
@@ -27,7 +27,7 @@ piece_round(const struct pbox_worker *w, const struct pbox_worker_table *t, cons
 	else if (sent) /* the round of the fragment is its own */
 		e = e->next;
 	for (; e != NULL; e = e->next)
-		round += op_pushes(e->op) && !e->op->failing && !e->op->again;
+		round += op_pushes(e->op) && !op_fails(e->op) && !e->op->again;
 	return round;
 }
 

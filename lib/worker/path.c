@@ -33,7 +33,7 @@ path_begin(struct session *s, uint64_t deadline)
 		return pbox_client_fail(&s->join.err, PBOX_C_MEMORY, "no memory for a frame");
 	for (uint32_t i = 0; i < p->full_length; i++)
 		p->payload[i] = (uint8_t)i;
-	s->w->link.port->path_errno = 0;
+	s->w->lane[0]->link.port->path_errno = 0;
 	return 0;
 }
 
@@ -89,10 +89,10 @@ path_ping(struct session *s, unsigned ep, uint32_t id, uint32_t length)
 	struct iovec iov = {s->path.payload, length};
 	struct pbox_hdr h;
 
-	header_fill(s, &h, PBOX_PING);
+	header_fill(s, &h, PBOX_PING, s->w->now);
 	h.chunk = id;
 	h.length = (uint16_t)length;
-	link_frame(s, &s->ep[ep].peer, &h, &iov, length > 0, false);
+	link_frame(&s->w->lane[0]->link, s, &s->ep[ep].peer, &h, &iov, length > 0, false);
 }
 
 static unsigned
@@ -108,7 +108,7 @@ static int
 path_verdict(struct session *s, unsigned bad)
 {
 	struct path *p = &s->path;
-	const struct pbox_worker_ops *port = s->w->link.port;
+	const struct pbox_worker_ops *port = s->w->lane[0]->link.port;
 	unsigned udp = ntohs(s->ep[bad].peer.addr.sin_port);
 	char addr[INET_ADDRSTRLEN];
 
@@ -162,7 +162,7 @@ static bool
 trains(struct session *s)
 {
 	struct path *p = &s->path;
-	struct pbox_worker_ops *port = s->w->link.port;
+	struct pbox_worker_ops *port = s->w->lane[0]->link.port;
 	uint32_t n = 65000 / (s->mtu + s->tag - 28);
 
 	if (n > PATH_TRAIN_MAX)
@@ -184,7 +184,7 @@ trains(struct session *s)
 		return true;
 	}
 	p->tries++;
-	link_flush(&s->w->link); /* a train of its own */
+	link_flush(&s->w->lane[0]->link); /* a train of its own */
 	for (uint32_t i = 0; i < n; i++)
 		path_ping(s, 0, ID_TRAIN + i, p->full_length);
 	p->next = s->w->now + TRAIN_WAIT;

@@ -93,6 +93,10 @@ struct pbox_client_conf {
 	 * workers. The sum is a function of what the slots bring, whatever the number of workers. 0: as many
 	 * as workers. See pbox_client_submit_nodes. */
 	unsigned slots;
+	/** Progress threads, 1 to 64, each with a part of the box's endpoints; no more than it has endpoints. 0 (init): the CPUs of this process,
+	 * shared among the workers of its host (LOCAL_WORLD_SIZE of the environment, as torchrun sets it; without: 1). One with
+	 * transports that have no lanes (dpdk), and with policy reassign. */
+	unsigned threads;
 };
 
 /** A node of the tree over the slots of a job: a contribution to a round is the sum over one. */

@@ -103,6 +103,40 @@ uint64_t pbox_worker_gather(const struct pbox_worker *w);
 /** All operations and requests end with PBOX_C_CLOSED. Only requests of type LEAVE are sent after it. */
 void pbox_worker_shut(struct pbox_worker *w);
 
+/* ---- lanes: a worker with several threads -------------------------------------------------------------------- */
+
+#define PBOX_WORKER_LANES 64
+
+/**
+ * Cut the endpoints into @p n lanes, each of which another thread may drive; once, while the worker is open and has no tables. The
+ * host then has a lock for each lane. It holds all of them, taken in order, for the calls in this file, but for
+ *   - pbox_worker_lane_rx, _lane_tick, _lane_gather, _steady: the lane's alone;
+ *   - pbox_worker_submit, _finished, _ended, _answered, _state, _error, and what is fixed: that of lane 0.
+ * @param port  of lanes 1 to n - 1, at port[1] and on: they have the same local address as that of the first one; they outlive the worker
+ * @return 0, -EINVAL (n is not 1 to the endpoints), -ENOMEM
+ */
+int pbox_worker_cut(struct pbox_worker *w, struct pbox_worker_ops *const *port, unsigned n);
+unsigned pbox_worker_lanes(const struct pbox_worker *w); /**< 1 without a cut */
+/** The endpoints of all boxes; those of them that are in the lane (@p lane < PBOX_WORKER_LANES), or in any. */
+unsigned pbox_worker_endpoints(
+	const struct pbox_worker *w, unsigned lane, const struct sockaddr_in **addr, unsigned cap);
+/** May the lane go on by itself? If not, all of it is done by the calls with all locks: also what has come for it. False with one
+ * lane. */
+bool pbox_worker_steady(struct pbox_worker *w, unsigned lane, uint64_t now);
+/** All locks are held now: comes before other calls that need them. After those comes pbox_worker_tick. */
+void pbox_worker_together(struct pbox_worker *w, uint64_t now);
+/** As pbox_worker_rx, of data of the lane. Frames that are not for it alone it keeps: true, if there are some. */
+bool pbox_worker_lane_rx(struct pbox_worker *w, unsigned lane, const struct pbox_client_rx *d,
+	unsigned n, uint64_t now);
+/** These are handled, with all locks, while the datagrams are still there. */
+void pbox_worker_lane_rest(struct pbox_worker *w, unsigned lane, uint64_t now);
+/** As pbox_worker_tick and _gather, of data of the lane; of lane 0 also requests and keep-alive. */
+uint64_t pbox_worker_lane_tick(
+	struct pbox_worker *w, unsigned lane, uint64_t now, uint64_t drained);
+uint64_t pbox_worker_lane_gather(const struct pbox_worker *w, unsigned lane);
+/** Has some operation ended since the last pbox_worker_finished? Any thread. */
+bool pbox_worker_ended(const struct pbox_worker *w);
+
 /** What is fixed once a worker is open. */
 unsigned pbox_worker_number(const struct pbox_worker *w);
 unsigned pbox_worker_workers(const struct pbox_worker *w);
@@ -235,8 +269,9 @@ struct pbox_worker_entry {
 	const uint8_t *in; /**< elements in the push format; GIVE, INIT: fp32 */
 	uint8_t *out;      /**< elements in the pull format; FETCH: fp32 */
 	uint32_t tensor;
-	uint32_t left; /* pieces that have not ended */
-	bool started;  /* all pieces have seen it */
+	uint32_t left;  /* pieces that have not ended */
+	uint32_t index; /* in the operation */
+	bool started;   /* all pieces have seen it */
 };
 
 /** An operation: the host's memory, the worker's from submit until it is one of the finished. The host fills table,
@@ -250,7 +285,7 @@ struct pbox_worker_op {
 	struct pbox_worker_op *all_next, *all_prev; /* unfinished ones, oldest first */
 	struct pbox_worker_table *table;
 	uint32_t weight; /**< samples; FETCH and GIVE: which array */
-	uint32_t open;   /* entries not finished */
+	uint32_t open;   /* entries not finished, of all lanes */
 	uint64_t order;  /* of the first entry; they are in the order of submission */
 	uint8_t kind;    /**< enum pbox_client_kind */
 	uint8_t prio;
@@ -266,6 +301,7 @@ struct pbox_worker_op {
 	const uint8_t *const *node_in;
 	const uint32_t *node_weight; /**< by node; as node_in */
 	unsigned n;
+	/** n, filled by the host; after them the worker's own of other lanes: room for n * pbox_worker_lanes() in all. */
 	struct pbox_worker_entry e[];
 };
 void pbox_worker_submit(struct pbox_worker *w, struct pbox_worker_op *op);

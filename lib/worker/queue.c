@@ -26,16 +26,17 @@
 void
 queue_fail(struct pbox_worker_op *op, int code, const char *text)
 {
-	op->failing = true;
-	op->table->recount |= op_pushes(op);
-	if (op->code == 0) {
-		op->code = code;
-		snprintf(op->text, sizeof(op->text), "%s", text);
-	}
+	if (op_pushes(op))
+		table_recounts(op->table);
+	/* its code is there before it ends: the piece for which it fails has not ended */
+	if (__atomic_exchange_n(&op->failing, true, __ATOMIC_RELAXED))
+		return;
+	op->code = code;
+	snprintf(op->text, sizeof(op->text), "%s", text);
 }
 
-void
-queue_finish(struct pbox_worker *w, struct pbox_worker_op *op)
+static void
+queue_unlink(struct pbox_worker *w, struct pbox_worker_op *op)
 {
 	if (op->all_prev != NULL)
 		op->all_prev->all_next = op->all_next;
@@ -52,6 +53,39 @@ queue_finish(struct pbox_worker *w, struct pbox_worker_op *op)
 		w->count.operations_done++;
 }
 
+void
+queue_collect(struct pbox_worker *w)
+{
+	struct pbox_worker_op *list = NULL, *op;
+
+	if (__atomic_load_n(&w->ended_ops, __ATOMIC_RELAXED) == NULL)
+		return;
+	op = __atomic_exchange_n(&w->ended_ops, NULL, __ATOMIC_ACQUIRE);
+	while (op != NULL) { /* in the order in which they have ended */
+		struct pbox_worker_op *next = op->next;
+
+		op->next = list;
+		list = op;
+		op = next;
+	}
+	while (list != NULL) {
+		op = list;
+		list = op->next;
+		queue_unlink(w, op);
+	}
+}
+
+void
+queue_finish(struct pbox_worker *w, struct pbox_worker_op *op)
+{
+	op->next = __atomic_load_n(&w->ended_ops, __ATOMIC_RELAXED);
+	while (!__atomic_compare_exchange_n(
+		&w->ended_ops, &op->next, op, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+		;
+	if (w->lanes == 1)
+		queue_collect(w);
+}
+
 /* A worker that joins a running job in the middle of a round finds fragments in different rounds, and its operations
  * are of two rounds from then on. The others push in the order of rounds: those that lag come first. */
 #define ORDER_LATEST (1ull << 63)
@@ -60,14 +94,14 @@ queue_finish(struct pbox_worker *w, struct pbox_worker_op *op)
 static uint64_t
 entry_order(const struct pbox_worker_entry *e)
 {
-	return e->op->order + (op_pushes(e->op) ? (uint64_t)(e - e->op->e) : 0);
+	return e->op->order + (op_pushes(e->op) ? e->index : 0);
 }
 
-/** Insert it in the list of tensors with entries to start, after those of the same priority. */
+/** Insert it in the list of queues with entries to start, after those of the same priority. */
 static void
-starting_insert(struct pbox_worker *w, struct tensor *x)
+starting_insert(struct lane *l, struct queue *x)
 {
-	struct tensor **at = &w->starting;
+	struct queue **at = &l->starting;
 
 	while (*at != NULL && (*at)->starts->op->prio <= x->starts->op->prio)
 		at = &(*at)->starts_next;
@@ -75,9 +109,90 @@ starting_insert(struct pbox_worker *w, struct tensor *x)
 	*at = x;
 }
 
+/* ---- operations -------------------------------------------------------------------------- */
+
+/** The entries of an operation that are of one lane begin with @p first. */
+static void
+queue_append(struct lane *l, struct pbox_worker_entry *first)
+{
+	const struct pbox_worker_op *op = first->op;
+	const struct pbox_worker_table *t = op->table;
+
+	for (unsigned i = 0; i < op->n; i++) {
+		struct pbox_worker_entry *e = &first[i];
+		struct queue *x;
+
+		e->next = NULL;
+		if (e->left == 0)
+			continue;
+		x = table_queue(t, l->number, table_tensor(t, op, e->tensor));
+		if (x->last != NULL)
+			x->last->next = e;
+		x->last = e;
+		if (x->starts == NULL) {
+			x->starts = e;
+			starting_insert(l, x);
+		}
+	}
+}
+
+void
+queue_inbox(struct lane *l)
+{
+	struct pbox_worker_entry *list = NULL, *e;
+
+	if (__atomic_load_n(&l->inbox, __ATOMIC_RELAXED) == NULL)
+		return;
+	e = __atomic_exchange_n(&l->inbox, NULL, __ATOMIC_ACQUIRE);
+	while (e != NULL) { /* in the order of submission */
+		struct pbox_worker_entry *next = e->next;
+
+		e->next = list;
+		list = e;
+		e = next;
+	}
+	while (list != NULL) {
+		e = list;
+		list = e->next;
+		queue_append(l, e);
+	}
+}
+
+/** Fill in the entries of a lane; how many have something there. */
+static unsigned
+entries_begin(struct pbox_worker_op *op, unsigned lane)
+{
+	struct pbox_worker_entry *first = &op->e[(size_t)lane * op->n];
+	unsigned open = 0;
+
+	for (unsigned i = 0; i < op->n; i++) {
+		struct pbox_worker_entry *e = &first[i];
+
+		if (lane > 0)
+			*e = op->e[i];
+		e->index = i;
+		e->left = table_queue(op->table, lane, table_tensor(op->table, op, e->tensor))
+				  ->by_count;
+		e->started = false;
+		open += e->left > 0;
+	}
+	return open;
+}
+
+static void
+inbox_put(struct lane *l, struct pbox_worker_entry *first)
+{
+	first->next = __atomic_load_n(&l->inbox, __ATOMIC_RELAXED);
+	while (!__atomic_compare_exchange_n(
+		&l->inbox, &first->next, first, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+		;
+}
+
 void
 pbox_worker_submit(struct pbox_worker *w, struct pbox_worker_op *op)
 {
+	unsigned open[PBOX_WORKER_LANES];
+
 	struct pbox_worker_table *t = op->table;
 
 	assert(t != NULL && op->kind <= PBOX_CLIENT_GIVE && op->code == 0 && !op->failing);
@@ -99,32 +214,24 @@ pbox_worker_submit(struct pbox_worker *w, struct pbox_worker_op *op)
 		queue_finish(w, op);
 		return;
 	}
-	op->open = op->n;
 	for (unsigned i = 0; i < op->n; i++) {
-		struct pbox_worker_entry *e = &op->e[i];
-		struct tensor *x;
-
-		assert(e->op == op && e->tensor < t->n);
-		x = table_queue(t, op, e->tensor);
-		e->next = NULL;
-		e->left = x->by_count;
-		e->started = false;
+		assert(op->e[i].op == op && op->e[i].tensor < t->n);
 		if (op_pushes(op) && !op->again)
-			next_push(t, e->tensor);
-		if (x->by_count == 0) {
-			op->open--;
-			continue;
-		}
-		if (x->last != NULL)
-			x->last->next = e;
-		x->last = e;
-		if (x->starts == NULL) {
-			x->starts = e;
-			starting_insert(w, x);
-		}
+			next_push(t, op->e[i].tensor);
+	}
+	op->open = 0;
+	for (unsigned i = 0; i < w->lanes; i++) {
+		open[i] = entries_begin(op, i);
+		op->open += open[i];
 	}
 	if (op->open == 0)
 		queue_finish(w, op);
+	else if (w->lanes == 1)
+		queue_append(w->lane[0], op->e);
+	else /* once a lane has it, it may end: no more is read of it than there is left to put */
+		for (unsigned i = 0, n = op->n; i < w->lanes; i++)
+			if (open[i] > 0)
+				inbox_put(w->lane[i], &op->e[(size_t)i * n]);
 }
 
 /** The counter of the fragment's pieces that have an operation of this kind. */
@@ -157,15 +264,17 @@ piece_begin(struct pbox_worker_table *t, struct piece *p, struct pbox_worker_ent
 }
 
 static void
-piece_end(struct pbox_worker *w, struct tensor *x, struct pbox_worker_entry *e)
+piece_end(struct pbox_worker *w, struct queue *x, struct pbox_worker_entry *e)
 {
-	assert(e->left > 0 && e->op->open > 0);
+	struct pbox_worker_op *op = e->op;
+
+	assert(e->left > 0);
 	if (--e->left > 0)
 		return;
 	if (x->last == e)
 		x->last = NULL;
-	if (--e->op->open == 0)
-		queue_finish(w, e->op);
+	if (__atomic_sub_fetch(&op->open, 1, __ATOMIC_ACQ_REL) == 0)
+		queue_finish(w, op);
 }
 
 /** To the first entry from @p e on that goes on, of those that the piece knows of. */
@@ -173,12 +282,12 @@ static void
 piece_advance(struct pbox_worker *w, struct pbox_worker_table *t, struct piece *p,
 	struct pbox_worker_entry *e)
 {
-	struct tensor *x = &t->tensor[p->tensor];
+	struct queue *x = table_queue_of(t, p);
 
 	while (e != NULL && (e->started || (e == x->starts && p->offset < x->started_to))) {
 		struct pbox_worker_entry *next = e->next;
 
-		if (!e->op->failing) {
+		if (!op_fails(e->op)) {
 			piece_begin(t, p, e);
 			return;
 		}
@@ -195,22 +304,24 @@ queue_piece_finish(struct pbox_worker *w, struct pbox_worker_table *t, struct pi
 	assert(*queue_wanted(&t->frag[p->frag], e->op) > 0);
 	(*queue_wanted(&t->frag[p->frag], e->op))--;
 	p->entry = NULL;
-	piece_end(w, &t->tensor[p->tensor], e);
+	piece_end(w, table_queue_of(t, p), e);
 	piece_advance(w, t, p, next);
 }
 
 void
-queue_start(struct pbox_worker *w, unsigned budget)
+queue_start(struct lane *l, unsigned budget)
 {
-	while (w->starting != NULL && budget > 0) {
-		struct tensor *x = w->starting;
+	struct pbox_worker *w = l->w;
+
+	while (l->starting != NULL && budget > 0) {
+		struct queue *x = l->starting;
 		struct pbox_worker_entry *e = x->starts;
 		struct pbox_worker_table *t = e->op->table;
 
 		for (; x->started < x->by_count && budget > 0; budget--) {
 			struct piece *p = &t->piece[t->by_tensor[x->by_first + x->started++]];
 
-			x->started_to += p->elements;
+			x->started_to = p->offset + p->elements;
 			if (p->entry == NULL) /* else it comes to this one later */
 				piece_advance(w, t, p, e);
 			queue_check(w, t, &t->frag[p->frag]);
@@ -218,12 +329,12 @@ queue_start(struct pbox_worker *w, unsigned budget)
 		if (x->started < x->by_count)
 			return;
 		e->started = true;
-		w->starting = x->starts_next;
+		l->starting = x->starts_next;
 		x->starts = e->next;
 		x->started = 0;
 		x->started_to = 0;
 		if (x->starts != NULL)
-			starting_insert(w, x);
+			starting_insert(l, x);
 	}
 }
 
@@ -299,16 +410,28 @@ queue_first(const struct ready *r, struct frag **oldest)
 	return first;
 }
 
-/** Is something of the session earlier than @p f, and not ready? */
+/** Is something of the lane earlier than @p f, and not ready? */
 static bool
-is_early(const struct session *s, const struct frag *f)
+starts_before(const struct lane *l, const struct frag *f)
 {
+	for (const struct queue *x = l->starting; x != NULL; x = x->starts_next)
+		if (entry_order(x->starts) < (f->order & ~ORDER_LATEST))
+			return true;
+	return false;
+}
+
+/** Is something of the endpoint earlier than @p f, and not ready? */
+static bool
+is_early(const struct ep *ep, const struct frag *f)
+{
+	const struct session *s = ep->s;
+
 	if (rejoin_restoring(s)) /* RESTOREs come before all operations */
 		return true;
 	if ((f->order & ORDER_LATEST) != 0 && s->w->lagging > 0)
 		return true;
-	for (const struct tensor *x = s->w->starting; x != NULL; x = x->starts_next)
-		if (entry_order(x->starts) < (f->order & ~ORDER_LATEST))
+	for (unsigned i = 0; i < s->w->lanes; i++)
+		if ((s->w->lane[i] == ep->lane || s->w->mixed) && starts_before(s->w->lane[i], f))
 			return true;
 	return false;
 }
@@ -344,7 +467,7 @@ queue_pop(struct ep *ep, bool *overtakes)
 	}
 	if (first == NULL)
 		return NULL;
-	early = is_early(ep->s, oldest);
+	early = is_early(ep, oldest);
 	*overtakes = early || first != oldest;
 	if (!*overtakes || room)
 		return queue_take(&ep->ready, first->prio);

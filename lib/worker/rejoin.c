@@ -14,7 +14,6 @@
  * done for it.
  */
 
-#define SILENCE      (2 * NS_PER_S)
 #define FOLLOW_AGAIN (250 * NS_PER_MS)
 
 void
@@ -196,7 +195,7 @@ join_ended(struct session *s)
 		text_fail(s->w, s->join.err.code, "%s", s->join.err.text);
 	else if (!same_session(s, &s->join.welcome))
 		begin_again(s);
-	else /* the box has the session: SILENCE begins again */
+	else /* the box has the session: REJOIN_SILENCE begins again */
 		s->last_rx = s->w->now;
 	join_end(&s->join);
 }
@@ -316,7 +315,8 @@ rejoin_tick(struct session *s)
 		return;
 	if (s->last_rx == 0)
 		s->last_rx = w->now;
-	if (!r->joining && w->now - s->last_rx > SILENCE)
+	if (!r->joining && w->now - s->last_rx > REJOIN_SILENCE &&
+		w->now - lane_heard(s) > REJOIN_SILENCE)
 		rejoin_begin(s, REJOIN_SILENT);
 	if (r->joining) {
 		if (!s->join.done)

@@ -39,12 +39,12 @@ request_send(struct session *s, struct pbox_worker_request *r, bool again)
 	struct iovec iov = {(void *)(uintptr_t)r->payload, r->length};
 	struct pbox_hdr h;
 
-	header_fill(s, &h, r->type);
+	header_fill(s, &h, r->type, s->w->now);
 	h.chunk = r->id;
 	h.length = r->length;
 	if (again)
 		h.flags |= PBOX_F_RETX;
-	link_frame(s, &s->box, &h, &iov, r->length > 0, false);
+	link_frame(&s->w->lane[0]->link, s, &s->box, &h, &iov, r->length > 0, false);
 	/* double at every second try: see loss_recovery.c */
 	r->next_tx =
 		s->w->now + (r->tries < MAX_TRIES ? FIRST_INTERVAL << r->tries / 2 : MAX_INTERVAL);

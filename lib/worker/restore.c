@@ -76,7 +76,7 @@ fragment_done(struct session *s, struct ep *ep, struct flight *fl, const struct 
 	window_answered(&ep->win, ep->limited, s->w->now);
 	flight_land(ep, fl);
 	s->rejoin.left--;
-	s->w->count.restored_fragments++;
+	ep->lane->count.restored_fragments++;
 }
 
 void
@@ -99,7 +99,7 @@ restore_answer(
 	case PBOX_RESTORE_DONE:
 		fragment_done(s, ep, fl, h);
 		t->discipline->restored(s, t, f, h->base);
-		t->recount = true;
+		table_recounts(t);
 		return;
 	case PBOX_RESTORE_LOST:
 		text_fail(s->w, PBOX_C_LOST,

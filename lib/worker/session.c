@@ -64,12 +64,12 @@ tick_joining(struct session *s)
 		return;
 	if (j->rc == 0)
 		j->rc = join_settle(j);
-	if (j->rc == 0 && !s->w->link.port->path_known)
+	if (j->rc == 0 && !s->w->lane[0]->link.port->path_known)
 		j->rc = path_begin(s, s->deadline);
 	if (j->rc != 0)
 		open_fails(s, &j->err);
 	else
-		s->phase = s->w->link.port->path_known ? SESSION_OPEN : SESSION_PATH;
+		s->phase = s->w->lane[0]->link.port->path_known ? SESSION_OPEN : SESSION_PATH;
 	s->pinged_ns = s->w->now;
 }
 
@@ -114,6 +114,16 @@ session_from(const struct session *s, const struct sockaddr_in *a)
 		if (a->sin_addr.s_addr == s->ep[i].peer.addr.sin_addr.s_addr)
 			return true;
 	return false;
+}
+
+struct session *
+session_of(const struct pbox_worker *w, const struct pbox_client_rx *d)
+{
+	struct session *s = w->box[0];
+
+	for (unsigned k = 1; k < w->boxes && !session_from(s, &d->from); k++)
+		s = w->box[k];
+	return s;
 }
 
 static void
@@ -194,7 +204,7 @@ open_frame(struct session *s, const struct rx_frame *f)
 	if (rejoin_frame(s, f))
 		return;
 	if (!f->sure && !unsure_session(s, f)) {
-		s->w->link.rx_drop_auth++;
+		s->w->lane[0]->link.rx_drop_auth++;
 		return;
 	}
 	/* a restarted box knows nothing of the session: its ERROR SESSION echoes the token, and has no more */
@@ -289,18 +299,22 @@ session_tick(struct session *s)
 }
 
 void
-session_after(struct session *s, uint64_t drained)
+session_after(struct session *s, const struct lane *l, uint64_t drained)
 {
 	if (s->phase != SESSION_OPEN)
 		return;
 	if (!s->w->shut && !rejoin_pauses(s)) {
 		for (unsigned i = 0; i < s->endpoints; i++) {
+			if (s->ep[i].lane != l)
+				continue;
 			loss_evidence(&s->ep[i]);
 			if (drained != 0)
 				loss_timers(&s->ep[i], drained);
 		}
-		transfer_pump(s);
+		transfer_pump(s, l);
 	}
+	if (l->number > 0)
+		return;
 	request_tick(s);
 	keep_alive(s);
 }
@@ -312,9 +326,9 @@ least(uint64_t a, uint64_t b)
 }
 
 uint64_t
-session_due(const struct session *s)
+session_due(const struct session *s, const struct lane *l)
 {
-	uint64_t due;
+	uint64_t due = UINT64_MAX;
 
 	if (s->phase == SESSION_CLOSED)
 		return s->index > 0 ? 0 : UINT64_MAX;
@@ -322,13 +336,14 @@ session_due(const struct session *s)
 		return s->join.done ? 0 : least(s->join.next_tx, s->deadline);
 	if (s->phase == SESSION_PATH)
 		return s->path.next;
-	due = least(s->pinged_ns + ping_interval(s), request_due(s));
+	if (l->number == 0)
+		due = least(s->pinged_ns + ping_interval(s), request_due(s));
 	if (s->w->shut)
 		return due;
 	for (unsigned i = 0; i < s->endpoints && !rejoin_pauses(s); i++)
-		if (s->ep[i].first != NULL)
+		if (s->ep[i].lane == l && s->ep[i].first != NULL)
 			due = least(due, s->ep[i].next_due);
-	return least(due, least(rejoin_due(s), declare_due(s)));
+	return l->number > 0 ? due : least(due, least(rejoin_due(s), declare_due(s)));
 }
 
 void

@@ -18,6 +18,7 @@ table_free(struct pbox_worker_table *t)
 	for (unsigned i = 0; t->tensor != NULL && i < t->n; i++)
 		free(t->tensor[i].name);
 	free(t->tensor);
+	free(t->queue);
 	free(t->chunk);
 	free(t->frag);
 	free(t->piece);
@@ -292,7 +293,7 @@ table_in(const struct pbox_worker_entry *e, unsigned node)
 	const struct pbox_worker_op *op = e->op;
 
 	if (op->nodes > 0)
-		return op->node_in[(size_t)node * op->n + (size_t)(e - op->e)];
+		return op->node_in[(size_t)node * op->n + e->index];
 	return node == 0 ? e->in : NULL;
 }
 

@@ -24,7 +24,7 @@ withdraw(struct pbox_worker *w, struct pbox_worker_table *t, struct frag *f)
 	for (unsigned i = 0; i < f->pieces; i++) {
 		struct piece *p = &t->piece[f->piece + i];
 
-		if (p->entry != NULL && p->entry->op->failing) {
+		if (p->entry != NULL && op_fails(p->entry->op)) {
 			queue_piece_finish(w, t, p);
 			any = true;
 		}
@@ -38,7 +38,7 @@ wants_failing(const struct pbox_worker_table *t, const struct frag *f)
 	for (unsigned i = 0; i < f->pieces; i++) {
 		const struct piece *p = &t->piece[f->piece + i];
 
-		if (p->entry != NULL && p->entry->op->failing)
+		if (p->entry != NULL && op_fails(p->entry->op))
 			return true;
 	}
 	return false;
@@ -151,22 +151,25 @@ pump_endpoint(struct ep *ep, unsigned most)
  * endpoint later.
  */
 static unsigned
-pump_turn(const struct session *s)
+pump_turn(const struct session *s, const struct lane *l)
 {
-	uint32_t n = 0;
+	uint32_t n = 0, endpoints = 0;
 
-	if (s->endpoints == 1)
-		return UINT_MAX;
 	for (unsigned i = 0; i < s->endpoints; i++)
-		n += s->ep[i].ready.n;
-	n /= s->endpoints * PUMP_PARTS;
+		if (s->ep[i].lane == l) {
+			n += s->ep[i].ready.n;
+			endpoints++;
+		}
+	if (endpoints < 2)
+		return UINT_MAX;
+	n /= endpoints * PUMP_PARTS;
 	return n < 1 ? 1 : n < PUMP_TURN ? n : PUMP_TURN;
 }
 
 void
-transfer_pump(struct session *s)
+transfer_pump(struct session *s, const struct lane *l)
 {
-	unsigned turn = pump_turn(s);
+	unsigned turn = pump_turn(s, l);
 	bool more = true;
 
 	while (more) {
@@ -174,7 +177,7 @@ transfer_pump(struct session *s)
 		for (unsigned i = 0; i < s->endpoints; i++) {
 			struct ep *ep = &s->ep[(s->w->worker + i) % s->endpoints];
 
-			more |= pump_endpoint(ep, turn) == turn;
+			more |= ep->lane == l && pump_endpoint(ep, turn) == turn;
 		}
 	}
 }
@@ -211,7 +214,7 @@ transfer_complete(struct pbox_worker_table *t, struct flight *fl, struct ep *ep,
 		}
 		at += bytes;
 	}
-	w->count.fragments_done++;
+	ep->lane->count.fragments_done++;
 	queue_check(w, t, f);
 }
 
@@ -257,20 +260,21 @@ on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const s
 	bool zero = (h->flags & PBOX_F_ZERO) != 0 && h->length == 0;
 
 	if (!zero && (h->length != bytes || h->format != t->pull_format)) {
-		w->count.rx_dropped++;
+		ep->lane->count.rx_dropped++;
 		return;
 	}
-	w->edition_seen = h->prio;
-	loss_answer(ep, fl, h, w->now);
-	loss_result(ep, fl, h, w->now);
-	window_answered(&ep->win, ep->limited, w->now);
+	if (__atomic_load_n(&w->edition_seen, __ATOMIC_RELAXED) != h->prio)
+		__atomic_store_n(&w->edition_seen, h->prio, __ATOMIC_RELAXED);
+	loss_answer(ep, fl, h, ep->lane->now);
+	loss_result(ep, fl, h, ep->lane->now);
+	window_answered(&ep->win, ep->limited, ep->lane->now);
 	t->discipline->result(t, f, h);
 	retained_result(t, f, h, zero ? NULL : r->payload);
-	w->count.useful_rx_bytes += bytes;
-	w->count.held_ns_sum += h->held * NS_PER_US;
-	w->count.contributors = h->aux;
-	w->count.samples = h->weight;
-	w->count.partial_results += fl->type == PBOX_PUSHPULL && h->aux < w->slots;
+	ep->lane->count.useful_rx_bytes += bytes;
+	ep->lane->count.held_ns_sum += h->held * NS_PER_US;
+	ep->lane->count.contributors = h->aux;
+	ep->lane->count.samples = h->weight;
+	ep->lane->count.partial_results += fl->type == PBOX_PUSHPULL && h->aux < w->slots;
 	transfer_complete(t, fl, ep, zero ? NULL : r->payload, zero);
 }
 
@@ -281,7 +285,7 @@ wants_no_more(struct session *s, struct pbox_worker_table *t, const struct frag 
 	mark_more(t, f);
 	for (unsigned i = 0; i < s->endpoints; i++)
 		for (struct flight *fl = s->ep[i].first; fl != NULL; fl = fl->next) {
-			loss_ask(&s->ep[i], fl, s->w->now);
+			loss_ask(&s->ep[i], fl, s->ep[i].lane->now);
 			if (fl == s->ep[i].last)
 				break;
 		}
@@ -310,7 +314,7 @@ on_wait_planned(
 static void
 on_wait(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 {
-	loss_answer(ep, fl, h, ep->s->w->now);
+	loss_answer(ep, fl, h, ep->lane->now);
 	if (wants_failing(t, fl->frag)) {
 		/* no operation waits for it any more: only whether it counts still matters */
 		if ((h->flags & PBOX_F_HAVE) == 0)
@@ -326,9 +330,8 @@ on_wait(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const str
 static bool
 next_piece(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct pbox_hdr *h)
 {
-	struct pbox_worker *w = ep->s->w;
-	loss_answer(ep, fl, h, w->now);
-	window_answered(&ep->win, ep->limited, w->now);
+	loss_answer(ep, fl, h, ep->lane->now);
+	window_answered(&ep->win, ep->limited, ep->lane->now);
 	if (frag_elements(t, fl->frag) - fl->base <= t->init_elements)
 		return false;
 	fl->base += t->init_elements;
@@ -354,7 +357,6 @@ on_init_ok(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const 
 static void
 on_fetched(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const struct rx_frame *r)
 {
-	struct pbox_worker *w = ep->s->w;
 	const struct pbox_hdr *h = &r->hdr;
 	struct frag *f = fl->frag;
 	uint32_t count = frag_elements(t, f) - fl->base;
@@ -362,11 +364,11 @@ on_fetched(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const 
 	if (count > t->init_elements)
 		count = t->init_elements;
 	if (h->format != PBOX_FMT_FP32 || h->length != pbox_payload_bytes(PBOX_FMT_FP32, count)) {
-		w->count.rx_dropped++;
+		ep->lane->count.rx_dropped++;
 		return;
 	}
 	table_scatter(t, f, fl->base, count, r->payload);
-	w->count.useful_rx_bytes += h->length;
+	ep->lane->count.useful_rx_bytes += h->length;
 	if (!next_piece(t, ep, fl, h))
 		transfer_complete(t, fl, ep, NULL, false);
 }
@@ -420,8 +422,8 @@ on_push_ok(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const 
 	const struct pbox_worker *w = ep->s->w;
 	bool between = flight_is_between(w, fl);
 
-	loss_answer(ep, fl, h, w->now);
-	window_answered(&ep->win, ep->limited, w->now);
+	loss_answer(ep, fl, h, ep->lane->now);
+	window_answered(&ep->win, ep->limited, ep->lane->now);
 	if (t->discipline->pushed != NULL)
 		t->discipline->pushed(t, fl->frag, h);
 	if (between && !wants_failing(t, fl->frag)) {
@@ -458,25 +460,25 @@ transfer_frame(struct session *s, const struct rx_frame *r)
 
 	if (ref == NULL || h->frag * (uint64_t)ref->table->frag_elements >=
 				   ref->table->chunk[ref->chunk].elements) {
-		w->count.rx_dropped++;
+		r->lane->count.rx_dropped++;
 		return;
 	}
 	t = ref->table;
 	k = &t->chunk[ref->chunk];
 	if (k->box != s->index) {
-		w->count.rx_dropped++;
+		r->lane->count.rx_dropped++;
 		return;
 	}
 	f = &t->frag[k->frag + h->frag];
 	ep = &s->ep[k->endpoint];
-	ep->last_rx = w->now;
+	__atomic_store_n(&ep->last_rx, ep->lane->now, __ATOMIC_RELAXED);
 	if (r->ce)
 		ep->ece = true;
 	if (r->ce || (h->flags & PBOX_F_ECE) != 0)
-		window_marked(&ep->win, w->now);
+		window_marked(&ep->win, ep->lane->now);
 	fl = answered(t, ep, f, h);
 	if (fl == NULL)
-		w->count.rx_duplicates++;
+		ep->lane->count.rx_duplicates++;
 	else if (fl->type == PBOX_RESTORE)
 		restore_answer(t, ep, fl, h);
 	else if (h->type == PBOX_RESULT)

@@ -57,7 +57,7 @@ static int
 why_silent(const struct ep *ep, const struct flight *fl, char *text, size_t cap)
 {
 	const struct pbox_worker *w = ep->s->w;
-	int path_errno = w->link.port->path_errno;
+	int path_errno = ep->lane->link.port->path_errno;
 	char addr[INET_ADDRSTRLEN];
 
 	inet_ntop(AF_INET, &ep->peer.addr.sin_addr, addr, sizeof(addr));
@@ -138,6 +138,13 @@ why_local(const struct pbox_worker_table *t, const struct frag *f, const struct 
 		t->discipline->unit, f->round + 1);
 }
 
+/** Has the entry pieces left in the lane of the fragment? */
+static bool
+is_left(const struct pbox_worker_table *t, const struct pbox_worker_entry *e, const struct frag *f)
+{
+	return e[(size_t)t->chunk[f->chunk].lane * e->op->n].left > 0;
+}
+
 static int
 why_op(struct pbox_worker *w, struct pbox_worker_op *op, struct pbox_worker_wait *wait, char *text,
 	size_t cap)
@@ -155,15 +162,16 @@ why_op(struct pbox_worker *w, struct pbox_worker_op *op, struct pbox_worker_wait
 			return missing;
 	for (unsigned i = 0; i < op->n; i++) {
 		const struct pbox_worker_entry *e = &op->e[i];
-		const struct tensor *x = table_queue(t, op, e->tensor);
+		const struct tensor *x = &t->tensor[table_tensor(t, op, e->tensor)];
 
-		for (uint32_t k = 0; k < x->by_count && e->left > 0; k++) {
+		for (uint32_t k = 0; k < x->by_count; k++) {
 			const struct piece *p = &t->piece[t->by_tensor[x->by_first + k]];
 			const struct frag *f = &t->frag[p->frag];
 			struct ep *fe = worker_endpoint(w, &t->chunk[f->chunk]);
 
-			if (p->entry != e) {
-				if (p->entry != NULL && p->entry->op->order < op->order)
+			if (p->entry == NULL || p->entry->op != op) {
+				if (p->entry != NULL && is_left(t, e, f) &&
+					p->entry->op->order < op->order)
 					earlier = x;
 				continue;
 			}

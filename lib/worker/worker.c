@@ -56,10 +56,11 @@ pbox_worker_create(const struct pbox_client_conf *conf, const struct sockaddr_in
 		return NULL;
 	w->finished_tail = &w->finished;
 	w->answered_tail = &w->answered;
-	w->link.port = port;
+	w->lane[0] = lane_new(w, 0, port);
+	w->lanes = 1;
 	w->nonce = port->random(port->ctx);
 	w->next_id = (uint32_t)port->random(port->ctx) | 1;
-	if (boxes_session(w, box) == NULL || !worker_copy_conf(w, conf)) {
+	if (w->lane[0] == NULL || boxes_session(w, box) == NULL || !worker_copy_conf(w, conf)) {
 		pbox_worker_destroy(w);
 		return NULL;
 	}
@@ -83,6 +84,8 @@ pbox_worker_destroy(struct pbox_worker *w)
 	free(w->secret);
 	free(w->job);
 	free(w->host);
+	for (unsigned i = 0; i < w->lanes; i++)
+		free(w->lane[i]);
 	free(w);
 }
 
@@ -97,7 +100,7 @@ pbox_worker_boxes(struct pbox_worker *w, const struct sockaddr_in *box, unsigned
 void
 pbox_worker_open(struct pbox_worker *w, uint64_t now, uint64_t deadline)
 {
-	w->now = now;
+	lane_gather_all(w, now);
 	for (unsigned i = 0; i < w->boxes; i++)
 		session_open(w->box[i], deadline);
 }
@@ -123,6 +126,7 @@ static void
 end_all(struct pbox_worker *w, int code, const char *text)
 {
 	declare_fail(w, code, text);
+	lane_gather_all(w, w->now);
 	for (unsigned i = 0; i < w->boxes; i++)
 		request_fail_all(w->box[i]);
 	while (w->ops != NULL) {
@@ -130,6 +134,7 @@ end_all(struct pbox_worker *w, int code, const char *text)
 
 		queue_fail(op, code, text);
 		queue_finish(w, op);
+		queue_collect(w);
 	}
 }
 
@@ -139,6 +144,7 @@ end_if_failed(struct pbox_worker *w)
 	if (w->failed && !w->ended)
 		end_all(w, w->fatal.code, w->fatal.text);
 	w->ended = w->failed;
+	lane_settle_all(w);
 }
 
 void
@@ -148,6 +154,7 @@ pbox_worker_shut(struct pbox_worker *w)
 	for (unsigned i = 0; i < w->boxes; i++)
 		w->box[i]->rejoin.reporting = NULL;
 	end_all(w, PBOX_C_CLOSED, "the client was closed");
+	lane_settle_all(w);
 }
 
 /* ---- datagrams and time --------------------------------------------------------------------- */
@@ -155,15 +162,26 @@ pbox_worker_shut(struct pbox_worker *w)
 void
 pbox_worker_rx(struct pbox_worker *w, const struct pbox_client_rx *d, unsigned n, uint64_t now)
 {
-	w->now = now;
+	lane_gather_all(w, now);
 	for (unsigned i = 0; i < n; i++) {
-		struct session *s = w->box[0];
-
-		for (unsigned k = 1; k < w->boxes && !session_from(s, &d[i].from); k++)
-			s = w->box[k];
-		w->link.rx_bytes += d[i].len;
-		link_datagram(s, &d[i], session_frame);
+		w->lane[0]->link.rx_bytes += d[i].len;
+		link_datagram(w->lane[0], session_of(w, &d[i]), &d[i], session_frame);
 	}
+	if (w->lanes > 1) /* the next to send may be one lane alone */
+		lane_flush_all(w);
+	end_if_failed(w);
+}
+
+void
+pbox_worker_lane_rest(struct pbox_worker *w, unsigned lane, uint64_t now)
+{
+	struct lane *l = w->lane[lane];
+
+	lane_gather_all(w, now);
+	for (unsigned i = 0; i < l->rests; i++)
+		session_frame(l->rest_of[i], &l->rest[i]);
+	l->rests = 0;
+	lane_flush_all(w);
 	end_if_failed(w);
 }
 
@@ -172,47 +190,33 @@ pbox_worker_tick(struct pbox_worker *w, uint64_t now, uint64_t drained)
 {
 	uint64_t due = now + LONGEST_SLEEP;
 
-	assert(now != 0 && now >= w->now);
-	w->now = now;
+	assert(now != 0 && (now >= w->now || w->lanes > 1));
+	lane_gather_all(w, now);
 	for (unsigned i = 0; i < w->boxes && !w->failed; i++)
 		session_tick(w->box[i]);
 	if (w->boxes > 1)
 		boxes_follow(w);
 	w->opened |= boxes_ready(w);
-	if (!w->failed && !w->shut)
-		queue_start(w, START_BATCH);
-	for (unsigned i = 0; i < w->boxes && !w->failed; i++)
-		session_after(w->box[i], drained);
-	link_flush(&w->link);
+	for (unsigned k = 0; k < w->lanes && !w->failed; k++) {
+		if (!w->shut)
+			queue_start(w->lane[k], START_BATCH);
+		for (unsigned i = 0; i < w->boxes && !w->failed; i++)
+			session_after(w->box[i], w->lane[k], drained);
+	}
+	lane_flush_all(w);
 	end_if_failed(w);
 	if (w->failed)
 		return due;
-	if (w->starting != NULL && !w->shut)
-		return 0;
-	for (unsigned i = 0; i < w->boxes; i++) {
-		uint64_t t = session_due(w->box[i]);
+	for (unsigned k = 0; k < w->lanes; k++) {
+		if (w->lane[k]->starting != NULL && !w->shut)
+			return 0;
+		for (unsigned i = 0; i < w->boxes; i++) {
+			uint64_t t = session_due(w->box[i], w->lane[k]);
 
-		due = t < due ? t : due;
+			due = t < due ? t : due;
+		}
 	}
 	return due;
-}
-
-uint64_t
-pbox_worker_gather(const struct pbox_worker *w)
-{
-	uint64_t least = UINT64_MAX;
-
-	if (w->shut || w->failed)
-		return 0;
-	for (unsigned b = 0; b < w->boxes; b++)
-		for (unsigned i = 0; i < w->box[b]->endpoints; i++) {
-			const struct ep *ep = &w->box[b]->ep[i];
-			uint64_t t = window_gather(&ep->win, ep->in_flight - ep->waiting);
-
-			if (ep->in_flight > ep->waiting && t < least)
-				least = t;
-		}
-	return least != UINT64_MAX ? least : 0;
 }
 
 /* ---- sessions --------------------------------------------------------------------------------- */
@@ -292,8 +296,10 @@ pbox_worker_tensor(const struct pbox_worker_table *t, unsigned tensor, const cha
 struct pbox_worker_op *
 pbox_worker_finished(struct pbox_worker *w)
 {
-	struct pbox_worker_op *op = w->finished;
+	struct pbox_worker_op *op;
 
+	queue_collect(w);
+	op = w->finished;
 	w->finished = NULL;
 	w->finished_tail = &w->finished;
 	return op;
@@ -342,13 +348,9 @@ pbox_worker_stats(const struct pbox_worker *w, struct pbox_client_stats *out)
 	for (unsigned b = 0; b < w->boxes; b++)
 		endpoints += w->box[b]->endpoints;
 	*m = w->count;
-	m->tx_frames = w->link.tx_frames;
-	m->tx_bytes = w->link.tx_bytes;
-	m->rx_frames = w->link.rx_frames;
-	m->rx_bytes = w->link.rx_bytes;
-	m->rx_dropped += w->link.rx_dropped;
-	m->rx_drop_auth = w->link.rx_drop_auth;
-	m->gso_active = w->link.port->train > 1;
+	for (unsigned i = 0; i < w->lanes; i++)
+		lane_stats(w->lane[i], m);
+	m->gso_active = w->lane[0]->link.port->train > 1;
 	m->mtu = first->mtu + first->tag;
 	m->auth = first->tag > 0;
 	m->unproven = first->unproven;

@@ -128,7 +128,7 @@ clock_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr 
 	/* what another process has pushed that had this worker's number */
 	if (!pushes->pushed && pushes->round != h->base) {
 		pushes->round = h->base;
-		t->recount = true;
+		table_recounts(t);
 	}
 }
 
@@ -188,7 +188,7 @@ add_push(uint8_t *out, unsigned out_format, const uint8_t *in, unsigned in_forma
 static const struct pbox_worker_entry *
 first_entry(const struct pbox_worker_table *t, const struct piece *p)
 {
-	const struct tensor *x = &t->tensor[p->tensor];
+	const struct queue *x = table_queue_of(t, p);
 
 	if (p->entry != NULL || x->starts == NULL)
 		return p->entry;
@@ -209,7 +209,7 @@ clock_deliver(const struct pbox_worker *w, struct pbox_worker_table *t, const st
 	for (const struct pbox_worker_entry *e = first_entry(t, push); e != NULL; e = e->next) {
 		if (e->op->order >= to->op->order)
 			return;
-		if (!op_pushes(e->op) || e->op->failing || rounds_apart(++clock, has) <= 0)
+		if (!op_pushes(e->op) || op_fails(e->op) || rounds_apart(++clock, has) <= 0)
 			continue;
 		add_push(to->out + pbox_payload_bytes(t->pull_format, p->offset), t->pull_format,
 			table_in(e, 0) + at, t->push_format, pbox_worker_factor(push_factor(e->op)),

@@ -10,12 +10,14 @@
  * Inside of lib/worker.
  *
  *     worker.c            what the host calls: datagrams and time in, what is due out
+ *     worker_lanes.c      the same for hosts with a thread for each lane (struct lane)
  *     session.c           a session, one a box: phases, keep-alive, end
  *     boxes.c             a job at several boxes: which, and are they alike?
  *     join.c refusal.c path.c           how a session begins: handshake, refusals, path MTU
  *     rejoin.c restore.c                failover: a new session after a restart of the box
  *     declare.c pager.c map.c table.c chunks.c  DECLARE and MAP, the first time and after a restart of the box
  *     request.c           control requests and their repetition
+ *     lane.c              lanes: endpoints that a thread drives by itself
  *     queue.c transfer.c loss_recovery.c flight.c timer.c window.c  operations to fragments to frames to answers, loss
  *                         recovery, congestion window (flow.h)
  *     next_round.c        the round of a table's next push
@@ -54,7 +56,6 @@
 struct auth {
 	struct pbox_auth_job *job;
 	struct pbox_auth_keys keys;
-	uint8_t gathered[UINT16_MAX]; /* a payload that is not in one piece */
 };
 
 /** The batch that is being built. */
@@ -67,6 +68,7 @@ struct link {
 	struct iovec iov[LINK_IOVS];
 	uint8_t head[LINK_HDRS * (PBOX_HDR_LEN + PBOX_TAG_LEN)]; /* no gap between them */
 	uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes, rx_dropped, rx_drop_auth;
+	uint8_t gathered[UINT16_MAX]; /* a payload with a tag that is not in one piece */
 };
 
 /** A received frame; payload lives until the handler returns. */
@@ -75,16 +77,17 @@ struct rx_frame {
 	const uint8_t *payload;
 	struct sockaddr_in from;
 	bool ce;
-	bool sure; /* its tag is right, or the session has none */
+	bool sure;         /* its tag is right, or the session has none */
+	struct lane *lane; /* whose datagram it was in */
 };
 
 /** Queue a frame whose payload is in @p iov; sends the batch when it is full.
  * @param stays  the payload does, as pbox_client_tx.stays has it; else until link_flush */
-void link_frame(struct session *s, struct pbox_client_peer *to, const struct pbox_hdr *hdr,
-	const struct iovec *iov, unsigned n, bool stays);
+void link_frame(struct link *l, const struct session *s, struct pbox_client_peer *to,
+	const struct pbox_hdr *hdr, const struct iovec *iov, unsigned n, bool stays);
 void link_flush(struct link *l);
-/** Give @p take the frames of a datagram. */
-void link_datagram(struct session *s, const struct pbox_client_rx *d,
+/** Give @p take the frames of a datagram of the lane. */
+void link_datagram(struct lane *lane, struct session *s, const struct pbox_client_rx *d,
 	void (*take)(struct session *s, const struct rx_frame *f));
 
 /* ---- how a session begins: join.c, refusal.c, path.c ------------------------------------------ */
@@ -202,9 +205,9 @@ bool auth_possible(void);
 #define AUTH_IGNORE 1
 int auth_welcome(struct join *j, const struct rx_frame *f);
 bool auth_good(const struct auth *a, const struct rx_frame *f);
-/** Write the tag of the frame with this header and the payload in @p iov. */
-void auth_tag(
-	struct auth *a, const void *header, const struct iovec *iov, unsigned n, uint8_t *tag);
+/** Write the tag of the frame with this header and the payload in @p iov; @p gathered: room for a payload. */
+void auth_tag(const struct auth *a, const void *header, const struct iovec *iov, unsigned n,
+	uint8_t *gathered, uint8_t *tag);
 /** An ERROR SESSION without a tag: not to be believed yet (R11.6)? */
 bool auth_doubts(struct session *s);
 
@@ -318,6 +321,8 @@ void declare_fail(struct pbox_worker *w, int code, const char *text);
 void declare_free(struct pbox_worker *w);
 
 /* ---- failover: rejoin.c, restore.c, retained.c, sets.c --------------------------------- */
+
+#define REJOIN_SILENCE (2 * NS_PER_S)
 
 enum rejoin_cause { REJOIN_SILENT, REJOIN_RESTARTED, REJOIN_FORGOTTEN, REJOIN_SHUTDOWN };
 
@@ -455,10 +460,14 @@ session_asks(const struct pbox_hdr *h)
 void session_frame(struct session *s, const struct rx_frame *f);
 /** May it be its box that sends from there? */
 bool session_from(const struct session *s, const struct sockaddr_in *a);
-/** What is due of the session itself; then, once operations have become fragments, data and requests. */
+/** What is due of the session itself; then, once operations have become fragments, data of a lane, and, of the first one,
+ * requests and keep-alive. */
 void session_tick(struct session *s);
-void session_after(struct session *s, uint64_t drained);
-uint64_t session_due(const struct session *s);
+void session_after(struct session *s, const struct lane *l, uint64_t drained);
+/** When something of the lane is due, and, of the first one, of the session. */
+uint64_t session_due(const struct session *s, const struct lane *l);
+/** The session whose box it may be from. */
+struct session *session_of(const struct pbox_worker *w, const struct pbox_client_rx *d);
 void session_close(struct session *s);
 
 /** May data frames go? A box that is only silent may answer what was sent to it. */
@@ -484,7 +493,7 @@ rejoin_admits(const struct session *s, const struct pbox_worker_request *r)
 }
 
 /* header.c */
-void header_fill(const struct session *s, struct pbox_hdr *h, uint8_t type);
+void header_fill(const struct session *s, struct pbox_hdr *h, uint8_t type, uint64_t now);
 /** A PING that gives its nonce back, to the endpoint that sent it; with the next flush. */
 void header_echo(struct session *s, const struct rx_frame *f);
 /** To the control endpoint. */
@@ -503,6 +512,59 @@ void request_tick(struct session *s);
 void request_frame(struct session *s, const struct rx_frame *f);
 void request_fail_all(struct session *s);
 uint64_t request_due(const struct session *s);
+
+/* ---- lanes ---------------------------------------------------------------------------------------- */
+
+/*
+ * A worker's endpoints (of all its boxes) are cut into lanes, so that a host may drive each lane with a thread of its own.
+ * A lane has: its endpoints, with flights, windows, timers and ready fragments; their fragments, and so the queues of operations
+ * for these; what was submitted for it and not seen yet; a batch of datagrams and the port that these leave by; its
+ * time; its counters.
+ *
+ * A host has a lock for each lane, and holds
+ *   - the lane's while it calls pbox_worker_lane_rx() and pbox_worker_lane_tick(), which do nothing but data of this lane, and are
+ *     for steady times alone (pbox_worker_steady);
+ *   - that of the first lane for pbox_worker_submit(), _finished(), _answered(), and what asks for facts of the worker;
+ *   - those of all lanes, in their order, for everything else: join, DECLARE, requests, failover, plans, texts. So that code
+ *     is the same as with one lane.
+ * In steady times two lanes write nothing in common but what is atomic, and seldom written: an operation's `open` (once for each
+ * entry and lane), `failing`, `recount` of a table, `edition_seen`, the list of operations that have ended, the inboxes. Everything that
+ * would make a time unsteady is a call with all locks, so `steady` itself needs no more than any lane's lock to be read.
+ *
+ * The order of R6.9 is one of the fragments of an endpoint, so of a lane: each lane's inbox gets all operations in the order of
+ * submission. An operation has its entries once for each lane. The queues of a chunk stay in the lane in which they were laid out; when a
+ * box comes back with other endpoints for them, all goes on under all locks (`mixed`).
+ *
+ * With one lane there are no locks, and nothing of this costs anything.
+ */
+#define LANE_REST 64
+
+struct lane {
+	struct pbox_worker *w;
+	unsigned number;
+	uint64_t now;
+	struct queue *starting; /* with entries that not all pieces know of, most urgent first */
+	struct pbox_client_stats count;
+	unsigned rests; /* frames that are not for the lane alone */
+	struct rx_frame rest[LANE_REST];
+	struct session *rest_of[LANE_REST];
+	struct link link;
+	/* first entries of operations that were submitted, the latest first, linked by next; any lane may look */
+	struct pbox_worker_entry *inbox __attribute__((aligned(64)));
+};
+
+struct lane *lane_new(struct pbox_worker *w, unsigned number, struct pbox_worker_ops *port);
+/** The lane of endpoint @p i of a session. */
+struct lane *lane_of(const struct session *s, unsigned i);
+/** All locks are held, or there is one lane: all lanes have one time, and nothing in their inboxes. */
+void lane_gather_all(struct pbox_worker *w, uint64_t now);
+/** After that, and what was done then: is it a steady time? */
+void lane_settle_all(struct pbox_worker *w);
+void lane_flush_all(struct pbox_worker *w);
+/** When something came from the box of the session, in any lane. */
+uint64_t lane_heard(struct session *s);
+/** Add the counters of the lane. */
+void lane_stats(const struct lane *l, struct pbox_client_stats *m);
 
 /* ---- worker.c ------------------------------------------------------------------------------------- */
 
@@ -536,18 +598,21 @@ struct pbox_worker {
 	bool settled, planned;         /* the nodes are known; they change (section 15) */
 	uint8_t edition, edition_seen; /* of the owners: of node, of the last RESULT */
 
-	uint64_t now;
-	struct link link;
-	uint32_t next_id;                 /* of requests */
+	uint64_t now; /* of what is not data */
+	struct lane *lane[PBOX_WORKER_LANES];
+	unsigned lanes;
+	bool steady;      /* the time is for lanes alone; false with one lane */
+	bool mixed;       /* some chunk's endpoint is of another lane than its queues */
+	uint32_t next_id; /* of requests */
 	struct pbox_worker_table **table; /* those mapped, by number; a fragment's table too */
 	uint32_t tables, tables_cap;
 	uint64_t lagging; /* fragments that do */
 	bool goes_on;     /* the program said the round of a table (first_round) */
 	struct declaring declaring;
 	struct chunk_ref *refs;
-	uint32_t refs_cap, refs_used; /* cap: a power of two */
-	struct tensor *starting; /* with entries that not all pieces know of, most urgent first */
-	struct pbox_worker_op *ops, *ops_last;            /* unfinished */
+	uint32_t refs_cap, refs_used;          /* cap: a power of two */
+	struct pbox_worker_op *ops, *ops_last; /* unfinished */
+	struct pbox_worker_op *ended_ops; /* the latest first; not taken out of that list yet */
 	struct pbox_worker_op *finished, **finished_tail; /* for the host */
 	struct pbox_worker_request *answered, **answered_tail;
 	uint64_t next_order;
@@ -617,7 +682,7 @@ void text_fail(struct pbox_worker *w, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /* chunks.c */
-/** The table becomes one of the worker; -ENOMEM. */
+/** The table becomes one of the worker, and its pieces get their lanes; -ENOMEM. */
 int chunks_add_table(struct pbox_worker *w, struct pbox_worker_table *t);
 const struct chunk_ref *chunks_find(const struct pbox_worker *w, uint32_t id);
 

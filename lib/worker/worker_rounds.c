@@ -61,7 +61,8 @@ static void
 round_result(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h)
 {
 	/* the latest, of a worker that has not pushed */
-	t->recount |= h->round != f->round;
+	if (h->round != f->round)
+		table_recounts(t);
 	f->round = h->round;
 }
 

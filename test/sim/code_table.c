@@ -7,6 +7,29 @@
 
 #include "sim.h"
 
+/* With several lanes these need what all lanes have; time goes on at the next turn. */
+
+static uint32_t
+next_round(const struct pbox_worker *w, struct pbox_worker_table *t, bool *restoring)
+{
+	pbox_worker_together((struct pbox_worker *)(uintptr_t)w, 0);
+	return pbox_worker_next_round(w, t, restoring);
+}
+
+static void
+declare(struct pbox_worker *w, struct pbox_worker_declaration *d)
+{
+	pbox_worker_together(w, 0);
+	pbox_worker_declare(w, d);
+}
+
+static void
+request(struct pbox_worker *w, struct pbox_worker_request *r)
+{
+	pbox_worker_together(w, 0);
+	pbox_worker_request(w, r);
+}
+
 const struct sim_code SIM_CODE_NAME = {
 	.shard_create = pbox_shard_create,
 	.shard_destroy = pbox_shard_destroy,
@@ -31,13 +54,21 @@ const struct sim_code SIM_CODE_NAME = {
 	.worker_tick = pbox_worker_tick,
 	.worker_shut = pbox_worker_shut,
 	.worker_number = pbox_worker_number,
-	.worker_declare = pbox_worker_declare,
+	.worker_declare = declare,
 	.worker_table_info = pbox_worker_table_info,
-	.worker_next_round = pbox_worker_next_round,
+	.worker_next_round = next_round,
 	.worker_table_nodes = pbox_worker_table_nodes,
 	.worker_table_node = pbox_worker_table_node,
 	.worker_submit = pbox_worker_submit,
 	.worker_finished = pbox_worker_finished,
-	.worker_request = pbox_worker_request,
+	.worker_request = request,
 	.worker_answered = pbox_worker_answered,
+	.worker_cut = pbox_worker_cut,
+	.worker_lanes = pbox_worker_lanes,
+	.worker_endpoints = pbox_worker_endpoints,
+	.worker_together = pbox_worker_together,
+	.worker_steady = pbox_worker_steady,
+	.worker_lane_rx = pbox_worker_lane_rx,
+	.worker_lane_rest = pbox_worker_lane_rest,
+	.worker_lane_tick = pbox_worker_lane_tick,
 };

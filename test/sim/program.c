@@ -136,7 +136,7 @@ submit(struct sim *s, struct sim_worker *w, unsigned table, enum pbox_client_kin
 	const struct sim_table_spec *t = table_spec(s, w, table);
 	bool in = kind != PBOX_CLIENT_PULL,
 	     out = kind == PBOX_CLIENT_PULL || kind == PBOX_CLIENT_PUSHPULL;
-	struct sim_op *o = calloc(1, sizeof(*o) + n * sizeof(o->op.e[0]));
+	struct sim_op *o = calloc(1, sizeof(*o) + SIM_LANES * n * sizeof(o->op.e[0]));
 	unsigned out_size = pbox_format_size(t->fixed.pull_format);
 	uint64_t elements = 0, at = 0;
 

@@ -457,6 +457,17 @@ make_calm(struct sim_scenario *sc, uint64_t seed)
 	sc->hold = 2 * j->workers * sc->endpoints * (unsigned)range(&r, 6, 16);
 }
 
+/* Of three boxes with several endpoints the workers of one have several threads. Drawn apart: the numbers of other parts stay. */
+static void
+make_lanes(struct sim_scenario *sc, uint64_t seed)
+{
+	struct pbox_random r;
+
+	pbox_random_seed(&r, seed ^ 0x4C414E45);
+	if (sc->endpoints > 1 && one_in(&r, 3))
+		sc->lanes = (unsigned)range(&r, 2, SIM_LANES);
+}
+
 void
 sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limits *limits)
 {
@@ -507,6 +518,7 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 			sc->hold = 2 * units > SIM_HELD ? 2 * units : SIM_HELD;
 	if (!limits->recordings)
 		make_calm(sc, seed);
+	make_lanes(sc, seed);
 }
 
 static void
@@ -541,10 +553,10 @@ sim_scenario_print(const struct sim_scenario *sc)
 {
 	const struct sim_network_spec *n = &sc->net;
 
-	printf("seed %llu: %u boxes of %u shards, %u endpoints, %u jobs, mtu %u, chunks of %u, hold %u, lease %u ms, trains of %u, noise %u/1000%s\n",
+	printf("seed %llu: %u boxes of %u shards, %u endpoints, %u jobs, mtu %u, chunks of %u, hold %u, lease %u ms, trains of %u, %u lanes, noise %u/1000%s\n",
 		(unsigned long long)sc->seed, sc->boxes, sc->shards, sc->endpoints, sc->jobs,
-		sc->mtu, sc->chunk_elements, sc->hold, sc->lease_ms, sc->train, sc->noise,
-		sc->late_dma ? ", late dma" : "");
+		sc->mtu, sc->chunk_elements, sc->hold, sc->lease_ms, sc->train,
+		sc->lanes > 1 ? sc->lanes : 1, sc->noise, sc->late_dma ? ", late dma" : "");
 	printf("  network: loss %.3f in bursts of %u, target %.2f, dup %.3f, corrupt %.3f, truncate %.3f, delay %llu+%llu us, reorder %.2f by %llu us, %u holes\n",
 		n->loss, n->burst, n->target_loss, n->dup, n->corrupt, n->truncate,
 		(unsigned long long)(n->delay_ns / US), (unsigned long long)(n->jitter_ns / US),

@@ -12,6 +12,7 @@
  *
  *     scenario.c smaller.c   what happens in a run of a seed; the same with less of it
  *     box.c box_rx.c         what is around the engine: shards, mail, crashes
+ *     sim_code.h             what is called of the engine and of the worker
  *     worker.c program.c     what is around a worker: its port and its clock; the program that uses it
  *     net.c noise.c record.c fault.c fault.h  the network, and who plays tricks in it; the list of what was done
  *     check.c timing.c map.c reference.c restart.c  the checker: boxes, workers
@@ -34,6 +35,7 @@
 #include <pbox_worker.h>
 
 #include "fault.h"
+#include "sim_code.h"
 
 #define SIM_BOXES   4
 #define SIM_JOBS    4
@@ -43,6 +45,7 @@
 #define SIM_TENSORS 24
 #define SIM_NODES   2
 #define SIM_CRASHES 3
+#define SIM_LANES   4
 #define SIM_MTU     1500
 #define SIM_LEAST   (PBOX_MTU_OVERHEAD + PBOX_JOIN_LEN) /* of an MTU */
 
@@ -56,50 +59,6 @@
 #define SIM_BOX     0x0AFF0001u /* the address of box 0; the others follow */
 
 /* ---- engine and worker, real or planted (code_table.c, plant.py) ------------------------ */
-
-struct sim_code {
-	struct pbox_shard *(*shard_create)(const struct pbox_shard_conf *conf);
-	void (*shard_destroy)(struct pbox_shard *s);
-	uint64_t (*shard_rx)(
-		struct pbox_shard *s, const struct pbox_frame *frame, unsigned n, uint64_t now_ns);
-	unsigned (*shard_pace)(struct pbox_shard *s, uint64_t now_ns);
-	void (*shard_mail)(struct pbox_shard *s, const struct pbox_mail *m, uint64_t now_ns);
-	uint32_t (*shard_held)(const struct pbox_shard *s);
-	struct pbox_registrar *(*registrar_create)(const struct pbox_registrar_conf *conf);
-	void (*registrar_destroy)(struct pbox_registrar *r);
-	void (*registrar_rx)(struct pbox_registrar *r, const struct pbox_frame *f, uint64_t now_ns);
-	void (*registrar_mail)(
-		struct pbox_registrar *r, const struct pbox_mail *m, uint64_t now_ns);
-	void (*registrar_heard)(struct pbox_registrar *r, uint64_t ns);
-	void (*registrar_tick)(struct pbox_registrar *r, uint64_t now_ns);
-	unsigned (*registrar_jobs)(const struct pbox_registrar *r);
-	const struct pbox_job *(*registrar_job)(const struct pbox_registrar *r, unsigned i);
-
-	struct pbox_worker *(*worker_create)(const struct pbox_client_conf *conf,
-		const struct sockaddr_in *box, struct pbox_worker_ops *port);
-	void (*worker_destroy)(struct pbox_worker *w);
-	void (*worker_open)(struct pbox_worker *w, uint64_t now, uint64_t deadline);
-	enum pbox_worker_state (*worker_state)(const struct pbox_worker *w);
-	const struct pbox_client_error *(*worker_error)(const struct pbox_worker *w);
-	void (*worker_rx)(
-		struct pbox_worker *w, const struct pbox_client_rx *d, unsigned n, uint64_t now);
-	uint64_t (*worker_tick)(struct pbox_worker *w, uint64_t now, uint64_t drained);
-	void (*worker_shut)(struct pbox_worker *w);
-	unsigned (*worker_number)(const struct pbox_worker *w);
-	void (*worker_declare)(struct pbox_worker *w, struct pbox_worker_declaration *d);
-	void (*worker_table_info)(
-		const struct pbox_worker_table *t, struct pbox_worker_table_info *info);
-	uint32_t (*worker_next_round)(
-		const struct pbox_worker *w, struct pbox_worker_table *t, bool *restoring);
-	unsigned (*worker_table_nodes)(
-		const struct pbox_worker *w, const struct pbox_worker_table *t);
-	struct pbox_node (*worker_table_node)(
-		const struct pbox_worker *w, const struct pbox_worker_table *t, unsigned i);
-	void (*worker_submit)(struct pbox_worker *w, struct pbox_worker_op *op);
-	struct pbox_worker_op *(*worker_finished)(struct pbox_worker *w);
-	void (*worker_request)(struct pbox_worker *w, struct pbox_worker_request *r);
-	struct pbox_worker_request *(*worker_answered)(struct pbox_worker *w);
-};
 
 extern const struct sim_code sim_code_real, sim_code_planted;
 extern int sim_planted;                /* number of the planted bug; 0: none */
@@ -178,6 +137,7 @@ struct sim_scenario {
 	uint16_t mtu;
 	bool late_dma;     /* zero-copy answers are read some time after send() */
 	unsigned train;    /* frames a worker puts into one datagram */
+	unsigned lanes;    /* threads of a worker, at most; 0: 1 */
 	uint32_t rate;     /* of each job at each core; 0: no limit */
 	unsigned noise;    /* of 1000 datagrams to the box, how many bring a forged one */
 	unsigned recorded; /* how many of them somebody keeps, and sends again */
@@ -545,6 +505,8 @@ struct sim_worker {
 	uint64_t timer; /* earliest timer event that is queued; 0: none */
 	struct pbox_worker *w;
 	struct pbox_worker_ops port;
+	struct pbox_random turns;     /* of its lanes */
+	uint64_t lane_due[SIM_LANES]; /* when each has to have a turn */
 	/* what its program does */
 	struct pbox_client_table what;
 	struct pbox_client_tensor tensor[SIM_TENSORS];

@@ -49,6 +49,7 @@ static const struct parameter {
 	G("stray", stray, 0),
 	G("rate", rate, 0),
 	G("train", train, 1),
+	G("lanes", lanes, 0),
 	G("late-dma", late_dma, 0),
 	G("holes", net.holes, 0),
 	G("burst", net.burst, 1),

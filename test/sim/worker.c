@@ -208,6 +208,81 @@ calm(const struct sim *s)
 	       n->holes == 0 && n->reorder_ns < 50 * MS;
 }
 
+/* What was done may have made something due in any of its lanes. */
+static void
+lanes_due(struct sim_worker *w)
+{
+	memset(w->lane_due, 0, sizeof(w->lane_due));
+}
+
+/* Its threads; planted bugs are found by seeds, which find them with one. */
+static void
+open_lanes(struct sim *s, struct sim_worker *w)
+{
+	struct pbox_worker_ops *port[SIM_LANES];
+	unsigned endpoints = s->code->worker_endpoints(w->w, PBOX_WORKER_LANES, NULL, 0),
+		 n = s->sc.lanes;
+
+	if (n < 2 || endpoints < 2 ||
+		(sim_planted != 0 && strncmp(sim_plants[sim_planted], "lane-", 5) != 0))
+		return;
+	for (unsigned i = 0; i < SIM_LANES; i++)
+		port[i] = &w->port;
+	PBOX_ASSERT(s->code->worker_cut(w->w, port, n < endpoints ? n : endpoints) == 0);
+	pbox_random_seed(&w->turns, s->now ^ w->ip);
+	lanes_due(w);
+}
+
+/* Threads have their turns at different times, in any order, and may be late. */
+static uint64_t
+tick_lanes(struct sim *s, struct sim_worker *w)
+{
+	unsigned n = s->code->worker_lanes(w->w), first = (unsigned)pbox_random_below(&w->turns, n);
+	uint64_t due = UINT64_MAX;
+
+	for (unsigned i = 0; i < n; i++) {
+		unsigned lane = (first + i) % n;
+
+		if (w->lane_due[lane] <= s->now && pbox_random_below(&w->turns, 4) > 0 &&
+			s->code->worker_steady(w->w, lane, s->now))
+			w->lane_due[lane] = s->code->worker_lane_tick(w->w, lane, s->now, s->now);
+		if (w->lane_due[lane] < due)
+			due = w->lane_due[lane];
+	}
+	return due;
+}
+
+static uint64_t
+tick(struct sim *s, struct sim_worker *w)
+{
+	if (s->code->worker_lanes(w->w) > 1 && s->code->worker_steady(w->w, 0, s->now))
+		return tick_lanes(s, w);
+	s->code->worker_together(w->w, s->now);
+	lanes_due(w);
+	return s->code->worker_tick(w->w, s->now, s->now);
+}
+
+/* To the lane whose endpoint it is from, mostly: the kernel gives it to another one while that has no socket yet. */
+static void
+receive_lane(
+	struct sim *s, struct sim_worker *w, const struct pbox_client_rx *rx, unsigned endpoint)
+{
+	unsigned n = s->code->worker_lanes(w->w);
+	unsigned lane = pbox_random_below(&w->turns, 50) > 0
+				? endpoint % n
+				: (unsigned)pbox_random_below(&w->turns, n);
+
+	w->lane_due[lane] = 0;
+	if (!s->code->worker_steady(w->w, lane, s->now)) {
+		s->code->worker_together(w->w, s->now);
+		s->code->worker_rx(w->w, rx, 1, s->now);
+		lanes_due(w);
+	} else if (s->code->worker_lane_rx(w->w, lane, rx, 1, s->now)) {
+		s->code->worker_lane_rest(w->w, lane, s->now);
+		lanes_due(w);
+	}
+}
+
 static void
 opened(struct sim *s, struct sim_worker *w)
 {
@@ -216,6 +291,7 @@ opened(struct sim *s, struct sim_worker *w)
 	if (w->restarted && calm(s) && s->now - w->began > CALM)
 		sim_fail(s, "job %u worker %u came back only after %llu ms", w->job, w->id,
 			(unsigned long long)((s->now - w->began) / MS));
+	open_lanes(s, w);
 	w->id = (uint16_t)s->code->worker_number(w->w);
 	j->down -= w->was_down;
 	w->was_down = false;
@@ -237,12 +313,13 @@ sim_worker_timer(struct sim *s, struct sim_worker *w)
 	the_sim = s;
 	do {
 		before = w->state;
-		due = s->code->worker_tick(w->w, s->now, s->now);
+		due = tick(s, w);
 		if (s->failed)
 			return;
 		more = sim_program_step(s, w);
 		if (w->w == NULL || w->state == SIM_DONE)
 			return;
+		lanes_due(w); /* it may have submitted something */
 		if (before == SIM_OPENING && w->state != SIM_OPENING)
 			opened(s, w);
 		if (++turns > TURNS)
@@ -265,6 +342,9 @@ sim_worker_receive(struct sim *s, struct sim_worker *w, const struct sim_packet 
 		htons(p->endpoint == SIM_CONTROL ? PBOX_CONTROL_PORT
 						 : (uint16_t)(PBOX_CONTROL_PORT + 1 + p->endpoint));
 	sim_timing_heard(s, w, p);
-	s->code->worker_rx(w->w, &rx, 1, s->now);
+	if (s->code->worker_lanes(w->w) > 1)
+		receive_lane(s, w, &rx, p->endpoint == SIM_CONTROL ? 0 : p->endpoint);
+	else
+		s->code->worker_rx(w->w, &rx, 1, s->now);
 	sim_worker_wake(s, w, s->now + sim_below(s, WAKES));
 }

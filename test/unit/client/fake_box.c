@@ -239,6 +239,8 @@ open_port(struct fake_box *b, unsigned i)
 	return 0;
 }
 
+unsigned fake_threads = 1;
+
 struct fake_box *
 fake_start(const struct fake_conf *conf)
 {
@@ -247,7 +249,7 @@ fake_start(const struct fake_conf *conf)
 	b->conf = *conf;
 	b->conf.job = conf->job != NULL ? conf->job : "job";
 	b->conf.secret = conf->secret != NULL ? conf->secret : "secret";
-	b->conf.endpoints = conf->endpoints != 0 ? conf->endpoints : 1;
+	b->conf.endpoints = conf->endpoints != 0 ? conf->endpoints : fake_threads;
 	b->conf.mtu = conf->mtu != 0 ? conf->mtu : 1500;
 	b->conf.window = conf->window != 0 ? conf->window : 64;
 	b->conf.lease_ms = conf->lease_ms != 0 ? conf->lease_ms : 10000;

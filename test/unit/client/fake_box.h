@@ -16,12 +16,15 @@
 #include <stdint.h>
 #include <string.h>
 
+/** Threads of the workers under test: 1, but in programs with threads_2.c or threads_3.c. */
+extern unsigned fake_threads;
+
 struct fake_conf {
 	const char *job, *secret; /* NULL: "job", "secret" */
 	unsigned workers;
 	unsigned slots;     /* of the job (R5.2b), 16 at most; 0: as many as workers */
 	bool no_slots;      /* a box that does not know them, and takes the JOIN none the less */
-	unsigned endpoints; /* 0: 1 */
+	unsigned endpoints; /* 0: fake_threads */
 	unsigned mtu;       /* 0: 1500 */
 	unsigned window;    /* 0: 64 */
 	unsigned lease_ms;  /* 0: 10000 */

@@ -54,6 +54,7 @@ harness_conf(const struct fake_box *b, int worker, unsigned workers)
 	conf.worker = worker;
 	conf.workers = workers;
 	conf.mtu = 1500;
+	conf.threads = fake_threads;
 	/* only what hangs: the machine may have other work */
 	conf.timeout_ms = conf.join_timeout_ms = 120000;
 	conf.host = worker >= 0 ? (worker == 0 ? "gpu0" : worker == 1 ? "gpu1" : "gpuN") : "any";

@@ -189,6 +189,10 @@ test_insecure(void)
 	conf.job = "j\xff";
 	CU_ASSERT_EQUAL(pbox_client_open(&c, &conf, &err), PBOX_C_INVALID);
 	HAS("not UTF-8");
+	conf.job = "job";
+	conf.threads = 65;
+	CU_ASSERT_EQUAL(pbox_client_open(&c, &conf, &err), PBOX_C_INVALID);
+	HAS("threads is 65; 1 to 64 are taken");
 	fake_stop(b);
 }
 

@@ -246,7 +246,7 @@ test_refused(void)
 	HAS("parameters on the box (mode 1)");
 	/* an array that the optimiser has not: the box drops it */
 	CU_ASSERT_EQUAL(run(p, PBOX_CLIENT_FETCH, 2, 500), PBOX_C_DEADLINE);
-	HAS("fetch of tensor 'w'");
+	HAS("fetch of tensor '");
 	pbox_client_close(p->c);
 	free(p);
 	fake_stop(b);

@@ -267,7 +267,7 @@ test_register(void)
 	CU_ASSERT_EQUAL(pbox_client_transport_register(NULL, &err), PBOX_C_INVALID);
 	o.abi++;
 	CU_ASSERT_EQUAL(pbox_client_transport_register(&o, &err), PBOX_C_INVALID);
-	HAS("speaks interface 2, this library 1");
+	HAS("speaks interface 3, this library 2");
 	o.abi--;
 	o.name = "../x";
 	CU_ASSERT_EQUAL(pbox_client_transport_register(&o, &err), PBOX_C_INVALID);

@@ -358,7 +358,7 @@ test_pull_beside_push(void)
 				answer(&b, PBOX_RESULT, 5, result[i]);
 			CU_ASSERT(is_finished(pull) == (i == 1));
 			answer(&b, PBOX_RESULT, 5, result[i]);
-			UNIT_EQ_U64(x.w->count.rx_duplicates, 2 * (i + 1));
+			UNIT_EQ_U64(x.w->lane[0]->count.rx_duplicates, 2 * (i + 1));
 			/* what came is retained for the fragment of both lanes */
 			UNIT_EQ_U64(x.t->retained[FRAGMENTS - 2 + i].version, 5);
 			CU_ASSERT(x.t->retained[FRAGMENTS - 2 + i].have);
@@ -395,7 +395,7 @@ test_rounds_have_one_lane(void)
 	answer(&a, PBOX_RESULT, 1, NULL);
 	answer(&b, PBOX_RESULT, 1, NULL);
 	CU_ASSERT(is_finished(pull));
-	UNIT_EQ_U64(x.w->count.rx_duplicates, 1);
+	UNIT_EQ_U64(x.w->lane[0]->count.rx_duplicates, 1);
 	CU_ASSERT(x.s->pulls == NULL); /* rounds do without */
 	end();
 }
@@ -487,11 +487,11 @@ test_clock_never_goes_back(void)
 	UNIT_EQ_U64(x.s->ep[0].in_flight, 3);
 	UNIT_EQ_U64(k->last.version, 6);
 	answer(&a, PBOX_RESULT, 5, NULL);
-	UNIT_EQ_U64(x.w->count.rx_duplicates, 1);
+	UNIT_EQ_U64(x.w->lane[0]->count.rx_duplicates, 1);
 	UNIT_EQ_U64(k->last.version, 6);
 	b.base = 0;
 	answer(&b, PBOX_RESULT, 7, NULL); /* and without the push */
-	UNIT_EQ_U64(x.w->count.rx_duplicates, 2);
+	UNIT_EQ_U64(x.w->lane[0]->count.rx_duplicates, 2);
 	b.base = 1;
 	answer(&b, PBOX_RESULT, 7, NULL);
 	UNIT_EQ_U64(k->last.version, 7);

@@ -34,6 +34,7 @@ struct end {
 
 struct worker {
 	struct pbox_worker c;
+	struct lane *lane;
 	struct session s;
 	struct ep ep;
 	struct pbox_worker_table table, *tables[1];
@@ -140,7 +141,7 @@ flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
 	const struct pbox_worker *c = ep->s->w;
 	struct pbox_hdr h = {.type = probe ? PBOX_PULL : fl->type,
 		.worker = (uint16_t)c->worker,
-		.ts = (uint32_t)(c->now / NS_PER_US),
+		.ts = (uint32_t)(ep->lane->now / NS_PER_US),
 		.frag = (uint16_t)(fl->frag - world->worker[c->worker]->frag)};
 
 	if (!probe)
@@ -151,8 +152,8 @@ flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
 	fl->seq = ++ep->seq;
 	if (fl->order == 0)
 		fl->order = fl->seq;
-	fl->sent_ns = c->now;
-	timer_append(ep, fl, c->now);
+	fl->sent_ns = ep->lane->now;
+	timer_append(ep, fl, ep->lane->now);
 }
 
 static void
@@ -173,18 +174,18 @@ worker_frame(struct worker *w, const struct pbox_hdr *h)
 {
 	struct flight *fl = &w->ep.flight[w->frag[h->frag].flight];
 
-	w->ep.last_rx = w->c.now;
+	w->ep.last_rx = w->lane->now;
 	if (w->done[h->frag]) {
 		w->duplicates += h->type == PBOX_RESULT;
 		return;
 	}
-	loss_answer(&w->ep, fl, h, w->c.now);
+	loss_answer(&w->ep, fl, h, w->lane->now);
 	if (h->type == PBOX_WAIT) {
 		loss_wait(&w->ep, fl, h);
 		return;
 	}
-	loss_result(&w->ep, fl, h, w->c.now);
-	window_answered(&w->ep.win, w->ep.limited, w->c.now);
+	loss_result(&w->ep, fl, h, w->lane->now);
+	window_answered(&w->ep.win, w->ep.limited, w->lane->now);
 	w->done[h->frag] = true;
 	w->left--;
 	land(w, fl);
@@ -202,7 +203,7 @@ worker_pump(struct worker *w)
 
 		ep->free = fl->next;
 		*fl = (struct flight){.frag = f, .type = PBOX_PUSHPULL, .state = FLIGHT_SENT};
-		fl->first_ns = w->c.now;
+		fl->first_ns = w->lane->now;
 		f->flight = (uint16_t)(fl - ep->flight);
 		f->round = 1;
 		ep->in_flight++;
@@ -221,7 +222,11 @@ worker_make(unsigned number, uint32_t window)
 	CU_ASSERT_FATAL(w != NULL);
 	w->c.worker = (uint16_t)number;
 	w->c.table = w->tables;
-	w->s.w = &w->c;
+	w->lane = aligned_alloc(_Alignof(struct lane), sizeof(*w->lane));
+	CU_ASSERT_FATAL(w->lane != NULL);
+	memset(w->lane, 0, sizeof(*w->lane));
+	w->lane->w = w->s.w = &w->c;
+	w->ep.lane = w->lane;
 	w->ep.s = &w->s;
 	w->tables[0] = &w->table;
 	w->table.discipline = &worker_rounds;
@@ -244,7 +249,7 @@ turn(unsigned i)
 	struct worker *w = i < WORKERS ? world->worker[i] : NULL;
 
 	if (w != NULL)
-		w->c.now = world->now;
+		w->lane->now = world->now;
 	for (; e->head != e->tail && e->queue[e->head % QUEUE].at <= world->now; e->head++) {
 		if (w != NULL)
 			worker_frame(w, &e->queue[e->head % QUEUE].h);
@@ -253,7 +258,7 @@ turn(unsigned i)
 	}
 	if (w != NULL) {
 		loss_evidence(&w->ep);
-		loss_timers(&w->ep, w->c.now);
+		loss_timers(&w->ep, w->lane->now);
 		worker_pump(w);
 	}
 	e->turn = world->now + 50 * NS_PER_US +
@@ -288,9 +293,10 @@ one_round(const struct world *like, uint64_t seed, double *probes, double *dupli
 	for (unsigned i = 0; i < WORKERS; i++) {
 		struct worker *w = here.worker[i];
 
-		*probes += (double)w->c.count.probes / FRAGMENTS / WORKERS;
+		*probes += (double)w->lane->count.probes / FRAGMENTS / WORKERS;
 		*duplicates += (double)w->duplicates / FRAGMENTS / WORKERS;
 		free(w->ep.flight);
+		free(w->lane);
 		free(w);
 	}
 	for (unsigned i = 0; i <= WORKERS; i++)

@@ -35,7 +35,7 @@ class Conf(ct.Structure):
         ("transport", ct.c_char_p), ("transport_args", ct.c_char_p),
         ("keep_copies", ct.c_int), ("policy", ct.c_uint), ("auth", ct.c_uint),
         ("patience_ms", ct.c_uint), ("left_ms", ct.c_uint), ("run", ct.c_char_p),
-        ("slots", ct.c_uint),
+        ("slots", ct.c_uint), ("threads", ct.c_uint),
     ]
 
 

@@ -541,6 +541,8 @@ class Client:
              brings them (Table.pushpull_nodes). Operations without nodes add each worker's
              contribution once, in an order that depends on the number of workers; with
              op="mean", whose N is the number of slots, they are refused
+    threads  progress threads, each with a part of the box's endpoints, and no more than it has; None: the variable PBOX_THREADS,
+             or 0: the CPUs of this process, shared among the workers of its host (LOCAL_WORLD_SIZE, which torchrun sets)
     """
 
     def __init__(self, box: str, job: str, secret: str = "", worker: Optional[int] = None,
@@ -553,7 +555,7 @@ class Client:
                  transport: Optional[str] = None,
                  transport_args: Optional[str] = None, keep_copies: bool = True,
                  auth: Optional[str] = None, run: Optional[str] = None,
-                 slots: Optional[int] = None) -> None:
+                 slots: Optional[int] = None, threads: Optional[int] = None) -> None:
         self._p: Optional[ct.c_void_p] = None
         self._pid = os.getpid()
         self._cond = threading.Condition()
@@ -609,6 +611,13 @@ class Client:
         self.run = os.environ.get("PBOX_RUN", "") if run is None else run
         conf.run = _checks.text(self.run, "run") or None
         conf.slots = slots or 0
+        if threads is None:
+            said = os.environ.get("PBOX_THREADS", "") or "0"
+            if not said.isdecimal():
+                raise PBoxInvalid(f"PBOX_THREADS of the environment is {said!r}: set it to a number of threads, or to 0 for as many "
+                                  "as this process has CPUs")
+            threads = int(said)
+        conf.threads = _checks.whole(threads, "threads", _checks.U32)
         opened: List[ct.c_void_p] = []
         abandoned = threading.Event()
         lock = threading.Lock()

@@ -389,6 +389,7 @@ class Tables(Case):
                 ("workers", 2 ** 32 + 1, "is 4294967297"), ("workers", 0, "is 0"), ("workers", 1.0, "is 1.0"),
                 ("mtu", 2 ** 32 + 1500, "is 4294968796"), ("window", -1, "is -1"), ("spin", 1e5, "is 100000"),
                 ("min_rto", float("nan"), "is nan"), ("slots", 4.0, "is 4.0"), ("slots", 2 ** 40 + 4, "is 1099511627780"),
+                ("threads", 2.0, "is 2.0"), ("threads", -1, "is -1"),
                 ("timeout", "3", "is '3'"), ("lease", 1e9, r"is 1e\+09"), ("patience", -1, "is -1"),
                 ("run", "a\0b", "has a NUL"), ("host", "a\0b", "has a NUL"), ("bind", 3, "is 3"),
                 ("transport_args", "a\0b", "has a NUL"))):
@@ -398,6 +399,9 @@ class Tables(Case):
             pbox.Client("box", "j", "s\0t", 0, 1)
         with self.assertRaisesRegex(pbox.PBoxInvalid, "worker is 0.5"):
             pbox.Client("box", "j", "s", 0.5, 2)
+        with unittest.mock.patch.dict(os.environ, PBOX_THREADS="two"), \
+                self.assertRaisesRegex(pbox.PBoxInvalid, "PBOX_THREADS of the environment is 'two'"):
+            pbox.Client("box", "j", "s", 0, 1)
         self.assertEqual(self.lib.clients, {})
 
     def test_mismatch(self):

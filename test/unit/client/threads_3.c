@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/* The same tests, with clients of three progress threads. */
+
+#include "fake_box.h"
+
+static void __attribute__((constructor)) threads_3(void)
+{
+	fake_threads = 3;
+}

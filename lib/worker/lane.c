@@ -65,15 +65,15 @@ is_mixed(const struct pbox_worker *w)
 void
 lane_settle_all(struct pbox_worker *w)
 {
-	bool steady =
-		w->lanes > 1 && !w->failed && !w->shut && !w->planned && w->declaring.d == NULL;
+	bool steady = w->lanes > 1 && !w->failed && !w->shut && !w->planned &&
+		      w->declaring.d == NULL && !w->renumbered && !w->astray;
 
 	if (w->lanes == 1)
 		return;
 	for (unsigned i = 0; i < w->boxes; i++) {
 		const struct session *s = w->box[i];
 
-		steady &= s->phase == SESSION_OPEN && !s->rejoin.joining &&
+		steady &= s->phase == SESSION_OPEN && s->listed && !s->rejoin.joining &&
 			  s->rejoin.phase == PHASE_NONE && s->doubt_ns == 0 && s->last_rx != 0;
 	}
 	if (steady && !w->steady)

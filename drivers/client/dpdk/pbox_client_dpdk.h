@@ -35,6 +35,9 @@
  * Ports: each client has one of its own. It stays configured when the client closes, for the next
  * one that asks for it, with an MTU up to the first one's. No other part of the program may use it.
  *
+ * Threads: a client has one progress thread, whatever pbox_client_conf.threads says: more of them would need a port that gives
+ * the answers of each endpoint to a queue of its own, and many do not.
+ *
  * Memory: pbox_client_alloc() gives memory that the port can send from. So does memory that EAL
  * knows otherwise (rte_malloc, or rte_extmem_register with rte_dev_dma_map for this device).
  * Everything else is copied once, into the packet; pbox_client_stats counts both.

@@ -121,7 +121,7 @@ flight_launch(struct ep *ep, struct frag *f, uint8_t type, bool overtakes)
 		.first_ns = ep->lane->now};
 	f->state = FRAG_FLIGHT;
 	f->flight = (uint16_t)(fl - ep->flight);
-	fl->again = flight_is_push(fl) && table_first_op(w->table[f->table], f)->again;
+	fl->again = flight_is_push(fl) && table_pushes_again(w->table[f->table], f);
 	if (flight_is_push(fl) && !fl->again)
 		w->table[f->table]->discipline->push(f);
 	ep->in_flight++;

@@ -391,6 +391,13 @@ void table_scatter(const struct pbox_worker_table *t, const struct frag *f, uint
 const struct pbox_worker_op *table_first_op(
 	const struct pbox_worker_table *t, const struct frag *f);
 
+/** Is the push that comes next one of the round of the last one (R15.8)? Where the box has lost that, it is a first one. */
+static inline bool
+table_pushes_again(const struct pbox_worker_table *t, const struct frag *f)
+{
+	return table_first_op(t, f)->again && !f->lost;
+}
+
 /* transfer.c: ready fragments -> flights; answers -> finished pieces */
 /** What the endpoints of the lane may send. */
 void transfer_pump(struct session *s, const struct lane *l);

@@ -27,7 +27,7 @@ piece_round(const struct pbox_worker *w, const struct pbox_worker_table *t, cons
 	else if (sent) /* the round of the fragment is its own */
 		e = e->next;
 	for (; e != NULL; e = e->next)
-		round += op_pushes(e->op) && !op_fails(e->op) && !e->op->again;
+		round += op_pushes(e->op) && !op_fails(e->op) && (!e->op->again || f->lost);
 	return round;
 }
 

@@ -100,7 +100,7 @@ static void
 skip_fragment(struct pbox_worker *w, struct pbox_worker_table *t, struct frag *f)
 {
 	mark_more(t, f);
-	if (!table_first_op(t, f)->again)
+	if (!table_pushes_again(t, f))
 		t->discipline->push(f);
 	for (unsigned i = 0; i < f->pieces; i++)
 		queue_piece_finish(w, t, &t->piece[f->piece + i]);

@@ -96,6 +96,8 @@ keep_contribution(
 	c->weight = f->hdr.weight;
 	c->unverified = f->unverified;
 	c->level = (uint8_t)n.level;
+	if (n.named)
+		c->worker = f->hdr.worker;
 	if (n.named && n.level < r->level)
 		r->level = c->level;
 	if (n.named && !r->listed)
@@ -262,10 +264,15 @@ replace_contribution(
 
 	if (!c->unverified || c->handle == NULL || f->hdr.length == 0)
 		return false;
+	/* with a plan it may be a part of what is there, which another worker has brought */
+	if (n.named && (!pbox_bit_get(r->nodes, n.first) || c->level != n.level))
+		return false;
 	rounds_release(s, g->j, r, n.first, n.first + 1);
 	c->handle = f->handle;
 	c->weight = f->hdr.weight;
 	c->unverified = false;
+	if (n.named)
+		c->worker = f->hdr.worker;
 	r->payload[n.first] = f->payload;
 	/* what the other one wished may be damaged, too */
 	pbox_bit_clear(r->want, f->hdr.worker);
@@ -322,8 +329,9 @@ has_rate(const struct target *g, uint32_t round)
  * a slot in common, also of two processes that had the number one after the other. Nodes that are cut to the slots that the
  * job has are of many levels; of these it gets the highest, so that what can be summed in large nodes is; not where slots
  * have weights, which are one each. */
-/* Of a job with a plan: the range of its worker that the node is in, in the round of the frame. Or all of its slots were
- * its worker's, and have been given to others (late): then the node is the range. */
+/* Of a job with a plan: all slots of the node are its worker's in the round of the frame, or nobody's: after a restart of the
+ * box, before workers have said what they own, anyone may bring them. How they were cut does not matter: a worker may not have
+ * heard yet. Or some were its worker's, and have been given to others (late). */
 static __attribute__((noinline, cold)) bool
 planned_range(const struct target *g, const struct pbox_frame *f, struct pbox_node node,
 	unsigned *first, unsigned *last, struct slots *n)
@@ -331,29 +339,15 @@ planned_range(const struct target *g, const struct pbox_frame *f, struct pbox_no
 	const struct pbox_shard_job *j = g->j;
 	const uint16_t *map = slots_map(j, f->hdr.round);
 	unsigned w = f->hdr.worker, end = pbox_node_end(node, j->slots);
-	unsigned from = node.first, to = node.first + 1u;
 
-	if ((map[from] & PBOX_SLOT_WORKER) == w) {
-		while (from > 0 && (map[from] & PBOX_SLOT_CUT) == 0 &&
-			(map[from - 1] & PBOX_SLOT_WORKER) == w)
-			from--;
-		while (to < j->slots && map[to] == w)
-			to++;
-		*first = from;
-		*last = to;
-		if (end <= to)
-			return true;
+	for (unsigned slot = node.first; slot < end; slot++) {
+		unsigned owner = map[slot] & PBOX_SLOT_WORKER;
+
+		n->late |= owner != w && owner != PBOX_SLOT_NOBODY;
 	}
-	/* after a restart of the box, before workers have said what they own: anyone may bring them */
-	while (from < end && (map[from] & PBOX_SLOT_WORKER) == PBOX_SLOT_NOBODY)
-		from++;
-	n->late = from < end;
-	for (unsigned slot = node.first; slot < end && n->late; slot++)
-		if ((map[slot] & PBOX_SLOT_WORKER) != w && j->former[slot] != w)
-			return false;
 	*first = node.first;
 	*last = end;
-	return true;
+	return !n->late || j->member[w].passed_over;
 }
 
 static __attribute__((noinline)) bool
@@ -389,15 +383,33 @@ is_there(const struct pbox_record *r, struct slots n)
 	return r != NULL && pbox_bit_get(r->has, n.first);
 }
 
-/* With a plan, after a restart of the box, slots may be nobody's: then nodes of several workers may meet, and no slot counts
- * twice. */
+/* With a plan slots may have been cut otherwise by who had them before, also after a restart of the box, when they are
+ * nobody's. */
 static __attribute__((noinline, cold)) bool
-is_partly_there(const struct target *g, struct slots n)
+is_partly_there(const struct target *g, const struct pbox_frame *f, struct slots n)
 {
 	const struct pbox_record *r = g->fragment->record;
-	unsigned there = r != NULL ? bits_count(r->has, n.first, n.first + n.n) : 0;
+	unsigned there;
 
+	if (r == NULL || !initialised(g) ||
+		pbox_serial_diff(f->hdr.round, g->fragment->version) != 1)
+		return false;
+	there = bits_count(r->has, n.first, n.first + n.n);
 	return there > 0 && there < n.n;
+}
+
+/* No slot counts twice: nodes that are a part of this one make way for it. False: some are summed already. */
+static __attribute__((noinline, cold)) bool
+parts_make_way(struct pbox_shard *s, const struct target *g, struct slots n)
+{
+	struct pbox_record *r = g->fragment->record;
+	unsigned end = n.first + n.n;
+
+	if (n.first < r->round.folded)
+		return false;
+	for (unsigned slot = n.first; (slot = bits_next(r->nodes, slot, end)) < end; slot++)
+		rounds_drop_node(s, g, slot);
+	return true;
 }
 
 /* A node of slots that were given to others: it counts for nothing, and its worker waits as if it did (R15.7). */
@@ -493,8 +505,16 @@ contribute_named(struct pbox_shard *s, const struct target *g, const struct pbox
 {
 	struct slots n = {.named = true};
 
-	if (!named_slots(g, f, &n) || (g->j->planned && !n.late && is_partly_there(g, n)))
+	if (!named_slots(g, f, &n)) {
 		n = (struct slots){.named = true};
+	} else if (g->j->planned && !n.late && is_partly_there(g, f, n)) {
+		if (f->unverified && !shard_verify(f)) {
+			shard_count(s, PBOX_SS_DROP_CRC);
+			return false;
+		}
+		if (!parts_make_way(s, g, n))
+			n = (struct slots){.named = true};
+	}
 	return contribute(s, g, f, n);
 }
 

@@ -104,6 +104,8 @@ void rounds_wait_says(const struct target *g, unsigned worker, struct pbox_hdr *
 bool rounds_has_brought(const struct target *g, unsigned worker);
 
 /* rounds_sum.c */
+/* The contribution that begins with this slot counts no more. */
+void rounds_drop_node(struct pbox_shard *s, const struct target *g, unsigned slot);
 void rounds_fold(struct pbox_shard *s, const struct target *g);
 /* Give back the sums of the folded nodes that begin with slot `first` or after it. */
 void rounds_unfold(struct pbox_shard_job *j, struct pbox_record *r, unsigned first);

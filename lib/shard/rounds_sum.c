@@ -106,18 +106,27 @@ samples_of(const struct pbox_shard_job *j, const struct pbox_record *r)
 	return samples;
 }
 
-/* Forget the contribution that begins with this slot, with all that its worker asked for, and ask for it again. */
+void
+rounds_drop_node(struct pbox_shard *s, const struct target *g, unsigned slot)
+{
+	struct pbox_record *r = g->fragment->record;
+
+	rounds_release(s, g->j, r, slot, slot + 1);
+	r->from[slot].unverified = false;
+	slots_go(r, slots_at(g->j, r, slot));
+	shard_count(s, PBOX_SS_TAKEN_BACK);
+}
+
+/* Forget the contribution that begins with this slot, with all that its worker asked for, and ask for it again. With a plan the
+ * slot may be another worker's, or nobody's, by now. */
 static void
 rounds_forget(struct pbox_shard *s, const struct target *g, unsigned slot)
 {
 	struct pbox_record *r = g->fragment->record;
-	unsigned w = slots_owner(g, slot);
+	unsigned w = g->j->planned ? r->from[slot].worker : slots_owner(g, slot);
 
-	rounds_release(s, g->j, r, slot, slot + 1);
-	r->from[slot].unverified = false;
 	pbox_bit_clear(r->want, w); /* it may have been this frame's wish: nothing of it stays */
-	slots_go(r, slots_at(g->j, r, slot));
-	shard_count(s, PBOX_SS_TAKEN_BACK);
+	rounds_drop_node(s, g, slot);
 	shard_send_taken_back(s, g, w, r->from[w].ts);
 }
 

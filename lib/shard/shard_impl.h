@@ -37,6 +37,7 @@ struct shard_member {
 		refused; /* round of a contribution that was not taken: what it sends later counts */
 	bool ce;         /* to be echoed with the next answer */
 	bool pushpull;   /* its newest contribution asked for the result */
+	bool passed_over; /* slots of it were given to others within a plan (R15.7) */
 
 	uint64_t last __attribute__((aligned(PBOX_CACHE_LINE))); /* counters, too */
 	uint64_t waited_ns, pulls, repeats;
@@ -59,7 +60,8 @@ struct contribution {
 	void *handle;               /* NULL: nothing is held */
 	uint32_t weight, ts, at_us; /* ts, at_us: of the wish */
 	bool unverified;
-	uint8_t level; /* of the node that it is */
+	uint8_t level;   /* of the node that it is */
+	uint16_t worker; /* that brought it; in jobs with slots alone */
 };
 
 /* Which version a worker holds of a fragment that is being restored. */
@@ -145,7 +147,6 @@ struct pbox_shard_job {
 	uint64_t *expected;                     /* and which */
 	uint32_t members_set;                   /* it is another one with each MEMBERS */
 	struct pbox_job_owners owners;          /* shard_owners.c */
-	uint16_t *former; /* by slot: who had it last before, since map[1] began */
 	struct pbox_shard_inbox inbox;
 	struct pbox_arena *arena; /* of all of it: on the NUMA node of the core */
 	void *acc_mem;

@@ -59,10 +59,8 @@ job_layout(struct pbox_shard_job *j, const struct pbox_shard_room *room)
 			j->inbox.owners.map[i] =
 				(uint16_t *)(void *)(base + map + (2 + i) * map_bytes);
 		}
-		if (room->planned)
-			j->former = (uint16_t *)(void *)(base + map + 4 * map_bytes);
 	}
-	return pbox_pad_line(map + 5 * map_bytes);
+	return pbox_pad_line(map + 4 * map_bytes);
 }
 
 size_t

@@ -19,14 +19,12 @@ shard_owners_begin(struct pbox_shard_job *j)
 {
 	plan_0(j, j->owners.map[0]);
 	plan_0(j, j->owners.map[1]);
-	for (unsigned slot = 0; slot < j->slots; slot++)
-		j->former[slot] = PBOX_SLOT_NOBODY;
 }
 
-/* Slots that changed hands within a plan: what their earlier owners bring of them late is no error. A plan that only begins later
+/* Slots that changed hands within a plan, perhaps more than once: what their earlier owners bring late is no error. A plan that only begins later
  * than was said is the same. When another plan is there map[0] is that of the older rounds, which was the newest one. */
 static void
-note_former(struct pbox_shard_job *j, const struct pbox_job_owners *now)
+note_passed_over(struct pbox_shard_job *j, const struct pbox_job_owners *now)
 {
 	bool same = now->from == 0 || (j->owners.from != 0 && now->plan == j->owners.plan);
 	unsigned maps = same ? 2 : 1, newest = !same && j->owners.from != 0;
@@ -37,7 +35,7 @@ note_former(struct pbox_shard_job *j, const struct pbox_job_owners *now)
 			unsigned is = now->map[i][slot] & PBOX_SLOT_WORKER;
 
 			if (was != is && was != PBOX_SLOT_NOBODY)
-				j->former[slot] = (uint16_t)was;
+				j->member[was].passed_over = true;
 		}
 }
 
@@ -47,18 +45,20 @@ shard_owners_changed(struct pbox_shard *s, struct pbox_shard_job *j)
 	const struct pbox_job_owners *now = &j->inbox.owners;
 	size_t bytes = j->slots * sizeof(*now->map[0]);
 	struct target g;
+	bool other;
 
 	PBOX_ASSERT(j->planned);
-	if (memcmp(now->map[0], j->owners.map[0], bytes) != 0 ||
-		memcmp(now->map[1], j->owners.map[1], bytes) != 0)
-		for (uint32_t i = 0; shard_record_next(j, &i, &g) != NULL;)
-			g.st->discipline->owners(s, &g);
-	note_former(j, now);
+	other = memcmp(now->map[0], j->owners.map[0], bytes) != 0 ||
+		memcmp(now->map[1], j->owners.map[1], bytes) != 0;
+	note_passed_over(j, now);
 	for (unsigned i = 0; i < 2; i++)
 		memcpy(j->owners.map[i], now->map[i], bytes);
 	j->owners.from = now->from;
 	j->owners.plan = now->plan;
 	j->owners.edition = now->edition;
 	j->edition = (uint8_t)now->edition;
+	/* what is damaged is asked for again by what holds from now on */
+	for (uint32_t i = 0; other && shard_record_next(j, &i, &g) != NULL;)
+		g.st->discipline->owners(s, &g);
 	shard_finish_ready(s);
 }

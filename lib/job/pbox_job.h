@@ -41,6 +41,7 @@ struct pbox_member {
 	uint8_t left;  /**< how its session ended, or that it was refused: enum pbox_left */
 	bool welcome_owed;
 	bool removed;      /**< the job goes on without it (R8.5) */
+	bool missed;       /**< policy reassign: it has not come back after a restart of the box */
 	uint32_t declared; /**< tables declared completely */
 	/** Tables that this session has been given all of the map of, and earlier ones of its number (R12.6). */
 	uint32_t mapped, mapped_before;

@@ -117,7 +117,7 @@ build(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
 }
 
 /* All workers are here and have declared it. Counted again each time: workers come and go. Those that
- * the job goes on without are not waited for, but there must be somebody. */
+ * the job goes on without, or has waited for in vain, are not waited for, but there must be somebody. */
 static bool
 all_declared(const struct pbox_job *job, uint32_t table)
 {
@@ -128,10 +128,11 @@ all_declared(const struct pbox_job *job, uint32_t table)
 
 		if (mb->removed)
 			continue;
-		if ((mb->state != PBOX_MEMBER_JOINED && mb->state != PBOX_MEMBER_SILENT) ||
-			mb->declared <= table)
+		if ((mb->state == PBOX_MEMBER_JOINED || mb->state == PBOX_MEMBER_SILENT) &&
+			mb->declared > table)
+			n++;
+		else if (!mb->missed)
 			return false;
-		n++;
 	}
 	return n > 0;
 }

@@ -18,7 +18,7 @@
  *     registrar_run.c                which run a JOIN is of; a table that is past its beginning
  *     registrar_check.c              what a JOIN must agree with
  *     registrar_slices.c             what is done in slices
- *     registrar_work.c               work by plan
+ *     registrar_work.c _training.c   work by plan; what its workers train with
  *     registrar_view.c               what is to be seen
  *     registrar_room.c               what a job gets of the box
  *     registrar_boxes.c              a job at several boxes
@@ -413,6 +413,9 @@ void registrar_removed(struct pbox_registrar *r, struct pbox_job *job);
 /* Policy shrink after a restart of the box: who has not come back within its lease is removed. True: somebody
  * was, as of registrar_remove(). */
 bool registrar_remove_absent(struct pbox_registrar *r, struct pbox_job *job);
+/* Policy reassign after a restart of the box: the table waits no longer for who has not come back within its lease. Its
+ * slots are given away. */
+void registrar_miss_absent(struct pbox_registrar *r, struct pbox_job *job);
 /* And with one that has come back. */
 void registrar_expect(struct pbox_registrar *r, struct pbox_job *job, unsigned w);
 /* All shards know who is waited for. */
@@ -493,6 +496,17 @@ struct registrar_work_seen {
 	uint32_t round;
 	double seconds;
 };
+
+/* registrar_training.c: what workers by plan train with, as the first of them has said. */
+struct registrar_training {
+	bool said;
+	uint64_t seed, samples;
+	uint32_t batch, offset; /* trained - round */
+	uint16_t first_said;    /* who that was */
+};
+/* Does it train with what the others do? False: it was answered. */
+bool registrar_trains_alike(struct pbox_registrar *r, const struct pbox_frame *f,
+	struct registrar_training *k, const struct pbox_work_ask *m);
 
 /* Each in the file of its name. */
 extern const struct registrar_part registrar_event_part;

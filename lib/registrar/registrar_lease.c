@@ -43,6 +43,7 @@ lease_tick(struct pbox_registrar *r, struct pbox_job *job)
 	removed |= registrar_remove_absent(r, job);
 	if (removed)
 		registrar_removed(r, job);
+	registrar_miss_absent(r, job);
 }
 
 const struct registrar_part registrar_lease_part = {

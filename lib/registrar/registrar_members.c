@@ -64,21 +64,57 @@ registrar_expect(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 /* How long a job is waited for after a restart of the box, at least: R4.6b. */
 #define COME_BACK (2000 * NS_PER_MS)
 
-bool
-registrar_remove_absent(struct pbox_registrar *r, struct pbox_job *job)
+static bool
+has_waited(const struct pbox_registrar *r, const struct pbox_job *job)
 {
 	uint64_t lease = COME_BACK;
-	bool removed = false;
 
-	if (!job->resumed || job->policy != PBOX_POLICY_SHRINK)
-		return false;
 	for (unsigned w = 0; w < job->workers; w++)
 		if (job->member[w].lease_ms * NS_PER_MS > lease)
 			lease = job->member[w].lease_ms * NS_PER_MS;
-	if (r->listened_ns - job->begun_listened_ns <= lease)
+	return job->resumed && r->listened_ns - job->begun_listened_ns > lease;
+}
+
+bool
+registrar_remove_absent(struct pbox_registrar *r, struct pbox_job *job)
+{
+	bool removed = false;
+
+	if (job->policy != PBOX_POLICY_SHRINK || !has_waited(r, job))
 		return false;
 	for (unsigned w = 0; w < job->workers; w++)
 		if (job->member[w].state == PBOX_MEMBER_ABSENT)
 			removed |= registrar_remove(r, job, w);
 	return removed;
+}
+
+/* Its session is there, and nobody hears from it: what it holds is not waited for, either. */
+static void
+miss_silent(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
+{
+	registrar_event(r, PBOX_LOG_WARN,
+		"job '%s': worker %u (%s) has come back after a restart of the box, and is silent: its session ends",
+		job->name, w, job->member[w].host);
+	registrar_end_session(r, job, w);
+}
+
+void
+registrar_miss_absent(struct pbox_registrar *r, struct pbox_job *job)
+{
+	bool restored = job->n_tables > 0 && job->table[0]->built && !job->table[0]->restoring;
+	bool any = false;
+
+	if (job->policy != PBOX_POLICY_REASSIGN || restored || job->state != PBOX_JOB_OPEN ||
+		!has_waited(r, job))
+		return;
+	for (unsigned w = 0; w < job->workers; w++) {
+		struct pbox_member *m = &job->member[w];
+
+		if (m->state == PBOX_MEMBER_SILENT)
+			miss_silent(r, job, w);
+		any |= !m->missed && !registrar_has_session(job, w);
+		m->missed |= !registrar_has_session(job, w);
+	}
+	if (any)
+		registrar_parts_members(r, job);
 }

@@ -85,6 +85,33 @@ registrar_owners_give_as(
 	}
 }
 
+static bool
+is_border(const struct pbox_slot_range *range, unsigned n, unsigned slot)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (slot == range[i].first || slot == range[i].end)
+			return true;
+	return false;
+}
+
+/* Pieces of a worker that are neighbours become one, but for those that it has said to be its own: it may have brought these.
+ * (A shard lets parts make way for a node of them.) False: there are none. */
+bool
+registrar_owners_join(const struct pbox_job *job, uint16_t *map, unsigned w,
+	const struct pbox_slot_range *own, unsigned n)
+{
+	bool any = false;
+
+	for (unsigned slot = 1; slot < job->slots; slot++) {
+		if (registrar_owner_at(map, slot) != w || registrar_owner_at(map, slot - 1) != w ||
+			(map[slot] & PBOX_SLOT_CUT) == 0 || is_border(own, n, slot))
+			continue;
+		map[slot] &= (uint16_t)~PBOX_SLOT_CUT;
+		any = true;
+	}
+	return any;
+}
+
 /* The ranges of a worker. False: they have more nodes than a worker can bring. */
 bool
 registrar_owners_ranges(const struct pbox_job *job, const uint16_t *map, unsigned w,

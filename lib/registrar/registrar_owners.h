@@ -22,6 +22,8 @@ void registrar_owners_give_by_turns(
 	const struct pbox_job *job, const struct pbox_work *room, uint16_t *map, unsigned from);
 void registrar_owners_give_as(
 	const struct pbox_job *job, uint16_t *map, unsigned from, const uint16_t *owner);
+bool registrar_owners_join(const struct pbox_job *job, uint16_t *map, unsigned w,
+	const struct pbox_slot_range *own, unsigned n);
 bool registrar_owners_ranges(const struct pbox_job *job, const uint16_t *map, unsigned w,
 	struct pbox_slot_range *out, uint16_t *ranges);
 

@@ -41,17 +41,15 @@ struct work {
 	bool tell;      /* slots of the round in progress have changed hands: members are to ask */
 	bool announced; /* from_round of the plan that waits is not known yet */
 	bool claiming;  /* the box was started again: workers say what they own */
-	bool said;      /* a worker has said what it trains with: */
-	uint64_t seed, samples;
-	uint32_t batch, offset; /* trained - round */
-	uint16_t first_said;    /* who that was */
-	uint32_t plan[2];       /* numbers of the maps */
+	struct registrar_training training;
+	uint32_t plan[2]; /* numbers of the maps */
 	unsigned n_changes;
 	struct registrar_work_change change[CHANGES];
 };
 
 struct work_member {
 	bool claimed;
+	uint32_t edition; /* that it claimed by */
 	struct registrar_work_seen seen;
 };
 
@@ -245,29 +243,52 @@ is_member(const struct work *k, unsigned w)
 }
 
 static bool
-somebody_else_lives(struct pbox_registrar *r, const struct pbox_job *job, unsigned but)
+is_heard(const struct pbox_registrar *r, const struct pbox_job *job, unsigned w)
 {
-	for (unsigned w = 0; w < job->workers; w++)
-		if (w != but && registrar_has_session(job, w) && is_member(work_of(job), w) &&
-			pbox_registrar_silence(r, job, w, r->now_ns) < ASK_AFTER + 500 * NS_PER_MS)
-			return true;
-	return false;
+	return registrar_has_session(job, w) &&
+	       pbox_registrar_silence(r, job, w, r->now_ns) < ASK_AFTER + 500 * NS_PER_MS;
 }
 
-/* Who is silent is asked; who does not answer loses its slots, and keeps its session. */
+/* A member, to whom slots can be given. One that was taken for dead may wait for its round, and not ask: it is a member again
+ * where it is the only one that lives. */
+static bool
+somebody_else_lives(struct pbox_registrar *r, struct pbox_job *job, unsigned but)
+{
+	struct work *k = work_of(job);
+	const struct pbox_work_move *move;
+	unsigned back = job->workers;
+
+	for (unsigned w = 0; w < job->workers; w++) {
+		if (w == but || !is_heard(r, job, w))
+			continue;
+		if (is_member(k, w))
+			return true;
+		back = back < job->workers ? back : w;
+	}
+	if (back == job->workers)
+		return false;
+	pbox_work_join(k->room, back, &move);
+	return true;
+}
+
+static bool
+is_dead(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
+{
+	return !registrar_has_session(job, w) ||
+	       (pbox_registrar_silence(r, job, w, r->now_ns) >= ASK_AFTER &&
+		       registrar_ask_again(r, job, w) == REGISTRAR_DEAD);
+}
+
+/* Who is silent is asked; who does not answer loses its slots, and keeps its session. A session may have ended while nobody
+ * else was heard. */
 static void
 look_at_members(struct pbox_registrar *r, struct pbox_job *job)
 {
 	struct work *k = work_of(job);
 
-	for (unsigned w = 0; w < job->workers; w++) {
-		if (!is_member(k, w) || !registrar_has_session(job, w) ||
-			pbox_registrar_silence(r, job, w, r->now_ns) < ASK_AFTER)
-			continue;
-		if (registrar_ask_again(r, job, w) == REGISTRAR_DEAD &&
-			somebody_else_lives(r, job, w))
+	for (unsigned w = 0; w < job->workers; w++)
+		if (is_member(k, w) && is_dead(r, job, w) && somebody_else_lives(r, job, w))
 			work_gone(r, job, w);
-	}
 }
 
 static void
@@ -366,27 +387,51 @@ look_for_plan(struct pbox_registrar *r, struct pbox_job *job)
 		announce(r, job, &why);
 }
 
-/* After a restart of the box: all have said what they own, or had the time to. */
+/* It lives, and has not said what it owns. */
+static bool
+may_claim(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
+{
+	return !work_member_of(job, w)->claimed && !is_dead(r, job, w);
+}
+
+/* The longest lease, and as long as workers may take to come back. */
+static uint64_t
+claims_most(const struct pbox_job *job)
+{
+	uint64_t ns = RESTART_WAIT;
+
+	for (unsigned w = 0; w < job->workers; w++)
+		if (job->member[w].lease_ms * NS_PER_MS > ns)
+			ns = job->member[w].lease_ms * NS_PER_MS;
+	return ns;
+}
+
+/* After a restart of the box: all that live have said what they own, and the others had the time to. One may live and have no
+ * reason to ask, as its training has ended. */
 static void
 end_claims(struct pbox_registrar *r, struct pbox_job *job)
 {
 	struct work *k = work_of(job);
 	struct pbox_job_owners *o = &job->owners;
-	bool all = true, any = false;
+	bool all = true, any = false, waits = false;
 
+	if (job->table[TABLE]->restoring) /* nobody has got to that */
+		k->begun_ns = r->now_ns;
 	for (unsigned w = 0; w < job->workers; w++) {
 		all &= work_member_of(job, w)->claimed;
 		any |= work_member_of(job, w)->claimed;
+		waits |= may_claim(r, job, w);
 	}
-	if (!any || (!all && r->now_ns - k->begun_ns < RESTART_WAIT))
+	if (!any || (!all && r->now_ns - k->begun_ns < (waits ? claims_most(job) : RESTART_WAIT)))
 		return;
 	k->claiming = false;
 	for (unsigned slot = 0; slot < job->slots; slot++)
 		if (registrar_owner_at(o->map[0], slot) == PBOX_SLOT_NOBODY)
-			o->map[0][slot] = pbox_work_owners(k->room)[slot] | PBOX_SLOT_CUT;
+			o->map[0][slot] = pbox_work_owners(k->room)[slot];
 	memcpy(o->map[1], o->map[0], job->slots * sizeof(*o->map[0]));
 	pbox_work_adopt(k->room, o->map[0], PBOX_SLOT_WORKER);
 	publish(r, job);
+	look_at_members(r, job);
 }
 
 static void
@@ -411,6 +456,18 @@ work_tick(struct pbox_registrar *r, struct pbox_job *job)
 
 /* ---- WORK ------------------------------------------------------------------------------------ */
 
+/* Of two workers that claim a slot the one that has heard of later owners has it, then the one of the lower number. */
+static bool
+claims_more(const struct pbox_job *job, unsigned w, uint32_t edition, unsigned other)
+{
+	int32_t later;
+
+	if (other == PBOX_SLOT_NOBODY)
+		return true;
+	later = pbox_serial_diff(edition, work_member_of(job, other)->edition);
+	return later > 0 || (later == 0 && w < other);
+}
+
 static void
 claim(struct pbox_job *job, unsigned w, const struct pbox_work_ask *m)
 {
@@ -420,52 +477,15 @@ claim(struct pbox_job *job, unsigned w, const struct pbox_work_ask *m)
 		if (m->range[i].end > job->slots)
 			continue;
 		for (unsigned slot = m->range[i].first; slot < m->range[i].end; slot++)
-			if (registrar_owner_at(map, slot) == PBOX_SLOT_NOBODY)
+			if (claims_more(job, w, m->edition, registrar_owner_at(map, slot)))
 				map[slot] =
 					(uint16_t)(w |
 						   (slot == m->range[i].first ? PBOX_SLOT_CUT : 0));
 	}
+	work_member_of(job, w)->edition = m->edition;
 	if (pbox_serial_diff(m->edition, job->owners.edition) > 0)
 		job->owners.edition = m->edition;
 	work_member_of(job, w)->claimed = true;
-}
-
-/* Does it train with what the others do? False: it was answered. */
-static bool
-trains_alike(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job,
-	const struct pbox_work_ask *m)
-{
-	struct work *k = work_of(job);
-	uint32_t offset = m->trained - m->round;
-
-	if (m->seed == PBOX_WORK_NONE && m->samples == PBOX_WORK_NONE)
-		return true;
-	if (!k->said) {
-		k->said = true;
-		k->seed = m->seed;
-		k->samples = m->samples;
-		k->batch = m->batch;
-		k->offset = offset;
-		k->first_said = f->hdr.worker;
-	}
-	if (k->seed != m->seed)
-		return registrar_refuse(r, f, PBOX_E_MISMATCH, m->table,
-			"seed is %llu here and %llu at worker %u: give all the same",
-			(unsigned long long)m->seed, (unsigned long long)k->seed, k->first_said);
-	if (k->samples != m->samples)
-		return registrar_refuse(r, f, PBOX_E_MISMATCH, m->table,
-			"the data has %llu samples here and %llu at worker %u: give all the same data",
-			(unsigned long long)m->samples, (unsigned long long)k->samples,
-			k->first_said);
-	if (k->batch != m->batch)
-		return registrar_refuse(r, f, PBOX_E_MISMATCH, m->table,
-			"batch_size is %u here and %u at worker %u: give all the same", m->batch,
-			k->batch, k->first_said);
-	if (k->offset != offset)
-		return registrar_refuse(r, f, PBOX_E_MISMATCH, m->table,
-			"trained_rounds is %u before round %u here, and %u at worker %u: begin at the checkpoint of the others",
-			m->trained, m->round, m->round + k->offset, k->first_said);
-	return true;
 }
 
 static bool
@@ -495,6 +515,25 @@ take_report(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_jo
 	seen->round = m->round - 1;
 	seen->seconds = m->fixed + m->compute + m->up + m->down;
 	return true;
+}
+
+/* Where it has got more pieces than it can bring, some become one. */
+static void
+join_pieces(
+	struct pbox_registrar *r, struct pbox_job *job, unsigned w, const struct pbox_work_ask *m)
+{
+	const struct pbox_job_owners *o = &job->owners;
+	unsigned in = map_in(job, m->round);
+	struct pbox_slot_range range[PBOX_RANGE_NODES];
+	bool any = false;
+	uint16_t n;
+
+	if (!registrar_owners_ranges(job, o->map[in], w, range, &n))
+		any |= registrar_owners_join(job, o->map[in], w, m->range, m->ranges);
+	if (in == 0 && o->from != 0 && !registrar_owners_ranges(job, o->map[1], w, range, &n))
+		any |= registrar_owners_join(job, o->map[1], w, NULL, 0);
+	if (any)
+		publish(r, job);
 }
 
 static void
@@ -574,7 +613,7 @@ on_work(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *j
 			return;
 		}
 	}
-	if (!trains_alike(r, f, job, &m) || !take_report(r, f, job, &m))
+	if (!registrar_trains_alike(r, f, &k->training, &m) || !take_report(r, f, job, &m))
 		return;
 	if (!is_member(k, w)) {
 		n = pbox_work_join(k->room, w, &move);
@@ -586,6 +625,8 @@ on_work(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *j
 	}
 	if (is_settled(r, job))
 		look_for_plan(r, job);
+	if (is_settled(r, job) && !k->announced)
+		join_pieces(r, job, w, &m);
 	send_work(r, f, job, &m, is_settled(r, job) && !k->announced ? 0 : AGAIN_MS);
 }
 

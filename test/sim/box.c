@@ -165,6 +165,8 @@ sim_box_mail(struct sim *s, unsigned shard, void *p, bool to_shard)
 	struct pbox_mail *m = p;
 
 	s->box->mails--;
+	if (to_shard && m->kind == PBOX_MAIL_OWNERS)
+		sim_plan_mail(s, m);
 	if (to_shard)
 		s->code->shard_mail(s->box->shard[shard].engine, m, s->now);
 	else

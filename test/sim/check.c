@@ -124,6 +124,8 @@ sim_check_send(struct sim *s, const struct pbox_send *out)
 		sim_fail(s, "%s of another incarnation", pbox_type_name(h->type));
 	if (h->type == PBOX_WELCOME)
 		check_welcome(s, out, job);
+	if (h->type == PBOX_WORK_OK)
+		sim_plan_said(s, job, out);
 	if (h->type == PBOX_MAPPED)
 		check_mapped(s, out, job);
 	if (h->type == PBOX_RESULT || h->type == PBOX_WAIT || h->type == PBOX_RESTORE_OK ||
@@ -251,6 +253,7 @@ sim_box_check_end(struct sim *s)
 		lossless_hold &=
 			!sim_is_here(s, i) ||
 			(s->sc.job[i].restarts == 0 && s->sc.job[i].push_percent == 0 && /* R6.9 */
+				s->sc.job[i].deaths + s->sc.job[i].stops == 0 &&
 				!is_slot_by_slot(&s->sc.job[i]));
 	sim_box_check_counters(s);
 	for (unsigned i = 0; i < s->sc.shards; i++) {

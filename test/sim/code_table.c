@@ -30,6 +30,20 @@ request(struct pbox_worker *w, struct pbox_worker_request *r)
 	pbox_worker_request(w, r);
 }
 
+static int
+own(struct pbox_worker *w, uint32_t edition, const struct pbox_slot_range *range, unsigned n)
+{
+	pbox_worker_together(w, 0);
+	return pbox_worker_own(w, edition, range, n);
+}
+
+static bool
+owners_changed(const struct pbox_worker *w)
+{
+	pbox_worker_together((struct pbox_worker *)(uintptr_t)w, 0);
+	return pbox_worker_owners_changed(w);
+}
+
 const struct sim_code SIM_CODE_NAME = {
 	.shard_create = pbox_shard_create,
 	.shard_destroy = pbox_shard_destroy,
@@ -60,6 +74,8 @@ const struct sim_code SIM_CODE_NAME = {
 	.worker_table_nodes = pbox_worker_table_nodes,
 	.worker_table_node = pbox_worker_table_node,
 	.worker_submit = pbox_worker_submit,
+	.worker_own = own,
+	.worker_owners_changed = owners_changed,
 	.worker_finished = pbox_worker_finished,
 	.worker_request = request,
 	.worker_answered = pbox_worker_answered,

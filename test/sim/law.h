@@ -46,6 +46,8 @@ struct sim_law {
 
 /* Rounds (law_rounds.c, law_rounds_restart.c, law_slots.c). */
 extern const struct sim_law sim_law_rounds;
+/* The same by plan (law_plan.c). */
+extern const struct sim_law sim_law_plan;
 /* Clocks (law_clock.c). */
 extern const struct sim_law sim_law_clock;
 

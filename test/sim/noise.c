@@ -147,7 +147,8 @@ sim_noise(struct sim *s, const struct sim_packet *p, struct sim_fault *k, bool d
 		return;
 	if (drawn && !control) {
 		k->value[0] = pbox_random_u64(&s->box->random);
-		k->value[1] = sim_below(s, FORGERIES + (spec->slots > 0 ? FORGERIES_NODE : 0));
+		k->value[1] = sim_below(
+			s, FORGERIES + (spec->slots > 0 && !spec->plan ? FORGERIES_NODE : 0));
 	}
 	if (!sim_fault(s, k, SIM_FAULT_FORGE, drawn))
 		return;
@@ -235,8 +236,8 @@ may_halve(const struct sim_scenario *sc, unsigned job)
 {
 	const struct sim_job_spec *j = &sc->job[job];
 
-	return j->slots != 0 && !j->plain && !j->auth && j->restarts == 0 && j->rebinds == 0 &&
-	       j->replaced == 0 && !j->dies && !sim_crashes(sc, j->box);
+	return j->slots != 0 && !j->plain && !j->plan && !j->auth && j->restarts == 0 &&
+	       j->rebinds == 0 && j->replaced == 0 && !j->dies && !sim_crashes(sc, j->box);
 }
 
 void

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "law.h"
+#include "operations.h"
 
 /*
  * The program that uses a worker: it declares its tables, sets hyper-parameters, gives and fetches initial parameters,
@@ -15,232 +16,13 @@
  * A process that was killed and starts again has a checkpoint: the rounds of each table that were complete.
  */
 
-/* ---- operations ----------------------------------------------------------------------------------- */
-
-static void
-op_free(struct sim_op *o)
-{
-	*o->prev = o->next;
-	if (o->next != NULL)
-		o->next->prev = o->prev;
-	free(o->in);
-	free(o->node_in);
-	free(o->node_weight);
-	free(o->out);
-	free(o);
-}
-
-void
-sim_program_drop(struct sim_worker *w)
-{
-	while (w->ops != NULL)
-		op_free(w->ops);
-}
-
-static const struct sim_table_spec *
-table_spec(const struct sim *s, const struct sim_worker *w, unsigned table)
-{
-	return &s->sc.job[w->job].table[table];
-}
-
-static struct sim_push
-push_of(const struct sim *s, const struct sim_worker *w, const struct sim_op *o)
-{
-	const struct sim_job_spec *spec = &s->sc.job[w->job];
-
-	return (struct sim_push){.job = w->job,
-		.life = s->job[w->job].life,
-		.table = o->table,
-		.slot = sim_slots_of(spec, w->id),
-		.round = spec->first_round + o->round};
-}
-
-/* The bytes of a tensor in an operation: contribution, of a node of this width, or initial parameters. */
-static void
-fill(struct sim *s, const struct sim_worker *w, const struct sim_op *o, const struct sim_push *k,
-	unsigned width, uint32_t tensor, uint8_t *to)
-{
-	struct sim_job *j = &s->job[w->job];
-	unsigned size = pbox_format_size(table_spec(s, w, o->table)->fixed.push_format);
-
-	for (unsigned i = 0; i < j->tensor[o->table][tensor].n; i++) {
-		const struct sim_piece *p = &j->tensor[o->table][tensor].piece[i];
-
-		if (o->op.kind == PBOX_CLIENT_INIT)
-			sim_initial(&s->sc, w->job, j->life, o->table, p,
-				(float *)(void *)to + p->offset);
-		else
-			sim_node(&s->sc, k, width, p, to + p->offset * size);
-	}
-}
-
-/* The contributions of its nodes, which it sums itself. */
-static void
-bring_nodes(struct sim *s, struct sim_worker *w, struct sim_op *o, uint64_t elements)
-{
-	unsigned size = pbox_format_size(table_spec(s, w, o->table)->fixed.push_format);
-	unsigned nodes = s->code->worker_table_nodes(w->w, o->op.table), n = o->op.n;
-	struct sim_push k = push_of(s, w, o);
-	uint64_t at = 0;
-
-	o->in = calloc(nodes * elements + 1, size);
-	o->node_in = calloc(nodes * n + 1, sizeof(*o->node_in));
-	o->node_weight = calloc(nodes, sizeof(*o->node_weight));
-	PBOX_ASSERT(o->in != NULL && o->node_in != NULL && o->node_weight != NULL);
-	for (unsigned d = 0; d < nodes; d++) {
-		struct pbox_node node = s->code->worker_table_node(w->w, o->op.table, d);
-		unsigned width = 1u << node.level;
-
-		k.slot = node.first;
-		o->node_weight[d] = sim_node_weight(&s->sc, k, width);
-		for (unsigned i = 0; i < n; i++) {
-			uint32_t tensor = o->op.e[i].tensor;
-
-			o->node_in[d * n + i] = o->in + at * size;
-			fill(s, w, o, &k, width, tensor, o->in + at * size);
-			at += table_spec(s, w, o->table)->tensor[tensor].elements;
-		}
-	}
-	o->op.nodes = nodes;
-	o->op.node_in = o->node_in;
-	o->op.node_weight = o->node_weight;
-}
-
-static void
-bring_plain(struct sim *s, struct sim_worker *w, struct sim_op *o, uint64_t elements)
-{
-	const struct sim_table_spec *t = table_spec(s, w, o->table);
-	bool init = o->op.kind == PBOX_CLIENT_INIT;
-	unsigned size = init ? 4 : pbox_format_size(t->fixed.push_format);
-	struct sim_push k = push_of(s, w, o);
-	uint64_t at = 0;
-
-	o->in = calloc(elements + 1, size);
-	PBOX_ASSERT(o->in != NULL);
-	o->op.weight = init ? 0 : sim_weight(&s->sc, &k);
-	if (!init && sim_is_clock(t))
-		o->op.factor = sim_factor(&s->sc, &k);
-	for (unsigned i = 0; i < o->op.n; i++) {
-		o->op.e[i].in = o->in + at * size;
-		fill(s, w, o, &k, 1, o->op.e[i].tensor, o->in + at * size);
-		at += t->tensor[o->op.e[i].tensor].elements;
-	}
-}
-
-/* One operation on some tensors of a table. */
-static void
-submit(struct sim *s, struct sim_worker *w, unsigned table, enum pbox_client_kind kind,
-	uint32_t round, const uint32_t *tensor, unsigned n, bool counts)
-{
-	const struct sim_job_spec *spec = &s->sc.job[w->job];
-	const struct sim_table_spec *t = table_spec(s, w, table);
-	bool in = kind != PBOX_CLIENT_PULL,
-	     out = kind == PBOX_CLIENT_PULL || kind == PBOX_CLIENT_PUSHPULL;
-	struct sim_op *o = calloc(1, sizeof(*o) + SIM_LANES * n * sizeof(o->op.e[0]));
-	unsigned out_size = pbox_format_size(t->fixed.pull_format);
-	uint64_t elements = 0, at = 0;
-
-	PBOX_ASSERT(o != NULL);
-	for (unsigned i = 0; i < n; i++)
-		elements += t->tensor[tensor[i]].elements;
-	o->out = out ? malloc((elements + 1) * out_size) : NULL;
-	o->table = table;
-	o->round = round;
-	o->counts = counts;
-	o->next = w->ops;
-	o->prev = &w->ops;
-	if (w->ops != NULL)
-		w->ops->prev = &o->next;
-	w->ops = o;
-	o->op.table = w->table[table];
-	o->op.kind = (uint8_t)kind;
-	o->op.n = n;
-	for (unsigned i = 0; i < n; i++) {
-		o->op.e[i] = (struct pbox_worker_entry){.op = &o->op,
-			.tensor = tensor[i],
-			.out = out ? o->out + at * out_size : NULL};
-		at += t->tensor[tensor[i]].elements;
-	}
-	if (in && kind != PBOX_CLIENT_INIT && spec->slots != 0 && !spec->plain)
-		bring_nodes(s, w, o, elements);
-	else if (in)
-		bring_plain(s, w, o, elements);
-	s->code->worker_submit(w->w, &o->op);
-}
-
-static void
-submit_table(struct sim *s, struct sim_worker *w, unsigned table, enum pbox_client_kind kind,
-	uint32_t round)
-{
-	uint32_t tensor[SIM_TENSORS];
-	unsigned n = table_spec(s, w, table)->fixed.tensors;
-
-	for (unsigned i = 0; i < n; i++)
-		tensor[i] = i;
-	w->open[round & 1][table]++;
-	submit(s, w, table, kind, round, tensor, n, true);
-}
-
-/*
- * The tensors of a table in some order and in some groups, the same at all workers: a window is released by others'
- * contributions to the same fragments. Where one may come back in the middle of a round, its first one is of two rounds
- * (R6.9): the order is that of all rounds.
- */
-static void
-submit_round(struct sim *s, struct sim_worker *w, unsigned table, uint32_t round)
-{
-	const struct sim_table_spec *t = table_spec(s, w, table);
-	unsigned n = t->fixed.tensors, parity = round & 1;
-	uint32_t tensor[SIM_TENSORS], next;
-	uint64_t of = round;
-	struct pbox_random r;
-	bool restoring;
-
-	next = s->code->worker_next_round(w->w, w->table[table], &restoring);
-	if (next != s->sc.job[w->job].first_round + round && !restoring && !sim_is_empty(t) &&
-		!(sim_is_clock(t) && w->restarted) && !s->sc.job[w->job].shrink)
-		sim_fail(s,
-			"job %u worker %u: it submits round %u of table %u, and says that the next one is %u",
-			w->job, w->id, round, table, next);
-
-	if (s->sc.job[w->job].shrink)
-		of = 0;
-	pbox_random_seed(&r, sim_mix(sim_mix(s->sc.seed, w->job), of << 8 | table));
-	for (unsigned i = 0; i < n; i++)
-		tensor[i] = i;
-	for (unsigned i = n; i > 1; i--) {
-		unsigned k = (unsigned)pbox_random_below(&r, i);
-		uint32_t x = tensor[k];
-
-		tensor[k] = tensor[i - 1];
-		tensor[i - 1] = x;
-	}
-	for (unsigned at = 0; at < n;) {
-		unsigned left = n - at;
-		unsigned group = pbox_random_below(&r, 2) == 0
-					 ? left
-					 : 1 + (unsigned)pbox_random_below(&r, left);
-
-		if (pbox_random_below(&r, 100) < s->sc.job[w->job].push_percent) {
-			w->open[parity][table] += sim_is_clock(t);
-			submit(s, w, table, PBOX_CLIENT_PUSH, round, tensor + at, group,
-				sim_is_clock(t));
-			submit(s, w, table, PBOX_CLIENT_PULL, round, tensor + at, group, true);
-		} else {
-			submit(s, w, table, PBOX_CLIENT_PUSHPULL, round, tensor + at, group, true);
-		}
-		w->open[parity][table]++;
-		at += group;
-	}
-}
-
 /* ---- what completes ------------------------------------------------------------------------------- */
 
 static void
 check(struct sim *s, const struct sim_worker *w, const struct sim_op *o)
 {
 	struct sim_job *j = &s->job[w->job];
-	const struct sim_table_spec *t = table_spec(s, w, o->table);
+	const struct sim_table_spec *t = sim_table_spec_of(s, w, o->table);
 	unsigned size = pbox_format_size(t->fixed.pull_format);
 
 	/* one that came back into a run that went on without it does not know which versions it gets */
@@ -275,6 +57,8 @@ finished_ops(struct sim *s, struct sim_worker *w)
 		struct sim_op *o = (struct sim_op *)((char *)op - offsetof(struct sim_op, op));
 
 		next = op->next;
+		if (op->code != 0 && sim_plan_ends(s, w, op->code))
+			return false;
 		if (op->code == PBOX_C_LOST && may_be_lost(s, w)) {
 			sim_worker_again(s, w);
 			return false;
@@ -284,11 +68,14 @@ finished_ops(struct sim *s, struct sim_worker *w)
 				w->job, w->id, o->round, op->code, op->text);
 			return false;
 		}
-		check(s, w, o);
+		if (op->more)
+			w->plan.more = true;
+		else
+			check(s, w, o);
 		s->box->progress_at = s->now;
 		if (o->counts && --w->open[o->round & 1][o->table] == 0 && o->round > 0)
 			w->done[o->table] = o->round;
-		op_free(o);
+		sim_op_free(o);
 	}
 	return any;
 }
@@ -296,21 +83,9 @@ finished_ops(struct sim *s, struct sim_worker *w)
 /* ---- its steps -------------------------------------------------------------------------------------- */
 
 static void
-request(struct sim *s, struct sim_worker *w, enum pbox_type type, size_t length)
-{
-	w->request = (struct pbox_worker_request){.type = (uint8_t)type,
-		.payload = w->payload,
-		.length = (uint16_t)length,
-		.answer = w->answer,
-		.answer_cap = sizeof(w->answer)};
-	w->busy = true;
-	s->code->worker_request(w->w, &w->request);
-}
-
-static void
 declare(struct sim *s, struct sim_worker *w)
 {
-	const struct sim_table_spec *t = table_spec(s, w, w->tables);
+	const struct sim_table_spec *t = sim_table_spec_of(s, w, w->tables);
 	const struct sim_job_spec *spec = &s->sc.job[w->job];
 	const struct pbox_declare *d = &t->fixed;
 
@@ -343,7 +118,7 @@ status(struct sim *s, struct sim_worker *w)
 		.first = (uint16_t)(sim_below(s, 4) % (s->sc.job[w->job].workers + 1u))};
 
 	w->state = SIM_STATUS;
-	request(s, w, PBOX_STATUS, pbox_status_encode(w->payload, sizeof(w->payload), &m));
+	sim_request(s, w, PBOX_STATUS, pbox_status_encode(w->payload, sizeof(w->payload), &m));
 }
 
 static uint32_t
@@ -385,8 +160,8 @@ declared(struct sim *s, struct sim_worker *w)
 	w->table[w->tables] = d->table;
 	if (spec->shrink && w->restarted)
 		w->done[w->tables] = 0;
-	else if (!sim_is_empty(table_spec(s, w, w->tables)) &&
-		 !sim_is_clock(table_spec(s, w, w->tables)))
+	else if (!sim_is_empty(sim_table_spec_of(s, w, w->tables)) &&
+		 !sim_is_clock(sim_table_spec_of(s, w, w->tables)))
 		w->done[w->tables] = info.base - spec->first_round;
 	if (w->done[w->tables] > spec->rounds)
 		sim_fail(s, "job %u worker %u: table %u begins with version %u", w->job, w->id,
@@ -446,14 +221,14 @@ start(struct sim *s, struct sim_worker *w)
 		/* it learns which of its pushes have counted; that may be before there is anything */
 		if (sim_is_clock(&spec->table[t]) && w->restarted) {
 			if (w->id == 0)
-				submit_table(s, w, t, PBOX_CLIENT_INIT, 0);
-			submit_table(s, w, t, PBOX_CLIENT_PULL, 0);
+				sim_submit_table(s, w, t, PBOX_CLIENT_INIT, 0);
+			sim_submit_table(s, w, t, PBOX_CLIENT_PULL, 0);
 		} else if (spec->shrink && w->restarted && all_have(s, w->job, t, 2))
-			submit_table(s, w, t, PBOX_CLIENT_PULL, 0);
+			sim_submit_table(s, w, t, PBOX_CLIENT_PULL, 0);
 		else if (mode1 && w->done[t] == 0 && w->id != 0 && spec->pull0 && !w->restarted)
-			submit_table(s, w, t, PBOX_CLIENT_PULL, 0);
+			sim_submit_table(s, w, t, PBOX_CLIENT_PULL, 0);
 		else if (!spec->shrink && may_fetch(s, w, t))
-			submit_table(s, w, t, PBOX_CLIENT_PULL, w->done[t]);
+			sim_submit_table(s, w, t, PBOX_CLIENT_PULL, w->done[t]);
 	}
 }
 
@@ -487,7 +262,7 @@ sets(struct sim *s, struct sim_worker *w, uint32_t round)
 			w->set_group = 0;
 		} else if (sim_hyper_change(&s->sc, w->job, w->set_table, w->set_group++,
 				   spec->first_round + w->set_round + 1, &m) > 0) {
-			request(s, w, PBOX_SET,
+			sim_request(s, w, PBOX_SET,
 				pbox_set_encode(w->payload, sizeof(w->payload), &m));
 		}
 	}
@@ -501,7 +276,7 @@ initial(struct sim *s, struct sim_worker *w)
 
 	for (unsigned t = 0; t < spec->tables; t++)
 		if (spec->table[t].fixed.mode == PBOX_MODE_OPTIMISER && w->done[t] == 0)
-			submit_table(s, w, t, PBOX_CLIENT_INIT, 0);
+			sim_submit_table(s, w, t, PBOX_CLIENT_INIT, 0);
 }
 
 /* Rounds that are left to one that has come back under policy shrink: no fragment may go beyond the last one. */
@@ -558,7 +333,7 @@ next_round(struct sim *s, struct sim_worker *w)
 	w->not_before = s->now + sim_below(s, spec->compute_ns);
 	for (unsigned t = 0; t < spec->tables; t++)
 		if (w->done[t] < round)
-			submit_round(s, w, t, round);
+			sim_submit_round(s, w, t, round, false);
 	return true;
 }
 
@@ -579,7 +354,7 @@ may_leave(const struct sim *s, const struct sim_worker *w)
 		return j->down == 0;
 	}
 	return (spec->restarts == 0 && !sim_crashes(&s->sc, spec->box)) ||
-	       j->finished == spec->workers;
+	       j->finished + j->gone == spec->workers;
 }
 
 static bool
@@ -587,9 +362,9 @@ work(struct sim *s, struct sim_worker *w)
 {
 	struct sim_job *j = &s->job[w->job];
 
-	if (next_round(s, w))
+	if (s->sc.job[w->job].plan ? sim_plan_step(s, w) : next_round(s, w))
 		return true;
-	if (w->round < w->last || !none_open(w, 0) || !none_open(w, 1) || w->busy)
+	if (w->round < w->last || !none_open(w, 0) || !none_open(w, 1) || w->busy || w->plan.more)
 		return false;
 	w->state = SIM_FINISHED;
 	if (!w->finished) {
@@ -609,7 +384,7 @@ leave(struct sim *s, struct sim_worker *w)
 	}
 	w->state = SIM_LEAVE;
 	s->code->worker_shut(w->w);
-	request(s, w, PBOX_LEAVE, 0);
+	sim_request(s, w, PBOX_LEAVE, 0);
 	return true;
 }
 
@@ -635,6 +410,8 @@ answered(struct sim *s, struct sim_worker *w)
 			pbox_errcode_name(m.code), m.text);
 	} else if (w->state == SIM_STATUS) {
 		start(s, w);
+	} else if (r->type == PBOX_WORK) {
+		sim_plan_answered(s, w);
 	}
 	return true;
 }
@@ -648,6 +425,8 @@ gave_up(struct sim *s, struct sim_worker *w)
 
 	if (w->state == SIM_LEAVE) /* its session had ended already: LEFT was lost */
 		sim_worker_finished(s, w);
+	else if (sim_plan_ends(s, w, e->code))
+		return;
 	else if (e->code == PBOX_C_LOST && s->box->generation > 0 && !s->sc.job[w->job].shrink)
 		sim_job_lost(s, w->job);
 	else if (e->code == PBOX_C_LOST && may_be_lost(s, w))

@@ -57,12 +57,15 @@ sim_restart_crash(struct sim *s, unsigned crash)
 	b->generation++;
 	s->box->exact = false;
 	s->box->progress_at = s->now;
-	for (unsigned j = 0; j < s->sc.jobs; j++)
+	for (unsigned j = 0; j < s->sc.jobs; j++) {
 		for (unsigned w = 0; w < SIM_WORKERS && sim_is_here(s, j); w++) {
 			s->job[j].token[w] = 0;
 			for (unsigned t = 0; t < SIM_TABLES; t++)
 				s->job[j].restorer[t][w] = 0;
 		}
+		if (sim_is_here(s, j))
+			sim_plan_forget(s, j);
+	}
 	sim_at(s, s->now + s->sc.crash[crash].down_ns, SIM_BOX_START, 0, 0, NULL);
 }
 

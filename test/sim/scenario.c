@@ -503,6 +503,8 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 	make_rate(sc, seed);
 	units += make_slots(sc, seed);
 	make_clocks(sc, seed);
+	if (!limits->recordings)
+		units += sim_scenario_plans(sc, seed);
 	if (limits->recordings)
 		make_recordings(sc, seed);
 	/* what all jobs need at least, up to generous windows; half of it may be kept for jobs that are not there */
@@ -532,6 +534,9 @@ print_job(const struct sim_job_spec *j, unsigned i)
 		j->push_percent);
 	if (j->slots > 0)
 		printf("    %u slots%s\n", j->slots, j->plain ? ", plain operations" : "");
+	if (j->plan)
+		printf("    by plan: %u us a slot, %u deaths, %u stops\n",
+			(unsigned)(j->slot_ns / US), j->deaths, j->stops);
 	if (j->replaced > 0)
 		printf("    replaced by a run of %u workers%s\n", j->replaced,
 			j->named ? ", by name" : "");

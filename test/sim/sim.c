@@ -128,6 +128,28 @@ sim_job_lost(struct sim *s, unsigned job)
 		sim_at(s, s->now, SIM_KILL, job, i, s);
 }
 
+/* Workers of a job by plan stop for a while, or for good. */
+static void
+plan_stops(struct sim *s, unsigned job)
+{
+	const struct sim_job_spec *spec = &s->sc.job[job];
+
+	for (unsigned i = 0; i < spec->deaths + spec->stops; i++) {
+		bool kill = i < spec->deaths;
+		struct sim_fault k = {.job = (uint8_t)job,
+			.nth = SIM_STOPS + i,
+			.round = s->job[job].life,
+			.value = {sim_below(s, sim_chance(s, 0.5) ? 500 * MS : 4 * SEC)}};
+
+		k.worker = (uint8_t)sim_below(s, spec->workers);
+		k.value[1] = kill ? 0 : 50 * MS + sim_below(s, sim_chance(s, 0.5) ? SEC : 3 * SEC);
+		if (!sim_fault(s, &k, kill ? SIM_FAULT_KILL : SIM_FAULT_STOP, true))
+			continue;
+		sim_at(s, s->now + k.value[0], kill ? SIM_KILL : SIM_STOP, job, k.worker,
+			(void *)(uintptr_t)k.value[1]);
+	}
+}
+
 /* When killing and moving may happen: anywhere in the first part of a life. */
 static void
 plan_fates(struct sim *s, unsigned job)
@@ -147,6 +169,7 @@ plan_fates(struct sim *s, unsigned job)
 			sim_at(s, s->now + k.value[0], kill ? SIM_KILL : SIM_REBIND, job, k.worker,
 				NULL);
 	}
+	plan_stops(s, job);
 	if (spec->dies)
 		for (unsigned w = 0; w < spec->workers; w++)
 			sim_at(s, s->now + spec->death_ns, SIM_KILL, job, w, s);
@@ -183,7 +206,8 @@ end_life(struct sim *s, unsigned job)
 	for (unsigned w = 0; w <= SIM_WORKERS; w++)
 		sim_worker_kill(s, j->worker[w]);
 	sim_forget_map(j);
-	j->done = j->finished = j->down = 0;
+	sim_plan_end(j);
+	j->done = j->finished = j->down = j->gone = 0;
 	if (++j->life < spec->lives)
 		start_life(s, job);
 	else
@@ -200,7 +224,7 @@ sim_worker_finished(struct sim *s, struct sim_worker *w)
 	w->state = SIM_DONE;
 	s->box->progress_at = s->now;
 	sim_note(s, "worker %u/%u is done", w->job, w->number);
-	if (++j->done == s->sc.job[w->job].workers)
+	if (++j->done + j->gone == s->sc.job[w->job].workers)
 		sim_at(s, s->now, SIM_START, w->job, SIM_ALL, NULL); /* not under its feet */
 }
 
@@ -216,6 +240,8 @@ on_kill(struct sim *s, struct sim_worker *w, bool forever)
 		s->box->progress_at = s->now;
 		s->box->exact = false;
 		job_over(s, &s->job[w->job]);
+	} else if (s->sc.job[w->job].plan) {
+		sim_plan_kill(s, w);
 	} else if (w->state >= SIM_DECLARE && w->state <= SIM_WORK && !w->finished &&
 		   !w->was_down && s->job[w->job].down + 1 < s->sc.job[w->job].workers) {
 		sim_note(s, "worker %u/%u is killed", w->job, w->number);
@@ -257,6 +283,8 @@ to_worker(struct sim *s, struct sim_packet *p)
 {
 	unsigned job = p->ip >> 8 & 0xFF, worker = (p->ip & 0xFF) - 1;
 
+	if (worker < SIM_WORKERS && sim_plan_is_stopped(s, s->job[job].worker[worker], p))
+		return;
 	if (sim_record_is_his(p))
 		sim_record_receive(s, p);
 	else if (worker < SIM_WORKERS)
@@ -274,9 +302,12 @@ on_tick(struct sim *s)
 
 	if (s->box->up)
 		sim_box_tick(s);
-	for (unsigned j = 0; j < s->sc.jobs; j++)
+	for (unsigned j = 0; j < s->sc.jobs; j++) {
 		for (unsigned w = 0; sim_is_here(s, j) && w < s->sc.job[j].workers; w++)
 			sim_timing_look(s, s->job[j].worker[w]);
+		if (sim_is_here(s, j))
+			sim_plan_look(s, j);
+	}
 	if (s->box->unfinished > 0 && s->now - s->box->progress_at > patience) {
 		char text[256] = "";
 		size_t n = 0;
@@ -356,6 +387,9 @@ handle(struct sim *s, const struct sim_event *e)
 		break;
 	case SIM_KILL:
 		on_kill(s, w, e->p != NULL);
+		break;
+	case SIM_STOP:
+		sim_plan_stop(s, w, (uint64_t)(uintptr_t)e->p);
 		break;
 	case SIM_REBIND:
 		on_rebind(s, w);
@@ -456,6 +490,7 @@ end(struct sim *s)
 	for (unsigned j = 0; j < s->sc.jobs; j++) {
 		s->box = &s->boxes[s->sc.job[j].box];
 		sim_forget_map(&s->job[j]);
+		sim_plan_end(&s->job[j]);
 		for (unsigned w = 0; w <= SIM_WORKERS; w++) {
 			sim_worker_kill(s, s->job[j].worker[w]);
 			free(s->job[j].worker[w]);

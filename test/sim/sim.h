@@ -10,13 +10,13 @@
  * that loses, repeats, delays, cuts, damages, forges and records, and a checker, in virtual time.
  * Everything follows from one seed; nothing reads a clock or a random source of the machine.
  *
- *     scenario.c smaller.c   what happens in a run of a seed; the same with less of it
+ *     scenario.c scenario_plans.c smaller.c  what happens in a run of a seed; the same with less of it
  *     box.c box_rx.c         what is around the engine: shards, mail, crashes
  *     sim_code.h             what is called of the engine and of the worker
- *     worker.c program.c     what is around a worker: its port and its clock; the program that uses it
+ *     worker.c program.c operations.c plans.c  what is around a worker: its port and its clock; the program that uses it
  *     net.c noise.c record.c fault.c fault.h  the network, and who plays tricks in it; the list of what was done
  *     check.c timing.c map.c reference.c restart.c  the checker: boxes, workers
- *     law.h law_rounds.c law_rounds_restart.c law_slots.c law_clock.c  ... and tables
+ *     law.h law_rounds.c law_rounds_restart.c law_slots.c law_plan.c law_clock.c  ... and tables
  *     shrink.c case.c words.c         a failing seed becomes one that can be read
  *
  * The checker trusts neither side. It knows what programs push, sees every datagram and what completes, and computes
@@ -32,9 +32,11 @@
 #include <pbox_registrar_snapshot.h>
 #include <pbox_registrar_view.h>
 #include <pbox_shard.h>
+#include <pbox_shard_job.h>
 #include <pbox_worker.h>
 
 #include "fault.h"
+#include "plans.h"
 #include "sim_code.h"
 
 #define SIM_BOXES   4
@@ -102,13 +104,17 @@ struct sim_job_spec {
 	bool pull0;      /* workers fetch the initial parameters */
 	bool dies;       /* all workers fall silent forever */
 	bool shrink;     /* rounds go on without the dead (R8.5) */
+	bool plan;       /* policy reassign: the box says who does which slots (section 15) */
 	bool sets;       /* hyper-parameters change on the way */
 	bool zeros;      /* contributions of zeros without payload */
 	bool auth;       /* frames have tags */
 	unsigned setters;
 	unsigned restarts, rebinds; /* workers that are killed; that change their address */
-	unsigned push_percent;      /* PUSH and PULL instead of PUSHPULL */
-	unsigned lives;             /* how often the whole job runs */
+	/* of a job by plan: workers that are killed, and nobody takes their places; that stop for a while */
+	unsigned deaths, stops;
+	uint64_t slot_ns;      /* that the fastest computes for a slot */
+	unsigned push_percent; /* PUSH and PULL instead of PUSHPULL */
+	unsigned lives;        /* how often the whole job runs */
 	/* all workers are killed, and so many of another run start at once; 0: that does not happen */
 	unsigned replaced;
 	bool named;           /* its runs have identities */
@@ -162,6 +168,9 @@ struct sim_limits {
 
 void sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limits *limits);
 void sim_scenario_print(const struct sim_scenario *sc);
+/* Some of its jobs work by plan (scenario_plans.c). Returns how many packets the box may have to hold for that beside those that
+ * one node a worker makes. */
+unsigned sim_scenario_plans(struct sim_scenario *sc, uint64_t seed);
 /* Slots of a round, named or not; those that are a worker's: the first, or with worker + 1 the one after the last. */
 unsigned sim_slots(const struct sim_job_spec *j);
 unsigned sim_slots_of(const struct sim_job_spec *j, unsigned worker);
@@ -183,6 +192,7 @@ enum sim_kind {
 	SIM_START,
 	SIM_KILL,
 	SIM_REBIND,
+	SIM_STOP,         /* a process; p: for so many ns */
 	SIM_REPLACE,      /* a whole run by another */
 	SIM_STRAGGLER_GO, /* a worker of the run before */
 	SIM_CRASH,        /* of the box */
@@ -519,6 +529,9 @@ struct sim_worker {
 	unsigned open[2][SIM_TABLES]; /* operations that count, of this and the round before */
 	struct sim_op *ops;
 	uint64_t not_before; /* it computes */
+	struct sim_planned plan;
+	uint64_t stopped;   /* until then the process does nothing, */
+	unsigned in_socket; /* and so many datagrams wait for it */
 	struct pbox_worker_request request;
 	bool busy; /* request is */
 	uint8_t payload[256], answer[SIM_MTU];
@@ -558,6 +571,7 @@ bool sim_is_of_before(const struct sim *s, unsigned job, const struct pbox_send 
 
 /* ---- jobs and the run (sim.c) ------------------------------------------------------------------ */
 
+#define SIM_STOPS 1000 /* of faults that are alike, those of jobs by plan */
 #define SIM_STRAGGLER \
 	SIM_WORKERS /* in the list of workers: one of the run before, which was only asleep */
 #define SIM_ALL UINT32_MAX
@@ -568,9 +582,11 @@ struct sim_job {
 	uint64_t woken;           /* the straggler was; 0: not yet */
 	unsigned life, done;      /* workers that have finished this life */
 	bool over;
-	unsigned down;     /* workers that were killed and have no session yet */
-	unsigned finished; /* workers that have done all rounds */
-	bool lost;         /* a restart of the box has lost a fragment */
+	unsigned down;             /* workers that were killed and have no session yet */
+	unsigned gone;             /* of a job by plan: that are not to come back */
+	struct sim_owners *owners; /* law_plan.c */
+	unsigned finished;         /* workers that have done all rounds */
+	bool lost;                 /* a restart of the box has lost a fragment */
 	/* the session that declared the table so; 0: none */
 	uint64_t restorer[SIM_TABLES][SIM_WORKERS];
 	uint64_t token[SIM_WORKERS]; /* the box's, as WELCOME says; 0: none */

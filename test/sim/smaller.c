@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "law.h"
 #include "shrink.h"
 
 /* Parameters of a scenario that can be made smaller, by name. */
@@ -66,6 +67,10 @@ static const struct parameter {
 	J("workers", workers, 1),
 	J("slots", slots, 0),
 	J("plain", plain, 0),
+	J("plan", plan, 0),
+	J("deaths", deaths, 0),
+	J("stops", stops, 0),
+	J("slot-ns", slot_ns, 1000),
 	J("restarts", restarts, 0),
 	J("rebinds", rebinds, 0),
 	J("dies", dies, 0),
@@ -161,8 +166,12 @@ mend(struct sim_scenario *sc)
 		if (j->restarts >= j->workers)
 			j->restarts = j->workers - 1;
 		j->shrink &= j->restarts > 0;
-		if (j->slots > 0 && j->slots < j->workers)
+		if ((j->slots > 0 || j->plan) && j->slots < j->workers)
 			j->slots = j->workers;
+		if (!j->plan && j->table[0].law == &sim_law_plan)
+			j->table[0].law = &sim_law_rounds;
+		if (!j->plan)
+			j->deaths = j->stops = 0;
 	}
 }
 

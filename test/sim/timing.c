@@ -105,8 +105,9 @@ static void
 order_heard(struct sim *s, const struct sim_worker *w, const struct pbox_hdr *h)
 {
 	const struct sim_job_spec *spec = &s->sc.job[w->job];
-	struct sim_fragment *f =
-		spec->slots != 0 ? sim_find(&s->job[w->job], h->chunk, h->frag) : NULL;
+	struct sim_fragment *f = spec->slots != 0 && !spec->plan
+					 ? sim_find(&s->job[w->job], h->chunk, h->frag)
+					 : NULL;
 	unsigned first, end;
 
 	if (f == NULL)
@@ -163,6 +164,8 @@ data_sent(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h)
 	l = &w->flow[f->endpoint];
 	l->tx = s->now;
 	if (sim_is_clock(sim_spec(&s->sc, w->job, f)))
+		return;
+	if (s->sc.job[w->job].plan) /* rounds end without results */
 		return;
 	if (named && (h->type == PBOX_PUSHPULL || h->type == PBOX_PUSH))
 		check_order(s, w, f, h);
@@ -249,6 +252,8 @@ sim_timing_look(struct sim *s, struct sim_worker *w)
 	/* it joins and declares again; until then its endpoints wait */
 	bool joins = s->now - w->tx_control <= FORGOTTEN;
 
+	if (s->now < w->stopped)
+		w->tx = s->now;
 	if (w->number < SIM_WORKERS && w->state > SIM_OPENING && w->state < SIM_DONE &&
 		(w->ops != NULL || w->busy) && s->now - w->tx > FORGOTTEN)
 		sim_fail(s, "worker %u/%u has something to do, and has sent nothing for %llu ms",

@@ -118,7 +118,7 @@ sim_worker_start(struct sim *s, struct sim_worker *w, bool restarted)
 		.slots = spec->slots,
 		.join_timeout_ms = JOIN_MS,
 		.keep_copies = 1,
-		.policy = spec->shrink,
+		.policy = spec->plan ? PBOX_POLICY_REASSIGN : spec->shrink,
 		.auth = spec->auth,
 		.run = spec->named ? run : NULL};
 
@@ -308,6 +308,10 @@ sim_worker_timer(struct sim *s, struct sim_worker *w)
 	if (w->timer != s->now)
 		return; /* a later one was replaced by an earlier one that has run */
 	w->timer = 0;
+	if (s->now < w->stopped) {
+		sim_worker_wake(s, w, w->stopped);
+		return;
+	}
 	if (w->w == NULL || w->state == SIM_DONE)
 		return;
 	the_sim = s;

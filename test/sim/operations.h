@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef OPERATIONS_H
+#define OPERATIONS_H
+
+/* What programs ask of their workers (operations.c), and the part of a program that works by plan (plans.c). */
+
+#include <pbox_slots.h>
+
+#include "sim.h"
+
+const struct sim_table_spec *sim_table_spec_of(
+	const struct sim *s, const struct sim_worker *w, unsigned table);
+void sim_op_free(struct sim_op *o);
+/* One operation on all tensors of a table. */
+void sim_submit_table(struct sim *s, struct sim_worker *w, unsigned table,
+	enum pbox_client_kind kind, uint32_t round);
+/* The pushes and pulls of a round; again: it is that of the last push (R15.8). */
+void sim_submit_round(
+	struct sim *s, struct sim_worker *w, unsigned table, uint32_t round, bool again);
+/* The payload is in w->payload; its answer will be in w->answer. */
+void sim_request(struct sim *s, struct sim_worker *w, enum pbox_type type, size_t length);
+
+/* True: the worker has something new to do. */
+bool sim_plan_step(struct sim *s, struct sim_worker *w);
+/* WORK is answered by WORK_OK. */
+void sim_plan_answered(struct sim *s, struct sim_worker *w);
+/* An operation has failed, or the worker: the others go on without it. False: they have no reason to. */
+bool sim_plan_ends(struct sim *s, struct sim_worker *w, int code);
+
+#endif /* OPERATIONS_H */

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include <string.h>
+
+#include "operations.h"
+
+/*
+ * A program that works by plan (section 15 of the protocol), as lib/client and pbox.torch do it: before a round it asks WORK
+ * where owners have changed, a plan begins, or the last question was a while ago; it computes its slots, each in its time, and
+ * pushes all of its nodes; where the round waits for slots that it has got it asks again, computes these, and pushes all
+ * once more.
+ */
+
+#define ASK_EVERY (50 * MS)
+#define EXCHANGE  MS /* that it reports for a payload, whatever it took */
+#define MOST_MS   100
+/* A process that is stopped: what its socket holds */
+#define SOCKET 64
+
+/* How much slower than the fastest a worker is, in percent. From some round on it may be another. */
+static uint64_t
+slowness(const struct sim_scenario *sc, unsigned job, unsigned worker, uint32_t round)
+{
+	const struct sim_job_spec *j = &sc->job[job];
+	uint64_t x = sim_mix(sc->seed ^ UINT64_C(0x510), (uint64_t)job << 16 | worker);
+	uint32_t changes = (uint32_t)(x >> 32) % (2 * j->rounds + 1);
+
+	if (round > changes)
+		x = sim_mix(x, 1);
+	return 100 + (x % 3 == 0 ? 0 : x / 4 % 400);
+}
+
+static unsigned
+slots_of_nodes(const struct sim_job_spec *spec, const struct pbox_node *node, unsigned n)
+{
+	unsigned slots = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		slots += pbox_node_end(node[i], spec->slots) - node[i].first;
+	return slots;
+}
+
+static unsigned
+nodes_now(const struct sim *s, const struct sim_worker *w, struct pbox_node *node)
+{
+	unsigned n = s->code->worker_table_nodes(w->w, w->table[0]);
+
+	PBOX_ASSERT(n <= PBOX_RANGE_NODES);
+	for (unsigned i = 0; i < n; i++)
+		node[i] = s->code->worker_table_node(w->w, w->table[0], i);
+	return n;
+}
+
+/* ---- WORK --------------------------------------------------------------------------------------------- */
+
+static void
+ask(struct sim *s, struct sim_worker *w)
+{
+	struct sim_planned *p = &w->plan;
+	struct pbox_work_ask m = {.round = p->more ? w->round : w->round + 1,
+		.edition = p->edition,
+		.fits = UINT32_MAX,
+		.seed = PBOX_WORK_NONE,
+		.samples = PBOX_WORK_NONE};
+	struct pbox_node node[PBOX_RANGE_NODES];
+	unsigned n = nodes_now(s, w, node);
+
+	for (unsigned i = 0; i < n; i++)
+		m.range[m.ranges++] = (struct pbox_slot_range){
+			node[i].first, (uint16_t)pbox_node_end(node[i], s->sc.job[w->job].slots)};
+	if (p->measured) {
+		m.slots = (uint16_t)slots_of_nodes(&s->sc.job[w->job], p->node, p->nodes);
+		m.payloads = (uint16_t)p->nodes;
+		m.compute = (double)p->computed_ns * 1e-9;
+		m.up = (double)(p->nodes * EXCHANGE) * 1e-9;
+		m.down = (double)EXCHANGE * 1e-9;
+	}
+	p->asked_at = s->now;
+	sim_request(s, w, PBOX_WORK, pbox_work_ask_encode(w->payload, sizeof(w->payload), &m));
+}
+
+static bool
+has_node(const struct pbox_node *list, unsigned n, struct pbox_node node)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (list[i].first == node.first && list[i].level == node.level)
+			return true;
+	return false;
+}
+
+/* Its slots are known: it computes those that it has not pushed in this round yet. */
+static void
+compute(struct sim *s, struct sim_worker *w)
+{
+	const struct sim_job_spec *spec = &s->sc.job[w->job];
+	struct pbox_node now[PBOX_RANGE_NODES], added[PBOX_RANGE_NODES];
+	struct sim_planned *p = &w->plan;
+	unsigned n = nodes_now(s, w, now), n_added = 0, kept = 0;
+	uint32_t round = p->more ? w->round : w->round + 1;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (p->more && has_node(p->node, p->nodes, now[i]))
+			kept++;
+		else
+			added[n_added++] = now[i];
+	}
+	if (p->more && kept < p->nodes && !sim_plan_was_passed_over(s, w->job, w->id))
+		sim_fail(s,
+			"job %u worker %u has pushed %u nodes of round %u, and then %u of them are not its own",
+			w->job, w->id, p->nodes, round, p->nodes - kept);
+	memcpy(p->node, now, n * sizeof(*now));
+	p->nodes = n;
+	p->computed_ns = slots_of_nodes(spec, added, n_added) * spec->slot_ns *
+			 slowness(&s->sc, w->job, w->id, round) / 100;
+	w->not_before = s->now + p->computed_ns;
+	p->phase = SIM_PLAN_COMPUTES;
+}
+
+static void
+own(struct sim *s, struct sim_worker *w, const struct pbox_work_ok *ok)
+{
+	struct sim_planned *p = &w->plan;
+
+	if (s->code->worker_own(w->w, ok->edition, ok->range, ok->ranges) != 0) {
+		sim_fail(s, "job %u worker %u cannot own the %u ranges that it is given", w->job,
+			w->id, ok->ranges);
+		return;
+	}
+	p->edition = ok->edition;
+	p->next_from = ok->next_from;
+	p->measured = false;
+	compute(s, w);
+}
+
+void
+sim_plan_answered(struct sim *s, struct sim_worker *w)
+{
+	struct pbox_work_ok ok;
+	struct sim_planned *p = &w->plan;
+
+	if (pbox_work_ok_decode(w->answer, w->request.answer_len, &ok) != 0) {
+		sim_fail(s, "WORK_OK cannot be read");
+		return;
+	}
+	if (ok.again_ms == 0)
+		own(s, w, &ok);
+	else
+		p->again_at = s->now + (ok.again_ms < MOST_MS ? ok.again_ms : MOST_MS) * MS;
+}
+
+/* ---- a round ------------------------------------------------------------------------------------------ */
+
+static bool
+push(struct sim *s, struct sim_worker *w)
+{
+	struct sim_planned *p = &w->plan;
+
+	if (s->now < w->not_before) {
+		sim_worker_wake(s, w, w->not_before);
+		return false;
+	}
+	p->again = p->more;
+	p->more = false;
+	w->round += !p->again;
+	sim_submit_round(s, w, 0, w->round, p->again);
+	p->phase = SIM_PLAN_PUSHES;
+	return true;
+}
+
+/* All operations of the round have ended: with their results, or because there is more to do in it. */
+static void
+ended(struct sim *s, struct sim_worker *w)
+{
+	struct sim_planned *p = &w->plan;
+	uint32_t next = w->round + 1;
+
+	p->phase = SIM_PLAN_ASKS;
+	if (p->more) {
+		p->measured = false;
+		return;
+	}
+	w->done[0] = w->round;
+	p->measured = !p->again && p->nodes > 0;
+	if (w->round == w->last || p->again || s->now - p->asked_at >= ASK_EVERY ||
+		s->code->worker_owners_changed(w->w) ||
+		(p->next_from != 0 && pbox_serial_diff(next, p->next_from) >= 0))
+		return;
+	compute(s, w);
+}
+
+bool
+sim_plan_step(struct sim *s, struct sim_worker *w)
+{
+	struct sim_planned *p = &w->plan;
+
+	switch (p->phase) {
+	case SIM_PLAN_ASKS:
+		if (w->busy || (w->round == w->last && !p->more))
+			return false;
+		if (s->now < p->again_at) {
+			sim_worker_wake(s, w, p->again_at);
+			return false;
+		}
+		ask(s, w);
+		return true;
+	case SIM_PLAN_COMPUTES:
+		return push(s, w);
+	default:
+		if (w->open[w->round & 1][0] > 0)
+			return false;
+		ended(s, w);
+		return true;
+	}
+}
+
+/* ---- fates -------------------------------------------------------------------------------------------- */
+
+static unsigned
+left_of(const struct sim *s, unsigned job)
+{
+	return s->sc.job[job].workers - s->job[job].gone;
+}
+
+/* Does another one live, to whom the job goes on? */
+static bool
+is_not_alone(struct sim *s, const struct sim_worker *w)
+{
+	for (unsigned i = 0; i < s->sc.job[w->job].workers; i++) {
+		const struct sim_worker *o = s->job[w->job].worker[i];
+
+		if (o != w && o->state == SIM_WORK && s->now >= o->stopped &&
+			!sim_plan_was_passed_over(s, w->job, o->id))
+			return true;
+	}
+	return false;
+}
+
+static void
+dies(struct sim *s, struct sim_worker *w, const char *how)
+{
+	struct sim_job *j = &s->job[w->job];
+
+	sim_note(s, "worker %u/%u %s", w->job, w->number, how);
+	sim_plan_dead(s, w->job, w->id);
+	sim_worker_kill(s, w);
+	w->state = SIM_DEAD;
+	s->box->progress_at = s->now;
+	s->box->exact = false;
+	j->gone++;
+	if (j->done == 0 && left_of(s, w->job) == 0 && s->box->generation == 0)
+		sim_fail(s, "job %u: all workers were passed over", w->job);
+	if (j->done + j->gone == s->sc.job[w->job].workers)
+		sim_at(s, s->now, SIM_START, w->job, SIM_ALL, NULL);
+}
+
+void
+sim_plan_kill(struct sim *s, struct sim_worker *w)
+{
+	/* one stays, and finishes; the initial parameters are worker 0's alone, until all have a version after them */
+	if (w->state != SIM_WORK || (w->id == 0 && w->done[0] == 0) || !is_not_alone(s, w))
+		return;
+	dies(s, w, "is killed, and nobody takes its place");
+}
+
+void
+sim_plan_stop(struct sim *s, struct sim_worker *w, uint64_t ns)
+{
+	if (w->state != SIM_WORK || s->now < w->stopped)
+		return;
+	sim_note(s, "worker %u/%u stops for %llu ms", w->job, w->number,
+		(unsigned long long)(ns / MS));
+	w->stopped = s->now + ns;
+	w->in_socket = 0;
+}
+
+/* The others have gone on without it: an operation of it has failed. True: so it ends. */
+bool
+sim_plan_ends(struct sim *s, struct sim_worker *w, int code)
+{
+	if (!s->sc.job[w->job].plan || (code != PBOX_C_RUNNING && code != PBOX_C_LOST) ||
+		(s->box->generation == 0 && !sim_plan_was_passed_over(s, w->job, w->id)))
+		return false;
+	dies(s, w, "was passed over, and ends");
+	return true;
+}
+
+bool
+sim_plan_is_stopped(struct sim *s, struct sim_worker *w, struct sim_packet *p)
+{
+	if (s->now >= w->stopped)
+		return false;
+	if (w->in_socket++ < SOCKET)
+		sim_at(s, w->stopped, SIM_TO_WORKER, 0, 0, p);
+	else
+		sim_packet_free(p);
+	return true;
+}

@@ -455,6 +455,35 @@ expect_running(enum pbox_type type, uint32_t round)
 	UNIT_EQ_U64(fx_last()->hdr.round, round);
 }
 
+static void
+pass_ms(unsigned ms)
+{
+	for (unsigned t = 0; t < ms; t += 50) {
+		fx.now += 50 * MS;
+		fx_tick();
+		for (unsigned i = 1; i < 3; i++)
+			ask(i, 2);
+	}
+}
+
+/* An answer says nothing of what comes after it: who has answered, and is silent again, is asked again at once. */
+static void
+test_silent_again(void)
+{
+	begin_planned(3, 12);
+	ask_all(1);
+	whole_round(1);
+	pass_ms(200);
+	CU_ASSERT_EQUAL(fx_control(&w[0], PBOX_PING, NULL, 0)->hdr.type, PBOX_PONG);
+	pass_ms(500);
+	ask_work(1, 2);
+	UNIT_EQ_U64(own[1].members, 3);
+	pass_ms(300);
+	ask_work(1, 2);
+	UNIT_EQ_U64(own[1].members, 2);
+	fx_end();
+}
+
 /* Silent, and another one answers: its slots go, its session stays, and what it brings then counts for nothing. */
 static void
 test_silent(void)
@@ -550,6 +579,7 @@ const struct unit_test unit_tests[] = {
 	{"leaves", test_leaves},
 	{"leaves, and is damaged", test_leaves_damaged},
 	{"silent", test_silent},
+	{"silent again", test_silent_again},
 	{"deaths", test_deaths},
 	{NULL, NULL},
 };

@@ -324,6 +324,38 @@ rounds(const struct world *like)
 	return sum;
 }
 
+/* R15.8: the box asks whether a worker lives that waits for another one. It asks about some of what it waits for at once. */
+static void
+test_asked(void)
+{
+	struct world here = {.now = NS_PER_S, .x = 1};
+	struct worker *w;
+	uint64_t probes;
+
+	world = &here;
+	for (unsigned i = 0; i <= WORKERS; i++)
+		here.end[i].queue = calloc(QUEUE, sizeof(struct msg));
+	here.worker[0] = w = worker_make(0, 64);
+	while (here.now < 2 * NS_PER_S) { /* the other one sends nothing */
+		here.now += 100 * NS_PER_US;
+		turn(BOX);
+		turn(0);
+	}
+	CU_ASSERT(w->ep.waiting > 8);
+	for (unsigned i = 0; i < 2; i++) { /* the second time about others */
+		probes = w->c.count.probes;
+		loss_timers(&w->ep, w->c.now); /* so long no timer says so */
+		UNIT_EQ_U64(w->c.count.probes, probes);
+		loss_asked(&w->ep, w->c.now);
+		loss_timers(&w->ep, w->c.now);
+		CU_ASSERT(w->c.count.probes >= probes + 4 && w->c.count.probes <= probes + 6);
+	}
+	for (unsigned i = 0; i <= WORKERS; i++)
+		free(here.end[i].queue);
+	free(w->ep.flight);
+	free(w);
+}
+
 static void
 test_lossless(void)
 {
@@ -369,6 +401,7 @@ test_short_of_processors(void)
 }
 
 const struct unit_test unit_tests[] = {
+	{"asked whether it lives", test_asked},
 	{"without loss", test_lossless},
 	{"30 % lost each way", test_bad_link},
 	{"30 % damaged each way, found when summed", test_damaged},

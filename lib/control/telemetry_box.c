@@ -392,6 +392,28 @@ on_health(struct pbox_control *c, int n __rte_unused, char word[][PARAM_SIZE] __
 		health_reply(&f[i], i, d);
 }
 
+/* The boxes of its jobs (section 16). */
+static void
+on_boxes(struct pbox_control *c, int n __rte_unused, char word[][PARAM_SIZE] __rte_unused,
+	struct rte_tel_data *d)
+{
+	const struct pbox_registrar_boxes *b = &c->conf.registrar.boxes;
+
+	rte_tel_data_add_dict_u64(d, "boxes", b->boxes > 1 ? b->boxes : 1);
+	rte_tel_data_add_dict_u64(d, "box", b->box);
+	reply_text(d, "release", "%s", PBOX_VERSION);
+	rte_tel_data_add_dict_u64(d, "cores", c->conf.n_cores);
+	rte_tel_data_add_dict_u64(d, "chunk_elements", c->conf.registrar.chunk_elements);
+	rte_tel_data_add_dict_u64(d, "mtu", c->conf.registrar.mtu);
+	for (unsigned i = 0; i < b->boxes; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "box_%u", i);
+		reply_text(d, name, "%u.%u.%u.%u:%u", b->at[i].ipv4[0], b->at[i].ipv4[1],
+			b->at[i].ipv4[2], b->at[i].ipv4[3], b->at[i].udp);
+	}
+}
+
 const struct telemetry_command telemetry_box_commands[] = {
 	{"/pbox/stats", 2, on_stats,
 		"Counters that are not 0; or all of a block. Parameters: BLOCK[,FIRST]."},
@@ -403,5 +425,6 @@ const struct telemetry_command telemetry_box_commands[] = {
 	{"/pbox/drops", 1, on_drops,
 		"Received = accepted + dropped by name, on all cores or one. Parameter: CORE."},
 	{"/pbox/health", 0, on_health, "What is wrong or bounds the rate, and what to do."},
+	{"/pbox/boxes", 0, on_boxes, "The boxes that its jobs are at, and which one this is."},
 	{0},
 };

@@ -21,6 +21,12 @@ are_several(const struct pbox_registrar *r)
 	return r->conf.boxes.boxes > 1;
 }
 
+bool
+registrar_boxes_gives(const struct pbox_registrar *r)
+{
+	return r->conf.boxes.box == 0;
+}
+
 /* ---- JOIN ------------------------------------------------------------------------------------ */
 
 /* R16.3: numbers of runs and of workers are given by the first box. */

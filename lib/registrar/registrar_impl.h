@@ -177,6 +177,8 @@ void registrar_refuse_text(struct pbox_registrar *r, const struct registrar_addr
 /* Answer that this box does not know what a later release does. Returns false. */
 bool registrar_unsupported(struct pbox_registrar *r, const struct pbox_frame *f, const char *what);
 /* registrar_boxes.c: section 16. */
+/* Does this box give numbers of runs (R16.3)? A box that is alone does. */
+bool registrar_boxes_gives(const struct pbox_registrar *r);
 /* May it join a job at several boxes here? False: it was answered. */
 bool registrar_boxes_join(struct pbox_registrar *r, struct registrar_join *q);
 /* Is it a table that no job at several boxes has? What it asks for, then. */

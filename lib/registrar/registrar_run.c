@@ -284,6 +284,26 @@ unnamed(struct pbox_registrar *r, const struct registrar_join *q)
 		job->name, q->m.host, w, job->member[w].host);
 }
 
+/* R16.3: the number is of the first box, which may have been started again, and not know yet that the run that is there goes on:
+ * its workers bring its number back. So it ends when none of those that have a map lives. */
+static void
+another_box(struct pbox_registrar *r, const struct registrar_join *q)
+{
+	struct pbox_job *job = q->job;
+	int w = registrar_living(r, job, PBOX_NO_WORKER, true);
+
+	if (w == REGISTRAR_NOBODY)
+		make_way(r, q);
+	else if (w == REGISTRAR_ASKING)
+		registrar_refuse(r, q->f, PBOX_E_WORKER_TAKEN, CLAIM_AGAIN_MS,
+			"run %llu of job '%s' is later than the one that is here: asking whether its workers still live",
+			(unsigned long long)q->m.number, job->name);
+	else
+		registrar_refuse(r, q->f, PBOX_E_WORKER_TAKEN, CLAIM_AGAIN_MS,
+			"run %llu of job '%s' is later than the one that is here, and worker %d (%s) lives in that: stop those of the other start first",
+			(unsigned long long)q->m.number, job->name, w, job->member[w].host);
+}
+
 /* The run with whose end its session ended, whatever the worker says of it. */
 static const struct ended_run *
 ended_with(const struct run_record *rec, uint64_t made_way)
@@ -343,6 +363,10 @@ registrar_run_join(struct pbox_registrar *r, struct registrar_join *q)
 		return too_late(r, q, e, run);
 	if (what == UNNAMED && live != NULL) {
 		unnamed(r, q);
+		return false;
+	}
+	if (what == MAKES_WAY && m->number != 0 && live != NULL && !registrar_boxes_gives(r)) {
+		another_box(r, q);
 		return false;
 	}
 	if (what == MAKES_WAY) {

@@ -52,8 +52,9 @@ struct pbox_client_error {
 
 /** Configuration; start from pbox_client_conf_init(). Strings are copied by open. */
 struct pbox_client_conf {
-	size_t size;         /**< sizeof(struct pbox_client_conf), for later fields */
-	const char *box;     /**< "10.0.0.1" or "10.0.0.1:7269" or a host name */
+	size_t size; /**< sizeof(struct pbox_client_conf), for later fields */
+	const char *
+		box; /**< "10.0.0.1" or "10.0.0.1:7269" or a host name; of a job at several boxes all, with commas, or one */
 	const char *job;     /**< 1 to 63 bytes */
 	const char *secret;  /**< the job's; may be empty for jobs marked insecure */
 	const char *bind;    /**< local address, or NULL */

@@ -178,12 +178,13 @@ request_frame(struct session *s, const struct rx_frame *f)
 	r->answer_aux = f->hdr.aux;
 	r->map_epoch = f->hdr.map_epoch;
 	request_unlist(s, r);
+	if (s->index == 0) /* from then on a box that is started again needs it */
+		remember_set(s, r);
 	if (is_for_next(s, r)) {
 		request_start(s->w->box[s->index + 1], r);
 		return;
 	}
 	request_end(s->w, r);
-	remember_set(s, r);
 }
 
 /* ---- the host's ----------------------------------------------------------------------------- */

@@ -10,6 +10,9 @@
 #   write_conf FILE JOB SECRET WORKERS [PORT]
 #   start_box CONF [EAL ARGUMENT...]  the daemon, waits for its "ready"; PID in $BOX_PID
 #   launch_box LOG ARGUMENT...     the same with arguments of its own, but --no-pci and --file-prefix
+#   make_boxes N                   for a job at several boxes: namespaces $NET-box1 to $NET-box(N - 1) of the others
+#   boxes_list N                   their addresses, with commas; box_address I: of one
+#   launch_box_at I LOG CONF [EAL ARGUMENT...]  box I, as start_box
 #   stop_box [SIGNAL]
 #   worker_exec I COMMAND...       in the foreground, in worker I's namespace
 #   worker_start I LOG COMMAND...  in the background; PID in $STARTED
@@ -119,6 +122,23 @@ write_conf() {
 	EOF
 }
 
+box_address() { printf '10.78.0.%d' $((1 + $1)); }
+
+boxes_list() {
+	local i list=''
+	for ((i = 0; i < $1; i++)); do
+		list+=${list:+,}$(box_address "$i")
+	done
+	printf '%s' "$list"
+}
+
+make_boxes() {
+	local i
+	for ((i = 1; i < $1; i++)); do
+		net_attach "box$i" "$NET_MTU" '' || return
+	done
+}
+
 # Vdev arguments for frames of this MTU: framesz must divide blocksz, and a frame that does not
 # fit is cut without an error.
 box_vdev() {
@@ -136,7 +156,7 @@ launch_box() {
 	shift
 	bin=$(pbox_binary) || return
 	: >"$log"
-	ip netns exec "$NET-box" "$bin" --no-pci --file-prefix "$NET" "$@" >"$log" 2>&1 </dev/null &
+	ip netns exec "${BOX_NS:-$NET-box}" "$bin" --no-pci --file-prefix "${BOX_PREFIX:-$NET}" "$@" >"$log" 2>&1 </dev/null &
 	BOX_PID=$!
 	TRACKED+=("$BOX_PID")
 	while ! grep -qw ready "$log"; do
@@ -154,6 +174,13 @@ start_box() {
 	local conf=$1 log=$RUN_DIR/box.log
 	shift
 	[[ ! -e $log ]] || mv "$log" "$log.$(date +%s%N)"
+	launch_box "$log" -l "$BOX_LCORES" --no-huge -m "$BOX_MEMORY" --vdev "$(box_vdev)" "$@" -- --config "$conf"
+}
+
+launch_box_at() { # I LOG CONF [EAL ARGUMENT...]
+	local log=$2 conf=$3 BOX_NS=$NET-box BOX_PREFIX=$NET-$1
+	(($1 == 0)) || BOX_NS+=$1
+	shift 3
 	launch_box "$log" -l "$BOX_LCORES" --no-huge -m "$BOX_MEMORY" --vdev "$(box_vdev)" "$@" -- --config "$conf"
 }
 

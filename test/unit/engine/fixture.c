@@ -183,6 +183,7 @@ fx_begin(void)
 {
 	static const uint8_t cookie_key[PBOX_COOKIE_KEY_LEN] = {17};
 	struct pbox_registrar_conf conf = {
+		.boxes = fx.boxes,
 		.incarnation = INCARNATION,
 		.cookie_key = cookie_key,
 		.first_run = fx.first_run,
@@ -418,6 +419,7 @@ fx_join_message(const struct fx_worker *w)
 	m.can = m.needs = w->slots != 0 ? 1u << PBOX_CAN_SLOTS : 0;
 	if (w->policy == PBOX_POLICY_REASSIGN)
 		m.can = m.needs |= 1u << PBOX_CAN_WORK;
+	m.can |= w->boxes ? 1u << PBOX_CAN_BOXES : 0;
 	snprintf(m.job, sizeof(m.job), "%s", w->job);
 	snprintf(m.host, sizeof(m.host), "host%u", w->worker);
 	return m;

@@ -66,6 +66,7 @@ struct fx {
 	uint64_t first_run;
 	uint32_t grace_ms;
 	size_t arena_size;
+	struct pbox_registrar_boxes boxes;
 	bool nodes; /* shard i, its arena and half of the memory are on NUMA node i */
 };
 
@@ -81,6 +82,7 @@ struct fx_worker {
 	bool tagged; /* the session has tags: what is sent has them */
 	struct pbox_auth_keys keys;
 	uint8_t policy;
+	bool boxes;                /* it knows jobs at several */
 	uint16_t slots;            /* of its JOIN (R5.2b) */
 	uint8_t run[PBOX_RUN_LEN]; /* of its JOIN, as is number: of the run that it comes back to */
 	uint64_t number;

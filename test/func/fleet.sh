@@ -13,6 +13,7 @@ BOX_PIDS=()
 
 boxes_conf() { # I N SECRET WORKERS [LINE...]
 	local file=$RUN_DIR/box.$1.conf n=$2 i=$1 BOX_ADDRESS
+	# shellcheck disable=SC2034 # write_conf uses it
 	BOX_ADDRESS=$(box_address "$i")
 	write_conf "$file.part" test "$3" "$4"
 	shift 4

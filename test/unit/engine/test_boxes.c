@@ -189,6 +189,8 @@ test_tables_in_clocks(void)
 	fx_end();
 }
 
+static bool said; /* the box, that it has an earlier run */
+
 /* What lives answers the box. */
 static bool
 asks(bool lives)
@@ -198,8 +200,7 @@ asks(bool lives)
 		if (fx_try_join(&other))
 			return true;
 		UNIT_EQ_U64(fx_error(), PBOX_E_WORKER_TAKEN);
-		CU_ASSERT_PTR_NOT_NULL(strstr(fx_error_text(),
-			"run 9 of job 'vision' is later than the one that is here"));
+		said |= strstr(fx_error_text(), "is later than the one that is here") != NULL;
 		for (unsigned k = 0; k < 2 && lives; k++)
 			fx_control(&w[k], PBOX_PING, NULL, 0);
 		fx_mail();
@@ -217,6 +218,7 @@ test_a_later_run(void)
 	begin(1);
 	two_mapped(7);
 	CU_ASSERT_FALSE(asks(true));
+	CU_ASSERT_TRUE(said);
 	CU_ASSERT_EQUAL(fx_control(&w[0], PBOX_PING, NULL, 0)->hdr.type, PBOX_PONG);
 	UNIT_EQ_U64(fx.rs[PBOX_RS_RUNS_ENDED], 0);
 	CU_ASSERT_TRUE(asks(false));

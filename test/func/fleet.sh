@@ -5,11 +5,12 @@
 # For tests of a job at several boxes; to be sourced after lib.sh. make_boxes, boxes_list and box_address are those of netns.sh.
 #
 #   boxes_conf I N SECRET WORKERS [LINE...]   the configuration of box I, with more lines for it: $RUN_DIR/box.I.conf
-#   boxes_start I          launches it; its PID in BOX_PIDS[I]
+#   boxes_start I          launches it, with FAULTS[I] if there are any; its PID in BOX_PIDS[I]
 #   boxes_kill I           kill -9
 #   boxes_stop             all that run
 
 BOX_PIDS=()
+FAULTS=() # of a box: a device net_chaos0, for BOX_PORT
 
 boxes_conf() { # I N SECRET WORKERS [LINE...]
 	local file=$RUN_DIR/box.$1.conf n=$2 i=$1 BOX_ADDRESS
@@ -27,7 +28,8 @@ boxes_conf() { # I N SECRET WORKERS [LINE...]
 boxes_start() { # I
 	local log=$RUN_DIR/box.$1.log
 	[[ ! -e $log ]] || mv "$log" "$log.$(date +%s%N)"
-	launch_box_at "$1" "$log" "$RUN_DIR/box.$1.conf" || return
+	# shellcheck disable=SC2086 # none, or two arguments
+	launch_box_at "$1" "$log" "$RUN_DIR/box.$1.conf" ${FAULTS[$1]:+--vdev ${FAULTS[$1]}} || return
 	BOX_PIDS[$1]=$BOX_PID
 	BOX_PID=''
 }

@@ -292,8 +292,11 @@ session_tick(struct session *s)
 	if (s->phase != SESSION_OPEN || s->w->failed || s->w->shut)
 		return;
 	rejoin_tick(s);
-	if (!s->w->failed)
+	if (!s->listed && !s->w->failed) {
 		boxes_tick(s);
+		if (s->listed) /* it has waited for that */
+			rejoin_tick(s);
+	}
 	if (!s->w->failed && s->w->opened && s->listed)
 		declare_tick(s);
 }

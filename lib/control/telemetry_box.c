@@ -394,7 +394,7 @@ on_health(struct pbox_control *c, int n __rte_unused, char word[][PARAM_SIZE] __
 
 /* The boxes of its jobs (section 16). */
 static void
-on_boxes(struct pbox_control *c, int n __rte_unused, char word[][PARAM_SIZE] __rte_unused,
+on_fleet(struct pbox_control *c, int n __rte_unused, char word[][PARAM_SIZE] __rte_unused,
 	struct rte_tel_data *d)
 {
 	const struct pbox_registrar_boxes *b = &c->conf.registrar.boxes;
@@ -425,6 +425,6 @@ const struct telemetry_command telemetry_box_commands[] = {
 	{"/pbox/drops", 1, on_drops,
 		"Received = accepted + dropped by name, on all cores or one. Parameter: CORE."},
 	{"/pbox/health", 0, on_health, "What is wrong or bounds the rate, and what to do."},
-	{"/pbox/boxes", 0, on_boxes, "The boxes that its jobs are at, and which one this is."},
+	{"/pbox/boxes", 0, on_fleet, "The boxes that its jobs are at, and which one this is."},
 	{0},
 };

@@ -228,6 +228,8 @@ boxes_tick(struct session *s)
 		return;
 	}
 	s->listed = boxes_take(s, &m);
+	for (unsigned i = 0; i < s->w->boxes && s->w->failed; i++)
+		header_leave(s->w->box[i]); /* its number is free for the next attempt */
 }
 
 bool

@@ -224,7 +224,7 @@ test_a_later_run(void)
 	CU_ASSERT_TRUE(asks(false));
 	UNIT_EQ_U64(other.welcome.number, 9);
 	UNIT_EQ_U64(fx.rs[PBOX_RS_RUNS_ENDED], 1);
-	/* its workers are told, and one that was in it without a map follows */
+	/* its workers hear that, and one that was in it without a map follows */
 	w[0] = worker(0, 7);
 	CU_ASSERT_FALSE(fx_try_join(&w[0]));
 	UNIT_EQ_U64(fx_error(), PBOX_E_RUN_ENDED);

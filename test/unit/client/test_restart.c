@@ -534,8 +534,8 @@ test_set_after_a_loss(void)
 	struct fake_conf conf = {.workers = 2};
 	struct fake_box *b = fake_start(&conf);
 	struct pbox_client_hyper lr = {PBOX_HYPER_LR, 0.5}, then = {PBOX_HYPER_LR, 0.125};
-	float w[1000] = {0}, g[1000], out[1000];
-	struct pbox_client_io init = {0, w, NULL}, push = {0, g, out};
+	float w[1000] = {0}, g[1000], out[2][1000];
+	struct pbox_client_io init = {0, w, NULL}, push[2] = {{0, g, out[0]}, {0, g, out[1]}};
 	pbox_client_handle handle[2];
 	struct peer p[2];
 
@@ -551,20 +551,21 @@ test_set_after_a_loss(void)
 	CU_ASSERT_EQUAL(pbox_client_set(p[0].c, 0, PBOX_ALL_GROUPS, 0, &lr, 1, &err), 0);
 	for (unsigned round = 1; round <= 2; round++) {
 		for (unsigned i = 0; i < 2; i++)
-			CU_ASSERT_EQUAL(pbox_client_submit(p[i].c, 0, PBOX_CLIENT_PUSHPULL, &push,
-						1, 0, 1, &handle[i], &err),
+			CU_ASSERT_EQUAL(pbox_client_submit(p[i].c, 0, PBOX_CLIENT_PUSHPULL,
+						&push[i], 1, 0, 1, &handle[i], &err),
 				0);
 		for (unsigned i = 0; i < 2; i++)
 			CU_ASSERT_EQUAL(pbox_client_wait(p[i].c, handle[i], 0, &err), 0);
-		CU_ASSERT_EQUAL(out[999], round == 1 ? -1 : -1.25);
+		for (unsigned i = 0; i < 2; i++)
+			CU_ASSERT_EQUAL(out[i][999], round == 1 ? -1 : -1.25);
 		if (round == 2)
 			break;
 		CU_ASSERT_EQUAL(
-			pbox_client_run(p[0].c, 0, PBOX_CLIENT_PUSH, &push, 1, 1, 0, &err), 0);
+			pbox_client_run(p[0].c, 0, PBOX_CLIENT_PUSH, push, 1, 1, 0, &err), 0);
 		UNIT_EQ_U64(pbox_client_next_round(p[0].c, 0), 3);
 		fake_restart(b);
 		CU_ASSERT_EQUAL(
-			pbox_client_run(p[0].c, 0, PBOX_CLIENT_PULL, &push, 1, 1, 120000, &err),
+			pbox_client_run(p[0].c, 0, PBOX_CLIENT_PULL, push, 1, 1, 120000, &err),
 			PBOX_C_LOST);
 		UNIT_EQ_U64(pbox_client_next_round(p[0].c, 0), 2);
 		CU_ASSERT_EQUAL(pbox_client_set(p[0].c, 0, PBOX_ALL_GROUPS, 0, &then, 1, &err), 0);

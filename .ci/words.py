@@ -41,7 +41,7 @@ INSTEAD = {
     r"tells?|telling|told": "report, say, ask, show",
     r"whoever|whomever": "anyone who",
     # a position in a network, or a distance in rounds or time; after a thing in a sequence is "after"
-    r"(?<!round )(?<!rounds )(?<!lags far )(?<!clock is )(?<!at most one )(?<!snapshot is )(?<!how far )(?<!farthest )behind"
+    r"(?<!round )(?<!rounds )(?<!lags far )(?<!clock is )(?<!clocks )(?<!pushes )(?<!steps )(?<!at most one )(?<!snapshot is )(?<!how far )(?<!farthest )behind"
     r"(?! (a |an |the |two |virtual )?(links?|routers?|switch|firewall|proxy|net_chaos|the newest)\b)": "after",
 }
 WORDS = [(re.compile(rf"(?<![\w-])(?:{word})(?![\w-])", re.I), instead) for word, instead in INSTEAD.items()]

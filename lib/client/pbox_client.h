@@ -154,11 +154,15 @@ PBOX_CLIENT_API int pbox_client_submit_again(struct pbox_client *c, uint32_t tab
 	struct pbox_client_error *err);
 
 /**
- * As pbox_client_submit; of a PUSH or PUSHPULL to a table in clocks (pbox_client_table.discipline) with what @p how says (NULL: nothing).
+ * As pbox_client_submit; of a PUSH, PUSHPULL or PULL of a table in clocks (pbox_client_table.discipline) with what @p how says (NULL: nothing).
  *
  * There each push is applied as soon as it comes. A PULL brings the latest parameters, and all pushes of this client that were submitted before it:
  * those that the box had not applied yet are added to what it sent, from their `in`. Of pushes that are submitted later, while the PULL is
  * under way, some may be in it. PUSH and PULL of one tensor do not wait for each other; pushes do, and pulls do.
+ *
+ * A PULL with a bound (how->bounded) waits for the slowest worker: then no worker is ever more than `bound` pushes ahead of what it computes on
+ * (stale synchronous parallel). It waits for a dead one too, until the job goes on without that (policy shrink), or it leaves. Pulls that wait
+ * take at most half of the window.
  */
 PBOX_CLIENT_API int pbox_client_submit_how(struct pbox_client *c, uint32_t table,
 	enum pbox_client_kind kind, const struct pbox_client_io *io, unsigned n, uint8_t priority,

@@ -30,6 +30,8 @@ struct submit {
 	const void *const *in; /* nodes x n */
 	uint16_t factor;       /* of a push to a table in clocks, as bf16; 0: 1 */
 	bool pulls_ago;
+	bool bounded;
+	uint32_t bound; /* of a pull of one */
 };
 
 static int
@@ -195,6 +197,8 @@ op_new(const struct pbox_client *c, struct table *t, const struct submit *s)
 	op->w.again = s->again;
 	op->w.factor = s->factor;
 	op->w.pulls_ago = s->pulls_ago;
+	op->w.bounded = s->bounded;
+	op->w.bound = s->bound;
 	if (s->by_nodes)
 		op_nodes(op, c->lanes, s);
 	for (unsigned i = 0; i < n; i++) {
@@ -272,6 +276,9 @@ pbox_client_factor(float factor)
 	return pbox_worker_factor(pbox_worker_factor_code(factor));
 }
 
+/** No worker is so many pushes behind another. */
+#define BOUND_MAX (1u << 30)
+
 /** What it says goes to the operation. */
 static int
 take_how(const struct pbox_client *c, uint32_t table, const struct pbox_client_how *how,
@@ -279,20 +286,33 @@ take_how(const struct pbox_client *c, uint32_t table, const struct pbox_client_h
 {
 	struct pbox_client_how h = {0};
 	const struct table *t = client_table((struct pbox_client *)(uintptr_t)c, table);
+	bool push, clock;
 
 	memcpy(&h, how, how->size < sizeof(h) ? how->size : sizeof(h));
-	if (t == NULL || (h.factor == 0 && h.pulls_ago == 0))
+	push = h.factor != 0 || h.pulls_ago != 0;
+	if (t == NULL || (!push && h.bounded == 0))
 		return 0;
-	if (t->info.discipline != PBOX_DISCIPLINE_CLOCK || s->kind > PBOX_CLIENT_PUSH)
+	clock = t->info.discipline == PBOX_DISCIPLINE_CLOCK;
+	if (push && (!clock || s->kind > PBOX_CLIENT_PUSH))
 		return pbox_client_fail(err, PBOX_C_INVALID,
 			"a factor, and what a push was computed on, are for pushes to tables in clocks; this is a %s to table %u, which is in %s",
+			kind_name(s->kind), table, pbox_discipline_name(t->info.discipline));
+	if (h.bounded != 0 && (!clock || s->kind != PBOX_CLIENT_PULL))
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"a bound is for pulls of tables in clocks; this is a %s of table %u, which is in %s",
 			kind_name(s->kind), table, pbox_discipline_name(t->info.discipline));
 	if (!(h.factor >= -FLT_MAX && h.factor <= FLT_MAX) || h.pulls_ago > 1)
 		return pbox_client_fail(err, PBOX_C_INVALID,
 			"factor %g, pulls_ago %u: a factor is a finite number, and pulls_ago is 0 or 1",
 			(double)h.factor, h.pulls_ago);
+	if (h.bounded > 1 || h.bound >= BOUND_MAX)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"bounded %u, bound %u: bounded is 0 or 1, and a bound is below 2^30",
+			h.bounded, h.bound);
 	s->factor = h.factor != 0 ? pbox_worker_factor_code(h.factor) : 0;
 	s->pulls_ago = h.pulls_ago != 0;
+	s->bounded = h.bounded != 0;
+	s->bound = h.bound;
 	return 0;
 }
 

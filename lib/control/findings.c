@@ -319,6 +319,7 @@ waits_for(struct list *l, const struct pbox_job_view *job, unsigned who, unsigne
 {
 	struct pbox_member_view m = findings_member(l, job, who);
 	struct health_finding *f = next_of_worker(l, "slow_worker", job, who);
+	uint32_t clocks, bound;
 	char others[32] = "";
 
 	if (behind == 2)
@@ -327,6 +328,18 @@ waits_for(struct list *l, const struct pbox_job_view *job, unsigned who, unsigne
 		snprintf(others, sizeof(others), ", and for %u others", behind - 1);
 	if (f == NULL)
 		return;
+	if (health_job_clocks(l->c->health, job, &clocks, &bound)) {
+		bool dead = m.state != PBOX_MEMBER_JOINED;
+
+		f->cause = dead ? "dead_worker" : f->cause;
+		say(f,
+			dead ? "start it again, or see policy = shrink"
+			     : "on its host: is it alive, is it busy?",
+			"job '%s': worker %u (%s)%s%s is %u clocks behind: pulls of bound %u wait for it%s",
+			JOB(job), who, m.host[0] != '\0' ? HOST(m.host) : "no host",
+			dead ? ", " : "", dead ? absence(&m) : "", clocks, bound, others);
+		return;
+	}
 	if (m.state != PBOX_MEMBER_JOINED) {
 		f->cause = "dead_worker";
 		say(f, "start it again, or see policy = shrink",

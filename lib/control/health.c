@@ -132,6 +132,9 @@ hear(struct pbox_control *c, struct health_job *j)
 	pbox_why_oldest(why, 1, &oldest);
 	j->answered_ns = c->now_ns;
 	j->n_missing = 0;
+	j->clocks = oldest != NULL && oldest->clocks;
+	j->lag = oldest != NULL ? oldest->lag : 0;
+	j->bound = oldest != NULL ? oldest->bound : 0;
 	for (unsigned w = j->workers; oldest != NULL && w-- > 0;)
 		if (oldest->uninitialised ? w == 0 : oldest->missing[w / 64] >> w % 64 & 1) {
 			j->n_missing++;
@@ -261,6 +264,18 @@ health_job_missing(const struct health *h, const struct pbox_job_view *job, unsi
 		return 0;
 	*who = j->missing;
 	return j->n_missing;
+}
+
+bool
+health_job_clocks(
+	const struct health *h, const struct pbox_job_view *job, uint32_t *lag, uint32_t *bound)
+{
+	const struct health_job *j = &h->job[job->id];
+	unsigned who;
+
+	*lag = j->lag;
+	*bound = j->bound;
+	return health_job_missing(h, job, &who) > 0 && j->clocks;
 }
 
 uint64_t

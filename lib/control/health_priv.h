@@ -30,6 +30,8 @@ struct health_job {
 	struct pbox_why *asked; /* not answered yet; or NULL */
 	uint64_t answered_ns;   /* 0: nobody was asked */
 	unsigned n_missing, missing;
+	bool clocks; /* pulls wait for it, which is so many clocks behind; */
+	uint32_t lag, bound;
 };
 
 struct health_pool_seen {
@@ -58,5 +60,8 @@ const struct pbox_worker_stats *health_job_begin(
 	const struct health *h, const struct pbox_job_view *job, uint32_t *round);
 /* Workers that the job's oldest rounds wait for, *who is the first; 0: not known, or something came. */
 unsigned health_job_missing(const struct health *h, const struct pbox_job_view *job, unsigned *who);
+/* Do pulls with a bound wait for it? It is so many clocks behind the worker that asks. */
+bool health_job_clocks(
+	const struct health *h, const struct pbox_job_view *job, uint32_t *lag, uint32_t *bound);
 
 #endif /* HEALTH_PRIV_H */

@@ -50,6 +50,11 @@ add_rounds(const struct pbox_control *c, const struct pbox_job_view *j, const st
 			reply_text(e, "needs", "%s", "init");
 		else if (r->paced)
 			reply_text(e, "needs", "%s", "rate");
+		if (r->clocks) {
+			rte_tel_data_add_dict_u64(e, "clock", r->clock);
+			rte_tel_data_add_dict_u64(e, "lag", r->lag);
+			rte_tel_data_add_dict_u64(e, "bound", r->bound);
+		}
 		rte_tel_data_add_dict_u64(
 			e, "ms", now > r->since_ns ? (now - r->since_ns) / NS_PER_MS : 0);
 		snprintf(number, sizeof(number), "%u", i);

@@ -170,6 +170,12 @@ registrar_mail_latest(struct pbox_registrar *r, struct pbox_shard_job *j, enum p
 			pbox_bit_clear(in->members, w);
 		else
 			pbox_bit_set(in->members, w);
+	for (unsigned w = 0; kind == PBOX_MAIL_MEMBERS && w < job->workers; w++)
+		if (job->member[w].state == PBOX_MEMBER_LEFT &&
+			job->member[w].left == PBOX_LEFT_ITSELF)
+			pbox_bit_set(in->left, w);
+		else
+			pbox_bit_clear(in->left, w);
 	registrar_mail(r, &(struct pbox_mail){.kind = kind, .job = j});
 }
 

@@ -420,6 +420,8 @@ bool registrar_remove_absent(struct pbox_registrar *r, struct pbox_job *job);
 void registrar_miss_absent(struct pbox_registrar *r, struct pbox_job *job);
 /* And with one that has come back. */
 void registrar_expect(struct pbox_registrar *r, struct pbox_job *job, unsigned w);
+/* A worker has left by itself, or come back after that: the clocks of tables do not wait for it, or do again, under any policy. */
+void registrar_clocks_members(struct pbox_registrar *r, struct pbox_job *job);
 /* All shards know who is waited for. */
 bool registrar_members_settled(const struct pbox_registrar *r, const struct pbox_job *job);
 

@@ -322,6 +322,7 @@ session_begin(struct pbox_registrar *r, const struct registrar_join *q)
 	struct pbox_job *job = q->job;
 	unsigned w = q->worker;
 	struct pbox_member *mb = &job->member[w];
+	bool had_left = mb->left == PBOX_LEFT_ITSELF;
 	uint64_t lease_ns = job->conf->bounds.lease_ns, token = 0;
 	uint32_t lease_ms = lease_ns != 0 ? (uint32_t)(lease_ns / NS_PER_MS) : r->conf.lease_ms;
 
@@ -351,6 +352,8 @@ session_begin(struct pbox_registrar *r, const struct registrar_join *q)
 	if (job->auth != NULL)
 		pbox_job_auth_begin(job, w, token, r->conf.incarnation);
 	atomic_store_explicit(&job->token[w], token, memory_order_release);
+	if (had_left && !mb->removed)
+		registrar_clocks_members(r, job);
 	registrar_parts_session_begin(r, job, w);
 	pbox_stat_add(&r->stats[PBOX_RS_WORKERS], 1);
 	registrar_event(r, PBOX_LOG_INFO, "job '%s': worker %u (%s) joined, %u of %u", job->name, w,

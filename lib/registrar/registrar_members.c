@@ -61,6 +61,17 @@ registrar_expect(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 	registrar_post(r, job, PBOX_MAIL_MEMBERS);
 }
 
+void
+registrar_clocks_members(struct pbox_registrar *r, struct pbox_job *job)
+{
+	bool any = false;
+
+	for (uint32_t t = 0; t < job->n_tables; t++)
+		any |= job->table[t]->built && job->table[t]->t.discipline == PBOX_DISCIPLINE_CLOCK;
+	if (any)
+		registrar_post(r, job, PBOX_MAIL_MEMBERS);
+}
+
 /* How long a job is waited for after a restart of the box, at least: R4.6b. */
 #define COME_BACK (2000 * NS_PER_MS)
 

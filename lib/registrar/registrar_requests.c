@@ -264,6 +264,8 @@ request_leave(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_
 		registrar_close_job(r, job);
 	else if (registrar_remove(r, job, f->hdr.worker))
 		registrar_removed(r, job);
+	else if (job->state == PBOX_JOB_OPEN)
+		registrar_clocks_members(r, job);
 }
 
 const struct registrar_part registrar_requests_part = {

@@ -17,8 +17,10 @@
 
 /* After the clocks of the workers (pbox_chunk_frag_clocks). */
 struct slowest {
-	uint32_t clock, n; /* the lowest clock of a member, and how many have it */
-	uint32_t members;  /* of that pbox_shard_job.members_set; else it is to be found again */
+	/* The lowest clock of a member, and how many have none that is higher. It never falls: who comes back below it counts as if
+	 * it had it, or all would wait for what it has not done meanwhile. */
+	uint32_t clock, n;
+	uint32_t members; /* of that pbox_shard_job.members_set; else it is to be found again */
 	/* pbox_shard.pushed: the first and the last one of this burst, 1 + its number, and how many; 0: none */
 	uint8_t first, last, pushes, unused;
 };
@@ -35,24 +37,33 @@ slowest_of(const struct target *g)
 	return (struct slowest *)(void *)(clocks_of(g) + g->j->job->workers);
 }
 
+/* Do pulls wait for it? */
+static bool
+counts(const struct pbox_shard_job *j, unsigned worker)
+{
+	return pbox_bit_get(j->expected, worker) && !pbox_bit_get(j->left, worker);
+}
+
 static void
 find_slowest(const struct target *g)
 {
 	const struct pbox_shard_job *j = g->j;
 	const uint32_t *clock = clocks_of(g);
 	struct slowest *low = slowest_of(g);
+	uint32_t least = 0;
+	bool any = false;
 
-	low->clock = low->n = 0;
 	low->members = j->members_set;
-	for (unsigned w = 0; w < j->job->workers; w++) {
-		if (!pbox_bit_get(j->expected, w))
-			continue;
-		if (low->n == 0 || pbox_serial_diff(clock[w], low->clock) < 0) {
-			low->clock = clock[w];
-			low->n = 0;
+	low->n = 0;
+	for (unsigned w = 0; w < j->job->workers; w++)
+		if (counts(j, w) && (!any || pbox_serial_diff(clock[w], least) < 0)) {
+			least = clock[w];
+			any = true;
 		}
-		low->n += clock[w] == low->clock;
-	}
+	if (any && pbox_serial_diff(least, low->clock) > 0)
+		low->clock = least;
+	for (unsigned w = 0; w < j->job->workers; w++)
+		low->n += counts(j, w) && pbox_serial_diff(clock[w], low->clock) <= 0;
 }
 
 static uint32_t
@@ -70,8 +81,8 @@ advance_clock(const struct target *g, unsigned w)
 	uint32_t *clock = clocks_of(g), had = clock[w];
 
 	clock[w] = had + 1;
-	if (had == low->clock && low->members == g->j->members_set &&
-		pbox_bit_get(g->j->expected, w) && --low->n == 0)
+	if (had == low->clock && low->members == g->j->members_set && counts(g->j, w) &&
+		--low->n == 0)
 		find_slowest(g);
 }
 
@@ -110,8 +121,10 @@ answer_push(struct pbox_shard *s, const struct target *g, const struct pbox_fram
 	shard_send_to(s, g, &out, f->hdr.worker);
 }
 
+/* held: for how long it was waited for, microseconds. */
 static void
-answer_result(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+answer_result(
+	struct pbox_shard *s, const struct target *g, unsigned worker, uint32_t ts, uint32_t held)
 {
 	const struct pbox_table *t = g->st->t;
 	struct pbox_send out = {
@@ -123,17 +136,81 @@ answer_result(struct pbox_shard *s, const struct target *g, const struct pbox_fr
 				.frag = g->frag,
 				.length = (uint16_t)pbox_payload_bytes(t->pull_format, g->elements),
 				.round = g->fragment->version,
-				.base = clocks_of(g)[f->hdr.worker],
+				.base = clocks_of(g)[worker],
 				.format = t->pull_format,
 				.aux = g->j->n_expected,
 				.weight = slowest_clock(g),
-				.ts = f->hdr.ts,
+				.held = held,
+				.ts = ts,
 			},
 		.payload = shard_answer_at(g),
 		.payload_crc = answer_crc(s, g),
 	};
 
-	shard_send_copy(s, g, &out, f->hdr.worker);
+	shard_send_copy(s, g, &out, worker);
+}
+
+/* ---- pulls that wait ---------------------------------------------------------------------------- */
+
+/* They are in the fragment's record: bits of want, and by worker what they are about. */
+
+/* How many clocks the slowest member lacks for a pull that waits. */
+static uint32_t
+lacks(const struct target *g, unsigned worker)
+{
+	return g->fragment->record->from[worker].weight - slowest_clock(g);
+}
+
+static bool
+is_waiting(const struct target *g, unsigned worker)
+{
+	const struct pbox_record *r = g->fragment->record;
+
+	return r != NULL && pbox_bit_get(r->want, worker);
+}
+
+/* Without a record it is only asked again, later. */
+static void
+wait_for(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
+{
+	struct pbox_record *r = g->fragment->record;
+	struct contribution *c;
+
+	if (r == NULL)
+		r = shard_record_open(s, g);
+	if (r == NULL)
+		return;
+	c = &r->from[f->hdr.worker];
+	if (!pbox_bit_get(r->want, f->hdr.worker))
+		r->arrived++;
+	pbox_bit_set(r->want, f->hdr.worker);
+	c->weight = f->hdr.base;
+	c->ts = f->hdr.ts;
+	c->at_us = (uint32_t)(s->now_ns / 1000);
+}
+
+static void
+waits_no_more(struct pbox_shard *s, const struct target *g, unsigned worker)
+{
+	struct pbox_record *r = g->fragment->record;
+
+	pbox_bit_clear(r->want, worker);
+	if (--r->arrived == 0)
+		shard_record_close(s, g->j, g->fragment);
+}
+
+/* The slowest clock may have moved: answer those that have waited for it. */
+static void
+serve(struct pbox_shard *s, const struct target *g)
+{
+	const struct pbox_record *r = g->fragment->record;
+	uint32_t now_us = (uint32_t)(s->now_ns / 1000);
+
+	for (unsigned w = 0; r != NULL && r->open && w < g->j->job->workers; w++)
+		if (pbox_bit_get(r->want, w) && (int32_t)lacks(g, w) <= 0) {
+			answer_result(s, g, w, r->from[w].ts, now_us - r->from[w].at_us);
+			waits_no_more(s, g, w);
+		}
 }
 
 /* ---- pushes ------------------------------------------------------------------------------------ */
@@ -233,7 +310,7 @@ taken(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 	if (g->j->rate.interval != 0)
 		job_rate_ended(&g->j->rate, 1, s->now_ns);
 	if (f->hdr.type == PBOX_PUSHPULL)
-		answer_result(s, g, f);
+		answer_result(s, g, f->hdr.worker, f->hdr.ts, 0);
 	else
 		answer_push(s, g, f, false);
 }
@@ -258,6 +335,7 @@ apply_pushed(struct pbox_shard *s, const struct target *g, const struct target *
 	const struct pbox_frame *f[PUSHES_AT_ONCE];
 	const void *ahead[PUSHES_AT_ONCE];
 	unsigned n = 0, n_ahead = pushed_next(s, next, ahead);
+	uint32_t had = low->clock;
 
 	for (unsigned i = low->first; i != 0; i = s->pushed[i - 1].next)
 		f[n++] = s->pushed[i - 1].f;
@@ -265,7 +343,7 @@ apply_pushed(struct pbox_shard *s, const struct target *g, const struct target *
 	if (n > 1 && add_pushes(s, g, f, n, ahead, n_ahead)) {
 		for (unsigned i = 0; i < n; i++)
 			taken(s, g, f[i]);
-		return;
+		n = 0;
 	}
 	/* one is damaged: each by itself */
 	for (unsigned i = 0; i < n; i++) {
@@ -274,6 +352,8 @@ apply_pushed(struct pbox_shard *s, const struct target *g, const struct target *
 		else
 			shard_count(s, PBOX_SS_DROP_CRC);
 	}
+	if (low->clock != had)
+		serve(s, g);
 }
 
 /* A push of this worker waits for the end of the burst: it has not moved its clock yet. */
@@ -324,7 +404,7 @@ not_taken(struct pbox_shard *s, const struct target *g, const struct pbox_frame 
 		shard_count(s, PBOX_SS_RX_DUP_DONE);
 		pbox_stat_add(&g->j->member[f->hdr.worker].repeats, 1);
 		if (f->hdr.type == PBOX_PUSHPULL)
-			answer_result(s, g, f);
+			answer_result(s, g, f->hdr.worker, f->hdr.ts, 0);
 		else
 			answer_push(s, g, f, true);
 	}
@@ -351,33 +431,52 @@ clock_contribute(struct pbox_shard *s, const struct target *g, const struct pbox
 static void
 clock_pull(struct pbox_shard *s, const struct target *g, const struct pbox_frame *f)
 {
-	bool latest = (f->hdr.flags & PBOX_F_LATEST) != 0;
+	bool latest = (f->hdr.flags & PBOX_F_LATEST) != 0, answer;
 
 	apply_pushed(s, g, NULL);
-	if (latest && initialised(g) && !shard_admit_answer(s, g, f))
+	answer = initialised(g) && (latest || pbox_serial_diff(slowest_clock(g), f->hdr.base) >= 0);
+	if (answer && !shard_admit_answer(s, g, f))
 		return;
 	shard_count(s, PBOX_SS_RX_PULL);
 	pbox_stat_add(&g->j->member[f->hdr.worker].pulls, 1);
-	if (!latest)
-		shard_send_error(s, g, f, PBOX_E_UNSUPPORTED); /* R14.6 */
-	else if (initialised(g))
-		answer_result(s, g, f);
-	else
-		shard_send_wait(s, g, f);
+	if (answer) {
+		if (is_waiting(g, f->hdr.worker))
+			waits_no_more(s, g, f->hdr.worker);
+		answer_result(s, g, f->hdr.worker, f->hdr.ts, 0);
+		return;
+	}
+	if (initialised(g))
+		wait_for(s, g, f);
+	shard_send_wait(s, g, f);
 }
 
-/* Before INIT, or beyond the rate: nobody is missing then. */
+/* The first of the slowest members. */
+static unsigned
+first_behind(const struct target *g)
+{
+	uint32_t low = slowest_clock(g);
+
+	for (unsigned w = 0; w < g->j->job->workers; w++)
+		if (counts(g->j, w) && pbox_serial_diff(clocks_of(g)[w], low) <= 0)
+			return w;
+	return PBOX_NO_WORKER;
+}
+
+/* A pull, which has round 0, waits for the slowest member; all else before INIT, or beyond the rate: nobody is missing then. */
 static void
 clock_wait(const struct target *g, unsigned worker, struct pbox_hdr *h)
 {
-	(void)worker;
+	bool pull = h->round == 0 && is_waiting(g, worker);
+
 	h->base = g->fragment->version;
-	h->weight = initialised(g) ? UINT32_MAX : 0;
+	h->weight = !initialised(g) ? 0 : pull ? first_behind(g) : UINT32_MAX;
+	if (pull)
+		h->aux = (uint16_t)(lacks(g, worker) < UINT16_MAX ? lacks(g, worker) : UINT16_MAX);
 }
 
 /* ---- what rounds have ---------------------------------------------------------------------------- */
 
-/* Fragments have no records, and are never restored. */
+/* Records are of pulls that wait, and fragments are never restored. */
 static void
 clock_burst(struct pbox_shard *s, const struct target *g, const struct target *next)
 {
@@ -387,15 +486,34 @@ clock_burst(struct pbox_shard *s, const struct target *g, const struct target *n
 static void
 clock_missing(const struct target *g, uint64_t *set)
 {
-	(void)g;
-	(void)set;
+	uint32_t low = slowest_clock(g);
+
+	for (unsigned w = 0; w < g->j->job->workers; w++)
+		if (counts(g->j, w) && pbox_serial_diff(clocks_of(g)[w], low) <= 0)
+			pbox_bit_set(set, w);
+}
+
+/* Of the pull that lacks most. */
+static void
+clock_why(const struct target *g, struct pbox_why_round *out)
+{
+	uint32_t most = 0;
+
+	out->round = g->fragment->version;
+	out->clocks = true;
+	out->clock = slowest_clock(g);
+	for (unsigned w = 0; w < g->j->job->workers; w++)
+		if (is_waiting(g, w) && lacks(g, w) > most) {
+			most = lacks(g, w);
+			out->lag = clocks_of(g)[w] - out->clock;
+			out->bound = out->lag - most;
+		}
 }
 
 static void
 clock_members(struct pbox_shard *s, const struct target *g)
 {
-	(void)s;
-	(void)g;
+	serve(s, g);
 }
 
 static void
@@ -441,6 +559,7 @@ const struct discipline clock_discipline = {
 	.pull = clock_pull,
 	.burst = clock_burst,
 	.missing = clock_missing,
+	.why = clock_why,
 	.wait = clock_wait,
 	.members = clock_members,
 	.report = clock_report,

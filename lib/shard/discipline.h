@@ -21,6 +21,7 @@ struct pbox_shard;
 struct pbox_fragment;
 struct pbox_staging;
 struct pbox_table;
+struct pbox_why_round;
 struct target;
 
 /* Where a fragment is, seen from the version that a snapshot copies. */
@@ -44,6 +45,8 @@ struct discipline {
 	void (*burst)(struct pbox_shard *s, const struct target *g, const struct target *next);
 	/* The workers that its record waits for: set their bits of `set`, which is empty. */
 	void (*missing)(const struct target *g, uint64_t *set);
+	/* What `why` says of it besides; NULL: nothing. */
+	void (*why)(const struct target *g, struct pbox_why_round *out);
 	/* What WAIT says to a worker of the fragment and of what the worker has brought (R6.6). */
 	void (*wait)(const struct target *g, unsigned worker, struct pbox_hdr *h);
 	/* The job expects other workers (R8.5), and the fragment has a record. */

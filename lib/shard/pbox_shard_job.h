@@ -48,6 +48,9 @@ struct pbox_shard_inbox {
 	/** The next set of workers that are waited for, one bit a worker, and the next bounds: the shard's while a mail
 	 * MEMBERS, or QUOTA, is out. */
 	uint64_t *members;
+	/** With these: those that have left by themselves, and are still members (policy wait): the clocks of tables do not wait
+	 * for them. */
+	uint64_t *left;
 	struct pbox_job_bounds bounds;
 	/** The same of owners and a mail OWNERS; map NULL: they do not change. */
 	struct pbox_job_owners owners;

@@ -23,7 +23,11 @@ struct pbox_why_round {
 	uint16_t frag, arrived; /**< arrived: slots that are there */
 	bool uninitialised;     /**< it waits for INIT, and this is who asked for it */
 	bool paced;             /**< it is complete, and waits for the job's rate */
-	uint64_t since_ns;      /**< its first contribution, or the first wish for its result */
+	/** Of a table in clocks: a pull waits for `missing`, whose clock is this one. It is `lag` clocks behind the worker that asks most,
+	 * which takes `bound`. */
+	bool clocks;
+	uint32_t clock, lag, bound;
+	uint64_t since_ns; /**< its first contribution, or the first wish for its result */
 	uint64_t missing[PBOX_MAX_WORKERS / 64]; /**< bitmap of workers */
 };
 

@@ -145,7 +145,8 @@ struct pbox_shard_job {
 	uint64_t request_empty_ns;              /* shard_control_rate.c */
 	uint16_t n_expected;                    /* slots that new rounds wait for, */
 	uint64_t *expected;                     /* and which */
-	uint32_t members_set;                   /* it is another one with each MEMBERS */
+	uint64_t *left;                         /* pbox_shard_inbox.left */
+	uint32_t members_set;                   /* they are others with each MEMBERS */
 	struct pbox_job_owners owners;          /* shard_owners.c */
 	struct pbox_shard_inbox inbox;
 	struct pbox_arena *arena; /* of all of it: on the NUMA node of the core */

@@ -43,7 +43,7 @@ job_layout(struct pbox_shard_job *j, const struct pbox_shard_room *room)
 	size_t peer = member + workers * sizeof(*j->member);
 	size_t table = peer + (size_t)workers * peers * sizeof(*j->peer);
 	size_t set = table + PBOX_MAX_TABLES * sizeof(*j->table);
-	size_t map = set + (slot_words + words) * sizeof(uint64_t);
+	size_t map = set + (slot_words + 3 * words) * sizeof(uint64_t);
 	size_t map_bytes = room->planned ? room->slots * sizeof(uint16_t) : 0;
 	uint8_t *base = (uint8_t *)j;
 
@@ -54,6 +54,8 @@ job_layout(struct pbox_shard_job *j, const struct pbox_shard_room *room)
 		j->table = (struct pbox_shard_table **)(void *)(base + table);
 		j->expected = (uint64_t *)(void *)(base + set);
 		j->inbox.members = j->expected + slot_words;
+		j->inbox.left = j->inbox.members + words;
+		j->left = j->inbox.left + words;
 		for (unsigned i = 0; room->planned && i < 2; i++) {
 			j->owners.map[i] = (uint16_t *)(void *)(base + map + i * map_bytes);
 			j->inbox.owners.map[i] =

@@ -82,6 +82,7 @@ expect_members(struct pbox_shard_job *j)
 	for (unsigned w = 0; w < j->job->workers; w++)
 		if (pbox_bit_get(j->inbox.members, w))
 			bits_set(j->expected, slots_begin(j, w), slots_end(j, w));
+	memcpy(j->left, j->inbox.left, words_of(j) * sizeof(*j->left));
 	j->n_expected = (uint16_t)bits_count(j->expected, 0, j->slots);
 	j->members_set++;
 }
@@ -144,9 +145,11 @@ shard_why(struct pbox_shard_job *j, struct pbox_why_page *page)
 			.round = g.fragment->version + 1,
 			.arrived = r->arrived,
 			.uninitialised = !initialised(&g),
-			.paced = r->round.paced,
+			.paced = g.st->discipline->why == NULL && r->round.paced,
 			.since_ns = r->since_ns,
 		};
 		g.st->discipline->missing(&g, out->missing);
+		if (g.st->discipline->why != NULL)
+			g.st->discipline->why(&g, out);
 	}
 }

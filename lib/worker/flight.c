@@ -16,7 +16,7 @@ flight_contribution(const struct pbox_worker *w, const struct pbox_worker_table 
 	uint32_t count = frag_elements(t, f);
 
 	h->aux = PBOX_LR_MUL_ONE;
-	t->discipline->ask(t, f, h);
+	t->discipline->ask(w, t, f, h);
 	if (w->conf.slots != 0)
 		h->base = pbox_node_code(nodes_at(w, t, fl->node));
 	h->flags |= PBOX_F_LAST;
@@ -75,7 +75,7 @@ flight_send(struct ep *ep, struct flight *fl, bool probe, bool again)
 	if (h.type == PBOX_RESTORE) {
 		n = retained_restore(t, f, fl, &h, iov);
 	} else if (h.type == PBOX_PULL) {
-		t->discipline->ask(t, f, &h);
+		t->discipline->ask(w, t, f, &h);
 	} else if (h.type == PBOX_FETCH) {
 		h.round = f->round;
 		h.base = fl->base;

@@ -165,7 +165,7 @@ struct pbox_client_table {
 	uint8_t discipline;
 };
 
-/** How to push, of a table in clocks; zeroed but for its size. */
+/** How to push or pull, of a table in clocks; zeroed but for its size. */
 struct pbox_client_how {
 	size_t size; /**< sizeof(struct pbox_client_how) */
 	/** The box adds the push times this, rounded to bf16 (pbox_client_factor); 0: 1. Tensors that share a frame (small ones)
@@ -173,6 +173,10 @@ struct pbox_client_how {
 	float factor;
 	/** 1: it was computed on the version before the one that the last pull brought; 0: on that. For people. */
 	uint32_t pulls_ago;
+	/** 1: a PULL waits until no worker is more than `bound` pushes behind this one's, those that were submitted before it; 0: it brings
+	 * the latest at once. With bound 0 all have pushed as often as this worker. */
+	uint32_t bounded;
+	uint32_t bound; /**< below 2^30 */
 };
 
 /** See pbox_client_versions. */

@@ -113,6 +113,8 @@ why_flight(
 	}
 	if (!fl->waited || (ep->asked_ns > ep->last_rx && w->now - ep->asked_ns > QUIET))
 		return why_silent(ep, fl, text, cap);
+	if (t->discipline->why != NULL && t->discipline->why(w, t, fl, text, cap))
+		return fl->wait_missing == w->worker ? -1 : (int)fl->wait_missing;
 	if ((fl->state == FLIGHT_DEFERRED && t->discipline->defers(t, f)) ||
 		(f->round == 0 && fl->type == PBOX_PULL))
 		return missing_init(w, text, cap);

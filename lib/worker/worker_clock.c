@@ -75,25 +75,79 @@ clock_may_push(struct pbox_worker_table *t, const struct frag *f, char *why, siz
 	return true;
 }
 
-static void
-clock_ask(const struct pbox_worker_table *t, const struct frag *f, struct pbox_hdr *h)
-{
-	const struct frag_clock *k = clock_of(t, f);
-
-	if (h->type == PBOX_PULL) {
-		h->flags |= PBOX_F_LATEST;
-		return;
-	}
-	h->round = f->round;
-	h->base = table_first_op(t, f)->pulls_ago ? k->before.version : k->last.version;
-	h->aux = push_factor(table_first_op(t, f));
-}
-
 /** Pushes that the box has answered: all but the one in flight. */
 static uint32_t
 confirmed(const struct pbox_worker *w, const struct pbox_worker_table *t, const struct frag *f)
 {
 	return f->round - flight_pushes(w, t, f);
+}
+
+/** The entry that the piece is at, or comes to first; NULL: nothing is submitted. */
+static const struct pbox_worker_entry *
+first_entry(const struct pbox_worker_table *t, const struct piece *p)
+{
+	const struct queue *x = table_queue_of(t, p);
+
+	if (p->entry != NULL || x->starts == NULL)
+		return p->entry;
+	return p->offset < x->started_to ? x->starts->next : x->starts;
+}
+
+/** The clock of the piece once all pushes have ended that were submitted before the operation. */
+static uint32_t
+clock_before(const struct pbox_worker *w, const struct pbox_worker_table *t,
+	const struct piece *push, const struct pbox_worker_op *op)
+{
+	uint32_t clock = confirmed(w, t, &t->frag[push->frag]);
+
+	for (const struct pbox_worker_entry *e = first_entry(t, push);
+		e != NULL && e->op->order < op->order; e = e->next)
+		clock += op_pushes(e->op) && !op_fails(e->op);
+	return clock;
+}
+
+/** The clock that all workers must have before the pull of the fragment is answered; false: it brings the latest. */
+static bool
+clock_bound(const struct pbox_worker *w, const struct pbox_worker_table *t, const struct frag *f,
+	uint32_t *bound)
+{
+	bool any = false;
+
+	/* it goes on in a run, and does not know its clock yet */
+	if ((t->flags & PBOX_DECLARE_CONTINUE) != 0 && !pushes_of(t, f)->pushed &&
+		clock_of(t, f)->pulls == 0)
+		return false;
+	for (unsigned i = 0; i < f->pieces; i++) {
+		const struct piece *p = &t->piece[f->piece + i];
+		uint32_t b;
+
+		if (p->entry == NULL || p->entry->op->kind != PBOX_CLIENT_PULL)
+			continue;
+		if (!p->entry->op
+				->bounded) /* the strictest of all that are answered with it counts */
+			continue;
+		b = clock_before(w, t, p - t->pieces, p->entry->op) - p->entry->op->bound;
+		if (!any || rounds_apart(b, *bound) > 0)
+			*bound = b;
+		any = true;
+	}
+	return any;
+}
+
+static void
+clock_ask(const struct pbox_worker *w, const struct pbox_worker_table *t, const struct frag *f,
+	struct pbox_hdr *h)
+{
+	const struct frag_clock *k = clock_of(t, f);
+
+	if (h->type == PBOX_PULL) {
+		if (!clock_bound(w, t, f, &h->base))
+			h->flags |= PBOX_F_LATEST;
+		return;
+	}
+	h->round = f->round;
+	h->base = table_first_op(t, f)->pulls_ago ? k->before.version : k->last.version;
+	h->aux = push_factor(table_first_op(t, f));
 }
 
 static bool
@@ -103,6 +157,7 @@ clock_answers(const struct pbox_worker *w, const struct pbox_worker_table *t,
 	const struct frag_clock *k = clock_of(t, fl->frag);
 	const struct frag *f = pushes_of(t, fl->frag);
 	bool pull = fl->type == PBOX_PULL;
+	uint32_t bound;
 
 	if (h->type != PBOX_RESULT)
 		return pull ? h->round == 0 && flight_is_since(fl, h) : h->round == f->round;
@@ -110,6 +165,8 @@ clock_answers(const struct pbox_worker *w, const struct pbox_worker_table *t,
 		return false;
 	if (!pull)
 		return rounds_apart(h->base, f->round) >= 0;
+	if (clock_bound(w, t, fl->frag, &bound) && rounds_apart(h->weight, bound) < 0)
+		return false; /* the answer to an earlier pull */
 	return flight_is_since(fl, h) &&
 	       (!f->pushed || rounds_apart(h->base, confirmed(w, t, f)) >= 0);
 }
@@ -136,6 +193,21 @@ static void
 clock_pushed(struct pbox_worker_table *t, struct frag *f, const struct pbox_hdr *h)
 {
 	clock_of(t, f)->slowest = h->weight;
+}
+
+static bool
+clock_waits_for(const struct pbox_worker *w, const struct pbox_worker_table *t,
+	const struct flight *fl, char *text, size_t cap)
+{
+	uint32_t bound;
+
+	if (fl->type != PBOX_PULL || fl->wait_missing >= w->workers ||
+		!clock_bound(w, t, fl->frag, &bound))
+		return false;
+	pbox_text_add(text, cap,
+		": a pull with a bound, until all workers have pushed %u times; worker %u is slowest, with %u",
+		bound, fl->wait_missing, bound - fl->wait_have);
+	return true;
 }
 
 static bool
@@ -182,17 +254,6 @@ add_push(uint8_t *out, unsigned out_format, const uint8_t *in, unsigned in_forma
 		half = half_narrow(sum, out_format);
 		memcpy(out, &half, sizeof(half));
 	}
-}
-
-/** The entry that the piece is at, or comes to first; NULL: nothing is submitted. */
-static const struct pbox_worker_entry *
-first_entry(const struct pbox_worker_table *t, const struct piece *p)
-{
-	const struct queue *x = table_queue_of(t, p);
-
-	if (p->entry != NULL || x->starts == NULL)
-		return p->entry;
-	return p->offset < x->started_to ? x->starts->next : x->starts;
 }
 
 static void
@@ -276,6 +337,7 @@ const struct worker_discipline worker_clock = {
 	.result = clock_result,
 	.pushed = clock_pushed,
 	.deliver = clock_deliver,
+	.why = clock_waits_for,
 	.defers = clock_defers,
 	.version = clock_version,
 	.restored = clock_restored,

@@ -46,7 +46,8 @@ struct worker_discipline {
 	/* May the fragment be pushed now? False: why not, and its operations fail. NULL: always. */
 	bool (*may_push)(struct pbox_worker_table *t, const struct frag *f, char *why, size_t cap);
 	/* The versions in the header of a PUSH, PUSHPULL or PULL (a probe as well): round, base, aux, LATEST. */
-	void (*ask)(const struct pbox_worker_table *t, const struct frag *f, struct pbox_hdr *h);
+	void (*ask)(const struct pbox_worker *w, const struct pbox_worker_table *t,
+		const struct frag *f, struct pbox_hdr *h);
 	/* A RESULT, PUSH_OK, WAIT, FETCHED or ERROR that may answer the type of the flight: is it of the version that
 	 * the flight asks for? */
 	bool (*answers)(const struct pbox_worker *w, const struct pbox_worker_table *t,
@@ -58,6 +59,9 @@ struct worker_discipline {
 	/* What a PULL brought is in the buffer of the piece: what is still to be done there. NULL: nothing. */
 	void (*deliver)(
 		const struct pbox_worker *w, struct pbox_worker_table *t, const struct piece *p);
+	/* Whom a PULL waits for, as its WAIT has said; false: rounds know. NULL: always false. */
+	bool (*why)(const struct pbox_worker *w, const struct pbox_worker_table *t,
+		const struct flight *fl, char *text, size_t cap);
 	/* WAIT without HAVE for a contribution that was sent once: can it be that the box takes none yet (R6.8)? */
 	bool (*defers)(const struct pbox_worker_table *t, const struct frag *f);
 

@@ -36,8 +36,10 @@ round_withdraw(struct frag *f)
 }
 
 static void
-round_ask(const struct pbox_worker_table *t, const struct frag *f, struct pbox_hdr *h)
+round_ask(const struct pbox_worker *w, const struct pbox_worker_table *t, const struct frag *f,
+	struct pbox_hdr *h)
 {
+	(void)w;
 	(void)t;
 	h->round = f->round;
 	if (h->type != PBOX_PULL)

@@ -32,11 +32,12 @@ def train(args, rank):
     torch.manual_seed(rank)  # worker 0's parameters count
     model = nn.Sequential(nn.Linear(40, 200), nn.ReLU(), nn.Linear(200, 10))
     inner = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.5)
-    opt = pbox.torch.Eager(inner, staleness=args.staleness, job=args.job, worker=rank, workers=args.workers)
+    opt = pbox.torch.Eager(inner, staleness=args.staleness, bound=args.bound, job=args.job, worker=rank, workers=args.workers,
+                           policy=args.policy, lease=args.lease, timeout=args.timeout)
     turn = torch.optim.lr_scheduler.StepLR(opt, args.steps // 2, 0.5)
     rounds = opt.client.declare([("together", 4)], op="sum") if args.beside else None
     g = torch.Generator().manual_seed(100 + rank)
-    stale = []
+    stale, ahead = [], 0
     for k in range(1, args.steps + 1):
         batch = torch.randint(0, len(x), (64,), generator=g)
         opt.zero_grad()
@@ -47,6 +48,11 @@ def train(args, rank):
         except pbox.PBoxLost as e:
             say("lost", rank, e)
             return
+        except pbox.PBoxDeadline as e:
+            say("late", rank, k, e)
+            os._exit(0)
+        v = opt.table.versions()
+        ahead = max(ahead, k - 1 - v.slowest)  # of what this step's pull was asked with
         turn.step()
         stale.append((opt.tau, opt.factor))
         say("step", rank, k)
@@ -67,6 +73,7 @@ def train(args, rank):
     digest = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
     say("digest", rank, digest[:16])
     say("stale", rank, *(sum(v) / len(stale) for v in zip(*stale)))
+    say("ahead", rank, ahead)
     say("retransmitted", rank, opt.client.stats().retransmitted_frames)
     if args.die < 0:
         pbox.torch.all_reduce(torch.zeros(1), client=opt.client)
@@ -82,6 +89,10 @@ def main():
     p.add_argument("--staleness", default="rel")
     p.add_argument("--pause", type=float, default=0.0)
     p.add_argument("--die", type=int, default=-1)
+    p.add_argument("--bound", type=int)
+    p.add_argument("--policy", default="wait")
+    p.add_argument("--lease", type=float)
+    p.add_argument("--timeout", type=float, default=60.0)
     p.add_argument("--beside", action="store_true")
     args = p.parse_args()
     torch.set_num_threads(1)

@@ -307,8 +307,10 @@ def clock_frames(s):
     s.add("push_ok that became version 95", "R14.5", data("PUSH_OK", base=95, weight=17))
     s.add("push_ok of what was there", "R14.5", data("PUSH_OK", flags=proto.HAVE, base=99, weight=18))
     s.add("pull of a table in clocks", "R14.6", dataclasses.replace(data("PULL", flags=proto.LATEST), round=0))
+    s.add("pull with a bound", "R14.6", dataclasses.replace(data("PULL"), round=0, base=38))
     s.elements("result of version 99", "R14.5", dataclasses.replace(
         data("RESULT", flags=proto.LAST, base=41, aux=3, weight=18, served=3), round=99), 1)
+    s.add("wait for worker 2, which lacks 3 clocks", "R14.5", dataclasses.replace(data("WAIT", base=99, aux=3, weight=2), round=0))
     s.add("wait beyond the rate", "R14.3", data("WAIT", base=99, weight=0xFFFFFFFF))
     s.control("error LOST of a table in clocks", "R14.9", proto.Error(
         proto.ERROR["LOST"], TYPE["DECLARE"], 1, "the box was restarted"))

@@ -153,14 +153,20 @@ sim_check_arrival(struct sim *s, const struct sim_packet *p, const struct pbox_h
 {
 	unsigned job = p->ip >> 8 & 0xFF;
 	struct sim_job *j = &s->job[job];
+	const struct sim_law *law;
 	struct sim_fragment *f;
 
-	if ((h->type != PBOX_PUSH && h->type != PBOX_PUSHPULL) || p->half ||
+	if ((h->type != PBOX_PUSH && h->type != PBOX_PUSHPULL && h->type != PBOX_PULL) || p->half ||
 		h->worker >= SIM_WORKERS || h->token != j->token[h->worker])
 		return;
 	f = sim_find(j, h->chunk, h->frag);
-	if (f != NULL)
-		sim_spec(&s->sc, job, f)->law->contribution(s, job, f, h, payload, intact);
+	if (f == NULL)
+		return;
+	law = sim_spec(&s->sc, job, f)->law;
+	if (h->type != PBOX_PULL)
+		law->contribution(s, job, f, h, payload, intact);
+	else if (law->asked != NULL && intact)
+		law->asked(s, job, f, h);
 }
 
 void

@@ -18,6 +18,9 @@ struct sim_law {
 	/* A contribution of a session that there is reaches the box; it may be damaged, and the box may not know that yet. */
 	void (*contribution)(struct sim *s, unsigned job, struct sim_fragment *f,
 		const struct pbox_hdr *h, const uint8_t *payload, bool intact);
+	/* A PULL of such a session does. NULL: that is of no interest. */
+	void (*asked)(
+		struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h);
 	/* The box answers RESULT; WAIT; PUSH_OK. */
 	void (*result)(
 		struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_send *out);

@@ -17,6 +17,7 @@
  * L3 a RESULT is what follows from the pushes so far, bit for bit;
  * L4 it says how many of them are the addressee's, and who is slowest;
  * L5 it is of the version that is there when it is sent;
+ * L6 with a bound, no member's clock is below that: at the box, and for what the program gets;
  * L7 its memory does not change before it is read.
  *
  * What a program gets is one of these versions, none before one that it had, with all pushes of its own added.
@@ -24,12 +25,18 @@
 
 #define ARRIVALS 6  /* intact pushes of one worker that are kept */
 #define PAST     32 /* versions */
+#define ASKED    16 /* PULLs of one worker */
 
 struct arrival {
 	uint32_t clock, ts;
 	uint16_t aux;
 	uint8_t type;
 	bool zero;
+};
+
+struct asked {
+	uint32_t ts, bound;
+	bool latest;
 };
 
 struct past {
@@ -46,6 +53,8 @@ struct clock {
 	} delivered[SIM_WORKERS][PBOX_MAX_SEGMENTS];
 	struct arrival arrival[SIM_WORKERS][ARRIVALS];
 	unsigned arrivals[SIM_WORKERS];
+	struct asked asked[SIM_WORKERS][ASKED];
+	unsigned n_asked[SIM_WORKERS];
 	struct past past[PAST]; /* by version */
 	float memory[];         /* of past versions, then payloads of arrivals */
 };
@@ -95,13 +104,19 @@ clock_of(struct sim *s, unsigned job, struct sim_fragment *f)
 }
 
 static uint32_t
-slowest(const struct sim *s, unsigned job, const struct clock *c)
+slowest_of(const struct sim *s, unsigned job, const uint32_t *last)
 {
-	uint32_t low = c->last[0];
+	uint32_t low = last[0];
 
 	for (unsigned w = 1; w < workers_of(s, job); w++)
-		low = c->last[w] < low ? c->last[w] : low;
+		low = last[w] < low ? last[w] : low;
 	return low;
+}
+
+static uint32_t
+slowest(const struct sim *s, unsigned job, const struct clock *c)
+{
+	return slowest_of(s, job, c->last);
 }
 
 /* θ + a u, rounded twice. */
@@ -136,6 +151,39 @@ clock_contribution(struct sim *s, unsigned job, struct sim_fragment *f, const st
 		.type = h->type,
 		.zero = (h->flags & PBOX_F_ZERO) != 0};
 	memcpy(payload_of(f, c, h->worker, at), payload, h->length);
+}
+
+static void
+clock_asked(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbox_hdr *h)
+{
+	struct clock *c;
+
+	if (h->worker >= workers_of(s, job))
+		return;
+	c = clock_of(s, job, f);
+	c->asked[h->worker][c->n_asked[h->worker]++ % ASKED] = (struct asked){
+		.ts = h->ts, .bound = h->base, .latest = (h->flags & PBOX_F_LATEST) != 0};
+}
+
+/* Does a PULL of that time wait for members that are slower? */
+static bool
+is_bound(struct sim *s, unsigned job, const struct clock *c, unsigned worker, uint32_t ts)
+{
+	bool bound = false;
+
+	for (unsigned i = 0; i < ARRIVALS && i < c->arrivals[worker]; i++)
+		if (c->arrival[worker][i].type == PBOX_PUSHPULL && c->arrival[worker][i].ts == ts)
+			return false; /* it may be the answer to that */
+	for (unsigned i = 0; i < ASKED && i < c->n_asked[worker]; i++) {
+		const struct asked *a = &c->asked[worker][i];
+
+		if (a->ts != ts)
+			continue;
+		if (a->latest || pbox_serial_diff(slowest(s, job, c), a->bound) >= 0)
+			return false;
+		bound = true;
+	}
+	return bound;
 }
 
 /* The next push of the worker, which came intact in a frame of that time: apply it. False: there is none. */
@@ -212,6 +260,10 @@ clock_result(struct sim *s, unsigned job, struct sim_fragment *f, const struct p
 			f->chunk, f->frag, h->round, c->version);
 		return;
 	}
+	if (is_bound(s, job, c, h->worker, h->ts))
+		sim_fail(s,
+			"job %u chunk %x frag %u: RESULT to worker %u, while the slowest clock is %u, before its bound",
+			job, f->chunk, f->frag, h->worker, slowest(s, job, c));
 	if (h->format != d->pull_format ||
 		h->length != f->elements * pbox_format_size(d->pull_format)) {
 		sim_fail(s, "RESULT of another format or length");
@@ -236,7 +288,10 @@ clock_wait(struct sim *s, unsigned job, struct sim_fragment *f, const struct pbo
 	const struct clock *c = clock_of(s, job, f);
 
 	if (h->base != c->version || (h->flags & PBOX_F_HAVE) != 0 ||
-		(h->weight != 0 && h->weight != UINT32_MAX) || (c->version > 0 && h->weight == 0))
+		(h->round != 0 && h->weight != 0 && h->weight != UINT32_MAX) ||
+		(h->round != 0 && c->version > 0 && h->weight == 0) ||
+		(h->round == 0 && h->weight < workers_of(s, job) &&
+			c->last[h->weight] != slowest(s, job, c)))
 		sim_fail(s, "WAIT at version %u says %u, flags %x, missing %u", c->version, h->base,
 			h->flags, h->weight);
 }
@@ -305,6 +360,9 @@ clock_completed(struct sim *s, const struct sim_worker *w, const struct sim_op *
 	for (uint32_t v = least; v <= most; v++) {
 		if (!is_version(s, w, f, c, p, v, o->round, got))
 			continue;
+		if (o->op.bounded && pbox_serial_diff(slowest_of(s, w->job, c->past[v % PAST].last),
+					     o->round - o->op.bound) < 0)
+			continue;
 		if (o->round > round && !any)
 			c->delivered[w->id][piece].least = v;
 		if (o->round > round)
@@ -317,7 +375,7 @@ clock_completed(struct sim *s, const struct sim_worker *w, const struct sim_op *
 		return;
 	if (c->first == 0) /* else it may be one that is not known any more */
 		sim_fail(s,
-			"job %u worker %u: chunk %x frag %u in round %u is no version from %u to %u with its own pushes",
+			"job %u worker %u: chunk %x frag %u in round %u is no version from %u to %u with its own pushes, within its bound",
 			w->job, w->id, f->chunk, f->frag, o->round, least, most);
 }
 
@@ -381,6 +439,7 @@ clock_restored(struct sim *s, unsigned job, struct sim_fragment *f, const struct
 const struct sim_law sim_law_clock = {
 	.name = "clock",
 	.contribution = clock_contribution,
+	.asked = clock_asked,
 	.result = clock_result,
 	.wait = clock_wait,
 	.pushed = clock_pushed,

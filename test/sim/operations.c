@@ -149,6 +149,8 @@ submit(struct sim *s, struct sim_worker *w, unsigned table, enum pbox_client_kin
 	w->ops = o;
 	o->op.table = w->table[table];
 	o->op.kind = (uint8_t)kind;
+	o->op.bounded = kind == PBOX_CLIENT_PULL && sim_is_clock(t) && spec->lag > 0;
+	o->op.bound = spec->lag - 1;
 	o->op.n = n;
 	for (unsigned i = 0; i < n; i++) {
 		o->op.e[i] = (struct pbox_worker_entry){.op = &o->op,

@@ -416,6 +416,17 @@ make_clocks(struct sim_scenario *sc, uint64_t seed)
 	}
 }
 
+/* From a generator of its own, too. Pulls of tables in clocks that wait for the slowest worker. */
+static void
+make_bounds(struct sim_scenario *sc, uint64_t seed)
+{
+	struct pbox_random r;
+
+	pbox_random_seed(&r, seed ^ UINT64_C(0xB0));
+	for (unsigned i = 0; i < SIM_JOBS; i++)
+		sc->job[i].lag = one_in(&r, 2) ? 1 + (uint32_t)pbox_random_below(&r, 3) : 0;
+}
+
 /*
  * From a generator of its own, too. A large table on a bad network that becomes a good one: what the losses have done to windows must end.
  * Windows are as small as that takes few frames.
@@ -503,6 +514,7 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 	make_rate(sc, seed);
 	units += make_slots(sc, seed);
 	make_clocks(sc, seed);
+	make_bounds(sc, seed);
 	if (!limits->recordings)
 		units += sim_scenario_plans(sc, seed);
 	if (limits->recordings)

@@ -495,12 +495,14 @@ class FakeBox:
 
     def _pull(self, h, peer, where, frag):
         if frag.table.declare.discipline:
-            if not h.flags & proto.LATEST:
-                raise Refuse("UNSUPPORTED")
-            if frag.ready:
-                self._latest(h, peer, where, frag)
-            else:
+            lacks = 0 if h.flags & proto.LATEST else h.base - self._slowest(frag)
+            if not frag.ready:
                 self._answer(h, "WAIT", b"", peer, where, base=frag.version)
+            elif 0 < lacks < 1 << 31:  # there is no room for its wish: it comes again
+                behind = min(range(self.workers), key=lambda w: frag.clocks.get(w, 0))
+                self._answer(h, "WAIT", b"", peer, where, base=frag.version, weight=behind, aux=min(lacks, 65535))
+            else:
+                self._latest(h, peer, where, frag)
             return
         if frag.ready and (h.round == frag.version or h.flags & proto.LATEST):
             if frag.value is None:

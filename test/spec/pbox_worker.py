@@ -531,8 +531,8 @@ class Worker:
             item = active.get(("push",) + key[1:])
         if item is None and header.name == "PUSH_OK":  # of a node that is not the last one (R6.2)
             item = active.get(("pull",) + key[1:])
-        if item is None or (header.round != item.header.round and
-                            not item.header.flags & proto.LATEST):
+        if item is None or (header.round != item.header.round and not item.header.flags & proto.LATEST and
+                            not (table.declare.discipline and item.kind == "pull")):
             self.counts["ignored"] += 1
             return None
         now = time.monotonic()
@@ -663,8 +663,9 @@ class Worker:
             item.header.aux = factor
         self._exchange(table, items, lambda *_: True)
 
-    def pull_clock(self, number, clock):
-        """(values, slowest clock) of the latest version, with all pushes up to this clock: R14.7."""
+    def pull_clock(self, number, clock, bound=None):
+        """(values, slowest clock) of the latest version, with all pushes up to this clock (R14.7); bound: so many clocks any worker may
+        lack (R14.6)."""
         table = self.tables[number]
         store, finish = self._collector(table)
         slowest = []
@@ -673,7 +674,10 @@ class Worker:
             slowest.append(header.weight)
             return header.base == clock and finish(item, header, payload)
 
-        self._exchange(table, self._items(table, "pull", "PULL", 0, None, 0, proto.LATEST), take)
+        items = self._items(table, "pull", "PULL", 0, None, 0, proto.LATEST if bound is None else 0)
+        for item in items:
+            item.header.base = 0 if bound is None else clock - bound & 0xFFFFFFFF
+        self._exchange(table, items, take)
         return self._unpacked(table, store), min(slowest)
 
     def pull(self, number, round_=0, latest=False):

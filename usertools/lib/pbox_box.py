@@ -195,6 +195,10 @@ def workers_text(ranges):
     return f"workers {', '.join(pieces[:-1])} and {pieces[-1]}"
 
 
+def pulls_text(n):
+    return "a pull" if n == 1 else f"{n} pulls"
+
+
 def pushed_text(arrived):
     return f"{arrived} {'has' if arrived == 1 else 'have'} pushed"
 

@@ -81,6 +81,7 @@ def virtual(method, lr, seed, compute, transfer, limit):
                 return k * turn, k * n
         return None
     eager, name = method.startswith("eager"), method.split(":")[-1]
+    bound, waiting = int(name) if method.startswith("ssp") else 10**9, []  # those whose pull waits for the slowest
     order = iter(range(10**9))
     copy, version, applied, own = [w] * n, [0] * n, 0, [0] * n
     pulled, taus = [(w, 0, 0)] * n, [0.0] * n  # parameters, version, own pushes in them
@@ -119,8 +120,12 @@ def virtual(method, lr, seed, compute, transfer, limit):
             if eager:
                 pending[i] = pending[i][1:]
             else:
-                copy[i] = w
-                heapq.heappush(events, (now + transfer + compute[i], next(order), "computed", i, None))
+                waiting.append(i)
+                low = min(own)
+                for k in [k for k in waiting if own[k] - low <= bound]:
+                    waiting.remove(k)
+                    copy[k] = w
+                    heapq.heappush(events, (now + transfer + compute[k], next(order), "computed", k, None))
             if applied % 4 == 0:
                 loss = forward(w, x[:512], y[:512])[2]
                 if not loss < 1e6:

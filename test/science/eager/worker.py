@@ -4,10 +4,10 @@
 
 bsp-then    rounds: push of the whole model, then its pull      bsp         rounds: PUSHPULL, our own
 asp         clocks: push of the whole model, then its pull      eager:NAME  pbox.torch.Eager, with that staleness
-push, pull  the transfers alone
+push, pull  the transfers alone                         ssp:S       clocks: push, then a pull that waits until nobody is more than S clocks behind
 
 Prints one JSON object: "steps" (seconds of each), "seconds" and "updates" to the loss (worker 0), "late" (computations that took longer
-than they should)."""
+than they should), "ahead" (of tables in clocks: by how many pushes this worker was ahead of the slowest when it had pulled, at most)."""
 
 import argparse
 import json
@@ -45,7 +45,8 @@ class Trainer:
         self.params = [torch.nn.Parameter(torch.from_numpy(a)) for a in problem.begin(args.seed)]
         for p in self.params:
             p.grad = torch.zeros_like(p)
-        self.opt = None
+        self.opt, self.ahead = None, 0
+        self.bound = int(self.method[4:]) if self.method.startswith("ssp:") else None
         if self.method.startswith("eager"):
             name = self.method.split(":")[1]
             self.opt = pbox.torch.Eager(torch.optim.SGD(self.params, lr=args.lr), staleness=None if name == "none" else name, client=client)
@@ -78,13 +79,16 @@ class Trainer:
         if self.method == "bsp":
             self.table.pushpull(grads, self.own).wait()
             return
-        if self.method == "asp":
+        if self.method == "asp" or self.bound is not None:
             for d in grads:
                 d.mul_(-self.args.lr)
         if self.method != "pull":
             self.table.push(grads).wait()
         if self.method != "push":
-            self.table.pull(self.own).wait()
+            self.table.pull(self.own, bound=self.bound).wait()
+        if not self.method.startswith("bsp"):
+            v = self.table.versions()
+            self.ahead = max(self.ahead, v.own - v.slowest)
 
     def updates(self):
         if self.method.startswith("bsp"):
@@ -124,7 +128,7 @@ def main():
         steps.append(time.monotonic() - last)
         if k == args.steps or time.monotonic() - began > args.limit:
             break
-    print(json.dumps({"steps": steps, "seconds": seconds, "updates": t.updates(), "late": computes.late}), flush=True)
+    print(json.dumps({"steps": steps, "seconds": seconds, "updates": t.updates(), "late": computes.late, "ahead": t.ahead}), flush=True)
     if args.steps:
         pbox.torch.all_reduce(torch.zeros(1), client=client)
     client.close()

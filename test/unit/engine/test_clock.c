@@ -369,10 +369,115 @@ test_slowest(void)
 	UNIT_EQ_U64(fx_map(&w[3], 0, 0)->hdr.type, PBOX_MAPPED);
 	pull(3);
 	UNIT_EQ_U64(fx_last()->hdr.aux, 4);
-	UNIT_EQ_U64(fx_last()->hdr.weight, 1);
+	UNIT_EQ_U64(fx_last()->hdr.weight, 3); /* it does not fall */
 	UNIT_EQ_U64(fx_last()->hdr.base, 1);
 	push(3, 2, one);
-	expect_ok(3, 2, 11, 0, 2);
+	expect_ok(3, 2, 11, 0, 3);
+	for (unsigned i = 0; i < 3; i++)
+		push(i, 4, one);
+	expect_ok(2, 4, 14, 0, 3); /* it is waited for again */
+	push(3, 3, one);
+	expect_ok(3, 3, 15, 0, 3);
+	push(3, 4, one);
+	expect_ok(3, 4, 16, 0, 4);
+	fx_end();
+}
+
+static void
+ask(unsigned i, uint32_t bound)
+{
+	struct pbox_hdr h = fx_data(&w[i], PBOX_PULL, 0, 0, 0);
+
+	h.base = bound;
+	fx_clear();
+	fx_rx(0, &w[i], &h, NULL);
+}
+
+static void
+expect_wait(unsigned i, uint32_t version, unsigned behind, unsigned lacks)
+{
+	const struct fx_sent *s = fx_last();
+
+	UNIT_EQ_U64(fx.n_sent, 1);
+	UNIT_EQ_U64(s->hdr.type, PBOX_WAIT);
+	UNIT_EQ_U64(s->hdr.worker, i);
+	UNIT_EQ_U64(s->hdr.round, 0);
+	UNIT_EQ_U64(s->hdr.base, version);
+	UNIT_EQ_U64(s->hdr.weight, behind);
+	UNIT_EQ_U64(s->hdr.aux, lacks);
+}
+
+/* R14.6: a pull with a bound waits for the slowest worker. */
+static void
+test_bounds(void)
+{
+	static const float sum[N] = {13, 26, 39, 52};
+	struct pbox_hdr h;
+
+	begin(3);
+	ask(0, UINT32_MAX - 2); /* 0 - 3 */
+	expect_result(0, 0, 3, 0, p0);
+	push(0, 1, one);
+	push(0, 2, one);
+	ask(0, 1);
+	expect_wait(0, 2, 1, 1);
+	ask(0, 2); /* asked again, and more strictly */
+	expect_wait(0, 2, 1, 2);
+	ask(0, 1);
+	expect_wait(0, 2, 1, 1);
+	UNIT_EQ_U64(fx.ss[0][PBOX_SS_ROUNDS_OPEN], 1);
+	push(1, 1, two);
+	expect_ok(1, 1, 3, 0, 0);
+	h = contribution(2, PBOX_PUSH, 1);
+	h.flags |= PBOX_F_ZERO;
+	h.length = 0;
+	fx.now += 1000000;
+	fx_clear();
+	fx_rx(0, &w[2], &h, NULL);
+	UNIT_EQ_U64(fx.n_sent, 2);
+	UNIT_EQ_U64(fx_nth(0)->hdr.type, PBOX_PUSH_OK);
+	UNIT_EQ_U64(fx_last()->hdr.worker, 0);
+	UNIT_EQ_U64(fx_last()->hdr.held, 1000);
+	expect_result(4, 2, 3, 1, sum);
+	UNIT_EQ_U64(fx.ss[0][PBOX_SS_ROUNDS_OPEN], 0);
+	/* two that wait, and one who asks for the latest instead */
+	ask(0, 2);
+	expect_wait(0, 4, 1, 1);
+	ask(1, 3);
+	expect_wait(1, 4, 1, 2);
+	fx_clear();
+	pull(0);
+	expect_result(4, 2, 3, 1, sum);
+	UNIT_EQ_U64(fx.ss[0][PBOX_SS_ROUNDS_OPEN], 1);
+	push(1, 2, one);
+	fx_clear();
+	push(2, 2, one);
+	UNIT_EQ_U64(fx.n_sent, 1); /* worker 1 waits for clock 3 */
+	fx_end();
+}
+
+/* Who leaves is waited for no more, under any policy. */
+static void
+test_leaving(void)
+{
+	static const float sum[N] = {2, 4, 6, 8};
+
+	begin(3);
+	push(0, 1, one);
+	push(1, 1, (const float[N]){0});
+	ask(0, 1);
+	expect_wait(0, 2, 2, 1);
+	fx_clear();
+	fx_leave(&w[2]);
+	expect_result(2, 1, 3, 1, sum);
+	UNIT_EQ_U64(fx_last()->hdr.worker, 0);
+	CU_ASSERT_TRUE_FATAL(fx_try_join(&w[2]));
+	ask(0, 1);
+	expect_result(2, 1, 3, 1, sum);
+	push(0, 2, one);
+	push(1, 2, one);
+	ask(0, 2);
+	expect_wait(0, 4, 2, 1);
 	fx_end();
 }
 
@@ -463,10 +568,6 @@ test_refused_requests(void)
 	begin(1);
 	refused(fx_set(&w[0], 0, 1, PBOX_HYPER_LR, 0.5), PBOX_E_BAD_REQUEST, "is in clocks");
 	fx_clear();
-	h = fx_data(&w[0], PBOX_PULL, 0, 0, 0); /* with a bound */
-	fx_rx(0, &w[0], &h, NULL);
-	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_ERROR);
-	UNIT_EQ_U64(fx_last()->hdr.aux, PBOX_E_UNSUPPORTED);
 	h = fx_data(&w[0], PBOX_FETCH, 0, 0, 0);
 	fx_rx(0, &w[0], &h, NULL);
 	UNIT_EQ_U64(fx_last()->hdr.type, PBOX_ERROR);
@@ -523,6 +624,8 @@ const struct unit_test unit_tests[] = {
 	{"before INIT", test_before_init},
 	{"narrow formats", test_formats},
 	{"the slowest clock", test_slowest},
+	{"pulls with a bound", test_bounds},
+	{"a worker that leaves", test_leaving},
 	{"a rate", test_rate},
 	{"tables that are refused", test_refused_tables},
 	{"requests that are refused", test_refused_requests},

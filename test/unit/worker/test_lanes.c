@@ -48,8 +48,10 @@ lane_withdraw(struct frag *f)
 }
 
 static void
-lane_ask(const struct pbox_worker_table *t, const struct frag *f, struct pbox_hdr *h)
+lane_ask(const struct pbox_worker *w, const struct pbox_worker_table *t, const struct frag *f,
+	struct pbox_hdr *h)
 {
+	(void)w;
 	(void)t;
 	if (h->type == PBOX_PULL)
 		h->flags |= PBOX_F_LATEST;

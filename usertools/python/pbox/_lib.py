@@ -54,7 +54,8 @@ class TableDecl(ct.Structure):
 
 
 class How(ct.Structure):
-    _fields_ = [("size", ct.c_size_t), ("factor", ct.c_float), ("pulls_ago", ct.c_uint32)]
+    _fields_ = [("size", ct.c_size_t), ("factor", ct.c_float), ("pulls_ago", ct.c_uint32), ("bounded", ct.c_uint32),
+                ("bound", ct.c_uint32)]
 
 
 class Versions(ct.Structure):

@@ -37,6 +37,7 @@ from .errors import PBoxClosed, PBoxError, PBoxInvalid, PBoxSystemError, error_o
 ANY_ROUND = 0xffffffff
 MODES = {"all-reduce": 0, "optimiser": 1}
 DISCIPLINES = {"rounds": 0, "clock": 1}
+BOUND_MAX = (1 << 30) - 1
 
 # a wait in C cannot be interrupted, so it is cut into pieces of this length: Python handles
 # signals, and sees that the client was closed, between them
@@ -267,9 +268,9 @@ class Table:
         return list(enumerate(arrays))
 
     def submit(self, kind: int, inputs: Any = None, outputs: Any = None, *, priority: int = 0,
-               weight: int = 1, factor: Optional[float] = None, pulls_ago: int = 0) -> Operation:
+               weight: int = 1, factor: Optional[float] = None, pulls_ago: int = 0, bound: Optional[int] = None) -> Operation:
         """Start an operation (_lib.PUSHPULL, PUSH, PULL or INIT). `inputs` and `outputs` are
-        arrays for all tensors, or dicts for some, by name or number. `factor`, `pulls_ago`: see push()."""
+        arrays for all tensors, or dicts for some, by name or number. `factor`, `pulls_ago`: see push(); `bound`: see pull()."""
         ins = dict(self._numbered(inputs)) if inputs is not None else {}
         outs = dict(self._numbered(outputs)) if outputs is not None else {}
         numbers = list(ins if inputs is not None else outs)
@@ -291,25 +292,27 @@ class Table:
                     outs[i], t.elements, pull, True, f"output '{t.name}'")
                 keep.append(ref)
         return self.submit_io(kind, io, len(numbers), keep, priority=priority, weight=weight, factor=factor,
-                              pulls_ago=pulls_ago)
+                              pulls_ago=pulls_ago, bound=bound)
 
-    def _how(self, factor: Optional[float], pulls_ago: int) -> Any:
+    def _how(self, factor: Optional[float], pulls_ago: int, bound: Optional[int]) -> Any:
         """For pbox_client_submit_how; None: nothing is said."""
-        if factor is None and not pulls_ago:
+        if factor is None and not pulls_ago and bound is None:
             return None
         if self.discipline != "clock":
-            raise PBoxInvalid(f"factor= and pulls_ago= belong to tables in clocks, and table {self.number} is in rounds: declare it with "
+            raise PBoxInvalid(f"factor=, pulls_ago= and bound= belong to tables in clocks, and table {self.number} is in rounds: declare it with "
                               "discipline='clock'")
+        if bound is not None:
+            return _lib.How(size=ct.sizeof(_lib.How), bounded=1, bound=_checks.whole(bound, "bound", BOUND_MAX))
         given = 1.0 if factor is None else _checks.real(factor, "factor")
         if not math.isfinite(given) or _lib.get().pbox_client_factor(given) == 0:
             raise PBoxInvalid(f"factor is {given:g}: needed is a finite number other than 0 (a push that shall not count is none)")
         return _lib.How(size=ct.sizeof(_lib.How), factor=given, pulls_ago=_checks.whole(pulls_ago, "pulls_ago", 1))
 
     def submit_io(self, kind: int, io: Any, n: int, keep: Any, *, priority: int = 0,
-                  weight: int = 1, factor: Optional[float] = None, pulls_ago: int = 0) -> Operation:
+                  weight: int = 1, factor: Optional[float] = None, pulls_ago: int = 0, bound: Optional[int] = None) -> Operation:
         """Start an operation on prepared addresses (for bindings): `io` is an array of
         _lib.Io; `keep` is held until the operation ends."""
-        how = self._how(factor, pulls_ago)
+        how = self._how(factor, pulls_ago, bound)
         priority = _checks.whole(priority, "priority", 255)
         weight = _checks.whole(weight, "weight (the number of samples)", _checks.U32)
         if self._by_nodes_only and kind in (_lib.PUSHPULL, _lib.PUSH):
@@ -436,10 +439,12 @@ class Table:
         0: what the last pull brought, 1: the pull before; for people."""
         return self.submit(_lib.PUSH, inputs, priority=priority, weight=weight, factor=factor, pulls_ago=pulls_ago)
 
-    def pull(self, outputs: Any, *, priority: int = 0) -> Operation:
+    def pull(self, outputs: Any, *, priority: int = 0, bound: Optional[int] = None) -> Operation:
         """Start a pull of the version that this client's last push leads to; at first: of the
-        initial one. Of a table in clocks: the latest, with all own pushes that were submitted before it."""
-        return self.submit(_lib.PULL, None, outputs, priority=priority)
+        initial one. Of a table in clocks: the latest, with all own pushes that were submitted before it. It waits until no worker is
+        more than `bound` pushes behind these (0: all have pushed as often; None: it does not wait), for a dead one too, until the
+        job goes on without that (policy shrink) or it leaves."""
+        return self.submit(_lib.PULL, None, outputs, priority=priority, bound=bound)
 
     def versions(self, tensor: Union[int, str, None] = None) -> Any:
         """Of a table in clocks: how far it has come, as this client knows from the answers so far, as a Versions

@@ -287,6 +287,9 @@ class FakeLib:
     def pbox_client_submit_how(self, p, table, kind, io, n, priority, weight, how, handle, err):
         h = how._obj
         self.calls.append(("how", self._c(p).worker, round(h.factor, 4), h.pulls_ago))
+        if h.bounded:
+            self.calls.append(("bound", self._c(p).worker, h.bound))
+            return self.pbox_client_submit(p, table, kind, io, n, priority, weight, handle, err)
         self._c(p).factor = self.pbox_client_factor(h.factor)
         return self.pbox_client_submit(p, table, kind, io, n, priority, weight, handle, err)
 

@@ -78,6 +78,13 @@ class Sessions(Case):
             t.push([torch.ones(2)]).wait()
             t.pull([a]).wait()
             self.assertEqual(a.tolist(), [2.5, 2.5])
+            for bad in (-1, 1 << 30, 1.5):
+                with self.assertRaisesRegex(pbox.PBoxInvalid, "bound"):
+                    t.pull([a], bound=bad)
+            with self.assertRaisesRegex(pbox.PBoxInvalid, "discipline='clock'"):
+                rounds.pull([torch.zeros(1)], bound=0)
+            t.pull([a], bound=3).wait()
+            self.assertIn(("bound", 0, 3), self.lib.calls)
             v = t.versions("a")
             self.assertEqual((v.version, v.own_seen, v.others, v.pulls), (2.0, 2, 0.0, 2))
 

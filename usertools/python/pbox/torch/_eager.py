@@ -14,7 +14,7 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Tuple, Union
 import torch
 
 from .. import _buffers, _checks, _lib
-from ..client import Client, Operation, Tensor
+from ..client import BOUND_MAX, Client, Operation, Tensor
 from ..errors import PBoxDeadline, PBoxInvalid
 from . import _device, _layout
 from ._session import DECLARE_SECONDS, connect
@@ -76,17 +76,19 @@ class Eager(torch.optim.Optimizer):
                        and the newest ones. None: 1. "inv": 1/tau. "inv_n": N/(1 + tau), at most 1: as many
                        workers, N, that are equally fast have 1. "rel": (1 + m)/(1 + tau), at most 1, where m is the
                        workers' median of tau. Or a function of a pbox.client.Versions (tau is its `others`); 0 drops the update
+    bound              None: nobody waits for others. s: the pull of a step waits until no worker is more than s steps behind this one (stale
+                       synchronous parallel; 0: all do the same step)
     in_flight           pushes that the box has not confirmed, at most: step() waits for the oldest one. Memory of a model for each
     box, job, secret, worker, workers, client, declare_timeout: as for pbox.torch.SGD
 
-    The constructor waits for all workers, and worker 0's parameters become everybody's; after that nobody waits for other workers. step()
-    waits only if the pull is later than the gradient, or for a push that is too many.
+    The constructor waits for all workers, and worker 0's parameters become everybody's; after that nobody waits for other workers, but with a
+    bound. step() waits only if the pull is later than the gradient, or for a push that is too many.
 
     Parameters that are changed outside of step() are refused by the next one. A box that is restarted ends the training with
     PBoxLost: go on from a checkpoint. state_dict() and load_state_dict() are those of the optimiser within, by worker: each saves its own.
     """
 
-    def __init__(self, optimizer: torch.optim.Optimizer, *, staleness: Staleness = "rel", in_flight: int = 2,
+    def __init__(self, optimizer: torch.optim.Optimizer, *, staleness: Staleness = "rel", bound: Optional[int] = None, in_flight: int = 2,
                  box: Optional[str] = None, job: Optional[str] = None, secret: Optional[str] = None,
                  worker: Optional[int] = None, workers: Optional[int] = None, client: Optional[Client] = None,
                  declare_timeout: Optional[float] = None, **options: Any) -> None:
@@ -97,11 +99,15 @@ class Eager(torch.optim.Optimizer):
         if not (staleness is None or callable(staleness) or staleness == "rel" or
                 isinstance(staleness, str) and staleness in _BY_NAME):
             raise PBoxInvalid(f"staleness is {staleness!r}: needed is {_NAMES}")
+        if bound is not None and callable(staleness):
+            raise PBoxInvalid("bound= counts the steps of workers by their pushes, and staleness() may drop an update (0), which is none: "
+                              "take one of the two, or staleness='rel', 'inv' or 'inv_n'")
         if options.get("slots") is not None:
             raise PBoxInvalid("slots= is for optimisers on the box, which have rounds; Eager has none: leave it out")
         if options.get("policy", "wait") == "reassign":
             raise PBoxInvalid("policy='reassign' gives the slots of rounds to others, and Eager has no rounds: leave it out")
         self._in_flight = _checks.whole(in_flight, "in_flight", 64, 1)
+        self._bound = None if bound is None else _checks.whole(bound, "bound", BOUND_MAX)
         self.inner, self._staleness = optimizer, staleness
         super().__init__(optimizer.param_groups, optimizer.defaults)
         self._bind()
@@ -263,7 +269,7 @@ class Eager(torch.optim.Optimizer):
         # what it lacks of the pushes that were submitted before
         if factor != 0:
             self._pushes.append(self.table.push(self._dense(self._update), factor=factor, pulls_ago=1, priority=1))
-        self._pull = self.table.pull(self._dense(self._next))
+        self._pull = self.table.pull(self._dense(self._next), bound=self._bound)
         self._update = None
         self.steps += 1
         self._remember()
@@ -288,7 +294,7 @@ class Eager(torch.optim.Optimizer):
                 for p, new in zip(self._all, self._next):
                     p.data.copy_(new)
             self._remember()
-            self._pull = self.table.pull(self._dense(self._next))
+            self._pull = self.table.pull(self._dense(self._next), bound=self._bound)
 
         self._guarded(latest, timeout)
 

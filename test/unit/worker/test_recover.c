@@ -343,12 +343,13 @@ test_asked(void)
 	}
 	CU_ASSERT(w->ep.waiting > 8);
 	for (unsigned i = 0; i < 2; i++) { /* the second time about others */
-		probes = w->c.count.probes;
-		loss_timers(&w->ep, w->c.now); /* so long no timer says so */
-		UNIT_EQ_U64(w->c.count.probes, probes);
-		loss_asked(&w->ep, w->c.now);
-		loss_timers(&w->ep, w->c.now);
-		CU_ASSERT(w->c.count.probes >= probes + 4 && w->c.count.probes <= probes + 6);
+		probes = w->ep.lane->count.probes;
+		loss_timers(&w->ep, w->lane->now); /* so long no timer says so */
+		UNIT_EQ_U64(w->ep.lane->count.probes, probes);
+		loss_asked(&w->ep, w->lane->now);
+		loss_timers(&w->ep, w->lane->now);
+		CU_ASSERT(w->ep.lane->count.probes >= probes + 4 &&
+			  w->ep.lane->count.probes <= probes + 6);
 	}
 	for (unsigned i = 0; i <= WORKERS; i++)
 		free(here.end[i].queue);

@@ -97,7 +97,7 @@ cut_table(struct pbox_worker *w, struct pbox_worker_table *t)
 	if (t->queue != NULL && list != NULL) {
 		for (uint32_t i = 0; i < t->chunks; i++)
 			t->chunk[i].lane = (uint16_t)worker_endpoint(w, &t->chunk[i])->lane->number;
-		for (uint32_t i = 0; i < tensors; i++)
+		for (uint32_t i = 0; i < tensors && t->pieces > 0; i++)
 			cut_tensor(w, t, i, list);
 	}
 	free(list);

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <pbox_layout.h>
+
 #include "../../join_payload.h"
 #include "machine.h"
 

@@ -48,17 +48,26 @@ lane_gather_all(struct pbox_worker *w, uint64_t now)
 	queue_collect(w);
 }
 
-/** A box may have come back with other endpoints for its chunks. */
+static bool
+is_of_other(const struct pbox_worker *w, const struct chunk *k)
+{
+	return worker_endpoint(w, k)->lane->number != k->lane;
+}
+
+void
+lane_moved(struct pbox_worker *w, const struct chunk *k)
+{
+	w->mixed |= is_of_other(w, k);
+}
+
+/** It may have been, and be no longer. */
 static bool
 is_mixed(const struct pbox_worker *w)
 {
 	for (uint32_t i = 0; i < w->tables; i++)
-		for (uint32_t k = 0; k < w->table[i]->chunks; k++) {
-			const struct chunk *c = &w->table[i]->chunk[k];
-
-			if (worker_endpoint(w, c)->lane->number != c->lane)
+		for (uint32_t k = 0; k < w->table[i]->chunks; k++)
+			if (is_of_other(w, &w->table[i]->chunk[k]))
 				return true;
-		}
 	return false;
 }
 
@@ -77,7 +86,7 @@ lane_settle_all(struct pbox_worker *w)
 			  s->rejoin.phase == PHASE_NONE && s->doubt_ns == 0 && s->last_rx != 0;
 	}
 	if (steady && !w->steady)
-		w->mixed = is_mixed(w);
+		w->mixed = w->mixed && is_mixed(w);
 	w->steady = steady;
 }
 

@@ -283,6 +283,7 @@ map_compare(struct session *s, struct pbox_worker_table *t, struct map_again *m,
 		if (box == s->index) {
 			t->chunk[i].endpoint = endpoint;
 			t->chunk[i].epoch = r->map_epoch;
+			lane_moved(s->w, &t->chunk[i]);
 		}
 		m->seen.got[i] = 1;
 		m->seen.n_got++;

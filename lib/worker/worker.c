@@ -197,12 +197,12 @@ pbox_worker_tick(struct pbox_worker *w, uint64_t now, uint64_t drained)
 	if (w->boxes > 1)
 		boxes_follow(w);
 	w->opened |= boxes_ready(w);
-	for (unsigned k = 0; k < w->lanes && !w->failed; k++) {
-		if (!w->shut)
-			queue_start(w->lane[k], START_BATCH);
+	/* the fragments of a lane may be for endpoints of any other one (mixed): all start before one sends */
+	for (unsigned k = 0; k < w->lanes && !w->failed && !w->shut; k++)
+		queue_start(w->lane[k], START_BATCH);
+	for (unsigned k = 0; k < w->lanes && !w->failed; k++)
 		for (unsigned i = 0; i < w->boxes && !w->failed; i++)
 			session_after(w->box[i], w->lane[k], drained);
-	}
 	lane_flush_all(w);
 	end_if_failed(w);
 	if (w->failed)

@@ -561,6 +561,8 @@ void lane_gather_all(struct pbox_worker *w, uint64_t now);
 /** After that, and what was done then: is it a steady time? */
 void lane_settle_all(struct pbox_worker *w);
 void lane_flush_all(struct pbox_worker *w);
+/** A box has come back with an endpoint for the chunk: w->mixed is true from then on, also before it is a steady time again. */
+void lane_moved(struct pbox_worker *w, const struct chunk *k);
 /** When something came from the box of the session, in any lane. */
 uint64_t lane_heard(struct session *s);
 /** Add the counters of the lane. */

@@ -206,6 +206,16 @@ seconds_in(const struct pbox_registrar *r, const struct work *k)
 	return (double)(r->now_ns - k->round_ns) / 1e9;
 }
 
+/* Has every fragment? */
+static bool
+all_have_finished(struct pbox_job *job, uint32_t round)
+{
+	struct pbox_job_table *jt = job->table[TABLE];
+
+	return registrar_rounds_look(jt) != REGISTRAR_LOOK_GOES_ON && jt->finished.known &&
+	       pbox_serial_diff(jt->finished.lowest, round) >= 0;
+}
+
 /* ---- members --------------------------------------------------------------------------------- */
 
 /* Its slots go to others, in all rounds that are not finished. */
@@ -319,12 +329,7 @@ tell_members(struct pbox_registrar *r, struct pbox_job *job)
 static bool
 all_have_begun(struct pbox_job *job)
 {
-	struct pbox_job_table *jt = job->table[TABLE];
-
-	if (job->owners.from == 0)
-		return true;
-	return registrar_rounds_look(jt) != REGISTRAR_LOOK_GOES_ON && jt->finished.known &&
-	       pbox_serial_diff(jt->finished.lowest, job->owners.from) >= 0;
+	return job->owners.from == 0 || all_have_finished(job, job->owners.from);
 }
 
 static void
@@ -615,7 +620,8 @@ on_work(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *j
 	}
 	if (!registrar_trains_alike(r, f, &k->training, &m) || !take_report(r, f, job, &m))
 		return;
-	if (!is_member(k, w)) {
+	/* one that began in the middle of a round cannot do slots of an earlier one */
+	if (!is_member(k, w) && all_have_finished(job, m.round - 1)) {
 		n = pbox_work_join(k->room, w, &move);
 		for (unsigned i = 0; i < n; i++)
 			registrar_owners_give(

@@ -181,6 +181,8 @@ struct pbox_worker_table {
 	struct set_log *sets;      /* that the box has answered with SET_OK */
 	uint16_t restoring; /* bit by box: RESTORE of it comes before its operations there go on */
 	bool resumed;       /* its rounds go on where the program says (first_round) */
+	bool gained;        /* the worker has got slots in a round (R15.8), which ... */
+	uint32_t gained_in; /* ... is this one, and the program has not asked for them yet */
 	uint32_t flags;     /* of its DECLARE: PBOX_DECLARE_CONTINUE */
 };
 

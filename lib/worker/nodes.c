@@ -74,6 +74,8 @@ pbox_worker_own(
 	w->nodes = (uint16_t)nodes;
 	memcpy(w->node, node, nodes * sizeof(*node));
 	w->edition = w->edition_seen = (uint8_t)edition;
+	for (uint32_t i = 0; i < w->tables; i++)
+		w->table[i]->gained = false;
 	return 0;
 }
 

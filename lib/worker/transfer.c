@@ -70,10 +70,18 @@ may_launch(struct pbox_worker_table *t, struct frag *f)
 		queue_fail_fragment(t, f, PBOX_C_INVALID, why);
 }
 
-/** Does an operation of it end without results (R15.8)? Then all of the fragment's do. */
+/**
+ * Does an operation of it end without results (R15.8)? Then all of the fragment's do. All of the round do, too: the program brings
+ * them again with the slots that this worker has got. One that went on until its result came could wait for others, and these
+ * for those slots, with all the room that the box has for their fragments.
+ */
 static bool
 has_no_more(const struct pbox_worker_table *t, const struct frag *f)
 {
+	bool first = f->state != FRAG_FLIGHT && !table_pushes_again(t, f);
+
+	if (t->gained && f->round + first == t->gained_in)
+		return true;
 	for (unsigned i = 0; i < f->pieces; i++) {
 		const struct pbox_worker_entry *e = t->piece[f->piece + i].entry;
 
@@ -283,6 +291,8 @@ static void
 wants_no_more(struct session *s, struct pbox_worker_table *t, const struct frag *f)
 {
 	mark_more(t, f);
+	t->gained = true;
+	t->gained_in = f->round;
 	for (unsigned i = 0; i < s->endpoints; i++)
 		for (struct flight *fl = s->ep[i].first; fl != NULL; fl = fl->next) {
 			loss_ask(&s->ep[i], fl, s->ep[i].lane->now);

@@ -14,11 +14,12 @@
 
 /* ---- frames and answers (section 6) ---------------------------------------------------------- */
 
-/** A worker that has joined a running job, and has not pushed: any version will do. */
+/** A worker that has joined a running job, and has not pushed: any version will do. By plan it takes part in rounds of the
+ * whole table, and so it needs one version of all fragments (R15.7a). */
 static bool
-any_round(const struct frag *f)
+any_round(const struct pbox_worker *w, const struct frag *f)
 {
-	return !f->pushed && f->round > 0;
+	return !w->planned && !f->pushed && f->round > 0;
 }
 
 static void
@@ -39,12 +40,11 @@ static void
 round_ask(const struct pbox_worker *w, const struct pbox_worker_table *t, const struct frag *f,
 	struct pbox_hdr *h)
 {
-	(void)w;
 	(void)t;
 	h->round = f->round;
 	if (h->type != PBOX_PULL)
 		h->base = f->round - 1;
-	else if (any_round(f))
+	else if (any_round(w, f))
 		h->flags |= PBOX_F_LATEST;
 }
 
@@ -52,9 +52,8 @@ static bool
 round_answers(const struct pbox_worker *w, const struct pbox_worker_table *t,
 	const struct flight *fl, const struct pbox_hdr *h)
 {
-	(void)w;
 	(void)t;
-	if (h->type == PBOX_RESULT && fl->type == PBOX_PULL && any_round(fl->frag))
+	if (h->type == PBOX_RESULT && fl->type == PBOX_PULL && any_round(w, fl->frag))
 		return flight_is_since(fl, h);
 	return h->round == fl->frag->round;
 }
@@ -90,6 +89,8 @@ round_begin(struct session *s, struct pbox_worker_table *t, uint32_t first_round
 		high = rounds_apart(version, high) > 0 ? version : high;
 	}
 	t->base_version = high;
+	for (uint32_t i = 0; s->w->planned && i < t->frags; i++)
+		t->frag[i].round = high;
 	if (first_round == 0 || first_round == PBOX_CLIENT_ROUND_ANY || high == 0) {
 		for (uint32_t i = 0; i < t->frags; i++) {
 			t->frag[i].lags = rounds_apart(t->frag[i].round, high) < 0;
@@ -137,6 +138,8 @@ round_restored(struct session *s, struct pbox_worker_table *t, struct frag *f, u
 	const char *name = t->tensor[t->piece[f->piece].tensor].name;
 	char text[300];
 
+	if (s->w->planned && !f->pushed && round_is_later(f->round, version))
+		return; /* it waits for the version with which it begins */
 	if (round_is_later(f->round, version)) {
 		/* a push whose result was not asked for: only the box had it, and so
 		 * it is lost */

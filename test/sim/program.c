@@ -227,7 +227,7 @@ start(struct sim *s, struct sim_worker *w)
 			sim_submit_table(s, w, t, PBOX_CLIENT_PULL, 0);
 		else if (mode1 && w->done[t] == 0 && w->id != 0 && spec->pull0 && !w->restarted)
 			sim_submit_table(s, w, t, PBOX_CLIENT_PULL, 0);
-		else if (!spec->shrink && may_fetch(s, w, t))
+		else if ((spec->plan && w->done[t] > 0) || (!spec->shrink && may_fetch(s, w, t)))
 			sim_submit_table(s, w, t, PBOX_CLIENT_PULL, w->done[t]);
 	}
 }

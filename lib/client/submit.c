@@ -51,6 +51,10 @@ check_io(const struct pbox_client *c, const struct table *t, const struct submit
 	if (n > 0 && io == NULL)
 		return pbox_client_fail(
 			err, PBOX_C_INVALID, "%u tensors given without their list", n);
+	/* only who waits for the result hears that it has got slots in the round (R15.8) */
+	if (kind == PBOX_CLIENT_PUSH && c->conf.policy == PBOX_POLICY_REASSIGN)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"push alone, in a job with policy reassign, does not learn that this worker has got slots of a dead one: use push-pull");
 	if (kind >= PBOX_CLIENT_FETCH &&
 		(n != t->info.tensors || t->info.mode != PBOX_MODE_OPTIMISER))
 		return pbox_client_fail(err, PBOX_C_INVALID,

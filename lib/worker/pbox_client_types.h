@@ -205,7 +205,7 @@ struct pbox_client_io {
 
 enum pbox_client_kind {
 	PBOX_CLIENT_PUSHPULL = 0,
-	PBOX_CLIENT_PUSH = 1,
+	PBOX_CLIENT_PUSH = 1, /**< not with policy reassign */
 	PBOX_CLIENT_PULL =
 		2, /**< the version that this client's last push leads to; at first: initial */
 	PBOX_CLIENT_INIT = 3, /**< fp32 `in`; worker 0 only */

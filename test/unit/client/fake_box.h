@@ -23,6 +23,7 @@ struct fake_conf {
 	const char *job, *secret; /* NULL: "job", "secret" */
 	unsigned workers;
 	unsigned slots;     /* of the job (R5.2b), 16 at most; 0: as many as workers */
+	bool plans;         /* it knows WORK, and all JOINs ask for it */
 	bool no_slots;      /* a box that does not know them, and takes the JOIN none the less */
 	unsigned endpoints; /* 0: fake_threads */
 	unsigned mtu;       /* 0: 1500 */

@@ -88,6 +88,7 @@ welcome(struct fake_box *b, int fd, const struct sockaddr_in *to, const struct p
 		.number = b->number + b->misnumber,
 		.flags = (b->conf.auth ? PBOX_WELCOME_AUTH : 0) |
 			 (b->conf.insecure ? PBOX_WELCOME_INSECURE : 0) |
+			 (b->conf.plans ? 1u << PBOX_CAN_WORK : 0) |
 			 (b->conf.no_slots ? 0 : 1u << PBOX_CAN_SLOTS)};
 	uint8_t *p = payload_room(b);
 	struct pbox_hdr to_member = *q;
@@ -251,7 +252,8 @@ on_join(struct fake_box *b, int fd, const struct sockaddr_in *from, const struct
 		 !b->conf.other_secret && !b->conf.insecure)
 		fake_error(b, fd, from, h, PBOX_E_SECRET, 0, "");
 	else if (m.slots != b->conf.slots ||
-		 (m.can & m.needs) != (m.slots != 0 ? 1u << PBOX_CAN_SLOTS : 0))
+		 (m.can & m.needs) != ((m.slots != 0 ? 1u << PBOX_CAN_SLOTS : 0) |
+					      (b->conf.plans ? 1u << PBOX_CAN_WORK : 0)))
 		fake_error(b, fd, from, h, PBOX_E_BAD_REQUEST, 0, "slots");
 	else if (m.workers != b->conf.workers)
 		fake_error(b, fd, from, h, PBOX_E_WORKERS, b->conf.workers, "");

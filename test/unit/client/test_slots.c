@@ -235,6 +235,42 @@ test_invalid(void)
 	all(PBOX_OP_WEIGHTED_MEAN, refuse_weighted, wanted_weighted);
 }
 
+/* Who has got slots in the round would not hear of it. */
+static void
+test_push_by_plan(void)
+{
+	struct fake_box *b =
+		fake_start(&(struct fake_conf){.workers = 1, .slots = 2, .plans = true});
+	struct pbox_client_conf conf = harness_conf(b, 0, 1);
+	struct pbox_client_table d = {.size = sizeof(d),
+		.push_format = PBOX_FMT_FP32,
+		.pull_format = PBOX_FMT_FP32,
+		.n = 3,
+		.tensors = model};
+	float x[ELEMENTS] = {0};
+	const struct pbox_client_io io[3] = {{0, NULL, x}, {1, NULL, NULL}, {2, NULL, x}};
+	const void *in[3] = {x, NULL, x};
+	const uint32_t weight = 2;
+	struct pbox_client *c = NULL;
+	pbox_client_handle h;
+	uint32_t table;
+
+	conf.slots = 2;
+	conf.policy = PBOX_POLICY_REASSIGN;
+	CU_ASSERT_EQUAL_FATAL(pbox_client_open(&c, &conf, &err), 0);
+	CU_ASSERT_EQUAL_FATAL(pbox_client_declare(c, &d, 0, &table, &err), 0);
+	CU_ASSERT_EQUAL(pbox_client_submit_nodes(
+				c, 0, PBOX_CLIENT_PUSH, io, 3, in, &weight, 1, 0, &h, &err),
+		PBOX_C_INVALID);
+	HAS("push alone, in a job with policy reassign, does not learn that this worker has got slots");
+	CU_ASSERT_EQUAL(pbox_client_submit_nodes(
+				c, 0, PBOX_CLIENT_PUSHPULL, io, 3, in, &weight, 1, 0, &h, &err),
+		0);
+	CU_ASSERT_EQUAL(pbox_client_wait(c, h, 0, &err), 0);
+	pbox_client_close(c);
+	fake_stop(b);
+}
+
 static void
 test_configuration(void)
 {
@@ -271,6 +307,7 @@ test_box_without(void)
 const struct unit_test unit_tests[] = {
 	{"pushes by nodes", test_nodes},
 	{"other numbers of nodes", test_invalid},
+	{"push alone by plan", test_push_by_plan},
 	{"configurations", test_configuration},
 	{"a box without slots", test_box_without},
 	{NULL, NULL},

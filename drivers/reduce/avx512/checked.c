@@ -468,16 +468,16 @@ one_checked(float *dst, const struct group *g, size_t elems, unsigned header, ui
 #define CASE(count)                 \
 	case count:                 \
 		return sum_checked( \
-			dst, g, elems, header, crc_dst, elem, weighted, with_crc, 0, count)
+			dst, g, elems, header, crc_dst, elem, weighted, with_crc, add, count)
 
-/* elem, weighted and with_crc are constants where this is inlined. */
+/* elem, weighted, with_crc and add are constants where this is inlined. */
 INLINE bool
 sum_checked_of(float *dst, const struct group *g, size_t elems, unsigned header, uint32_t *crc_dst,
-	enum pbox_format elem, int weighted, int with_crc)
+	enum pbox_format elem, int weighted, int with_crc, int add)
 {
 	switch (g->n) {
 	case 1:
-		return one_checked(dst, g, elems, header, crc_dst, elem, weighted, with_crc, 0);
+		return one_checked(dst, g, elems, header, crc_dst, elem, weighted, with_crc, add);
 		CASE(2);
 		CASE(3);
 		CASE(4);
@@ -485,15 +485,17 @@ sum_checked_of(float *dst, const struct group *g, size_t elems, unsigned header,
 		CASE(6);
 		CASE(7);
 	default:
-		return sum_checked(dst, g, elems, header, crc_dst, elem, weighted, with_crc, 0, 8);
+		return sum_checked(
+			dst, g, elems, header, crc_dst, elem, weighted, with_crc, add, 8);
 	}
 }
 
-#define CHECKED(name, elem, weighted, with_crc)                                                  \
-	static bool name(float *dst, const struct group *g, size_t elems, unsigned header,       \
-		uint32_t *crc_dst)                                                               \
-	{                                                                                        \
-		return sum_checked_of(dst, g, elems, header, crc_dst, elem, weighted, with_crc); \
+#define CHECKED(name, elem, weighted, with_crc)                                            \
+	static bool name(float *dst, const struct group *g, size_t elems, unsigned header, \
+		uint32_t *crc_dst)                                                         \
+	{                                                                                  \
+		return sum_checked_of(                                                     \
+			dst, g, elems, header, crc_dst, elem, weighted, with_crc, 0);      \
 	}
 
 CHECKED(checked_fp32, PBOX_FMT_FP32, 0, 0)
@@ -506,36 +508,12 @@ CHECKED(checked_fp16, PBOX_FMT_FP16, 0, 0)
 CHECKED(checked_fp16_weighted, PBOX_FMT_FP16, 1, 0)
 CHECKED(checked_fp16_crc, PBOX_FMT_FP16, 0, 1)
 
-#undef CASE
-#define CASE(count) \
-	case count: \
-		return sum_checked(dst, g, elems, header, NULL, elem, 1, 0, 1, count)
-
-/* elem is a constant where this is inlined. */
-INLINE bool
-add_checked_of(
-	float *dst, const struct group *g, size_t elems, unsigned header, enum pbox_format elem)
-{
-	switch (g->n) {
-	case 1:
-		return one_checked(dst, g, elems, header, NULL, elem, 1, 0, 1);
-		CASE(2);
-		CASE(3);
-		CASE(4);
-		CASE(5);
-		CASE(6);
-		CASE(7);
-	default:
-		return sum_checked(dst, g, elems, header, NULL, elem, 1, 0, 1, 8);
-	}
-}
-
 #define ADD_CHECKED(name, elem)                                                            \
 	static bool name(float *dst, const struct group *g, size_t elems, unsigned header, \
 		uint32_t *crc_dst)                                                         \
 	{                                                                                  \
 		(void)crc_dst;                                                             \
-		return add_checked_of(dst, g, elems, header, elem);                        \
+		return sum_checked_of(dst, g, elems, header, NULL, elem, 1, 0, 1);         \
 	}
 
 ADD_CHECKED(add_fp32, PBOX_FMT_FP32)

@@ -82,6 +82,11 @@ within() {
 	[[ -z $within_text ]] || printf '%s\n' "$within_text"
 }
 
+# hugepages_alone: waits for other tests that reserve hugepages or look for them; then they wait, until this one ends
+hugepages_alone() {
+	exec {HUGEPAGES_LOCK}>"/tmp/pbox-test-hugepages.$UID" && flock -w 600 "$HUGEPAGES_LOCK"
+}
+
 eventually() { check "$1" within 120 "${@:2}"; }
 
 answers_ping() {

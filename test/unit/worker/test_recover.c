@@ -354,6 +354,7 @@ test_asked(void)
 	for (unsigned i = 0; i <= WORKERS; i++)
 		free(here.end[i].queue);
 	free(w->ep.flight);
+	free(w->lane);
 	free(w);
 }
 

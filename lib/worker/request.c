@@ -90,8 +90,11 @@ request_begin(struct session *s, struct pbox_worker_request *r, uint8_t type, co
 void
 request_drop(struct session *s, struct pbox_worker_request *r)
 {
-	if (r->listed)
-		request_unlist(s, r);
+	if (!r->listed)
+		return;
+	request_unlist(s, r);
+	/* its payload may be in a batch, and is the caller's now */
+	link_flush(&s->w->lane[0]->link);
 }
 
 void

@@ -70,13 +70,13 @@ pbox_worker_create(const struct pbox_client_conf *conf, const struct sockaddr_in
 void
 pbox_worker_destroy(struct pbox_worker *w)
 {
+	declare_free(w); /* of a session */
 	for (unsigned i = 0; i < w->boxes; i++) {
 		session_close(w->box[i]);
 		free(w->box[i]);
 	}
 	for (uint32_t i = 0; i < w->tables; i++)
 		table_free(w->table[i]);
-	declare_free(w);
 	free(w->table);
 	free(w->refs);
 	if (w->secret != NULL)

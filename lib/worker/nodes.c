@@ -11,9 +11,12 @@
 void
 nodes_settle(struct pbox_worker *w)
 {
-	if (w->settled) /* the session is another, the numbers are the same */
+	/* mostly the session is another, and the numbers are the same: a worker that takes any gets another one only before it
+	 * has opened */
+	if (w->settled && w->settled_as == w->worker)
 		return;
 	w->settled = true;
+	w->settled_as = w->worker;
 	w->planned = w->conf.policy == PBOX_POLICY_REASSIGN;
 	w->slots = w->conf.slots != 0 ? (uint16_t)w->conf.slots : w->workers;
 	w->slot = (uint16_t)pbox_slots_of(w->worker, w->workers, w->slots);

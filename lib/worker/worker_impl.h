@@ -597,6 +597,7 @@ struct pbox_worker {
 	uint16_t slot, slot_end;  /* the worker's first one, and the one after its last */
 	uint16_t nodes;           /* that these consist of */
 	struct pbox_node node[PBOX_RANGE_NODES];
+	uint16_t settled_as;           /* the worker whose nodes these are, if settled */
 	bool settled, planned;         /* the nodes are known; they change (section 15) */
 	uint8_t edition, edition_seen; /* of the owners: of node, of the last RESULT */
 

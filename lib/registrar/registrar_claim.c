@@ -124,6 +124,17 @@ registrar_ask_again(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 	return registrar_ask(r, job, w);
 }
 
+/* Who restores a table has, by the box before it was started again. */
+static bool
+has_been_given_a_map(const struct pbox_job *job, unsigned w)
+{
+	bool any = job->member[w].mapped > 0;
+
+	for (uint32_t i = 0; i < job->n_tables; i++)
+		any |= registrar_is_restorer(job->table[i], w);
+	return any;
+}
+
 int
 registrar_living(struct pbox_registrar *r, struct pbox_job *job, unsigned but, bool mapped)
 {
@@ -133,7 +144,7 @@ registrar_living(struct pbox_registrar *r, struct pbox_job *job, unsigned but, b
 		enum registrar_life life;
 
 		if (w == but || !registrar_has_session(job, w) ||
-			(mapped && job->member[w].mapped == 0))
+			(mapped && !has_been_given_a_map(job, w)))
 			continue;
 		life = registrar_ask(r, job, w);
 		if (life == REGISTRAR_ALIVE && first < 0)

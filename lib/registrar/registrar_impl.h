@@ -348,7 +348,8 @@ enum registrar_life {
 enum registrar_life registrar_ask(struct pbox_registrar *r, struct pbox_job *job, unsigned w);
 /* The same of one that has become silent again since it answered: an answer says nothing of what came after it. */
 enum registrar_life registrar_ask_again(struct pbox_registrar *r, struct pbox_job *job, unsigned w);
-/* The first worker but `but` (PBOX_NO_WORKER: of all) that lives; mapped: of those that were given a map. */
+/* The first worker but `but` (PBOX_NO_WORKER: of all) that lives; mapped: of those that were given a map, or
+ * restore a table. */
 #define REGISTRAR_NOBODY (-1)
 #define REGISTRAR_ASKING (-2) /* it is not known yet */
 int registrar_living(struct pbox_registrar *r, struct pbox_job *job, unsigned but, bool mapped);

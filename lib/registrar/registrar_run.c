@@ -236,7 +236,9 @@ make_way(struct pbox_registrar *r, const struct registrar_join *q)
 	/* no run ends for one that cannot begin */
 	if (!registrar_may_begin(r, q))
 		return;
-	put_ended(r, rec, run->id, number, m->host);
+	/* R16.3: at another box than the first one a run that has nothing here may be the one that goes on */
+	if (registrar_boxes_gives(r) || m->number == 0 || ending || has_begun(job))
+		put_ended(r, rec, run->id, number, m->host);
 	if (rec->last == number)
 		rec->last = 0;
 	rec->next = (struct pbox_run){.number = m->number, .reported = m->number != 0};
@@ -285,7 +287,8 @@ unnamed(struct pbox_registrar *r, const struct registrar_join *q)
 }
 
 /* R16.3: the number is of the first box, which may have been started again, and not know yet that the run that is there goes on:
- * its workers bring its number back. So it ends when none of those that have a map lives. */
+ * its workers bring its number back. So it ends when none of those that have a map lives, or had one before this box was started
+ * again. */
 static void
 another_box(struct pbox_registrar *r, const struct registrar_join *q)
 {
@@ -302,6 +305,16 @@ another_box(struct pbox_registrar *r, const struct registrar_join *q)
 		registrar_refuse(r, q->f, PBOX_E_WORKER_TAKEN, CLAIM_AGAIN_MS,
 			"run %llu of job '%s' is later than the one that is here, and worker %d (%s) lives in that: stop those of the other start first",
 			(unsigned long long)q->m.number, job->name, w, job->member[w].host);
+}
+
+/* R16.3: and both may have been started again. Then a later run that has nothing here was begun by a worker that had to begin
+ * again, and this one goes on. */
+static bool
+earlier_goes_on(
+	const struct pbox_registrar *r, const struct pbox_job *job, const struct pbox_join *m)
+{
+	return !registrar_boxes_gives(r) && !has_begun(job) && m->number != 0 &&
+	       m->number < job->run.number && run_is_same(m->run, job->run.id);
 }
 
 /* The run with whose end its session ended, whatever the worker says of it. */
@@ -359,6 +372,8 @@ registrar_run_join(struct pbox_registrar *r, struct registrar_join *q)
 		what = meaning(run, live == NULL || has_begun(live), m);
 	if (what == JOINS && live != NULL && is_another(r, live, m))
 		what = MAKES_WAY;
+	if (what == TOO_LATE && e == NULL && live != NULL && earlier_goes_on(r, live, m))
+		what = TAKES;
 	if (what == TOO_LATE)
 		return too_late(r, q, e, run);
 	if (what == UNNAMED && live != NULL) {

@@ -251,7 +251,7 @@ boxes_follow(struct pbox_worker *w)
 		struct session *s = w->box[i];
 
 		if (s->phase == SESSION_OPEN) {
-			rejoin_begin(s, REJOIN_FORGOTTEN);
+			rejoin_renew(s);
 		} else {
 			path_end(s);
 			s->phase = SESSION_CLOSED;

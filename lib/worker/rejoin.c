@@ -52,6 +52,22 @@ rejoin_begin(struct session *s, enum rejoin_cause cause)
 	r->joining = true;
 }
 
+bool
+rejoin_waits(const struct session *s)
+{
+	return s->index > 0 && s->w->tables == 0 && s->w->box[0]->rejoin.joining;
+}
+
+void
+rejoin_renew(struct session *s)
+{
+	if (s->rejoin.joining) { /* with the number that it had */
+		join_begin(&s->join, s, s->w->worker);
+		s->join.patient = true;
+	}
+	rejoin_begin(s, REJOIN_FORGOTTEN);
+}
+
 /* ---- for the session -------------------------------------------------------------------------- */
 
 void
@@ -81,6 +97,8 @@ rejoin_due(const struct session *s)
 {
 	const struct rejoin *r = &s->rejoin;
 
+	if (r->joining && rejoin_waits(s))
+		return UINT64_MAX;
 	if (r->joining)
 		return s->join.done ? 0 : s->join.next_tx;
 	return r->phase == PHASE_MAP ? pager_due(&r->pages) : UINT64_MAX;
@@ -180,15 +198,26 @@ begin_again(struct session *s)
 		rejoin_finish(s);
 }
 
+/** The run that this worker asks for has ended, says another box than the first one. That one knows which run goes on: it says so,
+ * or gives the number of another, or that the run has ended. */
+static void
+ask_first(struct session *s)
+{
+	struct pbox_error_msg refused = {.code = PBOX_E_RUN_ENDED};
+
+	snprintf(refused.text, sizeof(refused.text), "%s", s->join.err.text);
+	s->w->astray = true;
+	rejoin_begin(s, REJOIN_FORGOTTEN);
+	s->join.next_tx = s->w->now + FOLLOW_AGAIN;
+	s->join.refused = refused;
+}
+
 static void
 join_ended(struct session *s)
 {
 	s->rejoin.joining = false;
-	if (s->index > 0 && s->w->tables == 0 && s->join.rc == PBOX_C_RUN_ENDED) {
-		/* the first box gives the number of the run that this one has */
-		s->w->astray = true;
-		rejoin_begin(s, REJOIN_FORGOTTEN);
-		s->join.next_tx = s->w->now + FOLLOW_AGAIN;
+	if (s->index > 0 && s->join.rc == PBOX_C_RUN_ENDED) {
+		ask_first(s);
 		return;
 	}
 	if (s->join.rc != 0)
@@ -318,6 +347,8 @@ rejoin_tick(struct session *s)
 	if (!r->joining && w->now - s->last_rx > REJOIN_SILENCE &&
 		w->now - lane_heard(s) > REJOIN_SILENCE)
 		rejoin_begin(s, REJOIN_SILENT);
+	if (r->joining && rejoin_waits(s))
+		return;
 	if (r->joining) {
 		if (!s->join.done)
 			join_tick(&s->join);

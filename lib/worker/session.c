@@ -58,7 +58,7 @@ tick_joining(struct session *s)
 
 	if (!j->done && s->w->now >= s->deadline)
 		join_finish(j, join_expired(j));
-	if (!j->done)
+	if (!j->done && !rejoin_waits(s))
 		join_tick(j);
 	if (!j->done || open_follows(s))
 		return;
@@ -336,7 +336,9 @@ session_due(const struct session *s, const struct lane *l)
 	if (s->phase == SESSION_CLOSED)
 		return s->index > 0 ? 0 : UINT64_MAX;
 	if (s->phase == SESSION_JOINING)
-		return s->join.done ? 0 : least(s->join.next_tx, s->deadline);
+		return s->join.done      ? 0
+		       : rejoin_waits(s) ? s->deadline
+					 : least(s->join.next_tx, s->deadline);
 	if (s->phase == SESSION_PATH)
 		return s->path.next;
 	if (l->number == 0)

@@ -247,6 +247,50 @@ test_a_later_run(void)
 	fx_end();
 }
 
+/* This box was started again, too: a worker that restores is of the run that goes on, which came back before the later one, or
+ * comes after it. */
+static void
+test_an_earlier_run(void)
+{
+	struct fx_table restores = table;
+
+	restores.flags = PBOX_DECLARE_RESTORE;
+	begin(1);
+	w[0] = worker(0, 7);
+	CU_ASSERT_TRUE_FATAL(fx_try_join(&w[0]));
+	w[1] = worker(1, 7);
+	CU_ASSERT_TRUE_FATAL(fx_try_join(&w[1]));
+	CU_ASSERT_EQUAL(fx_declare(&w[0], 0, &restores)->hdr.type, PBOX_DECLARED);
+	CU_ASSERT_FALSE(asks(true));
+	UNIT_EQ_U64(fx.rs[PBOX_RS_RUNS_ENDED], 0);
+	fx_end();
+	begin(1);
+	CU_ASSERT_TRUE_FATAL(asks(true));
+	w[0] = worker(0, 7);
+	CU_ASSERT_TRUE_FATAL(fx_try_join(&w[0]));
+	UNIT_EQ_U64(w[0].welcome.number, 7);
+	CU_ASSERT_EQUAL(fx_control(&other, PBOX_PING, NULL, 0)->hdr.type, PBOX_ERROR);
+	/* nothing was here of it, so it may go on after that again */
+	CU_ASSERT_TRUE_FATAL(asks(true));
+	w[0] = worker(0, 7);
+	CU_ASSERT_TRUE(fx_try_join(&w[0]));
+	/* but not with a table of the later one */
+	CU_ASSERT_TRUE_FATAL(asks(true));
+	CU_ASSERT_EQUAL(fx_declare(&other, 0, &restores)->hdr.type, PBOX_DECLARED);
+	w[0] = worker(0, 7);
+	CU_ASSERT_FALSE(fx_try_join(&w[0]));
+	UNIT_EQ_U64(fx_error(), PBOX_E_RUN_ENDED);
+	fx_end();
+	/* the first one gives numbers, and remembers what has ended */
+	begin(0);
+	w[0] = worker(0, 9);
+	CU_ASSERT_TRUE_FATAL(fx_try_join(&w[0]));
+	w[1] = worker(1, 7);
+	CU_ASSERT_FALSE(fx_try_join(&w[1]));
+	UNIT_EQ_U64(fx_error(), PBOX_E_RUN_ENDED);
+	fx_end();
+}
+
 const struct unit_test unit_tests[] = {
 	{"who may join", test_who_may_join},
 	{"the list", test_the_list},
@@ -254,5 +298,6 @@ const struct unit_test unit_tests[] = {
 	{"chunks of other boxes", test_another_chunk},
 	{"tables in clocks", test_tables_in_clocks},
 	{"a later run", test_a_later_run},
+	{"an earlier run", test_an_earlier_run},
 	{NULL, NULL},
 };

@@ -267,6 +267,13 @@ sim_box_start(struct sim *s)
 		.stats = b->stats,
 	};
 
+	if (b->number < s->sc.fleet) {
+		conf.boxes = (struct pbox_registrar_boxes){
+			.boxes = (uint8_t)s->sc.fleet, .box = (uint8_t)b->number, .release = "sim"};
+		for (unsigned i = 0; i < s->sc.fleet; i++)
+			conf.boxes.at[i] = (struct pbox_endpoint){
+				.ipv4 = {10, 255, 0, (uint8_t)(1 + i)}, .udp = PBOX_CONTROL_PORT};
+	}
 	b->incarnation = conf.incarnation = (uint32_t)pbox_random_u64(&s->box->random) | 1;
 	for (unsigned e = 0; e < s->sc.endpoints; e++)
 		b->endpoint[e] = (struct pbox_engine_endpoint){

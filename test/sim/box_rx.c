@@ -73,7 +73,7 @@ control(struct sim *s, struct sim_packet *p)
 		s->code->registrar_rx(s->box->registrar, &frame[i], s->now);
 		s->box->request = 0;
 		if (p->forged)
-			sim_check_forged_control(s, before, h, !sim_is_here(s, p->ip >> 8 & 0xFF));
+			sim_check_forged_control(s, before, h, p->stray);
 	}
 	sim_packet_free(p);
 }
@@ -155,7 +155,7 @@ static bool
 tag_damaged(const struct sim *s, const struct pbox_frame *f)
 {
 	const struct sim_packet *p = f->handle;
-	const struct sim_job *j = &s->job[p->ip >> 8 & 0xFF];
+	const struct sim_part *j = &s->job[p->ip >> 8 & 0xFF].part[s->box->number];
 	unsigned w = f->hdr.worker;
 
 	return p->damaged && w < SIM_WORKERS && j->auth[w].job != NULL &&

@@ -121,6 +121,8 @@ sim_case_print(const struct sim_case *c, FILE *to)
 		fprintf(to, "boxes %u\n", c->limits.boxes);
 	if (c->limits.crashes_shrink)
 		fprintf(to, "crashes-shrink\n");
+	if (c->limits.fleets)
+		fprintf(to, "fleets\n");
 	if (c->limits.recordings)
 		fprintf(to, "recordings\n");
 	if (sim_planted != 0)
@@ -166,7 +168,7 @@ bool
 sim_case_read(struct sim_case *c, FILE *from)
 {
 	char line[512], name[64];
-	bool good = true, recordings = false, crashes_shrink = false;
+	bool good = true, recordings = false, crashes_shrink = false, fleets = false;
 	unsigned boxes = 0;
 
 	*c = (struct sim_case){0};
@@ -179,6 +181,8 @@ sim_case_read(struct sim_case *c, FILE *from)
 			good = boxes <= SIM_BOXES;
 		else if (strcmp(line, "crashes-shrink\n") == 0)
 			crashes_shrink = true;
+		else if (strcmp(line, "fleets\n") == 0)
+			fleets = true;
 		else if (strcmp(line, "recordings\n") == 0)
 			recordings = true;
 		else if (strcmp(line, "faults\n") == 0)
@@ -195,6 +199,7 @@ sim_case_read(struct sim_case *c, FILE *from)
 	}
 	c->limits.recordings = recordings;
 	c->limits.crashes_shrink = crashes_shrink;
+	c->limits.fleets = fleets;
 	c->limits.boxes = boxes;
 	sim_faults_sort(&c->faults);
 	if (!good)

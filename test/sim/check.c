@@ -15,7 +15,7 @@ check_welcome(struct sim *s, const struct pbox_send *out, unsigned job)
 {
 	const struct pbox_job_conf *conf = &s->box->conf[job];
 	const struct sim_job_spec *spec = &s->sc.job[job];
-	struct sim_job *j = &s->job[job];
+	struct sim_part *j = sim_part(s, job);
 	struct pbox_welcome m;
 	bool tags;
 
@@ -34,6 +34,9 @@ check_welcome(struct sim *s, const struct pbox_send *out, unsigned job)
 		sim_fail(s, "WELCOME of job %u says %s auth", job, tags ? "" : "no");
 	if (spec->slots != 0 && (m.flags >> PBOX_CAN_SLOTS & 1) == 0)
 		sim_fail(s, "WELCOME of job %u does not say that the box knows slots", job);
+	sim_fleet_welcome(s, job, &m);
+	if (j->run != m.number)
+		j->begun = s->now;
 	j->run = m.number;
 	j->window = m.window;
 	if (j->token[m.worker] == m.token)
@@ -61,7 +64,7 @@ check_mapped(struct sim *s, const struct pbox_send *out, unsigned job)
 	}
 	if (m.count == 0 && m.first < m.chunks)
 		sim_fail(s, "MAPPED without a chunk");
-	sim_map_page(s, job, &m, &cur, out->hdr.incarnation);
+	sim_map_page(s, job, &m, &cur);
 }
 
 static void
@@ -76,6 +79,11 @@ check_fragment(struct sim *s, const struct pbox_send *out, unsigned job)
 		return;
 	if (f == NULL) {
 		sim_fail(s, "%s of a fragment that nobody knows", pbox_type_name(h->type));
+		return;
+	}
+	if (f->box != s->box->number) {
+		sim_fail(s, "box %u answers %s of chunk %x, which is at box %u", s->box->number,
+			pbox_type_name(h->type), f->chunk, f->box);
 		return;
 	}
 	law = sim_spec(&s->sc, job, f)->law;
@@ -143,7 +151,8 @@ sim_check_overwritten(struct sim *s, const struct pbox_send *out)
 
 	/* a worker whose token has changed is gone */
 	if ((ip & 0xFF) <= SIM_WORKERS && f != NULL && worker < SIM_WORKERS &&
-		j->worker[(ip & 0xFF) - 1]->state == SIM_WORK && j->token[worker] == out->hdr.token)
+		j->worker[(ip & 0xFF) - 1]->state == SIM_WORK &&
+		sim_part(s, job)->token[worker] == out->hdr.token)
 		sim_spec(&s->sc, job, f)->law->overwritten(s, job, f, &out->hdr);
 }
 
@@ -157,10 +166,10 @@ sim_check_arrival(struct sim *s, const struct sim_packet *p, const struct pbox_h
 	struct sim_fragment *f;
 
 	if ((h->type != PBOX_PUSH && h->type != PBOX_PUSHPULL && h->type != PBOX_PULL) || p->half ||
-		h->worker >= SIM_WORKERS || h->token != j->token[h->worker])
+		h->worker >= SIM_WORKERS || h->token != sim_part(s, job)->token[h->worker])
 		return;
 	f = sim_find(j, h->chunk, h->frag);
-	if (f == NULL)
+	if (f == NULL || f->box != s->box->number)
 		return;
 	law = sim_spec(&s->sc, job, f)->law;
 	if (h->type != PBOX_PULL)

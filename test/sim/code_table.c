@@ -61,6 +61,7 @@ const struct sim_code SIM_CODE_NAME = {
 	.registrar_job = pbox_registrar_job,
 	.worker_create = pbox_worker_create,
 	.worker_destroy = pbox_worker_destroy,
+	.worker_boxes = pbox_worker_boxes,
 	.worker_open = pbox_worker_open,
 	.worker_state = pbox_worker_state,
 	.worker_error = pbox_worker_error,

@@ -27,6 +27,7 @@ compare(const struct sim_fault *a, const struct sim_fault *b)
 	BY(to_box);
 	BY(job);
 	BY(worker);
+	BY(box);
 	BY(type);
 	BY(forged);
 	BY(chunk);
@@ -69,7 +70,8 @@ sim_fault_nth(struct sim *s, const struct sim_fault *k)
 {
 	uint64_t h = sim_mix((uint64_t)k->chunk << 32 | k->round,
 		(uint64_t)k->frag << 40 | (uint64_t)k->type << 32 | (uint64_t)k->job << 24 |
-			(uint64_t)k->worker << 16 | (uint64_t)k->forged << 8 | k->to_box);
+			(uint64_t)k->worker << 16 | (uint64_t)k->box << 9 |
+			(uint64_t)k->forged << 8 | k->to_box);
 
 	if (s->alike == NULL) {
 		if (s->only == NULL && s->made == NULL)
@@ -92,6 +94,8 @@ sim_fault_of(struct sim *s, struct sim_fault *k, const struct sim_packet *p, boo
 		.job = (uint8_t)(p->ip >> 8),
 		.worker = (uint8_t)((p->ip & 0xFF) - 1),
 	};
+	if (sim_is_fleet(&s->sc, &s->sc.job[k->job]))
+		k->box = p->box;
 	if (s->only == NULL && s->made == NULL && !s->words)
 		return;
 	if (pbox_frame_decode(p->data, p->len, true, &h, &size) == PBOX_WIRE_OK) {
@@ -132,10 +136,11 @@ sim_faults_print(const struct sim_faults *l, FILE *to)
 
 		fprintf(to,
 			"%-9s %s %u/%u %-10s chunk %" PRIx32 " frag %u round %" PRIu32
-			" nth %" PRIu32 " copy %u%s values %" PRIu64 " %" PRIu64 "\n",
+			" nth %" PRIu32 " copy %u box %u%s values %" PRIu64 " %" PRIu64 "\n",
 			kind_name[k->kind], k->to_box ? "from" : "to", k->job, k->worker,
 			k->type != 0 ? pbox_type_name(k->type) : "-", k->chunk, k->frag, k->round,
-			k->nth, k->copy, k->forged ? " forged" : "", k->value[0], k->value[1]);
+			k->nth, k->copy, k->box, k->forged ? " forged" : "", k->value[0],
+			k->value[1]);
 	}
 }
 
@@ -157,16 +162,16 @@ bool
 sim_faults_line(struct sim_faults *l, const char *line)
 {
 	char kind[16], way[8], type[32];
-	unsigned job, worker, frag, copy;
+	unsigned job, worker, frag, copy, box;
 	struct sim_fault k = {0};
 	const char *values = strstr(line, " values ");
 
 	if (values == NULL ||
 		sscanf(line,
 			"%15s %7s %u/%u %31s chunk %" SCNx32 " frag %u round %" SCNu32
-			" nth %" SCNu32 " copy %u",
-			kind, way, &job, &worker, type, &k.chunk, &frag, &k.round, &k.nth,
-			&copy) != 10 ||
+			" nth %" SCNu32 " copy %u box %u",
+			kind, way, &job, &worker, type, &k.chunk, &frag, &k.round, &k.nth, &copy,
+			&box) != 11 ||
 		sscanf(values, " values %" SCNu64 " %" SCNu64, &k.value[0], &k.value[1]) != 2 ||
 		!type_of(type, &k.type))
 		return false;
@@ -175,6 +180,7 @@ sim_faults_line(struct sim_faults *l, const char *line)
 	k.worker = (uint8_t)worker;
 	k.frag = (uint16_t)frag;
 	k.copy = (uint8_t)copy;
+	k.box = (uint8_t)box;
 	k.forged = strstr(line, " forged ") != NULL;
 	for (k.kind = 0; k.kind < SIM_FAULT_KINDS; k.kind++)
 		if (strcmp(kind, kind_name[k.kind]) == 0) {

@@ -44,6 +44,7 @@ struct sim_fault {
 	uint8_t kind, type, job, worker; /* type of the first frame */
 	bool to_box, forged;
 	uint8_t copy; /* 0: the first to be delivered */
+	uint8_t box;  /* of several that a job is at */
 	uint64_t value[2];
 };
 

@@ -310,7 +310,7 @@ sim_plan_dead(struct sim *s, unsigned job, unsigned w)
 	if (w >= SIM_WORKERS)
 		return;
 	owners_of(s, job)->died[w] = s->now;
-	s->job[job].restorer[0][w] = 0; /* nobody waits for what it would report */
+	sim_part(s, job)->restorer[0][w] = 0; /* nobody waits for what it would report */
 }
 
 /* R15.7: the slots of a dead worker are others', as long as there are any. */
@@ -480,7 +480,7 @@ plan_round_end(struct sim *s, unsigned job, const struct sim_fragment *f)
 {
 	(void)job;
 	(void)f;
-	s->box->exact = false;
+	sim_inexact(s, job);
 }
 
 const struct sim_law sim_law_plan = {

@@ -146,8 +146,8 @@ rounds_end(struct sim *s, unsigned job, const struct sim_fragment *f)
 {
 	const struct sim_job_spec *spec = &s->sc.job[job];
 
-	s->box->expected_rounds += spec->rounds;
-	s->box->expected_contributions += (uint64_t)spec->rounds * slots_nodes(f);
+	s->boxes[f->box].expected_rounds += spec->rounds;
+	s->boxes[f->box].expected_contributions += (uint64_t)spec->rounds * slots_nodes(f);
 }
 
 const struct sim_law sim_law_rounds = {

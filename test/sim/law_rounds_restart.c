@@ -101,7 +101,7 @@ rounds_told(struct sim *s, unsigned job, struct sim_fragment *f, const struct pb
 static uint32_t
 must_be(struct sim *s, unsigned job, const struct sim_fragment *f, bool *have)
 {
-	const struct sim_job *j = &s->job[job];
+	const struct sim_part *j = sim_part(s, job);
 	uint32_t v = 0;
 
 	*have = false;

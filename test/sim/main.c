@@ -29,6 +29,7 @@ static const char help[] =
 	"                      instead of what the seed says\n"
 	"  --crashes-shrink    jobs keep policy shrink where a box crashes\n"
 	"  --recordings        somebody sends copies of old frames, and workers change their addresses\n"
+	"  --fleets            jobs are at several boxes\n"
 	"  --caught            the planted bug must make a seed fail, and that seed must shrink to a\n"
 	"                      short trace: two passed tests\n"
 	"  --shrink N          make seed N, if it fails, small enough to be read; done of itself with\n"
@@ -242,6 +243,7 @@ parse(int argc, char **argv, struct options *o)
 		{"loss", required_argument, NULL, 'l'},
 		{"caught", no_argument, NULL, 'c'},
 		{"recordings", no_argument, NULL, 'C'},
+		{"fleets", no_argument, NULL, 'F'},
 		{"crashes-shrink", no_argument, NULL, 'K'},
 		{"shrink", required_argument, NULL, 'm'},
 		{"effort", required_argument, NULL, 'T'},
@@ -293,6 +295,9 @@ parse(int argc, char **argv, struct options *o)
 			break;
 		case 'C':
 			o->limits.recordings = true;
+			break;
+		case 'F':
+			o->limits.fleets = true;
 			break;
 		case 'K':
 			o->limits.crashes_shrink = true;

@@ -8,6 +8,7 @@
 #include "law.h"
 
 #define UNKNOWN UINT32_MAX
+#define PLACES  256 /* endpoints of a box, where there are several */
 
 struct sim_fragment *
 sim_find(struct sim_job *j, uint32_t chunk, uint32_t frag)
@@ -58,13 +59,20 @@ add_pieces(struct sim_job *j, unsigned table, struct sim_fragment *f,
 	}
 }
 
+/* R16.5: a box says which of the others has a chunk, and where it has its own ones. */
+static unsigned
+owner_of(const struct sim *s, unsigned job, const struct pbox_chunk_entry *e)
+{
+	return sim_is_fleet(&s->sc, &s->sc.job[job]) ? e->endpoint / PLACES : s->box->number;
+}
+
 static void
-add_fragments(struct sim *s, unsigned job, const struct pbox_chunk_entry *e, uint32_t table,
-	uint32_t incarnation)
+add_fragments(struct sim *s, unsigned job, const struct pbox_chunk_entry *e, uint32_t table)
 {
 	struct sim_job *j = &s->job[job];
 	uint32_t f = j->frag_elements[table];
 	const struct sim_table_spec *t = &s->sc.job[job].table[table];
+	unsigned box = owner_of(s, job, e);
 
 	j->first_number[table][e->chunk_id & ((1u << PBOX_CHUNK_BITS) - 1)] = j->n_fragments;
 	for (uint32_t at = 0, i = 0; at < e->elements; at += f, i++) {
@@ -78,8 +86,9 @@ add_fragments(struct sim *s, unsigned job, const struct pbox_chunk_entry *e, uin
 			.elements = e->elements - at < f ? e->elements - at : f,
 			.number = j->n_fragments++,
 			.frag = (uint16_t)i,
-			.endpoint = e->endpoint,
-			.map_of = incarnation,
+			.box = (uint8_t)box,
+			.endpoint = e->endpoint % PLACES,
+			.map_of = box == s->box->number ? s->box->incarnation : 0,
 			.group = t->tensor[e->segment[0].tensor].group,
 			.table = (uint8_t)table,
 			.published = s->sc.job[job].first_round,
@@ -100,24 +109,31 @@ compare(struct sim *s, unsigned job, const struct pbox_chunk_entry *e, uint32_t 
 	struct sim_fragment *f = sim_find(j, e->chunk_id, 0);
 	uint32_t frags = (e->elements + j->frag_elements[table] - 1) / j->frag_elements[table];
 	struct sim_fragment *last = sim_find(j, e->chunk_id, frags - 1);
+	unsigned box = owner_of(s, job, e), endpoint = e->endpoint % PLACES;
+	bool own = box == s->box->number;
 
 	/* after a restart the box may place them again (R10.3) */
-	for (uint32_t i = 0; f != NULL && f->map_of != s->box->incarnation && i < frags; i++) {
+	for (uint32_t i = 0; own && f != NULL && f->map_of != s->box->incarnation && i < frags;
+		i++) {
 		struct sim_fragment *g = sim_find(j, e->chunk_id, i);
 
 		if (g == NULL)
 			break;
-		g->endpoint = e->endpoint;
+		g->endpoint = (uint16_t)endpoint;
 		if (i > 0)
 			g->map_of = s->box->incarnation;
 	}
-	if (f != NULL)
+	if (own && f != NULL)
 		f->map_of = s->box->incarnation;
-	if (f == NULL || last == NULL || f->endpoint != e->endpoint ||
+	if (f != NULL && f->box != box)
+		sim_fail(s, "box %u says that chunk %x is at box %u, and others that it is at %u",
+			s->box->number, e->chunk_id, box, f->box);
+	if (f == NULL || last == NULL || (own && f->endpoint != endpoint) ||
+		(!own && endpoint != 0) ||
 		last->elements != e->elements - (frags - 1) * j->frag_elements[table])
 		sim_fail(s,
 			"the map of chunk %x differs between workers: endpoint %u and %u, %u elements",
-			e->chunk_id, f != NULL ? f->endpoint : 0, e->endpoint, e->elements);
+			e->chunk_id, f != NULL ? f->endpoint : 0, endpoint, e->elements);
 }
 
 static void
@@ -137,14 +153,14 @@ check_chunk(struct sim *s, unsigned job, const struct pbox_chunk_entry *e, uint3
 		}
 		sum += g->elements;
 	}
-	if (sum != e->elements || e->segments == 0 || e->endpoint >= s->sc.endpoints)
+	if (sum != e->elements || e->segments == 0 || e->endpoint % PLACES >= s->sc.endpoints ||
+		!sim_is_at(&s->sc, &s->sc.job[job], owner_of(s, job, e)))
 		sim_fail(s, "chunk %x has %u elements in segments of %llu", e->chunk_id,
 			e->elements, (unsigned long long)sum);
 }
 
 void
-sim_map_page(struct sim *s, unsigned job, const struct pbox_mapped *m, struct pbox_cursor *cur,
-	uint32_t incarnation)
+sim_map_page(struct sim *s, unsigned job, const struct pbox_mapped *m, struct pbox_cursor *cur)
 {
 	struct sim_job *j = &s->job[job];
 	uint32_t t = m->table;
@@ -176,8 +192,8 @@ sim_map_page(struct sim *s, unsigned job, const struct pbox_mapped *m, struct pb
 		if (s->failed)
 			return;
 		if (j->first_number[t][m->first + i] == UNKNOWN)
-			add_fragments(s, job, &e, t, incarnation);
-		else if (incarnation == s->box->incarnation) /* else it is of a box that is gone */
+			add_fragments(s, job, &e, t);
+		else
 			compare(s, job, &e, t);
 	}
 }

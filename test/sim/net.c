@@ -64,10 +64,13 @@ chance(struct sim *s, double p)
 }
 
 static bool
-in_hole(const struct sim *s)
+in_hole(const struct sim *s, const struct sim_packet *p)
 {
-	for (unsigned i = 0; i < s->sc.net.holes; i++)
-		if (s->now >= s->sc.net.hole[i].from && s->now < s->sc.net.hole[i].to)
+	const struct sim_network_spec *n = &s->sc.net;
+
+	for (unsigned i = 0; i < n->holes; i++)
+		if (s->now >= n->hole[i].from && s->now < n->hole[i].to &&
+			(n->hole[i].boxes == 0 || (n->hole[i].boxes >> p->box & 1) != 0))
 			return true;
 	return false;
 }
@@ -89,7 +92,7 @@ lost(struct sim *s, const struct sim_packet *p)
 {
 	const struct sim_network_spec *n = &s->sc.net;
 
-	if (in_hole(s))
+	if (in_hole(s, p))
 		return true;
 	if (s->box->burst_left > 0) {
 		s->box->burst_left--;
@@ -99,6 +102,8 @@ lost(struct sim *s, const struct sim_packet *p)
 		s->box->burst_left = n->burst - 1;
 		return true;
 	}
+	if (n->bad_loss > 0.0 && p->box == n->bad_box && chance(s, n->bad_loss))
+		return true;
 	return targeted(s, p) && chance(s, n->target_loss);
 }
 

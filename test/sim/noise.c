@@ -32,14 +32,33 @@ forge_node(const struct sim_job_spec *spec, struct pbox_hdr *h, uint64_t x)
 	}
 }
 
+/* A chunk that another box has (R16.5), where there is one; else one that nobody has. */
+static void
+forge_chunk(const struct sim_job *j, struct pbox_hdr *h, uint64_t x, unsigned box)
+{
+	for (uint32_t i = 0; i < j->n_fragments; i++) {
+		const struct sim_fragment *f =
+			&j->fragment[(i + x % j->n_fragments) % j->n_fragments];
+
+		if (f->box == box)
+			continue;
+		h->chunk = f->chunk;
+		h->frag = f->frag;
+		return;
+	}
+	h->chunk ^= 0x80000000;
+}
+
 /*
  * Somebody who sees the traffic sends it again with something changed and a right CRC. Each change
  * is one that the box must notice (R6.11): the forged frame is counted as dropped and changes
  * nothing. Old datagrams sent again as they were are not noise: the network's repetitions do that.
  */
 static void
-forge(const struct sim_job_spec *spec, struct pbox_hdr *h, uint64_t x, uint64_t what)
+forge(struct sim *s, const struct sim_packet *p, struct pbox_hdr *h, uint64_t x, uint64_t what)
 {
+	const struct sim_job_spec *spec = &s->sc.job[p->ip >> 8 & 0xFF];
+
 	switch (what) {
 	case 0:
 		h->token ^= x | 1;
@@ -80,6 +99,9 @@ forge(const struct sim_job_spec *spec, struct pbox_hdr *h, uint64_t x, uint64_t 
 		break;
 	case 12:
 		h->flags ^= PBOX_F_ZERO; /* a payload where none belongs, or none */
+		break;
+	case FORGERIES + FORGERIES_NODE:
+		forge_chunk(&s->job[p->ip >> 8 & 0xFF], h, x, p->box);
 		break;
 	default:
 		forge_node(spec, h, x);
@@ -149,6 +171,8 @@ sim_noise(struct sim *s, const struct sim_packet *p, struct sim_fault *k, bool d
 		k->value[0] = pbox_random_u64(&s->box->random);
 		k->value[1] = sim_below(
 			s, FORGERIES + (spec->slots > 0 && !spec->plan ? FORGERIES_NODE : 0));
+		if (sim_is_fleet(&s->sc, spec) && k->value[0] >> 60 == 0)
+			k->value[1] = FORGERIES + FORGERIES_NODE;
 	}
 	if (!sim_fault(s, k, SIM_FAULT_FORGE, drawn))
 		return;
@@ -168,7 +192,7 @@ sim_noise(struct sim *s, const struct sim_packet *p, struct sim_fault *k, bool d
 	else if (changed && control)
 		forge_control(&h, (uint32_t)k->value[0]);
 	else if (changed)
-		forge(spec, &h, k->value[0], k->value[1]);
+		forge(s, p, &h, k->value[0], k->value[1]);
 	pbox_frame_seal(f->data, &h);
 	sim_net_send(s, f, k->to_box);
 }
@@ -185,14 +209,13 @@ sim_noise_stray(struct sim *s, const struct sim_packet *p, struct sim_fault *k)
 	struct sim_packet *f;
 
 	k->value[0] =
-		drawn ? (s->box->number + 1 + pbox_random_below(r, s->sc.boxes - 1)) % s->sc.boxes
-		      : 0;
+		drawn ? (p->box + 1 + pbox_random_below(r, s->sc.boxes - 1)) % s->sc.boxes : 0;
 	k->value[1] = 0;
 	if (!sim_fault(s, k, SIM_FAULT_STRAY, drawn) || k->value[0] >= s->sc.boxes ||
-		k->value[0] == s->box->number)
+		k->value[0] == p->box)
 		return;
 	f = sim_packet_like(p, p->len);
-	f->forged = true;
+	f->forged = f->stray = true;
 	f->box = (uint8_t)k->value[0];
 	sim_note(s, "a copy of this goes astray, to box %u:", f->box);
 	sim_at_box(s, f->box,
@@ -230,6 +253,14 @@ half(const struct sim *s, const struct sim_packet *p, const struct sim_fragment 
 	return c;
 }
 
+static void
+bring(struct sim *s, uint64_t at, struct sim_packet *p)
+{
+	sim_at_box(s, p->box,
+		&(struct sim_event){
+			.at = at, .kind = SIM_TO_BOX, .job = p->ip >> 8 & 0xFF, .p = p});
+}
+
 /* Where nobody but this session brings them, and the halves' sum is that of the node. */
 static bool
 may_halve(const struct sim_scenario *sc, unsigned job)
@@ -237,7 +268,7 @@ may_halve(const struct sim_scenario *sc, unsigned job)
 	const struct sim_job_spec *j = &sc->job[job];
 
 	return j->slots != 0 && !j->plain && !j->plan && !j->auth && j->restarts == 0 &&
-	       j->rebinds == 0 && j->replaced == 0 && !j->dies && !sim_crashes(sc, j->box);
+	       j->rebinds == 0 && j->replaced == 0 && !j->dies && !sim_job_crashes(sc, j);
 }
 
 void
@@ -267,12 +298,12 @@ sim_noise_halves(struct sim *s, const struct sim_packet *p, struct sim_fault *k)
 	if (!sim_fault(s, k, SIM_FAULT_HALVES, drawn))
 		return;
 	at = s->now + k->value[1];
-	sim_at(s, at, SIM_TO_BOX, job, 0, half(s, p, f, k->value[0] % 2 != 0));
-	sim_at(s, at + k->value[0], SIM_TO_BOX, job, 0, half(s, p, f, k->value[0] % 2 == 0));
+	bring(s, at, half(s, p, f, k->value[0] % 2 != 0));
+	bring(s, at + k->value[0], half(s, p, f, k->value[0] % 2 == 0));
 	/* the fragment may not have been initialised, or the box not have had room */
 	for (uint64_t later = 20 * MS; later < 20 * SEC; later *= 3)
 		for (unsigned right = 0; right < 2; right++)
-			sim_at(s, at + later, SIM_TO_BOX, job, 0, half(s, p, f, right != 0));
+			bring(s, at + later, half(s, p, f, right != 0));
 }
 
 struct sim_packet *

@@ -196,7 +196,8 @@ sim_submit_round(struct sim *s, struct sim_worker *w, unsigned table, uint32_t r
 
 	next = s->code->worker_next_round(w->w, w->table[table], &restoring);
 	/* a push that is brought again is the next one where only a box that has crashed had it */
-	next += again && s->box->generation > 0 && next == s->sc.job[w->job].first_round + round;
+	next += again && sim_was_restarted(s, w->job) &&
+		next == s->sc.job[w->job].first_round + round;
 	if (next != s->sc.job[w->job].first_round + round + again && !restoring &&
 		!sim_is_empty(t) && !(sim_is_clock(t) && w->restarted) && !s->sc.job[w->job].shrink)
 		sim_fail(s,

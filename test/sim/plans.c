@@ -247,7 +247,7 @@ dies(struct sim *s, struct sim_worker *w, const char *how)
 	sim_worker_kill(s, w);
 	w->state = SIM_DEAD;
 	s->box->progress_at = s->now;
-	s->box->exact = false;
+	sim_inexact(s, w->job);
 	j->gone++;
 	if (j->done == 0 && left_of(s, w->job) == 0 && s->box->generation == 0)
 		sim_fail(s, "job %u: all workers were passed over", w->job);

@@ -44,7 +44,7 @@ check(struct sim *s, const struct sim_worker *w, const struct sim_op *o)
 static bool
 may_be_lost(const struct sim *s, const struct sim_worker *w)
 {
-	return s->box->generation > 0 || s->sc.job[w->job].shrink;
+	return sim_was_restarted(s, w->job) || s->sc.job[w->job].shrink;
 }
 
 static bool
@@ -142,8 +142,8 @@ declared(struct sim *s, struct sim_worker *w)
 		return false;
 	if (d->state == PBOX_WORKER_REFUSED) {
 		/* the box has lost the round that this one has: one checkpoint back */
-		if (d->err.code == PBOX_C_MISMATCH && s->box->generation > 0 && w->restarted &&
-			w->done[w->tables] > 0) {
+		if (d->err.code == PBOX_C_MISMATCH && sim_was_restarted(s, w->job) &&
+			w->restarted && w->done[w->tables] > 0) {
 			w->done[w->tables]--;
 			declare(s, w);
 			return true;
@@ -194,7 +194,7 @@ may_fetch(const struct sim *s, const struct sim_worker *w, unsigned table)
 	const struct sim_job *j = &s->job[w->job];
 	uint32_t version = spec->first_round + w->done[table];
 
-	if (!w->restarted || w->done[table] == 0 || sim_crashes(&s->sc, s->box->number))
+	if (!w->restarted || w->done[table] == 0 || sim_job_crashes(&s->sc, &s->sc.job[w->job]))
 		return false;
 	for (uint32_t i = 0; i < j->n_fragments; i++)
 		for (unsigned l = sim_slots_of(spec, w->id); l < sim_slots_of(spec, w->id + 1u);
@@ -212,6 +212,7 @@ start(struct sim *s, struct sim_worker *w)
 {
 	const struct sim_job_spec *spec = &s->sc.job[w->job];
 
+	sim_fleet_maps(s, w->job);
 	w->state = SIM_INITIAL;
 	w->round = w->set_round = least_done(s, w);
 	w->last = spec->rounds;
@@ -353,7 +354,7 @@ may_leave(const struct sim *s, const struct sim_worker *w)
 				return false;
 		return j->down == 0;
 	}
-	return (spec->restarts == 0 && !sim_crashes(&s->sc, spec->box)) ||
+	return (spec->restarts == 0 && !sim_job_crashes(&s->sc, spec)) ||
 	       j->finished + j->gone == spec->workers;
 }
 
@@ -427,13 +428,14 @@ gave_up(struct sim *s, struct sim_worker *w)
 		sim_worker_finished(s, w);
 	else if (sim_plan_ends(s, w, e->code))
 		return;
-	else if (e->code == PBOX_C_LOST && s->box->generation > 0 && !s->sc.job[w->job].shrink)
+	else if (e->code == PBOX_C_LOST && sim_was_restarted(s, w->job) &&
+		 !s->sc.job[w->job].shrink)
 		sim_job_lost(s, w->job);
 	else if (e->code == PBOX_C_LOST && may_be_lost(s, w))
 		sim_worker_again(s, w);
 	else if (w->state == SIM_OPENING &&
 		 (e->code == PBOX_C_MTU || e->code == PBOX_C_UNREACHABLE) &&
-		 (n->holes > 0 || sim_crashes(&s->sc, s->box->number) ||
+		 (n->holes > 0 || sim_job_crashes(&s->sc, &s->sc.job[w->job]) ||
 			 n->loss + n->corrupt + n->truncate > 0.1))
 		sim_worker_again(s, w);
 	else

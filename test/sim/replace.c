@@ -16,6 +16,7 @@
 #define PLACE  200        /* its place in the network, beside the workers */
 #define ENDS   (60 * SEC) /* it has found out, so long after it woke up */
 #define LOOKED (50 * MS)
+#define LATE   (500 * MS) /* the network delivers nothing that is older */
 
 void
 sim_replace_plan(struct sim *s, unsigned job)
@@ -61,7 +62,7 @@ choose_straggler(struct sim *s, unsigned job)
 	w->ip = 0x0A000001u + (job << 8) + PLACE;
 	w->udp = 4000;
 	w->timer = UINT64_MAX;
-	j->run_before = j->run;
+	j->run_before = sim_part(s, job)->run;
 	j->woken = 0;
 	sim_at(s, s->now + sim_below(s, 100 * MS), SIM_STRAGGLER_GO, job, 0, NULL);
 }
@@ -80,11 +81,13 @@ sim_replace(struct sim *s, unsigned job)
 	for (unsigned w = 0; w < SIM_WORKERS; w++)
 		sim_worker_kill(s, j->worker[w]);
 	sim_forget_map(j);
-	memset(j->token, 0, sizeof(j->token));
-	j->run = 0;
+	for (unsigned b = 0; b < SIM_BOXES; b++) {
+		memset(j->part[b].token, 0, sizeof(j->part[b].token));
+		j->part[b].run = 0;
+	}
 	j->done = j->finished = j->down = 0;
 	j->life++;
-	s->box->exact = false;
+	sim_inexact(s, job);
 	s->box->progress_at = s->now;
 	spec->workers = spec->replaced;
 	if (spec->setters > spec->workers)
@@ -113,6 +116,7 @@ bool
 sim_is_of_before(const struct sim *s, unsigned job, const struct pbox_send *out)
 {
 	const struct sim_job *j = &s->job[job];
+	const uint64_t *token = j->part[s->box->number].token;
 	struct pbox_welcome m;
 	bool now = false;
 
@@ -122,7 +126,7 @@ sim_is_of_before(const struct sim *s, unsigned job, const struct pbox_send *out)
 		return pbox_welcome_decode(out->payload, out->hdr.length, &m) == 0 &&
 		       !of_now(j, m.nonce);
 	for (unsigned w = 0; w < SIM_WORKERS; w++)
-		now |= j->token[w] != 0 && j->token[w] == out->hdr.token;
+		now |= token[w] != 0 && token[w] == out->hdr.token;
 	return !now;
 }
 
@@ -130,9 +134,11 @@ sim_is_of_before(const struct sim *s, unsigned job, const struct pbox_send *out)
 
 /* Before that the box cannot know that it is late. */
 static bool
-another_has_begun(const struct sim_job *j)
+another_has_begun(struct sim *s, unsigned job)
 {
-	return j->run != 0 && j->run != j->run_before;
+	uint64_t run = sim_part(s, job)->run;
+
+	return run != 0 && run != s->job[job].run_before;
 }
 
 /* What it has under way goes again, under its old token; then it joins again, and learns that its run has ended. */
@@ -146,7 +152,7 @@ sim_straggler_go(struct sim *s, unsigned job)
 	if (w->w == NULL || s->box->unfinished == 0 || j->over)
 		return;
 	state = s->code->worker_state(w->w);
-	if (j->woken == 0 && another_has_begun(j)) {
+	if (j->woken == 0 && another_has_begun(s, job)) {
 		sim_note(s, "the worker of the run before wakes up");
 		j->woken = s->now;
 		w->timer = 0;
@@ -165,19 +171,24 @@ sim_straggler_go(struct sim *s, unsigned job)
 void
 sim_straggler_receive(struct sim *s, unsigned job, const struct sim_packet *p)
 {
+	struct sim_job *j = &s->job[job];
 	struct pbox_welcome w;
 	struct pbox_hdr h;
 	size_t size;
 
 	if (p->forged || pbox_frame_decode(p->data, p->len, true, &h, &size) != PBOX_WIRE_OK)
 		return;
-	if (h.type == PBOX_WELCOME &&
-		pbox_welcome_decode(p->data + PBOX_HDR_LEN, h.length, &w) == 0)
+	/* one of several boxes may not know yet that another run has begun */
+	if (sim_is_fleet(&s->sc, &s->sc.job[job]) &&
+		(j->part[p->box].run == 0 || s->now - j->part[p->box].begun < LATE))
+		sim_worker_receive(s, j->worker[SIM_STRAGGLER], p);
+	else if (h.type == PBOX_WELCOME &&
+		 pbox_welcome_decode(p->data + PBOX_HDR_LEN, h.length, &w) == 0)
 		sim_fail(s, "job %u: a worker of a run that has ended gets into run %llu", job,
 			(unsigned long long)w.number);
 	else if (h.type == PBOX_RESULT || h.type == PBOX_WAIT || h.type == PBOX_PONG)
 		sim_fail(s, "job %u: a worker of a run that has ended gets %s", job,
 			pbox_type_name(h.type));
 	else
-		sim_worker_receive(s, s->job[job].worker[SIM_STRAGGLER], p);
+		sim_worker_receive(s, j->worker[SIM_STRAGGLER], p);
 }

@@ -55,13 +55,13 @@ sim_restart_crash(struct sim *s, unsigned crash)
 	memset(b->stats, 0, sizeof(b->stats));
 	b->frames = 0;
 	b->generation++;
-	s->box->exact = false;
+	b->exact = false;
 	s->box->progress_at = s->now;
 	for (unsigned j = 0; j < s->sc.jobs; j++) {
 		for (unsigned w = 0; w < SIM_WORKERS && sim_is_here(s, j); w++) {
-			s->job[j].token[w] = 0;
+			sim_part(s, j)->token[w] = 0;
 			for (unsigned t = 0; t < SIM_TABLES; t++)
-				s->job[j].restorer[t][w] = 0;
+				sim_part(s, j)->restorer[t][w] = 0;
 		}
 		if (sim_is_here(s, j))
 			sim_plan_forget(s, j);
@@ -81,7 +81,9 @@ void
 sim_restart_snapshot(struct sim *s)
 {
 	for (unsigned j = 0; j < s->sc.jobs; j++)
-		for (uint32_t i = 0; s->box->up && sim_is_here(s, j) && i < s->job[j].n_fragments;
+		/* R16.2: jobs at several boxes are in none */
+		for (uint32_t i = 0; s->box->up && !sim_is_fleet(&s->sc, &s->sc.job[j]) &&
+				     sim_is_here(s, j) && i < s->job[j].n_fragments;
 			i++) {
 			struct sim_fragment *f = &s->job[j].fragment[i];
 
@@ -101,8 +103,10 @@ sim_restart_load(struct sim *s, const struct pbox_job *job, struct pbox_table *t
 	bool any = false;
 
 	for (uint32_t i = 0; !restoring && s->box->generation > 0 && i < j->n_fragments; i++)
-		if (j->fragment[i].table == t->id)
+		if (j->fragment[i].table == t->id && j->fragment[i].box == s->box->number)
 			law->forget(&j->fragment[i]);
+	if (sim_is_fleet(&s->sc, &s->sc.job[number]))
+		return -1;
 	for (uint32_t i = 0; restoring && i < t->n_chunks; i++)
 		for (unsigned k = 0; k < t->chunk[i].fragments; k++) {
 			struct sim_fragment *f = sim_find(j, t->first_chunk_id + i, k);
@@ -120,7 +124,7 @@ sim_restart_load(struct sim *s, const struct pbox_job *job, struct pbox_table *t
 void
 sim_restart_arrival(struct sim *s, const struct pbox_hdr *h, const uint8_t *payload, unsigned job)
 {
-	struct sim_job *j = &s->job[job];
+	struct sim_part *j = sim_part(s, job);
 	struct sim_fragment *f;
 	struct pbox_declare m;
 	struct pbox_cursor cur;
@@ -129,8 +133,8 @@ sim_restart_arrival(struct sim *s, const struct pbox_hdr *h, const uint8_t *payl
 		h->incarnation != s->box->incarnation)
 		return;
 	if (h->type == PBOX_RESTORE) {
-		f = sim_find(j, h->chunk, h->frag);
-		if (f != NULL)
+		f = sim_find(&s->job[job], h->chunk, h->frag);
+		if (f != NULL && f->box == s->box->number)
 			sim_spec(&s->sc, job, f)->law->told(s, job, f, h, payload);
 	} else if (h->type == PBOX_DECLARE &&
 		   pbox_declare_decode(payload, h->length, &m, &cur) == 0 &&

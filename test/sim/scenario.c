@@ -12,6 +12,8 @@
 #define SIM_RECORDS 24000  /* slots of all fragments in flight, */
 #define SIM_HELD    1500   /* and packets of all jobs */
 #define SIM_FOLDED  64     /* sums that a shard keeps for a job before its rounds end */
+#define SIM_ALONE   4      /* boxes of scenarios without fleets, */
+#define SIM_CRASHED 3      /* and how often they crash */
 #define SIM_BROUGHT 12000  /* and frames, where each slot takes one, roughly */
 
 /* One call a statement, or nested: C leaves the order of operands open, and a seed must mean the same
@@ -180,13 +182,13 @@ make_boxes(struct sim_scenario *sc, uint64_t seed, unsigned boxes)
 	struct pbox_random r;
 
 	pbox_random_seed(&r, seed ^ UINT64_C(0xB0CE5));
-	sc->boxes = one_in(&r, 2) ? (unsigned)range(&r, 2, SIM_BOXES) : 1;
+	sc->boxes = one_in(&r, 2) ? (unsigned)range(&r, 2, SIM_ALONE) : 1;
 	if (boxes != 0)
 		sc->boxes = boxes;
 	sc->stray = one_in(&r, 2) ? (unsigned)range(&r, 1, 100) : 0;
 	for (unsigned i = 0; i < sc->jobs; i++)
 		sc->job[i].box = i == 0 ? 0 : (unsigned)range(&r, 0, sc->boxes - 1);
-	for (unsigned i = 0; i < SIM_CRASHES; i++)
+	for (unsigned i = 0; i < SIM_CRASHED; i++)
 		sc->crash[i].box = sc->job[range(&r, 0, sc->jobs - 1)].box;
 }
 
@@ -195,6 +197,27 @@ sim_crashes(const struct sim_scenario *sc, unsigned box)
 {
 	for (unsigned i = 0; i < sc->crashes; i++)
 		if (sc->crash[i].box == box)
+			return true;
+	return false;
+}
+
+bool
+sim_is_fleet(const struct sim_scenario *sc, const struct sim_job_spec *j)
+{
+	return j->box < sc->fleet;
+}
+
+bool
+sim_is_at(const struct sim_scenario *sc, const struct sim_job_spec *j, unsigned box)
+{
+	return box == j->box || (sim_is_fleet(sc, j) && box < sc->fleet);
+}
+
+bool
+sim_job_crashes(const struct sim_scenario *sc, const struct sim_job_spec *j)
+{
+	for (unsigned b = 0; b < sc->boxes; b++)
+		if (sim_is_at(sc, j, b) && sim_crashes(sc, b))
 			return true;
 	return false;
 }
@@ -212,7 +235,7 @@ make_crashes(struct sim_scenario *sc, uint64_t seed, bool shrinks)
 		possible &= sc->job[i].first_round == 0;
 	if ((!one_in(&r, 3) && !shrinks) || !possible)
 		return;
-	sc->crashes = (unsigned)range(&r, 1, one_in(&r, 3) ? SIM_CRASHES : 1);
+	sc->crashes = (unsigned)range(&r, 1, one_in(&r, 3) ? SIM_CRASHED : 1);
 	sc->snapshots = one_in(&r, 2) ? (unsigned)range(&r, 1, 6) : 0;
 	for (unsigned i = 0; i < sc->crashes; i++) {
 		sc->crash[i].at = range(&r, 1, one_in(&r, 2) ? 60 : 600) * MS;
@@ -513,9 +536,10 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 	make_auth(sc, seed);
 	make_rate(sc, seed);
 	units += make_slots(sc, seed);
-	make_clocks(sc, seed);
+	if (!limits->fleets)
+		make_clocks(sc, seed);
 	make_bounds(sc, seed);
-	if (!limits->recordings)
+	if (!limits->recordings && !limits->fleets)
 		units += sim_scenario_plans(sc, seed);
 	if (limits->recordings)
 		make_recordings(sc, seed);
@@ -530,16 +554,18 @@ sim_scenario_make(struct sim_scenario *sc, uint64_t seed, const struct sim_limit
 		else if (sc->job[i].slots > 0 &&
 			 sc->hold > SIM_HELD) /* memory is as small as that */
 			sc->hold = 2 * units > SIM_HELD ? 2 * units : SIM_HELD;
-	if (!limits->recordings)
+	if (!limits->recordings && !limits->fleets)
 		make_calm(sc, seed);
 	make_lanes(sc, seed);
+	if (limits->fleets)
+		sim_scenario_fleets(sc, seed);
 }
 
 static void
-print_job(const struct sim_job_spec *j, unsigned i)
+print_job(const struct sim_job_spec *j, unsigned i, const char *at)
 {
-	printf("  job %u at box %u: %u workers, %u rounds from %u, %u lives, mtu %u,%s%s%s%s%s%s%s%s %u restarts, %u rebinds, %u%% push\n",
-		i, j->box, j->workers, j->rounds, j->first_round, j->lives, j->mtu,
+	printf("  job %u at %s %u: %u workers, %u rounds from %u, %u lives, mtu %u,%s%s%s%s%s%s%s%s %u restarts, %u rebinds, %u%% push\n",
+		i, at, j->box, j->workers, j->rounds, j->first_round, j->lives, j->mtu,
 		j->barrier ? " barrier" : "", j->any_number ? " any" : "", j->pull0 ? " pull0" : "",
 		j->dies ? " dies" : "", j->sets ? " sets" : "", j->zeros ? " zeros" : "",
 		j->shrink ? " shrink" : "", j->auth ? " auth" : "", j->restarts, j->rebinds,
@@ -586,6 +612,16 @@ sim_scenario_print(const struct sim_scenario *sc)
 			sc->recorded);
 	if (sc->boxes > 1 && sc->stray != 0)
 		printf("  copies of %u of 1000 datagrams go to another box\n", sc->stray);
+	if (sc->fleet != 0)
+		printf("  %u boxes have one list; %u of 100 workers name all of them\n", sc->fleet,
+			sc->named);
+	if (n->bad_loss > 0.0)
+		printf("  box %u has losses of its own: %.3f\n", n->bad_box, n->bad_loss);
+	for (unsigned i = 0; i < n->holes; i++)
+		if (n->hole[i].boxes != 0)
+			printf("  hole %u: from %llu to %llu ms, boxes %x\n", i,
+				(unsigned long long)(n->hole[i].from / MS),
+				(unsigned long long)(n->hole[i].to / MS), n->hole[i].boxes);
 	if (sc->rate != 0)
 		printf("  a job may send %u frames a second to each core\n", sc->rate);
 	for (unsigned i = 0; i < sc->crashes; i++)
@@ -593,5 +629,5 @@ sim_scenario_print(const struct sim_scenario *sc)
 			(unsigned long long)(sc->crash[i].at / MS),
 			(unsigned long long)(sc->crash[i].down_ns / MS));
 	for (unsigned i = 0; i < sc->jobs; i++)
-		print_job(&sc->job[i], i);
+		print_job(&sc->job[i], i, sim_is_fleet(sc, &sc->job[i]) ? "all boxes from" : "box");
 }

@@ -92,7 +92,45 @@ sim_at_box(struct sim *s, unsigned box, const struct sim_event *e)
 bool
 sim_is_here(const struct sim *s, unsigned job)
 {
+	return sim_is_at(&s->sc, &s->sc.job[job], s->box->number);
+}
+
+bool
+sim_is_home(const struct sim *s, unsigned job)
+{
 	return s->sc.job[job].box == s->box->number;
+}
+
+struct sim_part *
+sim_part(struct sim *s, unsigned job)
+{
+	return &s->job[job].part[s->box->number];
+}
+
+void
+sim_inexact(struct sim *s, unsigned job)
+{
+	for (unsigned b = 0; b < s->sc.boxes; b++)
+		s->boxes[b].exact &= !sim_is_at(&s->sc, &s->sc.job[job], b);
+}
+
+bool
+sim_was_restarted(const struct sim *s, unsigned job)
+{
+	for (unsigned b = 0; b < s->sc.boxes; b++)
+		if (sim_is_at(&s->sc, &s->sc.job[job], b) && s->boxes[b].generation > 0)
+			return true;
+	return false;
+}
+
+uint64_t
+sim_progress(const struct sim *s)
+{
+	uint64_t at = s->box->progress_at;
+
+	for (unsigned b = 0; s->box->number < s->sc.fleet && b < s->sc.fleet; b++)
+		at = s->boxes[b].progress_at > at ? s->boxes[b].progress_at : at;
+	return at;
 }
 
 void
@@ -117,6 +155,7 @@ sim_forget_map(struct sim_job *j)
 			free(j->tensor[t][i].piece);
 	}
 	memset(j->tensor, 0, sizeof(j->tensor));
+	j->shared = false;
 }
 
 void
@@ -192,7 +231,8 @@ job_over(struct sim *s, struct sim_job *j)
 	if (j->over)
 		return;
 	j->over = true;
-	s->box->unfinished--;
+	for (unsigned b = 0; b < s->sc.boxes; b++)
+		s->boxes[b].unfinished -= sim_is_at(&s->sc, &s->sc.job[j - s->job], b);
 }
 
 static void
@@ -238,7 +278,7 @@ on_kill(struct sim *s, struct sim_worker *w, bool forever)
 		sim_worker_kill(s, w);
 		w->state = SIM_DEAD;
 		s->box->progress_at = s->now;
-		s->box->exact = false;
+		sim_inexact(s, w->job);
 		job_over(s, &s->job[w->job]);
 	} else if (s->sc.job[w->job].plan) {
 		sim_plan_kill(s, w);
@@ -249,7 +289,7 @@ on_kill(struct sim *s, struct sim_worker *w, bool forever)
 		sim_worker_kill(s, w);
 		back = s->now + sim_below(s, 1000 * MS);
 		if (s->sc.job[w->job].shrink) { /* often it is gone for longer than its lease */
-			s->box->exact = false;
+			sim_inexact(s, w->job);
 			if (sim_chance(s, 0.7))
 				back += s->sc.lease_ms * MS;
 		}
@@ -298,17 +338,18 @@ static void
 on_tick(struct sim *s)
 {
 	const struct sim_network_spec *net = &s->sc.net;
-	uint64_t patience = net->target_loss + net->loss + net->corrupt > 0.5 ? SLOW : PATIENCE;
+	uint64_t patience =
+		net->target_loss + net->loss + net->bad_loss + net->corrupt > 0.5 ? SLOW : PATIENCE;
 
 	if (s->box->up)
 		sim_box_tick(s);
 	for (unsigned j = 0; j < s->sc.jobs; j++) {
-		for (unsigned w = 0; sim_is_here(s, j) && w < s->sc.job[j].workers; w++)
+		for (unsigned w = 0; sim_is_home(s, j) && w < s->sc.job[j].workers; w++)
 			sim_timing_look(s, s->job[j].worker[w]);
-		if (sim_is_here(s, j))
+		if (sim_is_home(s, j))
 			sim_plan_look(s, j);
 	}
-	if (s->box->unfinished > 0 && s->now - s->box->progress_at > patience) {
+	if (s->box->unfinished > 0 && s->now - sim_progress(s) > patience) {
 		char text[256] = "";
 		size_t n = 0;
 
@@ -320,7 +361,7 @@ on_tick(struct sim *s)
 		sim_fail(s, "nothing has moved at box %u for %u s; states:%s", s->box->number,
 			(unsigned)(patience / SEC), text);
 	}
-	if (s->box->unfinished == 0 && s->now - s->box->progress_at > patience)
+	if (s->box->unfinished == 0 && s->now - sim_progress(s) > patience)
 		sim_fail(s, "all workers are gone for %u s, and box %u still has jobs",
 			(unsigned)(patience / SEC), s->box->number);
 	if (s->box->unfinished > 0 || s->box->queued > 0 || !s->box->up ||
@@ -432,7 +473,7 @@ begin_box(struct sim *s, unsigned number, uint64_t salt)
 	sim_restart_plan(s);
 	for (unsigned j = 0; j < s->sc.jobs; j++) {
 		b->unfinished += sim_is_here(s, j);
-		if (sim_is_here(s, j))
+		if (sim_is_home(s, j))
 			start_life(s, j);
 	}
 	sim_at(s, s->now + TICK, SIM_TICK, 0, 0, NULL);
@@ -495,8 +536,9 @@ end(struct sim *s)
 			sim_worker_kill(s, s->job[j].worker[w]);
 			free(s->job[j].worker[w]);
 		}
-		for (unsigned w = 0; w < SIM_WORKERS; w++)
-			pbox_auth_job_destroy(s->job[j].auth[w].job);
+		for (unsigned b = 0; b < SIM_BOXES; b++)
+			for (unsigned w = 0; w < SIM_WORKERS; w++)
+				pbox_auth_job_destroy(s->job[j].part[b].auth[w].job);
 	}
 	for (unsigned i = 0; i < s->sc.boxes; i++) {
 		s->box = &s->boxes[i];

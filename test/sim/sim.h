@@ -10,12 +10,12 @@
  * that loses, repeats, delays, cuts, damages, forges and records, and a checker, in virtual time.
  * Everything follows from one seed; nothing reads a clock or a random source of the machine.
  *
- *     scenario.c scenario_plans.c smaller.c  what happens in a run of a seed; the same with less of it
+ *     scenario.c scenario_plans.c scenario_fleets.c smaller.c  what happens in a run of a seed; the same with less of it
  *     box.c box_rx.c         what is around the engine: shards, mail, crashes
  *     sim_code.h             what is called of the engine and of the worker
  *     worker.c program.c operations.c plans.c  what is around a worker: its port and its clock; the program that uses it
  *     net.c noise.c record.c fault.c fault.h  the network, and who plays tricks in it; the list of what was done
- *     check.c timing.c map.c reference.c restart.c  the checker: boxes, workers
+ *     check.c timing.c map.c fleet.c reference.c restart.c  the checker: boxes, workers
  *     law.h law_rounds.c law_rounds_restart.c law_slots.c law_plan.c law_clock.c  ... and tables
  *     shrink.c case.c words.c         a failing seed becomes one that can be read
  *
@@ -36,17 +36,19 @@
 #include <pbox_worker.h>
 
 #include "fault.h"
+#include "fleet.h"
 #include "plans.h"
 #include "sim_code.h"
+#include "timing.h"
 
-#define SIM_BOXES   4
+#define SIM_BOXES   5
 #define SIM_JOBS    4
 #define SIM_WORKERS 16
 #define SIM_SHARDS  4
 #define SIM_TABLES  3
 #define SIM_TENSORS 24
 #define SIM_NODES   2
-#define SIM_CRASHES 3
+#define SIM_CRASHES 8
 #define SIM_LANES   4
 #define SIM_MTU     1500
 #define SIM_LEAST   (PBOX_MTU_OVERHEAD + PBOX_JOIN_LEN) /* of an MTU */
@@ -93,7 +95,7 @@ sim_is_empty(const struct sim_table_spec *t)
 }
 
 struct sim_job_spec {
-	unsigned box; /* that it lives on */
+	unsigned box; /* that it lives on; of a job at several boxes the first one */
 	unsigned workers, tables, rounds;
 	unsigned slots; /* of each round (R5.2b); 0: one a worker, and JOIN does not say it */
 	bool plain; /* in spite of slots a worker has one payload, which it brings at its first node */
@@ -133,12 +135,20 @@ struct sim_network_spec {
 	unsigned holes;   /* black holes */
 	struct {
 		uint64_t from, to;
+		unsigned boxes; /* a bit each, whose frames are lost; 0: of all */
 	} hole[4];
+	/* more losses on the way to one box and back */
+	unsigned bad_box;
+	double bad_loss;
 };
 
 struct sim_scenario {
 	uint64_t seed;
 	unsigned boxes; /* each with so many shards and endpoints */
+	unsigned
+		fleet; /* so many of them have one list: a job at one of these is at all of them; 0: each job is at one */
+	unsigned
+		named; /* of 100 workers that many name all boxes of the list, the others any one */
 	unsigned shards, endpoints, jobs;
 	uint32_t chunk_elements, hold, lease_ms;
 	uint16_t mtu;
@@ -164,6 +174,7 @@ struct sim_limits {
 	unsigned boxes, jobs, workers, shards; /* 0: what the seed says */
 	double loss;                           /* below 0: what the seed says */
 	bool crashes_shrink;                   /* policy shrink where a box crashes, too */
+	bool fleets;                           /* jobs at several boxes (scenario_fleets.c) */
 	bool recordings; /* copies of old frames are sent, and workers move (record.c) */
 };
 
@@ -243,7 +254,7 @@ struct sim_fragment {
 	unsigned pieces;
 	uint32_t chunk, elements, number; /* number: of the fragment in the job */
 	uint16_t frag, endpoint, group;
-	uint8_t table;
+	uint8_t table, box; /* box: its owner */
 	/* the reference */
 	bool ready; /* param holds version `version` */
 	uint32_t version;
@@ -327,7 +338,8 @@ struct sim_packet {
 	unsigned held;  /* frames of it that the engine holds */
 	unsigned early; /* of these, given back within the call that took them */
 	bool in_burst, damaged, forged;
-	bool half; /* of a node, from somebody who knows what it holds (noise.c) */
+	bool half;  /* of a node, from somebody who knows what it holds (noise.c) */
+	bool stray; /* a copy that reaches a box that it is not for */
 	/* record.c: it will be sent again: when, how often, from where */
 	bool kept;
 	uint8_t times, place;
@@ -450,30 +462,6 @@ int sim_restart_load(
 void sim_restart_arrival(
 	struct sim *s, const struct pbox_hdr *h, const uint8_t *payload, unsigned job);
 
-/* ---- time and frames of a worker (timing.c) ----------------------------------------------------- */
-
-#define SIM_ASKED 64
-/* A request that a worker has sent. */
-struct sim_asked {
-	uint32_t id;
-	uint64_t token, at;
-};
-
-/* What a worker has under way at an endpoint: fragments whose PUSHPULL has no result yet. */
-struct sim_flow {
-	uint32_t fragments, sent; /* of its latest round: those that there are, that it has sent */
-	uint32_t in_flight, peak; /* the highest since the network became clean, */
-	uint32_t answers;         /* and results since then that came while more was to be sent */
-	uint64_t tx;              /* the latest data frame */
-};
-
-struct sim_worker;
-void sim_timing_sent(struct sim *s, struct sim_worker *w, const struct sim_packet *p);
-void sim_timing_heard(struct sim *s, struct sim_worker *w, const struct sim_packet *p);
-/* Now and then; when the process has ended. */
-void sim_timing_look(struct sim *s, struct sim_worker *w);
-void sim_timing_forget(struct sim *s, struct sim_worker *w);
-
 /* ---- workers (worker.c, program.c) ------------------------------------------------------------ */
 
 enum sim_worker_state {
@@ -512,8 +500,8 @@ struct sim_worker {
 	uint32_t ip;
 	uint16_t udp;
 	uint64_t nonce;
-	uint64_t heard; /* when its box last answered it in its session */
-	uint64_t timer; /* earliest timer event that is queued; 0: none */
+	uint64_t heard[SIM_BOXES]; /* when the box last answered it in its session */
+	uint64_t timer;            /* earliest timer event that is queued; 0: none */
 	struct pbox_worker *w;
 	struct pbox_worker_ops port;
 	struct pbox_random turns;     /* of its lanes */
@@ -539,7 +527,7 @@ struct sim_worker {
 	uint32_t set_round; /* SETs up to this round are answered */
 	unsigned set_table, set_group;
 	struct sim_asked asked[SIM_ASKED]; /* by id */
-	struct sim_flow flow[2 * SIM_SHARDS];
+	struct sim_flow flow[SIM_BOXES][2 * SIM_SHARDS];
 	uint32_t flow_round; /* whose fragments are counted there */
 	uint64_t tx;         /* its latest frame that asks for something; */
 	uint64_t tx_control; /* that joins, declares, asks for a map, ... */
@@ -577,17 +565,11 @@ bool sim_is_of_before(const struct sim *s, unsigned job, const struct pbox_send 
 	SIM_WORKERS /* in the list of workers: one of the run before, which was only asleep */
 #define SIM_ALL UINT32_MAX
 
-struct sim_job {
-	unsigned window;          /* frames per endpoint, as of the last WELCOME */
-	uint64_t run, run_before; /* its number, as of the last WELCOME; that of the straggler */
-	uint64_t woken;           /* the straggler was; 0: not yet */
-	unsigned life, done;      /* workers that have finished this life */
-	bool over;
-	unsigned down;             /* workers that were killed and have no session yet */
-	unsigned gone;             /* of a job by plan: that are not to come back */
-	struct sim_owners *owners; /* law_plan.c */
-	unsigned finished;         /* workers that have done all rounds */
-	bool lost;                 /* a restart of the box has lost a fragment */
+/* What a job is at one of its boxes. */
+struct sim_part {
+	unsigned window; /* frames per endpoint, as of the last WELCOME */
+	uint64_t run;    /* its number, as of the last WELCOME; 0: none; since then: */
+	uint64_t begun;
 	/* the session that declared the table so; 0: none */
 	uint64_t restorer[SIM_TABLES][SIM_WORKERS];
 	uint64_t token[SIM_WORKERS]; /* the box's, as WELCOME says; 0: none */
@@ -595,6 +577,28 @@ struct sim_job {
 		struct pbox_auth_job *job; /* NULL: no tags */
 		struct pbox_auth_keys keys;
 	} auth[SIM_WORKERS];
+};
+
+#define SIM_GIVEN 256
+
+struct sim_job {
+	struct sim_part part[SIM_BOXES]; /* by box */
+	/* what the first of several boxes has given, in a ring (fleet.c) */
+	struct {
+		uint64_t nonce, run;
+		unsigned worker;
+	} given[SIM_GIVEN];
+	unsigned n_given;
+	bool shared;         /* each chunk is where it must be */
+	uint64_t run_before; /* of the straggler */
+	uint64_t woken;      /* the straggler was; 0: not yet */
+	unsigned life, done; /* workers that have finished this life */
+	bool over;
+	unsigned down;             /* workers that were killed and have no session yet */
+	unsigned gone;             /* of a job by plan: that are not to come back */
+	struct sim_owners *owners; /* law_plan.c */
+	unsigned finished;         /* workers that have done all rounds */
+	bool lost;                 /* a restart of the box has lost a fragment */
 	struct sim_worker *worker[SIM_WORKERS + 1];
 	/* the map, as the first worker got it */
 	struct sim_fragment *fragment;
@@ -634,15 +638,13 @@ uint64_t sim_below(struct sim *s, uint64_t n); /* n = 0 gives 0 */
 /* Of the box whose event it is now; or of another one. */
 void sim_at(struct sim *s, uint64_t at, enum sim_kind kind, unsigned job, unsigned worker, void *p);
 void sim_at_box(struct sim *s, unsigned box, const struct sim_event *e);
-/* Does the job live on the box whose event it is? */
-bool sim_is_here(const struct sim *s, unsigned job);
 void sim_forget_map(struct sim_job *j);
 /* A restart of the box has lost something that nobody can give: all workers of the job end. */
 void sim_job_lost(struct sim *s, unsigned job);
 struct sim_fragment *sim_find(struct sim_job *j, uint32_t chunk, uint32_t frag);
 /* A page of the map: the first worker's is kept, the others' must be the same. */
-void sim_map_page(struct sim *s, unsigned job, const struct pbox_mapped *m, struct pbox_cursor *cur,
-	uint32_t incarnation);
+void sim_map_page(
+	struct sim *s, unsigned job, const struct pbox_mapped *m, struct pbox_cursor *cur);
 void sim_worker_finished(struct sim *s, struct sim_worker *w);
 const struct sim_table_spec *sim_spec(
 	const struct sim_scenario *sc, unsigned job, const struct sim_fragment *f);

@@ -36,6 +36,7 @@ struct sim_code {
 	struct pbox_worker *(*worker_create)(const struct pbox_client_conf *conf,
 		const struct sockaddr_in *box, struct pbox_worker_ops *port);
 	void (*worker_destroy)(struct pbox_worker *w);
+	void (*worker_boxes)(struct pbox_worker *w, const struct sockaddr_in *box, unsigned n);
 	void (*worker_open)(struct pbox_worker *w, uint64_t now, uint64_t deadline);
 	enum pbox_worker_state (*worker_state)(const struct pbox_worker *w);
 	const struct pbox_client_error *(*worker_error)(const struct pbox_worker *w);

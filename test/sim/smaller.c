@@ -40,6 +40,8 @@ static const struct parameter {
 	{"without-table", TABLE, 0, 0, 0},
 	{"without-tensor", TENSOR, 0, 0, 0},
 	G("boxes", boxes, 1),
+	G("fleet", fleet, 0),
+	G("named", named, 0),
 	G("shards", shards, 1),
 	G("endpoints", endpoints, 1),
 	G("crashes", crashes, 0),
@@ -57,6 +59,7 @@ static const struct parameter {
 	/* of these the least is 0.0, whose bits are 0 */
 	G("loss", net.loss, 0),
 	G("target-loss", net.target_loss, 0),
+	G("bad-loss", net.bad_loss, 0),
 	G("repeat", net.dup, 0),
 	G("damage", net.corrupt, 0),
 	G("cut", net.truncate, 0),
@@ -151,9 +154,16 @@ without(struct sim_scenario *sc, const struct sim_smaller *c)
 static void
 mend(struct sim_scenario *sc)
 {
+	if (sc->fleet > sc->boxes)
+		sc->fleet = sc->boxes;
+	if (sc->fleet == 1)
+		sc->fleet = 0;
 	for (unsigned i = 0; i < SIM_CRASHES; i++)
 		if (sc->crash[i].box >= sc->boxes)
 			sc->crash[i].box = 0;
+	for (unsigned i = 0; i < sc->net.holes; i++)
+		if (sc->net.hole[i].boxes >> sc->boxes != 0)
+			sc->net.hole[i].boxes &= (1u << sc->boxes) - 1;
 	if (sc->endpoints > 2 * sc->shards || sc->endpoints % sc->shards != 0)
 		sc->endpoints = sc->shards;
 	for (unsigned i = 0; i < sc->jobs; i++) {
@@ -161,7 +171,7 @@ mend(struct sim_scenario *sc)
 
 		if (j->box >= sc->boxes)
 			j->box = 0;
-		if (j->setters > j->workers || sim_crashes(sc, j->box))
+		if (j->setters > j->workers || sim_job_crashes(sc, j))
 			j->setters = j->workers;
 		if (j->restarts >= j->workers)
 			j->restarts = j->workers - 1;

@@ -34,7 +34,7 @@ check_request(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h)
 
 /* The box has lost or ended a session that it had. */
 static bool
-any_ended(const struct sim_box *b)
+has_ended(const struct sim_box *b)
 {
 	const uint64_t *v = b->stats;
 
@@ -42,18 +42,27 @@ any_ended(const struct sim_box *b)
 	       v[PBOX_RS_TAKEN_OVER] != 0 || v[PBOX_RS_RUNS_ENDED] != 0;
 }
 
+static bool
+any_ended(const struct sim *s, unsigned job)
+{
+	for (unsigned b = 0; b < s->sc.boxes; b++)
+		if (sim_is_at(&s->sc, &s->sc.job[job], b) && has_ended(&s->boxes[b]))
+			return true;
+	return false;
+}
+
 /* A worker that has a session, and hears from its box, has no reason to join again: nothing that happens elsewhere is
  * one. Forged frames may be: the box answers them with an ERROR that is believed (R4.8). */
 static void
-check_hello(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h)
+check_hello(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h, unsigned box)
 {
 	if (s->sc.noise > 0 || s->sc.recorded > 0)
 		return;
 	if (h->type == PBOX_HELLO && w->state > SIM_OPENING && w->number < SIM_WORKERS &&
-		s->now - w->heard < HEARD && !any_ended(s->box))
+		s->now - w->heard[box] < HEARD && !any_ended(s, w->job))
 		sim_fail(s, "worker %u/%u asks to join again, %llu us after box %u answered it",
-			w->job, w->number, (unsigned long long)((s->now - w->heard) / US),
-			s->box->number);
+			w->job, w->number, (unsigned long long)((s->now - w->heard[box]) / US),
+			box);
 }
 
 static void
@@ -126,7 +135,13 @@ order_heard(struct sim *s, const struct sim_worker *w, const struct pbox_hdr *h)
 static bool
 is_plain(const struct sim *s, const struct sim_worker *w)
 {
-	return w->number < SIM_WORKERS && w->state == SIM_WORK && !any_ended(s->box);
+	return w->number < SIM_WORKERS && w->state == SIM_WORK && !any_ended(s, w->job);
+}
+
+static struct sim_flow *
+flow_of(struct sim_worker *w, const struct sim_fragment *f)
+{
+	return &w->flow[f->box][f->endpoint];
 }
 
 static void
@@ -137,10 +152,11 @@ flow_count(struct sim *s, struct sim_worker *w)
 	if (w->flow_round == w->round)
 		return;
 	w->flow_round = w->round;
-	for (unsigned e = 0; e < s->sc.endpoints; e++)
-		w->flow[e].fragments = w->flow[e].sent = 0;
+	for (unsigned b = 0; b < s->sc.boxes; b++)
+		for (unsigned e = 0; e < s->sc.endpoints; e++)
+			w->flow[b][e].fragments = w->flow[b][e].sent = 0;
 	for (uint32_t i = 0; i < j->n_fragments; i++)
-		w->flow[j->fragment[i].endpoint].fragments +=
+		flow_of(w, &j->fragment[i])->fragments +=
 			!sim_is_clock(sim_spec(&s->sc, w->job, &j->fragment[i]));
 }
 
@@ -161,7 +177,7 @@ data_sent(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h)
 	if (f == NULL || w->number >= SIM_WORKERS)
 		return;
 	check_asked(s, w, f, h);
-	l = &w->flow[f->endpoint];
+	l = flow_of(w, f);
 	l->tx = s->now;
 	if (sim_is_clock(sim_spec(&s->sc, w->job, f)))
 		return;
@@ -190,7 +206,7 @@ data_sent(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h)
 static void
 check_growth(struct sim *s, const struct sim_worker *w, struct sim_flow *l)
 {
-	uint32_t most = s->job[w->job].window;
+	uint32_t most = sim_part(s, w->job)->window;
 
 	if (!sim_net_is_calm(s, SETTLED) || l->sent == l->fragments || !is_plain(s, w))
 		return;
@@ -207,15 +223,15 @@ data_heard(struct sim *s, struct sim_worker *w, const struct pbox_hdr *h)
 
 	/* copies of its frames are answered, too: it need not ask meanwhile */
 	if (f != NULL && s->sc.recorded > 0)
-		w->tx = w->flow[f->endpoint].tx = s->now;
+		w->tx = flow_of(w, f)->tx = s->now;
 	if (f == NULL || !f->asked[w->number].flying ||
 		f->asked[w->number].flying_round != h->round)
 		return;
 	if (h->type == PBOX_RESULT) {
 		there(w, f);
 		f->asked[w->number].flying = false;
-		w->flow[f->endpoint].in_flight--;
-		check_growth(s, w, &w->flow[f->endpoint]);
+		flow_of(w, f)->in_flight--;
+		check_growth(s, w, flow_of(w, f));
 	} else if (h->type == PBOX_WAIT && (h->flags & PBOX_F_HAVE) != 0) {
 		there(w, f);
 	} else if (h->type == PBOX_WAIT && f->asked[w->number].missing == 0 &&
@@ -231,17 +247,29 @@ sim_timing_heard(struct sim *s, struct sim_worker *w, const struct sim_packet *p
 	struct pbox_hdr h;
 	size_t size;
 
-	if (p->box != s->box->number || p->forged || w->number >= SIM_WORKERS ||
-		w->id >= SIM_WORKERS ||
+	if (!sim_is_at(&s->sc, &s->sc.job[w->job], p->box) || p->forged ||
+		w->number >= SIM_WORKERS || w->id >= SIM_WORKERS ||
 		pbox_frame_decode(p->data, p->len, true, &h, &size) != PBOX_WIRE_OK)
 		return;
 	/* of a box that is no more, too, and where two damages are none */
 	order_heard(s, w, &h);
 	if (p->damaged || h.type == PBOX_ERROR || h.token == 0 ||
-		h.token != s->job[w->job].token[w->id])
+		h.token != s->job[w->job].part[p->box].token[w->id])
 		return;
-	w->heard = s->now;
+	w->heard[p->box] = s->now;
 	data_heard(s, w, &h);
+}
+
+static void
+check_flow(struct sim *s, const struct sim_worker *w, unsigned box, unsigned endpoint)
+{
+	const struct sim_flow *l = &w->flow[box][endpoint];
+
+	if (l->in_flight > 0 && s->now - l->tx > FORGOTTEN)
+		sim_fail(s,
+			"worker %u/%u has %u fragments under way at endpoint %u of box %u, and has not asked for %llu ms",
+			w->job, w->number, l->in_flight, endpoint, box,
+			(unsigned long long)((s->now - l->tx) / MS));
 }
 
 /* A timer that was forgotten, and a probe that no payload follows. */
@@ -260,12 +288,9 @@ sim_timing_look(struct sim *s, struct sim_worker *w)
 			w->job, w->number, (unsigned long long)((s->now - w->tx) / MS));
 	if (!is_plain(s, w))
 		return;
-	for (unsigned e = 0; e < s->sc.endpoints; e++)
-		if (w->flow[e].in_flight > 0 && s->now - w->flow[e].tx > FORGOTTEN && !joins)
-			sim_fail(s,
-				"worker %u/%u has %u fragments under way at endpoint %u, and has not asked for %llu ms",
-				w->job, w->number, w->flow[e].in_flight, e,
-				(unsigned long long)((s->now - w->flow[e].tx) / MS));
+	for (unsigned b = 0; b < s->sc.boxes && !joins; b++)
+		for (unsigned e = 0; e < s->sc.endpoints; e++)
+			check_flow(s, w, b, e);
 	for (uint32_t i = 0; w->missing > 0 && i < j->n_fragments; i++) {
 		const struct sim_fragment *f = &j->fragment[i];
 		uint64_t since = f->asked[w->number].missing;
@@ -306,7 +331,7 @@ sim_timing_sent(struct sim *s, struct sim_worker *w, const struct sim_packet *p)
 			w->tx = s->now;
 		if (h.type != PBOX_PING && h.type < PBOX_FIRST_DATA_TYPE)
 			w->tx_control = s->now;
-		check_hello(s, w, &h);
+		check_hello(s, w, &h, p->box);
 		if (h.type < PBOX_FIRST_DATA_TYPE)
 			check_request(s, w, &h);
 		else

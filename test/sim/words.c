@@ -13,7 +13,7 @@
 static bool
 silent(const struct sim *s)
 {
-	return !s->words || s->now - s->box->progress_at > SEC;
+	return !s->words || s->now - sim_progress(s) > SEC;
 }
 
 static void

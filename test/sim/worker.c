@@ -34,13 +34,13 @@ packet(const struct sim_worker *w, const struct pbox_client_tx *d)
 	struct sim_packet *p = sim_packet_new(d->bytes);
 	uint32_t at = 0;
 
-	p->box = the_sim->box->number;
+	p->box = (uint8_t)(ntohl(d->to->addr.sin_addr.s_addr) - SIM_BOX);
 	p->ip = w->ip;
 	p->udp = w->udp;
 	p->endpoint = endpoint_of(d->to);
-	if (ntohl(d->to->addr.sin_addr.s_addr) != SIM_BOX + p->box)
-		sim_fail(the_sim, "worker %u/%u sends to another box than %u", w->job, w->number,
-			p->box);
+	if (!sim_is_at(&the_sim->sc, &the_sim->sc.job[w->job], p->box))
+		sim_fail(the_sim, "worker %u/%u sends to box %u, which its job is not at", w->job,
+			w->number, p->box);
 	for (unsigned i = 0; i < d->n; i++) {
 		PBOX_ASSERT(at + d->iov[i].iov_len <= d->bytes);
 		memcpy(p->data + at, d->iov[i].iov_base, d->iov[i].iov_len);
@@ -76,8 +76,9 @@ port_send(void *ctx, const struct pbox_client_tx *d, unsigned n)
 
 		sim_timing_sent(the_sim, w, p);
 		p = sim_noise_zero(the_sim, w->job, p);
-		if (train != NULL && train->endpoint == p->endpoint && p->endpoint != SIM_CONTROL &&
-			in_train < the_sim->sc.train && train->len + p->len <= SIM_MTU - 28) {
+		if (train != NULL && train->box == p->box && train->endpoint == p->endpoint &&
+			p->endpoint != SIM_CONTROL && in_train < the_sim->sc.train &&
+			train->len + p->len <= SIM_MTU - 28) {
 			train = append(train, p);
 			in_train++;
 			continue;
@@ -102,13 +103,40 @@ port_random(void *ctx)
 	return x;
 }
 
+/* ---- its boxes ----------------------------------------------------------------------------------- */
+
+static struct sockaddr_in
+address_of(unsigned box)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(PBOX_CONTROL_PORT)};
+
+	at.sin_addr.s_addr = htonl(SIM_BOX + box);
+	return at;
+}
+
+/* Its program names one box of those that have a list, or all of them, in any order (R16.3). */
+static void
+create(struct sim *s, struct sim_worker *w, const struct pbox_client_conf *conf)
+{
+	const struct sim_job_spec *spec = &s->sc.job[w->job];
+	bool fleet = sim_is_fleet(&s->sc, spec), all = fleet && sim_below(s, 100) < s->sc.named;
+	unsigned first = fleet ? (unsigned)sim_below(s, s->sc.fleet) : spec->box;
+	struct sockaddr_in at[SIM_BOXES] = {address_of(first)};
+
+	for (unsigned i = 1; i < s->sc.fleet; i++)
+		at[i] = address_of((first + i) % s->sc.fleet);
+	w->w = s->code->worker_create(conf, &at[0], &w->port);
+	PBOX_ASSERT(w->w != NULL);
+	if (all)
+		s->code->worker_boxes(w->w, at, s->sc.fleet);
+}
+
 /* ---- its process ------------------------------------------------------------------------------- */
 
 void
 sim_worker_start(struct sim *s, struct sim_worker *w, bool restarted)
 {
 	const struct sim_job_spec *spec = &s->sc.job[w->job];
-	struct sockaddr_in box = {.sin_family = AF_INET, .sin_port = htons(PBOX_CONTROL_PORT)};
 	char run[32], host[16];
 	struct pbox_client_conf conf = {.size = sizeof(conf),
 		.job = s->box->conf[w->job].name,
@@ -131,7 +159,6 @@ sim_worker_start(struct sim *s, struct sim_worker *w, bool restarted)
 		return;
 	}
 	the_sim = s;
-	box.sin_addr.s_addr = htonl(SIM_BOX + spec->box);
 	w->restarted = w->was_down = restarted;
 	w->began = s->now;
 	w->udp = (uint16_t)(1024 + sim_below(s, 60000));
@@ -149,8 +176,7 @@ sim_worker_start(struct sim *s, struct sim_worker *w, bool restarted)
 		.mtu = spec->mtu,
 		.batch = 16,
 		.window = WINDOW};
-	w->w = s->code->worker_create(&conf, &box, &w->port);
-	PBOX_ASSERT(w->w != NULL);
+	create(s, w, &conf);
 	w->state = SIM_OPENING;
 	s->code->worker_open(w->w, s->now, s->now + JOIN_MS * MS);
 	sim_worker_wake(s, w, s->now);
@@ -179,7 +205,7 @@ sim_worker_again(struct sim *s, struct sim_worker *w)
 	bool down = w->was_down;
 
 	sim_note(s, "worker %u/%u: its process ends, and is started again", w->job, w->number);
-	s->box->exact = false;
+	sim_inexact(s, w->job);
 	s->job[w->job].down += !down;
 	sim_worker_kill(s, w);
 	sim_at(s, s->now + 100 * MS, SIM_START, w->job, w->number, s);
@@ -200,12 +226,13 @@ sim_worker_wake(struct sim *s, struct sim_worker *w, uint64_t at)
 
 /* A network on which a worker that was killed is back long before its lease ends. */
 static bool
-calm(const struct sim *s)
+calm(const struct sim *s, unsigned job)
 {
 	const struct sim_network_spec *n = &s->sc.net;
 
-	return !sim_crashes(&s->sc, s->box->number) && n->loss + n->corrupt + n->truncate < 0.02 &&
-	       n->holes == 0 && n->reorder_ns < 50 * MS;
+	return !sim_job_crashes(&s->sc, &s->sc.job[job]) &&
+	       n->loss + n->bad_loss + n->corrupt + n->truncate < 0.02 && n->holes == 0 &&
+	       n->reorder_ns < 50 * MS;
 }
 
 /* What was done may have made something due in any of its lanes. */
@@ -288,7 +315,7 @@ opened(struct sim *s, struct sim_worker *w)
 {
 	struct sim_job *j = &s->job[w->job];
 
-	if (w->restarted && calm(s) && s->now - w->began > CALM)
+	if (w->restarted && calm(s, w->job) && s->now - w->began > CALM)
 		sim_fail(s, "job %u worker %u came back only after %llu ms", w->job, w->id,
 			(unsigned long long)((s->now - w->began) / MS));
 	open_lanes(s, w);
@@ -347,7 +374,7 @@ sim_worker_receive(struct sim *s, struct sim_worker *w, const struct sim_packet 
 						 : (uint16_t)(PBOX_CONTROL_PORT + 1 + p->endpoint));
 	sim_timing_heard(s, w, p);
 	if (s->code->worker_lanes(w->w) > 1)
-		receive_lane(s, w, &rx, p->endpoint == SIM_CONTROL ? 0 : p->endpoint);
+		receive_lane(s, w, &rx, p->endpoint == SIM_CONTROL ? 0 : p->box + p->endpoint);
 	else
 		s->code->worker_rx(w->w, &rx, 1, s->now);
 	sim_worker_wake(s, w, s->now + sim_below(s, WAKES));

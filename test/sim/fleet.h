@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef FLEET_H
+#define FLEET_H
+
+/* Jobs at several boxes (section 16 of the protocol). */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct pbox_welcome;
+struct sim;
+struct sim_job_spec;
+struct sim_part;
+struct sim_scenario;
+
+/* All its jobs, or nearly all, are at several boxes (scenario_fleets.c). */
+void sim_scenario_fleets(struct sim_scenario *sc, uint64_t seed);
+/* Is the job at this box? At several ones? Does one of its boxes crash? */
+bool sim_is_at(const struct sim_scenario *sc, const struct sim_job_spec *j, unsigned box);
+bool sim_is_fleet(const struct sim_scenario *sc, const struct sim_job_spec *j);
+bool sim_job_crashes(const struct sim_scenario *sc, const struct sim_job_spec *j);
+/* Is the job at the box whose event it is? Is that the one where events of its workers happen? */
+bool sim_is_here(const struct sim *s, unsigned job);
+bool sim_is_home(const struct sim *s, unsigned job);
+/* What it is there. */
+struct sim_part *sim_part(struct sim *s, unsigned job);
+/* Its contributions cannot be counted any more. */
+void sim_inexact(struct sim *s, unsigned job);
+/* Has a box that it is at been started again? */
+bool sim_was_restarted(const struct sim *s, unsigned job);
+/* When something has last moved at the box whose event it is, or at the others of its list. */
+uint64_t sim_progress(const struct sim *s);
+/* Of jobs at several boxes (fleet.c): WELCOME of one of them; a worker has the maps of all tables. */
+void sim_fleet_welcome(struct sim *s, unsigned job, const struct pbox_welcome *m);
+void sim_fleet_maps(struct sim *s, unsigned job);
+
+#endif /* FLEET_H */

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#include "law.h"
+
+/*
+ * Jobs at several boxes (section 16 of the protocol), from a generator of its own: it takes a scenario of one box a job, and
+ * gives its boxes one list. Boxes crash each alone and several at once, and the network loses what goes to some of them.
+ */
+
+static uint64_t
+range(struct pbox_random *r, uint64_t low, uint64_t high)
+{
+	return low + pbox_random_below(r, high - low + 1);
+}
+
+static bool
+one_in(struct pbox_random *r, unsigned n)
+{
+	return pbox_random_below(r, n) == 0;
+}
+
+/* R16.2; and a box knows no version that a job begins with but 0. */
+static void
+fleet_job(struct sim_job_spec *j)
+{
+	j->box = 0;
+	j->shrink = false;
+	j->first_round = 0;
+	/* a worker keeps the number that it has got, and in the next life's run another may have got it before it comes again */
+	j->any_number &= j->lives == 1;
+}
+
+/* One box, or some of them at almost the same time. */
+static void
+crash(struct pbox_random *r, struct sim_scenario *sc)
+{
+	uint64_t at = range(r, 1, one_in(r, 2) ? 60 : 600) * MS;
+	unsigned n = one_in(r, 3) ? (unsigned)range(r, 2, sc->fleet) : 1;
+	unsigned first = one_in(r, 3) ? 0 : (unsigned)range(r, 0, sc->fleet - 1);
+
+	for (unsigned i = 0; i < n && sc->crashes < SIM_CRASHES; i++, sc->crashes++) {
+		uint64_t later = one_in(r, 2) ? 0 : range(r, 0, 20 * MS);
+
+		sc->crash[sc->crashes].box = (first + i) % sc->fleet;
+		sc->crash[sc->crashes].at = at + later;
+		sc->crash[sc->crashes].down_ns = range(r, 0, one_in(r, 3) ? 2000 : 50) * MS;
+	}
+}
+
+static void
+fleet_crashes(struct pbox_random *r, struct sim_scenario *sc)
+{
+	unsigned times = one_in(r, 2) ? 0 : (unsigned)range(r, 1, one_in(r, 3) ? 3 : 1);
+
+	sc->crashes = sc->snapshots = 0;
+	for (unsigned i = 0; i < times; i++)
+		crash(r, sc);
+	for (unsigned i = 0; i < sc->jobs; i++) {
+		struct sim_job_spec *j = &sc->job[i];
+
+		if (!sim_job_crashes(sc, j))
+			continue;
+		j->setters = j->workers; /* as of one box: scenario.c says why */
+		j->push_percent = 0;
+		j->any_number = false;
+		j->replaced = 0;
+	}
+}
+
+static void
+fleet_network(struct pbox_random *r, struct sim_scenario *sc)
+{
+	struct sim_network_spec *n = &sc->net;
+
+	if (one_in(r, 5))
+		n->loss = 0.3 * pbox_random_unit(r);
+	n->bad_box = (unsigned)range(r, 0, sc->fleet - 1);
+	n->bad_loss = one_in(r, 3) ? 0.3 * pbox_random_unit(r) : 0.0;
+	n->holes = one_in(r, 3) ? (unsigned)range(r, 1, 4) : 0;
+	for (unsigned i = 0; i < n->holes; i++) {
+		n->hole[i].boxes = 1u << range(r, 0, sc->fleet - 1);
+		if (one_in(r, 3))
+			n->hole[i].boxes |= 1u << range(r, 0, sc->fleet - 1);
+		n->hole[i].from = range(r, 0, one_in(r, 2) ? 100 : 2000) * MS;
+		n->hole[i].to = n->hole[i].from + range(r, 1, one_in(r, 3) ? 2000 : 100) * MS;
+	}
+}
+
+void
+sim_scenario_fleets(struct sim_scenario *sc, uint64_t seed)
+{
+	struct pbox_random r;
+
+	pbox_random_seed(&r, seed ^ UINT64_C(0xF1EE7));
+	sc->fleet = (unsigned)range(&r, 2, SIM_BOXES);
+	sc->boxes = sc->fleet;
+	sc->named = (unsigned)range(&r, 0, 100);
+	for (unsigned i = 0; i < sc->jobs; i++)
+		fleet_job(&sc->job[i]);
+	/* a box that knows of no others beside them */
+	if (sc->jobs > 1 && sc->fleet < SIM_BOXES && one_in(&r, 3))
+		sc->job[sc->jobs - 1].box = sc->boxes++;
+	fleet_crashes(&r, sc);
+	fleet_network(&r, sc);
+}

@@ -99,6 +99,7 @@ int stopped_line(struct box *b);
 /* What the registrar knows of [job] sections; out has room for all. Points into o. */
 void jobs_conf(const struct pbox_options *o, struct pbox_job_conf *out);
 void jobs_warn(const struct pbox_options *o, const struct pbox_conf *conf, bool check);
+void cluster_warn(const struct pbox_options *o, const struct pbox_conf *conf, bool check);
 void report_make(struct box *b);
 void report_print(const struct box *b, bool check);
 /* reload.c: SIGHUP. On the control thread. */

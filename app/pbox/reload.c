@@ -117,6 +117,7 @@ reload(void *box, struct pbox_control *c)
 	pbox_conf_differ(
 		b->reloaded != NULL ? b->reloaded->conf : b->conf, r->conf, reload_report, &live);
 	jobs_warn(&r->opt, r->conf, false);
+	cluster_warn(&r->opt, r->conf, false);
 	pbox_log(PBOX_LOG_INFO, "SIGHUP: %s is read again: %u jobs; %u changes hold, %u do not",
 		b->opt.config, r->opt.n_jobs, live.n, fixed.n);
 	reload_discard(b->reloaded);

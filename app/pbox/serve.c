@@ -10,7 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <rte_launch.h>
 #include <rte_lcore.h>
@@ -194,6 +196,7 @@ planes_create(struct box *b, struct pbox_error *err)
 		.notify = b->notify.fd >= 0 ? &b->notify : NULL,
 		.report = b->report,
 		.capture = b->capture,
+		.cluster = b->opt.n_clusters > 0,
 		.reload = reload,
 		.reload_ctx = b,
 		.snapshot =
@@ -307,6 +310,43 @@ jobs_warn(const struct pbox_options *o, const struct pbox_conf *conf, bool check
 	}
 }
 
+/* Of the files that pbox-agent reads, as this user. */
+static void
+cluster_file(
+	const char *path, const void *member, bool secret, const struct pbox_conf *conf, bool check)
+{
+	char where[256];
+	struct stat st;
+
+	if (path[0] == '\0')
+		return;
+	pbox_conf_where(conf, member, where, sizeof(where));
+	if (access(path, R_OK) != 0)
+		warn(check, "%s: pbox-agent cannot read it: %s", where, strerror(errno));
+	else if (secret && stat(path, &st) == 0 && (st.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+		warn(check, "%s: others may read the key: chmod go= it", where);
+}
+
+void
+cluster_warn(const struct pbox_options *o, const struct pbox_conf *conf, bool check)
+{
+	const struct pbox_cluster_options *c = &o->clusters[0];
+	char where[256];
+
+	if (o->n_clusters == 0)
+		return;
+	cluster_file(c->ca, c->ca, false, conf, check);
+	cluster_file(c->cert, c->cert, false, conf, check);
+	cluster_file(c->key, c->key, true, conf, check);
+	pbox_conf_where(conf, &c->password, where, sizeof(where));
+	if (c->password.exposed)
+		warn(check, "%s: others may read the file: chmod go= it", where);
+	else if (c->password.len > 0 && c->password.plain && pbox_conf_exposed(conf))
+		warn(check,
+			"%s: others may read the password: chmod go= %s, or write it into a file of its own and password = file:PATH",
+			where, o->config);
+}
+
 /* "OK   line" for --check; notes are warnings. */
 void
 report_print(const struct box *b, bool check)
@@ -335,6 +375,7 @@ report_print(const struct box *b, bool check)
 	if (b->guarded && !b->sandboxed && b->opt.sandbox == PBOX_OPTION_SANDBOX_AUTO)
 		warn(check, "no sandbox: %s", b->no_sandbox);
 	jobs_warn(&b->opt, b->conf, check);
+	cluster_warn(&b->opt, b->conf, check);
 	if (check)
 		printf("OK   jobs: %u, endpoints: %u\n", b->opt.n_jobs, b->n_endpoints);
 }

@@ -122,7 +122,8 @@ pbox_conf_help(const struct pbox_conf_table *table, bool all, FILE *to)
 		const struct pbox_conf_section *sec = &table->sections[s];
 
 		if (s > 0 && !all) {
-			help_section_line(sec, to);
+			if (!sec->spare)
+				help_section_line(sec, to);
 			continue;
 		}
 		if (s > 0) {

@@ -11,7 +11,7 @@
 
 #include <pbox_wire.h>
 
-#include "pbox_options.h"
+#include "options_rows.h"
 
 #define WHERE_MAX 256
 
@@ -279,6 +279,8 @@ pbox_options_check(
 		ret = check_ports(o, conf, err);
 	if (ret == 0)
 		ret = check_boxes(o, conf, err);
+	if (ret == 0)
+		ret = conf_cluster_check(o, conf, err);
 	if (ret != 0)
 		return ret;
 	return check_jobs(o, conf, err);

@@ -146,6 +146,7 @@ struct pbox_conf_section {
 	size_t count_at;         /**< offset of the number of items, an unsigned */
 	unsigned max;            /**< length of the array */
 	const char *sample_name; /**< NAME in the sample file */
+	bool spare; /**< few need it: after a # in the sample file, and not in the short --help */
 	/** Is @p name allowed? 0, or fills @p err with what a name looks like. NULL: any name. */
 	int (*check_name)(const char *name, struct pbox_error *err);
 };

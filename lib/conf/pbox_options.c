@@ -260,6 +260,20 @@ static const struct pbox_conf_section sections[] = {
 		.max = PBOX_OPTIONS_JOBS,
 		.sample_name = "example",
 	},
+	{
+		.name = "cluster",
+		.brief = "etcd, for several boxes: NAME is the fleet's, alike at all of them.",
+		.more = "Of pbox-agent alone, which runs beside each box; a box without it needs no etcd. With it goes 'boxes'.",
+		.options = conf_cluster_options,
+		.n_options = CONF_CLUSTER_OPTIONS,
+		.items_at = offsetof(struct pbox_options, clusters),
+		.item_size = sizeof(struct pbox_cluster_options),
+		.count_at = offsetof(struct pbox_options, n_clusters),
+		.max = PBOX_OPTIONS_CLUSTERS,
+		.sample_name = "example",
+		.spare = true,
+		.check_name = conf_cluster_name,
+	},
 };
 
 const struct pbox_conf_table pbox_options_table = {

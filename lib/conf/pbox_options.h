@@ -20,6 +20,8 @@
 /** Ports and jobs that a configuration may name. */
 #define PBOX_OPTIONS_PORTS 32
 #define PBOX_OPTIONS_JOBS  256
+/** A box is of one fleet. */
+#define PBOX_OPTIONS_CLUSTERS 1
 
 /** Read when there is no --config; it need not exist. */
 #define PBOX_OPTIONS_FILE "/etc/pbox/pbox.conf"
@@ -70,6 +72,20 @@ struct pbox_job_options {
 	uint64_t snapshot_space;         /**< bytes; 0: no bound */
 };
 
+/** etcd may have so many endpoints in a configuration. */
+#define PBOX_OPTIONS_ETCDS 9
+#define PBOX_OPTIONS_URL   160
+
+/** [cluster NAME]: pbox-agent's. */
+struct pbox_cluster_options {
+	char name[PBOX_CONF_NAME_MAX + 1]; /**< of the fleet */
+	char etcd[1000];                   /**< "http://10.0.0.9:2379, ...": pbox_options_etcd() */
+	char ca[256], cert[256], key[256]; /**< of TLS; "": none */
+	char user[64];
+	struct pbox_conf_secret password;
+	uint64_t lease_ns;
+};
+
 /** About 100 KiB: not for a stack. Holds secrets: pbox_options_wipe() when done. */
 struct pbox_options {
 	enum pbox_opt_help help;
@@ -105,9 +121,10 @@ struct pbox_options {
 	char user[64]; /**< to become after the start; "": stay */
 	enum pbox_opt_sandbox sandbox;
 
-	unsigned n_ports, n_jobs;
+	unsigned n_ports, n_jobs, n_clusters;
 	struct pbox_port_options ports[PBOX_OPTIONS_PORTS];
 	struct pbox_job_options jobs[PBOX_OPTIONS_JOBS];
+	struct pbox_cluster_options clusters[PBOX_OPTIONS_CLUSTERS];
 };
 
 /** The table: for pbox_conf_help(), pbox_conf_sample(), pbox_conf_man(). */
@@ -142,6 +159,11 @@ int pbox_options_boxes(
 	const char *text, uint8_t addr[PBOX_OPTIONS_BOXES][4], struct pbox_error *err);
 /** Which of them is this box, by the addresses of its ports? -EINVAL with @p err. */
 int pbox_options_box(const struct pbox_options *o, struct pbox_error *err);
+
+/** Endpoints of etcd, from "http://10.0.0.9:2379, http://10.0.0.10:2379": their number, each without a / at its end. -EINVAL
+ * with @p err. */
+int pbox_options_etcd(
+	const char *text, char url[PBOX_OPTIONS_ETCDS][PBOX_OPTIONS_URL], struct pbox_error *err);
 
 /** Blocks of data and of parity in a stripe, from "K+M". -EINVAL with @p err. */
 int pbox_options_parity(const char *text, unsigned *data, unsigned *parity, struct pbox_error *err);

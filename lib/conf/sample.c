@@ -17,7 +17,7 @@ comment(const char *text, FILE *to)
 }
 
 static void
-sample_option(const struct pbox_conf_option *o, FILE *to)
+sample_option(const struct pbox_conf_option *o, bool spare, FILE *to)
 {
 	const char *value = o->example != NULL ? o->example : o->def;
 	char range[200], text[512];
@@ -30,8 +30,8 @@ sample_option(const struct pbox_conf_option *o, FILE *to)
 	comment(text, to);
 	if (o->more != NULL)
 		comment(o->more, to);
-	fprintf(to, "%s%s = %s\n", o->flags & (PBOX_CONF_REQUIRED | PBOX_CONF_IN_SAMPLE) ? "" : "#",
-		o->name, value != NULL ? value : "");
+	spare = spare || !(o->flags & (PBOX_CONF_REQUIRED | PBOX_CONF_IN_SAMPLE));
+	fprintf(to, "%s%s = %s\n", spare ? "#" : "", o->name, value != NULL ? value : "");
 }
 
 void
@@ -53,10 +53,11 @@ pbox_conf_sample(const struct pbox_conf_table *table, FILE *to)
 			comment(sec->brief, to);
 			if (sec->more != NULL)
 				comment(sec->more, to);
-			fprintf(to, "[%s %s]\n", sec->name, sec->sample_name);
+			fprintf(to, "%s[%s %s]\n", sec->spare ? "#" : "", sec->name,
+				sec->sample_name);
 		}
 		for (unsigned i = 0; i < sec->n_options; i++)
 			if (!(sec->options[i].flags & PBOX_CONF_CLI_ONLY))
-				sample_option(&sec->options[i], to);
+				sample_option(&sec->options[i], sec->spare, to);
 	}
 }

@@ -43,6 +43,7 @@ pbox_control_create(const struct pbox_control_conf *conf, struct pbox_error *err
 		return NULL;
 	}
 	c->health = health_create();
+	c->started_ns = pbox_dp_now(conf->dp);
 	if (c->health == NULL) {
 		pbox_fail(err, ENOMEM, "out of memory");
 		pbox_control_destroy(c);

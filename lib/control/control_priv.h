@@ -70,6 +70,13 @@ struct listening {
 	uint64_t until[PBOX_PORT_CORES];
 };
 
+/* What pbox-agent says of the fleet (agent.c); times are those of pbox_dp_now(). */
+struct agent_said {
+	uint64_t said_ns, until_ns; /* 0: nothing yet */
+	bool wrong, harmful;
+	char text[200], next[160];
+};
+
 struct pbox_control {
 	struct pbox_control_conf conf;
 	struct pbox_registrar *registrar;
@@ -93,6 +100,8 @@ struct pbox_control {
 	struct service service;
 	struct snapshots snapshots;
 	struct health *health;
+	struct agent_said agent;
+	uint64_t started_ns;
 	bool stop_when_drained;
 
 	/* the clean stop */

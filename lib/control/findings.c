@@ -525,6 +525,19 @@ find_snapshots(struct list *l)
 	}
 }
 
+static void
+find_agent(struct list *l)
+{
+	struct health_finding found;
+
+	if (agent_finding(l->c, l->b->at_ns, &found)) {
+		struct health_finding *f = findings_next(l, found.cause, found.harmful);
+
+		if (f != NULL)
+			*f = found;
+	}
+}
+
 unsigned
 health_findings(struct pbox_control *c, struct health_finding *f, unsigned max)
 {
@@ -540,6 +553,7 @@ health_findings(struct pbox_control *c, struct health_finding *f, unsigned max)
 	find_jobs(&l);
 	find_drops(&l);
 	find_snapshots(&l);
+	find_agent(&l);
 	return l.n;
 }
 

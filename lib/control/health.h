@@ -48,6 +48,10 @@ struct health_finding {
 unsigned health_findings(struct pbox_control *c, struct health_finding *f, unsigned max);
 void health_reply(const struct health_finding *f, unsigned number, struct rte_tel_data *d);
 
+/* agent.c: what pbox-agent says, or that it says nothing. False: all is well, or there is to be none. */
+bool agent_finding(const struct pbox_control *c, uint64_t now_ns, struct health_finding *f);
+void control_agent(struct pbox_control *c, const char *params, struct rte_tel_data *d);
+
 /* Length of the window; 0: there is none yet. */
 uint64_t health_window_ns(const struct pbox_control *c);
 /* NULL: out of memory */

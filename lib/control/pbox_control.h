@@ -51,6 +51,7 @@ struct pbox_control_conf {
 	const struct pbox_notify *notify; /**< the service manager; lives as long; NULL: none */
 	const char *report;               /**< for telemetry; lives as long */
 	bool capture;                     /**< pdump runs: telemetry says so */
+	bool cluster; /**< pbox-agent is to run beside this box: health says when it does not */
 	struct pbox_control_snapshot snapshot; /**< its strings and memory live as long */
 	/** On a thread of its own, when pbox_control_reload() has been called; NULL: never. */
 	void (*reload)(void *ctx, struct pbox_control *c);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "health.h"
 #include "reply.h"
 
 #define STOP_TIME 5 /* seconds */
@@ -32,6 +33,20 @@ on_why(const char *cmd __rte_unused, const char *params, struct rte_tel_data *d)
 			reply_error(d, "which job? /pbox/why,JOB");
 	}
 	pthread_mutex_unlock(&tel.lock);
+	return 0;
+}
+
+static int
+on_agent(const char *cmd __rte_unused, const char *params, struct rte_tel_data *d)
+{
+	struct pbox_control *c = telemetry_lock();
+
+	rte_tel_data_start_dict(d);
+	if (c != NULL)
+		control_agent(c, params, d);
+	else
+		reply_error(d, "the box is stopping");
+	telemetry_unlock(c);
 	return 0;
 }
 
@@ -134,6 +149,8 @@ telemetry_start(struct pbox_control *c)
 		rte_telemetry_register_cmd(
 			"/pbox/report", on_report, "The start-up report: ports, cores, memory.");
 		snapshot_telemetry();
+		rte_telemetry_register_cmd("/pbox/agent", on_agent,
+			"What pbox-agent says of the fleet. Parameters, from it: SECONDS[,HARMFUL,TEXT|NEXT].");
 		tel.registered = true;
 	}
 	pthread_mutex_unlock(&tel.lock);

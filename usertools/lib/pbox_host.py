@@ -48,10 +48,10 @@ def size_of(text):
 
 
 class Conf:
-    """The global keys of a pbox.conf, its ports {name: {key: value}}, and the lines of both."""
+    """The global keys of a pbox.conf, its ports {name: {key: value}}, and the lines of both; the keys of its [cluster]."""
 
     def __init__(self, path=None):
-        self.path, self.keys, self.ports, self.lines = path, {}, {}, {}
+        self.path, self.keys, self.ports, self.cluster, self.lines = path, {}, {}, {}, {}
         if path:
             self._read()
 
@@ -67,7 +67,7 @@ class Conf:
             section = re.fullmatch(r"\[(\w+) +(.+)\]", line)
             if section:  # jobs are not the host's business
                 name = section[2].strip() if section[1] == "port" else None
-                here = self.ports.setdefault(name, {}) if name else {}
+                here = self.ports.setdefault(name, {}) if name else self.cluster if section[1] == "cluster" else {}
             elif "=" in line:
                 key, value = line.split("=", 1)
                 here[key.strip()] = value.strip().strip('"')

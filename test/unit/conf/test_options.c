@@ -340,6 +340,9 @@ test_the_sample_is_a_good_configuration(void)
 	CU_ASSERT_STRING_EQUAL(err.text, "");
 	CU_ASSERT_PTR_NOT_NULL(conf);
 	pbox_conf_free(conf);
+	at = strstr(text, "\n#[cluster"); /* which has no snapshots, either */
+	CU_ASSERT_PTR_NOT_NULL_FATAL(at);
+	*at = '\0';
 	for (at = text; (at = strstr(at, "\n#")) != NULL; at++)
 		if (at[2] != ' ' && strncmp(at, "\n#insecure", 10) != 0 &&
 			strncmp(at, "\n#boxes", 7) != 0) /* which have no snapshots */
@@ -352,6 +355,47 @@ test_the_sample_is_a_good_configuration(void)
 		CU_ASSERT_EQUAL(pbox_conf_source(conf, &o.stats_interval_ns), PBOX_CONF_FILE);
 	}
 	pbox_conf_free(conf);
+}
+
+static void
+test_cluster(void)
+{
+	static const char list[] = "boxes = 10.0.0.1, 10.0.0.2\n";
+	char url[PBOX_OPTIONS_ETCDS][PBOX_OPTIONS_URL], text[1024];
+	struct pbox_conf *conf;
+
+#define CLUSTER(lines) PORT JOB "[cluster f-1]\n" lines
+	snprintf(text, sizeof(text), "%s%s", list,
+		CLUSTER("etcd = http://10.0.0.9:2379/, http://e2:2379\nuser = u\npassword = p\n"));
+	conf = load(text, NULL, NULL);
+	CU_ASSERT_STRING_EQUAL(err.text, "");
+	CU_ASSERT_PTR_NOT_NULL_FATAL(conf);
+	UNIT_EQ_U64(o.n_clusters, 1);
+	UNIT_EQ_U64(o.clusters[0].lease_ns, 15000000000);
+	CU_ASSERT_EQUAL(pbox_options_etcd(o.clusters[0].etcd, url, &err), 2);
+	CU_ASSERT_STRING_EQUAL(url[0], "http://10.0.0.9:2379");
+	CU_ASSERT_STRING_EQUAL(url[1], "http://e2:2379");
+	pbox_conf_free(conf);
+	bad(CLUSTER("etcd = http://a:1\n"),
+		"[cluster f-1] (FILE line 5) needs boxes: write boxes = with an address of each box above all sections");
+	bad("boxes = 10.0.0.1, 10.0.0.2\n" CLUSTER("lease = 9s\n"),
+		"[cluster f-1] (FILE line 6) has no 'etcd': add etcd = http://10.0.0.9:2379, http://10.0.0.10:2379, http://10.0.0.11:2379");
+	bad("boxes = 10.0.0.1, 10.0.0.2\n" CLUSTER("etcd = 10.0.0.9:2379\n"),
+		"[cluster f-1] etcd = 10.0.0.9:2379 (FILE line 7): '10.0.0.9:2379' begins with neither http:// nor https://: write endpoints like http://10.0.0.9:2379");
+	bad("boxes = 10.0.0.1, 10.0.0.2\n" CLUSTER("etcd = http://a:1/v3\n"),
+		"[cluster f-1] etcd = http://a:1/v3 (FILE line 7): 'http://a:1/v3' is no endpoint: write a host and a port alone, like http://10.0.0.9:2379");
+	bad("boxes = 10.0.0.1, 10.0.0.2\n" CLUSTER("etcd = http://a:1, https://b:1\n"),
+		"[cluster f-1] etcd = http://a:1, https://b:1 (FILE line 7): http://a:1 and https://b:1: all with TLS (https://), or none");
+	bad("boxes = 10.0.0.1, 10.0.0.2\n" CLUSTER("etcd = http://a:1, http://a:1\n"),
+		"[cluster f-1] etcd = http://a:1, http://a:1 (FILE line 7): http://a:1 is there twice");
+	bad("boxes = 10.0.0.1, 10.0.0.2\n" CLUSTER("etcd = https://a:1\ncert = c\n"),
+		"[cluster f-1] (FILE line 6): cert and key go together: set both, or none");
+	bad("boxes = 10.0.0.1, 10.0.0.2\n" CLUSTER("etcd = http://a:1\nuser = u\n"),
+		"[cluster f-1] (FILE line 6): user and password go together: set both, or none");
+	bad("boxes = 10.0.0.1, 10.0.0.2\n" CLUSTER("etcd = http://a:1\nca = c\n"),
+		"[cluster f-1] (FILE line 6): ca and cert are for TLS, and the endpoints are http://: write https://");
+	bad("boxes = 10.0.0.1, 10.0.0.2\n" PORT JOB "[cluster a/b]\netcd = http://a:1\n",
+		"FILE line 6: [cluster a/b]: a fleet's name has letters, digits, ., _ and -");
 }
 
 /* Every option is in the manual page, and every line of it is a request or text for roff. */
@@ -473,5 +517,6 @@ const struct unit_test unit_tests[] = {
 	{"the manual page has all", test_the_manual_page_has_all},
 	{"two files compared", test_differ},
 	{"the sample is a good configuration", test_the_sample_is_a_good_configuration},
+	{"[cluster NAME]", test_cluster},
 	{NULL, NULL},
 };

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+#ifndef AGENT_H
+#define AGENT_H
+
+/*
+ * pbox-agent: a process beside each box of a fleet. It registers its box at etcd under a lease, one of them writes the map,
+ * and each makes its box do what the map says. One thread; every wait has an end; times are of CLOCK_BOOTTIME, which
+ * nobody sets.
+ */
+
+#include <curl/curl.h>
+
+#include <pbox_fleet.h>
+#include <pbox_options.h>
+
+#define AGENT_MS UINT64_C(1000000)
+#define AGENT_S  (1000 * AGENT_MS)
+
+/* ---- etcd --------------------------------------------------------------------------------------- */
+
+#define ETCD_BODY (4 * 1024 * 1024) /* longest answer, bytes */
+
+/* What came, and what curl says of it. */
+struct etcd_body {
+	char *text;
+	size_t len;
+};
+
+struct etcd {
+	const struct pbox_cluster_options *conf;
+	char url[PBOX_OPTIONS_ETCDS][PBOX_OPTIONS_URL];
+	unsigned n, at; /* endpoints; the one that answered last */
+	CURLM *multi;
+	char *token;         /* NULL: none yet, or no user */
+	bool no_users;       /* it has none: said once */
+	uint64_t attempt_ns; /* for one endpoint to answer */
+
+	struct {
+		CURL *curl; /* NULL: there is none */
+		struct curl_slist *head;
+		char *request, error[CURL_ERROR_SIZE];
+		struct etcd_body body;
+		unsigned at;
+		uint64_t again_ns, pause_ns; /* when it may be opened again */
+		bool created, dirty;         /* dirty: something has changed since the last look */
+	} watch;
+};
+
+/* ---- transfer.c --------------------------------------------------------------------------------- */
+
+uint64_t agent_now(void); /* CLOCK_BOOTTIME, ns */
+/* A transfer with what all have: endpoint, TLS, token. */
+CURL *etcd_transfer(struct etcd *e, unsigned at, const char *path, const char *request,
+	struct curl_slist **head, char error[CURL_ERROR_SIZE]);
+size_t etcd_take(char *data, size_t size, size_t n, void *body);
+
+/* ---- etcd.c ------------------------------------------------------------------------------------- */
+
+int etcd_open(struct etcd *e, const struct pbox_cluster_options *conf, struct pbox_error *err);
+void etcd_close(struct etcd *e);
+/* A request, to the endpoint that answered last, then to each of the others once. @p body is taken, NULL is -ENOMEM. 0 and
+ * @p answer, to be freed; or as pbox_etcd_error(), -EAGAIN when none answers. @p err names the endpoint. */
+int etcd_ask(
+	struct etcd *e, const char *path, json_t *body, json_t **answer, struct pbox_error *err);
+/* To one endpoint alone. */
+int etcd_ask_at(struct etcd *e, unsigned at, const char *path, json_t *body, json_t **answer,
+	struct pbox_error *err);
+/* Wait for news of any transfer until then, and look at the watch. */
+void etcd_wait(struct etcd *e, uint64_t until_ns);
+
+/* ---- watch.c ------------------------------------------------------------------------------------ */
+
+/* Keep a watch of the prefix open, from a revision on. */
+void watch_step(struct etcd *e, const char *prefix, int64_t from);
+/* Something has come for it: lines, or its end. */
+void watch_look(struct etcd *e, bool ended, CURLcode code);
+void watch_stop(struct etcd *e, uint64_t pause_ns);
+
+/* ---- ask.c: the questions of an agent ----------------------------------------------------------- */
+
+/* The endpoints of etcd, and whether it takes what the agent does: lines to standard output. Exit status. */
+int ask_check(struct etcd *e, const char *fleet);
+int ask_view(struct etcd *e, const char *fleet, uint64_t lease, struct pbox_fleet_view *view,
+	struct pbox_error *err);
+int ask_grant(struct etcd *e, uint64_t ttl_s, uint64_t *lease, struct pbox_error *err);
+/* -ENOENT: it has ended. */
+int ask_keep(struct etcd *e, uint64_t lease, struct pbox_error *err);
+/* 1: it is so now; 0: a condition does not hold. */
+int ask_put(struct etcd *e, const struct pbox_etcd_compare *compare, unsigned n, const char *key,
+	char *value, uint64_t lease, struct pbox_error *err);
+int ask_delete(struct etcd *e, const char *key, struct pbox_error *err);
+/* Has etcd an alarm (NOSPACE, CORRUPT)? Then -ENOSPC or -EIO. */
+int ask_alarm(struct etcd *e, struct pbox_error *err);
+
+/* ---- box.c: the daemon, through telemetry -------------------------------------------------------- */
+
+struct box_jobs {
+	unsigned n;
+	char name[PBOX_FLEET_JOBS][PBOX_FLEET_NAME];
+};
+
+struct box {
+	const char *prefix;
+	int fd;               /* -1: not connected */
+	uint64_t answered_ns; /* 0: never */
+	unsigned n, number;   /* boxes of its list, and which of them it is */
+	char address[PBOX_FLEET_BOXES][PBOX_FLEET_ADDRESS], release[32];
+	struct box_jobs jobs;
+};
+
+/* The answer of a command, to be freed; -ENOENT: no box is there; -ENOTSUP: it does not know the command; -EPROTO: it
+ * answers with an error, which is in @p err. */
+int box_ask(struct box *b, const char *command, json_t **answer, struct pbox_error *err);
+/* Its list, and its jobs. */
+int box_look(struct box *b, struct pbox_error *err);
+void box_close(struct box *b);
+
+/* ---- agent.c -------------------------------------------------------------------------------------- */
+
+/* What a person should know of the fleet; the worst alone is kept. */
+struct agent_finding {
+	int weight; /* 0: nothing */
+	bool harmful;
+	char text[200], next[160];
+};
+
+struct agent {
+	const struct pbox_options *opt;
+	const struct pbox_cluster_options *conf;
+	const char *fleet;
+	char prefix[PBOX_FLEET_KEY]; /* of its keys */
+	uint64_t ttl_ns;
+	struct etcd etcd;
+	struct box box;
+	struct pbox_random random;
+
+	uint64_t lease, sent_ns; /* when the keep-alive was sent that etcd took last */
+	uint64_t keep_ns, box_ns, look_ns, retry_ns, pause_ns, state_ns, report_ns;
+	struct pbox_fleet_view view;
+	bool seen;       /* the view is one */
+	bool registered; /* with this lease */
+	int box_bad;     /* errno of the last look at the box */
+	uint64_t view_ns;
+	uint64_t here_ns[PBOX_FLEET_BOXES], office_ns;
+	uint64_t bad_ns; /* since when etcd gives no answer; 0: it does */
+	int bad;         /* errno */
+	struct pbox_error why, alarm, taken, wrong, unable; /* code 0: none */
+	int64_t wall_ns;             /* CLOCK_REALTIME less CLOCK_BOOTTIME when last looked */
+	uint64_t set_ns, set_back_s; /* when the clock was set back, and how far */
+	uint64_t applied;            /* epoch of the map that the box has been made to follow */
+	struct agent_finding finding, reported;
+};
+
+/* Until a signal asks it to end. */
+int agent_run(struct agent *a, volatile const int *quit);
+void agent_blame(struct agent *a, int weight, bool harmful, const char *next, const char *fmt, ...)
+	__attribute__((format(printf, 5, 6)));
+/* Holds the lease now, as far as this agent knows. */
+bool agent_holds(const struct agent *a, uint64_t now);
+bool agent_decides(const struct agent *a);
+
+/* ---- state.c ------------------------------------------------------------------------------------- */
+
+/* Where pbox-ctl cluster looks. */
+void state_path(const char *prefix, char *path, size_t size);
+void state_write(struct agent *a, uint64_t now);
+/* To the daemon, for its health. */
+void state_report(struct agent *a, uint64_t now);
+
+/* ---- apply.c ------------------------------------------------------------------------------------- */
+
+/* Make the box do what the map says. */
+void apply_map(struct agent *a);
+
+/* ---- command.c ----------------------------------------------------------------------------------- */
+
+/* drain, serve, weigh: a change of the map by a person. Exit status. */
+int command_run(struct etcd *e, const char *fleet, int argc, char **argv);
+
+#endif /* AGENT_H */

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/* Changes of the map by a person: read, change, compare-and-swap. */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent.h"
+
+#define TRIES 5
+
+static int
+command_box(const char *text, unsigned *box, struct pbox_error *err)
+{
+	char *end;
+	unsigned long n = strtoul(text, &end, 10);
+
+	if (text[0] < '0' || text[0] > '9' || *end != '\0' || n >= PBOX_FLEET_BOXES)
+		return pbox_fail(err, EINVAL,
+			"'%.40s' is no number of a box: pbox-ctl cluster shows them", text);
+	*box = (unsigned)n;
+	return 0;
+}
+
+static int
+command_change(struct pbox_fleet_map *map, char **argv, struct pbox_error *err)
+{
+	unsigned box = 0;
+	int ret;
+
+	if (strcmp(argv[0], "weigh") == 0)
+		return pbox_fleet_map_weights(map, argv[1], argv[2], err);
+	ret = command_box(argv[1], &box, err);
+	if (ret != 0)
+		return ret;
+	return pbox_fleet_map_state(map, box,
+		strcmp(argv[0], "drain") == 0 ? PBOX_FLEET_DRAINED : PBOX_FLEET_SERVES, err);
+}
+
+static int
+command_once(struct etcd *e, const char *fleet, char **argv, struct pbox_fleet_map *map,
+	struct pbox_error *err)
+{
+	static struct pbox_fleet_view view;
+	struct pbox_etcd_compare compare;
+	char key[PBOX_FLEET_KEY];
+	int ret = ask_view(e, fleet, 0, &view, err);
+
+	if (ret != 0)
+		return ret;
+	if (!view.has_map)
+		return pbox_fail(err, ENOENT,
+			"fleet %s has no map yet: it is written when an agent of it runs", fleet);
+	*map = view.map;
+	ret = command_change(map, argv, err);
+	if (ret != 0)
+		return ret;
+	compare = (struct pbox_etcd_compare){
+		.key = pbox_fleet_key(key, fleet, "map"), .revision = view.map_revision};
+	ret = ask_put(e, &compare, 1, key, pbox_fleet_map_write(map), 0, err);
+	if (ret == 0)
+		return pbox_fail(err, EBUSY, "others change the map at the same time: try again");
+	return ret < 0 ? ret : 0;
+}
+
+int
+command_run(struct etcd *e, const char *fleet, int argc, char **argv)
+{
+	static struct pbox_fleet_map map;
+	struct pbox_error err = {0};
+	int ret = -EBUSY;
+
+	if (!(argc == 2 && (strcmp(argv[0], "drain") == 0 || strcmp(argv[0], "serve") == 0)) &&
+		!(argc == 3 && strcmp(argv[0], "weigh") == 0)) {
+		fprintf(stderr,
+			"pbox-agent: drain BOX, serve BOX, or weigh JOB WEIGHT,WEIGHT,...: see pbox-agent --help\n");
+		return 2;
+	}
+	for (unsigned i = 0; i < TRIES && ret == -EBUSY; i++)
+		ret = command_once(e, fleet, argv, &map, &err);
+	if (ret != 0) {
+		fprintf(stderr, "pbox-agent: %s\n", err.text);
+		return 1;
+	}
+	printf("map of epoch %llu: %s\n", (unsigned long long)map.epoch, map.why);
+	return 0;
+}

@@ -74,11 +74,13 @@ is_mixed(const struct pbox_worker *w)
 void
 lane_settle_all(struct pbox_worker *w)
 {
-	bool steady = w->lanes > 1 && !w->failed && !w->shut && !w->planned &&
-		      w->declaring.d == NULL && !w->renumbered && !w->astray;
+	bool steady =
+		w->lanes > 1 && !w->failed && !w->shut && !w->planned && w->declaring.d == NULL;
 
 	if (w->lanes == 1)
 		return;
+	if (w->boxes > 1) /* one box has nobody to follow (boxes_follow) */
+		steady &= !w->renumbered && !w->astray;
 	for (unsigned i = 0; i < w->boxes; i++) {
 		const struct session *s = w->box[i];
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "client_impl.h"
 #include "harness.h"
 #include "unit.h"
 
@@ -71,8 +72,29 @@ test_answers_ping(void)
 	fake_stop(b);
 }
 
+/** Several threads go on each by itself as soon as a session is open. */
+static void
+test_threads_alone(void)
+{
+	struct fake_conf conf = {.workers = 1};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client *c = one_worker(b);
+	bool steady = fake_threads == 1;
+
+	for (unsigned i = 0; i < 4000 && !steady; i++) {
+		usleep(5000);
+		pthread_mutex_lock(&c->lane[1].lock);
+		steady = pbox_worker_steady(c->w, 1, 0);
+		pthread_mutex_unlock(&c->lane[1].lock);
+	}
+	CU_ASSERT(steady);
+	pbox_client_close(c);
+	fake_stop(b);
+}
+
 const struct unit_test unit_tests[] = {
 	{"keep-alive", test_keep_alive},
 	{"a PING of the box is answered", test_answers_ping},
+	{"threads by themselves", test_threads_alone},
 	{NULL, NULL},
 };

@@ -118,8 +118,9 @@ struct lane {
 	unsigned number;
 	struct pbox_client_transport *t; /* lock, but for waiting */
 	struct pbox_worker_ops port;     /* lock */
-	struct sockaddr_in *from;        /* endpoints that t is aimed at; lock */
+	struct sockaddr_in *from;        /* endpoints of the lane, which t is aimed at; lock */
 	unsigned n;                      /* of them; lock */
+	bool moved;                      /* t is still aimed at others; lock */
 	pthread_mutex_t lock;
 	pthread_t thread;
 	atomic_bool kicked; /* the thread has been woken and not yet looked */
@@ -220,8 +221,6 @@ void lanes_lock_others(struct pbox_client *c, uint64_t now);
 void lanes_unlock_others(struct pbox_client *c);
 void lanes_lock_all(struct pbox_client *c);
 void lanes_unlock_all(struct pbox_client *c);
-/** All locks are held: what the box has said may have changed endpoints. */
-void lanes_aim(struct pbox_client *c);
 /** Something is there for them, or due. */
 void lanes_wake(struct pbox_client *c);
 /** What leaves and comes by the transport of a lane. */

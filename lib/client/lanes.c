@@ -68,6 +68,53 @@ lanes_receive(struct lane *l, const struct pbox_client_rx **d)
 	return n;
 }
 
+/* ---- where its datagrams come from ---------------------------------------------------------------- */
+
+/** Has it other endpoints than before? */
+static void
+lane_look(struct lane *l)
+{
+	const struct sockaddr_in *from[MAX_LANES];
+	unsigned n = pbox_worker_endpoints(l->c->w, l->number, from, MAX_LANES);
+	bool same;
+
+	n = n < MAX_LANES ? n : MAX_LANES;
+	same = n == l->n;
+	for (unsigned i = 0; same && i < n; i++)
+		same = memcmp(from[i], &l->from[i], sizeof(*from[i])) == 0;
+	if (same)
+		return;
+	l->n = n;
+	for (unsigned i = 0; i < n; i++)
+		l->from[i] = *from[i];
+	l->moved = true;
+}
+
+/** All locks are held: what the box has said may have changed endpoints. Each thread then aims its transport itself. */
+static bool
+lanes_look(struct pbox_client *c)
+{
+	bool steady = c->lanes > 1 && pbox_worker_steady(c->w, 1, 0);
+
+	for (unsigned i = 1; steady && i < c->lanes; i++)
+		lane_look(&c->lane[i]);
+	return steady;
+}
+
+/** Its lock is held, by its thread, or this has not begun: that waits for the transport without the lock. */
+static int
+lane_aim(struct lane *l, struct pbox_client_error *err)
+{
+	const struct sockaddr_in *from[MAX_LANES];
+
+	if (!l->moved)
+		return 0;
+	l->moved = false;
+	for (unsigned i = 0; i < l->n; i++)
+		from[i] = &l->from[i];
+	return l->t->ops->aim(l->t, from, l->n, err);
+}
+
 /* ---- locks -------------------------------------------------------------------------------------- */
 
 void
@@ -96,7 +143,7 @@ lanes_lock_others(struct pbox_client *c, uint64_t now)
 void
 lanes_unlock_others(struct pbox_client *c)
 {
-	bool steady = c->lanes > 1 && pbox_worker_steady(c->w, 1, 0);
+	bool steady = lanes_look(c);
 
 	for (unsigned i = c->lanes; i-- > 1;)
 		pthread_mutex_unlock(&c->lane[i].lock);
@@ -114,6 +161,7 @@ lanes_lock_all(struct pbox_client *c)
 void
 lanes_unlock_all(struct pbox_client *c)
 {
+	lanes_look(c);
 	for (unsigned i = c->lanes; c->lanes > 1 && i-- > 0;)
 		pthread_mutex_unlock(&c->lane[i].lock);
 }
@@ -181,6 +229,7 @@ lane_main(void *arg)
 	struct pbox_worker *w = l->c->w;
 	struct pbox_client_transport *t = l->t;
 	uint64_t spin = (uint64_t)l->c->conf.spin_us * NS_PER_US, spin_until = 0;
+	struct pbox_client_error err;
 
 	if (t->ops->attach != NULL)
 		t->ops->attach(t);
@@ -190,6 +239,7 @@ lane_main(void *arg)
 
 		atomic_store(&l->kicked, false);
 		pthread_mutex_lock(&l->lock);
+		lane_aim(l, &err); /* else the first socket gets what comes, which is slower */
 		got = lanes_take(l, began);
 		now = client_clock_ns();
 		due = now + LONGEST_SLEEP;
@@ -245,36 +295,6 @@ lanes_wanted(const struct pbox_client *c)
 	return n < MAX_LANES ? n : MAX_LANES;
 }
 
-static int
-lane_aim(struct lane *l, struct pbox_client_error *err)
-{
-	const struct sockaddr_in *from[MAX_LANES];
-	unsigned n = pbox_worker_endpoints(l->c->w, l->number, from, MAX_LANES);
-	bool same = n == l->n;
-
-	n = n < MAX_LANES ? n : MAX_LANES;
-	for (unsigned i = 0; same && i < n; i++)
-		same = memcmp(from[i], &l->from[i], sizeof(*from[i])) == 0;
-	if (same)
-		return 0;
-	l->n = n;
-	for (unsigned i = 0; i < n; i++)
-		l->from[i] = *from[i];
-	return l->t->ops->aim(l->t, from, n, err);
-}
-
-void
-lanes_aim(struct pbox_client *c)
-{
-	struct pbox_client_error err;
-
-	if (c->lanes == 1 || !pbox_worker_steady(c->w, 1, 0))
-		return;
-	for (unsigned i = 1; i < c->lanes;
-		i++) /* else the first socket gets what comes, which is slower */
-		lane_aim(&c->lane[i], &err);
-}
-
 /** Its lock and transport. */
 static int
 lane_make(struct pbox_client *c, unsigned i, struct pbox_client_error *err)
@@ -313,8 +333,10 @@ lanes_open(struct pbox_client *c, struct pbox_client_error *err)
 	}
 	if (rc == 0 && pbox_worker_cut(c->w, port, n) != 0)
 		rc = pbox_client_fail(err, PBOX_C_MEMORY, "no memory for %u threads", n);
-	for (unsigned i = 1; i < n && rc == 0; i++)
+	for (unsigned i = 1; i < n && rc == 0; i++) {
+		lane_look(&c->lane[i]);
 		rc = lane_aim(&c->lane[i], err);
+	}
 	if (rc != 0)
 		return rc;
 	c->lanes = n;

@@ -104,7 +104,8 @@ struct pbox_client_transport_ops {
 	 * name. It is closed before @p t. 0 and *out, or a code with @p err. Both or none (NULL): then the client has one thread. */
 	int (*lane)(struct pbox_client_transport *t, struct pbox_client_transport **out,
 		struct pbox_client_error *err);
-	/** A lane gets what comes from these @p n endpoints from now on, and nothing else. 0, or a code with @p err. */
+	/** A lane gets what comes from these @p n endpoints from now on, and nothing else. 0, or a code with @p err, and then
+	 * it is as before. The lane's own thread calls it, or it has none yet. */
 	int (*aim)(struct pbox_client_transport *lane, const struct sockaddr_in *const *from,
 		unsigned n, struct pbox_client_error *err);
 };

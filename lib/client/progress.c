@@ -38,7 +38,6 @@ progress_tick(struct pbox_client *c, uint64_t now, uint64_t drained)
 	if (!c->together)
 		lanes_lock_others(c, now);
 	due = pbox_worker_tick(c->w, now, drained);
-	lanes_aim(c);
 	lanes_unlock_others(c);
 	c->together = false;
 	return due;

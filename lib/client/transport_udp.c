@@ -215,20 +215,15 @@ udp_new(struct pbox_client_error *err)
 	return s;
 }
 
-/** One more socket, which is the first one's number if it is that; -1. */
+/** -1: none. */
 static int
-udp_socket(struct udp *s, struct pbox_client_error *err)
+udp_socket(struct pbox_client_error *err)
 {
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
-	if (fd < 0) {
+	if (fd < 0)
 		pbox_client_fail(
 			err, PBOX_C_SYSTEM, "cannot open a UDP socket: %s", strerror(errno));
-		return -1;
-	}
-	if (s->n == 0)
-		s->fd = fd;
-	s->sockets[s->n++] = fd;
 	return fd;
 }
 
@@ -249,10 +244,12 @@ udp_open(struct pbox_client_transport **out, const struct pbox_client_transport_
 	rc = choose_mtu(s, conf, err);
 	if (rc != 0)
 		goto fail;
-	if (udp_socket(s, err) < 0) {
+	s->fd = udp_socket(err);
+	if (s->fd < 0) {
 		rc = err->code;
 		goto fail;
 	}
+	s->sockets[s->n++] = s->fd;
 	if (conf->bind != NULL) {
 		rc = udp_bind_to(s->fd, conf->bind, err);
 		if (rc != 0)
@@ -295,31 +292,50 @@ udp_lane(struct pbox_client_transport *t, struct pbox_client_transport **out,
 	return 0;
 }
 
+/** A socket of the lane's port that gets what comes from there; -1. */
+static int
+udp_socket_from(const struct udp *s, const struct sockaddr_in *from, struct pbox_client_error *err)
+{
+	int fd = udp_socket(err), on = 1;
+
+	if (fd < 0)
+		return -1;
+	set_options(fd);
+	if (setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) == 0 &&
+		bind(fd, (const struct sockaddr *)&s->local, sizeof(s->local)) == 0 &&
+		connect(fd, (const struct sockaddr *)from, sizeof(*from)) == 0)
+		return fd;
+	pbox_client_fail(err, PBOX_C_SYSTEM,
+		"no second socket of the UDP port %u: %s; set threads to 1",
+		ntohs(s->local.sin_port), strerror(errno));
+	close(fd);
+	return -1;
+}
+
 static int
 udp_aim(struct pbox_client_transport *t, const struct sockaddr_in *const *from, unsigned n,
 	struct pbox_client_error *err)
 {
 	struct udp *s = (struct udp *)t;
-	int on = 1;
+	int fresh[MAX_SOCKETS];
 
+	n = n < MAX_SOCKETS ? n : MAX_SOCKETS; /* of the others the first socket gets what comes */
+	/* the old ones stay until all are there: their numbers may be another file's as soon as they are closed */
+	for (unsigned i = 0; i < n; i++) {
+		fresh[i] = udp_socket_from(s, from[i], err);
+		if (fresh[i] >= 0)
+			continue;
+		while (i-- > 0)
+			close(fresh[i]);
+		return err->code;
+	}
 	for (unsigned i = 0; i < s->n; i++)
 		close(s->sockets[i]);
-	s->n = s->turn = 0;
+	memcpy(s->sockets, fresh, n * sizeof(fresh[0]));
+	s->n = n;
+	s->turn = 0;
+	s->fd = n > 0 ? fresh[0] : -1;
 	s->only = n == 1 ? *from[0] : (struct sockaddr_in){0};
-	for (unsigned i = 0; i < n && i < MAX_SOCKETS;
-		i++) { /* of the others the first socket gets what comes */
-		int fd = udp_socket(s, err);
-
-		if (fd < 0)
-			return err->code;
-		set_options(fd);
-		if (setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) != 0 ||
-			bind(fd, (const struct sockaddr *)&s->local, sizeof(s->local)) != 0 ||
-			connect(fd, (const struct sockaddr *)from[i], sizeof(*from[i])) != 0)
-			return pbox_client_fail(err, PBOX_C_SYSTEM,
-				"no second socket of the UDP port %u: %s; set threads to 1",
-				ntohs(s->local.sin_port), strerror(errno));
-	}
 	return 0;
 }
 

@@ -193,8 +193,10 @@ fake_main(void *arg)
 	for (;;) {
 		struct pollfd p[1 + FAKE_ENDPOINTS];
 
+		pthread_mutex_lock(&b->lock);
 		for (unsigned i = 0; i < n; i++)
 			p[i] = (struct pollfd){.fd = b->fd[i], .events = POLLIN};
+		pthread_mutex_unlock(&b->lock);
 		poll(p, n, 5);
 		if (b->conf.pause_ms != 0 && fake_now() - since > b->conf.work_ms * 1000) {
 			usleep(b->conf.pause_ms * 1000);
@@ -285,11 +287,29 @@ forget(struct fake_box *b)
 	b->mismatch[0] = 0;
 }
 
+/** The first data endpoint takes the port of the last one, and each other one that of the one before. */
+static void
+turn_ports(struct fake_box *b)
+{
+	unsigned n = b->conf.endpoints;
+	int fd = b->fd[n];
+	uint16_t port = b->port[n];
+
+	for (unsigned i = n; i > 1; i--) {
+		b->fd[i] = b->fd[i - 1];
+		b->port[i] = b->port[i - 1];
+	}
+	b->fd[1] = fd;
+	b->port[1] = port;
+}
+
 /** As after kill and start. */
 static void
 restart(struct fake_box *b)
 {
 	forget(b);
+	if (b->conf.turns)
+		turn_ports(b);
 	b->number = b->ended = 0;
 	b->incarnation++;
 }

@@ -40,6 +40,7 @@ struct fake_conf {
 	/* FETCH, PULL of the latest, a contribution, and INIT in place of what is there are first answered with a ts of a
 	 * second ago, as to an earlier one: wrong elements, an old version, NO_LR; of INIT the first is lost. */
 	bool stale;
+	bool turns;                 /* after a restart its data endpoints have each other's ports */
 	unsigned work_ms, pause_ms; /* a box that gets the CPU for a part of the time */
 	bool silent, deaf, version_error, hello_damaged, no_data, other_secret, full;
 	bool no_room;    /* takes no contribution of worker 0, and does not say why */

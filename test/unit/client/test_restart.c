@@ -172,6 +172,26 @@ test_windows_full(void)
 }
 
 static void
+restart_often(struct fake_box *b, unsigned round)
+{
+	if (round % 3 == 2) {
+		usleep(20000);
+		fake_restart(b);
+	}
+}
+
+/** Each thread of a client waits at sockets of its own, and gets others while it does. */
+static void
+test_other_endpoints(void)
+{
+	struct run r = base(2, 12);
+
+	r.box.turns = true;
+	r.before = restart_often;
+	expect(&r, 4);
+}
+
+static void
 test_in_mid_round(void)
 {
 	struct run r = base(3, 300);
@@ -614,6 +634,7 @@ const struct unit_test unit_tests[] = {
 	{"twice in a row", test_twice},
 	{"while rejoining", test_while_rejoining},
 	{"with full windows", test_windows_full},
+	{"endpoints with other ports", test_other_endpoints},
 	{"in mid-round, often", test_in_mid_round},
 	{"formats, tables, ops", test_formats_tables_ops},
 	{"with 10 % loss", test_with_loss},

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -641,7 +642,41 @@ test_trains(void)
 	fake_stop(b);
 }
 
+/** Where there are no sockets any more a lane keeps those that it has: the number of a closed one may be another file's. */
+static void
+test_no_socket_left(void)
+{
+	struct fake_conf conf = {.workers = 1};
+	struct fake_box *b = fake_start(&conf);
+	struct pbox_client_conf cc = harness_conf(b, 0, 1);
+	struct pbox_client_transport_conf c = {.box = {.sin_family = AF_INET}, .mtu = 1500};
+	struct pbox_client_transport *t = NULL, *lane = NULL;
+	struct pbox_client_peer to;
+	const struct sockaddr_in *from = &c.box;
+	struct rlimit old, none;
+
+	c.box.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	c.box.sin_port = htons((uint16_t)atoi(strrchr(cc.box, ':') + 1));
+	to = (struct pbox_client_peer){.addr = c.box};
+	CU_ASSERT_EQUAL_FATAL(transport_udp.open(&t, &c, &err), 0);
+	send_some(t, &to); /* that gives it a port */
+	CU_ASSERT_EQUAL_FATAL(transport_udp.lane(t, &lane, &err), 0);
+	CU_ASSERT_EQUAL_FATAL(transport_udp.aim(lane, &from, 1, &err), 0);
+	getrlimit(RLIMIT_NOFILE, &old);
+	none = (struct rlimit){0, old.rlim_max};
+	setrlimit(RLIMIT_NOFILE, &none);
+	CU_ASSERT_NOT_EQUAL(transport_udp.aim(lane, &from, 1, &err), 0);
+	setrlimit(RLIMIT_NOFILE, &old);
+	send_some(lane, &to);
+	UNIT_EQ_U64(lane->tx_failed, 0);
+	CU_ASSERT(left_alone + left_as_train > 0);
+	transport_udp.close(lane);
+	transport_udp.close(t);
+	fake_stop(b);
+}
+
 const struct unit_test unit_tests[] = {
+	{"a lane without a new socket", test_no_socket_left},
 	{"registering", test_register},
 	{"names", test_names},
 	{"rounds from memory that stays", test_rounds},

@@ -60,8 +60,8 @@ struct telemetry_command {
 	void (*fn)(struct pbox_control *c, int n, char word[][PARAM_SIZE], struct rte_tel_data *d);
 	const char *help;
 };
-/* telemetry_box.c, telemetry_jobs.c, telemetry_work.c, telemetry_set.c: {NULL} is the last one */
+/* telemetry_box.c, telemetry_jobs.c, telemetry_work.c, telemetry_times.c, telemetry_set.c: {NULL} is the last one */
 extern const struct telemetry_command telemetry_box_commands[], telemetry_job_commands[],
-	telemetry_work_commands[], telemetry_set_commands[];
+	telemetry_work_commands[], telemetry_times_commands[], telemetry_set_commands[];
 
 #endif /* REPLY_H */

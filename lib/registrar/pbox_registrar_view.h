@@ -15,6 +15,7 @@
 
 #include <pbox_registrar.h>
 #include <pbox_why.h>
+#include <pbox_wire.h>
 #include <pbox_worker_stats.h>
 
 /** Jobs that exist, including those closing. */
@@ -136,5 +137,9 @@ struct pbox_member_work {
 };
 void pbox_registrar_view_worker_work(const struct pbox_registrar *r, const struct pbox_job *job,
 	unsigned worker, struct pbox_member_work *out);
+
+/** What a worker has measured of the boxes of the job (R16.8). False: nothing yet, or this box is not the first one. Control thread. */
+bool pbox_registrar_view_times(const struct pbox_registrar *r, const struct pbox_job *job,
+	unsigned worker, struct pbox_stats_msg *out);
 
 #endif /* PBOX_REGISTRAR_VIEW_H */

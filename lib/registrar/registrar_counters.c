@@ -20,6 +20,8 @@ const struct pbox_stat_def pbox_registrar_stat_defs[PBOX_RS_STATS] = {
 	COUNTER(PBOX_RS_RX_LEAVE, "rx_leave", "frames", "sessions ended by their worker"),
 	COUNTER(PBOX_RS_RX_WORK, "rx_work", "frames", "reports and questions of work by plan"),
 	COUNTER(PBOX_RS_RX_BOXES, "rx_boxes", "frames", "questions which boxes a job is at"),
+	COUNTER(PBOX_RS_RX_STATS, "rx_stats", "frames",
+		"what workers measured of the boxes of a job"),
 	COUNTER(PBOX_RS_RX_PING, "rx_ping", "frames", "pings of workers"),
 	COUNTER(PBOX_RS_DROP_SESSION_UNKNOWN, "drop_session_unknown", "frames",
 		"job or worker does not exist"),

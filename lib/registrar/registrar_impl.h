@@ -527,6 +527,7 @@ extern const struct registrar_part registrar_keep_part;
 extern const struct registrar_part registrar_open_part;
 extern const struct registrar_part registrar_table_part;
 extern const struct registrar_part registrar_boxes_part;
+extern const struct registrar_part registrar_times_part;
 extern const struct registrar_part registrar_requests_part;
 extern const struct registrar_part registrar_staging_part;
 extern const struct registrar_part registrar_view_part;

@@ -40,6 +40,7 @@ typedef void (*registrar_handler)(
 	X(open)            \
 	X(table)           \
 	X(boxes)           \
+	X(times)           \
 	X(requests)        \
 	X(staging)         \
 	X(view)            \

@@ -75,5 +75,5 @@ on_later(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *
 
 const struct registrar_part registrar_unsupported_part = {
 	.name = "later releases",
-	.types = {{on_later, PBOX_TASK}, {on_later, PBOX_STATS}},
+	.types = {{on_later, PBOX_TASK}},
 };

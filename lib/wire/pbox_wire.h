@@ -484,6 +484,24 @@ struct pbox_boxes_ok {
 size_t pbox_boxes_ok_encode(void *buf, size_t cap, const struct pbox_boxes_ok *m);
 int pbox_boxes_ok_decode(const void *buf, size_t len, struct pbox_boxes_ok *m);
 
+/** What a worker has measured of a box since it began: sums over rounds. */
+struct pbox_box_times {
+	uint32_t rounds;
+	double seconds, squares; /**< of a round's seconds, and of their squares */
+	double exposed;          /**< seconds after the last submission */
+};
+/** STATS: its times, of whole rounds and of each box. */
+struct pbox_stats_msg {
+	uint16_t boxes;
+	uint32_t rounds;
+	double seconds, squares;
+	struct pbox_box_times box[PBOX_MAX_BOXES];
+};
+#define PBOX_STATS_MOST 536 /**< bytes of its payload */
+
+size_t pbox_stats_encode(void *buf, size_t cap, const struct pbox_stats_msg *m);
+int pbox_stats_decode(const void *buf, size_t len, struct pbox_stats_msg *m);
+
 size_t pbox_error_encode(void *buf, size_t cap, const struct pbox_error_msg *m);
 int pbox_error_decode(const void *buf, size_t len, struct pbox_error_msg *m);
 

@@ -47,6 +47,8 @@ extern "C" {
 	X(PBOX_WORK_OK, 0x14, WORK_OK)       \
 	X(PBOX_BOXES, 0x17, BOXES)           \
 	X(PBOX_BOXES_OK, 0x18, BOXES_OK)     \
+	X(PBOX_STATS, 0x19, STATS)           \
+	X(PBOX_STATS_OK, 0x1A, STATS_OK)     \
 	X(PBOX_PUSH, 0x20, PUSH)             \
 	X(PBOX_PUSH_OK, 0x21, PUSH_OK)       \
 	X(PBOX_PULL, 0x22, PULL)             \
@@ -60,11 +62,9 @@ extern "C" {
 	X(PBOX_FETCH, 0x2B, FETCH)           \
 	X(PBOX_FETCHED, 0x2C, FETCHED)
 /** Numbers that are taken, for what a later release does (section 13): a box refuses requests by these names. */
-#define PBOX_TYPES_LATER(X)              \
-	X(PBOX_TASK, 0x15, TASK)         \
-	X(PBOX_TASK_OK, 0x16, TASK_OK)   \
-	X(PBOX_STATS, 0x19, STATS)       \
-	X(PBOX_STATS_OK, 0x1A, STATS_OK) \
+#define PBOX_TYPES_LATER(X)            \
+	X(PBOX_TASK, 0x15, TASK)       \
+	X(PBOX_TASK_OK, 0x16, TASK_OK) \
 	X(PBOX_MOVED, 0x2A, MOVED)
 enum pbox_type { PBOX_TYPES(PBOX_LIST_SYMBOL) PBOX_TYPES_LATER(PBOX_LIST_SYMBOL) };
 

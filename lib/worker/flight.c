@@ -124,7 +124,8 @@ flight_launch(struct ep *ep, struct frag *f, uint8_t type, bool overtakes)
 	fl->again = flight_is_push(fl) && table_pushes_again(w->table[f->table], f);
 	if (flight_is_push(fl) && !fl->again)
 		w->table[f->table]->discipline->push(f);
-	ep->in_flight++;
+	if (ep->in_flight++ == 0)
+		ep->busy.from = ep->lane->now;
 	ep->overtaking += overtakes;
 	flight_send(ep, fl, false, false);
 	return fl;
@@ -155,7 +156,8 @@ flight_land(struct ep *ep, struct flight *fl)
 	fl->prev = NULL;
 	fl->next = ep->free;
 	ep->free = fl;
-	ep->in_flight--;
+	if (--ep->in_flight == 0)
+		ep->busy.ns += ep->lane->now - ep->busy.from;
 	f->state = FRAG_IDLE;
 }
 

@@ -292,6 +292,13 @@ struct ready {
 	struct frag *first[256], *last[256];
 };
 
+/** What an endpoint has done in a round (times.c). */
+struct busy {
+	uint64_t from, ns;    /* since when frames are under way; how long they were before that */
+	uint64_t asked, held; /* ns from first transmissions to RESULTs; of these, at the box */
+	uint64_t answers, last; /* RESULTs; when the last one came */
+};
+
 struct ep {
 	struct session *s;
 	struct lane *lane; /* that it is of */
@@ -317,6 +324,7 @@ struct ep {
 	bool paused;         /* the time-outs of some flight have become long */
 	bool ece;            /* CE was seen: the next frame says so to the box */
 	bool limited;        /* something is ready, and the window is full */
+	struct busy busy;
 	struct ready ready;
 };
 

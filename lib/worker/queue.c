@@ -49,6 +49,8 @@ queue_unlink(struct pbox_worker *w, struct pbox_worker_op *op)
 	op->next = NULL;
 	*w->finished_tail = op;
 	w->finished_tail = &op->next;
+	if (w->ops == NULL)
+		times_ended(w);
 	if (op->code == 0)
 		w->count.operations_done++;
 }
@@ -198,6 +200,7 @@ pbox_worker_submit(struct pbox_worker *w, struct pbox_worker_op *op)
 	assert(t != NULL && op->kind <= PBOX_CLIENT_GIVE && op->code == 0 && !op->failing);
 	assert(op->nodes == 0 || (op_pushes(op) && op->nodes == nodes_of(w, t)));
 	op->next = NULL;
+	times_submitted(w);
 	op->order = w->next_order;
 	/* contributions must not fill the window before INIT has been sent; pulls have no place in the order */
 	w->next_order += op_pushes(op) ? op->n : op->kind != PBOX_CLIENT_PULL;

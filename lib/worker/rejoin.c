@@ -50,6 +50,7 @@ rejoin_begin(struct session *s, enum rejoin_cause cause)
 	}
 	r->cause = cause;
 	r->joining = true;
+	s->w->times.spoiled = true;
 }
 
 bool

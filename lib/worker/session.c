@@ -318,6 +318,8 @@ session_after(struct session *s, const struct lane *l, uint64_t drained)
 	}
 	if (l->number > 0)
 		return;
+	if (s->index == 0)
+		times_tick(s->w);
 	request_tick(s);
 	keep_alive(s);
 }

@@ -280,6 +280,10 @@ on_result(struct pbox_worker_table *t, struct ep *ep, struct flight *fl, const s
 	retained_result(t, f, h, zero ? NULL : r->payload);
 	ep->lane->count.useful_rx_bytes += bytes;
 	ep->lane->count.held_ns_sum += h->held * NS_PER_US;
+	ep->busy.asked += ep->lane->now - fl->first_ns;
+	ep->busy.held += h->held * NS_PER_US;
+	ep->busy.answers++;
+	ep->busy.last = ep->lane->now;
 	ep->lane->count.contributors = h->aux;
 	ep->lane->count.samples = h->weight;
 	ep->lane->count.partial_results += fl->type == PBOX_PUSHPULL && h->aux < w->slots;

@@ -16,11 +16,12 @@
  *     join.c refusal.c path.c           how a session begins: handshake, refusals, path MTU
  *     rejoin.c restore.c                failover: a new session after a restart of the box
  *     declare.c pager.c map.c table.c chunks.c  DECLARE and MAP, the first time and after a restart of the box
- *     request.c           control requests and their repetition
  *     lane.c              lanes: endpoints that a thread drives by itself
  *     queue.c transfer.c loss_recovery.c flight.c timer.c window.c  operations to fragments to frames to answers, loss
  *                         recovery, congestion window (flow.h)
  *     next_round.c        the round of a table's next push
+ *     times.c             how long each box takes (times.h)
+ *     request.c           control requests and their repetition
  *     nodes.c             which nodes of the tree over the job's slots this worker brings
  *     worker_rounds.c worker_clock.c    the discipline of a table (worker_discipline.h): versions, answers, losses
  *     half.c              elements of 16 bits
@@ -43,6 +44,7 @@
 #include <pbox_wire.h>
 
 #include "flow.h"
+#include "times.h"
 #include "pbox_worker.h"
 
 /* ---- link.c: frames in datagrams ------------------------------------------------------------ */
@@ -624,6 +626,7 @@ struct pbox_worker {
 	struct pbox_worker_request *answered, **answered_tail;
 	uint64_t next_order;
 	struct pbox_client_stats count;
+	struct times times;
 	bool failed; /* the session is lost for good, ... */
 	bool ended;  /* ... and so have all operations */
 	bool shut;   /* closing: all operations have been failed */

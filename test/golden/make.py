@@ -236,6 +236,8 @@ def malformed_frames(s):
     bad("boxes_ok of a box beyond them", 0x18, proto.BoxesOk(2, 1, 8192, 1500, "0.1.0", two).pack())
     bad("boxes_ok of no box", 0x18, proto.BoxesOk(0, 1, 8192, 1500, "0.1.0").pack())
     bad("boxes_ok out of order", 0x18, proto.BoxesOk(0, 1, 8192, 1500, "0.1.0", two).pack()[:-8] + bytes(8))
+    bad("stats of no box", 0x19, proto.Stats().pack())
+    bad("stats of 17 boxes", 0x19, proto.Stats(boxes=[[1, 0.5, 0.25, 0.0]] * 17).pack())
     bad("status_ok beyond its workers", 0x0C, proto.StatusOk(1, 1, 1, 0, 0, "",
                                                             [proto.Member()]).pack())
 
@@ -340,6 +342,8 @@ def boxes_frames(s):
     s.add("boxes", "R16.4", header("BOXES", chunk=96))
     s.control("boxes_ok", "R16.4", proto.BoxesOk(1, 4, 8192, 9000, "0.1.0", [
         ["10.0.0.1", 7269], ["10.0.0.2", 7269], ["192.168.7.9", 7269]]))
+    s.control("stats", "R16.8", proto.Stats(20, 6.5, 2.125, [[20, 5.0, 1.25, 0.5], [0, 0.0, 0.0, 0.0], [19, 4.0, 1.0, 1e-3]]))
+    s.add("stats_ok", "R16.8", header("STATS_OK", chunk=97))
     s.control("mapped over two boxes", "R16.5", proto.Mapped(0, 2, 0, 512, 0, [
         proto.Chunk(0, 3, 512, 9, [[0, 0, 512]]), proto.Chunk(1, 0x0100, 512, 0, [[512, 0, 512]])]))
 

@@ -39,7 +39,7 @@ TYPES = {
     0x15: "TASK", 0x16: "TASK_OK",
     0x19: "STATS", 0x1A: "STATS_OK", 0x2A: "MOVED",
 }
-LATER_TYPES = {"TASK", "TASK_OK", "STATS", "STATS_OK", "MOVED"}
+LATER_TYPES = {"TASK", "TASK_OK", "MOVED"}
 TYPE = {name: number for number, name in TYPES.items()}
 FIRST_DATA_TYPE = 0x20
 
@@ -712,6 +712,27 @@ class BoxesOk:
 
 
 @dataclass
+class Stats:
+    """R16.8."""
+    TYPE: ClassVar[int] = 0x19
+    rounds: int = 0
+    seconds: float = 0.0
+    squares: float = 0.0
+    boxes: list = field(default_factory=list)  # of [rounds, seconds, squares, exposed]
+
+    def pack(self):
+        return struct.pack("<H2xIdd", len(self.boxes), self.rounds, self.seconds, self.squares) + b"".join(
+            struct.pack("<I4xddd", *box) for box in self.boxes)
+
+    @classmethod
+    def unpack(cls, data):
+        r = _Reader(data)
+        n, rounds, seconds, squares = r.get("H2xIdd")
+        _malformed_if(not 1 <= n <= MAX_BOXES, "boxes")
+        return cls(rounds, seconds, squares, [list(r.get("I4xddd")) for _ in range(n)])
+
+
+@dataclass
 class Error:
     TYPE: ClassVar[int] = 0x0F
     code: int = 0
@@ -742,7 +763,7 @@ class Error:
 
 
 MESSAGES = {m.TYPE: m for m in (Hello, Retry, Join, Welcome, Declare, Declared, Map, Mapped,
-                                NotReady, Set, Status, StatusOk, Work, WorkOk, BoxesOk, Error)}
+                                NotReady, Set, Status, StatusOk, Work, WorkOk, BoxesOk, Stats, Error)}
 
 
 # ---- chunks ---------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 
 /* A box of a job at several boxes (section 16). */
 
+#include <math.h>
 #include <string.h>
 
 #include "fixture.h"
@@ -291,7 +292,64 @@ test_an_earlier_run(void)
 	fx_end();
 }
 
+static uint8_t
+tell(const struct pbox_stats_msg *m)
+{
+	uint8_t payload[PBOX_STATS_MOST];
+
+	return fx_control(
+		&w[0], PBOX_STATS, payload, pbox_stats_encode(payload, sizeof(payload), m))
+		->hdr.type;
+}
+
+/* R16.8: the first box keeps the latest word of each worker; what is no sum of seconds changes nothing. */
+static void
+test_times(void)
+{
+	struct pbox_stats_msg m = {.boxes = 3,
+				      .rounds = 20,
+				      .seconds = 2.5,
+				      .squares = 0.5,
+				      .box = {{20, 1.5, 0.25, 0.125}, {20, 1, 0.1, 0}, {0}}},
+			      got;
+	const struct pbox_job *job;
+	const double bad[] = {NAN, INFINITY, -1};
+
+	begin(0);
+	w[0] = worker(0, 0);
+	CU_ASSERT_TRUE_FATAL(fx_try_join(&w[0]));
+	job = pbox_registrar_job(fx.registrar, 0);
+	CU_ASSERT_FALSE(pbox_registrar_view_times(fx.registrar, job, 0, &got));
+	CU_ASSERT_EQUAL(tell(&m), PBOX_STATS_OK);
+	CU_ASSERT_TRUE(pbox_registrar_view_times(fx.registrar, job, 0, &got));
+	CU_ASSERT(memcmp(&m, &got, sizeof(m)) == 0);
+	CU_ASSERT_FALSE(pbox_registrar_view_times(fx.registrar, job, 1, &got));
+	for (unsigned i = 0; i < 3; i++) {
+		struct pbox_stats_msg wrong = m;
+
+		wrong.box[2].exposed = bad[i];
+		CU_ASSERT_EQUAL(tell(&wrong), PBOX_ERROR);
+		UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+		wrong = m;
+		wrong.squares = bad[i];
+		CU_ASSERT_EQUAL(tell(&wrong), PBOX_ERROR);
+		wrong = m;
+		wrong.boxes = (uint16_t)(i == 0 ? 2 : 4);
+		CU_ASSERT_EQUAL(tell(&wrong), PBOX_ERROR);
+	}
+	CU_ASSERT_TRUE(pbox_registrar_view_times(fx.registrar, job, 0, &got));
+	CU_ASSERT(memcmp(&m, &got, sizeof(m)) == 0);
+	fx_end();
+	begin(1);
+	w[0] = worker(0, 7);
+	CU_ASSERT_TRUE_FATAL(fx_try_join(&w[0]));
+	CU_ASSERT_EQUAL(tell(&m), PBOX_ERROR);
+	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+	fx_end();
+}
+
 const struct unit_test unit_tests[] = {
+	{"times of boxes", test_times},
 	{"who may join", test_who_may_join},
 	{"the list", test_the_list},
 	{"each box has its part", test_parts},

@@ -461,7 +461,31 @@ check_boxes_ok(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t c
 	return (int)pbox_boxes_ok_encode(out, cap, &m);
 }
 
+static int
+check_stats(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t cap)
+{
+	struct pbox_stats_msg m;
+	json_t *list = json_object_get(p, "boxes");
+
+	if (pbox_stats_decode(buf, len, &m) != 0)
+		return -1;
+	N(rounds);
+	check_real(p, "seconds", m.seconds);
+	check_real(p, "squares", m.squares);
+	UNIT_EQ_U64(json_array_size(list), m.boxes);
+	for (unsigned i = 0; i < m.boxes; i++) {
+		json_t *box = json_array_get(list, i);
+		const double got[] = {
+			m.box[i].rounds, m.box[i].seconds, m.box[i].squares, m.box[i].exposed};
+
+		for (unsigned k = 0; k < 4; k++)
+			CU_ASSERT(json_number_value(json_array_get(box, k)) == got[k]);
+	}
+	return (int)pbox_stats_encode(out, cap, &m);
+}
+
 static const checker checkers[PBOX_FIRST_DATA_TYPE] = {
+	[PBOX_STATS] = check_stats,
 	[PBOX_WORK] = check_work,
 	[PBOX_WORK_OK] = check_work_ok,
 	[PBOX_BOXES_OK] = check_boxes_ok,

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 the PBox authors
+ */
+
+/* What workers measure of the boxes of their job (STATS, R16.8): kept for who decides which box is slow. */
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "registrar_impl.h"
+
+struct job_times {
+	struct pbox_stats_msg *of; /* of each worker; NULL: none has said anything */
+};
+
+static struct job_times *
+times_of(const struct pbox_job *job)
+{
+	return registrar_job_state(job, PART_times);
+}
+
+static bool
+is_sum(double x)
+{
+	return isfinite(x) && x >= 0;
+}
+
+static bool
+are_sums(const struct pbox_stats_msg *m)
+{
+	bool good = is_sum(m->seconds) && is_sum(m->squares);
+
+	for (unsigned i = 0; i < m->boxes; i++)
+		good &= is_sum(m->box[i].seconds) && is_sum(m->box[i].squares) &&
+			is_sum(m->box[i].exposed);
+	return good;
+}
+
+static size_t
+heap_of_times(const struct pbox_job *job)
+{
+	return job->workers * sizeof(struct pbox_stats_msg);
+}
+
+static bool
+have_room(struct pbox_job *job)
+{
+	struct job_times *k = times_of(job);
+
+	if (k->of != NULL)
+		return true;
+	if (!pbox_job_charge(job, heap_of_times(job)))
+		return false;
+	k->of = calloc(job->workers, sizeof(*k->of));
+	if (k->of == NULL)
+		pbox_job_refund(job, heap_of_times(job));
+	return k->of != NULL;
+}
+
+static void
+on_box_times(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
+{
+	const struct pbox_registrar_boxes *b = &r->conf.boxes;
+	struct pbox_stats_msg m;
+
+	if (b->boxes < 2) {
+		count_control(r, PBOX_RS_DROP_TYPE);
+		registrar_unsupported(r, f, pbox_type_name(f->hdr.type));
+		return;
+	}
+	if (pbox_stats_decode(f->payload, f->hdr.length, &m) != 0) {
+		count_control(r, PBOX_RS_DROP_MALFORMED);
+		return;
+	}
+	count_control(r, PBOX_RS_RX_STATS);
+	if (b->box != 0) {
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, b->box,
+			"STATS are for the first of a job's boxes, and this is number %u",
+			b->box + 1);
+		return;
+	}
+	if (m.boxes != b->boxes || !are_sums(&m)) {
+		registrar_refuse(r, f, PBOX_E_BAD_REQUEST, m.boxes,
+			"STATS of %u boxes, of which there are %u, or with a sum that is no sum of seconds",
+			m.boxes, b->boxes);
+		return;
+	}
+	if (!have_room(job)) {
+		registrar_refuse(r, f, PBOX_E_NO_MEMORY, 0,
+			"no memory for the times of the boxes of job '%s'", job->name);
+		return;
+	}
+	times_of(job)->of[f->hdr.worker] = m;
+	registrar_reply(r, f, PBOX_STATS_OK, 0);
+}
+
+bool
+pbox_registrar_view_times(const struct pbox_registrar *r, const struct pbox_job *job,
+	unsigned worker, struct pbox_stats_msg *out)
+{
+	const struct job_times *k = times_of(job);
+
+	(void)r;
+	if (k->of == NULL || worker >= job->workers || k->of[worker].boxes == 0)
+		return false;
+	*out = k->of[worker];
+	return true;
+}
+
+static void
+times_job_end(struct pbox_registrar *r, struct pbox_job *job)
+{
+	(void)r;
+	free(times_of(job)->of);
+	times_of(job)->of = NULL;
+}
+
+const struct registrar_part registrar_times_part = {
+	.name = "times of boxes",
+	.types = {{on_box_times, PBOX_STATS}},
+	.job_end = times_job_end,
+	.job_state = sizeof(struct job_times),
+};

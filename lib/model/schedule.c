@@ -96,7 +96,8 @@ schedule_prepare(struct pbox_schedule *s, enum pbox_optimiser kind, const struct
 	if (ret != 0 || *repeated)
 		return ret;
 	if (pbox_serial_diff(m->from_round, finished->highest) <= 0)
-		return schedule_refuse(err, PBOX_E_SET_LATE, m, "that round is already finished");
+		return schedule_refuse(err, PBOX_E_SET_LATE, m,
+			"that round is already finished: set it for a later one. A worker that goes on from its checkpoint leaves it out, as what it had set holds");
 	/* the first entry is what holds without a SET, from no round */
 	if (count > 1 && pbox_serial_diff(m->from_round, from_of(last)) < 0)
 		return schedule_refuse(

@@ -231,6 +231,8 @@ client_resolve_one(struct sockaddr_in *at, const char *box, struct pbox_client_e
 static int
 client_resolve(struct pbox_client *c, const char *list, struct pbox_client_error *err)
 {
+	const char *all = list;
+
 	while (c->n_boxes < PBOX_WORKER_BOXES) {
 		size_t len;
 		char one[300];
@@ -241,6 +243,10 @@ client_resolve(struct pbox_client *c, const char *list, struct pbox_client_error
 		snprintf(one, sizeof(one), "%.*s", (int)(len < 299 ? len : 299), list);
 		while (one[0] != 0 && one[strlen(one) - 1] == ' ')
 			one[strlen(one) - 1] = 0;
+		if (one[0] == 0 && (c->n_boxes > 0 || list[len] == ','))
+			return pbox_client_fail(err, PBOX_C_INVALID,
+				"box '%.200s' has nothing before or after a comma: write one comma between two addresses",
+				all);
 		rc = client_resolve_one(&c->boxes[c->n_boxes], one, err);
 		if (rc != 0)
 			return rc;

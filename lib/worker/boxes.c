@@ -154,7 +154,7 @@ boxes_alike(const struct session *s, const struct pbox_boxes_ok *m, char *why, s
 			first->name, s->name);
 	else if (m->cores != f->cores)
 		pbox_text_add(why, cap,
-			"the box at %s has %u data cores, and that at %s has %u: the boxes of a job have the same number",
+			"the box at %s has %u data cores, and that at %s has %u: give both the same number of lcores (-l)",
 			s->name, m->cores, first->name, f->cores);
 	else if (m->chunk_elements != f->chunk_elements)
 		pbox_text_add(why, cap,

@@ -175,9 +175,13 @@ static int
 declare_refused(struct session *s, struct declaring *g, const struct page *p)
 {
 	struct pbox_client_error *err = &g->d->err;
-	int rc = pbox_worker_result(&p->request, g->mapping ? PBOX_MAPPED : PBOX_DECLARED,
-		g->mapping ? "mapping" : "declaring", &s->w->fatal, err);
+	const char *at = s->w->boxes > 1 ? " at " : "", *box = s->w->boxes > 1 ? s->name : "";
+	char what[80];
+	int rc;
 
+	snprintf(what, sizeof(what), "%s%s%s", g->mapping ? "mapping" : "declaring", at, box);
+	rc = pbox_worker_result(
+		&p->request, g->mapping ? PBOX_MAPPED : PBOX_DECLARED, what, &s->w->fatal, err);
 	if (rc != PBOX_C_RUNNING)
 		return rc;
 	g->d->running = *err;

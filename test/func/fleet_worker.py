@@ -4,7 +4,7 @@
 """A worker for test/func/fleet: rounds of an all-reduce, or of an optimiser on the box, with numbers whose sums depend on
 their order. Prints `round N` lines, and at the end `digest SHA256` of all results.
 
-usage: fleet_worker.py BOX SECRET WORKER WORKERS [--mode MODE] [--rounds N] [--pause SECONDS] [--more KEY=VALUE]"""
+usage: fleet_worker.py BOX SECRET WORKER WORKERS [--mode MODE] [--rounds N] [--pause SECONDS] [--threads N] ..."""
 
 import argparse
 import array
@@ -34,13 +34,15 @@ def main():
     p.add_argument("--pause", type=float, default=0)
     p.add_argument("--policy", default="wait")
     p.add_argument("--discipline", default="rounds")
+    p.add_argument("--threads", type=int)
+    p.add_argument("--large", type=int, help="elements of one more tensor, which some box must refuse")
     p.add_argument("--join-timeout", type=float, default=60)
     a = p.parse_args()
     digest = hashlib.sha256()
-    tensors = [(f"t{i}", n) for i, n in enumerate(SIZES)]
+    tensors = [(f"t{i}", n) for i, n in enumerate(SIZES)] + ([("large", a.large)] if a.large else [])
     try:
         c = pbox.Client(a.box, "test", a.secret, a.worker, a.workers, timeout=200, policy=a.policy,
-                        join_timeout=a.join_timeout)
+                        join_timeout=a.join_timeout, threads=a.threads)
         if a.discipline == "clock":
             c.declare(tensors, mode="optimiser", optimiser="add", op="sum", discipline="clock")
         if a.mode == "allreduce":

@@ -59,6 +59,13 @@ add_pieces(struct sim_job *j, unsigned table, struct sim_fragment *f,
 	}
 }
 
+/* Which placement it is: each incarnation of the box has one, for each run. */
+static uint32_t
+map_of(struct sim *s, unsigned job)
+{
+	return s->box->incarnation ^ (uint32_t)sim_part(s, job)->run * 0x9E3779B1u;
+}
+
 /* R16.5: a box says which of the others has a chunk, and where it has its own ones. */
 static unsigned
 owner_of(const struct sim *s, unsigned job, const struct pbox_chunk_entry *e)
@@ -88,7 +95,7 @@ add_fragments(struct sim *s, unsigned job, const struct pbox_chunk_entry *e, uin
 			.frag = (uint16_t)i,
 			.box = (uint8_t)box,
 			.endpoint = e->endpoint % PLACES,
-			.map_of = box == s->box->number ? s->box->incarnation : 0,
+			.map_of = box == s->box->number ? map_of(s, job) : 0,
 			.group = t->tensor[e->segment[0].tensor].group,
 			.table = (uint8_t)table,
 			.published = s->sc.job[job].first_round,
@@ -113,18 +120,17 @@ compare(struct sim *s, unsigned job, const struct pbox_chunk_entry *e, uint32_t 
 	bool own = box == s->box->number;
 
 	/* after a restart the box may place them again (R10.3) */
-	for (uint32_t i = 0; own && f != NULL && f->map_of != s->box->incarnation && i < frags;
-		i++) {
+	for (uint32_t i = 0; own && f != NULL && f->map_of != map_of(s, job) && i < frags; i++) {
 		struct sim_fragment *g = sim_find(j, e->chunk_id, i);
 
 		if (g == NULL)
 			break;
 		g->endpoint = (uint16_t)endpoint;
 		if (i > 0)
-			g->map_of = s->box->incarnation;
+			g->map_of = map_of(s, job);
 	}
 	if (own && f != NULL)
-		f->map_of = s->box->incarnation;
+		f->map_of = map_of(s, job);
 	if (f != NULL && f->box != box)
 		sim_fail(s, "box %u says that chunk %x is at box %u, and others that it is at %u",
 			s->box->number, e->chunk_id, box, f->box);

@@ -278,7 +278,7 @@ struct sim_fragment {
 		uint16_t taken;
 	} asked[SIM_WORKERS]; /* by process */
 	uint32_t published;   /* latest version that the box answered with */
-	uint32_t map_of;      /* incarnation that named the endpoint */
+	uint32_t map_of;      /* incarnation and run that named the endpoint (map.c) */
 	/* restarts of the box (restart.c) */
 	uint32_t restored_in; /* incarnation */
 	struct {

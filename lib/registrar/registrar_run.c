@@ -293,8 +293,13 @@ static void
 another_box(struct pbox_registrar *r, const struct registrar_join *q)
 {
 	struct pbox_job *job = q->job;
-	int w = registrar_living(r, job, PBOX_NO_WORKER, true);
+	int w;
 
+	/* this worker is in it no more, and may be the one that has the map */
+	for (unsigned i = 0; i < job->workers; i++)
+		if (registrar_has_session(job, i) && job->member[i].nonce == q->m.nonce)
+			registrar_end_session(r, job, i);
+	w = registrar_living(r, job, PBOX_NO_WORKER, true);
 	if (w == REGISTRAR_NOBODY)
 		make_way(r, q);
 	else if (w == REGISTRAR_ASKING)

@@ -156,7 +156,6 @@ declare_finish(struct session *s, struct declaring *g)
 	struct pbox_client_error *err = &g->d->err;
 	int rc;
 
-	g->mapped = s->number; /* of all boxes */
 	rc = table_layout(g->t, &g->map, (uint32_t)g->pages.cap, err);
 	if (rc == 0)
 		rc = g->t->discipline->begin(s, g->t, g->d->what->first_round, err);
@@ -256,6 +255,8 @@ proceed(struct session *s, struct declaring *g)
 		g->d->running.code = 0;
 		g->d->running_ns = 0;
 		g->mapping = g->d->asks_map = true;
+		/* a box may have given it, and its session may end before the others have */
+		g->mapped = s->number;
 		if (g->box > 0)
 			return declare_at(s->w, g, 0);
 		pager_reset(&g->pages);

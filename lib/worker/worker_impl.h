@@ -311,7 +311,7 @@ struct declaring {
 	unsigned box;             /* that is asked now: one after the other */
 	struct map_seen agreed;   /* chunks of its map that are as the first box has them */
 	uint64_t again_ns, again; /* after RUNNING: when, and the pause after that */
-	uint64_t mapped;          /* the run in which it has had the map already; 0: none */
+	uint64_t mapped;          /* the run in which it has asked for the map already; 0: none */
 	bool mapping;
 };
 void declare_tick(struct session *s);

@@ -230,6 +230,22 @@ test_a_later_run(void)
 	CU_ASSERT_FALSE(fx_try_join(&w[0]));
 	UNIT_EQ_U64(fx_error(), PBOX_E_RUN_ENDED);
 	fx_end();
+	/* who had a map before the first box was started again, and had no round yet, is of the later one itself */
+	begin(1);
+	two_mapped(7);
+	for (unsigned i = 0; i < 2; i++) {
+		struct pbox_join m;
+
+		fx_hello(&w[i]);
+		m = fx_join_message(&w[i]);
+		m.number = 9;
+		CU_ASSERT_EQUAL(fx_join_with(&w[i], &m, "key")->hdr.type, PBOX_ERROR);
+		UNIT_EQ_U64(fx_error(), PBOX_E_WORKER_TAKEN);
+		CU_ASSERT_EQUAL(fx_control(&w[i], PBOX_PING, NULL, 0)->hdr.type, PBOX_ERROR);
+	}
+	fx_mail();
+	CU_ASSERT_TRUE(asks(true));
+	fx_end();
 	/* nobody has a map: at once */
 	begin(1);
 	w[0] = worker(0, 7);

@@ -6,13 +6,16 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <string.h>
 
 #include <pbox_slots.h>
 
 #include "client_impl.h"
 
-#define AGAIN_MOST 100                                     /* ms */
-#define WORK_LEAST offsetof(struct pbox_client_work, keep) /* of programs built before that */
+#define AGAIN_MOST     100                                     /* ms */
+#define WORK_LEAST     offsetof(struct pbox_client_work, keep) /* of programs built before that */
+#define WORK_KEEPS     offsetof(struct pbox_client_work, newcomer)
+#define NEWCOMER_AGAIN (10 * NS_PER_MS)
 
 struct own_cmd {
 	struct cmd cmd;
@@ -63,6 +66,17 @@ claim_nodes(const struct pbox_client *c, struct pbox_work_ask *m)
 			node[i].first, (uint16_t)pbox_node_end(node[i], slots)};
 }
 
+static void
+work_pause(struct pbox_client *c, uint64_t ns)
+{
+	uint64_t until = client_clock_ns() + ns;
+
+	pthread_mutex_lock(&c->lock);
+	while (!c->closing && client_sleep(c, until))
+		;
+	pthread_mutex_unlock(&c->lock);
+}
+
 /* Ask, and unless it is only a report (@p once) until the box knows. */
 static int
 work_ask(struct pbox_client *c, const struct pbox_work_ask *m, bool once, struct pbox_work_ok *ok,
@@ -72,7 +86,6 @@ work_ask(struct pbox_client *c, const struct pbox_work_ask *m, bool once, struct
 	size_t len = pbox_work_ask_encode(buf, sizeof(buf), m), got;
 
 	for (;;) {
-		uint64_t until;
 		int rc = request_call(c, PBOX_WORK, PBOX_WORK_OK, buf, len, answer, sizeof(answer),
 			&got, "WORK", deadline, err);
 
@@ -88,26 +101,34 @@ work_ask(struct pbox_client *c, const struct pbox_work_ask *m, bool once, struct
 		if (client_clock_ns() >= deadline)
 			return pbox_client_fail(err, PBOX_C_DEADLINE,
 				"WORK: owners of slots are still changing: does every worker live?");
-		until = client_clock_ns() +
-			(ok->again_ms < AGAIN_MOST ? ok->again_ms : AGAIN_MOST) * NS_PER_MS;
-		pthread_mutex_lock(&c->lock);
-		while (!c->closing && client_sleep(c, until))
-			;
-		pthread_mutex_unlock(&c->lock);
+		work_pause(c, (ok->again_ms < AGAIN_MOST ? ok->again_ms : AGAIN_MOST) * NS_PER_MS);
 	}
 }
 
 static bool
 reports_only(const struct pbox_client_work *w)
 {
-	return w->size >= sizeof(*w) && w->keep != 0;
+	return w->size >= WORK_KEEPS && w->keep != 0;
 }
 
-static int
-work_call(struct pbox_client *c, struct table *t, struct pbox_client_work *w, uint64_t deadline,
-	struct pbox_client_error *err)
+/** How far round a is after b (R6.1). */
+static int32_t
+rounds_after(uint32_t a, uint32_t b)
 {
-	struct pbox_work_ask m = {.table = t->info.number,
+	return (int32_t)(a - b);
+}
+
+static bool
+asks_newcomer(const struct pbox_client_work *w, enum pbox_client_newcomer what)
+{
+	return w->size >= sizeof(*w) && w->newcomer == what;
+}
+
+static void
+work_fill(struct pbox_client *c, struct table *t, const struct pbox_client_work *w,
+	struct pbox_work_ask *m)
+{
+	*m = (struct pbox_work_ask){.table = t->info.number,
 		.round = w->round != 0 ? w->round : client_next_round(c, t),
 		.slots = (uint16_t)w->slots,
 		.fits = UINT32_MAX,
@@ -119,23 +140,42 @@ work_call(struct pbox_client *c, struct table *t, struct pbox_client_work *w, ui
 		.seed = w->samples != 0 ? w->seed & PBOX_WORK_NONE : PBOX_WORK_NONE,
 		.samples = w->samples != 0 ? w->samples : PBOX_WORK_NONE,
 		.batch = w->batch};
-	struct pbox_work_ok ok;
-	struct own_cmd own = {.cmd = {.run = own_run}, .ok = &ok};
-	int rc;
+	if (w->size >= sizeof(*w))
+		m->group = (uint16_t)w->group;
+	m->edition = w->edition;
+	if (asks_newcomer(w, PBOX_CLIENT_LOOK))
+		m->trained = PBOX_WORK_UNKNOWN;
+	if (w->size >= sizeof(*w) && w->newcomer != PBOX_CLIENT_IN_JOB) {
+		m->slots = 0;
+		return;
+	}
+	claim_nodes(c, m);
+	m->payloads = m->ranges < m->slots ? m->ranges : m->slots;
+	if (m->slots == 0)
+		m->payloads = 0;
+}
 
-	claim_nodes(c, &m);
-	m.payloads = m.ranges < m.slots ? m.ranges : m.slots;
-	if (m.slots == 0)
-		m.payloads = 0;
-	m.edition = w->edition;
-	rc = work_ask(c, &m, reports_only(w), &ok, deadline, err);
-	if (rc != 0 || ok.again_ms != 0)
-		return rc;
-	w->plan = ok.plan;
-	w->members = ok.members;
-	w->leads = ok.leads;
-	if (reports_only(w))
-		return 0;
+static void
+work_told(struct pbox_client_work *w, const struct pbox_work_ok *ok)
+{
+	w->plan = ok->plan;
+	w->members = ok->members;
+	w->leads = ok->leads;
+	if (w->size < sizeof(*w))
+		return;
+	w->now = ok->now;
+	w->now_trained = ok->trained;
+	memcpy(w->hyper, ok->hyper, sizeof(w->hyper));
+	if (w->newcomer == PBOX_CLIENT_LOOK)
+		w->nodes = ok->ranges;
+}
+
+static int
+work_own(struct pbox_client *c, const struct table *t, struct pbox_client_work *w,
+	const struct pbox_work_ok *ok, struct pbox_client_error *err)
+{
+	struct own_cmd own = {.cmd = {.run = own_run}, .ok = ok};
+
 	cmd_call(c, &own.cmd);
 	if (own.rc == -EBUSY)
 		return pbox_client_fail(err, PBOX_C_INVALID,
@@ -143,14 +183,109 @@ work_call(struct pbox_client *c, struct table *t, struct pbox_client_work *w, ui
 	if (own.rc != 0)
 		return pbox_client_fail(err, PBOX_C_REFUSED,
 			"the box gives this worker slots that the job does not have, or too many pieces");
-	w->edition = ok.edition;
+	w->edition = ok->edition;
 	w->nodes = pbox_worker_table_nodes(c->w, t->t);
-	w->next_from = ok.next_from;
-	w->next_ranges = ok.next_ranges;
-	for (unsigned i = 0; i < ok.next_ranges; i++)
-		w->next[i] = (struct pbox_client_node){ok.next_range[i].first,
-			(uint16_t)(ok.next_range[i].end - ok.next_range[i].first)};
+	w->next_from = ok->next_from;
+	w->next_ranges = ok->next_ranges;
+	for (unsigned i = 0; i < ok->next_ranges; i++)
+		w->next[i] = (struct pbox_client_node){ok->next_range[i].first,
+			(uint16_t)(ok->next_range[i].end - ok->next_range[i].first)};
 	return 0;
+}
+
+struct begin_cmd {
+	struct cmd cmd;
+	struct pbox_worker_table *t;
+	uint32_t round;
+	int rc;
+};
+
+static void
+begin_at_run(struct pbox_client *c, struct cmd *cmd)
+{
+	struct begin_cmd *b = (struct begin_cmd *)cmd;
+
+	b->rc = pbox_worker_begin_at(c->w, b->t, b->round);
+}
+
+/** The first round in which it has slots, by what the box says about a round that is not over; 0: it is not known yet. Then
+ * the ranges of @p ok are those of that round. */
+static uint32_t
+first_with_slots(uint32_t round, struct pbox_work_ok *ok)
+{
+	if (ok->ranges > 0)
+		return round;
+	if (ok->next_from == 0 || ok->next_ranges == 0)
+		return 0;
+	round = ok->next_from;
+	ok->ranges = ok->next_ranges;
+	memcpy(ok->range, ok->next_range, sizeof(ok->range));
+	ok->plan = ok->next_plan;
+	ok->next_plan = ok->next_from = ok->next_ranges = 0;
+	return round;
+}
+
+/** R15.7a: slots, and the round from which on it has them. */
+static int
+newcomer_begin(struct pbox_client *c, struct table *t, struct pbox_client_work *w,
+	uint64_t deadline, struct pbox_client_error *err)
+{
+	struct begin_cmd begin = {.cmd = {.run = begin_at_run}, .t = t->t};
+	struct pbox_work_ask m;
+	struct pbox_work_ok ok;
+
+	work_fill(c, t, w, &m);
+	for (;;) {
+		int rc = work_ask(c, &m, false, &ok, deadline, err);
+		uint32_t first;
+
+		if (rc != 0)
+			return rc;
+		work_told(w, &ok);
+		if (rounds_after(ok.now, m.round) > 0) {
+			m.trained += ok.now - m.round;
+			m.round = ok.now;
+			continue;
+		}
+		first = first_with_slots(m.round, &ok);
+		if (first != 0 && rounds_after(ok.now + 1, first) >= 0) {
+			begin.round = first;
+			break;
+		}
+		if (client_clock_ns() >= deadline)
+			return pbox_client_fail(err, PBOX_C_DEADLINE,
+				"WORK: the job goes on with round %u, and has no slots for this worker yet: do the others end their rounds?",
+				ok.now);
+		work_pause(c, NEWCOMER_AGAIN);
+	}
+	cmd_call(c, &begin.cmd);
+	if (begin.rc != 0)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"this worker has pushed, or an operation is unfinished: it is no newcomer");
+	w->trained = m.trained + begin.round - m.round;
+	w->round = begin.round;
+	w->plan = ok.plan;
+	return work_own(c, t, w, &ok, err);
+}
+
+static int
+work_call(struct pbox_client *c, struct table *t, struct pbox_client_work *w, uint64_t deadline,
+	struct pbox_client_error *err)
+{
+	struct pbox_work_ask m;
+	struct pbox_work_ok ok;
+	int rc;
+
+	if (asks_newcomer(w, PBOX_CLIENT_BEGIN))
+		return newcomer_begin(c, t, w, deadline, err);
+	work_fill(c, t, w, &m);
+	rc = work_ask(c, &m, reports_only(w), &ok, deadline, err);
+	if (rc != 0 || ok.again_ms != 0)
+		return rc;
+	work_told(w, &ok);
+	if (reports_only(w) || asks_newcomer(w, PBOX_CLIENT_LOOK))
+		return 0;
+	return work_own(c, t, w, &ok, err);
 }
 
 int

@@ -151,7 +151,8 @@ struct pbox_job {
 	uint64_t begun_ns; /**< when it was created: no two jobs of a box have the same */
 	uint64_t begun_listened_ns; /**< and on the clock of leases */
 	uint16_t window;            /**< granted to each worker and endpoint */
-	uint8_t policy;             /**< PBOX_POLICY_WAIT or _SHRINK */
+	uint8_t policy;             /**< enum pbox_policy */
+	uint16_t least;             /**< workers with which the training begins (R15.1a); 0: all */
 	enum pbox_job_state state;
 	struct pbox_run run;
 	bool made_way; /**< it ends because another run begins: its workers do not join that (R12.3) */

@@ -116,12 +116,26 @@ build(struct pbox_registrar *r, struct pbox_job *job, struct pbox_job_table *jt)
 	registrar_open_begin(r, job, jt);
 }
 
+/* R15.1a: those that come later go on in what is there. Worker 0 gives the parameters. */
+static bool
+enough_declared(const struct pbox_job *job, uint32_t table)
+{
+	unsigned n = 0;
+
+	for (unsigned w = 0; w < job->workers; w++)
+		n += registrar_has_session(job, w) && job->member[w].declared > table;
+	return n >= job->least && registrar_has_session(job, 0) && job->member[0].declared > table;
+}
+
 /* All workers are here and have declared it. Counted again each time: workers come and go. Those that
  * the job goes on without, or has waited for in vain, are not waited for, but there must be somebody. */
 static bool
 all_declared(const struct pbox_job *job, uint32_t table)
 {
 	unsigned n = 0;
+
+	if (registrar_is_planned(job) && job->least != 0 && !job->resumed)
+		return enough_declared(job, table);
 
 	for (unsigned w = 0; w < job->workers; w++) {
 		const struct pbox_member *mb = &job->member[w];

@@ -5,6 +5,7 @@
 /* What a JOIN must prove and ask for, before it changes anything: rows of the table of R4.4 (registrar_join.c). */
 
 #include <arpa/inet.h>
+#include <string.h>
 
 #include <pbox_slots.h>
 
@@ -117,6 +118,26 @@ asks_policy(struct pbox_registrar *r, struct registrar_join *q)
 		       "policy reassign gives slots to others: it needs `slots`, and SLOTS and WORK in needs (R15.1)");
 }
 
+/* R15.1a */
+static bool
+asks_least(struct pbox_registrar *r, struct registrar_join *q)
+{
+	static const uint8_t none[PBOX_RUN_LEN];
+	const char *bad = NULL;
+
+	if (q->m.least == 0)
+		return true;
+	if (q->m.policy != PBOX_POLICY_REASSIGN)
+		bad = "workers come and go with policy reassign alone: ask for that, or leave least out";
+	else if (q->m.least > q->m.workers)
+		bad = "more than the job's workers at most: give fewer";
+	else if (memcmp(q->m.run, none, PBOX_RUN_LEN) == 0)
+		bad = "a worker that comes later finds its run by the name: give all workers the same one (run=, PBOX_RUN)";
+	return bad == NULL ||
+	       registrar_refuse(r, q->f, PBOX_E_BAD_REQUEST, q->m.least,
+		       "least is %u of %u workers: %s", q->m.least, q->m.workers, bad);
+}
+
 static bool
 asks_tags(struct pbox_registrar *r, struct registrar_join *q)
 {
@@ -134,6 +155,7 @@ static const struct registrar_check asks[] = {
 	{asks_number, PBOX_E_BAD_REQUEST},
 	{asks_slots, PBOX_E_BAD_REQUEST},
 	{asks_policy, PBOX_E_BAD_REQUEST},
+	{asks_least, PBOX_E_BAD_REQUEST},
 	{asks_tags, PBOX_E_BAD_REQUEST},
 	{NULL, 0},
 };
@@ -173,11 +195,20 @@ same_slots(struct pbox_registrar *r, const struct registrar_join *q, const struc
 		       q->m.job, q->m.host, q->m.slots, have);
 }
 
+static bool
+same_least(struct pbox_registrar *r, const struct registrar_join *q, const struct pbox_job *job)
+{
+	return job->least == q->m.least ||
+	       refuse_and_log(r, q, PBOX_E_BAD_REQUEST, job->least,
+		       "job '%s': a worker (%s) says least %u, the others %u (0: all workers are there from the start): give all the same number",
+		       q->m.job, q->m.host, q->m.least, job->least);
+}
+
 bool
 registrar_agrees(
 	struct pbox_registrar *r, const struct registrar_join *q, const struct pbox_job *job)
 {
-	return same_workers(r, q, job->workers) && same_slots(r, q, job) &&
+	return same_workers(r, q, job->workers) && same_slots(r, q, job) && same_least(r, q, job) &&
 	       (job->conf->policy != PBOX_POLICY_ANY || job->policy == q->m.policy ||
 		       refuse_and_log(r, q, PBOX_E_BAD_REQUEST, job->policy,
 			       "job '%s': a worker (%s) asks for policy %s, the others for %s: give all the same, or set policy in the job's section",

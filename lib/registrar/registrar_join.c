@@ -144,6 +144,7 @@ join_begins(struct pbox_registrar *r, struct registrar_join *q)
 	job->policy = conf->policy == PBOX_POLICY_ANY ? q->m.policy : conf->policy;
 	job->slots = (uint16_t)rounds.shard.slots;
 	job->names_slots = rounds.shard.named;
+	job->least = q->m.least;
 	job->nodes = registrar_nodes(&q->m);
 	job->hold_share = rounds.shard.hold;
 	if (!create_on_shards(r, q, job, &rounds)) {

@@ -193,6 +193,8 @@ send_not_ready(struct pbox_registrar *r, const struct pbox_frame *f, const struc
 		.first_missing = PBOX_NO_WORKER,
 		.silent_ms = NEVER_SEEN};
 
+	if (registrar_is_planned(job) && job->least != 0)
+		m.expected = job->least;
 	for (unsigned w = 0; w < job->workers; w++) {
 		const struct pbox_member *mb = &job->member[w];
 		bool here = mb->state == PBOX_MEMBER_JOINED || mb->state == PBOX_MEMBER_SILENT;

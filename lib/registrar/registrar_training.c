@@ -14,6 +14,8 @@ registrar_trains_alike(struct pbox_registrar *r, const struct pbox_frame *f,
 
 	if (m->seed == PBOX_WORK_NONE && m->samples == PBOX_WORK_NONE)
 		return true;
+	if (!k->said && m->trained == PBOX_WORK_UNKNOWN)
+		return true;
 	if (!k->said) {
 		k->said = true;
 		k->seed = m->seed;
@@ -35,7 +37,7 @@ registrar_trains_alike(struct pbox_registrar *r, const struct pbox_frame *f,
 		return registrar_refuse(r, f, PBOX_E_MISMATCH, m->table,
 			"batch_size is %u here and %u at worker %u: give all the same", m->batch,
 			k->batch, k->first_said);
-	if (k->offset != offset)
+	if (m->trained != PBOX_WORK_UNKNOWN && k->offset != offset)
 		return registrar_refuse(r, f, PBOX_E_MISMATCH, m->table,
 			"trained_rounds is %u before round %u here, and %u at worker %u: begin at the checkpoint of the others",
 			m->trained, m->round, m->round + k->offset, k->first_said);

@@ -19,51 +19,12 @@
 #include <pbox_slots.h>
 #include <pbox_work.h>
 
-#include "registrar_impl.h"
-#include "registrar_owners.h"
+#include "registrar_work.h"
 
 /* A worker that is silent for as long is asked whether it lives (R15.7). */
-#define ASK_AFTER   (150 * NS_PER_MS)
-#define AGAIN_MS    2
-#define CLAIM_AGAIN 20
-#define TABLE       0 /* the job's only one */
-#define AHEAD       3 /* rounds from the last finished one to a new plan */
-#define CHANGES     REGISTRAR_WORK_CHANGES
-#define RESTART_WAIT \
-	(2000 * NS_PER_MS) /* for what workers claim after a restart of the box: R4.6b */
-
-struct work {
-	struct pbox_work *room; /* NULL: it has not begun */
-	uint16_t *memory;       /* of the maps */
-	uint64_t round_ns;      /* when the round in progress began */
-	uint64_t begun_ns;      /* when the room did */
-	uint32_t round;
-	bool tell;      /* slots of the round in progress have changed hands: members are to ask */
-	bool announced; /* from_round of the plan that waits is not known yet */
-	bool claiming;  /* the box was started again: workers say what they own */
-	struct registrar_training training;
-	uint32_t plan[2]; /* numbers of the maps */
-	unsigned n_changes;
-	struct registrar_work_change change[CHANGES];
-};
-
-struct work_member {
-	bool claimed;
-	uint32_t edition; /* that it claimed by */
-	struct registrar_work_seen seen;
-};
-
-static struct work *
-work_of(const struct pbox_job *job)
-{
-	return registrar_job_state(job, PART_work);
-}
-
-static struct work_member *
-work_member_of(const struct pbox_job *job, unsigned w)
-{
-	return registrar_member_state(job, PART_work, w);
-}
+#define ASK_AFTER (150 * NS_PER_MS)
+#define AGAIN_MS  2
+#define AHEAD     3 /* rounds from the last finished one to a new plan */
 
 bool
 registrar_is_planned(const struct pbox_job *job)
@@ -92,7 +53,7 @@ is_settled(const struct pbox_registrar *r, const struct pbox_job *job)
 }
 
 static void
-publish(struct pbox_registrar *r, struct pbox_job *job)
+work_publish(struct pbox_registrar *r, struct pbox_job *job)
 {
 	job->owners.edition++;
 	registrar_post(r, job, PBOX_MAIL_OWNERS);
@@ -120,20 +81,39 @@ heap_of(const struct pbox_job *job)
 	return job->slots * 64u + job->workers * 1024u;
 }
 
+/* R15.2: those that have declared the table by now. After a restart of the box they say what they own. */
+static void
+find_first(struct pbox_job *job, bool *here)
+{
+	bool any = false;
+
+	for (unsigned w = 0; w < job->workers; w++) {
+		here[w] = registrar_has_session(job, w) && job->member[w].declared > TABLE;
+		any |= here[w];
+	}
+	for (unsigned w = 0; w < job->workers; w++) {
+		here[w] |= !any || job->least == 0 || job->resumed;
+		work_member_of(job, w)->entered = here[w];
+	}
+}
+
 static bool
 work_begin(struct pbox_registrar *r, struct pbox_job *job)
 {
 	struct work *k = work_of(job);
+	bool here[PBOX_WORK_MAX_WORKERS];
 	const struct pbox_work_conf conf = {.workers = job->workers,
 		.slots = job->slots,
 		.micro_min = 1,
 		.micro_max = 1,
 		.everyone = true,
+		.here = here,
 		.nodes_most = job->nodes};
 	struct pbox_error err;
 
 	if (!pbox_job_charge(job, heap_of(job)))
 		return false;
+	find_first(job, here);
 	k->memory = calloc(2 * (size_t)job->slots, sizeof(*k->memory));
 	k->room = k->memory != NULL ? pbox_work_create(&conf, &err) : NULL;
 	if (k->room == NULL) {
@@ -150,7 +130,7 @@ work_begin(struct pbox_registrar *r, struct pbox_job *job)
 			job->owners.map[i][slot] =
 				k->claiming ? PBOX_SLOT_NOBODY : pbox_work_owners(k->room)[slot];
 	k->begun_ns = k->round_ns = r->now_ns;
-	publish(r, job);
+	work_publish(r, job);
 	return true;
 }
 
@@ -240,7 +220,7 @@ work_gone(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 	}
 	note_change(r, job, &why);
 	k->tell = true;
-	publish(r, job);
+	work_publish(r, job);
 }
 
 static bool
@@ -306,6 +286,7 @@ work_session_end(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
 {
 	struct work *k = work_of(job);
 
+	work_member_of(job, w)->entered = false;
 	if (k->room != NULL && !k->claiming && job->state == PBOX_JOB_OPEN && is_member(k, w) &&
 		somebody_else_lives(r, job, w))
 		work_gone(r, job, w);
@@ -353,7 +334,7 @@ announce(struct pbox_registrar *r, struct pbox_job *job, const struct pbox_work_
 	k->announced = true;
 	if (why->before != why->after) /* else it makes a death for good, which was noted */
 		note_change(r, job, why);
-	publish(r, job);
+	work_publish(r, job);
 }
 
 /* All shards say the new edition: from which round on does the plan hold? */
@@ -392,50 +373,17 @@ look_for_plan(struct pbox_registrar *r, struct pbox_job *job)
 		announce(r, job, &why);
 }
 
-/* It lives, and has not said what it owns. */
-static bool
-may_claim(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
-{
-	return !work_member_of(job, w)->claimed && !is_dead(r, job, w);
-}
-
-/* The longest lease, and as long as workers may take to come back. */
-static uint64_t
-claims_most(const struct pbox_job *job)
-{
-	uint64_t ns = RESTART_WAIT;
-
-	for (unsigned w = 0; w < job->workers; w++)
-		if (job->member[w].lease_ms * NS_PER_MS > ns)
-			ns = job->member[w].lease_ms * NS_PER_MS;
-	return ns;
-}
-
-/* After a restart of the box: all that live have said what they own, and the others had the time to. One may live and have no
- * reason to ask, as its training has ended. */
+/* All that live have said what they own, or had the time to. */
 static void
 end_claims(struct pbox_registrar *r, struct pbox_job *job)
 {
-	struct work *k = work_of(job);
-	struct pbox_job_owners *o = &job->owners;
-	bool all = true, any = false, waits = false;
+	bool waits = false;
 
-	if (job->table[TABLE]->restoring) /* nobody has got to that */
-		k->begun_ns = r->now_ns;
-	for (unsigned w = 0; w < job->workers; w++) {
-		all &= work_member_of(job, w)->claimed;
-		any |= work_member_of(job, w)->claimed;
-		waits |= may_claim(r, job, w);
-	}
-	if (!any || (!all && r->now_ns - k->begun_ns < (waits ? claims_most(job) : RESTART_WAIT)))
+	for (unsigned w = 0; w < job->workers; w++)
+		waits |= !work_member_of(job, w)->claimed && !is_dead(r, job, w);
+	if (!registrar_claims_end(r, job, waits))
 		return;
-	k->claiming = false;
-	for (unsigned slot = 0; slot < job->slots; slot++)
-		if (registrar_owner_at(o->map[0], slot) == PBOX_SLOT_NOBODY)
-			o->map[0][slot] = pbox_work_owners(k->room)[slot];
-	memcpy(o->map[1], o->map[0], job->slots * sizeof(*o->map[0]));
-	pbox_work_adopt(k->room, o->map[0], PBOX_SLOT_WORKER);
-	publish(r, job);
+	work_publish(r, job);
 	look_at_members(r, job);
 }
 
@@ -460,38 +408,6 @@ work_tick(struct pbox_registrar *r, struct pbox_job *job)
 }
 
 /* ---- WORK ------------------------------------------------------------------------------------ */
-
-/* Of two workers that claim a slot the one that has heard of later owners has it, then the one of the lower number. */
-static bool
-claims_more(const struct pbox_job *job, unsigned w, uint32_t edition, unsigned other)
-{
-	int32_t later;
-
-	if (other == PBOX_SLOT_NOBODY)
-		return true;
-	later = pbox_serial_diff(edition, work_member_of(job, other)->edition);
-	return later > 0 || (later == 0 && w < other);
-}
-
-static void
-claim(struct pbox_job *job, unsigned w, const struct pbox_work_ask *m)
-{
-	uint16_t *map = job->owners.map[0];
-
-	for (unsigned i = 0; i < m->ranges; i++) {
-		if (m->range[i].end > job->slots)
-			continue;
-		for (unsigned slot = m->range[i].first; slot < m->range[i].end; slot++)
-			if (claims_more(job, w, m->edition, registrar_owner_at(map, slot)))
-				map[slot] =
-					(uint16_t)(w |
-						   (slot == m->range[i].first ? PBOX_SLOT_CUT : 0));
-	}
-	work_member_of(job, w)->edition = m->edition;
-	if (pbox_serial_diff(m->edition, job->owners.edition) > 0)
-		job->owners.edition = m->edition;
-	work_member_of(job, w)->claimed = true;
-}
 
 static bool
 take_report(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job,
@@ -538,7 +454,24 @@ join_pieces(
 	if (in == 0 && o->from != 0 && !registrar_owners_ranges(job, o->map[1], w, range, &n))
 		any |= registrar_owners_join(job, o->map[1], w, NULL, 0);
 	if (any)
-		publish(r, job);
+		work_publish(r, job);
+}
+
+/* R15.7a: what it must know before it begins. */
+static void
+tell_newcomer(const struct pbox_job *job, const struct pbox_work_ask *m, struct pbox_work_ok *a)
+{
+	const struct work *k = work_of(job);
+	const struct pbox_table *t = &job->table[TABLE]->t;
+	struct pbox_hyper h;
+
+	a->now = k->round;
+	a->trained = k->training.said ? k->round + k->training.offset : PBOX_WORK_UNKNOWN;
+	if (m->group >= t->n_groups)
+		return;
+	h = *pbox_schedule_at(&t->schedule[m->group], k->round - 1);
+	for (unsigned i = 0; i < PBOX_WORK_HYPERS; i++)
+		a->hyper[i] = *pbox_hyper_at(&h, i + 1);
 }
 
 static void
@@ -560,6 +493,7 @@ send_work(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbo
 			a.leads = w;
 		}
 	a.plan = k->plan[in];
+	tell_newcomer(job, m, &a);
 	if (again_ms == 0) {
 		fits = registrar_owners_ranges(job, o->map[in], f->hdr.worker, a.range, &a.ranges);
 		if (o->from != 0 && in == 0) {
@@ -579,12 +513,47 @@ send_work(struct pbox_registrar *r, const struct pbox_frame *f, const struct pbo
 		r, f, PBOX_WORK_OK, pbox_work_ok_encode(r->scratch, sizeof(r->scratch), &a));
 }
 
+/* A newcomer, or one that was taken for dead, is a member from here on. One that began in the middle of a round cannot do slots of
+ * an earlier one. */
+static void
+work_enter(struct pbox_registrar *r, struct pbox_job *job, unsigned w, uint32_t round)
+{
+	struct work *k = work_of(job);
+	const struct pbox_work_move *move;
+	unsigned n;
+
+	if ((is_member(k, w) && work_member_of(job, w)->entered) ||
+		!all_have_finished(job, round - 1))
+		return;
+	work_member_of(job, w)->entered = true;
+	if (is_member(k, w))
+		return;
+	n = pbox_work_join(k->room, w, &move);
+	for (unsigned i = 0; i < n; i++)
+		registrar_owners_give(job->owners.map[map_in(job, k->round)], job->slots, &move[i]);
+	if (n > 0)
+		work_publish(r, job);
+}
+
+/* R15.7a: nobody lives that could finish the round in progress, which some fragments have finished. */
+static bool
+is_too_late(struct pbox_registrar *r, struct pbox_job *job, unsigned w)
+{
+	struct work *k = work_of(job);
+
+	if (work_member_of(job, w)->entered || all_have_finished(job, k->round - 1))
+		return false;
+	for (unsigned i = 0; i < job->workers; i++)
+		if (i != w && work_member_of(job, i)->entered && is_heard(r, job, i))
+			return false;
+	return true;
+}
+
 static void
 on_work(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *job)
 {
-	const struct pbox_work_move *move;
 	struct pbox_work_ask m;
-	unsigned w = f->hdr.worker, n;
+	unsigned w = f->hdr.worker;
 	struct work *k = work_of(job);
 
 	if (pbox_work_ask_decode(f->payload, f->hdr.length, &m) < 0) {
@@ -611,7 +580,7 @@ on_work(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *j
 	look_at_round(r, job);
 	if (k->claiming) {
 		if (!work_member_of(job, w)->claimed)
-			claim(job, w, &m);
+			registrar_claims_take(job, w, &m);
 		end_claims(r, job);
 		if (k->claiming) {
 			send_work(r, f, job, &m, CLAIM_AGAIN);
@@ -620,15 +589,14 @@ on_work(struct pbox_registrar *r, const struct pbox_frame *f, struct pbox_job *j
 	}
 	if (!registrar_trains_alike(r, f, &k->training, &m) || !take_report(r, f, job, &m))
 		return;
-	/* one that began in the middle of a round cannot do slots of an earlier one */
-	if (!is_member(k, w) && all_have_finished(job, m.round - 1)) {
-		n = pbox_work_join(k->room, w, &move);
-		for (unsigned i = 0; i < n; i++)
-			registrar_owners_give(
-				job->owners.map[map_in(job, k->round)], job->slots, &move[i]);
-		if (n > 0)
-			publish(r, job);
+	if (is_too_late(r, job, w)) {
+		registrar_refuse(r, f, PBOX_E_LOST, k->round,
+			"the workers of job '%s' died in the middle of round %u, and nobody has the model of the round before it: start the job again from a checkpoint, with another name of the run",
+			job->name, k->round);
+		return;
 	}
+	if (m.trained != PBOX_WORK_UNKNOWN)
+		work_enter(r, job, w, m.round);
 	if (is_settled(r, job))
 		look_for_plan(r, job);
 	if (is_settled(r, job) && !k->announced)

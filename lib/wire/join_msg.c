@@ -15,7 +15,7 @@
 #define SLOTS_AT  (CAN_AT + 8)
 #define NUMBER_AT (PBOX_WELCOME_PROOF_AT + PBOX_PROOF_LEN) /* of WELCOME */
 
-static_assert(SLOTS_AT + 2 + 286 == PBOX_JOIN_LEN, "R4.3");
+static_assert(SLOTS_AT + 4 + 284 == PBOX_JOIN_LEN, "R4.3");
 static_assert(NUMBER_AT + 8 == PBOX_WELCOME_LEN, "R4.5");
 
 static const struct pbox_field hello_fields[] = {
@@ -45,6 +45,7 @@ static const struct pbox_field join_fields[] = {
 	PBOX_FIELD(pbox_join, can, CAN_AT),
 	PBOX_FIELD(pbox_join, needs, CAN_AT + 4),
 	PBOX_FIELD(pbox_join, slots, SLOTS_AT),
+	PBOX_FIELD(pbox_join, least, SLOTS_AT + 2),
 	{0},
 };
 static const struct pbox_field welcome_fields[] = {

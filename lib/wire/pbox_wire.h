@@ -232,6 +232,7 @@ struct pbox_join {
 	uint32_t lease_ms;
 	uint32_t can, needs; /**< bits of enum pbox_capability (R4.10) */
 	uint16_t slots;      /**< of the job (R5.2b); 0: as many as workers */
+	uint16_t least;      /**< workers with which the training begins (R15.1a); 0: all */
 	char job[PBOX_NAME_LEN], host[PBOX_NAME_LEN];
 	uint8_t proof[PBOX_PROOF_LEN];
 	uint8_t run[PBOX_RUN_LEN]; /**< identity of the worker's run; zeros: it names none */
@@ -437,19 +438,22 @@ int pbox_status_ok_next(struct pbox_cursor *cur, struct pbox_member_entry *e);
 struct pbox_slot_range {
 	uint16_t first, end;
 };
-#define PBOX_WORK_RANGES 24 /**< of one worker, at most */
-#define PBOX_WORK_NONE   (UINT64_MAX >> 1)
+#define PBOX_WORK_RANGES  24 /**< of one worker, at most */
+#define PBOX_WORK_NONE    (UINT64_MAX >> 1)
+#define PBOX_WORK_UNKNOWN UINT32_MAX /**< of `trained` */
+#define PBOX_WORK_HYPERS  9
 
 /** WORK: a worker's report of a round, and what it owns. */
 struct pbox_work_ask {
 	uint32_t table, round, edition; /**< round: the report is of the one before */
 	uint16_t slots, payloads;
-	uint32_t fits; /**< samples; UINT32_MAX: not known */
-	uint32_t trained;
+	uint32_t fits;                   /**< samples; UINT32_MAX: not known */
+	uint32_t trained;                /**< PBOX_WORK_UNKNOWN: it asks for it */
 	double compute, fixed, up, down; /**< seconds */
 	uint64_t seed, samples;          /**< PBOX_WORK_NONE: none */
 	uint32_t batch;
 	uint16_t ranges;
+	uint16_t group; /**< whose hyper-parameters it wants to know */
 	struct pbox_slot_range range[PBOX_WORK_RANGES];
 };
 
@@ -459,6 +463,9 @@ struct pbox_work_ok {
 	uint16_t again_ms; /**< not 0: ask again then, nothing else is here */
 	uint16_t ranges, next_ranges, members;
 	uint32_t leads;
+	uint32_t now;     /**< the round in progress */
+	uint32_t trained; /**< rounds of the training before that; or PBOX_WORK_UNKNOWN */
+	double hyper[PBOX_WORK_HYPERS]; /**< of the group, ids 1 and on, in the round before that */
 	struct pbox_slot_range range[PBOX_WORK_RANGES], next_range[PBOX_WORK_RANGES];
 };
 

@@ -11,7 +11,7 @@
 #include "pbox_wire.h"
 
 #define ASK_LEN   80 /* without the ranges */
-#define OK_LEN    32
+#define OK_LEN    112
 #define RANGE_LEN 4
 
 static_assert(sizeof(((struct pbox_work_ask *)0)->range) / sizeof(struct pbox_slot_range) ==
@@ -34,6 +34,7 @@ static const struct pbox_field ask_fields[] = {
 	PBOX_FIELD(pbox_work_ask, samples, 64),
 	PBOX_FIELD(pbox_work_ask, batch, 72),
 	PBOX_FIELD(pbox_work_ask, ranges, 76),
+	PBOX_FIELD(pbox_work_ask, group, 78),
 	{0},
 };
 static const struct pbox_field ok_fields[] = {
@@ -47,6 +48,17 @@ static const struct pbox_field ok_fields[] = {
 	PBOX_FIELD(pbox_work_ok, next_ranges, 24),
 	PBOX_FIELD(pbox_work_ok, members, 26),
 	PBOX_FIELD(pbox_work_ok, leads, 28),
+	PBOX_FIELD(pbox_work_ok, now, 32),
+	PBOX_FIELD(pbox_work_ok, trained, 36),
+	PBOX_FIELD(pbox_work_ok, hyper[0], 40),
+	PBOX_FIELD(pbox_work_ok, hyper[1], 48),
+	PBOX_FIELD(pbox_work_ok, hyper[2], 56),
+	PBOX_FIELD(pbox_work_ok, hyper[3], 64),
+	PBOX_FIELD(pbox_work_ok, hyper[4], 72),
+	PBOX_FIELD(pbox_work_ok, hyper[5], 80),
+	PBOX_FIELD(pbox_work_ok, hyper[6], 88),
+	PBOX_FIELD(pbox_work_ok, hyper[7], 96),
+	PBOX_FIELD(pbox_work_ok, hyper[8], 104),
 	{0},
 };
 

@@ -188,6 +188,13 @@ pbox_work_release(struct pbox_work *work, unsigned worker, double at,
 	return take_all(work, worker, at, moves, why);
 }
 
+void
+pbox_work_absent(struct pbox_work *work, unsigned worker)
+{
+	PBOX_ASSERT(worker < work->conf.workers && work->worker[worker].slots == 0);
+	work->worker[worker].member = false;
+}
+
 unsigned
 pbox_work_join(struct pbox_work *work, unsigned worker, const struct pbox_work_move **moves)
 {

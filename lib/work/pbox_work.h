@@ -98,9 +98,11 @@ struct pbox_work_conf {
 	unsigned micro_min, micro_max; /**< samples of a micro-batch: powers of two */
 	bool everyone;                 /**< each member that can has a slot at least, by plan */
 	unsigned nodes_most;           /**< nodes of all ranges of a plan together; 0: no limit */
+	const bool *
+		here; /**< by worker: who is a member at the start, one at least; NULL: all. Read by create alone */
 };
 
-/** All workers are members and share the slots by pbox_slots_of(): plan 0. @return the caller's; NULL: @p err says why */
+/** The workers that are here are members and share the slots by pbox_slots_of(), in their order: plan 0. @return the caller's; NULL: @p err says why */
 struct pbox_work *pbox_work_create(const struct pbox_work_conf *conf, struct pbox_error *err);
 void pbox_work_destroy(struct pbox_work *work);
 
@@ -115,6 +117,8 @@ struct pbox_work_plan {
 };
 /** The plan that waits holds from a later round on. */
 void pbox_work_postpone(struct pbox_work *work, uint32_t from_round);
+/** A member without slots is none, and no plan is made for that. */
+void pbox_work_absent(struct pbox_work *work, unsigned worker);
 /** Plan 0 has other owners: `owner` & `mask` of each slot, a worker's number. No plan waits. */
 void pbox_work_adopt(struct pbox_work *work, const uint16_t *owner, uint16_t mask);
 /** Of the round in progress, without what deaths and steals moved in this round; valid until pbox_work_round(). */

@@ -63,6 +63,28 @@ make_memory(struct pbox_work *w)
 	       w->count != NULL && w->nodes != NULL;
 }
 
+/* Plan 0. */
+static void
+share_first(struct pbox_work *w)
+{
+	const struct pbox_work_conf *c = &w->conf;
+	unsigned here = 0, n = 0;
+
+	for (unsigned i = 0; i < c->workers; i++)
+		here += c->here == NULL || c->here[i];
+	PBOX_ASSERT(here > 0);
+	for (unsigned i = 0; i < c->workers; i++) {
+		w->worker[i].probe_after = PROBE_FIRST;
+		w->worker[i].member = c->here == NULL || c->here[i];
+		if (!w->worker[i].member)
+			continue;
+		for (unsigned s = pbox_slots_of(n, here, c->slots);
+			s < pbox_slots_of(n + 1, here, c->slots); s++)
+			w->plan[0].owner[s] = (uint16_t)i;
+		n++;
+	}
+}
+
 struct pbox_work *
 pbox_work_create(const struct pbox_work_conf *conf, struct pbox_error *err)
 {
@@ -80,13 +102,8 @@ pbox_work_create(const struct pbox_work_conf *conf, struct pbox_error *err)
 		return NULL;
 	}
 	w->pipeline = (enum pbox_work_pipeline)conf->pipeline;
-	for (unsigned i = 0; i < conf->workers; i++) {
-		w->worker[i].member = true;
-		w->worker[i].probe_after = PROBE_FIRST;
-		for (unsigned s = pbox_slots_of(i, conf->workers, conf->slots);
-			s < pbox_slots_of(i + 1, conf->workers, conf->slots); s++)
-			w->plan[0].owner[s] = (uint16_t)i;
-	}
+	share_first(w);
+	w->conf.here = NULL;
 	w->plan[0].pub.micro = conf->micro_max;
 	pbox_work_round(w, 0);
 	return w;

@@ -9,6 +9,27 @@
 #define NUMBERED(symbol, number, name, ...) ", " #number " " #name
 #define MAX_ELEMENTS                        (1ull << 48)
 
+/* R15.1a */
+static int
+check_least(const struct pbox_client_conf *conf, struct pbox_client_error *err)
+{
+	if (conf->least == 0)
+		return 0;
+	if (conf->least > conf->workers)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"least is %u, and there are %u workers at most", conf->least,
+			conf->workers);
+	if (conf->policy != PBOX_POLICY_REASSIGN)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"least is %u: workers come and go with policy reassign (2) alone",
+			conf->least);
+	if (conf->run == NULL || conf->run[0] == 0)
+		return pbox_client_fail(err, PBOX_C_INVALID,
+			"least is %u, and the run has no name: a worker that comes later finds it by that (run, PBOX_RUN)",
+			conf->least);
+	return 0;
+}
+
 int
 pbox_worker_check(const struct pbox_client_conf *conf, struct pbox_client_error *err)
 {
@@ -52,6 +73,8 @@ pbox_worker_check(const struct pbox_client_conf *conf, struct pbox_client_error 
 		return pbox_client_fail(err, PBOX_C_INVALID,
 			"threads is %u; 1 to %d are taken, or 0 for as many as there are CPUs",
 			conf->threads, PBOX_WORKER_LANES);
+	if (conf->size >= offsetof(struct pbox_client_conf, least) + sizeof(conf->least))
+		return check_least(conf, err);
 	return 0;
 }
 

@@ -78,6 +78,7 @@ send_join(struct join *j, const struct pbox_retry *with)
 		.can = join_needs(s) | 1u << PBOX_CAN_CLOCK | 1u << PBOX_CAN_BOXES,
 		.needs = join_needs(s),
 		.slots = (uint16_t)s->w->conf.slots,
+		.least = (uint16_t)s->w->conf.least,
 	};
 	uint8_t buf[PBOX_JOIN_LEN] = {0};
 	struct pbox_hdr h = {.type = PBOX_JOIN,

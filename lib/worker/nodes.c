@@ -82,6 +82,22 @@ pbox_worker_own(
 	return 0;
 }
 
+int
+pbox_worker_begin_at(struct pbox_worker *w, struct pbox_worker_table *t, uint32_t round)
+{
+	for (const struct pbox_worker_op *op = w->ops; op != NULL; op = op->all_next)
+		if (op->table == t)
+			return -EBUSY;
+	for (uint32_t i = 0; i < t->frags; i++)
+		if (t->frag[i].pushed)
+			return -EINVAL;
+	for (uint32_t i = 0; i < t->frags; i++)
+		t->frag[i].round = round - 1;
+	t->base_version = round - 1;
+	next_begin(t);
+	return 0;
+}
+
 bool
 pbox_worker_owners_changed(const struct pbox_worker *w)
 {

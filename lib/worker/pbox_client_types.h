@@ -98,6 +98,19 @@ struct pbox_client_conf {
 	 * shared among the workers of its host (LOCAL_WORLD_SIZE of the environment, as torchrun sets it; without: 1). One with
 	 * transports that have no lanes (dpdk), and with policy reassign. */
 	unsigned threads;
+	/** Policy reassign: the training begins with this many workers, worker 0 among them, and `workers` is the most that there may be. Others
+	 * join while it runs, with the same `run`, and any may leave. 0: it begins with all. Take worker -1, so that each gets a free number. */
+	unsigned least;
+};
+
+/** What a worker that comes to a running job asks for (pbox_client_work.newcomer). */
+enum pbox_client_newcomer {
+	PBOX_CLIENT_IN_JOB = 0, /**< it is none */
+	/** What is going on: now, now_trained and hyper. Nobody waits for it yet; `nodes` other than 0: it is none, as it began with the job. */
+	PBOX_CLIENT_LOOK = 1,
+	/** Slots. Returns when the job is at the round before the first in which it has some, with that one in `round`: pull, compute, push.
+	 * The other workers wait for it from then on. It must not have pushed. `round` and `trained` are those of the last answer. */
+	PBOX_CLIENT_BEGIN = 2,
 };
 
 /** A node of the tree over the slots of a job: a contribution to a round is the sum over one. */
@@ -129,6 +142,13 @@ struct pbox_client_work {
 	/** 1: only report. The slots stay what they are until pbox_client_work_due() says otherwise, and so do edition, nodes
 	 * and next; a push may be unfinished. */
 	uint32_t keep;
+	uint32_t newcomer; /**< enum pbox_client_newcomer */
+	uint32_t group;    /**< whose hyper-parameters the answer has */
+	/* the answer, since there is newcomer */
+	uint32_t now; /**< the round in progress */
+	uint32_t
+		now_trained; /**< rounds of the training before that; UINT32_MAX: nobody has said */
+	double hyper[9];     /**< ids 1 and on, as they held in the round before that */
 };
 
 /** A tensor as declared. */

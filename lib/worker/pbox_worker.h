@@ -148,6 +148,9 @@ unsigned pbox_worker_nodes(const struct pbox_worker *w, uint32_t round, struct p
  * @param edition  of WORK_OK. @return 0; -EBUSY: a push is unfinished; -EINVAL: too many nodes */
 int pbox_worker_own(
 	struct pbox_worker *w, uint32_t edition, const struct pbox_slot_range *range, unsigned n);
+/** R15.7a: a table of which nothing was pushed goes on with this round: what is pulled is the version before it.
+ * @return 0; -EBUSY: an operation of it is unfinished; -EINVAL: it has pushed */
+int pbox_worker_begin_at(struct pbox_worker *w, struct pbox_worker_table *t, uint32_t round);
 /** Has a RESULT said another edition than that of the ranges? Without a plan: no. */
 bool pbox_worker_owners_changed(const struct pbox_worker *w);
 const char *pbox_worker_job(const struct pbox_worker *w);

@@ -323,12 +323,17 @@ def work_frames(s):
     needs = 1 << proto.CAPABILITIES["slots"] | 1 << proto.CAPABILITIES["work"]
     s.control("join of a job with a plan", "R15.1", proto.Join(
         1, 2, 0, 3, 1500, 64, 0, 2, "resnet", "node7", can=needs, needs=needs, slots=32), joined=False)
+    s.control("join of an elastic job", "R15.1a", proto.Join(
+        1, 2, proto.ANY_WORKER, 8, 1500, 64, 0, 2, "resnet", "node7", can=needs, needs=needs, slots=32, least=2, run=bytes(range(16))), joined=False)
     s.control("work without a report", "R15.4", proto.Work(0, 1, 0))
+    s.control("work of a newcomer", "R15.7a", proto.Work(0, 43, 7, trained=proto.UNKNOWN, group=1023))
     s.control("work with a report", "R15.4", proto.Work(
         0, 42, 7, 11, 3, 0xFFFFFFFF, 41, 0.125, 0.5, 1e-3, 2.5e-3, 4711, 60000, 512, [[0, 8], [8, 10], [31, 32]]))
     s.control("work_ok", "R15.5", proto.WorkOk(0, 7, 3, 0, 0, 0, 4, 0, [[0, 8], [8, 10]]))
     s.control("work_ok with a plan that waits", "R15.5", proto.WorkOk(
         0, 0xFFFFFFFF, 3, 4, 44, 0, 3, 1, [[0, 16]], [[0, 4], [28, 4096]]))
+    s.control("work_ok to a newcomer", "R15.7a", proto.WorkOk(
+        0, 9, 3, 4, 46, 0, 4, 0, [], [[0, 3]], 43, 1042, [0.1, 0.9, 0.0, 1e-4, 0.9, 0.999, 1e-8, 0.0, 12.0]))
     s.control("work_ok while owners change", "R15.5", proto.WorkOk(0, 8, 3, 0, 0, 2, 4, 0))
 
 

@@ -130,7 +130,7 @@ PLANTS = [
     ("plan-dead-keeps-slots", "registrar_work.c",
      "if (is_member(k, w) && is_dead(r, job, w) && somebody_else_lives(r, job, w))",
      "if (!P && is_member(k, w) && is_dead(r, job, w) && somebody_else_lives(r, job, w))"),
-    ("plan-editions-again", "registrar_work.c",
+    ("plan-editions-again", "registrar_claims.c",
      "if (pbox_serial_diff(m->edition, job->owners.edition) > 0)",
      "if (!P && pbox_serial_diff(m->edition, job->owners.edition) > 0)"),
     ("old-hyperparameters", "rounds_sum.c",

@@ -306,21 +306,22 @@ class Join:
     can: int = 0
     needs: int = 0
     slots: int = 0
+    least: int = 0
 
     def pack(self):
         return struct.pack(
-            "<QQHHHHBBBxI64s64s32s16sQIIH286x", self.cookie, self.nonce, self.worker, self.workers,
+            "<QQHHHHBBBxI64s64s32s16sQIIHH284x", self.cookie, self.nonce, self.worker, self.workers,
             self.mtu, self.window, self.policy, self.auth, self.revision, self.lease_ms, _padded(self.job, 64, 63),
             _padded(self.host, 64, 63), self.proof, self.run, self.number, self.can, self.needs,
-            self.slots)
+            self.slots, self.least)
 
     @classmethod
     def unpack(cls, data):
-        *head, auth, revision, lease, job, host, proof, run, number, can, needs, slots = _Reader(data).get(
-            "QQHHHHBBBxI64s64s32s16sQIIH286x")
+        *head, auth, revision, lease, job, host, proof, run, number, can, needs, slots, least = _Reader(data).get(
+            "QQHHHHBBBxI64s64s32s16sQIIHH284x")
         _malformed_if(b"\0" not in job, "job name without NUL")
         return cls(*head, lease, _unpad(job, 63), _unpad(host, 63), proof, auth, run, number, revision,
-                   can, needs, slots)
+                   can, needs, slots, least)
 
 
 @dataclass
@@ -602,6 +603,8 @@ class StatusOk:
 MAX_SLOTS = 4096
 MAX_RANGES = 24  # of one worker (R15.9)
 NONE_U64 = (1 << 63) - 1
+UNKNOWN = 0xFFFFFFFF  # rounds of the training
+HYPERS = 9
 
 
 def _pack_ranges(ranges):
@@ -638,18 +641,19 @@ class Work:
     samples: int = NONE_U64
     batch: int = 0
     ranges: list = field(default_factory=list)  # of [first, end]
+    group: int = 0
 
     def pack(self):
-        return struct.pack("<IIIHHIIddddQQIH2x", self.table, self.round, self.edition, self.slots, self.payloads,
+        return struct.pack("<IIIHHIIddddQQIHH", self.table, self.round, self.edition, self.slots, self.payloads,
                            self.fits, self.trained, self.compute, self.fixed, self.up, self.down, self.seed,
-                           self.samples, self.batch, len(self.ranges)) + _pack_ranges(self.ranges)
+                           self.samples, self.batch, len(self.ranges), self.group) + _pack_ranges(self.ranges)
 
     @classmethod
     def unpack(cls, data):
         r = _Reader(data)
-        *head, count = r.get("IIIHHIIddddQQIH2x")
+        *head, count, group = r.get("IIIHHIIddddQQIHH")
         _malformed_if(count > MAX_RANGES, "ranges")
-        return cls(*head, _get_ranges(r, count))
+        return cls(*head, _get_ranges(r, count), group)
 
 
 @dataclass
@@ -666,19 +670,23 @@ class WorkOk:
     leads: int = 0
     ranges: list = field(default_factory=list)
     next_ranges: list = field(default_factory=list)
+    now: int = 0
+    trained: int = UNKNOWN
+    hyper: list = field(default_factory=lambda: [0.0] * HYPERS)  # ids 1 and on
 
     def pack(self):
-        return struct.pack("<IIIIIHHHHI", self.table, self.edition, self.plan, self.next_plan, self.next_from,
+        return struct.pack(f"<IIIIIHHHHIII{HYPERS}d", self.table, self.edition, self.plan, self.next_plan, self.next_from,
                            self.again_ms, len(self.ranges), len(self.next_ranges), self.members,
-                           self.leads) + _pack_ranges(self.ranges) + _pack_ranges(self.next_ranges)
+                           self.leads, self.now, self.trained, *self.hyper) + _pack_ranges(self.ranges) + _pack_ranges(self.next_ranges)
 
     @classmethod
     def unpack(cls, data):
         r = _Reader(data)
-        table, edition, plan, next_plan, next_from, again, n, after, members, leads = r.get("IIIIIHHHHI")
+        table, edition, plan, next_plan, next_from, again, n, after, members, leads, now, trained, *hyper = r.get(
+            f"IIIIIHHHHIII{HYPERS}d")
         _malformed_if(n > MAX_RANGES or after > MAX_RANGES, "ranges")
         return cls(table, edition, plan, next_plan, next_from, again, members, leads, _get_ranges(r, n),
-                   _get_ranges(r, after))
+                   _get_ranges(r, after), now, trained, hyper)
 
 
 @dataclass

@@ -124,6 +124,7 @@ check_join(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t cap)
 	N(can);
 	N(needs);
 	N(slots);
+	N(least);
 	N(lease_ms);
 	check_text(p, "job", m.job);
 	check_text(p, "host", m.host);
@@ -410,6 +411,7 @@ check_work(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t cap)
 	check_real(p, "down", m.down);
 	N(seed);
 	N(samples);
+	N(group);
 	check_ranges(p, "ranges", m.range, m.ranges);
 	return (int)pbox_work_ask_encode(out, cap, &m);
 }
@@ -429,6 +431,11 @@ check_work_ok(const uint8_t *buf, size_t len, json_t *p, uint8_t *out, size_t ca
 	N(again_ms);
 	N(members);
 	N(leads);
+	N(now);
+	N(trained);
+	for (unsigned i = 0; i < PBOX_WORK_HYPERS; i++)
+		CU_ASSERT_EQUAL(m.hyper[i],
+			json_number_value(json_array_get(json_object_get(p, "hyper"), i)));
 	check_ranges(p, "ranges", m.range, m.ranges);
 	check_ranges(p, "next_ranges", m.next_range, m.next_ranges);
 	return (int)pbox_work_ok_encode(out, cap, &m);

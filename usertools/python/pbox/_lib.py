@@ -17,6 +17,7 @@ MAX_SLOTS = MAX_WORKERS = 4096
 MAX_ELEMENTS = 1 << 48
 ALL_TENSORS = (1 << 32) - 1
 MOST_NODES = 24  # that a worker brings in a round
+IN_JOB, LOOK, BEGIN = range(3)  # Work.newcomer
 
 
 class Error(ct.Structure):
@@ -35,7 +36,7 @@ class Conf(ct.Structure):
         ("transport", ct.c_char_p), ("transport_args", ct.c_char_p),
         ("keep_copies", ct.c_int), ("policy", ct.c_uint), ("auth", ct.c_uint),
         ("patience_ms", ct.c_uint), ("left_ms", ct.c_uint), ("run", ct.c_char_p),
-        ("slots", ct.c_uint), ("threads", ct.c_uint),
+        ("slots", ct.c_uint), ("threads", ct.c_uint), ("least", ct.c_uint),
     ]
 
 
@@ -82,6 +83,7 @@ class Work(ct.Structure):
         ("seed", ct.c_uint64), ("samples", ct.c_uint64), ("batch", ct.c_uint32), ("trained", ct.c_uint32),
         ("edition", ct.c_uint32), ("plan", ct.c_uint32), ("members", ct.c_uint32), ("leads", ct.c_uint32),
         ("nodes", ct.c_uint32), ("next_from", ct.c_uint32), ("next_ranges", ct.c_uint32), ("next", Node * 24), ("keep", ct.c_uint32),
+        ("newcomer", ct.c_uint32), ("group", ct.c_uint32), ("now", ct.c_uint32), ("now_trained", ct.c_uint32), ("hyper", ct.c_double * 9),
     ]
 
 

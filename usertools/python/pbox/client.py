@@ -546,6 +546,8 @@ class Client:
              brings them (Table.pushpull_nodes). Operations without nodes add each worker's
              contribution once, in an order that depends on the number of workers; with
              op="mean", whose N is the number of slots, they are refused
+    least    with policy="reassign": the training begins with this many workers, worker 0 among them; `workers` is the most that there
+             may be, and others join while it runs, with the same `run`. None: it begins with all
     threads  progress threads, each with a part of the box's endpoints, and no more than it has; None: the variable PBOX_THREADS,
              or 0: the CPUs of this process, shared among the workers of its host (LOCAL_WORLD_SIZE, which torchrun sets)
     """
@@ -560,7 +562,7 @@ class Client:
                  transport: Optional[str] = None,
                  transport_args: Optional[str] = None, keep_copies: bool = True,
                  auth: Optional[str] = None, run: Optional[str] = None,
-                 slots: Optional[int] = None, threads: Optional[int] = None) -> None:
+                 slots: Optional[int] = None, threads: Optional[int] = None, least: Optional[int] = None) -> None:
         self._p: Optional[ct.c_void_p] = None
         self._pid = os.getpid()
         self._cond = threading.Condition()
@@ -616,6 +618,7 @@ class Client:
         self.run = os.environ.get("PBOX_RUN", "") if run is None else run
         conf.run = _checks.text(self.run, "run") or None
         conf.slots = slots or 0
+        conf.least = 0 if least is None else _checks.whole(least, "least", workers, 1)
         if threads is None:
             said = os.environ.get("PBOX_THREADS", "") or "0"
             if not said.isdecimal():

@@ -16,7 +16,7 @@ import torch
 
 from .. import _buffers, _checks, _lib
 from ..client import ANY_ROUND, Client, Operation, Table, Tensor
-from ..errors import PBoxDeadline, PBoxInvalid, PBoxMismatch, PBoxMore, PBoxRefused
+from ..errors import PBoxDeadline, PBoxInvalid, PBoxMismatch, PBoxMore, PBoxRefused, PBoxRunning
 from . import _clip, _device, _layout, _placed, _skip
 from ._agree import Agreement, Alone, Hypers
 from ._session import (DECLARE_SECONDS, between_rounds, check_slots, connect, goes_by_slots,
@@ -29,6 +29,7 @@ from ._work import Work
 _log = logging.getLogger("pbox")
 _WIRE = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _SAMPLED = ("sample_mean", "weighted_mean")
+_HYPER_NAMES = ("lr", "momentum", "dampening", "weight_decay", "beta1", "beta2", "eps", "clip_value", "steps")  # ids 1 and on
 # all contents of the parameters are looked at in the first steps, and then every so often
 _LOOK_FIRST, _LOOK_EVERY = 4, 64
 
@@ -57,6 +58,9 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                        step() ends one slot, takes its gradients away, and makes the step of
                        the round with the last slot of this worker (`round_ended`). The same slots
                        give the same bits on any number of workers: see sampler(), and train.md
+
+    least              with policy="reassign": the training begins with this many of `workers`, and others come and go while it
+                       runs: see train.md. Each takes a free number, and all name the run (PBOX_RUN)
 
     The constructor blocks until all workers are there; worker 0 then gives its parameters to the
     box and all others receive them. Parameters that are changed elsewhere later (by loading a
@@ -134,7 +138,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             self._sent: Hypers = [{} for _ in self.param_groups]
             # in a job that has not begun, rounds begin with 1, and there is nothing to go on with
             self._resumed = first_round > 0 and self.table.next_round == first_round > 1
-            if not self._resumed:
+            if not self._resumed and not self._is_newcomer:
                 self._share_parameters()
             self._discards = None if alone or local_backward else _skip.Discards(self._all)
         except BaseException:
@@ -145,8 +149,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         self._discarded = 0
         self._inf: Optional[bool] = None  # in this round; None: no GradScaler
         # a gradient at any worker, in a step before? Who goes on does not know, so: yes
-        self._begun = self._resumed
-        self._had = [self._resumed] * len(self._all)
+        self._begun = self._resumed or self._is_newcomer
+        self._had = [self._begun] * len(self._all)
         self._failed: Optional[Exception] = None
         self._values: Optional[List[torch.Tensor]] = None  # of push_parameters
         self._todo: List[Callable[[Optional[float]], None]] = []
@@ -188,6 +192,10 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             raise PBoxInvalid(f"policy='reassign' and push={self._push!r}: how a narrow sum is rounded would depend on the plan; take "
                               "push='fp32' (pull= may be narrow)")
         self._work = Work(self.table, self._slots, [p.data for p in self._all] if self._pull == "fp32" else ())
+
+    @property
+    def _is_newcomer(self) -> bool:
+        return self._work is not None and self._work.newcomer
 
     @property
     def _tree(self) -> Tree:
@@ -431,6 +439,49 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
                 "push_parameters() after that")
         _layout.check_left_out(self._left_out)
 
+    # ---- coming to a running job
+
+    def _begins(self) -> None:
+        if not self._is_newcomer:
+            return
+        end = time.monotonic() + self.client.timeout
+        while True:
+            self._compare_hypers()
+            assert self._work is not None
+            self._work.enter(max(0.001, end - time.monotonic()))
+            try:
+                self._pull_model()
+                break
+            except PBoxRunning:  # it was silent for so long that the job went on without it
+                if time.monotonic() > end:
+                    raise
+        self._catch_up(0)
+        self._work.entered()
+        self._kept.given()
+        self._remember()
+
+    def _pull_model(self) -> None:
+        self.table.pull(self._dense(self._narrow_pull or [p.data for p in self._all])).wait()
+        with torch.no_grad():
+            self._widen()
+
+    def _compare_hypers(self) -> None:
+        """A newcomer's hyper-parameters must be those of the job in the last round: it would set its own."""
+        assert self._work is not None and self._slots is not None
+        for g in sorted(set(self._group_of)):
+            self._work.look(g)
+            self._catch_up(1)
+            theirs = dict(zip(_HYPER_NAMES, self._work.report.hyper))
+            self._kept.steps[g] = int(theirs["steps"])
+            mine = self._hyper_values(g)
+            self._sent[g] = mine
+            other = [k for k in mine if mine[k] != theirs[k]]
+            if other and self._work.report.now > 1:
+                raise PBoxMismatch(
+                    f"group {g} has " + ", ".join(f"{k}={mine[k]:g} here and {theirs[k]:g} in the job" for k in other) +
+                    f" after {self._slots.trained} rounds of the training (trained_rounds): give all workers the same, and schedulers to "
+                    "optimiser.follow(), which brings them to where the training is")
+
     # ---- a step
 
     def _checked(self, i: int, g: torch.Tensor) -> torch.Tensor:
@@ -561,6 +612,8 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             samples = _checks.whole(samples, "samples", _checks.U32)
             if self._slots is not None:
                 _checks.whole(self._tree.samples_in_node + samples, "samples, summed over the slots of a node,", _checks.U32)
+        if self._is_newcomer:
+            raise PBoxInvalid("this worker has come to a running job, and has no slots before it asks for a batch: take batches from optimiser.loader()")
         if self._slots is not None:
             self._look_at_data()
             self._begin_slot()
@@ -645,6 +698,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
         if self._slots is not None:
             self._tree.clear()
             self._slots.end_round()
+        self._catch_up(0)
 
     def _idle(self) -> None:
         """A round in which this worker has no slots: only its result."""
@@ -743,7 +797,7 @@ class BoxOptimizer(SlotTraining, torch.optim.Optimizer):
             return  # a copy
         for g, group in enumerate(self.param_groups):
             self._check_group(g, group)
-        if not self._resumed:
+        if not self._resumed and not self._is_newcomer:
             self._had = self._kept.load(
                 self.state, [g.get("dampening", 0.0) for g in self.param_groups])
             self._begun = any(self._had)

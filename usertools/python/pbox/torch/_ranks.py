@@ -15,6 +15,9 @@ import torch.distributed as dist
 from ..errors import PBoxInvalid
 
 
+ANY = -1  # a free number
+
+
 class Place(NamedTuple):
     worker: int
     workers: int
@@ -59,6 +62,13 @@ def place(worker: Optional[int], workers: Optional[int], group: Any = None) -> P
             "which worker is this, and of how many? Pass worker= and workers=, set RANK and "
             "WORLD_SIZE, or call torch.distributed.init_process_group first")
     return Place(rank if worker is None else worker, world if workers is None else workers)
+
+
+def elastic(worker: Optional[int], workers: Optional[int]) -> Place:
+    """Workers come and go (least=): each start of one is a world of its own, so nobody's ranks are the workers."""
+    if workers is None:
+        raise PBoxInvalid("least= needs workers=, the most workers that there may be")
+    return Place(ANY if worker is None else worker, workers)
 
 
 def _text(ranks: str) -> str:

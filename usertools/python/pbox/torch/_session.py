@@ -134,7 +134,8 @@ def connect(box: Optional[str] = None, job: Optional[str] = None, secret: Option
                 s = _passed_in[id(client)] = Session(client, None, ranks)
             return s
     box, job = _from_env(box, "box"), _from_env(job, "job")
-    here = _ranks.place(worker, workers, process_group)
+    elastic = options.get("least") is not None
+    here = _ranks.elastic(worker, workers) if elastic else _ranks.place(worker, workers, process_group)
     key = (box, job, here.worker)
     with _lock:
         s = _open(box, job, here, options.get("slots"))
@@ -145,10 +146,10 @@ def connect(box: Optional[str] = None, job: Optional[str] = None, secret: Option
         secret = os.environ.get("PBOX_SECRET", "")  # a job that is insecure has none
     if here.ranks is not None:
         _ranks.claim(box, job, here.ranks)
-    if "run" not in options:
+    if "run" not in options and not elastic:
         options["run"] = identity(job, here.worker, here.workers, here.ranks)
     try:
-        opened = Client(box, job, secret, here.worker, here.workers, **options)
+        opened = Client(box, job, secret, None if here.worker == _ranks.ANY else here.worker, here.workers, **options)
     except PBoxError as e:
         if not _ranks.is_part(here.ranks):
             raise

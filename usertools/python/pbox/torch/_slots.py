@@ -209,6 +209,8 @@ class SlotSampler(Sampler):
         return Batch(order[at:at + per_slot].tolist(), derive(self.seed, "fetch", first + round, slot), slots)
 
     def __iter__(self) -> "_Iterator":
+        if not self._slots.mine:
+            raise PBoxInvalid("this worker has no slots of its own yet: take optimiser.loader() in place of the sampler")
         # DataLoader(sampler=) puts a BatchSampler around it, and batches of batches come out, without an error
         if type(sys._getframe(1).f_locals.get("self")) is BatchSampler:
             raise PBoxInvalid("this sampler gives whole micro-batches: DataLoader(data, batch_sampler=optimiser.sampler(...)), "
@@ -281,10 +283,18 @@ class SlotLoader:
         """Of an epoch."""
         return self.sampler.rounds
 
+    @property
+    def epoch(self) -> int:
+        """The epoch in which the training is."""
+        return self.sampler.epoch
+
     def __iter__(self) -> Iterator[Any]:
         t, s = self._training, self.sampler
         slots = t._with_slots("loader()")
         epoch = s.epoch
+        t._begins()
+        if s.epoch != epoch:  # the training went on meanwhile: has it come to its end?
+            return
         first, order = s._begin + epoch * s.rounds, s.order(epoch)
         ahead, fetched = _Ahead(s, slots, order, first), None
         if self._options.get("num_workers", 0) > 0:
@@ -316,6 +326,7 @@ class SlotTraining:
 
     _slots: Optional[Slots] = None
     _of_round: List[Dict[str, Any]] = []  # values of param_groups, as the round in progress began with them
+    _followers: Sequence[Any] = ()
     defaults: Dict[str, Any]
     param_groups: List[Dict[str, Any]]
 
@@ -361,6 +372,32 @@ class SlotTraining:
                 raise PBoxInvalid(f"loader() draws its batches by the slot: leave {name}= out")
         return SlotLoader(self, self.sampler(dataset, batch_size, seed, drop_last), dataset, options)
 
+    @property
+    def _is_newcomer(self) -> bool:
+        """Has this worker come to a running job, and no slots yet?"""
+        return False
+
+    def follow(self, schedule: Any) -> Any:
+        """A torch scheduler of this optimiser steps by itself from now on, once a round: also in rounds in which this worker has no slots,
+        and up to where the training is, when this worker has come to a running job. Do not call its step(). Returns it."""
+        if not isinstance(schedule, torch.optim.lr_scheduler._LRScheduler) or isinstance(
+                schedule, torch.optim.lr_scheduler.ReduceLROnPlateau):
+            raise PBoxInvalid(f"follow() takes a scheduler whose step() has no arguments, and this is a {type(schedule).__name__}")
+        self._with_slots("follow()")
+        self._followers = [*self._followers, schedule]
+        self._catch_up(1 if self._is_newcomer else 0)
+        return schedule
+
+    def _catch_up(self, less: int) -> None:
+        """Schedulers that follow step to where the training is, less so many rounds."""
+        for s in self._followers:
+            while self._slots is not None and s.last_epoch < self._slots.trained - less:
+                setattr(self, "_opt_called", True)  # by the other workers, and torch warns of a scheduler that steps first
+                s.step()
+
+    def _begins(self) -> None:
+        """This worker is to compute: where it has come to a running job, it gets the model and its slots now."""
+
     def _idle(self) -> None:
         raise AssertionError("fixed shares have a slot at least")
 
@@ -368,6 +405,7 @@ class SlotTraining:
     def slot(self) -> int:
         """The slot of this worker whose micro-batch comes next."""
         self._with_slots("slot").asked = True
+        self._begins()
         return self._with_slots("slot").next
 
     @property

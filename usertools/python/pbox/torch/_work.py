@@ -13,7 +13,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 import torch
 
-from .. import _lib
+from .. import _checks, _lib
 from ..client import Table
 from ..errors import PBoxError, PBoxMismatch
 from ._slots import Slots
@@ -56,8 +56,14 @@ class Work:
         self._asked = self._begun = self._pushed = 0.0
         self._reporting: Optional[_Report] = None
         self._held = (0, 0)
-        self._ask(table.next_round, report=False)
-        self._take(table.client.nodes())
+        self.newcomer = False  # the job had begun: it has no slots before enter()
+        self.look()
+        self.newcomer = self.report.nodes == 0
+        if self.newcomer:
+            slots.mine = ()
+        else:
+            self._ask(table.next_round, report=False)
+            self._take(table.client.nodes())
         self.round_begins()
 
     @property
@@ -109,8 +115,48 @@ class Work:
         self.report.plan, self.report.members, self.report.leads = r.work.plan, r.work.members, r.work.leads
         return True
 
+    def look(self, group: int = 0) -> None:
+        """What is going on in the job (R15.7a): nobody waits for a newcomer yet. The report has the hyper-parameters of the group."""
+        self._reported(wait=True)
+        self._fill(self._table.next_round, report=False)
+        self.report.newcomer, self.report.group = _lib.LOOK, group
+        try:
+            self._table.work(self.report)
+        finally:
+            self.report.newcomer = _lib.IN_JOB
+        if self.newcomer or self.report.nodes == 0:
+            self._slots.trained = self._trained()
+
+    def _trained(self) -> int:
+        """Rounds of the training before the one in progress; where no worker has a sampler those of this run."""
+        known = int(self.report.now_trained)
+        return known if known != _checks.U32 else int(self.report.now) - 1
+
+    def enter(self, timeout: Optional[float]) -> None:
+        """Get slots: the others wait for this worker from the round on which is then the table's next one."""
+        r = self.report
+        known = int(r.now_trained) != _checks.U32
+        self._fill(int(r.now), report=False)
+        r.trained, r.newcomer = int(r.now_trained) if known else 0, _lib.BEGIN
+        try:
+            self._table.work(r, timeout)
+        finally:
+            r.newcomer = _lib.IN_JOB
+        self._slots.trained = int(r.trained) if known else int(r.round) - 1
+        self._take(self._table.client.nodes())
+
+    def entered(self) -> None:
+        """It has the model."""
+        self.newcomer = False
+        self._slots.count = 0
+        self._slots.prepare()
+        self.round_begins()
+
     def compare(self) -> None:
         """A sampler was made: does it give what those of the other workers do?"""
+        if self.newcomer:
+            self.look()
+            return
         self._ask(self._table.next_round, report=False)
         self._take(self._table.client.nodes())
 

@@ -166,4 +166,5 @@ class Reference(SlotTraining, torch.optim.Optimizer):
             self._parts.clear()
             self._samples.clear()
             self._slots.end_round()
+            self._catch_up(0)
         return loss

@@ -416,6 +416,7 @@ fx_join_message(const struct fx_worker *w)
 
 	memcpy(m.run, w->run, sizeof(m.run));
 	m.slots = w->slots;
+	m.least = w->least;
 	m.can = m.needs = w->slots != 0 ? 1u << PBOX_CAN_SLOTS : 0;
 	if (w->policy == PBOX_POLICY_REASSIGN)
 		m.can = m.needs |= 1u << PBOX_CAN_WORK;

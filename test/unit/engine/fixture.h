@@ -83,7 +83,7 @@ struct fx_worker {
 	struct pbox_auth_keys keys;
 	uint8_t policy;
 	bool boxes;                /* it knows jobs at several */
-	uint16_t slots;            /* of its JOIN (R5.2b) */
+	uint16_t slots, least;     /* of its JOIN (R5.2b, R15.1a) */
 	uint8_t run[PBOX_RUN_LEN]; /* of its JOIN, as is number: of the run that it comes back to */
 	uint64_t number;
 };

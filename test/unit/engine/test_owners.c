@@ -15,6 +15,8 @@ const char unit_suite[] = "engine: owners of slots";
 static struct pbox_work_ok own[WORKERS]; /* what the box said last to each worker */
 static bool dead[WORKERS];
 static float params[ELEMENTS];
+static unsigned least; /* of JOIN, if workers come and go */
+#define MOST 6         /* of them */
 
 static void
 join_planned(unsigned i, unsigned workers, unsigned v)
@@ -23,6 +25,8 @@ join_planned(unsigned i, unsigned workers, unsigned v)
 		.worker = (uint16_t)i,
 		.workers = (uint16_t)workers,
 		.policy = PBOX_POLICY_REASSIGN,
+		.least = (uint16_t)least,
+		.run = {1},
 		.slots = (uint16_t)v};
 	CU_ASSERT_TRUE_FATAL(fx_try_join(&w[i]));
 }
@@ -43,7 +47,7 @@ begin_planned(unsigned workers, unsigned v)
 	memset(dead, 0, sizeof(dead));
 	memset(params, 0, sizeof(params));
 	for (unsigned i = 0; i < workers; i++)
-		join_planned(i, workers, v);
+		join_planned(i, least != 0 ? MOST : workers, v);
 	declare_all(0, &t);
 	h = fx_data(&w[0], PBOX_INIT, 0, 0, 0);
 	h.format = PBOX_FMT_FP32;
@@ -332,6 +336,115 @@ test_trains_alike(void)
 	fx_end();
 }
 
+/* A newcomer has declared, and asks what is going on: nobody waits for it, and no plan is made. */
+static void
+comes(unsigned i, uint32_t round)
+{
+	const struct fx_table t = {.elements = ELEMENTS,
+		.mode = PBOX_MODE_OPTIMISER,
+		.op = PBOX_OP_SUM,
+		.optimiser = PBOX_OPT_SGD,
+		.flags = PBOX_DECLARE_CONTINUE};
+	struct pbox_work_ask look = question(round);
+	unsigned members = own[0].members;
+
+	look.trained = PBOX_WORK_UNKNOWN;
+	join_planned(i, MOST, slots);
+	dead[i] = true; /* it does nothing yet */
+	n_workers = i + 1 > n_workers ? i + 1 : n_workers;
+	UNIT_EQ_U64(fx_declare(&w[i], 0, &t)->hdr.type, PBOX_DECLARED);
+	UNIT_EQ_U64(fx_map(&w[i], 0, 0)->hdr.type, PBOX_MAPPED);
+	for (unsigned n = 0; n < 3; n++) {
+		ask_work_with(i, &look);
+		UNIT_EQ_U64(own[i].ranges + own[i].next_from, 0);
+		UNIT_EQ_U64(own[i].members, members);
+		UNIT_EQ_U64(own[i].now, round);
+		CU_ASSERT_EQUAL(own[i].hyper[0], 1);
+	}
+}
+
+/* It asks for slots, until a plan has some for it, and goes on with the first round of that. */
+static void
+enters(unsigned i, uint32_t *round)
+{
+	uint32_t from, asked = *round;
+
+	for (ask_work(i, *round); own[i].next_ranges == 0 && *round < asked + 8;
+		ask_work(i, *round)) {
+		ask_all(*round);
+		whole_round((*round)++);
+	}
+	from = own[i].next_from;
+	CU_ASSERT_FATAL(own[i].next_ranges > 0 && pbox_serial_diff(from, *round - 1) >= 2);
+	for (ask_all(*round); *round < from;)
+		whole_round((*round)++);
+	dead[i] = false;
+	ask_all(*round);
+	CU_ASSERT(own[i].ranges > 0);
+}
+
+/* Two begin a job of six (R15.1a): two more come, and one of the first goes. Each round is the tree's. */
+static void
+test_comes_and_goes(void)
+{
+	uint32_t round = 1;
+
+	least = 2;
+	begin_planned(2, 16);
+	ask_all(1);
+	UNIT_EQ_U64(own[0].range[0].end, 8); /* plan 0 is of those that are there */
+	UNIT_EQ_U64(own[0].members, 2);
+	whole_round(round++);
+	comes(2, round);
+	comes(3, round);
+	whole_round(round++);
+	enters(2, &round);
+	enters(3, &round);
+	UNIT_EQ_U64(own[0].members, 4);
+	CU_ASSERT(own[2].ranges > 0 && own[3].ranges > 0);
+	whole_round(round++);
+	bring_own(1, round);
+	leave(0);
+	ask_all(round);
+	UNIT_EQ_U64(own[1].members, 3);
+	whole_round(round++);
+	ask_all(round);
+	whole_round(round);
+	fx_end();
+	least = 0;
+}
+
+static void
+refused_join(unsigned workers, unsigned policy, unsigned n, bool named, const char *text)
+{
+	struct fx_worker x = {.job = "five",
+		.workers = (uint16_t)workers,
+		.policy = (uint8_t)policy,
+		.least = (uint16_t)n,
+		.run = {named},
+		.slots = 16};
+
+	CU_ASSERT_FALSE(fx_try_join(&x));
+	UNIT_EQ_U64(fx_error(), PBOX_E_BAD_REQUEST);
+	CU_ASSERT_PTR_NOT_NULL(strstr(fx_error_text(), text));
+}
+
+/* What an elastic job must be, and a run of which all have died in the middle of a round. */
+static void
+test_least(void)
+{
+	fx_begin();
+	refused_join(4, PBOX_POLICY_WAIT, 2, true, "policy reassign alone");
+	refused_join(4, PBOX_POLICY_REASSIGN, 5, true, "at most");
+	refused_join(4, PBOX_POLICY_REASSIGN, 2, false, "finds its run by the name");
+	fx_end();
+	least = 2;
+	begin_planned(2, 16);
+	refused_join(MOST, PBOX_POLICY_REASSIGN, 3, true, "says least 3, the others 2");
+	fx_end();
+	least = 0;
+}
+
 static void
 wrong(unsigned i, uint32_t round, unsigned first, unsigned level)
 {
@@ -581,5 +694,7 @@ const struct unit_test unit_tests[] = {
 	{"silent", test_silent},
 	{"silent again", test_silent_again},
 	{"deaths", test_deaths},
+	{"workers come and go", test_comes_and_goes},
+	{"least", test_least},
 	{NULL, NULL},
 };

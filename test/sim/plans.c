@@ -255,13 +255,34 @@ dies(struct sim *s, struct sim_worker *w, const char *how)
 		sim_at(s, s->now, SIM_START, w->job, SIM_ALL, NULL);
 }
 
+/* Its slots go to others at once, as those of a dead one. */
+static void
+leaves(struct sim *s, struct sim_worker *w)
+{
+	struct sim_job *j = &s->job[w->job];
+
+	sim_note(s, "worker %u/%u leaves in round %u", w->job, w->number, w->round);
+	sim_plan_dead(s, w->job, w->id);
+	s->box->progress_at = s->now;
+	s->box->exact = false;
+	w->plan.left = true;
+	j->gone++;
+	w->state = SIM_LEAVE;
+	s->code->worker_shut(w->w);
+	sim_request(s, w, PBOX_LEAVE, 0);
+}
+
 void
 sim_plan_kill(struct sim *s, struct sim_worker *w)
 {
 	/* one stays, and finishes; the initial parameters are worker 0's alone, until all have a version after them */
 	if (w->state != SIM_WORK || (w->id == 0 && w->done[0] == 0) || !is_not_alone(s, w))
 		return;
-	dies(s, w, "is killed, and nobody takes its place");
+	if (!w->busy &&
+		sim_mix(s->sc.seed ^ UINT64_C(0x1EA7E), (uint64_t)w->job << 16 | w->id) % 2 == 0)
+		leaves(s, w);
+	else
+		dies(s, w, "is killed, and nobody takes its place");
 }
 
 void

@@ -27,9 +27,10 @@ struct sim_planned {
 	bool measured;
 	uint32_t edition, next_from;
 	uint64_t asked_at, again_at;
+	bool left; /* it has left before the end */
 };
 
-/* It is killed, and not started again; it stops for so long; it gets a datagram: true, p was taken, as it is stopped. */
+/* It is killed, and not started again, or leaves; it stops for so long; it gets a datagram: true, p was taken, as it is stopped. */
 void sim_plan_kill(struct sim *s, struct sim_worker *w);
 void sim_plan_stop(struct sim *s, struct sim_worker *w, uint64_t ns);
 bool sim_plan_is_stopped(struct sim *s, struct sim_worker *w, struct sim_packet *p);

@@ -264,7 +264,8 @@ sim_worker_finished(struct sim *s, struct sim_worker *w)
 	w->state = SIM_DONE;
 	s->box->progress_at = s->now;
 	sim_note(s, "worker %u/%u is done", w->job, w->number);
-	if (++j->done + j->gone == s->sc.job[w->job].workers)
+	j->done += !w->plan.left;
+	if (j->done + j->gone == s->sc.job[w->job].workers)
 		sim_at(s, s->now, SIM_START, w->job, SIM_ALL, NULL); /* not under its feet */
 }
 
